@@ -1,0 +1,42 @@
+package series_test
+
+import (
+	"testing"
+
+	"github.com/prometheus/prometheus/model/labels"
+
+	"github.com/promtable/promtable/series"
+)
+
+func newSchema(t testing.TB, resource []string, tenancy bool) series.Schema {
+	t.Helper()
+	s, err := series.NewSchema(resource, tenancy)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func appendSeriesKey(t testing.TB, s series.Schema, tenant string, ls labels.Labels) []byte {
+	t.Helper()
+	key, err := s.AppendSeriesKey(nil, tenant, ls)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key
+}
+
+func parseSeriesKey(s series.Schema, key []byte) (string, labels.Labels, error) {
+	b := labels.NewScratchBuilder(0)
+	return s.ParseSeriesKey(key, &b)
+}
+
+// rawLabels is the label set of these pairs as they stand: in this order, with
+// duplicates and empty texts.
+func rawLabels(pairs ...string) labels.Labels {
+	b := labels.NewScratchBuilder(len(pairs) / 2)
+	for i := 0; i < len(pairs); i += 2 {
+		b.Add(pairs[i], pairs[i+1])
+	}
+	return b.Labels()
+}

@@ -1,0 +1,322 @@
+package series_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/promtable/promtable/series"
+)
+
+const testPeriod = 2421 * series.IndexPeriod
+
+func appendPosting(t testing.TB, s series.Schema, tenant, name, value string, period int64, seriesKey string) []byte {
+	t.Helper()
+	key, err := s.AppendPosting(nil, tenant, name, value, period, []byte(seriesKey))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key
+}
+
+func valueKey(t testing.TB, s series.Schema, tenant, name, value string, period int64) []byte {
+	t.Helper()
+	key, err := s.AppendValueKey(nil, tenant, name, value, period)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key
+}
+
+func nameKey(t testing.TB, s series.Schema, tenant, name string, period int64) []byte {
+	t.Helper()
+	key, err := s.AppendNameKey(nil, tenant, name, period)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key
+}
+
+// indexTexts are label names and values that are prefixes of each other, before
+// or after escaping, or too long for an index key.
+var indexTexts = []string{
+	"a", "a=", "a,", `a\`, `a\\`, "a\x00", "a\n", "a0", "aa", "ab", "b", "=", ",", `\`, "\x00", "0", "1299764477952", "p", "v", "n",
+	"__name__", "__name", "__name__x", "\xff", "\xff\xff", `\#`, "#",
+	strings.Repeat("x", 400), strings.Repeat("x", 478), strings.Repeat("x", 479), strings.Repeat("x", 512), strings.Repeat("x", 513),
+	strings.Repeat("x", 476) + ",", strings.Repeat("x", 477) + ",", strings.Repeat("x", 477) + "," + strings.Repeat("y", 60),
+	strings.Repeat("x", 477) + `\` + strings.Repeat("y", 60), strings.Repeat("x", 600), strings.Repeat("x", 600) + "y", strings.Repeat("=", 300),
+}
+
+// longestExact is the size of an escaped text up to which a range of an index
+// holds nothing but what was asked for.
+const longestExact = 478
+
+func escapedSize(text string, isName bool) int {
+	n := len(text) + strings.Count(text, `\`) + strings.Count(text, ",") + strings.Count(text, "\n") + strings.Count(text, "\x00")
+	if isName {
+		n += strings.Count(text, "=")
+	}
+	return n
+}
+
+func TestParsePosting(t *testing.T) {
+	for _, schema := range roundTripSchemas {
+		s := newSchema(t, schema.resource, schema.tenant != "")
+		random := newRandom(t)
+		for _, name := range indexTexts {
+			for _, value := range append([]string{""}, indexTexts...) {
+				seriesKey := appendSeriesKey(t, s, schema.tenant, randomLabels(random))
+				for _, period := range []int64{0, series.IndexPeriod, testPeriod, series.MaxTime &^ (series.IndexPeriod - 1)} {
+					key := appendPosting(t, s, schema.tenant, name, value, period, string(seriesKey))
+					gotPeriod, gotSeries, err := s.ParsePosting(key)
+					if err != nil || gotPeriod != period || !bytes.Equal(gotSeries, seriesKey) {
+						t.Fatalf("ParsePosting(%q) = %d, %q, %v", key, gotPeriod, gotSeries, err)
+					}
+					prefix, err := s.AppendPostingPrefix(nil, schema.tenant, name, value, period)
+					if err != nil || string(prefix)+string(seriesKey) != string(key) {
+						t.Fatalf("AppendPostingPrefix = %q, %v, the posting is %q", prefix, err, key)
+					}
+				}
+			}
+		}
+	}
+}
+
+func TestParsePostingCorrupt(t *testing.T) {
+	cases := []struct {
+		name    string
+		tenancy bool
+		key     string
+	}{
+		{name: "empty", key: ""},
+		{name: "kind only", key: "p"},
+		{name: "no period", key: "p,a=b"},
+		{name: "no series", key: "p,a=b,1299764477952"},
+		{name: "a value row", key: "v,a,1299764477952,b"},
+		{name: "a name row", key: "n,1299764477952,a"},
+		{name: "kind of two letters", key: "pp,a=b,1299764477952,up"},
+		{name: "a base that is no period", key: "p,a=b,1299764477953,up"},
+		{name: "12 digits", key: "p,a=b,536870912000,up"},
+		{name: "not a digit", key: "p,a=b,129976447795x,up"},
+		{name: "tenant missing", tenancy: true, key: "p,a=b,1299764477952,up"},
+		{name: "tenant only", tenancy: true, key: "t"},
+		{name: "series of no tenant", tenancy: true, key: "t,p,a=b,1299764477952,up"},
+		{name: "series of another tenant", tenancy: true, key: "t,p,a=b,1299764477952,u,up"},
+		{name: "series of a longer tenant", tenancy: true, key: "t,p,a=b,1299764477952,tt,up"},
+	}
+	for _, tc := range cases {
+		t.Run(tc.name, func(t *testing.T) {
+			s := newSchema(t, nil, tc.tenancy)
+			if period, key, err := s.ParsePosting([]byte(tc.key)); !errors.Is(err, series.ErrCorrupt) {
+				t.Errorf("ParsePosting(%q) = %d, %q, %v, want ErrCorrupt", tc.key, period, key, err)
+			}
+		})
+	}
+}
+
+// Different texts have different keys, however long they are.
+func TestIndexKeysDiffer(t *testing.T) {
+	var s series.Schema
+	seen := map[string]string{}
+	add := func(what string, key []byte) {
+		if other, ok := seen[string(key)]; ok {
+			t.Errorf("%.40s and %.40s have the same key %q", what, other, key)
+		}
+		seen[string(key)] = what
+	}
+	for _, a := range indexTexts {
+		add(fmt.Sprintf("name %q", a), nameKey(t, s, "", a, testPeriod))
+		for _, b := range indexTexts {
+			add(fmt.Sprintf("value %q %q", a, b), valueKey(t, s, "", a, b, testPeriod))
+			add(fmt.Sprintf("posting %q %q", a, b), appendPosting(t, s, "", a, b, testPeriod, "up"))
+		}
+	}
+}
+
+func TestPostingRange(t *testing.T) {
+	s := newSchema(t, nil, true)
+	for _, name := range indexTexts {
+		r, err := s.PostingRange("team", name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		exact := escapedSize(name, true)+len("=") <= longestExact
+		for _, other := range indexTexts {
+			for _, value := range append([]string{""}, indexTexts...) {
+				for _, period := range []int64{0, testPeriod, series.MaxTime &^ (series.IndexPeriod - 1)} {
+					got := r.Contains(appendPosting(t, s, "team", other, value, period, "team,up"))
+					if got != (other == name) && (exact || !got) {
+						t.Errorf("range of %.40q holds %.40q=%.40q: %v", name, other, value, got)
+					}
+				}
+			}
+		}
+		for _, tenant := range []string{"tea", "team2", "team,", "p", "="} {
+			if r.Contains(appendPosting(t, s, tenant, name, "v", testPeriod, tenant+",up")) {
+				t.Errorf("range of %.40q holds postings of tenant %q", name, tenant)
+			}
+		}
+		if r.Contains(valueKey(t, s, "team", name, "v", testPeriod)) || r.Contains(nameKey(t, s, "team", name, testPeriod)) {
+			t.Errorf("range of %.40q holds other kinds", name)
+		}
+	}
+}
+
+func TestPostingPrefix(t *testing.T) {
+	var s series.Schema
+	for _, a := range indexTexts {
+		prefix, err := s.AppendPostingPrefix(nil, "", a, "v", testPeriod)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := series.PrefixRange(prefix)
+		for _, b := range indexTexts {
+			if got := r.Contains(appendPosting(t, s, "", b, "v", testPeriod, "up")); got != (a == b) {
+				t.Errorf("postings of %.40q hold that of %.40q: %v", a, b, got)
+			}
+		}
+		for _, other := range [][]byte{
+			appendPosting(t, s, "", a, "v", testPeriod+series.IndexPeriod, "up"),
+			appendPosting(t, s, "", a, "v2", testPeriod, "up"),
+			appendPosting(t, s, "", a, "", testPeriod, "up"),
+		} {
+			if r.Contains(other) {
+				t.Errorf("postings of %.40q hold %q", a, other)
+			}
+		}
+	}
+}
+
+func TestValueRange(t *testing.T) {
+	s := newSchema(t, nil, true)
+	for _, prefix := range append([]string{""}, indexTexts...) {
+		for _, name := range []string{"a", "a=,", strings.Repeat("x", 600)} {
+			r, err := s.ValueRange("team", name, prefix, testPeriod)
+			if err != nil {
+				t.Fatal(err)
+			}
+			exact := escapedSize(prefix, false) <= longestExact
+			for _, value := range indexTexts {
+				got := r.Contains(valueKey(t, s, "team", name, value, testPeriod))
+				if got != strings.HasPrefix(value, prefix) && (exact || !got) {
+					t.Errorf("values from %.40q on hold %.40q: %v", prefix, value, got)
+				}
+				for _, other := range [][]byte{
+					valueKey(t, s, "team", name, value, testPeriod+series.IndexPeriod),
+					valueKey(t, s, "team", name, value, testPeriod-series.IndexPeriod),
+					valueKey(t, s, "team", name+"x", value, testPeriod),
+					valueKey(t, s, "team", "", value, testPeriod),
+					valueKey(t, s, "team2", name, value, testPeriod),
+				} {
+					if r.Contains(other) {
+						t.Errorf("values of %.40q from %.40q on hold %q", name, prefix, other)
+					}
+				}
+			}
+		}
+	}
+}
+
+// The same with texts made at random, where prefixes are common.
+func TestValueRangeRandom(t *testing.T) {
+	var s series.Schema
+	random := newRandom(t)
+	for range 20000 {
+		value, prefix := randomText(random, 8), randomText(random, 3)
+		r, err := s.ValueRange("", "l", prefix, testPeriod)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := r.Contains(valueKey(t, s, "", "l", value, testPeriod)); got != strings.HasPrefix(value, prefix) {
+			t.Fatalf("values from %q on hold %q: %v", prefix, value, got)
+		}
+	}
+}
+
+func TestNameRange(t *testing.T) {
+	s := newSchema(t, nil, true)
+	r, err := s.NameRange("team", testPeriod)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range indexTexts {
+		if !r.Contains(nameKey(t, s, "team", name, testPeriod)) {
+			t.Errorf("names lack %.40q", name)
+		}
+		for _, other := range [][]byte{
+			nameKey(t, s, "team", name, testPeriod+series.IndexPeriod),
+			nameKey(t, s, "team", name, testPeriod-series.IndexPeriod),
+			nameKey(t, s, "team2", name, testPeriod),
+			valueKey(t, s, "team", name, "v", testPeriod),
+			appendPosting(t, s, "team", name, "v", testPeriod, "team,up"),
+		} {
+			if r.Contains(other) {
+				t.Errorf("names hold %q", other)
+			}
+		}
+	}
+}
+
+// Without a good tenant nothing is appended and no range is returned: an empty
+// one would be the whole table.
+func TestIndexTenantErrors(t *testing.T) {
+	for _, tc := range []struct {
+		name    string
+		tenancy bool
+		tenant  string
+	}{
+		{"missing", true, ""},
+		{"not wanted", false, "t"},
+		{"too long", true, strings.Repeat("t", series.MaxTenant+1)},
+	} {
+		s := newSchema(t, nil, tc.tenancy)
+		appends := map[string]func(dst []byte) ([]byte, error){
+			"AppendPosting": func(dst []byte) ([]byte, error) {
+				return s.AppendPosting(dst, tc.tenant, "a", "b", testPeriod, []byte("up"))
+			},
+			"AppendPostingPrefix": func(dst []byte) ([]byte, error) {
+				return s.AppendPostingPrefix(dst, tc.tenant, "a", "b", testPeriod)
+			},
+			"AppendValueKey": func(dst []byte) ([]byte, error) {
+				return s.AppendValueKey(dst, tc.tenant, "a", "b", testPeriod)
+			},
+			"AppendNameKey": func(dst []byte) ([]byte, error) {
+				return s.AppendNameKey(dst, tc.tenant, "a", testPeriod)
+			},
+		}
+		for name, appendKey := range appends {
+			t.Run(tc.name+"/"+name, func(t *testing.T) {
+				if dst, err := appendKey([]byte("dst")); err == nil || string(dst) != "dst" {
+					t.Errorf("%q, %v, want dst and an error", dst, err)
+				}
+			})
+		}
+		ranges := map[string]func() (series.RowRange, error){
+			"PostingRange": func() (series.RowRange, error) { return s.PostingRange(tc.tenant, "a") },
+			"ValueRange":   func() (series.RowRange, error) { return s.ValueRange(tc.tenant, "a", "b", testPeriod) },
+			"NameRange":    func() (series.RowRange, error) { return s.NameRange(tc.tenant, testPeriod) },
+		}
+		for name, makeRange := range ranges {
+			t.Run(tc.name+"/"+name, func(t *testing.T) {
+				if r, err := makeRange(); err == nil || r.Start != nil || r.Limit != nil {
+					t.Errorf("%s, %v, want no range and an error", r, err)
+				}
+			})
+		}
+	}
+}
+
+func TestAppendPostingPanics(t *testing.T) {
+	for _, period := range []int64{-series.IndexPeriod, -1, 1, series.Window, series.MaxTime} {
+		t.Run(fmt.Sprint(period), func(t *testing.T) {
+			defer func() {
+				if recover() == nil {
+					t.Error("no panic")
+				}
+			}()
+			_, _ = series.Schema{}.AppendPosting(nil, "", "a", "b", period, []byte("up"))
+		})
+	}
+}

@@ -1,0 +1,110 @@
+package series
+
+import "fmt"
+
+const (
+	// Period is the span of a bucket in milliseconds: all that a four-byte delta
+	// can address, 2^32 ms, or about 49.7 days. It is part of the stored format.
+	Period int64 = 1 << 32
+
+	// Window is the span of a raw family and of a sealed chunk in milliseconds,
+	// 2^23 ms, or about 2.33 hours: 512 windows in a bucket. It is part of the
+	// stored format.
+	Window int64 = 1 << windowBits
+
+	// IndexPeriod is the span that one index row speaks of in milliseconds,
+	// 2^29 ms, or about 6.2 days: eight in a bucket. It is part of the stored
+	// format.
+	IndexPeriod int64 = 1 << 29
+
+	// MaxTime is the last storable timestamp in milliseconds, inclusive: all that
+	// 13 decimal digits can write, some time in the year 2286. The first is 0.
+	MaxTime int64 = 9999999999999
+
+	windowBits = 23
+	timeDigits = 13
+)
+
+// Families of the METRIC table that hold raw samples. They are part of the
+// stored format.
+const (
+	FamilyR0   = "r0"
+	FamilyR1   = "r1"
+	FamilyR2   = "r2"
+	FamilyR3   = "r3"
+	FamilyLate = "l"
+)
+
+// Families and qualifiers of the other tables. They are part of the stored
+// format.
+const (
+	FamilyCurrent = "v"
+	FamilyIndex   = "i"
+	FamilyMeta    = "m"
+
+	QualifierCurrent = "v"
+	QualifierIndex   = "i"
+	QualifierMeta    = "v"
+)
+
+// MetaSchema is the key of the META row that holds the schema of the store. It
+// is part of the stored format.
+const MetaSchema = "schema"
+
+var rawFamilies = [4]string{FamilyR0, FamilyR1, FamilyR2, FamilyR3}
+
+// Split divides t, in milliseconds, into the base of its bucket and the delta
+// from it. t is in [0, MaxTime].
+func Split(t int64) (base int64, delta uint32) {
+	base = t &^ (Period - 1)
+	return base, uint32(t - base)
+}
+
+// PeriodOf returns the start of the index period that holds t, in milliseconds.
+func PeriodOf(t int64) int64 { return t &^ (IndexPeriod - 1) }
+
+// RawFamily names the METRIC family that takes a raw sample of time t when the
+// writer's clock says now, both in milliseconds. The window of now and its two
+// neighbours go to the family of their own number modulo four; every other
+// sample is late (or early) and goes to FamilyLate. So the family of the window
+// two before now is open to nobody; and while now is 15 minutes from both ends
+// of its window, not even to writers whose clocks are 15 minutes off.
+func RawFamily(now, t int64) string {
+	w, wnow := t>>windowBits, now>>windowBits
+	if w < wnow-1 || w > wnow+1 {
+		return FamilyLate
+	}
+	return rawFamilies[w&3]
+}
+
+// appendTime appends t as 13 digits. t is in [0, MaxTime] and a multiple of
+// step; a key with another one could be written but never read.
+func appendTime(dst []byte, t, step int64) []byte {
+	if t < 0 || t > MaxTime || t%step != 0 {
+		panic(fmt.Sprintf("series: time %d is not a multiple of %d in [0, %d]", t, step, MaxTime))
+	}
+	var digits [timeDigits]byte
+	for i := timeDigits - 1; i >= 0; i-- {
+		digits[i] = byte('0' + t%10)
+		t /= 10
+	}
+	return append(dst, digits[:]...)
+}
+
+// parseTime reads 13 digits that must name a multiple of step.
+func parseTime(b []byte, step int64) (int64, error) {
+	if len(b) != timeDigits {
+		return 0, fmt.Errorf("%w: time %q has not %d digits", ErrCorrupt, b, timeDigits)
+	}
+	var t int64
+	for _, c := range b {
+		if c < '0' || c > '9' {
+			return 0, fmt.Errorf("%w: time %q is not a number", ErrCorrupt, b)
+		}
+		t = t*10 + int64(c-'0')
+	}
+	if t%step != 0 {
+		return 0, fmt.Errorf("%w: time %d is not a multiple of %d", ErrCorrupt, t, step)
+	}
+	return t, nil
+}
