@@ -1,0 +1,63 @@
+// Package index says which series there are. It writes the INDEX rows of a new
+// series and turns matchers and a time range into series keys. Which bytes the
+// rows have is said in package series; that package index reads and writes
+// them through an interface of two methods is all it knows of a store.
+//
+//	what to write for a new series       write.go, written.go
+//	matchers to lists of postings        plan.go
+//	reading lists side by side           select.go
+//	label names and values               labels.go
+package index
+
+import (
+	"context"
+
+	"github.com/promtable/promtable/series"
+)
+
+// A Row is one row of the INDEX table: a key, the value of its only cell, and
+// the time of that cell in milliseconds.
+type Row struct {
+	Key   []byte
+	Value []byte
+	Time  int64
+}
+
+// rows is the INDEX table.
+type rows interface {
+	// PutRows writes rows, in any order. They are durable when it returns without
+	// an error.
+	PutRows(ctx context.Context, rows []Row) error
+
+	// ScanRows calls fn with key and value of each row of the ranges, which are
+	// ascending and do not overlap, in order of keys, and ends after limit rows
+	// unless limit is 0. The bytes are valid only during the call. An error of fn
+	// ends the scan and is returned unchanged.
+	ScanRows(ctx context.Context, ranges []series.RowRange, limit int, fn func(key, value []byte) error) error
+}
+
+// Config says how an Index works.
+type Config struct {
+	Schema series.Schema
+
+	// MaxWritten is how many series and index periods are remembered as written,
+	// at about 40 bytes each; as many label values and names, and metric names
+	// whose series were looked up, are remembered beside them. Those forgotten are
+	// written again, or looked up again, when they come back. 0 is 4,000,000.
+	MaxWritten int
+}
+
+// Index writes and reads the INDEX table. It is safe for concurrent use.
+type Index struct {
+	schema series.Schema
+	rows   rows
+	writer writer
+}
+
+// New returns the index in these rows.
+func New(cfg Config, rows rows) *Index {
+	if cfg.MaxWritten <= 0 {
+		cfg.MaxWritten = 4_000_000
+	}
+	return &Index{schema: cfg.Schema, rows: rows, writer: newWriter(cfg.MaxWritten)}
+}

@@ -1,0 +1,227 @@
+package index
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/prometheus/prometheus/model/labels"
+
+	"github.com/promtable/promtable/series"
+)
+
+const (
+	firstPage = 512
+	maxPage   = 16384
+)
+
+// ErrTooManySeries marks a query that more series match than it allows.
+var ErrTooManySeries = errors.New("too many series")
+
+// A Result is what a query found.
+type Result struct {
+	// Series are sorted by labels.Compare.
+	Series []Series
+	// Lists say what was read to find them.
+	Lists []ListRead
+}
+
+// A Series is one that all matchers match.
+type Series struct {
+	// Key is the series key.
+	Key    string
+	Labels labels.Labels
+	// Bases are the starts of the buckets, ascending, in which the index has the
+	// series at some time of the query.
+	Bases []int64
+}
+
+// A ListRead says what was read of one list.
+type ListRead struct {
+	// Matcher is the one that the list belongs to, nil for that of all series.
+	Matcher *labels.Matcher
+	// Complete is true for the list that gave the answer.
+	Complete bool
+	// Ranges are its row ranges, and Rows how many rows were read of each.
+	Ranges []series.RowRange
+	Rows   []int
+}
+
+// Select finds the series that match. It reads the lists of all matchers side
+// by side, a page of each in turn, and the one that ends first is the answer:
+// so it costs at most the number of matchers times the shortest list, and needs
+// no statistics. Every row read is checked against all matchers at once.
+func (x *Index) Select(ctx context.Context, q Query) (*Result, error) {
+	if q.Limit <= q.Start {
+		return &Result{}, nil
+	}
+	lists, err := x.plan(q)
+	if err != nil {
+		return nil, err
+	}
+	found := make([]candidates, len(lists))
+	for i := range found {
+		found[i] = newCandidates(x.schema, q)
+	}
+	for size := firstPage; ; size = min(2*size, maxPage) {
+		if len(lists) == 1 {
+			size = 0 // no other list to take turns with
+		}
+		for i, l := range lists {
+			if err := x.readPage(ctx, q, l, size, &found[i]); err != nil {
+				return nil, err
+			}
+			if l.next == len(l.ranges) {
+				return &Result{Series: found[i].sorted(), Lists: listsRead(lists, l)}, nil
+			}
+		}
+	}
+}
+
+// readPage reads up to size rows of l, all of its present ranges if size is 0.
+func (x *Index) readPage(ctx context.Context, q Query, l *list, size int, c *candidates) error {
+	if l.values {
+		ended, err := x.scan(ctx, l, size, func(_, value []byte) error { return l.addValue(value) })
+		switch tooMany := errors.Is(err, errTooManyValues); {
+		case err != nil && !tooMany:
+			return err
+		case ended || tooMany:
+			return x.endValues(q, l, tooMany)
+		}
+		return nil
+	}
+	_, err := x.scan(ctx, l, size, func(key, _ []byte) error { return c.add(key) })
+	return err
+}
+
+// scan reads the next rows of l and says whether they were the last of its
+// present ranges.
+func (x *Index) scan(ctx context.Context, l *list, size int, fn func(key, value []byte) error) (ended bool, err error) {
+	read, last := 0, []byte(nil)
+	at := l.next
+	err = x.rows.ScanRows(ctx, l.rest(), size, func(key, value []byte) error {
+		for !l.ranges[at].Contains(key) {
+			at++
+		}
+		l.counts[at]++
+		read++
+		last = append(last[:0], key...)
+		return fn(key, value)
+	})
+	switch {
+	case err != nil:
+		return false, fmt.Errorf("read index: %w", err)
+	case size == 0 || read < size:
+		l.next, l.after = len(l.ranges), nil
+		return true, nil
+	}
+	l.next, l.after = at, append(last, 0)
+	return false, nil
+}
+
+// rest returns the ranges that are still to be read.
+func (l *list) rest() []series.RowRange {
+	if l.after == nil {
+		return l.ranges[l.next:]
+	}
+	rest := slices.Clone(l.ranges[l.next:])
+	rest[0].Start = l.after // never empty: all ranges are those of prefixes
+	return rest
+}
+
+var errTooManyValues = errors.New("too many values")
+
+// addValue takes one value of the label of l.
+func (l *list) addValue(value []byte) error {
+	if l.found[string(value)] || !l.matcher.Matches(string(value)) {
+		return nil
+	}
+	if len(l.found) == maxUnion {
+		return errTooManyValues
+	}
+	l.found[string(value)] = true
+	return nil
+}
+
+// endValues turns the values found into posting ranges, or, where there are
+// too many, into one range over all postings of the label.
+func (x *Index) endValues(q Query, l *list, tooMany bool) error {
+	l.values = false
+	l.next, l.after = len(l.ranges), nil
+	if tooMany {
+		return x.allPostings(q, l, l.matcher.Name)
+	}
+	values := make([]string, 0, len(l.found))
+	for value := range l.found {
+		values = append(values, value)
+	}
+	return x.postingsOf(q, l, values)
+}
+
+// candidates gathers the series of one list that all matchers match.
+type candidates struct {
+	schema  series.Schema
+	q       Query
+	series  map[string]*Series
+	builder labels.ScratchBuilder
+}
+
+func newCandidates(schema series.Schema, q Query) candidates {
+	return candidates{schema: schema, q: q, series: make(map[string]*Series), builder: labels.NewScratchBuilder(16)}
+}
+
+// add takes one posting.
+func (c *candidates) add(key []byte) error {
+	period, seriesKey, err := c.schema.ParsePosting(key)
+	if err != nil {
+		return err
+	}
+	if period < c.q.firstPeriod() || period > c.q.lastPeriod() {
+		return nil
+	}
+	base, _ := series.Split(period)
+	if s, ok := c.series[string(seriesKey)]; ok {
+		s.addBase(base)
+		return nil
+	}
+	_, ls, err := c.schema.ParseSeriesKey(seriesKey, &c.builder)
+	if err != nil {
+		return fmt.Errorf("posting %q: %w", key, err)
+	}
+	for _, m := range c.q.Matchers {
+		if !m.Matches(ls.Get(m.Name)) {
+			return nil
+		}
+	}
+	if c.q.MaxSeries > 0 && len(c.series) == c.q.MaxSeries {
+		return fmt.Errorf("%w: more than %d match", ErrTooManySeries, c.q.MaxSeries)
+	}
+	s := &Series{Key: string(seriesKey), Labels: ls, Bases: []int64{base}}
+	c.series[s.Key] = s
+	return nil
+}
+
+// addBase keeps Bases ascending and unique.
+func (s *Series) addBase(base int64) {
+	if i, ok := slices.BinarySearch(s.Bases, base); !ok {
+		s.Bases = slices.Insert(s.Bases, i, base)
+	}
+}
+
+func (c *candidates) sorted() []Series {
+	all := make([]Series, 0, len(c.series))
+	for _, s := range c.series {
+		all = append(all, *s)
+	}
+	slices.SortFunc(all, func(a, b Series) int { return labels.Compare(a.Labels, b.Labels) })
+	return all
+}
+
+func listsRead(lists []*list, complete *list) []ListRead {
+	read := make([]ListRead, len(lists))
+	for i, l := range lists {
+		read[i] = ListRead{Matcher: l.matcher, Complete: l == complete, Ranges: l.ranges, Rows: l.counts}
+	}
+	return read
+}

@@ -1,0 +1,250 @@
+package index_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/prometheus/prometheus/model/labels"
+
+	"github.com/promtable/promtable/index"
+	"github.com/promtable/promtable/series"
+)
+
+// table is an INDEX table in memory that counts what is done to it.
+type table struct {
+	// onPut and onScan are called before each call does its work, with the
+	// number of the call, from 1 on. An error is that of the call. They may block.
+	onPut, onScan func(call int) error
+
+	mu     sync.Mutex
+	values map[string][]byte
+	// sorted are the keys of values, nil when they are not up to date.
+	sorted []string
+	// puts are the rows of each call, as lines, sorted, unless countOnly is set.
+	puts      [][]string
+	countOnly bool
+	// putCalls, putRows, scanCalls, scanRows are how much was done.
+	putCalls, putRows, scanCalls, scanRows int
+	// misuse is the first broken promise of a caller.
+	misuse error
+}
+
+// newTable returns an empty table. The test fails if the index breaks the
+// contract of its rows.
+func newTable(t testing.TB) *table {
+	tab := &table{values: make(map[string][]byte)}
+	t.Cleanup(func() {
+		if tab.misuse != nil {
+			t.Error(tab.misuse)
+		}
+	})
+	return tab
+}
+
+func (t *table) PutRows(_ context.Context, rows []index.Row) error {
+	t.mu.Lock()
+	t.putCalls++
+	call, hook := t.putCalls, t.onPut
+	t.mu.Unlock()
+	if hook != nil {
+		if err := hook(call); err != nil {
+			return err
+		}
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(rows) == 0 && t.misuse == nil {
+		t.misuse = fmt.Errorf("PutRows without rows")
+	}
+	var lines []string
+	for _, row := range rows {
+		t.values[string(row.Key)] = bytes.Clone(row.Value)
+		if !t.countOnly {
+			lines = append(lines, line(row))
+		}
+	}
+	slices.Sort(lines)
+	t.puts = append(t.puts, lines)
+	t.putRows += len(rows)
+	t.sorted = nil
+	return nil
+}
+
+// line is a row in one line: the key, the value if there is one, and the time.
+func line(row index.Row) string {
+	if len(row.Value) == 0 {
+		return fmt.Sprintf("%s @%d", row.Key, row.Time)
+	}
+	return fmt.Sprintf("%s = %q @%d", row.Key, row.Value, row.Time)
+}
+
+func (t *table) ScanRows(ctx context.Context, ranges []series.RowRange, limit int, fn func(key, value []byte) error) error {
+	t.mu.Lock()
+	t.scanCalls++
+	call, hook := t.scanCalls, t.onScan
+	t.mu.Unlock()
+	if hook != nil {
+		if err := hook(call); err != nil {
+			return err
+		}
+	}
+	keys, values := t.find(ranges, limit)
+	var key, value []byte
+	for i := range keys {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		key, value = append(key[:0], keys[i]...), append(value[:0], values[i]...)
+		t.mu.Lock()
+		t.scanRows++
+		t.mu.Unlock()
+		if err := fn(key, value); err != nil {
+			return err
+		}
+		clear(key) // the bytes are valid only during the call
+		clear(value)
+	}
+	return nil
+}
+
+// find returns the rows of ranges, up to limit if that is not 0.
+func (t *table) find(ranges []series.RowRange, limit int) (keys []string, values [][]byte) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.check(ranges)
+	if t.sorted == nil {
+		for key := range t.values {
+			t.sorted = append(t.sorted, key)
+		}
+		slices.Sort(t.sorted)
+	}
+	for _, r := range ranges {
+		at, _ := slices.BinarySearch(t.sorted, string(r.Start))
+		for ; at < len(t.sorted) && r.Contains([]byte(t.sorted[at])); at++ {
+			if limit > 0 && len(keys) == limit {
+				return keys, values
+			}
+			keys = append(keys, t.sorted[at])
+			values = append(values, t.values[t.sorted[at]])
+		}
+	}
+	return keys, values
+}
+
+// has says whether there is a row with this key.
+func (t *table) has(key string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	_, ok := t.values[key]
+	return ok
+}
+
+// check notes ranges that a Store would not take.
+func (t *table) check(ranges []series.RowRange) {
+	for i, r := range ranges {
+		switch {
+		case t.misuse != nil:
+		case r.IsEmpty():
+			t.misuse = fmt.Errorf("scan of the empty range %s", r)
+		case i > 0 && (len(ranges[i-1].Limit) == 0 || bytes.Compare(ranges[i-1].Limit, r.Start) > 0):
+			t.misuse = fmt.Errorf("scan of %s after %s", r, ranges[i-1])
+		}
+	}
+}
+
+// reset forgets what was counted, not what is stored.
+func (t *table) reset() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.puts = nil
+	t.putCalls, t.putRows, t.scanCalls, t.scanRows = 0, 0, 0, 0
+}
+
+// work says what was done since reset, for comparison with want.
+func (t *table) work() work {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return work{t.putCalls, t.putRows, t.scanCalls, t.scanRows}
+}
+
+type work struct{ putCalls, putRows, scanCalls, scanRows int }
+
+func wantWork(t *testing.T, tab *table, what string, want work) {
+	t.Helper()
+	if got := tab.work(); got != want {
+		t.Errorf("%s: %+v, want %+v", what, got, want)
+	}
+}
+
+func newSchema(t testing.TB, resource []string, tenancy bool) series.Schema {
+	t.Helper()
+	schema, err := series.NewSchema(resource, tenancy)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return schema
+}
+
+// entry is the entry of the series with these labels, given as name and value
+// in turn, in the zero schema.
+func entry(t testing.TB, at int64, pairs ...string) index.Entry {
+	t.Helper()
+	return entryOf(t, series.Schema{}, "", at, labels.FromStrings(pairs...))
+}
+
+func entryOf(t testing.TB, schema series.Schema, tenant string, at int64, ls labels.Labels) index.Entry {
+	t.Helper()
+	key, err := schema.AppendSeriesKey(nil, tenant, ls)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return index.Entry{Key: key, Labels: ls, T: at}
+}
+
+// mustWrite writes entries without a tenant.
+func mustWrite(t testing.TB, x *index.Index, entries ...index.Entry) {
+	t.Helper()
+	if err := x.Write(t.Context(), "", entries); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func mustSelect(t testing.TB, x *index.Index, q index.Query) *index.Result {
+	t.Helper()
+	result, err := x.Select(t.Context(), q)
+	if err != nil {
+		t.Fatalf("%v: %v", q.Matchers, err)
+	}
+	return result
+}
+
+// matchers parses pairs of a matcher's label and type, like "job=~", and its
+// value.
+func matchers(t testing.TB, pairs ...string) []*labels.Matcher {
+	t.Helper()
+	var ms []*labels.Matcher
+	for i := 0; i < len(pairs); i += 2 {
+		name, typ := pairs[i], labels.MatchEqual
+		for _, m := range []labels.MatchType{labels.MatchNotRegexp, labels.MatchRegexp, labels.MatchNotEqual, labels.MatchEqual} {
+			if cut, ok := bytes.CutSuffix([]byte(name), []byte(m.String())); ok {
+				name, typ = string(cut), m
+				break
+			}
+		}
+		ms = append(ms, labels.MustNewMatcher(typ, name, pairs[i+1]))
+	}
+	return ms
+}
+
+// texts are the label sets of a result, as text.
+func texts(result *index.Result) []string {
+	var all []string
+	for _, s := range result.Series {
+		all = append(all, s.Labels.String())
+	}
+	return all
+}

@@ -1,0 +1,232 @@
+package index
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/cespare/xxhash/v2"
+	"github.com/prometheus/prometheus/model/labels"
+
+	"github.com/promtable/promtable/series"
+)
+
+// An Entry asks that a series be found at a time.
+type Entry struct {
+	// Key is the series key.
+	Key []byte
+	// Labels are those that Key was made of.
+	Labels labels.Labels
+	// T is in milliseconds, in [0, series.MaxTime].
+	T int64
+}
+
+// need is a series in an index period that a call of Write needs to be there.
+type need struct {
+	id     id
+	entry  *Entry
+	period int64
+	// done is closed when somebody else, who writes it, has ended. It is nil if
+	// there is nobody.
+	done <-chan struct{}
+}
+
+// Write sees to it that every entry is found in its index period, and in the
+// next one when the last eighth of the running one has come far enough. When it
+// returns without an error all rows are durable. A series that was written
+// before costs no row; one that somebody else is writing is waited for. Write
+// does not keep the entries.
+func (x *Index) Write(ctx context.Context, tenant string, entries []Entry) error {
+	w := &x.writer
+	missing := w.missing(entries)
+	for len(missing) > 0 {
+		done := make(chan struct{})
+		mine, others := w.claim(missing, done)
+		err := x.writeNeeds(ctx, tenant, mine)
+		w.release(mine, done)
+		if err != nil {
+			return err
+		}
+		if err := await(ctx, others); err != nil {
+			return err
+		}
+		// What the others wrote is remembered now; what failed is ours to write.
+		missing = others
+	}
+	return nil
+}
+
+// await waits until all who write needs have ended, well or not.
+func await(ctx context.Context, needs []need) error {
+	for _, n := range needs {
+		select {
+		case <-n.done:
+		case <-ctx.Done():
+			return fmt.Errorf("wait for index rows: %w", context.Cause(ctx))
+		}
+	}
+	return nil
+}
+
+// writesAhead says whether e is due in the period after its own, too. A series
+// is written ahead at a point of the last eighth of a period that depends on
+// its key, so that the turn of a period brings no burst. There always is a
+// period after: series.MaxTime lies in the first half of the last one.
+func writesAhead(e *Entry) bool {
+	const eighth = series.IndexPeriod / 8
+	late := e.T - series.PeriodOf(e.T) - (series.IndexPeriod - eighth)
+	return late >= 0 && late >= int64(xxhash.Sum64(e.Key)%uint64(eighth))
+}
+
+// writeNeeds writes the rows of those needs that are not in the table.
+func (x *Index) writeNeeds(ctx context.Context, tenant string, needs []need) error {
+	needs, err := x.dropWritten(ctx, tenant, needs)
+	if err != nil || len(needs) == 0 {
+		return err
+	}
+	b, err := x.newBatch(tenant, needs)
+	if err != nil {
+		return err
+	}
+	if len(b.rows) > 0 {
+		if err := x.rows.PutRows(ctx, b.rows); err != nil {
+			return fmt.Errorf("write index rows: %w", err)
+		}
+	}
+	if err := x.rows.PutRows(ctx, b.marks); err != nil {
+		return fmt.Errorf("write index marks: %w", err)
+	}
+	x.writer.remember(needs, b.texts)
+	return nil
+}
+
+// dropWritten leaves out the needs whose commit mark is in the table.
+func (x *Index) dropWritten(ctx context.Context, tenant string, needs []need) ([]need, error) {
+	if err := x.refill(ctx, tenant, needs); err != nil {
+		return nil, err
+	}
+	w := &x.writer
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(needs), func(n need) bool { return w.written.has(n.id) }), nil
+}
+
+// refill reads all commit marks of the metric names of needs, once for each
+// name and period. Whoever comes while another reads waits: it may find its
+// names read already.
+func (x *Index) refill(ctx context.Context, tenant string, needs []need) error {
+	ranges, _, err := x.unread(tenant, needs)
+	if err != nil || len(ranges) == 0 {
+		return err
+	}
+	w := &x.writer
+	select {
+	case w.refilling <- struct{}{}:
+		defer func() { <-w.refilling }()
+	case <-ctx.Done():
+		return fmt.Errorf("wait for index marks: %w", context.Cause(ctx))
+	}
+	ranges, names, err := x.unread(tenant, needs)
+	if err != nil || len(ranges) == 0 {
+		return err
+	}
+	if err := x.rows.ScanRows(ctx, ranges, 0, x.rememberMark); err != nil {
+		return fmt.Errorf("read index marks: %w", err)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, name := range names {
+		w.marksRead.add(name)
+	}
+	return nil
+}
+
+// unread returns the ranges of commit marks of the metric names of needs that
+// were not read yet, ascending, and the ids of those names and periods.
+func (x *Index) unread(tenant string, needs []need) (ranges []series.RowRange, names []id, err error) {
+	w := &x.writer
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	seen := make(map[id]bool)
+	for _, n := range needs {
+		prefix, err := x.schema.AppendPostingPrefix(nil, tenant, labels.MetricName, n.entry.Labels.Get(labels.MetricName), n.period)
+		if err != nil {
+			return nil, nil, err
+		}
+		i := w.hash.of(prefix)
+		if seen[i] || w.marksRead.has(i) {
+			continue
+		}
+		seen[i] = true
+		names = append(names, i)
+		ranges = append(ranges, series.PrefixRange(prefix))
+	}
+	sortRanges(ranges)
+	return ranges, names, nil
+}
+
+// rememberMark adds the series of one commit mark to those written.
+func (x *Index) rememberMark(key, _ []byte) error {
+	period, seriesKey, err := x.schema.ParsePosting(key)
+	if err != nil {
+		return err
+	}
+	w := &x.writer
+	i := w.hash.inPeriod(w.hash.of(seriesKey), period)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.written.add(i)
+	return nil
+}
+
+// batch is the rows of new series.
+type batch struct {
+	// rows are postings, values and names, marks the postings of metric names,
+	// which say that all the others are there.
+	rows, marks []Row
+	// texts are the values and names among rows.
+	texts map[id]struct{}
+}
+
+// newBatch makes the rows of needs, without those values and names that are
+// known to be there.
+func (x *Index) newBatch(tenant string, needs []need) (*batch, error) {
+	b := &batch{texts: make(map[id]struct{})}
+	for _, n := range needs {
+		err := n.entry.Labels.Validate(func(l labels.Label) error { return x.addLabel(b, tenant, n, l) })
+		if err != nil {
+			return nil, err
+		}
+		name := n.entry.Labels.Get(labels.MetricName)
+		key, err := x.schema.AppendPosting(nil, tenant, labels.MetricName, name, n.period, n.entry.Key)
+		if err != nil {
+			return nil, err
+		}
+		b.marks = append(b.marks, Row{Key: key, Time: n.end()})
+	}
+	return b, nil
+}
+
+// addLabel adds the rows of one label of n except the commit mark.
+func (x *Index) addLabel(b *batch, tenant string, n need, l labels.Label) error {
+	if l.Name != labels.MetricName {
+		key, err := x.schema.AppendPosting(nil, tenant, l.Name, l.Value, n.period, n.entry.Key)
+		if err != nil {
+			return err
+		}
+		b.rows = append(b.rows, Row{Key: key, Time: n.end()})
+	}
+	key, err := x.schema.AppendValueKey(nil, tenant, l.Name, l.Value, n.period)
+	if err != nil {
+		return err
+	}
+	x.writer.addText(b, Row{Key: key, Value: []byte(l.Value), Time: n.end()})
+	if key, err = x.schema.AppendNameKey(nil, tenant, l.Name, n.period); err != nil {
+		return err
+	}
+	x.writer.addText(b, Row{Key: key, Value: []byte(l.Name), Time: n.end()})
+	return nil
+}
+
+// end is the cell time of the rows of n: its period is over then.
+func (n need) end() int64 { return n.period + series.IndexPeriod }

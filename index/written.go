@@ -1,0 +1,180 @@
+package index
+
+import (
+	"encoding/binary"
+	"hash/maphash"
+	"sync"
+
+	"github.com/promtable/promtable/series"
+)
+
+// writer remembers what is written. It is safe for concurrent use.
+type writer struct {
+	hash hasher
+
+	// refilling holds a token while somebody reads commit marks.
+	refilling chan struct{}
+
+	mu sync.Mutex
+	// written holds series in periods whose commit mark is durable.
+	written idSet
+	// texts holds v and n rows that are durable.
+	texts idSet
+	// marksRead holds metric names in periods whose commit marks are in written,
+	// as far as it can hold them.
+	marksRead idSet
+	// inFlight holds series in periods that a call of Write is writing. The
+	// channel is that of the call, closed when it has ended, well or not.
+	inFlight map[id]chan struct{}
+}
+
+func newWriter(max int) writer {
+	return writer{
+		hash:      newHasher(),
+		refilling: make(chan struct{}, 1),
+		written:   newIDSet(max),
+		texts:     newIDSet(max),
+		marksRead: newIDSet(max),
+		inFlight:  make(map[id]chan struct{}),
+	}
+}
+
+// missing returns what of entries is not known to be written. In the steady
+// state that is nothing.
+func (w *writer) missing(entries []Entry) []need {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var missing []need
+	for i := range entries {
+		e := &entries[i]
+		text := w.hash.of(e.Key)
+		period := series.PeriodOf(e.T)
+		missing = w.appendMissing(missing, e, text, period)
+		if writesAhead(e) {
+			missing = w.appendMissing(missing, e, text, period+series.IndexPeriod)
+		}
+	}
+	return missing
+}
+
+func (w *writer) appendMissing(dst []need, e *Entry, text id, period int64) []need {
+	i := w.hash.inPeriod(text, period)
+	if w.written.has(i) {
+		return dst
+	}
+	return append(dst, need{id: i, entry: e, period: period})
+}
+
+// claim divides what is still missing into what is now for the call with this
+// channel to write, and what others are writing. Something missing twice is
+// claimed once.
+func (w *writer) claim(missing []need, done chan struct{}) (mine, others []need) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, n := range missing {
+		switch busy, ok := w.inFlight[n.id]; {
+		case w.written.has(n.id):
+		case !ok:
+			w.inFlight[n.id] = done
+			n.done = nil
+			mine = append(mine, n)
+		case busy != done:
+			n.done = busy
+			others = append(others, n)
+		}
+	}
+	return mine, others
+}
+
+// release ends the claims of a call. What it has written is remembered already.
+func (w *writer) release(mine []need, done chan struct{}) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, n := range mine {
+		delete(w.inFlight, n.id)
+	}
+	close(done)
+}
+
+// remember notes what has become durable.
+func (w *writer) remember(needs []need, texts map[id]struct{}) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for i := range texts {
+		w.texts.add(i)
+	}
+	for _, n := range needs {
+		w.written.add(n.id)
+	}
+}
+
+// addText adds a v or n row to b, unless it is there or known to be durable.
+func (w *writer) addText(b *batch, row Row) {
+	i := w.hash.of(row.Key)
+	if _, ok := b.texts[i]; ok || w.knowsText(i) {
+		return
+	}
+	b.texts[i] = struct{}{}
+	b.rows = append(b.rows, row)
+}
+
+func (w *writer) knowsText(i id) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.texts.has(i)
+}
+
+// id is a 128-bit hash, seeded by the process: nobody outside can make two
+// things collide, and by chance they do not.
+type id [2]uint64
+
+// hasher makes ids.
+type hasher struct{ a, b maphash.Seed }
+
+func newHasher() hasher { return hasher{maphash.MakeSeed(), maphash.MakeSeed()} }
+
+func (h hasher) of(text []byte) id {
+	return id{maphash.Bytes(h.a, text), maphash.Bytes(h.b, text)}
+}
+
+// inPeriod makes the id of a text in an index period.
+func (h hasher) inPeriod(text id, period int64) id {
+	var buf [24]byte
+	binary.LittleEndian.PutUint64(buf[0:], text[0])
+	binary.LittleEndian.PutUint64(buf[8:], text[1])
+	binary.LittleEndian.PutUint64(buf[16:], uint64(period))
+	return h.of(buf[:])
+}
+
+// idSet remembers ids, about max of them, and forgets those not asked for
+// longest: it has two halves, and when the young one is full the old one goes.
+// Not safe for concurrent use.
+type idSet struct {
+	max        int
+	young, old map[id]struct{}
+}
+
+func newIDSet(max int) idSet {
+	return idSet{max: max, young: make(map[id]struct{})}
+}
+
+func (s *idSet) has(i id) bool {
+	if _, ok := s.young[i]; ok {
+		return true
+	}
+	_, ok := s.old[i]
+	if ok {
+		s.add(i)
+	}
+	return ok
+}
+
+func (s *idSet) add(i id) {
+	if _, ok := s.young[i]; ok {
+		return
+	}
+	if len(s.young) >= (s.max+1)/2 {
+		s.old, s.young = s.young, make(map[id]struct{})
+	}
+	s.young[i] = struct{}{}
+}
