@@ -1,0 +1,54 @@
+package pebble_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/promtable/promtable/bucketstore"
+	"github.com/promtable/promtable/bucketstore/pebble"
+	"github.com/promtable/promtable/bucketstore/storetest"
+)
+
+// openStore opens a store and closes it at the end of the test.
+func openStore(t testing.TB, cfg pebble.Config) *pebble.Store {
+	t.Helper()
+	s, err := pebble.Open(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+func openOnDisk(t testing.TB, tables []bucketstore.TableSpec, now func() time.Time) bucketstore.Store {
+	return openStore(t, pebble.Config{Dir: t.TempDir(), Tables: tables, Now: now})
+}
+
+// openTiny opens a store in memory whose tables in memory are so small that
+// most of the data goes through flushes and compactions.
+func openTiny(t testing.TB, tables []bucketstore.TableSpec, now func() time.Time) bucketstore.Store {
+	cfg := pebble.Config{Dir: "/data", Tables: tables, Now: now, MemTableBytes: 16 << 10, CacheBytes: 1 << 20, SweepInterval: time.Millisecond}
+	return openStore(t, cfg.WithFS(vfs.NewMem()))
+}
+
+func TestConformance(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		open storetest.Open
+	}{
+		{"on disk", openOnDisk},
+		{"tiny tables in memory", openTiny},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			storetest.Run(t, tc.open)
+			storetest.RunConcurrent(t, tc.open)
+			storetest.RunExpiry(t, tc.open)
+		})
+	}
+}

@@ -1,0 +1,238 @@
+package pebble_test
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/promtable/promtable/bucketstore"
+	"github.com/promtable/promtable/bucketstore/pebble"
+	"github.com/promtable/promtable/series"
+)
+
+const (
+	crashWriters   = 4
+	rowsOfABatch   = 3
+	cellsOfAFamily = 8
+)
+
+// crashBatch is the i-th write of a writer: rows with cells in two families.
+func crashBatch(round, writer, i int) []bucketstore.Mutation {
+	muts := make([]bucketstore.Mutation, rowsOfABatch)
+	for n := range muts {
+		muts[n].Key = fmt.Appendf(nil, "round %d writer %d batch %d row %d", round, writer, i, n)
+		for _, family := range []string{"r0", "r1"} {
+			for c := range cellsOfAFamily {
+				muts[n].Ops = append(muts[n].Ops, bucketstore.Op{
+					Family: family, Qualifier: series.AppendQualifier(nil, uint32(c)), Time: int64(i), Value: noise(i*cellsOfAFamily + c),
+				})
+			}
+		}
+	}
+	return muts
+}
+
+// noise returns bytes that do not compress, the same for the same n.
+func noise(n int) []byte {
+	random := rand.New(rand.NewPCG(uint64(n), 1))
+	var b []byte
+	for range 8 {
+		b = binary.BigEndian.AppendUint64(b, random.Uint64())
+	}
+	return b
+}
+
+// allOf asks for everything in a table.
+func allOf(table bucketstore.Table) bucketstore.ScanRequest {
+	req := bucketstore.ScanRequest{Table: table, Rows: []series.RowRange{{}}}
+	for _, family := range bucketstore.Tables(0)[table].Families {
+		req.Families = append(req.Families, bucketstore.FamilyRange{Family: family.Name})
+	}
+	return req
+}
+
+// wantBatches checks that all rows of all batches are there and whole, and that
+// no row is there in part.
+func wantBatches(t *testing.T, s *pebble.Store, batches [][]bucketstore.Mutation) {
+	t.Helper()
+	found := make(map[string][]string)
+	err := s.Scan(t.Context(), allOf(bucketstore.Metric), func(row bucketstore.Row) error {
+		for _, c := range row.Cells {
+			found[string(row.Key)] = append(found[string(row.Key)], fmt.Sprintf("%s %x %d %x", c.Family, c.Qualifier, c.Time, c.Value))
+		}
+		if len(row.Cells) != 2*cellsOfAFamily {
+			return fmt.Errorf("row %q has %d cells, want %d", row.Key, len(row.Cells), 2*cellsOfAFamily)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, batch := range batches {
+		for _, mut := range batch {
+			var want []string
+			for _, op := range mut.Ops {
+				want = append(want, fmt.Sprintf("%s %x %d %x", op.Family, op.Qualifier, op.Time, op.Value))
+			}
+			if fmt.Sprint(found[string(mut.Key)]) != fmt.Sprint(want) {
+				t.Fatalf("row %q was answered and holds %q, want %q", mut.Key, found[string(mut.Key)], want)
+			}
+		}
+	}
+}
+
+func TestKill(t *testing.T) {
+	const rounds = 5
+	dir := filepath.Join(t.TempDir(), "new", "data")
+	var answered [][]bucketstore.Mutation
+	for round := range rounds {
+		child := startChild(t, "write", dir)
+		for n := 0; n < 150+100*round; n++ {
+			var writer, i int
+			if !child.lines.Scan() {
+				t.Fatalf("the child ended: %s", child.stderr.String())
+			}
+			if _, err := fmt.Sscan(child.lines.Text(), &writer, &i); err != nil {
+				t.Fatal(err)
+			}
+			answered = append(answered, crashBatch(child.cmd.Process.Pid, writer, i))
+		}
+		child.kill()
+		s, err := pebble.Open(onDisk(dir))
+		if err != nil {
+			t.Fatal(err)
+		}
+		wantBatches(t, s, answered)
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestPowerLoss(t *testing.T) {
+	for _, tc := range []struct {
+		name     string
+		unsynced int // percent of what was not synced that stays all the same
+	}{
+		{"all that was not synced is lost", 0},
+		{"half of what was not synced is lost", 50},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			seed := rand.Uint64()
+			t.Logf("seed %d", seed)
+			random := rand.New(rand.NewPCG(seed, 0))
+			disk := vfs.NewCrashableMem()
+			var answered [][]bucketstore.Mutation
+			for round := range 6 {
+				cfg := onDisk("/new/data")
+				cfg.MemTableBytes = 32 << 10
+				s := openStore(t, cfg.WithFS(disk))
+				wantBatches(t, s, answered)
+				clone := func() *vfs.MemFS {
+					return disk.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: tc.unsynced, RNG: random})
+				}
+				more, after := writeUntilPowerLoss(t, s, round, 40+random.IntN(100), clone)
+				answered = append(answered, more...)
+				disk = after
+			}
+			wantBatches(t, openStore(t, onDisk("/new/data").WithFS(disk)), answered)
+		})
+	}
+}
+
+// writeUntilPowerLoss writes from several goroutines, takes the clone after so
+// many answers, while they write on, and returns what was answered before.
+func writeUntilPowerLoss(t *testing.T, s *pebble.Store, round, writes int, clone func() *vfs.MemFS) (answered [][]bucketstore.Mutation, after *vfs.MemFS) {
+	t.Helper()
+	type answer struct {
+		batch []bucketstore.Mutation
+		err   error
+	}
+	answers := make(chan answer)
+	ctx, stop := context.WithCancel(t.Context())
+	var writing sync.WaitGroup
+	for w := range crashWriters {
+		writing.Go(func() {
+			for i := 0; ; i++ {
+				batch := crashBatch(round, w, i)
+				err := s.Apply(t.Context(), bucketstore.Metric, batch)
+				select {
+				case answers <- answer{batch, err}:
+				case <-ctx.Done():
+					return
+				}
+			}
+		})
+	}
+	for range writes {
+		a := <-answers
+		if a.err != nil {
+			t.Error(a.err)
+		}
+		answered = append(answered, a.batch)
+	}
+	after = clone()
+	stop()
+	writing.Wait()
+	return answered, after
+}
+
+func TestDiskFailure(t *testing.T) {
+	for _, tc := range []struct{ role, want string }{
+		{"log sync fails", "injected error"},
+		{"table sync fails", "injected error"},
+	} {
+		t.Run(tc.role, func(t *testing.T) {
+			startChild(t, tc.role, t.TempDir()).wantDeath(tc.want)
+		})
+	}
+}
+
+func TestDamagedFile(t *testing.T) {
+	dir := t.TempDir()
+	cfg := onDisk(dir)
+	cfg.MemTableBytes = 64 << 10
+	s, err := pebble.Open(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 300 {
+		if err := s.Apply(t.Context(), bucketstore.Metric, crashBatch(0, 0, i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	tables, err := filepath.Glob(filepath.Join(dir, "*.sst"))
+	if err != nil || len(tables) == 0 {
+		t.Fatalf("%d table files, %v", len(tables), err)
+	}
+	for _, name := range tables {
+		damage(t, name)
+	}
+	startChild(t, "scan", dir).wantDeath("checksum")
+}
+
+// damage changes bytes near the start of a file, where the data blocks are.
+func damage(t *testing.T, name string) {
+	t.Helper()
+	b, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := 100; i < 110 && i < len(b); i++ {
+		b[i] ^= 0xff
+	}
+	if err := os.WriteFile(name, b, fs.FileMode(0o644)); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,108 @@
+package pebble_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/promtable/promtable/bucketstore"
+	"github.com/promtable/promtable/bucketstore/pebble"
+)
+
+func onDisk(dir string) pebble.Config {
+	return pebble.Config{Dir: dir, Tables: bucketstore.Tables(0)}
+}
+
+// wantOpenError checks that Open fails and that its text has all parts.
+func wantOpenError(t *testing.T, cfg pebble.Config, parts ...string) {
+	t.Helper()
+	s, err := pebble.Open(cfg)
+	if err == nil {
+		s.Close()
+		t.Fatal("Open succeeded")
+	}
+	for _, part := range parts {
+		if !strings.Contains(err.Error(), part) {
+			t.Errorf("error %q does not have %q", err, part)
+		}
+	}
+}
+
+func TestOpenErrors(t *testing.T) {
+	const unusual = "promtable pebble format 7"
+	for _, tc := range []struct {
+		name  string
+		files map[string]string
+		want  []string
+	}{
+		{"unknown format", map[string]string{"FORMAT": unusual + "\n"}, []string{unusual, "promtable pebble format 0", "another directory"}},
+		{"damaged format", map[string]string{"FORMAT": "\x00\x00"}, []string{`FORMAT says "\x00\x00"`}},
+		{"empty format", map[string]string{"FORMAT": ""}, []string{`FORMAT says ""`}},
+		{"a database of somebody else", map[string]string{"MANIFEST-000001": "x"}, []string{"no file FORMAT", "not one of ours"}},
+		{"format is a directory", map[string]string{"FORMAT/x": "x"}, []string{"FORMAT"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			dir := t.TempDir()
+			writeFiles(t, dir, tc.files)
+			for range 2 { // The first failure must not hold the lock.
+				wantOpenError(t, onDisk(dir), append(tc.want, fmt.Sprintf("%q", dir))...)
+			}
+		})
+	}
+	t.Run("no directory named", func(t *testing.T) { wantOpenError(t, onDisk(""), "no data directory") })
+	t.Run("a file in the way", func(t *testing.T) {
+		dir := t.TempDir()
+		writeFiles(t, dir, map[string]string{"data": "x"})
+		wantOpenError(t, onDisk(filepath.Join(dir, "data", "store")), "create data directory")
+	})
+	t.Run("family name", func(t *testing.T) {
+		cfg := onDisk(t.TempDir())
+		cfg.Tables = []bucketstore.TableSpec{{Table: bucketstore.Meta, Families: []bucketstore.FamilySpec{{Name: "a\x00b"}}}}
+		wantOpenError(t, cfg, "letters and digits")
+	})
+}
+
+func writeFiles(t *testing.T, dir string, files map[string]string) {
+	t.Helper()
+	for name, text := range files {
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestLockedDirectory(t *testing.T) {
+	host, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	message := func(pid int) string {
+		return fmt.Sprintf("data directory %q is in use by pid %d on %s since 2", dir, pid, host)
+	}
+	t.Run("by this process", func(t *testing.T) {
+		openStore(t, onDisk(dir))
+		wantOpenError(t, onDisk(dir), message(os.Getpid()))
+		t.Chdir(filepath.Dir(dir))
+		wantOpenError(t, onDisk(filepath.Base(dir)), message(os.Getpid()))
+	})
+	t.Run("by another process", func(t *testing.T) {
+		child := startChild(t, "hold", dir)
+		child.waitFor("open")
+		wantOpenError(t, onDisk(dir), message(child.cmd.Process.Pid))
+		wantOpenError(t, onDisk(dir), message(child.cmd.Process.Pid))
+	})
+	t.Run("by a process that was killed", func(t *testing.T) {
+		child := startChild(t, "hold", dir)
+		child.waitFor("open")
+		child.kill()
+		openStore(t, onDisk(dir))
+		wantOpenError(t, onDisk(dir), message(os.Getpid()))
+	})
+}

@@ -1,0 +1,126 @@
+package pebble
+
+import (
+	"bytes"
+	"io"
+	"sync"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/bloom"
+)
+
+// Names that Pebble records and compares at each start. They are part of the
+// format.
+const (
+	comparerName = "promtable.row.0"
+	mergerName   = "promtable.newest.0"
+)
+
+// engineOptions returns the options of the database. They follow what was
+// measured on a load of samples; logs, events and file system are added by the
+// caller.
+func engineOptions(cfg Config) *pebble.Options {
+	opts := &pebble.Options{
+		CacheSize:                   cfg.CacheBytes,
+		Comparer:                    newComparer(),
+		CompactionConcurrencyRange:  func() (lower, upper int) { return 1, 2 },
+		FormatMajorVersion:          pebble.FormatTableFormatV6,
+		L0CompactionThreshold:       2,
+		L0StopWritesThreshold:       1000,
+		LBaseMaxBytes:               64 << 20,
+		MemTableSize:                cfg.MemTableBytes,
+		MemTableStopWritesThreshold: 4,
+		Merger:                      newMerger(),
+	}
+	for i := range opts.Levels {
+		opts.Levels[i].BlockSize = 32 << 10
+		opts.Levels[i].IndexBlockSize = 256 << 10
+		opts.Levels[i].FilterPolicy = bloom.FilterPolicy(10)
+	}
+	// Nearly every row that is asked for exists, and then it is in the last level.
+	opts.Levels[len(opts.Levels)-1].FilterPolicy = pebble.NoFilterPolicy
+	compression := newCompression()
+	opts.ApplyCompressionSettings(func() pebble.DBCompressionSettings { return compression })
+	return opts
+}
+
+// newCompression returns Pebble's good profile (zstd below, minlz above), but
+// so that blocks of samples, which shrink little, are compressed all the same.
+func newCompression() pebble.DBCompressionSettings {
+	settings := pebble.DBCompressionGood
+	for i, profile := range settings.Levels {
+		dense := *profile
+		dense.MinReductionPercent = 2
+		settings.Levels[i] = &dense
+	}
+	return settings
+}
+
+// newComparer orders by bytes and makes rows the prefixes of keys.
+func newComparer() *pebble.Comparer {
+	c := *pebble.DefaultComparer
+	c.Name = comparerName
+	c.Split = splitRow
+	c.ImmediateSuccessor = func(dst, prefix []byte) []byte {
+		if row, ok := bytes.CutSuffix(prefix, rowEnd); ok {
+			return append(append(dst, row...), escape, afterEnd)
+		}
+		return append(append(dst, prefix...), 0x00)
+	}
+	return &c
+}
+
+// newMerger returns the merger that keeps the operand with the greatest time
+// and, of equal times, the newer operand.
+func newMerger() *pebble.Merger {
+	pool := &sync.Pool{}
+	pool.New = func() any { return &newest{pool: pool} }
+	return &pebble.Merger{
+		Name: mergerName,
+		Merge: func(_, value []byte) (pebble.ValueMerger, error) {
+			m := pool.Get().(*newest)
+			m.value = append(m.value[:0], value...)
+			_, _, err := parseCell(value)
+			return m, err
+		},
+	}
+}
+
+// newest is a merge of one key. Reads make one for every cell, so it comes from
+// a pool, to which Pebble's Close of the result returns it.
+type newest struct {
+	pool  *sync.Pool
+	value []byte
+}
+
+func (m *newest) MergeNewer(value []byte) error { return m.merge(value, true) }
+
+func (m *newest) MergeOlder(value []byte) error { return m.merge(value, false) }
+
+func (m *newest) merge(value []byte, isNewer bool) error {
+	t, _, err := parseCell(value)
+	if err != nil {
+		return err
+	}
+	held, _, err := parseCell(m.value)
+	if err != nil {
+		return err
+	}
+	if t > held || t == held && isNewer {
+		m.value = append(m.value[:0], value...)
+	}
+	return nil
+}
+
+func (m *newest) Finish(bool) ([]byte, io.Closer, error) { return m.value, m, nil }
+
+// maxPooled is the largest buffer that is kept for later use, in bytes.
+const maxPooled = 1 << 20
+
+// Close returns m to the pool. The result of Finish is invalid from then on.
+func (m *newest) Close() error {
+	if cap(m.value) <= maxPooled {
+		m.pool.Put(m)
+	}
+	return nil
+}

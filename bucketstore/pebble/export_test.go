@@ -1,0 +1,19 @@
+package pebble
+
+import (
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+// WithFS returns c with a file system in place of the disk.
+func (c Config) WithFS(fs vfs.FS) Config {
+	c.fs = fs
+	return c
+}
+
+// EngineOptions returns the options with which the store opens its database.
+func EngineOptions(fs vfs.FS) *pebble.Options {
+	opts := engineOptions(Config{CacheBytes: 1 << 20, MemTableBytes: 1 << 20})
+	opts.FS = fs
+	return opts
+}

@@ -1,0 +1,60 @@
+package pebble
+
+import (
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// metrics is a collector of what we count and of what Pebble counts.
+type metrics struct {
+	// read returns Pebble's own; it is set before the collector is registered.
+	read func() *pebble.Metrics
+
+	commits  prometheus.Histogram
+	stalls   prometheus.Counter
+	slowDisk prometheus.Counter
+	swept    prometheus.Counter
+
+	disk, memory, debt, flushes, compactions *prometheus.Desc
+}
+
+func newMetrics() *metrics {
+	counter := func(name, help string) prometheus.Counter {
+		return prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
+	}
+	desc := func(name, help string) *prometheus.Desc { return prometheus.NewDesc(name, help, nil, nil) }
+	return &metrics{
+		commits: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name:    "adapter_pebble_commit_duration_seconds",
+			Help:    "Time from a write being visible to its fsync.",
+			Buckets: prometheus.ExponentialBuckets(0.0005, 2, 14),
+		}),
+		stalls:      counter("adapter_pebble_write_stalls_total", "Times that writes waited for flushes or compactions."),
+		slowDisk:    counter("adapter_pebble_slow_disk_operations_total", "Disk operations that took longer than 5 s."),
+		swept:       counter("adapter_pebble_swept_cells_total", "Expired cells that were deleted."),
+		disk:        desc("adapter_pebble_disk_bytes", "Space that the database takes on the disk."),
+		memory:      desc("adapter_pebble_memtable_bytes", "Memory that holds what is not yet flushed."),
+		debt:        desc("adapter_pebble_compaction_debt_bytes", "Estimate of what compactions still have to rewrite."),
+		flushes:     desc("adapter_pebble_flushes_total", "Tables in memory that were written to files."),
+		compactions: desc("adapter_pebble_compactions_total", "Compactions."),
+	}
+}
+
+// Describe implements prometheus.Collector.
+func (m *metrics) Describe(ch chan<- *prometheus.Desc) { prometheus.DescribeByCollect(m, ch) }
+
+// Collect implements prometheus.Collector.
+func (m *metrics) Collect(ch chan<- prometheus.Metric) {
+	for _, c := range []prometheus.Collector{m.commits, m.stalls, m.slowDisk, m.swept} {
+		c.Collect(ch)
+	}
+	p := m.read()
+	gauge := func(desc *prometheus.Desc, v float64) {
+		ch <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, v)
+	}
+	gauge(m.disk, float64(p.DiskSpaceUsage()))
+	gauge(m.memory, float64(p.MemTable.Size))
+	gauge(m.debt, float64(p.Compact.EstimatedDebt))
+	ch <- prometheus.MustNewConstMetric(m.flushes, prometheus.CounterValue, float64(p.Flush.Count))
+	ch <- prometheus.MustNewConstMetric(m.compactions, prometheus.CounterValue, float64(p.Compact.Count))
+}

@@ -1,0 +1,236 @@
+package pebble
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/go-kit/log"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/promtable/promtable/bucketstore"
+)
+
+// Defaults of Config.
+const (
+	// DefaultCacheBytes is 64 MiB.
+	DefaultCacheBytes = 64 << 20
+	// DefaultMemTableBytes is 32 MiB.
+	DefaultMemTableBytes = 32 << 20
+	// DefaultSweepInterval is an hour.
+	DefaultSweepInterval = time.Hour
+)
+
+// Config says what to open.
+type Config struct {
+	// Dir is the data directory. It is made if it is missing.
+	Dir string
+	// Tables are the tables and families that may be named.
+	Tables []bucketstore.TableSpec
+	// Now is the clock by which cells expire; nil is time.Now.
+	Now func() time.Time
+	// Logger may be nil.
+	Logger log.Logger
+	// Registerer takes the metrics adapter_pebble_*. It may be nil.
+	Registerer prometheus.Registerer
+	// CacheBytes is the size of the block cache; 0 is DefaultCacheBytes.
+	CacheBytes int64
+	// MemTableBytes is the size of one table in memory, of which there are up to
+	// four; 0 is DefaultMemTableBytes.
+	MemTableBytes uint64
+	// SweepInterval is the time between two searches for expired cells; 0 is
+	// DefaultSweepInterval.
+	SweepInterval time.Duration
+
+	// fs replaces the disk in tests.
+	fs vfs.FS
+}
+
+func (c Config) withDefaults() (Config, error) {
+	if c.Dir == "" {
+		return c, errors.New("open store: no data directory is named")
+	}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	if c.Logger == nil {
+		c.Logger = log.NewNopLogger()
+	}
+	if c.CacheBytes == 0 {
+		c.CacheBytes = DefaultCacheBytes
+	}
+	if c.MemTableBytes == 0 {
+		c.MemTableBytes = DefaultMemTableBytes
+	}
+	if c.SweepInterval == 0 {
+		c.SweepInterval = DefaultSweepInterval
+	}
+	if c.fs != nil {
+		return c, nil
+	}
+	c.fs = vfs.Default
+	// The lock knows a directory by its name, so it must have only one.
+	var err error
+	c.Dir, err = filepath.Abs(c.Dir)
+	return c, err
+}
+
+// A Store is a bucketstore.Store on the local disk. Its methods may be called
+// concurrently, but for Close.
+type Store struct {
+	db     *pebble.DB
+	lock   *pebble.Lock
+	now    func() time.Time
+	guard  *guard
+	tables [bucketstore.NumTables]*table
+
+	// columns is held shared while a batch becomes visible, and alone by whoever
+	// reads cells to decide what to write, from the read until his batch is
+	// visible.
+	columns sync.RWMutex
+	// waiting counts batches that are visible and not yet known to be durable.
+	waiting sync.WaitGroup
+	// scanners are *scanner that rest.
+	scanners sync.Pool
+
+	metrics    *metrics
+	registerer prometheus.Registerer
+	stopSweep  context.CancelFunc
+	sweeping   sync.WaitGroup
+}
+
+var _ bucketstore.Store = (*Store)(nil)
+
+// Open opens the store in a directory and takes it for this process. The error
+// says who holds it if somebody does.
+func Open(cfg Config) (*Store, error) {
+	cfg, err := cfg.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	s := &Store{now: cfg.Now, metrics: newMetrics(), registerer: cfg.Registerer}
+	if s.tables, err = newTables(cfg.Tables); err != nil {
+		return nil, err
+	}
+	s.guard = &guard{logger: cfg.Logger, metrics: s.metrics}
+	s.scanners.New = func() any { return new(scanner) }
+	if s.lock, err = takeDirectory(cfg.fs, cfg.Dir, time.Now()); err != nil {
+		return nil, err
+	}
+	if err := s.open(cfg); err != nil {
+		return nil, errors.Join(err, s.lock.Close())
+	}
+	sweep, stop := context.WithCancel(context.Background())
+	s.stopSweep = stop
+	s.sweeping.Go(func() { s.sweepUntil(sweep, cfg.SweepInterval) })
+	return s, nil
+}
+
+// open opens the database in the directory that is locked.
+func (s *Store) open(cfg Config) error {
+	opts := engineOptions(cfg)
+	opts.Lock = s.lock
+	opts.Logger = s.guard
+	opts.EventListener = s.guard.listener()
+	opts.FS = cfg.fs
+	opts.WithFSDefaults()
+	db, err := pebble.Open(cfg.Dir, opts)
+	if err != nil {
+		return fmt.Errorf("open data directory %q: %w", cfg.Dir, err)
+	}
+	s.db = db
+	s.metrics.read = db.Metrics
+	if s.registerer == nil {
+		return nil
+	}
+	if err := s.registerer.Register(s.metrics); err != nil {
+		return errors.Join(fmt.Errorf("register metrics of the store: %w", err), db.Close())
+	}
+	return nil
+}
+
+// Close implements bucketstore.Store. It gives the directory up.
+func (s *Store) Close() error {
+	s.stopSweep()
+	s.sweeping.Wait()
+	s.waiting.Wait()
+	if s.registerer != nil {
+		s.registerer.Unregister(s.metrics)
+	}
+	s.guard.closing.Store(true)
+	return errors.Join(s.db.Close(), s.lock.Close())
+}
+
+// A table is what may be named in a table.
+type table struct {
+	first    byte
+	families []bucketstore.FamilySpec
+}
+
+func newTables(specs []bucketstore.TableSpec) (tables [bucketstore.NumTables]*table, err error) {
+	for _, spec := range specs {
+		if spec.Table >= bucketstore.NumTables {
+			return tables, fmt.Errorf("open store: %w: table %d", bucketstore.ErrTable, spec.Table)
+		}
+		for _, family := range spec.Families {
+			if !isName(family.Name) {
+				return tables, fmt.Errorf("open store: family name %q is not made of letters and digits", family.Name)
+			}
+		}
+		tables[spec.Table] = &table{first: tableByte(spec.Table), families: spec.Families}
+	}
+	return tables, nil
+}
+
+// isName says whether a family of this name sorts as the contract wants it.
+func isName(name string) bool {
+	for i := 0; i < len(name); i++ {
+		c := name[i]
+		if !('0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z') {
+			return false
+		}
+	}
+	return name != ""
+}
+
+// table returns the table t, or ErrTable.
+func (s *Store) table(t bucketstore.Table) (*table, error) {
+	if t >= bucketstore.NumTables || s.tables[t] == nil {
+		return nil, fmt.Errorf("%w: table %d", bucketstore.ErrTable, t)
+	}
+	return s.tables[t], nil
+}
+
+// family returns the family of this name, or ErrTable.
+func (t *table) family(name string) (*bucketstore.FamilySpec, error) {
+	for i := range t.families {
+		if t.families[i].Name == name {
+			return &t.families[i], nil
+		}
+	}
+	return nil, fmt.Errorf("%w: family %q", bucketstore.ErrTable, name)
+}
+
+// hasMaxAge says whether a cell of t can ever expire.
+func (t *table) hasMaxAge() bool {
+	for _, family := range t.families {
+		if family.MaxAge > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// cutoff returns the least time of a cell that has not expired at now, in
+// milliseconds.
+func cutoff(family *bucketstore.FamilySpec, now time.Time) int64 {
+	if family.MaxAge <= 0 {
+		return 0
+	}
+	return now.Add(-family.MaxAge).UnixMilli()
+}

@@ -1,0 +1,160 @@
+// Package bucketstore holds the contract between the adapter and what keeps
+// its rows, and one directory for each backend that fulfils it. It knows rows,
+// families and cells; what they mean is said in package series.
+package bucketstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/promtable/promtable/series"
+)
+
+// Store keeps rows of cells in tables. A cell is named by row key, family and
+// qualifier, all of them arbitrary bytes, and carries a time and a value. The
+// tables and families are those of [Tables]; naming another is an error.
+//
+// Every column holds one version: the cell with the greatest time, and among
+// equal times the one applied later. So a repeated write changes nothing, and
+// an older cell that arrives late never hides a newer one.
+//
+// Once a write has returned without an error it is durable: it survives the
+// death of the process and of the machine, and every later Scan sees it. After
+// an error it may have happened, in whole or in part, or not; to repeat it is
+// harmless.
+//
+// Cells older than the MaxAge of their family vanish at some time. How soon is
+// not promised: whoever must not see them looks at their times.
+//
+// All methods may be called concurrently. They return early, with the error of
+// the context, when it ends. A caller gives every context a deadline.
+type Store interface {
+	// Apply carries out row mutations. Each is atomic: a Scan sees all of it or
+	// nothing, and its operations happen in order. Nothing is promised about the
+	// order or atomicity between mutations, so a row appears only once in muts.
+	// Where the store knows which rows failed the error is a *RowsError, and the
+	// other rows are durable. Apply keeps no reference to muts.
+	Apply(ctx context.Context, table Table, muts []Mutation) error
+
+	// CheckAndApply carries out mut if, at that instant, cond holds in its row,
+	// and says whether it did. After an error it may have happened or not, and
+	// the store does not try again by itself.
+	CheckAndApply(ctx context.Context, table Table, cond Condition, mut Mutation) (applied bool, err error)
+
+	// Scan calls fn with each row that holds at least one of the cells asked
+	// for, in ascending order of keys. A row is seen as of one instant, with all
+	// its families; different rows may be seen as of different instants. The row
+	// and all bytes in it belong to the store and are valid only during the call
+	// of fn. An error from fn ends the scan and is returned as it is. Scan holds
+	// one row in memory at a time, beside what the backend reads ahead.
+	Scan(ctx context.Context, req ScanRequest, fn func(Row) error) error
+
+	// Drop removes the rows of a range. It is not atomic; a row written while it
+	// runs may be removed or stay.
+	Drop(ctx context.Context, table Table, rows series.RowRange) error
+
+	// Close releases what the store holds. No other call may be running or
+	// follow.
+	Close() error
+}
+
+// A Mutation is what to do to one row, in order.
+type Mutation struct {
+	Key []byte
+	Ops []Op
+}
+
+// An Op is one operation on a row.
+type Op struct {
+	Kind   OpKind
+	Family string
+	// Qualifier is used by all kinds but DeleteFamily.
+	Qualifier []byte
+	// Time is the time of the cell that SetCell writes; DeleteColumnBefore
+	// deletes a cell whose time is less. In milliseconds, not negative.
+	Time int64
+	// Value is used by SetCell. It may be empty.
+	Value []byte
+}
+
+// OpKind says what an Op does.
+type OpKind uint8
+
+const (
+	// SetCell writes a cell, unless the column holds one of a greater time.
+	SetCell OpKind = iota
+	// DeleteColumn deletes the cell of a column.
+	DeleteColumn
+	// DeleteColumnBefore deletes the cell of a column if its time is less than
+	// Time.
+	DeleteColumnBefore
+	// DeleteFamily deletes all cells of a family.
+	DeleteFamily
+)
+
+// A Condition is on one column: that it holds exactly Value, or, where Absent
+// is set, that it holds no cell.
+type Condition struct {
+	Family    string
+	Qualifier []byte
+	Value     []byte
+	Absent    bool
+}
+
+// A ScanRequest says which cells to read.
+type ScanRequest struct {
+	Table Table
+	// Rows are the keys to read: ascending and without overlap. Single keys are
+	// ranges made by series.SingleRow. No range at all is no row.
+	Rows []series.RowRange
+	// Families are the parts of a row to read: sorted by name, each named once.
+	Families []FamilyRange
+	// Limit ends the scan after so many rows. 0 is no limit.
+	Limit int
+}
+
+// A FamilyRange is the cells of a family with qualifiers in [Start, Limit). An
+// empty Limit is no limit, so that the zero range is the whole family.
+type FamilyRange struct {
+	Family       string
+	Start, Limit []byte
+}
+
+// A Row is what a Scan found in one row.
+type Row struct {
+	Key []byte
+	// Cells are ordered by family, then by qualifier.
+	Cells []Cell
+}
+
+// A Cell is the newest version of a column.
+type Cell struct {
+	Family    string
+	Qualifier []byte
+	// Time is in milliseconds.
+	Time  int64
+	Value []byte
+}
+
+// ErrTable marks a request for a table or a family that does not exist.
+var ErrTable = errors.New("no such table or family")
+
+// A RowsError says which mutations of an Apply were not confirmed. All others
+// are durable.
+type RowsError struct {
+	// Failed maps positions in the mutations given to Apply to their errors. It is
+	// never empty.
+	Failed map[int]error
+}
+
+// Error names how many rows failed and the first of them.
+func (e *RowsError) Error() string {
+	first := -1
+	for i := range e.Failed {
+		if first < 0 || i < first {
+			first = i
+		}
+	}
+	return fmt.Sprintf("%d rows not stored, the first at position %d: %v", len(e.Failed), first, e.Failed[first])
+}
