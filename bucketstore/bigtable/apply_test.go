@@ -1,0 +1,315 @@
+package bigtable_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"cloud.google.com/go/bigtable/apiv2/bigtablepb"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/promtable/promtable/bucketstore"
+	"github.com/promtable/promtable/bucketstore/bigtable"
+	"github.com/promtable/promtable/bucketstore/bigtable/bigtabletest"
+)
+
+// metaRows returns n row mutations with a value of the given size.
+func metaRows(n, size int) []bucketstore.Mutation {
+	muts := make([]bucketstore.Mutation, n)
+	for i := range muts {
+		muts[i] = bucketstore.Mutation{Key: fmt.Appendf(nil, "row %06d", i), Ops: []bucketstore.Op{setCell("m", []byte("q"), 1, make([]byte, size))}}
+	}
+	return muts
+}
+
+// failedRows returns the positions that an Apply reports.
+func failedRows(t *testing.T, err error) []int {
+	t.Helper()
+	rows, ok := err.(*bucketstore.RowsError)
+	if !ok {
+		t.Fatalf("Apply: %v, want a *RowsError", err)
+	}
+	return slices.Sorted(maps.Keys(rows.Failed))
+}
+
+func TestApplyPartialFailure(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		rows int
+		fail []int
+	}{
+		{"first", 10, []int{0}},
+		{"last", 10, []int{9}},
+		{"one of 2,000", 2000, []int{1234}},
+		{"all of several batches but one row", 5003, without(5003, 1777)},
+		{"one in each of several batches", 10001, []int{4999, 5000, 10000}},
+		{"all", 3, []int{0, 1, 2}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			muts := metaRows(tc.rows, 8)
+			bad := make(map[string]bool)
+			for _, i := range tc.fail {
+				bad[string(muts[i].Key)] = true
+			}
+			var mu sync.Mutex
+			failing := true
+			s := bigtabletest.Open(t, bigtabletest.WithMutateRowsHook(func(key string) error {
+				mu.Lock()
+				defer mu.Unlock()
+				if failing && bad[key] {
+					return errors.New("row is bad")
+				}
+				return nil
+			}))
+
+			err := s.Apply(t.Context(), bucketstore.Meta, muts)
+			if got := failedRows(t, err); !slices.Equal(got, tc.fail) {
+				t.Fatalf("%d rows failed, among them %v, want %d, among them %v", len(got), got[:min(5, len(got))], len(tc.fail), tc.fail[:min(5, len(tc.fail))])
+			}
+			if !strings.Contains(err.Error(), "row is bad") {
+				t.Errorf("Apply: %v, want the error of the row", err)
+			}
+			if rows := scan(t, s, wholeTable(bucketstore.Meta)); len(rows) != tc.rows-len(tc.fail) {
+				t.Fatalf("%d rows are stored, want %d", len(rows), tc.rows-len(tc.fail))
+			}
+
+			mu.Lock()
+			failing = false
+			mu.Unlock()
+			apply(t, s, bucketstore.Meta, muts...)
+			if rows := scan(t, s, wholeTable(bucketstore.Meta)); len(rows) != tc.rows {
+				t.Fatalf("%d rows are stored after the repetition, want %d", len(rows), tc.rows)
+			}
+		})
+	}
+}
+
+// without returns the numbers less than n except one.
+func without(n, except int) []int {
+	var numbers []int
+	for i := range n {
+		if i != except {
+			numbers = append(numbers, i)
+		}
+	}
+	return numbers
+}
+
+func TestApplyRepeatsTransientErrors(t *testing.T) {
+	tries := 0
+	s := bigtabletest.Open(t, bigtabletest.WithMutateRowsHook(func(key string) error {
+		if key != "row 000001" {
+			return nil
+		}
+		if tries++; tries == 1 {
+			return status.Error(codes.Unavailable, "later")
+		}
+		return nil
+	}))
+	apply(t, s, bucketstore.Meta, metaRows(3, 8)...)
+	if rows := scan(t, s, wholeTable(bucketstore.Meta)); len(rows) != 3 || tries != 2 {
+		t.Fatalf("%d rows are stored after %d tries, want 3 after 2", len(rows), tries)
+	}
+}
+
+func TestApplyFailsAsAWhole(t *testing.T) {
+	for _, rows := range []int{1, 12000} {
+		t.Run(fmt.Sprint(rows, " rows"), func(t *testing.T) {
+			refuse := spy{onRequest: func(context.Context, proto.Message) error { return status.Error(codes.PermissionDenied, "not you") }}
+			s := bigtabletest.Open(t, refuse.option())
+			err := s.Apply(t.Context(), bucketstore.Meta, metaRows(rows, 8))
+			if status.Code(err) != codes.PermissionDenied || !strings.Contains(err.Error(), "META") {
+				t.Fatalf("Apply: %v, want the answer and the table", err)
+			}
+		})
+	}
+}
+
+// TestApplyBrokenBatch: one request of several fails, so that its rows are the
+// ones that are not confirmed.
+func TestApplyBrokenBatch(t *testing.T) {
+	breaks := spy{onRequest: func(_ context.Context, req proto.Message) error {
+		if m, ok := req.(*bigtablepb.MutateRowsRequest); ok && string(m.Entries[0].RowKey) == "row 005000" {
+			return status.Error(codes.Internal, "broken")
+		}
+		return nil
+	}}
+	s := bigtabletest.Open(t, breaks.option())
+	err := s.Apply(t.Context(), bucketstore.Meta, metaRows(12000, 8))
+	got := failedRows(t, err)
+	if len(got) != 5000 || got[0] != 5000 || got[4999] != 9999 {
+		t.Fatalf("%d rows failed from %d, want the second 5,000", len(got), got[0])
+	}
+}
+
+func TestApplyBatches(t *testing.T) {
+	ops := func(n int) bucketstore.Mutation {
+		m := bucketstore.Mutation{Key: fmt.Appendf(nil, "wide %d", n)}
+		for range n {
+			m.Ops = append(m.Ops, bucketstore.Op{Kind: bucketstore.DeleteFamily, Family: "m"})
+		}
+		return m
+	}
+	for _, tc := range []struct {
+		name string
+		muts []bucketstore.Mutation
+		want []int
+	}{
+		{"nothing", nil, nil},
+		{"one", metaRows(1, 8), []int{1}},
+		{"by rows", metaRows(10001, 8), []int{1, 5000, 5000}},
+		{"by bytes", metaRows(7, 600<<10), []int{1, 3, 3}},
+		{"larger than a batch", metaRows(2, 5<<20), []int{1, 1}},
+		{"by operations", []bucketstore.Mutation{ops(40000), ops(50000), ops(20000)}, []int{1, 1, 1}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			var spy spy
+			s := bigtabletest.Open(t, spy.option())
+			apply(t, s, bucketstore.Meta, tc.muts...)
+			var got []int
+			for _, req := range spy.seen() {
+				got = append(got, len(req.(*bigtablepb.MutateRowsRequest).Entries))
+				if size := proto.Size(req); got[len(got)-1] > 1 && size > 2<<20 {
+					t.Errorf("a request has %d bytes", size)
+				}
+			}
+			slices.Sort(got)
+			if !slices.Equal(got, tc.want) {
+				t.Fatalf("requests of %v rows, want %v", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestApplyLimits(t *testing.T) {
+	long := func(n int) []byte { return []byte(strings.Repeat("k", n)) }
+	cell := func(key []byte, ops ...bucketstore.Op) bucketstore.Mutation {
+		return bucketstore.Mutation{Key: key, Ops: ops}
+	}
+	small := setCell("m", []byte("q"), 1, nil)
+	var many []bucketstore.Op
+	for range 100_001 {
+		many = append(many, bucketstore.Op{Kind: bucketstore.DeleteFamily, Family: "m"})
+	}
+	var huge []bucketstore.Op
+	for i := range 11 {
+		huge = append(huge, setCell("m", fmt.Append(nil, i), 1, make([]byte, 10<<20)))
+	}
+	for _, tc := range []struct {
+		name string
+		mut  bucketstore.Mutation
+		want string
+	}{
+		{"longest key", cell(long(4096), small), ""},
+		{"key too long", cell(long(4097), small), "4097 bytes"},
+		{"empty key", cell(nil, small), "row key is empty"},
+		{"longest qualifier", cell([]byte("a"), setCell("m", long(16<<10), 1, nil)), ""},
+		{"qualifier too long", cell([]byte("a"), setCell("m", long(16<<10+1), 1, nil)), `row "a": family m: qualifier "kkk`},
+		{"largest value", cell([]byte("a"), setCell("m", nil, 1, make([]byte, 10<<20))), ""},
+		{"value too large", cell([]byte("a"), setCell("m", []byte("q"), 1, make([]byte, 10<<20+1))), `column m:"q": value has 10485761 bytes`},
+		{"most operations", cell([]byte("a"), many[:100_000]...), ""},
+		{"too many operations", cell([]byte("a"), many...), "100001 operations"},
+		{"row too large", cell([]byte("a"), huge...), `row "a": mutation of`},
+		{"negative time", cell([]byte("a"), setCell("m", []byte("q"), -1, nil)), "time -1"},
+		{"time too great", cell([]byte("a"), setCell("m", []byte("q"), 1<<62, nil)), "time 4611686018427387904"},
+		{"greatest time", cell([]byte("a"), setCell("m", []byte("q"), 9223372036854775, nil)), ""},
+		{"unknown kind", cell([]byte("a"), bucketstore.Op{Kind: 9, Family: "m"}), "unknown kind 9"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			var spy spy
+			s := bigtabletest.Open(t, spy.option())
+			err := s.Apply(t.Context(), bucketstore.Meta, []bucketstore.Mutation{cell([]byte("before"), small), tc.mut, cell([]byte("behind"), small)})
+			stored := keys(scan(t, s, wholeTable(bucketstore.Meta)))
+			if !slices.Contains(stored, "before") || !slices.Contains(stored, "behind") {
+				t.Errorf("the other rows are not stored: %.80q", stored)
+			}
+			if tc.want == "" {
+				if err != nil {
+					t.Fatalf("Apply: %v", err)
+				}
+				return
+			}
+			if got := failedRows(t, err); !slices.Equal(got, []int{1}) || !strings.Contains(err.Error(), tc.want) {
+				t.Fatalf("Apply: rows %v, %v, want row 1 and %q", got, err, tc.want)
+			}
+			for _, req := range spy.seen() {
+				if m, ok := req.(*bigtablepb.MutateRowsRequest); ok && len(m.Entries) != 2 {
+					t.Errorf("a request has %d rows, want 2", len(m.Entries))
+				}
+			}
+			if _, err := s.CheckAndApply(t.Context(), bucketstore.Meta, bucketstore.Condition{Family: "m", Absent: true}, tc.mut); err == nil || !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("CheckAndApply: %v, want %q", err, tc.want)
+			}
+		})
+	}
+}
+
+// TestApplyWithoutEffect: Bigtable refuses a mutation without operations, and a
+// range of times up to 0 would be all of them.
+func TestApplyWithoutEffect(t *testing.T) {
+	var spy spy
+	s := bigtabletest.Open(t, spy.option())
+	apply(t, s, bucketstore.Meta, metaRows(1, 8)...)
+	before := len(spy.seen())
+	nothing := bucketstore.Op{Kind: bucketstore.DeleteColumnBefore, Family: "m", Qualifier: []byte("q")}
+	apply(t, s, bucketstore.Meta, bucketstore.Mutation{Key: []byte("row 000000"), Ops: []bucketstore.Op{nothing}}, bucketstore.Mutation{Key: []byte("other")})
+	if n := len(spy.seen()) - before; n != 0 {
+		t.Errorf("%d requests, want none", n)
+	}
+	if got := keys(scan(t, s, wholeTable(bucketstore.Meta))); !slices.Equal(got, []string{"row 000000"}) {
+		t.Fatalf("rows are %q", got)
+	}
+}
+
+// TestDeadlines: a server that takes requests and never answers.
+func TestDeadlines(t *testing.T) {
+	silent := spy{onRequest: func(ctx context.Context, _ proto.Message) error {
+		<-ctx.Done()
+		return ctx.Err()
+	}}
+	mut := metaRows(1, 8)[0]
+	calls := map[string]func(context.Context, *bigtable.Store) error{
+		"Apply": func(ctx context.Context, s *bigtable.Store) error {
+			return s.Apply(ctx, bucketstore.Meta, []bucketstore.Mutation{mut})
+		},
+		"Apply in batches": func(ctx context.Context, s *bigtable.Store) error {
+			return s.Apply(ctx, bucketstore.Meta, metaRows(12000, 8))
+		},
+		"CheckAndApply": func(ctx context.Context, s *bigtable.Store) error {
+			_, err := s.CheckAndApply(ctx, bucketstore.Meta, bucketstore.Condition{Family: "m", Absent: true}, mut)
+			return err
+		},
+		"CheckAndApply of nothing": func(ctx context.Context, s *bigtable.Store) error {
+			_, err := s.CheckAndApply(ctx, bucketstore.Meta, bucketstore.Condition{Family: "m", Absent: true}, bucketstore.Mutation{Key: mut.Key})
+			return err
+		},
+		"Scan": func(ctx context.Context, s *bigtable.Store) error {
+			return s.Scan(ctx, wholeTable(bucketstore.Meta), func(bucketstore.Row) error { return nil })
+		},
+		"Drop": func(ctx context.Context, s *bigtable.Store) error {
+			return s.Drop(ctx, bucketstore.Meta, rowRange("a", "c"))
+		},
+	}
+	for name, call := range calls {
+		t.Run(name, func(t *testing.T) {
+			s := bigtabletest.Open(t, silent.option(), bigtabletest.WithConfig(func(cfg *bigtable.Config) { cfg.CallTimeout = 50 * time.Millisecond }))
+			if err := call(t.Context(), s); !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("own timeout: %v, want context.DeadlineExceeded", err)
+			}
+			s = bigtabletest.Open(t, silent.option())
+			ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+			defer cancel()
+			if err := call(ctx, s); !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("deadline of the caller: %v, want context.DeadlineExceeded", err)
+			}
+		})
+	}
+}

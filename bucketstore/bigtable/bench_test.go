@@ -1,0 +1,92 @@
+package bigtable_test
+
+import (
+	"fmt"
+	"testing"
+
+	"cloud.google.com/go/bigtable/apiv2/bigtablepb"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/promtable/promtable/bucketstore"
+	"github.com/promtable/promtable/bucketstore/bigtable/bigtabletest"
+	"github.com/promtable/promtable/series"
+)
+
+// BenchmarkApply counts the server as well, which does nothing but say that
+// it did.
+func BenchmarkApply(b *testing.B) {
+	for _, size := range []struct{ rows, cells int }{{2000, 1}, {100, 1}, {2000, 10}} {
+		b.Run(fmt.Sprintf("rows=%d/cells=%d", size.rows, size.cells), func(b *testing.B) {
+			s := bigtabletest.Open(b, bigtabletest.WithServerOptions(grpc.ChainStreamInterceptor(acknowledge)))
+			muts := samples(size.rows, size.cells)
+			b.ReportAllocs()
+			for b.Loop() {
+				if err := s.Apply(b.Context(), bucketstore.Metric, muts); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ReportMetric(float64(b.N*size.rows*size.cells)/b.Elapsed().Seconds(), "cells/s")
+		})
+	}
+}
+
+// BenchmarkScan counts the fake as well.
+func BenchmarkScan(b *testing.B) {
+	for _, size := range []struct{ rows, cells int }{{2000, 1}, {100, 240}} {
+		b.Run(fmt.Sprintf("rows=%d/cells=%d", size.rows, size.cells), func(b *testing.B) {
+			s := bigtabletest.Open(b)
+			muts := samples(size.rows, size.cells)
+			if err := s.Apply(b.Context(), bucketstore.Metric, muts); err != nil {
+				b.Fatal(err)
+			}
+			req := wholeTable(bucketstore.Metric)
+			req.Rows = nil
+			for _, m := range muts {
+				req.Rows = append(req.Rows, series.SingleRow(m.Key))
+			}
+			b.ReportAllocs()
+			for b.Loop() {
+				cells := 0
+				err := s.Scan(b.Context(), req, func(r bucketstore.Row) error {
+					cells += len(r.Cells)
+					return nil
+				})
+				if err != nil || cells != size.rows*size.cells {
+					b.Fatalf("%d cells, %v", cells, err)
+				}
+			}
+			b.ReportMetric(float64(b.N*size.rows*size.cells)/b.Elapsed().Seconds(), "cells/s")
+		})
+	}
+}
+
+// samples returns mutations of rows with keys of about 200 bytes, in order.
+func samples(rows, cells int) []bucketstore.Mutation {
+	muts := make([]bucketstore.Mutation, rows)
+	for i := range muts {
+		muts[i].Key = fmt.Appendf(nil, "http_request_duration_seconds_bucket,code=200,container=adapter,handler=/api/v1/write,"+
+			"instance=10.12.%03d.%03d:9201,job=monitoring/adapter,le=0.25,namespace=monitoring,node=gke-pool-1-7f3c,pod=adapter-%06d,1297080123392", i/256, i%256, i)
+		for j := range cells {
+			muts[i].Ops = append(muts[i].Ops, setCell("r0", series.AppendQualifier(nil, uint32(j)*15000), int64(j)*15000, series.AppendFloat(nil, float64(j))))
+		}
+	}
+	return muts
+}
+
+// acknowledge answers requests of row mutations in place of the fake.
+func acknowledge(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+	if info.FullMethod != bigtablepb.Bigtable_MutateRows_FullMethodName {
+		return handler(srv, stream)
+	}
+	var req bigtablepb.MutateRowsRequest
+	if err := stream.RecvMsg(&req); err != nil {
+		return err
+	}
+	res := &bigtablepb.MutateRowsResponse{Entries: make([]*bigtablepb.MutateRowsResponse_Entry, len(req.Entries))}
+	for i := range res.Entries {
+		res.Entries[i] = &bigtablepb.MutateRowsResponse_Entry{Index: int64(i), Status: status.New(codes.OK, "").Proto()}
+	}
+	return stream.SendMsg(res)
+}

@@ -1,0 +1,80 @@
+package bigtable
+
+import (
+	"context"
+	"fmt"
+
+	"cloud.google.com/go/bigtable"
+
+	"github.com/promtable/promtable/bucketstore"
+)
+
+// CheckAndApply implements bucketstore.Store. It is one request that the client
+// does not repeat, whatever the error. An app profile that routes to
+// several clusters, or that does not allow single-row transactions, makes it
+// fail.
+func (s *Store) CheckAndApply(ctx context.Context, table bucketstore.Table, cond bucketstore.Condition, mut bucketstore.Mutation) (applied bool, err error) {
+	t, err := s.table(table)
+	if err != nil {
+		return false, err
+	}
+	if err := t.checkConditional(&cond, &mut); err != nil {
+		return false, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.callTimeout)
+	defer cancel()
+	var matched bool
+	if changes(mut.Ops) {
+		matched, err = s.checkAndMutate(ctx, table, cond, mut)
+	} else {
+		// Bigtable refuses a request that has nothing to do.
+		matched, err = s.holds(ctx, table, mut.Key, cellFilter(&cond))
+	}
+	if err != nil {
+		return false, fmt.Errorf("check and apply to row %q of %s: %w", mut.Key, t.name, callError(ctx, err))
+	}
+	return matched != cond.Absent, nil
+}
+
+// checkConditional returns an error unless Bigtable would take the request.
+func (t *table) checkConditional(cond *bucketstore.Condition, mut *bucketstore.Mutation) error {
+	if err := t.checkFamily(cond.Family); err != nil {
+		return err
+	}
+	if err := t.checkFamilies([]bucketstore.Mutation{*mut}); err != nil {
+		return err
+	}
+	if _, err := checkMutation(mut); err != nil {
+		return err
+	}
+	if size := 2 * (len(cond.Family) + len(cond.Qualifier) + len(cond.Value) + opOverhead); size > maxFilterSize {
+		return fmt.Errorf("row %.80q: condition of %d bytes, want at most %d", mut.Key, size, maxFilterSize)
+	}
+	return nil
+}
+
+// checkAndMutate carries out mut if the cell of cond is there, or, where cond is
+// on absence, if it is not. It says whether the cell is there.
+func (s *Store) checkAndMutate(ctx context.Context, table bucketstore.Table, cond bucketstore.Condition, mut bucketstore.Mutation) (matched bool, err error) {
+	var whenThere, whenNot *bigtable.Mutation
+	if m := newMutation(mut.Ops); cond.Absent {
+		whenNot = m
+	} else {
+		whenThere = m
+	}
+	conditional := bigtable.NewCondMutation(cellFilter(&cond), whenThere, whenNot)
+	err = s.tables[table].rows.Apply(ctx, string(mut.Key), conditional, bigtable.GetCondMutationResult(&matched))
+	failed := 0
+	if err != nil {
+		failed = 1
+	}
+	s.metrics.mutated(table, opCheck, 1, failed)
+	return matched, err
+}
+
+// holds says whether a row holds a cell that passes the filter.
+func (s *Store) holds(ctx context.Context, table bucketstore.Table, key []byte, filter bigtable.Filter) (bool, error) {
+	row, err := s.tables[table].rows.ReadRow(ctx, string(key), bigtable.RowFilter(filter))
+	s.metrics.read(table, min(len(row), 1), err == nil)
+	return len(row) > 0, err
+}

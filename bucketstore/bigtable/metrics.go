@@ -1,0 +1,93 @@
+package bigtable
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/promtable/promtable/bucketstore"
+)
+
+// The operations that are counted.
+const (
+	opMutate = "mutate"
+	opCheck  = "check"
+	opRead   = "read"
+	opDrop   = "drop"
+)
+
+// metrics count requests, and the rows that they cost.
+type metrics struct {
+	requests  *prometheus.CounterVec
+	mutations *prometheus.CounterVec
+	rows      *prometheus.CounterVec
+}
+
+// newMetrics returns metrics, all of them 0, for the given tables.
+func newMetrics(tables []bucketstore.TableSpec) *metrics {
+	m := &metrics{
+		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "adapter_bigtable_requests_total",
+			Help: "Requests to Bigtable, without the client's retries. One with a failed row is a failure.",
+		}, []string{"table", "op", "result"}),
+		mutations: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "adapter_bigtable_mutations_total",
+			Help: "Row mutations sent to Bigtable, without the client's retries: one for each row of a batch.",
+		}, []string{"table", "result"}),
+		rows: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "adapter_bigtable_rows_total",
+			Help: "Rows read from Bigtable.",
+		}, []string{"table"}),
+	}
+	for _, spec := range tables {
+		m.initialize(spec.Table.String())
+	}
+	return m
+}
+
+// initialize makes the series of a table appear before anything is counted.
+func (m *metrics) initialize(table string) {
+	for _, result := range []string{"success", "failure"} {
+		for _, op := range []string{opMutate, opCheck, opRead, opDrop} {
+			m.requests.WithLabelValues(table, op, result)
+		}
+		m.mutations.WithLabelValues(table, result)
+	}
+	m.rows.WithLabelValues(table)
+}
+
+// register makes the metrics known to reg, which may be nil.
+func (m *metrics) register(reg prometheus.Registerer) error {
+	if reg == nil {
+		return nil
+	}
+	for _, c := range []prometheus.Collector{m.requests, m.mutations, m.rows} {
+		if err := reg.Register(c); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// request counts a request.
+func (m *metrics) request(table bucketstore.Table, op string, ok bool) {
+	m.requests.WithLabelValues(table.String(), op, result(ok)).Inc()
+}
+
+// mutated counts a request of row mutations of which some failed.
+func (m *metrics) mutated(table bucketstore.Table, op string, rows, failed int) {
+	m.request(table, op, failed == 0)
+	m.mutations.WithLabelValues(table.String(), result(true)).Add(float64(rows - failed))
+	m.mutations.WithLabelValues(table.String(), result(false)).Add(float64(failed))
+}
+
+// read counts a request that returned rows.
+func (m *metrics) read(table bucketstore.Table, rows int, ok bool) {
+	m.request(table, opRead, ok)
+	m.rows.WithLabelValues(table.String()).Add(float64(rows))
+}
+
+func result(ok bool) string {
+	if ok {
+		return "success"
+	}
+	return "failure"
+}

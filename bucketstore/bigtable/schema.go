@@ -1,0 +1,224 @@
+package bigtable
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"cloud.google.com/go/bigtable"
+	"github.com/go-kit/log/level"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/promtable/promtable/bucketstore"
+)
+
+// A schemaCheck makes the tables of an instance what the configuration says, as
+// far as that destroys nothing.
+//
+// The garbage collection of a family that is there is never changed. Where it
+// deletes cells earlier than wanted, data that is promised is being lost, and
+// to go on would hide it: that is an error, and a person decides whether to
+// lengthen it or to want less. Where it deletes later than wanted, it costs
+// storage and nothing else, because readers ask for the newest version and
+// look at times themselves: that is a warning. To shorten it deletes data
+// and is left to a person too.
+type schemaCheck struct {
+	admin *bigtable.AdminClient
+	cfg   Config
+	// problems are what keeps the store from being opened.
+	problems []error
+}
+
+// run checks all tables, so that one error names all that is wrong.
+func (c *schemaCheck) run(ctx context.Context) error {
+	for _, spec := range c.cfg.Tables {
+		if err := c.table(ctx, spec); err != nil {
+			return fmt.Errorf("table %s: %w", c.cfg.tableName(spec.Table), err)
+		}
+	}
+	return errors.Join(c.problems...)
+}
+
+// table checks one table or creates it. Another adapter may be doing the same.
+func (c *schemaCheck) table(ctx context.Context, spec bucketstore.TableSpec) error {
+	found, err := c.families(ctx, spec)
+	if status.Code(err) == codes.NotFound {
+		if !c.cfg.CreateTables {
+			c.problem("table %s with families %q does not exist, and tables are not to be created", c.cfg.tableName(spec.Table), familyNames(spec))
+			return nil
+		}
+		err = c.create(ctx, spec)
+		if err == nil || status.Code(err) != codes.AlreadyExists {
+			return err
+		}
+		found, err = c.families(ctx, spec)
+	}
+	if err != nil {
+		return err
+	}
+	for _, family := range spec.Families {
+		if err := c.family(ctx, spec, family, found); err != nil {
+			return fmt.Errorf("family %s: %w", family.Name, err)
+		}
+	}
+	return nil
+}
+
+// families returns the garbage collection of each family of a table.
+func (c *schemaCheck) families(ctx context.Context, spec bucketstore.TableSpec) (map[string]bigtable.GCPolicy, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.cfg.AdminTimeout)
+	defer cancel()
+	info, err := c.admin.TableInfo(ctx, c.cfg.tableName(spec.Table))
+	if err != nil {
+		return nil, callError(ctx, err)
+	}
+	found := make(map[string]bigtable.GCPolicy, len(info.FamilyInfos))
+	for _, f := range info.FamilyInfos {
+		found[f.Name] = f.FullGCPolicy
+	}
+	return found, nil
+}
+
+// create makes a table with its families.
+func (c *schemaCheck) create(ctx context.Context, spec bucketstore.TableSpec) error {
+	ctx, cancel := context.WithTimeout(ctx, c.cfg.AdminTimeout)
+	defer cancel()
+	conf := &bigtable.TableConf{TableID: c.cfg.tableName(spec.Table), ColumnFamilies: make(map[string]bigtable.Family)}
+	for _, f := range spec.Families {
+		conf.ColumnFamilies[f.Name] = bigtable.Family{GCPolicy: gcPolicy(f)}
+	}
+	err := c.admin.CreateTableFromConf(ctx, conf)
+	if err == nil {
+		level.Info(c.cfg.Logger).Log("msg", "created table", "table", conf.TableID, "families", fmt.Sprint(familyNames(spec)))
+	}
+	return callError(ctx, err)
+}
+
+// family checks a family or creates it.
+func (c *schemaCheck) family(ctx context.Context, spec bucketstore.TableSpec, f bucketstore.FamilySpec, found map[string]bigtable.GCPolicy) error {
+	if policy, ok := found[f.Name]; ok {
+		c.checkPolicy(spec, f, policy)
+		return nil
+	}
+	table := c.cfg.tableName(spec.Table)
+	if !c.cfg.CreateTables {
+		c.problem("family %s of table %s does not exist, and families are not to be created", f.Name, table)
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.cfg.AdminTimeout)
+	defer cancel()
+	err := c.admin.CreateColumnFamilyWithConfig(ctx, table, f.Name, bigtable.Family{GCPolicy: gcPolicy(f)})
+	if err == nil {
+		level.Info(c.cfg.Logger).Log("msg", "created family", "table", table, "family", f.Name)
+	}
+	if status.Code(err) != codes.AlreadyExists {
+		return callError(ctx, err)
+	}
+	// Whoever was faster may want another retention.
+	if found, err = c.families(ctx, spec); err == nil {
+		c.checkPolicy(spec, f, found[f.Name])
+	}
+	return err
+}
+
+// checkPolicy compares the garbage collection of a family with the one wanted.
+func (c *schemaCheck) checkPolicy(spec bucketstore.TableSpec, f bucketstore.FamilySpec, found bigtable.GCPolicy) {
+	table, wanted := c.cfg.tableName(spec.Table), gcPolicy(f)
+	switch {
+	case lifetime(found) < lifetime(wanted):
+		c.problem("family %s of table %s is collected too early, data is being deleted: found %q, want %q; shorten the retention or run: %s",
+			f.Name, table, found, wanted, c.command(table, f))
+	case lifetime(found) > lifetime(wanted) || !singleVersion(found):
+		level.Warn(c.cfg.Logger).Log("msg", "family is collected later than wanted, which costs storage", "table", table, "family", f.Name,
+			"found", found, "wanted", wanted, "fix", c.command(table, f))
+	}
+}
+
+// command returns a command that sets the garbage collection of a family.
+func (c *schemaCheck) command(table string, f bucketstore.FamilySpec) string {
+	rule := "maxversions=1"
+	if f.MaxAge > 0 {
+		rule = fmt.Sprintf("maxage=%ds or maxversions=1", maxAge(f)/time.Second)
+	}
+	return fmt.Sprintf("cbt -project=%s -instance=%s setgcpolicy %s %s %q", c.cfg.Project, c.cfg.Instance, table, f.Name, rule)
+}
+
+func (c *schemaCheck) problem(format string, args ...any) {
+	c.problems = append(c.problems, fmt.Errorf(format, args...))
+}
+
+func familyNames(spec bucketstore.TableSpec) []string {
+	names := make([]string, len(spec.Families))
+	for i, f := range spec.Families {
+		names[i] = f.Name
+	}
+	return names
+}
+
+// gcPolicy returns the garbage collection of a family.
+func gcPolicy(f bucketstore.FamilySpec) bigtable.GCPolicy {
+	if f.MaxAge <= 0 {
+		return bigtable.MaxVersionsPolicy(1)
+	}
+	return bigtable.UnionPolicy(bigtable.MaxVersionsPolicy(1), bigtable.MaxAgePolicy(maxAge(f)))
+}
+
+// maxAge returns the age of f in whole seconds, all that the client reads
+// back, and never less than wanted.
+func maxAge(f bucketstore.FamilySpec) time.Duration {
+	return (f.MaxAge + time.Second - 1).Truncate(time.Second)
+}
+
+// forever is the lifetime of a cell that is never deleted.
+const forever time.Duration = math.MaxInt64
+
+// lifetime returns how long a policy leaves the newest version of a cell.
+func lifetime(policy bigtable.GCPolicy) time.Duration {
+	switch p := policy.(type) {
+	case bigtable.MaxAgeGCPolicy:
+		return time.Duration(p)
+	case bigtable.UnionGCPolicy:
+		least := forever
+		for _, child := range p.Children {
+			least = min(least, lifetime(child))
+		}
+		return least
+	case bigtable.IntersectionGCPolicy:
+		if len(p.Children) == 0 {
+			return forever
+		}
+		var greatest time.Duration
+		for _, child := range p.Children {
+			greatest = max(greatest, lifetime(child))
+		}
+		return greatest
+	}
+	// A number of versions never deletes the newest.
+	return forever
+}
+
+// singleVersion says whether a policy deletes all versions but the newest at
+// once.
+func singleVersion(policy bigtable.GCPolicy) bool {
+	switch p := policy.(type) {
+	case bigtable.MaxVersionsGCPolicy:
+		return p == 1
+	case bigtable.UnionGCPolicy:
+		for _, child := range p.Children {
+			if singleVersion(child) {
+				return true
+			}
+		}
+	case bigtable.IntersectionGCPolicy:
+		for _, child := range p.Children {
+			if !singleVersion(child) {
+				return false
+			}
+		}
+		return len(p.Children) > 0
+	}
+	return false
+}

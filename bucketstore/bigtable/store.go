@@ -1,0 +1,131 @@
+// Package bigtable keeps rows in Google Cloud Bigtable, or in its emulator.
+//
+// A table of package bucketstore is a Bigtable table of the same name behind
+// a prefix, and a family is a column family of the same name. Cell times are
+// Bigtable timestamps, so that the order in which writes arrive does not matter:
+// a column may hold several versions until garbage collection has run, and
+// every read asks for the newest one only.
+//
+// What is paid for is rows: one row mutation for each element of an Apply, one
+// row read for each row that a Scan meets. Both are counted.
+package bigtable
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"cloud.google.com/go/bigtable"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/promtable/promtable/bucketstore"
+)
+
+// Store is a [bucketstore.Store] in Bigtable. It may be used by several
+// goroutines.
+type Store struct {
+	clients
+	tables       [bucketstore.NumTables]*table
+	callTimeout  time.Duration
+	adminTimeout time.Duration
+	metrics      *metrics
+	// emulated says that the other side is the emulator.
+	emulated bool
+}
+
+var _ bucketstore.Store = (*Store)(nil)
+
+// A table is one table of the store and what is known of it.
+type table struct {
+	name     string
+	families map[string]bool
+	rows     *bigtable.Table
+}
+
+// Open connects to an instance, makes or checks the tables of cfg and returns
+// a store over them. It returns an error when tables or families are missing and
+// may not be created, and when a family is collected earlier than cfg wants.
+// The end of ctx ends Open, not the store.
+func Open(ctx context.Context, cfg Config) (*Store, error) {
+	cfg, err := cfg.withDefaults()
+	if err != nil {
+		if cfg.Conn != nil {
+			err = errors.Join(err, cfg.Conn.Close())
+		}
+		return nil, err
+	}
+	// The client's background work ends with its context.
+	c, err := connect(context.WithoutCancel(ctx), cfg)
+	if err != nil {
+		return nil, fmt.Errorf("connect to Bigtable: %w", err)
+	}
+	s := &Store{
+		clients:      c,
+		callTimeout:  cfg.CallTimeout,
+		adminTimeout: cfg.AdminTimeout,
+		metrics:      newMetrics(cfg.Tables),
+		emulated:     cfg.Conn == nil && cfg.EmulatorHost != "",
+	}
+	if err := s.open(ctx, cfg); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
+}
+
+// open makes or checks the tables and opens them.
+func (s *Store) open(ctx context.Context, cfg Config) error {
+	sc := schemaCheck{admin: s.admin, cfg: cfg}
+	if err := sc.run(ctx); err != nil {
+		return err
+	}
+	for _, spec := range cfg.Tables {
+		t := &table{name: cfg.tableName(spec.Table), families: make(map[string]bool, len(spec.Families))}
+		for _, f := range spec.Families {
+			t.families[f.Name] = true
+		}
+		t.rows = s.data.Open(t.name)
+		s.tables[spec.Table] = t
+	}
+	return s.metrics.register(cfg.Registerer)
+}
+
+// Close implements bucketstore.Store.
+func (s *Store) Close() error {
+	return s.clients.close()
+}
+
+// table returns what is known of a table, or an error that is
+// bucketstore.ErrTable.
+func (s *Store) table(name bucketstore.Table) (*table, error) {
+	if name >= bucketstore.NumTables || s.tables[name] == nil {
+		return nil, fmt.Errorf("table %s: %w", name, bucketstore.ErrTable)
+	}
+	return s.tables[name], nil
+}
+
+// checkFamily returns an error that is bucketstore.ErrTable unless the table
+// has the family.
+func (t *table) checkFamily(name string) error {
+	if !t.families[name] {
+		return fmt.Errorf("family %q of table %s: %w", name, t.name, bucketstore.ErrTable)
+	}
+	return nil
+}
+
+// callError makes an error of a call comparable with the error of the context
+// that ended it.
+func callError(ctx context.Context, err error) error {
+	if err == nil {
+		return nil
+	}
+	if ended := ctx.Err(); ended != nil {
+		return fmt.Errorf("%w (%w)", ended, err)
+	}
+	// The deadline may pass at the server first.
+	if status.Code(err) == codes.DeadlineExceeded {
+		return fmt.Errorf("%w (%w)", context.DeadlineExceeded, err)
+	}
+	return err
+}
