@@ -1,0 +1,141 @@
+package bucketstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sort"
+	"time"
+
+	"github.com/promtable/promtable/series"
+)
+
+// Direct is the Appender that makes every sample a raw cell of METRIC before
+// it answers. It holds no samples.
+type Direct struct {
+	store  Store
+	schema series.Schema
+	now    func() time.Time
+}
+
+// NewDirect returns an Appender over store. now is the clock that decides
+// which family a sample goes to, see series.RawFamily.
+func NewDirect(store Store, schema series.Schema, now func() time.Time) *Direct {
+	return &Direct{store: store, schema: schema, now: now}
+}
+
+// directRef is a series key.
+type directRef struct{ key []byte }
+
+// SeriesKey implements Ref.
+func (r *directRef) SeriesKey() []byte { return r.key }
+
+// Ref implements Appender.
+func (d *Direct) Ref(seriesKey []byte) Ref {
+	return &directRef{key: append([]byte(nil), seriesKey...)}
+}
+
+// Append implements Appender: one mutation for each row.
+func (d *Direct) Append(ctx context.Context, samples []Sample) error {
+	rows := groupByRow(samples)
+	err := d.store.Apply(ctx, Metric, d.mutations(samples, rows))
+	var failed *RowsError
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &failed):
+		return samplesError(rows, failed)
+	}
+	return fmt.Errorf("append samples: %w", err)
+}
+
+// A rowGroup is the samples of one row: positions in the samples of an Append.
+type rowGroup struct {
+	base      int64
+	positions []int
+}
+
+// groupByRow gathers samples by row, rows in the order in which they first
+// occur.
+func groupByRow(samples []Sample) []rowGroup {
+	type row struct {
+		key  string
+		base int64
+	}
+	at := make(map[row]int, len(samples))
+	rows := make([]rowGroup, 0, len(samples))
+	for i := range samples {
+		key := samples[i].Ref.SeriesKey()
+		base, _ := series.Split(samples[i].T)
+		n, ok := at[row{string(key), base}] // which copies nothing
+		if !ok {
+			n = len(rows)
+			at[row{string(key), base}] = n
+			rows = append(rows, rowGroup{base: base})
+		}
+		rows[n].positions = append(rows[n].positions, i)
+	}
+	return rows
+}
+
+// mutations makes one mutation of each row.
+func (d *Direct) mutations(samples []Sample, rows []rowGroup) []Mutation {
+	now := d.now().UnixMilli()
+	muts := make([]Mutation, len(rows))
+	for i, row := range rows {
+		key := samples[row.positions[0]].Ref.SeriesKey()
+		muts[i] = Mutation{Key: d.schema.AppendRowKey(nil, key, row.base), Ops: cells(now, samples, row.positions)}
+	}
+	return muts
+}
+
+// cells returns the writes of the samples of one row. Of those of one column
+// only the last is written.
+func cells(now int64, samples []Sample, positions []int) []Op {
+	if len(positions) == 1 {
+		return []Op{cell(now, samples[positions[0]])}
+	}
+	ops := make([]Op, 0, len(positions))
+	column := make(map[int64]int, len(positions))
+	for _, p := range positions {
+		s := samples[p]
+		n, ok := column[s.T]
+		if !ok {
+			n = len(ops)
+			column[s.T] = n
+			ops = append(ops, Op{})
+		}
+		ops[n] = cell(now, s)
+	}
+	return ops
+}
+
+// cell returns the write of one sample. A late cell carries the time of its
+// arrival, so that a sealer can tell what came after it read.
+func cell(now int64, s Sample) Op {
+	_, delta := series.Split(s.T)
+	buf := make([]byte, 0, series.QualifierSize+8)
+	buf = series.AppendQualifier(buf, delta)
+	buf = series.AppendFloat(buf, s.V)
+	op := Op{
+		Kind:      SetCell,
+		Family:    series.RawFamily(now, s.T),
+		Qualifier: buf[:series.QualifierSize:series.QualifierSize],
+		Time:      s.T,
+		Value:     buf[series.QualifierSize:],
+	}
+	if op.Family == series.FamilyLate {
+		op.Time = now
+	}
+	return op
+}
+
+// samplesError translates failed rows into failed samples.
+func samplesError(rows []rowGroup, failed *RowsError) error {
+	var positions []int
+	for i := range failed.Failed {
+		positions = append(positions, rows[i].positions...)
+	}
+	sort.Ints(positions)
+	return &SamplesError{Failed: positions, Err: fmt.Errorf("append samples: %w", failed)}
+}

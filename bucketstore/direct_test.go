@@ -1,0 +1,295 @@
+package bucketstore_test
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/promtable/promtable/bucketstore"
+	"github.com/promtable/promtable/bucketstore/bigtable/bigtabletest"
+	"github.com/promtable/promtable/series"
+)
+
+// recorder is a Store that only remembers what was applied last.
+type recorder struct {
+	bucketstore.Store
+	table bucketstore.Table
+	muts  []bucketstore.Mutation
+	err   error
+}
+
+func (r *recorder) Apply(_ context.Context, table bucketstore.Table, muts []bucketstore.Mutation) error {
+	r.table, r.muts = table, muts
+	return r.err
+}
+
+func newSchema(t testing.TB, resource ...string) series.Schema {
+	t.Helper()
+	schema, err := series.NewSchema(resource, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return schema
+}
+
+func at(ms int64) func() time.Time {
+	return func() time.Time { return time.UnixMilli(ms) }
+}
+
+// describe writes the mutations of METRIC for people, one row a line.
+func describe(t *testing.T, muts []bucketstore.Mutation) string {
+	t.Helper()
+	var b strings.Builder
+	for _, m := range muts {
+		b.WriteString(string(m.Key))
+		for _, op := range m.Ops {
+			delta, err := series.ParseQualifier(op.Qualifier)
+			if err != nil || op.Kind != bucketstore.SetCell || len(op.Value) != 8 {
+				t.Fatalf("%+v is no sample: %v", op, err)
+			}
+			v := math.Float64frombits(binary.BigEndian.Uint64(op.Value))
+			fmt.Fprintf(&b, " %s:%d=%v@%d", op.Family, delta, v, op.Time)
+		}
+		b.WriteByte('\n')
+	}
+	return b.String()
+}
+
+func TestDirectFamily(t *testing.T) {
+	const (
+		w      = 100
+		start  = w << 23
+		end    = (w + 1) << 23
+		minute = int64(time.Minute / time.Millisecond)
+	)
+	tests := []struct {
+		name  string
+		clock int64
+		// want are the families of samples of the windows w-2 to w+2.
+		want string
+	}{
+		{"middle", start + 1<<22, "l r3 r0 r1 l"},
+		{"middle of the next", end + 1<<22, "l l r0 r1 r2"},
+		{"first instant", start, "l r3 r0 r1 l"},
+		{"last instant", end - 1, "l r3 r0 r1 l"},
+		{"15 minutes in, 15 slow", start + 15*minute - 15*minute, "l r3 r0 r1 l"},
+		{"15 minutes in, 15 fast", start + 15*minute + 15*minute, "l r3 r0 r1 l"},
+		{"15 minutes left, 15 fast", end - 1 - 15*minute + 15*minute, "l r3 r0 r1 l"},
+		{"a minute in, 15 slow", start + minute - 15*minute, "r2 r3 r0 l l"},
+		{"a minute left, 15 fast", end - minute + 15*minute, "l l r0 r1 r2"},
+		{"one before", start - 1, "r2 r3 r0 l l"},
+		{"one after", end, "l l r0 r1 r2"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			for _, offset := range []int64{0, 1 << 22, 1<<23 - 1} {
+				store := new(recorder)
+				d := bucketstore.NewDirect(store, series.Schema{}, at(tt.clock))
+				ref := d.Ref([]byte("up"))
+				var samples []bucketstore.Sample
+				for n := int64(w - 2); n <= w+2; n++ {
+					samples = append(samples, bucketstore.Sample{Ref: ref, T: n<<23 + offset, V: 1})
+				}
+				if err := d.Append(t.Context(), samples); err != nil {
+					t.Fatal(err)
+				}
+				var got []string
+				for i, op := range store.muts[0].Ops {
+					got = append(got, op.Family)
+					want := samples[i].T
+					if op.Family == "l" {
+						want = tt.clock
+					}
+					if op.Time != want {
+						t.Errorf("sample at %d: cell time %d in family %s, want %d", samples[i].T, op.Time, op.Family, want)
+					}
+				}
+				if text := strings.Join(got, " "); text != tt.want {
+					t.Errorf("%d ms into each window: families %s, want %s", offset, text, tt.want)
+				}
+			}
+		})
+	}
+}
+
+func TestDirectRows(t *testing.T) {
+	const base = 2 * series.Period
+	now := base + 1000
+	tests := []struct {
+		name     string
+		resource []string
+		samples  func(ref func(string) bucketstore.Ref) []bucketstore.Sample
+		want     string
+	}{
+		{name: "nothing", samples: func(func(string) bucketstore.Ref) []bucketstore.Sample { return nil }},
+		{
+			name: "series take turns",
+			samples: func(ref func(string) bucketstore.Ref) []bucketstore.Sample {
+				return []bucketstore.Sample{
+					{ref("b"), base, 1}, {ref("a"), base, 2}, {ref("b"), base + 2, 3}, {ref("a"), base + 1, 4},
+				}
+			},
+			want: "b,0008589934592 r0:0=1@8589934592 r0:2=3@8589934594\n" +
+				"a,0008589934592 r0:0=2@8589934592 r0:1=4@8589934593\n",
+		},
+		{
+			name: "the later value of a delta",
+			samples: func(ref func(string) bucketstore.Ref) []bucketstore.Sample {
+				a := ref("a")
+				return []bucketstore.Sample{{a, base + 5, 1}, {a, base + 7, 2}, {a, base + 5, 3}, {ref("a"), base + 5, 4}, {a, base + 6, 5}}
+			},
+			want: "a,0008589934592 r0:5=4@8589934597 r0:7=2@8589934599 r0:6=5@8589934598\n",
+		},
+		{
+			name: "three bases",
+			samples: func(ref func(string) bucketstore.Ref) []bucketstore.Sample {
+				a := ref("a")
+				return []bucketstore.Sample{{a, base + 5, 1}, {a, base - 1, 2}, {a, base - series.Period - 1, 3}, {a, base - series.Period, 4}, {a, base, 5}}
+			},
+			want: "a,0008589934592 r0:5=1@8589934597 r0:0=5@8589934592\n" +
+				"a,0004294967296 r3:4294967295=2@8589934591 l:0=4@8589935592\n" +
+				"a,0000000000000 l:4294967295=3@8589935592\n",
+		},
+		{
+			name: "ends of time",
+			samples: func(ref func(string) bucketstore.Ref) []bucketstore.Sample {
+				return []bucketstore.Sample{{ref("a"), 0, 1}, {ref("a"), series.MaxTime, 2}}
+			},
+			want: "a,0000000000000 l:0=1@8589935592\na,9998683865088 l:1316134911=2@8589935592\n",
+		},
+		{
+			name:     "resource labels",
+			resource: []string{"host", "podname"},
+			samples: func(ref func(string) bucketstore.Ref) []bucketstore.Sample {
+				return []bucketstore.Sample{{ref("a,b=c,h1,"), base, 1}, {ref(`a,b=c,h\,2,p`), base, 2}, {ref("a,b=c,h1,"), base + 1, 3}}
+			},
+			want: "a,b=c,0008589934592,h1, r0:0=1@8589934592 r0:1=3@8589934593\n" +
+				`a,b=c,0008589934592,h\,2,p r0:0=2@8589934592` + "\n",
+		},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			store := new(recorder)
+			d := bucketstore.NewDirect(store, newSchema(t, tt.resource...), at(now))
+			samples := tt.samples(func(key string) bucketstore.Ref { return d.Ref([]byte(key)) })
+			if err := d.Append(t.Context(), samples); err != nil {
+				t.Fatal(err)
+			}
+			if got := describe(t, store.muts); got != tt.want || store.table != bucketstore.Metric {
+				t.Errorf("%s of\n%swant\n%s", store.table, got, tt.want)
+			}
+		})
+	}
+}
+
+func TestDirectRefCopiesTheKey(t *testing.T) {
+	key := []byte("up")
+	ref := bucketstore.NewDirect(nil, series.Schema{}, time.Now).Ref(key)
+	copy(key, "xx")
+	if got := string(ref.SeriesKey()); got != "up" {
+		t.Errorf("the key has become %q", got)
+	}
+}
+
+func TestDirectErrors(t *testing.T) {
+	errRow, errAll := errors.New("row"), errors.New("all")
+	rowsError := func(rows ...int) error {
+		failed := make(map[int]error)
+		for _, n := range rows {
+			failed[n] = errRow
+		}
+		return fmt.Errorf("wrapped: %w", &bucketstore.RowsError{Failed: failed})
+	}
+	tests := []struct {
+		name string
+		err  error
+		// want are the failed positions, nil if the store does not know.
+		want []int
+	}{
+		{"first row", rowsError(0), []int{0, 2, 5}},
+		{"row of one sample", rowsError(2), []int{3}},
+		{"two rows", rowsError(2, 1), []int{1, 3, 4}},
+		{"every row", rowsError(0, 1, 2), []int{0, 1, 2, 3, 4, 5}},
+		{"nobody knows", errAll, nil},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			d := bucketstore.NewDirect(&recorder{err: tt.err}, series.Schema{}, at(0))
+			a, b := d.Ref([]byte("a")), d.Ref([]byte("b"))
+			// Rows: a; b; a in the next base. Position 0 is overwritten by 5.
+			err := d.Append(t.Context(), []bucketstore.Sample{{a, 1, 1}, {b, 1, 1}, {a, 2, 1}, {a, series.Period, 1}, {b, 1, 2}, {a, 1, 3}})
+			var failed *bucketstore.SamplesError
+			switch {
+			case tt.want == nil:
+				if errors.As(err, &failed) || !errors.Is(err, errAll) {
+					t.Errorf("error %v, want one that wraps that of the store and knows no samples", err)
+				}
+			case !errors.As(err, &failed):
+				t.Errorf("error %v, want a SamplesError", err)
+			case !slices.Equal(failed.Failed, tt.want):
+				t.Errorf("failed are %v, want %v", failed.Failed, tt.want)
+			case !strings.Contains(err.Error(), errRow.Error()):
+				t.Errorf("error %q does not hold %q", err, errRow)
+			}
+		})
+	}
+}
+
+// What a real client reports of failed rows comes out as samples, and all
+// others are durable.
+func TestDirectRowFailure(t *testing.T) {
+	var broken atomic.Bool
+	broken.Store(true)
+	store := bigtabletest.Open(t, bigtabletest.WithMutateRowsHook(func(key string) error {
+		if broken.Load() && key == "b,0000000000000" {
+			return status.Error(codes.Internal, "broken row")
+		}
+		return nil
+	}))
+	d := bucketstore.NewDirect(store, series.Schema{}, at(0))
+	a, b, c := d.Ref([]byte("a")), d.Ref([]byte("b")), d.Ref([]byte("c"))
+	samples := []bucketstore.Sample{{a, 1, 1}, {b, 1, 2}, {c, 1, 3}, {b, 2, 4}}
+
+	err := d.Append(t.Context(), samples)
+	var failed *bucketstore.SamplesError
+	if !errors.As(err, &failed) || !slices.Equal(failed.Failed, []int{1, 3}) || !strings.Contains(err.Error(), "broken row") {
+		t.Fatalf("error %v, want one about the samples 1 and 3 and the broken row", err)
+	}
+	if got, want := keys(t, store), []string{"a,0000000000000", "c,0000000000000"}; !slices.Equal(got, want) {
+		t.Errorf("rows %q, want %q", got, want)
+	}
+	broken.Store(false)
+	if err := d.Append(t.Context(), samples); err != nil {
+		t.Fatal(err)
+	}
+	if got := keys(t, store); len(got) != 3 {
+		t.Errorf("after the retry: rows %q, want three", got)
+	}
+}
+
+// keys returns the keys of METRIC that have samples in r0.
+func keys(t *testing.T, store bucketstore.Store) (keys []string) {
+	t.Helper()
+	err := store.Scan(t.Context(), bucketstore.ScanRequest{
+		Table:    bucketstore.Metric,
+		Rows:     []series.RowRange{{}},
+		Families: []bucketstore.FamilyRange{{Family: series.FamilyR0}},
+	}, func(r bucketstore.Row) error {
+		keys = append(keys, string(r.Key))
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return keys
+}

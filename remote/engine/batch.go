@@ -1,0 +1,253 @@
+package engine
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/promtable/promtable/bucketstore"
+	"github.com/promtable/promtable/index"
+	"github.com/promtable/promtable/series"
+)
+
+const (
+	// batchBytes is what one batch of rows should come to as chunks, with an
+	// allowance for each series.
+	batchBytes = 16 << 20
+	// splitFactor says when a batch is given up and read again in smaller ones: if
+	// it holds so many times what it should.
+	splitFactor = 2
+	// batchKeyBytes bounds the keys of one batch: Bigtable takes no request over
+	// 512 KB.
+	batchKeyBytes = 512 << 10
+	// seriesOverhead is the allowance for each series in bytes.
+	seriesOverhead = 1 << 10
+
+	firstBatch = 64
+	maxBatch   = 8192
+)
+
+// errSplit says that a batch holds too much.
+var errSplit = errors.New("batch too large")
+
+// A batchReader reads the rows of series, some at a time, so that what is in
+// memory follows target and not the answer.
+type batchReader struct {
+	store  bucketstore.Store
+	schema series.Schema
+	limits Limits
+	// start and limit are the range of samples that is read, half-open.
+	start, limit int64
+
+	// target is what a batch should come to in bytes.
+	target int
+	// size is how many series the next batch takes.
+	size int
+	// samples counts what all batches held.
+	samples int
+	// onRange, if set, is told what each range read has met.
+	onRange func(r series.RowRange, rows, cells int)
+}
+
+// read reads a batch of the first of these series and returns a builder for
+// each series in it.
+func (r *batchReader) read(ctx context.Context, from []index.Series, m metrics) ([]chunkBuilder, error) {
+	for {
+		n := r.cut(from)
+		builders, err := r.readSeries(ctx, from[:n])
+		if errors.Is(err, errSplit) {
+			m.batches.WithLabelValues(resultSplit).Inc()
+			r.size = max(1, n/4)
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		m.batches.WithLabelValues(resultRead).Inc()
+		r.resize(builders)
+		return builders, nil
+	}
+}
+
+// cut returns how many of these series make the next batch.
+func (r *batchReader) cut(from []index.Series) int {
+	keys := 0
+	for n := range from[:min(len(from), r.size)] {
+		keys += (len(from[n].Key) + 16) * len(from[n].Bases)
+		if keys > batchKeyBytes {
+			return max(1, n)
+		}
+	}
+	return min(len(from), r.size)
+}
+
+// resize makes the next batch as large as this one suggests, at most four times
+// as large as this one was.
+func (r *batchReader) resize(builders []chunkBuilder) {
+	total := len(builders) * seriesOverhead
+	for i := range builders {
+		total += builders[i].bytes
+	}
+	r.size = min(4*len(builders), maxBatch, max(1, r.target*len(builders)/total))
+}
+
+// readSeries reads the rows of these series.
+func (r *batchReader) readSeries(ctx context.Context, batch []index.Series) ([]chunkBuilder, error) {
+	scan := batchScan{r: r, builders: make([]chunkBuilder, len(batch)), slots: make(map[string]int, len(batch))}
+	for i := range batch {
+		scan.slots[batch[i].Key] = i
+	}
+	for _, part := range r.parts(batch) {
+		if err := scan.run(ctx, part); err != nil {
+			return nil, err
+		}
+	}
+	r.samples += scan.samples
+	return scan.builders, nil
+}
+
+// A part is the buckets of a batch with bases in [first, last], which are read
+// between the same deltas.
+type part struct {
+	first, last  int64
+	start, limit []byte
+	rows         []series.RowRange
+}
+
+// parts divides the buckets of a batch: the one in which the range begins, the
+// whole ones, the one in which it ends. That is also their order in time.
+func (r *batchReader) parts(batch []index.Series) []part {
+	firstBase, firstDelta := series.Split(r.start)
+	lastBase, lastDelta := series.Split(r.limit - 1)
+	start := series.AppendQualifier(nil, firstDelta)
+	var limit []byte // none after the largest delta
+	if lastDelta+1 != 0 {
+		limit = series.AppendQualifier(nil, lastDelta+1)
+	}
+	parts := []part{{first: firstBase, last: lastBase, start: start, limit: limit}}
+	if firstBase != lastBase {
+		parts = []part{
+			{first: firstBase, last: firstBase, start: start},
+			{first: firstBase + series.Period, last: lastBase - series.Period},
+			{first: lastBase, last: lastBase, limit: limit},
+		}
+	}
+	for i := range parts {
+		parts[i].rows = r.ranges(batch, parts[i].first, parts[i].last)
+	}
+	return parts
+}
+
+// ranges returns the rows of a batch with bases in [first, last], ascending.
+// The buckets of one series are one range, unless resource labels lie between.
+func (r *batchReader) ranges(batch []index.Series, first, last int64) []series.RowRange {
+	var ranges []series.RowRange
+	oneRange := len(r.schema.ResourceLabels()) == 0
+	for i := range batch {
+		key := []byte(batch[i].Key)
+		began := len(ranges)
+		for _, base := range batch[i].Bases {
+			if base < first || base > last {
+				continue
+			}
+			row := series.SingleRow(r.schema.AppendRowKey(nil, key, base))
+			if oneRange && len(ranges) > began {
+				ranges[len(ranges)-1].Limit = row.Limit
+				continue
+			}
+			ranges = append(ranges, row)
+		}
+	}
+	slices.SortFunc(ranges, func(a, b series.RowRange) int { return bytes.Compare(a.Start, b.Start) })
+	return disjoint(ranges)
+}
+
+// disjoint joins ranges that overlap: between two buckets of a series there may
+// be rows of another one, whose label looks like a base.
+func disjoint(ranges []series.RowRange) []series.RowRange {
+	joined := ranges[:0]
+	for _, r := range ranges {
+		if n := len(joined); n > 0 && bytes.Compare(r.Start, joined[n-1].Limit) < 0 {
+			if bytes.Compare(r.Limit, joined[n-1].Limit) > 0 {
+				joined[n-1].Limit = r.Limit
+			}
+			continue
+		}
+		joined = append(joined, r)
+	}
+	return joined
+}
+
+// A batchScan is one reading of a batch.
+type batchScan struct {
+	r        *batchReader
+	builders []chunkBuilder
+	// slots maps series keys to builders.
+	slots map[string]int
+	bytes int
+	// samples counts those of this reading.
+	samples int
+	key     []byte
+}
+
+// run reads one part.
+func (s *batchScan) run(ctx context.Context, p part) error {
+	if len(p.rows) == 0 {
+		return nil
+	}
+	families := make([]bucketstore.FamilyRange, len(rawFamilies))
+	for i, family := range rawFamilies {
+		families[i] = bucketstore.FamilyRange{Family: family, Start: p.start, Limit: p.limit}
+	}
+	counts := newRangeCounts(p.rows, s.r.onRange)
+	err := s.r.store.Scan(ctx, bucketstore.ScanRequest{
+		Table:    bucketstore.Metric,
+		Rows:     p.rows,
+		Families: families,
+	}, func(row bucketstore.Row) error {
+		counts.add(row)
+		return s.add(p, row)
+	})
+	counts.end()
+	if err != nil && !errors.Is(err, errSplit) && !errors.Is(err, ErrLimit) {
+		return fmt.Errorf("read samples: %w", err)
+	}
+	return err
+}
+
+// add takes one row of p. A range may hold rows that were not asked for: those
+// are passed over.
+func (s *batchScan) add(p part, row bucketstore.Row) error {
+	var base int64
+	var err error
+	if s.key, base, err = s.r.schema.ParseRowKey(s.key[:0], row.Key); err != nil {
+		return err
+	}
+	slot, ok := s.slots[string(s.key)]
+	if !ok || base < p.first || base > p.last {
+		return nil
+	}
+	b := &s.builders[slot]
+	samples, size := b.samples, b.bytes
+	if err := b.addRow(base, row.Cells); err != nil {
+		return fmt.Errorf("row %q: %w", row.Key, err)
+	}
+	s.samples += b.samples - samples
+	s.bytes += b.bytes - size
+	return s.checkLimits(b)
+}
+
+func (s *batchScan) checkLimits(b *chunkBuilder) error {
+	limits := s.r.limits
+	switch {
+	case limits.MaxSamples > 0 && s.r.samples+s.samples > limits.MaxSamples:
+		return limitError("more than %d samples", limits.MaxSamples)
+	case limits.MaxSeriesBytes > 0 && b.bytes > limits.MaxSeriesBytes:
+		return limitError("a series takes more than %d bytes", limits.MaxSeriesBytes)
+	case s.bytes > splitFactor*s.r.target && len(s.builders) > 1:
+		return errSplit
+	}
+	return nil
+}

@@ -1,0 +1,272 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/model/value"
+
+	"github.com/promtable/promtable/bucketstore"
+	"github.com/promtable/promtable/bucketstore/bigtable/bigtabletest"
+	"github.com/promtable/promtable/remote/engine"
+)
+
+var (
+	up    = labels.FromStrings("__name__", "up")
+	stale = math.Float64frombits(value.StaleNaN)
+)
+
+func sample(ls labels.Labels, t int64, v float64) engine.Series {
+	return engine.Series{Labels: ls, Samples: []engine.Sample{{T: t, V: v}}}
+}
+
+func TestCurrentNewestWins(t *testing.T) {
+	tests := []struct {
+		name    string
+		samples []engine.Sample
+		want    []engine.Series
+	}{
+		{"in order", []engine.Sample{{T: someTime, V: 1}, {T: someTime + 1, V: 2}}, []engine.Series{sample(up, someTime+1, 2)}},
+		{"out of order", []engine.Sample{{T: someTime + 1, V: 2}, {T: someTime, V: 1}}, []engine.Series{sample(up, someTime+1, 2)}},
+		{"equal times", []engine.Sample{{T: someTime, V: 1}, {T: someTime, V: 2}}, []engine.Series{sample(up, someTime, 2)}},
+		{"minus zero", []engine.Sample{{T: someTime, V: math.Copysign(0, -1)}}, []engine.Series{sample(up, someTime, math.Copysign(0, -1))}},
+		{"a NaN that is not stale", []engine.Sample{{T: someTime, V: math.NaN()}}, []engine.Series{sample(up, someTime, math.NaN())}},
+		{"stale", []engine.Sample{{T: someTime, V: 1}, {T: someTime + 1, V: stale}}, nil},
+		{"back again", []engine.Sample{{T: someTime, V: stale}, {T: someTime + 1, V: 1}}, []engine.Series{sample(up, someTime+1, 1)}},
+		{"stale, then older", []engine.Sample{{T: someTime + 1, V: stale}, {T: someTime, V: 1}}, nil},
+	}
+	for _, tt := range tests {
+		for _, between := range []string{"nothing", "a flush"} {
+			t.Run(tt.name+"/"+between, func(t *testing.T) {
+				f := openFixture(t)
+				for _, s := range tt.samples {
+					f.append(t, engine.Series{Labels: up, Samples: []engine.Sample{s}})
+					if between == "a flush" {
+						f.reopen(t)
+					}
+				}
+				wantSeries(t, "in memory", f.current(t, 0), tt.want...)
+				f.reopen(t)
+				wantSeries(t, "in the table", f.current(t, 0), tt.want...)
+			})
+		}
+	}
+}
+
+// The same, with a real client and its cells. What it forgets by age it knows
+// from its own clock.
+func TestCurrentOnBigtable(t *testing.T) {
+	now := time.Now().UnixMilli()
+	f := openOn(t, bigtabletest.Open(t), newClock(now))
+	f.append(t, sample(up, now, 1))
+	f.reopen(t)
+	f.append(t, sample(up, now-1, 2))
+	wantSeries(t, "memory is older", f.current(t, 0), sample(up, now, 1))
+	f.reopen(t)
+	wantSeries(t, "the older came last", f.current(t, 0), sample(up, now, 1))
+	f.append(t, sample(up, now, 3))
+	f.reopen(t)
+	wantSeries(t, "equal times", f.current(t, 0), sample(up, now, 3))
+}
+
+func TestCurrentSelects(t *testing.T) {
+	f := openFixture(t)
+	a := sample(labels.FromStrings("__name__", "b_total", "A", "first label", "job", "a"), someTime, 1)
+	b := sample(labels.FromStrings("__name__", "a_total", "job", "b"), someTime+1, 2)
+	c := sample(labels.FromStrings("__name__", "a_total", "job", "a"), someTime+2, 3)
+	old := sample(labels.FromStrings("__name__", "a_total", "job", "old"), someTime-1, 4)
+	f.append(t, a, b, c, old)
+	selector := func(name, value string) []*labels.Matcher { return []*labels.Matcher{match(name, value)} }
+	tests := []struct {
+		name      string
+		mint      int64
+		selectors [][]*labels.Matcher
+		want      []engine.Series
+	}{
+		{"everything", someTime, [][]*labels.Matcher{nil}, []engine.Series{c, b, a}},
+		{"older than the lookback", someTime - 1, [][]*labels.Matcher{nil}, []engine.Series{c, b, old, a}},
+		{"inclusive", someTime + 1, [][]*labels.Matcher{nil}, []engine.Series{c, b}},
+		{"several selectors", someTime, [][]*labels.Matcher{selector("job", "a"), selector("__name__", "a_total"), selector("job", "a")}, []engine.Series{c, b, a}},
+		{"no match", someTime, [][]*labels.Matcher{selector("job", "c")}, nil},
+		{"no selector", someTime, [][]*labels.Matcher{}, nil},
+	}
+	for _, from := range []string{"memory", "table"} {
+		if from == "table" {
+			f.reopen(t)
+		}
+		for _, tt := range tests {
+			t.Run(tt.name+"/"+from, func(t *testing.T) {
+				samples, err := f.Current(t.Context(), "", tt.selectors, tt.mint)
+				if err != nil {
+					t.Fatal(err)
+				}
+				var found []engine.Series
+				for _, s := range samples {
+					found = append(found, sample(s.Labels, s.T, s.V))
+				}
+				wantSeries(t, "current", found, tt.want...)
+			})
+		}
+	}
+}
+
+// Many samples of a series are one row.
+func TestCurrentIsCoalesced(t *testing.T) {
+	f := openFixture(t)
+	for i := range int64(20) {
+		f.append(t, sample(up, someTime+i, float64(i)), sample(labels.FromStrings("__name__", "down"), someTime+i, 0))
+	}
+	if n := f.store.rows(bucketstore.Current); n != 0 {
+		t.Errorf("%d rows of CURRENT before the interval is over", n)
+	}
+	if n := f.counter(t, "adapter_current_pending_series"); n != 2 {
+		t.Errorf("%v series pending, want 2", n)
+	}
+	f.close(t)
+	if n := f.store.rows(bucketstore.Current); n != 2 {
+		t.Errorf("%d rows of CURRENT, want 2", n)
+	}
+	if n := f.counter(t, "adapter_current_rows_written_total"); n != 2 {
+		t.Errorf("%v rows counted, want 2", n)
+	}
+	if n := f.counter(t, "adapter_current_pending_series"); n != 0 {
+		t.Errorf("%v series pending, want 0", n)
+	}
+	f.open(t)
+}
+
+func TestCurrentFlushesAtTheInterval(t *testing.T) {
+	f := openFixture(t, func(c *engine.Config) { c.CurrentInterval = time.Millisecond })
+	f.append(t, sample(up, someTime, 1))
+	eventually(t, "the row is written", func() bool { return f.store.rows(bucketstore.Current) == 1 })
+	eventually(t, "nothing is pending", func() bool { return f.counter(t, "adapter_current_pending_series") == 0 })
+	wantSeries(t, "current", f.current(t, 0), sample(up, someTime, 1))
+	f.append(t, sample(up, someTime+1, 2))
+	eventually(t, "the row is written again", func() bool { return f.store.rows(bucketstore.Current) == 2 })
+}
+
+func TestCurrentStaleAtOnce(t *testing.T) {
+	f := openFixture(t)
+	f.append(t, sample(up, someTime, 1), sample(labels.FromStrings("__name__", "other"), someTime, 1))
+	f.append(t, sample(up, someTime+1, stale))
+	if n := f.store.rows(bucketstore.Current); n != 1 {
+		t.Errorf("%d rows of CURRENT, want that of the marker", n)
+	}
+	wantSeries(t, "current", f.current(t, 0), sample(labels.FromStrings("__name__", "other"), someTime, 1))
+}
+
+// What cannot be written stays, for readers and for the next flush, and the
+// writer does not hear of it.
+func TestCurrentFlushFailure(t *testing.T) {
+	f := openFixture(t)
+	var broken atomic.Bool
+	broken.Store(true)
+	f.store.onApply = func(table bucketstore.Table, _ []bucketstore.Mutation) error {
+		if table == bucketstore.Current && broken.Load() {
+			return errStore
+		}
+		return nil
+	}
+	other := labels.FromStrings("__name__", "other")
+	f.append(t, sample(up, someTime, stale), sample(other, someTime, 5))
+	if n := f.counter(t, "adapter_current_flushes_total", "result", "failed"); n != 1 {
+		t.Errorf("%v flushes failed, want 1", n)
+	}
+	wantSeries(t, "in memory", f.current(t, 0), sample(other, someTime, 5))
+	if err := f.Close(context.Background()); !errors.Is(err, errStore) {
+		t.Errorf("Close: %v, want the error of the store", err)
+	}
+	f.open(t)
+	wantSeries(t, "lost with the process", f.current(t, 0))
+
+	f.append(t, sample(up, someTime+1, stale), sample(other, someTime+1, 6))
+	broken.Store(false)
+	f.reopen(t)
+	wantSeries(t, "in the table", f.current(t, 0), sample(other, someTime+1, 6))
+	if n := f.store.rows(bucketstore.Current); n != 2 {
+		t.Errorf("%d rows of CURRENT, want 2", n)
+	}
+}
+
+// A sample that comes while its series is written is not forgotten.
+func TestCurrentNoteWhileFlushing(t *testing.T) {
+	for _, later := range []engine.Sample{{T: someTime + 1, V: 2}, {T: someTime, V: 2}} {
+		t.Run(fmt.Sprint(later.T-someTime), func(t *testing.T) {
+			f := openFixture(t)
+			f.append(t, sample(up, someTime, 1))
+			f.store.onApply = func(table bucketstore.Table, _ []bucketstore.Mutation) error {
+				if table == bucketstore.Current {
+					f.store.onApply = nil
+					f.append(t, engine.Series{Labels: up, Samples: []engine.Sample{later}})
+				}
+				return nil
+			}
+			f.append(t, sample(labels.FromStrings("__name__", "other"), someTime, stale)) // flushes only that
+			if f.store.onApply != nil {
+				t.Fatal("no flush")
+			}
+			f.store.onApply = func(table bucketstore.Table, _ []bucketstore.Mutation) error {
+				if table == bucketstore.Current {
+					f.store.onApply = nil
+					f.append(t, engine.Series{Labels: up, Samples: []engine.Sample{{T: later.T, V: 3}}})
+				}
+				return nil
+			}
+			f.close(t) // flushes up with value 2; 3 comes in between
+			if n := f.counter(t, "adapter_current_pending_series"); n != 1 {
+				t.Errorf("%v series pending, want the one that came in between", n)
+			}
+			wantSeries(t, "in memory", f.current(t, 0), sample(up, later.T, 3))
+			f.open(t)
+		})
+	}
+}
+
+// More series than one write of a flush takes.
+func TestCurrentManyRows(t *testing.T) {
+	f := openFixture(t)
+	batch := many(25_000, someTime)
+	f.append(t, batch...)
+	applied := 0
+	f.store.onApply = func(table bucketstore.Table, muts []bucketstore.Mutation) error {
+		if table == bucketstore.Current {
+			if applied++; applied == 3 {
+				return errStore
+			}
+		}
+		return nil
+	}
+	if err := f.Close(context.Background()); !errors.Is(err, errStore) {
+		t.Errorf("Close: %v", err)
+	}
+	if n := f.counter(t, "adapter_current_pending_series"); n != 5000 {
+		t.Errorf("%v series pending, want those of the third write", n)
+	}
+	wantSeries(t, "current", f.current(t, 0), batch...)
+	f.open(t)
+}
+
+func TestCurrentErrors(t *testing.T) {
+	f := openFixture(t, func(c *engine.Config) { c.Limits.MaxSeries = 1 })
+	f.append(t, sample(up, someTime, 1))
+	f.reopen(t)
+	if err := f.store.Store.Apply(t.Context(), bucketstore.Current, []bucketstore.Mutation{{Key: []byte("up"), Ops: []bucketstore.Op{
+		{Kind: bucketstore.SetCell, Family: "v", Qualifier: []byte("v"), Time: someTime + 1, Value: []byte("odd")},
+	}}}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.Current(t.Context(), "", [][]*labels.Matcher{nil}, 0); err == nil || !strings.Contains(err.Error(), `"up"`) {
+		t.Errorf("error %v, want one that names the row", err)
+	}
+	f.append(t, sample(labels.FromStrings("__name__", "other"), someTime, 1))
+	if _, err := f.Current(t.Context(), "", [][]*labels.Matcher{nil}, 0); !errors.Is(err, engine.ErrLimit) {
+		t.Errorf("error %v, want ErrLimit", err)
+	}
+}

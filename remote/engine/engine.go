@@ -1,0 +1,133 @@
+// Package engine is the middle of the adapter, without HTTP: it puts the index
+// and the store together. Handlers, subcommands and the adapter's own metrics
+// all go through it.
+//
+//	Append   validate, index, store, remember the newest     append.go, rejected.go
+//	Select   plan, read rows in batches, encode chunks       select.go, batch.go, row.go
+//	Current  the newest sample of each series                current.go, newest.go
+//	Explain  which rows a selector reads                     explain.go
+//
+// [Engine.Querier], [Engine.ChunkQuerier] and [Engine.AppenderV2] are the same
+// things as the interfaces of Prometheus know them: storage.go.
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/go-kit/log"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/promtable/promtable/bucketstore"
+	"github.com/promtable/promtable/index"
+	"github.com/promtable/promtable/series"
+)
+
+// Config says what an Engine is made of. Store, Appender and Now are required.
+type Config struct {
+	Store    bucketstore.Store
+	Appender bucketstore.Appender
+	Schema   series.Schema
+	// Now is the clock.
+	Now func() time.Time
+	// Logger may be nil.
+	Logger log.Logger
+	// Registerer may be nil.
+	Registerer prometheus.Registerer
+
+	Limits Limits
+
+	// CurrentInterval is how often the newest samples go to CURRENT. 0 is a
+	// minute.
+	CurrentInterval time.Duration
+}
+
+// Limits bound what one request may ask for. 0 is no bound.
+type Limits struct {
+	// MaxFuture is how far ahead of the clock a sample may lie.
+	MaxFuture time.Duration
+	// MaxSeries is how many series a selector may match.
+	MaxSeries int
+	// MaxSamples is how many samples a selector may read.
+	MaxSamples int
+	// MaxSeriesBytes is how many bytes the chunks of one series may take.
+	MaxSeriesBytes int
+}
+
+// ErrLimit marks a query that asks for more than the limits allow: the asker's
+// fault.
+var ErrLimit = errors.New("query exceeds a limit")
+
+func limitError(format string, args ...any) error {
+	return fmt.Errorf("%w: %s", ErrLimit, fmt.Sprintf(format, args...))
+}
+
+// Engine stores and finds samples. It is safe for concurrent use.
+type Engine struct {
+	cfg     Config
+	index   *index.Index
+	newest  *newest
+	metrics metrics
+	// batchBytes is the constant, but for tests.
+	batchBytes int
+}
+
+// Open checks that the stored schema is that of cfg, or stores it, and starts
+// the work in the background. ctx is for the check only.
+func Open(ctx context.Context, cfg Config) (*Engine, error) {
+	if cfg.Logger == nil {
+		cfg.Logger = log.NewNopLogger()
+	}
+	if cfg.CurrentInterval <= 0 {
+		cfg.CurrentInterval = time.Minute
+	}
+	if err := checkSchema(ctx, cfg.Store, cfg.Schema, cfg.Now()); err != nil {
+		return nil, err
+	}
+	e := &Engine{
+		cfg:     cfg,
+		index:   index.New(index.Config{Schema: cfg.Schema}, indexRows{cfg.Store}),
+		metrics: newMetrics(cfg.Registerer),
+
+		batchBytes: batchBytes,
+	}
+	e.newest = newNewest(cfg, e.metrics)
+	return e, nil
+}
+
+// Close stops the work in the background and flushes what is in memory. No
+// other call may be running or follow. The store stays open.
+func (e *Engine) Close(ctx context.Context) error { return e.newest.close(ctx) }
+
+// indexRows is the INDEX table of a store, as package index wants it.
+type indexRows struct{ store bucketstore.Store }
+
+func (r indexRows) PutRows(ctx context.Context, rows []index.Row) error {
+	muts := make([]bucketstore.Mutation, len(rows))
+	ops := make([]bucketstore.Op, len(rows))
+	for i, row := range rows {
+		ops[i] = bucketstore.Op{
+			Kind:      bucketstore.SetCell,
+			Family:    series.FamilyIndex,
+			Qualifier: []byte(series.QualifierIndex),
+			Time:      row.Time,
+			Value:     row.Value,
+		}
+		muts[i] = bucketstore.Mutation{Key: row.Key, Ops: ops[i : i+1 : i+1]}
+	}
+	return r.store.Apply(ctx, bucketstore.Index, muts)
+}
+
+func (r indexRows) ScanRows(ctx context.Context, ranges []series.RowRange, limit int, fn func(key, value []byte) error) error {
+	req := bucketstore.ScanRequest{
+		Table:    bucketstore.Index,
+		Rows:     ranges,
+		Families: []bucketstore.FamilyRange{{Family: series.FamilyIndex}},
+		Limit:    limit,
+	}
+	return r.store.Scan(ctx, req, func(row bucketstore.Row) error {
+		return fn(row.Key, row.Cells[0].Value)
+	})
+}

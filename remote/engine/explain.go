@@ -1,0 +1,144 @@
+package engine
+
+import (
+	"bytes"
+	"context"
+	"strings"
+
+	"github.com/prometheus/prometheus/model/labels"
+
+	"github.com/promtable/promtable/bucketstore"
+	"github.com/promtable/promtable/index"
+	"github.com/promtable/promtable/series"
+)
+
+// Explanation says what it takes to answer a selector. It is made to be read
+// as JSON.
+type Explanation struct {
+	Selector string `json:"selector"`
+	// Mint and Maxt are the range that is read, in milliseconds, inclusive.
+	Mint int64 `json:"mint"`
+	Maxt int64 `json:"maxt"`
+	// Lists are the index lists that were read side by side. One of them ended
+	// first; it is the answer.
+	Lists []ExplainedList `json:"lists"`
+	// Series is how many series match.
+	Series int `json:"series"`
+	// Rows are the ranges read from METRIC.
+	Rows []ExplainedRange `json:"rows"`
+}
+
+// ExplainedList is one index list: the postings of one matcher.
+type ExplainedList struct {
+	Matcher  string           `json:"matcher"`
+	Chosen   bool             `json:"chosen"`
+	Ranges   []ExplainedRange `json:"ranges"`
+	RowsRead int              `json:"rows_read"`
+}
+
+// ExplainedRange is a range of rows and what reading it met.
+type ExplainedRange struct {
+	Table string `json:"table"`
+	// Start and Limit are keys, the range is [Start, Limit).
+	Start string `json:"start"`
+	Limit string `json:"limit"`
+	// Rows and Cells are what was read of the range.
+	Rows  int `json:"rows"`
+	Cells int `json:"cells"`
+}
+
+// Explain answers q like Select, but counts the rows and cells instead of
+// returning them.
+func (e *Engine) Explain(ctx context.Context, q Query) (*Explanation, error) {
+	found, err := e.find(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	start, limit := q.span()
+	x := &Explanation{
+		Selector: selectorText(q.Matchers),
+		Mint:     start,
+		Maxt:     limit - 1,
+		Lists:    explainLists(found.Lists),
+		Series:   len(found.Series),
+		Rows:     []ExplainedRange{},
+	}
+	if q.SeriesOnly {
+		return x, nil
+	}
+	reader := e.newBatchReader(q)
+	reader.onRange = func(r series.RowRange, rows, cells int) {
+		x.Rows = append(x.Rows, explainRange(bucketstore.Metric, r, rows, cells))
+	}
+	for rest := found.Series; len(rest) > 0; {
+		batch, err := reader.read(ctx, rest, e.metrics)
+		if err != nil {
+			return nil, err
+		}
+		rest = rest[len(batch):]
+	}
+	return x, nil
+}
+
+func explainLists(lists []index.ListRead) []ExplainedList {
+	explained := make([]ExplainedList, len(lists))
+	for i, l := range lists {
+		x := ExplainedList{Matcher: "every series", Chosen: l.Complete, Ranges: []ExplainedRange{}}
+		if l.Matcher != nil {
+			x.Matcher = l.Matcher.String()
+		}
+		for n, r := range l.Ranges {
+			x.RowsRead += l.Rows[n]
+			x.Ranges = append(x.Ranges, explainRange(bucketstore.Index, r, l.Rows[n], l.Rows[n]))
+		}
+		explained[i] = x
+	}
+	return explained
+}
+
+func explainRange(table bucketstore.Table, r series.RowRange, rows, cells int) ExplainedRange {
+	return ExplainedRange{Table: table.String(), Start: string(r.Start), Limit: string(r.Limit), Rows: rows, Cells: cells}
+}
+
+func selectorText(ms []*labels.Matcher) string {
+	texts := make([]string, len(ms))
+	for i, m := range ms {
+		texts[i] = m.String()
+	}
+	return "{" + strings.Join(texts, ",") + "}"
+}
+
+// rangeCounts counts the rows and cells of each range of a scan, which come in
+// order, and reports them. It does nothing if nobody wants to know.
+type rangeCounts struct {
+	ranges      []series.RowRange
+	report      func(r series.RowRange, rows, cells int)
+	rows, cells int
+}
+
+func newRangeCounts(ranges []series.RowRange, report func(series.RowRange, int, int)) *rangeCounts {
+	return &rangeCounts{ranges: ranges, report: report}
+}
+
+func (c *rangeCounts) add(row bucketstore.Row) {
+	if c.report == nil {
+		return
+	}
+	for limit := c.ranges[0].Limit; len(limit) > 0 && bytes.Compare(row.Key, limit) >= 0; limit = c.ranges[0].Limit {
+		c.next()
+	}
+	c.rows++
+	c.cells += len(row.Cells)
+}
+
+func (c *rangeCounts) next() {
+	c.report(c.ranges[0], c.rows, c.cells)
+	c.ranges, c.rows, c.cells = c.ranges[1:], 0, 0
+}
+
+// end reports what is left.
+func (c *rangeCounts) end() {
+	for c.report != nil && len(c.ranges) > 0 {
+		c.next()
+	}
+}

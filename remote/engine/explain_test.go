@@ -1,0 +1,134 @@
+package engine_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"math"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/prometheus/prometheus/model/labels"
+
+	"github.com/promtable/promtable/bucketstore"
+	"github.com/promtable/promtable/remote/engine"
+	"github.com/promtable/promtable/series"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+// explained is an engine with a few series around a base.
+func explained(t *testing.T) *fixture {
+	f := openFixture(t)
+	base, _ := series.Split(someTime)
+	f.append(t,
+		one(labels.FromStrings("__name__", "up", "job", "a", "n", "1"), base-1, base, base+1),
+		one(labels.FromStrings("__name__", "up", "job", "a", "n", "2"), base),
+		one(labels.FromStrings("__name__", "up", "job", "b"), base),
+		one(labels.FromStrings("__name__", "other", "job", "a"), base-1),
+	)
+	f.store.reset()
+	return f
+}
+
+func TestExplainGolden(t *testing.T) {
+	base, _ := series.Split(someTime)
+	tests := []struct {
+		name string
+		q    engine.Query
+	}{
+		{"two matchers", engine.Query{Mint: base - 10, Maxt: base, Matchers: []*labels.Matcher{
+			match("__name__", "up"), labels.MustNewMatcher(labels.MatchRegexp, "job", "a|c"),
+		}}},
+		{"nothing usable", engine.Query{Mint: math.MinInt64, Maxt: math.MaxInt64, Matchers: []*labels.Matcher{match("n", "")}}},
+		{"series only", engine.Query{Mint: base, Maxt: base, SeriesOnly: true, Matchers: []*labels.Matcher{match("job", "b")}}},
+		{"no time", engine.Query{Mint: base, Maxt: base - 1, Matchers: []*labels.Matcher{match("job", "b")}}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			x, err := explained(t).Explain(t.Context(), tt.q)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := json.MarshalIndent(x, "", "  ")
+			if err != nil {
+				t.Fatal(err)
+			}
+			got = append(got, '\n')
+			file := filepath.Join("testdata", "explain "+tt.name+".json")
+			if *update {
+				if err := os.WriteFile(file, got, 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !bytes.Equal(got, want) {
+				t.Errorf("got\n%s\nwant\n%s", got, want)
+			}
+		})
+	}
+}
+
+// An explanation says what the store was asked and what it returned, and Select
+// asks the same.
+func TestExplainCounts(t *testing.T) {
+	queries := map[string]engine.Query{
+		"everything":   everything(),
+		"a name":       {Maxt: series.MaxTime, Matchers: []*labels.Matcher{match("__name__", "up")}},
+		"two matchers": {Maxt: series.MaxTime, Matchers: []*labels.Matcher{match("__name__", "up"), match("job", "a")}},
+		"values":       {Maxt: series.MaxTime, Matchers: []*labels.Matcher{labels.MustNewMatcher(labels.MatchRegexp, "job", ".*[ab]")}},
+		"three":        {Mint: someTime - series.Period, Maxt: someTime, Matchers: []*labels.Matcher{match("job", "a"), match("n", "1"), labels.MustNewMatcher(labels.MatchNotEqual, "__name__", "")}},
+		"no match":     {Maxt: series.MaxTime, Matchers: []*labels.Matcher{match("job", "nobody")}},
+	}
+	for name, q := range queries {
+		t.Run(name, func(t *testing.T) {
+			f := explained(t)
+			x, err := f.Explain(t.Context(), q)
+			if err != nil {
+				t.Fatal(err)
+			}
+			chosen, indexRows := 0, 0
+			for _, l := range x.Lists {
+				if l.Chosen {
+					chosen++
+				}
+				indexRows += l.RowsRead
+			}
+			if chosen != 1 {
+				t.Errorf("%d lists are chosen", chosen)
+			}
+			rows, cells := 0, 0
+			for _, r := range x.Rows {
+				rows, cells = rows+r.Rows, cells+r.Cells
+			}
+			checkCounts(t, "explanation", f, indexRows, rows, cells, len(x.Rows))
+			f.store.reset()
+			if got := len(f.collect(t, q)); got != x.Series {
+				t.Errorf("%d series are explained, %d found", x.Series, got)
+			}
+			checkCounts(t, "selection", f, indexRows, rows, cells, len(x.Rows))
+		})
+	}
+}
+
+// checkCounts compares counts with what the store has seen since reset.
+func checkCounts(t *testing.T, what string, f *fixture, indexRows, rows, cells, ranges int) {
+	t.Helper()
+	var inIndex, inMetric, metricCells, metricRanges int
+	for _, sc := range f.store.scans(bucketstore.Index) {
+		inIndex += len(sc.keys)
+	}
+	for _, sc := range f.store.scans(bucketstore.Metric) {
+		inMetric += len(sc.keys)
+		metricCells += sc.cells
+		metricRanges += len(sc.req.Rows)
+	}
+	if inIndex != indexRows || inMetric != rows || metricCells != cells || metricRanges != ranges {
+		t.Errorf("%s: the store has seen %d index rows, %d rows with %d cells in %d ranges; explained are %d, %d, %d and %d",
+			what, inIndex, inMetric, metricCells, metricRanges, indexRows, rows, cells, ranges)
+	}
+}

@@ -1,0 +1,5 @@
+package engine
+
+// SetBatchBytes changes what a batch of rows should come to, so that a test
+// needs no millions of samples to see several of them.
+func (e *Engine) SetBatchBytes(n int) { e.batchBytes = n }

@@ -1,0 +1,70 @@
+package engine
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+)
+
+// metrics are those of the engine.
+type metrics struct {
+	appended       *prometheus.CounterVec
+	series         prometheus.Counter
+	samples        prometheus.Counter
+	batches        *prometheus.CounterVec
+	currentFlushes *prometheus.CounterVec
+	currentRows    prometheus.Counter
+	currentPending prometheus.Gauge
+}
+
+func newMetrics(reg prometheus.Registerer) metrics {
+	f := promauto.With(reg)
+	m := metrics{
+		appended: f.NewCounterVec(prometheus.CounterOpts{
+			Name: "adapter_engine_appended_samples_total",
+			Help: "Samples that passed validation, by what became of them: stored, or failed, which the sender sends again.",
+		}, []string{"result"}),
+		series: f.NewCounter(prometheus.CounterOpts{
+			Name: "adapter_engine_selected_series_total",
+			Help: "Series that queries delivered.",
+		}),
+		samples: f.NewCounter(prometheus.CounterOpts{
+			Name: "adapter_engine_selected_samples_total",
+			Help: "Samples of the series that queries delivered.",
+		}),
+		batches: f.NewCounterVec(prometheus.CounterOpts{
+			Name: "adapter_engine_read_batches_total",
+			Help: "Batches of rows read, by result: read, or split because they held more than expected.",
+		}, []string{"result"}),
+		currentFlushes: f.NewCounterVec(prometheus.CounterOpts{
+			Name: "adapter_current_flushes_total",
+			Help: "Writes of newest samples to CURRENT, of up to 10,000 rows each, by result.",
+		}, []string{"result"}),
+		currentRows: f.NewCounter(prometheus.CounterOpts{
+			Name: "adapter_current_rows_written_total",
+			Help: "Rows written to CURRENT.",
+		}),
+		currentPending: f.NewGauge(prometheus.GaugeOpts{
+			Name: "adapter_current_pending_series",
+			Help: "Series whose newest sample is not yet in CURRENT.",
+		}),
+	}
+	for _, result := range []string{resultStored, resultFailed} {
+		m.appended.WithLabelValues(result)
+	}
+	for _, result := range []string{resultOK, resultFailed} {
+		m.currentFlushes.WithLabelValues(result)
+	}
+	for _, result := range []string{resultRead, resultSplit} {
+		m.batches.WithLabelValues(result)
+	}
+	return m
+}
+
+// Values of the label result.
+const (
+	resultOK     = "ok"
+	resultStored = "stored"
+	resultFailed = "failed"
+	resultRead   = "read"
+	resultSplit  = "split"
+)

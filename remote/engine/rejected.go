@@ -1,0 +1,67 @@
+package engine
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Reason says why a sample was rejected. There is a counter for each.
+type Reason string
+
+// The reasons.
+const (
+	ReasonLabels     Reason = "labels"
+	ReasonKeyTooLong Reason = "key_too_long"
+	ReasonTime       Reason = "time_out_of_range"
+	ReasonFuture     Reason = "too_far_in_future"
+	ReasonHistogram  Reason = "histogram_unsupported"
+	ReasonExemplar   Reason = "exemplar_unsupported"
+	ReasonMalformed  Reason = "malformed"
+)
+
+// maxRejectedText bounds the text of the first errors in bytes: senders read
+// no more than 1,024 bytes of an answer.
+const maxRejectedText = 900
+
+// Rejected collects what a write asked for and can never have. The zero value
+// is empty. It is an error to be told to the sender, who must not repeat it.
+// Not safe for concurrent use.
+type Rejected struct {
+	// Samples counts samples, histograms and exemplars by reason.
+	Samples map[Reason]int
+
+	errors int
+	text   strings.Builder
+}
+
+// Add notes that n samples were rejected because of err, which names the
+// offender. n may be 0, for something that has no samples.
+func (r *Rejected) Add(reason Reason, n int, err error) {
+	if r.Samples == nil {
+		r.Samples = make(map[Reason]int)
+	}
+	r.Samples[reason] += n
+	r.errors++
+	if msg := err.Error(); r.text.Len() == 0 || r.text.Len()+len(msg) < maxRejectedText {
+		if r.text.Len() > 0 {
+			r.text.WriteString("; ")
+		}
+		r.text.WriteString(msg)
+	}
+}
+
+// Err returns nil if nothing was rejected, else an error that is a *Rejected.
+func (r *Rejected) Err() error {
+	if r == nil || r.errors == 0 {
+		return nil
+	}
+	return r
+}
+
+// Error says the first errors and how many there were.
+func (r *Rejected) Error() string {
+	if r.errors == 1 {
+		return r.text.String()
+	}
+	return fmt.Sprintf("%d errors: %s", r.errors, r.text.String())
+}

@@ -1,0 +1,165 @@
+package engine
+
+import (
+	"context"
+	"errors"
+
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/storage"
+	"github.com/prometheus/prometheus/tsdb/chunks"
+	"github.com/prometheus/prometheus/util/annotations"
+
+	"github.com/promtable/promtable/index"
+	"github.com/promtable/promtable/series"
+)
+
+// Query asks for samples. Mint and Maxt are in milliseconds, both inclusive,
+// and may lie outside what can be stored: [MinInt64, MaxInt64] is everything.
+type Query struct {
+	Tenant     string
+	Matchers   []*labels.Matcher
+	Mint, Maxt int64
+	// SeriesOnly asks for the labels alone: the series have no chunks, and a
+	// series is named if the index knows it in that time.
+	SeriesOnly bool
+}
+
+// span returns the times of q that can be stored, half-open. It is empty if
+// there are none.
+func (q Query) span() (start, limit int64) {
+	start = max(q.Mint, 0)
+	return start, max(start, min(q.Maxt, series.MaxTime)+1)
+}
+
+// Select finds the series of q. When it returns, the index and the limit on
+// series have spoken and the first batch of rows is read: what can go wrong
+// early has gone wrong. The series come sorted by labels.Compare, each once,
+// each with at least one sample inside the range unless SeriesOnly is set;
+// their chunks are XOR chunks in time order without overlap, no sample lies
+// outside the range. ctx must outlive the set.
+func (e *Engine) Select(ctx context.Context, q Query) (storage.ChunkSeriesSet, error) {
+	found, err := e.find(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	set := &seriesSet{ctx: ctx, metrics: e.metrics, rest: found.Series, reader: e.newBatchReader(q)}
+	if q.SeriesOnly {
+		set.reader = nil
+		return set, nil
+	}
+	if set.fill(); set.err != nil {
+		return nil, set.err
+	}
+	return set, nil
+}
+
+// find asks the index for the series of q.
+func (e *Engine) find(ctx context.Context, q Query) (*index.Result, error) {
+	start, limit := q.span()
+	found, err := e.index.Select(ctx, index.Query{
+		Tenant:    q.Tenant,
+		Matchers:  q.Matchers,
+		Start:     start,
+		Limit:     limit,
+		MaxSeries: e.cfg.Limits.MaxSeries,
+	})
+	if errors.Is(err, index.ErrTooManySeries) {
+		return nil, limitError("%v", err)
+	}
+	return found, err
+}
+
+func (e *Engine) newBatchReader(q Query) *batchReader {
+	start, limit := q.span()
+	return &batchReader{
+		store:  e.cfg.Store,
+		schema: e.cfg.Schema,
+		limits: e.cfg.Limits,
+		start:  start,
+		limit:  limit,
+		target: e.batchBytes,
+		size:   firstBatch,
+	}
+}
+
+// A seriesSet delivers the series that the index found. It holds one batch.
+type seriesSet struct {
+	ctx     context.Context
+	metrics metrics
+	// reader is nil if only labels are asked for.
+	reader *batchReader
+	// batch is what was read of the series in front of rest; the next to
+	// deliver is the first of both.
+	batch []chunkBuilder
+	read  []index.Series
+	rest  []index.Series
+
+	at  storage.ChunkSeriesEntry
+	err error
+}
+
+// fill reads batches until one has a sample or all are read.
+func (s *seriesSet) fill() {
+	for s.err == nil && len(s.rest) > 0 && !s.skipEmpty() {
+		if s.batch, s.err = s.reader.read(s.ctx, s.rest, s.metrics); s.err != nil {
+			s.batch, s.rest = nil, nil
+			return
+		}
+		s.read, s.rest = s.rest[:len(s.batch)], s.rest[len(s.batch):]
+	}
+	s.skipEmpty()
+}
+
+// skipEmpty drops what has no sample from the front of the batch and says
+// whether anything is left.
+func (s *seriesSet) skipEmpty() bool {
+	for len(s.batch) > 0 && s.batch[0].samples == 0 {
+		s.batch, s.read = s.batch[1:], s.read[1:]
+	}
+	return len(s.batch) > 0
+}
+
+// Next implements storage.ChunkSeriesSet.
+func (s *seriesSet) Next() bool {
+	if s.reader == nil {
+		return s.nextLabels()
+	}
+	if s.fill(); len(s.batch) == 0 {
+		return false
+	}
+	s.setCurrent(s.read[0].Labels, s.batch[0].chunks)
+	s.metrics.series.Inc()
+	s.metrics.samples.Add(float64(s.batch[0].samples))
+	s.batch[0] = chunkBuilder{} // the caller's now
+	s.batch, s.read = s.batch[1:], s.read[1:]
+	return true
+}
+
+func (s *seriesSet) nextLabels() bool {
+	if len(s.rest) == 0 {
+		return false
+	}
+	s.setCurrent(s.rest[0].Labels, nil)
+	s.metrics.series.Inc()
+	s.rest = s.rest[1:]
+	return true
+}
+
+func (s *seriesSet) setCurrent(ls labels.Labels, chks []chunks.Meta) {
+	s.at = storage.ChunkSeriesEntry{
+		Lset:            ls,
+		ChunkIteratorFn: func(chunks.Iterator) chunks.Iterator { return storage.NewListChunkSeriesIterator(chks...) },
+	}
+}
+
+// At implements storage.ChunkSeriesSet. The series stays valid.
+func (s *seriesSet) At() storage.ChunkSeries {
+	at := s.at
+	return &at
+}
+
+// Err implements storage.ChunkSeriesSet.
+func (s *seriesSet) Err() error { return s.err }
+
+// Warnings implements storage.ChunkSeriesSet.
+func (s *seriesSet) Warnings() annotations.Annotations { return nil }

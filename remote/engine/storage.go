@@ -1,0 +1,180 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/prometheus/prometheus/model/histogram"
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/storage"
+	"github.com/prometheus/prometheus/util/annotations"
+
+	"github.com/promtable/promtable/series"
+)
+
+var (
+	_ storage.Queryable      = (*Engine)(nil)
+	_ storage.ChunkQueryable = (*Engine)(nil)
+	_ storage.AppendableV2   = (*Engine)(nil)
+)
+
+// Querier implements storage.Queryable. mint and maxt are in milliseconds,
+// inclusive.
+func (e *Engine) Querier(mint, maxt int64) (storage.Querier, error) {
+	return querier{labelQuerier{e, mint, maxt}}, nil
+}
+
+// ChunkQuerier implements storage.ChunkQueryable. mint and maxt are in
+// milliseconds, inclusive.
+func (e *Engine) ChunkQuerier(mint, maxt int64) (storage.ChunkQuerier, error) {
+	return chunkQuerier{labelQuerier{e, mint, maxt}}, nil
+}
+
+type querier struct{ labelQuerier }
+
+// Select implements storage.Querier. The series are always sorted.
+func (q querier) Select(ctx context.Context, _ bool, hints *storage.SelectHints, ms ...*labels.Matcher) storage.SeriesSet {
+	query := q.query(hints, ms)
+	set, err := q.e.Select(ctx, query)
+	switch {
+	case err != nil:
+		return storage.ErrSeriesSet(err)
+	case query.SeriesOnly:
+		return labelSet{set}
+	}
+	return storage.NewSeriesSetFromChunkSeriesSet(set)
+}
+
+// labelSet shows series without chunks as series without samples.
+type labelSet struct{ storage.ChunkSeriesSet }
+
+// At implements storage.SeriesSet.
+func (s labelSet) At() storage.Series {
+	return storage.NewListSeries(s.ChunkSeriesSet.At().Labels(), nil)
+}
+
+type chunkQuerier struct{ labelQuerier }
+
+// Select implements storage.ChunkQuerier. The series are always sorted.
+func (q chunkQuerier) Select(ctx context.Context, _ bool, hints *storage.SelectHints, ms ...*labels.Matcher) storage.ChunkSeriesSet {
+	set, err := q.e.Select(ctx, q.query(hints, ms))
+	if err != nil {
+		return storage.ErrChunkSeriesSet(err)
+	}
+	return set
+}
+
+// labelQuerier is what both queriers have in common.
+type labelQuerier struct {
+	e          *Engine
+	mint, maxt int64
+}
+
+// query makes the query of a Select. Of the hints only one is used: that no
+// samples are wanted.
+func (q labelQuerier) query(hints *storage.SelectHints, ms []*labels.Matcher) Query {
+	return Query{Matchers: ms, Mint: q.mint, Maxt: q.maxt, SeriesOnly: hints != nil && hints.Func == "series"}
+}
+
+// LabelValues implements storage.LabelQuerier. The answer has the granularity
+// of an index period.
+func (q labelQuerier) LabelValues(ctx context.Context, name string, hints *storage.LabelHints, ms ...*labels.Matcher) ([]string, annotations.Annotations, error) {
+	if len(ms) == 0 {
+		start, limit := q.query(nil, nil).span()
+		values, err := q.e.index.Values(ctx, "", name, start, limit)
+		return limited(values, hints), nil, err
+	}
+	values, err := q.collect(ctx, ms, func(l labels.Label) (string, bool) { return l.Value, l.Name == name })
+	return limited(values, hints), nil, err
+}
+
+// LabelNames implements storage.LabelQuerier. The answer has the granularity of
+// an index period.
+func (q labelQuerier) LabelNames(ctx context.Context, hints *storage.LabelHints, ms ...*labels.Matcher) ([]string, annotations.Annotations, error) {
+	if len(ms) == 0 {
+		start, limit := q.query(nil, nil).span()
+		names, err := q.e.index.Names(ctx, "", start, limit)
+		return limited(names, hints), nil, err
+	}
+	names, err := q.collect(ctx, ms, func(l labels.Label) (string, bool) { return l.Name, true })
+	return limited(names, hints), nil, err
+}
+
+// collect returns what pick takes of the labels of the series that match, each
+// once, sorted.
+func (q labelQuerier) collect(ctx context.Context, ms []*labels.Matcher, pick func(labels.Label) (string, bool)) ([]string, error) {
+	found, err := q.e.find(ctx, q.query(nil, ms))
+	if err != nil {
+		return nil, err
+	}
+	seen := make(map[string]bool)
+	for _, s := range found.Series {
+		s.Labels.Range(func(l labels.Label) {
+			if text, ok := pick(l); ok {
+				seen[text] = true
+			}
+		})
+	}
+	texts := make([]string, 0, len(seen))
+	for text := range seen {
+		texts = append(texts, text)
+	}
+	slices.Sort(texts)
+	return texts, nil
+}
+
+func limited(texts []string, hints *storage.LabelHints) []string {
+	if hints != nil && hints.Limit > 0 && len(texts) > hints.Limit {
+		return texts[:hints.Limit]
+	}
+	return texts
+}
+
+// Close implements storage.LabelQuerier.
+func (labelQuerier) Close() error { return nil }
+
+// AppenderV2 implements storage.AppendableV2. Samples are stored by Commit. The
+// appender takes what Append takes and refuses the rest.
+func (e *Engine) AppenderV2(ctx context.Context) storage.AppenderV2 {
+	return &appender{e: e, ctx: ctx}
+}
+
+type appender struct {
+	e     *Engine
+	ctx   context.Context
+	batch []Series
+}
+
+var errHistogram = errors.New("histograms are not stored by this version")
+
+// Append implements storage.AppenderV2. Start timestamps, metadata and
+// exemplars are passed over.
+func (a *appender) Append(ref storage.SeriesRef, ls labels.Labels, _, t int64, v float64, h *histogram.Histogram, fh *histogram.FloatHistogram, _ storage.AppendV2Options) (storage.SeriesRef, error) {
+	if h != nil || fh != nil {
+		return ref, fmt.Errorf("series %s: %w", series.Abbreviate(ls), errHistogram)
+	}
+	if n := len(a.batch); n > 0 && labels.Equal(a.batch[n-1].Labels, ls) {
+		a.batch[n-1].Samples = append(a.batch[n-1].Samples, Sample{t, v})
+		return ref, nil
+	}
+	a.batch = append(a.batch, Series{Labels: ls, Samples: []Sample{{t, v}}})
+	return ref, nil
+}
+
+// Commit implements storage.AppenderTransaction. An error says that not all
+// was stored; what can be is, even if other samples are invalid.
+func (a *appender) Commit() error {
+	var rejected Rejected
+	if _, err := a.e.Append(a.ctx, "", a.batch, &rejected); err != nil {
+		return err
+	}
+	return rejected.Err()
+}
+
+// Rollback implements storage.AppenderTransaction.
+func (a *appender) Rollback() error {
+	a.batch = nil
+	return nil
+}
