@@ -41,7 +41,7 @@ func (e *Engine) Append(ctx context.Context, tenant string, batch []Series, reje
 		err = e.cfg.Appender.Append(ctx, a.samples)
 	}
 	stored = confirmed(len(a.samples), err)
-	e.metrics.appended.WithLabelValues(resultStored).Add(float64(stored))
+	e.metrics.appended.WithLabelValues(resultOK).Add(float64(stored))
 	e.metrics.appended.WithLabelValues(resultFailed).Add(float64(len(a.samples) - stored))
 	if err != nil {
 		return stored, err

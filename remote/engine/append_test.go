@@ -152,8 +152,8 @@ func TestAppendStoreFailure(t *testing.T) {
 			if stored != tt.stored || err == nil || rejected.Err() != nil {
 				t.Errorf("%d stored, error %v, rejected %v, want %d and an error", stored, err, rejected.Err(), tt.stored)
 			}
-			failed := f.counter(t, "adapter_engine_appended_samples_total", "result", "failed")
-			if got := f.counter(t, "adapter_engine_appended_samples_total", "result", "stored"); got != float64(tt.stored) || failed != float64(5-tt.stored) {
+			failed := f.counter(t, "adapter_engine_appended_samples_total", "result", "failure")
+			if got := f.counter(t, "adapter_engine_appended_samples_total", "result", "success"); got != float64(tt.stored) || failed != float64(5-tt.stored) {
 				t.Errorf("counted %v stored and %v failed, want %d and %d", got, failed, tt.stored, 5-tt.stored)
 			}
 			f.store.afterApply = nil

@@ -176,7 +176,7 @@ func TestCurrentFlushFailure(t *testing.T) {
 	}
 	other := labels.FromStrings("__name__", "other")
 	f.append(t, sample(up, someTime, stale), sample(other, someTime, 5))
-	if n := f.counter(t, "adapter_current_flushes_total", "result", "failed"); n != 1 {
+	if n := f.counter(t, "adapter_current_flushes_total", "result", "failure"); n != 1 {
 		t.Errorf("%v flushes failed, want 1", n)
 	}
 	wantSeries(t, "in memory", f.current(t, 0), sample(other, someTime, 5))

@@ -21,7 +21,7 @@ func newMetrics(reg prometheus.Registerer) metrics {
 	m := metrics{
 		appended: f.NewCounterVec(prometheus.CounterOpts{
 			Name: "adapter_engine_appended_samples_total",
-			Help: "Samples that passed validation, by what became of them: stored, or failed, which the sender sends again.",
+			Help: "Samples that passed validation, by result. After a failure the sender sends them again.",
 		}, []string{"result"}),
 		series: f.NewCounter(prometheus.CounterOpts{
 			Name: "adapter_engine_selected_series_total",
@@ -48,7 +48,7 @@ func newMetrics(reg prometheus.Registerer) metrics {
 			Help: "Series whose newest sample is not yet in CURRENT.",
 		}),
 	}
-	for _, result := range []string{resultStored, resultFailed} {
+	for _, result := range []string{resultOK, resultFailed} {
 		m.appended.WithLabelValues(result)
 	}
 	for _, result := range []string{resultOK, resultFailed} {
@@ -62,9 +62,8 @@ func newMetrics(reg prometheus.Registerer) metrics {
 
 // Values of the label result.
 const (
-	resultOK     = "ok"
-	resultStored = "stored"
-	resultFailed = "failed"
+	resultOK     = "success"
+	resultFailed = "failure"
 	resultRead   = "read"
 	resultSplit  = "split"
 )
