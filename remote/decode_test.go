@@ -1,0 +1,362 @@
+package remote_test
+
+import (
+	"bytes"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/golang/snappy"
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/prompb"
+	writev2 "github.com/prometheus/prometheus/prompb/io/prometheus/write/v2"
+
+	"github.com/promtable/promtable/remote"
+	"github.com/promtable/promtable/remote/engine"
+)
+
+// serveOnce answers one compressed request without a network.
+func serveOnce(h http.Handler, path, contentType string, compressed []byte) *httptest.ResponseRecorder {
+	r := httptest.NewRequest(http.MethodPost, path, bytes.NewReader(compressed))
+	r.Header.Set("Content-Type", contentType)
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	return w
+}
+
+// syncBuffer is a bytes.Buffer for several goroutines.
+type syncBuffer struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (b *syncBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.Write(p)
+}
+
+func (b *syncBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.String()
+}
+
+// fakeClock stands still until it is advanced.
+type fakeClock struct {
+	mu  sync.Mutex
+	now time.Time
+}
+
+func (c *fakeClock) Now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.now
+}
+
+func (c *fakeClock) advance(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.now = c.now.Add(d)
+}
+
+// writeCase is a request and what must become of it.
+type writeCase struct {
+	name   string
+	body   []byte
+	status int
+	// stored are the series that reach the engine.
+	stored []engine.Series
+	// text must occur in the answer.
+	text string
+	// rejected holds what is counted, by reason.
+	rejected map[engine.Reason]float64
+	// metadata and starts are counted as ignored.
+	metadata, starts float64
+}
+
+func (c writeCase) run(t *testing.T, contentType string) {
+	eng := &fakeEngine{}
+	url, reg := serve(t, eng, nil)
+	got := post(t, url+"/api/v1/write", contentType, c.body)
+	got.wantStatus(t, c.status)
+	if !strings.Contains(got.body, c.text) || len(got.body) > 1024 {
+		t.Errorf("text %q, want %q in it", got.body, c.text)
+	}
+	samples := 0
+	for i, s := range c.stored {
+		samples += len(s.Samples)
+		if i >= len(eng.series) || !labels.Equal(eng.series[i].Labels, s.Labels) || !sameSamples(eng.series[i].Samples, s.Samples) {
+			t.Fatalf("stored %v, want %v", eng.series, c.stored)
+		}
+	}
+	if len(eng.series) != len(c.stored) {
+		t.Errorf("stored %v, want %v", eng.series, c.stored)
+	}
+	wantWritten(t, got, contentType == typeV2, fmt.Sprint(samples))
+	for _, reason := range []engine.Reason{engine.ReasonLabels, engine.ReasonKeyTooLong, engine.ReasonHistogram, engine.ReasonExemplar, engine.ReasonMalformed} {
+		wantCounter(t, reg, c.rejected[reason], "adapter_write_rejected_total", "reason", string(reason))
+	}
+	wantCounter(t, reg, c.metadata, "adapter_write_metadata_ignored_total")
+	wantCounter(t, reg, c.starts, "adapter_write_start_timestamps_ignored_total")
+}
+
+// one is a series "up" with a single sample, 7 at 5.
+func one(pairs ...string) engine.Series {
+	return engine.Series{Labels: lset(append([]string{"__name__", "up"}, pairs...)...), Samples: []engine.Sample{{T: 5, V: 7}}}
+}
+
+func TestWriteV1(t *testing.T) {
+	sample := []prompb.Sample{{Timestamp: 5, Value: 7}}
+	up := v1Series(sample, "__name__", "up")
+	with := func(ts prompb.TimeSeries, change func(*prompb.TimeSeries)) prompb.TimeSeries {
+		change(&ts)
+		return ts
+	}
+	var awkward []engine.Sample
+	for i, v := range awkwardFloats() {
+		awkward = append(awkward, engine.Sample{T: int64(i) - 3, V: v})
+	}
+	long := strings.Repeat("x", 3073)
+	huge := strings.Repeat("x", 17<<20)
+	tests := []writeCase{
+		{name: "plain", body: v1(t, up), status: 204, stored: []engine.Series{one()}},
+		{
+			name: "unsorted labels", status: 204,
+			body:   v1(t, v1Series(sample, "job", "a", "__name__", "up", "Zone", "b")),
+			stored: []engine.Series{one("job", "a", "Zone", "b")},
+		},
+		{
+			name: "empty value is absent", status: 204,
+			body:   v1(t, v1Series(sample, "__name__", "up", "job", "")),
+			stored: []engine.Series{one()},
+		},
+		{
+			name: "the bytes of labels", status: 204,
+			body:   v1(t, v1Series(sample, "__name__", "up", "a.b/c d", "\x00\n,=#\\\"é")),
+			stored: []engine.Series{one("a.b/c d", "\x00\n,=#\\\"é")},
+		},
+		{
+			name: "all bits of values, any order and time", status: 204,
+			body:   appendMessage(nil, 1, append(marshal(t, &prompb.TimeSeries{Labels: up.Labels}), rawSamples(awkward)...)),
+			stored: []engine.Series{{Labels: one().Labels, Samples: awkward}},
+		},
+		{
+			name: "the same series twice", status: 204,
+			body: v1(t, up, up), stored: []engine.Series{one(), one()},
+		},
+		{
+			name: "metadata alone", status: 204, metadata: 2,
+			body: marshal(t, &prompb.WriteRequest{Metadata: []prompb.MetricMetadata{{MetricFamilyName: "up"}, {MetricFamilyName: "down", Help: "help"}}}),
+		},
+		{
+			name: "a series with nothing", status: 204,
+			body: v1(t, v1Series(nil, "__name__", "up"), up), stored: []engine.Series{one()},
+		},
+		{
+			name: "unknown fields", status: 204,
+			body:   append([]byte{9 << 3, 1, 10<<3 | 1, 1, 2, 3, 4, 5, 6, 7, 8, 11<<3 | 5, 1, 2, 3, 4, 12<<3 | 2, 1, 'x'}, v1(t, up)...),
+			stored: []engine.Series{one()},
+		},
+		{
+			name: "no name", status: 400, text: "no metric name",
+			body:   v1(t, v1Series(sample, "job", "x"), up),
+			stored: []engine.Series{one()}, rejected: map[engine.Reason]float64{engine.ReasonLabels: 1},
+		},
+		{
+			name: "histograms", status: 400, text: `2 histograms not stored: this version does not store histograms yet; first in series {__name__="h1"}`,
+			body: v1(t,
+				with(v1Series(nil, "__name__", "h1"), func(ts *prompb.TimeSeries) { ts.Histograms = []prompb.Histogram{{Timestamp: 1}} }),
+				with(up, func(ts *prompb.TimeSeries) { ts.Histograms = []prompb.Histogram{{Timestamp: 1}} })),
+			stored: []engine.Series{one()}, rejected: map[engine.Reason]float64{engine.ReasonHistogram: 2},
+		},
+		{
+			name: "exemplars", status: 400, text: "1 exemplars not stored: this version does not store exemplars yet",
+			body:   v1(t, with(up, func(ts *prompb.TimeSeries) { ts.Exemplars = []prompb.Exemplar{{Value: 1, Timestamp: 1}} })),
+			stored: []engine.Series{one()}, rejected: map[engine.Reason]float64{engine.ReasonExemplar: 1},
+		},
+		{
+			name: "a long value", status: 400, text: `series "up" has the label "job" with a value of 3073 bytes, the limit is 3072`,
+			body:   v1(t, v1Series(sample, "__name__", "up", "job", long), up),
+			stored: []engine.Series{one()}, rejected: map[engine.Reason]float64{engine.ReasonKeyTooLong: 1},
+		},
+		{
+			name: "a long name", status: 400, text: "with a name of 3073 bytes",
+			body:   v1(t, v1Series(sample, long, "x", "__name__", "up"), up),
+			stored: []engine.Series{one()}, rejected: map[engine.Reason]float64{engine.ReasonKeyTooLong: 1},
+		},
+		{
+			name: "a value over 16 MB", status: 400, text: `series "up" has the label "job" with a value of 17825792 bytes`,
+			body:   v1(t, v1Series(sample, "__name__", "up", "job", huge), up),
+			stored: []engine.Series{one()}, rejected: map[engine.Reason]float64{engine.ReasonKeyTooLong: 1},
+		},
+		{
+			name: "a metric name over 16 MB", status: 400, text: "17825792 bytes",
+			body:   v1(t, v1Series(sample, "__name__", huge), up),
+			stored: []engine.Series{one()}, rejected: map[engine.Reason]float64{engine.ReasonKeyTooLong: 1},
+		},
+		{
+			name: "many labels", status: 400, text: "series \"up\" has labels of",
+			body:   v1(t, v1Series(sample, append([]string{"__name__", "up"}, manyPairs(3000)...)...), up),
+			stored: []engine.Series{one()}, rejected: map[engine.Reason]float64{engine.ReasonKeyTooLong: 1},
+		},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) { test.run(t, typeV1) })
+	}
+}
+
+func manyPairs(n int) (pairs []string) {
+	for i := range n {
+		pairs = append(pairs, fmt.Sprintf("a_label_of_some_length_%06d", i), "x")
+	}
+	return pairs
+}
+
+func TestWriteV2(t *testing.T) {
+	symbols := []string{"", "__name__", "up", "job", "a", strings.Repeat("x", 3073)}
+	sample := []writev2.Sample{{Timestamp: 5, Value: 7}}
+	up := writev2.TimeSeries{LabelsRefs: []uint32{1, 2}, Samples: sample}
+	request := func(series ...writev2.TimeSeries) []byte {
+		return marshal(t, &writev2.Request{Symbols: symbols, Timeseries: series})
+	}
+	reject := func(reason engine.Reason, n float64) map[engine.Reason]float64 {
+		return map[engine.Reason]float64{reason: n}
+	}
+	var awkward []engine.Sample
+	for i, v := range awkwardFloats() {
+		awkward = append(awkward, engine.Sample{T: int64(i) - 3, V: v})
+	}
+	symbolsOnly := marshal(t, &writev2.Request{Symbols: symbols})
+	seriesOnly := marshal(t, &writev2.Request{Timeseries: []writev2.TimeSeries{up}})
+	oldStyle := marshal(t, &up)
+	oldStyle = append(oldStyle, 6<<3, 99) // created_timestamp
+	tests := []writeCase{
+		{name: "plain", body: request(up), status: 204, stored: []engine.Series{one()}},
+		{
+			name: "unsorted labels", status: 204,
+			body:   request(writev2.TimeSeries{LabelsRefs: []uint32{3, 4, 1, 2}, Samples: sample}),
+			stored: []engine.Series{one("job", "a")},
+		},
+		{
+			name: "empty value is absent", status: 204,
+			body:   request(writev2.TimeSeries{LabelsRefs: []uint32{1, 2, 3, 0}, Samples: sample}),
+			stored: []engine.Series{one()},
+		},
+		{
+			name: "references not packed", status: 204,
+			body:   append(bytes.Clone(symbolsOnly), appendMessage(nil, 5, append([]byte{1 << 3, 1, 1 << 3, 2}, rawSamples([]engine.Sample{{T: 5, V: 7}})...))...),
+			stored: []engine.Series{one()},
+		},
+		{
+			name: "symbols after the series", status: 204,
+			body: append(bytes.Clone(seriesOnly), symbolsOnly...), stored: []engine.Series{one()},
+		},
+		{
+			name: "all bits of values, any order and time", status: 204,
+			body:   append(bytes.Clone(symbolsOnly), appendMessage(nil, 5, append([]byte{1<<3 | 2, 2, 1, 2}, rawSamples(awkward)...))...),
+			stored: []engine.Series{{Labels: one().Labels, Samples: awkward}},
+		},
+		{name: "the same series twice", status: 204, body: request(up, up), stored: []engine.Series{one(), one()}},
+		{name: "nothing at all", status: 204, body: nil},
+		{name: "symbols alone", status: 204, body: symbolsOnly},
+		{
+			name: "metadata and start timestamps", status: 204, metadata: 2, starts: 1,
+			body: request(
+				writev2.TimeSeries{LabelsRefs: up.LabelsRefs, Samples: []writev2.Sample{{Timestamp: 5, Value: 7, StartTimestamp: 1}}, Metadata: writev2.Metadata{Type: 1}},
+				writev2.TimeSeries{LabelsRefs: up.LabelsRefs, Samples: sample, Metadata: writev2.Metadata{HelpRef: 4}}),
+			stored: []engine.Series{one(), one()},
+		},
+		{
+			name: "a created timestamp of old", status: 204, starts: 1,
+			body: append(bytes.Clone(symbolsOnly), appendMessage(nil, 5, oldStyle)...), stored: []engine.Series{one()},
+		},
+		{
+			name: "first symbol not empty", status: 400, text: "the first symbol is not the empty string",
+			body: marshal(t, &writev2.Request{Symbols: []string{"x", "__name__", "up"}, Timeseries: []writev2.TimeSeries{up}}),
+		},
+		{name: "no symbols", status: 400, text: "the first symbol is not the empty string", body: seriesOnly},
+		{
+			name: "reference out of range", status: 400, text: "series 0 of the request: label reference 6 is not below the number of symbols, 6",
+			body:   request(writev2.TimeSeries{LabelsRefs: []uint32{1, 6}, Samples: sample}, up),
+			stored: []engine.Series{one()}, rejected: reject(engine.ReasonMalformed, 1),
+		},
+		{
+			name: "largest reference", status: 400, text: "label reference 4294967295",
+			body:   request(up, writev2.TimeSeries{LabelsRefs: []uint32{1<<32 - 1, 2}, Samples: sample}),
+			stored: []engine.Series{one()}, rejected: reject(engine.ReasonMalformed, 1),
+		},
+		{
+			name: "odd references", status: 400, text: "an odd number of label references, 3",
+			body:   request(writev2.TimeSeries{LabelsRefs: []uint32{1, 2, 3}, Samples: sample}, up),
+			stored: []engine.Series{one()}, rejected: reject(engine.ReasonMalformed, 1),
+		},
+		{
+			name: "no samples", status: 400, text: "has neither samples nor histograms",
+			body:   request(writev2.TimeSeries{LabelsRefs: up.LabelsRefs}, up),
+			stored: []engine.Series{one()},
+		},
+		{
+			name: "samples and histograms", status: 400, text: "has both samples and histograms",
+			body:   request(writev2.TimeSeries{LabelsRefs: up.LabelsRefs, Samples: sample, Histograms: []writev2.Histogram{{Timestamp: 1}}}, up),
+			stored: []engine.Series{one()}, rejected: reject(engine.ReasonMalformed, 2),
+		},
+		{
+			name: "no name", status: 400, text: "no metric name",
+			body:   request(writev2.TimeSeries{LabelsRefs: []uint32{3, 4}, Samples: sample}, up),
+			stored: []engine.Series{one()}, rejected: reject(engine.ReasonLabels, 1),
+		},
+		{
+			name: "histograms", status: 400, text: "2 histograms not stored: this version does not store histograms yet", starts: 1,
+			body:   request(writev2.TimeSeries{LabelsRefs: up.LabelsRefs, Histograms: []writev2.Histogram{{Timestamp: 1}, {Timestamp: 2, StartTimestamp: 1}}}, up),
+			stored: []engine.Series{one()}, rejected: reject(engine.ReasonHistogram, 2),
+		},
+		{
+			name: "exemplars", status: 400, text: "1 exemplars not stored",
+			body:   request(writev2.TimeSeries{LabelsRefs: up.LabelsRefs, Samples: sample, Exemplars: []writev2.Exemplar{{LabelsRefs: []uint32{3, 4}, Timestamp: 1}}}),
+			stored: []engine.Series{one()}, rejected: reject(engine.ReasonExemplar, 1),
+		},
+		{
+			name: "an exemplar with a bad reference", status: 400, text: `series {__name__="up"}: exemplar: label reference 99`,
+			body: request(writev2.TimeSeries{LabelsRefs: up.LabelsRefs, Samples: sample, Exemplars: []writev2.Exemplar{
+				{LabelsRefs: []uint32{3, 99}, Timestamp: 1}, {LabelsRefs: []uint32{3, 4}, Timestamp: 1},
+			}}),
+			stored: []engine.Series{one()}, rejected: map[engine.Reason]float64{engine.ReasonMalformed: 1, engine.ReasonExemplar: 1},
+		},
+		{
+			name: "metadata with a bad reference", status: 400, text: "metadata: reference 6 is not below", metadata: 1,
+			body:   request(writev2.TimeSeries{LabelsRefs: up.LabelsRefs, Samples: sample, Metadata: writev2.Metadata{UnitRef: 6}}),
+			stored: []engine.Series{one()},
+		},
+		{
+			name: "a long value", status: 400, text: "with a value of 3073 bytes",
+			body:   request(writev2.TimeSeries{LabelsRefs: []uint32{1, 2, 3, 5}, Samples: sample}, up),
+			stored: []engine.Series{one()}, rejected: reject(engine.ReasonKeyTooLong, 1),
+		},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) { test.run(t, typeV2) })
+	}
+}
+
+// TestWriteV2Amplification: a few bytes of references stand for many bytes of
+// labels, but not for any number of them.
+func TestWriteV2Amplification(t *testing.T) {
+	req := &writev2.Request{Symbols: []string{"", "__name__", "up", "job", strings.Repeat("x", 3000)}}
+	for range 10_000 {
+		req.Timeseries = append(req.Timeseries, writev2.TimeSeries{
+			LabelsRefs: []uint32{1, 2, 3, 4}, Samples: []writev2.Sample{{Timestamp: 1, Value: 1}},
+		})
+	}
+	body := marshal(t, req)
+	eng := &fakeEngine{}
+	h := remote.New(remote.Config{Engine: eng, Now: time.Now, MaxBodyBytes: 1 << 20})
+	w := serveOnce(h, "/write", typeV2, snappy.Encode(nil, body))
+	if w.Code != http.StatusBadRequest || !strings.Contains(w.Body.String(), "labels of all series") || eng.appends != 0 {
+		t.Errorf("status %d %q for a body of %d bytes", w.Code, w.Body, len(body))
+	}
+}

@@ -1,0 +1,139 @@
+package remote
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/prometheus/prometheus/promql/parser"
+
+	"github.com/promtable/promtable/remote/engine"
+)
+
+// explainRange is how far back an explanation looks if it is not told.
+const explainRange = time.Hour
+
+// explainHandler says what it takes to answer each match[], from start to end.
+// Both are RFC 3339 or seconds since 1970, inclusive; without end it is now,
+// without start an hour before end.
+type explainHandler struct {
+	cfg    Config
+	edge   *edge
+	gate   *gate
+	parser parser.Parser
+}
+
+// apiResponse is the envelope of Prometheus' HTTP API.
+type apiResponse struct {
+	Status    string `json:"status"`
+	Data      any    `json:"data,omitempty"`
+	ErrorType string `json:"errorType,omitempty"`
+	Error     string `json:"error,omitempty"`
+}
+
+// ServeHTTP implements http.Handler.
+func (h *explainHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	explanations, err := h.explain(r)
+	if err != nil {
+		h.fail(w, r, err)
+		return
+	}
+	h.respond(w, http.StatusOK, apiResponse{Status: "success", Data: explanations})
+}
+
+func (h *explainHandler) explain(r *http.Request) ([]*engine.Explanation, error) {
+	queries, err := h.queries(r)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), h.cfg.ReadTimeout)
+	defer cancel()
+	if err := h.gate.enter(ctx); err != nil {
+		return nil, err
+	}
+	defer h.gate.leave()
+	explanations := make([]*engine.Explanation, len(queries))
+	for i, q := range queries {
+		if explanations[i], err = h.cfg.Engine.Explain(ctx, q); err != nil {
+			return nil, err
+		}
+	}
+	return explanations, nil
+}
+
+// queries reads the parameters of r.
+func (h *explainHandler) queries(r *http.Request) ([]engine.Query, error) {
+	if err := r.ParseForm(); err != nil {
+		return nil, badRequest("parse form: %w", err)
+	}
+	if len(r.Form["match[]"]) == 0 {
+		return nil, badRequest("no match[] parameter provided")
+	}
+	if n := len(r.Form["match[]"]); n > h.cfg.MaxQueries {
+		return nil, badRequest("%d match[] parameters, the limit is %d", n, h.cfg.MaxQueries)
+	}
+	selectors, err := h.parser.ParseMetricSelectors(r.Form["match[]"])
+	if err != nil {
+		return nil, badRequest("invalid parameter \"match[]\": %w", err)
+	}
+	end, err := timeParam(r, "end", h.cfg.Now())
+	if err != nil {
+		return nil, err
+	}
+	start, err := timeParam(r, "start", end.Add(-explainRange))
+	if err != nil {
+		return nil, err
+	}
+	if end.Before(start) {
+		return nil, badRequest("invalid parameter \"end\": it is before the start")
+	}
+	queries := make([]engine.Query, len(selectors))
+	for i, matchers := range selectors {
+		queries[i] = engine.Query{Matchers: matchers, Mint: start.UnixMilli(), Maxt: end.UnixMilli()}
+	}
+	return queries, nil
+}
+
+// timeParam reads a time as RFC 3339 or as seconds since 1970, with fraction.
+func timeParam(r *http.Request, name string, fallback time.Time) (time.Time, error) {
+	text := r.Form.Get(name)
+	if text == "" {
+		return fallback, nil
+	}
+	if seconds, err := strconv.ParseFloat(text, 64); err == nil {
+		// Beyond these milliseconds do not fit into 64 bits.
+		if ms := seconds * 1000; math.Abs(ms) < 1<<62 {
+			return time.UnixMilli(int64(math.Round(ms))), nil
+		}
+	} else if t, err := time.Parse(time.RFC3339Nano, text); err == nil {
+		return t, nil
+	}
+	return time.Time{}, badRequest("invalid parameter %q: cannot parse %s to a valid timestamp", name, abbreviate(text))
+}
+
+// fail answers an error in the envelope.
+func (h *explainHandler) fail(w http.ResponseWriter, r *http.Request, err error) {
+	status := h.edge.note(w, r, err)
+	kind := "unavailable"
+	switch {
+	case status < http.StatusInternalServerError:
+		kind = "bad_data"
+	case status == http.StatusInternalServerError:
+		kind = "internal"
+	}
+	h.respond(w, status, apiResponse{Status: "error", ErrorType: kind, Error: errorText(err)})
+}
+
+func (h *explainHandler) respond(w http.ResponseWriter, status int, body apiResponse) {
+	text, err := json.Marshal(body)
+	if err != nil {
+		status, text = http.StatusInternalServerError, fmt.Appendf(nil, `{"status":"error","errorType":"internal","error":%q}`, err)
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_, _ = w.Write(text) // the client has gone, and nobody else asks
+}

@@ -1,0 +1,171 @@
+// Package remote speaks HTTP: it takes samples by Prometheus remote write, gives
+// them back by remote read, and shows the newest of them for federation. It
+// decodes, validates and encodes; what is stored where is for package engine.
+//
+//	write.go      remote write: negotiate, decode, store, answer
+//	writev1.go    the bytes of a 1.0 request to series
+//	writev2.go    the bytes of a 2.0 request to series
+//	decode.go     what both have in common
+//	wire.go       protobuf fields
+//	body.go       reading and decompressing a request, bounded
+//	read.go       remote read: decode, plan, choose the answer
+//	samples.go    the answer in one block
+//	streamed.go   the answer in frames of chunks
+//	federate.go   the newest samples as text
+//	explain.go    what a selector reads, as JSON
+//	errors.go     errors to status codes and log lines
+//	metrics.go    counters of all this
+package remote
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-kit/log"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/promql/parser"
+	"github.com/prometheus/prometheus/storage"
+
+	"github.com/promtable/promtable/remote/engine"
+)
+
+// Config says what a Handler is made of. Engine and Now are required; a zero
+// limit takes its default.
+type Config struct {
+	// Engine stores and finds samples: an *engine.Engine.
+	Engine backend
+	// Now is the clock.
+	Now func() time.Time
+	// Logger may be nil.
+	Logger log.Logger
+	// Registerer may be nil.
+	Registerer prometheus.Registerer
+
+	// MaxBodyBytes bounds the body of a request, as sent and as decompressed.
+	MaxBodyBytes int // 32 MiB
+	// WriteTimeout is how long a write may take, from its header to its answer. A
+	// sender waits 30 s.
+	WriteTimeout time.Duration // 25s
+	// MaxConcurrentWrites is how many writes may run at once; others wait.
+	MaxConcurrentWrites int // 64
+
+	// ReadTimeout is how long a read may take, answer included.
+	ReadTimeout time.Duration // 2m
+	// MaxConcurrentReads is how many reads may run at once; others wait.
+	MaxConcurrentReads int // 20
+	// MaxQueries is how many queries a remote read may hold. Each of them keeps
+	// a batch of rows in memory.
+	MaxQueries int // 100
+	// MaxSamples is how many samples an answer in one block may hold, over all
+	// of its queries.
+	MaxSamples int // 50,000,000
+	// MaxFrameBytes is how large a frame of a streamed answer may be, which holds
+	// one whole series. It is the default of Prometheus' chunked_read_limit.
+	MaxFrameBytes int // 50,000,000
+	// CurrentLookback is how old the newest sample of a series may be to show up
+	// in a federation.
+	CurrentLookback time.Duration // 5m
+}
+
+// withDefaults returns cfg with a value for each limit that is zero.
+func (cfg Config) withDefaults() Config {
+	if cfg.Logger == nil {
+		cfg.Logger = log.NewNopLogger()
+	}
+	setDefault(&cfg.MaxBodyBytes, 32<<20)
+	setDefault(&cfg.WriteTimeout, 25*time.Second)
+	setDefault(&cfg.MaxConcurrentWrites, 64)
+	setDefault(&cfg.ReadTimeout, 2*time.Minute)
+	setDefault(&cfg.MaxConcurrentReads, 20)
+	setDefault(&cfg.MaxQueries, 100)
+	setDefault(&cfg.MaxSamples, 50_000_000)
+	setDefault(&cfg.MaxFrameBytes, 50_000_000)
+	setDefault(&cfg.CurrentLookback, 5*time.Minute)
+	return cfg
+}
+
+func setDefault[T int | time.Duration](field *T, value T) {
+	if *field == 0 {
+		*field = value
+	}
+}
+
+// backend is what a Handler asks of an engine.
+type backend interface {
+	appender
+	chunkSelector
+	currentReader
+	explainer
+}
+
+type appender interface {
+	Append(ctx context.Context, tenant string, batch []engine.Series, rejected *engine.Rejected) (stored int, err error)
+}
+
+type chunkSelector interface {
+	Select(ctx context.Context, q engine.Query) (storage.ChunkSeriesSet, error)
+}
+
+type currentReader interface {
+	Current(ctx context.Context, tenant string, selectors [][]*labels.Matcher, mint int64) ([]engine.CurrentSample, error)
+}
+
+type explainer interface {
+	Explain(ctx context.Context, q engine.Query) (*engine.Explanation, error)
+}
+
+// Handler serves
+//
+//	POST      /api/v1/write, /write    remote write 1.0 and 2.0
+//	POST      /api/v1/read, /read      remote read
+//	GET       /federate                the newest samples
+//	GET POST  /api/v1/explain          what a selector reads
+//
+// and nothing else. It is safe for concurrent use.
+type Handler struct {
+	mux *http.ServeMux
+}
+
+// New returns a Handler. Its metrics are registered with cfg.Registerer, where
+// they must not be registered yet.
+func New(cfg Config) *Handler {
+	cfg = cfg.withDefaults()
+	e := newEdge(cfg.Logger, cfg.Now)
+	m := newHTTPMetrics(cfg.Registerer)
+	reads := newGate(cfg.MaxConcurrentReads, cfg.ReadTimeout)
+	promql := parser.NewParser(parser.Options{})
+
+	write := m.instrument("write", newWriteHandler(cfg, e), http.MethodPost)
+	read := m.instrument("read", newReadHandler(cfg, e, reads), http.MethodPost)
+	federate := &federateHandler{cfg: cfg, edge: e, gate: reads, parser: promql}
+	explain := &explainHandler{cfg: cfg, edge: e, gate: reads, parser: promql}
+
+	h := &Handler{mux: http.NewServeMux()}
+	h.mux.Handle("/api/v1/write", write)
+	h.mux.Handle("/write", write)
+	h.mux.Handle("/api/v1/read", read)
+	h.mux.Handle("/read", read)
+	h.mux.Handle("/federate", m.instrument("federate", federate, http.MethodGet))
+	h.mux.Handle("/api/v1/explain", m.instrument("explain", explain, http.MethodGet, http.MethodPost))
+	return h
+}
+
+// ServeHTTP implements http.Handler.
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	h.mux.ServeHTTP(w, r)
+}
+
+// allowMethod says whether the method of r is one of methods; if not, it has
+// answered.
+func allowMethod(w http.ResponseWriter, r *http.Request, methods []string) bool {
+	if slices.Contains(methods, r.Method) {
+		return true
+	}
+	w.Header().Set("Allow", strings.Join(methods, ", "))
+	http.Error(w, "method not allowed", http.StatusMethodNotAllowed)
+	return false
+}

@@ -1,0 +1,166 @@
+package remote
+
+import (
+	"context"
+	"fmt"
+	"mime"
+	"net/http"
+	"strings"
+	"time"
+
+	remoteapi "github.com/prometheus/client_golang/exp/api/remote"
+	upstream "github.com/prometheus/prometheus/storage/remote"
+
+	"github.com/promtable/promtable/remote/engine"
+)
+
+// protocol is a version of remote write.
+type protocol uint8
+
+const (
+	protocolV1 protocol = iota
+	protocolV2
+)
+
+// String returns the version as it stands in metrics.
+func (p protocol) String() string {
+	if p == protocolV2 {
+		return "2.0"
+	}
+	return "1.0"
+}
+
+func (p protocol) decode() decodeFunc {
+	if p == protocolV2 {
+		return decodeV2
+	}
+	return decodeV1
+}
+
+// negotiate says which protocol a write speaks: its content type says so, and
+// no other header. The error is a 415.
+func negotiate(h http.Header) (protocol, error) {
+	if encoding := h.Get("Content-Encoding"); encoding != "" && !strings.EqualFold(encoding, string(remoteapi.SnappyBlockCompression)) {
+		return 0, unsupportedMedia("content encoding %q is not snappy", encoding)
+	}
+	contentType := h.Get("Content-Type")
+	if contentType == "" {
+		return protocolV1, nil
+	}
+	media, params, err := mime.ParseMediaType(contentType)
+	if err != nil || media != "application/x-protobuf" {
+		return 0, unsupportedMedia("content type %q is not application/x-protobuf", contentType)
+	}
+	message, ok := params["proto"]
+	switch {
+	case !ok || message == string(remoteapi.WriteV1MessageType):
+		return protocolV1, nil
+	case message == string(remoteapi.WriteV2MessageType):
+		return protocolV2, nil
+	}
+	return 0, unsupportedMedia("message %q is neither %s nor %s", message, remoteapi.WriteV1MessageType, remoteapi.WriteV2MessageType)
+}
+
+func unsupportedMedia(format string, args ...any) error {
+	return &statusError{http.StatusUnsupportedMediaType, fmt.Errorf(format, args...)}
+}
+
+// maxWriteWait is how long a write waits for a slot.
+const maxWriteWait = 10 * time.Second
+
+// writeHandler serves remote write, both versions.
+type writeHandler struct {
+	engine  appender
+	edge    *edge
+	gate    *gate
+	body    bodyReader
+	timeout time.Duration
+	metrics *writeMetrics
+}
+
+func newWriteHandler(cfg Config, e *edge) *writeHandler {
+	return &writeHandler{
+		engine:  cfg.Engine,
+		edge:    e,
+		gate:    newGate(cfg.MaxConcurrentWrites, maxWriteWait),
+		body:    bodyReader{limit: cfg.MaxBodyBytes},
+		timeout: cfg.WriteTimeout,
+		metrics: newWriteMetrics(cfg.Registerer),
+	}
+}
+
+// ServeHTTP implements http.Handler.
+func (h *writeHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	proto, err := negotiate(r.Header)
+	if err != nil {
+		h.edge.fail(w, r, err)
+		return
+	}
+	stored, err := h.write(w, r, proto)
+	if proto == protocolV2 {
+		// Not in 1.0: there its sender takes zeros for failures.
+		upstream.WriteResponseStats{Samples: stored}.SetHeaders(w)
+	}
+	if err != nil {
+		h.edge.fail(w, r, err)
+		return
+	}
+	w.WriteHeader(http.StatusNoContent)
+}
+
+// write does the work of a request. An error of the store is worth more than
+// a *engine.Rejected: then everything must be sent again.
+func (h *writeHandler) write(w http.ResponseWriter, r *http.Request, proto protocol) (stored int, err error) {
+	deadline := time.Now().Add(h.timeout)
+	ctx, cancel := context.WithDeadline(r.Context(), deadline)
+	defer cancel()
+	if err := h.gate.enter(ctx); err != nil {
+		return 0, err
+	}
+	defer h.gate.leave()
+
+	var (
+		req      writeRequest
+		rejected engine.Rejected
+	)
+	err = h.body.read(w, r, deadline, func(body []byte) error {
+		h.metrics.bodyBytes.Add(float64(len(body)))
+		req, err = proto.decode()(body, h.body.limit, &rejected)
+		return err
+	})
+	if err != nil {
+		return 0, err
+	}
+	stored, err = h.store(ctx, proto, req, &rejected)
+	if err != nil {
+		return stored, fmt.Errorf("store: %w", err)
+	}
+	return stored, rejected.Err()
+}
+
+// store appends the samples of req and counts what became of all that was
+// sent.
+func (h *writeHandler) store(ctx context.Context, proto protocol, req writeRequest, rejected *engine.Rejected) (stored int, err error) {
+	before := rejectedSamples(rejected)
+	if req.samples > 0 {
+		stored, err = h.engine.Append(ctx, "", req.series, rejected)
+	}
+	if err != nil {
+		lost := req.samples - stored - (rejectedSamples(rejected) - before)
+		h.metrics.failed.WithLabelValues(proto.String()).Add(float64(max(lost, 0)))
+	}
+	h.metrics.stored.WithLabelValues(proto.String()).Add(float64(stored))
+	h.metrics.metadata.Add(float64(req.metadata))
+	h.metrics.startTimestamps.Add(float64(req.startTimestamps))
+	for reason, n := range rejected.Samples {
+		h.metrics.rejected.WithLabelValues(string(reason)).Add(float64(n))
+	}
+	return stored, err
+}
+
+func rejectedSamples(rejected *engine.Rejected) (n int) {
+	for _, samples := range rejected.Samples {
+		n += samples
+	}
+	return n
+}
