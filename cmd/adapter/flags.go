@@ -1,0 +1,135 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/alecthomas/kingpin/v2"
+	"github.com/alecthomas/units"
+	"github.com/prometheus/common/version"
+
+	"github.com/promtable/promtable/remote"
+	"github.com/promtable/promtable/remote/engine"
+)
+
+// The backends.
+const (
+	backendEmbedded = "embedded"
+	backendBigtable = "bigtable"
+)
+
+// options are the flags of the adapter.
+type options struct {
+	listen          []string
+	webConfig       string
+	shutdownTimeout time.Duration
+
+	backend string
+	path    string
+
+	project, instance, appProfile, tablePrefix string
+	connections                                int
+	createTables                               bool
+
+	resourceLabels []string
+
+	engine     engine.Config // limits and intervals only
+	remote     remote.Config // limits only
+	maxBody    units.Base2Bytes
+	selfScrape time.Duration
+	logLevel   string
+	logFormat  string
+
+	// given holds the names of those flags that stand on the command line and
+	// belong to one backend.
+	given map[string]*bool
+}
+
+// parseFlags reads the command line and checks that its parts go together.
+func parseFlags(args []string) (*options, error) {
+	o := &options{given: make(map[string]*bool)}
+	app := kingpin.New("adapter", "Remote storage for Prometheus: keeps samples in Google Bigtable or in an embedded store, and gives them back.")
+	app.Version(version.Print("adapter")).UsageWriter(os.Stdout)
+	app.HelpFlag.Short('h')
+	o.webFlags(app)
+	o.storageFlags(app)
+	o.limitFlags(app)
+	app.Flag("self-scrape-interval", "How often the adapter stores its own metrics, with job=\"adapter\". 0 is never.").
+		Default("15s").DurationVar(&o.selfScrape)
+	app.Flag("log.level", "Log lines of this severity and above.").Default("info").EnumVar(&o.logLevel, "debug", "info", "warn", "error")
+	app.Flag("log.format", "Format of log lines.").Default("logfmt").EnumVar(&o.logFormat, "logfmt", "json")
+	if _, err := app.Parse(args); err != nil {
+		return nil, err
+	}
+	o.remote.MaxBodyBytes = int(o.maxBody)
+	return o, o.check()
+}
+
+func (o *options) webFlags(app *kingpin.Application) {
+	app.Flag("web.listen-address", "Address to listen on; host:0 takes a free port. Repeatable.").Default(":9201").StringsVar(&o.listen)
+	app.Flag("web.config.file", "File that turns on TLS or basic auth, in the format of Prometheus' exporter-toolkit.").StringVar(&o.webConfig)
+	app.Flag("shutdown.timeout", "How long a stop waits for requests under way.").Default("30s").DurationVar(&o.shutdownTimeout)
+}
+
+func (o *options) storageFlags(app *kingpin.Application) {
+	app.Flag("storage.backend", "Where rows are kept: embedded (on the local disk) or bigtable.").
+		Default(backendEmbedded).EnumVar(&o.backend, backendEmbedded, backendBigtable)
+	flag := func(name, help string) *kingpin.FlagClause {
+		o.given[name] = new(bool)
+		return app.Flag(name, help).IsSetByUser(o.given[name])
+	}
+	flag("storage.path", "Directory of the embedded store.").Default("./data").StringVar(&o.path)
+	flag("bigtable.project", "Google Cloud project of the Bigtable instance.").StringVar(&o.project)
+	flag("bigtable.instance", "Bigtable instance.").StringVar(&o.instance)
+	flag("bigtable.app-profile", "App profile, one with single-cluster routing. Empty is the default profile.").StringVar(&o.appProfile)
+	flag("bigtable.table-prefix", "Text in front of the names of the tables METRIC, CURRENT, INDEX and META.").StringVar(&o.tablePrefix)
+	flag("bigtable.connections", "Connections to Bigtable. 0 is the client's default. An emulator gets one.").Default("0").IntVar(&o.connections)
+	flag("bigtable.create-tables", "Create tables and column families that are missing.").Default("true").BoolVar(&o.createTables)
+	app.Flag("schema.resource-label", "Label whose value stands at the end of the row key. Repeatable. Chosen once, before the first start.").
+		StringsVar(&o.resourceLabels)
+}
+
+func (o *options) limitFlags(app *kingpin.Application) {
+	limits := &o.engine.Limits
+	app.Flag("write.max-future", "Refuse samples further ahead of the clock. 0 is no bound.").Default("10m").DurationVar(&limits.MaxFuture)
+	app.Flag("write.timeout", "How long one remote write may take. Prometheus gives up after 30s.").Default("25s").DurationVar(&o.remote.WriteTimeout)
+	app.Flag("write.max-concurrent", "Remote writes under way at once; others wait.").Default("64").IntVar(&o.remote.MaxConcurrentWrites)
+	app.Flag("write.max-body-bytes", "Largest body of a request, compressed or not.").Default("32MiB").BytesVar(&o.maxBody)
+	app.Flag("read.max-series", "Series that one selector may match. 0 is no bound.").Default("500000").IntVar(&limits.MaxSeries)
+	app.Flag("read.max-samples", "Samples that one selector may read. 0 is no bound.").Default("50000000").IntVar(&limits.MaxSamples)
+	app.Flag("read.max-frame-bytes", "Bytes that one series may take in a streamed answer; chunked_read_limit of Prometheus.").
+		Default("50000000").IntVar(&o.remote.MaxFrameBytes)
+	app.Flag("read.max-concurrent", "Remote reads under way at once; others wait.").Default("20").IntVar(&o.remote.MaxConcurrentReads)
+	app.Flag("read.timeout", "How long one read may take.").Default("2m").DurationVar(&o.remote.ReadTimeout)
+	app.Flag("current.lookback", "Age of the newest sample at which /federate leaves a series out.").Default("5m").DurationVar(&o.remote.CurrentLookback)
+	app.Flag("current.flush-interval", "How often the newest samples are written to CURRENT.").Default("1m").DurationVar(&o.engine.CurrentInterval)
+}
+
+// check refuses flags that do not go together and says what to change.
+func (o *options) check() error {
+	if o.backend == backendEmbedded {
+		for _, name := range []string{
+			"bigtable.project", "bigtable.instance", "bigtable.app-profile",
+			"bigtable.table-prefix", "bigtable.connections", "bigtable.create-tables",
+		} {
+			if *o.given[name] {
+				return fmt.Errorf("--%s is for Bigtable: add --storage.backend=bigtable, or leave it out", name)
+			}
+		}
+		if o.path == "" {
+			return errors.New("--storage.path is empty: name a directory")
+		}
+		return nil
+	}
+	switch {
+	case *o.given["storage.path"]:
+		return errors.New("--storage.path is for the embedded store: leave it out, or use --storage.backend=embedded")
+	case o.project == "":
+		return errors.New("--storage.backend=bigtable needs --bigtable.project=PROJECT; with an emulator any name will do")
+	case o.instance == "":
+		return errors.New("--storage.backend=bigtable needs --bigtable.instance=INSTANCE; with an emulator any name will do")
+	}
+	return nil
+}

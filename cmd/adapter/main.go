@@ -1,0 +1,41 @@
+// Command adapter is remote storage for Prometheus on Google Bigtable, or on an
+// embedded store on the local disk.
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/go-kit/log"
+	"github.com/go-kit/log/level"
+)
+
+func main() {
+	o, err := parseFlags(os.Args[1:])
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "adapter: error:", err)
+		os.Exit(2)
+	}
+	logger := newLogger(os.Stderr, o.logLevel, o.logFormat)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, o, logger); err != nil {
+		level.Error(logger).Log("msg", "adapter failed", "err", err)
+		os.Exit(1)
+	}
+}
+
+// newLogger returns a logger of lines as Prometheus prints them.
+func newLogger(w io.Writer, severity, format string) log.Logger {
+	w = log.NewSyncWriter(w)
+	logger := log.NewLogfmtLogger(w)
+	if format == "json" {
+		logger = log.NewJSONLogger(w)
+	}
+	logger = level.NewFilter(logger, level.Allow(level.ParseDefault(severity, level.InfoValue())))
+	return log.With(logger, "ts", log.DefaultTimestampUTC, "caller", log.DefaultCaller)
+}

@@ -1,0 +1,151 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/go-kit/log"
+	"github.com/go-kit/log/level"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	collectorsversion "github.com/prometheus/client_golang/prometheus/collectors/version"
+
+	"github.com/promtable/promtable/bucketstore"
+	"github.com/promtable/promtable/bucketstore/bigtable"
+	"github.com/promtable/promtable/bucketstore/pebble"
+	"github.com/promtable/promtable/remote"
+	"github.com/promtable/promtable/remote/engine"
+	"github.com/promtable/promtable/remote/selfscrape"
+	"github.com/promtable/promtable/series"
+)
+
+// openTimeout bounds the start: reaching the store, creating tables, checking
+// the schema.
+const openTimeout = 2 * time.Minute
+
+// run serves until ctx ends, then stops in order: no new requests, those under
+// way finish, what is in memory goes to the store, the store closes.
+func run(ctx context.Context, o *options, logger log.Logger) (err error) {
+	schema, err := series.NewSchema(o.resourceLabels, false)
+	if err != nil {
+		return fmt.Errorf("--schema.resource-label: %w", err)
+	}
+	reg := prometheus.NewRegistry()
+	reg.MustRegister(
+		collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+		collectorsversion.NewCollector("adapter"),
+	)
+	server, err := listen(o, logger, reg)
+	if err != nil {
+		return err
+	}
+	defer server.close()
+
+	opening, cancel := context.WithTimeout(ctx, openTimeout)
+	defer cancel()
+	store, err := openStore(opening, o, logger, reg)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, closing("close the store", store.Close())) }()
+	e, err := openEngine(opening, o, schema, store, logger, reg)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		flushing, cancel := context.WithTimeout(context.Background(), o.shutdownTimeout)
+		defer cancel()
+		err = errors.Join(err, closing("flush", e.Close(flushing)))
+	}()
+
+	scraping := startSelfScrape(ctx, o, e, server.instance(), logger, reg)
+	defer scraping.Wait()
+	return server.serve(ctx, newRemote(o, e, logger, reg))
+}
+
+func closing(what string, err error) error {
+	if err != nil {
+		return fmt.Errorf("%s: %w", what, err)
+	}
+	return nil
+}
+
+// openStore opens the store of the chosen backend.
+func openStore(ctx context.Context, o *options, logger log.Logger, reg prometheus.Registerer) (bucketstore.Store, error) {
+	tables := bucketstore.Tables(0)
+	if o.backend == backendEmbedded {
+		level.Info(logger).Log("msg", "opening the embedded store", "path", o.path)
+		return pebble.Open(pebble.Config{Dir: o.path, Tables: tables, Now: time.Now, Logger: logger, Registerer: reg})
+	}
+	level.Info(logger).Log("msg", "opening Bigtable", "project", o.project, "instance", o.instance)
+	return bigtable.Open(ctx, bigtable.Config{
+		Project:      o.project,
+		Instance:     o.instance,
+		AppProfile:   o.appProfile,
+		TablePrefix:  o.tablePrefix,
+		Connections:  o.connections,
+		CreateTables: o.createTables,
+		Tables:       tables,
+		Logger:       logger,
+		Registerer:   reg,
+	})
+}
+
+// openEngine opens the engine on store.
+func openEngine(ctx context.Context, o *options, schema series.Schema, store bucketstore.Store, logger log.Logger, reg prometheus.Registerer) (*engine.Engine, error) {
+	cfg := o.engine
+	cfg.Store = store
+	cfg.Appender = bucketstore.NewDirect(store, schema, time.Now)
+	cfg.Schema = schema
+	cfg.Now = time.Now
+	cfg.Logger = logger
+	cfg.Registerer = reg
+	cfg.Limits.MaxSeriesBytes = o.remote.MaxFrameBytes
+	return engine.Open(ctx, cfg)
+}
+
+// newRemote returns the handlers of the protocols.
+func newRemote(o *options, e *engine.Engine, logger log.Logger, reg prometheus.Registerer) *remote.Handler {
+	cfg := o.remote
+	cfg.Engine = e
+	cfg.Now = time.Now
+	cfg.Logger = logger
+	cfg.Registerer = reg
+	cfg.MaxSamples = unbounded(o.engine.Limits.MaxSamples)
+	cfg.MaxFrameBytes = unbounded(cfg.MaxFrameBytes)
+	return remote.New(cfg)
+}
+
+// unbounded turns a flag of which 0 is no bound into a limit of package remote,
+// where 0 is the default.
+func unbounded(limit int) int {
+	const more = 1 << 48 // than any machine holds, and products of it do not overflow
+	if limit == 0 {
+		return more
+	}
+	return limit
+}
+
+// startSelfScrape stores the adapter's own metrics until ctx ends, if that is
+// wanted. Whoever closes the engine waits first.
+func startSelfScrape(ctx context.Context, o *options, e *engine.Engine, instance string, logger log.Logger, reg prometheus.Gatherer) *sync.WaitGroup {
+	var running sync.WaitGroup
+	if o.selfScrape <= 0 {
+		return &running
+	}
+	scraper := selfscrape.New(selfscrape.Config{
+		Gatherer: reg,
+		Appender: e,
+		Job:      "adapter",
+		Instance: instance,
+		Interval: o.selfScrape,
+		Now:      time.Now,
+		Logger:   logger,
+	})
+	running.Go(func() { scraper.Run(ctx) })
+	return &running
+}

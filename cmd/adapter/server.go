@@ -1,0 +1,151 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/pprof"
+	"os"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-kit/log"
+	"github.com/go-kit/log/level"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/prometheus/exporter-toolkit/web"
+	sloggokit "github.com/tjhop/slog-gokit"
+	"go.yaml.in/yaml/v2"
+)
+
+// server is the HTTP server: its addresses are taken at the start, so that a
+// busy port is noticed before the store opens, and it answers once there is
+// something to answer with.
+type server struct {
+	o         *options
+	logger    log.Logger
+	reg       *prometheus.Registry
+	listeners []net.Listener
+	scheme    string
+	ready     atomic.Bool
+}
+
+// listen takes the addresses.
+func listen(o *options, logger log.Logger, reg *prometheus.Registry) (*server, error) {
+	s := &server{o: o, logger: logger, reg: reg, scheme: "http"}
+	if o.webConfig != "" {
+		tls, err := usesTLS(o.webConfig)
+		if err != nil {
+			return nil, fmt.Errorf("--web.config.file: %w", err)
+		}
+		if tls {
+			s.scheme = "https"
+		}
+	}
+	for _, address := range o.listen {
+		l, err := net.Listen("tcp", address)
+		if err != nil {
+			s.close()
+			return nil, fmt.Errorf("--web.listen-address=%s: %w", address, err)
+		}
+		s.listeners = append(s.listeners, l)
+	}
+	return s, nil
+}
+
+// usesTLS says whether a web configuration file, which is valid, turns on TLS.
+func usesTLS(path string) (bool, error) {
+	if err := web.Validate(path); err != nil {
+		return false, err
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return false, err
+	}
+	var cfg web.Config
+	if err := yaml.Unmarshal(text, &cfg); err != nil {
+		return false, err
+	}
+	return cfg.TLSConfig.IsEnabled(), nil
+}
+
+// instance returns the address of the server as people write it.
+func (s *server) instance() string {
+	address := s.listeners[0].Addr().(*net.TCPAddr)
+	if address.IP.IsUnspecified() {
+		return fmt.Sprintf("localhost:%d", address.Port)
+	}
+	return address.String()
+}
+
+// serve answers requests until ctx ends and those under way are done.
+func (s *server) serve(ctx context.Context, protocols http.Handler) error {
+	srv := &http.Server{
+		Handler:           s.routes(protocols),
+		ReadHeaderTimeout: 10 * time.Second,
+		IdleTimeout:       5 * time.Minute,
+	}
+	failed := make(chan error, 1)
+	go func() {
+		no := false
+		failed <- web.ServeMultiple(s.listeners, srv, &web.FlagConfig{
+			WebListenAddresses: &s.o.listen,
+			WebSystemdSocket:   &no,
+			WebConfigFile:      &s.o.webConfig,
+		}, slog.New(sloggokit.NewGoKitHandler(s.logger, slog.LevelWarn)))
+	}()
+	s.ready.Store(true)
+	url := s.scheme + "://" + s.instance()
+	level.Info(s.logger).Log("msg", "ready to serve", "address", s.listeners[0].Addr(),
+		"remote_write", url+"/api/v1/write", "remote_read", url+"/api/v1/read")
+	select {
+	case err := <-failed:
+		return fmt.Errorf("serve: %w", err)
+	case <-ctx.Done():
+	}
+	return s.shutdown(srv)
+}
+
+// shutdown takes no more requests and waits for those under way.
+func (s *server) shutdown(srv *http.Server) error {
+	s.ready.Store(false)
+	level.Info(s.logger).Log("msg", "stopping, waiting for requests under way")
+	ctx, cancel := context.WithTimeout(context.Background(), s.o.shutdownTimeout)
+	defer cancel()
+	if err := srv.Shutdown(ctx); err != nil {
+		return errors.Join(fmt.Errorf("requests under way after %s were cut off: %w", s.o.shutdownTimeout, err), srv.Close())
+	}
+	return nil
+}
+
+// close gives the addresses back.
+func (s *server) close() {
+	for _, l := range s.listeners {
+		l.Close()
+	}
+}
+
+// routes puts the protocols beside what every server of the Prometheus world
+// has.
+func (s *server) routes(protocols http.Handler) http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("/", protocols)
+	mux.Handle("GET /metrics", promhttp.InstrumentMetricHandler(s.reg, promhttp.HandlerFor(s.reg, promhttp.HandlerOpts{Registry: s.reg})))
+	mux.HandleFunc("GET /-/healthy", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "The adapter is healthy.") })
+	mux.HandleFunc("GET /-/ready", func(w http.ResponseWriter, _ *http.Request) {
+		if !s.ready.Load() {
+			http.Error(w, "The adapter is stopping.", http.StatusServiceUnavailable)
+			return
+		}
+		fmt.Fprintln(w, "The adapter is ready.")
+	})
+	mux.HandleFunc("/debug/pprof/", pprof.Index)
+	mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
+	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
+	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
+	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
+	return mux
+}
