@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/pprof"
 	"os"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -31,6 +32,8 @@ type server struct {
 	listeners []net.Listener
 	scheme    string
 	ready     atomic.Bool
+	// running counts requests under way: the store must not close under them.
+	running sync.WaitGroup
 }
 
 // listen takes the addresses.
@@ -84,7 +87,7 @@ func (s *server) instance() string {
 // serve answers requests until ctx ends and those under way are done.
 func (s *server) serve(ctx context.Context, protocols http.Handler) error {
 	srv := &http.Server{
-		Handler:           s.routes(protocols),
+		Handler:           s.counted(s.routes(protocols)),
 		ReadHeaderTimeout: 10 * time.Second,
 		IdleTimeout:       5 * time.Minute,
 	}
@@ -103,7 +106,7 @@ func (s *server) serve(ctx context.Context, protocols http.Handler) error {
 		"remote_write", url+"/api/v1/write", "remote_read", url+"/api/v1/read")
 	select {
 	case err := <-failed:
-		return fmt.Errorf("serve: %w", err)
+		return errors.Join(fmt.Errorf("serve: %w", err), s.shutdown(srv))
 	case <-ctx.Done():
 	}
 	return s.shutdown(srv)
@@ -116,9 +119,20 @@ func (s *server) shutdown(srv *http.Server) error {
 	ctx, cancel := context.WithTimeout(context.Background(), s.o.shutdownTimeout)
 	defer cancel()
 	if err := srv.Shutdown(ctx); err != nil {
-		return errors.Join(fmt.Errorf("requests under way after %s were cut off: %w", s.o.shutdownTimeout, err), srv.Close())
+		err = errors.Join(fmt.Errorf("requests under way after %s were cut off: %w", s.o.shutdownTimeout, err), srv.Close())
+		s.running.Wait() // not long: without their clients their contexts have ended
+		return err
 	}
 	return nil
+}
+
+// counted counts requests as running while next serves them.
+func (s *server) counted(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s.running.Add(1)
+		defer s.running.Done()
+		next.ServeHTTP(w, r)
+	})
 }
 
 // close gives the addresses back.
