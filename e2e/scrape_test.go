@@ -1,0 +1,312 @@
+package e2e
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/prometheus/prometheus/model/labels"
+)
+
+// TestPrometheus lets one Prometheus scrape and write to several adapters at
+// once, and compares what they answer with
+// what Prometheus holds itself: directly, and through the PromQL of a second,
+// empty Prometheus that reads from the adapter. Then the adapters are restarted
+// while Prometheus goes on.
+func TestPrometheus(t *testing.T) {
+	receivers := startReceivers(t)
+	c := &comparison{writer: startPrometheus(t), reader: startPrometheus(t), mint: nowMillis()}
+	jobs := []job{
+		{name: "prometheus", targets: []string{c.writer.addr}},
+		{name: "adapter", targets: []string{receivers[0].addr, receivers[1].addr}},
+		{name: "awkward", targets: []string{startAwkward(t)}},
+	}
+	const targets = 4
+	c.writer.configure(t, scrapeConfig(jobs...)+writeConfig(receivers))
+
+	c.maxt = nowMillis() + 10_000
+	c.writer.awaitScrapes(t, targets, c.maxt)
+	c.run(t, "before", receivers)
+
+	first, stopped := c.mint, nowMillis()
+	for _, r := range receivers {
+		r.terminate(t)
+	}
+	c.writer.awaitScrapes(t, targets, nowMillis()+2_000) // what the adapters miss
+	for _, r := range receivers {
+		r.rerun(t)
+	}
+	c.mint, c.maxt = stopped-5_000, nowMillis()+3_000
+	c.writer.awaitScrapes(t, targets, c.maxt)
+	c.run(t, "after a restart", receivers)
+	c.queues(t, receivers)
+	c.mint = first
+	c.run(t, "from the beginning", receivers[:2])
+}
+
+// queues wants Prometheus to have sent again what a stopped adapter did not
+// take, and never to have given up on anything.
+func (c *comparison) queues(t *testing.T, receivers []receiver) {
+	const prefix = "prometheus_remote_storage_"
+	now := nowMillis()
+	lost, err := c.writer.instant(`{__name__=~"`+prefix+`(samples|metadata)_(failed|dropped)_total"} > 0`, now)
+	if err != nil || len(lost) > 0 {
+		t.Errorf("Prometheus has lost samples: %v %v", lost, err)
+	}
+	retried, err := c.writer.instant(prefix+"samples_retried_total > 0", now)
+	if err != nil || len(retried) != len(receivers) {
+		t.Errorf("Prometheus has retried for %d receivers, want %d: %v %v", len(retried), len(receivers), retried, err)
+	}
+}
+
+// startReceivers starts adapters: on the embedded store one for each protocol,
+// and one on each kind of Bigtable. There the path to the store is the same
+// for both protocols, and the fake is slow.
+func startReceivers(t testing.TB) []receiver {
+	start := func(open func(testing.TB) backend, p protocol) receiver {
+		b := open(t)
+		return receiver{startAdapter(t, b), b.name, p}
+	}
+	return []receiver{
+		start(embedded, remoteWrite1()),
+		start(embedded, remoteWrite2()),
+		start(inProcess, remoteWrite1()),
+		start(emulator, remoteWrite2()),
+	}
+}
+
+// startAwkward serves metrics that are easily damaged on their way. One series
+// comes and goes, so that there are staleness markers. No value is -0:
+// Prometheus' own remote write turns it into 0.
+func startAwkward(t testing.TB) string {
+	var scrapes atomic.Int64
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		n := scrapes.Add(1)
+		w.Header().Set("Content-Type", "text/plain; version=1.0.0; escaping=allow-utf-8")
+		fmt.Fprintf(w, `awkward{kind="nan"} NaN
+awkward{kind="+inf"} +Inf
+awkward{kind="-inf"} -Inf
+awkward{kind="counter"} %d
+awkward{kind="fraction"} %g
+awkward{Upper="sorts before the name"} 1
+awkward{kind="a,b=c\\d\"e\nf",other="1297080123392"} 1
+{"a name.with/utf-8 \\ , = signs","dot.ted"="ä €"} %d
+`, n, 1/float64(n), -n)
+		if n%2 == 0 {
+			fmt.Fprintf(w, "awkward_sometimes %d\n", n)
+		}
+	}))
+	t.Cleanup(server.Close)
+	return strings.TrimPrefix(server.URL, "http://")
+}
+
+// A comparison is between what writer holds and what adapters answer, in
+// [mint, maxt].
+type comparison struct {
+	writer, reader *prometheus
+	mint, maxt     int64
+}
+
+// run compares all receivers.
+func (c *comparison) run(t *testing.T, when string, receivers []receiver) {
+	for _, r := range receivers {
+		t.Run(when+"/"+r.id(), func(t *testing.T) {
+			c.awaitAll(t, r)
+			t.Run("names", func(t *testing.T) { c.names(t, r) })
+			for _, s := range selections() {
+				t.Run(s.name, func(t *testing.T) { c.selection(t, r, s) })
+			}
+			t.Run("one instant", func(t *testing.T) { c.boundaries(t, r) })
+			t.Run("promql", func(t *testing.T) { c.promql(t, r) })
+		})
+	}
+}
+
+// query selects by matchers from everything there is to compare.
+func (c *comparison) query(ms []*labels.Matcher) query { return query{c.mint, c.maxt, ms} }
+
+// awaitAll waits until the adapter answers with everything that Prometheus
+// holds: it delivers with a delay.
+func (c *comparison) awaitAll(t *testing.T, r receiver) {
+	q := c.query(mustMatchers(t, "__name__", "=~", ".+"))
+	want := mustRead(t, c.writer.url("/api/v1/read"), streamed, q)
+	if len(want) < 100 {
+		t.Fatalf("Prometheus holds %d series only", len(want))
+	}
+	eventually(t, r.id()+" holds what Prometheus holds", func() error {
+		got, err := read(r.url("/api/v1/read"), streamed, q)
+		if err != nil {
+			return err
+		}
+		if d := diff(got[0], want); d != "" {
+			return errors.New(d)
+		}
+		return nil
+	})
+	checkStream(t, r.url("/api/v1/read"), q)
+	t.Logf("%d series, %d samples", len(want), countPoints(want))
+}
+
+// names finds every metric by its name.
+func (c *comparison) names(t *testing.T, r receiver) {
+	var queries []query
+	for _, name := range c.writer.names(t) {
+		queries = append(queries, c.query(mustMatchers(t, "__name__", "=", name)))
+	}
+	for _, as := range answers() {
+		c.equal(t, r, as, queries...)
+	}
+}
+
+// equal compares answers to queries, which must not all be empty.
+func (c *comparison) equal(t *testing.T, r receiver, as answer, queries ...query) {
+	t.Helper()
+	want, err := read(c.writer.url("/api/v1/read"), as, queries...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := read(r.url("/api/v1/read"), as, queries...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := 0
+	for i := range queries {
+		found += len(want[i])
+		if d := diff(got[i], want[i]); d != "" {
+			t.Errorf("%v %v:\n%s", as, queries[i].matchers, d)
+		}
+	}
+	if found == 0 {
+		t.Errorf("%v: Prometheus has nothing for %v", as, queries[0].matchers)
+	}
+}
+
+// A selection is a way to find series.
+type selection struct {
+	name     string
+	matchers []string
+}
+
+func selections() []selection {
+	return []selection{
+		{"name", []string{"__name__", "=", "up"}},
+		{"label without a name", []string{"job", "=", "prometheus"}},
+		{"two labels", []string{"job", "=", "awkward", "kind", "=", "counter"}},
+		{"absent label equals empty", []string{"__name__", "=", "awkward", "kind", "=", ""}},
+		{"label before the name", []string{"Upper", "=", "sorts before the name"}},
+		{"label value with separators", []string{"kind", "=", "a,b=c\\d\"e\nf"}},
+		{"label name in utf-8", []string{"dot.ted", "=", "ä €"}},
+		{"not equal", []string{"job", "!=", "prometheus"}},
+		{"not equal, absent counts", []string{"handler", "!=", "/metrics", "job", "=", "prometheus"}},
+		{"not empty", []string{"handler", "!=", ""}},
+		{"regex", []string{"__name__", "=~", "prometheus_.*"}},
+		{"regex of literals", []string{"__name__", "=~", "up|scrape_duration_seconds|awkward"}},
+		{"regex with a prefix", []string{"handler", "=~", "/api/.+"}},
+		{"regex that accepts empty", []string{"handler", "=~", "|/metrics", "job", "=", "prometheus"}},
+		{"regex of everything", []string{"job", "=~", ".*"}},
+		{"regex, dot matches newline", []string{"kind", "=~", "a.*f"}},
+		{"not regex", []string{"__name__", "!~", "go_.*|prometheus_.*"}},
+		{"not regex, absent counts", []string{"kind", "!~", "nan|.*inf", "job", "=", "awkward"}},
+		{"not regex of anything", []string{"handler", "!~", ".+", "job", "=", "prometheus"}},
+		{"all four", []string{"__name__", "=~", ".*_total", "job", "=", "prometheus", "handler", "!=", "/", "code", "!~", "5.."}},
+	}
+}
+
+func (c *comparison) selection(t *testing.T, r receiver, s selection) {
+	q := c.query(mustMatchers(t, s.matchers...))
+	for _, as := range answers() {
+		c.equal(t, r, as, q)
+	}
+}
+
+// boundaries asks for ranges that begin and end on a sample, and for one
+// between two.
+func (c *comparison) boundaries(t *testing.T, r receiver) {
+	ms := mustMatchers(t, "__name__", "=", "up", "job", "=", "prometheus")
+	all := mustRead(t, c.writer.url("/api/v1/read"), streamed, c.query(ms))[0].points
+	a, b := all[len(all)/2].t, all[len(all)/2+1].t
+	for _, as := range answers() {
+		c.equal(t, r, as, query{a, a, ms}, query{a, b, ms}, query{a + 1, b, ms}, query{a, b - 1, ms}, query{a + 1, b - 1, ms})
+	}
+}
+
+// promql asks both Prometheus the same.
+func (c *comparison) promql(t *testing.T, r receiver) {
+	c.reader.configure(t, readConfig(r.adapter))
+	for _, expr := range expressions() {
+		want, err := c.writer.ranged(expr, c.mint, c.maxt)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := c.reader.ranged(expr, c.mint, c.maxt)
+		if err := same(got, want, err); err != nil {
+			t.Errorf("range query %s: %v", expr, err)
+		}
+	}
+	c.seriesAPI(t)
+	for _, expr := range append(expressions(), rawVectors()...) {
+		want, err := c.writer.instant(expr, c.maxt)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := c.reader.instant(expr, c.maxt)
+		if err := same(got, want, err); err != nil {
+			t.Errorf("instant query %s: %v", expr, err)
+		}
+	}
+}
+
+// seriesAPI asks for series without samples.
+func (c *comparison) seriesAPI(t *testing.T) {
+	params := url.Values{"match[]": {`{job="awkward"}`, "up"}, "start": {seconds(c.mint)}, "end": {seconds(c.maxt)}}
+	want, err := c.writer.api("/api/v1/series", params)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := c.reader.api("/api/v1/series", params)
+	if err != nil || !bytes.Equal(got, want) || len(want) < 100 {
+		t.Errorf("series: %v\ngot  %s\nwant %s", err, got, want)
+	}
+}
+
+func expressions() []string {
+	return []string{
+		`up`,
+		`timestamp(up)`,
+		`{job="prometheus"}`,
+		`{__name__=~"scrape_.*|awkward.*"}`,
+		`{"a name.with/utf-8 \\ , = signs"}`,
+		`awkward{kind!~"nan|.*inf"}`,
+		`count({__name__!=""})`,
+		`count by (__name__, job) ({__name__=~".+"})`,
+		`sum by (job) (scrape_samples_scraped)`,
+		`rate(prometheus_http_requests_total[10s])`,
+		`sum without (le) (increase(prometheus_http_request_duration_seconds_bucket[10s]))`,
+		`histogram_quantile(0.9, sum by (le) (prometheus_http_request_duration_seconds_bucket))`,
+		`max_over_time(awkward{kind="counter"}[5s]) - min_over_time(awkward{kind="counter"}[5s])`,
+		`avg_over_time(go_goroutines[5s] offset 2s)`,
+		`count_over_time(awkward_sometimes[5s])`,
+		`present_over_time(awkward_sometimes[3s])`,
+		`topk(3, go_memstats_alloc_bytes)`,
+		`absent(nothing_has_this_name)`,
+		`max_over_time(rate(process_cpu_seconds_total[5s])[5s:1s])`,
+		`scrape_samples_scraped * on (instance) group_left up`,
+	}
+}
+
+// rawVectors are answered with samples as they are stored, staleness markers
+// apart.
+func rawVectors() []string {
+	return []string{
+		`{job="awkward"}[5m]`,
+		`{job="prometheus"}[5m]`,
+		`{__name__="up"}[5m]`,
+		`{__name__=~"go_.*"}[5m]`,
+	}
+}

@@ -1,0 +1,114 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/prometheus/prometheus/prompb"
+	"github.com/prometheus/prometheus/tsdb/chunkenc"
+)
+
+const (
+	streamSeries  = 1000
+	streamSamples = 10_000 // of each series
+	streamStep    = 15_000 // milliseconds
+)
+
+// TestStreamMemory reads ten million samples from the embedded store in one
+// streamed answer. The adapter that answers is started anew, so that its peak
+// is that of reading. First it reads a fifth of them: what that takes, caches
+// and all, must nearly do for the rest.
+func TestStreamMemory(t *testing.T) {
+	a := startAdapter(t, embedded(t))
+	began := time.Now()
+	mint := writeStream(t, a)
+	t.Logf("writing took %v, %d MB at the peak", time.Since(began).Round(time.Second), a.peakMemory(t)>>20)
+	a.terminate(t)
+	a.rerun(t)
+	var peaks []int
+	for _, part := range []struct {
+		matchers []string
+		series   int
+	}{
+		{[]string{"__name__", "=", "stream", "series", "=~", "0[01].*"}, streamSeries / 5},
+		{[]string{"__name__", "=", "stream"}, streamSeries},
+	} {
+		began := time.Now()
+		size := readStream(t, a, query{mint, math.MaxInt64, mustMatchers(t, part.matchers...)}, part.series)
+		peaks = append(peaks, a.peakMemory(t))
+		t.Logf("%d samples, %d MB in chunks, took %v, %d MB at the peak", part.series*streamSamples,
+			size>>20, time.Since(began).Round(time.Second), peaks[len(peaks)-1]>>20)
+	}
+	// Kept whole, the rest would take at least 16 bytes a sample.
+	if limit := peaks[0] + streamSeries*4/5*streamSamples*16/2; peaks[1] > limit {
+		t.Errorf("the whole answer took %d MB of memory, more than %d MB", peaks[1]>>20, limit>>20)
+	}
+}
+
+// writeStream fills the store and returns the time of the first sample.
+func writeStream(t *testing.T, a *adapter) (mint int64) {
+	const perRequest, points = 50, 1000
+	mint = nowMillis() - streamSamples*streamStep
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	values := rand.New(rand.NewPCG(seed, 0))
+	for first := 0; first < streamSeries; first += perRequest {
+		for from := 0; from < streamSamples; from += points {
+			request := make([]sentSeries, perRequest)
+			for i := range request {
+				request[i] = streamPart(first+i, mint, from, points, values)
+			}
+			remoteWrite2().mustSend(t, a.url("/api/v1/write"), request...)
+		}
+	}
+	return mint
+}
+
+// streamPart is a part of a series whose values fill all 64 bits.
+func streamPart(series int, mint int64, from, n int, values *rand.Rand) sentSeries {
+	s := sentSeries{labels: []string{"__name__", "stream", "job", "e2e", "series", fmt.Sprintf("%04d", series)}}
+	for i := from; i < from+n; i++ {
+		s.points = append(s.points, at(mint+int64(i)*streamStep, values.NormFloat64()))
+	}
+	return s
+}
+
+// readStream reads a streamed answer without keeping it, wants so many complete
+// series, and returns the size of their chunks in bytes.
+func readStream(t *testing.T, a *adapter, q query, want int) (size int) {
+	t.Helper()
+	p, err := q.proto()
+	if err != nil {
+		t.Fatal(err)
+	}
+	req := &prompb.ReadRequest{AcceptedResponseTypes: []answer{streamed}, Queries: []*prompb.Query{p}}
+	resp, err := postRead(context.Background(), a.url("/api/v1/read"), req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	series := 0
+	err = eachFrame(resp, func(frame *prompb.ChunkedReadResponse) error {
+		n := 0
+		for _, c := range frame.ChunkedSeries[0].Chunks {
+			chunk, err := chunkenc.FromData(chunkenc.EncXOR, c.Data)
+			if err != nil {
+				return err
+			}
+			n += chunk.NumSamples()
+			size += len(c.Data)
+		}
+		if series++; n != streamSamples {
+			return fmt.Errorf("series %v has %d samples", frame.ChunkedSeries[0].Labels, n)
+		}
+		return nil
+	})
+	if err != nil || series != want {
+		t.Fatalf("%d series, want %d: %v", series, want, err)
+	}
+	return size
+}
