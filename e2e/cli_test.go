@@ -46,6 +46,11 @@ func TestRefusedFlags(t *testing.T) {
 		{"project with embedded", []string{"--bigtable.project=p"}, "--storage.backend=bigtable"},
 		{"prefix with embedded", []string{"--bigtable.table-prefix=p"}, "--storage.backend=bigtable"},
 		{"no path", []string{"--storage.path="}, "--storage.path"},
+		{"no writes", []string{"--write.max-concurrent=0"}, "--write.max-concurrent"},
+		{"fewer than no reads", []string{"--read.max-concurrent=-1"}, "--read.max-concurrent"},
+		{"no time to write", []string{"--write.timeout=0s"}, "--write.timeout"},
+		{"no time to stop", []string{"--shutdown.timeout=0s"}, "--shutdown.timeout"},
+		{"negative limit", []string{"--read.max-samples=-1"}, "--read.max-samples"},
 		{"no such web config", []string{"--storage.path=" + t.TempDir(), "--web.config.file=/no/such/file"}, "/no/such/file"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -84,11 +84,9 @@ func (f federationFormat) elements(now int64) []string {
 	return elements
 }
 
-// jsonSeconds prints milliseconds as the API prints times: without zeros at
-// the end.
-func jsonSeconds(t int64) string {
-	return strings.TrimSuffix(strings.TrimRight(seconds(t), "0"), ".")
-}
+// jsonSeconds prints milliseconds as the API prints times: without a fraction
+// of zero.
+func jsonSeconds(t int64) string { return strings.TrimSuffix(seconds(t), ".000") }
 
 // job scrapes /federate in this format, and labels what it finds with it.
 func (f federationFormat) job(a *adapter) job {

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"time"
 
@@ -42,6 +43,9 @@ type options struct {
 	logLevel   string
 	logFormat  string
 
+	// netListen takes an address: net.Listen, but for tests.
+	netListen func(network, address string) (net.Listener, error)
+
 	// given holds the names of those flags that stand on the command line and
 	// belong to one backend.
 	given map[string]*bool
@@ -49,7 +53,7 @@ type options struct {
 
 // parseFlags reads the command line and checks that its parts go together.
 func parseFlags(args []string) (*options, error) {
-	o := &options{given: make(map[string]*bool)}
+	o := &options{netListen: net.Listen, given: make(map[string]*bool)}
 	app := kingpin.New("adapter", "Remote storage for Prometheus: keeps samples in Google Bigtable or in an embedded store, and gives them back.")
 	app.Version(version.Print("adapter")).UsageWriter(os.Stdout)
 	app.HelpFlag.Short('h')
@@ -99,16 +103,20 @@ func (o *options) limitFlags(app *kingpin.Application) {
 	app.Flag("write.max-body-bytes", "Largest body of a request, compressed or not.").Default("32MiB").BytesVar(&o.maxBody)
 	app.Flag("read.max-series", "Series that one selector may match. 0 is no bound.").Default("500000").IntVar(&limits.MaxSeries)
 	app.Flag("read.max-samples", "Samples that one selector may read. 0 is no bound.").Default("50000000").IntVar(&limits.MaxSamples)
-	app.Flag("read.max-frame-bytes", "Bytes that one series may take in a streamed answer; chunked_read_limit of Prometheus.").
+	app.Flag("read.max-frame-bytes", "Bytes that one series may take in an answer; chunked_read_limit of Prometheus. 0 is no bound.").
 		Default("50000000").IntVar(&o.remote.MaxFrameBytes)
-	app.Flag("read.max-concurrent", "Remote reads under way at once; others wait.").Default("20").IntVar(&o.remote.MaxConcurrentReads)
+	app.Flag("read.max-concurrent", "Remote reads, federations and explanations under way at once; others wait.").Default("20").IntVar(&o.remote.MaxConcurrentReads)
 	app.Flag("read.timeout", "How long one read may take.").Default("2m").DurationVar(&o.remote.ReadTimeout)
 	app.Flag("current.lookback", "Age of the newest sample at which /federate leaves a series out.").Default("5m").DurationVar(&o.remote.CurrentLookback)
 	app.Flag("current.flush-interval", "How often the newest samples are written to CURRENT.").Default("1m").DurationVar(&o.engine.CurrentInterval)
 }
 
-// check refuses flags that do not go together and says what to change.
+// check refuses flags that make no sense, or do not go together, and says what
+// to change.
 func (o *options) check() error {
+	if err := o.checkNumbers(); err != nil {
+		return err
+	}
 	if o.backend == backendEmbedded {
 		for _, name := range []string{
 			"bigtable.project", "bigtable.instance", "bigtable.app-profile",
@@ -130,6 +138,39 @@ func (o *options) check() error {
 		return errors.New("--storage.backend=bigtable needs --bigtable.project=PROJECT; with an emulator any name will do")
 	case o.instance == "":
 		return errors.New("--storage.backend=bigtable needs --bigtable.instance=INSTANCE; with an emulator any name will do")
+	}
+	return nil
+}
+
+// checkNumbers refuses numbers that cannot be meant.
+func (o *options) checkNumbers() error {
+	limits := o.engine.Limits
+	for _, flag := range []struct {
+		name  string
+		value int64
+		least int64
+	}{
+		{"shutdown.timeout", int64(o.shutdownTimeout), 1},
+		{"bigtable.connections", int64(o.connections), 0},
+		{"write.max-future", int64(limits.MaxFuture), 0},
+		{"write.timeout", int64(o.remote.WriteTimeout), 1},
+		{"write.max-concurrent", int64(o.remote.MaxConcurrentWrites), 1},
+		{"write.max-body-bytes", int64(o.maxBody), 1},
+		{"read.max-series", int64(limits.MaxSeries), 0},
+		{"read.max-samples", int64(limits.MaxSamples), 0},
+		{"read.max-frame-bytes", int64(o.remote.MaxFrameBytes), 0},
+		{"read.max-concurrent", int64(o.remote.MaxConcurrentReads), 1},
+		{"read.timeout", int64(o.remote.ReadTimeout), 1},
+		{"current.lookback", int64(o.remote.CurrentLookback), 1},
+		{"current.flush-interval", int64(o.engine.CurrentInterval), 1},
+		{"self-scrape-interval", int64(o.selfScrape), 0},
+	} {
+		switch {
+		case flag.value < 0:
+			return fmt.Errorf("--%s is negative", flag.name)
+		case flag.value < flag.least:
+			return fmt.Errorf("--%s is 0: give it a value, or leave it out for the default", flag.name)
+		}
 	}
 	return nil
 }

@@ -8,13 +8,18 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"syscall"
 
 	"github.com/go-kit/log"
 	"github.com/go-kit/log/level"
+	"github.com/prometheus/common/version"
 )
 
 func main() {
+	if info, ok := debug.ReadBuildInfo(); ok && version.Version == "" {
+		version.Version = info.Main.Version // what go build knows; -ldflags know better
+	}
 	o, err := parseFlags(os.Args[1:])
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "adapter: error:", err)

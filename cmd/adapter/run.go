@@ -62,8 +62,10 @@ func run(ctx context.Context, o *options, logger log.Logger) (err error) {
 		err = errors.Join(err, closing("flush", e.Close(flushing)))
 	}()
 
-	scraping := startSelfScrape(ctx, o, e, server.instance(), logger, reg)
+	serving, stop := context.WithCancel(ctx)
+	scraping := startSelfScrape(serving, o, e, server.instance(), logger, reg)
 	defer scraping.Wait()
+	defer stop()
 	return server.serve(ctx, newRemote(o, e, logger, reg))
 }
 

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/pprof"
 	"os"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -49,7 +50,7 @@ func listen(o *options, logger log.Logger, reg *prometheus.Registry) (*server, e
 		}
 	}
 	for _, address := range o.listen {
-		l, err := net.Listen("tcp", address)
+		l, err := o.netListen("tcp", address)
 		if err != nil {
 			s.close()
 			return nil, fmt.Errorf("--web.listen-address=%s: %w", address, err)
@@ -75,13 +76,23 @@ func usesTLS(path string) (bool, error) {
 	return cfg.TLSConfig.IsEnabled(), nil
 }
 
-// instance returns the address of the server as people write it.
-func (s *server) instance() string {
+// address returns the first address of the server, with host in the place of
+// one that stands for all.
+func (s *server) address(host string) string {
 	address := s.listeners[0].Addr().(*net.TCPAddr)
 	if address.IP.IsUnspecified() {
-		return fmt.Sprintf("localhost:%d", address.Port)
+		return net.JoinHostPort(host, strconv.Itoa(address.Port))
 	}
 	return address.String()
+}
+
+// instance names the server among all that store their metrics in one place.
+func (s *server) instance() string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "localhost"
+	}
+	return s.address(host)
 }
 
 // serve answers requests until ctx ends and those under way are done.
@@ -101,7 +112,7 @@ func (s *server) serve(ctx context.Context, protocols http.Handler) error {
 		}, slog.New(sloggokit.NewGoKitHandler(s.logger, slog.LevelWarn)))
 	}()
 	s.ready.Store(true)
-	url := s.scheme + "://" + s.instance()
+	url := s.scheme + "://" + s.address("localhost")
 	level.Info(s.logger).Log("msg", "ready to serve", "address", s.listeners[0].Addr(),
 		"remote_write", url+"/api/v1/write", "remote_read", url+"/api/v1/read")
 	select {
