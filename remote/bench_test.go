@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"testing"
 	"time"
 
@@ -102,5 +103,30 @@ func BenchmarkRead(b *testing.B) {
 				b.Fatal("nothing was sent")
 			}
 		})
+	}
+}
+
+// BenchmarkFederate is the newest samples of 10,000 series, from the engine to
+// the bytes of the text.
+func BenchmarkFederate(b *testing.B) {
+	const series = 10_000
+	eng := &fakeEngine{current: make([]engine.CurrentSample, series)}
+	for i := range eng.current {
+		ls := lset("__name__", fmt.Sprintf("node_metric_%03d", i/100), "instance", fmt.Sprintf("10.0.0.1:%06d", i%100), "job", "node", "cluster", "production", "device", "eth0")
+		eng.current[i] = engine.CurrentSample{Labels: ls, T: 1_700_000_000_000, V: float64(i)}
+	}
+	h := remote.New(remote.Config{Engine: eng, Now: time.Now})
+	target := "/federate?" + url.Values{"match[]": {`{job="node"}`}}.Encode()
+	sent := 0
+	b.ReportAllocs()
+	for b.Loop() {
+		w := &discard{header: http.Header{}}
+		h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, target, nil))
+		sent += w.bytes
+	}
+	b.ReportMetric(float64(b.N*series)/b.Elapsed().Seconds(), "samples/s")
+	b.ReportMetric(float64(sent)/float64(b.N*series), "bytes/sample")
+	if sent < b.N*series {
+		b.Fatalf("%d bytes were sent in %d rounds", sent, b.N)
 	}
 }

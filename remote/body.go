@@ -2,7 +2,9 @@ package remote
 
 import (
 	"bytes"
+	"context"
 	"fmt"
+	"io"
 	"net/http"
 	"sync"
 	"time"
@@ -17,10 +19,18 @@ const maxSnappyRatio = 22
 // maxPooledBytes is the largest buffer that is kept for the next request.
 const maxPooledBytes = 4 << 20
 
+// smallBodyBytes is how much of a body, as sent, is read before it needs a part
+// of bodyReader.large. Nearly all bodies are smaller, so whoever announces much
+// and sends little does not stand in their way.
+const smallBodyBytes = 1 << 20
+
 // bodyReader reads compressed requests. It is safe for concurrent use.
 type bodyReader struct {
 	// limit bounds a body in bytes, before and after decompression.
 	limit int
+	// large bounds the bytes of all bodies over smallBodyBytes, as sent. It may be
+	// nil.
+	large *byteGate
 	pool  sync.Pool // of *bodyBuffers
 }
 
@@ -31,33 +41,73 @@ type bodyBuffers struct {
 }
 
 // read gives fn the decompressed body of r, which is valid only during the
-// call. It waits for the body until deadline. The error is that of fn, or says
-// what is wrong with the body.
-func (b *bodyReader) read(w http.ResponseWriter, r *http.Request, deadline time.Time, fn func(body []byte) error) error {
+// call. It waits for the body until the deadline of ctx. decoded, which may be
+// nil, takes the size of the body before there is any memory for it; the caller
+// releases it. The error is that of fn, or says what is wrong with the body.
+func (b *bodyReader) read(ctx context.Context, w http.ResponseWriter, r *http.Request, decoded *claim, fn func(body []byte) error) error {
 	buf, ok := b.pool.Get().(*bodyBuffers)
 	if !ok {
 		buf = new(bodyBuffers)
 	}
 	defer b.release(buf)
-
-	// A writer without deadlines, as in a test, has no slow clients either. The
-	// deadline must not outlive the body: the server goes on reading, to notice
-	// when the client hangs up.
-	control := http.NewResponseController(w)
-	_ = control.SetReadDeadline(deadline)
-	_, err := buf.compressed.ReadFrom(http.MaxBytesReader(w, r.Body, int64(b.limit)))
-	_ = control.SetReadDeadline(time.Time{})
-	if err != nil {
-		return fmt.Errorf("read request body: %w", err)
-	}
-	if err := b.decompress(buf); err != nil {
+	if err := b.load(ctx, w, r, buf, decoded); err != nil {
 		return err
 	}
 	return fn(buf.decoded)
 }
 
+// load receives and decompresses the body of r. A large one is in memory twice
+// only as long as that takes.
+func (b *bodyReader) load(ctx context.Context, w http.ResponseWriter, r *http.Request, buf *bodyBuffers, decoded *claim) error {
+	var large *claim
+	if b.large != nil {
+		large = &claim{gate: b.large}
+	}
+	defer large.release()
+	if err := b.receive(ctx, w, r, buf, large); err != nil {
+		return fmt.Errorf("read request body: %w", err)
+	}
+	if err := b.decompress(ctx, buf, decoded); err != nil {
+		return err
+	}
+	if buf.compressed.Cap() > maxPooledBytes {
+		buf.compressed = bytes.Buffer{}
+	}
+	return nil
+}
+
+// receive reads the body of r as it was sent.
+func (b *bodyReader) receive(ctx context.Context, w http.ResponseWriter, r *http.Request, buf *bodyBuffers, large *claim) error {
+	// A writer without deadlines, as in a test, has no slow clients either. The
+	// deadline must not outlive the body: the server goes on reading, to notice
+	// when the client hangs up.
+	control := http.NewResponseController(w)
+	if deadline, ok := ctx.Deadline(); ok {
+		_ = control.SetReadDeadline(deadline)
+		defer func() { _ = control.SetReadDeadline(time.Time{}) }()
+	}
+	body := http.MaxBytesReader(w, r.Body, int64(b.limit))
+	n, err := buf.compressed.ReadFrom(io.LimitReader(body, smallBodyBytes))
+	if err != nil || n < smallBodyBytes {
+		return err
+	}
+	if err := large.take(ctx, b.announced(r)); err != nil {
+		return err
+	}
+	_, err = buf.compressed.ReadFrom(body)
+	return err
+}
+
+// announced is how many bytes the body of r has at most, as sent.
+func (b *bodyReader) announced(r *http.Request) int {
+	if r.ContentLength < 0 || r.ContentLength > int64(b.limit) {
+		return b.limit
+	}
+	return int(r.ContentLength)
+}
+
 // decompress checks what the block claims before it makes room for it.
-func (b *bodyReader) decompress(buf *bodyBuffers) error {
+func (b *bodyReader) decompress(ctx context.Context, buf *bodyBuffers, decoded *claim) error {
 	src := buf.compressed.Bytes()
 	size, err := snappy.DecodedLen(src)
 	switch {
@@ -67,7 +117,11 @@ func (b *bodyReader) decompress(buf *bodyBuffers) error {
 		return badRequest("request body of %d bytes after decompression, the limit is %d", size, b.limit)
 	case size > maxSnappyRatio*len(src):
 		return badRequest("decompress request body: %w: %d bytes cannot hold %d", snappy.ErrCorrupt, len(src), size)
-	case size > cap(buf.decoded):
+	}
+	if err := decoded.take(ctx, size); err != nil {
+		return err
+	}
+	if size > cap(buf.decoded) {
 		buf.decoded = make([]byte, size)
 	}
 	buf.decoded = buf.decoded[:cap(buf.decoded)]

@@ -114,6 +114,33 @@ func (d *decoder) addSample(s engine.Sample) {
 	d.slab = append(d.slab, s)
 }
 
+// countedBytes is from which size on the samples of a series are counted before
+// they are decoded.
+const countedBytes = 16 << 10
+
+// reserve makes room for the samples of a series, msg, which are its second
+// fields in both protocols. Room that grows with them would take twice as much,
+// and be copied.
+func (d *decoder) reserve(msg []byte) error {
+	if len(msg) < countedBytes {
+		return nil
+	}
+	n := 0
+	for len(msg) > 0 {
+		f, next, err := cutField(msg)
+		if err != nil {
+			return err
+		}
+		if msg = next; f.num == 2 {
+			n++
+		}
+	}
+	if n > cap(d.slab)-len(d.slab) {
+		d.slab, d.first = make([]engine.Sample, 0, max(sampleSlab, n)), 0
+	}
+	return nil
+}
+
 // takeSamples ends the run of the current series and returns it.
 func (d *decoder) takeSamples() []engine.Sample {
 	run := d.slab[d.first:len(d.slab):len(d.slab)]

@@ -37,7 +37,11 @@ type apiResponse struct {
 
 // ServeHTTP implements http.Handler.
 func (h *explainHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	explanations, err := h.explain(r)
+	deadline := time.Now().Add(h.cfg.ReadTimeout)
+	ctx, cancel := context.WithDeadline(r.Context(), deadline)
+	defer cancel()
+	defer limitAnswer(w, deadline)()
+	explanations, err := h.explain(ctx, r)
 	if err != nil {
 		h.fail(w, r, err)
 		return
@@ -45,13 +49,11 @@ func (h *explainHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.respond(w, http.StatusOK, apiResponse{Status: "success", Data: explanations})
 }
 
-func (h *explainHandler) explain(r *http.Request) ([]*engine.Explanation, error) {
+func (h *explainHandler) explain(ctx context.Context, r *http.Request) ([]*engine.Explanation, error) {
 	queries, err := h.queries(r)
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), h.cfg.ReadTimeout)
-	defer cancel()
 	if err := h.gate.enter(ctx); err != nil {
 		return nil, err
 	}
@@ -67,16 +69,14 @@ func (h *explainHandler) explain(r *http.Request) ([]*engine.Explanation, error)
 
 // queries reads the parameters of r.
 func (h *explainHandler) queries(r *http.Request) ([]engine.Query, error) {
-	if err := r.ParseForm(); err != nil {
-		return nil, badRequest("parse form: %w", err)
+	texts, err := matchParams(r, h.cfg.MaxQueries)
+	if err != nil {
+		return nil, err
 	}
-	if len(r.Form["match[]"]) == 0 {
+	if len(texts) == 0 {
 		return nil, badRequest("no match[] parameter provided")
 	}
-	if n := len(r.Form["match[]"]); n > h.cfg.MaxQueries {
-		return nil, badRequest("%d match[] parameters, the limit is %d", n, h.cfg.MaxQueries)
-	}
-	selectors, err := h.parser.ParseMetricSelectors(r.Form["match[]"])
+	selectors, err := h.parser.ParseMetricSelectors(texts)
 	if err != nil {
 		return nil, badRequest("invalid parameter \"match[]\": %w", err)
 	}
@@ -134,6 +134,7 @@ func (h *explainHandler) respond(w http.ResponseWriter, status int, body apiResp
 		status, text = http.StatusInternalServerError, fmt.Appendf(nil, `{"status":"error","errorType":"internal","error":%q}`, err)
 	}
 	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Content-Length", strconv.Itoa(len(text)))
 	w.WriteHeader(status)
 	_, _ = w.Write(text) // the client has gone, and nobody else asks
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"time"
 
 	"github.com/gogo/protobuf/proto"
 	dto "github.com/prometheus/client_model/go"
@@ -26,7 +27,22 @@ type federateHandler struct {
 
 // ServeHTTP implements http.Handler.
 func (h *federateHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	samples, err := h.current(r)
+	deadline := time.Now().Add(h.cfg.ReadTimeout)
+	ctx, cancel := context.WithDeadline(r.Context(), deadline)
+	defer cancel()
+	defer limitAnswer(w, deadline)()
+	selectors, err := h.selectors(r)
+	if err != nil {
+		h.edge.fail(w, r, err)
+		return
+	}
+	// The slot is for the answer, too, which is in memory until it is sent.
+	if err := h.gate.enter(ctx); err != nil {
+		h.edge.fail(w, r, err)
+		return
+	}
+	defer h.gate.leave()
+	samples, err := h.current(ctx, selectors)
 	if err != nil {
 		h.edge.fail(w, r, err)
 		return
@@ -38,24 +54,36 @@ func (h *federateHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// current returns the samples that r asks for, sorted by metric name.
-func (h *federateHandler) current(r *http.Request) ([]engine.CurrentSample, error) {
-	if err := r.ParseForm(); err != nil {
-		return nil, badRequest("parse form: %w", err)
+// selectors reads the parameters of r.
+func (h *federateHandler) selectors(r *http.Request) ([][]*labels.Matcher, error) {
+	texts, err := matchParams(r, h.cfg.MaxQueries)
+	if err != nil {
+		return nil, err
 	}
-	selectors, err := h.parser.ParseMetricSelectors(r.Form["match[]"])
+	selectors, err := h.parser.ParseMetricSelectors(texts)
 	if err != nil {
 		return nil, badRequest("parse match[]: %w", err)
 	}
+	return selectors, nil
+}
+
+// matchParams returns the match[] parameters of r.
+func matchParams(r *http.Request, limit int) ([]string, error) {
+	if err := r.ParseForm(); err != nil {
+		return nil, badRequest("parse form: %w", err)
+	}
+	texts := r.Form["match[]"]
+	if n := len(texts); n > limit {
+		return nil, badRequest("%d match[] parameters, the limit is %d", n, limit)
+	}
+	return texts, nil
+}
+
+// current returns the newest samples of selectors, sorted by metric name.
+func (h *federateHandler) current(ctx context.Context, selectors [][]*labels.Matcher) ([]engine.CurrentSample, error) {
 	if len(selectors) == 0 {
 		return nil, nil
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), h.cfg.ReadTimeout)
-	defer cancel()
-	if err := h.gate.enter(ctx); err != nil {
-		return nil, err
-	}
-	defer h.gate.leave()
 	mint := h.cfg.Now().Add(-h.cfg.CurrentLookback).UnixMilli()
 	return h.cfg.Engine.Current(ctx, "", selectors, mint)
 }

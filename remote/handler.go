@@ -52,13 +52,20 @@ type Config struct {
 	WriteTimeout time.Duration // 25s
 	// MaxConcurrentWrites is how many writes may run at once; others wait.
 	MaxConcurrentWrites int // 64
+	// MaxWriteBytes is how many bytes of writes, as decompressed, may be in flight
+	// at once; others wait. As much again may be on its way in, as sent. A write
+	// larger than this runs alone. In memory a write takes a small multiple of its
+	// bytes, in the worst case, of samples without content, about ten times.
+	MaxWriteBytes int // 128 MiB
 
 	// ReadTimeout is how long a read may take, answer included.
 	ReadTimeout time.Duration // 2m
-	// MaxConcurrentReads is how many reads may run at once; others wait.
+	// MaxConcurrentReads is how many reads, federations and explanations may run
+	// at once; others wait, for half of ReadTimeout and for no more than 30 s, so
+	// that a client with a timeout of a minute hears when to come again.
 	MaxConcurrentReads int // 20
-	// MaxQueries is how many queries a remote read may hold. Each of them keeps
-	// a batch of rows in memory.
+	// MaxQueries is how many queries a remote read may hold, and how many match[]
+	// a federation or an explanation. Each query keeps a batch of rows in memory.
 	MaxQueries int // 100
 	// MaxSamples is how many samples an answer in one block may hold, over all
 	// of its queries.
@@ -79,6 +86,7 @@ func (cfg Config) withDefaults() Config {
 	setDefault(&cfg.MaxBodyBytes, 32<<20)
 	setDefault(&cfg.WriteTimeout, 25*time.Second)
 	setDefault(&cfg.MaxConcurrentWrites, 64)
+	setDefault(&cfg.MaxWriteBytes, 128<<20)
 	setDefault(&cfg.ReadTimeout, 2*time.Minute)
 	setDefault(&cfg.MaxConcurrentReads, 20)
 	setDefault(&cfg.MaxQueries, 100)
@@ -130,13 +138,16 @@ type Handler struct {
 	mux *http.ServeMux
 }
 
+// maxReadWait is how long a read waits for a slot.
+const maxReadWait = 30 * time.Second
+
 // New returns a Handler. Its metrics are registered with cfg.Registerer, where
 // they must not be registered yet.
 func New(cfg Config) *Handler {
 	cfg = cfg.withDefaults()
 	e := newEdge(cfg.Logger, cfg.Now)
 	m := newHTTPMetrics(cfg.Registerer)
-	reads := newGate(cfg.MaxConcurrentReads, cfg.ReadTimeout)
+	reads := newGate(cfg.MaxConcurrentReads, min(cfg.ReadTimeout/2, maxReadWait))
 	promql := parser.NewParser(parser.Options{})
 
 	write := m.instrument("write", newWriteHandler(cfg, e), http.MethodPost)

@@ -63,13 +63,9 @@ func (h *readHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer h.gate.leave()
+	defer limitAnswer(w, deadline)()
 
-	// A client that does not take its answer must not hold the slot for ever.
-	control := http.NewResponseController(w)
-	_ = control.SetWriteDeadline(deadline)
-	defer func() { _ = control.SetWriteDeadline(time.Time{}) }()
-
-	started, err := h.read(ctx, w, r, deadline)
+	started, err := h.read(ctx, w, r)
 	switch {
 	case err != nil && started:
 		h.edge.abort(r, err)
@@ -78,11 +74,31 @@ func (h *readHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// answerGrace is how long the end of an answer may take past the deadline: an
+// error often comes with the deadline and must still go out.
+const answerGrace = 5 * time.Second
+
+// limitAnswer lets w take an answer until deadline: a client that does not read
+// its answer must hold neither a slot nor the answer for ever. The caller calls
+// end when the answer is complete; what the server has gathered of it is then
+// sent, since the deadline must not outlive the request.
+func limitAnswer(w http.ResponseWriter, deadline time.Time) (end func()) {
+	control := http.NewResponseController(w)
+	_ = control.SetWriteDeadline(deadline) // a writer without, as in a test, has no slow clients
+	return func() {
+		if grace := time.Now().Add(answerGrace); grace.After(deadline) {
+			_ = control.SetWriteDeadline(grace)
+		}
+		_ = control.Flush() // the server has noticed the error as well
+		_ = control.SetWriteDeadline(time.Time{})
+	}
+}
+
 // read answers a request. started says that a part of the answer is on its way,
 // so that an error can no longer be told.
-func (h *readHandler) read(ctx context.Context, w http.ResponseWriter, r *http.Request, deadline time.Time) (started bool, err error) {
+func (h *readHandler) read(ctx context.Context, w http.ResponseWriter, r *http.Request) (started bool, err error) {
 	var req prompb.ReadRequest
-	err = h.body.read(w, r, deadline, func(body []byte) error {
+	err = h.body.read(ctx, w, r, nil, func(body []byte) error {
 		req, err = decodeReadRequest(body, h.maxQueries)
 		return err
 	})

@@ -88,7 +88,7 @@ func (e *samplesEncoder) addResult(ctx context.Context, set storage.ChunkSeriesS
 	}
 	head := binary.AppendUvarint([]byte{tagResult}, uint64(len(e.buf)-start))
 	e.buf = slices.Insert(e.buf, start, head...)
-	return nil
+	return e.checkBytes(len(e.buf))
 }
 
 func (e *samplesEncoder) addSeries(s storage.ChunkSeries) error {
@@ -99,6 +99,9 @@ func (e *samplesEncoder) addSeries(s storage.ChunkSeries) error {
 		if err := e.addChunk(e.chunks.At().Chunk); err != nil {
 			return err
 		}
+		if err := e.checkBytes(len(e.buf) + len(e.message)); err != nil {
+			return err
+		}
 	}
 	if err := e.chunks.Err(); err != nil {
 		return err
@@ -106,7 +109,7 @@ func (e *samplesEncoder) addSeries(s storage.ChunkSeries) error {
 	e.buf = append(e.buf, tagTimeseries)
 	e.buf = binary.AppendUvarint(e.buf, uint64(len(e.message)))
 	e.buf = append(e.buf, e.message...)
-	return e.checkBytes()
+	return e.checkBytes(len(e.buf))
 }
 
 func (e *samplesEncoder) addChunk(c chunkenc.Chunk) error {
@@ -124,9 +127,18 @@ func (e *samplesEncoder) addChunk(c chunkenc.Chunk) error {
 	return e.floats.Err()
 }
 
-func (e *samplesEncoder) checkBytes() error {
-	if limit := minSamplesBytes + e.maxSamples*maxSampleBytes; len(e.buf) > limit {
+// checkBytes says whether an answer of n bytes may be made. Snappy would panic
+// over one that does not fit into a block, of not quite 4 GiB.
+func (e *samplesEncoder) checkBytes(n int) error {
+	limit := math.MaxInt
+	if e.maxSamples < (math.MaxInt-minSamplesBytes)/maxSampleBytes {
+		limit = minSamplesBytes + e.maxSamples*maxSampleBytes
+	}
+	switch {
+	case n > limit:
 		return fmt.Errorf("%w: more than %d bytes in one answer", engine.ErrLimit, limit)
+	case snappy.MaxEncodedLen(n) < 0:
+		return fmt.Errorf("%w: %d bytes of an answer do not fit into one block, shorten the time range or ask for a streamed answer", engine.ErrLimit, n)
 	}
 	return nil
 }

@@ -65,7 +65,8 @@ func unsupportedMedia(format string, args ...any) error {
 	return &statusError{http.StatusUnsupportedMediaType, fmt.Errorf(format, args...)}
 }
 
-// maxWriteWait is how long a write waits for a slot.
+// maxWriteWait is how long a write waits for a slot, and for its part of the
+// bytes that may be in flight. Both end with its timeout.
 const maxWriteWait = 10 * time.Second
 
 // writeHandler serves remote write, both versions.
@@ -73,6 +74,7 @@ type writeHandler struct {
 	engine  appender
 	edge    *edge
 	gate    *gate
+	decoded *byteGate
 	body    bodyReader
 	timeout time.Duration
 	metrics *writeMetrics
@@ -83,7 +85,8 @@ func newWriteHandler(cfg Config, e *edge) *writeHandler {
 		engine:  cfg.Engine,
 		edge:    e,
 		gate:    newGate(cfg.MaxConcurrentWrites, maxWriteWait),
-		body:    bodyReader{limit: cfg.MaxBodyBytes},
+		decoded: newByteGate(cfg.MaxWriteBytes, maxWriteWait),
+		body:    bodyReader{limit: cfg.MaxBodyBytes, large: newByteGate(cfg.MaxWriteBytes, maxWriteWait)},
 		timeout: cfg.WriteTimeout,
 		metrics: newWriteMetrics(cfg.Registerer),
 	}
@@ -111,19 +114,20 @@ func (h *writeHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // write does the work of a request. An error of the store is worth more than
 // a *engine.Rejected: then everything must be sent again.
 func (h *writeHandler) write(w http.ResponseWriter, r *http.Request, proto protocol) (stored int, err error) {
-	deadline := time.Now().Add(h.timeout)
-	ctx, cancel := context.WithDeadline(r.Context(), deadline)
+	ctx, cancel := context.WithTimeout(r.Context(), h.timeout)
 	defer cancel()
 	if err := h.gate.enter(ctx); err != nil {
 		return 0, err
 	}
 	defer h.gate.leave()
+	decoded := &claim{gate: h.decoded}
+	defer decoded.release()
 
 	var (
 		req      writeRequest
 		rejected engine.Rejected
 	)
-	err = h.body.read(w, r, deadline, func(body []byte) error {
+	err = h.body.read(ctx, w, r, decoded, func(body []byte) error {
 		h.metrics.bodyBytes.Add(float64(len(body)))
 		req, err = proto.decode()(body, h.body.limit, &rejected)
 		return err

@@ -37,6 +37,9 @@ func (d *decoder) seriesV1(msg field) error {
 	if err := msg.want(wireBytes); err != nil {
 		return err
 	}
+	if err := d.reserve(msg.bytes); err != nil {
+		return err
+	}
 	d.pairs = d.pairs[:0]
 	var exemplars, histograms int
 	for rest := msg.bytes; len(rest) > 0; {

@@ -91,6 +91,9 @@ func (d *decoderV2) series(msg field, n int) error {
 	if err := msg.want(wireBytes); err != nil {
 		return err
 	}
+	if err := d.reserve(msg.bytes); err != nil {
+		return err
+	}
 	var s seriesV2
 	d.refs = d.refs[:0]
 	for rest := msg.bytes; len(rest) > 0; {
