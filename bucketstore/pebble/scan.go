@@ -173,6 +173,13 @@ func (sc *scanner) readRow() (row bucketstore.Row, valid bool, err error) {
 	if valid && sc.inRow() {
 		valid = sc.leaveRow()
 	}
+	if !valid {
+		// An iterator that fails looks as if it were at its end: the rest of the row
+		// may be missing.
+		if err := sc.iter.Error(); err != nil {
+			return row, false, err
+		}
+	}
 	if len(sc.cells) == 0 {
 		return row, valid, nil
 	}

@@ -1,0 +1,92 @@
+package pebble_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
+
+	"github.com/promtable/promtable/bucketstore"
+	"github.com/promtable/promtable/bucketstore/pebble"
+	"github.com/promtable/promtable/series"
+)
+
+// TestScanReadFails fails the disk at each block of a row in turn: the row comes
+// whole or the scan fails.
+func TestScanReadFails(t *testing.T) {
+	const cells = 64
+	for _, tc := range []struct {
+		name string
+		rows series.RowRange
+	}{
+		{"single row", series.SingleRow([]byte("row"))},
+		{"range", series.RowRange{Start: []byte("r"), Limit: []byte("s")}},
+	} {
+		for _, limit := range []int{0, 1} {
+			t.Run(fmt.Sprintf("%s, limit %d", tc.name, limit), func(t *testing.T) {
+				errDisk := errors.New("the disk is gone")
+				var reads atomic.Int64 // that succeed
+				reads.Store(1 << 40)
+				disk := errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(func(op errorfs.Op) error {
+					if op.Kind == errorfs.OpFileReadAt && strings.HasSuffix(op.Path, ".sst") && reads.Add(-1) < 0 {
+						return errDisk
+					}
+					return nil
+				}))
+				writeCells(t, onDisk("/data").WithFS(disk), cells)
+				s := openStore(t, onDisk("/data").WithFS(disk))
+				req := bucketstore.ScanRequest{
+					Table: bucketstore.Metric, Rows: []series.RowRange{tc.rows}, Limit: limit,
+					Families: []bucketstore.FamilyRange{{Family: "r0"}},
+				}
+				failures := 0
+				for range 10 * cells { // each scan finds one block more in the cache
+					reads.Store(1)
+					rows := 0
+					err := s.Scan(t.Context(), req, func(row bucketstore.Row) error {
+						rows++
+						if len(row.Cells) != cells {
+							t.Errorf("after %d failures the row has %d cells, want %d", failures, len(row.Cells), cells)
+						}
+						return nil
+					})
+					if err == nil {
+						if rows != 1 {
+							t.Errorf("%d rows", rows)
+						}
+						break
+					}
+					if failures++; !errors.Is(err, errDisk) {
+						t.Fatal(err)
+					}
+				}
+				if failures < cells/4 {
+					t.Errorf("the disk failed %d scans only", failures)
+				}
+			})
+		}
+	}
+}
+
+// writeCells fills one row with large cells, each in a block of its own, and
+// closes the store.
+func writeCells(t *testing.T, cfg pebble.Config, cells int) {
+	t.Helper()
+	s, err := pebble.Open(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range cells {
+		// A block ends after 32 KiB, whatever compression makes of it.
+		value := bytes.Repeat(fmt.Appendf(nil, "%d ", i), 20_000)
+		apply(t, s, bucketstore.Metric, "row", setOp("r0", fmt.Sprintf("%04d", i), 1, string(value)))
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
