@@ -35,8 +35,42 @@ func (d *Direct) Ref(seriesKey []byte) Ref {
 	return &directRef{key: append([]byte(nil), seriesKey...)}
 }
 
-// Append implements Appender: one mutation for each row.
+// maxApply is how many samples go to the store at once: as many operations on
+// one row as Bigtable takes, and a bound on what they take in memory.
+const maxApply = 100_000
+
+// Append implements Appender: one mutation for each row, of up to maxApply
+// samples.
 func (d *Direct) Append(ctx context.Context, samples []Sample) error {
+	var failed SamplesError
+	for start := 0; start < len(samples); start += maxApply {
+		err := d.apply(ctx, samples[start:min(start+maxApply, len(samples))])
+		var part *SamplesError
+		switch {
+		case errors.As(err, &part):
+			failed.add(part, start)
+		case err != nil:
+			return err
+		}
+	}
+	if failed.Err != nil {
+		return &failed
+	}
+	return nil
+}
+
+// add adds what failed of a part of the samples that begins at start.
+func (e *SamplesError) add(part *SamplesError, start int) {
+	for _, i := range part.Failed {
+		e.Failed = append(e.Failed, start+i)
+	}
+	if e.Err == nil {
+		e.Err = part.Err
+	}
+}
+
+// apply stores up to maxApply samples.
+func (d *Direct) apply(ctx context.Context, samples []Sample) error {
 	rows := groupByRow(samples)
 	err := d.store.Apply(ctx, Metric, d.mutations(samples, rows))
 	var failed *RowsError

@@ -293,3 +293,77 @@ func keys(t *testing.T, store bucketstore.Store) (keys []string) {
 	}
 	return keys
 }
+
+// lastValues is a Store that remembers the last value of each column and how
+// many operations a row took at the most.
+type lastValues struct {
+	bucketstore.Store
+	values map[string]float64
+	most   int
+}
+
+func (l *lastValues) Apply(_ context.Context, _ bucketstore.Table, muts []bucketstore.Mutation) error {
+	for _, m := range muts {
+		l.most = max(l.most, len(m.Ops))
+		for _, op := range m.Ops {
+			v, err := series.ParseFloat(op.Value)
+			if err != nil {
+				return err
+			}
+			l.values[string(m.Key)+string(op.Qualifier)] = v
+		}
+	}
+	return nil
+}
+
+// TestDirectLongRow: a row takes no more operations at once than Bigtable
+// allows, and the later value of a column still wins.
+func TestDirectLongRow(t *testing.T) {
+	const distinct, limit = 150_000, 100_000
+	store := &lastValues{values: make(map[string]float64)}
+	d := bucketstore.NewDirect(store, newSchema(t), at(0))
+	ref := d.Ref([]byte("long"))
+	samples := make([]bucketstore.Sample, 0, distinct+1)
+	for i := range int64(distinct) {
+		samples = append(samples, bucketstore.Sample{Ref: ref, T: i, V: 1})
+	}
+	samples = append(samples, bucketstore.Sample{Ref: ref, T: 0, V: 2})
+	if err := d.Append(t.Context(), samples); err != nil {
+		t.Fatal(err)
+	}
+	first := store.values["long,0000000000000\x00\x00\x00\x00"]
+	if len(store.values) != distinct || first != 2 || store.most > limit {
+		t.Errorf("%d columns, the first is %v, %d operations on a row", len(store.values), first, store.most)
+	}
+}
+
+// failer is a Store of which one Apply has rows that fail.
+type failer struct {
+	bucketstore.Store
+	call, fails int
+}
+
+func (f *failer) Apply(context.Context, bucketstore.Table, []bucketstore.Mutation) error {
+	if f.call++; f.call == f.fails {
+		return &bucketstore.RowsError{Failed: map[int]error{0: errors.New("row failed")}}
+	}
+	return nil
+}
+
+// TestDirectErrorInALaterPart: positions are those in what was given to Append.
+func TestDirectErrorInALaterPart(t *testing.T) {
+	d := bucketstore.NewDirect(&failer{fails: 2}, newSchema(t), at(0))
+	first, second := d.Ref([]byte("first")), d.Ref([]byte("second"))
+	var samples []bucketstore.Sample
+	for i := range int64(100_002) {
+		samples = append(samples, bucketstore.Sample{Ref: first, T: i})
+	}
+	samples = append(samples, bucketstore.Sample{Ref: second})
+	var failed *bucketstore.SamplesError
+	if err := d.Append(t.Context(), samples); !errors.As(err, &failed) {
+		t.Fatalf("Append: %v", err)
+	}
+	if want := []int{100_000, 100_001}; !slices.Equal(failed.Failed, want) {
+		t.Errorf("failed are %v, want %v", failed.Failed, want)
+	}
+}
