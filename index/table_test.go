@@ -29,6 +29,8 @@ type table struct {
 	countOnly bool
 	// putCalls, putRows, scanCalls, scanRows are how much was done.
 	putCalls, putRows, scanCalls, scanRows int
+	// onRows, if set, is shown the rows of each put.
+	onRows func(rows []index.Row)
 	// misuse is the first broken promise of a caller.
 	misuse error
 }
@@ -54,6 +56,9 @@ func (t *table) PutRows(_ context.Context, rows []index.Row) error {
 		if err := hook(call); err != nil {
 			return err
 		}
+	}
+	if t.onRows != nil {
+		t.onRows(rows)
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -78,12 +78,36 @@ func writesAhead(e *Entry) bool {
 	return late >= 0 && late >= int64(xxhash.Sum64(e.Key)%uint64(eighth))
 }
 
-// writeNeeds writes the rows of those needs that are not in the table.
+// batchBytes is how many bytes of keys are written at once. Every label of a
+// series repeats its key, so that rows can be far larger than what they are
+// made of.
+const batchBytes = 4 << 20
+
+// writeNeeds writes the rows of those needs that are not in the table, a batch
+// at a time.
 func (x *Index) writeNeeds(ctx context.Context, tenant string, needs []need) error {
 	needs, err := x.dropWritten(ctx, tenant, needs)
-	if err != nil || len(needs) == 0 {
-		return err
+	for err == nil && len(needs) > 0 {
+		n := countBatch(needs)
+		err = x.writeBatch(ctx, tenant, needs[:n])
+		needs = needs[n:]
 	}
+	return err
+}
+
+// countBatch returns how many of needs make a batch, at least one.
+func countBatch(needs []need) int {
+	size := 0
+	for i, n := range needs {
+		if size += n.entry.Labels.Len() * len(n.entry.Key); size > batchBytes && i > 0 {
+			return i
+		}
+	}
+	return len(needs)
+}
+
+// writeBatch writes all rows of needs, and when they are durable the marks.
+func (x *Index) writeBatch(ctx context.Context, tenant string, needs []need) error {
 	b, err := x.newBatch(tenant, needs)
 	if err != nil {
 		return err

@@ -384,3 +384,37 @@ func TestWriteRefuses(t *testing.T) {
 	}
 	wantWork(t, tab, "refused", work{})
 }
+
+// TestWriteWideSeries: each label of a series repeats its key, so that the rows
+// of a small request may be many times as large. They are written in pieces.
+func TestWriteWideSeries(t *testing.T) {
+	const series, names, limit = 100, 300, 8 << 20
+	tab := newTable(t)
+	tab.countOnly = true
+	tab.onRows = func(rows []index.Row) {
+		size := 0
+		for _, row := range rows {
+			size += len(row.Key) + len(row.Value)
+		}
+		if size > limit {
+			t.Errorf("%d bytes of rows in one piece, more than %d", size, limit)
+		}
+	}
+	x := index.New(index.Config{}, tab)
+	var entries []index.Entry
+	for i := range series {
+		pairs := []string{"__name__", "wide", "series", fmt.Sprint(i)}
+		for l := range names {
+			pairs = append(pairs, fmt.Sprintf("l%d", l), "v")
+		}
+		entries = append(entries, entry(t, 0, pairs...))
+	}
+	mustWrite(t, x, entries...)
+	found := mustSelect(t, x, index.Query{Matchers: matchers(t, "__name__=", "wide"), Limit: 1})
+	if got := len(found.Series); got != series {
+		t.Errorf("%d series are found, want %d", got, series)
+	}
+	puts := tab.work()
+	mustWrite(t, x, entries...)
+	wantWork(t, tab, "writing them again", puts)
+}
