@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -109,6 +110,7 @@ func (m *memory) applyOne(table bucketstore.Table, mut bucketstore.Mutation) {
 	for _, op := range copied.Ops {
 		m.rows[table].apply(bucketstore.Mutation{Key: copied.Key, Ops: []bucketstore.Op{op}})
 		m.mu.Unlock()
+		runtime.Gosched()
 		m.mu.Lock()
 	}
 }
