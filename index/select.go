@@ -50,8 +50,8 @@ type ListRead struct {
 
 // Select finds the series that match. It reads the lists of all matchers side
 // by side, a page of each in turn, and the one that ends first is the answer:
-// so it costs at most the number of matchers times the shortest list, and needs
-// no statistics. Every row read is checked against all matchers at once.
+// so it costs at most the number of matchers times the shortest list, rounded up
+// to pages of at least 512 rows, and needs no statistics. Every row read is checked against all matchers at once.
 func (x *Index) Select(ctx context.Context, q Query) (*Result, error) {
 	if q.Limit <= q.Start {
 		return &Result{}, nil

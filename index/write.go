@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/cespare/xxhash/v2"
 	"github.com/prometheus/prometheus/model/labels"
@@ -40,10 +41,7 @@ func (x *Index) Write(ctx context.Context, tenant string, entries []Entry) error
 	w := &x.writer
 	missing := w.missing(entries)
 	for len(missing) > 0 {
-		done := make(chan struct{})
-		mine, others := w.claim(missing, done)
-		err := x.writeNeeds(ctx, tenant, mine)
-		w.release(mine, done)
+		others, err := x.writeClaimed(ctx, tenant, missing)
 		if err != nil {
 			return err
 		}
@@ -54,6 +52,16 @@ func (x *Index) Write(ctx context.Context, tenant string, entries []Entry) error
 		missing = others
 	}
 	return nil
+}
+
+// writeClaimed writes what of missing nobody else is writing, and returns the
+// rest.
+func (x *Index) writeClaimed(ctx context.Context, tenant string, missing []need) (others []need, err error) {
+	w := &x.writer
+	done := make(chan struct{})
+	mine, others := w.claim(missing, done)
+	defer w.release(mine, done)
+	return others, x.writeNeeds(ctx, tenant, mine)
 }
 
 // await waits until all who write needs have ended, well or not.
@@ -135,9 +143,18 @@ func (x *Index) dropWritten(ctx context.Context, tenant string, needs []need) ([
 	return slices.DeleteFunc(slices.Clone(needs), func(n need) bool { return w.written.has(n.id) }), nil
 }
 
-// refill reads all commit marks of the metric names of needs, once for each
-// name and period. Whoever comes while another reads waits: it may find its
-// names read already.
+const (
+	// refillRows bounds the commit marks that are read at once: a second of work.
+	// Whatever is not read is written again, which is harmless.
+	refillRows = 500_000
+	// refillShare is which part of the time that a call has left it may spend
+	// on reading marks.
+	refillShare = 3
+)
+
+// refill reads the commit marks of the metric names of needs, once for each
+// name and period, as far as time and refillRows allow. Whoever comes while
+// another reads waits: it may find its names read already.
 func (x *Index) refill(ctx context.Context, tenant string, needs []need) error {
 	ranges, _, err := x.unread(tenant, needs)
 	if err != nil || len(ranges) == 0 {
@@ -154,7 +171,10 @@ func (x *Index) refill(ctx context.Context, tenant string, needs []need) error {
 	if err != nil || len(ranges) == 0 {
 		return err
 	}
-	if err := x.rows.ScanRows(ctx, ranges, 0, x.rememberMark); err != nil {
+	reading, cancel := withShare(ctx)
+	defer cancel()
+	err = x.rows.ScanRows(reading, ranges, min(refillRows, x.writer.written.max), x.rememberMark)
+	if outOfTime := reading.Err() != nil && ctx.Err() == nil; err != nil && !outOfTime {
 		return fmt.Errorf("read index marks: %w", err)
 	}
 	w.mu.Lock()
@@ -163,6 +183,15 @@ func (x *Index) refill(ctx context.Context, tenant string, needs []need) error {
 		w.marksRead.add(name)
 	}
 	return nil
+}
+
+// withShare returns a context for a part of the time that ctx has left.
+func withShare(ctx context.Context) (context.Context, context.CancelFunc) {
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeout(ctx, time.Until(deadline)/refillShare)
 }
 
 // unread returns the ranges of commit marks of the metric names of needs that

@@ -242,6 +242,40 @@ func TestWriteAfterRestart(t *testing.T) {
 	}
 }
 
+// Reading the marks may take a part of the time that a call has, and no more:
+// then what was not read is written again.
+func TestWriteRefillOutOfTime(t *testing.T) {
+	tab := newTable(t)
+	up := entry(t, 0, "__name__", "up", "job", "a")
+	mustWrite(t, index.New(index.Config{}, tab), up)
+	tab.reset()
+	slow := slowTable{tab}
+	x := index.New(index.Config{}, slow)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+	defer cancel()
+	if err := x.Write(ctx, "", []index.Entry{up}); err != nil {
+		t.Fatal(err)
+	}
+	wantWork(t, tab, "after the scan that did not end", work{putCalls: 2, putRows: 6})
+	mustWrite(t, x, up)
+	wantWork(t, tab, "once more", work{putCalls: 2, putRows: 6})
+
+	ended, end := context.WithCancel(t.Context())
+	end()
+	other := entry(t, 0, "__name__", "other")
+	if err := x.Write(ended, "", []index.Entry{other}); !errors.Is(err, context.Canceled) {
+		t.Errorf("error %v of a call that has ended", err)
+	}
+}
+
+// slowTable is a table whose scans do not end before their context does.
+type slowTable struct{ *table }
+
+func (slowTable) ScanRows(ctx context.Context, _ []series.RowRange, _ int, _ func(key, value []byte) error) error {
+	<-ctx.Done()
+	return ctx.Err()
+}
+
 // A series whose rows were put without the mark is not trusted.
 func TestWriteAfterCrash(t *testing.T) {
 	tab := newTable(t)
