@@ -26,11 +26,15 @@ type Ref interface {
 	SeriesKey() []byte
 }
 
-// A Sample is a float64 at a time in milliseconds, in [0, series.MaxTime].
+// A Sample is a value at a time in milliseconds, in [0, series.MaxTime].
 type Sample struct {
 	Ref Ref
 	T   int64
-	V   float64
+	// V is the value, unless Value is set.
+	V float64
+	// Value, if not nil, is the value in the form of series.AppendValue: a
+	// histogram, or a float that says since when it has been counted.
+	Value []byte
 }
 
 // A SamplesError says which samples of an Append were not confirmed. All others

@@ -150,13 +150,17 @@ func cell(now int64, s Sample) Op {
 	_, delta := series.Split(s.T)
 	buf := make([]byte, 0, series.QualifierSize+8)
 	buf = series.AppendQualifier(buf, delta)
-	buf = series.AppendFloat(buf, s.V)
+	value := s.Value
+	if value == nil {
+		buf = series.AppendFloat(buf, s.V)
+		value = buf[series.QualifierSize:]
+	}
 	op := Op{
 		Kind:      SetCell,
 		Family:    series.RawFamily(now, s.T),
 		Qualifier: buf[:series.QualifierSize:series.QualifierSize],
 		Time:      s.T,
-		Value:     buf[series.QualifierSize:],
+		Value:     value,
 	}
 	if op.Family == series.FamilyLate {
 		op.Time = now

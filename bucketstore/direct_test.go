@@ -54,10 +54,13 @@ func describe(t *testing.T, muts []bucketstore.Mutation) string {
 		b.WriteString(string(m.Key))
 		for _, op := range m.Ops {
 			delta, err := series.ParseQualifier(op.Qualifier)
-			if err != nil || op.Kind != bucketstore.SetCell || len(op.Value) != 8 {
+			if err != nil || op.Kind != bucketstore.SetCell {
 				t.Fatalf("%+v is no sample: %v", op, err)
 			}
-			v := math.Float64frombits(binary.BigEndian.Uint64(op.Value))
+			var v any = string(op.Value)
+			if len(op.Value) == 8 {
+				v = math.Float64frombits(binary.BigEndian.Uint64(op.Value))
+			}
 			fmt.Fprintf(&b, " %s:%d=%v@%d", op.Family, delta, v, op.Time)
 		}
 		b.WriteByte('\n')
@@ -136,7 +139,7 @@ func TestDirectRows(t *testing.T) {
 			name: "series take turns",
 			samples: func(ref func(string) bucketstore.Ref) []bucketstore.Sample {
 				return []bucketstore.Sample{
-					{ref("b"), base, 1}, {ref("a"), base, 2}, {ref("b"), base + 2, 3}, {ref("a"), base + 1, 4},
+					{Ref: ref("b"), T: base, V: 1}, {Ref: ref("a"), T: base, V: 2}, {Ref: ref("b"), T: base + 2, V: 3}, {Ref: ref("a"), T: base + 1, V: 4},
 				}
 			},
 			want: "b,0008589934592 r0:0=1@8589934592 r0:2=3@8589934594\n" +
@@ -146,7 +149,7 @@ func TestDirectRows(t *testing.T) {
 			name: "the later value of a delta",
 			samples: func(ref func(string) bucketstore.Ref) []bucketstore.Sample {
 				a := ref("a")
-				return []bucketstore.Sample{{a, base + 5, 1}, {a, base + 7, 2}, {a, base + 5, 3}, {ref("a"), base + 5, 4}, {a, base + 6, 5}}
+				return []bucketstore.Sample{{Ref: a, T: base + 5, V: 1}, {Ref: a, T: base + 7, V: 2}, {Ref: a, T: base + 5, V: 3}, {Ref: ref("a"), T: base + 5, V: 4}, {Ref: a, T: base + 6, V: 5}}
 			},
 			want: "a,0008589934592 r0:5=4@8589934597 r0:7=2@8589934599 r0:6=5@8589934598\n",
 		},
@@ -154,7 +157,7 @@ func TestDirectRows(t *testing.T) {
 			name: "three bases",
 			samples: func(ref func(string) bucketstore.Ref) []bucketstore.Sample {
 				a := ref("a")
-				return []bucketstore.Sample{{a, base + 5, 1}, {a, base - 1, 2}, {a, base - series.Period - 1, 3}, {a, base - series.Period, 4}, {a, base, 5}}
+				return []bucketstore.Sample{{Ref: a, T: base + 5, V: 1}, {Ref: a, T: base - 1, V: 2}, {Ref: a, T: base - series.Period - 1, V: 3}, {Ref: a, T: base - series.Period, V: 4}, {Ref: a, T: base, V: 5}}
 			},
 			want: "a,0008589934592 r0:5=1@8589934597 r0:0=5@8589934592\n" +
 				"a,0004294967296 r3:4294967295=2@8589934591 l:0=4@8589935592\n" +
@@ -163,15 +166,22 @@ func TestDirectRows(t *testing.T) {
 		{
 			name: "ends of time",
 			samples: func(ref func(string) bucketstore.Ref) []bucketstore.Sample {
-				return []bucketstore.Sample{{ref("a"), 0, 1}, {ref("a"), series.MaxTime, 2}}
+				return []bucketstore.Sample{{Ref: ref("a"), T: 0, V: 1}, {Ref: ref("a"), T: series.MaxTime, V: 2}}
 			},
 			want: "a,0000000000000 l:0=1@8589935592\na,9998683865088 l:1316134911=2@8589935592\n",
+		},
+		{
+			name: "encoded values",
+			samples: func(ref func(string) bucketstore.Ref) []bucketstore.Sample {
+				return []bucketstore.Sample{{Ref: ref("a"), T: base, V: 1, Value: []byte("kind")}, {Ref: ref("a"), T: base + 1, V: 3}}
+			},
+			want: "a,0008589934592 r0:0=kind@8589934592 r0:1=3@8589934593\n",
 		},
 		{
 			name:     "resource labels",
 			resource: []string{"host", "podname"},
 			samples: func(ref func(string) bucketstore.Ref) []bucketstore.Sample {
-				return []bucketstore.Sample{{ref("a,b=c,h1,"), base, 1}, {ref(`a,b=c,h\,2,p`), base, 2}, {ref("a,b=c,h1,"), base + 1, 3}}
+				return []bucketstore.Sample{{Ref: ref("a,b=c,h1,"), T: base, V: 1}, {Ref: ref(`a,b=c,h\,2,p`), T: base, V: 2}, {Ref: ref("a,b=c,h1,"), T: base + 1, V: 3}}
 			},
 			want: "a,b=c,0008589934592,h1, r0:0=1@8589934592 r0:1=3@8589934593\n" +
 				`a,b=c,0008589934592,h\,2,p r0:0=2@8589934592` + "\n",
@@ -227,7 +237,7 @@ func TestDirectErrors(t *testing.T) {
 			d := bucketstore.NewDirect(&recorder{err: tt.err}, series.Schema{}, at(0))
 			a, b := d.Ref([]byte("a")), d.Ref([]byte("b"))
 			// Rows: a; b; a in the next base. Position 0 is overwritten by 5.
-			err := d.Append(t.Context(), []bucketstore.Sample{{a, 1, 1}, {b, 1, 1}, {a, 2, 1}, {a, series.Period, 1}, {b, 1, 2}, {a, 1, 3}})
+			err := d.Append(t.Context(), []bucketstore.Sample{{Ref: a, T: 1, V: 1}, {Ref: b, T: 1, V: 1}, {Ref: a, T: 2, V: 1}, {Ref: a, T: series.Period, V: 1}, {Ref: b, T: 1, V: 2}, {Ref: a, T: 1, V: 3}})
 			var failed *bucketstore.SamplesError
 			switch {
 			case tt.want == nil:
@@ -258,7 +268,7 @@ func TestDirectRowFailure(t *testing.T) {
 	}))
 	d := bucketstore.NewDirect(store, series.Schema{}, at(0))
 	a, b, c := d.Ref([]byte("a")), d.Ref([]byte("b")), d.Ref([]byte("c"))
-	samples := []bucketstore.Sample{{a, 1, 1}, {b, 1, 2}, {c, 1, 3}, {b, 2, 4}}
+	samples := []bucketstore.Sample{{Ref: a, T: 1, V: 1}, {Ref: b, T: 1, V: 2}, {Ref: c, T: 1, V: 3}, {Ref: b, T: 2, V: 4}}
 
 	err := d.Append(t.Context(), samples)
 	var failed *bucketstore.SamplesError

@@ -51,20 +51,23 @@ type fakeEngine struct {
 	onExplain func(ctx context.Context, q engine.Query) error
 }
 
-func (f *fakeEngine) Append(ctx context.Context, _ string, batch []engine.Series, rejected *engine.Rejected) (stored int, err error) {
+func (f *fakeEngine) Append(ctx context.Context, _ string, batch []engine.Series, rejected *engine.Rejected) (stored engine.Stored, err error) {
 	f.mu.Lock()
 	f.appends++
 	f.mu.Unlock()
 	valid := slices.DeleteFunc(slices.Clone(batch), func(s engine.Series) bool {
 		if s.Labels.Has(labels.MetricName) {
-			stored += len(s.Samples)
+			stored.Samples += len(s.Samples)
+			stored.Histograms += len(s.Histograms)
+			stored.Exemplars += len(s.Exemplars)
 			return false
 		}
-		rejected.Add(engine.ReasonLabels, len(s.Samples), errors.New("no metric name: "+s.Labels.String()))
+		rejected.Add(engine.ReasonLabels, len(s.Samples)+len(s.Histograms)+len(s.Exemplars), errors.New("no metric name: "+s.Labels.String()))
 		return true
 	})
 	if f.onAppend != nil {
-		return f.onAppend(ctx, valid)
+		n, err := f.onAppend(ctx, valid)
+		return engine.Stored{Samples: n}, err
 	}
 	f.mu.Lock()
 	f.series = append(f.series, valid...)

@@ -55,7 +55,7 @@ type Config struct {
 	// MaxWriteBytes is how many bytes of writes, as decompressed, may be in flight
 	// at once; others wait. As much again may be on its way in, as sent. A write
 	// larger than this runs alone. In memory a write takes a small multiple of its
-	// bytes, in the worst case, of samples without content, about ten times.
+	// bytes, in the worst case, of samples without content, about fourteen times.
 	MaxWriteBytes int // 128 MiB
 
 	// ReadTimeout is how long a read may take, answer included.
@@ -111,7 +111,7 @@ type backend interface {
 }
 
 type appender interface {
-	Append(ctx context.Context, tenant string, batch []engine.Series, rejected *engine.Rejected) (stored int, err error)
+	Append(ctx context.Context, tenant string, batch []engine.Series, rejected *engine.Rejected) (engine.Stored, error)
 }
 
 type chunkSelector interface {

@@ -193,7 +193,7 @@ func TestWriteOneSeriesMemory(t *testing.T) {
 			if w.Code != http.StatusNoContent || got != samples {
 				t.Fatalf("status %d %q, %d samples", w.Code, w.Body, got)
 			}
-			limit := uint64(16*samples + len(test.body) + 4*len(compressed) + 1<<20)
+			limit := uint64(24*samples + len(test.body) + 4*len(compressed) + 1<<20)
 			if used := after.TotalAlloc - before.TotalAlloc; used > limit {
 				t.Errorf("%d bytes allocated for a body of %d, want no more than %d", used, len(test.body), limit)
 			}

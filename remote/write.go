@@ -102,7 +102,7 @@ func (h *writeHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	stored, err := h.write(w, r, proto)
 	if proto == protocolV2 {
 		// Not in 1.0: there its sender takes zeros for failures.
-		upstream.WriteResponseStats{Samples: stored}.SetHeaders(w)
+		upstream.WriteResponseStats{Samples: stored.Samples, Histograms: stored.Histograms, Exemplars: stored.Exemplars}.SetHeaders(w)
 	}
 	if err != nil {
 		h.edge.fail(w, r, err)
@@ -113,11 +113,11 @@ func (h *writeHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // write does the work of a request. An error of the store is worth more than
 // a *engine.Rejected: then everything must be sent again.
-func (h *writeHandler) write(w http.ResponseWriter, r *http.Request, proto protocol) (stored int, err error) {
+func (h *writeHandler) write(w http.ResponseWriter, r *http.Request, proto protocol) (stored engine.Stored, err error) {
 	ctx, cancel := context.WithTimeout(r.Context(), h.timeout)
 	defer cancel()
 	if err := h.gate.enter(ctx); err != nil {
-		return 0, err
+		return stored, err
 	}
 	defer h.gate.leave()
 	decoded := &claim{gate: h.decoded}
@@ -133,7 +133,7 @@ func (h *writeHandler) write(w http.ResponseWriter, r *http.Request, proto proto
 		return err
 	})
 	if err != nil {
-		return 0, err
+		return stored, err
 	}
 	stored, err = h.store(ctx, proto, req, &rejected)
 	if err != nil {
@@ -144,16 +144,16 @@ func (h *writeHandler) write(w http.ResponseWriter, r *http.Request, proto proto
 
 // store appends the samples of req and counts what became of all that was
 // sent.
-func (h *writeHandler) store(ctx context.Context, proto protocol, req writeRequest, rejected *engine.Rejected) (stored int, err error) {
+func (h *writeHandler) store(ctx context.Context, proto protocol, req writeRequest, rejected *engine.Rejected) (stored engine.Stored, err error) {
 	before := rejectedSamples(rejected)
 	if req.samples > 0 {
 		stored, err = h.engine.Append(ctx, "", req.series, rejected)
 	}
 	if err != nil {
-		lost := req.samples - stored - (rejectedSamples(rejected) - before)
+		lost := req.samples - stored.Total() - (rejectedSamples(rejected) - before)
 		h.metrics.failed.WithLabelValues(proto.String()).Add(float64(max(lost, 0)))
 	}
-	h.metrics.stored.WithLabelValues(proto.String()).Add(float64(stored))
+	h.metrics.stored.WithLabelValues(proto.String()).Add(float64(stored.Total()))
 	h.metrics.metadata.Add(float64(req.metadata))
 	h.metrics.startTimestamps.Add(float64(req.startTimestamps))
 	for reason, n := range rejected.Samples {

@@ -35,6 +35,10 @@ const (
 	FamilyLate = "l"
 )
 
+// FamilyExemplar is the family of the METRIC table that holds exemplars. It is
+// part of the stored format.
+const FamilyExemplar = "e"
+
 // Families and qualifiers of the other tables. They are part of the stored
 // format.
 const (

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/prometheus/common/model"
+	"github.com/prometheus/prometheus/model/exemplar"
+	"github.com/prometheus/prometheus/model/histogram"
 	"github.com/prometheus/prometheus/model/labels"
 
 	"github.com/promtable/promtable/bucketstore"
@@ -18,61 +20,109 @@ import (
 // Series is what a writer sends of one series. Labels are sorted by name; an
 // empty value is an absent label. The same label set may come more than once.
 type Series struct {
-	Labels  labels.Labels
-	Samples []Sample
+	Labels     labels.Labels
+	Samples    []Sample
+	Histograms []Histogram
+	// Exemplars have their labels sorted by name.
+	Exemplars []exemplar.Exemplar
 }
+
+// size is how many things s has.
+func (s *Series) size() int { return len(s.Samples) + len(s.Histograms) + len(s.Exemplars) }
 
 // Sample is a float64 at a time in milliseconds.
 type Sample struct {
 	T int64
 	V float64
+	// ST is since when V has been counted, in milliseconds. 0 is unknown.
+	ST int64
 }
 
-// Append stores the samples of batch and returns how many of them it has
-// stored, confirmed. What can never be stored is added to rejected, which must
-// not be nil; everything else is stored. An error means that the store did not
-// confirm some of the rest: the writer may, and should, send it all again.
-func (e *Engine) Append(ctx context.Context, tenant string, batch []Series, rejected *Rejected) (stored int, err error) {
-	a := e.accept(tenant, batch, rejected)
-	if len(a.samples) == 0 {
-		return 0, nil
+// Histogram is a native histogram at a time in milliseconds: one of H and FH.
+// At one time a histogram wins over a sample of the same Series.
+type Histogram struct {
+	T int64
+	// ST is since when it has been counted, in milliseconds. 0 is unknown.
+	ST int64
+	H  *histogram.Histogram
+	FH *histogram.FloatHistogram
+}
+
+// Stored counts what is stored, confirmed.
+type Stored struct {
+	Samples, Histograms, Exemplars int
+}
+
+// Total is how many things are stored.
+func (s Stored) Total() int { return s.Samples + s.Histograms + s.Exemplars }
+
+// Append stores what is in batch and counts what it has stored, confirmed. What
+// can never be stored is added to rejected, which must not be nil; everything
+// else is stored. An error means that the store did not confirm some of the
+// rest: the writer may, and should, send it all again. Append may change the
+// histograms in batch, but keeps no reference to it.
+func (e *Engine) Append(ctx context.Context, tenant string, batch []Series, rejected *Rejected) (stored Stored, err error) {
+	a, err := e.accept(ctx, tenant, batch, rejected)
+	if err != nil || len(a.entries) == 0 {
+		return stored, err
 	}
 	if err = e.index.Write(ctx, tenant, a.entries); err == nil {
 		err = e.cfg.Appender.Append(ctx, a.samples)
 	}
-	stored = confirmed(len(a.samples), err)
-	e.metrics.appended.WithLabelValues(resultOK).Add(float64(stored))
-	e.metrics.appended.WithLabelValues(resultFailed).Add(float64(len(a.samples) - stored))
+	stored = a.confirmed(err)
+	if err == nil {
+		stored.Exemplars, err = e.appendExemplars(ctx, a.exemplars)
+	}
+	e.metrics.appended.WithLabelValues(resultOK).Add(float64(stored.Total()))
+	e.metrics.appended.WithLabelValues(resultFailed).Add(float64(len(a.samples) + len(a.exemplars) - stored.Total()))
 	if err != nil {
 		return stored, err
 	}
-	e.newest.note(ctx, a.samples)
+	e.newest.note(a.samples)
 	return stored, nil
 }
 
-// confirmed returns how many of n samples are durable after err.
-func confirmed(n int, err error) int {
-	var failed *bucketstore.SamplesError
-	switch {
-	case err == nil:
-		return n
-	case errors.As(err, &failed):
-		return n - len(failed.Failed)
-	}
-	return 0
-}
-
-// accepted is what is valid of a batch.
+// accepted is what Append stores: samples in the order in which they came, and
+// the index entries that must be there before.
 type accepted struct {
-	samples []bucketstore.Sample
-	entries []index.Entry
+	samples   []bucketstore.Sample
+	exemplars []acceptedExemplar
+	entries   []index.Entry
+	// histograms is how many of samples are histograms.
+	histograms int
+	// values holds the encoded values of samples.
+	values []byte
 }
 
-// accept keeps the valid samples of batch.
-func (e *Engine) accept(tenant string, batch []Series, rejected *Rejected) accepted {
+// confirmed counts the samples that the error of an Append leaves confirmed.
+func (a *accepted) confirmed(err error) (stored Stored) {
+	if err == nil {
+		return Stored{Samples: len(a.samples) - a.histograms, Histograms: a.histograms}
+	}
+	var failed *bucketstore.SamplesError
+	if !errors.As(err, &failed) {
+		return stored
+	}
+	stored = a.confirmed(nil)
+	for _, i := range failed.Failed {
+		if series.IsHistogram(a.samples[i].Value) {
+			stored.Histograms--
+		} else {
+			stored.Samples--
+		}
+	}
+	return stored
+}
+
+// acceptStep is after how many series and samples accept looks whether anybody
+// still waits for it.
+const acceptStep = 10_000
+
+// accept keeps what is valid in batch. The only error is that of ctx.
+func (e *Engine) accept(ctx context.Context, tenant string, batch []Series, rejected *Rejected) (accepted, error) {
 	n := 0
 	for i := range batch {
-		n += len(batch[i].Samples)
+		n += len(batch[i].Samples) + len(batch[i].Histograms)
 	}
 	a := accepted{
 		samples: make([]bucketstore.Sample, 0, n),
@@ -80,53 +130,112 @@ func (e *Engine) accept(tenant string, batch []Series, rejected *Rejected) accep
 	}
 	maxTime := e.maxTime()
 	var key []byte
+	step := acceptStep // at once
 	for i := range batch {
-		s := Series{Labels: batch[i].Labels.WithoutEmpty(), Samples: batch[i].Samples}
+		if step += 1 + batch[i].size(); step > acceptStep {
+			if err := ctx.Err(); err != nil {
+				return accepted{}, fmt.Errorf("check %d samples: %w", n, err)
+			}
+			step = 0
+		}
+		s := batch[i]
+		s.Labels = s.Labels.WithoutEmpty()
 		reason, err := checkLabels(s.Labels)
 		if err == nil {
 			key, err = e.cfg.Schema.AppendSeriesKey(key[:0], tenant, s.Labels)
 			reason = keyReason(err)
 		}
 		if err != nil {
-			rejected.Add(reason, len(s.Samples), err)
+			rejected.Add(reason, s.size(), err)
 			continue
 		}
 		a.add(s, e.cfg.Appender.Ref(key), maxTime, rejected)
 	}
-	return a
+	return a, nil
 }
 
-// add takes the samples of one series that lie in [0, maxTime], and the index
-// entries that they need: one for each period, with the newest time in it.
+// add takes what is valid of one series and lies in [0, maxTime], and the index
+// entries for it.
 func (a *accepted) add(s Series, ref bucketstore.Ref, maxTime timeBound, rejected *Rejected) {
 	first := len(a.entries)
 	for _, sample := range s.Samples {
-		if reason, err := maxTime.check(s.Labels, sample.T); err != nil {
-			rejected.Add(reason, 1, err)
+		if !maxTime.allows(s.Labels, sample.T, rejected) {
 			continue
 		}
-		a.samples = append(a.samples, bucketstore.Sample{Ref: ref, T: sample.T, V: sample.V})
-		last := len(a.entries) - 1
-		if last >= first && series.PeriodOf(a.entries[last].T) == series.PeriodOf(sample.T) {
-			a.entries[last].T = max(a.entries[last].T, sample.T)
-			continue
+		var value []byte
+		if sample.ST != 0 {
+			value = a.encode(series.Value{Start: sample.ST, Float: sample.V})
 		}
-		a.entries = append(a.entries, index.Entry{Key: ref.SeriesKey(), Labels: s.Labels, T: sample.T})
+		a.samples = append(a.samples, bucketstore.Sample{Ref: ref, T: sample.T, V: sample.V, Value: value})
+		a.need(first, s.Labels, ref, sample.T)
 	}
+	for i := range s.Histograms {
+		h := &s.Histograms[i]
+		if !maxTime.allows(s.Labels, h.T, rejected) {
+			continue
+		}
+		value, err := a.histogram(h)
+		if err != nil {
+			rejected.Add(ReasonHistogram, 1, histogramError{s.Labels, h.T, err})
+			continue
+		}
+		a.samples = append(a.samples, bucketstore.Sample{Ref: ref, T: h.T, Value: value})
+		a.histograms++
+		a.need(first, s.Labels, ref, h.T)
+	}
+	for _, x := range s.Exemplars {
+		if err := checkExemplar(x); err != nil {
+			rejected.Add(ReasonExemplar, 1, exemplarError{s.Labels, x, err})
+			continue
+		}
+		if !maxTime.allows(s.Labels, x.Ts, rejected) {
+			continue
+		}
+		a.exemplars = append(a.exemplars, acceptedExemplar{ref, x})
+		a.need(first, s.Labels, ref, x.Ts)
+	}
+}
+
+// need adds the index entry for something at t, unless the last one since first
+// is of the same period. An entry has the newest time in its period.
+func (a *accepted) need(first int, ls labels.Labels, ref bucketstore.Ref, t int64) {
+	if n := len(a.entries); n == first || series.PeriodOf(a.entries[n-1].T) != series.PeriodOf(t) {
+		a.entries = append(a.entries, index.Entry{Key: ref.SeriesKey(), Labels: ls, T: t})
+	} else if t > a.entries[n-1].T {
+		a.entries[n-1].T = t
+	}
+}
+
+// encode returns v as the value of a cell.
+func (a *accepted) encode(v series.Value) []byte {
+	first := len(a.values)
+	a.values = series.AppendValue(a.values, v)
+	return a.values[first:len(a.values):len(a.values)]
 }
 
 // checkLabels says what is wrong with a label set, if anything is.
 func checkLabels(ls labels.Labels) (Reason, error) {
 	if name, ok := ls.HasDuplicateLabelNames(); ok {
-		return ReasonLabels, fmt.Errorf("series %s: label %q is there twice", series.Abbreviate(ls), name)
+		return ReasonLabels, labelsError{ls, fmt.Sprintf("label %q is there twice", name)}
 	}
 	if !ls.Has(labels.MetricName) {
-		return ReasonLabels, fmt.Errorf("series %s: no metric name", series.Abbreviate(ls))
+		return ReasonLabels, labelsError{ls, "no metric name"}
 	}
 	if !ls.IsValid(model.UTF8Validation) {
-		return ReasonLabels, fmt.Errorf("series %s: label names and values must be valid UTF-8, names not empty", series.Abbreviate(ls))
+		return ReasonLabels, labelsError{ls, "label names and values must be valid UTF-8, names not empty"}
 	}
 	return "", nil
+}
+
+// labelsError says what is wrong with a label set. It formats itself late: most
+// of a million of them are only counted.
+type labelsError struct {
+	ls   labels.Labels
+	what string
+}
+
+func (e labelsError) Error() string {
+	return fmt.Sprintf("series %s: %s", series.Abbreviate(e.ls), e.what)
 }
 
 func keyReason(err error) Reason {
@@ -150,13 +259,38 @@ func (e *Engine) maxTime() timeBound {
 	return timeBound{e.cfg.Now().Add(future).UnixMilli(), future}
 }
 
+// allows says whether t is a time for something of ls. If not, it is rejected.
+func (b timeBound) allows(ls labels.Labels, t int64, rejected *Rejected) bool {
+	reason := b.check(t)
+	if reason != "" {
+		rejected.Add(reason, 1, timeError{reason, b, ls, t})
+	}
+	return reason == ""
+}
+
 // check says what is wrong with the time of a sample, if anything is.
-func (b timeBound) check(ls labels.Labels, t int64) (Reason, error) {
+func (b timeBound) check(t int64) Reason {
 	switch {
 	case t < 0 || t > series.MaxTime:
-		return ReasonTime, fmt.Errorf("series %s: timestamp %d is not in [0, %d]", series.Abbreviate(ls), t, series.MaxTime)
+		return ReasonTime
 	case t > b.t:
-		return ReasonFuture, fmt.Errorf("series %s: timestamp %d is more than %s ahead of the clock", series.Abbreviate(ls), t, b.future)
+		return ReasonFuture
 	}
-	return "", nil
+	return ""
+}
+
+// timeError is what check found, for a person. It formats itself late, like
+// labelsError.
+type timeError struct {
+	reason Reason
+	bound  timeBound
+	ls     labels.Labels
+	t      int64
+}
+
+func (e timeError) Error() string {
+	if e.reason == ReasonFuture {
+		return fmt.Sprintf("series %s: timestamp %d is more than %s ahead of the clock", series.Abbreviate(e.ls), e.t, e.bound.future)
+	}
+	return fmt.Sprintf("series %s: timestamp %d is not in [0, %d]", series.Abbreviate(e.ls), e.t, series.MaxTime)
 }

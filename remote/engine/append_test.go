@@ -62,8 +62,8 @@ func TestAppendRejects(t *testing.T) {
 			f := openFixture(t, func(c *engine.Config) { c.Limits.MaxFuture = 10 * time.Minute })
 			var rejected engine.Rejected
 			stored, err := f.Append(t.Context(), "", []engine.Series{tt.series, good}, &rejected)
-			if err != nil || stored != len(tt.stored)+2 {
-				t.Errorf("%d samples stored, error %v, want %d and none", stored, err, len(tt.stored)+2)
+			if err != nil || stored.Total() != len(tt.stored)+2 {
+				t.Errorf("%d samples stored, error %v, want %d and none", stored.Total(), err, len(tt.stored)+2)
 			}
 			if want := map[engine.Reason]int{tt.reason: tt.count}; !maps.Equal(rejected.Samples, want) {
 				t.Errorf("rejected %v, want %v", rejected.Samples, want)
@@ -109,8 +109,8 @@ func TestRejectedIsShort(t *testing.T) {
 		batch = append(batch, one(raw("n", fmt.Sprint(i)), someTime, someTime))
 	}
 	var rejected engine.Rejected
-	if stored, err := f.Append(t.Context(), "", batch, &rejected); stored != 0 || err != nil {
-		t.Fatalf("%d stored, %v", stored, err)
+	if stored, err := f.Append(t.Context(), "", batch, &rejected); stored.Total() != 0 || err != nil {
+		t.Fatalf("%d stored, %v", stored.Total(), err)
 	}
 	msg := rejected.Err().Error()
 	if !strings.HasPrefix(msg, `500 errors: series {n="0"}`) || len(msg) > 1024 {
@@ -149,8 +149,8 @@ func TestAppendStoreFailure(t *testing.T) {
 			}
 			var rejected engine.Rejected
 			stored, err := f.Append(t.Context(), "", batch, &rejected)
-			if stored != tt.stored || err == nil || rejected.Err() != nil {
-				t.Errorf("%d stored, error %v, rejected %v, want %d and an error", stored, err, rejected.Err(), tt.stored)
+			if stored.Total() != tt.stored || err == nil || rejected.Err() != nil {
+				t.Errorf("%d stored, error %v, rejected %v, want %d and an error", stored.Total(), err, rejected.Err(), tt.stored)
 			}
 			failed := f.counter(t, "adapter_engine_appended_samples_total", "result", "failure")
 			if got := f.counter(t, "adapter_engine_appended_samples_total", "result", "success"); got != float64(tt.stored) || failed != float64(5-tt.stored) {
@@ -178,8 +178,8 @@ func TestAppendRowFailure(t *testing.T) {
 		batch = append(batch, one(labels.FromStrings("__name__", "up", "n", fmt.Sprint(i)), someTime, someTime+1))
 	}
 	var rejected engine.Rejected
-	if stored, err := f.Append(t.Context(), "", batch, &rejected); stored != 18 || err == nil || !strings.Contains(err.Error(), "broken row") {
-		t.Errorf("%d stored, error %v", stored, err)
+	if stored, err := f.Append(t.Context(), "", batch, &rejected); stored.Total() != 18 || err == nil || !strings.Contains(err.Error(), "broken row") {
+		t.Errorf("%d stored, error %v", stored.Total(), err)
 	}
 	broken = false
 	f.append(t, batch...)
@@ -208,8 +208,8 @@ func TestAppendIndexFailure(t *testing.T) {
 					}
 					batch := one(labels.FromStrings("__name__", "up", "job", "a"), someTime)
 					var rejected engine.Rejected
-					if stored, err := f.Append(t.Context(), "", []engine.Series{batch}, &rejected); stored != 0 || !errors.Is(err, errStore) {
-						t.Errorf("%d stored, error %v", stored, err)
+					if stored, err := f.Append(t.Context(), "", []engine.Series{batch}, &rejected); stored.Total() != 0 || !errors.Is(err, errStore) {
+						t.Errorf("%d stored, error %v", stored.Total(), err)
 					}
 					if call < 2 && f.store.rows(bucketstore.Metric) > 0 {
 						t.Error("samples are stored without an index")

@@ -16,6 +16,8 @@ const (
 	// batchBytes is what one batch of rows should come to as chunks, with an
 	// allowance for each series.
 	batchBytes = 16 << 20
+	// minBatchBytes is where dividing that between queries ends.
+	minBatchBytes = 256 << 10
 	// splitFactor says when a batch is given up and read again in smaller ones: if
 	// it holds so many times what it should.
 	splitFactor = 2
@@ -38,6 +40,8 @@ type batchReader struct {
 	store  bucketstore.Store
 	schema series.Schema
 	limits Limits
+	// query is who is named if a limit is exceeded.
+	query Query
 	// start and limit are the range of samples that is read, half-open.
 	start, limit int64
 
@@ -45,10 +49,12 @@ type batchReader struct {
 	target int
 	// size is how many series the next batch takes.
 	size int
+	// widths says how much of a bucket is read at once.
+	widths widths
 	// samples counts what all batches held.
 	samples int
 	// onRange, if set, is told what each range read has met.
-	onRange func(r series.RowRange, rows, cells int)
+	onRange func(p part, r series.RowRange, rows, cells int)
 }
 
 // read reads a batch of the first of these series and returns a builder for
@@ -95,61 +101,32 @@ func (r *batchReader) resize(builders []chunkBuilder) {
 
 // readSeries reads the rows of these series.
 func (r *batchReader) readSeries(ctx context.Context, batch []index.Series) ([]chunkBuilder, error) {
-	scan := batchScan{r: r, builders: make([]chunkBuilder, len(batch)), slots: make(map[string]int, len(batch))}
+	scan := batchScan{r: r, batch: batch, builders: make([]chunkBuilder, len(batch)), slots: make(map[string]int, len(batch))}
 	for i := range batch {
 		scan.slots[batch[i].Key] = i
 	}
-	for _, part := range r.parts(batch) {
-		if err := scan.run(ctx, part); err != nil {
+	bases := basesOf(batch)
+	for part, ok := r.nextPart(bases, r.start); ok; part, ok = r.nextPart(bases, part.limit) {
+		widest, err := scan.run(ctx, part)
+		if err != nil {
 			return nil, err
 		}
+		r.widths.learn(part.span(), widest)
 	}
 	r.samples += scan.samples
 	return scan.builders, nil
 }
 
-// A part is the buckets of a batch with bases in [first, last], which are read
-// between the same deltas.
-type part struct {
-	first, last  int64
-	start, limit []byte
-	rows         []series.RowRange
-}
-
-// parts divides the buckets of a batch: the one in which the range begins, the
-// whole ones, the one in which it ends. That is also their order in time.
-func (r *batchReader) parts(batch []index.Series) []part {
-	firstBase, firstDelta := series.Split(r.start)
-	lastBase, lastDelta := series.Split(r.limit - 1)
-	start := series.AppendQualifier(nil, firstDelta)
-	var limit []byte // none after the largest delta
-	if lastDelta+1 != 0 {
-		limit = series.AppendQualifier(nil, lastDelta+1)
-	}
-	parts := []part{{first: firstBase, last: lastBase, start: start, limit: limit}}
-	if firstBase != lastBase {
-		parts = []part{
-			{first: firstBase, last: firstBase, start: start},
-			{first: firstBase + series.Period, last: lastBase - series.Period},
-			{first: lastBase, last: lastBase, limit: limit},
-		}
-	}
-	for i := range parts {
-		parts[i].rows = r.ranges(batch, parts[i].first, parts[i].last)
-	}
-	return parts
-}
-
-// ranges returns the rows of a batch with bases in [first, last], ascending.
-// The buckets of one series are one range, unless resource labels lie between.
-func (r *batchReader) ranges(batch []index.Series, first, last int64) []series.RowRange {
+// ranges returns the rows of a batch in p, ascending. The buckets of one series
+// are one range, unless resource labels lie between.
+func (r *batchReader) ranges(batch []index.Series, p part) []series.RowRange {
 	var ranges []series.RowRange
 	oneRange := len(r.schema.ResourceLabels()) == 0
 	for i := range batch {
 		key := []byte(batch[i].Key)
 		began := len(ranges)
 		for _, base := range batch[i].Bases {
-			if base < first || base > last {
+			if !p.has(base) {
 				continue
 			}
 			row := series.SingleRow(r.schema.AppendRowKey(nil, key, base))
@@ -183,6 +160,7 @@ func disjoint(ranges []series.RowRange) []series.RowRange {
 // A batchScan is one reading of a batch.
 type batchScan struct {
 	r        *batchReader
+	batch    []index.Series
 	builders []chunkBuilder
 	// slots maps series keys to builders.
 	slots map[string]int
@@ -192,29 +170,40 @@ type batchScan struct {
 	key     []byte
 }
 
-// run reads one part.
-func (s *batchScan) run(ctx context.Context, p part) error {
-	if len(p.rows) == 0 {
-		return nil
+// run reads one part and returns how many cells the widest row of it had.
+func (s *batchScan) run(ctx context.Context, p part) (widest int, err error) {
+	rows := s.r.ranges(s.batch, p)
+	if len(rows) == 0 {
+		return 0, nil
 	}
 	families := make([]bucketstore.FamilyRange, len(rawFamilies))
+	first, limit := p.qualifiers()
 	for i, family := range rawFamilies {
-		families[i] = bucketstore.FamilyRange{Family: family, Start: p.start, Limit: p.limit}
+		families[i] = bucketstore.FamilyRange{Family: family, Start: first, Limit: limit}
 	}
-	counts := newRangeCounts(p.rows, s.r.onRange)
-	err := s.r.store.Scan(ctx, bucketstore.ScanRequest{
+	counts := newRangeCounts(rows, s.r.reportOf(p))
+	err = s.r.store.Scan(ctx, bucketstore.ScanRequest{
 		Table:    bucketstore.Metric,
-		Rows:     p.rows,
+		Rows:     rows,
 		Families: families,
 	}, func(row bucketstore.Row) error {
 		counts.add(row)
+		widest = max(widest, len(row.Cells))
 		return s.add(p, row)
 	})
 	counts.end()
 	if err != nil && !errors.Is(err, errSplit) && !errors.Is(err, ErrLimit) {
-		return fmt.Errorf("read samples: %w", err)
+		err = fmt.Errorf("read samples: %w", err)
 	}
-	return err
+	return widest, err
+}
+
+// reportOf returns who wants to know of the ranges of p, if anybody does.
+func (r *batchReader) reportOf(p part) func(series.RowRange, int, int) {
+	if r.onRange == nil {
+		return nil
+	}
+	return func(rr series.RowRange, rows, cells int) { r.onRange(p, rr, rows, cells) }
 }
 
 // add takes one row of p. A range may hold rows that were not asked for: those
@@ -226,7 +215,7 @@ func (s *batchScan) add(p part, row bucketstore.Row) error {
 		return err
 	}
 	slot, ok := s.slots[string(s.key)]
-	if !ok || base < p.first || base > p.last {
+	if !ok || !p.has(base) {
 		return nil
 	}
 	b := &s.builders[slot]
@@ -236,16 +225,17 @@ func (s *batchScan) add(p part, row bucketstore.Row) error {
 	}
 	s.samples += b.samples - samples
 	s.bytes += b.bytes - size
-	return s.checkLimits(b)
+	return s.checkLimits(slot)
 }
 
-func (s *batchScan) checkLimits(b *chunkBuilder) error {
+// checkLimits is asked after each row; the last was one of the series in slot.
+func (s *batchScan) checkLimits(slot int) error {
 	limits := s.r.limits
 	switch {
 	case limits.MaxSamples > 0 && s.r.samples+s.samples > limits.MaxSamples:
-		return limitError("more than %d samples", limits.MaxSamples)
-	case limits.MaxSeriesBytes > 0 && b.bytes > limits.MaxSeriesBytes:
-		return limitError("a series takes more than %d bytes", limits.MaxSeriesBytes)
+		return limitError("selector %s reads more than %d samples", selectorName(s.r.query.Matchers), limits.MaxSamples)
+	case limits.MaxSeriesBytes > 0 && s.builders[slot].bytes > limits.MaxSeriesBytes:
+		return limitError("series %s takes more than %d bytes", series.Abbreviate(s.batch[slot].Labels), limits.MaxSeriesBytes)
 	case s.bytes > splitFactor*s.r.target && len(s.builders) > 1:
 		return errSplit
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/prometheus/prometheus/model/histogram"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/model/value"
 
@@ -14,11 +15,23 @@ import (
 	"github.com/promtable/promtable/series"
 )
 
-// CurrentSample is the newest sample of a series.
+// CurrentSample is the newest sample of a series: V, unless one of the
+// histograms is set.
 type CurrentSample struct {
 	Labels labels.Labels
 	T      int64
 	V      float64
+	H      *histogram.Histogram
+	FH     *histogram.FloatHistogram
+}
+
+// newCurrentSample decodes a sample, unless it is a staleness marker.
+func newCurrentSample(ls labels.Labels, s newestSample) (sample CurrentSample, ok bool, err error) {
+	if s.Value == nil {
+		return CurrentSample{Labels: ls, T: s.T, V: s.V}, !value.IsStaleNaN(s.V), nil
+	}
+	v, err := series.ParseValue(s.Value)
+	return CurrentSample{ls, s.T, v.Float, v.Histogram, v.FloatHistogram}, err == nil && !isStale(v), err
 }
 
 // Current returns the newest sample of each series that any of the selectors
@@ -42,8 +55,15 @@ func (e *Engine) Current(ctx context.Context, tenant string, selectors [][]*labe
 	}
 	current := make([]CurrentSample, 0, len(newest))
 	for key, s := range newest {
-		if s.T >= mint && !value.IsStaleNaN(s.V) {
-			current = append(current, CurrentSample{found[key], s.T, s.V})
+		if s.T < mint {
+			continue
+		}
+		sample, ok, err := newCurrentSample(found[key], s)
+		if err != nil {
+			return nil, fmt.Errorf("row %q of CURRENT: %w", key, err)
+		}
+		if ok {
+			current = append(current, sample)
 		}
 	}
 	slices.SortFunc(current, func(a, b CurrentSample) int {
@@ -55,8 +75,8 @@ func (e *Engine) Current(ctx context.Context, tenant string, selectors [][]*labe
 
 // readNewest returns the newest samples of these series: those in memory,
 // copied first, over those in CURRENT.
-func (e *Engine) readNewest(ctx context.Context, found map[string]labels.Labels) (map[string]Sample, error) {
-	newest := make(map[string]Sample, len(found))
+func (e *Engine) readNewest(ctx context.Context, found map[string]labels.Labels) (map[string]newestSample, error) {
+	newest := make(map[string]newestSample, len(found))
 	rows := make([]series.RowRange, 0, len(found))
 	for key := range found {
 		if s, ok := e.newest.get(key); ok {
@@ -71,12 +91,8 @@ func (e *Engine) readNewest(ctx context.Context, found map[string]labels.Labels)
 		Families: []bucketstore.FamilyRange{{Family: series.FamilyCurrent}},
 	}, func(row bucketstore.Row) error {
 		cell := row.Cells[0]
-		v, err := series.ParseFloat(cell.Value)
-		if err != nil {
-			return fmt.Errorf("row %q of CURRENT: %w", row.Key, err)
-		}
 		if have, ok := newest[string(row.Key)]; !ok || have.T < cell.Time {
-			newest[string(row.Key)] = Sample{T: cell.Time, V: v}
+			newest[string(row.Key)] = newestSample{T: cell.Time, Value: bytes.Clone(cell.Value)}
 		}
 		return nil
 	})

@@ -2,10 +2,12 @@
 // and the store together. Handlers, subcommands and the adapter's own metrics
 // all go through it.
 //
-//	Append   validate, index, store, remember the newest     append.go, rejected.go
-//	Select   plan, read rows in batches, encode chunks       select.go, batch.go, row.go
-//	Current  the newest sample of each series                current.go, newest.go
-//	Explain  which rows a selector reads                     explain.go
+//	Append     validate, index, store, remember the newest   append.go, histogram.go, rejected.go
+//	Select     plan, read rows in batches, encode chunks     select.go, batch.go, parts.go, row.go, chunks.go
+//	Current    the newest sample of each series              current.go, newest.go
+//	Exemplars  beside the samples of a series                exemplars.go
+//	Metadata   of metric families, in META                   metadata.go
+//	Explain    which rows a selector reads                   explain.go
 //
 // [Engine.Querier], [Engine.ChunkQuerier] and [Engine.AppenderV2] are the same
 // things as the interfaces of Prometheus know them: storage.go.
@@ -42,7 +44,16 @@ type Config struct {
 	// CurrentInterval is how often the newest samples go to CURRENT. 0 is a
 	// minute.
 	CurrentInterval time.Duration
+	// MaxPending is of how many series the newest sample is kept until it is in
+	// CURRENT. 0 is 2,000,000. When so many wait, because CURRENT takes no writes
+	// or too few, the newest samples of others are not kept: for those CURRENT
+	// lags, and with it Current, until their next sample finds room. The samples
+	// themselves are stored all the same.
+	MaxPending int
 }
+
+// defaultMaxPending is some hundred bytes for each, with its key.
+const defaultMaxPending = 2_000_000
 
 // Limits bound what one request may ask for. 0 is no bound.
 type Limits struct {
@@ -70,8 +81,10 @@ type Engine struct {
 	index   *index.Index
 	newest  *newest
 	metrics metrics
-	// batchBytes is the constant, but for tests.
-	batchBytes int
+
+	metadata knownMetadata
+	// batchBytes and rowCells are the constants, but for tests.
+	batchBytes, rowCells int
 }
 
 // Open checks that the stored schema is that of cfg, or stores it, and starts
@@ -83,6 +96,9 @@ func Open(ctx context.Context, cfg Config) (*Engine, error) {
 	if cfg.CurrentInterval <= 0 {
 		cfg.CurrentInterval = time.Minute
 	}
+	if cfg.MaxPending <= 0 {
+		cfg.MaxPending = defaultMaxPending
+	}
 	if err := checkSchema(ctx, cfg.Store, cfg.Schema, cfg.Now()); err != nil {
 		return nil, err
 	}
@@ -91,7 +107,10 @@ func Open(ctx context.Context, cfg Config) (*Engine, error) {
 		index:   index.New(index.Config{Schema: cfg.Schema}, indexRows{cfg.Store}),
 		metrics: newMetrics(cfg.Registerer),
 
+		metadata: knownMetadata{rows: make(map[string]string)},
+
 		batchBytes: batchBytes,
+		rowCells:   rowCells,
 	}
 	e.newest = newNewest(cfg, e.metrics)
 	return e, nil

@@ -42,6 +42,10 @@ type ExplainedRange struct {
 	// Start and Limit are keys, the range is [Start, Limit).
 	Start string `json:"start"`
 	Limit string `json:"limit"`
+	// Mint and Maxt are, in METRIC, the times read of each row, in milliseconds,
+	// inclusive: a row is read in slices.
+	Mint int64 `json:"mint,omitempty"`
+	Maxt int64 `json:"maxt,omitempty"`
 	// Rows and Cells are what was read of the range.
 	Rows  int `json:"rows"`
 	Cells int `json:"cells"`
@@ -67,8 +71,10 @@ func (e *Engine) Explain(ctx context.Context, q Query) (*Explanation, error) {
 		return x, nil
 	}
 	reader := e.newBatchReader(q)
-	reader.onRange = func(r series.RowRange, rows, cells int) {
-		x.Rows = append(x.Rows, explainRange(bucketstore.Metric, r, rows, cells))
+	reader.onRange = func(p part, r series.RowRange, rows, cells int) {
+		explained := explainRange(bucketstore.Metric, r, rows, cells)
+		explained.Mint, explained.Maxt = p.start, p.limit-1
+		x.Rows = append(x.Rows, explained)
 	}
 	for rest := found.Series; len(rest) > 0; {
 		batch, err := reader.read(ctx, rest, e.metrics)
@@ -106,6 +112,16 @@ func selectorText(ms []*labels.Matcher) string {
 		texts[i] = m.String()
 	}
 	return "{" + strings.Join(texts, ",") + "}"
+}
+
+// selectorName names a selector in an error message, cut after 256 bytes.
+func selectorName(ms []*labels.Matcher) string {
+	const limit = 256
+	text := selectorText(ms)
+	if len(text) <= limit {
+		return text
+	}
+	return strings.ToValidUTF8(text[:limit], "") + "…"
 }
 
 // rangeCounts counts the rows and cells of each range of a scan, which come in

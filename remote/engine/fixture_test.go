@@ -229,14 +229,14 @@ func (f *fixture) append(t testing.TB, batch ...engine.Series) {
 	if err = errors.Join(err, rejected.Err()); err != nil {
 		t.Fatal(err)
 	}
-	if want := samplesIn(batch); stored != want {
-		t.Fatalf("%d samples stored, want %d", stored, want)
+	if want := samplesIn(batch); stored.Total() != want {
+		t.Fatalf("%d samples stored, want %d", stored.Total(), want)
 	}
 }
 
 func samplesIn(batch []engine.Series) (n int) {
 	for _, s := range batch {
-		n += len(s.Samples)
+		n += len(s.Samples) + len(s.Histograms) + len(s.Exemplars)
 	}
 	return n
 }

@@ -14,6 +14,8 @@ type metrics struct {
 	currentFlushes *prometheus.CounterVec
 	currentRows    prometheus.Counter
 	currentPending prometheus.Gauge
+	currentDropped prometheus.Counter
+	metadataRows   prometheus.Counter
 }
 
 func newMetrics(reg prometheus.Registerer) metrics {
@@ -46,6 +48,14 @@ func newMetrics(reg prometheus.Registerer) metrics {
 		currentPending: f.NewGauge(prometheus.GaugeOpts{
 			Name: "adapter_current_pending_series",
 			Help: "Series whose newest sample is not yet in CURRENT.",
+		}),
+		metadataRows: f.NewCounter(prometheus.CounterOpts{
+			Name: "adapter_metadata_rows_total",
+			Help: "Rows of metadata written, one for each metric family whose metadata is new or has changed.",
+		}),
+		currentDropped: f.NewCounter(prometheus.CounterOpts{
+			Name: "adapter_current_dropped_total",
+			Help: "Samples that CURRENT does not hear of, because too many series wait for it. They are stored all the same.",
 		}),
 	}
 	for _, result := range []string{resultOK, resultFailed} {

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"maps"
@@ -35,7 +36,13 @@ type newest struct {
 	metrics metrics
 
 	mu      sync.Mutex
-	pending map[string]Sample
+	pending map[string]newestSample
+	// limit is how many may be pending.
+	limit int
+	// stale are the series with a staleness marker to flush at once; wake tells
+	// the background that there are some.
+	stale []string
+	wake  chan struct{}
 
 	// flushing holds a token during a flush, so that two of them do not write a
 	// series in the wrong order.
@@ -45,6 +52,47 @@ type newest struct {
 	done chan struct{}
 }
 
+// newestSample is a sample without its series: V, unless Value is set, like a
+// bucketstore.Sample.
+type newestSample struct {
+	T     int64
+	V     float64
+	Value []byte
+}
+
+// encoded returns the value as it is stored.
+func (s newestSample) encoded() []byte {
+	if s.Value != nil {
+		return s.Value
+	}
+	return series.AppendFloat(nil, s.V)
+}
+
+// isStale says whether s is a staleness marker.
+func (s newestSample) isStale() bool {
+	if s.Value == nil {
+		return value.IsStaleNaN(s.V)
+	}
+	v, err := series.ParseValue(s.Value)
+	return err == nil && isStale(v)
+}
+
+// same says whether s and t are the same, bit for bit.
+func (s newestSample) same(t newestSample) bool {
+	return s.T == t.T && math.Float64bits(s.V) == math.Float64bits(t.V) && bytes.Equal(s.Value, t.Value)
+}
+
+// isStale says whether v is a staleness marker: of a histogram, its sum is.
+func isStale(v series.Value) bool {
+	switch {
+	case v.Histogram != nil:
+		return value.IsStaleNaN(v.Histogram.Sum)
+	case v.FloatHistogram != nil:
+		return value.IsStaleNaN(v.FloatHistogram.Sum)
+	}
+	return value.IsStaleNaN(v.Float)
+}
+
 // newNewest starts the flushes.
 func newNewest(cfg Config, m metrics) *newest {
 	ctx, stop := context.WithCancel(context.Background())
@@ -52,7 +100,9 @@ func newNewest(cfg Config, m metrics) *newest {
 		store:   cfg.Store,
 		logger:  cfg.Logger,
 		metrics: m,
-		pending: make(map[string]Sample),
+		pending: make(map[string]newestSample),
+		limit:   cfg.MaxPending,
+		wake:    make(chan struct{}, 1),
 
 		flushing: make(chan struct{}, 1),
 
@@ -63,19 +113,22 @@ func newNewest(cfg Config, m metrics) *newest {
 	return n
 }
 
-// run flushes at the interval until ctx ends.
+// run flushes at the interval, and staleness markers at once, until ctx ends.
 func (n *newest) run(ctx context.Context, interval time.Duration) {
 	defer close(n.done)
 	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
 	for {
+		var keys []string // all
 		select {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
+		case <-n.wake:
+			keys = n.takeStale()
 		}
 		flushing, cancel := context.WithTimeout(ctx, flushTimeout)
-		if err := n.flush(flushing, nil); err != nil && ctx.Err() == nil {
+		if err := n.flush(flushing, keys); err != nil && ctx.Err() == nil {
 			level.Warn(n.logger).Log("msg", "newest samples not in CURRENT yet, trying again", "err", err)
 		}
 		cancel()
@@ -89,28 +142,46 @@ func (n *newest) close(ctx context.Context) error {
 	return n.flush(ctx, nil)
 }
 
-// note takes samples that are stored. Of equal times the later one counts.
-func (n *newest) note(ctx context.Context, samples []bucketstore.Sample) {
-	var stale []string
+// note takes samples that are stored. Of equal times the later one counts. It
+// does not wait for the store.
+func (n *newest) note(samples []bucketstore.Sample) {
 	n.mu.Lock()
+	defer n.mu.Unlock()
+	dropped, stale := 0, len(n.stale)
 	for _, s := range samples {
 		key := s.Ref.SeriesKey()
-		if have, ok := n.pending[string(key)]; ok && have.T > s.T {
+		have, ok := n.pending[string(key)]
+		switch {
+		case ok && have.T > s.T:
+			continue
+		case !ok && len(n.pending) >= n.limit:
+			dropped++
 			continue
 		}
-		n.pending[string(key)] = Sample{T: s.T, V: s.V}
-		if value.IsStaleNaN(s.V) {
-			stale = append(stale, string(key))
+		kept := newestSample{s.T, s.V, bytes.Clone(s.Value)}
+		n.pending[string(key)] = kept
+		if kept.isStale() && len(n.stale) < n.limit {
+			n.stale = append(n.stale, string(key))
 		}
 	}
 	n.metrics.currentPending.Set(float64(len(n.pending)))
-	n.mu.Unlock()
-	if len(stale) == 0 {
+	n.metrics.currentDropped.Add(float64(dropped))
+	if len(n.stale) == stale {
 		return
 	}
-	if err := n.flush(ctx, stale); err != nil {
-		level.Warn(n.logger).Log("msg", "staleness markers not in CURRENT yet, trying again", "err", err)
+	select {
+	case n.wake <- struct{}{}:
+	default: // it is awake, or will be
 	}
+}
+
+// takeStale returns the series whose staleness markers wait, and forgets them.
+func (n *newest) takeStale() []string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	stale := n.stale
+	n.stale = nil
+	return append([]string{}, stale...) // not nil, which would be all
 }
 
 // flush writes the pending samples of these series, or all if keys is nil.
@@ -134,7 +205,7 @@ func (n *newest) flush(ctx context.Context, keys []string) error {
 }
 
 // write writes samples to CURRENT and forgets them.
-func (n *newest) write(ctx context.Context, taken map[string]Sample) error {
+func (n *newest) write(ctx context.Context, taken map[string]newestSample) error {
 	if len(taken) == 0 {
 		return nil
 	}
@@ -145,7 +216,7 @@ func (n *newest) write(ctx context.Context, taken map[string]Sample) error {
 			Family:    series.FamilyCurrent,
 			Qualifier: []byte(series.QualifierCurrent),
 			Time:      s.T,
-			Value:     series.AppendFloat(nil, s.V),
+			Value:     s.encoded(),
 		}}})
 	}
 	if err := n.store.Apply(ctx, bucketstore.Current, muts); err != nil {
@@ -167,10 +238,10 @@ func (n *newest) pendingKeys() []string {
 
 // take copies the pending samples of these series. They stay pending, visible
 // to readers, until they are written.
-func (n *newest) take(keys []string) map[string]Sample {
+func (n *newest) take(keys []string) map[string]newestSample {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	taken := make(map[string]Sample, len(keys))
+	taken := make(map[string]newestSample, len(keys))
 	for _, key := range keys {
 		if s, ok := n.pending[key]; ok {
 			taken[key] = s
@@ -180,11 +251,11 @@ func (n *newest) take(keys []string) map[string]Sample {
 }
 
 // forget drops what was written, unless something newer came meanwhile.
-func (n *newest) forget(written map[string]Sample) {
+func (n *newest) forget(written map[string]newestSample) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for key, s := range written {
-		if have := n.pending[key]; have.T == s.T && math.Float64bits(have.V) == math.Float64bits(s.V) {
+		if have := n.pending[key]; have.same(s) {
 			delete(n.pending, key)
 		}
 	}
@@ -192,7 +263,7 @@ func (n *newest) forget(written map[string]Sample) {
 }
 
 // get returns the pending sample of a series.
-func (n *newest) get(key string) (Sample, bool) {
+func (n *newest) get(key string) (newestSample, bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	s, ok := n.pending[key]

@@ -14,8 +14,8 @@ const (
 	ReasonKeyTooLong Reason = "key_too_long"
 	ReasonTime       Reason = "time_out_of_range"
 	ReasonFuture     Reason = "too_far_in_future"
-	ReasonHistogram  Reason = "histogram_unsupported"
-	ReasonExemplar   Reason = "exemplar_unsupported"
+	ReasonHistogram  Reason = "invalid_histogram"
+	ReasonExemplar   Reason = "invalid_exemplar"
 	ReasonMalformed  Reason = "malformed"
 )
 
@@ -32,22 +32,32 @@ type Rejected struct {
 
 	errors int
 	text   strings.Builder
+	// full is set once an error found no room: the text is the first errors, and
+	// those that follow are not even formatted.
+	full bool
 }
 
 // Add notes that n samples were rejected because of err, which names the
-// offender. n may be 0, for something that has no samples.
+// offender. n may be 0, for something that has no samples. Only of the first
+// errors, as many as fit into an answer, is the text asked for: an error that
+// formats itself late costs nothing after those.
 func (r *Rejected) Add(reason Reason, n int, err error) {
 	if r.Samples == nil {
 		r.Samples = make(map[Reason]int)
 	}
 	r.Samples[reason] += n
 	r.errors++
-	if msg := err.Error(); r.text.Len() == 0 || r.text.Len()+len(msg) < maxRejectedText {
-		if r.text.Len() > 0 {
-			r.text.WriteString("; ")
-		}
-		r.text.WriteString(msg)
+	if r.full {
+		return
 	}
+	msg := err.Error()
+	if r.full = r.text.Len() > 0 && r.text.Len()+len(msg) >= maxRejectedText; r.full {
+		return
+	}
+	if r.text.Len() > 0 {
+		r.text.WriteString("; ")
+	}
+	r.text.WriteString(msg)
 }
 
 // Err returns nil if nothing was rejected, else an error that is a *Rejected.

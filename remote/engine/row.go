@@ -3,32 +3,15 @@ package engine
 import (
 	"fmt"
 
-	"github.com/prometheus/prometheus/tsdb/chunkenc"
-	"github.com/prometheus/prometheus/tsdb/chunks"
-
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/series"
 )
-
-// samplesPerChunk is where a chunk is cut: past about 240 samples nothing is
-// gained in size.
-const samplesPerChunk = 240
 
 // rawFamilies are the parts of a METRIC row that hold raw samples, in the order
 // of the store: what stands in an earlier one wins at equal times. So a late
 // sample, which came after the window of its time was open, wins over one that
 // came while it was.
 var rawFamilies = [...]string{series.FamilyLate, series.FamilyR0, series.FamilyR1, series.FamilyR2, series.FamilyR3}
-
-// A chunkBuilder makes the chunks of one series from its rows.
-type chunkBuilder struct {
-	chunks  []chunks.Meta
-	app     chunkenc.Appender
-	samples int
-	// bytes is what the chunks hold, those under way as of their last row.
-	bytes  int
-	closed int
-}
 
 // addRow appends the samples of a row that begins at base. Rows come in time
 // order.
@@ -77,29 +60,12 @@ func (b *chunkBuilder) addCell(base int64, cell bucketstore.Cell) error {
 	if err != nil {
 		return fmt.Errorf("family %s: %w", cell.Family, err)
 	}
-	v, err := series.ParseFloat(cell.Value)
+	v, err := series.ParseValue(cell.Value)
+	if err == nil {
+		err = b.append(base+int64(delta), v)
+	}
 	if err != nil {
 		return fmt.Errorf("family %s, delta %d: %w", cell.Family, delta, err)
 	}
-	return b.append(base+int64(delta), v)
-}
-
-// append adds a sample later than all before.
-func (b *chunkBuilder) append(t int64, v float64) error {
-	if b.samples%samplesPerChunk == 0 {
-		if n := len(b.chunks); n > 0 {
-			b.closed += len(b.chunks[n-1].Chunk.Bytes())
-		}
-		chunk := chunkenc.NewXORChunk()
-		app, err := chunk.Appender()
-		if err != nil {
-			return err
-		}
-		b.app = app
-		b.chunks = append(b.chunks, chunks.Meta{Chunk: chunk, MinTime: t})
-	}
-	b.app.Append(0, t, v)
-	b.chunks[len(b.chunks)-1].MaxTime = t
-	b.samples++
 	return nil
 }

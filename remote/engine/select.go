@@ -22,6 +22,10 @@ type Query struct {
 	// SeriesOnly asks for the labels alone: the series have no chunks, and a
 	// series is named if the index knows it in that time.
 	SeriesOnly bool
+	// Share is how many queries are answered at the same time for one asker, and
+	// share the memory that one alone may take: the batches of each are smaller
+	// accordingly, down to 256 KB. 0 is the same as 1.
+	Share int
 }
 
 // span returns the times of q that can be stored, half-open. It is empty if
@@ -64,7 +68,7 @@ func (e *Engine) find(ctx context.Context, q Query) (*index.Result, error) {
 		MaxSeries: e.cfg.Limits.MaxSeries,
 	})
 	if errors.Is(err, index.ErrTooManySeries) {
-		return nil, limitError("%v", err)
+		return nil, limitError("selector %s: %v", selectorName(q.Matchers), err)
 	}
 	return found, err
 }
@@ -75,11 +79,22 @@ func (e *Engine) newBatchReader(q Query) *batchReader {
 		store:  e.cfg.Store,
 		schema: e.cfg.Schema,
 		limits: e.cfg.Limits,
+		query:  q,
 		start:  start,
 		limit:  limit,
-		target: e.batchBytes,
+		target: e.batchTarget(q.Share),
 		size:   firstBatch,
+		widths: widths{span: firstSpan, cells: e.rowCells},
 	}
+}
+
+// batchTarget returns what a batch of one of share queries should come to in
+// bytes.
+func (e *Engine) batchTarget(share int) int {
+	if share <= 1 {
+		return e.batchBytes
+	}
+	return max(e.batchBytes/share, min(e.batchBytes, minBatchBytes))
 }
 
 // A seriesSet delivers the series that the index found. It holds one batch.

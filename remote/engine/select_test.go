@@ -60,8 +60,9 @@ func TestSelectInBatches(t *testing.T) {
 			if read < float64(tt.atLeast) || read > float64(tt.atMost) || (split > 0) != tt.split {
 				t.Errorf("%v batches, %v splits, want %d to %d, some splits: %t", read, split, tt.atLeast, tt.atMost, tt.split)
 			}
-			if n := len(f.store.scans(bucketstore.Metric)); n != int(read+split) {
-				t.Errorf("%d scans, want %v", n, read+split)
+			// A batch is one scan, but the first ones feel their way.
+			if n := len(f.store.scans(bucketstore.Metric)); n < int(read+split) || n > int(read+split)+20 {
+				t.Errorf("%d scans, want about %v", n, read+split)
 			}
 		})
 	}

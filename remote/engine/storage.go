@@ -2,22 +2,20 @@ package engine
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"slices"
 
 	"github.com/prometheus/prometheus/model/histogram"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/storage"
 	"github.com/prometheus/prometheus/util/annotations"
-
-	"github.com/promtable/promtable/series"
 )
 
 var (
 	_ storage.Queryable      = (*Engine)(nil)
 	_ storage.ChunkQueryable = (*Engine)(nil)
 	_ storage.AppendableV2   = (*Engine)(nil)
+
+	_ storage.ExemplarQueryable = (*Engine)(nil)
 )
 
 // Querier implements storage.Queryable. mint and maxt are in milliseconds,
@@ -135,39 +133,66 @@ func limited(texts []string, hints *storage.LabelHints) []string {
 // Close implements storage.LabelQuerier.
 func (labelQuerier) Close() error { return nil }
 
-// AppenderV2 implements storage.AppendableV2. Samples are stored by Commit. The
-// appender takes what Append takes and refuses the rest.
+// AppenderV2 implements storage.AppendableV2. Everything is stored by Commit.
+// The appender takes what Append and AppendMetadata take and refuses the rest.
 func (e *Engine) AppenderV2(ctx context.Context) storage.AppenderV2 {
 	return &appender{e: e, ctx: ctx}
 }
 
 type appender struct {
-	e     *Engine
-	ctx   context.Context
-	batch []Series
+	e        *Engine
+	ctx      context.Context
+	batch    []Series
+	metadata []Metadata
 }
 
-var errHistogram = errors.New("histograms are not stored by this version")
-
-// Append implements storage.AppenderV2. Start timestamps, metadata and
-// exemplars are passed over.
-func (a *appender) Append(ref storage.SeriesRef, ls labels.Labels, _, t int64, v float64, h *histogram.Histogram, fh *histogram.FloatHistogram, _ storage.AppendV2Options) (storage.SeriesRef, error) {
-	if h != nil || fh != nil {
-		return ref, fmt.Errorf("series %s: %w", series.Abbreviate(ls), errHistogram)
+// Append implements storage.AppenderV2. What is wrong with a sample is told by
+// Commit.
+func (a *appender) Append(ref storage.SeriesRef, ls labels.Labels, st, t int64, v float64, h *histogram.Histogram, fh *histogram.FloatHistogram, opts storage.AppendV2Options) (storage.SeriesRef, error) {
+	if n := len(a.batch); n == 0 || !labels.Equal(a.batch[n-1].Labels, ls) {
+		a.batch = append(a.batch, Series{Labels: ls})
 	}
-	if n := len(a.batch); n > 0 && labels.Equal(a.batch[n-1].Labels, ls) {
-		a.batch[n-1].Samples = append(a.batch[n-1].Samples, Sample{t, v})
-		return ref, nil
+	s := &a.batch[len(a.batch)-1]
+	switch {
+	case h != nil:
+		s.Histograms = append(s.Histograms, Histogram{T: t, ST: st, H: h.Copy()})
+	case fh != nil:
+		s.Histograms = append(s.Histograms, Histogram{T: t, ST: st, FH: fh.Copy()})
+	default:
+		s.Samples = append(s.Samples, Sample{T: t, V: v, ST: st})
 	}
-	a.batch = append(a.batch, Series{Labels: ls, Samples: []Sample{{t, v}}})
+	for _, x := range opts.Exemplars {
+		x.HasTs = x.Ts != 0
+		s.Exemplars = append(s.Exemplars, x)
+	}
+	a.addMetadata(ls, opts)
 	return ref, nil
 }
 
+// addMetadata takes the metadata of a sample, if it is other than that of the
+// one before.
+func (a *appender) addMetadata(ls labels.Labels, opts storage.AppendV2Options) {
+	if opts.Metadata.IsEmpty() {
+		return
+	}
+	m := Metadata{Family: opts.MetricFamilyName, Metadata: opts.Metadata}
+	if m.Family == "" {
+		m.Family = FamilyName(ls.Get(labels.MetricName), m.Type)
+	}
+	if n := len(a.metadata); n == 0 || a.metadata[n-1] != m {
+		a.metadata = append(a.metadata, m)
+	}
+}
+
 // Commit implements storage.AppenderTransaction. An error says that not all
-// was stored; what can be is, even if other samples are invalid.
+// was stored; what can be is, even if other samples are invalid. Those are a
+// *Rejected.
 func (a *appender) Commit() error {
 	var rejected Rejected
 	if _, err := a.e.Append(a.ctx, "", a.batch, &rejected); err != nil {
+		return err
+	}
+	if err := a.e.AppendMetadata(a.ctx, "", a.metadata); err != nil {
 		return err
 	}
 	return rejected.Err()
@@ -175,6 +200,6 @@ func (a *appender) Commit() error {
 
 // Rollback implements storage.AppenderTransaction.
 func (a *appender) Rollback() error {
-	a.batch = nil
+	a.batch, a.metadata = nil, nil
 	return nil
 }

@@ -9,11 +9,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/prometheus/model/exemplar"
 	"github.com/prometheus/prometheus/model/histogram"
 	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/model/metadata"
 	"github.com/prometheus/prometheus/promql"
 	"github.com/prometheus/prometheus/promql/promqltest"
 	"github.com/prometheus/prometheus/storage"
+	"github.com/prometheus/prometheus/tsdb/chunkenc"
 
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/remote/engine"
@@ -164,18 +167,37 @@ func TestAppender(t *testing.T) {
 	t.Run("histograms", func(t *testing.T) {
 		f := openFixture(t)
 		a := f.AppenderV2(t.Context())
-		_, err := a.Append(0, up, 0, someTime, 0, &histogram.Histogram{}, nil, storage.AOptions{})
-		_, floatErr := a.Append(0, up, 0, someTime, 0, nil, &histogram.FloatHistogram{}, storage.AOptions{})
-		for _, err := range []error{err, floatErr} {
-			if err == nil || !strings.Contains(err.Error(), "histograms") || !strings.Contains(err.Error(), `"up"`) {
-				t.Errorf("error %v, want one that names the series and histograms", err)
-			}
-		}
-		add(t, a, up, someTime, 1)
-		if err := a.Commit(); err != nil {
+		h := &histogram.Histogram{Count: 3, Sum: 4, PositiveSpans: []histogram.Span{{Length: 1}}, PositiveBuckets: []int64{3}}
+		_, err := a.Append(0, up, 7, someTime, 0, h, nil, storage.AOptions{
+			Metadata:  metadata.Metadata{Type: "gauge", Help: "is it"},
+			Exemplars: []exemplar.Exemplar{{Labels: labels.FromStrings("trace", "x"), Value: 2, Ts: someTime}},
+		})
+		_, floatErr := a.Append(0, up, 0, someTime+1, 0, nil, h.ToFloat(nil), storage.AOptions{})
+		h.Count = 5 // the caller's again
+		if err := errors.Join(err, floatErr, a.Commit()); err != nil {
 			t.Fatal(err)
 		}
-		wantSeries(t, "the float", f.collect(t, everything()), sample(up, someTime, 1))
+		q, err := f.Querier(someTime, someTime+1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		set := q.Select(t.Context(), true, nil, labels.MustNewMatcher(labels.MatchEqual, "__name__", "up"))
+		if !set.Next() {
+			t.Fatalf("no series: %v", set.Err())
+		}
+		it := set.At().Iterator(nil)
+		if kind := it.Next(); kind != chunkenc.ValHistogram || it.AtST() != 7 {
+			t.Errorf("a %s with start %d", kind, it.AtST())
+		} else if at, got := it.AtHistogram(nil); at != someTime || got.Count != 3 || got.Sum != 4 {
+			t.Errorf("%d: %s", at, got)
+		}
+		if kind := it.Next(); kind != chunkenc.ValFloatHistogram || it.AtST() != 0 {
+			t.Errorf("a %s with start %d", kind, it.AtST())
+		}
+		found, err := f.Metadata(t.Context(), "", "up", 0)
+		if want := (engine.Metadata{Family: "up", Metadata: metadata.Metadata{Type: "gauge", Help: "is it"}}); err != nil || len(found) != 1 || found[0] != want {
+			t.Errorf("metadata %v, %v", found, err)
+		}
 	})
 	t.Run("rejected", func(t *testing.T) {
 		f := openFixture(t)

@@ -33,7 +33,7 @@ type Config struct {
 }
 
 type appender interface {
-	Append(ctx context.Context, tenant string, batch []engine.Series, rejected *engine.Rejected) (stored int, err error)
+	Append(ctx context.Context, tenant string, batch []engine.Series, rejected *engine.Rejected) (engine.Stored, error)
 }
 
 // Scraper stores metrics at an interval. Not safe for concurrent use.

@@ -28,7 +28,7 @@ type sink struct {
 	reject bool
 }
 
-func (s *sink) Append(_ context.Context, tenant string, batch []engine.Series, rejected *engine.Rejected) (int, error) {
+func (s *sink) Append(_ context.Context, tenant string, batch []engine.Series, rejected *engine.Rejected) (engine.Stored, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.calls++
@@ -46,7 +46,7 @@ func (s *sink) Append(_ context.Context, tenant string, batch []engine.Series, r
 	if s.reject {
 		rejected.Add(engine.ReasonLabels, 1, errors.New("rejected"))
 	}
-	return len(batch), s.err
+	return engine.Stored{Samples: len(batch)}, s.err
 }
 
 func (s *sink) count() int {

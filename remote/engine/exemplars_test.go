@@ -1,0 +1,160 @@
+package engine_test
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/prometheus/model/exemplar"
+	"github.com/prometheus/prometheus/model/labels"
+
+	"github.com/promtable/promtable/bucketstore"
+	"github.com/promtable/promtable/remote/engine"
+	"github.com/promtable/promtable/series"
+)
+
+func newExemplar(t int64, v float64, pairs ...string) exemplar.Exemplar {
+	return exemplar.Exemplar{Labels: labels.FromStrings(pairs...), Value: v, Ts: t, HasTs: true}
+}
+
+// describeExemplars writes results for people, one series a line.
+func describeExemplars(results []exemplar.QueryResult) string {
+	var b strings.Builder
+	for _, r := range results {
+		b.WriteString(r.SeriesLabels.String())
+		for _, x := range r.Exemplars {
+			fmt.Fprintf(&b, " %s=%016x@%d", x.Labels, math.Float64bits(x.Value), x.Ts-someTime)
+		}
+		b.WriteByte('\n')
+	}
+	return b.String()
+}
+
+func TestExemplars(t *testing.T) {
+	a, b, c := labels.FromStrings("__name__", "a"), labels.FromStrings("__name__", "b", "z", ","), labels.FromStrings("__name__", "c")
+	before := someTime - 2*series.Period
+	nan := math.Float64frombits(0x7ff0000000000002)
+	for _, backend := range backends() {
+		t.Run(backend.name, func(t *testing.T) {
+			clock := newClock(someTime)
+			f := openOn(t, backend.open(t, clock), clock)
+			f.append(t,
+				engine.Series{Labels: b, Exemplars: []exemplar.Exemplar{newExemplar(someTime+2, 2, "trace", "two"), newExemplar(someTime, nan, "trace", "one")}},
+				engine.Series{Labels: a, Samples: []engine.Sample{{T: someTime}}, Exemplars: []exemplar.Exemplar{newExemplar(someTime, math.Copysign(0, -1), "x", "1", "y", ""), newExemplar(before, 1), newExemplar(someTime, 1, "x", "2")}},
+				engine.Series{Labels: c, Exemplars: []exemplar.Exemplar{newExemplar(someTime+3, 5)}},
+			)
+			// The same again is the same.
+			f.append(t, engine.Series{Labels: b, Exemplars: []exemplar.Exemplar{newExemplar(someTime, nan, "trace", "one")}})
+
+			tests := []struct {
+				name       string
+				start, end int64
+				selectors  [][]*labels.Matcher
+				want       string
+			}{
+				{"one series", someTime, someTime + 2, [][]*labels.Matcher{{match("__name__", "b")}},
+					`{__name__="b", z=","} {trace="one"}=7ff0000000000002@0 {trace="two"}=4000000000000000@2` + "\n"},
+				{"both ends belong to it", someTime, someTime, [][]*labels.Matcher{{match("__name__", "b")}},
+					`{__name__="b", z=","} {trace="one"}=7ff0000000000002@0` + "\n"},
+				{"several selectors, each series once", someTime, someTime + 9, [][]*labels.Matcher{{match("__name__", "c")}, {match("__name__", "a")}, {match("__name__", "c")}},
+					`{__name__="a"} {x="1", y=""}=8000000000000000@0 {x="2"}=3ff0000000000000@0` + "\n" + `{__name__="c"} {}=4014000000000000@3` + "\n"},
+				{"long ago", 0, math.MaxInt64, [][]*labels.Matcher{{match("__name__", "a")}},
+					fmt.Sprintf(`{__name__="a"} {}=3ff0000000000000@%d {x="1", y=""}=8000000000000000@0 {x="2"}=3ff0000000000000@0`+"\n", -2*series.Period)},
+				{"nothing", someTime + 4, someTime + 9, [][]*labels.Matcher{{match("__name__", "b")}}, ""},
+				{"backwards", someTime + 4, someTime, [][]*labels.Matcher{{match("__name__", "b")}}, ""},
+			}
+			for _, tt := range tests {
+				t.Run(tt.name, func(t *testing.T) {
+					q, err := f.ExemplarQuerier(t.Context())
+					if err != nil {
+						t.Fatal(err)
+					}
+					results, err := q.Select(tt.start, tt.end, tt.selectors...)
+					if got := describeExemplars(results); err != nil || got != tt.want {
+						t.Errorf("found, %v\n%swant\n%s", err, got, tt.want)
+					}
+				})
+			}
+			if found := f.collect(t, everything()); len(found) != 1 || len(found[0].Samples) != 1 {
+				t.Errorf("the samples are %v", found)
+			}
+		})
+	}
+}
+
+func TestExemplarLimit(t *testing.T) {
+	f := openFixture(t, func(c *engine.Config) { c.Limits.MaxSamples = 2 })
+	x := []exemplar.Exemplar{newExemplar(someTime, 1), newExemplar(someTime, 2), newExemplar(someTime, 3)}
+	f.append(t, engine.Series{Labels: labels.FromStrings("__name__", "a"), Exemplars: x})
+	q, err := f.ExemplarQuerier(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if results, err := q.Select(someTime, someTime, []*labels.Matcher{match("__name__", "a")}); !errors.Is(err, engine.ErrLimit) {
+		t.Errorf("%v, %v, want a limit", results, err)
+	}
+}
+
+func TestAppendRejectsExemplars(t *testing.T) {
+	long := strings.Repeat("ä", 65)
+	tests := []struct {
+		name    string
+		bad     exemplar.Exemplar
+		reason  engine.Reason
+		message string
+	}{
+		{"no time", exemplar.Exemplar{Value: 1}, engine.ReasonExemplar, "no timestamp"},
+		{"time 0", newExemplar(0, 1), engine.ReasonExemplar, "no timestamp"},
+		{"before time", newExemplar(-1, 1), engine.ReasonTime, "timestamp -1 "},
+		{"duplicate", exemplar.Exemplar{Labels: raw("a", "b", "a", "c"), Ts: someTime, HasTs: true}, engine.ReasonExemplar, `"a" is there twice`},
+		{"bad UTF-8", newExemplar(someTime, 1, "a", "\xff"), engine.ReasonExemplar, "UTF-8"},
+		{"long", newExemplar(someTime, 1, long, long[:len(long)-2]), engine.ReasonExemplar, "129 characters"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			f := openFixture(t)
+			var rejected engine.Rejected
+			batch := []engine.Series{{
+				Labels:    labels.FromStrings("__name__", "up"),
+				Samples:   []engine.Sample{{T: someTime}},
+				Exemplars: []exemplar.Exemplar{newExemplar(someTime, 1, strings.Repeat("ä", 64), strings.Repeat("ä", 64)), tt.bad},
+			}}
+			stored, err := f.Append(t.Context(), "", batch, &rejected)
+			if err != nil || stored != (engine.Stored{Samples: 1, Exemplars: 1}) {
+				t.Errorf("stored %+v, error %v", stored, err)
+			}
+			err = rejected.Err()
+			if err == nil || rejected.Samples[tt.reason] != 1 || !strings.Contains(err.Error(), tt.message) || !strings.Contains(err.Error(), `"up"`) {
+				t.Errorf("rejected %v: %v, want one for %s that says %q", rejected.Samples, err, tt.reason, tt.message)
+			}
+		})
+	}
+}
+
+// An exemplar that the store has not taken is not counted, and comes again.
+func TestExemplarStoreFailure(t *testing.T) {
+	f := openFixture(t)
+	calls := 0
+	f.store.onApply = func(table bucketstore.Table, _ []bucketstore.Mutation) error {
+		if table != bucketstore.Metric {
+			return nil
+		}
+		if calls++; calls == 2 { // after the samples
+			return &bucketstore.RowsError{Failed: map[int]error{0: errStore}}
+		}
+		return nil
+	}
+	batch := []engine.Series{
+		{Labels: labels.FromStrings("__name__", "a"), Samples: []engine.Sample{{T: someTime}}, Exemplars: []exemplar.Exemplar{newExemplar(someTime, 1), newExemplar(someTime, 2)}},
+		{Labels: labels.FromStrings("__name__", "b"), Exemplars: []exemplar.Exemplar{newExemplar(someTime, 1)}},
+	}
+	var rejected engine.Rejected
+	stored, err := f.Append(t.Context(), "", batch, &rejected)
+	if err == nil || !strings.Contains(err.Error(), errStore.Error()) || stored != (engine.Stored{Samples: 1, Exemplars: 1}) {
+		t.Errorf("stored %+v, error %v", stored, err)
+	}
+	f.store.onApply = nil
+	f.append(t, batch...)
+}

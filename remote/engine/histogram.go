@@ -1,0 +1,63 @@
+package engine
+
+import (
+	"fmt"
+
+	"github.com/prometheus/prometheus/model/histogram"
+	"github.com/prometheus/prometheus/model/labels"
+
+	"github.com/promtable/promtable/series"
+)
+
+// maxHistogramBytes bounds a histogram as it is stored: some 100,000 buckets,
+// where senders make 160, and a cell that any backend takes.
+const maxHistogramBytes = 1 << 20
+
+// histogram returns h as the value of a cell, or what is wrong with it. A schema
+// finer than any that is defined is brought down to the finest one, as
+// Prometheus does it.
+func (a *accepted) histogram(h *Histogram) (value []byte, err error) {
+	switch {
+	case (h.H == nil) == (h.FH == nil):
+		return nil, fmt.Errorf("it must have either integer or float counts")
+	case h.H != nil:
+		if finer(h.H.Schema) {
+			err = h.H.ReduceResolution(histogram.ExponentialSchemaMax)
+		}
+		if err == nil {
+			err = h.H.Validate()
+		}
+	default:
+		if finer(h.FH.Schema) {
+			err = h.FH.ReduceResolution(histogram.ExponentialSchemaMax)
+		}
+		if err == nil {
+			err = h.FH.Validate()
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	value = a.encode(series.Value{Start: h.ST, Histogram: h.H, FloatHistogram: h.FH})
+	if len(value) > maxHistogramBytes {
+		return nil, fmt.Errorf("it takes %d bytes, the limit is %d", len(value), maxHistogramBytes)
+	}
+	return value, nil
+}
+
+// finer says whether schema is reserved for buckets finer than those in use.
+func finer(schema int32) bool {
+	return histogram.IsExponentialSchemaReserved(schema) && schema > histogram.ExponentialSchemaMax
+}
+
+// histogramError says what is wrong with a histogram. It formats itself late,
+// like labelsError.
+type histogramError struct {
+	ls  labels.Labels
+	t   int64
+	err error
+}
+
+func (e histogramError) Error() string {
+	return fmt.Sprintf("series %s: histogram at %d: %v", series.Abbreviate(e.ls), e.t, e.err)
+}

@@ -1,0 +1,189 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+
+	"github.com/prometheus/common/model"
+	"github.com/prometheus/prometheus/model/metadata"
+
+	"github.com/promtable/promtable/bucketstore"
+	"github.com/promtable/promtable/series"
+)
+
+// Metadata is what a sender says of a metric family. It has no time: the last
+// one counts.
+type Metadata struct {
+	// Family is the name of the metric family, see FamilyName.
+	Family string
+	metadata.Metadata
+}
+
+// maxHelpBytes is how much of a help text, and of a unit, is kept.
+const maxHelpBytes = 4 << 10
+
+// FamilyName returns the name of the metric family that a series with this name
+// belongs to, if its family is of this type: those of histograms and summaries
+// have suffixes.
+func FamilyName(name string, kind model.MetricType) string {
+	var suffixes []string
+	switch kind {
+	case model.MetricTypeHistogram:
+		suffixes = []string{"_bucket", "_count", "_sum"}
+	case model.MetricTypeGaugeHistogram:
+		suffixes = []string{"_bucket", "_gcount", "_gsum", "_count", "_sum"}
+	case model.MetricTypeSummary:
+		suffixes = []string{"_count", "_sum"}
+	}
+	for _, suffix := range suffixes {
+		if family, ok := strings.CutSuffix(name, suffix); ok && family != "" {
+			return family
+		}
+	}
+	return name
+}
+
+// storedMetadata is the cell of a row of metadata, as JSON.
+type storedMetadata struct {
+	Type model.MetricType `json:"type"`
+	Unit string           `json:"unit"`
+	Help string           `json:"help"`
+}
+
+// knownMetadata is what this process has written, so that only changes are
+// written: one row a family, and not one a request.
+type knownMetadata struct {
+	mu sync.Mutex
+	// rows maps keys of META to cells.
+	rows map[string]string
+}
+
+// maxKnownMetadata bounds what is remembered. The rest is written each time it
+// comes.
+const maxKnownMetadata = 50_000
+
+// AppendMetadata stores metadata, of several entries of one family the last.
+// Entries without a family, or with one whose name is too long for a key, are
+// left out: they can never be asked for. An error means that the rest may not be
+// stored; the writer may, and should, send it again.
+func (e *Engine) AppendMetadata(ctx context.Context, tenant string, batch []Metadata) error {
+	changed := make(map[string]string)
+	for _, m := range batch {
+		key, err := e.cfg.Schema.AppendMetaKey(nil, tenant, series.MetaMetadata, m.Family)
+		switch {
+		case m.Family == "" || errors.Is(err, series.ErrKeyTooLong):
+			continue
+		case err != nil:
+			return err
+		}
+		cell, err := json.Marshal(storedMetadata{m.Type, shorten(m.Unit), shorten(m.Help)})
+		if err != nil {
+			return fmt.Errorf("encode metadata of %q: %w", m.Family, err)
+		}
+		changed[string(key)] = string(cell)
+	}
+	e.metadata.dropKnown(changed)
+	if len(changed) == 0 {
+		return nil
+	}
+	now := e.cfg.Now().UnixMilli()
+	muts := make([]bucketstore.Mutation, 0, len(changed))
+	for key, cell := range changed {
+		muts = append(muts, bucketstore.Mutation{Key: []byte(key), Ops: []bucketstore.Op{{
+			Kind:      bucketstore.SetCell,
+			Family:    series.FamilyMeta,
+			Qualifier: []byte(series.QualifierMeta),
+			Time:      now,
+			Value:     []byte(cell),
+		}}})
+	}
+	if err := e.cfg.Store.Apply(ctx, bucketstore.Meta, muts); err != nil {
+		return fmt.Errorf("write metadata of %d families: %w", len(muts), err)
+	}
+	e.metadata.learn(changed)
+	e.metrics.metadataRows.Add(float64(len(muts)))
+	return nil
+}
+
+// shorten cuts text after maxHelpBytes and makes it valid UTF-8.
+func shorten(text string) string {
+	return strings.ToValidUTF8(text[:min(len(text), maxHelpBytes)], "")
+}
+
+// dropKnown removes from rows what is known.
+func (k *knownMetadata) dropKnown(rows map[string]string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for key, cell := range rows {
+		if k.rows[key] == cell {
+			delete(rows, key)
+		}
+	}
+}
+
+// learn remembers what is written.
+func (k *knownMetadata) learn(rows map[string]string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for key, cell := range rows {
+		if _, ok := k.rows[key]; ok || len(k.rows) < maxKnownMetadata {
+			k.rows[key] = cell
+		}
+	}
+}
+
+// errEnough ends a scan that has found what was asked for.
+var errEnough = errors.New("enough")
+
+// Metadata returns what is known of a family, or of all if family is empty, in
+// the order of their rows, which is that of their names but for escapes. A limit
+// over 0 bounds how many.
+func (e *Engine) Metadata(ctx context.Context, tenant, family string, limit int) ([]Metadata, error) {
+	rows, err := e.cfg.Schema.MetaRange(tenant, series.MetaMetadata)
+	if family != "" {
+		var key []byte
+		key, err = e.cfg.Schema.AppendMetaKey(nil, tenant, series.MetaMetadata, family)
+		rows = series.SingleRow(key)
+	}
+	switch {
+	case errors.Is(err, series.ErrKeyTooLong):
+		return nil, nil // there is none
+	case err != nil:
+		return nil, err
+	}
+	var found []Metadata
+	err = e.cfg.Store.Scan(ctx, bucketstore.ScanRequest{
+		Table:    bucketstore.Meta,
+		Rows:     []series.RowRange{rows},
+		Families: []bucketstore.FamilyRange{{Family: series.FamilyMeta}},
+	}, func(row bucketstore.Row) error {
+		if limit > 0 && len(found) == limit {
+			return errEnough
+		}
+		m, err := e.parseMetadata(row)
+		if err == nil {
+			found = append(found, m)
+		}
+		return err
+	})
+	if err != nil && !errors.Is(err, errEnough) {
+		return nil, fmt.Errorf("read metadata: %w", err)
+	}
+	return found, nil
+}
+
+func (e *Engine) parseMetadata(row bucketstore.Row) (m Metadata, err error) {
+	var stored storedMetadata
+	if _, _, m.Family, err = e.cfg.Schema.ParseMetaKey(row.Key); err != nil {
+		return m, err
+	}
+	if err = json.Unmarshal(row.Cells[0].Value, &stored); err != nil {
+		return m, fmt.Errorf("row %q of META: %w", row.Key, err)
+	}
+	m.Type, m.Unit, m.Help = stored.Type, stored.Unit, stored.Help
+	return m, nil
+}

@@ -1,0 +1,101 @@
+package engine
+
+import (
+	"slices"
+
+	"github.com/promtable/promtable/index"
+	"github.com/promtable/promtable/series"
+)
+
+const (
+	// rowCells is how many cells a read should meet in a row. A backend holds all
+	// that is asked of a row in memory, with more than 200 bytes for each cell.
+	rowCells = 100_000
+	// firstSpan is how much of a bucket is read at once before anything is known
+	// of how dense it is, in milliseconds: 37 hours, or 134,000 samples a second
+	// apart.
+	firstSpan = series.Period / 32
+	// maxGrowth bounds how much more is read after one read that met little.
+	maxGrowth = 8
+)
+
+// A part is what one scan reads of a batch: the times [start, limit), which
+// either lie in one bucket or are whole buckets.
+type part struct{ start, limit int64 }
+
+// has says whether p reads of the bucket with this base.
+func (p part) has(base int64) bool {
+	return base < p.limit && base+series.Period > p.start
+}
+
+// inOneBucket says whether p lies in one bucket.
+func (p part) inOneBucket() bool {
+	first, _ := series.Split(p.start)
+	last, _ := series.Split(p.limit - 1)
+	return first == last
+}
+
+// span returns how much of a row p reads, in milliseconds.
+func (p part) span() int64 { return min(p.limit-p.start, series.Period) }
+
+// qualifiers returns the range of qualifiers that p reads of each of its rows,
+// half-open; nil is no bound.
+func (p part) qualifiers() (start, limit []byte) {
+	if base, delta := series.Split(p.start); delta > 0 || p.limit < base+series.Period {
+		start = series.AppendQualifier(nil, delta)
+	}
+	if _, delta := series.Split(p.limit); delta > 0 {
+		limit = series.AppendQualifier(nil, delta)
+	}
+	return start, limit
+}
+
+// basesOf returns the bases of the buckets of a batch, ascending.
+func basesOf(batch []index.Series) (bases []int64) {
+	for i := range batch {
+		bases = append(bases, batch[i].Bases...)
+	}
+	slices.Sort(bases)
+	return slices.Compact(bases)
+}
+
+// nextPart returns what to read next of buckets with these bases, ascending, if
+// all before start is read. So the rows of a series come in the order of time.
+// Buckets that are thin enough are read whole, many at once.
+func (r *batchReader) nextPart(bases []int64, start int64) (p part, ok bool) {
+	i, _ := slices.BinarySearch(bases, start&^(series.Period-1))
+	if i == len(bases) || bases[i] >= r.limit || start >= r.limit {
+		return part{}, false
+	}
+	p.start = max(start, bases[i])
+	p.limit = min(bases[i]+series.Period, r.limit)
+	if p.limit-p.start > r.widths.span {
+		p.limit = p.start + r.widths.span
+	}
+	for p.start == bases[i] && i+1 < len(bases) && p.limit == bases[i]+series.Period && bases[i+1]+series.Period <= r.limit {
+		i++
+		p.limit = bases[i] + series.Period
+	}
+	return p, true
+}
+
+// widths decides how much of a bucket is read at once: what the reads before
+// let expect of the widest row.
+type widths struct {
+	// span is how much, in milliseconds, more than 0 and at most a bucket.
+	span int64
+	// cells is what the widest row should have.
+	cells int
+}
+
+// learn takes that a read over span met widest cells in one row. A read that
+// was shorter than it might have been says only if it was too much.
+func (w *widths) learn(span int64, widest int) {
+	switch {
+	case widest == 0 && span >= w.span:
+		// Nothing can mean that it begins later, so it does not tell how dense it is.
+		w.span = max(w.span, min(maxGrowth*w.span, series.IndexPeriod))
+	case widest > w.cells || span >= w.span:
+		w.span = max(1, min(int64(w.cells)*span/int64(widest), maxGrowth*span, series.Period))
+	}
+}

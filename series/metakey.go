@@ -1,0 +1,53 @@
+package series
+
+import (
+	"fmt"
+)
+
+// Kinds of META rows of which there are many, the field before their name. They
+// are part of the stored format.
+const (
+	// MetaMetadata is the kind of the rows that hold the metadata of a metric
+	// family each, by its name.
+	MetaMetadata = "metadata"
+	// MetaHA is the kind of the rows that say which replica of a cluster is
+	// elected, by the name of the cluster.
+	MetaHA = "ha"
+)
+
+// AppendMetaKey appends the key of the META row of this kind and name to dst. It
+// is limited like a series key, ErrKeyTooLong, and the tenant is checked as in
+// one. dst is returned unchanged with an error.
+func (s Schema) AppendMetaKey(dst []byte, tenant, kind, name string) ([]byte, error) {
+	key, err := s.appendTenant(dst, tenant)
+	if err != nil {
+		return dst, err
+	}
+	key = append(append(key, kind...), ',')
+	key = appendEscaped(key, name, false)
+	if size := len(key) - len(dst); size > MaxSeriesKey {
+		return dst, fmt.Errorf("%w: %s of %.64q… needs %d bytes, the limit is %d", ErrKeyTooLong, kind, name, size, MaxSeriesKey)
+	}
+	return key, nil
+}
+
+// MetaRange returns the META rows of a kind. The names in them come in order of
+// their escaped form.
+func (s Schema) MetaRange(tenant, kind string) (RowRange, error) {
+	prefix, err := s.AppendMetaKey(nil, tenant, kind, "")
+	return PrefixRange(prefix), err
+}
+
+// ParseMetaKey is the inverse of AppendMetaKey.
+func (s Schema) ParseMetaKey(key []byte) (tenant, kind, name string, err error) {
+	tenant, rest, err := s.cutTenant(string(key))
+	if err != nil {
+		return "", "", "", err
+	}
+	kind, field, more := cutField(rest)
+	if _, _, extra := cutField(field); !more || extra {
+		return "", "", "", fmt.Errorf("%w: %.64q is no key of META", ErrCorrupt, key)
+	}
+	name, err = parseEscaped(field, false)
+	return tenant, kind, name, err
+}
