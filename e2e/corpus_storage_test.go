@@ -52,6 +52,7 @@ func newReadClient(t testing.TB, readURL string, as answer) remote.ReadClient {
 		HTTPClientConfig:      config_util.DefaultHTTPClientConfig,
 		ChunkedReadLimit:      50_000_000,
 		AcceptedResponseTypes: []answer{as},
+		Headers:               map[string]string{"User-Agent": currentPrometheus},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -68,8 +69,8 @@ func newCorpusStorage(client remote.ReadClient, writeURL string, p protocol, blo
 
 func (s *corpusStorage) Querier(mint, maxt int64) (storage.Querier, error) {
 	q, err := s.reader.Querier(mint+s.shift, maxt+s.shift)
-	if err != nil || s.shift == 0 {
-		return q, err
+	if err != nil {
+		return nil, err
 	}
 	return shiftedQuerier{q, s.shift}, nil
 }
@@ -102,22 +103,21 @@ func (a *corpusAppender) Append(_ storage.SeriesRef, ls labels.Labels, st, t int
 		st += a.storage.shift
 	}
 	t += a.storage.shift
-	s := a.seriesOf(ls)
-	if fh == nil && h != nil {
-		fh = h.ToFloat(nil)
+	if h == nil && fh == nil {
+		s := a.seriesOf(ls, false)
+		s.points, s.starts = append(s.points, at(t, v)), append(s.starts, st)
+		return 0, nil
 	}
-	if fh != nil {
-		encoded, err := a.storage.protocol.histogram(st, t, fh)
-		s.hists = append(s.hists, encoded)
-		return 0, err
-	}
-	s.points, s.starts = append(s.points, at(t, v)), append(s.starts, st)
-	return 0, nil
+	s := a.seriesOf(ls, true)
+	encoded, err := a.storage.protocol.histogram(st, t, h, fh)
+	s.hists = append(s.hists, encoded)
+	return 0, err
 }
 
-// seriesOf returns the series with these labels, good until the next call.
-func (a *corpusAppender) seriesOf(ls labels.Labels) *sentSeries {
-	key := ls.String()
+// seriesOf returns the series with these labels, good until the next call. One
+// may not have both samples and histograms.
+func (a *corpusAppender) seriesOf(ls labels.Labels, histograms bool) *sentSeries {
+	key := fmt.Sprint(ls, histograms)
 	i, ok := a.positions[key]
 	if !ok {
 		i = len(a.series)
@@ -127,14 +127,21 @@ func (a *corpusAppender) seriesOf(ls labels.Labels) *sentSeries {
 	return &a.series[i]
 }
 
-// histogram encodes a native histogram.
-func (p protocol) histogram(st, t int64, fh *histogram.FloatHistogram) ([]byte, error) {
-	if p.name == remoteWrite1().name {
-		h := prompb.FromFloatHistogram(t, fh)
-		return h.Marshal()
+// histogram encodes one of two native histograms.
+func (p protocol) histogram(st, t int64, h *histogram.Histogram, fh *histogram.FloatHistogram) ([]byte, error) {
+	switch {
+	case p.name == remoteWrite1().name && h != nil:
+		m := prompb.FromIntHistogram(t, h)
+		return m.Marshal()
+	case p.name == remoteWrite1().name:
+		m := prompb.FromFloatHistogram(t, fh)
+		return m.Marshal()
+	case h != nil:
+		m := writev2.FromIntHistogram(st, t, h)
+		return m.Marshal()
 	}
-	h := writev2.FromFloatHistogram(st, t, fh)
-	return h.Marshal()
+	m := writev2.FromFloatHistogram(st, t, fh)
+	return m.Marshal()
 }
 
 func (a *corpusAppender) Commit() error {
@@ -147,7 +154,9 @@ func (a *corpusAppender) Commit() error {
 
 func (a *corpusAppender) Rollback() error { return nil }
 
-// A shiftedQuerier moves what it finds back, by shift milliseconds.
+// A shiftedQuerier moves what it finds back, by shift milliseconds, and hands it
+// out as a list: upstream's iterator over a SAMPLES answer loses its place when
+// it seeks in a series of floats and histograms.
 type shiftedQuerier struct {
 	storage.Querier
 	shift int64
@@ -170,7 +179,6 @@ type shiftedSet struct {
 
 func (s shiftedSet) At() storage.Series { return shiftedSeries{s.SeriesSet.At(), s.shift} }
 
-// A shiftedSeries holds floats; the adapter answers with nothing else.
 type shiftedSeries struct {
 	storage.Series
 	shift int64
@@ -179,9 +187,8 @@ type shiftedSeries struct {
 func (s shiftedSeries) Iterator(chunkenc.Iterator) chunkenc.Iterator {
 	var moved chunks.SampleSlice
 	it := s.Series.Iterator(nil)
-	for it.Next() == chunkenc.ValFloat {
-		t, v := it.At()
-		moved = append(moved, at(t-s.shift, v))
+	for kind := it.Next(); kind != chunkenc.ValNone; kind = it.Next() {
+		moved = append(moved, newCorpusSample(kind, it, s.shift))
 	}
 	if err := it.Err(); err != nil {
 		panic(err) // a list has no errors to give
@@ -189,34 +196,48 @@ func (s shiftedSeries) Iterator(chunkenc.Iterator) chunkenc.Iterator {
 	return storage.NewListSeriesIterator(moved)
 }
 
-// A point is a chunks.Sample.
-
-func (p point) T() int64                      { return p.t }
-func (p point) ST() int64                     { return 0 }
-func (p point) F() float64                    { return math.Float64frombits(p.bits) }
-func (p point) H() *histogram.Histogram       { return nil }
-func (p point) FH() *histogram.FloatHistogram { return nil }
-func (p point) Type() chunkenc.ValueType      { return chunkenc.ValFloat }
-func (p point) Copy() chunks.Sample           { return p }
-
-// A loadRecorder is a storage that only says what was loaded.
-type loadRecorder struct {
-	corpusStorage
-	histograms, starts bool
+// A corpusSample is a chunks.Sample.
+type corpusSample struct {
+	t, st int64
+	f     float64
+	h     *histogram.Histogram
+	fh    *histogram.FloatHistogram
 }
 
-func (r *loadRecorder) AppenderV2(context.Context) storage.AppenderV2 { return recordingAppender{r} }
-
-type recordingAppender struct{ recorder *loadRecorder }
-
-func (a recordingAppender) Append(_ storage.SeriesRef, _ labels.Labels, st, _ int64, _ float64, h *histogram.Histogram, fh *histogram.FloatHistogram, _ storage.AppendV2Options) (storage.SeriesRef, error) {
-	a.recorder.histograms = a.recorder.histograms || h != nil || fh != nil
-	a.recorder.starts = a.recorder.starts || st != 0
-	return 0, nil
+// newCorpusSample returns the sample that it stands at, shift milliseconds
+// earlier.
+func newCorpusSample(kind chunkenc.ValueType, it chunkenc.Iterator, shift int64) (s corpusSample) {
+	switch kind {
+	case chunkenc.ValHistogram:
+		s.t, s.h = it.AtHistogram(nil)
+	case chunkenc.ValFloatHistogram:
+		s.t, s.fh = it.AtFloatHistogram(nil)
+	default:
+		s.t, s.f = it.At()
+	}
+	s.t -= shift
+	if st := it.AtST(); st != 0 {
+		s.st = st - shift
+	}
+	return s
 }
 
-func (recordingAppender) Commit() error   { return nil }
-func (recordingAppender) Rollback() error { return nil }
+func (s corpusSample) T() int64                      { return s.t }
+func (s corpusSample) ST() int64                     { return s.st }
+func (s corpusSample) F() float64                    { return s.f }
+func (s corpusSample) H() *histogram.Histogram       { return s.h }
+func (s corpusSample) FH() *histogram.FloatHistogram { return s.fh }
+func (s corpusSample) Copy() chunks.Sample           { return s }
+
+func (s corpusSample) Type() chunkenc.ValueType {
+	switch {
+	case s.h != nil:
+		return chunkenc.ValHistogram
+	case s.fh != nil:
+		return chunkenc.ValFloatHistogram
+	}
+	return chunkenc.ValFloat
+}
 
 // shiftTo returns the shift that moves the corpus' first sample to t.
 func shiftTo(t time.Time) int64 { return t.UnixMilli() }

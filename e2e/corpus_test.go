@@ -63,25 +63,6 @@ func splitBlocks(file, text string) []block {
 	return blocks
 }
 
-// loads returns the block without its evaluations.
-func (b block) loads() string {
-	lines := strings.Split(b.text, "\n")
-	evaluating := false
-	for i, line := range lines {
-		line = strings.TrimSpace(line)
-		switch {
-		case strings.HasPrefix(line, "eval"):
-			evaluating = true
-		case line == "" || strings.HasPrefix(line, "#") || strings.HasPrefix(line, "load"):
-			evaluating = false
-		}
-		if evaluating {
-			lines[i] = ""
-		}
-	}
-	return strings.Join(lines, "\n")
-}
-
 func TestSplitBlocks(t *testing.T) {
 	const text = "# comment\n\nload 1m\n  a 1\n\neval instant at 0 a\n  a 1\n\nclear\n# none\n clear\nload 1m\n  b 2\n\nCLEAR\n"
 	got := splitBlocks("f", text)
@@ -97,7 +78,7 @@ func TestSplitBlocks(t *testing.T) {
 			t.Errorf("block %d is %v, want %v", i, got[i], want[i])
 		}
 	}
-	if got, want := got[0].loads(), "\n\nload 1m\n  a 1\n\n\n\n"; got != want {
-		t.Errorf("loads are %+q, want %+q", got, want)
+	if got, want := got[0].evaluating(func(int) bool { return false }).text, "\n\nload 1m\n  a 1\n\n\n\n"; got != want {
+		t.Errorf("without evaluations it is %+q, want %+q", got, want)
 	}
 }

@@ -59,7 +59,7 @@ func sendFederated(t testing.TB, a *adapter, now int64) {
 		series("fed_total", at(now-second, 2)),
 		series("fed_infinite", at(now-minute, 3), at(now-second-1, math.Inf(-1))),
 		series("fed nam.ed/utf-8", at(now-second, 4)),
-		series("fed_stale", at(now-2*second, 5), point{now - second, value.StaleNaN}),
+		series("fed_stale", at(now-2*second, 5), point{t: now - second, bits: value.StaleNaN}),
 		series("fed_old", at(now-6*minute, 6)),
 		series("other", at(now-second, 7)),
 	)

@@ -114,7 +114,7 @@ func (s *sender) send(ctx context.Context, url string) {
 	series := make([]sentSeries, len(s.series))
 	s.mu.Lock()
 	for i := range series {
-		points := []point{{s.next, s.bits()}, {s.next + 1, s.bits()}, {s.next + 250, s.bits()}}
+		points := []point{{t: s.next, bits: s.bits()}, {t: s.next + 1, bits: s.bits()}, {t: s.next + 250, bits: s.bits()}}
 		series[i] = sent(s.series[i], points...)
 		for _, p := range points {
 			s.points[i][p] = false

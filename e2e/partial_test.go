@@ -30,7 +30,7 @@ type badSeries struct {
 func badSeriesOf(t testing.TB, p protocol) []badSeries {
 	now := nowMillis()
 	one := []point{at(now, 1)}
-	encoded, err := p.histogram(0, now, &histogram.FloatHistogram{Count: 1, Sum: 1})
+	encoded, err := p.histogram(0, now, &histogram.Histogram{Count: 1, Sum: 1}, nil) // in no bucket
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,7 +41,7 @@ func badSeriesOf(t testing.TB, p protocol) []badSeries {
 		{"key too long", sentSeries{labels: []string{"__name__", "bad_long", "x", strings.Repeat("x", 3072)}, points: one}, "bad_long"},
 		{"far in the future", sentSeries{labels: []string{"__name__", "bad_future"}, points: []point{at(now+3_600_000, 1)}}, "bad_future"},
 		{"before 1970", sentSeries{labels: []string{"__name__", "bad_past"}, points: []point{at(-1, 1)}}, "bad_past"},
-		{"histogram", sentSeries{labels: []string{"__name__", "bad_histogram"}, hists: [][]byte{encoded}}, "histogram"},
+		{"histogram", sentSeries{labels: []string{"__name__", "bad_histogram"}, hists: [][]byte{encoded}}, "bad_histogram"},
 	}
 }
 

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -27,6 +28,10 @@ const (
 	samples  answer = prompb.ReadRequest_SAMPLES
 	streamed answer = prompb.ReadRequest_STREAMED_XOR_CHUNKS
 )
+
+// currentPrometheus is how the Prometheus that can read all encodings of chunks
+// presents itself.
+const currentPrometheus = "Prometheus/3.15.0"
 
 func answers() []answer { return []answer{samples, streamed} }
 
@@ -104,6 +109,7 @@ func postRead(ctx context.Context, url string, req *prompb.ReadRequest) (*http.R
 	httpReq.Header.Set("Content-Encoding", "snappy")
 	httpReq.Header.Set("Content-Type", "application/x-protobuf")
 	httpReq.Header.Set("X-Prometheus-Remote-Read-Version", "0.1.0")
+	httpReq.Header.Set("User-Agent", currentPrometheus)
 	resp, err := http.DefaultClient.Do(httpReq)
 	if err != nil {
 		return nil, err
@@ -142,6 +148,10 @@ func decodeSamples(resp *http.Response, queries int) ([][]timeSeries, error) {
 			for _, sample := range ts.Samples {
 				s.points = append(s.points, at(sample.Timestamp, sample.Value))
 			}
+			for _, h := range ts.Histograms {
+				s.points = append(s.points, fromWireHistogram(h))
+			}
+			slices.SortStableFunc(s.points, func(a, b point) int { return cmp.Compare(a.t, b.t) })
 			results[i] = append(results[i], s)
 		}
 		sortSeries(results[i])
@@ -199,26 +209,31 @@ func eachFrame(resp *http.Response, fn func(*prompb.ChunkedReadResponse) error) 
 	}
 }
 
+// fromWireHistogram decodes a histogram of a SAMPLES answer.
+func fromWireHistogram(h prompb.Histogram) point {
+	if h.IsFloatHistogram() {
+		return histogramAt(h.Timestamp, 0, nil, h.ToFloatHistogram())
+	}
+	return histogramAt(h.Timestamp, 0, h.ToIntHistogram(), nil)
+}
+
 // decodeChunks returns the points that lie in the range of q: chunks may hold
 // more.
 func decodeChunks(chunks []prompb.Chunk, q query) ([]point, error) {
 	var points []point
 	for _, c := range chunks {
-		if c.Type != prompb.Chunk_XOR {
-			return nil, fmt.Errorf("a chunk of type %v", c.Type)
-		}
-		chunk, err := chunkenc.FromData(chunkenc.EncXOR, c.Data)
+		chunk, err := chunkenc.FromData(chunkenc.Encoding(c.Type), c.Data)
 		if err != nil {
 			return nil, err
 		}
 		it := chunk.Iterator(nil)
-		for it.Next() == chunkenc.ValFloat {
-			t, v := it.At()
-			if t < c.MinTimeMs || t > c.MaxTimeMs {
-				return nil, fmt.Errorf("a chunk of [%d, %d] holds %d", c.MinTimeMs, c.MaxTimeMs, t)
+		for kind := it.Next(); kind != chunkenc.ValNone; kind = it.Next() {
+			p := pointOf(kind, it)
+			if p.t < c.MinTimeMs || p.t > c.MaxTimeMs {
+				return nil, fmt.Errorf("a chunk of [%d, %d] holds %d", c.MinTimeMs, c.MaxTimeMs, p.t)
 			}
-			if t >= q.mint && t <= q.maxt {
-				points = append(points, point{t, math.Float64bits(v)})
+			if p.t >= q.mint && p.t <= q.maxt {
+				points = append(points, p)
 			}
 		}
 		if err := it.Err(); err != nil {
@@ -226,6 +241,20 @@ func decodeChunks(chunks []prompb.Chunk, q query) ([]point, error) {
 		}
 	}
 	return points, nil
+}
+
+// pointOf returns what it stands at.
+func pointOf(kind chunkenc.ValueType, it chunkenc.Iterator) point {
+	switch kind {
+	case chunkenc.ValHistogram:
+		t, h := it.AtHistogram(nil)
+		return histogramAt(t, it.AtST(), h, nil)
+	case chunkenc.ValFloatHistogram:
+		t, fh := it.AtFloatHistogram(nil)
+		return histogramAt(t, it.AtST(), nil, fh)
+	}
+	t, v := it.At()
+	return point{t: t, bits: math.Float64bits(v), start: it.AtST()}
 }
 
 // fromWire keeps what came, wrong or not.

@@ -6,21 +6,55 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/prometheus/prometheus/model/histogram"
 	"github.com/prometheus/prometheus/model/labels"
 )
 
 // A point is a sample whose value is kept as bits: NaN payloads and -0 count.
 type point struct {
-	t    int64 // milliseconds
-	bits uint64
+	t     int64 // milliseconds
+	bits  uint64
+	hist  string // a native histogram, as histogramText writes it
+	start int64  // start timestamp in milliseconds, 0 if there is none
 }
 
 func (p point) String() string {
+	if p.hist != "" {
+		return fmt.Sprintf("%s @%d since %d", p.hist, p.t, p.start)
+	}
+	if p.start != 0 {
+		return fmt.Sprintf("%v (%#016x) @%d since %d", math.Float64frombits(p.bits), p.bits, p.t, p.start)
+	}
 	return fmt.Sprintf("%v (%#016x) @%d", math.Float64frombits(p.bits), p.bits, p.t)
 }
 
 // at returns a point with the value v.
-func at(t int64, v float64) point { return point{t, math.Float64bits(v)} }
+func at(t int64, v float64) point { return point{t: t, bits: math.Float64bits(v)} }
+
+// histogramAt returns a point with one of these histograms.
+func histogramAt(t, start int64, h *histogram.Histogram, fh *histogram.FloatHistogram) point {
+	kind := "float"
+	if h != nil {
+		kind, fh = "integer", h.ToFloat(nil)
+	}
+	return point{t: t, start: start, hist: kind + " " + histogramText(fh)}
+}
+
+// histogramText writes a histogram so that two are the same exactly if their
+// texts are. Buckets that are empty at the ends of spans, and whether the
+// counter was reset, may come and go in chunks.
+func histogramText(fh *histogram.FloatHistogram) string {
+	h := fh.Copy().Compact(0)
+	bits := func(list ...float64) (texts []string) {
+		for _, v := range list {
+			texts = append(texts, fmt.Sprintf("%x", math.Float64bits(v)))
+		}
+		return texts
+	}
+	return fmt.Sprintf("schema %d gauge %t zero, count, sum %s spans %v %v buckets %s %s bounds %s",
+		h.Schema, h.CounterResetHint == histogram.GaugeType, bits(h.ZeroThreshold, h.ZeroCount, h.Count, h.Sum),
+		h.PositiveSpans, h.NegativeSpans, bits(h.PositiveBuckets...), bits(h.NegativeBuckets...), bits(h.CustomValues...))
+}
 
 // A timeSeries is a series and its points, ascending.
 type timeSeries struct {

@@ -6,7 +6,10 @@ import (
 	"strings"
 	"unsafe"
 
+	"github.com/prometheus/common/model"
+	"github.com/prometheus/prometheus/model/exemplar"
 	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/model/metadata"
 
 	"github.com/promtable/promtable/remote/engine"
 	"github.com/promtable/promtable/series"
@@ -25,18 +28,23 @@ const (
 	// multiples of the limit on its body. In 2.0 a few bytes of references stand
 	// for many bytes of labels.
 	maxRequestLabelsFactor = 4
+
+	// maxRequestPartsFactor bounds what the histograms, exemplars and metadata of
+	// a request take in memory, likewise: a few bytes can stand for an empty one.
+	maxRequestPartsFactor = 8
+	// minRequestParts is what they may take in any case.
+	minRequestParts = 64 << 10
 )
 
 // writeRequest is what the body of a write asks for.
 type writeRequest struct {
-	// series have samples, each at least one. Their labels are sorted by name and
-	// have no empty values; whether they are valid is not checked yet.
-	series  []engine.Series
-	samples int
-
-	// metadata and startTimestamps count what is accepted, but not stored.
-	metadata        int
-	startTimestamps int
+	// series have at least one sample, histogram or exemplar each. Their labels
+	// are sorted by name and have no empty values; whether they, and all else, are
+	// valid is not checked yet.
+	series []engine.Series
+	// size is how many samples, histograms and exemplars series have.
+	size     int
+	metadata []engine.Metadata
 }
 
 // decoder builds a writeRequest. It is used for one request.
@@ -44,13 +52,15 @@ type decoder struct {
 	out      writeRequest
 	rejected *engine.Rejected
 
-	histograms unsupported
-	exemplars  unsupported
-
 	builder labels.ScratchBuilder
 	pairs   []pair
-	// labelBytes is what is left for the labels of the request.
-	labelBytes int
+	// exemplarPairs is scratch space.
+	exemplarPairs []pair
+	// labelBytes is what is left for the labels of the request, partBytes for its
+	// histograms, exemplars and metadata.
+	labelBytes, partBytes int
+
+	histogram wireHistogram
 
 	// slab holds samples; the run that belongs to the series being decoded begins
 	// at first.
@@ -68,9 +78,10 @@ type pair struct{ name, value string }
 type decodeFunc func(body []byte, maxBody int, rejected *engine.Rejected) (writeRequest, error)
 
 func newDecoder(maxBody int, rejected *engine.Rejected) *decoder {
-	d := &decoder{rejected: rejected, labelBytes: math.MaxInt}
-	if maxBody < math.MaxInt/maxRequestLabelsFactor {
-		d.labelBytes = maxRequestLabelsFactor * maxBody
+	d := &decoder{
+		rejected:   rejected,
+		labelBytes: budget(maxBody, maxRequestLabelsFactor),
+		partBytes:  budget(maxBody, maxRequestPartsFactor),
 	}
 	// Should labels be kept as they are added, they must be copied: they lie in
 	// the body.
@@ -78,30 +89,94 @@ func newDecoder(maxBody int, rejected *engine.Rejected) *decoder {
 	return d
 }
 
-// finish rejects what this version does not store and returns the request.
-func (d *decoder) finish() writeRequest {
-	d.histograms.reject(d.rejected, engine.ReasonHistogram, "histograms")
-	d.exemplars.reject(d.rejected, engine.ReasonExemplar, "exemplars")
-	return d.out
-}
-
-// unsupported counts what this version does not store.
-type unsupported struct {
-	n     int
-	first labels.Labels
-}
-
-func (u *unsupported) add(n int, ls labels.Labels) {
-	if u.n == 0 {
-		u.first = ls
+// budget returns factor times the limit on a body.
+func budget(maxBody, factor int) int {
+	if maxBody > math.MaxInt/factor {
+		return math.MaxInt
 	}
-	u.n += n
+	return max(factor*maxBody, minRequestParts)
 }
 
-func (u *unsupported) reject(rejected *engine.Rejected, reason engine.Reason, what string) {
-	if u.n > 0 {
-		rejected.Add(reason, u.n, fmt.Errorf("%d %s not stored: this version does not store %s yet; first in series %s", u.n, what, what, series.Abbreviate(u.first)))
+// errManyParts marks a request whose parts would take too much memory.
+var errManyParts = fmt.Errorf("the histograms, exemplars and metadata take more than %d times the limit on a request", maxRequestPartsFactor)
+
+// spend takes bytes of memory off what is left for the parts of the request.
+func (d *decoder) spend(bytes int) error {
+	if d.partBytes -= bytes; d.partBytes < 0 {
+		return errManyParts
 	}
+	return nil
+}
+
+// decodeHistogram decodes a histogram of either protocol.
+func (d *decoder) decodeHistogram(msg field) (engine.Histogram, error) {
+	if err := d.histogram.decode(msg); err != nil {
+		return engine.Histogram{}, err
+	}
+	if err := d.spend(d.histogram.size()); err != nil {
+		return engine.Histogram{}, err
+	}
+	return d.histogram.histogram(), nil
+}
+
+const (
+	// exemplarBytes is about what an exemplar takes in memory, without its labels.
+	exemplarBytes = 64
+	// maxExemplarBytes is how many bytes the labels of an exemplar may have before
+	// anybody looks at them: more than its 128 characters can take.
+	maxExemplarBytes = 1 << 10
+)
+
+// exemplar makes an exemplar of its parts. bad is for labels that are too long
+// to look at. The labels are kept as they are, but sorted.
+func (d *decoder) exemplar(pairs []pair, t int64, v float64) (x exemplar.Exemplar, bad, err error) {
+	size := 0
+	for _, p := range pairs {
+		size += len(p.name) + len(p.value)
+	}
+	if size > maxExemplarBytes {
+		return x, fmt.Errorf("exemplar at %d: its labels have %d bytes, the limit is 128 characters", t, size), nil
+	}
+	if err := d.spend(exemplarBytes + size); err != nil {
+		return x, nil, err
+	}
+	d.builder.Reset()
+	for _, p := range pairs {
+		d.builder.Add(p.name, p.value)
+	}
+	d.builder.Sort()
+	return exemplar.Exemplar{Labels: d.builder.Labels(), Value: v, Ts: t, HasTs: t != 0}, nil, nil
+}
+
+// metadataBytes is about what the metadata of a family take in memory, without
+// their texts.
+const metadataBytes = 80
+
+// addMetadata adds the metadata of a family, copies of these texts, unless they
+// are what was added last.
+func (d *decoder) addMetadata(family string, kind model.MetricType, unit, help string) error {
+	m := engine.Metadata{Family: family, Metadata: metadata.Metadata{Type: kind, Unit: unit, Help: help}}
+	if n := len(d.out.metadata); n > 0 && d.out.metadata[n-1] == m {
+		return nil
+	}
+	if err := d.spend(metadataBytes + len(family) + len(unit) + len(help)); err != nil {
+		return err
+	}
+	m.Family, m.Unit, m.Help = strings.Clone(family), strings.Clone(unit), strings.Clone(help)
+	d.out.metadata = append(d.out.metadata, m)
+	return nil
+}
+
+// metricType returns the type that a number stands for, in both protocols.
+func metricType(v uint64) model.MetricType {
+	types := [...]model.MetricType{
+		model.MetricTypeUnknown, model.MetricTypeCounter, model.MetricTypeGauge, model.MetricTypeHistogram,
+		model.MetricTypeGaugeHistogram, model.MetricTypeSummary, model.MetricTypeInfo, model.MetricTypeStateset,
+	}
+	if v >= uint64(len(types)) {
+		return model.MetricTypeUnknown
+	}
+	return types[v]
 }
 
 // addSample appends a sample to the run of the current series.
@@ -148,13 +223,14 @@ func (d *decoder) takeSamples() []engine.Sample {
 	return run
 }
 
-// addSeries adds a series, if it has samples.
-func (d *decoder) addSeries(ls labels.Labels, samples []engine.Sample) {
-	if len(samples) == 0 {
+// addSeries adds a series, if it has anything.
+func (d *decoder) addSeries(s engine.Series) {
+	size := len(s.Samples) + len(s.Histograms) + len(s.Exemplars)
+	if size == 0 {
 		return
 	}
-	d.out.series = append(d.out.series, engine.Series{Labels: ls, Samples: samples})
-	d.out.samples += len(samples)
+	d.out.series = append(d.out.series, s)
+	d.out.size += size
 }
 
 // errManyLabels marks a request whose labels would take too much memory.

@@ -4,13 +4,16 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"iter"
 	"math"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/gogo/protobuf/proto"
+	"github.com/prometheus/prometheus/model/exemplar"
+	"github.com/prometheus/prometheus/model/histogram"
 	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/model/metadata"
 	"github.com/prometheus/prometheus/prompb"
 	writev2 "github.com/prometheus/prometheus/prompb/io/prometheus/write/v2"
 
@@ -47,26 +50,49 @@ func checkDecoded(t *testing.T, req writeRequest) []string {
 			}
 			last = l.Name
 		})
-		if len(s.Samples) == 0 {
-			t.Errorf("series %s without samples", s.Labels)
+		size := len(s.Samples) + len(s.Histograms) + len(s.Exemplars)
+		if size == 0 {
+			t.Errorf("series %s with nothing", s.Labels)
 		}
-		n += len(s.Samples)
-		text = append(text, describe(s.Labels, s.Samples))
+		n += size
+		text = append(text, DescribeSeries(s))
 	}
-	if n != req.samples {
-		t.Errorf("%d samples, said to be %d", n, req.samples)
+	if n != req.size {
+		t.Errorf("%d samples, said to be %d", n, req.size)
+	}
+	for _, m := range req.metadata {
+		text = append(text, fmt.Sprintf("%q", m))
 	}
 	return text
 }
 
-func describe(ls labels.Labels, samples []engine.Sample) string {
-	var b strings.Builder
-	b.WriteString(ls.String())
-	for _, s := range samples {
-		fmt.Fprintf(&b, " %d:%x", s.T, math.Float64bits(s.V))
+// hint returns the reset hint that a number stands for. The generated decoders
+// take any number for one.
+func hint(n int32) histogram.CounterResetHint {
+	if n < 0 || n > 3 {
+		return histogram.UnknownCounterReset
 	}
-	return b.String()
+	return histogram.CounterResetHint(n)
 }
+
+// sortedExemplar makes an exemplar of what a generated decoder found; ok is
+// false if its labels are too long.
+func sortedExemplar(pairs []labels.Label, t int64, v float64) (x exemplar.Exemplar, ok bool) {
+	b := labels.NewScratchBuilder(len(pairs))
+	size := 0
+	for _, p := range pairs {
+		size += len(p.Name) + len(p.Value)
+		if size > maxExemplarBytes {
+			return x, false
+		}
+		b.Add(p.Name, p.Value)
+	}
+	b.Sort()
+	return exemplar.Exemplar{Labels: b.Labels(), Ts: t, Value: v}, true
+}
+
+// dropRepeats drops what is the same as what stands before it.
+func dropRepeats(texts []string) []string { return slices.Compact(texts) }
 
 // expect makes the label set that a generated decoder's labels should become;
 // ok is false if they are too long.
@@ -112,7 +138,7 @@ func FuzzDecodeV1(f *testing.F) {
 		got := checkDecoded(t, req)
 		var theirs prompb.WriteRequest
 		if proto.Unmarshal(body, &theirs) != nil {
-			return // it looks into parts that we only count
+			return // it looks into parts that we pass over
 		}
 		var want []string
 		for _, ts := range theirs.Timeseries {
@@ -120,18 +146,47 @@ func FuzzDecodeV1(f *testing.F) {
 			for _, l := range ts.Labels {
 				pairs = append(pairs, labels.Label{Name: l.Name, Value: l.Value})
 			}
-			var samples []engine.Sample
+			one := engine.Series{}
 			for _, s := range ts.Samples {
-				samples = append(samples, engine.Sample{T: s.Timestamp, V: s.Value})
+				one.Samples = append(one.Samples, engine.Sample{T: s.Timestamp, V: s.Value})
 			}
-			if ls, ok := expect(pairs); ok && len(samples) > 0 {
-				want = append(want, describe(ls, samples))
+			for _, h := range ts.Histograms {
+				h.ResetHint = prompb.Histogram_ResetHint(hint(int32(h.ResetHint)))
+				one.Histograms = append(one.Histograms, newHistogram(h.Timestamp, 0, h.IsFloatHistogram(), h.ToIntHistogram, h.ToFloatHistogram))
+			}
+			for _, x := range ts.Exemplars {
+				var pairs []labels.Label
+				for _, l := range x.Labels {
+					pairs = append(pairs, labels.Label{Name: l.Name, Value: l.Value})
+				}
+				if x, ok := sortedExemplar(pairs, x.Timestamp, x.Value); ok {
+					one.Exemplars = append(one.Exemplars, x)
+				}
+			}
+			var ok bool
+			if one.Labels, ok = expect(pairs); ok && len(one.Samples)+len(one.Histograms)+len(one.Exemplars) > 0 {
+				want = append(want, DescribeSeries(one))
 			}
 		}
+		var entries []string
+		for _, m := range theirs.Metadata {
+			entries = append(entries, fmt.Sprintf("%q", engine.Metadata{Family: m.MetricFamilyName, Metadata: metadata.Metadata{
+				Type: metricType(uint64(m.Type)), Unit: m.Unit, Help: m.Help,
+			}}))
+		}
+		want = append(want, dropRepeats(entries)...)
 		if !slices.Equal(got, want) {
 			t.Errorf("decoded\n%q\nthe generated decoder\n%q", got, want)
 		}
 	})
+}
+
+// newHistogram returns one of two histograms.
+func newHistogram(t, st int64, isFloat bool, h func() *histogram.Histogram, fh func() *histogram.FloatHistogram) engine.Histogram {
+	if isFloat {
+		return engine.Histogram{T: t, ST: st, FH: fh()}
+	}
+	return engine.Histogram{T: t, ST: st, H: h()}
 }
 
 // FuzzDecodeV2 compares with the generated decoder whatever both take for a
@@ -160,23 +215,43 @@ func FuzzDecodeV2(f *testing.F) {
 		got := checkDecoded(t, req)
 		var theirs writev2.Request
 		if proto.Unmarshal(body, &theirs) != nil {
-			return // it looks into parts that we only count
+			return // it looks into parts that we pass over
 		}
-		var want []string
+		var want, entries []string
 		for _, ts := range theirs.Timeseries {
 			pairs, ok := resolveV2(ts.LabelsRefs, theirs.Symbols)
-			if !ok || len(ts.Samples) == 0 || len(ts.Histograms) > 0 {
+			if !ok || (len(ts.Samples) > 0 && len(ts.Histograms) > 0) || len(ts.Samples)+len(ts.Histograms)+len(ts.Exemplars) == 0 {
 				continue
 			}
-			var samples []engine.Sample
+			one := engine.Series{}
 			for _, s := range ts.Samples {
-				samples = append(samples, engine.Sample{T: s.Timestamp, V: s.Value})
+				one.Samples = append(one.Samples, engine.Sample{T: s.Timestamp, V: s.Value, ST: s.StartTimestamp})
 			}
-			if ls, ok := expect(pairs); ok {
-				want = append(want, describe(ls, samples))
+			for _, h := range ts.Histograms {
+				h.ResetHint = writev2.Histogram_ResetHint(hint(int32(h.ResetHint)))
+				one.Histograms = append(one.Histograms, newHistogram(h.Timestamp, h.StartTimestamp, h.IsFloatHistogram(), h.ToIntHistogram, h.ToFloatHistogram))
+			}
+			for _, x := range ts.Exemplars {
+				pairs, ok := resolveV2(x.LabelsRefs, theirs.Symbols)
+				if !ok {
+					continue
+				}
+				if x, ok := sortedExemplar(pairs, x.Timestamp, x.Value); ok {
+					one.Exemplars = append(one.Exemplars, x)
+				}
+			}
+			if one.Labels, ok = expect(pairs); !ok {
+				continue
+			}
+			if m, err := ts.ToMetadata(theirs.Symbols); err == nil && (ts.Metadata.Type != 0 || ts.Metadata.HelpRef != 0 || ts.Metadata.UnitRef != 0) {
+				entries = append(entries, fmt.Sprintf("%q", engine.Metadata{Family: engine.FamilyName(one.Labels.Get(labels.MetricName), m.Type), Metadata: m}))
+			}
+			if len(one.Samples)+len(one.Histograms)+len(one.Exemplars) > 0 {
+				want = append(want, DescribeSeries(one))
 			}
 		}
-		if !slices.Equal(got, want) && !hasLongRefs(t, body) {
+		want = append(want, dropRepeats(entries)...)
+		if !slices.Equal(got, want) && !isBeyondGenerated(t, body) {
 			t.Errorf("decoded\n%q\nthe generated decoder\n%q", got, want)
 		}
 	})
@@ -195,35 +270,62 @@ func resolveV2(refs []uint32, symbols []string) (pairs []labels.Label, ok bool) 
 	return pairs, true
 }
 
-// hasLongRefs says whether a label reference of more than 32 bits is in body:
-// the generated decoder cuts it to one that may exist, we refuse it.
-func hasLongRefs(t *testing.T, body []byte) bool {
+// isBeyondGenerated says whether body has what the generated decoder takes
+// otherwise: a number of more than 32 bits where a reference or a type should
+// be, which it cuts to one that may exist, metadata in several parts, which it
+// merges, and a start timestamp of a whole series, which it does not know.
+func isBeyondGenerated(t *testing.T, body []byte) bool {
 	t.Helper()
-	for len(body) > 0 {
-		f, rest, err := cutField(body)
-		if err != nil {
-			t.Fatal(err)
+	long := func(n uint64) bool { return n > math.MaxInt32 }
+	for f := range fields(t, body) {
+		if f.num != 5 {
+			continue
 		}
-		body = rest
-		for f.num == 5 && len(f.bytes) > 0 {
-			part, next, err := cutField(f.bytes)
-			if err != nil {
-				t.Fatal(err)
-			}
-			f.bytes = next
-			if part.num != 1 {
-				continue
-			}
-			refs, err := appendRefs(nil, part)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if slices.ContainsFunc(refs, func(ref uint64) bool { return ref > math.MaxUint32 }) {
+		metadata := 0
+		for part := range fields(t, f.bytes) {
+			switch part.num {
+			case 1:
+				refs, err := appendRefs(nil, part)
+				if err != nil || slices.ContainsFunc(refs, long) {
+					return true
+				}
+			case 4:
+				for x := range fields(t, part.bytes) {
+					if refs, err := appendRefs(nil, x); x.num == 1 && (err != nil || slices.ContainsFunc(refs, long)) {
+						return true
+					}
+				}
+			case 5:
+				metadata++
+				for m := range fields(t, part.bytes) {
+					if long(m.value) {
+						return true
+					}
+				}
+			case 6:
 				return true
 			}
 		}
+		if metadata > 1 {
+			return true
+		}
 	}
 	return false
+}
+
+// fields returns the fields of a message that is one.
+func fields(t *testing.T, msg []byte) iter.Seq[field] {
+	return func(yield func(field) bool) {
+		for len(msg) > 0 {
+			f, rest, err := cutField(msg)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if msg = rest; !yield(f) {
+				return
+			}
+		}
+	}
 }
 
 // checkBadRequest: what cannot be decoded is the sender's fault.

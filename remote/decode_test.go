@@ -3,15 +3,21 @@ package remote_test
 import (
 	"bytes"
 	"fmt"
+	"math"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/golang/snappy"
-	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/common/model"
+	"github.com/prometheus/prometheus/model/exemplar"
+	"github.com/prometheus/prometheus/model/histogram"
+	"github.com/prometheus/prometheus/model/metadata"
+	"github.com/prometheus/prometheus/model/value"
 	"github.com/prometheus/prometheus/prompb"
 	writev2 "github.com/prometheus/prometheus/prompb/io/prometheus/write/v2"
 
@@ -75,8 +81,8 @@ type writeCase struct {
 	text string
 	// rejected holds what is counted, by reason.
 	rejected map[engine.Reason]float64
-	// metadata and starts are counted as ignored.
-	metadata, starts float64
+	// metadata are the entries that reach the engine.
+	metadata []engine.Metadata
 }
 
 func (c writeCase) run(t *testing.T, contentType string) {
@@ -87,27 +93,72 @@ func (c writeCase) run(t *testing.T, contentType string) {
 	if !strings.Contains(got.body, c.text) || len(got.body) > 1024 {
 		t.Errorf("text %q, want %q in it", got.body, c.text)
 	}
-	samples := 0
+	var stored engine.Stored
 	for i, s := range c.stored {
-		samples += len(s.Samples)
-		if i >= len(eng.series) || !labels.Equal(eng.series[i].Labels, s.Labels) || !sameSamples(eng.series[i].Samples, s.Samples) {
+		stored.Samples += len(s.Samples)
+		stored.Histograms += len(s.Histograms)
+		stored.Exemplars += len(s.Exemplars)
+		if i >= len(eng.series) || remote.DescribeSeries(eng.series[i]) != remote.DescribeSeries(s) {
 			t.Fatalf("stored %v, want %v", eng.series, c.stored)
 		}
 	}
 	if len(eng.series) != len(c.stored) {
 		t.Errorf("stored %v, want %v", eng.series, c.stored)
 	}
-	wantWritten(t, got, contentType == typeV2, fmt.Sprint(samples))
+	if !slices.Equal(eng.metadata, c.metadata) {
+		t.Errorf("metadata %v, want %v", eng.metadata, c.metadata)
+	}
+	wantWrittenAll(t, got, contentType == typeV2, stored)
 	for _, reason := range []engine.Reason{engine.ReasonLabels, engine.ReasonKeyTooLong, engine.ReasonHistogram, engine.ReasonExemplar, engine.ReasonMalformed} {
 		wantCounter(t, reg, c.rejected[reason], "adapter_write_rejected_total", "reason", string(reason))
 	}
-	wantCounter(t, reg, c.metadata, "adapter_write_metadata_ignored_total")
-	wantCounter(t, reg, c.starts, "adapter_write_start_timestamps_ignored_total")
+	proto := "1.0"
+	if contentType == typeV2 {
+		proto = "2.0"
+	}
+	wantCounter(t, reg, float64(stored.Samples), "adapter_write_samples_total", "protocol", proto)
+	wantCounter(t, reg, float64(stored.Histograms), "adapter_write_histograms_total", "protocol", proto)
+	wantCounter(t, reg, float64(stored.Exemplars), "adapter_write_exemplars_total", "protocol", proto)
+	wantCounter(t, reg, float64(len(c.metadata)), "adapter_write_metadata_total")
+}
+
+// newMetadata is the metadata of a family.
+func newMetadata(family string, kind model.MetricType, unit, help string) engine.Metadata {
+	return engine.Metadata{Family: family, Metadata: metadata.Metadata{Type: kind, Unit: unit, Help: help}}
+}
+
+// someHistogram has integer counts, all kinds of fields and awkward numbers.
+func someHistogram() *histogram.Histogram {
+	return &histogram.Histogram{
+		CounterResetHint: histogram.GaugeType, Schema: -2, ZeroThreshold: 1e-128, ZeroCount: math.MaxUint64, Count: 1 << 63,
+		Sum:           math.Float64frombits(value.StaleNaN),
+		PositiveSpans: []histogram.Span{{Offset: -5, Length: 2}, {Offset: 0, Length: 1}}, PositiveBuckets: []int64{math.MaxInt64, math.MinInt64, -1},
+		NegativeSpans: []histogram.Span{{Offset: math.MaxInt32, Length: math.MaxUint32}}, NegativeBuckets: []int64{1},
+		CustomValues: []float64{math.Inf(-1), 0.5},
+	}
+}
+
+// someFloatHistogram has float counts, likewise.
+func someFloatHistogram() *histogram.FloatHistogram {
+	return &histogram.FloatHistogram{
+		CounterResetHint: histogram.CounterReset, Schema: -53, ZeroThreshold: math.Inf(1), ZeroCount: math.NaN(), Count: -1.5, Sum: 7,
+		PositiveSpans: []histogram.Span{{Offset: 3, Length: 2}}, PositiveBuckets: []float64{math.Inf(1), math.SmallestNonzeroFloat64},
+		NegativeSpans: []histogram.Span{{Offset: math.MinInt32, Length: 1}}, NegativeBuckets: []float64{math.MaxFloat64},
+		CustomValues: []float64{1, 2},
+	}
 }
 
 // one is a series "up" with a single sample, 7 at 5.
 func one(pairs ...string) engine.Series {
 	return engine.Series{Labels: lset(append([]string{"__name__", "up"}, pairs...)...), Samples: []engine.Sample{{T: 5, V: 7}}}
+}
+
+// since gives all samples of s a start timestamp.
+func since(st int64, s engine.Series) engine.Series {
+	for i := range s.Samples {
+		s.Samples[i].ST = st
+	}
+	return s
 }
 
 func TestWriteV1(t *testing.T) {
@@ -150,8 +201,9 @@ func TestWriteV1(t *testing.T) {
 			body: v1(t, up, up), stored: []engine.Series{one(), one()},
 		},
 		{
-			name: "metadata alone", status: 204, metadata: 2,
-			body: marshal(t, &prompb.WriteRequest{Metadata: []prompb.MetricMetadata{{MetricFamilyName: "up"}, {MetricFamilyName: "down", Help: "help"}}}),
+			name: "metadata alone", status: 204,
+			metadata: []engine.Metadata{newMetadata("up", "unknown", "", ""), newMetadata("down", "gaugehistogram", "s", "help")},
+			body:     marshal(t, &prompb.WriteRequest{Metadata: []prompb.MetricMetadata{{MetricFamilyName: "up"}, {MetricFamilyName: "down", Help: "help", Unit: "s", Type: 4}}}),
 		},
 		{
 			name: "a series with nothing", status: 204,
@@ -168,16 +220,40 @@ func TestWriteV1(t *testing.T) {
 			stored: []engine.Series{one()}, rejected: map[engine.Reason]float64{engine.ReasonLabels: 1},
 		},
 		{
-			name: "histograms", status: 400, text: `2 histograms not stored: this version does not store histograms yet; first in series {__name__="h1"}`,
+			name: "histograms", status: 204,
 			body: v1(t,
-				with(v1Series(nil, "__name__", "h1"), func(ts *prompb.TimeSeries) { ts.Histograms = []prompb.Histogram{{Timestamp: 1}} }),
+				with(v1Series(nil, "__name__", "up"), func(ts *prompb.TimeSeries) {
+					ts.Histograms = []prompb.Histogram{prompb.FromIntHistogram(1, someHistogram()), prompb.FromFloatHistogram(2, someFloatHistogram())}
+				}),
 				with(up, func(ts *prompb.TimeSeries) { ts.Histograms = []prompb.Histogram{{Timestamp: 1}} })),
-			stored: []engine.Series{one()}, rejected: map[engine.Reason]float64{engine.ReasonHistogram: 2},
+			stored: []engine.Series{
+				{Labels: one().Labels, Histograms: []engine.Histogram{{T: 1, H: someHistogram()}, {T: 2, FH: someFloatHistogram()}}},
+				{Labels: one().Labels, Samples: one().Samples, Histograms: []engine.Histogram{{T: 1, H: &histogram.Histogram{}}}},
+			},
 		},
 		{
-			name: "exemplars", status: 400, text: "1 exemplars not stored: this version does not store exemplars yet",
-			body:   v1(t, with(up, func(ts *prompb.TimeSeries) { ts.Exemplars = []prompb.Exemplar{{Value: 1, Timestamp: 1}} })),
-			stored: []engine.Series{one()}, rejected: map[engine.Reason]float64{engine.ReasonExemplar: 1},
+			name: "a malformed histogram", status: 400, text: "malformed",
+			body: v1(t, with(up, func(ts *prompb.TimeSeries) {
+				ts.Histograms = []prompb.Histogram{{XXX_unrecognized: []byte{16<<3 | 2, 7, 1, 2, 3, 4, 5, 6, 7}}}
+			})),
+		},
+		{
+			name: "exemplars", status: 400, text: `series {__name__="up"}: exemplar at 2: its labels have 3077 bytes`,
+			body: v1(t, with(up, func(ts *prompb.TimeSeries) {
+				ts.Exemplars = []prompb.Exemplar{
+					{Value: math.Inf(1), Timestamp: 1, Labels: []prompb.Label{{Name: "b", Value: "2"}, {Name: "a", Value: "1"}}}, {},
+					{Timestamp: 2, Labels: []prompb.Label{{Name: "long", Value: long}}},
+				}
+			})),
+			stored: []engine.Series{{Labels: one().Labels, Samples: one().Samples, Exemplars: []exemplar.Exemplar{
+				{Labels: lset("a", "1", "b", "2"), Value: math.Inf(1), Ts: 1, HasTs: true}, {},
+			}}},
+			rejected: map[engine.Reason]float64{engine.ReasonExemplar: 1},
+		},
+		{
+			name: "exemplars alone", status: 204,
+			body:   v1(t, with(v1Series(nil, "__name__", "up"), func(ts *prompb.TimeSeries) { ts.Exemplars = []prompb.Exemplar{{Value: 3, Timestamp: 1}} })),
+			stored: []engine.Series{{Labels: one().Labels, Exemplars: []exemplar.Exemplar{{Value: 3, Ts: 1, HasTs: true}}}},
 		},
 		{
 			name: "a long value", status: 400, text: `series "up" has the label "job" with a value of 3073 bytes, the limit is 3072`,
@@ -265,15 +341,23 @@ func TestWriteV2(t *testing.T) {
 		{name: "nothing at all", status: 204, body: nil},
 		{name: "symbols alone", status: 204, body: symbolsOnly},
 		{
-			name: "metadata and start timestamps", status: 204, metadata: 2, starts: 1,
+			name: "metadata and start timestamps", status: 204,
 			body: request(
 				writev2.TimeSeries{LabelsRefs: up.LabelsRefs, Samples: []writev2.Sample{{Timestamp: 5, Value: 7, StartTimestamp: 1}}, Metadata: writev2.Metadata{Type: 1}},
-				writev2.TimeSeries{LabelsRefs: up.LabelsRefs, Samples: sample, Metadata: writev2.Metadata{HelpRef: 4}}),
-			stored: []engine.Series{one(), one()},
+				writev2.TimeSeries{LabelsRefs: up.LabelsRefs, Samples: sample, Metadata: writev2.Metadata{Type: 1}},
+				writev2.TimeSeries{LabelsRefs: up.LabelsRefs, Samples: sample, Metadata: writev2.Metadata{Type: 9, HelpRef: 4, UnitRef: 3}}),
+			stored:   []engine.Series{since(1, one()), one(), one()},
+			metadata: []engine.Metadata{newMetadata("up", "counter", "", ""), newMetadata("up", "unknown", "job", "a")},
 		},
 		{
-			name: "a created timestamp of old", status: 204, starts: 1,
-			body: append(bytes.Clone(symbolsOnly), appendMessage(nil, 5, oldStyle)...), stored: []engine.Series{one()},
+			name: "a created timestamp of old", status: 204,
+			body: append(bytes.Clone(symbolsOnly), appendMessage(nil, 5, oldStyle)...), stored: []engine.Series{since(99, one())},
+		},
+		{
+			name: "a created timestamp and one that is newer", status: 204,
+			body: append(bytes.Clone(symbolsOnly), appendMessage(nil, 5, append(marshal(t, &writev2.TimeSeries{
+				LabelsRefs: up.LabelsRefs, Samples: []writev2.Sample{{Timestamp: 5, Value: 7, StartTimestamp: 1}},
+			}), 6<<3, 99))...), stored: []engine.Series{since(1, one())},
 		},
 		{
 			name: "first symbol not empty", status: 400, text: "the first symbol is not the empty string",
@@ -311,24 +395,45 @@ func TestWriteV2(t *testing.T) {
 			stored: []engine.Series{one()}, rejected: reject(engine.ReasonLabels, 1),
 		},
 		{
-			name: "histograms", status: 400, text: "2 histograms not stored: this version does not store histograms yet", starts: 1,
-			body:   request(writev2.TimeSeries{LabelsRefs: up.LabelsRefs, Histograms: []writev2.Histogram{{Timestamp: 1}, {Timestamp: 2, StartTimestamp: 1}}}, up),
-			stored: []engine.Series{one()}, rejected: reject(engine.ReasonHistogram, 2),
+			name: "histograms", status: 204,
+			body: request(writev2.TimeSeries{LabelsRefs: up.LabelsRefs, Histograms: []writev2.Histogram{
+				writev2.FromIntHistogram(0, 1, someHistogram()), writev2.FromFloatHistogram(7, 2, someFloatHistogram()), {Timestamp: 3, ResetHint: 9},
+			}}, up),
+			stored: []engine.Series{{Labels: one().Labels, Histograms: []engine.Histogram{
+				{T: 1, H: someHistogram()}, {T: 2, ST: 7, FH: someFloatHistogram()}, {T: 3, H: &histogram.Histogram{}},
+			}}, one()},
 		},
 		{
-			name: "exemplars", status: 400, text: "1 exemplars not stored",
-			body:   request(writev2.TimeSeries{LabelsRefs: up.LabelsRefs, Samples: sample, Exemplars: []writev2.Exemplar{{LabelsRefs: []uint32{3, 4}, Timestamp: 1}}}),
-			stored: []engine.Series{one()}, rejected: reject(engine.ReasonExemplar, 1),
+			name: "a created timestamp of old for histograms", status: 204,
+			body: append(bytes.Clone(symbolsOnly), appendMessage(nil, 5, append(marshal(t, &writev2.TimeSeries{
+				LabelsRefs: up.LabelsRefs, Histograms: []writev2.Histogram{{Timestamp: 3}},
+			}), 6<<3, 99))...),
+			stored: []engine.Series{{Labels: one().Labels, Histograms: []engine.Histogram{{T: 3, ST: 99, H: &histogram.Histogram{}}}}},
 		},
 		{
-			name: "an exemplar with a bad reference", status: 400, text: `series {__name__="up"}: exemplar: label reference 99`,
+			name: "exemplars", status: 204,
+			body: request(writev2.TimeSeries{LabelsRefs: up.LabelsRefs, Samples: sample, Exemplars: []writev2.Exemplar{{LabelsRefs: []uint32{3, 4}, Timestamp: 1, Value: -1}}}),
+			stored: []engine.Series{{Labels: one().Labels, Samples: one().Samples, Exemplars: []exemplar.Exemplar{
+				{Labels: lset("job", "a"), Value: -1, Ts: 1, HasTs: true},
+			}}},
+		},
+		{
+			name: "exemplars alone", status: 204,
+			body:   request(writev2.TimeSeries{LabelsRefs: up.LabelsRefs, Exemplars: []writev2.Exemplar{{Timestamp: 1, Value: -1}}}),
+			stored: []engine.Series{{Labels: one().Labels, Exemplars: []exemplar.Exemplar{{Value: -1, Ts: 1, HasTs: true}}}},
+		},
+		{
+			name: "an exemplar with a bad reference", status: 400, text: `series {__name__="up"}: exemplar: an odd number of label references, 1`,
 			body: request(writev2.TimeSeries{LabelsRefs: up.LabelsRefs, Samples: sample, Exemplars: []writev2.Exemplar{
-				{LabelsRefs: []uint32{3, 99}, Timestamp: 1}, {LabelsRefs: []uint32{3, 4}, Timestamp: 1},
+				{LabelsRefs: []uint32{3, 99}, Timestamp: 1}, {LabelsRefs: []uint32{3, 4}, Timestamp: 1}, {LabelsRefs: []uint32{3}, Timestamp: 1},
 			}}),
-			stored: []engine.Series{one()}, rejected: map[engine.Reason]float64{engine.ReasonMalformed: 1, engine.ReasonExemplar: 1},
+			stored: []engine.Series{{Labels: one().Labels, Samples: one().Samples, Exemplars: []exemplar.Exemplar{
+				{Labels: lset("job", "a"), Ts: 1, HasTs: true},
+			}}},
+			rejected: map[engine.Reason]float64{engine.ReasonMalformed: 2},
 		},
 		{
-			name: "metadata with a bad reference", status: 400, text: "metadata: reference 6 is not below", metadata: 1,
+			name: "metadata with a bad reference", status: 400, text: "metadata: reference 6 is not below",
 			body:   request(writev2.TimeSeries{LabelsRefs: up.LabelsRefs, Samples: sample, Metadata: writev2.Metadata{UnitRef: 6}}),
 			stored: []engine.Series{one()},
 		},

@@ -52,11 +52,19 @@ func v2Series(symbols *writev2.SymbolsTable, samples []writev2.Sample, pairs ...
 // all bits: the generated encoders leave out a value of -0.
 func rawSamples(samples []engine.Sample) (b []byte) {
 	for _, s := range samples {
-		msg := binary.LittleEndian.AppendUint64([]byte{1<<3 | 1}, math.Float64bits(s.V))
-		msg = binary.AppendUvarint(append(msg, 2<<3), uint64(s.T))
-		b = appendMessage(b, 2, msg)
+		b = appendMessage(b, 2, fixed(s.V, s.T, 0))
 	}
 	return b
+}
+
+// fixed encodes a sample of either protocol, with all bits of its value.
+func fixed(v float64, t, st int64) []byte {
+	msg := binary.LittleEndian.AppendUint64([]byte{1<<3 | 1}, math.Float64bits(v))
+	msg = binary.AppendUvarint(append(msg, 2<<3), uint64(t))
+	if st != 0 {
+		msg = binary.AppendUvarint(append(msg, 3<<3), uint64(st))
+	}
+	return msg
 }
 
 // appendMessage appends a length-delimited field.

@@ -39,11 +39,14 @@ var errStore = errors.New("the store is down")
 // fakeEngine keeps series in memory. It rejects those without a name. Hooks
 // that are set take the place of a method.
 type fakeEngine struct {
-	mu      sync.Mutex
-	series  []engine.Series
-	appends int
-	current []engine.CurrentSample
-	queries []engine.Query
+	mu       sync.Mutex
+	series   []engine.Series
+	metadata []engine.Metadata
+	appends  int
+	current  []engine.CurrentSample
+	queries  []engine.Query
+
+	metadataErr error
 
 	onAppend  func(ctx context.Context, batch []engine.Series) (int, error)
 	onSelect  func(ctx context.Context, q engine.Query) (storage.ChunkSeriesSet, error)
@@ -73,6 +76,13 @@ func (f *fakeEngine) Append(ctx context.Context, _ string, batch []engine.Series
 	f.series = append(f.series, valid...)
 	f.mu.Unlock()
 	return stored, nil
+}
+
+func (f *fakeEngine) AppendMetadata(_ context.Context, _ string, batch []engine.Metadata) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.metadata = append(f.metadata, batch...)
+	return f.metadataErr
 }
 
 func (f *fakeEngine) Select(ctx context.Context, q engine.Query) (storage.ChunkSeriesSet, error) {

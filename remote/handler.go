@@ -6,11 +6,13 @@
 //	writev1.go    the bytes of a 1.0 request to series
 //	writev2.go    the bytes of a 2.0 request to series
 //	decode.go     what both have in common
+//	histogram.go  native histograms, which both have in common
 //	wire.go       protobuf fields
 //	body.go       reading and decompressing a request, bounded
 //	read.go       remote read: decode, plan, choose the answer
-//	samples.go    the answer in one block
+//	samples.go    the answer in one block, samples_histogram.go its histograms
 //	streamed.go   the answer in frames of chunks
+//	starts.go     chunks for clients that know no start timestamps
 //	federate.go   the newest samples as text
 //	explain.go    what a selector reads, as JSON
 //	errors.go     errors to status codes and log lines
@@ -112,6 +114,7 @@ type backend interface {
 
 type appender interface {
 	Append(ctx context.Context, tenant string, batch []engine.Series, rejected *engine.Rejected) (engine.Stored, error)
+	AppendMetadata(ctx context.Context, tenant string, batch []engine.Metadata) error
 }
 
 type chunkSelector interface {

@@ -84,36 +84,41 @@ func (r *statusRecorder) code() int {
 
 // writeMetrics counts what writers send.
 type writeMetrics struct {
-	stored          *prometheus.CounterVec
-	failed          *prometheus.CounterVec
-	rejected        *prometheus.CounterVec
-	metadata        prometheus.Counter
-	startTimestamps prometheus.Counter
-	bodyBytes       prometheus.Counter
+	samples    *prometheus.CounterVec
+	histograms *prometheus.CounterVec
+	exemplars  *prometheus.CounterVec
+	failed     *prometheus.CounterVec
+	rejected   *prometheus.CounterVec
+	metadata   prometheus.Counter
+	bodyBytes  prometheus.Counter
 }
 
 func newWriteMetrics(reg prometheus.Registerer) *writeMetrics {
 	f := promauto.With(reg)
 	m := &writeMetrics{
-		stored: f.NewCounterVec(prometheus.CounterOpts{
+		samples: f.NewCounterVec(prometheus.CounterOpts{
 			Name: "adapter_write_samples_total",
-			Help: "Samples stored, confirmed by the store, by version of the protocol.",
+			Help: "Float samples stored, confirmed by the store, by version of the protocol.",
+		}, []string{"protocol"}),
+		histograms: f.NewCounterVec(prometheus.CounterOpts{
+			Name: "adapter_write_histograms_total",
+			Help: "Native histograms stored, confirmed by the store, by version of the protocol.",
+		}, []string{"protocol"}),
+		exemplars: f.NewCounterVec(prometheus.CounterOpts{
+			Name: "adapter_write_exemplars_total",
+			Help: "Exemplars stored, confirmed by the store, by version of the protocol.",
 		}, []string{"protocol"}),
 		failed: f.NewCounterVec(prometheus.CounterOpts{
 			Name: "adapter_write_failed_samples_total",
-			Help: "Samples that the store did not confirm, by version of the protocol. The sender sends them again.",
+			Help: "Samples, histograms and exemplars that the store did not confirm, by version of the protocol. The sender sends them again.",
 		}, []string{"protocol"}),
 		rejected: f.NewCounterVec(prometheus.CounterOpts{
 			Name: "adapter_write_rejected_total",
 			Help: "Samples, histograms and exemplars that can never be stored, by reason.",
 		}, []string{"reason"}),
 		metadata: f.NewCounter(prometheus.CounterOpts{
-			Name: "adapter_write_metadata_ignored_total",
-			Help: "Metadata of metrics accepted, but not stored by this version.",
-		}),
-		startTimestamps: f.NewCounter(prometheus.CounterOpts{
-			Name: "adapter_write_start_timestamps_ignored_total",
-			Help: "Start timestamps accepted, but not stored by this version.",
+			Name: "adapter_write_metadata_total",
+			Help: "Entries of metadata of metric families taken, most of which say nothing new.",
 		}),
 		bodyBytes: f.NewCounter(prometheus.CounterOpts{
 			Name: "adapter_write_decoded_bytes_total",
@@ -121,7 +126,9 @@ func newWriteMetrics(reg prometheus.Registerer) *writeMetrics {
 		}),
 	}
 	for _, p := range []protocol{protocolV1, protocolV2} {
-		m.stored.WithLabelValues(p.String())
+		m.samples.WithLabelValues(p.String())
+		m.histograms.WithLabelValues(p.String())
+		m.exemplars.WithLabelValues(p.String())
 		m.failed.WithLabelValues(p.String())
 	}
 	for _, r := range []engine.Reason{
@@ -131,6 +138,16 @@ func newWriteMetrics(reg prometheus.Registerer) *writeMetrics {
 		m.rejected.WithLabelValues(string(r))
 	}
 	return m
+}
+
+// count counts what was stored of a write, and what can never be.
+func (m *writeMetrics) count(p protocol, stored engine.Stored, rejected *engine.Rejected) {
+	m.samples.WithLabelValues(p.String()).Add(float64(stored.Samples))
+	m.histograms.WithLabelValues(p.String()).Add(float64(stored.Histograms))
+	m.exemplars.WithLabelValues(p.String()).Add(float64(stored.Exemplars))
+	for reason, n := range rejected.Samples {
+		m.rejected.WithLabelValues(string(reason)).Add(float64(n))
+	}
 }
 
 // readMetrics counts what readers get.

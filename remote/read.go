@@ -119,7 +119,7 @@ func (h *readHandler) read(ctx context.Context, w http.ResponseWriter, r *http.R
 	}
 	if kind == prompb.ReadRequest_STREAMED_XOR_CHUNKS {
 		h.metrics.queries.WithLabelValues(responseStreamed).Add(float64(len(sets)))
-		return h.streamed(ctx, w, sets)
+		return h.streamed(ctx, w, readsStarts(r.Header), sets)
 	}
 	h.metrics.queries.WithLabelValues(responseSamples).Add(float64(len(sets)))
 	return h.samples(ctx, w, sets)

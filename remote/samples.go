@@ -18,9 +18,10 @@ import (
 	"github.com/promtable/promtable/remote/engine"
 )
 
-// Bounds of an answer in one block. maxSampleBytes is more than a sample takes
-// on the wire; labels take of the same budget, and of minSamplesBytes, so that
-// an answer of many series without samples is bounded as well.
+// Bounds of an answer in one block. maxSampleBytes is more than a float takes on
+// the wire; histograms and labels take of the same budget, and of
+// minSamplesBytes, so that an answer of many series without samples is bounded
+// as well.
 const (
 	maxSampleBytes  = 24
 	minSamplesBytes = 1 << 20
@@ -67,9 +68,10 @@ type samplesEncoder struct {
 	samples int
 	series  int
 
-	message []byte // the TimeSeries being encoded
-	chunks  chunks.Iterator
-	floats  chunkenc.Iterator
+	message   []byte // the TimeSeries being encoded
+	histogram []byte // the Histogram being encoded
+	chunks    chunks.Iterator
+	values    chunkenc.Iterator
 }
 
 // addResult encodes the result of one query.
@@ -113,18 +115,41 @@ func (e *samplesEncoder) addSeries(s storage.ChunkSeries) error {
 }
 
 func (e *samplesEncoder) addChunk(c chunkenc.Chunk) error {
-	e.floats = c.Iterator(e.floats)
-	for kind := e.floats.Next(); kind != chunkenc.ValNone; kind = e.floats.Next() {
-		if kind != chunkenc.ValFloat {
-			return fmt.Errorf("a chunk holds a %s", kind)
-		}
+	e.values = c.Iterator(e.values)
+	first := true
+	for kind := e.values.Next(); kind != chunkenc.ValNone; kind = e.values.Next() {
 		if e.samples++; e.samples > e.maxSamples {
 			return fmt.Errorf("%w: more than %d samples in one answer", engine.ErrLimit, e.maxSamples)
 		}
-		t, v := e.floats.At()
-		e.message = appendSample(e.message, t, v)
+		switch kind {
+		case chunkenc.ValFloat:
+			t, v := e.values.At()
+			e.message = appendSample(e.message, t, v)
+		case chunkenc.ValHistogram:
+			t, h := e.values.AtHistogram(nil)
+			if first {
+				h.CounterResetHint = firstHint(c, h.CounterResetHint)
+			}
+			e.addHistogram(appendHistogram(e.histogram[:0], t, h))
+		case chunkenc.ValFloatHistogram:
+			t, h := e.values.AtFloatHistogram(nil)
+			if first {
+				h.CounterResetHint = firstHint(c, h.CounterResetHint)
+			}
+			e.addHistogram(appendFloatHistogram(e.histogram[:0], t, h))
+		default:
+			return fmt.Errorf("a chunk holds a %s", kind)
+		}
+		first = false
 	}
-	return e.floats.Err()
+	return e.values.Err()
+}
+
+// addHistogram adds an encoded histogram to the message, and keeps its memory.
+func (e *samplesEncoder) addHistogram(h []byte) {
+	e.histogram = h
+	e.message = binary.AppendUvarint(append(e.message, tagHistogram), uint64(len(h)))
+	e.message = append(e.message, h...)
 }
 
 // checkBytes says whether an answer of n bytes may be made. Snappy would panic
@@ -166,7 +191,9 @@ func appendSample(dst []byte, t int64, v float64) []byte {
 	return dst
 }
 
-func uvarintSize(n int) int {
+func uvarintSize(n int) int { return uvarintSize64(uint64(n)) }
+
+func uvarintSize64(n uint64) int {
 	size := 1
 	for n >= 0x80 {
 		n >>= 7

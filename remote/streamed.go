@@ -10,7 +10,6 @@ import (
 	"github.com/prometheus/prometheus/prompb"
 	"github.com/prometheus/prometheus/storage"
 	upstream "github.com/prometheus/prometheus/storage/remote"
-	"github.com/prometheus/prometheus/tsdb/chunkenc"
 	"github.com/prometheus/prometheus/tsdb/chunks"
 
 	"github.com/promtable/promtable/remote/engine"
@@ -34,7 +33,8 @@ type frameBuffers struct {
 
 // streamed answers with frames, one for each series, in the order of the sets.
 // Upstream's client takes each frame for a series of its own, so none is split.
-func (h *readHandler) streamed(ctx context.Context, w http.ResponseWriter, sets []storage.ChunkSeriesSet) (started bool, err error) {
+// Chunks with start timestamps go only to clients that can read them.
+func (h *readHandler) streamed(ctx context.Context, w http.ResponseWriter, starts bool, sets []storage.ChunkSeriesSet) (started bool, err error) {
 	buf, ok := h.buffers.Get().(*frameBuffers)
 	if !ok {
 		buf = &frameBuffers{out: bufio.NewWriterSize(nil, flushBytes)}
@@ -47,6 +47,7 @@ func (h *readHandler) streamed(ctx context.Context, w http.ResponseWriter, sets 
 	s := &streamer{
 		frameBuffers: buf,
 		maxBytes:     h.maxFrameBytes,
+		starts:       starts,
 		writer:       upstream.NewChunkedWriter(buf.out, noFlush{}),
 	}
 	for i, set := range sets {
@@ -101,6 +102,7 @@ func (noFlush) Flush() {}
 type streamer struct {
 	*frameBuffers
 	maxBytes int
+	starts   bool // the client can read start timestamps
 	writer   *upstream.ChunkedWriter
 	series   int
 	iter     chunks.Iterator
@@ -147,19 +149,24 @@ func (s *streamer) gather(cs storage.ChunkSeries) error {
 	s.chunks = s.chunks[:0]
 	s.iter = cs.Iterator(s.iter)
 	for size := 0; s.iter.Next(); {
-		meta := s.iter.At()
-		if enc := meta.Chunk.Encoding(); enc != chunkenc.EncXOR {
-			return fmt.Errorf("a chunk has encoding %s", enc)
+		metas := []chunks.Meta{s.iter.At()}
+		if !s.starts && hasStarts(metas[0].Chunk) {
+			var err error
+			if metas, err = withoutStarts(metas[0]); err != nil {
+				return fmt.Errorf("convert a chunk: %w", err)
+			}
 		}
-		if size += len(meta.Chunk.Bytes()); size > s.maxBytes {
-			return s.limitError(cs)
+		for _, meta := range metas {
+			if size += len(meta.Chunk.Bytes()); size > s.maxBytes {
+				return s.limitError(cs)
+			}
+			s.chunks = append(s.chunks, prompb.Chunk{
+				MinTimeMs: meta.MinTime,
+				MaxTimeMs: meta.MaxTime,
+				Type:      prompb.Chunk_Encoding(meta.Chunk.Encoding()), // the same numbers
+				Data:      meta.Chunk.Bytes(),
+			})
 		}
-		s.chunks = append(s.chunks, prompb.Chunk{
-			MinTimeMs: meta.MinTime,
-			MaxTimeMs: meta.MaxTime,
-			Type:      prompb.Chunk_XOR,
-			Data:      meta.Chunk.Bytes(),
-		})
 	}
 	return s.iter.Err()
 }

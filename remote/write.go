@@ -142,24 +142,25 @@ func (h *writeHandler) write(w http.ResponseWriter, r *http.Request, proto proto
 	return stored, rejected.Err()
 }
 
-// store appends the samples of req and counts what became of all that was
-// sent.
+// store appends what is in req and counts what became of all that was sent.
 func (h *writeHandler) store(ctx context.Context, proto protocol, req writeRequest, rejected *engine.Rejected) (stored engine.Stored, err error) {
 	before := rejectedSamples(rejected)
-	if req.samples > 0 {
+	if req.size > 0 {
 		stored, err = h.engine.Append(ctx, "", req.series, rejected)
 	}
 	if err != nil {
-		lost := req.samples - stored.Total() - (rejectedSamples(rejected) - before)
+		lost := req.size - stored.Total() - (rejectedSamples(rejected) - before)
 		h.metrics.failed.WithLabelValues(proto.String()).Add(float64(max(lost, 0)))
 	}
-	h.metrics.stored.WithLabelValues(proto.String()).Add(float64(stored.Total()))
-	h.metrics.metadata.Add(float64(req.metadata))
-	h.metrics.startTimestamps.Add(float64(req.startTimestamps))
-	for reason, n := range rejected.Samples {
-		h.metrics.rejected.WithLabelValues(string(reason)).Add(float64(n))
+	h.metrics.count(proto, stored, rejected)
+	if err != nil || len(req.metadata) == 0 {
+		return stored, err
 	}
-	return stored, err
+	if err := h.engine.AppendMetadata(ctx, "", req.metadata); err != nil {
+		return stored, err
+	}
+	h.metrics.metadata.Add(float64(len(req.metadata)))
+	return stored, nil
 }
 
 func rejectedSamples(rejected *engine.Rejected) (n int) {

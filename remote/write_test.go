@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -215,13 +216,36 @@ func TestWritePartial(t *testing.T) {
 // wantWritten checks the headers of 2.0: there and exact, or not there at all.
 func wantWritten(t testing.TB, a answer, present bool, samples string) {
 	t.Helper()
-	want := map[string][]string{writtenSamples: {samples}, writtenHistograms: {"0"}, writtenExemplars: {"0"}}
+	n, err := strconv.Atoi(samples)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantWrittenAll(t, a, present, engine.Stored{Samples: n})
+}
+
+// wantWrittenAll wants the headers of 2.0 to say what was stored, if present.
+func wantWrittenAll(t testing.TB, a answer, present bool, stored engine.Stored) {
+	t.Helper()
+	want := map[string][]string{
+		writtenSamples:    {strconv.Itoa(stored.Samples)},
+		writtenHistograms: {strconv.Itoa(stored.Histograms)},
+		writtenExemplars:  {strconv.Itoa(stored.Exemplars)},
+	}
 	for name, value := range want {
 		have := a.header[name]
 		if present && (len(have) != 1 || have[0] != value[0]) || !present && have != nil {
 			t.Errorf("%s: %q, want %q if %t", name, have, value, present)
 		}
 	}
+}
+
+// TestWriteMetadataFails: metadata that was not stored comes again.
+func TestWriteMetadataFails(t *testing.T) {
+	eng := &fakeEngine{metadataErr: errStore}
+	url, reg := serve(t, eng, nil)
+	got := post(t, url+"/api/v1/write", typeV1, marshal(t, &prompb.WriteRequest{Metadata: []prompb.MetricMetadata{{MetricFamilyName: "up"}}}))
+	got.wantStatus(t, 503)
+	wantCounter(t, reg, 0, "adapter_write_metadata_total")
 }
 
 // TestWriteStoreFails: a failure of the store is worth more than bad input, and

@@ -1,9 +1,11 @@
 package remote
 
 import (
+	"fmt"
 	"math"
 
 	"github.com/promtable/promtable/remote/engine"
+	"github.com/promtable/promtable/series"
 )
 
 // decodeV1 decodes a prometheus.WriteRequest. It reads the fields itself,
@@ -23,13 +25,12 @@ func decodeV1(body []byte, maxBody int, rejected *engine.Rejected) (writeRequest
 				return writeRequest{}, badRequest("decode write request: %w", err)
 			}
 		case 3: // metadata
-			if err := f.want(wireBytes); err != nil {
+			if err := d.metadataV1(f); err != nil {
 				return writeRequest{}, badRequest("decode write request: %w", err)
 			}
-			d.out.metadata++
 		}
 	}
-	return d.finish(), nil
+	return d.out, nil
 }
 
 // seriesV1 decodes a prometheus.TimeSeries.
@@ -41,7 +42,8 @@ func (d *decoder) seriesV1(msg field) error {
 		return err
 	}
 	d.pairs = d.pairs[:0]
-	var exemplars, histograms int
+	var s engine.Series
+	var badExemplar error
 	for rest := msg.bytes; len(rest) > 0; {
 		f, next, err := cutField(rest)
 		if err != nil {
@@ -50,22 +52,27 @@ func (d *decoder) seriesV1(msg field) error {
 		rest = next
 		switch f.num {
 		case 1: // labels
-			err = d.labelV1(f)
+			d.pairs, err = appendLabelV1(d.pairs, f)
 		case 2: // samples
-			_, err = d.sample(f, wireV1)
+			err = d.sample(f, wireV1)
 		case 3: // exemplars
-			exemplars++
-			err = f.want(wireBytes)
+			var bad error
+			if bad, err = d.exemplarV1(&s, f); bad != nil {
+				badExemplar = bad
+			}
 		case 4: // histograms
-			histograms++
-			err = f.want(wireBytes)
+			var h engine.Histogram
+			h, err = d.decodeHistogram(f)
+			h.ST = 0 // a field that 1.0 does not have
+			s.Histograms = append(s.Histograms, h)
 		}
 		if err != nil {
 			return err
 		}
 	}
-	samples := d.takeSamples()
-	if len(samples)+exemplars+histograms == 0 {
+	s.Samples = d.takeSamples()
+	size := len(s.Samples) + len(s.Histograms) + len(s.Exemplars)
+	if size == 0 && badExemplar == nil {
 		return nil // harmless: there is nothing to store
 	}
 	ls, tooLong, err := d.labels(d.pairs)
@@ -73,25 +80,89 @@ func (d *decoder) seriesV1(msg field) error {
 	case err != nil:
 		return err
 	case tooLong != nil:
-		d.rejected.Add(engine.ReasonKeyTooLong, len(samples)+exemplars+histograms, tooLong)
+		d.rejected.Add(engine.ReasonKeyTooLong, size, tooLong)
 		return nil
+	case badExemplar != nil:
+		d.rejected.Add(engine.ReasonExemplar, 1, fmt.Errorf("series %s: %w", series.Abbreviate(ls), badExemplar))
 	}
-	d.exemplars.add(exemplars, ls)
-	d.histograms.add(histograms, ls)
-	d.addSeries(ls, samples)
+	s.Labels = ls
+	d.addSeries(s)
 	return nil
 }
 
-// labelV1 decodes a prometheus.Label.
-func (d *decoder) labelV1(msg field) error {
+// exemplarV1 decodes a prometheus.Exemplar of s.
+func (d *decoder) exemplarV1(s *engine.Series, msg field) (bad, err error) {
+	if err := msg.want(wireBytes); err != nil {
+		return nil, err
+	}
+	d.exemplarPairs = d.exemplarPairs[:0]
+	var t int64
+	var v float64
+	for rest := msg.bytes; len(rest) > 0; {
+		f, next, err := cutField(rest)
+		if err != nil {
+			return nil, err
+		}
+		rest = next
+		switch f.num {
+		case 1:
+			d.exemplarPairs, err = appendLabelV1(d.exemplarPairs, f)
+		case 2:
+			v, err = math.Float64frombits(f.value), f.want(wireFixed64)
+		case 3:
+			t, err = int64(f.value), f.want(wireVarint)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	x, bad, err := d.exemplar(d.exemplarPairs, t, v)
+	if bad == nil && err == nil {
+		s.Exemplars = append(s.Exemplars, x)
+	}
+	return bad, err
+}
+
+// metadataV1 decodes a prometheus.MetricMetadata.
+func (d *decoder) metadataV1(msg field) error {
 	if err := msg.want(wireBytes); err != nil {
 		return err
+	}
+	var kind uint64
+	var family, help, unit string
+	for rest := msg.bytes; len(rest) > 0; {
+		f, next, err := cutField(rest)
+		if err != nil {
+			return err
+		}
+		rest = next
+		switch f.num {
+		case 1:
+			kind, err = f.value, f.want(wireVarint)
+		case 2:
+			family, err = view(f.bytes), f.want(wireBytes)
+		case 4:
+			help, err = view(f.bytes), f.want(wireBytes)
+		case 5:
+			unit, err = view(f.bytes), f.want(wireBytes)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return d.addMetadata(family, metricType(kind), unit, help)
+}
+
+// appendLabelV1 decodes a prometheus.Label.
+func appendLabelV1(pairs []pair, msg field) ([]pair, error) {
+	if err := msg.want(wireBytes); err != nil {
+		return pairs, err
 	}
 	var p pair
 	for rest := msg.bytes; len(rest) > 0; {
 		f, next, err := cutField(rest)
 		if err != nil {
-			return err
+			return pairs, err
 		}
 		rest = next
 		switch f.num {
@@ -101,11 +172,10 @@ func (d *decoder) labelV1(msg field) error {
 			p.value, err = view(f.bytes), f.want(wireBytes)
 		}
 		if err != nil {
-			return err
+			return pairs, err
 		}
 	}
-	d.pairs = append(d.pairs, p)
-	return nil
+	return append(pairs, p), nil
 }
 
 // sampleFields says which fields of a sample are known.
@@ -116,17 +186,16 @@ const (
 	wireV2 sampleFields = 3 // value, timestamp, start timestamp
 )
 
-// sample decodes a sample, whose first fields are the same in both protocols,
-// and returns its start timestamp.
-func (d *decoder) sample(msg field, known sampleFields) (start int64, err error) {
+// sample decodes a sample, whose first fields are the same in both protocols.
+func (d *decoder) sample(msg field, known sampleFields) error {
 	if err := msg.want(wireBytes); err != nil {
-		return 0, err
+		return err
 	}
 	var s engine.Sample
 	for rest := msg.bytes; len(rest) > 0; {
 		f, next, err := cutField(rest)
 		if err != nil {
-			return 0, err
+			return err
 		}
 		rest = next
 		switch {
@@ -136,12 +205,12 @@ func (d *decoder) sample(msg field, known sampleFields) (start int64, err error)
 		case f.num == 2:
 			s.T, err = int64(f.value), f.want(wireVarint)
 		case f.num == 3:
-			start, err = int64(f.value), f.want(wireVarint)
+			s.ST, err = int64(f.value), f.want(wireVarint)
 		}
 		if err != nil {
-			return 0, err
+			return err
 		}
 	}
 	d.addSample(s)
-	return start, nil
+	return nil
 }

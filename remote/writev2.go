@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 
 	"github.com/prometheus/prometheus/model/labels"
 
@@ -30,7 +31,7 @@ func decodeV2(body []byte, maxBody int, rejected *engine.Rejected) (writeRequest
 		}
 		body = rest
 	}
-	return d.finish(), nil
+	return d.out, nil
 }
 
 // decodeSymbols returns the symbols of a request: views of body. The first
@@ -73,17 +74,19 @@ type decoderV2 struct {
 	exemplarRefs []uint64
 }
 
-// seriesV2 is what the fields of a TimeSeries, other than its labels and
-// samples, came to.
+// seriesV2 is what the fields of a TimeSeries, other than its labels, came to.
 type seriesV2 struct {
-	samples      []engine.Sample
-	histograms   int
-	exemplars    int
+	engine.Series
 	badExemplars int
-	badReference error // of an exemplar or of metadata
-	hasMetadata  bool
-	starts       int  // of samples and histograms
-	created      bool // for the whole series
+	bad          error // of an exemplar or of metadata
+	created      int64 // start timestamp of the whole series
+	metadata     metadataV2
+}
+
+// metadataV2 is the metadata of a series.
+type metadataV2 struct {
+	kind             uint64
+	helpRef, unitRef uint64
 }
 
 // series decodes the nth io.prometheus.write.v2.TimeSeries.
@@ -106,33 +109,52 @@ func (d *decoderV2) series(msg field, n int) error {
 		case 1:
 			d.refs, err = appendRefs(d.refs, f)
 		case 2:
-			err = d.sampleV2(&s, f)
+			err = d.sample(f, wireV2)
 		case 3:
-			err = s.histogram(f)
+			var h engine.Histogram
+			h, err = d.decodeHistogram(f)
+			s.Histograms = append(s.Histograms, h)
 		case 4:
-			err = d.exemplar(&s, f)
+			err = d.exemplarV2(&s, f)
 		case 5:
-			err = d.metadata(&s, f)
+			err = s.metadata.decode(f)
 		case 6: // created_timestamp, until rc.3 of the specification
-			s.created, err = f.value != 0, f.want(wireVarint)
+			s.created, err = int64(f.value), f.want(wireVarint)
 		}
 		if err != nil {
 			return err
 		}
 	}
-	s.samples = d.takeSamples()
+	s.Samples = d.takeSamples()
+	s.start(s.created)
 	return d.finishSeries(&s, n)
 }
 
+// start gives a start timestamp to all samples and histograms that have none.
+func (s *seriesV2) start(created int64) {
+	for i := range s.Samples {
+		if s.Samples[i].ST == 0 {
+			s.Samples[i].ST = created
+		}
+	}
+	for i := range s.Histograms {
+		if s.Histograms[i].ST == 0 {
+			s.Histograms[i].ST = created
+		}
+	}
+}
+
 // finishSeries checks the parts of a series against each other. Only what
-// breaks the whole request is an error.
+// breaks the whole request is an error. A series that has nothing but exemplars
+// is against the specification, but that is how Prometheus sends exemplars.
 func (d *decoderV2) finishSeries(s *seriesV2, n int) error {
-	all := len(s.samples) + s.histograms + s.exemplars
-	pairs, err := d.resolve(d.refs)
+	all := len(s.Samples) + len(s.Histograms) + len(s.Exemplars) + s.badExemplars
+	pairs, err := d.resolve(d.pairs[:0], d.refs)
 	if err != nil {
 		d.rejected.Add(engine.ReasonMalformed, all, fmt.Errorf("series %d of the request: %w", n, err))
 		return nil
 	}
+	d.pairs = pairs
 	ls, tooLong, err := d.labels(pairs)
 	switch {
 	case err != nil:
@@ -140,92 +162,70 @@ func (d *decoderV2) finishSeries(s *seriesV2, n int) error {
 	case tooLong != nil:
 		d.rejected.Add(engine.ReasonKeyTooLong, all, tooLong)
 		return nil
-	case len(s.samples) > 0 && s.histograms > 0:
+	case len(s.Samples) > 0 && len(s.Histograms) > 0:
 		d.rejected.Add(engine.ReasonMalformed, all, fmt.Errorf("series %s has both samples and histograms", series.Abbreviate(ls)))
 		return nil
-	case len(s.samples)+s.histograms == 0:
-		d.rejected.Add(engine.ReasonMalformed, all, fmt.Errorf("series %s has neither samples nor histograms", series.Abbreviate(ls)))
+	case all == 0:
+		d.rejected.Add(engine.ReasonMalformed, 0, fmt.Errorf("series %s has neither samples nor histograms", series.Abbreviate(ls)))
 		return nil
 	}
-	d.countIgnored(s)
-	d.rejectParts(s, ls)
-	d.addSeries(ls, s.samples)
+	if err := d.takeMetadata(s, ls.Get(labels.MetricName)); err != nil {
+		return err
+	}
+	if s.bad != nil {
+		d.rejected.Add(engine.ReasonMalformed, s.badExemplars, fmt.Errorf("series %s: %w", series.Abbreviate(ls), s.bad))
+	}
+	s.Labels = ls
+	d.addSeries(s.Series)
 	return nil
 }
 
-// countIgnored counts what is accepted, but not stored.
-func (d *decoderV2) countIgnored(s *seriesV2) {
-	if s.hasMetadata {
-		d.out.metadata++
-	}
-	if s.starts == 0 && s.created {
-		s.starts = 1
-	}
-	d.out.startTimestamps += s.starts
-}
-
-// rejectParts rejects the parts of a series that cannot be stored. Its samples
-// can.
-func (d *decoderV2) rejectParts(s *seriesV2, ls labels.Labels) {
-	if s.badReference != nil {
-		d.rejected.Add(engine.ReasonMalformed, s.badExemplars, fmt.Errorf("series %s: %w", series.Abbreviate(ls), s.badReference))
-	}
-	d.histograms.add(s.histograms, ls)
-	d.exemplars.add(s.exemplars-s.badExemplars, ls)
-}
-
-func (d *decoderV2) sampleV2(s *seriesV2, f field) error {
-	start, err := d.sample(f, wireV2)
-	if start != 0 {
-		s.starts++
-	}
-	return err
-}
-
-// histogram counts a histogram and its start timestamp.
-func (s *seriesV2) histogram(msg field) error {
+// exemplarV2 decodes an io.prometheus.write.v2.Exemplar.
+func (d *decoderV2) exemplarV2(s *seriesV2, msg field) error {
 	if err := msg.want(wireBytes); err != nil {
 		return err
 	}
-	s.histograms++
-	for rest := msg.bytes; len(rest) > 0; {
-		f, next, err := cutField(rest)
-		if err != nil {
-			return err
-		}
-		if rest = next; f.num == 17 && f.value != 0 {
-			s.starts++
-		}
-	}
-	return nil
-}
-
-// exemplar counts an exemplar and checks its labels.
-func (d *decoderV2) exemplar(s *seriesV2, msg field) error {
-	if err := msg.want(wireBytes); err != nil {
-		return err
-	}
-	s.exemplars++
 	d.exemplarRefs = d.exemplarRefs[:0]
+	var t int64
+	var v float64
 	for rest := msg.bytes; len(rest) > 0; {
 		f, next, err := cutField(rest)
-		if err == nil && f.num == 1 {
-			d.exemplarRefs, err = appendRefs(d.exemplarRefs, f)
-		}
 		if err != nil {
 			return err
 		}
 		rest = next
+		switch f.num {
+		case 1:
+			d.exemplarRefs, err = appendRefs(d.exemplarRefs, f)
+		case 2:
+			v, err = math.Float64frombits(f.value), f.want(wireFixed64)
+		case 3:
+			t, err = int64(f.value), f.want(wireVarint)
+		}
+		if err != nil {
+			return err
+		}
 	}
-	if err := d.checkRefs(d.exemplarRefs); err != nil {
-		s.badExemplars++
-		s.badReference = fmt.Errorf("exemplar: %w", err)
+	pairs, bad := d.resolve(d.exemplarPairs[:0], d.exemplarRefs)
+	if bad != nil {
+		s.badExemplars, s.bad = s.badExemplars+1, fmt.Errorf("exemplar: %w", bad)
+		return nil
+	}
+	d.exemplarPairs = pairs
+	x, bad, err := d.exemplar(pairs, t, v)
+	switch {
+	case err != nil:
+		return err
+	case bad != nil:
+		s.badExemplars, s.bad = s.badExemplars+1, bad
+	default:
+		s.Exemplars = append(s.Exemplars, x)
 	}
 	return nil
 }
 
-// metadata checks the metadata of a series and notes whether it says anything.
-func (d *decoderV2) metadata(s *seriesV2, msg field) error {
+// decode decodes an io.prometheus.write.v2.Metadata.
+func (m *metadataV2) decode(msg field) error {
 	if err := msg.want(wireBytes); err != nil {
 		return err
 	}
@@ -236,20 +236,33 @@ func (d *decoderV2) metadata(s *seriesV2, msg field) error {
 		}
 		rest = next
 		switch f.num {
-		case 3, 4: // help, unit
-			if f.value >= uint64(len(d.symbols)) {
-				s.badReference = fmt.Errorf("metadata: reference %d is not below the number of symbols, %d", f.value, len(d.symbols))
-			}
-			fallthrough
-		case 1: // type
-			s.hasMetadata = s.hasMetadata || f.value != 0
-			err = f.want(wireVarint)
+		case 1:
+			m.kind, err = f.value, f.want(wireVarint)
+		case 3:
+			m.helpRef, err = f.value, f.want(wireVarint)
+		case 4:
+			m.unitRef, err = f.value, f.want(wireVarint)
 		}
 		if err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// takeMetadata takes the metadata of a series of this name, if they say
+// anything.
+func (d *decoderV2) takeMetadata(s *seriesV2, name string) error {
+	m := s.metadata
+	if m == (metadataV2{}) {
+		return nil
+	}
+	if ref := max(m.helpRef, m.unitRef); ref >= uint64(len(d.symbols)) {
+		s.bad = fmt.Errorf("metadata: reference %d is not below the number of symbols, %d", ref, len(d.symbols))
+		return nil
+	}
+	kind := metricType(m.kind)
+	return d.addMetadata(engine.FamilyName(name, kind), kind, d.symbols[m.unitRef], d.symbols[m.helpRef])
 }
 
 // appendRefs appends the references of a labels_refs field, packed or not.
@@ -283,14 +296,13 @@ func (d *decoderV2) checkRefs(refs []uint64) error {
 	return nil
 }
 
-// resolve returns the labels that refs stand for, until the next call.
-func (d *decoderV2) resolve(refs []uint64) ([]pair, error) {
+// resolve appends the labels that refs stand for.
+func (d *decoderV2) resolve(dst []pair, refs []uint64) ([]pair, error) {
 	if err := d.checkRefs(refs); err != nil {
 		return nil, err
 	}
-	d.pairs = d.pairs[:0]
 	for i := 0; i < len(refs); i += 2 {
-		d.pairs = append(d.pairs, pair{d.symbols[refs[i]], d.symbols[refs[i+1]]})
+		dst = append(dst, pair{d.symbols[refs[i]], d.symbols[refs[i+1]]})
 	}
-	return d.pairs, nil
+	return dst, nil
 }

@@ -8,22 +8,45 @@
 // A series is a sorted label set. It has one row in METRIC for each base, a
 // period of 2^32 ms (49.7 days), and one row in CURRENT. A sample is one cell
 // of a METRIC row: the column qualifier is the delta, its distance from the base
-// in milliseconds, in four bytes, big-endian; the value is the IEEE-754 bits of
-// the float64 in eight bytes, big-endian.
+// in milliseconds, in four bytes, big-endian.
 //
 //	table    row key                                       family  qualifier         value                cell time
-//	METRIC   key                                           r0..r3  delta             8 bytes: float64     sample time
-//	                                                       l       delta             8 bytes: float64     arrival time
-//	CURRENT  series key                                    v       "v"               8 bytes: float64     sample time
+//	METRIC   key                                           r0..r3  delta             value                sample time
+//	                                                       l       delta             value                arrival time
+//	                                                       e       delta, checksum   exemplar             sample time
+//	CURRENT  series key                                    v       "v"               value                sample time
 //	INDEX    p,<label>=<value>,<period>,<series key>       i       "i"               empty                end of period
 //	         v,<label>,<period>,<value>                    i       "i"               value, unescaped     end of period
 //	         n,<period>,<label>                            i       "i"               label, unescaped     end of period
 //	META     schema                                        m       "v"               JSON                 write time
+//	         [tenant,]metadata,<metric family>             m       "v"               JSON                 write time
+//	         [tenant,]ha,<cluster>                         m       "v"               JSON                 write time
 //
-// Times of cells are whole milliseconds since 1970 UTC. A value that is not
-// eight bytes long is of another kind, named by its first byte; this version
-// writes none and refuses to read them. The families c (sealed chunks) and e
-// (exemplars) of METRIC are reserved.
+// Times of cells are whole milliseconds since 1970 UTC. The family c (sealed
+// chunks) of METRIC is reserved.
+//
+// # Values
+//
+// A value of eight bytes is a float64: its IEEE-754 bits, big-endian. Any other
+// begins with a byte that says its kind, and is never eight bytes long. So a
+// series has one column at a time, whatever is in it, and the last write wins.
+//
+//	1  float with a start timestamp   start: 8 bytes, value: 8 bytes
+//	2  histogram of integers          hint: 1 byte, start: varint, schema: varint, zero threshold, sum,
+//	                                  count: uvarint, zero count: uvarint,
+//	                                  positive spans, negative spans, positive deltas, negative deltas, custom values
+//	3  histogram of floats            the same, but counts and buckets are floats, and buckets are absolute
+//
+// A float is eight bytes, big-endian; varint and uvarint are those of
+// encoding/binary. A list is its length as a uvarint, and its elements: a span
+// is its offset as a varint and its length as a uvarint, a delta is a varint.
+// Start timestamps are milliseconds, 0 is unknown. Hints and schemas have the
+// numbers of package histogram of Prometheus.
+//
+// An exemplar is its value as a float, then name and value of each of its
+// labels, sorted, each text with its length as a uvarint in front. The checksum
+// in its qualifier is the CRC-32C of that, four bytes, big-endian: the same
+// exemplar sent twice is one, and two at one time are two.
 //
 // # Keys
 //

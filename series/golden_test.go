@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/prometheus/prometheus/model/exemplar"
 	"github.com/prometheus/prometheus/model/labels"
 
 	"github.com/promtable/promtable/series"
@@ -156,6 +157,28 @@ func (c *goldenCase) run() {
 			}
 			fmt.Fprintf(&c.out, "%-24d %x\n", delta, series.AppendQualifier(nil, uint32(delta)))
 		}
+	case "start":
+		for _, arg := range c.args {
+			v := series.Value{Start: c.int(arg[1]), Float: c.float(arg[0])}
+			fmt.Fprintf(&c.out, "%s since %d\n%s", arg[0], v.Start, hex.Dump(series.AppendValue(nil, v)))
+		}
+	case "histogram":
+		for i, v := range someHistograms() {
+			fmt.Fprintf(&c.out, "histogram %d since %d\n%s", i, v.Start, hex.Dump(series.AppendValue(nil, v)))
+		}
+	case "exemplar":
+		for _, arg := range c.args {
+			x := exemplar.Exemplar{Labels: labels.FromStrings(arg[2:]...), Value: c.float(arg[1])}
+			value := series.AppendExemplar(nil, x)
+			c.dump("qualifier", series.AppendExemplarQualifier(nil, uint32(c.int(arg[0])), value))
+			c.dump("value", value)
+		}
+	case "meta":
+		for _, arg := range c.args {
+			key, err := c.schema.AppendMetaKey(nil, c.tenant, arg[0], arg[1])
+			c.must(err)
+			c.dump("key", key)
+		}
 	case "index":
 		c.index()
 	default:
@@ -209,6 +232,12 @@ func (c *goldenCase) must(err error) {
 	if err != nil {
 		c.t.Fatal(err)
 	}
+}
+
+func (c *goldenCase) int(text string) int64 {
+	v, err := strconv.ParseInt(text, 10, 64)
+	c.must(err)
+	return v
 }
 
 // float reads a number, or the bits of one if it begins with 0x.

@@ -38,13 +38,13 @@ func (b *chunkBuilder) append(t int64, v series.Value) error {
 	switch {
 	case v.Histogram != nil:
 		chunk, recoded, app, err := b.app.AppendHistogram(nil, v.Start, t, v.Histogram, false)
-		return b.appended(t, chunk, recoded, app, err)
+		return b.appended(t, v, chunk, recoded, app, err)
 	case v.FloatHistogram != nil:
 		chunk, recoded, app, err := b.app.AppendFloatHistogram(nil, v.Start, t, v.FloatHistogram, false)
-		return b.appended(t, chunk, recoded, app, err)
+		return b.appended(t, v, chunk, recoded, app, err)
 	}
 	b.app.Append(v.Start, t, v.Float)
-	return b.appended(t, nil, false, b.app, nil)
+	return b.appended(t, v, nil, false, b.app, nil)
 }
 
 func (b *chunkBuilder) last() *chunks.Meta { return &b.chunks[len(b.chunks)-1] }
@@ -76,8 +76,9 @@ func encoding(v series.Value, withStart bool) chunkenc.Encoding {
 	return kind.ChunkEncoding(withStart, withStart)
 }
 
-// begin begins a chunk with v. The appender of the chunk before tells a chunk
-// of histograms whether the counter was reset in between.
+// begin begins a chunk with v. A chunk of histograms says that the counter was
+// reset before it only if the sender has said so: it is not guessed from the
+// chunk before.
 func (b *chunkBuilder) begin(t int64, v series.Value) error {
 	chunk, err := chunkenc.NewEmptyChunk(encoding(v, v.Start != 0))
 	if err != nil {
@@ -87,13 +88,12 @@ func (b *chunkBuilder) begin(t int64, v series.Value) error {
 	if err != nil {
 		return err
 	}
-	before := b.app
 	b.add(t, chunk, app)
 	switch {
 	case v.Histogram != nil:
-		_, _, _, err = app.AppendHistogram(before, v.Start, t, v.Histogram, false)
+		_, _, _, err = app.AppendHistogram(nil, v.Start, t, v.Histogram, false)
 	case v.FloatHistogram != nil:
-		_, _, _, err = app.AppendFloatHistogram(before, v.Start, t, v.FloatHistogram, false)
+		_, _, _, err = app.AppendFloatHistogram(nil, v.Start, t, v.FloatHistogram, false)
 	default:
 		app.Append(v.Start, t, v.Float)
 	}
@@ -109,16 +109,16 @@ func (b *chunkBuilder) add(t int64, chunk chunkenc.Chunk, app chunkenc.Appender)
 	b.app, b.inChunk = app, 1
 }
 
-// appended takes what became of the last chunk when something of time t was
-// appended: nothing new, the same chunk with other buckets, or another chunk
-// with a histogram alone.
-func (b *chunkBuilder) appended(t int64, chunk chunkenc.Chunk, recoded bool, app chunkenc.Appender, err error) error {
+// appended takes what became of the last chunk when v was appended: nothing
+// new, the same chunk with other buckets, or another chunk, which is begun here
+// instead: so it is of the encoding that v needs, and a reset that v tells of is
+// told even after a gauge.
+func (b *chunkBuilder) appended(t int64, v series.Value, chunk chunkenc.Chunk, recoded bool, app chunkenc.Appender, err error) error {
 	switch {
 	case err != nil:
 		return err
 	case chunk != nil && !recoded:
-		b.add(t, chunk, app)
-		return nil
+		return b.begin(t, v)
 	case chunk != nil:
 		b.last().Chunk = chunk
 	}

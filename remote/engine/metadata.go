@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"unicode/utf8"
 
 	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/metadata"
@@ -67,15 +68,15 @@ type knownMetadata struct {
 const maxKnownMetadata = 50_000
 
 // AppendMetadata stores metadata, of several entries of one family the last.
-// Entries without a family, or with one whose name is too long for a key, are
-// left out: they can never be asked for. An error means that the rest may not be
+// Entries without a family, or with one whose name is too long for a key or no
+// UTF-8, are left out: they can never be asked for. An error means that the rest may not be
 // stored; the writer may, and should, send it again.
 func (e *Engine) AppendMetadata(ctx context.Context, tenant string, batch []Metadata) error {
 	changed := make(map[string]string)
 	for _, m := range batch {
 		key, err := e.cfg.Schema.AppendMetaKey(nil, tenant, series.MetaMetadata, m.Family)
 		switch {
-		case m.Family == "" || errors.Is(err, series.ErrKeyTooLong):
+		case m.Family == "" || !utf8.ValidString(m.Family) || errors.Is(err, series.ErrKeyTooLong):
 			continue
 		case err != nil:
 			return err
