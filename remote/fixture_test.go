@@ -85,6 +85,9 @@ func (f *fakeEngine) AppendMetadata(_ context.Context, _ string, batch []engine.
 	return f.metadataErr
 }
 
+// AppenderV2 is for OTLP, which is tested with a real engine.
+func (f *fakeEngine) AppenderV2(context.Context) storage.AppenderV2 { return nil }
+
 func (f *fakeEngine) Select(ctx context.Context, q engine.Query) (storage.ChunkSeriesSet, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

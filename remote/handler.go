@@ -8,6 +8,7 @@
 //	decode.go     what both have in common
 //	histogram.go  native histograms, which both have in common
 //	wire.go       protobuf fields
+//	otlp.go       OTLP metrics: decode, translate, store, answer
 //	body.go       reading and decompressing a request, bounded
 //	read.go       remote read: decode, plan, choose the answer
 //	samples.go    the answer in one block, samples_histogram.go its histograms
@@ -107,6 +108,7 @@ func setDefault[T int | time.Duration](field *T, value T) {
 // backend is what a Handler asks of an engine.
 type backend interface {
 	appender
+	appendable
 	chunkSelector
 	currentReader
 	explainer
@@ -132,6 +134,7 @@ type explainer interface {
 // Handler serves
 //
 //	POST      /api/v1/write, /write    remote write 1.0 and 2.0
+//	POST      /api/v1/otlp/v1/metrics  OTLP metrics
 //	POST      /api/v1/read, /read      remote read
 //	GET       /federate                the newest samples
 //	GET POST  /api/v1/explain          what a selector reads
@@ -153,7 +156,12 @@ func New(cfg Config) *Handler {
 	reads := newGate(cfg.MaxConcurrentReads, min(cfg.ReadTimeout/2, maxReadWait))
 	promql := parser.NewParser(parser.Options{})
 
-	write := m.instrument("write", newWriteHandler(cfg, e), http.MethodPost)
+	writes := newWriteHandler(cfg, e)
+	write := m.instrument("write", writes, http.MethodPost)
+	otlp := &otlpHandler{
+		engine: cfg.Engine, edge: e, gate: writes.gate, decoded: writes.decoded,
+		limit: cfg.MaxBodyBytes, timeout: cfg.WriteTimeout,
+	}
 	read := m.instrument("read", newReadHandler(cfg, e, reads), http.MethodPost)
 	federate := &federateHandler{cfg: cfg, edge: e, gate: reads, parser: promql}
 	explain := &explainHandler{cfg: cfg, edge: e, gate: reads, parser: promql}
@@ -161,6 +169,7 @@ func New(cfg Config) *Handler {
 	h := &Handler{mux: http.NewServeMux()}
 	h.mux.Handle("/api/v1/write", write)
 	h.mux.Handle("/write", write)
+	h.mux.Handle("/api/v1/otlp/v1/metrics", m.instrument("otlp", otlp, http.MethodPost))
 	h.mux.Handle("/api/v1/read", read)
 	h.mux.Handle("/read", read)
 	h.mux.Handle("/federate", m.instrument("federate", federate, http.MethodGet))

@@ -197,7 +197,13 @@ func wantTexts(t *testing.T, what string, got, want []string) {
 // streamedTexts reads everything as a client with this user agent.
 func streamedTexts(t *testing.T, base, agent string) (texts []string) {
 	t.Helper()
-	req := &prompb.ReadRequest{AcceptedResponseTypes: []prompb.ReadRequest_ResponseType{prompb.ReadRequest_STREAMED_XOR_CHUNKS}, Queries: []*prompb.Query{query(0, math.MaxInt64)}}
+	return streamedOf(t, base, agent, query(0, math.MaxInt64))
+}
+
+// streamedOf reads the values that a query asks for, likewise.
+func streamedOf(t *testing.T, base, agent string, q *prompb.Query) (texts []string) {
+	t.Helper()
+	req := &prompb.ReadRequest{AcceptedResponseTypes: []prompb.ReadRequest_ResponseType{prompb.ReadRequest_STREAMED_XOR_CHUNKS}, Queries: []*prompb.Query{q}}
 	got := send(t, http.MethodPost, base+"/read", http.Header{"User-Agent": {agent}}, snappy.Encode(nil, marshal(t, req)))
 	got.wantStatus(t, 200)
 	for _, frame := range frames(t, got.body) {

@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/common/version"
 
 	"github.com/promtable/promtable/remote"
+	"github.com/promtable/promtable/remote/api"
 	"github.com/promtable/promtable/remote/engine"
 )
 
@@ -36,8 +37,9 @@ type options struct {
 
 	resourceLabels []string
 
-	engine     engine.Config // limits and intervals only
+	engine     engine.Config // limits, intervals and HA only
 	remote     remote.Config // limits only
+	api        api.Config    // limits only
 	maxBody    units.Base2Bytes
 	selfScrape time.Duration
 	logLevel   string
@@ -46,8 +48,8 @@ type options struct {
 	// netListen takes an address: net.Listen, but for tests.
 	netListen func(network, address string) (net.Listener, error)
 
-	// given holds the names of those flags that stand on the command line and
-	// belong to one backend.
+	// given says of the flags that make sense only beside others whether they
+	// stand on the command line.
 	given map[string]*bool
 }
 
@@ -60,6 +62,8 @@ func parseFlags(args []string) (*options, error) {
 	o.webFlags(app)
 	o.storageFlags(app)
 	o.limitFlags(app)
+	o.haFlags(app)
+	o.queryFlags(app)
 	app.Flag("self-scrape-interval", "How often the adapter stores its own metrics, with job=\"adapter\". 0 is never.").
 		Default("15s").DurationVar(&o.selfScrape)
 	app.Flag("log.level", "Log lines of this severity and above.").Default("info").EnumVar(&o.logLevel, "debug", "info", "warn", "error")
@@ -68,6 +72,12 @@ func parseFlags(args []string) (*options, error) {
 		return nil, err
 	}
 	o.remote.MaxBodyBytes = int(o.maxBody)
+	o.api.Flags = make(map[string]string)
+	for _, flag := range app.Model().Flags {
+		if !flag.Hidden && flag.Name != "help" && flag.Name != "version" {
+			o.api.Flags[flag.Name] = flag.Value.String()
+		}
+	}
 	return o, o.check()
 }
 
@@ -111,11 +121,33 @@ func (o *options) limitFlags(app *kingpin.Application) {
 	app.Flag("current.flush-interval", "How often the newest samples are written to CURRENT.").Default("1m").DurationVar(&o.engine.CurrentInterval)
 }
 
+func (o *options) queryFlags(app *kingpin.Application) {
+	app.Flag("query.timeout", "How long one PromQL query, or another request to the HTTP API, may take.").Default("2m").DurationVar(&o.api.Timeout)
+	app.Flag("query.max-samples", "Samples that one PromQL query may hold in memory at once.").Default("50000000").IntVar(&o.api.MaxSamples)
+	app.Flag("query.max-concurrency", "PromQL queries under way at once; others wait.").Default("20").IntVar(&o.api.MaxConcurrent)
+	app.Flag("query.lookback-delta", "Age up to which the newest sample of a series counts as its value.").Default("5m").DurationVar(&o.api.Lookback)
+}
+
+func (o *options) haFlags(app *kingpin.Application) {
+	ha := &o.engine.HA
+	app.Flag("ha.cluster-label", "Label that replicas of one Prometheus share. Of each cluster one replica is stored. Empty is off.").StringVar(&ha.ClusterLabel)
+	app.Flag("ha.replica-label", "Label in which the replicas of a cluster differ. It is not stored, and matchers on it are ignored.").StringVar(&ha.ReplicaLabel)
+	o.given["ha.failover"] = new(bool)
+	app.Flag("ha.failover", "How long the elected replica may be silent until another one takes over: at least twice the time between its requests.").
+		Default("30s").IsSetByUser(o.given["ha.failover"]).DurationVar(&ha.Failover)
+}
+
 // check refuses flags that make no sense, or do not go together, and says what
 // to change.
 func (o *options) check() error {
 	if err := o.checkNumbers(); err != nil {
 		return err
+	}
+	if err := o.engine.HA.Validate(); err != nil {
+		return err
+	}
+	if *o.given["ha.failover"] && o.engine.HA.ClusterLabel == "" {
+		return errors.New("--ha.failover needs --ha.cluster-label and --ha.replica-label")
 	}
 	if o.backend == backendEmbedded {
 		for _, name := range []string{
@@ -161,8 +193,13 @@ func (o *options) checkNumbers() error {
 		{"read.max-frame-bytes", int64(o.remote.MaxFrameBytes), 0},
 		{"read.max-concurrent", int64(o.remote.MaxConcurrentReads), 1},
 		{"read.timeout", int64(o.remote.ReadTimeout), 1},
+		{"query.timeout", int64(o.api.Timeout), 1},
+		{"query.max-samples", int64(o.api.MaxSamples), 1},
+		{"query.max-concurrency", int64(o.api.MaxConcurrent), 1},
+		{"query.lookback-delta", int64(o.api.Lookback), 1},
 		{"current.lookback", int64(o.remote.CurrentLookback), 1},
 		{"current.flush-interval", int64(o.engine.CurrentInterval), 1},
+		{"ha.failover", int64(o.engine.HA.Failover), 1},
 		{"self-scrape-interval", int64(o.selfScrape), 0},
 	} {
 		switch {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"sync"
 	"time"
 
@@ -17,6 +18,7 @@ import (
 	"github.com/promtable/promtable/bucketstore/bigtable"
 	"github.com/promtable/promtable/bucketstore/pebble"
 	"github.com/promtable/promtable/remote"
+	"github.com/promtable/promtable/remote/api"
 	"github.com/promtable/promtable/remote/engine"
 	"github.com/promtable/promtable/remote/selfscrape"
 	"github.com/promtable/promtable/series"
@@ -62,11 +64,17 @@ func run(ctx context.Context, o *options, logger log.Logger) (err error) {
 		err = errors.Join(err, closing("flush", e.Close(flushing)))
 	}()
 
+	queries, err := newAPI(o, e, logger, reg)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, closing("end queries", queries.Close())) }()
+
 	serving, stop := context.WithCancel(ctx)
 	scraping := startSelfScrape(serving, o, e, server.instance(), logger, reg)
 	defer scraping.Wait()
 	defer stop()
-	return server.serve(ctx, newRemote(o, e, logger, reg))
+	return server.serve(ctx, newRemote(o, e, logger, reg), queries)
 }
 
 func closing(what string, err error) error {
@@ -120,6 +128,20 @@ func newRemote(o *options, e *engine.Engine, logger log.Logger, reg prometheus.R
 	cfg.MaxSamples = unbounded(o.engine.Limits.MaxSamples)
 	cfg.MaxFrameBytes = unbounded(cfg.MaxFrameBytes)
 	return remote.New(cfg)
+}
+
+// newAPI returns Prometheus' HTTP API.
+func newAPI(o *options, e *engine.Engine, logger log.Logger, reg prometheus.Registerer) (*api.API, error) {
+	cfg := o.api
+	cfg.Engine = e
+	cfg.Now = time.Now
+	cfg.Logger = logger
+	cfg.Registerer = reg
+	cfg.Retention = "for ever"
+	if o.backend == backendEmbedded {
+		cfg.ActiveQueries = filepath.Join(o.path, "queries")
+	}
+	return api.New(cfg)
 }
 
 // unbounded turns a flag of which 0 is no bound into a limit of package remote,

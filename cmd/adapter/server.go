@@ -21,6 +21,8 @@ import (
 	"github.com/prometheus/exporter-toolkit/web"
 	sloggokit "github.com/tjhop/slog-gokit"
 	"go.yaml.in/yaml/v2"
+
+	"github.com/promtable/promtable/remote/api"
 )
 
 // server is the HTTP server: its addresses are taken at the start, so that a
@@ -96,9 +98,9 @@ func (s *server) instance() string {
 }
 
 // serve answers requests until ctx ends and those under way are done.
-func (s *server) serve(ctx context.Context, protocols http.Handler) error {
+func (s *server) serve(ctx context.Context, protocols, queries http.Handler) error {
 	srv := &http.Server{
-		Handler:           s.counted(s.routes(protocols)),
+		Handler:           s.counted(s.routes(protocols, queries)),
 		ReadHeaderTimeout: 10 * time.Second,
 		IdleTimeout:       5 * time.Minute,
 	}
@@ -114,7 +116,7 @@ func (s *server) serve(ctx context.Context, protocols http.Handler) error {
 	s.ready.Store(true)
 	url := s.scheme + "://" + s.address("localhost")
 	level.Info(s.logger).Log("msg", "ready to serve", "address", s.listeners[0].Addr(),
-		"remote_write", url+"/api/v1/write", "remote_read", url+"/api/v1/read")
+		"remote_write", url+"/api/v1/write", "remote_read", url+"/api/v1/read", "grafana", url)
 	select {
 	case err := <-failed:
 		return errors.Join(fmt.Errorf("serve: %w", err), s.shutdown(srv))
@@ -153,11 +155,14 @@ func (s *server) close() {
 	}
 }
 
-// routes puts the protocols beside what every server of the Prometheus world
-// has.
-func (s *server) routes(protocols http.Handler) http.Handler {
+// routes puts the protocols and the HTTP API beside what every server of the
+// Prometheus world has.
+func (s *server) routes(protocols, queries http.Handler) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/", protocols)
+	for _, pattern := range api.Patterns() {
+		mux.Handle(pattern, queries)
+	}
 	mux.Handle("GET /metrics", promhttp.InstrumentMetricHandler(s.reg, promhttp.HandlerFor(s.reg, promhttp.HandlerOpts{Registry: s.reg})))
 	mux.HandleFunc("GET /-/healthy", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "The adapter is healthy.") })
 	mux.HandleFunc("GET /-/ready", func(w http.ResponseWriter, _ *http.Request) {

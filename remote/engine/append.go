@@ -61,7 +61,19 @@ func (s Stored) Total() int { return s.Samples + s.Histograms + s.Exemplars }
 // else is stored. An error means that the store did not confirm some of the
 // rest: the writer may, and should, send it all again. Append may change the
 // histograms in batch, but keeps no reference to it.
+//
+// With HA on, what comes from a replica that is not elected is not stored and
+// counts as if it were: the sender must not think that it has failed.
 func (e *Engine) Append(ctx context.Context, tenant string, batch []Series, rejected *Rejected) (stored Stored, err error) {
+	kept, deduplicated, err := e.replicas.filter(ctx, tenant, batch, rejected)
+	if err == nil {
+		stored, err = e.appendKept(ctx, tenant, kept, rejected)
+	}
+	return stored.plus(deduplicated), err
+}
+
+// appendKept is Append without HA.
+func (e *Engine) appendKept(ctx context.Context, tenant string, batch []Series, rejected *Rejected) (stored Stored, err error) {
 	a, err := e.accept(ctx, tenant, batch, rejected)
 	if err != nil || len(a.entries) == 0 {
 		return stored, err

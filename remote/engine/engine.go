@@ -7,6 +7,7 @@
 //	Current    the newest sample of each series              current.go, newest.go
 //	Exemplars  beside the samples of a series                exemplars.go
 //	Metadata   of metric families, in META                   metadata.go
+//	HA         one of several replicas is stored             ha.go, election.go
 //	Explain    which rows a selector reads                   explain.go
 //
 // [Engine.Querier], [Engine.ChunkQuerier] and [Engine.AppenderV2] are the same
@@ -40,6 +41,9 @@ type Config struct {
 	Registerer prometheus.Registerer
 
 	Limits Limits
+
+	// HA leaves out what all replicas of a sender but one send.
+	HA HA
 
 	// CurrentInterval is how often the newest samples go to CURRENT. 0 is a
 	// minute.
@@ -83,6 +87,8 @@ type Engine struct {
 	metrics metrics
 
 	metadata knownMetadata
+	// replicas is nil if HA is off.
+	replicas *deduper
 	// batchBytes and rowCells are the constants, but for tests.
 	batchBytes, rowCells int
 }
@@ -99,6 +105,9 @@ func Open(ctx context.Context, cfg Config) (*Engine, error) {
 	if cfg.MaxPending <= 0 {
 		cfg.MaxPending = defaultMaxPending
 	}
+	if err := cfg.HA.Validate(); err != nil {
+		return nil, err
+	}
 	if err := checkSchema(ctx, cfg.Store, cfg.Schema, cfg.Now()); err != nil {
 		return nil, err
 	}
@@ -108,6 +117,7 @@ func Open(ctx context.Context, cfg Config) (*Engine, error) {
 		metrics: newMetrics(cfg.Registerer),
 
 		metadata: knownMetadata{rows: make(map[string]string)},
+		replicas: newDeduper(cfg),
 
 		batchBytes: batchBytes,
 		rowCells:   rowCells,

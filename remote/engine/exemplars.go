@@ -127,6 +127,9 @@ func (q exemplarQuerier) Select(start, end int64, selectors ...[]*labels.Matcher
 		}
 	}
 	results, err := q.e.readExemplars(q.ctx, found, Query{Mint: start, Maxt: end})
+	if results == nil {
+		results = []exemplar.QueryResult{} // which is not null in JSON
+	}
 	slices.SortFunc(results, func(a, b exemplar.QueryResult) int { return labels.Compare(a.SeriesLabels, b.SeriesLabels) })
 	return results, err
 }

@@ -62,7 +62,7 @@ func (e *Engine) find(ctx context.Context, q Query) (*index.Result, error) {
 	start, limit := q.span()
 	found, err := e.index.Select(ctx, index.Query{
 		Tenant:    q.Tenant,
-		Matchers:  q.Matchers,
+		Matchers:  e.replicas.readMatchers(q.Matchers),
 		Start:     start,
 		Limit:     limit,
 		MaxSeries: e.cfg.Limits.MaxSeries,

@@ -1,0 +1,140 @@
+// Package api is Prometheus' HTTP API on an engine: PromQL, series, labels,
+// exemplars, metadata and what clients probe of a server's status.
+//
+//	api.go          what is served, and with what limits
+//	upstream.go     Prometheus' own API package and PromQL engine, wired
+//	storage.go      the engine as that package wants it, errors marked
+//	metadata.go     /api/v1/metadata, from the store instead of from targets
+//	cardinality.go  /api/v1/status/tsdb, from the index instead of from a TSDB
+//	respond.go      the envelope of answers
+package api
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/go-kit/log"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/prometheus/promql"
+	"github.com/prometheus/prometheus/storage"
+
+	"github.com/promtable/promtable/remote/engine"
+)
+
+// Config says what an API is made of. Engine and Now are required; a zero limit
+// takes its default.
+type Config struct {
+	// Engine answers: an *engine.Engine.
+	Engine backend
+	// Now is the clock.
+	Now func() time.Time
+	// Logger may be nil.
+	Logger log.Logger
+	// Registerer may be nil.
+	Registerer prometheus.Registerer
+
+	// Timeout is how long a query may take.
+	Timeout time.Duration // 2m
+	// MaxSamples is how many samples a query may hold in memory at once.
+	MaxSamples int // 50,000,000
+	// MaxConcurrent is how many queries run at once; others wait.
+	MaxConcurrent int // 20
+	// Lookback is how old the newest sample of a series may be at the time that a
+	// query asks for.
+	Lookback time.Duration // 5m
+	// ActiveQueries is the directory of the log of queries under way, which tells
+	// after a crash what ran. Empty is none.
+	ActiveQueries string
+
+	// Flags are the values of the flags, by name, for /api/v1/status/flags.
+	Flags map[string]string
+	// Storage is what /api/v1/status/runtimeinfo says of the retention.
+	Retention string
+}
+
+// withDefaults returns cfg with a value for each limit that is zero.
+func (cfg Config) withDefaults() Config {
+	if cfg.Logger == nil {
+		cfg.Logger = log.NewNopLogger()
+	}
+	if cfg.Timeout == 0 {
+		cfg.Timeout = 2 * time.Minute
+	}
+	if cfg.MaxSamples == 0 {
+		cfg.MaxSamples = 50_000_000
+	}
+	if cfg.MaxConcurrent == 0 {
+		cfg.MaxConcurrent = 20
+	}
+	if cfg.Lookback == 0 {
+		cfg.Lookback = 5 * time.Minute
+	}
+	return cfg
+}
+
+// backend is what an API asks of an engine.
+type backend interface {
+	storage.Queryable
+	storage.ChunkQueryable
+	storage.ExemplarQueryable
+	Metadata(ctx context.Context, tenant, family string, limit int) ([]engine.Metadata, error)
+	Cardinality(ctx context.Context, tenant string, limit int) (*engine.Cardinality, error)
+}
+
+// API serves Prometheus' HTTP API. It is safe for concurrent use.
+type API struct {
+	cfg     Config
+	queries *promql.Engine
+	close   func() error
+	mux     *http.ServeMux
+
+	cardinality cardinalityCache
+}
+
+// New returns an API. Its metrics, those of Prometheus' query engine, are
+// registered with cfg.Registerer, where they must not be registered yet. Who
+// made it closes it.
+func New(cfg Config) (*API, error) {
+	cfg = cfg.withDefaults()
+	a := &API{cfg: cfg, mux: http.NewServeMux()}
+	upstream, err := a.newUpstream()
+	if err != nil {
+		return nil, err
+	}
+	for _, pattern := range upstreamPatterns() {
+		a.mux.Handle(pattern, a.bounded(upstream))
+	}
+	a.mux.Handle("GET /api/v1/metadata", a.bounded(http.HandlerFunc(a.serveMetadata)))
+	a.mux.Handle("GET /api/v1/status/tsdb", a.bounded(http.HandlerFunc(a.serveCardinality)))
+	return a, nil
+}
+
+// Patterns returns what API serves, as patterns of http.ServeMux.
+func Patterns() []string {
+	return append(upstreamPatterns(), "GET /api/v1/metadata", "GET /api/v1/status/tsdb")
+}
+
+// ServeHTTP implements http.Handler.
+func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) { a.mux.ServeHTTP(w, r) }
+
+// Close ends the queries under way and the log of them. No other call may be
+// running or follow.
+func (a *API) Close() error { return a.close() }
+
+// answerGrace is how long the end of an answer may take past the timeout: an
+// error often comes with it and must still go out.
+const answerGrace = 5 * time.Second
+
+// bounded gives requests the timeout of a query, and clients that read slowly
+// not much more.
+func (a *API) bounded(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ctx, cancel := context.WithTimeout(r.Context(), a.cfg.Timeout)
+		defer cancel()
+		control := http.NewResponseController(w)
+		_ = control.SetWriteDeadline(time.Now().Add(a.cfg.Timeout + answerGrace)) // a writer without, as in a test, has no slow clients
+		next.ServeHTTP(w, r.WithContext(ctx))
+		_ = control.SetWriteDeadline(time.Time{})
+	})
+}

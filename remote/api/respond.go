@@ -1,0 +1,64 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+)
+
+// response is the envelope of Prometheus' HTTP API.
+type response struct {
+	Status    string `json:"status"`
+	Data      any    `json:"data,omitempty"`
+	ErrorType string `json:"errorType,omitempty"`
+	Error     string `json:"error,omitempty"`
+}
+
+// respond answers with data, or with err if there is one.
+func respond(w http.ResponseWriter, data any, err error) {
+	if err != nil {
+		status, kind := http.StatusServiceUnavailable, "unavailable"
+		if errors.Is(err, context.DeadlineExceeded) {
+			kind = "timeout"
+		}
+		if known, ok := statusOf(0, err); ok && known < http.StatusInternalServerError {
+			status, kind = known, "execution"
+		}
+		write(w, status, response{Status: "error", ErrorType: kind, Error: err.Error()})
+		return
+	}
+	write(w, http.StatusOK, response{Status: "success", Data: data})
+}
+
+// badParameter answers that a parameter cannot be understood.
+func badParameter(w http.ResponseWriter, name string, err error) {
+	write(w, http.StatusBadRequest, response{Status: "error", ErrorType: "bad_data", Error: fmt.Sprintf("invalid parameter %q: %v", name, err)})
+}
+
+func write(w http.ResponseWriter, status int, body response) {
+	text, err := json.Marshal(body)
+	if err != nil {
+		status, text = http.StatusInternalServerError, fmt.Appendf(nil, `{"status":"error","errorType":"internal","error":%q}`, err)
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Content-Length", strconv.Itoa(len(text)))
+	w.WriteHeader(status)
+	_, _ = w.Write(text) // the client has gone, and nobody else asks
+}
+
+// limitParameter reads a parameter that is a number, with a fallback if it is
+// not there.
+func limitParameter(r *http.Request, name string, fallback int) (int, error) {
+	text := r.FormValue(name)
+	if text == "" {
+		return fallback, nil
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil {
+		return 0, errors.New("it is no number")
+	}
+	return n, nil
+}

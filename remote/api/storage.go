@@ -1,0 +1,77 @@
+package api
+
+import (
+	"context"
+	"errors"
+
+	"github.com/prometheus/prometheus/model/exemplar"
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/storage"
+	"github.com/prometheus/prometheus/util/annotations"
+
+	"github.com/promtable/promtable/remote/engine"
+)
+
+// storeError marks an error of the store, which upstream's API could not tell
+// from one of the asker.
+type storeError struct{ err error }
+
+func (e *storeError) Error() string { return e.err.Error() }
+func (e *storeError) Unwrap() error { return e.err }
+
+// mark marks err as one of the store, unless it is the asker's: a limit, or an
+// end of waiting.
+func mark(err error) error {
+	switch {
+	case err == nil, errors.Is(err, engine.ErrLimit), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return err
+	}
+	return &storeError{err}
+}
+
+// markedStorage is the engine with its errors marked.
+type markedStorage struct{ backend }
+
+// Querier implements storage.Queryable.
+func (s markedStorage) Querier(mint, maxt int64) (storage.Querier, error) {
+	q, err := s.backend.Querier(mint, maxt)
+	return markedQuerier{q}, mark(err)
+}
+
+type markedQuerier struct{ storage.Querier }
+
+// Select implements storage.Querier.
+func (q markedQuerier) Select(ctx context.Context, sorted bool, hints *storage.SelectHints, ms ...*labels.Matcher) storage.SeriesSet {
+	return markedSet{q.Querier.Select(ctx, sorted, hints, ms...)}
+}
+
+type markedSet struct{ storage.SeriesSet }
+
+// Err implements storage.SeriesSet.
+func (s markedSet) Err() error { return mark(s.SeriesSet.Err()) }
+
+// LabelValues implements storage.LabelQuerier.
+func (q markedQuerier) LabelValues(ctx context.Context, name string, hints *storage.LabelHints, ms ...*labels.Matcher) ([]string, annotations.Annotations, error) {
+	values, warnings, err := q.Querier.LabelValues(ctx, name, hints, ms...)
+	return values, warnings, mark(err)
+}
+
+// LabelNames implements storage.LabelQuerier.
+func (q markedQuerier) LabelNames(ctx context.Context, hints *storage.LabelHints, ms ...*labels.Matcher) ([]string, annotations.Annotations, error) {
+	names, warnings, err := q.Querier.LabelNames(ctx, hints, ms...)
+	return names, warnings, mark(err)
+}
+
+// ExemplarQuerier implements storage.ExemplarQueryable.
+func (s markedStorage) ExemplarQuerier(ctx context.Context) (storage.ExemplarQuerier, error) {
+	q, err := s.backend.ExemplarQuerier(ctx)
+	return markedExemplars{q}, mark(err)
+}
+
+type markedExemplars struct{ storage.ExemplarQuerier }
+
+// Select implements storage.ExemplarQuerier.
+func (q markedExemplars) Select(start, end int64, selectors ...[]*labels.Matcher) ([]exemplar.QueryResult, error) {
+	results, err := q.ExemplarQuerier.Select(start, end, selectors...)
+	return results, mark(err)
+}

@@ -1,0 +1,195 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"github.com/grafana/regexp"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/common/route"
+	"github.com/prometheus/common/version"
+	"github.com/prometheus/prometheus/config"
+	"github.com/prometheus/prometheus/promql"
+	"github.com/prometheus/prometheus/promql/parser"
+	v1 "github.com/prometheus/prometheus/web/api/v1"
+	sloggokit "github.com/tjhop/slog-gokit"
+
+	"github.com/promtable/promtable/remote/engine"
+)
+
+// upstreamPatterns are the requests that Prometheus' own API answers here. It
+// knows more, which is for targets, rules and a TSDB, or which the adapter does
+// itself: remote write and remote read above all.
+func upstreamPatterns() []string {
+	var patterns []string
+	for _, path := range []string{"query", "query_range", "query_exemplars", "format_query", "parse_query", "labels", "series"} {
+		patterns = append(patterns, "GET /api/v1/"+path, "POST /api/v1/"+path)
+	}
+	for _, path := range []string{"label/{name}/values", "status/config", "status/flags", "status/runtimeinfo", "status/buildinfo"} {
+		patterns = append(patterns, "GET /api/v1/"+path)
+	}
+	return patterns
+}
+
+// newUpstream wires Prometheus' API over the engine.
+func (a *API) newUpstream() (http.Handler, error) {
+	logger := slog.New(sloggokit.NewGoKitHandler(a.cfg.Logger, slog.LevelInfo))
+	tracker, err := a.newTracker(logger)
+	if err != nil {
+		return nil, err
+	}
+	promql5 := parser.NewParser(parser.Options{})
+	a.queries = promql.NewEngine(promql.EngineOpts{
+		Logger:               logger,
+		Reg:                  a.cfg.Registerer,
+		MaxSamples:           a.cfg.MaxSamples,
+		Timeout:              a.cfg.Timeout,
+		ActiveQueryTracker:   tracker,
+		LookbackDelta:        a.cfg.Lookback,
+		EnableAtModifier:     true,
+		EnableNegativeOffset: true,
+		Parser:               promql5,
+	})
+	a.close = a.queries.Close
+	started := a.cfg.Now()
+	store := markedStorage{a.cfg.Engine}
+	api := v1.NewAPI(
+		a.queries, store, nil, nil, store,
+		nil, nil, nil,
+		func() config.Config { return config.DefaultConfig },
+		a.cfg.Flags,
+		v1.GlobalURLOptions{},
+		func(next http.HandlerFunc) http.HandlerFunc { return next },
+		nil, "", false, false, 0,
+		logger,
+		nil,
+		0, 0, 0, // of its remote read, which is not served
+		false,
+		regexp.MustCompile(`^$`), // no other origins
+		func() (v1.RuntimeInfo, error) { return a.runtimeInfo(started) },
+		buildInfo(),
+		nil, nil,
+		prometheus.NewRegistry(), nil,
+		nil,
+		false, nil, // no remote write
+		false, false, false, // no OTLP
+		false, a.cfg.Lookback, false, false,
+		statusOf,
+		nil,
+		v1.OpenAPIOptions{},
+		promql5,
+	)
+	router := route.New().WithPrefix("/api/v1")
+	api.Register(router)
+	return router, nil
+}
+
+// newTracker bounds the queries under way, and logs them where that is wanted.
+func (a *API) newTracker(logger *slog.Logger) (promql.QueryTracker, error) {
+	if a.cfg.ActiveQueries == "" {
+		return slots(make(chan struct{}, a.cfg.MaxConcurrent)), nil
+	}
+	tracker, err := promql.NewActiveQueryTracker(a.cfg.ActiveQueries, a.cfg.MaxConcurrent, logger)
+	if err != nil {
+		return nil, fmt.Errorf("log of active queries: %w", err)
+	}
+	return tracker, nil
+}
+
+// slots is a promql.QueryTracker that only counts.
+type slots chan struct{}
+
+// GetMaxConcurrent implements promql.QueryTracker.
+func (s slots) GetMaxConcurrent() int { return cap(s) }
+
+// Insert implements promql.QueryTracker.
+func (s slots) Insert(ctx context.Context, _ string) (int, error) {
+	select {
+	case s <- struct{}{}:
+		return 0, nil
+	case <-ctx.Done():
+		return 0, ctx.Err()
+	}
+}
+
+// Delete implements promql.QueryTracker.
+func (s slots) Delete(int) { <-s }
+
+// Close implements promql.QueryTracker.
+func (slots) Close() error { return nil }
+
+// statusOf corrects the status of errors of the engine: who asks for more than
+// the limits allow is told so, and a store that fails is not the asker's fault.
+// The kind of the error is of a type that upstream does not export.
+func statusOf[Kind ~int](_ Kind, err error) (status int, override bool) {
+	var failed *storeError
+	switch {
+	case errors.Is(err, engine.ErrLimit):
+		return http.StatusUnprocessableEntity, true
+	case errors.As(err, &failed):
+		return http.StatusServiceUnavailable, true
+	}
+	return 0, false
+}
+
+// runtimeInfo is what /api/v1/status/runtimeinfo says.
+func (a *API) runtimeInfo(started time.Time) (v1.RuntimeInfo, error) {
+	host, err := os.Hostname()
+	if err != nil {
+		return v1.RuntimeInfo{}, err
+	}
+	return v1.RuntimeInfo{
+		StartTime:           started,
+		Hostname:            host,
+		ServerTime:          a.cfg.Now(),
+		ReloadConfigSuccess: true,
+		LastConfigTime:      started,
+		GoroutineCount:      runtime.NumGoroutine(),
+		GOMAXPROCS:          runtime.GOMAXPROCS(0),
+		GOMEMLIMIT:          debug.SetMemoryLimit(-1),
+		GOGC:                os.Getenv("GOGC"),
+		GODEBUG:             os.Getenv("GODEBUG"),
+		StorageRetention:    a.cfg.Retention,
+	}, nil
+}
+
+// buildInfo is what /api/v1/status/buildinfo says. The version is that of the
+// Prometheus whose API this is: Grafana asks for it to know what it may ask.
+func buildInfo() *v1.PrometheusVersion {
+	return &v1.PrometheusVersion{
+		Version:   prometheusVersion(),
+		Revision:  version.GetRevision(),
+		Branch:    version.Branch,
+		BuildUser: "promtable",
+		BuildDate: version.BuildDate,
+		GoVersion: runtime.Version(),
+	}
+}
+
+// prometheusVersion returns the version of the Prometheus that is built in. As
+// a module v0.315.0 is what is released as 3.15.0.
+func prometheusVersion() string {
+	const fallback = "3.15.0"
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return fallback
+	}
+	for _, module := range info.Deps {
+		if module.Path != "github.com/prometheus/prometheus" {
+			continue
+		}
+		var minor, patch int
+		if _, err := fmt.Sscanf(strings.TrimPrefix(module.Version, "v0."), "%d.%d", &minor, &patch); err == nil && minor >= 300 {
+			return fmt.Sprintf("%d.%d.%d", minor/100, minor%100, patch)
+		}
+	}
+	return fallback
+}
