@@ -74,8 +74,12 @@ func promtool(t testing.TB) string {
 // api returns the data of a query to the HTTP API. A warning is an error here:
 // Prometheus reports a remote read that went wrong as one.
 func (p *prometheus) api(path string, params url.Values) (json.RawMessage, error) {
-	header := map[string]string{"Content-Type": "application/x-www-form-urlencoded"}
-	resp, err := post(context.Background(), p.url(path), header, []byte(params.Encode()))
+	return api(p.url(path), params)
+}
+
+// api returns the data of a query to the HTTP API at url. A warning is an error.
+func api(url string, params url.Values) (json.RawMessage, error) {
+	resp, err := roundTrip(context.Background(), http.MethodGet, url+"?"+params.Encode(), nil, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -86,10 +90,10 @@ func (p *prometheus) api(path string, params url.Values) (json.RawMessage, error
 		Warnings []string
 	}
 	if err := json.Unmarshal([]byte(resp.body), &envelope); err != nil {
-		return nil, fmt.Errorf("%s: %w: %v", path, err, resp)
+		return nil, fmt.Errorf("%s: %w: %v", url, err, resp)
 	}
 	if envelope.Status != "success" || len(envelope.Warnings) > 0 {
-		return nil, fmt.Errorf("%s %v: %s %v", path, params, envelope.Error, envelope.Warnings)
+		return nil, fmt.Errorf("%s %v: %s %v", url, params, envelope.Error, envelope.Warnings)
 	}
 	return envelope.Data, nil
 }
@@ -182,6 +186,7 @@ func writeConfig(receivers []receiver) string {
 	for _, r := range receivers {
 		fmt.Fprintf(&b, "  - url: %s\n    name: %s\n    protobuf_message: %s\n", r.url("/api/v1/write"), r.id(), r.protocol.message)
 		b.WriteString("    queue_config: {batch_send_deadline: 1s, max_shards: 4}\n")
+		b.WriteString("    send_exemplars: true\n    send_native_histograms: true\n")
 		b.WriteString("    metadata_config: {send: true, send_interval: 1s}\n")
 	}
 	return b.String()

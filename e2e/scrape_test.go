@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"math"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -12,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/model/value"
 )
 
 // TestPrometheus lets one Prometheus scrape and write to several adapters at
@@ -21,13 +23,16 @@ import (
 // while Prometheus goes on.
 func TestPrometheus(t *testing.T) {
 	receivers := startReceivers(t)
-	c := &comparison{writer: startPrometheus(t), reader: startPrometheus(t), mint: nowMillis()}
+	writer := startPrometheus(t, "--enable-feature=exemplar-storage,metadata-wal-records,st-storage")
+	c := &comparison{writer: writer, reader: startPrometheus(t), mint: nowMillis()}
 	jobs := []job{
 		{name: "prometheus", targets: []string{c.writer.addr}},
 		{name: "adapter", targets: []string{receivers[0].addr, receivers[1].addr}},
 		{name: "awkward", targets: []string{startAwkward(t)}},
+		{name: "modern", targets: []string{startModern(t)}, extra: "    scrape_native_histograms: true\n"},
+		{name: "converted", targets: []string{c.writer.addr}, extra: "    convert_classic_histograms_to_nhcb: true\n    metric_relabel_configs: [{source_labels: [__name__], regex: 'prometheus_http_.*', action: keep}]\n"},
 	}
-	const targets = 4
+	const targets = 6
 	c.writer.configure(t, scrapeConfig(jobs...)+writeConfig(receivers))
 
 	c.maxt = nowMillis() + 10_000
@@ -48,6 +53,7 @@ func TestPrometheus(t *testing.T) {
 	c.queues(t, receivers)
 	c.mint = first
 	c.run(t, "from the beginning", receivers[:2])
+	c.kinds(t)
 }
 
 // queues wants Prometheus to have sent again what a stopped adapter did not
@@ -119,6 +125,10 @@ func (c *comparison) run(t *testing.T, when string, receivers []receiver) {
 		t.Run(when+"/"+r.id(), func(t *testing.T) {
 			c.awaitAll(t, r)
 			t.Run("names", func(t *testing.T) { c.names(t, r) })
+			t.Run("exemplars", func(t *testing.T) { c.exemplars(t, r) })
+			if r.protocol.name == remoteWrite1().name { // see TestPrometheusMetadata
+				t.Run("metadata", func(t *testing.T) { c.metadata(t, r) })
+			}
 			for _, s := range selections() {
 				t.Run(s.name, func(t *testing.T) { c.selection(t, r, s) })
 			}
@@ -144,13 +154,108 @@ func (c *comparison) awaitAll(t *testing.T, r receiver) {
 		if err != nil {
 			return err
 		}
-		if d := diff(got[0], want); d != "" {
+		if d := diff(r.protocol.carried(got[0]), r.protocol.carried(want)); d != "" {
 			return errors.New(d)
 		}
 		return nil
 	})
 	checkStream(t, r.url("/api/v1/read"), q)
 	t.Logf("%d series, %d samples", len(want), countPoints(want))
+}
+
+// carried returns what of series gets through the protocol: 1.0 knows no start
+// timestamps, and Prometheus does not send it histograms with custom buckets.
+// Prometheus sends the staleness marker of a histogram as that of a float.
+func (p protocol) carried(series []timeSeries) []timeSeries {
+	var carried []timeSeries
+	for _, s := range series {
+		c := timeSeries{labels: s.labels}
+		for _, point := range s.points {
+			switch {
+			case point.isStale():
+				point = at(point.t, math.Float64frombits(value.StaleNaN))
+			case p.name == remoteWrite1().name && point.hasCustomBuckets():
+				continue
+			case p.name == remoteWrite1().name:
+				point.start = 0
+			}
+			c.points = append(c.points, point)
+		}
+		carried = append(carried, c)
+	}
+	return withoutEmpty(carried)
+}
+
+// isStale says whether p is a staleness marker.
+func (p point) isStale() bool {
+	return p.bits == value.StaleNaN || (p.hist != "" && strings.Contains(p.hist, fmt.Sprintf(" %x] spans", value.StaleNaN)))
+}
+
+// hasCustomBuckets says whether p is a histogram with custom buckets.
+func (p point) hasCustomBuckets() bool { return strings.Contains(p.hist, "schema -53 ") }
+
+// kinds wants the comparison to have been one of everything there is.
+func (c *comparison) kinds(t *testing.T) {
+	found := map[string]bool{}
+	for _, s := range mustRead(t, c.writer.url("/api/v1/read"), streamed, c.query(mustMatchers(t, "__name__", "=~", ".+"))) {
+		for _, p := range s.points {
+			switch {
+			case p.hasCustomBuckets():
+				found["custom buckets"] = true
+			case p.isStale() && p.hist != "":
+				found["a staleness marker of a histogram"] = true
+			case p.hist != "":
+				found["a native histogram"] = true
+			case p.isStale():
+				found["a staleness marker"] = true
+			}
+			if p.start != 0 && p.hist != "" {
+				found["a start timestamp of a histogram"] = true
+			} else if p.start != 0 {
+				found["a start timestamp"] = true
+			}
+		}
+	}
+	if len(found) != 6 {
+		t.Errorf("Prometheus holds no more than %v", found)
+	}
+}
+
+// exemplars asks both for exemplars, at their own APIs.
+func (c *comparison) exemplars(t *testing.T, r receiver) {
+	for _, expr := range []string{`modern_total`, `{__name__=~"modern_.+"}`, `rate(modern_seconds[1m])`} {
+		params := url.Values{"query": {expr}, "start": {seconds(c.mint)}, "end": {seconds(c.maxt)}}
+		want, err := api(c.writer.url("/api/v1/query_exemplars"), params)
+		if err != nil || len(want) < 100 {
+			t.Fatalf("%s: Prometheus has %s, %v", expr, want, err)
+		}
+		eventually(t, "exemplars of "+expr, func() error {
+			got, err := api(r.url("/api/v1/query_exemplars"), params)
+			if err == nil && !bytes.Equal(got, want) {
+				err = fmt.Errorf("got  %s\nwant %s", got, want)
+			}
+			return err
+		})
+	}
+}
+
+// metadata asks both for what they know of metrics. The adapter remembers no
+// more than one text for each.
+func (c *comparison) metadata(t *testing.T, r receiver) {
+	for _, metric := range []string{"modern_seconds", "modern_total", "modern_bytes", "go_goroutines"} {
+		params := url.Values{"metric": {metric}}
+		want, err := api(c.writer.url("/api/v1/metadata"), params)
+		if err != nil || len(want) < 10 {
+			t.Fatalf("%s: Prometheus has %s, %v", metric, want, err)
+		}
+		eventually(t, "metadata of "+metric, func() error {
+			got, err := api(r.url("/api/v1/metadata"), params)
+			if err == nil && !bytes.Equal(got, want) {
+				err = fmt.Errorf("got  %s\nwant %s", got, want)
+			}
+			return err
+		})
+	}
 }
 
 // names finds every metric by its name.
@@ -178,7 +283,7 @@ func (c *comparison) equal(t *testing.T, r receiver, as answer, queries ...query
 	found := 0
 	for i := range queries {
 		found += len(want[i])
-		if d := diff(got[i], want[i]); d != "" {
+		if d := diff(r.protocol.carried(got[i]), r.protocol.carried(want[i])); d != "" {
 			t.Errorf("%v %v:\n%s", as, queries[i].matchers, d)
 		}
 	}
@@ -239,7 +344,11 @@ func (c *comparison) boundaries(t *testing.T, r receiver) {
 // promql asks both Prometheus the same.
 func (c *comparison) promql(t *testing.T, r receiver) {
 	c.reader.configure(t, readConfig(r.adapter))
-	for _, expr := range expressions() {
+	ranged := expressions()
+	if r.protocol.name == remoteWrite2().name {
+		ranged = append(ranged, customBuckets()...)
+	}
+	for _, expr := range ranged {
 		want, err := c.writer.ranged(expr, c.mint, c.maxt)
 		if err != nil {
 			t.Fatal(err)
@@ -283,8 +392,8 @@ func expressions() []string {
 		`{__name__=~"scrape_.*|awkward.*"}`,
 		`{"a name.with/utf-8 \\ , = signs"}`,
 		`awkward{kind!~"nan|.*inf"}`,
-		`count({__name__!=""})`,
-		`count by (__name__, job) ({__name__=~".+"})`,
+		`count({__name__!="",job!="converted"})`,
+		`count by (__name__, job) ({__name__=~".+",job!="converted"})`,
 		`sum by (job) (scrape_samples_scraped)`,
 		`rate(prometheus_http_requests_total[10s])`,
 		`sum without (le) (increase(prometheus_http_request_duration_seconds_bucket[10s]))`,
@@ -296,7 +405,17 @@ func expressions() []string {
 		`topk(3, go_memstats_alloc_bytes)`,
 		`absent(nothing_has_this_name)`,
 		`max_over_time(rate(process_cpu_seconds_total[5s])[5s:1s])`,
-		`scrape_samples_scraped * on (instance) group_left up`,
+		`scrape_samples_scraped * on (instance, job) group_left up`,
+		`histogram_quantile(0.9, rate(modern_seconds[5s]))`,
+		`histogram_count(modern_seconds) / histogram_sum(modern_seconds)`,
+	}
+}
+
+// customBuckets are expressions over histograms with custom buckets.
+func customBuckets() []string {
+	return []string{
+		`sum by (handler) (rate(prometheus_http_request_duration_seconds{job="converted"}[5s]))`,
+		`{job="converted"}`,
 	}
 }
 
@@ -308,5 +427,6 @@ func rawVectors() []string {
 		`{job="prometheus"}[5m]`,
 		`{__name__="up"}[5m]`,
 		`{__name__=~"go_.*"}[5m]`,
+		`{job="modern"}[5m]`,
 	}
 }

@@ -4,12 +4,14 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/gogo/protobuf/proto"
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
+	"github.com/prometheus/prometheus/model/histogram"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql/parser"
 
@@ -43,13 +45,17 @@ func (h *federateHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	defer h.gate.leave()
 	samples, err := h.current(ctx, selectors)
+	var known map[string]engine.Metadata
+	if err == nil && len(samples) > 0 {
+		known, err = h.metadata(ctx)
+	}
 	if err != nil {
 		h.edge.fail(w, r, err)
 		return
 	}
-	format := expfmt.NegotiateAccept(r.Header, expfmt.FmtOpenMetrics_1_0_0, expfmt.FmtOpenMetrics_0_0_1, expfmt.FmtText)
+	format := expfmt.NegotiateAccept(r.Header, expfmt.FmtOpenMetrics_1_0_0, expfmt.FmtOpenMetrics_0_0_1, expfmt.FmtText, expfmt.FmtProtoDelim)
 	w.Header().Set("Content-Type", string(format))
-	if err := writeFamilies(w, format, samples); err != nil {
+	if err := writeFamilies(w, format, samples, known); err != nil {
 		h.edge.abort(r, fmt.Errorf("write federation: %w", err))
 	}
 }
@@ -88,9 +94,19 @@ func (h *federateHandler) current(ctx context.Context, selectors [][]*labels.Mat
 	return h.cfg.Engine.Current(ctx, "", selectors, mint)
 }
 
-// writeFamilies writes samples, which are sorted by metric name, as one untyped
-// family for each name.
-func writeFamilies(w http.ResponseWriter, format expfmt.Format, samples []engine.CurrentSample) error {
+// metadata returns what is known of metric families, by name.
+func (h *federateHandler) metadata(ctx context.Context) (map[string]engine.Metadata, error) {
+	all, err := h.cfg.Engine.Metadata(ctx, "", "", 0)
+	known := make(map[string]engine.Metadata, len(all))
+	for _, m := range all {
+		known[m.Family] = m
+	}
+	return known, err
+}
+
+// writeFamilies writes samples, which are sorted by metric name, as one family
+// for each name.
+func writeFamilies(w http.ResponseWriter, format expfmt.Format, samples []engine.CurrentSample, known map[string]engine.Metadata) error {
 	enc := expfmt.NewEncoder(w, format)
 	for len(samples) > 0 {
 		name := samples[0].Labels.Get(labels.MetricName)
@@ -98,8 +114,8 @@ func writeFamilies(w http.ResponseWriter, format expfmt.Format, samples []engine
 		for n < len(samples) && samples[n].Labels.Get(labels.MetricName) == name {
 			n++
 		}
-		if name != "" { // no exposition can hold the others
-			if err := enc.Encode(family(name, samples[:n])); err != nil {
+		for _, f := range families(format, name, samples[:n], known) {
+			if err := enc.Encode(f); err != nil {
 				return err
 			}
 		}
@@ -111,16 +127,99 @@ func writeFamilies(w http.ResponseWriter, format expfmt.Format, samples []engine
 	return nil
 }
 
-func family(name string, samples []engine.CurrentSample) *dto.MetricFamily {
-	f := &dto.MetricFamily{
-		Name:   proto.String(name),
-		Type:   dto.MetricType_UNTYPED.Enum(),
-		Metric: make([]*dto.Metric, len(samples)),
+// families makes families of the samples of a name: one of floats, and one of
+// native histograms, which only the protobuf format can hold. No format can hold
+// those without a name.
+func families(format expfmt.Format, name string, samples []engine.CurrentSample, known map[string]engine.Metadata) (all []*dto.MetricFamily) {
+	if name == "" {
+		return nil
 	}
-	for i, s := range samples {
-		f.Metric[i] = metric(s)
+	floats := &dto.MetricFamily{Name: proto.String(name)}
+	histograms := &dto.MetricFamily{Name: proto.String(name), Type: dto.MetricType_HISTOGRAM.Enum()}
+	for _, s := range samples {
+		if s.H == nil && s.FH == nil {
+			floats.Metric = append(floats.Metric, metric(s))
+		} else if m, ok := histogramMetric(s); ok {
+			histograms.Metric = append(histograms.Metric, m)
+		}
 	}
-	return f
+	describe(format, floats, known)
+	if m, ok := known[name]; ok && m.Help != "" {
+		histograms.Help = proto.String(m.Help)
+	}
+	if len(floats.Metric) > 0 {
+		all = append(all, floats)
+	}
+	if len(histograms.Metric) > 0 && format.FormatType() == expfmt.TypeProtoDelim {
+		all = append(all, histograms)
+	}
+	return all
+}
+
+// describe gives a family of untyped metrics the help, and where possible the
+// type, that is known of it. The series of a classic histogram or summary are
+// families of their own here, as they are in Prometheus, and stay untyped; so
+// does a counter to which OpenMetrics would give another name.
+func describe(format expfmt.Format, f *dto.MetricFamily, known map[string]engine.Metadata) {
+	f.Type = dto.MetricType_UNTYPED.Enum()
+	m, ok := known[f.GetName()]
+	if !ok {
+		for _, kind := range []model.MetricType{model.MetricTypeGaugeHistogram, model.MetricTypeSummary} {
+			if m, ok = known[engine.FamilyName(f.GetName(), kind)]; ok {
+				break
+			}
+		}
+		m.Type = model.MetricTypeUnknown
+	}
+	if m.Help != "" {
+		f.Help = proto.String(m.Help)
+	}
+	switch {
+	case m.Type == model.MetricTypeGauge:
+		f.Type = dto.MetricType_GAUGE.Enum()
+		for _, metric := range f.Metric {
+			metric.Gauge, metric.Untyped = &dto.Gauge{Value: metric.Untyped.Value}, nil
+		}
+	case m.Type == model.MetricTypeCounter && (format.FormatType() != expfmt.TypeOpenMetrics || strings.HasSuffix(f.GetName(), "_total")):
+		f.Type = dto.MetricType_COUNTER.Enum()
+		for _, metric := range f.Metric {
+			metric.Counter, metric.Untyped = &dto.Counter{Value: metric.Untyped.Value}, nil
+		}
+	}
+}
+
+// histogramMetric turns a native histogram into a metric. One with custom
+// buckets has no form in the format.
+func histogramMetric(s engine.CurrentSample) (*dto.Metric, bool) {
+	m := metric(s)
+	m.Untyped = nil
+	fh := s.FH
+	if s.H != nil {
+		fh = s.H.ToFloat(nil)
+	}
+	if fh.UsesCustomBuckets() {
+		return nil, false
+	}
+	m.Histogram = &dto.Histogram{
+		SampleCountFloat: proto.Float64(fh.Count),
+		SampleSum:        proto.Float64(fh.Sum),
+		Schema:           proto.Int32(fh.Schema),
+		ZeroThreshold:    proto.Float64(fh.ZeroThreshold),
+		ZeroCountFloat:   proto.Float64(fh.ZeroCount),
+		PositiveSpan:     dtoSpans(fh.PositiveSpans),
+		PositiveCount:    fh.PositiveBuckets,
+		NegativeSpan:     dtoSpans(fh.NegativeSpans),
+		NegativeCount:    fh.NegativeBuckets,
+	}
+	return m, true
+}
+
+func dtoSpans(spans []histogram.Span) []*dto.BucketSpan {
+	all := make([]*dto.BucketSpan, len(spans))
+	for i, s := range spans {
+		all[i] = &dto.BucketSpan{Offset: proto.Int32(s.Offset), Length: proto.Uint32(s.Length)}
+	}
+	return all
 }
 
 // metric turns a sample into a metric. One without the label "instance" gets

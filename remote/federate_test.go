@@ -3,6 +3,8 @@ package remote_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"io"
 	"math"
 	"net/http"
 	"net/url"
@@ -10,7 +12,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/common/model"
+	"github.com/prometheus/prometheus/model/histogram"
 	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/model/textparse"
 
 	"github.com/promtable/promtable/remote"
 	"github.com/promtable/promtable/remote/engine"
@@ -75,6 +80,98 @@ func TestFederate(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestFederateMetadata parses what is written as a scraper does.
+func TestFederateMetadata(t *testing.T) {
+	h := &histogram.Histogram{Count: 5, Sum: 7, Schema: 1, PositiveSpans: []histogram.Span{{Offset: 1, Length: 2}}, PositiveBuckets: []int64{2, 1}}
+	custom := &histogram.Histogram{Count: 1, Schema: histogram.CustomBucketsSchema, CustomValues: []float64{1}, PositiveSpans: []histogram.Span{{Length: 1}}, PositiveBuckets: []int64{1}}
+	eng := &fakeEngine{
+		current: []engine.CurrentSample{
+			{Labels: lset("__name__", "a_total"), T: 1, V: 1},
+			{Labels: lset("__name__", "counts"), T: 1, V: 2},
+			{Labels: lset("__name__", "custom"), T: 1, H: custom},
+			{Labels: lset("__name__", "gauge"), T: 1, V: 3},
+			{Labels: lset("__name__", "h"), T: 1, V: 4},
+			{Labels: lset("__name__", "h"), T: 1, H: h},
+			{Labels: lset("__name__", "h", "x", "y"), T: 1, FH: h.ToFloat(nil)},
+			{Labels: lset("__name__", "old_bucket", "le", "1"), T: 1, V: 5},
+			{Labels: lset("__name__", "old_sum"), T: 1, V: 6},
+			{Labels: lset("__name__", "unknown"), T: 1, V: 7},
+		},
+		metadata: []engine.Metadata{
+			newMetadata("a_total", "counter", "", "Help of\na."), newMetadata("counts", "counter", "", ""),
+			newMetadata("gauge", "gauge", "s", ""), newMetadata("h", "histogram", "", "Native."), newMetadata("old", "histogram", "", "Classic."),
+		},
+	}
+	base, _ := serve(t, eng, nil)
+	const query = "/federate?match[]={job=~'.*'}"
+	text := send(t, http.MethodGet, base+query, nil, nil)
+	const want = `# HELP a_total Help of\na.
+# TYPE a_total counter
+a_total{instance=""} 1 1
+# TYPE counts counter
+counts{instance=""} 2 1
+# TYPE gauge gauge
+gauge{instance=""} 3 1
+# TYPE h untyped
+h{instance=""} 4 1
+# HELP old_bucket Classic.
+# TYPE old_bucket untyped
+old_bucket{le="1",instance=""} 5 1
+# HELP old_sum Classic.
+# TYPE old_sum untyped
+old_sum{instance=""} 6 1
+# TYPE unknown untyped
+unknown{instance=""} 7 1
+`
+	if got := strings.Replace(text.body, "# HELP h Native.\n", "", 1); got != want {
+		t.Errorf("text is\n%s\nwant\n%s", got, want)
+	}
+	for accept, floats := range map[string]int{
+		"text/plain;version=0.0.4":                   7,
+		"application/openmetrics-text;version=1.0.0": 7,
+		"application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited": 7,
+	} {
+		got := send(t, http.MethodGet, base+query, http.Header{"Accept": {accept}}, nil)
+		got.wantStatus(t, 200)
+		parser, err := textparse.New([]byte(got.body), got.header.Get("Content-Type"), labels.NewSymbolTable(), textparse.ParserOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		names, histograms := map[string]model.MetricType{}, 0
+		n := 0
+		for {
+			entry, err := parser.Next()
+			if errors.Is(err, io.EOF) {
+				break
+			}
+			if err != nil {
+				t.Fatalf("%s: %v\n%s", accept, err, got.body)
+			}
+			switch entry {
+			case textparse.EntryType:
+				name, kind := parser.Type()
+				names[string(name)] = kind
+			case textparse.EntrySeries:
+				n++
+			case textparse.EntryHistogram:
+				histograms++
+			}
+		}
+		wantHistograms := 0
+		if strings.Contains(accept, "protobuf") {
+			wantHistograms = 2
+		}
+		if n != floats || histograms != wantHistograms {
+			t.Errorf("%s: %d floats, %d histograms, want %d and %d\n%q", accept, n, histograms, floats, wantHistograms, got.body)
+		}
+		if names["gauge"] != model.MetricTypeGauge {
+			t.Errorf("%s: types %v", accept, names)
+		}
+	}
+	eng.metadataErr = errStore
+	send(t, http.MethodGet, base+query, nil, nil).wantStatus(t, 503)
 }
 
 func TestFederateFails(t *testing.T) {

@@ -85,6 +85,10 @@ func (f *fakeEngine) AppendMetadata(_ context.Context, _ string, batch []engine.
 	return f.metadataErr
 }
 
+func (f *fakeEngine) Metadata(context.Context, string, string, int) ([]engine.Metadata, error) {
+	return f.metadata, f.metadataErr
+}
+
 // AppenderV2 is for OTLP, which is tested with a real engine.
 func (f *fakeEngine) AppenderV2(context.Context) storage.AppenderV2 { return nil }
 

@@ -111,6 +111,7 @@ type backend interface {
 	appendable
 	chunkSelector
 	currentReader
+	metadataReader
 	explainer
 }
 
@@ -125,6 +126,10 @@ type chunkSelector interface {
 
 type currentReader interface {
 	Current(ctx context.Context, tenant string, selectors [][]*labels.Matcher, mint int64) ([]engine.CurrentSample, error)
+}
+
+type metadataReader interface {
+	Metadata(ctx context.Context, tenant, family string, limit int) ([]engine.Metadata, error)
 }
 
 type explainer interface {

@@ -1,0 +1,69 @@
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// complianceSuite is the receiver half of Prometheus' own suite for remote
+// write. It has tests and nothing else, so that it cannot be imported.
+const complianceSuite = "github.com/prometheus/compliance/remotewrite/receiver"
+
+// buildCompliance builds the suite.
+func buildCompliance(t testing.TB) string {
+	t.Helper()
+	out, err := programs.dir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := watchSources(); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(out, "receiver.test")
+	cmd := exec.Command("go", "test", "-c", "-trimpath", "-o", path, complianceSuite)
+	cmd.Dir = "compliance"
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if output, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("build the compliance suite: %v\n%s", err, output)
+	}
+	return path
+}
+
+// TestCompliance wants every MUST, SHOULD and MAY of the suite to pass.
+func TestCompliance(t *testing.T) {
+	suite := buildCompliance(t)
+	for _, open := range []func(testing.TB) backend{embedded, emulator} {
+		b := open(t)
+		t.Run(b.name, func(t *testing.T) {
+			a := startAdapter(t, b)
+			config := filepath.Join(t.TempDir(), "config.yml")
+			text := fmt.Sprintf("remote_write:\n  - name: adapter\n    url: %s\n", a.url("/api/v1/write"))
+			if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			cmd := exec.Command(suite, "-test.v")
+			cmd.Dir = t.TempDir()
+			cmd.Env = append(os.Environ(), "PROMETHEUS_RW2_COMPLIANCE_CONFIG_FILE="+config)
+			output, err := cmd.CombinedOutput()
+			if err != nil {
+				t.Errorf("the suite: %v", err)
+			}
+			count := func(pattern string) int {
+				return len(regexp.MustCompile(`(?m)`+pattern).FindAllIndex(output, -1))
+			}
+			for _, line := range regexp.MustCompile(`(?m)^ *--- (FAIL|SKIP): .*$`).FindAllString(string(output), -1) {
+				t.Error(strings.TrimSpace(line))
+			}
+			if must, passed := count(`rfcLevel MUST$`), count(`^ *--- PASS: `); must < 50 || passed < 300 {
+				t.Errorf("%d tests passed, %d of them for a MUST: that is not the whole suite\n%s", passed, must, output)
+			}
+			t.Logf("%d passed, levels: %d MUST, %d SHOULD, %d MAY", count(`^ *--- PASS: `),
+				count(`rfcLevel MUST$`), count(`rfcLevel SHOULD$`), count(`rfcLevel MAY$`))
+		})
+	}
+}
