@@ -61,3 +61,7 @@ func New(cfg Config, rows rows) *Index {
 	}
 	return &Index{schema: cfg.Schema, rows: rows, writer: newWriter(cfg.MaxWritten)}
 }
+
+// Known returns how many series and index periods are remembered as written,
+// some of them twice.
+func (x *Index) Known() int { return x.writer.known() }

@@ -86,6 +86,13 @@ func (w *writer) claim(missing []need, done chan struct{}) (mine, others []need)
 	return mine, others
 }
 
+// known returns how many series in periods are known to be written.
+func (w *writer) known() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.written.young) + len(w.written.old)
+}
+
 // release ends the claims of a call. What it has written is remembered already.
 func (w *writer) release(mine []need, done chan struct{}) {
 	w.mu.Lock()

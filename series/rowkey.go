@@ -194,6 +194,19 @@ func (s Schema) parseLabel(field, last string, b *labels.ScratchBuilder) (name s
 	return name, nil
 }
 
+// SeriesRange returns the range that holds the keys of a tenant's series with
+// this metric name, or of all of them if name is empty. It can hold a few keys of
+// other names. It fails for a tenant that the schema does not allow.
+func (s Schema) SeriesRange(tenant, name string) (RowRange, error) {
+	prefix, err := s.appendTenant(nil, tenant)
+	if err != nil || name == "" {
+		return PrefixRange(prefix), err
+	}
+	prefix = appendEscaped(prefix, name, false)
+	// What follows the name is nothing, or a comma.
+	return RowRange{Start: prefix, Limit: append(slices.Clone(prefix), ','+1)}, nil
+}
+
 // AppendRowKey appends to dst the key of the METRIC row that holds the bucket
 // at base of the series with this key. It panics if base is not one that Split
 // returns.

@@ -497,3 +497,45 @@ func TestAbbreviate(t *testing.T) {
 		}
 	}
 }
+
+func TestSeriesRange(t *testing.T) {
+	names := []string{"", "a", "a b", "a,b", "a!", "aa", "a-", "b", "ü"}
+	for _, tenancy := range []bool{false, true} {
+		schema, err := series.NewSchema([]string{"host"}, tenancy)
+		if err != nil {
+			t.Fatal(err)
+		}
+		tenant := ""
+		if tenancy {
+			tenant = "t"
+		}
+		for _, asked := range names {
+			r, err := schema.SeriesRange(tenant, asked)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, name := range names {
+				ls := labels.NewBuilder(labels.FromStrings("x", "y")).Set("__name__", name).Labels() // an empty name is none
+				key, err := schema.AppendSeriesKey(nil, tenant, ls)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if (asked == "" || asked == name) && !r.Contains(key) {
+					t.Errorf("%s, of %q, does not hold %q", r, asked, key)
+				}
+				if tenancy && r.Contains([]byte("u"+string(key[1:]))) {
+					t.Errorf("%s holds a key of another tenant", r)
+				}
+			}
+			for _, other := range []string{"b", "aa"} {
+				key, _ := schema.AppendSeriesKey(nil, tenant, labels.FromStrings("__name__", other))
+				if asked == "a" && r.Contains(key) {
+					t.Errorf("%s, of %q, holds %q", r, asked, key)
+				}
+			}
+		}
+	}
+	if _, err := (series.Schema{}).SeriesRange("t", ""); err == nil {
+		t.Error("a tenant that the schema does not have")
+	}
+}

@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	collectorsversion "github.com/prometheus/client_golang/prometheus/collectors/version"
+	"github.com/prometheus/common/version"
 
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/bucketstore/bigtable"
@@ -27,6 +28,9 @@ import (
 // openTimeout bounds the start: reaching the store, creating tables, checking
 // the schema.
 const openTimeout = 2 * time.Minute
+
+// retention is how long samples are kept: for ever.
+const retention = 0
 
 // run serves until ctx ends, then stops in order: no new requests, those under
 // way finish, what is in memory goes to the store, the store closes.
@@ -64,7 +68,7 @@ func run(ctx context.Context, o *options, logger log.Logger) (err error) {
 		err = errors.Join(err, closing("flush", e.Close(flushing)))
 	}()
 
-	queries, err := newAPI(o, e, logger, reg)
+	queries, err := newAPI(o, e, schema, logger, reg)
 	if err != nil {
 		return err
 	}
@@ -86,7 +90,7 @@ func closing(what string, err error) error {
 
 // openStore opens the store of the chosen backend.
 func openStore(ctx context.Context, o *options, logger log.Logger, reg prometheus.Registerer) (bucketstore.Store, error) {
-	tables := bucketstore.Tables(0)
+	tables := bucketstore.Tables(retention)
 	if o.backend == backendEmbedded {
 		level.Info(logger).Log("msg", "opening the embedded store", "path", o.path)
 		return pebble.Open(pebble.Config{Dir: o.path, Tables: tables, Now: time.Now, Logger: logger, Registerer: reg})
@@ -131,15 +135,28 @@ func newRemote(o *options, e *engine.Engine, logger log.Logger, reg prometheus.R
 }
 
 // newAPI returns Prometheus' HTTP API.
-func newAPI(o *options, e *engine.Engine, logger log.Logger, reg prometheus.Registerer) (*api.API, error) {
+func newAPI(o *options, e *engine.Engine, schema series.Schema, logger log.Logger, reg *prometheus.Registry) (*api.API, error) {
 	cfg := o.api
 	cfg.Engine = e
 	cfg.Now = time.Now
 	cfg.Logger = logger
 	cfg.Registerer = reg
+	cfg.Gatherer = reg
 	cfg.Retention = "for ever"
-	if o.backend == backendEmbedded {
+	cfg.Status = api.Status{
+		Version:        version.Version,
+		Backend:        o.backend,
+		Location:       o.path,
+		Format:         engine.FormatVersion,
+		ResourceLabels: schema.ResourceLabels(),
+		Tables:         bucketstore.Tables(retention),
+		TablePrefix:    o.tablePrefix,
+	}
+	switch o.backend {
+	case backendEmbedded:
 		cfg.ActiveQueries = filepath.Join(o.path, "queries")
+	case backendBigtable:
+		cfg.Status.Location = o.project + "/" + o.instance
 	}
 	return api.New(cfg)
 }

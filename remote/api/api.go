@@ -1,23 +1,32 @@
 // Package api is Prometheus' HTTP API on an engine: PromQL, series, labels,
-// exemplars, metadata and what clients probe of a server's status.
+// exemplars, metadata and what clients probe of a server's status; and what the
+// page of the adapter asks beside.
 //
 //	api.go          what is served, and with what limits
 //	upstream.go     Prometheus' own API package and PromQL engine, wired
 //	storage.go      the engine as that package wants it, errors marked
 //	metadata.go     /api/v1/metadata, from the store instead of from targets
 //	cardinality.go  /api/v1/status/tsdb, from the index instead of from a TSDB
+//	current.go      /api/v1/current, the newest sample of everything
+//	status.go       /api/v1/status/adapter, what the adapter is and does
 //	respond.go      the envelope of answers
+//	metrics.go      counters of requests
 package api
 
 import (
 	"context"
+	"maps"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/go-kit/log"
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql"
+	"github.com/prometheus/prometheus/promql/parser"
 	"github.com/prometheus/prometheus/storage"
+	"github.com/prometheus/prometheus/util/gate"
 
 	"github.com/promtable/promtable/remote/engine"
 )
@@ -33,6 +42,8 @@ type Config struct {
 	Logger log.Logger
 	// Registerer may be nil.
 	Registerer prometheus.Registerer
+	// Gatherer has the metrics for /api/v1/status/adapter. It may be nil.
+	Gatherer prometheus.Gatherer
 
 	// Timeout is how long a query may take.
 	Timeout time.Duration // 2m
@@ -49,8 +60,10 @@ type Config struct {
 
 	// Flags are the values of the flags, by name, for /api/v1/status/flags.
 	Flags map[string]string
-	// Storage is what /api/v1/status/runtimeinfo says of the retention.
+	// Retention is what /api/v1/status/runtimeinfo says of it.
 	Retention string
+	// Status is what /api/v1/status/adapter says.
+	Status Status
 }
 
 // withDefaults returns cfg with a value for each limit that is zero.
@@ -80,40 +93,62 @@ type backend interface {
 	storage.ExemplarQueryable
 	Metadata(ctx context.Context, tenant, family string, limit int) ([]engine.Metadata, error)
 	Cardinality(ctx context.Context, tenant string, limit int) (*engine.Cardinality, error)
+	Inventory(ctx context.Context, tenant string, selectors [][]*labels.Matcher, limit int, fn func(engine.CurrentSample) error) (engine.Inventory, error)
 }
 
 // API serves Prometheus' HTTP API. It is safe for concurrent use.
 type API struct {
 	cfg     Config
 	queries *promql.Engine
+	parser  parser.Parser
 	close   func() error
 	mux     *http.ServeMux
+	started time.Time
 
 	cardinality cardinalityCache
+	// passes bounds the passes over CURRENT under way.
+	passes *gate.Gate
 }
 
-// New returns an API. Its metrics, those of Prometheus' query engine, are
+// New returns an API. Its metrics, and those of Prometheus' query engine, are
 // registered with cfg.Registerer, where they must not be registered yet. Who
 // made it closes it.
 func New(cfg Config) (*API, error) {
 	cfg = cfg.withDefaults()
-	a := &API{cfg: cfg, mux: http.NewServeMux()}
+	a := &API{
+		cfg:     cfg,
+		parser:  parser.NewParser(parser.Options{}),
+		mux:     http.NewServeMux(),
+		started: cfg.Now(),
+		passes:  gate.New(cfg.MaxConcurrent),
+	}
 	upstream, err := a.newUpstream()
 	if err != nil {
 		return nil, err
 	}
+	m := newMetrics(cfg.Registerer)
 	for _, pattern := range upstreamPatterns() {
-		a.mux.Handle(pattern, a.bounded(upstream))
+		a.mux.Handle(pattern, a.bounded(m.instrument(pattern, upstream)))
 	}
-	a.mux.Handle("GET /api/v1/metadata", a.bounded(http.HandlerFunc(a.serveMetadata)))
-	a.mux.Handle("GET /api/v1/status/tsdb", a.bounded(http.HandlerFunc(a.serveCardinality)))
+	for pattern, serve := range own() {
+		handler := func(w http.ResponseWriter, r *http.Request) { serve(a, w, r) }
+		a.mux.Handle(pattern, a.bounded(m.instrument(pattern, http.HandlerFunc(handler))))
+	}
 	return a, nil
 }
 
-// Patterns returns what API serves, as patterns of http.ServeMux.
-func Patterns() []string {
-	return append(upstreamPatterns(), "GET /api/v1/metadata", "GET /api/v1/status/tsdb")
+// own returns what is not upstream's, by pattern.
+func own() map[string]func(*API, http.ResponseWriter, *http.Request) {
+	return map[string]func(*API, http.ResponseWriter, *http.Request){
+		"GET /api/v1/metadata":       (*API).serveMetadata,
+		"GET /api/v1/current":        (*API).serveCurrent,
+		"GET /api/v1/status/tsdb":    (*API).serveCardinality,
+		"GET /api/v1/status/adapter": (*API).serveStatus,
+	}
 }
+
+// Patterns returns what API serves, as patterns of http.ServeMux.
+func Patterns() []string { return slices.AppendSeq(upstreamPatterns(), maps.Keys(own())) }
 
 // ServeHTTP implements http.Handler.
 func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) { a.mux.ServeHTTP(w, r) }

@@ -10,7 +10,6 @@ import (
 	"runtime"
 	"runtime/debug"
 	"strings"
-	"time"
 
 	"github.com/grafana/regexp"
 	"github.com/prometheus/client_golang/prometheus"
@@ -18,7 +17,6 @@ import (
 	"github.com/prometheus/common/version"
 	"github.com/prometheus/prometheus/config"
 	"github.com/prometheus/prometheus/promql"
-	"github.com/prometheus/prometheus/promql/parser"
 	v1 "github.com/prometheus/prometheus/web/api/v1"
 	sloggokit "github.com/tjhop/slog-gokit"
 
@@ -46,7 +44,6 @@ func (a *API) newUpstream() (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	promql5 := parser.NewParser(parser.Options{})
 	a.queries = promql.NewEngine(promql.EngineOpts{
 		Logger:               logger,
 		Reg:                  a.cfg.Registerer,
@@ -56,10 +53,9 @@ func (a *API) newUpstream() (http.Handler, error) {
 		LookbackDelta:        a.cfg.Lookback,
 		EnableAtModifier:     true,
 		EnableNegativeOffset: true,
-		Parser:               promql5,
+		Parser:               a.parser,
 	})
 	a.close = a.queries.Close
-	started := a.cfg.Now()
 	store := markedStorage{a.cfg.Engine}
 	api := v1.NewAPI(
 		a.queries, store, nil, nil, store,
@@ -74,7 +70,7 @@ func (a *API) newUpstream() (http.Handler, error) {
 		0, 0, 0, // of its remote read, which is not served
 		false,
 		regexp.MustCompile(`^$`), // no other origins
-		func() (v1.RuntimeInfo, error) { return a.runtimeInfo(started) },
+		func() (v1.RuntimeInfo, error) { return a.runtimeInfo() },
 		buildInfo(),
 		nil, nil,
 		prometheus.NewRegistry(), nil,
@@ -85,7 +81,7 @@ func (a *API) newUpstream() (http.Handler, error) {
 		statusOf,
 		nil,
 		v1.OpenAPIOptions{},
-		promql5,
+		a.parser,
 	)
 	router := route.New().WithPrefix("/api/v1")
 	api.Register(router)
@@ -141,17 +137,17 @@ func statusOf[Kind ~int](_ Kind, err error) (status int, override bool) {
 }
 
 // runtimeInfo is what /api/v1/status/runtimeinfo says.
-func (a *API) runtimeInfo(started time.Time) (v1.RuntimeInfo, error) {
+func (a *API) runtimeInfo() (v1.RuntimeInfo, error) {
 	host, err := os.Hostname()
 	if err != nil {
 		return v1.RuntimeInfo{}, err
 	}
 	return v1.RuntimeInfo{
-		StartTime:           started,
+		StartTime:           a.started,
 		Hostname:            host,
 		ServerTime:          a.cfg.Now(),
 		ReloadConfigSuccess: true,
-		LastConfigTime:      started,
+		LastConfigTime:      a.started,
 		GoroutineCount:      runtime.NumGoroutine(),
 		GOMAXPROCS:          runtime.GOMAXPROCS(0),
 		GOMEMLIMIT:          debug.SetMemoryLimit(-1),

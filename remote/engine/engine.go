@@ -5,6 +5,7 @@
 //	Append     validate, index, store, remember the newest   append.go, histogram.go, rejected.go
 //	Select     plan, read rows in batches, encode chunks     select.go, batch.go, parts.go, row.go, chunks.go
 //	Current    the newest sample of each series              current.go, newest.go
+//	Inventory  the same of everything, in one pass           inventory.go
 //	Exemplars  beside the samples of a series                exemplars.go
 //	Metadata   of metric families, in META                   metadata.go
 //	HA         one of several replicas is stored             ha.go, election.go
@@ -22,6 +23,7 @@ import (
 
 	"github.com/go-kit/log"
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/index"
@@ -123,6 +125,10 @@ func Open(ctx context.Context, cfg Config) (*Engine, error) {
 		rowCells:   rowCells,
 	}
 	e.newest = newNewest(cfg, e.metrics)
+	promauto.With(cfg.Registerer).NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "adapter_index_known_series",
+		Help: "Series and index periods remembered as written to the index.",
+	}, func() float64 { return float64(e.index.Known()) })
 	return e, nil
 }
 

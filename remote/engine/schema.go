@@ -13,8 +13,8 @@ import (
 	"github.com/promtable/promtable/series"
 )
 
-// formatVersion is the version of the stored format that this code writes.
-const formatVersion = 1
+// FormatVersion is the version of the stored format that this code writes.
+const FormatVersion = 1
 
 // storedSchema is the cell of META/schema, as JSON.
 type storedSchema struct {
@@ -29,7 +29,7 @@ var ErrSchema = errors.New("the store has another schema")
 // checkSchema stores the schema if the store has none, and compares it with
 // the stored one otherwise.
 func checkSchema(ctx context.Context, store bucketstore.Store, schema series.Schema, now time.Time) error {
-	want := storedSchema{Format: formatVersion, ResourceLabels: []string{}, Tenancy: schema.Tenancy()}
+	want := storedSchema{Format: FormatVersion, ResourceLabels: []string{}, Tenancy: schema.Tenancy()}
 	want.ResourceLabels = append(want.ResourceLabels, schema.ResourceLabels()...) // never null
 	value, err := json.Marshal(want)
 	if err != nil {
@@ -65,7 +65,7 @@ func parseSchema(text []byte) (found storedSchema, err error) {
 	var version struct {
 		Format int `json:"format"`
 	}
-	if err = json.Unmarshal(text, &version); err == nil && version.Format == formatVersion {
+	if err = json.Unmarshal(text, &version); err == nil && version.Format == FormatVersion {
 		err = json.Unmarshal(text, &found)
 	}
 	if err != nil {

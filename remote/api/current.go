@@ -1,0 +1,100 @@
+package api
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"net/http"
+
+	"github.com/prometheus/prometheus/model/histogram"
+	"github.com/prometheus/prometheus/promql"
+
+	"github.com/promtable/promtable/remote/engine"
+)
+
+const (
+	// defaultCurrent and maxCurrent bound the parameter limit of /api/v1/current.
+	defaultCurrent = 100_000
+	maxCurrent     = 10_000_000
+)
+
+// serveCurrent answers /api/v1/current: the newest sample of each series, or of
+// those that any match[] selects, by one pass over CURRENT. The samples are as in
+// an instant vector, in the order of row keys, whatever their age, but for series
+// that have ended with a staleness marker. They are written as they are read; a
+// pass that fails when some are out breaks the connection.
+func (a *API) serveCurrent(w http.ResponseWriter, r *http.Request) {
+	limit, err := limitParameter(r, "limit", defaultCurrent)
+	if err == nil && (limit < 1 || limit > maxCurrent) {
+		err = fmt.Errorf("it must be from 1 to %d", maxCurrent)
+	}
+	if err != nil {
+		badParameter(w, "limit", err)
+		return
+	}
+	selectors, err := a.parser.ParseMetricSelectors(r.Form["match[]"])
+	if err != nil {
+		badParameter(w, "match[]", err)
+		return
+	}
+	if err := a.passes.Start(r.Context()); err != nil {
+		respond(w, nil, fmt.Errorf("wait for other passes over CURRENT: %w", err))
+		return
+	}
+	defer a.passes.Done()
+	answer := currentAnswer{w: w}
+	found, err := a.cfg.Engine.Inventory(r.Context(), "", selectors, limit, answer.sample)
+	switch {
+	case err == nil:
+		answer.end(found)
+	case answer.body == nil:
+		respond(w, nil, mark(err))
+	default:
+		panic(http.ErrAbortHandler) // never half an answer that looks whole
+	}
+}
+
+// A currentAnswer writes samples as they come.
+type currentAnswer struct {
+	w    http.ResponseWriter
+	body *bufio.Writer // nil before the first sample
+}
+
+// sample writes one.
+func (c *currentAnswer) sample(s engine.CurrentSample) error {
+	out := promql.Sample{Metric: s.Labels, T: s.T, F: s.V, H: floats(s)}
+	text, err := json.Marshal(out)
+	if err != nil {
+		return fmt.Errorf("write %s: %w", s.Labels, err)
+	}
+	if c.body == nil {
+		c.begin()
+	} else {
+		c.body.WriteByte(',')
+	}
+	_, err = c.body.Write(text)
+	return err
+}
+
+func (c *currentAnswer) begin() {
+	c.w.Header().Set("Content-Type", "application/json")
+	c.body = bufio.NewWriterSize(c.w, 64<<10)
+	c.body.WriteString(`{"status":"success","data":{"samples":[`)
+}
+
+// end writes what comes after the samples.
+func (c *currentAnswer) end(found engine.Inventory) {
+	if c.body == nil {
+		c.begin()
+	}
+	fmt.Fprintf(c.body, `],"rowsRead":%d,"truncated":%t}}`, found.Rows, found.Truncated)
+	_ = c.body.Flush() // the client has gone, and nobody else asks
+}
+
+// floats returns the histogram of s with float counts, or nil.
+func floats(s engine.CurrentSample) *histogram.FloatHistogram {
+	if s.H != nil {
+		return s.H.ToFloat(nil)
+	}
+	return s.FH
+}

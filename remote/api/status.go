@@ -1,0 +1,103 @@
+package api
+
+import (
+	"fmt"
+	"math"
+	"net/http"
+	"strings"
+	"time"
+
+	dto "github.com/prometheus/client_model/go"
+
+	"github.com/promtable/promtable/bucketstore"
+)
+
+// Status is what does not change about an adapter while it runs, for
+// /api/v1/status/adapter.
+type Status struct {
+	// Version is that of the adapter.
+	Version string
+	// Backend is the name of the backend, and Location where it keeps its rows: a
+	// directory, or a project and an instance.
+	Backend, Location string
+	// Format is the version of the stored format.
+	Format int
+	// ResourceLabels are those of the schema.
+	ResourceLabels []string
+	// Tables are those of the store, under the names that it gives them.
+	Tables []bucketstore.TableSpec
+	// TablePrefix stands in front of their names.
+	TablePrefix string
+}
+
+type statusAnswer struct {
+	Version        string    `json:"version"`
+	Started        time.Time `json:"started"`
+	Now            time.Time `json:"now"`
+	Backend        string    `json:"backend"`
+	Location       string    `json:"location"`
+	Format         int       `json:"format"`
+	ResourceLabels []string  `json:"resourceLabels"`
+	Tables         []table   `json:"tables"`
+	// Metrics are the counters and gauges of the adapter, by name, each the sum
+	// over its labels; of a histogram or summary it is the count.
+	Metrics map[string]float64 `json:"metrics"`
+}
+
+type table struct {
+	Name     string   `json:"name"`
+	Families []family `json:"families"`
+}
+
+type family struct {
+	Name string `json:"name"`
+	// MaxAgeSeconds is how old a cell may grow, 0 for ever.
+	MaxAgeSeconds float64 `json:"maxAgeSeconds"`
+}
+
+// serveStatus answers /api/v1/status/adapter: what the adapter is and does. Who
+// asks twice learns the rates.
+func (a *API) serveStatus(w http.ResponseWriter, _ *http.Request) {
+	s := a.cfg.Status
+	answer := statusAnswer{
+		Version: s.Version, Started: a.started, Now: a.cfg.Now(),
+		Backend: s.Backend, Location: s.Location,
+		Format: s.Format, ResourceLabels: append([]string{}, s.ResourceLabels...), // not null
+		Tables:  []table{},
+		Metrics: map[string]float64{},
+	}
+	for _, spec := range s.Tables {
+		t := table{Name: s.TablePrefix + spec.Table.String()}
+		for _, f := range spec.Families {
+			t.Families = append(t.Families, family{f.Name, f.MaxAge.Seconds()})
+		}
+		answer.Tables = append(answer.Tables, t)
+	}
+	if a.cfg.Gatherer == nil {
+		respond(w, answer, nil)
+		return
+	}
+	families, err := a.cfg.Gatherer.Gather()
+	if err != nil {
+		respond(w, nil, fmt.Errorf("gather metrics: %w", err))
+		return
+	}
+	for _, f := range families {
+		if name := f.GetName(); strings.HasPrefix(name, "adapter_") || strings.HasPrefix(name, "process_") {
+			answer.Metrics[name] = sum(f)
+		}
+	}
+	respond(w, answer, nil)
+}
+
+// sum adds up the metrics of a family. What JSON has no number for counts as 0.
+func sum(f *dto.MetricFamily) (total float64) {
+	for _, m := range f.GetMetric() {
+		total += m.GetCounter().GetValue() + m.GetGauge().GetValue() + m.GetUntyped().GetValue() +
+			float64(m.GetHistogram().GetSampleCount()) + float64(m.GetSummary().GetSampleCount())
+	}
+	if math.IsNaN(total) || math.IsInf(total, 0) {
+		return 0
+	}
+	return total
+}

@@ -1,0 +1,156 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/prometheus/prometheus/model/labels"
+
+	"github.com/promtable/promtable/bucketstore"
+	"github.com/promtable/promtable/series"
+)
+
+// An Inventory says what Engine.Inventory has met.
+type Inventory struct {
+	// Rows is how many rows of CURRENT were read.
+	Rows int
+	// Truncated says that there is more.
+	Truncated bool
+}
+
+// Inventory calls fn with the newest sample of each series that any of the
+// selectors matches, or of all series if there are no selectors, in the order of
+// row keys, and no more than limit times; staleness markers are left out. It
+// reads CURRENT in one pass and nothing else: no index and no samples. A single
+// selector with a metric name, or several with the same, read only the rows of
+// that name. An error from fn ends the pass unchanged.
+func (e *Engine) Inventory(ctx context.Context, tenant string, selectors [][]*labels.Matcher, limit int, fn func(CurrentSample) error) (Inventory, error) {
+	rows, err := e.cfg.Schema.SeriesRange(tenant, commonName(selectors))
+	if err != nil {
+		return Inventory{}, err
+	}
+	p := inventoryPass{schema: e.cfg.Schema, tenant: tenant, selectors: selectors, left: limit, fn: fn}
+	p.pending = e.newest.inRange(rows)
+	err = e.cfg.Store.Scan(ctx, bucketstore.ScanRequest{
+		Table:    bucketstore.Current,
+		Rows:     []series.RowRange{rows},
+		Families: []bucketstore.FamilyRange{{Family: series.FamilyCurrent}},
+	}, p.row)
+	if err == nil {
+		err = p.pendingBefore(nil)
+	}
+	if errors.Is(err, errEnough) {
+		p.found.Truncated, err = true, nil
+	}
+	return p.found, err
+}
+
+// commonName returns the metric name that every selector wants, or nothing.
+func commonName(selectors [][]*labels.Matcher) (name string) {
+	for i, matchers := range selectors {
+		at := slices.IndexFunc(matchers, func(m *labels.Matcher) bool {
+			return m.Name == labels.MetricName && m.Type == labels.MatchEqual
+		})
+		if at < 0 || (i > 0 && matchers[at].Value != name) {
+			return ""
+		}
+		name = matchers[at].Value
+	}
+	return name
+}
+
+// An inventoryPass merges the rows of CURRENT with the samples that are not
+// there yet.
+type inventoryPass struct {
+	schema    series.Schema
+	tenant    string
+	selectors [][]*labels.Matcher
+	scratch   labels.ScratchBuilder
+	// pending are sorted by key; those before the last row are gone.
+	pending []pendingSample
+	left    int
+	fn      func(CurrentSample) error
+	found   Inventory
+}
+
+// row takes a row of CURRENT.
+func (p *inventoryPass) row(row bucketstore.Row) error {
+	p.found.Rows++
+	if err := p.pendingBefore(row.Key); err != nil {
+		return err
+	}
+	s := newestSample{T: row.Cells[0].Time, Value: row.Cells[0].Value}
+	if len(p.pending) > 0 && p.pending[0].key == string(row.Key) {
+		if p.pending[0].T >= s.T {
+			s = p.pending[0].newestSample
+		}
+		p.pending = p.pending[1:]
+	}
+	return p.sample(row.Key, s)
+}
+
+// pendingBefore takes the pending samples with keys before limit, or all that
+// are left if limit is nil.
+func (p *inventoryPass) pendingBefore(limit []byte) error {
+	for len(p.pending) > 0 && (limit == nil || p.pending[0].key < string(limit)) {
+		next := p.pending[0]
+		p.pending = p.pending[1:]
+		if err := p.sample([]byte(next.key), next.newestSample); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// sample delivers the newest sample of a series, if somebody wants it.
+func (p *inventoryPass) sample(key []byte, s newestSample) error {
+	tenant, ls, err := p.schema.ParseSeriesKey(key, &p.scratch)
+	if err != nil {
+		return fmt.Errorf("row %q of CURRENT: %w", key, err)
+	}
+	if tenant != p.tenant || !p.wants(ls) {
+		return nil
+	}
+	current, ok, err := newCurrentSample(ls, s)
+	switch {
+	case err != nil:
+		return fmt.Errorf("row %q of CURRENT: %w", key, err)
+	case !ok:
+		return nil
+	case p.left == 0:
+		return errEnough
+	}
+	p.left--
+	return p.fn(current)
+}
+
+func (p *inventoryPass) wants(ls labels.Labels) bool {
+	if len(p.selectors) == 0 {
+		return true
+	}
+	return slices.ContainsFunc(p.selectors, func(matchers []*labels.Matcher) bool {
+		return !slices.ContainsFunc(matchers, func(m *labels.Matcher) bool { return !m.Matches(ls.Get(m.Name)) })
+	})
+}
+
+// pendingSample is a sample that is not in CURRENT yet, and its series.
+type pendingSample struct {
+	key string
+	newestSample
+}
+
+// inRange returns what is pending of the series in a range, sorted by key.
+func (n *newest) inRange(rows series.RowRange) []pendingSample {
+	n.mu.Lock()
+	found := make([]pendingSample, 0, len(n.pending))
+	for key, s := range n.pending {
+		found = append(found, pendingSample{key, s})
+	}
+	n.mu.Unlock()
+	found = slices.DeleteFunc(found, func(s pendingSample) bool { return !rows.Contains([]byte(s.key)) })
+	slices.SortFunc(found, func(a, b pendingSample) int { return strings.Compare(a.key, b.key) })
+	return found
+}
