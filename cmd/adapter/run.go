@@ -22,6 +22,7 @@ import (
 	"github.com/promtable/promtable/remote/api"
 	"github.com/promtable/promtable/remote/engine"
 	"github.com/promtable/promtable/remote/selfscrape"
+	"github.com/promtable/promtable/remote/ui"
 	"github.com/promtable/promtable/series"
 )
 
@@ -74,11 +75,16 @@ func run(ctx context.Context, o *options, logger log.Logger) (err error) {
 	}
 	defer func() { err = errors.Join(err, closing("end queries", queries.Close())) }()
 
+	page, err := ui.New()
+	if err != nil {
+		return err
+	}
+
 	serving, stop := context.WithCancel(ctx)
 	scraping := startSelfScrape(serving, o, e, server.instance(), logger, reg)
 	defer scraping.Wait()
 	defer stop()
-	return server.serve(ctx, newRemote(o, e, logger, reg), queries)
+	return server.serve(ctx, handlers{protocols: newRemote(o, e, logger, reg), queries: queries, page: page})
 }
 
 func closing(what string, err error) error {

@@ -23,6 +23,7 @@ import (
 	"go.yaml.in/yaml/v2"
 
 	"github.com/promtable/promtable/remote/api"
+	"github.com/promtable/promtable/remote/ui"
 )
 
 // server is the HTTP server: its addresses are taken at the start, so that a
@@ -98,9 +99,9 @@ func (s *server) instance() string {
 }
 
 // serve answers requests until ctx ends and those under way are done.
-func (s *server) serve(ctx context.Context, protocols, queries http.Handler) error {
+func (s *server) serve(ctx context.Context, h handlers) error {
 	srv := &http.Server{
-		Handler:           s.counted(s.routes(protocols, queries)),
+		Handler:           s.counted(s.routes(h)),
 		ReadHeaderTimeout: 10 * time.Second,
 		IdleTimeout:       5 * time.Minute,
 	}
@@ -116,7 +117,7 @@ func (s *server) serve(ctx context.Context, protocols, queries http.Handler) err
 	s.ready.Store(true)
 	url := s.scheme + "://" + s.address("localhost")
 	level.Info(s.logger).Log("msg", "ready to serve", "address", s.listeners[0].Addr(),
-		"remote_write", url+"/api/v1/write", "remote_read", url+"/api/v1/read", "grafana", url)
+		"remote_write", url+"/api/v1/write", "remote_read", url+"/api/v1/read", "grafana", url, "page", url+"/")
 	select {
 	case err := <-failed:
 		return errors.Join(fmt.Errorf("serve: %w", err), s.shutdown(srv))
@@ -155,13 +156,20 @@ func (s *server) close() {
 	}
 }
 
-// routes puts the protocols and the HTTP API beside what every server of the
+// handlers are what the server serves: remote write and read, the HTTP API, and
+// the page for people.
+type handlers struct{ protocols, queries, page http.Handler }
+
+// routes puts the protocols, the HTTP API and the page beside what every server of the
 // Prometheus world has.
-func (s *server) routes(protocols, queries http.Handler) http.Handler {
+func (s *server) routes(h handlers) http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle("/", protocols)
+	mux.Handle("/", h.protocols)
 	for _, pattern := range api.Patterns() {
-		mux.Handle(pattern, queries)
+		mux.Handle(pattern, h.queries)
+	}
+	for _, pattern := range ui.Patterns() {
+		mux.Handle(pattern, h.page)
 	}
 	mux.Handle("GET /metrics", promhttp.InstrumentMetricHandler(s.reg, promhttp.HandlerFor(s.reg, promhttp.HandlerOpts{Registry: s.reg})))
 	mux.HandleFunc("GET /-/healthy", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "The adapter is healthy.") })

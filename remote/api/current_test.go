@@ -120,9 +120,9 @@ func TestStatus(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, want := range map[string]float64{
-		"adapter_engine_appended_samples_total": 101, // an exemplar is one
-		"adapter_index_known_series":            10,
-		"adapter_current_pending_series":        10,
+		`adapter_engine_appended_samples_total{result="success"}`: 101, // an exemplar is one
+		"adapter_index_known_series":                              10,
+		"adapter_current_pending_series":                          10,
 	} {
 		if got, ok := status.Metrics[name]; !ok || got != want {
 			t.Errorf("%s is %v, want %v", name, got, want)

@@ -39,8 +39,8 @@ type statusAnswer struct {
 	Format         int       `json:"format"`
 	ResourceLabels []string  `json:"resourceLabels"`
 	Tables         []table   `json:"tables"`
-	// Metrics are the counters and gauges of the adapter, by name, each the sum
-	// over its labels; of a histogram or summary it is the count.
+	// Metrics are the counters and gauges of the adapter, by name and labels, as in
+	// the text format; of a histogram or summary it is the count.
 	Metrics map[string]float64 `json:"metrics"`
 }
 
@@ -84,20 +84,32 @@ func (a *API) serveStatus(w http.ResponseWriter, _ *http.Request) {
 	}
 	for _, f := range families {
 		if name := f.GetName(); strings.HasPrefix(name, "adapter_") || strings.HasPrefix(name, "process_") {
-			answer.Metrics[name] = sum(f)
+			for _, m := range f.GetMetric() {
+				answer.Metrics[name+labelText(m)] = number(m)
+			}
 		}
 	}
 	respond(w, answer, nil)
 }
 
-// sum adds up the metrics of a family. What JSON has no number for counts as 0.
-func sum(f *dto.MetricFamily) (total float64) {
-	for _, m := range f.GetMetric() {
-		total += m.GetCounter().GetValue() + m.GetGauge().GetValue() + m.GetUntyped().GetValue() +
-			float64(m.GetHistogram().GetSampleCount()) + float64(m.GetSummary().GetSampleCount())
-	}
-	if math.IsNaN(total) || math.IsInf(total, 0) {
+// number returns the value of m. What JSON has no number for is 0.
+func number(m *dto.Metric) float64 {
+	v := m.GetCounter().GetValue() + m.GetGauge().GetValue() + m.GetUntyped().GetValue() +
+		float64(m.GetHistogram().GetSampleCount()) + float64(m.GetSummary().GetSampleCount())
+	if math.IsNaN(v) || math.IsInf(v, 0) {
 		return 0
 	}
-	return total
+	return v
+}
+
+// labelText writes the labels of m, if it has any.
+func labelText(m *dto.Metric) string {
+	if len(m.GetLabel()) == 0 {
+		return ""
+	}
+	pairs := make([]string, len(m.GetLabel()))
+	for i, l := range m.GetLabel() {
+		pairs[i] = fmt.Sprintf("%s=%q", l.GetName(), l.GetValue())
+	}
+	return "{" + strings.Join(pairs, ",") + "}"
 }

@@ -1,0 +1,147 @@
+// Tabs and the state of the page, which is in the URL: a link to the page shows
+// the same again, and the back button goes back.
+
+import { element, message } from "./dom.js";
+import * as query from "./query.js";
+import * as latest from "./latest.js";
+import * as cardinality from "./cardinality.js";
+import * as explain from "./explain.js";
+import * as status from "./status.js";
+
+// A tab has show(state, result, signal, navigate): it fills result with what
+// state asks for, until signal is aborted.
+const tabs = { query, latest, cardinality, explain, status };
+const front = "query";
+
+let running = new AbortController();
+
+// current returns the tab and its state as the URL says them.
+function current() {
+  const parameters = new URLSearchParams(location.search);
+  const tab = parameters.get("tab");
+  return { tab: Object.hasOwn(tabs, tab) ? tab : front, parameters };
+}
+
+// navigate changes the state of a tab and shows it.
+function navigate(tab, state) {
+  const parameters = new URLSearchParams({ tab });
+  for (const [name, value] of Object.entries(state)) {
+    if (value !== "") {
+      parameters.set(name, value);
+    }
+  }
+  const search = `?${parameters}`;
+  if (search !== location.search) {
+    history.pushState(null, "", search);
+  }
+  return show();
+}
+
+// fill writes the state of the URL into a form; what is not in the URL takes its
+// first value.
+function fill(form, parameters) {
+  form.reset();
+  for (const [name, value] of parameters) {
+    const field = form.elements.namedItem(name);
+    if (field && name !== "tab") {
+      field.value = value;
+      if (field instanceof HTMLSelectElement && field.value !== value) {
+        field.append(element("option", { value }, `${value} s`)); // the range of a zoom
+        field.value = value;
+      }
+    }
+  }
+}
+
+async function show() {
+  running.abort();
+  running = new AbortController();
+  const { signal } = running;
+  const { tab, parameters } = current();
+  for (const link of document.querySelectorAll("nav a")) {
+    link.toggleAttribute("aria-current", false);
+    if (link.dataset.tab === tab) {
+      link.setAttribute("aria-current", "page");
+    }
+  }
+  for (const name of Object.keys(tabs)) {
+    document.getElementById(name).hidden = name !== tab;
+  }
+  const section = document.getElementById(tab);
+  const form = section.querySelector("form");
+  if (form) {
+    fill(form, parameters);
+  }
+  document.title = `${section.getAttribute("aria-label")} · promtable`;
+  const result = section.querySelector(".result");
+  result.setAttribute("aria-busy", "true");
+  try {
+    const state = form ? Object.fromEntries(new FormData(form)) : {};
+    await tabs[tab].show(state, result, signal, (changes) => navigate(tab, { ...state, ...changes }));
+  } catch (err) {
+    if (!signal.aborted) {
+      result.replaceChildren(message("error", err.message));
+    }
+  } finally {
+    if (!signal.aborted) {
+      result.setAttribute("aria-busy", "false");
+    }
+  }
+}
+
+function focusFirst() {
+  document.querySelector("main section:not([hidden]) [data-focus]")?.focus();
+}
+
+for (const form of document.querySelectorAll("form")) {
+  const tab = form.closest("section").id;
+  form.addEventListener("submit", (event) => {
+    event.preventDefault();
+    navigate(tab, Object.fromEntries(new FormData(form)));
+  });
+  form.addEventListener("change", (event) => {
+    if (event.target.matches("select, input[type=radio], input[type=datetime-local]")) {
+      form.requestSubmit();
+    }
+  });
+  form.querySelector("textarea")?.addEventListener("keydown", (event) => {
+    if (event.key === "Enter" && !event.shiftKey && !event.isComposing) {
+      event.preventDefault();
+      form.requestSubmit();
+    }
+  });
+}
+
+// Links within the page do not load it again.
+document.addEventListener("click", (event) => {
+  const link = event.target.closest('a[href^="?"]');
+  if (link && event.button === 0 && !event.ctrlKey && !event.metaKey && !event.shiftKey) {
+    event.preventDefault();
+    history.pushState(null, "", link.getAttribute("href"));
+    show().then(focusFirst);
+  }
+});
+
+document.addEventListener("keydown", (event) => {
+  if (event.key === "/" && !event.ctrlKey && !event.metaKey && !event.target.matches("input, textarea, select")) {
+    event.preventDefault();
+    focusFirst();
+  }
+});
+
+const theme = document.getElementById("theme");
+theme.value = document.documentElement.dataset.theme ?? "";
+theme.addEventListener("change", () => {
+  if (theme.value) {
+    document.documentElement.dataset.theme = theme.value;
+    localStorage.setItem("theme", theme.value);
+  } else {
+    delete document.documentElement.dataset.theme;
+    localStorage.removeItem("theme");
+  }
+  show(); // graphs are drawn in the colours of the scheme
+});
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", show);
+
+addEventListener("popstate", show);
+show().then(focusFirst);

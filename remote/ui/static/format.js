@@ -1,0 +1,70 @@
+// Numbers, times and label sets as text.
+
+// count writes a number for people, with as many digits as matter.
+export function count(n) {
+  return Number(n).toLocaleString("en", { maximumFractionDigits: Math.abs(n) < 100 ? 2 : 0 });
+}
+
+// bytes writes a size.
+export function bytes(n) {
+  const units = ["B", "KiB", "MiB", "GiB", "TiB"];
+  let unit = 0;
+  while (n >= 1024 && unit < units.length - 1) {
+    n /= 1024;
+    unit++;
+  }
+  return `${count(n)} ${units[unit]}`;
+}
+
+// duration writes seconds.
+export function duration(seconds) {
+  const ago = seconds < 0 ? "-" : "";
+  seconds = Math.abs(seconds);
+  for (const [unit, size] of [["d", 86400], ["h", 3600], ["m", 60]]) {
+    if (seconds >= 2 * size) {
+      return `${ago}${Math.floor(seconds / size)}${unit}`;
+    }
+  }
+  return `${ago}${count(seconds)}s`;
+}
+
+// time writes seconds since 1970 as local time.
+export function time(seconds) {
+  const date = new Date(seconds * 1000);
+  if (Number.isNaN(date.getTime())) {
+    return String(seconds);
+  }
+  const two = (n) => String(n).padStart(2, "0");
+  return `${date.getFullYear()}-${two(date.getMonth() + 1)}-${two(date.getDate())} ` +
+    `${two(date.getHours())}:${two(date.getMinutes())}:${two(date.getSeconds())}`;
+}
+
+const plainName = /^[a-zA-Z_:][a-zA-Z0-9_:]*$/;
+
+// series writes a label set as a selector that matches it.
+export function series(labels) {
+  const { __name__: name, ...rest } = labels;
+  const quoted = name !== undefined && !plainName.test(name);
+  const pairs = Object.keys(rest).sort().map((label) =>
+    `${plainName.test(label) && !label.includes(":") ? label : JSON.stringify(label)}=${JSON.stringify(rest[label])}`);
+  if (quoted) {
+    pairs.unshift(JSON.stringify(name));
+  }
+  const front = quoted || name === undefined ? "" : name;
+  return pairs.length > 0 || front === "" ? `${front}{${pairs.join(", ")}}` : front;
+}
+
+// sample returns the time in seconds and the text of a sample: of its value, or
+// of its histogram.
+export function sample({ value, histogram }) {
+  if (histogram) {
+    const [t, h] = histogram;
+    return { t, text: `count ${h.count}, sum ${h.sum}`, number: Number(h.count), histogram: h };
+  }
+  return { t: value[0], text: value[1], number: number(value[1]) };
+}
+
+// number reads a value as the API writes it.
+export function number(text) {
+  return text === "+Inf" ? Infinity : text === "-Inf" ? -Infinity : Number(text);
+}

@@ -1,0 +1,165 @@
+// A graph of range vectors, drawn by uPlot, with a legend that can be used
+// without a mouse.
+
+import { element, table } from "./dom.js";
+import { count, number, series, time } from "./format.js";
+
+// maxSeries is how many series are drawn.
+export const maxSeries = 60;
+
+// The colours of lines, light and dark; more lines take them again, dashed.
+const colours = {
+  light: ["#2457c5", "#b3261e", "#1b7a3d", "#8a5a00", "#7b2fa8", "#00727f", "#b0206e", "#4f5b66"],
+  dark: ["#86aefc", "#ff9a8f", "#7bd88f", "#f2c063", "#d3a4f5", "#6fd6e0", "#ff9bd0", "#b6c2cf"],
+};
+
+// graph returns the nodes of a graph of found, from start to end in seconds, and
+// how to draw it once they are on the page. onZoom(from, to) is called with what
+// somebody selects.
+export function graph(found, { start, end }, onZoom) {
+  const drawn = found.slice(0, maxSeries);
+  if (drawn.length === 0) {
+    return { nodes: [element("p", {}, "No series has a value in this range.")] };
+  }
+  const { times, columns } = align(drawn);
+  const plot = element("div", { class: "graph", role: "img", "aria-label": `Graph of ${drawn.length} series from ${time(start)} to ${time(end)}` });
+  const lines = drawn.map((s, i) => ({ name: series(s.metric), values: columns[i], index: i + 1, ...look(i) }));
+  const legend = legendOf(lines, (index, shown) => chart?.setSeries(index, { show: shown }));
+  let chart;
+  const draw = (signal) => {
+    const size = () => ({ width: plot.clientWidth, height: Math.max(260, Math.min(420, innerHeight * 0.5)) });
+    chart = new uPlot({ ...size(), ...options(lines, { start, end }, onZoom) }, [times, ...columns], plot);
+    const resized = new ResizeObserver(() => chart.setSize(size()));
+    resized.observe(plot);
+    signal.addEventListener("abort", () => {
+      resized.disconnect();
+      chart.destroy();
+    });
+  };
+  return { nodes: [plot, legend], draw };
+}
+
+// align puts series on one axis of time; where one has no value there is null, a
+// gap.
+function align(drawn) {
+  const all = drawn.map((s) => new Map([
+    ...(s.values ?? []).map(([t, v]) => [t, number(v)]),
+    ...(s.histograms ?? []).map(([t, h]) => [t, number(h.count)]),
+  ]));
+  const times = [...new Set(all.flatMap((values) => [...values.keys()]))].sort((a, b) => a - b);
+  const finite = (v) => (Number.isFinite(v) ? v : null);
+  return { times, columns: all.map((values) => times.map((t) => (values.has(t) ? finite(values.get(t)) : null))) };
+}
+
+function isDark() {
+  const { theme } = document.documentElement.dataset;
+  return theme ? theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+}
+
+// look returns the colour and the dashes of the i-th line.
+function look(i) {
+  const palette = isDark() ? colours.dark : colours.light;
+  const dashes = [undefined, [8, 4], [2, 3], [10, 3, 2, 3]];
+  return { colour: palette[i % palette.length], dash: dashes[Math.floor(i / palette.length) % dashes.length] };
+}
+
+function options(lines, { start, end }, onZoom) {
+  const font = `12px ${getComputedStyle(document.body).fontFamily}`;
+  const axis = { font, stroke: resolved("--faint"), grid: { stroke: resolved("--line"), width: 1 }, ticks: { stroke: resolved("--line"), width: 1 } };
+  const shortest = end - start <= 300 ? 3 : 2;
+  return {
+    series: [{}, ...lines.map(({ name, colour, dash }) => ({ label: name, stroke: colour, dash, width: 1.5, points: { size: 4 } }))],
+    scales: { x: { min: start, max: end }, y: { range: padded } },
+    axes: [
+      { ...axis, values: clock },
+      { ...axis, size: 72, values: (_, ticks) => ticks.map((v) => v.toLocaleString("en", { notation: "compact", maximumFractionDigits: shortest })) },
+    ],
+    legend: { show: false },
+    cursor: { drag: { x: true, y: false, setScale: false } },
+    hooks: {
+      setCursor: [(u) => lines.forEach((line) => line.point(u.cursor.idx))],
+      setSelect: [(u) => u.select.width > 4 && onZoom(u.posToVal(u.select.left, "x"), u.posToVal(u.select.left + u.select.width, "x"))],
+    },
+  };
+}
+
+// clock labels the axis of time, whose labels are increment seconds apart: the
+// day stands under the first of each day.
+function clock(_, at, axis, space, increment) {
+  let last;
+  return at.map((t) => {
+    const [day, hour] = time(t).split(" ");
+    if (increment >= 86400) {
+      return day;
+    }
+    const under = day === last ? "" : `\n${day}`;
+    last = day;
+    return (increment < 60 ? hour : hour.slice(0, 5)) + under;
+  });
+}
+
+// resolved returns a colour of the style sheet as the canvas understands it.
+function resolved(variable) {
+  const probe = element("span", {});
+  probe.style.color = `var(${variable})`;
+  document.body.append(probe);
+  const { color } = getComputedStyle(probe);
+  probe.remove();
+  return color;
+}
+
+// padded leaves room above and below, also for a line that is flat.
+function padded(_, min, max) {
+  if (min === null) {
+    return [0, 1];
+  }
+  const room = (max - min) * 0.08 || Math.abs(max) * 0.1 || 1;
+  return [min >= 0 && min - room < 0 ? 0 : min - room, max + room];
+}
+
+// legendOf lists the lines, each with a box that hides it and with its value
+// under the cursor. It gives each line point(index), which shows that value.
+function legendOf(lines, onToggle) {
+  for (const line of lines) {
+    const present = line.values.filter((v) => v !== null);
+    line.last = present.at(-1) ?? NaN;
+    line.min = present.reduce((a, b) => Math.min(a, b), Infinity);
+    line.max = present.reduce((a, b) => Math.max(a, b), -Infinity);
+    line.under = element("span", {});
+    line.point = (index) => {
+      const v = index === null || index === undefined ? null : line.values[index];
+      line.under.textContent = v === null ? "" : text(v);
+    };
+  }
+  return table(undefined, [
+    { title: "Series", kind: "text", value: (l) => l.name, cell: (l) => element("label", {},
+      element("input", { type: "checkbox", checked: true, onchange: (event) => onToggle(l.index, event.target.checked) }),
+      " ", swatch(l), " ", l.name) },
+    { title: "Cursor", kind: "number", cell: (l) => l.under },
+    { title: "Last", kind: "number", cell: (l) => text(l.last), value: (l) => l.last },
+    { title: "Min", kind: "number", cell: (l) => text(l.min), value: (l) => l.min },
+    { title: "Max", kind: "number", cell: (l) => text(l.max), value: (l) => l.max },
+  ], lines);
+}
+
+function text(v) {
+  return Number.isFinite(v) ? (Math.abs(v) >= 1e6 || Number.isInteger(v) ? count(v) : String(Number(v.toPrecision(6)))) : "";
+}
+
+// swatch is the piece of line that stands for a series.
+function swatch({ colour, dash }) {
+  const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
+  svg.setAttribute("class", "swatch");
+  svg.setAttribute("width", 24);
+  svg.setAttribute("height", 8);
+  svg.setAttribute("aria-hidden", "true");
+  const line = document.createElementNS(svg.namespaceURI, "path");
+  line.setAttribute("d", "M0 4h24");
+  line.setAttribute("stroke", colour);
+  line.setAttribute("stroke-width", 3);
+  if (dash) {
+    line.setAttribute("stroke-dasharray", dash.join(" "));
+  }
+  svg.append(line);
+  return svg;
+}

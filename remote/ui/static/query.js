@@ -1,0 +1,98 @@
+// The expression box: an instant query as a table, or a range as a graph.
+
+import { ask, range } from "./api.js";
+import { element, message, table } from "./dom.js";
+import { count, sample, series, time } from "./format.js";
+import { graph, maxSeries } from "./graph.js";
+
+// steps is how many points a graph has across, about.
+const steps = 250;
+
+export async function show(state, result, signal, navigate) {
+  const expr = state.expr.trim();
+  if (expr === "") {
+    result.replaceChildren(element("p", { class: "hint" },
+      "The adapter stores its own metrics too: try ", example("adapter_build_info", "table"), " or ",
+      example('rate(adapter_write_samples_total[5m])', "graph"), "."));
+    return;
+  }
+  const started = performance.now();
+  const { start, end } = range(state);
+  const answer = state.view === "graph"
+    ? await ask("query_range", { query: expr, start, end, step: stepOf(end - start) }, { signal, post: true })
+    : await ask("query", { query: expr, time: end }, { signal, post: true });
+  const took = performance.now() - started;
+  const { resultType, result: found } = answer.data;
+  const shown = state.view === "graph"
+    ? graph(found, { start, end }, (from, to) => navigate(zoom(from, to)))
+    : instant(resultType, found);
+  result.replaceChildren(...notes(answer), facts(found, took, state.view), ...shown.nodes);
+  shown.draw?.(signal);
+}
+
+function example(expr, view) {
+  return element("a", { href: `?${new URLSearchParams({ tab: "query", expr, view })}` }, element("code", {}, expr));
+}
+
+// stepOf returns a step of whole seconds for a range of seconds.
+function stepOf(seconds) {
+  return Math.max(1, Math.ceil(seconds / steps));
+}
+
+// zoom returns the state that shows the time between two in seconds.
+function zoom(from, to) {
+  const end = new Date(Math.ceil(to) * 1000);
+  const local = new Date(end.getTime() - end.getTimezoneOffset() * 60_000).toISOString().slice(0, 19);
+  return { end: local, range: String(Math.max(1, Math.ceil(to) - Math.floor(from))) };
+}
+
+function notes(answer) {
+  return [...(answer.warnings ?? []), ...(answer.infos ?? [])].map((text) => message("warning", text));
+}
+
+function facts(found, took, view) {
+  const of = Array.isArray(found) && typeof found[0] === "object" ? `${count(found.length)} series, ` : "";
+  const rest = view === "graph" && found.length > maxSeries ? `, the first ${maxSeries} drawn` : "";
+  return element("p", { class: "facts" }, `${of}${count(took)} ms${rest}`);
+}
+
+// instant shows the result of an instant query.
+function instant(type, found) {
+  if (type === "scalar" || type === "string") {
+    return { nodes: [table(undefined, [
+      { title: "Value", kind: "text", cell: ([, value]) => value },
+      { title: "Time", cell: ([t]) => time(t) },
+    ], [found])] };
+  }
+  if (found.length === 0) {
+    return { nodes: [element("p", {}, "No series has a value at this time.")] };
+  }
+  if (type === "matrix") {
+    return { nodes: [table(undefined, [
+      { title: "Series", kind: "text", cell: (s) => series(s.metric), value: (s) => series(s.metric) },
+      { title: "Samples", kind: "text", cell: samples },
+    ], found)] };
+  }
+  return { nodes: [table(undefined, [
+    { title: "Series", kind: "text", cell: (s) => series(s.metric), value: (s) => series(s.metric) },
+    { title: "Value", kind: "number", cell: (s) => buckets(sample(s)), value: (s) => sample(s).number },
+  ], found)] };
+}
+
+// samples lists those of a range vector, a line each.
+function samples(s) {
+  const values = (s.values ?? []).map((value) => sample({ value }));
+  const histograms = (s.histograms ?? []).map((histogram) => sample({ histogram }));
+  const lines = [...values, ...histograms].sort((a, b) => a.t - b.t).map(({ t, text }) => `${text}  @ ${time(t)}`);
+  return element("pre", {}, lines.join("\n"));
+}
+
+// buckets shows a value, or a histogram with its buckets folded away.
+function buckets({ text, histogram }) {
+  if (!histogram?.buckets?.length) {
+    return text;
+  }
+  const bounds = [["(", "]"], ["[", ")"], ["(", ")"], ["[", "]"]];
+  const lines = histogram.buckets.map(([kind, lower, upper, n]) => `${bounds[kind][0]}${lower}, ${upper}${bounds[kind][1]}  ${n}`);
+  return element("details", {}, element("summary", {}, text), element("pre", {}, lines.join("\n")));
+}

@@ -1,0 +1,84 @@
+// What the adapter is and does. Rates are the differences between two answers.
+
+import { ask } from "./api.js";
+import { element, table, tiles } from "./dom.js";
+import { bytes, count, duration, time } from "./format.js";
+
+const interval = 5000;
+
+// stored counts what is stored, from writers and of the adapter's own.
+const stored = 'adapter_engine_appended_samples_total{result="success"}';
+
+export async function show(_, result, signal) {
+  let last;
+  const update = async () => {
+    const { data } = await ask("status/adapter", {}, { signal });
+    result.replaceChildren(...page(data, last ?? data));
+    last = data;
+  };
+  await update();
+  const timer = setInterval(() => {
+    if (!document.hidden && !selecting(result)) {
+      update().catch(() => {}); // what is shown stays; the next time may go well
+    }
+  }, interval);
+  signal.addEventListener("abort", () => clearInterval(timer));
+}
+
+// selecting says whether somebody marks text in there, to copy it.
+function selecting(node) {
+  const selection = getSelection();
+  return !selection.isCollapsed && node.contains(selection.anchorNode);
+}
+
+// total adds up the series of a metric; a name with labels is one series.
+function total(metrics, name) {
+  const names = Object.keys(metrics).filter((key) => key === name || key.startsWith(`${name}{`));
+  return names.reduce((sum, key) => sum + metrics[key], 0);
+}
+
+function page(now, before) {
+  const seconds = (new Date(now.now) - new Date(before.now)) / 1000;
+  const metric = (name) => total(now.metrics, name);
+  const rate = (name) => (seconds > 0 ? `${count((metric(name) - total(before.metrics, name)) / seconds)}/s` : "…");
+  const size = (name) => (name in now.metrics ? bytes(metric(name)) : "–");
+  return [
+    element("h2", {}, "Now"),
+    tiles(
+      ["Samples stored", rate(stored)],
+      ["Requests, write and read", rate("adapter_http_requests_total")],
+      ["Queries to the HTTP API", rate("adapter_api_requests_total")],
+      ["Series read", rate("adapter_engine_selected_series_total")],
+      ["Samples refused", rate("adapter_write_rejected_total")],
+      ["Writes failed", rate("adapter_write_failed_samples_total")]),
+    element("h2", {}, "Sizes"),
+    tiles(
+      ["Series and periods known to be indexed", count(metric("adapter_index_known_series"))],
+      ["Series waiting for CURRENT", count(metric("adapter_current_pending_series"))],
+      ["Disk", size("adapter_pebble_disk_bytes")],
+      ["Not flushed yet", size("adapter_pebble_memtable_bytes")],
+      ["Memory of the process", size("process_resident_memory_bytes")],
+      ["Samples stored since the start", count(metric(stored))]),
+    element("h2", {}, "Adapter"),
+    table(undefined, [{ title: "Property", cell: ([what]) => what }, { title: "Value", cell: ([, value]) => value }], [
+      ["Version", now.version || "built without one"],
+      ["Started", `${time(new Date(now.started) / 1000)}, ${duration((new Date(now.now) - new Date(now.started)) / 1000)} ago`],
+      ["Backend", `${now.backend}: ${now.location}`],
+      ["Stored format", `version ${now.format}`],
+      ["Resource labels", now.resourceLabels.join(", ") || "none"],
+    ]),
+    element("h2", {}, "Tables"),
+    table(undefined, [
+      { title: "Table", kind: "text", cell: (t) => t.name },
+      { title: "Column family", kind: "text", cell: (t) => t.family },
+      { title: "Kept for", cell: (t) => (t.seconds ? duration(t.seconds) : "ever") },
+    ], now.tables.flatMap((t) => t.families.map((f) => ({ name: t.name, family: f.name, seconds: f.maxAgeSeconds })))),
+    element("h2", {}, "For prometheus.yml"),
+    element("pre", {}, configuration(new URL(".", location.href).href)),
+    element("p", {}, element("a", { href: "metrics" }, "All metrics"), " · ", element("a", { href: "debug/pprof/" }, "Profiles")),
+  ];
+}
+
+function configuration(url) {
+  return `remote_write:\n  - url: ${url}api/v1/write\nremote_read:\n  - url: ${url}api/v1/read\n    read_recent: true`;
+}

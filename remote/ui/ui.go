@@ -1,0 +1,86 @@
+// Package ui is the adapter's page for people: static files that ask the HTTP
+// API. They are embedded, load nothing from elsewhere, and need no build step:
+// what the browser runs is what is in the directory static.
+//
+//	index.html      the frame: navigation and one section for each tab
+//	style.css       both colour schemes
+//	app.js          tabs, the state in the URL, errors
+//	api.js          requests
+//	dom.js          elements and tables
+//	format.js       numbers, times and label sets as text
+//	query.js        the expression box; graph.js its graph
+//	latest.js       the newest sample of everything
+//	cardinality.js  what makes so many series
+//	explain.js      which rows a selector reads
+//	status.js       what the adapter is and does
+//	vendor/uplot    uPlot 1.6.32, MIT: the charts
+package ui
+
+import (
+	"crypto/sha256"
+	"embed"
+	"encoding/hex"
+	"io/fs"
+	"net/http"
+)
+
+//go:embed static
+var static embed.FS
+
+// policy lets the page run its own scripts and ask its own server, and nothing
+// else.
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; " +
+	"connect-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
+
+// Patterns returns what the page is served at, as patterns of http.ServeMux.
+func Patterns() []string { return []string{"GET /{$}", "GET /ui/"} }
+
+// New returns the page at / and its files at /ui/.
+func New() (http.Handler, error) {
+	files, err := fs.Sub(static, "static")
+	if err != nil {
+		return nil, err
+	}
+	tags, err := tagsOf(files)
+	if err != nil {
+		return nil, err
+	}
+	serve := http.StripPrefix("/ui", http.FileServerFS(files))
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		path, next := r.URL.Path, serve
+		if path == "/" {
+			// Not redirected: the parameters of the page are its state.
+			path, next = "/ui/index.html", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				http.ServeFileFS(w, r, files, "index.html")
+			})
+		}
+		tag, ok := tags[path]
+		if !ok {
+			http.NotFound(w, r)
+			return
+		}
+		header := w.Header()
+		header.Set("Content-Security-Policy", policy)
+		header.Set("X-Content-Type-Options", "nosniff")
+		header.Set("Referrer-Policy", "no-referrer")
+		// A new version is seen at once, the same one is not sent again.
+		header.Set("Cache-Control", "no-cache")
+		header.Set("ETag", tag)
+		next.ServeHTTP(w, r)
+	}), nil
+}
+
+// tagsOf returns the entity tag of each file, by its path under /ui.
+func tagsOf(files fs.FS) (map[string]string, error) {
+	tags := make(map[string]string)
+	err := fs.WalkDir(files, ".", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		content, err := fs.ReadFile(files, path)
+		sum := sha256.Sum256(content)
+		tags["/ui/"+path] = `"` + hex.EncodeToString(sum[:16]) + `"`
+		return err
+	})
+	return tags, err
+}
