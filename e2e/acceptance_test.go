@@ -67,6 +67,9 @@ func TestAcceptance(t *testing.T) {
 			passing, excepted := a.split(blocks)
 			server := startAdapter(t, a.open(t), a.args...)
 			a.run(t, server.url(""), passing)
+			if a.hasStarts() {
+				return // nothing is excepted
+			}
 			a.checkFailing(t, i, server.url(""), excepted)
 		})
 	}
@@ -116,11 +119,8 @@ func (a acceptance) checkFailing(t *testing.T, run int, url string, blocks []blo
 	for _, e := range exceptions() {
 		for _, line := range e.lines {
 			at := fmt.Sprintf("%s:%d", e.file, line)
-			if !(e.everywhere || !a.hasStarts()) {
-				continue
-			}
 			if !slices.Contains(failed, at) {
-				t.Errorf("%s does not fail, or is not there; it is excepted because %s", at, e.reason)
+				t.Errorf("%s does not fail, or is not there; it is excepted because it needs start timestamps", at)
 			}
 		}
 	}

@@ -122,7 +122,7 @@ func (h *readHandler) read(ctx context.Context, w http.ResponseWriter, r *http.R
 		return h.streamed(ctx, w, readsStarts(r.Header), sets)
 	}
 	h.metrics.queries.WithLabelValues(responseSamples).Add(float64(len(sets)))
-	return h.samples(ctx, w, sets)
+	return h.samples(ctx, w, queries, sets)
 }
 
 // decodeReadRequest decodes body, which it does not refer to afterwards.

@@ -39,12 +39,12 @@ const (
 	tagTimestamp  = 2<<3 | wireVarint
 )
 
-// samples answers with one block: a result for each set, in order. Nothing is
-// sent before all of it is encoded.
-func (h *readHandler) samples(ctx context.Context, w http.ResponseWriter, sets []storage.ChunkSeriesSet) (started bool, err error) {
+// samples answers with one block: a result for each query, of which sets are the
+// series, in order. Nothing is sent before all of it is encoded.
+func (h *readHandler) samples(ctx context.Context, w http.ResponseWriter, queries []engine.Query, sets []storage.ChunkSeriesSet) (started bool, err error) {
 	enc := samplesEncoder{maxSamples: h.maxSamples}
 	for i, set := range sets {
-		if err := enc.addResult(ctx, set); err != nil {
+		if err := enc.addResult(ctx, set, queries[i].Mint); err != nil {
 			return false, fmt.Errorf("query %d: %w", i, err)
 		}
 	}
@@ -74,14 +74,14 @@ type samplesEncoder struct {
 	values    chunkenc.Iterator
 }
 
-// addResult encodes the result of one query.
-func (e *samplesEncoder) addResult(ctx context.Context, set storage.ChunkSeriesSet) error {
+// addResult encodes the result of one query, from mint on.
+func (e *samplesEncoder) addResult(ctx context.Context, set storage.ChunkSeriesSet, mint int64) error {
 	start := len(e.buf)
 	for set.Next() {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if err := e.addSeries(set.At()); err != nil {
+		if err := e.addSeries(set.At(), mint); err != nil {
 			return err
 		}
 	}
@@ -93,12 +93,12 @@ func (e *samplesEncoder) addResult(ctx context.Context, set storage.ChunkSeriesS
 	return e.checkBytes(len(e.buf))
 }
 
-func (e *samplesEncoder) addSeries(s storage.ChunkSeries) error {
+func (e *samplesEncoder) addSeries(s storage.ChunkSeries, mint int64) error {
 	e.series++
 	e.message = appendLabels(e.message[:0], s.Labels())
 	e.chunks = s.Iterator(e.chunks)
 	for e.chunks.Next() {
-		if err := e.addChunk(e.chunks.At().Chunk); err != nil {
+		if err := e.addChunk(e.chunks.At().Chunk, mint); err != nil {
 			return err
 		}
 		if err := e.checkBytes(len(e.buf) + len(e.message)); err != nil {
@@ -114,10 +114,16 @@ func (e *samplesEncoder) addSeries(s storage.ChunkSeries) error {
 	return e.checkBytes(len(e.buf))
 }
 
-func (e *samplesEncoder) addChunk(c chunkenc.Chunk) error {
+// addChunk encodes the samples of a chunk from mint on. One before it only tells
+// of resets.
+func (e *samplesEncoder) addChunk(c chunkenc.Chunk, mint int64) error {
 	e.values = c.Iterator(e.values)
 	first := true
 	for kind := e.values.Next(); kind != chunkenc.ValNone; kind = e.values.Next() {
+		if e.values.AtT() < mint {
+			first = false
+			continue
+		}
 		if e.samples++; e.samples > e.maxSamples {
 			return fmt.Errorf("%w: more than %d samples in one answer", engine.ErrLimit, e.maxSamples)
 		}

@@ -114,7 +114,7 @@ func (r *batchReader) readSeries(ctx context.Context, batch []index.Series) ([]c
 		r.widths.learn(part.span(), widest)
 	}
 	r.samples += scan.samples
-	return scan.builders, nil
+	return scan.builders, r.addBefore(ctx, batch, scan.builders)
 }
 
 // ranges returns the rows of a batch in p, ascending. The buckets of one series
@@ -176,16 +176,11 @@ func (s *batchScan) run(ctx context.Context, p part) (widest int, err error) {
 	if len(rows) == 0 {
 		return 0, nil
 	}
-	families := make([]bucketstore.FamilyRange, len(rawFamilies))
-	first, limit := p.qualifiers()
-	for i, family := range rawFamilies {
-		families[i] = bucketstore.FamilyRange{Family: family, Start: first, Limit: limit}
-	}
 	counts := newRangeCounts(rows, s.r.reportOf(p))
 	err = s.r.store.Scan(ctx, bucketstore.ScanRequest{
 		Table:    bucketstore.Metric,
 		Rows:     rows,
-		Families: families,
+		Families: p.families(),
 	}, func(row bucketstore.Row) error {
 		counts.add(row)
 		widest = max(widest, len(row.Cells))

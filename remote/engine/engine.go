@@ -3,7 +3,7 @@
 // all go through it.
 //
 //	Append     validate, index, store, remember the newest   append.go, histogram.go, rejected.go
-//	Select     plan, read rows in batches, encode chunks     select.go, batch.go, parts.go, row.go, chunks.go
+//	Select     plan, read rows in batches, encode chunks     select.go, batch.go, parts.go, row.go, chunks.go, before.go
 //	Current    the newest sample of each series              current.go, newest.go
 //	Inventory  the same of everything, in one pass           inventory.go
 //	Exemplars  beside the samples of a series                exemplars.go

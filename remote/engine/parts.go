@@ -3,6 +3,7 @@ package engine
 import (
 	"slices"
 
+	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/index"
 	"github.com/promtable/promtable/series"
 )
@@ -37,6 +38,16 @@ func (p part) inOneBucket() bool {
 
 // span returns how much of a row p reads, in milliseconds.
 func (p part) span() int64 { return min(p.limit-p.start, series.Period) }
+
+// families returns what p reads of each of its rows.
+func (p part) families() []bucketstore.FamilyRange {
+	families := make([]bucketstore.FamilyRange, len(rawFamilies))
+	start, limit := p.qualifiers()
+	for i, family := range rawFamilies {
+		families[i] = bucketstore.FamilyRange{Family: family, Start: start, Limit: limit}
+	}
+	return families
+}
 
 // qualifiers returns the range of qualifiers that p reads of each of its rows,
 // half-open; nil is no bound.

@@ -38,9 +38,10 @@ func (q Query) span() (start, limit int64) {
 // Select finds the series of q. When it returns, the index and the limit on
 // series have spoken and the first batch of rows is read: what can go wrong
 // early has gone wrong. The series come sorted by labels.Compare, each once,
-// each with at least one sample inside the range unless SeriesOnly is set;
-// their chunks are XOR chunks in time order without overlap, no sample lies
-// outside the range. ctx must outlive the set.
+// each with at least one sample inside the range unless SeriesOnly is set, their
+// chunks in time order without overlap. No sample lies outside the range, but for
+// the histogram before a range that begins with one: the second histogram of a
+// chunk tells of resets, the first does not. ctx must outlive the set.
 func (e *Engine) Select(ctx context.Context, q Query) (storage.ChunkSeriesSet, error) {
 	found, err := e.find(ctx, q)
 	if err != nil {

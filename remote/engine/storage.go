@@ -7,6 +7,7 @@ import (
 	"github.com/prometheus/prometheus/model/histogram"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/storage"
+	"github.com/prometheus/prometheus/tsdb/chunkenc"
 	"github.com/prometheus/prometheus/util/annotations"
 )
 
@@ -42,7 +43,46 @@ func (q querier) Select(ctx context.Context, _ bool, hints *storage.SelectHints,
 	case query.SeriesOnly:
 		return labelSet{set}
 	}
-	return storage.NewSeriesSetFromChunkSeriesSet(set)
+	return trimmedSet{storage.NewSeriesSetFromChunkSeriesSet(set), q.mint}
+}
+
+// trimmedSet leaves out the histogram before the range that Select may deliver:
+// what it tells of resets is known by then.
+type trimmedSet struct {
+	storage.SeriesSet
+	mint int64
+}
+
+// At implements storage.SeriesSet.
+func (s trimmedSet) At() storage.Series {
+	at := s.SeriesSet.At()
+	return &storage.SeriesEntry{Lset: at.Labels(), SampleIteratorFn: func(it chunkenc.Iterator) chunkenc.Iterator {
+		trimmed, ok := it.(*trimmedIterator)
+		if !ok {
+			trimmed = new(trimmedIterator)
+		}
+		*trimmed = trimmedIterator{Iterator: at.Iterator(trimmed.Iterator), mint: s.mint}
+		return trimmed
+	}}
+}
+
+// A trimmedIterator begins at mint. Only who seeks first, and before mint, finds
+// what lies there.
+type trimmedIterator struct {
+	chunkenc.Iterator
+	mint  int64
+	begun bool
+}
+
+// Next implements chunkenc.Iterator.
+func (it *trimmedIterator) Next() chunkenc.ValueType {
+	kind := it.Iterator.Next()
+	// Not Seek, after which upstream's iterators no longer know of resets.
+	for !it.begun && kind != chunkenc.ValNone && it.AtT() < it.mint {
+		kind = it.Iterator.Next()
+	}
+	it.begun = true
+	return kind
 }
 
 // labelSet shows series without chunks as series without samples.

@@ -1,0 +1,163 @@
+package engine
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+
+	"github.com/prometheus/prometheus/tsdb/chunkenc"
+
+	"github.com/promtable/promtable/bucketstore"
+	"github.com/promtable/promtable/index"
+	"github.com/promtable/promtable/series"
+)
+
+// maxBefore is how far before a range the histogram before it is looked for, in
+// milliseconds: as far as PromQL looks back for a sample.
+const maxBefore = 5 * 60 * 1000
+
+// addBefore puts, in front of each series that begins with a histogram, the
+// histogram before the range, if a chunk can hold both. Only so do readers learn
+// that the counter was not reset between the two: the first histogram of a chunk
+// says nothing of it. It costs one more scan, of a few cells, and series of
+// floats cost nothing.
+func (r *batchReader) addBefore(ctx context.Context, batch []index.Series, builders []chunkBuilder) error {
+	search := beforeSearch{r: r, slots: make(map[string]int), found: make(map[int]before)}
+	for i := range builders {
+		if builders[i].beginsUnknown() {
+			search.slots[batch[i].Key] = i
+			search.series = append(search.series, batch[i].Key)
+		}
+	}
+	if len(search.series) == 0 {
+		return nil
+	}
+	for start := max(0, r.start-maxBefore); start < r.start; {
+		base, _ := series.Split(start)
+		p := part{start: start, limit: min(r.start, base+series.Period)}
+		if err := search.run(ctx, p); err != nil {
+			return err
+		}
+		start = p.limit
+	}
+	for slot, b := range search.found {
+		if err := builders[slot].prepend(b, r.start); err != nil {
+			return fmt.Errorf("series %s: %w", series.Abbreviate(batch[slot].Labels), err)
+		}
+	}
+	return nil
+}
+
+// before is the newest sample before a range.
+type before struct {
+	t     int64
+	value []byte
+}
+
+// A beforeSearch looks for the newest samples before a range.
+type beforeSearch struct {
+	r      *batchReader
+	series []string
+	// slots maps series keys to builders, found maps those to what was found.
+	slots map[string]int
+	found map[int]before
+	key   []byte
+}
+
+// run searches p, which lies in one bucket and after all that was searched.
+func (s *beforeSearch) run(ctx context.Context, p part) error {
+	base, _ := series.Split(p.start)
+	bases := []int64{base}
+	batch := make([]index.Series, len(s.series))
+	for i, key := range s.series {
+		batch[i] = index.Series{Key: key, Bases: bases}
+	}
+	err := s.r.store.Scan(ctx, bucketstore.ScanRequest{
+		Table:    bucketstore.Metric,
+		Rows:     s.r.ranges(batch, p),
+		Families: p.families(),
+	}, s.row)
+	if err != nil {
+		return fmt.Errorf("read samples before a range: %w", err)
+	}
+	return nil
+}
+
+// row takes the newest cell of a row. Of equal times the first family counts.
+func (s *beforeSearch) row(row bucketstore.Row) (err error) {
+	var base int64
+	if s.key, base, err = s.r.schema.ParseRowKey(s.key[:0], row.Key); err != nil {
+		return err
+	}
+	slot, ok := s.slots[string(s.key)]
+	if !ok {
+		return nil
+	}
+	newest := -1
+	for i, cell := range row.Cells {
+		if newest < 0 || string(cell.Qualifier) > string(row.Cells[newest].Qualifier) {
+			newest = i
+		}
+	}
+	cell := row.Cells[newest]
+	delta, err := series.ParseQualifier(cell.Qualifier)
+	if err != nil {
+		return fmt.Errorf("row %q, family %s: %w", row.Key, cell.Family, err)
+	}
+	s.found[slot] = before{base + int64(delta), bytes.Clone(cell.Value)}
+	return nil
+}
+
+// beginsUnknown says whether the first sample is a histogram of which nobody
+// has said whether the counter was reset before it.
+func (b *chunkBuilder) beginsUnknown() bool {
+	if len(b.chunks) == 0 {
+		return false
+	}
+	headed, ok := b.chunks[0].Chunk.(interface {
+		GetCounterResetHeader() chunkenc.CounterResetHeader
+	})
+	return ok && headed.GetCounterResetHeader() == chunkenc.UnknownCounterReset
+}
+
+// prepend makes the first chunk anew with a histogram in front of it that lies
+// before start, unless that one is no histogram or the first chunk cannot follow
+// it without a break. It does not count as one of the samples.
+func (b *chunkBuilder) prepend(first before, start int64) error {
+	v, err := series.ParseValue(first.value)
+	if err != nil {
+		return err
+	}
+	again := new(chunkBuilder)
+	if !isHistogram(v) {
+		return nil
+	}
+	if err := again.append(first.t, v); err != nil {
+		return err
+	}
+	it := b.chunks[0].Chunk.Iterator(nil)
+	for kind := it.Next(); kind != chunkenc.ValNone; kind = it.Next() {
+		t, v := valueAt(it, kind)
+		if err := again.append(t, v); err != nil {
+			return err
+		}
+	}
+	if err := it.Err(); err != nil || again.chunks[0].MaxTime < start {
+		return err
+	}
+	b.chunks = append(again.chunks, b.chunks[1:]...)
+	return nil
+}
+
+func isHistogram(v series.Value) bool { return v.Histogram != nil || v.FloatHistogram != nil }
+
+// valueAt returns the time and the value of the histogram that it stands at.
+func valueAt(it chunkenc.Iterator, kind chunkenc.ValueType) (t int64, v series.Value) {
+	v.Start = it.AtST()
+	if kind == chunkenc.ValHistogram {
+		t, v.Histogram = it.AtHistogram(nil)
+		return t, v
+	}
+	t, v.FloatHistogram = it.AtFloatHistogram(nil)
+	return t, v
+}
