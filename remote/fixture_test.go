@@ -78,7 +78,7 @@ func (f *fakeEngine) Append(ctx context.Context, _ string, batch []engine.Series
 	return stored, nil
 }
 
-func (f *fakeEngine) AppendMetadata(_ context.Context, _ string, batch []engine.Metadata) error {
+func (f *fakeEngine) AppendMetadata(_ context.Context, _ string, batch []engine.Metadata, _ *engine.Rejected) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.metadata = append(f.metadata, batch...)

@@ -117,7 +117,7 @@ type backend interface {
 
 type appender interface {
 	Append(ctx context.Context, tenant string, batch []engine.Series, rejected *engine.Rejected) (engine.Stored, error)
-	AppendMetadata(ctx context.Context, tenant string, batch []engine.Metadata) error
+	AppendMetadata(ctx context.Context, tenant string, batch []engine.Metadata, rejected *engine.Rejected) error
 }
 
 type chunkSelector interface {

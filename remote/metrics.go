@@ -114,7 +114,7 @@ func newWriteMetrics(reg prometheus.Registerer) *writeMetrics {
 		}, []string{"protocol"}),
 		rejected: f.NewCounterVec(prometheus.CounterOpts{
 			Name: "adapter_write_rejected_total",
-			Help: "Samples, histograms and exemplars that can never be stored, by reason.",
+			Help: "Samples, histograms, exemplars and entries of metadata that can never be stored, by reason.",
 		}, []string{"reason"}),
 		metadata: f.NewCounter(prometheus.CounterOpts{
 			Name: "adapter_write_metadata_total",
@@ -133,7 +133,7 @@ func newWriteMetrics(reg prometheus.Registerer) *writeMetrics {
 	}
 	for _, r := range []engine.Reason{
 		engine.ReasonLabels, engine.ReasonKeyTooLong, engine.ReasonTime, engine.ReasonFuture,
-		engine.ReasonHistogram, engine.ReasonExemplar, engine.ReasonMalformed,
+		engine.ReasonHistogram, engine.ReasonExemplar, engine.ReasonMetadata, engine.ReasonMalformed,
 	} {
 		m.rejected.WithLabelValues(string(r))
 	}

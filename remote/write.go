@@ -152,15 +152,13 @@ func (h *writeHandler) store(ctx context.Context, proto protocol, req writeReque
 		lost := req.size - stored.Total() - (rejectedSamples(rejected) - before)
 		h.metrics.failed.WithLabelValues(proto.String()).Add(float64(max(lost, 0)))
 	}
+	if err == nil && len(req.metadata) > 0 {
+		if err = h.engine.AppendMetadata(ctx, "", req.metadata, rejected); err == nil {
+			h.metrics.metadata.Add(float64(len(req.metadata) - rejected.Samples[engine.ReasonMetadata]))
+		}
+	}
 	h.metrics.count(proto, stored, rejected)
-	if err != nil || len(req.metadata) == 0 {
-		return stored, err
-	}
-	if err := h.engine.AppendMetadata(ctx, "", req.metadata); err != nil {
-		return stored, err
-	}
-	h.metrics.metadata.Add(float64(len(req.metadata)))
-	return stored, nil
+	return stored, err
 }
 
 func rejectedSamples(rejected *engine.Rejected) (n int) {

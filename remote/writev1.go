@@ -28,6 +28,8 @@ func decodeV1(body []byte, maxBody int, rejected *engine.Rejected) (writeRequest
 			if err := d.metadataV1(f); err != nil {
 				return writeRequest{}, badRequest("decode write request: %w", err)
 			}
+		case 4, 5:
+			return writeRequest{}, badRequest("decode write request: field %d is one of remote write 2.0, the Content-Type says 1.0", f.num)
 		}
 	}
 	return d.out, nil

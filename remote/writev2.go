@@ -22,9 +22,13 @@ func decodeV2(body []byte, maxBody int, rejected *engine.Rejected) (writeRequest
 	d := &decoderV2{decoder: newDecoder(maxBody, rejected), symbols: symbols}
 	for n := 0; len(body) > 0; {
 		f, rest, err := cutField(body)
-		if err == nil && f.num == 5 {
+		switch {
+		case err != nil:
+		case f.num == 5:
 			err = d.series(f, n)
 			n++
+		case f.num <= 3: // reserved, so that this is noticed
+			err = fmt.Errorf("field %d is one of remote write 1.0, the Content-Type says 2.0", f.num)
 		}
 		if err != nil {
 			return writeRequest{}, badRequest("decode write request: %w", err)

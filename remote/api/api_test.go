@@ -111,7 +111,7 @@ func (f *fixture) fill(t *testing.T) {
 	err := f.engine.AppendMetadata(t.Context(), "", []engine.Metadata{
 		{Family: "up", Metadata: metadata.Metadata{Type: model.MetricTypeGauge, Help: "Is it?"}},
 		{Family: "a", Metadata: metadata.Metadata{Type: model.MetricTypeCounter, Unit: "s"}},
-	})
+	}, &rejected)
 	if err != nil {
 		t.Fatal(err)
 	}

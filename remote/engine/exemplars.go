@@ -30,11 +30,11 @@ func checkExemplar(x exemplar.Exemplar) error {
 	if !x.HasTs || x.Ts == 0 {
 		return errors.New("it has no timestamp")
 	}
-	if name, ok := x.Labels.HasDuplicateLabelNames(); ok {
-		return fmt.Errorf("label %q is there twice", name)
-	}
 	if !x.Labels.IsEmpty() && !x.Labels.IsValid(model.UTF8Validation) {
 		return errors.New("label names and values must be valid UTF-8, names not empty")
+	}
+	if name, ok := x.Labels.HasDuplicateLabelNames(); ok {
+		return fmt.Errorf("label %q is there twice", name)
 	}
 	length := 0
 	x.Labels.Range(func(l labels.Label) {

@@ -69,14 +69,21 @@ const maxKnownMetadata = 50_000
 
 // AppendMetadata stores metadata, of several entries of one family the last.
 // Entries without a family, or with one whose name is too long for a key or no
-// UTF-8, are left out: they can never be asked for. An error means that the rest may not be
-// stored; the writer may, and should, send it again.
-func (e *Engine) AppendMetadata(ctx context.Context, tenant string, batch []Metadata) error {
+// UTF-8, go to rejected: they can never be stored. An error means that the rest
+// may not be stored; the writer may, and should, send it again.
+func (e *Engine) AppendMetadata(ctx context.Context, tenant string, batch []Metadata, rejected *Rejected) error {
 	changed := make(map[string]string)
 	for _, m := range batch {
 		key, err := e.cfg.Schema.AppendMetaKey(nil, tenant, series.MetaMetadata, m.Family)
 		switch {
-		case m.Family == "" || !utf8.ValidString(m.Family) || errors.Is(err, series.ErrKeyTooLong):
+		case m.Family == "":
+			rejected.Add(ReasonMetadata, 1, fmt.Errorf("metadata with the help text %.64q names no metric family", m.Help))
+			continue
+		case !utf8.ValidString(m.Family):
+			rejected.Add(ReasonMetadata, 1, fmt.Errorf("metadata of %.64q: the name of the metric family is not valid UTF-8", m.Family))
+			continue
+		case errors.Is(err, series.ErrKeyTooLong):
+			rejected.Add(ReasonMetadata, 1, fmt.Errorf("metadata: %w", err))
 			continue
 		case err != nil:
 			return err

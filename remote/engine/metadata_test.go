@@ -33,14 +33,23 @@ func TestMetadata(t *testing.T) {
 		t.Run(backend.name, func(t *testing.T) {
 			clock := newClock(someTime)
 			f := openOn(t, backend.open(t, clock), clock)
+			var rejected engine.Rejected
 			appendAll := func(batch ...engine.Metadata) {
 				t.Helper()
-				if err := f.AppendMetadata(t.Context(), "", batch); err != nil {
+				if err := f.AppendMetadata(t.Context(), "", batch, &rejected); err != nil {
 					t.Fatal(err)
 				}
 			}
 			f.wantMetadata(t, "", 0)
-			appendAll(newMetadata("a", "gauge", "", "old"), b, a, newMetadata("", "gauge", "", "nobody"), newMetadata(strings.Repeat("x", series.MaxSeriesKey), "gauge", "", ""))
+			appendAll(newMetadata("a", "gauge", "", "old"), b, a, newMetadata("", "gauge", "", "nobody"), newMetadata(strings.Repeat("x", series.MaxSeriesKey), "gauge", "", ""), newMetadata("bad\xff", "gauge", "", ""))
+			if n := rejected.Samples[engine.ReasonMetadata]; n != 3 {
+				t.Errorf("%d entries rejected, want 3", n)
+			}
+			for _, text := range []string{"3 errors", `"nobody" names no metric family`, "xxxxx", `"bad\xff"`} {
+				if err := rejected.Err(); err == nil || !strings.Contains(err.Error(), text) {
+					t.Errorf("rejected because of %v, want %s in it", err, text)
+				}
+			}
 			f.wantMetadata(t, "", 0, a, b)
 			f.wantMetadata(t, "", 1, a)
 			f.wantMetadata(t, b.Family, 0, b)
@@ -77,11 +86,11 @@ func TestMetadataStoreFailure(t *testing.T) {
 	f := openFixture(t)
 	f.store.onApply = func(bucketstore.Table, []bucketstore.Mutation) error { return errStore }
 	batch := []engine.Metadata{newMetadata("a", "gauge", "", "")}
-	if err := f.AppendMetadata(t.Context(), "", batch); !errors.Is(err, errStore) {
+	if err := f.AppendMetadata(t.Context(), "", batch, nil); !errors.Is(err, errStore) {
 		t.Fatalf("error %v", err)
 	}
 	f.store.onApply = nil
-	if err := f.AppendMetadata(t.Context(), "", batch); err != nil {
+	if err := f.AppendMetadata(t.Context(), "", batch, nil); err != nil {
 		t.Fatal(err)
 	}
 	f.wantMetadata(t, "", 0, batch...)
@@ -90,7 +99,7 @@ func TestMetadataStoreFailure(t *testing.T) {
 func TestMetadataIsBounded(t *testing.T) {
 	f := openFixture(t)
 	help := strings.Repeat("ä", 4000)
-	if err := f.AppendMetadata(t.Context(), "", []engine.Metadata{newMetadata("a", "gauge", "\xff", help)}); err != nil {
+	if err := f.AppendMetadata(t.Context(), "", []engine.Metadata{newMetadata("a", "gauge", "\xff", help)}, nil); err != nil {
 		t.Fatal(err)
 	}
 	f.wantMetadata(t, "a", 0, newMetadata("a", "gauge", "", help[:4096]))

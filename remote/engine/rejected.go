@@ -16,6 +16,7 @@ const (
 	ReasonFuture     Reason = "too_far_in_future"
 	ReasonHistogram  Reason = "invalid_histogram"
 	ReasonExemplar   Reason = "invalid_exemplar"
+	ReasonMetadata   Reason = "invalid_metadata"
 	ReasonMalformed  Reason = "malformed"
 )
 
@@ -27,7 +28,8 @@ const maxRejectedText = 900
 // is empty. It is an error to be told to the sender, who must not repeat it.
 // Not safe for concurrent use.
 type Rejected struct {
-	// Samples counts samples, histograms and exemplars by reason.
+	// Samples counts samples, histograms, exemplars and entries of metadata by
+	// reason.
 	Samples map[Reason]int
 
 	errors int

@@ -232,7 +232,7 @@ func (a *appender) Commit() error {
 	if _, err := a.e.Append(a.ctx, "", a.batch, &rejected); err != nil {
 		return err
 	}
-	if err := a.e.AppendMetadata(a.ctx, "", a.metadata); err != nil {
+	if err := a.e.AppendMetadata(a.ctx, "", a.metadata, &rejected); err != nil {
 		return err
 	}
 	return rejected.Err()
