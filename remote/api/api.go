@@ -9,6 +9,7 @@
 //	cardinality.go  /api/v1/status/tsdb, from the index instead of from a TSDB
 //	current.go      /api/v1/current, the newest sample of everything
 //	status.go       /api/v1/status/adapter, what the adapter is and does
+//	rules.go        /api/v1/rules and alerts, of which there are none
 //	respond.go      the envelope of answers
 //	metrics.go      counters of requests
 package api
@@ -144,6 +145,8 @@ func own() map[string]func(*API, http.ResponseWriter, *http.Request) {
 		"GET /api/v1/current":        (*API).serveCurrent,
 		"GET /api/v1/status/tsdb":    (*API).serveCardinality,
 		"GET /api/v1/status/adapter": (*API).serveStatus,
+		"GET /api/v1/rules":          (*API).serveRules,
+		"GET /api/v1/alerts":         (*API).serveAlerts,
 	}
 }
 
