@@ -111,10 +111,10 @@ func (s *beforeSearch) row(row bucketstore.Row) (err error) {
 // beginsUnknown says whether the first sample is a histogram of which nobody
 // has said whether the counter was reset before it.
 func (b *chunkBuilder) beginsUnknown() bool {
-	if len(b.chunks) == 0 {
+	if len(b.Chunks) == 0 {
 		return false
 	}
-	headed, ok := b.chunks[0].Chunk.(interface {
+	headed, ok := b.Chunks[0].Chunk.(interface {
 		GetCounterResetHeader() chunkenc.CounterResetHeader
 	})
 	return ok && headed.GetCounterResetHeader() == chunkenc.UnknownCounterReset
@@ -135,17 +135,17 @@ func (b *chunkBuilder) prepend(first before, start int64) error {
 	if err := again.append(first.t, v); err != nil {
 		return err
 	}
-	it := b.chunks[0].Chunk.Iterator(nil)
+	it := b.Chunks[0].Chunk.Iterator(nil)
 	for kind := it.Next(); kind != chunkenc.ValNone; kind = it.Next() {
 		t, v := valueAt(it, kind)
 		if err := again.append(t, v); err != nil {
 			return err
 		}
 	}
-	if err := it.Err(); err != nil || again.chunks[0].MaxTime < start {
+	if err := it.Err(); err != nil || again.Chunks[0].MaxTime < start {
 		return err
 	}
-	b.chunks = append(again.chunks, b.chunks[1:]...)
+	b.Chunks = append(again.Chunks, b.Chunks[1:]...)
 	return nil
 }
 

@@ -37,9 +37,7 @@ func (b *chunkBuilder) addRow(base int64, cells []bucketstore.Cell) error {
 			return err
 		}
 	}
-	if n := len(b.chunks); n > 0 {
-		b.bytes = b.closed + len(b.chunks[n-1].Chunk.Bytes())
-	}
+	b.bytes = b.Bytes()
 	return nil
 }
 

@@ -26,8 +26,8 @@ func TestAddRowCutsChunks(t *testing.T) {
 		}
 	}
 	n, size := 0, 0
-	for _, c := range b.chunks {
-		if c.Chunk.NumSamples() > samplesPerChunk {
+	for _, c := range b.Chunks {
+		if c.Chunk.NumSamples() > 240 {
 			t.Fatalf("a chunk of %d samples", c.Chunk.NumSamples())
 		}
 		n += c.Chunk.NumSamples()

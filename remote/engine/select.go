@@ -143,7 +143,7 @@ func (s *seriesSet) Next() bool {
 	if s.fill(); len(s.batch) == 0 {
 		return false
 	}
-	s.setCurrent(s.read[0].Labels, s.batch[0].chunks)
+	s.setCurrent(s.read[0].Labels, s.batch[0].metas())
 	s.metrics.series.Inc()
 	s.metrics.samples.Add(float64(s.batch[0].samples))
 	s.batch[0] = chunkBuilder{} // the caller's now
