@@ -99,8 +99,9 @@ for (const form of document.querySelectorAll("form")) {
     event.preventDefault();
     navigate(tab, Object.fromEntries(new FormData(form)));
   });
+  // A time changes with each digit of it; it is asked for by Enter.
   form.addEventListener("change", (event) => {
-    if (event.target.matches("select, input[type=radio], input[type=datetime-local]")) {
+    if (event.target.matches("select, input[type=radio]")) {
       form.requestSubmit();
     }
   });

@@ -17,7 +17,7 @@ export function element(name, attributes = {}, ...children) {
 
 // table makes a table whose rows can be sorted by a click on a heading. A column
 // has a title, a cell(row) that returns a node or text, and optionally a
-// value(row) to sort by, and a kind: number, text or key.
+// value(row) to sort by, and a kind: number, text, key or time.
 export function table(caption, columns, rows, classOf = () => undefined) {
   const body = element("tbody");
   const fill = (sorted) => body.replaceChildren(...sorted.map((row) =>

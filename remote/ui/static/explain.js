@@ -33,11 +33,15 @@ function explanation(x) {
     table("Ranges of METRIC", [
       { title: "From", kind: "key", cell: (r) => visible(r.start), value: (r) => r.start },
       { title: "Up to, not with", kind: "key", cell: (r) => visible(r.limit), value: (r) => r.limit },
-      { title: "Times read", cell: (r) => `${time(r.mint / 1000)} – ${time(r.maxt / 1000)}`, value: (r) => r.mint },
+      { title: "Times read", kind: "time", cell: times, value: (r) => r.mint },
       { title: "Rows", kind: "number", cell: (r) => count(r.rows), value: (r) => r.rows },
       { title: "Cells", kind: "number", cell: (r) => count(r.cells), value: (r) => r.cells },
     ], x.rows),
   ];
+}
+
+function times(r) {
+  return element("div", {}, `${time(r.mint / 1000)} –`, element("br"), time(r.maxt / 1000));
 }
 
 // maxRanges is how many ranges of a list are shown.
