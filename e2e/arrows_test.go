@@ -37,6 +37,7 @@ func arrows() []arrow {
 		{"remote/...", []string{"series/...", "index/...", "bucketstore", "remote/..."}, []string{"bucketstore/..."}},
 		{"cmd/adapter/...", []string{"series/...", "index/...", "bucketstore/...", "remote/..."}, nil},
 		{"e2e", nil, []string{"bucketstore", "bucketstore/bigtable", "bucketstore/storetest"}},
+		{"e2e/bench", nil, nil},
 	}
 }
 

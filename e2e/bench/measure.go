@@ -1,0 +1,248 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/prometheus/prometheus/prompb"
+)
+
+// A bench is what all servers go through.
+type bench struct {
+	workload    workload
+	selections  []selection
+	expressions []expression
+	connections int
+	readTime    time.Duration // at least, for each query
+	dir         string        // for the servers' data
+	progress    func(format string, args ...any)
+}
+
+// run starts a fresh server, sends it all requests of a spool, reads if it is
+// told to, stops it, and notes figures of all that.
+func (b *bench) run(ctx context.Context, c contender, p protocol, s *spool, reads bool, out *results) (err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("%s, remote write %s: %w", c.title, p.name, err)
+		}
+	}()
+	b.progress("%s: remote write %s", c.title, p.name)
+	dir := filepath.Join(b.dir, "data")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	server, err := c.start(ctx, dir)
+	if err != nil {
+		return err
+	}
+	defer server.close()
+	note := out.noter(c.name, "remote write "+p.name)
+	if err := b.write(ctx, server, p, s, note); err != nil {
+		return err
+	}
+	if reads {
+		if err := b.read(ctx, c, server, out); err != nil {
+			return err
+		}
+	}
+	return b.finish(ctx, server, note)
+}
+
+// write sends the requests and waits until the server has dealt with them.
+func (b *bench) write(ctx context.Context, s *server, p protocol, requests *spool, note noter) error {
+	before, err := usageOf(s.pid())
+	if err != nil {
+		return err
+	}
+	emulator, err := s.emulatorCPU()
+	if err != nil {
+		return err
+	}
+	began := time.Now()
+	took, err := send(ctx, s.url+"/api/v1/write", p, requests, b.connections)
+	if err != nil {
+		return fmt.Errorf("%w\n%s", err, s.log)
+	}
+	wall := time.Since(began)
+	if err := s.settle(ctx); err != nil {
+		return err
+	}
+	after, err := usageOf(s.pid())
+	if err != nil {
+		return err
+	}
+	samples := float64(b.workload.total())
+	note("CPU s per M samples", (after.cpu-before.cpu).Seconds()/samples*1e6)
+	note("peak RSS before the first request, MB", float64(before.peak)/1e6)
+	note("peak RSS, MB", float64(after.peak)/1e6)
+	note("written to disk, B per sample", float64(after.written-before.written)/samples)
+	note("request p50, ms", milliseconds(quantile(took, 0.5)))
+	note("request p99, ms", milliseconds(quantile(took, 0.99)))
+	note("samples per second, thousands", samples/wall.Seconds()/1e3)
+	return s.noteBigtable(ctx, samples, emulator, note)
+}
+
+// settle makes what was written visible, and waits until nothing is left to do.
+func (s *server) settle(ctx context.Context) error {
+	const limit = time.Minute
+	if s.flush != "" {
+		if err := s.call(ctx, http.MethodGet, s.flush); err != nil {
+			return err
+		}
+	}
+	return settle(ctx, s.pid(), limit)
+}
+
+// call sends a request without a body and does not look at the answer.
+func (s *server) call(ctx context.Context, method, path string) error {
+	client := newClient(1)
+	defer client.CloseIdleConnections()
+	req, err := http.NewRequestWithContext(ctx, method, s.url+path, nil)
+	if err != nil {
+		return err
+	}
+	return fetch(client, req, new(bytes.Buffer))
+}
+
+// finish stops the server, and looks at what is on the disk then.
+func (b *bench) finish(ctx context.Context, s *server, note noter) error {
+	samples := float64(b.workload.total())
+	if s.snapshot != "" {
+		if err := s.call(ctx, http.MethodPost, s.snapshot); err != nil {
+			return err
+		}
+	}
+	before, err := usageOf(s.pid())
+	if err != nil {
+		return err
+	}
+	if err := s.stop(); err != nil {
+		return err
+	}
+	note("CPU s per M samples of the stop", (s.total().cpu-before.cpu).Seconds()/samples*1e6)
+	note("written to disk by the stop, B per sample", float64(s.total().written-before.written)/samples)
+	if s.data == "" {
+		return nil
+	}
+	disk, err := diskUsage(s.data, s.skip)
+	if err != nil {
+		return err
+	}
+	note("on disk (du), B per sample", float64(disk.occupied)/samples)
+	note("length of the files, B per sample", float64(disk.length)/samples)
+	if s.snapshot == "" {
+		return nil
+	}
+	blocks, err := diskUsage(s.skip, "")
+	note("on disk (du) as blocks without a log, B per sample", float64(blocks.occupied)/samples)
+	return err
+}
+
+// read asks all queries that the server can answer.
+func (b *bench) read(ctx context.Context, c contender, s *server, out *results) error {
+	var list []question
+	for _, as := range []answerType{prompb.ReadRequest_STREAMED_XOR_CHUNKS, prompb.ReadRequest_SAMPLES} {
+		for _, sel := range b.selections {
+			if c.remoteRead {
+				list = append(list, question{
+					section: "remote read, " + as.String(), name: sel.name,
+					request: func() (*http.Request, error) { return readRequest(ctx, s.url, sel, as) },
+					digest:  func(body []byte) (digest, error) { return digestAnswer(body, sel, as) },
+				})
+			}
+		}
+	}
+	for _, e := range b.expressions {
+		list = append(list, question{
+			section: "PromQL", name: e.name, whole: true,
+			request: func() (*http.Request, error) { return rangeRequest(ctx, s.url, e) },
+			digest:  countMatrix,
+		})
+	}
+	for _, q := range list {
+		if err := b.ask(c, s, q, out); err != nil {
+			return fmt.Errorf("%s, %s: %w", q.section, q.name, err)
+		}
+	}
+	return nil
+}
+
+// A question is a query and how its answer is counted.
+type question struct {
+	section, name string
+	// whole is for one whose answer says little about its cost, which then is by
+	// query instead of by sample.
+	whole   bool
+	request func() (*http.Request, error)
+	digest  func(body []byte) (digest, error)
+}
+
+// ask notes the answer to a query, and what it costs.
+func (b *bench) ask(c contender, s *server, q question, out *results) error {
+	client := newClient(1)
+	defer client.CloseIdleConnections()
+	var buf bytes.Buffer
+	if err := q.send(client, &buf); err != nil {
+		return err
+	}
+	d, err := q.digest(buf.Bytes())
+	if err != nil {
+		return err
+	}
+	out.answer(c.name, q.section, q.name, d)
+	before, err := cpuOf(s.pid())
+	if err != nil {
+		return err
+	}
+	took, err := q.repeat(client, b.readTime)
+	if err != nil {
+		return err
+	}
+	after, err := cpuOf(s.pid())
+	if err != nil {
+		return err
+	}
+	note, cpu := out.noter(c.name, q.section), (after-before)/time.Duration(len(took))
+	if q.whole {
+		note(q.name+": CPU ms per query", milliseconds(cpu))
+	} else {
+		note(q.name+": CPU s per M samples", cpu.Seconds()/float64(max(d.Samples, 1))*1e6)
+	}
+	note(q.name+": p50, ms", milliseconds(quantile(took, 0.5)))
+	note(q.name+": p99, ms", milliseconds(quantile(took, 0.99)))
+	return nil
+}
+
+// send asks once.
+func (q question) send(client *http.Client, buf *bytes.Buffer) error {
+	req, err := q.request()
+	if err != nil {
+		return err
+	}
+	return fetch(client, req, buf)
+}
+
+// repeat asks for as long as it is told to, and at least five times. It returns
+// how long each took, ascending.
+func (q question) repeat(client *http.Client, atLeast time.Duration) ([]time.Duration, error) {
+	var buf bytes.Buffer
+	var took []time.Duration
+	for began := time.Now(); len(took) < 5 || time.Since(began) < atLeast; {
+		sent := time.Now()
+		if err := q.send(client, &buf); err != nil {
+			return nil, err
+		}
+		took = append(took, time.Since(sent))
+	}
+	slices.Sort(took)
+	return took, nil
+}
+
+func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }

@@ -1,0 +1,184 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// The names of the servers, as --only takes them.
+const (
+	adapterName    = "adapter"
+	prometheusName = "prometheus"
+	victoriaName   = "victoriametrics"
+)
+
+// A contender is a program that takes samples.
+type contender struct {
+	name       string
+	title      string
+	version    string
+	protocols  []string // versions of remote write
+	remoteRead bool
+	// start runs it with its data below dir, which is empty.
+	start func(ctx context.Context, dir string) (*server, error)
+}
+
+// A server is a contender that runs.
+type server struct {
+	*process
+	url  string
+	data string // directory; empty if the data are not on this disk
+	skip string // directory in data that does not count: nothing is lost without it
+	// flush is a path to GET that makes what was written visible, snapshot one to
+	// POST that writes everything as blocks below skip. They may be empty.
+	flush, snapshot string
+	emulator        *process // or nil
+}
+
+// close ends what still runs.
+func (s *server) close() {
+	s.kill()
+	if s.emulator != nil {
+		s.emulator.kill()
+	}
+}
+
+// A launch says how to start a server. Its arguments may hold ADDRESS.
+type launch struct {
+	name  string
+	path  string
+	env   []string
+	args  []string
+	ready string // path that answers 200 once it serves
+}
+
+// serve starts a server at a free port.
+func (l launch) serve(ctx context.Context) (*server, error) {
+	address, err := freeAddress()
+	if err != nil {
+		return nil, err
+	}
+	args := slices.Clone(l.args)
+	for i := range args {
+		args[i] = strings.ReplaceAll(args[i], "ADDRESS", address)
+	}
+	p, err := startProcess(ctx, l.name, l.env, l.path, args...)
+	if err != nil {
+		return nil, err
+	}
+	s := &server{process: p, url: "http://" + address}
+	if err := p.ready(ctx, s.url+l.ready); err != nil {
+		p.kill()
+		return nil, err
+	}
+	return s, nil
+}
+
+// newAdapter is the adapter with the embedded store.
+func newAdapter(p program, args []string) contender {
+	start := func(ctx context.Context, dir string) (*server, error) {
+		s, err := launch{adapterName, p.path, nil, adapterArgs(args, "--storage.path="+dir), "/-/ready"}.serve(ctx)
+		if err != nil {
+			return nil, err
+		}
+		s.data = dir
+		return s, nil
+	}
+	return contender{adapterName, "adapter", p.version, []string{"1.0", "2.0"}, true, start}
+}
+
+// newBigtableAdapter is the adapter with an emulator of its own.
+func newBigtableAdapter(p, emulator program, args []string) contender {
+	start := func(ctx context.Context, dir string) (*server, error) {
+		e, err := startProcess(ctx, "emulator", nil, emulator.path, "-host=127.0.0.1", "-port=0")
+		if err != nil {
+			return nil, err
+		}
+		s, err := onEmulator(ctx, p, e, args)
+		if err != nil {
+			e.kill()
+			return nil, err
+		}
+		s.emulator = e
+		return s, nil
+	}
+	version := p.version + ", emulator " + emulator.version
+	return contender{adapterName, "adapter on Bigtable", version, []string{"1.0", "2.0"}, true, start}
+}
+
+// onEmulator starts the adapter once the emulator listens.
+func onEmulator(ctx context.Context, p program, e *process, args []string) (*server, error) {
+	var address string
+	err := e.await(ctx, "listens", func() (err error) {
+		address, err = emulatorAddress(e.log.String())
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	all := adapterArgs(args, "--storage.backend=bigtable", "--bigtable.project=bench", "--bigtable.instance=bench")
+	return launch{adapterName, p.path, []string{"BIGTABLE_EMULATOR_HOST=" + address}, all, "/-/ready"}.serve(ctx)
+}
+
+// adapterArgs puts defaults before args that do not set them: the adapter's own
+// metrics are not part of the workload.
+func adapterArgs(args []string, more ...string) []string {
+	all := append(slices.Clone(args), "--web.listen-address=ADDRESS")
+	for _, arg := range append(more, "--self-scrape-interval=0s", "--log.level=warn") {
+		name, _, _ := strings.Cut(arg, "=")
+		if !slices.ContainsFunc(args, func(s string) bool { return s == name || strings.HasPrefix(s, name+"=") }) {
+			all = append(all, arg)
+		}
+	}
+	return all
+}
+
+// newPrometheus is Prometheus as a receiver of remote write.
+func newPrometheus(p program) contender {
+	start := func(ctx context.Context, dir string) (*server, error) {
+		config, data := filepath.Join(dir, "prometheus.yml"), filepath.Join(dir, "data")
+		if err := os.WriteFile(config, []byte("global: {}\n"), 0o600); err != nil {
+			return nil, err
+		}
+		s, err := launch{prometheusName, p.path, nil, []string{
+			"--config.file=" + config, "--storage.tsdb.path=" + data, "--web.listen-address=ADDRESS",
+			"--web.enable-remote-write-receiver", "--web.enable-admin-api", "--log.level=warn",
+		}, "/-/ready"}.serve(ctx)
+		if err != nil {
+			return nil, err
+		}
+		s.data, s.snapshot, s.skip = data, "/api/v1/admin/tsdb/snapshot", filepath.Join(data, "snapshots")
+		return s, nil
+	}
+	return contender{prometheusName, "Prometheus", p.version, []string{"1.0", "2.0"}, true, start}
+}
+
+// newVictoria is VictoriaMetrics, single node. The versions that Debian has do
+// not take remote write 2.0.
+func newVictoria(p program) contender {
+	start := func(ctx context.Context, dir string) (*server, error) {
+		s, err := launch{victoriaName, p.path, nil, []string{
+			"-storageDataPath=" + dir, "-httpListenAddr=ADDRESS", "-loggerLevel=WARN",
+		}, "/health"}.serve(ctx)
+		if err != nil {
+			return nil, err
+		}
+		s.data, s.flush, s.skip = dir, "/internal/force_flush", filepath.Join(dir, "cache")
+		return s, nil
+	}
+	return contender{victoriaName, "VictoriaMetrics", p.version, []string{"1.0"}, false, start}
+}
+
+// emulatorAddress finds where the emulator says that it listens.
+func emulatorAddress(log string) (string, error) {
+	address := regexp.MustCompile(`127\.0\.0\.1:[0-9]+`).FindString(log)
+	if address == "" {
+		return "", fmt.Errorf("no address in %q", log)
+	}
+	return address, nil
+}

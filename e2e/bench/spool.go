@@ -1,0 +1,95 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"os"
+
+	"github.com/prometheus/prometheus/model/labels"
+)
+
+// A spool is a file of encoded requests, in the order in which they are to be
+// sent. It is complete before anything is sent, and is safe for concurrent
+// reads.
+type spool struct {
+	file *os.File
+	ends []int64 // of requests, in bytes
+	// Each scrape is that many requests; those of the same place in their scrape
+	// hold the same series.
+	perScrape int
+}
+
+// newSpool encodes a workload into a file at path, so many samples a request.
+func newSpool(ctx context.Context, path string, p protocol, w workload, perRequest int) (s *spool, err error) {
+	file, err := os.Create(path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			file.Close()
+		}
+	}()
+	s = &spool{file: file}
+	g := newGenerator(w)
+	encoders := s.encoders(g, p, perRequest)
+	out := bufio.NewWriterSize(file, 1<<20)
+	var end int64
+	for g.scrape() {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		for k, encode := range encoders {
+			from := k * perRequest
+			limit := min(from+perRequest, w.Series)
+			n, err := out.Write(encode(g.T[from:limit], g.V[from:limit]))
+			if err != nil {
+				return nil, fmt.Errorf("write encoded requests: %w", err)
+			}
+			end += int64(n)
+			s.ends = append(s.ends, end)
+		}
+	}
+	if err := out.Flush(); err != nil {
+		return nil, fmt.Errorf("write encoded requests: %w", err)
+	}
+	// What is still to be written would be in the way of the server's own writes.
+	return s, file.Sync()
+}
+
+// encoders returns one encoder for each request of a scrape.
+func (s *spool) encoders(g *generator, p protocol, perRequest int) (list []encoder) {
+	for from := 0; from < g.Series; from += perRequest {
+		var series []labels.Labels
+		for i := from; i < min(from+perRequest, g.Series); i++ {
+			series = append(series, g.labels(i))
+		}
+		list = append(list, p.encoder(series))
+	}
+	s.perScrape = len(list)
+	return list
+}
+
+// size is the size of all requests in bytes.
+func (s *spool) size() int64 { return s.ends[len(s.ends)-1] }
+
+// request returns request i, in buf if that is large enough.
+func (s *spool) request(i int, buf []byte) ([]byte, error) {
+	var from int64
+	if i > 0 {
+		from = s.ends[i-1]
+	}
+	n := int(s.ends[i] - from)
+	if cap(buf) < n {
+		buf = make([]byte, n)
+	}
+	_, err := s.file.ReadAt(buf[:n], from)
+	return buf[:n], err
+}
+
+// Close removes the file.
+func (s *spool) Close() error {
+	s.file.Close()
+	return os.Remove(s.file.Name())
+}

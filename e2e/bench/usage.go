@@ -1,0 +1,151 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// A usage is what a process has used since it started.
+type usage struct {
+	cpu     time.Duration // user and system
+	peak    int64         // most resident memory, bytes
+	written int64         // bytes that it made the kernel write to disk
+}
+
+// usageOf reads the usage of a running process from /proc.
+func usageOf(pid int) (u usage, err error) {
+	if u.cpu, err = cpuOf(pid); err != nil {
+		return usage{}, err
+	}
+	kilobytes, err := procField(pid, "status", "VmHWM:")
+	if err != nil {
+		return usage{}, err
+	}
+	u.peak = kilobytes << 10
+	u.written, err = procField(pid, "io", "write_bytes:")
+	return u, err
+}
+
+// cpuOf returns the user and system time of a process, to a hundredth of a
+// second.
+func cpuOf(pid int) (time.Duration, error) {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0, err
+	}
+	return parseStat(stat)
+}
+
+// parseStat returns the user and system time in a line of /proc/PID/stat.
+func parseStat(stat []byte) (time.Duration, error) {
+	// The second field is a name in parentheses, which may hold anything.
+	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
+	if len(fields) < 13 {
+		return 0, fmt.Errorf("parse %q: too few fields", stat)
+	}
+	var ticks int64
+	for _, field := range fields[11:13] {
+		n, err := strconv.ParseInt(field, 10, 64)
+		if err != nil {
+			return 0, fmt.Errorf("parse %q: %w", stat, err)
+		}
+		ticks += n
+	}
+	return time.Duration(ticks) * (time.Second / 100), nil // USER_HZ is 100 wherever Go runs
+}
+
+// procField returns the number that follows a name in a file of /proc/PID.
+func procField(pid int, file, name string) (int64, error) {
+	path := fmt.Sprintf("/proc/%d/%s", pid, file)
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(string(text)) {
+		if fields := strings.Fields(line); len(fields) > 1 && fields[0] == name {
+			return strconv.ParseInt(fields[1], 10, 64)
+		}
+	}
+	return 0, fmt.Errorf("%s has no %s", path, name)
+}
+
+// total returns the usage of a process that has ended, but for its peak.
+func (p *process) total() usage {
+	state := p.cmd.ProcessState
+	u := usage{cpu: state.UserTime() + state.SystemTime()}
+	if r, ok := state.SysUsage().(*syscall.Rusage); ok {
+		u.written = int64(r.Oublock) * 512
+	}
+	return u
+}
+
+// settle waits until a process has nearly nothing to do for two seconds, and not
+// longer than limit.
+func settle(ctx context.Context, pid int, limit time.Duration) error {
+	const look, idle = 500 * time.Millisecond, 15 * time.Millisecond
+	deadline := time.Now().Add(limit)
+	last, err := cpuOf(pid)
+	for quiet := 0; err == nil && quiet < 4 && time.Now().Before(deadline); {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(look):
+		}
+		var now time.Duration
+		now, err = cpuOf(pid)
+		if quiet++; now-last > idle {
+			quiet = 0
+		}
+		last = now
+	}
+	return err
+}
+
+// load returns how many processes wanted to run, on average of the last minute.
+// A machine that was not idle spoils latencies, and CPU time less.
+func load() string {
+	text, err := os.ReadFile("/proc/loadavg")
+	if err != nil {
+		return "unknown"
+	}
+	average, _, _ := strings.Cut(string(text), " ")
+	return average
+}
+
+// A space is what files take.
+type space struct {
+	occupied int64 // bytes, as du counts them
+	length   int64 // bytes that can be read: what is allocated ahead is not in it
+}
+
+// diskUsage adds up the files below dir, but for those below skip.
+func diskUsage(dir, skip string) (total space, err error) {
+	err = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case path == skip:
+			return fs.SkipDir
+		}
+		info, err := d.Info()
+		if err != nil {
+			return err
+		}
+		if info.Mode().IsRegular() {
+			total.length += info.Size()
+		}
+		if stat, ok := info.Sys().(*syscall.Stat_t); ok {
+			total.occupied += stat.Blocks * 512
+		}
+		return nil
+	})
+	return total, err
+}
