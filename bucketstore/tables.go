@@ -56,6 +56,7 @@ func Tables(retention time.Duration) []TableSpec {
 	}
 	return []TableSpec{
 		{Metric, []FamilySpec{
+			family(series.FamilyChunk, retention),
 			family(series.FamilyExemplar, retention),
 			family(series.FamilyLate, retention),
 			family(series.FamilyR0, retention),

@@ -15,9 +15,9 @@ func TestTables(t *testing.T) {
 		retention time.Duration
 		want      string
 	}{
-		{"for ever", 0, "METRIC e=0s l=0s r0=0s r1=0s r2=0s r3=0s; CURRENT v=1200h0m0s; INDEX i=0s; META m=0s"},
-		{"a day", 24 * time.Hour, "METRIC e=24h0m0s l=24h0m0s r0=24h0m0s r1=24h0m0s r2=24h0m0s r3=24h0m0s; CURRENT v=24h0m0s; INDEX i=24h0m0s; META m=0s"},
-		{"years", 9000 * time.Hour, "METRIC e=9000h0m0s l=9000h0m0s r0=9000h0m0s r1=9000h0m0s r2=9000h0m0s r3=9000h0m0s; CURRENT v=1200h0m0s; INDEX i=9000h0m0s; META m=0s"},
+		{"for ever", 0, "METRIC c=0s e=0s l=0s r0=0s r1=0s r2=0s r3=0s; CURRENT v=1200h0m0s; INDEX i=0s; META m=0s"},
+		{"a day", 24 * time.Hour, "METRIC c=24h0m0s e=24h0m0s l=24h0m0s r0=24h0m0s r1=24h0m0s r2=24h0m0s r3=24h0m0s; CURRENT v=24h0m0s; INDEX i=24h0m0s; META m=0s"},
+		{"years", 9000 * time.Hour, "METRIC c=9000h0m0s e=9000h0m0s l=9000h0m0s r0=9000h0m0s r1=9000h0m0s r2=9000h0m0s r3=9000h0m0s; CURRENT v=1200h0m0s; INDEX i=9000h0m0s; META m=0s"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -179,6 +179,8 @@ func (c *goldenCase) run() {
 			c.must(err)
 			c.dump("key", key)
 		}
+	case "chunk":
+		c.chunks()
 	case "index":
 		c.index()
 	default:

@@ -15,6 +15,16 @@ const (
 	MetaHA = "ha"
 )
 
+// Keys of META rows of which there is one, for all tenants. They are part of the
+// stored format.
+const (
+	// MetaSeal is the key of the row that says which process turns raw cells into
+	// chunks, and how far it has come.
+	MetaSeal = "seal"
+	// MetaClock is the key of the row in which adapters compare their clocks.
+	MetaClock = "clock"
+)
+
 // AppendMetaKey appends the key of the META row of this kind and name to dst. It
 // is limited like a series key, ErrKeyTooLong, and the tenant is checked as in
 // one. dst is returned unchanged with an error.

@@ -35,6 +35,10 @@ const (
 	FamilyLate = "l"
 )
 
+// FamilyChunk is the family of the METRIC table that holds sealed chunks. It is
+// part of the stored format.
+const FamilyChunk = "c"
+
 // FamilyExemplar is the family of the METRIC table that holds exemplars. It is
 // part of the stored format.
 const FamilyExemplar = "e"

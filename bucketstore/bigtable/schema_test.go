@@ -30,6 +30,7 @@ func TestTablesAreCreated(t *testing.T) {
 	admin := adminClient(t, addr)
 	for table, want := range map[string]map[string]string{
 		"test_METRIC": {
+			"c":  "(versions() > 1 || age() > 90d)",
 			"e":  "(versions() > 1 || age() > 90d)",
 			"l":  "(versions() > 1 || age() > 90d)",
 			"r0": "(versions() > 1 || age() > 90d)",
@@ -88,7 +89,7 @@ func TestMissingFamilyIsCreated(t *testing.T) {
 		t.Fatal(err)
 	}
 	slices.Sort(info.Families)
-	if want := []string{"e", "l", "r0", "r1", "r2", "r3"}; !slices.Equal(info.Families, want) {
+	if want := []string{"c", "e", "l", "r0", "r1", "r2", "r3"}; !slices.Equal(info.Families, want) {
 		t.Fatalf("families %q, want %q", info.Families, want)
 	}
 	for _, f := range info.FamilyInfos {

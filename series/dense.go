@@ -1,0 +1,280 @@
+package series
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"slices"
+)
+
+// MaxDense is how many samples a dense or an XOR chunk can have. It is part of
+// the stored format.
+const MaxDense = math.MaxUint16
+
+// Kinds of the values of a dense chunk. They are part of the stored format.
+const (
+	// The kinds 0 to maxExponent are decimals: each value is an integer, as a
+	// float64, divided by ten to the power of the kind, as a float64.
+	maxExponent = 15
+
+	// kindBits are the bits of the floats as integers in the order of the
+	// floats, see orderedBits.
+	kindBits = 16
+
+	// kindXOR are the first value and the bits that an XOR chunk has for the
+	// others.
+	kindXOR = 17
+
+	// kindOdd is set in the kind if a list of odd values follows it.
+	kindOdd = 0x80
+)
+
+const (
+	// stackSamples is up to how many samples a chunk is encoded without
+	// allocation.
+	stackSamples = 640
+
+	// smallInts is up to how many bytes a value decimals without odd ones are not
+	// compared with XOR.
+	smallInts = 3
+
+	oddSize = 8
+)
+
+// AppendDense appends a chunk of samples as the bytes that the section "Dense
+// chunks" of the package documentation describes: ts are their times in
+// milliseconds, not negative and each later than the one before, vs their
+// values, of which each bit is kept. There are 1 to [MaxDense] of both. The same
+// samples have the same bytes. Anything else panics.
+//
+// Up to 640 samples it allocates nothing but room in dst.
+func AppendDense(dst []byte, ts []int64, vs []float64) []byte {
+	if n := len(ts); n == 0 || n > MaxDense || n != len(vs) || ts[0] < 0 {
+		panic(fmt.Sprintf("series: dense chunk of %d times and %d values", n, len(vs)))
+	}
+	var stack [stackSamples]int64
+	scratch := stack[:]
+	if len(ts) > stackSamples {
+		scratch = make([]int64, len(ts))
+	}
+	scratch = scratch[:len(ts)]
+	dst = binary.AppendUvarint(dst, uint64(len(ts)))
+	dst = appendTimes(dst, ts, scratch)
+	return appendFloats(dst, vs, scratch)
+}
+
+// DecodeDense is the inverse of AppendDense: it appends to ts and vs. On bad
+// input, which is an ErrCorrupt, both come back with the length that they had.
+// It allocates nothing but room in ts and vs, and never for more than MaxDense
+// samples.
+func DecodeDense(data []byte, ts []int64, vs []float64) ([]int64, []float64, error) {
+	d := denseDecoder{rest: data}
+	n := d.uvarint()
+	if d.failed || n == 0 || n > MaxDense {
+		return ts, vs, fmt.Errorf("%w: dense chunk of %d bytes has no count of samples", ErrCorrupt, len(data))
+	}
+	allTimes, ok := d.appendTimes(ts, int(n))
+	if !ok {
+		return ts, vs, fmt.Errorf("%w: times of a dense chunk of %d samples in %d bytes", ErrCorrupt, n, len(data))
+	}
+	allValues, ok := d.appendFloats(vs, int(n))
+	if !ok || len(d.rest) > 0 {
+		return ts, vs, fmt.Errorf("%w: values of a dense chunk of %d samples in %d bytes", ErrCorrupt, n, len(data))
+	}
+	return allTimes, allValues, nil
+}
+
+// appendTimes appends the first of ts and the distances of all from it.
+func appendTimes(dst []byte, ts, scratch []int64) []byte {
+	first := ts[0]
+	dst = binary.AppendUvarint(dst, uint64(first))
+	if step, ok := regularStep(ts); ok {
+		return appendLine(dst, step)
+	}
+	last := first - 1
+	for i, t := range ts {
+		if t <= last {
+			panic(fmt.Sprintf("series: dense chunk has time %d after %d", t, last))
+		}
+		scratch[i] = t - first
+		last = t
+	}
+	return appendInts(dst, scratch, true)
+}
+
+// regularStep returns the distance of each time from the one before, if there is
+// one, it is positive and everywhere the same.
+func regularStep(ts []int64) (step int64, ok bool) {
+	if len(ts) < 2 || ts[1] <= ts[0] {
+		return 0, false
+	}
+	step = ts[1] - ts[0]
+	last := ts[0]
+	for _, t := range ts[1:] {
+		if t-last != step || t < 0 {
+			return 0, false
+		}
+		last = t
+	}
+	return step, true
+}
+
+// appendTimes appends n times to ts, or says that they are not there, are
+// negative or do not ascend.
+func (d *denseDecoder) appendTimes(ts []int64, n int) ([]int64, bool) {
+	first := int64(d.uvarint())
+	d.open(n, first)
+	if d.failed || first < 0 {
+		return nil, false
+	}
+	old := len(ts)
+	ts = slices.Grow(ts, n)[:old+n]
+	out, last := ts[old:], int64(-1)
+	for block := d.next(); len(block) > 0; block = d.next() {
+		for i, t := range block {
+			if t <= last {
+				return nil, false
+			}
+			out[i], last = t, t
+		}
+		out = out[len(block):]
+	}
+	return ts, len(out) == 0
+}
+
+// appendFloats appends vs as integers, or as XOR where that is smaller.
+func appendFloats(dst []byte, vs []float64, scratch []int64) []byte {
+	old := len(dst)
+	kind, odd, ok := toDecimals(scratch, vs)
+	if !ok {
+		odd = toBits(scratch, vs)
+		kind = kindBits
+	}
+	dst = appendKind(dst, vs, scratch, kind, odd)
+	first := scratch[0]
+	for i := range scratch {
+		scratch[i] -= first
+	}
+	dst = appendInts(dst, scratch, false)
+	size := len(dst) - old
+	if (size > smallInts*len(vs) || kind == kindBits || odd > 0) && 1+8+xorValuesSize(vs) < size {
+		dst = AppendFloat(append(dst[:old], kindXOR), vs[0])
+		return appendXORValues(dst, vs)
+	}
+	return dst
+}
+
+// appendKind appends the kind of the integers, the odd ones of vs, and the first
+// integer.
+func appendKind(dst []byte, vs []float64, ints []int64, kind, odd int) []byte {
+	if odd > 0 {
+		dst = appendOdd(append(dst, byte(kind|kindOdd)), vs, ints, kind, odd)
+	} else {
+		dst = append(dst, byte(kind))
+	}
+	if kind == kindBits {
+		return binary.BigEndian.AppendUint64(dst, uint64(ints[0]))
+	}
+	return binary.AppendVarint(dst, ints[0])
+}
+
+// appendFloats appends n values to vs, or says that they are not there.
+func (d *denseDecoder) appendFloats(vs []float64, n int) ([]float64, bool) {
+	kind := d.byte()
+	if kind == kindXOR {
+		return d.appendXOR(vs, n)
+	}
+	var odd []byte
+	if kind&kindOdd != 0 {
+		odd = d.odd(n)
+	}
+	kind &^= kindOdd
+	var first int64
+	switch {
+	case kind < kindBits:
+		first = d.varint()
+	case kind == kindBits:
+		first = int64(binary.BigEndian.Uint64(d.bytes(8)))
+	default:
+		return nil, false
+	}
+	d.open(n, first)
+	if d.failed {
+		return nil, false
+	}
+	old := len(vs)
+	vs = slices.Grow(vs, n)[:old+n]
+	out := vs[old:]
+	for block := d.next(); len(block) > 0; block = d.next() {
+		fromInts(out[:len(block)], block, kind)
+		out = out[len(block):]
+	}
+	return vs, len(out) == 0 && putOdd(vs[old:], odd)
+}
+
+// appendXOR is appendFloats of the kind kindXOR.
+func (d *denseDecoder) appendXOR(vs []float64, n int) ([]float64, bool) {
+	first := binary.BigEndian.Uint64(d.bytes(8))
+	if d.failed || 8*len(d.rest) < n-1 {
+		return nil, false
+	}
+	old := len(vs)
+	vs = slices.Grow(vs, n)[:old+n]
+	vs[old] = math.Float64frombits(first)
+	r := newBitReader(d.rest, 0)
+	size, ok := r.values(vs[old:])
+	if !ok {
+		return nil, false
+	}
+	d.rest = d.rest[size:]
+	return vs, true
+}
+
+// appendOdd appends those of vs that their integer does not bring back.
+func appendOdd(dst []byte, vs []float64, ints []int64, kind, odd int) []byte {
+	dst = binary.AppendUvarint(dst, uint64(odd))
+	var back [blockLen]float64
+	next := 0
+	for start := 0; start < len(vs); start += blockLen {
+		block := ints[start:min(start+blockLen, len(ints))]
+		fromInts(back[:len(block)], block, byte(kind))
+		for i, v := range vs[start : start+len(block)] {
+			if math.Float64bits(back[i]) != math.Float64bits(v) {
+				dst = binary.AppendUvarint(dst, uint64(start+i-next))
+				dst = AppendFloat(dst, v)
+				next = start + i + 1
+			}
+		}
+	}
+	return dst
+}
+
+// odd skips the list of odd values among n and returns its bytes, checked but for
+// the positions.
+func (d *denseDecoder) odd(n int) []byte {
+	count := d.uvarint()
+	if count == 0 || count > uint64(min(n, len(d.rest)/(1+oddSize))) {
+		d.fail()
+		return nil
+	}
+	start := d.rest
+	for range count {
+		d.uvarint()
+		d.bytes(oddSize)
+	}
+	return start[:len(start)-len(d.rest)]
+}
+
+// putOdd puts the values of a list that odd has checked into vs.
+func putOdd(vs []float64, list []byte) bool {
+	d := denseDecoder{rest: list}
+	for next := uint64(0); len(d.rest) > 0; next++ {
+		gap := d.uvarint()
+		if gap >= uint64(len(vs))-next {
+			return false
+		}
+		next += gap
+		vs[next] = math.Float64frombits(binary.BigEndian.Uint64(d.bytes(oddSize)))
+	}
+	return true
+}

@@ -1,0 +1,351 @@
+package series
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"math/bits"
+	"slices"
+)
+
+// xorSampleRoom is more bytes than a distance or a value adds to an XOR chunk,
+// with what a write of 64 bits touches behind it.
+const xorSampleRoom = 32
+
+// AppendXOR appends the bytes of Prometheus' chunk of encoding XOR with these
+// samples: ts are their times in milliseconds, any int64 in any order, vs their
+// values, of which each bit is kept. There are as many of both, and not more than
+// [MaxDense]. It panics if that is not so, and allocates nothing but room in dst.
+func AppendXOR(dst []byte, ts []int64, vs []float64) []byte {
+	if n := len(ts); n > MaxDense || n != len(vs) {
+		panic(fmt.Sprintf("series: XOR chunk of %d times and %d values", n, len(vs)))
+	}
+	dst = binary.BigEndian.AppendUint16(dst, uint16(len(ts)))
+	if len(ts) == 0 {
+		return dst
+	}
+	dst = binary.AppendVarint(dst, ts[0])
+	dst = AppendFloat(dst, vs[0])
+	if len(ts) == 1 {
+		return dst
+	}
+	delta := uint64(ts[1] - ts[0])
+	w := newBitWriter(binary.AppendUvarint(dst, delta))
+	w.putXOR(0, math.Float64bits(vs[1])^math.Float64bits(vs[0]))
+	for i := 2; i < len(ts); i++ {
+		zeros := 1 // that say that the distance is the one before
+		if d := uint64(ts[i] - ts[i-1]); d != delta {
+			w.room()
+			w.putDelta(int64(d - delta))
+			delta, zeros = d, 0
+		}
+		w.putXOR(zeros, math.Float64bits(vs[i])^math.Float64bits(vs[i-1]))
+	}
+	return w.bytes()
+}
+
+// appendXORValues appends vs but for the first as an XOR chunk has them, without
+// the times.
+func appendXORValues(dst []byte, vs []float64) []byte {
+	w := newBitWriter(dst)
+	for i := 1; i < len(vs); i++ {
+		w.putXOR(0, math.Float64bits(vs[i])^math.Float64bits(vs[i-1]))
+	}
+	return w.bytes()
+}
+
+// xorValuesSize is how many bytes appendXORValues appends.
+func xorValuesSize(vs []float64) int {
+	size := 0
+	leading, trailing := 64, 64
+	for i := 1; i < len(vs); i++ {
+		x := math.Float64bits(vs[i]) ^ math.Float64bits(vs[i-1])
+		size++
+		if x == 0 {
+			continue
+		}
+		lead, trail := min(bits.LeadingZeros64(x), 31), bits.TrailingZeros64(x)
+		if size++; lead < leading || trail < trailing {
+			leading, trailing = lead, trail
+			size += 11
+		}
+		size += 64 - leading - trailing
+	}
+	return (size + 7) / 8
+}
+
+// bitWriter writes bits behind the first pos bytes of buf, the highest first.
+type bitWriter struct {
+	buf  []byte
+	pos  int
+	acc  uint64 // the last bits, from the highest on
+	free int    // how many bits of acc are free, 1 to 64
+
+	// The window of the last value that had its own: how many bits around it
+	// are 0. At first nothing fits.
+	leading, trailing int
+}
+
+func newBitWriter(dst []byte) bitWriter {
+	return bitWriter{buf: dst, pos: len(dst), free: 64, leading: 64, trailing: 64}
+}
+
+// room makes room for a distance and a value.
+func (w *bitWriter) room() {
+	if len(w.buf)-w.pos < xorSampleRoom {
+		w.buf = slices.Grow(w.buf[:w.pos], xorSampleRoom)
+		w.buf = w.buf[:cap(w.buf)]
+	}
+}
+
+// putXOR writes a few zeros and the difference x of a value from the one before.
+func (w *bitWriter) putXOR(zeros int, x uint64) {
+	w.room()
+	if x == 0 {
+		w.put(0, zeros+1)
+		return
+	}
+	prefix, size := uint64(0b10), zeros+2
+	lead, trail := min(bits.LeadingZeros64(x), 31), bits.TrailingZeros64(x)
+	if lead < w.leading || trail < w.trailing {
+		w.leading, w.trailing = lead, trail
+		prefix = 0b11<<11 | uint64(lead)<<6 | uint64(64-lead-trail)&63
+		size = zeros + 13
+	}
+	// One write is faster than two.
+	n := 64 - w.leading - w.trailing
+	if size+n <= 64 {
+		w.put(prefix<<(n&63)|x>>(w.trailing&63), size+n)
+		return
+	}
+	w.put(prefix, size)
+	w.put(x>>(w.trailing&63), n)
+}
+
+// put writes the n lowest bits of u, 0 to 64. The others are 0. There must be
+// room.
+func (w *bitWriter) put(u uint64, n int) {
+	if n < w.free {
+		w.free -= n
+		w.acc |= u << (w.free & 63)
+		return
+	}
+	n -= w.free // bits that do not fit, less than 64
+	binary.BigEndian.PutUint64(w.buf[w.pos:], w.acc|u>>(n&63))
+	w.pos += 8
+	w.free = 64 - n
+	w.acc = u << (w.free & 63)
+	if n == 0 {
+		w.acc = 0
+	}
+}
+
+// putDelta writes a difference of distances of times that is not 0.
+func (w *bitWriter) putDelta(d int64) {
+	switch {
+	case fits(d, 14):
+		w.put(0b10<<14|uint64(d)&(1<<14-1), 2+14)
+	case fits(d, 17):
+		w.put(0b110<<17|uint64(d)&(1<<17-1), 3+17)
+	case fits(d, 20):
+		w.put(0b1110<<20|uint64(d)&(1<<20-1), 4+20)
+	default:
+		w.put(0b1111, 4)
+		w.put(uint64(d), 64)
+	}
+}
+
+// fits says whether d is written in n bits: of the two numbers of the greatest
+// magnitude it is the positive one that is.
+func fits(d int64, n int) bool { return -(1<<(n-1)) < d && d <= 1<<(n-1) }
+
+// bytes returns all that was written; the last byte is filled with zeros.
+func (w *bitWriter) bytes() []byte {
+	b := w.buf[:w.pos]
+	for used := 64 - w.free; used > 0; used -= 8 {
+		b = append(b, byte(w.acc>>56))
+		w.acc <<= 8
+	}
+	return b
+}
+
+// DecodeXOR is the inverse of AppendXOR: it appends to ts and vs. On bad input,
+// which is an ErrCorrupt, both come back with the length that they had. Bad are
+// also bytes behind the last sample, and windows of more than 64 bits, which
+// Prometheus lets pass but never writes. It allocates nothing but room in ts and
+// vs.
+func DecodeXOR(data []byte, ts []int64, vs []float64) ([]int64, []float64, error) {
+	if len(data) < 2 {
+		return ts, vs, fmt.Errorf("%w: XOR chunk of %d bytes has no count of samples", ErrCorrupt, len(data))
+	}
+	n := int(binary.BigEndian.Uint16(data))
+	if n == 0 && len(data) == 2 {
+		return ts, vs, nil
+	}
+	oldT, oldV := len(ts), len(vs)
+	if r := newBitReader(data, 16); r.holds(n) {
+		ts, vs = slices.Grow(ts, n)[:oldT+n], slices.Grow(vs, n)[:oldV+n]
+		if r.samples(ts[oldT:], vs[oldV:]) {
+			return ts, vs, nil
+		}
+	}
+	return ts[:oldT], vs[:oldV], fmt.Errorf("%w: XOR chunk of %d samples in %d bytes", ErrCorrupt, n, len(data))
+}
+
+// bitReader reads bits of data, the highest of a byte first. Behind the end there
+// are zeros.
+type bitReader struct {
+	data   []byte
+	bit    int  // the next one
+	failed bool // a window was bad
+
+	// The last window: its size, and how many bits below it are 0.
+	window, trailing int
+}
+
+func newBitReader(data []byte, bit int) bitReader {
+	return bitReader{data: data, bit: bit, window: 64}
+}
+
+// holds says whether the data can have n samples: nothing is smaller than a first
+// one of 72 bits, a second of nine and others of two.
+func (r *bitReader) holds(n int) bool {
+	need := 16 + 72
+	if n > 1 {
+		need += 9 + 2*(n-2)
+	}
+	return n > 0 && 8*len(r.data) >= need
+}
+
+// samples fills ts and vs, which are not empty, and says whether that was all.
+func (r *bitReader) samples(ts []int64, vs []float64) bool {
+	t, ok := r.firstTime()
+	if !ok {
+		return false
+	}
+	v := r.take(64)
+	ts[0], vs[0] = t, math.Float64frombits(v)
+	if len(ts) > 1 && !r.others(ts, vs) {
+		return false
+	}
+	return (r.bit+7)/8 == len(r.data)
+}
+
+// others fills all but the first of ts and vs, or says that a window is bad. That
+// the data ends too early it does not see.
+func (r *bitReader) others(ts []int64, vs []float64) bool {
+	delta, size := binary.Uvarint(r.data[min(r.bit/8, len(r.data)):])
+	if size <= 0 {
+		return false
+	}
+	r.bit += 8 * size
+	t, v := ts[0], math.Float64bits(vs[0])
+	for i := 1; i < len(ts); i++ {
+		next := r.peek()
+		if i > 1 {
+			if next>>63 == 0 {
+				r.bit++
+				next <<= 1
+			} else {
+				delta += r.takeDelta(next)
+				next = r.peek()
+			}
+		}
+		t += int64(delta)
+		v ^= r.takeXOR(next)
+		ts[i], vs[i] = t, math.Float64frombits(v)
+	}
+	return !r.failed
+}
+
+// values fills all but the first of vs with what appendXORValues has written, and
+// returns how many bytes that was.
+func (r *bitReader) values(vs []float64) (size int, ok bool) {
+	v := math.Float64bits(vs[0])
+	for i := 1; i < len(vs); i++ {
+		v ^= r.takeXOR(r.peek())
+		vs[i] = math.Float64frombits(v)
+	}
+	size = (r.bit + 7) / 8
+	return size, !r.failed && size <= len(r.data)
+}
+
+// takeXOR reads the difference of a value from the one before; next are the bits
+// of it that peek has.
+func (r *bitReader) takeXOR(next uint64) uint64 {
+	switch {
+	case next>>63 == 0:
+		r.bit++
+		return 0
+	case next>>62 == 0b10:
+		r.bit += 2
+	default:
+		r.bit += 13
+		leading, size := int(next>>57&31), int(next>>51&63)
+		if size == 0 {
+			size = 64
+		}
+		r.window, r.trailing = size, 64-leading-size
+		if r.trailing < 0 {
+			r.failed = true
+		}
+	}
+	return r.take(r.window) << (r.trailing & 63)
+}
+
+// firstTime reads a varint, at the start of a byte.
+func (r *bitReader) firstTime() (int64, bool) {
+	t, size := binary.Varint(r.data[r.bit/8:])
+	r.bit += 8 * size
+	return t, size > 0
+}
+
+// peek returns the next bits, from the highest on: at least 57.
+func (r *bitReader) peek() uint64 {
+	at := r.bit >> 3
+	if at+8 <= len(r.data) {
+		return binary.BigEndian.Uint64(r.data[at:]) << (r.bit & 7)
+	}
+	return r.peekEnd()
+}
+
+func (r *bitReader) peekEnd() uint64 {
+	var tail [8]byte
+	copy(tail[:], r.data[min(r.bit>>3, len(r.data)):])
+	return binary.BigEndian.Uint64(tail[:]) << (r.bit & 7)
+}
+
+// take reads n bits, 1 to 64.
+func (r *bitReader) take(n int) uint64 {
+	if n > 57 {
+		high := r.take(n - 32)
+		return high<<32 | r.take(32)
+	}
+	u := r.peek() >> (-n & 63)
+	r.bit += n
+	return u
+}
+
+// takeDelta reads a difference of distances of times that is not 0; next are the
+// bits of it that peek has.
+func (r *bitReader) takeDelta(next uint64) uint64 {
+	var n int
+	switch ones := bits.LeadingZeros64(^next); ones {
+	case 1:
+		n = 14
+	case 2:
+		n = 17
+	case 3:
+		n = 20
+	default:
+		r.bit += 4
+		return r.take(64)
+	}
+	size := n - 14 // 0, 3, 6: the prefix has 2, 3, 4 bits
+	r.bit += 2 + size/3
+	u := r.take(n)
+	if u > 1<<(n-1) {
+		u -= 1 << n
+	}
+	return u
+}
