@@ -32,6 +32,7 @@ func arrows() []arrow {
 		{"index/...", []string{"series/...", "index/..."}, nil},
 		{"bucketstore/bigtable/...", []string{"series/...", "bucketstore", "bucketstore/bigtable/..."}, []string{"bucketstore/storetest"}},
 		{"bucketstore/pebble/...", []string{"series/...", "bucketstore", "bucketstore/pebble/..."}, []string{"bucketstore/storetest"}},
+		{"bucketstore/buffer", []string{"series/...", "bucketstore"}, []string{"bucketstore/..."}},
 		{"bucketstore/storetest", []string{"series/...", "bucketstore"}, nil},
 		{"bucketstore", []string{"series/..."}, []string{"bucketstore/..."}},
 		{"remote/...", []string{"series/...", "index/...", "bucketstore", "remote/..."}, []string{"bucketstore/..."}},

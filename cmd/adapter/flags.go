@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/alecthomas/kingpin/v2"
@@ -37,6 +38,11 @@ type options struct {
 
 	resourceLabels []string
 
+	buffered      bool
+	bufferPath    string
+	bufferFsync   string
+	fsyncInterval time.Duration // of bufferFsync, 0 is always
+
 	engine     engine.Config // limits, intervals and HA only
 	remote     remote.Config // limits only
 	api        api.Config    // limits only
@@ -61,6 +67,7 @@ func parseFlags(args []string) (*options, error) {
 	app.HelpFlag.Short('h')
 	o.webFlags(app)
 	o.storageFlags(app)
+	o.bufferFlags(app)
 	o.limitFlags(app)
 	o.haFlags(app)
 	o.queryFlags(app)
@@ -105,6 +112,39 @@ func (o *options) storageFlags(app *kingpin.Application) {
 		StringsVar(&o.resourceLabels)
 }
 
+func (o *options) bufferFlags(app *kingpin.Application) {
+	o.given["buffer.enabled"] = new(bool)
+	app.Flag("buffer.enabled", "Keep new samples in a log and in memory, and write them as chunks later; each series then belongs to one adapter. "+
+		"Unless it is given, off with Bigtable.").
+		Default("true").IsSetByUser(o.given["buffer.enabled"]).BoolVar(&o.buffered)
+	app.Flag("buffer.path", "Directory of the log. Empty is buffer in the directory of the embedded store, or ./buffer with Bigtable.").StringVar(&o.bufferPath)
+	app.Flag("buffer.fsync", "When the log is made durable: always, before each answer, or at an interval such as 1s. "+
+		"With an interval the loss of power may cost what was acknowledged since then; the death of the process costs nothing.").
+		Default("always").StringVar(&o.bufferFsync)
+}
+
+// checkBuffer fills in what the backend decides about the buffer.
+func (o *options) checkBuffer() error {
+	if !*o.given["buffer.enabled"] {
+		o.buffered = o.backend == backendEmbedded
+	}
+	if o.bufferPath == "" {
+		o.bufferPath = "buffer"
+		if o.backend == backendEmbedded {
+			o.bufferPath = filepath.Join(o.path, "buffer")
+		}
+	}
+	if o.bufferFsync == "always" {
+		return nil
+	}
+	interval, err := time.ParseDuration(o.bufferFsync)
+	if err != nil || interval <= 0 {
+		return fmt.Errorf("--buffer.fsync=%s: give always, or an interval such as 1s", o.bufferFsync)
+	}
+	o.fsyncInterval = interval
+	return nil
+}
+
 func (o *options) limitFlags(app *kingpin.Application) {
 	limits := &o.engine.Limits
 	app.Flag("write.max-future", "Refuse samples further ahead of the clock. 0 is no bound.").Default("10m").DurationVar(&limits.MaxFuture)
@@ -141,6 +181,9 @@ func (o *options) haFlags(app *kingpin.Application) {
 // to change.
 func (o *options) check() error {
 	if err := o.checkNumbers(); err != nil {
+		return err
+	}
+	if err := o.checkBuffer(); err != nil {
 		return err
 	}
 	if err := o.engine.HA.Validate(); err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"sync"
 	"time"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/bucketstore/bigtable"
+	"github.com/promtable/promtable/bucketstore/buffer"
 	"github.com/promtable/promtable/bucketstore/pebble"
 	"github.com/promtable/promtable/remote"
 	"github.com/promtable/promtable/remote/api"
@@ -58,8 +60,12 @@ func run(ctx context.Context, o *options, logger log.Logger) (err error) {
 	if err != nil {
 		return err
 	}
+	store, appender, err := openAppender(ctx, o, schema, store, logger, reg)
 	defer func() { err = errors.Join(err, closing("close the store", store.Close())) }()
-	e, err := openEngine(opening, o, schema, store, logger, reg)
+	if err != nil {
+		return err
+	}
+	e, err := openEngine(opening, o, schema, store, appender, logger, reg)
 	if err != nil {
 		return err
 	}
@@ -115,11 +121,39 @@ func openStore(ctx context.Context, o *options, logger log.Logger, reg prometheu
 	})
 }
 
+// openAppender returns what takes samples for store, and the store that shows
+// them: with a buffer they are not in store at first. It returns when the log of
+// the buffer is replayed, which takes what it takes.
+func openAppender(ctx context.Context, o *options, schema series.Schema, store bucketstore.Store, logger log.Logger, reg prometheus.Registerer) (bucketstore.Store, bucketstore.Appender, error) {
+	if !o.buffered {
+		if err := buffer.CheckEmpty(o.bufferPath); err != nil {
+			return store, nil, fmt.Errorf("%w: start once with --buffer.enabled, and stop", err)
+		}
+		return store, bucketstore.NewDirect(store, schema, time.Now), nil
+	}
+	b, err := buffer.Open(ctx, buffer.Config{
+		Store:         store,
+		Schema:        schema,
+		Dir:           o.bufferPath,
+		FsyncInterval: o.fsyncInterval,
+		Logger:        logger,
+		Registerer:    reg,
+		Die: func(err error) {
+			level.Error(logger).Log("msg", "the log of the buffer failed; the process ends so that nothing is answered that may be lost", "err", err)
+			os.Exit(1)
+		},
+	})
+	if err != nil {
+		return store, nil, err
+	}
+	return b, b, nil
+}
+
 // openEngine opens the engine on store.
-func openEngine(ctx context.Context, o *options, schema series.Schema, store bucketstore.Store, logger log.Logger, reg prometheus.Registerer) (*engine.Engine, error) {
+func openEngine(ctx context.Context, o *options, schema series.Schema, store bucketstore.Store, appender bucketstore.Appender, logger log.Logger, reg prometheus.Registerer) (*engine.Engine, error) {
 	cfg := o.engine
 	cfg.Store = store
-	cfg.Appender = bucketstore.NewDirect(store, schema, time.Now)
+	cfg.Appender = appender
 	cfg.Schema = schema
 	cfg.Now = time.Now
 	cfg.Logger = logger

@@ -168,6 +168,7 @@ type batchScan struct {
 	// samples counts those of this reading.
 	samples int
 	key     []byte
+	reader  rowReader
 }
 
 // run reads one part and returns how many cells the widest row of it had.
@@ -215,7 +216,7 @@ func (s *batchScan) add(p part, row bucketstore.Row) error {
 	}
 	b := &s.builders[slot]
 	samples, size := b.samples, b.bytes
-	if err := b.addRow(base, row.Cells); err != nil {
+	if err := s.reader.appendTo(b, base, p.start, p.limit, row.Cells); err != nil {
 		return fmt.Errorf("row %q: %w", row.Key, err)
 	}
 	s.samples += b.samples - samples

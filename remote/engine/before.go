@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 
@@ -50,8 +49,8 @@ func (r *batchReader) addBefore(ctx context.Context, batch []index.Series, build
 
 // before is the newest sample before a range.
 type before struct {
-	t     int64
-	value []byte
+	t int64
+	v series.Value
 }
 
 // A beforeSearch looks for the newest samples before a range.
@@ -59,9 +58,10 @@ type beforeSearch struct {
 	r      *batchReader
 	series []string
 	// slots maps series keys to builders, found maps those to what was found.
-	slots map[string]int
-	found map[int]before
-	key   []byte
+	slots  map[string]int
+	found  map[int]before
+	key    []byte
+	reader rowReader
 }
 
 // run searches p, which lies in one bucket and after all that was searched.
@@ -76,35 +76,36 @@ func (s *beforeSearch) run(ctx context.Context, p part) error {
 		Table:    bucketstore.Metric,
 		Rows:     s.r.ranges(batch, p),
 		Families: p.families(),
-	}, s.row)
+	}, func(row bucketstore.Row) error { return s.row(p, row) })
 	if err != nil {
 		return fmt.Errorf("read samples before a range: %w", err)
 	}
 	return nil
 }
 
-// row takes the newest cell of a row. Of equal times the first family counts.
-func (s *beforeSearch) row(row bucketstore.Row) (err error) {
+// row takes the newest sample of a row of p.
+func (s *beforeSearch) row(p part, row bucketstore.Row) (err error) {
 	var base int64
 	if s.key, base, err = s.r.schema.ParseRowKey(s.key[:0], row.Key); err != nil {
 		return err
 	}
 	slot, ok := s.slots[string(s.key)]
-	if !ok {
+	if !ok || !p.has(base) {
 		return nil
 	}
-	newest := -1
-	for i, cell := range row.Cells {
-		if newest < 0 || string(cell.Qualifier) > string(row.Cells[newest].Qualifier) {
-			newest = i
+	if err := s.reader.reset(base, p.start, p.limit, row.Cells); err != nil {
+		return fmt.Errorf("row %q: %w", row.Key, err)
+	}
+	for samples := &s.reader.samples; samples.Next(); {
+		v, err := samples.Value()
+		if err != nil {
+			return fmt.Errorf("row %q: %w", row.Key, err)
 		}
+		s.found[slot] = before{samples.T(), v}
 	}
-	cell := row.Cells[newest]
-	delta, err := series.ParseQualifier(cell.Qualifier)
-	if err != nil {
-		return fmt.Errorf("row %q, family %s: %w", row.Key, cell.Family, err)
+	if err := s.reader.samples.Err(); err != nil {
+		return fmt.Errorf("row %q: %w", row.Key, err)
 	}
-	s.found[slot] = before{base + int64(delta), bytes.Clone(cell.Value)}
 	return nil
 }
 
@@ -124,15 +125,11 @@ func (b *chunkBuilder) beginsUnknown() bool {
 // before start, unless that one is no histogram or the first chunk cannot follow
 // it without a break. It does not count as one of the samples.
 func (b *chunkBuilder) prepend(first before, start int64) error {
-	v, err := series.ParseValue(first.value)
-	if err != nil {
-		return err
-	}
 	again := new(chunkBuilder)
-	if !isHistogram(v) {
+	if !isHistogram(first.v) {
 		return nil
 	}
-	if err := again.append(first.t, v); err != nil {
+	if err := again.append(first.t, first.v); err != nil {
 		return err
 	}
 	it := b.Chunks[0].Chunk.Iterator(nil)

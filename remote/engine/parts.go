@@ -41,10 +41,15 @@ func (p part) span() int64 { return min(p.limit-p.start, series.Period) }
 
 // families returns what p reads of each of its rows.
 func (p part) families() []bucketstore.FamilyRange {
-	families := make([]bucketstore.FamilyRange, len(rawFamilies))
 	start, limit := p.qualifiers()
-	for i, family := range rawFamilies {
-		families[i] = bucketstore.FamilyRange{Family: family, Start: start, Limit: limit}
+	chunks := bucketstore.FamilyRange{Family: series.FamilyChunk, Limit: limit}
+	if start != nil {
+		_, delta := series.Split(p.start)
+		chunks.Start = series.AppendChunkStart(nil, delta)
+	}
+	families := []bucketstore.FamilyRange{chunks}
+	for _, family := range []string{series.FamilyLate, series.FamilyR0, series.FamilyR1, series.FamilyR2, series.FamilyR3} {
+		families = append(families, bucketstore.FamilyRange{Family: family, Start: start, Limit: limit})
 	}
 	return families
 }

@@ -7,63 +7,76 @@ import (
 	"github.com/promtable/promtable/series"
 )
 
-// rawFamilies are the parts of a METRIC row that hold raw samples, in the order
-// of the store: what stands in an earlier one wins at equal times. So a late
-// sample, which came after the window of its time was open, wins over one that
-// came while it was.
-var rawFamilies = [...]string{series.FamilyLate, series.FamilyR0, series.FamilyR1, series.FamilyR2, series.FamilyR3}
+// A rowReader turns rows into samples. It is used for one row after the other.
+type rowReader struct {
+	samples series.RowSamples
+	// times and floats are a run of floats on its way to a builder.
+	times  []int64
+	floats []float64
+}
 
-// addRow appends the samples of a row that begins at base. Rows come in time
-// order.
-func (b *chunkBuilder) addRow(base int64, cells []bucketstore.Cell) error {
-	runs := splitRuns(cells)
-	for {
-		next := -1
-		for i := range runs {
-			if len(runs[i]) > 0 && (next < 0 || string(runs[i][0].Qualifier) < string(runs[next][0].Qualifier)) {
-				next = i
+// maxRun is how long a run of floats grows, give or take a chunk: some chunks of
+// the builder.
+const maxRun = 8 * series.SamplesPerChunk
+
+// reset begins with the samples in [start, limit) of a row, in milliseconds. The
+// cells must stay as they are until all of it is read.
+func (r *rowReader) reset(base, start, limit int64, cells []bucketstore.Cell) error {
+	r.samples.Reset(base, start, limit)
+	for _, cell := range cells {
+		if cell.Family != series.FamilyChunk {
+			if err := r.samples.AddRaw(cell.Family, cell.Qualifier, cell.Value); err != nil {
+				return err
 			}
+			continue
 		}
-		if next < 0 {
-			break
-		}
-		cell := runs[next][0]
-		for i := next; i < len(runs); i++ {
-			if len(runs[i]) > 0 && string(runs[i][0].Qualifier) == string(cell.Qualifier) {
-				runs[i] = runs[i][1:]
-			}
-		}
-		if err := b.addCell(base, cell); err != nil {
+		chunk, err := series.ParseChunk(cell.Qualifier, cell.Value)
+		if err != nil {
 			return err
 		}
+		r.samples.AddChunk(chunk)
 	}
-	b.bytes = b.Bytes()
 	return nil
 }
 
-// splitRuns cuts the cells of a row into those of each raw family.
-func splitRuns(cells []bucketstore.Cell) (runs [len(rawFamilies)][]bucketstore.Cell) {
-	for i, family := range rawFamilies {
-		n := 0
-		for n < len(cells) && cells[n].Family == family {
-			n++
+// appendTo appends the samples of a row in [start, limit) to b. Rows come in time
+// order.
+func (r *rowReader) appendTo(b *chunkBuilder, base, start, limit int64, cells []bucketstore.Cell) error {
+	if err := r.reset(base, start, limit, cells); err != nil {
+		return err
+	}
+	for r.samples.Next() {
+		if times, floats := r.samples.Floats(); len(times) > 0 {
+			r.times, r.floats = append(r.times, times...), append(r.floats, floats...)
+			if n := len(r.times); n >= maxRun {
+				r.flush(b, n-n%maxRun)
+			}
+			continue
 		}
-		runs[i], cells = cells[:n], cells[n:]
+		if r.samples.IsFloat() && r.samples.Start() == 0 {
+			r.times, r.floats = append(r.times, r.samples.T()), append(r.floats, r.samples.Float())
+			if len(r.times) == maxRun {
+				r.flush(b, maxRun)
+			}
+			continue
+		}
+		r.flush(b, len(r.times))
+		v, err := r.samples.Value()
+		if err == nil {
+			err = b.append(r.samples.T(), v)
+		}
+		if err != nil {
+			return fmt.Errorf("at %d: %w", r.samples.T(), err)
+		}
 	}
-	return runs
+	r.flush(b, len(r.times))
+	b.bytes = b.Bytes()
+	return r.samples.Err()
 }
 
-func (b *chunkBuilder) addCell(base int64, cell bucketstore.Cell) error {
-	delta, err := series.ParseQualifier(cell.Qualifier)
-	if err != nil {
-		return fmt.Errorf("family %s: %w", cell.Family, err)
-	}
-	v, err := series.ParseValue(cell.Value)
-	if err == nil {
-		err = b.append(base+int64(delta), v)
-	}
-	if err != nil {
-		return fmt.Errorf("family %s, delta %d: %w", cell.Family, delta, err)
-	}
-	return nil
+// flush gives the first n floats of the run to b.
+func (r *rowReader) flush(b *chunkBuilder, n int) {
+	b.AppendFloats(r.times[:n], r.floats[:n])
+	b.samples += n
+	r.times, r.floats = append(r.times[:0], r.times[n:]...), append(r.floats[:0], r.floats[n:]...)
 }

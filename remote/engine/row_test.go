@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"math"
 	"testing"
 
 	"github.com/promtable/promtable/bucketstore"
@@ -20,8 +21,9 @@ func TestAddRowCutsChunks(t *testing.T) {
 		}
 	}
 	var b chunkBuilder
+	var reader rowReader
 	for base := range int64(2) {
-		if err := b.addRow(base*series.Period, cells); err != nil {
+		if err := reader.appendTo(&b, base*series.Period, 0, math.MaxInt64, cells); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -57,13 +59,14 @@ func BenchmarkAddRow(b *testing.B) {
 		})
 	}
 	var cells []bucketstore.Cell
-	for _, family := range rawFamilies {
+	for _, family := range []string{series.FamilyLate, series.FamilyR0, series.FamilyR1, series.FamilyR2, series.FamilyR3} {
 		cells = append(cells, families[family]...)
 	}
 	b.ReportAllocs()
+	var reader rowReader
 	for b.Loop() {
 		var builder chunkBuilder
-		if err := builder.addRow(0, cells); err != nil {
+		if err := reader.appendTo(&builder, 0, 0, math.MaxInt64, cells); err != nil {
 			b.Fatal(err)
 		}
 		if builder.samples != samples {

@@ -1,0 +1,258 @@
+package buffer
+
+import (
+	"context"
+	"fmt"
+	"hash/maphash"
+	"unsafe"
+
+	"github.com/promtable/promtable/bucketstore"
+	"github.com/promtable/promtable/series"
+)
+
+// maxChunkSamples is where a chunk is cut in any case: it can count to 65,535.
+const maxChunkSamples = 60_000
+
+// Ref implements bucketstore.Appender.
+func (b *Buffer) Ref(seriesKey []byte) bucketstore.Ref {
+	b.mu.RLock()
+	r, ok := b.refs[string(seriesKey)]
+	b.mu.RUnlock()
+	if ok {
+		return r
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.refOf(string(seriesKey))
+}
+
+// refOf returns the ref of a series, with mu held.
+func (b *Buffer) refOf(key string) *ref {
+	if r, ok := b.refs[key]; ok {
+		return r
+	}
+	r := &ref{key: key, jitter: uint8(maphash.String(b.seed, key))}
+	r.open[0].window, r.open[1].window = noWindow, noWindow
+	b.know(r)
+	return r
+}
+
+// know adds r to the series, with mu held.
+func (b *Buffer) know(r *ref) {
+	r.gone = false
+	b.refs[r.key] = r
+	b.order = append(b.order, r)
+	b.labelsLikeBases = b.labelsLikeBases || likeBase(r.key)
+}
+
+// likeBase says whether a series key has a field that begins like a base.
+func likeBase(key string) bool {
+	const digits = 13
+	for run, i := -1, 0; i < len(key); i++ {
+		switch {
+		case key[i] == ',':
+			run = 0
+		case run >= 0 && key[i] >= '0' && key[i] <= '9':
+			if run++; run == digits {
+				return true
+			}
+		default:
+			run = -1
+		}
+	}
+	return false
+}
+
+// A request is one Append on its way through the log.
+type request struct {
+	samples []bucketstore.Sample
+	stamp   int64
+	// late are positions in samples that belong into no open chunk.
+	late []int
+	err  error
+	done chan struct{}
+}
+
+// Append implements bucketstore.Appender. An error says of no sample that it is
+// stored.
+func (b *Buffer) Append(ctx context.Context, samples []bucketstore.Sample) error {
+	if len(samples) == 0 {
+		return nil
+	}
+	if err := b.sealing.admit(ctx); err != nil {
+		return fmt.Errorf("wait for the store to take sealed chunks: %w", err)
+	}
+	req := &request{samples: samples, done: make(chan struct{})}
+	select {
+	case b.requests <- req:
+	case <-ctx.Done():
+		return fmt.Errorf("wait for the log: %w", ctx.Err())
+	}
+	<-req.done // whatever becomes of ctx: the log reads samples until then
+	if req.err != nil {
+		return fmt.Errorf("write the log: %w", req.err)
+	}
+	return b.storeLate(ctx, req)
+}
+
+// maxGroup is how many requests are committed at once.
+const maxGroup = 256
+
+// runCommits commits requests, all that wait at once, until there are no more.
+func (b *Buffer) runCommits() {
+	var group []*request
+	for first := range b.requests {
+		group = append(group[:0], first)
+		for waiting := true; waiting && len(group) < maxGroup; {
+			select {
+			case req, ok := <-b.requests:
+				if waiting = ok; ok {
+					group = append(group, req)
+				}
+			default:
+				waiting = false
+			}
+		}
+		b.commit(group)
+	}
+}
+
+// commit makes requests durable and then visible, in their order.
+func (b *Buffer) commit(group []*request) {
+	for _, req := range group {
+		b.stamp = max(b.stamp+2, b.cfg.Now().UnixMilli()) // +1 is that of late samples
+		req.stamp = b.stamp
+	}
+	segment, err := b.log.write(group)
+	if err != nil {
+		b.cfg.Die(err)
+	}
+	openBytes := 0
+	for _, req := range group {
+		if req.err = err; err == nil {
+			b.mu.Lock()
+			req.late = b.apply(req.samples, req.stamp, segment)
+			openBytes = b.openBytes
+			b.mu.Unlock()
+			b.metrics.samples.Add(float64(len(req.samples)))
+		}
+		close(req.done)
+	}
+	b.metrics.groups.Inc()
+	b.metrics.openBytes.Set(float64(openBytes))
+	if openBytes > b.cfg.MaxOpenBytes {
+		b.pressure.wake()
+	}
+}
+
+// apply puts samples into open chunks, with mu held, and returns which of them
+// belong into none. What it does depends on the samples, the stamps and their
+// order alone, so that a replay does the same.
+func (b *Buffer) apply(samples []bucketstore.Sample, stamp int64, segment uint64) (late []int) {
+	newest := windowOf(stamp) + series.Window
+	for i := range samples {
+		s := &samples[i]
+		r := s.Ref.(*ref)
+		if r.gone {
+			r = b.adopt(r)
+		}
+		c := b.chunkFor(r, s.T, newest)
+		if c == nil {
+			late = append(late, i)
+			continue
+		}
+		if (c.n >= b.chunkSamples(r) && r.request != stamp) || c.n >= maxChunkSamples {
+			b.seal(r, c)
+		}
+		if c.n == 0 {
+			c.segment = segment
+			b.segments.pin(segment)
+		}
+		before := cap(c.buf)
+		c.append(s.T, floatBits(s), s.Value)
+		c.stamp = stamp
+		b.openBytes += cap(c.buf) - before
+		r.request = stamp
+	}
+	return late
+}
+
+// adopt returns the ref that stands for the series of r, which was forgotten.
+func (b *Buffer) adopt(r *ref) *ref {
+	if known, ok := b.refs[r.key]; ok {
+		return known
+	}
+	b.know(r)
+	return r
+}
+
+// chunkFor returns the open chunk for a sample at t, or nil if there is none:
+// the time is before the two newest windows of the series, or after newest.
+func (b *Buffer) chunkFor(r *ref, t, newest int64) *openChunk {
+	window := windowOf(t)
+	switch newer, older := &r.open[0], &r.open[1]; {
+	case window == newer.window:
+		return newer
+	case window > newest:
+		return nil
+	case window > newer.window:
+		b.seal(r, older)
+		*older = *newer
+		*newer = openChunk{window: window}
+		return newer
+	case window == older.window:
+		return older
+	case window > older.window:
+		b.seal(r, older)
+		older.window = window
+		return older
+	}
+	return nil
+}
+
+// chunkSamples is how many samples make a chunk of r: not the same of all, so
+// that series that began together do not all seal together.
+func (b *Buffer) chunkSamples(r *ref) int {
+	n := b.cfg.ChunkSamples
+	return n - n/4 + int(r.jitter)*(n/2)/256
+}
+
+// storeLate writes what belongs into no open chunk to the store, as small
+// chunks. A request can have moved the windows of a series on in between: so its
+// late samples came after those that are in open chunks, and have a later stamp.
+func (b *Buffer) storeLate(ctx context.Context, req *request) error {
+	if len(req.late) == 0 {
+		return nil
+	}
+	chunks := make(map[lateKey]*openChunk)
+	for _, i := range req.late {
+		s := &req.samples[i]
+		key := lateKey{string(s.Ref.SeriesKey()), windowOf(s.T)}
+		c, ok := chunks[key]
+		if !ok {
+			c = &openChunk{window: key.window, stamp: req.stamp + 1}
+			chunks[key] = c
+		}
+		c.append(s.T, floatBits(s), s.Value)
+	}
+	rows := newRowBatch(b.cfg.Schema)
+	for key, c := range chunks {
+		if err := rows.add(key.series, c); err != nil {
+			return err
+		}
+	}
+	b.metrics.late.Add(float64(len(req.late)))
+	if err := b.Store.Apply(ctx, bucketstore.Metric, rows.mutations()); err != nil {
+		return fmt.Errorf("store %d samples of old or future windows: %w", len(req.late), err)
+	}
+	return nil
+}
+
+// lateKey names a window of a series.
+type lateKey struct {
+	series string
+	window int64
+}
+
+// view returns the bytes of s, which nobody may change.
+func view(s string) []byte { return unsafe.Slice(unsafe.StringData(s), len(s)) }

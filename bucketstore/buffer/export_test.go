@@ -1,0 +1,26 @@
+package buffer
+
+// Kill ends b as the death of the process would: nothing is sealed and the log
+// stays as it is. The store stays open.
+func (b *Buffer) Kill() {
+	b.stop()
+	close(b.requests)
+	b.done.Wait()
+	b.log.mu.Lock()
+	defer b.log.mu.Unlock()
+	b.log.file.Close()
+	b.lock.Release()
+}
+
+// Sweep looks for what the clock, memory or the log wants sealed.
+func (b *Buffer) Sweep() { b.sweep() }
+
+// Known is how many series are in memory.
+func (b *Buffer) Known() int {
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	return len(b.refs)
+}
+
+// SegmentName is the name of the file of a segment.
+var SegmentName = segmentName

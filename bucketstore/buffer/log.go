@@ -1,0 +1,270 @@
+package buffer
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// magic begins each segment. The last byte is the version.
+const magic = "promtable log\x00\x00\x01"
+
+// segmentName returns the name of the file of a segment.
+func segmentName(segment uint64) string { return fmt.Sprintf("%016d.log", segment) }
+
+// segmentsIn returns the segments in dir, ascending.
+func segmentsIn(dir string) (segments []uint64, err error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range entries {
+		digits, ok := strings.CutSuffix(e.Name(), ".log")
+		if !ok {
+			continue
+		}
+		n, err := strconv.ParseUint(digits, 10, 64)
+		if err != nil || segmentName(n) != e.Name() {
+			return nil, fmt.Errorf("%s is not the name of a segment", e.Name())
+		}
+		segments = append(segments, n)
+	}
+	slices.Sort(segments)
+	return segments, nil
+}
+
+// A wal is the log. Its segments hold what is acknowledged and not in the store.
+type wal struct {
+	dir          string
+	always       bool // fsync before write returns
+	segmentBytes int
+	metrics      *metrics
+
+	// What follows belongs to the goroutine that writes.
+	frame []byte
+	size  int
+	known uint64 // series numbered in the segment
+
+	segments *segments
+	current  uint64
+
+	mu sync.Mutex
+	// file is that of the current segment; dirty says that it was written to since
+	// it was last synced.
+	file  *os.File
+	dirty bool
+}
+
+// checksum is CRC-32C.
+func checksum(b []byte) uint32 { return crc32.Checksum(b, crc32.MakeTable(crc32.Castagnoli)) }
+
+// createLog begins a log with the segment after the last one.
+func createLog(cfg Config, m *metrics, segments *segments) (*wal, error) {
+	l := &wal{
+		dir: cfg.Dir, always: cfg.FsyncInterval == 0, segmentBytes: cfg.SegmentBytes, metrics: m,
+		segments: segments, current: segments.last(),
+	}
+	return l, l.rotate()
+}
+
+// rotate ends the segment and begins the next, the file of which is durable, as
+// an empty one, when rotate returns.
+func (l *wal) rotate() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.file != nil {
+		if err := errors.Join(l.syncLocked(), l.file.Close()); err != nil {
+			return err
+		}
+	}
+	path := filepath.Join(l.dir, segmentName(l.current+1))
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o640)
+	if err != nil {
+		return err
+	}
+	if _, err := file.WriteString(magic); err != nil {
+		return errors.Join(err, file.Close())
+	}
+	if err := errors.Join(file.Sync(), syncDir(l.dir)); err != nil {
+		return errors.Join(err, file.Close())
+	}
+	l.file, l.size, l.known = file, len(magic), 0
+	l.current++
+	l.segments.begin(l.current)
+	return nil
+}
+
+func syncDir(path string) error {
+	dir, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(dir.Sync(), dir.Close())
+}
+
+// write appends a frame of requests and returns the segment in which it is. If
+// the log is synced always, it is durable then.
+func (l *wal) write(group []*request) (segment uint64, err error) {
+	if l.size >= l.segmentBytes {
+		if err := l.rotate(); err != nil {
+			return 0, err
+		}
+	}
+	l.frame = append(l.frame[:0], make([]byte, frameHead)...)
+	for _, req := range group {
+		l.frame, l.known = appendRequest(l.frame, req, l.current, l.known)
+	}
+	body := l.frame[frameHead:]
+	if len(body) > maxFrame {
+		return 0, fmt.Errorf("a frame of %d bytes, the limit is %d", len(body), maxFrame)
+	}
+	binary.LittleEndian.PutUint32(l.frame, uint32(len(body)))
+	binary.LittleEndian.PutUint32(l.frame[4:], checksum(body))
+	binary.LittleEndian.PutUint32(l.frame[8:], checksum(l.frame[:8]))
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if _, err := l.file.Write(l.frame); err != nil {
+		return 0, err
+	}
+	l.size += len(l.frame)
+	l.dirty = true
+	l.metrics.logBytes.Add(float64(len(l.frame)))
+	if cap(l.frame) > maxFrameBuffer {
+		l.frame = nil
+	}
+	if l.always {
+		err = l.syncLocked()
+	}
+	return l.current, err
+}
+
+// maxFrameBuffer is how much memory is kept for the next frame.
+const maxFrameBuffer = 8 << 20
+
+// sync makes durable what is written.
+func (l *wal) sync() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.syncLocked()
+}
+
+func (l *wal) syncLocked() error {
+	if !l.dirty {
+		return nil
+	}
+	l.dirty = false
+	l.metrics.syncs.Inc()
+	return l.file.Sync()
+}
+
+// runFsync makes the log durable at an interval, until ctx ends.
+func (b *Buffer) runFsync(ctx context.Context) {
+	ticker := time.NewTicker(b.cfg.FsyncInterval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		if err := b.log.sync(); err != nil {
+			b.cfg.Die(err)
+		}
+	}
+}
+
+// close closes the log, which stays.
+func (l *wal) close() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return errors.Join(l.syncLocked(), l.file.Close())
+}
+
+// remove closes the log and removes its files. Nobody needs them any more.
+func (l *wal) remove() error {
+	return errors.Join(l.close(), l.segments.removeBefore(l.current+1))
+}
+
+// segments are the files of the log, which go when nobody needs them. It is safe
+// for concurrent use.
+type segments struct {
+	dir     string
+	metrics *metrics
+
+	mu sync.Mutex
+	// oldest is the first of the files that there are, and current the last.
+	oldest, current uint64
+	// pins counts, by segment, the chunks that need it and all that follow.
+	pins map[uint64]int
+}
+
+// begin says that there is a new segment, the last one.
+func (s *segments) begin(segment uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.current = segment; s.oldest == 0 {
+		s.oldest = segment
+	}
+	s.metrics.segments.Set(float64(s.current - s.oldest + 1))
+}
+
+// last returns the number of the last segment, or 0.
+func (s *segments) last() uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.current
+}
+
+// span returns the first segment and how many there are.
+func (s *segments) span() (oldest uint64, n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.oldest, int(s.current - s.oldest + 1)
+}
+
+// pin says that one more chunk needs a segment.
+func (s *segments) pin(segment uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.pins[segment]++
+}
+
+// unpin says that the chunks that needed these segments are in the store, and
+// removes the segments that nobody needs but the last one.
+func (s *segments) unpin(stored []*sealedChunk) error {
+	s.mu.Lock()
+	for _, c := range stored {
+		if s.pins[c.segment]--; s.pins[c.segment] == 0 {
+			delete(s.pins, c.segment)
+		}
+	}
+	first := s.oldest
+	for first < s.current && s.pins[first] == 0 {
+		first++
+	}
+	s.mu.Unlock()
+	return s.removeBefore(first)
+}
+
+// removeBefore removes the segments before first.
+func (s *segments) removeBefore(first uint64) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for ; s.oldest > 0 && s.oldest < first; s.oldest++ {
+		err := os.Remove(filepath.Join(s.dir, segmentName(s.oldest)))
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			return fmt.Errorf("remove a segment of the log: %w", err)
+		}
+	}
+	s.metrics.segments.Set(float64(s.current - s.oldest + 1))
+	return nil
+}

@@ -1,0 +1,36 @@
+package buffer
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+)
+
+// metrics are those of a buffer.
+type metrics struct {
+	samples, groups, logBytes, syncs   prometheus.Counter
+	sealed, sealFailures, late, replay prometheus.Counter
+	segments, openBytes, series        prometheus.Gauge
+}
+
+func newMetrics(reg prometheus.Registerer) *metrics {
+	f := promauto.With(reg)
+	counter := func(name, help string) prometheus.Counter {
+		return f.NewCounter(prometheus.CounterOpts{Name: "adapter_buffer_" + name, Help: help})
+	}
+	gauge := func(name, help string) prometheus.Gauge {
+		return f.NewGauge(prometheus.GaugeOpts{Name: "adapter_buffer_" + name, Help: help})
+	}
+	return &metrics{
+		samples:      counter("samples_total", "Samples written to the log."),
+		groups:       counter("commits_total", "Commits to the log, of one or more requests."),
+		logBytes:     counter("log_bytes_total", "Bytes written to the log."),
+		syncs:        counter("log_syncs_total", "Times that the log was made durable."),
+		sealed:       counter("sealed_chunks_total", "Chunks that were sealed."),
+		sealFailures: counter("seal_failures_total", "Writes of sealed chunks that failed and were tried again."),
+		late:         counter("late_samples_total", "Samples of old or future windows, written to the store before the answer."),
+		replay:       counter("replayed_samples_total", "Samples read from the log at the start."),
+		segments:     gauge("log_segments", "Segments of the log."),
+		openBytes:    gauge("open_bytes", "Bytes of open chunks."),
+		series:       gauge("series", "Series with open chunks, or with some lately."),
+	}
+}

@@ -1,0 +1,169 @@
+package buffer
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+
+	"github.com/promtable/promtable/bucketstore"
+	"github.com/promtable/promtable/series"
+)
+
+// A frame of the log holds the requests of one commit:
+//
+//	frame   = length uint32 | CRC-32C of body uint32 | CRC-32C of these 8 bytes uint32 | body
+//	          all three little-endian
+//	body    = { request }
+//	request = stamp uvarint | samples uvarint | { sample }
+//	sample  = head uvarint [ series ] [ time varint ] value
+//	head    = zig-zag(number of the series - that of the sample before) << 1 | has time
+//	series  = length uvarint | series key    if the number is the next new one
+//	time    = distance from the time of the sample before, in milliseconds;
+//	          without it there is none. Both are 0 before the first of a request.
+//	value   = as in open chunks, from the bits of the float before of the series
+//
+// Series are numbered in each segment from 0, in the order in which they come.
+const frameHead = 12
+
+// maxFrame bounds what is taken for the length of a frame.
+const maxFrame = 1 << 30
+
+// appendRequest appends a request. It gives series without a number in this
+// segment the next, and returns how many there are then.
+func appendRequest(dst []byte, req *request, segment, known uint64) ([]byte, uint64) {
+	dst = binary.AppendUvarint(dst, uint64(req.stamp))
+	dst = binary.AppendUvarint(dst, uint64(len(req.samples)))
+	var id, t int64
+	for i := range req.samples {
+		s := &req.samples[i]
+		r := s.Ref.(*ref)
+		isNew := r.segment != segment
+		if isNew {
+			r.segment, r.id, r.bits = segment, known, 0
+			known++
+		}
+		head := zigzag(int64(r.id)-id) << 1
+		if s.T != t {
+			head |= 1
+		}
+		dst = binary.AppendUvarint(dst, head)
+		if isNew {
+			dst = binary.AppendUvarint(dst, uint64(len(r.key)))
+			dst = append(dst, r.key...)
+		}
+		if s.T != t {
+			dst = binary.AppendVarint(dst, s.T-t)
+		}
+		id, t = int64(r.id), s.T
+		next := floatBits(s)
+		dst = appendValue(dst, r.bits, next, s.Value)
+		if s.Value == nil {
+			r.bits = next
+		}
+	}
+	return dst, known
+}
+
+func zigzag(n int64) uint64 { return uint64(n<<1) ^ uint64(n>>63) }
+
+func unzigzag(n uint64) int64 { return int64(n>>1) ^ -int64(n&1) }
+
+// floatBits returns the bits of the float of a sample.
+func floatBits(s *bucketstore.Sample) uint64 { return math.Float64bits(s.V) }
+
+// A segmentReader decodes the frames of one segment.
+type segmentReader struct {
+	// ref returns the ref of a series key.
+	ref func(key string) *ref
+	// known are the series by number, with the bits of their last float.
+	known []knownSeries
+	// samples is scratch space.
+	samples []bucketstore.Sample
+}
+
+type knownSeries struct {
+	ref  *ref
+	bits uint64
+}
+
+// errRecord says that a frame with a good checksum makes no sense.
+func errRecord(what string) error { return fmt.Errorf("%w: %s", series.ErrCorrupt, what) }
+
+// frame calls fn with each request of a body. The samples refer to body and are
+// valid during the call.
+func (r *segmentReader) frame(body []byte, fn func(samples []bucketstore.Sample, stamp int64) error) error {
+	for len(body) > 0 {
+		stamp, n := binary.Uvarint(body)
+		if n <= 0 || stamp > math.MaxInt64/2 {
+			return errRecord("a stamp")
+		}
+		body = body[n:]
+		count, n := binary.Uvarint(body)
+		if n <= 0 || count > uint64(len(body)) {
+			return errRecord("a number of samples")
+		}
+		var err error
+		if body, err = r.request(body[n:], int(count)); err != nil {
+			return err
+		}
+		if err := fn(r.samples, int64(stamp)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// request decodes count samples and returns what follows them.
+func (r *segmentReader) request(body []byte, count int) (rest []byte, err error) {
+	r.samples = r.samples[:0]
+	var id, t int64
+	for range count {
+		head, n := binary.Uvarint(body)
+		if n <= 0 {
+			return nil, errRecord("a sample")
+		}
+		body = body[n:]
+		id += unzigzag(head >> 1)
+		if body, err = r.define(body, id); err != nil {
+			return nil, err
+		}
+		if head&1 != 0 {
+			delta, n := binary.Varint(body)
+			if n <= 0 {
+				return nil, errRecord("a time")
+			}
+			body, t = body[n:], t+delta
+		}
+		if t < 0 || t > series.MaxTime {
+			return nil, errRecord("a time out of range")
+		}
+		known := &r.known[id]
+		next, value, after, ok := cutValue(body, known.bits)
+		if !ok {
+			return nil, errRecord("a value")
+		}
+		body = after
+		if value == nil {
+			known.bits = next
+		}
+		r.samples = append(r.samples, bucketstore.Sample{Ref: known.ref, T: t, V: math.Float64frombits(next), Value: value})
+	}
+	return body, nil
+}
+
+// define takes the key of a series from the front of body if id is new.
+func (r *segmentReader) define(body []byte, id int64) (rest []byte, err error) {
+	switch {
+	case id >= 0 && id < int64(len(r.known)):
+		return body, nil
+	case id != int64(len(r.known)):
+		return nil, errRecord("a number of a series")
+	}
+	size, n := binary.Uvarint(body)
+	if n <= 0 || size > series.MaxSeriesKey || size > uint64(len(body)-n) {
+		return nil, errRecord("a series key")
+	}
+	body = body[n:]
+	r.known = append(r.known, knownSeries{ref: r.ref(string(body[:size]))})
+	return body[size:], nil
+}

@@ -1,0 +1,175 @@
+package buffer
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/go-kit/log/level"
+
+	"github.com/promtable/promtable/bucketstore"
+	"github.com/promtable/promtable/series"
+)
+
+// replay puts what is in the log into the store, and removes it.
+func (b *Buffer) replay(ctx context.Context) error {
+	found, err := segmentsIn(b.cfg.Dir)
+	if err != nil {
+		return err
+	}
+	for i := range found {
+		if i > 0 && found[i] != found[i-1]+1 {
+			return fmt.Errorf("segment %s is missing", segmentName(found[i-1]+1))
+		}
+	}
+	for i, segment := range found {
+		b.segments.begin(segment)
+		n, err := b.replaySegment(ctx, segment, i == len(found)-1)
+		if err != nil {
+			return fmt.Errorf("segment %s: %w", segmentName(segment), err)
+		}
+		level.Info(b.cfg.Logger).Log("msg", "replaying the log", "segment", i+1, "of", len(found), "samples", n)
+	}
+	if len(found) == 0 {
+		return nil
+	}
+	if err := b.replayCurrent(ctx); err != nil {
+		return fmt.Errorf("newest samples: %w", err)
+	}
+	if err := b.Flush(ctx); err != nil {
+		return err
+	}
+	return b.segments.removeBefore(b.segments.last() + 1)
+}
+
+// replaySegment applies the requests in a segment and returns how many samples
+// they had. Where isLast is set it may end with a torn frame.
+func (b *Buffer) replaySegment(ctx context.Context, segment uint64, isLast bool) (samples int, err error) {
+	content, err := os.ReadFile(filepath.Join(b.cfg.Dir, segmentName(segment)))
+	if err != nil {
+		return 0, err
+	}
+	if len(content) < len(magic) && isLast {
+		return 0, nil // nothing can be in it
+	}
+	if !bytes.HasPrefix(content, []byte(magic)) {
+		return 0, fmt.Errorf("%w: it does not begin like a log of this version", series.ErrCorrupt)
+	}
+	reader := segmentReader{ref: func(key string) *ref {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		return b.refOf(key)
+	}}
+	apply := func(found []bucketstore.Sample, stamp int64) error {
+		samples += len(found)
+		return b.reapply(ctx, found, stamp, segment)
+	}
+	for at := len(magic); at < len(content); {
+		body, err := cutFrame(content[at:])
+		if err != nil {
+			if isLast && !hasFrame(content[at+1:]) {
+				level.Warn(b.cfg.Logger).Log("msg", "the log ends with a write that was not finished, nor acknowledged; it is left out", "bytes", len(content)-at)
+				return samples, nil
+			}
+			return samples, fmt.Errorf("at byte %d: %w", at, err)
+		}
+		if err := reader.frame(body, apply); err != nil {
+			return samples, fmt.Errorf("at byte %d: %w", at, err)
+		}
+		at += frameHead + len(body)
+	}
+	return samples, nil
+}
+
+// reapply does what Append did after the log.
+func (b *Buffer) reapply(ctx context.Context, samples []bucketstore.Sample, stamp int64, segment uint64) error {
+	if err := b.sealing.admit(ctx); err != nil {
+		return err
+	}
+	b.mu.Lock()
+	b.stamp = max(b.stamp, stamp)
+	late := b.apply(samples, stamp, segment)
+	b.mu.Unlock()
+	b.metrics.replay.Add(float64(len(samples)))
+	return b.storeLate(ctx, &request{samples: samples, stamp: stamp, late: late})
+}
+
+// cutFrame returns the body of the frame at the front of src.
+func cutFrame(src []byte) (body []byte, err error) {
+	if len(src) < frameHead {
+		return nil, fmt.Errorf("%w: %d bytes are no frame", series.ErrCorrupt, len(src))
+	}
+	if checksum(src[:8]) != binary.LittleEndian.Uint32(src[8:]) {
+		return nil, fmt.Errorf("%w: the head of a frame has another checksum", series.ErrCorrupt)
+	}
+	size := binary.LittleEndian.Uint32(src)
+	if uint64(size) > uint64(len(src)-frameHead) {
+		return nil, fmt.Errorf("%w: a frame of %d bytes has only %d", series.ErrCorrupt, size, len(src)-frameHead)
+	}
+	body = src[frameHead:][:size]
+	if checksum(body) != binary.LittleEndian.Uint32(src[4:]) {
+		return nil, fmt.Errorf("%w: a frame has another checksum", series.ErrCorrupt)
+	}
+	return body, nil
+}
+
+// hasFrame says whether a whole frame is anywhere in src: then what is in front
+// of it is not the last write.
+func hasFrame(src []byte) bool {
+	for len(src) > frameHead {
+		if body, err := cutFrame(src); err == nil && len(body) > 0 {
+			return true
+		}
+		src = src[1:]
+	}
+	return false
+}
+
+// replayCurrent writes the newest sample of each series in the log to CURRENT,
+// which may not have heard of it.
+func (b *Buffer) replayCurrent(ctx context.Context) error {
+	const atOnce = 10_000
+	b.mu.RLock()
+	refs := append([]*ref(nil), b.order...)
+	b.mu.RUnlock()
+	for len(refs) > 0 {
+		part := refs[:min(atOnce, len(refs))]
+		refs = refs[len(part):]
+		var muts []bucketstore.Mutation
+		b.mu.RLock()
+		for _, r := range part {
+			if op, ok := r.newest(); ok {
+				muts = append(muts, bucketstore.Mutation{Key: []byte(r.key), Ops: []bucketstore.Op{op}})
+			}
+		}
+		b.mu.RUnlock()
+		if err := b.Store.Apply(ctx, bucketstore.Current, muts); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// newest returns the write to CURRENT of the newest sample that is open, if there
+// is one.
+func (r *ref) newest() (op bucketstore.Op, ok bool) {
+	for i := range r.open {
+		c := &r.open[i]
+		if c.n == 0 {
+			continue
+		}
+		points := c.points(nil)
+		p := points[len(points)-1]
+		value := p.value
+		if value == nil {
+			value = series.AppendFloat(nil, p.float())
+		}
+		return bucketstore.Op{
+			Kind: bucketstore.SetCell, Family: series.FamilyCurrent, Qualifier: []byte(series.QualifierCurrent), Time: p.t, Value: value,
+		}, true
+	}
+	return op, false
+}
