@@ -22,6 +22,10 @@ const (
 	// of Prometheus. It is part of the stored format.
 	EncodingDense = 128
 
+	// EncodingPlain is that of a chunk of floats whose data are as AppendPlain
+	// writes them. No writer stores it.
+	EncodingPlain = 129
+
 	// chunkHeaderSize is what stands before the data: encoding and stamp.
 	chunkHeaderSize = 1 + stampSize
 	stampSize       = 6
@@ -30,7 +34,8 @@ const (
 // A Chunk is a sealed chunk: a run of samples of one series inside one window,
 // as a cell of FamilyChunk holds it.
 type Chunk struct {
-	// Encoding says what Data are: EncodingDense or a number of package chunkenc.
+	// Encoding says what Data are: EncodingDense, EncodingPlain or a number of
+	// package chunkenc.
 	Encoding byte
 	// Stamp orders chunks: of two values of one time the one in the chunk with
 	// the higher stamp is right. In milliseconds, in [0, MaxTime].
@@ -105,7 +110,7 @@ func AppendChunkStart(dst []byte, delta uint32) []byte {
 }
 
 func isEncoding(e byte) bool {
-	return e == EncodingDense || chunkenc.IsValidEncoding(chunkenc.Encoding(e))
+	return e == EncodingDense || e == EncodingPlain || chunkenc.IsValidEncoding(chunkenc.Encoding(e))
 }
 
 func chunkChecksum(value []byte) uint32 {

@@ -22,18 +22,21 @@ type timedValue struct {
 
 // allEncodings are those that a chunk may have.
 var allEncodings = []byte{
-	series.EncodingDense, byte(chunkenc.EncXOR), byte(chunkenc.EncXOR2), byte(chunkenc.EncHistogram),
+	series.EncodingDense, series.EncodingPlain, byte(chunkenc.EncXOR), byte(chunkenc.EncXOR2), byte(chunkenc.EncHistogram),
 	byte(chunkenc.EncFloatHistogram), byte(chunkenc.EncHistogramST), byte(chunkenc.EncFloatHistogramST),
 }
 
 // chunkData encodes samples, which must fit into one chunk of the encoding.
 func chunkData(t testing.TB, encoding byte, samples []timedValue) []byte {
 	t.Helper()
-	if encoding == series.EncodingDense {
+	if encoding == series.EncodingDense || encoding == series.EncodingPlain {
 		var ts []int64
 		var vs []float64
 		for _, s := range samples {
 			ts, vs = append(ts, s.t), append(vs, s.v.Float)
+		}
+		if encoding == series.EncodingPlain {
+			return series.AppendPlain(nil, ts, vs)
 		}
 		return series.AppendDense(nil, ts, vs)
 	}
@@ -144,7 +147,7 @@ func TestParseChunkCorrupt(t *testing.T) {
 		{"two windows", window - 1, window, good, "no part of a window"},
 		{"encoding 0", 1, 2, "\x00" + good[1:], "encoding 0"},
 		{"encoding of nobody", 1, 2, "\x07" + good[1:], "encoding 7"},
-		{"our next encoding", 1, 2, "\x81" + good[1:], "encoding 129"},
+		{"our next encoding", 1, 2, "\x82" + good[1:], "encoding 130"},
 		{"stamp past the last time", 1, 2, "\x01\xff\xff\xff\xff\xff\xffdata", "stamp 281474976710655"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -188,7 +188,7 @@ func checkFuzzIndex(t *testing.T, s series.Schema, tenant string, l labels.Label
 
 // FuzzParseChunk: whatever is taken is written again as the same cell.
 func FuzzParseChunk(f *testing.F) {
-	for _, encoding := range append([]byte{0, 7, 127, 129, 255}, allEncodings...) {
+	for _, encoding := range append([]byte{0, 7, 127, 130, 255}, allEncodings...) {
 		value := append([]byte{encoding, 0, 0, 0, 0, 0, 5}, "data"...)
 		f.Add(uint32(5), uint32(6), value, true)
 		f.Add(uint32(series.Window-1), uint32(series.Window), value, true)

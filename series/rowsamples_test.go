@@ -119,7 +119,7 @@ func (m *modelRow) addChunk() {
 	window := int64(m.rng.IntN(3)) * series.Window
 	first, n := int64(m.rng.IntN(60)), 1+m.rng.IntN(40)
 	encoding := allEncodings[m.rng.IntN(len(allEncodings))]
-	isFloat := encoding == series.EncodingDense || encoding == byte(chunkenc.EncXOR) || encoding == byte(chunkenc.EncXOR2)
+	isFloat := encoding == series.EncodingDense || encoding == series.EncodingPlain || encoding == byte(chunkenc.EncXOR) || encoding == byte(chunkenc.EncXOR2)
 	var samples []timedValue
 	for i := first; i < 60 && len(samples) < n; i += 1 + int64(m.rng.IntN(2)) {
 		v := m.float()
@@ -311,7 +311,7 @@ func TestRowSamplesHints(t *testing.T) {
 		{"gauge and something in between", gauge, gauge, 25, 0, []histogram.CounterResetHint{gauge, gauge, gauge}},
 		{"cut", reset, unknown, 0, rowBase + 20, []histogram.CounterResetHint{unknown, none}},
 	} {
-		for _, encoding := range allEncodings[3:] {
+		for _, encoding := range allEncodings[4:] {
 			t.Run(fmt.Sprintf("%s/%d", tt.name, encoding), func(t *testing.T) {
 				var samples []timedValue
 				for i := range 3 {
@@ -354,7 +354,7 @@ func TestRowSamplesHints(t *testing.T) {
 
 func TestRowSamplesStaleHistogram(t *testing.T) {
 	stale := math.Float64frombits(value.StaleNaN)
-	for _, encoding := range allEncodings[3:] {
+	for _, encoding := range allEncodings[4:] {
 		v := series.Value{Histogram: &histogram.Histogram{Sum: stale}}
 		if valueFor(encoding, 0, 0).Histogram == nil {
 			v = series.Value{FloatHistogram: &histogram.FloatHistogram{Sum: stale}}

@@ -142,9 +142,15 @@ func cutValue(src []byte, before uint64) (floatBits uint64, value, rest []byte, 
 	if size+low > 8 || size > len(src) {
 		return 0, nil, nil, false
 	}
-	var raw [8]byte
-	copy(raw[:], src[:size])
-	return before ^ binary.LittleEndian.Uint64(raw[:])<<(8*low), nil, src[size:], true
+	var x uint64
+	if len(src) >= 8 {
+		x = binary.LittleEndian.Uint64(src) & (1<<(8*size) - 1) // a shift by 64 leaves nothing: all bits
+	} else {
+		var raw [8]byte
+		copy(raw[:], src[:size])
+		x = binary.LittleEndian.Uint64(raw[:])
+	}
+	return before ^ x<<(8*low), nil, src[size:], true
 }
 
 // A point is a sample of an open chunk.

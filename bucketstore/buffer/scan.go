@@ -25,7 +25,7 @@ func (b *Buffer) Scan(ctx context.Context, req bucketstore.ScanRequest, fn func(
 	if len(open) == 0 {
 		return b.Store.Scan(ctx, req, fn)
 	}
-	m := merger{open: open, chunks: req.Families[wanted], limit: req.Limit, fn: fn}
+	m := merger{open: open, chunks: req.Families[wanted], encoder: chunkEncoder{plain: true}, limit: req.Limit, fn: fn}
 	err := b.Store.Scan(ctx, req, m.row)
 	if err == nil {
 		err = m.openBefore(nil)

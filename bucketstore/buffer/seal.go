@@ -246,6 +246,8 @@ func (b *rowBatch) mutations() []bucketstore.Mutation { return b.muts }
 
 // A chunkEncoder makes cells of open chunks.
 type chunkEncoder struct {
+	// plain asks for cells that are read at once, and not stored.
+	plain  bool
 	points []point
 	times  []int64
 	floats []float64
@@ -285,8 +287,14 @@ func (e *chunkEncoder) add(t int64, floatBits uint64, _ []byte) {
 }
 
 func (e *chunkEncoder) encodeFloats(stamp int64) bucketstore.Cell {
-	e.data = series.AppendDense(e.data[:0], e.times, e.floats)
-	return chunkCell(series.EncodingDense, stamp, e.times[0], e.times[len(e.times)-1], e.data)
+	encoding := byte(series.EncodingDense)
+	if e.plain {
+		encoding = series.EncodingPlain
+		e.data = series.AppendPlain(e.data[:0], e.times, e.floats)
+	} else {
+		e.data = series.AppendDense(e.data[:0], e.times, e.floats)
+	}
+	return chunkCell(encoding, stamp, e.times[0], e.times[len(e.times)-1], e.data)
 }
 
 // appendOthers appends the cells of values that are no plain floats, in upstream's
