@@ -123,10 +123,17 @@ func (o *options) bufferFlags(app *kingpin.Application) {
 		Default("always").StringVar(&o.bufferFsync)
 }
 
+// bufferedCurrentInterval is how often the newest samples go to CURRENT with the
+// buffer.
+const bufferedCurrentInterval = 15 * time.Minute
+
 // checkBuffer fills in what the backend decides about the buffer.
 func (o *options) checkBuffer() error {
 	if !*o.given["buffer.enabled"] {
 		o.buffered = o.backend == backendEmbedded
+	}
+	if o.buffered && !*o.given["current.flush-interval"] {
+		o.engine.CurrentInterval = bufferedCurrentInterval
 	}
 	if o.bufferPath == "" {
 		o.bufferPath = "buffer"
@@ -158,7 +165,9 @@ func (o *options) limitFlags(app *kingpin.Application) {
 	app.Flag("read.max-concurrent", "Remote reads, federations and explanations under way at once; others wait.").Default("20").IntVar(&o.remote.MaxConcurrentReads)
 	app.Flag("read.timeout", "How long one read may take.").Default("2m").DurationVar(&o.remote.ReadTimeout)
 	app.Flag("current.lookback", "Age of the newest sample at which /federate leaves a series out.").Default("5m").DurationVar(&o.remote.CurrentLookback)
-	app.Flag("current.flush-interval", "How often the newest samples are written to CURRENT.").Default("1m").DurationVar(&o.engine.CurrentInterval)
+	o.given["current.flush-interval"] = new(bool)
+	app.Flag("current.flush-interval", "How often the newest samples are written to CURRENT. With the buffer, which knows them after a restart, 15m unless it is given.").
+		Default("1m").IsSetByUser(o.given["current.flush-interval"]).DurationVar(&o.engine.CurrentInterval)
 }
 
 func (o *options) queryFlags(app *kingpin.Application) {

@@ -55,6 +55,8 @@ function page(now, before) {
     tiles(
       ["Series and periods known to be indexed", count(metric("adapter_index_known_series"))],
       ["Series waiting for CURRENT", count(metric("adapter_current_pending_series"))],
+      ["Open chunks", size("adapter_buffer_open_bytes")],
+      ["Segments of the log", "adapter_buffer_log_segments" in now.metrics ? count(metric("adapter_buffer_log_segments")) : "–"],
       ["Disk", size("adapter_pebble_disk_bytes")],
       ["Not flushed yet", size("adapter_pebble_memtable_bytes")],
       ["Memory of the process", size("process_resident_memory_bytes")],
