@@ -76,14 +76,21 @@ func await(ctx context.Context, needs []need) error {
 	return nil
 }
 
-// writesAhead says whether e is due in the period after its own, too. A series
-// is written ahead at a point of the last eighth of a period that depends on
-// its key, so that the turn of a period brings no burst. There always is a
-// period after: series.MaxTime lies in the first half of the last one.
+// AheadFrom returns from where in an index period on, in milliseconds, a sample
+// needs its series in the next period, too. A series is written ahead at a point
+// of the last eighth of a period that depends on its key, so that the turn of a
+// period brings no burst. There always is a period after: series.MaxTime lies in
+// the first half of the last one.
+func AheadFrom(seriesKey []byte) int64 {
+	const eighth = series.IndexPeriod / 8
+	return series.IndexPeriod - eighth + int64(xxhash.Sum64(seriesKey)%uint64(eighth))
+}
+
+// writesAhead says whether e is due in the period after its own, too.
 func writesAhead(e *Entry) bool {
 	const eighth = series.IndexPeriod / 8
-	late := e.T - series.PeriodOf(e.T) - (series.IndexPeriod - eighth)
-	return late >= 0 && late >= int64(xxhash.Sum64(e.Key)%uint64(eighth))
+	at := e.T - series.PeriodOf(e.T)
+	return at >= series.IndexPeriod-eighth && at >= AheadFrom(e.Key)
 }
 
 // batchBytes is how many bytes of keys are written at once. Every label of a

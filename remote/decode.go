@@ -1,6 +1,7 @@
 package remote
 
 import (
+	"encoding/binary"
 	"fmt"
 	"math"
 	"strings"
@@ -45,10 +46,29 @@ type writeRequest struct {
 	// size is how many samples, histograms and exemplars series have.
 	size     int
 	metadata []engine.Metadata
+	// repeated is how many entries of metadata were left out, because they are
+	// stored already.
+	repeated int
 }
 
-// decoder builds a writeRequest. It is used for one request.
+// finder knows series by the bytes in which a sender writes their labels.
+type finder interface {
+	Lookup(tenant string, s engine.Spelling) *engine.Known
+}
+
+// Forms of spellings.
+const (
+	// formV1 is the fields of the labels in a TimeSeries of 1.0, as they are sent.
+	formV1 byte = iota + 1
+	// formV2 is the symbols of the labels in a TimeSeries of 2.0, in the order in
+	// which they are sent, after where they end: see spellV2.
+	formV2
+)
+
+// decoder builds a writeRequest. It is used for one request at a time, and its
+// memory for many.
 type decoder struct {
+	finder   finder
 	out      writeRequest
 	rejected *engine.Rejected
 
@@ -66,27 +86,120 @@ type decoder struct {
 	// at first.
 	slab  []engine.Sample
 	first int
+	// samples is how many samples the request had in slabs that are full.
+	samples int
+
+	// last is the last series that was known.
+	last *engine.Known
+
+	// spellings holds those of new series: the body is gone when they are stored.
+	spellings []byte
+
+	// symbols, refs, exemplarRefs and spelling serve 2.0 only.
+	symbols            []string
+	refs, exemplarRefs []uint64
+	spelling           []byte
+	// lastRefs are those of last.
+	lastRefs []uint64
 }
 
 // pair is a label in the memory of the request.
 type pair struct{ name, value string }
 
-// decodeFunc turns the body of a request into a writeRequest. What can never
-// be stored is added to rejected; the error is for a request that is no request
-// at all. maxBody is the limit on the body. Nothing in the result refers to
-// body.
-type decodeFunc func(body []byte, maxBody int, rejected *engine.Rejected) (writeRequest, error)
+// decodeFunc turns the body of a request into a writeRequest, which is valid
+// until the decoder is used again. What can never be stored is added to
+// rejected; the error is for a request that is no request at all. Nothing in the
+// result refers to body.
+type decodeFunc func(d *decoder, body []byte) (writeRequest, error)
 
-func newDecoder(maxBody int, rejected *engine.Rejected) *decoder {
-	d := &decoder{
-		rejected:   rejected,
-		labelBytes: budget(maxBody, maxRequestLabelsFactor),
-		partBytes:  budget(maxBody, maxRequestPartsFactor),
-	}
+func newDecoder(f finder) *decoder {
+	return &decoder{finder: f}
+}
+
+// reset prepares d for a request. maxBody is the limit on its body.
+func (d *decoder) reset(maxBody int, rejected *engine.Rejected) {
 	// Should labels be kept as they are added, they must be copied: they lie in
 	// the body.
+	d.builder = labels.ScratchBuilder{}
 	d.builder.SetUnsafeAdd(true)
-	return d
+	d.rejected = rejected
+	d.labelBytes = budget(maxBody, maxRequestLabelsFactor)
+	d.partBytes = budget(maxBody, maxRequestPartsFactor)
+}
+
+const (
+	// maxPooledSeries is how many series the memory of a request may have room for
+	// to be used again, and a quarter of how many samples and symbols.
+	maxPooledSeries = 10_000
+	// maxSpellings is how many bytes of the spellings of new series are kept. What
+	// is beyond is new once more in the next request.
+	maxSpellings = 2 << 20
+)
+
+// release lets go of a request and says whether the memory that it took is good
+// for another one.
+func (d *decoder) release() bool {
+	if cap(d.out.series) > maxPooledSeries || max(cap(d.symbols), cap(d.slab)) > 4*maxPooledSeries ||
+		max(cap(d.pairs), cap(d.exemplarPairs), cap(d.refs), cap(d.lastRefs), cap(d.exemplarRefs)) > maxPooledSeries ||
+		d.histogram.size() > maxPooledBytes {
+		return false
+	}
+	// Nothing may lead to the series and to the body.
+	clear(d.out.series)
+	clear(d.symbols)
+	clear(d.pairs[:cap(d.pairs)])
+	clear(d.exemplarPairs[:cap(d.exemplarPairs)])
+	d.builder = labels.ScratchBuilder{}
+	d.rejected, d.last = nil, nil
+
+	if n := d.samples + len(d.slab); n > cap(d.slab) && n <= 4*maxPooledSeries {
+		d.slab = make([]engine.Sample, 0, n) // next time it will do
+	}
+	d.out = writeRequest{series: d.out.series[:0]}
+	d.slab, d.first, d.samples = d.slab[:0], 0, 0
+	d.spellings, d.symbols = d.spellings[:0], d.symbols[:0]
+	return true
+}
+
+// find returns the series that is spelled so, or nil.
+func (d *decoder) find(form byte, text []byte) *engine.Known {
+	if len(text) == 0 {
+		return nil
+	}
+	known := d.finder.Lookup("", engine.Spelling{Form: form, Text: text})
+	if known == nil {
+		return nil
+	}
+	if d.last != nil {
+		if next, _ := d.last.Next(); next != known {
+			d.last.Precedes(known, sharedV2(d.last.Text(formV2), known.Text(formV2)))
+		}
+	}
+	d.last = known
+	return known
+}
+
+// guess returns the series that is likely to come next, its text, which is empty
+// if there is none, and what sharedV2 says of it and the last one.
+func (d *decoder) guess(form byte) (known *engine.Known, text string, shared uint64) {
+	if d.last == nil {
+		return nil, "", 0
+	}
+	if known, shared = d.last.Next(); known == nil {
+		return nil, "", 0
+	}
+	return known, known.Text(form), shared
+}
+
+// keep returns a copy of the spelling of a new series, or none if the request
+// has too many: there will be others.
+func (d *decoder) keep(form byte, text []byte) engine.Spelling {
+	if len(text) == 0 || len(d.spellings)+len(text) > maxSpellings {
+		return engine.Spelling{}
+	}
+	first := len(d.spellings)
+	d.spellings = append(d.spellings, text...)
+	return engine.Spelling{Form: form, Text: d.spellings[first:len(d.spellings):len(d.spellings)]}
 }
 
 // budget returns factor times the limit on a body.
@@ -154,15 +267,15 @@ const metadataBytes = 80
 
 // addMetadata adds the metadata of a family, copies of these texts, unless they
 // are what was added last.
-func (d *decoder) addMetadata(family string, kind model.MetricType, unit, help string) error {
-	m := engine.Metadata{Family: family, Metadata: metadata.Metadata{Type: kind, Unit: unit, Help: help}}
+func (d *decoder) addMetadata(family string, said metadata.Metadata) error {
+	m := engine.Metadata{Family: family, Metadata: said}
 	if n := len(d.out.metadata); n > 0 && d.out.metadata[n-1] == m {
 		return nil
 	}
-	if err := d.spend(metadataBytes + len(family) + len(unit) + len(help)); err != nil {
+	if err := d.spend(metadataBytes + len(family) + len(said.Unit) + len(said.Help)); err != nil {
 		return err
 	}
-	m.Family, m.Unit, m.Help = strings.Clone(family), strings.Clone(unit), strings.Clone(help)
+	m.Family, m.Unit, m.Help = strings.Clone(family), strings.Clone(said.Unit), strings.Clone(said.Help)
 	d.out.metadata = append(d.out.metadata, m)
 	return nil
 }
@@ -183,6 +296,7 @@ func metricType(v uint64) model.MetricType {
 func (d *decoder) addSample(s engine.Sample) {
 	if len(d.slab) == cap(d.slab) {
 		run := d.slab[d.first:]
+		d.samples += d.first
 		d.slab = append(make([]engine.Sample, 0, max(sampleSlab, 2*len(run))), run...)
 		d.first = 0
 	}
@@ -211,6 +325,7 @@ func (d *decoder) reserve(msg []byte) error {
 		}
 	}
 	if n > cap(d.slab)-len(d.slab) {
+		d.samples += len(d.slab)
 		d.slab, d.first = make([]engine.Sample, 0, max(sampleSlab, n)), 0
 	}
 	return nil
@@ -224,13 +339,21 @@ func (d *decoder) takeSamples() []engine.Sample {
 }
 
 // addSeries adds a series, if it has anything.
-func (d *decoder) addSeries(s engine.Series) {
+func (d *decoder) addSeries(s *engine.Series) {
 	size := len(s.Samples) + len(s.Histograms) + len(s.Exemplars)
 	if size == 0 {
 		return
 	}
-	d.out.series = append(d.out.series, s)
+	d.out.series = append(d.out.series, *s)
 	d.out.size += size
+}
+
+// labelsOf returns the labels of s, for an error message.
+func labelsOf(s *engine.Series) labels.Labels {
+	if s.Known != nil {
+		return s.Known.Labels()
+	}
+	return s.Labels
 }
 
 // errManyLabels marks a request whose labels would take too much memory.
@@ -293,6 +416,53 @@ func abbreviate(text string) string {
 		return fmt.Sprintf("%q", text)
 	}
 	return fmt.Sprintf("%q…", strings.ToValidUTF8(text[:limit], ""))
+}
+
+// quickBytes returns where the content of a length-delimited field begins and
+// ends, if msg begins with one of this tag that is written as everybody does, and
+// shorter than 16 KB. If end is 0, it is up to cutField.
+func quickBytes(msg []byte, tag byte) (start, end int) {
+	if len(msg) < 2 || msg[0] != tag {
+		return 0, 0
+	}
+	start, size := 2, int(msg[1])
+	if size >= 0x80 {
+		if len(msg) < 3 || msg[2] >= 0x80 {
+			return 0, 0
+		}
+		start, size = 3, size&0x7f|int(msg[2])<<7
+	}
+	if size > len(msg)-start {
+		return 0, 0
+	}
+	return start, start + size
+}
+
+// quickSample decodes a sample that msg begins with, written as everybody does,
+// and returns how many bytes it takes, or 0 if it is up to sample.
+func (d *decoder) quickSample(msg []byte, known sampleFields) int {
+	if len(msg) < 2 || msg[0] != 2<<3|wireBytes || int(msg[1]) > len(msg)-2 || msg[1] >= 0x80 {
+		return 0
+	}
+	end := 2 + int(msg[1])
+	rest := msg[2:end]
+	var s engine.Sample
+	if len(rest) >= 9 && rest[0] == 1<<3|wireFixed64 {
+		s.V, rest = math.Float64frombits(binary.LittleEndian.Uint64(rest[1:])), rest[9:]
+	}
+	if len(rest) >= 2 && rest[0] == 2<<3|wireVarint {
+		t, n := binary.Uvarint(rest[1:])
+		s.T, rest = int64(t), rest[1+max(n, 0):]
+	}
+	if known == wireV2 && len(rest) >= 2 && rest[0] == 3<<3|wireVarint {
+		st, n := binary.Uvarint(rest[1:])
+		s.ST, rest = int64(st), rest[1+max(n, 0):]
+	}
+	if len(rest) > 0 {
+		return 0
+	}
+	d.addSample(s)
+	return end
 }
 
 // view returns b as a string that is valid as long as b is.

@@ -2,12 +2,15 @@ package remote
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"iter"
+	"maps"
 	"math"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/gogo/protobuf/proto"
 	"github.com/prometheus/prometheus/model/exemplar"
@@ -17,10 +20,100 @@ import (
 	"github.com/prometheus/prometheus/prompb"
 	writev2 "github.com/prometheus/prometheus/prompb/io/prometheus/write/v2"
 
+	"github.com/promtable/promtable/bucketstore"
+	"github.com/promtable/promtable/bucketstore/pebble"
 	"github.com/promtable/promtable/remote/engine"
+	"github.com/promtable/promtable/series"
 )
 
 const fuzzMaxBody = 1 << 20
+
+// noFinder knows no series.
+type noFinder struct{}
+
+func (noFinder) Lookup(string, engine.Spelling) *engine.Known { return nil }
+
+// decode decodes a copy of body that is overwritten afterwards.
+func decode(fn decodeFunc, body []byte, rejected *engine.Rejected) (writeRequest, error) {
+	return decodeWith(newDecoder(noFinder{}), fn, body, rejected)
+}
+
+func decodeWith(d *decoder, fn decodeFunc, body []byte, rejected *engine.Rejected) (writeRequest, error) {
+	d.reset(fuzzMaxBody, rejected)
+	body = bytes.Clone(body)
+	req, err := fn(d, body)
+	for i := range body {
+		body[i] ^= 0xa5
+	}
+	return req, err
+}
+
+// repeater decodes everything as often as it takes until its engine knows what
+// there is to know.
+type repeater struct {
+	engine  *engine.Engine
+	decoder *decoder
+}
+
+func newRepeater(t testing.TB) *repeater {
+	t.Helper()
+	store, err := pebble.Open(pebble.Config{Dir: t.TempDir(), Tables: bucketstore.Tables(0)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	schema, err := series.NewSchema(nil, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	eng, err := engine.Open(t.Context(), engine.Config{
+		Store: IdleStore{store}, Appender: &IdleAppender{Appender: bucketstore.NewDirect(store, schema, time.Now)},
+		Schema: schema, Now: time.Now, CurrentInterval: time.Hour,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := errors.Join(eng.Close(context.Background()), store.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	return &repeater{eng, newDecoder(eng)}
+}
+
+// check decodes body, which was decoded before with this result, stores what is
+// in it and decodes it again: series that are known then must be the same, and
+// so must be all else.
+func (r *repeater) check(t *testing.T, fn decodeFunc, body []byte, want []string, wantRejected *engine.Rejected) {
+	t.Helper()
+	for round := range 3 {
+		var rejected engine.Rejected
+		req, err := decodeWith(r.decoder, fn, body, &rejected)
+		if err != nil {
+			t.Fatalf("round %d: %v", round, err)
+		}
+		// Append may change histograms, so what is compared comes before.
+		if got := checkDecoded(t, req); !slices.Equal(got, want) {
+			t.Errorf("round %d: decoded\n%q\nwant\n%q", round, got, want)
+		}
+		if !maps.Equal(rejected.Samples, wantRejected.Samples) || fmt.Sprint(rejected.Err()) != fmt.Sprint(wantRejected.Err()) {
+			t.Errorf("round %d: rejected\n%v\nwant\n%v", round, rejected.Err(), wantRejected.Err())
+		}
+		var refused engine.Rejected
+		if _, err := r.engine.Append(t.Context(), "", req.series, &refused); err != nil {
+			t.Fatal(err)
+		}
+		if round == 2 && refused.Err() == nil {
+			for _, s := range req.series {
+				if s.Known == nil && s.Spelling.Form != 0 && len(s.Spelling.Text) < 3000 {
+					t.Errorf("series %s is not known yet", s.Labels)
+				}
+			}
+		}
+		if !r.decoder.release() {
+			r.decoder = newDecoder(r.engine)
+		}
+	}
+}
 
 // seed adds a good request, its parts and some junk.
 func seed(f *testing.F, m proto.Message) {
@@ -43,6 +136,7 @@ func checkDecoded(t *testing.T, req writeRequest) []string {
 	n := 0
 	var text []string
 	for _, s := range req.series {
+		s.Labels = labelsOf(&s)
 		last := ""
 		s.Labels.Range(func(l labels.Label) {
 			if l.Value == "" || l.Name < last {
@@ -128,14 +222,16 @@ func FuzzDecodeV1(f *testing.F) {
 		},
 		Metadata: []prompb.MetricMetadata{{Help: "help"}},
 	})
+	again := newRepeater(f)
 	f.Fuzz(func(t *testing.T, body []byte) {
 		var rejected engine.Rejected
-		req, err := decodeV1(bytes.Clone(body), fuzzMaxBody, &rejected)
+		req, err := decode(decodeV1, body, &rejected)
 		if err != nil {
 			checkBadRequest(t, err)
 			return
 		}
 		got := checkDecoded(t, req)
+		again.check(t, decodeV1, body, got, &rejected)
 		var theirs prompb.WriteRequest
 		if proto.Unmarshal(body, &theirs) != nil {
 			return // it looks into parts that we pass over
@@ -205,14 +301,16 @@ func FuzzDecodeV2(f *testing.F) {
 			{LabelsRefs: []uint32{1, 9}},
 		},
 	})
+	again := newRepeater(f)
 	f.Fuzz(func(t *testing.T, body []byte) {
 		var rejected engine.Rejected
-		req, err := decodeV2(bytes.Clone(body), fuzzMaxBody, &rejected)
+		req, err := decode(decodeV2, body, &rejected)
 		if err != nil {
 			checkBadRequest(t, err)
 			return
 		}
 		got := checkDecoded(t, req)
+		again.check(t, decodeV2, body, got, &rejected)
 		var theirs writev2.Request
 		if proto.Unmarshal(body, &theirs) != nil {
 			return // it looks into parts that we pass over

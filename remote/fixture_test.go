@@ -72,11 +72,17 @@ func (f *fakeEngine) Append(ctx context.Context, _ string, batch []engine.Series
 		n, err := f.onAppend(ctx, valid)
 		return engine.Stored{Samples: n}, err
 	}
+	for i := range valid { // the samples belong to the caller
+		valid[i].Samples = slices.Clone(valid[i].Samples)
+	}
 	f.mu.Lock()
 	f.series = append(f.series, valid...)
 	f.mu.Unlock()
 	return stored, nil
 }
+
+// Lookup knows nothing; that is tested with a real engine.
+func (f *fakeEngine) Lookup(string, engine.Spelling) *engine.Known { return nil }
 
 func (f *fakeEngine) AppendMetadata(_ context.Context, _ string, batch []engine.Metadata, _ *engine.Rejected) error {
 	f.mu.Lock()

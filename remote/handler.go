@@ -5,7 +5,8 @@
 //	write.go      remote write: negotiate, decode, store, answer
 //	writev1.go    the bytes of a 1.0 request to series
 //	writev2.go    the bytes of a 2.0 request to series
-//	decode.go     what both have in common
+//	spellingv2.go the labels of a 2.0 request to series that are known
+//	decode.go     what both have in common, known series of 1.0 as well
 //	histogram.go  native histograms, which both have in common
 //	wire.go       protobuf fields
 //	otlp.go       OTLP metrics: decode, translate, store, answer
@@ -116,6 +117,7 @@ type backend interface {
 }
 
 type appender interface {
+	finder
 	Append(ctx context.Context, tenant string, batch []engine.Series, rejected *engine.Rejected) (engine.Stored, error)
 	AppendMetadata(ctx context.Context, tenant string, batch []engine.Metadata, rejected *engine.Rejected) error
 }

@@ -6,6 +6,7 @@ import (
 	"mime"
 	"net/http"
 	"strings"
+	"sync"
 	"time"
 
 	remoteapi "github.com/prometheus/client_golang/exp/api/remote"
@@ -78,6 +79,8 @@ type writeHandler struct {
 	body    bodyReader
 	timeout time.Duration
 	metrics *writeMetrics
+	// decoders are *decoder to be used again.
+	decoders sync.Pool
 }
 
 func newWriteHandler(cfg Config, e *edge) *writeHandler {
@@ -127,9 +130,12 @@ func (h *writeHandler) write(w http.ResponseWriter, r *http.Request, proto proto
 		req      writeRequest
 		rejected engine.Rejected
 	)
+	var d *decoder
+	defer func() { h.release(d) }()
 	err = h.body.read(ctx, w, r, decoded, func(body []byte) error {
 		h.metrics.bodyBytes.Add(float64(len(body)))
-		req, err = proto.decode()(body, h.body.limit, &rejected)
+		d = h.decoder(&rejected)
+		req, err = proto.decode()(d, body)
 		return err
 	})
 	if err != nil {
@@ -142,6 +148,23 @@ func (h *writeHandler) write(w http.ResponseWriter, r *http.Request, proto proto
 	return stored, rejected.Err()
 }
 
+// decoder returns a decoder for a request.
+func (h *writeHandler) decoder(rejected *engine.Rejected) *decoder {
+	d, ok := h.decoders.Get().(*decoder)
+	if !ok {
+		d = newDecoder(h.engine)
+	}
+	d.reset(h.body.limit, rejected)
+	return d
+}
+
+// release ends the use of a decoder, which may be nil, and of what it returned.
+func (h *writeHandler) release(d *decoder) {
+	if d != nil && d.release() {
+		h.decoders.Put(d)
+	}
+}
+
 // store appends what is in req and counts what became of all that was sent.
 func (h *writeHandler) store(ctx context.Context, proto protocol, req writeRequest, rejected *engine.Rejected) (stored engine.Stored, err error) {
 	before := rejectedSamples(rejected)
@@ -151,6 +174,9 @@ func (h *writeHandler) store(ctx context.Context, proto protocol, req writeReque
 	if err != nil {
 		lost := req.size - stored.Total() - (rejectedSamples(rejected) - before)
 		h.metrics.failed.WithLabelValues(proto.String()).Add(float64(max(lost, 0)))
+	}
+	if err == nil {
+		h.metrics.metadata.Add(float64(req.repeated))
 	}
 	if err == nil && len(req.metadata) > 0 {
 		if err = h.engine.AppendMetadata(ctx, "", req.metadata, rejected); err == nil {

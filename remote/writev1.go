@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/prometheus/prometheus/model/metadata"
+
 	"github.com/promtable/promtable/remote/engine"
 	"github.com/promtable/promtable/series"
 )
@@ -11,50 +13,68 @@ import (
 // decodeV1 decodes a prometheus.WriteRequest. It reads the fields itself,
 // since messages of many empty parts would grow fiftyfold in the structures of
 // the generated decoder.
-func decodeV1(body []byte, maxBody int, rejected *engine.Rejected) (writeRequest, error) {
-	d := newDecoder(maxBody, rejected)
-	for len(body) > 0 {
-		f, rest, err := cutField(body)
-		if err != nil {
-			return writeRequest{}, badRequest("decode write request: %w", err)
+func decodeV1(d *decoder, body []byte) (writeRequest, error) {
+	var err error
+	for len(body) > 0 && err == nil {
+		if start, end := quickBytes(body, 1<<3|wireBytes); end > 0 {
+			err = d.seriesV1(body[start:end])
+			body = body[end:]
+			continue
 		}
-		body = rest
+		var f field
+		if f, body, err = cutField(body); err != nil {
+			break
+		}
 		switch f.num {
 		case 1: // timeseries
-			if err := d.seriesV1(f); err != nil {
-				return writeRequest{}, badRequest("decode write request: %w", err)
+			if err = f.want(wireBytes); err == nil {
+				err = d.seriesV1(f.bytes)
 			}
 		case 3: // metadata
-			if err := d.metadataV1(f); err != nil {
-				return writeRequest{}, badRequest("decode write request: %w", err)
-			}
+			err = d.metadataV1(f)
 		case 4, 5:
-			return writeRequest{}, badRequest("decode write request: field %d is one of remote write 2.0, the Content-Type says 1.0", f.num)
+			err = fmt.Errorf("field %d is one of remote write 2.0, the Content-Type says 1.0", f.num)
 		}
+	}
+	if err != nil {
+		return writeRequest{}, badRequest("decode write request: %w", err)
 	}
 	return d.out, nil
 }
 
 // seriesV1 decodes a prometheus.TimeSeries.
-func (d *decoder) seriesV1(msg field) error {
-	if err := msg.want(wireBytes); err != nil {
+func (d *decoder) seriesV1(msg []byte) error {
+	if err := d.reserve(msg); err != nil {
 		return err
 	}
-	if err := d.reserve(msg.bytes); err != nil {
-		return err
-	}
-	d.pairs = d.pairs[:0]
 	var s engine.Series
+	var text, rest []byte
+	s.Known, text, rest = d.findV1(msg)
+	d.pairs = d.pairs[:0]
+	if s.Known == nil {
+		if err := d.labelsV1(text); err != nil {
+			return err
+		}
+	}
 	var badExemplar error
-	for rest := msg.bytes; len(rest) > 0; {
+	for len(rest) > 0 {
+		if n := d.quickSample(rest, wireV1); n > 0 {
+			rest = rest[n:]
+			continue
+		}
 		f, next, err := cutField(rest)
 		if err != nil {
 			return err
 		}
 		rest = next
 		switch f.num {
-		case 1: // labels
-			d.pairs, err = appendLabelV1(d.pairs, f)
+		case 1: // more labels: text is not all of them
+			if s.Known != nil {
+				s.Known, err = nil, d.labelsV1(text)
+			}
+			if text = nil; err == nil {
+				d.pairs, err = appendLabelV1(d.pairs, f)
+			}
 		case 2: // samples
 			err = d.sample(f, wireV1)
 		case 3: // exemplars
@@ -73,22 +93,68 @@ func (d *decoder) seriesV1(msg field) error {
 		}
 	}
 	s.Samples = d.takeSamples()
+	return d.finishV1(&s, text, badExemplar)
+}
+
+// finishV1 adds a series that is spelled so, or not at all.
+func (d *decoder) finishV1(s *engine.Series, text []byte, badExemplar error) error {
 	size := len(s.Samples) + len(s.Histograms) + len(s.Exemplars)
 	if size == 0 && badExemplar == nil {
 		return nil // harmless: there is nothing to store
 	}
-	ls, tooLong, err := d.labels(d.pairs)
-	switch {
-	case err != nil:
-		return err
-	case tooLong != nil:
-		d.rejected.Add(engine.ReasonKeyTooLong, size, tooLong)
-		return nil
-	case badExemplar != nil:
-		d.rejected.Add(engine.ReasonExemplar, 1, fmt.Errorf("series %s: %w", series.Abbreviate(ls), badExemplar))
+	if s.Known == nil {
+		ls, tooLong, err := d.labels(d.pairs)
+		switch {
+		case err != nil:
+			return err
+		case tooLong != nil:
+			d.rejected.Add(engine.ReasonKeyTooLong, size, tooLong)
+			return nil
+		}
+		s.Labels, s.Spelling = ls, d.keep(formV1, text)
 	}
-	s.Labels = ls
+	if badExemplar != nil {
+		d.rejected.Add(engine.ReasonExemplar, 1, fmt.Errorf("series %s: %w", series.Abbreviate(labelsOf(s)), badExemplar))
+	}
 	d.addSeries(s)
+	return nil
+}
+
+// cutLabelsV1 takes the labels off that a TimeSeries begins with: all of them,
+// as everybody writes it.
+func cutLabelsV1(msg []byte) (text, rest []byte) {
+	rest = msg
+	for _, end := quickBytes(rest, 1<<3|wireBytes); end > 0; _, end = quickBytes(rest, 1<<3|wireBytes) {
+		rest = rest[end:]
+	}
+	return msg[:len(msg)-len(rest)], rest
+}
+
+// findV1 takes the labels off that a TimeSeries begins with, and returns the
+// series if it is known.
+func (d *decoder) findV1(msg []byte) (known *engine.Known, text, rest []byte) {
+	// If the text is followed by no label, it is all that cutLabelsV1 would cut.
+	if known, text, _ := d.guess(formV1); text != "" && len(msg) > len(text) &&
+		msg[len(text)] != 1<<3|wireBytes && string(msg[:len(text)]) == text {
+		d.last = known
+		return known, msg[:len(text)], msg[len(text):]
+	}
+	text, rest = cutLabelsV1(msg)
+	return d.find(formV1, text), text, rest
+}
+
+// labelsV1 decodes the labels that text is made of.
+func (d *decoder) labelsV1(text []byte) error {
+	for len(text) > 0 {
+		f, rest, err := cutField(text)
+		if err != nil {
+			return err
+		}
+		if d.pairs, err = appendLabelV1(d.pairs, f); err != nil {
+			return err
+		}
+		text = rest
+	}
 	return nil
 }
 
@@ -152,7 +218,7 @@ func (d *decoder) metadataV1(msg field) error {
 			return err
 		}
 	}
-	return d.addMetadata(family, metricType(kind), unit, help)
+	return d.addMetadata(family, metadata.Metadata{Type: metricType(kind), Unit: unit, Help: help})
 }
 
 // appendLabelV1 decodes a prometheus.Label.

@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/model/metadata"
 
 	"github.com/promtable/promtable/remote/engine"
 	"github.com/promtable/promtable/series"
@@ -14,68 +16,92 @@ import (
 
 // decodeV2 decodes an io.prometheus.write.v2.Request. Its series may come
 // before the symbols that they refer to.
-func decodeV2(body []byte, maxBody int, rejected *engine.Rejected) (writeRequest, error) {
-	symbols, err := decodeSymbols(body)
-	if err != nil {
-		return writeRequest{}, badRequest("decode write request: %w", err)
-	}
-	d := &decoderV2{decoder: newDecoder(maxBody, rejected), symbols: symbols}
-	for n := 0; len(body) > 0; {
-		f, rest, err := cutField(body)
+func decodeV2(d *decoder, body []byte) (writeRequest, error) {
+	body, err := d.decodeSymbols(body)
+	for n := 0; len(body) > 0 && err == nil; {
+		if start, end := quickBytes(body, 5<<3|wireBytes); end > 0 {
+			err = d.seriesV2(body[start:end], n)
+			body = body[end:]
+			n++
+			continue
+		}
+		var f field
+		if f, body, err = cutField(body); err != nil {
+			break
+		}
 		switch {
-		case err != nil:
 		case f.num == 5:
-			err = d.series(f, n)
+			if err = f.want(wireBytes); err == nil {
+				err = d.seriesV2(f.bytes, n)
+			}
 			n++
 		case f.num <= 3: // reserved, so that this is noticed
 			err = fmt.Errorf("field %d is one of remote write 1.0, the Content-Type says 2.0", f.num)
 		}
-		if err != nil {
-			return writeRequest{}, badRequest("decode write request: %w", err)
-		}
-		body = rest
+	}
+	if err != nil {
+		return writeRequest{}, badRequest("decode write request: %w", err)
 	}
 	return d.out, nil
 }
 
-// decodeSymbols returns the symbols of a request: views of body. The first
-// must be empty, if anything refers to symbols at all.
-func decodeSymbols(body []byte) ([]string, error) {
-	n, used := 0, false
+// decodeSymbols finds the symbols of a request, views of body, and returns what
+// follows those that it begins with. The first must be empty, if anything refers
+// to symbols at all.
+func (d *decoder) decodeSymbols(body []byte) (rest []byte, err error) {
+	for start, end := quickBytes(body, 4<<3|wireBytes); end > 0; start, end = quickBytes(body, 4<<3|wireBytes) {
+		d.addSymbol(body[start:end], body[end:])
+		body = body[end:]
+	}
+	used := len(d.symbols) > 0
 	for rest := body; len(rest) > 0; {
+		if _, end := quickBytes(rest, 5<<3|wireBytes); end > 0 {
+			rest, used = rest[end:], true
+			continue
+		}
 		f, next, err := cutField(rest)
 		if err != nil {
 			return nil, err
 		}
+		rest = next
+		switch f.num {
+		case 4:
+			if err := f.want(wireBytes); err != nil {
+				return nil, err
+			}
+			d.addSymbol(f.bytes, rest)
+			used = true
+		case 5:
+			used = true
+		}
+	}
+	if used && (len(d.symbols) == 0 || d.symbols[0] != "") {
+		return nil, errors.New("the first symbol is not the empty string")
+	}
+	return body, nil
+}
+
+// addSymbol adds a symbol that stands before rest.
+func (d *decoder) addSymbol(symbol, rest []byte) {
+	if len(d.symbols) == cap(d.symbols) {
+		d.symbols = slices.Grow(d.symbols, 1+countSymbols(rest))
+	}
+	d.symbols = append(d.symbols, view(symbol))
+}
+
+// countSymbols returns how many symbols rest has: a table that grows as they
+// come would take twice the room. What is wrong with rest is found later.
+func countSymbols(rest []byte) (n int) {
+	for len(rest) > 0 {
+		f, next, err := cutField(rest)
+		if err != nil {
+			break
+		}
 		if rest = next; f.num == 4 {
 			n++
 		}
-		used = used || f.num == 4 || f.num == 5
 	}
-	symbols := make([]string, 0, n)
-	for rest := body; len(rest) > 0; {
-		f, next, _ := cutField(rest)
-		if rest = next; f.num != 4 {
-			continue
-		}
-		if err := f.want(wireBytes); err != nil {
-			return nil, err
-		}
-		symbols = append(symbols, view(f.bytes))
-	}
-	if used && (len(symbols) == 0 || symbols[0] != "") {
-		return nil, errors.New("the first symbol is not the empty string")
-	}
-	return symbols, nil
-}
-
-// decoderV2 decodes against a table of symbols.
-type decoderV2 struct {
-	*decoder
-	symbols []string
-	refs    []uint64
-	// exemplarRefs is scratch space.
-	exemplarRefs []uint64
+	return n
 }
 
 // seriesV2 is what the fields of a TimeSeries, other than its labels, came to.
@@ -93,17 +119,18 @@ type metadataV2 struct {
 	helpRef, unitRef uint64
 }
 
-// series decodes the nth io.prometheus.write.v2.TimeSeries.
-func (d *decoderV2) series(msg field, n int) error {
-	if err := msg.want(wireBytes); err != nil {
-		return err
-	}
-	if err := d.reserve(msg.bytes); err != nil {
+// seriesV2 decodes the nth io.prometheus.write.v2.TimeSeries.
+func (d *decoder) seriesV2(msg []byte, n int) error {
+	if err := d.reserve(msg); err != nil {
 		return err
 	}
 	var s seriesV2
 	d.refs = d.refs[:0]
-	for rest := msg.bytes; len(rest) > 0; {
+	for rest := msg; len(rest) > 0; {
+		if n := d.quickSample(rest, wireV2); n > 0 {
+			rest = rest[n:]
+			continue
+		}
 		f, next, err := cutField(rest)
 		if err != nil {
 			return err
@@ -151,41 +178,54 @@ func (s *seriesV2) start(created int64) {
 // finishSeries checks the parts of a series against each other. Only what
 // breaks the whole request is an error. A series that has nothing but exemplars
 // is against the specification, but that is how Prometheus sends exemplars.
-func (d *decoderV2) finishSeries(s *seriesV2, n int) error {
+func (d *decoder) finishSeries(s *seriesV2, n int) error {
 	all := len(s.Samples) + len(s.Histograms) + len(s.Exemplars) + s.badExemplars
-	pairs, err := d.resolve(d.pairs[:0], d.refs)
-	if err != nil {
-		d.rejected.Add(engine.ReasonMalformed, all, fmt.Errorf("series %d of the request: %w", n, err))
-		return nil
+	if s.Known = d.findV2(); s.Known == nil {
+		stored, err := d.newSeries(s, all, n)
+		if err != nil || !stored {
+			return err
+		}
 	}
-	d.pairs = pairs
-	ls, tooLong, err := d.labels(pairs)
 	switch {
-	case err != nil:
-		return err
-	case tooLong != nil:
-		d.rejected.Add(engine.ReasonKeyTooLong, all, tooLong)
-		return nil
 	case len(s.Samples) > 0 && len(s.Histograms) > 0:
-		d.rejected.Add(engine.ReasonMalformed, all, fmt.Errorf("series %s has both samples and histograms", series.Abbreviate(ls)))
+		d.rejected.Add(engine.ReasonMalformed, all, fmt.Errorf("series %s has both samples and histograms", series.Abbreviate(labelsOf(&s.Series))))
 		return nil
 	case all == 0:
-		d.rejected.Add(engine.ReasonMalformed, 0, fmt.Errorf("series %s has neither samples nor histograms", series.Abbreviate(ls)))
+		d.rejected.Add(engine.ReasonMalformed, 0, fmt.Errorf("series %s has neither samples nor histograms", series.Abbreviate(labelsOf(&s.Series))))
 		return nil
 	}
-	if err := d.takeMetadata(s, ls.Get(labels.MetricName)); err != nil {
+	if err := d.takeMetadata(s); err != nil {
 		return err
 	}
 	if s.bad != nil {
-		d.rejected.Add(engine.ReasonMalformed, s.badExemplars, fmt.Errorf("series %s: %w", series.Abbreviate(ls), s.bad))
+		d.rejected.Add(engine.ReasonMalformed, s.badExemplars, fmt.Errorf("series %s: %w", series.Abbreviate(labelsOf(&s.Series)), s.bad))
 	}
-	s.Labels = ls
-	d.addSeries(s.Series)
+	d.addSeries(&s.Series)
 	return nil
 }
 
+// newSeries gives the nth series of the request the labels that its references
+// stand for. ok says that they are no reason to reject all that it has.
+func (d *decoder) newSeries(s *seriesV2, all, n int) (ok bool, err error) {
+	pairs, bad := d.resolve(d.pairs[:0], d.refs)
+	if bad != nil {
+		d.rejected.Add(engine.ReasonMalformed, all, fmt.Errorf("series %d of the request: %w", n, bad))
+		return false, nil
+	}
+	d.pairs = pairs
+	ls, tooLong, err := d.labels(pairs)
+	if tooLong != nil {
+		d.rejected.Add(engine.ReasonKeyTooLong, all, tooLong)
+	}
+	if err != nil || tooLong != nil {
+		return false, err
+	}
+	s.Labels, s.Spelling = ls, d.keep(formV2, d.spelling)
+	return true, nil
+}
+
 // exemplarV2 decodes an io.prometheus.write.v2.Exemplar.
-func (d *decoderV2) exemplarV2(s *seriesV2, msg field) error {
+func (d *decoder) exemplarV2(s *seriesV2, msg field) error {
 	if err := msg.want(wireBytes); err != nil {
 		return err
 	}
@@ -254,9 +294,8 @@ func (m *metadataV2) decode(msg field) error {
 	return nil
 }
 
-// takeMetadata takes the metadata of a series of this name, if they say
-// anything.
-func (d *decoderV2) takeMetadata(s *seriesV2, name string) error {
+// takeMetadata takes the metadata of a series, if they say anything.
+func (d *decoder) takeMetadata(s *seriesV2) error {
 	m := s.metadata
 	if m == (metadataV2{}) {
 		return nil
@@ -265,8 +304,16 @@ func (d *decoderV2) takeMetadata(s *seriesV2, name string) error {
 		s.bad = fmt.Errorf("metadata: reference %d is not below the number of symbols, %d", ref, len(d.symbols))
 		return nil
 	}
-	kind := metricType(m.kind)
-	return d.addMetadata(engine.FamilyName(name, kind), kind, d.symbols[m.unitRef], d.symbols[m.helpRef])
+	said := metadata.Metadata{Type: metricType(m.kind), Unit: d.symbols[m.unitRef], Help: d.symbols[m.helpRef]}
+	if s.Known == nil {
+		return d.addMetadata(engine.FamilyName(s.Labels.Get(labels.MetricName), said.Type), said)
+	}
+	family, news := s.Known.TakeMetadata(said)
+	if !news {
+		d.out.repeated++
+		return nil
+	}
+	return d.addMetadata(family, said)
 }
 
 // appendRefs appends the references of a labels_refs field, packed or not.
@@ -278,6 +325,14 @@ func appendRefs(refs []uint64, f field) ([]uint64, error) {
 		return refs, err
 	}
 	for rest := f.bytes; len(rest) > 0; {
+		switch {
+		case rest[0] < 0x80:
+			refs, rest = append(refs, uint64(rest[0])), rest[1:]
+			continue
+		case len(rest) > 1 && rest[1] < 0x80:
+			refs, rest = append(refs, uint64(rest[0]&0x7f)|uint64(rest[1])<<7), rest[2:]
+			continue
+		}
 		ref, n := binary.Uvarint(rest)
 		if n <= 0 {
 			return refs, errWire
@@ -288,7 +343,7 @@ func appendRefs(refs []uint64, f field) ([]uint64, error) {
 }
 
 // checkRefs says what is wrong with the references of a label set.
-func (d *decoderV2) checkRefs(refs []uint64) error {
+func (d *decoder) checkRefs(refs []uint64) error {
 	if len(refs)%2 != 0 {
 		return fmt.Errorf("an odd number of label references, %d", len(refs))
 	}
@@ -301,7 +356,7 @@ func (d *decoderV2) checkRefs(refs []uint64) error {
 }
 
 // resolve appends the labels that refs stand for.
-func (d *decoderV2) resolve(dst []pair, refs []uint64) ([]pair, error) {
+func (d *decoder) resolve(dst []pair, refs []uint64) ([]pair, error) {
 	if err := d.checkRefs(refs); err != nil {
 		return nil, err
 	}

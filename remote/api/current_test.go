@@ -111,7 +111,7 @@ func TestStatus(t *testing.T) {
 	f.fill(t)
 	got := f.ask(t, http.MethodGet, "/api/v1/status/adapter", nil)
 	const want = `{"version":"1.2.3","started":"1974-04-04T`
-	const tables = `"backend":"embedded","location":"./data","format":1,"resourceLabels":[],"tables":[{"name":"x_METRIC","families":[{"name":"e","maxAgeSeconds":0},`
+	const tables = `"backend":"embedded","location":"./data","format":1,"resourceLabels":[],"tables":[{"name":"x_METRIC","families":[{"name":"c","maxAgeSeconds":0},{"name":"e","maxAgeSeconds":0},`
 	if text := string(got.Data); !strings.Contains(text, tables) {
 		t.Errorf("got\n%s\nwant in it\n%s\n%s", text, want, tables)
 	}

@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
+	"slices"
 	"time"
 
 	"github.com/prometheus/common/model"
@@ -20,7 +20,12 @@ import (
 // Series is what a writer sends of one series. Labels are sorted by name; an
 // empty value is an absent label. The same label set may come more than once.
 type Series struct {
-	Labels     labels.Labels
+	Labels labels.Labels
+	// Known, if set, is what Lookup has found; then Labels are not looked at.
+	Known *Known
+	// Spelling, if it has a form, is what Labels were decoded from: Lookup will
+	// know it once the series is stored.
+	Spelling   Spelling
 	Samples    []Sample
 	Histograms []Histogram
 	// Exemplars have their labels sorted by name.
@@ -74,11 +79,22 @@ func (e *Engine) Append(ctx context.Context, tenant string, batch []Series, reje
 
 // appendKept is Append without HA.
 func (e *Engine) appendKept(ctx context.Context, tenant string, batch []Series, rejected *Rejected) (stored Stored, err error) {
-	a, err := e.accept(ctx, tenant, batch, rejected)
-	if err != nil || len(a.entries) == 0 {
+	a := e.borrow()
+	if err = e.accept(ctx, a, tenant, batch, rejected); err != nil {
 		return stored, err
 	}
-	if err = e.index.Write(ctx, tenant, a.entries); err == nil {
+	if len(a.samples)+len(a.exemplars) > 0 {
+		stored, err = e.store(ctx, tenant, a)
+	}
+	if err == nil {
+		e.giveBack(a)
+	}
+	return stored, err
+}
+
+// store stores what is accepted.
+func (e *Engine) store(ctx context.Context, tenant string, a *accepted) (stored Stored, err error) {
+	if err = e.writeIndex(ctx, tenant, a); err == nil {
 		err = e.cfg.Appender.Append(ctx, a.samples)
 	}
 	stored = a.confirmed(err)
@@ -90,20 +106,79 @@ func (e *Engine) appendKept(ctx context.Context, tenant string, batch []Series, 
 	if err != nil {
 		return stored, err
 	}
-	e.newest.note(a.samples)
+	e.newest.note(a.samples, a.sampleOf)
+	for _, k := range a.fresh {
+		e.known.add(k)
+	}
 	return stored, nil
+}
+
+// writeIndex sees to it that what is accepted can be found.
+func (e *Engine) writeIndex(ctx context.Context, tenant string, a *accepted) error {
+	if len(a.entries) == 0 {
+		return nil
+	}
+	if err := e.index.Write(ctx, tenant, a.entries); err != nil {
+		return err
+	}
+	for i, k := range a.entryOf {
+		if k != nil {
+			k.setIndexed(a.entries[i].T)
+		}
+	}
+	return nil
 }
 
 // accepted is what Append stores: samples in the order in which they came, and
 // the index entries that must be there before.
 type accepted struct {
-	samples   []bucketstore.Sample
+	samples []bucketstore.Sample
+	// sampleOf has for each of samples its series, or nil.
+	sampleOf  []*Known
 	exemplars []acceptedExemplar
 	entries   []index.Entry
+	// entryOf has for each of entries its series, or nil.
+	entryOf []*Known
+	// fresh are those of them to be remembered once all is stored.
+	fresh []*Known
 	// histograms is how many of samples are histograms.
 	histograms int
 	// values holds the encoded values of samples.
 	values []byte
+	// key is scratch space.
+	key []byte
+}
+
+// borrow returns memory for a batch.
+func (e *Engine) borrow() *accepted {
+	if a, ok := e.accepted.Get().(*accepted); ok {
+		return a
+	}
+	return new(accepted)
+}
+
+// Memory that is used again may have room for so many samples, and for so many
+// bytes of values.
+const (
+	maxPooledSamples = 40_000
+	maxPooledValues  = 4 << 20
+)
+
+// giveBack ends the use of a, to which nothing refers any more.
+func (e *Engine) giveBack(a *accepted) {
+	if cap(a.samples) > maxPooledSamples || cap(a.entries) > maxPooledSamples || cap(a.values) > maxPooledValues {
+		return
+	}
+	clear(a.samples)
+	clear(a.sampleOf)
+	clear(a.entries)
+	clear(a.entryOf)
+	clear(a.fresh)
+	*a = accepted{
+		samples: a.samples[:0], sampleOf: a.sampleOf[:0], entries: a.entries[:0], entryOf: a.entryOf[:0],
+		fresh: a.fresh[:0], values: a.values[:0], key: a.key[:0],
+	}
+	e.accepted.Put(a)
 }
 
 // confirmed counts the samples that the error of an Append leaves confirmed.
@@ -130,89 +205,137 @@ func (a *accepted) confirmed(err error) (stored Stored) {
 // still waits for it.
 const acceptStep = 10_000
 
-// accept keeps what is valid in batch. The only error is that of ctx.
-func (e *Engine) accept(ctx context.Context, tenant string, batch []Series, rejected *Rejected) (accepted, error) {
+// accept puts what is valid in batch into a. The only error is that of ctx.
+func (e *Engine) accept(ctx context.Context, a *accepted, tenant string, batch []Series, rejected *Rejected) error {
 	n := 0
 	for i := range batch {
 		n += len(batch[i].Samples) + len(batch[i].Histograms)
 	}
-	a := accepted{
-		samples: make([]bucketstore.Sample, 0, n),
-		entries: make([]index.Entry, 0, len(batch)),
-	}
+	a.samples, a.sampleOf = slices.Grow(a.samples, n), slices.Grow(a.sampleOf, n)
 	maxTime := e.maxTime()
-	var key []byte
 	step := acceptStep // at once
 	for i := range batch {
 		if step += 1 + batch[i].size(); step > acceptStep {
 			if err := ctx.Err(); err != nil {
-				return accepted{}, fmt.Errorf("check %d samples: %w", n, err)
+				return fmt.Errorf("check %d samples: %w", n, err)
 			}
 			step = 0
 		}
-		s := batch[i]
-		s.Labels = s.Labels.WithoutEmpty()
-		reason, err := checkLabels(s.Labels)
-		if err == nil {
-			key, err = e.cfg.Schema.AppendSeriesKey(key[:0], tenant, s.Labels)
-			reason = keyReason(err)
+		if k := batch[i].Known; k != nil {
+			a.add(&batch[i], k.ref, k, maxTime, rejected)
+		} else {
+			e.acceptNew(a, tenant, batch[i], maxTime, rejected)
 		}
-		if err != nil {
-			rejected.Add(reason, s.size(), err)
-			continue
-		}
-		a.add(s, e.cfg.Appender.Ref(key), maxTime, rejected)
 	}
-	return a, nil
+	return nil
+}
+
+// acceptNew accepts what is valid of a series that is not known.
+func (e *Engine) acceptNew(a *accepted, tenant string, s Series, maxTime timeBound, rejected *Rejected) {
+	s.Labels = s.Labels.WithoutEmpty()
+	reason, err := checkLabels(s.Labels)
+	if err == nil {
+		a.key, err = e.cfg.Schema.AppendSeriesKey(a.key[:0], tenant, s.Labels)
+		reason = keyReason(err)
+	}
+	if err != nil {
+		rejected.Add(reason, s.size(), err)
+		return
+	}
+	ref := e.cfg.Appender.Ref(a.key)
+	known := e.newKnown(tenant, s.Spelling, ref)
+	if a.add(&s, ref, known, maxTime, rejected) && known != nil {
+		a.fresh = append(a.fresh, known)
+	}
 }
 
 // add takes what is valid of one series and lies in [0, maxTime], and the index
-// entries for it.
-func (a *accepted) add(s Series, ref bucketstore.Ref, maxTime timeBound, rejected *Rejected) {
-	first := len(a.entries)
-	for _, sample := range s.Samples {
-		if !maxTime.allows(s.Labels, sample.T, rejected) {
+// entries for it, and says whether that is anything. known may be nil; if s came
+// with one, the labels of s are not used.
+func (a *accepted) add(s *Series, ref bucketstore.Ref, known *Known, maxTime timeBound, rejected *Rejected) bool {
+	samples, exemplars := len(a.samples), len(a.exemplars)
+	to := addition{a, s, ref, known, len(a.entries)}
+	for i := range s.Samples {
+		sample := &s.Samples[i]
+		if !maxTime.allows(s, sample.T, rejected) {
 			continue
 		}
 		var value []byte
 		if sample.ST != 0 {
 			value = a.encode(series.Value{Start: sample.ST, Float: sample.V})
 		}
-		a.samples = append(a.samples, bucketstore.Sample{Ref: ref, T: sample.T, V: sample.V, Value: value})
-		a.need(first, s.Labels, ref, sample.T)
+		to.takeSample(sample.T, sample.V, value)
 	}
 	for i := range s.Histograms {
-		h := &s.Histograms[i]
-		if !maxTime.allows(s.Labels, h.T, rejected) {
-			continue
-		}
-		value, err := a.histogram(h)
-		if err != nil {
-			rejected.Add(ReasonHistogram, 1, histogramError{s.Labels, h.T, err})
-			continue
-		}
-		a.samples = append(a.samples, bucketstore.Sample{Ref: ref, T: h.T, Value: value})
-		a.histograms++
-		a.need(first, s.Labels, ref, h.T)
+		to.takeHistogram(&s.Histograms[i], maxTime, rejected)
 	}
 	for _, x := range s.Exemplars {
-		if err := checkExemplar(x); err != nil {
-			rejected.Add(ReasonExemplar, 1, exemplarError{s.Labels, x, err})
-			continue
-		}
-		if !maxTime.allows(s.Labels, x.Ts, rejected) {
-			continue
-		}
-		a.exemplars = append(a.exemplars, acceptedExemplar{ref, x})
-		a.need(first, s.Labels, ref, x.Ts)
+		to.takeExemplar(x, maxTime, rejected)
+	}
+	return len(a.samples) > samples || len(a.exemplars) > exemplars
+}
+
+// labels returns the labels of s, decoded only if they are not there.
+func (s *Series) labels() labels.Labels {
+	if s.Known != nil {
+		return s.Known.Labels()
+	}
+	return s.Labels
+}
+
+// addition is what is accepted of one series.
+type addition struct {
+	*accepted
+	series *Series
+	ref    bucketstore.Ref
+	known  *Known
+	// first is the first of its entries.
+	first int
+}
+
+// takeSample takes a sample.
+func (a *addition) takeSample(t int64, v float64, value []byte) {
+	a.samples = append(a.samples, bucketstore.Sample{Ref: a.ref, T: t, V: v, Value: value})
+	a.sampleOf = append(a.sampleOf, a.known)
+	a.need(t)
+}
+
+// takeHistogram takes a histogram, if it is valid.
+func (a *addition) takeHistogram(h *Histogram, maxTime timeBound, rejected *Rejected) {
+	if !maxTime.allows(a.series, h.T, rejected) {
+		return
+	}
+	value, err := a.histogram(h)
+	if err != nil {
+		rejected.Add(ReasonHistogram, 1, histogramError{a.series.labels(), h.T, err})
+		return
+	}
+	a.histograms++
+	a.takeSample(h.T, 0, value)
+}
+
+// takeExemplar takes an exemplar, if it is valid.
+func (a *addition) takeExemplar(x exemplar.Exemplar, maxTime timeBound, rejected *Rejected) {
+	if err := checkExemplar(x); err != nil {
+		rejected.Add(ReasonExemplar, 1, exemplarError{a.series.labels(), x, err})
+		return
+	}
+	if maxTime.allows(a.series, x.Ts, rejected) {
+		a.exemplars = append(a.exemplars, acceptedExemplar{a.ref, x})
+		a.need(x.Ts)
 	}
 }
 
-// need adds the index entry for something at t, unless the last one since first
-// is of the same period. An entry has the newest time in its period.
-func (a *accepted) need(first int, ls labels.Labels, ref bucketstore.Ref, t int64) {
-	if n := len(a.entries); n == first || series.PeriodOf(a.entries[n-1].T) != series.PeriodOf(t) {
-		a.entries = append(a.entries, index.Entry{Key: ref.SeriesKey(), Labels: ls, T: t})
+// need adds the index entry for something at t, unless it is known to be there,
+// or the last one is of the same period. An entry has the newest time in its
+// period.
+func (a *addition) need(t int64) {
+	if a.known != nil && a.known.isIndexed(t) {
+		return
+	}
+	if n := len(a.entries); n == a.first || series.PeriodOf(a.entries[n-1].T) != series.PeriodOf(t) {
+		a.entries = append(a.entries, index.Entry{Key: a.ref.SeriesKey(), Labels: a.series.labels(), T: t})
+		a.entryOf = append(a.entryOf, a.known)
 	} else if t > a.entries[n-1].T {
 		a.entries[n-1].T = t
 	}
@@ -266,16 +389,19 @@ type timeBound struct {
 func (e *Engine) maxTime() timeBound {
 	future := e.cfg.Limits.MaxFuture
 	if future <= 0 {
-		return timeBound{math.MaxInt64, 0}
+		return timeBound{series.MaxTime, 0}
 	}
-	return timeBound{e.cfg.Now().Add(future).UnixMilli(), future}
+	return timeBound{min(e.cfg.Now().Add(future).UnixMilli(), series.MaxTime), future}
 }
 
-// allows says whether t is a time for something of ls. If not, it is rejected.
-func (b timeBound) allows(ls labels.Labels, t int64, rejected *Rejected) bool {
+// allows says whether t is a time for something of s. If not, it is rejected.
+func (b timeBound) allows(s *Series, t int64, rejected *Rejected) bool {
+	if t >= 0 && t <= b.t {
+		return true
+	}
 	reason := b.check(t)
 	if reason != "" {
-		rejected.Add(reason, 1, timeError{reason, b, ls, t})
+		rejected.Add(reason, 1, timeError{reason, b, s.labels(), t})
 	}
 	return reason == ""
 }

@@ -3,6 +3,7 @@
 // all go through it.
 //
 //	Append     validate, index, store, remember the newest   append.go, histogram.go, rejected.go
+//	Lookup     a series by the bytes that a sender sends     known.go, knowntable.go
 //	Select     plan, read rows in batches, encode chunks     select.go, batch.go, parts.go, row.go, chunks.go, before.go
 //	Current    the newest sample of each series              current.go, newest.go
 //	Inventory  the same of everything, in one pass           inventory.go
@@ -19,6 +20,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/go-kit/log"
@@ -87,6 +89,9 @@ type Engine struct {
 	index   *index.Index
 	newest  *newest
 	metrics metrics
+	known   *knownSeries
+	// accepted are *accepted to be used again.
+	accepted sync.Pool
 
 	metadata knownMetadata
 	// replicas is nil if HA is off.
@@ -117,8 +122,9 @@ func Open(ctx context.Context, cfg Config) (*Engine, error) {
 		cfg:     cfg,
 		index:   index.New(index.Config{Schema: cfg.Schema}, indexRows{cfg.Store}),
 		metrics: newMetrics(cfg.Registerer),
+		known:   newKnownSeries(),
 
-		metadata: knownMetadata{rows: make(map[string]string)},
+		metadata: newKnownMetadata(),
 		replicas: newDeduper(cfg),
 
 		batchBytes: batchBytes,
@@ -129,6 +135,10 @@ func Open(ctx context.Context, cfg Config) (*Engine, error) {
 		Name: "adapter_index_known_series",
 		Help: "Series and index periods remembered as written to the index.",
 	}, func() float64 { return float64(e.index.Known()) })
+	promauto.With(cfg.Registerer).NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "adapter_engine_known_series",
+		Help: "Series remembered by the bytes in which senders write their labels, so that those need no decoding.",
+	}, func() float64 { return float64(e.known.count()) })
 	return e, nil
 }
 

@@ -1,8 +1,27 @@
 package engine
 
+import "context"
+
 // SetBatchBytes changes what a batch of rows should come to, so that a test
 // needs no millions of samples to see several of them.
 func (e *Engine) SetBatchBytes(n int) { e.batchBytes = n }
 
 // SetRowCells changes how many cells a read should meet in a row.
 func (e *Engine) SetRowCells(n int) { e.rowCells = n }
+
+// SetKnown changes how spellings are hashed, and how many series are known at
+// most.
+func (e *Engine) SetKnown(hash func(text []byte) uint64, maxSeries, maxBytes int) {
+	e.known.hash = func(_ string, text []byte) uint64 { return hash(text) }
+	e.known.maxSeries, e.known.maxBytes = maxSeries, maxBytes
+}
+
+// FlushCurrent writes the newest samples to CURRENT.
+func (e *Engine) FlushCurrent(ctx context.Context) error { return e.newest.flush(ctx, nil) }
+
+// Slots returns how many series have a place for their newest sample.
+func (e *Engine) Slots() int {
+	e.newest.mu.Lock()
+	defer e.newest.mu.Unlock()
+	return len(e.newest.slots)
+}

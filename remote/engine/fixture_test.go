@@ -20,6 +20,7 @@ import (
 
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/bucketstore/bigtable/bigtabletest"
+	"github.com/promtable/promtable/bucketstore/buffer"
 	"github.com/promtable/promtable/bucketstore/pebble"
 	"github.com/promtable/promtable/remote/engine"
 	"github.com/promtable/promtable/series"
@@ -52,7 +53,31 @@ func backends() []backend {
 	return []backend{
 		{"embedded", 60, openEmbedded},
 		{"bigtable", 12, func(t testing.TB, _ *clock) bucketstore.Store { return bigtabletest.Open(t) }},
+		{"buffered", 60, func(t testing.TB, c *clock) bucketstore.Store { return buffered{openEmbedded(t, c)} }},
 	}
+}
+
+// buffered is a store that gets a buffer in front.
+type buffered struct{ bucketstore.Store }
+
+// Close leaves the store to who has opened it.
+func (buffered) Close() error { return nil }
+
+// openBuffer puts a buffer of small chunks between the engine and the spy.
+func (f *fixture) openBuffer(t testing.TB, c *clock) {
+	t.Helper()
+	b, err := buffer.Open(t.Context(), buffer.Config{
+		Store: f.store, Schema: f.cfg.Schema, Dir: t.TempDir(), Now: c.now, ChunkSamples: 7, SegmentBytes: 4 << 10,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := b.Close(); err != nil {
+			t.Errorf("close the buffer: %v", err)
+		}
+	})
+	f.cfg.Store, f.cfg.Appender = b, b
 }
 
 // openEmbedded opens an empty store on the disk that forgets by c.
@@ -191,6 +216,9 @@ func openOn(t testing.TB, store bucketstore.Store, c *clock, change ...func(*eng
 		fn(&f.cfg)
 	}
 	f.cfg.Appender = bucketstore.NewDirect(f.store, f.cfg.Schema, c.now)
+	if _, ok := store.(buffered); ok {
+		f.openBuffer(t, c)
+	}
 	f.open(t)
 	t.Cleanup(func() { f.close(t) })
 	return f

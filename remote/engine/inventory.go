@@ -144,13 +144,7 @@ type pendingSample struct {
 
 // inRange returns what is pending of the series in a range, sorted by key.
 func (n *newest) inRange(rows series.RowRange) []pendingSample {
-	n.mu.Lock()
-	found := make([]pendingSample, 0, len(n.pending))
-	for key, s := range n.pending {
-		found = append(found, pendingSample{key, s})
-	}
-	n.mu.Unlock()
-	found = slices.DeleteFunc(found, func(s pendingSample) bool { return !rows.Contains([]byte(s.key)) })
+	found := slices.DeleteFunc(n.all(), func(s pendingSample) bool { return !rows.Contains([]byte(s.key)) })
 	slices.SortFunc(found, func(a, b pendingSample) int { return strings.Compare(a.key, b.key) })
 	return found
 }

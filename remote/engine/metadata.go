@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"unicode/utf8"
 
 	"github.com/prometheus/common/model"
@@ -61,6 +62,49 @@ type knownMetadata struct {
 	mu sync.Mutex
 	// rows maps keys of META to cells.
 	rows map[string]string
+	// stored has, of families that were asked for, what rows say.
+	stored map[string]*atomic.Pointer[metadata.Metadata]
+	// families are those of known series.
+	families map[knownFamily]*knownFamily
+}
+
+// knownFamily is the family of series that come with metadata of one type.
+type knownFamily struct {
+	tenant, name string
+	kind         model.MetricType
+	// stored is shared by all types. It points to nothing if it is not known what
+	// is stored.
+	stored *atomic.Pointer[metadata.Metadata]
+}
+
+// family returns the family of this name.
+func (k *knownMetadata) family(schema series.Schema, tenant, name string, kind model.MetricType) *knownFamily {
+	id := knownFamily{tenant: tenant, name: name, kind: kind}
+	key, err := schema.AppendMetaKey(nil, tenant, series.MetaMetadata, name)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if f, ok := k.families[id]; ok {
+		return f
+	}
+	f := id
+	f.name = strings.Clone(name)
+	f.stored = k.stored[string(key)]
+	if f.stored == nil {
+		f.stored = new(atomic.Pointer[metadata.Metadata])
+	}
+	if err == nil && len(k.families) < maxKnownMetadata {
+		id.name = f.name
+		k.stored[string(key)], k.families[id] = f.stored, &f
+	}
+	return &f
+}
+
+func newKnownMetadata() knownMetadata {
+	return knownMetadata{
+		rows:     make(map[string]string),
+		stored:   make(map[string]*atomic.Pointer[metadata.Metadata]),
+		families: make(map[knownFamily]*knownFamily),
+	}
 }
 
 // maxKnownMetadata bounds what is remembered. The rest is written each time it
@@ -72,8 +116,9 @@ const maxKnownMetadata = 50_000
 // UTF-8, go to rejected: they can never be stored. An error means that the rest
 // may not be stored; the writer may, and should, send it again.
 func (e *Engine) AppendMetadata(ctx context.Context, tenant string, batch []Metadata, rejected *Rejected) error {
-	changed := make(map[string]string)
-	for _, m := range batch {
+	entries := make(map[string]metadataEntry)
+	for i := range batch {
+		m := &batch[i]
 		key, err := e.cfg.Schema.AppendMetaKey(nil, tenant, series.MetaMetadata, m.Family)
 		switch {
 		case m.Family == "":
@@ -92,27 +137,40 @@ func (e *Engine) AppendMetadata(ctx context.Context, tenant string, batch []Meta
 		if err != nil {
 			return fmt.Errorf("encode metadata of %q: %w", m.Family, err)
 		}
-		changed[string(key)] = string(cell)
+		entries[string(key)] = metadataEntry{m.Metadata, string(cell)}
 	}
-	e.metadata.dropKnown(changed)
-	if len(changed) == 0 {
-		return nil
+	changed := e.metadata.changed(entries)
+	if len(changed) > 0 {
+		if err := e.writeMetadata(ctx, changed, entries); err != nil {
+			return err
+		}
 	}
+	e.metadata.learn(changed, entries)
+	return nil
+}
+
+// metadataEntry is metadata and the cell for them.
+type metadataEntry struct {
+	said metadata.Metadata
+	cell string
+}
+
+// writeMetadata writes those rows of entries that have these keys.
+func (e *Engine) writeMetadata(ctx context.Context, keys []string, entries map[string]metadataEntry) error {
 	now := e.cfg.Now().UnixMilli()
-	muts := make([]bucketstore.Mutation, 0, len(changed))
-	for key, cell := range changed {
+	muts := make([]bucketstore.Mutation, 0, len(keys))
+	for _, key := range keys {
 		muts = append(muts, bucketstore.Mutation{Key: []byte(key), Ops: []bucketstore.Op{{
 			Kind:      bucketstore.SetCell,
 			Family:    series.FamilyMeta,
 			Qualifier: []byte(series.QualifierMeta),
 			Time:      now,
-			Value:     []byte(cell),
+			Value:     []byte(entries[key].cell),
 		}}})
 	}
 	if err := e.cfg.Store.Apply(ctx, bucketstore.Meta, muts); err != nil {
 		return fmt.Errorf("write metadata of %d families: %w", len(muts), err)
 	}
-	e.metadata.learn(changed)
 	e.metrics.metadataRows.Add(float64(len(muts)))
 	return nil
 }
@@ -122,24 +180,32 @@ func shorten(text string) string {
 	return strings.ToValidUTF8(text[:min(len(text), maxHelpBytes)], "")
 }
 
-// dropKnown removes from rows what is known.
-func (k *knownMetadata) dropKnown(rows map[string]string) {
+// changed returns the keys of entries that are not known to be stored.
+func (k *knownMetadata) changed(entries map[string]metadataEntry) (keys []string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	for key, cell := range rows {
-		if k.rows[key] == cell {
-			delete(rows, key)
+	for key, entry := range entries {
+		if k.rows[key] != entry.cell {
+			keys = append(keys, key)
 		}
 	}
+	return keys
 }
 
-// learn remembers what is written.
-func (k *knownMetadata) learn(rows map[string]string) {
+// learn remembers that the entries with these keys are written, and which of
+// all entries are what is stored.
+func (k *knownMetadata) learn(keys []string, entries map[string]metadataEntry) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	for key, cell := range rows {
+	for _, key := range keys {
 		if _, ok := k.rows[key]; ok || len(k.rows) < maxKnownMetadata {
-			k.rows[key] = cell
+			k.rows[key] = entries[key].cell
+		}
+	}
+	for key, entry := range entries {
+		// Somebody else may have written another one meanwhile.
+		if stored, ok := k.stored[key]; ok && k.rows[key] == entry.cell {
+			stored.Store(&entry.said)
 		}
 	}
 }

@@ -4,11 +4,11 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"maps"
 	"math"
 	"slices"
 	"sync"
 	"time"
+	"unsafe"
 
 	"github.com/go-kit/log"
 	"github.com/go-kit/log/level"
@@ -35,9 +35,13 @@ type newest struct {
 	logger  log.Logger
 	metrics metrics
 
-	mu      sync.Mutex
-	pending map[string]newestSample
-	// limit is how many may be pending.
+	mu sync.Mutex
+	// slots holds the series with a pending sample, and for a while those whose
+	// sample is in CURRENT: their next one takes the same slot.
+	slots map[string]*slot
+	// pending is how many slots are.
+	pending int
+	// limit is how many may be pending, and how many not.
 	limit int
 	// stale are the series with a staleness marker to flush at once; wake tells
 	// the background that there are some.
@@ -52,12 +56,26 @@ type newest struct {
 	done chan struct{}
 }
 
-// newestSample is a sample without its series: V, unless Value is set, like a
-// bucketstore.Sample.
+// newestSample is a sample without its series: V and since when it has been
+// counted, unless Value is set, the value as it is stored.
 type newestSample struct {
 	T     int64
 	V     float64
+	ST    int64
 	Value []byte
+}
+
+// newNewestSample copies a sample. Floats are copied without an allocation.
+func newNewestSample(s *bucketstore.Sample) newestSample {
+	if s.Value == nil {
+		return newestSample{T: s.T, V: s.V}
+	}
+	if !series.IsHistogram(s.Value) {
+		if v, err := series.ParseValue(s.Value); err == nil {
+			return newestSample{T: s.T, V: v.Float, ST: v.Start}
+		}
+	}
+	return newestSample{T: s.T, Value: bytes.Clone(s.Value)}
 }
 
 // encoded returns the value as it is stored.
@@ -65,7 +83,7 @@ func (s newestSample) encoded() []byte {
 	if s.Value != nil {
 		return s.Value
 	}
-	return series.AppendFloat(nil, s.V)
+	return series.AppendValue(nil, series.Value{Start: s.ST, Float: s.V})
 }
 
 // isStale says whether s is a staleness marker.
@@ -79,7 +97,20 @@ func (s newestSample) isStale() bool {
 
 // same says whether s and t are the same, bit for bit.
 func (s newestSample) same(t newestSample) bool {
-	return s.T == t.T && math.Float64bits(s.V) == math.Float64bits(t.V) && bytes.Equal(s.Value, t.Value)
+	return s.T == t.T && math.Float64bits(s.V) == math.Float64bits(t.V) && s.ST == t.ST && bytes.Equal(s.Value, t.Value)
+}
+
+// A slot holds the newest sample of a series.
+type slot struct {
+	// key lies in the memory of a reference to the series.
+	key string
+	newestSample
+	// pending says that the sample is not in CURRENT yet.
+	pending bool
+	// idle says that it was not pending in the last flush of all.
+	idle bool
+	// gone says that the slot is in use no more.
+	gone bool
 }
 
 // isStale says whether v is a staleness marker: of a histogram, its sum is.
@@ -100,7 +131,7 @@ func newNewest(cfg Config, m metrics) *newest {
 		store:   cfg.Store,
 		logger:  cfg.Logger,
 		metrics: m,
-		pending: make(map[string]newestSample),
+		slots:   make(map[string]*slot),
 		limit:   cfg.MaxPending,
 		wake:    make(chan struct{}, 1),
 
@@ -142,29 +173,28 @@ func (n *newest) close(ctx context.Context) error {
 	return n.flush(ctx, nil)
 }
 
-// note takes samples that are stored. Of equal times the later one counts. It
-// does not wait for the store.
-func (n *newest) note(samples []bucketstore.Sample) {
+// note takes samples that are stored; known has for each its series, or nil. Of
+// equal times the later one counts. It does not wait for the store.
+func (n *newest) note(samples []bucketstore.Sample, known []*Known) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	dropped, stale := 0, len(n.stale)
-	for _, s := range samples {
-		key := s.Ref.SeriesKey()
-		have, ok := n.pending[string(key)]
+	for i := range samples {
+		s := &samples[i]
+		at := n.slot(s.Ref, known[i])
 		switch {
-		case ok && have.T > s.T:
+		case at == nil:
+			dropped++
 			continue
-		case !ok && len(n.pending) >= n.limit:
+		case at.T > s.T:
+			continue
+		case !at.pending && n.pending >= n.limit:
 			dropped++
 			continue
 		}
-		kept := newestSample{s.T, s.V, bytes.Clone(s.Value)}
-		n.pending[string(key)] = kept
-		if kept.isStale() && len(n.stale) < n.limit {
-			n.stale = append(n.stale, string(key))
-		}
+		n.keep(at, newNewestSample(s))
 	}
-	n.metrics.currentPending.Set(float64(len(n.pending)))
+	n.metrics.currentPending.Set(float64(n.pending))
 	n.metrics.currentDropped.Add(float64(dropped))
 	if len(n.stale) == stale {
 		return
@@ -173,6 +203,46 @@ func (n *newest) note(samples []bucketstore.Sample) {
 	case n.wake <- struct{}{}:
 	default: // it is awake, or will be
 	}
+}
+
+// keep makes s the pending sample of a slot.
+func (n *newest) keep(at *slot, s newestSample) {
+	if !at.pending {
+		n.pending++
+	}
+	at.newestSample, at.pending, at.idle = s, true, false
+	if s.isStale() && len(n.stale) < n.limit {
+		n.stale = append(n.stale, at.key)
+	}
+}
+
+// slot returns the slot of a series, or nil if there is no room for one. A
+// series may be known under several spellings, but it has one slot: that in
+// slots.
+func (n *newest) slot(ref bucketstore.Ref, known *Known) *slot {
+	if known != nil && known.slot != nil && !known.slot.gone {
+		return known.slot
+	}
+	key := ref.SeriesKey()
+	at, ok := n.slots[string(key)]
+	if !ok {
+		if n.pending >= n.limit {
+			return nil
+		}
+		// Nobody changes the key of a reference.
+		at = &slot{key: unsafe.String(unsafe.SliceData(key), len(key)), newestSample: newestSample{T: math.MinInt64}}
+		n.slots[at.key] = at
+	}
+	if known != nil {
+		known.slot = at
+	}
+	return at
+}
+
+// drop forgets a slot that is not pending.
+func (n *newest) drop(at *slot) {
+	at.gone = true
+	delete(n.slots, at.key)
 }
 
 // takeStale returns the series whose staleness markers wait, and forgets them.
@@ -229,11 +299,23 @@ func (n *newest) write(ctx context.Context, taken map[string]newestSample) error
 	return nil
 }
 
-// pendingKeys returns the series that have a pending sample.
+// pendingKeys returns the series that have a pending sample, for a flush of all.
+// It forgets those that had none the last time either.
 func (n *newest) pendingKeys() []string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return slices.Collect(maps.Keys(n.pending))
+	keys := make([]string, 0, n.pending)
+	for key, at := range n.slots {
+		switch {
+		case at.pending:
+			keys = append(keys, key)
+		case at.idle:
+			n.drop(at)
+		default:
+			at.idle = true
+		}
+	}
+	return keys
 }
 
 // take copies the pending samples of these series. They stay pending, visible
@@ -243,29 +325,49 @@ func (n *newest) take(keys []string) map[string]newestSample {
 	defer n.mu.Unlock()
 	taken := make(map[string]newestSample, len(keys))
 	for _, key := range keys {
-		if s, ok := n.pending[key]; ok {
-			taken[key] = s
+		if at, ok := n.slots[key]; ok && at.pending {
+			taken[key] = at.newestSample
 		}
 	}
 	return taken
 }
 
-// forget drops what was written, unless something newer came meanwhile.
+// forget notes that samples are written, unless something newer came meanwhile.
 func (n *newest) forget(written map[string]newestSample) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for key, s := range written {
-		if have := n.pending[key]; have.same(s) {
-			delete(n.pending, key)
+		at, ok := n.slots[key]
+		if !ok || !at.pending || !at.same(s) {
+			continue
+		}
+		at.pending = false
+		if n.pending--; len(n.slots)-n.pending > n.limit {
+			n.drop(at)
 		}
 	}
-	n.metrics.currentPending.Set(float64(len(n.pending)))
+	n.metrics.currentPending.Set(float64(n.pending))
 }
 
 // get returns the pending sample of a series.
 func (n *newest) get(key string) (newestSample, bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	s, ok := n.pending[key]
-	return s, ok
+	if at, ok := n.slots[key]; ok && at.pending {
+		return at.newestSample, true
+	}
+	return newestSample{}, false
+}
+
+// all returns the pending samples of all series, in no order.
+func (n *newest) all() []pendingSample {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	found := make([]pendingSample, 0, n.pending)
+	for key, at := range n.slots {
+		if at.pending {
+			found = append(found, pendingSample{key, at.newestSample})
+		}
+	}
+	return found
 }

@@ -1,0 +1,480 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/prometheus/model/exemplar"
+	"github.com/prometheus/prometheus/model/histogram"
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/model/metadata"
+
+	"github.com/promtable/promtable/bucketstore"
+	"github.com/promtable/promtable/remote/engine"
+	"github.com/promtable/promtable/series"
+)
+
+// spell is how a sender of this form spells ls.
+func spell(form byte, ls labels.Labels) engine.Spelling {
+	return engine.Spelling{Form: form, Text: []byte(ls.String())}
+}
+
+// spelled gives each series of batch the Known that is found for it, or else its
+// spelling. Form 0 leaves batch as it is.
+func (f *fixture) spelled(form byte, batch []engine.Series) []engine.Series {
+	if form == 0 {
+		return batch
+	}
+	batch = slices.Clone(batch)
+	for i := range batch {
+		s := &batch[i]
+		s.Spelling = spell(form, s.Labels)
+		if s.Known = f.Lookup("", s.Spelling); s.Known != nil {
+			s.Labels, s.Spelling = labels.EmptyLabels(), engine.Spelling{}
+		}
+	}
+	return batch
+}
+
+// known stores a sample of ls at t and returns what is known then.
+func (f *fixture) known(t testing.TB, ls labels.Labels, at int64) *engine.Known {
+	t.Helper()
+	f.append(t, f.spelled(1, []engine.Series{sample(ls, at, 0)})...)
+	k := f.Lookup("", spell(1, ls))
+	if k == nil {
+		t.Fatalf("%s is not known", ls)
+	}
+	return k
+}
+
+func TestLookup(t *testing.T) {
+	for _, resource := range [][]string{nil, {"host", "podname"}} {
+		f := openFixture(t, func(c *engine.Config) { c.Schema = newSchema(t, resource...) })
+		f.SetKnown(func([]byte) uint64 { return 1 }, 1000, 1<<30)
+		all := awkwardLabels()
+		for i, ls := range all {
+			if f.Lookup("", spell(1, ls)) != nil {
+				t.Errorf("%s is known before it was stored", ls)
+			}
+			k := f.known(t, ls, someTime+int64(i))
+			if !labels.Equal(k.Labels(), ls) {
+				t.Errorf("%s is known as %s", ls, k.Labels())
+			}
+			switch {
+			case f.Lookup("", spell(1, ls)) != k:
+				t.Errorf("%s has become another", ls)
+			case f.Lookup("", spell(2, ls)) != nil:
+				t.Errorf("%s is known in another form", ls)
+			case f.Lookup("other", spell(1, ls)) != nil:
+				t.Errorf("%s is known of another tenant", ls)
+			}
+		}
+		if n := f.counter(t, "adapter_engine_known_series"); n != float64(len(all)) {
+			t.Errorf("%v series known, want %d", n, len(all))
+		}
+	}
+}
+
+// What is not stored is not known.
+func TestLookupFindsOnlyStored(t *testing.T) {
+	tests := []struct {
+		name   string
+		series engine.Series
+		change func(*engine.Config)
+		break_ bucketstore.Table
+		fails  bool
+	}{
+		{name: "invalid labels", series: sample(raw("__name__", "up", "job", "a", "job", "b"), someTime, 1)},
+		{name: "key too long", series: sample(raw("__name__", strings.Repeat("x", series.MaxSeriesKey+1)), someTime, 1)},
+		{name: "no valid time", series: one(up, -1, series.MaxTime+1)},
+		{name: "no samples", series: engine.Series{Labels: up}},
+		{name: "no index", series: sample(up, someTime, 1), break_: bucketstore.Index, fails: true},
+		{name: "no rows", series: sample(up, someTime, 1), break_: bucketstore.Metric, fails: true},
+		{name: "HA", series: sample(up, someTime, 1), change: withHA},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			if tt.change == nil {
+				tt.change = func(*engine.Config) {}
+			}
+			f := openFixture(t, tt.change)
+			f.store.onApply = func(table bucketstore.Table, _ []bucketstore.Mutation) error {
+				if tt.fails && table == tt.break_ {
+					return errStore
+				}
+				return nil
+			}
+			tt.series.Spelling = spell(1, tt.series.Labels)
+			var rejected engine.Rejected
+			if _, err := f.Append(t.Context(), "", []engine.Series{tt.series}, &rejected); tt.fails != errors.Is(err, errStore) {
+				t.Fatal(err)
+			}
+			if k := f.Lookup("", tt.series.Spelling); k != nil {
+				t.Errorf("%s is known", k.Labels())
+			}
+		})
+	}
+}
+
+// A text too long to be remembered does no harm.
+func TestLookupBoundsTexts(t *testing.T) {
+	f := openFixture(t)
+	s := sample(up, someTime, 1)
+	s.Spelling = engine.Spelling{Form: 1, Text: make([]byte, 1<<20)}
+	f.append(t, s)
+	if f.Lookup("", s.Spelling) != nil {
+		t.Error("a spelling of a megabyte is remembered")
+	}
+}
+
+// Whatever was remembered, and forgotten, each sample goes to its own series.
+func TestLookupForgets(t *testing.T) {
+	hashes := map[string]func([]byte) uint64{
+		"all equal": func([]byte) uint64 { return 0 },
+		"all high":  func([]byte) uint64 { return 1<<64 - 1 },
+		"by length": func(text []byte) uint64 { return uint64(len(text)) },
+	}
+	for name, hash := range hashes {
+		for _, bound := range [][2]int{{1 << 20, 1 << 30}, {20, 1 << 30}, {1 << 20, 10_000}, {1, 1}} {
+			t.Run(fmt.Sprint(name, bound), func(t *testing.T) {
+				f := openFixture(t)
+				f.SetKnown(hash, bound[0], bound[1])
+				var want []engine.Series
+				for i := range 100 {
+					want = append(want, one(labels.FromStrings("__name__", "up", "n", fmt.Sprintf("%03d", i))))
+				}
+				for round := range int64(4) {
+					for i := range want {
+						s := sample(want[i].Labels, someTime+round, float64(i))
+						want[i].Samples = append(want[i].Samples, s.Samples...)
+						f.append(t, f.spelled(1, []engine.Series{s})...)
+					}
+				}
+				wantSeries(t, "all", f.collect(t, everything()), want...)
+				if n := f.counter(t, "adapter_engine_known_series"); n > float64(bound[0])+1 {
+					t.Errorf("%v series known, the bound is %d", n, bound[0])
+				}
+			})
+		}
+	}
+}
+
+// What came after a series is known until it is forgotten.
+func TestKnownNext(t *testing.T) {
+	f := openFixture(t)
+	f.SetKnown(func(text []byte) uint64 { return uint64(len(text)) }, 4, 1<<30)
+	sets := benchLabels(8)
+	a, b := f.known(t, sets[0], someTime), f.known(t, sets[1], someTime)
+	if next, _ := a.Next(); next != nil {
+		t.Errorf("%s comes after the only one", next.Labels())
+	}
+	a.Precedes(b, 7)
+	a.Precedes(b, 42)
+	for i := range 6 { // b is asked for often enough
+		if next, note := a.Next(); next != b || note != 42 {
+			t.Fatalf("after %d others: %v with the note %d, want the second", i, next, note)
+		}
+		if f.Lookup("", spell(1, sets[0])) != a {
+			t.Fatalf("after %d others the first is forgotten", i)
+		}
+		f.known(t, sets[2+i%4], someTime)
+	}
+	if f.Lookup("", spell(1, sets[1])) != b {
+		t.Error("what was asked for is forgotten")
+	}
+	for i := range 6 {
+		f.known(t, sets[2+i], someTime)
+		if f.Lookup("", spell(1, sets[1])) != b {
+			t.Fatalf("after %d others the second is forgotten", i)
+		}
+	}
+	if next, _ := a.Next(); next != nil {
+		t.Error("what is forgotten keeps what came next")
+	}
+	b.Precedes(f.known(t, sets[2], someTime), 0)
+	for i := range 5 {
+		f.known(t, sets[3+i], someTime)
+		f.Lookup("", spell(1, sets[1]))
+	}
+	if next, _ := b.Next(); next != nil {
+		t.Error("what is forgotten still comes next")
+	}
+}
+
+// What a known series sends is checked like all else, and named in errors.
+func TestKnownIsChecked(t *testing.T) {
+	f := openFixture(t, func(c *engine.Config) { c.Limits.MaxFuture = time.Minute })
+	k := f.known(t, up, someTime)
+	var rejected engine.Rejected
+	stored, err := f.Append(t.Context(), "", []engine.Series{{
+		Known:      k,
+		Samples:    []engine.Sample{{T: -1}, {T: someTime + 1, V: 1}, {T: someTime + 3_600_000}, {T: series.MaxTime + 1}},
+		Histograms: []engine.Histogram{{T: someTime + 2, H: &histogram.Histogram{Count: 5}}, {T: someTime + 3, H: &histogram.Histogram{}}, {T: -1, H: &histogram.Histogram{}}},
+		Exemplars:  []exemplar.Exemplar{{Ts: someTime, HasTs: true, Labels: labels.FromStrings("trace", strings.Repeat("x", 200))}, {Ts: -1, HasTs: true}, {Ts: someTime + 1, HasTs: true}},
+	}}, &rejected)
+	if err != nil || stored != (engine.Stored{Samples: 1, Histograms: 1, Exemplars: 1}) {
+		t.Errorf("stored %v, error %v, want one of each", stored, err)
+	}
+	want := map[engine.Reason]int{engine.ReasonTime: 4, engine.ReasonFuture: 1, engine.ReasonHistogram: 1, engine.ReasonExemplar: 1}
+	if !maps.Equal(rejected.Samples, want) {
+		t.Errorf("rejected %v, want %v", rejected.Samples, want)
+	}
+	if msg := rejected.Error(); strings.Count(msg, `{__name__="up"}`) < 5 {
+		t.Errorf("the message %s should name the series", msg)
+	}
+}
+
+// A known series costs no index write but in a period where it is new, and there
+// its rows are durable before the samples.
+func TestKnownIsIndexed(t *testing.T) {
+	f := openFixture(t)
+	k := f.known(t, up, someTime)
+	period := series.PeriodOf(someTime)
+	steps := []struct {
+		name string
+		t    int64
+		want []int64 // the periods whose mark is written
+	}{
+		{"the same period", someTime + 15_000, nil},
+		{"before the last eighth", period + series.IndexPeriod/8*7 - 1, nil},
+		{"the end of the period", period + series.IndexPeriod - 1, []int64{period + series.IndexPeriod}},
+		{"once more", period + series.IndexPeriod - 1, nil},
+		{"the next period", period + series.IndexPeriod, nil},
+		{"far ahead", period + 40*series.IndexPeriod, []int64{period + 40*series.IndexPeriod}},
+		{"back again", someTime, nil}, // forgotten here, but not by the index
+		{"an old one", period - 5*series.IndexPeriod, []int64{period - 5*series.IndexPeriod}},
+		{"the first of all", 0, []int64{0}},
+		{"the last of all", series.MaxTime, []int64{series.PeriodOf(series.MaxTime)}},
+	}
+	for _, step := range steps {
+		t.Run(step.name, func(t *testing.T) {
+			f.store.reset()
+			f.append(t, engine.Series{Known: k, Samples: []engine.Sample{{T: step.t}}})
+			var marks []string
+			for i, a := range f.store.applied {
+				if a.table == bucketstore.Index {
+					marks = append(marks, slices.DeleteFunc(a.keys, func(key string) bool { return !strings.HasPrefix(key, "p,__name__=up,") })...)
+				} else if i != len(f.store.applied)-1 {
+					t.Errorf("the samples come before other rows")
+				}
+			}
+			var want []string
+			for _, p := range step.want {
+				want = append(want, fmt.Sprintf("p,__name__=up,%013d,up", p))
+			}
+			if !slices.Equal(marks, want) {
+				t.Errorf("wrote %q, want %q", marks, want)
+			}
+			if found := f.collect(t, engine.Query{Mint: step.t, Maxt: step.t}); len(found) != 1 {
+				t.Errorf("found %s", text(found))
+			}
+		})
+	}
+}
+
+// Index rows that were not written are written the next time.
+func TestKnownIndexFails(t *testing.T) {
+	f := openFixture(t)
+	next := someTime + series.IndexPeriod
+	batch := []engine.Series{{Known: f.known(t, up, someTime), Samples: []engine.Sample{{T: next}}}}
+	f.store.onApply = func(table bucketstore.Table, _ []bucketstore.Mutation) error {
+		if table == bucketstore.Index {
+			return errStore
+		}
+		return nil
+	}
+	if _, err := f.Append(t.Context(), "", batch, &engine.Rejected{}); !errors.Is(err, errStore) {
+		t.Fatalf("error %v, want that of the store", err)
+	}
+	f.store.onApply = nil
+	f.append(t, batch...)
+	wantSeries(t, "the next period", f.collect(t, engine.Query{Mint: next, Maxt: next}), one(up, next))
+}
+
+// The newest sample of a series is one, however it is spelled, flushed in
+// between or not.
+func TestKnownNewest(t *testing.T) {
+	for _, flush := range []bool{false, true} {
+		t.Run(fmt.Sprintf("flush %t", flush), func(t *testing.T) {
+			f := openFixture(t)
+			for i, form := range []byte{0, 1, 2, 1, 1, 0, 2, 2, 1, 0} {
+				s := sample(up, someTime+int64(i), float64(i))
+				s.Samples[0].ST = int64(i % 3)
+				f.append(t, f.spelled(form, []engine.Series{s, sample(labels.FromStrings("__name__", "other"), someTime, 1)})...)
+				f.append(t, f.spelled(form, []engine.Series{sample(up, someTime-1, -1)})...)
+				if n := f.counter(t, "adapter_current_pending_series"); n != 2 && !flush {
+					t.Errorf("%v series pending, want 2", n)
+				}
+				for range i % 4 { // up to when the slots go
+					if err := f.FlushCurrent(t.Context()); flush && err != nil {
+						t.Fatal(err)
+					}
+				}
+				want := []engine.Series{sample(labels.FromStrings("__name__", "other"), someTime, 1), sample(up, someTime+int64(i), float64(i))}
+				wantSeries(t, "current", f.current(t, 0), want...)
+			}
+			f.append(t, f.spelled(1, []engine.Series{sample(up, someTime+10, stale)})...)
+			wantSeries(t, "after the marker", f.current(t, 0), sample(labels.FromStrings("__name__", "other"), someTime, 1))
+		})
+	}
+}
+
+// Series that come no more keep no memory, those that come now and then do.
+func TestSlotsGo(t *testing.T) {
+	f := openFixture(t)
+	for i, step := range []struct {
+		sample bool
+		want   int
+	}{{true, 1}, {false, 1}, {true, 1}, {false, 1}, {false, 0}, {false, 0}, {true, 1}} {
+		if step.sample {
+			f.known(t, up, someTime+int64(i))
+			wantSeries(t, "current", f.current(t, 0), sample(up, someTime+int64(i), 0))
+		}
+		if err := f.FlushCurrent(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if n := f.Slots(); n != step.want {
+			t.Errorf("step %d: %d slots, want %d", i, n, step.want)
+		}
+	}
+}
+
+// Metadata that are stored are no news, until somebody says something else.
+func TestKnownMetadata(t *testing.T) {
+	f := openFixture(t)
+	count := f.known(t, labels.FromStrings("__name__", "h_count"), someTime)
+	sum := f.known(t, labels.FromStrings("__name__", "h_sum"), someTime)
+	x := metadata.Metadata{Type: "histogram", Help: "x"}
+	y := metadata.Metadata{Type: "histogram", Help: "y"}
+	gauge := metadata.Metadata{Type: "gauge", Help: "x"}
+	long := metadata.Metadata{Type: "histogram", Help: strings.Repeat("long", 2000)}
+	steps := []struct {
+		name   string
+		from   *engine.Known
+		said   metadata.Metadata
+		family string
+		news   bool
+	}{
+		{"first", count, x, "h", true},
+		{"again", count, x, "h", false},
+		{"from another", sum, x, "h", false},
+		{"changed", sum, y, "h", true},
+		{"not changed yet", count, x, "h", true},
+		{"back", count, x, "h", false},
+		{"other type", count, gauge, "h_count", true},
+		{"other type again", count, gauge, "h_count", false},
+		{"type of before", count, x, "h", false},
+		{"cut", sum, long, "h", true},
+		{"cut again", sum, long, "h", false},
+	}
+	for _, step := range steps {
+		t.Run(step.name, func(t *testing.T) {
+			family, news := step.from.TakeMetadata(step.said)
+			if family != step.family || news != step.news {
+				t.Errorf("%q, news %t, want %q, %t", family, news, step.family, step.news)
+			}
+			if !news {
+				return
+			}
+			m := engine.Metadata{Family: family, Metadata: step.said}
+			f.store.onApply = func(bucketstore.Table, []bucketstore.Mutation) error { return errStore }
+			if err := f.AppendMetadata(t.Context(), "", []engine.Metadata{m}, &engine.Rejected{}); !errors.Is(err, errStore) {
+				t.Errorf("error %v, want that of the store", err)
+			}
+			f.store.onApply = nil
+			if _, news := step.from.TakeMetadata(step.said); !news {
+				t.Error("what could not be stored is no news")
+			}
+			if err := f.AppendMetadata(t.Context(), "", []engine.Metadata{m}, &engine.Rejected{}); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+}
+
+// Many at once, with few series known.
+func TestKnownConcurrently(t *testing.T) {
+	const writers, rounds = 4, 200
+	f := openFixture(t)
+	f.SetKnown(func(text []byte) uint64 { return uint64(len(text)) }, 8, 1<<30)
+	sets := benchLabels(12)
+	var all sync.WaitGroup
+	for w := range writers {
+		all.Go(func() {
+			var last *engine.Known
+			for i := range rounds {
+				if known := f.Lookup("", spell(1, sets[i%len(sets)])); known != nil {
+					if last != nil {
+						last.Next()
+						last.Precedes(known, 0)
+					}
+					last = known
+				}
+				s := sample(sets[(w+i)%len(sets)], someTime+int64(i*writers+w), float64(w))
+				if _, err := f.Append(t.Context(), "", f.spelled(1, []engine.Series{s}), &engine.Rejected{}); err != nil {
+					t.Error(err)
+				}
+				if i%50 == w {
+					if err := f.FlushCurrent(t.Context()); err != nil {
+						t.Error(err)
+					}
+				}
+			}
+		})
+	}
+	all.Wait()
+	want := make(map[string]engine.Series)
+	for i := range int64(rounds) {
+		for w := range int64(writers) {
+			ls := sets[(w+i)%int64(len(sets))]
+			s := want[ls.String()]
+			s.Labels, s.Samples = ls, append(s.Samples, engine.Sample{T: someTime + i*writers + w, V: float64(w)})
+			want[ls.String()] = s
+		}
+	}
+	stored := slices.SortedFunc(maps.Values(want), func(a, b engine.Series) int { return labels.Compare(a.Labels, b.Labels) })
+	wantSeries(t, "all", f.collect(t, everything()), stored...)
+	for i := range stored {
+		stored[i].Samples = stored[i].Samples[len(stored[i].Samples)-1:]
+	}
+	wantSeries(t, "current", f.current(t, 0), stored...)
+}
+
+// nullAppender stores nothing.
+type nullAppender struct{ *bucketstore.Direct }
+
+func (nullAppender) Append(context.Context, []bucketstore.Sample) error { return nil }
+
+// What an append of known series allocates does not grow with it.
+func TestKnownAllocatesNothing(t *testing.T) {
+	f := openFixture(t)
+	f.close(t)
+	f.cfg.Appender = nullAppender{bucketstore.NewDirect(f.store, f.cfg.Schema, f.clock.now)}
+	f.open(t)
+	end := series.PeriodOf(someTime) + series.IndexPeriod
+	for name, at := range map[string]int64{"somewhere": someTime, "the end of an index period": end - 10} {
+		t.Run(name, func(t *testing.T) {
+			var batch []engine.Series
+			for _, ls := range benchLabels(1000) {
+				k := f.known(t, ls, at)
+				batch = append(batch, engine.Series{Known: k, Samples: []engine.Sample{{T: at + 1, V: 1, ST: 1}, {T: at + 2, V: 2}}})
+			}
+			var rejected engine.Rejected
+			n := testing.AllocsPerRun(20, func() {
+				if _, err := f.Append(t.Context(), "", batch, &rejected); err != nil {
+					t.Fatal(err)
+				}
+			})
+			if n > 50 {
+				t.Errorf("%v allocations for 2000 samples of 1000 known series", n)
+			}
+		})
+	}
+}

@@ -1,0 +1,278 @@
+package remote
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gogo/protobuf/proto"
+	"github.com/prometheus/prometheus/prompb"
+	writev2 "github.com/prometheus/prometheus/prompb/io/prometheus/write/v2"
+
+	"github.com/promtable/promtable/remote/engine"
+)
+
+// randomPairs are label sets, names and values in turn, that differ here and
+// there, sent in several orders.
+func randomPairs(r *rand.Rand) (sets [][]string) {
+	values := []string{"", "a", "b", "ab", strings.Repeat("x", 126), strings.Repeat("x", 127), strings.Repeat("x", 128), strings.Repeat("x", 300), "ключ"}
+	for range 30 {
+		set := []string{"__name__", fmt.Sprint("m", r.IntN(3))}
+		for i := range r.IntN(6) {
+			set = append(set, fmt.Sprint("l", i), values[r.IntN(len(values))])
+		}
+		if r.IntN(4) == 0 {
+			set = append(set[2:], set[:2]...)
+		}
+		sets = append(sets, set)
+	}
+	wide := []string{"__name__", "wide"}
+	for i := range 100 {
+		wide = append(wide, fmt.Sprintf("l%03d", i), "v")
+	}
+	other := slices.Clone(wide)
+	other[199] = "w"
+	return append(sets, wide, other)
+}
+
+// request is some of sets, mostly in their order, in both protocols.
+func request(r *rand.Rand, sets [][]string, at int64) (v1, v2 []byte) {
+	symbols := writev2.NewSymbolTable()
+	for _, i := range r.Perm(40) { // the numbers are new in each request
+		symbols.Symbolize(fmt.Sprint("l", i))
+	}
+	req2 := &writev2.Request{}
+	for i := r.IntN(3); i < len(sets); i += 1 + r.IntN(2) {
+		set := sets[i]
+		if r.IntN(8) == 0 {
+			set = sets[r.IntN(len(sets))]
+		}
+		one := prompb.TimeSeries{}
+		two := writev2.TimeSeries{}
+		for i := 0; i < len(set); i += 2 {
+			one.Labels = append(one.Labels, prompb.Label{Name: set[i], Value: set[i+1]})
+			two.LabelsRefs = append(two.LabelsRefs, symbols.Symbolize(set[i]), symbols.Symbolize(set[i+1]))
+		}
+		var more []byte
+		switch r.IntN(12) {
+		case 0:
+			one.Exemplars = []prompb.Exemplar{{Timestamp: at, Value: 1}}
+			two.Exemplars = []writev2.Exemplar{{Timestamp: at, Value: 1}}
+		case 1:
+			one.Histograms = []prompb.Histogram{{Timestamp: at}}
+			two.Histograms = []writev2.Histogram{{Timestamp: at}}
+		case 2: // nothing
+		case 3: // a label after the sample
+			more, _ = proto.Marshal(&prompb.TimeSeries{Labels: []prompb.Label{{Name: "more", Value: fmt.Sprint(r.IntN(3))}}})
+			two.LabelsRefs = two.LabelsRefs[:len(two.LabelsRefs)-1]
+			fallthrough
+		default:
+			one.Samples = []prompb.Sample{{Timestamp: at, Value: float64(i)}}
+			two.Samples = []writev2.Sample{{Timestamp: at, Value: float64(i), StartTimestamp: int64(r.IntN(2))}}
+		}
+		if r.IntN(20) == 0 {
+			two.LabelsRefs[0] = 100_000
+		}
+		msg, err := proto.Marshal(&one)
+		if err != nil {
+			panic(err)
+		}
+		v1 = protoField(v1, 1, append(msg, more...))
+		req2.Timeseries = append(req2.Timeseries, two)
+	}
+	req2.Symbols = symbols.Symbols()
+	v2, err := proto.Marshal(req2)
+	if err != nil {
+		panic(err)
+	}
+	return v1, v2
+}
+
+// protoField appends a length-delimited field.
+func protoField(dst []byte, num byte, msg []byte) []byte {
+	return append(append(append(dst, num<<3|wireBytes), proto.EncodeVarint(uint64(len(msg)))...), msg...)
+}
+
+// TestDecodeKnown: what is known of series changes nothing of what is decoded,
+// whatever came before.
+func TestDecodeKnown(t *testing.T) {
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	r := rand.New(rand.NewPCG(seed, 0))
+	sets := randomPairs(r)
+	again := newRepeater(t)
+	for range 100 {
+		v1, v2 := request(r, sets, time.Now().UnixMilli())
+		for name, fn := range map[string]decodeFunc{"1.0": decodeV1, "2.0": decodeV2} {
+			body := v1
+			if name == "2.0" {
+				body = v2
+			}
+			var rejected engine.Rejected
+			req, err := decode(fn, body, &rejected)
+			if err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			if again.check(t, fn, body, checkDecoded(t, req), &rejected); t.Failed() {
+				t.FailNow()
+			}
+		}
+		if r.IntN(3) == 0 {
+			i, j := r.IntN(len(sets)), r.IntN(len(sets))
+			sets[i], sets[j] = sets[j], sets[i]
+		}
+	}
+}
+
+// TestDecodeAllocatesNothing: what a request of known series allocates does not
+// grow with it.
+func TestDecodeAllocatesNothing(t *testing.T) {
+	again := newRepeater(t)
+	req := prompb.WriteRequest{}
+	symbols := writev2.NewSymbolTable()
+	req2 := writev2.Request{}
+	for i := range 3000 {
+		id := fmt.Sprint(i)
+		sample := prompb.Sample{Timestamp: time.Now().UnixMilli(), Value: 1}
+		req.Timeseries = append(req.Timeseries, prompb.TimeSeries{
+			Labels:  []prompb.Label{{Name: "__name__", Value: "up"}, {Name: "id", Value: id}},
+			Samples: []prompb.Sample{sample, sample},
+		})
+		req2.Timeseries = append(req2.Timeseries, writev2.TimeSeries{
+			LabelsRefs: []uint32{symbols.Symbolize("__name__"), symbols.Symbolize("up"), symbols.Symbolize("id"), symbols.Symbolize(id)},
+			Samples:    []writev2.Sample{{Timestamp: sample.Timestamp, Value: 1, StartTimestamp: 1}, {Timestamp: sample.Timestamp, Value: 1}},
+			Metadata:   writev2.Metadata{Type: writev2.Metadata_METRIC_TYPE_GAUGE, HelpRef: symbols.Symbolize("help")},
+		})
+	}
+	req2.Symbols = symbols.Symbols()
+	for name, test := range map[string]struct {
+		fn  decodeFunc
+		msg proto.Message
+	}{"1.0": {decodeV1, &req}, "2.0": {decodeV2, &req2}} {
+		t.Run(name, func(t *testing.T) {
+			body, err := proto.Marshal(test.msg)
+			if err != nil {
+				t.Fatal(err)
+			}
+			once := func() writeRequest {
+				var rejected engine.Rejected
+				again.decoder.reset(fuzzMaxBody, &rejected)
+				req, err := test.fn(again.decoder, body)
+				if err == nil {
+					_, err = again.engine.Append(t.Context(), "", req.series, &rejected)
+				}
+				if err == nil && len(req.metadata) > 0 {
+					err = again.engine.AppendMetadata(t.Context(), "", req.metadata, &rejected)
+				}
+				if err != nil || rejected.Err() != nil || !again.decoder.release() {
+					t.Fatalf("error %v, rejected %v", err, rejected.Err())
+				}
+				return req
+			}
+			once()
+			once() // now the metadata are known to belong to the series
+			if n := testing.AllocsPerRun(10, func() { once() }); n > 50 {
+				t.Errorf("%v allocations for 6000 samples of 3000 known series", n)
+			}
+			if req := once(); len(req.metadata) > 0 || (name == "2.0" && req.repeated != 3000) {
+				t.Errorf("%d entries of metadata, %d left out", len(req.metadata), req.repeated)
+			}
+		})
+	}
+}
+
+// TestDecodePrefix: a series whose labels begin like those of another, which
+// came in its place before, is known soon.
+func TestDecodePrefix(t *testing.T) {
+	again := newRepeater(t)
+	at := time.Now().UnixMilli()
+	send := func(sets ...[]prompb.Label) (known int) {
+		t.Helper()
+		req := prompb.WriteRequest{}
+		for _, set := range sets {
+			req.Timeseries = append(req.Timeseries, prompb.TimeSeries{Labels: set, Samples: []prompb.Sample{{Timestamp: at}}})
+		}
+		body, err := proto.Marshal(&req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var rejected engine.Rejected
+		decoded, err := decodeWith(again.decoder, decodeV1, body, &rejected)
+		if err == nil {
+			_, err = again.engine.Append(t.Context(), "", decoded.series, &rejected)
+		}
+		if err != nil || rejected.Err() != nil {
+			t.Fatal(err, rejected.Err())
+		}
+		for _, s := range decoded.series {
+			if s.Known != nil {
+				known++
+			}
+		}
+		again.decoder.release()
+		return known
+	}
+	first := []prompb.Label{{Name: "__name__", Value: "a"}}
+	short := []prompb.Label{{Name: "__name__", Value: "b"}, {Name: "job", Value: "c"}}
+	long := append(slices.Clone(short), prompb.Label{Name: "node", Value: "d"})
+	for i, step := range []struct {
+		sets  [][]prompb.Label
+		known int
+	}{
+		{[][]prompb.Label{first, short}, 0},
+		{[][]prompb.Label{first, short}, 2},
+		{[][]prompb.Label{first, long}, 1},
+		{[][]prompb.Label{first, long}, 2},
+		{[][]prompb.Label{first, short}, 2},
+		{[][]prompb.Label{first, long, short, first}, 4},
+	} {
+		if known := send(step.sets...); known != step.known {
+			t.Errorf("step %d: %d series known, want %d", i, known, step.known)
+		}
+	}
+}
+
+// TestDecoderReleases: the memory of a large request is not kept, nor are the
+// spellings of any number of new series.
+func TestDecoderReleases(t *testing.T) {
+	for _, test := range []struct {
+		name    string
+		series  int
+		samples int
+		value   int // bytes of a label
+		kept    bool
+	}{
+		{"usual", 2000, 1, 10, true},
+		{"many series", 30_000, 1, 1, false},
+		{"many samples", 1, 60_000, 1, false},
+		{"long labels", 2000, 1, 3000, true},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			req := prompb.WriteRequest{}
+			for i := range test.series {
+				req.Timeseries = append(req.Timeseries, prompb.TimeSeries{
+					Labels:  []prompb.Label{{Name: "__name__", Value: fmt.Sprint("m", i)}, {Name: "job", Value: strings.Repeat("x", test.value)}},
+					Samples: make([]prompb.Sample, test.samples),
+				})
+			}
+			body, err := proto.Marshal(&req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			d := newDecoder(noFinder{})
+			d.reset(32<<20, &engine.Rejected{})
+			if got, err := decodeV1(d, body); err != nil || got.size != test.series*test.samples {
+				t.Fatalf("%d samples, error %v", got.size, err)
+			}
+			if n := cap(d.spellings); n > 2*maxSpellings {
+				t.Errorf("%d bytes of spellings", n)
+			}
+			if kept := d.release(); kept != test.kept {
+				t.Errorf("kept is %t, want %t", kept, test.kept)
+			}
+		})
+	}
+}

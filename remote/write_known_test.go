@@ -1,0 +1,155 @@
+package remote_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/golang/snappy"
+	writev2 "github.com/prometheus/prometheus/prompb/io/prometheus/write/v2"
+
+	"github.com/promtable/promtable/bucketstore"
+	"github.com/promtable/promtable/remote"
+	"github.com/promtable/promtable/remote/engine"
+	"github.com/promtable/promtable/series"
+)
+
+// TestWriteKnownConcurrently: senders that send the same series again and again,
+// at once and in both protocols, each get every sample stored where it belongs.
+func TestWriteKnownConcurrently(t *testing.T) {
+	const senders, requests = 4, 25
+	base, reg := serveStore(t, openPebble(t))
+	var want []engine.Series
+	for i := range 30 { // encodeV2 knows 127 symbols
+		want = append(want, engine.Series{Labels: lset("__name__", "up", "n", fmt.Sprintf("%02d", i))})
+	}
+	var all sync.WaitGroup
+	for sender := range senders {
+		all.Go(func() {
+			for n := range requests {
+				var batch []engine.Series
+				for i := sender % 2; i < len(want); i += 1 + n%2 {
+					at := int64(i*1000 + n*senders + sender)
+					batch = append(batch, engine.Series{Labels: want[i].Labels, Samples: []engine.Sample{{T: at, V: float64(-at)}}})
+				}
+				contentType, body := typeV1, encodeV1(t, batch)
+				if (n+sender)%3 == 0 {
+					contentType, body = typeV2, encodeV2(batch)
+				}
+				if got := post(t, base+"/api/v1/write", contentType, body); got.status != http.StatusNoContent {
+					t.Errorf("status %d: %s", got.status, got.body)
+				}
+			}
+		})
+	}
+	all.Wait()
+	for n := range requests {
+		for sender := range senders {
+			for i := sender % 2; i < len(want); i += 1 + n%2 {
+				at := int64(i*1000 + n*senders + sender)
+				want[i].Samples = append(want[i].Samples, engine.Sample{T: at, V: float64(-at)})
+			}
+		}
+	}
+	got, err := read(t, base, responseTypes[0], query(0, 1<<40))
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantSeries(t, got, want)
+	if n := counter(t, reg, "adapter_engine_known_series"); n < float64(len(want)) || n > float64(2*len(want)) {
+		t.Errorf("%v series known of %d in two protocols", n, len(want))
+	}
+}
+
+// TestWriteKnownMetadata: metadata that come with known series are written when
+// they change, and counted always.
+func TestWriteKnownMetadata(t *testing.T) {
+	base, reg := serveStore(t, openPebble(t))
+	rows := 0.0
+	for i, help := range []string{"x", "x", "x", "y", "y", "x", "x"} {
+		symbols := writev2.NewSymbolTable()
+		ts := v2Series(&symbols, []writev2.Sample{{Timestamp: int64(i), Value: 1}}, "__name__", "up")
+		ts.Metadata = writev2.Metadata{Type: writev2.Metadata_METRIC_TYPE_GAUGE, HelpRef: symbols.Symbolize(help)}
+		req := &writev2.Request{Timeseries: []writev2.TimeSeries{ts}, Symbols: symbols.Symbols()}
+		post(t, base+"/api/v1/write", typeV2, marshal(t, req)).wantStatus(t, http.StatusNoContent)
+		if i == 0 || i == 3 || i == 5 {
+			rows++
+		}
+		wantCounter(t, reg, rows, "adapter_metadata_rows_total")
+		wantCounter(t, reg, float64(i+1), "adapter_write_metadata_total")
+	}
+}
+
+// openIdle opens a handler over an engine that stores nothing.
+func openIdle(b *testing.B, store bucketstore.Store) (*remote.Handler, *remote.IdleAppender) {
+	b.Helper()
+	schema, err := series.NewSchema(nil, false)
+	if err != nil {
+		b.Fatal(err)
+	}
+	app := &remote.IdleAppender{Appender: bucketstore.NewDirect(store, schema, time.Now)}
+	eng, err := engine.Open(b.Context(), engine.Config{
+		Store: remote.IdleStore{Store: store}, Appender: app, Schema: schema, Now: time.Now, CurrentInterval: time.Hour,
+		Limits: engine.Limits{MaxFuture: 10 * time.Minute},
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() {
+		if err := eng.Close(context.Background()); err != nil {
+			b.Error(err)
+		}
+	})
+	return remote.New(remote.Config{Engine: eng, Now: time.Now}), app
+}
+
+// benchmarkStored sends a request of 2,000 series, 12 labels and one sample
+// each, from its bytes to the call of the Appender: cold to an engine that sees
+// them for the first time, warm to one that knows them.
+func benchmarkStored(b *testing.B, contentType string, body []byte) {
+	const series = 2000
+	store := openPebble(b)
+	compressed := snappy.Encode(nil, body)
+	send := func(h http.Handler) {
+		r := httptest.NewRequest(http.MethodPost, "/write", bytes.NewReader(compressed))
+		r.Header.Set("Content-Type", contentType)
+		w := &discard{header: http.Header{}}
+		if h.ServeHTTP(w, r); w.status != http.StatusNoContent {
+			b.Fatalf("status %d", w.status)
+		}
+	}
+	b.Run("cold", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			b.StopTimer()
+			h, _ := openIdle(b, store)
+			b.StartTimer()
+			send(h)
+		}
+		b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*series), "ns/sample")
+	})
+	b.Run("warm", func(b *testing.B) {
+		h, app := openIdle(b, store)
+		send(h)
+		b.SetBytes(int64(len(body)))
+		b.ReportAllocs()
+		for b.Loop() {
+			send(h)
+		}
+		b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*series), "ns/sample")
+		if app.Samples != (b.N+1)*series {
+			b.Fatalf("%d samples were stored, want %d", app.Samples, (b.N+1)*series)
+		}
+	})
+}
+
+// BenchmarkWriteV1 is a request of remote write 1.0.
+func BenchmarkWriteV1(b *testing.B) { benchmarkStored(b, typeV1, v1(b, targets(2000)...)) }
+
+// BenchmarkWriteV2 is a request of remote write 2.0.
+func BenchmarkWriteV2(b *testing.B) { benchmarkStored(b, typeV2, marshal(b, toV2(targets(2000)))) }
