@@ -2,6 +2,7 @@ package pebble_test
 
 import (
 	"bytes"
+	"slices"
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -13,7 +14,7 @@ import (
 // keys of awkward bytes, whether we store such keys or not.
 func TestComparer(t *testing.T) {
 	c := pebble.EngineOptions(vfs.NewMem()).Comparer
-	keys := awkward(5)
+	keys := append(awkward(5), inDays(awkward(4))...)
 	for _, a := range keys {
 		prefix := a[:c.Split(a)]
 		if c.Split(prefix) != len(prefix) {
@@ -27,7 +28,7 @@ func TestComparer(t *testing.T) {
 			t.Fatalf("%x is no successor of the prefix %x of %x", next, prefix, a)
 		}
 	}
-	few := awkward(4)
+	few := append(awkward(4), inDays(awkward(3))...)
 	for _, a := range few {
 		for _, b := range few {
 			pa, pb := a[:c.Split(a)], b[:c.Split(b)]
@@ -40,6 +41,16 @@ func TestComparer(t *testing.T) {
 			}
 		}
 	}
+}
+
+// inDays puts keys into days of METRIC that look like parts of a row.
+func inDays(keys [][]byte) (in [][]byte) {
+	for _, day := range []string{"\x00\x00\x00\x01", "\x00\x01\x00\x01", "\x00\x00\x01\x00", "\xff\xff\xff\xff"} {
+		for _, key := range keys {
+			in = append(in, slices.Concat([]byte{1}, []byte(day), key))
+		}
+	}
+	return in
 }
 
 // awkward returns all keys of 1 to n awkward bytes.

@@ -19,7 +19,7 @@ const (
 )
 
 // format is the content of FORMAT.
-const format = "promtable pebble format 0"
+const format = "promtable pebble format 1"
 
 // maxSmallFile bounds what is read of FORMAT and OWNER, in bytes.
 const maxSmallFile = 1024
@@ -75,7 +75,7 @@ func checkFormat(fs vfs.FS, dir string) error {
 	case err == nil && text == format:
 		return nil
 	case err == nil:
-		return fmt.Errorf("data directory %q: %s says %q, this version reads %q only; start the version that wrote it, or choose another directory",
+		return fmt.Errorf("data directory %q: %s says %q, this version reads %q only; start with a new --storage.path, or with the version that wrote it",
 			dir, formatFile, text, format)
 	case !errors.Is(err, os.ErrNotExist):
 		return fmt.Errorf("data directory %q: %w", dir, err)

@@ -12,7 +12,7 @@ import (
 // Names that Pebble records and compares at each start. They are part of the
 // format.
 const (
-	comparerName = "promtable.row.0"
+	comparerName = "promtable.row.1"
 	mergerName   = "promtable.newest.0"
 )
 
@@ -62,8 +62,8 @@ func newComparer() *pebble.Comparer {
 	c.Name = comparerName
 	c.Split = splitRow
 	c.ImmediateSuccessor = func(dst, prefix []byte) []byte {
-		if row, ok := bytes.CutSuffix(prefix, rowEnd); ok {
-			return append(append(dst, row...), escape, afterEnd)
+		if n := len(prefix); n > 0 && n >= headSize(prefix[0])+len(rowEnd) && bytes.HasSuffix(prefix, rowEnd) {
+			return append(append(dst, prefix[:n-len(rowEnd)]...), escape, afterEnd)
 		}
 		return append(append(dst, prefix...), 0x00)
 	}

@@ -17,3 +17,6 @@ func EngineOptions(fs vfs.FS) *pebble.Options {
 	opts.FS = fs
 	return opts
 }
+
+// EngineMetrics returns what Pebble counts.
+func (s *Store) EngineMetrics() *pebble.Metrics { return s.db.Metrics() }

@@ -25,10 +25,41 @@ var rowEnd = []byte{escape, endMark}
 // cannot look like a part of the end mark.
 func tableByte(t bucketstore.Table) byte { return byte(t) + 1 }
 
-// appendBound appends what sorts before all cells of the row key and of the
-// rows after it, and after all cells of the rows before it.
-func appendBound(dst []byte, table byte, key []byte) []byte {
+// metricByte is the first byte of the table whose cells lie by day.
+const metricByte = byte(bucketstore.Metric) + 1
+
+// headSize is the size of what stands before the row in the keys of a table.
+func headSize(table byte) int {
+	if table == metricByte {
+		return 1 + daySize
+	}
+	return 1
+}
+
+// appendHead appends what the keys of a table begin with, in METRIC those of a
+// day.
+func appendHead(dst []byte, table byte, day uint32) []byte {
 	dst = append(dst, table)
+	if table == metricByte {
+		dst = binary.BigEndian.AppendUint32(dst, day)
+	}
+	return dst
+}
+
+// putDay replaces the day in a stored key of METRIC.
+func putDay(key []byte, day uint32) { binary.BigEndian.PutUint32(key[1:], day) }
+
+// appendHeadLimit appends what sorts after all keys with this head.
+func appendHeadLimit(dst []byte, table byte, day uint32) []byte {
+	if table != metricByte || day == noDay {
+		return append(dst, table+1)
+	}
+	return appendHead(dst, table, day+1)
+}
+
+// appendBound appends what, after a head, sorts before all cells of the row key
+// and of the rows after it, and after all cells of the rows before it.
+func appendBound(dst, key []byte) []byte {
 	for {
 		n := bytes.IndexByte(key, escape)
 		if n < 0 {
@@ -40,9 +71,18 @@ func appendBound(dst []byte, table byte, key []byte) []byte {
 	}
 }
 
-// appendRow appends what all cells of the row key, and only those, begin with.
-func appendRow(dst []byte, table byte, key []byte) []byte {
-	return append(appendBound(dst, table, key), rowEnd...)
+// appendRow appends what, after a head, all cells of the row key, and only
+// those, begin with.
+func appendRow(dst, key []byte) []byte {
+	return append(appendBound(dst, key), rowEnd...)
+}
+
+// appendAfterRow appends what sorts after all cells that begin with row, end mark
+// included, and before the next row.
+func appendAfterRow(dst, row []byte) []byte {
+	dst = append(dst, row...)
+	dst[len(dst)-1] = afterEnd
+	return dst
 }
 
 // appendColumn appends what follows the row in the key of a cell.
@@ -59,32 +99,44 @@ func appendColumnLimit(dst []byte, family string) []byte {
 	return append(dst, familyEnd+1)
 }
 
-// rangeBounds returns the stored keys that hold the rows of r.
-func rangeBounds(table byte, r series.RowRange) (lower, upper []byte) {
-	lower = appendBound(nil, table, r.Start)
-	if len(r.Limit) == 0 {
-		return lower, []byte{table + 1}
-	}
-	return lower, appendBound(nil, table, r.Limit)
+// appendLower appends what sorts before all cells of the rows of r, in METRIC
+// those of a day.
+func appendLower(dst []byte, table byte, day uint32, r series.RowRange) []byte {
+	return appendBound(appendHead(dst, table, day), r.Start)
 }
 
-// splitRow returns the size of the row in a stored key, end mark included, or
-// the size of a key without one.
+// appendUpper appends what sorts after them.
+func appendUpper(dst []byte, table byte, day uint32, r series.RowRange) []byte {
+	if len(r.Limit) == 0 {
+		return appendHeadLimit(dst, table, day)
+	}
+	return appendBound(appendHead(dst, table, day), r.Limit)
+}
+
+// splitRow returns the size of the head and the row in a stored key, end mark
+// included, or the size of a key without an end mark.
 func splitRow(key []byte) int {
-	if n := bytes.Index(key, rowEnd); n >= 0 {
-		return n + len(rowEnd)
+	if len(key) == 0 {
+		return 0
+	}
+	head := headSize(key[0]) // A day may look like an end mark.
+	if len(key) < head {
+		return len(key)
+	}
+	if n := bytes.Index(key[head:], rowEnd); n >= 0 {
+		return head + n + len(rowEnd)
 	}
 	return len(key)
 }
 
-// parseRow returns the row key in row, which is a stored key up to and including
-// the end mark. dst is used as space if the key must be unescaped; else the key
+// parseRow returns the row key in row, which is what follows the head of a
+// stored key, up to and including the end mark. dst is used as space if the key must be unescaped; else the key
 // is a part of row.
 func parseRow(dst, row []byte) (key []byte, err error) {
 	if !bytes.HasSuffix(row, rowEnd) {
 		return nil, fmt.Errorf("%w: stored key %q has no end mark", series.ErrCorrupt, row)
 	}
-	text := row[1 : len(row)-len(rowEnd)]
+	text := row[:len(row)-len(rowEnd)]
 	for {
 		n := bytes.IndexByte(text, escape)
 		switch {

@@ -28,11 +28,13 @@ func (s *Store) Scan(ctx context.Context, req bucketstore.ScanRequest, fn func(b
 	if len(sc.families) == 0 || len(req.Rows) == 0 {
 		return ctx.Err()
 	}
-	if sc.iter, err = s.db.NewIter(nil); err != nil {
+	if sc.first, err = s.db.NewIter(nil); err != nil {
 		return fmt.Errorf("scan %s: %w", req.Table, err)
 	}
+	// After the iterator, so that no day is missed that it sees.
+	sc.exist = s.days.all()
 	err = sc.scan(ctx, req, fn)
-	if closeErr := sc.iter.Close(); err == nil && closeErr != nil {
+	if closeErr := sc.close(); err == nil && closeErr != nil {
 		return fmt.Errorf("scan %s: %w", req.Table, closeErr)
 	}
 	return err
@@ -40,7 +42,6 @@ func (s *Store) Scan(ctx context.Context, req bucketstore.ScanRequest, fn func(b
 
 // rest keeps sc for later use, unless a large row has made it large.
 func (s *Store) rest(sc *scanner) {
-	sc.iter = nil
 	if cap(sc.space.block) <= maxPooled {
 		s.scanners.Put(sc)
 	}
@@ -48,18 +49,19 @@ func (s *Store) rest(sc *scanner) {
 
 // A scanner reads rows. Its buffers grow to what the largest row needs.
 type scanner struct {
-	iter     *pebble.Iterator
-	first    byte // of the table
-	families []columnRange
-	// single is set while the range is one row: seeks then ask Bloom filters, and
-	// the iterator ends with the row.
-	single bool
+	table  *table
+	exist  []uint32 // the days
+	deltas deltaRange
 
-	row   []byte // the stored key of the row, end mark included
-	seek  []byte // space for a stored key
-	upper []byte // the same
-	cells []bucketstore.Cell
-	space arena
+	first  *pebble.Iterator // all others are clones of it
+	taken  bool             // first has a slot
+	places [maxIterators]place
+	// cursors has one for each day of a range, waiting those that are not at their
+	// end, by row and day. least is space for some of them.
+	cursors, waiting, least []*cursor
+
+	limit []byte // space for a stored key
+	rowReader
 }
 
 // A columnRange is a part of a row: what follows the row in stored keys lies in
@@ -73,7 +75,8 @@ type columnRange struct {
 
 // prepare sets the columns to read, without those that cannot hold any.
 func (sc *scanner) prepare(t *table, families []bucketstore.FamilyRange, now time.Time) error {
-	sc.first = t.first
+	sc.table = t
+	sc.deltas = deltasOf(families)
 	sc.families = sc.families[:0]
 	for _, fr := range families {
 		family, err := t.family(fr.Family)
@@ -96,186 +99,86 @@ func (sc *scanner) prepare(t *table, families []bucketstore.FamilyRange, now tim
 }
 
 func (sc *scanner) scan(ctx context.Context, req bucketstore.ScanRequest, fn func(bucketstore.Row) error) error {
-	rows := 0
-	for _, r := range req.Rows {
+	out := delivery{limit: req.Limit, fn: fn}
+	for i, r := range req.Rows {
 		if err := ctx.Err(); err != nil {
 			return err
+		}
+		if i > 0 && !isBehind(r, req.Rows[i-1]) {
+			sc.rewind() // Places only go forward. The contract promises order, so this never happens.
 		}
 		if r.IsEmpty() {
 			continue
 		}
-		for valid := sc.enter(r); valid; {
-			if err := ctx.Err(); err != nil {
-				return err
-			}
-			var row bucketstore.Row
-			var err error
-			if row, valid, err = sc.readRow(); err != nil {
+		for part, days := range sc.table.split(r, sc.exist, sc.deltas) {
+			if err := sc.scanPart(ctx, part, days, &out); err != nil {
 				return fmt.Errorf("scan %s: %w", req.Table, err)
 			}
-			if len(row.Cells) == 0 {
-				continue
+			if out.ended {
+				return out.err
 			}
-			if err := fn(row); err != nil {
-				return err
-			}
-			if rows++; rows == req.Limit {
-				return nil
-			}
-		}
-		if err := sc.iter.Error(); err != nil {
-			return fmt.Errorf("scan %s: %w", req.Table, err)
 		}
 	}
 	return nil
 }
 
-// enter goes to the first cell of r that may be asked for and says whether
-// there is one.
-func (sc *scanner) enter(r series.RowRange) bool {
-	sc.single = isSingle(r)
-	if sc.single {
-		sc.seek = appendRow(sc.seek[:0], sc.first, r.Start)
-		sc.upper = append(sc.upper[:0], sc.seek...)
-		sc.upper[len(sc.upper)-1] = afterEnd
-		sc.iter.SetBounds(sc.seek, sc.upper)
-		sc.seek = append(sc.seek, sc.families[0].start...)
-		return sc.iter.SeekPrefixGE(sc.seek)
+// isBehind says whether all of r is behind all of before.
+func isBehind(r, before series.RowRange) bool {
+	return len(before.Limit) > 0 && bytes.Compare(r.Start, before.Limit) >= 0
+}
+
+// scanPart delivers the rows of r. Their cells lie in these days.
+func (sc *scanner) scanPart(ctx context.Context, r series.RowRange, days []uint32, out *delivery) error {
+	if isSingle(r) {
+		return sc.scanRow(r.Start, days, out)
 	}
-	sc.seek = appendBound(sc.seek[:0], sc.first, r.Start)
-	if len(r.Limit) == 0 {
-		sc.upper = append(sc.upper[:0], sc.first+1)
-	} else {
-		sc.upper = appendBound(sc.upper[:0], sc.first, r.Limit)
+	return sc.scanRows(ctx, r, days, out)
+}
+
+// scanRow delivers the row key, if it has any cell asked for.
+func (sc *scanner) scanRow(key []byte, days []uint32, out *delivery) error {
+	sc.begin()
+	for _, day := range days {
+		p, err := sc.place(day)
+		if err != nil {
+			return err
+		}
+		sc.row = appendRow(appendHead(sc.row[:0], sc.table.first, day), key)
+		sc.limit = appendAfterRow(sc.limit[:0], sc.row)
+		if err := sc.readRow(p, sc.limit); err != nil {
+			return err
+		}
 	}
-	sc.iter.SetBounds(sc.seek, sc.upper)
-	return sc.iter.SeekGE(sc.seek)
+	return sc.deliver(out)
+}
+
+// A delivery hands rows over.
+type delivery struct {
+	limit int
+	fn    func(bucketstore.Row) error
+	rows  int
+	// ended is set when no more are wanted, with the error of fn, if any.
+	ended bool
+	err   error
+}
+
+// deliver hands over the row that was read, unless it is empty.
+func (sc *scanner) deliver(out *delivery) error {
+	if len(sc.cells) == 0 {
+		return nil
+	}
+	sc.order()
+	key, err := parseRow(sc.seek[:0], sc.row[headSize(sc.table.first):])
+	if err != nil {
+		return err
+	}
+	out.err = out.fn(bucketstore.Row{Key: key, Cells: sc.cells})
+	out.rows++
+	out.ended = out.err != nil || out.rows == out.limit
+	return nil
 }
 
 // isSingle says whether r holds the key r.Start and no other.
 func isSingle(r series.RowRange) bool {
 	return len(r.Limit) == len(r.Start)+1 && r.Limit[len(r.Start)] == 0 && bytes.HasPrefix(r.Limit, r.Start)
 }
-
-// readRow reads the row that the iterator is in and goes to the next one. valid
-// says whether there is one. The row is valid until the next call.
-func (sc *scanner) readRow() (row bucketstore.Row, valid bool, err error) {
-	key := sc.iter.Key()
-	sc.row = append(sc.row[:0], key[:splitRow(key)]...)
-	sc.cells = sc.cells[:0]
-	sc.space.reset()
-	valid = true
-	for i := 0; i < len(sc.families) && valid; i++ {
-		if valid, err = sc.readColumns(&sc.families[i]); err != nil {
-			return row, false, err
-		}
-	}
-	if valid && sc.inRow() {
-		valid = sc.leaveRow()
-	}
-	if !valid {
-		// An iterator that fails looks as if it were at its end: the rest of the row
-		// may be missing.
-		if err := sc.iter.Error(); err != nil {
-			return row, false, err
-		}
-	}
-	if len(sc.cells) == 0 {
-		return row, valid, nil
-	}
-	if row.Key, err = parseRow(sc.seek[:0], sc.row); err != nil {
-		return row, false, err
-	}
-	row.Cells = sc.cells
-	return row, valid, nil
-}
-
-// inRow says whether the iterator is still in the current row.
-func (sc *scanner) inRow() bool { return bytes.HasPrefix(sc.iter.Key(), sc.row) }
-
-// readColumns collects the cells of r in the current row. valid says whether
-// the iterator is at a cell still, in this row or in a later one.
-func (sc *scanner) readColumns(r *columnRange) (valid bool, err error) {
-	valid = sc.skipTo(r.start)
-	for valid && sc.inRow() {
-		column := sc.iter.Key()[len(sc.row):]
-		if bytes.Compare(column, r.limit) >= 0 {
-			break
-		}
-		stored, err := sc.iter.ValueAndErr()
-		if err != nil {
-			return false, err
-		}
-		if err := sc.collect(r, column[len(r.family)+1:], stored); err != nil {
-			return false, err
-		}
-		valid = sc.iter.Next()
-	}
-	return valid, nil
-}
-
-func (sc *scanner) collect(r *columnRange, qualifier, stored []byte) error {
-	t, value, err := parseCell(stored)
-	if err != nil {
-		return fmt.Errorf("row %q: %w", sc.row, err)
-	}
-	if t < r.cutoff {
-		return nil
-	}
-	sc.cells = append(sc.cells, bucketstore.Cell{
-		Family: r.family, Qualifier: sc.space.copy(qualifier), Time: t, Value: sc.space.copy(value),
-	})
-	return nil
-}
-
-// stepsBeforeSeek is how many cells skipTo passes one by one: a seek costs about
-// as much.
-const stepsBeforeSeek = 4
-
-// skipTo goes forward to the first cell of the current row whose column is not
-// before start, or out of the row.
-func (sc *scanner) skipTo(start []byte) (valid bool) {
-	for range stepsBeforeSeek {
-		if !sc.inRow() || bytes.Compare(sc.iter.Key()[len(sc.row):], start) >= 0 {
-			return true
-		}
-		if !sc.iter.Next() {
-			return false
-		}
-	}
-	sc.seek = append(append(sc.seek[:0], sc.row...), start...)
-	if sc.single {
-		return sc.iter.SeekPrefixGE(sc.seek)
-	}
-	return sc.iter.SeekGE(sc.seek)
-}
-
-// leaveRow goes to the first cell of the next row.
-func (sc *scanner) leaveRow() (valid bool) {
-	if sc.single {
-		return false
-	}
-	sc.seek = append(sc.seek[:0], sc.row...)
-	sc.seek[len(sc.seek)-1] = afterEnd
-	return sc.iter.SeekGE(sc.seek)
-}
-
-// An arena holds copies of bytes, which stay where they are until the reset.
-type arena struct{ block []byte }
-
-// minBlock is the smallest block of an arena in bytes.
-const minBlock = 4 << 10
-
-// copy returns a copy of b. When the block is full the older copies keep it
-// alive, and the next one is large enough for rows of this size.
-func (a *arena) copy(b []byte) []byte {
-	if len(b) > cap(a.block)-len(a.block) {
-		a.block = make([]byte, 0, max(2*cap(a.block), len(b), minBlock))
-	}
-	start := len(a.block)
-	a.block = append(a.block, b...)
-	return a.block[start:len(a.block):len(a.block)]
-}
-
-// reset makes all copies invalid.
-func (a *arena) reset() { a.block = a.block[:0] }

@@ -1,9 +1,9 @@
 package pebble_test
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -20,12 +20,19 @@ import (
 // whole or the scan fails.
 func TestScanReadFails(t *testing.T) {
 	const cells = 64
+	plain := func(i int) []byte { return fmt.Appendf(nil, "%04d", i) }
+	byDay := func(i int) []byte { return series.AppendQualifier(nil, uint32(i)*halfDay/4) }
 	for _, tc := range []struct {
-		name string
-		rows series.RowRange
+		name      string
+		key       string
+		qualifier func(i int) []byte
+		rows      series.RowRange
 	}{
-		{"single row", series.SingleRow([]byte("row"))},
-		{"range", series.RowRange{Start: []byte("r"), Limit: []byte("s")}},
+		{"single row", "row", plain, series.SingleRow([]byte("row"))},
+		{"range", "row", plain, series.RowRange{Start: []byte("r"), Limit: []byte("s")}},
+		{"single row over days", "row," + testBase, byDay, series.SingleRow([]byte("row," + testBase))},
+		{"range over days", "row," + testBase, byDay, series.RowRange{Start: []byte("r"), Limit: []byte("s")}},
+		{"bases over days", "row," + testBase, byDay, series.RowRange{Start: []byte("row," + testBase), Limit: []byte("row," + nextBase)}},
 	} {
 		for _, limit := range []int{0, 1} {
 			t.Run(fmt.Sprintf("%s, limit %d", tc.name, limit), func(t *testing.T) {
@@ -38,7 +45,7 @@ func TestScanReadFails(t *testing.T) {
 					}
 					return nil
 				}))
-				writeCells(t, onDisk("/data").WithFS(disk), cells)
+				writeCells(t, onDisk("/data").WithFS(disk), tc.key, cells, tc.qualifier)
 				s := openStore(t, onDisk("/data").WithFS(disk))
 				req := bucketstore.ScanRequest{
 					Table: bucketstore.Metric, Rows: []series.RowRange{tc.rows}, Limit: limit,
@@ -75,16 +82,17 @@ func TestScanReadFails(t *testing.T) {
 
 // writeCells fills one row with large cells, each in a block of its own, and
 // closes the store.
-func writeCells(t *testing.T, cfg pebble.Config, cells int) {
+func writeCells(t *testing.T, cfg pebble.Config, key string, cells int, qualifier func(i int) []byte) {
 	t.Helper()
 	s, err := pebble.Open(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
+	random := rand.NewChaCha8([32]byte{1})
 	for i := range cells {
-		// A block ends after 32 KiB, whatever compression makes of it.
-		value := bytes.Repeat(fmt.Appendf(nil, "%d ", i), 20_000)
-		apply(t, s, bucketstore.Metric, "row", setOp("r0", fmt.Sprintf("%04d", i), 1, string(value)))
+		value := make([]byte, 40_000) // A block ends after 32 KiB.
+		random.Read(value)            // It never fails.
+		apply(t, s, bucketstore.Metric, key, setOp("r0", string(qualifier(i)), 1, string(value)))
 	}
 	if err := s.Close(); err != nil {
 		t.Fatal(err)

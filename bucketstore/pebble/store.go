@@ -93,6 +93,8 @@ type Store struct {
 	// reads cells to decide what to write, from the read until his batch is
 	// visible.
 	columns sync.RWMutex
+	// days are those of METRIC.
+	days daySet
 	// waiting counts batches that are visible and not yet known to be durable.
 	waiting sync.WaitGroup
 	// scanners are *scanner that rest.
@@ -143,6 +145,9 @@ func (s *Store) open(cfg Config) error {
 	if err != nil {
 		return fmt.Errorf("open data directory %q: %w", cfg.Dir, err)
 	}
+	if err := s.days.load(db); err != nil {
+		return errors.Join(fmt.Errorf("open data directory %q: %w", cfg.Dir, err), db.Close())
+	}
 	s.db = db
 	s.metrics.read = db.Metrics
 	if s.registerer == nil {
@@ -186,6 +191,9 @@ func newTables(specs []bucketstore.TableSpec) (tables [bucketstore.NumTables]*ta
 	}
 	return tables, nil
 }
+
+// byDay says whether the cells of t lie by day.
+func (t *table) byDay() bool { return t.first == metricByte }
 
 // isName says whether a family of this name sorts as the contract wants it.
 func isName(name string) bool {

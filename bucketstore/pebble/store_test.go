@@ -64,11 +64,16 @@ func TestReopen(t *testing.T) {
 		}
 		apply(t, s, bucketstore.Metric, fmt.Sprint("row ", i), setOp("l", "a", 5, "x"), setOp("r0", "b", 6, "y"))
 		apply(t, s, bucketstore.Metric, fmt.Sprint("row ", i), setOp("l", "a", 4, "hidden"), bucketstore.Op{Kind: bucketstore.DeleteFamily, Family: "r0"})
+		days := fmt.Sprintf("row %d,%s", i, testBase)
+		early, late := string(daysIn(i, 0)), string(daysIn(10*i, 1))
+		apply(t, s, bucketstore.Metric, days, setOp("l", early, 5, "x"), setOp("r0", early, 6, "y"), setOp("l", late, 5, "z"), setOp("r0", late, 6, "y"))
+		apply(t, s, bucketstore.Metric, days, bucketstore.Op{Kind: bucketstore.DeleteFamily, Family: "r0"})
 		apply(t, s, bucketstore.Metric, "dropped", setOp("l", "a", 5, "x"))
 		if err := s.Drop(t.Context(), bucketstore.Metric, series.SingleRow([]byte("dropped"))); err != nil {
 			t.Fatal(err)
 		}
 		want += fmt.Sprintf("\"row %d\" l:\"a\"@5=\"x\"\n", i)
+		want += fmt.Sprintf("%q l:%q@5=\"x\"\n%q l:%q@5=\"z\"\n", days, early, days, late)
 		if err := s.Close(); err != nil {
 			t.Fatal(err)
 		}
@@ -114,12 +119,14 @@ func TestLayout(t *testing.T) {
 		t.Fatal(err)
 	}
 	apply(t, s, bucketstore.Metric, "up\x00,1", setOp("r0", "\x01\x02\x03\x04", 0x0506, "val"))
+	apply(t, s, bucketstore.Metric, "up,1297080123392", setOp("l", "\xae\x0a\x0f\x00", 7, "")) // 15046 days and 0.8 s
 	apply(t, s, bucketstore.Meta, "schema", setOp("m", "v", 1, ""))
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
 	want := []string{
-		"01 7570 00ff 2c31 0001 7230 00 01020304 = 0000000000000506 76616c",
+		"01 00003ac6 75702c31323937303830313233333932 0001 6c 00 ae0a0f00 = 0000000000000007",
+		"01 ffffffff 7570 00ff 2c31 0001 7230 00 01020304 = 0000000000000506 76616c",
 		"04 736368656d61 0001 6d 00 76 = 0000000000000001",
 	}
 	got := storedPairs(t, disk)
@@ -236,8 +243,8 @@ func TestMetrics(t *testing.T) {
 	if problems, err := testutil.GatherAndLint(registry); err != nil || len(problems) > 0 {
 		t.Errorf("lint: %v, %v", problems, err)
 	}
-	if len(families) != 9 {
-		t.Errorf("%d families of metrics, want 9", len(families))
+	if len(families) != 10 {
+		t.Errorf("%d families of metrics, want 10", len(families))
 	}
 	if err := s.Close(); err != nil {
 		t.Fatal(err)

@@ -5,12 +5,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/go-kit/log/level"
-
-	"github.com/promtable/promtable/series"
 )
 
 const (
@@ -31,7 +30,7 @@ func (s *Store) sweepUntil(ctx context.Context, interval time.Duration) {
 			if t == nil || !t.hasMaxAge() {
 				continue
 			}
-			if err := s.sweep(ctx, t); err != nil && ctx.Err() == nil {
+			if err := s.sweepTable(ctx, t); err != nil && ctx.Err() == nil {
 				level.Error(s.guard.logger).Log("msg", "expired cells not deleted", "err", err)
 			}
 		}
@@ -53,12 +52,33 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// sweep goes once through a table.
-func (s *Store) sweep(ctx context.Context, t *table) error {
-	from, upper := rangeBounds(t.first, series.RowRange{})
+// sweepTable goes once through a table.
+func (s *Store) sweepTable(ctx context.Context, t *table) error {
+	if !t.byDay() {
+		return s.sweep(ctx, t, 0)
+	}
+	for _, day := range s.days.all() {
+		if err := s.sweepDay(ctx, t, day); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// sweep goes once through a table, or through a day of it.
+func (s *Store) sweep(ctx context.Context, t *table, day uint32) error {
+	return s.eachPage(ctx, t, day, func(from, upper []byte) (next []byte, err error) {
+		return s.sweepStep(t, from, upper)
+	})
+}
+
+// eachPage calls step with the bounds of what is left of a table, or of a day of
+// it, until it returns nil. It rests in between.
+func (s *Store) eachPage(ctx context.Context, t *table, day uint32, step func(from, upper []byte) (next []byte, err error)) error {
+	from, upper := appendHead(nil, t.first, day), appendHeadLimit(nil, t.first, day)
 	for from != nil {
 		start := time.Now()
-		next, err := s.sweepStep(t, from, upper)
+		next, err := step(from, upper)
 		if err != nil {
 			return fmt.Errorf("sweep: %w", err)
 		}
@@ -74,17 +94,18 @@ func (s *Store) sweep(ctx context.Context, t *table) error {
 // returns where the next page begins, nil after the last. It looks first without
 // hindering writers, and again, in their way, only where there is something.
 func (s *Store) sweepStep(t *table, from, upper []byte) (next []byte, err error) {
-	expired, next, err := s.findExpired(t, from, upper)
-	if err != nil || len(expired) == 0 {
-		return next, err
+	p, err := s.look(t, from, upper)
+	if err != nil || len(p.expired) == 0 {
+		return p.next, err
 	}
 	s.columns.Lock()
 	defer s.columns.Unlock()
-	if expired, _, err = s.findExpired(t, from, upper); err != nil {
+	next = p.next
+	if p, err = s.look(t, from, upper); err != nil {
 		return nil, err
 	}
 	batch := s.db.NewBatch()
-	for _, key := range expired {
+	for _, key := range p.expired {
 		if err := batch.Delete(key, nil); err != nil {
 			return nil, errors.Join(err, batch.Close())
 		}
@@ -93,47 +114,68 @@ func (s *Store) sweepStep(t *table, from, upper []byte) (next []byte, err error)
 	if err := batch.Commit(pebble.NoSync); err != nil {
 		return nil, errors.Join(err, batch.Close())
 	}
-	s.metrics.swept.Add(float64(len(expired)))
+	s.metrics.swept.Add(float64(len(p.expired)))
 	return next, batch.Close()
 }
 
-// findExpired returns the stored keys of expired cells among the first
-// sweepPage at or after from.
-func (s *Store) findExpired(t *table, from, upper []byte) (expired [][]byte, next []byte, err error) {
-	now := s.now()
+// A page is what a sweep finds in some thousand cells.
+type page struct {
+	expired [][]byte // stored keys
+	// last is when the last of the other cells expires, in milliseconds, 0 if there
+	// are none.
+	last int64
+	// next is where the next page begins, nil after the last.
+	next []byte
+}
+
+// look returns the page that begins at from.
+func (s *Store) look(t *table, from, upper []byte) (p page, err error) {
+	now := s.now().UnixMilli()
 	iter, err := s.db.NewIter(&pebble.IterOptions{LowerBound: from, UpperBound: upper})
 	if err != nil {
-		return nil, nil, err
+		return p, err
 	}
 	valid := iter.First()
 	for n := 0; valid && n < sweepPage && err == nil; n++ {
-		var isExpired bool
-		if isExpired, err = t.isExpired(iter, now); isExpired {
-			expired = append(expired, bytes.Clone(iter.Key()))
+		var end int64
+		if end, err = t.expiry(iter); end < now {
+			p.expired = append(p.expired, bytes.Clone(iter.Key()))
+		} else {
+			p.last = max(p.last, end)
 		}
 		valid = iter.Next()
 	}
 	if valid {
-		next = bytes.Clone(iter.Key())
+		p.next = bytes.Clone(iter.Key())
 	}
-	return expired, next, errors.Join(err, iter.Close())
+	return p, errors.Join(err, iter.Close())
 }
 
-// isExpired says whether the cell at iter is older than its family allows.
-func (t *table) isExpired(iter *pebble.Iterator, now time.Time) (bool, error) {
+// expiry returns the last time, in milliseconds, at which the cell at iter is
+// not older than its family allows.
+func (t *table) expiry(iter *pebble.Iterator) (int64, error) {
 	stored, err := iter.ValueAndErr()
 	if err != nil {
-		return false, err
+		return 0, err
 	}
 	at, _, err := parseCell(stored)
 	if err != nil {
-		return false, err
+		return 0, err
 	}
 	key := iter.Key()
 	name, _, _ := bytes.Cut(key[splitRow(key):], []byte{familyEnd})
 	family, err := t.family(string(name))
 	if err != nil {
-		return false, fmt.Errorf("stored key %q: %w", key, err)
+		return 0, fmt.Errorf("stored key %q: %w", key, err)
 	}
-	return at < cutoff(family, now), nil
+	return addAge(at, family.MaxAge), nil
+}
+
+// addAge returns at plus age, both in milliseconds, but for an age of 0 the
+// end of time, which is also what does not fit.
+func addAge(at int64, age time.Duration) int64 {
+	if age <= 0 || at > math.MaxInt64-age.Milliseconds() {
+		return math.MaxInt64
+	}
+	return at + age.Milliseconds()
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -19,39 +20,55 @@ func (s *Store) Apply(ctx context.Context, table bucketstore.Table, muts []bucke
 	if err != nil {
 		return err
 	}
-	reads := false
+	var n needs
 	for i := range muts {
 		if err := t.check(muts[i]); err != nil {
 			return fmt.Errorf("apply to %s: %w", table, err)
 		}
-		reads = reads || readsCells(muts[i])
+		n.add(t, &muts[i])
 	}
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if reads {
-		return s.applyReading(ctx, t, muts)
+	switch {
+	case n.cells:
+		return s.applyAlone(ctx, s.newEncoder(t, s.db.NewIndexedBatch()), muts)
+	case n.days:
+		return s.applyAlone(ctx, s.newEncoder(t, s.db.NewBatch()), muts)
 	}
 	return s.applyBlind(ctx, t, muts)
 }
 
+// needs says on what mutations depend: on cells, or on the days that exist.
+type needs struct{ cells, days bool }
+
+func (n *needs) add(t *table, mut *bucketstore.Mutation) {
+	for i := range mut.Ops {
+		switch mut.Ops[i].Kind {
+		case bucketstore.DeleteColumnBefore:
+			n.cells = true
+		case bucketstore.DeleteFamily:
+			n.days = n.days || t.byDay()
+		}
+	}
+}
+
 // applyBlind writes mutations that do not depend on what is stored.
 func (s *Store) applyBlind(ctx context.Context, t *table, muts []bucketstore.Mutation) error {
-	e := encoder{batch: s.db.NewBatch(), first: t.first}
+	e := s.newEncoder(t, s.db.NewBatch())
 	for i := range muts {
 		if err := e.add(muts[i]); err != nil {
 			return errors.Join(err, e.batch.Close())
 		}
 	}
 	s.columns.RLock()
-	s.publish(e.batch)
+	s.publish(e.batch, e.written)
 	s.columns.RUnlock()
 	return s.waitDurable(ctx, e.batch)
 }
 
-// applyReading writes mutations that do.
-func (s *Store) applyReading(ctx context.Context, t *table, muts []bucketstore.Mutation) error {
-	e := encoder{batch: s.db.NewIndexedBatch(), first: t.first}
+// applyAlone writes mutations that do, while nobody else writes.
+func (s *Store) applyAlone(ctx context.Context, e *encoder, muts []bucketstore.Mutation) error {
 	s.columns.Lock()
 	for i := range muts {
 		if err := e.add(muts[i]); err != nil {
@@ -59,7 +76,7 @@ func (s *Store) applyReading(ctx context.Context, t *table, muts []bucketstore.M
 			return errors.Join(err, e.batch.Close())
 		}
 	}
-	s.publish(e.batch)
+	s.publish(e.batch, e.written)
 	s.columns.Unlock()
 	return s.waitDurable(ctx, e.batch)
 }
@@ -80,7 +97,7 @@ func (s *Store) CheckAndApply(ctx context.Context, table bucketstore.Table, cond
 	if err := ctx.Err(); err != nil {
 		return false, err
 	}
-	e := encoder{batch: s.db.NewIndexedBatch(), first: t.first}
+	e := s.newEncoder(t, s.db.NewIndexedBatch())
 	s.columns.Lock()
 	holds, err := e.holds(cond, mut.Key, cutoff(family, s.now()))
 	if err == nil && holds {
@@ -90,7 +107,7 @@ func (s *Store) CheckAndApply(ctx context.Context, table bucketstore.Table, cond
 		s.columns.Unlock()
 		return false, errors.Join(err, e.batch.Close())
 	}
-	s.publish(e.batch)
+	s.publish(e.batch, e.written)
 	s.columns.Unlock()
 	if err := s.waitDurable(ctx, e.batch); err != nil {
 		return false, err
@@ -98,8 +115,8 @@ func (s *Store) CheckAndApply(ctx context.Context, table bucketstore.Table, cond
 	return true, nil
 }
 
-// Drop implements bucketstore.Store. It costs one tombstone; the space is free
-// again when compactions have passed over it.
+// Drop implements bucketstore.Store. It costs one tombstone, in METRIC one for
+// each day; the space is free again when compactions have passed over them.
 func (s *Store) Drop(ctx context.Context, table bucketstore.Table, rows series.RowRange) error {
 	t, err := s.table(table)
 	if err != nil {
@@ -112,20 +129,26 @@ func (s *Store) Drop(ctx context.Context, table bucketstore.Table, rows series.R
 		return nil
 	}
 	batch := s.db.NewBatch()
-	lower, upper := rangeBounds(t.first, rows)
-	if err := batch.DeleteRange(lower, upper, nil); err != nil {
+	s.columns.RLock()
+	for part, days := range t.split(rows, s.days.all(), allDeltas()) {
+		for _, day := range days {
+			err = errors.Join(err, batch.DeleteRange(appendLower(nil, t.first, day, part), appendUpper(nil, t.first, day, part), nil))
+		}
+	}
+	if err != nil {
+		s.columns.RUnlock()
 		return errors.Join(fmt.Errorf("drop %s: %w", rows, err), batch.Close())
 	}
-	s.columns.RLock()
-	s.publish(batch)
+	s.publish(batch, nil)
 	s.columns.RUnlock()
 	return s.waitDurable(ctx, batch)
 }
 
-// publish writes batch to the log and makes it visible. It does not wait for
-// the disk. When the log fails Pebble panics; whoever serves HTTP would catch
+// publish writes batch, which has cells in these days, to the log and makes it
+// visible. It does not wait for the disk. When the log fails Pebble panics; whoever serves HTTP would catch
 // that and leave every later write waiting, so it ends the process here.
-func (s *Store) publish(batch *pebble.Batch) {
+func (s *Store) publish(batch *pebble.Batch, days []uint32) {
+	s.days.written(days)
 	defer func() {
 		if r := recover(); r != nil {
 			s.guard.die("write-ahead log", fmt.Errorf("%v", r))
@@ -170,26 +193,29 @@ func (t *table) check(mut bucketstore.Mutation) error {
 	return nil
 }
 
-func readsCells(mut bucketstore.Mutation) bool {
-	for i := range mut.Ops {
-		if mut.Ops[i].Kind == bucketstore.DeleteColumnBefore {
-			return true
-		}
-	}
-	return false
-}
-
 // An encoder adds mutations to a batch.
 type encoder struct {
 	batch *pebble.Batch
 	first byte // of the table
-	// row and key are space for stored keys.
+	days  *daySet
+	// written is the days that the batch has cells in, in order.
+	written []uint32
+
+	// bucket is that of the row, if the table lies by day.
+	bucket bucket
+	// row and key are space for stored keys. The day in row is that of the last
+	// column.
 	row, key []byte
 }
 
-// add adds mut. The batch is indexed if mut reads cells.
+func (s *Store) newEncoder(t *table, batch *pebble.Batch) *encoder {
+	return &encoder{batch: batch, first: t.first, days: &s.days}
+}
+
+// add adds mut. The batch is indexed if mut reads cells, and nobody else writes
+// if mut depends on the days that exist.
 func (e *encoder) add(mut bucketstore.Mutation) error {
-	e.row = appendRow(e.row[:0], e.first, mut.Key)
+	e.enter(mut.Key)
 	for i := range mut.Ops {
 		if err := e.addOp(&mut.Ops[i]); err != nil {
 			return fmt.Errorf("row %q: %w", mut.Key, err)
@@ -198,9 +224,30 @@ func (e *encoder) add(mut bucketstore.Mutation) error {
 	return nil
 }
 
+// enter makes key the current row.
+func (e *encoder) enter(key []byte) {
+	if e.first == metricByte {
+		e.bucket = bucketOf(key)
+	}
+	e.row = appendRow(appendHead(e.row[:0], e.first, noDay), key)
+}
+
+// turn sets the day in e.row to that of the column and returns it.
+func (e *encoder) turn(qualifier []byte) (day uint32) {
+	if e.first != metricByte {
+		return 0
+	}
+	day = e.bucket.day(qualifier)
+	putDay(e.row, day)
+	return day
+}
+
 func (e *encoder) addOp(op *bucketstore.Op) error {
 	switch op.Kind {
 	case bucketstore.SetCell:
+		if day := e.turn(op.Qualifier); e.first == metricByte {
+			e.written = insertDay(e.written, day)
+		}
 		merge := e.batch.MergeDeferred(len(e.row)+len(op.Family)+1+len(op.Qualifier), timeSize+len(op.Value))
 		appendColumn(append(merge.Key[:0], e.row...), op.Family, op.Qualifier)
 		putCell(merge.Value, op.Time, op.Value)
@@ -214,15 +261,40 @@ func (e *encoder) addOp(op *bucketstore.Op) error {
 		}
 		return e.batch.Delete(e.key, nil)
 	case bucketstore.DeleteFamily:
-		e.key = appendColumn(append(e.key[:0], e.row...), op.Family, nil)
-		limit := appendColumnLimit(append([]byte(nil), e.row...), op.Family)
-		return e.batch.DeleteRange(e.key, limit, nil)
+		return e.deleteFamily(op.Family)
 	}
 	return fmt.Errorf("unknown operation %d", op.Kind)
 }
 
+// deleteFamily deletes a family of the current row in all days that exist, be it
+// only in this batch.
+func (e *encoder) deleteFamily(family string) error {
+	if e.first != metricByte {
+		return e.deleteColumns(family)
+	}
+	days := slices.Clone(e.bucket.days(e.days.all(), allDeltas()))
+	for _, day := range e.bucket.days(e.written, allDeltas()) {
+		days = insertDay(days, day)
+	}
+	for _, day := range days {
+		putDay(e.row, day)
+		if err := e.deleteColumns(family); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// deleteColumns deletes what follows e.row in a family.
+func (e *encoder) deleteColumns(family string) error {
+	e.key = appendColumn(append(e.key[:0], e.row...), family, nil)
+	limit := appendColumnLimit(append([]byte(nil), e.row...), family)
+	return e.batch.DeleteRange(e.key, limit, nil)
+}
+
 // column returns the stored key of a column of the current row, in e.key.
 func (e *encoder) column(family string, qualifier []byte) []byte {
+	e.turn(qualifier)
 	e.key = appendColumn(append(e.key[:0], e.row...), family, qualifier)
 	return e.key
 }
@@ -243,7 +315,7 @@ func (e *encoder) get(key []byte) (t int64, value []byte, held bool, err error) 
 // holds says whether cond holds in the row key. A cell that has expired is
 // none.
 func (e *encoder) holds(cond bucketstore.Condition, key []byte, cutoff int64) (bool, error) {
-	e.row = appendRow(e.row[:0], e.first, key)
+	e.enter(key)
 	t, value, held, err := e.get(e.column(cond.Family, cond.Qualifier))
 	if err != nil {
 		return false, fmt.Errorf("check row %q: %w", key, err)

@@ -1,0 +1,210 @@
+package pebble
+
+import (
+	"bytes"
+	"encoding/binary"
+	"iter"
+	"slices"
+	"strconv"
+
+	"github.com/promtable/promtable/bucketstore"
+	"github.com/promtable/promtable/series"
+)
+
+const (
+	// dayMillis is the span of a day in milliseconds.
+	dayMillis = 24 * 60 * 60 * 1000
+
+	// noDay holds the rows whose keys have no base. No other row has a cell there:
+	// the last day that exists is about 116,000.
+	noDay uint32 = 1<<32 - 1
+
+	daySize    = 4
+	baseDigits = 13
+)
+
+// A bucket is where the days of a row begin. A row whose key has no base has
+// one day only, noDay.
+type bucket struct {
+	base  int64 // in milliseconds
+	known bool
+}
+
+// bucketOf returns the bucket of a row of METRIC. Days are computed from this
+// at every read and write, so it depends on nothing but the key, not even on the
+// schema: the base is what follows the first unescaped comma that has a digit
+// behind it, if these are 13 digits that series.Split could return, at the end
+// or before a comma. A series with a label or, behind a tenant, a name that
+// begins with a digit has no base by this rule: it is stored as well as any
+// other, but not by time.
+func bucketOf(key []byte) bucket {
+	at, ok := baseOffset(key)
+	if !ok || len(key) > at+baseDigits && key[at+baseDigits] != ',' {
+		return bucket{}
+	}
+	base, ok := parseDigits(key[at:])
+	if !ok || base%series.Period != 0 {
+		return bucket{}
+	}
+	return bucket{base: base, known: true}
+}
+
+// baseOffset returns where in key the first digit after an unescaped comma is.
+func baseOffset(key []byte) (at int, ok bool) {
+	for {
+		n := bytes.IndexByte(key[at:], ',')
+		if n < 0 || at+n+1 == len(key) {
+			return 0, false
+		}
+		comma := at + n
+		at = comma + 1
+		if isDigit(key[at]) && !isEscaped(key, comma) {
+			return at, true
+		}
+	}
+}
+
+func isDigit(c byte) bool { return '0' <= c && c <= '9' }
+
+// isEscaped says whether the byte at i has an odd number of backslashes before
+// it.
+func isEscaped(key []byte, i int) bool {
+	n := 0
+	for n < i && key[i-1-n] == '\\' {
+		n++
+	}
+	return n%2 == 1
+}
+
+// parseDigits reads the 13 digits that b begins with.
+func parseDigits(b []byte) (n int64, ok bool) {
+	if len(b) < baseDigits {
+		return 0, false
+	}
+	for _, c := range b[:baseDigits] {
+		if !isDigit(c) {
+			return 0, false
+		}
+		n = n*10 + int64(c-'0')
+	}
+	return n, true
+}
+
+// appendDigits is the inverse of parseDigits.
+func appendDigits(dst []byte, n int64) []byte {
+	text := strconv.AppendInt(nil, n, 10)
+	dst = append(dst, "0000000000000"[min(len(text), baseDigits):]...)
+	return append(dst, text...)
+}
+
+// day returns the day of the cells of this qualifier. A greater qualifier never
+// has a smaller day, so that the days of a family in their order hold its cells
+// in theirs.
+func (b bucket) day(qualifier []byte) uint32 { return b.dayAt(delta(qualifier)) }
+
+func (b bucket) dayAt(delta uint32) uint32 {
+	if !b.known {
+		return noDay
+	}
+	return uint32((b.base + int64(delta)) / dayMillis)
+}
+
+// A deltaRange is a range of deltas, both ends included.
+type deltaRange struct{ first, last uint32 }
+
+func allDeltas() deltaRange { return deltaRange{0, 1<<32 - 1} }
+
+// deltasOf returns a range that holds the deltas of all cells of all families
+// that are asked for.
+func deltasOf(families []bucketstore.FamilyRange) deltaRange {
+	d := deltaRange{first: 1<<32 - 1}
+	for _, fr := range families {
+		d.first = min(d.first, delta(fr.Start))
+		if len(fr.Limit) == 0 {
+			d.last = 1<<32 - 1
+		}
+		d.last = max(d.last, delta(fr.Limit))
+	}
+	return d
+}
+
+// days returns those of the days that exist, in which cells of these deltas lie.
+func (b bucket) days(exist []uint32, d deltaRange) []uint32 {
+	from, _ := slices.BinarySearch(exist, b.dayAt(d.first))
+	to, found := slices.BinarySearch(exist, b.dayAt(d.last))
+	if found {
+		to++
+	}
+	return exist[from:max(from, to)]
+}
+
+// delta returns the first four bytes of a qualifier, as if NULs followed it.
+func delta(qualifier []byte) uint32 {
+	if len(qualifier) >= 4 {
+		return binary.BigEndian.Uint32(qualifier)
+	}
+	var padded [4]byte
+	copy(padded[:], qualifier)
+	return binary.BigEndian.Uint32(padded[:])
+}
+
+// split returns, in order, the parts of r and for each part those of the days
+// that exist in which its cells of these deltas lie. A table that does not lie
+// by day has one day, 0.
+//
+// If the bounds of r differ in nothing but the base and what follows it, all
+// rows of a part have one base or none: between two such keys there are none
+// with a base before the first or after the last. That is why bucketOf looks at
+// the first digit behind a comma, whatever follows.
+func (t *table) split(r series.RowRange, exist []uint32, d deltaRange) iter.Seq2[series.RowRange, []uint32] {
+	return func(yield func(series.RowRange, []uint32) bool) {
+		at, first, last, ok := commonBases(r)
+		switch {
+		case !t.byDay():
+			yield(r, []uint32{0})
+		case isSingle(r):
+			yield(r, bucketOf(r.Start).days(exist, d))
+		case !ok:
+			yield(r, exist)
+		default:
+			splitBases(r, at, first, last, exist, d, yield)
+		}
+	}
+}
+
+// splitBases does it for a range whose bounds have the bases first and last at
+// the offset at.
+func splitBases(r series.RowRange, at int, first, last int64, exist []uint32, d deltaRange, yield func(series.RowRange, []uint32) bool) {
+	none := bucket{}.days(exist, d)
+	days, found := none, false
+	for base := first; base <= last; base += series.Period {
+		next := bucket{base: base, known: true}.days(exist, d)
+		if len(next) == 0 {
+			continue
+		}
+		if found {
+			limit := appendDigits(slices.Clone(r.Start[:at]), base)
+			if !yield(series.RowRange{Start: r.Start, Limit: limit}, days) {
+				return
+			}
+			r.Start = limit
+		}
+		days, found = slices.Concat(next, none), true
+	}
+	if !r.IsEmpty() {
+		yield(r, days)
+	}
+}
+
+// commonBases returns the bases in the bounds of a range, and where they are,
+// if the bounds are equal up to there.
+func commonBases(r series.RowRange) (at int, first, last int64, ok bool) {
+	if at, ok = baseOffset(r.Start); !ok || !bytes.HasPrefix(r.Limit, r.Start[:at]) {
+		return 0, 0, 0, false
+	}
+	if first, ok = parseDigits(r.Start[at:]); !ok {
+		return 0, 0, 0, false
+	}
+	last, ok = parseDigits(r.Limit[at:])
+	return at, first &^ (series.Period - 1), last, ok
+}

@@ -1,0 +1,132 @@
+package pebble
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/promtable/promtable/series"
+)
+
+// A daySet is the days of METRIC: all that have cells, and perhaps some that
+// had or will have. A writer adds its days before its batch becomes visible, so
+// who loads the set after he has opened an iterator misses nothing.
+type daySet struct {
+	sorted atomic.Pointer[[]uint32] // never changed in place
+
+	mu sync.Mutex
+	// watched is the day that a sweep looks at, touched says whether anybody wrote
+	// to it since.
+	watched uint32
+	touched bool
+	// lives maps days that a sweep has looked at to the time in milliseconds at
+	// which the last of their cells expires. Who writes to a day forgets it.
+	lives map[uint32]int64
+}
+
+// load finds the days that have cells. It costs a seek for each.
+func (s *daySet) load(db *pebble.DB) error {
+	days, err := findDays(db)
+	s.lives = make(map[uint32]int64)
+	s.sorted.Store(&days)
+	return err
+}
+
+func findDays(db *pebble.DB) (days []uint32, err error) {
+	lower, upper := []byte{metricByte}, []byte{metricByte + 1}
+	iter, err := db.NewIter(&pebble.IterOptions{LowerBound: lower, UpperBound: upper})
+	if err != nil {
+		return nil, err
+	}
+	for valid := iter.First(); valid; {
+		key := iter.Key()
+		if len(key) < headSize(metricByte) {
+			return nil, errors.Join(fmt.Errorf("%w: stored key %q has no day", series.ErrCorrupt, key), iter.Close())
+		}
+		day := binary.BigEndian.Uint32(key[1:])
+		days = append(days, day)
+		valid = iter.SeekGE(appendHeadLimit(nil, metricByte, day))
+	}
+	return days, errors.Join(iter.Error(), iter.Close())
+}
+
+// all returns the days, in order. They are not the caller's.
+func (s *daySet) all() []uint32 { return *s.sorted.Load() }
+
+// written is called for the days of a batch before it becomes visible.
+func (s *daySet) written(days []uint32) {
+	if len(days) == 0 {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, day := range days {
+		if _, found := slices.BinarySearch(s.all(), day); !found {
+			sorted := insertDay(slices.Clone(s.all()), day)
+			s.sorted.Store(&sorted)
+		}
+		s.touched = s.touched || day == s.watched
+		delete(s.lives, day)
+	}
+}
+
+// watch begins to look whether somebody writes to day.
+func (s *daySet) watch(day uint32) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.watched, s.touched = day, false
+}
+
+// isTouched says whether somebody wrote to the watched day.
+func (s *daySet) isTouched() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.touched
+}
+
+// keep notes that the watched day lives until then, in milliseconds.
+func (s *daySet) keep(until int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.touched {
+		s.lives[s.watched] = until
+	}
+}
+
+// livesAt says whether day is known to have cells at now, in milliseconds, all
+// of which are still to live.
+func (s *daySet) livesAt(day uint32, now int64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	until, known := s.lives[day]
+	return known && now <= until
+}
+
+// remove takes out a day that has no cells.
+func (s *daySet) remove(day uint32) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	sorted := slices.Clone(s.all())
+	if at, found := slices.BinarySearch(sorted, day); found {
+		sorted = slices.Delete(sorted, at, at+1)
+	}
+	delete(s.lives, day)
+	s.sorted.Store(&sorted)
+}
+
+// insertDay adds day to sorted, if it is not there.
+func insertDay(sorted []uint32, day uint32) []uint32 {
+	if n := len(sorted); n > 0 && sorted[n-1] == day {
+		return sorted
+	}
+	at, found := slices.BinarySearch(sorted, day)
+	if found {
+		return sorted
+	}
+	return slices.Insert(sorted, at, day)
+}
