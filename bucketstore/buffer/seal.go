@@ -1,9 +1,11 @@
 package buffer
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"math"
+	"slices"
 	"sync"
 	"time"
 
@@ -242,7 +244,12 @@ func (b *rowBatch) add(seriesKey string, c *openChunk) error {
 	return err
 }
 
-func (b *rowBatch) mutations() []bucketstore.Mutation { return b.muts }
+// mutations returns one mutation for each row, in order of keys: so stores take
+// them faster.
+func (b *rowBatch) mutations() []bucketstore.Mutation {
+	slices.SortFunc(b.muts, func(x, y bucketstore.Mutation) int { return bytes.Compare(x.Key, y.Key) })
+	return b.muts
+}
 
 // A chunkEncoder makes cells of open chunks.
 type chunkEncoder struct {

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
@@ -47,6 +48,8 @@ func TestScanReadFails(t *testing.T) {
 				}))
 				writeCells(t, onDisk("/data").WithFS(disk), tc.key, cells, tc.qualifier)
 				s := openStore(t, onDisk("/data").WithFS(disk))
+				t.Cleanup(func() { reads.Store(1 << 40) }) // before the store closes, and flushes
+				awaitTableStats(s)
 				req := bucketstore.ScanRequest{
 					Table: bucketstore.Metric, Rows: []series.RowRange{tc.rows}, Limit: limit,
 					Families: []bucketstore.FamilyRange{{Family: "r0"}},
@@ -77,6 +80,18 @@ func TestScanReadFails(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// awaitTableStats waits until Pebble has looked at all tables, which it does behind
+// an open: a disk that fails then ends the process.
+func awaitTableStats(s *pebble.Store) {
+	for {
+		tables := s.EngineMetrics().Table
+		if tables.InitialStatsCollectionComplete && tables.PendingStatsCollectionCount == 0 {
+			return
+		}
+		time.Sleep(time.Millisecond)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/go-kit/log"
+	"github.com/go-kit/log/level"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/promtable/promtable/bucketstore"
@@ -20,10 +21,13 @@ import (
 const (
 	// DefaultCacheBytes is 64 MiB.
 	DefaultCacheBytes = 64 << 20
-	// DefaultMemTableBytes is 32 MiB.
-	DefaultMemTableBytes = 32 << 20
+	// DefaultMemTableBytes is 16 MiB: ten million samples as chunks.
+	DefaultMemTableBytes = 16 << 20
 	// DefaultSweepInterval is an hour.
 	DefaultSweepInterval = time.Hour
+
+	// flushTimeout is short beside the 30 s that supervisors commonly give to end.
+	flushTimeout = 10 * time.Second
 )
 
 // Config says what to open.
@@ -159,7 +163,8 @@ func (s *Store) open(cfg Config) error {
 	return nil
 }
 
-// Close implements bucketstore.Store. It gives the directory up.
+// Close implements bucketstore.Store. It gives the directory up. What is in
+// memory goes to tables first, so that the next start has no log to read.
 func (s *Store) Close() error {
 	s.stopSweep()
 	s.sweeping.Wait()
@@ -167,8 +172,24 @@ func (s *Store) Close() error {
 	if s.registerer != nil {
 		s.registerer.Unregister(s.metrics)
 	}
+	err := s.flush()
 	s.guard.closing.Store(true)
-	return errors.Join(s.db.Close(), s.lock.Close())
+	return errors.Join(err, s.db.Close(), s.lock.Close())
+}
+
+// flush waits no longer than flushTimeout: nothing is lost if a full disk has no
+// room for tables, the log has it all.
+func (s *Store) flush() error {
+	flushed, err := s.db.AsyncFlush()
+	if err != nil {
+		return err
+	}
+	select {
+	case <-flushed:
+	case <-time.After(flushTimeout):
+		level.Warn(s.guard.logger).Log("msg", "not flushed before the end; the next start reads the log")
+	}
+	return nil
 }
 
 // A table is what may be named in a table.
