@@ -37,6 +37,12 @@ func openTiny(t testing.TB, tables []bucketstore.TableSpec, now func() time.Time
 	return openStore(t, cfg.WithFS(vfs.NewMem()))
 }
 
+// openIngesting opens a store that makes a table of each batch that may be one.
+func openIngesting(t testing.TB, tables []bucketstore.TableSpec, now func() time.Time) bucketstore.Store {
+	cfg := pebble.Config{Dir: "/data", Tables: tables, Now: now, MemTableBytes: 64 << 10, CacheBytes: 1 << 20, SweepInterval: time.Millisecond}
+	return openStore(t, cfg.WithFS(vfs.NewMem()).WithIngest(-1))
+}
+
 func TestConformance(t *testing.T) {
 	for _, tc := range []struct {
 		name string
@@ -44,6 +50,7 @@ func TestConformance(t *testing.T) {
 	}{
 		{"on disk", openOnDisk},
 		{"tiny tables in memory", openTiny},
+		{"tables of each batch", openIngesting},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			storetest.Run(t, tc.open)

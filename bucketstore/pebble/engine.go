@@ -22,10 +22,11 @@ const (
 func engineOptions(cfg Config) *pebble.Options {
 	opts := &pebble.Options{
 		CacheSize:                   cfg.CacheBytes,
+		Cleaner:                     cleaner{},
 		Comparer:                    newComparer(),
 		CompactionConcurrencyRange:  func() (lower, upper int) { return 1, 2 },
 		FormatMajorVersion:          pebble.FormatTableFormatV6,
-		L0CompactionThreshold:       2,
+		L0CompactionThreshold:       8,
 		L0StopWritesThreshold:       1000,
 		LBaseMaxBytes:               64 << 20,
 		MemTableSize:                cfg.MemTableBytes,
@@ -43,6 +44,16 @@ func engineOptions(cfg Config) *pebble.Options {
 	opts.ApplyCompressionSettings(func() pebble.DBCompressionSettings { return compression })
 	return opts
 }
+
+// A cleaner deletes files. By what it embeds deeper it says that it wants them as
+// they were, so that Pebble does not keep old logs to be written over: they would
+// be as large as the samples of hours.
+type cleaner struct {
+	pebble.DeleteCleaner
+	wantsContents
+}
+
+type wantsContents struct{ pebble.ArchiveCleaner }
 
 // newCompression returns Pebble's good profile (zstd below, minlz above), but
 // so that blocks of samples, which shrink little, are compressed all the same.

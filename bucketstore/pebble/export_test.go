@@ -11,6 +11,13 @@ func (c Config) WithFS(fs vfs.FS) Config {
 	return c
 }
 
+// WithIngest returns c with a size from which on batches become tables; a negative
+// one is for all batches.
+func (c Config) WithIngest(bytes int) Config {
+	c.ingestBytes = bytes
+	return c
+}
+
 // EngineOptions returns the options with which the store opens its database.
 func EngineOptions(fs vfs.FS) *pebble.Options {
 	opts := engineOptions(Config{CacheBytes: 1 << 20, MemTableBytes: 1 << 20})

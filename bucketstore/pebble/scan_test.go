@@ -75,7 +75,7 @@ func TestScanReadFails(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				if failures < cells/4 {
+				if failures < cells/8 {
 					t.Errorf("the disk failed %d scans only", failures)
 				}
 			})

@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/sstable"
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/go-kit/log"
 	"github.com/go-kit/log/level"
@@ -21,8 +23,8 @@ import (
 const (
 	// DefaultCacheBytes is 64 MiB.
 	DefaultCacheBytes = 64 << 20
-	// DefaultMemTableBytes is 16 MiB: ten million samples as chunks.
-	DefaultMemTableBytes = 16 << 20
+	// DefaultMemTableBytes is 8 MiB: four million samples as chunks.
+	DefaultMemTableBytes = 8 << 20
 	// DefaultSweepInterval is an hour.
 	DefaultSweepInterval = time.Hour
 
@@ -51,8 +53,9 @@ type Config struct {
 	// DefaultSweepInterval.
 	SweepInterval time.Duration
 
-	// fs replaces the disk in tests.
-	fs vfs.FS
+	// fs and ingestBytes replace the disk and the constant in tests.
+	fs          vfs.FS
+	ingestBytes int
 }
 
 func (c Config) withDefaults() (Config, error) {
@@ -73,6 +76,9 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	if c.SweepInterval == 0 {
 		c.SweepInterval = DefaultSweepInterval
+	}
+	if c.ingestBytes == 0 {
+		c.ingestBytes = ingestBytes
 	}
 	if c.fs != nil {
 		return c, nil
@@ -101,6 +107,12 @@ type Store struct {
 	days daySet
 	// waiting counts batches that are visible and not yet known to be durable.
 	waiting sync.WaitGroup
+	// fs and dir are where tables to be ingested are made, ingested counts them.
+	fs           vfs.FS
+	dir          string
+	ingestBytes  int
+	ingested     atomic.Uint64
+	tableOptions sstable.WriterOptions
 	// scanners are *scanner that rest.
 	scanners sync.Pool
 
@@ -119,7 +131,10 @@ func Open(cfg Config) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{now: cfg.Now, metrics: newMetrics(), registerer: cfg.Registerer}
+	s := &Store{
+		now: cfg.Now, metrics: newMetrics(), registerer: cfg.Registerer,
+		fs: cfg.fs, dir: cfg.Dir, ingestBytes: cfg.ingestBytes,
+	}
 	if s.tables, err = newTables(cfg.Tables); err != nil {
 		return nil, err
 	}
@@ -145,10 +160,15 @@ func (s *Store) open(cfg Config) error {
 	opts.EventListener = s.guard.listener()
 	opts.FS = cfg.fs
 	opts.WithFSDefaults()
+	opts.EnsureDefaults()
+	if err := prepareIngest(cfg.fs, cfg.Dir); err != nil {
+		return err
+	}
 	db, err := pebble.Open(cfg.Dir, opts)
 	if err != nil {
 		return fmt.Errorf("open data directory %q: %w", cfg.Dir, err)
 	}
+	s.tableOptions = opts.MakeWriterOptions(0, db.TableFormat())
 	if err := s.days.load(db); err != nil {
 		return errors.Join(fmt.Errorf("open data directory %q: %w", cfg.Dir, err), db.Close())
 	}

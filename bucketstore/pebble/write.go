@@ -14,7 +14,8 @@ import (
 )
 
 // Apply implements bucketstore.Store. All mutations are one batch: they become
-// visible and durable together, and memory holds them twice.
+// visible and durable together, and memory holds them twice. A large batch of new
+// cells costs some fsyncs instead of one, and far less of all else.
 func (s *Store) Apply(ctx context.Context, table bucketstore.Table, muts []bucketstore.Mutation) error {
 	t, err := s.table(table)
 	if err != nil {
@@ -31,6 +32,8 @@ func (s *Store) Apply(ctx context.Context, table bucketstore.Table, muts []bucke
 		return err
 	}
 	switch {
+	case s.isIngestible(t, muts):
+		return s.ingest(ctx, s.newEncoder(t, nil), muts)
 	case n.cells:
 		return s.applyAlone(ctx, s.newEncoder(t, s.db.NewIndexedBatch()), muts)
 	case n.days:
@@ -195,8 +198,8 @@ func (t *table) check(mut bucketstore.Mutation) error {
 
 // An encoder adds mutations to a batch.
 type encoder struct {
-	batch *pebble.Batch
-	first byte // of the table
+	batch *pebble.Batch // nil if cells are only to be encoded
+	first byte          // of the table
 	days  *daySet
 	// written is the days that the batch has cells in, in order.
 	written []uint32
@@ -242,13 +245,23 @@ func (e *encoder) turn(qualifier []byte) (day uint32) {
 	return day
 }
 
+// turnTo sets the day in e.row to that of a column that is written.
+func (e *encoder) turnTo(qualifier []byte) {
+	if day := e.turn(qualifier); e.first == metricByte {
+		e.written = insertDay(e.written, day)
+	}
+}
+
+// columnSize is the size of the stored key of a column of the current row.
+func (e *encoder) columnSize(op *bucketstore.Op) int {
+	return len(e.row) + len(op.Family) + 1 + len(op.Qualifier)
+}
+
 func (e *encoder) addOp(op *bucketstore.Op) error {
 	switch op.Kind {
 	case bucketstore.SetCell:
-		if day := e.turn(op.Qualifier); e.first == metricByte {
-			e.written = insertDay(e.written, day)
-		}
-		merge := e.batch.MergeDeferred(len(e.row)+len(op.Family)+1+len(op.Qualifier), timeSize+len(op.Value))
+		e.turnTo(op.Qualifier)
+		merge := e.batch.MergeDeferred(e.columnSize(op), timeSize+len(op.Value))
 		appendColumn(append(merge.Key[:0], e.row...), op.Family, op.Qualifier)
 		putCell(merge.Value, op.Time, op.Value)
 		return merge.Finish()

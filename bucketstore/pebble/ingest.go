@@ -1,0 +1,141 @@
+package pebble
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/objstorage/objstorageprovider"
+	"github.com/cockroachdb/pebble/v2/sstable"
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/promtable/promtable/bucketstore"
+)
+
+const (
+	// ingestBytes is how large a batch is that becomes a table of its own. New series
+	// come by the thousand, and each in a dozen rows that look like their neighbours:
+	// sorted and compressed they are a tenth of what they would be in the log, and
+	// they need no memory afterwards.
+	ingestBytes = 256 << 10
+	// ingestMetric is how many times larger it is in METRIC: chunks shrink little,
+	// and many small tables of one day are compacted more often than a few large
+	// ones.
+	ingestMetric = 16
+
+	ingestDirectory = "ingest"
+)
+
+// prepareIngest removes what a process that died has left.
+func prepareIngest(fs vfs.FS, dir string) error {
+	path := fs.PathJoin(dir, ingestDirectory)
+	if err := errors.Join(fs.RemoveAll(path), fs.MkdirAll(path, 0o750)); err != nil {
+		return fmt.Errorf("data directory %q: %w", dir, err)
+	}
+	return nil
+}
+
+// isIngestible says whether muts are better written by ingest: many cells, and
+// nothing else.
+func (s *Store) isIngestible(t *table, muts []bucketstore.Mutation) bool {
+	least := s.ingestBytes
+	if t.byDay() {
+		least *= ingestMetric
+	}
+	size := 0
+	for i := range muts {
+		for j := range muts[i].Ops {
+			op := &muts[i].Ops[j]
+			if op.Kind != bucketstore.SetCell {
+				return false
+			}
+			size += len(muts[i].Key) + len(op.Qualifier) + len(op.Value)
+		}
+	}
+	return size >= least
+}
+
+// ingest writes cells as a table of its own, and hands it over to the database.
+// They become visible and durable together.
+func (s *Store) ingest(ctx context.Context, e *encoder, muts []bucketstore.Mutation) error {
+	start := time.Now()
+	path := s.fs.PathJoin(s.dir, ingestDirectory, strconv.FormatUint(s.ingested.Add(1), 10)+".sst")
+	err := s.writeTable(path, e.cells(muts))
+	if err == nil {
+		s.columns.RLock()
+		s.days.written(e.written)
+		err = s.db.Ingest(ctx, []string{path})
+		s.columns.RUnlock()
+	}
+	if err != nil {
+		return errors.Join(fmt.Errorf("ingest a table: %w", err), removeIfThere(s.fs, path))
+	}
+	s.metrics.commits.Observe(time.Since(start).Seconds())
+	return nil
+}
+
+func removeIfThere(fs vfs.FS, path string) error {
+	if err := fs.Remove(path); !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// A storedCell is a key and a value as they are stored.
+type storedCell struct{ key, value []byte }
+
+// cells returns the cells of muts as they are stored, in order, and of those of
+// one column the one that counts.
+func (e *encoder) cells(muts []bucketstore.Mutation) []storedCell {
+	var cells []storedCell
+	for i := range muts {
+		e.enter(muts[i].Key)
+		for j := range muts[i].Ops {
+			op := &muts[i].Ops[j]
+			e.turnTo(op.Qualifier)
+			size := e.columnSize(op)
+			both := make([]byte, size+timeSize+len(op.Value))
+			appendColumn(append(both[:0], e.row...), op.Family, op.Qualifier)
+			putCell(both[size:], op.Time, op.Value)
+			cells = append(cells, storedCell{both[:size], both[size:]})
+		}
+	}
+	slices.SortStableFunc(cells, func(a, b storedCell) int { return bytes.Compare(a.key, b.key) })
+	return dropOverwritten(cells)
+}
+
+// dropOverwritten leaves of cells with one key the one with the greatest time, and
+// of equal times the last.
+func dropOverwritten(cells []storedCell) []storedCell {
+	kept := cells[:0]
+	for _, c := range cells {
+		last := len(kept) - 1
+		switch {
+		case last < 0 || !bytes.Equal(kept[last].key, c.key):
+			kept = append(kept, c)
+		case bytes.Compare(c.value[:timeSize], kept[last].value[:timeSize]) >= 0:
+			kept[last] = c
+		}
+	}
+	return kept
+}
+
+// writeTable writes cells to a new file, durably.
+func (s *Store) writeTable(path string, cells []storedCell) error {
+	file, err := s.fs.Create(path, vfs.WriteCategoryUnspecified)
+	if err != nil {
+		return err
+	}
+	w := sstable.NewWriter(objstorageprovider.NewFileWritable(file), s.tableOptions)
+	for _, c := range cells {
+		if err := w.Merge(c.key, c.value); err != nil {
+			return errors.Join(err, w.Close())
+		}
+	}
+	return w.Close()
+}
