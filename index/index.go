@@ -4,6 +4,7 @@
 // them through an interface of two methods is all it knows of a store.
 //
 //	what to write for a new series       write.go, written.go
+//	and for the next period              ahead.go
 //	matchers to lists of postings        plan.go
 //	reading lists side by side           select.go
 //	label names and values               labels.go

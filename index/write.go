@@ -6,7 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/cespare/xxhash/v2"
 	"github.com/prometheus/prometheus/model/labels"
 
 	"github.com/promtable/promtable/series"
@@ -32,14 +31,16 @@ type need struct {
 	done <-chan struct{}
 }
 
-// Write sees to it that every entry is found in its index period, and in the
-// next one when the last eighth of the running one has come far enough. When it
-// returns without an error all rows are durable. A series that was written
-// before costs no row; one that somebody else is writing is waited for. Write
-// does not keep the entries.
+// Write sees to it that every entry is found in its index period. When it returns
+// without an error all rows are durable. When the last eighth of the period has
+// come far enough the series is noted down for the next one, too: see WriteAhead.
+// A series that was written before costs no row; one that somebody else is writing
+// is waited for. Write does not keep the entries.
 func (x *Index) Write(ctx context.Context, tenant string, entries []Entry) error {
-	w := &x.writer
-	missing := w.missing(entries)
+	return x.write(ctx, tenant, x.writer.missing(tenant, entries))
+}
+
+func (x *Index) write(ctx context.Context, tenant string, missing []need) error {
 	for len(missing) > 0 {
 		others, err := x.writeClaimed(ctx, tenant, missing)
 		if err != nil {
@@ -74,23 +75,6 @@ func await(ctx context.Context, needs []need) error {
 		}
 	}
 	return nil
-}
-
-// AheadFrom returns from where in an index period on, in milliseconds, a sample
-// needs its series in the next period, too. A series is written ahead at a point
-// of the last eighth of a period that depends on its key, so that the turn of a
-// period brings no burst. There always is a period after: series.MaxTime lies in
-// the first half of the last one.
-func AheadFrom(seriesKey []byte) int64 {
-	const eighth = series.IndexPeriod / 8
-	return series.IndexPeriod - eighth + int64(xxhash.Sum64(seriesKey)%uint64(eighth))
-}
-
-// writesAhead says whether e is due in the period after its own, too.
-func writesAhead(e *Entry) bool {
-	const eighth = series.IndexPeriod / 8
-	at := e.T - series.PeriodOf(e.T)
-	return at >= series.IndexPeriod-eighth && at >= AheadFrom(e.Key)
 }
 
 // batchBytes is how many bytes of keys are written at once. Every label of a

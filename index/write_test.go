@@ -26,6 +26,8 @@ func TestWriteRows(t *testing.T) {
 		times    []int64
 		// rows are what is put first, marks what is put after them.
 		rows, marks []string
+		// ahead are those of the call of WriteAhead that follows.
+		ahead [][]string
 	}{
 		{
 			name:   "a series",
@@ -100,14 +102,15 @@ func TestWriteRows(t *testing.T) {
 			times:  []int64{lastPeriod - 1},
 			rows: []string{
 				`n,9999220736000,__name__ = "__name__" @9999757606912`,
-				`n,9999757606912,__name__ = "__name__" @10000294477824`,
 				`v,__name__,9999220736000,up = "up" @9999757606912`,
+			},
+			marks: []string{`p,__name__=up,9999220736000,up @9999757606912`},
+			ahead: [][]string{{
+				`n,9999757606912,__name__ = "__name__" @10000294477824`,
 				`v,__name__,9999757606912,up = "up" @10000294477824`,
-			},
-			marks: []string{
-				`p,__name__=up,9999220736000,up @9999757606912`,
+			}, {
 				`p,__name__=up,9999757606912,up @10000294477824`,
-			},
+			}},
 		},
 		{
 			name:   "end of time",
@@ -134,6 +137,10 @@ func TestWriteRows(t *testing.T) {
 			}
 			if len(tab.puts) != 2 || !slices.Equal(tab.puts[0], test.rows) || !slices.Equal(tab.puts[1], test.marks) {
 				t.Errorf("put %q, want %q and then %q", tab.puts, test.rows, test.marks)
+			}
+			writeAhead(t, x)
+			if !slices.EqualFunc(tab.puts[2:], test.ahead, slices.Equal) {
+				t.Errorf("put %q ahead, want %q", tab.puts[2:], test.ahead)
 			}
 		})
 	}
@@ -326,12 +333,18 @@ func TestWriteAhead(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
+			before := ahead()
 			mustWrite(t, x, at(start+test.offset)...)
+			if now := ahead(); now != before {
+				t.Errorf("%d series are written ahead at once", now-before)
+			}
+			writeAhead(t, x)
 			got := ahead()
 			if got < test.min || got > test.max {
 				t.Errorf("%d of %d series are written ahead, want %d to %d", got, count, test.min, test.max)
 			}
 			mustWrite(t, x, at(start+test.offset)...)
+			writeAhead(t, x)
 			if again := ahead(); again != got {
 				t.Errorf("%d are when it is written again, %d before", again, got)
 			}
@@ -340,6 +353,77 @@ func TestWriteAhead(t *testing.T) {
 	tab.reset()
 	mustWrite(t, x, at(start+series.IndexPeriod)...)
 	wantWork(t, tab, "the turn of the period", work{})
+}
+
+func writeAhead(t *testing.T, x *index.Index) {
+	t.Helper()
+	if err := x.WriteAhead(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// What cannot be written ahead is written by the next call, or by the first sample
+// of the period.
+func TestWriteAheadFails(t *testing.T) {
+	const start, end = 3 * series.IndexPeriod, 4*series.IndexPeriod - 1
+	tab := newTable(t)
+	x := index.New(index.Config{}, tab)
+	up := func(now int64) index.Entry { return entry(t, now, "__name__", "up", "id", "1") }
+	mustWrite(t, x, up(end))
+	tab.onPut = func(int) error { return errors.New("the store is down") }
+	for range 2 {
+		if err := x.WriteAhead(t.Context()); err == nil {
+			t.Fatal("no error")
+		}
+	}
+	tab.onPut = nil
+	tab.reset()
+	mustWrite(t, x, up(end))
+	wantWork(t, tab, "a sample beside", work{})
+	mustWrite(t, x, up(start+series.IndexPeriod))
+	wantWork(t, tab, "the turn of the period", work{putCalls: 2, putRows: 6})
+	tab.reset()
+	writeAhead(t, x)
+	wantWork(t, tab, "writing ahead, too late", work{})
+}
+
+// Series of several tenants wait together, and those that find no place are written
+// at once.
+func TestWriteAheadTenants(t *testing.T) {
+	const end = 4*series.IndexPeriod - 1
+	schema, err := series.NewSchema(nil, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tab := newTable(t)
+	x := index.New(index.Config{Schema: schema}, tab)
+	const count = 15_000 // of each of two tenants
+	for _, tenant := range []string{"a", "b"} {
+		var entries []index.Entry
+		for i := range count {
+			entries = append(entries, entryOf(t, schema, tenant, end, labels.FromStrings("__name__", "up", "id", fmt.Sprint(i))))
+		}
+		if err := x.Write(t.Context(), tenant, entries); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ahead := func() (n [2]int) {
+		for i, tenant := range []string{"a", "b"} {
+			result, err := x.Select(t.Context(), index.Query{Tenant: tenant, Start: end + 1, Limit: end + 2})
+			if err != nil {
+				t.Fatal(err)
+			}
+			n[i] = len(result.Series)
+		}
+		return n
+	}
+	if n := ahead(); n != [2]int{0, 10_000} {
+		t.Errorf("%v series are written ahead at once", n)
+	}
+	writeAhead(t, x)
+	if n := ahead(); n != [2]int{count, count} {
+		t.Errorf("%v series are written ahead", n)
+	}
 }
 
 func TestWriteRemembersUpTo(t *testing.T) {

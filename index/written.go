@@ -26,6 +26,8 @@ type writer struct {
 	// inFlight holds series in periods that a call of Write is writing. The
 	// channel is that of the call, closed when it has ended, well or not.
 	inFlight map[id]chan struct{}
+	// ahead are those that are due in the next period.
+	ahead aheadQueue
 }
 
 func newWriter(max int) writer {
@@ -36,12 +38,13 @@ func newWriter(max int) writer {
 		texts:     newIDSet(max),
 		marksRead: newIDSet(max),
 		inFlight:  make(map[id]chan struct{}),
+		ahead:     aheadQueue{queued: make(map[id]struct{})},
 	}
 }
 
-// missing returns what of entries is not known to be written. In the steady
-// state that is nothing.
-func (w *writer) missing(entries []Entry) []need {
+// missing returns what of entries is not known to be written, and queues what is
+// to be written ahead. In the steady state that is nothing.
+func (w *writer) missing(tenant string, entries []Entry) []need {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	var missing []need
@@ -49,20 +52,18 @@ func (w *writer) missing(entries []Entry) []need {
 		e := &entries[i]
 		text := w.hash.of(e.Key)
 		period := series.PeriodOf(e.T)
-		missing = w.appendMissing(missing, e, text, period)
-		if writesAhead(e) {
-			missing = w.appendMissing(missing, e, text, period+series.IndexPeriod)
+		if i := w.hash.inPeriod(text, period); !w.written.has(i) {
+			missing = append(missing, need{id: i, entry: e, period: period})
+		}
+		if !writesAhead(e) {
+			continue
+		}
+		next := need{id: w.hash.inPeriod(text, period+series.IndexPeriod), entry: e, period: period + series.IndexPeriod}
+		if !w.written.has(next.id) && !w.ahead.add(tenant, next) {
+			missing = append(missing, next)
 		}
 	}
 	return missing
-}
-
-func (w *writer) appendMissing(dst []need, e *Entry, text id, period int64) []need {
-	i := w.hash.inPeriod(text, period)
-	if w.written.has(i) {
-		return dst
-	}
-	return append(dst, need{id: i, entry: e, period: period})
 }
 
 // claim divides what is still missing into what is now for the call with this

@@ -274,6 +274,7 @@ func TestAppendWritesAhead(t *testing.T) {
 	for _, times := range [][]int64{{next - 1, someTime}, {someTime, next - 1}, {someTime, next - 1, someTime + 1}} {
 		f := openFixture(t)
 		f.append(t, one(labels.FromStrings("__name__", "up"), times...))
+		f.close(t)
 		want := fmt.Sprintf("p,__name__=up,%013d,up", next)
 		found := false
 		for _, a := range f.store.applied {

@@ -24,6 +24,7 @@ import (
 	"time"
 
 	"github.com/go-kit/log"
+	"github.com/go-kit/log/level"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
@@ -93,6 +94,10 @@ type Engine struct {
 	// accepted are *accepted to be used again.
 	accepted sync.Pool
 
+	// stop ends what runs in the background.
+	stop       context.CancelFunc
+	background sync.WaitGroup
+
 	metadata knownMetadata
 	// replicas is nil if HA is off.
 	replicas *deduper
@@ -131,6 +136,9 @@ func Open(ctx context.Context, cfg Config) (*Engine, error) {
 		rowCells:   rowCells,
 	}
 	e.newest = newNewest(cfg, e.metrics)
+	background, stop := context.WithCancel(context.Background())
+	e.stop = stop
+	e.background.Go(func() { e.runAhead(background) })
 	promauto.With(cfg.Registerer).NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "adapter_index_known_series",
 		Help: "Series and index periods remembered as written to the index.",
@@ -144,7 +152,41 @@ func Open(ctx context.Context, cfg Config) (*Engine, error) {
 
 // Close stops the work in the background and flushes what is in memory. No
 // other call may be running or follow. The store stays open.
-func (e *Engine) Close(ctx context.Context) error { return e.newest.close(ctx) }
+func (e *Engine) Close(ctx context.Context) error {
+	e.stop()
+	e.background.Wait()
+	return errors.Join(e.index.WriteAhead(ctx), e.newest.close(ctx))
+}
+
+const (
+	// aheadInterval is how often series are written to the next index period,
+	// which is hours away.
+	aheadInterval = time.Minute
+	// aheadTimeout bounds that.
+	aheadTimeout = 5 * time.Minute
+)
+
+// runAhead writes what the index has to write ahead until ctx ends.
+func (e *Engine) runAhead(ctx context.Context) {
+	ticker := time.NewTicker(aheadInterval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		if err := e.writeAhead(ctx); err != nil && ctx.Err() == nil {
+			level.Warn(e.cfg.Logger).Log("msg", "series not written to the next index period, trying again", "err", err)
+		}
+	}
+}
+
+func (e *Engine) writeAhead(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, aheadTimeout)
+	defer cancel()
+	return e.index.WriteAhead(ctx)
+}
 
 // indexRows is the INDEX table of a store, as package index wants it.
 type indexRows struct{ store bucketstore.Store }

@@ -41,6 +41,9 @@ type Known struct {
 	ahead int64
 	// indexed is where the series is in the index, durably.
 	indexed periods
+	// queued is the number of the last index period for which the index has noted
+	// the series down, to be written ahead.
+	queued atomic.Int64
 
 	// family is the one that the series belonged to when it came with metadata.
 	family atomic.Pointer[knownFamily]
@@ -146,18 +149,20 @@ const knownBytes = 400
 // size returns about how many bytes k takes in memory.
 func (k *Known) size() int { return knownBytes + len(k.text) + len(k.ref.SeriesKey()) }
 
-// isIndexed says whether all index rows are durable that a sample at t needs.
+// isIndexed says whether the index need not hear of a sample at t: all rows that
+// it needs are durable, and those of the next period are on their way if it is
+// time.
 func (k *Known) isIndexed(t int64) bool {
 	n := t / series.IndexPeriod
-	return k.indexed.has(n) && (t%series.IndexPeriod < k.ahead || k.indexed.has(n+1))
+	return k.indexed.has(n) && (t%series.IndexPeriod < k.ahead || k.queued.Load() == n+1)
 }
 
-// setIndexed notes that all index rows are durable that a sample at t needs.
+// setIndexed notes that the index has heard of a sample at t.
 func (k *Known) setIndexed(t int64) {
 	n := t / series.IndexPeriod
 	k.indexed.add(n)
 	if t%series.IndexPeriod >= k.ahead {
-		k.indexed.add(n + 1)
+		k.queued.Store(n + 1)
 	}
 }
 

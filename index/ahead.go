@@ -1,0 +1,120 @@
+package index
+
+import (
+	"bytes"
+	"context"
+
+	"github.com/cespare/xxhash/v2"
+
+	"github.com/promtable/promtable/series"
+)
+
+// maxAhead is how many series wait to be written ahead; those that find no place
+// are written at once.
+const maxAhead = 20_000
+
+// An aheadQueue holds series that are due in the next index period. They come one
+// by one, and what is urgent about them is still hours away: so they wait until
+// many can be written together. Who forgets the queue loses nothing, since
+// the first sample in a period writes what is missing. The lock of the writer is
+// held around its methods.
+type aheadQueue struct {
+	waiting []aheadNeed
+	// queued are those that wait or are being written.
+	queued map[id]struct{}
+}
+
+type aheadNeed struct {
+	tenant string
+	need
+}
+
+// add adds a copy of n, unless it is there, and says whether somebody will write
+// it.
+func (q *aheadQueue) add(tenant string, n need) bool {
+	if _, ok := q.queued[n.id]; ok {
+		return true
+	}
+	if len(q.queued) >= maxAhead {
+		return false
+	}
+	n.entry = &Entry{Key: bytes.Clone(n.entry.Key), Labels: n.entry.Labels.Copy(), T: n.entry.T}
+	q.queued[n.id] = struct{}{}
+	q.waiting = append(q.waiting, aheadNeed{tenant, n})
+	return true
+}
+
+// take takes what waits of one tenant.
+func (q *aheadQueue) take() (tenant string, needs []need) {
+	if len(q.waiting) == 0 {
+		return "", nil
+	}
+	tenant = q.waiting[0].tenant
+	var others []aheadNeed
+	for _, n := range q.waiting {
+		if n.tenant == tenant {
+			needs = append(needs, n.need)
+		} else {
+			others = append(others, n)
+		}
+	}
+	q.waiting = others
+	return tenant, needs
+}
+
+// finish says that what was taken is written, or not: then it waits again.
+func (q *aheadQueue) finish(tenant string, needs []need, err error) {
+	for _, n := range needs {
+		if err != nil {
+			q.waiting = append(q.waiting, aheadNeed{tenant, n})
+		} else {
+			delete(q.queued, n.id)
+		}
+	}
+}
+
+// WriteAhead writes what calls of Write have noted down for the period after
+// theirs. It is called again and again; after an error what is left waits for the
+// next call.
+func (x *Index) WriteAhead(ctx context.Context) error {
+	for {
+		tenant, needs := x.writer.takeAhead()
+		if len(needs) == 0 {
+			return nil
+		}
+		err := x.write(ctx, tenant, needs)
+		x.writer.finishAhead(tenant, needs, err)
+		if err != nil {
+			return err
+		}
+	}
+}
+
+func (w *writer) takeAhead() (tenant string, needs []need) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.ahead.take()
+}
+
+func (w *writer) finishAhead(tenant string, needs []need, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.ahead.finish(tenant, needs, err)
+}
+
+// AheadFrom returns from where in an index period on, in milliseconds, a sample
+// needs its series in the next period, too. A series is written ahead at a point
+// of the last eighth of a period that depends on its key, so that the turn of a
+// period brings no burst. There always is a period after: series.MaxTime lies in
+// the first half of the last one.
+func AheadFrom(seriesKey []byte) int64 {
+	const eighth = series.IndexPeriod / 8
+	return series.IndexPeriod - eighth + int64(xxhash.Sum64(seriesKey)%uint64(eighth))
+}
+
+// writesAhead says whether e is due in the period after its own, too.
+func writesAhead(e *Entry) bool {
+	const eighth = series.IndexPeriod / 8
+	at := e.T - series.PeriodOf(e.T)
+	return at >= series.IndexPeriod-eighth && at >= AheadFrom(e.Key)
+}
