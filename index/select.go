@@ -161,14 +161,18 @@ func (x *Index) endValues(q Query, l *list, tooMany bool) error {
 
 // candidates gathers the series of one list that all matchers match.
 type candidates struct {
-	schema  series.Schema
-	q       Query
-	series  map[string]*Series
+	schema series.Schema
+	q      Query
+	// series are in the order of their first postings, slots says where. That order
+	// is nearly the one asked for in the end, and sorting what is nearly sorted
+	// costs little.
+	series  []Series
+	slots   map[string]int
 	builder labels.ScratchBuilder
 }
 
 func newCandidates(schema series.Schema, q Query) candidates {
-	return candidates{schema: schema, q: q, series: make(map[string]*Series), builder: labels.NewScratchBuilder(16)}
+	return candidates{schema: schema, q: q, slots: make(map[string]int), builder: labels.NewScratchBuilder(16)}
 }
 
 // add takes one posting.
@@ -181,8 +185,8 @@ func (c *candidates) add(key []byte) error {
 		return nil
 	}
 	base, _ := series.Split(period)
-	if s, ok := c.series[string(seriesKey)]; ok {
-		s.addBase(base)
+	if slot, ok := c.slots[string(seriesKey)]; ok {
+		c.series[slot].addBase(base)
 		return nil
 	}
 	_, ls, err := c.schema.ParseSeriesKey(seriesKey, &c.builder)
@@ -197,8 +201,9 @@ func (c *candidates) add(key []byte) error {
 	if c.q.MaxSeries > 0 && len(c.series) == c.q.MaxSeries {
 		return fmt.Errorf("%w: more than %d match", ErrTooManySeries, c.q.MaxSeries)
 	}
-	s := &Series{Key: string(seriesKey), Labels: ls, Bases: []int64{base}}
-	c.series[s.Key] = s
+	s := Series{Key: string(seriesKey), Labels: ls, Bases: []int64{base}}
+	c.slots[s.Key] = len(c.series)
+	c.series = append(c.series, s)
 	return nil
 }
 
@@ -209,13 +214,10 @@ func (s *Series) addBase(base int64) {
 	}
 }
 
+// sorted returns the series; nothing may be added any more.
 func (c *candidates) sorted() []Series {
-	all := make([]Series, 0, len(c.series))
-	for _, s := range c.series {
-		all = append(all, *s)
-	}
-	slices.SortFunc(all, func(a, b Series) int { return labels.Compare(a.Labels, b.Labels) })
-	return all
+	slices.SortFunc(c.series, func(a, b Series) int { return labels.Compare(a.Labels, b.Labels) })
+	return c.series
 }
 
 func listsRead(lists []*list, complete *list) []ListRead {

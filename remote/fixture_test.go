@@ -23,6 +23,7 @@ import (
 
 	"github.com/promtable/promtable/remote"
 	"github.com/promtable/promtable/remote/engine"
+	"github.com/promtable/promtable/series"
 )
 
 const (
@@ -108,6 +109,9 @@ func (f *fakeEngine) Select(ctx context.Context, q engine.Query) (storage.ChunkS
 	set := &fakeSet{}
 	for _, s := range f.series {
 		entry := chunkSeries(s.Labels, inRange(s.Samples, q))
+		if q.Decoded {
+			entry = decodedSeries(s.Labels, inRange(s.Samples, q))
+		}
 		if q.SeriesOnly {
 			entry = chunkSeries(s.Labels, nil)
 		}
@@ -164,6 +168,27 @@ func chunkSeries(ls labels.Labels, samples []engine.Sample) storage.ChunkSeries 
 			app.Append(0, s.T, s.V)
 		}
 		metas = append(metas, chunks.Meta{Chunk: c, MinTime: part[0].T, MaxTime: part[len(part)-1].T})
+	}
+	return &storage.ChunkSeriesEntry{
+		Lset:            ls,
+		ChunkIteratorFn: func(chunks.Iterator) chunks.Iterator { return storage.NewListChunkSeriesIterator(metas...) },
+	}
+}
+
+// decodedSeries makes one decoded chunk of each 120 samples.
+func decodedSeries(ls labels.Labels, samples []engine.Sample) storage.ChunkSeries {
+	var metas []chunks.Meta
+	for part := range slices.Chunk(samples, 120) {
+		var ts []int64
+		var vs []float64
+		for _, s := range part {
+			ts, vs = append(ts, s.T), append(vs, s.V)
+		}
+		b := series.ChunkBuilder{Decoded: true}
+		b.AppendFloats(nil, ts, vs)
+		for _, c := range b.Chunks {
+			metas = append(metas, chunks.Meta{Chunk: c.Chunk, MinTime: c.MinTime, MaxTime: c.MaxTime})
+		}
 	}
 	return &storage.ChunkSeriesEntry{
 		Lset:            ls,

@@ -36,6 +36,7 @@ type readHandler struct {
 	maxSamples    int
 	maxFrameBytes int
 	buffers       sync.Pool // of *frameBuffers
+	encoders      sync.Pool // of *samplesEncoder
 	metrics       *readMetrics
 }
 
@@ -112,6 +113,11 @@ func (h *readHandler) read(ctx context.Context, w http.ResponseWriter, r *http.R
 	kind, err := upstream.NegotiateResponseType(req.AcceptedResponseTypes)
 	if err != nil {
 		return false, badRequest("%w", err)
+	}
+	if kind == prompb.ReadRequest_SAMPLES {
+		for i := range queries {
+			queries[i].Decoded = true
+		}
 	}
 	sets, err := h.plan(ctx, queries)
 	if err != nil {

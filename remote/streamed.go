@@ -1,15 +1,11 @@
 package remote
 
 import (
-	"bufio"
 	"context"
 	"fmt"
 	"net/http"
-	"slices"
 
-	"github.com/prometheus/prometheus/prompb"
 	"github.com/prometheus/prometheus/storage"
-	upstream "github.com/prometheus/prometheus/storage/remote"
 	"github.com/prometheus/prometheus/tsdb/chunks"
 
 	"github.com/promtable/promtable/remote/engine"
@@ -25,10 +21,8 @@ const maxPooledFrame = 4 << 20
 
 // frameBuffers is the memory of one streamed answer.
 type frameBuffers struct {
-	out    *bufio.Writer
-	frame  []byte
-	labels []prompb.Label
-	chunks []prompb.Chunk
+	out    []byte // frames that are not yet sent
+	chunks []chunks.Meta
 }
 
 // streamed answers with frames, one for each series, in the order of the sets.
@@ -37,25 +31,19 @@ type frameBuffers struct {
 func (h *readHandler) streamed(ctx context.Context, w http.ResponseWriter, starts bool, sets []storage.ChunkSeriesSet) (started bool, err error) {
 	buf, ok := h.buffers.Get().(*frameBuffers)
 	if !ok {
-		buf = &frameBuffers{out: bufio.NewWriterSize(nil, flushBytes)}
+		buf = &frameBuffers{out: make([]byte, 0, flushBytes)}
 	}
 	defer h.releaseFrames(buf)
 
 	w.Header().Set("Content-Type", "application/x-streamed-protobuf; proto=prometheus.ChunkedReadResponse")
 	sink := &frameSink{w: w, control: http.NewResponseController(w)}
-	buf.out.Reset(sink)
-	s := &streamer{
-		frameBuffers: buf,
-		maxBytes:     h.maxFrameBytes,
-		starts:       starts,
-		writer:       upstream.NewChunkedWriter(buf.out, noFlush{}),
-	}
+	s := &streamer{frameBuffers: buf, sink: sink, maxBytes: h.maxFrameBytes, starts: starts}
 	for i, set := range sets {
 		if err := s.addResult(ctx, int64(i), set); err != nil {
 			return sink.bytes > 0, fmt.Errorf("query %d: %w", i, err)
 		}
 	}
-	if err := buf.out.Flush(); err != nil {
+	if err := s.flush(); err != nil {
 		return true, err
 	}
 	h.metrics.series.WithLabelValues(responseStreamed).Add(float64(s.series))
@@ -65,13 +53,11 @@ func (h *readHandler) streamed(ctx context.Context, w http.ResponseWriter, start
 
 // releaseFrames keeps buf for the next answer.
 func (h *readHandler) releaseFrames(buf *frameBuffers) {
-	if cap(buf.frame) > maxPooledFrame {
+	if cap(buf.out) > maxPooledFrame {
 		return
 	}
-	buf.out.Reset(nil)
-	// What is not overwritten must not hold the chunks of this answer.
-	clear(buf.labels[:cap(buf.labels)])
-	clear(buf.chunks[:cap(buf.chunks)])
+	buf.out = buf.out[:0]
+	clear(buf.chunks[:cap(buf.chunks)]) // it must not hold the chunks of this answer
 	h.buffers.Put(buf)
 }
 
@@ -92,18 +78,12 @@ func (s *frameSink) Write(p []byte) (int, error) {
 	return n, s.control.Flush()
 }
 
-// noFlush is for a writer that is flushed by its owner.
-type noFlush struct{}
-
-// Flush implements http.Flusher.
-func (noFlush) Flush() {}
-
 // streamer encodes one streamed answer.
 type streamer struct {
 	*frameBuffers
+	sink     *frameSink
 	maxBytes int
 	starts   bool // the client can read start timestamps
-	writer   *upstream.ChunkedWriter
 	series   int
 	iter     chunks.Iterator
 }
@@ -121,26 +101,33 @@ func (s *streamer) addResult(ctx context.Context, query int64, set storage.Chunk
 	return set.Err()
 }
 
-// addSeries writes the frame of one series.
+// addSeries adds the frame of one series.
 func (s *streamer) addSeries(query int64, cs storage.ChunkSeries) error {
-	s.labels = prompb.FromLabels(cs.Labels(), s.labels)
 	if err := s.gather(cs); err != nil {
 		return err
 	}
-	msg := prompb.ChunkedReadResponse{
-		ChunkedSeries: []*prompb.ChunkedSeries{{Labels: s.labels, Chunks: s.chunks}},
-		QueryIndex:    query,
-	}
-	size := msg.Size()
-	if size > s.maxBytes {
+	f := frame{query: query, labels: cs.Labels(), chunks: s.chunks}
+	f.measure()
+	if f.size > s.maxBytes {
 		return s.limitError(cs)
 	}
-	s.frame = slices.Grow(s.frame[:0], size)[:size]
-	if _, err := msg.MarshalToSizedBuffer(s.frame); err != nil {
-		return fmt.Errorf("encode frame: %w", err)
+	if len(s.out)+f.size+maxFrameHead > flushBytes {
+		if err := s.flush(); err != nil {
+			return err
+		}
 	}
+	s.out = f.append(s.out)
 	s.series++
-	_, err := s.writer.Write(s.frame)
+	return nil
+}
+
+// flush sends what is gathered.
+func (s *streamer) flush() error {
+	if len(s.out) == 0 {
+		return nil
+	}
+	_, err := s.sink.Write(s.out)
+	s.out = s.out[:0]
 	return err
 }
 
@@ -149,23 +136,21 @@ func (s *streamer) gather(cs storage.ChunkSeries) error {
 	s.chunks = s.chunks[:0]
 	s.iter = cs.Iterator(s.iter)
 	for size := 0; s.iter.Next(); {
-		metas := []chunks.Meta{s.iter.At()}
-		if !s.starts && hasStarts(metas[0].Chunk) {
-			var err error
-			if metas, err = withoutStarts(metas[0]); err != nil {
+		meta := s.iter.At()
+		first := len(s.chunks)
+		if s.starts || !hasStarts(meta.Chunk) {
+			s.chunks = append(s.chunks, meta)
+		} else {
+			metas, err := withoutStarts(meta)
+			if err != nil {
 				return fmt.Errorf("convert a chunk: %w", err)
 			}
+			s.chunks = append(s.chunks, metas...)
 		}
-		for _, meta := range metas {
+		for _, meta := range s.chunks[first:] {
 			if size += len(meta.Chunk.Bytes()); size > s.maxBytes {
 				return s.limitError(cs)
 			}
-			s.chunks = append(s.chunks, prompb.Chunk{
-				MinTimeMs: meta.MinTime,
-				MaxTimeMs: meta.MaxTime,
-				Type:      prompb.Chunk_Encoding(meta.Chunk.Encoding()), // the same numbers
-				Data:      meta.Chunk.Bytes(),
-			})
 		}
 	}
 	return s.iter.Err()

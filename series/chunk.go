@@ -22,9 +22,10 @@ const (
 	// of Prometheus. It is part of the stored format.
 	EncodingDense = 128
 
-	// EncodingPlain is that of a chunk of floats whose data are as AppendPlain
-	// writes them. No writer stores it.
-	EncodingPlain = 129
+	// EncodingOpen is that of a chunk of floats whose data are as AppendOpen writes
+	// them: one that is handed on in memory while samples are still added. No
+	// writer stores it.
+	EncodingOpen = 129
 
 	// chunkHeaderSize is what stands before the data: encoding and stamp.
 	chunkHeaderSize = 1 + stampSize
@@ -34,7 +35,7 @@ const (
 // A Chunk is a sealed chunk: a run of samples of one series inside one window,
 // as a cell of FamilyChunk holds it.
 type Chunk struct {
-	// Encoding says what Data are: EncodingDense, EncodingPlain or a number of
+	// Encoding says what Data are: EncodingDense, EncodingOpen or a number of
 	// package chunkenc.
 	Encoding byte
 	// Stamp orders chunks: of two values of one time the one in the chunk with
@@ -110,7 +111,7 @@ func AppendChunkStart(dst []byte, delta uint32) []byte {
 }
 
 func isEncoding(e byte) bool {
-	return e == EncodingDense || e == EncodingPlain || chunkenc.IsValidEncoding(chunkenc.Encoding(e))
+	return e == EncodingDense || e == EncodingOpen || chunkenc.IsValidEncoding(chunkenc.Encoding(e))
 }
 
 func chunkChecksum(value []byte) uint32 {

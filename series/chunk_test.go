@@ -22,21 +22,21 @@ type timedValue struct {
 
 // allEncodings are those that a chunk may have.
 var allEncodings = []byte{
-	series.EncodingDense, series.EncodingPlain, byte(chunkenc.EncXOR), byte(chunkenc.EncXOR2), byte(chunkenc.EncHistogram),
+	series.EncodingDense, series.EncodingOpen, byte(chunkenc.EncXOR), byte(chunkenc.EncXOR2), byte(chunkenc.EncHistogram),
 	byte(chunkenc.EncFloatHistogram), byte(chunkenc.EncHistogramST), byte(chunkenc.EncFloatHistogramST),
 }
 
 // chunkData encodes samples, which must fit into one chunk of the encoding.
 func chunkData(t testing.TB, encoding byte, samples []timedValue) []byte {
 	t.Helper()
-	if encoding == series.EncodingDense || encoding == series.EncodingPlain {
+	if encoding == series.EncodingDense || encoding == series.EncodingOpen {
 		var ts []int64
 		var vs []float64
 		for _, s := range samples {
 			ts, vs = append(ts, s.t), append(vs, s.v.Float)
 		}
-		if encoding == series.EncodingPlain {
-			return series.AppendPlain(nil, ts, vs)
+		if encoding == series.EncodingOpen {
+			return series.AppendOpen(nil, ts, vs)
 		}
 		return series.AppendDense(nil, ts, vs)
 	}

@@ -1,6 +1,11 @@
 package series
 
-import "github.com/prometheus/prometheus/tsdb/chunkenc"
+import (
+	"bytes"
+	"slices"
+
+	"github.com/prometheus/prometheus/tsdb/chunkenc"
+)
 
 const (
 	// SamplesPerChunk is where a ChunkBuilder cuts a chunk: past about 240 samples nothing is
@@ -10,6 +15,9 @@ const (
 	// least histogramChunkSamples.
 	histogramChunkBytes   = 4 << 10
 	histogramChunkSamples = 10
+	// maxDecodedBytes is how many bytes of samples of one series stay decoded:
+	// what comes behind them is encoded, and most takes less then.
+	maxDecodedBytes = 1 << 20
 )
 
 // A TimedChunk is a chunk of upstream's with the times of its first and last
@@ -22,6 +30,10 @@ type TimedChunk struct {
 // A ChunkBuilder makes chunks in upstream's encodings of the values of one
 // series. The zero value is empty.
 type ChunkBuilder struct {
+	// Decoded asks for a FloatChunk of what AppendFloats is given: nothing is
+	// encoded for readers that would decode it at once. After a megabyte it is
+	// heard no more, so that long series do not fill the memory.
+	Decoded bool
 	// Chunks are what is made so far, in order of time.
 	Chunks []TimedChunk
 	app    chunkenc.Appender
@@ -36,7 +48,15 @@ func (b *ChunkBuilder) Bytes() int {
 	if len(b.Chunks) == 0 {
 		return 0
 	}
-	return b.closed + len(b.last().Chunk.Bytes())
+	return b.closed + sizeOf(b.last().Chunk)
+}
+
+// sizeOf is what a chunk holds in bytes.
+func sizeOf(c chunkenc.Chunk) int {
+	if floats, ok := c.(*FloatChunk); ok {
+		return floatSize * len(floats.ts)
+	}
+	return len(c.Bytes())
 }
 
 // Append adds a value at t, in milliseconds, later than all before. An error
@@ -60,24 +80,66 @@ func (b *ChunkBuilder) Append(t int64, v Value) error {
 func (b *ChunkBuilder) last() *TimedChunk { return &b.Chunks[len(b.Chunks)-1] }
 
 // AppendFloats adds floats without start timestamps at these times, in
-// milliseconds, ascending and later than all before: faster than one by one.
-func (b *ChunkBuilder) AppendFloats(ts []int64, vs []float64) {
+// milliseconds, ascending and later than all before: faster than one by one. It
+// keeps no reference to them, nor to space, which is what it has returned the last
+// time, or nil: it encodes there.
+func (b *ChunkBuilder) AppendFloats(space []byte, ts []int64, vs []float64) []byte {
 	for len(ts) > 0 && b.fits(Value{}) { // what has start timestamps can take some without
 		b.app.Append(0, ts[0], vs[0])
 		b.last().MaxTime = ts[0]
 		b.inChunk++
 		ts, vs = ts[1:], vs[1:]
 	}
-	for len(ts) > 0 {
-		n := min(len(ts), SamplesPerChunk)
-		chunk, err := chunkenc.FromData(chunkenc.EncXOR, AppendXOR(nil, ts[:n], vs[:n]))
-		if err != nil {
-			panic(err) // of an encoding that upstream does not know
+	for n := 0; len(ts) > 0; ts, vs = ts[n:], vs[n:] {
+		if b.Decoded && b.Bytes() < maxDecodedBytes {
+			n = min(len(ts), MaxChunkSamples)
+			b.addFull(ts[:n], &FloatChunk{slices.Clone(ts[:n]), slices.Clone(vs[:n])})
+			continue
 		}
-		b.add(ts[0], chunk, nil)
-		b.last().MaxTime = ts[n-1]
-		ts, vs = ts[n:], vs[n:]
+		n = min(len(ts), encodedAtOnce*SamplesPerChunk)
+		space = b.addXOR(space, ts[:n], vs[:n])
 	}
+	return space
+}
+
+// encodedAtOnce is how many chunks share one piece of memory.
+const encodedAtOnce = 8
+
+// addXOR adds chunks, up to encodedAtOnce.
+func (b *ChunkBuilder) addXOR(space []byte, ts []int64, vs []float64) []byte {
+	var ends [encodedAtOnce]int
+	count := 0
+	space = space[:0]
+	for at := 0; at < len(ts); at += SamplesPerChunk {
+		end := min(at+SamplesPerChunk, len(ts))
+		space = AppendXOR(space, ts[at:end], vs[at:end])
+		ends[count] = len(space)
+		count++
+	}
+	data, start := bytes.Clone(space), 0
+	b.Chunks = slices.Grow(b.Chunks, count)
+	for _, end := range ends[:count] {
+		n := min(SamplesPerChunk, len(ts))
+		b.addFull(ts[:n], xorChunk(data[start:end:end]))
+		start, ts = end, ts[n:]
+	}
+	return space
+}
+
+// addFull makes chunk, which has samples at these times and takes no more, the
+// last one.
+func (b *ChunkBuilder) addFull(ts []int64, chunk chunkenc.Chunk) {
+	b.add(ts[0], chunk, nil)
+	b.last().MaxTime = ts[len(ts)-1]
+}
+
+// xorChunk returns the chunk with these data.
+func xorChunk(data []byte) chunkenc.Chunk {
+	chunk, err := chunkenc.FromData(chunkenc.EncXOR, data)
+	if err != nil {
+		panic(err) // of an encoding that upstream does not know
+	}
+	return chunk
 }
 
 // fits says whether the last chunk can take v. One that has no start timestamps
@@ -134,7 +196,7 @@ func (b *ChunkBuilder) begin(t int64, v Value) error {
 // add makes chunk, with one sample at t, the last one.
 func (b *ChunkBuilder) add(t int64, chunk chunkenc.Chunk, app chunkenc.Appender) {
 	if len(b.Chunks) > 0 {
-		b.closed += len(b.last().Chunk.Bytes())
+		b.closed += sizeOf(b.last().Chunk)
 	}
 	b.Chunks = append(b.Chunks, TimedChunk{Chunk: chunk, MinTime: t, MaxTime: t})
 	b.app, b.inChunk = app, 1

@@ -63,8 +63,8 @@ func (d *chunkDecoder) decodeFloats() (err error) {
 	case EncodingDense:
 		d.ts, d.vs, err = DecodeDense(d.chunk.Data, d.ts, d.vs)
 		return err
-	case EncodingPlain:
-		d.ts, d.vs, err = DecodePlain(d.chunk.Data, d.ts, d.vs)
+	case EncodingOpen:
+		d.ts, d.vs, err = DecodeOpen(d.chunk.Data, d.ts, d.vs)
 		return err
 	case byte(chunkenc.EncXOR):
 		d.ts, d.vs, err = DecodeXOR(d.chunk.Data, d.ts, d.vs)

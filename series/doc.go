@@ -64,7 +64,7 @@
 //	1, 2, 3  floats (XOR), histograms of integers, histograms of floats
 //	4, 5, 6  the same with start timestamps (XOR2 and two more)
 //	128      floats, see Dense chunks
-//	129      floats, see AppendPlain; no writer stores it
+//	129      floats, see AppendOpen; no writer stores it
 //
 // Those up to 127 are the numbers and bytes of package chunkenc of Prometheus;
 // others than these are not in use. Times inside the data are milliseconds since

@@ -119,7 +119,7 @@ func (m *modelRow) addChunk() {
 	window := int64(m.rng.IntN(3)) * series.Window
 	first, n := int64(m.rng.IntN(60)), 1+m.rng.IntN(40)
 	encoding := allEncodings[m.rng.IntN(len(allEncodings))]
-	isFloat := encoding == series.EncodingDense || encoding == series.EncodingPlain || encoding == byte(chunkenc.EncXOR) || encoding == byte(chunkenc.EncXOR2)
+	isFloat := encoding == series.EncodingDense || encoding == series.EncodingOpen || encoding == byte(chunkenc.EncXOR) || encoding == byte(chunkenc.EncXOR2)
 	var samples []timedValue
 	for i := first; i < 60 && len(samples) < n; i += 1 + int64(m.rng.IntN(2)) {
 		v := m.float()

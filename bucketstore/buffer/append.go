@@ -10,9 +10,6 @@ import (
 	"github.com/promtable/promtable/series"
 )
 
-// maxChunkSamples is where a chunk is cut in any case: it can count to 65,535.
-const maxChunkSamples = 60_000
-
 // Ref implements bucketstore.Appender.
 func (b *Buffer) Ref(seriesKey []byte) bucketstore.Ref {
 	b.mu.RLock()
@@ -42,22 +39,23 @@ func (b *Buffer) know(r *ref) {
 	r.gone = false
 	b.refs[r.key] = r
 	b.order = append(b.order, r)
-	b.labelsLikeBases = b.labelsLikeBases || likeBase(r.key)
+	if isAmidst(r.key) {
+		b.amidst[r] = struct{}{}
+	}
 }
 
-// likeBase says whether a series key has a field that begins like a base.
-func likeBase(key string) bool {
-	const digits = 13
-	for run, i := -1, 0; i < len(key); i++ {
-		switch {
-		case key[i] == ',':
-			run = 0
-		case run >= 0 && key[i] >= '0' && key[i] <= '9':
-			if run++; run == digits {
+// isAmidst says whether rows of the series with this key may lie between two rows
+// of another one: if a field but the first begins with a digit, where the other
+// has a base. Only the name of a label can, and few do.
+func isAmidst(key string) bool {
+	for i := 0; i+1 < len(key); i++ {
+		switch key[i] {
+		case '\\':
+			i++ // what is escaped ends no field
+		case ',':
+			if key[i+1] >= '0' && key[i+1] <= '9' {
 				return true
 			}
-		default:
-			run = -1
 		}
 	}
 	return false
@@ -161,7 +159,7 @@ func (b *Buffer) apply(samples []bucketstore.Sample, stamp int64, segment uint64
 			late = append(late, i)
 			continue
 		}
-		if (c.n >= b.chunkSamples(r) && r.request != stamp) || c.n >= maxChunkSamples {
+		if c.n >= b.chunkSamples(r) && r.request != stamp { // not amidst a request: its chunks would have one stamp
 			b.seal(r, c)
 		}
 		if c.n == 0 {
@@ -224,26 +222,34 @@ func (b *Buffer) storeLate(ctx context.Context, req *request) error {
 	if len(req.late) == 0 {
 		return nil
 	}
-	chunks := make(map[lateKey]*openChunk)
-	for _, i := range req.late {
-		s := &req.samples[i]
-		key := lateKey{string(s.Ref.SeriesKey()), windowOf(s.T)}
-		c, ok := chunks[key]
-		if !ok {
-			c = &openChunk{window: key.window, stamp: req.stamp + 1}
-			chunks[key] = c
-		}
-		c.append(s.T, floatBits(s), s.Value)
-	}
 	rows := newRowBatch(b.cfg.Schema)
-	for key, c := range chunks {
-		if err := rows.add(key.series, c); err != nil {
-			return err
-		}
+	if err := rows.addLate(req.samples, req.late, req.stamp); err != nil {
+		return err
 	}
 	b.metrics.late.Add(float64(len(req.late)))
 	if err := b.Store.Apply(ctx, bucketstore.Metric, rows.mutations()); err != nil {
 		return fmt.Errorf("store %d samples of old or future windows: %w", len(req.late), err)
+	}
+	return nil
+}
+
+// addLate adds those of the samples of a request that are late.
+func (b *rowBatch) addLate(samples []bucketstore.Sample, late []int, stamp int64) error {
+	chunks := make(map[lateKey]*openChunk)
+	for _, i := range late {
+		s := &samples[i]
+		key := lateKey{string(s.Ref.SeriesKey()), windowOf(s.T)}
+		c, ok := chunks[key]
+		if !ok {
+			c = &openChunk{window: key.window, stamp: stamp + 1}
+			chunks[key] = c
+		}
+		c.append(s.T, floatBits(s), s.Value)
+	}
+	for key, c := range chunks {
+		if err := b.add(key.series, c); err != nil {
+			return fmt.Errorf("a chunk of %q: %w", key.series, err)
+		}
 	}
 	return nil
 }

@@ -6,17 +6,20 @@
 //	buffer.go   what is there: opening, closing, the series
 //	append.go   from samples to a place in the log and in open chunks
 //	open.go     open chunks: samples as bytes, in the order in which they came
-//	seal.go     open chunks that are full or old to cells of the store
+//	seal.go     open chunks that are full or old, on their way to the store
+//	cells.go    chunks as cells of the store
 //	scan.go     reading: rows of the store with what is open beside
 //	record.go   the bytes of the log
 //	log.go      its files: group commit, segments
+//	stamp.go    where the order of requests goes on after the log
 //	replay.go   reading the log at the start
 //	metrics.go  counters of all this
 //
 // # Order
 //
 // Every request has a stamp, its receive time in milliseconds, later by two or
-// more than those of all requests before. A chunk carries the newest stamp of its samples, and
+// more than those of all requests before, whatever becomes of the clock or of the
+// log. A chunk carries the newest stamp of its samples, and
 // the chunks of a series in a window hold what came in consecutive stretches of
 // time. So among chunks with a sample of one time the one with the highest stamp
 // has the last write, whatever was sealed when, and a replay, which makes other
@@ -31,6 +34,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-kit/log"
@@ -64,12 +68,12 @@ type Config struct {
 
 	// ChunkSamples is about how many samples make a chunk. 0 is 240.
 	ChunkSamples int
-	// MaxOpenBytes is how many bytes of samples may be open; beyond, all are
-	// sealed. 0 is 512 MiB.
+	// MaxOpenBytes is how many bytes of samples may be open; beyond, an eighth of
+	// them is sealed. 0 is 512 MiB.
 	MaxOpenBytes int
 	// SegmentBytes is the size of a segment of the log. 0 is 64 MiB.
 	SegmentBytes int
-	// MaxSegments is how many segments there may be; beyond, what the oldest is
+	// MaxSegments is how many segments there may be; beyond, what the oldest are
 	// needed for is sealed. 0 is 8.
 	MaxSegments int
 	// SweepInterval is how often the clock looks for what it must seal. 0 is 10 s.
@@ -130,9 +134,11 @@ type Buffer struct {
 	refs map[string]*ref
 	// order are the same in some order, for who looks at a part of them at a time.
 	order []*ref
-	// labelsLikeBases says that there was a series with a label that looks like a
-	// base, so that between two rows of one series there may be one of another.
-	labelsLikeBases bool
+	// amidst are those of them the rows of which may lie between two rows of
+	// another series, see isAmidst.
+	amidst map[*ref]struct{}
+	// pressed is where in order the last sweep for memory ended.
+	pressed int
 	// openBytes is what the open chunks hold.
 	openBytes int
 	// stamp is that of the last request. Only who commits, and replay before, uses
@@ -140,10 +146,14 @@ type Buffer struct {
 	stamp int64
 
 	sealing sealing
+	// closing says that the newest samples need not go to CURRENT.
+	closing atomic.Bool
 	// pressure wakes who sweeps.
 	pressure signal
 	stop     context.CancelFunc
 	done     sync.WaitGroup
+	// committing is done when the last request is committed.
+	committing sync.WaitGroup
 }
 
 var (
@@ -169,8 +179,8 @@ func CheckEmpty(dir string) error {
 // the log.
 func Open(ctx context.Context, cfg Config) (*Buffer, error) {
 	cfg = cfg.withDefaults()
-	if err := os.MkdirAll(cfg.Dir, 0o750); err != nil {
-		return nil, err
+	if err := makeDir(cfg.Dir); err != nil {
+		return nil, fmt.Errorf("make the directory of the log: %w", err)
 	}
 	lock, _, err := fileutil.Flock(filepath.Join(cfg.Dir, "lock"))
 	if err != nil {
@@ -190,6 +200,7 @@ func open(ctx context.Context, cfg Config) (*Buffer, error) {
 		cfg:     cfg,
 		metrics: newMetrics(cfg.Registerer),
 		refs:    make(map[string]*ref),
+		amidst:  make(map[*ref]struct{}),
 		seed:    maphash.MakeSeed(),
 
 		requests: make(chan *request),
@@ -209,7 +220,7 @@ func open(ctx context.Context, cfg Config) (*Buffer, error) {
 		b.done.Wait()
 		return nil, err
 	}
-	b.done.Go(b.runCommits)
+	b.committing.Go(b.runCommits)
 	b.done.Go(func() { b.runSweeps(background) })
 	if cfg.FsyncInterval > 0 {
 		b.done.Go(func() { b.runFsync(background) })
@@ -218,16 +229,19 @@ func open(ctx context.Context, cfg Config) (*Buffer, error) {
 }
 
 // Close writes all that is open to the store, removes the log, and closes the
-// store. If the store does not take it, the log stays for the next start.
+// store. If the store does not take it, the log stays for the next start. The
+// newest samples go to CURRENT only if they are replayed: who appends has them.
 func (b *Buffer) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 	defer cancel()
 	close(b.requests)
+	b.committing.Wait()
+	b.closing.Store(true)
 	err := b.Flush(ctx)
 	b.stop()
 	b.done.Wait()
 	if err == nil {
-		err = b.log.remove()
+		err = b.log.remove(b.stamp)
 	} else {
 		err = errors.Join(fmt.Errorf("flush the buffer, the log stays: %w", err), b.log.close())
 	}
@@ -248,7 +262,8 @@ func (b *Buffer) Flush(ctx context.Context) error {
 }
 
 // Drop implements bucketstore.Store. What is open of METRIC goes to the store
-// first; what is appended meanwhile stays.
+// first; what is appended meanwhile stays. The log does not know of it: samples
+// in its last segments come back if the process dies before they are cut.
 func (b *Buffer) Drop(ctx context.Context, table bucketstore.Table, rows series.RowRange) error {
 	if table == bucketstore.Metric {
 		if err := b.Flush(ctx); err != nil {

@@ -5,6 +5,7 @@ package buffer
 func (b *Buffer) Kill() {
 	b.stop()
 	close(b.requests)
+	b.committing.Wait()
 	b.done.Wait()
 	b.log.mu.Lock()
 	defer b.log.mu.Unlock()
@@ -24,3 +25,10 @@ func (b *Buffer) Known() int {
 
 // SegmentName is the name of the file of a segment.
 var SegmentName = segmentName
+
+// Sealing is how many chunks are on their way to the store.
+func (b *Buffer) Sealing() int {
+	b.sealing.mu.Lock()
+	defer b.sealing.mu.Unlock()
+	return int(b.sealing.added - b.sealing.stored)
+}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -73,7 +74,11 @@ func createLog(cfg Config, m *metrics, segments *segments) (*wal, error) {
 		dir: cfg.Dir, always: cfg.FsyncInterval == 0, segmentBytes: cfg.SegmentBytes, metrics: m,
 		segments: segments, current: segments.last(),
 	}
-	return l, l.rotate()
+	if err := l.rotate(); err != nil {
+		return nil, err
+	}
+	l.segments.begin(l.current)
+	return l, nil
 }
 
 // rotate ends the segment and begins the next, the file of which is durable, as
@@ -99,20 +104,11 @@ func (l *wal) rotate() error {
 	}
 	l.file, l.size, l.known = file, len(magic), 0
 	l.current++
-	l.segments.begin(l.current)
 	return nil
 }
 
-func syncDir(path string) error {
-	dir, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	return errors.Join(dir.Sync(), dir.Close())
-}
-
-// write appends a frame of requests and returns the segment in which it is. If
-// the log is synced always, it is durable then.
+// write appends requests and returns the segment in which they are. If the log
+// is synced always, they are durable then.
 func (l *wal) write(group []*request) (segment uint64, err error) {
 	if l.size >= l.segmentBytes {
 		if err := l.rotate(); err != nil {
@@ -121,11 +117,38 @@ func (l *wal) write(group []*request) (segment uint64, err error) {
 	}
 	l.frame = append(l.frame[:0], make([]byte, frameHead)...)
 	for _, req := range group {
-		l.frame, l.known = appendRequest(l.frame, req, l.current, l.known)
+		for part := range slices.Chunk(req.samples, maxPart) {
+			if len(l.frame) > enoughFrame {
+				if err := l.writeFrame(true); err != nil { // only the last frame may be torn
+					return 0, err
+				}
+				l.frame = l.frame[:frameHead]
+			}
+			l.frame, l.known = appendRequest(l.frame, part, req.stamp, l.current, l.known)
+		}
 	}
+	err = l.writeFrame(l.always)
+	if cap(l.frame) > maxFrameBuffer {
+		l.frame = nil
+	}
+	l.segments.begin(l.current) // those before are needed until it holds a stamp
+	return l.current, err
+}
+
+const (
+	// maxPart is how many samples of a request stand in the log in one piece.
+	maxPart = 4096
+	// enoughFrame is after how many bytes of requests a frame ends.
+	enoughFrame = 64 << 20
+	// maxFrameBuffer is how much memory is kept for the next frame.
+	maxFrameBuffer = 8 << 20
+)
+
+// writeFrame writes the frame, and makes it durable if sync is set.
+func (l *wal) writeFrame(sync bool) error {
 	body := l.frame[frameHead:]
-	if len(body) > maxFrame {
-		return 0, fmt.Errorf("a frame of %d bytes, the limit is %d", len(body), maxFrame)
+	if uint64(len(body)) > math.MaxUint32 {
+		return fmt.Errorf("a frame of %d bytes", len(body))
 	}
 	binary.LittleEndian.PutUint32(l.frame, uint32(len(body)))
 	binary.LittleEndian.PutUint32(l.frame[4:], checksum(body))
@@ -133,22 +156,16 @@ func (l *wal) write(group []*request) (segment uint64, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if _, err := l.file.Write(l.frame); err != nil {
-		return 0, err
+		return err
 	}
 	l.size += len(l.frame)
 	l.dirty = true
 	l.metrics.logBytes.Add(float64(len(l.frame)))
-	if cap(l.frame) > maxFrameBuffer {
-		l.frame = nil
+	if sync {
+		return l.syncLocked()
 	}
-	if l.always {
-		err = l.syncLocked()
-	}
-	return l.current, err
+	return nil
 }
-
-// maxFrameBuffer is how much memory is kept for the next frame.
-const maxFrameBuffer = 8 << 20
 
 // sync makes durable what is written.
 func (l *wal) sync() error {
@@ -189,9 +206,13 @@ func (l *wal) close() error {
 	return errors.Join(l.syncLocked(), l.file.Close())
 }
 
-// remove closes the log and removes its files. Nobody needs them any more.
-func (l *wal) remove() error {
-	return errors.Join(l.close(), l.segments.removeBefore(l.current+1))
+// remove closes the log and removes its files, of which nothing is needed any
+// more but stamp, the newest one.
+func (l *wal) remove(stamp int64) error {
+	if err := errors.Join(l.close(), writeStamp(l.dir, stamp)); err != nil {
+		return fmt.Errorf("remove the log: %w", err)
+	}
+	return l.segments.removeBefore(l.current + 1)
 }
 
 // segments are the files of the log, which go when nobody needs them. It is safe
@@ -207,10 +228,13 @@ type segments struct {
 	pins map[uint64]int
 }
 
-// begin says that there is a new segment, the last one.
+// begin says which segment is the last one.
 func (s *segments) begin(segment uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.current == segment {
+		return
+	}
 	if s.current = segment; s.oldest == 0 {
 		s.oldest = segment
 	}
@@ -255,16 +279,22 @@ func (s *segments) unpin(stored []*sealedChunk) error {
 	return s.removeBefore(first)
 }
 
-// removeBefore removes the segments before first.
+// removeBefore removes the segments before first. It is not called twice at a
+// time.
 func (s *segments) removeBefore(first uint64) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for ; s.oldest > 0 && s.oldest < first; s.oldest++ {
-		err := os.Remove(filepath.Join(s.dir, segmentName(s.oldest)))
+	oldest, _ := s.span()
+	for ; oldest > 0 && oldest < first; oldest++ { // this takes long, and writers want mu
+		err := os.Remove(filepath.Join(s.dir, segmentName(oldest)))
 		if err != nil && !errors.Is(err, os.ErrNotExist) {
 			return fmt.Errorf("remove a segment of the log: %w", err)
 		}
+		if err := syncDir(s.dir); err != nil { // none may be missing before another
+			return fmt.Errorf("remove a segment of the log: %w", err)
+		}
+		s.mu.Lock()
+		s.oldest = oldest + 1
+		s.metrics.segments.Set(float64(s.current + 1 - s.oldest))
+		s.mu.Unlock()
 	}
-	s.metrics.segments.Set(float64(s.current - s.oldest + 1))
 	return nil
 }

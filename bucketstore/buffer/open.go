@@ -9,26 +9,27 @@ import (
 	"github.com/promtable/promtable/series"
 )
 
-// A ref is a series. It implements bucketstore.Ref. All but its key is guarded
-// by Buffer.mu.
+// A ref is a series. It implements bucketstore.Ref. All but its key, and what
+// only who commits uses, is guarded by Buffer.mu.
 type ref struct {
+	// What comes first is what a sample needs, which lies together in memory.
+
 	key string
 	// gone says that the buffer no longer knows r: another ref may stand for the
 	// series.
 	gone bool
-
+	// jitter spreads over the series what they would else do all at once.
+	jitter uint8
+	// request is the stamp of the last request with a sample of r.
+	request int64
 	// open are the chunks of the two newest windows of the data, the newer first.
 	// A window that holds nothing is empty.
 	open [2]openChunk
 	// sealed are chunks on their way to the store.
 	sealed []*sealedChunk
-	// jitter spreads over the series what they would else do all at once.
-	jitter uint8
-	// request is the stamp of the last request with a sample of r.
-	request int64
 
 	// segment is the segment of the log in which r has the number id and the last
-	// value bits, for the next value to differ from.
+	// value bits, for the next value to differ from. Only who commits uses them.
 	segment uint64
 	id      uint64
 	bits    uint64
@@ -51,7 +52,8 @@ type openChunk struct {
 	window int64
 	// buf holds a sample after the other: by how much its distance from the one
 	// before, in time, is other than that of the one before, which for most is not
-	// at all; then its value, see appendValue.
+	// at all; then its value, see appendValue. Floats alone are just what
+	// series.AppendOpen writes, which readers get as it is.
 	buf []byte
 	n   int
 	// first and last are the smallest and the greatest time.
@@ -78,7 +80,7 @@ func (c *openChunk) append(t int64, floatBits uint64, value []byte) {
 		c.unsorted = c.unsorted || t <= c.t
 		c.first, c.last = min(c.first, t), max(c.last, t)
 	}
-	c.reserve(2*binary.MaxVarintLen64 + 1 + len(value))
+	c.reserve(2*binary.MaxVarintLen64 + 1 + len(value)) // the longest time, and a length or eight bytes after its head
 	step := t - c.t
 	c.buf = binary.AppendVarint(c.buf, step-c.step)
 	c.buf = appendValue(c.buf, c.bits, floatBits, value)
@@ -118,9 +120,8 @@ func appendValue(dst []byte, before, floatBits uint64, value []byte) []byte {
 	low := bits.TrailingZeros64(x) / 8
 	size := 8 - low - bits.LeadingZeros64(x)/8
 	dst = append(dst, byte(size<<3|low))
-	var raw [8]byte
-	binary.LittleEndian.PutUint64(raw[:], x>>(8*low))
-	return append(dst, raw[:size]...)
+	end := len(dst) + size
+	return binary.LittleEndian.AppendUint64(dst, x>>(8*low))[:end] // eight bytes at once are the fastest
 }
 
 // cutValue is the inverse of appendValue. ok is false if src is none.
@@ -190,6 +191,15 @@ func (c *openChunk) points(dst []point) []point {
 		dst = sorted(dst)
 	}
 	return dst
+}
+
+// newest returns the sample of c with the greatest time.
+func (c *openChunk) newest() point {
+	if !c.unsorted && !c.mixed {
+		return point{t: c.t, bits: c.bits}
+	}
+	points := c.points(nil)
+	return points[len(points)-1]
 }
 
 // sorted sorts points by time and keeps the last of equal times.

@@ -9,7 +9,8 @@ import (
 	"github.com/promtable/promtable/series"
 )
 
-// A frame of the log holds the requests of one commit:
+// A frame of the log holds the requests of one commit, or of a part of it. A
+// request of many samples stands there in parts, which all have its stamp:
 //
 //	frame   = length uint32 | CRC-32C of body uint32 | CRC-32C of these 8 bytes uint32 | body
 //	          all three little-endian
@@ -25,17 +26,14 @@ import (
 // Series are numbered in each segment from 0, in the order in which they come.
 const frameHead = 12
 
-// maxFrame bounds what is taken for the length of a frame.
-const maxFrame = 1 << 30
-
-// appendRequest appends a request. It gives series without a number in this
-// segment the next, and returns how many there are then.
-func appendRequest(dst []byte, req *request, segment, known uint64) ([]byte, uint64) {
-	dst = binary.AppendUvarint(dst, uint64(req.stamp))
-	dst = binary.AppendUvarint(dst, uint64(len(req.samples)))
+// appendRequest appends a request, or a part of one. It gives series without a
+// number in this segment the next, and returns how many there are then.
+func appendRequest(dst []byte, samples []bucketstore.Sample, stamp int64, segment, known uint64) ([]byte, uint64) {
+	dst = binary.AppendUvarint(dst, uint64(stamp))
+	dst = binary.AppendUvarint(dst, uint64(len(samples)))
 	var id, t int64
-	for i := range req.samples {
-		s := &req.samples[i]
+	for i := range samples {
+		s := &samples[i]
 		r := s.Ref.(*ref)
 		isNew := r.segment != segment
 		if isNew {

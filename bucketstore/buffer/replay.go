@@ -25,6 +25,9 @@ func (b *Buffer) replay(ctx context.Context) error {
 			return fmt.Errorf("segment %s is missing", segmentName(found[i-1]+1))
 		}
 	}
+	if b.stamp, err = readStamp(b.cfg.Dir); err != nil {
+		return err
+	}
 	for i, segment := range found {
 		b.segments.begin(segment)
 		n, err := b.replaySegment(ctx, segment, i == len(found)-1)
@@ -36,10 +39,10 @@ func (b *Buffer) replay(ctx context.Context) error {
 	if len(found) == 0 {
 		return nil
 	}
-	if err := b.replayCurrent(ctx); err != nil {
-		return fmt.Errorf("newest samples: %w", err)
-	}
 	if err := b.Flush(ctx); err != nil {
+		return fmt.Errorf("store what is in the log: %w", err)
+	}
+	if err := writeStamp(b.cfg.Dir, b.stamp); err != nil {
 		return err
 	}
 	return b.segments.removeBefore(b.segments.last() + 1)
@@ -52,8 +55,8 @@ func (b *Buffer) replaySegment(ctx context.Context, segment uint64, isLast bool)
 	if err != nil {
 		return 0, err
 	}
-	if len(content) < len(magic) && isLast {
-		return 0, nil // nothing can be in it
+	if isLast && (len(content) < len(magic) || len(bytes.Trim(content, "\x00")) == 0) {
+		return 0, nil // it was not finished, so nothing that is acknowledged is in it
 	}
 	if !bytes.HasPrefix(content, []byte(magic)) {
 		return 0, fmt.Errorf("%w: it does not begin like a log of this version", series.ErrCorrupt)
@@ -63,16 +66,17 @@ func (b *Buffer) replaySegment(ctx context.Context, segment uint64, isLast bool)
 		defer b.mu.Unlock()
 		return b.refOf(key)
 	}}
+	late := newRowBatch(b.cfg.Schema)
 	apply := func(found []bucketstore.Sample, stamp int64) error {
 		samples += len(found)
-		return b.reapply(ctx, found, stamp, segment)
+		return b.reapply(ctx, found, stamp, segment, late)
 	}
 	for at := len(magic); at < len(content); {
 		body, err := cutFrame(content[at:])
 		if err != nil {
 			if isLast && !hasFrame(content[at+1:]) {
 				level.Warn(b.cfg.Logger).Log("msg", "the log ends with a write that was not finished, nor acknowledged; it is left out", "bytes", len(content)-at)
-				return samples, nil
+				break
 			}
 			return samples, fmt.Errorf("at byte %d: %w", at, err)
 		}
@@ -81,11 +85,11 @@ func (b *Buffer) replaySegment(ctx context.Context, segment uint64, isLast bool)
 		}
 		at += frameHead + len(body)
 	}
-	return samples, nil
+	return samples, b.applyLate(ctx, late)
 }
 
-// reapply does what Append did after the log.
-func (b *Buffer) reapply(ctx context.Context, samples []bucketstore.Sample, stamp int64, segment uint64) error {
+// reapply does what Append did after the log. Late samples are gathered in rows.
+func (b *Buffer) reapply(ctx context.Context, samples []bucketstore.Sample, stamp int64, segment uint64, rows *rowBatch) error {
 	if err := b.sealing.admit(ctx); err != nil {
 		return err
 	}
@@ -94,7 +98,27 @@ func (b *Buffer) reapply(ctx context.Context, samples []bucketstore.Sample, stam
 	late := b.apply(samples, stamp, segment)
 	b.mu.Unlock()
 	b.metrics.replay.Add(float64(len(samples)))
-	return b.storeLate(ctx, &request{samples: samples, stamp: stamp, late: late})
+	if err := rows.addLate(samples, late, stamp); err != nil {
+		return err
+	}
+	if rows.bytes < maxSealBytes {
+		return nil
+	}
+	return b.applyLate(ctx, rows)
+}
+
+// applyLate writes late samples to the store, and empties rows.
+func (b *Buffer) applyLate(ctx context.Context, rows *rowBatch) error {
+	if len(rows.muts) == 0 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, sealTimeout)
+	defer cancel()
+	if err := b.Store.Apply(ctx, bucketstore.Metric, rows.mutations()); err != nil {
+		return fmt.Errorf("store samples of old or future windows: %w", err)
+	}
+	*rows = *newRowBatch(b.cfg.Schema)
+	return nil
 }
 
 // cutFrame returns the body of the frame at the front of src.
@@ -126,50 +150,4 @@ func hasFrame(src []byte) bool {
 		src = src[1:]
 	}
 	return false
-}
-
-// replayCurrent writes the newest sample of each series in the log to CURRENT,
-// which may not have heard of it.
-func (b *Buffer) replayCurrent(ctx context.Context) error {
-	const atOnce = 10_000
-	b.mu.RLock()
-	refs := append([]*ref(nil), b.order...)
-	b.mu.RUnlock()
-	for len(refs) > 0 {
-		part := refs[:min(atOnce, len(refs))]
-		refs = refs[len(part):]
-		var muts []bucketstore.Mutation
-		b.mu.RLock()
-		for _, r := range part {
-			if op, ok := r.newest(); ok {
-				muts = append(muts, bucketstore.Mutation{Key: []byte(r.key), Ops: []bucketstore.Op{op}})
-			}
-		}
-		b.mu.RUnlock()
-		if err := b.Store.Apply(ctx, bucketstore.Current, muts); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// newest returns the write to CURRENT of the newest sample that is open, if there
-// is one.
-func (r *ref) newest() (op bucketstore.Op, ok bool) {
-	for i := range r.open {
-		c := &r.open[i]
-		if c.n == 0 {
-			continue
-		}
-		points := c.points(nil)
-		p := points[len(points)-1]
-		value := p.value
-		if value == nil {
-			value = series.AppendFloat(nil, p.float())
-		}
-		return bucketstore.Op{
-			Kind: bucketstore.SetCell, Family: series.FamilyCurrent, Qualifier: []byte(series.QualifierCurrent), Time: p.t, Value: value,
-		}, true
-	}
-	return op, false
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sort"
 
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/series"
@@ -25,7 +26,7 @@ func (b *Buffer) Scan(ctx context.Context, req bucketstore.ScanRequest, fn func(
 	if len(open) == 0 {
 		return b.Store.Scan(ctx, req, fn)
 	}
-	m := merger{open: open, chunks: req.Families[wanted], encoder: chunkEncoder{plain: true}, limit: req.Limit, fn: fn}
+	m := merger{open: open, chunks: req.Families[wanted], encoder: chunkEncoder{open: true}, limit: req.Limit, fn: fn}
 	err := b.Store.Scan(ctx, req, m.row)
 	if err == nil {
 		err = m.openBefore(nil)
@@ -45,60 +46,104 @@ type openRow struct {
 
 // openRows returns what is in memory of rows in these ranges, in order of keys.
 func (b *Buffer) openRows(ranges []series.RowRange) (rows []openRow) {
-	var general []series.RowRange
+	var wide, general []series.RowRange
 	for part := range slices.Chunk(ranges, 256) { // writers wait meanwhile
 		b.mu.RLock()
 		for _, r := range part {
-			found, ok := b.openRowsOf(r)
-			if rows = append(rows, found...); !ok {
+			found, kind := b.openRowsOf(r)
+			rows = append(rows, found...)
+			switch kind {
+			case rangeOfSeries:
+				wide = append(wide, r)
+			case rangeOfAny:
 				general = append(general, r)
 			}
 		}
 		b.mu.RUnlock()
 	}
-	if len(general) > 0 {
-		rows = append(rows, b.openRowsIn(general)...)
+	if len(wide) > 0 {
+		b.mu.RLock()
+		for r := range b.amidst {
+			rows = r.rowsIn(b.cfg.Schema, rows, wide)
+		}
+		b.mu.RUnlock()
 	}
-	slices.SortFunc(rows, func(a, b openRow) int { return bytes.Compare(a.key, b.key) })
-	return rows
+	if len(general) > 0 {
+		rows = b.openRowsIn(rows, general)
+	}
+	slices.SortStableFunc(rows, func(a, b openRow) int { return bytes.Compare(a.key, b.key) })
+	// What was found twice was copied twice: either will do.
+	return slices.CompactFunc(rows, func(a, b openRow) bool { return bytes.Equal(a.key, b.key) })
 }
 
-// openRowsOf returns what is in memory of a range that holds rows of one series,
-// with mu held. ok is false if it is not such a range.
-func (b *Buffer) openRowsOf(r series.RowRange) (rows []openRow, ok bool) {
+// A rangeKind says of which series there may be rows in a range.
+type rangeKind int
+
+const (
+	rangeOfRow    rangeKind = iota // of one
+	rangeOfSeries                  // of one, and of those in Buffer.amidst
+	rangeOfAny
+)
+
+// openRowsOf returns what is in memory of the one series of which r holds rows,
+// unless it is a rangeOfAny, with mu held.
+func (b *Buffer) openRowsOf(r series.RowRange) (rows []openRow, kind rangeKind) {
 	key, first, err := b.cfg.Schema.ParseRowKey(nil, r.Start)
 	if err != nil || len(r.Limit) == 0 || r.Limit[len(r.Limit)-1] != 0 {
-		return nil, false
+		return nil, rangeOfAny
 	}
 	end := r.Limit[:len(r.Limit)-1]
 	last := first
 	if !bytes.Equal(end, r.Start) {
 		var other []byte
 		if other, last, err = b.cfg.Schema.ParseRowKey(nil, end); err != nil || !bytes.Equal(other, key) || last < first || len(b.cfg.Schema.ResourceLabels()) > 0 {
-			return nil, false
+			return nil, rangeOfAny
 		}
-		// Between two rows of a series there may be others, if a label looks like a
-		// base. They have the key and a comma in front.
-		if b.labelsLikeBases {
-			return nil, false
-		}
+		kind = rangeOfSeries
 	}
 	if s, found := b.refs[string(key)]; found {
 		rows = s.rows(b.cfg.Schema, rows, func(base int64) bool { return first <= base && base <= last })
 	}
-	return rows, true
+	return rows, kind
 }
 
-// openRowsIn looks at all series.
-func (b *Buffer) openRowsIn(ranges []series.RowRange) (rows []openRow) {
+// openRowsIn appends what is in memory in these ranges, which are ascending. It
+// looks at all series, from the last to the first, as forgetIdle moves them: so
+// it sees some twice and misses none that was there at the beginning.
+func (b *Buffer) openRowsIn(rows []openRow, ranges []series.RowRange) []openRow {
 	b.mu.RLock()
-	defer b.mu.RUnlock()
-	for _, r := range b.refs {
-		rows = r.rows(b.cfg.Schema, rows, func(int64) bool { return true })
+	last := len(b.order)
+	b.mu.RUnlock()
+	for last > 0 {
+		b.mu.RLock()
+		last = min(last, len(b.order))
+		first := max(0, last-sweepAtOnce)
+		for _, r := range b.order[first:last] {
+			rows = r.rowsIn(b.cfg.Schema, rows, ranges)
+		}
+		b.mu.RUnlock()
+		last = first
 	}
-	return slices.DeleteFunc(rows, func(row openRow) bool {
-		return !slices.ContainsFunc(ranges, func(r series.RowRange) bool { return r.Contains(row.key) })
-	})
+	return rows
+}
+
+// rowsIn appends the rows of r in these ranges, which are ascending, that have
+// something in memory.
+func (r *ref) rowsIn(schema series.Schema, rows []openRow, ranges []series.RowRange) []openRow {
+	if r.isIdle() {
+		return rows
+	}
+	first := len(rows)
+	rows = r.rows(schema, rows, func(int64) bool { return true })
+	found := slices.DeleteFunc(rows[first:], func(row openRow) bool { return !contains(ranges, row.key) })
+	return rows[:first+len(found)]
+}
+
+// contains says whether key lies in one of these ranges, which are ascending and
+// do not overlap.
+func contains(ranges []series.RowRange, key []byte) bool {
+	after := sort.Search(len(ranges), func(i int) bool { return bytes.Compare(ranges[i].Start, key) > 0 })
+	return after > 0 && ranges[after-1].Contains(key)
 }
 
 // rows appends the rows of r in wanted bases that have something in memory.
@@ -181,14 +226,14 @@ func (m *merger) deliver(row bucketstore.Row) error {
 
 // cells returns those of the chunks of a row that are asked for, in order.
 func (m *merger) cells(row openRow) (cells []bucketstore.Cell, err error) {
+	m.encoder.reset()
 	for i := range row.chunks {
 		encoded, err := m.encoder.encode(&row.chunks[i])
 		if err != nil {
 			return nil, err
 		}
 		for _, c := range encoded {
-			q := string(c.Qualifier)
-			if q >= string(m.chunks.Start) && (len(m.chunks.Limit) == 0 || q < string(m.chunks.Limit)) {
+			if (series.RowRange{Start: m.chunks.Start, Limit: m.chunks.Limit}).Contains(c.Qualifier) {
 				cells = append(cells, c)
 			}
 		}

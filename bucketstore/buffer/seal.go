@@ -1,11 +1,8 @@
 package buffer
 
 import (
-	"bytes"
 	"context"
 	"fmt"
-	"math"
-	"slices"
 	"sync"
 	"time"
 
@@ -18,6 +15,10 @@ import (
 const (
 	// maxSealBytes is how many bytes of open chunks go to the store at once.
 	maxSealBytes = 4 << 20
+	// fewBytes of open chunks are not worth a write, and its fsync, of their own:
+	// they wait sealDelay for more, unless somebody waits for them.
+	fewBytes  = 1 << 20
+	sealDelay = time.Second
 	// maxSealing is how many may wait for it; beyond, requests wait.
 	maxSealing = 128 << 20
 	// sealTimeout bounds one write to the store.
@@ -61,6 +62,8 @@ type sealing struct {
 	bytes int
 	// added and stored count chunks since the start.
 	added, stored uint64
+	// urgent counts those who wait until chunks are stored.
+	urgent int
 	// changed is closed, and made anew, when any of this changes.
 	changed chan struct{}
 }
@@ -76,17 +79,29 @@ func (s *sealing) notify() {
 func (s *sealing) add(c *sealedChunk) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	before := s.bytes
 	s.queue = append(s.queue, c)
 	s.bytes += cap(c.buf)
 	s.added++
-	if len(s.queue) == 1 {
+	if len(s.queue) == 1 || before < fewBytes && s.bytes >= fewBytes {
 		s.notify()
 	}
 }
 
-// take returns chunks that wait, of up to maxSealBytes, and a channel that is
-// closed when there may be some if there are none.
-func (s *sealing) take() (taken []*sealedChunk, changed <-chan struct{}) {
+// awaitWork waits until there are chunks to be stored: many, or some that have
+// waited for more.
+func (s *sealing) awaitWork(ctx context.Context) error {
+	if err := s.waitFor(ctx, func() bool { return len(s.queue) > 0 }); err != nil {
+		return err
+	}
+	patient, cancel := context.WithTimeout(ctx, sealDelay)
+	defer cancel()
+	_ = s.waitFor(patient, func() bool { return s.urgent > 0 || s.bytes >= fewBytes }) // no matter which
+	return ctx.Err()
+}
+
+// take returns chunks that wait, of up to maxSealBytes.
+func (s *sealing) take() (taken []*sealedChunk) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	n, bytes := 0, 0
@@ -95,7 +110,7 @@ func (s *sealing) take() (taken []*sealedChunk, changed <-chan struct{}) {
 		n++
 	}
 	taken, s.queue = s.queue[:n:n], s.queue[n:]
-	return taken, s.changed
+	return taken
 }
 
 // finish says that chunks are in the store.
@@ -131,26 +146,32 @@ func (s *sealing) admit(ctx context.Context) error {
 	return s.waitFor(ctx, func() bool { return s.bytes <= maxSealing })
 }
 
+// isBusy says whether half of what may wait does.
+func (s *sealing) isBusy() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.bytes > maxSealing/2
+}
+
 // wait waits until all that was added before is in the store.
 func (s *sealing) wait(ctx context.Context) error {
 	s.mu.Lock()
 	added := s.added
+	s.urgent++
+	s.notify()
 	s.mu.Unlock()
+	defer func() {
+		s.mu.Lock()
+		s.urgent--
+		s.mu.Unlock()
+	}()
 	return s.waitFor(ctx, func() bool { return s.stored >= added })
 }
 
 // runSealing stores sealed chunks, in their order, until ctx ends.
 func (b *Buffer) runSealing(ctx context.Context) {
-	for ctx.Err() == nil {
-		chunks, changed := b.sealing.take()
-		if len(chunks) > 0 {
-			b.storeSealed(ctx, chunks)
-			continue
-		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-		}
+	for b.sealing.awaitWork(ctx) == nil {
+		b.storeSealed(ctx, b.sealing.take())
 	}
 }
 
@@ -184,16 +205,13 @@ func (b *Buffer) storeSealed(ctx context.Context, chunks []*sealedChunk) {
 	b.sealing.finish(chunks)
 }
 
-// drop forgets a sealed chunk, with mu held.
+// drop forgets the oldest sealed chunk, c, with mu held.
 func (r *ref) drop(c *sealedChunk) {
-	for i, s := range r.sealed {
-		if s == c {
-			// A new slice: readers may hold the old one.
-			r.sealed = append(r.sealed[:i:i], r.sealed[i+1:]...)
-			break
-		}
+	if r.sealed[0] != c {
+		panic("buffer: sealed chunks are stored out of their order")
 	}
-	if len(r.sealed) == 0 {
+	r.sealed[0] = nil
+	if r.sealed = r.sealed[1:]; len(r.sealed) == 0 {
 		r.sealed = nil
 	}
 }
@@ -208,131 +226,61 @@ func (b *Buffer) applySealed(ctx context.Context, chunks []*sealedChunk) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, sealTimeout)
 	defer cancel()
-	return b.Store.Apply(ctx, bucketstore.Metric, rows.mutations())
-}
-
-// A rowBatch gathers chunk cells by row.
-type rowBatch struct {
-	schema series.Schema
-	at     map[string]int
-	muts   []bucketstore.Mutation
-	key    []byte
-	chunks chunkEncoder
-}
-
-func newRowBatch(schema series.Schema) *rowBatch {
-	return &rowBatch{schema: schema, at: make(map[string]int)}
-}
-
-// add adds the cells of a chunk of the series with this key.
-func (b *rowBatch) add(seriesKey string, c *openChunk) error {
-	base, _ := series.Split(c.window)
-	b.key = b.schema.AppendRowKey(b.key[:0], view(seriesKey), base)
-	at, ok := b.at[string(b.key)]
-	if !ok {
-		at = len(b.muts)
-		key := append([]byte(nil), b.key...)
-		b.at[string(key)] = at
-		b.muts = append(b.muts, bucketstore.Mutation{Key: key})
+	if err := b.Store.Apply(ctx, bucketstore.Metric, rows.mutations()); err != nil {
+		return err
 	}
-	cells, err := b.chunks.encode(c)
-	for _, cell := range cells {
-		b.muts[at].Ops = append(b.muts[at].Ops, bucketstore.Op{
-			Kind: bucketstore.SetCell, Family: cell.Family, Qualifier: cell.Qualifier, Time: cell.Time, Value: cell.Value,
+	if current := b.lastSamples(chunks); len(current) > 0 && !b.closing.Load() {
+		return b.Store.Apply(ctx, bucketstore.Current, current)
+	}
+	return nil
+}
+
+// lastSamples returns the writes to CURRENT of those chunks after which no sample
+// as new is in memory. For most there is one; for the others the log, which
+// knows the newest samples after the death of the process, may end with them.
+func (b *Buffer) lastSamples(chunks []*sealedChunk) (muts []bucketstore.Mutation) {
+	var last []*sealedChunk
+	b.mu.RLock()
+	for _, c := range chunks {
+		if c.ref.isLast(c) {
+			last = append(last, c)
+		}
+	}
+	b.mu.RUnlock()
+	at := make(map[string]int, len(last))
+	for _, c := range last {
+		i, ok := at[c.ref.key]
+		if !ok {
+			i = len(muts)
+			at[c.ref.key] = i
+			muts = append(muts, bucketstore.Mutation{Key: []byte(c.ref.key)})
+		}
+		p := c.newest()
+		value := p.value
+		if value == nil {
+			value = series.AppendFloat(nil, p.float())
+		}
+		muts[i].Ops = append(muts[i].Ops, bucketstore.Op{
+			Kind: bucketstore.SetCell, Family: series.FamilyCurrent, Qualifier: []byte(series.QualifierCurrent), Time: p.t, Value: value,
 		})
 	}
-	return err
+	return muts
 }
 
-// mutations returns one mutation for each row, in order of keys: so stores take
-// them faster.
-func (b *rowBatch) mutations() []bucketstore.Mutation {
-	slices.SortFunc(b.muts, func(x, y bucketstore.Mutation) int { return bytes.Compare(x.Key, y.Key) })
-	return b.muts
-}
-
-// A chunkEncoder makes cells of open chunks.
-type chunkEncoder struct {
-	// plain asks for cells that are read at once, and not stored.
-	plain  bool
-	points []point
-	times  []int64
-	floats []float64
-	data   []byte
-}
-
-// encode returns the cells of c, in order of time: one if all of its values are
-// floats.
-func (e *chunkEncoder) encode(c *openChunk) (cells []bucketstore.Cell, err error) {
-	e.times, e.floats = e.times[:0], e.floats[:0]
-	if !c.mixed && !c.unsorted {
-		c.each(e.add)
-		return append(cells, e.encodeFloats(c.stamp)), nil
-	}
-	e.points = c.points(e.points[:0])
-	for points := e.points; len(points) > 0; {
-		n := 0
-		for n < len(points) && (points[n].value == nil) == (points[0].value == nil) {
-			n++
-		}
-		if points[0].value == nil {
-			e.times, e.floats = e.times[:0], e.floats[:0]
-			for _, p := range points[:n] {
-				e.add(p.t, p.bits, nil)
-			}
-			cells = append(cells, e.encodeFloats(c.stamp))
-		} else if cells, err = appendOthers(cells, points[:n], c.stamp); err != nil {
-			return nil, err
-		}
-		points = points[n:]
-	}
-	return cells, nil
-}
-
-func (e *chunkEncoder) add(t int64, floatBits uint64, _ []byte) {
-	e.times, e.floats = append(e.times, t), append(e.floats, math.Float64frombits(floatBits))
-}
-
-func (e *chunkEncoder) encodeFloats(stamp int64) bucketstore.Cell {
-	encoding := byte(series.EncodingDense)
-	if e.plain {
-		encoding = series.EncodingPlain
-		e.data = series.AppendPlain(e.data[:0], e.times, e.floats)
-	} else {
-		e.data = series.AppendDense(e.data[:0], e.times, e.floats)
-	}
-	return chunkCell(encoding, stamp, e.times[0], e.times[len(e.times)-1], e.data)
-}
-
-// appendOthers appends the cells of values that are no plain floats, in upstream's
-// encodings.
-func appendOthers(cells []bucketstore.Cell, points []point, stamp int64) ([]bucketstore.Cell, error) {
-	var builder series.ChunkBuilder
-	for _, p := range points {
-		v, err := series.ParseValue(p.value)
-		if err == nil {
-			err = builder.Append(p.t, v)
-		}
-		if err != nil {
-			return nil, err
+// isLast says whether no sample that came after the sealed chunk c is as new as
+// all in c, with mu held.
+func (r *ref) isLast(c *sealedChunk) bool {
+	for i := range r.open {
+		if r.open[i].n > 0 && r.open[i].last >= c.last {
+			return false
 		}
 	}
-	for _, c := range builder.Chunks {
-		cells = append(cells, chunkCell(byte(c.Chunk.Encoding()), stamp, c.MinTime, c.MaxTime, c.Chunk.Bytes()))
+	for i := len(r.sealed) - 1; i >= 0 && r.sealed[i] != c; i-- {
+		if r.sealed[i].last >= c.last {
+			return false
+		}
 	}
-	return cells, nil
-}
-
-func chunkCell(encoding byte, stamp, mint, maxt int64, data []byte) bucketstore.Cell {
-	_, first := series.Split(mint)
-	_, last := series.Split(maxt)
-	value := series.AppendChunk(make([]byte, 0, len(data)+8), series.Chunk{Encoding: encoding, Stamp: stamp, First: first, Last: last, Data: data})
-	return bucketstore.Cell{
-		Family:    series.FamilyChunk,
-		Qualifier: series.AppendChunkQualifier(nil, first, last, value),
-		Time:      maxt,
-		Value:     value,
-	}
+	return true
 }
 
 // runSweeps seals what the clock, memory or the log wants sealed, until ctx ends.
@@ -353,23 +301,24 @@ func (b *Buffer) runSweeps(ctx context.Context) {
 // sweepAtOnce is how many series are looked at while writers wait.
 const sweepAtOnce = 10_000
 
-// sweep looks at each series once.
+// sweep looks at each series once, unless so much is on its way to the store
+// that writers would soon have to wait: what is left has time until the next.
 func (b *Buffer) sweep() {
 	now := b.cfg.Now().UnixMilli()
 	oldest, n := b.segments.span()
-	tooMany := n > b.cfg.MaxSegments
+	needed := oldest + uint64(max(0, n-b.cfg.MaxSegments)) // the first segment that may stay
+	b.relieve()
 	b.mu.Lock()
-	all := b.openBytes > b.cfg.MaxOpenBytes
 	b.metrics.openBytes.Set(float64(b.openBytes))
 	last := len(b.order)
 	b.mu.Unlock()
-	for last > 0 {
+	for last > 0 && !b.sealing.isBusy() {
 		b.mu.Lock()
 		last = min(last, len(b.order))
 		first := max(0, last-sweepAtOnce)
 		for _, r := range b.order[first:last] {
 			for i := range r.open {
-				if c := &r.open[i]; all || (tooMany && c.segment == oldest) || c.window+series.Window+r.grace() <= now {
+				if c := &r.open[i]; c.segment < needed || c.window+series.Window+r.grace() <= now {
 					b.seal(r, c)
 				}
 			}
@@ -378,6 +327,27 @@ func (b *Buffer) sweep() {
 		b.metrics.series.Set(float64(len(b.order)))
 		b.mu.Unlock()
 		last = first
+	}
+}
+
+// relieve seals an eighth of what is open if that is too much: of some series
+// after the other, so that chunks become as long as memory lets them, and not of
+// all at once, for which writers would have to wait.
+func (b *Buffer) relieve() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.openBytes <= b.cfg.MaxOpenBytes {
+		return
+	}
+	for seen := 0; seen < len(b.order) && b.openBytes > b.cfg.MaxOpenBytes-b.cfg.MaxOpenBytes/8; seen++ {
+		if b.pressed++; b.pressed >= len(b.order) {
+			b.pressed = 0
+		}
+		b.sealAll(b.order[b.pressed])
+		if seen%sweepAtOnce == sweepAtOnce-1 {
+			b.mu.Unlock() // writers wait
+			b.mu.Lock()
+		}
 	}
 }
 
@@ -396,6 +366,7 @@ func (b *Buffer) forgetIdle(first, last int, now int64) {
 		}
 		r.gone = true
 		delete(b.refs, r.key)
+		delete(b.amidst, r)
 		end := len(b.order) - 1
 		b.order[i], b.order[end] = b.order[end], nil
 		b.order = b.order[:end]

@@ -104,6 +104,7 @@ func (r *batchReader) readSeries(ctx context.Context, batch []index.Series) ([]c
 	scan := batchScan{r: r, batch: batch, builders: make([]chunkBuilder, len(batch)), slots: make(map[string]int, len(batch))}
 	for i := range batch {
 		scan.slots[batch[i].Key] = i
+		scan.builders[i].Decoded = r.query.Decoded
 	}
 	bases := basesOf(batch)
 	for part, ok := r.nextPart(bases, r.start); ok; part, ok = r.nextPart(bases, part.limit) {

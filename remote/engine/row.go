@@ -13,6 +13,8 @@ type rowReader struct {
 	// times and floats are a run of floats on its way to a builder.
 	times  []int64
 	floats []float64
+	// space is where the builder encodes.
+	space []byte
 }
 
 // maxRun is how long a run of floats grows, give or take a chunk: some chunks of
@@ -76,7 +78,7 @@ func (r *rowReader) appendTo(b *chunkBuilder, base, start, limit int64, cells []
 
 // flush gives the first n floats of the run to b.
 func (r *rowReader) flush(b *chunkBuilder, n int) {
-	b.AppendFloats(r.times[:n], r.floats[:n])
+	r.space = b.AppendFloats(r.space, r.times[:n], r.floats[:n])
 	b.samples += n
 	r.times, r.floats = append(r.times[:0], r.times[n:]...), append(r.floats[:0], r.floats[n:]...)
 }

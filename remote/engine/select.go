@@ -22,6 +22,10 @@ type Query struct {
 	// SeriesOnly asks for the labels alone: the series have no chunks, and a
 	// series is named if the index knows it in that time.
 	SeriesOnly bool
+	// Decoded asks for samples and not for bytes: chunks of floats without start
+	// timestamps may be a *series.FloatChunk, which costs nothing to iterate over
+	// and, unlike others, something to ask for Bytes.
+	Decoded bool
 	// Share is how many queries are answered at the same time for one asker, and
 	// share the memory that one alone may take: the batches of each are smaller
 	// accordingly, down to 256 KB. 0 is the same as 1.

@@ -1,0 +1,163 @@
+package buffer
+
+import (
+	"bytes"
+	"math"
+	"slices"
+
+	"github.com/promtable/promtable/bucketstore"
+	"github.com/promtable/promtable/series"
+)
+
+// A rowBatch gathers chunk cells by row.
+type rowBatch struct {
+	schema series.Schema
+	at     map[string]int
+	muts   []bucketstore.Mutation
+	bytes  int // of the cells, about
+	key    []byte
+	chunks chunkEncoder
+}
+
+func newRowBatch(schema series.Schema) *rowBatch {
+	return &rowBatch{schema: schema, at: make(map[string]int)}
+}
+
+// add adds the cells of a chunk of the series with this key.
+func (b *rowBatch) add(seriesKey string, c *openChunk) error {
+	base, _ := series.Split(c.window)
+	b.key = b.schema.AppendRowKey(b.key[:0], view(seriesKey), base)
+	at, ok := b.at[string(b.key)]
+	if !ok {
+		at = len(b.muts)
+		key := append([]byte(nil), b.key...)
+		b.at[string(key)] = at
+		b.muts = append(b.muts, bucketstore.Mutation{Key: key})
+	}
+	cells, err := b.chunks.encode(c)
+	for _, cell := range cells {
+		b.bytes += len(b.key) + len(cell.Qualifier) + len(cell.Value)
+		b.muts[at].Ops = append(b.muts[at].Ops, bucketstore.Op{
+			Kind: bucketstore.SetCell, Family: cell.Family, Qualifier: cell.Qualifier, Time: cell.Time, Value: cell.Value,
+		})
+	}
+	return err
+}
+
+// mutations returns one mutation for each row, in order of keys: so stores take
+// them faster.
+func (b *rowBatch) mutations() []bucketstore.Mutation {
+	slices.SortFunc(b.muts, func(x, y bucketstore.Mutation) int { return bytes.Compare(x.Key, y.Key) })
+	return b.muts
+}
+
+// A chunkEncoder makes cells of open chunks.
+type chunkEncoder struct {
+	// open asks for cells that are read at once, and not stored: until reset is
+	// called.
+	open   bool
+	space  []byte // what such cells refer to
+	points []point
+	times  []int64
+	floats []float64
+	data   []byte
+}
+
+// encode returns the cells of c, in order of time: one if all of its values are
+// floats and a chunk can count them.
+func (e *chunkEncoder) encode(c *openChunk) (cells []bucketstore.Cell, err error) {
+	e.times, e.floats = e.times[:0], e.floats[:0]
+	if !c.mixed && !c.unsorted && c.n <= series.MaxChunkSamples {
+		if e.open {
+			return append(cells, e.openCell(c)), nil
+		}
+		c.each(e.add)
+		return append(cells, e.encodeFloats(c.stamp)), nil
+	}
+	e.points = c.points(e.points[:0])
+	for points := e.points; len(points) > 0; {
+		n := 0
+		for n < min(len(points), series.MaxChunkSamples) && (points[n].value == nil) == (points[0].value == nil) {
+			n++
+		}
+		if points[0].value == nil {
+			e.times, e.floats = e.times[:0], e.floats[:0]
+			for _, p := range points[:n] {
+				e.add(p.t, p.bits, nil)
+			}
+			cells = append(cells, e.encodeFloats(c.stamp))
+		} else if cells, err = appendOthers(cells, points[:n], c.stamp); err != nil {
+			return nil, err
+		}
+		points = points[n:]
+	}
+	return cells, nil
+}
+
+func (e *chunkEncoder) add(t int64, floatBits uint64, _ []byte) {
+	e.times, e.floats = append(e.times, t), append(e.floats, math.Float64frombits(floatBits))
+}
+
+func (e *chunkEncoder) encodeFloats(stamp int64) bucketstore.Cell {
+	encoding := byte(series.EncodingDense)
+	if e.open {
+		encoding = series.EncodingOpen
+		e.data = series.AppendOpen(e.data[:0], e.times, e.floats)
+	} else {
+		e.data = series.AppendDense(e.data[:0], e.times, e.floats)
+	}
+	return chunkCell(encoding, stamp, e.times[0], e.times[len(e.times)-1], e.data)
+}
+
+// openCell returns c, whose values are floats in order, as it is: whoever reads it
+// decodes it.
+func (e *chunkEncoder) openCell(c *openChunk) bucketstore.Cell {
+	_, first := series.Split(c.first)
+	_, last := series.Split(c.last)
+	at := len(e.space)
+	e.space = series.AppendChunk(e.space, series.Chunk{Encoding: series.EncodingOpen, Stamp: c.stamp})
+	e.space = append(series.AppendOpenStart(e.space, c.window), c.buf...)
+	value := e.space[at:]
+	e.space = series.AppendChunkQualifier(e.space, first, last, value)
+	end := at + len(value)
+	return bucketstore.Cell{
+		Family:    series.FamilyChunk,
+		Qualifier: e.space[end:],
+		Time:      c.last,
+		Value:     e.space[at:end:end],
+	}
+}
+
+// reset makes the cells of open chunks invalid.
+func (e *chunkEncoder) reset() { e.space = e.space[:0] }
+
+// appendOthers appends the cells of values that are no plain floats, in upstream's
+// encodings.
+func appendOthers(cells []bucketstore.Cell, points []point, stamp int64) ([]bucketstore.Cell, error) {
+	var builder series.ChunkBuilder
+	for _, p := range points {
+		v, err := series.ParseValue(p.value)
+		if err == nil {
+			err = builder.Append(p.t, v)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	for _, c := range builder.Chunks {
+		cells = append(cells, chunkCell(byte(c.Chunk.Encoding()), stamp, c.MinTime, c.MaxTime, c.Chunk.Bytes()))
+	}
+	return cells, nil
+}
+
+func chunkCell(encoding byte, stamp, mint, maxt int64, data []byte) bucketstore.Cell {
+	_, first := series.Split(mint)
+	_, last := series.Split(maxt)
+	value := series.AppendChunk(make([]byte, 0, len(data)+8), series.Chunk{Encoding: encoding, Stamp: stamp, First: first, Last: last, Data: data})
+	return bucketstore.Cell{
+		Family:    series.FamilyChunk,
+		Qualifier: series.AppendChunkQualifier(nil, first, last, value),
+		Time:      maxt,
+		Value:     value,
+	}
+}

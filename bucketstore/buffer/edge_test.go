@@ -1,0 +1,296 @@
+package buffer_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/prometheus/model/labels"
+
+	"github.com/promtable/promtable/bucketstore"
+	"github.com/promtable/promtable/bucketstore/buffer"
+	"github.com/promtable/promtable/series"
+)
+
+// keyOf returns the series key of a label set.
+func keyOf(t testing.TB, ls ...string) []byte {
+	t.Helper()
+	key, err := series.Schema{}.AppendSeriesKey(nil, "", labels.FromStrings(ls...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key
+}
+
+// TestClockSetBack: what is sent again after a stop or a death wins even if the
+// clock was set back, and even if a death follows the other.
+func TestClockSetBack(t *testing.T) {
+	for name, between := range map[string]func(*testing.T, *fixture){
+		"stop": func(t *testing.T, f *fixture) {
+			if err := f.Close(); err != nil {
+				t.Fatal(err)
+			}
+			f.reopen(t)
+		},
+		"death": func(t *testing.T, f *fixture) {
+			f.kill()
+			f.reopen(t)
+		},
+		"two deaths": func(t *testing.T, f *fixture) {
+			for range 2 {
+				f.kill()
+				f.reopen(t)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := open(t, openPebble(t), nil)
+			f.append(t, f.sample(1, someTime, 1))
+			f.clock.ms.Store(someTime - series.Window)
+			between(t, f)
+			f.append(t, f.sample(1, someTime, 2))
+			f.check(t, "sent again")
+			if err := f.Flush(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			f.check(t, "sealed")
+		})
+	}
+}
+
+func TestDamagedStamp(t *testing.T) {
+	for _, content := range []string{"", "12x", "-1", "99999999999999"} {
+		dir := t.TempDir()
+		if err := os.WriteFile(filepath.Join(dir, "stamp"), []byte(content), 0o640); err != nil {
+			t.Fatal(err)
+		}
+		_, err := buffer.Open(t.Context(), buffer.Config{Store: openPebble(t), Dir: dir})
+		if err == nil || !strings.Contains(err.Error(), filepath.Join(dir, "stamp")) {
+			t.Errorf("%q: %v", content, err)
+		}
+	}
+}
+
+// TestRowsAmidst: rows in memory of a series with a label that sorts among the
+// bases of another one are found in a range over the rows of that one.
+func TestRowsAmidst(t *testing.T) {
+	const next = someTime + series.Period
+	base, _ := series.Split(someTime)
+	between := fmt.Sprintf("%013d", base+5)
+	for name, c := range map[string]struct {
+		label string
+		rows  int
+	}{
+		"like a base":              {between, 3},
+		"like the front of a base": {between[:6], 3},
+		"a digit":                  {"7", 2},
+		"a letter":                 {"a", 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := open(t, openPebble(t), nil)
+			f.clock.ms.Store(next)
+			outer := keyOf(t, "__name__", "some_metric")
+			inner := keyOf(t, "__name__", "some_metric", c.label, "x")
+			f.append(t, bucketstore.Sample{Ref: f.Ref(outer), T: someTime}, bucketstore.Sample{Ref: f.Ref(outer), T: next}, bucketstore.Sample{Ref: f.Ref(inner), T: next})
+			open := f.rowsBetween(t, outer, base, base+series.Period)
+			if err := f.Flush(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			sealed := f.rowsBetween(t, outer, base, base+series.Period)
+			if !slices.Equal(open, sealed) || len(open) != c.rows {
+				t.Errorf("open: %q\nsealed: %q\nwant %d", open, sealed, c.rows)
+			}
+		})
+	}
+}
+
+// rowsBetween returns the keys of the rows from one of a series to another, both
+// inclusive.
+func (f *fixture) rowsBetween(t testing.TB, key []byte, first, last int64) (keys []string) {
+	t.Helper()
+	err := f.Scan(t.Context(), bucketstore.ScanRequest{
+		Table: bucketstore.Metric,
+		Rows: []series.RowRange{{
+			Start: series.Schema{}.AppendRowKey(nil, key, first),
+			Limit: append(series.Schema{}.AppendRowKey(nil, key, last), 0),
+		}},
+		Families: []bucketstore.FamilyRange{{Family: series.FamilyChunk}},
+	}, func(row bucketstore.Row) error {
+		keys = append(keys, string(row.Key))
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return keys
+}
+
+// TestLimit: a limit counts rows of the store and rows in memory alike.
+func TestLimit(t *testing.T) {
+	f := open(t, openPebble(t), nil)
+	for n := range 10 {
+		if f.append(t, f.sample(n, someTime, 1)); n == 4 {
+			if err := f.Flush(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	f.append(t, f.sample(2, someTime+1, 1))
+	for limit := range 12 {
+		seen := 0
+		err := f.Scan(t.Context(), bucketstore.ScanRequest{
+			Table: bucketstore.Metric, Rows: []series.RowRange{{}}, Families: []bucketstore.FamilyRange{{Family: "c"}}, Limit: limit,
+		}, func(bucketstore.Row) error {
+			seen++
+			return nil
+		})
+		want := min(limit, 10)
+		if limit == 0 {
+			want = 10
+		}
+		if err != nil || seen != want {
+			t.Errorf("limit %d: %d rows, want %d, %v", limit, seen, want, err)
+		}
+	}
+}
+
+// TestCurrent: after a death CURRENT has the newest sample of each series, of
+// those too the log of which was cut.
+func TestCurrent(t *testing.T) {
+	f := open(t, openPebble(t), func(c *buffer.Config) { c.ChunkSamples, c.SegmentBytes, c.MaxSegments = 10, 1000, 2 })
+	f.append(t, f.sample(1, someTime, 1), f.sample(1, someTime+2, 3), f.sample(1, someTime+1, 2))
+	f.append(t, bucketstore.Sample{Ref: f.Ref(key(2)), T: someTime, Value: histogramValue(7)})
+	for i := range int64(300) {
+		f.append(t, f.sample(3, someTime+i*1000, float64(i)*1.1))
+	}
+	for range 3 { // what sealing frees
+		f.Sweep()
+		f.append(t, f.sample(3, someTime+400_000, 1))
+	}
+	eventually(t, "the log is cut", func() bool {
+		f.Sweep()
+		_, err := os.Stat(filepath.Join(f.cfg.Dir, buffer.SegmentName(1)))
+		return err != nil
+	})
+	f.kill()
+	f.reopen(t)
+	want := map[string]string{
+		string(key(1)): valueText(3, nil),
+		string(key(2)): valueText(0, histogramValue(7)),
+		string(key(3)): valueText(1, nil),
+	}
+	err := f.Scan(t.Context(), bucketstore.ScanRequest{
+		Table: bucketstore.Current, Rows: []series.RowRange{{}}, Families: []bucketstore.FamilyRange{{Family: series.FamilyCurrent}},
+	}, func(row bucketstore.Row) error {
+		if got := valueText(0, row.Cells[0].Value); got != want[string(row.Key)] {
+			t.Errorf("%s: %s, want %s", row.Key, got, want[string(row.Key)])
+		}
+		delete(want, string(row.Key))
+		return nil
+	})
+	if err != nil || len(want) > 0 {
+		t.Errorf("not there: %v, %v", want, err)
+	}
+}
+
+// TestManySamplesAtOnce: a request may have more samples of one series and
+// window than a chunk can count, and times twice.
+func TestManySamplesAtOnce(t *testing.T) {
+	f := open(t, openPebble(t), nil)
+	var samples []bucketstore.Sample
+	for i := range int64(70_000) {
+		samples = append(samples, f.sample(1, someTime+i, float64(i)))
+	}
+	for i := range int64(70_000) { // backwards, every third time once more
+		if i%3 == 0 {
+			samples = append(samples, f.sample(1, someTime+70_000-i, float64(-i)))
+		}
+	}
+	f.append(t, append(samples, f.sample(1, someTime-1, 1))...)
+	f.check(t, "open")
+	if err := f.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	f.check(t, "sealed")
+	f.kill()
+	f.reopen(t)
+	f.check(t, "replayed")
+}
+
+// TestLargeRequest: a request can be larger than a frame of the log.
+func TestLargeRequest(t *testing.T) {
+	f := open(t, openPebble(t), nil)
+	long := strings.Repeat("x", 3000)
+	var samples []bucketstore.Sample
+	for n := range 30_000 {
+		key := keyOf(t, "__name__", "some_metric", "l", long, "n", fmt.Sprint(n))
+		samples = append(samples, bucketstore.Sample{Ref: f.Ref(key), T: someTime, V: float64(n)})
+	}
+	f.append(t, samples...)
+	f.kill()
+	f.reopen(t)
+	f.check(t, "replayed")
+}
+
+// TestUnfinishedSegment: the last segment may hold no more than zeros, if the
+// power went when it was made.
+func TestUnfinishedSegment(t *testing.T) {
+	for _, size := range []int{0, 5, 16, 4096} {
+		f := open(t, openPebble(t), nil)
+		f.append(t, f.sample(1, someTime, 1))
+		f.kill()
+		writeSegment(t, f.cfg.Dir, 2, make([]byte, size))
+		f.reopen(t)
+		f.check(t, fmt.Sprint(size, " bytes"))
+	}
+}
+
+// TestLongLog: one sweep makes the log as short as it should be, however long it
+// has become.
+func TestLongLog(t *testing.T) {
+	f := open(t, openPebble(t), func(c *buffer.Config) { c.SegmentBytes, c.MaxSegments = 200, 2 })
+	for n := range 200 {
+		f.append(t, f.sample(n, someTime, 1))
+	}
+	if n := len(segmentsOf(t, f.cfg.Dir)); n < 10 {
+		t.Fatalf("%d segments", n)
+	}
+	f.Sweep()
+	eventually(t, "the log is short", func() bool { return len(segmentsOf(t, f.cfg.Dir)) <= 2 })
+}
+
+// TestPressure: too much in memory is not all sealed at once.
+func TestPressure(t *testing.T) {
+	f := open(t, openPebble(t), func(c *buffer.Config) { c.MaxOpenBytes = 64 << 10 })
+	f.store.fail.Store(true)
+	for n := 0; f.Sealing() == 0; n++ {
+		f.append(t, f.sample(n, someTime, 1))
+		f.Sweep()
+		if n == 100_000 {
+			t.Fatal("nothing is sealed")
+		}
+	}
+	if n, known := f.Sealing(), f.Known(); n > known/4 {
+		t.Errorf("%d of %d series are sealed", n, known)
+	}
+	f.store.fail.Store(false)
+	f.check(t, "at last")
+}
+
+// TestEndedContext: who does not wait any longer gets an error, and the buffer
+// goes on.
+func TestEndedContext(t *testing.T) {
+	f := open(t, openPebble(t), nil)
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	for i := range int64(20) { // either may come first
+		samples := []bucketstore.Sample{f.sample(1, someTime+i, 1)}
+		_ = f.Append(ended, samples)
+		f.append(t, samples...)
+	}
+	f.check(t, "after all")
+}
