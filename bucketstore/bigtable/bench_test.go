@@ -3,11 +3,16 @@ package bigtable_test
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"cloud.google.com/go/bigtable/apiv2/bigtablepb"
+	rpcstatus "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/encoding"
+	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/bucketstore/bigtable/bigtabletest"
@@ -89,4 +94,107 @@ func acknowledge(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo,
 		res.Entries[i] = &bigtablepb.MutateRowsResponse_Entry{Index: int64(i), Status: status.New(codes.OK, "").Proto()}
 	}
 	return stream.SendMsg(res)
+}
+
+// A sink is a fake that takes requests of row mutations without looking at them
+// and answers that so many rows are stored: it does not cost per row.
+type sink struct {
+	encoding.CodecV2
+	answer []byte
+}
+
+// sinkOption puts a sink for requests of up to so many rows before the fake.
+func sinkOption(tb testing.TB, rows int) bigtabletest.Option {
+	tb.Helper()
+	var res bigtablepb.MutateRowsResponse
+	for i := range rows {
+		res.Entries = append(res.Entries, &bigtablepb.MutateRowsResponse_Entry{Index: int64(i), Status: new(rpcstatus.Status)})
+	}
+	answer, err := proto.Marshal(&res)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	s := &sink{encoding.GetCodecV2("proto"), answer}
+	return bigtabletest.WithServerOptions(grpc.ForceServerCodecV2(s), grpc.ChainStreamInterceptor(
+		func(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+			if info.FullMethod != bigtablepb.Bigtable_MutateRows_FullMethodName {
+				return handler(srv, stream)
+			}
+			if err := stream.RecvMsg(s); err != nil {
+				return err
+			}
+			return stream.SendMsg(s)
+		}))
+}
+
+// Marshal implements encoding.CodecV2.
+func (s *sink) Marshal(v any) (mem.BufferSlice, error) {
+	if v == s {
+		return mem.BufferSlice{mem.SliceBuffer(s.answer)}, nil
+	}
+	return s.CodecV2.Marshal(v)
+}
+
+// Unmarshal implements encoding.CodecV2.
+func (s *sink) Unmarshal(data mem.BufferSlice, v any) error {
+	if v == s {
+		return nil
+	}
+	return s.CodecV2.Unmarshal(data, v)
+}
+
+const benchmarkTime = 300 * series.Period
+
+// appended returns n samples of each of so many series, all series taking turns.
+func appended(a bucketstore.Appender, rows, n int) []bucketstore.Sample {
+	out := make([]bucketstore.Sample, rows*n)
+	for i, m := range samples(rows, 0) {
+		ref := a.Ref(m.Key[:len(m.Key)-len(",1297080123392")])
+		for j := range n {
+			out[j*rows+i] = bucketstore.Sample{Ref: ref, T: benchmarkTime + int64(j)*15000, V: float64(i)}
+		}
+	}
+	return out
+}
+
+// BenchmarkAppend compares Appender with Direct. It counts the transport on both
+// sides, but nothing that the server would do.
+func BenchmarkAppend(b *testing.B) {
+	for _, size := range []struct{ series, samples int }{{2000, 1}, {100, 1}, {2000, 10}} {
+		for _, which := range []string{"Appender", "Direct"} {
+			b.Run(fmt.Sprintf("%s/series=%d/samples=%d", which, size.series, size.samples), func(b *testing.B) {
+				s := bigtabletest.Open(b, sinkOption(b, size.series))
+				var a bucketstore.Appender = newAppender(b, s, benchmarkTime)
+				if which == "Direct" {
+					a = bucketstore.NewDirect(s, series.Schema{}, func() time.Time { return time.UnixMilli(benchmarkTime) })
+				}
+				samples := appended(a, size.series, size.samples)
+				b.ReportAllocs()
+				for b.Loop() {
+					if err := a.Append(b.Context(), samples); err != nil {
+						b.Fatal(err)
+					}
+				}
+				b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*len(samples)), "ns/sample")
+			})
+		}
+	}
+}
+
+// TestAppendAllocations: what an Append allocates does not grow with its samples.
+func TestAppendAllocations(t *testing.T) {
+	s := bigtabletest.Open(t, sinkOption(t, 2000))
+	a := newAppender(t, s, benchmarkTime)
+	for _, n := range []int{1, 3} {
+		samples := appended(a, 2000, n)
+		allocations := testing.AllocsPerRun(20, func() {
+			if err := a.Append(t.Context(), samples); err != nil {
+				t.Fatal(err)
+			}
+		})
+		t.Logf("%d samples: %v allocations", len(samples), allocations)
+		if allocations > 500 {
+			t.Errorf("%v allocations for %d samples, want at most 500, gRPC on both sides included", allocations, len(samples))
+		}
+	}
 }

@@ -7,6 +7,8 @@ import (
 
 	"cloud.google.com/go/bigtable"
 	"google.golang.org/api/option"
+	"google.golang.org/api/option/internaloption"
+	grpctransport "google.golang.org/api/transport/grpc"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 )
@@ -15,12 +17,21 @@ import (
 // of a row, as the client allows it towards Google's service.
 const maxMessageSize = 256 << 20
 
-// clients are the client for rows and that for tables.
+// clients are the client for rows, that for tables, and the connections for row
+// mutations, which this package encodes by itself. The client neither gives out
+// its pool of connections nor takes one, so there are two.
 type clients struct {
-	data  *bigtable.Client
-	admin *bigtable.AdminClient
-	// shared says that both use one connection.
+	data   *bigtable.Client
+	admin  *bigtable.AdminClient
+	writes connections
+	// shared says that all use one connection.
 	shared bool
+}
+
+// connections are one connection or a pool of them.
+type connections interface {
+	grpc.ClientConnInterface
+	Close() error
 }
 
 // connect makes the clients that cfg asks for. It does not wait for a
@@ -37,7 +48,7 @@ func connect(ctx context.Context, cfg Config) (clients, error) {
 	// in the background, and are of no use to batches.
 	config := bigtable.ClientConfig{AppProfile: cfg.AppProfile, DisableSession: true, DisableDirectAccess: true}
 	if conn == nil {
-		return newClients(ctx, cfg, config, productionOptions(cfg))
+		return dialService(ctx, cfg, config)
 	}
 	// The default exports metrics to Google's monitoring, with credentials.
 	config.MetricsProvider = bigtable.NoopMetricsProvider{}
@@ -45,7 +56,19 @@ func connect(ctx context.Context, cfg Config) (clients, error) {
 	if err != nil {
 		return clients{}, errors.Join(err, conn.Close())
 	}
-	c.shared = true
+	c.writes, c.shared = conn, true
+	return c, nil
+}
+
+// dialService makes the clients for Google's service.
+func dialService(ctx context.Context, cfg Config, config bigtable.ClientConfig) (clients, error) {
+	c, err := newClients(ctx, cfg, config, productionOptions(cfg))
+	if err != nil {
+		return clients{}, err
+	}
+	if c.writes, err = grpctransport.DialPool(ctx, writeOptions(cfg)...); err != nil {
+		return clients{}, errors.Join(err, c.data.Close(), c.admin.Close())
+	}
 	return c, nil
 }
 
@@ -70,6 +93,25 @@ func productionOptions(cfg Config) []option.ClientOption {
 	return opts
 }
 
+// writeOptions returns the options of the connections for row mutations. Those
+// from the client are the ones with which it dials by itself, so that credentials
+// and endpoint are found in the same way.
+func writeOptions(cfg Config) []option.ClientOption {
+	const poolSize = 10 // the client's
+	opts := []option.ClientOption{
+		internaloption.WithDefaultEndpointTemplate("bigtable.UNIVERSE_DOMAIN:443"),
+		internaloption.WithDefaultMTLSEndpoint("bigtable.mtls.googleapis.com:443"),
+		internaloption.WithDefaultUniverseDomain("googleapis.com"),
+		internaloption.EnableNewAuthLibrary(),
+		internaloption.EnableJwtWithScope(),
+		option.WithScopes(bigtable.Scope),
+		option.WithTelemetryDisabled(), // nobody collects it
+		option.WithGRPCConnectionPool(poolSize),
+		option.WithGRPCDialOption(grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessageSize), grpc.MaxCallSendMsgSize(maxMessageSize))),
+	}
+	return append(opts, productionOptions(cfg)...)
+}
+
 // newClients makes both clients with the same options.
 func newClients(ctx context.Context, cfg Config, config bigtable.ClientConfig, opts []option.ClientOption) (clients, error) {
 	data, err := bigtable.NewClientWithConfig(ctx, cfg.Project, cfg.Instance, config, opts...)
@@ -90,5 +132,5 @@ func (c clients) close() error {
 	if c.shared {
 		return err
 	}
-	return errors.Join(err, c.admin.Close())
+	return errors.Join(err, c.admin.Close(), c.writes.Close())
 }

@@ -6,6 +6,10 @@
 // a column may hold several versions until garbage collection has run, and
 // every read asks for the newest one only.
 //
+// Row mutations are encoded by hand and sent over connections of their own, as
+// the client's objects for each cell cost several times what the rest of a write
+// does; everything else goes through Google's client.
+//
 // What is paid for is rows: one row mutation for each element of an Apply, one
 // row read for each row that a Scan meets. Both are counted.
 package bigtable
@@ -31,6 +35,7 @@ type Store struct {
 	callTimeout  time.Duration
 	adminTimeout time.Duration
 	metrics      *metrics
+	batches      batchPool
 	// emulated says that the other side is the emulator.
 	emulated bool
 }
@@ -42,6 +47,7 @@ type table struct {
 	name     string
 	families map[string]bool
 	rows     *bigtable.Table
+	sender   *sender
 }
 
 // Open connects to an instance, makes or checks the tables of cfg and returns
@@ -86,6 +92,10 @@ func (s *Store) open(ctx context.Context, cfg Config) error {
 			t.families[f.Name] = true
 		}
 		t.rows = s.data.Open(t.name)
+		var err error
+		if t.sender, err = newSender(s.writes, &s.batches, cfg.fullTableName(spec.Table), cfg.AppProfile); err != nil {
+			return err
+		}
 		s.tables[spec.Table] = t
 	}
 	return s.metrics.register(cfg.Registerer)

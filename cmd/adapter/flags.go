@@ -43,6 +43,9 @@ type options struct {
 	bufferFsync   string
 	fsyncInterval time.Duration // of bufferFsync, 0 is always
 
+	command string
+	seal    sealOptions
+
 	engine     engine.Config // limits, intervals and HA only
 	remote     remote.Config // limits only
 	api        api.Config    // limits only
@@ -68,6 +71,7 @@ func parseFlags(args []string) (*options, error) {
 	o.webFlags(app)
 	o.storageFlags(app)
 	o.bufferFlags(app)
+	o.sealFlags(app)
 	o.limitFlags(app)
 	o.haFlags(app)
 	o.queryFlags(app)
@@ -75,7 +79,9 @@ func parseFlags(args []string) (*options, error) {
 		Default("15s").DurationVar(&o.selfScrape)
 	app.Flag("log.level", "Log lines of this severity and above.").Default("info").EnumVar(&o.logLevel, "debug", "info", "warn", "error")
 	app.Flag("log.format", "Format of log lines.").Default("logfmt").EnumVar(&o.logFormat, "logfmt", "json")
-	if _, err := app.Parse(args); err != nil {
+	o.commands(app)
+	var err error
+	if o.command, err = app.Parse(args); err != nil {
 		return nil, err
 	}
 	o.remote.MaxBodyBytes = int(o.maxBody)
@@ -106,7 +112,7 @@ func (o *options) storageFlags(app *kingpin.Application) {
 	flag("bigtable.instance", "Bigtable instance.").StringVar(&o.instance)
 	flag("bigtable.app-profile", "App profile, one with single-cluster routing. Empty is the default profile.").StringVar(&o.appProfile)
 	flag("bigtable.table-prefix", "Text in front of the names of the tables METRIC, CURRENT, INDEX and META.").StringVar(&o.tablePrefix)
-	flag("bigtable.connections", "Connections to Bigtable. 0 is the client's default. An emulator gets one.").Default("0").IntVar(&o.connections)
+	flag("bigtable.connections", "Connections to Bigtable for reads, and as many for writes. 0 is the client's default. An emulator gets one.").Default("0").IntVar(&o.connections)
 	flag("bigtable.create-tables", "Create tables and column families that are missing.").Default("true").BoolVar(&o.createTables)
 	app.Flag("schema.resource-label", "Label whose value stands at the end of the row key. Repeatable. Chosen once, before the first start.").
 		StringsVar(&o.resourceLabels)
@@ -193,6 +199,9 @@ func (o *options) check() error {
 		return err
 	}
 	if err := o.checkBuffer(); err != nil {
+		return err
+	}
+	if err := o.checkSeal(); err != nil {
 		return err
 	}
 	if err := o.engine.HA.Validate(); err != nil {

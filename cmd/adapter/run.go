@@ -56,11 +56,11 @@ func run(ctx context.Context, o *options, logger log.Logger) (err error) {
 
 	opening, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
-	store, err := openStore(opening, o, logger, reg)
+	rows, err := openStore(opening, o, logger, reg)
 	if err != nil {
 		return err
 	}
-	store, appender, err := openAppender(ctx, o, schema, store, logger, reg)
+	store, appender, err := openAppender(ctx, o, schema, rows, logger, reg)
 	defer func() { err = errors.Join(err, closing("close the store", store.Close())) }()
 	if err != nil {
 		return err
@@ -89,6 +89,12 @@ func run(ctx context.Context, o *options, logger log.Logger) (err error) {
 	serving, stop := context.WithCancel(ctx)
 	scraping := startSelfScrape(serving, o, e, server.instance(), logger, reg)
 	defer scraping.Wait()
+	defer stop()
+	sealing, err := startSealing(serving, o, schema, rows, logger, reg)
+	if err != nil {
+		return err
+	}
+	defer sealing.Wait()
 	defer stop()
 	return server.serve(ctx, handlers{protocols: newRemote(o, e, logger, reg), queries: queries, page: page})
 }
@@ -129,9 +135,10 @@ func openAppender(ctx context.Context, o *options, schema series.Schema, store b
 		if err := buffer.CheckEmpty(o.bufferPath); err != nil {
 			return store, nil, fmt.Errorf("%w: start once with --buffer.enabled, and stop", err)
 		}
-		return store, bucketstore.NewDirect(store, schema, time.Now), nil
+		appender, err := newDirect(store, schema)
+		return store, appender, err
 	}
-	b, err := buffer.Open(ctx, buffer.Config{
+	cfg := buffer.Config{
 		Store:         store,
 		Schema:        schema,
 		Dir:           o.bufferPath,
@@ -142,11 +149,27 @@ func openAppender(ctx context.Context, o *options, schema series.Schema, store b
 			level.Error(logger).Log("msg", "the log of the buffer failed; the process ends so that nothing is answered that may be lost", "err", err)
 			os.Exit(1)
 		},
-	})
+	}
+	if o.backend == backendBigtable {
+		cfg.ChunkSamples = wholeWindow
+	}
+	b, err := buffer.Open(ctx, cfg)
 	if err != nil {
 		return store, nil, err
 	}
 	return b, b, nil
+}
+
+// wholeWindow is more samples than anybody takes in a window of 2.3 hours. So a
+// chunk on Bigtable ends with its window: what is paid for there is rows written.
+const wholeWindow = 1 << 20
+
+// newDirect returns what stores each sample in store at once.
+func newDirect(store bucketstore.Store, schema series.Schema) (bucketstore.Appender, error) {
+	if b, ok := store.(*bigtable.Store); ok {
+		return b.NewAppender(schema, time.Now)
+	}
+	return bucketstore.NewDirect(store, schema, time.Now), nil
 }
 
 // openEngine opens the engine on store.

@@ -1,0 +1,243 @@
+package seal
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/go-kit/log/level"
+
+	"github.com/promtable/promtable/bucketstore"
+	"github.com/promtable/promtable/series"
+)
+
+const (
+	// batchOps and batchBytes are where a batch of mutations is sent, batchCells is
+	// how many cells are read for it: so that a read is done in time.
+	batchOps   = 50_000
+	batchBytes = 4 << 20
+	batchCells = 1_000_000
+	// readTimeout bounds the read of a batch.
+	readTimeout = 2 * time.Minute
+	// maxReads is how often a batch is read again because it has become stale.
+	maxReads = 5
+)
+
+var (
+	errTurnOver = errors.New("the turn ended before all rows were sealed")
+	errStale    = errors.New("what was read is too old")
+	errFull     = errors.New("batch is full")
+)
+
+// A batch is mutations of rows that were read one after another.
+type batch struct {
+	muts []bucketstore.Mutation
+	// readAt is when the first read began, by our clock.
+	readAt int64
+	// plans are what the mutations were made of.
+	plans []plan
+	// rest are keys of rows that are not sealed, or not all of what they hold.
+	rest [][]byte
+
+	ops, bytes, cells int
+	// maxCells is batchCells, or less in tests.
+	maxCells int
+}
+
+func (b *batch) isFull() bool {
+	return b.ops >= batchOps || b.bytes >= batchBytes || b.cells >= b.maxCells
+}
+
+// add adds what to do to a row.
+func (b *batch) add(key []byte, p plan) {
+	if p.more {
+		b.rest = append(b.rest, key)
+	}
+	b.muts, b.plans = append(b.muts, bucketstore.Mutation{Key: key, Ops: p.ops}), append(b.plans, p)
+	b.ops += len(p.ops)
+	for i := range p.ops {
+		b.bytes += len(p.ops[i].Qualifier) + len(p.ops[i].Value)
+	}
+}
+
+// leave takes rows whose mutations failed, by position, out of rest: what failed
+// now would fail again.
+func (b *batch) leave(failed map[int]error) {
+	for n := range failed {
+		b.rest = slices.DeleteFunc(b.rest, func(key []byte) bool { return bytes.Equal(key, b.muts[n].Key) })
+	}
+}
+
+// sealRows seals rows of the bucket at base. keys are ascending.
+func (s *Sealer) sealRows(ctx context.Context, t turn, base int64, keys [][]byte) error {
+	for reads := 0; len(keys) > 0; {
+		b, err := s.read(ctx, t, base, keys)
+		if err != nil {
+			return err
+		}
+		err = s.apply(ctx, t, b)
+		if reads++; errors.Is(err, errStale) && reads < maxReads {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		reads, keys = 0, b.rest
+	}
+	return nil
+}
+
+// read reads rows until a batch is full.
+func (s *Sealer) read(ctx context.Context, t turn, base int64, keys [][]byte) (*batch, error) {
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	b := &batch{readAt: s.cfg.Now().UnixMilli(), maxCells: s.batchCells}
+	start := t.window
+	if base+series.Period <= start {
+		start = base + series.Period // it is not known of which windows the chunks will be wanted
+	}
+	wide := make(map[int64][][]byte)
+	keys, err := s.scan(ctx, b, wide, t, extent{base: base, raw: base, chunks: start}, keys)
+	if err != nil {
+		return nil, err
+	}
+	for _, start := range slices.Sorted(maps.Keys(wide)) {
+		rest := wide[start]
+		if !b.isFull() || len(b.muts) == 0 { // at least one row has to get on
+			if rest, err = s.scan(ctx, b, nil, t, extent{base: base, raw: start, chunks: start}, rest); err != nil {
+				return nil, err
+			}
+		}
+		b.rest = append(b.rest, rest...)
+	}
+	b.rest = append(b.rest, keys...)
+	slices.SortFunc(b.rest, bytes.Compare)
+	return b, nil
+}
+
+// An extent is what is read of rows, in milliseconds: from where on, of raw cells
+// and of chunks.
+type extent struct{ base, raw, chunks int64 }
+
+// families returns what to read in a turn, up to its limit.
+func (e extent) families(t turn) []bucketstore.FamilyRange {
+	end := e.base + series.Period
+	limit := qualifier(e.base, min(t.limit(), end))
+	var families []bucketstore.FamilyRange
+	if e.chunks < end {
+		families = append(families, bucketstore.FamilyRange{Family: series.FamilyChunk, Start: qualifier(e.base, e.chunks), Limit: limit})
+	}
+	for _, family := range []string{series.FamilyLate, series.FamilyR0, series.FamilyR1, series.FamilyR2, series.FamilyR3} {
+		part := bucketstore.FamilyRange{Family: family, Start: qualifier(e.base, e.raw), Limit: limit}
+		if family == t.family() {
+			part.Start, part.Limit = nil, nil // to see what would be deleted
+		}
+		families = append(families, part)
+	}
+	return families
+}
+
+// qualifier returns a bound of qualifiers: none for the begin and the end of the
+// bucket.
+func qualifier(base, t int64) []byte {
+	if t == base || t == base+series.Period {
+		return nil
+	}
+	return series.AppendQualifier(nil, uint32(t-base))
+}
+
+// scan plans rows into b until it is full, and returns the keys that it did not
+// come to. Rows that must be read from farther back go to wide. One that cannot be
+// sealed is left as it is, logged and counted.
+func (s *Sealer) scan(ctx context.Context, b *batch, wide map[int64][][]byte, t turn, e extent, keys [][]byte) (rest [][]byte, err error) {
+	readAt := s.cfg.Now().UnixMilli()
+	if !isFresh(b.readAt, readAt) {
+		return keys, nil // seal what there is
+	}
+	s.rows.turn = t
+	ranges := make([]series.RowRange, len(keys))
+	for i, key := range keys {
+		ranges[i] = series.SingleRow(key)
+	}
+	err = s.cfg.Store.Scan(ctx, bucketstore.ScanRequest{Table: bucketstore.Metric, Rows: ranges, Families: e.families(t)}, func(row bucketstore.Row) error {
+		p, err := s.rows.plan(e.base, e.chunks, readAt, row.Cells)
+		b.cells += len(row.Cells)
+		key := bytes.Clone(row.Key)
+		switch {
+		case err != nil:
+			s.failed("row not sealed", err, "row", string(key))
+		case p.isWide && wide == nil:
+			s.failed("row not sealed", errFence, "row", string(key))
+		case p.isWide:
+			wide[p.start] = append(wide[p.start], key)
+		case len(p.ops) > 0:
+			b.add(key, p)
+		}
+		if b.isFull() {
+			n, _ := slices.BinarySearchFunc(keys, key, bytes.Compare)
+			rest = keys[n+1:]
+			return errFull
+		}
+		return nil
+	})
+	if err != nil && !errors.Is(err, errFull) {
+		return nil, fmt.Errorf("read rows to seal: %w", err)
+	}
+	return rest, nil
+}
+
+// apply sends a batch, unless the fence has come down: see there.
+func (s *Sealer) apply(ctx context.Context, t turn, b *batch) error {
+	if len(b.muts) == 0 {
+		return nil
+	}
+	if err := s.lease.renew(ctx, nil); err != nil {
+		return err
+	}
+	if s.cfg.Clock != nil {
+		if err := s.cfg.Clock.Err(); err != nil {
+			return err
+		}
+	}
+	now := s.cfg.Now()
+	switch ms := now.UnixMilli(); {
+	case !t.isOpen(ms):
+		return errTurnOver
+	case !isFresh(b.readAt, ms):
+		return errStale
+	}
+	ctx, cancel := s.withDeadline(ctx, now.Add(mutationTime))
+	defer cancel()
+	err := s.cfg.Store.Apply(ctx, bucketstore.Metric, b.muts)
+	var failed map[int]error
+	if rows := (*bucketstore.RowsError)(nil); errors.As(err, &rows) {
+		failed = rows.Failed
+		b.leave(failed)
+		s.failed("rows not sealed", err, "rows", len(failed))
+	} else if err != nil {
+		return fmt.Errorf("seal rows: %w", err)
+	}
+	for i := range b.plans {
+		if failed[i] == nil {
+			s.metrics.add(&b.plans[i])
+		}
+	}
+	return nil
+}
+
+// failed counts and logs what the sealer does not stop for.
+func (s *Sealer) failed(msg string, err error, pairs ...any) {
+	s.metrics.failures.Inc()
+	level.Warn(s.cfg.Logger).Log(append([]any{"msg", msg, "err", err}, pairs...)...)
+}
+
+// wallDeadline ends ctx at t by the wall clock, even if the machine was asleep,
+// when the clocks that contexts go by stand still: whoever asks for the deadline,
+// as gRPC does before each attempt, is told a time that has passed.
+func wallDeadline(ctx context.Context, t time.Time) (context.Context, context.CancelFunc) {
+	return context.WithDeadline(ctx, t.Round(0))
+}

@@ -1,0 +1,13 @@
+// Package seal turns the raw cells of METRIC into chunks, for stores whose
+// samples are written by bucketstore.Direct. A raw cell costs tens of bytes for a
+// sample, a chunk one or two. Reads find the same samples before, while and
+// after.
+//
+//	why that is so           fence.go
+//	who seals, how far       lease.go
+//	which rows, in order     walk.go
+//	reading rows, batches    batch.go
+//	what becomes of a row    row.go
+//	samples to chunk cells   encode.go
+//	clocks that disagree     clock.go
+package seal

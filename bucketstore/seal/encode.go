@@ -1,0 +1,74 @@
+package seal
+
+import (
+	"github.com/promtable/promtable/bucketstore"
+	"github.com/promtable/promtable/series"
+)
+
+// An encoder makes chunk cells of the samples of a window. It is used for one
+// window after the other.
+type encoder struct {
+	base, stamp int64
+	cells       []bucketstore.Cell
+	// times and floats are a run of floats, others one of other values.
+	times  []int64
+	floats []float64
+	others series.ChunkBuilder
+}
+
+// encode returns the cells of chunks with these samples of the bucket at base,
+// in order of time. They are valid until the next call.
+func (e *encoder) encode(samples *series.RowSamples, base, stamp int64) ([]bucketstore.Cell, error) {
+	e.base, e.stamp, e.cells = base, stamp, e.cells[:0]
+	e.times, e.floats, e.others = e.times[:0], e.floats[:0], series.ChunkBuilder{}
+	for samples.Next() {
+		if samples.IsFloat() && samples.Start() == 0 {
+			e.flushOthers()
+			e.addFloat(samples.T(), samples.Float())
+			continue
+		}
+		e.flushFloats()
+		v, err := samples.Value()
+		if err == nil {
+			err = e.others.Append(samples.T(), v)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	e.flushFloats()
+	e.flushOthers()
+	return e.cells, samples.Err()
+}
+
+func (e *encoder) addFloat(t int64, v float64) {
+	if len(e.times) == series.MaxDense {
+		e.flushFloats()
+	}
+	e.times, e.floats = append(e.times, t), append(e.floats, v)
+}
+
+func (e *encoder) flushFloats() {
+	if n := len(e.times); n > 0 {
+		e.add(series.EncodingDense, e.times[0], e.times[n-1], series.AppendDense(nil, e.times, e.floats))
+		e.times, e.floats = e.times[:0], e.floats[:0]
+	}
+}
+
+func (e *encoder) flushOthers() {
+	for _, c := range e.others.Chunks {
+		e.add(byte(c.Chunk.Encoding()), c.MinTime, c.MaxTime, c.Chunk.Bytes())
+	}
+	e.others = series.ChunkBuilder{}
+}
+
+func (e *encoder) add(encoding byte, mint, maxt int64, data []byte) {
+	c := series.Chunk{Encoding: encoding, Stamp: e.stamp, First: uint32(mint - e.base), Last: uint32(maxt - e.base), Data: data}
+	value := series.AppendChunk(make([]byte, 0, len(data)+8), c)
+	e.cells = append(e.cells, bucketstore.Cell{
+		Family:    series.FamilyChunk,
+		Qualifier: series.AppendChunkQualifier(nil, c.First, c.Last, value),
+		Time:      maxt,
+		Value:     value,
+	})
+}

@@ -1,0 +1,42 @@
+package seal
+
+import (
+	"context"
+	"time"
+)
+
+// SetHooks replaces how a sealer waits, and how it gives a request a deadline.
+func (s *Sealer) SetHooks(
+	sleep func(ctx context.Context, d time.Duration) error,
+	withDeadline func(ctx context.Context, t time.Time) (context.Context, context.CancelFunc),
+) {
+	s.sleep, s.withDeadline = sleep, withDeadline
+}
+
+// SetBounds replaces maxLate and batchCells.
+func (s *Sealer) SetBounds(late, cells int) { s.rows.maxLate, s.batchCells = late, cells }
+
+// Turn returns the newest window and the family that are sealed at a time in
+// milliseconds.
+func Turn(now int64) (window int64, family string, ok bool) {
+	t, ok := turnAt(now)
+	if !ok {
+		return 0, "", false
+	}
+	return t.window, t.family(), true
+}
+
+// NextTurn is nextTurn.
+func NextTurn(now int64) int64 { return nextTurn(now) }
+
+// MaxLate is maxLate, MaxOps is maxOps.
+const (
+	MaxLate = maxLate
+	MaxOps  = maxOps
+)
+
+// RowsAtOnce and NamesAtOnce are how much is walked at once.
+const (
+	RowsAtOnce  = rowsAtOnce
+	NamesAtOnce = namesAtOnce
+)

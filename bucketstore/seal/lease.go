@@ -1,0 +1,197 @@
+package seal
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/promtable/promtable/bucketstore"
+	"github.com/promtable/promtable/series"
+)
+
+const (
+	// leaseTime is how long a lease lasts that is not renewed.
+	leaseTime = 5 * time.Minute
+	// metaTimeout bounds a request to META.
+	metaTimeout = 30 * time.Second
+)
+
+// ErrHeld says that another sealer holds the lease.
+var ErrHeld = errors.New("another sealer holds the lease")
+
+// errLost says that another sealer has taken the lease that was ours.
+var errLost = errors.New("another sealer has taken the lease")
+
+// A state is the row META/seal, as JSON: who seals, and how far the turn has
+// come. Times are milliseconds. Each write is conditional on what was read or
+// written last, so that who has lost the lease cannot change it.
+type state struct {
+	// Holder names the holder, for people.
+	Holder string `json:"holder"`
+	// Token is that of the holder, random; empty if there is none.
+	Token string `json:"token"`
+	// Expires is when the lease ends, by the clock of the holder.
+	Expires int64 `json:"expires"`
+
+	// Window is that of the turn, see turn.
+	Window int64 `json:"window"`
+	// Done says that the turn has sealed all rows; else Position says how far it
+	// has come.
+	Done     bool     `json:"done,omitempty"`
+	Position position `json:"position"`
+	// Walked is how many rows the turn has read, LastWalked those of the last one
+	// that was done.
+	Walked     int64 `json:"walked"`
+	LastWalked int64 `json:"last_walked"`
+	// Sealed are the windows up to which each raw family has been sealed.
+	Sealed [4]int64 `json:"sealed"`
+}
+
+// begin makes s the state at the begin of a turn, unless it is one of this turn.
+func (s *state) begin(t turn) {
+	if s.Sealed == [4]int64{} { // of what was before nobody knows
+		for i := int64(1); i <= 4; i++ {
+			w := t.window - i*series.Window
+			s.Sealed[familyOf(w)] = w
+		}
+	}
+	if s.Window != t.window {
+		s.Window, s.Done, s.Position, s.Walked = t.window, false, position{}, 0
+	}
+}
+
+// isDone says whether all rows of a turn are sealed.
+func (s *state) isDone(t turn) bool { return s.Done && s.Window == t.window }
+
+// finish says that the turn is over.
+func (s *state) finish() {
+	s.Done, s.LastWalked, s.Position = true, s.Walked, position{}
+	s.Sealed[familyOf(s.Window)] = s.Window
+}
+
+// oldest returns the start of the oldest window with samples that no turn has
+// sealed, in milliseconds.
+func (s *state) oldest() int64 {
+	oldest := s.Sealed[0]
+	for _, w := range s.Sealed {
+		oldest = min(oldest, w)
+	}
+	return oldest + 4*series.Window
+}
+
+// familyOf returns the number of the raw family of a window.
+func familyOf(window int64) int64 { return window / series.Window & 3 }
+
+// isHeld says whether another than the one with this token holds the lease. One
+// that ends later than any clock could have said is of a clock that is wrong, and
+// as good as none.
+func (s *state) isHeld(token string, now int64) bool {
+	latest := now + leaseTime.Milliseconds() + grace
+	return s.Token != "" && s.Token != token && s.Expires > now && s.Expires <= latest
+}
+
+// A lease is what a sealer knows of META/seal. It is not safe for concurrent use.
+type lease struct {
+	store  bucketstore.Store
+	now    func() time.Time
+	holder string
+	token  string
+
+	state
+	// value is the cell, nil if there is none; written is its time.
+	value   []byte
+	written int64
+}
+
+func newLease(store bucketstore.Store, now func() time.Time, holder string) *lease {
+	return &lease{store: store, now: now, holder: holder, token: rand.Text()}
+}
+
+// take reads the row and takes the lease for a turn, unless the turn is done. The
+// error is ErrHeld if it is another's.
+func (l *lease) take(ctx context.Context, t turn) error {
+	if err := l.read(ctx); err != nil {
+		return err
+	}
+	if l.isDone(t) {
+		return nil
+	}
+	if l.isHeld(l.token, l.now().UnixMilli()) {
+		return fmt.Errorf("%w: %s, until %s", ErrHeld, l.Holder, time.UnixMilli(l.Expires).UTC().Format(time.RFC3339))
+	}
+	err := l.renew(ctx, func(s *state) { s.begin(t) })
+	if errors.Is(err, errLost) {
+		return fmt.Errorf("%w: it was faster", ErrHeld)
+	}
+	return err
+}
+
+func (l *lease) read(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, metaTimeout)
+	defer cancel()
+	l.state, l.value, l.written = state{}, nil, 0
+	err := l.store.Scan(ctx, bucketstore.ScanRequest{
+		Table:    bucketstore.Meta,
+		Rows:     []series.RowRange{series.SingleRow([]byte(series.MetaSeal))},
+		Families: []bucketstore.FamilyRange{{Family: series.FamilyMeta}},
+	}, func(row bucketstore.Row) error {
+		l.value, l.written = bytes.Clone(row.Cells[0].Value), row.Cells[0].Time
+		if err := json.Unmarshal(l.value, &l.state); err != nil {
+			return fmt.Errorf("%w: row %q of META: %v", series.ErrCorrupt, row.Key, err)
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("read the lease: %w", err)
+	}
+	return nil
+}
+
+// renew makes the lease last from now on, with what change does to its state. It
+// must have been read. After an error nobody knows whose it is; errLost says
+// that it is another's.
+func (l *lease) renew(ctx context.Context, change func(*state)) error {
+	now := l.now()
+	next := l.state
+	next.Holder, next.Token, next.Expires = l.holder, l.token, now.Add(leaseTime).UnixMilli()
+	if change != nil {
+		change(&next)
+	}
+	return l.write(ctx, now.UnixMilli(), next)
+}
+
+// release gives the lease back.
+func (l *lease) release(ctx context.Context) error {
+	next := l.state
+	next.Token, next.Expires = "", 0
+	return l.write(ctx, l.now().UnixMilli(), next)
+}
+
+func (l *lease) write(ctx context.Context, now int64, next state) error {
+	ctx, cancel := context.WithTimeout(ctx, metaTimeout)
+	defer cancel()
+	value, err := json.Marshal(next)
+	if err != nil {
+		return err
+	}
+	// An older cell would not be seen, should the clock of who wrote it be ahead.
+	written := max(now, l.written)
+	qualifier := []byte(series.QualifierMeta)
+	won, err := l.store.CheckAndApply(ctx, bucketstore.Meta,
+		bucketstore.Condition{Family: series.FamilyMeta, Qualifier: qualifier, Value: l.value, Absent: l.value == nil},
+		bucketstore.Mutation{Key: []byte(series.MetaSeal), Ops: []bucketstore.Op{{
+			Kind: bucketstore.SetCell, Family: series.FamilyMeta, Qualifier: qualifier, Time: written, Value: value,
+		}}})
+	switch {
+	case err != nil:
+		return fmt.Errorf("write the lease: %w", err)
+	case !won:
+		return errLost
+	}
+	l.state, l.value, l.written = next, value, written
+	return nil
+}

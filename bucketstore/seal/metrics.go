@@ -1,0 +1,53 @@
+package seal
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+)
+
+// metrics are those of a sealer.
+type metrics struct {
+	rows, chunks, rawCells, failures prometheus.Counter
+	holds                            prometheus.Gauge
+	// oldest is the start of the oldest window that is not sealed, in
+	// milliseconds, or 0 if it is not known.
+	oldest atomic.Int64
+}
+
+func newMetrics(reg prometheus.Registerer, now func() time.Time) *metrics {
+	f := promauto.With(reg)
+	counter := func(name, help string) prometheus.Counter {
+		return f.NewCounter(prometheus.CounterOpts{Name: "adapter_seal_" + name, Help: help})
+	}
+	m := &metrics{
+		rows:     counter("rows_total", "Rows of which something was sealed."),
+		chunks:   counter("chunks_total", "Chunks that were written."),
+		rawCells: counter("raw_cells_total", "Raw cells that were replaced by chunks."),
+		failures: counter("failures_total", "Turns that ended early, and rows that could not be sealed."),
+		holds: f.NewGauge(prometheus.GaugeOpts{
+			Name: "adapter_seal_holds_lease",
+			Help: "1 while this adapter is the one that seals.",
+		}),
+	}
+	f.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "adapter_seal_lag_seconds",
+		Help: "Age of the begin of the oldest window that no turn has sealed. Up to 26,000 is usual: three windows. 0 if it is not known.",
+	}, func() float64 {
+		oldest := m.oldest.Load()
+		if oldest == 0 {
+			return 0
+		}
+		return float64(now().UnixMilli()-oldest) / 1000
+	})
+	return m
+}
+
+// add counts a row that is sealed.
+func (m *metrics) add(p *plan) {
+	m.rows.Inc()
+	m.chunks.Add(float64(p.chunks))
+	m.rawCells.Add(float64(p.deleted))
+}

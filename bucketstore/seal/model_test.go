@@ -1,0 +1,204 @@
+package seal_test
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/promtable/promtable/bucketstore"
+	"github.com/promtable/promtable/series"
+)
+
+const (
+	// seedVariable is the environment variable that repeats a run: the seed that it
+	// logged.
+	seedVariable = "SEALTEST_SEED"
+	// roundsVariable is the one that says how many worlds a run has.
+	roundsVariable = "SEALTEST_ROUNDS"
+)
+
+// setting returns a number from the environment, or the usual one.
+func setting(t testing.TB, variable string, usual uint64) uint64 {
+	text := os.Getenv(variable)
+	if text == "" {
+		return usual
+	}
+	n, err := strconv.ParseUint(text, 10, 64)
+	if err != nil {
+		t.Fatalf("%s: %v", variable, err)
+	}
+	return n
+}
+
+// run lets the world go on for some steps.
+func (w *world) run(t testing.TB, steps int) error {
+	for range steps {
+		if err := w.step(t); err != nil {
+			return err
+		}
+	}
+	return w.checkAll()
+}
+
+// step is one thing that happens.
+func (w *world) step(t testing.TB) error {
+	switch w.rand.IntN(12) {
+	case 0, 1:
+		return w.write()
+	case 2, 3:
+		return w.advance(w.rand.Int64N(8 * minute))
+	case 4:
+		if w.rand.IntN(40) == 0 {
+			return w.advance(w.rand.Int64N(series.Window))
+		}
+	}
+	i := w.rand.IntN(len(w.sealers))
+	a := w.sealers[i]
+	if a.finished && a.dead {
+		a = w.newActor(t)
+		w.sealers[i] = a
+	}
+	for range 1 + w.rand.IntN(40) {
+		if w.now < a.wake && !a.dead {
+			break
+		}
+		if err := a.step(); err != nil {
+			return err
+		}
+		if a.finished {
+			break
+		}
+	}
+	return nil
+}
+
+// end lets all sealers die.
+func (w *world) end() {
+	for _, a := range w.sealers {
+		for a.dead = true; !a.finished; {
+			_ = a.step()
+		}
+	}
+}
+
+// raw counts raw cells of windows before limit.
+func (w *world) raw(limit int64) (n int, err error) {
+	for row := range w.samples {
+		key := w.schema.AppendRowKey(nil, w.series[row.series].key, row.base)
+		cells, err := cellsOf(w.store, key)
+		if err != nil {
+			return 0, err
+		}
+		for _, c := range cells {
+			if c.Family == series.FamilyChunk {
+				continue
+			}
+			delta, err := series.ParseQualifier(c.Qualifier)
+			if err != nil {
+				return 0, err
+			}
+			if row.base+int64(delta) < limit {
+				n++
+			}
+		}
+	}
+	return n, nil
+}
+
+// TestModel compares what is read with a sorted map while two writers whose clocks
+// differ write, and sealers stall, die, and work at once.
+func TestModel(t *testing.T) {
+	first, rounds := setting(t, seedVariable, uint64(time.Now().UnixNano())), setting(t, roundsVariable, 12)
+	var sum world
+	for n := range rounds {
+		seed := first + n
+		w := newWorld(t, seed)
+		w.unleased = n%2 == 0
+		w.isTight = n/4%2 == 1
+		for range 2 + n/2%2 {
+			w.sealers = append(w.sealers, w.newActor(t))
+		}
+		err := w.run(t, 6000)
+		w.end()
+		if err != nil {
+			t.Fatalf("%s=%d repeats this: %v", seedVariable, seed, err)
+		}
+		if err := w.settle(t); err != nil {
+			t.Fatalf("%s=%d repeats this: %v", seedVariable, seed, err)
+		}
+		sum.stalls += w.stalls
+		sum.deaths += w.deaths
+		sum.late += w.late
+		sum.sealed += w.sealed
+		sum.dropped += w.dropped
+	}
+	t.Logf("%s=%d repeats this run: %d rows sealed, %d stalls, %d deaths, %d mutations too late, %d answers lost",
+		seedVariable, first, sum.sealed, sum.stalls, sum.deaths, sum.late, sum.dropped)
+	if sum.sealed < 300 || sum.stalls < 100 || sum.deaths < 10 || sum.late == 0 || sum.dropped == 0 {
+		t.Error("too little has happened for a test")
+	}
+}
+
+// settle lets one sealer without mishaps work until nothing raw is left.
+func (w *world) settle(t testing.TB) error {
+	if err := w.advance(w.maxFlight); err != nil {
+		return err
+	}
+	raw := 0
+	for turn := range 4 * 40 {
+		w.now += series.Window
+		_, _, ok := turnOf(w.now)
+		if !ok {
+			w.now += 31 * minute
+		}
+		s := newSealer(t, w.store, w.schema, func() time.Time { return time.UnixMilli(w.now) })
+		if err := s.Once(t.Context()); err != nil {
+			return err
+		}
+		if turn%16 > 0 {
+			continue
+		}
+		if err := w.checkAll(); err != nil {
+			return err
+		}
+		window, _, _ := turnOf(w.now)
+		var err error
+		if raw, err = w.raw(window); err != nil || raw == 0 {
+			return err
+		}
+	}
+	return fmt.Errorf("%d raw cells are left", raw)
+}
+
+// TestModelFindsFaults: the model is of use only if it notices what the fence is
+// for.
+func TestModelFindsFaults(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		harm func(w *world)
+	}{
+		{"clocks that differ too much", func(w *world) { w.writers[0].offset = 3 * hour }},
+		{"writes that take too long", func(w *world) { w.maxFlight = 9 * hour }},
+		{"deadlines that do not count", func(w *world) { w.lax = true }},
+		{"deadlines that do not count, and no lease", func(w *world) { w.lax, w.unleased = true, true }},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			for seed := range uint64(30) {
+				w := newWorld(t, seed)
+				tt.harm(w)
+				w.sealers = append(w.sealers, w.newActor(t))
+				err := w.run(t, 6000)
+				w.end()
+				if err != nil {
+					t.Logf("seed %d: %v", seed, err)
+					return
+				}
+			}
+			t.Error("nothing was found")
+		})
+	}
+}
+
+var _ bucketstore.Store = slowStore{}

@@ -1,0 +1,151 @@
+package seal_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/prometheus/prometheus/model/histogram"
+	"github.com/prometheus/prometheus/model/labels"
+
+	"github.com/promtable/promtable/bucketstore"
+	"github.com/promtable/promtable/series"
+)
+
+// allFamilies are those that hold samples.
+func allFamilies() (all []bucketstore.FamilyRange) {
+	for _, name := range []string{series.FamilyChunk, series.FamilyLate, series.FamilyR0, series.FamilyR1, series.FamilyR2, series.FamilyR3} {
+		all = append(all, bucketstore.FamilyRange{Family: name})
+	}
+	return all
+}
+
+// cellsOf returns all cells of a row.
+func cellsOf(store bucketstore.Store, key []byte) (cells []bucketstore.Cell, err error) {
+	err = store.Scan(context.Background(), bucketstore.ScanRequest{
+		Table:    bucketstore.Metric,
+		Rows:     []series.RowRange{series.SingleRow(key)},
+		Families: allFamilies(),
+	}, func(row bucketstore.Row) error {
+		for _, c := range row.Cells {
+			c.Qualifier, c.Value = bytes.Clone(c.Qualifier), bytes.Clone(c.Value)
+			cells = append(cells, c)
+		}
+		return nil
+	})
+	return cells, err
+}
+
+// samplesOf reads a row as readers do: values by time.
+func samplesOf(store bucketstore.Store, key []byte, base int64) (map[int64]string, error) {
+	cells, err := cellsOf(store, key)
+	if err != nil {
+		return nil, err
+	}
+	var rs series.RowSamples
+	rs.Reset(base, base, base+series.Period)
+	for _, c := range cells {
+		if c.Family != series.FamilyChunk {
+			if err := rs.AddRaw(c.Family, c.Qualifier, c.Value); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		chunk, err := series.ParseChunk(c.Qualifier, c.Value)
+		if err != nil {
+			return nil, err
+		}
+		rs.AddChunk(chunk)
+	}
+	found := make(map[int64]string)
+	for rs.Next() {
+		v, err := rs.Value()
+		if err != nil {
+			return nil, err
+		}
+		found[rs.T()] = canonical(v)
+	}
+	return found, rs.Err()
+}
+
+// canonical returns the bytes of a value. Histograms are compact and say of
+// resets only whether they are gauges: chunks may have empty buckets, and know
+// more of resets than single values.
+func canonical(v series.Value) string {
+	hint := func(h histogram.CounterResetHint) histogram.CounterResetHint {
+		if h == histogram.GaugeType {
+			return h
+		}
+		return histogram.UnknownCounterReset
+	}
+	if v.Histogram != nil {
+		v.Histogram = v.Histogram.Copy().Compact(0)
+		v.Histogram.CounterResetHint = hint(v.Histogram.CounterResetHint)
+	}
+	if v.FloatHistogram != nil {
+		v.FloatHistogram = v.FloatHistogram.Copy().Compact(0)
+		v.FloatHistogram.CounterResetHint = hint(v.FloatHistogram.CounterResetHint)
+	}
+	return string(series.AppendValue(nil, v))
+}
+
+// A testSeries is a series with its key.
+type testSeries struct {
+	name string
+	key  []byte
+}
+
+func newTestSeries(tb testing.TB, schema series.Schema, ls labels.Labels) testSeries {
+	tb.Helper()
+	key, err := schema.AppendSeriesKey(nil, "", ls)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return testSeries{ls.Get(labels.MetricName), key}
+}
+
+// index makes a series findable in the index period of t.
+func (s testSeries) index(store bucketstore.Store, schema series.Schema, t int64) error {
+	period := series.PeriodOf(t)
+	posting, err := schema.AppendPosting(nil, "", labels.MetricName, s.name, period, s.key)
+	if err != nil {
+		return err
+	}
+	value, err := schema.AppendValueKey(nil, "", labels.MetricName, s.name, period)
+	if err != nil {
+		return err
+	}
+	name, err := schema.AppendNameKey(nil, "", labels.MetricName, period)
+	if err != nil {
+		return err
+	}
+	set := func(key []byte, text string) bucketstore.Mutation {
+		return bucketstore.Mutation{Key: key, Ops: []bucketstore.Op{{
+			Kind: bucketstore.SetCell, Family: series.FamilyIndex, Qualifier: []byte(series.QualifierIndex),
+			Time: period + series.IndexPeriod, Value: []byte(text),
+		}}}
+	}
+	muts := []bucketstore.Mutation{set(name, labels.MetricName), set(posting, "")}
+	if s.name != "" {
+		muts = append(muts, set(value, s.name))
+	}
+	return store.Apply(context.Background(), bucketstore.Index, muts)
+}
+
+// differ says where two sets of samples differ, or nothing.
+func differ(got, want map[int64]string) string {
+	for t, v := range want {
+		if g, ok := got[t]; !ok {
+			return fmt.Sprintf("sample at %d is lost", t)
+		} else if g != v {
+			return fmt.Sprintf("sample at %d is %x, want %x", t, g, v)
+		}
+	}
+	for t := range got {
+		if _, ok := want[t]; !ok {
+			return fmt.Sprintf("sample at %d was never written", t)
+		}
+	}
+	return ""
+}

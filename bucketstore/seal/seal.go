@@ -1,0 +1,175 @@
+package seal
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/go-kit/log"
+	"github.com/go-kit/log/level"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/promtable/promtable/bucketstore"
+	"github.com/promtable/promtable/series"
+)
+
+// DefaultRowsPerSecond is how many rows a second a sealer reads at most: ten
+// million in a turn.
+const DefaultRowsPerSecond = 2000
+
+// Config says what a Sealer seals.
+type Config struct {
+	// Store holds the rows, and INDEX and META.
+	Store bucketstore.Store
+	// Schema is that of the rows.
+	Schema series.Schema
+	// Tenants are those whose series are sealed. Nil is right for a schema without
+	// tenants.
+	Tenants []string
+	// Now is the clock that decides which family may be sealed. It must not differ
+	// by more than 10 minutes from those of all who write.
+	Now func() time.Time
+	// Holder names the process, for people who ask who seals.
+	Holder string
+	// RowsPerSecond bounds how many rows are read. 0 is DefaultRowsPerSecond.
+	RowsPerSecond float64
+	// Clock says whether the clock may be relied on; while it may not nothing is
+	// sealed. Somebody else runs it. If it is nil the clock is relied on.
+	Clock *Clock
+	// Logger may be nil.
+	Logger log.Logger
+	// Registerer takes the metrics adapter_seal_*. It may be nil.
+	Registerer prometheus.Registerer
+}
+
+// A Sealer seals rows. Its methods may be called concurrently; one works at a
+// time.
+type Sealer struct {
+	cfg     Config
+	metrics *metrics
+
+	// working guards what follows.
+	working sync.Mutex
+	lease   *lease
+	rows    rowSealer
+
+	// These are replaced by tests.
+	batchCells   int
+	sleep        func(ctx context.Context, d time.Duration) error
+	withDeadline func(ctx context.Context, t time.Time) (context.Context, context.CancelFunc)
+}
+
+// New returns a sealer, which does nothing until it is told to.
+func New(cfg Config) (*Sealer, error) {
+	switch {
+	case cfg.Schema.Tenancy() && len(cfg.Tenants) == 0:
+		return nil, errors.New("seal: the schema has tenants, and none is named")
+	case !cfg.Schema.Tenancy():
+		cfg.Tenants = []string{""}
+	}
+	if cfg.RowsPerSecond <= 0 {
+		cfg.RowsPerSecond = DefaultRowsPerSecond
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = log.NewNopLogger()
+	}
+	return &Sealer{
+		cfg:          cfg,
+		metrics:      newMetrics(cfg.Registerer, cfg.Now),
+		lease:        newLease(cfg.Store, cfg.Now, cfg.Holder),
+		rows:         rowSealer{maxLate: maxLate, waiting: make(map[int64]bool)},
+		batchCells:   batchCells,
+		sleep:        sleep,
+		withDeadline: wallDeadline,
+	}, nil
+}
+
+// Run seals turn after turn until ctx ends, and looks for work every interval. It
+// logs what goes wrong.
+func (s *Sealer) Run(ctx context.Context, interval time.Duration) {
+	for ctx.Err() == nil {
+		switch err := s.Once(ctx); {
+		case err == nil || ctx.Err() != nil:
+		case isIdle(err):
+			level.Debug(s.cfg.Logger).Log("msg", "not sealing", "err", err)
+		default:
+			level.Warn(s.cfg.Logger).Log("msg", "sealing stopped, trying again", "err", err)
+		}
+		if s.sleep(ctx, interval) != nil {
+			return
+		}
+	}
+}
+
+// Once waits for the turn of a raw family, half an hour at most, and seals it: all
+// rows, or what is left of them if another sealer has begun or has been ended. The
+// error is ErrHeld while another does it, ErrClock while the clock is not trusted,
+// and ErrBuffer while there is a buffer. After an error what is sealed is sealed,
+// and to call Once again goes on from there.
+func (s *Sealer) Once(ctx context.Context) error {
+	s.working.Lock()
+	defer s.working.Unlock()
+	err := s.once(ctx)
+	if err != nil && !isIdle(err) && ctx.Err() == nil {
+		s.metrics.failures.Inc()
+	}
+	return err
+}
+
+// isIdle says whether an error is none of this sealer: there is nothing for it to
+// do.
+func isIdle(err error) bool { return errors.Is(err, ErrHeld) || errors.Is(err, ErrBuffer) }
+
+func (s *Sealer) once(ctx context.Context) error {
+	now := s.cfg.Now().UnixMilli()
+	if err := s.sleep(ctx, time.Duration(nextTurn(now)-now)*time.Millisecond); err != nil {
+		return err
+	}
+	if s.cfg.Clock != nil {
+		if err := s.cfg.Clock.Wait(ctx); err != nil {
+			return err
+		}
+	}
+	t, ok := turnAt(s.cfg.Now().UnixMilli())
+	if !ok {
+		return errTurnOver // the clock was set
+	}
+	err := s.lease.take(ctx, t)
+	if s.lease.value != nil && s.lease.Sealed != [4]int64{} {
+		s.metrics.oldest.Store(s.lease.oldest())
+	}
+	if err != nil || s.lease.isDone(t) {
+		return err
+	}
+	s.metrics.holds.Set(1)
+	defer s.metrics.holds.Set(0)
+	defer s.release(ctx)
+	begun := s.cfg.Now()
+	if err := s.walk(ctx, t); err != nil {
+		return fmt.Errorf("seal family %s: %w", t.family(), err)
+	}
+	s.metrics.oldest.Store(s.lease.oldest())
+	level.Info(s.cfg.Logger).Log("msg", "sealed a family", "family", t.family(), "rows", s.lease.Walked, "took", s.cfg.Now().Sub(begun))
+	return nil
+}
+
+// release gives the lease back, even if ctx has ended. If that fails it expires.
+func (s *Sealer) release(ctx context.Context) {
+	if err := s.lease.release(context.WithoutCancel(ctx)); err != nil && !errors.Is(err, errLost) {
+		level.Warn(s.cfg.Logger).Log("msg", "the lease of the sealer was not given back and expires", "err", err)
+	}
+}
+
+// sleep waits, and returns early with its error when ctx ends.
+func sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

@@ -1,0 +1,300 @@
+package seal
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/prometheus/prometheus/model/labels"
+
+	"github.com/promtable/promtable/bucketstore"
+	"github.com/promtable/promtable/series"
+)
+
+const (
+	// namesAtOnce is how many metric names are walked side by side.
+	namesAtOnce = 100
+	// rowsAtOnce is how many rows are read at once.
+	rowsAtOnce = 200
+	// overlap is for how many windows of a new index period the one before is
+	// walked, too: two turns of each family, for those that were missed.
+	overlap = 8
+)
+
+// A position is how far a walk has come. The zero value is the begin.
+type position struct {
+	Tenant string `json:"tenant,omitempty"`
+	Period int64  `json:"period"`
+	// Names is the key of INDEX with which the page of metric names under way
+	// begins.
+	Names []byte `json:"names,omitempty"`
+	// Posting is the last posting of this page that is done.
+	Posting []byte `json:"posting,omitempty"`
+}
+
+func (p position) isBegin() bool {
+	return p.Tenant == "" && p.Period == 0 && p.Names == nil && p.Posting == nil
+}
+
+// A stretch is what is walked at one go: an index period of a tenant.
+type stretch struct {
+	tenant string
+	period int64
+}
+
+// stretches returns what a turn walks: the index period of the window that it
+// seals; while that is new, the one before; and one older period, another one every
+// four turns, so that each family has had its turn: backfills of series that are
+// no more, and what missed turns have left, are sealed in the end.
+func (s *Sealer) stretches(ctx context.Context, t turn) (all []stretch, err error) {
+	newest := series.PeriodOf(t.window)
+	for _, tenant := range s.cfg.Tenants {
+		periods := []int64{newest}
+		if newest > 0 && t.window-newest < overlap*series.Window {
+			periods = append(periods, newest-series.IndexPeriod)
+		}
+		older, err := s.periodsBefore(ctx, tenant, periods[len(periods)-1])
+		if err != nil {
+			return nil, err
+		}
+		if len(older) > 0 {
+			periods = append(periods, older[t.window/series.Window/4%int64(len(older))])
+		}
+		for _, period := range periods {
+			all = append(all, stretch{tenant, period})
+		}
+	}
+	return all, nil
+}
+
+// periodsBefore returns the index periods with series before limit, ascending.
+func (s *Sealer) periodsBefore(ctx context.Context, tenant string, limit int64) (periods []int64, err error) {
+	end, err := s.cfg.Schema.NameRange(tenant, limit)
+	if err != nil {
+		return nil, err
+	}
+	for period := int64(0); period < limit; period += series.IndexPeriod {
+		names, err := s.cfg.Schema.NameRange(tenant, period)
+		if err != nil {
+			return nil, err
+		}
+		key, err := s.firstKey(ctx, series.RowRange{Start: names.Start, Limit: end.Start})
+		if err != nil || key == nil {
+			return periods, err
+		}
+		if period, err = periodOfName(key, len(names.Start)); err != nil {
+			return nil, err
+		}
+		periods = append(periods, period)
+	}
+	return periods, nil
+}
+
+// periodOfName returns the period in the key of a label name: the last field of a
+// prefix of this size.
+func periodOfName(key []byte, size int) (int64, error) {
+	const digits = 13
+	if len(key) < size {
+		return 0, fmt.Errorf("%w: index key %q is no label name", series.ErrCorrupt, key)
+	}
+	period, err := strconv.ParseInt(string(key[size-1-digits:size-1]), 10, 64)
+	if err != nil || period != series.PeriodOf(period) {
+		return 0, fmt.Errorf("%w: index key %q has no period", series.ErrCorrupt, key)
+	}
+	return period, nil
+}
+
+// firstKey returns the first key of INDEX in a range, or nil if there is none.
+func (s *Sealer) firstKey(ctx context.Context, r series.RowRange) (key []byte, err error) {
+	err = s.scanIndex(ctx, []series.RowRange{r}, 1, func(row bucketstore.Row) { key = bytes.Clone(row.Key) })
+	return key, err
+}
+
+// scanIndex reads up to limit rows of INDEX.
+func (s *Sealer) scanIndex(ctx context.Context, ranges []series.RowRange, limit int, fn func(bucketstore.Row)) error {
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	err := s.cfg.Store.Scan(ctx, bucketstore.ScanRequest{
+		Table:    bucketstore.Index,
+		Rows:     ranges,
+		Families: []bucketstore.FamilyRange{{Family: series.FamilyIndex}},
+		Limit:    limit,
+	}, func(row bucketstore.Row) error {
+		fn(row)
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("read the index: %w", err)
+	}
+	return nil
+}
+
+// A walker goes through the rows of a turn.
+type walker struct {
+	s    *Sealer
+	turn turn
+	// at is how far it has come: all before is sealed.
+	at     position
+	walked int64
+	// unsaved says that META does not know at.
+	unsaved bool
+}
+
+// walk seals all rows of a turn, from where the lease says that it has come to.
+func (s *Sealer) walk(ctx context.Context, t turn) error {
+	stretches, err := s.stretches(ctx, t)
+	if err != nil {
+		return err
+	}
+	w := &walker{s: s, turn: t, at: s.lease.Position, walked: s.lease.Walked}
+	i := slices.Index(stretches, stretch{w.at.Tenant, w.at.Period})
+	if i < 0 || w.at.isBegin() {
+		i, w.at = 0, position{}
+	}
+	for ; i < len(stretches); i++ {
+		if next := (position{Tenant: stretches[i].tenant, Period: stretches[i].period}); w.at.Tenant != next.Tenant || w.at.Period != next.Period {
+			w.at = next
+		}
+		if err := w.stretch(ctx, stretches[i]); err != nil {
+			return fmt.Errorf("index period %d: %w", stretches[i].period, err)
+		}
+	}
+	return s.lease.renew(ctx, func(st *state) {
+		st.Walked = w.walked
+		st.finish()
+	})
+}
+
+// save puts the position into the next state of the lease.
+func (w *walker) save(ctx context.Context) error {
+	return w.s.lease.renew(ctx, func(st *state) { st.Position, st.Walked = w.at, w.walked })
+}
+
+// stretch walks the rows of a period of a tenant, a page of metric names after
+// the other.
+func (w *walker) stretch(ctx context.Context, st stretch) error {
+	names, err := w.s.cfg.Schema.ValueRange(st.tenant, labels.MetricName, "", st.period)
+	if err != nil {
+		return err
+	}
+	var page []string
+	if w.at.Names == nil {
+		page = append(page, "") // of which no row says anything
+	} else {
+		names.Start = w.at.Names
+	}
+	for {
+		var last []byte
+		n := 0
+		err := w.s.scanIndex(ctx, []series.RowRange{names}, namesAtOnce, func(row bucketstore.Row) {
+			page = append(page, string(row.Cells[0].Value))
+			last = append(last[:0], row.Key...)
+			n++
+		})
+		if err != nil {
+			return err
+		}
+		if err := w.page(ctx, st, page); err != nil {
+			return err
+		}
+		if n < namesAtOnce {
+			return nil
+		}
+		page = page[:0]
+		names.Start = append(last, 0)
+		w.at.Names, w.at.Posting = names.Start, nil
+	}
+}
+
+// page walks the rows of the series with these metric names.
+func (w *walker) page(ctx context.Context, st stretch, names []string) error {
+	var ranges []series.RowRange
+	for _, name := range names {
+		prefix, err := w.s.cfg.Schema.AppendPostingPrefix(nil, st.tenant, labels.MetricName, name, st.period)
+		if err != nil {
+			return err
+		}
+		ranges = append(ranges, series.PrefixRange(prefix))
+	}
+	slices.SortFunc(ranges, func(a, b series.RowRange) int { return bytes.Compare(a.Start, b.Start) })
+	for {
+		if ranges = behind(ranges, w.at.Posting); len(ranges) == 0 {
+			return nil
+		}
+		begun := w.s.cfg.Now()
+		n, err := w.batch(ctx, st, ranges)
+		if err != nil || n == 0 {
+			return err
+		}
+		if err := w.s.pause(ctx, w, n, begun); err != nil || n < rowsAtOnce {
+			return err
+		}
+	}
+}
+
+// behind returns what lies behind key in ranges.
+func behind(ranges []series.RowRange, key []byte) []series.RowRange {
+	if key == nil {
+		return ranges
+	}
+	start := append(bytes.Clone(key), 0)
+	for len(ranges) > 0 && bytes.Compare(ranges[0].Limit, start) <= 0 {
+		ranges = ranges[1:]
+	}
+	if len(ranges) > 0 && bytes.Compare(ranges[0].Start, start) < 0 {
+		ranges = slices.Clone(ranges)
+		ranges[0].Start = start
+	}
+	return ranges
+}
+
+// batch seals the rows of the first postings in ranges and returns how many there
+// are.
+func (w *walker) batch(ctx context.Context, st stretch, ranges []series.RowRange) (n int, err error) {
+	if !w.turn.isOpen(w.s.cfg.Now().UnixMilli()) {
+		return 0, errTurnOver
+	}
+	base, _ := series.Split(st.period)
+	var keys [][]byte
+	var last []byte
+	err = w.s.scanIndex(ctx, ranges, rowsAtOnce, func(row bucketstore.Row) {
+		n++
+		last = append(last[:0], row.Key...)
+		period, seriesKey, err := w.s.cfg.Schema.ParsePosting(row.Key)
+		switch {
+		case err != nil:
+			w.s.failed("posting not read", err)
+		case period == st.period:
+			keys = append(keys, w.s.cfg.Schema.AppendRowKey(nil, seriesKey, base))
+		}
+	})
+	if err != nil || n == 0 {
+		return 0, err
+	}
+	slices.SortFunc(keys, bytes.Compare)
+	keys = slices.CompactFunc(keys, bytes.Equal)
+	if err := w.s.sealRows(ctx, w.turn, base, keys); err != nil {
+		return n, err
+	}
+	w.at.Posting = last
+	w.walked += int64(n)
+	return n, w.save(ctx)
+}
+
+// minPace is how many rows a second are walked at least.
+const minPace = 100
+
+// pause spreads the rows over the turn: after n rows, for which work began at some
+// time, it waits until so many are due.
+func (s *Sealer) pause(ctx context.Context, w *walker, n int, begun time.Time) error {
+	now := s.cfg.Now()
+	pace := s.cfg.RowsPerSecond
+	if left := float64(w.turn.end()-now.UnixMilli()) / 1000; s.lease.LastWalked > 0 && left > 0 {
+		// Two thirds of the time for as many rows as the last turn had.
+		pace = min(pace, max(minPace, 1.5*float64(s.lease.LastWalked-w.walked)/left))
+	}
+	return s.sleep(ctx, time.Duration(float64(n)/pace*float64(time.Second))-now.Sub(begun))
+}
