@@ -39,8 +39,7 @@ func TestScale(t *testing.T) {
 			t.Fatalf("%s=%s: give a number of series, a multiple of %d", scaleVariable, text, perInstance)
 		}
 	}
-	// One of the questions is for more series than a selector may have.
-	a := startAdapter(t, embedded(t), "--read.max-series=0")
+	a := startAdapter(t, embedded(t))
 	s := &scale{adapter: a, series: n, base: a.peakMemory(t), first: nowMillis() - 3_600_000}
 	s.scrape(t, "creation")
 	for i := range 3 {

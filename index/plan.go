@@ -29,6 +29,9 @@ type Query struct {
 	Start, Limit int64
 	// MaxSeries bounds the answer. 0 is no bound.
 	MaxSeries int
+	// Enough is how many series are enough, any of those that match: nothing is read
+	// to find more, and their bases may not be all. 0 is for all.
+	Enough int
 }
 
 // A list is where the series that one matcher matches are found: posting

@@ -19,6 +19,9 @@ const (
 // ErrTooManySeries marks a query that more series match than it allows.
 var ErrTooManySeries = errors.New("too many series")
 
+// errEnough ends a scan that has found as many series as are asked for.
+var errEnough = errors.New("enough series")
+
 // A Result is what a query found.
 type Result struct {
 	// Series are sorted by labels.Compare.
@@ -41,7 +44,8 @@ type Series struct {
 type ListRead struct {
 	// Matcher is the one that the list belongs to, nil for that of all series.
 	Matcher *labels.Matcher
-	// Complete is true for the list that gave the answer.
+	// Complete is true for the list that gave the answer; it was read to its end
+	// unless a part was enough.
 	Complete bool
 	// Ranges are its row ranges, and Rows how many rows were read of each.
 	Ranges []series.RowRange
@@ -69,10 +73,12 @@ func (x *Index) Select(ctx context.Context, q Query) (*Result, error) {
 			size = 0 // no other list to take turns with
 		}
 		for i, l := range lists {
-			if err := x.readPage(ctx, q, l, size, &found[i]); err != nil {
+			err := x.readPage(ctx, q, l, size, &found[i])
+			enough := errors.Is(err, errEnough)
+			if err != nil && !enough {
 				return nil, err
 			}
-			if l.next == len(l.ranges) {
+			if enough || l.next == len(l.ranges) {
 				return &Result{Series: found[i].sorted(), Lists: listsRead(lists, l)}, nil
 			}
 		}
@@ -204,6 +210,9 @@ func (c *candidates) add(key []byte) error {
 	s := Series{Key: string(seriesKey), Labels: ls, Bases: []int64{base}}
 	c.slots[s.Key] = len(c.series)
 	c.series = append(c.series, s)
+	if len(c.series) == c.q.Enough {
+		return errEnough
+	}
 	return nil
 }
 

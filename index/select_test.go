@@ -110,6 +110,52 @@ func TestSelectCost(t *testing.T) {
 	})
 }
 
+// A query that takes some of the series reads no more than it needs.
+func TestSelectEnough(t *testing.T) {
+	tab := newTable(t)
+	x := index.New(index.Config{}, tab)
+	var entries []index.Entry
+	for i := range 5000 {
+		entries = append(entries, entry(t, 0, "__name__", "up", "id", fmt.Sprintf("%04d", i), "odd", fmt.Sprint(i%2)))
+	}
+	mustWrite(t, x, entries...)
+	for _, test := range []struct {
+		name     string
+		matchers []string
+		enough   int
+		want     int
+		rows     int // read at most
+	}{
+		{"one list", []string{"__name__=", "up"}, 10, 10, 10},
+		{"one list, every second", []string{"__name__=", "up", "id=~", ".*[13579]"}, 10, 10, 20},
+		{"several lists", []string{"__name__=", "up", "odd=", "1", "id!=", "x"}, 10, 10, 3 * 512},
+		{"all but one", []string{"__name__=", "up"}, 4999, 4999, 4999},
+		{"as many as there are", []string{"__name__=", "up"}, 5000, 5000, 5000},
+		{"more than there are", []string{"__name__=", "up"}, 5001, 5000, 5000},
+		{"none", []string{"__name__=", "down"}, 10, 0, 0},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			tab.reset()
+			result := mustSelect(t, x, index.Query{Matchers: matchers(t, test.matchers...), Limit: 1, Enough: test.enough})
+			if len(result.Series) != test.want {
+				t.Errorf("%d series, want %d", len(result.Series), test.want)
+			}
+			if !slices.IsSortedFunc(result.Series, func(a, b index.Series) int { return labels.Compare(a.Labels, b.Labels) }) {
+				t.Error("not sorted")
+			}
+			rows := 0
+			for _, l := range result.Lists {
+				for _, n := range l.Rows {
+					rows += n
+				}
+			}
+			if rows > test.rows {
+				t.Errorf("%d rows read, want at most %d", rows, test.rows)
+			}
+		})
+	}
+}
+
 func TestSelectMaxSeries(t *testing.T) {
 	x := index.New(index.Config{}, newTable(t))
 	fill(t, x, 10, func(i int) labels.Labels {

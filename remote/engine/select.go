@@ -22,6 +22,9 @@ type Query struct {
 	// SeriesOnly asks for the labels alone: the series have no chunks, and a
 	// series is named if the index knows it in that time.
 	SeriesOnly bool
+	// Enough is how many series are enough then, any of those that match. 0 is for
+	// all.
+	Enough int
 	// Decoded asks for samples and not for bytes: chunks of floats without start
 	// timestamps may be a *series.FloatChunk, which costs nothing to iterate over
 	// and, unlike others, something to ask for Bytes.
@@ -65,13 +68,17 @@ func (e *Engine) Select(ctx context.Context, q Query) (storage.ChunkSeriesSet, e
 // find asks the index for the series of q.
 func (e *Engine) find(ctx context.Context, q Query) (*index.Result, error) {
 	start, limit := q.span()
-	found, err := e.index.Select(ctx, index.Query{
+	in := index.Query{
 		Tenant:    q.Tenant,
 		Matchers:  e.replicas.readMatchers(q.Matchers),
 		Start:     start,
 		Limit:     limit,
 		MaxSeries: e.cfg.Limits.MaxSeries,
-	})
+	}
+	if q.SeriesOnly {
+		in.Enough = q.Enough
+	}
+	found, err := e.index.Select(ctx, in)
 	if errors.Is(err, index.ErrTooManySeries) {
 		return nil, limitError("selector %s: %v", selectorName(q.Matchers), err)
 	}

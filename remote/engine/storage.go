@@ -111,10 +111,14 @@ type labelQuerier struct {
 	mint, maxt int64
 }
 
-// query makes the query of a Select. Of the hints only one is used: that no
-// samples are wanted.
+// query makes the query of a Select. Of the hints two are used: that no samples
+// are wanted, and then how many series are.
 func (q labelQuerier) query(hints *storage.SelectHints, ms []*labels.Matcher) Query {
-	return Query{Matchers: ms, Mint: q.mint, Maxt: q.maxt, SeriesOnly: hints != nil && hints.Func == "series"}
+	query := Query{Matchers: ms, Mint: q.mint, Maxt: q.maxt}
+	if hints != nil {
+		query.SeriesOnly, query.Enough = hints.Func == "series", hints.Limit
+	}
+	return query
 }
 
 // LabelValues implements storage.LabelQuerier. The answer has the granularity
