@@ -230,6 +230,22 @@ type batch struct {
 	rows, marks []Row
 	// texts are the values and names among rows.
 	texts map[id]struct{}
+
+	// key is space for one key, space for those that are kept.
+	key, space []byte
+}
+
+// spaceBytes is how much space for keys is made at once.
+const spaceBytes = 64 << 10
+
+// keep returns a copy of key that nobody changes.
+func (b *batch) keep(key []byte) []byte {
+	if cap(b.space)-len(b.space) < len(key) {
+		b.space = make([]byte, 0, max(spaceBytes, len(key)))
+	}
+	start := len(b.space)
+	b.space = append(b.space, key...)
+	return b.space[start:len(b.space):len(b.space)]
 }
 
 // newBatch makes the rows of needs, without those values and names that are
@@ -242,33 +258,32 @@ func (x *Index) newBatch(tenant string, needs []need) (*batch, error) {
 			return nil, err
 		}
 		name := n.entry.Labels.Get(labels.MetricName)
-		key, err := x.schema.AppendPosting(nil, tenant, labels.MetricName, name, n.period, n.entry.Key)
+		b.key, err = x.schema.AppendPosting(b.key[:0], tenant, labels.MetricName, name, n.period, n.entry.Key)
 		if err != nil {
 			return nil, err
 		}
-		b.marks = append(b.marks, Row{Key: key, Time: n.end()})
+		b.marks = append(b.marks, Row{Key: b.keep(b.key), Time: n.end()})
 	}
 	return b, nil
 }
 
 // addLabel adds the rows of one label of n except the commit mark.
-func (x *Index) addLabel(b *batch, tenant string, n need, l labels.Label) error {
+func (x *Index) addLabel(b *batch, tenant string, n need, l labels.Label) (err error) {
 	if l.Name != labels.MetricName {
-		key, err := x.schema.AppendPosting(nil, tenant, l.Name, l.Value, n.period, n.entry.Key)
+		b.key, err = x.schema.AppendPosting(b.key[:0], tenant, l.Name, l.Value, n.period, n.entry.Key)
 		if err != nil {
 			return err
 		}
-		b.rows = append(b.rows, Row{Key: key, Time: n.end()})
+		b.rows = append(b.rows, Row{Key: b.keep(b.key), Time: n.end()})
 	}
-	key, err := x.schema.AppendValueKey(nil, tenant, l.Name, l.Value, n.period)
-	if err != nil {
+	if b.key, err = x.schema.AppendValueKey(b.key[:0], tenant, l.Name, l.Value, n.period); err != nil {
 		return err
 	}
-	x.writer.addText(b, Row{Key: key, Value: []byte(l.Value), Time: n.end()})
-	if key, err = x.schema.AppendNameKey(nil, tenant, l.Name, n.period); err != nil {
+	x.writer.addText(b, l.Value, n.end())
+	if b.key, err = x.schema.AppendNameKey(b.key[:0], tenant, l.Name, n.period); err != nil {
 		return err
 	}
-	x.writer.addText(b, Row{Key: key, Value: []byte(l.Name), Time: n.end()})
+	x.writer.addText(b, l.Name, n.end())
 	return nil
 }
 

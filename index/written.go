@@ -116,14 +116,15 @@ func (w *writer) remember(needs []need, texts map[id]struct{}) {
 	}
 }
 
-// addText adds a v or n row to b, unless it is there or known to be durable.
-func (w *writer) addText(b *batch, row Row) {
-	i := w.hash.of(row.Key)
+// addText adds the v or n row with b.key to b, unless it is there or known to be
+// durable.
+func (w *writer) addText(b *batch, text string, time int64) {
+	i := w.hash.of(b.key)
 	if _, ok := b.texts[i]; ok || w.knowsText(i) {
 		return
 	}
 	b.texts[i] = struct{}{}
-	b.rows = append(b.rows, row)
+	b.rows = append(b.rows, Row{Key: b.keep(b.key), Value: []byte(text), Time: time})
 }
 
 func (w *writer) knowsText(i id) bool {

@@ -29,6 +29,9 @@ const (
 	ingestMetric = 16
 
 	ingestDirectory = "ingest"
+
+	// spaceBytes is how much space for cells is made at once.
+	spaceBytes = 256 << 10
 )
 
 // prepareIngest removes what a process that died has left.
@@ -86,26 +89,48 @@ func removeIfThere(fs vfs.FS, path string) error {
 	return nil
 }
 
-// A storedCell is a key and a value as they are stored.
-type storedCell struct{ key, value []byte }
+// A storedCell is a key and a value as they are stored, one behind the other, and
+// where it stands among all.
+type storedCell struct {
+	both    []byte
+	keySize int32
+	order   int32
+}
+
+func (c *storedCell) key() []byte   { return c.both[:c.keySize] }
+func (c *storedCell) value() []byte { return c.both[c.keySize:] }
+
+// compareCells orders by key, and those of one key as they came.
+func compareCells(a, b storedCell) int {
+	if c := bytes.Compare(a.key(), b.key()); c != 0 {
+		return c
+	}
+	return int(a.order - b.order)
+}
 
 // cells returns the cells of muts as they are stored, in order, and of those of
 // one column the one that counts.
 func (e *encoder) cells(muts []bucketstore.Mutation) []storedCell {
-	var cells []storedCell
+	cells := make([]storedCell, 0, len(muts))
+	var space []byte
 	for i := range muts {
 		e.enter(muts[i].Key)
 		for j := range muts[i].Ops {
 			op := &muts[i].Ops[j]
 			e.turnTo(op.Qualifier)
-			size := e.columnSize(op)
-			both := make([]byte, size+timeSize+len(op.Value))
+			keySize := e.columnSize(op)
+			size := keySize + timeSize + len(op.Value)
+			if len(space) < size {
+				space = make([]byte, max(size, spaceBytes))
+			}
+			both := space[:size:size]
+			space = space[size:]
 			appendColumn(append(both[:0], e.row...), op.Family, op.Qualifier)
-			putCell(both[size:], op.Time, op.Value)
-			cells = append(cells, storedCell{both[:size], both[size:]})
+			putCell(both[keySize:], op.Time, op.Value)
+			cells = append(cells, storedCell{both, int32(keySize), int32(len(cells))})
 		}
 	}
-	slices.SortStableFunc(cells, func(a, b storedCell) int { return bytes.Compare(a.key, b.key) })
+	slices.SortFunc(cells, compareCells)
 	return dropOverwritten(cells)
 }
 
@@ -116,9 +141,9 @@ func dropOverwritten(cells []storedCell) []storedCell {
 	for _, c := range cells {
 		last := len(kept) - 1
 		switch {
-		case last < 0 || !bytes.Equal(kept[last].key, c.key):
+		case last < 0 || !bytes.Equal(kept[last].key(), c.key()):
 			kept = append(kept, c)
-		case bytes.Compare(c.value[:timeSize], kept[last].value[:timeSize]) >= 0:
+		case bytes.Compare(c.value()[:timeSize], kept[last].value()[:timeSize]) >= 0:
 			kept[last] = c
 		}
 	}
@@ -133,7 +158,7 @@ func (s *Store) writeTable(path string, cells []storedCell) error {
 	}
 	w := sstable.NewWriter(objstorageprovider.NewFileWritable(file), s.tableOptions)
 	for _, c := range cells {
-		if err := w.Merge(c.key, c.value); err != nil {
+		if err := w.Merge(c.key(), c.value()); err != nil {
 			return errors.Join(err, w.Close())
 		}
 	}
