@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"hash/maphash"
+	"math"
 	"unsafe"
 
 	"github.com/promtable/promtable/bucketstore"
@@ -29,7 +30,7 @@ func (b *Buffer) refOf(key string) *ref {
 		return r
 	}
 	r := &ref{key: key, jitter: uint8(maphash.String(b.seed, key))}
-	r.open[0].window, r.open[1].window = noWindow, noWindow
+	r.newer.window, r.olderWindow = noWindow, noWindow
 	b.know(r)
 	return r
 }
@@ -159,17 +160,17 @@ func (b *Buffer) apply(samples []bucketstore.Sample, stamp int64, segment uint64
 			late = append(late, i)
 			continue
 		}
-		if c.n >= b.chunkSamples(r) && r.request != stamp { // not amidst a request: its chunks would have one stamp
-			b.seal(r, c)
+		if c.n >= c.due && r.request != stamp { // not amidst a request: its chunks would have one stamp
+			b.review(r, c)
 		}
 		if c.n == 0 {
 			c.segment = segment
 			b.segments.pin(segment)
 		}
-		before := cap(c.buf)
-		c.append(s.T, floatBits(s), s.Value)
+		before := cap(c.raw)
+		c.append(&b.buffers, s.T, floatBits(s), s.Value)
 		c.stamp = stamp
-		b.openBytes += cap(c.buf) - before
+		b.openBytes += cap(c.raw) - before
 		r.request = stamp
 	}
 	return late
@@ -188,32 +189,69 @@ func (b *Buffer) adopt(r *ref) *ref {
 // the time is before the two newest windows of the series, or after newest.
 func (b *Buffer) chunkFor(r *ref, t, newest int64) *openChunk {
 	window := windowOf(t)
-	switch newer, older := &r.open[0], &r.open[1]; {
-	case window == newer.window:
-		return newer
-	case window > newest:
+	switch {
+	case window == r.newer.window:
+		return &r.newer
+	case window > newest || window < r.olderWindow:
 		return nil
-	case window > newer.window:
-		b.seal(r, older)
-		*older = *newer
-		*newer = openChunk{window: window}
-		return newer
-	case window == older.window:
-		return older
-	case window > older.window:
-		b.seal(r, older)
-		older.window = window
-		return older
+	case window > r.newer.window:
+		b.moveOn(r, window)
+		return &r.newer
+	case window > r.olderWindow:
+		b.seal(r, r.older)
+		r.olderWindow = window
 	}
-	return nil
+	if r.older == nil {
+		r.older = &openChunk{window: window}
+	}
+	return r.older
 }
 
-// chunkSamples is how many samples make a chunk of r: not the same of all, so
-// that series that began together do not all seal together.
-func (b *Buffer) chunkSamples(r *ref) int {
-	n := b.cfg.ChunkSamples
-	return n - n/4 + int(r.jitter)*(n/2)/256
+// moveOn opens a window newer than those of r, with mu held.
+func (b *Buffer) moveOn(r *ref, window int64) {
+	b.seal(r, r.older)
+	if r.newer.n > 0 {
+		older := r.newer
+		r.older = &older
+	}
+	r.olderWindow = r.newer.window
+	r.newer = openChunk{window: window}
 }
+
+// review does what is due for c, an open chunk of r, before it gets another
+// sample, with mu held.
+func (b *Buffer) review(r *ref, c *openChunk) {
+	part, limit := r.about(b.cfg.PartSamples), uint32(math.MaxUint32)
+	if b.cfg.ChunkSamples > 0 {
+		limit = r.about(b.cfg.ChunkSamples)
+	}
+	switch {
+	case c.n >= limit || c.mixed && len(c.raw) >= int(r.about(mixedBytes)):
+		older := r.older
+		b.seal(r, c)
+		r.older = older // c gets a sample
+	case c.rawCount >= part && !c.mixed:
+		b.openBytes -= c.size()
+		b.condenser.condense(c, &b.buffers)
+		b.openBytes += c.size()
+	}
+	if c == &r.newer && int64(c.last) >= b.grace(r) {
+		b.seal(r, r.older)
+	}
+	next := max(1, int64(part)-int64(c.rawCount))
+	if c.mixed || c == &r.newer && r.older != nil {
+		next = max(1, int64(part/8))
+	}
+	c.due = min(c.n+uint32(next), limit)
+}
+
+// mixedBytes is about how many bytes an open chunk has that is sealed although its
+// window is open: of those that hold histograms, which have no parts.
+const mixedBytes = 16 << 10
+
+// about is n for r: not the same for all series, so that those that began together
+// do not all do something together.
+func (r *ref) about(n int) uint32 { return uint32(n - n/4 + int(r.jitter)*(n/2)/256) }
 
 // storeLate writes what belongs into no open chunk to the store, as small
 // chunks. A request can have moved the windows of a series on in between: so its
@@ -244,7 +282,7 @@ func (b *rowBatch) addLate(samples []bucketstore.Sample, late []int, stamp int64
 			c = &openChunk{window: key.window, stamp: stamp + 1}
 			chunks[key] = c
 		}
-		c.append(s.T, floatBits(s), s.Value)
+		c.append(nil, s.T, floatBits(s), s.Value)
 	}
 	for key, c := range chunks {
 		if err := b.add(key.series, c); err != nil {

@@ -6,6 +6,7 @@
 //	buffer.go   what is there: opening, closing, the series
 //	append.go   from samples to a place in the log and in open chunks
 //	open.go     open chunks: samples as bytes, in the order in which they came
+//	parts.go    most of their samples, encoded
 //	seal.go     open chunks that are full or old, on their way to the store
 //	cells.go    chunks as cells of the store
 //	scan.go     reading: rows of the store with what is open beside
@@ -20,8 +21,8 @@
 // Every request has a stamp, its receive time in milliseconds, later by two or
 // more than those of all requests before, whatever becomes of the clock or of the
 // log. A chunk carries the newest stamp of its samples, and
-// the chunks of a series in a window hold what came in consecutive stretches of
-// time. So among chunks with a sample of one time the one with the highest stamp
+// the chunks of a series in a window, and the parts of one that is open, hold what
+// came in consecutive stretches of time. So among chunks with a sample of one time the one with the highest stamp
 // has the last write, whatever was sealed when, and a replay, which makes other
 // chunks of the same requests, changes no answer.
 package buffer
@@ -66,8 +67,15 @@ type Config struct {
 	// Registerer takes the metrics adapter_buffer_*. It may be nil.
 	Registerer prometheus.Registerer
 
-	// ChunkSamples is about how many samples make a chunk. 0 is 240.
+	// PartSamples is about how many samples of an open chunk are held as they came;
+	// then they are encoded, which takes a third of the memory. 0 is 80.
+	PartSamples int
+	// ChunkSamples is about how many samples make a chunk; 0 is all of a window.
 	ChunkSamples int
+	// SealSpread is the time after the end of a window over which the series seal
+	// what they hold of it, evenly. 0 is as long as a window: then the store has the
+	// same to do at all times. The shorter, the less is in memory.
+	SealSpread time.Duration
 	// MaxOpenBytes is how many bytes of samples may be open; beyond, an eighth of
 	// them is sealed. 0 is 512 MiB.
 	MaxOpenBytes int
@@ -98,10 +106,13 @@ func (cfg Config) withDefaults() Config {
 			panic(err)
 		}
 	}
-	setDefault(&cfg.ChunkSamples, 240)
+	setDefault(&cfg.PartSamples, 80)
 	setDefault(&cfg.MaxOpenBytes, 512<<20)
 	setDefault(&cfg.SegmentBytes, 64<<20)
 	setDefault(&cfg.MaxSegments, 8)
+	if cfg.SealSpread == 0 {
+		cfg.SealSpread = time.Duration(series.Window) * time.Millisecond
+	}
 	if cfg.SweepInterval == 0 {
 		cfg.SweepInterval = 10 * time.Second
 	}
@@ -141,6 +152,9 @@ type Buffer struct {
 	pressed int
 	// openBytes is what the open chunks hold.
 	openBytes int
+	// buffers are those of open chunks, condenser makes parts of them.
+	buffers   rawBuffers
+	condenser condenser
 	// stamp is that of the last request. Only who commits, and replay before, uses
 	// it.
 	stamp int64

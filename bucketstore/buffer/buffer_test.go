@@ -263,7 +263,7 @@ func TestReads(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			store := openStore(t)
-			f := open(t, store, func(c *buffer.Config) { c.ChunkSamples = 50 })
+			f := open(t, store, func(c *buffer.Config) { c.ChunkSamples, c.PartSamples = 150, 20 })
 			for i := range int64(300) {
 				var batch []bucketstore.Sample
 				for n := range 10 {
@@ -480,7 +480,7 @@ func eventually(t testing.TB, what string, ok func() bool) {
 // TestConcurrent: readers see every sample that is acknowledged, whatever is
 // sealed meanwhile.
 func TestConcurrent(t *testing.T) {
-	f := open(t, openPebble(t), func(c *buffer.Config) { c.ChunkSamples, c.SegmentBytes, c.MaxSegments = 10, 5000, 2 })
+	f := open(t, openPebble(t), func(c *buffer.Config) { c.PartSamples, c.SegmentBytes, c.MaxSegments = 8, 5000, 2 })
 	const writers, each = 4, 300
 	var acknowledged [writers]atomic.Int64
 	var group sync.WaitGroup

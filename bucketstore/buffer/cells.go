@@ -2,7 +2,6 @@ package buffer
 
 import (
 	"bytes"
-	"math"
 	"slices"
 
 	"github.com/promtable/promtable/bucketstore"
@@ -53,10 +52,7 @@ func (b *rowBatch) mutations() []bucketstore.Mutation {
 
 // A chunkEncoder makes cells of open chunks.
 type chunkEncoder struct {
-	// open asks for cells that are read at once, and not stored: until reset is
-	// called.
-	open   bool
-	space  []byte // what such cells refer to
+	space  []byte // what cells of appendOpen refer to
 	points []point
 	times  []int64
 	floats []float64
@@ -66,27 +62,40 @@ type chunkEncoder struct {
 // encode returns the cells of c, in order of time: one if all of its values are
 // floats and a chunk can count them.
 func (e *chunkEncoder) encode(c *openChunk) (cells []bucketstore.Cell, err error) {
-	e.times, e.floats = e.times[:0], e.floats[:0]
-	if !c.mixed && !c.unsorted && c.n <= series.MaxChunkSamples {
-		if e.open {
-			return append(cells, e.openCell(c)), nil
-		}
-		c.each(e.add)
-		return append(cells, e.encodeFloats(c.stamp)), nil
+	if c.mixed || c.unsorted {
+		e.points = c.allPoints(e.points[:0])
+		return e.appendPoints(nil, e.points, c.stamp)
+	}
+	e.times, e.floats = c.floats(e.times[:0], e.floats[:0])
+	return e.appendFloats(nil, c.stamp), nil
+}
+
+// appendOpen appends cells of c for who reads it now: its parts, and what is raw,
+// each in order of time. They refer to c and to e, until reset.
+func (e *chunkEncoder) appendOpen(cells []bucketstore.Cell, c *openChunk) ([]bucketstore.Cell, error) {
+	cells = c.appendPartCells(cells)
+	if !c.mixed && !c.rawUnsorted && c.rawCount <= series.MaxChunkSamples {
+		return append(cells, e.openCell(c)), nil
 	}
 	e.points = c.points(e.points[:0])
-	for points := e.points; len(points) > 0; {
+	if c.rawUnsorted {
+		e.points = sorted(e.points)
+	}
+	return e.appendPoints(cells, e.points, c.stamp)
+}
+
+// appendPoints appends cells of points, which are in order of time: one for each
+// run of floats or of other values.
+func (e *chunkEncoder) appendPoints(cells []bucketstore.Cell, points []point, stamp int64) (_ []bucketstore.Cell, err error) {
+	for len(points) > 0 {
 		n := 0
-		for n < min(len(points), series.MaxChunkSamples) && (points[n].value == nil) == (points[0].value == nil) {
+		for n < len(points) && (points[n].value == nil) == (points[0].value == nil) {
 			n++
 		}
 		if points[0].value == nil {
-			e.times, e.floats = e.times[:0], e.floats[:0]
-			for _, p := range points[:n] {
-				e.add(p.t, p.bits, nil)
-			}
-			cells = append(cells, e.encodeFloats(c.stamp))
-		} else if cells, err = appendOthers(cells, points[:n], c.stamp); err != nil {
+			e.takePoints(points[:n])
+			cells = e.appendFloats(cells, stamp)
+		} else if cells, err = appendOthers(cells, points[:n], stamp); err != nil {
 			return nil, err
 		}
 		points = points[n:]
@@ -94,36 +103,39 @@ func (e *chunkEncoder) encode(c *openChunk) (cells []bucketstore.Cell, err error
 	return cells, nil
 }
 
-func (e *chunkEncoder) add(t int64, floatBits uint64, _ []byte) {
-	e.times, e.floats = append(e.times, t), append(e.floats, math.Float64frombits(floatBits))
-}
-
-func (e *chunkEncoder) encodeFloats(stamp int64) bucketstore.Cell {
-	encoding := byte(series.EncodingDense)
-	if e.open {
-		encoding = series.EncodingOpen
-		e.data = series.AppendOpen(e.data[:0], e.times, e.floats)
-	} else {
-		e.data = series.AppendDense(e.data[:0], e.times, e.floats)
+// takePoints makes times and floats those of points.
+func (e *chunkEncoder) takePoints(points []point) {
+	e.times, e.floats = e.times[:0], e.floats[:0]
+	for _, p := range points {
+		e.times, e.floats = append(e.times, p.t), append(e.floats, p.float())
 	}
-	return chunkCell(encoding, stamp, e.times[0], e.times[len(e.times)-1], e.data)
 }
 
-// openCell returns c, whose values are floats in order, as it is: whoever reads it
-// decodes it.
+// appendFloats appends cells of times and floats: one if a chunk can count them.
+func (e *chunkEncoder) appendFloats(cells []bucketstore.Cell, stamp int64) []bucketstore.Cell {
+	for ts, vs := e.times, e.floats; len(ts) > 0; {
+		n := min(len(ts), series.MaxChunkSamples)
+		e.data = series.AppendDense(e.data[:0], ts[:n], vs[:n])
+		cells = append(cells, chunkCell(series.EncodingDense, stamp, ts[0], ts[n-1], e.data))
+		ts, vs = ts[n:], vs[n:]
+	}
+	return cells
+}
+
+// openCell returns what is raw in c, which are floats in order, as it is: whoever
+// reads it decodes it.
 func (e *chunkEncoder) openCell(c *openChunk) bucketstore.Cell {
-	_, first := series.Split(c.first)
-	_, last := series.Split(c.last)
+	_, first := series.Split(c.window + int64(c.rawFirst))
+	_, last := series.Split(c.window + int64(c.t))
 	at := len(e.space)
-	e.space = series.AppendChunk(e.space, series.Chunk{Encoding: series.EncodingOpen, Stamp: c.stamp})
-	e.space = append(series.AppendOpenStart(e.space, c.window), c.buf...)
+	e.space = series.AppendChunk(e.space, series.Chunk{Encoding: series.EncodingOpen, Stamp: c.stamp, Data: c.raw})
 	value := e.space[at:]
 	e.space = series.AppendChunkQualifier(e.space, first, last, value)
 	end := at + len(value)
 	return bucketstore.Cell{
 		Family:    series.FamilyChunk,
 		Qualifier: e.space[end:],
-		Time:      c.last,
+		Time:      c.window + int64(c.t),
 		Value:     e.space[at:end:end],
 	}
 }

@@ -161,8 +161,10 @@ func TestLimit(t *testing.T) {
 // TestCurrent: after a death CURRENT has the newest sample of each series, of
 // those too the log of which was cut.
 func TestCurrent(t *testing.T) {
-	f := open(t, openPebble(t), func(c *buffer.Config) { c.ChunkSamples, c.SegmentBytes, c.MaxSegments = 10, 1000, 2 })
-	f.append(t, f.sample(1, someTime, 1), f.sample(1, someTime+2, 3), f.sample(1, someTime+1, 2))
+	f := open(t, openPebble(t), func(c *buffer.Config) { c.PartSamples, c.SegmentBytes, c.MaxSegments = 2, 1000, 2 })
+	for _, n := range []int64{0, 2, 1} {
+		f.append(t, f.sample(1, someTime+n, float64(n+1)))
+	}
 	f.append(t, bucketstore.Sample{Ref: f.Ref(key(2)), T: someTime, Value: histogramValue(7)})
 	for i := range int64(300) {
 		f.append(t, f.sample(3, someTime+i*1000, float64(i)*1.1))
@@ -211,7 +213,13 @@ func TestManySamplesAtOnce(t *testing.T) {
 		}
 	}
 	f.append(t, append(samples, f.sample(1, someTime-1, 1))...)
+	for i := range int64(70_000) {
+		samples[i] = f.sample(2, someTime+i, float64(i))
+	}
+	f.append(t, samples[:70_000]...)
 	f.check(t, "open")
+	f.append(t, f.sample(1, someTime+5, 2), f.sample(2, someTime+5, 2))
+	f.check(t, "in parts")
 	if err := f.Flush(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -32,3 +32,15 @@ func (b *Buffer) Sealing() int {
 	defer b.sealing.mu.Unlock()
 	return int(b.sealing.added - b.sealing.stored)
 }
+
+// OpenBytes is how much memory open chunks hold, as it was counted and as it is.
+func (b *Buffer) OpenBytes() (counted, held int) {
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	for _, r := range b.refs {
+		for c := range r.open {
+			held += c.size()
+		}
+	}
+	return b.openBytes, held
+}

@@ -2,6 +2,7 @@ package buffer_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -24,7 +25,11 @@ func TestModel(t *testing.T) {
 			t.Parallel()
 			rng := rand.New(rand.NewPCG(seed, 1))
 			f := &model{rng: rng, fixture: open(t, openPebble(t), func(c *buffer.Config) {
-				c.ChunkSamples = 5 + rng.IntN(40)
+				c.PartSamples = 2 + rng.IntN(30)
+				if rng.IntN(2) == 0 {
+					c.ChunkSamples = 5 + rng.IntN(60)
+				}
+				c.SealSpread = time.Duration(1+rng.Int64N(series.Window)) * time.Millisecond
 				c.SegmentBytes = 2000 + rng.IntN(20_000)
 				c.MaxSegments = 2 + rng.IntN(5)
 				c.MaxOpenBytes = 10_000 + rng.IntN(100_000)
@@ -35,6 +40,9 @@ func TestModel(t *testing.T) {
 			for step := range 150 {
 				what := f.step(t)
 				f.check(t, fmt.Sprintf("step %d, after %s", step, what))
+				if counted, held := f.OpenBytes(); counted != held {
+					t.Errorf("%d bytes are open, %d were counted", held, counted)
+				}
 				if t.Failed() {
 					return
 				}
@@ -71,6 +79,9 @@ func (f *model) step(t testing.TB) string {
 	case 3:
 		if err := f.Flush(t.Context()); err != nil {
 			t.Fatal(err)
+		}
+		if counted, _ := f.OpenBytes(); counted != 0 {
+			t.Errorf("%d bytes are open after a flush", counted)
 		}
 		return "a flush"
 	case 4:
@@ -190,14 +201,17 @@ func (f *model) randomSamples() (samples []bucketstore.Sample) {
 		}
 		n := rng.IntN(4)
 		s := f.sample(n, at, math.Float64frombits(rng.Uint64()))
-		switch rng.IntN(10) {
-		case 0:
-			s.Value = histogramValue(rng.Uint64N(1000))
-		case 1, 2, 3, 4, 5:
+		if rng.IntN(2) == 0 {
 			s.V = float64(rng.IntN(1000))
+		}
+		if rng.IntN(10) == 0 && (n == 0 || rng.IntN(20) == 0) { // what has none is held in parts
+			s.Value = histogramValue(rng.Uint64N(1000))
 		}
 		samples = append(samples, s)
 		f.times = append(f.times, at)
+	}
+	if rng.IntN(2) == 0 {
+		slices.SortStableFunc(samples, func(a, b bucketstore.Sample) int { return cmp.Compare(a.T, b.T) })
 	}
 	return samples
 }

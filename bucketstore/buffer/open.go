@@ -2,6 +2,7 @@ package buffer
 
 import (
 	"encoding/binary"
+	"fmt"
 	"math"
 	"math/bits"
 	"slices"
@@ -15,24 +16,33 @@ type ref struct {
 	// What comes first is what a sample needs, which lies together in memory.
 
 	key string
-	// gone says that the buffer no longer knows r: another ref may stand for the
-	// series.
-	gone bool
-	// jitter spreads over the series what they would else do all at once.
-	jitter uint8
 	// request is the stamp of the last request with a sample of r.
 	request int64
-	// open are the chunks of the two newest windows of the data, the newer first.
-	// A window that holds nothing is empty.
-	open [2]openChunk
+	// newer and older are the open chunks of the two newest windows of the data.
+	// Most of the time the older one holds nothing and is nil.
+	newer       openChunk
+	older       *openChunk
+	olderWindow int64
 	// sealed are chunks on their way to the store.
 	sealed []*sealedChunk
 
 	// segment is the segment of the log in which r has the number id and the last
 	// value bits, for the next value to differ from. Only who commits uses them.
 	segment uint64
-	id      uint64
 	bits    uint64
+	id      uint32
+	// gone says that the buffer no longer knows r: another ref may stand for the
+	// series.
+	gone bool
+	// jitter spreads over the series what they would else do all at once.
+	jitter uint8
+}
+
+// open yields the open chunks of r.
+func (r *ref) open(yield func(*openChunk) bool) {
+	if yield(&r.newer) && r.older != nil {
+		yield(r.older)
+	}
 }
 
 // SeriesKey implements bucketstore.Ref.
@@ -40,67 +50,86 @@ func (r *ref) SeriesKey() []byte { return view(r.key) }
 
 // isIdle says whether r holds nothing.
 func (r *ref) isIdle() bool {
-	return r.open[0].n == 0 && r.open[1].n == 0 && len(r.sealed) == 0
+	return r.newer.n == 0 && (r.older == nil || r.older.n == 0) && len(r.sealed) == 0
 }
 
 // noWindow is before all windows.
 const noWindow = -series.Window
 
-// An openChunk holds samples of one window in the order in which they came.
+// An openChunk holds samples of one window in the order in which they came: those
+// that came first in parts, see parts.go, the others raw. The last one always is.
 type openChunk struct {
-	// window is the start of the window in milliseconds.
+	// window is the start of the window in milliseconds. All other times are
+	// distances from it.
 	window int64
-	// buf holds a sample after the other: by how much its distance from the one
-	// before, in time, is other than that of the one before, which for most is not
-	// at all; then its value, see appendValue. Floats alone are just what
-	// series.AppendOpen writes, which readers get as it is.
-	buf []byte
-	n   int
-	// first and last are the smallest and the greatest time.
-	first, last int64
-	// t and bits are the time and value of the newest sample, step the distance of
-	// its time from the one before.
-	t, step int64
-	bits    uint64
-	// unsorted says that times do not ascend strictly.
-	unsorted bool
-	// mixed says that there are values other than floats.
-	mixed bool
+	// raw holds a time to count from, which is window, and a sample after the other:
+	// by how much its distance from the one before, in time, is other than that of
+	// the one before, which for most is not at all; then its value, see appendValue.
+	// Floats alone are just what series.AppendOpen writes, which readers get as it
+	// is. Nobody may look at it who does not hold Buffer.mu: it is used again.
+	raw []byte
+	// parts are the samples before those in raw.
+	parts string
+	// bits is the value of the newest float.
+	bits uint64
 	// stamp is that of the newest sample, segment the oldest that it needs.
 	stamp   int64
 	segment uint64
+	// n counts all samples, and rawCount those in raw. There is nothing to do about
+	// c, see Buffer.review, until there are due of them.
+	n, rawCount, due uint32
+	// last is the greatest time, t that of the newest sample, step its distance from
+	// the one before, and rawFirst the time of the first sample in raw.
+	last, t, rawFirst uint32
+	step              int32
+	// unsorted says that times do not ascend strictly, and rawUnsorted that those in
+	// raw do not.
+	unsorted, rawUnsorted bool
+	// mixed says that raw has values other than floats.
+	mixed bool
 }
 
+// maxRawSample is the size of a sample in raw, but for the value if it is no
+// float: times differ by less than 2²⁴, so that a varint has up to four bytes, and
+// a head of one byte and eight bytes more are written at once.
+const maxRawSample = 4 + 1 + binary.MaxVarintLen64
+
 // append adds a sample, the value of which is value, or the float of these bits
-// if that is nil.
-func (c *openChunk) append(t int64, floatBits uint64, value []byte) {
-	if c.n == 0 {
-		c.first, c.last, c.t, c.step, c.bits = t, t, c.window, 0, 0
+// if that is nil. Memory comes from buffers, which may be nil.
+func (c *openChunk) append(buffers *rawBuffers, t int64, floatBits uint64, value []byte) {
+	at, raw := uint32(t-c.window), c.raw
+	t0, step0 := c.t, c.step
+	if size := maxRawSample + len(value); c.rawCount == 0 {
+		t0, step0, c.bits = 0, 0, 0
+		raw = series.AppendOpenStart(buffers.get(rawStartSize+size), c.window)
+		c.rawFirst = at
 	} else {
-		c.unsorted = c.unsorted || t <= c.t
-		c.first, c.last = min(c.first, t), max(c.last, t)
+		c.rawUnsorted = c.rawUnsorted || at <= t0
+		if cap(raw)-len(raw) < size {
+			raw = buffers.grow(raw, size)
+		}
 	}
-	c.reserve(2*binary.MaxVarintLen64 + 1 + len(value)) // the longest time, and a length or eight bytes after its head
-	step := t - c.t
-	c.buf = binary.AppendVarint(c.buf, step-c.step)
-	c.buf = appendValue(c.buf, c.bits, floatBits, value)
-	c.t, c.step = t, step
+	c.unsorted = c.unsorted || c.n > 0 && at <= c.last
+	c.last = max(c.last, at)
+	step := int32(at - t0)
+	raw = binary.AppendVarint(raw, int64(step-step0))
+	c.raw = appendValue(raw, c.bits, floatBits, value)
+	c.t, c.step = at, step
 	if c.mixed = c.mixed || value != nil; value == nil {
 		c.bits = floatBits
 	}
 	c.n++
+	c.rawCount++
 }
 
-// reserve makes room for size bytes. What is open is most of what the process
-// holds, so that it grows by half and not to the double.
-func (c *openChunk) reserve(size int) {
-	if cap(c.buf)-len(c.buf) >= size {
-		return
-	}
-	grown := make([]byte, len(c.buf), max(64, len(c.buf)+len(c.buf)/2+size))
-	copy(grown, c.buf)
-	c.buf = grown
-}
+// rawStartSize is what stands in front of raw samples.
+const rawStartSize = 8
+
+// size is how much memory c holds.
+func (c *openChunk) size() int { return cap(c.raw) + len(c.parts) }
+
+// end is the greatest time in milliseconds.
+func (c *openChunk) end() int64 { return c.window + int64(c.last) }
 
 // Kinds of a value that is no float, in the byte that stands first.
 const otherValue = 0xff
@@ -161,11 +190,11 @@ type point struct {
 	value []byte // refers to the chunk
 }
 
-// each calls fn with each sample of c in the order in which they came. value
+// each calls fn with each raw sample of c in the order in which they came. value
 // refers to c.
 func (c *openChunk) each(fn func(t int64, floatBits uint64, value []byte)) {
 	t, step, floatBits := c.window, int64(0), uint64(0)
-	for rest := c.buf; len(rest) > 0; {
+	for rest := c.raw[rawStartSize:]; len(rest) > 0; {
 		change, n := binary.Varint(rest)
 		step += change
 		t += step
@@ -181,12 +210,47 @@ func (c *openChunk) each(fn func(t int64, floatBits uint64, value []byte)) {
 	}
 }
 
-// points appends the samples of c in order of time, of equal times the one that
-// came last.
+// points appends the raw samples of c in the order in which they came.
 func (c *openChunk) points(dst []point) []point {
 	c.each(func(t int64, floatBits uint64, value []byte) {
 		dst = append(dst, point{t, floatBits, value})
 	})
+	return dst
+}
+
+// floats appends the samples of c, all of which are floats, in the order in which
+// they came.
+func (c *openChunk) floats(ts []int64, vs []float64) ([]int64, []float64) {
+	return c.rawFloats(c.partFloats(ts, vs))
+}
+
+// rawFloats is floats of those that are raw.
+func (c *openChunk) rawFloats(ts []int64, vs []float64) ([]int64, []float64) {
+	if c.rawCount > series.MaxChunkSamples { // DecodeOpen takes no more
+		c.each(func(t int64, floatBits uint64, _ []byte) {
+			ts, vs = append(ts, t), append(vs, math.Float64frombits(floatBits))
+		})
+		return ts, vs
+	}
+	return mustDecode(series.DecodeOpen(c.raw, ts, vs))
+}
+
+// mustDecode returns what was decoded of what this process has encoded.
+func mustDecode(ts []int64, vs []float64, err error) ([]int64, []float64) {
+	if err != nil {
+		panic(fmt.Sprintf("buffer: an open chunk is broken: %v", err))
+	}
+	return ts, vs
+}
+
+// allPoints appends the samples of c in order of time, of equal times the one that
+// came last.
+func (c *openChunk) allPoints(dst []point) []point {
+	ts, vs := c.partFloats(nil, nil)
+	for i, t := range ts {
+		dst = append(dst, point{t: t, bits: math.Float64bits(vs[i])})
+	}
+	dst = c.points(dst)
 	if c.unsorted {
 		dst = sorted(dst)
 	}
@@ -196,9 +260,9 @@ func (c *openChunk) points(dst []point) []point {
 // newest returns the sample of c with the greatest time.
 func (c *openChunk) newest() point {
 	if !c.unsorted && !c.mixed {
-		return point{t: c.t, bits: c.bits}
+		return point{t: c.end(), bits: c.bits}
 	}
-	points := c.points(nil)
+	points := c.allPoints(nil)
 	return points[len(points)-1]
 }
 

@@ -37,7 +37,7 @@ func appendRequest(dst []byte, samples []bucketstore.Sample, stamp int64, segmen
 		r := s.Ref.(*ref)
 		isNew := r.segment != segment
 		if isNew {
-			r.segment, r.id, r.bits = segment, known, 0
+			r.segment, r.id, r.bits = segment, uint32(known), 0
 			known++
 		}
 		head := zigzag(int64(r.id)-id) << 1

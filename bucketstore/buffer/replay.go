@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -61,29 +62,89 @@ func (b *Buffer) replaySegment(ctx context.Context, segment uint64, isLast bool)
 	if !bytes.HasPrefix(content, []byte(magic)) {
 		return 0, fmt.Errorf("%w: it does not begin like a log of this version", series.ErrCorrupt)
 	}
+	p := replayer{requests: make(chan replayed), free: make(chan []bucketstore.Sample, 2), done: make(chan struct{})}
+	go func() {
+		defer close(p.done)
+		samples, p.err = b.reapplyAll(ctx, &p, segment)
+	}()
+	err = b.readSegment(content, isLast, &p)
+	close(p.requests)
+	<-p.done
+	if p.err != nil { // then reading ended because of it
+		err = p.err
+	}
+	return samples, err
+}
+
+// A replayer hands requests from who reads a segment to who applies them: that is
+// as much work, and so both processors have some.
+type replayer struct {
+	requests chan replayed
+	// free are samples of requests that are applied.
+	free chan []bucketstore.Sample
+	// done is closed when no more requests are taken: err says why.
+	done chan struct{}
+	err  error
+}
+
+type replayed struct {
+	samples []bucketstore.Sample
+	stamp   int64
+}
+
+// errStopped says that requests are no longer applied.
+var errStopped = errors.New("stopped")
+
+// readSegment sends the requests in a segment to p.
+func (b *Buffer) readSegment(content []byte, isLast bool, p *replayer) error {
 	reader := segmentReader{ref: func(key string) *ref {
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		return b.refOf(key)
 	}}
-	late := newRowBatch(b.cfg.Schema)
-	apply := func(found []bucketstore.Sample, stamp int64) error {
-		samples += len(found)
-		return b.reapply(ctx, found, stamp, segment, late)
+	send := func(found []bucketstore.Sample, stamp int64) error {
+		select {
+		case p.requests <- replayed{found, stamp}:
+		case <-p.done:
+			return errStopped
+		}
+		select {
+		case reader.samples = <-p.free:
+		default:
+			reader.samples = nil
+		}
+		return nil
 	}
 	for at := len(magic); at < len(content); {
 		body, err := cutFrame(content[at:])
 		if err != nil {
 			if isLast && !hasFrame(content[at+1:]) {
 				level.Warn(b.cfg.Logger).Log("msg", "the log ends with a write that was not finished, nor acknowledged; it is left out", "bytes", len(content)-at)
-				break
+				return nil
 			}
-			return samples, fmt.Errorf("at byte %d: %w", at, err)
+			return fmt.Errorf("at byte %d: %w", at, err)
 		}
-		if err := reader.frame(body, apply); err != nil {
-			return samples, fmt.Errorf("at byte %d: %w", at, err)
+		if err := reader.frame(body, send); err != nil {
+			return fmt.Errorf("at byte %d: %w", at, err)
 		}
 		at += frameHead + len(body)
+	}
+	return nil
+}
+
+// reapplyAll applies the requests that come from p, and returns how many samples
+// they had.
+func (b *Buffer) reapplyAll(ctx context.Context, p *replayer, segment uint64) (samples int, err error) {
+	late := newRowBatch(b.cfg.Schema)
+	for req := range p.requests {
+		samples += len(req.samples)
+		if err := b.reapply(ctx, req.samples, req.stamp, segment, late); err != nil {
+			return samples, err
+		}
+		select {
+		case p.free <- req.samples:
+		default:
+		}
 	}
 	return samples, b.applyLate(ctx, late)
 }

@@ -26,7 +26,7 @@ func (b *Buffer) Scan(ctx context.Context, req bucketstore.ScanRequest, fn func(
 	if len(open) == 0 {
 		return b.Store.Scan(ctx, req, fn)
 	}
-	m := merger{open: open, chunks: req.Families[wanted], encoder: chunkEncoder{open: true}, limit: req.Limit, fn: fn}
+	m := merger{open: open, chunks: req.Families[wanted], limit: req.Limit, fn: fn}
 	err := b.Store.Scan(ctx, req, m.row)
 	if err == nil {
 		err = m.openBefore(nil)
@@ -38,21 +38,43 @@ func (b *Buffer) Scan(ctx context.Context, req bucketstore.ScanRequest, fn func(
 }
 
 // An openRow is the chunks of one row that are in memory. They are copies: what
-// they share with the series only grows behind what they see.
+// they share with the series is never changed.
 type openRow struct {
 	key    []byte
 	chunks []openChunk
 }
 
+// openRows gathers such rows.
+type openRows struct {
+	schema series.Schema
+	rows   []openRow
+	space  []byte // for what is raw
+}
+
+// copyRaw copies what may change of the rows from the first on, with mu of the
+// buffer held.
+func (o *openRows) copyRaw(first int) {
+	for _, row := range o.rows[first:] {
+		for i := range row.chunks {
+			c := &row.chunks[i]
+			if cap(o.space)-len(o.space) < len(c.raw) {
+				o.space = make([]byte, 0, max(len(c.raw), min(max(2*cap(o.space), 1<<10), 64<<10)))
+			}
+			at := len(o.space)
+			o.space = append(o.space, c.raw...)
+			c.raw = o.space[at:len(o.space):len(o.space)]
+		}
+	}
+}
+
 // openRows returns what is in memory of rows in these ranges, in order of keys.
-func (b *Buffer) openRows(ranges []series.RowRange) (rows []openRow) {
+func (b *Buffer) openRows(ranges []series.RowRange) []openRow {
 	var wide, general []series.RowRange
+	o := openRows{schema: b.cfg.Schema}
 	for part := range slices.Chunk(ranges, 256) { // writers wait meanwhile
 		b.mu.RLock()
 		for _, r := range part {
-			found, kind := b.openRowsOf(r)
-			rows = append(rows, found...)
-			switch kind {
+			switch b.openRowsOf(&o, r) {
 			case rangeOfSeries:
 				wide = append(wide, r)
 			case rangeOfAny:
@@ -64,16 +86,16 @@ func (b *Buffer) openRows(ranges []series.RowRange) (rows []openRow) {
 	if len(wide) > 0 {
 		b.mu.RLock()
 		for r := range b.amidst {
-			rows = r.rowsIn(b.cfg.Schema, rows, wide)
+			o.addIn(r, wide)
 		}
 		b.mu.RUnlock()
 	}
 	if len(general) > 0 {
-		rows = b.openRowsIn(rows, general)
+		b.openRowsIn(&o, general)
 	}
-	slices.SortStableFunc(rows, func(a, b openRow) int { return bytes.Compare(a.key, b.key) })
+	slices.SortStableFunc(o.rows, func(a, b openRow) int { return bytes.Compare(a.key, b.key) })
 	// What was found twice was copied twice: either will do.
-	return slices.CompactFunc(rows, func(a, b openRow) bool { return bytes.Equal(a.key, b.key) })
+	return slices.CompactFunc(o.rows, func(a, b openRow) bool { return bytes.Equal(a.key, b.key) })
 }
 
 // A rangeKind says of which series there may be rows in a range.
@@ -85,32 +107,34 @@ const (
 	rangeOfAny
 )
 
-// openRowsOf returns what is in memory of the one series of which r holds rows,
+// openRowsOf adds what is in memory of the one series of which r holds rows,
 // unless it is a rangeOfAny, with mu held.
-func (b *Buffer) openRowsOf(r series.RowRange) (rows []openRow, kind rangeKind) {
+func (b *Buffer) openRowsOf(o *openRows, r series.RowRange) rangeKind {
 	key, first, err := b.cfg.Schema.ParseRowKey(nil, r.Start)
 	if err != nil || len(r.Limit) == 0 || r.Limit[len(r.Limit)-1] != 0 {
-		return nil, rangeOfAny
+		return rangeOfAny
 	}
 	end := r.Limit[:len(r.Limit)-1]
-	last := first
+	last, kind := first, rangeOfRow
 	if !bytes.Equal(end, r.Start) {
 		var other []byte
 		if other, last, err = b.cfg.Schema.ParseRowKey(nil, end); err != nil || !bytes.Equal(other, key) || last < first || len(b.cfg.Schema.ResourceLabels()) > 0 {
-			return nil, rangeOfAny
+			return rangeOfAny
 		}
 		kind = rangeOfSeries
 	}
 	if s, found := b.refs[string(key)]; found {
-		rows = s.rows(b.cfg.Schema, rows, func(base int64) bool { return first <= base && base <= last })
+		old := len(o.rows)
+		o.add(s, func(base int64) bool { return first <= base && base <= last })
+		o.copyRaw(old)
 	}
-	return rows, kind
+	return kind
 }
 
-// openRowsIn appends what is in memory in these ranges, which are ascending. It
-// looks at all series, from the last to the first, as forgetIdle moves them: so
-// it sees some twice and misses none that was there at the beginning.
-func (b *Buffer) openRowsIn(rows []openRow, ranges []series.RowRange) []openRow {
+// openRowsIn adds what is in memory in these ranges, which are ascending. It looks
+// at all series, from the last to the first, as forgetIdle moves them: so it sees
+// some twice and misses none that was there at the beginning.
+func (b *Buffer) openRowsIn(o *openRows, ranges []series.RowRange) {
 	b.mu.RLock()
 	last := len(b.order)
 	b.mu.RUnlock()
@@ -119,24 +143,24 @@ func (b *Buffer) openRowsIn(rows []openRow, ranges []series.RowRange) []openRow 
 		last = min(last, len(b.order))
 		first := max(0, last-sweepAtOnce)
 		for _, r := range b.order[first:last] {
-			rows = r.rowsIn(b.cfg.Schema, rows, ranges)
+			o.addIn(r, ranges)
 		}
 		b.mu.RUnlock()
 		last = first
 	}
-	return rows
 }
 
-// rowsIn appends the rows of r in these ranges, which are ascending, that have
-// something in memory.
-func (r *ref) rowsIn(schema series.Schema, rows []openRow, ranges []series.RowRange) []openRow {
+// addIn adds the rows of r in these ranges, which are ascending, that have
+// something in memory, with mu of the buffer held.
+func (o *openRows) addIn(r *ref, ranges []series.RowRange) {
 	if r.isIdle() {
-		return rows
+		return
 	}
-	first := len(rows)
-	rows = r.rows(schema, rows, func(int64) bool { return true })
-	found := slices.DeleteFunc(rows[first:], func(row openRow) bool { return !contains(ranges, row.key) })
-	return rows[:first+len(found)]
+	old := len(o.rows)
+	o.add(r, func(int64) bool { return true })
+	found := slices.DeleteFunc(o.rows[old:], func(row openRow) bool { return !contains(ranges, row.key) })
+	o.rows = o.rows[:old+len(found)]
+	o.copyRaw(old)
 }
 
 // contains says whether key lies in one of these ranges, which are ascending and
@@ -146,30 +170,30 @@ func contains(ranges []series.RowRange, key []byte) bool {
 	return after > 0 && ranges[after-1].Contains(key)
 }
 
-// rows appends the rows of r in wanted bases that have something in memory.
-func (r *ref) rows(schema series.Schema, rows []openRow, wanted func(base int64) bool) []openRow {
-	first := len(rows)
+// add adds the rows of r in wanted bases that have something in memory. What is
+// raw in them is not copied.
+func (o *openRows) add(r *ref, wanted func(base int64) bool) {
+	first := len(o.rows)
 	add := func(c openChunk) {
 		base, _ := series.Split(max(c.window, 0))
 		if c.n == 0 || !wanted(base) {
 			return
 		}
-		key := schema.AppendRowKey(nil, view(r.key), base)
-		for i := first; i < len(rows); i++ {
-			if bytes.Equal(rows[i].key, key) {
-				rows[i].chunks = append(rows[i].chunks, c)
+		key := o.schema.AppendRowKey(nil, view(r.key), base)
+		for i := first; i < len(o.rows); i++ {
+			if bytes.Equal(o.rows[i].key, key) {
+				o.rows[i].chunks = append(o.rows[i].chunks, c)
 				return
 			}
 		}
-		rows = append(rows, openRow{key, []openChunk{c}})
+		o.rows = append(o.rows, openRow{key, []openChunk{c}})
 	}
 	for _, s := range r.sealed {
 		add(s.openChunk)
 	}
-	for _, c := range r.open {
-		add(c)
+	for c := range r.open {
+		add(*c)
 	}
-	return rows
 }
 
 // A merger puts rows in memory and rows of the store in one order.
@@ -177,6 +201,7 @@ type merger struct {
 	open    []openRow
 	chunks  bucketstore.FamilyRange
 	encoder chunkEncoder
+	space   []bucketstore.Cell // of the row before
 	limit   int
 	seen    int
 	fn      func(bucketstore.Row) error
@@ -224,21 +249,22 @@ func (m *merger) deliver(row bucketstore.Row) error {
 	return m.fn(row)
 }
 
-// cells returns those of the chunks of a row that are asked for, in order.
+// cells returns those of the chunks of a row that are asked for, in order. They
+// are valid until it is called again.
 func (m *merger) cells(row openRow) (cells []bucketstore.Cell, err error) {
 	m.encoder.reset()
+	cells = m.space[:0]
 	for i := range row.chunks {
-		encoded, err := m.encoder.encode(&row.chunks[i])
-		if err != nil {
+		if cells, err = m.encoder.appendOpen(cells, &row.chunks[i]); err != nil {
 			return nil, err
 		}
-		for _, c := range encoded {
-			if (series.RowRange{Start: m.chunks.Start, Limit: m.chunks.Limit}).Contains(c.Qualifier) {
-				cells = append(cells, c)
-			}
-		}
 	}
-	slices.SortFunc(cells, compareCells)
+	m.space = cells
+	wanted := series.RowRange{Start: m.chunks.Start, Limit: m.chunks.Limit}
+	cells = slices.DeleteFunc(cells, func(c bucketstore.Cell) bool { return !wanted.Contains(c.Qualifier) })
+	if !slices.IsSortedFunc(cells, compareCells) {
+		slices.SortFunc(cells, compareCells)
+	}
 	return cells, nil
 }
 

@@ -31,17 +31,22 @@ const (
 type sealedChunk struct {
 	openChunk
 	ref *ref
+	// bytes are what it holds.
+	bytes int
 }
 
-// seal sends c, a chunk of r, on its way to the store, and empties it. Its
-// window stays open. mu is held.
+// seal sends c, an open chunk of r or nil, on its way to the store, and empties
+// it. Its window stays open. mu is held.
 func (b *Buffer) seal(r *ref, c *openChunk) {
-	if c.n == 0 {
+	if c == r.older {
+		r.older = nil
+	}
+	if c == nil || c.n == 0 {
 		return
 	}
-	s := &sealedChunk{openChunk: *c, ref: r}
+	s := &sealedChunk{openChunk: *c, ref: r, bytes: c.size()}
 	*c = openChunk{window: c.window}
-	b.openBytes -= cap(s.buf)
+	b.openBytes -= s.bytes
 	r.sealed = append(r.sealed, s)
 	b.sealing.add(s)
 	b.metrics.sealed.Inc()
@@ -49,8 +54,8 @@ func (b *Buffer) seal(r *ref, c *openChunk) {
 
 // sealAll seals what is open of r, with mu held.
 func (b *Buffer) sealAll(r *ref) {
-	for i := range r.open {
-		b.seal(r, &r.open[i])
+	for c := range r.open {
+		b.seal(r, c)
 	}
 }
 
@@ -81,7 +86,7 @@ func (s *sealing) add(c *sealedChunk) {
 	defer s.mu.Unlock()
 	before := s.bytes
 	s.queue = append(s.queue, c)
-	s.bytes += cap(c.buf)
+	s.bytes += c.bytes
 	s.added++
 	if len(s.queue) == 1 || before < fewBytes && s.bytes >= fewBytes {
 		s.notify()
@@ -106,7 +111,7 @@ func (s *sealing) take() (taken []*sealedChunk) {
 	defer s.mu.Unlock()
 	n, bytes := 0, 0
 	for n < len(s.queue) && bytes < maxSealBytes {
-		bytes += cap(s.queue[n].buf)
+		bytes += s.queue[n].bytes
 		n++
 	}
 	taken, s.queue = s.queue[:n:n], s.queue[n:]
@@ -118,7 +123,7 @@ func (s *sealing) finish(chunks []*sealedChunk) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, c := range chunks {
-		s.bytes -= cap(c.buf)
+		s.bytes -= c.bytes
 	}
 	s.stored += uint64(len(chunks))
 	s.notify()
@@ -197,6 +202,8 @@ func (b *Buffer) storeSealed(ctx context.Context, chunks []*sealedChunk) {
 	b.mu.Lock()
 	for _, c := range chunks {
 		c.ref.drop(c)
+		b.buffers.put(c.raw)
+		c.raw = nil
 	}
 	b.mu.Unlock()
 	if err := b.segments.unpin(chunks); err != nil {
@@ -270,13 +277,13 @@ func (b *Buffer) lastSamples(chunks []*sealedChunk) (muts []bucketstore.Mutation
 // isLast says whether no sample that came after the sealed chunk c is as new as
 // all in c, with mu held.
 func (r *ref) isLast(c *sealedChunk) bool {
-	for i := range r.open {
-		if r.open[i].n > 0 && r.open[i].last >= c.last {
+	for open := range r.open {
+		if open.n > 0 && open.end() >= c.end() {
 			return false
 		}
 	}
 	for i := len(r.sealed) - 1; i >= 0 && r.sealed[i] != c; i-- {
-		if r.sealed[i].last >= c.last {
+		if r.sealed[i].end() >= c.end() {
 			return false
 		}
 	}
@@ -317,8 +324,8 @@ func (b *Buffer) sweep() {
 		last = min(last, len(b.order))
 		first := max(0, last-sweepAtOnce)
 		for _, r := range b.order[first:last] {
-			for i := range r.open {
-				if c := &r.open[i]; c.segment < needed || c.window+series.Window+r.grace() <= now {
+			for c := range r.open {
+				if c.segment < needed || c.window+series.Window+b.grace(r) <= now {
 					b.seal(r, c)
 				}
 			}
@@ -351,9 +358,11 @@ func (b *Buffer) relieve() {
 	}
 }
 
-// grace is how long after the end of a window the clock seals it: the windows of
-// all series are spread over the next one.
-func (r *ref) grace() int64 { return (1 + int64(r.jitter)) * series.Window / 256 }
+// grace is how long after the end of a window r seals it, in milliseconds of its
+// data or of the clock.
+func (b *Buffer) grace(r *ref) int64 {
+	return (1 + int64(r.jitter)) * b.cfg.SealSpread.Milliseconds() / 256
+}
 
 // forgetIdle forgets those of b.order[first:last] that hold nothing and had no
 // sample in two windows, with mu held. It runs from the end to the front, since

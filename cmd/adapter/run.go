@@ -150,8 +150,8 @@ func openAppender(ctx context.Context, o *options, schema series.Schema, store b
 			os.Exit(1)
 		},
 	}
-	if o.backend == backendBigtable {
-		cfg.ChunkSamples = wholeWindow
+	if o.backend == backendEmbedded {
+		cfg.SealSpread = embeddedSpread
 	}
 	b, err := buffer.Open(ctx, cfg)
 	if err != nil {
@@ -160,9 +160,10 @@ func openAppender(ctx context.Context, o *options, schema series.Schema, store b
 	return b, b, nil
 }
 
-// wholeWindow is more samples than anybody takes in a window of 2.3 hours. So a
-// chunk on Bigtable ends with its window: what is paid for there is rows written.
-const wholeWindow = 1 << 20
+// embeddedSpread is over how long series are sealed after a window of 2.3 hours.
+// An embedded store takes what comes, and so less is in memory; on Bigtable all is
+// paid for that it can take at most, and it is spread over the whole window.
+const embeddedSpread = 15 * time.Minute
 
 // newDirect returns what stores each sample in store at once.
 func newDirect(store bucketstore.Store, schema series.Schema) (bucketstore.Appender, error) {

@@ -1,0 +1,155 @@
+package buffer
+
+import (
+	"encoding/binary"
+
+	"github.com/promtable/promtable/bucketstore"
+	"github.com/promtable/promtable/series"
+)
+
+// Parts are how an open chunk holds most of its samples: a raw one takes four or
+// five bytes, one in a part less than two. A part is the cell that readers get, a
+// dense chunk with the stamp of its newest sample, behind its size:
+//
+//	part = size of value uvarint | qualifier | value
+//
+// In a part times ascend. Parts may overlap: then the one with the higher stamp,
+// which is the later one, has the last write. They are never changed, so readers
+// may refer to them.
+
+// cutPart returns the qualifier and the value of the first of parts, and what
+// follows.
+func cutPart(parts string) (qualifier, value []byte, rest string) {
+	size, n := binary.Uvarint(view(parts))
+	at := n + series.ChunkQualifierSize
+	if n <= 0 || at > len(parts) || uint64(len(parts)-at) < size {
+		panic("buffer: a part of an open chunk is broken") // it is made by condense
+	}
+	end := at + int(size)
+	return view(parts[n:at]), view(parts[at:end]), parts[end:]
+}
+
+// partFloats appends the samples of the parts of c, in the order of the parts.
+func (c *openChunk) partFloats(ts []int64, vs []float64) ([]int64, []float64) {
+	for parts := c.parts; len(parts) > 0; {
+		qualifier, value, rest := cutPart(parts)
+		chunk, err := series.ParseChunk(qualifier, value)
+		ts, vs = mustDecode(ts, vs, err)
+		ts, vs = mustDecode(series.DecodeDense(chunk.Data, ts, vs))
+		parts = rest
+	}
+	return ts, vs
+}
+
+// appendPartCells appends the parts of c as cells. They refer to it.
+func (c *openChunk) appendPartCells(cells []bucketstore.Cell) []bucketstore.Cell {
+	for parts := c.parts; len(parts) > 0; {
+		qualifier, value, rest := cutPart(parts)
+		last := binary.BigEndian.Uint32(qualifier[series.QualifierSize:])
+		base, _ := series.Split(c.window)
+		cells = append(cells, bucketstore.Cell{
+			Family: series.FamilyChunk, Qualifier: qualifier, Time: base + int64(last), Value: value,
+		})
+		parts = rest
+	}
+	return cells
+}
+
+// A condenser turns raw samples into parts.
+type condenser struct {
+	encoder chunkEncoder
+	part    []byte
+}
+
+// condense makes a part, or more if a chunk cannot count them, of the raw samples
+// of c, which are floats. What held them goes to buffers. A sample must follow.
+func (d *condenser) condense(c *openChunk, buffers *rawBuffers) {
+	e := &d.encoder
+	if c.rawUnsorted {
+		e.takePoints(sorted(c.points(e.points[:0])))
+	} else {
+		e.times, e.floats = c.rawFloats(e.times[:0], e.floats[:0])
+	}
+	d.part = d.part[:0]
+	for ts, vs := e.times, e.floats; len(ts) > 0; {
+		n := min(len(ts), series.MaxChunkSamples)
+		d.append(c.stamp, ts[:n], vs[:n])
+		ts, vs = ts[n:], vs[n:]
+	}
+	c.parts += string(d.part)
+	buffers.put(c.raw)
+	c.raw, c.rawCount, c.rawUnsorted = nil, 0, false
+}
+
+// append appends a part.
+func (d *condenser) append(stamp int64, ts []int64, vs []float64) {
+	e := &d.encoder
+	e.data = series.AppendDense(e.data[:0], ts, vs)
+	_, first := series.Split(ts[0])
+	_, last := series.Split(ts[len(ts)-1])
+	e.space = series.AppendChunk(e.space[:0], series.Chunk{Encoding: series.EncodingDense, Stamp: stamp, Data: e.data})
+	d.part = binary.AppendUvarint(d.part, uint64(len(e.space)))
+	d.part = series.AppendChunkQualifier(d.part, first, last, e.space)
+	d.part = append(d.part, e.space...)
+}
+
+// rawBuffers are buffers for raw samples that are free, by size. What is open is
+// most of what the process holds, so that they grow by half and not to the double.
+// The zero value is empty, and nil only makes buffers. It is not safe for several
+// goroutines.
+type rawBuffers struct {
+	free [rawSizes][][]byte
+	size int // of all that are free
+}
+
+const (
+	rawSizes = 7
+	// maxFreeRaw bounds the memory of free buffers.
+	maxFreeRaw = 1 << 20
+)
+
+// rawSize returns the size of the buffers of a kind: the allocator has them too.
+func rawSize(kind int) int { return [rawSizes]int{64, 96, 144, 224, 352, 512, 768}[kind] }
+
+// kindOf returns the smallest kind of buffer with this size, or rawSizes.
+func kindOf(size int) int {
+	kind := 0
+	for kind < rawSizes && rawSize(kind) < size {
+		kind++
+	}
+	return kind
+}
+
+// get returns an empty buffer with room for size bytes.
+func (b *rawBuffers) get(size int) []byte {
+	kind := kindOf(size)
+	if kind == rawSizes {
+		return make([]byte, 0, size+size/2)
+	}
+	if b == nil || len(b.free[kind]) == 0 {
+		return make([]byte, 0, rawSize(kind))
+	}
+	end := len(b.free[kind]) - 1
+	buf := b.free[kind][end]
+	b.free[kind] = b.free[kind][:end]
+	b.size -= cap(buf)
+	return buf
+}
+
+// grow returns a buffer with the content of buf and room for size bytes more. buf
+// is free then.
+func (b *rawBuffers) grow(buf []byte, size int) []byte {
+	grown := append(b.get(len(buf)+size), buf...)
+	b.put(buf)
+	return grown
+}
+
+// put frees a buffer.
+func (b *rawBuffers) put(buf []byte) {
+	kind := kindOf(cap(buf))
+	if b == nil || kind == rawSizes || rawSize(kind) != cap(buf) || b.size >= maxFreeRaw {
+		return
+	}
+	b.free[kind] = append(b.free[kind], buf[:0])
+	b.size += cap(buf)
+}
