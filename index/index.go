@@ -41,6 +41,10 @@ type rows interface {
 type Config struct {
 	Schema series.Schema
 
+	// ParallelLists is how many lists a Select reads a page of at the same time. 0
+	// is 1: then no list is read after one that has ended.
+	ParallelLists int
+
 	// MaxWritten is how many series and index periods are remembered as written,
 	// at about 40 bytes each; as many label values and names, and metric names
 	// whose series were looked up, are remembered beside them. Those forgotten are
@@ -53,6 +57,7 @@ type Index struct {
 	schema series.Schema
 	rows   rows
 	writer writer
+	lists  int
 }
 
 // New returns the index in these rows.
@@ -60,7 +65,7 @@ func New(cfg Config, rows rows) *Index {
 	if cfg.MaxWritten <= 0 {
 		cfg.MaxWritten = 4_000_000
 	}
-	return &Index{schema: cfg.Schema, rows: rows, writer: newWriter(cfg.MaxWritten)}
+	return &Index{schema: cfg.Schema, rows: rows, writer: newWriter(cfg.MaxWritten), lists: max(1, cfg.ParallelLists)}
 }
 
 // Known returns how many series and index periods are remembered as written,

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/prometheus/prometheus/model/labels"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/promtable/promtable/series"
 )
@@ -53,9 +54,10 @@ type ListRead struct {
 }
 
 // Select finds the series that match. It reads the lists of all matchers side
-// by side, a page of each in turn, and the one that ends first is the answer:
-// so it costs at most the number of matchers times the shortest list, rounded up
-// to pages of at least 512 rows, and needs no statistics. Every row read is checked against all matchers at once.
+// by side, a page of each in turn, some of them at the same time, and the one that
+// ends first is the answer: so it costs at most the number of matchers times the
+// shortest list, rounded up to pages of at least 512 rows, and needs no statistics.
+// Every row read is checked against all matchers at once.
 func (x *Index) Select(ctx context.Context, q Query) (*Result, error) {
 	if q.Limit <= q.Start {
 		return &Result{}, nil
@@ -64,25 +66,68 @@ func (x *Index) Select(ctx context.Context, q Query) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	found := make([]candidates, len(lists))
-	for i := range found {
-		found[i] = newCandidates(x.schema, q)
+	readers := make([]listReader, len(lists))
+	for i, l := range lists {
+		readers[i] = listReader{x: x, q: q, list: l, found: newCandidates(x.schema, q)}
 	}
 	for size := firstPage; ; size = min(2*size, maxPage) {
 		if len(lists) == 1 {
 			size = 0 // no other list to take turns with
 		}
-		for i, l := range lists {
-			err := x.readPage(ctx, q, l, size, &found[i])
-			enough := errors.Is(err, errEnough)
-			if err != nil && !enough {
+		for some := range slices.Chunk(readers, x.lists) {
+			ended, err := readPages(ctx, some, size)
+			if err != nil {
 				return nil, err
 			}
-			if enough || l.next == len(l.ranges) {
-				return &Result{Series: found[i].sorted(), Lists: listsRead(lists, l)}, nil
+			if ended != nil {
+				return &Result{Series: ended.found.sorted(), Lists: listsRead(lists, ended.list)}, nil
 			}
 		}
 	}
+}
+
+// A listReader reads one list for a query.
+type listReader struct {
+	x     *Index
+	q     Query
+	list  *list
+	found candidates
+	// ended is set when found is the answer.
+	ended bool
+}
+
+// readPages reads the next page of each of some lists, all at the same time, and
+// returns the first of those that have ended, or nil. None is stopped because
+// another has ended: so it does not depend on chance which list is the answer, and
+// how much was read of the others. An error does stop them.
+func readPages(ctx context.Context, some []listReader, size int) (ended *listReader, err error) {
+	if len(some) == 1 {
+		err = some[0].readPage(ctx, size)
+	} else {
+		group, ctx := errgroup.WithContext(ctx)
+		for i := range some {
+			group.Go(func() error { return some[i].readPage(ctx, size) })
+		}
+		err = group.Wait()
+	}
+	if err != nil {
+		return nil, err
+	}
+	if i := slices.IndexFunc(some, func(r listReader) bool { return r.ended }); i >= 0 {
+		return &some[i], nil
+	}
+	return nil, nil
+}
+
+// readPage reads up to size rows, all that are there if size is 0.
+func (r *listReader) readPage(ctx context.Context, size int) error {
+	err := r.x.readPage(ctx, r.q, r.list, size, &r.found)
+	if errors.Is(err, errEnough) {
+		r.ended = true
+		return nil
+	}
+	r.ended = err == nil && r.list.next == len(r.list.ranges)
+	return err
 }
 
 // readPage reads up to size rows of l, all of its present ranges if size is 0.

@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 
 	"github.com/prometheus/prometheus/model/labels"
 
@@ -152,6 +154,116 @@ func TestSelectEnough(t *testing.T) {
 			if rows > test.rows {
 				t.Errorf("%d rows read, want at most %d", rows, test.rows)
 			}
+		})
+	}
+}
+
+// However many lists are read at the same time, the answer is the same, and that
+// of the same list.
+func TestSelectParallelLists(t *testing.T) {
+	tab := newTable(t)
+	tab.countOnly = true
+	fill(t, index.New(index.Config{}, tab), 4000, func(i int) labels.Labels {
+		return labels.FromStrings("__name__", "up", "id", fmt.Sprint(i), "third", fmt.Sprint(i%3), "half", fmt.Sprint(i%2))
+	})
+	for _, pairs := range [][]string{
+		{"__name__=", "up", "third=", "1"},
+		{"__name__=", "up", "third=", "1", "half=", "1", "id=~", "1.*"},
+		{"id=~", ".*7", "__name__=", "up", "half=~", "1|2"},
+		{"third=", "1", "__name__=", "up", "third!=", "0"},
+		{"__name__=", "up", "id=", "none", "half=", "1"},
+		{"__name__=", "up", "id=~", "no.*", "id=", "none"},
+	} {
+		t.Run(fmt.Sprint(pairs), func(t *testing.T) {
+			var want string
+			for lists := range 5 {
+				x := index.New(index.Config{ParallelLists: lists}, tab)
+				for _, enough := range []int{0, 5} {
+					tab.reset()
+					q := index.Query{Matchers: matchers(t, pairs...), Limit: 1, Enough: enough}
+					result := mustSelect(t, x, q)
+					checkLists(t, tab, q, result)
+					got := fmt.Sprint(texts(result), completeOf(result))
+					switch {
+					case enough > 0:
+						if n := len(result.Series); n > enough {
+							t.Errorf("%d lists: %d series, want at most %d", lists, n, enough)
+						}
+					case lists == 0:
+						want = got
+					case got != want:
+						t.Errorf("%d lists: %.200s, want %.200s", lists, got, want)
+					}
+				}
+			}
+		})
+	}
+}
+
+func completeOf(result *index.Result) string {
+	i := slices.IndexFunc(result.Lists, func(l index.ListRead) bool { return l.Complete })
+	return result.Lists[i].Matcher.String()
+}
+
+// watchedTable is a table that is asked before each scan.
+type watchedTable struct {
+	*table
+	before func(ctx context.Context, first series.RowRange) error
+}
+
+func (w watchedTable) ScanRows(ctx context.Context, ranges []series.RowRange, limit int, fn func(key, value []byte) error) error {
+	if err := w.before(ctx, ranges[0]); err != nil {
+		return err
+	}
+	return w.table.ScanRows(ctx, ranges, limit, fn)
+}
+
+// So many lists are read at the same time, and no more.
+func TestSelectAtTheSameTime(t *testing.T) {
+	for _, test := range []struct{ lists, want int }{{0, 1}, {1, 1}, {2, 2}, {3, 3}, {9, 3}} {
+		t.Run(fmt.Sprint(test.lists), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var running atomic.Int32
+				held := make(chan struct{})
+				tab := watchedTable{newTable(t), func(context.Context, series.RowRange) error {
+					running.Add(1)
+					<-held
+					return nil
+				}}
+				x := index.New(index.Config{ParallelLists: test.lists}, tab)
+				call := background(func() error {
+					_, err := x.Select(t.Context(), index.Query{Matchers: matchers(t, "a=", "1", "b=", "1", "c=", "1"), Limit: 1})
+					return err
+				})
+				wantRunning(t, call, "a page is read")
+				if n := running.Load(); int(n) != test.want {
+					t.Errorf("%d scans, want %d", n, test.want)
+				}
+				close(held)
+				wantEnded(t, call, nil)
+			})
+		})
+	}
+}
+
+// A list that cannot be read ends the reading of the others, and is the error.
+func TestSelectListFails(t *testing.T) {
+	for _, fails := range []string{"p,a=", "p,c="} {
+		t.Run(fails, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				tab := watchedTable{newTable(t), func(ctx context.Context, first series.RowRange) error {
+					if strings.HasPrefix(string(first.Start), fails) {
+						return errStore
+					}
+					<-ctx.Done()
+					return ctx.Err()
+				}}
+				x := index.New(index.Config{ParallelLists: 3}, tab)
+				_, err := x.Select(t.Context(), index.Query{Matchers: matchers(t, "a=", "1", "b=", "1", "c=", "1"), Limit: 1})
+				if !errors.Is(err, errStore) {
+					t.Errorf("%v, want %v", err, errStore)
+				}
+			})
 		})
 	}
 }

@@ -202,7 +202,7 @@ func toQueries(queries []*prompb.Query) ([]engine.Query, error) {
 func (h *readHandler) plan(ctx context.Context, queries []engine.Query) ([]storage.ChunkSeriesSet, error) {
 	sets := make([]storage.ChunkSeriesSet, len(queries))
 	for i, q := range queries {
-		q.Share = len(queries) // each holds a batch
+		q.Share = len(queries) // each holds batches
 		if q.Mint > q.Maxt {
 			sets[i] = storage.EmptyChunkSeriesSet()
 			continue

@@ -77,6 +77,20 @@ func (b *ChunkBuilder) Append(t int64, v Value) error {
 	return b.appended(t, v, nil, false, b.app, nil)
 }
 
+// AppendChunk adds a chunk later than all before. It is the builder's from now on,
+// and no value is added to it.
+func (b *ChunkBuilder) AppendChunk(c TimedChunk) {
+	b.add(c.MinTime, c.Chunk, nil)
+	b.last().MaxTime = c.MaxTime
+}
+
+// isHalfFull says whether a chunk of histograms is at least half as large as Append
+// makes them.
+func isHalfFull(chunk chunkenc.Chunk) bool {
+	n := chunk.NumSamples()
+	return 2*n >= SamplesPerChunk || n >= histogramChunkSamples && 2*len(chunk.Bytes()) >= histogramChunkBytes
+}
+
 func (b *ChunkBuilder) last() *TimedChunk { return &b.Chunks[len(b.Chunks)-1] }
 
 // AppendFloats adds floats without start timestamps at these times, in

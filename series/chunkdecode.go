@@ -137,12 +137,17 @@ func (d *chunkDecoder) checkLast(t int64) error {
 	return nil
 }
 
-func (d *chunkDecoder) openHistograms() error {
+// checkHistogramData checks the layout of a chunk of histograms.
+func checkHistogramData(c Chunk) error {
 	bucketBits := 1
-	if e := chunkenc.Encoding(d.chunk.Encoding); e == chunkenc.EncFloatHistogram || e == chunkenc.EncFloatHistogramST {
+	if e := chunkenc.Encoding(c.Encoding); e == chunkenc.EncFloatHistogram || e == chunkenc.EncFloatHistogramST {
 		bucketBits = 64
 	}
-	err := checkHistogramLayout(d.chunk.Data, bucketBits)
+	return checkHistogramLayout(c.Data, bucketBits)
+}
+
+func (d *chunkDecoder) openHistograms() error {
+	err := checkHistogramData(d.chunk)
 	if err == nil {
 		err = d.openUpstream()
 	}

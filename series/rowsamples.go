@@ -1,11 +1,14 @@
 package series
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/binary"
 	"fmt"
 	"math"
 	"slices"
+
+	"github.com/prometheus/prometheus/tsdb/chunkenc"
 )
 
 // RowSamples merges the cells of one METRIC row into samples in order of time,
@@ -18,7 +21,7 @@ import (
 //	rs.Reset(base, start, limit)
 //	rs.AddChunk(chunk)                     // for each cell of FamilyChunk
 //	rs.AddRaw(family, qualifier, value)    // for each cell of l and r0 to r3
-//	for rs.Next() {
+//	for rs.Next() {                        // or NextChunk, NextHistogramChunk
 //		// rs.T(), and rs.Float() if rs.IsFloat(), else rs.Value();
 //		// or rs.Floats(), where there are many
 //	}
@@ -228,6 +231,35 @@ func (r *RowSamples) Value() (Value, error) {
 // overlaps something else, or there are none. It may be asked before each Next
 // and costs little; the current sample is lost.
 func (r *RowSamples) NextChunk() (Chunk, bool) {
+	c, ok := r.wholeChunk()
+	if ok {
+		r.opened++
+	}
+	return c, ok
+}
+
+// NextHistogramChunk is NextChunk for readers that want upstream's chunks: it
+// takes only a chunk of histograms, and one at least half as large as a
+// ChunkBuilder makes them, as a small one is better put together with others. It
+// refers to nothing of the row. What it says of resets holds, as no other sample
+// lies among its own.
+func (r *RowSamples) NextHistogramChunk() (TimedChunk, bool) {
+	c, ok := r.wholeChunk()
+	if !ok || !isHistogramChunk(c.Encoding) || checkHistogramData(c) != nil {
+		return TimedChunk{}, false // what is wrong with it, Next will tell
+	}
+	chunk, err := chunkenc.FromData(chunkenc.Encoding(c.Encoding), c.Data)
+	if err != nil || !isHalfFull(chunk) {
+		return TimedChunk{}, false
+	}
+	r.opened++
+	chunk.Reset(bytes.Clone(c.Data))
+	return TimedChunk{Chunk: chunk, MinTime: r.base + int64(c.First), MaxTime: r.base + int64(c.Last)}, true
+}
+
+// wholeChunk returns the chunk that holds exactly the samples that come next, if
+// one does.
+func (r *RowSamples) wholeChunk() (Chunk, bool) {
 	if r.inRun() || !r.settle() || r.opened == len(r.chunks) {
 		return Chunk{}, false
 	}
@@ -237,7 +269,6 @@ func (r *RowSamples) NextChunk() (Chunk, bool) {
 	if isCut || r.heapTime() <= last || r.pendingFirst(r.opened+1) <= last {
 		return Chunk{}, false
 	}
-	r.opened++
 	return c, true
 }
 

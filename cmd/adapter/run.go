@@ -173,6 +173,10 @@ func newDirect(store bucketstore.Store, schema series.Schema) (bucketstore.Appen
 	return bucketstore.NewDirect(store, schema, time.Now), nil
 }
 
+// bigtableParallel is how many scans of one read, and of one selector, run side by
+// side where each waits for a network.
+const bigtableParallel = 4
+
 // openEngine opens the engine on store.
 func openEngine(ctx context.Context, o *options, schema series.Schema, store bucketstore.Store, appender bucketstore.Appender, logger log.Logger, reg prometheus.Registerer) (*engine.Engine, error) {
 	cfg := o.engine
@@ -183,6 +187,9 @@ func openEngine(ctx context.Context, o *options, schema series.Schema, store buc
 	cfg.Logger = logger
 	cfg.Registerer = reg
 	cfg.Limits.MaxSeriesBytes = o.remote.MaxFrameBytes
+	if o.backend == backendBigtable {
+		cfg.ParallelScans, cfg.ParallelLists = bigtableParallel, bigtableParallel
+	}
 	return engine.Open(ctx, cfg)
 }
 

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 
 	"github.com/promtable/promtable/bucketstore"
@@ -14,10 +13,11 @@ import (
 
 const (
 	// batchBytes is what one batch of rows should come to as chunks, with an
-	// allowance for each series.
-	batchBytes = 16 << 20
+	// allowance for each series. A query holds two: the next is read while one is
+	// delivered.
+	batchBytes = 8 << 20
 	// minBatchBytes is where dividing that between queries ends.
-	minBatchBytes = 256 << 10
+	minBatchBytes = 128 << 10
 	// splitFactor says when a batch is given up and read again in smaller ones: if
 	// it holds so many times what it should.
 	splitFactor = 2
@@ -47,13 +47,16 @@ type batchReader struct {
 
 	// target is what a batch should come to in bytes.
 	target int
+	// scans is how many scans read a batch side by side at most, and least of how
+	// many series each of them.
+	scans, least int
 	// size is how many series the next batch takes.
 	size int
 	// widths says how much of a bucket is read at once.
 	widths widths
 	// samples counts what all batches held.
 	samples int
-	// onRange, if set, is told what each range read has met.
+	// onRange, if set, is told what each range read has met, in the order of scans.
 	onRange func(p part, r series.RowRange, rows, cells int)
 }
 
@@ -101,11 +104,7 @@ func (r *batchReader) resize(builders []chunkBuilder) {
 
 // readSeries reads the rows of these series.
 func (r *batchReader) readSeries(ctx context.Context, batch []index.Series) ([]chunkBuilder, error) {
-	scan := batchScan{r: r, batch: batch, builders: make([]chunkBuilder, len(batch)), slots: make(map[string]int, len(batch))}
-	for i := range batch {
-		scan.slots[batch[i].Key] = i
-		scan.builders[i].Decoded = r.query.Decoded
-	}
+	scan := r.newBatchScan(batch)
 	bases := basesOf(batch)
 	for part, ok := r.nextPart(bases, r.start); ok; part, ok = r.nextPart(bases, part.limit) {
 		widest, err := scan.run(ctx, part)
@@ -114,7 +113,7 @@ func (r *batchReader) readSeries(ctx context.Context, batch []index.Series) ([]c
 		}
 		r.widths.learn(part.span(), widest)
 	}
-	r.samples += scan.samples
+	r.samples += int(scan.samples.Load())
 	return scan.builders, r.addBefore(ctx, batch, scan.builders)
 }
 
@@ -156,85 +155,4 @@ func disjoint(ranges []series.RowRange) []series.RowRange {
 		joined = append(joined, r)
 	}
 	return joined
-}
-
-// A batchScan is one reading of a batch.
-type batchScan struct {
-	r        *batchReader
-	batch    []index.Series
-	builders []chunkBuilder
-	// slots maps series keys to builders.
-	slots map[string]int
-	bytes int
-	// samples counts those of this reading.
-	samples int
-	key     []byte
-	reader  rowReader
-}
-
-// run reads one part and returns how many cells the widest row of it had.
-func (s *batchScan) run(ctx context.Context, p part) (widest int, err error) {
-	rows := s.r.ranges(s.batch, p)
-	if len(rows) == 0 {
-		return 0, nil
-	}
-	counts := newRangeCounts(rows, s.r.reportOf(p))
-	err = s.r.store.Scan(ctx, bucketstore.ScanRequest{
-		Table:    bucketstore.Metric,
-		Rows:     rows,
-		Families: p.families(),
-	}, func(row bucketstore.Row) error {
-		counts.add(row)
-		widest = max(widest, len(row.Cells))
-		return s.add(p, row)
-	})
-	counts.end()
-	if err != nil && !errors.Is(err, errSplit) && !errors.Is(err, ErrLimit) {
-		err = fmt.Errorf("read samples: %w", err)
-	}
-	return widest, err
-}
-
-// reportOf returns who wants to know of the ranges of p, if anybody does.
-func (r *batchReader) reportOf(p part) func(series.RowRange, int, int) {
-	if r.onRange == nil {
-		return nil
-	}
-	return func(rr series.RowRange, rows, cells int) { r.onRange(p, rr, rows, cells) }
-}
-
-// add takes one row of p. A range may hold rows that were not asked for: those
-// are passed over.
-func (s *batchScan) add(p part, row bucketstore.Row) error {
-	var base int64
-	var err error
-	if s.key, base, err = s.r.schema.ParseRowKey(s.key[:0], row.Key); err != nil {
-		return err
-	}
-	slot, ok := s.slots[string(s.key)]
-	if !ok || !p.has(base) {
-		return nil
-	}
-	b := &s.builders[slot]
-	samples, size := b.samples, b.bytes
-	if err := s.reader.appendTo(b, base, p.start, p.limit, row.Cells); err != nil {
-		return fmt.Errorf("row %q: %w", row.Key, err)
-	}
-	s.samples += b.samples - samples
-	s.bytes += b.bytes - size
-	return s.checkLimits(slot)
-}
-
-// checkLimits is asked after each row; the last was one of the series in slot.
-func (s *batchScan) checkLimits(slot int) error {
-	limits := s.r.limits
-	switch {
-	case limits.MaxSamples > 0 && s.r.samples+s.samples > limits.MaxSamples:
-		return limitError("selector %s reads more than %d samples", selectorName(s.r.query.Matchers), limits.MaxSamples)
-	case limits.MaxSeriesBytes > 0 && s.builders[slot].bytes > limits.MaxSeriesBytes:
-		return limitError("series %s takes more than %d bytes", series.Abbreviate(s.batch[slot].Labels), limits.MaxSeriesBytes)
-	case s.bytes > splitFactor*s.r.target && len(s.builders) > 1:
-		return errSplit
-	}
-	return nil
 }

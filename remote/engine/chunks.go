@@ -20,6 +20,12 @@ func (b *chunkBuilder) append(t int64, v series.Value) error {
 	return b.Append(t, v)
 }
 
+// appendChunk adds a chunk later than all before.
+func (b *chunkBuilder) appendChunk(c series.TimedChunk) {
+	b.samples += c.Chunk.NumSamples()
+	b.AppendChunk(c)
+}
+
 // metas returns the chunks as upstream's readers take them.
 func (b *chunkBuilder) metas() []chunks.Meta {
 	metas := make([]chunks.Meta, len(b.Chunks))

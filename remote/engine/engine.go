@@ -4,7 +4,7 @@
 //
 //	Append     validate, index, store, remember the newest   append.go, histogram.go, rejected.go
 //	Lookup     a series by the bytes that a sender sends     known.go, knowntable.go
-//	Select     plan, read rows in batches, encode chunks     select.go, batch.go, parts.go, row.go, chunks.go, before.go
+//	Select     plan, read rows in batches, encode chunks     select.go, batch.go, scan.go, parts.go, row.go, chunks.go, before.go
 //	Current    the newest sample of each series              current.go, newest.go
 //	Inventory  the same of everything, in one pass           inventory.go
 //	Exemplars  beside the samples of a series                exemplars.go
@@ -46,6 +46,16 @@ type Config struct {
 	Registerer prometheus.Registerer
 
 	Limits Limits
+
+	// ParallelScans is how many scans of METRIC a query may have under way at a
+	// time. They share what the limits allow. 0 is 1: more pays where a scan waits for
+	// a network. On the embedded store 2 make large answers a fifth faster if a
+	// processor is idle, and all of them take 5% more processor time.
+	ParallelScans int
+	// ParallelLists is the same for the index, where each scan reads another list. 0
+	// is 1: more pays only where a scan waits for a network, as of every list a page is
+	// read that the first one to end may have made needless.
+	ParallelLists int
 
 	// HA leaves out what all replicas of a sender but one send.
 	HA HA
@@ -94,15 +104,16 @@ type Engine struct {
 	// accepted are *accepted to be used again.
 	accepted sync.Pool
 
-	// stop ends what runs in the background.
+	// stop ends what runs in the background, and closing.
 	stop       context.CancelFunc
+	closing    context.Context
 	background sync.WaitGroup
 
 	metadata knownMetadata
 	// replicas is nil if HA is off.
 	replicas *deduper
-	// batchBytes and rowCells are the constants, but for tests.
-	batchBytes, rowCells int
+	// batchBytes, rowCells and minScanSeries are the constants, but for tests.
+	batchBytes, rowCells, minScanSeries int
 }
 
 // Open checks that the stored schema is that of cfg, or stores it, and starts
@@ -125,20 +136,20 @@ func Open(ctx context.Context, cfg Config) (*Engine, error) {
 	}
 	e := &Engine{
 		cfg:     cfg,
-		index:   index.New(index.Config{Schema: cfg.Schema}, indexRows{cfg.Store}),
+		index:   index.New(index.Config{Schema: cfg.Schema, ParallelLists: cfg.ParallelLists}, indexRows{cfg.Store}),
 		metrics: newMetrics(cfg.Registerer),
 		known:   newKnownSeries(),
 
 		metadata: newKnownMetadata(),
 		replicas: newDeduper(cfg),
 
-		batchBytes: batchBytes,
-		rowCells:   rowCells,
+		batchBytes:    batchBytes,
+		rowCells:      rowCells,
+		minScanSeries: minScanSeries,
 	}
 	e.newest = newNewest(cfg, e.metrics)
-	background, stop := context.WithCancel(context.Background())
-	e.stop = stop
-	e.background.Go(func() { e.runAhead(background) })
+	e.closing, e.stop = context.WithCancel(context.Background())
+	e.background.Go(func() { e.runAhead(e.closing) })
 	promauto.With(cfg.Registerer).NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "adapter_index_known_series",
 		Help: "Series and index periods remembered as written to the index.",

@@ -19,8 +19,8 @@ import (
 var update = flag.Bool("update", false, "rewrite the golden files")
 
 // explained is an engine with a few series around a base.
-func explained(t *testing.T) *fixture {
-	f := openFixture(t)
+func explained(t *testing.T, change ...func(*engine.Config)) *fixture {
+	f := openFixture(t, change...)
 	base, _ := series.Split(someTime)
 	f.append(t,
 		one(labels.FromStrings("__name__", "up", "job", "a", "n", "1"), base-1, base, base+1),
@@ -86,7 +86,8 @@ func TestExplainCounts(t *testing.T) {
 	}
 	for name, q := range queries {
 		t.Run(name, func(t *testing.T) {
-			f := explained(t)
+			f := explained(t, parallel(4))
+			f.SetMinScanSeries(1) // several scans
 			x, err := f.Explain(t.Context(), q)
 			if err != nil {
 				t.Fatal(err)

@@ -9,6 +9,10 @@ func (e *Engine) SetBatchBytes(n int) { e.batchBytes = n }
 // SetRowCells changes how many cells a read should meet in a row.
 func (e *Engine) SetRowCells(n int) { e.rowCells = n }
 
+// SetMinScanSeries changes how many series a scan reads at least, if several read
+// a batch side by side.
+func (e *Engine) SetMinScanSeries(n int) { e.minScanSeries = n }
+
 // SetKnown changes how spellings are hashed, and how many series are known at
 // most.
 func (e *Engine) SetKnown(hash func(text []byte) uint64, maxSeries, maxBytes int) {

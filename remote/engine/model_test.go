@@ -257,7 +257,10 @@ func TestModel(t *testing.T) {
 				const queries = 6
 				r := newRand(t)
 				c := newClock(modelBase - 3*series.Window)
-				f := openOn(t, b.open(t, c), c, func(cfg *engine.Config) { cfg.Schema = newSchema(t, resource...) })
+				f := openOn(t, b.open(t, c), c, func(cfg *engine.Config) {
+					cfg.Schema = newSchema(t, resource...)
+					cfg.ParallelScans, cfg.ParallelLists = 1+r.IntN(4), 1+r.IntN(4)
+				})
 				m := newModel(r, c)
 				m.lastWins = b.name == "buffered"
 				forgetful(r, f)
@@ -276,6 +279,7 @@ func TestModel(t *testing.T) {
 					if f.SetBatchBytes(16 << 20); r.IntN(2) == 0 {
 						f.SetBatchBytes(1 + r.IntN(256))
 					}
+					f.SetMinScanSeries(1 + r.IntN(8))
 					for range queries {
 						compare(t, f, m.query(), m)
 					}

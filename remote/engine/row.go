@@ -47,7 +47,13 @@ func (r *rowReader) appendTo(b *chunkBuilder, base, start, limit int64, cells []
 	if err := r.reset(base, start, limit, cells); err != nil {
 		return err
 	}
-	for r.samples.Next() {
+	for {
+		if r.passChunk(b) {
+			continue
+		}
+		if !r.samples.Next() {
+			break
+		}
 		if times, floats := r.samples.Floats(); len(times) > 0 {
 			r.times, r.floats = append(r.times, times...), append(r.floats, floats...)
 			if n := len(r.times); n >= maxRun {
@@ -74,6 +80,17 @@ func (r *rowReader) appendTo(b *chunkBuilder, base, start, limit int64, cells []
 	r.flush(b, len(r.times))
 	b.bytes = b.Bytes()
 	return r.samples.Err()
+}
+
+// passChunk gives the chunk of histograms that comes next to b undecoded, if that
+// is what comes next.
+func (r *rowReader) passChunk(b *chunkBuilder) bool {
+	c, ok := r.samples.NextHistogramChunk()
+	if ok {
+		r.flush(b, len(r.times))
+		b.appendChunk(c)
+	}
+	return ok
 }
 
 // flush gives the first n floats of the run to b.

@@ -31,7 +31,7 @@ type Query struct {
 	Decoded bool
 	// Share is how many queries are answered at the same time for one asker, and
 	// share the memory that one alone may take: the batches of each are smaller
-	// accordingly, down to 256 KB. 0 is the same as 1.
+	// accordingly, down to 128 KB. 0 is the same as 1.
 	Share int
 }
 
@@ -48,13 +48,16 @@ func (q Query) span() (start, limit int64) {
 // each with at least one sample inside the range unless SeriesOnly is set, their
 // chunks in time order without overlap. No sample lies outside the range, but for
 // the histogram before a range that begins with one: the second histogram of a
-// chunk tells of resets, the first does not. ctx must outlive the set.
+// chunk tells of resets, the first does not. ctx must outlive the set. While the
+// series of a batch are asked for, the next batch is read in the background; a set
+// may be left half-way, and all that remains is that this one batch is read to its
+// end, if ctx does not end before.
 func (e *Engine) Select(ctx context.Context, q Query) (storage.ChunkSeriesSet, error) {
 	found, err := e.find(ctx, q)
 	if err != nil {
 		return nil, err
 	}
-	set := &seriesSet{ctx: ctx, metrics: e.metrics, rest: found.Series, reader: e.newBatchReader(q)}
+	set := &seriesSet{ctx: ctx, metrics: e.metrics, rest: found.Series, reader: e.newBatchReader(q), inBackground: e.inBackground}
 	if q.SeriesOnly {
 		set.reader = nil
 		return set, nil
@@ -95,6 +98,8 @@ func (e *Engine) newBatchReader(q Query) *batchReader {
 		start:  start,
 		limit:  limit,
 		target: e.batchTarget(q.Share),
+		scans:  max(1, e.cfg.ParallelScans),
+		least:  e.minScanSeries,
 		size:   firstBatch,
 		widths: widths{span: firstSpan, cells: e.rowCells},
 	}
@@ -109,10 +114,24 @@ func (e *Engine) batchTarget(share int) int {
 	return max(e.batchBytes/share, min(e.batchBytes, minBatchBytes))
 }
 
-// A seriesSet delivers the series that the index found. It holds one batch.
+// inBackground runs fn in a goroutine that Close waits for, with a context that
+// ends with ctx and when the engine is closed.
+func (e *Engine) inBackground(ctx context.Context, fn func(context.Context)) {
+	e.background.Go(func() {
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		defer context.AfterFunc(e.closing, cancel)()
+		fn(ctx)
+	})
+}
+
+// A seriesSet delivers the series that the index found. It holds two batches: one
+// that is delivered and one that is read meanwhile.
 type seriesSet struct {
 	ctx     context.Context
 	metrics metrics
+	// inBackground is that of the engine.
+	inBackground func(context.Context, func(context.Context))
 	// reader is nil if only labels are asked for.
 	reader *batchReader
 	// batch is what was read of the series in front of rest; the next to
@@ -120,21 +139,62 @@ type seriesSet struct {
 	batch []chunkBuilder
 	read  []index.Series
 	rest  []index.Series
+	// ahead is where the batch comes that is read in the background, nil if none is.
+	// Until it is there, reader belongs to who reads it.
+	ahead <-chan batchRead
 
 	at  storage.ChunkSeriesEntry
 	err error
 }
 
-// fill reads batches until one has a sample or all are read.
+// A batchRead is what became of reading a batch.
+type batchRead struct {
+	builders []chunkBuilder
+	err      error
+}
+
+// fill takes batches until one has a sample or all are read.
 func (s *seriesSet) fill() {
 	for s.err == nil && len(s.rest) > 0 && !s.skipEmpty() {
-		if s.batch, s.err = s.reader.read(s.ctx, s.rest, s.metrics); s.err != nil {
+		if s.batch, s.err = s.nextBatch(); s.err != nil {
 			s.batch, s.rest = nil, nil
 			return
 		}
 		s.read, s.rest = s.rest[:len(s.batch)], s.rest[len(s.batch):]
 	}
 	s.skipEmpty()
+}
+
+// nextBatch waits for what is read in the background, or reads.
+func (s *seriesSet) nextBatch() ([]chunkBuilder, error) {
+	if s.ahead == nil {
+		return s.reader.read(s.ctx, s.rest, s.metrics)
+	}
+	if err := s.ctx.Err(); err != nil {
+		return nil, err
+	}
+	select {
+	case <-s.ctx.Done():
+		return nil, s.ctx.Err()
+	case next := <-s.ahead:
+		s.ahead = nil
+		return next.builders, next.err
+	}
+}
+
+// readAhead begins to read the next batch, if there is one. The goroutine waits for
+// nobody, because nobody says when a set is given up.
+func (s *seriesSet) readAhead() {
+	if s.ahead != nil || len(s.rest) == 0 {
+		return
+	}
+	ahead := make(chan batchRead, 1)
+	s.ahead = ahead
+	reader, rest, m := s.reader, s.rest, s.metrics
+	s.inBackground(s.ctx, func(ctx context.Context) {
+		builders, err := reader.read(ctx, rest, m)
+		ahead <- batchRead{builders, err}
+	})
 }
 
 // skipEmpty drops what has no sample from the front of the batch and says
@@ -154,6 +214,7 @@ func (s *seriesSet) Next() bool {
 	if s.fill(); len(s.batch) == 0 {
 		return false
 	}
+	s.readAhead()
 	s.setCurrent(s.read[0].Labels, s.batch[0].metas())
 	s.metrics.series.Inc()
 	s.metrics.samples.Add(float64(s.batch[0].samples))

@@ -1,0 +1,152 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/promtable/promtable/bucketstore"
+	"github.com/promtable/promtable/index"
+	"github.com/promtable/promtable/series"
+)
+
+// minScanSeries is how many series a scan reads at least, if several read a batch
+// side by side: for fewer, another request costs more than it saves.
+const minScanSeries = 128
+
+// A batchScan is one reading of a batch.
+type batchScan struct {
+	r        *batchReader
+	builders []chunkBuilder
+	// sections are read side by side.
+	sections []section
+	// samples and bytes count what all sections have met.
+	samples, bytes atomic.Int64
+}
+
+// A section is some series of a batch, one next to the other.
+type section struct {
+	s        *batchScan
+	batch    []index.Series
+	builders []chunkBuilder
+	// slots maps series keys to builders.
+	slots  map[string]int
+	key    []byte
+	reader rowReader
+	// widest is how many cells the widest row of the last part had.
+	widest int
+	// met is what the ranges of the last part held, if anybody wants to know.
+	met []rangeMet
+}
+
+// rangeMet is how many rows and cells a range held.
+type rangeMet struct {
+	r           series.RowRange
+	rows, cells int
+}
+
+func (r *batchReader) newBatchScan(batch []index.Series) *batchScan {
+	s := &batchScan{r: r, builders: make([]chunkBuilder, len(batch))}
+	count := max(1, min(r.scans, len(batch)/r.least))
+	for n := range count {
+		first, limit := n*len(batch)/count, (n+1)*len(batch)/count
+		sec := section{s: s, batch: batch[first:limit], builders: s.builders[first:limit], slots: make(map[string]int, limit-first)}
+		for i := range sec.batch {
+			sec.slots[sec.batch[i].Key] = i
+			sec.builders[i].Decoded = r.query.Decoded
+		}
+		s.sections = append(s.sections, sec)
+	}
+	return s
+}
+
+// run reads one part and returns how many cells the widest row of it had.
+func (s *batchScan) run(ctx context.Context, p part) (widest int, err error) {
+	if len(s.sections) == 1 {
+		err = s.sections[0].run(ctx, p)
+	} else {
+		group, ctx := errgroup.WithContext(ctx)
+		for i := range s.sections {
+			group.Go(func() error { return s.sections[i].run(ctx, p) })
+		}
+		err = group.Wait()
+	}
+	for i := range s.sections {
+		widest = max(widest, s.sections[i].widest)
+		for _, met := range s.sections[i].met {
+			s.r.onRange(p, met.r, met.rows, met.cells)
+		}
+	}
+	return widest, err
+}
+
+// run reads one part.
+func (sec *section) run(ctx context.Context, p part) error {
+	sec.widest, sec.met = 0, nil
+	rows := sec.s.r.ranges(sec.batch, p)
+	if len(rows) == 0 {
+		return nil
+	}
+	counts := newRangeCounts(rows, sec.report())
+	err := sec.s.r.store.Scan(ctx, bucketstore.ScanRequest{
+		Table:    bucketstore.Metric,
+		Rows:     rows,
+		Families: p.families(),
+	}, func(row bucketstore.Row) error {
+		counts.add(row)
+		sec.widest = max(sec.widest, len(row.Cells))
+		return sec.add(p, row)
+	})
+	counts.end()
+	if err != nil && !errors.Is(err, errSplit) && !errors.Is(err, ErrLimit) {
+		err = fmt.Errorf("read samples: %w", err)
+	}
+	return err
+}
+
+// report returns what takes note of ranges, if anybody wants to know of them.
+func (sec *section) report() func(series.RowRange, int, int) {
+	if sec.s.r.onRange == nil {
+		return nil
+	}
+	return func(r series.RowRange, rows, cells int) { sec.met = append(sec.met, rangeMet{r, rows, cells}) }
+}
+
+// add takes one row of p. A range may hold rows that were not asked for, and those
+// of other sections: these are passed over.
+func (sec *section) add(p part, row bucketstore.Row) error {
+	var base int64
+	var err error
+	if sec.key, base, err = sec.s.r.schema.ParseRowKey(sec.key[:0], row.Key); err != nil {
+		return err
+	}
+	slot, ok := sec.slots[string(sec.key)]
+	if !ok || !p.has(base) {
+		return nil
+	}
+	b := &sec.builders[slot]
+	samples, size := b.samples, b.bytes
+	if err := sec.reader.appendTo(b, base, p.start, p.limit, row.Cells); err != nil {
+		return fmt.Errorf("row %q: %w", row.Key, err)
+	}
+	return sec.checkLimits(slot, b.samples-samples, b.bytes-size)
+}
+
+// checkLimits is asked after each row: it was one of the series in slot, and had
+// so many samples and bytes.
+func (sec *section) checkLimits(slot, samples, bytes int) error {
+	r, limits := sec.s.r, sec.s.r.limits
+	all, size := sec.s.samples.Add(int64(samples)), sec.s.bytes.Add(int64(bytes))
+	switch {
+	case limits.MaxSamples > 0 && r.samples+int(all) > limits.MaxSamples:
+		return limitError("selector %s reads more than %d samples", selectorName(r.query.Matchers), limits.MaxSamples)
+	case limits.MaxSeriesBytes > 0 && sec.builders[slot].bytes > limits.MaxSeriesBytes:
+		return limitError("series %s takes more than %d bytes", series.Abbreviate(sec.batch[slot].Labels), limits.MaxSeriesBytes)
+	case int(size) > splitFactor*r.target && len(sec.s.builders) > 1:
+		return errSplit
+	}
+	return nil
+}
