@@ -50,8 +50,8 @@
 //
 // # Engine
 //
-// What stands before and including the end mark is Pebble's prefix, for the
-// Bloom filters that conditions ask. A cell is written as a merge operand and
+// What stands before and including the end mark is Pebble's prefix. There are no
+// Bloom filters: scans ask none, and conditions are few. A cell is written as a merge operand and
 // the merger keeps the one with the greatest time, so that no write reads
 // before. To delete a family is a range tombstone, in METRIC one for each day.
 // The names of the comparer and of the merger are recorded by Pebble and belong
@@ -59,5 +59,6 @@
 //
 // The directory holds two files of our own beside those of Pebble: FORMAT, which
 // names the format and is checked at each start, and OWNER, which says who
-// holds the directory.
+// holds the directory. In the directory ingest large batches become tables before
+// Pebble takes them over.
 package pebble

@@ -6,7 +6,6 @@ import (
 	"sync"
 
 	"github.com/cockroachdb/pebble/v2"
-	"github.com/cockroachdb/pebble/v2/bloom"
 )
 
 // Names that Pebble records and compares at each start. They are part of the
@@ -36,10 +35,9 @@ func engineOptions(cfg Config) *pebble.Options {
 	for i := range opts.Levels {
 		opts.Levels[i].BlockSize = 32 << 10
 		opts.Levels[i].IndexBlockSize = 256 << 10
-		opts.Levels[i].FilterPolicy = bloom.FilterPolicy(10)
+		// Scans ask no filter, and conditions are few.
+		opts.Levels[i].FilterPolicy = pebble.NoFilterPolicy
 	}
-	// Nearly every row that is asked for exists, and then it is in the last level.
-	opts.Levels[len(opts.Levels)-1].FilterPolicy = pebble.NoFilterPolicy
 	compression := newCompression()
 	opts.ApplyCompressionSettings(func() pebble.DBCompressionSettings { return compression })
 	return opts
