@@ -1,6 +1,7 @@
 package main
 
 import (
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -47,6 +48,9 @@ func TestSealFlags(t *testing.T) {
 			}
 			if o.command != tt.command || o.seal.enabled != tt.enabled {
 				t.Errorf("command %s, sealing %v", o.command, o.seal.enabled)
+			}
+			if got, want := o.api.Flags["seal.enabled"], strconv.FormatBool(tt.enabled); got != want {
+				t.Errorf("the API says %s, want %s", got, want)
 			}
 			if strings.Contains(tt.name, "behind") && o.seal.interval != time.Minute {
 				t.Errorf("interval %s", o.seal.interval)

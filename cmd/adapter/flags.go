@@ -85,13 +85,15 @@ func parseFlags(args []string) (*options, error) {
 		return nil, err
 	}
 	o.remote.MaxBodyBytes = int(o.maxBody)
+	// Before it is asked what the flags are, check fills in what they depend on.
+	err = o.check()
 	o.api.Flags = make(map[string]string)
 	for _, flag := range app.Model().Flags {
 		if !flag.Hidden && flag.Name != "help" && flag.Name != "version" {
 			o.api.Flags[flag.Name] = flag.Value.String()
 		}
 	}
-	return o, o.check()
+	return o, err
 }
 
 func (o *options) webFlags(app *kingpin.Application) {
