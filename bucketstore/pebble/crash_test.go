@@ -122,12 +122,9 @@ func TestPowerLoss(t *testing.T) {
 	for _, tc := range []struct {
 		name     string
 		unsynced int // percent of what was not synced that stays all the same
-		ingest   int // size from which on batches become tables
 	}{
-		{"all that was not synced is lost", 0, 0},
-		{"half of what was not synced is lost", 50, 0},
-		{"tables of each batch", 0, -1},
-		{"tables of each batch, half is lost", 50, -1},
+		{"all that was not synced is lost", 0},
+		{"half of what was not synced is lost", 50},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			seed := rand.Uint64()
@@ -138,7 +135,7 @@ func TestPowerLoss(t *testing.T) {
 			for round := range 6 {
 				cfg := onDisk("/new/data")
 				cfg.MemTableBytes = 32 << 10
-				s := openStore(t, cfg.WithFS(disk).WithIngest(tc.ingest))
+				s := openStore(t, cfg.WithFS(disk))
 				wantBatches(t, s, answered)
 				clone := func() *vfs.MemFS {
 					return disk.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: tc.unsynced, RNG: random})
