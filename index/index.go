@@ -3,7 +3,7 @@
 // rows have is said in package series; that package index reads and writes
 // them through an interface of two methods is all it knows of a store.
 //
-//	what to write for a new series       write.go, written.go
+//	what to write for a new series       write.go, batch.go, written.go
 //	and for the next period              ahead.go
 //	matchers to lists of postings        plan.go
 //	reading lists side by side           select.go
@@ -12,6 +12,7 @@ package index
 
 import (
 	"context"
+	"sync"
 
 	"github.com/promtable/promtable/series"
 )
@@ -26,8 +27,8 @@ type Row struct {
 
 // rows is the INDEX table.
 type rows interface {
-	// PutRows writes rows, in any order. They are durable when it returns without
-	// an error.
+	// PutRows writes rows, which are in order of keys. They are durable when it
+	// returns without an error. It keeps no reference to them.
 	PutRows(ctx context.Context, rows []Row) error
 
 	// ScanRows calls fn with key and value of each row of the ranges, which are
@@ -58,6 +59,8 @@ type Index struct {
 	rows   rows
 	writer writer
 	lists  int
+	// batches are *batch that are empty.
+	batches sync.Pool
 }
 
 // New returns the index in these rows.
@@ -65,7 +68,10 @@ func New(cfg Config, rows rows) *Index {
 	if cfg.MaxWritten <= 0 {
 		cfg.MaxWritten = 4_000_000
 	}
-	return &Index{schema: cfg.Schema, rows: rows, writer: newWriter(cfg.MaxWritten), lists: max(1, cfg.ParallelLists)}
+	return &Index{
+		schema: cfg.Schema, rows: rows, writer: newWriter(cfg.MaxWritten), lists: max(1, cfg.ParallelLists),
+		batches: sync.Pool{New: func() any { return newBatch() }},
+	}
 }
 
 // Known returns how many series and index periods are remembered as written,

@@ -66,7 +66,10 @@ func (t *table) PutRows(_ context.Context, rows []index.Row) error {
 		t.misuse = fmt.Errorf("PutRows without rows")
 	}
 	var lines []string
-	for _, row := range rows {
+	for i, row := range rows {
+		if i > 0 && bytes.Compare(rows[i-1].Key, row.Key) >= 0 && t.misuse == nil {
+			t.misuse = fmt.Errorf("PutRows with %q before %q", rows[i-1].Key, row.Key)
+		}
 		t.values[string(row.Key)] = bytes.Clone(row.Value)
 		if !t.countOnly {
 			lines = append(lines, line(row))

@@ -1,6 +1,8 @@
 package index
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -86,12 +88,18 @@ const batchBytes = 4 << 20
 // at a time.
 func (x *Index) writeNeeds(ctx context.Context, tenant string, needs []need) error {
 	needs, err := x.dropWritten(ctx, tenant, needs)
+	slices.SortFunc(needs, compareNeeds)
 	for err == nil && len(needs) > 0 {
 		n := countBatch(needs)
 		err = x.writeBatch(ctx, tenant, needs[:n])
 		needs = needs[n:]
 	}
 	return err
+}
+
+// compareNeeds orders by period, then by series key.
+func compareNeeds(a, b need) int {
+	return cmp.Or(cmp.Compare(a.period, b.period), bytes.Compare(a.entry.Key, b.entry.Key))
 }
 
 // countBatch returns how many of needs make a batch, at least one.
@@ -107,8 +115,12 @@ func countBatch(needs []need) int {
 
 // writeBatch writes all rows of needs, and when they are durable the marks.
 func (x *Index) writeBatch(ctx context.Context, tenant string, needs []need) error {
-	b, err := x.newBatch(tenant, needs)
-	if err != nil {
+	b := x.batches.Get().(*batch)
+	defer func() {
+		b.reset()
+		x.batches.Put(b)
+	}()
+	if err := x.fillBatch(b, tenant, needs); err != nil {
 		return err
 	}
 	if len(b.rows) > 0 {
@@ -220,70 +232,6 @@ func (x *Index) rememberMark(key, _ []byte) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.written.add(i)
-	return nil
-}
-
-// batch is the rows of new series.
-type batch struct {
-	// rows are postings, values and names, marks the postings of metric names,
-	// which say that all the others are there.
-	rows, marks []Row
-	// texts are the values and names among rows.
-	texts map[id]struct{}
-
-	// key is space for one key, space for those that are kept.
-	key, space []byte
-}
-
-// spaceBytes is how much space for keys is made at once.
-const spaceBytes = 64 << 10
-
-// keep returns a copy of key that nobody changes.
-func (b *batch) keep(key []byte) []byte {
-	if cap(b.space)-len(b.space) < len(key) {
-		b.space = make([]byte, 0, max(spaceBytes, len(key)))
-	}
-	start := len(b.space)
-	b.space = append(b.space, key...)
-	return b.space[start:len(b.space):len(b.space)]
-}
-
-// newBatch makes the rows of needs, without those values and names that are
-// known to be there.
-func (x *Index) newBatch(tenant string, needs []need) (*batch, error) {
-	b := &batch{texts: make(map[id]struct{})}
-	for _, n := range needs {
-		err := n.entry.Labels.Validate(func(l labels.Label) error { return x.addLabel(b, tenant, n, l) })
-		if err != nil {
-			return nil, err
-		}
-		name := n.entry.Labels.Get(labels.MetricName)
-		b.key, err = x.schema.AppendPosting(b.key[:0], tenant, labels.MetricName, name, n.period, n.entry.Key)
-		if err != nil {
-			return nil, err
-		}
-		b.marks = append(b.marks, Row{Key: b.keep(b.key), Time: n.end()})
-	}
-	return b, nil
-}
-
-// addLabel adds the rows of one label of n except the commit mark.
-func (x *Index) addLabel(b *batch, tenant string, n need, l labels.Label) (err error) {
-	if l.Name != labels.MetricName {
-		b.key, err = x.schema.AppendPosting(b.key[:0], tenant, l.Name, l.Value, n.period, n.entry.Key)
-		if err != nil {
-			return err
-		}
-		b.rows = append(b.rows, Row{Key: b.keep(b.key), Time: n.end()})
-	}
-	if b.key, err = x.schema.AppendValueKey(b.key[:0], tenant, l.Name, l.Value, n.period); err != nil {
-		return err
-	}
-	x.writer.addText(b, l.Value, n.end())
-	if b.key, err = x.schema.AppendNameKey(b.key[:0], tenant, l.Name, n.period); err != nil {
-		return err
-	}
-	x.writer.addText(b, l.Name, n.end())
 	return nil
 }
 

@@ -1,6 +1,7 @@
 package index
 
 import (
+	"bytes"
 	"encoding/binary"
 	"hash/maphash"
 	"sync"
@@ -116,15 +117,15 @@ func (w *writer) remember(needs []need, texts map[id]struct{}) {
 	}
 }
 
-// addText adds the v or n row with b.key to b, unless it is there or known to be
-// durable.
-func (w *writer) addText(b *batch, text string, time int64) {
+// addText adds the v or n row with b.key to rows, unless it is there or known to
+// be durable.
+func (w *writer) addText(b *batch, rows []Row, text string, time int64) []Row {
 	i := w.hash.of(b.key)
 	if _, ok := b.texts[i]; ok || w.knowsText(i) {
-		return
+		return rows
 	}
 	b.texts[i] = struct{}{}
-	b.rows = append(b.rows, Row{Key: b.keep(b.key), Value: []byte(text), Time: time})
+	return append(rows, Row{Key: bytes.Clone(b.key), Value: []byte(text), Time: time})
 }
 
 func (w *writer) knowsText(i id) bool {

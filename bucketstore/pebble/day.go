@@ -11,10 +11,30 @@ import (
 	"github.com/promtable/promtable/series"
 )
 
-const (
-	// dayMillis is the span of a day in milliseconds.
-	dayMillis = 24 * 60 * 60 * 1000
+// A calendar says how the cells of a table lie by day.
+type calendar struct {
+	// period is what bases are multiples of, and span how long a day is, in
+	// milliseconds.
+	period, span int64
+	// byDelta says that the day is not that of the base, but of base plus delta.
+	byDelta bool
+}
 
+// calendarOf returns that of a table, nil if it has no days.
+func calendarOf(table byte) *calendar {
+	switch table {
+	case metricByte:
+		return &calendar{period: series.Period, span: 24 * 60 * 60 * 1000, byDelta: true}
+	case indexByte:
+		return &calendar{period: series.IndexPeriod, span: series.IndexPeriod}
+	}
+	return nil
+}
+
+// end returns when a day is over, in milliseconds.
+func (c *calendar) end(day uint32) int64 { return (int64(day) + 1) * c.span }
+
+const (
 	// noDay holds the rows whose keys have no base. No other row has a cell there:
 	// the last day that exists is about 116,000.
 	noDay uint32 = 1<<32 - 1
@@ -26,27 +46,28 @@ const (
 // A bucket is where the days of a row begin. A row whose key has no base has
 // one day only, noDay.
 type bucket struct {
+	*calendar
 	base  int64 // in milliseconds
 	known bool
 }
 
-// bucketOf returns the bucket of a row of METRIC. Days are computed from this
+// bucketOf returns the bucket of a row. Days are computed from this
 // at every read and write, so it depends on nothing but the key, not even on the
 // schema: the base is what follows the first unescaped comma that has a digit
-// behind it, if these are 13 digits that series.Split could return, at the end
-// or before a comma. A series with a label or, behind a tenant, a name that
-// begins with a digit has no base by this rule: it is stored as well as any
-// other, but not by time.
-func bucketOf(key []byte) bucket {
+// behind it, if these are 13 digits and a multiple of the period, at the end or
+// before a comma. A series with a label or, behind a tenant, a name that begins
+// with a digit has no base by this rule: it is stored as well as any other, but
+// not by time.
+func (c *calendar) bucketOf(key []byte) bucket {
 	at, ok := baseOffset(key)
 	if !ok || len(key) > at+baseDigits && key[at+baseDigits] != ',' {
-		return bucket{}
+		return bucket{calendar: c}
 	}
 	base, ok := parseDigits(key[at:])
-	if !ok || base%series.Period != 0 {
-		return bucket{}
+	if !ok || base%c.period != 0 {
+		return bucket{calendar: c}
 	}
-	return bucket{base: base, known: true}
+	return bucket{calendar: c, base: base, known: true}
 }
 
 // baseOffset returns where in key the first digit after an unescaped comma is.
@@ -103,10 +124,13 @@ func appendDigits(dst []byte, n int64) []byte {
 func (b bucket) day(qualifier []byte) uint32 { return b.dayAt(delta(qualifier)) }
 
 func (b bucket) dayAt(delta uint32) uint32 {
-	if !b.known {
+	switch {
+	case !b.known:
 		return noDay
+	case !b.byDelta:
+		return uint32(b.base / b.span)
 	}
-	return uint32((b.base + int64(delta)) / dayMillis)
+	return uint32((b.base + int64(delta)) / b.span)
 }
 
 // A deltaRange is a range of deltas, both ends included.
@@ -149,8 +173,8 @@ func delta(qualifier []byte) uint32 {
 }
 
 // split returns, in order, the parts of r and for each part those of the days
-// that exist in which its cells of these deltas lie. A table that does not lie
-// by day has one day, 0.
+// that exist in which its cells of these deltas lie. A table without days has one,
+// 0.
 //
 // If the bounds of r differ in nothing but the base and what follows it, all
 // rows of a part have one base or none: between two such keys there are none
@@ -160,25 +184,25 @@ func (t *table) split(r series.RowRange, exist []uint32, d deltaRange) iter.Seq2
 	return func(yield func(series.RowRange, []uint32) bool) {
 		at, first, last, ok := commonBases(r)
 		switch {
-		case !t.byDay():
+		case t.calendar == nil:
 			yield(r, []uint32{0})
 		case isSingle(r):
-			yield(r, bucketOf(r.Start).days(exist, d))
+			yield(r, t.bucketOf(r.Start).days(exist, d))
 		case !ok:
 			yield(r, exist)
 		default:
-			splitBases(r, at, first, last, exist, d, yield)
+			t.splitBases(r, at, first&^(t.period-1), last, exist, d, yield)
 		}
 	}
 }
 
 // splitBases does it for a range whose bounds have the bases first and last at
 // the offset at.
-func splitBases(r series.RowRange, at int, first, last int64, exist []uint32, d deltaRange, yield func(series.RowRange, []uint32) bool) {
-	none := bucket{}.days(exist, d)
+func (c *calendar) splitBases(r series.RowRange, at int, first, last int64, exist []uint32, d deltaRange, yield func(series.RowRange, []uint32) bool) {
+	none := bucket{calendar: c}.days(exist, d)
 	days, found := none, false
-	for base := first; base <= last; base += series.Period {
-		next := bucket{base: base, known: true}.days(exist, d)
+	for base := first; base <= last; base += c.period {
+		next := bucket{calendar: c, base: base, known: true}.days(exist, d)
 		if len(next) == 0 {
 			continue
 		}
@@ -196,8 +220,8 @@ func splitBases(r series.RowRange, at int, first, last int64, exist []uint32, d 
 	}
 }
 
-// commonBases returns the bases in the bounds of a range, and where they are,
-// if the bounds are equal up to there.
+// commonBases returns the digits of bases in the bounds of a range, and where they
+// are, if the bounds are equal up to there.
 func commonBases(r series.RowRange) (at int, first, last int64, ok bool) {
 	if at, ok = baseOffset(r.Start); !ok || !bytes.HasPrefix(r.Limit, r.Start[:at]) {
 		return 0, 0, 0, false
@@ -206,5 +230,5 @@ func commonBases(r series.RowRange) (at int, first, last int64, ok bool) {
 		return 0, 0, 0, false
 	}
 	last, ok = parseDigits(r.Limit[at:])
-	return at, first &^ (series.Period - 1), last, ok
+	return at, first, last, ok
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/promtable/promtable/series"
 )
 
-// A daySet is the days of METRIC: all that have cells, and perhaps some that
+// A daySet is the days of a table: all that have cells, and perhaps some that
 // had or will have. A writer adds its days before its batch becomes visible, so
 // who loads the set after he has opened an iterator misses nothing.
 type daySet struct {
@@ -29,28 +29,28 @@ type daySet struct {
 	lives map[uint32]int64
 }
 
-// load finds the days that have cells. It costs a seek for each.
-func (s *daySet) load(db *pebble.DB) error {
-	days, err := findDays(db)
+// load finds the days of a table that have cells. It costs a seek for each.
+func (s *daySet) load(db *pebble.DB, table byte) error {
+	days, err := findDays(db, table)
 	s.lives = make(map[uint32]int64)
 	s.sorted.Store(&days)
 	return err
 }
 
-func findDays(db *pebble.DB) (days []uint32, err error) {
-	lower, upper := []byte{metricByte}, []byte{metricByte + 1}
+func findDays(db *pebble.DB, table byte) (days []uint32, err error) {
+	lower, upper := []byte{table}, []byte{table + 1}
 	iter, err := db.NewIter(&pebble.IterOptions{LowerBound: lower, UpperBound: upper})
 	if err != nil {
 		return nil, err
 	}
 	for valid := iter.First(); valid; {
 		key := iter.Key()
-		if len(key) < headSize(metricByte) {
+		if len(key) < headSize(table) {
 			return nil, errors.Join(fmt.Errorf("%w: stored key %q has no day", series.ErrCorrupt, key), iter.Close())
 		}
 		day := binary.BigEndian.Uint32(key[1:])
 		days = append(days, day)
-		valid = iter.SeekGE(appendHeadLimit(nil, metricByte, day))
+		valid = iter.SeekGE(appendHeadLimit(nil, table, day))
 	}
 	return days, errors.Join(iter.Error(), iter.Close())
 }

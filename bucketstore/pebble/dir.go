@@ -19,7 +19,7 @@ const (
 )
 
 // format is the content of FORMAT.
-const format = "promtable pebble format 1"
+const format = "promtable pebble format 2"
 
 // maxSmallFile bounds what is read of FORMAT and OWNER, in bytes.
 const maxSmallFile = 1024

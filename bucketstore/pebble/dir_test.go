@@ -37,8 +37,8 @@ func TestOpenErrors(t *testing.T) {
 		files map[string]string
 		want  []string
 	}{
-		{"unknown format", map[string]string{"FORMAT": unusual + "\n"}, []string{unusual, "promtable pebble format 1", "--storage.path"}},
-		{"the format before", map[string]string{"FORMAT": "promtable pebble format 0\n"}, []string{"format 0", "format 1", "start with a new --storage.path"}},
+		{"unknown format", map[string]string{"FORMAT": unusual + "\n"}, []string{unusual, "promtable pebble format 2", "--storage.path"}},
+		{"the format before", map[string]string{"FORMAT": "promtable pebble format 1\n"}, []string{"format 1", "format 2", "start with a new --storage.path"}},
 		{"damaged format", map[string]string{"FORMAT": "\x00\x00"}, []string{`FORMAT says "\x00\x00"`}},
 		{"empty format", map[string]string{"FORMAT": ""}, []string{`FORMAT says ""`}},
 		{"a database of somebody else", map[string]string{"MANIFEST-000001": "x"}, []string{"no file FORMAT", "not one of ours"}},

@@ -9,7 +9,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 )
 
-// sweepDay deletes what has expired in a day of METRIC. A day of which nothing
+// sweepDay deletes what has expired in a day. A day of which nothing
 // is left to live goes as a whole, by a tombstone that costs as much for a
 // million cells as for one, and compactions drop its files unread. Until then
 // the sweep does not even look at it, so an expired cell may stay a day longer.
@@ -22,22 +22,22 @@ func (s *Store) sweepDay(ctx context.Context, t *table, day uint32) error {
 		return s.sweep(ctx, t, day)
 	}
 	now := s.now().UnixMilli()
-	if addAge((int64(day)+1)*dayMillis, t.leastAge()) >= now || s.days.livesAt(day, now) {
+	if addAge(t.end(day), t.leastAge()) >= now || t.days.livesAt(day, now) {
 		return nil
 	}
-	s.watch(day)
+	s.watch(t, day)
 	last, cells, err := s.lastExpiry(ctx, t, day)
 	switch {
 	case err != nil:
 		return err
 	case last < now:
-		return s.dropDay(day, cells)
+		return s.dropDay(t, day, cells)
 	}
 	if err := s.sweep(ctx, t, day); err != nil {
 		return err
 	}
 	if last < math.MaxInt64 {
-		s.days.keep(last)
+		t.days.keep(last)
 	}
 	return nil
 }
@@ -54,10 +54,10 @@ func (t *table) leastAge() (least time.Duration) {
 
 // watch begins to look whether somebody writes to day. What was written before
 // is visible.
-func (s *Store) watch(day uint32) {
+func (s *Store) watch(t *table, day uint32) {
 	s.columns.Lock()
 	defer s.columns.Unlock()
-	s.days.watch(day)
+	t.days.watch(day)
 }
 
 // lastExpiry returns the time in milliseconds at which the last cell of day
@@ -74,18 +74,18 @@ func (s *Store) lastExpiry(ctx context.Context, t *table, day uint32) (last int6
 
 // dropDay deletes the watched day, all cells of which have expired, unless
 // somebody wrote to it since.
-func (s *Store) dropDay(day uint32, cells int) error {
+func (s *Store) dropDay(t *table, day uint32, cells int) error {
 	s.columns.Lock()
 	defer s.columns.Unlock()
-	if s.days.isTouched() {
+	if t.days.isTouched() {
 		return nil
 	}
 	// What a crash undoes, the next sweep does again.
-	err := s.db.DeleteRange(appendHead(nil, metricByte, day), appendHeadLimit(nil, metricByte, day), pebble.NoSync)
+	err := s.db.DeleteRange(appendHead(nil, t.first, day), appendHeadLimit(nil, t.first, day), pebble.NoSync)
 	if err != nil {
 		return fmt.Errorf("drop a day: %w", err)
 	}
-	s.days.remove(day)
+	t.days.remove(day)
 	s.metrics.swept.Add(float64(cells))
 	s.metrics.days.Inc()
 	return nil

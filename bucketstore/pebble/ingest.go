@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"os"
 	"slices"
 	"strconv"
@@ -47,7 +48,7 @@ func prepareIngest(fs vfs.FS, dir string) error {
 // nothing else.
 func (s *Store) isIngestible(t *table, muts []bucketstore.Mutation) bool {
 	least := s.ingestBytes
-	if t.byDay() {
+	if t.first == metricByte {
 		least *= ingestMetric
 	}
 	size := 0
@@ -71,7 +72,7 @@ func (s *Store) ingest(ctx context.Context, e *encoder, muts []bucketstore.Mutat
 	err := s.writeTable(path, e.cells(muts))
 	if err == nil {
 		s.columns.RLock()
-		s.days.written(e.written)
+		e.days.written(e.written)
 		err = s.db.Ingest(ctx, []string{path})
 		s.columns.RUnlock()
 	}
@@ -108,30 +109,79 @@ func compareCells(a, b storedCell) int {
 	return int(a.order - b.order)
 }
 
-// cells returns the cells of muts as they are stored, in order, and of those of
-// one column the one that counts.
-func (e *encoder) cells(muts []bucketstore.Mutation) []storedCell {
-	cells := make([]storedCell, 0, len(muts))
+// cells yields the cells of muts as they are stored, in order, and of those of
+// one column the one that counts. They are valid until the next one.
+func (e *encoder) cells(muts []bucketstore.Mutation) iter.Seq[storedCell] {
+	if days, ok := e.daysInOrder(muts); ok {
+		return e.cellsByDay(muts, days)
+	}
 	var space []byte
+	cells := make([]storedCell, 0, len(muts))
 	for i := range muts {
-		e.enter(muts[i].Key)
-		for j := range muts[i].Ops {
-			op := &muts[i].Ops[j]
-			e.turnTo(op.Qualifier)
-			keySize := e.columnSize(op)
-			size := keySize + timeSize + len(op.Value)
+		cells = e.appendCells(cells, &muts[i], func(size int) []byte {
 			if len(space) < size {
 				space = make([]byte, max(size, spaceBytes))
 			}
 			both := space[:size:size]
 			space = space[size:]
-			appendColumn(append(both[:0], e.row...), op.Family, op.Qualifier)
-			putCell(both[keySize:], op.Time, op.Value)
-			cells = append(cells, storedCell{both, int32(keySize), int32(len(cells))})
-		}
+			return both
+		})
 	}
 	slices.SortFunc(cells, compareCells)
-	return dropOverwritten(cells)
+	return slices.Values(dropOverwritten(cells))
+}
+
+// daysInOrder returns the days of muts if they are one cell of each row, in order
+// of keys.
+func (e *encoder) daysInOrder(muts []bucketstore.Mutation) (days []uint32, ok bool) {
+	days = make([]uint32, len(muts))
+	for i := range muts {
+		if len(muts[i].Ops) != 1 || i > 0 && bytes.Compare(muts[i-1].Key, muts[i].Key) >= 0 {
+			return nil, false
+		}
+		if e.calendar != nil {
+			days[i] = e.bucketOf(muts[i].Key).day(muts[i].Ops[0].Qualifier)
+		}
+	}
+	return days, true
+}
+
+// cellsByDay yields the cells of muts, which are in order but for their days.
+func (e *encoder) cellsByDay(muts []bucketstore.Mutation, days []uint32) iter.Seq[storedCell] {
+	return func(yield func(storedCell) bool) {
+		var cell []storedCell
+		var space []byte
+		for _, day := range slices.Compact(slices.Sorted(slices.Values(days))) {
+			for i := range muts {
+				if days[i] != day {
+					continue
+				}
+				cell = e.appendCells(cell[:0], &muts[i], func(size int) []byte {
+					space = slices.Grow(space[:0], size)[:size]
+					return space
+				})
+				if !yield(cell[0]) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// appendCells appends the cells of mut as they are stored, each in space of its
+// size, and in the order of cells.
+func (e *encoder) appendCells(cells []storedCell, mut *bucketstore.Mutation, space func(size int) []byte) []storedCell {
+	e.enter(mut.Key)
+	for i := range mut.Ops {
+		op := &mut.Ops[i]
+		e.turnTo(op.Qualifier)
+		keySize := e.columnSize(op)
+		both := space(keySize + timeSize + len(op.Value))
+		appendColumn(append(both[:0], e.row...), op.Family, op.Qualifier)
+		putCell(both[keySize:], op.Time, op.Value)
+		cells = append(cells, storedCell{both, int32(keySize), int32(len(cells))})
+	}
+	return cells
 }
 
 // dropOverwritten leaves of cells with one key the one with the greatest time, and
@@ -151,13 +201,13 @@ func dropOverwritten(cells []storedCell) []storedCell {
 }
 
 // writeTable writes cells to a new file, durably.
-func (s *Store) writeTable(path string, cells []storedCell) error {
+func (s *Store) writeTable(path string, cells iter.Seq[storedCell]) error {
 	file, err := s.fs.Create(path, vfs.WriteCategoryUnspecified)
 	if err != nil {
 		return err
 	}
 	w := sstable.NewWriter(objstorageprovider.NewFileWritable(file), s.tableOptions)
-	for _, c := range cells {
+	for c := range cells {
 		if err := w.Merge(c.key(), c.value()); err != nil {
 			return errors.Join(err, w.Close())
 		}

@@ -25,33 +25,39 @@ var rowEnd = []byte{escape, endMark}
 // cannot look like a part of the end mark.
 func tableByte(t bucketstore.Table) byte { return byte(t) + 1 }
 
-// metricByte is the first byte of the table whose cells lie by day.
-const metricByte = byte(bucketstore.Metric) + 1
+// The first bytes of the tables whose cells lie by day.
+const (
+	metricByte = byte(bucketstore.Metric) + 1
+	indexByte  = byte(bucketstore.Index) + 1
+)
+
+// hasDays says whether the cells of a table lie by day.
+func hasDays(table byte) bool { return table == metricByte || table == indexByte }
 
 // headSize is the size of what stands before the row in the keys of a table.
 func headSize(table byte) int {
-	if table == metricByte {
+	if hasDays(table) {
 		return 1 + daySize
 	}
 	return 1
 }
 
-// appendHead appends what the keys of a table begin with, in METRIC those of a
-// day.
+// appendHead appends what the keys of a table begin with, those of a day if it
+// has days.
 func appendHead(dst []byte, table byte, day uint32) []byte {
 	dst = append(dst, table)
-	if table == metricByte {
+	if hasDays(table) {
 		dst = binary.BigEndian.AppendUint32(dst, day)
 	}
 	return dst
 }
 
-// putDay replaces the day in a stored key of METRIC.
+// putDay replaces the day in a stored key of a table that has days.
 func putDay(key []byte, day uint32) { binary.BigEndian.PutUint32(key[1:], day) }
 
 // appendHeadLimit appends what sorts after all keys with this head.
 func appendHeadLimit(dst []byte, table byte, day uint32) []byte {
-	if table != metricByte || day == noDay {
+	if !hasDays(table) || day == noDay {
 		return append(dst, table+1)
 	}
 	return appendHead(dst, table, day+1)
@@ -99,8 +105,8 @@ func appendColumnLimit(dst []byte, family string) []byte {
 	return append(dst, familyEnd+1)
 }
 
-// appendLower appends what sorts before all cells of the rows of r, in METRIC
-// those of a day.
+// appendLower appends what sorts before all cells of the rows of r, those
+// of a day if the table has days.
 func appendLower(dst []byte, table byte, day uint32, r series.RowRange) []byte {
 	return appendBound(appendHead(dst, table, day), r.Start)
 }

@@ -33,7 +33,7 @@ func newMetrics() *metrics {
 		stalls:      counter("adapter_pebble_write_stalls_total", "Times that writes waited for flushes or compactions."),
 		slowDisk:    counter("adapter_pebble_slow_disk_operations_total", "Disk operations that took longer than 5 s."),
 		swept:       counter("adapter_pebble_swept_cells_total", "Expired cells that were deleted."),
-		days:        counter("adapter_pebble_sweep_drops_total", "Days of samples that expired and were deleted as a whole."),
+		days:        counter("adapter_pebble_sweep_drops_total", "Days of samples and periods of the index that expired and were deleted as a whole."),
 		disk:        desc("adapter_pebble_disk_bytes", "Space that the database takes on the disk."),
 		memory:      desc("adapter_pebble_memtable_bytes", "Memory that holds what is not yet flushed."),
 		debt:        desc("adapter_pebble_compaction_debt_bytes", "Estimate of what compactions still have to rewrite."),

@@ -32,7 +32,9 @@ func (s *Store) Scan(ctx context.Context, req bucketstore.ScanRequest, fn func(b
 		return fmt.Errorf("scan %s: %w", req.Table, err)
 	}
 	// After the iterator, so that no day is missed that it sees.
-	sc.exist = s.days.all()
+	if t.calendar != nil {
+		sc.exist = t.days.all()
+	}
 	err = sc.scan(ctx, req, fn)
 	if closeErr := sc.close(); err == nil && closeErr != nil {
 		return fmt.Errorf("scan %s: %w", req.Table, closeErr)

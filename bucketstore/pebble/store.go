@@ -103,8 +103,6 @@ type Store struct {
 	// reads cells to decide what to write, from the read until his batch is
 	// visible.
 	columns sync.RWMutex
-	// days are those of METRIC.
-	days daySet
 	// waiting counts batches that are visible and not yet known to be durable.
 	waiting sync.WaitGroup
 	// fs and dir are where tables to be ingested are made, ingested counts them.
@@ -169,7 +167,7 @@ func (s *Store) open(cfg Config) error {
 		return fmt.Errorf("open data directory %q: %w", cfg.Dir, err)
 	}
 	s.tableOptions = opts.MakeWriterOptions(0, db.TableFormat())
-	if err := s.days.load(db); err != nil {
+	if err := s.loadDays(db); err != nil {
 		return errors.Join(fmt.Errorf("open data directory %q: %w", cfg.Dir, err), db.Close())
 	}
 	s.db = db
@@ -179,6 +177,19 @@ func (s *Store) open(cfg Config) error {
 	}
 	if err := s.registerer.Register(s.metrics); err != nil {
 		return errors.Join(fmt.Errorf("register metrics of the store: %w", err), db.Close())
+	}
+	return nil
+}
+
+// loadDays finds the days of all tables.
+func (s *Store) loadDays(db *pebble.DB) error {
+	for _, t := range s.tables {
+		if t == nil || t.calendar == nil {
+			continue
+		}
+		if err := t.days.load(db, t.first); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -216,6 +227,9 @@ func (s *Store) flush() error {
 type table struct {
 	first    byte
 	families []bucketstore.FamilySpec
+	// calendar is nil if the table has no days.
+	*calendar
+	days daySet
 }
 
 func newTables(specs []bucketstore.TableSpec) (tables [bucketstore.NumTables]*table, err error) {
@@ -228,13 +242,11 @@ func newTables(specs []bucketstore.TableSpec) (tables [bucketstore.NumTables]*ta
 				return tables, fmt.Errorf("open store: family name %q is not made of letters and digits", family.Name)
 			}
 		}
-		tables[spec.Table] = &table{first: tableByte(spec.Table), families: spec.Families}
+		first := tableByte(spec.Table)
+		tables[spec.Table] = &table{first: first, families: spec.Families, calendar: calendarOf(first)}
 	}
 	return tables, nil
 }
-
-// byDay says whether the cells of t lie by day.
-func (t *table) byDay() bool { return t.first == metricByte }
 
 // isName says whether a family of this name sorts as the contract wants it.
 func isName(name string) bool {

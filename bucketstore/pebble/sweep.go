@@ -54,10 +54,10 @@ func sleep(ctx context.Context, d time.Duration) bool {
 
 // sweepTable goes once through a table.
 func (s *Store) sweepTable(ctx context.Context, t *table) error {
-	if !t.byDay() {
+	if t.calendar == nil {
 		return s.sweep(ctx, t, 0)
 	}
-	for _, day := range s.days.all() {
+	for _, day := range t.days.all() {
 		if err := s.sweepDay(ctx, t, day); err != nil {
 			return err
 		}

@@ -33,11 +33,11 @@ func (s *Store) Apply(ctx context.Context, table bucketstore.Table, muts []bucke
 	}
 	switch {
 	case s.isIngestible(t, muts):
-		return s.ingest(ctx, s.newEncoder(t, nil), muts)
+		return s.ingest(ctx, newEncoder(t, nil), muts)
 	case n.cells:
-		return s.applyAlone(ctx, s.newEncoder(t, s.db.NewIndexedBatch()), muts)
+		return s.applyAlone(ctx, newEncoder(t, s.db.NewIndexedBatch()), muts)
 	case n.days:
-		return s.applyAlone(ctx, s.newEncoder(t, s.db.NewBatch()), muts)
+		return s.applyAlone(ctx, newEncoder(t, s.db.NewBatch()), muts)
 	}
 	return s.applyBlind(ctx, t, muts)
 }
@@ -51,21 +51,22 @@ func (n *needs) add(t *table, mut *bucketstore.Mutation) {
 		case bucketstore.DeleteColumnBefore:
 			n.cells = true
 		case bucketstore.DeleteFamily:
-			n.days = n.days || t.byDay()
+			n.days = n.days || t.calendar != nil
 		}
 	}
 }
 
 // applyBlind writes mutations that do not depend on what is stored.
 func (s *Store) applyBlind(ctx context.Context, t *table, muts []bucketstore.Mutation) error {
-	e := s.newEncoder(t, s.db.NewBatch())
+	e := newEncoder(t, s.db.NewBatch())
 	for i := range muts {
 		if err := e.add(muts[i]); err != nil {
 			return errors.Join(err, e.batch.Close())
 		}
 	}
 	s.columns.RLock()
-	s.publish(e.batch, e.written)
+	e.days.written(e.written)
+	s.publish(e.batch)
 	s.columns.RUnlock()
 	return s.waitDurable(ctx, e.batch)
 }
@@ -79,7 +80,8 @@ func (s *Store) applyAlone(ctx context.Context, e *encoder, muts []bucketstore.M
 			return errors.Join(err, e.batch.Close())
 		}
 	}
-	s.publish(e.batch, e.written)
+	e.days.written(e.written)
+	s.publish(e.batch)
 	s.columns.Unlock()
 	return s.waitDurable(ctx, e.batch)
 }
@@ -100,7 +102,7 @@ func (s *Store) CheckAndApply(ctx context.Context, table bucketstore.Table, cond
 	if err := ctx.Err(); err != nil {
 		return false, err
 	}
-	e := s.newEncoder(t, s.db.NewIndexedBatch())
+	e := newEncoder(t, s.db.NewIndexedBatch())
 	s.columns.Lock()
 	holds, err := e.holds(cond, mut.Key, cutoff(family, s.now()))
 	if err == nil && holds {
@@ -110,7 +112,8 @@ func (s *Store) CheckAndApply(ctx context.Context, table bucketstore.Table, cond
 		s.columns.Unlock()
 		return false, errors.Join(err, e.batch.Close())
 	}
-	s.publish(e.batch, e.written)
+	e.days.written(e.written)
+	s.publish(e.batch)
 	s.columns.Unlock()
 	if err := s.waitDurable(ctx, e.batch); err != nil {
 		return false, err
@@ -118,8 +121,8 @@ func (s *Store) CheckAndApply(ctx context.Context, table bucketstore.Table, cond
 	return true, nil
 }
 
-// Drop implements bucketstore.Store. It costs one tombstone, in METRIC one for
-// each day; the space is free again when compactions have passed over them.
+// Drop implements bucketstore.Store. It costs one tombstone, one for each day if
+// the table has days; the space is free again when compactions have passed over them.
 func (s *Store) Drop(ctx context.Context, table bucketstore.Table, rows series.RowRange) error {
 	t, err := s.table(table)
 	if err != nil {
@@ -133,7 +136,11 @@ func (s *Store) Drop(ctx context.Context, table bucketstore.Table, rows series.R
 	}
 	batch := s.db.NewBatch()
 	s.columns.RLock()
-	for part, days := range t.split(rows, s.days.all(), allDeltas()) {
+	var exist []uint32
+	if t.calendar != nil {
+		exist = t.days.all()
+	}
+	for part, days := range t.split(rows, exist, allDeltas()) {
 		for _, day := range days {
 			err = errors.Join(err, batch.DeleteRange(appendLower(nil, t.first, day, part), appendUpper(nil, t.first, day, part), nil))
 		}
@@ -142,16 +149,15 @@ func (s *Store) Drop(ctx context.Context, table bucketstore.Table, rows series.R
 		s.columns.RUnlock()
 		return errors.Join(fmt.Errorf("drop %s: %w", rows, err), batch.Close())
 	}
-	s.publish(batch, nil)
+	s.publish(batch)
 	s.columns.RUnlock()
 	return s.waitDurable(ctx, batch)
 }
 
-// publish writes batch, which has cells in these days, to the log and makes it
+// publish writes batch, the days of which are noted, to the log and makes it
 // visible. It does not wait for the disk. When the log fails Pebble panics; whoever serves HTTP would catch
 // that and leave every later write waiting, so it ends the process here.
-func (s *Store) publish(batch *pebble.Batch, days []uint32) {
-	s.days.written(days)
+func (s *Store) publish(batch *pebble.Batch) {
 	defer func() {
 		if r := recover(); r != nil {
 			s.guard.die("write-ahead log", fmt.Errorf("%v", r))
@@ -200,19 +206,21 @@ func (t *table) check(mut bucketstore.Mutation) error {
 type encoder struct {
 	batch *pebble.Batch // nil if cells are only to be encoded
 	first byte          // of the table
-	days  *daySet
+	// calendar is nil if the table has no days.
+	*calendar
+	days *daySet
 	// written is the days that the batch has cells in, in order.
 	written []uint32
 
-	// bucket is that of the row, if the table lies by day.
+	// bucket is that of the row, if the table has days.
 	bucket bucket
 	// row and key are space for stored keys. The day in row is that of the last
 	// column.
 	row, key []byte
 }
 
-func (s *Store) newEncoder(t *table, batch *pebble.Batch) *encoder {
-	return &encoder{batch: batch, first: t.first, days: &s.days}
+func newEncoder(t *table, batch *pebble.Batch) *encoder {
+	return &encoder{batch: batch, first: t.first, calendar: t.calendar, days: &t.days}
 }
 
 // add adds mut. The batch is indexed if mut reads cells, and nobody else writes
@@ -229,15 +237,15 @@ func (e *encoder) add(mut bucketstore.Mutation) error {
 
 // enter makes key the current row.
 func (e *encoder) enter(key []byte) {
-	if e.first == metricByte {
-		e.bucket = bucketOf(key)
+	if e.calendar != nil {
+		e.bucket = e.bucketOf(key)
 	}
 	e.row = appendRow(appendHead(e.row[:0], e.first, noDay), key)
 }
 
 // turn sets the day in e.row to that of the column and returns it.
 func (e *encoder) turn(qualifier []byte) (day uint32) {
-	if e.first != metricByte {
+	if e.calendar == nil {
 		return 0
 	}
 	day = e.bucket.day(qualifier)
@@ -247,7 +255,7 @@ func (e *encoder) turn(qualifier []byte) (day uint32) {
 
 // turnTo sets the day in e.row to that of a column that is written.
 func (e *encoder) turnTo(qualifier []byte) {
-	if day := e.turn(qualifier); e.first == metricByte {
+	if day := e.turn(qualifier); e.calendar != nil {
 		e.written = insertDay(e.written, day)
 	}
 }
@@ -282,7 +290,7 @@ func (e *encoder) addOp(op *bucketstore.Op) error {
 // deleteFamily deletes a family of the current row in all days that exist, be it
 // only in this batch.
 func (e *encoder) deleteFamily(family string) error {
-	if e.first != metricByte {
+	if e.calendar == nil {
 		return e.deleteColumns(family)
 	}
 	days := slices.Clone(e.bucket.days(e.days.all(), allDeltas()))

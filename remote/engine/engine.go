@@ -20,6 +20,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -136,7 +137,7 @@ func Open(ctx context.Context, cfg Config) (*Engine, error) {
 	}
 	e := &Engine{
 		cfg:     cfg,
-		index:   index.New(index.Config{Schema: cfg.Schema, ParallelLists: cfg.ParallelLists}, indexRows{cfg.Store}),
+		index:   index.New(index.Config{Schema: cfg.Schema, ParallelLists: cfg.ParallelLists}, newIndexRows(cfg.Store)),
 		metrics: newMetrics(cfg.Registerer),
 		known:   newKnownSeries(),
 
@@ -200,22 +201,41 @@ func (e *Engine) writeAhead(ctx context.Context) error {
 }
 
 // indexRows is the INDEX table of a store, as package index wants it.
-type indexRows struct{ store bucketstore.Store }
+type indexRows struct {
+	store bucketstore.Store
+	// spaces are *indexSpace. New series come many at a time, with many rows each.
+	spaces *sync.Pool
+}
+
+type indexSpace struct {
+	muts []bucketstore.Mutation
+	ops  []bucketstore.Op
+}
+
+func newIndexRows(store bucketstore.Store) indexRows {
+	return indexRows{store, &sync.Pool{New: func() any { return new(indexSpace) }}}
+}
 
 func (r indexRows) PutRows(ctx context.Context, rows []index.Row) error {
-	muts := make([]bucketstore.Mutation, len(rows))
-	ops := make([]bucketstore.Op, len(rows))
+	space := r.spaces.Get().(*indexSpace)
+	muts, ops := slices.Grow(space.muts[:0], len(rows)), slices.Grow(space.ops[:0], len(rows))
+	qualifier := []byte(series.QualifierIndex)
 	for i, row := range rows {
-		ops[i] = bucketstore.Op{
+		ops = append(ops, bucketstore.Op{
 			Kind:      bucketstore.SetCell,
 			Family:    series.FamilyIndex,
-			Qualifier: []byte(series.QualifierIndex),
+			Qualifier: qualifier,
 			Time:      row.Time,
 			Value:     row.Value,
-		}
-		muts[i] = bucketstore.Mutation{Key: row.Key, Ops: ops[i : i+1 : i+1]}
+		})
+		muts = append(muts, bucketstore.Mutation{Key: row.Key, Ops: ops[i : i+1 : i+1]})
 	}
-	return r.store.Apply(ctx, bucketstore.Index, muts)
+	err := r.store.Apply(ctx, bucketstore.Index, muts)
+	clear(muts)
+	clear(ops)
+	space.muts, space.ops = muts, ops
+	r.spaces.Put(space)
+	return err
 }
 
 func (r indexRows) ScanRows(ctx context.Context, ranges []series.RowRange, limit int, fn func(key, value []byte) error) error {

@@ -1,0 +1,171 @@
+package index
+
+import (
+	"bytes"
+	"slices"
+
+	"github.com/prometheus/prometheus/model/labels"
+)
+
+// batch is the rows of new series. Series share most of their labels, so what the
+// postings of a label begin with is made once; and rows need not be compared to be
+// in order of keys, because labels are put in order, and series are. Whoever is
+// done with a batch gives its memory back to Index.batches.
+type batch struct {
+	// rows are postings, values and names, marks the postings of metric names,
+	// which say that all the others are there. Both are in order of keys.
+	rows, marks []Row
+	// texts are the values and names among rows.
+	texts map[id]struct{}
+
+	// lists are those that the series go to, in the order in which they came up.
+	lists   []postingList
+	numbers map[label]int32
+	places  []place
+	// names and values are rows that go to rows.
+	names, values []Row
+
+	// order is space for the order of lists, key for one key, prefixes and keys for
+	// those that stay. keySize is the size of all keys of postings.
+	order               []int32
+	key, prefixes, keys []byte
+	keySize             int
+}
+
+// A label is one of some series in an index period.
+type label struct {
+	name, value string
+	period      int64
+}
+
+// A postingList is the postings of a label.
+type postingList struct {
+	// prefix is what its keys begin with, from and to a place in batch.prefixes.
+	from, to int
+	isMark   bool
+	// size counts its series, next is where the row of the next one goes.
+	size, next int
+}
+
+// A place is where a need belongs.
+type place struct{ need, list int32 }
+
+func newBatch() *batch {
+	return &batch{texts: make(map[id]struct{}), numbers: make(map[label]int32)}
+}
+
+// reset empties b, which keeps its memory and refers to nothing else.
+func (b *batch) reset() {
+	for _, rows := range []*[]Row{&b.rows, &b.marks, &b.names, &b.values} {
+		clear(*rows)
+		*rows = (*rows)[:0]
+	}
+	clear(b.texts)
+	clear(b.numbers)
+	b.lists, b.places, b.prefixes, b.keys, b.keySize = b.lists[:0], b.places[:0], b.prefixes[:0], b.keys[:0], 0
+}
+
+// fillBatch adds the rows of needs, which in each period are in order of keys,
+// without those values and names that are known to be there.
+func (x *Index) fillBatch(b *batch, tenant string, needs []need) error {
+	for i, n := range needs {
+		named := false
+		err := n.entry.Labels.Validate(func(l labels.Label) error {
+			named = named || l.Name == labels.MetricName
+			return x.addLabel(b, tenant, n, int32(i), l)
+		})
+		if err == nil && !named {
+			_, err = x.addPosting(b, tenant, n, int32(i), labels.Label{Name: labels.MetricName})
+		}
+		if err != nil {
+			return err
+		}
+	}
+	b.makeRows(needs)
+	return nil
+}
+
+// addLabel adds the rows of a label of n, which is the need with number i.
+func (x *Index) addLabel(b *batch, tenant string, n need, i int32, l labels.Label) error {
+	isNew, err := x.addPosting(b, tenant, n, i, l)
+	if err != nil || !isNew {
+		return err
+	}
+	if b.key, err = x.schema.AppendValueKey(b.key[:0], tenant, l.Name, l.Value, n.period); err != nil {
+		return err
+	}
+	b.values = x.writer.addText(b, b.values, l.Value, n.end())
+	if b.key, err = x.schema.AppendNameKey(b.key[:0], tenant, l.Name, n.period); err != nil {
+		return err
+	}
+	b.names = x.writer.addText(b, b.names, l.Name, n.end())
+	return nil
+}
+
+// addPosting puts n on the list of a label, and says whether nobody was on it.
+func (x *Index) addPosting(b *batch, tenant string, n need, i int32, l labels.Label) (isNew bool, err error) {
+	at := label{l.Name, l.Value, n.period}
+	number, ok := b.numbers[at]
+	if !ok {
+		from := len(b.prefixes)
+		if b.prefixes, err = x.schema.AppendPostingPrefix(b.prefixes, tenant, l.Name, l.Value, n.period); err != nil {
+			return false, err
+		}
+		number = int32(len(b.lists))
+		b.numbers[at] = number
+		b.lists = append(b.lists, postingList{from: from, to: len(b.prefixes), isMark: l.Name == labels.MetricName})
+	}
+	to := &b.lists[number]
+	to.size++
+	b.places = append(b.places, place{i, number})
+	b.keySize += to.to - to.from + len(n.entry.Key)
+	return !ok, nil
+}
+
+// makeRows makes rows and marks of what was added. No prefix of postings begins
+// with another one, so that all keys of a list come before all of the next.
+func (b *batch) makeRows(needs []need) {
+	b.sortLists()
+	posted, marked := len(b.names), 0
+	for _, number := range b.order {
+		l := &b.lists[number]
+		next := &posted
+		if l.isMark {
+			next = &marked
+		}
+		l.next = *next
+		*next += l.size
+	}
+	slices.SortFunc(b.names, compareRows)
+	slices.SortFunc(b.values, compareRows)
+	b.rows = append(slices.Grow(b.rows, posted+len(b.values)), b.names...)
+	b.rows = append(b.rows[:posted], b.values...)
+	b.marks = slices.Grow(b.marks, marked)[:marked]
+	b.keys = slices.Grow(b.keys, b.keySize)
+	for _, p := range b.places {
+		l, n := &b.lists[p.list], &needs[p.need]
+		from := len(b.keys)
+		b.keys = append(append(b.keys, b.prefixes[l.from:l.to]...), n.entry.Key...)
+		row := Row{Key: b.keys[from:len(b.keys):len(b.keys)], Time: n.end()}
+		if l.isMark {
+			b.marks[l.next] = row
+		} else {
+			b.rows[l.next] = row
+		}
+		l.next++
+	}
+}
+
+// sortLists puts the numbers of lists in b.order by their prefixes.
+func (b *batch) sortLists() {
+	b.order = slices.Grow(b.order[:0], len(b.lists))
+	for i := range b.lists {
+		b.order = append(b.order, int32(i))
+	}
+	slices.SortFunc(b.order, func(i, j int32) int {
+		l, m := &b.lists[i], &b.lists[j]
+		return bytes.Compare(b.prefixes[l.from:l.to], b.prefixes[m.from:m.to])
+	})
+}
+
+func compareRows(a, b Row) int { return bytes.Compare(a.Key, b.Key) }
