@@ -140,7 +140,7 @@ func (o *options) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	o.workload.End = time.Now().UnixMilli()
+	o.workload.End = endBefore(time.Now().UnixMilli())
 	out.Workload = o.workload
 	if err := o.measure(ctx, dir, contenders, out); err != nil {
 		return err

@@ -82,6 +82,7 @@ func (b *bench) write(ctx context.Context, s *server, p protocol, requests *spoo
 	note("CPU s per M samples", (after.cpu-before.cpu).Seconds()/samples*1e6)
 	note("peak RSS before the first request, MB", float64(before.peak)/1e6)
 	note("peak RSS, MB", float64(after.peak)/1e6)
+	note("pages of files in it at the end, MB", float64(after.files)/1e6)
 	note("written to disk, B per sample", float64(after.written-before.written)/samples)
 	note("request p50, ms", milliseconds(quantile(took, 0.5)))
 	note("request p99, ms", milliseconds(quantile(took, 0.99)))

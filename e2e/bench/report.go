@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // results are everything that was found out, as --json prints it.
@@ -139,8 +140,8 @@ func (r *results) head(b *strings.Builder) {
 		fmt.Fprintf(b, "Left out: %s. ", p)
 	}
 	wl := r.Workload
-	fmt.Fprintf(b, "%d series of %d samples, one each %v, %d samples a request, %d connections; seed %d.\n\n",
-		wl.Series, wl.Samples, wl.Interval, r.PerRequest, r.Connections, wl.Seed)
+	fmt.Fprintf(b, "%d series of %d samples, one each %v until %s, %d samples a request, %d connections; seed %d.\n\n",
+		wl.Series, wl.Samples, wl.Interval, time.UnixMilli(wl.End).UTC().Format("2006-01-02 15:04"), r.PerRequest, r.Connections, wl.Seed)
 }
 
 // columns are the heads of the columns.

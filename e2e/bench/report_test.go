@@ -41,7 +41,7 @@ func TestCheck(t *testing.T) {
 func TestTable(t *testing.T) {
 	r := &results{
 		Date: "2026-01-02", Command: "go run ./e2e/bench", Go: "go1.26", Platform: "linux/amd64", Cores: 2, Load: "0.25", PerRequest: 2000, Connections: 2,
-		Workload: workload{Seed: 1, Series: 10, Samples: 20, Interval: 15 * time.Second},
+		Workload: workload{Seed: 1, Series: 10, Samples: 20, Interval: 15 * time.Second, End: 1767323040000},
 		Servers:  []participant{{"a", "adapter", "1"}, {"p", "Prometheus", "3"}, {"v", "Victoria", "1.79"}},
 	}
 	r.noter("a", "write")("CPU", 0.5)
@@ -57,7 +57,7 @@ func TestTable(t *testing.T) {
 
     go run ./e2e/bench
 
-adapter 1; Prometheus 3; Victoria 1.79. 10 series of 20 samples, one each 15s, 2000 samples a request, 2 connections; seed 1.
+adapter 1; Prometheus 3; Victoria 1.79. 10 series of 20 samples, one each 15s until 2026-01-02 03:04, 2000 samples a request, 2 connections; seed 1.
 
 | | adapter | Prometheus | Victoria | adapter / Prometheus | adapter / Victoria |
 |---|---:|---:|---:|---:|---:|

@@ -17,6 +17,7 @@ import (
 type usage struct {
 	cpu     time.Duration // user and system
 	peak    int64         // most resident memory, bytes
+	files   int64         // resident pages of files, the program among them, bytes, now
 	written int64         // bytes that it made the kernel write to disk
 }
 
@@ -30,6 +31,10 @@ func usageOf(pid int) (u usage, err error) {
 		return usage{}, err
 	}
 	u.peak = kilobytes << 10
+	if kilobytes, err = procField(pid, "status", "RssFile:"); err != nil {
+		return usage{}, err
+	}
+	u.files = kilobytes << 10
 	u.written, err = procField(pid, "io", "write_bytes:")
 	return u, err
 }
@@ -77,7 +82,7 @@ func procField(pid int, file, name string) (int64, error) {
 	return 0, fmt.Errorf("%s has no %s", path, name)
 }
 
-// total returns the usage of a process that has ended, but for its peak.
+// total returns the usage of a process that has ended, but for its memory.
 func (p *process) total() usage {
 	state := p.cmd.ProcessState
 	u := usage{cpu: state.UserTime() + state.SystemTime()}

@@ -20,6 +20,23 @@ type workload struct {
 	End int64
 }
 
+// Spans of the adapter's stored format in ms.
+const (
+	indexPeriod = 1 << 29
+	window      = 1 << 23
+)
+
+// endBefore returns when the samples end that are sent at now, in ms: at now, but
+// in the last eighth of an index period whole windows earlier. The adapter writes
+// new series to two periods then, so that runs would differ by the day.
+func endBefore(now int64) int64 {
+	late := now%indexPeriod - indexPeriod/8*7
+	if late < 0 {
+		return now
+	}
+	return now - (late/window+1)*window
+}
+
 // total is the number of samples.
 func (w workload) total() int { return w.Series * w.Samples }
 

@@ -49,6 +49,26 @@ func TestGeneratorIsDeterministic(t *testing.T) {
 	}
 }
 
+func TestEndBefore(t *testing.T) {
+	const period = 3343 * indexPeriod
+	for _, tc := range []struct {
+		name      string
+		now, want int64
+	}{
+		{"begin of a period", period, period},
+		{"before the last eighth", period + 7*indexPeriod/8 - 1, period + 7*indexPeriod/8 - 1},
+		{"begin of the last eighth", period + 7*indexPeriod/8, period + 7*indexPeriod/8 - window},
+		{"in the last eighth", period + 7*indexPeriod/8 + 3*window + 5, period + 7*indexPeriod/8 - window + 5},
+		{"end of a period", period + indexPeriod - 1, period + 7*indexPeriod/8 - 1},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			if got := endBefore(tc.now); got != tc.want {
+				t.Errorf("end %d, want %d", got, tc.want)
+			}
+		})
+	}
+}
+
 func TestLabelsAreUnique(t *testing.T) {
 	g := newGenerator(smallWorkload())
 	seen := map[string]int{}
