@@ -148,6 +148,7 @@ func (b *Buffer) commit(group []*request) {
 // belong into none. What it does depends on the samples, the stamps and their
 // order alone, so that a replay does the same.
 func (b *Buffer) apply(samples []bucketstore.Sample, stamp int64, segment uint64) (late []int) {
+	b.applied = stamp
 	newest := windowOf(stamp) + series.Window
 	for i := range samples {
 		s := &samples[i]
@@ -221,12 +222,9 @@ func (b *Buffer) moveOn(r *ref, window int64) {
 // review does what is due for c, an open chunk of r, before it gets another
 // sample, with mu held.
 func (b *Buffer) review(r *ref, c *openChunk) {
-	part, limit := r.about(b.cfg.PartSamples), uint32(math.MaxUint32)
-	if b.cfg.ChunkSamples > 0 {
-		limit = r.about(b.cfg.ChunkSamples)
-	}
+	part := r.about(b.cfg.PartSamples)
 	switch {
-	case c.n >= limit || c.mixed && len(c.raw) >= int(r.about(mixedBytes)):
+	case c.n == math.MaxUint32 || c.mixed && len(c.raw) >= int(r.about(mixedBytes)):
 		older := r.older
 		b.seal(r, c)
 		r.older = older // c gets a sample
@@ -242,7 +240,7 @@ func (b *Buffer) review(r *ref, c *openChunk) {
 	if c.mixed || c == &r.newer && r.older != nil {
 		next = max(1, int64(part/8))
 	}
-	c.due = min(c.n+uint32(next), limit)
+	c.due = c.n + uint32(min(next, math.MaxUint32-int64(c.n)))
 }
 
 // mixedBytes is about how many bytes an open chunk has that is sealed although its

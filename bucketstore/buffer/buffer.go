@@ -12,6 +12,8 @@
 //	scan.go     reading: rows of the store with what is open beside
 //	record.go   the bytes of the log
 //	log.go      its files: group commit, segments
+//	segment.go  reading one of them
+//	dir.go      the directory: its lock, who has it, its name
 //	stamp.go    where the order of requests goes on after the log
 //	replay.go   reading the log at the start
 //	metrics.go  counters of all this
@@ -33,7 +35,6 @@ import (
 	"fmt"
 	"hash/maphash"
 	"os"
-	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -70,8 +71,6 @@ type Config struct {
 	// PartSamples is about how many samples of an open chunk are held as they came;
 	// then they are encoded, which takes a third of the memory. 0 is 80.
 	PartSamples int
-	// ChunkSamples is about how many samples make a chunk; 0 is all of a window.
-	ChunkSamples int
 	// SealSpread is the time after the end of a window over which the series seal
 	// what they hold of it, evenly. 0 is as long as a window: then the store has the
 	// same to do at all times. The shorter, the less is in memory.
@@ -79,11 +78,13 @@ type Config struct {
 	// MaxOpenBytes is how many bytes of samples may be open; beyond, an eighth of
 	// them is sealed. 0 is 512 MiB.
 	MaxOpenBytes int
-	// SegmentBytes is the size of a segment of the log. 0 is 64 MiB.
+	// MaxLogBytes is how large the log may become; beyond, what its oldest segments
+	// are needed for is sealed. It takes what comes until then. 0 is 512 MiB.
+	MaxLogBytes int
+	// SegmentBytes is the size of a segment of the log. 0 is DefaultSegmentBytes, or
+	// an eighth of MaxLogBytes if that is less. In each stand the keys of its series,
+	// and where they are much of it, a segment is larger, up to half of MaxLogBytes.
 	SegmentBytes int
-	// MaxSegments is how many segments there may be; beyond, what the oldest are
-	// needed for is sealed. 0 is 8.
-	MaxSegments int
 	// SweepInterval is how often the clock looks for what it must seal. 0 is 10 s.
 	SweepInterval time.Duration
 
@@ -91,6 +92,10 @@ type Config struct {
 	// longer be written: it must end the process. Nil logs and panics.
 	Die func(err error)
 }
+
+// DefaultSegmentBytes is the size of a segment. The last one stays however little of
+// it is needed, and is replayed.
+const DefaultSegmentBytes = 64 << 20
 
 func (cfg Config) withDefaults() Config {
 	if cfg.Now == nil {
@@ -108,8 +113,8 @@ func (cfg Config) withDefaults() Config {
 	}
 	setDefault(&cfg.PartSamples, 80)
 	setDefault(&cfg.MaxOpenBytes, 512<<20)
-	setDefault(&cfg.SegmentBytes, 64<<20)
-	setDefault(&cfg.MaxSegments, 8)
+	setDefault(&cfg.MaxLogBytes, 512<<20)
+	setDefault(&cfg.SegmentBytes, max(1, min(DefaultSegmentBytes, cfg.MaxLogBytes/8)))
 	if cfg.SealSpread == 0 {
 		cfg.SealSpread = time.Duration(series.Window) * time.Millisecond
 	}
@@ -150,6 +155,8 @@ type Buffer struct {
 	amidst map[*ref]struct{}
 	// pressed is where in order the last sweep for memory ended.
 	pressed int
+	// applied is the stamp of the last request in open chunks.
+	applied int64
 	// openBytes is what the open chunks hold.
 	openBytes int
 	// buffers are those of open chunks, condenser makes parts of them.
@@ -158,6 +165,11 @@ type Buffer struct {
 	// stamp is that of the last request. Only who commits, and replay before, uses
 	// it.
 	stamp int64
+
+	// id is the name of the log.
+	id string
+	// onEmpty is called when nothing is left in memory and in the log.
+	onEmpty func(context.Context)
 
 	sealing sealing
 	// closing says that the newest samples need not go to CURRENT.
@@ -175,17 +187,34 @@ var (
 	_ bucketstore.Appender = (*Buffer)(nil)
 )
 
-// CheckEmpty says whether a log in dir, if there is one, holds samples that are
-// in no store: then the error names it.
+// CheckEmpty says whether a log in dir, if there is one, holds samples that may be
+// in no store: then the error names it. One without requests holds none.
 func CheckEmpty(dir string) error {
 	found, err := segmentsIn(dir)
-	switch {
-	case errors.Is(err, os.ErrNotExist):
+	if errors.Is(err, os.ErrNotExist) {
 		return nil
-	case err == nil && len(found) > 0:
-		return fmt.Errorf("the log in %s holds samples that are not in the store yet", dir)
+	}
+	for i, segment := range found {
+		var empty bool
+		if empty, err = isEmptySegment(dir, segment, i == len(found)-1); err != nil {
+			return fmt.Errorf("the log in %s: segment %s: %w", dir, segmentName(segment), err)
+		}
+		if !empty {
+			return fmt.Errorf("the log in %s holds samples that are not in the store yet", dir)
+		}
 	}
 	return err
+}
+
+// isEmptySegment says whether a segment holds no more than its head, or, if it is
+// the last one, not even that.
+func isEmptySegment(dir string, segment uint64, isLast bool) (bool, error) {
+	file, err := openSegment(dir, segment)
+	if err != nil {
+		return false, err
+	}
+	blank, err := file.start()
+	return blank && isLast || err == nil && !blank && file.atEnd(), errors.Join(err, file.close())
 }
 
 // Open opens the log in cfg.Dir and replays what is in it: when it returns all
@@ -196,9 +225,9 @@ func Open(ctx context.Context, cfg Config) (*Buffer, error) {
 	if err := makeDir(cfg.Dir); err != nil {
 		return nil, fmt.Errorf("make the directory of the log: %w", err)
 	}
-	lock, _, err := fileutil.Flock(filepath.Join(cfg.Dir, "lock"))
+	lock, err := takeDir(cfg.Dir, cfg.Now())
 	if err != nil {
-		return nil, fmt.Errorf("the log in %s is held by another process: %w", cfg.Dir, err)
+		return nil, err
 	}
 	b, err := open(ctx, cfg)
 	if err != nil {
@@ -209,7 +238,12 @@ func Open(ctx context.Context, cfg Config) (*Buffer, error) {
 }
 
 func open(ctx context.Context, cfg Config) (*Buffer, error) {
+	id, err := takeID(cfg.Dir)
+	if err != nil {
+		return nil, err
+	}
 	b := &Buffer{
+		id:      id,
 		Store:   cfg.Store,
 		cfg:     cfg,
 		metrics: newMetrics(cfg.Registerer),
@@ -220,12 +254,12 @@ func open(ctx context.Context, cfg Config) (*Buffer, error) {
 		requests: make(chan *request),
 		pressure: make(signal, 1),
 	}
-	b.segments = &segments{dir: cfg.Dir, metrics: b.metrics, pins: make(map[uint64]int)}
+	b.segments = newSegments(cfg.Dir, b.metrics)
 	b.sealing.init()
 	background, stop := context.WithCancel(context.Background())
 	b.stop = stop
 	b.done.Go(func() { b.runSealing(background) })
-	err := b.replay(ctx)
+	err = b.replay(ctx)
 	if err == nil {
 		b.log, err = createLog(cfg, b.metrics, b.segments)
 	}
@@ -242,37 +276,77 @@ func open(ctx context.Context, cfg Config) (*Buffer, error) {
 	return b, nil
 }
 
+// ID names the log: it is the same after each start on the directory, and that of
+// no other log.
+func (b *Buffer) ID() string { return b.id }
+
+// OnEmpty has Close call fn, once everything is in the store and the log is
+// removed, and before the store is closed; not if the log stays. Who calls it does
+// so before Close.
+func (b *Buffer) OnEmpty(fn func(context.Context)) { b.onEmpty = fn }
+
 // Close writes all that is open to the store, removes the log, and closes the
 // store. If the store does not take it, the log stays for the next start. The
 // newest samples go to CURRENT only if they are replayed: who appends has them.
 func (b *Buffer) Close() error {
-	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
-	defer cancel()
 	close(b.requests)
 	b.committing.Wait()
 	b.closing.Store(true)
-	err := b.Flush(ctx)
+	err := b.flushAtEnd()
 	b.stop()
 	b.done.Wait()
 	if err == nil {
-		err = b.log.remove(b.stamp)
+		err = b.end()
 	} else {
 		err = errors.Join(fmt.Errorf("flush the buffer, the log stays: %w", err), b.log.close())
 	}
 	return errors.Join(err, b.lock.Release(), b.Store.Close())
 }
 
-// closeTimeout bounds how long Close waits for the store.
+// end removes the log, of which nothing is needed any more, and says so.
+func (b *Buffer) end() error {
+	if err := b.log.remove(b.stamp); err != nil {
+		return err
+	}
+	if b.onEmpty != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+		defer cancel()
+		b.onEmpty(ctx)
+	}
+	return nil
+}
+
+// closeTimeout is how long Close waits for a store that takes nothing.
 const closeTimeout = 2 * time.Minute
+
+// flushAtEnd is Flush for as long as the store takes something: a million series
+// may need minutes.
+func (b *Buffer) flushAtEnd() error {
+	b.sealOpen()
+	for {
+		before := b.sealing.progress()
+		ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+		err := b.sealing.wait(ctx)
+		cancel()
+		if err == nil || b.sealing.progress() == before {
+			return err
+		}
+	}
+}
 
 // Flush writes all that is open to the store.
 func (b *Buffer) Flush(ctx context.Context) error {
+	b.sealOpen()
+	return b.sealing.wait(ctx)
+}
+
+// sealOpen seals all that is open.
+func (b *Buffer) sealOpen() {
 	b.mu.Lock()
+	defer b.mu.Unlock()
 	for _, r := range b.refs {
 		b.sealAll(r)
 	}
-	b.mu.Unlock()
-	return b.sealing.wait(ctx)
 }
 
 // Drop implements bucketstore.Store. What is open of METRIC goes to the store

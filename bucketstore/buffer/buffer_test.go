@@ -263,7 +263,7 @@ func TestReads(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			store := openStore(t)
-			f := open(t, store, func(c *buffer.Config) { c.ChunkSamples, c.PartSamples = 150, 20 })
+			f := open(t, store, func(c *buffer.Config) { c.MaxOpenBytes, c.PartSamples = 4<<10, 20 })
 			for i := range int64(300) {
 				var batch []bucketstore.Sample
 				for n := range 10 {
@@ -282,6 +282,9 @@ func TestReads(t *testing.T) {
 				t.Fatal(err)
 			}
 			f.check(t, "after a flush")
+			if n := f.cells(t); n < 50 {
+				t.Errorf("%d chunks, though memory was short", n)
+			}
 			f.append(t, f.sample(1, someTime+1, 7), f.sample(1, someTime+300*15_000, 8))
 			f.kill()
 			f.reopen(t)
@@ -399,10 +402,14 @@ func TestDamage(t *testing.T) {
 // TestStoreDown: while the store is down samples are taken and read, and none is
 // lost when the process dies.
 func TestStoreDown(t *testing.T) {
-	f := open(t, openPebble(t), func(c *buffer.Config) { c.ChunkSamples = 10 })
+	f := open(t, openPebble(t), func(c *buffer.Config) { c.MaxOpenBytes = 64 })
 	f.store.fail.Store(true)
 	for i := range int64(100) {
 		f.append(t, f.sample(1, someTime+i*1000, float64(i)))
+		f.Sweep()
+	}
+	if f.Sealing() < 5 {
+		t.Errorf("%d chunks wait for the store", f.Sealing())
 	}
 	f.check(t, "down")
 	f.append(t, f.sample(1, someTime-10*series.Window, 1)) // the older of two open windows
@@ -425,7 +432,7 @@ func TestStoreDown(t *testing.T) {
 // TestLogIsCut: segments go when their samples are in the store, and what holds
 // them up is sealed.
 func TestLogIsCut(t *testing.T) {
-	f := open(t, openPebble(t), func(c *buffer.Config) { c.SegmentBytes, c.MaxSegments, c.ChunkSamples = 1000, 3, 20 })
+	f := open(t, openPebble(t), func(c *buffer.Config) { c.SegmentBytes, c.MaxLogBytes = 1000, 3000 })
 	f.append(t, f.sample(99, someTime, 1)) // it would hold the log for ever
 	segments := func() int { return len(segmentsOf(t, f.cfg.Dir)) }
 	most := 0
@@ -468,6 +475,26 @@ func TestSweep(t *testing.T) {
 	f.check(t, "by an old reference and a new one")
 }
 
+// TestSweepWaits: a window that is over by the clock is not sealed while its samples
+// come: whoever catches up has long chunks, too.
+func TestSweepWaits(t *testing.T) {
+	f := open(t, openPebble(t), nil)
+	f.clock.ms.Store(someTime + 100*series.Window)
+	for i := range int64(50) {
+		f.append(t, f.sample(1, someTime+i*1000, float64(i)))
+		f.Sweep()
+	}
+	if f.Sealing() > 0 || f.store.applied.Load() > 0 {
+		t.Fatal("sealed amidst its samples")
+	}
+	f.check(t, "open")
+	f.clock.ms.Add(time.Minute.Milliseconds() + 1000)
+	f.append(t, f.sample(2, someTime, 1))
+	f.Sweep()
+	eventually(t, "the first series is stored, and not the second", func() bool { return f.store.applied.Load() == 1 && f.Sealing() == 0 })
+	f.check(t, "sealed")
+}
+
 func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(30 * time.Second); !ok(); time.Sleep(time.Millisecond) {
@@ -480,7 +507,7 @@ func eventually(t testing.TB, what string, ok func() bool) {
 // TestConcurrent: readers see every sample that is acknowledged, whatever is
 // sealed meanwhile.
 func TestConcurrent(t *testing.T) {
-	f := open(t, openPebble(t), func(c *buffer.Config) { c.PartSamples, c.SegmentBytes, c.MaxSegments = 8, 5000, 2 })
+	f := open(t, openPebble(t), func(c *buffer.Config) { c.PartSamples, c.SegmentBytes, c.MaxLogBytes = 8, 5000, 10_000 })
 	const writers, each = 4, 300
 	var acknowledged [writers]atomic.Int64
 	var group sync.WaitGroup

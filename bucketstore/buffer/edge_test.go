@@ -161,7 +161,7 @@ func TestLimit(t *testing.T) {
 // TestCurrent: after a death CURRENT has the newest sample of each series, of
 // those too the log of which was cut.
 func TestCurrent(t *testing.T) {
-	f := open(t, openPebble(t), func(c *buffer.Config) { c.PartSamples, c.SegmentBytes, c.MaxSegments = 2, 1000, 2 })
+	f := open(t, openPebble(t), func(c *buffer.Config) { c.PartSamples, c.SegmentBytes, c.MaxLogBytes = 2, 1000, 2000 })
 	for _, n := range []int64{0, 2, 1} {
 		f.append(t, f.sample(1, someTime+n, float64(n+1)))
 	}
@@ -260,7 +260,7 @@ func TestUnfinishedSegment(t *testing.T) {
 // TestLongLog: one sweep makes the log as short as it should be, however long it
 // has become.
 func TestLongLog(t *testing.T) {
-	f := open(t, openPebble(t), func(c *buffer.Config) { c.SegmentBytes, c.MaxSegments = 200, 2 })
+	f := open(t, openPebble(t), func(c *buffer.Config) { c.SegmentBytes, c.MaxLogBytes = 200, 400 })
 	for n := range 200 {
 		f.append(t, f.sample(n, someTime, 1))
 	}
@@ -301,4 +301,37 @@ func TestEndedContext(t *testing.T) {
 		f.append(t, samples...)
 	}
 	f.check(t, "after all")
+}
+
+// TestKeysInLog: the keys, which stand in each segment again, are a small part of
+// the log, however small its segments should be.
+func TestKeysInLog(t *testing.T) {
+	const count, scrapes = 500, 60
+	write := func(segmentBytes int) (size int64) {
+		f := open(t, openPebble(t), func(c *buffer.Config) { c.SegmentBytes, c.MaxLogBytes = segmentBytes, 4<<20 })
+		samples := make([]bucketstore.Sample, count)
+		for n := range samples {
+			samples[n] = f.sample(n, someTime, 0)
+		}
+		for i := range int64(scrapes) {
+			for n := range samples {
+				samples[n].T, samples[n].V = someTime+i*15_000, float64(i)*1.1
+			}
+			f.append(t, samples...)
+		}
+		for _, path := range segmentsOf(t, f.cfg.Dir) {
+			info, err := os.Stat(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			size += info.Size()
+		}
+		f.kill()
+		f.reopen(t)
+		f.check(t, "replayed")
+		return size
+	}
+	if one, many := write(4<<20), write(1000); many <= one || many > one*4/3 {
+		t.Errorf("%d bytes in small segments, %d in one", many, one)
+	}
 }

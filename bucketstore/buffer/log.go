@@ -48,12 +48,14 @@ type wal struct {
 	dir          string
 	always       bool // fsync before write returns
 	segmentBytes int
-	metrics      *metrics
+	// mostBytes is the size of a segment that would be mostly keys at segmentBytes.
+	mostBytes int
+	metrics   *metrics
 
 	// What follows belongs to the goroutine that writes.
 	frame []byte
 	size  int
-	known uint64 // series numbered in the segment
+	known numbered
 
 	segments *segments
 	current  uint64
@@ -71,7 +73,8 @@ func checksum(b []byte) uint32 { return crc32.Checksum(b, crc32.MakeTable(crc32.
 // createLog begins a log with the segment after the last one.
 func createLog(cfg Config, m *metrics, segments *segments) (*wal, error) {
 	l := &wal{
-		dir: cfg.Dir, always: cfg.FsyncInterval == 0, segmentBytes: cfg.SegmentBytes, metrics: m,
+		dir: cfg.Dir, always: cfg.FsyncInterval == 0, metrics: m,
+		segmentBytes: cfg.SegmentBytes, mostBytes: max(cfg.SegmentBytes, cfg.MaxLogBytes/2),
 		segments: segments, current: segments.last(),
 	}
 	if err := l.rotate(); err != nil {
@@ -102,7 +105,7 @@ func (l *wal) rotate() error {
 	if err := errors.Join(file.Sync(), syncDir(l.dir)); err != nil {
 		return errors.Join(err, file.Close())
 	}
-	l.file, l.size, l.known = file, len(magic), 0
+	l.file, l.size, l.known = file, len(magic), numbered{}
 	l.current++
 	return nil
 }
@@ -110,7 +113,7 @@ func (l *wal) rotate() error {
 // write appends requests and returns the segment in which they are. If the log
 // is synced always, they are durable then.
 func (l *wal) write(group []*request) (segment uint64, err error) {
-	if l.size >= l.segmentBytes {
+	if l.isFull() {
 		if err := l.rotate(); err != nil {
 			return 0, err
 		}
@@ -135,7 +138,16 @@ func (l *wal) write(group []*request) (segment uint64, err error) {
 	return l.current, err
 }
 
+// isFull says whether the segment should end. Each one has the keys of its series
+// again, and of a million they are 150 MB: a segment has more of other things, if it
+// may become that large.
+func (l *wal) isFull() bool {
+	return l.size >= l.mostBytes || l.size >= l.segmentBytes && l.size >= keyShare*l.known.bytes
+}
+
 const (
+	// keyShare is what of a segment may be keys, one to that.
+	keyShare = 4
 	// maxPart is how many samples of a request stand in the log in one piece.
 	maxPart = 4096
 	// enoughFrame is after how many bytes of requests a frame ends.
@@ -159,6 +171,7 @@ func (l *wal) writeFrame(sync bool) error {
 		return err
 	}
 	l.size += len(l.frame)
+	l.segments.grow(l.current, int64(len(l.frame)))
 	l.dirty = true
 	l.metrics.logBytes.Add(float64(len(l.frame)))
 	if sync {
@@ -224,6 +237,8 @@ type segments struct {
 	mu sync.Mutex
 	// oldest is the first of the files that there are, and current the last.
 	oldest, current uint64
+	// sizes are those of the files.
+	sizes map[uint64]int64
 	// pins counts, by segment, the chunks that need it and all that follow.
 	pins map[uint64]int
 }
@@ -241,6 +256,26 @@ func (s *segments) begin(segment uint64) {
 	s.metrics.segments.Set(float64(s.current - s.oldest + 1))
 }
 
+// grow says that a segment has become larger.
+func (s *segments) grow(segment uint64, bytes int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.sizes[segment] += bytes
+}
+
+// within returns the first of the last segments, one or more, that have so many
+// bytes at most.
+func (s *segments) within(bytes int64) (first uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for first = s.current; first > s.oldest; first-- {
+		if bytes -= s.sizes[first]; bytes < s.sizes[first-1] {
+			break
+		}
+	}
+	return first
+}
+
 // last returns the number of the last segment, or 0.
 func (s *segments) last() uint64 {
 	s.mu.Lock()
@@ -248,11 +283,9 @@ func (s *segments) last() uint64 {
 	return s.current
 }
 
-// span returns the first segment and how many there are.
-func (s *segments) span() (oldest uint64, n int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.oldest, int(s.current - s.oldest + 1)
+// newSegments returns those of a log without any.
+func newSegments(dir string, m *metrics) *segments {
+	return &segments{dir: dir, metrics: m, sizes: make(map[uint64]int64), pins: make(map[uint64]int)}
 }
 
 // pin says that one more chunk needs a segment.
@@ -282,7 +315,9 @@ func (s *segments) unpin(stored []*sealedChunk) error {
 // removeBefore removes the segments before first. It is not called twice at a
 // time.
 func (s *segments) removeBefore(first uint64) error {
-	oldest, _ := s.span()
+	s.mu.Lock()
+	oldest := s.oldest
+	s.mu.Unlock()
 	for ; oldest > 0 && oldest < first; oldest++ { // this takes long, and writers want mu
 		err := os.Remove(filepath.Join(s.dir, segmentName(oldest)))
 		if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -293,6 +328,7 @@ func (s *segments) removeBefore(first uint64) error {
 		}
 		s.mu.Lock()
 		s.oldest = oldest + 1
+		delete(s.sizes, oldest)
 		s.metrics.segments.Set(float64(s.current + 1 - s.oldest))
 		s.mu.Unlock()
 	}

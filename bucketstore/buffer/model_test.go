@@ -26,13 +26,13 @@ func TestModel(t *testing.T) {
 			rng := rand.New(rand.NewPCG(seed, 1))
 			f := &model{rng: rng, fixture: open(t, openPebble(t), func(c *buffer.Config) {
 				c.PartSamples = 2 + rng.IntN(30)
-				if rng.IntN(2) == 0 {
-					c.ChunkSamples = 5 + rng.IntN(60)
-				}
 				c.SealSpread = time.Duration(1+rng.Int64N(series.Window)) * time.Millisecond
 				c.SegmentBytes = 2000 + rng.IntN(20_000)
-				c.MaxSegments = 2 + rng.IntN(5)
-				c.MaxOpenBytes = 10_000 + rng.IntN(100_000)
+				c.MaxLogBytes = (2 + rng.IntN(5)) * c.SegmentBytes
+				c.MaxOpenBytes = 1000 + rng.IntN(10_000)
+				if rng.IntN(2) == 0 {
+					c.MaxOpenBytes *= 10
+				}
 				if seed%2 == 1 {
 					c.FsyncInterval = time.Millisecond
 				}

@@ -23,8 +23,8 @@ type ref struct {
 	newer       openChunk
 	older       *openChunk
 	olderWindow int64
-	// sealed are chunks on their way to the store.
-	sealed []*sealedChunk
+	// sealed is the oldest chunk on its way to the store; it leads to the others.
+	sealed *sealedChunk
 
 	// segment is the segment of the log in which r has the number id and the last
 	// value bits, for the next value to differ from. Only who commits uses them.
@@ -50,7 +50,7 @@ func (r *ref) SeriesKey() []byte { return view(r.key) }
 
 // isIdle says whether r holds nothing.
 func (r *ref) isIdle() bool {
-	return r.newer.n == 0 && (r.older == nil || r.older.n == 0) && len(r.sealed) == 0
+	return r.newer.n == 0 && (r.older == nil || r.older.n == 0) && r.sealed == nil
 }
 
 // noWindow is before all windows.

@@ -26,9 +26,16 @@ import (
 // Series are numbered in each segment from 0, in the order in which they come.
 const frameHead = 12
 
+// numbered are the series that have a number in a segment: how many, and the size
+// of their keys.
+type numbered struct {
+	n     uint64
+	bytes int
+}
+
 // appendRequest appends a request, or a part of one. It gives series without a
-// number in this segment the next, and returns how many there are then.
-func appendRequest(dst []byte, samples []bucketstore.Sample, stamp int64, segment, known uint64) ([]byte, uint64) {
+// number in this segment the next, and returns what has one then.
+func appendRequest(dst []byte, samples []bucketstore.Sample, stamp int64, segment uint64, known numbered) ([]byte, numbered) {
 	dst = binary.AppendUvarint(dst, uint64(stamp))
 	dst = binary.AppendUvarint(dst, uint64(len(samples)))
 	var id, t int64
@@ -37,8 +44,9 @@ func appendRequest(dst []byte, samples []bucketstore.Sample, stamp int64, segmen
 		r := s.Ref.(*ref)
 		isNew := r.segment != segment
 		if isNew {
-			r.segment, r.id, r.bits = segment, uint32(known), 0
-			known++
+			r.segment, r.id, r.bits = segment, uint32(known.n), 0
+			known.n++
+			known.bytes += len(r.key)
 		}
 		head := zigzag(int64(r.id)-id) << 1
 		if s.T != t {

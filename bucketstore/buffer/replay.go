@@ -1,13 +1,9 @@
 package buffer
 
 import (
-	"bytes"
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 
 	"github.com/go-kit/log/level"
 
@@ -52,22 +48,27 @@ func (b *Buffer) replay(ctx context.Context) error {
 // replaySegment applies the requests in a segment and returns how many samples
 // they had. Where isLast is set it may end with a torn frame.
 func (b *Buffer) replaySegment(ctx context.Context, segment uint64, isLast bool) (samples int, err error) {
-	content, err := os.ReadFile(filepath.Join(b.cfg.Dir, segmentName(segment)))
+	file, err := openSegment(b.cfg.Dir, segment)
 	if err != nil {
 		return 0, err
 	}
-	if isLast && (len(content) < len(magic) || len(bytes.Trim(content, "\x00")) == 0) {
-		return 0, nil // it was not finished, so nothing that is acknowledged is in it
-	}
-	if !bytes.HasPrefix(content, []byte(magic)) {
-		return 0, fmt.Errorf("%w: it does not begin like a log of this version", series.ErrCorrupt)
+	defer func() { err = errors.Join(err, file.close()) }()
+	b.segments.grow(segment, file.size)
+	blank, err := file.start()
+	switch {
+	case err != nil:
+		return 0, err
+	case blank && isLast:
+		return 0, nil
+	case blank:
+		return 0, fmt.Errorf("%w: nothing is in it", series.ErrCorrupt)
 	}
 	p := replayer{requests: make(chan replayed), free: make(chan []bucketstore.Sample, 2), done: make(chan struct{})}
 	go func() {
 		defer close(p.done)
 		samples, p.err = b.reapplyAll(ctx, &p, segment)
 	}()
-	err = b.readSegment(content, isLast, &p)
+	err = b.readSegment(file, isLast, &p)
 	close(p.requests)
 	<-p.done
 	if p.err != nil { // then reading ended because of it
@@ -96,7 +97,7 @@ type replayed struct {
 var errStopped = errors.New("stopped")
 
 // readSegment sends the requests in a segment to p.
-func (b *Buffer) readSegment(content []byte, isLast bool, p *replayer) error {
+func (b *Buffer) readSegment(file *segmentFile, isLast bool, p *replayer) error {
 	reader := segmentReader{ref: func(key string) *ref {
 		b.mu.Lock()
 		defer b.mu.Unlock()
@@ -115,19 +116,23 @@ func (b *Buffer) readSegment(content []byte, isLast bool, p *replayer) error {
 		}
 		return nil
 	}
-	for at := len(magic); at < len(content); {
-		body, err := cutFrame(content[at:])
-		if err != nil {
-			if isLast && !hasFrame(content[at+1:]) {
-				level.Warn(b.cfg.Logger).Log("msg", "the log ends with a write that was not finished, nor acknowledged; it is left out", "bytes", len(content)-at)
+	for !file.atEnd() {
+		at := file.at
+		body, err := file.frame()
+		if isLast && errors.Is(err, series.ErrCorrupt) {
+			followed, searchErr := file.hasFrame()
+			if searchErr == nil && !followed {
+				level.Warn(b.cfg.Logger).Log("msg", "the log ends with a write that was not finished, nor acknowledged; it is left out", "bytes", file.size-at)
 				return nil
 			}
-			return fmt.Errorf("at byte %d: %w", at, err)
+			err = errors.Join(err, searchErr)
 		}
-		if err := reader.frame(body, send); err != nil {
-			return fmt.Errorf("at byte %d: %w", at, err)
+		if err == nil {
+			err = reader.frame(body, send)
 		}
-		at += frameHead + len(body)
+		if err != nil {
+			return fmt.Errorf("at byte %d of %d: %w", at, file.size, err)
+		}
 	}
 	return nil
 }
@@ -180,35 +185,4 @@ func (b *Buffer) applyLate(ctx context.Context, rows *rowBatch) error {
 	}
 	*rows = *newRowBatch(b.cfg.Schema)
 	return nil
-}
-
-// cutFrame returns the body of the frame at the front of src.
-func cutFrame(src []byte) (body []byte, err error) {
-	if len(src) < frameHead {
-		return nil, fmt.Errorf("%w: %d bytes are no frame", series.ErrCorrupt, len(src))
-	}
-	if checksum(src[:8]) != binary.LittleEndian.Uint32(src[8:]) {
-		return nil, fmt.Errorf("%w: the head of a frame has another checksum", series.ErrCorrupt)
-	}
-	size := binary.LittleEndian.Uint32(src)
-	if uint64(size) > uint64(len(src)-frameHead) {
-		return nil, fmt.Errorf("%w: a frame of %d bytes has only %d", series.ErrCorrupt, size, len(src)-frameHead)
-	}
-	body = src[frameHead:][:size]
-	if checksum(body) != binary.LittleEndian.Uint32(src[4:]) {
-		return nil, fmt.Errorf("%w: a frame has another checksum", series.ErrCorrupt)
-	}
-	return body, nil
-}
-
-// hasFrame says whether a whole frame is anywhere in src: then what is in front
-// of it is not the last write.
-func hasFrame(src []byte) bool {
-	for len(src) > frameHead {
-		if body, err := cutFrame(src); err == nil && len(body) > 0 {
-			return true
-		}
-		src = src[1:]
-	}
-	return false
 }

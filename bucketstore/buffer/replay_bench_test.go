@@ -82,7 +82,7 @@ func replayOnly(b *testing.B, dir string) (done func()) {
 	m := newMetrics(nil)
 	buffer := &Buffer{
 		cfg: cfg, metrics: m, refs: make(map[string]*ref), seed: maphash.MakeSeed(),
-		segments: &segments{dir: dir, metrics: m, pins: make(map[uint64]int)},
+		segments: newSegments(dir, m),
 	}
 	buffer.sealing.init()
 	ctx, stop := context.WithCancel(b.Context())
@@ -119,7 +119,7 @@ func (b *Buffer) forgetSealed(ctx context.Context) {
 func writeLog(b *testing.B, dir string, seriesCount, perSeries int) (size int64) {
 	const atOnce = 2_000
 	m := newMetrics(nil)
-	l, err := createLog(Config{Dir: dir, FsyncInterval: time.Hour}.withDefaults(), m, &segments{dir: dir, metrics: m, pins: make(map[uint64]int)})
+	l, err := createLog(Config{Dir: dir, FsyncInterval: time.Hour}.withDefaults(), m, newSegments(dir, m))
 	if err != nil {
 		b.Fatal(err)
 	}

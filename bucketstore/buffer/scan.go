@@ -188,7 +188,7 @@ func (o *openRows) add(r *ref, wanted func(base int64) bool) {
 		}
 		o.rows = append(o.rows, openRow{key, []openChunk{c}})
 	}
-	for _, s := range r.sealed {
+	for s := r.sealed; s != nil; s = s.next {
 		add(s.openChunk)
 	}
 	for c := range r.open {

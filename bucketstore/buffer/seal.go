@@ -31,6 +31,8 @@ const (
 type sealedChunk struct {
 	openChunk
 	ref *ref
+	// next is the one of ref that was sealed after it.
+	next *sealedChunk
 	// bytes are what it holds.
 	bytes int
 }
@@ -47,7 +49,11 @@ func (b *Buffer) seal(r *ref, c *openChunk) {
 	s := &sealedChunk{openChunk: *c, ref: r, bytes: c.size()}
 	*c = openChunk{window: c.window}
 	b.openBytes -= s.bytes
-	r.sealed = append(r.sealed, s)
+	end := &r.sealed
+	for *end != nil {
+		end = &(*end).next
+	}
+	*end = s
 	b.sealing.add(s)
 	b.metrics.sealed.Inc()
 }
@@ -158,6 +164,13 @@ func (s *sealing) isBusy() bool {
 	return s.bytes > maxSealing/2
 }
 
+// progress is how many chunks were stored.
+func (s *sealing) progress() uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.stored
+}
+
 // wait waits until all that was added before is in the store.
 func (s *sealing) wait(ctx context.Context) error {
 	s.mu.Lock()
@@ -214,13 +227,10 @@ func (b *Buffer) storeSealed(ctx context.Context, chunks []*sealedChunk) {
 
 // drop forgets the oldest sealed chunk, c, with mu held.
 func (r *ref) drop(c *sealedChunk) {
-	if r.sealed[0] != c {
+	if r.sealed != c {
 		panic("buffer: sealed chunks are stored out of their order")
 	}
-	r.sealed[0] = nil
-	if r.sealed = r.sealed[1:]; len(r.sealed) == 0 {
-		r.sealed = nil
-	}
+	r.sealed = c.next
 }
 
 func (b *Buffer) applySealed(ctx context.Context, chunks []*sealedChunk) error {
@@ -282,8 +292,8 @@ func (r *ref) isLast(c *sealedChunk) bool {
 			return false
 		}
 	}
-	for i := len(r.sealed) - 1; i >= 0 && r.sealed[i] != c; i-- {
-		if r.sealed[i].end() >= c.end() {
+	for s := c.next; s != nil; s = s.next {
+		if s.end() >= c.end() {
 			return false
 		}
 	}
@@ -305,19 +315,25 @@ func (b *Buffer) runSweeps(ctx context.Context) {
 	}
 }
 
-// sweepAtOnce is how many series are looked at while writers wait.
-const sweepAtOnce = 10_000
+const (
+	// sweepAtOnce is how many series are looked at while writers wait.
+	sweepAtOnce = 10_000
+	// settled is how long a chunk whose window is over has no sample before the clock
+	// seals it. Who catches up, or fills in old data, sends windows that are long over,
+	// and closes each by going on to the next one.
+	settled = time.Minute
+)
 
 // sweep looks at each series once, unless so much is on its way to the store
 // that writers would soon have to wait: what is left has time until the next.
 func (b *Buffer) sweep() {
 	now := b.cfg.Now().UnixMilli()
-	oldest, n := b.segments.span()
-	needed := oldest + uint64(max(0, n-b.cfg.MaxSegments)) // the first segment that may stay
+	needed := b.segments.within(int64(b.cfg.MaxLogBytes)) // the first segment that may stay
 	b.relieve()
 	b.mu.Lock()
 	b.metrics.openBytes.Set(float64(b.openBytes))
 	last := len(b.order)
+	quiet := max(now, b.applied) - settled.Milliseconds()
 	b.mu.Unlock()
 	for last > 0 && !b.sealing.isBusy() {
 		b.mu.Lock()
@@ -325,7 +341,7 @@ func (b *Buffer) sweep() {
 		first := max(0, last-sweepAtOnce)
 		for _, r := range b.order[first:last] {
 			for c := range r.open {
-				if c.segment < needed || c.window+series.Window+b.grace(r) <= now {
+				if c.segment < needed || c.window+series.Window+b.grace(r) <= now && c.stamp <= quiet {
 					b.seal(r, c)
 				}
 			}

@@ -7,8 +7,6 @@ import (
 	"path/filepath"
 	"strconv"
 
-	"github.com/prometheus/prometheus/tsdb/fileutil"
-
 	"github.com/promtable/promtable/series"
 )
 
@@ -35,40 +33,5 @@ func readStamp(dir string) (int64, error) {
 
 // writeStamp makes stamp durable in dir.
 func writeStamp(dir string, stamp int64) error {
-	path := filepath.Join(dir, stampName)
-	file, err := os.Create(path + ".new")
-	if err != nil {
-		return err
-	}
-	_, err = file.WriteString(strconv.FormatInt(stamp, 10))
-	if err := errors.Join(err, file.Sync(), file.Close()); err != nil {
-		return err
-	}
-	return fileutil.Rename(path+".new", path)
-}
-
-// makeDir makes a directory, if it is missing, with those above it, durably.
-func makeDir(path string) error {
-	path = filepath.Clean(path)
-	if info, err := os.Stat(path); err == nil && info.IsDir() {
-		return nil
-	}
-	parent := filepath.Dir(path)
-	if parent != path {
-		if err := makeDir(parent); err != nil {
-			return err
-		}
-	}
-	if err := os.Mkdir(path, 0o750); err != nil && !errors.Is(err, os.ErrExist) {
-		return err
-	}
-	return syncDir(parent)
-}
-
-func syncDir(path string) error {
-	dir, err := fileutil.OpenDir(path) // os.Open gives one that Windows cannot sync
-	if err != nil {
-		return err
-	}
-	return errors.Join(dir.Sync(), dir.Close())
+	return writeFile(filepath.Join(dir, stampName), strconv.FormatInt(stamp, 10))
 }

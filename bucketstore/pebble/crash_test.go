@@ -118,27 +118,58 @@ func TestKill(t *testing.T) {
 	}
 }
 
+// crashDisk is a disk that can be cloned while it is written to. Pebble's locks up
+// if it is cloned while a file is linked or used again: that takes one read lock
+// twice, and the clone wants to write in between.
+type crashDisk struct {
+	*vfs.MemFS
+	linking *sync.RWMutex
+}
+
+func newCrashDisk(fs *vfs.MemFS) crashDisk { return crashDisk{fs, new(sync.RWMutex)} }
+
+func (d crashDisk) Link(from, to string) error {
+	d.linking.RLock()
+	defer d.linking.RUnlock()
+	return d.MemFS.Link(from, to)
+}
+
+func (d crashDisk) ReuseForWrite(from, to string, category vfs.DiskWriteCategory) (vfs.File, error) {
+	d.linking.RLock()
+	defer d.linking.RUnlock()
+	return d.MemFS.ReuseForWrite(from, to, category)
+}
+
+func (d crashDisk) clone(cfg vfs.CrashCloneCfg) crashDisk {
+	d.linking.Lock()
+	defer d.linking.Unlock()
+	return newCrashDisk(d.CrashClone(cfg))
+}
+
 func TestPowerLoss(t *testing.T) {
 	for _, tc := range []struct {
 		name     string
 		unsynced int // percent of what was not synced that stays all the same
+		ingest   int // size from which on batches become tables; 0 is the default
 	}{
-		{"all that was not synced is lost", 0},
-		{"half of what was not synced is lost", 50},
+		{"all that was not synced is lost", 0, 0},
+		{"half of what was not synced is lost", 50, 0},
+		{"tables of each batch", 0, -1},
+		{"tables of each batch, half is lost", 50, -1},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			seed := rand.Uint64()
 			t.Logf("seed %d", seed)
 			random := rand.New(rand.NewPCG(seed, 0))
-			disk := vfs.NewCrashableMem()
+			disk := newCrashDisk(vfs.NewCrashableMem())
 			var answered [][]bucketstore.Mutation
 			for round := range 6 {
 				cfg := onDisk("/new/data")
 				cfg.MemTableBytes = 32 << 10
-				s := openStore(t, cfg.WithFS(disk))
+				s := openStore(t, cfg.WithFS(disk).WithIngest(tc.ingest))
 				wantBatches(t, s, answered)
-				clone := func() *vfs.MemFS {
-					return disk.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: tc.unsynced, RNG: random})
+				clone := func() crashDisk {
+					return disk.clone(vfs.CrashCloneCfg{UnsyncedDataPercent: tc.unsynced, RNG: random})
 				}
 				more, after := writeUntilPowerLoss(t, s, round, 40+random.IntN(100), clone)
 				answered = append(answered, more...)
@@ -151,7 +182,7 @@ func TestPowerLoss(t *testing.T) {
 
 // writeUntilPowerLoss writes from several goroutines, takes the clone after so
 // many answers, while they write on, and returns what was answered before.
-func writeUntilPowerLoss(t *testing.T, s *pebble.Store, round, writes int, clone func() *vfs.MemFS) (answered [][]bucketstore.Mutation, after *vfs.MemFS) {
+func writeUntilPowerLoss(t *testing.T, s *pebble.Store, round, writes int, clone func() crashDisk) (answered [][]bucketstore.Mutation, after crashDisk) {
 	t.Helper()
 	type answer struct {
 		batch []bucketstore.Mutation

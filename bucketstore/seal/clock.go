@@ -55,7 +55,7 @@ var (
 // stamped with the time of receipt and stored any time later, after a crash even
 // days: one that was received before a sealer read its row, and stored after, would
 // lose to the chunk of the sealer, which does not know its samples. So nobody seals
-// while one with a buffer is there, or was in the last hour.
+// while one with a buffer is there, or was in the last hour and did not Leave.
 type Clock struct {
 	cfg ClockConfig
 	id  string
@@ -82,6 +82,10 @@ type ClockConfig struct {
 	Now func() time.Time
 	// Buffered says that this process keeps samples in a buffer.
 	Buffered bool
+	// ID is the name under which this process shows its clock: that of its log, if
+	// it has one, so that the mark of one that died with samples in the log is
+	// taken over by the one that stores them. Empty is a name of its own.
+	ID string
 	// Logger may be nil.
 	Logger log.Logger
 	// Registerer takes the metrics adapter_clock_*. It may be nil.
@@ -111,10 +115,13 @@ func NewClock(cfg ClockConfig) *Clock {
 	if cfg.Logger == nil {
 		cfg.Logger = log.NewNopLogger()
 	}
+	if cfg.ID == "" {
+		cfg.ID = rand.Text()
+	}
 	f := promauto.With(cfg.Registerer)
 	return &Clock{
 		cfg: cfg,
-		id:  rand.Text(),
+		id:  cfg.ID,
 		skew: f.NewGauge(prometheus.GaugeOpts{
 			Name: "adapter_clock_skew_seconds",
 			Help: "How far the clock of another adapter on the same store is from this one at least; positive if it is ahead. The largest of all.",
@@ -166,6 +173,22 @@ func (c *Clock) Compare(ctx context.Context) error {
 		return fmt.Errorf("compare clocks: %w", err)
 	}
 	c.learn(said, begun, c.cfg.Now())
+	return nil
+}
+
+// Leave takes our time out of META/clock, when Run has ended. A process that leaves
+// seals nothing any more, and if it had a buffer, nothing is in it or in its log:
+// else its mark must stay, for the samples that somebody will store later.
+func (c *Clock) Leave(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, metaTimeout)
+	defer cancel()
+	err := c.cfg.Store.Apply(ctx, bucketstore.Meta, []bucketstore.Mutation{{
+		Key: []byte(series.MetaClock),
+		Ops: []bucketstore.Op{{Kind: bucketstore.DeleteColumn, Family: series.FamilyMeta, Qualifier: []byte(c.id)}},
+	}})
+	if err != nil {
+		return fmt.Errorf("take our clock from META: %w", err)
+	}
 	return nil
 }
 

@@ -160,6 +160,75 @@ func TestClockForgets(t *testing.T) {
 	want("no answer for 31 minutes", false)
 }
 
+// TestLeave: a process with a buffer that leaves holds nobody up, not even one that
+// has only just begun; one that dies does, and who goes on with its log takes its
+// mark over.
+func TestLeave(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		then func(open func(id string) *seal.Clock, first *seal.Clock) // what becomes of the buffer
+		want error
+	}{
+		{"it is there", func(func(string) *seal.Clock, *seal.Clock) {}, seal.ErrBuffer},
+		{"it left", func(_ func(string) *seal.Clock, first *seal.Clock) { leave(t, first) }, nil},
+		{"the next on its log left", func(open func(string) *seal.Clock, _ *seal.Clock) { leave(t, open("log")) }, nil},
+		{"the next on another log left", func(open func(string) *seal.Clock, _ *seal.Clock) { leave(t, open("other log")) }, seal.ErrBuffer},
+		{"the next on its log is there", func(open func(string) *seal.Clock, first *seal.Clock) { leave(t, first); open("log") }, seal.ErrBuffer},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			store := newMemory()
+			now := time.UnixMilli(window0)
+			clock := func() time.Time { return now }
+			open := func(id string) *seal.Clock {
+				c := seal.NewClock(seal.ClockConfig{Store: store, Now: clock, Buffered: true, ID: id})
+				compare(t, c)
+				return c
+			}
+			old := seal.NewClock(seal.ClockConfig{Store: store, Now: clock})
+			first := open("log")
+			compare(t, old, old)
+			if err := old.Err(); !errors.Is(err, seal.ErrBuffer) {
+				t.Errorf("beside a buffer: %v", err)
+			}
+			now = now.Add(time.Minute)
+			tt.then(open, first)
+			fresh := seal.NewClock(seal.ClockConfig{Store: store, Now: clock})
+			compare(t, old, fresh, old, fresh)
+			for name, c := range map[string]*seal.Clock{"one that was there": old, "one that is new": fresh} {
+				if err := c.Err(); !errors.Is(err, tt.want) {
+					t.Errorf("%s: %v, want %v", name, err, tt.want)
+				}
+			}
+		})
+	}
+}
+
+func leave(t *testing.T, c *seal.Clock) {
+	t.Helper()
+	if err := c.Leave(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// compare lets clocks compare, one after the other.
+func compare(t *testing.T, clocks ...*seal.Clock) {
+	t.Helper()
+	for _, c := range clocks {
+		if err := c.Compare(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestLeaveFails: that a mark is still there is said.
+func TestLeaveFails(t *testing.T) {
+	broken := true
+	c := seal.NewClock(seal.ClockConfig{Store: &brokenStore{newMemory(), &broken}, Now: time.Now})
+	if err := c.Leave(t.Context()); !errors.Is(err, errRefused) {
+		t.Errorf("Leave: %v", err)
+	}
+}
+
 type brokenStore struct {
 	*memory
 	broken *bool

@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/promtable/promtable/bucketstore"
+	"github.com/promtable/promtable/bucketstore/buffer"
 	"github.com/promtable/promtable/bucketstore/seal"
 	"github.com/promtable/promtable/series"
 )
@@ -100,7 +101,8 @@ func compact(ctx context.Context, o *options, logger log.Logger) (err error) {
 	}
 
 	running, stop := context.WithCancel(ctx)
-	clock := newClock(o, store, logger, nil)
+	clock := newClock(o, store, nil, logger, nil)
+	defer func() { leave(context.WithoutCancel(ctx), clock, logger) }()
 	var comparing sync.WaitGroup
 	comparing.Go(func() { clock.Run(running) })
 	defer comparing.Wait()
@@ -127,8 +129,32 @@ func compact(ctx context.Context, o *options, logger log.Logger) (err error) {
 	return nil
 }
 
-func newClock(o *options, store bucketstore.Store, logger log.Logger, reg prometheus.Registerer) *seal.Clock {
-	return seal.NewClock(seal.ClockConfig{Store: store, Now: time.Now, Buffered: o.buffered, Logger: logger, Registerer: reg})
+// newClock returns what compares clocks over store, the one that holds the rows, or
+// nil if it is that of one adapter. appender is what takes samples, nil if nothing
+// does: a buffer says that it is there until nothing is left in it, and the next
+// start on its log goes on with that if the process dies before.
+func newClock(o *options, store bucketstore.Store, appender bucketstore.Appender, logger log.Logger, reg prometheus.Registerer) *seal.Clock {
+	if o.backend != backendBigtable {
+		return nil
+	}
+	cfg := seal.ClockConfig{Store: store, Now: time.Now, Logger: logger, Registerer: reg}
+	b, buffered := appender.(*buffer.Buffer)
+	if buffered {
+		cfg.Buffered, cfg.ID = true, b.ID()
+	}
+	clock := seal.NewClock(cfg)
+	if buffered {
+		b.OnEmpty(func(ctx context.Context) { leave(ctx, clock, logger) })
+	}
+	return clock
+}
+
+// leave takes our mark away from META. If that fails others take this process for
+// one that runs, for an hour.
+func leave(ctx context.Context, clock *seal.Clock, logger log.Logger) {
+	if err := clock.Leave(ctx); err != nil {
+		level.Warn(logger).Log("msg", "others take this process for one that runs, for an hour", "err", err)
+	}
 }
 
 func newSealer(o *options, schema series.Schema, store bucketstore.Store, clock *seal.Clock, logger log.Logger, reg prometheus.Registerer) (*seal.Sealer, error) {
@@ -152,12 +178,11 @@ func newSealer(o *options, schema series.Schema, store bucketstore.Store, clock 
 // is wanted: store is the one that holds the rows, not a buffer before it. An
 // adapter that does not seal still shows its clock, and that it has a buffer, to
 // those that do.
-func startSealing(ctx context.Context, o *options, schema series.Schema, store bucketstore.Store, logger log.Logger, reg prometheus.Registerer) (*sync.WaitGroup, error) {
+func startSealing(ctx context.Context, o *options, schema series.Schema, store bucketstore.Store, clock *seal.Clock, logger log.Logger, reg prometheus.Registerer) (*sync.WaitGroup, error) {
 	var running sync.WaitGroup
-	if o.backend != backendBigtable {
+	if clock == nil {
 		return &running, nil
 	}
-	clock := newClock(o, store, logger, reg)
 	if !o.seal.enabled {
 		running.Go(func() { clock.Run(ctx) })
 		return &running, nil

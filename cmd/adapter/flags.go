@@ -42,6 +42,8 @@ type options struct {
 	bufferPath    string
 	bufferFsync   string
 	fsyncInterval time.Duration // of bufferFsync, 0 is always
+	bufferLog     byteSize
+	bufferMemory  byteSize
 
 	command string
 	seal    sealOptions
@@ -129,6 +131,63 @@ func (o *options) bufferFlags(app *kingpin.Application) {
 	app.Flag("buffer.fsync", "When the log is made durable: always, before each answer, or at an interval such as 1s. "+
 		"With an interval the loss of power may cost what was acknowledged since then; the death of the process costs nothing.").
 		Default("always").StringVar(&o.bufferFsync)
+	size := func(value *byteSize, name, help string) {
+		o.given[name], value.flag = new(bool), name
+		app.Flag(name, help).Default(embeddedBufferBytes.String()).IsSetByUser(o.given[name]).SetValue(value)
+	}
+	size(&o.bufferLog, "buffer.max-log", fmt.Sprintf("How large the log may become; beyond, chunks are written early. With Bigtable %s unless it is given.", bigtableMaxLog))
+	size(&o.bufferMemory, "buffer.max-memory", fmt.Sprintf("Bytes of samples that may be in memory; beyond, chunks are written early. "+
+		"The process needs some three times that. With Bigtable %s unless it is given.", bigtableMaxMemory))
+}
+
+// A byteSize is a flag such as 4GiB. Its errors name it.
+type byteSize struct {
+	units.Base2Bytes
+	flag string
+}
+
+// Set implements kingpin.Value.
+func (s *byteSize) Set(text string) (err error) {
+	s.Base2Bytes, err = units.ParseBase2Bytes(text)
+	if err != nil || s.Base2Bytes < 0 { // also what is too much for 64 bits
+		return fmt.Errorf("--%s=%s: give a size such as 4GiB", s.flag, text)
+	}
+	return nil
+}
+
+// The limits of the buffer. An embedded store does not mind chunks that are written
+// early. With Bigtable each costs a row mutation, and so the limits are what a
+// million series at 15 s need for chunks of whole windows, which TestMillionSeries
+// shows: of two windows, as what is open of one is written over the next, 1,118
+// samples a series in the log, at 8.6 bytes with the keys, and half of them, at up to
+// 3, in memory.
+const (
+	embeddedBufferBytes = 512 * units.MiB
+	bigtableMaxLog      = 12 * units.GiB
+	bigtableMaxMemory   = 2 * units.GiB
+	// leastBufferBytes is the least that can be meant.
+	leastBufferBytes = 8 * units.MiB
+)
+
+// checkBufferSizes fills in what the backend decides about the limits, and checks
+// them.
+func (o *options) checkBufferSizes() error {
+	for _, limit := range []struct {
+		size       *byteSize
+		onBigtable units.Base2Bytes
+	}{
+		{&o.bufferLog, bigtableMaxLog},
+		{&o.bufferMemory, bigtableMaxMemory},
+	} {
+		size := limit.size
+		if !*o.given[size.flag] && o.backend == backendBigtable {
+			size.Base2Bytes = limit.onBigtable
+		}
+		if size.Base2Bytes < leastBufferBytes {
+			return fmt.Errorf("--%s=%s is too little: give it %s or more, or leave it out for the default", size.flag, size, leastBufferBytes)
+		}
+	}
+	return nil
 }
 
 // bufferedCurrentInterval is how often the newest samples go to CURRENT with the
@@ -148,6 +207,9 @@ func (o *options) checkBuffer() error {
 		if o.backend == backendEmbedded {
 			o.bufferPath = filepath.Join(o.path, "buffer")
 		}
+	}
+	if err := o.checkBufferSizes(); err != nil {
+		return err
 	}
 	if o.bufferFsync == "always" {
 		return nil

@@ -65,6 +65,7 @@ func run(ctx context.Context, o *options, logger log.Logger) (err error) {
 	if err != nil {
 		return err
 	}
+	clock := newClock(o, rows, appender, logger, reg)
 	e, err := openEngine(opening, o, schema, store, appender, logger, reg)
 	if err != nil {
 		return err
@@ -90,7 +91,7 @@ func run(ctx context.Context, o *options, logger log.Logger) (err error) {
 	scraping := startSelfScrape(serving, o, e, server.instance(), logger, reg)
 	defer scraping.Wait()
 	defer stop()
-	sealing, err := startSealing(serving, o, schema, rows, logger, reg)
+	sealing, err := startSealing(serving, o, schema, rows, clock, logger, reg)
 	if err != nil {
 		return err
 	}
@@ -138,26 +139,34 @@ func openAppender(ctx context.Context, o *options, schema series.Schema, store b
 		appender, err := newDirect(store, schema)
 		return store, appender, err
 	}
-	cfg := buffer.Config{
-		Store:         store,
-		Schema:        schema,
-		Dir:           o.bufferPath,
-		FsyncInterval: o.fsyncInterval,
-		Logger:        logger,
-		Registerer:    reg,
-		Die: func(err error) {
-			level.Error(logger).Log("msg", "the log of the buffer failed; the process ends so that nothing is answered that may be lost", "err", err)
-			os.Exit(1)
-		},
-	}
-	if o.backend == backendEmbedded {
-		cfg.SealSpread = embeddedSpread
+	cfg := bufferConfig(o)
+	cfg.Store = store
+	cfg.Schema = schema
+	cfg.Logger = logger
+	cfg.Registerer = reg
+	cfg.Die = func(err error) {
+		level.Error(logger).Log("msg", "the log of the buffer failed; the process ends so that nothing is answered that may be lost", "err", err)
+		os.Exit(1)
 	}
 	b, err := buffer.Open(ctx, cfg)
 	if err != nil {
 		return store, nil, err
 	}
 	return b, b, nil
+}
+
+// bufferConfig is what flags say about the buffer.
+func bufferConfig(o *options) buffer.Config {
+	cfg := buffer.Config{
+		Dir:           o.bufferPath,
+		FsyncInterval: o.fsyncInterval,
+		MaxLogBytes:   int(o.bufferLog.Base2Bytes),
+		MaxOpenBytes:  int(o.bufferMemory.Base2Bytes),
+	}
+	if o.backend == backendEmbedded {
+		cfg.SealSpread = embeddedSpread
+	}
+	return cfg
 }
 
 // embeddedSpread is over how long series are sealed after a window of 2.3 hours.

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/pprof"
 	"os"
+	"runtime/debug"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -101,7 +102,7 @@ func (s *server) instance() string {
 // serve answers requests until ctx ends and those under way are done.
 func (s *server) serve(ctx context.Context, h handlers) error {
 	srv := &http.Server{
-		Handler:           s.counted(s.routes(h)),
+		Handler:           s.counted(s.recovered(s.routes(h))),
 		ReadHeaderTimeout: 10 * time.Second,
 		IdleTimeout:       5 * time.Minute,
 	}
@@ -148,6 +149,56 @@ func (s *server) counted(next http.Handler) http.Handler {
 		next.ServeHTTP(w, r)
 	})
 }
+
+// recovered answers 500 when next panics and nothing was answered yet; else it
+// cuts the connection, so that nobody takes a part for the whole.
+func (s *server) recovered(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		a := &answer{ResponseWriter: w}
+		defer func() {
+			value := recover()
+			if value == nil {
+				return
+			}
+			if value == http.ErrAbortHandler {
+				panic(value)
+			}
+			level.Error(s.logger).Log("msg", "a request failed by a defect of the adapter", "path", r.URL.Path, "panic", fmt.Sprint(value), "stack", string(debug.Stack()))
+			if a.begun {
+				panic(http.ErrAbortHandler)
+			}
+			http.Error(w, "The adapter has a defect, its log says more.", http.StatusInternalServerError)
+		}()
+		next.ServeHTTP(a, r)
+	})
+}
+
+// An answer is a ResponseWriter that knows whether anything was written.
+type answer struct {
+	http.ResponseWriter
+	begun bool
+}
+
+// WriteHeader implements http.ResponseWriter.
+func (a *answer) WriteHeader(code int) {
+	a.begun = a.begun || code >= http.StatusOK
+	a.ResponseWriter.WriteHeader(code)
+}
+
+// Write implements http.ResponseWriter.
+func (a *answer) Write(b []byte) (int, error) {
+	a.begun = true
+	return a.ResponseWriter.Write(b)
+}
+
+// FlushError is what http.ResponseController calls, which streamed answers do.
+func (a *answer) FlushError() error {
+	a.begun = true
+	return http.NewResponseController(a.ResponseWriter).Flush()
+}
+
+// Unwrap is what http.ResponseController looks for to do anything else.
+func (a *answer) Unwrap() http.ResponseWriter { return a.ResponseWriter }
 
 // close gives the addresses back.
 func (s *server) close() {

@@ -67,7 +67,7 @@ func (buffered) Close() error { return nil }
 func (f *fixture) openBuffer(t testing.TB, c *clock) {
 	t.Helper()
 	b, err := buffer.Open(t.Context(), buffer.Config{
-		Store: f.store, Schema: f.cfg.Schema, Dir: t.TempDir(), Now: c.now, PartSamples: 3, ChunkSamples: 7, SegmentBytes: 4 << 10,
+		Store: f.store, Schema: f.cfg.Schema, Dir: t.TempDir(), Now: c.now, PartSamples: 3, MaxOpenBytes: 2 << 10, SegmentBytes: 4 << 10,
 	})
 	if err != nil {
 		t.Fatal(err)

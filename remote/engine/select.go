@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/prometheus/util/annotations"
 
 	"github.com/promtable/promtable/index"
+	"github.com/promtable/promtable/index/carry"
 	"github.com/promtable/promtable/series"
 )
 
@@ -178,7 +179,7 @@ func (s *seriesSet) nextBatch() ([]chunkBuilder, error) {
 		return nil, s.ctx.Err()
 	case next := <-s.ahead:
 		s.ahead = nil
-		return next.builders, next.err
+		return next.builders, carry.On(next.err)
 	}
 }
 
@@ -192,8 +193,12 @@ func (s *seriesSet) readAhead() {
 	s.ahead = ahead
 	reader, rest, m := s.reader, s.rest, s.metrics
 	s.inBackground(s.ctx, func(ctx context.Context) {
-		builders, err := reader.read(ctx, rest, m)
-		ahead <- batchRead{builders, err}
+		var next batchRead
+		next.err = carry.Run(func() (err error) {
+			next.builders, err = reader.read(ctx, rest, m)
+			return err
+		})
+		ahead <- next
 	})
 }
 

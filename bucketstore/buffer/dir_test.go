@@ -1,0 +1,113 @@
+package buffer_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/promtable/promtable/bucketstore/buffer"
+)
+
+// TestCheckEmpty: a log may be left alone if no request is in it.
+func TestCheckEmpty(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		write func(t *testing.T, dir string) // nil is no directory
+		empty bool
+	}{
+		{"no directory", nil, true},
+		{"nothing", func(*testing.T, string) {}, true},
+		{"a log with its head", func(t *testing.T, dir string) { killIn(t, dir, 0) }, true},
+		{"a log with a request", func(t *testing.T, dir string) { killIn(t, dir, 1) }, false},
+		{"a log that was not finished", func(t *testing.T, dir string) { writeSegment(t, dir, 1, make([]byte, 16)) }, true},
+		{"a head that was not finished", func(t *testing.T, dir string) { writeSegment(t, dir, 1, []byte("promtable")) }, true},
+		{"another log", func(t *testing.T, dir string) { writeSegment(t, dir, 1, []byte("promtable log\x00\x00\x02")) }, false},
+		{"zeros before the last segment", func(t *testing.T, dir string) {
+			writeSegment(t, dir, 1, make([]byte, 16))
+			writeSegment(t, dir, 2, []byte("promtable log\x00\x00\x01"))
+		}, false},
+		{"a request before the last segment", func(t *testing.T, dir string) {
+			killIn(t, dir, 1)
+			writeSegment(t, dir, 2, []byte("promtable log\x00\x00\x01"))
+		}, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			dir := filepath.Join(t.TempDir(), "log")
+			if tt.write != nil {
+				if err := os.Mkdir(dir, 0o750); err != nil {
+					t.Fatal(err)
+				}
+				tt.write(t, dir)
+			}
+			err := buffer.CheckEmpty(dir)
+			if tt.empty != (err == nil) || err != nil && !strings.Contains(err.Error(), dir) {
+				t.Errorf("%v", err)
+			}
+		})
+	}
+}
+
+// killIn leaves the log of a process in dir that has died after so many requests.
+func killIn(t *testing.T, dir string, requests int) {
+	f := open(t, openPebble(t), func(c *buffer.Config) { c.Dir = dir })
+	for n := range requests {
+		f.append(t, f.sample(n, someTime, 1))
+	}
+	f.kill()
+}
+
+// TestHeld: who wants a log that is taken hears who has it.
+func TestHeld(t *testing.T) {
+	f := open(t, openPebble(t), nil)
+	host, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = buffer.Open(t.Context(), f.cfg)
+	for _, want := range []string{
+		"held by another process", f.cfg.Dir, fmt.Sprintf("pid %d on %s", os.Getpid(), host), f.clock.now().UTC().Format("since 2006-01-02T15:04:05Z"),
+	} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v does not say %s", err, want)
+		}
+	}
+	f.append(t, f.sample(1, someTime, 1))
+	f.check(t, "it lives")
+}
+
+// TestOnEmpty: Close says so when the log is gone, and only then; the name of the
+// log stays the same.
+func TestOnEmpty(t *testing.T) {
+	f := open(t, openPebble(t), nil)
+	id, said := f.ID(), 0
+	tell := func() {
+		f.OnEmpty(func(ctx context.Context) {
+			if said++; ctx.Err() != nil || f.Sealing() > 0 || len(segmentsOf(t, f.cfg.Dir)) > 0 {
+				t.Errorf("%d chunks and segments %v are left, %v", f.Sealing(), segmentsOf(t, f.cfg.Dir), ctx.Err())
+			}
+		})
+	}
+	tell()
+	f.append(t, f.sample(1, someTime, 1))
+	f.kill()
+	f.reopen(t)
+	tell()
+	if said != 0 || f.ID() != id {
+		t.Errorf("after a death it was said %d times, and the log is %s, was %s", said, f.ID(), id)
+	}
+	f.append(t, f.sample(2, someTime, 1))
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if said != 1 {
+		t.Errorf("after a stop it was said %d times", said)
+	}
+	f.reopen(t)
+	other := open(t, openPebble(t), nil)
+	if f.ID() != id || other.ID() == id || id == "" {
+		t.Errorf("the log is %q, was %q, another one is %q", f.ID(), id, other.ID())
+	}
+}

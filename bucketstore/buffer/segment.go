@@ -1,0 +1,176 @@
+package buffer
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/promtable/promtable/series"
+)
+
+// A segmentFile is a segment that is read from the front. It may be gigabytes, of
+// which a part is in memory.
+type segmentFile struct {
+	file *os.File
+	size int64
+	// block is what was read and not used yet, which begins at at.
+	block []byte
+	at    int64
+}
+
+// readAtOnce is how much of a segment is read at once.
+const readAtOnce = 16 << 20
+
+func openSegment(dir string, segment uint64) (*segmentFile, error) {
+	file, err := os.Open(filepath.Join(dir, segmentName(segment)))
+	if err != nil {
+		return nil, err
+	}
+	info, err := file.Stat()
+	if err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+	return &segmentFile{file: file, size: info.Size()}, nil
+}
+
+func (s *segmentFile) close() error { return s.file.Close() }
+
+// start takes the head. blank says that the segment ends before that does, or is
+// nothing but zeros: then it was not finished, and no frame was ever in it.
+func (s *segmentFile) start() (blank bool, err error) {
+	if blank, err = s.isBlank(); blank || err != nil {
+		return blank, err
+	}
+	head, err := s.peek(int64(len(magic)))
+	if err != nil {
+		return false, err
+	}
+	if string(head) != magic {
+		return false, fmt.Errorf("%w: it does not begin like a log of this version", series.ErrCorrupt)
+	}
+	s.skip(len(magic))
+	return false, nil
+}
+
+// atEnd says whether nothing follows.
+func (s *segmentFile) atEnd() bool { return s.at == s.size }
+
+// frame returns the body of the next frame, which stays valid. The error is an
+// ErrCorrupt if there is none: then it can be asked for again.
+func (s *segmentFile) frame() (body []byte, err error) {
+	src, err := s.peek(frameHead)
+	if err != nil {
+		return nil, err
+	}
+	if size, ok := bodySize(src); ok {
+		if src, err = s.peek(frameHead + size); err != nil {
+			return nil, err
+		}
+	}
+	if body, err = cutFrame(src); err == nil {
+		s.skip(frameHead + len(body))
+	}
+	return body, err
+}
+
+// peek returns the next n bytes, or all there are.
+func (s *segmentFile) peek(n int64) ([]byte, error) {
+	n = min(n, s.size-s.at)
+	if have := int64(len(s.block)); have < n {
+		block := make([]byte, min(max(n, readAtOnce), s.size-s.at)) // frames refer to the one before
+		copy(block, s.block)
+		if _, err := s.file.ReadAt(block[have:], s.at+have); err != nil {
+			return nil, err
+		}
+		s.block = block
+	}
+	return s.block[:n:n], nil
+}
+
+func (s *segmentFile) skip(n int) { s.block, s.at = s.block[n:], s.at+int64(n) }
+
+// isBlank says whether the segment is shorter than its head, or all zeros.
+func (s *segmentFile) isBlank() (bool, error) {
+	if s.size < int64(len(magic)) {
+		return true, nil
+	}
+	block := make([]byte, 64<<10)
+	for at := int64(0); at < s.size; at += int64(len(block)) {
+		block = block[:min(int64(len(block)), s.size-at)]
+		if _, err := s.file.ReadAt(block, at); err != nil {
+			return false, err
+		}
+		if len(bytes.Trim(block, "\x00")) > 0 {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+// hasFrame says whether a whole frame begins anywhere behind the next byte: then
+// what is there is not the last write.
+func (s *segmentFile) hasFrame() (bool, error) {
+	block := make([]byte, readAtOnce+frameHead)
+	for at := s.at + 1; s.size-at > frameHead; at += readAtOnce {
+		block = block[:min(int64(len(block)), s.size-at)]
+		if _, err := s.file.ReadAt(block, at); err != nil {
+			return false, err
+		}
+		for i := range min(readAtOnce, len(block)-frameHead) {
+			size, ok := bodySize(block[i:])
+			if !ok || size == 0 {
+				continue
+			}
+			if ok, err := s.isFrame(block[i:][:frameHead], at+int64(i), size); ok || err != nil {
+				return ok, err
+			}
+		}
+	}
+	return false, nil
+}
+
+// isFrame says whether there are size bytes behind a head that stands at at, and
+// have its checksum.
+func (s *segmentFile) isFrame(head []byte, at, size int64) (bool, error) {
+	if size > s.size-at-frameHead {
+		return false, nil
+	}
+	sum := crc32.New(crc32.MakeTable(crc32.Castagnoli))
+	if _, err := io.Copy(sum, io.NewSectionReader(s.file, at+frameHead, size)); err != nil {
+		return false, err
+	}
+	return sum.Sum32() == binary.LittleEndian.Uint32(head[4:]), nil
+}
+
+// bodySize returns the size of the body behind a frame's head, if src begins with
+// one.
+func bodySize(src []byte) (size int64, ok bool) {
+	if len(src) < frameHead || checksum(src[:8]) != binary.LittleEndian.Uint32(src[8:]) {
+		return 0, false
+	}
+	return int64(binary.LittleEndian.Uint32(src)), true
+}
+
+// cutFrame returns the body of the frame at the front of src.
+func cutFrame(src []byte) (body []byte, err error) {
+	if len(src) < frameHead {
+		return nil, fmt.Errorf("%w: %d bytes are no frame", series.ErrCorrupt, len(src))
+	}
+	size, ok := bodySize(src)
+	if !ok {
+		return nil, fmt.Errorf("%w: the head of a frame has another checksum", series.ErrCorrupt)
+	}
+	if size > int64(len(src)-frameHead) {
+		return nil, fmt.Errorf("%w: a frame of %d bytes has only %d", series.ErrCorrupt, size, len(src)-frameHead)
+	}
+	body = src[frameHead:][:size]
+	if checksum(body) != binary.LittleEndian.Uint32(src[4:]) {
+		return nil, fmt.Errorf("%w: a frame has another checksum", series.ErrCorrupt)
+	}
+	return body, nil
+}
