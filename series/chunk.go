@@ -85,8 +85,8 @@ func ParseChunk(qual, value []byte) (c Chunk, err error) {
 	if chunkChecksum(value) != binary.BigEndian.Uint32(qual[2*QualifierSize:]) {
 		return c, fmt.Errorf("%w: chunk from delta %d to %d has another checksum than its qualifier %x", ErrCorrupt, c.First, c.Last, qual)
 	}
-	stamp := append([]byte{0, 0}, value[1:chunkHeaderSize]...)
-	c.Encoding, c.Stamp = value[0], int64(binary.BigEndian.Uint64(stamp))
+	stamp := uint64(binary.BigEndian.Uint32(value[1:]))<<16 | uint64(binary.BigEndian.Uint16(value[5:]))
+	c.Encoding, c.Stamp = value[0], int64(stamp)
 	c.Data = value[chunkHeaderSize:]
 	if !isEncoding(c.Encoding) || c.Stamp > MaxTime {
 		return c, fmt.Errorf("%w: chunk from delta %d to %d has encoding %d and stamp %d", ErrCorrupt, c.First, c.Last, c.Encoding, c.Stamp)

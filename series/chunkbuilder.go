@@ -1,7 +1,6 @@
 package series
 
 import (
-	"bytes"
 	"slices"
 
 	"github.com/prometheus/prometheus/tsdb/chunkenc"
@@ -11,6 +10,9 @@ const (
 	// SamplesPerChunk is where a ChunkBuilder cuts a chunk: past about 240 samples nothing is
 	// gained in size.
 	SamplesPerChunk = 240
+	// regularPerChunk is where it cuts what AppendRegular is given. A window of samples
+	// each 15 s is one chunk.
+	regularPerChunk = 600
 	// histogramChunkBytes is where a chunk of histograms is cut, if it has at
 	// least histogramChunkSamples.
 	histogramChunkBytes   = 4 << 10
@@ -80,8 +82,7 @@ func (b *ChunkBuilder) Append(t int64, v Value) error {
 // AppendChunk adds a chunk later than all before. It is the builder's from now on,
 // and no value is added to it.
 func (b *ChunkBuilder) AppendChunk(c TimedChunk) {
-	b.add(c.MinTime, c.Chunk, nil)
-	b.last().MaxTime = c.MaxTime
+	b.addFull(c.Chunk, c.MinTime, c.MaxTime)
 }
 
 // isHalfFull says whether a chunk of histograms is at least half as large as Append
@@ -95,8 +96,8 @@ func (b *ChunkBuilder) last() *TimedChunk { return &b.Chunks[len(b.Chunks)-1] }
 
 // AppendFloats adds floats without start timestamps at these times, in
 // milliseconds, ascending and later than all before: faster than one by one. It
-// keeps no reference to them, nor to space, which is what it has returned the last
-// time, or nil: it encodes there.
+// keeps no reference to them. Chunks are made in space, which is nil or what a call
+// has returned, of any builder: the part of it that is still free.
 func (b *ChunkBuilder) AppendFloats(space []byte, ts []int64, vs []float64) []byte {
 	for len(ts) > 0 && b.fits(Value{}) { // what has start timestamps can take some without
 		b.app.Append(0, ts[0], vs[0])
@@ -107,7 +108,7 @@ func (b *ChunkBuilder) AppendFloats(space []byte, ts []int64, vs []float64) []by
 	for n := 0; len(ts) > 0; ts, vs = ts[n:], vs[n:] {
 		if b.Decoded && b.Bytes() < maxDecodedBytes {
 			n = min(len(ts), MaxChunkSamples)
-			b.addFull(ts[:n], &FloatChunk{slices.Clone(ts[:n]), slices.Clone(vs[:n])})
+			b.addFull(&FloatChunk{slices.Clone(ts[:n]), slices.Clone(vs[:n])}, ts[0], ts[n-1])
 			continue
 		}
 		n = min(len(ts), encodedAtOnce*SamplesPerChunk)
@@ -116,44 +117,62 @@ func (b *ChunkBuilder) AppendFloats(space []byte, ts []int64, vs []float64) []by
 	return space
 }
 
-// encodedAtOnce is how many chunks share one piece of memory.
-const encodedAtOnce = 8
+const (
+	// encodedAtOnce is how many chunks are one object in memory.
+	encodedAtOnce = 8
 
-// addXOR adds chunks, up to encodedAtOnce.
+	// spaceBytes is how much memory is taken at once for what is encoded. A chunk
+	// of floats at regular times is smaller than minSpace.
+	spaceBytes = 32 << 10
+	minSpace   = 12 * SamplesPerChunk
+)
+
+// addXOR adds chunks, up to encodedAtOnce, and returns the rest of space.
 func (b *ChunkBuilder) addXOR(space []byte, ts []int64, vs []float64) []byte {
-	var ends [encodedAtOnce]int
-	count := 0
-	space = space[:0]
-	for at := 0; at < len(ts); at += SamplesPerChunk {
-		end := min(at+SamplesPerChunk, len(ts))
-		space = AppendXOR(space, ts[at:end], vs[at:end])
-		ends[count] = len(space)
-		count++
-	}
-	data, start := bytes.Clone(space), 0
-	b.Chunks = slices.Grow(b.Chunks, count)
-	for _, end := range ends[:count] {
+	made := make([]chunkenc.XORChunk, (len(ts)+SamplesPerChunk-1)/SamplesPerChunk)
+	b.Chunks = slices.Grow(b.Chunks, len(made))
+	for i := range made {
+		space = withRoom(space, minSpace)
 		n := min(SamplesPerChunk, len(ts))
-		b.addFull(ts[:n], xorChunk(data[start:end:end]))
-		start, ts = end, ts[n:]
+		data := AppendXOR(space, ts[:n], vs[:n])
+		made[i].Reset(slices.Clip(data))
+		b.addFull(&made[i], ts[0], ts[n-1])
+		space = data[len(data):]
+		ts, vs = ts[n:], vs[n:]
 	}
 	return space
 }
 
-// addFull makes chunk, which has samples at these times and takes no more, the
-// last one.
-func (b *ChunkBuilder) addFull(ts []int64, chunk chunkenc.Chunk) {
-	b.add(ts[0], chunk, nil)
-	b.last().MaxTime = ts[len(ts)-1]
+// AppendRegular is AppendFloats of floats at times from t on that are step apart, in
+// milliseconds. It makes chunks of them alone, up to 600 samples each, and does not
+// hear of Decoded.
+func (b *ChunkBuilder) AppendRegular(space []byte, t, step int64, vs []float64) []byte {
+	made := make([]chunkenc.XORChunk, (len(vs)+regularPerChunk-1)/regularPerChunk)
+	for i := range made {
+		n := len(vs) / (len(made) - i) // all of them alike
+		space = withRoom(space, n*minSpace/SamplesPerChunk)
+		data := appendRegularXOR(space, t, step, vs[:n])
+		made[i].Reset(slices.Clip(data))
+		next := t + int64(n)*step
+		b.addFull(&made[i], t, next-step)
+		space, t, vs = data[len(data):], next, vs[n:]
+	}
+	return space
 }
 
-// xorChunk returns the chunk with these data.
-func xorChunk(data []byte) chunkenc.Chunk {
-	chunk, err := chunkenc.FromData(chunkenc.EncXOR, data)
-	if err != nil {
-		panic(err) // of an encoding that upstream does not know
+// withRoom returns space, or another if it has less than so many bytes.
+func withRoom(space []byte, size int) []byte {
+	if cap(space) >= size {
+		return space[:0]
 	}
-	return chunk
+	return make([]byte, 0, spaceBytes)
+}
+
+// addFull makes chunk, which has samples from mint to maxt and takes no more, the
+// last one.
+func (b *ChunkBuilder) addFull(chunk chunkenc.Chunk, mint, maxt int64) {
+	b.add(mint, chunk, nil)
+	b.last().MaxTime = maxt
 }
 
 // fits says whether the last chunk can take v. One that has no start timestamps

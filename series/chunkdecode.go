@@ -110,6 +110,19 @@ func (d *chunkDecoder) checkTimes() error {
 	if n == 0 || n > MaxChunkSamples || n != len(d.vs) {
 		return d.corrupt(fmt.Errorf("%d times and %d values", n, len(d.vs)))
 	}
+	if d.chunk.Encoding != EncodingDense { // whose times ascend if they can be decoded
+		if err := d.checkOrder(); err != nil {
+			return err
+		}
+	}
+	if err := d.checkFirst(d.ts[0]); err != nil {
+		return err
+	}
+	return d.checkLast(d.ts[n-1])
+}
+
+// checkOrder checks that the times are not negative and ascend.
+func (d *chunkDecoder) checkOrder() error {
 	last := int64(-1)
 	for _, t := range d.ts {
 		if t <= last {
@@ -117,10 +130,7 @@ func (d *chunkDecoder) checkTimes() error {
 		}
 		last = t
 	}
-	if err := d.checkFirst(d.ts[0]); err != nil {
-		return err
-	}
-	return d.checkLast(last)
+	return nil
 }
 
 func (d *chunkDecoder) checkFirst(t int64) error {

@@ -84,6 +84,27 @@ func DecodeDense(data []byte, ts []int64, vs []float64) ([]int64, []float64, err
 	return allTimes, allValues, nil
 }
 
+// decodeRegular is DecodeDense of a chunk whose times are all step apart, of at least
+// least samples. It is not ok if the chunk is another, or bad input.
+func decodeRegular(data []byte, vs []float64, least int) (first, step int64, values []float64, ok bool) {
+	d := denseDecoder{rest: data}
+	n := d.uvarint()
+	if d.failed || n < uint64(max(2, least)) || n > MaxDense {
+		return 0, 0, vs, false
+	}
+	first = int64(d.uvarint())
+	d.open(int(n), first)
+	step = d.slope()
+	if d.failed || d.mode != orderLine || !ascends(first, step, int64(n)) {
+		return 0, 0, vs, false
+	}
+	values, ok = d.appendFloats(vs, int(n))
+	if !ok || len(d.rest) > 0 {
+		return 0, 0, vs, false
+	}
+	return first, step, values, true
+}
+
 // appendTimes appends the first of ts and the distances of all from it.
 func appendTimes(dst []byte, ts, scratch []int64) []byte {
 	first := ts[0]
@@ -129,6 +150,9 @@ func (d *denseDecoder) appendTimes(ts []int64, n int) ([]int64, bool) {
 	}
 	old := len(ts)
 	ts = slices.Grow(ts, n)[:old+n]
+	if d.mode == orderLine {
+		return ts, fillTimes(ts[old:], first, d.slope())
+	}
 	out, last := ts[old:], int64(-1)
 	for block := d.next(); len(block) > 0; block = d.next() {
 		for i, t := range block {
@@ -140,6 +164,25 @@ func (d *denseDecoder) appendTimes(ts []int64, n int) ([]int64, bool) {
 		out = out[len(block):]
 	}
 	return ts, len(out) == 0
+}
+
+// fillTimes makes ts the times from first on that are step apart, or says that they
+// do not ascend.
+func fillTimes(ts []int64, first, step int64) bool {
+	if !ascends(first, step, int64(len(ts))) {
+		return false
+	}
+	for i := range ts {
+		ts[i] = first
+		first += step
+	}
+	return true
+}
+
+// ascends says whether n times, two or more, from first on that are step apart
+// ascend, and are not negative.
+func ascends(first, step, n int64) bool {
+	return first >= 0 && step > 0 && step <= (math.MaxInt64-first)/(n-1)
 }
 
 // appendFloats appends vs as integers, or as XOR where that is smaller.
@@ -205,6 +248,10 @@ func (d *denseDecoder) appendFloats(vs []float64, n int) ([]float64, bool) {
 	old := len(vs)
 	vs = slices.Grow(vs, n)[:old+n]
 	out := vs[old:]
+	if d.mode == orderLine && d.slope() == 0 {
+		fillFloats(out, first, kind)
+		return vs, putOdd(out, odd)
+	}
 	for block := d.next(); len(block) > 0; block = d.next() {
 		fromInts(out[:len(block)], block, kind)
 		out = out[len(block):]

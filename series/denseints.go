@@ -309,6 +309,10 @@ func (d *denseDecoder) next() []int64 {
 	return block
 }
 
+// slope is by how much each integer of the open sequence, which is a line, is more
+// than the one before.
+func (d *denseDecoder) slope() int64 { return d.step * d.factor }
+
 func (d *denseDecoder) fromResiduals(block []int64) {
 	first, factor, step, last := d.first, d.factor, d.step, d.last
 	switch d.mode {

@@ -49,6 +49,8 @@ type RowSamples struct {
 	// bound come before those of any other run.
 	current *sampleRun
 	bound   int64
+	// regular are the values of NextRegular.
+	regular []float64
 	// previous is the run of the sample before, and follows says that the current
 	// sample came next to it in the same run.
 	previous *sampleRun
@@ -99,7 +101,7 @@ func (r *RowSamples) Reset(base, start, limit int64) {
 	clear(r.chunks)
 	*r = RowSamples{
 		base: base, start: start, limit: limit,
-		raw: r.raw, chunks: r.chunks[:0], heap: r.heap[:0], free: r.free,
+		raw: r.raw, chunks: r.chunks[:0], heap: r.heap[:0], free: r.free, regular: r.regular,
 	}
 }
 
@@ -228,8 +230,8 @@ func (r *RowSamples) Value() (Value, error) {
 // NextChunk takes the samples that come next as the chunk that they stand in,
 // undecoded and its data unchecked, and moves behind it. It returns false if they
 // are not exactly those of one chunk: if it is cut by start or limit, or
-// overlaps something else, or there are none. It may be asked before each Next
-// and costs little; the current sample is lost.
+// overlaps something else or comes right behind what does, or there are none. It
+// may be asked before each Next and costs little; the current sample is lost.
 func (r *RowSamples) NextChunk() (Chunk, bool) {
 	c, ok := r.wholeChunk()
 	if ok {
@@ -244,6 +246,9 @@ func (r *RowSamples) NextChunk() (Chunk, bool) {
 // refers to nothing of the row. What it says of resets holds, as no other sample
 // lies among its own.
 func (r *RowSamples) NextHistogramChunk() (TimedChunk, bool) {
+	if r.opened == len(r.chunks) || !isHistogramChunk(r.chunks[r.opened].Encoding) {
+		return TimedChunk{}, false
+	}
 	c, ok := r.wholeChunk()
 	if !ok || !isHistogramChunk(c.Encoding) || checkHistogramData(c) != nil {
 		return TimedChunk{}, false // what is wrong with it, Next will tell
@@ -257,10 +262,38 @@ func (r *RowSamples) NextHistogramChunk() (TimedChunk, bool) {
 	return TimedChunk{Chunk: chunk, MinTime: r.base + int64(c.First), MaxTime: r.base + int64(c.Last)}, true
 }
 
+// NextRegular is NextChunk of a dense chunk of at least half of SamplesPerChunk
+// samples whose times, in milliseconds, are all step apart from first on: faster than
+// Floats. The values are valid until the next call of any method.
+func (r *RowSamples) NextRegular() (first, step int64, vs []float64, ok bool) {
+	if r.opened == len(r.chunks) || r.chunks[r.opened].Encoding != EncodingDense {
+		return 0, 0, nil, false
+	}
+	c, ok := r.wholeChunk()
+	if !ok || c.Encoding != EncodingDense {
+		return 0, 0, nil, false
+	}
+	first, step, r.regular, ok = decodeRegular(c.Data, r.regular[:0], SamplesPerChunk/2)
+	last := first + step*int64(len(r.regular)-1)
+	if !ok || first != r.base+int64(c.First) || last != r.base+int64(c.Last) {
+		return 0, 0, nil, false // if something is wrong with it, Next will tell
+	}
+	r.opened++
+	return first, step, r.regular, true
+}
+
 // wholeChunk returns the chunk that holds exactly the samples that come next, if
 // one does.
 func (r *RowSamples) wholeChunk() (Chunk, bool) {
-	if r.inRun() || !r.settle() || r.opened == len(r.chunks) {
+	if r.inRun() || r.opened == len(r.chunks) {
+		return Chunk{}, false
+	}
+	// Where chunks overlap, this is asked for each sample. Another run has
+	// something to say in front of the chunk.
+	if r.current != nil && r.bound < r.pendingFirst(r.opened) {
+		return Chunk{}, false
+	}
+	if !r.settle() {
 		return Chunk{}, false
 	}
 	c := r.chunks[r.opened].Chunk

@@ -8,10 +8,6 @@ import (
 	"slices"
 )
 
-// xorSampleRoom is more bytes than a distance or a value adds to an XOR chunk,
-// with what a write of 64 bits touches behind it.
-const xorSampleRoom = 32
-
 // AppendXOR appends the bytes of Prometheus' chunk of encoding XOR with these
 // samples: ts are their times in milliseconds, any int64 in any order, vs their
 // values, of which each bit is kept. There are as many of both, and not more than
@@ -20,37 +16,66 @@ func AppendXOR(dst []byte, ts []int64, vs []float64) []byte {
 	if n := len(ts); n > MaxDense || n != len(vs) {
 		panic(fmt.Sprintf("series: XOR chunk of %d times and %d values", n, len(vs)))
 	}
-	dst = binary.BigEndian.AppendUint16(dst, uint16(len(ts)))
 	if len(ts) == 0 {
-		return dst
+		return append(dst, 0, 0)
 	}
-	dst = binary.AppendVarint(dst, ts[0])
-	dst = AppendFloat(dst, vs[0])
 	if len(ts) == 1 {
-		return dst
+		return appendXORStart(dst, 1, ts[0], vs[0])
 	}
-	delta := uint64(ts[1] - ts[0])
-	w := newBitWriter(binary.AppendUvarint(dst, delta))
-	w.putXOR(0, math.Float64bits(vs[1])^math.Float64bits(vs[0]))
-	for i := 2; i < len(ts); i++ {
-		zeros := 1 // that say that the distance is the one before
-		if d := uint64(ts[i] - ts[i-1]); d != delta {
-			w.room()
-			w.putDelta(int64(d - delta))
-			delta, zeros = d, 0
+	delta := ts[1] - ts[0]
+	w := newBitWriter(binary.AppendUvarint(appendXORStart(dst, len(ts), ts[0], vs[0]), uint64(delta)))
+	w.putValues(0, vs[:2])
+	for i := 2; i < len(ts); {
+		if n := regularTimes(ts[i-1:], delta); n > 0 {
+			w.putValues(1, vs[i-1:i+n]) // a 0 says that the distance is the one before
+			i += n
+			continue
 		}
-		w.putXOR(zeros, math.Float64bits(vs[i])^math.Float64bits(vs[i-1]))
+		d := ts[i] - ts[i-1]
+		w.putIrregular(d-delta, math.Float64bits(vs[i])^math.Float64bits(vs[i-1]))
+		delta = d
+		i++
 	}
 	return w.bytes()
+}
+
+// appendRegularXOR is AppendXOR of values at times from t on that are step apart. They
+// are at least one.
+func appendRegularXOR(dst []byte, t, step int64, vs []float64) []byte {
+	dst = appendXORStart(dst, len(vs), t, vs[0])
+	if len(vs) == 1 {
+		return dst
+	}
+	w := newBitWriter(binary.AppendUvarint(dst, uint64(step)))
+	w.putValues(0, vs[:2])
+	w.putValues(1, vs[1:])
+	return w.bytes()
+}
+
+// appendXORStart appends the number of samples, and the first.
+func appendXORStart(dst []byte, n int, t int64, v float64) []byte {
+	dst = binary.BigEndian.AppendUint16(dst, uint16(n))
+	return AppendFloat(binary.AppendVarint(dst, t), v)
+}
+
+// regularTimes returns how many of ts from the second on are so far from the one
+// before, up to the first that is not.
+func regularTimes(ts []int64, delta int64) int {
+	last := ts[0]
+	for i, t := range ts[1:] {
+		if t-last != delta {
+			return i
+		}
+		last = t
+	}
+	return len(ts) - 1
 }
 
 // appendXORValues appends vs but for the first as an XOR chunk has them, without
 // the times.
 func appendXORValues(dst []byte, vs []float64) []byte {
 	w := newBitWriter(dst)
-	for i := 1; i < len(vs); i++ {
-		w.putXOR(0, math.Float64bits(vs[i])^math.Float64bits(vs[i-1]))
-	}
+	w.putValues(0, vs)
 	return w.bytes()
 }
 
@@ -72,101 +97,6 @@ func xorValuesSize(vs []float64) int {
 		size += 64 - leading - trailing
 	}
 	return (size + 7) / 8
-}
-
-// bitWriter writes bits behind the first pos bytes of buf, the highest first.
-type bitWriter struct {
-	buf  []byte
-	pos  int
-	acc  uint64 // the last bits, from the highest on
-	free int    // how many bits of acc are free, 1 to 64
-
-	// The window of the last value that had its own: how many bits around it
-	// are 0. At first nothing fits.
-	leading, trailing int
-}
-
-func newBitWriter(dst []byte) bitWriter {
-	return bitWriter{buf: dst, pos: len(dst), free: 64, leading: 64, trailing: 64}
-}
-
-// room makes room for a distance and a value.
-func (w *bitWriter) room() {
-	if len(w.buf)-w.pos < xorSampleRoom {
-		w.buf = slices.Grow(w.buf[:w.pos], xorSampleRoom)
-		w.buf = w.buf[:cap(w.buf)]
-	}
-}
-
-// putXOR writes a few zeros and the difference x of a value from the one before.
-func (w *bitWriter) putXOR(zeros int, x uint64) {
-	w.room()
-	if x == 0 {
-		w.put(0, zeros+1)
-		return
-	}
-	prefix, size := uint64(0b10), zeros+2
-	lead, trail := min(bits.LeadingZeros64(x), 31), bits.TrailingZeros64(x)
-	if lead < w.leading || trail < w.trailing {
-		w.leading, w.trailing = lead, trail
-		prefix = 0b11<<11 | uint64(lead)<<6 | uint64(64-lead-trail)&63
-		size = zeros + 13
-	}
-	// One write is faster than two.
-	n := 64 - w.leading - w.trailing
-	if size+n <= 64 {
-		w.put(prefix<<(n&63)|x>>(w.trailing&63), size+n)
-		return
-	}
-	w.put(prefix, size)
-	w.put(x>>(w.trailing&63), n)
-}
-
-// put writes the n lowest bits of u, 0 to 64. The others are 0. There must be
-// room.
-func (w *bitWriter) put(u uint64, n int) {
-	if n < w.free {
-		w.free -= n
-		w.acc |= u << (w.free & 63)
-		return
-	}
-	n -= w.free // bits that do not fit, less than 64
-	binary.BigEndian.PutUint64(w.buf[w.pos:], w.acc|u>>(n&63))
-	w.pos += 8
-	w.free = 64 - n
-	w.acc = u << (w.free & 63)
-	if n == 0 {
-		w.acc = 0
-	}
-}
-
-// putDelta writes a difference of distances of times that is not 0.
-func (w *bitWriter) putDelta(d int64) {
-	switch {
-	case fits(d, 14):
-		w.put(0b10<<14|uint64(d)&(1<<14-1), 2+14)
-	case fits(d, 17):
-		w.put(0b110<<17|uint64(d)&(1<<17-1), 3+17)
-	case fits(d, 20):
-		w.put(0b1110<<20|uint64(d)&(1<<20-1), 4+20)
-	default:
-		w.put(0b1111, 4)
-		w.put(uint64(d), 64)
-	}
-}
-
-// fits says whether d is written in n bits: of the two numbers of the greatest
-// magnitude it is the positive one that is.
-func fits(d int64, n int) bool { return -(1<<(n-1)) < d && d <= 1<<(n-1) }
-
-// bytes returns all that was written; the last byte is filled with zeros.
-func (w *bitWriter) bytes() []byte {
-	b := w.buf[:w.pos]
-	for used := 64 - w.free; used > 0; used -= 8 {
-		b = append(b, byte(w.acc>>56))
-		w.acc <<= 8
-	}
-	return b
 }
 
 // DecodeXOR is the inverse of AppendXOR: it appends to ts and vs. On bad input,

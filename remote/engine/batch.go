@@ -24,6 +24,8 @@ const (
 	// batchKeyBytes bounds the keys of one batch: Bigtable takes no request over
 	// 512 KB.
 	batchKeyBytes = 512 << 10
+	// baseSize is more than a row key has beyond the series key.
+	baseSize = 16
 	// seriesOverhead is the allowance for each series in bytes.
 	seriesOverhead = 1 << 10
 
@@ -84,7 +86,7 @@ func (r *batchReader) read(ctx context.Context, from []index.Series, m metrics) 
 func (r *batchReader) cut(from []index.Series) int {
 	keys := 0
 	for n := range from[:min(len(from), r.size)] {
-		keys += (len(from[n].Key) + 16) * len(from[n].Bases)
+		keys += (len(from[n].Key) + baseSize) * len(from[n].Bases)
 		if keys > batchKeyBytes {
 			return max(1, n)
 		}
@@ -122,14 +124,15 @@ func (r *batchReader) readSeries(ctx context.Context, batch []index.Series) ([]c
 func (r *batchReader) ranges(batch []index.Series, p part) []series.RowRange {
 	var ranges []series.RowRange
 	oneRange := len(r.schema.ResourceLabels()) == 0
+	var key []byte
 	for i := range batch {
-		key := []byte(batch[i].Key)
+		key = append(key[:0], batch[i].Key...)
 		began := len(ranges)
 		for _, base := range batch[i].Bases {
 			if !p.has(base) {
 				continue
 			}
-			row := series.SingleRow(r.schema.AppendRowKey(nil, key, base))
+			row := series.SingleRow(r.schema.AppendRowKey(make([]byte, 0, len(key)+baseSize), key, base))
 			if oneRange && len(ranges) > began {
 				ranges[len(ranges)-1].Limit = row.Limit
 				continue

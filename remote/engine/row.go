@@ -13,7 +13,7 @@ type rowReader struct {
 	// times and floats are a run of floats on its way to a builder.
 	times  []int64
 	floats []float64
-	// space is where the builder encodes.
+	// space is where builders encode.
 	space []byte
 }
 
@@ -82,13 +82,22 @@ func (r *rowReader) appendTo(b *chunkBuilder, base, start, limit int64, cells []
 	return r.samples.Err()
 }
 
-// passChunk gives the chunk of histograms that comes next to b undecoded, if that
-// is what comes next.
+// passChunk gives the chunk that comes next to b as a whole, if that is what comes
+// next: one of histograms undecoded, one of floats at regular times without them.
 func (r *rowReader) passChunk(b *chunkBuilder) bool {
-	c, ok := r.samples.NextHistogramChunk()
-	if ok {
+	if c, ok := r.samples.NextHistogramChunk(); ok {
 		r.flush(b, len(r.times))
 		b.appendChunk(c)
+		return true
+	}
+	if b.Decoded {
+		return false
+	}
+	first, step, floats, ok := r.samples.NextRegular()
+	if ok {
+		r.flush(b, len(r.times))
+		r.space = b.AppendRegular(r.space, first, step, floats)
+		b.samples += len(floats)
 	}
 	return ok
 }

@@ -1,8 +1,13 @@
 package engine
 
 import (
+	"fmt"
 	"math"
+	"math/rand/v2"
+	"slices"
 	"testing"
+
+	"github.com/prometheus/prometheus/tsdb/chunkenc"
 
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/series"
@@ -74,4 +79,130 @@ func BenchmarkAddRow(b *testing.B) {
 		}
 	}
 	b.ReportMetric(float64(b.N)*samples/b.Elapsed().Seconds(), "samples/s")
+}
+
+// TestAddDenseRow: dense chunks at regular times become chunks of their own, up to 600
+// samples each, whatever stands between them, and the samples are those that are read
+// decoded.
+func TestAddDenseRow(t *testing.T) {
+	const samples = 2880
+	rng := rand.New(rand.NewPCG(1, 2))
+	cells := denseCells(samples, func(last float64) float64 { return last + float64(rng.IntN(3)) })
+	late := func(at int64) bucketstore.Cell {
+		return bucketstore.Cell{Family: series.FamilyLate, Qualifier: series.AppendQualifier(nil, uint32(at)), Value: series.AppendFloat(nil, -1)}
+	}
+	for _, tt := range []struct {
+		name         string
+		start, limit int64
+		late         []bucketstore.Cell
+		samples      int
+		first        []int // how many samples the first chunks have
+	}{
+		{"whole", 0, math.MaxInt64, nil, samples, []int{559, 560, 559, 559, 559, 84}},
+		{"cut in front", 8_000, math.MaxInt64, nil, samples - 1, []int{240, 240, 78, 560, 559}},
+		{"cut behind", 0, 600 * 15_000, nil, 600, []int{559, 41}},
+		{"a late sample in the second window", 0, math.MaxInt64, []bucketstore.Cell{late(series.Window + 8_000)}, samples + 1, []int{559, 240, 240, 81, 559}},
+		{"a late sample between two", 0, math.MaxInt64, []bucketstore.Cell{late(series.Window - 1)}, samples + 1, []int{559, 1, 560}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var reader rowReader
+			read := func(decoded bool) (*chunkBuilder, []string) {
+				b := &chunkBuilder{ChunkBuilder: series.ChunkBuilder{Decoded: decoded}}
+				if err := reader.appendTo(b, 0, tt.start, tt.limit, slices.Concat(cells, tt.late)); err != nil {
+					t.Fatal(err)
+				}
+				if b.samples != tt.samples || b.bytes != b.Bytes() {
+					t.Errorf("decoded %t: %d samples in %d bytes, want %d in %d", decoded, b.samples, b.bytes, tt.samples, b.Bytes())
+				}
+				return b, floatTexts(t, b)
+			}
+			_, want := read(true)
+			b, got := read(false)
+			if len(got) != tt.samples || !slices.Equal(got, want) {
+				t.Errorf("%d samples, want %d, or others", len(got), len(want))
+			}
+			var counts []int
+			for _, c := range b.Chunks[:min(len(tt.first), len(b.Chunks))] {
+				counts = append(counts, c.Chunk.NumSamples())
+			}
+			if !slices.Equal(counts, tt.first) {
+				t.Errorf("chunks of %d samples, want %d", counts, tt.first)
+			}
+		})
+	}
+}
+
+// floatTexts returns what the chunks of b hold, and checks that they say when they
+// begin and end.
+func floatTexts(t *testing.T, b *chunkBuilder) (all []string) {
+	t.Helper()
+	for i, c := range b.Chunks {
+		it, first, last := c.Chunk.Iterator(nil), int64(-1), int64(0)
+		for it.Next() != chunkenc.ValNone {
+			at, v := it.At()
+			all = append(all, fmt.Sprintf("%d %x", at, math.Float64bits(v)))
+			if last = at; first < 0 {
+				first = at
+			}
+		}
+		if it.Err() != nil || first != c.MinTime || last != c.MaxTime {
+			t.Fatalf("chunk %d: %v, from %d to %d, and says from %d to %d", i, it.Err(), first, last, c.MinTime, c.MaxTime)
+		}
+	}
+	return all
+}
+
+// BenchmarkAddDenseRow reads a row of half a day of a series, as sealing leaves it:
+// a dense chunk for each of five windows and more.
+func BenchmarkAddDenseRow(b *testing.B) {
+	const samples = 2880
+	rng := rand.New(rand.NewPCG(1, 2))
+	for _, bench := range []struct {
+		name string
+		next func(last float64) float64
+	}{
+		{"constant", func(float64) float64 { return 1 }},
+		{"slow-counter", func(last float64) float64 { return last + float64(rng.IntN(10)/8) }},
+		{"seconds-counter", func(last float64) float64 { return math.Round((last+rng.Float64()*0.4)*100) / 100 }},
+		{"bytes-counter", func(last float64) float64 { return last + float64(rng.IntN(1e6)) }},
+		{"full-gauge", func(float64) float64 { return 40 + 20*rng.Float64() }},
+	} {
+		b.Run(bench.name, func(b *testing.B) {
+			cells := denseCells(samples, bench.next)
+			b.ReportAllocs()
+			var reader rowReader
+			size := 0
+			for b.Loop() {
+				var builder chunkBuilder
+				if err := reader.appendTo(&builder, 0, 0, math.MaxInt64, cells); err != nil {
+					b.Fatal(err)
+				}
+				if size = builder.bytes; builder.samples != samples {
+					b.Fatalf("%d samples", builder.samples)
+				}
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*samples), "ns/sample")
+			b.ReportMetric(float64(size)/samples, "B/sample")
+		})
+	}
+}
+
+// denseCells are so many samples of a series, one in 15 s, as a chunk for each
+// window.
+func denseCells(samples int, next func(last float64) float64) (cells []bucketstore.Cell) {
+	var ts []int64
+	var vs []float64
+	last := 0.0
+	for i := range int64(samples) {
+		last = next(last)
+		ts, vs = append(ts, 7_000+i*15_000), append(vs, last)
+		if at := ts[len(ts)-1]; int(i) < samples-1 && at/series.Window == (at+15_000)/series.Window {
+			continue
+		}
+		value := series.AppendChunk(nil, series.Chunk{Encoding: series.EncodingDense, Data: series.AppendDense(nil, ts, vs)})
+		qual := series.AppendChunkQualifier(nil, uint32(ts[0]), uint32(ts[len(ts)-1]), value)
+		cells = append(cells, bucketstore.Cell{Family: series.FamilyChunk, Qualifier: qual, Value: value})
+		ts, vs = ts[:0], vs[:0]
+	}
+	return cells
 }

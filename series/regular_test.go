@@ -1,0 +1,266 @@
+package series_test
+
+import (
+	"bytes"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/promtable/promtable/series"
+)
+
+// denseChunk is a dense chunk of the bucket at 0.
+func denseChunk(stamp int64, ts []int64, vs []float64) series.Chunk {
+	return series.Chunk{
+		Encoding: series.EncodingDense, Stamp: stamp,
+		First: uint32(ts[0]), Last: uint32(ts[len(ts)-1]), Data: series.AppendDense(nil, ts, vs),
+	}
+}
+
+// every returns n times from first on, step apart, and as many values.
+func every(first, step int64, n int) (ts []int64, vs []float64) {
+	for i := range int64(n) {
+		ts, vs = append(ts, first+i*step), append(vs, math.Sqrt(float64(i/3)))
+	}
+	return ts, vs
+}
+
+// readRegular reads a row, regular chunks as a whole if that is asked for, and
+// counts these.
+func readRegular(t *testing.T, rs *series.RowSamples, whole bool) (ts []int64, vs []float64, passed int) {
+	t.Helper()
+	for {
+		if whole {
+			if first, step, floats, ok := rs.NextRegular(); ok {
+				for i, v := range floats {
+					ts, vs = append(ts, first+int64(i)*step), append(vs, v)
+				}
+				passed++
+				continue
+			}
+		}
+		if !rs.Next() {
+			break
+		}
+		ts, vs = append(ts, rs.T()), append(vs, rs.Float())
+	}
+	if err := rs.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return ts, vs, passed
+}
+
+// TestNextRegular: what is taken as a whole are the samples of the chunk, and what
+// is not is there one by one.
+func TestNextRegular(t *testing.T) {
+	const least = series.SamplesPerChunk / 2
+	regular, values := every(1000, 15_000, least)
+	last := regular[least-1]
+	late := slices.Clone(regular)
+	late[least/2]++
+	few, fewValues := every(1000, 15_000, least-1)
+	constant := slices.Repeat([]float64{7}, least)
+	odd := slices.Clone(constant)
+	odd[5] = staleNaN
+	for _, tt := range []struct {
+		name         string
+		chunk        series.Chunk
+		start, limit int64
+		raw          int64 // the time of a raw cell
+		want         bool
+	}{
+		{"whole", denseChunk(1, regular, values), 1000, last + 1, 0, true},
+		{"constant", denseChunk(1, regular, constant), 0, math.MaxInt64, 0, true},
+		{"constant but for one", denseChunk(1, regular, odd), 0, math.MaxInt64, 0, true},
+		{"too few", denseChunk(1, few, fewValues), 0, math.MaxInt64, 0, false},
+		{"not regular", denseChunk(1, late, values), 0, math.MaxInt64, 0, false},
+		{"cut in front", denseChunk(1, regular, values), 1001, math.MaxInt64, 0, false},
+		{"cut behind", denseChunk(1, regular, values), 0, last, 0, false},
+		{"a raw cell in it", denseChunk(1, regular, values), 0, math.MaxInt64, 1001, false},
+		{"a raw cell instead of its last", denseChunk(1, regular, values), 0, math.MaxInt64, last, false},
+		{"a raw cell in front", denseChunk(1, regular, values), 0, math.MaxInt64, 999, false},
+		{"a raw cell behind", denseChunk(1, regular, values), 0, math.MaxInt64, last + 1, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var rs series.RowSamples
+			open := func() {
+				rs.Reset(0, tt.start, tt.limit)
+				rs.AddChunk(tt.chunk)
+				if tt.raw == 0 {
+					return
+				}
+				if err := rs.AddRaw("l", series.AppendQualifier(nil, uint32(tt.raw)), series.AppendFloat(nil, 3)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			open()
+			wantT, wantV, _ := readRegular(t, &rs, false)
+			open()
+			if _, _, _, ok := rs.NextRegular(); ok != tt.want {
+				t.Errorf("taken as a whole: %t, want %t", ok, tt.want)
+			}
+			open()
+			if gotT, gotV, _ := readRegular(t, &rs, true); !slices.Equal(gotT, wantT) || !sameBits(gotV, wantV) {
+				t.Errorf("%v, %v, want %v, %v", gotT, gotV, wantT, wantV)
+			}
+		})
+	}
+}
+
+// TestNextRegularRefuses: what says other times than its qualifier is left to Next,
+// which names it.
+func TestNextRegularRefuses(t *testing.T) {
+	ts, vs := every(1000, 15_000, 200)
+	good := denseChunk(1, ts, vs)
+	for name, spoil := range map[string]func(c *series.Chunk){
+		"first":         func(c *series.Chunk) { c.First++ },
+		"last":          func(c *series.Chunk) { c.Last++ },
+		"cut short":     func(c *series.Chunk) { c.Data = c.Data[:len(c.Data)-1] },
+		"one byte more": func(c *series.Chunk) { c.Data = append(slices.Clone(c.Data), 0) },
+		"no data":       func(c *series.Chunk) { c.Data = nil },
+		"times descend": func(c *series.Chunk) {
+			c.Data = bytes.Replace(c.Data, []byte{3, 0xb0, 0xea, 1}, []byte{3, 0xaf, 0xea, 1}, 1)
+		},
+		"times overflow": func(c *series.Chunk) {
+			c.Data = bytes.Replace(c.Data, []byte{3, 0xb0, 0xea, 1}, []byte{3, 0xfe, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1}, 1)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := good
+			spoil(&c)
+			if c.First == good.First && c.Last == good.Last && bytes.Equal(c.Data, good.Data) {
+				t.Fatal("nothing is spoilt")
+			}
+			var rs series.RowSamples
+			rs.Reset(0, 0, math.MaxInt64)
+			rs.AddChunk(c)
+			if _, _, _, ok := rs.NextRegular(); ok {
+				t.Error("taken as a whole")
+			}
+			if rs.Next() || rs.Err() == nil {
+				t.Errorf("at %d, no error", rs.T())
+			}
+		})
+	}
+}
+
+// TestNextRegularModel: random rows are the same, whether chunks are taken as a whole
+// or not.
+func TestNextRegularModel(t *testing.T) {
+	seed := uint64(time.Now().UnixNano())
+	rng := rand.New(rand.NewPCG(seed, 0))
+	var rs series.RowSamples
+	passed := 0
+	for n := range 1000 {
+		var chunks []series.Chunk
+		for at := int64(0); at < series.Window-3_000_000; {
+			ts, vs := every(at, 1+rng.Int64N(15_000), 1+rng.IntN(300))
+			for i := range vs {
+				vs[i] += float64(rng.IntN(1 + n%3))
+			}
+			if rng.IntN(4) == 0 {
+				ts[len(ts)-1] += rng.Int64N(5)
+			}
+			at = ts[len(ts)-1] + rng.Int64N(10)*rng.Int64N(1000) - 2000
+			if ts[len(ts)-1] < series.Window {
+				chunks = append(chunks, denseChunk(rng.Int64N(3), ts, vs))
+			}
+			at = max(at, int64(len(chunks))*300_000)
+		}
+		start, limit := int64(0), int64(math.MaxInt64)
+		if rng.IntN(2) == 0 {
+			start = rng.Int64N(series.Window)
+			limit = start + rng.Int64N(series.Window)
+		}
+		raw := rng.Int64N(5 * series.Window)
+		open := func() {
+			rs.Reset(0, start, limit)
+			for _, c := range chunks {
+				rs.AddChunk(c)
+			}
+			if err := rs.AddRaw("l", series.AppendQualifier(nil, uint32(raw)), series.AppendFloat(nil, 3)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		open()
+		wantT, wantV, _ := readRegular(t, &rs, false)
+		open()
+		gotT, gotV, count := readRegular(t, &rs, true)
+		if !slices.Equal(gotT, wantT) || !sameBits(gotV, wantV) {
+			t.Fatalf("seed %d, row %d: %v, %v, want %v, %v", seed, n, gotT, gotV, wantT, wantV)
+		}
+		passed += count
+	}
+	if passed < 100 {
+		t.Errorf("seed %d: only %d chunks were taken as a whole", seed, passed)
+	}
+}
+
+// FuzzNextRegular lets what DecodeDense decodes be taken the same or not at all, and
+// nothing else.
+func FuzzNextRegular(f *testing.F) {
+	f.Add([]byte{})
+	ts, vs := every(1000, 9000, 200)
+	f.Add(series.AppendDense(nil, ts, vs))
+	f.Add(series.AppendDense(nil, ts, slices.Repeat([]float64{1}, 200)))
+	f.Add(series.AppendDense(nil, ts, append(slices.Repeat([]float64{1}, 199), staleNaN)))
+	ts[100]++
+	f.Add(series.AppendDense(nil, ts, vs))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		ts, vs, err := series.DecodeDense(data, nil, nil)
+		c := series.Chunk{Encoding: series.EncodingDense, First: 1000, Last: 1000 + 199*9000, Data: data}
+		if err == nil && ts[len(ts)-1] < series.Window {
+			c.First, c.Last = uint32(ts[0]), uint32(ts[len(ts)-1])
+		}
+		var rs series.RowSamples
+		rs.Reset(0, 0, math.MaxInt64)
+		rs.AddChunk(c)
+		first, step, got, ok := rs.NextRegular()
+		if !ok {
+			return
+		}
+		if err != nil || !sameBits(got, vs) {
+			t.Fatalf("%x: %v, want %v, %v", data, got, vs, err)
+		}
+		for i, at := range ts {
+			if at != first+int64(i)*step {
+				t.Fatalf("%x: from %d on %d apart, want %v", data, first, step, ts)
+			}
+		}
+	})
+}
+
+// TestAppendRegular: the chunks are those that Prometheus makes of their samples, and
+// none is much smaller than the others.
+func TestAppendRegular(t *testing.T) {
+	const longest = 600
+	for _, n := range []int{1, 2, 3, 120, longest - 1, longest, longest + 1, 2 * longest, 2*longest + 1, series.MaxDense} {
+		for _, c := range sampleShapes(newRand(t), n) {
+			if regular, _ := every(c.ts[0], 15_000, n); !slices.Equal(c.ts, regular) {
+				continue
+			}
+			var b series.ChunkBuilder
+			space := b.AppendRegular(nil, c.ts[0], 15_000, c.vs)
+			space = b.AppendRegular(space, c.ts[n-1]+1, 15_000, c.vs)
+			clear(space[:cap(space)])
+			size, half := 0, len(b.Chunks)/2
+			ts, vs := c.ts, c.vs
+			for i, got := range b.Chunks[:half] {
+				m := got.Chunk.NumSamples()
+				if m > longest || half > 1 && m < longest/2 || got.MinTime != ts[0] || got.MaxTime != ts[m-1] {
+					t.Fatalf("%d of %s: chunk %d has %d samples from %d to %d", n, c.name, i, m, got.MinTime, got.MaxTime)
+				}
+				if want := upstreamXOR(t, ts[:m], vs[:m]); !bytes.Equal(got.Chunk.Bytes(), want) {
+					t.Fatalf("%d of %s: chunk %d is %x, want %x", n, c.name, i, got.Chunk.Bytes(), want)
+				}
+				size += len(got.Chunk.Bytes()) + len(b.Chunks[half+i].Chunk.Bytes())
+				ts, vs = ts[m:], vs[m:]
+			}
+			if len(ts) > 0 || size != b.Bytes() {
+				t.Fatalf("%d of %s: %d samples are missing; %d bytes, want %d", n, c.name, len(ts), b.Bytes(), size)
+			}
+		}
+	}
+}
