@@ -54,6 +54,7 @@ type writeRequest struct {
 // finder knows series by the bytes in which a sender writes their labels.
 type finder interface {
 	Lookup(tenant string, s engine.Spelling) *engine.Known
+	Symbols() *engine.Symbols
 }
 
 // Forms of spellings.
@@ -61,7 +62,7 @@ const (
 	// formV1 is the fields of the labels in a TimeSeries of 1.0, as they are sent.
 	formV1 byte = iota + 1
 	// formV2 is the symbols of the labels in a TimeSeries of 2.0, in the order in
-	// which they are sent, after where they end: see spellV2.
+	// which they are sent, as numbers: see spellingv2.go.
 	formV2
 )
 
@@ -95,12 +96,18 @@ type decoder struct {
 	// spellings holds those of new series: the body is gone when they are stored.
 	spellings []byte
 
-	// symbols, refs, exemplarRefs and spelling serve 2.0 only.
-	symbols            []string
+	// What follows serves 2.0 only.
+	symbols []string
+	// interned has the numbers of symbols, as far as they have some.
+	interned *engine.Symbols
+	numbers  []uint32
+	// refs are those of the labels of a series, unless they are written as
+	// everybody does. Then they are in packed, and spelled.
 	refs, exemplarRefs []uint64
-	spelling           []byte
-	// lastRefs are those of last.
-	lastRefs []uint64
+	packed             []byte
+	// spelling is a view of words.
+	spelling []byte
+	words    []uint32
 }
 
 // pair is a label in the memory of the request.
@@ -139,8 +146,8 @@ const (
 // release lets go of a request and says whether the memory that it took is good
 // for another one.
 func (d *decoder) release() bool {
-	if cap(d.out.series) > maxPooledSeries || max(cap(d.symbols), cap(d.slab)) > 4*maxPooledSeries ||
-		max(cap(d.pairs), cap(d.exemplarPairs), cap(d.refs), cap(d.lastRefs), cap(d.exemplarRefs)) > maxPooledSeries ||
+	if cap(d.out.series) > maxPooledSeries || max(cap(d.symbols), cap(d.numbers), cap(d.slab)) > 4*maxPooledSeries ||
+		max(cap(d.pairs), cap(d.exemplarPairs), cap(d.refs), cap(d.exemplarRefs)) > maxPooledSeries ||
 		d.histogram.size() > maxPooledBytes {
 		return false
 	}
@@ -150,7 +157,7 @@ func (d *decoder) release() bool {
 	clear(d.pairs[:cap(d.pairs)])
 	clear(d.exemplarPairs[:cap(d.exemplarPairs)])
 	d.builder = labels.ScratchBuilder{}
-	d.rejected, d.last = nil, nil
+	d.rejected, d.last, d.interned, d.packed = nil, nil, nil, nil
 
 	if n := d.samples + len(d.slab); n > cap(d.slab) && n <= 4*maxPooledSeries {
 		d.slab = make([]engine.Sample, 0, n) // next time it will do
@@ -170,25 +177,23 @@ func (d *decoder) find(form byte, text []byte) *engine.Known {
 	if known == nil {
 		return nil
 	}
-	if d.last != nil {
-		if next, _ := d.last.Next(); next != known {
-			d.last.Precedes(known, sharedV2(d.last.Text(formV2), known.Text(formV2)))
-		}
+	if d.last != nil && d.last.Next() != known {
+		d.last.Precedes(known)
 	}
 	d.last = known
 	return known
 }
 
-// guess returns the series that is likely to come next, its text, which is empty
-// if there is none, and what sharedV2 says of it and the last one.
-func (d *decoder) guess(form byte) (known *engine.Known, text string, shared uint64) {
+// guess returns the series that is likely to come next and its text, which is
+// empty if there is none.
+func (d *decoder) guess(form byte) (known *engine.Known, text string) {
 	if d.last == nil {
-		return nil, "", 0
+		return nil, ""
 	}
-	if known, shared = d.last.Next(); known == nil {
-		return nil, "", 0
+	if known = d.last.Next(); known == nil {
+		return nil, ""
 	}
-	return known, known.Text(form), shared
+	return known, known.Text(form)
 }
 
 // keep returns a copy of the spelling of a new series, or none if the request
@@ -451,11 +456,11 @@ func (d *decoder) quickSample(msg []byte, known sampleFields) int {
 		s.V, rest = math.Float64frombits(binary.LittleEndian.Uint64(rest[1:])), rest[9:]
 	}
 	if len(rest) >= 2 && rest[0] == 2<<3|wireVarint {
-		t, n := binary.Uvarint(rest[1:])
+		t, n := quickTime(rest[1:])
 		s.T, rest = int64(t), rest[1+max(n, 0):]
 	}
 	if known == wireV2 && len(rest) >= 2 && rest[0] == 3<<3|wireVarint {
-		st, n := binary.Uvarint(rest[1:])
+		st, n := quickTime(rest[1:])
 		s.ST, rest = int64(st), rest[1+max(n, 0):]
 	}
 	if len(rest) > 0 {
@@ -463,6 +468,21 @@ func (d *decoder) quickSample(msg []byte, known sampleFields) int {
 	}
 	d.addSample(s)
 	return end
+}
+
+// quickTime is binary.Uvarint, quicker for milliseconds from 1971 to 2109, which
+// take six bytes.
+func quickTime(b []byte) (t uint64, n int) {
+	const more, six = 0x8080_8080_8080, 0x0080_8080_8080
+	if len(b) < 6 {
+		return binary.Uvarint(b)
+	}
+	low, high := binary.LittleEndian.Uint32(b), binary.LittleEndian.Uint16(b[4:])
+	x := uint64(low) | uint64(high)<<32
+	if x&more != six {
+		return binary.Uvarint(b)
+	}
+	return x&0x7f | x>>1&(0x7f<<7) | x>>2&(0x7f<<14) | x>>3&(0x7f<<21) | x>>4&(0x7f<<28) | x>>5&(0x7f<<35), 6
 }
 
 // view returns b as a string that is valid as long as b is.

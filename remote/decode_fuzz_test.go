@@ -32,6 +32,7 @@ const fuzzMaxBody = 1 << 20
 type noFinder struct{}
 
 func (noFinder) Lookup(string, engine.Spelling) *engine.Known { return nil }
+func (noFinder) Symbols() *engine.Symbols                     { return nil }
 
 // decode decodes a copy of body that is overwritten afterwards.
 func decode(fn decodeFunc, body []byte, rejected *engine.Rejected) (writeRequest, error) {
@@ -55,7 +56,11 @@ type repeater struct {
 	decoder *decoder
 }
 
-func newRepeater(t testing.TB) *repeater {
+func newRepeater(t testing.TB) *repeater { return newSmallRepeater(t, 0) }
+
+// newSmallRepeater returns one that has only so many bytes of symbols at a time,
+// if it is not 0.
+func newSmallRepeater(t testing.TB, symbolBytes int) *repeater {
 	t.Helper()
 	store, err := pebble.Open(pebble.Config{Dir: t.TempDir(), Tables: bucketstore.Tables(0)})
 	if err != nil {
@@ -67,7 +72,7 @@ func newRepeater(t testing.TB) *repeater {
 	}
 	eng, err := engine.Open(t.Context(), engine.Config{
 		Store: IdleStore{store}, Appender: &IdleAppender{Appender: bucketstore.NewDirect(store, schema, time.Now)},
-		Schema: schema, Now: time.Now, CurrentInterval: time.Hour,
+		Schema: schema, Now: time.Now, CurrentInterval: time.Hour, MaxSymbolBytes: symbolBytes,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -301,6 +306,9 @@ func FuzzDecodeV2(f *testing.F) {
 			{LabelsRefs: []uint32{1, 9}},
 		},
 	})
+	for _, body := range oddRequests() {
+		f.Add(body)
+	}
 	again := newRepeater(f)
 	f.Fuzz(func(t *testing.T, body []byte) {
 		var rejected engine.Rejected

@@ -1,6 +1,7 @@
 package remote
 
 import (
+	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -127,6 +128,176 @@ func TestDecodeKnown(t *testing.T) {
 	}
 }
 
+// oddRequests are requests of 2.0 that are valid, but written as nobody does.
+func oddRequests() map[string][]byte {
+	request := func(symbols []string, series ...[]byte) (body []byte) {
+		for _, s := range symbols {
+			body = protoField(body, 4, []byte(s))
+		}
+		for _, s := range series {
+			body = protoField(body, 5, s)
+		}
+		return body
+	}
+	up := []string{"", "__name__", "up", "job", "a", "up", "__name__", "", "b"}
+	sample := []byte{2<<3 | wireBytes, 2, 2<<3 | wireVarint, 1}
+	series := func(parts ...[]byte) []byte { return slices.Concat(append(parts, sample)...) }
+	refs := func(packed ...byte) []byte { return protoField(nil, 1, packed) }
+	many := slices.Clone(up)
+	for i := range 20_000 {
+		many = append(many, fmt.Sprint(i))
+	}
+	return map[string][]byte{
+		"symbols that are there twice":    request(up, series(refs(1, 2, 3, 4)), series(refs(6, 5, 3, 4)), series(refs(6, 2, 3, 4)), series(refs(1, 5, 3, 8))),
+		"empty values":                    request(up, series(refs(1, 2, 3, 0)), series(refs(1, 2, 3, 7)), series(refs(1, 2)), series(refs(1, 2, 3, 4))),
+		"the same in another order":       request(up, series(refs(1, 2, 3, 4)), series(refs(3, 4, 1, 2)), series(refs(3, 4, 6, 5))),
+		"no order at all":                 request(up, series(refs(1, 2)), series(refs(2, 1)), series(refs(1, 2))),
+		"references in parts":             request(up, series(refs(1, 2), refs(3, 4)), series(refs(1, 2, 3), refs(4)), series(refs(1), refs(), refs(2, 3, 4)), series(refs(), refs(1, 2, 3, 8))),
+		"references that are not packed":  request(up, series([]byte{1 << 3, 1, 1 << 3, 2}), series([]byte{1 << 3, 1}, refs(2, 3, 4)), series(refs(1, 2), []byte{1 << 3, 3, 1 << 3, 4})),
+		"references after the samples":    request(up, slices.Concat(sample, refs(1, 2)), slices.Concat(refs(1, 2), sample, refs(3, 4)), slices.Concat(refs(1, 2), sample, refs(3, 9))),
+		"references longer than needed":   request(up, series(refs(0x81, 0, 0x82, 0x80, 0)), series(refs(0x81, 0x80, 0x80, 0, 2, 0x83, 0, 4))),
+		"references of three bytes":       request(many, series(refs(1, 2, 3, 0x80, 0x80, 1)), series(refs(1, 2, 3, 0x81, 0x80, 1)), series(refs(1, 2, 3, 0xff, 0x7f))),
+		"references to nothing":           request(up, series(refs(1, 9)), series(refs(1, 0x80, 1)), series(refs(1)), series(refs()), series(), series(refs(1, 2))),
+		"references that are cut":         request(up, series(refs(1, 2)), series(refs(1, 0x80))),
+		"a series without anything":       request(up, series(refs(1, 2)), refs(1, 2), series(refs(1, 2))),
+		"metadata, empty and not":         request(up, series(refs(1, 2), []byte{5<<3 | wireBytes, 0}), series(refs(1, 2), []byte{5<<3 | wireBytes, 2, 1 << 3, 1}), series(refs(1, 2), []byte{5<<3 | wireBytes, 2, 3 << 3, 99})),
+		"the symbols after the series":    append(request(nil, series(refs(1, 2, 3, 4))), request(up)...),
+		"labels longer than a series key": request(append(slices.Clone(up), strings.Repeat("x", 3000), strings.Repeat("y", 3000), strings.Repeat("z", 3000)), series(refs(1, 2, 9, 10)), series(refs(1, 2, 9, 10, 11, 10))),
+	}
+}
+
+// TestDecodeOdd: what is written as nobody does is decoded as ever, known or not.
+func TestDecodeOdd(t *testing.T) {
+	for name, body := range oddRequests() {
+		t.Run(name, func(t *testing.T) {
+			again := newRepeater(t)
+			var rejected engine.Rejected
+			req, err := decode(decodeV2, body, &rejected)
+			if err != nil {
+				checkBadRequest(t, err)
+				for range 3 {
+					if _, err := decodeWith(again.decoder, decodeV2, body, &engine.Rejected{}); err == nil {
+						t.Error("decoded after it was refused")
+					}
+					again.decoder.release()
+				}
+				return
+			}
+			again.check(t, decodeV2, body, checkDecoded(t, req), &rejected)
+		})
+	}
+}
+
+// slowFinder is what a decoder has that began long ago: symbols that may have
+// ended.
+type slowFinder struct {
+	*engine.Engine
+	symbols *engine.Symbols
+}
+
+func (f slowFinder) Symbols() *engine.Symbols { return f.symbols }
+
+// TestDecodeEpochs: when symbols get new numbers, of which some have been those
+// of others, or none, each sample still goes to its own series.
+func TestDecodeEpochs(t *testing.T) {
+	const room = 30
+	for _, test := range []struct {
+		name          string
+		current, slow bool
+		minEpochs     uint32
+	}{
+		{"the current one", true, false, 5},
+		{"one that has ended", false, true, 2},
+		{"both", true, true, 5},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			seed := uint64(time.Now().UnixNano())
+			t.Logf("seed %d", seed)
+			r := rand.New(rand.NewPCG(seed, 0))
+			again := newSmallRepeater(t, room*70)
+			var decoders []*decoder
+			if test.current {
+				decoders = append(decoders, again.decoder)
+			}
+			if test.slow {
+				decoders = append(decoders, newDecoder(slowFinder{again.engine, again.engine.Symbols()}))
+			}
+			known := 0
+			for range 300 {
+				body := manySymbols(r, 2*room)
+				want, err := decode(decodeV2, body, &engine.Rejected{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				wantText := checkDecoded(t, want)
+				for range 2 {
+					var rejected engine.Rejected
+					d := decoders[r.IntN(len(decoders))]
+					got, err := decodeWith(d, decodeV2, body, &rejected)
+					if err != nil {
+						t.Fatal(err)
+					}
+					if text := checkDecoded(t, got); !slices.Equal(text, wantText) {
+						t.Fatalf("decoded\n%q\nwant\n%q", text, wantText)
+					}
+					for _, s := range got.series {
+						if s.Known != nil {
+							known++
+						}
+					}
+					if _, err := again.engine.Append(t.Context(), "", got.series, &rejected); err != nil || rejected.Err() != nil {
+						t.Fatal(err, rejected.Err())
+					}
+					d.release()
+				}
+			}
+			if epoch := again.engine.Symbols().Epoch(); known < 500 || epoch < test.minEpochs {
+				t.Errorf("%d series were known in %d epochs, want more of both", known, epoch)
+			}
+		})
+	}
+}
+
+// manySymbols is a request of up to 20 series that have one of so many names.
+func manySymbols(r *rand.Rand, names int) []byte {
+	req, symbols := writev2.Request{}, writev2.NewSymbolTable()
+	for range 1 + r.IntN(20) {
+		req.Timeseries = append(req.Timeseries, writev2.TimeSeries{
+			LabelsRefs: []uint32{
+				symbols.Symbolize("__name__"), symbols.Symbolize(fmt.Sprint("m", r.IntN(names))),
+				symbols.Symbolize("job"), symbols.Symbolize(fmt.Sprint("j", r.IntN(2))),
+			},
+			Samples: []writev2.Sample{{Timestamp: time.Now().UnixMilli(), Value: r.Float64()}},
+		})
+	}
+	req.Symbols = symbols.Symbols()
+	body, err := proto.Marshal(&req)
+	if err != nil {
+		panic(err)
+	}
+	return body
+}
+
+// TestQuickTime: it is binary.Uvarint, whatever there is.
+func TestQuickTime(t *testing.T) {
+	var all [][]byte
+	for bits := range 64 {
+		for _, n := range []uint64{1<<bits - 1, 1 << bits, 1<<bits + 1, 0xaaaa_aaaa_aaaa_aaaa >> bits, uint64(time.Now().UnixMilli()) << bits} {
+			all = append(all, binary.AppendUvarint(nil, n))
+		}
+	}
+	for _, b := range all {
+		long := slices.Clone(b) // one byte longer than needed
+		long[len(long)-1] |= 0x80
+		for _, b := range [][]byte{b, append(slices.Clone(b), 0xff, 0x80, 1), b[:len(b)-1], append(long, 0)} {
+			got, n := quickTime(b)
+			if want, wantN := binary.Uvarint(b); got != want || n != wantN {
+				t.Errorf("% x is %d of %d bytes, want %d of %d", b, got, n, want, wantN)
+			}
+		}
+	}
+}
+
 // TestDecodeAllocatesNothing: what a request of known series allocates does not
 // grow with it.
 func TestDecodeAllocatesNothing(t *testing.T) {
@@ -207,9 +378,12 @@ func TestDecodePrefix(t *testing.T) {
 		if err != nil || rejected.Err() != nil {
 			t.Fatal(err, rejected.Err())
 		}
-		for _, s := range decoded.series {
-			if s.Known != nil {
-				known++
+		for i, s := range decoded.series {
+			if s.Known == nil {
+				continue
+			}
+			if known++; i > 0 && decoded.series[i-1].Known != nil && decoded.series[i-1].Known.Next() != s.Known {
+				t.Errorf("series %d is not expected after the one before it", i)
 			}
 		}
 		again.decoder.release()

@@ -1,97 +1,150 @@
 package remote
 
 import (
+	"encoding/binary"
+	"slices"
+	"unsafe"
+
 	"github.com/promtable/promtable/remote/engine"
 	"github.com/promtable/promtable/series"
 )
+
+// A spelling of formV2 is the epoch of the numbers, and a number for each
+// reference, four bytes each.
 
 // maxSpelling bounds the labels of a series that may be known, in bytes. Many of
 // them can stand in few bytes of references.
 const maxSpelling = 2 * series.MaxSeriesKey
 
-// findV2 returns the series that the references stand for, if it is known. Else
-// its spelling, if it has one, is in d.spelling.
-func (d *decoder) findV2() *engine.Known {
-	known, text, shared := d.guess(formV2)
-	if text == "" || !d.spells(text, shared) {
-		d.spell()
-		known = d.find(formV2, d.spelling)
-	} else {
-		d.last = known
-	}
-	if known != nil {
-		d.refs, d.lastRefs = d.lastRefs, d.refs
-	}
-	return known
+// numberSymbols finds the numbers of the symbols.
+func (d *decoder) numberSymbols() {
+	d.interned = d.finder.Symbols()
+	d.numbers = slices.Grow(d.numbers[:0], len(d.symbols))[:len(d.symbols)]
+	d.interned.Find(d.numbers, d.symbols)
 }
 
-// spell puts the labels that the references stand for into d.spelling, as formV2
-// has it: how many symbols, where each of them ends, and the symbols, with
-// numbers of two bytes, little-endian. If there is something strange about them
-// it puts nothing there.
-func (d *decoder) spell() {
-	d.spelling = d.spelling[:0]
-	n := len(d.refs)
-	if n == 0 || n%2 != 0 || n > maxSpelling/2 {
-		return
+// quickRefs takes the references off that a TimeSeries begins with, if they are
+// written as everybody does, and spells them: mostly that is all that is needed
+// of them.
+func (d *decoder) quickRefs(msg []byte) (rest []byte) {
+	d.refs, d.packed = d.refs[:0], nil
+	start, end := quickBytes(msg, 1<<3|wireBytes)
+	if end == 0 || !d.spell(msg[start:end]) {
+		return msg
 	}
-	head := 2 + 2*n
-	text := append(d.spelling, make([]byte, head)...)
-	put16(text, n)
-	for i, ref := range d.refs {
-		if ref >= uint64(len(d.symbols)) || len(text)+len(d.symbols[ref]) > maxSpelling {
-			return
-		}
-		text = append(text, d.symbols[ref]...)
-		put16(text[2+2*i:], len(text)-head)
-	}
-	d.spelling = text
+	d.packed = msg[start:end]
+	return msg[end:]
 }
 
-func put16(b []byte, n int) { b[0], b[1] = byte(n), byte(n>>8) }
-
-func get16(text string, at int) int { return int(text[at]) | int(text[at+1])<<8 }
-
-// symbolV2 returns the ith symbol of a text of formV2 that has n of them.
-func symbolV2(text string, n, i int) string {
-	head := 2 + 2*n
-	start := head
-	if i > 0 {
-		start += get16(text, 2*i)
+// labelRefs takes a labels_refs field that stands elsewhere.
+func (d *decoder) labelRefs(f field) (err error) {
+	if err = d.unpack(); err == nil {
+		d.refs, err = appendRefs(d.refs, f)
 	}
-	return text[start : head+get16(text, 2+2*i)]
+	return err
 }
 
-// sharedV2 says where two texts of formV2 have the same symbol: bit i is for the
-// ith. Of those after the 64th it says nothing.
-func sharedV2(a, b string) (shared uint64) {
-	if a == "" || b == "" || get16(a, 0) != get16(b, 0) {
-		return 0
+// unpack moves what is in d.packed to d.refs.
+func (d *decoder) unpack() (err error) {
+	if d.packed != nil {
+		d.refs, err = appendRefs(d.refs[:0], field{wire: wireBytes, bytes: d.packed})
+		d.packed = nil
 	}
-	n := get16(a, 0)
-	for i := range min(n, 64) {
-		if symbolV2(a, n, i) == symbolV2(b, n, i) {
-			shared |= 1 << i
-		}
-	}
-	return shared
+	return err
 }
 
-// spells says whether the references stand for text, of formV2. Where text has
-// the same symbol as the last series, and the references are the same, there is
-// nothing to compare.
-func (d *decoder) spells(text string, shared uint64) bool {
-	n := len(d.refs)
-	if get16(text, 0) != n {
+// spell spells references that are packed, unless there is something strange
+// about them. A symbol without a number has 0 there: then nothing is found.
+func (d *decoder) spell(packed []byte) bool {
+	if len(packed) > maxSpelling {
 		return false
 	}
-	for i, ref := range d.refs {
-		if shared>>i&1 == 1 && ref == d.lastRefs[i] {
-			continue
+	words, numbers := d.spellingWords(len(packed)), d.numbers
+	n := 0
+	for i := 0; i < len(packed); n++ {
+		ref := uint64(packed[i])
+		if i++; ref >= 0x80 {
+			if i < len(packed) && packed[i] < 0x80 {
+				ref = ref&0x7f | uint64(packed[i])<<7
+				i++
+			} else {
+				var size int
+				if ref, size = binary.Uvarint(packed[i-1:]); size <= 0 {
+					return false
+				}
+				i += size - 1
+			}
 		}
-		if ref >= uint64(len(d.symbols)) || d.symbols[ref] != symbolV2(text, n, i) {
+		if ref >= uint64(len(numbers)) || n >= len(words) {
 			return false
 		}
+		words[n] = numbers[ref]
 	}
+	d.setSpelling(n)
 	return true
+}
+
+// spellingWords returns where to put the numbers of a spelling of up to n.
+func (d *decoder) spellingWords(n int) []uint32 {
+	if len(d.words) <= n {
+		d.words = make([]uint32, 1+max(n, 127))
+	}
+	return d.words[1:]
+}
+
+// setSpelling makes a spelling of the first n numbers.
+func (d *decoder) setSpelling(n int) {
+	d.words[0] = d.interned.Epoch()
+	d.spelling = unsafe.Slice((*byte)(unsafe.Pointer(&d.words[0])), 4*(1+n))
+}
+
+// findV2 returns the series that the references stand for, if it is known.
+func (d *decoder) findV2() *engine.Known {
+	if d.packed == nil {
+		d.spellRefs()
+	}
+	if known, text := d.guess(formV2); text != "" && string(d.spelling) == text {
+		d.last = known
+		return known
+	}
+	return d.find(formV2, d.spelling)
+}
+
+// spellRefs spells the references in d.refs, if they have a spelling.
+func (d *decoder) spellRefs() {
+	d.spelling = nil
+	if len(d.refs) > maxSpelling {
+		return
+	}
+	words := d.spellingWords(len(d.refs))
+	for i, ref := range d.refs {
+		if ref >= uint64(len(d.numbers)) {
+			return
+		}
+		words[i] = d.numbers[ref]
+	}
+	d.setSpelling(len(d.refs))
+}
+
+// spellNew spells the references in d.refs, all of which are good, for a series
+// that is to be known: symbols that have no number get one.
+func (d *decoder) spellNew() engine.Spelling {
+	size := 0
+	for _, ref := range d.refs {
+		if size += len(d.symbols[ref]); size > maxSpelling {
+			return engine.Spelling{}
+		}
+	}
+	if len(d.refs) == 0 || len(d.refs) > maxSpelling/4 {
+		return engine.Spelling{}
+	}
+	for _, ref := range d.refs {
+		if d.numbers[ref] == 0 {
+			if d.numbers[ref] = d.interned.Add(d.symbols[ref]); d.numbers[ref] == 0 {
+				return engine.Spelling{}
+			}
+		}
+	}
+	d.spellRefs()
+	return d.keep(formV2, d.spelling)
 }

@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/golang/snappy"
+	"github.com/prometheus/prometheus/prompb"
 	writev2 "github.com/prometheus/prometheus/prompb/io/prometheus/write/v2"
 
 	"github.com/promtable/promtable/bucketstore"
@@ -153,3 +155,53 @@ func BenchmarkWriteV1(b *testing.B) { benchmarkStored(b, typeV1, v1(b, targets(2
 
 // BenchmarkWriteV2 is a request of remote write 2.0.
 func BenchmarkWriteV2(b *testing.B) { benchmarkStored(b, typeV2, marshal(b, toV2(targets(2000)))) }
+
+// BenchmarkWriteHosts is what an exporter on each of 20 hosts has to say, 10,000
+// series of 10 labels in 5 requests, to an engine that knows them: few texts that
+// come again and again.
+func BenchmarkWriteHosts(b *testing.B) {
+	const hosts, metrics, series = 20, 500, 2000
+	var all []prompb.TimeSeries
+	for i := range hosts * metrics {
+		host, metric := i/metrics, i%metrics
+		all = append(all, v1Series([]prompb.Sample{{Timestamp: 1_700_000_000_000 + int64(i), Value: float64(i)}},
+			"__name__", fmt.Sprintf("node_something_%d_total", metric/16), "availability_zone", "europe-west1-b",
+			"cluster", "production-europe-west1", "cpu", fmt.Sprint(metric/2%8), "env", "production",
+			"instance", fmt.Sprintf("10.0.0.%d:9100", host), "job", "node", "mode", [...]string{"user", "system"}[metric%2],
+			"node", fmt.Sprintf("gke-production-pool-%d", host), "region", "europe-west1",
+		))
+	}
+	for name, encode := range map[string]func([]prompb.TimeSeries) (string, []byte){
+		"1.0": func(all []prompb.TimeSeries) (string, []byte) { return typeV1, v1(b, all...) },
+		"2.0": func(all []prompb.TimeSeries) (string, []byte) { return typeV2, marshal(b, toV2(all)) },
+	} {
+		b.Run(name, func(b *testing.B) {
+			h, app := openIdle(b, openPebble(b))
+			send := func(all []prompb.TimeSeries) func() {
+				contentType, body := encode(all)
+				compressed := snappy.Encode(nil, body)
+				return func() {
+					r := httptest.NewRequest(http.MethodPost, "/write", bytes.NewReader(compressed))
+					r.Header.Set("Content-Type", contentType)
+					w := &discard{header: http.Header{}}
+					if h.ServeHTTP(w, r); w.status != http.StatusNoContent {
+						b.Fatalf("status %d", w.status)
+					}
+				}
+			}
+			var requests []func()
+			for part := range slices.Chunk(all, series) {
+				requests = append(requests, send(part))
+				requests[len(requests)-1]()
+			}
+			b.ReportAllocs()
+			for i := 0; b.Loop(); i++ {
+				requests[i%len(requests)]()
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*series), "ns/sample")
+			if app.Samples != (b.N+len(requests))*series {
+				b.Fatalf("%d samples were stored, want %d", app.Samples, (b.N+len(requests))*series)
+			}
+		})
+	}
+}

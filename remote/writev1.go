@@ -134,7 +134,7 @@ func cutLabelsV1(msg []byte) (text, rest []byte) {
 // series if it is known.
 func (d *decoder) findV1(msg []byte) (known *engine.Known, text, rest []byte) {
 	// If the text is followed by no label, it is all that cutLabelsV1 would cut.
-	if known, text, _ := d.guess(formV1); text != "" && len(msg) > len(text) &&
+	if known, text := d.guess(formV1); text != "" && len(msg) > len(text) &&
 		msg[len(text)] != 1<<3|wireBytes && string(msg[:len(text)]) == text {
 		d.last = known
 		return known, msg[:len(text)], msg[len(text):]

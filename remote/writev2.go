@@ -18,6 +18,7 @@ import (
 // before the symbols that they refer to.
 func decodeV2(d *decoder, body []byte) (writeRequest, error) {
 	body, err := d.decodeSymbols(body)
+	d.numberSymbols()
 	for n := 0; len(body) > 0 && err == nil; {
 		if start, end := quickBytes(body, 5<<3|wireBytes); end > 0 {
 			err = d.seriesV2(body[start:end], n)
@@ -124,11 +125,37 @@ func (d *decoder) seriesV2(msg []byte, n int) error {
 	if err := d.reserve(msg); err != nil {
 		return err
 	}
+	rest := d.quickRefs(msg)
+	for n := d.quickSample(rest, wireV2); n > 0; n = d.quickSample(rest, wireV2) {
+		rest = rest[n:]
+	}
+	// That is all there is to most of them.
+	if len(d.slab) > d.first && (len(rest) == 0 || string(rest) == emptyMetadataV2) {
+		if known := d.findV2(); known != nil {
+			d.addSeries(&engine.Series{Known: known, Samples: d.takeSamples()})
+			return nil
+		}
+	}
+	return d.wholeSeriesV2(rest, n)
+}
+
+// emptyMetadataV2 is what the generated code writes for no metadata.
+const emptyMetadataV2 = "\x2a\x00"
+
+// wholeSeriesV2 decodes what is left of the nth TimeSeries after the references
+// and samples that it begins with.
+func (d *decoder) wholeSeriesV2(rest []byte, n int) error {
 	var s seriesV2
-	d.refs = d.refs[:0]
-	for rest := msg; len(rest) > 0; {
+	for len(rest) > 0 {
 		if n := d.quickSample(rest, wireV2); n > 0 {
 			rest = rest[n:]
+			continue
+		}
+		if start, end := quickBytes(rest, 5<<3|wireBytes); end > 0 {
+			if err := s.metadata.decode(rest[start:end]); err != nil {
+				return err
+			}
+			rest = rest[end:]
 			continue
 		}
 		f, next, err := cutField(rest)
@@ -138,7 +165,7 @@ func (d *decoder) seriesV2(msg []byte, n int) error {
 		rest = next
 		switch f.num {
 		case 1:
-			d.refs, err = appendRefs(d.refs, f)
+			err = d.labelRefs(f)
 		case 2:
 			err = d.sample(f, wireV2)
 		case 3:
@@ -148,7 +175,9 @@ func (d *decoder) seriesV2(msg []byte, n int) error {
 		case 4:
 			err = d.exemplarV2(&s, f)
 		case 5:
-			err = s.metadata.decode(f)
+			if err = f.want(wireBytes); err == nil {
+				err = s.metadata.decode(f.bytes)
+			}
 		case 6: // created_timestamp, until rc.3 of the specification
 			s.created, err = int64(f.value), f.want(wireVarint)
 		}
@@ -207,6 +236,9 @@ func (d *decoder) finishSeries(s *seriesV2, n int) error {
 // newSeries gives the nth series of the request the labels that its references
 // stand for. ok says that they are no reason to reject all that it has.
 func (d *decoder) newSeries(s *seriesV2, all, n int) (ok bool, err error) {
+	if err := d.unpack(); err != nil {
+		return false, err
+	}
 	pairs, bad := d.resolve(d.pairs[:0], d.refs)
 	if bad != nil {
 		d.rejected.Add(engine.ReasonMalformed, all, fmt.Errorf("series %d of the request: %w", n, bad))
@@ -220,7 +252,7 @@ func (d *decoder) newSeries(s *seriesV2, all, n int) (ok bool, err error) {
 	if err != nil || tooLong != nil {
 		return false, err
 	}
-	s.Labels, s.Spelling = ls, d.keep(formV2, d.spelling)
+	s.Labels, s.Spelling = ls, d.spellNew()
 	return true, nil
 }
 
@@ -269,11 +301,8 @@ func (d *decoder) exemplarV2(s *seriesV2, msg field) error {
 }
 
 // decode decodes an io.prometheus.write.v2.Metadata.
-func (m *metadataV2) decode(msg field) error {
-	if err := msg.want(wireBytes); err != nil {
-		return err
-	}
-	for rest := msg.bytes; len(rest) > 0; {
+func (m *metadataV2) decode(msg []byte) error {
+	for rest := msg; len(rest) > 0; {
 		f, next, err := cutField(rest)
 		if err != nil {
 			return err

@@ -3,7 +3,7 @@
 // all go through it.
 //
 //	Append     validate, index, store, remember the newest   append.go, histogram.go, rejected.go
-//	Lookup     a series by the bytes that a sender sends     known.go, knowntable.go
+//	Lookup     a series by the bytes that a sender sends     known.go, knowntable.go, knownsymbols.go
 //	Select     plan, read rows in batches, encode chunks     select.go, batch.go, scan.go, parts.go, row.go, chunks.go, before.go
 //	Current    the newest sample of each series              current.go, newest.go
 //	Inventory  the same of everything, in one pass           inventory.go
@@ -70,10 +70,17 @@ type Config struct {
 	// lags, and with it Current, until their next sample finds room. The samples
 	// themselves are stored all the same.
 	MaxPending int
+
+	// MaxSymbolBytes is about how many bytes the texts of Symbols may take in memory
+	// until all of them end. 0 is 512 MB: enough for as many as there are known series
+	// at most.
+	MaxSymbolBytes int
 }
 
 // defaultMaxPending is some hundred bytes for each, with its key.
 const defaultMaxPending = 2_000_000
+
+const defaultMaxSymbolBytes = 512 << 20
 
 // Limits bound what one request may ask for. 0 is no bound.
 type Limits struct {
@@ -129,6 +136,9 @@ func Open(ctx context.Context, cfg Config) (*Engine, error) {
 	if cfg.MaxPending <= 0 {
 		cfg.MaxPending = defaultMaxPending
 	}
+	if cfg.MaxSymbolBytes <= 0 {
+		cfg.MaxSymbolBytes = defaultMaxSymbolBytes
+	}
 	if err := cfg.HA.Validate(); err != nil {
 		return nil, err
 	}
@@ -139,7 +149,7 @@ func Open(ctx context.Context, cfg Config) (*Engine, error) {
 		cfg:     cfg,
 		index:   index.New(index.Config{Schema: cfg.Schema, ParallelLists: cfg.ParallelLists}, newIndexRows(cfg.Store)),
 		metrics: newMetrics(cfg.Registerer),
-		known:   newKnownSeries(),
+		known:   newKnownSeries(cfg.MaxSymbolBytes),
 
 		metadata: newKnownMetadata(),
 		replicas: newDeduper(cfg),

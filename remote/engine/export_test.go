@@ -20,6 +20,10 @@ func (e *Engine) SetKnown(hash func(text []byte) uint64, maxSeries, maxBytes int
 	e.known.maxSeries, e.known.maxBytes = maxSeries, maxBytes
 }
 
+// SetSymbolHash changes how the texts of Symbols are hashed. There must be none
+// yet.
+func (e *Engine) SetSymbolHash(hash func(text string) uint32) { e.known.symbolHash = hash }
+
 // FlushCurrent writes the newest samples to CURRENT.
 func (e *Engine) FlushCurrent(ctx context.Context) error { return e.newest.flush(ctx, nil) }
 

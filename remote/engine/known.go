@@ -28,55 +28,50 @@ const maxSpelling = 2 * series.MaxSeriesKey
 // Known is a series that was stored before, found by how a sender spells it:
 // nothing of it needs to be decoded, checked or built again. It is safe for
 // concurrent use, and good for the Engine that returned it.
+//
+// What each sample asks for comes first: it is in one cache line, or two.
 type Known struct {
-	hash   uint64
-	tenant string
-	text   string
-	form   byte
+	text string
+	// next is what came after this one the last time.
+	next atomic.Pointer[Known]
+	// age is that of the younger half that it was last added to.
+	age  atomic.Uint32
+	form byte
 
-	ref    bucketstore.Ref
-	engine *Engine
+	ref bucketstore.Ref
+	// indexed is where the series is in the index, durably.
+	indexed periods
 	// ahead is from where in an index period on the series is needed in the next
 	// one too, in milliseconds.
 	ahead int64
-	// indexed is where the series is in the index, durably.
-	indexed periods
+
+	// slot is where its newest sample waits. It belongs to newest, under its lock.
+	slot *slot
 	// queued is the number of the last index period for which the index has noted
 	// the series down, to be written ahead.
 	queued atomic.Int64
+	engine *Engine
 
 	// family is the one that the series belonged to when it came with metadata.
 	family atomic.Pointer[knownFamily]
 
-	// slot is where its newest sample waits. It belongs to newest, under its lock.
-	slot *slot
-
-	// next is what came after this one the last time.
-	next atomic.Pointer[link]
-	// age is that of the younger half that it was last added to.
-	age atomic.Uint32
-}
-
-// link leads to the series that came after another.
-type link struct {
-	next *Known
-	note uint64
+	hash   uint64
+	tenant string
 }
 
 // Next returns the series that a sender sent after k the last time, of the same
-// tenant, and the note about the two, or nil. Senders keep to an order, so that
-// whoever compares its text with what comes next mostly needs no Lookup.
-func (k *Known) Next() (next *Known, note uint64) {
-	l := k.next.Load()
-	if l == nil || !k.engine.known.keeps(l.next) {
-		return nil, 0
+// tenant, or nil. Senders keep to an order, so that whoever compares its text
+// with what comes next mostly needs no Lookup.
+func (k *Known) Next() *Known {
+	next := k.next.Load()
+	if next == nil || !k.engine.known.keeps(next) {
+		return nil
 	}
-	return l.next, l.note
+	return next
 }
 
-// Precedes notes that next came after k, and what else the caller wants to know
-// about the two the next time.
-func (k *Known) Precedes(next *Known, note uint64) { k.next.Store(&link{next, note}) }
+// Precedes notes that next came after k.
+func (k *Known) Precedes(next *Known) { k.next.Store(next) }
 
 // Text returns the text of a spelling of this form, or nothing if the series was
 // found by one of another form.

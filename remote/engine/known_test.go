@@ -172,14 +172,14 @@ func TestKnownNext(t *testing.T) {
 	f.SetKnown(func(text []byte) uint64 { return uint64(len(text)) }, 4, 1<<30)
 	sets := benchLabels(8)
 	a, b := f.known(t, sets[0], someTime), f.known(t, sets[1], someTime)
-	if next, _ := a.Next(); next != nil {
+	if next := a.Next(); next != nil {
 		t.Errorf("%s comes after the only one", next.Labels())
 	}
-	a.Precedes(b, 7)
-	a.Precedes(b, 42)
+	a.Precedes(a)
+	a.Precedes(b)
 	for i := range 6 { // b is asked for often enough
-		if next, note := a.Next(); next != b || note != 42 {
-			t.Fatalf("after %d others: %v with the note %d, want the second", i, next, note)
+		if next := a.Next(); next != b {
+			t.Fatalf("after %d others: %v, want the second", i, next)
 		}
 		if f.Lookup("", spell(1, sets[0])) != a {
 			t.Fatalf("after %d others the first is forgotten", i)
@@ -195,15 +195,15 @@ func TestKnownNext(t *testing.T) {
 			t.Fatalf("after %d others the second is forgotten", i)
 		}
 	}
-	if next, _ := a.Next(); next != nil {
+	if next := a.Next(); next != nil {
 		t.Error("what is forgotten keeps what came next")
 	}
-	b.Precedes(f.known(t, sets[2], someTime), 0)
+	b.Precedes(f.known(t, sets[2], someTime))
 	for i := range 5 {
 		f.known(t, sets[3+i], someTime)
 		f.Lookup("", spell(1, sets[1]))
 	}
-	if next, _ := b.Next(); next != nil {
+	if next := b.Next(); next != nil {
 		t.Error("what is forgotten still comes next")
 	}
 }
@@ -413,7 +413,7 @@ func TestKnownConcurrently(t *testing.T) {
 				if known := f.Lookup("", spell(1, sets[i%len(sets)])); known != nil {
 					if last != nil {
 						last.Next()
-						last.Precedes(known, 0)
+						last.Precedes(known)
 					}
 					last = known
 				}

@@ -21,6 +21,12 @@ type knownSeries struct {
 	// nobody outside can make two things collide.
 	hash func(tenant string, text []byte) uint64
 
+	// symbols are those of the current epoch.
+	symbols atomic.Pointer[Symbols]
+	// symbolHash hashes texts, but for tests, and maxSymbolBytes bounds them.
+	symbolHash     func(text string) uint32
+	maxSymbolBytes int
+
 	young, old atomic.Pointer[knownTable]
 	// age counts how often the old half went.
 	age atomic.Uint32
@@ -33,7 +39,8 @@ type knownSeries struct {
 	maxSeries, maxBytes int
 }
 
-func newKnownSeries() *knownSeries {
+// newKnownSeries bounds symbols by their bytes.
+func newKnownSeries(maxSymbolBytes int) *knownSeries {
 	seed := maphash.MakeSeed()
 	c := &knownSeries{maxSeries: maxKnown, maxBytes: maxKnownBytes}
 	c.hash = func(tenant string, text []byte) uint64 {
@@ -43,6 +50,8 @@ func newKnownSeries() *knownSeries {
 		}
 		return h
 	}
+	c.symbolHash, c.maxSymbolBytes = newSymbolHash(), maxSymbolBytes
+	c.symbols.Store(newSymbols(c, 1))
 	c.young.Store(newKnownTable(minKnownSlots))
 	c.old.Store(newKnownTable(minKnownSlots))
 	return c
