@@ -20,12 +20,14 @@ const (
 // caller.
 func engineOptions(cfg Config) *pebble.Options {
 	opts := &pebble.Options{
-		CacheSize:                   cfg.CacheBytes,
-		Cleaner:                     cleaner{},
-		Comparer:                    newComparer(),
-		CompactionConcurrencyRange:  func() (lower, upper int) { return 1, 2 },
-		FormatMajorVersion:          pebble.FormatTableFormatV6,
-		L0CompactionThreshold:       8,
+		CacheSize:                  cfg.CacheBytes,
+		Cleaner:                    cleaner{},
+		Comparer:                   newComparer(),
+		CompactionConcurrencyRange: func() (lower, upper int) { return 1, 2 },
+		FormatMajorVersion:         pebble.FormatTableFormatV6,
+		// Many new series come as many tables: to compact them often costs more than
+		// anything else about them.
+		L0CompactionThreshold:       16,
 		L0StopWritesThreshold:       1000,
 		LBaseMaxBytes:               64 << 20,
 		MemTableSize:                cfg.MemTableBytes,
