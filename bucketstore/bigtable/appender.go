@@ -47,7 +47,9 @@ func (s *Store) NewAppender(schema series.Schema, now func() time.Time) (*Append
 // ref is a series key and its hash.
 type ref struct {
 	key  []byte
-	hash uint64
+	hash uint32
+	// split is where in key the base of a row key goes.
+	split uint32
 }
 
 // SeriesKey implements bucketstore.Ref.
@@ -55,7 +57,11 @@ func (r *ref) SeriesKey() []byte { return r.key }
 
 // Ref implements bucketstore.Appender.
 func (a *Appender) Ref(seriesKey []byte) bucketstore.Ref {
-	return &ref{key: slices.Clone(seriesKey), hash: maphash.Bytes(a.seed, seriesKey)}
+	return &ref{
+		key:   slices.Clone(seriesKey),
+		hash:  uint32(maphash.Bytes(a.seed, seriesKey)),
+		split: uint32(a.schema.ResourceOffset(seriesKey)),
+	}
 }
 
 const (
@@ -91,7 +97,7 @@ func (a *Appender) append(ctx context.Context, samples []bucketstore.Sample, fai
 	defer cancel()
 	e, ok := a.encoders.Get().(*encoder)
 	if !ok {
-		e = &encoder{schema: a.schema}
+		e = new(encoder)
 	}
 	defer a.giveBack(e)
 	e.begin(samples, a.now().UnixMilli())
@@ -111,7 +117,6 @@ func (a *Appender) append(ctx context.Context, samples []bucketstore.Sample, fai
 // giveBack keeps the memory of an encoder, but nothing that it refers to.
 func (a *Appender) giveBack(e *encoder) {
 	e.samples = nil
-	clear(e.groups)
 	if cap(e.cells) > maxBuffer {
 		e.cells = nil
 	}
@@ -148,13 +153,14 @@ func (f *failures) err() error {
 
 // An encoder appends the samples of a call to requests.
 type encoder struct {
-	schema series.Schema
 	// now is the time of arrival, in milliseconds.
-	now     int64
-	samples []bucketstore.Sample
+	now int64
 	grouping
-	// key and cells are those of the row that is appended.
-	key, cells []byte
+	// cells are those of the row that is appended.
+	cells []byte
+	// base is what row keys have of the bucket at baseTime. It is empty at first.
+	base     []byte
+	baseTime int64
 	// float is the cell of a float at floatTime, without the value. It is empty at
 	// first.
 	float     []byte
@@ -163,25 +169,43 @@ type encoder struct {
 
 // begin makes e ready for samples that arrived at now.
 func (e *encoder) begin(samples []bucketstore.Sample, now int64) {
-	e.samples, e.now, e.float = samples, now, e.float[:0]
+	e.now, e.float = now, e.float[:0]
 	e.gather(samples)
 }
 
 // append appends group i to a batch of f, or returns why it must not be sent.
 func (e *encoder) append(f *flight, i int) error {
 	row := &e.groups[i]
-	e.key = e.schema.AppendRowKey(e.key[:0], row.ref.key, row.base)
-	if err := checkKey(e.key); err != nil {
-		return err
+	r := e.ref(row)
+	base := e.baseOf(row)
+	key := len(r.key) + series.BaseSize
+	if key > maxKeySize {
+		return checkKey(appendKey(nil, r, base))
 	}
-	columns := e.columns(row, e.samples)
+	columns := e.columns(row)
 	if err := e.encode(columns); err != nil {
-		return fmt.Errorf("row %.80q: %w", e.key, err)
+		return fmt.Errorf("row %.80q: %w", appendKey(nil, r, base), err)
 	}
-	b := f.batch(len(e.key)+rowOverhead+len(e.cells), len(columns))
-	*b.data = append(appendEntry(*b.data, e.key, len(e.cells)), e.cells...)
+	b := f.batch(key+rowOverhead+len(e.cells), len(columns))
+	data := appendEntry(*b.data, key, len(e.cells))
+	*b.data = append(appendKey(data, r, base), e.cells...)
 	b.added(i, len(columns))
 	return nil
+}
+
+// baseOf returns what the key of a row has beside its series key. Most rows of a
+// call lie in one bucket.
+func (e *encoder) baseOf(row *group) []byte {
+	if t := row.base(); len(e.base) == 0 || t != e.baseTime {
+		e.base, e.baseTime = series.AppendBase(e.base[:0], t), t
+	}
+	return e.base
+}
+
+// appendKey appends the row key of a series, as series.AppendRowKey does.
+func appendKey(dst []byte, r *ref, base []byte) []byte {
+	dst = append(append(dst, r.key[:r.split]...), base...)
+	return append(dst, r.key[r.split:]...)
 }
 
 // encode makes cells of the samples at these positions, which are those of a row.

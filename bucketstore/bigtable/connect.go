@@ -79,9 +79,27 @@ func dialEmulator(host string) (*grpc.ClientConn, error) {
 	for _, scheme := range []string{"http://", "https://", "passthrough:///"} {
 		host = strings.TrimPrefix(host, scheme)
 	}
-	return grpc.NewClient("passthrough:///"+host,
-		grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessageSize), grpc.MaxCallSendMsgSize(maxMessageSize)))
+	return grpc.NewClient("passthrough:///"+host, append(transportOptions(), grpc.WithTransportCredentials(insecure.NewCredentials()))...)
+}
+
+const (
+	// writeBuffer is how many bytes a connection sends at once. Requests are
+	// hundreds of kilobytes; gRPC's 32 KB cost several times the system calls.
+	writeBuffer = 128 << 10
+	// window is how many bytes of an answer may be on their way before any is read.
+	// Where it is given, gRPC does not measure the connection by a ping for each
+	// answer.
+	window = 4 << 20
+)
+
+// transportOptions returns the options of a connection for row mutations.
+func transportOptions() []grpc.DialOption {
+	return []grpc.DialOption{
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessageSize), grpc.MaxCallSendMsgSize(maxMessageSize)),
+		grpc.WithWriteBufferSize(writeBuffer),
+		grpc.WithStaticStreamWindowSize(window),
+		grpc.WithStaticConnWindowSize(window),
+	}
 }
 
 // productionOptions returns the options for Google's service.
@@ -107,7 +125,9 @@ func writeOptions(cfg Config) []option.ClientOption {
 		option.WithScopes(bigtable.Scope),
 		option.WithTelemetryDisabled(), // nobody collects it
 		option.WithGRPCConnectionPool(poolSize),
-		option.WithGRPCDialOption(grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessageSize), grpc.MaxCallSendMsgSize(maxMessageSize))),
+	}
+	for _, o := range transportOptions() {
+		opts = append(opts, option.WithGRPCDialOption(o))
 	}
 	return append(opts, productionOptions(cfg)...)
 }

@@ -129,11 +129,10 @@ func appendOp(dst []byte, op *bucketstore.Op) []byte {
 	return dst
 }
 
-// appendEntry appends the start of an entry for the row with this key, whose
-// mutations, of the given size, are to follow.
-func appendEntry(dst, key []byte, mutations int) []byte {
-	dst = appendLen(dst, requestEntry, sizeField(len(key))+mutations)
-	return append(appendLen(dst, entryKey, len(key)), key...)
+// appendEntry appends the start of an entry, whose row key and mutations, of the
+// given sizes, are to follow.
+func appendEntry(dst []byte, key, mutations int) []byte {
+	return appendLen(appendLen(dst, requestEntry, sizeField(key)+mutations), entryKey, key)
 }
 
 // appendRow appends a row of operations. Those that change nothing are left out.
@@ -144,7 +143,7 @@ func appendRow(dst []byte, m *bucketstore.Mutation) []byte {
 			size += sizeMutation(sizeOp(&m.Ops[i]))
 		}
 	}
-	dst = appendEntry(dst, m.Key, size)
+	dst = append(appendEntry(dst, len(m.Key), size), m.Key...)
 	for i := range m.Ops {
 		if !isNoOp(&m.Ops[i]) {
 			dst = appendOp(dst, &m.Ops[i])
@@ -155,7 +154,8 @@ func appendRow(dst []byte, m *bucketstore.Mutation) []byte {
 
 // appendDeletion appends the deletion of the row with this key.
 func appendDeletion(dst, key []byte) []byte {
-	return appendMutation(appendEntry(dst, key, sizeMutation(0)), mutationDeleteRow, 0)
+	dst = append(appendEntry(dst, len(key), sizeMutation(0)), key...)
+	return appendMutation(dst, mutationDeleteRow, 0)
 }
 
 // appendHead appends what stands before the entries: the table, by its full

@@ -10,20 +10,25 @@ import (
 	"github.com/promtable/promtable/series"
 )
 
-// A group is the samples of one row.
+// A group is the samples of one row. It has no pointers, so that there is nothing
+// to clear.
 type group struct {
-	ref  *ref
-	base int64
-	// hash is that of ref and base.
-	hash uint64
+	// hash is that of the series and the bucket.
+	hash uint32
+	// bucket is the number of the bucket: its base by series.Period.
+	bucket int32
 	// first and last are the positions of its first and last sample, n is how many
 	// there are.
 	first, last, n int32
 }
 
+// base returns the base of the bucket.
+func (r *group) base() int64 { return int64(r.bucket) * series.Period }
+
 // A grouping gathers samples by row. It is scratch memory: one for each call
 // that runs.
 type grouping struct {
+	samples []bucketstore.Sample
 	// groups are in the order in which their rows first occur.
 	groups []group
 	// next holds for each sample the position of the next one of its row. It is
@@ -36,10 +41,10 @@ type grouping struct {
 	order []int32
 }
 
-// reset makes g ready for n samples.
-func (g *grouping) reset(n int) {
-	clear(g.groups) // which hold references
-	g.groups = g.groups[:0]
+// reset makes g ready for samples.
+func (g *grouping) reset(samples []bucketstore.Sample) {
+	n := len(samples)
+	g.samples, g.groups = samples, g.groups[:0]
 	size := 1 << bits.Len(uint(2*n))
 	if cap(g.slots) < size {
 		g.slots = make([]int32, size)
@@ -54,36 +59,39 @@ func (g *grouping) reset(n int) {
 
 // gather puts samples into groups.
 func (g *grouping) gather(samples []bucketstore.Sample) {
-	g.reset(len(samples))
+	g.reset(samples)
+	var row *group
+	var of *ref
 	for i := range samples {
-		r := samples[i].Ref.(*ref)
-		base, _ := series.Split(samples[i].T)
-		if last := len(g.groups) - 1; last >= 0 && g.groups[last].ref == r && g.groups[last].base == base {
-			g.groups[last].add(g.next, i)
-			continue
+		r, bucket := samples[i].Ref.(*ref), int32(samples[i].T/series.Period)
+		if r != of || bucket != row.bucket {
+			row, of = g.find(r, bucket), r
 		}
-		g.find(r, base).add(g.next, i)
+		row.add(g.next, i)
 	}
 }
 
 // find returns the group of a row, which is empty if it is new. It is valid until
 // the next find.
-func (g *grouping) find(r *ref, base int64) *group {
-	// Multiplying spreads the few bits in which bases differ.
-	hash := r.hash ^ uint64(base/series.Period)*0x9e3779b97f4a7c15
-	mask := uint64(len(g.slots) - 1)
+func (g *grouping) find(r *ref, bucket int32) *group {
+	// Multiplying spreads the few bits in which buckets differ.
+	hash := r.hash ^ uint32(bucket)*0x9e3779b9
+	mask := uint32(len(g.slots) - 1)
 	for slot := hash & mask; ; slot = (slot + 1) & mask {
 		n := g.slots[slot]
 		if n == 0 {
-			g.groups = append(g.groups, group{ref: r, base: base, hash: hash})
+			g.groups = append(g.groups, group{hash: hash, bucket: bucket})
 			g.slots[slot] = int32(len(g.groups))
 			return &g.groups[len(g.groups)-1]
 		}
-		if row := &g.groups[n-1]; row.hash == hash && row.base == base && row.ref.isSame(r) {
+		if row := &g.groups[n-1]; row.hash == hash && row.bucket == bucket && g.ref(row).isSame(r) {
 			return row
 		}
 	}
 }
+
+// ref returns the series of a group that is not empty.
+func (g *grouping) ref(r *group) *ref { return g.samples[r.first].Ref.(*ref) }
 
 // add adds the sample at position i.
 func (r *group) add(next []int32, i int) {
@@ -106,12 +114,12 @@ func (g *grouping) each(r *group, f func(i int)) {
 // columns returns the positions of the samples of a group that are to be written:
 // in order of time, and of those of one time the last. They are valid until the
 // next call.
-func (g *grouping) columns(r *group, samples []bucketstore.Sample) []int32 {
+func (g *grouping) columns(r *group) []int32 {
 	if r.n == 1 {
 		g.order = append(g.order[:0], r.first)
 		return g.order
 	}
-	order, ascending := g.order[:0], true
+	samples, order, ascending := g.samples, g.order[:0], true
 	g.each(r, func(i int) {
 		if n := len(order); n > 0 && samples[order[n-1]].T >= samples[i].T {
 			ascending = false

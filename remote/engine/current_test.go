@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"reflect"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -16,6 +17,7 @@ import (
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/bucketstore/bigtable/bigtabletest"
 	"github.com/promtable/promtable/remote/engine"
+	"github.com/promtable/promtable/series"
 )
 
 var (
@@ -161,6 +163,51 @@ func TestCurrentStaleAtOnce(t *testing.T) {
 		t.Errorf("%d rows of CURRENT, want that of the marker", n)
 	}
 	wantSeries(t, "current", f.current(t, 0), sample(labels.FromStrings("__name__", "other"), someTime, 1))
+}
+
+// A series has one row in a flush, with all of its newest sample.
+func TestCurrentRow(t *testing.T) {
+	first, second := engine.Sample{T: someTime, V: 1}, engine.Sample{T: someTime + 1, V: 2}
+	started := func(s engine.Sample) engine.Sample { s.ST = someTime - 1000; return s }
+	marker := func(s engine.Sample) engine.Sample { s.V = stale; return s }
+	tests := []struct {
+		name    string
+		samples []engine.Sample
+		atOnce  bool
+	}{
+		{"floats", []engine.Sample{first, second}, false},
+		{"a start, then none", []engine.Sample{started(first), second}, false},
+		{"a start after none", []engine.Sample{first, started(second)}, false},
+		{"two markers", []engine.Sample{marker(first), marker(second)}, true},
+		{"back again", []engine.Sample{marker(first), second}, true},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			f := openFixture(t)
+			applied := make(chan []bucketstore.Mutation, len(tt.samples))
+			f.store.onApply = func(table bucketstore.Table, muts []bucketstore.Mutation) error {
+				if table == bucketstore.Current {
+					applied <- muts
+				}
+				return nil
+			}
+			f.append(t, engine.Series{Labels: up, Samples: tt.samples})
+			if !tt.atOnce {
+				f.close(t)
+			}
+			muts, last := <-applied, tt.samples[len(tt.samples)-1]
+			want := bucketstore.Op{
+				Kind: bucketstore.SetCell, Family: series.FamilyCurrent, Qualifier: []byte(series.QualifierCurrent),
+				Time: last.T, Value: series.AppendValue(nil, series.Value{Start: last.ST, Float: last.V}),
+			}
+			if len(muts) != 1 || string(muts[0].Key) != "up" || !reflect.DeepEqual(muts[0].Ops, []bucketstore.Op{want}) {
+				t.Errorf("rows %+v, want up with %+v", muts, want)
+			}
+			if !tt.atOnce {
+				f.open(t)
+			}
+		})
+	}
 }
 
 // What cannot be written stays, for readers and for the next flush, and the

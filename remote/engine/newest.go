@@ -45,7 +45,7 @@ type newest struct {
 	limit int
 	// stale are the series with a staleness marker to flush at once; wake tells
 	// the background that there are some.
-	stale []string
+	stale []*slot
 	wake  chan struct{}
 
 	// flushing holds a token during a flush, so that two of them do not write a
@@ -78,14 +78,6 @@ func newNewestSample(s *bucketstore.Sample) newestSample {
 	return newestSample{T: s.T, Value: bytes.Clone(s.Value)}
 }
 
-// encoded returns the value as it is stored.
-func (s newestSample) encoded() []byte {
-	if s.Value != nil {
-		return s.Value
-	}
-	return series.AppendValue(nil, series.Value{Start: s.ST, Float: s.V})
-}
-
 // isStale says whether s is a staleness marker.
 func (s newestSample) isStale() bool {
 	if s.Value == nil {
@@ -100,17 +92,48 @@ func (s newestSample) same(t newestSample) bool {
 	return s.T == t.T && math.Float64bits(s.V) == math.Float64bits(t.V) && s.ST == t.ST && bytes.Equal(s.Value, t.Value)
 }
 
-// A slot holds the newest sample of a series.
+// A slot holds the newest sample of a series, of whose time and value t and v are
+// all if other is nil, as for nearly all. There are as many slots as series.
 type slot struct {
-	// key lies in the memory of a reference to the series.
-	key string
-	newestSample
 	// pending says that the sample is not in CURRENT yet.
 	pending bool
 	// idle says that it was not pending in the last flush of all.
 	idle bool
 	// gone says that the slot is in use no more.
 	gone bool
+	// stale says that the slot is in the list of those to flush at once.
+	stale bool
+	t     int64
+	v     float64
+	other *newestSample
+	// key lies in the memory of a reference to the series.
+	key string
+}
+
+// replace makes s the sample of a slot, if that is pending and both are floats
+// that call for nothing else: nearly all are.
+func (at *slot) replace(s *bucketstore.Sample) bool {
+	if !at.pending || at.other != nil || s.Value != nil || value.IsStaleNaN(s.V) {
+		return false
+	}
+	at.t, at.v = s.T, s.V
+	return true
+}
+
+// set makes s the sample of a slot.
+func (at *slot) set(s newestSample) {
+	at.t, at.v, at.other = s.T, s.V, nil
+	if s.Value != nil || s.ST != 0 {
+		at.other = &s
+	}
+}
+
+// sample returns the sample of a slot.
+func (at *slot) sample() newestSample {
+	if at.other != nil {
+		return *at.other
+	}
+	return newestSample{T: at.t, V: at.v}
 }
 
 // isStale says whether v is a staleness marker: of a histogram, its sum is.
@@ -150,16 +173,16 @@ func (n *newest) run(ctx context.Context, interval time.Duration) {
 	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
 	for {
-		var keys []string // all
+		var some []*slot // nil is all
 		select {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
 		case <-n.wake:
-			keys = n.takeStale()
+			some = n.takeStale()
 		}
 		flushing, cancel := context.WithTimeout(ctx, flushTimeout)
-		if err := n.flush(flushing, keys); err != nil && ctx.Err() == nil {
+		if err := n.flush(flushing, some); err != nil && ctx.Err() == nil {
 			level.Warn(n.logger).Log("msg", "newest samples not in CURRENT yet, trying again", "err", err)
 		}
 		cancel()
@@ -186,7 +209,7 @@ func (n *newest) note(samples []bucketstore.Sample, known []*Known) {
 		case at == nil:
 			dropped++
 			continue
-		case at.T > s.T:
+		case at.t > s.T || at.replace(s):
 			continue
 		case !at.pending && n.pending >= n.limit:
 			dropped++
@@ -210,9 +233,11 @@ func (n *newest) keep(at *slot, s newestSample) {
 	if !at.pending {
 		n.pending++
 	}
-	at.newestSample, at.pending, at.idle = s, true, false
-	if s.isStale() && len(n.stale) < n.limit {
-		n.stale = append(n.stale, at.key)
+	at.set(s)
+	at.pending, at.idle = true, false
+	if s.isStale() && !at.stale && len(n.stale) < n.limit {
+		at.stale = true
+		n.stale = append(n.stale, at)
 	}
 }
 
@@ -230,7 +255,7 @@ func (n *newest) slot(ref bucketstore.Ref, known *Known) *slot {
 			return nil
 		}
 		// Nobody changes the key of a reference.
-		at = &slot{key: unsafe.String(unsafe.SliceData(key), len(key)), newestSample: newestSample{T: math.MinInt64}}
+		at = &slot{key: unsafe.String(unsafe.SliceData(key), len(key)), t: math.MinInt64}
 		n.slots[at.key] = at
 	}
 	if known != nil {
@@ -246,99 +271,125 @@ func (n *newest) drop(at *slot) {
 }
 
 // takeStale returns the series whose staleness markers wait, and forgets them.
-func (n *newest) takeStale() []string {
+func (n *newest) takeStale() []*slot {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	stale := n.stale
 	n.stale = nil
-	return append([]string{}, stale...) // not nil, which would be all
+	for _, at := range stale {
+		at.stale = false
+	}
+	return append([]*slot{}, stale...) // not nil, which would be all
 }
 
-// flush writes the pending samples of these series, or all if keys is nil.
-// What could not be written stays pending.
-func (n *newest) flush(ctx context.Context, keys []string) error {
+// flush writes the pending samples of these series, no two the same, or all if
+// some is nil. What could not be written stays pending.
+func (n *newest) flush(ctx context.Context, some []*slot) error {
 	select {
 	case n.flushing <- struct{}{}:
 	case <-ctx.Done():
 		return fmt.Errorf("wait for a flush under way: %w", ctx.Err())
 	}
 	defer func() { <-n.flushing }()
-	if keys == nil {
-		keys = n.pendingKeys()
+	if some == nil {
+		some = n.pendingSlots()
 	}
-	for part := range slices.Chunk(keys, flushRows) {
-		if err := n.write(ctx, n.take(part)); err != nil {
+	var taken []takenSample
+	for part := range slices.Chunk(some, flushRows) {
+		taken = n.take(taken[:0], part)
+		if err := n.write(ctx, taken); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
+// takenSample is a sample on its way to CURRENT.
+type takenSample struct {
+	at *slot
+	newestSample
+}
+
 // write writes samples to CURRENT and forgets them.
-func (n *newest) write(ctx context.Context, taken map[string]newestSample) error {
+func (n *newest) write(ctx context.Context, taken []takenSample) error {
 	if len(taken) == 0 {
 		return nil
 	}
-	muts := make([]bucketstore.Mutation, 0, len(taken))
-	for key, s := range taken {
-		muts = append(muts, bucketstore.Mutation{Key: []byte(key), Ops: []bucketstore.Op{{
-			Kind:      bucketstore.SetCell,
-			Family:    series.FamilyCurrent,
-			Qualifier: []byte(series.QualifierCurrent),
-			Time:      s.T,
-			Value:     s.encoded(),
-		}}})
-	}
-	if err := n.store.Apply(ctx, bucketstore.Current, muts); err != nil {
+	if err := n.store.Apply(ctx, bucketstore.Current, currentRows(taken)); err != nil {
 		n.metrics.currentFlushes.WithLabelValues(resultFailed).Inc()
-		return fmt.Errorf("write %d rows of CURRENT: %w", len(muts), err)
+		return fmt.Errorf("write %d rows of CURRENT: %w", len(taken), err)
 	}
 	n.metrics.currentFlushes.WithLabelValues(resultOK).Inc()
-	n.metrics.currentRows.Add(float64(len(muts)))
+	n.metrics.currentRows.Add(float64(len(taken)))
 	n.forget(taken)
 	return nil
 }
 
-// pendingKeys returns the series that have a pending sample, for a flush of all.
+// currentRows returns the rows of samples. A store neither changes nor keeps them,
+// so that they refer to the keys of the slots, and share what is the same.
+func currentRows(taken []takenSample) []bucketstore.Mutation {
+	muts, ops := make([]bucketstore.Mutation, len(taken)), make([]bucketstore.Op, len(taken))
+	values := make([]byte, 0, 8*len(taken))
+	qualifier := []byte(series.QualifierCurrent)
+	for i := range taken {
+		s, cell := &taken[i], taken[i].Value
+		if cell == nil {
+			first := len(values)
+			values = series.AppendValue(values, series.Value{Start: s.ST, Float: s.V})
+			cell = values[first:]
+		}
+		ops[i] = bucketstore.Op{
+			Kind:      bucketstore.SetCell,
+			Family:    series.FamilyCurrent,
+			Qualifier: qualifier,
+			Time:      s.T,
+			Value:     cell,
+		}
+		key := s.at.key
+		muts[i] = bucketstore.Mutation{Key: unsafe.Slice(unsafe.StringData(key), len(key)), Ops: ops[i : i+1]}
+	}
+	return muts
+}
+
+// pendingSlots returns the series that have a pending sample, for a flush of all.
 // It forgets those that had none the last time either.
-func (n *newest) pendingKeys() []string {
+func (n *newest) pendingSlots() []*slot {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	keys := make([]string, 0, n.pending)
-	for key, at := range n.slots {
+	pending := make([]*slot, 0, n.pending)
+	for _, at := range n.slots {
 		switch {
 		case at.pending:
-			keys = append(keys, key)
+			pending = append(pending, at)
 		case at.idle:
 			n.drop(at)
 		default:
 			at.idle = true
 		}
 	}
-	return keys
+	return pending
 }
 
-// take copies the pending samples of these series. They stay pending, visible
-// to readers, until they are written.
-func (n *newest) take(keys []string) map[string]newestSample {
+// take appends copies of the pending samples of these series to taken. They stay
+// pending, visible to readers, until they are written.
+func (n *newest) take(taken []takenSample, some []*slot) []takenSample {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	taken := make(map[string]newestSample, len(keys))
-	for _, key := range keys {
-		if at, ok := n.slots[key]; ok && at.pending {
-			taken[key] = at.newestSample
+	for _, at := range some {
+		if at.pending {
+			taken = append(taken, takenSample{at, at.sample()})
 		}
 	}
 	return taken
 }
 
 // forget notes that samples are written, unless something newer came meanwhile.
-func (n *newest) forget(written map[string]newestSample) {
+func (n *newest) forget(written []takenSample) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	for key, s := range written {
-		at, ok := n.slots[key]
-		if !ok || !at.pending || !at.same(s) {
+	for i := range written {
+		at := written[i].at
+		if !at.pending || !at.sample().same(written[i].newestSample) {
 			continue
 		}
 		at.pending = false
@@ -354,7 +405,7 @@ func (n *newest) get(key string) (newestSample, bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if at, ok := n.slots[key]; ok && at.pending {
-		return at.newestSample, true
+		return at.sample(), true
 	}
 	return newestSample{}, false
 }
@@ -366,7 +417,7 @@ func (n *newest) all() []pendingSample {
 	found := make([]pendingSample, 0, n.pending)
 	for key, at := range n.slots {
 		if at.pending {
-			found = append(found, pendingSample{key, at.newestSample})
+			found = append(found, pendingSample{key, at.sample()})
 		}
 	}
 	return found
