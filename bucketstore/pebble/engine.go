@@ -25,9 +25,9 @@ func engineOptions(cfg Config) *pebble.Options {
 		Comparer:                   newComparer(),
 		CompactionConcurrencyRange: func() (lower, upper int) { return 1, 2 },
 		FormatMajorVersion:         pebble.FormatTableFormatV6,
-		// Many new series come as many tables: to compact them often costs more than
-		// anything else about them.
-		L0CompactionThreshold:       16,
+		// Many new series come as many tables. To compact them early costs more than
+		// anything else about them, and to compact them late costs every read.
+		L0CompactionThreshold:       10,
 		L0StopWritesThreshold:       1000,
 		LBaseMaxBytes:               64 << 20,
 		MemTableSize:                cfg.MemTableBytes,
