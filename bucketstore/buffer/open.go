@@ -23,7 +23,7 @@ type ref struct {
 	newer       openChunk
 	older       *openChunk
 	olderWindow int64
-	// sealed is the oldest chunk on its way to the store; it leads to the others.
+	// sealed is the newest chunk on its way to the store; it leads to the others.
 	sealed *sealedChunk
 
 	// segment is the segment of the log in which r has the number id and the last

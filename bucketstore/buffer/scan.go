@@ -188,7 +188,7 @@ func (o *openRows) add(r *ref, wanted func(base int64) bool) {
 		}
 		o.rows = append(o.rows, openRow{key, []openChunk{c}})
 	}
-	for s := r.sealed; s != nil; s = s.next {
+	for s := range r.allSealed {
 		add(s.openChunk)
 	}
 	for c := range r.open {

@@ -31,7 +31,7 @@ const (
 type sealedChunk struct {
 	openChunk
 	ref *ref
-	// next is the one of ref that was sealed after it.
+	// next is the one of ref that was sealed after it, of the newest the oldest.
 	next *sealedChunk
 	// bytes are what it holds.
 	bytes int
@@ -49,13 +49,21 @@ func (b *Buffer) seal(r *ref, c *openChunk) {
 	s := &sealedChunk{openChunk: *c, ref: r, bytes: c.size()}
 	*c = openChunk{window: c.window}
 	b.openBytes -= s.bytes
-	end := &r.sealed
-	for *end != nil {
-		end = &(*end).next
+	if s.next = s; r.sealed != nil {
+		s.next, r.sealed.next = r.sealed.next, s
 	}
-	*end = s
+	r.sealed = s
 	b.sealing.add(s)
 	b.metrics.sealed.Inc()
+}
+
+// allSealed yields the chunks of r on their way to the store, the oldest first.
+func (r *ref) allSealed(yield func(*sealedChunk) bool) {
+	for s := r.sealed; s != nil; {
+		if s = s.next; !yield(s) || s == r.sealed {
+			return
+		}
+	}
 }
 
 // sealAll seals what is open of r, with mu held.
@@ -227,10 +235,12 @@ func (b *Buffer) storeSealed(ctx context.Context, chunks []*sealedChunk) {
 
 // drop forgets the oldest sealed chunk, c, with mu held.
 func (r *ref) drop(c *sealedChunk) {
-	if r.sealed != c {
+	if r.sealed.next != c {
 		panic("buffer: sealed chunks are stored out of their order")
 	}
-	r.sealed = c.next
+	if r.sealed.next = c.next; r.sealed == c {
+		r.sealed = nil
+	}
 }
 
 func (b *Buffer) applySealed(ctx context.Context, chunks []*sealedChunk) error {
@@ -292,8 +302,8 @@ func (r *ref) isLast(c *sealedChunk) bool {
 			return false
 		}
 	}
-	for s := c.next; s != nil; s = s.next {
-		if s.end() >= c.end() {
+	for s := c; s != r.sealed; {
+		if s = s.next; s.end() >= c.end() {
 			return false
 		}
 	}

@@ -12,9 +12,10 @@ import (
 )
 
 // maxIterators is how many iterators a scan has at most. All days of a bucket
-// have different ones, so that rows of one bucket are read day by day without
-// seeks where they are neighbours. The last one is for noDay.
-const maxIterators = 65
+// have different ones, and all periods of the index in four years, so that rows are
+// read day by day without seeks where they are neighbours. The last one is for
+// noDay.
+const maxIterators = 257
 
 // A place is where an iterator is in a day. It only goes forward.
 type place struct {

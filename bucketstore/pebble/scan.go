@@ -21,7 +21,13 @@ func (s *Store) Scan(ctx context.Context, req bucketstore.ScanRequest, fn func(b
 		return err
 	}
 	sc := s.scanners.Get().(*scanner)
-	defer s.rest(sc)
+	err = s.scan(ctx, sc, t, req, fn)
+	s.rest(sc) // after a panic of fn it is not used again
+	return err
+}
+
+// scan is Scan with a scanner that rested.
+func (s *Store) scan(ctx context.Context, sc *scanner, t *table, req bucketstore.ScanRequest, fn func(bucketstore.Row) error) (err error) {
 	if err := sc.prepare(t, req.Families, s.now()); err != nil {
 		return fmt.Errorf("scan %s: %w", req.Table, err)
 	}
@@ -35,11 +41,12 @@ func (s *Store) Scan(ctx context.Context, req bucketstore.ScanRequest, fn func(b
 	if t.calendar != nil {
 		sc.exist = t.days.all()
 	}
-	err = sc.scan(ctx, req, fn)
-	if closeErr := sc.close(); err == nil && closeErr != nil {
-		return fmt.Errorf("scan %s: %w", req.Table, closeErr)
-	}
-	return err
+	defer func() {
+		if closeErr := sc.close(); err == nil && closeErr != nil {
+			err = fmt.Errorf("scan %s: %w", req.Table, closeErr)
+		}
+	}()
+	return sc.scan(ctx, req, fn)
 }
 
 // rest keeps sc for later use, unless a large row has made it large.

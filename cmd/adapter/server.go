@@ -23,6 +23,7 @@ import (
 	sloggokit "github.com/tjhop/slog-gokit"
 	"go.yaml.in/yaml/v2"
 
+	"github.com/promtable/promtable/index/carry"
 	"github.com/promtable/promtable/remote/api"
 	"github.com/promtable/promtable/remote/ui"
 )
@@ -163,7 +164,11 @@ func (s *server) recovered(next http.Handler) http.Handler {
 			if value == http.ErrAbortHandler {
 				panic(value)
 			}
-			level.Error(s.logger).Log("msg", "a request failed by a defect of the adapter", "path", r.URL.Path, "panic", fmt.Sprint(value), "stack", string(debug.Stack()))
+			stack := debug.Stack()
+			if carried, ok := value.(*carry.Panic); ok {
+				stack = carried.Stack
+			}
+			level.Error(s.logger).Log("msg", "a request failed by a defect of the adapter", "path", r.URL.Path, "panic", fmt.Sprint(value), "stack", string(stack))
 			if a.begun {
 				panic(http.ErrAbortHandler)
 			}

@@ -17,10 +17,15 @@ type Panic struct {
 	Stack []byte
 }
 
-// Error implements error, for those who recover and print what they have.
+// Error implements error. Some who recover show it to clients, so that it has no
+// stack.
 func (p *Panic) Error() string {
-	return fmt.Sprintf("panic in another goroutine: %v\n\n%s", p.Value, p.Stack)
+	return fmt.Sprintf("panic in another goroutine: %v", p.Value)
 }
+
+// RuntimeError implements runtime.Error: PromQL logs those, and no other errors,
+// that it recovers.
+func (p *Panic) RuntimeError() {}
 
 // Unwrap returns the value if it is an error, as those of the runtime are.
 func (p *Panic) Unwrap() error {

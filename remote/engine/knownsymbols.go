@@ -133,7 +133,9 @@ func (s *Symbols) Add(text string) uint32 {
 		return number
 	}
 	if s.bytes >= s.known.maxSymbolBytes {
-		s.known.symbols.CompareAndSwap(s, newSymbols(s.known, s.epoch+1))
+		if s.known.symbols.Load() == s {
+			s.known.symbols.CompareAndSwap(s, newSymbols(s.known, s.epoch+1))
+		}
 		return 0
 	}
 	if int(n) == len(texts) {
