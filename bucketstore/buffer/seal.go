@@ -331,7 +331,7 @@ const (
 	// settled is how long a chunk whose window is over has no sample before the clock
 	// seals it. Who catches up, or fills in old data, sends windows that are long over,
 	// and closes each by going on to the next one.
-	settled = time.Minute
+	settled = 30 * time.Second
 )
 
 // sweep looks at each series once, unless so much is on its way to the store

@@ -92,8 +92,7 @@ func (s newestSample) same(t newestSample) bool {
 	return s.T == t.T && math.Float64bits(s.V) == math.Float64bits(t.V) && s.ST == t.ST && bytes.Equal(s.Value, t.Value)
 }
 
-// A slot holds the newest sample of a series, of whose time and value t and v are
-// all if other is nil, as for nearly all. There are as many slots as series.
+// A slot holds the newest sample of a series. There are as many slots as series.
 type slot struct {
 	// pending says that the sample is not in CURRENT yet.
 	pending bool
@@ -103,9 +102,12 @@ type slot struct {
 	gone bool
 	// stale says that the slot is in the list of those to flush at once.
 	stale bool
-	t     int64
-	v     float64
-	other *newestSample
+	// isOther says that the sample is more than the time t and the value v, and is
+	// in other.
+	isOther bool
+	t       int64
+	v       float64
+	other   *newestSample
 	// key lies in the memory of a reference to the series.
 	key string
 }
@@ -113,7 +115,7 @@ type slot struct {
 // replace makes s the sample of a slot, if that is pending and both are floats
 // that call for nothing else: nearly all are.
 func (at *slot) replace(s *bucketstore.Sample) bool {
-	if !at.pending || at.other != nil || s.Value != nil || value.IsStaleNaN(s.V) {
+	if !at.pending || at.isOther || s.Value != nil || value.IsStaleNaN(s.V) {
 		return false
 	}
 	at.t, at.v = s.T, s.V
@@ -122,15 +124,21 @@ func (at *slot) replace(s *bucketstore.Sample) bool {
 
 // set makes s the sample of a slot.
 func (at *slot) set(s newestSample) {
-	at.t, at.v, at.other = s.T, s.V, nil
-	if s.Value != nil || s.ST != 0 {
-		at.other = &s
+	at.t, at.v, at.isOther = s.T, s.V, s.Value != nil || s.ST != 0
+	switch {
+	case at.isOther && at.other == nil:
+		at.other = new(newestSample)
+		fallthrough
+	case at.isOther:
+		*at.other = s
+	case at.other != nil:
+		*at.other = newestSample{} // memory for the next one
 	}
 }
 
 // sample returns the sample of a slot.
 func (at *slot) sample() newestSample {
-	if at.other != nil {
+	if at.isOther {
 		return *at.other
 	}
 	return newestSample{T: at.t, V: at.v}
