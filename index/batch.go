@@ -13,7 +13,8 @@ import (
 // done with a batch gives its memory back to Index.batches.
 type batch struct {
 	// rows are postings, values and names, marks the postings of metric names,
-	// which say that all the others are there. Both are in order of keys.
+	// which say that all the others are there. Both are in order of keys. Where all
+	// are written at once the marks are among the rows.
 	rows, marks []Row
 	// texts are the values and names among rows.
 	texts map[id]struct{}
@@ -113,7 +114,7 @@ func (x *Index) addPosting(b *batch, tenant string, n need, i int32, l labels.La
 		}
 		number = int32(len(b.lists))
 		b.numbers[at] = number
-		b.lists = append(b.lists, postingList{from: from, to: len(b.prefixes), isMark: l.Name == labels.MetricName})
+		b.lists = append(b.lists, postingList{from: from, to: len(b.prefixes), isMark: l.Name == labels.MetricName && !x.atomic})
 	}
 	to := &b.lists[number]
 	to.size++

@@ -46,6 +46,10 @@ type Config struct {
 	// is 1: then no list is read after one that has ended.
 	ParallelLists int
 
+	// AtomicPuts says that the rows of one PutRows become visible and durable
+	// together. Then what says that a series is complete need not wait for the rest.
+	AtomicPuts bool
+
 	// MaxWritten is how many series and index periods are remembered as written,
 	// at about 40 bytes each; as many label values and names, and metric names
 	// whose series were looked up, are remembered beside them. Those forgotten are
@@ -59,6 +63,7 @@ type Index struct {
 	rows   rows
 	writer writer
 	lists  int
+	atomic bool
 	// batches are *batch that are empty.
 	batches sync.Pool
 }
@@ -69,7 +74,7 @@ func New(cfg Config, rows rows) *Index {
 		cfg.MaxWritten = 4_000_000
 	}
 	return &Index{
-		schema: cfg.Schema, rows: rows, writer: newWriter(cfg.MaxWritten), lists: max(1, cfg.ParallelLists),
+		schema: cfg.Schema, rows: rows, writer: newWriter(cfg.MaxWritten), lists: max(1, cfg.ParallelLists), atomic: cfg.AtomicPuts,
 		batches: sync.Pool{New: func() any { return newBatch() }},
 	}
 }

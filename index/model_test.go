@@ -66,7 +66,7 @@ func newModel(t *testing.T, seed uint64, resource []string, tenancy bool) *model
 		series: make(map[string]*stored),
 	}
 	m.table.countOnly = true
-	m.index = index.New(index.Config{Schema: m.schema, ParallelLists: 1 + m.rng.IntN(4)}, m.table)
+	m.index = index.New(index.Config{Schema: m.schema, ParallelLists: 1 + m.rng.IntN(4), AtomicPuts: m.rng.IntN(2) == 0}, m.table)
 	return m
 }
 

@@ -113,7 +113,8 @@ func countBatch(needs []need) int {
 	return len(needs)
 }
 
-// writeBatch writes all rows of needs, and when they are durable the marks.
+// writeBatch writes all rows of needs, and the marks when they are durable or with
+// them.
 func (x *Index) writeBatch(ctx context.Context, tenant string, needs []need) error {
 	b := x.batches.Get().(*batch)
 	defer func() {
@@ -128,8 +129,10 @@ func (x *Index) writeBatch(ctx context.Context, tenant string, needs []need) err
 			return fmt.Errorf("write index rows: %w", err)
 		}
 	}
-	if err := x.rows.PutRows(ctx, b.marks); err != nil {
-		return fmt.Errorf("write index marks: %w", err)
+	if len(b.marks) > 0 {
+		if err := x.rows.PutRows(ctx, b.marks); err != nil {
+			return fmt.Errorf("write index marks: %w", err)
+		}
 	}
 	x.writer.remember(needs, b.texts)
 	return nil

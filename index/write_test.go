@@ -142,6 +142,23 @@ func TestWriteRows(t *testing.T) {
 			if !slices.EqualFunc(tab.puts[2:], test.ahead, slices.Equal) {
 				t.Errorf("put %q ahead, want %q", tab.puts[2:], test.ahead)
 			}
+
+			atOnce := newTable(t)
+			x = index.New(index.Config{Schema: schema, AtomicPuts: true}, atOnce)
+			if err := x.Write(t.Context(), test.tenant, entries); err != nil {
+				t.Fatal(err)
+			}
+			writeAhead(t, x)
+			want := [][]string{slices.Concat(test.rows, test.marks)}
+			if len(test.ahead) > 0 {
+				want = append(want, slices.Concat(test.ahead...))
+			}
+			for _, rows := range want {
+				slices.Sort(rows)
+			}
+			if !slices.EqualFunc(atOnce.puts, want, slices.Equal) {
+				t.Errorf("put %q at once, want %q", atOnce.puts, want)
+			}
 		})
 	}
 }
@@ -171,6 +188,11 @@ func TestWriteSteadyState(t *testing.T) {
 	tab.reset()
 	mustWrite(t, x, entry(t, series.IndexPeriod, "__name__", "up", "job", "a"))
 	wantWork(t, tab, "the next period", work{putCalls: 2, putRows: 6, scanCalls: 1})
+
+	atOnce := newTable(t)
+	x = index.New(index.Config{AtomicPuts: true}, atOnce)
+	mustWrite(t, x, entry(t, 0, "__name__", "up", "job", "a"), entry(t, 0, "__name__", "up", "job", "b"))
+	wantWork(t, atOnce, "two series at once", work{putCalls: 1, putRows: 5 + 2 + 2, scanCalls: 1})
 }
 
 func TestWriteFailure(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 
@@ -61,14 +62,17 @@ func allOf(table bucketstore.Table) bucketstore.ScanRequest {
 }
 
 // wantBatches checks that all rows of all batches are there and whole, and that
-// no row is there in part.
+// no row and no batch is there in part.
 func wantBatches(t *testing.T, s *pebble.Store, batches [][]bucketstore.Mutation) {
 	t.Helper()
 	found := make(map[string][]string)
+	rows := make(map[string]int) // of each batch
 	err := s.Scan(t.Context(), allOf(bucketstore.Metric), func(row bucketstore.Row) error {
 		for _, c := range row.Cells {
 			found[string(row.Key)] = append(found[string(row.Key)], fmt.Sprintf("%s %x %d %x", c.Family, c.Qualifier, c.Time, c.Value))
 		}
+		batch, _, _ := strings.Cut(string(row.Key), " row ")
+		rows[batch]++
 		if len(row.Cells) != 2*cellsOfAFamily {
 			return fmt.Errorf("row %q has %d cells, want %d", row.Key, len(row.Cells), 2*cellsOfAFamily)
 		}
@@ -76,6 +80,11 @@ func wantBatches(t *testing.T, s *pebble.Store, batches [][]bucketstore.Mutation
 	})
 	if err != nil {
 		t.Fatal(err)
+	}
+	for batch, n := range rows {
+		if n != rowsOfABatch {
+			t.Fatalf("%d rows of %s are there, want %d", n, batch, rowsOfABatch)
+		}
 	}
 	for _, batch := range batches {
 		for _, mut := range batch {

@@ -198,6 +198,8 @@ func openEngine(ctx context.Context, o *options, schema series.Schema, store buc
 	cfg.Limits.MaxSeriesBytes = o.remote.MaxFrameBytes
 	if o.backend == backendBigtable {
 		cfg.ParallelScans, cfg.ParallelLists = bigtableParallel, bigtableParallel
+	} else {
+		cfg.AtomicApply = true
 	}
 	return engine.Open(ctx, cfg)
 }

@@ -57,6 +57,9 @@ type Config struct {
 	// is 1: more pays only where a scan waits for a network, as of every list a page is
 	// read that the first one to end may have made needless.
 	ParallelLists int
+	// AtomicApply says that Store carries out all mutations of an Apply together or
+	// none, and makes them visible at one instant, as the embedded store does.
+	AtomicApply bool
 
 	// HA leaves out what all replicas of a sender but one send.
 	HA HA
@@ -147,7 +150,7 @@ func Open(ctx context.Context, cfg Config) (*Engine, error) {
 	}
 	e := &Engine{
 		cfg:     cfg,
-		index:   index.New(index.Config{Schema: cfg.Schema, ParallelLists: cfg.ParallelLists}, newIndexRows(cfg.Store)),
+		index:   newIndex(cfg),
 		metrics: newMetrics(cfg.Registerer),
 		known:   newKnownSeries(cfg.MaxSymbolBytes),
 
@@ -208,6 +211,14 @@ func (e *Engine) writeAhead(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, aheadTimeout)
 	defer cancel()
 	return e.index.WriteAhead(ctx)
+}
+
+func newIndex(cfg Config) *index.Index {
+	return index.New(index.Config{
+		Schema:        cfg.Schema,
+		ParallelLists: cfg.ParallelLists,
+		AtomicPuts:    cfg.AtomicApply,
+	}, newIndexRows(cfg.Store))
 }
 
 // indexRows is the INDEX table of a store, as package index wants it.

@@ -260,6 +260,7 @@ func TestModel(t *testing.T) {
 				f := openOn(t, b.open(t, c), c, func(cfg *engine.Config) {
 					cfg.Schema = newSchema(t, resource...)
 					cfg.ParallelScans, cfg.ParallelLists = 1+r.IntN(4), 1+r.IntN(4)
+					cfg.AtomicApply = b.name != "bigtable"
 				})
 				m := newModel(r, c)
 				m.lastWins = b.name == "buffered"
