@@ -84,12 +84,12 @@ func DecodeDense(data []byte, ts []int64, vs []float64) ([]int64, []float64, err
 	return allTimes, allValues, nil
 }
 
-// decodeRegular is DecodeDense of a chunk whose times are all step apart, of at least
-// least samples. It is not ok if the chunk is another, or bad input.
-func decodeRegular(data []byte, vs []float64, least int) (first, step int64, values []float64, ok bool) {
+// decodeRegular is DecodeDense of a chunk of two samples or more whose times are all
+// step apart. It is not ok if the chunk is another, or bad input.
+func decodeRegular(data []byte, vs []float64) (first, step int64, values []float64, ok bool) {
 	d := denseDecoder{rest: data}
 	n := d.uvarint()
-	if d.failed || n < uint64(max(2, least)) || n > MaxDense {
+	if d.failed || n < 2 || n > MaxDense {
 		return 0, 0, vs, false
 	}
 	first = int64(d.uvarint())

@@ -222,8 +222,7 @@ func fromInts(out []float64, ints []int64, kind byte) {
 // fillFloats is fromInts of as many of the same integer.
 func fillFloats(out []float64, m int64, kind byte) {
 	fromInts(out[:1], []int64{m}, kind)
-	v := out[0]
-	for i := range out {
-		out[i] = v
+	for n := 1; n < len(out); n *= 2 {
+		copy(out[n:], out[:n])
 	}
 }

@@ -63,14 +63,14 @@ func DecodeOpen(data []byte, ts []int64, vs []float64) ([]int64, []float64, erro
 	if len(data) < openStartSize {
 		return ts, vs, fmt.Errorf("%w: %d bytes are no open chunk", ErrCorrupt, len(data))
 	}
-	old := len(ts)
+	oldTs, oldVs := len(ts), len(vs)
 	room := min((len(data)-openStartSize)/minOpenSample, MaxChunkSamples)
-	ts, vs = slices.Grow(ts, room)[:old+room], slices.Grow(vs, room)[:old+room]
-	n, ok := decodeOpen(data, ts[old:], vs[old:])
+	ts, vs = slices.Grow(ts, room)[:oldTs+room], slices.Grow(vs, room)[:oldVs+room]
+	n, ok := decodeOpen(data, ts[oldTs:], vs[oldVs:])
 	if !ok {
-		return ts[:old], vs[:old], fmt.Errorf("%w: open chunk of %d bytes is broken behind %d samples", ErrCorrupt, len(data), n)
+		return ts[:oldTs], vs[:oldVs], fmt.Errorf("%w: open chunk of %d bytes is broken behind %d samples", ErrCorrupt, len(data), n)
 	}
-	return ts[:old+n], vs[:old+n], nil
+	return ts[:oldTs+n], vs[:oldVs+n], nil
 }
 
 // decodeOpen fills ts and vs and returns how many there were. It is not ok if they

@@ -19,6 +19,13 @@ func denseChunk(stamp int64, ts []int64, vs []float64) series.Chunk {
 	}
 }
 
+// openChunk is a chunk of the bucket at 0 that is still open.
+func openChunk(stamp int64, ts []int64, vs []float64) series.Chunk {
+	c := denseChunk(stamp, ts, vs)
+	c.Encoding, c.Data = series.EncodingOpen, series.AppendOpen(nil, ts, vs)
+	return c
+}
+
 // every returns n times from first on, step apart, and as many values.
 func every(first, step int64, n int) (ts []int64, vs []float64) {
 	for i := range int64(n) {
@@ -109,6 +116,68 @@ func TestNextRegular(t *testing.T) {
 	}
 }
 
+// TestNextRegularJoins: short chunks are taken together as long as each goes on where
+// the one before ends.
+func TestNextRegularJoins(t *testing.T) {
+	const step, end = 1000, math.MaxInt64
+	ts, vs := every(1000, step, 2000)
+	dense := func(from, to int) series.Chunk { return denseChunk(1, ts[from:to], vs[from:to]) }
+	open := func(from, to int) series.Chunk { return openChunk(2, ts[from:to], vs[from:to]) }
+	moved := slices.Clone(ts)
+	for i := range moved {
+		moved[i] += int64(i / 1000)
+	}
+	faster, _ := every(ts[100], step/2, 500)
+	for _, tt := range []struct {
+		name         string
+		chunks       []series.Chunk
+		start, limit int64
+		first        int64
+		want         int // samples that are taken at once
+	}{
+		{"parts and what is open", []series.Chunk{dense(0, 80), dense(80, 160), open(160, 200)}, 0, end, 1000, 200},
+		{"one open sample", []series.Chunk{dense(0, 150), open(150, 151)}, 0, end, 1000, 151},
+		{"one open sample elsewhere", []series.Chunk{dense(0, 150), open(151, 152)}, 0, end, 1000, 150},
+		{"open alone", []series.Chunk{open(0, 200)}, 0, end, 0, 0},
+		{"enough", []series.Chunk{dense(0, 449), dense(449, 559), dense(559, 600)}, 0, end, 1000, 559},
+		{"a sample is missing between", []series.Chunk{dense(0, 150), dense(151, 300)}, 0, end, 1000, 150},
+		{"the next comes sooner", []series.Chunk{dense(0, 100), denseChunk(1, faster, vs[:500])}, 0, end, 0, 0},
+		{"the next comes a bit later", []series.Chunk{denseChunk(1, moved[800:1000], vs[:200]), denseChunk(1, moved[1000:1200], vs[:200])}, 0, end, moved[800], 200},
+		{"too few in all", []series.Chunk{dense(0, 50), dense(50, 100), open(100, 119)}, 0, end, 0, 0},
+		{"too few before a gap", []series.Chunk{dense(0, 50), dense(50, 100), dense(101, 400)}, 0, end, 0, 0},
+		{"cut in front", []series.Chunk{dense(0, 500)}, 1001, end, 1000 + step, 499},
+		{"cut in front at a sample", []series.Chunk{dense(0, 500)}, ts[7], end, ts[7], 493},
+		{"cut behind", []series.Chunk{dense(0, 500)}, 0, ts[200], 1000, 200},
+		{"cut behind a sample", []series.Chunk{dense(0, 500)}, 0, ts[200] + 1, 1000, 201},
+		{"cut on both sides", []series.Chunk{dense(0, 100), dense(100, 250), open(250, 300)}, ts[60] - 1, ts[290] + 1, ts[60], 231},
+		{"cut to one of the first", []series.Chunk{dense(0, 100), dense(100, 300)}, ts[99], end, ts[99], 201},
+		{"nothing between cuts", []series.Chunk{dense(0, 500)}, ts[200] + 1, ts[201], 0, 0},
+		{"overlapping", []series.Chunk{dense(0, 300), denseChunk(2, ts[298:400], vs[298:400])}, 0, ts[299], 0, 0},
+		{"overlapping in what is cut", []series.Chunk{dense(0, 300), denseChunk(2, ts[298:400], vs[298:400])}, 0, ts[298], 1000, 298},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var rs series.RowSamples
+			reset := func() {
+				rs.Reset(0, tt.start, tt.limit)
+				for _, c := range tt.chunks {
+					rs.AddChunk(c)
+				}
+			}
+			reset()
+			wantT, wantV, _ := readRegular(t, &rs, false)
+			reset()
+			first, d, got, ok := rs.NextRegular()
+			if ok != (tt.want > 0) || len(got) != tt.want || first != tt.first || ok && d != step {
+				t.Errorf("%d from %d on, %d apart, %t; want %d from %d on, %d apart", len(got), first, d, ok, tt.want, tt.first, step)
+			}
+			reset()
+			if gotT, gotV, _ := readRegular(t, &rs, true); !slices.Equal(gotT, wantT) || !sameBits(gotV, wantV) {
+				t.Errorf("%d samples are others than these %d", len(gotT), len(wantT))
+			}
+		})
+	}
+}
+
 // TestNextRegularRefuses: what says other times than its qualifier is left to Next,
 // which names it.
 func TestNextRegularRefuses(t *testing.T) {
@@ -155,19 +224,31 @@ func TestNextRegularModel(t *testing.T) {
 	passed := 0
 	for n := range 1000 {
 		var chunks []series.Chunk
+		step := 1 + rng.Int64N(15_000)
 		for at := int64(0); at < series.Window-3_000_000; {
-			ts, vs := every(at, 1+rng.Int64N(15_000), 1+rng.IntN(300))
+			follows := rng.IntN(2) == 0
+			if !follows {
+				step = 1 + rng.Int64N(15_000)
+			}
+			ts, vs := every(at, step, 1+rng.IntN(300))
 			for i := range vs {
 				vs[i] += float64(rng.IntN(1 + n%3))
 			}
 			if rng.IntN(4) == 0 {
 				ts[len(ts)-1] += rng.Int64N(5)
 			}
-			at = ts[len(ts)-1] + rng.Int64N(10)*rng.Int64N(1000) - 2000
-			if ts[len(ts)-1] < series.Window {
-				chunks = append(chunks, denseChunk(rng.Int64N(3), ts, vs))
+			last := ts[len(ts)-1]
+			if stamp := rng.Int64N(3); last >= series.Window {
+			} else if rng.IntN(4) > 0 {
+				chunks = append(chunks, denseChunk(stamp, ts, vs))
+			} else {
+				chunks = append(chunks, openChunk(stamp, ts, vs))
 			}
-			at = max(at, int64(len(chunks))*300_000)
+			if follows {
+				at = last + step
+				continue
+			}
+			at = max(last+rng.Int64N(10)*rng.Int64N(1000)-2000, int64(len(chunks))*300_000)
 		}
 		start, limit := int64(0), int64(math.MaxInt64)
 		if rng.IntN(2) == 0 {
@@ -189,12 +270,12 @@ func TestNextRegularModel(t *testing.T) {
 		open()
 		gotT, gotV, count := readRegular(t, &rs, true)
 		if !slices.Equal(gotT, wantT) || !sameBits(gotV, wantV) {
-			t.Fatalf("seed %d, row %d: %v, %v, want %v, %v", seed, n, gotT, gotV, wantT, wantV)
+			t.Fatalf("seed %d, row %d: %d samples are others than these %d", seed, n, len(gotT), len(wantT))
 		}
 		passed += count
 	}
 	if passed < 100 {
-		t.Errorf("seed %d: only %d chunks were taken as a whole", seed, passed)
+		t.Errorf("seed %d: only %d times was something taken as a whole", seed, passed)
 	}
 }
 

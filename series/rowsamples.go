@@ -49,8 +49,9 @@ type RowSamples struct {
 	// bound come before those of any other run.
 	current *sampleRun
 	bound   int64
-	// regular are the values of NextRegular.
+	// regular are the values of NextRegular, times is space for times.
 	regular []float64
+	times   []int64
 	// previous is the run of the sample before, and follows says that the current
 	// sample came next to it in the same run.
 	previous *sampleRun
@@ -101,7 +102,7 @@ func (r *RowSamples) Reset(base, start, limit int64) {
 	clear(r.chunks)
 	*r = RowSamples{
 		base: base, start: start, limit: limit,
-		raw: r.raw, chunks: r.chunks[:0], heap: r.heap[:0], free: r.free, regular: r.regular,
+		raw: r.raw, chunks: r.chunks[:0], heap: r.heap[:0], free: r.free, regular: r.regular, times: r.times,
 	}
 }
 
@@ -262,29 +263,108 @@ func (r *RowSamples) NextHistogramChunk() (TimedChunk, bool) {
 	return TimedChunk{Chunk: chunk, MinTime: r.base + int64(c.First), MaxTime: r.base + int64(c.Last)}, true
 }
 
-// NextRegular is NextChunk of a dense chunk of at least half of SamplesPerChunk
-// samples whose times, in milliseconds, are all step apart from first on: faster than
-// Floats. The values are valid until the next call of any method.
+// NextRegular takes the samples that come next if they are floats of one dense chunk
+// or more, at least half of SamplesPerChunk, whose times, in milliseconds, are all
+// step apart from first on: faster than Floats. Of short chunks it takes as many as
+// make a long one, and behind them what is of EncodingOpen. Otherwise it moves
+// nothing. The values are valid until the next call of any method.
 func (r *RowSamples) NextRegular() (first, step int64, vs []float64, ok bool) {
-	if r.opened == len(r.chunks) || r.chunks[r.opened].Encoding != EncodingDense {
+	vs, taken := r.regular[:0], 0
+	for len(vs) < enoughRegular {
+		c, ok := r.aloneChunk()
+		if !ok {
+			break
+		}
+		old := len(vs)
+		run := regularRun{first: first + step*int64(old), step: step, vs: vs}
+		if !r.addRegular(&run, c) {
+			break
+		}
+		if old == 0 {
+			first, step = run.first, run.step
+		}
+		vs = run.vs
+		r.opened++
+		taken++
+	}
+	r.regular = vs
+	if len(vs) < SamplesPerChunk/2 {
+		r.opened -= taken // Next puts them together with others
 		return 0, 0, nil, false
 	}
-	c, ok := r.wholeChunk()
-	if !ok || c.Encoding != EncodingDense {
-		return 0, 0, nil, false
+	return first, step, vs, true
+}
+
+// enoughRegular is how many samples NextRegular looks for. It is less than
+// regularPerChunk, so that few chunks more make no short one.
+const enoughRegular = regularPerChunk * 3 / 4
+
+// A regularRun is floats at times that are step apart. If vs is empty both times
+// are free; else the next sample is to be at first.
+type regularRun struct {
+	first, step int64
+	vs          []float64
+}
+
+// addRegular adds those samples of c to run that are wanted. It returns false if
+// there are none, or they do not fit; if something is wrong with c, Next will tell.
+func (r *RowSamples) addRegular(run *regularRun, c Chunk) bool {
+	old := len(run.vs)
+	var first, step int64
+	var ok bool
+	switch {
+	case c.Encoding == EncodingDense:
+		first, step, run.vs, ok = decodeRegular(c.Data, run.vs)
+	case c.Encoding == EncodingOpen && old > 0:
+		first, step, ok = r.openRegular(run, c)
 	}
-	first, step, r.regular, ok = decodeRegular(c.Data, r.regular[:0], SamplesPerChunk/2)
-	last := first + step*int64(len(r.regular)-1)
-	if !ok || first != r.base+int64(c.First) || last != r.base+int64(c.Last) {
-		return 0, 0, nil, false // if something is wrong with it, Next will tell
+	n := int64(len(run.vs) - old)
+	if !ok || first != r.base+int64(c.First) || first+step*(n-1) != r.base+int64(c.Last) {
+		return false
 	}
-	r.opened++
-	return first, step, r.regular, true
+	from, to := int64(0), n
+	if first < r.start {
+		from = (r.start - first + step - 1) / step
+	}
+	if first+step*(n-1) >= r.limit {
+		to = (r.limit - first + step - 1) / step
+	}
+	first += from * step
+	if from >= to || old > 0 && (first != run.first || step != run.step) {
+		return false
+	}
+	run.first, run.step = first, step
+	if run.vs = run.vs[:old+int(to)]; from > 0 {
+		run.vs = append(run.vs[:old], run.vs[old+int(from):]...)
+	}
+	return true
+}
+
+// openRegular decodes a chunk of EncodingOpen behind run.
+func (r *RowSamples) openRegular(run *regularRun, c Chunk) (first, step int64, ok bool) {
+	var err error
+	r.times, run.vs, err = DecodeOpen(c.Data, r.times[:0], run.vs)
+	if err != nil || len(r.times) == 0 {
+		return 0, 0, false
+	}
+	if len(r.times) == 1 {
+		return r.times[0], run.step, true
+	}
+	step, ok = regularStep(r.times)
+	return r.times[0], step, ok
 }
 
 // wholeChunk returns the chunk that holds exactly the samples that come next, if
 // one does.
 func (r *RowSamples) wholeChunk() (Chunk, bool) {
+	c, ok := r.aloneChunk()
+	isCut := ok && (r.base+int64(c.First) < r.start || r.base+int64(c.Last) >= r.limit)
+	return c, ok && !isCut
+}
+
+// aloneChunk returns the chunk that the samples that come next stand in, if nothing
+// else has some before its end. It may be cut by start or limit.
+func (r *RowSamples) aloneChunk() (Chunk, bool) {
 	if r.inRun() || r.opened == len(r.chunks) {
 		return Chunk{}, false
 	}
@@ -297,9 +377,8 @@ func (r *RowSamples) wholeChunk() (Chunk, bool) {
 		return Chunk{}, false
 	}
 	c := r.chunks[r.opened].Chunk
-	first, last := r.base+int64(c.First), r.base+int64(c.Last)
-	isCut := first < r.start || last >= r.limit
-	if isCut || r.heapTime() <= last || r.pendingFirst(r.opened+1) <= last {
+	last := r.base + int64(c.Last)
+	if r.heapTime() <= last || r.pendingFirst(r.opened+1) <= last {
 		return Chunk{}, false
 	}
 	return c, true

@@ -201,10 +201,11 @@ type merger struct {
 	open    []openRow
 	chunks  bucketstore.FamilyRange
 	encoder chunkEncoder
-	space   []bucketstore.Cell // of the row before
-	limit   int
-	seen    int
-	fn      func(bucketstore.Row) error
+	// space and merged are cells of the row before.
+	space, merged []bucketstore.Cell
+	limit         int
+	seen          int
+	fn            func(bucketstore.Row) error
 }
 
 // row takes a row of the store.
@@ -217,7 +218,8 @@ func (m *merger) row(row bucketstore.Row) error {
 		if err != nil {
 			return err
 		}
-		row.Cells, m.open = mergeCells(row.Cells, cells), m.open[1:]
+		m.merged = appendMerged(m.merged[:0], row.Cells, cells)
+		row.Cells, m.open = m.merged, m.open[1:]
 	}
 	return m.deliver(row)
 }
@@ -278,9 +280,8 @@ func compareCells(a, b bucketstore.Cell) int {
 	return bytes.Compare(a.Qualifier, b.Qualifier)
 }
 
-// mergeCells returns the cells of both, in order; those in memory win.
-func mergeCells(stored, open []bucketstore.Cell) []bucketstore.Cell {
-	merged := make([]bucketstore.Cell, 0, len(stored)+len(open))
+// appendMerged appends the cells of both, in order; those in memory win.
+func appendMerged(merged, stored, open []bucketstore.Cell) []bucketstore.Cell {
 	for len(stored) > 0 && len(open) > 0 {
 		switch c := compareCells(stored[0], open[0]); {
 		case c < 0:

@@ -82,8 +82,8 @@ func (r *rowReader) appendTo(b *chunkBuilder, base, start, limit int64, cells []
 	return r.samples.Err()
 }
 
-// passChunk gives the chunk that comes next to b as a whole, if that is what comes
-// next: one of histograms undecoded, one of floats at regular times without them.
+// passChunk gives what comes next to b without samples: a chunk of histograms
+// undecoded, chunks of floats at regular times without the times.
 func (r *rowReader) passChunk(b *chunkBuilder) bool {
 	if c, ok := r.samples.NextHistogramChunk(); ok {
 		r.flush(b, len(r.times))

@@ -99,7 +99,7 @@ func TestAddDenseRow(t *testing.T) {
 		first        []int // how many samples the first chunks have
 	}{
 		{"whole", 0, math.MaxInt64, nil, samples, []int{559, 560, 559, 559, 559, 84}},
-		{"cut in front", 8_000, math.MaxInt64, nil, samples - 1, []int{240, 240, 78, 560, 559}},
+		{"cut in front", 8_000, math.MaxInt64, nil, samples - 1, []int{558, 560, 559, 559, 559, 84}},
 		{"cut behind", 0, 600 * 15_000, nil, 600, []int{559, 41}},
 		{"a late sample in the second window", 0, math.MaxInt64, []bucketstore.Cell{late(series.Window + 8_000)}, samples + 1, []int{559, 240, 240, 81, 559}},
 		{"a late sample between two", 0, math.MaxInt64, []bucketstore.Cell{late(series.Window - 1)}, samples + 1, []int{559, 1, 560}},
@@ -153,7 +153,8 @@ func floatTexts(t *testing.T, b *chunkBuilder) (all []string) {
 }
 
 // BenchmarkAddDenseRow reads a row of half a day of a series, as sealing leaves it:
-// a dense chunk for each of five windows and more.
+// a dense chunk for each of five windows and more; and one of a window that is open:
+// parts of 80 samples, and what came last as it came.
 func BenchmarkAddDenseRow(b *testing.B) {
 	const samples = 2880
 	rng := rand.New(rand.NewPCG(1, 2))
@@ -167,24 +168,26 @@ func BenchmarkAddDenseRow(b *testing.B) {
 		{"bytes-counter", func(last float64) float64 { return last + float64(rng.IntN(1e6)) }},
 		{"full-gauge", func(float64) float64 { return 40 + 20*rng.Float64() }},
 	} {
-		b.Run(bench.name, func(b *testing.B) {
-			cells := denseCells(samples, bench.next)
-			b.ReportAllocs()
-			var reader rowReader
-			size := 0
-			for b.Loop() {
-				var builder chunkBuilder
-				if err := reader.appendTo(&builder, 0, 0, math.MaxInt64, cells); err != nil {
-					b.Fatal(err)
-				}
-				if size = builder.bytes; builder.samples != samples {
-					b.Fatalf("%d samples", builder.samples)
-				}
-			}
-			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*samples), "ns/sample")
-			b.ReportMetric(float64(size)/samples, "B/sample")
-		})
+		b.Run(bench.name, func(b *testing.B) { benchmarkAppendTo(b, samples, denseCells(samples, bench.next)) })
+		b.Run(bench.name+"/open", func(b *testing.B) { benchmarkAppendTo(b, 350, openCells(350, bench.next)) })
 	}
+}
+
+func benchmarkAppendTo(b *testing.B, samples int, cells []bucketstore.Cell) {
+	b.ReportAllocs()
+	var reader rowReader
+	size := 0
+	for b.Loop() {
+		var builder chunkBuilder
+		if err := reader.appendTo(&builder, 0, 0, math.MaxInt64, cells); err != nil {
+			b.Fatal(err)
+		}
+		if size = builder.bytes; builder.samples != samples {
+			b.Fatalf("%d samples", builder.samples)
+		}
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*samples), "ns/sample")
+	b.ReportMetric(float64(size)/float64(samples), "B/sample")
 }
 
 // denseCells are so many samples of a series, one in 15 s, as a chunk for each
@@ -199,10 +202,34 @@ func denseCells(samples int, next func(last float64) float64) (cells []bucketsto
 		if at := ts[len(ts)-1]; int(i) < samples-1 && at/series.Window == (at+15_000)/series.Window {
 			continue
 		}
-		value := series.AppendChunk(nil, series.Chunk{Encoding: series.EncodingDense, Data: series.AppendDense(nil, ts, vs)})
-		qual := series.AppendChunkQualifier(nil, uint32(ts[0]), uint32(ts[len(ts)-1]), value)
-		cells = append(cells, bucketstore.Cell{Family: series.FamilyChunk, Qualifier: qual, Value: value})
+		cells = append(cells, chunkCell(series.EncodingDense, ts, series.AppendDense(nil, ts, vs)))
 		ts, vs = ts[:0], vs[:0]
 	}
 	return cells
+}
+
+// openCells are up to 559 samples of a series, one in 15 s, as an open chunk has them.
+func openCells(samples int, next func(last float64) float64) (cells []bucketstore.Cell) {
+	var ts []int64
+	var vs []float64
+	last := 0.0
+	for i := range int64(samples) {
+		last = next(last)
+		ts, vs = append(ts, 7_000+i*15_000), append(vs, last)
+		if len(ts) == 80 {
+			cells = append(cells, chunkCell(series.EncodingDense, ts, series.AppendDense(nil, ts, vs)))
+			ts, vs = ts[:0], vs[:0]
+		}
+	}
+	return append(cells, chunkCell(series.EncodingOpen, ts, series.AppendOpen(nil, ts, vs)))
+}
+
+// chunkCell is the cell of a chunk in the bucket at 0.
+func chunkCell(encoding byte, ts []int64, data []byte) bucketstore.Cell {
+	value := series.AppendChunk(nil, series.Chunk{Encoding: encoding, Data: data})
+	return bucketstore.Cell{
+		Family:    series.FamilyChunk,
+		Qualifier: series.AppendChunkQualifier(nil, uint32(ts[0]), uint32(ts[len(ts)-1]), value),
+		Value:     value,
+	}
 }
