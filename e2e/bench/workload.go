@@ -26,15 +26,16 @@ const (
 	window      = 1 << 23
 )
 
-// endBefore returns when the samples end that are sent at now, in ms: at now, but
-// in the last eighth of an index period whole windows earlier. The adapter writes
-// new series to two periods then, so that runs would differ by the day.
+// endBefore returns when the samples end that are sent at now, in ms: in the middle
+// of the newest window before that is not in the last eighth of an index period. The
+// adapter writes new series to two periods then, and half an hour of samples in two
+// windows has twice the chunks: runs would differ by the time of day.
 func endBefore(now int64) int64 {
-	late := now%indexPeriod - indexPeriod/8*7
-	if late < 0 {
-		return now
+	end := now - (now+window/2)%window
+	if late := end%indexPeriod - indexPeriod/8*7; late > 0 {
+		end -= (late/window + 1) * window
 	}
-	return now - (late/window+1)*window
+	return end
 }
 
 // total is the number of samples.

@@ -51,15 +51,19 @@ func TestGeneratorIsDeterministic(t *testing.T) {
 
 func TestEndBefore(t *testing.T) {
 	const period = 3343 * indexPeriod
+	const last = period + 7*indexPeriod/8 - window/2
 	for _, tc := range []struct {
 		name      string
 		now, want int64
 	}{
-		{"begin of a period", period, period},
-		{"before the last eighth", period + 7*indexPeriod/8 - 1, period + 7*indexPeriod/8 - 1},
-		{"begin of the last eighth", period + 7*indexPeriod/8, period + 7*indexPeriod/8 - window},
-		{"in the last eighth", period + 7*indexPeriod/8 + 3*window + 5, period + 7*indexPeriod/8 - window + 5},
-		{"end of a period", period + indexPeriod - 1, period + 7*indexPeriod/8 - 1},
+		{"middle of a window", period + 3*window + window/2, period + 3*window + window/2},
+		{"before it", period + 3*window + window/2 - 1, period + 2*window + window/2},
+		{"end of a window", period + 4*window - 1, period + 3*window + window/2},
+		{"begin of a period", period, period - 9*window + window/2},
+		{"begin of the last eighth", period + 7*indexPeriod/8, last},
+		{"in the last eighth", period + 7*indexPeriod/8 + 3*window + 5, last},
+		{"first middle in the last eighth", period + 7*indexPeriod/8 + window/2, last},
+		{"end of a period", period + indexPeriod - 1, last},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			if got := endBefore(tc.now); got != tc.want {
