@@ -91,6 +91,21 @@ func sampleShapes(r *rand.Rand, n int) []sampled {
 			}
 			return busy(i, last)
 		}),
+		shape("states", regular, func(i int, last float64) float64 {
+			if r.IntN(16) == 0 {
+				return float64(r.IntN(4))
+			}
+			return last
+		}),
+		shape("idle-gauge", regular, func(i int, last float64) float64 {
+			switch {
+			case r.IntN(16) > 0:
+				return last
+			case last != 0:
+				return 0
+			}
+			return 40 + 20*r.Float64()
+		}),
 		shape("nan-gauge", regular, func(i int, last float64) float64 {
 			if r.IntN(40) == 0 {
 				return math.NaN()
@@ -226,7 +241,7 @@ func TestDenseSize(t *testing.T) {
 	limits := map[string]float64{
 		"constant": 0.2, "slow-counter": 0.4, "rare-counter": 0.5, "busy-counter": 1.5, "bursty-counter": 1.9, "reset-counter": 1.6,
 		"decimal-gauge": 1.6, "memory-gauge": 2, "seconds-counter": 1, "float-counter": 3.5, "full-gauge": 6.8, "walking-gauge": 7,
-		"jitter-counter": 2.1, "gaps-counter": 1.7, "stale-counter": 1.7, "nan-gauge": 2.4,
+		"jitter-counter": 2.1, "gaps-counter": 1.7, "stale-counter": 1.7, "nan-gauge": 2.4, "states": 0.4, "idle-gauge": 1,
 	}
 	for _, n := range []int{120, 500} {
 		for _, c := range sampleShapes(rand.New(rand.NewPCG(1, 2)), n) {

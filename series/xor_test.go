@@ -59,6 +59,33 @@ func TestXORValues(t *testing.T) {
 	}
 }
 
+// TestXORPlateaus has a value among equal ones, and a step, at each place: equal
+// values are found many at a time, whatever bits two of them have in common.
+func TestXORPlateaus(t *testing.T) {
+	const n = 24
+	ts, _ := every(1000, 15_000, n)
+	values := []float64{0, 1, 2, 3, -1, math.Copysign(0, -1), 40.7, math.Inf(1), math.NaN(), staleNaN}
+	check := func(vs []float64) {
+		checkXOR(t, ts, vs)
+		checkDense(t, ts, vs)
+		var b series.ChunkBuilder
+		b.AppendRegular(nil, ts[0], ts[1]-ts[0], vs)
+		if got, want := b.Chunks[0].Chunk.Bytes(), upstreamXOR(t, ts, vs); !bytes.Equal(got, want) {
+			t.Fatalf("regular %v\n got %x\nwant %x", vs, got, want)
+		}
+	}
+	for _, a := range values {
+		for _, b := range values {
+			for at := range n {
+				one := slices.Repeat([]float64{a}, n)
+				one[at] = b
+				check(one)
+				check(append(slices.Repeat([]float64{a}, at), slices.Repeat([]float64{b}, n-at)...))
+			}
+		}
+	}
+}
+
 func TestXORCorrupt(t *testing.T) {
 	good := series.AppendXOR(nil, []int64{1000, 2000, 3001, 4000}, []float64{1, 2.5, staleNaN, 4})
 	check := func(name string, data []byte) {

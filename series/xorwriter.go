@@ -87,20 +87,14 @@ func (w *bitWriter) putValues(zeros int, vs []float64) {
 
 // equalValues returns how many of vs from the second on have the bits of the
 // first, up to the first that has not.
-func equalValues(vs []float64) (n int) {
-	first, rest := math.Float64bits(vs[0]), vs[1:]
-	for ; len(rest)-n >= 4; n += 4 {
-		four := rest[n : n+4 : n+4]
-		x := math.Float64bits(four[0]) ^ first | math.Float64bits(four[1]) ^ first
-		x |= math.Float64bits(four[2]) ^ first | math.Float64bits(four[3]) ^ first
-		if x != 0 {
-			break
+func equalValues(vs []float64) int {
+	first := math.Float64bits(vs[0])
+	for i, v := range vs[1:] {
+		if math.Float64bits(v) != first {
+			return i
 		}
 	}
-	for n < len(rest) && math.Float64bits(rest[n]) == first {
-		n++
-	}
-	return n
+	return len(vs) - 1
 }
 
 // putFew is putValues of up to fewValues, and the first. Its loop calls nothing, so
