@@ -49,9 +49,11 @@ type RowSamples struct {
 	// bound come before those of any other run.
 	current *sampleRun
 	bound   int64
-	// regular are the values of NextRegular, times is space for times.
+	// regular are the values of NextRegular, times is space for times. Before the chunk
+	// short NextRegular has nothing to take.
 	regular []float64
 	times   []int64
+	short   int
 	// previous is the run of the sample before, and follows says that the current
 	// sample came next to it in the same run.
 	previous *sampleRun
@@ -237,6 +239,7 @@ func (r *RowSamples) NextChunk() (Chunk, bool) {
 	c, ok := r.wholeChunk()
 	if ok {
 		r.opened++
+		r.previous = nil
 	}
 	return c, ok
 }
@@ -259,6 +262,7 @@ func (r *RowSamples) NextHistogramChunk() (TimedChunk, bool) {
 		return TimedChunk{}, false
 	}
 	r.opened++
+	r.previous = nil
 	chunk.Reset(bytes.Clone(c.Data))
 	return TimedChunk{Chunk: chunk, MinTime: r.base + int64(c.First), MaxTime: r.base + int64(c.Last)}, true
 }
@@ -266,92 +270,93 @@ func (r *RowSamples) NextHistogramChunk() (TimedChunk, bool) {
 // NextRegular takes the samples that come next if they are floats of one dense chunk
 // or more, at least half of SamplesPerChunk, whose times, in milliseconds, are all
 // step apart from first on: faster than Floats. Of short chunks it takes as many as
-// make a long one, and behind them what is of EncodingOpen. Otherwise it moves
-// nothing. The values are valid until the next call of any method.
+// make a long one, and behind them what is of EncodingOpen. If there are none it takes
+// nothing; the current sample is lost all the same. The values are valid until the
+// next call of any method.
 func (r *RowSamples) NextRegular() (first, step int64, vs []float64, ok bool) {
-	vs, taken := r.regular[:0], 0
-	for len(vs) < enoughRegular {
-		c, ok := r.aloneChunk()
-		if !ok {
-			break
-		}
-		old := len(vs)
-		run := regularRun{first: first + step*int64(old), step: step, vs: vs}
-		if !r.addRegular(&run, c) {
-			break
-		}
-		if old == 0 {
-			first, step = run.first, run.step
-		}
-		vs = run.vs
-		r.opened++
-		taken++
-	}
-	r.regular = vs
-	if len(vs) < SamplesPerChunk/2 {
-		r.opened -= taken // Next puts them together with others
+	if r.opened < r.short {
 		return 0, 0, nil, false
 	}
-	return first, step, vs, true
+	run, from := regularRun{vs: r.regular[:0]}, r.opened
+	for len(run.vs) < enoughRegular {
+		c, ok := r.aloneChunk()
+		if !ok || !r.addRegular(&run, c) {
+			break
+		}
+		r.opened++
+	}
+	r.regular = run.vs
+	if len(run.vs) < SamplesPerChunk/2 {
+		r.opened, r.short = from, r.opened // Next puts them together with others
+		return 0, 0, nil, false
+	}
+	r.previous = nil
+	return run.first, run.step, run.vs, true
 }
 
-// enoughRegular is how many samples NextRegular looks for. It is less than
-// regularPerChunk, so that few chunks more make no short one.
+// enoughRegular is how many samples NextRegular looks for. With one short chunk more
+// they still fit one chunk of AppendRegular.
 const enoughRegular = regularPerChunk * 3 / 4
 
-// A regularRun is floats at times that are step apart. If vs is empty both times
-// are free; else the next sample is to be at first.
+// A regularRun is floats at times that are step apart from first on. If vs is empty
+// first and step say nothing.
 type regularRun struct {
 	first, step int64
 	vs          []float64
 }
 
-// addRegular adds those samples of c to run that are wanted. It returns false if
-// there are none, or they do not fit; if something is wrong with c, Next will tell.
+// addRegular adds those samples of c to run that are wanted. If there are none, or they
+// do not fit, it returns false and run stays as it is; if something is wrong with c,
+// Next will tell.
 func (r *RowSamples) addRegular(run *regularRun, c Chunk) bool {
 	old := len(run.vs)
-	var first, step int64
-	var ok bool
-	switch {
-	case c.Encoding == EncodingDense:
-		first, step, run.vs, ok = decodeRegular(c.Data, run.vs)
-	case c.Encoding == EncodingOpen && old > 0:
-		first, step, ok = r.openRegular(run, c)
+	first, last := r.base+int64(c.First), r.base+int64(c.Last)
+	if old > 0 && first != run.first+run.step*int64(old) {
+		return false
 	}
-	n := int64(len(run.vs) - old)
-	if !ok || first != r.base+int64(c.First) || first+step*(n-1) != r.base+int64(c.Last) {
+	t, step, vs, ok := r.decodeRegular(c, run)
+	n := int64(len(vs) - old)
+	if !ok || t != first || t+step*(n-1) != last || old > 0 && step != run.step {
 		return false
 	}
 	from, to := int64(0), n
-	if first < r.start {
+	if first < r.start { // then it is the first chunk of run
 		from = (r.start - first + step - 1) / step
 	}
-	if first+step*(n-1) >= r.limit {
+	if last >= r.limit {
 		to = (r.limit - first + step - 1) / step
 	}
-	first += from * step
-	if from >= to || old > 0 && (first != run.first || step != run.step) {
+	if from >= to {
 		return false
 	}
-	run.first, run.step = first, step
-	if run.vs = run.vs[:old+int(to)]; from > 0 {
+	if old == 0 {
+		run.first, run.step = first+from*step, step
+	}
+	if run.vs = vs[:old+int(to)]; from > 0 {
 		run.vs = append(run.vs[:old], run.vs[old+int(from):]...)
 	}
 	return true
 }
 
-// openRegular decodes a chunk of EncodingOpen behind run.
-func (r *RowSamples) openRegular(run *regularRun, c Chunk) (first, step int64, ok bool) {
+// decodeRegular appends the values of c to those of run, if its times are step apart
+// from first on. One of EncodingOpen is only decoded behind others.
+func (r *RowSamples) decodeRegular(c Chunk, run *regularRun) (first, step int64, vs []float64, ok bool) {
+	switch {
+	case c.Encoding == EncodingDense:
+		return decodeRegular(c.Data, run.vs)
+	case c.Encoding != EncodingOpen || len(run.vs) == 0:
+		return 0, 0, run.vs, false
+	}
 	var err error
-	r.times, run.vs, err = DecodeOpen(c.Data, r.times[:0], run.vs)
+	r.times, vs, err = DecodeOpen(c.Data, r.times[:0], run.vs)
 	if err != nil || len(r.times) == 0 {
-		return 0, 0, false
+		return 0, 0, run.vs, false
 	}
 	if len(r.times) == 1 {
-		return r.times[0], run.step, true
+		return r.times[0], run.step, vs, true
 	}
 	step, ok = regularStep(r.times)
-	return r.times[0], step, ok
+	return r.times[0], step, vs, ok
 }
 
 // wholeChunk returns the chunk that holds exactly the samples that come next, if
