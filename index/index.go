@@ -46,8 +46,9 @@ type Config struct {
 	// is 1: then no list is read after one that has ended.
 	ParallelLists int
 
-	// AtomicPuts says that the rows of one PutRows become visible and durable
-	// together. Then what says that a series is complete need not wait for the rest.
+	// AtomicPuts says that the rows of one PutRows become visible at one instant and
+	// survive a crash all or not at all. Then what says that a series is complete need
+	// not wait for the rest.
 	AtomicPuts bool
 
 	// MaxWritten is how many series and index periods are remembered as written,

@@ -352,6 +352,38 @@ func TestRowSamplesHints(t *testing.T) {
 	}
 }
 
+// TestRowSamplesHintBehindChunk: a chunk that is taken as a whole comes in between, too.
+func TestRowSamplesHintBehindChunk(t *testing.T) {
+	ts, vs := every(1000, 1000, 200)
+	histograms := sealed(t, byte(chunkenc.EncHistogram), 0, 1, []timedValue{
+		{500, valueFor(byte(chunkenc.EncHistogram), 0, 1)}, {4_000_000, valueFor(byte(chunkenc.EncHistogram), 1, 1)},
+	})
+	for name, take := range map[string]func(rs *series.RowSamples) bool{
+		"NextRegular": func(rs *series.RowSamples) bool {
+			_, _, _, ok := rs.NextRegular()
+			return ok
+		},
+		"NextChunk": func(rs *series.RowSamples) bool {
+			_, ok := rs.NextChunk()
+			return ok
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var rs series.RowSamples
+			rs.Reset(0, 0, math.MaxInt64)
+			rs.AddChunk(histograms)
+			rs.AddChunk(denseChunk(1, ts, vs))
+			if !rs.Next() || !take(&rs) || !rs.Next() {
+				t.Fatalf("not there: %v", rs.Err())
+			}
+			v, err := rs.Value()
+			if err != nil || rs.T() != 4_000_000 || v.Histogram.CounterResetHint != histogram.UnknownCounterReset {
+				t.Errorf("at %d: %v, %v", rs.T(), v.Histogram, err)
+			}
+		})
+	}
+}
+
 func TestRowSamplesStaleHistogram(t *testing.T) {
 	stale := math.Float64frombits(value.StaleNaN)
 	for _, encoding := range allEncodings[4:] {

@@ -14,7 +14,8 @@ import (
 )
 
 // Apply implements bucketstore.Store. All mutations are one batch: they become
-// visible and durable together, and memory holds them twice. A large batch of new
+// visible at one instant, and durable together, perhaps a moment later. Memory holds
+// them twice. A large batch of new
 // cells costs some fsyncs instead of one, and far less of all else.
 func (s *Store) Apply(ctx context.Context, table bucketstore.Table, muts []bucketstore.Mutation) error {
 	t, err := s.table(table)
