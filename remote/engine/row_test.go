@@ -192,36 +192,30 @@ func benchmarkAppendTo(b *testing.B, samples int, cells []bucketstore.Cell) {
 
 // denseCells are so many samples of a series, one in 15 s, as a chunk for each
 // window.
-func denseCells(samples int, next func(last float64) float64) (cells []bucketstore.Cell) {
-	var ts []int64
-	var vs []float64
-	last := 0.0
-	for i := range int64(samples) {
-		last = next(last)
-		ts, vs = append(ts, 7_000+i*15_000), append(vs, last)
-		if at := ts[len(ts)-1]; int(i) < samples-1 && at/series.Window == (at+15_000)/series.Window {
-			continue
-		}
-		cells = append(cells, chunkCell(series.EncodingDense, ts, series.AppendDense(nil, ts, vs)))
-		ts, vs = ts[:0], vs[:0]
-	}
-	return cells
+func denseCells(samples int, next func(last float64) float64) []bucketstore.Cell {
+	cells, ts, vs := cutCells(samples, next, func(n int, t int64) bool { return t/series.Window != (t+15_000)/series.Window })
+	return append(cells, chunkCell(series.EncodingDense, ts, series.AppendDense(nil, ts, vs)))
 }
 
 // openCells are up to 559 samples of a series, one in 15 s, as an open chunk has them.
-func openCells(samples int, next func(last float64) float64) (cells []bucketstore.Cell) {
-	var ts []int64
-	var vs []float64
+func openCells(samples int, next func(last float64) float64) []bucketstore.Cell {
+	cells, ts, vs := cutCells(samples, next, func(n int, _ int64) bool { return n == 80 })
+	return append(cells, chunkCell(series.EncodingOpen, ts, series.AppendOpen(nil, ts, vs)))
+}
+
+// cutCells are dense chunks of so many samples, each up to where isEnd says so of how
+// many it has and of the time of the last one, and the samples behind.
+func cutCells(samples int, next func(last float64) float64, isEnd func(n int, t int64) bool) (cells []bucketstore.Cell, ts []int64, vs []float64) {
 	last := 0.0
 	for i := range int64(samples) {
-		last = next(last)
-		ts, vs = append(ts, 7_000+i*15_000), append(vs, last)
-		if len(ts) == 80 {
+		if n := len(ts); n > 0 && isEnd(n, ts[n-1]) {
 			cells = append(cells, chunkCell(series.EncodingDense, ts, series.AppendDense(nil, ts, vs)))
 			ts, vs = ts[:0], vs[:0]
 		}
+		last = next(last)
+		ts, vs = append(ts, 7_000+i*15_000), append(vs, last)
 	}
-	return append(cells, chunkCell(series.EncodingOpen, ts, series.AppendOpen(nil, ts, vs)))
+	return cells, ts, vs
 }
 
 // chunkCell is the cell of a chunk in the bucket at 0.
