@@ -6,25 +6,14 @@ import (
 	"github.com/prometheus/prometheus/tsdb/chunkenc"
 )
 
-// NextChunk takes the samples that come next as the chunk that they stand in,
-// undecoded and its data unchecked, and moves behind it. It returns false if they
-// are not exactly those of one chunk: if it is cut by start or limit, or
-// overlaps something else or comes right behind what does, or there are none. It
-// may be asked before each Next and costs little; the current sample is lost.
-func (r *RowSamples) NextChunk() (Chunk, bool) {
-	c, ok := r.wholeChunk()
-	if ok {
-		r.opened++
-		r.previous = nil
-	}
-	return c, ok
-}
-
-// NextHistogramChunk is NextChunk for readers that want upstream's chunks: it
-// takes only a chunk of histograms, and one at least half as large as a
-// ChunkBuilder makes them, as a small one is better put together with others. It
-// refers to nothing of the row. What it says of resets holds, as no other sample
-// lies among its own.
+// NextHistogramChunk takes the samples that come next as the chunk that they stand
+// in, undecoded, and moves behind it. It returns false if they are not exactly those
+// of one chunk of histograms: if it is cut by start or limit, or overlaps something
+// else or comes right behind what does, or there are none; and if it is not half as
+// large as a ChunkBuilder makes them, as a small one is better put together with
+// others. It may be asked before each Next and costs little; the current sample is
+// lost. The chunk refers to nothing of the row. What it says of resets holds, as no
+// other sample lies among its own.
 func (r *RowSamples) NextHistogramChunk() (TimedChunk, bool) {
 	if r.opened == len(r.chunks) || !isHistogramChunk(r.chunks[r.opened].Encoding) {
 		return TimedChunk{}, false
@@ -37,8 +26,7 @@ func (r *RowSamples) NextHistogramChunk() (TimedChunk, bool) {
 	if err != nil || !isHalfFull(chunk) {
 		return TimedChunk{}, false
 	}
-	r.opened++
-	r.previous = nil
+	r.pass()
 	chunk.Reset(bytes.Clone(c.Data))
 	return TimedChunk{Chunk: chunk, MinTime: r.base + int64(c.First), MaxTime: r.base + int64(c.Last)}, true
 }
@@ -133,6 +121,12 @@ func (r *RowSamples) regularValues(c Chunk, run *regularRun) (first, step int64,
 	}
 	step, ok = regularStep(r.times)
 	return r.times[0], step, vs, ok
+}
+
+// pass moves behind the chunk that wholeChunk has returned.
+func (r *RowSamples) pass() {
+	r.opened++
+	r.previous = nil
 }
 
 // wholeChunk returns the chunk that holds exactly the samples that come next, if

@@ -18,7 +18,7 @@ import (
 //	rs.Reset(base, start, limit)
 //	rs.AddChunk(chunk)                     // for each cell of FamilyChunk
 //	rs.AddRaw(family, qualifier, value)    // for each cell of l and r0 to r3
-//	for rs.Next() {                        // or NextChunk, NextHistogramChunk
+//	for rs.Next() {                        // or NextHistogramChunk, NextRegular
 //		// rs.T(), and rs.Float() if rs.IsFloat(), else rs.Value();
 //		// or rs.Floats(), where there are many
 //	}
@@ -46,11 +46,11 @@ type RowSamples struct {
 	// bound come before those of any other run.
 	current *sampleRun
 	bound   int64
-	// regular are the values of NextRegular, times is space for times. Before the chunk
-	// short NextRegular has nothing to take.
+	// regular are the values of NextRegular, times is space for times.
 	regular []float64
 	times   []int64
-	short   int
+	// short is the first position in chunks from which NextRegular may find enough.
+	short int
 	// previous is the run of the sample before, and follows says that the current
 	// sample came next to it in the same run.
 	previous *sampleRun

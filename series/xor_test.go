@@ -59,8 +59,8 @@ func TestXORValues(t *testing.T) {
 	}
 }
 
-// TestXORPlateaus has a value among equal ones, and a step, at each place: equal
-// values are found many at a time, whatever bits two of them have in common.
+// TestXORPlateaus has a value among equal ones, and a step, at each place: many equal
+// values are written at once, and no others, whatever bits they have in common.
 func TestXORPlateaus(t *testing.T) {
 	const n = 24
 	ts, _ := every(1000, 15_000, n)

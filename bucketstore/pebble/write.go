@@ -15,8 +15,8 @@ import (
 
 // Apply implements bucketstore.Store. All mutations are one batch: they become
 // visible at one instant, and durable together, perhaps a moment later. Memory holds
-// them twice. A large batch of new
-// cells costs some fsyncs instead of one, and far less of all else.
+// them twice. A large batch of new cells costs some fsyncs instead of one, and far
+// less of all else.
 func (s *Store) Apply(ctx context.Context, table bucketstore.Table, muts []bucketstore.Mutation) error {
 	t, err := s.table(table)
 	if err != nil {

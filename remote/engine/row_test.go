@@ -193,7 +193,7 @@ func benchmarkAppendTo(b *testing.B, samples int, cells []bucketstore.Cell) {
 // denseCells are so many samples of a series, one in 15 s, as a chunk for each
 // window.
 func denseCells(samples int, next func(last float64) float64) []bucketstore.Cell {
-	cells, ts, vs := cutCells(samples, next, func(n int, t int64) bool { return t/series.Window != (t+15_000)/series.Window })
+	cells, ts, vs := cutCells(samples, next, func(_ int, t int64) bool { return t/series.Window != (t+15_000)/series.Window })
 	return append(cells, chunkCell(series.EncodingDense, ts, series.AppendDense(nil, ts, vs)))
 }
 
@@ -203,9 +203,9 @@ func openCells(samples int, next func(last float64) float64) []bucketstore.Cell 
 	return append(cells, chunkCell(series.EncodingOpen, ts, series.AppendOpen(nil, ts, vs)))
 }
 
-// cutCells are dense chunks of so many samples, each up to where isEnd says so of how
-// many it has and of the time of the last one, and the samples behind.
-func cutCells(samples int, next func(last float64) float64, isEnd func(n int, t int64) bool) (cells []bucketstore.Cell, ts []int64, vs []float64) {
+// cutCells are so many samples as dense chunks, each up to where isEnd says so of how
+// many it has and of the time of its last one, and the samples behind the last chunk.
+func cutCells(samples int, next func(last float64) float64, isEnd func(n int, last int64) bool) (cells []bucketstore.Cell, ts []int64, vs []float64) {
 	last := 0.0
 	for i := range int64(samples) {
 		if n := len(ts); n > 0 && isEnd(n, ts[n-1]) {
