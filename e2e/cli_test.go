@@ -31,33 +31,44 @@ func TestVersion(t *testing.T) {
 	}
 }
 
+// TestCompletion: a shell asks about a line that is not finished, such as a flag
+// without its value.
+func TestCompletion(t *testing.T) {
+	out, err := exec.Command(built(t, programs.adapter), "--completion-bash", "--log.level", "").Output()
+	if want := "debug info warn error"; err != nil || strings.Join(strings.Fields(string(out)), " ") != want {
+		t.Errorf("%q, %v, want %s", out, err, want)
+	}
+}
+
 // TestRefusedFlags wants a message that says what to change.
 func TestRefusedFlags(t *testing.T) {
 	bigtable := []string{"--storage.backend=bigtable", "--bigtable.project=p", "--bigtable.instance=i"}
 	for _, tt := range []struct {
 		name string
 		args []string
+		code int
 		want string
 	}{
-		{"unknown flag", []string{"--storage.pth=x"}, "storage.pth"},
-		{"unknown backend", []string{"--storage.backend=tape"}, "bigtable"},
-		{"no project", bigtable[:1], "--bigtable.project"},
-		{"no instance", bigtable[:2], "--bigtable.instance"},
-		{"path with Bigtable", append(bigtable[:3:3], "--storage.path=x"), "--storage.path"},
-		{"project with embedded", []string{"--bigtable.project=p"}, "--storage.backend=bigtable"},
-		{"prefix with embedded", []string{"--bigtable.table-prefix=p"}, "--storage.backend=bigtable"},
-		{"no path", []string{"--storage.path="}, "--storage.path"},
-		{"no writes", []string{"--write.max-concurrent=0"}, "--write.max-concurrent"},
-		{"fewer than no reads", []string{"--read.max-concurrent=-1"}, "--read.max-concurrent"},
-		{"no time to write", []string{"--write.timeout=0s"}, "--write.timeout"},
-		{"no time to stop", []string{"--shutdown.timeout=0s"}, "--shutdown.timeout"},
-		{"negative limit", []string{"--read.max-samples=-1"}, "--read.max-samples"},
-		{"no such web config", []string{"--storage.path=" + t.TempDir(), "--web.config.file=/no/such/file"}, "/no/such/file"},
+		{"unknown flag", []string{"--storage.pth=x"}, 2, "storage.pth"},
+		{"unknown backend", []string{"--storage.backend=tape"}, 2, "bigtable"},
+		{"no project", bigtable[:1], 2, "--bigtable.project"},
+		{"no instance", bigtable[:2], 2, "--bigtable.instance"},
+		{"path with Bigtable", append(bigtable[:3:3], "--storage.path=x"), 2, "--storage.path"},
+		{"project with embedded", []string{"--bigtable.project=p"}, 2, "--storage.backend=bigtable"},
+		{"prefix with embedded", []string{"--bigtable.table-prefix=p"}, 2, "--storage.backend=bigtable"},
+		{"an empty path", []string{"--storage.path="}, 2, "--storage.path is empty"},
+		{"no path", []string{"--storage.path"}, 2, "--storage.path needs a value"}, // another flag follows
+		{"no writes", []string{"--write.max-concurrent=0"}, 2, "--write.max-concurrent"},
+		{"fewer than no reads", []string{"--read.max-concurrent=-1"}, 2, "--read.max-concurrent"},
+		{"no time to write", []string{"--write.timeout=0s"}, 2, "--write.timeout"},
+		{"no time to stop", []string{"--shutdown.timeout=0s"}, 2, "--shutdown.timeout"},
+		{"negative limit", []string{"--read.max-samples=-1"}, 2, "--read.max-samples"},
+		{"no such web config", []string{"--storage.path=" + t.TempDir(), "--web.config.file=/no/such/file"}, 1, "/no/such/file"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			code, output := runAdapter(t, backend{}, tt.args...)
-			if code == 0 || !strings.Contains(output, tt.want) {
-				t.Errorf("code %d, output without %q:\n%s", code, tt.want, output)
+			if code != tt.code || !strings.Contains(output, tt.want) {
+				t.Errorf("code %d, want %d with %q in the output:\n%s", code, tt.code, tt.want, output)
 			}
 		})
 	}

@@ -82,7 +82,13 @@ func parseFlags(args []string) (*options, error) {
 	app.Flag("log.level", "Log lines of this severity and above.").Default("info").EnumVar(&o.logLevel, "debug", "info", "warn", "error")
 	app.Flag("log.format", "Format of log lines.").Default("logfmt").EnumVar(&o.logFormat, "logfmt", "json")
 	o.commands(app)
-	var err error
+	args, err := expandFiles(args)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkValues(app.Model(), args); err != nil {
+		return nil, err
+	}
 	if o.command, err = app.Parse(args); err != nil {
 		return nil, err
 	}
@@ -114,7 +120,7 @@ func (o *options) storageFlags(app *kingpin.Application) {
 	flag("storage.path", "Directory of the embedded store.").Default("./data").StringVar(&o.path)
 	flag("bigtable.project", "Google Cloud project of the Bigtable instance.").StringVar(&o.project)
 	flag("bigtable.instance", "Bigtable instance.").StringVar(&o.instance)
-	flag("bigtable.app-profile", "App profile, one with single-cluster routing. Empty is the default profile.").StringVar(&o.appProfile)
+	flag("bigtable.app-profile", "App profile, one with single-cluster routing. Unless it is given, the default profile.").StringVar(&o.appProfile)
 	flag("bigtable.table-prefix", "Text in front of the names of the tables METRIC, CURRENT, INDEX and META.").StringVar(&o.tablePrefix)
 	flag("bigtable.connections", "Connections to Bigtable for reads, and as many for writes. 0 is the client's default. An emulator gets one.").Default("0").IntVar(&o.connections)
 	flag("bigtable.create-tables", "Create tables and column families that are missing.").Default("true").BoolVar(&o.createTables)
@@ -127,7 +133,7 @@ func (o *options) bufferFlags(app *kingpin.Application) {
 	app.Flag("buffer.enabled", "Keep new samples in a log and in memory, and write them as chunks later; each series then belongs to one adapter. "+
 		"Unless it is given, off with Bigtable.").
 		Default("true").IsSetByUser(o.given["buffer.enabled"]).BoolVar(&o.buffered)
-	app.Flag("buffer.path", "Directory of the log. Empty is buffer in the directory of the embedded store, or ./buffer with Bigtable.").StringVar(&o.bufferPath)
+	app.Flag("buffer.path", "Directory of the log. Unless it is given, buffer in the directory of the embedded store, or ./buffer with Bigtable.").StringVar(&o.bufferPath)
 	app.Flag("buffer.fsync", "When the log is made durable: always, before each answer, or at an interval such as 1s. "+
 		"With an interval the loss of power may cost what was acknowledged since then; the death of the process costs nothing.").
 		Default("always").StringVar(&o.bufferFsync)
@@ -249,7 +255,7 @@ func (o *options) queryFlags(app *kingpin.Application) {
 
 func (o *options) haFlags(app *kingpin.Application) {
 	ha := &o.engine.HA
-	app.Flag("ha.cluster-label", "Label that replicas of one Prometheus share. Of each cluster one replica is stored. Empty is off.").StringVar(&ha.ClusterLabel)
+	app.Flag("ha.cluster-label", "Label that replicas of one Prometheus share. Of each cluster one replica is stored. Without this flag all of them are.").StringVar(&ha.ClusterLabel)
 	app.Flag("ha.replica-label", "Label in which the replicas of a cluster differ. It is not stored, and matchers on it are ignored.").StringVar(&ha.ReplicaLabel)
 	o.given["ha.failover"] = new(bool)
 	app.Flag("ha.failover", "How long the elected replica may be silent until another one takes over: at least twice the time between its requests.").
@@ -282,9 +288,6 @@ func (o *options) check() error {
 			if *o.given[name] {
 				return fmt.Errorf("--%s is for Bigtable: add --storage.backend=bigtable, or leave it out", name)
 			}
-		}
-		if o.path == "" {
-			return errors.New("--storage.path is empty: name a directory")
 		}
 		return nil
 	}
