@@ -251,6 +251,7 @@ func (o *options) queryFlags(app *kingpin.Application) {
 	app.Flag("query.max-samples", "Samples that one PromQL query may hold in memory at once.").Default("50000000").IntVar(&o.api.MaxSamples)
 	app.Flag("query.max-concurrency", "PromQL queries under way at once; others wait.").Default("20").IntVar(&o.api.MaxConcurrent)
 	app.Flag("query.lookback-delta", "Age up to which the newest sample of a series counts as its value.").Default("5m").DurationVar(&o.api.Lookback)
+	app.Flag("query.default-evaluation-interval", "Step of a subquery that names none; evaluation_interval of Prometheus.").Default("1m").DurationVar(&o.api.EvaluationInterval)
 }
 
 func (o *options) haFlags(app *kingpin.Application) {
@@ -325,6 +326,7 @@ func (o *options) checkNumbers() error {
 		{"query.max-samples", int64(o.api.MaxSamples), 1},
 		{"query.max-concurrency", int64(o.api.MaxConcurrent), 1},
 		{"query.lookback-delta", int64(o.api.Lookback), 1},
+		{"query.default-evaluation-interval", int64(o.api.EvaluationInterval), 1},
 		{"current.lookback", int64(o.remote.CurrentLookback), 1},
 		{"current.flush-interval", int64(o.engine.CurrentInterval), 1},
 		{"ha.failover", int64(o.engine.HA.Failover), 1},
@@ -336,6 +338,9 @@ func (o *options) checkNumbers() error {
 		case flag.value < flag.least:
 			return fmt.Errorf("--%s is 0: give it a value, or leave it out for the default", flag.name)
 		}
+	}
+	if step := o.api.EvaluationInterval; step%time.Millisecond != 0 { // PromQL counts in milliseconds
+		return fmt.Errorf("--query.default-evaluation-interval=%s: give it whole milliseconds", step)
 	}
 	return nil
 }

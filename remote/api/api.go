@@ -55,6 +55,9 @@ type Config struct {
 	// Lookback is how old the newest sample of a series may be at the time that a
 	// query asks for.
 	Lookback time.Duration // 5m
+	// EvaluationInterval is the step of a subquery that names none, in whole
+	// milliseconds: what Prometheus takes from its configuration.
+	EvaluationInterval time.Duration // 1m
 	// ActiveQueries is the directory of the log of queries under way, which tells
 	// after a crash what ran. Empty is none.
 	ActiveQueries string
@@ -83,6 +86,9 @@ func (cfg Config) withDefaults() Config {
 	}
 	if cfg.Lookback == 0 {
 		cfg.Lookback = 5 * time.Minute
+	}
+	if cfg.EvaluationInterval == 0 {
+		cfg.EvaluationInterval = time.Minute
 	}
 	return cfg
 }

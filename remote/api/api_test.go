@@ -224,6 +224,60 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
+// TestSubqueryStep: a subquery that names no step is evaluated at the interval of the
+// API, one that names a step at that. A count is the number of multiples of the step
+// in the range.
+func TestSubqueryStep(t *testing.T) {
+	const none, given = `count_over_time(up{n="3"}[5m:])`, `count_over_time(up{n="3"}[5m:30s])`
+	for _, tt := range []struct {
+		name     string
+		interval time.Duration // 0 is the default
+		query    string
+		want     string
+	}{
+		{"default", 0, none, "5"},
+		{"every 100 seconds", 100 * time.Second, none, "3"},
+		{"a millisecond", time.Millisecond, `count_over_time(up{n="3"}[5s:])`, "5000"},
+		{"within another one", 0, `sum_over_time(count_over_time(up{n="3"}[2m:])[5m:100s])`, "6"},
+		{"default, a step given", 0, given, "10"},
+		{"every 100 seconds, a step given", 100 * time.Second, given, "10"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			f := serve(t, func(a *api.Config, _ *engine.Config) { a.EvaluationInterval = tt.interval })
+			f.fill(t)
+			got := f.ask(t, http.MethodGet, "/api/v1/query", params("query", tt.query, "time", at(0)))
+			if want := []string{tt.want}; !slices.Equal(values(t, got), want) {
+				t.Errorf("query: %+v, want %s", got, want)
+			}
+			// The step of the query is another one.
+			got = f.ask(t, http.MethodGet, "/api/v1/query_range", params("query", tt.query, "start", at(-40), "end", at(0), "step", "20"))
+			if want := []string{tt.want, tt.want, tt.want}; !slices.Equal(values(t, got), want) {
+				t.Errorf("query_range: %+v, want %s", got, want)
+			}
+		})
+	}
+}
+
+// values returns the values of the one series in an answer of PromQL.
+func values(t *testing.T, a answer) (vs []string) {
+	t.Helper()
+	var data struct {
+		Result []struct {
+			Value  []any
+			Values [][]any
+		}
+	}
+	if err := json.Unmarshal(a.Data, &data); err != nil || len(data.Result) != 1 {
+		t.Fatalf("not one series: %+v, %v", a, err)
+	}
+	for _, pair := range append(data.Result[0].Values, data.Result[0].Value) {
+		if len(pair) == 2 {
+			vs = append(vs, fmt.Sprint(pair[1]))
+		}
+	}
+	return vs
+}
+
 func TestLimitWarns(t *testing.T) {
 	f := serve(t, nil)
 	f.fill(t)

@@ -54,6 +54,8 @@ func (a *API) newUpstream() (http.Handler, error) {
 		EnableAtModifier:     true,
 		EnableNegativeOffset: true,
 		Parser:               a.parser,
+		// Without it the engine panics at a subquery that names no step.
+		NoStepSubqueryIntervalFn: func(int64) int64 { return a.cfg.EvaluationInterval.Milliseconds() },
 	})
 	a.close = a.queries.Close
 	store := markedStorage{a.cfg.Engine}

@@ -1,0 +1,45 @@
+package main
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestEvaluationInterval: the step of subqueries is a positive number of milliseconds.
+func TestEvaluationInterval(t *testing.T) {
+	const flag = "--query.default-evaluation-interval"
+	for _, tt := range []struct {
+		name    string
+		args    []string
+		want    time.Duration
+		refused string
+	}{
+		{"left out", nil, time.Minute, ""},
+		{"given", []string{flag + "=15s"}, 15 * time.Second, ""},
+		{"the least", []string{flag + "=1ms"}, time.Millisecond, ""},
+		{"nothing", []string{flag + "=0s"}, 0, flag + " is 0"},
+		{"backwards", []string{flag + "=-1m"}, 0, flag + " is negative"},
+		{"less than a millisecond", []string{flag + "=500us"}, 0, flag + "=500µs: give it whole milliseconds"},
+		{"part of a millisecond", []string{flag + "=1.5ms"}, 0, flag + "=1.5ms: give it whole milliseconds"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			o, err := parseFlags(tt.args)
+			if tt.refused != "" {
+				if err == nil || !strings.Contains(err.Error(), tt.refused) {
+					t.Errorf("error %v, want %s", err, tt.refused)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if o.api.EvaluationInterval != tt.want {
+				t.Errorf("interval %s, want %s", o.api.EvaluationInterval, tt.want)
+			}
+			if got := o.api.Flags["query.default-evaluation-interval"]; got != tt.want.String() {
+				t.Errorf("the API says %s, want %s", got, tt.want)
+			}
+		})
+	}
+}
