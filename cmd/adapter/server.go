@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/pprof"
@@ -152,10 +153,13 @@ func (s *server) counted(next http.Handler) http.Handler {
 }
 
 // recovered answers 500 when next panics and nothing was answered yet; else it
-// cuts the connection, so that nobody takes a part for the whole.
+// cuts the connection, so that nobody takes a part for the whole. The headers of the
+// 500 are those from before next: what next has set, such as the Content-Encoding of
+// the API, is about the body that it did not write.
 func (s *server) recovered(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		a := &answer{ResponseWriter: w}
+		header := w.Header().Clone()
 		defer func() {
 			value := recover()
 			if value == nil {
@@ -172,6 +176,8 @@ func (s *server) recovered(next http.Handler) http.Handler {
 			if a.begun {
 				panic(http.ErrAbortHandler)
 			}
+			clear(w.Header())
+			maps.Copy(w.Header(), header)
 			http.Error(w, "The adapter has a defect, its log says more.", http.StatusInternalServerError)
 		}()
 		next.ServeHTTP(a, r)

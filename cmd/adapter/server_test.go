@@ -5,10 +5,15 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"reflect"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/go-kit/log"
+	"github.com/prometheus/prometheus/util/httputil"
+
+	"github.com/promtable/promtable/remote/api"
 )
 
 // TestRecovered: a request that panics is a 500, but for one that is answered in
@@ -59,6 +64,66 @@ func TestRecovered(t *testing.T) {
 			server.Close()
 			if has := strings.Contains(logged.String(), `panic="a defect"`) && strings.Contains(logged.String(), "server_test.go"); has != tt.logged {
 				t.Errorf("the log says %q", logged.String())
+			}
+		})
+	}
+}
+
+// TestRecoveredHeaders: the 500 of a request that panicked can be read, by a client
+// that takes gzip too. It has none of the headers of the answer that was not given,
+// but those that --web.config.file adds to every answer.
+func TestRecoveredHeaders(t *testing.T) {
+	withoutEngine, err := api.New(api.Config{Now: time.Now}) // it panics at a query
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := withoutEngine.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	for _, tt := range []struct {
+		name    string
+		handler http.Handler
+	}{
+		{"headers of a body", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			for _, name := range []string{"Cache-Control", "Content-Disposition", "Content-Encoding", "Content-Length", "Content-Type", "Etag", "Last-Modified", "Strict-Transport-Security", "Vary", http.TrailerPrefix + "X"} {
+				w.Header().Set(name, "7")
+			}
+			panic("a defect")
+		})},
+		{"a header is removed", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			clear(w.Header())
+			panic("a defect")
+		})},
+		{"within the compression of the API", httputil.CompressionHandler{Handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("a defect") })}},
+		{"the API", withoutEngine},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := &server{logger: log.NewNopLogger()}
+			recovered := s.recovered(tt.handler)
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				w.Header().Set("Strict-Transport-Security", "max-age=60")
+				recovered.ServeHTTP(w, r)
+			}))
+			t.Cleanup(server.Close)
+			resp, err := server.Client().Get(server.URL + "/api/v1/labels") // it asks for gzip
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer resp.Body.Close()
+			body, err := io.ReadAll(resp.Body)
+			if want := "The adapter has a defect, its log says more.\n"; err != nil || resp.StatusCode != http.StatusInternalServerError || string(body) != want {
+				t.Errorf("status %d, body %q, %v", resp.StatusCode, body, err)
+			}
+			resp.Header.Del("Date")
+			if want := (http.Header{
+				"Content-Length":            {"45"},
+				"Content-Type":              {"text/plain; charset=utf-8"},
+				"Strict-Transport-Security": {"max-age=60"},
+				"X-Content-Type-Options":    {"nosniff"},
+			}); !reflect.DeepEqual(resp.Header, want) {
+				t.Errorf("headers %v, want %v", resp.Header, want)
 			}
 		})
 	}
