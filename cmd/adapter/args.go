@@ -29,22 +29,23 @@ func expandFiles(args []string) ([]string, error) {
 	return append(words, args...), nil
 }
 
-// checkValues refuses a flag whose value is empty or missing, and a switch with a
-// value. kingpin takes an empty value. Because app has a default command, kingpin
-// also drops its error about a missing value, and goes on behind the flag.
+// checkValues refuses a flag whose value is empty, missing or malformed, and a
+// switch with a value, and names it. kingpin takes an empty value, and does not say
+// which flag has a malformed one. Because app has a default command, kingpin also
+// drops its error about a missing value, and goes on behind the flag.
 func checkValues(app *kingpin.ApplicationModel, args []string) error {
 	if slices.Contains(args, "--completion-bash") {
 		return nil // a shell completes the line: its last word is not finished
 	}
-	takes := valueFlags(app)
+	flags := flagsByName(app)
 	for i := 0; i < len(args) && args[i] != "--"; i++ {
 		name, isFlag := strings.CutPrefix(args[i], "--")
 		name, value, hasValue := strings.Cut(name, "=")
-		takesValue, known := takes[name]
+		flag, known := flags[name]
 		if !isFlag || !known {
 			continue // a command, -h, or what kingpin refuses
 		}
-		if !takesValue {
+		if flag.IsBoolFlag() {
 			if hasValue {
 				name = strings.TrimPrefix(name, "no-")
 				return fmt.Errorf("--%s takes no value: give --%s or --no-%s", name, name, name)
@@ -61,8 +62,19 @@ func checkValues(app *kingpin.ApplicationModel, args []string) error {
 		if value == "" {
 			return fmt.Errorf("--%s is empty: give it a value, or leave it out for the default", name)
 		}
+		if err := checkValue(flag, value); err != nil {
+			return fmt.Errorf("--%s=%s: %w", name, value, err)
+		}
 	}
 	return nil
+}
+
+// checkValue refuses a value that the flag cannot be set to.
+func checkValue(flag *kingpin.FlagModel, value string) error {
+	if repeatable, ok := flag.Value.(interface{ IsCumulative() bool }); ok && repeatable.IsCumulative() {
+		return nil // these are strings, and to set one would add it
+	}
+	return flag.Value.Set(value)
 }
 
 // checkNextWord refuses what follows the flag name if kingpin does not take it for
@@ -77,19 +89,19 @@ func checkNextWord(name string, following []string) error {
 	return nil
 }
 
-// valueFlags returns the names of all flags, those of commands too, and whether they
-// take a value. A switch, which takes none, is there as --x and as --no-x.
-func valueFlags(app *kingpin.ApplicationModel) map[string]bool {
-	flags := slices.Clone(app.Flags)
-	for _, command := range app.Commands {
-		flags = append(flags, command.Flags...)
+// flagsByName returns all flags, those of commands too. A switch, which takes no
+// value, is there as --x and as --no-x.
+func flagsByName(app *kingpin.ApplicationModel) map[string]*kingpin.FlagModel {
+	all := slices.Clone(app.Flags)
+	for _, command := range app.FlattenedCommands() {
+		all = append(all, command.Flags...)
 	}
-	takes := make(map[string]bool)
-	for _, flag := range flags {
-		takes[flag.Name] = !flag.IsBoolFlag()
+	flags := make(map[string]*kingpin.FlagModel)
+	for _, flag := range all {
+		flags[flag.Name] = flag
 		if flag.IsBoolFlag() {
-			takes["no-"+flag.Name] = false
+			flags["no-"+flag.Name] = flag
 		}
 	}
-	return takes
+	return flags
 }

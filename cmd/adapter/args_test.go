@@ -57,6 +57,11 @@ func TestValuesRefused(t *testing.T) {
 		args []string
 		want string
 	}{
+		{"no duration", []string{"--write.timeout=abc"}, "--write.timeout=abc: "},
+		{"no number", []string{"--read.max-series", "many"}, "--read.max-series=many: "},
+		{"no size", []string{"--buffer.max-log=large"}, "--buffer.max-log=large: give a size"},
+		{"no such backend", []string{"--storage.backend=disk"}, "--storage.backend=disk: "},
+		{"no duration of a command", []string{"compact", "--interval=often"}, "--interval=often: "},
 		{"the second of two is empty", []string{"--web.listen-address=:0", "--web.listen-address="}, "--web.listen-address is empty"},
 		{"the second of two is missing", []string{"--web.listen-address=:0", "--web.listen-address"}, "--web.listen-address needs a value"},
 		{"before a command", []string{"--storage.path=", "serve"}, "--storage.path is empty"},

@@ -146,7 +146,7 @@ func (o *options) bufferFlags(app *kingpin.Application) {
 		"The process needs some three times that. With Bigtable %s unless it is given.", bigtableMaxMemory))
 }
 
-// A byteSize is a flag such as 4GiB. Its errors name it.
+// A byteSize is a flag such as 4GiB.
 type byteSize struct {
 	units.Base2Bytes
 	flag string
@@ -156,7 +156,7 @@ type byteSize struct {
 func (s *byteSize) Set(text string) (err error) {
 	s.Base2Bytes, err = units.ParseBase2Bytes(text)
 	if err != nil || s.Base2Bytes < 0 { // also what is too much for 64 bits
-		return fmt.Errorf("--%s=%s: give a size such as 4GiB", s.flag, text)
+		return errors.New("give a size such as 4GiB")
 	}
 	return nil
 }

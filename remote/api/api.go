@@ -178,7 +178,7 @@ func (a *API) bounded(next http.Handler) http.Handler {
 		defer cancel()
 		control := http.NewResponseController(w)
 		_ = control.SetWriteDeadline(time.Now().Add(a.cfg.Timeout + answerGrace)) // a writer without, as in a test, has no slow clients
+		defer func() { _ = control.SetWriteDeadline(time.Time{}) }()              // also after a panic: the connection may live on
 		next.ServeHTTP(w, r.WithContext(ctx))
-		_ = control.SetWriteDeadline(time.Time{})
 	})
 }
