@@ -60,9 +60,7 @@ func serveStore(t testing.TB, store bucketstore.Store) (base string, reg *promet
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	eng, err := engine.Open(ctx, engine.Config{
+	eng, err := engine.New(engine.Config{
 		Store:      store,
 		Appender:   bucketstore.NewDirect(store, schema, time.Now),
 		Schema:     schema,

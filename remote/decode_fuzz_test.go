@@ -70,7 +70,7 @@ func newSmallRepeater(t testing.TB, symbolBytes int) *repeater {
 	if err != nil {
 		t.Fatal(err)
 	}
-	eng, err := engine.Open(t.Context(), engine.Config{
+	eng, err := engine.New(engine.Config{
 		Store: IdleStore{store}, Appender: &IdleAppender{Appender: bucketstore.NewDirect(store, schema, time.Now)},
 		Schema: schema, Now: time.Now, CurrentInterval: time.Hour, MaxSymbolBytes: symbolBytes,
 	})

@@ -95,7 +95,7 @@ func openIdle(b *testing.B, store bucketstore.Store) (*remote.Handler, *remote.I
 		b.Fatal(err)
 	}
 	app := &remote.IdleAppender{Appender: bucketstore.NewDirect(store, schema, time.Now)}
-	eng, err := engine.Open(b.Context(), engine.Config{
+	eng, err := engine.New(engine.Config{
 		Store: remote.IdleStore{Store: store}, Appender: app, Schema: schema, Now: time.Now, CurrentInterval: time.Hour,
 		Limits: engine.Limits{MaxFuture: 10 * time.Minute},
 	})

@@ -23,7 +23,22 @@ const (
 	MetaSeal = "seal"
 	// MetaClock is the key of the row in which adapters compare their clocks.
 	MetaClock = "clock"
+	// metaLog is the kind of the rows that name the logs of adapters, each by its ID.
+	// Like the other keys of this list it is no name of a tenant.
+	metaLog = "log"
 )
+
+// AppendMetaLogKey appends the key of the META row of the log with this ID, which
+// is for all tenants, to dst.
+func AppendMetaLogKey(dst []byte, id string) []byte {
+	return append(append(append(dst, metaLog...), ','), id...)
+}
+
+// MetaLogRange returns the META rows of all logs.
+func MetaLogRange() RowRange { return PrefixRange(AppendMetaLogKey(nil, "")) }
+
+// ParseMetaLogKey returns the ID in a key of MetaLogRange.
+func ParseMetaLogKey(key []byte) (id string) { return string(key[len(metaLog)+1:]) }
 
 // AppendMetaKey appends the key of the META row of this kind and name to dst. It
 // is limited like a series key, ErrKeyTooLong, and the tenant is checked as in

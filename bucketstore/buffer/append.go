@@ -118,8 +118,9 @@ func (b *Buffer) runCommits() {
 
 // commit makes requests durable and then visible, in their order.
 func (b *Buffer) commit(group []*request) {
+	now := b.cfg.Now().UnixMilli()
 	for _, req := range group {
-		b.stamp = max(b.stamp+2, b.cfg.Now().UnixMilli()) // +1 is that of late samples
+		b.stamp = max(b.stamp+2, now) // +1 is that of late samples
 		req.stamp = b.stamp
 	}
 	segment, err := b.log.write(group)
@@ -130,7 +131,7 @@ func (b *Buffer) commit(group []*request) {
 	for _, req := range group {
 		if req.err = err; err == nil {
 			b.mu.Lock()
-			req.late = b.apply(req.samples, req.stamp, segment)
+			req.late = b.apply(req.samples, req.stamp, now, segment)
 			openBytes = b.openBytes
 			b.mu.Unlock()
 			b.metrics.samples.Add(float64(len(req.samples)))
@@ -145,9 +146,10 @@ func (b *Buffer) commit(group []*request) {
 }
 
 // apply puts samples into open chunks, with mu held, and returns which of them
-// belong into none. What it does depends on the samples, the stamps and their
-// order alone, so that a replay does the same.
-func (b *Buffer) apply(samples []bucketstore.Sample, stamp int64, segment uint64) (late []int) {
+// belong into none. What it does with them depends on the samples, the stamps and
+// their order alone, so that a replay does the same. now is the time of the clock,
+// which stamps may be ahead of.
+func (b *Buffer) apply(samples []bucketstore.Sample, stamp, now int64, segment uint64) (late []int) {
 	b.applied = stamp
 	newest := windowOf(stamp) + series.Window
 	for i := range samples {
@@ -172,7 +174,7 @@ func (b *Buffer) apply(samples []bucketstore.Sample, stamp int64, segment uint64
 		c.append(&b.buffers, s.T, floatBits(s), s.Value)
 		c.stamp = stamp
 		b.openBytes += cap(c.raw) - before
-		r.request = stamp
+		r.request, r.seen = stamp, now
 	}
 	return late
 }

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/promtable/promtable/bucketstore"
-	"github.com/promtable/promtable/bucketstore/buffer"
 )
 
 // BenchmarkAppend writes one sample of each of 2,000 series at a time, as a
@@ -16,7 +15,7 @@ func BenchmarkAppend(b *testing.B) {
 	const size = 2000
 	for name, interval := range map[string]time.Duration{"fsync always": 0, "fsync each second": time.Second} {
 		b.Run(name, func(b *testing.B) {
-			f := open(b, openPebble(b), func(c *buffer.Config) { c.FsyncInterval, c.Now = interval, time.Now })
+			f := open(b, openPebble(b), func(c *config) { c.FsyncInterval, c.Now = interval, time.Now })
 			rng := rand.New(rand.NewPCG(1, 1))
 			batch := make([]bucketstore.Sample, size)
 			for n := range batch {

@@ -13,7 +13,9 @@
 //	record.go   the bytes of the log
 //	log.go      its files: group commit, segments
 //	segment.go  reading one of them
-//	dir.go      the directory: its lock, who has it, its name
+//	dir.go      the directory: its lock, its owner, its identity
+//	head.go     the head of a segment
+//	bind.go     which store the log belongs to
 //	stamp.go    where the order of requests goes on after the log
 //	replay.go   reading the log at the start
 //	metrics.go  counters of all this
@@ -34,7 +36,6 @@ import (
 	"errors"
 	"fmt"
 	"hash/maphash"
-	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -42,21 +43,17 @@ import (
 	"github.com/go-kit/log"
 	"github.com/go-kit/log/level"
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/prometheus/tsdb/fileutil"
 
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/series"
 )
 
-// Config says how a Buffer works. Store and Dir are required.
+// Config says how a Buffer works. Store is required.
 type Config struct {
 	// Store takes what is sealed. The buffer closes it.
 	Store bucketstore.Store
 	// Schema is that of the keys.
 	Schema series.Schema
-	// Dir is the directory of the log. It is made if it is missing. Nobody else
-	// may use it: the embedded store's lock sees to that, or the operator.
-	Dir string
 	// Now is the clock; nil is time.Now.
 	Now func() time.Time
 	// FsyncInterval is how long what is acknowledged may be unknown to the disk.
@@ -81,6 +78,9 @@ type Config struct {
 	// MaxLogBytes is how large the log may become; beyond, what its oldest segments
 	// are needed for is sealed. It takes what comes until then. 0 is 512 MiB.
 	MaxLogBytes int
+	// MaxIdle is how many series are remembered that hold nothing, so that their next
+	// sample finds them. 0 is 1,000,000.
+	MaxIdle int
 	// SegmentBytes is the size of a segment of the log. 0 is DefaultSegmentBytes, or
 	// an eighth of MaxLogBytes if that is less. In each stand the keys of its series,
 	// and where they are much of it, a segment is larger, up to half of MaxLogBytes.
@@ -114,6 +114,7 @@ func (cfg Config) withDefaults() Config {
 	setDefault(&cfg.PartSamples, 80)
 	setDefault(&cfg.MaxOpenBytes, 512<<20)
 	setDefault(&cfg.MaxLogBytes, 512<<20)
+	setDefault(&cfg.MaxIdle, 1_000_000)
 	setDefault(&cfg.SegmentBytes, max(1, min(DefaultSegmentBytes, cfg.MaxLogBytes/8)))
 	if cfg.SealSpread == 0 {
 		cfg.SealSpread = time.Duration(series.Window) * time.Millisecond
@@ -138,7 +139,7 @@ type Buffer struct {
 	metrics *metrics
 	// seed is of the jitter of series.
 	seed     maphash.Seed
-	lock     fileutil.Releaser
+	dir      *Dir
 	segments *segments
 	log      *wal
 	requests chan *request
@@ -166,8 +167,6 @@ type Buffer struct {
 	// it.
 	stamp int64
 
-	// id is the name of the log.
-	id string
 	// onEmpty is called when nothing is left in memory and in the log.
 	onEmpty func(context.Context)
 
@@ -187,65 +186,22 @@ var (
 	_ bucketstore.Appender = (*Buffer)(nil)
 )
 
-// CheckEmpty says whether a log in dir, if there is one, holds samples that may be
-// in no store: then the error names it. One without requests holds none.
-func CheckEmpty(dir string) error {
-	found, err := segmentsIn(dir)
-	if errors.Is(err, os.ErrNotExist) {
-		return nil
-	}
-	for i, segment := range found {
-		var empty bool
-		if empty, err = isEmptySegment(dir, segment, i == len(found)-1); err != nil {
-			return fmt.Errorf("the log in %s: segment %s: %w", dir, segmentName(segment), err)
-		}
-		if !empty {
-			return fmt.Errorf("the log in %s holds samples that are not in the store yet", dir)
-		}
-	}
-	return err
-}
-
-// isEmptySegment says whether a segment holds no more than its head, or, if it is
-// the last one, not even that.
-func isEmptySegment(dir string, segment uint64, isLast bool) (bool, error) {
-	file, err := openSegment(dir, segment)
+// Open replays the log in dir: when it returns all that was in it is in the store.
+// ctx ends the replay. The buffer closes dir, also after an error. Where dir is
+// bound to a store, the store knows the log when Open returns.
+func Open(ctx context.Context, dir *Dir, cfg Config) (*Buffer, error) {
+	b, err := open(ctx, dir, cfg.withDefaults())
 	if err != nil {
-		return false, err
+		return nil, errors.Join(fmt.Errorf("open the log in %s: %w", dir.state.path, err), dir.Close())
 	}
-	blank, err := file.start()
-	return blank && isLast || err == nil && !blank && file.atEnd(), errors.Join(err, file.close())
-}
-
-// Open opens the log in cfg.Dir and replays what is in it: when it returns all
-// of it is in the store. ctx ends the replay. It fails if another process has
-// the log.
-func Open(ctx context.Context, cfg Config) (*Buffer, error) {
-	cfg = cfg.withDefaults()
-	if err := makeDir(cfg.Dir); err != nil {
-		return nil, fmt.Errorf("make the directory of the log: %w", err)
-	}
-	lock, err := takeDir(cfg.Dir, cfg.Now())
-	if err != nil {
-		return nil, err
-	}
-	b, err := open(ctx, cfg)
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("open the log in %s: %w", cfg.Dir, err), lock.Release())
-	}
-	b.lock = lock
 	return b, nil
 }
 
-func open(ctx context.Context, cfg Config) (*Buffer, error) {
-	id, err := takeID(cfg.Dir)
-	if err != nil {
-		return nil, err
-	}
+func open(ctx context.Context, dir *Dir, cfg Config) (*Buffer, error) {
 	b := &Buffer{
-		id:      id,
 		Store:   cfg.Store,
 		cfg:     cfg,
+		dir:     dir,
 		metrics: newMetrics(cfg.Registerer),
 		refs:    make(map[string]*ref),
 		amidst:  make(map[*ref]struct{}),
@@ -254,14 +210,17 @@ func open(ctx context.Context, cfg Config) (*Buffer, error) {
 		requests: make(chan *request),
 		pressure: make(signal, 1),
 	}
-	b.segments = newSegments(cfg.Dir, b.metrics)
+	b.segments = newSegments(dir.state.path, b.metrics)
 	b.sealing.init()
 	background, stop := context.WithCancel(context.Background())
 	b.stop = stop
 	b.done.Go(func() { b.runSealing(background) })
-	err = b.replay(ctx)
+	err := b.replay(ctx)
 	if err == nil {
-		b.log, err = createLog(cfg, b.metrics, b.segments)
+		b.log, err = createLog(dir.state, cfg, b.metrics, b.segments)
+	}
+	if err == nil {
+		err = b.dir.register(ctx, cfg.Now(), 0)
 	}
 	if err != nil {
 		stop()
@@ -270,15 +229,35 @@ func open(ctx context.Context, cfg Config) (*Buffer, error) {
 	}
 	b.committing.Go(b.runCommits)
 	b.done.Go(func() { b.runSweeps(background) })
+	b.done.Go(func() { b.runRegister(background) })
 	if cfg.FsyncInterval > 0 {
 		b.done.Go(func() { b.runFsync(background) })
 	}
 	return b, nil
 }
 
+// registerInterval is how often the store is told that the log is there.
+const registerInterval = time.Minute
+
+// runRegister tells the store that the log is there, until ctx ends.
+func (b *Buffer) runRegister(ctx context.Context) {
+	ticker := time.NewTicker(registerInterval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		if err := b.dir.register(ctx, b.cfg.Now(), b.segments.size()); err != nil && ctx.Err() == nil {
+			level.Warn(b.cfg.Logger).Log("msg", "the store was not told that the log is there, trying again", "err", err)
+		}
+	}
+}
+
 // ID names the log: it is the same after each start on the directory, and that of
 // no other log.
-func (b *Buffer) ID() string { return b.id }
+func (b *Buffer) ID() string { return b.dir.ID() }
 
 // OnEmpty has Close call fn, once everything is in the store and the log is
 // removed, and before the store is closed; not if the log stays. Who calls it does
@@ -300,11 +279,16 @@ func (b *Buffer) Close() error {
 	} else {
 		err = errors.Join(fmt.Errorf("flush the buffer, the log stays: %w", err), b.log.close())
 	}
-	return errors.Join(err, b.lock.Release(), b.Store.Close())
+	return errors.Join(err, b.dir.Close(), b.Store.Close())
 }
 
-// end removes the log, of which nothing is needed any more, and says so.
+// end removes the log, of which nothing is needed any more. The store forgets the
+// log first: if it did so later, a start that finds no segments could not tell
+// whether samples are lost.
 func (b *Buffer) end() error {
+	if err := b.dir.deregister(context.Background()); err != nil {
+		return errors.Join(err, b.log.close())
+	}
 	if err := b.log.remove(b.stamp); err != nil {
 		return err
 	}

@@ -79,22 +79,44 @@ func (s *lasting) Apply(ctx context.Context, table bucketstore.Table, muts []buc
 	return s.Store.Apply(ctx, table, muts)
 }
 
+// config is a configuration, and where the log is.
+type config struct {
+	buffer.Config
+	Dir string
+}
+
+// openLog opens the log of cfg, bound to no store.
+func openLog(ctx context.Context, cfg config) (*buffer.Buffer, error) {
+	since := time.Now()
+	if cfg.Now != nil {
+		since = cfg.Now()
+	}
+	dir, err := buffer.OpenDir(cfg.Dir, since)
+	if err != nil {
+		return nil, err
+	}
+	return buffer.Open(ctx, dir, cfg.Config)
+}
+
 // fixture is a buffer over a store, and what was written to it.
 type fixture struct {
 	*buffer.Buffer
 	store *lasting
 	clock *clock
-	cfg   buffer.Config
+	cfg   config
 	want  map[string]map[int64]string // values by series key and time
 }
 
-func open(t testing.TB, store bucketstore.Store, change func(*buffer.Config)) *fixture {
+func open(t testing.TB, store bucketstore.Store, change func(*config)) *fixture {
 	t.Helper()
 	f := &fixture{store: &lasting{Store: store}, clock: new(clock), want: make(map[string]map[int64]string)}
 	f.clock.ms.Store(someTime)
-	f.cfg = buffer.Config{
-		Store: f.store, Dir: filepath.Join(t.TempDir(), "log"), Now: f.clock.now, SweepInterval: time.Hour,
-		Die: func(err error) { t.Errorf("the process would end: %v", err) },
+	f.cfg = config{
+		Config: buffer.Config{
+			Store: f.store, Now: f.clock.now, SweepInterval: time.Hour,
+			Die: func(err error) { t.Errorf("the process would end: %v", err) },
+		},
+		Dir: filepath.Join(t.TempDir(), "log"),
 	}
 	if change != nil {
 		change(&f.cfg)
@@ -126,7 +148,7 @@ func segmentsOf(t testing.TB, dir string) []string {
 
 func (f *fixture) reopen(t testing.TB) {
 	t.Helper()
-	b, err := buffer.Open(t.Context(), f.cfg)
+	b, err := openLog(t.Context(), f.cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -239,7 +261,7 @@ func TestConformance(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		b, err := buffer.Open(t.Context(), buffer.Config{Store: store, Dir: t.TempDir(), Now: now})
+		b, err := openLog(t.Context(), config{Config: buffer.Config{Store: store, Now: now}, Dir: t.TempDir()})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -263,7 +285,7 @@ func TestReads(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			store := openStore(t)
-			f := open(t, store, func(c *buffer.Config) { c.MaxOpenBytes, c.PartSamples = 4<<10, 20 })
+			f := open(t, store, func(c *config) { c.MaxOpenBytes, c.PartSamples = 4<<10, 20 })
 			for i := range int64(300) {
 				var batch []bucketstore.Sample
 				for n := range 10 {
@@ -330,7 +352,7 @@ func TestTornWrite(t *testing.T) {
 	for cut := whole; cut < all; cut++ {
 		for _, tail := range [][]byte{nil, make([]byte, 100)} {
 			torn := append(slices.Clone(content[:cut]), tail...)
-			again := open(t, openPebble(t), func(c *buffer.Config) { writeSegment(t, c.Dir, 1, torn) })
+			again := open(t, openPebble(t), func(c *config) { writeSegment(t, c.Dir, 1, torn) })
 			again.want = f.want
 			again.check(t, fmt.Sprintf("cut at %d of %d, %d zeros after it", cut, all, len(tail)))
 			again.want = make(map[string]map[int64]string)
@@ -373,7 +395,7 @@ func TestDamage(t *testing.T) {
 		cfg := f.cfg
 		cfg.Dir = t.TempDir()
 		writeSegment(t, cfg.Dir, 1, damaged)
-		b, err := buffer.Open(t.Context(), cfg)
+		b, err := openLog(t.Context(), cfg)
 		if err == nil {
 			b.Kill()
 			t.Fatalf("byte %d of %d damaged: no error", at, len(content))
@@ -387,12 +409,12 @@ func TestDamage(t *testing.T) {
 	cfg.Dir = t.TempDir()
 	writeSegment(t, cfg.Dir, 1, content[:len(content)-1])
 	writeSegment(t, cfg.Dir, 2, nil)
-	if _, err := buffer.Open(t.Context(), cfg); !errors.Is(err, series.ErrCorrupt) {
+	if _, err := openLog(t.Context(), cfg); !errors.Is(err, series.ErrCorrupt) {
 		t.Errorf("a torn segment in the middle: %v", err)
 	}
 	writeSegment(t, cfg.Dir, 1, content)
 	writeSegment(t, cfg.Dir, 4, nil)
-	if _, err := buffer.Open(t.Context(), cfg); err == nil || !strings.Contains(err.Error(), buffer.SegmentName(3)) {
+	if _, err := openLog(t.Context(), cfg); err == nil || !strings.Contains(err.Error(), buffer.SegmentName(3)) {
 		t.Errorf("a missing segment: %v", err)
 	}
 	f.reopen(t)
@@ -402,7 +424,7 @@ func TestDamage(t *testing.T) {
 // TestStoreDown: while the store is down samples are taken and read, and none is
 // lost when the process dies.
 func TestStoreDown(t *testing.T) {
-	f := open(t, openPebble(t), func(c *buffer.Config) { c.MaxOpenBytes = 64 })
+	f := open(t, openPebble(t), func(c *config) { c.MaxOpenBytes = 64 })
 	f.store.fail.Store(true)
 	for i := range int64(100) {
 		f.append(t, f.sample(1, someTime+i*1000, float64(i)))
@@ -421,7 +443,7 @@ func TestStoreDown(t *testing.T) {
 	f.kill()
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
-	if _, err := buffer.Open(ctx, f.cfg); err == nil {
+	if _, err := openLog(ctx, f.cfg); err == nil {
 		t.Fatal("opened without the store")
 	}
 	f.store.fail.Store(false)
@@ -432,7 +454,7 @@ func TestStoreDown(t *testing.T) {
 // TestLogIsCut: segments go when their samples are in the store, and what holds
 // them up is sealed.
 func TestLogIsCut(t *testing.T) {
-	f := open(t, openPebble(t), func(c *buffer.Config) { c.SegmentBytes, c.MaxLogBytes = 1000, 3000 })
+	f := open(t, openPebble(t), func(c *config) { c.SegmentBytes, c.MaxLogBytes = 1000, 3000 })
 	f.append(t, f.sample(99, someTime, 1)) // it would hold the log for ever
 	segments := func() int { return len(segmentsOf(t, f.cfg.Dir)) }
 	most := 0
@@ -507,7 +529,7 @@ func eventually(t testing.TB, what string, ok func() bool) {
 // TestConcurrent: readers see every sample that is acknowledged, whatever is
 // sealed meanwhile.
 func TestConcurrent(t *testing.T) {
-	f := open(t, openPebble(t), func(c *buffer.Config) { c.PartSamples, c.SegmentBytes, c.MaxLogBytes = 8, 5000, 10_000 })
+	f := open(t, openPebble(t), func(c *config) { c.PartSamples, c.SegmentBytes, c.MaxLogBytes = 8, 5000, 10_000 })
 	const writers, each = 4, 300
 	var acknowledged [writers]atomic.Int64
 	var group sync.WaitGroup

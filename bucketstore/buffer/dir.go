@@ -2,29 +2,165 @@ package buffer
 
 import (
 	"crypto/rand"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/prometheus/prometheus/tsdb/fileutil"
+
+	"github.com/promtable/promtable/bucketstore/meta"
+	"github.com/promtable/promtable/series"
 )
 
-// Files in the directory of the log, beside it and the stamp.
+// Files in the directory of the log, beside its segments and the stamp.
 const (
-	lockName  = "lock"
-	ownerName = "owner"
-	idName    = "id"
+	lockName     = "lock"
+	ownerName    = "owner"
+	identityName = "identity"
+	// idName is the file in which early versions kept the ID of the log alone.
+	idName = "id"
 )
 
-// maxSmallFile bounds what is read of owner and id, in bytes.
-const maxSmallFile = 1024
+// maxSmallFile bounds what is read of owner, identity and id, in bytes.
+const maxSmallFile = 4096
 
-// takeDir locks a directory, which is there, and writes down who has it.
-func takeDir(dir string, since time.Time) (fileutil.Releaser, error) {
+// A Binding says which store a log belongs to: its identity, and the digest of the
+// schema of its keys. The zero Binding is that of a log which an early version
+// wrote, or which is bound to no store yet.
+type Binding struct {
+	Store  string `json:"store"`
+	Schema string `json:"schema"`
+}
+
+// dirIdentity is the content of the identity file, as JSON.
+type dirIdentity struct {
+	// Log is the ID of the log.
+	Log string `json:"log"`
+	Binding
+	// Location is where the store was when the log was bound to it, for people.
+	Location string `json:"location"`
+}
+
+// A dirState is what a directory says of the log in it.
+type dirState struct {
+	path string
+	dirIdentity
+	// heads are those of the segments, ascending.
+	heads []segmentHead
+}
+
+// readDir reads the identity of the log in a directory and the heads of its
+// segments. A directory that does not exist has none.
+func readDir(path string) (s dirState, err error) {
+	s.path = path
+	segments, err := segmentsIn(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return s, nil
+	}
+	if err != nil {
+		return s, err
+	}
+	if s.dirIdentity, err = readIdentity(path); err != nil {
+		return s, err
+	}
+	for i, segment := range segments {
+		if next := segments[0] + uint64(i); segment != next {
+			return s, fmt.Errorf("segment %s is missing", segmentName(next))
+		}
+	}
+	for i, segment := range segments {
+		head, err := readHead(path, segment)
+		if err == nil && head.blank && i < len(segments)-1 {
+			err = fmt.Errorf("%w: nothing is in it", series.ErrCorrupt)
+		}
+		if err != nil {
+			return s, fmt.Errorf("segment %s: %w", segmentName(segment), err)
+		}
+		s.heads = append(s.heads, head)
+	}
+	return s, nil
+}
+
+// readIdentity returns the identity in a directory. It is empty if there is none.
+func readIdentity(dir string) (identity dirIdentity, err error) {
+	text, err := readFile(filepath.Join(dir, identityName))
+	switch {
+	case err == nil:
+		if err := json.Unmarshal([]byte(text), &identity); err != nil || identity.Log == "" {
+			return identity, fmt.Errorf("%w: %s holds %.80q and no identity", series.ErrCorrupt, identityName, text)
+		}
+		return identity, nil
+	case !errors.Is(err, os.ErrNotExist):
+		return identity, err
+	}
+	if identity.Log, err = readFile(filepath.Join(dir, idName)); errors.Is(err, os.ErrNotExist) {
+		err = nil
+	}
+	return identity, err
+}
+
+// holdsSamples says whether a request may be in the log.
+func (s *dirState) holdsSamples() bool {
+	return slices.ContainsFunc(s.heads, func(h segmentHead) bool { return !h.empty })
+}
+
+// A Dir is the directory of a log, locked for this process.
+type Dir struct {
+	state dirState
+	lock  fileutil.Releaser
+	// store knows the log, once it is bound.
+	store *meta.Store
+}
+
+// OpenDir locks the directory of a log, which it makes if it is missing, and reads
+// what it says of the log. It fails if another process has the log. since is
+// written down for the message of such another process.
+func OpenDir(path string, since time.Time) (*Dir, error) {
+	if err := makeDir(path); err != nil {
+		return nil, fmt.Errorf("make the directory of the log: %w", err)
+	}
+	lock, err := lockDir(path, since)
+	if err != nil {
+		return nil, err
+	}
+	d := &Dir{lock: lock}
+	if d.state, err = readDir(path); err == nil && d.state.Log == "" {
+		err = d.setIdentity(dirIdentity{Log: rand.Text()})
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("open the log in %s: %w", path, err), lock.Release())
+	}
+	return d, nil
+}
+
+// ID names the log: it is the same after each start on the directory, and that of
+// no other log.
+func (d *Dir) ID() string { return d.state.Log }
+
+// Close gives the directory back.
+func (d *Dir) Close() error { return d.lock.Release() }
+
+// setIdentity makes the identity of the log durable.
+func (d *Dir) setIdentity(identity dirIdentity) error {
+	text, err := json.Marshal(identity)
+	if err != nil {
+		return err
+	}
+	if err := writeFile(filepath.Join(d.state.path, identityName), string(text)); err != nil {
+		return err
+	}
+	d.state.dirIdentity = identity
+	return nil
+}
+
+// lockDir locks a directory, which exists, and writes down which process has it.
+func lockDir(dir string, since time.Time) (fileutil.Releaser, error) {
 	lock, _, err := fileutil.Flock(filepath.Join(dir, lockName))
 	if err != nil {
 		return nil, fmt.Errorf("the log in %s is held by another process, %s: %w", dir, readOwner(dir), err)
@@ -35,13 +171,17 @@ func takeDir(dir string, since time.Time) (fileutil.Releaser, error) {
 	return lock, nil
 }
 
-// describeOwner says who we are, for the message of whoever wants the log as well.
+// describeOwner names this process for the messages of others.
 func describeOwner(since time.Time) string {
+	return fmt.Sprintf("pid %d on %s since %s", os.Getpid(), hostname(), since.UTC().Format(time.RFC3339))
+}
+
+func hostname() string {
 	host, err := os.Hostname()
 	if err != nil {
-		host = "an unknown host"
+		return "an unknown host"
 	}
-	return fmt.Sprintf("pid %d on %s since %s", os.Getpid(), host, since.UTC().Format(time.RFC3339))
+	return host
 }
 
 // readOwner returns what the holder of the log wrote about itself.
@@ -51,17 +191,6 @@ func readOwner(dir string) string {
 		return "which has not said who it is"
 	}
 	return text
-}
-
-// takeID returns the name of the log, and gives it one if it has none.
-func takeID(dir string) (string, error) {
-	path := filepath.Join(dir, idName)
-	id, err := readFile(path)
-	if err == nil && id != "" || err != nil && !errors.Is(err, os.ErrNotExist) {
-		return id, err
-	}
-	id = rand.Text()
-	return id, writeFile(path, id)
 }
 
 // readFile returns the text of a small file without space around it.

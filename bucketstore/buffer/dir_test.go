@@ -11,8 +11,8 @@ import (
 	"github.com/promtable/promtable/bucketstore/buffer"
 )
 
-// TestCheckEmpty: a log may be left alone if no request is in it.
-func TestCheckEmpty(t *testing.T) {
+// TestCheckUnused: a log may be left alone if no request is in it.
+func TestCheckUnused(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
 		write func(t *testing.T, dir string) // nil is no directory
@@ -24,7 +24,7 @@ func TestCheckEmpty(t *testing.T) {
 		{"a log with a request", func(t *testing.T, dir string) { killIn(t, dir, 1) }, false},
 		{"a log that was not finished", func(t *testing.T, dir string) { writeSegment(t, dir, 1, make([]byte, 16)) }, true},
 		{"a head that was not finished", func(t *testing.T, dir string) { writeSegment(t, dir, 1, []byte("promtable")) }, true},
-		{"another log", func(t *testing.T, dir string) { writeSegment(t, dir, 1, []byte("promtable log\x00\x00\x02")) }, false},
+		{"another log", func(t *testing.T, dir string) { writeSegment(t, dir, 1, []byte("promtable log\x00\x00\x03")) }, false},
 		{"zeros before the last segment", func(t *testing.T, dir string) {
 			writeSegment(t, dir, 1, make([]byte, 16))
 			writeSegment(t, dir, 2, []byte("promtable log\x00\x00\x01"))
@@ -42,7 +42,7 @@ func TestCheckEmpty(t *testing.T) {
 				}
 				tt.write(t, dir)
 			}
-			err := buffer.CheckEmpty(dir)
+			err := buffer.CheckUnused(t.Context(), dir, newTerms(t, openPebble(t)))
 			if tt.empty != (err == nil) || err != nil && !strings.Contains(err.Error(), dir) {
 				t.Errorf("%v", err)
 			}
@@ -52,7 +52,7 @@ func TestCheckEmpty(t *testing.T) {
 
 // killIn leaves the log of a process in dir that has died after so many requests.
 func killIn(t *testing.T, dir string, requests int) {
-	f := open(t, openPebble(t), func(c *buffer.Config) { c.Dir = dir })
+	f := open(t, openPebble(t), func(c *config) { c.Dir = dir })
 	for n := range requests {
 		f.append(t, f.sample(n, someTime, 1))
 	}
@@ -66,7 +66,7 @@ func TestHeld(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = buffer.Open(t.Context(), f.cfg)
+	_, err = openLog(t.Context(), f.cfg)
 	for _, want := range []string{
 		"held by another process", f.cfg.Dir, fmt.Sprintf("pid %d on %s", os.Getpid(), host), f.clock.now().UTC().Format("since 2006-01-02T15:04:05Z"),
 	} {

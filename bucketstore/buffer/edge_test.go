@@ -68,7 +68,7 @@ func TestDamagedStamp(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(dir, "stamp"), []byte(content), 0o640); err != nil {
 			t.Fatal(err)
 		}
-		_, err := buffer.Open(t.Context(), buffer.Config{Store: openPebble(t), Dir: dir})
+		_, err := openLog(t.Context(), config{Config: buffer.Config{Store: openPebble(t)}, Dir: dir})
 		if err == nil || !strings.Contains(err.Error(), filepath.Join(dir, "stamp")) {
 			t.Errorf("%q: %v", content, err)
 		}
@@ -161,7 +161,7 @@ func TestLimit(t *testing.T) {
 // TestCurrent: after a death CURRENT has the newest sample of each series, of
 // those too the log of which was cut.
 func TestCurrent(t *testing.T) {
-	f := open(t, openPebble(t), func(c *buffer.Config) { c.PartSamples, c.SegmentBytes, c.MaxLogBytes = 2, 1000, 2000 })
+	f := open(t, openPebble(t), func(c *config) { c.PartSamples, c.SegmentBytes, c.MaxLogBytes = 2, 1000, 2000 })
 	for _, n := range []int64{0, 2, 1} {
 		f.append(t, f.sample(1, someTime+n, float64(n+1)))
 	}
@@ -260,7 +260,7 @@ func TestUnfinishedSegment(t *testing.T) {
 // TestLongLog: one sweep makes the log as short as it should be, however long it
 // has become.
 func TestLongLog(t *testing.T) {
-	f := open(t, openPebble(t), func(c *buffer.Config) { c.SegmentBytes, c.MaxLogBytes = 200, 400 })
+	f := open(t, openPebble(t), func(c *config) { c.SegmentBytes, c.MaxLogBytes = 200, 400 })
 	for n := range 200 {
 		f.append(t, f.sample(n, someTime, 1))
 	}
@@ -273,7 +273,7 @@ func TestLongLog(t *testing.T) {
 
 // TestPressure: too much in memory is not all sealed at once.
 func TestPressure(t *testing.T) {
-	f := open(t, openPebble(t), func(c *buffer.Config) { c.MaxOpenBytes = 64 << 10 })
+	f := open(t, openPebble(t), func(c *config) { c.MaxOpenBytes = 64 << 10 })
 	f.store.fail.Store(true)
 	for n := 0; f.Sealing() == 0; n++ {
 		f.append(t, f.sample(n, someTime, 1))
@@ -308,7 +308,7 @@ func TestEndedContext(t *testing.T) {
 func TestKeysInLog(t *testing.T) {
 	const count, scrapes = 500, 60
 	write := func(segmentBytes int) (size int64) {
-		f := open(t, openPebble(t), func(c *buffer.Config) { c.SegmentBytes, c.MaxLogBytes = segmentBytes, 4<<20 })
+		f := open(t, openPebble(t), func(c *config) { c.SegmentBytes, c.MaxLogBytes = segmentBytes, 4<<20 })
 		samples := make([]bucketstore.Sample, count)
 		for n := range samples {
 			samples[n] = f.sample(n, someTime, 0)
@@ -334,4 +334,64 @@ func TestKeysInLog(t *testing.T) {
 	if one, many := write(4<<20), write(1000); many <= one || many > one*4/3 {
 		t.Errorf("%d bytes in small segments, %d in one", many, one)
 	}
+}
+
+// TestLateSamplesOfOneRequest: of late samples of one time in one request the last
+// one counts after every replay, however far apart they are in the request.
+func TestLateSamplesOfOneRequest(t *testing.T) {
+	for n := range 8 {
+		f := open(t, openPebble(t), nil)
+		f.append(t, f.sample(1, someTime, 1), f.sample(1, someTime-series.Window, 1))
+		const late = someTime - 20*series.Window
+		samples := []bucketstore.Sample{f.sample(1, late, float64(n))}
+		for i := range 5000 {
+			samples = append(samples, f.sample(2+i, someTime, 1))
+		}
+		f.append(t, append(samples, f.sample(1, late, float64(n)+0.5))...)
+		f.check(t, "at once")
+		for crashes := range 3 {
+			f.kill()
+			f.reopen(t)
+			f.check(t, fmt.Sprint("after ", crashes+1, " deaths"))
+		}
+	}
+}
+
+// TestStampsAheadOfTheClock: series without samples leave the memory by the clock,
+// though stamps are years ahead of it.
+func TestStampsAheadOfTheClock(t *testing.T) {
+	const ahead = someTime + 100*series.Period
+	f := open(t, openPebble(t), nil)
+	f.clock.ms.Store(ahead)
+	f.append(t, f.sample(1, ahead, 1))
+	f.clock.ms.Store(someTime) // it was set back
+	f.append(t, f.sample(1, ahead+1, 2), f.sample(2, someTime, 3))
+	f.clock.ms.Add(series.Window)
+	f.append(t, f.sample(3, someTime+series.Window, 1))
+	f.clock.ms.Add(2*series.Window - 1)
+	f.Sweep()
+	f.append(t, f.sample(3, f.clock.ms.Load(), 1))
+	eventually(t, "only the series with samples is in memory", func() bool {
+		f.Sweep()
+		return f.Known() == 1
+	})
+	f.check(t, "all is there")
+}
+
+// TestIdleSeriesAreCapped: no more series than so many are remembered that hold
+// nothing.
+func TestIdleSeriesAreCapped(t *testing.T) {
+	f := open(t, openPebble(t), func(c *config) { c.MaxIdle = 10 })
+	for n := range 100 {
+		f.append(t, f.sample(n, someTime, 1))
+	}
+	if err := f.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	f.append(t, f.sample(200, someTime, 1))
+	f.Sweep()
+	if n := f.Known(); n != 11 {
+		t.Errorf("%d series are in memory", n)
+	}
+	f.check(t, "all is there")
 }

@@ -10,7 +10,7 @@ func (b *Buffer) Kill() {
 	b.log.mu.Lock()
 	defer b.log.mu.Unlock()
 	b.log.file.Close()
-	b.lock.Release()
+	b.dir.Close()
 }
 
 // Sweep looks for what the clock, memory or the log wants sealed.

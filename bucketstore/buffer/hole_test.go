@@ -26,7 +26,7 @@ func TestHole(t *testing.T) {
 		big  bool // more behind the hole than is read at once
 	}{{"short", false}, {"long", true}} {
 		t.Run(tt.name, func(t *testing.T) {
-			f := open(t, openPebble(t), func(c *buffer.Config) { c.FsyncInterval = time.Hour })
+			f := open(t, openPebble(t), func(c *config) { c.FsyncInterval = time.Hour })
 			path := filepath.Join(f.cfg.Dir, buffer.SegmentName(1))
 			var holeAt, holeEnd int64
 			for n := range writes {
@@ -49,7 +49,7 @@ func TestHole(t *testing.T) {
 			}
 			writeSegment(t, f.cfg.Dir, 1, content)
 
-			_, err = buffer.Open(t.Context(), f.cfg)
+			_, err = openLog(t.Context(), f.cfg)
 			if !errors.Is(err, series.ErrCorrupt) || !strings.Contains(err.Error(), path[:len(path)-len(filepath.Base(path))-1]) {
 				t.Fatalf("%v", err)
 			}

@@ -16,9 +16,6 @@ import (
 	"time"
 )
 
-// magic begins each segment. The last byte is the version.
-const magic = "promtable log\x00\x00\x01"
-
 // segmentName returns the name of the file of a segment.
 func segmentName(segment uint64) string { return fmt.Sprintf("%016d.log", segment) }
 
@@ -46,7 +43,8 @@ func segmentsIn(dir string) (segments []uint64, err error) {
 // A wal is the log. Its segments hold what is acknowledged and not in the store.
 type wal struct {
 	dir          string
-	always       bool // fsync before write returns
+	head         []byte // of each segment
+	always       bool   // fsync before write returns
 	segmentBytes int
 	// mostBytes is the size of a segment that would be mostly keys at segmentBytes.
 	mostBytes int
@@ -71,9 +69,13 @@ type wal struct {
 func checksum(b []byte) uint32 { return crc32.Checksum(b, crc32.MakeTable(crc32.Castagnoli)) }
 
 // createLog begins a log with the segment after the last one.
-func createLog(cfg Config, m *metrics, segments *segments) (*wal, error) {
+func createLog(dir dirState, cfg Config, m *metrics, segments *segments) (*wal, error) {
+	head, err := appendHead(nil, dir.Binding)
+	if err != nil {
+		return nil, err
+	}
 	l := &wal{
-		dir: cfg.Dir, always: cfg.FsyncInterval == 0, metrics: m,
+		dir: dir.path, head: head, always: cfg.FsyncInterval == 0, metrics: m,
 		segmentBytes: cfg.SegmentBytes, mostBytes: max(cfg.SegmentBytes, cfg.MaxLogBytes/2),
 		segments: segments, current: segments.last(),
 	}
@@ -99,14 +101,15 @@ func (l *wal) rotate() error {
 	if err != nil {
 		return err
 	}
-	if _, err := file.WriteString(magic); err != nil {
+	if _, err := file.Write(l.head); err != nil {
 		return errors.Join(err, file.Close())
 	}
 	if err := errors.Join(file.Sync(), syncDir(l.dir)); err != nil {
 		return errors.Join(err, file.Close())
 	}
-	l.file, l.size, l.known = file, len(magic), numbered{}
+	l.file, l.size, l.known = file, len(l.head), numbered{}
 	l.current++
+	l.segments.grow(l.current, int64(len(l.head)))
 	return nil
 }
 
@@ -274,6 +277,16 @@ func (s *segments) within(bytes int64) (first uint64) {
 		}
 	}
 	return first
+}
+
+// size returns the bytes of all segments.
+func (s *segments) size() (bytes int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, size := range s.sizes {
+		bytes += size
+	}
+	return bytes
 }
 
 // last returns the number of the last segment, or 0.

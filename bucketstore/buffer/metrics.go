@@ -10,6 +10,7 @@ type metrics struct {
 	samples, groups, logBytes, syncs   prometheus.Counter
 	sealed, sealFailures, late, replay prometheus.Counter
 	segments, openBytes, series        prometheus.Gauge
+	replayRatio                        prometheus.Gauge
 }
 
 func newMetrics(reg prometheus.Registerer) *metrics {
@@ -31,6 +32,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		replay:       counter("replayed_samples_total", "Samples read from the log at the start."),
 		segments:     gauge("log_segments", "Segments of the log."),
 		openBytes:    gauge("open_bytes", "Bytes of open chunks."),
+		replayRatio:  gauge("replay_progress_ratio", "How much of the log was replayed at the start: 1 if all of it was, or there was none."),
 		series:       gauge("series", "Series with open chunks, or with some lately."),
 	}
 }

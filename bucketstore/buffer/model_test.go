@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/promtable/promtable/bucketstore"
-	"github.com/promtable/promtable/bucketstore/buffer"
 	"github.com/promtable/promtable/series"
 )
 
@@ -24,7 +23,7 @@ func TestModel(t *testing.T) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			t.Parallel()
 			rng := rand.New(rand.NewPCG(seed, 1))
-			f := &model{rng: rng, fixture: open(t, openPebble(t), func(c *buffer.Config) {
+			f := &model{rng: rng, fixture: open(t, openPebble(t), func(c *config) {
 				c.PartSamples = 2 + rng.IntN(30)
 				c.SealSpread = time.Duration(1+rng.Int64N(series.Window)) * time.Millisecond
 				c.SegmentBytes = 2000 + rng.IntN(20_000)
@@ -106,7 +105,7 @@ func (f *model) crash(t testing.TB) {
 		f.store.left.Store(f.rng.Int64N(20))
 		f.store.limited.Store(true)
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
-		b, err := buffer.Open(ctx, f.cfg)
+		b, err := openLog(ctx, f.cfg)
 		cancel()
 		if err == nil {
 			b.Kill()
@@ -126,11 +125,11 @@ func (f *model) tear(t testing.TB) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const magic, head = 16, 12
-	if len(content) < magic+head {
+	const segmentHead, head = 68, 12
+	if len(content) < segmentHead+head {
 		return
 	}
-	torn := slices.Clone(content[magic : magic+f.rng.IntN(head+1)]) // the head of a frame, and of its body
+	torn := slices.Clone(content[segmentHead : segmentHead+f.rng.IntN(head+1)]) // the head of a frame, and of its body
 	torn = append(torn, bytes.Repeat([]byte{0}, f.rng.IntN(2)*f.rng.IntN(100))...)
 	file, err := os.OpenFile(segments[len(segments)-1], os.O_APPEND|os.O_WRONLY, 0)
 	if err != nil {

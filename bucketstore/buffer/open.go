@@ -16,8 +16,9 @@ type ref struct {
 	// What comes first is what a sample needs, which lies together in memory.
 
 	key string
-	// request is the stamp of the last request with a sample of r.
-	request int64
+	// request is the stamp of the last request with a sample of r, and seen when it
+	// came by the clock, which stamps may be ahead of.
+	request, seen int64
 	// newer and older are the open chunks of the two newest windows of the data.
 	// Most of the time the older one holds nothing and is nil.
 	newer       openChunk

@@ -9,7 +9,6 @@ import (
 	"github.com/prometheus/prometheus/model/histogram"
 
 	"github.com/promtable/promtable/bucketstore"
-	"github.com/promtable/promtable/bucketstore/buffer"
 	"github.com/promtable/promtable/series"
 )
 
@@ -67,7 +66,7 @@ func TestParts(t *testing.T) {
 		}, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := open(t, openPebble(t), func(c *buffer.Config) { c.PartSamples = 16 })
+			f := open(t, openPebble(t), func(c *config) { c.PartSamples = 16 })
 			for i := range int64(150) {
 				f.append(t, f.sample(1, windowStart+i*step, float64(i)))
 			}
@@ -105,7 +104,7 @@ func (f *fixture) cells(t testing.TB) (n int) {
 // enough, and what comes for it later is not lost.
 func TestSealSpread(t *testing.T) {
 	const spread = 10 * time.Minute
-	f := open(t, openPebble(t), func(c *buffer.Config) { c.SealSpread = spread })
+	f := open(t, openPebble(t), func(c *config) { c.SealSpread = spread })
 	f.append(t, f.sample(1, windowStart+series.Window-1, 1))
 	f.clock.ms.Store(windowStart + series.Window)
 	for i := int64(0); i <= spread.Milliseconds(); i += 1000 {
@@ -150,7 +149,7 @@ func largeHistogram(n uint64) []byte {
 // hold about as much as one window takes in the store.
 func TestMemory(t *testing.T) {
 	const count, mostOnAverage, most = 200, 900, 1500
-	f := open(t, openPebble(t), func(c *buffer.Config) { c.SealSpread = 15 * time.Minute })
+	f := open(t, openPebble(t), func(c *config) { c.SealSpread = 15 * time.Minute })
 	rng := rand.New(rand.NewPCG(1, 1))
 	batch := make([]bucketstore.Sample, count)
 	for n := range batch {

@@ -83,8 +83,9 @@ type segmentReader struct {
 	ref func(key string) *ref
 	// known are the series by number, with the bits of their last float.
 	known []knownSeries
-	// samples is scratch space.
+	// samples are those of the request with this stamp, as far as it was read.
 	samples []bucketstore.Sample
+	stamp   int64
 }
 
 type knownSeries struct {
@@ -95,8 +96,9 @@ type knownSeries struct {
 // errRecord says that a frame with a good checksum makes no sense.
 func errRecord(what string) error { return fmt.Errorf("%w: %s", series.ErrCorrupt, what) }
 
-// frame calls fn with each request of a body. The samples refer to body and are
-// valid during the call.
+// frame calls fn with each request of a body, and of the bodies before, that is
+// whole: all parts of a request come together, so that its last write of a time is
+// known. The samples refer to the bodies and are valid during the call.
 func (r *segmentReader) frame(body []byte, fn func(samples []bucketstore.Sample, stamp int64) error) error {
 	for len(body) > 0 {
 		stamp, n := binary.Uvarint(body)
@@ -108,20 +110,32 @@ func (r *segmentReader) frame(body []byte, fn func(samples []bucketstore.Sample,
 		if n <= 0 || count > uint64(len(body)) {
 			return errRecord("a number of samples")
 		}
-		var err error
-		if body, err = r.request(body[n:], int(count)); err != nil {
-			return err
+		if int64(stamp) != r.stamp {
+			if err := r.end(fn); err != nil {
+				return err
+			}
+			r.stamp = int64(stamp)
 		}
-		if err := fn(r.samples, int64(stamp)); err != nil {
+		var err error
+		if body, err = r.part(body[n:], int(count)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// request decodes count samples and returns what follows them.
-func (r *segmentReader) request(body []byte, count int) (rest []byte, err error) {
+// end calls fn with the request that was read last.
+func (r *segmentReader) end(fn func(samples []bucketstore.Sample, stamp int64) error) error {
+	if len(r.samples) == 0 {
+		return nil
+	}
+	err := fn(r.samples, r.stamp)
 	r.samples = r.samples[:0]
+	return err
+}
+
+// part adds count samples to the request and returns what follows them.
+func (r *segmentReader) part(body []byte, count int) (rest []byte, err error) {
 	var id, t int64
 	for range count {
 		head, n := binary.Uvarint(body)

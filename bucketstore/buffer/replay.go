@@ -4,7 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
+	"time"
 
+	"github.com/go-kit/log"
 	"github.com/go-kit/log/level"
 
 	"github.com/promtable/promtable/bucketstore"
@@ -12,69 +16,126 @@ import (
 )
 
 // replay puts what is in the log into the store, and removes it.
-func (b *Buffer) replay(ctx context.Context) error {
-	found, err := segmentsIn(b.cfg.Dir)
+func (b *Buffer) replay(ctx context.Context) (err error) {
+	heads := b.dir.state.heads
+	if b.stamp, err = readStamp(b.dir.state.path); err != nil {
+		return err
+	}
+	progress, err := b.newReplayProgress(heads)
 	if err != nil {
 		return err
 	}
-	for i := range found {
-		if i > 0 && found[i] != found[i-1]+1 {
-			return fmt.Errorf("segment %s is missing", segmentName(found[i-1]+1))
+	for i, head := range heads {
+		b.segments.begin(head.segment)
+		if err := b.replaySegment(ctx, head, i == len(heads)-1, progress); err != nil {
+			return fmt.Errorf("segment %s: %w", segmentName(head.segment), err)
 		}
+		progress.log("replaying the log")
 	}
-	if b.stamp, err = readStamp(b.cfg.Dir); err != nil {
-		return err
-	}
-	for i, segment := range found {
-		b.segments.begin(segment)
-		n, err := b.replaySegment(ctx, segment, i == len(found)-1)
-		if err != nil {
-			return fmt.Errorf("segment %s: %w", segmentName(segment), err)
-		}
-		level.Info(b.cfg.Logger).Log("msg", "replaying the log", "segment", i+1, "of", len(found), "samples", n)
-	}
-	if len(found) == 0 {
+	if len(heads) == 0 {
 		return nil
 	}
-	if err := b.Flush(ctx); err != nil {
+	if err := b.storeReplayed(ctx, progress); err != nil {
 		return fmt.Errorf("store what is in the log: %w", err)
 	}
-	if err := writeStamp(b.cfg.Dir, b.stamp); err != nil {
+	if err := writeStamp(b.dir.state.path, b.stamp); err != nil {
 		return err
 	}
 	return b.segments.removeBefore(b.segments.last() + 1)
 }
 
-// replaySegment applies the requests in a segment and returns how many samples
-// they had. Where isLast is set it may end with a torn frame.
-func (b *Buffer) replaySegment(ctx context.Context, segment uint64, isLast bool) (samples int, err error) {
-	file, err := openSegment(b.cfg.Dir, segment)
+// storeReplayed writes all that was replayed to the store.
+func (b *Buffer) storeReplayed(ctx context.Context, progress *replayProgress) error {
+	stored := make(chan error, 1)
+	go func() { stored <- b.Flush(ctx) }()
+	ticker := time.NewTicker(progressInterval)
+	defer ticker.Stop()
+	for {
+		select {
+		case err := <-stored:
+			return err
+		case <-ticker.C:
+			progress.log("storing what was replayed", "bytes_left", b.sealing.size())
+		}
+	}
+}
+
+// progressInterval is how often the log says how far a replay is.
+const progressInterval = 10 * time.Second
+
+// replayProgress is how far a replay is. It belongs to the goroutine that reads
+// segments.
+type replayProgress struct {
+	logger  log.Logger
+	metrics *metrics
+	// segment counts the segments that are read, samples and bytes what was in them.
+	segment, segments, samples int
+	bytes, total               int64
+	logged                     time.Time
+}
+
+// newReplayProgress returns the progress of a replay of these segments.
+func (b *Buffer) newReplayProgress(heads []segmentHead) (*replayProgress, error) {
+	p := &replayProgress{logger: b.cfg.Logger, metrics: b.metrics, segments: len(heads), logged: time.Now()}
+	for _, head := range heads {
+		info, err := os.Stat(filepath.Join(b.dir.state.path, segmentName(head.segment)))
+		if err != nil {
+			return nil, err
+		}
+		p.total += info.Size()
+	}
+	p.advance(0, 0)
+	return p, nil
+}
+
+// advance adds samples and bytes that were replayed.
+func (p *replayProgress) advance(samples int, bytes int64) {
+	p.samples += samples
+	p.bytes += bytes
+	ratio := 1.0
+	if p.total > 0 {
+		ratio = float64(p.bytes) / float64(p.total)
+	}
+	p.metrics.replayRatio.Set(ratio)
+	if time.Since(p.logged) >= progressInterval {
+		p.log("replaying the log")
+	}
+}
+
+func (p *replayProgress) log(msg string, more ...any) {
+	p.logged = time.Now()
+	pairs := []any{"msg", msg, "segment", p.segment, "of", p.segments, "samples", p.samples, "bytes", p.bytes, "of_bytes", p.total}
+	level.Info(p.logger).Log(append(pairs, more...)...)
+}
+
+// replaySegment applies the requests in a segment. Where isLast is set it may end
+// with a torn frame.
+func (b *Buffer) replaySegment(ctx context.Context, head segmentHead, isLast bool, progress *replayProgress) (err error) {
+	progress.segment++
+	if head.blank {
+		return nil
+	}
+	file, err := openSegment(b.dir.state.path, head.segment)
 	if err != nil {
-		return 0, err
+		return err
 	}
 	defer func() { err = errors.Join(err, file.close()) }()
-	b.segments.grow(segment, file.size)
-	blank, err := file.start()
-	switch {
-	case err != nil:
-		return 0, err
-	case blank && isLast:
-		return 0, nil
-	case blank:
-		return 0, fmt.Errorf("%w: nothing is in it", series.ErrCorrupt)
+	b.segments.grow(head.segment, file.size)
+	if _, err := file.start(); err != nil {
+		return err
 	}
 	p := replayer{requests: make(chan replayed), free: make(chan []bucketstore.Sample, 2), done: make(chan struct{})}
 	go func() {
 		defer close(p.done)
-		samples, p.err = b.reapplyAll(ctx, &p, segment)
+		p.err = b.reapplyAll(ctx, &p, head.segment)
 	}()
-	err = b.readSegment(file, isLast, &p)
+	err = b.readSegment(file, isLast, &p, progress)
 	close(p.requests)
 	<-p.done
 	if p.err != nil { // then reading ended because of it
 		err = p.err
 	}
-	return samples, err
+	return err
 }
 
 // A replayer hands requests from who reads a segment to who applies them: that is
@@ -97,13 +158,16 @@ type replayed struct {
 var errStopped = errors.New("stopped")
 
 // readSegment sends the requests in a segment to p.
-func (b *Buffer) readSegment(file *segmentFile, isLast bool, p *replayer) error {
+func (b *Buffer) readSegment(file *segmentFile, isLast bool, p *replayer, progress *replayProgress) error {
+	counted := int64(0)
 	reader := segmentReader{ref: func(key string) *ref {
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		return b.refOf(key)
 	}}
 	send := func(found []bucketstore.Sample, stamp int64) error {
+		progress.advance(len(found), file.at-counted)
+		counted = file.at
 		select {
 		case p.requests <- replayed{found, stamp}:
 		case <-p.done:
@@ -123,7 +187,7 @@ func (b *Buffer) readSegment(file *segmentFile, isLast bool, p *replayer) error 
 			followed, searchErr := file.hasFrame()
 			if searchErr == nil && !followed {
 				level.Warn(b.cfg.Logger).Log("msg", "the log ends with a write that was not finished, nor acknowledged; it is left out", "bytes", file.size-at)
-				return nil
+				break
 			}
 			err = errors.Join(err, searchErr)
 		}
@@ -134,24 +198,24 @@ func (b *Buffer) readSegment(file *segmentFile, isLast bool, p *replayer) error 
 			return fmt.Errorf("at byte %d of %d: %w", at, file.size, err)
 		}
 	}
-	return nil
+	err := reader.end(send)
+	progress.advance(0, file.size-counted)
+	return err
 }
 
-// reapplyAll applies the requests that come from p, and returns how many samples
-// they had.
-func (b *Buffer) reapplyAll(ctx context.Context, p *replayer, segment uint64) (samples int, err error) {
+// reapplyAll applies the requests that come from p.
+func (b *Buffer) reapplyAll(ctx context.Context, p *replayer, segment uint64) error {
 	late := newRowBatch(b.cfg.Schema)
 	for req := range p.requests {
-		samples += len(req.samples)
 		if err := b.reapply(ctx, req.samples, req.stamp, segment, late); err != nil {
-			return samples, err
+			return err
 		}
 		select {
 		case p.free <- req.samples:
 		default:
 		}
 	}
-	return samples, b.applyLate(ctx, late)
+	return b.applyLate(ctx, late)
 }
 
 // reapply does what Append did after the log. Late samples are gathered in rows.
@@ -159,9 +223,10 @@ func (b *Buffer) reapply(ctx context.Context, samples []bucketstore.Sample, stam
 	if err := b.sealing.admit(ctx); err != nil {
 		return err
 	}
+	now := b.cfg.Now().UnixMilli()
 	b.mu.Lock()
 	b.stamp = max(b.stamp, stamp)
-	late := b.apply(samples, stamp, segment)
+	late := b.apply(samples, stamp, now, segment)
 	b.mu.Unlock()
 	b.metrics.replay.Add(float64(len(samples)))
 	if err := rows.addLate(samples, late, stamp); err != nil {

@@ -64,7 +64,11 @@ func (discard) Close() error { return nil }
 
 // replayInto opens a buffer on the log in dir.
 func replayInto(b *testing.B, dir string, store bucketstore.Store) (done func()) {
-	buffer, err := Open(b.Context(), Config{Store: store, Dir: dir})
+	log, err := OpenDir(dir, time.Now())
+	if err != nil {
+		b.Fatal(err)
+	}
+	buffer, err := Open(b.Context(), log, Config{Store: store})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -78,20 +82,23 @@ func replayInto(b *testing.B, dir string, store bucketstore.Store) (done func())
 // replayOnly reads the log in dir and puts it into open chunks. What is sealed
 // is forgotten.
 func replayOnly(b *testing.B, dir string) (done func()) {
-	cfg := Config{Dir: dir}.withDefaults()
+	state, err := readDir(dir)
+	if err != nil {
+		b.Fatal(err)
+	}
 	m := newMetrics(nil)
 	buffer := &Buffer{
-		cfg: cfg, metrics: m, refs: make(map[string]*ref), seed: maphash.MakeSeed(),
+		cfg: Config{}.withDefaults(), dir: &Dir{state: state}, metrics: m, refs: make(map[string]*ref), seed: maphash.MakeSeed(),
 		segments: newSegments(dir, m),
 	}
 	buffer.sealing.init()
 	ctx, stop := context.WithCancel(b.Context())
 	buffer.done.Go(func() { buffer.forgetSealed(ctx) })
-	found, err := segmentsIn(dir)
-	for i, segment := range found {
+	progress, err := buffer.newReplayProgress(state.heads)
+	for i, head := range state.heads {
 		if err == nil {
-			buffer.segments.begin(segment)
-			_, err = buffer.replaySegment(ctx, segment, i == len(found)-1)
+			buffer.segments.begin(head.segment)
+			err = buffer.replaySegment(ctx, head, i == len(state.heads)-1, progress)
 		}
 	}
 	stop()
@@ -119,7 +126,7 @@ func (b *Buffer) forgetSealed(ctx context.Context) {
 func writeLog(b *testing.B, dir string, seriesCount, perSeries int) (size int64) {
 	const atOnce = 2_000
 	m := newMetrics(nil)
-	l, err := createLog(Config{Dir: dir, FsyncInterval: time.Hour}.withDefaults(), m, newSegments(dir, m))
+	l, err := createLog(dirState{path: dir}, Config{FsyncInterval: time.Hour}.withDefaults(), m, newSegments(dir, m))
 	if err != nil {
 		b.Fatal(err)
 	}

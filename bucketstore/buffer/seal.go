@@ -172,6 +172,13 @@ func (s *sealing) isBusy() bool {
 	return s.bytes > maxSealing/2
 }
 
+// size is how many bytes of chunks are not stored.
+func (s *sealing) size() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.bytes
+}
+
 // progress is how many chunks were stored.
 func (s *sealing) progress() uint64 {
 	s.mu.Lock()
@@ -345,18 +352,22 @@ func (b *Buffer) sweep() {
 	last := len(b.order)
 	quiet := max(now, b.applied) - settled.Milliseconds()
 	b.mu.Unlock()
+	idle := 0
 	for last > 0 && !b.sealing.isBusy() {
 		b.mu.Lock()
 		last = min(last, len(b.order))
 		first := max(0, last-sweepAtOnce)
 		for _, r := range b.order[first:last] {
+			r.seen = min(r.seen, now)                    // the clock may have been set back
+			isAbandoned := r.seen <= now-2*series.Window // whatever times its samples have
 			for c := range r.open {
-				if c.segment < needed || c.window+series.Window+b.grace(r) <= now && c.stamp <= quiet {
+				isQuiet := c.stamp <= quiet || r.seen <= now-settled.Milliseconds()
+				if c.segment < needed || isAbandoned || c.window+series.Window+b.grace(r) <= now && isQuiet {
 					b.seal(r, c)
 				}
 			}
 		}
-		b.forgetIdle(first, last, now)
+		idle += b.forgetIdle(first, last, now, b.cfg.MaxIdle-idle)
 		b.metrics.series.Set(float64(len(b.order)))
 		b.mu.Unlock()
 		last = first
@@ -391,12 +402,17 @@ func (b *Buffer) grace(r *ref) int64 {
 }
 
 // forgetIdle forgets those of b.order[first:last] that hold nothing and had no
-// sample in two windows, with mu held. It runs from the end to the front, since
+// sample for as long as two windows, or are more than most, with mu held. It
+// returns how many idle ones it leaves. It runs from the end to the front, since
 // the last ones take the places of those that go.
-func (b *Buffer) forgetIdle(first, last int, now int64) {
+func (b *Buffer) forgetIdle(first, last int, now int64, most int) (idle int) {
 	for i := last - 1; i >= first; i-- {
 		r := b.order[i]
-		if !r.isIdle() || r.request > now-2*series.Window {
+		if !r.isIdle() {
+			continue
+		}
+		if r.seen > now-2*series.Window && idle < most {
+			idle++
 			continue
 		}
 		r.gone = true
@@ -406,6 +422,7 @@ func (b *Buffer) forgetIdle(first, last int, now int64) {
 		b.order[i], b.order[end] = b.order[end], nil
 		b.order = b.order[:end]
 	}
+	return idle
 }
 
 // A signal wakes one who waits.

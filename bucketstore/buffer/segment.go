@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/promtable/promtable/series"
 )
@@ -16,8 +17,9 @@ import (
 // A segmentFile is a segment that is read from the front. It may be gigabytes, of
 // which a part is in memory.
 type segmentFile struct {
-	file *os.File
-	size int64
+	segment uint64
+	file    *os.File
+	size    int64
 	// block is what was read and not used yet, which begins at at.
 	block []byte
 	at    int64
@@ -35,26 +37,31 @@ func openSegment(dir string, segment uint64) (*segmentFile, error) {
 	if err != nil {
 		return nil, errors.Join(err, file.Close())
 	}
-	return &segmentFile{file: file, size: info.Size()}, nil
+	return &segmentFile{segment: segment, file: file, size: info.Size()}, nil
 }
 
 func (s *segmentFile) close() error { return s.file.Close() }
 
-// start takes the head. blank says that the segment ends before that does, or is
-// nothing but zeros: then it was not finished, and no frame was ever in it.
-func (s *segmentFile) start() (blank bool, err error) {
-	if blank, err = s.isBlank(); blank || err != nil {
-		return blank, err
-	}
-	head, err := s.peek(int64(len(magic)))
+// start takes the head.
+func (s *segmentFile) start() (head segmentHead, err error) {
+	blank, err := s.isBlank()
 	if err != nil {
-		return false, err
+		return head, err
 	}
-	if string(head) != magic {
-		return false, fmt.Errorf("%w: it does not begin like a log of this version", series.ErrCorrupt)
+	if blank {
+		return segmentHead{segment: s.segment, blank: true, empty: true}, nil
 	}
-	s.skip(len(magic))
-	return false, nil
+	src, err := s.peek(int64(headSize))
+	if err != nil {
+		return head, err
+	}
+	head, size, err := parseHead(src)
+	if err != nil {
+		return head, err
+	}
+	s.skip(size)
+	head.segment, head.empty = s.segment, s.atEnd()
+	return head, nil
 }
 
 // atEnd says whether nothing follows.
@@ -94,10 +101,16 @@ func (s *segmentFile) peek(n int64) ([]byte, error) {
 
 func (s *segmentFile) skip(n int) { s.block, s.at = s.block[n:], s.at+int64(n) }
 
-// isBlank says whether the segment is shorter than its head, or all zeros.
+// isBlank says whether the segment ends inside its head, or is all zeros.
 func (s *segmentFile) isBlank() (bool, error) {
-	if s.size < int64(len(magic)) {
+	if s.size < int64(magicSize) {
 		return true, nil
+	}
+	if s.size < int64(headSize) {
+		src, err := s.peek(s.size)
+		if err != nil || strings.HasPrefix(string(src), magicPrefix+string(rune(headVersion))) {
+			return err == nil, err
+		}
 	}
 	block := make([]byte, 64<<10)
 	for at := int64(0); at < s.size; at += int64(len(block)) {

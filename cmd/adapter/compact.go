@@ -15,6 +15,7 @@ import (
 
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/bucketstore/buffer"
+	"github.com/promtable/promtable/bucketstore/meta"
 	"github.com/promtable/promtable/bucketstore/seal"
 	"github.com/promtable/promtable/series"
 )
@@ -41,6 +42,7 @@ func (o *options) commands(app *kingpin.Application) {
 	app.Command(commandServe, "Serve. This is what is done without a command.").Default()
 	compact := app.Command(commandCompact, "Seal raw cells in Bigtable to chunks, without serving: what is due now, then end.")
 	compact.Flag("interval", "Do not end, but look for more at this interval.").DurationVar(&o.seal.interval)
+	o.logCommands(app)
 }
 
 func (o *options) sealFlags(app *kingpin.Application) {
@@ -80,23 +82,20 @@ func (o *options) checkSeal() error {
 
 // compact seals what is due, once, or again and again until ctx ends.
 func compact(ctx context.Context, o *options, logger log.Logger) (err error) {
-	schema, err := series.NewSchema(o.resourceLabels, false)
+	schema, err := newSchema(o)
 	if err != nil {
-		return fmt.Errorf("--schema.resource-label: %w", err)
+		return err
 	}
-	opening, cancel := context.WithTimeout(ctx, openTimeout)
-	defer cancel()
-	store, err := openStore(opening, o, logger, nil)
+	store, err := openStore(ctx, o, logger, nil)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, closing("close the store", store.Close())) }()
-	// The engine refuses rows that are keyed in another way.
-	e, err := openEngine(opening, o, schema, store, bucketstore.NewDirect(store, schema, time.Now), logger, nil)
-	if err != nil {
-		return err
+	about, err := meta.Open(ctx, store, schema, time.Now) // which refuses rows that are keyed in another way
+	if err == nil {
+		err = about.Init(ctx)
 	}
-	if err := e.Close(opening); err != nil {
+	if err != nil {
 		return err
 	}
 

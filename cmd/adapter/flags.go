@@ -47,6 +47,9 @@ type options struct {
 
 	command string
 	seal    sealOptions
+	// discardLog is the ID of a lost log that a start discards, forgetLog the one
+	// that buffer forget is about.
+	discardLog, forgetLog string
 
 	engine     engine.Config // limits, intervals and HA only
 	remote     remote.Config // limits only
@@ -56,8 +59,10 @@ type options struct {
 	logLevel   string
 	logFormat  string
 
-	// netListen takes an address: net.Listen, but for tests.
-	netListen func(network, address string) (net.Listener, error)
+	// netListen takes an address: net.Listen, but for tests. storeTimeout is the
+	// constant, but for tests.
+	netListen    func(network, address string) (net.Listener, error)
+	storeTimeout time.Duration
 
 	// given says of the flags that make sense only beside others whether they
 	// stand on the command line.
@@ -66,7 +71,7 @@ type options struct {
 
 // parseFlags reads the command line and checks that its parts go together.
 func parseFlags(args []string) (*options, error) {
-	o := &options{netListen: net.Listen, given: make(map[string]*bool)}
+	o := &options{netListen: net.Listen, storeTimeout: storeTimeout, given: make(map[string]*bool)}
 	app := kingpin.New("adapter", "Remote storage for Prometheus: keeps samples in Google Bigtable or in an embedded store, and gives them back.")
 	app.Version(version.Print("adapter")).UsageWriter(os.Stdout)
 	app.HelpFlag.Short('h')
@@ -137,6 +142,7 @@ func (o *options) bufferFlags(app *kingpin.Application) {
 	app.Flag("buffer.fsync", "When the log is made durable: always, before each answer, or at an interval such as 1s. "+
 		"With an interval the loss of power may cost what was acknowledged since then; the death of the process costs nothing.").
 		Default("always").StringVar(&o.bufferFsync)
+	app.Flag("buffer.discard-lost-log", "ID of a log that the store waits for and that is lost: start without the samples in it.").StringVar(&o.discardLog)
 	size := func(value *byteSize, name, help string) {
 		o.given[name], value.flag = new(bool), name
 		app.Flag(name, help).Default(embeddedBufferBytes.String()).IsSetByUser(o.given[name]).SetValue(value)

@@ -36,10 +36,12 @@ func main() {
 	logger := newLogger(os.Stderr, o.logLevel, o.logFormat)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	do := run
-	if o.command == commandCompact {
-		do = compact
-	}
+	do := map[string]func(context.Context, *options, log.Logger) error{
+		commandServe:        run,
+		commandCompact:      compact,
+		commandBufferList:   listLogs,
+		commandBufferForget: forgetLog,
+	}[o.command]
 	if err := do(ctx, o, logger); err != nil {
 		level.Error(logger).Log("msg", "adapter failed", "err", err)
 		os.Exit(1)

@@ -52,7 +52,11 @@ func TestMillionSeries(t *testing.T) {
 	cfg.Store, cfg.Registerer = discard{}, reg
 	cfg.Now = func() time.Time { return time.UnixMilli(now.Load()) }
 	cfg.SweepInterval = 10 * time.Millisecond
-	b, err := buffer.Open(t.Context(), cfg)
+	dir, err := buffer.OpenDir(o.bufferPath, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := buffer.Open(t.Context(), dir, cfg)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -19,7 +20,9 @@ import (
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/bucketstore/bigtable"
 	"github.com/promtable/promtable/bucketstore/buffer"
+	"github.com/promtable/promtable/bucketstore/meta"
 	"github.com/promtable/promtable/bucketstore/pebble"
+	"github.com/promtable/promtable/bucketstore/seal"
 	"github.com/promtable/promtable/remote"
 	"github.com/promtable/promtable/remote/api"
 	"github.com/promtable/promtable/remote/engine"
@@ -28,76 +31,148 @@ import (
 	"github.com/promtable/promtable/series"
 )
 
-// openTimeout bounds the start: reaching the store, creating tables, checking
-// the schema.
-const openTimeout = 2 * time.Minute
-
-// retention is how long samples are kept: for ever.
-const retention = 0
+const (
+	// storeTimeout bounds reaching the store and creating its tables. What follows has
+	// deadlines of its own, but for the replay of the log, which takes what it takes.
+	storeTimeout = 2 * time.Minute
+	// retention is how long samples are kept: for ever.
+	retention = 0
+)
 
 // run serves until ctx ends, then stops in order: no new requests, those under
-// way finish, what is in memory goes to the store, the store closes.
+// way finish, what is in memory goes to the store, the store closes. From the first
+// moment on the server answers that the adapter is alive.
 func run(ctx context.Context, o *options, logger log.Logger) (err error) {
-	schema, err := series.NewSchema(o.resourceLabels, false)
+	a, err := newAdapter(o, logger)
 	if err != nil {
-		return fmt.Errorf("--schema.resource-label: %w", err)
+		return err
 	}
-	reg := prometheus.NewRegistry()
-	reg.MustRegister(
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	if a.server, err = listen(o, logger, a.reg); err != nil {
+		return err
+	}
+	defer a.server.close()
+	a.server.start(cancel)
+
+	served, err := a.open(ctx)
+	if err == nil {
+		err = a.server.serve(ctx, served)
+	}
+	err = errors.Join(err, a.close())
+	switch failure := context.Cause(ctx); {
+	case errors.Is(failure, errServing):
+		return errors.Join(failure, err)
+	case ctx.Err() != nil && errors.Is(err, context.Canceled):
+		level.Info(logger).Log("msg", "told to stop before the adapter was ready", "during", err)
+		return nil
+	}
+	return err
+}
+
+// An adapter is the parts of a process that serves.
+type adapter struct {
+	o      *options
+	logger log.Logger
+	reg    *prometheus.Registry
+	schema series.Schema
+	server *server
+	// meta is what the store says of itself.
+	meta *meta.Store
+	// closers end what was opened. The last one is called first.
+	closers []func() error
+}
+
+func newAdapter(o *options, logger log.Logger) (*adapter, error) {
+	schema, err := newSchema(o)
+	if err != nil {
+		return nil, err
+	}
+	a := &adapter{o: o, logger: logger, reg: prometheus.NewRegistry(), schema: schema}
+	a.reg.MustRegister(
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		collectorsversion.NewCollector("adapter"),
 	)
-	server, err := listen(o, logger, reg)
-	if err != nil {
-		return err
-	}
-	defer server.close()
+	return a, nil
+}
 
-	opening, cancel := context.WithTimeout(ctx, openTimeout)
-	defer cancel()
-	rows, err := openStore(opening, o, logger, reg)
+func newSchema(o *options) (series.Schema, error) {
+	schema, err := series.NewSchema(o.resourceLabels, false)
 	if err != nil {
-		return err
+		return schema, fmt.Errorf("--schema.resource-label: %w", err)
 	}
-	store, appender, err := openAppender(ctx, o, schema, rows, logger, reg)
-	defer func() { err = errors.Join(err, closing("close the store", store.Close())) }()
+	return schema, nil
+}
+
+// open opens the parts of the adapter, from the store up, and starts the work in
+// the background. It takes as long as the replay of the log takes.
+func (a *adapter) open(ctx context.Context) (served handlers, err error) {
+	rows, err := openStore(ctx, a.o, a.logger, a.reg)
 	if err != nil {
-		return err
+		return served, err
 	}
-	clock := newClock(o, rows, appender, logger, reg)
-	e, err := openEngine(opening, o, schema, store, appender, logger, reg)
+	store, appender, err := a.openAppender(ctx, rows)
+	a.onClose("close the store", store.Close)
 	if err != nil {
-		return err
+		return served, err
 	}
-	defer func() {
-		flushing, cancel := context.WithTimeout(context.Background(), o.shutdownTimeout)
+	clock := newClock(a.o, rows, appender, a.logger, a.reg)
+	e, err := newEngine(a.o, a.schema, store, appender, a.logger, a.reg)
+	if err != nil {
+		return served, err
+	}
+	a.onClose("flush", func() error {
+		ctx, cancel := context.WithTimeout(context.Background(), a.o.shutdownTimeout)
 		defer cancel()
-		err = errors.Join(err, closing("flush", e.Close(flushing)))
-	}()
-
-	queries, err := newAPI(o, e, schema, logger, reg)
+		return e.Close(ctx)
+	})
+	queries, err := newAPI(a.o, e, a.schema, a.logger, a.reg)
 	if err != nil {
-		return err
+		return served, err
 	}
-	defer func() { err = errors.Join(err, closing("end queries", queries.Close())) }()
-
+	a.onClose("end queries", queries.Close)
 	page, err := ui.New()
 	if err != nil {
-		return err
+		return served, err
 	}
+	if err := a.startBackground(ctx, rows, appender, e, clock); err != nil {
+		return served, err
+	}
+	return handlers{protocols: newRemote(a.o, e, a.logger, a.reg), queries: queries, page: page}, nil
+}
 
-	serving, stop := context.WithCancel(ctx)
-	scraping := startSelfScrape(serving, o, e, server.instance(), logger, reg)
-	defer scraping.Wait()
-	defer stop()
-	sealing, err := startSealing(serving, o, schema, rows, clock, logger, reg)
-	if err != nil {
-		return err
+// startBackground starts what runs beside requests, until close.
+func (a *adapter) startBackground(ctx context.Context, rows bucketstore.Store, appender bucketstore.Appender, e *engine.Engine, clock *seal.Clock) error {
+	ctx, stop := context.WithCancel(ctx)
+	var running []*sync.WaitGroup
+	a.onClose("", func() error {
+		stop()
+		for _, group := range running {
+			group.Wait()
+		}
+		return nil
+	})
+	running = append(running, a.startWatchingLogs(ctx, appender))
+	running = append(running, startSelfScrape(ctx, a.o, e, a.server.instance(), a.logger, a.reg))
+	sealing, err := startSealing(ctx, a.o, a.schema, rows, clock, a.logger, a.reg)
+	if err == nil {
+		running = append(running, sealing)
 	}
-	defer sealing.Wait()
-	defer stop()
-	return server.serve(ctx, handlers{protocols: newRemote(o, e, logger, reg), queries: queries, page: page})
+	return err
+}
+
+// onClose has close call fn, the errors of which say what was being done.
+func (a *adapter) onClose(what string, fn func() error) {
+	a.closers = append(a.closers, func() error { return closing(what, fn()) })
+}
+
+// close ends what open has opened, in reverse order.
+func (a *adapter) close() (err error) {
+	for _, fn := range slices.Backward(a.closers) {
+		err = errors.Join(err, fn())
+	}
+	return err
 }
 
 func closing(what string, err error) error {
@@ -115,6 +190,8 @@ func openStore(ctx context.Context, o *options, logger log.Logger, reg prometheu
 		return pebble.Open(pebble.Config{Dir: o.path, Tables: tables, Now: time.Now, Logger: logger, Registerer: reg})
 	}
 	level.Info(logger).Log("msg", "opening Bigtable", "project", o.project, "instance", o.instance)
+	ctx, cancel := context.WithTimeout(ctx, o.storeTimeout)
+	defer cancel()
 	return bigtable.Open(ctx, bigtable.Config{
 		Project:      o.project,
 		Instance:     o.instance,
@@ -128,29 +205,38 @@ func openStore(ctx context.Context, o *options, logger log.Logger, reg prometheu
 	})
 }
 
-// openAppender returns what takes samples for store, and the store that shows
-// them: with a buffer they are not in store at first. It returns when the log of
-// the buffer is replayed, which takes what it takes.
-func openAppender(ctx context.Context, o *options, schema series.Schema, store bucketstore.Store, logger log.Logger, reg prometheus.Registerer) (bucketstore.Store, bucketstore.Appender, error) {
-	if !o.buffered {
-		if err := buffer.CheckEmpty(o.bufferPath); err != nil {
-			return store, nil, fmt.Errorf("%w: start once with --buffer.enabled, and stop", err)
-		}
-		appender, err := newDirect(store, schema)
-		return store, appender, err
+// openAppender returns what takes samples for rows, and the store that shows them:
+// with a buffer they are not in rows at first. The schema is checked, and the log of
+// the buffer is known to be one of this store, before the log is replayed.
+func (a *adapter) openAppender(ctx context.Context, rows bucketstore.Store) (bucketstore.Store, bucketstore.Appender, error) {
+	terms, err := newTerms(ctx, a.o, a.schema, rows, a.logger)
+	if err != nil {
+		return rows, nil, err
 	}
-	cfg := bufferConfig(o)
-	cfg.Store = store
-	cfg.Schema = schema
-	cfg.Logger = logger
-	cfg.Registerer = reg
+	a.meta = terms.Store
+	if !a.o.buffered {
+		if err := checkNoLog(ctx, a.o, terms); err != nil {
+			return rows, nil, err
+		}
+		appender, err := newDirect(rows, a.schema)
+		return rows, appender, err
+	}
+	dir, err := bindLog(ctx, a.o, terms)
+	if err != nil {
+		return rows, nil, err
+	}
+	cfg := bufferConfig(a.o)
+	cfg.Store = rows
+	cfg.Schema = a.schema
+	cfg.Logger = a.logger
+	cfg.Registerer = a.reg
 	cfg.Die = func(err error) {
-		level.Error(logger).Log("msg", "the log of the buffer failed; the process ends so that nothing is answered that may be lost", "err", err)
+		level.Error(a.logger).Log("msg", "the log of the buffer failed; the process ends so that nothing is answered that may be lost", "err", err)
 		os.Exit(1)
 	}
-	b, err := buffer.Open(ctx, cfg)
+	b, err := buffer.Open(ctx, dir, cfg)
 	if err != nil {
-		return store, nil, err
+		return rows, nil, err
 	}
 	return b, b, nil
 }
@@ -158,7 +244,6 @@ func openAppender(ctx context.Context, o *options, schema series.Schema, store b
 // bufferConfig is what flags say about the buffer.
 func bufferConfig(o *options) buffer.Config {
 	cfg := buffer.Config{
-		Dir:           o.bufferPath,
 		FsyncInterval: o.fsyncInterval,
 		MaxLogBytes:   int(o.bufferLog.Base2Bytes),
 		MaxOpenBytes:  int(o.bufferMemory.Base2Bytes),
@@ -186,8 +271,8 @@ func newDirect(store bucketstore.Store, schema series.Schema) (bucketstore.Appen
 // side where each waits for a network.
 const bigtableParallel = 4
 
-// openEngine opens the engine on store.
-func openEngine(ctx context.Context, o *options, schema series.Schema, store bucketstore.Store, appender bucketstore.Appender, logger log.Logger, reg prometheus.Registerer) (*engine.Engine, error) {
+// newEngine returns the engine on store.
+func newEngine(o *options, schema series.Schema, store bucketstore.Store, appender bucketstore.Appender, logger log.Logger, reg prometheus.Registerer) (*engine.Engine, error) {
 	cfg := o.engine
 	cfg.Store = store
 	cfg.Appender = appender
@@ -201,7 +286,7 @@ func openEngine(ctx context.Context, o *options, schema series.Schema, store buc
 	} else {
 		cfg.AtomicApply = true
 	}
-	return engine.Open(ctx, cfg)
+	return engine.New(cfg)
 }
 
 // newRemote returns the handlers of the protocols.
@@ -229,7 +314,7 @@ func newAPI(o *options, e *engine.Engine, schema series.Schema, logger log.Logge
 		Version:        version.Version,
 		Backend:        o.backend,
 		Location:       o.path,
-		Format:         engine.FormatVersion,
+		Format:         meta.FormatVersion,
 		ResourceLabels: schema.ResourceLabels(),
 		Tables:         bucketstore.Tables(retention),
 		TablePrefix:    o.tablePrefix,

@@ -38,7 +38,10 @@ type server struct {
 	reg       *prometheus.Registry
 	listeners []net.Listener
 	scheme    string
-	ready     atomic.Bool
+	http      *http.Server
+	// handler answers requests. It is replaced when the adapter is ready.
+	handler atomic.Pointer[http.Handler]
+	ready   atomic.Bool
 	// running counts requests under way: the store must not close under them.
 	running sync.WaitGroup
 }
@@ -101,42 +104,51 @@ func (s *server) instance() string {
 	return s.address(host)
 }
 
-// serve answers requests until ctx ends and those under way are done.
-func (s *server) serve(ctx context.Context, h handlers) error {
-	srv := &http.Server{
-		Handler:           s.counted(s.recovered(s.routes(h))),
+// errServing says that the server has stopped to answer by itself.
+var errServing = errors.New("serve")
+
+// start begins to answer, as an adapter that is not ready. If serving fails, fail is
+// called with an errServing.
+func (s *server) start(fail context.CancelCauseFunc) {
+	s.answer(s.startingRoutes())
+	s.http = &http.Server{
+		Handler:           s.counted(s.recovered(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { (*s.handler.Load()).ServeHTTP(w, r) }))),
 		ReadHeaderTimeout: 10 * time.Second,
 		IdleTimeout:       5 * time.Minute,
 	}
-	failed := make(chan error, 1)
 	go func() {
 		no := false
-		failed <- web.ServeMultiple(s.listeners, srv, &web.FlagConfig{
+		err := web.ServeMultiple(s.listeners, s.http, &web.FlagConfig{
 			WebListenAddresses: &s.o.listen,
 			WebSystemdSocket:   &no,
 			WebConfigFile:      &s.o.webConfig,
 		}, slog.New(sloggokit.NewGoKitHandler(s.logger, slog.LevelWarn)))
+		fail(fmt.Errorf("%w: %w", errServing, err))
 	}()
+}
+
+// answer has next answer all requests from now on.
+func (s *server) answer(next http.Handler) { s.handler.Store(&next) }
+
+// serve answers requests until ctx ends and those under way are done.
+func (s *server) serve(ctx context.Context, h handlers) error {
+	s.answer(s.routes(h))
 	s.ready.Store(true)
 	url := s.scheme + "://" + s.address("localhost")
 	level.Info(s.logger).Log("msg", "ready to serve", "address", s.listeners[0].Addr(),
 		"remote_write", url+"/api/v1/write", "remote_read", url+"/api/v1/read", "grafana", url, "page", url+"/")
-	select {
-	case err := <-failed:
-		return errors.Join(fmt.Errorf("serve: %w", err), s.shutdown(srv))
-	case <-ctx.Done():
-	}
-	return s.shutdown(srv)
+	<-ctx.Done()
+	return s.shutdown()
 }
 
 // shutdown takes no more requests and waits for those under way.
-func (s *server) shutdown(srv *http.Server) error {
+func (s *server) shutdown() error {
 	s.ready.Store(false)
 	level.Info(s.logger).Log("msg", "stopping, waiting for requests under way")
 	ctx, cancel := context.WithTimeout(context.Background(), s.o.shutdownTimeout)
 	defer cancel()
-	if err := srv.Shutdown(ctx); err != nil {
-		err = errors.Join(fmt.Errorf("requests under way after %s were cut off: %w", s.o.shutdownTimeout, err), srv.Close())
+	if err := s.http.Shutdown(ctx); err != nil {
+		err = errors.Join(fmt.Errorf("requests under way after %s were cut off: %w", s.o.shutdownTimeout, err), s.http.Close())
 		s.running.Wait() // not long: without their clients their contexts have ended
 		return err
 	}
@@ -211,8 +223,11 @@ func (a *answer) FlushError() error {
 // Unwrap is what http.ResponseController looks for to do anything else.
 func (a *answer) Unwrap() http.ResponseWriter { return a.ResponseWriter }
 
-// close gives the addresses back.
+// close gives the addresses back, and cuts off requests that are under way.
 func (s *server) close() {
+	if s.http != nil {
+		s.http.Close()
+	}
 	for _, l := range s.listeners {
 		l.Close()
 	}
@@ -233,11 +248,34 @@ func (s *server) routes(h handlers) http.Handler {
 	for _, pattern := range ui.Patterns() {
 		mux.Handle(pattern, h.page)
 	}
+	s.operatorRoutes(mux)
+	return mux
+}
+
+// retryAfter is in how many seconds a client should ask again while the adapter
+// starts.
+const retryAfter = "5"
+
+// startingRoutes answers while the adapter opens its store and replays its log: it
+// is alive, operators may watch it, and clients are asked to come again.
+func (s *server) startingRoutes() http.Handler {
+	mux := http.NewServeMux()
+	s.operatorRoutes(mux)
+	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Retry-After", retryAfter)
+		http.Error(w, "The adapter is starting: it opens its store and replays its log.", http.StatusServiceUnavailable)
+	})
+	return mux
+}
+
+// operatorRoutes adds what answers at all times: health, metrics and profiles.
+func (s *server) operatorRoutes(mux *http.ServeMux) {
 	mux.Handle("GET /metrics", promhttp.InstrumentMetricHandler(s.reg, promhttp.HandlerFor(s.reg, promhttp.HandlerOpts{Registry: s.reg})))
 	mux.HandleFunc("GET /-/healthy", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "The adapter is healthy.") })
 	mux.HandleFunc("GET /-/ready", func(w http.ResponseWriter, _ *http.Request) {
 		if !s.ready.Load() {
-			http.Error(w, "The adapter is stopping.", http.StatusServiceUnavailable)
+			w.Header().Set("Retry-After", retryAfter)
+			http.Error(w, "The adapter is starting or stopping.", http.StatusServiceUnavailable)
 			return
 		}
 		fmt.Fprintln(w, "The adapter is ready.")
@@ -247,5 +285,4 @@ func (s *server) routes(h handlers) http.Handler {
 	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
 	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
 	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
-	return mux
 }

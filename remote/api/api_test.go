@@ -73,7 +73,7 @@ func serve(t *testing.T, change func(*api.Config, *engine.Config)) *fixture {
 	if change != nil {
 		change(&apiConfig, &engineConfig)
 	}
-	if f.engine, err = engine.Open(t.Context(), engineConfig); err != nil {
+	if f.engine, err = engine.New(engineConfig); err != nil {
 		t.Fatal(err)
 	}
 	apiConfig.Engine = f.engine

@@ -127,9 +127,9 @@ type Engine struct {
 	batchBytes, rowCells, minScanSeries int
 }
 
-// Open checks that the stored schema is that of cfg, or stores it, and starts
-// the work in the background. ctx is for the check only.
-func Open(ctx context.Context, cfg Config) (*Engine, error) {
+// New returns an engine and starts its work in the background. The store must hold
+// rows of this schema: its META says so, see package meta.
+func New(cfg Config) (*Engine, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = log.NewNopLogger()
 	}
@@ -143,9 +143,6 @@ func Open(ctx context.Context, cfg Config) (*Engine, error) {
 		cfg.MaxSymbolBytes = defaultMaxSymbolBytes
 	}
 	if err := cfg.HA.Validate(); err != nil {
-		return nil, err
-	}
-	if err := checkSchema(ctx, cfg.Store, cfg.Schema, cfg.Now()); err != nil {
 		return nil, err
 	}
 	e := &Engine{

@@ -66,8 +66,12 @@ func (buffered) Close() error { return nil }
 // openBuffer puts a buffer of small chunks between the engine and the spy.
 func (f *fixture) openBuffer(t testing.TB, c *clock) {
 	t.Helper()
-	b, err := buffer.Open(t.Context(), buffer.Config{
-		Store: f.store, Schema: f.cfg.Schema, Dir: t.TempDir(), Now: c.now, PartSamples: 3, MaxOpenBytes: 2 << 10, SegmentBytes: 4 << 10,
+	dir, err := buffer.OpenDir(t.TempDir(), c.now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := buffer.Open(t.Context(), dir, buffer.Config{
+		Store: f.store, Schema: f.cfg.Schema, Now: c.now, PartSamples: 3, MaxOpenBytes: 2 << 10, SegmentBytes: 4 << 10,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -228,7 +232,7 @@ func (f *fixture) open(t testing.TB) {
 	t.Helper()
 	f.reg = prometheus.NewRegistry()
 	f.cfg.Registerer = f.reg
-	e, err := engine.Open(t.Context(), f.cfg)
+	e, err := engine.New(f.cfg)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -100,7 +100,7 @@ func TestHAFlags(t *testing.T) {
 			f := openFixture(t)
 			cfg := f.cfg
 			cfg.HA, cfg.Registerer = tt.ha, nil
-			e, err := engine.Open(t.Context(), cfg)
+			e, err := engine.New(cfg)
 			if tt.want == "" {
 				if err != nil {
 					t.Fatal(err)

@@ -1,0 +1,253 @@
+package buffer
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/go-kit/log"
+	"github.com/go-kit/log/level"
+
+	"github.com/promtable/promtable/bucketstore/meta"
+)
+
+// ErrForeignLog says that the samples in a log belong to another store, or were
+// written with another schema.
+var ErrForeignLog = errors.New("the log is not one of this store")
+
+// ErrInUse says that a log holds samples that may be in no store.
+var ErrInUse = errors.New("it holds samples that are not in the store yet")
+
+// A LostLogError says that the store knows a log which is not in the directory
+// that the adapter was given, or no longer: its samples may be in no store.
+type LostLogError struct {
+	Log meta.Log
+	// Dir is the directory in which it was looked for.
+	Dir string
+}
+
+func (e *LostLogError) Error() string {
+	return fmt.Sprintf("the store waits for the samples of %s, which is not in %s", e.Log, e.Dir)
+}
+
+// Terms say how a log is bound to its store. Store and Now are required.
+type Terms struct {
+	Store *meta.Store
+	// Location says where the store is, for people.
+	Location string
+	// Exclusive says that one adapter at a time has the store, as it has the embedded
+	// one: then there must be no other log. Otherwise other adapters have theirs.
+	Exclusive bool
+	// Discard is the ID of a log that is lost: the store forgets it. Empty is none.
+	Discard string
+	Now     func() time.Time
+	// Logger may be nil.
+	Logger log.Logger
+}
+
+// Bind checks that the log is one of this store, and binds it if it is new. Nothing
+// is changed if it is not: then the error is an ErrForeignLog or a *LostLogError.
+// The store has its schema and its identity afterwards.
+func (d *Dir) Bind(ctx context.Context, t Terms) error {
+	known, err := t.Store.Logs(ctx)
+	if err != nil {
+		return err
+	}
+	discarded, err := t.check(&d.state, known)
+	if err != nil {
+		return err
+	}
+	if err := t.discard(ctx, discarded); err != nil {
+		return err
+	}
+	// The store knows an unbound log before it gets an identity, so that a start which
+	// dies in between can be repeated.
+	if d.state.holdsSamples() && d.state.isUnbound() {
+		if err := t.Store.PutLog(ctx, d.describe(t.Now())); err != nil {
+			return err
+		}
+	}
+	if err := t.Store.Init(ctx); err != nil {
+		return err
+	}
+	d.store = t.Store
+	return d.bindTo(t)
+}
+
+// bindTo writes the identity of the store into the directory.
+func (d *Dir) bindTo(t Terms) error {
+	before := d.state.dirIdentity
+	next := dirIdentity{Log: before.Log, Binding: t.binding(), Location: t.Location}
+	if before.Store != "" && before.Store != next.Store || before.Log == t.Discard {
+		next.Log = rand.Text() // a store may know a log by the ID before
+	}
+	if next == before {
+		return nil
+	}
+	if err := d.setIdentity(next); err != nil {
+		return fmt.Errorf("bind the log in %s to its store: %w", d.state.path, err)
+	}
+	return nil
+}
+
+// CheckUnused checks that an adapter without a buffer leaves no log behind: that
+// none with samples is in this directory, ErrInUse, and that the store, if it is
+// exclusive, knows none, *LostLogError. The store has its schema and its identity
+// afterwards.
+func CheckUnused(ctx context.Context, dir string, t Terms) error {
+	state, err := readDir(dir)
+	if err != nil {
+		return fmt.Errorf("the log in %s: %w", dir, err)
+	}
+	if state.holdsSamples() {
+		return fmt.Errorf("the log in %s: %w", dir, ErrInUse)
+	}
+	known, err := t.Store.Logs(ctx)
+	if err != nil {
+		return err
+	}
+	discarded, err := t.check(&state, known)
+	if err != nil {
+		return err
+	}
+	if err := t.discard(ctx, discarded); err != nil {
+		return err
+	}
+	if slices.ContainsFunc(known, func(l meta.Log) bool { return l.ID == state.Log }) { // it holds nothing
+		if err := t.Store.RemoveLog(ctx, state.Log); err != nil {
+			return err
+		}
+	}
+	return t.Store.Init(ctx)
+}
+
+func (t *Terms) binding() Binding {
+	return Binding{Store: t.Store.Identity(), Schema: t.Store.SchemaDigest()}
+}
+
+// check compares what a directory says with what the store knows. It returns the
+// log to discard, or nil.
+func (t *Terms) check(s *dirState, known []meta.Log) (discarded *meta.Log, err error) {
+	var isKnown bool
+	for i := range known {
+		switch l := &known[i]; {
+		case l.ID == s.Log && len(s.heads) > 0:
+			isKnown = true
+		case l.ID == t.Discard:
+			discarded = l
+		case l.ID == s.Log || t.Exclusive:
+			return nil, &LostLogError{Log: *l, Dir: s.path}
+		}
+	}
+	if t.Discard != "" && t.Discard == s.Log && len(s.heads) > 0 {
+		return nil, fmt.Errorf("log %s is not lost: it is in %s", t.Discard, s.path)
+	}
+	if !s.holdsSamples() {
+		return discarded, nil
+	}
+	if s.isUnbound() && t.Store.Identity() != "" && !isKnown {
+		return nil, fmt.Errorf("%w: %s holds samples of an earlier version of the adapter, and does not say of which store; this one is store %s: "+
+			"start the version that wrote it on the log and its store, stop it cleanly, and start again", ErrForeignLog, s.path, t.describeStore())
+	}
+	return discarded, t.checkBinding(s)
+}
+
+// checkBinding compares the bindings of a log that holds samples with the store.
+func (t *Terms) checkBinding(s *dirState) error {
+	want := t.binding()
+	if s.Binding != (Binding{}) {
+		if err := t.compare(s.Binding, want, s.path, s.Location); err != nil {
+			return err
+		}
+	}
+	for _, head := range s.heads {
+		if head.version == unboundVersion || head.blank {
+			continue
+		}
+		if err := t.compare(head.Binding, want, filepath.Join(s.path, segmentName(head.segment)), ""); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// compare compares the binding of a log, or of a segment, with the wanted one.
+func (t *Terms) compare(got, want Binding, what, location string) error {
+	if location != "" {
+		location = " (" + location + ")"
+	}
+	switch {
+	case got == want:
+		return nil
+	case got.Store != want.Store:
+		return fmt.Errorf("%w: %s holds samples of store %s%s, and this is %s", ErrForeignLog, what, got.Store, location, t.describeStore())
+	}
+	return fmt.Errorf("%w: %s holds samples of schema %s, and store %s has schema %s", ErrForeignLog, what, got.Schema, t.describeStore(), want.Schema)
+}
+
+func (t *Terms) describeStore() string {
+	id := t.Store.Identity()
+	if id == "" {
+		id = "a store without an identity"
+	}
+	return fmt.Sprintf("%s (%s)", id, t.Location)
+}
+
+// discard makes the store forget a log, if it is not nil.
+func (t *Terms) discard(ctx context.Context, lost *meta.Log) error {
+	logger := t.Logger
+	if logger == nil {
+		logger = log.NewNopLogger()
+	}
+	switch {
+	case t.Discard == "":
+		return nil
+	case lost == nil:
+		level.Warn(logger).Log("msg", "there is no lost log to discard: the store knows none of this name", "log", t.Discard)
+		return nil
+	}
+	if err := t.Store.RemoveLog(ctx, lost.ID); err != nil {
+		return err
+	}
+	level.Error(logger).Log("msg", "a lost log is discarded: samples that were acknowledged and not stored yet are lost",
+		"log", lost.ID, "path", lost.Path, "host", lost.Host, "last_seen", time.UnixMilli(lost.Seen).UTC(), "bytes", lost.Bytes)
+	return nil
+}
+
+// isUnbound says whether a part of the log that may hold samples was written by a
+// version that bound logs to no store.
+func (s *dirState) isUnbound() bool {
+	return slices.ContainsFunc(s.heads, func(h segmentHead) bool { return !h.empty && h.version == unboundVersion })
+}
+
+// describe returns what the store is told of the log.
+func (d *Dir) describe(now time.Time) meta.Log {
+	path, err := filepath.Abs(d.state.path)
+	if err != nil {
+		path = d.state.path
+	}
+	return meta.Log{ID: d.state.Log, Host: hostname(), Path: path, Seen: now.UnixMilli()}
+}
+
+// register tells the store of the log, if it is bound to one: that it has so many
+// bytes now.
+func (d *Dir) register(ctx context.Context, now time.Time, bytes int64) error {
+	if d.store == nil {
+		return nil
+	}
+	l := d.describe(now)
+	l.Bytes = bytes
+	return d.store.PutLog(ctx, l)
+}
+
+// deregister tells the store that it holds all samples of the log.
+func (d *Dir) deregister(ctx context.Context) error {
+	if d.store == nil {
+		return nil
+	}
+	return d.store.RemoveLog(ctx, d.state.Log)
+}

@@ -1,0 +1,449 @@
+package buffer_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/go-kit/log"
+
+	"github.com/promtable/promtable/bucketstore"
+	"github.com/promtable/promtable/bucketstore/buffer"
+	"github.com/promtable/promtable/bucketstore/meta"
+	"github.com/promtable/promtable/series"
+)
+
+// newTerms are those of an exclusive store.
+func newTerms(t testing.TB, rows bucketstore.Store) buffer.Terms {
+	t.Helper()
+	c := new(clock)
+	c.ms.Store(someTime)
+	store, err := meta.Open(t.Context(), rows, series.Schema{}, c.now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return buffer.Terms{Store: store, Location: "here", Exclusive: true, Now: c.now}
+}
+
+// startBound opens the log in dir for a store, as an adapter does.
+func startBound(ctx context.Context, dir string, rows bucketstore.Store, terms buffer.Terms) (*buffer.Buffer, error) {
+	log, err := buffer.OpenDir(dir, terms.Now())
+	if err != nil {
+		return nil, err
+	}
+	if err := log.Bind(ctx, terms); err != nil {
+		return nil, errors.Join(err, log.Close())
+	}
+	return buffer.Open(ctx, log, buffer.Config{Store: &lasting{Store: rows}, Now: terms.Now})
+}
+
+// mustStart is startBound.
+func mustStart(t testing.TB, dir string, rows bucketstore.Store) *buffer.Buffer {
+	t.Helper()
+	b, err := startBound(t.Context(), dir, rows, newTerms(t, rows))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// logged leaves a log with samples of a process that was killed.
+func logged(t testing.TB, dir string, rows bucketstore.Store) {
+	t.Helper()
+	b := mustStart(t, dir, rows)
+	for n := range 25 {
+		if err := b.Append(t.Context(), []bucketstore.Sample{{Ref: b.Ref(key(n)), T: someTime, V: float64(n)}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b.Kill()
+}
+
+// wantLogged wants the samples of logged, after a start and after a clean stop.
+func wantLogged(t testing.TB, dir string, rows bucketstore.Store) {
+	t.Helper()
+	b := mustStart(t, dir, rows)
+	checkLogged(t, b)
+	if err := b.Close(); err != nil {
+		t.Fatal(err)
+	}
+	checkLogged(t, rows)
+	if known, err := newTerms(t, rows).Store.Logs(t.Context()); err != nil || len(known) > 0 {
+		t.Errorf("after a clean stop the store knows %v, %v", known, err)
+	}
+}
+
+func checkLogged(t testing.TB, rows bucketstore.Store) {
+	t.Helper()
+	got := readAll(t, rows)
+	for n := range 25 {
+		if want := valueText(float64(n), nil); got[string(key(n))][someTime] != want {
+			t.Errorf("series %d: %v", n, got[string(key(n))])
+		}
+	}
+}
+
+// contents returns the files in a directory that matter, by name.
+func contents(t testing.TB, dir string) map[string]string {
+	t.Helper()
+	files := make(map[string]string)
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		content, err := os.ReadFile(filepath.Join(dir, e.Name()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e.Name() != "owner" {
+			files[e.Name()] = string(content)
+		}
+	}
+	return files
+}
+
+// TestForeignLog: a log is replayed into its own store and into no other, and a
+// start that is refused leaves it as it was.
+func TestForeignLog(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		other func(t *testing.T) bucketstore.Store
+	}{
+		{"a new store", func(t *testing.T) bucketstore.Store { return openPebble(t) }},
+		{"a store with an identity", func(t *testing.T) bucketstore.Store {
+			rows := openPebble(t)
+			if err := mustStart(t, t.TempDir(), rows).Close(); err != nil {
+				t.Fatal(err)
+			}
+			return rows
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			rows, dir := openPebble(t), filepath.Join(t.TempDir(), "log")
+			logged(t, dir, rows)
+			before := contents(t, dir)
+
+			other := tt.other(t)
+			terms := newTerms(t, other)
+			_, err := startBound(t.Context(), dir, other, terms)
+			if !errors.Is(err, buffer.ErrForeignLog) {
+				t.Fatalf("started on another store: %v", err)
+			}
+			for _, part := range []string{dir, newTerms(t, rows).Store.Identity(), terms.Store.Identity(), "(here)"} {
+				if !strings.Contains(err.Error(), part) {
+					t.Errorf("%v does not name %s", err, part)
+				}
+			}
+			if after := contents(t, dir); !maps.Equal(before, after) {
+				t.Errorf("the log was changed")
+			}
+			if got := readAll(t, other); len(got) > 0 {
+				t.Errorf("the other store got samples of %d series", len(got))
+			}
+			wantLogged(t, dir, rows)
+		})
+	}
+}
+
+// TestForeignSegment: a segment of another store's log among those of a log stops
+// the start.
+func TestForeignSegment(t *testing.T) {
+	rows, dir := openPebble(t), t.TempDir()
+	logged(t, dir, rows)
+	otherRows, otherDir := openPebble(t), t.TempDir()
+	logged(t, otherDir, otherRows)
+	foreign := contents(t, otherDir)[buffer.SegmentName(1)]
+	writeSegment(t, dir, 2, []byte(foreign))
+	_, err := startBound(t.Context(), dir, rows, newTerms(t, rows))
+	if !errors.Is(err, buffer.ErrForeignLog) || !strings.Contains(err.Error(), buffer.SegmentName(2)) {
+		t.Errorf("%v", err)
+	}
+	if err := os.Remove(filepath.Join(dir, buffer.SegmentName(2))); err != nil {
+		t.Fatal(err)
+	}
+	wantLogged(t, dir, rows)
+}
+
+// TestOtherSchema: a log is not replayed with other keys than it was written with.
+func TestOtherSchema(t *testing.T) {
+	rows, dir := openPebble(t), t.TempDir()
+	logged(t, dir, rows)
+	schema, err := series.NewSchema([]string{"n"}, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := meta.Open(t.Context(), rows, schema, newTerms(t, rows).Now); !errors.Is(err, meta.ErrSchema) {
+		t.Errorf("the store says %v", err)
+	}
+	// Should the store's schema ever change, the log still knows its own.
+	sealed := contents(t, dir)["identity"]
+	changed := strings.Replace(sealed, newTerms(t, rows).Store.SchemaDigest(), strings.Repeat("ab", 16), 1)
+	if err := os.WriteFile(filepath.Join(dir, "identity"), []byte(changed), 0o640); err != nil || changed == sealed {
+		t.Fatal(err)
+	}
+	if _, err := startBound(t.Context(), dir, rows, newTerms(t, rows)); !errors.Is(err, buffer.ErrForeignLog) || !strings.Contains(err.Error(), "schema") {
+		t.Errorf("the log says %v", err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "identity"), []byte(sealed), 0o640); err != nil {
+		t.Fatal(err)
+	}
+	wantLogged(t, dir, rows)
+}
+
+// TestLostLog: an exclusive store does not serve without the samples that it waits
+// for, until it is told that they are lost.
+func TestLostLog(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		lose func(t *testing.T, dir string) (otherDir string)
+	}{
+		{"another directory", func(t *testing.T, _ string) string { return t.TempDir() }},
+		{"removed segments", func(t *testing.T, dir string) string {
+			for _, path := range segmentsOf(t, dir) {
+				if err := os.Remove(path); err != nil {
+					t.Fatal(err)
+				}
+			}
+			return dir
+		}},
+		{"a removed directory", func(t *testing.T, dir string) string {
+			if err := os.RemoveAll(dir); err != nil {
+				t.Fatal(err)
+			}
+			return dir
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			rows, dir := openPebble(t), filepath.Join(t.TempDir(), "log")
+			logged(t, dir, rows)
+			other := tt.lose(t, dir)
+			var lost *buffer.LostLogError
+			_, err := startBound(t.Context(), other, rows, newTerms(t, rows))
+			if !errors.As(err, &lost) || !strings.Contains(err.Error(), dir) || !strings.Contains(err.Error(), other) {
+				t.Fatalf("with a buffer: %v", err)
+			}
+			if err := buffer.CheckUnused(t.Context(), other, newTerms(t, rows)); !errors.As(err, &lost) {
+				t.Fatalf("without a buffer: %v", err)
+			}
+			terms := newTerms(t, rows)
+			var lines bytes.Buffer
+			terms.Discard, terms.Logger = lost.Log.ID, log.NewLogfmtLogger(&lines)
+			b, err := startBound(t.Context(), other, rows, terms)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !strings.Contains(lines.String(), "level=error") || !strings.Contains(lines.String(), lost.Log.ID) {
+				t.Errorf("it was not said loudly: %s", &lines)
+			}
+			b.Kill()
+			if b, err = startBound(t.Context(), other, rows, terms); err != nil { // told so once more
+				t.Fatal(err)
+			}
+			if err := b.Close(); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+	t.Run("a log that is there", func(t *testing.T) {
+		rows, dir := openPebble(t), t.TempDir()
+		logged(t, dir, rows)
+		known, err := newTerms(t, rows).Store.Logs(t.Context())
+		if err != nil || len(known) != 1 {
+			t.Fatalf("the store knows %v, %v", known, err)
+		}
+		terms := newTerms(t, rows)
+		terms.Discard = known[0].ID
+		if _, err := startBound(t.Context(), dir, rows, terms); err == nil || !strings.Contains(err.Error(), "is not lost") {
+			t.Errorf("discarded: %v", err)
+		}
+		wantLogged(t, dir, rows)
+	})
+}
+
+// TestOtherLogs: a store that is not exclusive has the logs of several adapters,
+// and knows which of them hold samples.
+func TestOtherLogs(t *testing.T) {
+	rows, dir := openPebble(t), t.TempDir()
+	logged(t, dir, rows)
+	terms := newTerms(t, rows)
+	terms.Exclusive = false
+	b, err := startBound(t.Context(), t.TempDir(), rows, terms)
+	if err != nil {
+		t.Fatal(err)
+	}
+	known, err := terms.Store.Logs(t.Context())
+	if err != nil || len(known) != 2 {
+		t.Errorf("the store knows %v, %v", known, err)
+	}
+	if err := b.Close(); err != nil {
+		t.Fatal(err)
+	}
+	known, err = terms.Store.Logs(t.Context())
+	if err != nil || len(known) != 1 || known[0].Path != dir || known[0].Seen != someTime {
+		t.Errorf("the store knows %v, %v", known, err)
+	}
+	wantLogged(t, dir, rows)
+}
+
+// TestEmptyLogOfAnother: the directory of a log that was stopped cleanly may serve
+// another store.
+func TestEmptyLogOfAnother(t *testing.T) {
+	first, second, dir := openPebble(t), openPebble(t), t.TempDir()
+	logged(t, dir, first)
+	wantLogged(t, dir, first)
+	logged(t, dir, second)
+	if _, err := startBound(t.Context(), dir, first, newTerms(t, first)); !errors.Is(err, buffer.ErrForeignLog) {
+		t.Errorf("the first store: %v", err)
+	}
+	wantLogged(t, dir, second)
+}
+
+// unbind makes the log in dir one of an early version, which was bound to no store.
+func unbind(t testing.TB, dir string) {
+	t.Helper()
+	const head = 68
+	for _, path := range segmentsOf(t, dir) {
+		content, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		content = append([]byte("promtable log\x00\x00\x01"), content[head:]...)
+		if err := os.WriteFile(path, content, 0o640); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Remove(filepath.Join(dir, "identity")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "id"), []byte("EARLYLOG"), 0o640); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// forgetIdentity makes the store one of an early version.
+func forgetIdentity(t testing.TB, rows bucketstore.Store) {
+	t.Helper()
+	err := rows.Apply(t.Context(), bucketstore.Meta, []bucketstore.Mutation{
+		{Key: []byte("schema"), Ops: []bucketstore.Op{
+			{Kind: bucketstore.DeleteColumn, Family: series.FamilyMeta, Qualifier: []byte("v")},
+			{Kind: bucketstore.SetCell, Family: series.FamilyMeta, Qualifier: []byte("v"), Time: 1, Value: []byte(`{"format":1,"resource_labels":[],"tenancy":false}`)},
+		}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	terms := newTerms(t, rows)
+	known, err := terms.Store.Logs(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, l := range known {
+		if err := terms.Store.RemoveLog(t.Context(), l.ID); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// stubbornStore takes so many writes to META and then none.
+type stubbornStore struct {
+	bucketstore.Store
+	left int
+}
+
+var errStubborn = errors.New("no more writes")
+
+func (s *stubbornStore) take(table bucketstore.Table) error {
+	if table == bucketstore.Meta {
+		if s.left == 0 {
+			return errStubborn
+		}
+		s.left--
+	}
+	return nil
+}
+
+func (s *stubbornStore) Apply(ctx context.Context, table bucketstore.Table, muts []bucketstore.Mutation) error {
+	if err := s.take(table); err != nil {
+		return err
+	}
+	return s.Store.Apply(ctx, table, muts)
+}
+
+func (s *stubbornStore) CheckAndApply(ctx context.Context, table bucketstore.Table, cond bucketstore.Condition, mut bucketstore.Mutation) (bool, error) {
+	if err := s.take(table); err != nil {
+		return false, err
+	}
+	return s.Store.CheckAndApply(ctx, table, cond, mut)
+}
+
+func (s *stubbornStore) Close() error { return nil }
+
+// TestEarlyLog: a log of an early version, which names no store, goes into a store
+// of an early version and into no other, wherever a start dies.
+func TestEarlyLog(t *testing.T) {
+	early := func(t *testing.T) (rows bucketstore.Store, dir string) {
+		rows, dir = openPebble(t), t.TempDir()
+		logged(t, dir, rows)
+		unbind(t, dir)
+		forgetIdentity(t, rows)
+		return rows, dir
+	}
+	t.Run("its store", func(t *testing.T) {
+		rows, dir := early(t)
+		wantLogged(t, dir, rows)
+	})
+	t.Run("a store with an identity", func(t *testing.T) {
+		rows, dir := early(t)
+		other := openPebble(t)
+		if err := mustStart(t, t.TempDir(), other).Close(); err != nil {
+			t.Fatal(err)
+		}
+		before := contents(t, dir)
+		_, err := startBound(t.Context(), dir, other, newTerms(t, other))
+		if !errors.Is(err, buffer.ErrForeignLog) || !strings.Contains(err.Error(), dir) || !strings.Contains(err.Error(), "earlier version") {
+			t.Errorf("%v", err)
+		}
+		if !maps.Equal(before, contents(t, dir)) {
+			t.Error("the log was changed")
+		}
+		wantLogged(t, dir, rows)
+	})
+	for writes := range 10 {
+		rows, dir := early(t)
+		failing := &stubbornStore{rows, writes}
+		b, err := startBound(t.Context(), dir, failing, newTerms(t, failing))
+		if err == nil {
+			b.Kill()
+			wantLogged(t, dir, rows)
+			if writes != 3 {
+				t.Errorf("a start writes to META %d times", writes)
+			}
+			return
+		}
+		if !errors.Is(err, errStubborn) {
+			t.Fatal(err)
+		}
+		t.Run(fmt.Sprint("dies after ", writes, " writes"), func(t *testing.T) { wantLogged(t, dir, rows) })
+	}
+}
+
+// TestHeadBytes: the head of a segment is part of the stored format.
+func TestHeadBytes(t *testing.T) {
+	rows, dir := openPebble(t), t.TempDir()
+	logged(t, dir, rows)
+	content := []byte(contents(t, dir)[buffer.SegmentName(1)])
+	terms := newTerms(t, rows)
+	want := slices.Concat([]byte("promtable log\x00\x00\x02"), []byte(terms.Store.Identity()), make([]byte, 32-len(terms.Store.Identity())))
+	if !bytes.HasPrefix(content, want) || fmt.Sprintf("%x", content[48:64]) != terms.Store.SchemaDigest() {
+		t.Errorf("%q", content[:68])
+	}
+	wantLogged(t, dir, rows)
+}

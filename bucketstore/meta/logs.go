@@ -1,0 +1,73 @@
+package meta
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/promtable/promtable/series"
+)
+
+// A Log is a log that may hold samples which the store does not hold yet. The
+// store knows it from before its first sample until all of them are stored.
+type Log struct {
+	// ID names the log among all others.
+	ID string `json:"-"`
+	// Host is the machine on which the log was last open, Path its directory there.
+	Host string `json:"host"`
+	Path string `json:"path"`
+	// Seen is when the adapter that has the log last said so, in milliseconds.
+	Seen int64 `json:"seen"`
+	// Bytes is the size of the log at that time.
+	Bytes int64 `json:"bytes"`
+}
+
+// String describes l for messages.
+func (l Log) String() string {
+	return fmt.Sprintf("log %s of %s on %s, last seen %s with %d bytes",
+		l.ID, l.Path, l.Host, time.UnixMilli(l.Seen).UTC().Format(time.RFC3339), l.Bytes)
+}
+
+// Logs returns the logs that the store knows, ordered by ID.
+func (s *Store) Logs(ctx context.Context) (logs []Log, err error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	err = scanCells(ctx, s.rows, series.MetaLogRange(), func(key []byte, c cell) error {
+		var l Log
+		if err := json.Unmarshal(c.value, &l); err != nil {
+			return fmt.Errorf("%w: row %q of META: %v", series.ErrCorrupt, key, err)
+		}
+		l.ID = series.ParseMetaLogKey(key)
+		logs = append(logs, l)
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list the logs of the store: %w", err)
+	}
+	return logs, nil
+}
+
+// PutLog stores what is known of a log, in the place of what was known before.
+func (s *Store) PutLog(ctx context.Context, l Log) error {
+	value, err := json.Marshal(l)
+	if err != nil {
+		return err
+	}
+	return s.overwriteLog(ctx, l.ID, value)
+}
+
+// RemoveLog makes the store forget a log. It is no error if the store does not
+// know it.
+func (s *Store) RemoveLog(ctx context.Context, id string) error {
+	return s.overwriteLog(ctx, id, nil)
+}
+
+func (s *Store) overwriteLog(ctx context.Context, id string, value []byte) error {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	if err := overwrite(ctx, s.rows, string(series.AppendMetaLogKey(nil, id)), value, s.now().UnixMilli()); err != nil {
+		return fmt.Errorf("store what is known of log %s: %w", id, err)
+	}
+	return nil
+}

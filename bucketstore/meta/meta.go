@@ -1,0 +1,159 @@
+// Package meta reads and writes what the META table says of a store as a whole:
+// the schema with the identity of the store, and the logs whose samples the store
+// does not hold yet.
+//
+//	row        cell, as JSON
+//	schema     {"format":1,"resource_labels":[…],"tenancy":false,"identity":"…"}
+//	log,<id>   {"host":"…","path":"…","seen":…,"bytes":…}
+//
+// A store made by an early version has no identity until the first start of this
+// one gives it one.
+package meta
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/promtable/promtable/bucketstore"
+	"github.com/promtable/promtable/series"
+)
+
+// FormatVersion is the version of the stored format that this code writes.
+const FormatVersion = 1
+
+// requestTimeout bounds one request to META.
+const requestTimeout = 30 * time.Second
+
+// ErrSchema marks a store that was written with another schema.
+var ErrSchema = errors.New("the store has another schema")
+
+// storedSchema is the cell of META/schema, as JSON.
+type storedSchema struct {
+	Format         int      `json:"format"`
+	ResourceLabels []string `json:"resource_labels"`
+	Tenancy        bool     `json:"tenancy"`
+	// Identity names the store among all others. It is made once.
+	Identity string `json:"identity,omitempty"`
+}
+
+// A Store is what META says of a store. Init must not run beside other calls; the
+// other methods may be called concurrently. Each of their requests has a deadline
+// of its own.
+type Store struct {
+	rows bucketstore.Store
+	now  func() time.Time
+	// want is what the schema must be, without an identity.
+	want storedSchema
+	// cell is META/schema as it was read, stored its content.
+	cell   cell
+	stored storedSchema
+}
+
+// Open reads the schema of a store and compares it with the one that the adapter
+// was started with. It writes nothing. The error is ErrSchema if they differ.
+func Open(ctx context.Context, rows bucketstore.Store, schema series.Schema, now func() time.Time) (*Store, error) {
+	s := &Store{rows: rows, now: now, want: storedSchema{Format: FormatVersion, ResourceLabels: []string{}, Tenancy: schema.Tenancy()}}
+	s.want.ResourceLabels = append(s.want.ResourceLabels, schema.ResourceLabels()...) // never null
+	return s, s.readSchema(ctx)
+}
+
+// Identity names the store among all others. It is empty if the store has none
+// before Init.
+func (s *Store) Identity() string { return s.stored.Identity }
+
+// SchemaDigest is the first half of the SHA-256 of the schema, without the
+// identity, in hexadecimal digits.
+func (s *Store) SchemaDigest() string {
+	text, err := json.Marshal(s.want)
+	if err != nil {
+		panic(err) // it holds texts and numbers only
+	}
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:len(sum)/2])
+}
+
+// Init stores the schema, with a new identity, where the store has none. Of
+// several processes that do so at the same time one wins, and all know its
+// identity then.
+func (s *Store) Init(ctx context.Context) error {
+	for s.stored.Identity == "" {
+		next := s.want
+		next.Identity = rand.Text()
+		value, err := json.Marshal(next)
+		if err != nil {
+			return err
+		}
+		setting, cancel := context.WithTimeout(ctx, requestTimeout)
+		_, err = compareAndSet(setting, s.rows, series.MetaSchema, s.cell, value, s.now().UnixMilli())
+		cancel()
+		if err != nil {
+			return fmt.Errorf("store the schema: %w", err)
+		}
+		if err := s.readSchema(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// readSchema reads META/schema and compares it with the wanted one.
+func (s *Store) readSchema(ctx context.Context) (err error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	if s.cell, err = readCell(ctx, s.rows, series.MetaSchema); err != nil {
+		return fmt.Errorf("read the schema: %w", err)
+	}
+	s.stored = s.want
+	if s.cell.value == nil {
+		return nil
+	}
+	if s.stored, err = parseSchema(s.cell.value); err != nil {
+		return fmt.Errorf("read the schema: %w", err)
+	}
+	return compareSchemas(s.stored, s.want)
+}
+
+// parseSchema reads a stored schema. Of a format that this code does not know
+// it reads only the number.
+func parseSchema(text []byte) (found storedSchema, err error) {
+	var version struct {
+		Format int `json:"format"`
+	}
+	if err = json.Unmarshal(text, &version); err == nil && version.Format == FormatVersion {
+		err = json.Unmarshal(text, &found)
+	}
+	if err != nil {
+		return found, fmt.Errorf("%w: it is in no known format: %v", ErrSchema, err)
+	}
+	found.Format = version.Format
+	return found, nil
+}
+
+// compareSchemas returns an error that says which flag to change.
+func compareSchemas(found, want storedSchema) error {
+	switch {
+	case found.Format != want.Format:
+		return fmt.Errorf("%w: format %d, this adapter knows format %d; use the version that wrote it", ErrSchema, found.Format, want.Format)
+	case !slices.Equal(found.ResourceLabels, want.ResourceLabels):
+		return fmt.Errorf("%w: it was written with resource labels [%s], not [%s]; start with %s",
+			ErrSchema, strings.Join(found.ResourceLabels, " "), strings.Join(want.ResourceLabels, " "), resourceFlags(found.ResourceLabels))
+	case found.Tenancy != want.Tenancy:
+		return fmt.Errorf("%w: tenancy is %t in it, not %t", ErrSchema, found.Tenancy, want.Tenancy)
+	}
+	return nil
+}
+
+func resourceFlags(names []string) string {
+	if len(names) == 0 {
+		return "no --schema.resource-label"
+	}
+	return "--schema.resource-label=" + strings.Join(names, " --schema.resource-label=")
+}

@@ -1,0 +1,221 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-kit/log"
+
+	"github.com/promtable/promtable/bucketstore"
+	"github.com/promtable/promtable/bucketstore/bigtable/bigtabletest"
+	"github.com/promtable/promtable/bucketstore/buffer"
+)
+
+// TestServesDuringReplay: a replay may take longer than it may take to reach the
+// store. Meanwhile the adapter is alive and can be watched, and clients are asked to
+// come again.
+func TestServesDuringReplay(t *testing.T) {
+	released := make(chan struct{})
+	release := sync.OnceFunc(func() { close(released) })
+	defer release()
+	var hold sync.Once
+	held := make(chan struct{})
+	addr := bigtabletest.Serve(t, bigtabletest.WithMutateRowsHook(func(key string) error {
+		if strings.HasPrefix(key, "held") {
+			hold.Do(func() { close(held) })
+			<-released
+		}
+		return nil
+	}))
+	t.Setenv("BIGTABLE_EMULATOR_HOST", addr)
+	o, err := parseFlags([]string{
+		"--storage.backend=bigtable", "--bigtable.project=p", "--bigtable.instance=i", "--self-scrape-interval=0s",
+		"--buffer.enabled", "--buffer.path=" + t.TempDir(), "--web.listen-address=127.0.0.1:0",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	listening := make(chan string, 1)
+	o.netListen = func(network, address string) (net.Listener, error) {
+		l, err := net.Listen(network, address)
+		if err == nil {
+			listening <- l.Addr().String()
+		}
+		return l, err
+	}
+	leaveLog(t, o)
+
+	const patience = time.Minute
+	o.storeTimeout = 5 * time.Second
+	begun := time.Now()
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- run(ctx, o, log.NewNopLogger()) }()
+	base := "http://" + <-listening
+	select {
+	case <-held:
+	case err := <-ended:
+		t.Fatalf("the start ended: %v", err)
+	case <-time.After(patience):
+		t.Fatal("nothing is replayed")
+	}
+
+	for _, tt := range []struct {
+		method, path string
+		status       int
+	}{
+		{"GET", "/-/healthy", http.StatusOK},
+		{"GET", "/metrics", http.StatusOK},
+		{"GET", "/-/ready", http.StatusServiceUnavailable},
+		{"POST", "/api/v1/write", http.StatusServiceUnavailable},
+		{"POST", "/api/v1/read", http.StatusServiceUnavailable},
+		{"GET", "/api/v1/query?query=1", http.StatusServiceUnavailable},
+		{"GET", "/", http.StatusServiceUnavailable},
+	} {
+		status, header, body := request(t, tt.method, base+tt.path)
+		if status != tt.status || (status == http.StatusOK) == (header.Get("Retry-After") != "") {
+			t.Errorf("%s %s: %d, Retry-After %q", tt.method, tt.path, status, header.Get("Retry-After"))
+		}
+		if tt.path == "/metrics" && !strings.Contains(body, "\nadapter_buffer_replay_progress_ratio 1\n") {
+			t.Error("no metric says how far the replay is")
+		}
+	}
+	time.Sleep(time.Until(begun.Add(o.storeTimeout)))
+	release()
+	for deadline := time.Now().Add(patience); ; {
+		status, _, _ := request(t, "GET", base+"/-/ready")
+		if status == http.StatusOK {
+			break
+		}
+		select {
+		case err := <-ended:
+			t.Fatalf("the start ended: %v", err)
+		case <-time.After(10 * time.Millisecond):
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("the adapter does not become ready")
+		}
+	}
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
+// TestStopDuringStart: a stop while the adapter is not ready is no failure.
+func TestStopDuringStart(t *testing.T) {
+	ctx, stop := context.WithCancel(t.Context())
+	o, err := parseFlags([]string{"--storage.path=" + t.TempDir(), "--web.listen-address=127.0.0.1:0"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	stop()
+	if err := run(ctx, o, log.NewNopLogger()); err != nil {
+		t.Error(err)
+	}
+}
+
+func request(t *testing.T, method, url string) (status int, header http.Header, body string) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), method, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, resp.Header, string(text)
+}
+
+// leaveLog leaves a log with a sample of the series held in the directory of the
+// buffer, as a process that dies does.
+func leaveLog(t *testing.T, o *options) {
+	t.Helper()
+	schema, err := newSchema(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows, err := openStore(t.Context(), o, log.NewNopLogger(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := rows.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	copied := *o
+	copied.bufferPath = t.TempDir()
+	terms, err := newTerms(t.Context(), &copied, schema, rows, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, err := bindLog(t.Context(), &copied, terms)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := buffer.Open(t.Context(), dir, buffer.Config{Store: deafStore{rows}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Append(t.Context(), []bucketstore.Sample{{Ref: b.Ref([]byte("held")), T: time.Now().UnixMilli(), V: 1}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.CopyFS(o.bufferPath, os.DirFS(copied.bufferPath)); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// deafStore forgets the samples that it is given, and stays open.
+type deafStore struct{ bucketstore.Store }
+
+func (s deafStore) Apply(ctx context.Context, table bucketstore.Table, muts []bucketstore.Mutation) error {
+	if table == bucketstore.Metric {
+		return nil
+	}
+	return s.Store.Apply(ctx, table, muts)
+}
+
+func (deafStore) Close() error { return nil }
+
+// TestAdviseLog: a refusal says which flags to change.
+func TestAdviseLog(t *testing.T) {
+	o := &options{bufferPath: "here"}
+	for _, tt := range []struct {
+		err  error
+		want []string
+	}{
+		{nil, nil},
+		{fmt.Errorf("x: %w", buffer.ErrForeignLog), []string{"--buffer.path", "here"}},
+		{&buffer.LostLogError{Dir: "here"}, []string{"--buffer.path=", "--buffer.discard-lost-log="}},
+		{errors.New("disk"), []string{"disk"}},
+	} {
+		got := adviseLog(o, tt.err)
+		if (got == nil) != (tt.err == nil) || !errors.Is(got, tt.err) {
+			t.Errorf("%v became %v", tt.err, got)
+		}
+		for _, want := range tt.want {
+			if !strings.Contains(fmt.Sprint(got), want) {
+				t.Errorf("%v does not say %s", got, want)
+			}
+		}
+	}
+}
