@@ -19,7 +19,7 @@ type Appender interface {
 }
 
 // A Ref stands for a series towards the Appender that returned it, and towards
-// no other. It needs no release: it is garbage when nobody holds it.
+// no other. It needs no release: the garbage collector frees it.
 type Ref interface {
 	// SeriesKey returns the key that the reference was made of. The caller must
 	// not change it.

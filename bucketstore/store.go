@@ -25,7 +25,7 @@ import (
 // harmless.
 //
 // Cells older than the MaxAge of their family vanish at some time. How soon is
-// not promised: whoever must not see them looks at their times.
+// not promised: a reader that must not see them checks their times.
 //
 // All methods may be called concurrently. They return early, with the error of
 // the context, when it ends. A caller gives every context a deadline.
@@ -128,7 +128,7 @@ type Row struct {
 	Cells []Cell
 }
 
-// A Cell is the newest version of a column.
+// A Cell is the latest version of a column.
 type Cell struct {
 	Family    string
 	Qualifier []byte

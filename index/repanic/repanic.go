@@ -1,7 +1,7 @@
-// Package carry takes panics of goroutines to those who wait for them. Left alone
-// a panic there ends the process, whoever waits; net/http, PromQL and others who
-// recover see only those of their own.
-package carry
+// Package repanic hands the panic of a goroutine to the goroutine that waits for it.
+// Left alone, such a panic ends the process: net/http and PromQL recover only panics of
+// their own goroutines.
+package repanic
 
 import (
 	"errors"
@@ -11,14 +11,13 @@ import (
 
 // A Panic is a panic of another goroutine.
 type Panic struct {
-	// Value is what it was called with.
+	// Value is the argument of panic.
 	Value any
 	// Stack is that of the goroutine.
 	Stack []byte
 }
 
-// Error implements error. Some who recover show it to clients, so that it has no
-// stack.
+// Error implements error. PromQL shows it to clients, so it has no stack.
 func (p *Panic) Error() string {
 	return fmt.Sprintf("panic in another goroutine: %v", p.Value)
 }
@@ -33,12 +32,12 @@ func (p *Panic) Unwrap() error {
 	return err
 }
 
-// Run calls fn and returns its error, or its panic as a *Panic.
-func Run(fn func() error) (err error) {
+// Catch calls fn and returns its error, or its panic as a *Panic.
+func Catch(fn func() error) (err error) {
 	defer func() {
 		switch value := recover().(type) {
 		case nil:
-		case *Panic: // it was carried before
+		case *Panic: // of an inner Catch
 			err = value
 		default:
 			err = &Panic{value, debug.Stack()}
@@ -47,8 +46,8 @@ func Run(fn func() error) (err error) {
 	return fn()
 }
 
-// On panics if err is, or wraps, the *Panic of a Run. Else it returns err.
-func On(err error) error {
+// Rethrow panics if err is, or wraps, the *Panic of a Catch. Else it returns err.
+func Rethrow(err error) error {
 	var p *Panic
 	if errors.As(err, &p) {
 		panic(p)

@@ -1,4 +1,4 @@
-package carry_test
+package repanic_test
 
 import (
 	"errors"
@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/promtable/promtable/index/carry"
+	"github.com/promtable/promtable/index/repanic"
 )
 
 var errOwn = errors.New("an error of its own")
@@ -32,8 +32,8 @@ func TestCarry(t *testing.T) {
 		{"an error", func() error { return errOwn }, errOwn, ""},
 		{"a panic", func() error { panic("by hand") }, nil, "by hand"},
 		{"a panic of the runtime", outOfRange, nil, "index out of range"},
-		{"twice", func() error { return carry.On(carry.Run(outOfRange)) }, nil, "index out of range"},
-		{"wrapped", func() error { return fmt.Errorf("read: %w", carry.Run(outOfRange)) }, nil, "index out of range"},
+		{"twice", func() error { return repanic.Rethrow(repanic.Catch(outOfRange)) }, nil, "index out of range"},
+		{"wrapped", func() error { return fmt.Errorf("read: %w", repanic.Catch(outOfRange)) }, nil, "index out of range"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			err, p := wait(tt.fn)
@@ -49,7 +49,7 @@ func TestCarry(t *testing.T) {
 			if text := p.Error(); !strings.Contains(text, tt.value) || strings.Contains(text, "\n") {
 				t.Errorf("panic %s", text)
 			}
-			if stack := string(p.Stack); !strings.Contains(stack, "carry_test.go") || strings.Count(stack, "goroutine ") > 3 {
+			if stack := string(p.Stack); !strings.Contains(stack, "repanic_test.go") || strings.Count(stack, "goroutine ") > 3 {
 				t.Errorf("stack %s", stack)
 			}
 			if _, ok := error(p).(runtime.Error); !ok {
@@ -60,9 +60,9 @@ func TestCarry(t *testing.T) {
 }
 
 // wait runs fn in a goroutine, and returns what came of it.
-func wait(fn func() error) (err error, p *carry.Panic) {
-	defer func() { p, _ = recover().(*carry.Panic) }()
+func wait(fn func() error) (err error, p *repanic.Panic) {
+	defer func() { p, _ = recover().(*repanic.Panic) }()
 	var group errgroup.Group
-	group.Go(func() error { return carry.Run(fn) })
-	return carry.On(group.Wait()), nil
+	group.Go(func() error { return repanic.Catch(fn) })
+	return repanic.Rethrow(group.Wait()), nil
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/prometheus/prometheus/util/annotations"
 
 	"github.com/promtable/promtable/index"
-	"github.com/promtable/promtable/index/carry"
+	"github.com/promtable/promtable/index/repanic"
 	"github.com/promtable/promtable/series"
 )
 
@@ -179,7 +179,7 @@ func (s *seriesSet) nextBatch() ([]chunkBuilder, error) {
 		return nil, s.ctx.Err()
 	case next := <-s.ahead:
 		s.ahead = nil
-		return next.builders, carry.On(next.err)
+		return next.builders, repanic.Rethrow(next.err)
 	}
 }
 
@@ -194,7 +194,7 @@ func (s *seriesSet) readAhead() {
 	reader, rest, m := s.reader, s.rest, s.metrics
 	s.inBackground(s.ctx, func(ctx context.Context) {
 		var next batchRead
-		next.err = carry.Run(func() (err error) {
+		next.err = repanic.Catch(func() (err error) {
 			next.builders, err = reader.read(ctx, rest, m)
 			return err
 		})
