@@ -150,11 +150,20 @@ type RowsError struct {
 
 // Error names how many rows failed and the first of them.
 func (e *RowsError) Error() string {
+	first := e.first()
+	return fmt.Sprintf("%d rows not stored, the first at position %d: %v", len(e.Failed), first, e.Failed[first])
+}
+
+// Unwrap returns the error of the first row.
+func (e *RowsError) Unwrap() error { return e.Failed[e.first()] }
+
+// first returns the first position in Failed.
+func (e *RowsError) first() int {
 	first := -1
 	for i := range e.Failed {
 		if first < 0 || i < first {
 			first = i
 		}
 	}
-	return fmt.Sprintf("%d rows not stored, the first at position %d: %v", len(e.Failed), first, e.Failed[first])
+	return first
 }

@@ -1,6 +1,7 @@
 package seal_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -144,7 +145,14 @@ type catcher struct {
 }
 
 func (c catcher) Apply(_ context.Context, _ bucketstore.Table, muts []bucketstore.Mutation) error {
-	c.writer.caught = append(c.writer.caught, muts...)
+	for _, m := range muts { // their memory is used again
+		caught := bucketstore.Mutation{Key: bytes.Clone(m.Key)}
+		for _, op := range m.Ops {
+			op.Qualifier, op.Value = bytes.Clone(op.Qualifier), bytes.Clone(op.Value)
+			caught.Ops = append(caught.Ops, op)
+		}
+		c.writer.caught = append(c.writer.caught, caught)
+	}
 	return nil
 }
 
