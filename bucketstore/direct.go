@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/promtable/promtable/series"
+	"github.com/promtable/promtable/series/cell"
 )
 
 // Direct is the Appender that makes every sample a raw cell of METRIC before
@@ -127,7 +128,7 @@ func (d *Direct) mutations(samples []Sample, rows []rowGroup) []Mutation {
 // only the last is written.
 func cells(now int64, samples []Sample, positions []int) []Op {
 	if len(positions) == 1 {
-		return []Op{cell(now, samples[positions[0]])}
+		return []Op{rawCell(now, samples[positions[0]])}
 	}
 	ops := make([]Op, 0, len(positions))
 	column := make(map[int64]int, len(positions))
@@ -139,20 +140,20 @@ func cells(now int64, samples []Sample, positions []int) []Op {
 			column[s.T] = n
 			ops = append(ops, Op{})
 		}
-		ops[n] = cell(now, s)
+		ops[n] = rawCell(now, s)
 	}
 	return ops
 }
 
-// cell returns the write of one sample. A late cell carries the time of its
+// rawCell returns the write of one sample. A late cell carries the time of its
 // arrival, so that a sealer can tell what came after it read.
-func cell(now int64, s Sample) Op {
+func rawCell(now int64, s Sample) Op {
 	_, delta := series.Split(s.T)
 	buf := make([]byte, 0, series.QualifierSize+8)
 	buf = series.AppendQualifier(buf, delta)
 	value := s.Value
 	if value == nil {
-		buf = series.AppendFloat(buf, s.V)
+		buf = cell.AppendFloat(buf, s.V)
 		value = buf[series.QualifierSize:]
 	}
 	op := Op{

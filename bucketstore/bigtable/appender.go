@@ -10,6 +10,7 @@ import (
 
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/series"
+	"github.com/promtable/promtable/series/cell"
 )
 
 // An Appender is a [bucketstore.Appender] that makes every sample a raw cell of
@@ -237,7 +238,7 @@ func (e *encoder) appendFloat(dst []byte, s *bucketstore.Sample) []byte {
 	if len(e.float) == 0 || s.T != e.floatTime {
 		e.float, e.floatTime = e.appendCell(e.float[:0], s.T, floatSize), s.T
 	}
-	return series.AppendFloat(append(dst, e.float...), s.V)
+	return cell.AppendFloat(append(dst, e.float...), s.V)
 }
 
 // appendCell appends the cell of a sample at t, but for its value, of the given

@@ -23,6 +23,7 @@ import (
 	"github.com/promtable/promtable/bucketstore/bigtable"
 	"github.com/promtable/promtable/bucketstore/bigtable/bigtabletest"
 	"github.com/promtable/promtable/series"
+	"github.com/promtable/promtable/series/cell"
 )
 
 // newAppender returns an appender over s whose clock stands.
@@ -155,7 +156,7 @@ func TestAppenderSendsWhatDirectSends(t *testing.T) {
 func TestAppenderRows(t *testing.T) {
 	const base = 2 * series.Period
 	now := base + 1000
-	f := func(v float64) string { return fmt.Sprintf("%x", series.AppendFloat(nil, v)) }
+	f := func(v float64) string { return fmt.Sprintf("%x", cell.AppendFloat(nil, v)) }
 	qualifier := func(delta uint32) string { return string(series.AppendQualifier(nil, delta)) }
 	type row map[string]string
 	tests := []struct {
@@ -462,7 +463,7 @@ func TestAppenderConcurrently(t *testing.T) {
 			t.Errorf("row %s has %d cells, want %d", row.Key, len(row.Cells), rounds*size)
 		}
 		for i, c := range row.Cells {
-			if v, err := series.ParseFloat(c.Value); err != nil || v != float64(w*1e6+i) {
+			if v, err := cell.ParseFloat(c.Value); err != nil || v != float64(w*1e6+i) {
 				t.Fatalf("row %s, cell %d: %v, %v", row.Key, i, v, err)
 			}
 		}
