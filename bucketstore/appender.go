@@ -32,7 +32,7 @@ type Sample struct {
 	T   int64
 	// V is the value, unless Value is set.
 	V float64
-	// Value, if not nil, is the value in the form of series.AppendValue: a
+	// Value, if not nil, is the value in the form of cell.Append: a
 	// histogram, or a float that says since when it has been counted.
 	Value []byte
 }

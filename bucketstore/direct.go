@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/promtable/promtable/series"
+	"github.com/promtable/promtable/series/cell"
 )
 
 // Direct is the Appender that makes every sample a raw cell of METRIC before
@@ -204,7 +205,7 @@ func (b *directBatch) op(now int64, s *Sample) Op {
 	end := len(b.bytes)
 	value := s.Value
 	if value == nil {
-		b.bytes = series.AppendFloat(b.bytes, s.V)
+		b.bytes = cell.AppendFloat(b.bytes, s.V)
 		value = b.bytes[end:len(b.bytes):len(b.bytes)]
 	}
 	op := Op{

@@ -19,6 +19,7 @@ import (
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/bucketstore/bigtable/bigtabletest"
 	"github.com/promtable/promtable/series"
+	"github.com/promtable/promtable/series/cell"
 )
 
 // recorder is a Store that only remembers what was applied last.
@@ -325,7 +326,7 @@ func (l *lastValues) Apply(_ context.Context, _ bucketstore.Table, muts []bucket
 	for _, m := range muts {
 		l.most = max(l.most, len(m.Ops))
 		for _, op := range m.Ops {
-			v, err := series.ParseFloat(op.Value)
+			v, err := cell.ParseFloat(op.Value)
 			if err != nil {
 				return err
 			}

@@ -39,7 +39,7 @@ func arrows() []arrow {
 		{"bucketstore", []string{"series/..."}, []string{"bucketstore/..."}},
 		{"remote/...", []string{"series/...", "index/...", "bucketstore", "remote/..."}, []string{"bucketstore/..."}},
 		{"cmd/adapter/...", []string{"series/...", "index/...", "bucketstore/...", "remote/..."}, nil},
-		{"e2e", nil, []string{"series", "bucketstore", "bucketstore/bigtable", "bucketstore/seal", "bucketstore/storetest"}},
+		{"e2e", nil, []string{"series/...", "bucketstore", "bucketstore/bigtable", "bucketstore/seal", "bucketstore/storetest"}},
 		{"e2e/bench", nil, nil},
 	}
 }

@@ -16,6 +16,8 @@ import (
 	"github.com/promtable/promtable/bucketstore/bigtable"
 	"github.com/promtable/promtable/bucketstore/seal"
 	"github.com/promtable/promtable/series"
+	"github.com/promtable/promtable/series/chunk"
+	"github.com/promtable/promtable/series/merge"
 )
 
 // A sealing is a store in the emulator and series that are written to it by a
@@ -168,7 +170,7 @@ func (s *sealing) check(t *testing.T) (cells map[string]int, size int) {
 	cells = make(map[string]int)
 	base, _ := series.Split(sealedStart)
 	for i, ref := range s.refs {
-		var rs series.RowSamples
+		var rs merge.Row
 		rs.Reset(base, base, base+series.Period)
 		got := make(map[int64]uint64)
 		err := s.store.Scan(t.Context(), bucketstore.ScanRequest{
@@ -206,11 +208,11 @@ func (s *sealing) check(t *testing.T) (cells map[string]int, size int) {
 	return cells, size
 }
 
-func addCell(rs *series.RowSamples, c bucketstore.Cell) error {
+func addCell(rs *merge.Row, c bucketstore.Cell) error {
 	if c.Family != series.FamilyChunk {
 		return rs.AddRaw(c.Family, c.Qualifier, bytes.Clone(c.Value))
 	}
-	chunk, err := series.ParseChunk(bytes.Clone(c.Qualifier), bytes.Clone(c.Value))
+	chunk, err := chunk.Parse(bytes.Clone(c.Qualifier), bytes.Clone(c.Value))
 	rs.AddChunk(chunk)
 	return err
 }

@@ -8,7 +8,7 @@ import (
 
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/remote/engine"
-	"github.com/promtable/promtable/series"
+	"github.com/promtable/promtable/series/cell"
 )
 
 // CheckAnswerBytes says whether an answer in one block may have n bytes.
@@ -27,7 +27,7 @@ func DescribeSeries(s engine.Series) string {
 		}
 	}
 	for _, h := range s.Histograms {
-		fmt.Fprintf(&b, " %d:%x", h.T, series.AppendValue(nil, series.Value{Start: h.ST, Histogram: h.H, FloatHistogram: h.FH}))
+		fmt.Fprintf(&b, " %d:%x", h.T, cell.Append(nil, cell.Value{Start: h.ST, Histogram: h.H, FloatHistogram: h.FH}))
 	}
 	for _, x := range s.Exemplars {
 		fmt.Fprintf(&b, " exemplar %s %d:%x", x.Labels, x.Ts, math.Float64bits(x.Value))

@@ -23,7 +23,7 @@ import (
 
 	"github.com/promtable/promtable/remote"
 	"github.com/promtable/promtable/remote/engine"
-	"github.com/promtable/promtable/series"
+	"github.com/promtable/promtable/series/chunk"
 )
 
 const (
@@ -187,7 +187,7 @@ func decodedSeries(ls labels.Labels, samples []engine.Sample) storage.ChunkSerie
 		for _, s := range part {
 			ts, vs = append(ts, s.T), append(vs, s.V)
 		}
-		b := series.ChunkBuilder{Decoded: true}
+		b := chunk.Builder{Decoded: true}
 		b.AppendFloats(nil, ts, vs)
 		for _, c := range b.Chunks {
 			metas = append(metas, chunks.Meta{Chunk: c.Chunk, MinTime: c.MinTime, MaxTime: c.MaxTime})

@@ -17,7 +17,7 @@ import (
 	"github.com/prometheus/prometheus/tsdb/chunks"
 
 	"github.com/promtable/promtable/remote/engine"
-	"github.com/promtable/promtable/series"
+	"github.com/promtable/promtable/series/chunk"
 )
 
 // Bounds of an answer in one block. maxSampleBytes is more than a float takes on
@@ -176,7 +176,7 @@ func (e *samplesEncoder) addSeries(s storage.ChunkSeries, mint int64) error {
 // addChunk encodes the samples of a chunk from mint on. One before it only tells
 // of resets.
 func (e *samplesEncoder) addChunk(c chunkenc.Chunk, mint int64) error {
-	if floats, ok := c.(*series.FloatChunk); ok {
+	if floats, ok := c.(*chunk.Decoded); ok {
 		ts, vs := floats.Floats()
 		from, _ := slices.BinarySearch(ts, mint)
 		return e.addFloats(ts[from:], vs[from:])

@@ -17,6 +17,7 @@ import (
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/bucketstore/bigtable/bigtabletest"
 	"github.com/promtable/promtable/series"
+	"github.com/promtable/promtable/series/cell"
 )
 
 // BenchmarkApply counts the server as well, which does nothing but say that
@@ -74,7 +75,7 @@ func samples(rows, cells int) []bucketstore.Mutation {
 		muts[i].Key = fmt.Appendf(nil, "http_request_duration_seconds_bucket,code=200,container=adapter,handler=/api/v1/write,"+
 			"instance=10.12.%03d.%03d:9201,job=monitoring/adapter,le=0.25,namespace=monitoring,node=gke-pool-1-7f3c,pod=adapter-%06d,1297080123392", i/256, i%256, i)
 		for j := range cells {
-			muts[i].Ops = append(muts[i].Ops, setCell("r0", series.AppendQualifier(nil, uint32(j)*15000), int64(j)*15000, series.AppendFloat(nil, float64(j))))
+			muts[i].Ops = append(muts[i].Ops, setCell("r0", series.AppendQualifier(nil, uint32(j)*15000), int64(j)*15000, cell.AppendFloat(nil, float64(j))))
 		}
 	}
 	return muts

@@ -20,6 +20,7 @@ import (
 	"github.com/promtable/promtable/bucketstore/bigtable"
 	"github.com/promtable/promtable/bucketstore/bigtable/bigtabletest"
 	"github.com/promtable/promtable/series"
+	"github.com/promtable/promtable/series/cell"
 )
 
 // These tests run bucketstore.Direct over Google's client: what a write in direct
@@ -189,7 +190,7 @@ func TestDirectConcurrently(t *testing.T) {
 			t.Errorf("row %s has %d cells, want %d", row.Key, len(row.Cells), rounds*size)
 		}
 		for i, c := range row.Cells {
-			if v, err := series.ParseFloat(c.Value); err != nil || v != float64(w*1e6+i) {
+			if v, err := cell.ParseFloat(c.Value); err != nil || v != float64(w*1e6+i) {
 				t.Fatalf("row %s, cell %d: %v, %v", row.Key, i, v, err)
 			}
 		}

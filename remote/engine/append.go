@@ -15,6 +15,7 @@ import (
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/index"
 	"github.com/promtable/promtable/series"
+	"github.com/promtable/promtable/series/cell"
 )
 
 // Series is what a writer sends of one series. Labels are sorted by name; an
@@ -192,7 +193,7 @@ func (a *accepted) confirmed(err error) (stored Stored) {
 	}
 	stored = a.confirmed(nil)
 	for _, i := range failed.Failed {
-		if series.IsHistogram(a.samples[i].Value) {
+		if cell.IsHistogram(a.samples[i].Value) {
 			stored.Histograms--
 		} else {
 			stored.Samples--
@@ -262,7 +263,7 @@ func (a *accepted) add(s *Series, ref bucketstore.Ref, known *Known, maxTime tim
 		}
 		var value []byte
 		if sample.ST != 0 {
-			value = a.encode(series.Value{Start: sample.ST, Float: sample.V})
+			value = a.encode(cell.Value{Start: sample.ST, Float: sample.V})
 		}
 		to.takeSample(sample.T, sample.V, value)
 	}
@@ -342,9 +343,9 @@ func (a *addition) need(t int64) {
 }
 
 // encode returns v as the value of a cell.
-func (a *accepted) encode(v series.Value) []byte {
+func (a *accepted) encode(v cell.Value) []byte {
 	first := len(a.values)
-	a.values = series.AppendValue(a.values, v)
+	a.values = cell.Append(a.values, v)
 	return a.values[first:len(a.values):len(a.values)]
 }
 

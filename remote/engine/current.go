@@ -13,6 +13,7 @@ import (
 
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/series"
+	"github.com/promtable/promtable/series/cell"
 )
 
 // CurrentSample is the newest sample of a series: V, unless one of the
@@ -30,7 +31,7 @@ func newCurrentSample(ls labels.Labels, s newestSample) (sample CurrentSample, o
 	if s.Value == nil {
 		return CurrentSample{Labels: ls, T: s.T, V: s.V}, !value.IsStaleNaN(s.V), nil
 	}
-	v, err := series.ParseValue(s.Value)
+	v, err := cell.Parse(s.Value)
 	return CurrentSample{ls, s.T, v.Float, v.Histogram, v.FloatHistogram}, err == nil && !isStale(v), err
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/index"
 	"github.com/promtable/promtable/series"
+	"github.com/promtable/promtable/series/cell"
 )
 
 // acceptedExemplar is a valid exemplar of the series with this reference.
@@ -75,11 +76,11 @@ func (e *Engine) appendExemplars(ctx context.Context, exemplars []acceptedExempl
 			at[string(key)] = n
 			muts = append(muts, bucketstore.Mutation{Key: key})
 		}
-		value := series.AppendExemplar(nil, a.x)
+		value := cell.AppendExemplar(nil, a.x)
 		muts[n].Ops = append(muts[n].Ops, bucketstore.Op{
 			Kind:      bucketstore.SetCell,
 			Family:    series.FamilyExemplar,
-			Qualifier: series.AppendExemplarQualifier(nil, delta, value),
+			Qualifier: cell.AppendExemplarQualifier(nil, delta, value),
 			Time:      a.x.Ts,
 			Value:     value,
 		})
@@ -199,8 +200,8 @@ func (s *exemplarScan) add(row bucketstore.Row) error {
 	if !ok {
 		return nil
 	}
-	for _, cell := range row.Cells {
-		x, err := series.ParseExemplar(base, cell.Qualifier, cell.Value, &s.builder)
+	for _, c := range row.Cells {
+		x, err := cell.ParseExemplar(base, c.Qualifier, c.Value, &s.builder)
 		if err != nil {
 			return fmt.Errorf("row %q: %w", row.Key, err)
 		}
