@@ -387,7 +387,7 @@ type timeBound struct {
 }
 
 func (e *Engine) maxTime() timeBound {
-	future := e.cfg.Limits.MaxFuture
+	future := e.cfg.MaxFuture
 	if future <= 0 {
 		return timeBound{series.MaxTime, 0}
 	}

@@ -41,7 +41,7 @@ func newCurrentSample(ls labels.Labels, s newestSample) (sample CurrentSample, o
 func (e *Engine) Current(ctx context.Context, tenant string, selectors [][]*labels.Matcher, mint int64) ([]CurrentSample, error) {
 	found := make(map[string]labels.Labels)
 	for _, matchers := range selectors {
-		result, err := e.find(ctx, Query{Tenant: tenant, Matchers: matchers, Mint: mint, Maxt: series.MaxTime})
+		result, err := e.reader.Find(ctx, Query{Tenant: tenant, Matchers: matchers, Mint: mint, Maxt: series.MaxTime})
 		if err != nil {
 			return nil, err
 		}

@@ -19,7 +19,6 @@ package engine
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -31,6 +30,7 @@ import (
 
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/index"
+	"github.com/promtable/promtable/remote/engine/reader"
 	"github.com/promtable/promtable/series"
 )
 
@@ -46,7 +46,9 @@ type Config struct {
 	// Registerer may be nil.
 	Registerer prometheus.Registerer
 
-	Limits Limits
+	// MaxFuture is how far ahead of the clock a sample may lie. 0 is no bound.
+	MaxFuture time.Duration
+	Limits    Limits
 
 	// ParallelScans is how many scans of METRIC a query may have under way at a
 	// time. They share what the limits allow. 0 is 1: more pays where a scan waits for
@@ -85,26 +87,6 @@ const defaultMaxPending = 2_000_000
 
 const defaultMaxSymbolBytes = 512 << 20
 
-// Limits bound what one request may ask for. 0 is no bound.
-type Limits struct {
-	// MaxFuture is how far ahead of the clock a sample may lie.
-	MaxFuture time.Duration
-	// MaxSeries is how many series a selector may match.
-	MaxSeries int
-	// MaxSamples is how many samples a selector may read.
-	MaxSamples int
-	// MaxSeriesBytes is how many bytes the chunks of one series may take.
-	MaxSeriesBytes int
-}
-
-// ErrLimit marks a query that asks for more than the limits allow: the asker's
-// fault.
-var ErrLimit = errors.New("query exceeds a limit")
-
-func limitError(format string, args ...any) error {
-	return fmt.Errorf("%w: %s", ErrLimit, fmt.Sprintf(format, args...))
-}
-
 // Engine stores and finds samples. It is safe for concurrent use.
 type Engine struct {
 	cfg     Config
@@ -115,16 +97,14 @@ type Engine struct {
 	// accepted are *accepted to be used again.
 	accepted sync.Pool
 
-	// stop ends what runs in the background, and closing.
+	// stop ends what runs in the background.
 	stop       context.CancelFunc
-	closing    context.Context
 	background sync.WaitGroup
 
 	metadata knownMetadata
 	// replicas is nil if HA is off.
 	replicas *deduper
-	// batchBytes, rowCells and minScanSeries are the constants, but for tests.
-	batchBytes, rowCells, minScanSeries int
+	reader   *reader.Reader
 }
 
 // New returns an engine and starts its work in the background. The store must hold
@@ -153,14 +133,20 @@ func New(cfg Config) (*Engine, error) {
 
 		metadata: newKnownMetadata(),
 		replicas: newDeduper(cfg),
-
-		batchBytes:    batchBytes,
-		rowCells:      rowCells,
-		minScanSeries: minScanSeries,
 	}
+	e.reader = reader.New(reader.Config{
+		Store:          cfg.Store,
+		Index:          e.index,
+		Schema:         cfg.Schema,
+		Registerer:     cfg.Registerer,
+		Limits:         cfg.Limits,
+		ParallelScans:  cfg.ParallelScans,
+		StoredMatchers: e.replicas.readMatchers,
+	})
 	e.newest = newNewest(cfg, e.metrics)
-	e.closing, e.stop = context.WithCancel(context.Background())
-	e.background.Go(func() { e.runAhead(e.closing) })
+	ctx, stop := context.WithCancel(context.Background())
+	e.stop = stop
+	e.background.Go(func() { e.runAhead(ctx) })
 	promauto.With(cfg.Registerer).NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "adapter_index_known_series",
 		Help: "Series and index periods remembered as written to the index.",
@@ -177,6 +163,7 @@ func New(cfg Config) (*Engine, error) {
 func (e *Engine) Close(ctx context.Context) error {
 	e.stop()
 	e.background.Wait()
+	e.reader.Close()
 	return errors.Join(e.index.WriteAhead(ctx), e.newest.close(ctx))
 }
 

@@ -4,14 +4,14 @@ import "context"
 
 // SetBatchBytes changes what a batch of rows should come to, so that a test
 // needs no millions of samples to see several of them.
-func (e *Engine) SetBatchBytes(n int) { e.batchBytes = n }
+func (e *Engine) SetBatchBytes(n int) { e.reader.BatchBytes = n }
 
 // SetRowCells changes how many cells a read should meet in a row.
-func (e *Engine) SetRowCells(n int) { e.rowCells = n }
+func (e *Engine) SetRowCells(n int) { e.reader.RowCells = n }
 
 // SetMinScanSeries changes how many series a scan reads at least, if several read
 // a batch side by side.
-func (e *Engine) SetMinScanSeries(n int) { e.minScanSeries = n }
+func (e *Engine) SetMinScanSeries(n int) { e.reader.MinScanSeries = n }
 
 // SetKnown changes how spellings are hashed, and how many series are known at
 // most.

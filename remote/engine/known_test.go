@@ -210,7 +210,7 @@ func TestKnownNext(t *testing.T) {
 
 // What a known series sends is checked like all else, and named in errors.
 func TestKnownIsChecked(t *testing.T) {
-	f := openFixture(t, func(c *engine.Config) { c.Limits.MaxFuture = time.Minute })
+	f := openFixture(t, func(c *engine.Config) { c.MaxFuture = time.Minute })
 	k := f.known(t, up, someTime)
 	var rejected engine.Rejected
 	stored, err := f.Append(t.Context(), "", []engine.Series{{

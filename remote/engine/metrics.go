@@ -8,9 +8,6 @@ import (
 // metrics are those of the engine.
 type metrics struct {
 	appended       *prometheus.CounterVec
-	series         prometheus.Counter
-	samples        prometheus.Counter
-	batches        *prometheus.CounterVec
 	currentFlushes *prometheus.CounterVec
 	currentRows    prometheus.Counter
 	currentPending prometheus.Gauge
@@ -24,18 +21,6 @@ func newMetrics(reg prometheus.Registerer) metrics {
 		appended: f.NewCounterVec(prometheus.CounterOpts{
 			Name: "adapter_engine_appended_samples_total",
 			Help: "Samples that passed validation, by result. After a failure the sender sends them again.",
-		}, []string{"result"}),
-		series: f.NewCounter(prometheus.CounterOpts{
-			Name: "adapter_engine_selected_series_total",
-			Help: "Series that queries delivered.",
-		}),
-		samples: f.NewCounter(prometheus.CounterOpts{
-			Name: "adapter_engine_selected_samples_total",
-			Help: "Samples of the series that queries delivered.",
-		}),
-		batches: f.NewCounterVec(prometheus.CounterOpts{
-			Name: "adapter_engine_read_batches_total",
-			Help: "Batches of rows read, by result: read, or split because they held more than expected.",
 		}, []string{"result"}),
 		currentFlushes: f.NewCounterVec(prometheus.CounterOpts{
 			Name: "adapter_current_flushes_total",
@@ -64,9 +49,6 @@ func newMetrics(reg prometheus.Registerer) metrics {
 	for _, result := range []string{resultOK, resultFailed} {
 		m.currentFlushes.WithLabelValues(result)
 	}
-	for _, result := range []string{resultRead, resultSplit} {
-		m.batches.WithLabelValues(result)
-	}
 	return m
 }
 
@@ -74,6 +56,4 @@ func newMetrics(reg prometheus.Registerer) metrics {
 const (
 	resultOK     = "success"
 	resultFailed = "failure"
-	resultRead   = "read"
-	resultSplit  = "split"
 )
