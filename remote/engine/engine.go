@@ -30,6 +30,7 @@ import (
 
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/index"
+	"github.com/promtable/promtable/remote/engine/current"
 	"github.com/promtable/promtable/remote/engine/reader"
 	"github.com/promtable/promtable/series"
 )
@@ -82,16 +83,13 @@ type Config struct {
 	MaxSymbolBytes int
 }
 
-// defaultMaxPending is some hundred bytes for each, with its key.
-const defaultMaxPending = 2_000_000
-
 const defaultMaxSymbolBytes = 512 << 20
 
 // Engine stores and finds samples. It is safe for concurrent use.
 type Engine struct {
 	cfg     Config
 	index   *index.Index
-	newest  *newest
+	current *current.Table
 	metrics metrics
 	known   *knownSeries
 	// accepted are *accepted to be used again.
@@ -112,12 +110,6 @@ type Engine struct {
 func New(cfg Config) (*Engine, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = log.NewNopLogger()
-	}
-	if cfg.CurrentInterval <= 0 {
-		cfg.CurrentInterval = time.Minute
-	}
-	if cfg.MaxPending <= 0 {
-		cfg.MaxPending = defaultMaxPending
 	}
 	if cfg.MaxSymbolBytes <= 0 {
 		cfg.MaxSymbolBytes = defaultMaxSymbolBytes
@@ -143,7 +135,14 @@ func New(cfg Config) (*Engine, error) {
 		ParallelScans:  cfg.ParallelScans,
 		StoredMatchers: e.replicas.readMatchers,
 	})
-	e.newest = newNewest(cfg, e.metrics)
+	e.current = current.New(current.Config{
+		Store:      cfg.Store,
+		Schema:     cfg.Schema,
+		Logger:     cfg.Logger,
+		Registerer: cfg.Registerer,
+		Interval:   cfg.CurrentInterval,
+		MaxPending: cfg.MaxPending,
+	})
 	ctx, stop := context.WithCancel(context.Background())
 	e.stop = stop
 	e.background.Go(func() { e.runAhead(ctx) })
@@ -164,7 +163,7 @@ func (e *Engine) Close(ctx context.Context) error {
 	e.stop()
 	e.background.Wait()
 	e.reader.Close()
-	return errors.Join(e.index.WriteAhead(ctx), e.newest.close(ctx))
+	return errors.Join(e.index.WriteAhead(ctx), e.current.Close(ctx))
 }
 
 const (

@@ -24,12 +24,5 @@ func (e *Engine) SetKnown(hash func(text []byte) uint64, maxSeries, maxBytes int
 // yet.
 func (e *Engine) SetSymbolHash(hash func(text string) uint32) { e.known.symbolHash = hash }
 
-// FlushCurrent writes the newest samples to CURRENT.
-func (e *Engine) FlushCurrent(ctx context.Context) error { return e.newest.flush(ctx, nil) }
-
-// Slots returns how many series have a place for their newest sample.
-func (e *Engine) Slots() int {
-	e.newest.mu.Lock()
-	defer e.newest.mu.Unlock()
-	return len(e.newest.slots)
-}
+// FlushCurrent writes the current samples to CURRENT.
+func (e *Engine) FlushCurrent(ctx context.Context) error { return e.current.Flush(ctx) }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/index"
+	"github.com/promtable/promtable/remote/engine/current"
 	"github.com/promtable/promtable/series"
 )
 
@@ -45,8 +46,8 @@ type Known struct {
 	// one too, in milliseconds.
 	ahead int64
 
-	// slot is where its newest sample waits. It belongs to newest, under its lock.
-	slot *slot
+	// current is for the current table.
+	current current.Handle
 	// queued is the number of the last index period for which the index has noted
 	// the series down, to be written ahead.
 	queued atomic.Int64
@@ -192,4 +193,12 @@ func (p *periods) add(n int64) {
 			return
 		}
 	}
+}
+
+// currentHandle returns the handle of k, or nil if k is nil.
+func (k *Known) currentHandle() *current.Handle {
+	if k == nil {
+		return nil
+	}
+	return &k.current
 }

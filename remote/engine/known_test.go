@@ -326,26 +326,6 @@ func TestKnownNewest(t *testing.T) {
 	}
 }
 
-// Series that come no more keep no memory, those that come now and then do.
-func TestSlotsGo(t *testing.T) {
-	f := openFixture(t)
-	for i, step := range []struct {
-		sample bool
-		want   int
-	}{{true, 1}, {false, 1}, {true, 1}, {false, 1}, {false, 0}, {false, 0}, {true, 1}} {
-		if step.sample {
-			f.known(t, up, someTime+int64(i))
-			wantSeries(t, "current", f.current(t, 0), sample(up, someTime+int64(i), 0))
-		}
-		if err := f.FlushCurrent(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		if n := f.Slots(); n != step.want {
-			t.Errorf("step %d: %d slots, want %d", i, n, step.want)
-		}
-	}
-}
-
 // Metadata that are stored are no news, until somebody says something else.
 func TestKnownMetadata(t *testing.T) {
 	f := openFixture(t)

@@ -3,17 +3,22 @@ package engine
 import (
 	"context"
 
+	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/storage"
 
 	"github.com/promtable/promtable/index"
+	"github.com/promtable/promtable/remote/engine/current"
 	"github.com/promtable/promtable/remote/engine/reader"
+	"github.com/promtable/promtable/series"
 )
 
-// What package reader asks and answers.
+// What the rooms of the engine ask and answer.
 type (
-	Query       = reader.Query
-	Limits      = reader.Limits
-	Explanation = reader.Explanation
+	Query         = reader.Query
+	Limits        = reader.Limits
+	Explanation   = reader.Explanation
+	CurrentSample = current.Sample
+	Inventory     = current.Inventory
 )
 
 // ErrLimit marks a query that asks for more than the limits allow: the fault of
@@ -42,4 +47,27 @@ func (e *Engine) Explain(ctx context.Context, q Query) (*Explanation, error) {
 // reads every posting of the period.
 func (e *Engine) Cardinality(ctx context.Context, tenant string, top int) (*Cardinality, error) {
 	return e.index.Cardinality(ctx, tenant, e.cfg.Now().UnixMilli(), top)
+}
+
+// Current returns the current sample of each series that any of the selectors
+// matches, if its time is at least mint, sorted by metric name, then by
+// labels.Compare. Series whose current sample is a staleness marker are left out.
+func (e *Engine) Current(ctx context.Context, tenant string, selectors [][]*labels.Matcher, mint int64) ([]CurrentSample, error) {
+	found := make(map[string]labels.Labels)
+	for _, matchers := range selectors {
+		result, err := e.reader.Find(ctx, Query{Tenant: tenant, Matchers: matchers, Mint: mint, Maxt: series.MaxTime})
+		if err != nil {
+			return nil, err
+		}
+		for _, s := range result.Series {
+			found[s.Key] = s.Labels
+		}
+	}
+	return e.current.Read(ctx, found, mint)
+}
+
+// Inventory calls fn with the current sample of each series that any of the
+// selectors matches, or of all series if there are none. See current.Table.
+func (e *Engine) Inventory(ctx context.Context, tenant string, selectors [][]*labels.Matcher, limit int, fn func(CurrentSample) error) (Inventory, error) {
+	return e.current.Inventory(ctx, tenant, selectors, limit, fn)
 }
