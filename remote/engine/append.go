@@ -71,11 +71,18 @@ func (s Stored) Total() int { return s.Samples + s.Histograms + s.Exemplars }
 // With HA on, what comes from a replica that is not elected is not stored and
 // counts as if it were: the sender must not think that it has failed.
 func (e *Engine) Append(ctx context.Context, tenant string, batch []Series, rejected *Rejected) (stored Stored, err error) {
-	kept, deduplicated, err := e.replicas.filter(ctx, tenant, batch, rejected)
+	kept, deduplicated, err := e.deduplicate(ctx, tenant, batch, rejected)
 	if err == nil {
 		stored, err = e.appendKept(ctx, tenant, kept, rejected)
 	}
 	return stored.plus(deduplicated), err
+}
+
+// AppendMetadata stores metadata, of several entries of one family the last. Those
+// that can never be stored go to rejected. An error means that the rest may not be
+// stored; the writer may, and should, send it again.
+func (e *Engine) AppendMetadata(ctx context.Context, tenant string, batch []Metadata, rejected *Rejected) error {
+	return e.metadata.Append(ctx, tenant, batch, func(err error) { rejected.Add(ReasonMetadata, 1, err) })
 }
 
 // appendKept is Append without HA.

@@ -31,6 +31,8 @@ import (
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/index"
 	"github.com/promtable/promtable/remote/engine/current"
+	"github.com/promtable/promtable/remote/engine/ha"
+	"github.com/promtable/promtable/remote/engine/metadata"
 	"github.com/promtable/promtable/remote/engine/reader"
 	"github.com/promtable/promtable/series"
 )
@@ -64,8 +66,9 @@ type Config struct {
 	// none, and makes them visible at one instant, as the embedded store does.
 	AtomicApply bool
 
-	// HA leaves out what all replicas of a sender but one send.
-	HA HA
+	// HA leaves out what all replicas of a sender but one send. The engine sets its
+	// Store, Schema, Now, Logger and Registerer.
+	HA ha.Config
 
 	// CurrentInterval is how often the newest samples go to CURRENT. 0 is a
 	// minute.
@@ -99,10 +102,10 @@ type Engine struct {
 	stop       context.CancelFunc
 	background sync.WaitGroup
 
-	metadata knownMetadata
-	// replicas is nil if HA is off.
-	replicas *deduper
-	reader   *reader.Reader
+	metadata *metadata.Store
+	// elections is nil if HA is off.
+	elections *ha.Elections
+	reader    *reader.Reader
 }
 
 // New returns an engine and starts its work in the background. The store must hold
@@ -123,9 +126,9 @@ func New(cfg Config) (*Engine, error) {
 		metrics: newMetrics(cfg.Registerer),
 		known:   newKnownSeries(cfg.MaxSymbolBytes),
 
-		metadata: newKnownMetadata(),
-		replicas: newDeduper(cfg),
+		metadata: metadata.New(cfg.Store, cfg.Schema, cfg.Now, cfg.Registerer),
 	}
+	e.elections = newElections(cfg)
 	e.reader = reader.New(reader.Config{
 		Store:          cfg.Store,
 		Index:          e.index,
@@ -133,7 +136,7 @@ func New(cfg Config) (*Engine, error) {
 		Registerer:     cfg.Registerer,
 		Limits:         cfg.Limits,
 		ParallelScans:  cfg.ParallelScans,
-		StoredMatchers: e.replicas.readMatchers,
+		StoredMatchers: e.elections.StoredMatchers,
 	})
 	e.current = current.New(current.Config{
 		Store:      cfg.Store,
@@ -155,6 +158,13 @@ func New(cfg Config) (*Engine, error) {
 		Help: "Series remembered by the bytes in which senders write their labels, so that those need no decoding.",
 	}, func() float64 { return float64(e.known.count()) })
 	return e, nil
+}
+
+// newElections returns nil if HA is off in cfg.
+func newElections(cfg Config) *ha.Elections {
+	h := cfg.HA
+	h.Store, h.Schema, h.Now, h.Logger, h.Registerer = cfg.Store, cfg.Schema, cfg.Now, cfg.Logger, cfg.Registerer
+	return ha.New(h)
 }
 
 // Close stops the work in the background and flushes what is in memory. No

@@ -7,8 +7,7 @@ import (
 
 // metrics are those of the engine.
 type metrics struct {
-	appended     *prometheus.CounterVec
-	metadataRows prometheus.Counter
+	appended *prometheus.CounterVec
 }
 
 func newMetrics(reg prometheus.Registerer) metrics {
@@ -18,10 +17,6 @@ func newMetrics(reg prometheus.Registerer) metrics {
 			Name: "adapter_engine_appended_samples_total",
 			Help: "Samples that passed validation, by result. After a failure the sender sends them again.",
 		}, []string{"result"}),
-		metadataRows: f.NewCounter(prometheus.CounterOpts{
-			Name: "adapter_metadata_rows_total",
-			Help: "Rows of metadata written, one for each metric family whose metadata is new or has changed.",
-		}),
 	}
 	for _, result := range []string{resultOK, resultFailed} {
 		m.appended.WithLabelValues(result)

@@ -3,11 +3,13 @@ package engine
 import (
 	"context"
 
+	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/storage"
 
 	"github.com/promtable/promtable/index"
 	"github.com/promtable/promtable/remote/engine/current"
+	"github.com/promtable/promtable/remote/engine/metadata"
 	"github.com/promtable/promtable/remote/engine/reader"
 	"github.com/promtable/promtable/series"
 )
@@ -19,6 +21,7 @@ type (
 	Explanation   = reader.Explanation
 	CurrentSample = current.Sample
 	Inventory     = current.Inventory
+	Metadata      = metadata.Entry
 )
 
 // ErrLimit marks a query that asks for more than the limits allow: the fault of
@@ -71,3 +74,11 @@ func (e *Engine) Current(ctx context.Context, tenant string, selectors [][]*labe
 func (e *Engine) Inventory(ctx context.Context, tenant string, selectors [][]*labels.Matcher, limit int, fn func(CurrentSample) error) (Inventory, error) {
 	return e.current.Inventory(ctx, tenant, selectors, limit, fn)
 }
+
+// Metadata is that of metadata.Store: what is stored of a family, or of all.
+func (e *Engine) Metadata(ctx context.Context, tenant, family string, limit int) ([]Metadata, error) {
+	return e.metadata.Read(ctx, tenant, family, limit)
+}
+
+// FamilyName is that of package metadata.
+func FamilyName(name string, kind model.MetricType) string { return metadata.FamilyName(name, kind) }
