@@ -37,7 +37,7 @@ func arrows() []arrow {
 		{"bucketstore/seal", []string{"series/...", "bucketstore"}, []string{"bucketstore/..."}},
 		{"bucketstore/storetest", []string{"series/...", "bucketstore"}, nil},
 		{"bucketstore", []string{"series/..."}, []string{"bucketstore/..."}},
-		{"remote/...", []string{"series/...", "index/...", "bucketstore", "remote/..."}, []string{"bucketstore/..."}},
+		{"remote/...", []string{"series/...", "index/...", "bucketstore", "bucketstore/meta", "remote/..."}, []string{"bucketstore/..."}},
 		{"cmd/adapter/...", []string{"series/...", "index/...", "bucketstore/...", "remote/..."}, nil},
 		{"e2e", nil, []string{"series/...", "bucketstore", "bucketstore/bigtable", "bucketstore/seal", "bucketstore/storetest"}},
 		{"e2e/bench", nil, nil},

@@ -66,7 +66,8 @@ func serveStore(t testing.TB, store bucketstore.Store) (base string, reg *promet
 		Schema:     schema,
 		Now:        time.Now,
 		Registerer: reg,
-		Limits:     engine.Limits{MaxFuture: 10 * time.Minute, MaxSeries: 5000},
+		MaxFuture:  10 * time.Minute,
+		Limits:     engine.Limits{MaxSeries: 5000},
 	})
 	if err != nil {
 		t.Fatal(err)

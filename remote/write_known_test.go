@@ -97,7 +97,7 @@ func openIdle(b *testing.B, store bucketstore.Store) (*remote.Handler, *remote.I
 	app := &remote.IdleAppender{Appender: bucketstore.NewDirect(store, schema, time.Now)}
 	eng, err := engine.New(engine.Config{
 		Store: remote.IdleStore{Store: store}, Appender: app, Schema: schema, Now: time.Now, CurrentInterval: time.Hour,
-		Limits: engine.Limits{MaxFuture: 10 * time.Minute},
+		MaxFuture: 10 * time.Minute,
 	})
 	if err != nil {
 		b.Fatal(err)

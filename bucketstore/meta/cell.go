@@ -8,56 +8,67 @@ import (
 	"github.com/promtable/promtable/series"
 )
 
-// A cell is the one cell of a META row.
-type cell struct {
-	// value is nil if the row does not exist.
-	value []byte
-	// time is when it was written, in milliseconds.
-	time int64
+// A Cell is the one cell of a META row.
+type Cell struct {
+	// Value is nil if the row does not exist.
+	Value []byte
+	// Time is when the cell was written, in milliseconds.
+	Time int64
 }
 
-// scanCells calls fn with the key and the cell of each row of META in these rows.
-// The key is valid during the call.
-func scanCells(ctx context.Context, store bucketstore.Store, rows series.RowRange, fn func(key []byte, c cell) error) error {
+// ScanCells calls fn with the key and the cell of each row of META in rows, in the
+// order of keys. The key is valid during the call, the cell for ever. An error
+// from fn ends the scan unchanged.
+func ScanCells(ctx context.Context, store bucketstore.Store, rows series.RowRange, fn func(key []byte, c Cell) error) error {
 	return store.Scan(ctx, bucketstore.ScanRequest{
 		Table:    bucketstore.Meta,
 		Rows:     []series.RowRange{rows},
 		Families: []bucketstore.FamilyRange{{Family: series.FamilyMeta}},
 	}, func(row bucketstore.Row) error {
-		return fn(row.Key, cell{value: bytes.Clone(row.Cells[0].Value), time: row.Cells[0].Time})
+		return fn(row.Key, Cell{Value: bytes.Clone(row.Cells[0].Value), Time: row.Cells[0].Time})
 	})
 }
 
-// readCell returns the cell of the row with this key.
-func readCell(ctx context.Context, store bucketstore.Store, key string) (found cell, err error) {
-	err = scanCells(ctx, store, series.SingleRow([]byte(key)), func(_ []byte, c cell) error {
+// ReadCell returns the cell of the row with this key. It is no error if there is
+// no such row.
+func ReadCell(ctx context.Context, store bucketstore.Store, key string) (found Cell, err error) {
+	err = ScanCells(ctx, store, series.SingleRow([]byte(key)), func(_ []byte, c Cell) error {
 		found = c
 		return nil
 	})
 	return found, err
 }
 
-// compareAndSet replaces the cell of a row if it is still old, and says whether it
-// was. After an error it may have happened or not.
-func compareAndSet(ctx context.Context, store bucketstore.Store, key string, old cell, value []byte, now int64) (set bool, err error) {
-	qualifier := []byte(series.QualifierMeta)
-	return store.CheckAndApply(ctx, bucketstore.Meta,
-		bucketstore.Condition{Family: series.FamilyMeta, Qualifier: qualifier, Value: old.value, Absent: old.value == nil},
-		bucketstore.Mutation{Key: []byte(key), Ops: []bucketstore.Op{{
-			Kind: bucketstore.SetCell, Family: series.FamilyMeta, Qualifier: qualifier,
-			Time:  max(now, old.time), // an older cell would not be seen
-			Value: value,
-		}}})
+// CompareAndSet replaces the cell of a row by one with value, written now, if it is
+// still old. It returns the new cell, and whether the row has it. After an error
+// the row may have it or not. now is in milliseconds.
+func CompareAndSet(ctx context.Context, store bucketstore.Store, key string, old Cell, value []byte, now int64) (next Cell, set bool, err error) {
+	next = Cell{Value: value, Time: max(now, old.Time)} // readers would not see an older cell
+	set, err = store.CheckAndApply(ctx, bucketstore.Meta,
+		bucketstore.Condition{Family: series.FamilyMeta, Qualifier: []byte(series.QualifierMeta), Value: old.Value, Absent: old.Value == nil},
+		SetCell(key, next))
+	return next, set, err
 }
 
-// overwrite replaces the cell of a row, or removes it if value is nil. The cell
-// before is deleted in the same mutation: versions that are not collected yet
-// count towards the size of a row.
-func overwrite(ctx context.Context, store bucketstore.Store, key string, value []byte, now int64) error {
-	qualifier := []byte(series.QualifierMeta)
-	ops := []bucketstore.Op{{Kind: bucketstore.DeleteColumn, Family: series.FamilyMeta, Qualifier: qualifier}}
+// SetCell returns the mutation that adds a cell to a row. Older cells stay until
+// the store collects them.
+func SetCell(key string, c Cell) bucketstore.Mutation {
+	return bucketstore.Mutation{Key: []byte(key), Ops: []bucketstore.Op{setOp(c)}}
+}
+
+func setOp(c Cell) bucketstore.Op {
+	return bucketstore.Op{
+		Kind: bucketstore.SetCell, Family: series.FamilyMeta, Qualifier: []byte(series.QualifierMeta), Time: c.Time, Value: c.Value,
+	}
+}
+
+// Overwrite replaces the cell of a row by one with value, or removes it if value is
+// nil. The cell before is deleted in the same mutation: versions that are not
+// collected yet count towards the size of a row. now is in milliseconds.
+func Overwrite(ctx context.Context, store bucketstore.Store, key string, value []byte, now int64) error {
+	ops := []bucketstore.Op{{Kind: bucketstore.DeleteColumn, Family: series.FamilyMeta, Qualifier: []byte(series.QualifierMeta)}}
 	if value != nil {
-		ops = append(ops, bucketstore.Op{Kind: bucketstore.SetCell, Family: series.FamilyMeta, Qualifier: qualifier, Time: now, Value: value})
+		ops = append(ops, setOp(Cell{value, now}))
 	}
 	return store.Apply(ctx, bucketstore.Meta, []bucketstore.Mutation{{Key: []byte(key), Ops: ops}})
 }

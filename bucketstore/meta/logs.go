@@ -33,9 +33,9 @@ func (l Log) String() string {
 func (s *Store) Logs(ctx context.Context) (logs []Log, err error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	err = scanCells(ctx, s.rows, series.MetaLogRange(), func(key []byte, c cell) error {
+	err = ScanCells(ctx, s.rows, series.MetaLogRange(), func(key []byte, c Cell) error {
 		var l Log
-		if err := json.Unmarshal(c.value, &l); err != nil {
+		if err := json.Unmarshal(c.Value, &l); err != nil {
 			return fmt.Errorf("%w: row %q of META: %v", series.ErrCorrupt, key, err)
 		}
 		l.ID = series.ParseMetaLogKey(key)
@@ -66,7 +66,7 @@ func (s *Store) RemoveLog(ctx context.Context, id string) error {
 func (s *Store) overwriteLog(ctx context.Context, id string, value []byte) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	if err := overwrite(ctx, s.rows, string(series.AppendMetaLogKey(nil, id)), value, s.now().UnixMilli()); err != nil {
+	if err := Overwrite(ctx, s.rows, string(series.AppendMetaLogKey(nil, id)), value, s.now().UnixMilli()); err != nil {
 		return fmt.Errorf("store what is known of log %s: %w", id, err)
 	}
 	return nil

@@ -1,6 +1,7 @@
-// Package meta reads and writes what the META table says of a store as a whole:
-// the schema with the identity of the store, and the logs whose samples the store
-// does not hold yet.
+// Package meta reads and writes the META table: one cell in each row, read, compared
+// and set by the functions of cell.go, and the rows that describe a store as a whole.
+// These are the schema with the identity of the store, and the logs whose samples
+// the store does not hold yet:
 //
 //	row        cell, as JSON
 //	schema     {"format":1,"resource_labels":[…],"tenancy":false,"identity":"…"}
@@ -53,7 +54,7 @@ type Store struct {
 	// want is what the schema must be, without an identity.
 	want storedSchema
 	// cell is META/schema as it was read, stored its content.
-	cell   cell
+	cell   Cell
 	stored storedSchema
 }
 
@@ -92,7 +93,7 @@ func (s *Store) Init(ctx context.Context) error {
 			return err
 		}
 		setting, cancel := context.WithTimeout(ctx, requestTimeout)
-		_, err = compareAndSet(setting, s.rows, series.MetaSchema, s.cell, value, s.now().UnixMilli())
+		_, _, err = CompareAndSet(setting, s.rows, series.MetaSchema, s.cell, value, s.now().UnixMilli())
 		cancel()
 		if err != nil {
 			return fmt.Errorf("store the schema: %w", err)
@@ -108,14 +109,14 @@ func (s *Store) Init(ctx context.Context) error {
 func (s *Store) readSchema(ctx context.Context) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	if s.cell, err = readCell(ctx, s.rows, series.MetaSchema); err != nil {
+	if s.cell, err = ReadCell(ctx, s.rows, series.MetaSchema); err != nil {
 		return fmt.Errorf("read the schema: %w", err)
 	}
 	s.stored = s.want
-	if s.cell.value == nil {
+	if s.cell.Value == nil {
 		return nil
 	}
-	if s.stored, err = parseSchema(s.cell.value); err != nil {
+	if s.stored, err = parseSchema(s.cell.Value); err != nil {
 		return fmt.Errorf("read the schema: %w", err)
 	}
 	return compareSchemas(s.stored, s.want)

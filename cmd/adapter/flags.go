@@ -236,7 +236,7 @@ func (o *options) checkBuffer() error {
 
 func (o *options) limitFlags(app *kingpin.Application) {
 	limits := &o.engine.Limits
-	app.Flag("write.max-future", "Refuse samples further ahead of the clock. 0 is no bound.").Default("10m").DurationVar(&limits.MaxFuture)
+	app.Flag("write.max-future", "Refuse samples further ahead of the clock. 0 is no bound.").Default("10m").DurationVar(&o.engine.MaxFuture)
 	app.Flag("write.timeout", "How long one remote write may take. Prometheus gives up after 30s.").Default("25s").DurationVar(&o.remote.WriteTimeout)
 	app.Flag("write.max-concurrent", "Remote writes under way at once; others wait.").Default("64").IntVar(&o.remote.MaxConcurrentWrites)
 	app.Flag("write.max-body-bytes", "Largest body of a request, compressed or not.").Default("32MiB").BytesVar(&o.maxBody)
@@ -319,7 +319,7 @@ func (o *options) checkNumbers() error {
 	}{
 		{"shutdown.timeout", int64(o.shutdownTimeout), 1},
 		{"bigtable.connections", int64(o.connections), 0},
-		{"write.max-future", int64(limits.MaxFuture), 0},
+		{"write.max-future", int64(o.engine.MaxFuture), 0},
 		{"write.timeout", int64(o.remote.WriteTimeout), 1},
 		{"write.max-concurrent", int64(o.remote.MaxConcurrentWrites), 1},
 		{"write.max-body-bytes", int64(o.maxBody), 1},

@@ -14,6 +14,7 @@ import (
 
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/index"
+	"github.com/promtable/promtable/remote/engine/current"
 	"github.com/promtable/promtable/series"
 	"github.com/promtable/promtable/series/cell"
 )
@@ -71,11 +72,18 @@ func (s Stored) Total() int { return s.Samples + s.Histograms + s.Exemplars }
 // With HA on, what comes from a replica that is not elected is not stored and
 // counts as if it were: the sender must not think that it has failed.
 func (e *Engine) Append(ctx context.Context, tenant string, batch []Series, rejected *Rejected) (stored Stored, err error) {
-	kept, deduplicated, err := e.replicas.filter(ctx, tenant, batch, rejected)
+	kept, deduplicated, err := e.deduplicate(ctx, tenant, batch, rejected)
 	if err == nil {
 		stored, err = e.appendKept(ctx, tenant, kept, rejected)
 	}
 	return stored.plus(deduplicated), err
+}
+
+// AppendMetadata stores metadata, of several entries of one family the last. Those
+// that can never be stored go to rejected. An error means that the rest may not be
+// stored; the writer may, and should, send it again.
+func (e *Engine) AppendMetadata(ctx context.Context, tenant string, batch []Metadata, rejected *Rejected) error {
+	return e.metadata.Append(ctx, tenant, batch, func(err error) { rejected.Add(ReasonMetadata, 1, err) })
 }
 
 // appendKept is Append without HA.
@@ -107,7 +115,7 @@ func (e *Engine) store(ctx context.Context, tenant string, a *accepted) (stored 
 	if err != nil {
 		return stored, err
 	}
-	e.newest.note(a.samples, a.sampleOf)
+	e.current.Add(a.samples, a.handles)
 	for _, k := range a.fresh {
 		e.known.add(k)
 	}
@@ -134,8 +142,8 @@ func (e *Engine) writeIndex(ctx context.Context, tenant string, a *accepted) err
 // the index entries that must be there before.
 type accepted struct {
 	samples []bucketstore.Sample
-	// sampleOf has for each of samples its series, or nil.
-	sampleOf  []*Known
+	// handles has for each of samples that of its series in the current table, or nil.
+	handles   []*current.Handle
 	exemplars []acceptedExemplar
 	entries   []index.Entry
 	// entryOf has for each of entries its series, or nil.
@@ -171,12 +179,12 @@ func (e *Engine) giveBack(a *accepted) {
 		return
 	}
 	clear(a.samples)
-	clear(a.sampleOf)
+	clear(a.handles)
 	clear(a.entries)
 	clear(a.entryOf)
 	clear(a.fresh)
 	*a = accepted{
-		samples: a.samples[:0], sampleOf: a.sampleOf[:0], entries: a.entries[:0], entryOf: a.entryOf[:0],
+		samples: a.samples[:0], handles: a.handles[:0], entries: a.entries[:0], entryOf: a.entryOf[:0],
 		fresh: a.fresh[:0], values: a.values[:0], key: a.key[:0],
 	}
 	e.accepted.Put(a)
@@ -212,7 +220,7 @@ func (e *Engine) accept(ctx context.Context, a *accepted, tenant string, batch [
 	for i := range batch {
 		n += len(batch[i].Samples) + len(batch[i].Histograms)
 	}
-	a.samples, a.sampleOf = slices.Grow(a.samples, n), slices.Grow(a.sampleOf, n)
+	a.samples, a.handles = slices.Grow(a.samples, n), slices.Grow(a.handles, n)
 	maxTime := e.maxTime()
 	step := acceptStep // at once
 	for i := range batch {
@@ -297,7 +305,7 @@ type addition struct {
 // takeSample takes a sample.
 func (a *addition) takeSample(t int64, v float64, value []byte) {
 	a.samples = append(a.samples, bucketstore.Sample{Ref: a.ref, T: t, V: v, Value: value})
-	a.sampleOf = append(a.sampleOf, a.known)
+	a.handles = append(a.handles, a.known.currentHandle())
 	a.need(t)
 }
 
@@ -388,7 +396,7 @@ type timeBound struct {
 }
 
 func (e *Engine) maxTime() timeBound {
-	future := e.cfg.Limits.MaxFuture
+	future := e.cfg.MaxFuture
 	if future <= 0 {
 		return timeBound{series.MaxTime, 0}
 	}

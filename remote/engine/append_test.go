@@ -59,7 +59,7 @@ func TestAppendRejects(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			f := openFixture(t, func(c *engine.Config) { c.Limits.MaxFuture = 10 * time.Minute })
+			f := openFixture(t, func(c *engine.Config) { c.MaxFuture = 10 * time.Minute })
 			var rejected engine.Rejected
 			stored, err := f.Append(t.Context(), "", []engine.Series{tt.series, good}, &rejected)
 			if err != nil || stored.Total() != len(tt.stored)+2 {

@@ -395,8 +395,8 @@ func TestClockFarOff(t *testing.T) {
 // An adapter that must forget a cluster reads its row again.
 func TestManyClusters(t *testing.T) {
 	c := newClock(someTime)
-	m := openMembers(t, openEmbedded(t, c), c)[0]
-	m.SetMaxClusters(3)
+	v := &votes{Store: openEmbedded(t, c)}
+	m := member{openOn(t, v, c, withHA, func(cfg *engine.Config) { cfg.HA.MaxClusters = 3 }), v}
 	for i := range int64(20) {
 		cluster := fmt.Sprint(i % 5)
 		m.wantSends(t, cluster, fromCluster(cluster, "a", someTime+i), true)

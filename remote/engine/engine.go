@@ -19,7 +19,6 @@ package engine
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -31,6 +30,10 @@ import (
 
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/index"
+	"github.com/promtable/promtable/remote/engine/current"
+	"github.com/promtable/promtable/remote/engine/ha"
+	"github.com/promtable/promtable/remote/engine/metadata"
+	"github.com/promtable/promtable/remote/engine/reader"
 	"github.com/promtable/promtable/series"
 )
 
@@ -46,7 +49,9 @@ type Config struct {
 	// Registerer may be nil.
 	Registerer prometheus.Registerer
 
-	Limits Limits
+	// MaxFuture is how far ahead of the clock a sample may lie. 0 is no bound.
+	MaxFuture time.Duration
+	Limits    Limits
 
 	// ParallelScans is how many scans of METRIC a query may have under way at a
 	// time. They share what the limits allow. 0 is 1: more pays where a scan waits for
@@ -61,8 +66,9 @@ type Config struct {
 	// none, and makes them visible at one instant, as the embedded store does.
 	AtomicApply bool
 
-	// HA leaves out what all replicas of a sender but one send.
-	HA HA
+	// HA leaves out what all replicas of a sender but one send. The engine sets its
+	// Store, Schema, Now, Logger and Registerer.
+	HA ha.Config
 
 	// CurrentInterval is how often the newest samples go to CURRENT. 0 is a
 	// minute.
@@ -80,51 +86,26 @@ type Config struct {
 	MaxSymbolBytes int
 }
 
-// defaultMaxPending is some hundred bytes for each, with its key.
-const defaultMaxPending = 2_000_000
-
 const defaultMaxSymbolBytes = 512 << 20
-
-// Limits bound what one request may ask for. 0 is no bound.
-type Limits struct {
-	// MaxFuture is how far ahead of the clock a sample may lie.
-	MaxFuture time.Duration
-	// MaxSeries is how many series a selector may match.
-	MaxSeries int
-	// MaxSamples is how many samples a selector may read.
-	MaxSamples int
-	// MaxSeriesBytes is how many bytes the chunks of one series may take.
-	MaxSeriesBytes int
-}
-
-// ErrLimit marks a query that asks for more than the limits allow: the asker's
-// fault.
-var ErrLimit = errors.New("query exceeds a limit")
-
-func limitError(format string, args ...any) error {
-	return fmt.Errorf("%w: %s", ErrLimit, fmt.Sprintf(format, args...))
-}
 
 // Engine stores and finds samples. It is safe for concurrent use.
 type Engine struct {
 	cfg     Config
 	index   *index.Index
-	newest  *newest
+	current *current.Table
 	metrics metrics
 	known   *knownSeries
 	// accepted are *accepted to be used again.
 	accepted sync.Pool
 
-	// stop ends what runs in the background, and closing.
+	// stop ends what runs in the background.
 	stop       context.CancelFunc
-	closing    context.Context
 	background sync.WaitGroup
 
-	metadata knownMetadata
-	// replicas is nil if HA is off.
-	replicas *deduper
-	// batchBytes, rowCells and minScanSeries are the constants, but for tests.
-	batchBytes, rowCells, minScanSeries int
+	metadata *metadata.Store
+	// elections is nil if HA is off.
+	elections *ha.Elections
+	reader    *reader.Reader
 }
 
 // New returns an engine and starts its work in the background. The store must hold
@@ -132,12 +113,6 @@ type Engine struct {
 func New(cfg Config) (*Engine, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = log.NewNopLogger()
-	}
-	if cfg.CurrentInterval <= 0 {
-		cfg.CurrentInterval = time.Minute
-	}
-	if cfg.MaxPending <= 0 {
-		cfg.MaxPending = defaultMaxPending
 	}
 	if cfg.MaxSymbolBytes <= 0 {
 		cfg.MaxSymbolBytes = defaultMaxSymbolBytes
@@ -151,16 +126,29 @@ func New(cfg Config) (*Engine, error) {
 		metrics: newMetrics(cfg.Registerer),
 		known:   newKnownSeries(cfg.MaxSymbolBytes),
 
-		metadata: newKnownMetadata(),
-		replicas: newDeduper(cfg),
-
-		batchBytes:    batchBytes,
-		rowCells:      rowCells,
-		minScanSeries: minScanSeries,
+		metadata: metadata.New(cfg.Store, cfg.Schema, cfg.Now, cfg.Registerer),
 	}
-	e.newest = newNewest(cfg, e.metrics)
-	e.closing, e.stop = context.WithCancel(context.Background())
-	e.background.Go(func() { e.runAhead(e.closing) })
+	e.elections = newElections(cfg)
+	e.reader = reader.New(reader.Config{
+		Store:          cfg.Store,
+		Index:          e.index,
+		Schema:         cfg.Schema,
+		Registerer:     cfg.Registerer,
+		Limits:         cfg.Limits,
+		ParallelScans:  cfg.ParallelScans,
+		StoredMatchers: e.elections.StoredMatchers,
+	})
+	e.current = current.New(current.Config{
+		Store:      cfg.Store,
+		Schema:     cfg.Schema,
+		Logger:     cfg.Logger,
+		Registerer: cfg.Registerer,
+		Interval:   cfg.CurrentInterval,
+		MaxPending: cfg.MaxPending,
+	})
+	ctx, stop := context.WithCancel(context.Background())
+	e.stop = stop
+	e.background.Go(func() { e.runAhead(ctx) })
 	promauto.With(cfg.Registerer).NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "adapter_index_known_series",
 		Help: "Series and index periods remembered as written to the index.",
@@ -172,12 +160,20 @@ func New(cfg Config) (*Engine, error) {
 	return e, nil
 }
 
+// newElections returns nil if HA is off in cfg.
+func newElections(cfg Config) *ha.Elections {
+	h := cfg.HA
+	h.Store, h.Schema, h.Now, h.Logger, h.Registerer = cfg.Store, cfg.Schema, cfg.Now, cfg.Logger, cfg.Registerer
+	return ha.New(h)
+}
+
 // Close stops the work in the background and flushes what is in memory. No
 // other call may be running or follow. The store stays open.
 func (e *Engine) Close(ctx context.Context) error {
 	e.stop()
 	e.background.Wait()
-	return errors.Join(e.index.WriteAhead(ctx), e.newest.close(ctx))
+	e.reader.Close()
+	return errors.Join(e.index.WriteAhead(ctx), e.current.Close(ctx))
 }
 
 const (

@@ -4,14 +4,14 @@ import "context"
 
 // SetBatchBytes changes what a batch of rows should come to, so that a test
 // needs no millions of samples to see several of them.
-func (e *Engine) SetBatchBytes(n int) { e.batchBytes = n }
+func (e *Engine) SetBatchBytes(n int) { e.reader.BatchBytes = n }
 
 // SetRowCells changes how many cells a read should meet in a row.
-func (e *Engine) SetRowCells(n int) { e.rowCells = n }
+func (e *Engine) SetRowCells(n int) { e.reader.RowCells = n }
 
 // SetMinScanSeries changes how many series a scan reads at least, if several read
 // a batch side by side.
-func (e *Engine) SetMinScanSeries(n int) { e.minScanSeries = n }
+func (e *Engine) SetMinScanSeries(n int) { e.reader.MinScanSeries = n }
 
 // SetKnown changes how spellings are hashed, and how many series are known at
 // most.
@@ -24,12 +24,5 @@ func (e *Engine) SetKnown(hash func(text []byte) uint64, maxSeries, maxBytes int
 // yet.
 func (e *Engine) SetSymbolHash(hash func(text string) uint32) { e.known.symbolHash = hash }
 
-// FlushCurrent writes the newest samples to CURRENT.
-func (e *Engine) FlushCurrent(ctx context.Context) error { return e.newest.flush(ctx, nil) }
-
-// Slots returns how many series have a place for their newest sample.
-func (e *Engine) Slots() int {
-	e.newest.mu.Lock()
-	defer e.newest.mu.Unlock()
-	return len(e.newest.slots)
-}
+// FlushCurrent writes the current samples to CURRENT.
+func (e *Engine) FlushCurrent(ctx context.Context) error { return e.current.Flush(ctx) }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/remote/engine"
+	"github.com/promtable/promtable/remote/engine/ha"
 )
 
 // failover is that of the tests, in milliseconds.
@@ -24,7 +25,7 @@ const failover = 30_000
 
 // withHA turns HA on.
 func withHA(cfg *engine.Config) {
-	cfg.HA = engine.HA{ClusterLabel: "cluster", ReplicaLabel: "__replica__", Failover: failover * time.Millisecond}
+	cfg.HA = ha.Config{ClusterLabel: "cluster", ReplicaLabel: "__replica__", Failover: failover * time.Millisecond}
 }
 
 // from is a sample at t that a replica of cluster c has sent: 1 from a, 2 from b,
@@ -83,18 +84,18 @@ func (f *fixture) gauges(t testing.TB, name string) (found []string) {
 func TestHAFlags(t *testing.T) {
 	for _, tt := range []struct {
 		name string
-		ha   engine.HA
+		ha   ha.Config
 		want string // "" is no error
 	}{
-		{"off", engine.HA{}, ""},
-		{"on", engine.HA{ClusterLabel: "c", ReplicaLabel: "r"}, ""},
-		{"a second", engine.HA{ClusterLabel: "c", ReplicaLabel: "r", Failover: time.Second}, ""},
-		{"no replica", engine.HA{ClusterLabel: "c"}, "--ha.replica-label"},
-		{"no cluster", engine.HA{ReplicaLabel: "r"}, "--ha.cluster-label"},
-		{"the same", engine.HA{ClusterLabel: "c", ReplicaLabel: "c"}, "two labels"},
-		{"the name", engine.HA{ClusterLabel: "c", ReplicaLabel: "__name__"}, "--ha.replica-label"},
-		{"too fast", engine.HA{ClusterLabel: "c", ReplicaLabel: "r", Failover: time.Millisecond}, "--ha.failover"},
-		{"negative", engine.HA{ClusterLabel: "c", ReplicaLabel: "r", Failover: -time.Hour}, "--ha.failover"},
+		{"off", ha.Config{}, ""},
+		{"on", ha.Config{ClusterLabel: "c", ReplicaLabel: "r"}, ""},
+		{"a second", ha.Config{ClusterLabel: "c", ReplicaLabel: "r", Failover: time.Second}, ""},
+		{"no replica", ha.Config{ClusterLabel: "c"}, "--ha.replica-label"},
+		{"no cluster", ha.Config{ReplicaLabel: "r"}, "--ha.cluster-label"},
+		{"the same", ha.Config{ClusterLabel: "c", ReplicaLabel: "c"}, "two labels"},
+		{"the name", ha.Config{ClusterLabel: "c", ReplicaLabel: "__name__"}, "--ha.replica-label"},
+		{"too fast", ha.Config{ClusterLabel: "c", ReplicaLabel: "r", Failover: time.Millisecond}, "--ha.failover"},
+		{"negative", ha.Config{ClusterLabel: "c", ReplicaLabel: "r", Failover: -time.Hour}, "--ha.failover"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			f := openFixture(t)

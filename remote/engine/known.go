@@ -4,10 +4,12 @@ import (
 	"sync/atomic"
 
 	"github.com/prometheus/prometheus/model/labels"
-	"github.com/prometheus/prometheus/model/metadata"
+	prommetadata "github.com/prometheus/prometheus/model/metadata"
 
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/index"
+	"github.com/promtable/promtable/remote/engine/current"
+	"github.com/promtable/promtable/remote/engine/metadata"
 	"github.com/promtable/promtable/series"
 )
 
@@ -45,15 +47,15 @@ type Known struct {
 	// one too, in milliseconds.
 	ahead int64
 
-	// slot is where its newest sample waits. It belongs to newest, under its lock.
-	slot *slot
+	// current is for the current table.
+	current current.Handle
 	// queued is the number of the last index period for which the index has noted
 	// the series down, to be written ahead.
 	queued atomic.Int64
 	engine *Engine
 
-	// family is the one that the series belonged to when it came with metadata.
-	family atomic.Pointer[knownFamily]
+	// metadata is for the metadata store.
+	metadata metadata.Handle
 
 	hash   uint64
 	tenant string
@@ -95,21 +97,19 @@ func (k *Known) Labels() labels.Labels {
 // TakeMetadata returns the name of the metric family that the series belongs to,
 // if said is true of it, and whether said is news, which must be given to
 // AppendMetadata. Else it is what is stored.
-func (k *Known) TakeMetadata(said metadata.Metadata) (family string, news bool) {
-	f := k.family.Load()
-	if f == nil || f.kind != said.Type {
-		f = k.engine.metadata.family(k.engine.cfg.Schema, k.tenant, FamilyName(k.Labels().Get(labels.MetricName), said.Type), said.Type)
-		k.family.Store(f)
+func (k *Known) TakeMetadata(said prommetadata.Metadata) (family string, news bool) {
+	f := k.metadata.Family(said.Type)
+	if f == nil {
+		f = k.engine.metadata.SetFamily(&k.metadata, k.tenant, k.Labels().Get(labels.MetricName), said.Type)
 	}
-	stored := f.stored.Load()
-	return f.name, stored == nil || *stored != said
+	return f.Name(), !f.IsStored(said)
 }
 
 // Lookup returns the series that a tenant's sender spells so, or nil if it is
 // not known: then it must be given to Append with its labels, and with its
 // spelling to be known the next time. It does not keep the text.
 func (e *Engine) Lookup(tenant string, s Spelling) *Known {
-	if e.replicas != nil || len(s.Text) > maxSpelling {
+	if e.elections != nil || len(s.Text) > maxSpelling {
 		return nil // with HA on, what is stored depends on more than the labels
 	}
 	return e.known.find(tenant, s)
@@ -118,7 +118,7 @@ func (e *Engine) Lookup(tenant string, s Spelling) *Known {
 // newKnown makes a series that may be remembered once it is stored, or returns
 // nil if nobody could find it again.
 func (e *Engine) newKnown(tenant string, s Spelling, ref bucketstore.Ref) *Known {
-	if e.replicas != nil || s.Form == 0 || len(s.Text) > maxSpelling {
+	if e.elections != nil || s.Form == 0 || len(s.Text) > maxSpelling {
 		return nil
 	}
 	return &Known{
@@ -192,4 +192,12 @@ func (p *periods) add(n int64) {
 			return
 		}
 	}
+}
+
+// currentHandle returns the handle of k, or nil if k is nil.
+func (k *Known) currentHandle() *current.Handle {
+	if k == nil {
+		return nil
+	}
+	return &k.current
 }

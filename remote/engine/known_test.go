@@ -210,7 +210,7 @@ func TestKnownNext(t *testing.T) {
 
 // What a known series sends is checked like all else, and named in errors.
 func TestKnownIsChecked(t *testing.T) {
-	f := openFixture(t, func(c *engine.Config) { c.Limits.MaxFuture = time.Minute })
+	f := openFixture(t, func(c *engine.Config) { c.MaxFuture = time.Minute })
 	k := f.known(t, up, someTime)
 	var rejected engine.Rejected
 	stored, err := f.Append(t.Context(), "", []engine.Series{{
@@ -323,26 +323,6 @@ func TestKnownNewest(t *testing.T) {
 			f.append(t, f.spelled(1, []engine.Series{sample(up, someTime+10, stale)})...)
 			wantSeries(t, "after the marker", f.current(t, 0), sample(labels.FromStrings("__name__", "other"), someTime, 1))
 		})
-	}
-}
-
-// Series that come no more keep no memory, those that come now and then do.
-func TestSlotsGo(t *testing.T) {
-	f := openFixture(t)
-	for i, step := range []struct {
-		sample bool
-		want   int
-	}{{true, 1}, {false, 1}, {true, 1}, {false, 1}, {false, 0}, {false, 0}, {true, 1}} {
-		if step.sample {
-			f.known(t, up, someTime+int64(i))
-			wantSeries(t, "current", f.current(t, 0), sample(up, someTime+int64(i), 0))
-		}
-		if err := f.FlushCurrent(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		if n := f.Slots(); n != step.want {
-			t.Errorf("step %d: %d slots, want %d", i, n, step.want)
-		}
 	}
 }
 

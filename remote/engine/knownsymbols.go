@@ -60,7 +60,7 @@ func newSymbolHash() func(text string) uint32 {
 // Symbols returns the numbers of the current epoch, or nil if nobody would find
 // a series by them.
 func (e *Engine) Symbols() *Symbols {
-	if e.replicas != nil {
+	if e.elections != nil {
 		return nil
 	}
 	return e.known.symbols.Load()

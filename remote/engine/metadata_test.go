@@ -2,7 +2,6 @@ package engine_test
 
 import (
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -103,25 +102,4 @@ func TestMetadataIsBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.wantMetadata(t, "a", 0, newMetadata("a", "gauge", "", help[:4096]))
-}
-
-func TestFamilyName(t *testing.T) {
-	for _, tt := range []struct{ name, kind, want string }{
-		{"x_bucket", "histogram", "x"},
-		{"x_count", "histogram", "x"},
-		{"x_sum", "summary", "x"},
-		{"x_bucket", "summary", "x_bucket"},
-		{"x_gcount", "gaugehistogram", "x"},
-		{"x_sum", "counter", "x_sum"},
-		{"x_total", "counter", "x_total"},
-		{"x", "histogram", "x"},
-		{"_sum", "histogram", "_sum"},
-		{"x_sum", "", "x_sum"},
-	} {
-		t.Run(fmt.Sprintf("%s of a %s", tt.name, tt.kind), func(t *testing.T) {
-			if got := engine.FamilyName(tt.name, prometheus.MetricType(tt.kind)); got != tt.want {
-				t.Errorf("%q, want %q", got, tt.want)
-			}
-		})
-	}
 }

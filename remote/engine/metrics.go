@@ -7,15 +7,7 @@ import (
 
 // metrics are those of the engine.
 type metrics struct {
-	appended       *prometheus.CounterVec
-	series         prometheus.Counter
-	samples        prometheus.Counter
-	batches        *prometheus.CounterVec
-	currentFlushes *prometheus.CounterVec
-	currentRows    prometheus.Counter
-	currentPending prometheus.Gauge
-	currentDropped prometheus.Counter
-	metadataRows   prometheus.Counter
+	appended *prometheus.CounterVec
 }
 
 func newMetrics(reg prometheus.Registerer) metrics {
@@ -25,47 +17,9 @@ func newMetrics(reg prometheus.Registerer) metrics {
 			Name: "adapter_engine_appended_samples_total",
 			Help: "Samples that passed validation, by result. After a failure the sender sends them again.",
 		}, []string{"result"}),
-		series: f.NewCounter(prometheus.CounterOpts{
-			Name: "adapter_engine_selected_series_total",
-			Help: "Series that queries delivered.",
-		}),
-		samples: f.NewCounter(prometheus.CounterOpts{
-			Name: "adapter_engine_selected_samples_total",
-			Help: "Samples of the series that queries delivered.",
-		}),
-		batches: f.NewCounterVec(prometheus.CounterOpts{
-			Name: "adapter_engine_read_batches_total",
-			Help: "Batches of rows read, by result: read, or split because they held more than expected.",
-		}, []string{"result"}),
-		currentFlushes: f.NewCounterVec(prometheus.CounterOpts{
-			Name: "adapter_current_flushes_total",
-			Help: "Writes of newest samples to CURRENT, of up to 10,000 rows each, by result.",
-		}, []string{"result"}),
-		currentRows: f.NewCounter(prometheus.CounterOpts{
-			Name: "adapter_current_rows_written_total",
-			Help: "Rows written to CURRENT.",
-		}),
-		currentPending: f.NewGauge(prometheus.GaugeOpts{
-			Name: "adapter_current_pending_series",
-			Help: "Series whose newest sample is not yet in CURRENT.",
-		}),
-		metadataRows: f.NewCounter(prometheus.CounterOpts{
-			Name: "adapter_metadata_rows_total",
-			Help: "Rows of metadata written, one for each metric family whose metadata is new or has changed.",
-		}),
-		currentDropped: f.NewCounter(prometheus.CounterOpts{
-			Name: "adapter_current_dropped_total",
-			Help: "Samples that CURRENT does not hear of, because too many series wait for it. They are stored all the same.",
-		}),
 	}
 	for _, result := range []string{resultOK, resultFailed} {
 		m.appended.WithLabelValues(result)
-	}
-	for _, result := range []string{resultOK, resultFailed} {
-		m.currentFlushes.WithLabelValues(result)
-	}
-	for _, result := range []string{resultRead, resultSplit} {
-		m.batches.WithLabelValues(result)
 	}
 	return m
 }
@@ -74,6 +28,4 @@ func newMetrics(reg prometheus.Registerer) metrics {
 const (
 	resultOK     = "success"
 	resultFailed = "failure"
-	resultRead   = "read"
-	resultSplit  = "split"
 )

@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 
+	"github.com/prometheus/prometheus/model/exemplar"
 	"github.com/prometheus/prometheus/model/histogram"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/storage"
@@ -125,7 +126,7 @@ func (q labelQuerier) query(hints *storage.SelectHints, ms []*labels.Matcher) Qu
 // of an index period.
 func (q labelQuerier) LabelValues(ctx context.Context, name string, hints *storage.LabelHints, ms ...*labels.Matcher) ([]string, annotations.Annotations, error) {
 	if len(ms) == 0 {
-		start, limit := q.query(nil, nil).span()
+		start, limit := q.query(nil, nil).Span()
 		values, err := q.e.index.Values(ctx, "", name, start, limit)
 		return limited(values, hints), nil, err
 	}
@@ -137,7 +138,7 @@ func (q labelQuerier) LabelValues(ctx context.Context, name string, hints *stora
 // an index period.
 func (q labelQuerier) LabelNames(ctx context.Context, hints *storage.LabelHints, ms ...*labels.Matcher) ([]string, annotations.Annotations, error) {
 	if len(ms) == 0 {
-		start, limit := q.query(nil, nil).span()
+		start, limit := q.query(nil, nil).Span()
 		names, err := q.e.index.Names(ctx, "", start, limit)
 		return limited(names, hints), nil, err
 	}
@@ -148,7 +149,7 @@ func (q labelQuerier) LabelNames(ctx context.Context, hints *storage.LabelHints,
 // collect returns what pick takes of the labels of the series that match, each
 // once, sorted.
 func (q labelQuerier) collect(ctx context.Context, ms []*labels.Matcher, pick func(labels.Label) (string, bool)) ([]string, error) {
-	found, err := q.e.find(ctx, q.query(nil, ms))
+	found, err := q.e.reader.Find(ctx, q.query(nil, ms))
 	if err != nil {
 		return nil, err
 	}
@@ -177,6 +178,22 @@ func limited(texts []string, hints *storage.LabelHints) []string {
 
 // Close implements storage.LabelQuerier.
 func (labelQuerier) Close() error { return nil }
+
+// ExemplarQuerier implements storage.ExemplarQueryable.
+func (e *Engine) ExemplarQuerier(ctx context.Context) (storage.ExemplarQuerier, error) {
+	return exemplarQuerier{ctx, e}, nil
+}
+
+type exemplarQuerier struct {
+	ctx context.Context
+	e   *Engine
+}
+
+// Select implements storage.ExemplarQuerier. start and end are in milliseconds,
+// inclusive.
+func (q exemplarQuerier) Select(start, end int64, selectors ...[]*labels.Matcher) ([]exemplar.QueryResult, error) {
+	return q.e.reader.Exemplars(q.ctx, start, end, selectors)
+}
 
 // AppenderV2 implements storage.AppendableV2. Everything is stored by Commit.
 // The appender takes what Append and AppendMetadata take and refuses the rest.

@@ -1,4 +1,4 @@
-package engine
+package reader
 
 import (
 	"github.com/prometheus/prometheus/tsdb/chunks"

@@ -1,4 +1,4 @@
-package engine
+package current
 
 import (
 	"context"
@@ -13,7 +13,7 @@ import (
 	"github.com/promtable/promtable/series"
 )
 
-// An Inventory says what Engine.Inventory has met.
+// An Inventory says what Table.Inventory has met.
 type Inventory struct {
 	// Rows is how many rows of CURRENT were read.
 	Rows int
@@ -27,14 +27,14 @@ type Inventory struct {
 // reads CURRENT in one pass and nothing else: no index and no samples. A single
 // selector with a metric name, or several with the same, read only the rows of
 // that name. An error from fn ends the pass unchanged.
-func (e *Engine) Inventory(ctx context.Context, tenant string, selectors [][]*labels.Matcher, limit int, fn func(CurrentSample) error) (Inventory, error) {
-	rows, err := e.cfg.Schema.SeriesRange(tenant, commonName(selectors))
+func (t *Table) Inventory(ctx context.Context, tenant string, selectors [][]*labels.Matcher, limit int, fn func(Sample) error) (Inventory, error) {
+	rows, err := t.schema.SeriesRange(tenant, commonName(selectors))
 	if err != nil {
 		return Inventory{}, err
 	}
-	p := inventoryPass{schema: e.cfg.Schema, tenant: tenant, selectors: selectors, left: limit, fn: fn}
-	p.pending = e.newest.inRange(rows)
-	err = e.cfg.Store.Scan(ctx, bucketstore.ScanRequest{
+	p := inventoryPass{schema: t.schema, tenant: tenant, selectors: selectors, left: limit, fn: fn}
+	p.pending = t.inRange(rows)
+	err = t.store.Scan(ctx, bucketstore.ScanRequest{
 		Table:    bucketstore.Current,
 		Rows:     []series.RowRange{rows},
 		Families: []bucketstore.FamilyRange{{Family: series.FamilyCurrent}},
@@ -62,6 +62,9 @@ func commonName(selectors [][]*labels.Matcher) (name string) {
 	return name
 }
 
+// errEnough ends a scan that has found as many samples as were asked for.
+var errEnough = errors.New("enough")
+
 // An inventoryPass merges the rows of CURRENT with the samples that are not
 // there yet.
 type inventoryPass struct {
@@ -72,7 +75,7 @@ type inventoryPass struct {
 	// pending are sorted by key; those before the last row are gone.
 	pending []pendingSample
 	left    int
-	fn      func(CurrentSample) error
+	fn      func(Sample) error
 	found   Inventory
 }
 
@@ -82,10 +85,10 @@ func (p *inventoryPass) row(row bucketstore.Row) error {
 	if err := p.pendingBefore(row.Key); err != nil {
 		return err
 	}
-	s := newestSample{T: row.Cells[0].Time, Value: row.Cells[0].Value}
+	s := sample{T: row.Cells[0].Time, Value: row.Cells[0].Value}
 	if len(p.pending) > 0 && p.pending[0].key == string(row.Key) {
 		if p.pending[0].T >= s.T {
-			s = p.pending[0].newestSample
+			s = p.pending[0].sample
 		}
 		p.pending = p.pending[1:]
 	}
@@ -98,7 +101,7 @@ func (p *inventoryPass) pendingBefore(limit []byte) error {
 	for len(p.pending) > 0 && (limit == nil || p.pending[0].key < string(limit)) {
 		next := p.pending[0]
 		p.pending = p.pending[1:]
-		if err := p.sample([]byte(next.key), next.newestSample); err != nil {
+		if err := p.sample([]byte(next.key), next.sample); err != nil {
 			return err
 		}
 	}
@@ -106,7 +109,7 @@ func (p *inventoryPass) pendingBefore(limit []byte) error {
 }
 
 // sample delivers the newest sample of a series, if somebody wants it.
-func (p *inventoryPass) sample(key []byte, s newestSample) error {
+func (p *inventoryPass) sample(key []byte, s sample) error {
 	tenant, ls, err := p.schema.ParseSeriesKey(key, &p.scratch)
 	if err != nil {
 		return fmt.Errorf("row %q of CURRENT: %w", key, err)
@@ -114,7 +117,7 @@ func (p *inventoryPass) sample(key []byte, s newestSample) error {
 	if tenant != p.tenant || !p.wants(ls) {
 		return nil
 	}
-	current, ok, err := newCurrentSample(ls, s)
+	current, ok, err := decodeSample(ls, s)
 	switch {
 	case err != nil:
 		return fmt.Errorf("row %q of CURRENT: %w", key, err)
@@ -139,12 +142,12 @@ func (p *inventoryPass) wants(ls labels.Labels) bool {
 // pendingSample is a sample that is not in CURRENT yet, and its series.
 type pendingSample struct {
 	key string
-	newestSample
+	sample
 }
 
 // inRange returns what is pending of the series in a range, sorted by key.
-func (n *newest) inRange(rows series.RowRange) []pendingSample {
-	found := slices.DeleteFunc(n.all(), func(s pendingSample) bool { return !rows.Contains([]byte(s.key)) })
+func (t *Table) inRange(rows series.RowRange) []pendingSample {
+	found := slices.DeleteFunc(t.all(), func(s pendingSample) bool { return !rows.Contains([]byte(s.key)) })
 	slices.SortFunc(found, func(a, b pendingSample) int { return strings.Compare(a.key, b.key) })
 	return found
 }

@@ -1,4 +1,4 @@
-package engine
+package reader
 
 import (
 	"bytes"
@@ -53,12 +53,12 @@ type ExplainedRange struct {
 
 // Explain answers q like Select, but counts the rows and cells instead of
 // returning them.
-func (e *Engine) Explain(ctx context.Context, q Query) (*Explanation, error) {
-	found, err := e.find(ctx, q)
+func (r *Reader) Explain(ctx context.Context, q Query) (*Explanation, error) {
+	found, err := r.Find(ctx, q)
 	if err != nil {
 		return nil, err
 	}
-	start, limit := q.span()
+	start, limit := q.Span()
 	x := &Explanation{
 		Selector: selectorText(q.Matchers),
 		Mint:     start,
@@ -70,14 +70,14 @@ func (e *Engine) Explain(ctx context.Context, q Query) (*Explanation, error) {
 	if q.SeriesOnly {
 		return x, nil
 	}
-	reader := e.newBatchReader(q)
-	reader.onRange = func(p part, r series.RowRange, rows, cells int) {
-		explained := explainRange(bucketstore.Metric, r, rows, cells)
+	reader := r.newBatchReader(q)
+	reader.onRange = func(p part, read series.RowRange, rows, cells int) {
+		explained := explainRange(bucketstore.Metric, read, rows, cells)
 		explained.Mint, explained.Maxt = p.start, p.limit-1
 		x.Rows = append(x.Rows, explained)
 	}
 	for rest := found.Series; len(rest) > 0; {
-		batch, err := reader.read(ctx, rest, e.metrics)
+		batch, err := reader.read(ctx, rest, r.metrics)
 		if err != nil {
 			return nil, err
 		}

@@ -1,4 +1,10 @@
-package engine
+// Package current keeps the latest sample of each series in the CURRENT table, and in
+// memory until it is there.
+//
+//	Table       samples on their way to CURRENT           table.go
+//	Read        the current samples of given series       read.go
+//	Inventory   the current samples of a tenant, a pass   inventory.go
+package current
 
 import (
 	"bytes"
@@ -12,6 +18,7 @@ import (
 
 	"github.com/go-kit/log"
 	"github.com/go-kit/log/level"
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/prometheus/model/value"
 
 	"github.com/promtable/promtable/bucketstore"
@@ -27,12 +34,32 @@ const (
 	flushRows = 10_000
 )
 
-// newest keeps the newest sample of each series until it is in CURRENT, so
-// that a row is written once an interval and not once a sample. Staleness
-// markers go there at once. What it holds is lost with the process; the samples
-// themselves are stored already.
-type newest struct {
+// Config says where a Table writes. Store is required.
+type Config struct {
+	Store  bucketstore.Store
+	Schema series.Schema
+	// Logger may be nil.
+	Logger log.Logger
+	// Registerer may be nil.
+	Registerer prometheus.Registerer
+	// Interval is how often samples go to CURRENT. 0 is a minute.
+	Interval time.Duration
+	// MaxPending is of how many series the current sample is kept until it is in
+	// CURRENT. 0 is 2,000,000, at some hundred bytes each with its key. Samples of
+	// further series are not kept: their rows of CURRENT lag until a later sample
+	// finds room.
+	MaxPending int
+}
+
+const defaultMaxPending = 2_000_000
+
+// A Table keeps the current sample of each series until it is in CURRENT, so that
+// a row is written once an interval and not once a sample. Staleness markers go
+// there at once. What it holds is lost with the process; the samples themselves
+// are stored already. It is safe for concurrent use.
+type Table struct {
 	store   bucketstore.Store
+	schema  series.Schema
 	logger  log.Logger
 	metrics metrics
 
@@ -57,30 +84,30 @@ type newest struct {
 	done chan struct{}
 }
 
-// newestSample is a sample without its series: V and since when it has been
+// sample is a sample without its series: V and since when it has been
 // counted, unless Value is set, the value as it is stored.
-type newestSample struct {
+type sample struct {
 	T     int64
 	V     float64
 	ST    int64
 	Value []byte
 }
 
-// newNewestSample copies a sample. Floats are copied without an allocation.
-func newNewestSample(s *bucketstore.Sample) newestSample {
+// newSample copies a sample. Floats are copied without an allocation.
+func newSample(s *bucketstore.Sample) sample {
 	if s.Value == nil {
-		return newestSample{T: s.T, V: s.V}
+		return sample{T: s.T, V: s.V}
 	}
 	if !cell.IsHistogram(s.Value) {
 		if v, err := cell.Parse(s.Value); err == nil {
-			return newestSample{T: s.T, V: v.Float, ST: v.Start}
+			return sample{T: s.T, V: v.Float, ST: v.Start}
 		}
 	}
-	return newestSample{T: s.T, Value: bytes.Clone(s.Value)}
+	return sample{T: s.T, Value: bytes.Clone(s.Value)}
 }
 
 // isStale says whether s is a staleness marker.
-func (s newestSample) isStale() bool {
+func (s sample) isStale() bool {
 	if s.Value == nil {
 		return value.IsStaleNaN(s.V)
 	}
@@ -89,11 +116,15 @@ func (s newestSample) isStale() bool {
 }
 
 // same says whether s and t are the same, bit for bit.
-func (s newestSample) same(t newestSample) bool {
+func (s sample) same(t sample) bool {
 	return s.T == t.T && math.Float64bits(s.V) == math.Float64bits(t.V) && s.ST == t.ST && bytes.Equal(s.Value, t.Value)
 }
 
-// A slot holds the newest sample of a series. There are as many slots as series.
+// A Handle leads from a series to its slot in a Table, so that Add need not look it
+// up. The zero value leads nowhere yet. It belongs to the Table, under its lock.
+type Handle struct{ slot *slot }
+
+// A slot holds the current sample of a series. There are as many slots as series.
 type slot struct {
 	// pending says that the sample is not in CURRENT yet.
 	pending bool
@@ -108,7 +139,7 @@ type slot struct {
 	isOther bool
 	t       int64
 	v       float64
-	other   *newestSample
+	other   *sample
 	// key lies in the memory of a reference to the series.
 	key string
 }
@@ -124,25 +155,25 @@ func (at *slot) replace(s *bucketstore.Sample) bool {
 }
 
 // set makes s the sample of a slot.
-func (at *slot) set(s newestSample) {
+func (at *slot) set(s sample) {
 	at.t, at.v, at.isOther = s.T, s.V, s.Value != nil || s.ST != 0
 	switch {
 	case at.isOther && at.other == nil:
-		at.other = new(newestSample)
+		at.other = new(sample)
 		fallthrough
 	case at.isOther:
 		*at.other = s
 	case at.other != nil:
-		*at.other = newestSample{} // memory for the next one
+		*at.other = sample{} // memory for the next one
 	}
 }
 
 // sample returns the sample of a slot.
-func (at *slot) sample() newestSample {
+func (at *slot) sample() sample {
 	if at.isOther {
 		return *at.other
 	}
-	return newestSample{T: at.t, V: at.v}
+	return sample{T: at.t, V: at.v}
 }
 
 // isStale says whether v is a staleness marker: of a histogram, its sum is.
@@ -156,13 +187,23 @@ func isStale(v cell.Value) bool {
 	return value.IsStaleNaN(v.Float)
 }
 
-// newNewest starts the flushes.
-func newNewest(cfg Config, m metrics) *newest {
+// New returns a Table and starts its flushes in the background.
+func New(cfg Config) *Table {
+	if cfg.Logger == nil {
+		cfg.Logger = log.NewNopLogger()
+	}
+	if cfg.Interval <= 0 {
+		cfg.Interval = time.Minute
+	}
+	if cfg.MaxPending <= 0 {
+		cfg.MaxPending = defaultMaxPending
+	}
 	ctx, stop := context.WithCancel(context.Background())
-	n := &newest{
+	t := &Table{
 		store:   cfg.Store,
+		schema:  cfg.Schema,
 		logger:  cfg.Logger,
-		metrics: m,
+		metrics: newMetrics(cfg.Registerer),
 		slots:   make(map[string]*slot),
 		limit:   cfg.MaxPending,
 		wake:    make(chan struct{}, 1),
@@ -172,13 +213,13 @@ func newNewest(cfg Config, m metrics) *newest {
 		stop: stop,
 		done: make(chan struct{}),
 	}
-	go n.run(ctx, cfg.CurrentInterval)
-	return n
+	go t.run(ctx, cfg.Interval)
+	return t
 }
 
 // run flushes at the interval, and staleness markers at once, until ctx ends.
-func (n *newest) run(ctx context.Context, interval time.Duration) {
-	defer close(n.done)
+func (t *Table) run(ctx context.Context, interval time.Duration) {
+	defer close(t.done)
 	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
 	for {
@@ -187,126 +228,130 @@ func (n *newest) run(ctx context.Context, interval time.Duration) {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
-		case <-n.wake:
-			some = n.takeStale()
+		case <-t.wake:
+			some = t.takeStale()
 		}
 		flushing, cancel := context.WithTimeout(ctx, flushTimeout)
-		if err := n.flush(flushing, some); err != nil && ctx.Err() == nil {
-			level.Warn(n.logger).Log("msg", "newest samples not in CURRENT yet, trying again", "err", err)
+		if err := t.flush(flushing, some); err != nil && ctx.Err() == nil {
+			level.Warn(t.logger).Log("msg", "newest samples not in CURRENT yet, trying again", "err", err)
 		}
 		cancel()
 	}
 }
 
-// close stops the flushes, after one more.
-func (n *newest) close(ctx context.Context) error {
-	n.stop()
-	<-n.done
-	return n.flush(ctx, nil)
+// Close stops the flushes, after one more.
+func (t *Table) Close(ctx context.Context) error {
+	t.stop()
+	<-t.done
+	return t.Flush(ctx)
 }
 
-// note takes samples that are stored; known has for each its series, or nil. Of
-// equal times the later one counts. It does not wait for the store.
-func (n *newest) note(samples []bucketstore.Sample, known []*Known) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	dropped, stale := 0, len(n.stale)
+// Add takes samples that are stored; handles has for each that of its series, or
+// nil. Of equal times the later one counts. It does not wait for the store.
+func (t *Table) Add(samples []bucketstore.Sample, handles []*Handle) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	dropped, stale := 0, len(t.stale)
 	for i := range samples {
 		s := &samples[i]
-		at := n.slot(s.Ref, known[i])
+		at := t.slot(s.Ref, handles[i])
 		switch {
 		case at == nil:
 			dropped++
 			continue
 		case at.t > s.T || at.replace(s):
 			continue
-		case !at.pending && n.pending >= n.limit:
+		case !at.pending && t.pending >= t.limit:
 			dropped++
 			continue
 		}
-		n.keep(at, newNewestSample(s))
+		t.keep(at, newSample(s))
 	}
-	n.metrics.currentPending.Set(float64(n.pending))
-	n.metrics.currentDropped.Add(float64(dropped))
-	if len(n.stale) == stale {
+	t.metrics.pending.Set(float64(t.pending))
+	t.metrics.dropped.Add(float64(dropped))
+	if len(t.stale) == stale {
 		return
 	}
 	select {
-	case n.wake <- struct{}{}:
+	case t.wake <- struct{}{}:
 	default: // it is awake, or will be
 	}
 }
 
 // keep makes s the pending sample of a slot.
-func (n *newest) keep(at *slot, s newestSample) {
+func (t *Table) keep(at *slot, s sample) {
 	if !at.pending {
-		n.pending++
+		t.pending++
 	}
 	at.set(s)
 	at.pending, at.idle = true, false
-	if s.isStale() && !at.stale && len(n.stale) < n.limit {
+	if s.isStale() && !at.stale && len(t.stale) < t.limit {
 		at.stale = true
-		n.stale = append(n.stale, at)
+		t.stale = append(t.stale, at)
 	}
 }
 
-// slot returns the slot of a series, or nil if there is no room for one. A
-// series may be known under several spellings, but it has one slot: that in
-// slots.
-func (n *newest) slot(ref bucketstore.Ref, known *Known) *slot {
-	if known != nil && known.slot != nil && !known.slot.gone {
-		return known.slot
+// slot returns the slot of a series, or nil if there is no room for one. A series
+// may have several handles, but it has one slot: that in slots.
+func (t *Table) slot(ref bucketstore.Ref, h *Handle) *slot {
+	if h != nil && h.slot != nil && !h.slot.gone {
+		return h.slot
 	}
 	key := ref.SeriesKey()
-	at, ok := n.slots[string(key)]
+	at, ok := t.slots[string(key)]
 	if !ok {
-		if n.pending >= n.limit {
+		if t.pending >= t.limit {
 			return nil
 		}
-		// Nobody changes the key of a reference.
+		// A view and not a copy: the key of a reference never changes, and a copy would
+		// take some hundred bytes more for each series.
 		at = &slot{key: unsafe.String(unsafe.SliceData(key), len(key)), t: math.MinInt64}
-		n.slots[at.key] = at
+		t.slots[at.key] = at
 	}
-	if known != nil {
-		known.slot = at
+	if h != nil {
+		h.slot = at
 	}
 	return at
 }
 
 // drop forgets a slot that is not pending.
-func (n *newest) drop(at *slot) {
+func (t *Table) drop(at *slot) {
 	at.gone = true
-	delete(n.slots, at.key)
+	delete(t.slots, at.key)
 }
 
 // takeStale returns the series whose staleness markers wait, and forgets them.
-func (n *newest) takeStale() []*slot {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	stale := n.stale
-	n.stale = nil
+func (t *Table) takeStale() []*slot {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	stale := t.stale
+	t.stale = nil
 	for _, at := range stale {
 		at.stale = false
 	}
 	return append([]*slot{}, stale...) // not nil, which would be all
 }
 
+// Flush writes all pending samples to CURRENT. What could not be written stays
+// pending.
+func (t *Table) Flush(ctx context.Context) error { return t.flush(ctx, nil) }
+
 // flush writes the pending samples of these series, no two the same, or all if
 // some is nil. What could not be written stays pending.
-func (n *newest) flush(ctx context.Context, some []*slot) error {
+func (t *Table) flush(ctx context.Context, some []*slot) error {
 	select {
-	case n.flushing <- struct{}{}:
+	case t.flushing <- struct{}{}:
 	case <-ctx.Done():
 		return fmt.Errorf("wait for a flush under way: %w", ctx.Err())
 	}
-	defer func() { <-n.flushing }()
+	defer func() { <-t.flushing }()
 	if some == nil {
-		some = n.pendingSlots()
+		some = t.pendingSlots()
 	}
 	var taken []takenSample
 	for part := range slices.Chunk(some, flushRows) {
-		taken = n.take(taken[:0], part)
-		if err := n.write(ctx, taken); err != nil {
+		taken = t.take(taken[:0], part)
+		if err := t.write(ctx, taken); err != nil {
 			return err
 		}
 	}
@@ -316,21 +361,21 @@ func (n *newest) flush(ctx context.Context, some []*slot) error {
 // takenSample is a sample on its way to CURRENT.
 type takenSample struct {
 	at *slot
-	newestSample
+	sample
 }
 
 // write writes samples to CURRENT and forgets them.
-func (n *newest) write(ctx context.Context, taken []takenSample) error {
+func (t *Table) write(ctx context.Context, taken []takenSample) error {
 	if len(taken) == 0 {
 		return nil
 	}
-	if err := n.store.Apply(ctx, bucketstore.Current, currentRows(taken)); err != nil {
-		n.metrics.currentFlushes.WithLabelValues(resultFailed).Inc()
+	if err := t.store.Apply(ctx, bucketstore.Current, currentRows(taken)); err != nil {
+		t.metrics.flushes.WithLabelValues(resultFailed).Inc()
 		return fmt.Errorf("write %d rows of CURRENT: %w", len(taken), err)
 	}
-	n.metrics.currentFlushes.WithLabelValues(resultOK).Inc()
-	n.metrics.currentRows.Add(float64(len(taken)))
-	n.forget(taken)
+	t.metrics.flushes.WithLabelValues(resultOK).Inc()
+	t.metrics.rows.Add(float64(len(taken)))
+	t.forget(taken)
 	return nil
 }
 
@@ -362,16 +407,16 @@ func currentRows(taken []takenSample) []bucketstore.Mutation {
 
 // pendingSlots returns the series that have a pending sample, for a flush of all.
 // It forgets those that had none the last time either.
-func (n *newest) pendingSlots() []*slot {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	pending := make([]*slot, 0, n.pending)
-	for _, at := range n.slots {
+func (t *Table) pendingSlots() []*slot {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	pending := make([]*slot, 0, t.pending)
+	for _, at := range t.slots {
 		switch {
 		case at.pending:
 			pending = append(pending, at)
 		case at.idle:
-			n.drop(at)
+			t.drop(at)
 		default:
 			at.idle = true
 		}
@@ -381,9 +426,9 @@ func (n *newest) pendingSlots() []*slot {
 
 // take appends copies of the pending samples of these series to taken. They stay
 // pending, visible to readers, until they are written.
-func (n *newest) take(taken []takenSample, some []*slot) []takenSample {
-	n.mu.Lock()
-	defer n.mu.Unlock()
+func (t *Table) take(taken []takenSample, some []*slot) []takenSample {
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	for _, at := range some {
 		if at.pending {
 			taken = append(taken, takenSample{at, at.sample()})
@@ -393,38 +438,38 @@ func (n *newest) take(taken []takenSample, some []*slot) []takenSample {
 }
 
 // forget notes that samples are written, unless something newer came meanwhile.
-func (n *newest) forget(written []takenSample) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
+func (t *Table) forget(written []takenSample) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	for i := range written {
 		at := written[i].at
-		if !at.pending || !at.sample().same(written[i].newestSample) {
+		if !at.pending || !at.sample().same(written[i].sample) {
 			continue
 		}
 		at.pending = false
-		if n.pending--; len(n.slots)-n.pending > n.limit {
-			n.drop(at)
+		if t.pending--; len(t.slots)-t.pending > t.limit {
+			t.drop(at)
 		}
 	}
-	n.metrics.currentPending.Set(float64(n.pending))
+	t.metrics.pending.Set(float64(t.pending))
 }
 
 // get returns the pending sample of a series.
-func (n *newest) get(key string) (newestSample, bool) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if at, ok := n.slots[key]; ok && at.pending {
+func (t *Table) get(key string) (sample, bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if at, ok := t.slots[key]; ok && at.pending {
 		return at.sample(), true
 	}
-	return newestSample{}, false
+	return sample{}, false
 }
 
 // all returns the pending samples of all series, in no order.
-func (n *newest) all() []pendingSample {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	found := make([]pendingSample, 0, n.pending)
-	for key, at := range n.slots {
+func (t *Table) all() []pendingSample {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	found := make([]pendingSample, 0, t.pending)
+	for key, at := range t.slots {
 		if at.pending {
 			found = append(found, pendingSample{key, at.sample()})
 		}

@@ -1,8 +1,7 @@
-package engine
+package reader
 
 import (
 	"context"
-	"errors"
 
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/storage"
@@ -11,37 +10,7 @@ import (
 
 	"github.com/promtable/promtable/index"
 	"github.com/promtable/promtable/index/repanic"
-	"github.com/promtable/promtable/series"
 )
-
-// Query asks for samples. Mint and Maxt are in milliseconds, both inclusive,
-// and may lie outside what can be stored: [MinInt64, MaxInt64] is everything.
-type Query struct {
-	Tenant     string
-	Matchers   []*labels.Matcher
-	Mint, Maxt int64
-	// SeriesOnly asks for the labels alone: the series have no chunks, and a
-	// series is named if the index knows it in that time.
-	SeriesOnly bool
-	// Enough is how many series are enough then, any of those that match. 0 is for
-	// all.
-	Enough int
-	// Decoded asks for samples and not for bytes: chunks of floats without start
-	// timestamps may be a *chunk.Decoded, which costs nothing to iterate over
-	// and, unlike others, something to ask for Bytes.
-	Decoded bool
-	// Share is how many queries are answered at the same time for one asker, and
-	// share the memory that one alone may take: the batches of each are smaller
-	// accordingly, down to 128 KB. 0 is the same as 1.
-	Share int
-}
-
-// span returns the times of q that can be stored, half-open. It is empty if
-// there are none.
-func (q Query) span() (start, limit int64) {
-	start = max(q.Mint, 0)
-	return start, max(start, min(q.Maxt, series.MaxTime)+1)
-}
 
 // Select finds the series of q. When it returns, the index and the limit on
 // series have spoken and the first batch of rows is read: what can go wrong
@@ -53,12 +22,12 @@ func (q Query) span() (start, limit int64) {
 // series of a batch are asked for, the next batch is read in the background; a set
 // may be left half-way, and all that remains is that this one batch is read to its
 // end, if ctx does not end before.
-func (e *Engine) Select(ctx context.Context, q Query) (storage.ChunkSeriesSet, error) {
-	found, err := e.find(ctx, q)
+func (r *Reader) Select(ctx context.Context, q Query) (storage.ChunkSeriesSet, error) {
+	found, err := r.Find(ctx, q)
 	if err != nil {
 		return nil, err
 	}
-	set := &seriesSet{ctx: ctx, metrics: e.metrics, rest: found.Series, reader: e.newBatchReader(q), inBackground: e.inBackground}
+	set := &seriesSet{ctx: ctx, metrics: r.metrics, rest: found.Series, reader: r.newBatchReader(q), inBackground: r.inBackground}
 	if q.SeriesOnly {
 		set.reader = nil
 		return set, nil
@@ -69,69 +38,12 @@ func (e *Engine) Select(ctx context.Context, q Query) (storage.ChunkSeriesSet, e
 	return set, nil
 }
 
-// find asks the index for the series of q.
-func (e *Engine) find(ctx context.Context, q Query) (*index.Result, error) {
-	start, limit := q.span()
-	in := index.Query{
-		Tenant:    q.Tenant,
-		Matchers:  e.replicas.readMatchers(q.Matchers),
-		Start:     start,
-		Limit:     limit,
-		MaxSeries: e.cfg.Limits.MaxSeries,
-	}
-	if q.SeriesOnly {
-		in.Enough = q.Enough
-	}
-	found, err := e.index.Select(ctx, in)
-	if errors.Is(err, index.ErrTooManySeries) {
-		return nil, limitError("selector %s: %v", selectorName(q.Matchers), err)
-	}
-	return found, err
-}
-
-func (e *Engine) newBatchReader(q Query) *batchReader {
-	start, limit := q.span()
-	return &batchReader{
-		store:  e.cfg.Store,
-		schema: e.cfg.Schema,
-		limits: e.cfg.Limits,
-		query:  q,
-		start:  start,
-		limit:  limit,
-		target: e.batchTarget(q.Share),
-		scans:  max(1, e.cfg.ParallelScans),
-		least:  e.minScanSeries,
-		size:   firstBatch,
-		widths: widths{span: firstSpan, cells: e.rowCells},
-	}
-}
-
-// batchTarget returns what a batch of one of share queries should come to in
-// bytes.
-func (e *Engine) batchTarget(share int) int {
-	if share <= 1 {
-		return e.batchBytes
-	}
-	return max(e.batchBytes/share, min(e.batchBytes, minBatchBytes))
-}
-
-// inBackground runs fn in a goroutine that Close waits for, with a context that
-// ends with ctx and when the engine is closed.
-func (e *Engine) inBackground(ctx context.Context, fn func(context.Context)) {
-	e.background.Go(func() {
-		ctx, cancel := context.WithCancel(ctx)
-		defer cancel()
-		defer context.AfterFunc(e.closing, cancel)()
-		fn(ctx)
-	})
-}
-
 // A seriesSet delivers the series that the index found. It holds two batches: one
 // that is delivered and one that is read meanwhile.
 type seriesSet struct {
 	ctx     context.Context
 	metrics metrics
-	// inBackground is that of the engine.
+	// inBackground is that of the Reader.
 	inBackground func(context.Context, func(context.Context))
 	// reader is nil if only labels are asked for.
 	reader *batchReader

@@ -1,0 +1,90 @@
+package current
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/prometheus/prometheus/model/histogram"
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/model/value"
+
+	"github.com/promtable/promtable/bucketstore"
+	"github.com/promtable/promtable/series"
+	"github.com/promtable/promtable/series/cell"
+)
+
+// Sample is the newest sample of a series: V, unless one of the
+// histograms is set.
+type Sample struct {
+	Labels labels.Labels
+	T      int64
+	V      float64
+	H      *histogram.Histogram
+	FH     *histogram.FloatHistogram
+}
+
+// decodeSample decodes a sample, unless it is a staleness marker.
+func decodeSample(ls labels.Labels, s sample) (sample Sample, ok bool, err error) {
+	if s.Value == nil {
+		return Sample{Labels: ls, T: s.T, V: s.V}, !value.IsStaleNaN(s.V), nil
+	}
+	v, err := cell.Parse(s.Value)
+	return Sample{ls, s.T, v.Float, v.Histogram, v.FloatHistogram}, err == nil && !isStale(v), err
+}
+
+// Read returns the current samples of these series, by key, whose time is at least
+// mint, sorted by metric name, then by labels.Compare. Series whose current sample
+// is a staleness marker are left out.
+func (t *Table) Read(ctx context.Context, found map[string]labels.Labels, mint int64) ([]Sample, error) {
+	newest, err := t.readNewest(ctx, found)
+	if err != nil {
+		return nil, err
+	}
+	current := make([]Sample, 0, len(newest))
+	for key, s := range newest {
+		if s.T < mint {
+			continue
+		}
+		sample, ok, err := decodeSample(found[key], s)
+		if err != nil {
+			return nil, fmt.Errorf("row %q of CURRENT: %w", key, err)
+		}
+		if ok {
+			current = append(current, sample)
+		}
+	}
+	slices.SortFunc(current, func(a, b Sample) int {
+		byName := cmp.Compare(a.Labels.Get(labels.MetricName), b.Labels.Get(labels.MetricName))
+		return cmp.Or(byName, labels.Compare(a.Labels, b.Labels))
+	})
+	return current, nil
+}
+
+// readNewest returns the newest samples of these series: those in memory,
+// copied first, over those in CURRENT.
+func (t *Table) readNewest(ctx context.Context, found map[string]labels.Labels) (map[string]sample, error) {
+	newest := make(map[string]sample, len(found))
+	rows := make([]series.RowRange, 0, len(found))
+	for key := range found {
+		if s, ok := t.get(key); ok {
+			newest[key] = s
+		}
+		rows = append(rows, series.SingleRow([]byte(key)))
+	}
+	slices.SortFunc(rows, func(a, b series.RowRange) int { return bytes.Compare(a.Start, b.Start) })
+	err := t.store.Scan(ctx, bucketstore.ScanRequest{
+		Table:    bucketstore.Current,
+		Rows:     rows,
+		Families: []bucketstore.FamilyRange{{Family: series.FamilyCurrent}},
+	}, func(row bucketstore.Row) error {
+		cell := row.Cells[0]
+		if have, ok := newest[string(row.Key)]; !ok || have.T < cell.Time {
+			newest[string(row.Key)] = sample{T: cell.Time, Value: bytes.Clone(cell.Value)}
+		}
+		return nil
+	})
+	return newest, err
+}

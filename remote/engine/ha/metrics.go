@@ -1,0 +1,60 @@
+package ha
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+)
+
+// metrics are those of Elections. They name as many clusters as are cached.
+type metrics struct {
+	deduplicated *prometheus.CounterVec
+	elections    prometheus.Counter
+	failures     prometheus.Counter
+}
+
+func newMetrics(reg prometheus.Registerer) metrics {
+	f := promauto.With(reg)
+	return metrics{
+		deduplicated: f.NewCounterVec(prometheus.CounterOpts{
+			Name: "adapter_ha_deduplicated_samples_total",
+			Help: "Samples, histograms and exemplars acknowledged and not stored, because another replica of their cluster is elected.",
+		}, []string{"cluster"}),
+		elections: f.NewCounter(prometheus.CounterOpts{
+			Name: "adapter_ha_elections_total",
+			Help: "Replicas that this adapter has elected, the first of a cluster included.",
+		}),
+		failures: f.NewCounter(prometheus.CounterOpts{
+			Name: "adapter_ha_failures_total",
+			Help: "Times that it could not be found out who is elected. Those requests are refused, and sent again.",
+		}),
+	}
+}
+
+// electedReplicas is a metric: the elected replicas of the clusters that have sent
+// something lately.
+type electedReplicas struct {
+	elections *Elections
+	desc      *prometheus.Desc
+}
+
+func newElectedReplicas(e *Elections) electedReplicas {
+	return electedReplicas{e, prometheus.NewDesc("adapter_ha_elected_replica",
+		"1 for the replica of a cluster that is elected, if a sample of the cluster has come to this adapter within the fail-over time.",
+		[]string{"cluster", "replica"}, nil)}
+}
+
+// Describe implements prometheus.Collector.
+func (m electedReplicas) Describe(ch chan<- *prometheus.Desc) { ch <- m.desc }
+
+// Collect implements prometheus.Collector.
+func (m electedReplicas) Collect(ch chan<- prometheus.Metric) {
+	// Two tenants may have equal names, but a metric may come only once.
+	sent := make(map[[2]string]bool)
+	for id, elected := range m.elections.recent() {
+		pair := [2]string{id.name, elected.Replica}
+		if !sent[pair] {
+			sent[pair] = true
+			ch <- prometheus.MustNewConstMetric(m.desc, prometheus.GaugeValue, 1, pair[:]...)
+		}
+	}
+}

@@ -1,0 +1,84 @@
+package engine
+
+import (
+	"context"
+
+	"github.com/prometheus/common/model"
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/storage"
+
+	"github.com/promtable/promtable/index"
+	"github.com/promtable/promtable/remote/engine/current"
+	"github.com/promtable/promtable/remote/engine/metadata"
+	"github.com/promtable/promtable/remote/engine/reader"
+	"github.com/promtable/promtable/series"
+)
+
+// What the rooms of the engine ask and answer.
+type (
+	Query         = reader.Query
+	Limits        = reader.Limits
+	Explanation   = reader.Explanation
+	CurrentSample = current.Sample
+	Inventory     = current.Inventory
+	Metadata      = metadata.Entry
+)
+
+// ErrLimit marks a query that asks for more than the limits allow: the fault of
+// its sender.
+var ErrLimit = reader.ErrLimit
+
+// Count and Cardinality are those of package index.
+type (
+	Count       = index.Count
+	Cardinality = index.Cardinality
+)
+
+// Select is that of reader.Reader.
+func (e *Engine) Select(ctx context.Context, q Query) (storage.ChunkSeriesSet, error) {
+	return e.reader.Select(ctx, q)
+}
+
+// Explain answers q like Select, but counts the rows and cells instead of
+// returning them.
+func (e *Engine) Explain(ctx context.Context, q Query) (*Explanation, error) {
+	return e.reader.Explain(ctx, q)
+}
+
+// Cardinality says how many series the running index period has, and which
+// metrics and labels make them so many: the top largest counts of each kind. It
+// reads every posting of the period.
+func (e *Engine) Cardinality(ctx context.Context, tenant string, top int) (*Cardinality, error) {
+	return e.index.Cardinality(ctx, tenant, e.cfg.Now().UnixMilli(), top)
+}
+
+// Current returns the current sample of each series that any of the selectors
+// matches, if its time is at least mint, sorted by metric name, then by
+// labels.Compare. Series whose current sample is a staleness marker are left out.
+func (e *Engine) Current(ctx context.Context, tenant string, selectors [][]*labels.Matcher, mint int64) ([]CurrentSample, error) {
+	found := make(map[string]labels.Labels)
+	for _, matchers := range selectors {
+		result, err := e.reader.Find(ctx, Query{Tenant: tenant, Matchers: matchers, Mint: mint, Maxt: series.MaxTime})
+		if err != nil {
+			return nil, err
+		}
+		for _, s := range result.Series {
+			found[s.Key] = s.Labels
+		}
+	}
+	return e.current.Read(ctx, found, mint)
+}
+
+// Inventory calls fn with the current sample of each series that any of the
+// selectors matches, or of all series if there are none. See current.Table.
+func (e *Engine) Inventory(ctx context.Context, tenant string, selectors [][]*labels.Matcher, limit int, fn func(CurrentSample) error) (Inventory, error) {
+	return e.current.Inventory(ctx, tenant, selectors, limit, fn)
+}
+
+// Metadata is that of metadata.Store: what is stored of a family, or of all.
+func (e *Engine) Metadata(ctx context.Context, tenant, family string, limit int) ([]Metadata, error) {
+	return e.metadata.Read(ctx, tenant, family, limit)
+}
+
+// FamilyName is that of package metadata.
+func FamilyName(name string, kind model.MetricType) string { return metadata.FamilyName(name, kind) }

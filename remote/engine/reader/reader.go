@@ -1,0 +1,227 @@
+// Package reader reads series: it asks the index which series a selector matches,
+// reads their rows in batches, merges the samples of each row, and encodes them as
+// chunks.
+//
+//	Query, Reader   what can be asked for                       reader.go
+//	Select          the series of a query, batch by batch       select.go
+//	batchReader     how many series and rows are read at once   batch.go, parts.go, scan.go
+//	rowReader       from the cells of a row to chunks           row.go, chunks.go, before.go
+//	Exemplars       beside the samples of a series              exemplars.go
+//	Explain         which rows a query reads                    explain.go
+package reader
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+	"github.com/prometheus/prometheus/model/labels"
+
+	"github.com/promtable/promtable/bucketstore"
+	"github.com/promtable/promtable/index"
+	"github.com/promtable/promtable/series"
+)
+
+// Config says what a Reader reads. Store and Index are required.
+type Config struct {
+	Store  bucketstore.Store
+	Index  *index.Index
+	Schema series.Schema
+	// Registerer may be nil.
+	Registerer prometheus.Registerer
+	Limits     Limits
+	// ParallelScans is how many scans of METRIC a query may have under way at a
+	// time. They share what the limits allow. 0 is 1.
+	ParallelScans int
+	// StoredMatchers, if set, returns the matchers on labels that are stored. It
+	// leaves its argument as it is.
+	StoredMatchers func([]*labels.Matcher) []*labels.Matcher
+}
+
+// Limits bound what one request may ask for. 0 is no bound.
+type Limits struct {
+	// MaxSeries is how many series a selector may match.
+	MaxSeries int
+	// MaxSamples is how many samples a selector may read.
+	MaxSamples int
+	// MaxSeriesBytes is how many bytes the chunks of one series may take.
+	MaxSeriesBytes int
+}
+
+// ErrLimit marks a query that asks for more than the limits allow: the asker's
+// fault.
+var ErrLimit = errors.New("query exceeds a limit")
+
+func limitError(format string, args ...any) error {
+	return fmt.Errorf("%w: %s", ErrLimit, fmt.Sprintf(format, args...))
+}
+
+// Query asks for samples. Mint and Maxt are in milliseconds, both inclusive,
+// and may lie outside what can be stored: [MinInt64, MaxInt64] is everything.
+type Query struct {
+	Tenant     string
+	Matchers   []*labels.Matcher
+	Mint, Maxt int64
+	// SeriesOnly asks for the labels alone: the series have no chunks, and a
+	// series is named if the index knows it in that time.
+	SeriesOnly bool
+	// Enough is how many series are enough then, any of those that match. 0 is for
+	// all.
+	Enough int
+	// Decoded asks for samples and not for bytes: chunks of floats without start
+	// timestamps may be a *chunk.Decoded, which costs nothing to iterate over
+	// and, unlike others, something to ask for Bytes.
+	Decoded bool
+	// Share is how many queries are answered at the same time for one asker, and
+	// share the memory that one alone may take: the batches of each are smaller
+	// accordingly, down to 128 KB. 0 is the same as 1.
+	Share int
+}
+
+// Span returns the times of q that can be stored, half-open. It is empty if
+// there are none.
+func (q Query) Span() (start, limit int64) {
+	start = max(q.Mint, 0)
+	return start, max(start, min(q.Maxt, series.MaxTime)+1)
+}
+
+// A Reader reads series. It is safe for concurrent use.
+type Reader struct {
+	// Sizes must not change during a call.
+	Sizes
+	cfg     Config
+	metrics metrics
+
+	// stop ends what runs in the background, and closing.
+	stop       context.CancelFunc
+	closing    context.Context
+	background sync.WaitGroup
+}
+
+// Sizes say how much is read at once.
+type Sizes struct {
+	// BatchBytes is what a batch of rows should come to in bytes.
+	BatchBytes int
+	// RowCells is how many cells a read should meet in a row.
+	RowCells int
+	// MinScanSeries is how many series a scan reads at least, if several read a
+	// batch side by side.
+	MinScanSeries int
+}
+
+// New returns a Reader with the default sizes.
+func New(cfg Config) *Reader {
+	r := &Reader{cfg: cfg, metrics: newMetrics(cfg.Registerer), Sizes: Sizes{batchBytes, rowCells, minScanSeries}}
+	r.closing, r.stop = context.WithCancel(context.Background())
+	return r
+}
+
+// Close ends what is read in the background, and waits for it. No other call may
+// be running or follow.
+func (r *Reader) Close() {
+	r.stop()
+	r.background.Wait()
+}
+
+func (r *Reader) storedMatchers(ms []*labels.Matcher) []*labels.Matcher {
+	if r.cfg.StoredMatchers == nil {
+		return ms
+	}
+	return r.cfg.StoredMatchers(ms)
+}
+
+// Find asks the index for the series of q. The error is ErrLimit if they are more
+// than the limits allow.
+func (r *Reader) Find(ctx context.Context, q Query) (*index.Result, error) {
+	start, limit := q.Span()
+	in := index.Query{
+		Tenant:    q.Tenant,
+		Matchers:  r.storedMatchers(q.Matchers),
+		Start:     start,
+		Limit:     limit,
+		MaxSeries: r.cfg.Limits.MaxSeries,
+	}
+	if q.SeriesOnly {
+		in.Enough = q.Enough
+	}
+	found, err := r.cfg.Index.Select(ctx, in)
+	if errors.Is(err, index.ErrTooManySeries) {
+		return nil, limitError("selector %s: %v", selectorName(q.Matchers), err)
+	}
+	return found, err
+}
+
+func (r *Reader) newBatchReader(q Query) *batchReader {
+	start, limit := q.Span()
+	return &batchReader{
+		store:  r.cfg.Store,
+		schema: r.cfg.Schema,
+		limits: r.cfg.Limits,
+		query:  q,
+		start:  start,
+		limit:  limit,
+		target: r.batchTarget(q.Share),
+		scans:  max(1, r.cfg.ParallelScans),
+		least:  r.MinScanSeries,
+		size:   firstBatch,
+		widths: widths{span: firstSpan, cells: r.RowCells},
+	}
+}
+
+// batchTarget returns what a batch of one of share queries should come to in
+// bytes.
+func (r *Reader) batchTarget(share int) int {
+	if share <= 1 {
+		return r.BatchBytes
+	}
+	return max(r.BatchBytes/share, min(r.BatchBytes, minBatchBytes))
+}
+
+// inBackground runs fn in a goroutine that Close waits for, with a context that
+// ends with ctx and when the Reader is closed.
+func (r *Reader) inBackground(ctx context.Context, fn func(context.Context)) {
+	r.background.Go(func() {
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		defer context.AfterFunc(r.closing, cancel)()
+		fn(ctx)
+	})
+}
+
+// metrics are those of a Reader.
+type metrics struct {
+	series  prometheus.Counter
+	samples prometheus.Counter
+	batches *prometheus.CounterVec
+}
+
+// Values of the label result.
+const (
+	resultRead  = "read"
+	resultSplit = "split"
+)
+
+func newMetrics(reg prometheus.Registerer) metrics {
+	f := promauto.With(reg)
+	m := metrics{
+		series: f.NewCounter(prometheus.CounterOpts{
+			Name: "adapter_engine_selected_series_total",
+			Help: "Series that queries delivered.",
+		}),
+		samples: f.NewCounter(prometheus.CounterOpts{
+			Name: "adapter_engine_selected_samples_total",
+			Help: "Samples of the series that queries delivered.",
+		}),
+		batches: f.NewCounterVec(prometheus.CounterOpts{
+			Name: "adapter_engine_read_batches_total",
+			Help: "Batches of rows read, by result: read, or split because they held more than expected.",
+		}, []string{"result"}),
+	}
+	for _, result := range []string{resultRead, resultSplit} {
+		m.batches.WithLabelValues(result)
+	}
+	return m
+}
