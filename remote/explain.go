@@ -17,14 +17,34 @@ import (
 // explainRange is how far back an explanation looks if it is not told.
 const explainRange = time.Hour
 
+// explainEngine explains queries: an *engine.Engine.
+type explainEngine interface {
+	Explain(ctx context.Context, q engine.Query) (*engine.Explanation, error)
+}
+
+// explainConfig says what an explainHandler is made of. All of it is required.
+type explainConfig struct {
+	Engine explainEngine
+	Errors *edge
+	Gate   *gate
+	Now    func() time.Time
+	// Timeout is how long an explanation may take, answer included.
+	Timeout time.Duration
+	// MaxSelectors is how many match[] a request may hold.
+	MaxSelectors int
+}
+
 // explainHandler says what it takes to answer each match[], from start to end.
 // Both are RFC 3339 or seconds since 1970, inclusive; without end it is now,
 // without start an hour before end.
 type explainHandler struct {
-	cfg    Config
-	edge   *edge
-	gate   *gate
+	cfg    explainConfig
 	parser parser.Parser
+}
+
+// newExplainHandler returns a handler of /api/v1/explain.
+func newExplainHandler(cfg explainConfig) *explainHandler {
+	return &explainHandler{cfg: cfg, parser: parser.NewParser(parser.Options{})}
 }
 
 // apiResponse is the envelope of Prometheus' HTTP API.
@@ -37,7 +57,7 @@ type apiResponse struct {
 
 // ServeHTTP implements http.Handler.
 func (h *explainHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	deadline := time.Now().Add(h.cfg.ReadTimeout)
+	deadline := time.Now().Add(h.cfg.Timeout)
 	ctx, cancel := context.WithDeadline(r.Context(), deadline)
 	defer cancel()
 	defer limitAnswer(w, deadline)()
@@ -54,10 +74,10 @@ func (h *explainHandler) explain(ctx context.Context, r *http.Request) ([]*engin
 	if err != nil {
 		return nil, err
 	}
-	if err := h.gate.enter(ctx); err != nil {
+	if err := h.cfg.Gate.enter(ctx); err != nil {
 		return nil, err
 	}
-	defer h.gate.leave()
+	defer h.cfg.Gate.leave()
 	explanations := make([]*engine.Explanation, len(queries))
 	for i, q := range queries {
 		if explanations[i], err = h.cfg.Engine.Explain(ctx, q); err != nil {
@@ -69,7 +89,7 @@ func (h *explainHandler) explain(ctx context.Context, r *http.Request) ([]*engin
 
 // queries reads the parameters of r.
 func (h *explainHandler) queries(r *http.Request) ([]engine.Query, error) {
-	texts, err := matchParams(r, h.cfg.MaxQueries)
+	texts, err := matchParams(r, h.cfg.MaxSelectors)
 	if err != nil {
 		return nil, err
 	}
@@ -117,7 +137,7 @@ func timeParam(r *http.Request, name string, fallback time.Time) (time.Time, err
 
 // fail answers an error in the envelope.
 func (h *explainHandler) fail(w http.ResponseWriter, r *http.Request, err error) {
-	status := h.edge.note(w, r, err)
+	status := h.cfg.Errors.note(w, r, err)
 	kind := "unavailable"
 	switch {
 	case status < http.StatusInternalServerError:

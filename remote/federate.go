@@ -18,51 +18,74 @@ import (
 	"github.com/promtable/promtable/remote/engine"
 )
 
+// federateEngine finds the newest samples: an *engine.Engine.
+type federateEngine interface {
+	Current(ctx context.Context, tenant string, selectors [][]*labels.Matcher, mint int64) ([]engine.CurrentSample, error)
+	Metadata(ctx context.Context, tenant, family string, limit int) ([]engine.Metadata, error)
+}
+
+// federateConfig says what a federateHandler is made of. All of it is required.
+type federateConfig struct {
+	Engine federateEngine
+	Errors *edge
+	Gate   *gate
+	Now    func() time.Time
+	// Timeout is how long a federation may take, answer included.
+	Timeout time.Duration
+	// MaxSelectors is how many match[] a request may hold.
+	MaxSelectors int
+	// Lookback is how old the newest sample of a series may be to show up.
+	Lookback time.Duration
+}
+
 // federateHandler serves the newest samples of the series that any match[]
 // selects. Without match[] there are none, as in Prometheus.
 type federateHandler struct {
-	cfg    Config
-	edge   *edge
-	gate   *gate
+	cfg    federateConfig
 	parser parser.Parser
+}
+
+// newFederateHandler returns a handler of /federate.
+func newFederateHandler(cfg federateConfig) *federateHandler {
+	return &federateHandler{cfg: cfg, parser: parser.NewParser(parser.Options{})}
 }
 
 // ServeHTTP implements http.Handler.
 func (h *federateHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	deadline := time.Now().Add(h.cfg.ReadTimeout)
+	deadline := time.Now().Add(h.cfg.Timeout)
 	ctx, cancel := context.WithDeadline(r.Context(), deadline)
 	defer cancel()
 	defer limitAnswer(w, deadline)()
 	selectors, err := h.selectors(r)
 	if err != nil {
-		h.edge.fail(w, r, err)
+		h.cfg.Errors.fail(w, r, err)
 		return
 	}
 	// The slot is for the answer, too, which is in memory until it is sent.
-	if err := h.gate.enter(ctx); err != nil {
-		h.edge.fail(w, r, err)
+	if err := h.cfg.Gate.enter(ctx); err != nil {
+		h.cfg.Errors.fail(w, r, err)
 		return
 	}
-	defer h.gate.leave()
+	defer h.cfg.Gate.leave()
 	samples, err := h.current(ctx, selectors)
 	var known map[string]engine.Metadata
 	if err == nil && len(samples) > 0 {
 		known, err = h.metadata(ctx)
 	}
 	if err != nil {
-		h.edge.fail(w, r, err)
+		h.cfg.Errors.fail(w, r, err)
 		return
 	}
 	format := expfmt.NegotiateAccept(r.Header, expfmt.FmtOpenMetrics_1_0_0, expfmt.FmtOpenMetrics_0_0_1, expfmt.FmtText, expfmt.FmtProtoDelim)
 	w.Header().Set("Content-Type", string(format))
 	if err := writeFamilies(w, format, samples, known); err != nil {
-		h.edge.abort(r, fmt.Errorf("write federation: %w", err))
+		h.cfg.Errors.abort(r, fmt.Errorf("write federation: %w", err))
 	}
 }
 
 // selectors reads the parameters of r.
 func (h *federateHandler) selectors(r *http.Request) ([][]*labels.Matcher, error) {
-	texts, err := matchParams(r, h.cfg.MaxQueries)
+	texts, err := matchParams(r, h.cfg.MaxSelectors)
 	if err != nil {
 		return nil, err
 	}
@@ -90,7 +113,7 @@ func (h *federateHandler) current(ctx context.Context, selectors [][]*labels.Mat
 	if len(selectors) == 0 {
 		return nil, nil
 	}
-	mint := h.cfg.Now().Add(-h.cfg.CurrentLookback).UnixMilli()
+	mint := h.cfg.Now().Add(-h.cfg.Lookback).UnixMilli()
 	return h.cfg.Engine.Current(ctx, "", selectors, mint)
 }
 

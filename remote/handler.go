@@ -22,7 +22,6 @@
 package remote
 
 import (
-	"context"
 	"net/http"
 	"slices"
 	"strings"
@@ -30,11 +29,6 @@ import (
 
 	"github.com/go-kit/log"
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/prometheus/model/labels"
-	"github.com/prometheus/prometheus/promql/parser"
-	"github.com/prometheus/prometheus/storage"
-
-	"github.com/promtable/promtable/remote/engine"
 )
 
 // Config says what a Handler is made of. Engine and Now are required; a zero
@@ -108,34 +102,10 @@ func setDefault[T int | time.Duration](field *T, value T) {
 
 // backend is what a Handler asks of an engine.
 type backend interface {
-	appender
-	appendable
-	chunkSelector
-	currentReader
-	metadataReader
-	explainer
-}
-
-type appender interface {
-	finder
-	Append(ctx context.Context, tenant string, batch []engine.Series, rejected *engine.Rejected) (engine.Stored, error)
-	AppendMetadata(ctx context.Context, tenant string, batch []engine.Metadata, rejected *engine.Rejected) error
-}
-
-type chunkSelector interface {
-	Select(ctx context.Context, q engine.Query) (storage.ChunkSeriesSet, error)
-}
-
-type currentReader interface {
-	Current(ctx context.Context, tenant string, selectors [][]*labels.Matcher, mint int64) ([]engine.CurrentSample, error)
-}
-
-type metadataReader interface {
-	Metadata(ctx context.Context, tenant, family string, limit int) ([]engine.Metadata, error)
-}
-
-type explainer interface {
-	Explain(ctx context.Context, q engine.Query) (*engine.Explanation, error)
+	writeEngine
+	readEngine
+	federateEngine
+	explainEngine
 }
 
 // Handler serves
@@ -161,26 +131,35 @@ func New(cfg Config) *Handler {
 	e := newEdge(cfg.Logger, cfg.Now)
 	m := newHTTPMetrics(cfg.Registerer)
 	reads := newGate(cfg.MaxConcurrentReads, min(cfg.ReadTimeout/2, maxReadWait))
-	promql := parser.NewParser(parser.Options{})
 
-	writes := newWriteHandler(cfg, e)
-	write := m.instrument("write", writes, http.MethodPost)
-	otlp := &otlpHandler{
-		engine: cfg.Engine, edge: e, gate: writes.gate, decoded: writes.decoded,
-		limit: cfg.MaxBodyBytes, timeout: cfg.WriteTimeout,
-	}
-	read := m.instrument("read", newReadHandler(cfg, e, reads), http.MethodPost)
-	federate := &federateHandler{cfg: cfg, edge: e, gate: reads, parser: promql}
-	explain := &explainHandler{cfg: cfg, edge: e, gate: reads, parser: promql}
+	writes := newWriteHandler(writeConfig{
+		Engine: cfg.Engine, Errors: e, Registerer: cfg.Registerer,
+		MaxBodyBytes: cfg.MaxBodyBytes, Timeout: cfg.WriteTimeout,
+		MaxConcurrent: cfg.MaxConcurrentWrites, MaxBytes: cfg.MaxWriteBytes,
+	})
+	writeV := m.instrument("write", writes, http.MethodPost)
+	readV := m.instrument("read", newReadHandler(readConfig{
+		Engine: cfg.Engine, Errors: e, Gate: reads, Registerer: cfg.Registerer,
+		MaxBodyBytes: cfg.MaxBodyBytes, Timeout: cfg.ReadTimeout,
+		MaxQueries: cfg.MaxQueries, MaxSamples: cfg.MaxSamples, MaxFrameBytes: cfg.MaxFrameBytes,
+	}), http.MethodPost)
+	federateV := newFederateHandler(federateConfig{
+		Engine: cfg.Engine, Errors: e, Gate: reads, Now: cfg.Now,
+		Timeout: cfg.ReadTimeout, MaxSelectors: cfg.MaxQueries, Lookback: cfg.CurrentLookback,
+	})
+	explainV := newExplainHandler(explainConfig{
+		Engine: cfg.Engine, Errors: e, Gate: reads, Now: cfg.Now,
+		Timeout: cfg.ReadTimeout, MaxSelectors: cfg.MaxQueries,
+	})
 
 	h := &Handler{mux: http.NewServeMux()}
-	h.mux.Handle("/api/v1/write", write)
-	h.mux.Handle("/write", write)
-	h.mux.Handle("/api/v1/otlp/v1/metrics", m.instrument("otlp", otlp, http.MethodPost))
-	h.mux.Handle("/api/v1/read", read)
-	h.mux.Handle("/read", read)
-	h.mux.Handle("/federate", m.instrument("federate", federate, http.MethodGet))
-	h.mux.Handle("/api/v1/explain", m.instrument("explain", explain, http.MethodGet, http.MethodPost))
+	h.mux.Handle("/api/v1/write", writeV)
+	h.mux.Handle("/write", writeV)
+	h.mux.Handle("/api/v1/otlp/v1/metrics", m.instrument("otlp", newOTLPHandler(writes), http.MethodPost))
+	h.mux.Handle("/api/v1/read", readV)
+	h.mux.Handle("/read", readV)
+	h.mux.Handle("/federate", m.instrument("federate", federateV, http.MethodGet))
+	h.mux.Handle("/api/v1/explain", m.instrument("explain", explainV, http.MethodGet, http.MethodPost))
 	return h
 }
 

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/prometheus/prometheus/config"
-	"github.com/prometheus/prometheus/storage"
 	"github.com/prometheus/prometheus/storage/remote/otlptranslator/prometheusremotewrite"
 	"go.opentelemetry.io/collector/pdata/pmetric/pmetricotlp"
 
@@ -34,19 +33,25 @@ const otlpLookback = 5 * time.Minute
 // of them, as Prometheus does it without further configuration. Its handler is
 // not used, because it answers 200 when storing fails.
 type otlpHandler struct {
-	engine  appendable
-	edge    *edge
+	engine  writeEngine
+	errors  *edge
 	gate    *gate
 	decoded *byteGate
 	limit   int
 	timeout time.Duration
 }
 
+// newOTLPHandler returns a handler of OTLP metrics, which shares engine and
+// limits with h.
+func newOTLPHandler(h *writeHandler) *otlpHandler {
+	return &otlpHandler{engine: h.engine, errors: h.errors, gate: h.gate, decoded: h.decoded, limit: h.body.limit, timeout: h.timeout}
+}
+
 // ServeHTTP implements http.Handler.
 func (h *otlpHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	contentType, err := otlpEncoding(r.Header)
 	if err != nil {
-		h.edge.fail(w, r, err)
+		h.errors.fail(w, r, err)
 		return
 	}
 	rejected, err := h.write(w, r, contentType)
@@ -54,7 +59,7 @@ func (h *otlpHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		err = respondOTLP(w, contentType, rejected)
 	}
 	if err != nil {
-		h.edge.fail(w, r, err)
+		h.errors.fail(w, r, err)
 	}
 }
 
@@ -192,9 +197,4 @@ func rejectedPoints(rejected error) (n int64) {
 		}
 	}
 	return max(n, 1)
-}
-
-// appendable is what takes samples by the interface of Prometheus.
-type appendable interface {
-	AppenderV2(ctx context.Context) storage.AppenderV2
 }

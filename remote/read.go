@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/gogo/protobuf/proto"
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/prometheus/prompb"
 	"github.com/prometheus/prometheus/storage"
 	upstream "github.com/prometheus/prometheus/storage/remote"
@@ -25,10 +26,36 @@ const (
 // makes a structure of each.
 const maxQueryFields = 10_000
 
+// readEngine finds samples: an *engine.Engine.
+type readEngine interface {
+	Select(ctx context.Context, q engine.Query) (storage.ChunkSeriesSet, error)
+}
+
+// readConfig says what a readHandler is made of. All of it is required, but for
+// the Registerer.
+type readConfig struct {
+	Engine     readEngine
+	Errors     *edge
+	Gate       *gate
+	Registerer prometheus.Registerer
+	// MaxBodyBytes bounds the body of a request, as sent and as decompressed.
+	MaxBodyBytes int
+	// Timeout is how long a read may take, answer included.
+	Timeout time.Duration
+	// MaxQueries is how many queries a request may hold.
+	MaxQueries int
+	// MaxSamples is how many samples an answer in one block may hold, over all of
+	// its queries.
+	MaxSamples int
+	// MaxFrameBytes is how large a frame of a streamed answer may be, which holds
+	// one whole series.
+	MaxFrameBytes int
+}
+
 // readHandler serves remote read.
 type readHandler struct {
-	engine        chunkSelector
-	edge          *edge
+	engine        readEngine
+	errors        *edge
 	gate          *gate
 	body          bodyReader
 	timeout       time.Duration
@@ -40,13 +67,15 @@ type readHandler struct {
 	metrics       *readMetrics
 }
 
-func newReadHandler(cfg Config, e *edge, g *gate) *readHandler {
+// newReadHandler returns a handler of remote read. Its metrics are registered
+// with cfg.Registerer, where they must not be registered yet.
+func newReadHandler(cfg readConfig) *readHandler {
 	return &readHandler{
 		engine:        cfg.Engine,
-		edge:          e,
-		gate:          g,
+		errors:        cfg.Errors,
+		gate:          cfg.Gate,
 		body:          bodyReader{limit: cfg.MaxBodyBytes},
-		timeout:       cfg.ReadTimeout,
+		timeout:       cfg.Timeout,
 		maxQueries:    cfg.MaxQueries,
 		maxSamples:    cfg.MaxSamples,
 		maxFrameBytes: cfg.MaxFrameBytes,
@@ -60,7 +89,7 @@ func (h *readHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithDeadline(r.Context(), deadline)
 	defer cancel()
 	if err := h.gate.enter(ctx); err != nil {
-		h.edge.fail(w, r, err)
+		h.errors.fail(w, r, err)
 		return
 	}
 	defer h.gate.leave()
@@ -69,9 +98,9 @@ func (h *readHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	started, err := h.read(ctx, w, r)
 	switch {
 	case err != nil && started:
-		h.edge.abort(r, err)
+		h.errors.abort(r, err)
 	case err != nil:
-		h.edge.fail(w, r, err)
+		h.errors.fail(w, r, err)
 	}
 }
 

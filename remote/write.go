@@ -10,6 +10,8 @@ import (
 	"time"
 
 	remoteapi "github.com/prometheus/client_golang/exp/api/remote"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/prometheus/storage"
 	upstream "github.com/prometheus/prometheus/storage/remote"
 
 	"github.com/promtable/promtable/remote/engine"
@@ -70,10 +72,36 @@ func unsupportedMedia(format string, args ...any) error {
 // bytes that may be in flight. Both end with its timeout.
 const maxWriteWait = 10 * time.Second
 
+// writeEngine stores samples, histograms, exemplars and metadata: an
+// *engine.Engine.
+type writeEngine interface {
+	finder
+	Append(ctx context.Context, tenant string, batch []engine.Series, rejected *engine.Rejected) (engine.Stored, error)
+	AppendMetadata(ctx context.Context, tenant string, batch []engine.Metadata, rejected *engine.Rejected) error
+	AppenderV2(ctx context.Context) storage.AppenderV2
+}
+
+// writeConfig says what the handlers of writes are made of. All of it is
+// required, but for the Registerer.
+type writeConfig struct {
+	Engine     writeEngine
+	Errors     *edge
+	Registerer prometheus.Registerer
+	// MaxBodyBytes bounds the body of a request, as sent and as decompressed.
+	MaxBodyBytes int
+	// Timeout is how long a write may take, from its header to its answer.
+	Timeout time.Duration
+	// MaxConcurrent is how many writes may run at once; others wait.
+	MaxConcurrent int
+	// MaxBytes bounds the bytes of all writes that run, as decompressed, and once
+	// more as sent; others wait.
+	MaxBytes int
+}
+
 // writeHandler serves remote write, both versions.
 type writeHandler struct {
-	engine  appender
-	edge    *edge
+	engine  writeEngine
+	errors  *edge
 	gate    *gate
 	decoded *byteGate
 	body    bodyReader
@@ -83,14 +111,16 @@ type writeHandler struct {
 	decoders sync.Pool
 }
 
-func newWriteHandler(cfg Config, e *edge) *writeHandler {
+// newWriteHandler returns a handler of remote write. Its metrics are registered
+// with cfg.Registerer, where they must not be registered yet.
+func newWriteHandler(cfg writeConfig) *writeHandler {
 	return &writeHandler{
 		engine:  cfg.Engine,
-		edge:    e,
-		gate:    newGate(cfg.MaxConcurrentWrites, maxWriteWait),
-		decoded: newByteGate(cfg.MaxWriteBytes, maxWriteWait),
-		body:    bodyReader{limit: cfg.MaxBodyBytes, large: newByteGate(cfg.MaxWriteBytes, maxWriteWait)},
-		timeout: cfg.WriteTimeout,
+		errors:  cfg.Errors,
+		gate:    newGate(cfg.MaxConcurrent, maxWriteWait),
+		decoded: newByteGate(cfg.MaxBytes, maxWriteWait),
+		body:    bodyReader{limit: cfg.MaxBodyBytes, large: newByteGate(cfg.MaxBytes, maxWriteWait)},
+		timeout: cfg.Timeout,
 		metrics: newWriteMetrics(cfg.Registerer),
 	}
 }
@@ -99,7 +129,7 @@ func newWriteHandler(cfg Config, e *edge) *writeHandler {
 func (h *writeHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	proto, err := negotiate(r.Header)
 	if err != nil {
-		h.edge.fail(w, r, err)
+		h.errors.fail(w, r, err)
 		return
 	}
 	stored, err := h.write(w, r, proto)
@@ -108,7 +138,7 @@ func (h *writeHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		upstream.WriteResponseStats{Samples: stored.Samples, Histograms: stored.Histograms, Exemplars: stored.Exemplars}.SetHeaders(w)
 	}
 	if err != nil {
-		h.edge.fail(w, r, err)
+		h.errors.fail(w, r, err)
 		return
 	}
 	w.WriteHeader(http.StatusNoContent)
