@@ -437,8 +437,7 @@ func fields(t *testing.T, msg []byte) iter.Seq[field] {
 // checkBadRequest: what cannot be decoded is the sender's fault.
 func checkBadRequest(t *testing.T, err error) {
 	t.Helper()
-	var known *statusError
-	if !errors.As(err, &known) || known.status != 400 {
+	if statusOf(t.Context(), err) != 400 {
 		t.Errorf("error %v is no bad request", err)
 	}
 }

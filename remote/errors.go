@@ -46,9 +46,14 @@ type statusError struct {
 func (e *statusError) Error() string { return e.err.Error() }
 func (e *statusError) Unwrap() error { return e.err }
 
+// withStatus returns an error whose answer has this status.
+func withStatus(status int, format string, args ...any) error {
+	return &statusError{status, fmt.Errorf(format, args...)}
+}
+
 // badRequest returns an error that is the fault of the client.
 func badRequest(format string, args ...any) error {
-	return &statusError{http.StatusBadRequest, fmt.Errorf(format, args...)}
+	return withStatus(http.StatusBadRequest, format, args...)
 }
 
 // statusOf turns an error into the status of the answer. client is the context

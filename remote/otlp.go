@@ -128,7 +128,7 @@ func (h *otlpHandler) receive(ctx context.Context, w http.ResponseWriter, r *htt
 	n, err := body.ReadFrom(io.LimitReader(reader, int64(h.limit)+1))
 	switch {
 	case n > int64(h.limit):
-		return nil, &statusError{http.StatusRequestEntityTooLarge, fmt.Errorf("request body of more than %d bytes", h.limit)}
+		return nil, withStatus(http.StatusRequestEntityTooLarge, "request body of more than %d bytes", h.limit)
 	case errors.Is(err, gzip.ErrChecksum), errors.Is(err, gzip.ErrHeader), errors.Is(err, io.ErrUnexpectedEOF):
 		return nil, badRequest("decompress request body: %w", err)
 	case err != nil:

@@ -65,7 +65,7 @@ func negotiate(h http.Header) (protocol, error) {
 }
 
 func unsupportedMedia(format string, args ...any) error {
-	return &statusError{http.StatusUnsupportedMediaType, fmt.Errorf(format, args...)}
+	return withStatus(http.StatusUnsupportedMediaType, format, args...)
 }
 
 // maxWriteWait is how long a write waits for a slot, and for its part of the
