@@ -20,12 +20,19 @@ type adapter struct {
 // what was sent.
 func startAdapter(t testing.TB, b backend, args ...string) *adapter {
 	t.Helper()
-	a := &adapter{command: command{path: built(t, programs.adapter), args: adapterArgs(b.args, args), env: b.env}}
+	return startExactly(t, backend{args: adapterArgs(b.args, args), env: b.env})
+}
+
+// startExactly starts an adapter on a free port, with the flags of b and no
+// others, and waits until it serves.
+func startExactly(t testing.TB, b backend) *adapter {
+	t.Helper()
+	a := &adapter{command: command{path: adapterProgram(t), args: b.args, env: b.env}}
 	a.run(t, "127.0.0.1:0")
 	return a
 }
 
-// adapterArgs joins flags, without those that are not told otherwise.
+// adapterArgs joins flags, and turns the scrape of itself off unless they turn it on.
 func adapterArgs(args ...[]string) []string {
 	all := slices.Concat(args...)
 	if !slices.ContainsFunc(all, func(s string) bool { return strings.HasPrefix(s, "--self-scrape-interval") }) {

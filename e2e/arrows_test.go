@@ -72,10 +72,7 @@ func (p goPackage) testImports() []string { return slices.Concat(p.TestImports, 
 
 func listPackages(t testing.TB) []goPackage {
 	t.Helper()
-	if err := watchSources(); err != nil {
-		t.Fatal(err)
-	}
-	out, err := goOutput("..", "list", "-json=ImportPath,Imports,TestImports,XTestImports", "./...")
+	out, err := goOutput(".", "list", "-json=ImportPath,Imports,TestImports,XTestImports", "./...")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -38,18 +38,25 @@ func inProcess(t testing.TB) backend {
 
 // emulator keeps rows in the emulator, a process of its own.
 func emulator(t testing.TB) backend {
-	return onBigtable("emulator", startEmulator(t))
+	return onBigtable("emulator", startFreeEmulator(t))
 }
 
-// startEmulator returns the address of a fresh emulator.
-func startEmulator(t testing.TB) string {
+// startFreeEmulator returns the address of a fresh emulator on a free port.
+func startFreeEmulator(t testing.TB) string {
 	t.Helper()
-	p := start(t, "emulator", command{path: built(t, programs.emulator), args: []string{"-host=127.0.0.1", "-port=0"}})
+	return startEmulator(t, "-host=127.0.0.1", "-port=0")
+}
+
+// startEmulator starts an emulator with flags that name its host and port, and
+// returns its address.
+func startEmulator(t testing.TB, flags ...string) string {
+	t.Helper()
+	p := start(t, "emulator", command{path: emulatorProgram(t), args: flags})
 	line := p.waitLine(t, "emulator running on")
 	return regexp.MustCompile(`127\.0\.0\.1:[0-9]+`).FindString(line)
 }
 
-// onBigtable keeps rows in the tables of whoever listens at addr.
+// onBigtable keeps rows in the tables that an emulator at addr serves.
 func onBigtable(name, addr string) backend {
 	return backend{
 		name: name,

@@ -135,10 +135,17 @@ func TestOtherLogs(t *testing.T) {
 	wantSamples(t, boundSeries, withBuffer(b, dir)) // it is found again
 }
 
-// runCommand runs a subcommand of the adapter to its end.
-func runCommand(t *testing.T, b backend, words ...string) (code int, output string) {
+// startCommand starts a subcommand of the adapter.
+func startCommand(t testing.TB, b backend, words ...string) *process {
 	t.Helper()
-	p := start(t, "adapter "+words[0], command{path: built(t, programs.adapter), args: append(words, b.args...), env: b.env})
+	return start(t, "adapter "+words[0], command{path: adapterProgram(t), args: append(words, b.args...), env: b.env})
+}
+
+// runCommand runs a subcommand of the adapter to its end, and returns its exit code and
+// what it printed.
+func runCommand(t testing.TB, b backend, words ...string) (code int, output string) {
+	t.Helper()
+	p := startCommand(t, b, words...)
 	code = p.wait(t)
 	return code, p.log.text()
 }

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -11,86 +12,164 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
+
+	"github.com/prometheus/prometheus/tsdb/fileutil"
 )
 
 // adapterVersion is the version that the tests build into the adapter.
 const adapterVersion = "9.8.7-e2e"
 
-// programs is the one variable of the package: all tests share the binaries,
-// each of which is built when a test first asks for it.
+// moduleRoot is the folder of go.mod, seen from where the tests run.
+const moduleRoot = ".."
+
+// buildPatience bounds the wait for a build by another test process. A cold build
+// of Prometheus takes minutes.
+const buildPatience = 20 * time.Minute
+
+// programs is the one variable of the package: a test process builds each program
+// when a test first asks for it.
 var programs = newProgramSet()
 
-// A programSet builds programs once and keeps them in one directory.
+// A programSet builds programs once in a process.
 type programSet struct {
-	dir        func() (string, error)
-	adapter    func() (string, error)
-	emulator   func() (string, error)
-	prometheus func() (string, error)
+	adapter, emulator, prometheus, compliance func() (string, error)
 }
 
 func newProgramSet() *programSet {
-	p := &programSet{dir: sync.OnceValues(func() (string, error) { return os.MkdirTemp("", "promtable-e2e-") })}
-	p.adapter = sync.OnceValues(p.buildAdapter)
-	p.emulator = sync.OnceValues(p.buildEmulator)
-	p.prometheus = sync.OnceValues(p.buildPrometheus)
-	return p
-}
-
-func TestMain(m *testing.M) {
-	code := m.Run()
-	if dir, err := programs.dir(); err == nil {
-		os.RemoveAll(dir)
+	return &programSet{
+		adapter:    sync.OnceValues(buildAdapter),
+		emulator:   sync.OnceValues(buildEmulator),
+		prometheus: sync.OnceValues(buildPrometheus),
+		compliance: sync.OnceValues(buildCompliance),
 	}
-	os.Exit(code)
 }
 
-func (p *programSet) buildAdapter() (string, error) {
+// adapterProgram returns the path of the adapter, built from this module.
+func adapterProgram(t testing.TB) string {
+	t.Helper()
+	return built(t, programs.adapter)
+}
+
+// emulatorProgram returns the path of Google's emulator of Bigtable.
+func emulatorProgram(t testing.TB) string {
+	t.Helper()
+	return built(t, programs.emulator)
+}
+
+// prometheusProgram returns the path of Prometheus, of the version that the module
+// e2e/prometheus pins.
+func prometheusProgram(t testing.TB) string {
+	t.Helper()
+	return built(t, programs.prometheus)
+}
+
+// promtool returns the path of Prometheus' own tool, of the same version.
+func promtool(t testing.TB) string {
+	t.Helper()
+	return filepath.Join(filepath.Dir(prometheusProgram(t)), "promtool")
+}
+
+// complianceProgram returns the path of the receiver half of Prometheus' own
+// suite for remote write. The suite has tests and nothing else, so that it cannot
+// be imported.
+func complianceProgram(t testing.TB) string {
+	t.Helper()
+	return built(t, programs.compliance)
+}
+
+// built returns the path of a program or fails the test with the command that
+// builds it.
+func built(t testing.TB, build func() (string, error)) string {
+	t.Helper()
+	path, err := build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func buildAdapter() (string, error) {
 	ldflags := "-X github.com/prometheus/common/version.Version=" + adapterVersion
-	return p.build("..", "adapter", "-ldflags", ldflags, "./cmd/adapter")
+	return buildProgram(".", "adapter", "build", "-ldflags", ldflags, "./cmd/adapter")
 }
 
-func (p *programSet) buildEmulator() (string, error) {
-	return p.build("..", "emulator", "cloud.google.com/go/bigtable/cmd/emulator")
+func buildEmulator() (string, error) {
+	return buildProgram(".", "emulator", "build", "cloud.google.com/go/bigtable/cmd/emulator")
 }
 
 // buildPrometheus builds prometheus and, beside it, promtool. The tag leaves
 // out the service discoveries, which are most of its dependencies.
-func (p *programSet) buildPrometheus() (string, error) {
+func buildPrometheus() (string, error) {
 	version, err := prometheusVersion()
 	if err != nil {
 		return "", err
 	}
 	ldflags := "-X github.com/prometheus/common/version.Version=" + version
 	const commands = "github.com/prometheus/prometheus/cmd/"
-	return p.build("prometheus", "prometheus", "-tags", "remove_all_sd", "-ldflags", ldflags,
+	return buildProgram("e2e/prometheus", "prometheus", "build", "-tags", "remove_all_sd", "-ldflags", ldflags,
 		commands+"prometheus", commands+"promtool")
 }
 
-// build runs go build in dir for packages that give a binary called name, and
-// returns its path.
-func (p *programSet) build(dir, name string, args ...string) (string, error) {
-	out, err := p.dir()
-	if err != nil {
-		return "", err
-	}
+func buildCompliance() (string, error) {
+	return buildProgram("e2e/compliance", "receiver.test", "test", "-c", "github.com/prometheus/compliance/remotewrite/receiver")
+}
+
+// buildProgram runs a go command in a folder of the module that gives a program
+// called name, and returns the path of the program. Programs stay in one folder
+// for all test processes: the go command links only what has changed.
+func buildProgram(dir, name, verb string, args ...string) (string, error) {
 	if err := watchSources(); err != nil {
 		return "", err
 	}
-	args = append([]string{"build", "-trimpath", "-o", out + string(filepath.Separator)}, args...)
+	out, unlock, err := lockPrograms()
+	if err != nil {
+		return "", err
+	}
+	defer unlock()
+	args = append([]string{verb, "-trimpath", "-o", out + string(filepath.Separator)}, args...)
 	cmd := exec.Command("go", args...)
-	cmd.Dir = dir
+	cmd.Dir = filepath.Join(moduleRoot, dir)
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if output, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build %s with (cd e2e && cd %s && CGO_ENABLED=0 go %s): %w\n%s", name, dir, quoteArgs(args), err, output)
+		return "", fmt.Errorf("build %s with (cd %s && CGO_ENABLED=0 go %s): %w\n%s", name, dir, quoteArgs(args), err, output)
 	}
 	return filepath.Join(out, name), nil
+}
+
+// lockPrograms returns the folder for the programs of this checkout, outside of
+// it, and keeps other test processes from building there until unlock is called.
+func lockPrograms() (dir string, unlock func(), err error) {
+	root, err := filepath.Abs(moduleRoot)
+	if err != nil {
+		return "", nil, err
+	}
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return "", nil, err
+	}
+	dir = filepath.Join(cache, "promtable-e2e", fmt.Sprintf("%x", sha256.Sum256([]byte(root)))[:12])
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return "", nil, err
+	}
+	deadline := time.Now().Add(buildPatience)
+	for {
+		lock, _, err := fileutil.Flock(filepath.Join(dir, "lock"))
+		if err == nil {
+			return dir, func() { lock.Release() }, nil
+		}
+		if time.Now().After(deadline) {
+			return "", nil, fmt.Errorf("wait for another build in %s: %w", dir, err)
+		}
+		time.Sleep(pollLast)
+	}
 }
 
 // watchSources looks at every source file of the module. The go command notes
 // what a test looks at, and takes its result from the cache only while none of
 // that has changed; it does not know what the go command in here compiles.
 func watchSources() error {
-	return filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
+	return filepath.WalkDir(moduleRoot, func(path string, d fs.DirEntry, err error) error {
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
 			return nil // gone since its directory was read
@@ -122,7 +201,7 @@ func quoteArgs(args []string) string {
 // prometheusVersion is the version that the sources of the pinned Prometheus
 // give themselves.
 func prometheusVersion() (string, error) {
-	dir, err := goOutput("prometheus", "list", "-m", "-f", "{{.Dir}}", "github.com/prometheus/prometheus")
+	dir, err := goOutput("e2e/prometheus", "list", "-m", "-f", "{{.Dir}}", "github.com/prometheus/prometheus")
 	if err != nil {
 		return "", err
 	}
@@ -130,25 +209,18 @@ func prometheusVersion() (string, error) {
 	return strings.TrimSpace(string(version)), err
 }
 
-// goOutput returns what the go command prints when it is run in dir.
+// goOutput returns what the go command prints when it is run in a folder of the
+// module. The result of a test that asks it is cached until a source changes.
 func goOutput(dir string, args ...string) ([]byte, error) {
+	if err := watchSources(); err != nil {
+		return nil, err
+	}
 	var stderr bytes.Buffer
 	cmd := exec.Command("go", args...)
-	cmd.Dir, cmd.Stderr = dir, &stderr
+	cmd.Dir, cmd.Stderr = filepath.Join(moduleRoot, dir), &stderr
 	out, err := cmd.Output()
 	if err != nil {
-		return nil, fmt.Errorf("(cd e2e && cd %s && go %s): %w\n%s", dir, quoteArgs(args), err, stderr.Bytes())
+		return nil, fmt.Errorf("(cd %s && go %s): %w\n%s", dir, quoteArgs(args), err, stderr.Bytes())
 	}
 	return out, nil
-}
-
-// built returns the path of a program or fails the test with the command that
-// builds it.
-func built(t testing.TB, build func() (string, error)) string {
-	t.Helper()
-	path, err := build()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return path
 }

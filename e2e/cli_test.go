@@ -14,13 +14,13 @@ import (
 func runAdapter(t testing.TB, b backend, args ...string) (code int, output string) {
 	t.Helper()
 	args = append(adapterArgs(b.args, args), "--web.listen-address=127.0.0.1:0")
-	p := start(t, "adapter", command{path: built(t, programs.adapter), args: args, env: b.env})
+	p := start(t, "adapter", command{path: adapterProgram(t), args: args, env: b.env})
 	code = p.wait(t)
 	return code, p.log.text()
 }
 
 func TestVersion(t *testing.T) {
-	out, err := exec.Command(built(t, programs.adapter), "--version").Output()
+	out, err := exec.Command(adapterProgram(t), "--version").Output()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,7 +34,7 @@ func TestVersion(t *testing.T) {
 // TestCompletion: a shell asks about a line that is not finished, such as a flag
 // without its value.
 func TestCompletion(t *testing.T) {
-	out, err := exec.Command(built(t, programs.adapter), "--completion-bash", "--log.level", "").Output()
+	out, err := exec.Command(adapterProgram(t), "--completion-bash", "--log.level", "").Output()
 	if want := "debug info warn error"; err != nil || strings.Join(strings.Fields(string(out)), " ") != want {
 		t.Errorf("%q, %v, want %s", out, err, want)
 	}
@@ -78,7 +78,7 @@ func TestSecondStart(t *testing.T) {
 	b := embedded(t)
 	a := startAdapter(t, b)
 	code, output := runAdapter(t, b)
-	if want := fmt.Sprint(a.cmd.Process.Pid); code == 0 || !strings.Contains(output, want) {
+	if want := fmt.Sprint(a.pid()); code == 0 || !strings.Contains(output, want) {
 		t.Errorf("code %d, output without the pid %s of the holder:\n%s", code, want, output)
 	}
 	remoteWrite2().mustSend(t, a.url("/write"), someSeries())
@@ -115,7 +115,7 @@ func TestTablePrefix(t *testing.T) {
 		want int
 	}{{first, 1}, {second, 0}} {
 		if got := mustRead(t, tt.a.url("/read"), samples, q); len(got) != tt.want {
-			t.Errorf("%v has %d series, want %d", tt.a.command.args, len(got), tt.want)
+			t.Errorf("%v has %d series, want %d", tt.a, len(got), tt.want)
 		}
 	}
 }

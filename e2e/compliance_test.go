@@ -10,33 +10,9 @@ import (
 	"testing"
 )
 
-// complianceSuite is the receiver half of Prometheus' own suite for remote
-// write. It has tests and nothing else, so that it cannot be imported.
-const complianceSuite = "github.com/prometheus/compliance/remotewrite/receiver"
-
-// buildCompliance builds the suite.
-func buildCompliance(t testing.TB) string {
-	t.Helper()
-	out, err := programs.dir()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := watchSources(); err != nil {
-		t.Fatal(err)
-	}
-	path := filepath.Join(out, "receiver.test")
-	cmd := exec.Command("go", "test", "-c", "-trimpath", "-o", path, complianceSuite)
-	cmd.Dir = "compliance"
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if output, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("build the compliance suite: %v\n%s", err, output)
-	}
-	return path
-}
-
 // TestCompliance wants every MUST, SHOULD and MAY of the suite to pass.
 func TestCompliance(t *testing.T) {
-	suite := buildCompliance(t)
+	suite := complianceProgram(t)
 	for _, open := range []func(testing.TB) backend{embedded, emulator} {
 		b := open(t)
 		t.Run(b.name, func(t *testing.T) {

@@ -28,7 +28,7 @@ type composition struct {
 // loadComposition checks docker-compose.yml against the schema and returns it.
 func loadComposition(t testing.TB) composition {
 	t.Helper()
-	root, err := filepath.Abs("..")
+	root, err := filepath.Abs(moduleRoot)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -228,17 +228,11 @@ func scrapeTargets(t testing.TB, cfg *config.Config) map[string][]string {
 // is not here; its queries are, and each must give something.
 func TestComposeRuns(t *testing.T) {
 	c := loadComposition(t)
-	e := start(t, "emulator", command{
-		path: built(t, programs.emulator),
-		args: []string{replaceOnce(t, strings.Join(c.service(t, "bigtable").Command, " "), "0.0.0.0:8086", "127.0.0.1:0")},
-	})
-	rows := regexp.MustCompile(`127\.0\.0\.1:[0-9]+`).FindString(e.waitLine(t, "emulator running on"))
-	a := &adapter{command: command{
-		path: built(t, programs.adapter),
+	rows := startEmulator(t, replaceOnce(t, strings.Join(c.service(t, "bigtable").Command, " "), "0.0.0.0:8086", "127.0.0.1:0"))
+	a := startExactly(t, backend{
 		args: without(t, c.service(t, "adapter").Command, "--web.listen-address="),
 		env:  []string{"BIGTABLE_EMULATOR_HOST=" + rows},
-	}}
-	a.run(t, "127.0.0.1:0")
+	})
 	args := without(t, c.service(t, "prometheus").Command, "--config.file=")
 	p := startPrometheus(t, without(t, args, "--storage.tsdb.path=")...)
 

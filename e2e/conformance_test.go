@@ -17,7 +17,7 @@ import (
 // watches our side alone: the emulator races with itself where columns are
 // written out of order and read at the same time.
 func TestConformance(t *testing.T) {
-	addr := startEmulator(t)
+	addr := startFreeEmulator(t)
 	var opened atomic.Int64
 	open := func(t testing.TB, tables []bucketstore.TableSpec, _ func() time.Time) bucketstore.Store {
 		t.Helper()

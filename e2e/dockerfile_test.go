@@ -125,7 +125,7 @@ func (s dockerStage) checkFinal(t testing.TB, d dockerfile) {
 // checkGoImage wants Go at a fixed version that go.mod is content with.
 func checkGoImage(t testing.TB, image string) {
 	t.Helper()
-	minimum, err := goOutput("..", "list", "-m", "-f", "{{.GoVersion}}")
+	minimum, err := goOutput(".", "list", "-m", "-f", "{{.GoVersion}}")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -148,7 +148,7 @@ func checkGoBuild(t testing.TB, words []string) {
 		t.Errorf("%q builds no static program", words)
 	}
 	pkg := words[len(words)-1]
-	name, err := goOutput("..", "list", "-f", "{{.Name}}", pkg)
+	name, err := goOutput(".", "list", "-f", "{{.Name}}", pkg)
 	if err != nil {
 		t.Error(err)
 	} else if got := strings.TrimSpace(string(name)); got != "main" {

@@ -59,22 +59,12 @@ func checkRanges(t *testing.T, a *adapter, as answer, points []point) {
 			t.Fatal(err)
 		}
 		for i, q := range queries {
-			want := withoutEmpty([]timeSeries{{labels.FromStrings("__name__", "times"), within(points, q)}})
+			want := q.selectFrom([]timeSeries{{labels.FromStrings("__name__", "times"), points}})
 			if d := diff(results[i], want); d != "" {
 				t.Errorf("[%d, %d]: %s", q.mint, q.maxt, d)
 			}
 		}
 	}
-}
-
-func within(points []point, q query) []point {
-	var in []point
-	for _, p := range points {
-		if p.t >= q.mint && p.t <= q.maxt {
-			in = append(in, p)
-		}
-	}
-	return in
 }
 
 // TestLastWriteWins writes the same times several times, in one request and in
@@ -198,13 +188,7 @@ func checkLabels(t *testing.T, a *adapter, as answer, all []timeSeries) {
 		t.Fatal(err)
 	}
 	for i, q := range queries {
-		var want []timeSeries
-		for _, s := range all {
-			if matchesAll(s.labels, q.matchers) {
-				want = append(want, s)
-			}
-		}
-		if d := diff(results[i], want); d != "" {
+		if d := diff(results[i], q.selectFrom(all)); d != "" {
 			t.Errorf("%v %v: %s", as, q.matchers, d)
 		}
 	}
@@ -227,8 +211,4 @@ func labelMatchers(all []timeSeries) (ms [][]*labels.Matcher) {
 		})
 	}
 	return ms
-}
-
-func matchesAll(ls labels.Labels, ms []*labels.Matcher) bool {
-	return !slices.ContainsFunc(ms, func(m *labels.Matcher) bool { return !m.Matches(ls.Get(m.Name)) })
 }

@@ -84,8 +84,8 @@ func (r *replica) has(p point) bool {
 	return math.Float64frombits(p.bits) == r.value && slices.Contains(r.acked, p.t)
 }
 
-// electedOf returns the replica of a cluster that an adapter says is elected.
-func (a *adapter) electedOf(t testing.TB, cluster string) string {
+// electedReplica returns the replica of a cluster that an adapter says is elected.
+func electedReplica(t testing.TB, a *adapter, cluster string) string {
 	t.Helper()
 	line := regexp.MustCompile(`(?m)^adapter_ha_elected_replica\{cluster="` + cluster + `",replica="([^"]*)"\} 1$`)
 	var names []string
@@ -129,8 +129,8 @@ func TestHA(t *testing.T) {
 func failOver(t *testing.T, adapters []*adapter, replicas []*replica) {
 	var elected, other *replica
 	eventually(t, "one replica is elected and the other left out", func() error {
-		first := adapters[0].electedOf(t, "prod")
-		last := adapters[len(adapters)-1].electedOf(t, "prod")
+		first := electedReplica(t, adapters[0], "prod")
+		last := electedReplica(t, adapters[len(adapters)-1], "prod")
 		if first == "" || first != last {
 			return fmt.Errorf("adapters say %q and %q", first, last)
 		}
@@ -145,7 +145,7 @@ func failOver(t *testing.T, adapters []*adapter, replicas []*replica) {
 	})
 	elected.stop()
 	eventually(t, other.name+" has taken over", func() error {
-		if got := other.to.electedOf(t, "prod"); got != other.name {
+		if got := electedReplica(t, other.to, "prod"); got != other.name {
 			return fmt.Errorf("elected is %q", got)
 		}
 		for _, s := range mustRead(t, other.to.url("/api/v1/read"), streamed, query{0, math.MaxInt64, mustMatchers(t, "__name__", "=", "ha_up")}) {

@@ -184,21 +184,21 @@ func checkPoints(got []point, sent map[point]bool, as answer) error {
 	missing := 0
 	expected := map[point]bool{} // as the answer gives it, whether it must be there
 	for p, acked := range sent {
-		expected[p.in(as)] = acked
+		expected[pointIn(p, as)] = acked
 		if acked {
 			missing++
 		}
 	}
 	var errs []error
 	for _, p := range got {
-		acked, ok := expected[p.in(as)]
+		acked, ok := expected[pointIn(p, as)]
 		if !ok {
 			errs = append(errs, fmt.Errorf("%v was never sent, or is there twice", p))
 		}
 		if acked {
 			missing--
 		}
-		delete(expected, p.in(as))
+		delete(expected, pointIn(p, as))
 	}
 	if missing > 0 {
 		errs = append(errs, fmt.Errorf("%d acknowledged samples are missing", missing))
@@ -206,9 +206,9 @@ func checkPoints(got []point, sent map[point]bool, as answer) error {
 	return errors.Join(errs...)
 }
 
-// in returns the point as an answer of that type gives it: upstream's encoder
+// pointIn returns p as an answer of that type gives it: upstream's encoder
 // of samples turns -0 into 0.
-func (p point) in(as answer) point {
+func pointIn(p point, as answer) point {
 	if as == samples && p.bits == 1<<63 {
 		p.bits = 0
 	}

@@ -98,7 +98,7 @@ type message struct {
 	protocol
 	id        string // of its series, in the label case
 	now       int64
-	symbols   symbolTable
+	symbols   *symbolTable
 	series    []byte // the fields of series
 	rest      []byte // what follows them
 	stored    []timeSeries
@@ -108,7 +108,7 @@ type message struct {
 func newMessage(p protocol, id string) *message {
 	return &message{
 		protocol: p, id: p.name + "/" + id, now: nowMillis(),
-		symbols: symbolTable{refs: map[string]uint64{"": 0}, list: []string{""}},
+		symbols: newSymbolTable(),
 	}
 }
 

@@ -12,7 +12,7 @@ import (
 // Linux counts it.
 func (p *process) peakMemory(t testing.TB) int {
 	t.Helper()
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.pid()))
 	if err != nil {
 		t.Fatal(err)
 	}

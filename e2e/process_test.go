@@ -68,9 +68,15 @@ func (p *process) cleanup(t testing.TB) {
 	p.cmd.Process.Kill()
 	<-p.done
 	if t.Failed() {
-		t.Logf("last lines of %s %s:\n%s", p.name, quoteArgs(p.cmd.Args[1:]), p.log.tail(30))
+		t.Logf("last lines of %s:\n%s", p, p.log.tail(30))
 	}
 }
+
+// pid returns the number of the process.
+func (p *process) pid() int { return p.cmd.Process.Pid }
+
+// String returns the name of the program and its flags.
+func (p *process) String() string { return p.name + " " + quoteArgs(p.cmd.Args[1:]) }
 
 // ended says whether the program has ended.
 func (p *process) ended() bool {

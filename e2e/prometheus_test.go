@@ -38,7 +38,7 @@ func startPrometheus(t testing.TB, args ...string) *prometheus {
 		"--web.enable-lifecycle",
 		"--scrape.discovery-reload-interval=1s",
 	}, args...)
-	p.process = start(t, "prometheus", command{path: built(t, programs.prometheus), args: args})
+	p.process = start(t, "prometheus", command{path: prometheusProgram(t), args: args})
 	line := p.waitLine(t, `msg="Listening on"`)
 	p.addr = regexp.MustCompile(`127\.0\.0\.1:[0-9]+`).FindString(line)
 	p.waitLine(t, "Server is ready to receive web requests")
@@ -63,12 +63,6 @@ func (p *prometheus) configure(t testing.TB, config string) {
 	if resp.status != http.StatusOK {
 		t.Fatalf("reload: %v", resp)
 	}
-}
-
-// promtool returns the path of Prometheus' own tool.
-func promtool(t testing.TB) string {
-	t.Helper()
-	return filepath.Join(filepath.Dir(built(t, programs.prometheus)), "promtool")
 }
 
 // api returns the data of a query to the HTTP API. A warning is an error here:

@@ -47,6 +47,24 @@ func (q query) proto() (*prompb.Query, error) {
 	return remote.ToQuery(q.mint, q.maxt, q.matchers, nil)
 }
 
+// selectFrom returns what of series, and of their points, the query selects. It
+// leaves out series without points.
+func (q query) selectFrom(series []timeSeries) (found []timeSeries) {
+	for _, s := range series {
+		if slices.ContainsFunc(q.matchers, func(m *labels.Matcher) bool { return !m.Matches(s.labels.Get(m.Name)) }) {
+			continue
+		}
+		selected := timeSeries{labels: s.labels}
+		for _, p := range s.points {
+			if p.t >= q.mint && p.t <= q.maxt {
+				selected.points = append(selected.points, p)
+			}
+		}
+		found = append(found, selected)
+	}
+	return withoutEmpty(found)
+}
+
 // queriesPerRequest is how many queries go into one request: several, and not
 // more than the adapter takes.
 const queriesPerRequest = 50

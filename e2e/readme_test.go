@@ -11,7 +11,7 @@ import (
 // TestReadmeFlags holds the table of flags in the README against --help: the
 // same flags, in the same order, with the same defaults.
 func TestReadmeFlags(t *testing.T) {
-	help, err := exec.Command(built(t, programs.adapter), "--help").CombinedOutput()
+	help, err := exec.Command(adapterProgram(t), "--help").CombinedOutput()
 	if err != nil {
 		t.Fatalf("adapter --help: %v\n%s", err, help)
 	}

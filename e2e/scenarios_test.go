@@ -119,7 +119,7 @@ func (s scenario) read(t testing.TB, selector string, mint, maxt int64, series i
 		t.Fatal(err)
 	}
 	q := query{mint, maxt, ms}
-	want := s.selected(q)
+	want := q.selectFrom(s.series)
 	if len(want) != series {
 		t.Fatalf("%s selects %d of the series that were sent, want %d", selector, len(want), series)
 	}
@@ -133,16 +133,6 @@ func (s scenario) read(t testing.TB, selector string, mint, maxt int64, series i
 		t.Errorf("explain %s: %d series, want %d", selector, p.Series, series)
 	}
 	return p
-}
-
-// selected returns what q selects of what was sent.
-func (s scenario) selected(q query) (found []timeSeries) {
-	for _, ts := range s.series {
-		if matchesAll(ts.labels, q.matchers) {
-			found = append(found, timeSeries{ts.labels, within(ts.points, q)})
-		}
-	}
-	return withoutEmpty(found)
 }
 
 // Of the servers.

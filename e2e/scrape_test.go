@@ -154,7 +154,7 @@ func (c *comparison) awaitAll(t *testing.T, r receiver) {
 		if err != nil {
 			return err
 		}
-		if d := diff(r.protocol.carried(got[0]), r.protocol.carried(want)); d != "" {
+		if d := diff(transmitted(r.protocol, got[0]), transmitted(r.protocol, want)); d != "" {
 			return errors.New(d)
 		}
 		return nil
@@ -163,36 +163,36 @@ func (c *comparison) awaitAll(t *testing.T, r receiver) {
 	t.Logf("%d series, %d samples", len(want), countPoints(want))
 }
 
-// carried returns what of series gets through the protocol: 1.0 knows no start
+// transmitted returns what of series gets through the protocol: 1.0 knows no start
 // timestamps, and Prometheus does not send it histograms with custom buckets.
 // Prometheus sends the staleness marker of a histogram as that of a float.
-func (p protocol) carried(series []timeSeries) []timeSeries {
-	var carried []timeSeries
+func transmitted(p protocol, series []timeSeries) []timeSeries {
+	var got []timeSeries
 	for _, s := range series {
 		c := timeSeries{labels: s.labels}
 		for _, point := range s.points {
 			switch {
-			case point.isStale():
+			case isStale(point):
 				point = at(point.t, math.Float64frombits(value.StaleNaN))
-			case p.name == remoteWrite1().name && point.hasCustomBuckets():
+			case p.name == remoteWrite1().name && hasCustomBuckets(point):
 				continue
 			case p.name == remoteWrite1().name:
 				point.start = 0
 			}
 			c.points = append(c.points, point)
 		}
-		carried = append(carried, c)
+		got = append(got, c)
 	}
-	return withoutEmpty(carried)
+	return withoutEmpty(got)
 }
 
 // isStale says whether p is a staleness marker.
-func (p point) isStale() bool {
+func isStale(p point) bool {
 	return p.bits == value.StaleNaN || (p.hist != "" && strings.Contains(p.hist, fmt.Sprintf(" %x] spans", value.StaleNaN)))
 }
 
 // hasCustomBuckets says whether p is a histogram with custom buckets.
-func (p point) hasCustomBuckets() bool { return strings.Contains(p.hist, "schema -53 ") }
+func hasCustomBuckets(p point) bool { return strings.Contains(p.hist, "schema -53 ") }
 
 // kinds wants the comparison to have been one of everything there is.
 func (c *comparison) kinds(t *testing.T) {
@@ -200,13 +200,13 @@ func (c *comparison) kinds(t *testing.T) {
 	for _, s := range mustRead(t, c.writer.url("/api/v1/read"), streamed, c.query(mustMatchers(t, "__name__", "=~", ".+"))) {
 		for _, p := range s.points {
 			switch {
-			case p.hasCustomBuckets():
+			case hasCustomBuckets(p):
 				found["custom buckets"] = true
-			case p.isStale() && p.hist != "":
+			case isStale(p) && p.hist != "":
 				found["a staleness marker of a histogram"] = true
 			case p.hist != "":
 				found["a native histogram"] = true
-			case p.isStale():
+			case isStale(p):
 				found["a staleness marker"] = true
 			}
 			if p.start != 0 && p.hist != "" {
@@ -283,7 +283,7 @@ func (c *comparison) equal(t *testing.T, r receiver, as answer, queries ...query
 	found := 0
 	for i := range queries {
 		found += len(want[i])
-		if d := diff(r.protocol.carried(got[i]), r.protocol.carried(want[i])); d != "" {
+		if d := diff(transmitted(r.protocol, got[i]), transmitted(r.protocol, want[i])); d != "" {
 			t.Errorf("%v %v:\n%s", as, queries[i].matchers, d)
 		}
 	}

@@ -19,8 +19,7 @@ func TestCompact(t *testing.T) {
 		{"again and again", []string{"--interval=1m"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			args := append(append([]string{"compact"}, b.args...), append(tt.args, "--log.level=debug")...)
-			p := start(t, "adapter compact", command{path: built(t, programs.adapter), args: args, env: b.env})
+			p := startCommand(t, b, append([]string{"compact", "--log.level=debug"}, tt.args...)...)
 			p.waitLine(t, "sealing begins when clocks are compared")
 			p.terminate(t)
 		})

@@ -42,7 +42,7 @@ func openSealing(t *testing.T, seed uint64) *sealing {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	store, err := bigtable.Open(ctx, bigtable.Config{
-		Project: "e2e", Instance: "e2e", EmulatorHost: startEmulator(t), Tables: bucketstore.Tables(0), CreateTables: true,
+		Project: "e2e", Instance: "e2e", EmulatorHost: startFreeEmulator(t), Tables: bucketstore.Tables(0), CreateTables: true,
 	})
 	if err != nil {
 		t.Fatal(err)

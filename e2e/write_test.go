@@ -156,7 +156,7 @@ func encodeWrite1(series []sentSeries) []byte {
 
 // encodeWrite2 encodes an io.prometheus.write.v2.Request.
 func encodeWrite2(series []sentSeries) []byte {
-	symbols := symbolTable{refs: map[string]uint64{"": 0}, list: []string{""}}
+	symbols := newSymbolTable()
 	var all, ts, msg []byte
 	for _, s := range series {
 		msg = msg[:0]
@@ -184,12 +184,18 @@ func encodeWrite2(series []sentSeries) []byte {
 	return append(req, all...)
 }
 
-// A symbolTable numbers strings.
+// A symbolTable numbers strings in the order in which they are added.
 type symbolTable struct {
 	refs map[string]uint64
 	list []string
 }
 
+// newSymbolTable returns a table of the empty string.
+func newSymbolTable() *symbolTable {
+	return &symbolTable{refs: map[string]uint64{"": 0}, list: []string{""}}
+}
+
+// ref returns the number of text, which it adds if it is new.
 func (s *symbolTable) ref(text string) uint64 {
 	ref, ok := s.refs[text]
 	if !ok {
