@@ -43,7 +43,7 @@ func TestBufferKill(t *testing.T) {
 		{"emulator", func(t testing.TB) harness.Backend { return harness.WithBuffer(harness.Emulator(t), t.TempDir()) }, nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			const rounds, requests = 10, 10 // of each sender in a round, at least
+			const rounds, requests = 3, 10 // of each sender in a round, at least
 			seed := rand.Uint64()
 			t.Logf("seed %d", seed)
 			// Newest samples however old, and only of the log: no flush helps.
@@ -51,7 +51,7 @@ func TestBufferKill(t *testing.T) {
 			a := harness.StartAdapter(t, tt.open(t), args...)
 			load := newMixedLoad(seed)
 			late := 0.0
-			for range rounds {
+			for range harness.Rounds(t, rounds) {
 				stop := load.start(a.URL("/api/v1/write"))
 				load.wait(t, requests)
 				late += a.Metric(t, "adapter_buffer_late_samples_total")

@@ -36,12 +36,12 @@ func awkwardBits() []uint64 {
 // Whatever it has acknowledged must be there afterwards, bit for bit, and
 // nothing that was never sent.
 func TestKill(t *testing.T) {
-	const rounds, requests = 8, 150 // acknowledged requests of a round, at least
+	const rounds, requests = 3, 150 // acknowledged requests of a round, at least
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	a := harness.StartAdapter(t, harness.Embedded(t))
 	load := newLoad(4, seed)
-	for range rounds {
+	for range harness.Rounds(t, rounds) {
 		stop := load.start(a.URL("/api/v1/write"))
 		target := load.acknowledged() + requests
 		harness.Eventually(t, fmt.Sprintf("%d requests are acknowledged", target), func() error {
