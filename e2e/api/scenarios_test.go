@@ -127,7 +127,7 @@ func serverSeries(end int64) []harness.TimeSeries {
 	return all
 }
 
-// TestScenarioServers asks for the past of one machine, and for the newest of
+// TestScenarioServers asks for the past of one machine, and for the current samples of
 // all.
 func TestScenarioServers(t *testing.T) {
 	for _, open := range []func(testing.TB) harness.Backend{harness.Embedded, harness.Emulator} {
@@ -160,40 +160,40 @@ func (s scenario) checkMachine(t *testing.T, mint, maxt int64, samples int) {
 	}
 }
 
-// checkInventory reads the newest samples of an adapter that has read nothing
+// checkInventory reads the current samples of an adapter that has read nothing
 // yet.
 func (s scenario) checkInventory(t *testing.T) {
 	t.Helper()
-	newest := s.newest()
+	current := s.currentSamples()
 	before := s.reads(t)
-	s.checkCurrent(t, newest, inventory{limit: len(newest)})
+	s.checkCurrent(t, current, inventory{limit: len(current)})
 	after := s.reads(t)
 	if after.batches != before.batches || after.metric != before.metric {
-		t.Errorf("the newest samples are read from METRIC: %+v, before %+v", after, before)
+		t.Errorf("the current samples are read from METRIC: %+v, before %+v", after, before)
 	}
-	if s.backend == "emulator" && (after.current-before.current != 1 || after.currentRows-before.currentRows != float64(len(newest))) {
-		t.Errorf("the newest samples take more than one scan of CURRENT: %+v, before %+v", after, before)
+	if s.backend == "emulator" && (after.current-before.current != 1 || after.currentRows-before.currentRows != float64(len(current))) {
+		t.Errorf("the current samples take more than one scan of CURRENT: %+v, before %+v", after, before)
 	}
-	s.checkCurrent(t, newest[:servers], inventory{limit: servers, truncated: true})
-	machine := slices.DeleteFunc(slices.Clone(newest), func(ts harness.TimeSeries) bool { return ts.Labels.Get("machine") != "m017" })
+	s.checkCurrent(t, current[:servers], inventory{limit: servers, truncated: true})
+	machine := slices.DeleteFunc(slices.Clone(current), func(ts harness.TimeSeries) bool { return ts.Labels.Get("machine") != "m017" })
 	s.checkCurrent(t, machine, inventory{limit: serverMetrics, selector: `{machine="m017"}`})
 	if last := s.reads(t); last.batches != before.batches || last.metric != before.metric {
-		t.Errorf("some newest samples are read from METRIC: %+v, before %+v", last, before)
+		t.Errorf("some current samples are read from METRIC: %+v, before %+v", last, before)
 	}
 	// The counters must be those that a scan of METRIC moves.
-	ts := newest[0]
+	ts := current[0]
 	s.read(t, ts.Labels.String(), ts.Points[0].T, ts.Points[0].T, 1)
 	if past := s.reads(t); past.batches <= after.batches || s.backend == "emulator" && past.metric <= after.metric {
 		t.Errorf("after a read of METRIC: %+v, before %+v", past, after)
 	}
 }
 
-// newest returns the newest sample of each series.
-func (s scenario) newest() (newest []harness.TimeSeries) {
+// currentSamples returns the current sample of each series.
+func (s scenario) currentSamples() (current []harness.TimeSeries) {
 	for _, ts := range s.series {
-		newest = append(newest, harness.TimeSeries{Labels: ts.Labels, Points: ts.Points[len(ts.Points)-1:]})
+		current = append(current, harness.TimeSeries{Labels: ts.Labels, Points: ts.Points[len(ts.Points)-1:]})
 	}
-	return newest
+	return current
 }
 
 // reads counts what an adapter has read. Only that of Bigtable counts tables.
@@ -217,7 +217,7 @@ func (s scenario) reads(t testing.TB) (r reads) {
 	return r
 }
 
-// An inventory asks for at most limit newest samples, all or those that a
+// An inventory asks for at most limit current samples, all or those that a
 // selector finds, and says whether there are more.
 type inventory struct {
 	selector  string
@@ -225,7 +225,7 @@ type inventory struct {
 	truncated bool
 }
 
-// checkCurrent asks for newest samples. What is read of CURRENT for them is not
+// checkCurrent asks for current samples. What is read of CURRENT for them is not
 // more than there are series.
 func (s scenario) checkCurrent(t testing.TB, want []harness.TimeSeries, ask inventory) {
 	t.Helper()
@@ -258,10 +258,10 @@ func (s scenario) checkCurrent(t testing.TB, want []harness.TimeSeries, ask inve
 	}
 	harness.SortSeries(got)
 	if d := harness.DiffSeries(got, want); d != "" || answer.Truncated != ask.truncated {
-		t.Errorf("newest samples of %+v, truncated: %t: %s", ask, answer.Truncated, d)
+		t.Errorf("current samples of %+v, truncated: %t: %s", ask, answer.Truncated, d)
 	}
 	if answer.RowsRead < len(want) || answer.RowsRead > len(s.series) {
-		t.Errorf("newest samples of %+v: %d rows read for %d samples", ask, answer.RowsRead, len(want))
+		t.Errorf("current samples of %+v: %d rows read for %d samples", ask, answer.RowsRead, len(want))
 	}
 }
 

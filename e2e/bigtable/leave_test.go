@@ -52,7 +52,8 @@ func TestBufferLeavesClock(t *testing.T) {
 	wait(a, 0)
 }
 
-// clockMarks returns who shows its clock, and whether it has a buffer.
+// clockMarks returns, by adapter, whether it has a buffer, of those that show their
+// clock.
 func clockMarks(t testing.TB, store bucketstore.Store) map[string]bool {
 	t.Helper()
 	marks := make(map[string]bool)

@@ -136,7 +136,7 @@ func TestEndpoints(t *testing.T) {
 		cmd := exec.Command(harness.PromtoolProgram(t), "check", "metrics")
 		body := harness.MustGet(t, a.URL("/metrics"), nil).Body
 		// This name is given by Prometheus' query engine, whose metrics keep the
-		// names that dashboards and people know.
+		// names that dashboards ask for.
 		cmd.Stdin = strings.NewReader(withoutFamily(body, "prometheus_engine_query_duration_histogram_seconds"))
 		if out, err := cmd.CombinedOutput(); err != nil || len(out) > 0 {
 			t.Errorf("%v\n%s", err, out)
@@ -149,7 +149,7 @@ func withoutFamily(text, family string) string {
 	return regexp.MustCompile(`(?m)^(# [A-Z]+ )?`+family+`.*\n`).ReplaceAllString(text, "")
 }
 
-// TestSelfScrape reads on a fresh start what nobody sent.
+// TestSelfScrape reads on a fresh start samples that no sender wrote.
 func TestSelfScrape(t *testing.T) {
 	a := harness.StartAdapter(t, harness.Embedded(t), "--self-scrape-interval=1s")
 	for _, name := range []string{"adapter_build_info", "process_resident_memory_bytes"} {

@@ -68,8 +68,8 @@ func TestWebConfig(t *testing.T) {
 	}
 }
 
-// writeCertificate writes cert.pem and key.pem for 127.0.0.1 and returns who
-// vouches for them: themselves.
+// writeCertificate writes cert.pem and key.pem for 127.0.0.1 and returns the
+// pool that holds it: it signs itself.
 func writeCertificate(t testing.TB, dir string) *x509.CertPool {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

@@ -31,7 +31,7 @@ func segments(t testing.TB, dir string) []string {
 }
 
 // TestBufferKill kills the adapter again and again under senders of all kinds,
-// and looks after each start at samples and at newest samples.
+// and looks after each start at samples and at current samples.
 func TestBufferKill(t *testing.T) {
 	for _, tt := range []struct {
 		name string
@@ -46,7 +46,7 @@ func TestBufferKill(t *testing.T) {
 			const rounds, requests = 3, 10 // of each sender in a round, at least
 			seed := rand.Uint64()
 			t.Logf("seed %d", seed)
-			// Newest samples however old, and only of the log: no flush helps.
+			// Current samples however old, and only of the log: no flush helps.
 			args := append(tt.args, "--current.lookback=200000h", "--current.flush-interval=24h")
 			a := harness.StartAdapter(t, tt.open(t), args...)
 			load := newMixedLoad(seed)
@@ -58,7 +58,7 @@ func TestBufferKill(t *testing.T) {
 				a.Kill(t)
 				stop()
 				a.Rerun(t)
-				load.checkNewest(t, a.URL("/federate"))
+				load.checkCurrent(t, a.URL("/federate"))
 				for _, as := range harness.AnswerTypes() {
 					load.check(t, a.URL("/api/v1/read"), as)
 				}
@@ -139,9 +139,9 @@ func (s *sender) acknowledged() int {
 	return s.acked
 }
 
-// checkNewest wants of each series the newest sample that was acknowledged, or
+// checkCurrent wants of each series the current sample that was acknowledged, or
 // a later one that was sent.
-func (l *mixedLoad) checkNewest(t *testing.T, target string) {
+func (l *mixedLoad) checkCurrent(t *testing.T, target string) {
 	t.Helper()
 	body := harness.MustGet(t, target+"?"+url.Values{"match[]": {`{job="kill"}`}}.Encode(), nil).Body
 	line := regexp.MustCompile(`(?m)^\w+\{job="kill",sender="(\d+)",series="(\d+)",instance=""\} (\S+) (\d+)$`)
@@ -154,31 +154,32 @@ func (l *mixedLoad) checkNewest(t *testing.T, target string) {
 	}
 	for i, s := range l.senders {
 		for j, ls := range s.series {
-			if err := checkNewest(found[fmt.Sprint(i, " ", j)], s.points[j]); err != nil {
-				t.Errorf("newest of %s: %v", ls, err)
+			if err := checkCurrentSample(found[fmt.Sprint(i, " ", j)], s.points[j]); err != nil {
+				t.Errorf("current sample of %s: %v", ls, err)
 			}
 		}
 	}
 }
 
-// checkNewest takes a value and a time, or nothing, which stands for a staleness
-// marker.
-func checkNewest(got []string, sent map[harness.Point]bool) error {
-	newest := harness.Point{T: math.MinInt64}
+// checkCurrentSample wants got to be the last acknowledged sample, or a later one
+// that was sent. It is a value and a time, or empty for a staleness marker.
+func checkCurrentSample(got []string, sent map[harness.Point]bool) error {
+	last := harness.Point{T: math.MinInt64}
 	for p, acked := range sent {
-		if acked && p.T > newest.T {
-			newest = p
+		if acked && p.T > last.T {
+			last = p
 		}
 	}
 	for p := range sent {
-		if p.T >= newest.T && isNewest(got, p) {
+		if p.T >= last.T && isSample(got, p) {
 			return nil
 		}
 	}
-	return fmt.Errorf("got %v, want %v", got, newest)
+	return fmt.Errorf("got %v, want %v", got, last)
 }
 
-func isNewest(got []string, p harness.Point) bool {
+// isSample says whether got, a value and a time, is p.
+func isSample(got []string, p harness.Point) bool {
 	if p.Bits == value.StaleNaN || len(got) == 0 {
 		return p.Bits == value.StaleNaN && len(got) == 0
 	}

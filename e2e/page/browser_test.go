@@ -127,7 +127,7 @@ func TestPageProblems(t *testing.T) {
 	}
 }
 
-// note keeps what the browser tells that is a problem.
+// note keeps the events of the browser that are problems.
 func (p *browserPage) note(event any) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -150,7 +150,7 @@ func (p *browserPage) note(event any) {
 	case *network.EventResponseReceived:
 		p.response(e.Response)
 	case *network.EventLoadingFailed:
-		if !e.Canceled { // an answer that nobody waits for any more
+		if !e.Canceled { // an answer that the page no longer waits for
 			p.problem("a request failed: %s %s", e.ErrorText, e.BlockedReason)
 		}
 	}
@@ -417,7 +417,7 @@ func (p *browserPage) tiles() map[string]string {
 		`Object.fromEntries([...%s.querySelectorAll(".tiles div")].map((e) => [e.children[0].innerText, e.children[1].innerText]))`, shown))
 }
 
-// shoot writes a screenshot of the whole page, if somebody wants to see it.
+// shoot writes a screenshot of the whole page, if E2E_SCREENSHOTS is set.
 func (p *browserPage) shoot(name string) {
 	p.Helper()
 	dir := os.Getenv(screenshotsVariable)

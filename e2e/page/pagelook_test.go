@@ -141,7 +141,7 @@ func (p *browserPage) tabTo(name string, modifiers ...kb.Modifier) {
 			return
 		}
 		if !got.Outline && !slices.Contains([]string{"BODY", "MAIN"}, evaluate[string](p, "document.activeElement.tagName")) {
-			p.Errorf("the keyboard is at %+v, and nobody sees it", got)
+			p.Errorf("the keyboard is at %+v, and does not show it", got)
 		}
 		passed = append(passed, got.Name)
 	}
@@ -186,7 +186,7 @@ func TestPageNames(t *testing.T) {
 	}
 }
 
-// TestPageDark looks at both colour schemes, as the system and as somebody
+// TestPageDark looks at both colour schemes, as the system and as a user
 // chooses them.
 func TestPageDark(t *testing.T) {
 	p := newPage(t, startPaged(t))
@@ -341,7 +341,7 @@ func TestPageNarrow(t *testing.T) {
 }
 
 // TestPageOffline wants all views to need nothing but the adapter. The browser
-// reaches nobody else, and what it asks of others is a problem in every test.
+// reaches no other host, and what it asks of others is a problem in every test.
 func TestPageOffline(t *testing.T) {
 	p := newPage(t, startPaged(t))
 	for _, v := range pageViews() {

@@ -154,7 +154,7 @@ func TestClients(t *testing.T) {
 				}
 			}
 			if found == 0 {
-				t.Error("nobody imports it")
+				t.Error("no package imports it")
 			}
 		})
 	}
@@ -162,7 +162,7 @@ func TestClients(t *testing.T) {
 
 // TestOnlyHTTP wants the end-to-end tests to know nothing of our code, but for the
 // files that run it against the emulator: the conformance suite, a sealer with a
-// clock of its own, and who looks into META.
+// clock of its own, and a reader of META.
 func TestOnlyHTTP(t *testing.T) {
 	exceptions := []string{"bigtable/conformance_test.go", "bigtable/leave_test.go", "bigtable/sealed_test.go"}
 	files, err := filepath.Glob("../*/*.go")

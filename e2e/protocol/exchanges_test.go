@@ -39,7 +39,7 @@ func TestExchanges(t *testing.T) {
 			}
 		})
 	}
-	// A claim of 4 GiB must not have been believed. Memory that is asked for and
+	// A body that declares 4 GiB must not be allocated for. Memory that is asked for and
 	// never touched shows here, and not in the resident size.
 	if sys, limit := a.Metric(t, "go_memstats_sys_bytes"), 1e9; sys > limit {
 		t.Errorf("the adapter took %g bytes of memory, more than %g", sys, limit)
@@ -78,7 +78,7 @@ func headerExchanges() []exchange {
 	}
 }
 
-// snappyBomb claims to hold 4 GiB, less a byte.
+// snappyBomb is a body that declares 4 GiB, less a byte.
 func snappyBomb() []byte { return []byte("\xff\xff\xff\xff\x0f\x00a") }
 
 func bodyExchanges() []exchange {

@@ -328,7 +328,7 @@ type badBlock struct {
 
 func badBlocks(body []byte) []badBlock {
 	block := snappy.Encode(nil, body)
-	claim := func(size uint64) []byte {
+	declare := func(size uint64) []byte {
 		_, n := binary.Uvarint(block)
 		return append(binary.AppendUvarint(nil, size), block[n:]...)
 	}
@@ -336,13 +336,13 @@ func badBlocks(body []byte) []badBlock {
 	return []badBlock{
 		{"snappy of nothing", []byte{}, "snappy"},
 		{"no snappy", body, "snappy"},
-		{"snappy that claims a byte more", claim(n + 1), "snappy"},
-		{"snappy that claims a byte less", claim(n - 1), "snappy"},
-		{"snappy that claims nothing", claim(0), "snappy"},
-		{"snappy that claims 31 MiB", claim(31 << 20), fmt.Sprint(31 << 20)},
-		{"snappy that claims 33 MiB", claim(33 << 20), fmt.Sprint(33 << 20)},
-		{"snappy that claims 4 GiB", claim(1<<32 - 1), fmt.Sprint(1<<32 - 1)},
-		{"snappy that claims 2^64 - 1", claim(math.MaxUint64), "snappy"},
+		{"snappy that declares a byte more", declare(n + 1), "snappy"},
+		{"snappy that declares a byte less", declare(n - 1), "snappy"},
+		{"snappy that declares nothing", declare(0), "snappy"},
+		{"snappy that declares 31 MiB", declare(31 << 20), fmt.Sprint(31 << 20)},
+		{"snappy that declares 33 MiB", declare(33 << 20), fmt.Sprint(33 << 20)},
+		{"snappy that declares 4 GiB", declare(1<<32 - 1), fmt.Sprint(1<<32 - 1)},
+		{"snappy that declares 2^64 - 1", declare(math.MaxUint64), "snappy"},
 		{"snappy without the end of its length", []byte{0x80}, "snappy"},
 		{"snappy without its last byte", block[:len(block)-1], "snappy"},
 		{"snappy that copies from before its beginning", []byte{4, 1, 9}, "snappy"},

@@ -13,7 +13,7 @@ import (
 )
 
 // TestFederate lets a real Prometheus scrape /federate in both formats. What
-// it then holds must be the newest samples, with their own times.
+// it then holds must be the current samples, with their own times.
 func TestFederate(t *testing.T) {
 	a := harness.StartAdapter(t, harness.Embedded(t))
 	now := harness.NowMillis()
@@ -65,7 +65,7 @@ func sendFederated(t testing.TB, a *harness.Adapter, now int64) {
 		series("fed_old", harness.PointAt(now-6*minute, 6)),
 		series("other", harness.PointAt(now-second, 7)),
 	)
-	// Older than what is there: the newest sample stays.
+	// Older than what is there: the current sample stays.
 	harness.RemoteWrite1().MustSend(t, a.URL("/api/v1/write"), series("fed_number", harness.PointAt(now-3*second, 9)))
 }
 

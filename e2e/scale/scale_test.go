@@ -116,13 +116,13 @@ func (s *scale) scrape(t *testing.T, what string) {
 	}
 }
 
-// memory tells the most memory that the process has held since it began.
+// memory logs the most memory that the process has held since it began.
 func (s *scale) memory(t *testing.T) {
 	peak := s.PeakMemory(t)
 	t.Logf("    peak %d MB, %d bytes a series over the base of %d MB", peak>>20, (peak-s.base)/s.series, s.base>>20)
 }
 
-// phase tells how long f takes.
+// phase logs how long f takes.
 func (s *scale) phase(t *testing.T, what string, f func()) {
 	t.Helper()
 	began := time.Now()
@@ -160,7 +160,7 @@ func (s *scale) ask(t *testing.T) {
 }
 
 // check reads all samples of the first, the middle and the last instance, and
-// the newest sample of every series of one name.
+// the current sample of every series of one name.
 func (s *scale) check(t *testing.T) {
 	t.Helper()
 	for _, i := range []int{0, s.series / 2 / perInstance * perInstance, s.series - perInstance} {
