@@ -64,7 +64,8 @@ func prometheusProgram(t testing.TB) string {
 	return built(t, programs.prometheus)
 }
 
-// PromtoolProgram returns the path of Prometheus' own tool, of the same version.
+// PromtoolProgram returns the path of Prometheus' own tool, of the version of
+// Prometheus that the tests run.
 func PromtoolProgram(t testing.TB) string {
 	t.Helper()
 	return filepath.Join(filepath.Dir(prometheusProgram(t)), "promtool")

@@ -116,8 +116,8 @@ func (p *Prometheus) Names(t testing.TB) []string {
 	return envelope.Data
 }
 
-// AwaitScrapes waits until every target was scraped after t, so that nothing at
-// or before t is still to come: a target's scrapes follow one another.
+// AwaitScrapes waits until so many targets were scraped later than after, which is
+// in milliseconds. Nothing up to that time is still to come then: a target's scrapes follow one another.
 func (p *Prometheus) AwaitScrapes(t testing.TB, targets int, after int64) {
 	t.Helper()
 	Eventually(t, fmt.Sprintf("%d targets are scraped after %d", targets, after), func() error {

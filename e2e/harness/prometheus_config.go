@@ -12,7 +12,7 @@ type Job struct {
 	Extra   string // more lines of the job, indented by four
 }
 
-// ScrapeConfig is a configuration that scrapes jobs every second.
+// ScrapeConfig returns a configuration that scrapes jobs every second.
 func ScrapeConfig(jobs ...Job) string {
 	var b strings.Builder
 	b.WriteString("global:\n  scrape_interval: 1s\n  scrape_timeout: 1s\nscrape_configs:\n")
@@ -23,8 +23,8 @@ func ScrapeConfig(jobs ...Job) string {
 	return b.String()
 }
 
-// WriteConfig makes Prometheus send everything to each adapter, in the protocol
-// that goes with it.
+// WriteConfig returns a configuration that makes Prometheus send everything to each
+// receiver, in its protocol.
 func WriteConfig(receivers []Receiver) string {
 	var b strings.Builder
 	b.WriteString("remote_write:\n")
@@ -37,7 +37,8 @@ func WriteConfig(receivers []Receiver) string {
 	return b.String()
 }
 
-// ReadConfig makes Prometheus read everything from one adapter.
+// ReadConfig returns a configuration that makes Prometheus read everything from one
+// adapter.
 func ReadConfig(a *Adapter) string {
 	return fmt.Sprintf("remote_read:\n  - url: %s\n    read_recent: true\n", a.URL("/api/v1/read"))
 }

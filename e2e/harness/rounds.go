@@ -12,8 +12,8 @@ import (
 //	E2E_ROUNDS=100 go test -run Kill -timeout 2h ./e2e/durability
 const roundsVariable = "E2E_ROUNDS"
 
-// Rounds returns how often such a test repeats itself: few times, unless the
-// environment has another number.
+// Rounds returns how often a test repeats itself that goes on at random: few times,
+// unless E2E_ROUNDS has another number.
 func Rounds(t testing.TB, few int) int {
 	t.Helper()
 	text := os.Getenv(roundsVariable)
