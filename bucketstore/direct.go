@@ -145,8 +145,7 @@ func cells(now int64, samples []Sample, positions []int) []Op {
 	return ops
 }
 
-// rawCell returns the write of one sample. A late cell carries the time of its
-// arrival, so that a sealer can tell what came after it read.
+// rawCell returns the write of one sample.
 func rawCell(now int64, s Sample) Op {
 	_, delta := series.Split(s.T)
 	buf := make([]byte, 0, series.QualifierSize+8)
@@ -156,17 +155,14 @@ func rawCell(now int64, s Sample) Op {
 		buf = cell.AppendFloat(buf, s.V)
 		value = buf[series.QualifierSize:]
 	}
-	op := Op{
+	family, cellTime := series.RawCell(now, s.T)
+	return Op{
 		Kind:      SetCell,
-		Family:    series.RawFamily(now, s.T),
+		Family:    family,
 		Qualifier: buf[:series.QualifierSize:series.QualifierSize],
-		Time:      s.T,
+		Time:      cellTime,
 		Value:     value,
 	}
-	if op.Family == series.FamilyLate {
-		op.Time = now
-	}
-	return op
 }
 
 // samplesError translates failed rows into failed samples.

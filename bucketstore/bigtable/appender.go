@@ -37,7 +37,7 @@ func (s *Store) NewAppender(schema series.Schema, now func() time.Time) (*Append
 	if err != nil {
 		return nil, err
 	}
-	for _, family := range []string{series.FamilyR0, series.FamilyR1, series.FamilyR2, series.FamilyR3, series.FamilyLate} {
+	for _, family := range series.RawFamilies {
 		if err := t.checkFamily(family); err != nil {
 			return nil, err
 		}
@@ -242,13 +242,9 @@ func (e *encoder) appendFloat(dst []byte, s *bucketstore.Sample) []byte {
 }
 
 // appendCell appends the cell of a sample at t, but for its value, of the given
-// size. A late cell carries the time of its arrival, so that a sealer can tell
-// what came after it read.
+// size.
 func (e *encoder) appendCell(dst []byte, t int64, value int) []byte {
-	family, cellTime := series.RawFamily(e.now, t), t
-	if family == series.FamilyLate {
-		cellTime = e.now
-	}
+	family, cellTime := series.RawCell(e.now, t)
 	_, delta := series.Split(t)
 	dst = appendMutation(dst, mutationSetCell, sizeSetCell(family, series.QualifierSize, cellTime, value))
 	dst = appendBytes(dst, setFamily, family)

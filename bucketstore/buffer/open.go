@@ -289,8 +289,5 @@ func sorted(points []point) []point {
 	return kept
 }
 
-// windowOf returns the start of the window of t.
-func windowOf(t int64) int64 { return t &^ (series.Window - 1) }
-
 // float returns the value of p, which is one.
 func (p point) float() float64 { return math.Float64frombits(p.bits) }
