@@ -461,7 +461,7 @@ func fields(t *testing.T, msg []byte) iter.Seq[field] {
 // checkBadRequest: what cannot be decoded is the sender's fault.
 func checkBadRequest(t *testing.T, err error) {
 	t.Helper()
-	if request.Status(t.Context(), err) != 400 {
+	if request.Status(t.Context(), request.Remote, err) != 400 {
 		t.Errorf("error %v is no bad request", err)
 	}
 }
