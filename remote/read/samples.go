@@ -5,10 +5,11 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
-	"math/bits"
 	"net/http"
 	"slices"
 	"strconv"
+
+	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/golang/snappy"
 	"github.com/prometheus/prometheus/model/labels"
@@ -17,7 +18,6 @@ import (
 	"github.com/prometheus/prometheus/tsdb/chunks"
 
 	"github.com/promtable/promtable/remote/engine"
-	"github.com/promtable/promtable/remote/wire"
 	"github.com/promtable/promtable/series/chunk"
 )
 
@@ -32,14 +32,14 @@ const (
 
 // Tags of the answer's fields: number<<3 | wire type.
 const (
-	tagResult     = 1<<3 | wire.BytesType // ReadResponse.results
-	tagTimeseries = 1<<3 | wire.BytesType // QueryResult.timeseries
-	tagLabel      = 1<<3 | wire.BytesType // TimeSeries.labels
-	tagSample     = 2<<3 | wire.BytesType // TimeSeries.samples
-	tagName       = 1<<3 | wire.BytesType
-	tagLabelValue = 2<<3 | wire.BytesType
-	tagValue      = 1<<3 | wire.Fixed64Type
-	tagTimestamp  = 2<<3 | wire.VarintType
+	tagResult     = byte(1<<3 | protowire.BytesType) // ReadResponse.results
+	tagTimeseries = byte(1<<3 | protowire.BytesType) // QueryResult.timeseries
+	tagLabel      = byte(1<<3 | protowire.BytesType) // TimeSeries.labels
+	tagSample     = byte(2<<3 | protowire.BytesType) // TimeSeries.samples
+	tagName       = byte(1<<3 | protowire.BytesType)
+	tagLabelValue = byte(2<<3 | protowire.BytesType)
+	tagValue      = byte(1<<3 | protowire.Fixed64Type)
+	tagTimestamp  = byte(2<<3 | protowire.VarintType)
 )
 
 // samples answers with one block: a result for each query, of which sets are the
@@ -287,14 +287,14 @@ func appendLabels(dst []byte, ls labels.Labels) []byte {
 
 // labelSize is the size of a Label.
 func labelSize(l labels.Label) int {
-	return 2 + uvarintSize(len(l.Name)) + len(l.Name) + uvarintSize(len(l.Value)) + len(l.Value)
+	return 2 + varintSize(len(l.Name)) + len(l.Name) + varintSize(len(l.Value)) + len(l.Value)
 }
 
 // labelsSize is what appendLabels appends.
 func labelsSize(ls labels.Labels) (size int) {
 	ls.Range(func(l labels.Label) {
 		n := labelSize(l)
-		size += 1 + uvarintSize(n) + n
+		size += 1 + varintSize(n) + n
 	})
 	return size
 }
@@ -317,6 +317,5 @@ func putSample(dst []byte, t int64, v float64) int {
 	return n
 }
 
-func uvarintSize(n int) int { return uvarintSize64(uint64(n)) }
-
-func uvarintSize64(n uint64) int { return (bits.Len64(n|1) + 6) / 7 }
+// varintSize is how many bytes n takes as a varint.
+func varintSize(n int) int { return protowire.SizeVarint(uint64(n)) }

@@ -74,29 +74,45 @@ func BadRequest(format string, args ...any) error {
 	return WithStatus(http.StatusBadRequest, format, args...)
 }
 
-// Status turns an error into the status of the answer. client is the context
-// of the request as it came, without a deadline of ours. What is not plainly
-// the fault of the client is a 5xx, which a writer repeats.
-func Status(client context.Context, err error) int {
+// A Protocol decides the status codes in which protocols differ.
+type Protocol uint8
+
+const (
+	// Remote is remote write, remote read, OTLP, federation and explanation. A
+	// limit is 400, and corrupt stored bytes are 500.
+	Remote Protocol = iota
+	// API is Prometheus' HTTP API. A limit is 422, as for any query that fails
+	// there, and every failure of the store is 503.
+	API
+)
+
+// Status returns the status of the answer to err. client is the context of the
+// request as it came, without a deadline of the adapter. An error that is not
+// plainly the fault of the client is a 5xx, so that a sender repeats the request.
+func Status(client context.Context, p Protocol, err error) int {
 	var (
-		known    *statusError
+		named    *statusError
 		rejected *engine.Rejected
 		tooLarge *http.MaxBytesError
 	)
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		// The server takes a body that did not come in time for a client that has
-		// gone, and ends its context. But the client may wait.
+		// The body did not come in time. The server takes the client for gone and
+		// ends its context, but the client may still wait for the answer.
 		return http.StatusServiceUnavailable
 	case client.Err() != nil:
 		return statusClientGone
-	case errors.As(err, &known):
-		return known.status
-	case errors.As(err, &rejected), errors.Is(err, engine.ErrLimit):
+	case errors.As(err, &named):
+		return named.status
+	case errors.As(err, &rejected):
+		return http.StatusBadRequest
+	case errors.Is(err, engine.ErrLimit) && p == API:
+		return http.StatusUnprocessableEntity
+	case errors.Is(err, engine.ErrLimit):
 		return http.StatusBadRequest
 	case errors.As(err, &tooLarge):
 		return http.StatusRequestEntityTooLarge
-	case errors.Is(err, series.ErrCorrupt):
+	case errors.Is(err, series.ErrCorrupt) && p == Remote:
 		return http.StatusInternalServerError
 	}
 	return http.StatusServiceUnavailable
@@ -123,7 +139,7 @@ func (e *Responder) Fail(w http.ResponseWriter, r *http.Request, err error) {
 
 // Note logs err, sets the headers that go with it and returns its status.
 func (e *Responder) Note(w http.ResponseWriter, r *http.Request, err error) (status int) {
-	status = Status(r.Context(), err)
+	status = Status(r.Context(), Remote, err)
 	e.log(r, status, err)
 	if errors.Is(err, errOverloaded) {
 		w.Header().Set("Retry-After", strconv.Itoa(int(retryAfter/time.Second)))
@@ -134,7 +150,7 @@ func (e *Responder) Note(w http.ResponseWriter, r *http.Request, err error) (sta
 // Abort breaks the connection in the middle of an answer, so that the client
 // cannot take the part that it got for the whole. It does not return.
 func (e *Responder) Abort(r *http.Request, err error) {
-	e.log(r, Status(r.Context(), err), err)
+	e.log(r, Status(r.Context(), Remote, err), err)
 	panic(http.ErrAbortHandler)
 }
 

@@ -37,13 +37,6 @@ func (p protocol) String() string {
 	return "1.0"
 }
 
-func (p protocol) decode() wire.DecodeFunc {
-	if p == protocolV2 {
-		return wire.DecodeV2
-	}
-	return wire.DecodeV1
-}
-
 // negotiate says which protocol a write speaks: its content type says so, and
 // no other header. The error is a 415.
 func negotiate(h http.Header) (protocol, error) {
@@ -111,14 +104,14 @@ type Handler struct {
 	body    request.BodyReader
 	timeout time.Duration
 	metrics *metrics
-	// decoders are *decoder to be used again.
-	decoders sync.Pool
+	// decoders are kept for other requests, by protocol.
+	decoders [2]sync.Pool
 }
 
 // New returns a handler of remote write. Its metrics are registered
 // with cfg.Registerer, where they must not be registered yet.
 func New(cfg Config) *Handler {
-	return &Handler{
+	h := &Handler{
 		engine:  cfg.Engine,
 		errors:  cfg.Errors,
 		gate:    request.NewGate(cfg.MaxConcurrent, maxWriteWait),
@@ -127,6 +120,17 @@ func New(cfg Config) *Handler {
 		timeout: cfg.Timeout,
 		metrics: newMetrics(cfg.Registerer),
 	}
+	h.decoders[protocolV1].New = func() any { return wire.NewV1(cfg.Engine, cfg.MaxBodyBytes) }
+	h.decoders[protocolV2].New = func() any { return wire.NewV2(cfg.Engine, cfg.MaxBodyBytes) }
+	return h
+}
+
+// decoder decodes requests of one protocol, one at a time.
+type decoder interface {
+	// Decode returns what body asks for, valid until Release.
+	Decode(body []byte, rejected *engine.Rejected) (wire.WriteRequest, error)
+	// Release says whether the decoder may be used again.
+	Release() bool
 }
 
 // ServeHTTP implements http.Handler.
@@ -164,12 +168,16 @@ func (h *Handler) write(w http.ResponseWriter, r *http.Request, proto protocol) 
 		req      wire.WriteRequest
 		rejected engine.Rejected
 	)
-	var d *wire.Decoder
-	defer func() { h.release(d) }()
+	var d decoder
+	defer func() {
+		if d != nil && d.Release() {
+			h.decoders[proto].Put(d)
+		}
+	}()
 	err = h.body.Read(ctx, w, r, decoded, func(body []byte) error {
 		h.metrics.bodyBytes.Add(float64(len(body)))
-		d = h.decoder(&rejected)
-		req, err = proto.decode()(d, body)
+		d = h.decoders[proto].Get().(decoder)
+		req, err = d.Decode(body, &rejected)
 		return err
 	})
 	if err != nil {
@@ -180,23 +188,6 @@ func (h *Handler) write(w http.ResponseWriter, r *http.Request, proto protocol) 
 		return stored, fmt.Errorf("store: %w", err)
 	}
 	return stored, rejected.Err()
-}
-
-// decoder returns a decoder for a request.
-func (h *Handler) decoder(rejected *engine.Rejected) *wire.Decoder {
-	d, ok := h.decoders.Get().(*wire.Decoder)
-	if !ok {
-		d = wire.NewDecoder(h.engine)
-	}
-	d.Reset(h.body.Limit, rejected)
-	return d
-}
-
-// release ends the use of a decoder, which may be nil, and of what it returned.
-func (h *Handler) release(d *wire.Decoder) {
-	if d != nil && d.Release() {
-		h.decoders.Put(d)
-	}
 }
 
 // store appends what is in req and counts what became of all that was sent.
