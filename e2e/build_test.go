@@ -44,9 +44,10 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
+// buildAdapter builds the adapter with the tag of deploy/Dockerfile.
 func (p *programSet) buildAdapter() (string, error) {
 	ldflags := "-X github.com/prometheus/common/version.Version=" + adapterVersion
-	return p.build("..", "adapter", "-ldflags", ldflags, "./cmd/adapter")
+	return p.build("..", "adapter", "-tags", "disable_grpc_modules", "-ldflags", ldflags, "./cmd/adapter")
 }
 
 func (p *programSet) buildEmulator() (string, error) {
