@@ -124,8 +124,6 @@ type walker struct {
 	// at is how far it has come: all before is sealed.
 	at     position
 	walked int64
-	// unsaved says that META does not know at.
-	unsaved bool
 }
 
 // walk seals all rows of a turn, from where the lease says that it has come to.

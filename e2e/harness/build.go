@@ -90,9 +90,10 @@ func built(t testing.TB, build func() (string, error)) string {
 	return path
 }
 
+// buildAdapter builds the adapter with the tag of deploy/Dockerfile.
 func buildAdapter() (string, error) {
 	ldflags := "-X github.com/prometheus/common/version.Version=" + AdapterVersion
-	return buildProgram(".", "adapter", "build", "-ldflags", ldflags, "./cmd/adapter")
+	return buildProgram(".", "adapter", "build", "-tags", "disable_grpc_modules", "-ldflags", ldflags, "./cmd/adapter")
 }
 
 func buildEmulator() (string, error) {
