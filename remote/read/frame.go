@@ -10,8 +10,8 @@ import (
 	"github.com/prometheus/prometheus/tsdb/chunks"
 )
 
-// maxFrameHead is what stands in front of a frame at most: its size as a uvarint,
-// and its checksum.
+// maxFrameHead bounds the bytes in front of a frame: its size as a varint, and its
+// checksum.
 const maxFrameHead = binary.MaxVarintLen64 + crc32.Size
 
 // Tags of a prometheus.ChunkedReadResponse: number<<3 | wire type.

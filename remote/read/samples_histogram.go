@@ -34,8 +34,8 @@ const (
 )
 
 // firstHint returns the reset hint of the first histogram of a chunk. Iterators
-// say that nothing is known, because the chunk before may be missing; but if a
-// chunk of ours says that the counter was reset, the sender has said so.
+// return an unknown hint, because the chunk before may be missing. But in a stored
+// chunk the header holds the hint that was sent.
 func firstHint(c chunkenc.Chunk, fromIterator histogram.CounterResetHint) histogram.CounterResetHint {
 	headed, ok := c.(interface {
 		GetCounterResetHeader() chunkenc.CounterResetHeader

@@ -40,21 +40,20 @@ const (
 	// reads no more than 1,024, and http.Error adds a newline.
 	maxErrorText = 1023
 
-	// retryAfter is what an overloaded server asks of a sender.
+	// retryAfter is when a sender may repeat a request that found no slot.
 	retryAfter = 5 * time.Second
 
-	// logInterval is how often the edge logs at most, for each level.
+	// logInterval is the least time between two log lines of a level.
 	logInterval = 10 * time.Second
 
-	// statusClientGone is what is counted, and seen by nobody, when the client
-	// has hung up.
+	// statusClientGone is counted when the client has hung up; no client sees it.
 	statusClientGone = 499
 )
 
 // errOverloaded marks a request that found no slot in time.
 var errOverloaded = errors.New("too many concurrent requests, try again later")
 
-// A statusError is an error whose status is known where it arises.
+// A statusError is an error that names its status.
 type statusError struct {
 	status int
 	err    error
@@ -118,9 +117,9 @@ func Status(client context.Context, p Protocol, err error) int {
 	return http.StatusServiceUnavailable
 }
 
-// Responder is where errors leave: it answers them and logs them, once. A sender
-// with bad data, or a store that is down, meets it with every request, so it
-// logs no more than one line for each level in logInterval.
+// Responder answers errors and logs them. A sender with bad data, or a store that
+// is down, causes one with every request, so at most one line of each level is
+// logged in logInterval. It is safe for concurrent use.
 type Responder struct {
 	logger log.Logger
 	now    func() time.Time
@@ -128,17 +127,18 @@ type Responder struct {
 	client, server limiter
 }
 
+// NewResponder returns a Responder that logs to logger, by the clock now.
 func NewResponder(logger log.Logger, now func() time.Time) *Responder {
 	return &Responder{logger: logger, now: now}
 }
 
 // Fail answers with the status and the text of err.
 func (e *Responder) Fail(w http.ResponseWriter, r *http.Request, err error) {
-	http.Error(w, ErrorText(err), e.Note(w, r, err))
+	http.Error(w, ErrorText(err), e.Report(w, r, err))
 }
 
-// Note logs err, sets the headers that go with it and returns its status.
-func (e *Responder) Note(w http.ResponseWriter, r *http.Request, err error) (status int) {
+// Report logs err, sets the headers that belong to it and returns its status.
+func (e *Responder) Report(w http.ResponseWriter, r *http.Request, err error) (status int) {
 	status = Status(r.Context(), Remote, err)
 	e.log(r, status, err)
 	if errors.Is(err, errOverloaded) {
@@ -147,8 +147,8 @@ func (e *Responder) Note(w http.ResponseWriter, r *http.Request, err error) (sta
 	return status
 }
 
-// Abort breaks the connection in the middle of an answer, so that the client
-// cannot take the part that it got for the whole. It does not return.
+// Abort logs err and breaks the connection in the middle of an answer, so that the
+// client does not take a part for the whole. It panics with http.ErrAbortHandler.
 func (e *Responder) Abort(r *http.Request, err error) {
 	e.log(r, Status(r.Context(), Remote, err), err)
 	panic(http.ErrAbortHandler)
@@ -184,7 +184,7 @@ type limiter struct {
 	suppressed int
 }
 
-// allow says whether an event may happen now, and how many were suppressed
+// allow returns whether an event may happen now, and how many were suppressed
 // since the last one.
 func (l *limiter) allow(now time.Time) (suppressed int, ok bool) {
 	l.mu.Lock()

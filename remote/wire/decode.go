@@ -140,7 +140,7 @@ const (
 	maxTexts = 2 << 20
 )
 
-// Release ends the use of the last request, and says whether d may decode
+// Release ends the use of the last request, and returns whether d may decode
 // another one. A decoder whose memory has grown too large may not.
 func (d *decoder) Release() bool {
 	if cap(d.out.Series) > maxPooledSeries || cap(d.slab) > 4*maxPooledSeries ||

@@ -79,7 +79,7 @@ func (d *V2) Decode(body []byte, rejected *engine.Rejected) (WriteRequest, error
 	return d.end(err)
 }
 
-// Release ends the use of the last request, and says whether d may decode
+// Release ends the use of the last request, and returns whether d may decode
 // another one. A decoder whose memory has grown too large may not.
 func (d *V2) Release() bool {
 	if max(cap(d.symbols), cap(d.numbers)) > 4*maxPooledSeries || max(cap(d.refs), cap(d.exemplarRefs)) > maxPooledSeries || !d.decoder.Release() {
@@ -175,8 +175,8 @@ func (d *V2) decodeSeries(msg []byte, n int) error {
 	}
 	// Most series have nothing else.
 	if len(d.slab) > d.first && (len(rest) == 0 || string(rest) == emptyMetadataV2) {
-		if known := d.findCached(); known != nil {
-			d.addSeries(&engine.Series{Known: known, Samples: d.endSamples()})
+		if cached := d.findCached(); cached != nil {
+			d.addSeries(&engine.Series{Known: cached, Samples: d.endSamples()})
 			return nil
 		}
 	}

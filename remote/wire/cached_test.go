@@ -98,9 +98,9 @@ func protoField(dst []byte, num byte, msg []byte) []byte {
 	return append(append(append(dst, num<<3|byte(protowire.BytesType)), proto.EncodeVarint(uint64(len(msg)))...), msg...)
 }
 
-// TestDecodeKnown: what is known of series changes nothing of what is decoded,
+// TestDecodeCached: cached series change nothing of what is decoded,
 // whatever came before.
-func TestDecodeKnown(t *testing.T) {
+func TestDecodeCached(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	r := rand.New(rand.NewPCG(seed, 0))
@@ -129,7 +129,7 @@ func TestDecodeKnown(t *testing.T) {
 	}
 }
 
-// oddRequests are requests of 2.0 that are valid, but written as nobody does.
+// oddRequests are requests of 2.0 that are valid, in unusual encodings.
 func oddRequests() map[string][]byte {
 	request := func(symbols []string, series ...[]byte) (body []byte) {
 		for _, s := range symbols {
@@ -167,7 +167,7 @@ func oddRequests() map[string][]byte {
 	}
 }
 
-// TestDecodeOdd: what is written as nobody does is decoded as ever, known or not.
+// TestDecodeOdd: unusual encodings are decoded alike, whether series are cached or not.
 func TestDecodeOdd(t *testing.T) {
 	for name, body := range oddRequests() {
 		t.Run(name, func(t *testing.T) {
