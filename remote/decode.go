@@ -53,8 +53,8 @@ type writeRequest struct {
 
 // finder knows series by the bytes in which a sender writes their labels.
 type finder interface {
-	Lookup(tenant string, s engine.Spelling) *engine.Known
-	Symbols() *engine.Symbols
+	Lookup(tenant string, s engine.WireText) *engine.CachedSeries
+	Symbols() *engine.SymbolTable
 }
 
 // Forms of spellings.
@@ -91,7 +91,7 @@ type decoder struct {
 	samples int
 
 	// last is the last series that was known.
-	last *engine.Known
+	last *engine.CachedSeries
 
 	// spellings holds those of new series: the body is gone when they are stored.
 	spellings []byte
@@ -99,7 +99,7 @@ type decoder struct {
 	// What follows serves 2.0 only.
 	symbols []string
 	// interned has the numbers of symbols, as far as they have some.
-	interned *engine.Symbols
+	interned *engine.SymbolTable
 	numbers  []uint32
 	// refs are those of the labels of a series, unless they are written as
 	// everybody does. Then they are in packed, and spelled.
@@ -169,16 +169,16 @@ func (d *decoder) release() bool {
 }
 
 // find returns the series that is spelled so, or nil.
-func (d *decoder) find(form byte, text []byte) *engine.Known {
+func (d *decoder) find(form byte, text []byte) *engine.CachedSeries {
 	if len(text) == 0 {
 		return nil
 	}
-	known := d.finder.Lookup("", engine.Spelling{Form: form, Text: text})
+	known := d.finder.Lookup("", engine.WireText{Form: form, Text: text})
 	if known == nil {
 		return nil
 	}
 	if d.last != nil && d.last.Next() != known {
-		d.last.Precedes(known)
+		d.last.SetNext(known)
 	}
 	d.last = known
 	return known
@@ -186,7 +186,7 @@ func (d *decoder) find(form byte, text []byte) *engine.Known {
 
 // guess returns the series that is likely to come next and its text, which is
 // empty if there is none.
-func (d *decoder) guess(form byte) (known *engine.Known, text string) {
+func (d *decoder) guess(form byte) (known *engine.CachedSeries, text string) {
 	if d.last == nil {
 		return nil, ""
 	}
@@ -198,13 +198,13 @@ func (d *decoder) guess(form byte) (known *engine.Known, text string) {
 
 // keep returns a copy of the spelling of a new series, or none if the request
 // has too many: there will be others.
-func (d *decoder) keep(form byte, text []byte) engine.Spelling {
+func (d *decoder) keep(form byte, text []byte) engine.WireText {
 	if len(text) == 0 || len(d.spellings)+len(text) > maxSpellings {
-		return engine.Spelling{}
+		return engine.WireText{}
 	}
 	first := len(d.spellings)
 	d.spellings = append(d.spellings, text...)
-	return engine.Spelling{Form: form, Text: d.spellings[first:len(d.spellings):len(d.spellings)]}
+	return engine.WireText{Form: form, Text: d.spellings[first:len(d.spellings):len(d.spellings)]}
 }
 
 // budget returns factor times the limit on a body.
@@ -351,14 +351,6 @@ func (d *decoder) addSeries(s *engine.Series) {
 	}
 	d.out.series = append(d.out.series, *s)
 	d.out.size += size
-}
-
-// labelsOf returns the labels of s, for an error message.
-func labelsOf(s *engine.Series) labels.Labels {
-	if s.Known != nil {
-		return s.Known.Labels()
-	}
-	return s.Labels
 }
 
 // errManyLabels marks a request whose labels would take too much memory.

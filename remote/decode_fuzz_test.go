@@ -23,6 +23,7 @@ import (
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/bucketstore/pebble"
 	"github.com/promtable/promtable/remote/engine"
+	"github.com/promtable/promtable/remote/engine/seriescache"
 	"github.com/promtable/promtable/series"
 )
 
@@ -31,8 +32,8 @@ const fuzzMaxBody = 1 << 20
 // noFinder knows no series.
 type noFinder struct{}
 
-func (noFinder) Lookup(string, engine.Spelling) *engine.Known { return nil }
-func (noFinder) Symbols() *engine.Symbols                     { return nil }
+func (noFinder) Lookup(string, engine.WireText) *engine.CachedSeries { return nil }
+func (noFinder) Symbols() *engine.SymbolTable                        { return nil }
 
 // decode decodes a copy of body that is overwritten afterwards.
 func decode(fn decodeFunc, body []byte, rejected *engine.Rejected) (writeRequest, error) {
@@ -72,7 +73,7 @@ func newSmallRepeater(t testing.TB, symbolBytes int) *repeater {
 	}
 	eng, err := engine.New(engine.Config{
 		Store: IdleStore{store}, Appender: &IdleAppender{Appender: bucketstore.NewDirect(store, schema, time.Now)},
-		Schema: schema, Now: time.Now, CurrentInterval: time.Hour, MaxSymbolBytes: symbolBytes,
+		Schema: schema, Now: time.Now, CurrentInterval: time.Hour, SeriesCache: seriescache.Config{MaxSymbolBytes: symbolBytes},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -109,7 +110,7 @@ func (r *repeater) check(t *testing.T, fn decodeFunc, body []byte, want []string
 		}
 		if round == 2 && refused.Err() == nil {
 			for _, s := range req.series {
-				if s.Known == nil && s.Spelling.Form != 0 && len(s.Spelling.Text) < 3000 {
+				if s.Cached == nil && s.WireText.Form != 0 && len(s.WireText.Text) < 3000 {
 					t.Errorf("series %s is not known yet", s.Labels)
 				}
 			}
@@ -141,7 +142,7 @@ func checkDecoded(t *testing.T, req writeRequest) []string {
 	n := 0
 	var text []string
 	for _, s := range req.series {
-		s.Labels = labelsOf(&s)
+		s.Labels = s.DecodedLabels()
 		last := ""
 		s.Labels.Range(func(l labels.Label) {
 			if l.Value == "" || l.Name < last {

@@ -83,10 +83,10 @@ func (f *fakeEngine) Append(ctx context.Context, _ string, batch []engine.Series
 }
 
 // Lookup knows nothing; that is tested with a real engine.
-func (f *fakeEngine) Lookup(string, engine.Spelling) *engine.Known { return nil }
+func (f *fakeEngine) Lookup(string, engine.WireText) *engine.CachedSeries { return nil }
 
 // Symbols has no numbers to give.
-func (f *fakeEngine) Symbols() *engine.Symbols { return nil }
+func (f *fakeEngine) Symbols() *engine.SymbolTable { return nil }
 
 func (f *fakeEngine) AppendMetadata(_ context.Context, _ string, batch []engine.Metadata, _ *engine.Rejected) error {
 	f.mu.Lock()

@@ -99,7 +99,7 @@ func (d *decoder) setSpelling(n int) {
 }
 
 // findV2 returns the series that the references stand for, if it is known.
-func (d *decoder) findV2() *engine.Known {
+func (d *decoder) findV2() *engine.CachedSeries {
 	if d.packed == nil {
 		d.spellRefs()
 	}
@@ -128,20 +128,20 @@ func (d *decoder) spellRefs() {
 
 // spellNew spells the references in d.refs, all of which are good, for a series
 // that is to be known: symbols that have no number get one.
-func (d *decoder) spellNew() engine.Spelling {
+func (d *decoder) spellNew() engine.WireText {
 	size := 0
 	for _, ref := range d.refs {
 		if size += len(d.symbols[ref]); size > maxSpelling {
-			return engine.Spelling{}
+			return engine.WireText{}
 		}
 	}
 	if len(d.refs) == 0 || len(d.refs) > maxSpelling/4 {
-		return engine.Spelling{}
+		return engine.WireText{}
 	}
 	for _, ref := range d.refs {
 		if d.numbers[ref] == 0 {
 			if d.numbers[ref] = d.interned.Add(d.symbols[ref]); d.numbers[ref] == 0 {
-				return engine.Spelling{}
+				return engine.WireText{}
 			}
 		}
 	}

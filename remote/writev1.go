@@ -49,9 +49,9 @@ func (d *decoder) seriesV1(msg []byte) error {
 	}
 	var s engine.Series
 	var text, rest []byte
-	s.Known, text, rest = d.findV1(msg)
+	s.Cached, text, rest = d.findV1(msg)
 	d.pairs = d.pairs[:0]
-	if s.Known == nil {
+	if s.Cached == nil {
 		if err := d.labelsV1(text); err != nil {
 			return err
 		}
@@ -69,8 +69,8 @@ func (d *decoder) seriesV1(msg []byte) error {
 		rest = next
 		switch f.num {
 		case 1: // more labels: text is not all of them
-			if s.Known != nil {
-				s.Known, err = nil, d.labelsV1(text)
+			if s.Cached != nil {
+				s.Cached, err = nil, d.labelsV1(text)
 			}
 			if text = nil; err == nil {
 				d.pairs, err = appendLabelV1(d.pairs, f)
@@ -102,7 +102,7 @@ func (d *decoder) finishV1(s *engine.Series, text []byte, badExemplar error) err
 	if size == 0 && badExemplar == nil {
 		return nil // harmless: there is nothing to store
 	}
-	if s.Known == nil {
+	if s.Cached == nil {
 		ls, tooLong, err := d.labels(d.pairs)
 		switch {
 		case err != nil:
@@ -111,10 +111,10 @@ func (d *decoder) finishV1(s *engine.Series, text []byte, badExemplar error) err
 			d.rejected.Add(engine.ReasonKeyTooLong, size, tooLong)
 			return nil
 		}
-		s.Labels, s.Spelling = ls, d.keep(formV1, text)
+		s.Labels, s.WireText = ls, d.keep(formV1, text)
 	}
 	if badExemplar != nil {
-		d.rejected.Add(engine.ReasonExemplar, 1, fmt.Errorf("series %s: %w", series.Abbreviate(labelsOf(s)), badExemplar))
+		d.rejected.Add(engine.ReasonExemplar, 1, fmt.Errorf("series %s: %w", series.Abbreviate(s.DecodedLabels()), badExemplar))
 	}
 	d.addSeries(s)
 	return nil
@@ -132,7 +132,7 @@ func cutLabelsV1(msg []byte) (text, rest []byte) {
 
 // findV1 takes the labels off that a TimeSeries begins with, and returns the
 // series if it is known.
-func (d *decoder) findV1(msg []byte) (known *engine.Known, text, rest []byte) {
+func (d *decoder) findV1(msg []byte) (known *engine.CachedSeries, text, rest []byte) {
 	// If the text is followed by no label, it is all that cutLabelsV1 would cut.
 	if known, text := d.guess(formV1); text != "" && len(msg) > len(text) &&
 		msg[len(text)] != 1<<3|wireBytes && string(msg[:len(text)]) == text {

@@ -132,7 +132,7 @@ func (d *decoder) seriesV2(msg []byte, n int) error {
 	// That is all there is to most of them.
 	if len(d.slab) > d.first && (len(rest) == 0 || string(rest) == emptyMetadataV2) {
 		if known := d.findV2(); known != nil {
-			d.addSeries(&engine.Series{Known: known, Samples: d.takeSamples()})
+			d.addSeries(&engine.Series{Cached: known, Samples: d.takeSamples()})
 			return nil
 		}
 	}
@@ -209,7 +209,7 @@ func (s *seriesV2) start(created int64) {
 // is against the specification, but that is how Prometheus sends exemplars.
 func (d *decoder) finishSeries(s *seriesV2, n int) error {
 	all := len(s.Samples) + len(s.Histograms) + len(s.Exemplars) + s.badExemplars
-	if s.Known = d.findV2(); s.Known == nil {
+	if s.Cached = d.findV2(); s.Cached == nil {
 		stored, err := d.newSeries(s, all, n)
 		if err != nil || !stored {
 			return err
@@ -217,17 +217,17 @@ func (d *decoder) finishSeries(s *seriesV2, n int) error {
 	}
 	switch {
 	case len(s.Samples) > 0 && len(s.Histograms) > 0:
-		d.rejected.Add(engine.ReasonMalformed, all, fmt.Errorf("series %s has both samples and histograms", series.Abbreviate(labelsOf(&s.Series))))
+		d.rejected.Add(engine.ReasonMalformed, all, fmt.Errorf("series %s has both samples and histograms", series.Abbreviate(s.Series.DecodedLabels())))
 		return nil
 	case all == 0:
-		d.rejected.Add(engine.ReasonMalformed, 0, fmt.Errorf("series %s has neither samples nor histograms", series.Abbreviate(labelsOf(&s.Series))))
+		d.rejected.Add(engine.ReasonMalformed, 0, fmt.Errorf("series %s has neither samples nor histograms", series.Abbreviate(s.Series.DecodedLabels())))
 		return nil
 	}
 	if err := d.takeMetadata(s); err != nil {
 		return err
 	}
 	if s.bad != nil {
-		d.rejected.Add(engine.ReasonMalformed, s.badExemplars, fmt.Errorf("series %s: %w", series.Abbreviate(labelsOf(&s.Series)), s.bad))
+		d.rejected.Add(engine.ReasonMalformed, s.badExemplars, fmt.Errorf("series %s: %w", series.Abbreviate(s.Series.DecodedLabels()), s.bad))
 	}
 	d.addSeries(&s.Series)
 	return nil
@@ -252,7 +252,7 @@ func (d *decoder) newSeries(s *seriesV2, all, n int) (ok bool, err error) {
 	if err != nil || tooLong != nil {
 		return false, err
 	}
-	s.Labels, s.Spelling = ls, d.spellNew()
+	s.Labels, s.WireText = ls, d.spellNew()
 	return true, nil
 }
 
@@ -334,10 +334,10 @@ func (d *decoder) takeMetadata(s *seriesV2) error {
 		return nil
 	}
 	said := metadata.Metadata{Type: metricType(m.kind), Unit: d.symbols[m.unitRef], Help: d.symbols[m.helpRef]}
-	if s.Known == nil {
+	if s.Cached == nil {
 		return d.addMetadata(engine.FamilyName(s.Labels.Get(labels.MetricName), said.Type), said)
 	}
-	family, news := s.Known.TakeMetadata(said)
+	family, news := s.Cached.State.CompareMetadata(said)
 	if !news {
 		d.out.repeated++
 		return nil

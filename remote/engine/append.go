@@ -22,11 +22,11 @@ import (
 // empty value is an absent label. The same label set may come more than once.
 type Series struct {
 	Labels labels.Labels
-	// Known, if set, is what Lookup has found; then Labels are not looked at.
-	Known *Known
-	// Spelling, if it has a form, is what Labels were decoded from: Lookup will
-	// know it once the series is stored.
-	Spelling   Spelling
+	// Cached, if set, is what Lookup has found; then Labels are not looked at.
+	Cached *CachedSeries
+	// WireText, if it has a form, is what Labels were decoded from: Lookup will find
+	// it once the series is stored.
+	WireText   WireText
 	Samples    []Sample
 	Histograms []Histogram
 	// Exemplars have their labels sorted by name.
@@ -115,8 +115,8 @@ func (e *Engine) store(ctx context.Context, tenant string, a *accepted) (stored 
 		return stored, err
 	}
 	e.current.Add(a.samples, a.handles)
-	for _, k := range a.fresh {
-		e.known.add(k)
+	for _, c := range a.fresh {
+		e.cache.Add(c)
 	}
 	return stored, nil
 }
@@ -129,9 +129,9 @@ func (e *Engine) writeIndex(ctx context.Context, tenant string, a *accepted) err
 	if err := e.index.Write(ctx, tenant, a.entries); err != nil {
 		return err
 	}
-	for i, k := range a.entryOf {
-		if k != nil {
-			k.setIndexed(a.entries[i].T)
+	for i, c := range a.entryOf {
+		if c != nil {
+			c.State.indexed.add(a.entries[i].T)
 		}
 	}
 	return nil
@@ -146,9 +146,9 @@ type accepted struct {
 	exemplars []acceptedExemplar
 	entries   []index.Entry
 	// entryOf has for each of entries its series, or nil.
-	entryOf []*Known
-	// fresh are those of them to be remembered once all is stored.
-	fresh []*Known
+	entryOf []*CachedSeries
+	// fresh are those of them to be cached once all is stored.
+	fresh []*CachedSeries
 	// histograms is how many of samples are histograms.
 	histograms int
 	// values holds the encoded values of samples.
@@ -229,8 +229,8 @@ func (e *Engine) accept(ctx context.Context, a *accepted, tenant string, batch [
 			}
 			step = 0
 		}
-		if k := batch[i].Known; k != nil {
-			a.add(&batch[i], k.ref, k, maxTime, rejected)
+		if c := batch[i].Cached; c != nil {
+			a.addSeries(&batch[i], c.State.ref, c, maxTime, rejected)
 		} else {
 			e.acceptNew(a, tenant, batch[i], maxTime, rejected)
 		}
@@ -238,7 +238,7 @@ func (e *Engine) accept(ctx context.Context, a *accepted, tenant string, batch [
 	return nil
 }
 
-// acceptNew accepts what is valid of a series that is not known.
+// acceptNew accepts what is valid of a series that is not cached.
 func (e *Engine) acceptNew(a *accepted, tenant string, s Series, maxTime timeBound, rejected *Rejected) {
 	s.Labels = s.Labels.WithoutEmpty()
 	reason, err := checkLabels(s.Labels)
@@ -251,18 +251,21 @@ func (e *Engine) acceptNew(a *accepted, tenant string, s Series, maxTime timeBou
 		return
 	}
 	ref := e.cfg.Appender.Ref(a.key)
-	known := e.newKnown(tenant, s.Spelling, ref)
-	if a.add(&s, ref, known, maxTime, rejected) && known != nil {
-		a.fresh = append(a.fresh, known)
+	cached := e.newCached(tenant, s.WireText, ref)
+	if a.addSeries(&s, ref, cached, maxTime, rejected) && cached != nil {
+		a.fresh = append(a.fresh, cached)
 	}
 }
 
-// add takes what is valid of one series and lies in [0, maxTime], and the index
-// entries for it, and says whether that is anything. known may be nil; if s came
-// with one, the labels of s are not used.
-func (a *accepted) add(s *Series, ref bucketstore.Ref, known *Known, maxTime timeBound, rejected *Rejected) bool {
+// addSeries takes what is valid of one series and lies in [0, maxTime], and the index
+// entries for it, and says whether that is anything. cached may be nil; if s came
+// with it, the labels of s are not used.
+func (a *accepted) addSeries(s *Series, ref bucketstore.Ref, cached *CachedSeries, maxTime timeBound, rejected *Rejected) bool {
 	samples, exemplars := len(a.samples), len(a.exemplars)
-	to := addition{a, s, ref, known, len(a.entries)}
+	to := addition{accepted: a, series: s, ref: ref, first: len(a.entries)}
+	if cached != nil {
+		to.cached, to.handle = cached, &cached.State.current
+	}
 	for i := range s.Samples {
 		sample := &s.Samples[i]
 		if !maxTime.allows(s, sample.T, rejected) {
@@ -283,10 +286,11 @@ func (a *accepted) add(s *Series, ref bucketstore.Ref, known *Known, maxTime tim
 	return len(a.samples) > samples || len(a.exemplars) > exemplars
 }
 
-// labels returns the labels of s, decoded only if they are not there.
-func (s *Series) labels() labels.Labels {
-	if s.Known != nil {
-		return s.Known.Labels()
+// DecodedLabels returns the labels of s, decoded from the key of the series if s has
+// none.
+func (s *Series) DecodedLabels() labels.Labels {
+	if s.Cached != nil {
+		return s.Cached.State.Labels()
 	}
 	return s.Labels
 }
@@ -296,7 +300,9 @@ type addition struct {
 	*accepted
 	series *Series
 	ref    bucketstore.Ref
-	known  *Known
+	// cached and handle are nil if the series is not cached.
+	cached *CachedSeries
+	handle *current.Handle
 	// first is the first of its entries.
 	first int
 }
@@ -304,8 +310,8 @@ type addition struct {
 // takeSample takes a sample.
 func (a *addition) takeSample(t int64, v float64, value []byte) {
 	a.samples = append(a.samples, bucketstore.Sample{Ref: a.ref, T: t, V: v, Value: value})
-	a.handles = append(a.handles, a.known.currentHandle())
-	a.need(t)
+	a.handles = append(a.handles, a.handle)
+	a.addEntry(t)
 }
 
 // takeHistogram takes a histogram, if it is valid.
@@ -315,7 +321,7 @@ func (a *addition) takeHistogram(h *Histogram, maxTime timeBound, rejected *Reje
 	}
 	value, err := a.histogram(h)
 	if err != nil {
-		rejected.Add(ReasonHistogram, 1, histogramError{a.series.labels(), h.T, err})
+		rejected.Add(ReasonHistogram, 1, histogramError{a.series.DecodedLabels(), h.T, err})
 		return
 	}
 	a.histograms++
@@ -325,25 +331,25 @@ func (a *addition) takeHistogram(h *Histogram, maxTime timeBound, rejected *Reje
 // takeExemplar takes an exemplar, if it is valid.
 func (a *addition) takeExemplar(x exemplar.Exemplar, maxTime timeBound, rejected *Rejected) {
 	if err := checkExemplar(x); err != nil {
-		rejected.Add(ReasonExemplar, 1, exemplarError{a.series.labels(), x, err})
+		rejected.Add(ReasonExemplar, 1, exemplarError{a.series.DecodedLabels(), x, err})
 		return
 	}
 	if maxTime.allows(a.series, x.Ts, rejected) {
 		a.exemplars = append(a.exemplars, acceptedExemplar{a.ref, x})
-		a.need(x.Ts)
+		a.addEntry(x.Ts)
 	}
 }
 
-// need adds the index entry for something at t, unless it is known to be there,
-// or the last one is of the same period. An entry has the newest time in its
+// addEntry adds the index entry for a sample or exemplar at t, unless the index has
+// it, or the last one is of the same period. An entry has the latest time in its
 // period.
-func (a *addition) need(t int64) {
-	if a.known != nil && a.known.isIndexed(t) {
+func (a *addition) addEntry(t int64) {
+	if a.cached != nil && a.cached.State.indexed.has(t) {
 		return
 	}
 	if n := len(a.entries); n == a.first || series.PeriodOf(a.entries[n-1].T) != series.PeriodOf(t) {
-		a.entries = append(a.entries, index.Entry{Key: a.ref.SeriesKey(), Labels: a.series.labels(), T: t})
-		a.entryOf = append(a.entryOf, a.known)
+		a.entries = append(a.entries, index.Entry{Key: a.ref.SeriesKey(), Labels: a.series.DecodedLabels(), T: t})
+		a.entryOf = append(a.entryOf, a.cached)
 	} else if t > a.entries[n-1].T {
 		a.entries[n-1].T = t
 	}
@@ -409,7 +415,7 @@ func (b timeBound) allows(s *Series, t int64, rejected *Rejected) bool {
 	}
 	reason := b.check(t)
 	if reason != "" {
-		rejected.Add(reason, 1, timeError{reason, b, s.labels(), t})
+		rejected.Add(reason, 1, timeError{reason, b, s.DecodedLabels(), t})
 	}
 	return reason == ""
 }

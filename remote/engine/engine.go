@@ -34,6 +34,7 @@ import (
 	"github.com/promtable/promtable/remote/engine/ha"
 	"github.com/promtable/promtable/remote/engine/metadata"
 	"github.com/promtable/promtable/remote/engine/reader"
+	"github.com/promtable/promtable/remote/engine/seriescache"
 	"github.com/promtable/promtable/series"
 )
 
@@ -80,13 +81,10 @@ type Config struct {
 	// themselves are stored all the same.
 	MaxPending int
 
-	// MaxSymbolBytes is about how many bytes the texts of Symbols may take in memory
-	// until all of them end. 0 is 512 MB: enough for as many as there are known series
-	// at most.
-	MaxSymbolBytes int
+	// SeriesCache bounds what is kept of series to find them by the bytes in which
+	// senders write their labels.
+	SeriesCache seriescache.Config
 }
-
-const defaultMaxSymbolBytes = 512 << 20
 
 // Engine stores and finds samples. It is safe for concurrent use.
 type Engine struct {
@@ -94,7 +92,7 @@ type Engine struct {
 	index   *index.Index
 	current *current.Table
 	metrics metrics
-	known   *knownSeries
+	cache   *seriescache.Cache[SeriesState]
 	// accepted are *accepted to be used again.
 	accepted sync.Pool
 
@@ -114,9 +112,6 @@ func New(cfg Config) (*Engine, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = log.NewNopLogger()
 	}
-	if cfg.MaxSymbolBytes <= 0 {
-		cfg.MaxSymbolBytes = defaultMaxSymbolBytes
-	}
 	if err := cfg.HA.Validate(); err != nil {
 		return nil, err
 	}
@@ -124,7 +119,7 @@ func New(cfg Config) (*Engine, error) {
 		cfg:     cfg,
 		index:   newIndex(cfg),
 		metrics: newMetrics(cfg.Registerer),
-		known:   newKnownSeries(cfg.MaxSymbolBytes),
+		cache:   seriescache.New[SeriesState](cfg.SeriesCache),
 
 		metadata: metadata.New(cfg.Store, cfg.Schema, cfg.Now, cfg.Registerer),
 	}
@@ -156,7 +151,7 @@ func New(cfg Config) (*Engine, error) {
 	promauto.With(cfg.Registerer).NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "adapter_engine_known_series",
 		Help: "Series remembered by the bytes in which senders write their labels, so that those need no decoding.",
-	}, func() float64 { return float64(e.known.count()) })
+	}, func() float64 { return float64(e.cache.Len()) })
 	return e, nil
 }
 

@@ -261,17 +261,17 @@ func TestModel(t *testing.T) {
 					cfg.Schema = newSchema(t, resource...)
 					cfg.ParallelScans, cfg.ParallelLists = 1+r.IntN(4), 1+r.IntN(4)
 					cfg.AtomicApply = b.name != "bigtable"
+					forgetful(r, cfg)
 				})
 				m := newModel(r, c)
 				m.lastWins = b.name == "buffered"
-				forgetful(r, f)
 				for range b.rounds {
 					m.advance()
-					f.append(t, f.spelled(byte(r.IntN(3)), m.write())...)
+					f.append(t, f.written(byte(r.IntN(3)), m.write())...)
 					switch r.IntN(10) {
 					case 0:
+						forgetful(r, &f.cfg)
 						f.reopen(t)
-						forgetful(r, f)
 					case 1, 2:
 						if err := f.FlushCurrent(t.Context()); err != nil {
 							t.Fatal(err)
@@ -293,15 +293,9 @@ func TestModel(t *testing.T) {
 	}
 }
 
-// forgetful makes the engine know few series, or all of them under one hash, or
-// neither.
-func forgetful(r *rand.Rand, f *fixture) {
-	switch r.IntN(3) {
-	case 0:
-		f.SetKnown(func([]byte) uint64 { return 7 }, 1000, 1<<30)
-	case 1:
-		f.SetKnown(func(text []byte) uint64 { return uint64(len(text)) }, 4, 1<<30)
-	}
+// forgetful makes the engine cache few series, or not.
+func forgetful(r *rand.Rand, cfg *engine.Config) {
+	cfg.SeriesCache.MaxSeries = [...]int{0, 1, 4}[r.IntN(3)]
 }
 
 // compare asks q in every way and compares with the model.
