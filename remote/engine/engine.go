@@ -1,30 +1,30 @@
-// Package engine is the middle of the adapter, without HTTP: it puts the index
-// and the store together. Handlers, subcommands and the adapter's own metrics
-// all go through it.
+// Package engine stores and finds samples: it wires the index, the store and the
+// packages beneath it into one Engine, which knows no HTTP. Handlers, subcommands
+// and the adapter's own metrics all go through it.
 //
-//	Append     validate, index, store, remember the newest   append.go, histogram.go, rejected.go
-//	Lookup     a series by the bytes that a sender sends     known.go, knowntable.go, knownsymbols.go
-//	Select     plan, read rows in batches, encode chunks     select.go, batch.go, scan.go, parts.go, row.go, chunks.go, before.go
-//	Current    the newest sample of each series              current.go, newest.go
-//	Inventory  the same of everything, in one pass           inventory.go
-//	Exemplars  beside the samples of a series                exemplars.go
-//	Metadata   of metric families, in META                   metadata.go
-//	HA         one of several replicas is stored             ha.go, election.go
-//	Explain    which rows a selector reads                   explain.go
+//	New, Close        build the parts, start and stop them            engine.go, index.go
+//	Append            deduplicate, validate, index, store             append.go, accept.go, histogram.go, exemplars.go
+//	                  what is never stored                            rejected.go
+//	Lookup            the series cache, and what it has of a series   cached.go, indexed.go
+//	Select, Current   what the packages beneath read                  read.go
+//	Querier           and other interfaces of package storage         storage.go
 //
-// [Engine.Querier], [Engine.ChunkQuerier] and [Engine.AppenderV2] are the same
-// things as the interfaces of Prometheus know them: storage.go.
+// The packages beneath know nothing of the engine and of each other:
+//
+//	seriescache   wire text of a sender -> series
+//	current       the latest sample of each series, in CURRENT
+//	ha            which replica of a cluster is stored
+//	metadata      of metric families, in META
+//	reader        from a selector to chunks
 package engine
 
 import (
 	"context"
 	"errors"
-	"slices"
 	"sync"
 	"time"
 
 	"github.com/go-kit/log"
-	"github.com/go-kit/log/level"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
@@ -169,92 +169,4 @@ func (e *Engine) Close(ctx context.Context) error {
 	e.background.Wait()
 	e.reader.Close()
 	return errors.Join(e.index.WriteAhead(ctx), e.current.Close(ctx))
-}
-
-const (
-	// aheadInterval is how often series are written to the next index period,
-	// which is hours away.
-	aheadInterval = time.Minute
-	// aheadTimeout bounds that.
-	aheadTimeout = 5 * time.Minute
-)
-
-// runAhead writes what the index has to write ahead until ctx ends.
-func (e *Engine) runAhead(ctx context.Context) {
-	ticker := time.NewTicker(aheadInterval)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-		}
-		if err := e.writeAhead(ctx); err != nil && ctx.Err() == nil {
-			level.Warn(e.cfg.Logger).Log("msg", "series not written to the next index period, trying again", "err", err)
-		}
-	}
-}
-
-func (e *Engine) writeAhead(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, aheadTimeout)
-	defer cancel()
-	return e.index.WriteAhead(ctx)
-}
-
-func newIndex(cfg Config) *index.Index {
-	return index.New(index.Config{
-		Schema:        cfg.Schema,
-		ParallelLists: cfg.ParallelLists,
-		AtomicPuts:    cfg.AtomicApply,
-	}, newIndexRows(cfg.Store))
-}
-
-// indexRows is the INDEX table of a store, as package index wants it.
-type indexRows struct {
-	store bucketstore.Store
-	// spaces are *indexSpace. New series come many at a time, with many rows each.
-	spaces *sync.Pool
-}
-
-type indexSpace struct {
-	muts []bucketstore.Mutation
-	ops  []bucketstore.Op
-}
-
-func newIndexRows(store bucketstore.Store) indexRows {
-	return indexRows{store, &sync.Pool{New: func() any { return new(indexSpace) }}}
-}
-
-func (r indexRows) PutRows(ctx context.Context, rows []index.Row) error {
-	space := r.spaces.Get().(*indexSpace)
-	muts, ops := slices.Grow(space.muts[:0], len(rows)), slices.Grow(space.ops[:0], len(rows))
-	qualifier := []byte(series.QualifierIndex)
-	for i, row := range rows {
-		ops = append(ops, bucketstore.Op{
-			Kind:      bucketstore.SetCell,
-			Family:    series.FamilyIndex,
-			Qualifier: qualifier,
-			Time:      row.Time,
-			Value:     row.Value,
-		})
-		muts = append(muts, bucketstore.Mutation{Key: row.Key, Ops: ops[i : i+1 : i+1]})
-	}
-	err := r.store.Apply(ctx, bucketstore.Index, muts)
-	clear(muts)
-	clear(ops)
-	space.muts, space.ops = muts, ops
-	r.spaces.Put(space)
-	return err
-}
-
-func (r indexRows) ScanRows(ctx context.Context, ranges []series.RowRange, limit int, fn func(key, value []byte) error) error {
-	req := bucketstore.ScanRequest{
-		Table:    bucketstore.Index,
-		Rows:     ranges,
-		Families: []bucketstore.FamilyRange{{Family: series.FamilyIndex}},
-		Limit:    limit,
-	}
-	return r.store.Scan(ctx, req, func(row bucketstore.Row) error {
-		return fn(row.Key, row.Cells[0].Value)
-	})
 }
