@@ -19,7 +19,7 @@ type Appender interface {
 }
 
 // A Ref stands for a series towards the Appender that returned it, and towards
-// no other. It needs no release: it is garbage when nobody holds it.
+// no other. It needs no release: the garbage collector frees it.
 type Ref interface {
 	// SeriesKey returns the key that the reference was made of. The caller must
 	// not change it.
@@ -32,7 +32,7 @@ type Sample struct {
 	T   int64
 	// V is the value, unless Value is set.
 	V float64
-	// Value, if not nil, is the value in the form of series.AppendValue: a
+	// Value, if not nil, is the value in the form of cell.Append: a
 	// histogram, or a float that says since when it has been counted.
 	Value []byte
 }

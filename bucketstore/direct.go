@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sort"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/promtable/promtable/series"
+	"github.com/promtable/promtable/series/cell"
 )
 
 // Direct is the Appender that makes every sample a raw cell of METRIC before
@@ -16,12 +18,14 @@ type Direct struct {
 	store  Store
 	schema series.Schema
 	now    func() time.Time
+	// batches are *directBatch that are not in use.
+	batches sync.Pool
 }
 
 // NewDirect returns an Appender over store. now is the clock that decides
 // which family a sample goes to, see series.RawFamily.
 func NewDirect(store Store, schema series.Schema, now func() time.Time) *Direct {
-	return &Direct{store: store, schema: schema, now: now}
+	return &Direct{store: store, schema: schema, now: now, batches: sync.Pool{New: func() any { return newDirectBatch() }}}
 }
 
 // directRef is a series key.
@@ -38,6 +42,10 @@ func (d *Direct) Ref(seriesKey []byte) Ref {
 // maxApply is how many samples go to the store at once: as many operations on
 // one row as Bigtable takes, and a bound on what they take in memory.
 const maxApply = 100_000
+
+// maxWrite is how long a raw cell may be under way after its family was chosen, by
+// the wall clock. The sealer relies on it, see the fence of package seal.
+const maxWrite = time.Minute
 
 // Append implements Appender: one mutation for each row, of up to maxApply
 // samples.
@@ -71,94 +79,139 @@ func (e *SamplesError) add(part *SamplesError, start int) {
 
 // apply stores up to maxApply samples.
 func (d *Direct) apply(ctx context.Context, samples []Sample) error {
-	rows := groupByRow(samples)
-	err := d.store.Apply(ctx, Metric, d.mutations(samples, rows))
+	// Without its monotonic part the deadline also passes while a machine sleeps.
+	ctx, cancel := context.WithDeadline(ctx, time.Now().Add(maxWrite).Round(0))
+	defer cancel()
+	b := d.batches.Get().(*directBatch)
+	defer d.recycle(b)
+	b.gather(samples)
+	err := d.store.Apply(ctx, Metric, b.mutations(d.schema, d.now().UnixMilli(), samples))
 	var failed *RowsError
 	switch {
 	case err == nil:
 		return nil
 	case errors.As(err, &failed):
-		return samplesError(rows, failed)
+		return b.samplesError(failed)
 	}
 	return fmt.Errorf("append samples: %w", err)
 }
 
-// A rowGroup is the samples of one row: positions in the samples of an Append.
-type rowGroup struct {
-	base      int64
-	positions []int
+// A directBatch makes mutations of samples, one for each row. Its memory is used
+// again.
+type directBatch struct {
+	// at are positions in rows.
+	at   map[directRow]int
+	rows []rowSamples
+	// next has for each sample the next one of its row, or -1.
+	next []int32
+	muts []Mutation
+	ops  []Op
+	// bytes holds row keys, qualifiers and values.
+	bytes []byte
+	// column has for each time of a row its position among the ops of the row.
+	column map[int64]int
 }
 
-// groupByRow gathers samples by row, rows in the order in which they first
-// occur.
-func groupByRow(samples []Sample) []rowGroup {
-	type row struct {
-		key  string
-		base int64
+// A directRow names a row.
+type directRow struct {
+	key  string
+	base int64
+}
+
+// rowSamples are the samples of one row: positions, linked by directBatch.next.
+type rowSamples struct {
+	base        int64
+	first, last int32
+	n           int
+}
+
+func newDirectBatch() *directBatch {
+	return &directBatch{at: make(map[directRow]int), column: make(map[int64]int)}
+}
+
+// maxPooled is how many samples a directBatch may have had whose memory is kept.
+const maxPooled = 10_000
+
+// recycle keeps the memory of a batch, but nothing that it refers to.
+func (d *Direct) recycle(b *directBatch) {
+	if len(b.next) > maxPooled || cap(b.bytes) > maxPooled*256 {
+		return
 	}
-	at := make(map[row]int, len(samples))
-	rows := make([]rowGroup, 0, len(samples))
+	clear(b.at)
+	clear(b.muts)
+	clear(b.ops)
+	d.batches.Put(b)
+}
+
+// gather sorts samples by row, rows in the order in which they first occur.
+func (b *directBatch) gather(samples []Sample) {
+	b.rows, b.next = b.rows[:0], b.next[:0]
 	for i := range samples {
 		key := samples[i].Ref.SeriesKey()
 		base, _ := series.Split(samples[i].T)
-		n, ok := at[row{string(key), base}] // which copies nothing
+		b.next = append(b.next, -1)
+		n, ok := b.at[directRow{string(key), base}] // which copies nothing
 		if !ok {
-			n = len(rows)
-			at[row{string(key), base}] = n
-			rows = append(rows, rowGroup{base: base})
+			b.at[directRow{string(key), base}] = len(b.rows)
+			b.rows = append(b.rows, rowSamples{base: base, first: int32(i), last: int32(i), n: 1})
+			continue
 		}
-		rows[n].positions = append(rows[n].positions, i)
+		row := &b.rows[n]
+		b.next[row.last] = int32(i)
+		row.last, row.n = int32(i), row.n+1
 	}
-	return rows
 }
 
-// mutations makes one mutation of each row.
-func (d *Direct) mutations(samples []Sample, rows []rowGroup) []Mutation {
-	now := d.now().UnixMilli()
-	muts := make([]Mutation, len(rows))
-	for i, row := range rows {
-		key := samples[row.positions[0]].Ref.SeriesKey()
-		muts[i] = Mutation{Key: d.schema.AppendRowKey(nil, key, row.base), Ops: cells(now, samples, row.positions)}
+// mutations makes one mutation of each row. They are valid until the next gather.
+func (b *directBatch) mutations(schema series.Schema, now int64, samples []Sample) []Mutation {
+	b.muts, b.ops, b.bytes = b.muts[:0], slices.Grow(b.ops[:0], len(samples)), b.bytes[:0]
+	for _, row := range b.rows {
+		start := len(b.bytes)
+		b.bytes = schema.AppendRowKey(b.bytes, samples[row.first].Ref.SeriesKey(), row.base)
+		key := b.bytes[start:len(b.bytes):len(b.bytes)]
+		b.muts = append(b.muts, Mutation{Key: key, Ops: b.rowOps(now, samples, row)})
 	}
-	return muts
+	return b.muts
 }
 
-// cells returns the writes of the samples of one row. Of those of one column
+// rowOps returns the writes of the samples of one row. Of those of one column
 // only the last is written.
-func cells(now int64, samples []Sample, positions []int) []Op {
-	if len(positions) == 1 {
-		return []Op{cell(now, samples[positions[0]])}
+func (b *directBatch) rowOps(now int64, samples []Sample, row rowSamples) []Op {
+	start := len(b.ops)
+	if row.n > 1 {
+		clear(b.column)
 	}
-	ops := make([]Op, 0, len(positions))
-	column := make(map[int64]int, len(positions))
-	for _, p := range positions {
-		s := samples[p]
-		n, ok := column[s.T]
-		if !ok {
-			n = len(ops)
-			column[s.T] = n
-			ops = append(ops, Op{})
+	for i := row.first; i >= 0; i = b.next[i] {
+		s := &samples[i]
+		op := b.op(now, s)
+		if row.n > 1 {
+			if n, ok := b.column[s.T]; ok {
+				b.ops[start+n] = op
+				continue
+			}
+			b.column[s.T] = len(b.ops) - start
 		}
-		ops[n] = cell(now, s)
+		b.ops = append(b.ops, op)
 	}
-	return ops
+	return b.ops[start:len(b.ops):len(b.ops)]
 }
 
-// cell returns the write of one sample. A late cell carries the time of its
+// op returns the write of one sample. A late cell carries the time of its
 // arrival, so that a sealer can tell what came after it read.
-func cell(now int64, s Sample) Op {
+func (b *directBatch) op(now int64, s *Sample) Op {
 	_, delta := series.Split(s.T)
-	buf := make([]byte, 0, series.QualifierSize+8)
-	buf = series.AppendQualifier(buf, delta)
+	start := len(b.bytes)
+	b.bytes = series.AppendQualifier(b.bytes, delta)
+	end := len(b.bytes)
 	value := s.Value
 	if value == nil {
-		buf = series.AppendFloat(buf, s.V)
-		value = buf[series.QualifierSize:]
+		b.bytes = cell.AppendFloat(b.bytes, s.V)
+		value = b.bytes[end:len(b.bytes):len(b.bytes)]
 	}
 	op := Op{
 		Kind:      SetCell,
 		Family:    series.RawFamily(now, s.T),
-		Qualifier: buf[:series.QualifierSize:series.QualifierSize],
+		Qualifier: b.bytes[start:end:end],
 		Time:      s.T,
 		Value:     value,
 	}
@@ -169,11 +222,13 @@ func cell(now int64, s Sample) Op {
 }
 
 // samplesError translates failed rows into failed samples.
-func samplesError(rows []rowGroup, failed *RowsError) error {
+func (b *directBatch) samplesError(failed *RowsError) error {
 	var positions []int
-	for i := range failed.Failed {
-		positions = append(positions, rows[i].positions...)
+	for n := range failed.Failed {
+		for i := b.rows[n].first; i >= 0; i = b.next[i] {
+			positions = append(positions, int(i))
+		}
 	}
-	sort.Ints(positions)
+	slices.Sort(positions)
 	return &SamplesError{Failed: positions, Err: fmt.Errorf("append samples: %w", failed)}
 }

@@ -1,6 +1,7 @@
 package bucketstore_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -18,6 +19,7 @@ import (
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/bucketstore/bigtable/bigtabletest"
 	"github.com/promtable/promtable/series"
+	"github.com/promtable/promtable/series/cell"
 )
 
 // recorder is a Store that only remembers what was applied last.
@@ -29,7 +31,15 @@ type recorder struct {
 }
 
 func (r *recorder) Apply(_ context.Context, table bucketstore.Table, muts []bucketstore.Mutation) error {
-	r.table, r.muts = table, muts
+	r.table, r.muts = table, nil
+	for _, m := range muts { // their memory is used again
+		c := bucketstore.Mutation{Key: bytes.Clone(m.Key)}
+		for _, op := range m.Ops {
+			op.Qualifier, op.Value = bytes.Clone(op.Qualifier), bytes.Clone(op.Value)
+			c.Ops = append(c.Ops, op)
+		}
+		r.muts = append(r.muts, c)
+	}
 	return r.err
 }
 
@@ -230,7 +240,7 @@ func TestDirectErrors(t *testing.T) {
 		{"row of one sample", rowsError(2), []int{3}},
 		{"two rows", rowsError(2, 1), []int{1, 3, 4}},
 		{"every row", rowsError(0, 1, 2), []int{0, 1, 2, 3, 4, 5}},
-		{"nobody knows", errAll, nil},
+		{"unknown", errAll, nil},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -316,7 +326,7 @@ func (l *lastValues) Apply(_ context.Context, _ bucketstore.Table, muts []bucket
 	for _, m := range muts {
 		l.most = max(l.most, len(m.Ops))
 		for _, op := range m.Ops {
-			v, err := series.ParseFloat(op.Value)
+			v, err := cell.ParseFloat(op.Value)
 			if err != nil {
 				return err
 			}

@@ -25,7 +25,7 @@ import (
 // harmless.
 //
 // Cells older than the MaxAge of their family vanish at some time. How soon is
-// not promised: whoever must not see them looks at their times.
+// not promised: a reader that must not see them checks their times.
 //
 // All methods may be called concurrently. They return early, with the error of
 // the context, when it ends. A caller gives every context a deadline.
@@ -128,7 +128,7 @@ type Row struct {
 	Cells []Cell
 }
 
-// A Cell is the newest version of a column.
+// A Cell is the latest version of a column.
 type Cell struct {
 	Family    string
 	Qualifier []byte
@@ -150,11 +150,20 @@ type RowsError struct {
 
 // Error names how many rows failed and the first of them.
 func (e *RowsError) Error() string {
+	first := e.first()
+	return fmt.Sprintf("%d rows not stored, the first at position %d: %v", len(e.Failed), first, e.Failed[first])
+}
+
+// Unwrap returns the error of the first row.
+func (e *RowsError) Unwrap() error { return e.Failed[e.first()] }
+
+// first returns the first position in Failed.
+func (e *RowsError) first() int {
 	first := -1
 	for i := range e.Failed {
 		if first < 0 || i < first {
 			first = i
 		}
 	}
-	return fmt.Sprintf("%d rows not stored, the first at position %d: %v", len(e.Failed), first, e.Failed[first])
+	return first
 }

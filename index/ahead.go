@@ -9,14 +9,14 @@ import (
 	"github.com/promtable/promtable/series"
 )
 
-// maxAhead is how many series wait to be written ahead; those that find no place
-// are written at once.
+// maxAhead is how many series wait to be written ahead. Further ones are written at
+// once.
 const maxAhead = 20_000
 
 // An aheadQueue holds series that are due in the next index period. They come one
 // by one, and what is urgent about them is still hours away: so they wait until
-// many can be written together. Who forgets the queue loses nothing, since
-// the first sample in a period writes what is missing. The lock of the writer is
+// many can be written together. A queue that is lost does no harm, since the first
+// sample in a period writes what is missing. The lock of the writer is
 // held around its methods.
 type aheadQueue struct {
 	waiting []aheadNeed
@@ -29,9 +29,8 @@ type aheadNeed struct {
 	need
 }
 
-// add adds a copy of n, unless it is there, and says whether somebody will write
-// it.
-func (q *aheadQueue) add(tenant string, n need) bool {
+// enqueue adds a copy of n, unless it is there. It returns false if the queue is full.
+func (q *aheadQueue) enqueue(tenant string, n need) bool {
 	if _, ok := q.queued[n.id]; ok {
 		return true
 	}

@@ -9,8 +9,8 @@ import (
 
 // batch is the rows of new series. Series share most of their labels, so what the
 // postings of a label begin with is made once; and rows need not be compared to be
-// in order of keys, because labels are put in order, and series are. Whoever is
-// done with a batch gives its memory back to Index.batches.
+// in order of keys, because labels are put in order, and series are. Index.batches
+// recycles its memory.
 type batch struct {
 	// rows are postings, values and names, marks the postings of metric names,
 	// which say that all the others are there. Both are in order of keys. Where all
@@ -67,7 +67,7 @@ func (b *batch) reset() {
 }
 
 // fillBatch adds the rows of needs, which in each period are in order of keys,
-// without those values and names that are known to be there.
+// without those values and names that are remembered as written.
 func (x *Index) fillBatch(b *batch, tenant string, needs []need) error {
 	for i, n := range needs {
 		named := false
@@ -95,15 +95,15 @@ func (x *Index) addLabel(b *batch, tenant string, n need, i int32, l labels.Labe
 	if b.key, err = x.schema.AppendValueKey(b.key[:0], tenant, l.Name, l.Value, n.period); err != nil {
 		return err
 	}
-	b.values = x.writer.addText(b, b.values, l.Value, n.end())
+	b.values = x.writer.addText(b, b.values, l.Value, n.periodEnd())
 	if b.key, err = x.schema.AppendNameKey(b.key[:0], tenant, l.Name, n.period); err != nil {
 		return err
 	}
-	b.names = x.writer.addText(b, b.names, l.Name, n.end())
+	b.names = x.writer.addText(b, b.names, l.Name, n.periodEnd())
 	return nil
 }
 
-// addPosting puts n on the list of a label, and says whether nobody was on it.
+// addPosting adds n to the list of a label, and says whether the list was empty.
 func (x *Index) addPosting(b *batch, tenant string, n need, i int32, l labels.Label) (isNew bool, err error) {
 	at := label{l.Name, l.Value, n.period}
 	number, ok := b.numbers[at]
@@ -147,7 +147,7 @@ func (b *batch) makeRows(needs []need) {
 		l, n := &b.lists[p.list], &needs[p.need]
 		from := len(b.keys)
 		b.keys = append(append(b.keys, b.prefixes[l.from:l.to]...), n.entry.Key...)
-		row := Row{Key: b.keys[from:len(b.keys):len(b.keys)], Time: n.end()}
+		row := Row{Key: b.keys[from:len(b.keys):len(b.keys)], Time: n.periodEnd()}
 		if l.isMark {
 			b.marks[l.next] = row
 		} else {

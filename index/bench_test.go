@@ -56,7 +56,7 @@ func BenchmarkRefill(b *testing.B) {
 	}
 }
 
-// BenchmarkWriteNew writes series that nobody has seen, 500 at a time. One
+// BenchmarkWriteNew writes new series, 500 at a time. One
 // operation is one series, making its labels and key included.
 func BenchmarkWriteNew(b *testing.B) {
 	x := index.New(index.Config{}, nowhere{})

@@ -187,7 +187,7 @@ func TestWriteWhileMarksAreRead(t *testing.T) {
 }
 
 // Many writers of the same and of other series, some failing: in the end each
-// series that somebody was told is written has its mark.
+// series that a call reported as written has its mark.
 func TestWriteConcurrently(t *testing.T) {
 	const writers, rounds = 8, 30
 	tab := newTable(t)

@@ -80,6 +80,6 @@ func New(cfg Config, rows rows) *Index {
 	}
 }
 
-// Known returns how many series and index periods are remembered as written,
-// some of them twice.
-func (x *Index) Known() int { return x.writer.known() }
+// NumWritten returns how many pairs of a series and an index period are remembered as
+// written, some of them twice.
+func (x *Index) NumWritten() int { return x.writer.numWritten() }

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/promtable/promtable/index"
-	"github.com/promtable/promtable/index/carry"
+	"github.com/promtable/promtable/index/repanic"
 	"github.com/promtable/promtable/series"
 )
 
@@ -29,7 +29,7 @@ func TestSelectListPanics(t *testing.T) {
 			_, err := x.Select(t.Context(), index.Query{Matchers: matchers(t, "a=", "1", "b=", "1"), Limit: 1})
 			return err
 		}()
-		if p, ok := value.(*carry.Panic); ok {
+		if p, ok := value.(*repanic.Panic); ok {
 			value = p.Value
 		}
 		if value != "a defect" || waited != (lists > 1) {

@@ -9,7 +9,7 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/promtable/promtable/index/carry"
+	"github.com/promtable/promtable/index/repanic"
 	"github.com/promtable/promtable/series"
 )
 
@@ -107,9 +107,9 @@ func readPages(ctx context.Context, some []listReader, size int) (ended *listRea
 	} else {
 		group, ctx := errgroup.WithContext(ctx)
 		for i := range some {
-			group.Go(func() error { return carry.Run(func() error { return some[i].readPage(ctx, size) }) })
+			group.Go(func() error { return repanic.Catch(func() error { return some[i].readPage(ctx, size) }) })
 		}
-		err = carry.On(group.Wait())
+		err = repanic.Rethrow(group.Wait())
 	}
 	if err != nil {
 		return nil, err

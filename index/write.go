@@ -28,23 +28,23 @@ type need struct {
 	id     id
 	entry  *Entry
 	period int64
-	// done is closed when somebody else, who writes it, has ended. It is nil if
-	// there is nobody.
+	// done is closed when another call that writes it has ended. It is nil if no other
+	// call writes it.
 	done <-chan struct{}
 }
 
 // Write sees to it that every entry is found in its index period. When it returns
 // without an error all rows are durable. When the last eighth of the period has
 // come far enough the series is noted down for the next one, too: see WriteAhead.
-// A series that was written before costs no row; one that somebody else is writing
-// is waited for. Write does not keep the entries.
+// A series that was written before costs no row. Write waits for a series that another
+// call is writing. It does not keep the entries.
 func (x *Index) Write(ctx context.Context, tenant string, entries []Entry) error {
 	return x.write(ctx, tenant, x.writer.missing(tenant, entries))
 }
 
 func (x *Index) write(ctx context.Context, tenant string, missing []need) error {
 	for len(missing) > 0 {
-		others, err := x.writeClaimed(ctx, tenant, missing)
+		others, err := x.writeReserved(ctx, tenant, missing)
 		if err != nil {
 			return err
 		}
@@ -57,17 +57,17 @@ func (x *Index) write(ctx context.Context, tenant string, missing []need) error 
 	return nil
 }
 
-// writeClaimed writes what of missing nobody else is writing, and returns the
-// rest.
-func (x *Index) writeClaimed(ctx context.Context, tenant string, missing []need) (others []need, err error) {
+// writeReserved writes the needs that no other call is writing, and returns the
+// others.
+func (x *Index) writeReserved(ctx context.Context, tenant string, missing []need) (others []need, err error) {
 	w := &x.writer
 	done := make(chan struct{})
-	mine, others := w.claim(missing, done)
+	mine, others := w.reserve(missing, done)
 	defer w.release(mine, done)
 	return others, x.writeNeeds(ctx, tenant, mine)
 }
 
-// await waits until all who write needs have ended, well or not.
+// await waits until all calls that write needs have ended, with or without an error.
 func await(ctx context.Context, needs []need) error {
 	for _, n := range needs {
 		select {
@@ -159,8 +159,8 @@ const (
 )
 
 // refill reads the commit marks of the metric names of needs, once for each
-// name and period, as far as time and refillRows allow. Whoever comes while
-// another reads waits: it may find its names read already.
+// name and period, as far as time and refillRows allow. A call that comes while
+// another one reads waits for it: the other may read its names.
 func (x *Index) refill(ctx context.Context, tenant string, needs []need) error {
 	ranges, _, err := x.unread(tenant, needs)
 	if err != nil || len(ranges) == 0 {
@@ -238,5 +238,5 @@ func (x *Index) rememberMark(key, _ []byte) error {
 	return nil
 }
 
-// end is the cell time of the rows of n: its period is over then.
-func (n need) end() int64 { return n.period + series.IndexPeriod }
+// periodEnd is the cell time of the rows of n, in milliseconds: its period ends then.
+func (n need) periodEnd() int64 { return n.period + series.IndexPeriod }

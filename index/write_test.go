@@ -163,7 +163,7 @@ func TestWriteRows(t *testing.T) {
 	}
 }
 
-// A row that is known to be there is written by nobody else, and a call that
+// A row that is remembered as written is not written again, and a call that
 // writes none of a kind does not bother the table.
 func TestWriteSteadyState(t *testing.T) {
 	tab := newTable(t)

@@ -13,7 +13,7 @@ import (
 type writer struct {
 	hash hasher
 
-	// refilling holds a token while somebody reads commit marks.
+	// refilling holds a token while a call reads commit marks.
 	refilling chan struct{}
 
 	mu sync.Mutex
@@ -24,9 +24,9 @@ type writer struct {
 	// marksRead holds metric names in periods whose commit marks are in written,
 	// as far as it can hold them.
 	marksRead idSet
-	// inFlight holds series in periods that a call of Write is writing. The
+	// reserved holds series in periods that a call of Write is writing. The
 	// channel is that of the call, closed when it has ended, well or not.
-	inFlight map[id]chan struct{}
+	reserved map[id]chan struct{}
 	// ahead are those that are due in the next period.
 	ahead aheadQueue
 }
@@ -38,13 +38,13 @@ func newWriter(max int) writer {
 		written:   newIDSet(max),
 		texts:     newIDSet(max),
 		marksRead: newIDSet(max),
-		inFlight:  make(map[id]chan struct{}),
+		reserved:  make(map[id]chan struct{}),
 		ahead:     aheadQueue{queued: make(map[id]struct{})},
 	}
 }
 
-// missing returns what of entries is not known to be written, and queues what is
-// to be written ahead. In the steady state that is nothing.
+// missing returns the entries that are not remembered as written, and queues those to
+// be written ahead. In the steady state that is nothing.
 func (w *writer) missing(tenant string, entries []Entry) []need {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -60,24 +60,23 @@ func (w *writer) missing(tenant string, entries []Entry) []need {
 			continue
 		}
 		next := need{id: w.hash.inPeriod(text, period+series.IndexPeriod), entry: e, period: period + series.IndexPeriod}
-		if !w.written.has(next.id) && !w.ahead.add(tenant, next) {
+		if !w.written.has(next.id) && !w.ahead.enqueue(tenant, next) {
 			missing = append(missing, next)
 		}
 	}
 	return missing
 }
 
-// claim divides what is still missing into what is now for the call with this
-// channel to write, and what others are writing. Something missing twice is
-// claimed once.
-func (w *writer) claim(missing []need, done chan struct{}) (mine, others []need) {
+// reserve divides missing into the needs that the call with this channel writes, and
+// those that other calls are writing. A need that occurs twice is reserved once.
+func (w *writer) reserve(missing []need, done chan struct{}) (mine, others []need) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, n := range missing {
-		switch busy, ok := w.inFlight[n.id]; {
+		switch busy, ok := w.reserved[n.id]; {
 		case w.written.has(n.id):
 		case !ok:
-			w.inFlight[n.id] = done
+			w.reserved[n.id] = done
 			n.done = nil
 			mine = append(mine, n)
 		case busy != done:
@@ -88,19 +87,19 @@ func (w *writer) claim(missing []need, done chan struct{}) (mine, others []need)
 	return mine, others
 }
 
-// known returns how many series in periods are known to be written.
-func (w *writer) known() int {
+// numWritten returns how many series in periods are remembered as written.
+func (w *writer) numWritten() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return len(w.written.young) + len(w.written.old)
 }
 
-// release ends the claims of a call. What it has written is remembered already.
+// release ends the reservations of a call, whose writes are remembered already.
 func (w *writer) release(mine []need, done chan struct{}) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, n := range mine {
-		delete(w.inFlight, n.id)
+		delete(w.reserved, n.id)
 	}
 	close(done)
 }
@@ -117,25 +116,25 @@ func (w *writer) remember(needs []need, texts map[id]struct{}) {
 	}
 }
 
-// addText adds the v or n row with b.key to rows, unless it is there or known to
-// be durable.
+// addText adds the v or n row with b.key to rows, unless the batch has it or it is
+// remembered as durable.
 func (w *writer) addText(b *batch, rows []Row, text string, time int64) []Row {
 	i := w.hash.of(b.key)
-	if _, ok := b.texts[i]; ok || w.knowsText(i) {
+	if _, ok := b.texts[i]; ok || w.hasText(i) {
 		return rows
 	}
 	b.texts[i] = struct{}{}
 	return append(rows, Row{Key: bytes.Clone(b.key), Value: []byte(text), Time: time})
 }
 
-func (w *writer) knowsText(i id) bool {
+func (w *writer) hasText(i id) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.texts.has(i)
 }
 
-// id is a 128-bit hash, seeded by the process: nobody outside can make two
-// things collide, and by chance they do not.
+// id is a 128-bit hash, seeded by the process: a sender cannot make two texts collide,
+// and by chance they do not.
 type id [2]uint64
 
 // hasher makes ids.

@@ -1,40 +1,29 @@
-// Package remote speaks HTTP: it takes samples by Prometheus remote write, gives
-// them back by remote read, and shows the newest of them for federation. It
-// decodes, validates and encodes; what is stored where is for package engine.
+// Package remote wires the handlers of the protocols to their paths, with the
+// limits of one Config.
 //
-//	write.go      remote write: negotiate, decode, store, answer
-//	writev1.go    the bytes of a 1.0 request to series
-//	writev2.go    the bytes of a 2.0 request to series
-//	spellingv2.go the labels of a 2.0 request to series that are known
-//	decode.go     what both have in common, known series of 1.0 as well
-//	histogram.go  native histograms, which both have in common
-//	wire.go       protobuf fields
-//	otlp.go       OTLP metrics: decode, translate, store, answer
-//	body.go       reading and decompressing a request, bounded
-//	read.go       remote read: decode, plan, choose the answer
-//	samples.go    the answer in one block, samples_histogram.go its histograms
-//	streamed.go   the answer in frames of chunks
-//	starts.go     chunks for clients that know no start timestamps
-//	federate.go   the newest samples as text
-//	explain.go    what a selector reads, as JSON
-//	errors.go     errors to status codes and log lines
-//	metrics.go    counters of all this
+//	wire      requests from bytes
+//	request   what every request goes through: limits, errors, metrics
+//	write     remote write and OTLP
+//	read      remote read
+//	federate  the current samples as text
+//	explain   what a selector reads, as JSON
+//	engine    samples stored and found; no HTTP
+//	api       Prometheus' HTTP API
+//	ui        the page
 package remote
 
 import (
-	"context"
 	"net/http"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/go-kit/log"
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/prometheus/model/labels"
-	"github.com/prometheus/prometheus/promql/parser"
-	"github.com/prometheus/prometheus/storage"
 
-	"github.com/promtable/promtable/remote/engine"
+	"github.com/promtable/promtable/remote/explain"
+	"github.com/promtable/promtable/remote/federate"
+	"github.com/promtable/promtable/remote/read"
+	"github.com/promtable/promtable/remote/request"
+	"github.com/promtable/promtable/remote/write"
 )
 
 // Config says what a Handler is made of. Engine and Now are required; a zero
@@ -108,34 +97,10 @@ func setDefault[T int | time.Duration](field *T, value T) {
 
 // backend is what a Handler asks of an engine.
 type backend interface {
-	appender
-	appendable
-	chunkSelector
-	currentReader
-	metadataReader
-	explainer
-}
-
-type appender interface {
-	finder
-	Append(ctx context.Context, tenant string, batch []engine.Series, rejected *engine.Rejected) (engine.Stored, error)
-	AppendMetadata(ctx context.Context, tenant string, batch []engine.Metadata, rejected *engine.Rejected) error
-}
-
-type chunkSelector interface {
-	Select(ctx context.Context, q engine.Query) (storage.ChunkSeriesSet, error)
-}
-
-type currentReader interface {
-	Current(ctx context.Context, tenant string, selectors [][]*labels.Matcher, mint int64) ([]engine.CurrentSample, error)
-}
-
-type metadataReader interface {
-	Metadata(ctx context.Context, tenant, family string, limit int) ([]engine.Metadata, error)
-}
-
-type explainer interface {
-	Explain(ctx context.Context, q engine.Query) (*engine.Explanation, error)
+	write.Engine
+	read.Engine
+	federate.Engine
+	explain.Engine
 }
 
 // Handler serves
@@ -158,44 +123,42 @@ const maxReadWait = 30 * time.Second
 // they must not be registered yet.
 func New(cfg Config) *Handler {
 	cfg = cfg.withDefaults()
-	e := newEdge(cfg.Logger, cfg.Now)
-	m := newHTTPMetrics(cfg.Registerer)
-	reads := newGate(cfg.MaxConcurrentReads, min(cfg.ReadTimeout/2, maxReadWait))
-	promql := parser.NewParser(parser.Options{})
+	e := request.NewResponder(cfg.Logger, cfg.Now)
+	m := request.NewMetrics(cfg.Registerer)
+	reads := request.NewGate(cfg.MaxConcurrentReads, min(cfg.ReadTimeout/2, maxReadWait))
 
-	writes := newWriteHandler(cfg, e)
-	write := m.instrument("write", writes, http.MethodPost)
-	otlp := &otlpHandler{
-		engine: cfg.Engine, edge: e, gate: writes.gate, decoded: writes.decoded,
-		limit: cfg.MaxBodyBytes, timeout: cfg.WriteTimeout,
-	}
-	read := m.instrument("read", newReadHandler(cfg, e, reads), http.MethodPost)
-	federate := &federateHandler{cfg: cfg, edge: e, gate: reads, parser: promql}
-	explain := &explainHandler{cfg: cfg, edge: e, gate: reads, parser: promql}
+	writes := write.New(write.Config{
+		Engine: cfg.Engine, Errors: e, Registerer: cfg.Registerer,
+		MaxBodyBytes: cfg.MaxBodyBytes, Timeout: cfg.WriteTimeout,
+		MaxConcurrent: cfg.MaxConcurrentWrites, MaxBytes: cfg.MaxWriteBytes,
+	})
+	writeV := m.Instrument("write", writes, http.MethodPost)
+	readV := m.Instrument("read", read.New(read.Config{
+		Engine: cfg.Engine, Errors: e, Gate: reads, Registerer: cfg.Registerer,
+		MaxBodyBytes: cfg.MaxBodyBytes, Timeout: cfg.ReadTimeout,
+		MaxQueries: cfg.MaxQueries, MaxSamples: cfg.MaxSamples, MaxFrameBytes: cfg.MaxFrameBytes,
+	}), http.MethodPost)
+	federateV := federate.New(federate.Config{
+		Engine: cfg.Engine, Errors: e, Gate: reads, Now: cfg.Now,
+		Timeout: cfg.ReadTimeout, MaxSelectors: cfg.MaxQueries, Lookback: cfg.CurrentLookback,
+	})
+	explainV := explain.New(explain.Config{
+		Engine: cfg.Engine, Errors: e, Gate: reads, Now: cfg.Now,
+		Timeout: cfg.ReadTimeout, MaxSelectors: cfg.MaxQueries,
+	})
 
 	h := &Handler{mux: http.NewServeMux()}
-	h.mux.Handle("/api/v1/write", write)
-	h.mux.Handle("/write", write)
-	h.mux.Handle("/api/v1/otlp/v1/metrics", m.instrument("otlp", otlp, http.MethodPost))
-	h.mux.Handle("/api/v1/read", read)
-	h.mux.Handle("/read", read)
-	h.mux.Handle("/federate", m.instrument("federate", federate, http.MethodGet))
-	h.mux.Handle("/api/v1/explain", m.instrument("explain", explain, http.MethodGet, http.MethodPost))
+	h.mux.Handle("/api/v1/write", writeV)
+	h.mux.Handle("/write", writeV)
+	h.mux.Handle("/api/v1/otlp/v1/metrics", m.Instrument("otlp", write.NewOTLP(writes), http.MethodPost))
+	h.mux.Handle("/api/v1/read", readV)
+	h.mux.Handle("/read", readV)
+	h.mux.Handle("/federate", m.Instrument("federate", federateV, http.MethodGet))
+	h.mux.Handle("/api/v1/explain", m.Instrument("explain", explainV, http.MethodGet, http.MethodPost))
 	return h
 }
 
 // ServeHTTP implements http.Handler.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.mux.ServeHTTP(w, r)
-}
-
-// allowMethod says whether the method of r is one of methods; if not, it has
-// answered.
-func allowMethod(w http.ResponseWriter, r *http.Request, methods []string) bool {
-	if slices.Contains(methods, r.Method) {
-		return true
-	}
-	w.Header().Set("Allow", strings.Join(methods, ", "))
-	http.Error(w, "method not allowed", http.StatusMethodNotAllowed)
-	return false
 }

@@ -15,7 +15,9 @@ import (
 	"github.com/prometheus/prometheus/model/value"
 	"github.com/prometheus/prometheus/prompb"
 	writev2 "github.com/prometheus/prometheus/prompb/io/prometheus/write/v2"
-	"github.com/prometheus/prometheus/tsdb/chunkenc"
+
+	"github.com/promtable/promtable/remote/remotetest"
+	"github.com/promtable/promtable/remote/wire/wiretest"
 )
 
 // values makes a series of all kinds of values that alternate: floats, integer
@@ -80,32 +82,15 @@ func newValue(rng *rand.Rand, kind int, counts [6]uint64) *histogram.Histogram {
 	return h
 }
 
-// text writes a value so that two are the same exactly if their texts are.
-func text(t, st int64, v float64, h *histogram.Histogram, fh *histogram.FloatHistogram) string {
-	kind := "float"
-	switch {
-	case h != nil:
-		kind, fh = "integer", h.ToFloat(nil)
-	case fh == nil:
-		return fmt.Sprintf("%d since %d: %x", t, st, math.Float64bits(v))
-	}
-	bits := fmt.Sprintf("%x", math.Float64bits(fh.Sum))
-	if value.IsStaleNaN(fh.Sum) {
-		return fmt.Sprintf("%d since %d: %s stale", t, st, kind) // nothing else counts
-	}
-	fh = fh.Copy().Compact(0)
-	return fmt.Sprintf("%d since %d: %s %s %t %s %d %v", t, st, kind, bits, fh.CounterResetHint == histogram.GaugeType, fh, fh.Schema, fh.CustomValues)
-}
-
 // TestAllValuesComeBack writes a series of all kinds of values by both
 // protocols and reads it by both answers.
 func TestAllValuesComeBack(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
-	for _, backend := range backends {
-		for _, contentType := range []string{typeV1, typeV2} {
-			t.Run(backend.name+"/"+contentType, func(t *testing.T) {
-				base, _ := serveStore(t, backend.open(t))
+	for _, backend := range remotetest.Backends {
+		for _, contentType := range []string{remotetest.TypeV1, remotetest.TypeV2} {
+			t.Run(backend.Name+"/"+contentType, func(t *testing.T) {
+				base, _ := remotetest.ServeStore(t, backend.Open(t))
 				start := time.Now().Add(-10 * time.Hour).UnixMilli() // partly late, partly in the windows of now
 				all := values(rand.New(rand.NewPCG(seed, 0)), start, 3000)
 				var want, wantNoStart, wantResets []string
@@ -117,8 +102,8 @@ func TestAllValuesComeBack(t *testing.T) {
 					one := prompb.TimeSeries{Labels: []prompb.Label{{Name: "__name__", Value: "mixed"}}}
 					for _, s := range ts.Samples {
 						one.Samples = append(one.Samples, prompb.Sample{Timestamp: s.Timestamp, Value: s.Value})
-						want = append(want, text(s.Timestamp, s.StartTimestamp, s.Value, nil, nil))
-						wantNoStart = append(wantNoStart, text(s.Timestamp, 0, s.Value, nil, nil))
+						want = append(want, remotetest.ValueText(s.Timestamp, s.StartTimestamp, s.Value, nil, nil))
+						wantNoStart = append(wantNoStart, remotetest.ValueText(s.Timestamp, 0, s.Value, nil, nil))
 					}
 					for _, h := range ts.Histograms {
 						ih, fh := h.ToIntHistogram(), h.ToFloatHistogram()
@@ -127,8 +112,8 @@ func TestAllValuesComeBack(t *testing.T) {
 							m, fh = prompb.FromIntHistogram(h.Timestamp, ih), nil
 						}
 						one.Histograms = append(one.Histograms, m)
-						want = append(want, text(h.Timestamp, h.StartTimestamp, 0, ih, fh))
-						wantNoStart = append(wantNoStart, text(h.Timestamp, 0, 0, ih, fh))
+						want = append(want, remotetest.ValueText(h.Timestamp, h.StartTimestamp, 0, ih, fh))
+						wantNoStart = append(wantNoStart, remotetest.ValueText(h.Timestamp, 0, 0, ih, fh))
 						if ih != nil && ih.CounterResetHint == histogram.CounterReset {
 							wantResets = append(wantResets, fmt.Sprint(h.Timestamp))
 						}
@@ -136,9 +121,9 @@ func TestAllValuesComeBack(t *testing.T) {
 					old.Timeseries = append(old.Timeseries, one)
 				}
 				body := snappy.Encode(nil, awkwardZeros(t, contentType, &old, &req))
-				got := send(t, http.MethodPost, base+"/write", http.Header{"Content-Type": {contentType}, "Content-Encoding": {"snappy"}}, body)
-				got.wantStatus(t, 204)
-				if contentType == typeV1 {
+				got := remotetest.Send(t, http.MethodPost, base+"/write", http.Header{"Content-Type": {contentType}, "Content-Encoding": {"snappy"}}, body)
+				got.WantStatus(t, 204)
+				if contentType == remotetest.TypeV1 {
 					want = wantNoStart
 				}
 				for agent, want := range map[string][]string{"Prometheus/3.15.0": want, "Prometheus/3.13.9": wantNoStart, "Prometheus/": wantNoStart, "thanos/0.99": wantNoStart} {
@@ -160,24 +145,24 @@ func TestAllValuesComeBack(t *testing.T) {
 // out -0, so that it is put back.
 func awkwardZeros(t *testing.T, contentType string, old *prompb.WriteRequest, req *writev2.Request) []byte {
 	t.Helper()
-	if contentType == typeV2 {
-		body := marshal(t, &writev2.Request{Symbols: req.Symbols})
+	if contentType == remotetest.TypeV2 {
+		body := wiretest.Marshal(t, &writev2.Request{Symbols: req.Symbols})
 		for _, ts := range req.Timeseries {
-			msg := marshal(t, &writev2.TimeSeries{LabelsRefs: ts.LabelsRefs, Histograms: ts.Histograms})
+			msg := wiretest.Marshal(t, &writev2.TimeSeries{LabelsRefs: ts.LabelsRefs, Histograms: ts.Histograms})
 			for _, s := range ts.Samples {
-				msg = append(msg, appendMessage(nil, 2, fixed(s.Value, s.Timestamp, s.StartTimestamp))...)
+				msg = append(msg, wiretest.AppendMessage(nil, 2, wiretest.RawSample(s.Value, s.Timestamp, s.StartTimestamp))...)
 			}
-			body = append(body, appendMessage(nil, 5, msg)...)
+			body = append(body, wiretest.AppendMessage(nil, 5, msg)...)
 		}
 		return body
 	}
 	var body []byte
 	for _, ts := range old.Timeseries {
-		msg := marshal(t, &prompb.TimeSeries{Labels: ts.Labels, Histograms: ts.Histograms})
+		msg := wiretest.Marshal(t, &prompb.TimeSeries{Labels: ts.Labels, Histograms: ts.Histograms})
 		for _, s := range ts.Samples {
-			msg = append(msg, appendMessage(nil, 2, fixed(s.Value, s.Timestamp, 0))...)
+			msg = append(msg, wiretest.AppendMessage(nil, 2, wiretest.RawSample(s.Value, s.Timestamp, 0))...)
 		}
-		body = append(body, appendMessage(nil, 1, msg)...)
+		body = append(body, wiretest.AppendMessage(nil, 1, msg)...)
 	}
 	return body
 }
@@ -197,60 +182,16 @@ func wantTexts(t *testing.T, what string, got, want []string) {
 // streamedTexts reads everything as a client with this user agent.
 func streamedTexts(t *testing.T, base, agent string) (texts []string) {
 	t.Helper()
-	return streamedOf(t, base, agent, query(0, math.MaxInt64))
-}
-
-// streamedOf reads the values that a query asks for, likewise.
-func streamedOf(t *testing.T, base, agent string, q *prompb.Query) (texts []string) {
-	t.Helper()
-	req := &prompb.ReadRequest{AcceptedResponseTypes: []prompb.ReadRequest_ResponseType{prompb.ReadRequest_STREAMED_XOR_CHUNKS}, Queries: []*prompb.Query{q}}
-	got := send(t, http.MethodPost, base+"/read", http.Header{"User-Agent": {agent}}, snappy.Encode(nil, marshal(t, req)))
-	got.wantStatus(t, 200)
-	for _, frame := range frames(t, got.body) {
-		for _, c := range frame.ChunkedSeries[0].Chunks {
-			chunk, err := chunkenc.FromData(chunkenc.Encoding(c.Type), c.Data)
-			if err != nil {
-				t.Fatal(err)
-			}
-			it := chunk.Iterator(nil)
-			starts := 0
-			for kind := it.Next(); kind != chunkenc.ValNone; kind = it.Next() {
-				if it.AtT() < c.MinTimeMs || it.AtT() > c.MaxTimeMs {
-					t.Errorf("a chunk of [%d, %d] holds %d", c.MinTimeMs, c.MaxTimeMs, it.AtT())
-				}
-				if it.AtST() != 0 {
-					starts++
-				}
-				texts = append(texts, textOf(kind, it))
-			}
-			if plain := c.Type <= prompb.Chunk_FLOAT_HISTOGRAM; plain != (starts == 0) {
-				t.Errorf("a chunk of type %s has %d start timestamps", c.Type, starts)
-			}
-		}
-	}
-	return texts
-}
-
-func textOf(kind chunkenc.ValueType, it chunkenc.Iterator) string {
-	switch kind {
-	case chunkenc.ValHistogram:
-		at, h := it.AtHistogram(nil)
-		return text(at, it.AtST(), 0, h, nil)
-	case chunkenc.ValFloatHistogram:
-		at, fh := it.AtFloatHistogram(nil)
-		return text(at, it.AtST(), 0, nil, fh)
-	}
-	at, v := it.At()
-	return text(at, it.AtST(), v, nil, nil)
+	return remotetest.StreamedTexts(t, base, agent, remotetest.Query(0, math.MaxInt64))
 }
 
 // samplesTexts reads everything in one block, and returns also the times of
 // histograms that say that the counter was reset.
 func samplesTexts(t *testing.T, base string) (texts, resets []string) {
 	t.Helper()
-	got := postRead(t, base, &prompb.ReadRequest{Queries: []*prompb.Query{query(0, math.MaxInt64)}})
-	got.wantStatus(t, 200)
-	block, err := snappy.Decode(nil, []byte(got.body))
+	got := remotetest.PostRead(t, base, &prompb.ReadRequest{Queries: []*prompb.Query{remotetest.Query(0, math.MaxInt64)}})
+	got.WantStatus(t, 200)
+	block, err := snappy.Decode(nil, []byte(got.Body))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -264,14 +205,14 @@ func samplesTexts(t *testing.T, base string) (texts, resets []string) {
 	}
 	var all []timed
 	for _, s := range resp.Results[0].Timeseries[0].Samples {
-		all = append(all, timed{s.Timestamp, text(s.Timestamp, 0, s.Value, nil, nil)})
+		all = append(all, timed{s.Timestamp, remotetest.ValueText(s.Timestamp, 0, s.Value, nil, nil)})
 	}
 	for _, h := range resp.Results[0].Timeseries[0].Histograms {
 		ih, fh := h.ToIntHistogram(), h.ToFloatHistogram()
 		if ih != nil {
 			fh = nil
 		}
-		all = append(all, timed{h.Timestamp, text(h.Timestamp, 0, 0, ih, fh)})
+		all = append(all, timed{h.Timestamp, remotetest.ValueText(h.Timestamp, 0, 0, ih, fh)})
 		if h.ResetHint == prompb.Histogram_YES {
 			resets = append(resets, fmt.Sprint(h.Timestamp))
 		}
@@ -286,13 +227,13 @@ func samplesTexts(t *testing.T, base string) (texts, resets []string) {
 // TestSeriesOnlyOfHistograms: a query for series alone needs no samples,
 // whatever they are.
 func TestSeriesOnlyOfHistograms(t *testing.T) {
-	base, _ := serveStore(t, openPebble(t))
+	base, _ := remotetest.ServeStore(t, remotetest.OpenPebble(t))
 	h := prompb.FromIntHistogram(time.Now().UnixMilli(), &histogram.Histogram{Sum: 1})
-	post(t, base+"/write", typeV1, v1(t, prompb.TimeSeries{Labels: []prompb.Label{{Name: "__name__", Value: "h"}}, Histograms: []prompb.Histogram{h}})).wantStatus(t, 204)
-	q := query(0, math.MaxInt64, eq("__name__", "h"))
+	remotetest.Post(t, base+"/write", remotetest.TypeV1, wiretest.V1(t, prompb.TimeSeries{Labels: []prompb.Label{{Name: "__name__", Value: "h"}}, Histograms: []prompb.Histogram{h}})).WantStatus(t, 204)
+	q := remotetest.Query(0, math.MaxInt64, remotetest.Eq("__name__", "h"))
 	q.Hints = &prompb.ReadHints{Func: "series"}
-	got := postRead(t, base, &prompb.ReadRequest{AcceptedResponseTypes: []prompb.ReadRequest_ResponseType{prompb.ReadRequest_STREAMED_XOR_CHUNKS}, Queries: []*prompb.Query{q}})
-	all := frames(t, got.body)
+	got := remotetest.PostRead(t, base, &prompb.ReadRequest{AcceptedResponseTypes: []prompb.ReadRequest_ResponseType{prompb.ReadRequest_STREAMED_XOR_CHUNKS}, Queries: []*prompb.Query{q}})
+	all := remotetest.Frames(t, got.Body)
 	if len(all) != 1 || len(all[0].ChunkedSeries[0].Chunks) != 0 {
 		t.Errorf("frames %v, want one without chunks", all)
 	}

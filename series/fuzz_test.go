@@ -2,10 +2,8 @@ package series_test
 
 import (
 	"bytes"
-	"encoding/binary"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"testing"
 
@@ -101,22 +99,6 @@ func FuzzParseQualifier(f *testing.F) {
 	})
 }
 
-func FuzzParseFloat(f *testing.F) {
-	f.Add([]byte{})
-	for _, bits := range []uint64{0, 1 << 63, 0x7ff0000000000002, 0x7ff8000000000001, math.Float64bits(42)} {
-		f.Add(series.AppendFloat(nil, math.Float64frombits(bits)))
-	}
-	f.Fuzz(func(t *testing.T, cell []byte) {
-		v, err := series.ParseFloat(cell)
-		if (err == nil) != (len(cell) == 8) {
-			t.Fatalf("ParseFloat(%x): %v", cell, err)
-		}
-		if got := series.AppendFloat(nil, v); err == nil && !bytes.Equal(got, cell) {
-			t.Fatalf("%x parses to %v, which is %x", cell, v, got)
-		}
-	})
-}
-
 // FuzzSeriesKey makes a label set of texts: metric name, two labels, a resource.
 func FuzzSeriesKey(f *testing.F) {
 	for kind := range byte(4) {
@@ -184,68 +166,4 @@ func checkFuzzIndex(t *testing.T, s series.Schema, tenant string, l labels.Label
 			t.Fatalf("%q lies in posting, value, name ranges: %v", key, holds)
 		}
 	}
-}
-
-// FuzzParseChunk: whatever is taken is written again as the same cell.
-func FuzzParseChunk(f *testing.F) {
-	for _, encoding := range append([]byte{0, 7, 127, 130, 255}, allEncodings...) {
-		value := append([]byte{encoding, 0, 0, 0, 0, 0, 5}, "data"...)
-		f.Add(uint32(5), uint32(6), value, true)
-		f.Add(uint32(series.Window-1), uint32(series.Window), value, true)
-		f.Add(uint32(5), uint32(6), value, false)
-	}
-	f.Add(uint32(1), uint32(1), bytes.Repeat([]byte{1}, 7), true)
-	f.Add(uint32(1), uint32(1), []byte{1}, true)
-	f.Fuzz(func(t *testing.T, first, last uint32, value []byte, rightSum bool) {
-		qual := series.AppendChunkQualifier(nil, first, last, value)
-		if !rightSum {
-			binary.BigEndian.PutUint32(qual[8:], first)
-		}
-		c, err := series.ParseChunk(qual, value)
-		if err != nil {
-			if !errors.Is(err, series.ErrCorrupt) {
-				t.Errorf("error %v", err)
-			}
-			return
-		}
-		again := series.AppendChunk(nil, c)
-		if !bytes.Equal(again, value) || !bytes.Equal(series.AppendChunkQualifier(nil, c.First, c.Last, again), qual) {
-			t.Errorf("% x, % x is %+v", qual, value, c)
-		}
-	})
-}
-
-// FuzzChunkData: data of each encoding, right or not, are samples between first
-// and last or an ErrCorrupt. The chunk is read twice, once from its middle on.
-func FuzzChunkData(f *testing.F) {
-	for _, encoding := range allEncodings {
-		for _, n := range []int{1, 2, 3, 20} {
-			var samples []timedValue
-			for i := range n {
-				samples = append(samples, timedValue{int64(i * i * 10), valueFor(encoding, i, math.Sqrt(float64(i)))})
-			}
-			f.Add(encoding, uint32(0), uint32(samples[n-1].t), chunkData(f, encoding, samples))
-		}
-		f.Add(encoding, uint32(0), uint32(0), []byte{})
-		f.Add(encoding, uint32(0), uint32(9), bytes.Repeat([]byte{0xff}, 40))
-		f.Add(encoding, uint32(0), uint32(9), make([]byte, 40))
-	}
-	f.Fuzz(func(t *testing.T, encoding byte, first, last uint32, data []byte) {
-		var rs series.RowSamples
-		for _, start := range []int64{0, (int64(first) + int64(last)) / 2} {
-			rs.Reset(0, start, math.MaxInt64)
-			rs.AddChunk(series.Chunk{Encoding: encoding, First: first, Last: last, Data: data})
-			for before := start - 1; rs.Next(); before = rs.T() {
-				if at := rs.T(); at <= before || at < int64(first) || at > int64(last) {
-					t.Fatalf("sample at %d after %d", at, before)
-				}
-				if _, err := rs.Value(); err != nil {
-					t.Fatal(err)
-				}
-			}
-			if err := rs.Err(); err != nil && !errors.Is(err, series.ErrCorrupt) {
-				t.Fatal(err)
-			}
-		}
-	})
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 
 	"github.com/promtable/promtable/series"
+	"github.com/promtable/promtable/series/cell"
 )
 
 // heroicKey is the example row that Heroic documents.
@@ -38,7 +39,7 @@ func TestHeroicExample(t *testing.T) {
 		if got := string(s.AppendRowKey(nil, key, base)); got != heroicKey || delta != sample.delta {
 			t.Errorf("t=%d: row %q, delta %d, want %q, %d", sample.t, got, delta, heroicKey, sample.delta)
 		}
-		if v, err := series.ParseFloat(series.AppendFloat(nil, sample.v)); v != sample.v || err != nil {
+		if v, err := cell.ParseFloat(cell.AppendFloat(nil, sample.v)); v != sample.v || err != nil {
 			t.Errorf("value %v, %v, want %v", v, err, sample.v)
 		}
 	}

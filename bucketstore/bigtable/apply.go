@@ -2,16 +2,32 @@ package bigtable
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"sync"
+	"time"
+
+	"cloud.google.com/go/bigtable"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/promtable/promtable/bucketstore"
 )
 
+// The bounds of a batch with more than one row. ApplyBulk has no bound on bytes of
+// its own.
+const (
+	batchRows = 5000
+	batchSize = 2 << 20
+)
+
+// parallelBatches is how many batches of one Apply are sent at the same time.
+const parallelBatches = 4
+
 // Apply implements bucketstore.Store. Rows that Bigtable would refuse for their
-// size fail without being sent; all others are sent in batches. A batch, or what
-// failed of it, is sent again while the errors are transient (Aborted,
-// Unavailable, DeadlineExceeded, broken streams, and what the server says to
-// retry); the times of cells make that harmless. Other errors, among them
+// size fail without being sent; all others are sent in batches. The client sends a
+// batch, or the rows of it that failed, again while the errors are transient
+// (Aborted, Unavailable, DeadlineExceeded, broken streams, and what the server says
+// to retry); the times of cells make that harmless. Other errors, among them
 // ResourceExhausted and Internal, are returned.
 func (s *Store) Apply(ctx context.Context, table bucketstore.Table, muts []bucketstore.Mutation) error {
 	t, err := s.table(table)
@@ -21,26 +37,174 @@ func (s *Store) Apply(ctx context.Context, table bucketstore.Table, muts []bucke
 	if err := t.checkFamilies(muts); err != nil {
 		return err
 	}
-	var rows rowErrors
-	f := s.newFlight(ctx, table, t)
+	var failed rowErrors
+	a := s.newApplier(ctx, table)
 	for i := range muts {
 		size, err := checkMutation(&muts[i])
 		if err != nil {
-			rows.add(i, err)
+			failed.add(i, err)
 			continue
 		}
-		// Bigtable refuses a row without operations.
-		if !changes(muts[i].Ops) {
+		if !changes(muts[i].Ops) { // Bigtable refuses a row without operations
 			continue
 		}
-		b := f.batch(size, len(muts[i].Ops))
-		*b.data = appendRow(*b.data, &muts[i])
-		b.added(i, len(muts[i].Ops))
+		a.add(i, string(muts[i].Key), newMutation(muts[i].Ops), size)
 	}
-	if err := f.finish(rows.add); err != nil {
+	if err := a.finish(failed.add); err != nil {
 		return fmt.Errorf("apply %d rows to %s: %w", len(muts), t.name, err)
 	}
-	return rows.err()
+	return failed.err()
+}
+
+// A batch is the rows of one call of ApplyBulk.
+type batch struct {
+	keys []string
+	muts []*bigtable.Mutation
+	// rows are the positions of the rows in the Apply.
+	rows []int
+	// size is about how many bytes the request has. It also bounds the operations, of
+	// which a request may have 100,000: each counts for opOverhead bytes or more.
+	size int
+
+	// rowErrs are the errors of rows, nil where a row is stored; nil if all are.
+	rowErrs []error
+	// err is the error of the whole batch: which rows are stored is unknown.
+	err error
+}
+
+// hasRoom says whether a row of about so many bytes fits.
+func (b *batch) hasRoom(size int) bool {
+	return len(b.rows) == 0 || len(b.rows) < batchRows && b.size+size <= batchSize
+}
+
+// unconfirmed returns how many rows may not be stored.
+func (b *batch) unconfirmed() (n int) {
+	if b.err != nil {
+		return len(b.rows)
+	}
+	for _, err := range b.rowErrs {
+		if err != nil {
+			n++
+		}
+	}
+	return n
+}
+
+// batchPool recycles the slices of batches.
+var batchPool = sync.Pool{New: func() any { return new(batch) }}
+
+// recycle gives b back, without what it refers to.
+func (b *batch) recycle() {
+	clear(b.keys)
+	clear(b.muts)
+	*b = batch{keys: b.keys[:0], muts: b.muts[:0], rows: b.rows[:0]}
+	batchPool.Put(b)
+}
+
+// An applier sends the batches of one Apply while the next ones are built. It is
+// for one goroutine.
+type applier struct {
+	ctx     context.Context
+	store   *Store
+	table   bucketstore.Table
+	sending errgroup.Group
+	// open is the batch that is built, nil if there is none.
+	open    *batch
+	batches []*batch
+}
+
+func (s *Store) newApplier(ctx context.Context, table bucketstore.Table) *applier {
+	a := &applier{ctx: ctx, store: s, table: table}
+	a.sending.SetLimit(parallelBatches - 1) // finish sends the last one itself
+	return a
+}
+
+// add adds the row at this position of the Apply. It may wait until a batch is sent.
+func (a *applier) add(row int, key string, mut *bigtable.Mutation, size int) {
+	if a.open != nil && !a.open.hasRoom(size) {
+		full := a.open
+		a.sending.Go(func() error {
+			a.send(full)
+			return nil
+		})
+		a.open = nil
+	}
+	if a.open == nil {
+		a.open = batchPool.Get().(*batch)
+		a.batches = append(a.batches, a.open)
+	}
+	b := a.open
+	b.keys, b.muts, b.rows = append(b.keys, key), append(b.muts, mut), append(b.rows, row)
+	b.size += size
+}
+
+// send sends a batch and counts it.
+func (a *applier) send(b *batch) {
+	ctx, cancel := withWallDeadline(a.ctx, a.store.callTimeout)
+	defer cancel()
+	var err error
+	b.rowErrs, err = a.store.tables[a.table].rows.ApplyBulk(ctx, b.keys, b.muts)
+	b.err = callError(ctx, err)
+	a.store.metrics.mutated(a.table, opMutate, len(b.rows), b.unconfirmed())
+}
+
+// finish sends the last batch and waits for all answers. Rows that may not be stored
+// are passed to failed. The error is that of all batches, if no row is confirmed, or
+// of one, if the context has ended: which rows are stored is unknown then.
+func (a *applier) finish(failed func(row int, err error)) error {
+	if a.open != nil {
+		a.send(a.open)
+	}
+	a.sending.Wait()
+	err := a.batchError()
+	for _, b := range a.batches {
+		for i, row := range b.rows {
+			switch {
+			case err != nil:
+			case b.err != nil:
+				failed(row, b.err)
+			case b.rowErrs != nil && b.rowErrs[i] != nil:
+				failed(row, b.rowErrs[i])
+			}
+		}
+		b.recycle()
+	}
+	return err
+}
+
+// batchError returns the error of the first batch that failed as a whole, if all
+// did or the context has ended.
+func (a *applier) batchError() error {
+	var first error
+	broken := 0
+	for _, b := range a.batches {
+		if b.err == nil {
+			continue
+		}
+		broken++
+		if first == nil {
+			first = b.err
+		}
+	}
+	ended := a.ctx.Err()
+	switch {
+	case broken == 0 || ended == nil && broken < len(a.batches):
+		return nil
+	case ended != nil && !errors.Is(first, ended):
+		return fmt.Errorf("%w (%w)", ended, first)
+	}
+	return first
+}
+
+// withWallDeadline ends ctx after timeout or at its own deadline, by the wall clock.
+// The clock of contexts stands still while a machine sleeps; without its monotonic
+// part a deadline passes meanwhile, and no request is sent after it.
+func withWallDeadline(ctx context.Context, timeout time.Duration) (context.Context, context.CancelFunc) {
+	deadline := time.Now().Add(timeout)
+	if earlier, ok := ctx.Deadline(); ok && earlier.Before(deadline) {
+		deadline = earlier
+	}
+	return context.WithDeadline(ctx, deadline.Round(0))
 }
 
 // rowErrors gathers the errors of rows.

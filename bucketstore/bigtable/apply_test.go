@@ -168,7 +168,7 @@ func TestApplyBatches(t *testing.T) {
 		{"by rows", metaRows(10001, 8), []int{1, 5000, 5000}},
 		{"by bytes", metaRows(7, 600<<10), []int{1, 3, 3}},
 		{"larger than a batch", metaRows(2, 5<<20), []int{1, 1}},
-		{"by operations", []bucketstore.Mutation{ops(40000), ops(50000), ops(20000)}, []int{1, 2}},
+		{"by operations", []bucketstore.Mutation{ops(40000), ops(30000), ops(20000)}, []int{1, 2}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			var spy spy

@@ -33,9 +33,9 @@ type Config struct {
 	// adapters can share an instance: letters, digits, "_", "-" and ".",
 	// at most 40, the first of them a letter, a digit or "_".
 	TablePrefix string
-	// Connections is the size of the pool of gRPC connections for row mutations,
-	// and of that for everything else at the start; the client resizes the latter by
-	// load. Default: the client's, 10. With an emulator there is one for all.
+	// Connections is the size of the pool of gRPC connections at the start; the
+	// client resizes it by load. Default: the client's, 10. With an emulator there is
+	// one connection.
 	Connections int
 
 	// Tables are the tables to work with. Others are unknown to the store.
@@ -105,8 +105,3 @@ func (c Config) withDefaults() (Config, error) {
 
 // tableName returns the name of a table in the instance.
 func (c Config) tableName(t bucketstore.Table) string { return c.TablePrefix + t.String() }
-
-// fullTableName returns the name by which requests name a table.
-func (c Config) fullTableName(t bucketstore.Table) string {
-	return "projects/" + c.Project + "/instances/" + c.Instance + "/tables/" + c.tableName(t)
-}

@@ -7,8 +7,6 @@ import (
 
 	"cloud.google.com/go/bigtable"
 	"google.golang.org/api/option"
-	"google.golang.org/api/option/internaloption"
-	grpctransport "google.golang.org/api/transport/grpc"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 )
@@ -17,21 +15,12 @@ import (
 // of a row, as the client allows it towards Google's service.
 const maxMessageSize = 256 << 20
 
-// clients are the client for rows, that for tables, and the connections for row
-// mutations, which this package encodes by itself. The client neither gives out
-// its pool of connections nor takes one, so there are two.
+// clients are the client for rows and that for tables.
 type clients struct {
-	data   *bigtable.Client
-	admin  *bigtable.AdminClient
-	writes connections
-	// shared says that all use one connection.
+	data  *bigtable.Client
+	admin *bigtable.AdminClient
+	// shared says that both use one connection.
 	shared bool
-}
-
-// connections are one connection or a pool of them.
-type connections interface {
-	grpc.ClientConnInterface
-	Close() error
 }
 
 // connect makes the clients that cfg asks for. It does not wait for a
@@ -48,7 +37,7 @@ func connect(ctx context.Context, cfg Config) (clients, error) {
 	// in the background, and are of no use to batches.
 	config := bigtable.ClientConfig{AppProfile: cfg.AppProfile, DisableSession: true, DisableDirectAccess: true}
 	if conn == nil {
-		return dialService(ctx, cfg, config)
+		return newClients(ctx, cfg, config, serviceOptions(cfg))
 	}
 	// The default exports metrics to Google's monitoring, with credentials.
 	config.MetricsProvider = bigtable.NoopMetricsProvider{}
@@ -56,19 +45,7 @@ func connect(ctx context.Context, cfg Config) (clients, error) {
 	if err != nil {
 		return clients{}, errors.Join(err, conn.Close())
 	}
-	c.writes, c.shared = conn, true
-	return c, nil
-}
-
-// dialService makes the clients for Google's service.
-func dialService(ctx context.Context, cfg Config, config bigtable.ClientConfig) (clients, error) {
-	c, err := newClients(ctx, cfg, config, productionOptions(cfg))
-	if err != nil {
-		return clients{}, err
-	}
-	if c.writes, err = grpctransport.DialPool(ctx, writeOptions(cfg)...); err != nil {
-		return clients{}, errors.Join(err, c.data.Close(), c.admin.Close())
-	}
+	c.shared = true
 	return c, nil
 }
 
@@ -79,57 +56,18 @@ func dialEmulator(host string) (*grpc.ClientConn, error) {
 	for _, scheme := range []string{"http://", "https://", "passthrough:///"} {
 		host = strings.TrimPrefix(host, scheme)
 	}
-	return grpc.NewClient("passthrough:///"+host, append(transportOptions(), grpc.WithTransportCredentials(insecure.NewCredentials()))...)
-}
-
-const (
-	// writeBuffer is how many bytes a connection sends at once. Requests are
-	// hundreds of kilobytes; gRPC's 32 KB cost several times the system calls.
-	writeBuffer = 128 << 10
-	// window is how many bytes of an answer may be on their way before any is read.
-	// Where it is given, gRPC does not measure the connection by a ping for each
-	// answer.
-	window = 4 << 20
-)
-
-// transportOptions returns the options of a connection for row mutations.
-func transportOptions() []grpc.DialOption {
-	return []grpc.DialOption{
+	return grpc.NewClient("passthrough:///"+host,
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessageSize), grpc.MaxCallSendMsgSize(maxMessageSize)),
-		grpc.WithWriteBufferSize(writeBuffer),
-		grpc.WithStaticStreamWindowSize(window),
-		grpc.WithStaticConnWindowSize(window),
-	}
+		grpc.WithTransportCredentials(insecure.NewCredentials()))
 }
 
-// productionOptions returns the options for Google's service.
-func productionOptions(cfg Config) []option.ClientOption {
+// serviceOptions returns the options for Google's service.
+func serviceOptions(cfg Config) []option.ClientOption {
 	opts := []option.ClientOption{option.WithUserAgent("promtable")}
 	if cfg.Connections > 0 {
 		opts = append(opts, option.WithGRPCConnectionPool(cfg.Connections))
 	}
 	return opts
-}
-
-// writeOptions returns the options of the connections for row mutations. Those
-// from the client are the ones with which it dials by itself, so that credentials
-// and endpoint are found in the same way.
-func writeOptions(cfg Config) []option.ClientOption {
-	const poolSize = 10 // the client's
-	opts := []option.ClientOption{
-		internaloption.WithDefaultEndpointTemplate("bigtable.UNIVERSE_DOMAIN:443"),
-		internaloption.WithDefaultMTLSEndpoint("bigtable.mtls.googleapis.com:443"),
-		internaloption.WithDefaultUniverseDomain("googleapis.com"),
-		internaloption.EnableNewAuthLibrary(),
-		internaloption.EnableJwtWithScope(),
-		option.WithScopes(bigtable.Scope),
-		option.WithTelemetryDisabled(), // nobody collects it
-		option.WithGRPCConnectionPool(poolSize),
-	}
-	for _, o := range transportOptions() {
-		opts = append(opts, option.WithGRPCDialOption(o))
-	}
-	return append(opts, productionOptions(cfg)...)
 }
 
 // newClients makes both clients with the same options.
@@ -152,5 +90,5 @@ func (c clients) close() error {
 	if c.shared {
 		return err
 	}
-	return errors.Join(err, c.admin.Close(), c.writes.Close())
+	return errors.Join(err, c.admin.Close())
 }

@@ -78,13 +78,13 @@ func (s *Store) firstKeys(ctx context.Context, table bucketstore.Table, rows ser
 
 // deleteRows deletes rows by their keys, at most a batch.
 func (s *Store) deleteRows(ctx context.Context, table bucketstore.Table, keys []string) error {
-	f := s.newFlight(ctx, table, s.tables[table])
+	a := s.newApplier(ctx, table)
 	for i, key := range keys {
-		b := f.batch(len(key)+rowOverhead, 1)
-		*b.data = appendDeletion(*b.data, []byte(key))
-		b.added(i, 1)
+		mut := bigtable.NewMutation()
+		mut.DeleteRow()
+		a.add(i, key, mut, len(key)+rowOverhead)
 	}
 	var errs []error
-	err := f.finish(func(_ int, err error) { errs = append(errs, err) })
+	err := a.finish(func(_ int, err error) { errs = append(errs, err) })
 	return errors.Join(err, errors.Join(errs...))
 }

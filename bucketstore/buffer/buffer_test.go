@@ -24,6 +24,7 @@ import (
 	"github.com/promtable/promtable/bucketstore/pebble"
 	"github.com/promtable/promtable/bucketstore/storetest"
 	"github.com/promtable/promtable/series"
+	"github.com/promtable/promtable/series/cell"
 )
 
 // someTime is in 1974, in the middle of a window.
@@ -196,7 +197,7 @@ func (f *fixture) remember(samples []bucketstore.Sample) {
 
 func valueText(v float64, value []byte) string {
 	if value == nil {
-		value = series.AppendFloat(nil, v)
+		value = cell.AppendFloat(nil, v)
 	}
 	return fmt.Sprintf("%x", value)
 }
@@ -294,7 +295,7 @@ func TestReads(t *testing.T) {
 				batch = append(batch, bucketstore.Sample{Ref: f.Ref(key(77)), T: someTime + i*15_000, Value: histogramValue(uint64(i))})
 				if i%3 == 0 {
 					batch[3].V = math.Float64frombits(0x7ff0000000000002)
-					batch[10].Value = series.AppendValue(nil, series.Value{Start: someTime, Float: float64(i)})
+					batch[10].Value = cell.Append(nil, cell.Value{Start: someTime, Float: float64(i)})
 				}
 				f.clock.ms.Store(someTime + i*15_000)
 				f.append(t, batch...)
@@ -321,7 +322,7 @@ func TestReads(t *testing.T) {
 }
 
 func histogramValue(count uint64) []byte {
-	return series.AppendValue(nil, series.Value{Histogram: &histogram.Histogram{
+	return cell.Append(nil, cell.Value{Histogram: &histogram.Histogram{
 		Count: count, Sum: float64(count), PositiveSpans: []histogram.Span{{Length: 1}}, PositiveBuckets: []int64{int64(count)},
 	}})
 }

@@ -6,6 +6,9 @@ import (
 
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/series"
+	"github.com/promtable/promtable/series/cell"
+	"github.com/promtable/promtable/series/chunk"
+	"github.com/promtable/promtable/series/dense"
 )
 
 // A rowBatch gathers chunk cells by row.
@@ -74,7 +77,7 @@ func (e *chunkEncoder) encode(c *openChunk) (cells []bucketstore.Cell, err error
 // each in order of time. They refer to c and to e, until reset.
 func (e *chunkEncoder) appendOpen(cells []bucketstore.Cell, c *openChunk) ([]bucketstore.Cell, error) {
 	cells = c.appendPartCells(cells)
-	if !c.mixed && !c.rawUnsorted && c.rawCount <= series.MaxChunkSamples {
+	if !c.mixed && !c.rawUnsorted && c.rawCount <= chunk.MaxSamples {
 		return append(cells, e.openCell(c)), nil
 	}
 	e.points = c.points(e.points[:0])
@@ -114,9 +117,9 @@ func (e *chunkEncoder) takePoints(points []point) {
 // appendFloats appends cells of times and floats: one if a chunk can count them.
 func (e *chunkEncoder) appendFloats(cells []bucketstore.Cell, stamp int64) []bucketstore.Cell {
 	for ts, vs := e.times, e.floats; len(ts) > 0; {
-		n := min(len(ts), series.MaxChunkSamples)
-		e.data = series.AppendDense(e.data[:0], ts[:n], vs[:n])
-		cells = append(cells, chunkCell(series.EncodingDense, stamp, ts[0], ts[n-1], e.data))
+		n := min(len(ts), chunk.MaxSamples)
+		e.data = dense.Append(e.data[:0], ts[:n], vs[:n])
+		cells = append(cells, chunkCell(chunk.EncodingDense, stamp, ts[0], ts[n-1], e.data))
 		ts, vs = ts[n:], vs[n:]
 	}
 	return cells
@@ -128,9 +131,9 @@ func (e *chunkEncoder) openCell(c *openChunk) bucketstore.Cell {
 	_, first := series.Split(c.window + int64(c.rawFirst))
 	_, last := series.Split(c.window + int64(c.t))
 	at := len(e.space)
-	e.space = series.AppendChunk(e.space, series.Chunk{Encoding: series.EncodingOpen, Stamp: c.stamp, Data: c.raw})
+	e.space = chunk.Append(e.space, chunk.Sealed{Encoding: chunk.EncodingOpen, Stamp: c.stamp, Data: c.raw})
 	value := e.space[at:]
-	e.space = series.AppendChunkQualifier(e.space, first, last, value)
+	e.space = chunk.AppendQualifier(e.space, first, last, value)
 	end := at + len(value)
 	return bucketstore.Cell{
 		Family:    series.FamilyChunk,
@@ -146,9 +149,9 @@ func (e *chunkEncoder) reset() { e.space = e.space[:0] }
 // appendOthers appends the cells of values that are no plain floats, in upstream's
 // encodings.
 func appendOthers(cells []bucketstore.Cell, points []point, stamp int64) ([]bucketstore.Cell, error) {
-	var builder series.ChunkBuilder
+	var builder chunk.Builder
 	for _, p := range points {
-		v, err := series.ParseValue(p.value)
+		v, err := cell.Parse(p.value)
 		if err == nil {
 			err = builder.Append(p.t, v)
 		}
@@ -165,10 +168,10 @@ func appendOthers(cells []bucketstore.Cell, points []point, stamp int64) ([]buck
 func chunkCell(encoding byte, stamp, mint, maxt int64, data []byte) bucketstore.Cell {
 	_, first := series.Split(mint)
 	_, last := series.Split(maxt)
-	value := series.AppendChunk(make([]byte, 0, len(data)+8), series.Chunk{Encoding: encoding, Stamp: stamp, First: first, Last: last, Data: data})
+	value := chunk.Append(make([]byte, 0, len(data)+8), chunk.Sealed{Encoding: encoding, Stamp: stamp, First: first, Last: last, Data: data})
 	return bucketstore.Cell{
 		Family:    series.FamilyChunk,
-		Qualifier: series.AppendChunkQualifier(nil, first, last, value),
+		Qualifier: chunk.AppendQualifier(nil, first, last, value),
 		Time:      maxt,
 		Value:     value,
 	}

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/promtable/promtable/series"
+	"github.com/promtable/promtable/series/chunk"
 )
 
 // A ref is a series. It implements bucketstore.Ref. All but its key, and what
@@ -66,7 +67,7 @@ type openChunk struct {
 	// raw holds a time to count from, which is window, and a sample after the other:
 	// by how much its distance from the one before, in time, is other than that of
 	// the one before, which for most is not at all; then its value, see appendValue.
-	// Floats alone are just what series.AppendOpen writes, which readers get as it
+	// Floats alone are just what chunk.AppendOpen writes, which readers get as it
 	// is. Nobody may look at it who does not hold Buffer.mu: it is used again.
 	raw []byte
 	// parts are the samples before those in raw.
@@ -102,7 +103,7 @@ func (c *openChunk) append(buffers *rawBuffers, t int64, floatBits uint64, value
 	t0, step0 := c.t, c.step
 	if size := maxRawSample + len(value); c.rawCount == 0 {
 		t0, step0, c.bits = 0, 0, 0
-		raw = series.AppendOpenStart(buffers.get(rawStartSize+size), c.window)
+		raw = chunk.AppendOpenStart(buffers.get(rawStartSize+size), c.window)
 		c.rawFirst = at
 	} else {
 		c.rawUnsorted = c.rawUnsorted || at <= t0
@@ -227,13 +228,13 @@ func (c *openChunk) floats(ts []int64, vs []float64) ([]int64, []float64) {
 
 // rawFloats is floats of those that are raw.
 func (c *openChunk) rawFloats(ts []int64, vs []float64) ([]int64, []float64) {
-	if c.rawCount > series.MaxChunkSamples { // DecodeOpen takes no more
+	if c.rawCount > chunk.MaxSamples { // DecodeOpen takes no more
 		c.each(func(t int64, floatBits uint64, _ []byte) {
 			ts, vs = append(ts, t), append(vs, math.Float64frombits(floatBits))
 		})
 		return ts, vs
 	}
-	return mustDecode(series.DecodeOpen(c.raw, ts, vs))
+	return mustDecode(chunk.DecodeOpen(c.raw, ts, vs))
 }
 
 // mustDecode returns what was decoded of what this process has encoded.

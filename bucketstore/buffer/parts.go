@@ -5,6 +5,8 @@ import (
 
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/series"
+	"github.com/promtable/promtable/series/chunk"
+	"github.com/promtable/promtable/series/dense"
 )
 
 // Parts are how an open chunk holds most of its samples: a raw one takes four or
@@ -21,7 +23,7 @@ import (
 // follows.
 func cutPart(parts string) (qualifier, value []byte, rest string) {
 	size, n := binary.Uvarint(view(parts))
-	at := n + series.ChunkQualifierSize
+	at := n + chunk.QualifierSize
 	if n <= 0 || at > len(parts) || uint64(len(parts)-at) < size {
 		panic("buffer: a part of an open chunk is broken") // it is made by condense
 	}
@@ -33,9 +35,9 @@ func cutPart(parts string) (qualifier, value []byte, rest string) {
 func (c *openChunk) partFloats(ts []int64, vs []float64) ([]int64, []float64) {
 	for parts := c.parts; len(parts) > 0; {
 		qualifier, value, rest := cutPart(parts)
-		chunk, err := series.ParseChunk(qualifier, value)
+		sealed, err := chunk.Parse(qualifier, value)
 		ts, vs = mustDecode(ts, vs, err)
-		ts, vs = mustDecode(series.DecodeDense(chunk.Data, ts, vs))
+		ts, vs = mustDecode(dense.Decode(sealed.Data, ts, vs))
 		parts = rest
 	}
 	return ts, vs
@@ -72,7 +74,7 @@ func (d *condenser) condense(c *openChunk, buffers *rawBuffers) {
 	}
 	d.part = d.part[:0]
 	for ts, vs := e.times, e.floats; len(ts) > 0; {
-		n := min(len(ts), series.MaxChunkSamples)
+		n := min(len(ts), chunk.MaxSamples)
 		d.append(c.stamp, ts[:n], vs[:n])
 		ts, vs = ts[n:], vs[n:]
 	}
@@ -84,12 +86,12 @@ func (d *condenser) condense(c *openChunk, buffers *rawBuffers) {
 // append appends a part.
 func (d *condenser) append(stamp int64, ts []int64, vs []float64) {
 	e := &d.encoder
-	e.data = series.AppendDense(e.data[:0], ts, vs)
+	e.data = dense.Append(e.data[:0], ts, vs)
 	_, first := series.Split(ts[0])
 	_, last := series.Split(ts[len(ts)-1])
-	e.space = series.AppendChunk(e.space[:0], series.Chunk{Encoding: series.EncodingDense, Stamp: stamp, Data: e.data})
+	e.space = chunk.Append(e.space[:0], chunk.Sealed{Encoding: chunk.EncodingDense, Stamp: stamp, Data: e.data})
 	d.part = binary.AppendUvarint(d.part, uint64(len(e.space)))
-	d.part = series.AppendChunkQualifier(d.part, first, last, e.space)
+	d.part = chunk.AppendQualifier(d.part, first, last, e.space)
 	d.part = append(d.part, e.space...)
 }
 

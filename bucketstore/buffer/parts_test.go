@@ -10,6 +10,7 @@ import (
 
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/series"
+	"github.com/promtable/promtable/series/cell"
 )
 
 // windowStart is the start of a window.
@@ -142,7 +143,7 @@ func largeHistogram(n uint64) []byte {
 		Count: 200, Sum: float64(n), PositiveSpans: []histogram.Span{{Length: 200}}, PositiveBuckets: make([]int64, 200),
 	}
 	h.PositiveBuckets[0] = 1 // the others are differences
-	return series.AppendValue(nil, series.Value{Histogram: h})
+	return cell.Append(nil, cell.Value{Histogram: h})
 }
 
 // TestMemory: series at 15 seconds, the values of which can hardly be compressed,

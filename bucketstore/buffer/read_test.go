@@ -5,11 +5,14 @@ import (
 
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/series"
+	"github.com/promtable/promtable/series/cell"
+	"github.com/promtable/promtable/series/chunk"
+	"github.com/promtable/promtable/series/merge"
 )
 
 // readRow adds the samples of a row to found.
 func readRow(found map[int64]string, base int64, cells []bucketstore.Cell) error {
-	var samples series.RowSamples
+	var samples merge.Row
 	samples.Reset(base, base, base+series.Period)
 	for _, c := range cells {
 		if c.Family != series.FamilyChunk {
@@ -18,7 +21,7 @@ func readRow(found map[int64]string, base int64, cells []bucketstore.Cell) error
 			}
 			continue
 		}
-		chunk, err := series.ParseChunk(c.Qualifier, c.Value)
+		chunk, err := chunk.Parse(c.Qualifier, c.Value)
 		if err != nil {
 			return err
 		}
@@ -35,7 +38,7 @@ func readRow(found map[int64]string, base int64, cells []bucketstore.Cell) error
 		if _, ok := found[samples.T()]; ok {
 			return fmt.Errorf("two samples at %d", samples.T())
 		}
-		found[samples.T()] = fmt.Sprintf("%x", series.AppendValue(nil, v))
+		found[samples.T()] = fmt.Sprintf("%x", cell.Append(nil, v))
 	}
 	return samples.Err()
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/series"
+	"github.com/promtable/promtable/series/cell"
 )
 
 const (
@@ -292,7 +293,7 @@ func (b *Buffer) lastSamples(chunks []*sealedChunk) (muts []bucketstore.Mutation
 		p := c.newest()
 		value := p.value
 		if value == nil {
-			value = series.AppendFloat(nil, p.float())
+			value = cell.AppendFloat(nil, p.float())
 		}
 		muts[i].Ops = append(muts[i].Ops, bucketstore.Op{
 			Kind: bucketstore.SetCell, Family: series.FamilyCurrent, Qualifier: []byte(series.QualifierCurrent), Time: p.t, Value: value,

@@ -182,7 +182,7 @@ func readUntil(t *testing.T, s *pebble.Store, req bucketstore.ScanRequest, done 
 }
 
 // TestReplaceInNewDays lets writers replace a row at the same time, each by
-// cells in days in which nobody wrote before.
+// cells in days without cells before.
 func TestReplaceInNewDays(t *testing.T) {
 	const writers, rounds, width = 3, 200, 8
 	s := openStore(t, onDisk(t.TempDir()))

@@ -9,6 +9,7 @@ import (
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/bucketstore/pebble"
 	"github.com/promtable/promtable/series"
+	"github.com/promtable/promtable/series/cell"
 )
 
 // benchKey returns row keys as Prometheus makes them, in ascending order.
@@ -22,7 +23,7 @@ func benchRow(i, done, cells int) bucketstore.Mutation {
 	for c := range mut.Ops {
 		t := int64(done+c) * 15000
 		mut.Ops[c] = bucketstore.Op{
-			Family: "r1", Qualifier: series.AppendQualifier(nil, uint32(t)), Time: t, Value: series.AppendFloat(nil, float64(i+c)),
+			Family: "r1", Qualifier: series.AppendQualifier(nil, uint32(t)), Time: t, Value: cell.AppendFloat(nil, float64(i+c)),
 		}
 	}
 	return mut

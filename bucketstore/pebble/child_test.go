@@ -132,7 +132,7 @@ func childFail(cfg pebble.Config, ending string) error {
 			return err
 		}
 	}
-	return fmt.Errorf("the disk failed and nobody noticed")
+	return fmt.Errorf("the failure of the disk was not noticed")
 }
 
 // A child is a process that runs a role.

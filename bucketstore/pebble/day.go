@@ -47,8 +47,9 @@ const (
 // one day only, noDay.
 type bucket struct {
 	*calendar
-	base  int64 // in milliseconds
-	known bool
+	base int64 // in milliseconds
+	// hasBase says that the key has a base.
+	hasBase bool
 }
 
 // bucketOf returns the bucket of a row. Days are computed from this
@@ -67,7 +68,7 @@ func (c *calendar) bucketOf(key []byte) bucket {
 	if !ok || base%c.period != 0 {
 		return bucket{calendar: c}
 	}
-	return bucket{calendar: c, base: base, known: true}
+	return bucket{calendar: c, base: base, hasBase: true}
 }
 
 // baseOffset returns where in key the first digit after an unescaped comma is.
@@ -125,7 +126,7 @@ func (b bucket) day(qualifier []byte) uint32 { return b.dayAt(delta(qualifier)) 
 
 func (b bucket) dayAt(delta uint32) uint32 {
 	switch {
-	case !b.known:
+	case !b.hasBase:
 		return noDay
 	case !b.byDelta:
 		return uint32(b.base / b.span)
@@ -202,7 +203,7 @@ func (c *calendar) splitBases(r series.RowRange, at int, first, last int64, exis
 	none := bucket{calendar: c}.days(exist, d)
 	days, found := none, false
 	for base := first; base <= last; base += c.period {
-		next := bucket{calendar: c, base: base, known: true}.days(exist, d)
+		next := bucket{calendar: c, base: base, hasBase: true}.days(exist, d)
 		if len(next) == 0 {
 			continue
 		}

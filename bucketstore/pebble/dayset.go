@@ -15,17 +15,17 @@ import (
 
 // A daySet is the days of a table: all that have cells, and perhaps some that
 // had or will have. A writer adds its days before its batch becomes visible, so
-// who loads the set after he has opened an iterator misses nothing.
+// a reader that opens its iterator first and loads the set after misses nothing.
 type daySet struct {
 	sorted atomic.Pointer[[]uint32] // never changed in place
 
 	mu sync.Mutex
-	// watched is the day that a sweep looks at, touched says whether anybody wrote
-	// to it since.
+	// watched is the day that a sweep looks at, touched says whether a batch wrote to
+	// it since.
 	watched uint32
 	touched bool
 	// lives maps days that a sweep has looked at to the time in milliseconds at
-	// which the last of their cells expires. Who writes to a day forgets it.
+	// which the last of their cells expires. A write to a day removes it.
 	lives map[uint32]int64
 }
 
@@ -75,14 +75,14 @@ func (s *daySet) written(days []uint32) {
 	}
 }
 
-// watch begins to look whether somebody writes to day.
+// watch makes day the watched one: later writes to it are noted.
 func (s *daySet) watch(day uint32) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.watched, s.touched = day, false
 }
 
-// isTouched says whether somebody wrote to the watched day.
+// isTouched says whether a batch wrote to the watched day.
 func (s *daySet) isTouched() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -98,13 +98,13 @@ func (s *daySet) keep(until int64) {
 	}
 }
 
-// livesAt says whether day is known to have cells at now, in milliseconds, all
-// of which are still to live.
+// livesAt says whether an earlier sweep found cells in day that all expire after now, in
+// milliseconds.
 func (s *daySet) livesAt(day uint32, now int64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	until, known := s.lives[day]
-	return known && now <= until
+	until, ok := s.lives[day]
+	return ok && now <= until
 }
 
 // remove takes out a day that has no cells.

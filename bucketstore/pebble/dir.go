@@ -47,8 +47,8 @@ func prepareDirectory(fs vfs.FS, dir string, since time.Time) error {
 	return writeSmallFile(fs, dir, ownerFile, describeOwner(since))
 }
 
-// describeOwner says who we are, for the message of whoever wants the directory
-// as well.
+// describeOwner names this process, for the message of another process that wants the
+// directory.
 func describeOwner(since time.Time) string {
 	host, err := os.Hostname()
 	if err != nil {

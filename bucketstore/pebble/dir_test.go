@@ -41,7 +41,7 @@ func TestOpenErrors(t *testing.T) {
 		{"the format before", map[string]string{"FORMAT": "promtable pebble format 1\n"}, []string{"format 1", "format 2", "start with a new --storage.path"}},
 		{"damaged format", map[string]string{"FORMAT": "\x00\x00"}, []string{`FORMAT says "\x00\x00"`}},
 		{"empty format", map[string]string{"FORMAT": ""}, []string{`FORMAT says ""`}},
-		{"a database of somebody else", map[string]string{"MANIFEST-000001": "x"}, []string{"no file FORMAT", "not one of ours"}},
+		{"a database of another program", map[string]string{"MANIFEST-000001": "x"}, []string{"no file FORMAT", "not one of ours"}},
 		{"format is a directory", map[string]string{"FORMAT/x": "x"}, []string{"FORMAT"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

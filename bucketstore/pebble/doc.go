@@ -7,7 +7,7 @@
 // run at the same time share one. Nothing that was answered is lost by kill -9
 // or by power loss. When the log cannot be written or synced, or stored bytes
 // turn out to be damaged, the process ends with a message: after a failed fsync
-// nobody knows what the disk holds, so to go on or to try again would be to lie.
+// the content of the disk is unknown, and another try could report a success that is none.
 //
 // # Layout, format 2
 //

@@ -85,11 +85,11 @@ func newComparer() *pebble.Comparer {
 // and, of equal times, the newer operand.
 func newMerger() *pebble.Merger {
 	pool := &sync.Pool{}
-	pool.New = func() any { return &newest{pool: pool} }
+	pool.New = func() any { return &cellMerge{pool: pool} }
 	return &pebble.Merger{
 		Name: mergerName,
 		Merge: func(_, value []byte) (pebble.ValueMerger, error) {
-			m := pool.Get().(*newest)
+			m := pool.Get().(*cellMerge)
 			m.value = append(m.value[:0], value...)
 			_, _, err := parseCell(value)
 			return m, err
@@ -97,18 +97,18 @@ func newMerger() *pebble.Merger {
 	}
 }
 
-// newest is a merge of one key. Reads make one for every cell, so it comes from
-// a pool, to which Pebble's Close of the result returns it.
-type newest struct {
+// cellMerge merges the operands of one key. Reads make one for every cell, so it comes
+// from a pool, to which Pebble's Close of the result returns it.
+type cellMerge struct {
 	pool  *sync.Pool
 	value []byte
 }
 
-func (m *newest) MergeNewer(value []byte) error { return m.merge(value, true) }
+func (m *cellMerge) MergeNewer(value []byte) error { return m.merge(value, true) }
 
-func (m *newest) MergeOlder(value []byte) error { return m.merge(value, false) }
+func (m *cellMerge) MergeOlder(value []byte) error { return m.merge(value, false) }
 
-func (m *newest) merge(value []byte, isNewer bool) error {
+func (m *cellMerge) merge(value []byte, isNewer bool) error {
 	t, _, err := parseCell(value)
 	if err != nil {
 		return err
@@ -123,13 +123,13 @@ func (m *newest) merge(value []byte, isNewer bool) error {
 	return nil
 }
 
-func (m *newest) Finish(bool) ([]byte, io.Closer, error) { return m.value, m, nil }
+func (m *cellMerge) Finish(bool) ([]byte, io.Closer, error) { return m.value, m, nil }
 
 // maxPooled is the largest buffer that is kept for later use, in bytes.
 const maxPooled = 1 << 20
 
 // Close returns m to the pool. The result of Finish is invalid from then on.
-func (m *newest) Close() error {
+func (m *cellMerge) Close() error {
 	if cap(m.value) <= maxPooled {
 		m.pool.Put(m)
 	}

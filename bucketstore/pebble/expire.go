@@ -52,8 +52,7 @@ func (t *table) leastAge() (least time.Duration) {
 	return least
 }
 
-// watch begins to look whether somebody writes to day. What was written before
-// is visible.
+// watch makes day the watched one. All batches that wrote to it before are visible.
 func (s *Store) watch(t *table, day uint32) {
 	s.columns.Lock()
 	defer s.columns.Unlock()
@@ -73,7 +72,7 @@ func (s *Store) lastExpiry(ctx context.Context, t *table, day uint32) (last int6
 }
 
 // dropDay deletes the watched day, all cells of which have expired, unless
-// somebody wrote to it since.
+// a batch wrote to it since.
 func (s *Store) dropDay(t *table, day uint32, cells int) error {
 	s.columns.Lock()
 	defer s.columns.Unlock()

@@ -99,11 +99,10 @@ type Store struct {
 	guard  *guard
 	tables [bucketstore.NumTables]*table
 
-	// columns is held shared while a batch becomes visible, and alone by whoever
-	// reads cells to decide what to write, from the read until his batch is
-	// visible.
+	// columns is held shared while a batch becomes visible. A writer that reads cells to
+	// decide what to write holds it alone, from the read until its batch is visible.
 	columns sync.RWMutex
-	// waiting counts batches that are visible and not yet known to be durable.
+	// waiting counts batches that are visible and may not be durable yet.
 	waiting sync.WaitGroup
 	// fs and dir are where tables to be ingested are made, ingested counts them.
 	fs           vfs.FS
@@ -122,8 +121,8 @@ type Store struct {
 
 var _ bucketstore.Store = (*Store)(nil)
 
-// Open opens the store in a directory and takes it for this process. The error
-// says who holds it if somebody does.
+// Open opens the store in a directory and locks it for this process. If another
+// process holds the directory, the error names that process.
 func Open(cfg Config) (*Store, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {

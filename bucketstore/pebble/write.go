@@ -61,7 +61,7 @@ func (n *needs) add(t *table, mut *bucketstore.Mutation) {
 func (s *Store) applyBlind(ctx context.Context, t *table, muts []bucketstore.Mutation) error {
 	e := newEncoder(t, s.db.NewBatch())
 	for i := range muts {
-		if err := e.add(muts[i]); err != nil {
+		if err := e.addMutation(muts[i]); err != nil {
 			return errors.Join(err, e.batch.Close())
 		}
 	}
@@ -72,11 +72,11 @@ func (s *Store) applyBlind(ctx context.Context, t *table, muts []bucketstore.Mut
 	return s.waitDurable(ctx, e.batch)
 }
 
-// applyAlone writes mutations that do, while nobody else writes.
+// applyAlone writes mutations that do, while no other writer runs.
 func (s *Store) applyAlone(ctx context.Context, e *encoder, muts []bucketstore.Mutation) error {
 	s.columns.Lock()
 	for i := range muts {
-		if err := e.add(muts[i]); err != nil {
+		if err := e.addMutation(muts[i]); err != nil {
 			s.columns.Unlock()
 			return errors.Join(err, e.batch.Close())
 		}
@@ -107,7 +107,7 @@ func (s *Store) CheckAndApply(ctx context.Context, table bucketstore.Table, cond
 	s.columns.Lock()
 	holds, err := e.holds(cond, mut.Key, cutoff(family, s.now()))
 	if err == nil && holds {
-		err = e.add(mut)
+		err = e.addMutation(mut)
 	}
 	if err != nil || !holds {
 		s.columns.Unlock()
@@ -156,8 +156,9 @@ func (s *Store) Drop(ctx context.Context, table bucketstore.Table, rows series.R
 }
 
 // publish writes batch, the days of which are noted, to the log and makes it
-// visible. It does not wait for the disk. When the log fails Pebble panics; whoever serves HTTP would catch
-// that and leave every later write waiting, so it ends the process here.
+// visible. It does not wait for the disk. When the log fails Pebble
+// panics. An HTTP handler would recover the panic and leave every later write waiting, so
+// publish ends the process.
 func (s *Store) publish(batch *pebble.Batch) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -224,9 +225,9 @@ func newEncoder(t *table, batch *pebble.Batch) *encoder {
 	return &encoder{batch: batch, first: t.first, calendar: t.calendar, days: &t.days}
 }
 
-// add adds mut. The batch is indexed if mut reads cells, and nobody else writes
+// addMutation adds mut. The batch is indexed if mut reads cells. No other writer runs
 // if mut depends on the days that exist.
-func (e *encoder) add(mut bucketstore.Mutation) error {
+func (e *encoder) addMutation(mut bucketstore.Mutation) error {
 	e.enter(mut.Key)
 	for i := range mut.Ops {
 		if err := e.addOp(&mut.Ops[i]); err != nil {

@@ -3,6 +3,9 @@ package seal
 import (
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/series"
+	"github.com/promtable/promtable/series/chunk"
+	"github.com/promtable/promtable/series/dense"
+	"github.com/promtable/promtable/series/merge"
 )
 
 // An encoder makes chunk cells of the samples of a window. It is used for one
@@ -13,14 +16,14 @@ type encoder struct {
 	// times and floats are a run of floats, others one of other values.
 	times  []int64
 	floats []float64
-	others series.ChunkBuilder
+	others chunk.Builder
 }
 
 // encode returns the cells of chunks with these samples of the bucket at base,
 // in order of time. They are valid until the next call.
-func (e *encoder) encode(samples *series.RowSamples, base, stamp int64) ([]bucketstore.Cell, error) {
+func (e *encoder) encode(samples *merge.Row, base, stamp int64) ([]bucketstore.Cell, error) {
 	e.base, e.stamp, e.cells = base, stamp, e.cells[:0]
-	e.times, e.floats, e.others = e.times[:0], e.floats[:0], series.ChunkBuilder{}
+	e.times, e.floats, e.others = e.times[:0], e.floats[:0], chunk.Builder{}
 	for samples.Next() {
 		if samples.IsFloat() && samples.Start() == 0 {
 			e.flushOthers()
@@ -42,7 +45,7 @@ func (e *encoder) encode(samples *series.RowSamples, base, stamp int64) ([]bucke
 }
 
 func (e *encoder) addFloat(t int64, v float64) {
-	if len(e.times) == series.MaxDense {
+	if len(e.times) == dense.MaxSamples {
 		e.flushFloats()
 	}
 	e.times, e.floats = append(e.times, t), append(e.floats, v)
@@ -50,7 +53,7 @@ func (e *encoder) addFloat(t int64, v float64) {
 
 func (e *encoder) flushFloats() {
 	if n := len(e.times); n > 0 {
-		e.add(series.EncodingDense, e.times[0], e.times[n-1], series.AppendDense(nil, e.times, e.floats))
+		e.add(chunk.EncodingDense, e.times[0], e.times[n-1], dense.Append(nil, e.times, e.floats))
 		e.times, e.floats = e.times[:0], e.floats[:0]
 	}
 }
@@ -59,15 +62,15 @@ func (e *encoder) flushOthers() {
 	for _, c := range e.others.Chunks {
 		e.add(byte(c.Chunk.Encoding()), c.MinTime, c.MaxTime, c.Chunk.Bytes())
 	}
-	e.others = series.ChunkBuilder{}
+	e.others = chunk.Builder{}
 }
 
 func (e *encoder) add(encoding byte, mint, maxt int64, data []byte) {
-	c := series.Chunk{Encoding: encoding, Stamp: e.stamp, First: uint32(mint - e.base), Last: uint32(maxt - e.base), Data: data}
-	value := series.AppendChunk(make([]byte, 0, len(data)+8), c)
+	c := chunk.Sealed{Encoding: encoding, Stamp: e.stamp, First: uint32(mint - e.base), Last: uint32(maxt - e.base), Data: data}
+	value := chunk.Append(make([]byte, 0, len(data)+8), c)
 	e.cells = append(e.cells, bucketstore.Cell{
 		Family:    series.FamilyChunk,
-		Qualifier: series.AppendChunkQualifier(nil, c.First, c.Last, value),
+		Qualifier: chunk.AppendQualifier(nil, c.First, c.Last, value),
 		Time:      maxt,
 		Value:     value,
 	})

@@ -11,6 +11,8 @@ import (
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/bucketstore/seal"
 	"github.com/promtable/promtable/series"
+	"github.com/promtable/promtable/series/chunk"
+	"github.com/promtable/promtable/series/dense"
 )
 
 // TestFence: nothing is sealed near the ends of a window, nor what was read too
@@ -218,19 +220,19 @@ func TestStamp(t *testing.T) {
 			b.write(up, window0+1, float(1))
 			read := window0 + 2*series.Window + hour
 			base, delta := series.Split(window0)
-			value := series.AppendChunk(nil, series.Chunk{
-				Encoding: series.EncodingDense, Stamp: read + tt.ahead, Data: series.AppendDense(nil, []int64{window0}, []float64{7}),
+			value := chunk.Append(nil, chunk.Sealed{
+				Encoding: chunk.EncodingDense, Stamp: read + tt.ahead, Data: dense.Append(nil, []int64{window0}, []float64{7}),
 			})
 			key := b.schema.AppendRowKey(nil, up.key, base)
 			store.apply(bucketstore.Metric, bucketstore.Mutation{Key: key, Ops: []bucketstore.Op{{
-				Kind: bucketstore.SetCell, Family: series.FamilyChunk, Qualifier: series.AppendChunkQualifier(nil, delta, delta, value), Time: window0, Value: value,
+				Kind: bucketstore.SetCell, Family: series.FamilyChunk, Qualifier: chunk.AppendQualifier(nil, delta, delta, value), Time: window0, Value: value,
 			}}})
 			b.expect(up, window0, float(7))
 			b.check()
 			b.seal(2)
 			b.wantCells("sealed", map[string]int{"c": 1})
 			cells, _ := cellsOf(store, key)
-			chunk, err := series.ParseChunk(cells[0].Qualifier, cells[0].Value)
+			chunk, err := chunk.Parse(cells[0].Qualifier, cells[0].Value)
 			if want := max(read, read+tt.ahead); err != nil || chunk.Stamp != want {
 				t.Errorf("stamp %d, want %d, %v", chunk.Stamp, want, err)
 			}

@@ -11,6 +11,9 @@ import (
 
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/series"
+	"github.com/promtable/promtable/series/cell"
+	"github.com/promtable/promtable/series/chunk"
+	"github.com/promtable/promtable/series/merge"
 )
 
 // allFamilies are those that hold samples.
@@ -43,7 +46,7 @@ func samplesOf(store bucketstore.Store, key []byte, base int64) (map[int64]strin
 	if err != nil {
 		return nil, err
 	}
-	var rs series.RowSamples
+	var rs merge.Row
 	rs.Reset(base, base, base+series.Period)
 	for _, c := range cells {
 		if c.Family != series.FamilyChunk {
@@ -52,7 +55,7 @@ func samplesOf(store bucketstore.Store, key []byte, base int64) (map[int64]strin
 			}
 			continue
 		}
-		chunk, err := series.ParseChunk(c.Qualifier, c.Value)
+		chunk, err := chunk.Parse(c.Qualifier, c.Value)
 		if err != nil {
 			return nil, err
 		}
@@ -72,7 +75,7 @@ func samplesOf(store bucketstore.Store, key []byte, base int64) (map[int64]strin
 // canonical returns the bytes of a value. Histograms are compact and say of
 // resets only whether they are gauges: chunks may have empty buckets, and know
 // more of resets than single values.
-func canonical(v series.Value) string {
+func canonical(v cell.Value) string {
 	hint := func(h histogram.CounterResetHint) histogram.CounterResetHint {
 		if h == histogram.GaugeType {
 			return h
@@ -87,7 +90,7 @@ func canonical(v series.Value) string {
 		v.FloatHistogram = v.FloatHistogram.Copy().Compact(0)
 		v.FloatHistogram.CounterResetHint = hint(v.FloatHistogram.CounterResetHint)
 	}
-	return string(series.AppendValue(nil, v))
+	return string(cell.Append(nil, v))
 }
 
 // A testSeries is a series with its key.

@@ -8,6 +8,8 @@ import (
 
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/series"
+	"github.com/promtable/promtable/series/chunk"
+	"github.com/promtable/promtable/series/merge"
 )
 
 const (
@@ -45,7 +47,7 @@ type rowSealer struct {
 	turn turn
 	// maxLate is the constant, or less in tests.
 	maxLate int
-	samples series.RowSamples
+	samples merge.Row
 	encoder encoder
 	windows []window
 	chunks  []chunkCell
@@ -63,7 +65,7 @@ type window struct {
 
 type chunkCell struct {
 	qualifier []byte
-	series.Chunk
+	chunk.Sealed
 }
 
 // plan says how to seal the row of the bucket at base, of which cells were read
@@ -170,11 +172,11 @@ func windowOf(base int64, qualifier []byte) int64 {
 func (r *rowSealer) parse(cells []bucketstore.Cell) error {
 	r.chunks = r.chunks[:0]
 	for _, c := range cells {
-		chunk, err := series.ParseChunk(c.Qualifier, c.Value)
+		sealed, err := chunk.Parse(c.Qualifier, c.Value)
 		if err != nil {
 			return err
 		}
-		r.chunks = append(r.chunks, chunkCell{c.Qualifier, chunk})
+		r.chunks = append(r.chunks, chunkCell{c.Qualifier, sealed})
 	}
 	return nil
 }
@@ -252,7 +254,7 @@ func (r *rowSealer) window(p *plan, w *window, base, readAt int64, fit int) erro
 	r.samples.Reset(base, w.start, w.start+series.Window)
 	for _, c := range w.chunks {
 		stamp = max(stamp, c.Stamp)
-		r.samples.AddChunk(c.Chunk)
+		r.samples.AddChunk(c.Sealed)
 	}
 	for _, cells := range [][]bucketstore.Cell{w.late, w.raw} {
 		for _, c := range cells {

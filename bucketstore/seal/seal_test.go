@@ -17,6 +17,7 @@ import (
 	"github.com/promtable/promtable/bucketstore/bigtable/bigtabletest"
 	"github.com/promtable/promtable/bucketstore/seal"
 	"github.com/promtable/promtable/series"
+	"github.com/promtable/promtable/series/cell"
 )
 
 func turnOf(now int64) (int64, string, bool) { return seal.Turn(now) }
@@ -85,19 +86,19 @@ func (b *bench) named(name string) testSeries {
 }
 
 // write writes a sample.
-func (b *bench) write(s testSeries, t int64, v series.Value) {
+func (b *bench) write(s testSeries, t int64, v cell.Value) {
 	b.Helper()
 	if err := s.index(b.store, b.schema, t); err != nil {
 		b.Fatal(err)
 	}
-	err := b.direct.Append(b.Context(), []bucketstore.Sample{{Ref: b.direct.Ref(s.key), T: t, Value: series.AppendValue(nil, v)}})
+	err := b.direct.Append(b.Context(), []bucketstore.Sample{{Ref: b.direct.Ref(s.key), T: t, Value: cell.Append(nil, v)}})
 	if err != nil {
 		b.Fatal(err)
 	}
 	b.expect(s, t, v)
 }
 
-func (b *bench) expect(s testSeries, t int64, v series.Value) {
+func (b *bench) expect(s testSeries, t int64, v cell.Value) {
 	base, _ := series.Split(t)
 	key := string(b.schema.AppendRowKey(nil, s.key, base))
 	if b.want[key] == nil {
@@ -136,7 +137,7 @@ func (b *bench) wantCells(what string, want map[string]int) {
 	}
 }
 
-func float(v float64) series.Value { return series.Value{Float: v} }
+func float(v float64) cell.Value { return cell.Value{Float: v} }
 
 // fill writes a sample a minute over a window, as it goes by.
 func (b *bench) fill(s testSeries, window int64) (n int) {
@@ -267,7 +268,7 @@ func TestKinds(t *testing.T) {
 	b := newBench(t, newMemory())
 	up := b.named("up")
 	h, fh := tsdbutil.GenerateTestHistogram(1), tsdbutil.GenerateTestFloatHistogram(2)
-	for i, v := range []series.Value{
+	for i, v := range []cell.Value{
 		float(1), float(2), {Start: 5, Float: 3}, {Start: 5, Float: 4}, {Histogram: h}, {Histogram: h}, {FloatHistogram: fh}, float(5),
 	} {
 		b.write(up, window0+int64(i), v)

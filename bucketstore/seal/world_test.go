@@ -1,6 +1,7 @@
 package seal_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -17,6 +18,7 @@ import (
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/bucketstore/seal"
 	"github.com/promtable/promtable/series"
+	"github.com/promtable/promtable/series/cell"
 )
 
 const (
@@ -144,7 +146,14 @@ type catcher struct {
 }
 
 func (c catcher) Apply(_ context.Context, _ bucketstore.Table, muts []bucketstore.Mutation) error {
-	c.writer.caught = append(c.writer.caught, muts...)
+	for _, m := range muts { // their memory is used again
+		caught := bucketstore.Mutation{Key: bytes.Clone(m.Key)}
+		for _, op := range m.Ops {
+			op.Qualifier, op.Value = bytes.Clone(op.Qualifier), bytes.Clone(op.Value)
+			caught.Ops = append(caught.Ops, op)
+		}
+		c.writer.caught = append(c.writer.caught, caught)
+	}
 	return nil
 }
 
@@ -169,7 +178,7 @@ func (w *world) write() error {
 	return nil
 }
 
-func (w *world) send(wr *writer, n int, t int64, v series.Value) error {
+func (w *world) send(wr *writer, n int, t int64, v cell.Value) error {
 	if t < 0 {
 		return nil
 	}
@@ -177,7 +186,7 @@ func (w *world) send(wr *writer, n int, t int64, v series.Value) error {
 		return err
 	}
 	wr.caught = nil
-	s := bucketstore.Sample{Ref: wr.direct.Ref(w.series[n].key), T: t, Value: series.AppendValue(nil, v)}
+	s := bucketstore.Sample{Ref: wr.direct.Ref(w.series[n].key), T: t, Value: cell.Append(nil, v)}
 	if err := wr.direct.Append(context.Background(), []bucketstore.Sample{s}); err != nil {
 		return err
 	}
@@ -259,23 +268,23 @@ func (w *world) time(n int, now int64) int64 {
 	return now - now%90_000 - w.rand.Int64N(60)*90_000
 }
 
-func (w *world) value() series.Value {
+func (w *world) value() cell.Value {
 	switch w.rand.IntN(13) {
 	case 0:
-		return series.Value{Float: math.Float64frombits(w.rand.Uint64())}
+		return cell.Value{Float: math.Float64frombits(w.rand.Uint64())}
 	case 4:
-		return series.Value{Float: math.Float64frombits(value.StaleNaN)}
+		return cell.Value{Float: math.Float64frombits(value.StaleNaN)}
 	case 1:
-		return series.Value{Start: 1 + w.rand.Int64N(1_000_000), Float: float64(w.rand.IntN(100))}
+		return cell.Value{Start: 1 + w.rand.Int64N(1_000_000), Float: float64(w.rand.IntN(100))}
 	case 2:
 		h := tsdbutil.GenerateTestHistogram(w.rand.Int64N(5))
-		return series.Value{Histogram: h}
+		return cell.Value{Histogram: h}
 	case 3:
 		h := tsdbutil.GenerateTestFloatHistogram(w.rand.Int64N(5))
 		h.CounterResetHint = histogram.GaugeType
-		return series.Value{FloatHistogram: h}
+		return cell.Value{FloatHistogram: h}
 	}
-	return series.Value{Float: float64(w.rand.IntN(1000)) / 8}
+	return cell.Value{Float: float64(w.rand.IntN(1000)) / 8}
 }
 
 // check compares what is read of a row with what was written.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/series"
+	seriescell "github.com/promtable/promtable/series/cell"
 )
 
 func sizeChecks() []check {
@@ -43,7 +44,7 @@ func checkWideRow(f fixture) {
 	qual := func(i int) []byte { return series.AppendQualifier(nil, uint32(i)*15000) }
 	m := bucketstore.Mutation{Key: []byte("row")}
 	for i := range columns {
-		m.Ops = append(m.Ops, bucketstore.Op{Family: "l", Qualifier: qual(i), Time: int64(i), Value: series.AppendFloat(nil, float64(i))})
+		m.Ops = append(m.Ops, bucketstore.Op{Family: "l", Qualifier: qual(i), Time: int64(i), Value: seriescell.AppendFloat(nil, float64(i))})
 	}
 	f.apply(bucketstore.Metric, m)
 	rows := f.scan(everything(bucketstore.Metric))
@@ -51,7 +52,7 @@ func checkWideRow(f fixture) {
 		f.Fatalf("Scan found %d rows, want 1 of %d cells", len(rows), columns)
 	}
 	for i, c := range rows[0].Cells {
-		if v, err := series.ParseFloat(c.Value); err != nil || !bytes.Equal(c.Qualifier, qual(i)) || c.Time != int64(i) || v != float64(i) {
+		if v, err := seriescell.ParseFloat(c.Value); err != nil || !bytes.Equal(c.Qualifier, qual(i)) || c.Time != int64(i) || v != float64(i) {
 			f.Fatalf("cell %d is %x@%d=%x", i, c.Qualifier, c.Time, c.Value)
 		}
 	}

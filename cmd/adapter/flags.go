@@ -127,7 +127,7 @@ func (o *options) storageFlags(app *kingpin.Application) {
 	flag("bigtable.instance", "Bigtable instance.").StringVar(&o.instance)
 	flag("bigtable.app-profile", "App profile, one with single-cluster routing. Unless it is given, the default profile.").StringVar(&o.appProfile)
 	flag("bigtable.table-prefix", "Text in front of the names of the tables METRIC, CURRENT, INDEX and META.").StringVar(&o.tablePrefix)
-	flag("bigtable.connections", "Connections to Bigtable for reads, and as many for writes. 0 is the client's default. An emulator gets one.").Default("0").IntVar(&o.connections)
+	flag("bigtable.connections", "Connections to Bigtable at the start; the client adapts their number. 0 is its default, 10. An emulator gets one.").Default("0").IntVar(&o.connections)
 	flag("bigtable.create-tables", "Create tables and column families that are missing.").Default("true").BoolVar(&o.createTables)
 	app.Flag("schema.resource-label", "Label whose value stands at the end of the row key. Repeatable. Chosen once, before the first start.").
 		StringsVar(&o.resourceLabels)

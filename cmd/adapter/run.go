@@ -218,8 +218,7 @@ func (a *adapter) openAppender(ctx context.Context, rows bucketstore.Store) (buc
 		if err := checkNoLog(ctx, a.o, terms); err != nil {
 			return rows, nil, err
 		}
-		appender, err := newDirect(rows, a.schema)
-		return rows, appender, err
+		return rows, bucketstore.NewDirect(rows, a.schema, time.Now), nil
 	}
 	dir, err := bindLog(ctx, a.o, terms)
 	if err != nil {
@@ -258,14 +257,6 @@ func bufferConfig(o *options) buffer.Config {
 // An embedded store takes what comes, and so less is in memory; on Bigtable all is
 // paid for that it can take at most, and it is spread over the whole window.
 const embeddedSpread = 15 * time.Minute
-
-// newDirect returns what stores each sample in store at once.
-func newDirect(store bucketstore.Store, schema series.Schema) (bucketstore.Appender, error) {
-	if b, ok := store.(*bigtable.Store); ok {
-		return b.NewAppender(schema, time.Now)
-	}
-	return bucketstore.NewDirect(store, schema, time.Now), nil
-}
 
 // bigtableParallel is how many scans of one read, and of one selector, run side by
 // side where each waits for a network.

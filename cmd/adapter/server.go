@@ -24,7 +24,7 @@ import (
 	sloggokit "github.com/tjhop/slog-gokit"
 	"go.yaml.in/yaml/v2"
 
-	"github.com/promtable/promtable/index/carry"
+	"github.com/promtable/promtable/index/repanic"
 	"github.com/promtable/promtable/remote/api"
 	"github.com/promtable/promtable/remote/ui"
 )
@@ -181,8 +181,8 @@ func (s *server) recovered(next http.Handler) http.Handler {
 				panic(value)
 			}
 			stack := debug.Stack()
-			if carried, ok := value.(*carry.Panic); ok {
-				stack = carried.Stack
+			if other, ok := value.(*repanic.Panic); ok {
+				stack = other.Stack
 			}
 			level.Error(s.logger).Log("msg", "a request failed by a defect of the adapter", "path", r.URL.Path, "panic", fmt.Sprint(value), "stack", string(stack))
 			if a.begun {

@@ -44,12 +44,12 @@ func newEncoder1(series []labels.Labels) encoder {
 // newEncoder2 encodes io.prometheus.write.v2.Request, snappy block.
 func newEncoder2(series []labels.Labels) encoder {
 	symbols := appendText(nil, 4, "") // the first has to be empty
-	known := map[string]uint64{"": 0}
+	refs := map[string]uint64{"": 0}
 	reference := func(s string) uint64 {
-		ref, ok := known[s]
+		ref, ok := refs[s]
 		if !ok {
-			ref = uint64(len(known))
-			known[s] = ref
+			ref = uint64(len(refs))
+			refs[s] = ref
 			symbols = appendText(symbols, 4, s)
 		}
 		return ref

@@ -125,15 +125,15 @@ func TestSend(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer s.Close()
-			r := &receiver{t: t, protocol: p, newest: map[string]int64{}}
+			r := &receiver{t: t, protocol: p, latest: map[string]int64{}}
 			server := httptest.NewServer(r)
 			defer server.Close()
 			took, err := send(t.Context(), server.URL, p, s, 5)
 			if err != nil || len(took) != len(s.ends) {
 				t.Fatalf("%d answers, want %d: %v", len(took), len(s.ends), err)
 			}
-			if r.samples != w.total() || len(r.newest) != w.Series {
-				t.Errorf("%d samples of %d series arrived, want %d of %d", r.samples, len(r.newest), w.total(), w.Series)
+			if r.samples != w.total() || len(r.latest) != w.Series {
+				t.Errorf("%d samples of %d series arrived, want %d of %d", r.samples, len(r.latest), w.total(), w.Series)
 			}
 		})
 	}
@@ -144,7 +144,7 @@ type receiver struct {
 	t        *testing.T
 	protocol protocol
 	mu       sync.Mutex
-	newest   map[string]int64
+	latest   map[string]int64
 	samples  int
 }
 
@@ -165,10 +165,10 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	defer r.mu.Unlock()
 	for _, d := range decode(r.t, r.protocol.name, body) {
 		key := d.labels.String()
-		if d.t <= r.newest[key] {
-			r.t.Errorf("%s at %d came after %d", key, d.t, r.newest[key])
+		if d.t <= r.latest[key] {
+			r.t.Errorf("%s at %d came after %d", key, d.t, r.latest[key])
 		}
-		r.newest[key] = d.t
+		r.latest[key] = d.t
 		r.samples++
 	}
 	w.WriteHeader(http.StatusNoContent)

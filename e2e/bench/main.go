@@ -268,12 +268,12 @@ func (o *options) report(out *results) error {
 	return nil
 }
 
-// progress tells whoever waits what is going on.
+// progress prints what is going on.
 func progress(format string, args ...any) {
 	fmt.Fprintf(os.Stderr, format+"\n", args...)
 }
 
-// commandLine is what was typed, but for the file that is nobody's business.
+// commandLine is what was typed, but for the file of the report.
 func commandLine(args []string) string {
 	words := []string{"go run ./e2e/bench"}
 	for i, a := range args {

@@ -135,7 +135,7 @@ func (l *tail) String() string {
 	return strings.Join(lines[max(0, len(lines)-20):], "\n")
 }
 
-// freeAddress returns a loopback address that nobody listens at.
+// freeAddress returns a loopback address that no process listens at.
 func freeAddress() (string, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

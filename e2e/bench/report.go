@@ -69,21 +69,21 @@ func (r *results) answer(server, section, query string, d digest) {
 func (r *results) check(want map[string]digest) {
 	first := map[string]answer{}
 	for _, a := range r.Answers {
-		who := fmt.Sprintf("%s, %s, %s", a.Server, a.Section, a.Query)
+		source := fmt.Sprintf("%s, %s, %s", a.Server, a.Section, a.Query)
 		if w, ok := want[a.Query]; ok {
 			if a.digest != w {
-				r.Problems = append(r.Problems, fmt.Sprintf("%s: %v, want %v", who, a.digest, w))
+				r.Problems = append(r.Problems, fmt.Sprintf("%s: %v, want %v", source, a.digest, w))
 			}
 			continue
 		}
 		f, ok := first[a.Query]
 		switch {
 		case a.Samples == 0:
-			r.Problems = append(r.Problems, who+": no samples")
+			r.Problems = append(r.Problems, source+": no samples")
 		case !ok:
 			first[a.Query] = a
 		case a.digest != f.digest:
-			r.Problems = append(r.Problems, fmt.Sprintf("%s: %v, but %s has %v", who, a.digest, f.Server, f.digest))
+			r.Problems = append(r.Problems, fmt.Sprintf("%s: %v, but %s has %v", source, a.digest, f.Server, f.digest))
 		}
 	}
 }

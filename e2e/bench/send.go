@@ -59,7 +59,7 @@ type sender struct {
 }
 
 // work sends requests until there are no more. It takes them in order, so that
-// whoever waits waits for one that is under way.
+// a waiter waits for a request that is under way.
 func (s *sender) work(ctx context.Context) error {
 	var buf []byte
 	for {

@@ -27,7 +27,7 @@ const (
 )
 
 // endBefore returns when the samples end that are sent at now, in ms: in the middle
-// of the newest window before that is not in the last eighth of an index period. The
+// of the last window before that is not in the last eighth of an index period. The
 // adapter writes new series to two periods then, and half an hour of samples in two
 // windows has twice the chunks: runs would differ by the time of day.
 func endBefore(now int64) int64 {

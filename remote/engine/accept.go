@@ -15,6 +15,7 @@ import (
 	"github.com/promtable/promtable/index"
 	"github.com/promtable/promtable/remote/engine/current"
 	"github.com/promtable/promtable/series"
+	"github.com/promtable/promtable/series/cell"
 )
 
 // acceptStep is after how many series and samples accept looks whether anybody
@@ -81,7 +82,7 @@ func (a *accepted) addSeries(s *Series, ref bucketstore.Ref, cached *CachedSerie
 		}
 		var value []byte
 		if sample.ST != 0 {
-			value = a.encode(series.Value{Start: sample.ST, Float: sample.V})
+			value = a.encode(cell.Value{Start: sample.ST, Float: sample.V})
 		}
 		to.takeSample(sample.T, sample.V, value)
 	}
@@ -164,9 +165,9 @@ func (a *addition) addEntry(t int64) {
 }
 
 // encode returns v as the value of a cell.
-func (a *accepted) encode(v series.Value) []byte {
+func (a *accepted) encode(v cell.Value) []byte {
 	first := len(a.values)
-	a.values = series.AppendValue(a.values, v)
+	a.values = cell.Append(a.values, v)
 	return a.values[first:len(a.values):len(a.values)]
 }
 

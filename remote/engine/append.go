@@ -11,7 +11,7 @@ import (
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/index"
 	"github.com/promtable/promtable/remote/engine/current"
-	"github.com/promtable/promtable/series"
+	"github.com/promtable/promtable/series/cell"
 )
 
 // Series is what a writer sends of one series. Labels are sorted by name; an
@@ -196,7 +196,7 @@ func (a *accepted) confirmed(err error) (stored Stored) {
 	}
 	stored = a.confirmed(nil)
 	for _, i := range failed.Failed {
-		if series.IsHistogram(a.samples[i].Value) {
+		if cell.IsHistogram(a.samples[i].Value) {
 			stored.Histograms--
 		} else {
 			stored.Samples--

@@ -18,6 +18,7 @@ import (
 	"github.com/promtable/promtable/bucketstore/bigtable/bigtabletest"
 	"github.com/promtable/promtable/remote/engine"
 	"github.com/promtable/promtable/series"
+	"github.com/promtable/promtable/series/cell"
 )
 
 var (
@@ -198,7 +199,7 @@ func TestCurrentRow(t *testing.T) {
 			muts, last := <-applied, tt.samples[len(tt.samples)-1]
 			want := bucketstore.Op{
 				Kind: bucketstore.SetCell, Family: series.FamilyCurrent, Qualifier: []byte(series.QualifierCurrent),
-				Time: last.T, Value: series.AppendValue(nil, series.Value{Start: last.ST, Float: last.V}),
+				Time: last.T, Value: cell.Append(nil, cell.Value{Start: last.ST, Float: last.V}),
 			}
 			if len(muts) != 1 || string(muts[0].Key) != "up" || !reflect.DeepEqual(muts[0].Ops, []bucketstore.Op{want}) {
 				t.Errorf("rows %+v, want up with %+v", muts, want)

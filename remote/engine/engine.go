@@ -147,7 +147,7 @@ func New(cfg Config) (*Engine, error) {
 	promauto.With(cfg.Registerer).NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "adapter_index_known_series",
 		Help: "Series and index periods remembered as written to the index.",
-	}, func() float64 { return float64(e.index.Known()) })
+	}, func() float64 { return float64(e.index.NumWritten()) })
 	promauto.With(cfg.Registerer).NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "adapter_engine_known_series",
 		Help: "Series remembered by the bytes in which senders write their labels, so that those need no decoding.",

@@ -12,6 +12,7 @@ import (
 
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/series"
+	"github.com/promtable/promtable/series/cell"
 )
 
 // acceptedExemplar is a valid exemplar of the series with this reference.
@@ -71,11 +72,11 @@ func (e *Engine) appendExemplars(ctx context.Context, exemplars []acceptedExempl
 			at[string(key)] = n
 			muts = append(muts, bucketstore.Mutation{Key: key})
 		}
-		value := series.AppendExemplar(nil, a.x)
+		value := cell.AppendExemplar(nil, a.x)
 		muts[n].Ops = append(muts[n].Ops, bucketstore.Op{
 			Kind:      bucketstore.SetCell,
 			Family:    series.FamilyExemplar,
-			Qualifier: series.AppendExemplarQualifier(nil, delta, value),
+			Qualifier: cell.AppendExemplarQualifier(nil, delta, value),
 			Time:      a.x.Ts,
 			Value:     value,
 		})

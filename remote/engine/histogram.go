@@ -7,6 +7,7 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 
 	"github.com/promtable/promtable/series"
+	"github.com/promtable/promtable/series/cell"
 )
 
 // maxHistogramBytes bounds a histogram as it is stored: some 100,000 buckets,
@@ -38,7 +39,7 @@ func (a *accepted) histogram(h *Histogram) (value []byte, err error) {
 	if err != nil {
 		return nil, err
 	}
-	value = a.encode(series.Value{Start: h.ST, Histogram: h.H, FloatHistogram: h.FH})
+	value = a.encode(cell.Value{Start: h.ST, Histogram: h.H, FloatHistogram: h.FH})
 	if len(value) > maxHistogramBytes {
 		return nil, fmt.Errorf("it takes %d bytes, the limit is %d", len(value), maxHistogramBytes)
 	}

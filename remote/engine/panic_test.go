@@ -4,7 +4,7 @@ import (
 	"context"
 	"testing"
 
-	"github.com/promtable/promtable/index/carry"
+	"github.com/promtable/promtable/index/repanic"
 )
 
 // A panic while rows are read goes on in the goroutine that asked for them,
@@ -43,7 +43,7 @@ func TestSelectPanics(t *testing.T) {
 				}
 				t.Errorf("no panic, error %v", set.Err())
 			})
-			if p, ok := value.(*carry.Panic); ok {
+			if p, ok := value.(*repanic.Panic); ok {
 				value = p.Value
 			}
 			if value != "a defect" || n != tt.series {

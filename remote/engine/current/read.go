@@ -13,6 +13,7 @@ import (
 
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/series"
+	"github.com/promtable/promtable/series/cell"
 )
 
 // Sample is the newest sample of a series: V, unless one of the
@@ -30,7 +31,7 @@ func decodeSample(ls labels.Labels, s sample) (sample Sample, ok bool, err error
 	if s.Value == nil {
 		return Sample{Labels: ls, T: s.T, V: s.V}, !value.IsStaleNaN(s.V), nil
 	}
-	v, err := series.ParseValue(s.Value)
+	v, err := cell.Parse(s.Value)
 	return Sample{ls, s.T, v.Float, v.Histogram, v.FloatHistogram}, err == nil && !isStale(v), err
 }
 

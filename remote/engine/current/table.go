@@ -23,6 +23,7 @@ import (
 
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/series"
+	"github.com/promtable/promtable/series/cell"
 )
 
 const (
@@ -97,8 +98,8 @@ func newSample(s *bucketstore.Sample) sample {
 	if s.Value == nil {
 		return sample{T: s.T, V: s.V}
 	}
-	if !series.IsHistogram(s.Value) {
-		if v, err := series.ParseValue(s.Value); err == nil {
+	if !cell.IsHistogram(s.Value) {
+		if v, err := cell.Parse(s.Value); err == nil {
 			return sample{T: s.T, V: v.Float, ST: v.Start}
 		}
 	}
@@ -110,7 +111,7 @@ func (s sample) isStale() bool {
 	if s.Value == nil {
 		return value.IsStaleNaN(s.V)
 	}
-	v, err := series.ParseValue(s.Value)
+	v, err := cell.Parse(s.Value)
 	return err == nil && isStale(v)
 }
 
@@ -176,7 +177,7 @@ func (at *slot) sample() sample {
 }
 
 // isStale says whether v is a staleness marker: of a histogram, its sum is.
-func isStale(v series.Value) bool {
+func isStale(v cell.Value) bool {
 	switch {
 	case v.Histogram != nil:
 		return value.IsStaleNaN(v.Histogram.Sum)
@@ -385,18 +386,18 @@ func currentRows(taken []takenSample) []bucketstore.Mutation {
 	values := make([]byte, 0, 8*len(taken))
 	qualifier := []byte(series.QualifierCurrent)
 	for i := range taken {
-		s, cell := &taken[i], taken[i].Value
-		if cell == nil {
+		s, value := &taken[i], taken[i].Value
+		if value == nil {
 			first := len(values)
-			values = series.AppendValue(values, series.Value{Start: s.ST, Float: s.V})
-			cell = values[first:]
+			values = cell.Append(values, cell.Value{Start: s.ST, Float: s.V})
+			value = values[first:]
 		}
 		ops[i] = bucketstore.Op{
 			Kind:      bucketstore.SetCell,
 			Family:    series.FamilyCurrent,
 			Qualifier: qualifier,
 			Time:      s.T,
-			Value:     cell,
+			Value:     value,
 		}
 		key := s.at.key
 		muts[i] = bucketstore.Mutation{Key: unsafe.Slice(unsafe.StringData(key), len(key)), Ops: ops[i : i+1]}

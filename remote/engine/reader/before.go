@@ -9,6 +9,7 @@ import (
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/index"
 	"github.com/promtable/promtable/series"
+	"github.com/promtable/promtable/series/cell"
 )
 
 // maxBefore is how far before a range the histogram before it is looked for, in
@@ -50,7 +51,7 @@ func (r *batchReader) addBefore(ctx context.Context, batch []index.Series, build
 // before is the newest sample before a range.
 type before struct {
 	t int64
-	v series.Value
+	v cell.Value
 }
 
 // A beforeSearch looks for the newest samples before a range.
@@ -146,10 +147,10 @@ func (b *chunkBuilder) prepend(first before, start int64) error {
 	return nil
 }
 
-func isHistogram(v series.Value) bool { return v.Histogram != nil || v.FloatHistogram != nil }
+func isHistogram(v cell.Value) bool { return v.Histogram != nil || v.FloatHistogram != nil }
 
 // valueAt returns the time and the value of the histogram that it stands at.
-func valueAt(it chunkenc.Iterator, kind chunkenc.ValueType) (t int64, v series.Value) {
+func valueAt(it chunkenc.Iterator, kind chunkenc.ValueType) (t int64, v cell.Value) {
 	v.Start = it.AtST()
 	if kind == chunkenc.ValHistogram {
 		t, v.Histogram = it.AtHistogram(nil)

@@ -3,25 +3,26 @@ package reader
 import (
 	"github.com/prometheus/prometheus/tsdb/chunks"
 
-	"github.com/promtable/promtable/series"
+	"github.com/promtable/promtable/series/cell"
+	"github.com/promtable/promtable/series/chunk"
 )
 
 // A chunkBuilder makes the chunks of one series from its rows.
 type chunkBuilder struct {
-	series.ChunkBuilder
+	chunk.Builder
 	samples int
 	// bytes is what the chunks hold, as of the last row.
 	bytes int
 }
 
 // append adds a value later than all before.
-func (b *chunkBuilder) append(t int64, v series.Value) error {
+func (b *chunkBuilder) append(t int64, v cell.Value) error {
 	b.samples++
 	return b.Append(t, v)
 }
 
 // appendChunk adds a chunk later than all before.
-func (b *chunkBuilder) appendChunk(c series.TimedChunk) {
+func (b *chunkBuilder) appendChunk(c chunk.Meta) {
 	b.samples += c.Chunk.NumSamples()
 	b.AppendChunk(c)
 }

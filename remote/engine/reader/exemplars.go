@@ -13,6 +13,7 @@ import (
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/index"
 	"github.com/promtable/promtable/series"
+	"github.com/promtable/promtable/series/cell"
 )
 
 // Exemplars returns the exemplars in [start, end], in milliseconds, of the series
@@ -106,8 +107,8 @@ func (s *exemplarScan) add(row bucketstore.Row) error {
 	if !ok {
 		return nil
 	}
-	for _, cell := range row.Cells {
-		x, err := series.ParseExemplar(base, cell.Qualifier, cell.Value, &s.builder)
+	for _, c := range row.Cells {
+		x, err := cell.ParseExemplar(base, c.Qualifier, c.Value, &s.builder)
 		if err != nil {
 			return fmt.Errorf("row %q: %w", row.Key, err)
 		}

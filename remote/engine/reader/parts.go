@@ -6,6 +6,7 @@ import (
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/index"
 	"github.com/promtable/promtable/series"
+	"github.com/promtable/promtable/series/chunk"
 )
 
 const (
@@ -45,7 +46,7 @@ func (p part) families() []bucketstore.FamilyRange {
 	chunks := bucketstore.FamilyRange{Family: series.FamilyChunk, Limit: limit}
 	if start != nil {
 		_, delta := series.Split(p.start)
-		chunks.Start = series.AppendChunkStart(nil, delta)
+		chunks.Start = chunk.AppendStart(nil, delta)
 	}
 	families := []bucketstore.FamilyRange{chunks}
 	for _, family := range []string{series.FamilyLate, series.FamilyR0, series.FamilyR1, series.FamilyR2, series.FamilyR3} {

@@ -14,6 +14,8 @@ import (
 
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/series"
+	"github.com/promtable/promtable/series/cell"
+	"github.com/promtable/promtable/series/chunk"
 )
 
 // histogramAt is one with so many observations, of which half lie in the second
@@ -28,19 +30,19 @@ func histogramAt(count uint64, hint histogram.CounterResetHint) *histogram.Histo
 }
 
 // histogramCells are the chunks that a builder makes of values at these times.
-func histogramCells(t testing.TB, stamp int64, times []int64, value func(i int) series.Value) (cells []bucketstore.Cell) {
+func histogramCells(t testing.TB, stamp int64, times []int64, value func(i int) cell.Value) (cells []bucketstore.Cell) {
 	t.Helper()
-	var b series.ChunkBuilder
+	var b chunk.Builder
 	for i, at := range times {
 		if err := b.Append(at, value(i)); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for _, c := range b.Chunks {
-		value := series.AppendChunk(nil, series.Chunk{Encoding: byte(c.Chunk.Encoding()), Stamp: stamp, Data: c.Chunk.Bytes()})
+		value := chunk.Append(nil, chunk.Sealed{Encoding: byte(c.Chunk.Encoding()), Stamp: stamp, Data: c.Chunk.Bytes()})
 		cells = append(cells, bucketstore.Cell{
 			Family:    series.FamilyChunk,
-			Qualifier: series.AppendChunkQualifier(nil, uint32(c.MinTime), uint32(c.MaxTime), value),
+			Qualifier: chunk.AppendQualifier(nil, uint32(c.MinTime), uint32(c.MaxTime), value),
 			Value:     value,
 		})
 	}
@@ -57,17 +59,17 @@ func every(step, start int64, n int) (times []int64) {
 // TestPassChunk: a stored chunk of histograms is in the answer as it is if it lies
 // in the range and nothing among its samples, and is not a small one.
 func TestPassChunk(t *testing.T) {
-	counting := func(i int) series.Value {
-		return series.Value{Histogram: histogramAt(uint64(10+2*i), histogram.UnknownCounterReset)}
+	counting := func(i int) cell.Value {
+		return cell.Value{Histogram: histogramAt(uint64(10+2*i), histogram.UnknownCounterReset)}
 	}
-	floats := func(i int) series.Value { return series.Value{FloatHistogram: counting(i).Histogram.ToFloat(nil)} }
-	started := func(i int) series.Value {
+	floats := func(i int) cell.Value { return cell.Value{FloatHistogram: counting(i).Histogram.ToFloat(nil)} }
+	started := func(i int) cell.Value {
 		v := counting(i)
 		v.Start = 5
 		return v
 	}
-	raw := func(t int64, v series.Value) bucketstore.Cell {
-		return bucketstore.Cell{Family: series.FamilyLate, Qualifier: series.AppendQualifier(nil, uint32(t)), Value: series.AppendValue(nil, v)}
+	raw := func(t int64, v cell.Value) bucketstore.Cell {
+		return bucketstore.Cell{Family: series.FamilyLate, Qualifier: series.AppendQualifier(nil, uint32(t)), Value: cell.Append(nil, v)}
 	}
 	const first, n, last = 1000, 200, 1000 + 199*15_000
 	whole := histogramCells(t, 1, every(15_000, first, n), counting)
@@ -88,7 +90,7 @@ func TestPassChunk(t *testing.T) {
 		{"small", histogramCells(t, 1, every(15_000, first, 20), counting), 0, series.Period, true, 20},
 		{"a late sample in it", append(slices.Clone(whole), raw(first+1, counting(0))), 0, series.Period, false, n + 1},
 		{"a late sample instead of its last", append(slices.Clone(whole), raw(last, counting(0))), 0, series.Period, false, n},
-		{"late samples around it", append(slices.Clone(whole), raw(first-1, series.Value{Float: 1}), raw(last+1, counting(0))), 0, series.Period, false, n + 2},
+		{"late samples around it", append(slices.Clone(whole), raw(first-1, cell.Value{Float: 1}), raw(last+1, counting(0))), 0, series.Period, false, n + 2},
 		{"another chunk over it", append(slices.Clone(whole), histogramCells(t, 2, every(15_000, last-15_000, 150), counting)...), 0, series.Period, false, n + 148},
 	}
 	for _, tt := range tests {
@@ -98,7 +100,7 @@ func TestPassChunk(t *testing.T) {
 			if err := reader.appendTo(&b, 0, tt.start, tt.limit, tt.cells); err != nil {
 				t.Fatal(err)
 			}
-			stored, err := series.ParseChunk(tt.cells[0].Qualifier, tt.cells[0].Value)
+			stored, err := chunk.Parse(tt.cells[0].Qualifier, tt.cells[0].Value)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -134,14 +136,14 @@ func TestPassChunkModel(t *testing.T) {
 			start = rng.Int64N(200)
 			limit = start + rng.Int64N(2000)
 		}
-		value := func() series.Value {
-			v := series.Value{Histogram: histogramAt(rng.Uint64N(1000), histogram.UnknownCounterReset)}
+		value := func() cell.Value {
+			v := cell.Value{Histogram: histogramAt(rng.Uint64N(1000), histogram.UnknownCounterReset)}
 			if rng.IntN(100) == 0 {
 				v.Histogram.CounterResetHint = histogram.CounterReset
 			}
 			return v
 		}
-		put := func(at int64, v series.Value) {
+		put := func(at int64, v cell.Value) {
 			if start <= at && at < limit {
 				want[at] = textOf(at, v)
 			}
@@ -149,9 +151,9 @@ func TestPassChunkModel(t *testing.T) {
 		for stamp := range int64(1 + rng.IntN(3)) {
 			times := every(1+rng.Int64N(2), rng.Int64N(1500), 1+rng.IntN(500))
 			count := uint64(0)
-			cells = append(cells, histogramCells(t, stamp, times, func(i int) series.Value {
+			cells = append(cells, histogramCells(t, stamp, times, func(i int) cell.Value {
 				count += rng.Uint64N(5) // most go on counting, so that chunks are long
-				v := series.Value{Histogram: histogramAt(count, histogram.UnknownCounterReset)}
+				v := cell.Value{Histogram: histogramAt(count, histogram.UnknownCounterReset)}
 				put(times[i], v)
 				return v
 			})...)
@@ -164,7 +166,7 @@ func TestPassChunkModel(t *testing.T) {
 		for _, at := range slices.Sorted(maps.Keys(times)) {
 			v := value()
 			put(at, v)
-			late = append(late, bucketstore.Cell{Family: series.FamilyLate, Qualifier: series.AppendQualifier(nil, uint32(at)), Value: series.AppendValue(nil, v)})
+			late = append(late, bucketstore.Cell{Family: series.FamilyLate, Qualifier: series.AppendQualifier(nil, uint32(at)), Value: cell.Append(nil, v)})
 		}
 		var b chunkBuilder
 		if err := reader.appendTo(&b, 0, start, limit, append(cells, late...)); err != nil {
@@ -194,7 +196,7 @@ func checkChunks(t *testing.T, what string, b *chunkBuilder) (texts []string) {
 		it, inChunk := c.Chunk.Iterator(nil), 0
 		for ; it.Next() != chunkenc.ValNone; inChunk++ {
 			at, h := it.AtHistogram(nil)
-			texts = append(texts, textOf(at, series.Value{Histogram: h}))
+			texts = append(texts, textOf(at, cell.Value{Histogram: h}))
 			if h.CounterResetHint == histogram.NotCounterReset && (before == nil || h.Copy().ToFloat(nil).DetectReset(before.ToFloat(nil)) || h.Count < before.Count) {
 				t.Fatalf("%s: at %d: not reset after %v: %v", what, at, before, h)
 			}
@@ -211,10 +213,10 @@ func checkChunks(t *testing.T, what string, b *chunkBuilder) (texts []string) {
 }
 
 // textOf is a sample without what is known of resets.
-func textOf(at int64, v series.Value) string {
+func textOf(at int64, v cell.Value) string {
 	v.Histogram = v.Histogram.Copy()
 	v.Histogram.CounterResetHint = histogram.UnknownCounterReset
-	return fmt.Sprintf("%d %x", at, series.AppendValue(nil, v))
+	return fmt.Sprintf("%d %x", at, cell.Append(nil, v))
 }
 
 func sortedTexts(byTime map[int64]string) (texts []string) {
@@ -227,11 +229,11 @@ func sortedTexts(byTime map[int64]string) (texts []string) {
 // BenchmarkReadHistograms reads a row of two windows of histograms.
 func BenchmarkReadHistograms(b *testing.B) {
 	const n = 1000
-	cells := histogramCells(b, 1, every(15_000, 0, n), func(i int) series.Value {
-		return series.Value{Histogram: histogramAt(uint64(10+2*i), histogram.UnknownCounterReset)}
+	cells := histogramCells(b, 1, every(15_000, 0, n), func(i int) cell.Value {
+		return cell.Value{Histogram: histogramAt(uint64(10+2*i), histogram.UnknownCounterReset)}
 	})
 	// A chunk lies in one window.
-	cells = slices.DeleteFunc(cells, func(c bucketstore.Cell) bool { _, err := series.ParseChunk(c.Qualifier, c.Value); return err != nil })
+	cells = slices.DeleteFunc(cells, func(c bucketstore.Cell) bool { _, err := chunk.Parse(c.Qualifier, c.Value); return err != nil })
 	var reader rowReader
 	b.ReportAllocs()
 	for b.Loop() {

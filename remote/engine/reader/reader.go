@@ -72,7 +72,7 @@ type Query struct {
 	// all.
 	Enough int
 	// Decoded asks for samples and not for bytes: chunks of floats without start
-	// timestamps may be a *series.FloatChunk, which costs nothing to iterate over
+	// timestamps may be a *chunk.Decoded, which costs nothing to iterate over
 	// and, unlike others, something to ask for Bytes.
 	Decoded bool
 	// Share is how many queries are answered at the same time for one asker, and

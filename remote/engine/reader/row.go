@@ -5,11 +5,13 @@ import (
 
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/series"
+	"github.com/promtable/promtable/series/chunk"
+	"github.com/promtable/promtable/series/merge"
 )
 
 // A rowReader turns rows into samples. It is used for one row after the other.
 type rowReader struct {
-	samples series.RowSamples
+	samples merge.Row
 	// times and floats are a run of floats on its way to a builder.
 	times  []int64
 	floats []float64
@@ -19,7 +21,7 @@ type rowReader struct {
 
 // maxRun is how long a run of floats grows, give or take a chunk: some chunks of
 // the builder.
-const maxRun = 8 * series.SamplesPerChunk
+const maxRun = 8 * chunk.SamplesPerChunk
 
 // reset begins with the samples in [start, limit) of a row, in milliseconds. The
 // cells must stay as they are until all of it is read.
@@ -32,11 +34,11 @@ func (r *rowReader) reset(base, start, limit int64, cells []bucketstore.Cell) er
 			}
 			continue
 		}
-		chunk, err := series.ParseChunk(cell.Qualifier, cell.Value)
+		sealed, err := chunk.Parse(cell.Qualifier, cell.Value)
 		if err != nil {
 			return err
 		}
-		r.samples.AddChunk(chunk)
+		r.samples.AddChunk(sealed)
 	}
 	return nil
 }

@@ -11,6 +11,9 @@ import (
 
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/series"
+	"github.com/promtable/promtable/series/cell"
+	"github.com/promtable/promtable/series/chunk"
+	"github.com/promtable/promtable/series/dense"
 )
 
 // A row may hold more samples than a chunk can count, and what the builder says
@@ -22,7 +25,7 @@ func TestAddRowCutsChunks(t *testing.T) {
 		cells[i] = bucketstore.Cell{
 			Family:    series.FamilyR0,
 			Qualifier: series.AppendQualifier(nil, uint32(i)),
-			Value:     series.AppendFloat(nil, float64(i)),
+			Value:     cell.AppendFloat(nil, float64(i)),
 		}
 	}
 	var b chunkBuilder
@@ -60,7 +63,7 @@ func BenchmarkAddRow(b *testing.B) {
 			Family:    family,
 			Qualifier: series.AppendQualifier(nil, uint32(t)),
 			Time:      t,
-			Value:     series.AppendFloat(nil, float64(i)*1.5),
+			Value:     cell.AppendFloat(nil, float64(i)*1.5),
 		})
 	}
 	var cells []bucketstore.Cell
@@ -89,7 +92,7 @@ func TestAddDenseRow(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	cells := denseCells(samples, func(last float64) float64 { return last + float64(rng.IntN(3)) })
 	late := func(at int64) bucketstore.Cell {
-		return bucketstore.Cell{Family: series.FamilyLate, Qualifier: series.AppendQualifier(nil, uint32(at)), Value: series.AppendFloat(nil, -1)}
+		return bucketstore.Cell{Family: series.FamilyLate, Qualifier: series.AppendQualifier(nil, uint32(at)), Value: cell.AppendFloat(nil, -1)}
 	}
 	for _, tt := range []struct {
 		name         string
@@ -107,7 +110,7 @@ func TestAddDenseRow(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			var reader rowReader
 			read := func(decoded bool) (*chunkBuilder, []string) {
-				b := &chunkBuilder{ChunkBuilder: series.ChunkBuilder{Decoded: decoded}}
+				b := &chunkBuilder{Builder: chunk.Builder{Decoded: decoded}}
 				if err := reader.appendTo(b, 0, tt.start, tt.limit, slices.Concat(cells, tt.late)); err != nil {
 					t.Fatal(err)
 				}
@@ -194,13 +197,13 @@ func benchmarkAppendTo(b *testing.B, samples int, cells []bucketstore.Cell) {
 // window.
 func denseCells(samples int, next func(last float64) float64) []bucketstore.Cell {
 	cells, ts, vs := cutCells(samples, next, func(_ int, t int64) bool { return t/series.Window != (t+15_000)/series.Window })
-	return append(cells, chunkCell(series.EncodingDense, ts, series.AppendDense(nil, ts, vs)))
+	return append(cells, chunkCell(chunk.EncodingDense, ts, dense.Append(nil, ts, vs)))
 }
 
 // openCells are up to 559 samples of a series, one in 15 s, as an open chunk has them.
 func openCells(samples int, next func(last float64) float64) []bucketstore.Cell {
 	cells, ts, vs := cutCells(samples, next, func(n int, _ int64) bool { return n == 80 })
-	return append(cells, chunkCell(series.EncodingOpen, ts, series.AppendOpen(nil, ts, vs)))
+	return append(cells, chunkCell(chunk.EncodingOpen, ts, chunk.AppendOpen(nil, ts, vs)))
 }
 
 // cutCells are so many samples as dense chunks, each up to where isEnd says so of how
@@ -209,7 +212,7 @@ func cutCells(samples int, next func(last float64) float64, isEnd func(n int, la
 	last := 0.0
 	for i := range int64(samples) {
 		if n := len(ts); n > 0 && isEnd(n, ts[n-1]) {
-			cells = append(cells, chunkCell(series.EncodingDense, ts, series.AppendDense(nil, ts, vs)))
+			cells = append(cells, chunkCell(chunk.EncodingDense, ts, dense.Append(nil, ts, vs)))
 			ts, vs = ts[:0], vs[:0]
 		}
 		last = next(last)
@@ -220,10 +223,10 @@ func cutCells(samples int, next func(last float64) float64, isEnd func(n int, la
 
 // chunkCell is the cell of a chunk in the bucket at 0.
 func chunkCell(encoding byte, ts []int64, data []byte) bucketstore.Cell {
-	value := series.AppendChunk(nil, series.Chunk{Encoding: encoding, Data: data})
+	value := chunk.Append(nil, chunk.Sealed{Encoding: encoding, Data: data})
 	return bucketstore.Cell{
 		Family:    series.FamilyChunk,
-		Qualifier: series.AppendChunkQualifier(nil, uint32(ts[0]), uint32(ts[len(ts)-1]), value),
+		Qualifier: chunk.AppendQualifier(nil, uint32(ts[0]), uint32(ts[len(ts)-1]), value),
 		Value:     value,
 	}
 }

@@ -10,7 +10,7 @@ import (
 
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/index"
-	"github.com/promtable/promtable/index/carry"
+	"github.com/promtable/promtable/index/repanic"
 	"github.com/promtable/promtable/series"
 )
 
@@ -71,9 +71,9 @@ func (s *batchScan) run(ctx context.Context, p part) (widest int, err error) {
 	} else {
 		group, ctx := errgroup.WithContext(ctx)
 		for i := range s.sections {
-			group.Go(func() error { return carry.Run(func() error { return s.sections[i].run(ctx, p) }) })
+			group.Go(func() error { return repanic.Catch(func() error { return s.sections[i].run(ctx, p) }) })
 		}
-		err = carry.On(group.Wait())
+		err = repanic.Rethrow(group.Wait())
 	}
 	for i := range s.sections {
 		widest = max(widest, s.sections[i].widest)

@@ -9,7 +9,7 @@ import (
 	"github.com/prometheus/prometheus/util/annotations"
 
 	"github.com/promtable/promtable/index"
-	"github.com/promtable/promtable/index/carry"
+	"github.com/promtable/promtable/index/repanic"
 )
 
 // Select finds the series of q. When it returns, the index and the limit on
@@ -91,7 +91,7 @@ func (s *seriesSet) nextBatch() ([]chunkBuilder, error) {
 		return nil, s.ctx.Err()
 	case next := <-s.ahead:
 		s.ahead = nil
-		return next.builders, carry.On(next.err)
+		return next.builders, repanic.Rethrow(next.err)
 	}
 }
 
@@ -106,7 +106,7 @@ func (s *seriesSet) readAhead() {
 	reader, rest, m := s.reader, s.rest, s.metrics
 	s.inBackground(s.ctx, func(ctx context.Context) {
 		var next batchRead
-		next.err = carry.Run(func() (err error) {
+		next.err = repanic.Catch(func() (err error) {
 			next.builders, err = reader.read(ctx, rest, m)
 			return err
 		})

@@ -1,0 +1,108 @@
+package cli
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"fmt"
+	"math/big"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"golang.org/x/crypto/bcrypt"
+
+	"github.com/promtable/promtable/e2e/harness"
+)
+
+// TestWebConfig turns on TLS and basic auth: each must be asked for.
+func TestWebConfig(t *testing.T) {
+	dir := t.TempDir()
+	roots := writeCertificate(t, dir)
+	hash, err := bcrypt.GenerateFromPassword([]byte("secret"), bcrypt.MinCost)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := fmt.Sprintf("tls_server_config: {cert_file: cert.pem, key_file: key.pem}\nbasic_auth_users: {alice: %q}\n", hash)
+	path := filepath.Join(dir, "web.yml")
+	if err := os.WriteFile(path, []byte(config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	a := harness.StartAdapter(t, harness.Embedded(t), "--web.config.file="+path)
+	a.WaitLine(t, "ready to serve", "remote_write=https://"+a.Addr)
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}}}
+	t.Cleanup(client.CloseIdleConnections)
+	for _, tt := range []struct {
+		name, scheme, user, password string
+		want                         int
+	}{
+		{"both", "https", "alice", "secret", http.StatusOK},
+		{"wrong password", "https", "alice", "Secret", http.StatusUnauthorized},
+		{"unknown user", "https", "bob", "secret", http.StatusUnauthorized},
+		{"plain", "http", "alice", "secret", http.StatusBadRequest},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			for _, path := range []string{"/metrics", "/federate?match[]=x", "/api/v1/explain?match[]=x", "/debug/pprof/"} {
+				req, err := http.NewRequest(http.MethodGet, tt.scheme+"://"+a.Addr+path, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				req.SetBasicAuth(tt.user, tt.password)
+				resp, err := client.Do(req)
+				if err != nil {
+					t.Fatal(err)
+				}
+				resp.Body.Close()
+				if resp.StatusCode != tt.want {
+					t.Errorf("%s: %s, want %d", path, resp.Status, tt.want)
+				}
+			}
+		})
+	}
+}
+
+// writeCertificate writes cert.pem and key.pem for 127.0.0.1 and returns the
+// pool that holds it: it signs itself.
+func writeCertificate(t testing.TB, dir string) *x509.CertPool {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1),
+		Subject:      pkix.Name{CommonName: "e2e"},
+		NotBefore:    time.Now().Add(-time.Hour),
+		NotAfter:     time.Now().Add(time.Hour),
+		IPAddresses:  []net.IP{net.IPv4(127, 0, 0, 1)},
+	}
+	cert, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	private, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	certPEM := writePEM(t, filepath.Join(dir, "cert.pem"), "CERTIFICATE", cert)
+	writePEM(t, filepath.Join(dir, "key.pem"), "PRIVATE KEY", private)
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(certPEM)
+	return roots
+}
+
+func writePEM(t testing.TB, path, kind string, der []byte) []byte {
+	t.Helper()
+	text := pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der})
+	if err := os.WriteFile(path, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return text
+}

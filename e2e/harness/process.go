@@ -1,0 +1,237 @@
+package harness
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+const (
+	// Patience bounds every wait. It is generous: the machine may be busy with
+	// other packages' tests, and nothing here asserts how long things take.
+	Patience = 60 * time.Second
+	// The pause between two looks at something awaited grows from the first of
+	// these to the second.
+	pollFirst, pollLast = 10 * time.Millisecond, 500 * time.Millisecond
+)
+
+// A Process is a running program and what it printed.
+type Process struct {
+	name string
+	cmd  *exec.Cmd
+	log  *processLog
+	done chan struct{} // closed when the program has ended
+}
+
+// A command says what to run.
+type command struct {
+	path string
+	args []string
+	env  []string // added to the environment of the test
+}
+
+// start runs a program until the test ends.
+func start(t testing.TB, name string, c command) *Process {
+	t.Helper()
+	p := &Process{name: name, cmd: exec.Command(c.path, c.args...), log: &processLog{}, done: make(chan struct{})}
+	p.cmd.Env, p.cmd.SysProcAttr = append(os.Environ(), c.env...), dieTogether()
+	output, writer := io.Pipe()
+	p.cmd.Stdout, p.cmd.Stderr = writer, writer
+	if err := p.cmd.Start(); err != nil {
+		t.Fatalf("start %s: %v", name, err)
+	}
+	copied := make(chan struct{})
+	go func() {
+		p.log.copyFrom(output)
+		close(copied)
+	}()
+	go func() {
+		p.cmd.Wait()
+		writer.Close()
+		<-copied
+		close(p.done)
+	}()
+	t.Cleanup(func() { p.cleanup(t) })
+	return p
+}
+
+// cleanup ends the program, hard, and shows its log if the test failed.
+func (p *Process) cleanup(t testing.TB) {
+	p.cmd.Process.Kill()
+	<-p.done
+	if t.Failed() {
+		t.Logf("last lines of %s:\n%s", p, p.log.tail(30))
+	}
+}
+
+// PID returns the number of the process.
+func (p *Process) PID() int { return p.cmd.Process.Pid }
+
+// String returns the name of the program and its flags.
+func (p *Process) String() string { return p.name + " " + quoteArgs(p.cmd.Args[1:]) }
+
+// ended says whether the program has ended.
+func (p *Process) ended() bool {
+	select {
+	case <-p.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// WaitLine returns the first line that contains all parts, waiting for it.
+func (p *Process) WaitLine(t testing.TB, parts ...string) string {
+	t.Helper()
+	var line string
+	Eventually(t, fmt.Sprintf("%s prints %q", p.name, parts), func() error {
+		over := p.ended()
+		var ok bool
+		if line, ok = p.log.find(parts...); ok {
+			return nil
+		}
+		if over {
+			return final(fmt.Errorf("it ended: %s\n%s", p.cmd.ProcessState, p.log.tail(30)))
+		}
+		return errors.New("not there yet")
+	})
+	return line
+}
+
+// wait returns the exit code once the program has ended by itself.
+func (p *Process) wait(t testing.TB) int {
+	t.Helper()
+	Eventually(t, p.name+" ends", func() error {
+		if !p.ended() {
+			return errors.New("still running")
+		}
+		return nil
+	})
+	return p.cmd.ProcessState.ExitCode()
+}
+
+// Kill ends the program without a chance to do anything about it.
+func (p *Process) Kill(t testing.TB) {
+	t.Helper()
+	p.signal(t, syscall.SIGKILL)
+	<-p.done
+}
+
+// Terminate asks the program to end, and wants it to do so cleanly.
+func (p *Process) Terminate(t testing.TB) {
+	t.Helper()
+	p.signal(t, syscall.SIGTERM)
+	if code := p.wait(t); code != 0 {
+		t.Fatalf("%s ended with code %d after SIGTERM:\n%s", p.name, code, p.log.tail(30))
+	}
+}
+
+func (p *Process) signal(t testing.TB, s syscall.Signal) {
+	t.Helper()
+	if err := p.cmd.Process.Signal(s); err != nil {
+		t.Fatalf("send %v to %s: %v", s, p.name, err)
+	}
+}
+
+// PeakMemory returns the most memory that the process has held, in bytes, as
+// Linux counts it. There is no other system on which it works.
+func (p *Process) PeakMemory(t testing.TB) int {
+	t.Helper()
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.PID()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := regexp.MustCompile(`VmHWM:\s+([0-9]+) kB`).FindSubmatch(status)
+	if m == nil {
+		t.Fatalf("no VmHWM in\n%s", status)
+	}
+	kilobytes, err := strconv.Atoi(string(m[1]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return kilobytes << 10
+}
+
+// A processLog holds the lines that a program printed.
+type processLog struct {
+	mu    sync.Mutex
+	lines []string
+}
+
+func (l *processLog) copyFrom(r io.Reader) {
+	scanner := bufio.NewScanner(r)
+	scanner.Buffer(nil, 1<<20)
+	for scanner.Scan() {
+		l.mu.Lock()
+		l.lines = append(l.lines, scanner.Text())
+		l.mu.Unlock()
+	}
+	io.Copy(io.Discard, r) // a line over the limit must not block the program
+}
+
+func (l *processLog) find(parts ...string) (string, bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, line := range l.lines {
+		if ContainsAll(line, parts) {
+			return line, true
+		}
+	}
+	return "", false
+}
+
+// text returns all lines.
+func (l *processLog) text() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.Join(l.lines, "\n")
+}
+
+func (l *processLog) tail(n int) string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.Join(l.lines[max(0, len(l.lines)-n):], "\n")
+}
+
+// ContainsAll says whether s contains all parts.
+func ContainsAll(s string, parts []string) bool {
+	for _, part := range parts {
+		if !strings.Contains(s, part) {
+			return false
+		}
+	}
+	return true
+}
+
+// A finalError ends Eventually at once.
+type finalError struct{ error }
+
+// final marks an error that waiting does not cure.
+func final(err error) error { return finalError{err} }
+
+// Eventually calls f until it returns nil, and fails the test when it does not
+// within Patience or returns a final error.
+func Eventually(t testing.TB, what string, f func() error) {
+	t.Helper()
+	deadline := time.Now().Add(Patience)
+	for pause := pollFirst; ; pause = min(pause*5/4, pollLast) {
+		err := f()
+		if err == nil {
+			return
+		}
+		if errors.As(err, new(finalError)) || time.Now().After(deadline) {
+			t.Fatalf("waiting until %s: %v", what, err)
+		}
+		time.Sleep(pause)
+	}
+}

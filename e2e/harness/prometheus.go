@@ -1,0 +1,151 @@
+package harness
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"testing"
+)
+
+// A Prometheus is a Prometheus server, running.
+type Prometheus struct {
+	*Process
+	config string // path of prometheus.yml
+	Addr   string // host:port
+}
+
+// StartPrometheus starts Prometheus on a free port, with an empty configuration
+// and more flags, and waits until it serves.
+func StartPrometheus(t testing.TB, args ...string) *Prometheus {
+	t.Helper()
+	dir := t.TempDir()
+	p := &Prometheus{config: filepath.Join(dir, "prometheus.yml")}
+	if err := os.WriteFile(p.config, []byte("global: {}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	args = append([]string{
+		"--config.file=" + p.config,
+		"--storage.tsdb.path=" + filepath.Join(dir, "data"),
+		"--web.listen-address=127.0.0.1:0",
+		"--web.enable-lifecycle",
+		"--scrape.discovery-reload-interval=1s",
+	}, args...)
+	p.Process = start(t, "prometheus", command{path: prometheusProgram(t), args: args})
+	line := p.WaitLine(t, `msg="Listening on"`)
+	p.Addr = regexp.MustCompile(`127\.0\.0\.1:[0-9]+`).FindString(line)
+	p.WaitLine(t, "Server is ready to receive web requests")
+	return p
+}
+
+// URL returns the URL of a path.
+func (p *Prometheus) URL(path string) string { return "http://" + p.Addr + path }
+
+// Configure gives Prometheus a new configuration, which promtool must accept.
+func (p *Prometheus) Configure(t testing.TB, config string) {
+	t.Helper()
+	if err := os.WriteFile(p.config, []byte(config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command(PromtoolProgram(t), "check", "config", p.config).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s\n%s", err, out, config)
+	}
+	resp, err := Post(context.Background(), p.URL("/-/reload"), nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if resp.Status != http.StatusOK {
+		t.Fatalf("reload: %v", resp)
+	}
+}
+
+// API returns the data of a query to the HTTP API. A warning is an error here:
+// Prometheus reports a remote read that went wrong as one.
+func (p *Prometheus) API(path string, params url.Values) (json.RawMessage, error) {
+	return GetAPI(p.URL(path), params)
+}
+
+// Instant evaluates an expression at t, in milliseconds, and returns its
+// elements as JSON, sorted: an instant query promises no order.
+func (p *Prometheus) Instant(expr string, t int64) ([]string, error) {
+	return p.elements("/api/v1/query", url.Values{"query": {expr}, "time": {FormatSeconds(t)}})
+}
+
+// Ranged evaluates an expression at steps of a second in [mint, maxt].
+func (p *Prometheus) Ranged(expr string, mint, maxt int64) ([]string, error) {
+	return p.elements("/api/v1/query_range", url.Values{
+		"query": {expr}, "start": {FormatSeconds(mint)}, "end": {FormatSeconds(maxt)}, "step": {"1"},
+	})
+}
+
+func (p *Prometheus) elements(path string, params url.Values) ([]string, error) {
+	data, err := p.API(path, params)
+	if err != nil {
+		return nil, err
+	}
+	var answer struct{ Result []json.RawMessage }
+	if err := json.Unmarshal(data, &answer); err != nil {
+		return nil, err
+	}
+	elements := make([]string, len(answer.Result))
+	for i, e := range answer.Result {
+		elements[i] = string(e)
+	}
+	slices.Sort(elements)
+	return elements, nil
+}
+
+// Names returns the metric names that Prometheus holds itself.
+func (p *Prometheus) Names(t testing.TB) []string {
+	t.Helper()
+	resp, err := RoundTrip(context.Background(), http.MethodGet, p.URL("/api/v1/label/__name__/values"), nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var envelope struct{ Data []string }
+	if err := json.Unmarshal([]byte(resp.Body), &envelope); err != nil {
+		t.Fatal(err)
+	}
+	return envelope.Data
+}
+
+// AwaitScrapes waits until so many targets were scraped later than after, which is
+// in milliseconds. Nothing up to that time is still to come then: a target's scrapes follow one another.
+func (p *Prometheus) AwaitScrapes(t testing.TB, targets int, after int64) {
+	t.Helper()
+	Eventually(t, fmt.Sprintf("%d targets are scraped after %d", targets, after), func() error {
+		now := NowMillis()
+		expr := fmt.Sprintf("timestamp(up) > %s", FormatSeconds(after))
+		found, err := p.Instant(expr, now)
+		if err == nil && len(found) < targets {
+			err = fmt.Errorf("found %v", found)
+		}
+		return err
+	})
+}
+
+// SameElements returns an error unless both lists hold the same elements, and some.
+// It returns err first, which is that of the query for got.
+func SameElements(got, want []string, err error) error {
+	switch {
+	case err != nil:
+		return err
+	case len(want) == 0:
+		return errors.New("the reference is empty: nothing to compare")
+	case len(got) != len(want):
+		return fmt.Errorf("%d elements, want %d", len(got), len(want))
+	}
+	for i := range got {
+		if got[i] != want[i] {
+			return fmt.Errorf("got  %s\nwant %s", got[i], want[i])
+		}
+	}
+	return nil
+}

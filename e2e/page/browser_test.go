@@ -1,0 +1,498 @@
+//go:build browser
+
+package page
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/input"
+	protolog "github.com/chromedp/cdproto/log"
+	"github.com/chromedp/cdproto/network"
+	protopage "github.com/chromedp/cdproto/page"
+	protoruntime "github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+
+	"github.com/promtable/promtable/e2e/harness"
+)
+
+// The page of the adapter is tested in a real Chromium, behind a build tag:
+//
+//	go test -tags browser ./e2e/page
+//
+// With E2E_SCREENSHOTS=DIR, an absolute path, the tests also write what they saw
+// to DIR, as one PNG for each view.
+const (
+	screenshotsVariable = "E2E_SCREENSHOTS"
+	installChromium     = "apt-get install -y --no-install-recommends chromium"
+)
+
+// A browserPage is a tab of a browser of its own.
+type browserPage struct {
+	testing.TB
+	ctx  context.Context
+	host string // host:port of the adapter
+
+	mu       sync.Mutex
+	requests []string // URLs, in order
+	problems []string // what a page must not do
+	refusals []string // what it may be answered, as refusal writes it
+}
+
+// newPage starts a browser that knows no host but 127.0.0.1. Whatever goes wrong
+// in the page, be it in the console or on the network, fails the test at its end.
+func newPage(t testing.TB, a *harness.Adapter) *browserPage {
+	t.Helper()
+	p := startBrowser(t, a.Addr)
+	t.Cleanup(func() {
+		for _, problem := range p.takeProblems() {
+			t.Errorf("in the page: %s", problem)
+		}
+	})
+	return p
+}
+
+// startBrowser starts a browser and leaves it to the caller to look at problems.
+func startBrowser(t testing.TB, host string) *browserPage {
+	t.Helper()
+	path, err := exec.LookPath("chromium")
+	if err != nil {
+		t.Fatalf("this test drives Chromium: %v; install it with: %s", err, installChromium)
+	}
+	options := append(slices.Clone(chromedp.DefaultExecAllocatorOptions[:]),
+		chromedp.ExecPath(path), chromedp.WindowSize(1200, 900),
+		chromedp.Flag("host-resolver-rules", "MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"))
+	allocator, stop := chromedp.NewExecAllocator(context.Background(), options...)
+	ctx, cancel := chromedp.NewContext(allocator)
+	p := &browserPage{TB: t, ctx: ctx, host: host}
+	t.Cleanup(func() {
+		cancel()
+		stop()
+	})
+	if err := chromedp.Listen(ctx, p.note); err != nil {
+		t.Fatalf("start %s: %v", path, err)
+	}
+	// Not UTC, and not whole hours from it: times are local in the page.
+	devtools(p, emulation.SetTimezoneOverride, emulation.SetTimezoneOverrideParams{TimezoneID: "Asia/Kolkata"})
+	devtools(p, emulation.SetFocusEmulationEnabled, emulation.SetFocusEmulationEnabledParams{Enabled: true})
+	p.width(1200)
+	return p
+}
+
+// TestPageProblems wants what the other tests rely on: that what goes wrong in a
+// page is noticed.
+func TestPageProblems(t *testing.T) {
+	a := harness.StartAdapter(t, harness.Embedded(t))
+	p := startBrowser(t, a.Addr)
+	p.open()
+	if problems := p.takeProblems(); len(problems) > 0 {
+		t.Fatalf("the page alone has problems: %q", problems)
+	}
+	for _, c := range []struct{ name, script, want string }{
+		{"console", `console.error("spoke")`, "spoke"},
+		{"exception", `setTimeout(() => { throw new Error("thrown") })`, "thrown"},
+		{"rejection", `Promise.reject(new Error("rejected"))`, "rejected"},
+		{"inline style", `document.body.setAttribute("style", "color: red")`, "Content Security Policy"},
+		{"fetch from elsewhere", `fetch("http://localhost/").catch(() => {})`, "Content Security Policy"},
+		{"error", `fetch("api/v1/query")`, "400 for /api/v1/query"},
+		{"no such file", `fetch("ui/none.js")`, "404 for /ui/none.js"},
+		{"other host", `location.href = "http://localhost/"`, "another host: http://localhost/"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			evaluate[bool](p, fmt.Sprintf("(() => { %s; return true })()", c.script))
+			harness.Eventually(t, "the problem is noticed", func() error {
+				if all := strings.Join(p.peekProblems(), "\n"); !strings.Contains(all, c.want) {
+					return fmt.Errorf("no %q in %q", c.want, all)
+				}
+				return nil
+			})
+		})
+	}
+	p.expect("/never", 400)
+	if all := p.takeProblems(); !slices.Contains(all, "not seen: 400 for /never") {
+		t.Errorf("an expected error that does not come is no problem: %q", all)
+	}
+}
+
+// note keeps the events of the browser that are problems.
+func (p *browserPage) note(event any) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch e := event.(type) {
+	case *protoruntime.EventConsoleAPICalled:
+		if e.Type == protoruntime.ConsoleAPICalledTypeError || e.Type == protoruntime.ConsoleAPICalledTypeWarning || e.Type == protoruntime.ConsoleAPICalledTypeAssert {
+			p.problem("console.%s %s", e.Type, consoleText(e.Args))
+		}
+	case *protoruntime.EventExceptionThrown:
+		p.problem("uncaught: %s", uncaughtText(e.ExceptionDetails))
+	case *protolog.EventEntryAdded:
+		// What the network did is told by the events below.
+		if e.Entry.Source != protolog.EntrySourceNetwork && (e.Entry.Level == protolog.EntryLevelError || e.Entry.Level == protolog.EntryLevelWarning) {
+			p.problem("%s %s: %s %s", e.Entry.Source, e.Entry.Level, e.Entry.Text, e.Entry.URL)
+		}
+	case *protopage.EventJavascriptDialogOpening:
+		p.problem("a dialog says %q", e.Message)
+	case *network.EventRequestWillBeSent:
+		p.request(e.Request.URL)
+	case *network.EventResponseReceived:
+		p.response(e.Response)
+	case *network.EventLoadingFailed:
+		if !e.Canceled { // an answer that the page no longer waits for
+			p.problem("a request failed: %s %s", e.ErrorText, e.BlockedReason)
+		}
+	}
+}
+
+func (p *browserPage) problem(format string, args ...any) {
+	p.problems = append(p.problems, fmt.Sprintf(format, args...))
+}
+
+func consoleText(args []*protoruntime.RemoteObject) string {
+	var texts []string
+	for _, a := range args {
+		texts = append(texts, string(a.Value)+" "+a.Description)
+	}
+	return strings.Join(texts, " ")
+}
+
+func uncaughtText(e *protoruntime.ExceptionDetails) string {
+	if e.Exception != nil {
+		return e.Text + " " + consoleText([]*protoruntime.RemoteObject{e.Exception})
+	}
+	return e.Text
+}
+
+// request notes a request, which must be to the adapter.
+func (p *browserPage) request(text string) {
+	p.requests = append(p.requests, text)
+	u, err := url.Parse(text)
+	switch {
+	case err != nil:
+		p.problem("a request to %q: %v", text, err)
+	case u.Scheme == "data" || u.Scheme == "about": // from no host
+	case u.Scheme != "http" || u.Host != p.host:
+		p.problem("a request to another host: %s", text)
+	}
+}
+
+// refusal writes an answer that is an error.
+func refusal(path string, status int64) string { return fmt.Sprintf("%d for %s", status, path) }
+
+// response notes an answer, which must not be an error that is not expected.
+func (p *browserPage) response(r *network.Response) {
+	if r.Status < 400 {
+		return
+	}
+	u, err := url.Parse(r.URL)
+	if err != nil {
+		p.problem("an answer from %q: %v", r.URL, err)
+		return
+	}
+	text := refusal(u.Path, r.Status)
+	if i := slices.Index(p.refusals, text); i >= 0 {
+		p.refusals = slices.Delete(p.refusals, i, i+1)
+		return
+	}
+	p.problem("%s", text)
+}
+
+// expect says that one request to path will be answered with an error.
+func (p *browserPage) expect(path string, status int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.refusals = append(p.refusals, refusal(path, status))
+}
+
+// takeProblems returns all that went wrong, and forgets it.
+func (p *browserPage) takeProblems() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	problems := p.problems
+	for _, text := range p.refusals {
+		problems = append(problems, "not seen: "+text)
+	}
+	p.problems, p.refusals = nil, nil
+	return problems
+}
+
+// peekProblems returns what went wrong so far.
+func (p *browserPage) peekProblems() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.problems)
+}
+
+// asked returns the URLs of the requests so far whose path is path, or all.
+func (p *browserPage) asked(path string) (found []*url.URL) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, text := range p.requests {
+		if u, err := url.Parse(text); err == nil && (path == "" || u.Path == path) {
+			found = append(found, u)
+		}
+	}
+	return found
+}
+
+// limited returns a context for one action.
+func (p *browserPage) limited() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(p.ctx, harness.Patience)
+}
+
+// do runs actions.
+func (p *browserPage) do(actions ...chromedp.Action[chromedp.Void]) {
+	p.Helper()
+	ctx, cancel := p.limited()
+	defer cancel()
+	if err := chromedp.Do(ctx, actions...); err != nil {
+		p.Fatalf("drive the browser: %v; problems so far: %q", err, p.takeProblems())
+	}
+}
+
+// devtools runs a command of Chromium's protocol.
+func devtools[P, R any](p *browserPage, command cdp.Command[P, R], params P) R {
+	p.Helper()
+	ctx, cancel := p.limited()
+	defer cancel()
+	result, err := chromedp.Call(ctx, command, params)
+	if err != nil {
+		p.Fatalf("%s: %v", command.Method, err)
+	}
+	return result
+}
+
+// evaluate returns the value of a JavaScript expression.
+func evaluate[T any](p *browserPage, expression string) T {
+	p.Helper()
+	ctx, cancel := p.limited()
+	defer cancel()
+	value, err := chromedp.Run(ctx, chromedp.Evaluate[T](expression))
+	if err != nil {
+		p.Fatalf("evaluate %s: %v", expression, err)
+	}
+	return value
+}
+
+// await waits until a JavaScript expression is true.
+func (p *browserPage) await(expression string) {
+	p.Helper()
+	harness.Eventually(p, expression, func() error {
+		if !evaluate[bool](p, expression) {
+			return fmt.Errorf("it is not; the page says %q, problems so far: %q", evaluate[string](p, "document.body.innerText"), p.peekProblems())
+		}
+		return nil
+	})
+}
+
+// shown is the section that is to be seen, as JavaScript.
+const shown = `document.querySelector("main section:not([hidden])")`
+
+// settle waits until the page shows what was asked for.
+func (p *browserPage) settle() {
+	p.Helper()
+	p.await(shown + `?.querySelector(".result").getAttribute("aria-busy") === "false"`)
+}
+
+// open loads the page with the parameters in the URL: names and values in turn.
+func (p *browserPage) open(parameters ...string) {
+	p.Helper()
+	values := url.Values{}
+	for pair := range slices.Chunk(parameters, 2) {
+		values.Set(pair[0], pair[1])
+	}
+	p.do(chromedp.Navigate("http://" + p.host + "/?" + values.Encode()))
+	p.settle()
+}
+
+// reload loads the page again.
+func (p *browserPage) reload() {
+	p.Helper()
+	p.do(chromedp.Reload())
+	p.settle()
+}
+
+// press types keys while modifiers are held down, and waits until the page shows
+// what came of it.
+func (p *browserPage) press(keys string, modifiers ...kb.Modifier) {
+	p.Helper()
+	for _, r := range keys {
+		// Down with its text, and up: a text of its own would be typed even where
+		// the page has taken the key for itself.
+		events := kb.Encode(r)
+		down, up := *events[0], *events[len(events)-1]
+		if len(events) == 3 {
+			down.Text, down.UnmodifiedText = events[1].Text, events[1].UnmodifiedText
+		}
+		for _, m := range modifiers {
+			down.Modifiers |= int64(m)
+			up.Modifiers |= int64(m)
+		}
+		devtools(p, input.DispatchKeyEvent, down)
+		devtools(p, input.DispatchKeyEvent, up)
+	}
+	p.settle()
+}
+
+// enter replaces the text of a field, and presses Enter.
+func (p *browserPage) enter(field, text string) {
+	p.Helper()
+	evaluate[bool](p, fmt.Sprintf(`(() => { const f = document.querySelector(%q); f.focus(); f.select(); return true })()`, field))
+	p.press(text + "\r")
+}
+
+// click clicks what a selector of CSS finds first.
+func (p *browserPage) click(selector string) {
+	p.Helper()
+	p.do(chromedp.Click(chromedp.CSS(selector)))
+	p.settle()
+}
+
+// drag moves the mouse with the button held down.
+func (p *browserPage) drag(fromX, fromY, toX, toY float64) {
+	p.Helper()
+	button := chromedp.ButtonType(input.MouseButtonLeft)
+	p.do(
+		chromedp.MouseEvent(input.DispatchMouseEventTypeMouseMoved, fromX, fromY),
+		chromedp.MouseEvent(input.DispatchMouseEventTypeMousePressed, fromX, fromY, button, chromedp.ClickCount(1)),
+		chromedp.MouseEvent(input.DispatchMouseEventTypeMouseMoved, (fromX+toX)/2, toY, button),
+		chromedp.MouseEvent(input.DispatchMouseEventTypeMouseMoved, toX, toY, button),
+		chromedp.MouseEvent(input.DispatchMouseEventTypeMouseReleased, toX, toY, button, chromedp.ClickCount(1)))
+	p.settle()
+}
+
+// width makes the page so many pixels wide.
+func (p *browserPage) width(pixels int64) {
+	p.Helper()
+	p.do(chromedp.EmulateViewport(pixels, 900))
+}
+
+// scheme makes the system prefer light or dark colours.
+func (p *browserPage) scheme(name string) {
+	p.Helper()
+	devtools(p, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
+		Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: name}},
+	})
+}
+
+// parameters returns those in the URL of the page.
+func (p *browserPage) parameters() url.Values {
+	p.Helper()
+	values, err := url.ParseQuery(strings.TrimPrefix(evaluate[string](p, "location.search"), "?"))
+	if err != nil {
+		p.Fatal(err)
+	}
+	return values
+}
+
+// texts returns what is to be seen of what a selector finds in the result.
+func (p *browserPage) texts(selector string) []string {
+	p.Helper()
+	return evaluate[[]string](p, fmt.Sprintf(`[...%s.querySelectorAll(%q)].map((e) => e.innerText)`, shown, ".result "+selector))
+}
+
+// rows returns the cells of the n-th table of the result, without its headings.
+func (p *browserPage) rows(n int) [][]string {
+	p.Helper()
+	return evaluate[[][]string](p, fmt.Sprintf(
+		`[...%s.querySelectorAll(".result table")[%d].tBodies[0].rows].map((r) => [...r.cells].map((c) => c.innerText.trim()))`, shown, n))
+}
+
+// tiles returns the facts that are shown large.
+func (p *browserPage) tiles() map[string]string {
+	p.Helper()
+	return evaluate[map[string]string](p, fmt.Sprintf(
+		`Object.fromEntries([...%s.querySelectorAll(".tiles div")].map((e) => [e.children[0].innerText, e.children[1].innerText]))`, shown))
+}
+
+// shoot writes a screenshot of the whole page, if E2E_SCREENSHOTS is set.
+func (p *browserPage) shoot(name string) {
+	p.Helper()
+	dir := os.Getenv(screenshotsVariable)
+	if dir == "" {
+		return
+	}
+	ctx, cancel := p.limited()
+	defer cancel()
+	png, err := chromedp.Run(ctx, chromedp.FullScreenshot(100))
+	if err == nil {
+		err = os.MkdirAll(dir, 0o755)
+	}
+	if err == nil {
+		err = os.WriteFile(filepath.Join(dir, name+".png"), png, 0o644)
+	}
+	if err != nil {
+		p.Errorf("screenshot %s: %v", name, err)
+	}
+}
+
+// wantRows wants the n-th table of the result to have these cells.
+func (p *browserPage) wantRows(n int, want [][]string) {
+	p.Helper()
+	if got := p.rows(n); !slices.EqualFunc(got, want, slices.Equal) {
+		p.Errorf("table %d is %q, want %q", n, got, want)
+	}
+}
+
+// wantParameters wants these in the URL: names and values in turn.
+func (p *browserPage) wantParameters(want ...string) {
+	p.Helper()
+	got := p.parameters()
+	for pair := range slices.Chunk(want, 2) {
+		if got.Get(pair[0]) != pair[1] {
+			p.Errorf("the URL says %v, want %s=%s", got, pair[0], pair[1])
+		}
+	}
+}
+
+// wantAlert wants the page to say what the adapter says about the same request.
+func (p *browserPage) wantAlert(a *harness.Adapter, path string, parameters url.Values) {
+	p.Helper()
+	resp := harness.MustGet(p, a.URL(path)+"?"+parameters.Encode(), nil)
+	var envelope struct{ Error string }
+	if err := json.Unmarshal([]byte(resp.Body), &envelope); err != nil || envelope.Error == "" {
+		p.Fatalf("%s %v: no error in %v", path, parameters, resp)
+	}
+	if got := p.texts("[role=alert]"); !slices.Equal(got, []string{envelope.Error}) {
+		p.Errorf("%s %v: the page says %q, the adapter %q", path, parameters, got, envelope.Error)
+	}
+}
+
+// mustAsk decodes the data of an answer of the adapter.
+func (p *browserPage) mustAsk(a *harness.Adapter, path string, parameters url.Values, data any) {
+	p.Helper()
+	text, err := harness.GetAPI(a.URL(path), parameters)
+	if err == nil {
+		err = json.Unmarshal(text, data)
+	}
+	if err != nil {
+		p.Fatalf("%s %v: %v", path, parameters, err)
+	}
+}
+
+// plain reads a number as the page writes it for people.
+func plain(t testing.TB, text string) float64 {
+	t.Helper()
+	return mustFloat(t, strings.ReplaceAll(text, ",", ""))
+}
+
+func mustFloat(t testing.TB, text string) float64 {
+	t.Helper()
+	v, err := strconv.ParseFloat(text, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}

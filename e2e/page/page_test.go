@@ -1,0 +1,484 @@
+//go:build browser
+
+package page
+
+import (
+	"fmt"
+	"math"
+	"net/http"
+	"net/url"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/chromedp/chromedp/kb"
+	"github.com/prometheus/prometheus/model/histogram"
+
+	"github.com/promtable/promtable/e2e/harness"
+)
+
+// What the page is shown: an hour of samples up to now.
+const (
+	pageInterval = 30_000
+	pagePoints   = 121
+	pageMany     = 150
+	pageMarkup   = `<img src=x onerror=alert(1)>`
+)
+
+// startPaged starts an adapter that holds what the tests look at.
+func startPaged(t testing.TB, args ...string) *harness.Adapter {
+	t.Helper()
+	a := harness.StartAdapter(t, harness.Embedded(t), args...)
+	now := harness.NowMillis()
+	over := func(value func(i int) float64, labels ...string) harness.SentSeries {
+		s := harness.SentSeries{Labels: labels}
+		for i := range pagePoints {
+			s.Points = append(s.Points, harness.PointAt(now-int64(pagePoints-1-i)*pageInterval, value(i)))
+		}
+		return s
+	}
+	flat := func(v float64) func(int) float64 { return func(int) float64 { return v } }
+	series := []harness.SentSeries{
+		over(flat(1.5), "__name__", "page_gauge", "instance", "a"),
+		over(flat(42), "__name__", "page_gauge", "instance", "b"),
+		over(flat(7), "__name__", "page_gauge", "instance", pageMarkup),
+		over(func(i int) float64 { return float64(1000 + 15*i) }, "__name__", "page_requests_total", "code", "200"),
+		{Labels: []string{"__name__", "page_seconds"}, Histograms: [][]byte{pageHistogram(t, now)}},
+	}
+	for i := range pageMany {
+		series = append(series, harness.SentSeries{Labels: []string{"__name__", "page_many", "n", fmt.Sprintf("%03d", i)}, Points: []harness.Point{harness.PointAt(now, float64(i))}})
+	}
+	harness.RemoteWrite2().MustSend(t, a.URL("/api/v1/write"), series...)
+	return a
+}
+
+// pageHistogram encodes 3 observations in (0.5, 1], 4 in (1, 2] and 5 in (4, 8].
+func pageHistogram(t testing.TB, now int64) []byte {
+	t.Helper()
+	encoded, err := harness.RemoteWrite2().Histogram(0, now, &histogram.Histogram{
+		Count: 12, Sum: 33.5, ZeroThreshold: 0.001,
+		PositiveSpans:   []histogram.Span{{Offset: 0, Length: 2}, {Offset: 1, Length: 1}},
+		PositiveBuckets: []int64{3, 1, 1},
+	}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return encoded
+}
+
+// pageGauges are the cells of a table of page_gauge.
+func pageGauges() [][]string {
+	return [][]string{
+		{`page_gauge{instance="` + pageMarkup + `"}`, "7"},
+		{`page_gauge{instance="a"}`, "1.5"},
+		{`page_gauge{instance="b"}`, "42"},
+	}
+}
+
+func TestPageQuery(t *testing.T) {
+	p := newPage(t, startPaged(t))
+	p.open()
+	p.press("page_gauge\r")
+	p.wantRows(0, pageGauges())
+	if made := p.texts("img, td *"); len(made) > 0 {
+		t.Errorf("a label value became elements: %q", made)
+	}
+	p.wantParameters("tab", "query", "expr", "page_gauge", "view", "table", "range", "3600")
+	p.shoot("query-table")
+
+	p.press(kb.Tab)
+	p.press(kb.ArrowRight) // from Table to Graph
+	p.checkGauges()
+	p.wantParameters("tab", "query", "expr", "page_gauge", "view", "graph", "range", "3600")
+	p.shoot("query-graph")
+
+	p.reload()
+	p.checkGauges()
+	p.checkHiding()
+	p.checkZoom()
+
+	p.back(`new URLSearchParams(location.search).get("view") === "table"`)
+	p.wantRows(0, pageGauges())
+	p.enter("#query textarea", "rate(page_requests_total[5m])")
+	if rows := p.rows(0); len(rows) != 1 || rows[0][0] != `{code="200"}` || math.Abs(mustFloat(t, rows[0][1])-0.5) > 1e-6 {
+		t.Errorf("a rate is %q, want 0.5", rows)
+	}
+}
+
+// checkGauges wants a graph of page_gauge: three lines, in their colours, in
+// their order.
+func (p *browserPage) checkGauges() {
+	p.Helper()
+	var want [][]string
+	for _, row := range pageGauges() {
+		want = append(want, []string{row[0], "", row[1], row[1], row[1]})
+	}
+	p.wantRows(0, want)
+	var drawn []drawnLine
+	harness.Eventually(p, "the lines are drawn", func() error {
+		drawn = p.lines()
+		for _, l := range drawn {
+			if l.Pixels < 200 {
+				return fmt.Errorf("lines are %+v", drawn)
+			}
+		}
+		return nil
+	})
+	// Down the page: 42, 7, 1.5.
+	if len(drawn) != 3 || drawn[2].Y >= drawn[0].Y || drawn[0].Y >= drawn[1].Y {
+		p.Errorf("lines are drawn at %+v", drawn)
+	}
+}
+
+// A drawnLine is how much of a graph has the colour of a line, and how far down
+// that is on average.
+type drawnLine struct {
+	Colour string
+	Pixels int
+	Y      float64
+}
+
+// lines returns those of the graph, as the legend lists them.
+func (p *browserPage) lines() []drawnLine {
+	p.Helper()
+	return evaluate[[]drawnLine](p, `(() => {
+		const drawn = `+shown+`.querySelector("canvas");
+		const copy = Object.assign(document.createElement("canvas"), { width: drawn.width, height: drawn.height });
+		const context = copy.getContext("2d", { willReadFrequently: true });
+		context.drawImage(drawn, 0, 0);
+		const { data } = context.getImageData(0, 0, copy.width, copy.height);
+		return [...`+shown+`.querySelectorAll("tbody path")].map((path) => {
+			const colour = path.getAttribute("stroke");
+			const want = [1, 3, 5].map((at) => parseInt(colour.slice(at, at + 2), 16));
+			let pixels = 0, y = 0;
+			for (let i = 0; i < data.length; i += 4) {
+				if (data[i + 3] === 255 && want.every((w, j) => Math.abs(data[i + j] - w) < 8)) {
+					pixels++;
+					y += Math.floor(i / 4 / copy.width);
+				}
+			}
+			return { Colour: colour, Pixels: pixels, Y: pixels && y / pixels };
+		});
+	})()`)
+}
+
+// checkHiding hides the first line by the keyboard, and shows it again.
+func (p *browserPage) checkHiding() {
+	p.Helper()
+	evaluate[bool](p, `(() => { document.querySelector("#query .result input[type=checkbox]").focus(); return true })()`)
+	for _, hidden := range []bool{true, false} {
+		p.press(" ")
+		harness.Eventually(p, fmt.Sprintf("the line is hidden: %t", hidden), func() error {
+			if l := p.lines(); (l[0].Pixels == 0) != hidden || l[1].Pixels == 0 {
+				return fmt.Errorf("lines are %+v", l)
+			}
+			return nil
+		})
+	}
+}
+
+// checkZoom drags over the middle half of the graph, and goes back.
+func (p *browserPage) checkZoom() {
+	p.Helper()
+	box := evaluate[struct{ X, Y, Width, Height float64 }](p, `document.querySelector("#query .u-over").getBoundingClientRect().toJSON()`)
+	last := evaluate[float64](p, `new Date(document.querySelector("#query .graph").getAttribute("aria-label").split(" to ")[1].replace(" ", "T")).getTime() / 1000`)
+	p.drag(box.X+box.Width/4, box.Y+20, box.X+box.Width*3/4, box.Y+60)
+	zoomed := p.parameters()
+	width := mustFloat(p, zoomed.Get("range"))
+	end := evaluate[float64](p, fmt.Sprintf("new Date(%q).getTime() / 1000", zoomed.Get("end")))
+	// A pixel is some seconds.
+	if math.Abs(width-1800) > 15 || math.Abs(end-(last-900)) > 15 {
+		p.Errorf("after the zoom the page shows %v: %g s up to %g s before the end", zoomed, width, last-end)
+	}
+	p.checkGauges()
+	if labels := evaluate[[]string](p, `[...document.querySelectorAll("#query select[name=range] option:checked")].map((o) => o.text)`); len(labels) != 1 || labels[0] != zoomed.Get("range")+" s" {
+		p.Errorf("the range is called %q", labels)
+	}
+	p.shoot("query-zoomed")
+	p.back(`!new URLSearchParams(location.search).has("end")`)
+	p.wantParameters("tab", "query", "expr", "page_gauge", "view", "graph", "range", "3600")
+	p.checkGauges()
+}
+
+// back goes back to where an expression of JavaScript is true.
+func (p *browserPage) back(arrived string) {
+	p.Helper()
+	evaluate[bool](p, "(() => { history.back(); return true })()")
+	p.await(arrived)
+	p.settle()
+}
+
+// TestPageQueryAnswers shows answers that are no numbers.
+func TestPageQueryAnswers(t *testing.T) {
+	a := startPaged(t)
+	p := newPage(t, a)
+	p.open("expr", "page_seconds")
+	p.wantRows(0, [][]string{{"page_seconds", "count 12, sum 33.5"}})
+	p.click("#query summary")
+	if got, want := p.texts("pre"), []string{"(0.5, 1]  3\n(1, 2]  4\n(4, 8]  5"}; !slices.Equal(got, want) {
+		t.Errorf("the buckets are %q, want %q", got, want)
+	}
+	p.shoot("query-histogram")
+
+	for _, c := range []struct{ expr, view, selector, want string }{
+		{"page_nothing", "table", "p:not(.facts)", "No series has a value at this time."},
+		{"page_nothing", "graph", "p:not(.facts)", "No series has a value in this range."},
+		{"scalar(page_gauge{instance=\"b\"})", "table", "td:first-child", "42"},
+		{"\"" + pageMarkup + "\"", "table", "td:first-child", pageMarkup},
+		{"page_many{n=\"007\"}[1m]", "table", "td:first-child", `page_many{n="007"}`},
+	} {
+		p.open("expr", c.expr, "view", c.view)
+		if got := p.texts(c.selector); !slices.Equal(got, []string{c.want}) {
+			t.Errorf("%s as a %s: %q, want %q", c.expr, c.view, got, c.want)
+		}
+	}
+	for view, path := range map[string]string{"table": "/api/v1/query", "graph": "/api/v1/query_range"} {
+		p.expect(path, http.StatusBadRequest)
+		p.open("expr", "sum(page_gauge", "view", view)
+		p.wantAlert(a, path, url.Values{"query": {"sum(page_gauge"}, "start": {"0"}, "end": {"1"}, "step": {"1"}})
+	}
+	p.shoot("query-error")
+}
+
+func TestPageLatest(t *testing.T) {
+	a := startPaged(t)
+	p := newPage(t, a)
+	p.open("tab", "latest")
+	if rows, facts := p.rows(0), p.texts(".facts"); len(rows) != pageMany+5 || len(facts) != 1 || !strings.HasPrefix(facts[0], "155 series, ") {
+		t.Errorf("%d series, %q", len(rows), facts)
+	}
+	if warnings := p.texts("[role=status]"); len(warnings) > 0 {
+		t.Errorf("all series are shown, and the page says %q", warnings)
+	}
+	p.shoot("latest")
+	p.enter("#latest input", "E_GAU")
+	p.wantLatest(pageGauges())
+	p.wantParameters("tab", "latest", "filter", "E_GAU", "limit", "1000")
+	p.enter("#latest input", `page_many{n=~"0[01]0"}`)
+	p.wantLatest([][]string{{`page_many{n="000"}`, "0"}, {`page_many{n="010"}`, "10"}})
+	p.enter("#latest input", `{n="x"}`)
+	if got := p.texts("p:not(.facts)"); !slices.Equal(got, []string{"No series matches."}) {
+		t.Errorf("without a match the page says %q", got)
+	}
+	p.expect("/api/v1/current", http.StatusBadRequest)
+	p.enter("#latest input", `{n=`)
+	p.wantAlert(a, "/api/v1/current", url.Values{"match[]": {"{n="}})
+	p.checkLatestMany()
+
+	p.click("#latest tbody a")
+	p.wantParameters("tab", "query", "expr", `page_many{n="149"}`, "view", "graph")
+	if rows := p.rows(0); len(rows) != 1 || rows[0][2] != "149" {
+		t.Errorf("the graph has %q", rows)
+	}
+}
+
+// checkLatestMany looks at more series than are shown, and then sorts all.
+func (p *browserPage) checkLatestMany() {
+	p.Helper()
+	p.open("tab", "latest", "filter", "page_many", "limit", "100")
+	if rows, warnings := p.rows(0), p.texts("[role=status]"); len(rows) != 100 || len(warnings) != 1 || !strings.Contains(warnings[0], "more series") {
+		p.Errorf("%d of %d series, and %q", len(rows), pageMany, warnings)
+	}
+	p.shoot("latest-truncated")
+	p.open("tab", "latest", "filter", "page_many")
+	for _, descending := range []bool{false, true} {
+		p.click("#latest th:nth-child(2) button")
+		order := evaluate[string](p, `document.querySelector("#latest th:nth-child(2)").getAttribute("aria-sort")`)
+		rows := p.rows(0)
+		if len(rows) != pageMany || (order == "descending") != descending {
+			p.Fatalf("%d series, sorted %s", len(rows), order)
+		}
+		for i, row := range rows {
+			if descending {
+				i = pageMany - 1 - i
+			}
+			if row[1] != strconv.Itoa(i) {
+				p.Fatalf("sorted %s there is %q where %d belongs", order, row, i)
+			}
+		}
+	}
+}
+
+// wantLatest wants these series and values, each with an age.
+func (p *browserPage) wantLatest(want [][]string) {
+	p.Helper()
+	var got [][]string
+	for _, row := range p.rows(0) {
+		if age := row[2]; !regexp.MustCompile(`^[0-9.]+[smhd]$`).MatchString(age) {
+			p.Errorf("the age of %s is %q", row[0], age)
+		}
+		got = append(got, row[:2])
+	}
+	if !slices.EqualFunc(got, want, slices.Equal) {
+		p.Errorf("the page shows %q, want %q", got, want)
+	}
+}
+
+func TestPageCardinality(t *testing.T) {
+	a := startPaged(t)
+	p := newPage(t, a)
+	p.open("tab", "cardinality")
+	type counts []struct {
+		Name  string
+		Value float64
+	}
+	var want struct {
+		HeadStats                                                                        struct{ NumSeries, NumLabelPairs float64 }
+		SeriesCountByMetricName, SeriesCountByLabelValuePair, LabelValueCountByLabelName counts
+	}
+	p.mustAsk(a, "/api/v1/status/tsdb", url.Values{"limit": {"30"}}, &want)
+	tiles := p.tiles()
+	if want.HeadStats.NumSeries != pageMany+5 || plain(t, tiles["Series"]) != want.HeadStats.NumSeries || plain(t, tiles["Label pairs"]) != want.HeadStats.NumLabelPairs {
+		t.Errorf("the page shows %v, want %+v", tiles, want.HeadStats)
+	}
+	for i, list := range []counts{want.SeriesCountByMetricName, want.SeriesCountByLabelValuePair, want.LabelValueCountByLabelName} {
+		rows := p.rows(i)
+		if len(rows) != len(list) || len(rows) == 0 {
+			t.Errorf("table %d has %d rows, want %d", i, len(rows), len(list))
+			continue
+		}
+		for j, row := range rows {
+			if row[0] != list[j].Name || plain(t, row[1]) != list[j].Value {
+				t.Errorf("table %d, row %d: %q, want %v", i, j, row, list[j])
+			}
+		}
+	}
+	p.shoot("cardinality")
+	p.open("tab", "cardinality", "top", "10")
+	if rows := p.rows(1); len(rows) != 10 {
+		t.Errorf("the ten largest are %d", len(rows))
+	}
+	if first := p.rows(0)[0]; first[0] != "page_many" || first[1] != strconv.Itoa(pageMany) {
+		t.Errorf("the largest metric is %q", first)
+	}
+	p.click("#cardinality tbody a") // the largest metric
+	p.wantParameters("tab", "latest", "filter", `{__name__="page_many"}`)
+	if rows := p.rows(0); len(rows) != pageMany {
+		t.Errorf("its link leads to %d series", len(rows))
+	}
+}
+
+func TestPageExplain(t *testing.T) {
+	a := startPaged(t)
+	p := newPage(t, a)
+	p.open("tab", "explain")
+	for _, selector := range []string{`page_gauge{instance="a"}`, `{__name__=~"page_.*", code=""}`, "page_nothing"} {
+		p.enter("#explain input", selector)
+		p.wantParameters("tab", "explain", "selector", selector, "range", "3600")
+		// The same question again.
+		asked := p.asked("/api/v1/explain")
+		var plans []listedPlan
+		p.mustAsk(a, "/api/v1/explain", asked[len(asked)-1].Query(), &plans)
+		p.checkPlan(selector, plans[0])
+		p.shoot("explain-" + strconv.Itoa(plans[0].Series))
+	}
+	p.expect("/api/v1/explain", http.StatusBadRequest)
+	p.enter("#explain input", `{x=~"("}`)
+	p.wantAlert(a, "/api/v1/explain", url.Values{"match[]": {`{x=~"("}`}})
+}
+
+// A listedPlan is a plan with the index lists that led to it.
+type listedPlan struct {
+	harness.Plan
+	Lists []struct {
+		Matcher  string
+		Chosen   bool
+		RowsRead float64 `json:"rows_read"`
+	}
+}
+
+// checkPlan wants the page to show a plan as it is.
+func (p *browserPage) checkPlan(selector string, want listedPlan) {
+	p.Helper()
+	lists, ranges, tiles := p.rows(0), p.rows(1), p.tiles()
+	if len(lists) != len(want.Lists) || len(lists) == 0 || len(ranges) != len(want.Rows) {
+		p.Fatalf("%s: %d lists and %d ranges, want %+v", selector, len(lists), len(ranges), want)
+	}
+	index := 0.0
+	for i, row := range lists {
+		l := want.Lists[i]
+		index += l.RowsRead
+		if row[0] != l.Matcher || (row[1] == "yes") != l.Chosen || plain(p, row[2]) != l.RowsRead {
+			p.Errorf("%s: list %q, want %+v", selector, row, l)
+		}
+	}
+	for i, row := range ranges {
+		r := want.Rows[i]
+		if row[0] != r.Start || row[1] != strings.ReplaceAll(r.Limit, "\x00", `\0`) || plain(p, row[3]) != float64(r.Rows) || plain(p, row[4]) != float64(r.Cells) {
+			p.Errorf("%s: range %q, want %v", selector, row, r)
+		}
+	}
+	rows, cells := want.Counts()
+	for name, n := range map[string]float64{
+		"Series": float64(want.Series), "Rows of INDEX read": index, "Rows of METRIC read": float64(rows), "Cells of METRIC read": float64(cells),
+	} {
+		if plain(p, tiles[name]) != n {
+			p.Errorf("%s: %s is %q, want %g", selector, name, tiles[name], n)
+		}
+	}
+}
+
+func TestPageStatus(t *testing.T) {
+	a := startPaged(t, "--self-scrape-interval=1s")
+	p := newPage(t, a)
+	p.open("tab", "status")
+	p.checkAdapter(a)
+	if got := p.texts("pre"); len(got) != 1 || !strings.Contains(got[0], "url: http://"+a.Addr+"/api/v1/write\n") {
+		t.Errorf("for prometheus.yml: %q", got)
+	}
+	harness.Eventually(t, "the rates are numbers", func() error {
+		harness.RemoteWrite2().MustSend(t, a.URL("/api/v1/write"), harness.SomeSeries())
+		tiles := p.tiles()
+		for _, name := range []string{"Samples stored", "Requests, write and read"} {
+			per, ok := strings.CutSuffix(tiles[name], "/s")
+			if !ok || plain(t, per) <= 0 {
+				return fmt.Errorf("%s: %q", name, tiles[name])
+			}
+		}
+		return nil
+	})
+	if size := p.tiles()["Disk"]; !strings.HasSuffix(size, "B") {
+		t.Errorf("the size on disk is %q", size)
+	}
+	p.shoot("status")
+}
+
+// checkAdapter wants the page to say what the adapter and its tables are.
+func (p *browserPage) checkAdapter(a *harness.Adapter) {
+	p.Helper()
+	var want struct {
+		Version, Backend, Location string
+		Format                     int
+		Tables                     []struct {
+			Name     string
+			Families []struct {
+				Name          string
+				MaxAgeSeconds float64
+			}
+		}
+	}
+	p.mustAsk(a, "/api/v1/status/adapter", nil, &want)
+	facts := map[string]string{}
+	for _, row := range p.rows(0) {
+		facts[row[0]] = row[1]
+	}
+	if want.Version != harness.AdapterVersion || facts["Version"] != want.Version || facts["Backend"] != want.Backend+": "+want.Location || facts["Stored format"] != fmt.Sprintf("version %d", want.Format) {
+		p.Errorf("the page says %v, want %+v", facts, want)
+	}
+	var tables [][]string
+	for _, table := range want.Tables {
+		for _, f := range table.Families {
+			kept := "ever"
+			if days := f.MaxAgeSeconds / 86400; days >= 2 {
+				kept = fmt.Sprintf("%dd", int(days))
+			}
+			tables = append(tables, []string{table.Name, f.Name, kept})
+		}
+	}
+	if len(tables) < 4 {
+		p.Errorf("there are only the tables %q", tables)
+	}
+	p.wantRows(1, tables)
+}

@@ -1,0 +1,368 @@
+//go:build browser
+
+package page
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/chromedp/cdproto/accessibility"
+	"github.com/chromedp/chromedp/kb"
+
+	"github.com/promtable/promtable/e2e/harness"
+)
+
+// A pageView is a view of the page that has something to show.
+type pageView struct {
+	name       string
+	parameters []string
+	refused    string // the path of a request that is answered 400
+}
+
+// pageViews returns one of each kind.
+func pageViews() []pageView {
+	return []pageView{
+		{"front", nil, ""},
+		{"table", []string{"expr", "page_gauge"}, ""},
+		{"histogram", []string{"expr", "page_seconds"}, ""},
+		{"graph", []string{"expr", "page_gauge", "view", "graph"}, ""},
+		{"error", []string{"expr", "sum(page_gauge"}, "/api/v1/query"},
+		{"latest", []string{"tab", "latest", "limit", "100"}, ""},
+		{"cardinality", []string{"tab", "cardinality"}, ""},
+		{"explain", []string{"tab", "explain", "selector", `page_gauge{instance=~".+"}`}, ""},
+		{"status", []string{"tab", "status"}, ""},
+	}
+}
+
+// view opens a view.
+func (p *browserPage) view(v pageView) {
+	p.Helper()
+	if v.refused != "" {
+		p.expect(v.refused, 400)
+	}
+	p.open(v.parameters...)
+}
+
+// TestPageKeyboard uses the page without a mouse.
+func TestPageKeyboard(t *testing.T) {
+	p := newPage(t, startPaged(t))
+	p.open()
+	p.wantFocus("PromQL expression")
+	for _, tab := range []struct{ name, focus string }{
+		{"Latest", "Filter: a part of a metric name, or a selector"},
+		{"Cardinality", "Largest"},
+		{"Explain", "Selector"},
+		{"Status", "Status"},
+		{"Query", "PromQL expression"},
+	} {
+		p.tabTo(tab.name, kb.ModifierShift)
+		p.press(kb.Enter)
+		if got := evaluate[string](p, shown+`.getAttribute("aria-label")`); got != tab.name {
+			t.Errorf("the link to %s shows %s", tab.name, got)
+		}
+		p.wantFocus(tab.focus)
+	}
+	p.tabTo("Skip to the content", kb.ModifierShift)
+	p.shoot("skip")
+	p.press(kb.Enter)
+	p.await(`document.activeElement.id === "main"`)
+	p.press("/")
+	p.wantFocus("PromQL expression")
+	p.press("1/4")
+	p.press(kb.Enter)
+	if rows := p.rows(0); len(rows) != 1 || rows[0][0] != "0.25" {
+		t.Errorf("1/4 is %q", rows)
+	}
+	p.press(kb.Tab)
+	p.wantFocus("Table")
+	p.shoot("focus")
+	p.tabTo("Execute")
+	p.press(kb.Enter)
+	p.checkTypedTime()
+	p.open("expr", "page_gauge")
+	p.tabTo("Value")
+	p.press(kb.Enter)
+	if rows := p.rows(0); rows[0][1] != "1.5" || rows[2][1] != "42" {
+		t.Errorf("sorted by Enter: %q", rows)
+	}
+}
+
+// checkTypedTime types the end of a range, as its parts stand in the field, and
+// wants one question about it.
+func (p *browserPage) checkTypedTime() {
+	p.Helper()
+	p.open("expr", "page_gauge", "end", "2026-03-04T05:06:07")
+	before := len(p.asked("/api/v1/query"))
+	p.tabTo("End")
+	p.press("11212025" + "091543" + "p" + kb.Enter)
+	p.wantParameters("expr", "page_gauge", "end", "2025-11-21T21:15:43")
+	if n := len(p.asked("/api/v1/query")) - before; n != 1 {
+		p.Errorf("a time that is typed is asked for %d times", n)
+	}
+}
+
+// A focus is what has the keyboard.
+type focus struct {
+	Name    string
+	Outline bool // whether that is to be seen
+}
+
+// focused returns what has the keyboard.
+func (p *browserPage) focused() focus {
+	p.Helper()
+	return evaluate[focus](p, `(() => {
+		const e = document.activeElement, style = getComputedStyle(e);
+		const name = (e.labels?.[0]?.firstChild.nodeType === Node.TEXT_NODE ? e.labels[0].firstChild : e.labels?.[0] ?? e).textContent;
+		return { Name: name.trim(), Outline: style.outlineStyle !== "none" && parseFloat(style.outlineWidth) >= 2 };
+	})()`)
+}
+
+func (p *browserPage) wantFocus(name string) {
+	p.Helper()
+	harness.Eventually(p, "the keyboard is at "+name, func() error {
+		if got := p.focused(); got.Name != name || !got.Outline {
+			return fmt.Errorf("it is at %+v", got)
+		}
+		return nil
+	})
+}
+
+// tabTo presses Tab until something has the keyboard.
+func (p *browserPage) tabTo(name string, modifiers ...kb.Modifier) {
+	p.Helper()
+	const most = 40
+	var passed []string
+	for range most {
+		p.press(kb.Tab, modifiers...)
+		got := p.focused()
+		if got.Name == name && got.Outline {
+			return
+		}
+		if !got.Outline && !slices.Contains([]string{"BODY", "MAIN"}, evaluate[string](p, "document.activeElement.tagName")) {
+			p.Errorf("the keyboard is at %+v, and does not show it", got)
+		}
+		passed = append(passed, got.Name)
+	}
+	p.Fatalf("Tab does not come to %q, but to %q", name, passed)
+}
+
+// TestPageNames wants a name of all that can be used, and headings and landmarks
+// of each view.
+func TestPageNames(t *testing.T) {
+	p := newPage(t, startPaged(t))
+	controls := []string{"textbox", "searchbox", "combobox", "listbox", "radio", "checkbox", "button", "link", "spinbutton", "Date", "DateTime", "InputTime"}
+	for _, v := range pageViews() {
+		t.Run(v.name, func(t *testing.T) {
+			p.view(v)
+			seen := map[string]int{}
+			for _, node := range devtools(p, accessibility.GetFullAXTree, accessibility.GetFullAXTreeParams{}).Nodes {
+				if node.Ignored || node.Role == nil {
+					continue
+				}
+				role, name := strings.Trim(string(node.Role.Value), `"`), ""
+				if node.Name != nil {
+					name = strings.Trim(string(node.Name.Value), `" `)
+				}
+				seen[role]++
+				if slices.Contains(controls, role) && name == "" {
+					t.Errorf("a %s has no name", role)
+				}
+			}
+			for _, want := range []string{"banner", "navigation", "main", "heading", "region", "link"} {
+				if seen[want] == 0 {
+					t.Errorf("there is no %s among %v", want, seen)
+				}
+			}
+			// A placeholder is a name too, but not one that stays.
+			if bare := evaluate[[]string](p, `[...document.querySelectorAll("input, select, textarea")].filter((e) => e.labels.length === 0).map((e) => e.outerHTML)`); len(bare) > 0 {
+				t.Errorf("no label for %q", bare)
+			}
+			if seen["main"] != 1 {
+				t.Errorf("there are %d main parts", seen["main"])
+			}
+		})
+	}
+}
+
+// TestPageDark looks at both colour schemes, as the system and as a user
+// chooses them.
+func TestPageDark(t *testing.T) {
+	p := newPage(t, startPaged(t))
+	schemes := map[string]colours{}
+	for _, name := range []string{"light", "dark"} {
+		p.scheme(name)
+		for _, v := range pageViews() {
+			p.view(v)
+			p.checkContrast(name + " " + v.name)
+			p.shoot(v.name + "-" + name)
+		}
+		p.view(pageViews()[3])
+		schemes[name] = p.colours()
+	}
+	light, dark := schemes["light"], schemes["dark"]
+	if light.Back == dark.Back || light.Text == dark.Text || light.Line == dark.Line || !light.brighter() || dark.brighter() {
+		t.Errorf("light is %+v, dark is %+v", light, dark)
+	}
+	p.checkChoice(light, dark)
+}
+
+// checkChoice chooses the scheme that the system does not prefer, and then none.
+func (p *browserPage) checkChoice(light, dark colours) {
+	p.Helper()
+	for system, c := range map[string]struct {
+		choice           string
+		preferred, other colours
+	}{"dark": {"Light", dark, light}, "light": {"Dark", light, dark}} {
+		p.scheme(system)
+		p.open("expr", "page_gauge", "view", "graph")
+		p.choose("theme", c.choice)
+		p.wantColours("chosen", c.other)
+		p.checkContrast(c.choice + " chosen")
+		p.reload()
+		p.wantColours("after a reload", c.other)
+		p.choose("theme", "Auto")
+		p.wantColours("as the system prefers", c.preferred)
+		p.reload()
+		p.wantColours("as the system prefers, after a reload", c.preferred)
+	}
+}
+
+// choose selects an option by typing its name.
+func (p *browserPage) choose(id, option string) {
+	p.Helper()
+	evaluate[bool](p, fmt.Sprintf(`(() => { document.getElementById(%q).focus(); return true })()`, id))
+	p.press(option)
+	if got := evaluate[string](p, fmt.Sprintf(`document.getElementById(%q).selectedOptions[0].text`, id)); got != option {
+		p.Errorf("typing %s in #%s chooses %s", option, id, got)
+	}
+}
+
+// Colours of the page, as the style sheet computes them, and of a line of a graph.
+type colours struct{ Back, Text, Line string }
+
+func (p *browserPage) colours() colours {
+	p.Helper()
+	return evaluate[colours](p, `(() => {
+		const { backgroundColor, color } = getComputedStyle(document.body);
+		return { Back: backgroundColor, Text: color, Line: document.querySelector("#query tbody path")?.getAttribute("stroke") ?? "" };
+	})()`)
+}
+
+// brighter says whether the background is brighter than the text.
+func (c colours) brighter() bool {
+	sum := func(text string) (n int) {
+		var r, g, b int
+		fmt.Sscanf(text, "rgb(%d, %d, %d)", &r, &g, &b)
+		return r + g + b
+	}
+	return sum(c.Back) > sum(c.Text)
+}
+
+func (p *browserPage) wantColours(when string, want colours) {
+	p.Helper()
+	if got := p.colours(); got != want {
+		p.Errorf("%s the colours are %+v, want %+v", when, got, want)
+	}
+}
+
+// contrastScript returns for each text that is to be seen the ratio of its
+// contrast by WCAG 2.
+const contrastScript = `(() => {
+	const context = Object.assign(document.createElement("canvas"), { width: 1, height: 1 }).getContext("2d", { willReadFrequently: true });
+	const paint = (colour) => {
+		context.clearRect(0, 0, 1, 1);
+		context.fillStyle = colour;
+		context.fillRect(0, 0, 1, 1);
+		return [...context.getImageData(0, 0, 1, 1).data];
+	};
+	const luminance = (rgb) => {
+		const [r, g, b] = rgb.slice(0, 3).map((c) => (c /= 255) <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4);
+		return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+	};
+	const behind = (e) => {
+		for (; e; e = e.parentElement) {
+			const colour = paint(getComputedStyle(e).backgroundColor);
+			if (colour[3] === 255) { return colour; }
+			if (colour[3] !== 0) { throw new Error("half a background of " + e.outerHTML); }
+		}
+		throw new Error("no background");
+	};
+	const ratio = (e, pseudo) => {
+		const [a, b] = [luminance(paint(getComputedStyle(e, pseudo).color)), luminance(behind(e))];
+		return (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+	};
+	const found = [];
+	for (const e of document.body.querySelectorAll("*")) {
+		const own = e.matches("input, select, textarea") || [...e.childNodes].some((n) => n.nodeType === Node.TEXT_NODE && n.data.trim() !== "");
+		if (own && e.checkVisibility() && !e.matches("option, script")) {
+			found.push({ Name: e.tagName + "." + e.className + " " + e.textContent.trim().slice(0, 30), Ratio: ratio(e) });
+			if (e.placeholder) { found.push({ Name: "placeholder of " + e.name, Ratio: ratio(e, "::placeholder") }); }
+		}
+	}
+	return found;
+})()`
+
+// checkContrast wants all text to be told from what is behind it.
+func (p *browserPage) checkContrast(what string) {
+	p.Helper()
+	const least = 4.5
+	found := evaluate[[]struct {
+		Name  string
+		Ratio float64
+	}](p, contrastScript)
+	if len(found) < 15 {
+		p.Errorf("%s: only %d texts are found", what, len(found))
+	}
+	bad := map[string]bool{}
+	for _, text := range found {
+		if tag, _, _ := strings.Cut(text.Name, " "); text.Ratio < least && !bad[tag] {
+			bad[tag] = true
+			p.Errorf("%s: %s has a contrast of %.2f", what, text.Name, text.Ratio)
+		}
+	}
+}
+
+// TestPageNarrow wants nothing to stick out on a telephone.
+func TestPageNarrow(t *testing.T) {
+	p := newPage(t, startPaged(t))
+	const width = 400
+	p.width(width)
+	for _, v := range pageViews() {
+		p.view(v)
+		if got := evaluate[int](p, "document.documentElement.scrollWidth"); got > width {
+			wide := evaluate[[]string](p, fmt.Sprintf(`[...document.querySelectorAll("body *")]
+				.filter((e) => e.getBoundingClientRect().right > %d && !e.closest(".scroll, pre")).map((e) => e.outerHTML.slice(0, 80))`, width))
+			t.Errorf("%s is %d wide: %q", v.name, got, wide)
+		}
+		p.shoot(v.name + "-narrow")
+	}
+}
+
+// TestPageOffline wants all views to need nothing but the adapter. The browser
+// reaches no other host, and what it asks of others is a problem in every test.
+func TestPageOffline(t *testing.T) {
+	p := newPage(t, startPaged(t))
+	for _, v := range pageViews() {
+		p.view(v)
+	}
+	asked := map[string]bool{}
+	for _, u := range p.asked("") {
+		if u.Scheme == "data" {
+			continue // an icon of the browser's own
+		}
+		if u.Host != p.host {
+			t.Errorf("a request to %s", u)
+		}
+		asked[u.Path] = true
+	}
+	for _, want := range []string{
+		"/", "/ui/style.css", "/ui/theme.js", "/ui/app.js", "/ui/graph.js", "/ui/vendor/uplot/uPlot.iife.min.js", "/ui/vendor/uplot/uPlot.min.css",
+		"/api/v1/query", "/api/v1/query_range", "/api/v1/current", "/api/v1/status/tsdb", "/api/v1/explain", "/api/v1/status/adapter",
+	} {
+		if !asked[want] {
+			t.Errorf("%s was not asked for", want)
+		}
+	}
+}

@@ -1,0 +1,198 @@
+package project
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"go/parser"
+	"go/token"
+	"io"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/promtable/promtable/e2e/harness"
+)
+
+// module is the path of the adapter's module.
+const module = "github.com/promtable/promtable"
+
+// An arrow says what packages may import of our own. Paths are relative to the
+// module; "x/..." is x and everything below it.
+type arrow struct {
+	from string
+	// to is for all code, tests for test code in addition.
+	to, tests []string
+}
+
+// arrows are those of the design: cmd/adapter → remote → index, bucketstore →
+// series, never up and never sideways. The first that matches a package counts.
+func arrows() []arrow {
+	// The tests of a protocol send their requests to all of package remote.
+	protocolTests := []string{"series/...", "bucketstore/...", "remote", "remote/engine", "remote/remotetest", "remote/wire/wiretest"}
+	return []arrow{
+		{"series/...", []string{"series/..."}, nil},
+		{"index/...", []string{"series/...", "index/..."}, nil},
+		{"bucketstore/bigtable/...", []string{"series/...", "bucketstore", "bucketstore/bigtable/..."}, []string{"bucketstore/storetest"}},
+		{"bucketstore/pebble/...", []string{"series/...", "bucketstore", "bucketstore/pebble/..."}, []string{"bucketstore/storetest"}},
+		{"bucketstore/meta", []string{"series/...", "bucketstore"}, []string{"bucketstore/..."}},
+		{"bucketstore/buffer", []string{"series/...", "bucketstore", "bucketstore/meta"}, []string{"bucketstore/..."}},
+		{"bucketstore/seal", []string{"series/...", "bucketstore"}, []string{"bucketstore/..."}},
+		{"bucketstore/storetest", []string{"series/...", "bucketstore"}, nil},
+		{"bucketstore", []string{"series/..."}, []string{"bucketstore/..."}},
+		{"remote/engine/...", []string{"series/...", "index/...", "bucketstore", "bucketstore/meta", "remote/engine/..."}, []string{"bucketstore/..."}},
+		{"remote/request", []string{"series/...", "remote/engine"}, nil},
+		{"remote/wire", []string{"series/...", "remote/engine", "remote/request"}, []string{"bucketstore/...", "remote/wire/wiretest"}},
+		{"remote/wire/wiretest", []string{"series/...", "bucketstore", "remote/engine"}, nil},
+		{"remote/write", []string{"remote/engine", "remote/request", "remote/wire"}, protocolTests},
+		{"remote/read", []string{"series/...", "remote/engine", "remote/request", "remote/wire"}, protocolTests},
+		{"remote/federate", []string{"remote/engine", "remote/request"}, protocolTests},
+		{"remote/explain", []string{"remote/engine", "remote/request"}, protocolTests},
+		{"remote/api", []string{"bucketstore", "remote/engine"}, []string{"series/...", "bucketstore/..."}},
+		{"remote/ui", nil, nil},
+		{"remote/selfscrape", []string{"remote/engine"}, nil},
+		{"remote/remotetest", []string{"series/...", "bucketstore/...", "remote", "remote/engine", "remote/wire/wiretest"}, nil},
+		{"remote", []string{"remote/engine", "remote/request", "remote/write", "remote/read", "remote/federate", "remote/explain"}, protocolTests},
+		{"cmd/adapter/...", []string{"series/...", "index/...", "bucketstore/...", "remote/..."}, nil},
+		{"e2e/bench", nil, nil},
+		{"e2e/bigtable", nil, []string{"e2e/harness", "series/...", "bucketstore", "bucketstore/bigtable", "bucketstore/seal", "bucketstore/storetest"}},
+		{"e2e/harness", nil, nil},
+		{"e2e/...", nil, []string{"e2e/harness"}},
+	}
+}
+
+// A client is a library that speaks to a store, and the packages that may
+// import it.
+type client struct {
+	path        string
+	code, tests []string
+}
+
+func clients() []client {
+	const bigtable = "bucketstore/bigtable"
+	return []client{
+		{"github.com/cockroachdb/pebble", []string{"bucketstore/pebble"}, []string{"bucketstore/pebble"}},
+		{"cloud.google.com/go/bigtable", []string{bigtable, bigtable + "/bigtabletest", "e2e/harness"}, []string{bigtable}},
+	}
+}
+
+// A goPackage is what go list says of a package.
+type goPackage struct {
+	ImportPath                         string
+	Imports, TestImports, XTestImports []string
+}
+
+// name is the path in the module.
+func (p goPackage) name() string { return strings.TrimPrefix(p.ImportPath, module+"/") }
+
+func (p goPackage) testImports() []string { return slices.Concat(p.TestImports, p.XTestImports) }
+
+func listPackages(t testing.TB) []goPackage {
+	t.Helper()
+	out, err := harness.GoOutput(".", "list", "-json=ImportPath,Imports,TestImports,XTestImports", "./...")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var packages []goPackage
+	for dec := json.NewDecoder(bytes.NewReader(out)); ; {
+		var p goPackage
+		err := dec.Decode(&p)
+		if errors.Is(err, io.EOF) {
+			return packages
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		packages = append(packages, p)
+	}
+}
+
+// matches says whether a package is one of the patterns.
+func matches(name string, patterns []string) bool {
+	return slices.ContainsFunc(patterns, func(pattern string) bool {
+		dir, tree := strings.CutSuffix(pattern, "/...")
+		return name == dir || tree && strings.HasPrefix(name, dir+"/")
+	})
+}
+
+// TestArrows looks at direct imports: arrows that hold step by step hold over
+// any number of steps.
+func TestArrows(t *testing.T) {
+	used := map[string]bool{}
+	for _, p := range listPackages(t) {
+		i := slices.IndexFunc(arrows(), func(a arrow) bool { return matches(p.name(), []string{a.from}) })
+		if i < 0 {
+			t.Errorf("no arrow begins at %s", p.name())
+			continue
+		}
+		a := arrows()[i]
+		used[a.from] = true
+		checkImports(t, p.name(), p.Imports, a.to)
+		checkImports(t, p.name()+" (tests)", p.testImports(), append(slices.Concat(a.to, a.tests), p.name()))
+	}
+	for _, a := range arrows() {
+		if !used[a.from] {
+			t.Errorf("no package for the arrow from %s", a.from)
+		}
+	}
+}
+
+func checkImports(t *testing.T, from string, imports, allowed []string) {
+	t.Helper()
+	for _, path := range imports {
+		name, ours := strings.CutPrefix(path, module+"/")
+		if ours && !matches(name, allowed) {
+			t.Errorf("%s imports %s", from, name)
+		}
+	}
+}
+
+// TestClients wants each store's library in one place.
+func TestClients(t *testing.T) {
+	packages := listPackages(t)
+	for _, c := range clients() {
+		t.Run(c.path, func(t *testing.T) {
+			found := 0
+			uses := func(path string) bool { return path == c.path || strings.HasPrefix(path, c.path+"/") }
+			for _, p := range packages {
+				if slices.ContainsFunc(p.Imports, uses) {
+					found++
+					if !matches(p.name(), c.code) {
+						t.Errorf("%s imports it", p.name())
+					}
+				}
+				if slices.ContainsFunc(p.testImports(), uses) && !matches(p.name(), c.tests) {
+					t.Errorf("tests of %s import it", p.name())
+				}
+			}
+			if found == 0 {
+				t.Error("no package imports it")
+			}
+		})
+	}
+}
+
+// TestOnlyHTTP wants the end-to-end tests to know nothing of our code, but for the
+// files that run it against the emulator: the conformance suite, a sealer with a
+// clock of its own, and a reader of META.
+func TestOnlyHTTP(t *testing.T) {
+	exceptions := []string{"bigtable/conformance_test.go", "bigtable/leave_test.go", "bigtable/sealed_test.go"}
+	files, err := filepath.Glob("../*/*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.ImportsOnly)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, spec := range parsed.Imports {
+			ours := strings.Contains(spec.Path.Value, module) && spec.Path.Value != strconv.Quote(module+"/e2e/harness")
+			if ours && !slices.Contains(exceptions, strings.TrimPrefix(file, "../")) {
+				t.Errorf("%s imports %s", file, spec.Path.Value)
+			}
+		}
+	}
+}

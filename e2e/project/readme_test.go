@@ -1,0 +1,60 @@
+package project
+
+import (
+	"os"
+	"os/exec"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/promtable/promtable/e2e/harness"
+)
+
+// TestReadmeFlags holds the table of flags in the README against --help: the
+// same flags, in the same order, with the same defaults.
+func TestReadmeFlags(t *testing.T) {
+	help, err := exec.Command(harness.AdapterProgram(t), "--help").CombinedOutput()
+	if err != nil {
+		t.Fatalf("adapter --help: %v\n%s", err, help)
+	}
+	readme, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, got := helpFlags(string(help)), readmeFlags(string(readme))
+	if len(want) < 20 {
+		t.Fatalf("adapter --help names only %d flags:\n%s", len(want), help)
+	}
+	if w, g := strings.Join(want, "\n"), strings.Join(got, "\n"); w != g {
+		t.Errorf("README.md has these flags:\n%s\n--help has these:\n%s", g, w)
+	}
+}
+
+// helpFlags returns "name default" for each flag of a help text.
+func helpFlags(help string) []string {
+	line := regexp.MustCompile(`(?m)^ {2,6}(?:-., )?--(\[no-\])?([a-z.-]+)(?:=(\S+))?`)
+	var flags []string
+	for _, m := range line.FindAllStringSubmatch(help, -1) {
+		name, value := m[2], strings.Trim(m[3], `"`)
+		switch {
+		case name == "help" || name == "version":
+			continue
+		case m[1] != "":
+			value = "true" // all our switches are on by default
+		case value == strings.ToUpper(name):
+			value = "" // the name stands for a value that is not there
+		}
+		flags = append(flags, name+" "+value)
+	}
+	return flags
+}
+
+// readmeFlags returns "name default" for each row of the README's table.
+func readmeFlags(readme string) []string {
+	row := regexp.MustCompile("(?m)^\\| `--([a-z.-]+)` \\| (?:`([^`]*)`)? ?\\|")
+	var flags []string
+	for _, m := range row.FindAllStringSubmatch(readme, -1) {
+		flags = append(flags, m[1]+" "+m[2])
+	}
+	return flags
+}

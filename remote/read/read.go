@@ -1,0 +1,166 @@
+// Package read serves remote read: it plans the queries of a request, and encodes
+// what the engine finds as samples or as chunks.
+//
+//	read.go               the request, and which kind of answer it gets
+//	samples.go            SAMPLES: one block for all queries
+//	samples_histogram.go  the histograms in it
+//	streamed.go           STREAMED_XOR_CHUNKS: a frame for each series
+//	frame.go              the bytes of a frame
+//	starts.go             chunks for clients that know no start timestamps
+package read
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/prometheus/prompb"
+	"github.com/prometheus/prometheus/storage"
+	upstream "github.com/prometheus/prometheus/storage/remote"
+
+	"github.com/promtable/promtable/remote/engine"
+	"github.com/promtable/promtable/remote/request"
+	"github.com/promtable/promtable/remote/wire"
+)
+
+// The kinds of answers, as they stand in metrics.
+const (
+	responseSamples  = "samples"
+	responseStreamed = "streamed"
+)
+
+// Engine finds samples: an *engine.Engine.
+type Engine interface {
+	Select(ctx context.Context, q engine.Query) (storage.ChunkSeriesSet, error)
+}
+
+// Config says what a readHandler is made of. All of it is required, but for
+// the Registerer.
+type Config struct {
+	Engine     Engine
+	Errors     *request.Responder
+	Gate       *request.Gate
+	Registerer prometheus.Registerer
+	// MaxBodyBytes bounds the body of a request, as sent and as decompressed.
+	MaxBodyBytes int
+	// Timeout is how long a read may take, answer included.
+	Timeout time.Duration
+	// MaxQueries is how many queries a request may hold.
+	MaxQueries int
+	// MaxSamples is how many samples an answer in one block may hold, over all of
+	// its queries.
+	MaxSamples int
+	// MaxFrameBytes is how large a frame of a streamed answer may be, which holds
+	// one whole series.
+	MaxFrameBytes int
+}
+
+// Handler serves remote read.
+type Handler struct {
+	engine        Engine
+	errors        *request.Responder
+	gate          *request.Gate
+	body          request.BodyReader
+	timeout       time.Duration
+	maxQueries    int
+	maxSamples    int
+	maxFrameBytes int
+	buffers       sync.Pool // of *frameBuffers
+	encoders      sync.Pool // of *samplesEncoder
+	metrics       *metrics
+}
+
+// New returns a handler of remote read. Its metrics are registered
+// with cfg.Registerer, where they must not be registered yet.
+func New(cfg Config) *Handler {
+	return &Handler{
+		engine:        cfg.Engine,
+		errors:        cfg.Errors,
+		gate:          cfg.Gate,
+		body:          request.BodyReader{Limit: cfg.MaxBodyBytes},
+		timeout:       cfg.Timeout,
+		maxQueries:    cfg.MaxQueries,
+		maxSamples:    cfg.MaxSamples,
+		maxFrameBytes: cfg.MaxFrameBytes,
+		metrics:       newMetrics(cfg.Registerer),
+	}
+}
+
+// ServeHTTP implements http.Handler.
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	deadline := time.Now().Add(h.timeout)
+	ctx, cancel := context.WithDeadline(r.Context(), deadline)
+	defer cancel()
+	if err := h.gate.Enter(ctx); err != nil {
+		h.errors.Fail(w, r, err)
+		return
+	}
+	defer h.gate.Leave()
+	defer request.LimitAnswer(w, deadline)()
+
+	started, err := h.read(ctx, w, r)
+	switch {
+	case err != nil && started:
+		h.errors.Abort(r, err)
+	case err != nil:
+		h.errors.Fail(w, r, err)
+	}
+}
+
+// read answers a request. started says that a part of the answer is on its way,
+// so that an error can no longer be told.
+func (h *Handler) read(ctx context.Context, w http.ResponseWriter, r *http.Request) (started bool, err error) {
+	var req prompb.ReadRequest
+	err = h.body.Read(ctx, w, r, nil, func(body []byte) error {
+		req, err = wire.ReadRequest(body, h.maxQueries)
+		return err
+	})
+	if err != nil {
+		return false, err
+	}
+	queries, err := wire.Queries(req.Queries)
+	if err != nil {
+		return false, err
+	}
+	kind, err := upstream.NegotiateResponseType(req.AcceptedResponseTypes)
+	if err != nil {
+		return false, request.BadRequest("%w", err)
+	}
+	if kind == prompb.ReadRequest_SAMPLES {
+		for i := range queries {
+			queries[i].Decoded = true
+		}
+	}
+	sets, err := h.plan(ctx, queries)
+	if err != nil {
+		return false, err
+	}
+	if kind == prompb.ReadRequest_STREAMED_XOR_CHUNKS {
+		h.metrics.queries.WithLabelValues(responseStreamed).Add(float64(len(sets)))
+		return h.streamed(ctx, w, readsStarts(r.Header), sets)
+	}
+	h.metrics.queries.WithLabelValues(responseSamples).Add(float64(len(sets)))
+	return h.samples(ctx, w, queries, sets)
+}
+
+// plan starts all queries before the first byte of the answer, so that their
+// limits can still be told.
+func (h *Handler) plan(ctx context.Context, queries []engine.Query) ([]storage.ChunkSeriesSet, error) {
+	sets := make([]storage.ChunkSeriesSet, len(queries))
+	for i, q := range queries {
+		q.Share = len(queries) // each holds batches
+		if q.Mint > q.Maxt {
+			sets[i] = storage.EmptyChunkSeriesSet()
+			continue
+		}
+		set, err := h.engine.Select(ctx, q)
+		if err != nil {
+			return nil, fmt.Errorf("query %d: %w", i, err)
+		}
+		sets[i] = set
+	}
+	return sets, nil
+}

@@ -1,0 +1,72 @@
+package remotetest
+
+import (
+	"context"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/promtable/promtable/bucketstore"
+	"github.com/promtable/promtable/bucketstore/bigtable/bigtabletest"
+	"github.com/promtable/promtable/bucketstore/pebble"
+	"github.com/promtable/promtable/remote"
+	"github.com/promtable/promtable/remote/engine"
+	"github.com/promtable/promtable/series"
+)
+
+// Backends are the real stores.
+var Backends = []struct {
+	Name string
+	Open func(t testing.TB) bucketstore.Store
+}{
+	{"pebble", OpenPebble},
+	{"bigtable", func(t testing.TB) bucketstore.Store { return bigtabletest.Open(t) }},
+}
+
+func OpenPebble(t testing.TB) bucketstore.Store {
+	t.Helper()
+	store, err := pebble.Open(pebble.Config{Dir: t.TempDir(), Tables: bucketstore.Tables(0)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := store.Close(); err != nil {
+			t.Errorf("close the store: %v", err)
+		}
+	})
+	return store
+}
+
+// ServeStore starts a server over a real engine on store.
+func ServeStore(t testing.TB, store bucketstore.Store) (base string, reg *prometheus.Registry) {
+	t.Helper()
+	reg = prometheus.NewRegistry()
+	schema, err := series.NewSchema(nil, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	eng, err := engine.New(engine.Config{
+		Store:      store,
+		Appender:   bucketstore.NewDirect(store, schema, time.Now),
+		Schema:     schema,
+		Now:        time.Now,
+		Registerer: reg,
+		MaxFuture:  10 * time.Minute,
+		Limits:     engine.Limits{MaxSeries: 5000},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv := httptest.NewServer(remote.New(remote.Config{Engine: eng, Now: time.Now, Registerer: reg}))
+	t.Cleanup(func() {
+		srv.Close()
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		if err := eng.Close(ctx); err != nil {
+			t.Errorf("close the engine: %v", err)
+		}
+	})
+	return srv.URL, reg
+}

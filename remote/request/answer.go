@@ -1,0 +1,38 @@
+package request
+
+import (
+	"net/http"
+	"time"
+)
+
+// MatchParams returns the match[] parameters of r.
+func MatchParams(r *http.Request, limit int) ([]string, error) {
+	if err := r.ParseForm(); err != nil {
+		return nil, BadRequest("parse form: %w", err)
+	}
+	texts := r.Form["match[]"]
+	if n := len(texts); n > limit {
+		return nil, BadRequest("%d match[] parameters, the limit is %d", n, limit)
+	}
+	return texts, nil
+}
+
+// answerGrace is how long the end of an answer may take past the deadline: an
+// error often comes with the deadline and must still go out.
+const answerGrace = 5 * time.Second
+
+// LimitAnswer lets w take an answer until deadline: a client that does not read
+// its answer must hold neither a slot nor the answer for ever. The caller calls
+// end when the answer is complete; what the server has gathered of it is then
+// sent, since the deadline must not outlive the request.
+func LimitAnswer(w http.ResponseWriter, deadline time.Time) (end func()) {
+	control := http.NewResponseController(w)
+	_ = control.SetWriteDeadline(deadline) // a writer without, as in a test, has no slow clients
+	return func() {
+		if grace := time.Now().Add(answerGrace); grace.After(deadline) {
+			_ = control.SetWriteDeadline(grace)
+		}
+		_ = control.Flush() // the server has noticed the error as well
+		_ = control.SetWriteDeadline(time.Time{})
+	}
+}

@@ -1,0 +1,183 @@
+// Package request is what every request of every protocol goes through: its slot,
+// its body, and the status code of its error.
+//
+//	gate.go     how many requests, and how many of their bytes, are in memory
+//	body.go     a body, received and decompressed within its limit
+//	answer.go   the deadline of an answer
+//	errors.go   errors to status codes and log lines
+//	metrics.go  requests counted
+package request
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-kit/log"
+	"github.com/go-kit/log/level"
+
+	"github.com/promtable/promtable/remote/engine"
+	"github.com/promtable/promtable/series"
+)
+
+// Abbreviate quotes text for an error message, cut after 128 bytes.
+func Abbreviate(text string) string {
+	const limit = 128
+	if len(text) <= limit {
+		return fmt.Sprintf("%q", text)
+	}
+	return fmt.Sprintf("%q…", strings.ToValidUTF8(text[:limit], ""))
+}
+
+const (
+	// maxErrorText is how many bytes of an error go into an answer: a sender
+	// reads no more than 1,024, and http.Error adds a newline.
+	maxErrorText = 1023
+
+	// retryAfter is what an overloaded server asks of a sender.
+	retryAfter = 5 * time.Second
+
+	// logInterval is how often the edge logs at most, for each level.
+	logInterval = 10 * time.Second
+
+	// statusClientGone is what is counted, and seen by nobody, when the client
+	// has hung up.
+	statusClientGone = 499
+)
+
+// errOverloaded marks a request that found no slot in time.
+var errOverloaded = errors.New("too many concurrent requests, try again later")
+
+// A statusError is an error whose status is known where it arises.
+type statusError struct {
+	status int
+	err    error
+}
+
+func (e *statusError) Error() string { return e.err.Error() }
+
+func (e *statusError) Unwrap() error { return e.err }
+
+// WithStatus returns an error whose answer has this status.
+func WithStatus(status int, format string, args ...any) error {
+	return &statusError{status, fmt.Errorf(format, args...)}
+}
+
+// BadRequest returns an error that is the fault of the client.
+func BadRequest(format string, args ...any) error {
+	return WithStatus(http.StatusBadRequest, format, args...)
+}
+
+// Status turns an error into the status of the answer. client is the context
+// of the request as it came, without a deadline of ours. What is not plainly
+// the fault of the client is a 5xx, which a writer repeats.
+func Status(client context.Context, err error) int {
+	var (
+		known    *statusError
+		rejected *engine.Rejected
+		tooLarge *http.MaxBytesError
+	)
+	switch {
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		// The server takes a body that did not come in time for a client that has
+		// gone, and ends its context. But the client may wait.
+		return http.StatusServiceUnavailable
+	case client.Err() != nil:
+		return statusClientGone
+	case errors.As(err, &known):
+		return known.status
+	case errors.As(err, &rejected), errors.Is(err, engine.ErrLimit):
+		return http.StatusBadRequest
+	case errors.As(err, &tooLarge):
+		return http.StatusRequestEntityTooLarge
+	case errors.Is(err, series.ErrCorrupt):
+		return http.StatusInternalServerError
+	}
+	return http.StatusServiceUnavailable
+}
+
+// Responder is where errors leave: it answers them and logs them, once. A sender
+// with bad data, or a store that is down, meets it with every request, so it
+// logs no more than one line for each level in logInterval.
+type Responder struct {
+	logger log.Logger
+	now    func() time.Time
+
+	client, server limiter
+}
+
+func NewResponder(logger log.Logger, now func() time.Time) *Responder {
+	return &Responder{logger: logger, now: now}
+}
+
+// Fail answers with the status and the text of err.
+func (e *Responder) Fail(w http.ResponseWriter, r *http.Request, err error) {
+	http.Error(w, ErrorText(err), e.Note(w, r, err))
+}
+
+// Note logs err, sets the headers that go with it and returns its status.
+func (e *Responder) Note(w http.ResponseWriter, r *http.Request, err error) (status int) {
+	status = Status(r.Context(), err)
+	e.log(r, status, err)
+	if errors.Is(err, errOverloaded) {
+		w.Header().Set("Retry-After", strconv.Itoa(int(retryAfter/time.Second)))
+	}
+	return status
+}
+
+// Abort breaks the connection in the middle of an answer, so that the client
+// cannot take the part that it got for the whole. It does not return.
+func (e *Responder) Abort(r *http.Request, err error) {
+	e.log(r, Status(r.Context(), err), err)
+	panic(http.ErrAbortHandler)
+}
+
+func (e *Responder) log(r *http.Request, status int, err error) {
+	logger, limit := level.Error(e.logger), &e.server
+	switch {
+	case status == statusClientGone:
+		level.Debug(e.logger).Log("msg", "client has gone", "path", r.URL.Path, "client", r.RemoteAddr, "err", err)
+		return
+	case status < 500:
+		logger, limit = level.Warn(e.logger), &e.client
+	}
+	if unlogged, ok := limit.allow(e.now()); ok {
+		logger.Log("msg", "request failed", "path", r.URL.Path, "client", r.RemoteAddr, "status", status, "unlogged", unlogged, "err", ErrorText(err))
+	}
+}
+
+// ErrorText is the text of err, cut to what a client reads.
+func ErrorText(err error) string {
+	text := err.Error()
+	if len(text) > maxErrorText {
+		text = text[:maxErrorText]
+	}
+	return strings.ToValidUTF8(text, "")
+}
+
+// limiter allows one event in logInterval. It is safe for concurrent use.
+type limiter struct {
+	mu         sync.Mutex
+	next       time.Time
+	suppressed int
+}
+
+// allow says whether an event may happen now, and how many were suppressed
+// since the last one.
+func (l *limiter) allow(now time.Time) (suppressed int, ok bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if now.Before(l.next) {
+		l.suppressed++
+		return 0, false
+	}
+	suppressed, l.suppressed = l.suppressed, 0
+	l.next = now.Add(logInterval)
+	return suppressed, true
+}

@@ -1,0 +1,94 @@
+package request
+
+import (
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+)
+
+// allowMethod says whether the method of r is one of methods; if not, it has
+// answered.
+func allowMethod(w http.ResponseWriter, r *http.Request, methods []string) bool {
+	if slices.Contains(methods, r.Method) {
+		return true
+	}
+	w.Header().Set("Allow", strings.Join(methods, ", "))
+	http.Error(w, "method not allowed", http.StatusMethodNotAllowed)
+	return false
+}
+
+// Metrics counts requests of all handlers.
+type Metrics struct {
+	requests *prometheus.CounterVec
+	seconds  *prometheus.HistogramVec
+	inFlight *prometheus.GaugeVec
+}
+
+func NewMetrics(reg prometheus.Registerer) *Metrics {
+	f := promauto.With(reg)
+	return &Metrics{
+		requests: f.NewCounterVec(prometheus.CounterOpts{
+			Name: "adapter_http_requests_total",
+			Help: "Requests answered, by status code; \"aborted\" if the connection was broken in the middle of the answer.",
+		}, []string{"handler", "code"}),
+		seconds: f.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "adapter_http_request_duration_seconds",
+			Help:    "How long requests took, answer included.",
+			Buckets: []float64{.001, .005, .01, .05, .1, .5, 1, 5, 10, 25, 60, 120},
+		}, []string{"handler"}),
+		inFlight: f.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "adapter_http_requests_in_flight",
+			Help: "Requests that run or wait.",
+		}, []string{"handler"}),
+	}
+}
+
+// Instrument counts the requests of next and answers 405 to all methods but
+// these.
+func (m *Metrics) Instrument(name string, next http.Handler, methods ...string) http.Handler {
+	seconds, inFlight := m.seconds.WithLabelValues(name), m.inFlight.WithLabelValues(name)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		start := time.Now()
+		rec := &statusRecorder{ResponseWriter: w}
+		code := "aborted" // what remains if next panics
+		inFlight.Inc()
+		defer func() {
+			inFlight.Dec()
+			seconds.Observe(time.Since(start).Seconds())
+			m.requests.WithLabelValues(name, code).Inc()
+		}()
+		if allowMethod(rec, r, methods) {
+			next.ServeHTTP(rec, r)
+		}
+		code = strconv.Itoa(rec.code())
+	})
+}
+
+// statusRecorder remembers the status of an answer.
+type statusRecorder struct {
+	http.ResponseWriter
+	status int
+}
+
+// WriteHeader implements http.ResponseWriter.
+func (r *statusRecorder) WriteHeader(status int) {
+	if r.status == 0 {
+		r.status = status
+	}
+	r.ResponseWriter.WriteHeader(status)
+}
+
+// Unwrap serves http.ResponseController.
+func (r *statusRecorder) Unwrap() http.ResponseWriter { return r.ResponseWriter }
+
+func (r *statusRecorder) code() int {
+	if r.status == 0 {
+		return http.StatusOK
+	}
+	return r.status
+}

@@ -1,0 +1,228 @@
+package wire
+
+import (
+	"encoding/binary"
+	"math"
+	"slices"
+
+	"github.com/prometheus/prometheus/model/histogram"
+
+	"github.com/promtable/promtable/remote/engine"
+)
+
+// wireHistogram is a histogram as it stands in a message of either protocol,
+// which have the same fields for it, but for the start timestamp. It is scratch
+// space: the lists are used again.
+type wireHistogram struct {
+	t, st         int64
+	isFloat       bool
+	count         uint64 // the bits, if isFloat is set
+	zeroCount     uint64
+	zeroFloat     float64
+	sum           float64
+	schema        int32
+	zeroThreshold float64
+	hint          histogram.CounterResetHint
+
+	positiveSpans, negativeSpans   []histogram.Span
+	positiveDeltas, negativeDeltas []int64
+	positiveCounts, negativeCounts []float64
+	customValues                   []float64
+}
+
+// reset forgets all but the memory of the lists.
+func (h *wireHistogram) reset() {
+	*h = wireHistogram{
+		positiveSpans: h.positiveSpans[:0], negativeSpans: h.negativeSpans[:0],
+		positiveDeltas: h.positiveDeltas[:0], negativeDeltas: h.negativeDeltas[:0],
+		positiveCounts: h.positiveCounts[:0], negativeCounts: h.negativeCounts[:0],
+		customValues: h.customValues[:0],
+	}
+}
+
+// decode reads a Histogram.
+func (h *wireHistogram) decode(msg field) error {
+	h.reset()
+	if err := msg.want(BytesType); err != nil {
+		return err
+	}
+	for rest := msg.bytes; len(rest) > 0; {
+		f, next, err := cutField(rest)
+		if err == nil {
+			err = h.field(f)
+		}
+		if err != nil {
+			return err
+		}
+		rest = next
+	}
+	return nil
+}
+
+// field takes one field. Of a field that comes twice, the last one counts, of
+// counts in two forms as well.
+func (h *wireHistogram) field(f field) (err error) {
+	switch f.num {
+	case 1: // count_int
+		h.count, h.isFloat, err = f.value, false, f.want(VarintType)
+	case 2: // count_float
+		h.count, h.isFloat, err = f.value, true, f.want(Fixed64Type)
+	case 3:
+		h.sum, err = math.Float64frombits(f.value), f.want(Fixed64Type)
+	case 4:
+		h.schema, err = int32(zigzag(uint64(uint32(f.value)))), f.want(VarintType)
+	case 5:
+		h.zeroThreshold, err = math.Float64frombits(f.value), f.want(Fixed64Type)
+	case 6: // zero_count_int
+		h.zeroCount, h.zeroFloat, err = f.value, 0, f.want(VarintType)
+	case 7: // zero_count_float
+		h.zeroCount, h.zeroFloat, err = 0, math.Float64frombits(f.value), f.want(Fixed64Type)
+	case 8:
+		h.negativeSpans, err = appendSpan(h.negativeSpans, f)
+	case 9:
+		h.negativeDeltas, err = appendDeltas(h.negativeDeltas, f)
+	case 10:
+		h.negativeCounts, err = appendDoubles(h.negativeCounts, f)
+	case 11:
+		h.positiveSpans, err = appendSpan(h.positiveSpans, f)
+	case 12:
+		h.positiveDeltas, err = appendDeltas(h.positiveDeltas, f)
+	case 13:
+		h.positiveCounts, err = appendDoubles(h.positiveCounts, f)
+	case 14:
+		h.hint, err = resetHint(f.value), f.want(VarintType)
+	case 15:
+		h.t, err = int64(f.value), f.want(VarintType)
+	case 16:
+		h.customValues, err = appendDoubles(h.customValues, f)
+	case 17: // start_timestamp, in 2.0
+		h.st, err = int64(f.value), f.want(VarintType)
+	}
+	return err
+}
+
+// resetHint returns what a reset_hint stands for. One that is not defined yet
+// says nothing.
+func resetHint(v uint64) histogram.CounterResetHint {
+	if v > uint64(histogram.GaugeType) {
+		return histogram.UnknownCounterReset
+	}
+	return histogram.CounterResetHint(v)
+}
+
+// zigzag decodes a signed number.
+func zigzag(v uint64) int64 { return int64(v>>1) ^ -int64(v&1) }
+
+func appendSpan(spans []histogram.Span, msg field) ([]histogram.Span, error) {
+	if err := msg.want(BytesType); err != nil {
+		return spans, err
+	}
+	var s histogram.Span
+	for rest := msg.bytes; len(rest) > 0; {
+		f, next, err := cutField(rest)
+		if err != nil {
+			return spans, err
+		}
+		rest = next
+		switch f.num {
+		case 1:
+			s.Offset, err = int32(zigzag(uint64(uint32(f.value)))), f.want(VarintType)
+		case 2:
+			s.Length, err = uint32(f.value), f.want(VarintType)
+		}
+		if err != nil {
+			return spans, err
+		}
+	}
+	return append(spans, s), nil
+}
+
+// appendDeltas appends the numbers of a field of sint64, packed or not.
+func appendDeltas(deltas []int64, f field) ([]int64, error) {
+	if f.wire == VarintType {
+		return append(deltas, zigzag(f.value)), nil
+	}
+	if err := f.want(BytesType); err != nil {
+		return deltas, err
+	}
+	for rest := f.bytes; len(rest) > 0; {
+		v, n := binary.Uvarint(rest)
+		if n <= 0 {
+			return deltas, errWire
+		}
+		deltas, rest = append(deltas, zigzag(v)), rest[n:]
+	}
+	return deltas, nil
+}
+
+// appendDoubles appends the numbers of a field of double, packed or not.
+func appendDoubles(list []float64, f field) ([]float64, error) {
+	if f.wire == Fixed64Type {
+		return append(list, math.Float64frombits(f.value)), nil
+	}
+	if err := f.want(BytesType); err != nil {
+		return list, err
+	}
+	if len(f.bytes)%8 != 0 {
+		return list, errWire
+	}
+	for rest := f.bytes; len(rest) > 0; rest = rest[8:] {
+		list = append(list, math.Float64frombits(binary.LittleEndian.Uint64(rest)))
+	}
+	return list, nil
+}
+
+const (
+	// histogramBytes is about what a histogram takes in memory, without its
+	// lists.
+	histogramBytes = 256
+	// elementBytes is what an element of a list takes.
+	elementBytes = 8
+)
+
+// size returns about how many bytes the histogram will take in memory.
+func (h *wireHistogram) size() int {
+	return histogramBytes + elementBytes*(len(h.positiveSpans)+len(h.negativeSpans)+len(h.positiveDeltas)+
+		len(h.negativeDeltas)+len(h.positiveCounts)+len(h.negativeCounts)+len(h.customValues))
+}
+
+// histogram returns a copy. As in the generated code, the kind of the count is
+// the kind of the histogram, and lists of the other kind are passed over.
+func (h *wireHistogram) histogram() engine.Histogram {
+	if h.isFloat {
+		return engine.Histogram{T: h.t, ST: h.st, FH: &histogram.FloatHistogram{
+			CounterResetHint: h.hint,
+			Schema:           h.schema,
+			ZeroThreshold:    h.zeroThreshold,
+			ZeroCount:        h.zeroFloat,
+			Count:            math.Float64frombits(h.count),
+			Sum:              h.sum,
+			PositiveSpans:    cloneList(h.positiveSpans),
+			NegativeSpans:    cloneList(h.negativeSpans),
+			PositiveBuckets:  cloneList(h.positiveCounts),
+			NegativeBuckets:  cloneList(h.negativeCounts),
+			CustomValues:     cloneList(h.customValues),
+		}}
+	}
+	return engine.Histogram{T: h.t, ST: h.st, H: &histogram.Histogram{
+		CounterResetHint: h.hint,
+		Schema:           h.schema,
+		ZeroThreshold:    h.zeroThreshold,
+		ZeroCount:        h.zeroCount,
+		Count:            h.count,
+		Sum:              h.sum,
+		PositiveSpans:    cloneList(h.positiveSpans),
+		NegativeSpans:    cloneList(h.negativeSpans),
+		PositiveBuckets:  cloneList(h.positiveDeltas),
+		NegativeBuckets:  cloneList(h.negativeDeltas),
+		CustomValues:     cloneList(h.customValues),
+	}}
+}
+
+// cloneList copies a list. An empty one is nil.
+func cloneList[T any](list []T) []T {
+	if len(list) == 0 {
+		return nil
+	}
+	return slices.Clone(list)
+}

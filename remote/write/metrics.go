@@ -1,0 +1,76 @@
+package write
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"github.com/promtable/promtable/remote/engine"
+)
+
+// metrics counts what writers send.
+type metrics struct {
+	samples    *prometheus.CounterVec
+	histograms *prometheus.CounterVec
+	exemplars  *prometheus.CounterVec
+	failed     *prometheus.CounterVec
+	rejected   *prometheus.CounterVec
+	metadata   prometheus.Counter
+	bodyBytes  prometheus.Counter
+}
+
+func newMetrics(reg prometheus.Registerer) *metrics {
+	f := promauto.With(reg)
+	m := &metrics{
+		samples: f.NewCounterVec(prometheus.CounterOpts{
+			Name: "adapter_write_samples_total",
+			Help: "Float samples stored, confirmed by the store, by version of the protocol.",
+		}, []string{"protocol"}),
+		histograms: f.NewCounterVec(prometheus.CounterOpts{
+			Name: "adapter_write_histograms_total",
+			Help: "Native histograms stored, confirmed by the store, by version of the protocol.",
+		}, []string{"protocol"}),
+		exemplars: f.NewCounterVec(prometheus.CounterOpts{
+			Name: "adapter_write_exemplars_total",
+			Help: "Exemplars stored, confirmed by the store, by version of the protocol.",
+		}, []string{"protocol"}),
+		failed: f.NewCounterVec(prometheus.CounterOpts{
+			Name: "adapter_write_failed_samples_total",
+			Help: "Samples, histograms and exemplars that the store did not confirm, by version of the protocol. The sender sends them again.",
+		}, []string{"protocol"}),
+		rejected: f.NewCounterVec(prometheus.CounterOpts{
+			Name: "adapter_write_rejected_total",
+			Help: "Samples, histograms, exemplars and entries of metadata that can never be stored, by reason.",
+		}, []string{"reason"}),
+		metadata: f.NewCounter(prometheus.CounterOpts{
+			Name: "adapter_write_metadata_total",
+			Help: "Entries of metadata of metric families taken, most of which say nothing new.",
+		}),
+		bodyBytes: f.NewCounter(prometheus.CounterOpts{
+			Name: "adapter_write_decoded_bytes_total",
+			Help: "Bytes of write requests after decompression.",
+		}),
+	}
+	for _, p := range []protocol{protocolV1, protocolV2} {
+		m.samples.WithLabelValues(p.String())
+		m.histograms.WithLabelValues(p.String())
+		m.exemplars.WithLabelValues(p.String())
+		m.failed.WithLabelValues(p.String())
+	}
+	for _, r := range []engine.Reason{
+		engine.ReasonLabels, engine.ReasonKeyTooLong, engine.ReasonTime, engine.ReasonFuture,
+		engine.ReasonHistogram, engine.ReasonExemplar, engine.ReasonMetadata, engine.ReasonMalformed,
+	} {
+		m.rejected.WithLabelValues(string(r))
+	}
+	return m
+}
+
+// count counts what was stored of a write, and what can never be.
+func (m *metrics) count(p protocol, stored engine.Stored, rejected *engine.Rejected) {
+	m.samples.WithLabelValues(p.String()).Add(float64(stored.Samples))
+	m.histograms.WithLabelValues(p.String()).Add(float64(stored.Histograms))
+	m.exemplars.WithLabelValues(p.String()).Add(float64(stored.Exemplars))
+	for reason, n := range rejected.Samples {
+		m.rejected.WithLabelValues(string(reason)).Add(float64(n))
+	}
+}

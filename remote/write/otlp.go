@@ -1,0 +1,201 @@
+package write
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/prometheus/prometheus/config"
+	"github.com/prometheus/prometheus/storage/remote/otlptranslator/prometheusremotewrite"
+	"go.opentelemetry.io/collector/pdata/pmetric/pmetricotlp"
+
+	"github.com/promtable/promtable/remote/engine"
+	"github.com/promtable/promtable/remote/request"
+)
+
+// The encodings of OTLP over HTTP.
+const (
+	otlpProtobuf = "application/x-protobuf"
+	otlpJSON     = "application/json"
+)
+
+// otlpLookback is how often target_info is repeated between the samples of a
+// resource, so that no query misses it: the default of Prometheus.
+const otlpLookback = 5 * time.Minute
+
+// OTLPHandler takes OTLP metrics over HTTP. Prometheus' translator makes series
+// of them, as Prometheus does it without further configuration. Its handler is
+// not used, because it answers 200 when storing fails.
+type OTLPHandler struct {
+	engine  Engine
+	errors  *request.Responder
+	gate    *request.Gate
+	decoded *request.ByteGate
+	limit   int
+	timeout time.Duration
+}
+
+// NewOTLP returns a handler of OTLP metrics, which shares engine and
+// limits with h.
+func NewOTLP(h *Handler) *OTLPHandler {
+	return &OTLPHandler{engine: h.engine, errors: h.errors, gate: h.gate, decoded: h.decoded, limit: h.body.Limit, timeout: h.timeout}
+}
+
+// ServeHTTP implements http.Handler.
+func (h *OTLPHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	contentType, err := otlpEncoding(r.Header)
+	if err != nil {
+		h.errors.Fail(w, r, err)
+		return
+	}
+	rejected, err := h.write(w, r, contentType)
+	if err == nil {
+		err = respondOTLP(w, contentType, rejected)
+	}
+	if err != nil {
+		h.errors.Fail(w, r, err)
+	}
+}
+
+// otlpEncoding says how the body is encoded. The error is a 415.
+func otlpEncoding(header http.Header) (string, error) {
+	if encoding := header.Get("Content-Encoding"); encoding != "" && encoding != "gzip" {
+		return "", unsupportedMedia("content encoding %q is not gzip", encoding)
+	}
+	contentType, _, err := mime.ParseMediaType(header.Get("Content-Type"))
+	if err != nil || (contentType != otlpProtobuf && contentType != otlpJSON) {
+		return "", unsupportedMedia("content type %q is neither %s nor %s", header.Get("Content-Type"), otlpProtobuf, otlpJSON)
+	}
+	return contentType, nil
+}
+
+// write stores the metrics of r. What can never be stored is in rejected, the
+// rest is stored; after an error everything must be sent again.
+func (h *OTLPHandler) write(w http.ResponseWriter, r *http.Request, contentType string) (rejected error, err error) {
+	ctx, cancel := context.WithTimeout(r.Context(), h.timeout)
+	defer cancel()
+	if err := h.gate.Enter(ctx); err != nil {
+		return nil, err
+	}
+	defer h.gate.Leave()
+	decoded := &request.Reservation{Gate: h.decoded}
+	defer decoded.Release()
+	body, err := h.receive(ctx, w, r, decoded)
+	if err != nil {
+		return nil, err
+	}
+	metrics := pmetricotlp.NewExportRequest()
+	if contentType == otlpJSON {
+		err = metrics.UnmarshalJSON(body)
+	} else {
+		err = metrics.UnmarshalProto(body)
+	}
+	if err != nil {
+		return nil, request.BadRequest("decode OTLP metrics: %w", err)
+	}
+	return h.store(ctx, metrics)
+}
+
+// receive reads the body of r, decompressed.
+func (h *OTLPHandler) receive(ctx context.Context, w http.ResponseWriter, r *http.Request, decoded *request.Reservation) ([]byte, error) {
+	control := http.NewResponseController(w)
+	if deadline, ok := ctx.Deadline(); ok {
+		_ = control.SetReadDeadline(deadline)
+		defer func() { _ = control.SetReadDeadline(time.Time{}) }()
+	}
+	announced := h.limit
+	if r.ContentLength >= 0 && r.ContentLength < int64(h.limit) && r.Header.Get("Content-Encoding") == "" {
+		announced = int(r.ContentLength)
+	}
+	if err := decoded.Take(ctx, announced); err != nil {
+		return nil, err
+	}
+	var reader io.Reader = http.MaxBytesReader(w, r.Body, int64(h.limit))
+	if r.Header.Get("Content-Encoding") == "gzip" {
+		unzipped, err := gzip.NewReader(reader)
+		if err != nil {
+			return nil, request.BadRequest("decompress request body: %w", err)
+		}
+		reader = unzipped
+	}
+	var body bytes.Buffer
+	n, err := body.ReadFrom(io.LimitReader(reader, int64(h.limit)+1))
+	switch {
+	case n > int64(h.limit):
+		return nil, request.WithStatus(http.StatusRequestEntityTooLarge, "request body of more than %d bytes", h.limit)
+	case errors.Is(err, gzip.ErrChecksum), errors.Is(err, gzip.ErrHeader), errors.Is(err, io.ErrUnexpectedEOF):
+		return nil, request.BadRequest("decompress request body: %w", err)
+	case err != nil:
+		return nil, fmt.Errorf("read request body: %w", err)
+	}
+	return body.Bytes(), nil
+}
+
+// store translates the metrics and appends them. What cannot be translated is
+// rejected, the rest is stored all the same.
+func (h *OTLPHandler) store(ctx context.Context, metrics pmetricotlp.ExportRequest) (rejected error, err error) {
+	otlp := config.DefaultOTLPConfig
+	appender := h.engine.AppenderV2(ctx)
+	_, untranslated := prometheusremotewrite.NewPrometheusConverter(appender).FromMetrics(ctx, metrics.Metrics(), prometheusremotewrite.Settings{
+		AddMetricSuffixes:                    otlp.TranslationStrategy.ShouldAddSuffixes(),
+		AllowUTF8:                            !otlp.TranslationStrategy.ShouldEscape(),
+		PromoteResourceAttributes:            prometheusremotewrite.NewPromoteResourceAttributes(otlp),
+		KeepIdentifyingResourceAttributes:    otlp.KeepIdentifyingResourceAttributes,
+		ConvertHistogramsToNHCB:              otlp.ConvertHistogramsToNHCB,
+		PromoteScopeMetadata:                 otlp.PromoteScopeMetadata,
+		LookbackDelta:                        otlpLookback,
+		LabelNameUnderscoreSanitization:      otlp.LabelNameUnderscoreSanitization,
+		LabelNamePreserveMultipleUnderscores: otlp.LabelNamePreserveMultipleUnderscores,
+	})
+	if err := ctx.Err(); err != nil { // which the translator reports as well
+		return nil, fmt.Errorf("translate OTLP metrics: %w", err)
+	}
+	err = appender.Commit()
+	var unstorable *engine.Rejected
+	if err != nil && !errors.As(err, &unstorable) {
+		return nil, fmt.Errorf("store: %w", err)
+	}
+	return errors.Join(untranslated, err), nil
+}
+
+// respondOTLP answers with what was rejected, if anything was: a partial
+// success, as the protocol calls it, whose sender must not repeat it.
+func respondOTLP(w http.ResponseWriter, contentType string, rejected error) (err error) {
+	response := pmetricotlp.NewExportResponse()
+	if rejected != nil {
+		response.PartialSuccess().SetErrorMessage(request.ErrorText(rejected))
+		response.PartialSuccess().SetRejectedDataPoints(rejectedPoints(rejected))
+	}
+	var body []byte
+	if contentType == otlpJSON {
+		body, err = response.MarshalJSON()
+	} else {
+		body, err = response.MarshalProto()
+	}
+	if err != nil {
+		return fmt.Errorf("encode OTLP response: %w", err)
+	}
+	w.Header().Set("Content-Type", contentType)
+	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
+	_, _ = w.Write(body) // the sender has gone, and nobody else asks
+	return nil
+}
+
+// rejectedPoints counts what was rejected, at least one: the protocol takes a
+// message without a number for a warning.
+func rejectedPoints(rejected error) (n int64) {
+	var unstorable *engine.Rejected
+	if errors.As(rejected, &unstorable) {
+		for _, samples := range unstorable.Samples {
+			n += int64(samples)
+		}
+	}
+	return max(n, 1)
+}

@@ -1,0 +1,118 @@
+package chunk
+
+import (
+	"slices"
+
+	"github.com/prometheus/prometheus/model/histogram"
+	"github.com/prometheus/prometheus/tsdb/chunkenc"
+
+	"github.com/promtable/promtable/series/xor"
+)
+
+// floatSize is what a sample of a Decoded takes in memory.
+const floatSize = 16
+
+// A Decoded is samples that nobody has encoded, as a chunk of upstream's: for
+// readers that want the samples, and not the bytes. Its encoding is XOR, and Bytes
+// makes that, each time anew. It is never written to, so it may be used by several
+// goroutines.
+type Decoded struct {
+	ts []int64
+	vs []float64
+}
+
+// Floats returns the samples: times in milliseconds, ascending, and as many
+// values. They belong to the chunk.
+func (c *Decoded) Floats() (ts []int64, vs []float64) { return c.ts, c.vs }
+
+// NumSamples implements chunkenc.Chunk.
+func (c *Decoded) NumSamples() int { return len(c.ts) }
+
+// Encoding implements chunkenc.Chunk.
+func (c *Decoded) Encoding() chunkenc.Encoding { return chunkenc.EncXOR }
+
+// Bytes implements chunkenc.Chunk.
+func (c *Decoded) Bytes() []byte { return xor.Append(nil, c.ts, c.vs) }
+
+// Appender implements chunkenc.Chunk. It appends to a copy that nobody can reach:
+// the chunk is complete.
+func (c *Decoded) Appender() (chunkenc.Appender, error) {
+	chunk, err := chunkenc.FromData(chunkenc.EncXOR, c.Bytes())
+	if err != nil {
+		return nil, err
+	}
+	return chunk.Appender()
+}
+
+// Compact implements chunkenc.Chunk.
+func (c *Decoded) Compact() {}
+
+// Reset implements chunkenc.Chunk. Data that is not of encoding XOR leaves it
+// empty.
+func (c *Decoded) Reset(data []byte) { c.ts, c.vs, _ = xor.Decode(data, nil, nil) }
+
+// Iterator implements chunkenc.Chunk. It uses it again if it is one of its own.
+func (c *Decoded) Iterator(it chunkenc.Iterator) chunkenc.Iterator {
+	fi, ok := it.(*floatIterator)
+	if !ok {
+		fi = new(floatIterator)
+	}
+	*fi = floatIterator{ts: c.ts, vs: c.vs, at: -1}
+	return fi
+}
+
+// floatIterator stands at the sample at, which is -1 in front of the first.
+type floatIterator struct {
+	ts []int64
+	vs []float64
+	at int
+}
+
+// Next implements chunkenc.Iterator.
+func (it *floatIterator) Next() chunkenc.ValueType {
+	if it.at+1 >= len(it.ts) {
+		it.at = len(it.ts)
+		return chunkenc.ValNone
+	}
+	it.at++
+	return chunkenc.ValFloat
+}
+
+// A timestamp is an int64 by another name: go vet takes a Seek of an int64 for one
+// of io.Seeker's.
+type timestamp = int64
+
+// Seek implements chunkenc.Iterator.
+func (it *floatIterator) Seek(t timestamp) chunkenc.ValueType {
+	it.at = max(it.at, 0)
+	if it.at < len(it.ts) && it.ts[it.at] < t {
+		n, _ := slices.BinarySearch(it.ts[it.at:], t)
+		it.at += n
+	}
+	if it.at >= len(it.ts) {
+		return chunkenc.ValNone
+	}
+	return chunkenc.ValFloat
+}
+
+// At implements chunkenc.Iterator.
+func (it *floatIterator) At() (int64, float64) { return it.ts[it.at], it.vs[it.at] }
+
+// AtT implements chunkenc.Iterator.
+func (it *floatIterator) AtT() int64 { return it.ts[it.at] }
+
+// AtST implements chunkenc.Iterator. Nobody knows of a start.
+func (*floatIterator) AtST() int64 { return 0 }
+
+// AtHistogram implements chunkenc.Iterator. There are none.
+func (*floatIterator) AtHistogram(*histogram.Histogram) (int64, *histogram.Histogram) {
+	panic("chunk: a chunk of floats was asked for a histogram")
+}
+
+// AtFloatHistogram implements chunkenc.Iterator. There are none.
+func (*floatIterator) AtFloatHistogram(*histogram.FloatHistogram) (int64, *histogram.FloatHistogram) {
+	panic("chunk: a chunk of floats was asked for a histogram")
+}
+
+// Err implements chunkenc.Iterator.
+func (*floatIterator) Err() error { return nil }

@@ -1,0 +1,431 @@
+package merge
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/promtable/promtable/series"
+	"github.com/promtable/promtable/series/cell"
+	"github.com/promtable/promtable/series/chunk"
+)
+
+// Row merges the cells of one METRIC row into samples in order of time,
+// one at a time: the raw cells of the families l, r0 to r3 and the chunks. Where
+// several have a sample at one time, the one in l counts, then those in r0 to r3
+// in this order, then that of the chunk with the highest stamp, and of those the
+// one added last. A row is read like this, and then the next with the same
+// Row, so that its buffers are used again:
+//
+//	rs.Reset(base, start, limit)
+//	rs.AddChunk(chunk)                     // for each cell of series.FamilyChunk
+//	rs.AddRaw(family, qualifier, value)    // for each cell of l and r0 to r3
+//	for rs.Next() {                        // or NextHistogramChunk, NextRegular
+//		// rs.T(), and rs.Float() if rs.IsFloat(), else rs.Value();
+//		// or rs.Floats(), where there are many
+//	}
+//	// rs.Err()
+//
+// The order of the families does not matter. It refers to the bytes that are
+// added until the next Reset. A chunk is decoded when the time of its first
+// sample has come; memory follows the chunks that overlap. The zero value is an
+// empty row. It is not safe for several goroutines.
+type Row struct {
+	base, start, limit int64
+
+	// raw are the raw cells of each family, in order of precedence.
+	raw [len(rawPrecedence)]*sampleRun
+	// chunks are those that are not yet open, from position opened on.
+	chunks []pendingChunk
+	opened int
+	// heap has the runs with samples left, the one to be next in front.
+	heap []*sampleRun
+	free []*sampleRun
+	// merging says that the raw runs are in the heap and the chunks sorted.
+	merging bool
+
+	// current has the current sample, or is nil. All its other samples before
+	// bound come before those of any other run.
+	current *sampleRun
+	bound   int64
+	// regular are the values of NextRegular, times is space for times.
+	regular []float64
+	times   []int64
+	// short is the first position in chunks from which NextRegular may find enough.
+	short int
+	// previous is the run of the sample before, and follows says that the current
+	// sample came next to it in the same run.
+	previous *sampleRun
+	follows  bool
+	err      error
+}
+
+// rawPrecedence are the raw families, from the one that wins on. A late sample,
+// which came after the window of its time was open, wins over one that came
+// while it was.
+var rawPrecedence = [...]string{series.FamilyLate, series.FamilyR0, series.FamilyR1, series.FamilyR2, series.FamilyR3}
+
+// A sampleRun is samples in order of time: the raw cells of a family or a chunk.
+type sampleRun struct {
+	// stamp and order say which run counts at equal times: the greater one. Raw
+	// cells have a stamp that no chunk has.
+	stamp int64
+	order int
+	// cells are raw cells, at the times in ts; nil in a chunk.
+	cells [][]byte
+	// at is the position of the next sample, or the current one, in ts.
+	at int
+	// seen says that a sample of this run has been the current one.
+	seen bool
+	chunkDecoder
+}
+
+type pendingChunk struct {
+	chunk.Sealed
+	order int
+}
+
+const rawStamp = math.MaxInt64
+
+// Reset begins with a row in the bucket at base whose samples at times in
+// [start, limit), in milliseconds, are wanted. Nothing of the row before is
+// left.
+func (r *Row) Reset(base, start, limit int64) {
+	for _, run := range r.raw {
+		if run != nil {
+			clear(run.cells)
+			run.ts, run.cells, run.at = run.ts[:0], run.cells[:0], 0
+		}
+	}
+	for _, run := range r.heap {
+		r.recycle(run)
+	}
+	clear(r.chunks)
+	*r = Row{
+		base: base, start: start, limit: limit,
+		raw: r.raw, chunks: r.chunks[:0], heap: r.heap[:0], free: r.free, regular: r.regular, times: r.times,
+	}
+}
+
+// AddRaw adds a raw cell. The cells of a family come in order of their
+// qualifiers. The value is looked at when the sample is asked for. An error says
+// what is wrong with family or qualifier.
+func (r *Row) AddRaw(family string, qual, value []byte) error {
+	delta, err := series.ParseQualifier(qual)
+	if err != nil {
+		return fmt.Errorf("family %s: %w", family, err)
+	}
+	i := slices.Index(rawPrecedence[:], family)
+	if i < 0 {
+		return fmt.Errorf("family %q holds no raw samples", family)
+	}
+	t := r.base + int64(delta)
+	if t < r.start || t >= r.limit {
+		return nil
+	}
+	run := r.raw[i]
+	if run == nil {
+		run = &sampleRun{stamp: rawStamp, order: -i, cells: [][]byte{}}
+		r.raw[i] = run
+	}
+	if n := len(run.ts); n > 0 && run.ts[n-1] >= t {
+		return fmt.Errorf("%w: family %s: delta %d after %d", series.ErrCorrupt, family, delta, run.ts[n-1]-r.base)
+	}
+	run.ts, run.cells = append(run.ts, t), append(run.cells, value)
+	return nil
+}
+
+// AddChunk adds a chunk. Chunks come in order of their qualifiers, as from the
+// store: of equal stamps the later one counts. What is wrong with the data shows
+// in Next.
+func (r *Row) AddChunk(c chunk.Sealed) {
+	if r.base+int64(c.Last) < r.start || r.base+int64(c.First) >= r.limit {
+		return
+	}
+	r.chunks = append(r.chunks, pendingChunk{c, len(r.chunks)})
+}
+
+// Next moves to the next sample and says whether there is one. If there is none,
+// Err says whether all is well. Nothing may be added after the first Next.
+func (r *Row) Next() bool {
+	if r.inRun() {
+		r.current.at++
+		return true
+	}
+	return r.merge()
+}
+
+// Err returns what ended Next early: a series.ErrCorrupt.
+func (r *Row) Err() error { return r.err }
+
+// T returns the time of the current sample in milliseconds, after Next has
+// returned true.
+func (r *Row) T() int64 { return r.current.ts[r.current.at] }
+
+// IsFloat says whether the current sample is a float, with or without a start
+// timestamp. If it is not, Value returns the histogram, or an error.
+func (r *Row) IsFloat() bool {
+	run := r.current
+	if run.cells == nil {
+		return len(run.vs) > 0
+	}
+	_, _, ok := cell.Float(run.cells[run.at])
+	return ok
+}
+
+// Float returns the current sample, if it is a float. It does not allocate.
+func (r *Row) Float() float64 {
+	run := r.current
+	if run.cells == nil {
+		return run.vs[run.at]
+	}
+	v, _, _ := cell.Float(run.cells[run.at])
+	return v
+}
+
+// Start returns the start timestamp of the current sample, if it is a float, in
+// milliseconds. 0 says that nobody knows.
+func (r *Row) Start() int64 {
+	run := r.current
+	if run.cells == nil {
+		if len(run.starts) == 0 {
+			return 0
+		}
+		return run.starts[run.at]
+	}
+	_, start, _ := cell.Float(run.cells[run.at])
+	return start
+}
+
+// Floats returns the current sample and those that come next from the same chunk,
+// if they are floats without start timestamps, and moves to the last of them. If
+// the current sample is something else, or a raw cell, both are nil. They have
+// the same length and are valid until Next is called.
+func (r *Row) Floats() (ts []int64, vs []float64) {
+	run := r.current
+	if run.cells != nil || len(run.vs) == 0 || len(run.starts) > 0 {
+		return nil, nil
+	}
+	n, _ := slices.BinarySearch(run.ts[run.at:], r.bound)
+	n = max(n, 1) // another run may have a sample at this very time
+	ts, vs = run.ts[run.at:run.at+n], run.vs[run.at:run.at+n]
+	run.at += n - 1
+	return ts, vs
+}
+
+// Value returns the current sample, whatever it is. It refers to nothing of the
+// row. An error is a series.ErrCorrupt; the samples behind it can still be read.
+func (r *Row) Value() (cell.Value, error) {
+	switch run := r.current; {
+	case run.cells != nil:
+		v, err := cell.Parse(run.cells[run.at])
+		if err != nil {
+			return v, fmt.Errorf("family %s, delta %d: %w", rawPrecedence[-run.order], r.T()-r.base, err)
+		}
+		return v, nil
+	case len(run.vs) == 0:
+		return run.histogram(r.follows), nil
+	}
+	return cell.Value{Start: r.Start(), Float: r.Float()}, nil
+}
+
+// inRun says whether the next sample is that after the current one in its run.
+func (r *Row) inRun() bool {
+	run := r.current
+	return run != nil && run.at+1 < len(run.ts) && run.ts[run.at+1] < r.bound
+}
+
+// merge moves to the next sample where Next cannot tell which it is.
+func (r *Row) merge() bool {
+	if !r.settle() {
+		return false
+	}
+	for r.opened < len(r.chunks) && r.pendingFirst(r.opened) <= r.heapTime() {
+		if r.err = r.openChunk(); r.err != nil {
+			return false
+		}
+	}
+	if r.heapTime() >= r.limit {
+		return false
+	}
+	r.current = r.heap[0]
+	r.follows = r.current == r.previous && r.current.seen
+	r.current.seen = true
+	r.bound = min(r.limit, r.pendingFirst(r.opened))
+	for _, run := range r.heap[1:min(3, len(r.heap))] {
+		r.bound = min(r.bound, run.t())
+	}
+	return true
+}
+
+// settle moves all runs behind the current sample, so that there is none. It
+// returns false after an error.
+func (r *Row) settle() bool {
+	if !r.merging {
+		r.begin()
+	}
+	if r.current == nil || r.err != nil {
+		return r.err == nil
+	}
+	done := r.T()
+	r.previous, r.current = r.current, nil
+	for len(r.heap) > 0 && r.heap[0].t() <= done {
+		ok, err := r.heap[0].advance()
+		if err != nil {
+			r.err = err
+			return false
+		}
+		if !ok {
+			r.pop()
+		}
+		r.sink()
+	}
+	return true
+}
+
+func (r *Row) begin() {
+	r.merging = true
+	for _, run := range r.raw {
+		if run != nil && len(run.ts) > 0 {
+			r.push(run)
+		}
+	}
+	byFirst := func(a, b pendingChunk) int { return cmp.Compare(a.First, b.First) }
+	if !slices.IsSortedFunc(r.chunks, byFirst) {
+		slices.SortFunc(r.chunks, byFirst)
+	}
+}
+
+// openChunk puts the next chunk into the heap, unless it has no sample in the
+// range.
+func (r *Row) openChunk() error {
+	c := r.chunks[r.opened]
+	r.opened++
+	run := r.freeRun()
+	run.stamp, run.order, run.at, run.seen = c.Stamp, c.order, 0, false
+	if err := run.open(r.base, c.Sealed); err != nil {
+		return err
+	}
+	ok, err := run.seek(r.start)
+	if ok {
+		r.push(run)
+	} else {
+		r.recycle(run)
+	}
+	return err
+}
+
+// pendingFirst returns the time of the first sample of chunk i, or the end of
+// time if there is no such chunk.
+func (r *Row) pendingFirst(i int) int64 {
+	if i >= len(r.chunks) {
+		return math.MaxInt64
+	}
+	return r.base + int64(r.chunks[i].First)
+}
+
+// heapTime returns the time of the next sample in the heap, or the end of time.
+func (r *Row) heapTime() int64 {
+	if len(r.heap) == 0 {
+		return math.MaxInt64
+	}
+	return r.heap[0].t()
+}
+
+func (r *Row) freeRun() *sampleRun {
+	n := len(r.free)
+	if n == 0 {
+		return &sampleRun{}
+	}
+	run := r.free[n-1]
+	r.free = r.free[:n-1]
+	return run
+}
+
+// recycle keeps the buffers of a chunk's run for another chunk.
+func (r *Row) recycle(run *sampleRun) {
+	if run.cells == nil {
+		run.chunk.Data = nil
+		r.free = append(r.free, run)
+	}
+}
+
+func (r *Row) push(run *sampleRun) {
+	r.heap = append(r.heap, run)
+	for i := len(r.heap) - 1; i > 0; {
+		parent := (i - 1) / 2
+		if !r.heap[i].before(r.heap[parent]) {
+			return
+		}
+		r.heap[i], r.heap[parent] = r.heap[parent], r.heap[i]
+		i = parent
+	}
+}
+
+// pop takes the first run away and puts the last one in its place.
+func (r *Row) pop() {
+	n := len(r.heap) - 1
+	r.recycle(r.heap[0])
+	r.heap[0], r.heap[n] = r.heap[n], nil
+	r.heap = r.heap[:n]
+}
+
+// sink moves the first run to where it belongs.
+func (r *Row) sink() {
+	for i := 0; ; {
+		child := 2*i + 1
+		if child >= len(r.heap) {
+			return
+		}
+		if child+1 < len(r.heap) && r.heap[child+1].before(r.heap[child]) {
+			child++
+		}
+		if !r.heap[child].before(r.heap[i]) {
+			return
+		}
+		r.heap[i], r.heap[child] = r.heap[child], r.heap[i]
+		i = child
+	}
+}
+
+func (run *sampleRun) t() int64 { return run.ts[run.at] }
+
+// before says whether the next sample of run comes before that of other, or
+// counts more at the same time.
+func (run *sampleRun) before(other *sampleRun) bool {
+	if t, u := run.t(), other.t(); t != u {
+		return t < u
+	}
+	if run.stamp != other.stamp {
+		return run.stamp > other.stamp
+	}
+	return run.order > other.order
+}
+
+// advance moves to the next sample. There is none left if it returns false.
+func (run *sampleRun) advance() (bool, error) {
+	if run.at+1 < len(run.ts) {
+		run.at++
+		return true, nil
+	}
+	if run.cells == nil && len(run.vs) == 0 {
+		return run.nextHistogram()
+	}
+	return false, nil
+}
+
+// seek moves to the first sample at start or later. There is none if it returns
+// false.
+func (run *sampleRun) seek(start int64) (bool, error) {
+	if len(run.vs) > 0 {
+		run.at, _ = slices.BinarySearch(run.ts, start)
+		return run.at < len(run.ts), nil
+	}
+	for run.t() < start {
+		if ok, err := run.nextHistogram(); !ok {
+			return false, err
+		}
+	}
+	return true, nil
+}
