@@ -211,8 +211,8 @@ type timeBound struct {
 
 func (e *Engine) maxTime() timeBound {
 	future := e.cfg.MaxFuture
-	if future <= 0 {
-		return timeBound{series.MaxTime, 0}
+	if future == Unbounded {
+		return timeBound{series.MaxTime, future}
 	}
 	return timeBound{min(e.cfg.Now().Add(future).UnixMilli(), series.MaxTime), future}
 }

@@ -21,6 +21,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"math"
 	"sync"
 	"time"
 
@@ -50,7 +51,8 @@ type Config struct {
 	// Registerer may be nil.
 	Registerer prometheus.Registerer
 
-	// MaxFuture is how far ahead of the clock a sample may lie. 0 is no bound.
+	// MaxFuture is how far ahead of the clock a sample may lie. 0 is 10 minutes.
+	// Unbounded is as far as series.MaxTime, whatever the clock says.
 	MaxFuture time.Duration
 	Limits    Limits
 
@@ -86,6 +88,12 @@ type Config struct {
 	SeriesCache seriescache.Config
 }
 
+const (
+	defaultMaxFuture = 10 * time.Minute
+	// Unbounded is a MaxFuture that allows every time that can be stored.
+	Unbounded time.Duration = math.MaxInt64
+)
+
 // Engine stores and finds samples. It is safe for concurrent use.
 type Engine struct {
 	cfg     Config
@@ -111,6 +119,9 @@ type Engine struct {
 func New(cfg Config) (*Engine, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = log.NewNopLogger()
+	}
+	if cfg.MaxFuture == 0 {
+		cfg.MaxFuture = defaultMaxFuture
 	}
 	if err := cfg.HA.Validate(); err != nil {
 		return nil, err

@@ -23,7 +23,6 @@ import (
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/bucketstore/pebble"
 	"github.com/promtable/promtable/remote/engine"
-	"github.com/promtable/promtable/remote/engine/seriescache"
 	"github.com/promtable/promtable/remote/request"
 	"github.com/promtable/promtable/remote/wire/wiretest"
 	"github.com/promtable/promtable/series"
@@ -74,10 +73,12 @@ func newSmallRepeater(t testing.TB, symbolBytes int) *repeater {
 	if err != nil {
 		t.Fatal(err)
 	}
-	eng, err := engine.New(engine.Config{
+	cfg := engine.Config{
 		Store: wiretest.IdleStore{Store: store}, Appender: &wiretest.IdleAppender{Appender: bucketstore.NewDirect(store, schema, time.Now)},
-		Schema: schema, Now: time.Now, CurrentInterval: time.Hour, SeriesCache: seriescache.Config{MaxSymbolBytes: symbolBytes},
-	})
+		Schema: schema, Now: time.Now, CurrentInterval: time.Hour, MaxFuture: engine.Unbounded,
+	}
+	cfg.SeriesCache.MaxSymbolBytes = symbolBytes
+	eng, err := engine.New(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
