@@ -18,8 +18,8 @@ import (
 	"github.com/promtable/promtable/series/cell"
 )
 
-// acceptStep is after how many series and samples accept looks whether anybody
-// still waits for it.
+// acceptStep is after how many series and samples accept looks whether its context
+// has ended.
 const acceptStep = 10_000
 
 // accept puts what is valid in batch into a. The only error is that of ctx.
@@ -203,7 +203,7 @@ func keyReason(err error) Reason {
 	return ReasonLabels
 }
 
-// timeBound is the newest time that is stored, inclusive.
+// timeBound is the latest time that is stored, inclusive.
 type timeBound struct {
 	t      int64
 	future time.Duration
@@ -240,7 +240,7 @@ func (b timeBound) check(t int64) Reason {
 	return ""
 }
 
-// timeError is what check found, for a person. It formats itself late, like
+// timeError is what check found, as text. It formats itself late, like
 // labelsError.
 type timeError struct {
 	reason Reason

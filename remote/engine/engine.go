@@ -73,14 +73,12 @@ type Config struct {
 	// Store, Schema, Now, Logger and Registerer.
 	HA ha.Config
 
-	// CurrentInterval is how often the newest samples go to CURRENT. 0 is a
+	// CurrentInterval is how often current samples go to CURRENT. 0 is a
 	// minute.
 	CurrentInterval time.Duration
-	// MaxPending is of how many series the newest sample is kept until it is in
-	// CURRENT. 0 is 2,000,000. When so many wait, because CURRENT takes no writes
-	// or too few, the newest samples of others are not kept: for those CURRENT
-	// lags, and with it Current, until their next sample finds room. The samples
-	// themselves are stored all the same.
+	// MaxPending is of how many series the current sample is kept until it is in
+	// CURRENT. 0 is 2,000,000. For other series CURRENT lags until a later sample
+	// finds room. The samples themselves are stored all the same.
 	MaxPending int
 
 	// SeriesCache bounds what is kept of series to find them by the bytes in which

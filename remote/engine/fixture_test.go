@@ -60,7 +60,7 @@ func backends() []backend {
 // buffered is a store that gets a buffer in front.
 type buffered struct{ bucketstore.Store }
 
-// Close leaves the store to who has opened it.
+// Close does nothing: the test closes the store.
 func (buffered) Close() error { return nil }
 
 // openBuffer puts a buffer of small chunks between the engine and the spy.

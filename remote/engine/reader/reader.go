@@ -59,8 +59,8 @@ const (
 	defaultMaxSeriesBytes = 50_000_000
 )
 
-// ErrLimit marks a query that asks for more than the limits allow: the asker's
-// fault.
+// ErrLimit marks a query that asks for more than the limits allow: the fault of its
+// sender.
 var ErrLimit = errors.New("query exceeds a limit")
 
 func limitError(format string, args ...any) error {
@@ -83,7 +83,7 @@ type Query struct {
 	// timestamps may be a *chunk.Decoded, which costs nothing to iterate over
 	// and, unlike others, something to ask for Bytes.
 	Decoded bool
-	// Share is how many queries are answered at the same time for one asker, and
+	// Share is how many queries are answered at the same time for one request, and
 	// share the memory that one alone may take: the batches of each are smaller
 	// accordingly, down to 128 KB. 0 is the same as 1.
 	Share int

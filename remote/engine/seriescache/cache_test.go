@@ -63,7 +63,7 @@ func TestAddTwice(t *testing.T) {
 	}
 }
 
-// What came after a series is known until it is dropped.
+// What came after a series is found until it is dropped.
 func TestNext(t *testing.T) {
 	c := New[number](Config{MaxSeries: 4})
 	a, b := addNumber(c, "", 0), addNumber(c, "", 1)

@@ -8,8 +8,8 @@ import (
 
 // A SymbolTable gives texts numbers, so that a WireText can be made of those where a
 // sender writes a text once and refers to it many times. A number is never given
-// to another text: when the table is full, another one with the next epoch takes its
-// place. A WireText must begin with its epoch; those of an epoch that has ended are
+// to another text: when the table is full, another one with the next epoch
+// replaces it. A WireText must begin with its epoch; those of an epoch that has ended are
 // found no more. It is safe for concurrent use. A nil *SymbolTable has no numbers to
 // give.
 type SymbolTable struct {
