@@ -273,7 +273,14 @@ func newEngine(o *options, schema series.Schema, store bucketstore.Store, append
 	cfg.Now = time.Now
 	cfg.Logger = logger
 	cfg.Registerer = reg
-	cfg.Limits.MaxSeriesBytes = o.remote.MaxFrameBytes
+	if cfg.MaxFuture == 0 {
+		cfg.MaxFuture = engine.Unbounded
+	}
+	cfg.Limits = engine.Limits{
+		MaxSeries:      unbounded(cfg.Limits.MaxSeries),
+		MaxSamples:     unbounded(cfg.Limits.MaxSamples),
+		MaxSeriesBytes: unbounded(o.remote.MaxFrameBytes),
+	}
 	if o.backend == backendBigtable {
 		cfg.ParallelScans, cfg.ParallelLists = bigtableParallel, bigtableParallel
 	} else {
@@ -321,8 +328,8 @@ func newAPI(o *options, e *engine.Engine, schema series.Schema, logger log.Logge
 	return api.New(cfg)
 }
 
-// unbounded turns a flag of which 0 is no bound into a limit of package remote,
-// where 0 is the default.
+// unbounded turns a flag of which 0 is no bound into a limit of a Config, where 0 is
+// the default.
 func unbounded(limit int) int {
 	const more = 1 << 48 // than any machine holds, and products of it do not overflow
 	if limit == 0 {

@@ -267,7 +267,7 @@ func TestAppendSpansPeriods(t *testing.T) {
 	}
 }
 
-// The newest sample of a batch decides whether the next index period is due,
+// The latest sample of a batch decides whether the next index period is due,
 // wherever in the batch it stands.
 func TestAppendWritesAhead(t *testing.T) {
 	next := series.PeriodOf(someTime) + series.IndexPeriod

@@ -30,7 +30,7 @@ func sample(ls labels.Labels, t int64, v float64) engine.Series {
 	return engine.Series{Labels: ls, Samples: []engine.Sample{{T: t, V: v}}}
 }
 
-func TestCurrentNewestWins(t *testing.T) {
+func TestCurrentLatestWins(t *testing.T) {
 	tests := []struct {
 		name    string
 		samples []engine.Sample
@@ -166,7 +166,7 @@ func TestCurrentStaleAtOnce(t *testing.T) {
 	wantSeries(t, "current", f.current(t, 0), sample(labels.FromStrings("__name__", "other"), someTime, 1))
 }
 
-// A series has one row in a flush, with all of its newest sample.
+// A series has one row in a flush, with all of its current sample.
 func TestCurrentRow(t *testing.T) {
 	first, second := engine.Sample{T: someTime, V: 1}, engine.Sample{T: someTime + 1, V: 2}
 	started := func(s engine.Sample) engine.Sample { s.ST = someTime - 1000; return s }

@@ -153,7 +153,7 @@ func (m member) wantElected(t testing.TB, want ...string) {
 	}
 }
 
-// An adapter does not say who is elected once it cannot know.
+// An adapter does not show an election that may have changed.
 func TestElectedIsForgotten(t *testing.T) {
 	c := newClock(someTime)
 	m := openMembers(t, openEmbedded(t, c), c)[0]
@@ -206,7 +206,7 @@ func TestHeartbeat(t *testing.T) {
 	}
 }
 
-// Nothing is acknowledged while it is not known who is elected.
+// Nothing is acknowledged while an election cannot be read.
 func TestElectionFailures(t *testing.T) {
 	fail := func(context.Context) error { return errStore }
 	for _, tt := range []struct {

@@ -1,30 +1,31 @@
-// Package engine is the middle of the adapter, without HTTP: it puts the index
-// and the store together. Handlers, subcommands and the adapter's own metrics
-// all go through it.
+// Package engine stores and finds samples: it wires the index, the store and the
+// packages beneath it into one Engine, which knows no HTTP. Handlers, subcommands
+// and the adapter's own metrics all go through it.
 //
-//	Append     validate, index, store, remember the newest   append.go, histogram.go, rejected.go
-//	Lookup     a series by the bytes that a sender sends     known.go, knowntable.go, knownsymbols.go
-//	Select     plan, read rows in batches, encode chunks     select.go, batch.go, scan.go, parts.go, row.go, chunks.go, before.go
-//	Current    the newest sample of each series              current.go, newest.go
-//	Inventory  the same of everything, in one pass           inventory.go
-//	Exemplars  beside the samples of a series                exemplars.go
-//	Metadata   of metric families, in META                   metadata.go
-//	HA         one of several replicas is stored             ha.go, election.go
-//	Explain    which rows a selector reads                   explain.go
+//	New, Close        build the parts, start and stop them            engine.go, index.go
+//	Append            deduplicate, validate, index, store             append.go, accept.go, histogram.go, exemplars.go
+//	                  what is never stored                            rejected.go
+//	Lookup            the series cache, and what it has of a series   cached.go, indexed.go
+//	Select, Current   what the packages beneath read                  read.go
+//	Querier           and other interfaces of package storage         storage.go
 //
-// [Engine.Querier], [Engine.ChunkQuerier] and [Engine.AppenderV2] are the same
-// things as the interfaces of Prometheus know them: storage.go.
+// The packages beneath know nothing of the engine and of each other:
+//
+//	seriescache   wire text of a sender -> series
+//	current       the latest sample of each series, in CURRENT
+//	ha            which replica of a cluster is stored
+//	metadata      of metric families, in META
+//	reader        from a selector to chunks
 package engine
 
 import (
 	"context"
 	"errors"
-	"slices"
+	"math"
 	"sync"
 	"time"
 
 	"github.com/go-kit/log"
-	"github.com/go-kit/log/level"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
@@ -34,6 +35,7 @@ import (
 	"github.com/promtable/promtable/remote/engine/ha"
 	"github.com/promtable/promtable/remote/engine/metadata"
 	"github.com/promtable/promtable/remote/engine/reader"
+	"github.com/promtable/promtable/remote/engine/seriescache"
 	"github.com/promtable/promtable/series"
 )
 
@@ -49,7 +51,8 @@ type Config struct {
 	// Registerer may be nil.
 	Registerer prometheus.Registerer
 
-	// MaxFuture is how far ahead of the clock a sample may lie. 0 is no bound.
+	// MaxFuture is how far ahead of the clock a sample may lie. 0 is 10 minutes.
+	// Unbounded is as far as series.MaxTime, whatever the clock says.
 	MaxFuture time.Duration
 	Limits    Limits
 
@@ -70,23 +73,24 @@ type Config struct {
 	// Store, Schema, Now, Logger and Registerer.
 	HA ha.Config
 
-	// CurrentInterval is how often the newest samples go to CURRENT. 0 is a
+	// CurrentInterval is how often current samples go to CURRENT. 0 is a
 	// minute.
 	CurrentInterval time.Duration
-	// MaxPending is of how many series the newest sample is kept until it is in
-	// CURRENT. 0 is 2,000,000. When so many wait, because CURRENT takes no writes
-	// or too few, the newest samples of others are not kept: for those CURRENT
-	// lags, and with it Current, until their next sample finds room. The samples
-	// themselves are stored all the same.
+	// MaxPending is of how many series the current sample is kept until it is in
+	// CURRENT. 0 is 2,000,000. For other series CURRENT lags until a later sample
+	// finds room. The samples themselves are stored all the same.
 	MaxPending int
 
-	// MaxSymbolBytes is about how many bytes the texts of Symbols may take in memory
-	// until all of them end. 0 is 512 MB: enough for as many as there are known series
-	// at most.
-	MaxSymbolBytes int
+	// SeriesCache bounds what is kept of series to find them by the bytes in which
+	// senders write their labels.
+	SeriesCache seriescache.Config
 }
 
-const defaultMaxSymbolBytes = 512 << 20
+const (
+	defaultMaxFuture = 10 * time.Minute
+	// Unbounded is a MaxFuture that allows every time that can be stored.
+	Unbounded time.Duration = math.MaxInt64
+)
 
 // Engine stores and finds samples. It is safe for concurrent use.
 type Engine struct {
@@ -94,7 +98,7 @@ type Engine struct {
 	index   *index.Index
 	current *current.Table
 	metrics metrics
-	known   *knownSeries
+	cache   *seriescache.Cache[SeriesState]
 	// accepted are *accepted to be used again.
 	accepted sync.Pool
 
@@ -114,8 +118,8 @@ func New(cfg Config) (*Engine, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = log.NewNopLogger()
 	}
-	if cfg.MaxSymbolBytes <= 0 {
-		cfg.MaxSymbolBytes = defaultMaxSymbolBytes
+	if cfg.MaxFuture == 0 {
+		cfg.MaxFuture = defaultMaxFuture
 	}
 	if err := cfg.HA.Validate(); err != nil {
 		return nil, err
@@ -124,7 +128,7 @@ func New(cfg Config) (*Engine, error) {
 		cfg:     cfg,
 		index:   newIndex(cfg),
 		metrics: newMetrics(cfg.Registerer),
-		known:   newKnownSeries(cfg.MaxSymbolBytes),
+		cache:   seriescache.New[SeriesState](cfg.SeriesCache),
 
 		metadata: metadata.New(cfg.Store, cfg.Schema, cfg.Now, cfg.Registerer),
 	}
@@ -156,7 +160,7 @@ func New(cfg Config) (*Engine, error) {
 	promauto.With(cfg.Registerer).NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "adapter_engine_known_series",
 		Help: "Series remembered by the bytes in which senders write their labels, so that those need no decoding.",
-	}, func() float64 { return float64(e.known.count()) })
+	}, func() float64 { return float64(e.cache.Len()) })
 	return e, nil
 }
 
@@ -174,92 +178,4 @@ func (e *Engine) Close(ctx context.Context) error {
 	e.background.Wait()
 	e.reader.Close()
 	return errors.Join(e.index.WriteAhead(ctx), e.current.Close(ctx))
-}
-
-const (
-	// aheadInterval is how often series are written to the next index period,
-	// which is hours away.
-	aheadInterval = time.Minute
-	// aheadTimeout bounds that.
-	aheadTimeout = 5 * time.Minute
-)
-
-// runAhead writes what the index has to write ahead until ctx ends.
-func (e *Engine) runAhead(ctx context.Context) {
-	ticker := time.NewTicker(aheadInterval)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-		}
-		if err := e.writeAhead(ctx); err != nil && ctx.Err() == nil {
-			level.Warn(e.cfg.Logger).Log("msg", "series not written to the next index period, trying again", "err", err)
-		}
-	}
-}
-
-func (e *Engine) writeAhead(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, aheadTimeout)
-	defer cancel()
-	return e.index.WriteAhead(ctx)
-}
-
-func newIndex(cfg Config) *index.Index {
-	return index.New(index.Config{
-		Schema:        cfg.Schema,
-		ParallelLists: cfg.ParallelLists,
-		AtomicPuts:    cfg.AtomicApply,
-	}, newIndexRows(cfg.Store))
-}
-
-// indexRows is the INDEX table of a store, as package index wants it.
-type indexRows struct {
-	store bucketstore.Store
-	// spaces are *indexSpace. New series come many at a time, with many rows each.
-	spaces *sync.Pool
-}
-
-type indexSpace struct {
-	muts []bucketstore.Mutation
-	ops  []bucketstore.Op
-}
-
-func newIndexRows(store bucketstore.Store) indexRows {
-	return indexRows{store, &sync.Pool{New: func() any { return new(indexSpace) }}}
-}
-
-func (r indexRows) PutRows(ctx context.Context, rows []index.Row) error {
-	space := r.spaces.Get().(*indexSpace)
-	muts, ops := slices.Grow(space.muts[:0], len(rows)), slices.Grow(space.ops[:0], len(rows))
-	qualifier := []byte(series.QualifierIndex)
-	for i, row := range rows {
-		ops = append(ops, bucketstore.Op{
-			Kind:      bucketstore.SetCell,
-			Family:    series.FamilyIndex,
-			Qualifier: qualifier,
-			Time:      row.Time,
-			Value:     row.Value,
-		})
-		muts = append(muts, bucketstore.Mutation{Key: row.Key, Ops: ops[i : i+1 : i+1]})
-	}
-	err := r.store.Apply(ctx, bucketstore.Index, muts)
-	clear(muts)
-	clear(ops)
-	space.muts, space.ops = muts, ops
-	r.spaces.Put(space)
-	return err
-}
-
-func (r indexRows) ScanRows(ctx context.Context, ranges []series.RowRange, limit int, fn func(key, value []byte) error) error {
-	req := bucketstore.ScanRequest{
-		Table:    bucketstore.Index,
-		Rows:     ranges,
-		Families: []bucketstore.FamilyRange{{Family: series.FamilyIndex}},
-		Limit:    limit,
-	}
-	return r.store.Scan(ctx, req, func(row bucketstore.Row) error {
-		return fn(row.Key, row.Cells[0].Value)
-	})
 }

@@ -13,16 +13,5 @@ func (e *Engine) SetRowCells(n int) { e.reader.RowCells = n }
 // a batch side by side.
 func (e *Engine) SetMinScanSeries(n int) { e.reader.MinScanSeries = n }
 
-// SetKnown changes how spellings are hashed, and how many series are known at
-// most.
-func (e *Engine) SetKnown(hash func(text []byte) uint64, maxSeries, maxBytes int) {
-	e.known.hash = func(_ string, text []byte) uint64 { return hash(text) }
-	e.known.maxSeries, e.known.maxBytes = maxSeries, maxBytes
-}
-
-// SetSymbolHash changes how the texts of Symbols are hashed. There must be none
-// yet.
-func (e *Engine) SetSymbolHash(hash func(text string) uint32) { e.known.symbolHash = hash }
-
 // FlushCurrent writes the current samples to CURRENT.
 func (e *Engine) FlushCurrent(ctx context.Context) error { return e.current.Flush(ctx) }

@@ -60,7 +60,7 @@ func backends() []backend {
 // buffered is a store that gets a buffer in front.
 type buffered struct{ bucketstore.Store }
 
-// Close leaves the store to who has opened it.
+// Close does nothing: the test closes the store.
 func (buffered) Close() error { return nil }
 
 // openBuffer puts a buffer of small chunks between the engine and the spy.
@@ -215,7 +215,7 @@ func openFixture(t testing.TB, change ...func(*engine.Config)) *fixture {
 func openOn(t testing.TB, store bucketstore.Store, c *clock, change ...func(*engine.Config)) *fixture {
 	t.Helper()
 	f := &fixture{store: &spy{Store: store}, clock: c}
-	f.cfg = engine.Config{Store: f.store, Now: c.now, CurrentInterval: time.Hour}
+	f.cfg = engine.Config{Store: f.store, Now: c.now, CurrentInterval: time.Hour, MaxFuture: engine.Unbounded}
 	for _, fn := range change {
 		fn(&f.cfg)
 	}

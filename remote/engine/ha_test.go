@@ -220,7 +220,7 @@ func TestHACounts(t *testing.T) {
 	}
 }
 
-// Whoever asks for a replica gets what is stored of any.
+// A matcher on the replica label is ignored.
 func TestHAMatchers(t *testing.T) {
 	f := openFixture(t, withHA)
 	sent := from("a", someTime)

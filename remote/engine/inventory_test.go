@@ -73,7 +73,7 @@ func TestInventory(t *testing.T) {
 	}
 }
 
-// A pass ends with the first error, of the store or of who takes the samples.
+// A pass ends with the first error, of the store or of the function that takes the samples.
 func TestInventoryFails(t *testing.T) {
 	f := openFixture(t)
 	for i := range 3 {

@@ -55,7 +55,7 @@ func TestMetadata(t *testing.T) {
 			f.wantMetadata(t, "nothing", 0)
 			f.wantMetadata(t, strings.Repeat("x", series.MaxSeriesKey), 0)
 
-			// What is known already costs nothing; what a restart has forgotten is
+			// What is cached costs nothing; what left the cache at a restart is
 			// written once more.
 			f.store.reset()
 			appendAll(a, b)
@@ -80,7 +80,7 @@ func TestMetadata(t *testing.T) {
 	}
 }
 
-// Metadata that was not stored is not known.
+// Metadata that was not stored is not cached.
 func TestMetadataStoreFailure(t *testing.T) {
 	f := openFixture(t)
 	f.store.onApply = func(bucketstore.Table, []bucketstore.Mutation) error { return errStore }

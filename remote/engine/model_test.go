@@ -71,8 +71,8 @@ type model struct {
 	// lastWins says that the last write of a sample counts in any case. Direct mode
 	// does not promise it of those far ahead of the clock.
 	lastWins bool
-	// newest are what CURRENT should hold of each label set, nil for nothing.
-	newest []*engine.Sample
+	// latest are what CURRENT should hold of each label set, nil for nothing.
+	latest []*engine.Sample
 }
 
 type modelSample struct {
@@ -84,7 +84,7 @@ type modelSample struct {
 
 func newModel(r *rand.Rand, c *clock) *model {
 	m := &model{rand: r, clock: c, labels: awkwardLabels()}
-	m.newest = make([]*engine.Sample, len(m.labels))
+	m.latest = make([]*engine.Sample, len(m.labels))
 	for range m.labels {
 		m.samples = append(m.samples, make(map[int64]modelSample))
 	}
@@ -107,8 +107,8 @@ func (m *model) write() (batch []engine.Series) {
 }
 
 func (m *model) put(n int, s engine.Sample) {
-	if newest := m.newest[n]; newest == nil || newest.T <= s.T {
-		m.newest[n] = &s
+	if last := m.latest[n]; last == nil || last.T <= s.T {
+		m.latest[n] = &s
 	}
 	w, now := s.T/series.Window, m.clock.ms.Load()/series.Window
 	isRaw := now-1 <= w && w <= now+1
@@ -231,7 +231,7 @@ func (m *model) answer(q engine.Query) (found []engine.Series) {
 
 // current is what CURRENT should show of all series.
 func (m *model) current(mint int64) (found []engine.Series) {
-	for n, s := range m.newest {
+	for n, s := range m.latest {
 		if s != nil && s.T >= mint && !value.IsStaleNaN(s.V) {
 			found = append(found, engine.Series{Labels: m.labels[n], Samples: []engine.Sample{*s}})
 		}
@@ -261,17 +261,17 @@ func TestModel(t *testing.T) {
 					cfg.Schema = newSchema(t, resource...)
 					cfg.ParallelScans, cfg.ParallelLists = 1+r.IntN(4), 1+r.IntN(4)
 					cfg.AtomicApply = b.name != "bigtable"
+					setCacheSize(r, cfg)
 				})
 				m := newModel(r, c)
 				m.lastWins = b.name == "buffered"
-				forgetful(r, f)
 				for range b.rounds {
 					m.advance()
-					f.append(t, f.spelled(byte(r.IntN(3)), m.write())...)
+					f.append(t, f.written(byte(r.IntN(3)), m.write())...)
 					switch r.IntN(10) {
 					case 0:
+						setCacheSize(r, &f.cfg)
 						f.reopen(t)
-						forgetful(r, f)
 					case 1, 2:
 						if err := f.FlushCurrent(t.Context()); err != nil {
 							t.Fatal(err)
@@ -293,15 +293,9 @@ func TestModel(t *testing.T) {
 	}
 }
 
-// forgetful makes the engine know few series, or all of them under one hash, or
-// neither.
-func forgetful(r *rand.Rand, f *fixture) {
-	switch r.IntN(3) {
-	case 0:
-		f.SetKnown(func([]byte) uint64 { return 7 }, 1000, 1<<30)
-	case 1:
-		f.SetKnown(func(text []byte) uint64 { return uint64(len(text)) }, 4, 1<<30)
-	}
+// setCacheSize makes the engine cache few series, or not.
+func setCacheSize(r *rand.Rand, cfg *engine.Config) {
+	cfg.SeriesCache.MaxSeries = [...]int{0, 1, 4}[r.IntN(3)]
 }
 
 // compare asks q in every way and compares with the model.
@@ -355,7 +349,7 @@ func compareCurrent(t *testing.T, f *fixture, m *model) {
 	}
 }
 
-// current returns the newest samples of all series.
+// current returns the current samples of all series.
 func (f *fixture) current(t testing.TB, mint int64, selectors ...[]*labels.Matcher) (found []engine.Series) {
 	t.Helper()
 	if len(selectors) == 0 {

@@ -12,7 +12,7 @@ import (
 	"github.com/promtable/promtable/series"
 )
 
-// A dense row is read in slices: once it is known, no scan meets much more of
+// A dense row is read in slices: once its density is measured, no scan meets much more of
 // it than it should.
 func TestSelectSlicesDenseRows(t *testing.T) {
 	const cells, samples = 100, 5000

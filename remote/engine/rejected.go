@@ -25,7 +25,7 @@ const (
 const maxRejectedText = 900
 
 // Rejected collects what a write asked for and can never have. The zero value
-// is empty. It is an error to be told to the sender, who must not repeat it.
+// is empty. It is an error for the sender, which must not repeat the write.
 // Not safe for concurrent use.
 type Rejected struct {
 	// Samples counts samples, histograms, exemplars and entries of metadata by

@@ -77,7 +77,7 @@ func TestSelectReadsAhead(t *testing.T) {
 	wantSeries(t, "the rest", rest, batch[51:]...)
 }
 
-// A set that nobody asks any more leaves nothing behind when the engine is
+// A set that is given up leaves nothing behind when the engine is
 // closed, or when its context ends.
 func TestSelectLeft(t *testing.T) {
 	for _, end := range []string{"close", "cancel"} {

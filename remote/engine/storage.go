@@ -49,7 +49,7 @@ func (q querier) Select(ctx context.Context, _ bool, hints *storage.SelectHints,
 }
 
 // trimmedSet leaves out the histogram before the range that Select may deliver:
-// what it tells of resets is known by then.
+// the chunk has told of resets by then.
 type trimmedSet struct {
 	storage.SeriesSet
 	mint int64
@@ -68,8 +68,8 @@ func (s trimmedSet) At() storage.Series {
 	}}
 }
 
-// A trimmedIterator begins at mint. Only who seeks first, and before mint, finds
-// what lies there.
+// A trimmedIterator begins at mint. Only a Seek before the first Next finds samples
+// before it.
 type trimmedIterator struct {
 	chunkenc.Iterator
 	mint  int64

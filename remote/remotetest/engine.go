@@ -64,10 +64,10 @@ func (f *Engine) Append(ctx context.Context, _ string, batch []engine.Series, re
 }
 
 // Lookup knows nothing; that is tested with a real engine.
-func (f *Engine) Lookup(string, engine.Spelling) *engine.Known { return nil }
+func (f *Engine) Lookup(string, engine.WireText) *engine.CachedSeries { return nil }
 
 // Symbols has no numbers to give.
-func (f *Engine) Symbols() *engine.Symbols { return nil }
+func (f *Engine) Symbols() *engine.SymbolTable { return nil }
 
 func (f *Engine) AppendMetadata(_ context.Context, _ string, batch []engine.Metadata, _ *engine.Rejected) error {
 	f.mu.Lock()

@@ -193,10 +193,10 @@ func TestDecodeOdd(t *testing.T) {
 // ended.
 type slowFinder struct {
 	*engine.Engine
-	symbols *engine.Symbols
+	symbols *engine.SymbolTable
 }
 
-func (f slowFinder) Symbols() *engine.Symbols { return f.symbols }
+func (f slowFinder) Symbols() *engine.SymbolTable { return f.symbols }
 
 // TestDecodeEpochs: when symbols get new numbers, of which some have been those
 // of others, or none, each sample still goes to its own series.
@@ -242,7 +242,7 @@ func TestDecodeEpochs(t *testing.T) {
 						t.Fatalf("decoded\n%q\nwant\n%q", text, wantText)
 					}
 					for _, s := range got.Series {
-						if s.Known != nil {
+						if s.Cached != nil {
 							known++
 						}
 					}
@@ -380,10 +380,10 @@ func TestDecodePrefix(t *testing.T) {
 			t.Fatal(err, rejected.Err())
 		}
 		for i, s := range decoded.Series {
-			if s.Known == nil {
+			if s.Cached == nil {
 				continue
 			}
-			if known++; i > 0 && decoded.Series[i-1].Known != nil && decoded.Series[i-1].Known.Next() != s.Known {
+			if known++; i > 0 && decoded.Series[i-1].Cached != nil && decoded.Series[i-1].Cached.Next() != s.Cached {
 				t.Errorf("series %d is not expected after the one before it", i)
 			}
 		}

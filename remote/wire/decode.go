@@ -64,8 +64,8 @@ type WriteRequest struct {
 // SeriesCache finds series by the bytes in which a sender writes their labels:
 // an *engine.Engine.
 type SeriesCache interface {
-	Lookup(tenant string, s engine.Spelling) *engine.Known
-	Symbols() *engine.Symbols
+	Lookup(tenant string, s engine.WireText) *engine.CachedSeries
+	Symbols() *engine.SymbolTable
 }
 
 // Forms of wire texts.
@@ -103,7 +103,7 @@ type decoder struct {
 	slabSamples int
 
 	// last is the last series that was found in the cache.
-	last *engine.Known
+	last *engine.CachedSeries
 
 	// texts holds the wire texts of new series, which are stored after the body is
 	// gone.
@@ -164,16 +164,16 @@ func (d *decoder) Release() bool {
 }
 
 // lookup returns the cached series of a wire text, or nil.
-func (d *decoder) lookup(form byte, text []byte) *engine.Known {
+func (d *decoder) lookup(form byte, text []byte) *engine.CachedSeries {
 	if len(text) == 0 {
 		return nil
 	}
-	cached := d.cache.Lookup("", engine.Spelling{Form: form, Text: text})
+	cached := d.cache.Lookup("", engine.WireText{Form: form, Text: text})
 	if cached == nil {
 		return nil
 	}
 	if d.last != nil && d.last.Next() != cached {
-		d.last.Precedes(cached)
+		d.last.SetNext(cached)
 	}
 	d.last = cached
 	return cached
@@ -181,7 +181,7 @@ func (d *decoder) lookup(form byte, text []byte) *engine.Known {
 
 // predict returns the cached series that is likely to come next and its wire
 // text, which is empty if there is none.
-func (d *decoder) predict(form byte) (cached *engine.Known, text string) {
+func (d *decoder) predict(form byte) (cached *engine.CachedSeries, text string) {
 	if d.last == nil {
 		return nil, ""
 	}
@@ -193,13 +193,13 @@ func (d *decoder) predict(form byte) (cached *engine.Known, text string) {
 
 // keepText returns a copy of the wire text of a new series, or none if the
 // request has too many.
-func (d *decoder) keepText(form byte, text []byte) engine.Spelling {
+func (d *decoder) keepText(form byte, text []byte) engine.WireText {
 	if len(text) == 0 || len(d.texts)+len(text) > maxTexts {
-		return engine.Spelling{}
+		return engine.WireText{}
 	}
 	first := len(d.texts)
 	d.texts = append(d.texts, text...)
-	return engine.Spelling{Form: form, Text: d.texts[first:len(d.texts):len(d.texts)]}
+	return engine.WireText{Form: form, Text: d.texts[first:len(d.texts):len(d.texts)]}
 }
 
 // budget returns factor times the limit on a body.
@@ -391,8 +391,8 @@ func (d *decoder) addSeries(s *engine.Series) {
 
 // labelsOf returns the labels of s, for an error message.
 func labelsOf(s *engine.Series) labels.Labels {
-	if s.Known != nil {
-		return s.Known.Labels()
+	if s.Cached != nil {
+		return s.Cached.State.Labels()
 	}
 	return s.Labels
 }

@@ -84,7 +84,7 @@ func fastVarint(b []byte) (v uint64, n int) {
 
 // fastCached takes the labels off that a TimeSeries of 1.0 begins with, if they
 // are those of the series that is likely to come next. Otherwise cached is nil.
-func (d *V1) fastCached(msg []byte) (cached *engine.Known, text, rest []byte) {
+func (d *V1) fastCached(msg []byte) (cached *engine.CachedSeries, text, rest []byte) {
 	cached, want := d.predict(formV1)
 	// If no label follows the text, it is all that cutLabels would cut.
 	if want == "" || len(msg) <= len(want) || msg[len(want)] == tagLabelV1 || string(msg[:len(want)]) != want {

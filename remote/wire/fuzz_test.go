@@ -23,6 +23,7 @@ import (
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/bucketstore/pebble"
 	"github.com/promtable/promtable/remote/engine"
+	"github.com/promtable/promtable/remote/engine/seriescache"
 	"github.com/promtable/promtable/remote/request"
 	"github.com/promtable/promtable/remote/wire/wiretest"
 	"github.com/promtable/promtable/series"
@@ -47,9 +48,9 @@ func newDecoder(version int, cache SeriesCache, maxBody int) testDecoder {
 // noCache has no series.
 type noCache struct{}
 
-func (noCache) Lookup(string, engine.Spelling) *engine.Known { return nil }
+func (noCache) Lookup(string, engine.WireText) *engine.CachedSeries { return nil }
 
-func (noCache) Symbols() *engine.Symbols { return nil }
+func (noCache) Symbols() *engine.SymbolTable { return nil }
 
 // decode decodes a copy of body that is overwritten afterwards.
 func decode(version int, body []byte, rejected *engine.Rejected) (WriteRequest, error) {
@@ -87,7 +88,7 @@ func newSmallRepeater(t testing.TB, symbolBytes int) *repeater {
 	}
 	eng, err := engine.New(engine.Config{
 		Store: wiretest.IdleStore{Store: store}, Appender: &wiretest.IdleAppender{Appender: bucketstore.NewDirect(store, schema, time.Now)},
-		Schema: schema, Now: time.Now, CurrentInterval: time.Hour, MaxSymbolBytes: symbolBytes,
+		Schema: schema, Now: time.Now, CurrentInterval: time.Hour, SeriesCache: seriescache.Config{MaxSymbolBytes: symbolBytes},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -128,7 +129,7 @@ func (r *repeater) check(t *testing.T, version int, body []byte, want []string, 
 		}
 		if round == 2 && refused.Err() == nil {
 			for _, s := range req.Series {
-				if s.Known == nil && s.Spelling.Form != 0 && len(s.Spelling.Text) < 3000 {
+				if s.Cached == nil && s.WireText.Form != 0 && len(s.WireText.Text) < 3000 {
 					t.Errorf("series %s is not known yet", s.Labels)
 				}
 			}
@@ -165,7 +166,7 @@ func checkDecoded(t *testing.T, req WriteRequest) []string {
 	n := 0
 	var text []string
 	for _, s := range req.Series {
-		s.Labels = labelsOf(&s)
+		s.Labels = s.DecodedLabels()
 		last := ""
 		s.Labels.Range(func(l labels.Label) {
 			if l.Value == "" || l.Name < last {

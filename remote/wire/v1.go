@@ -65,9 +65,9 @@ func (d *V1) decodeSeries(msg []byte) error {
 	}
 	var s engine.Series
 	var text, rest []byte
-	s.Known, text, rest = d.cutLabels(msg)
+	s.Cached, text, rest = d.cutLabels(msg)
 	d.pairs = d.pairs[:0]
-	if s.Known == nil {
+	if s.Cached == nil {
 		if err := d.decodeLabels(text); err != nil {
 			return err
 		}
@@ -85,8 +85,8 @@ func (d *V1) decodeSeries(msg []byte) error {
 		rest = next
 		switch f.num {
 		case 1: // another label: text is not all of them
-			if s.Known != nil {
-				s.Known, err = nil, d.decodeLabels(text)
+			if s.Cached != nil {
+				s.Cached, err = nil, d.decodeLabels(text)
 			}
 			if text = nil; err == nil {
 				d.pairs, err = appendLabel(d.pairs, f)
@@ -119,7 +119,7 @@ func (d *V1) finishSeries(s *engine.Series, text []byte, badExemplar error) erro
 	if size == 0 && badExemplar == nil {
 		return nil // harmless: there is nothing to store
 	}
-	if s.Known == nil {
+	if s.Cached == nil {
 		ls, tooLong, err := d.newLabels(d.pairs)
 		switch {
 		case err != nil:
@@ -128,10 +128,10 @@ func (d *V1) finishSeries(s *engine.Series, text []byte, badExemplar error) erro
 			d.rejected.Add(engine.ReasonKeyTooLong, size, tooLong)
 			return nil
 		}
-		s.Labels, s.Spelling = ls, d.keepText(formV1, text)
+		s.Labels, s.WireText = ls, d.keepText(formV1, text)
 	}
 	if badExemplar != nil {
-		d.rejected.Add(engine.ReasonExemplar, 1, fmt.Errorf("series %s: %w", series.Abbreviate(labelsOf(s)), badExemplar))
+		d.rejected.Add(engine.ReasonExemplar, 1, fmt.Errorf("series %s: %w", series.Abbreviate(s.DecodedLabels()), badExemplar))
 	}
 	d.addSeries(s)
 	return nil
@@ -139,7 +139,7 @@ func (d *V1) finishSeries(s *engine.Series, text []byte, badExemplar error) erro
 
 // cutLabels takes the labels off that a TimeSeries begins with, and returns the
 // series if it is cached.
-func (d *V1) cutLabels(msg []byte) (cached *engine.Known, text, rest []byte) {
+func (d *V1) cutLabels(msg []byte) (cached *engine.CachedSeries, text, rest []byte) {
 	if cached, text, rest = d.fastCached(msg); cached != nil {
 		return cached, text, rest
 	}

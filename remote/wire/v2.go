@@ -31,7 +31,7 @@ type V2 struct {
 	symbols []string
 	// table is the symbol table of the cache; numbers are those of symbols in it,
 	// or 0.
-	table   *engine.Symbols
+	table   *engine.SymbolTable
 	numbers []uint32
 	// refs are the label references of a series, unless fastRefs has taken them:
 	// then packed are their bytes, and text is made.
@@ -176,7 +176,7 @@ func (d *V2) decodeSeries(msg []byte, n int) error {
 	// Most series have nothing else.
 	if len(d.slab) > d.first && (len(rest) == 0 || string(rest) == emptyMetadataV2) {
 		if cached := d.findCached(); cached != nil {
-			d.addSeries(&engine.Series{Known: cached, Samples: d.endSamples()})
+			d.addSeries(&engine.Series{Cached: cached, Samples: d.endSamples()})
 			return nil
 		}
 	}
@@ -253,7 +253,7 @@ func (s *seriesV2) setStart(created int64) {
 // exemplars alone, but Prometheus sends exemplars so.
 func (d *V2) finishSeries(s *seriesV2, n int) error {
 	all := len(s.Samples) + len(s.Histograms) + len(s.Exemplars) + s.badExemplars
-	if s.Known = d.findCached(); s.Known == nil {
+	if s.Cached = d.findCached(); s.Cached == nil {
 		stored, err := d.resolveSeries(s, all, n)
 		if err != nil || !stored {
 			return err
@@ -261,17 +261,17 @@ func (d *V2) finishSeries(s *seriesV2, n int) error {
 	}
 	switch {
 	case len(s.Samples) > 0 && len(s.Histograms) > 0:
-		d.rejected.Add(engine.ReasonMalformed, all, fmt.Errorf("series %s has both samples and histograms", series.Abbreviate(labelsOf(&s.Series))))
+		d.rejected.Add(engine.ReasonMalformed, all, fmt.Errorf("series %s has both samples and histograms", series.Abbreviate(s.Series.DecodedLabels())))
 		return nil
 	case all == 0:
-		d.rejected.Add(engine.ReasonMalformed, 0, fmt.Errorf("series %s has neither samples nor histograms", series.Abbreviate(labelsOf(&s.Series))))
+		d.rejected.Add(engine.ReasonMalformed, 0, fmt.Errorf("series %s has neither samples nor histograms", series.Abbreviate(s.Series.DecodedLabels())))
 		return nil
 	}
 	if err := d.addSeriesMetadata(s); err != nil {
 		return err
 	}
 	if s.bad != nil {
-		d.rejected.Add(engine.ReasonMalformed, s.badExemplars, fmt.Errorf("series %s: %w", series.Abbreviate(labelsOf(&s.Series)), s.bad))
+		d.rejected.Add(engine.ReasonMalformed, s.badExemplars, fmt.Errorf("series %s: %w", series.Abbreviate(s.Series.DecodedLabels()), s.bad))
 	}
 	d.addSeries(&s.Series)
 	return nil
@@ -296,7 +296,7 @@ func (d *V2) resolveSeries(s *seriesV2, all, n int) (ok bool, err error) {
 	if err != nil || tooLong != nil {
 		return false, err
 	}
-	s.Labels, s.Spelling = ls, d.newText()
+	s.Labels, s.WireText = ls, d.newText()
 	return true, nil
 }
 
@@ -378,10 +378,10 @@ func (d *V2) addSeriesMetadata(s *seriesV2) error {
 		return nil
 	}
 	decoded := metadata.Metadata{Type: metricType(m.kind), Unit: d.symbols[m.unitRef], Help: d.symbols[m.helpRef]}
-	if s.Known == nil {
+	if s.Cached == nil {
 		return d.addMetadata(engine.FamilyName(s.Labels.Get(labels.MetricName), decoded.Type), decoded)
 	}
-	family, changed := s.Known.TakeMetadata(decoded)
+	family, changed := s.Cached.State.CompareMetadata(decoded)
 	if !changed {
 		d.out.Repeated++
 		return nil

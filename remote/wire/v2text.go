@@ -60,7 +60,7 @@ func (d *V2) setText(n int) {
 }
 
 // findCached returns the series that the references stand for, if it is cached.
-func (d *V2) findCached() *engine.Known {
+func (d *V2) findCached() *engine.CachedSeries {
 	if d.packed == nil {
 		d.setRefsText()
 	}
@@ -90,20 +90,20 @@ func (d *V2) setRefsText() {
 
 // newText makes the text of d.refs, all of which are good, for a series that is
 // to be cached: symbols that have no number get one.
-func (d *V2) newText() engine.Spelling {
+func (d *V2) newText() engine.WireText {
 	size := 0
 	for _, ref := range d.refs {
 		if size += len(d.symbols[ref]); size > maxTextBytes {
-			return engine.Spelling{}
+			return engine.WireText{}
 		}
 	}
 	if len(d.refs) == 0 || len(d.refs) > maxTextRefs/4 {
-		return engine.Spelling{}
+		return engine.WireText{}
 	}
 	for _, ref := range d.refs {
 		if d.numbers[ref] == 0 {
 			if d.numbers[ref] = d.table.Add(d.symbols[ref]); d.numbers[ref] == 0 {
-				return engine.Spelling{}
+				return engine.WireText{}
 			}
 		}
 	}

@@ -21,7 +21,7 @@ type Inventory struct {
 	Truncated bool
 }
 
-// Inventory calls fn with the newest sample of each series that any of the
+// Inventory calls fn with the current sample of each series that any of the
 // selectors matches, or of all series if there are no selectors, in the order of
 // row keys, and no more than limit times; staleness markers are left out. It
 // reads CURRENT in one pass and nothing else: no index and no samples. A single
@@ -38,9 +38,9 @@ func (t *Table) Inventory(ctx context.Context, tenant string, selectors [][]*lab
 		Table:    bucketstore.Current,
 		Rows:     []series.RowRange{rows},
 		Families: []bucketstore.FamilyRange{{Family: series.FamilyCurrent}},
-	}, p.row)
+	}, p.addRow)
 	if err == nil {
-		err = p.pendingBefore(nil)
+		err = p.addPendingBefore(nil)
 	}
 	if errors.Is(err, errEnough) {
 		p.found.Truncated, err = true, nil
@@ -79,10 +79,10 @@ type inventoryPass struct {
 	found   Inventory
 }
 
-// row takes a row of CURRENT.
-func (p *inventoryPass) row(row bucketstore.Row) error {
+// addRow takes a row of CURRENT.
+func (p *inventoryPass) addRow(row bucketstore.Row) error {
 	p.found.Rows++
-	if err := p.pendingBefore(row.Key); err != nil {
+	if err := p.addPendingBefore(row.Key); err != nil {
 		return err
 	}
 	s := sample{T: row.Cells[0].Time, Value: row.Cells[0].Value}
@@ -92,29 +92,29 @@ func (p *inventoryPass) row(row bucketstore.Row) error {
 		}
 		p.pending = p.pending[1:]
 	}
-	return p.sample(row.Key, s)
+	return p.deliver(row.Key, s)
 }
 
-// pendingBefore takes the pending samples with keys before limit, or all that
+// addPendingBefore takes the pending samples with keys before limit, or all that
 // are left if limit is nil.
-func (p *inventoryPass) pendingBefore(limit []byte) error {
+func (p *inventoryPass) addPendingBefore(limit []byte) error {
 	for len(p.pending) > 0 && (limit == nil || p.pending[0].key < string(limit)) {
 		next := p.pending[0]
 		p.pending = p.pending[1:]
-		if err := p.sample([]byte(next.key), next.sample); err != nil {
+		if err := p.deliver([]byte(next.key), next.sample); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// sample delivers the newest sample of a series, if somebody wants it.
-func (p *inventoryPass) sample(key []byte, s sample) error {
+// deliver calls fn with the current sample of a series, if it matches.
+func (p *inventoryPass) deliver(key []byte, s sample) error {
 	tenant, ls, err := p.schema.ParseSeriesKey(key, &p.scratch)
 	if err != nil {
 		return fmt.Errorf("row %q of CURRENT: %w", key, err)
 	}
-	if tenant != p.tenant || !p.wants(ls) {
+	if tenant != p.tenant || !p.matches(ls) {
 		return nil
 	}
 	current, ok, err := decodeSample(ls, s)
@@ -130,7 +130,8 @@ func (p *inventoryPass) sample(key []byte, s sample) error {
 	return p.fn(current)
 }
 
-func (p *inventoryPass) wants(ls labels.Labels) bool {
+// matches says whether a selector, if there are any, matches a series.
+func (p *inventoryPass) matches(ls labels.Labels) bool {
 	if len(p.selectors) == 0 {
 		return true
 	}

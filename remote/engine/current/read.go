@@ -16,8 +16,7 @@ import (
 	"github.com/promtable/promtable/series/cell"
 )
 
-// Sample is the newest sample of a series: V, unless one of the
-// histograms is set.
+// Sample is the current sample of a series: V, unless one of the histograms is set.
 type Sample struct {
 	Labels labels.Labels
 	T      int64
@@ -39,12 +38,12 @@ func decodeSample(ls labels.Labels, s sample) (sample Sample, ok bool, err error
 // mint, sorted by metric name, then by labels.Compare. Series whose current sample
 // is a staleness marker are left out.
 func (t *Table) Read(ctx context.Context, found map[string]labels.Labels, mint int64) ([]Sample, error) {
-	newest, err := t.readNewest(ctx, found)
+	samples, err := t.readSamples(ctx, found)
 	if err != nil {
 		return nil, err
 	}
-	current := make([]Sample, 0, len(newest))
-	for key, s := range newest {
+	current := make([]Sample, 0, len(samples))
+	for key, s := range samples {
 		if s.T < mint {
 			continue
 		}
@@ -63,14 +62,14 @@ func (t *Table) Read(ctx context.Context, found map[string]labels.Labels, mint i
 	return current, nil
 }
 
-// readNewest returns the newest samples of these series: those in memory,
-// copied first, over those in CURRENT.
-func (t *Table) readNewest(ctx context.Context, found map[string]labels.Labels) (map[string]sample, error) {
-	newest := make(map[string]sample, len(found))
+// readSamples returns the current samples of these series: the pending ones, copied
+// first, over those in CURRENT.
+func (t *Table) readSamples(ctx context.Context, found map[string]labels.Labels) (map[string]sample, error) {
+	samples := make(map[string]sample, len(found))
 	rows := make([]series.RowRange, 0, len(found))
 	for key := range found {
 		if s, ok := t.get(key); ok {
-			newest[key] = s
+			samples[key] = s
 		}
 		rows = append(rows, series.SingleRow([]byte(key)))
 	}
@@ -80,11 +79,11 @@ func (t *Table) readNewest(ctx context.Context, found map[string]labels.Labels) 
 		Rows:     rows,
 		Families: []bucketstore.FamilyRange{{Family: series.FamilyCurrent}},
 	}, func(row bucketstore.Row) error {
-		cell := row.Cells[0]
-		if have, ok := newest[string(row.Key)]; !ok || have.T < cell.Time {
-			newest[string(row.Key)] = sample{T: cell.Time, Value: bytes.Clone(cell.Value)}
+		c := row.Cells[0]
+		if have, ok := samples[string(row.Key)]; !ok || have.T < c.Time {
+			samples[string(row.Key)] = sample{T: c.Time, Value: bytes.Clone(c.Value)}
 		}
 		return nil
 	})
-	return newest, err
+	return samples, err
 }

@@ -29,7 +29,7 @@ import (
 //
 //   - fail-over is between 2F/3 - s and F + s after the last sample of the
 //     elected replica, at the next sample of another;
-//   - while s < 2F/3 there are never two replicas whose samples are kept;
+//   - while s < 2F/3 there are never two replicas whose samples are stored;
 //   - a replica that pauses no longer than 2F/3 - s keeps its election.
 //
 // Where s is larger the replicas take turns: samples may be stored twice, or

@@ -42,7 +42,7 @@ type batchReader struct {
 	store  bucketstore.Store
 	schema series.Schema
 	limits Limits
-	// query is who is named if a limit is exceeded.
+	// query is named in the error if a limit is exceeded.
 	query Query
 	// start and limit are the range of samples that is read, half-open.
 	start, limit int64

@@ -48,13 +48,13 @@ func (r *batchReader) addBefore(ctx context.Context, batch []index.Series, build
 	return nil
 }
 
-// before is the newest sample before a range.
+// before is the latest sample before a range.
 type before struct {
 	t int64
 	v cell.Value
 }
 
-// A beforeSearch looks for the newest samples before a range.
+// A beforeSearch looks for the latest samples before a range.
 type beforeSearch struct {
 	r      *batchReader
 	series []string
@@ -77,15 +77,15 @@ func (s *beforeSearch) run(ctx context.Context, p part) error {
 		Table:    bucketstore.Metric,
 		Rows:     s.r.ranges(batch, p),
 		Families: p.families(),
-	}, func(row bucketstore.Row) error { return s.row(p, row) })
+	}, func(row bucketstore.Row) error { return s.addRow(p, row) })
 	if err != nil {
 		return fmt.Errorf("read samples before a range: %w", err)
 	}
 	return nil
 }
 
-// row takes the newest sample of a row of p.
-func (s *beforeSearch) row(p part, row bucketstore.Row) (err error) {
+// addRow takes the latest sample of a row of p.
+func (s *beforeSearch) addRow(p part, row bucketstore.Row) (err error) {
 	var base int64
 	if s.key, base, err = s.r.schema.ParseRowKey(s.key[:0], row.Key); err != nil {
 		return err
@@ -110,8 +110,8 @@ func (s *beforeSearch) row(p part, row bucketstore.Row) (err error) {
 	return nil
 }
 
-// beginsUnknown says whether the first sample is a histogram of which nobody
-// has said whether the counter was reset before it.
+// beginsUnknown says whether the first sample is a histogram that does not tell
+// whether the counter was reset before it.
 func (b *chunkBuilder) beginsUnknown() bool {
 	if len(b.Chunks) == 0 {
 		return false

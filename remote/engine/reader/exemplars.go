@@ -115,7 +115,7 @@ func (s *exemplarScan) add(row bucketstore.Row) error {
 		if x.Ts < s.start || x.Ts >= s.limit {
 			continue
 		}
-		if s.n++; s.r.cfg.Limits.MaxSamples > 0 && s.n > s.r.cfg.Limits.MaxSamples {
+		if s.n++; s.n > s.r.cfg.Limits.MaxSamples {
 			return limitError("more than %d exemplars", s.r.cfg.Limits.MaxSamples)
 		}
 		i, ok := s.at[found.Key]

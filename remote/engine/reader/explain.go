@@ -125,7 +125,7 @@ func selectorName(ms []*labels.Matcher) string {
 }
 
 // rangeCounts counts the rows and cells of each range of a scan, which come in
-// order, and reports them. It does nothing if nobody wants to know.
+// order, and reports them. It does nothing without report.
 type rangeCounts struct {
 	ranges      []series.RowRange
 	report      func(r series.RowRange, rows, cells int)
@@ -136,25 +136,25 @@ func newRangeCounts(ranges []series.RowRange, report func(series.RowRange, int, 
 	return &rangeCounts{ranges: ranges, report: report}
 }
 
-func (c *rangeCounts) add(row bucketstore.Row) {
+func (c *rangeCounts) addRow(row bucketstore.Row) {
 	if c.report == nil {
 		return
 	}
 	for limit := c.ranges[0].Limit; len(limit) > 0 && bytes.Compare(row.Key, limit) >= 0; limit = c.ranges[0].Limit {
-		c.next()
+		c.endRange()
 	}
 	c.rows++
 	c.cells += len(row.Cells)
 }
 
-func (c *rangeCounts) next() {
+func (c *rangeCounts) endRange() {
 	c.report(c.ranges[0], c.rows, c.cells)
 	c.ranges, c.rows, c.cells = c.ranges[1:], 0, 0
 }
 
-// end reports what is left.
-func (c *rangeCounts) end() {
+// endScan reports the ranges that are left.
+func (c *rangeCounts) endScan() {
 	for c.report != nil && len(c.ranges) > 0 {
-		c.next()
+		c.endRange()
 	}
 }

@@ -121,7 +121,7 @@ func TestPassChunk(t *testing.T) {
 }
 
 // TestPassChunkModel: rows of chunks and raw cells at random are the samples of a
-// map, and no histogram says that its counter was not reset if it was, or nobody
+// map, and no histogram says that its counter was not reset if it was, or no sample
 // can know.
 func TestPassChunkModel(t *testing.T) {
 	seed := rand.Uint64()
@@ -212,7 +212,7 @@ func checkChunks(t *testing.T, what string, b *chunkBuilder) (texts []string) {
 	return texts
 }
 
-// textOf is a sample without what is known of resets.
+// textOf is a sample without its counter reset hint.
 func textOf(at int64, v cell.Value) string {
 	v.Histogram = v.Histogram.Copy()
 	v.Histogram.CounterResetHint = histogram.UnknownCounterReset

@@ -11,6 +11,7 @@
 package reader
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -41,18 +42,25 @@ type Config struct {
 	StoredMatchers func([]*labels.Matcher) []*labels.Matcher
 }
 
-// Limits bound what one request may ask for. 0 is no bound.
+// Limits bound what one request may ask for.
 type Limits struct {
-	// MaxSeries is how many series a selector may match.
+	// MaxSeries is how many series a selector may match. 0 is 500,000.
 	MaxSeries int
-	// MaxSamples is how many samples a selector may read.
+	// MaxSamples is how many samples a selector may read. 0 is 50,000,000.
 	MaxSamples int
-	// MaxSeriesBytes is how many bytes the chunks of one series may take.
+	// MaxSeriesBytes is how many bytes the chunks of one series may take. 0 is
+	// 50,000,000, which is what Prometheus takes of a series at most.
 	MaxSeriesBytes int
 }
 
-// ErrLimit marks a query that asks for more than the limits allow: the asker's
-// fault.
+const (
+	defaultMaxSeries      = 500_000
+	defaultMaxSamples     = 50_000_000
+	defaultMaxSeriesBytes = 50_000_000
+)
+
+// ErrLimit marks a query that asks for more than the limits allow: the fault of its
+// sender.
 var ErrLimit = errors.New("query exceeds a limit")
 
 func limitError(format string, args ...any) error {
@@ -75,7 +83,7 @@ type Query struct {
 	// timestamps may be a *chunk.Decoded, which costs nothing to iterate over
 	// and, unlike others, something to ask for Bytes.
 	Decoded bool
-	// Share is how many queries are answered at the same time for one asker, and
+	// Share is how many queries are answered at the same time for one request, and
 	// share the memory that one alone may take: the batches of each are smaller
 	// accordingly, down to 128 KB. 0 is the same as 1.
 	Share int
@@ -114,6 +122,11 @@ type Sizes struct {
 
 // New returns a Reader with the default sizes.
 func New(cfg Config) *Reader {
+	limits := &cfg.Limits
+	limits.MaxSeries = cmp.Or(limits.MaxSeries, defaultMaxSeries)
+	limits.MaxSamples = cmp.Or(limits.MaxSamples, defaultMaxSamples)
+	limits.MaxSeriesBytes = cmp.Or(limits.MaxSeriesBytes, defaultMaxSeriesBytes)
+	cfg.ParallelScans = cmp.Or(cfg.ParallelScans, 1)
 	r := &Reader{cfg: cfg, metrics: newMetrics(cfg.Registerer), Sizes: Sizes{batchBytes, rowCells, minScanSeries}}
 	r.closing, r.stop = context.WithCancel(context.Background())
 	return r
@@ -164,7 +177,7 @@ func (r *Reader) newBatchReader(q Query) *batchReader {
 		start:  start,
 		limit:  limit,
 		target: r.batchTarget(q.Share),
-		scans:  max(1, r.cfg.ParallelScans),
+		scans:  r.cfg.ParallelScans,
 		least:  r.MinScanSeries,
 		size:   firstBatch,
 		widths: widths{span: firstSpan, cells: r.RowCells},

@@ -39,7 +39,7 @@ type section struct {
 	reader rowReader
 	// widest is how many cells the widest row of the last part had.
 	widest int
-	// met is what the ranges of the last part held, if anybody wants to know.
+	// met is what the ranges of the last part held, if onRange is set.
 	met []rangeMet
 }
 
@@ -97,18 +97,18 @@ func (sec *section) run(ctx context.Context, p part) error {
 		Rows:     rows,
 		Families: p.families(),
 	}, func(row bucketstore.Row) error {
-		counts.add(row)
+		counts.addRow(row)
 		sec.widest = max(sec.widest, len(row.Cells))
-		return sec.add(p, row)
+		return sec.addRow(p, row)
 	})
-	counts.end()
+	counts.endScan()
 	if err != nil && !errors.Is(err, errSplit) && !errors.Is(err, ErrLimit) {
 		err = fmt.Errorf("read samples: %w", err)
 	}
 	return err
 }
 
-// report returns what takes note of ranges, if anybody wants to know of them.
+// report returns what takes note of ranges, or nil if onRange is not set.
 func (sec *section) report() func(series.RowRange, int, int) {
 	if sec.s.r.onRange == nil {
 		return nil
@@ -116,9 +116,9 @@ func (sec *section) report() func(series.RowRange, int, int) {
 	return func(r series.RowRange, rows, cells int) { sec.met = append(sec.met, rangeMet{r, rows, cells}) }
 }
 
-// add takes one row of p. A range may hold rows that were not asked for, and those
+// addRow takes one row of p. A range may hold rows that were not asked for, and those
 // of other sections: these are passed over.
-func (sec *section) add(p part, row bucketstore.Row) error {
+func (sec *section) addRow(p part, row bucketstore.Row) error {
 	var base int64
 	var err error
 	if sec.key, base, err = sec.s.r.schema.ParseRowKey(sec.key[:0], row.Key); err != nil {
@@ -136,15 +136,15 @@ func (sec *section) add(p part, row bucketstore.Row) error {
 	return sec.checkLimits(slot, b.samples-samples, b.bytes-size)
 }
 
-// checkLimits is asked after each row: it was one of the series in slot, and had
-// so many samples and bytes.
+// checkLimits is called after each row: it was one of the series in slot, and had so
+// many samples and bytes.
 func (sec *section) checkLimits(slot, samples, bytes int) error {
 	r, limits := sec.s.r, sec.s.r.limits
 	all, size := sec.s.samples.Add(int64(samples)), sec.s.bytes.Add(int64(bytes))
 	switch {
-	case limits.MaxSamples > 0 && r.samples+int(all) > limits.MaxSamples:
+	case r.samples+int(all) > limits.MaxSamples:
 		return limitError("selector %s reads more than %d samples", selectorName(r.query.Matchers), limits.MaxSamples)
-	case limits.MaxSeriesBytes > 0 && sec.builders[slot].bytes > limits.MaxSeriesBytes:
+	case sec.builders[slot].bytes > limits.MaxSeriesBytes:
 		return limitError("series %s takes more than %d bytes", series.Abbreviate(sec.batch[slot].Labels), limits.MaxSeriesBytes)
 	case int(size) > splitFactor*r.target && len(sec.s.builders) > 1:
 		return errSplit

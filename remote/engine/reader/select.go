@@ -13,15 +13,14 @@ import (
 )
 
 // Select finds the series of q. When it returns, the index and the limit on
-// series have spoken and the first batch of rows is read: what can go wrong
-// early has gone wrong. The series come sorted by labels.Compare, each once,
-// each with at least one sample inside the range unless SeriesOnly is set, their
-// chunks in time order without overlap. No sample lies outside the range, but for
-// the histogram before a range that begins with one: the second histogram of a
-// chunk tells of resets, the first does not. ctx must outlive the set. While the
-// series of a batch are asked for, the next batch is read in the background; a set
-// may be left half-way, and all that remains is that this one batch is read to its
-// end, if ctx does not end before.
+// series were asked and the first batch of rows is read: errors of those come here.
+// The series come sorted by labels.Compare, each once, each with at least one sample
+// inside the range unless SeriesOnly is set, their chunks in time order without
+// overlap. No sample lies outside the range, but for the histogram before a range
+// that begins with one: the second histogram of a chunk tells of resets, the first
+// does not. ctx must outlive the set. While a batch is delivered, the next one is read
+// in the background. A set may be left half-way: then that one batch is read to its
+// end, unless ctx ends before.
 func (r *Reader) Select(ctx context.Context, q Query) (storage.ChunkSeriesSet, error) {
 	found, err := r.Find(ctx, q)
 	if err != nil {
@@ -53,7 +52,7 @@ type seriesSet struct {
 	read  []index.Series
 	rest  []index.Series
 	// ahead is where the batch comes that is read in the background, nil if none is.
-	// Until it is there, reader belongs to who reads it.
+	// Until it is there, only the goroutine that reads it uses reader.
 	ahead <-chan batchRead
 
 	at  storage.ChunkSeriesEntry
@@ -95,8 +94,8 @@ func (s *seriesSet) nextBatch() ([]chunkBuilder, error) {
 	}
 }
 
-// readAhead begins to read the next batch, if there is one. The goroutine waits for
-// nobody, because nobody says when a set is given up.
+// readAhead begins to read the next batch, if there is one. Its goroutine never
+// blocks on ahead, because a set may be given up at any time.
 func (s *seriesSet) readAhead() {
 	if s.ahead != nil || len(s.rest) == 0 {
 		return

@@ -1,4 +1,4 @@
-package engine_test
+package seriescache_test
 
 import (
 	"fmt"
@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/promtable/promtable/remote/engine"
+	"github.com/promtable/promtable/remote/engine/seriescache"
 	"github.com/promtable/promtable/series"
 )
 
@@ -24,7 +24,7 @@ func symbolTexts(n int) (texts []string) {
 }
 
 // numbersOf returns the numbers of texts, 0 for those that have none.
-func numbersOf(s *engine.Symbols, texts ...string) []uint32 {
+func numbersOf(s *seriescache.SymbolTable, texts ...string) []uint32 {
 	numbers := make([]uint32, len(texts))
 	for i := range numbers {
 		numbers[i] = 42 // whatever is there
@@ -33,70 +33,56 @@ func numbersOf(s *engine.Symbols, texts ...string) []uint32 {
 	return numbers
 }
 
+// newTables returns a cache for its symbol tables of so many bytes, or the default.
+func newTables(maxBytes int) *seriescache.Cache[struct{}] {
+	return seriescache.New[struct{}](seriescache.Config{MaxSymbolBytes: maxBytes})
+}
+
 // A text has one number, which no other has.
 func TestSymbols(t *testing.T) {
-	for name, hash := range map[string]func(string) uint32{
-		"seeded":    nil,
-		"all equal": func(string) uint32 { return 0 },
-		"all high":  func(string) uint32 { return 1<<32 - 1 },
-		"by length": func(text string) uint32 { return uint32(len(text)) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			seed := uint64(time.Now().UnixNano())
-			t.Logf("seed %d", seed)
-			r := rand.New(rand.NewPCG(seed, 0))
-			f := openFixture(t)
-			if hash != nil {
-				f.SetSymbolHash(hash)
-			}
-			symbols := f.Symbols()
-			texts := symbolTexts(2000)
-			r.Shuffle(len(texts), func(i, j int) { texts[i], texts[j] = texts[j], texts[i] })
-			want := make([]uint32, len(texts))
-			textOf := make(map[uint32]string)
-			for i, text := range texts {
-				if got := numbersOf(symbols, text); got[0] != 0 {
-					t.Fatalf("%q has the number %d before it was added", text, got[0])
-				}
-				shared := []byte(text)
-				want[i] = symbols.Add(string(shared))
-				if other, ok := textOf[want[i]]; ok || want[i] == 0 {
-					t.Fatalf("%q and %q have the number %d", text, other, want[i])
-				}
-				textOf[want[i]] = text
-			}
-			for range 3 { // in several orders, some of them twice
-				if got := numbersOf(symbols, texts...); !slices.Equal(got, want) {
-					t.Fatalf("found other numbers\n%v\nthan were given\n%v", got, want)
-				}
-				for range len(texts) {
-					i, j := r.IntN(len(texts)), r.IntN(len(texts))
-					texts[i], want[i] = texts[j], want[j]
-				}
-			}
-			for i, text := range texts {
-				if got := symbols.Add(text); got != want[i] {
-					t.Fatalf("%q has the number %d when it is added again, and had %d", text, got, want[i])
-				}
-			}
-		})
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	r := rand.New(rand.NewPCG(seed, 0))
+	symbols := newTables(0).Symbols()
+	texts := symbolTexts(2000)
+	r.Shuffle(len(texts), func(i, j int) { texts[i], texts[j] = texts[j], texts[i] })
+	want := make([]uint32, len(texts))
+	textOf := make(map[uint32]string)
+	for i, text := range texts {
+		if got := numbersOf(symbols, text); got[0] != 0 {
+			t.Fatalf("%q has the number %d before it was added", text, got[0])
+		}
+		shared := []byte(text)
+		want[i] = symbols.Add(string(shared))
+		if other, ok := textOf[want[i]]; ok || want[i] == 0 {
+			t.Fatalf("%q and %q have the number %d", text, other, want[i])
+		}
+		textOf[want[i]] = text
+	}
+	for range 3 { // in several orders, some of them twice
+		if got := numbersOf(symbols, texts...); !slices.Equal(got, want) {
+			t.Fatalf("found other numbers\n%v\nthan were given\n%v", got, want)
+		}
+		for range len(texts) {
+			i, j := r.IntN(len(texts)), r.IntN(len(texts))
+			texts[i], want[i] = texts[j], want[j]
+		}
+	}
+	for i, text := range texts {
+		if got := symbols.Add(text); got != want[i] {
+			t.Fatalf("%q has the number %d when it is added again, and had %d", text, got, want[i])
+		}
 	}
 }
 
-// Whoever asks too much of Symbols, or asks none, gets no numbers.
+// There is no number for a text of any size, and none without a table.
 func TestSymbolsWithout(t *testing.T) {
-	long := strings.Repeat("x", 2*series.MaxSeriesKey+1)
-	f := openFixture(t)
-	ha := openFixture(t, withHA)
-	if ha.Symbols() != nil {
-		t.Error("there are symbols with HA on")
-	}
 	for name, test := range map[string]struct {
-		symbols *engine.Symbols
+		symbols *seriescache.SymbolTable
 		text    string
 	}{
-		"a text of any size": {f.Symbols(), long},
-		"HA":                 {ha.Symbols(), "up"},
+		"a text of any size": {newTables(0).Symbols(), strings.Repeat("x", seriescache.MaxText+1)},
+		"no table":           {nil, "up"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if n := test.symbols.Add(test.text); n != 0 {
@@ -112,7 +98,7 @@ func TestSymbolsWithout(t *testing.T) {
 // When there is no room, others begin. Numbers that were given stay what they
 // are.
 func TestSymbolsEnd(t *testing.T) {
-	f := openFixture(t, func(c *engine.Config) { c.MaxSymbolBytes = 10_000 })
+	f := newTables(10_000)
 	texts := symbolTexts(2000)
 	old := f.Symbols()
 	var given []uint32
@@ -153,7 +139,7 @@ func TestSymbolsEnd(t *testing.T) {
 // Many at once agree, and know what they have added themselves.
 func TestSymbolsConcurrently(t *testing.T) {
 	const writers = 4
-	symbols := openFixture(t).Symbols()
+	symbols := newTables(0).Symbols()
 	texts := symbolTexts(3000)
 	all := make([]map[string]uint32, writers)
 	var group sync.WaitGroup
@@ -191,7 +177,7 @@ func TestSymbolsConcurrently(t *testing.T) {
 // BenchmarkSymbols finds 6,000 texts in the order in which they were added, and
 // in another.
 func BenchmarkSymbols(b *testing.B) {
-	f := openFixture(b)
+	f := newTables(0)
 	var texts []string
 	for i := range 6000 {
 		texts = append(texts, fmt.Sprintf("/kubepods/burstable/pod%08x", i))

@@ -18,38 +18,39 @@ import (
 
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/remote/engine"
+	"github.com/promtable/promtable/remote/engine/seriescache"
 	"github.com/promtable/promtable/series"
 )
 
-// spell is how a sender of this form spells ls.
-func spell(form byte, ls labels.Labels) engine.Spelling {
-	return engine.Spelling{Form: form, Text: []byte(ls.String())}
+// wireText is how a sender of this form writes ls.
+func wireText(form byte, ls labels.Labels) engine.WireText {
+	return engine.WireText{Form: form, Text: []byte(ls.String())}
 }
 
-// spelled gives each series of batch the Known that is found for it, or else its
-// spelling. Form 0 leaves batch as it is.
-func (f *fixture) spelled(form byte, batch []engine.Series) []engine.Series {
+// written gives each series of batch the CachedSeries that is found for it, or else
+// its wire text. Form 0 leaves batch as it is.
+func (f *fixture) written(form byte, batch []engine.Series) []engine.Series {
 	if form == 0 {
 		return batch
 	}
 	batch = slices.Clone(batch)
 	for i := range batch {
 		s := &batch[i]
-		s.Spelling = spell(form, s.Labels)
-		if s.Known = f.Lookup("", s.Spelling); s.Known != nil {
-			s.Labels, s.Spelling = labels.EmptyLabels(), engine.Spelling{}
+		s.WireText = wireText(form, s.Labels)
+		if s.Cached = f.Lookup("", s.WireText); s.Cached != nil {
+			s.Labels, s.WireText = labels.EmptyLabels(), engine.WireText{}
 		}
 	}
 	return batch
 }
 
-// known stores a sample of ls at t and returns what is known then.
-func (f *fixture) known(t testing.TB, ls labels.Labels, at int64) *engine.Known {
+// cached stores a sample of ls at t and returns what is cached then.
+func (f *fixture) cached(t testing.TB, ls labels.Labels, at int64) *engine.CachedSeries {
 	t.Helper()
-	f.append(t, f.spelled(1, []engine.Series{sample(ls, at, 0)})...)
-	k := f.Lookup("", spell(1, ls))
+	f.append(t, f.written(1, []engine.Series{sample(ls, at, 0)})...)
+	k := f.Lookup("", wireText(1, ls))
 	if k == nil {
-		t.Fatalf("%s is not known", ls)
+		t.Fatalf("%s is not cached", ls)
 	}
 	return k
 }
@@ -57,32 +58,31 @@ func (f *fixture) known(t testing.TB, ls labels.Labels, at int64) *engine.Known 
 func TestLookup(t *testing.T) {
 	for _, resource := range [][]string{nil, {"host", "podname"}} {
 		f := openFixture(t, func(c *engine.Config) { c.Schema = newSchema(t, resource...) })
-		f.SetKnown(func([]byte) uint64 { return 1 }, 1000, 1<<30)
 		all := awkwardLabels()
 		for i, ls := range all {
-			if f.Lookup("", spell(1, ls)) != nil {
-				t.Errorf("%s is known before it was stored", ls)
+			if f.Lookup("", wireText(1, ls)) != nil {
+				t.Errorf("%s is cached before it was stored", ls)
 			}
-			k := f.known(t, ls, someTime+int64(i))
-			if !labels.Equal(k.Labels(), ls) {
-				t.Errorf("%s is known as %s", ls, k.Labels())
+			k := f.cached(t, ls, someTime+int64(i))
+			if !labels.Equal(k.State.Labels(), ls) {
+				t.Errorf("%s is cached as %s", ls, k.State.Labels())
 			}
 			switch {
-			case f.Lookup("", spell(1, ls)) != k:
+			case f.Lookup("", wireText(1, ls)) != k:
 				t.Errorf("%s has become another", ls)
-			case f.Lookup("", spell(2, ls)) != nil:
-				t.Errorf("%s is known in another form", ls)
-			case f.Lookup("other", spell(1, ls)) != nil:
-				t.Errorf("%s is known of another tenant", ls)
+			case f.Lookup("", wireText(2, ls)) != nil:
+				t.Errorf("%s is cached in another form", ls)
+			case f.Lookup("other", wireText(1, ls)) != nil:
+				t.Errorf("%s is cached of another tenant", ls)
 			}
 		}
 		if n := f.counter(t, "adapter_engine_known_series"); n != float64(len(all)) {
-			t.Errorf("%v series known, want %d", n, len(all))
+			t.Errorf("%v series cached, want %d", n, len(all))
 		}
 	}
 }
 
-// What is not stored is not known.
+// What is not stored is not cached.
 func TestLookupFindsOnlyStored(t *testing.T) {
 	tests := []struct {
 		name   string
@@ -111,110 +111,67 @@ func TestLookupFindsOnlyStored(t *testing.T) {
 				}
 				return nil
 			}
-			tt.series.Spelling = spell(1, tt.series.Labels)
+			tt.series.WireText = wireText(1, tt.series.Labels)
 			var rejected engine.Rejected
 			if _, err := f.Append(t.Context(), "", []engine.Series{tt.series}, &rejected); tt.fails != errors.Is(err, errStore) {
 				t.Fatal(err)
 			}
-			if k := f.Lookup("", tt.series.Spelling); k != nil {
-				t.Errorf("%s is known", k.Labels())
+			if k := f.Lookup("", tt.series.WireText); k != nil {
+				t.Errorf("%s is cached", k.State.Labels())
 			}
 		})
 	}
 }
 
-// A text too long to be remembered does no harm.
+// A text too long to be cached does no harm.
 func TestLookupBoundsTexts(t *testing.T) {
 	f := openFixture(t)
 	s := sample(up, someTime, 1)
-	s.Spelling = engine.Spelling{Form: 1, Text: make([]byte, 1<<20)}
+	s.WireText = engine.WireText{Form: 1, Text: make([]byte, 1<<20)}
 	f.append(t, s)
-	if f.Lookup("", s.Spelling) != nil {
-		t.Error("a spelling of a megabyte is remembered")
+	if f.Lookup("", s.WireText) != nil {
+		t.Error("a text of a megabyte is cached")
 	}
 }
 
-// Whatever was remembered, and forgotten, each sample goes to its own series.
+// Whatever was cached, and dropped, each sample goes to its own series.
 func TestLookupForgets(t *testing.T) {
-	hashes := map[string]func([]byte) uint64{
-		"all equal": func([]byte) uint64 { return 0 },
-		"all high":  func([]byte) uint64 { return 1<<64 - 1 },
-		"by length": func(text []byte) uint64 { return uint64(len(text)) },
-	}
-	for name, hash := range hashes {
-		for _, bound := range [][2]int{{1 << 20, 1 << 30}, {20, 1 << 30}, {1 << 20, 10_000}, {1, 1}} {
-			t.Run(fmt.Sprint(name, bound), func(t *testing.T) {
-				f := openFixture(t)
-				f.SetKnown(hash, bound[0], bound[1])
-				var want []engine.Series
-				for i := range 100 {
-					want = append(want, one(labels.FromStrings("__name__", "up", "n", fmt.Sprintf("%03d", i))))
+	for _, bounds := range []seriescache.Config{{MaxSeries: 1 << 20}, {MaxSeries: 20}, {MaxSeries: 1 << 20, MaxBytes: 10_000}, {MaxSeries: 1, MaxBytes: 1}} {
+		t.Run(fmt.Sprint(bounds), func(t *testing.T) {
+			f := openFixture(t, func(c *engine.Config) { c.SeriesCache = bounds })
+			var want []engine.Series
+			for i := range 100 {
+				want = append(want, one(labels.FromStrings("__name__", "up", "n", fmt.Sprintf("%03d", i))))
+			}
+			for round := range int64(4) {
+				for i := range want {
+					s := sample(want[i].Labels, someTime+round, float64(i))
+					want[i].Samples = append(want[i].Samples, s.Samples...)
+					f.append(t, f.written(1, []engine.Series{s})...)
 				}
-				for round := range int64(4) {
-					for i := range want {
-						s := sample(want[i].Labels, someTime+round, float64(i))
-						want[i].Samples = append(want[i].Samples, s.Samples...)
-						f.append(t, f.spelled(1, []engine.Series{s})...)
-					}
-				}
-				wantSeries(t, "all", f.collect(t, everything()), want...)
-				if n := f.counter(t, "adapter_engine_known_series"); n > float64(bound[0])+1 {
-					t.Errorf("%v series known, the bound is %d", n, bound[0])
-				}
-			})
-		}
+			}
+			wantSeries(t, "all", f.collect(t, everything()), want...)
+			if n := f.counter(t, "adapter_engine_known_series"); n > float64(bounds.MaxSeries)+1 {
+				t.Errorf("%v series cached, the bound is %d", n, bounds.MaxSeries)
+			}
+		})
 	}
 }
 
-// What came after a series is known until it is forgotten.
-func TestKnownNext(t *testing.T) {
-	f := openFixture(t)
-	f.SetKnown(func(text []byte) uint64 { return uint64(len(text)) }, 4, 1<<30)
-	sets := benchLabels(8)
-	a, b := f.known(t, sets[0], someTime), f.known(t, sets[1], someTime)
-	if next := a.Next(); next != nil {
-		t.Errorf("%s comes after the only one", next.Labels())
-	}
-	a.Precedes(a)
-	a.Precedes(b)
-	for i := range 6 { // b is asked for often enough
-		if next := a.Next(); next != b {
-			t.Fatalf("after %d others: %v, want the second", i, next)
-		}
-		if f.Lookup("", spell(1, sets[0])) != a {
-			t.Fatalf("after %d others the first is forgotten", i)
-		}
-		f.known(t, sets[2+i%4], someTime)
-	}
-	if f.Lookup("", spell(1, sets[1])) != b {
-		t.Error("what was asked for is forgotten")
-	}
-	for i := range 6 {
-		f.known(t, sets[2+i], someTime)
-		if f.Lookup("", spell(1, sets[1])) != b {
-			t.Fatalf("after %d others the second is forgotten", i)
-		}
-	}
-	if next := a.Next(); next != nil {
-		t.Error("what is forgotten keeps what came next")
-	}
-	b.Precedes(f.known(t, sets[2], someTime))
-	for i := range 5 {
-		f.known(t, sets[3+i], someTime)
-		f.Lookup("", spell(1, sets[1]))
-	}
-	if next := b.Next(); next != nil {
-		t.Error("what is forgotten still comes next")
+// With HA on, no series is found by the numbers of symbols.
+func TestSymbolsWithHA(t *testing.T) {
+	if openFixture(t, withHA).Symbols() != nil {
+		t.Error("there are symbols with HA on")
 	}
 }
 
-// What a known series sends is checked like all else, and named in errors.
-func TestKnownIsChecked(t *testing.T) {
+// What a cached series sends is checked like all else, and named in errors.
+func TestCachedIsChecked(t *testing.T) {
 	f := openFixture(t, func(c *engine.Config) { c.MaxFuture = time.Minute })
-	k := f.known(t, up, someTime)
+	k := f.cached(t, up, someTime)
 	var rejected engine.Rejected
 	stored, err := f.Append(t.Context(), "", []engine.Series{{
-		Known:      k,
+		Cached:     k,
 		Samples:    []engine.Sample{{T: -1}, {T: someTime + 1, V: 1}, {T: someTime + 3_600_000}, {T: series.MaxTime + 1}},
 		Histograms: []engine.Histogram{{T: someTime + 2, H: &histogram.Histogram{Count: 5}}, {T: someTime + 3, H: &histogram.Histogram{}}, {T: -1, H: &histogram.Histogram{}}},
 		Exemplars:  []exemplar.Exemplar{{Ts: someTime, HasTs: true, Labels: labels.FromStrings("trace", strings.Repeat("x", 200))}, {Ts: -1, HasTs: true}, {Ts: someTime + 1, HasTs: true}},
@@ -231,11 +188,11 @@ func TestKnownIsChecked(t *testing.T) {
 	}
 }
 
-// A known series costs no index write but in a period where it is new, and there
+// A cached series costs no index write but in a period where it is new, and there
 // its rows are durable before the samples.
-func TestKnownIsIndexed(t *testing.T) {
+func TestCachedIsIndexed(t *testing.T) {
 	f := openFixture(t)
-	k := f.known(t, up, someTime)
+	k := f.cached(t, up, someTime)
 	period := series.PeriodOf(someTime)
 	steps := []struct {
 		name string
@@ -256,7 +213,7 @@ func TestKnownIsIndexed(t *testing.T) {
 	for _, step := range steps {
 		t.Run(step.name, func(t *testing.T) {
 			f.store.reset()
-			f.append(t, engine.Series{Known: k, Samples: []engine.Sample{{T: step.t}}})
+			f.append(t, engine.Series{Cached: k, Samples: []engine.Sample{{T: step.t}}})
 			var marks []string
 			for i, a := range f.store.applied {
 				if a.table == bucketstore.Index {
@@ -280,10 +237,10 @@ func TestKnownIsIndexed(t *testing.T) {
 }
 
 // Index rows that were not written are written the next time.
-func TestKnownIndexFails(t *testing.T) {
+func TestCachedIndexFails(t *testing.T) {
 	f := openFixture(t)
 	next := someTime + series.IndexPeriod
-	batch := []engine.Series{{Known: f.known(t, up, someTime), Samples: []engine.Sample{{T: next}}}}
+	batch := []engine.Series{{Cached: f.cached(t, up, someTime), Samples: []engine.Sample{{T: next}}}}
 	f.store.onApply = func(table bucketstore.Table, _ []bucketstore.Mutation) error {
 		if table == bucketstore.Index {
 			return errStore
@@ -298,17 +255,17 @@ func TestKnownIndexFails(t *testing.T) {
 	wantSeries(t, "the next period", f.collect(t, engine.Query{Mint: next, Maxt: next}), one(up, next))
 }
 
-// The newest sample of a series is one, however it is spelled, flushed in
+// The current sample of a series is one, however its labels are written, flushed in
 // between or not.
-func TestKnownNewest(t *testing.T) {
+func TestCachedCurrent(t *testing.T) {
 	for _, flush := range []bool{false, true} {
 		t.Run(fmt.Sprintf("flush %t", flush), func(t *testing.T) {
 			f := openFixture(t)
 			for i, form := range []byte{0, 1, 2, 1, 1, 0, 2, 2, 1, 0} {
 				s := sample(up, someTime+int64(i), float64(i))
 				s.Samples[0].ST = int64(i % 3)
-				f.append(t, f.spelled(form, []engine.Series{s, sample(labels.FromStrings("__name__", "other"), someTime, 1)})...)
-				f.append(t, f.spelled(form, []engine.Series{sample(up, someTime-1, -1)})...)
+				f.append(t, f.written(form, []engine.Series{s, sample(labels.FromStrings("__name__", "other"), someTime, 1)})...)
+				f.append(t, f.written(form, []engine.Series{sample(up, someTime-1, -1)})...)
 				if n := f.counter(t, "adapter_current_pending_series"); n != 2 && !flush {
 					t.Errorf("%v series pending, want 2", n)
 				}
@@ -320,27 +277,28 @@ func TestKnownNewest(t *testing.T) {
 				want := []engine.Series{sample(labels.FromStrings("__name__", "other"), someTime, 1), sample(up, someTime+int64(i), float64(i))}
 				wantSeries(t, "current", f.current(t, 0), want...)
 			}
-			f.append(t, f.spelled(1, []engine.Series{sample(up, someTime+10, stale)})...)
+			f.append(t, f.written(1, []engine.Series{sample(up, someTime+10, stale)})...)
 			wantSeries(t, "after the marker", f.current(t, 0), sample(labels.FromStrings("__name__", "other"), someTime, 1))
 		})
 	}
 }
 
-// Metadata that are stored are no news, until somebody says something else.
-func TestKnownMetadata(t *testing.T) {
+// Metadata that are stored need not be stored again, until a sender says something
+// else.
+func TestCachedMetadata(t *testing.T) {
 	f := openFixture(t)
-	count := f.known(t, labels.FromStrings("__name__", "h_count"), someTime)
-	sum := f.known(t, labels.FromStrings("__name__", "h_sum"), someTime)
+	count := f.cached(t, labels.FromStrings("__name__", "h_count"), someTime)
+	sum := f.cached(t, labels.FromStrings("__name__", "h_sum"), someTime)
 	x := metadata.Metadata{Type: "histogram", Help: "x"}
 	y := metadata.Metadata{Type: "histogram", Help: "y"}
 	gauge := metadata.Metadata{Type: "gauge", Help: "x"}
 	long := metadata.Metadata{Type: "histogram", Help: strings.Repeat("long", 2000)}
 	steps := []struct {
-		name   string
-		from   *engine.Known
-		said   metadata.Metadata
-		family string
-		news   bool
+		name    string
+		from    *engine.CachedSeries
+		said    metadata.Metadata
+		family  string
+		changed bool
 	}{
 		{"first", count, x, "h", true},
 		{"again", count, x, "h", false},
@@ -356,11 +314,11 @@ func TestKnownMetadata(t *testing.T) {
 	}
 	for _, step := range steps {
 		t.Run(step.name, func(t *testing.T) {
-			family, news := step.from.TakeMetadata(step.said)
-			if family != step.family || news != step.news {
-				t.Errorf("%q, news %t, want %q, %t", family, news, step.family, step.news)
+			family, changed := step.from.State.CompareMetadata(step.said)
+			if family != step.family || changed != step.changed {
+				t.Errorf("%q, changed %t, want %q, %t", family, changed, step.family, step.changed)
 			}
-			if !news {
+			if !changed {
 				return
 			}
 			m := engine.Metadata{Family: family, Metadata: step.said}
@@ -369,8 +327,8 @@ func TestKnownMetadata(t *testing.T) {
 				t.Errorf("error %v, want that of the store", err)
 			}
 			f.store.onApply = nil
-			if _, news := step.from.TakeMetadata(step.said); !news {
-				t.Error("what could not be stored is no news")
+			if _, changed := step.from.State.CompareMetadata(step.said); !changed {
+				t.Error("what could not be stored counts as stored")
 			}
 			if err := f.AppendMetadata(t.Context(), "", []engine.Metadata{m}, &engine.Rejected{}); err != nil {
 				t.Fatal(err)
@@ -379,26 +337,25 @@ func TestKnownMetadata(t *testing.T) {
 	}
 }
 
-// Many at once, with few series known.
-func TestKnownConcurrently(t *testing.T) {
+// Many at once, with few series cached.
+func TestCachedConcurrently(t *testing.T) {
 	const writers, rounds = 4, 200
-	f := openFixture(t)
-	f.SetKnown(func(text []byte) uint64 { return uint64(len(text)) }, 8, 1<<30)
+	f := openFixture(t, func(c *engine.Config) { c.SeriesCache.MaxSeries = 8 })
 	sets := benchLabels(12)
 	var all sync.WaitGroup
 	for w := range writers {
 		all.Go(func() {
-			var last *engine.Known
+			var last *engine.CachedSeries
 			for i := range rounds {
-				if known := f.Lookup("", spell(1, sets[i%len(sets)])); known != nil {
+				if found := f.Lookup("", wireText(1, sets[i%len(sets)])); found != nil {
 					if last != nil {
 						last.Next()
-						last.Precedes(known)
+						last.SetNext(found)
 					}
-					last = known
+					last = found
 				}
 				s := sample(sets[(w+i)%len(sets)], someTime+int64(i*writers+w), float64(w))
-				if _, err := f.Append(t.Context(), "", f.spelled(1, []engine.Series{s}), &engine.Rejected{}); err != nil {
+				if _, err := f.Append(t.Context(), "", f.written(1, []engine.Series{s}), &engine.Rejected{}); err != nil {
 					t.Error(err)
 				}
 				if i%50 == w {
@@ -432,8 +389,8 @@ type nullAppender struct{ *bucketstore.Direct }
 
 func (nullAppender) Append(context.Context, []bucketstore.Sample) error { return nil }
 
-// What an append of known series allocates does not grow with it.
-func TestKnownAllocatesNothing(t *testing.T) {
+// What an append of cached series allocates does not grow with it.
+func TestCachedAllocatesNothing(t *testing.T) {
 	f := openFixture(t)
 	f.close(t)
 	f.cfg.Appender = nullAppender{bucketstore.NewDirect(f.store, f.cfg.Schema, f.clock.now)}
@@ -443,8 +400,8 @@ func TestKnownAllocatesNothing(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var batch []engine.Series
 			for _, ls := range benchLabels(1000) {
-				k := f.known(t, ls, at)
-				batch = append(batch, engine.Series{Known: k, Samples: []engine.Sample{{T: at + 1, V: 1, ST: 1}, {T: at + 2, V: 2}}})
+				k := f.cached(t, ls, at)
+				batch = append(batch, engine.Series{Cached: k, Samples: []engine.Sample{{T: at + 1, V: 1, ST: 1}, {T: at + 2, V: 2}}})
 			}
 			var rejected engine.Rejected
 			n := testing.AllocsPerRun(20, func() {
@@ -453,7 +410,7 @@ func TestKnownAllocatesNothing(t *testing.T) {
 				}
 			})
 			if n > 50 {
-				t.Errorf("%v allocations for 2000 samples of 1000 known series", n)
+				t.Errorf("%v allocations for 2000 samples of 1000 cached series", n)
 			}
 		})
 	}

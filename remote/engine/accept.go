@@ -1,0 +1,257 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/prometheus/common/model"
+	"github.com/prometheus/prometheus/model/exemplar"
+	"github.com/prometheus/prometheus/model/labels"
+
+	"github.com/promtable/promtable/bucketstore"
+	"github.com/promtable/promtable/index"
+	"github.com/promtable/promtable/remote/engine/current"
+	"github.com/promtable/promtable/series"
+	"github.com/promtable/promtable/series/cell"
+)
+
+// acceptStep is after how many series and samples accept looks whether its context
+// has ended.
+const acceptStep = 10_000
+
+// accept puts what is valid in batch into a. The only error is that of ctx.
+func (e *Engine) accept(ctx context.Context, a *accepted, tenant string, batch []Series, rejected *Rejected) error {
+	n := 0
+	for i := range batch {
+		n += len(batch[i].Samples) + len(batch[i].Histograms)
+	}
+	a.samples, a.handles = slices.Grow(a.samples, n), slices.Grow(a.handles, n)
+	maxTime := e.maxTime()
+	step := acceptStep // at once
+	for i := range batch {
+		if step += 1 + batch[i].size(); step > acceptStep {
+			if err := ctx.Err(); err != nil {
+				return fmt.Errorf("check %d samples: %w", n, err)
+			}
+			step = 0
+		}
+		if c := batch[i].Cached; c != nil {
+			a.addSeries(&batch[i], c.State.ref, c, maxTime, rejected)
+		} else {
+			e.acceptNew(a, tenant, batch[i], maxTime, rejected)
+		}
+	}
+	return nil
+}
+
+// acceptNew accepts what is valid of a series that is not cached.
+func (e *Engine) acceptNew(a *accepted, tenant string, s Series, maxTime timeBound, rejected *Rejected) {
+	s.Labels = s.Labels.WithoutEmpty()
+	reason, err := checkLabels(s.Labels)
+	if err == nil {
+		a.key, err = e.cfg.Schema.AppendSeriesKey(a.key[:0], tenant, s.Labels)
+		reason = keyReason(err)
+	}
+	if err != nil {
+		rejected.Add(reason, s.size(), err)
+		return
+	}
+	ref := e.cfg.Appender.Ref(a.key)
+	cached := e.newCached(tenant, s.WireText, ref)
+	if a.addSeries(&s, ref, cached, maxTime, rejected) && cached != nil {
+		a.fresh = append(a.fresh, cached)
+	}
+}
+
+// addSeries takes what is valid of one series and lies in [0, maxTime], and the index
+// entries for it, and says whether that is anything. cached may be nil; if s came
+// with it, the labels of s are not used.
+func (a *accepted) addSeries(s *Series, ref bucketstore.Ref, cached *CachedSeries, maxTime timeBound, rejected *Rejected) bool {
+	samples, exemplars := len(a.samples), len(a.exemplars)
+	to := addition{accepted: a, series: s, ref: ref, first: len(a.entries)}
+	if cached != nil {
+		to.cached, to.handle = cached, &cached.State.current
+	}
+	for i := range s.Samples {
+		sample := &s.Samples[i]
+		if !maxTime.allows(s, sample.T, rejected) {
+			continue
+		}
+		var value []byte
+		if sample.ST != 0 {
+			value = a.encode(cell.Value{Start: sample.ST, Float: sample.V})
+		}
+		to.takeSample(sample.T, sample.V, value)
+	}
+	for i := range s.Histograms {
+		to.takeHistogram(&s.Histograms[i], maxTime, rejected)
+	}
+	for _, x := range s.Exemplars {
+		to.takeExemplar(x, maxTime, rejected)
+	}
+	return len(a.samples) > samples || len(a.exemplars) > exemplars
+}
+
+// DecodedLabels returns the labels of s, decoded from the key of the series if s has
+// none.
+func (s *Series) DecodedLabels() labels.Labels {
+	if s.Cached != nil {
+		return s.Cached.State.Labels()
+	}
+	return s.Labels
+}
+
+// addition is what is accepted of one series.
+type addition struct {
+	*accepted
+	series *Series
+	ref    bucketstore.Ref
+	// cached and handle are nil if the series is not cached.
+	cached *CachedSeries
+	handle *current.Handle
+	// first is the first of its entries.
+	first int
+}
+
+// takeSample takes a sample.
+func (a *addition) takeSample(t int64, v float64, value []byte) {
+	a.samples = append(a.samples, bucketstore.Sample{Ref: a.ref, T: t, V: v, Value: value})
+	a.handles = append(a.handles, a.handle)
+	a.addEntry(t)
+}
+
+// takeHistogram takes a histogram, if it is valid.
+func (a *addition) takeHistogram(h *Histogram, maxTime timeBound, rejected *Rejected) {
+	if !maxTime.allows(a.series, h.T, rejected) {
+		return
+	}
+	value, err := a.histogram(h)
+	if err != nil {
+		rejected.Add(ReasonHistogram, 1, histogramError{a.series.DecodedLabels(), h.T, err})
+		return
+	}
+	a.histograms++
+	a.takeSample(h.T, 0, value)
+}
+
+// takeExemplar takes an exemplar, if it is valid.
+func (a *addition) takeExemplar(x exemplar.Exemplar, maxTime timeBound, rejected *Rejected) {
+	if err := checkExemplar(x); err != nil {
+		rejected.Add(ReasonExemplar, 1, exemplarError{a.series.DecodedLabels(), x, err})
+		return
+	}
+	if maxTime.allows(a.series, x.Ts, rejected) {
+		a.exemplars = append(a.exemplars, acceptedExemplar{a.ref, x})
+		a.addEntry(x.Ts)
+	}
+}
+
+// addEntry adds the index entry for a sample or exemplar at t, unless the index has
+// it, or the last one is of the same period. An entry has the latest time in its
+// period.
+func (a *addition) addEntry(t int64) {
+	if a.cached != nil && a.cached.State.indexed.has(t) {
+		return
+	}
+	if n := len(a.entries); n == a.first || series.PeriodOf(a.entries[n-1].T) != series.PeriodOf(t) {
+		a.entries = append(a.entries, index.Entry{Key: a.ref.SeriesKey(), Labels: a.series.DecodedLabels(), T: t})
+		a.entryOf = append(a.entryOf, a.cached)
+	} else if t > a.entries[n-1].T {
+		a.entries[n-1].T = t
+	}
+}
+
+// encode returns v as the value of a cell.
+func (a *accepted) encode(v cell.Value) []byte {
+	first := len(a.values)
+	a.values = cell.Append(a.values, v)
+	return a.values[first:len(a.values):len(a.values)]
+}
+
+// checkLabels says what is wrong with a label set, if anything is.
+func checkLabels(ls labels.Labels) (Reason, error) {
+	if name, ok := ls.HasDuplicateLabelNames(); ok {
+		return ReasonLabels, labelsError{ls, fmt.Sprintf("label %q is there twice", name)}
+	}
+	if !ls.Has(labels.MetricName) {
+		return ReasonLabels, labelsError{ls, "no metric name"}
+	}
+	if !ls.IsValid(model.UTF8Validation) {
+		return ReasonLabels, labelsError{ls, "label names and values must be valid UTF-8, names not empty"}
+	}
+	return "", nil
+}
+
+// labelsError says what is wrong with a label set. It formats itself late: most
+// of a million of them are only counted.
+type labelsError struct {
+	ls   labels.Labels
+	what string
+}
+
+func (e labelsError) Error() string {
+	return fmt.Sprintf("series %s: %s", series.Abbreviate(e.ls), e.what)
+}
+
+func keyReason(err error) Reason {
+	if errors.Is(err, series.ErrKeyTooLong) {
+		return ReasonKeyTooLong
+	}
+	return ReasonLabels
+}
+
+// timeBound is the latest time that is stored, inclusive.
+type timeBound struct {
+	t      int64
+	future time.Duration
+}
+
+func (e *Engine) maxTime() timeBound {
+	future := e.cfg.MaxFuture
+	if future == Unbounded {
+		return timeBound{series.MaxTime, future}
+	}
+	return timeBound{min(e.cfg.Now().Add(future).UnixMilli(), series.MaxTime), future}
+}
+
+// allows says whether t is a time for something of s. If not, it is rejected.
+func (b timeBound) allows(s *Series, t int64, rejected *Rejected) bool {
+	if t >= 0 && t <= b.t {
+		return true
+	}
+	reason := b.check(t)
+	if reason != "" {
+		rejected.Add(reason, 1, timeError{reason, b, s.DecodedLabels(), t})
+	}
+	return reason == ""
+}
+
+// check says what is wrong with the time of a sample, if anything is.
+func (b timeBound) check(t int64) Reason {
+	switch {
+	case t < 0 || t > series.MaxTime:
+		return ReasonTime
+	case t > b.t:
+		return ReasonFuture
+	}
+	return ""
+}
+
+// timeError is what check found, as text. It formats itself late, like
+// labelsError.
+type timeError struct {
+	reason Reason
+	bound  timeBound
+	ls     labels.Labels
+	t      int64
+}
+
+func (e timeError) Error() string {
+	if e.reason == ReasonFuture {
+		return fmt.Sprintf("series %s: timestamp %d is more than %s ahead of the clock", series.Abbreviate(e.ls), e.t, e.bound.future)
+	}
+	return fmt.Sprintf("series %s: timestamp %d is not in [0, %d]", series.Abbreviate(e.ls), e.t, series.MaxTime)
+}

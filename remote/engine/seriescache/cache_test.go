@@ -1,0 +1,130 @@
+package seriescache
+
+import (
+	"fmt"
+	"testing"
+)
+
+// number is the state of the entries of these tests.
+type number struct{ n int }
+
+func textOf(n int) WireText { return WireText{Form: 1, Text: fmt.Append(nil, n)} }
+
+func addNumber(c *Cache[number], tenant string, n int) *Entry[number] {
+	e := c.NewEntry(tenant, textOf(n), 8)
+	e.State.n = n
+	c.Add(e)
+	return e
+}
+
+// An entry is found by its tenant, form and text, whatever its hash is.
+func TestFind(t *testing.T) {
+	for name, hash := range map[string]func(string, WireText) uint64{
+		"seeded":    nil,
+		"all equal": func(string, WireText) uint64 { return 0 },
+		"all high":  func(string, WireText) uint64 { return 1<<64 - 1 },
+		"by length": func(_ string, t WireText) uint64 { return uint64(len(t.Text)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := New[number](Config{})
+			if hash != nil {
+				c.hash = hash
+			}
+			for n := range 200 {
+				if c.Find("", textOf(n)) != nil {
+					t.Fatalf("%d is found before it was added", n)
+				}
+				e := addNumber(c, "", n)
+				switch {
+				case c.Find("", textOf(n)) != e:
+					t.Fatalf("%d is not found", n)
+				case c.Find("", WireText{Form: 2, Text: textOf(n).Text}) != nil:
+					t.Fatalf("%d is found in another form", n)
+				case c.Find("other", textOf(n)) != nil:
+					t.Fatalf("%d is found for another tenant", n)
+				}
+			}
+			for n := range 200 {
+				if e := c.Find("", textOf(n)); e != nil && e.State.n != n || e == nil && hash == nil {
+					t.Errorf("%d is found as %v", n, e)
+				}
+			}
+		})
+	}
+}
+
+// The first entry of a text stays.
+func TestAddTwice(t *testing.T) {
+	c := New[number](Config{})
+	first := addNumber(c, "", 1)
+	addNumber(c, "", 1)
+	if c.Find("", textOf(1)) != first || c.Len() != 1 {
+		t.Errorf("%d entries, and another one is found", c.Len())
+	}
+}
+
+// What came after a series is found until it is dropped.
+func TestNext(t *testing.T) {
+	c := New[number](Config{MaxSeries: 4})
+	a, b := addNumber(c, "", 0), addNumber(c, "", 1)
+	if next := a.Next(); next != nil {
+		t.Errorf("%d comes after the only one", next.State.n)
+	}
+	a.SetNext(a)
+	a.SetNext(b)
+	for i := range 6 { // b is asked for often enough
+		if next := a.Next(); next != b {
+			t.Fatalf("after %d others: %v, want the second", i, next)
+		}
+		if c.Find("", textOf(0)) != a {
+			t.Fatalf("after %d others the first is dropped", i)
+		}
+		addNumber(c, "", 2+i%4)
+	}
+	if c.Find("", textOf(1)) != b {
+		t.Error("what was asked for is dropped")
+	}
+	for i := range 6 {
+		addNumber(c, "", 2+i)
+		if c.Find("", textOf(1)) != b {
+			t.Fatalf("after %d others the second is dropped", i)
+		}
+	}
+	if next := a.Next(); next != nil {
+		t.Error("what is dropped keeps what came next")
+	}
+	b.SetNext(addNumber(c, "", 2))
+	for i := range 5 {
+		addNumber(c, "", 3+i)
+		c.Find("", textOf(1))
+	}
+	if next := b.Next(); next != nil {
+		t.Error("what is dropped still comes next")
+	}
+}
+
+// A cache of few series has one shard, so that its bound holds.
+func TestBounds(t *testing.T) {
+	for _, tt := range []struct{ max, shards int }{{1, 1}, {20, 1}, {minShardSeries, 1}, {4 * minShardSeries, 4}, {0, maxShards}} {
+		c := New[number](Config{MaxSeries: tt.max})
+		if len(c.shards) != tt.shards {
+			t.Errorf("%d shards for %d series, want %d", len(c.shards), tt.max, tt.shards)
+		}
+		for n := range 5 * tt.max {
+			addNumber(c, "", n)
+		}
+		if n := c.Len(); n > tt.max+tt.shards {
+			t.Errorf("%d series, want %d", n, tt.max)
+		}
+	}
+}
+
+// A text too long to be cached does no harm, nor does none.
+func TestNoEntry(t *testing.T) {
+	c := New[number](Config{})
+	for _, text := range []WireText{{}, {Form: 1, Text: make([]byte, MaxText+1)}} {
+		if c.NewEntry("", text, 0) != nil || c.Find("", text) != nil {
+			t.Errorf("%d bytes of form %d have an entry", len(text.Text), text.Form)
+		}
+	}
+}
