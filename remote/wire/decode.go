@@ -389,14 +389,6 @@ func (d *decoder) addSeries(s *engine.Series) {
 	d.out.Size += size
 }
 
-// labelsOf returns the labels of s, for an error message.
-func labelsOf(s *engine.Series) labels.Labels {
-	if s.Cached != nil {
-		return s.Cached.State.Labels()
-	}
-	return s.Labels
-}
-
 // errManyLabels marks a request whose labels would take too much memory.
 var errManyLabels = fmt.Errorf("the labels of all series take more than %d times the limit on a request", maxRequestLabelsFactor)
 
