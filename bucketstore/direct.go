@@ -13,15 +13,32 @@ import (
 // Direct is the Appender that makes every sample a raw cell of METRIC before
 // it answers. It holds no samples.
 type Direct struct {
-	store  Store
-	schema series.Schema
-	now    func() time.Time
+	store   Store
+	schema  series.Schema
+	now     func() time.Time
+	rawFrom RawFrom
 }
 
 // NewDirect returns an Appender over store. now is the clock that decides
-// which family a sample goes to, see series.RawFamily.
-func NewDirect(store Store, schema series.Schema, now func() time.Time) *Direct {
-	return &Direct{store: store, schema: schema, now: now}
+// which family a sample goes to, see series.Arrival. It is asked once for up to
+// maxApply samples, and rawFrom then; nil is right where nothing is sealed.
+func NewDirect(store Store, schema series.Schema, now func() time.Time, rawFrom RawFrom) *Direct {
+	return &Direct{store: store, schema: schema, now: now, rawFrom: rawFrom}
+}
+
+// A RawFrom returns which samples the writer may put into the family of their
+// window when its clock says now: those from the returned time on, in
+// milliseconds, see series.Arrival. It may be called concurrently. A nil RawFrom
+// stands for a clock that is never in doubt.
+type RawFrom func(now time.Time) int64
+
+// Arrival returns where samples go that arrive when the writer's clock says now.
+func (f RawFrom) Arrival(now time.Time) series.Arrival {
+	a := series.Arrival{Now: now.UnixMilli()}
+	if f != nil {
+		a.RawFrom = f(now)
+	}
+	return a
 }
 
 // directRef is a series key.
@@ -114,20 +131,20 @@ func groupByRow(samples []Sample) []rowGroup {
 
 // mutations makes one mutation of each row.
 func (d *Direct) mutations(samples []Sample, rows []rowGroup) []Mutation {
-	now := d.now().UnixMilli()
+	arrival := d.rawFrom.Arrival(d.now())
 	muts := make([]Mutation, len(rows))
 	for i, row := range rows {
 		key := samples[row.positions[0]].Ref.SeriesKey()
-		muts[i] = Mutation{Key: d.schema.AppendRowKey(nil, key, row.base), Ops: cells(now, samples, row.positions)}
+		muts[i] = Mutation{Key: d.schema.AppendRowKey(nil, key, row.base), Ops: cells(arrival, samples, row.positions)}
 	}
 	return muts
 }
 
 // cells returns the writes of the samples of one row. Of those of one column
 // only the last is written.
-func cells(now int64, samples []Sample, positions []int) []Op {
+func cells(arrival series.Arrival, samples []Sample, positions []int) []Op {
 	if len(positions) == 1 {
-		return []Op{cell(now, samples[positions[0]])}
+		return []Op{cell(arrival, samples[positions[0]])}
 	}
 	ops := make([]Op, 0, len(positions))
 	column := make(map[int64]int, len(positions))
@@ -139,14 +156,13 @@ func cells(now int64, samples []Sample, positions []int) []Op {
 			column[s.T] = n
 			ops = append(ops, Op{})
 		}
-		ops[n] = cell(now, s)
+		ops[n] = cell(arrival, s)
 	}
 	return ops
 }
 
-// cell returns the write of one sample. A late cell carries the time of its
-// arrival, so that a sealer can tell what came after it read.
-func cell(now int64, s Sample) Op {
+// cell returns the write of one sample.
+func cell(arrival series.Arrival, s Sample) Op {
 	_, delta := series.Split(s.T)
 	buf := make([]byte, 0, series.QualifierSize+8)
 	buf = series.AppendQualifier(buf, delta)
@@ -155,17 +171,14 @@ func cell(now int64, s Sample) Op {
 		buf = series.AppendFloat(buf, s.V)
 		value = buf[series.QualifierSize:]
 	}
-	op := Op{
+	family, cellTime := arrival.Cell(s.T)
+	return Op{
 		Kind:      SetCell,
-		Family:    series.RawFamily(now, s.T),
+		Family:    family,
 		Qualifier: buf[:series.QualifierSize:series.QualifierSize],
-		Time:      s.T,
+		Time:      cellTime,
 		Value:     value,
 	}
-	if op.Family == series.FamilyLate {
-		op.Time = now
-	}
-	return op
 }
 
 // samplesError translates failed rows into failed samples.

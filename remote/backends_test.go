@@ -64,7 +64,7 @@ func serveStore(t testing.TB, store bucketstore.Store) (base string, reg *promet
 	defer cancel()
 	eng, err := engine.Open(ctx, engine.Config{
 		Store:      store,
-		Appender:   bucketstore.NewDirect(store, schema, time.Now),
+		Appender:   bucketstore.NewDirect(store, schema, time.Now, nil),
 		Schema:     schema,
 		Now:        time.Now,
 		Registerer: reg,

@@ -71,7 +71,7 @@ func newSmallRepeater(t testing.TB, symbolBytes int) *repeater {
 		t.Fatal(err)
 	}
 	eng, err := engine.Open(t.Context(), engine.Config{
-		Store: IdleStore{store}, Appender: &IdleAppender{Appender: bucketstore.NewDirect(store, schema, time.Now)},
+		Store: IdleStore{store}, Appender: &IdleAppender{Appender: bucketstore.NewDirect(store, schema, time.Now, nil)},
 		Schema: schema, Now: time.Now, CurrentInterval: time.Hour, MaxSymbolBytes: symbolBytes,
 	})
 	if err != nil {

@@ -94,7 +94,7 @@ func openIdle(b *testing.B, store bucketstore.Store) (*remote.Handler, *remote.I
 	if err != nil {
 		b.Fatal(err)
 	}
-	app := &remote.IdleAppender{Appender: bucketstore.NewDirect(store, schema, time.Now)}
+	app := &remote.IdleAppender{Appender: bucketstore.NewDirect(store, schema, time.Now, nil)}
 	eng, err := engine.Open(b.Context(), engine.Config{
 		Store: remote.IdleStore{Store: store}, Appender: app, Schema: schema, Now: time.Now, CurrentInterval: time.Hour,
 		Limits: engine.Limits{MaxFuture: 10 * time.Minute},

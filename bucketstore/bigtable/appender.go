@@ -17,10 +17,11 @@ import (
 // [bucketstore.Direct] would over the store, but encodes them straight from the
 // samples. It holds no samples, and may be used by several goroutines.
 type Appender struct {
-	store  *Store
-	table  *table
-	schema series.Schema
-	now    func() time.Time
+	store   *Store
+	table   *table
+	schema  series.Schema
+	now     func() time.Time
+	rawFrom bucketstore.RawFrom
 	// seed is that of the hashes in references.
 	seed     maphash.Seed
 	encoders sync.Pool
@@ -29,9 +30,10 @@ type Appender struct {
 var _ bucketstore.Appender = (*Appender)(nil)
 
 // NewAppender returns an Appender over s. now is the clock that decides which
-// family a sample goes to, see series.RawFamily. The error is
-// bucketstore.ErrTable if s lacks METRIC or a family of it.
-func (s *Store) NewAppender(schema series.Schema, now func() time.Time) (*Appender, error) {
+// family a sample goes to, see series.Arrival. It is asked once for up to
+// maxAppend samples, and rawFrom then; nil is right where nothing is sealed. The
+// error is bucketstore.ErrTable if s lacks METRIC or a family of it.
+func (s *Store) NewAppender(schema series.Schema, now func() time.Time, rawFrom bucketstore.RawFrom) (*Appender, error) {
 	t, err := s.table(bucketstore.Metric)
 	if err != nil {
 		return nil, err
@@ -41,7 +43,7 @@ func (s *Store) NewAppender(schema series.Schema, now func() time.Time) (*Append
 			return nil, err
 		}
 	}
-	return &Appender{store: s, table: t, schema: schema, now: now, seed: maphash.MakeSeed()}, nil
+	return &Appender{store: s, table: t, schema: schema, now: now, rawFrom: rawFrom, seed: maphash.MakeSeed()}, nil
 }
 
 // ref is a series key and its hash.
@@ -100,7 +102,7 @@ func (a *Appender) append(ctx context.Context, samples []bucketstore.Sample, fai
 		e = new(encoder)
 	}
 	defer a.giveBack(e)
-	e.begin(samples, a.now().UnixMilli())
+	e.begin(samples, a.rawFrom.Arrival(a.now()))
 
 	fail := func(row int, err error) {
 		e.each(&e.groups[row], func(i int) { failed.add(i, err) })
@@ -153,8 +155,7 @@ func (f *failures) err() error {
 
 // An encoder appends the samples of a call to requests.
 type encoder struct {
-	// now is the time of arrival, in milliseconds.
-	now int64
+	arrival series.Arrival
 	grouping
 	// cells are those of the row that is appended.
 	cells []byte
@@ -167,9 +168,9 @@ type encoder struct {
 	floatTime int64
 }
 
-// begin makes e ready for samples that arrived at now.
-func (e *encoder) begin(samples []bucketstore.Sample, now int64) {
-	e.now, e.float = now, e.float[:0]
+// begin makes e ready for samples that arrived together.
+func (e *encoder) begin(samples []bucketstore.Sample, arrival series.Arrival) {
+	e.arrival, e.float = arrival, e.float[:0]
 	e.gather(samples)
 }
 
@@ -241,13 +242,9 @@ func (e *encoder) appendFloat(dst []byte, s *bucketstore.Sample) []byte {
 }
 
 // appendCell appends the cell of a sample at t, but for its value, of the given
-// size. A late cell carries the time of its arrival, so that a sealer can tell
-// what came after it read.
+// size.
 func (e *encoder) appendCell(dst []byte, t int64, value int) []byte {
-	family, cellTime := series.RawFamily(e.now, t), t
-	if family == series.FamilyLate {
-		cellTime = e.now
-	}
+	family, cellTime := e.arrival.Cell(t)
 	_, delta := series.Split(t)
 	dst = appendMutation(dst, mutationSetCell, sizeSetCell(family, series.QualifierSize, cellTime, value))
 	dst = appendBytes(dst, setFamily, family)

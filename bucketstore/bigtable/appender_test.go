@@ -32,7 +32,7 @@ func newAppender(t testing.TB, s *bigtable.Store, now int64, resource ...string)
 	if err != nil {
 		t.Fatal(err)
 	}
-	a, err := s.NewAppender(schema, func() time.Time { return time.UnixMilli(now) })
+	a, err := s.NewAppender(schema, func() time.Time { return time.UnixMilli(now) }, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -113,7 +113,7 @@ func TestAppenderSendsWhatDirectSends(t *testing.T) {
 		cfg.TablePrefix, cfg.AppProfile = "prefix-", "profile"
 	}))
 	clock := func() time.Time { return time.UnixMilli(now) }
-	a, direct := newAppender(t, s, now, "host"), bucketstore.NewDirect(s, schema, clock)
+	a, direct := newAppender(t, s, now, "host"), bucketstore.NewDirect(s, schema, clock, nil)
 	for range 300 {
 		var refs, directRefs []bucketstore.Ref
 		for i := range 1 + random.IntN(100) {
@@ -230,7 +230,7 @@ func TestAppenderClock(t *testing.T) {
 	var spy spy
 	s := bigtabletest.Open(t, spy.option())
 	var now int64
-	a, err := s.NewAppender(series.Schema{}, func() time.Time { return time.UnixMilli(now) })
+	a, err := s.NewAppender(series.Schema{}, func() time.Time { return time.UnixMilli(now) }, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -424,7 +424,7 @@ func TestNewAppenderWithoutTable(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s := bigtabletest.Open(t, bigtabletest.WithConfig(tt.change))
-			if _, err := s.NewAppender(series.Schema{}, time.Now); !errors.Is(err, bucketstore.ErrTable) {
+			if _, err := s.NewAppender(series.Schema{}, time.Now, nil); !errors.Is(err, bucketstore.ErrTable) {
 				t.Errorf("NewAppender: %v, want ErrTable", err)
 			}
 		})

@@ -166,7 +166,7 @@ func BenchmarkAppend(b *testing.B) {
 				s := bigtabletest.Open(b, sinkOption(b, size.series))
 				var a bucketstore.Appender = newAppender(b, s, benchmarkTime)
 				if which == "Direct" {
-					a = bucketstore.NewDirect(s, series.Schema{}, func() time.Time { return time.UnixMilli(benchmarkTime) })
+					a = bucketstore.NewDirect(s, series.Schema{}, func() time.Time { return time.UnixMilli(benchmarkTime) }, nil)
 				}
 				samples := appended(a, size.series, size.samples)
 				b.ReportAllocs()

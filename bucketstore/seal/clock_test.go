@@ -52,7 +52,7 @@ func TestClock(t *testing.T) {
 				now = now.Add(time.Minute)
 			}
 			for i, c := range clocks {
-				if err := c.Wait(t.Context()); (err == nil) != tt.good[i] || err != nil && !errors.Is(err, seal.ErrClock) {
+				if err := c.Err(); (err == nil) != tt.good[i] || err != nil && !errors.Is(err, seal.ErrClock) {
 					t.Errorf("clock %d: %v", i, err)
 				}
 			}

@@ -92,7 +92,7 @@ func compact(ctx context.Context, o *options, logger log.Logger) (err error) {
 	}
 	defer func() { err = errors.Join(err, closing("close the store", store.Close())) }()
 	// The engine refuses rows that are keyed in another way.
-	e, err := openEngine(opening, o, schema, store, bucketstore.NewDirect(store, schema, time.Now), logger, nil)
+	e, err := openEngine(opening, o, schema, store, bucketstore.NewDirect(store, schema, time.Now, nil), logger, nil)
 	if err != nil {
 		return err
 	}

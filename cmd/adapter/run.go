@@ -177,9 +177,9 @@ const embeddedSpread = 15 * time.Minute
 // newDirect returns what stores each sample in store at once.
 func newDirect(store bucketstore.Store, schema series.Schema) (bucketstore.Appender, error) {
 	if b, ok := store.(*bigtable.Store); ok {
-		return b.NewAppender(schema, time.Now)
+		return b.NewAppender(schema, time.Now, nil)
 	}
-	return bucketstore.NewDirect(store, schema, time.Now), nil
+	return bucketstore.NewDirect(store, schema, time.Now, nil), nil
 }
 
 // bigtableParallel is how many scans of one read, and of one selector, run side by
