@@ -18,14 +18,32 @@ type Direct struct {
 	store  Store
 	schema series.Schema
 	now    func() time.Time
+	// rawFrom is nil where nothing is sealed.
+	rawFrom RawFrom
 	// batches are *directBatch that are not in use.
 	batches sync.Pool
 }
 
 // NewDirect returns an Appender over store. now is the clock that decides
-// which family a sample goes to, see series.RawFamily.
-func NewDirect(store Store, schema series.Schema, now func() time.Time) *Direct {
-	return &Direct{store: store, schema: schema, now: now, batches: sync.Pool{New: func() any { return newDirectBatch() }}}
+// which family a sample goes to, see series.Arrival. It is asked once for up to
+// maxApply samples, and rawFrom then; nil is right where nothing is sealed.
+func NewDirect(store Store, schema series.Schema, now func() time.Time, rawFrom RawFrom) *Direct {
+	return &Direct{store: store, schema: schema, now: now, rawFrom: rawFrom, batches: sync.Pool{New: func() any { return newDirectBatch() }}}
+}
+
+// A RawFrom returns which samples the writer may put into the family of their
+// window when its clock says now: those from the returned time on, in
+// milliseconds, see series.Arrival. It may be called concurrently. A nil RawFrom
+// stands for a clock that is never in doubt.
+type RawFrom func(now time.Time) int64
+
+// Arrival returns where samples go that arrive when the writer's clock says now.
+func (f RawFrom) Arrival(now time.Time) series.Arrival {
+	a := series.Arrival{Now: now.UnixMilli()}
+	if f != nil {
+		a.RawFrom = f(now)
+	}
+	return a
 }
 
 // directRef is a series key.
@@ -85,7 +103,7 @@ func (d *Direct) apply(ctx context.Context, samples []Sample) error {
 	b := d.batches.Get().(*directBatch)
 	defer d.recycle(b)
 	b.gather(samples)
-	err := d.store.Apply(ctx, Metric, b.mutations(d.schema, d.now().UnixMilli(), samples))
+	err := d.store.Apply(ctx, Metric, b.mutations(d.schema, d.rawFrom.Arrival(d.now()), samples))
 	var failed *RowsError
 	switch {
 	case err == nil:
@@ -163,27 +181,27 @@ func (b *directBatch) gather(samples []Sample) {
 }
 
 // mutations makes one mutation of each row. They are valid until the next gather.
-func (b *directBatch) mutations(schema series.Schema, now int64, samples []Sample) []Mutation {
+func (b *directBatch) mutations(schema series.Schema, arrival series.Arrival, samples []Sample) []Mutation {
 	b.muts, b.ops, b.bytes = b.muts[:0], slices.Grow(b.ops[:0], len(samples)), b.bytes[:0]
 	for _, row := range b.rows {
 		start := len(b.bytes)
 		b.bytes = schema.AppendRowKey(b.bytes, samples[row.first].Ref.SeriesKey(), row.base)
 		key := b.bytes[start:len(b.bytes):len(b.bytes)]
-		b.muts = append(b.muts, Mutation{Key: key, Ops: b.rowOps(now, samples, row)})
+		b.muts = append(b.muts, Mutation{Key: key, Ops: b.rowOps(arrival, samples, row)})
 	}
 	return b.muts
 }
 
 // rowOps returns the writes of the samples of one row. Of those of one column
 // only the last is written.
-func (b *directBatch) rowOps(now int64, samples []Sample, row rowSamples) []Op {
+func (b *directBatch) rowOps(arrival series.Arrival, samples []Sample, row rowSamples) []Op {
 	start := len(b.ops)
 	if row.n > 1 {
 		clear(b.column)
 	}
 	for i := row.first; i >= 0; i = b.next[i] {
 		s := &samples[i]
-		op := b.op(now, s)
+		op := b.op(arrival, s)
 		if row.n > 1 {
 			if n, ok := b.column[s.T]; ok {
 				b.ops[start+n] = op
@@ -197,7 +215,7 @@ func (b *directBatch) rowOps(now int64, samples []Sample, row rowSamples) []Op {
 }
 
 // op returns the write of one sample.
-func (b *directBatch) op(now int64, s *Sample) Op {
+func (b *directBatch) op(arrival series.Arrival, s *Sample) Op {
 	_, delta := series.Split(s.T)
 	start := len(b.bytes)
 	b.bytes = series.AppendQualifier(b.bytes, delta)
@@ -207,7 +225,7 @@ func (b *directBatch) op(now int64, s *Sample) Op {
 		b.bytes = cell.AppendFloat(b.bytes, s.V)
 		value = b.bytes[end:len(b.bytes):len(b.bytes)]
 	}
-	family, cellTime := series.RawCell(now, s.T)
+	family, cellTime := arrival.Cell(s.T)
 	return Op{
 		Kind:      SetCell,
 		Family:    family,

@@ -107,7 +107,7 @@ func TestDirectFamily(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			for _, offset := range []int64{0, 1 << 22, 1<<23 - 1} {
 				store := new(recorder)
-				d := bucketstore.NewDirect(store, series.Schema{}, at(tt.clock))
+				d := bucketstore.NewDirect(store, series.Schema{}, at(tt.clock), nil)
 				ref := d.Ref([]byte("up"))
 				var samples []bucketstore.Sample
 				for n := int64(w - 2); n <= w+2; n++ {
@@ -200,7 +200,7 @@ func TestDirectRows(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			store := new(recorder)
-			d := bucketstore.NewDirect(store, newSchema(t, tt.resource...), at(now))
+			d := bucketstore.NewDirect(store, newSchema(t, tt.resource...), at(now), nil)
 			samples := tt.samples(func(key string) bucketstore.Ref { return d.Ref([]byte(key)) })
 			if err := d.Append(t.Context(), samples); err != nil {
 				t.Fatal(err)
@@ -214,7 +214,7 @@ func TestDirectRows(t *testing.T) {
 
 func TestDirectRefCopiesTheKey(t *testing.T) {
 	key := []byte("up")
-	ref := bucketstore.NewDirect(nil, series.Schema{}, time.Now).Ref(key)
+	ref := bucketstore.NewDirect(nil, series.Schema{}, time.Now, nil).Ref(key)
 	copy(key, "xx")
 	if got := string(ref.SeriesKey()); got != "up" {
 		t.Errorf("the key has become %q", got)
@@ -244,7 +244,7 @@ func TestDirectErrors(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			d := bucketstore.NewDirect(&recorder{err: tt.err}, series.Schema{}, at(0))
+			d := bucketstore.NewDirect(&recorder{err: tt.err}, series.Schema{}, at(0), nil)
 			a, b := d.Ref([]byte("a")), d.Ref([]byte("b"))
 			// Rows: a; b; a in the next base. Position 0 is overwritten by 5.
 			err := d.Append(t.Context(), []bucketstore.Sample{{Ref: a, T: 1, V: 1}, {Ref: b, T: 1, V: 1}, {Ref: a, T: 2, V: 1}, {Ref: a, T: series.Period, V: 1}, {Ref: b, T: 1, V: 2}, {Ref: a, T: 1, V: 3}})
@@ -276,7 +276,7 @@ func TestDirectRowFailure(t *testing.T) {
 		}
 		return nil
 	}))
-	d := bucketstore.NewDirect(store, series.Schema{}, at(0))
+	d := bucketstore.NewDirect(store, series.Schema{}, at(0), nil)
 	a, b, c := d.Ref([]byte("a")), d.Ref([]byte("b")), d.Ref([]byte("c"))
 	samples := []bucketstore.Sample{{Ref: a, T: 1, V: 1}, {Ref: b, T: 1, V: 2}, {Ref: c, T: 1, V: 3}, {Ref: b, T: 2, V: 4}}
 
@@ -341,7 +341,7 @@ func (l *lastValues) Apply(_ context.Context, _ bucketstore.Table, muts []bucket
 func TestDirectLongRow(t *testing.T) {
 	const distinct, limit = 150_000, 100_000
 	store := &lastValues{values: make(map[string]float64)}
-	d := bucketstore.NewDirect(store, newSchema(t), at(0))
+	d := bucketstore.NewDirect(store, newSchema(t), at(0), nil)
 	ref := d.Ref([]byte("long"))
 	samples := make([]bucketstore.Sample, 0, distinct+1)
 	for i := range int64(distinct) {
@@ -372,7 +372,7 @@ func (f *failer) Apply(context.Context, bucketstore.Table, []bucketstore.Mutatio
 
 // TestDirectErrorInALaterPart: positions are those in what was given to Append.
 func TestDirectErrorInALaterPart(t *testing.T) {
-	d := bucketstore.NewDirect(&failer{fails: 2}, newSchema(t), at(0))
+	d := bucketstore.NewDirect(&failer{fails: 2}, newSchema(t), at(0), nil)
 	first, second := d.Ref([]byte("first")), d.Ref([]byte("second"))
 	var samples []bucketstore.Sample
 	for i := range int64(100_002) {

@@ -87,24 +87,14 @@ func PeriodOf(t int64) int64 { return t &^ (IndexPeriod - 1) }
 // neighbours go to the family of their own number modulo four; every other
 // sample is late (or early) and goes to FamilyLate. So the family of the window
 // two before now takes no samples. While now is 15 minutes from both ends of its
-// window, it takes none even from writers whose clocks are 15 minutes off.
+// window, it takes none even from writers whose clocks are 15 minutes off. A writer whose
+// clock is in doubt uses FamilyLate alone, see Arrival.
 func RawFamily(now, t int64) string {
 	w, wnow := t>>windowBits, now>>windowBits
 	if w < wnow-1 || w > wnow+1 {
 		return FamilyLate
 	}
 	return windowFamilies[w&3]
-}
-
-// RawCell returns the family of the cell of a raw sample of time t when the writer's
-// clock says now, see RawFamily, and the time of the cell, all in milliseconds. A
-// late cell has the time of its arrival, so that a sealer can tell what came after
-// it read.
-func RawCell(now, t int64) (family string, cellTime int64) {
-	if family = RawFamily(now, t); family == FamilyLate {
-		return family, now
-	}
-	return family, t
 }
 
 // AppendTime appends t, in milliseconds, as TimeDigits decimal digits, so that order
@@ -124,6 +114,28 @@ func ParseTime(b []byte) (t int64, ok bool) {
 		t = t*10 + int64(c-'0')
 	}
 	return t, true
+}
+
+// An Arrival says where raw samples go that reach a writer at one time.
+type Arrival struct {
+	// Now is the writer's clock, in milliseconds.
+	Now int64
+	// RawFrom is the first time, in milliseconds, of samples that may go to the
+	// family of their window. Those before it go to FamilyLate; it is after MaxTime
+	// while the writer's clock is in doubt.
+	RawFrom int64
+}
+
+// Cell returns the family and the cell time, in milliseconds, of the raw sample
+// at t. A cell of FamilyLate has the time of its arrival, so that a sealer can
+// tell what came after its read.
+func (a Arrival) Cell(t int64) (family string, cellTime int64) {
+	if t >= a.RawFrom {
+		if family = RawFamily(a.Now, t); family != FamilyLate {
+			return family, t
+		}
+	}
+	return FamilyLate, a.Now
 }
 
 // appendTime appends t as 13 digits. t is in [0, MaxTime] and a multiple of

@@ -59,12 +59,12 @@ func TestWindowOf(t *testing.T) {
 	}
 }
 
-func TestRawCell(t *testing.T) {
+func TestArrival(t *testing.T) {
 	now := 100*series.Window + 5
 	for _, tt := range []struct{ t, want int64 }{{now, now}, {now - series.Window, now - series.Window}, {0, now}, {now + 2*series.Window, now}} {
-		family, at := series.RawCell(now, tt.t)
+		family, at := series.Arrival{Now: now}.Cell(tt.t)
 		if family != series.RawFamily(now, tt.t) || at != tt.want {
-			t.Errorf("RawCell(%d, %d) = %s, %d, want %d", now, tt.t, family, at, tt.want)
+			t.Errorf("a sample at %[2]d that arrives at %[1]d: %[3]s, %[4]d, want %[5]d", now, tt.t, family, at, tt.want)
 		}
 	}
 }

@@ -164,7 +164,7 @@ func BenchmarkAppend(b *testing.B) {
 	for _, size := range []struct{ series, samples int }{{2000, 1}, {100, 1}, {2000, 10}} {
 		b.Run(fmt.Sprintf("series=%d/samples=%d", size.series, size.samples), func(b *testing.B) {
 			s := bigtabletest.Open(b, sinkOption(b, size.series))
-			a := bucketstore.NewDirect(s, series.Schema{}, func() time.Time { return time.UnixMilli(benchmarkTime) })
+			a := bucketstore.NewDirect(s, series.Schema{}, func() time.Time { return time.UnixMilli(benchmarkTime) }, nil)
 			samples := appended(a, size.series, size.samples)
 			b.ReportAllocs()
 			for b.Loop() {

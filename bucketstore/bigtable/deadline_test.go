@@ -41,7 +41,7 @@ func TestWallDeadline(t *testing.T) {
 				ctx, cancel = context.WithTimeout(ctx, tt.timeout)
 				defer cancel()
 			}
-			a := bucketstore.NewDirect(s, series.Schema{}, time.Now)
+			a := bucketstore.NewDirect(s, series.Schema{}, time.Now, nil)
 			if err := a.Append(ctx, []bucketstore.Sample{{Ref: a.Ref([]byte("a"))}}); err != nil {
 				t.Fatal(err)
 			}

@@ -28,7 +28,7 @@ import (
 
 // newDirect returns an Appender over s whose clock stands.
 func newDirect(s *bigtable.Store, now int64) *bucketstore.Direct {
-	return bucketstore.NewDirect(s, series.Schema{}, func() time.Time { return time.UnixMilli(now) })
+	return bucketstore.NewDirect(s, series.Schema{}, func() time.Time { return time.UnixMilli(now) }, nil)
 }
 
 // mutations returns the requests of row mutations that a spy has seen since the

@@ -198,12 +198,16 @@ func (s *Sealer) apply(ctx context.Context, t turn, b *batch) error {
 	if err := s.lease.renew(ctx, nil); err != nil {
 		return err
 	}
+	now := s.cfg.Now()
 	if s.cfg.Clock != nil {
-		if err := s.cfg.Clock.Err(); err != nil {
+		since, err := s.cfg.Clock.relied(now)
+		switch {
+		case err != nil:
 			return err
+		case since > b.readAt: // it was in doubt meanwhile
+			return errStale
 		}
 	}
-	now := s.cfg.Now()
 	switch ms := now.UnixMilli(); {
 	case !t.isOpen(ms):
 		return errTurnOver
@@ -235,9 +239,15 @@ func (s *Sealer) failed(msg string, err error, pairs ...any) {
 	level.Warn(s.cfg.Logger).Log(append([]any{"msg", msg, "err", err}, pairs...)...)
 }
 
-// wallDeadline ends ctx at t by the wall clock, even if the machine was asleep,
-// when the clocks that contexts go by stand still: whoever asks for the deadline,
-// as gRPC does before each attempt, is told a time that has passed.
+// wallDeadline ends ctx at t by the wall clock, even if the machine was suspended,
+// when the clock that contexts go by stands still: the deadline of the context,
+// which gRPC asks for before each attempt, is a time that has passed then. It ends
+// ctx by the other clock, too, in case the wall clock was set back.
 func wallDeadline(ctx context.Context, t time.Time) (context.Context, context.CancelFunc) {
-	return context.WithDeadline(ctx, t.Round(0))
+	ctx, cancel := context.WithDeadline(ctx, t)
+	wall, cancelWall := context.WithDeadline(ctx, t.Round(0))
+	return wall, func() {
+		cancelWall()
+		cancel()
+	}
 }

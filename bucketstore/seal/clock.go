@@ -19,60 +19,47 @@ import (
 )
 
 const (
-	// clockInterval is how often clocks are compared: also how far they may differ
-	// unnoticed, beside maxSkew.
+	// clockInterval is how often clocks are compared.
 	clockInterval = time.Minute
-	// maxSkew is how far the clock of another process may certainly be from ours,
-	// half of what the fence takes.
-	maxSkew = 5 * time.Minute
-	// maxSilence is how long a comparison counts.
-	maxSilence = 30 * time.Minute
+	// markTime is how long the mark of a process that is gone stays in META/clock.
+	// If it had a buffer nothing is sealed for so long.
+	markTime = time.Hour
 )
 
 var (
-	// ErrClock says that the clock of another process is too far from ours, or that
-	// nobody knows.
-	ErrClock = errors.New("clocks differ, or could not be compared")
+	// ErrClock says that our clock is in doubt: another one is too far from it, or
+	// they could not be compared.
+	ErrClock = errors.New("our clock is in doubt")
 	// ErrBuffer says that another process keeps samples in a buffer.
 	ErrBuffer = errors.New("another adapter on the store has a buffer, beside which nothing may be sealed")
 )
 
 // A Clock compares our clock with those of the other processes that write to a
-// store or seal it. All of them run one.
+// store or seal it. All of them run one. While our clock is in doubt this process
+// writes samples to l only, see RawFrom, and seals nothing, see Err.
 //
-// Each puts its time into a column of its own of META/clock, again and again, and
-// reads those of the others. If another's has changed between two reads that we
-// began at a and ended at b by our clock, it was written in between: a time after b
-// is that of a clock that is ahead by that much at least, a time before a that of
-// one that is behind. A difference of less than clockInterval may so go unnoticed.
-// That of one that is ahead shows when it is first seen. What all clocks have wrong
-// alike does no harm and is not noticed, nor is what became of processes that are
-// gone, nor a clock that is set between two comparisons. The store has a clock,
-// too, but no way to ask for it. Writers need not ask theirs: while nobody seals
-// a sample is safe in whatever family it is put.
+// Each process puts its time into a column of its own of META/clock, its mark, every
+// minute, and then reads the marks of the others. What they tell is in doubt.go.
 //
-// Beside the time each says whether it has a buffer. The chunks of a buffer are
-// stamped with the time of receipt and stored any time later, after a crash even
-// days: one that was received before a sealer read its row, and stored after, would
-// lose to the chunk of the sealer, which does not know its samples. So nobody seals
-// while one with a buffer is there, or was in the last hour and did not Leave.
+// Beside the time each mark says whether the process has a buffer. The chunks of a
+// buffer are stamped with the time of receipt and stored any time later, after a
+// crash even days: one that was received before a sealer read its row, and stored
+// after, would lose to the chunk of the sealer, which does not know its samples. So
+// nothing is sealed while a process with a buffer is there, or was in the last hour
+// and did not Leave.
 type Clock struct {
 	cfg ClockConfig
 	id  string
+	// uptime returns the monotonic time of a time that Now has returned. Tests
+	// replace it.
+	uptime func(t time.Time) time.Duration
 
 	skew     prometheus.Gauge
 	failures prometheus.Counter
 
 	mu sync.Mutex
-	// others are the clocks seen.
-	others map[string]*otherClock
-	// begun is when the last read that succeeded began, by our clock and by one
-	// that cannot be set; zero if there was none.
-	begun time.Time
-	// compared says that two reads have succeeded; changed is closed and made anew
-	// with each one that does.
-	compared bool
-	changed  chan struct{}
+	// comparison is guarded by mu.
+	comparison
 }
 
 // ClockConfig says what a Clock compares.
@@ -80,6 +67,9 @@ type ClockConfig struct {
 	Store bucketstore.Store
 	// Now is our clock.
 	Now func() time.Time
+	// MaxFuture is how far ahead of our clock the samples are that this process
+	// takes. 0 is no bound.
+	MaxFuture time.Duration
 	// Buffered says that this process keeps samples in a buffer.
 	Buffered bool
 	// ID is the name under which this process shows its clock: that of its log, if
@@ -90,16 +80,6 @@ type ClockConfig struct {
 	Logger log.Logger
 	// Registerer takes the metrics adapter_clock_*. It may be nil.
 	Registerer prometheus.Registerer
-}
-
-// otherClock is what is known of the clock of another process.
-type otherClock struct {
-	// said is what it said last, in milliseconds, and seen when we saw that first.
-	said int64
-	seen time.Time
-	// skew is how far it is ahead of ours at least, or behind if it is negative.
-	skew     time.Duration
-	buffered bool
 }
 
 // clockCell is the value of a column of META/clock, as JSON.
@@ -119,66 +99,103 @@ func NewClock(cfg ClockConfig) *Clock {
 		cfg.ID = rand.Text()
 	}
 	f := promauto.With(cfg.Registerer)
-	return &Clock{
+	c := &Clock{
 		cfg: cfg,
 		id:  cfg.ID,
 		skew: f.NewGauge(prometheus.GaugeOpts{
 			Name: "adapter_clock_skew_seconds",
-			Help: "How far the clock of another adapter on the same store is from this one at least; positive if it is ahead. The largest of all.",
+			Help: "How far the clock of another adapter on the store is certainly ahead of this one, or behind if negative. The largest of all.",
 		}),
 		failures: f.NewCounter(prometheus.CounterOpts{
 			Name: "adapter_clock_failures_total",
 			Help: "Comparisons of clocks that failed.",
 		}),
-		others:  make(map[string]*otherClock),
-		changed: make(chan struct{}),
+		comparison: newComparison(),
 	}
+	begin := cfg.Now()
+	c.uptime = func(t time.Time) time.Duration { return t.Sub(begin) }
+	f.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "adapter_clock_in_doubt",
+		Help: "1 while the clock is in doubt: until then samples go to the family l, and nothing is sealed.",
+	}, func() float64 {
+		if errors.Is(c.Err(), ErrClock) {
+			return 1
+		}
+		return 0
+	})
+	return c
 }
 
-// Run compares until ctx ends. It logs why nothing may be sealed, once each time.
+// Run compares until ctx ends. It logs when the clock comes into doubt and out of
+// it, and when nothing may be sealed for another reason.
 func (c *Clock) Run(ctx context.Context) {
-	for logged := false; ctx.Err() == nil; {
+	var last error
+	for ctx.Err() == nil {
 		if err := c.Compare(ctx); err != nil && ctx.Err() == nil {
 			level.Warn(c.cfg.Logger).Log("msg", "clocks not compared", "err", err)
 		}
-		err := c.Err()
-		if err != nil && !logged && c.hasCompared() && !c.cfg.Buffered {
-			level.Error(c.cfg.Logger).Log("msg", "nothing is sealed until this has changed", "err", err)
-		}
-		logged = err != nil && c.hasCompared()
+		last = c.report(last)
 		if sleep(ctx, clockInterval) != nil {
 			return
 		}
 	}
 }
 
-func (c *Clock) hasCompared() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.compared
+// report logs what Err says if that is of another kind than last, which is what
+// report returned before, and returns its kind: one of the errors of this package, or nil.
+func (c *Clock) report(last error) error {
+	err := c.Err()
+	kind := err
+	for _, k := range []error{errPending, ErrClock, ErrBuffer} {
+		if errors.Is(err, k) {
+			kind = k
+			break
+		}
+	}
+	switch {
+	case kind == last || c.cfg.Buffered:
+	case kind == nil:
+		level.Info(c.cfg.Logger).Log("msg", "clocks are compared, ours is in no doubt")
+	case kind == errPending:
+		level.Info(c.cfg.Logger).Log("msg", "samples go to the family l, and nothing is sealed, until clocks are compared", "reason", err)
+	case kind == ErrClock:
+		level.Error(c.cfg.Logger).Log("msg", "samples go to the family l, and nothing is sealed, until this has changed", "err", err)
+	default:
+		level.Error(c.cfg.Logger).Log("msg", "nothing is sealed until this has changed", "err", err)
+	}
+	return kind
 }
 
-// Compare writes our time and reads those of the others.
+// Compare writes our time and then reads those of the others: of two processes
+// that do so at once, at least one sees the other.
 func (c *Clock) Compare(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, metaTimeout)
 	defer cancel()
-	begun := c.cfg.Now()
+	begun := c.read()
 	err := c.write(ctx, begun)
-	var said map[string]clockCell
+	var marks map[string]clockCell
 	if err == nil {
-		said, err = c.read(ctx)
+		marks, err = c.readMarks(ctx)
 	}
 	if err != nil {
 		c.failures.Inc()
 		return fmt.Errorf("compare clocks: %w", err)
 	}
-	c.learn(said, begun, c.cfg.Now())
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.learn(marks, begun, c.read())
+	c.skew.Set(c.largest().Seconds())
 	return nil
 }
 
-// Leave takes our time out of META/clock, when Run has ended. A process that leaves
-// seals nothing any more, and if it had a buffer, nothing is in it or in its log:
-// else its mark must stay, for the samples that somebody will store later.
+// read reads our clock.
+func (c *Clock) read() reading { return c.readingOf(c.cfg.Now()) }
+
+func (c *Clock) readingOf(t time.Time) reading { return reading{t.Round(0), c.uptime(t)} }
+
+// Leave takes our mark out of META/clock, when Run has ended. A process that leaves
+// writes and seals nothing any more, and if it had a buffer, nothing is in it or in
+// its log: else its mark must stay, for the samples that are stored later.
 func (c *Clock) Leave(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, metaTimeout)
 	defer cancel()
@@ -192,130 +209,94 @@ func (c *Clock) Leave(ctx context.Context) error {
 	return nil
 }
 
-func (c *Clock) write(ctx context.Context, now time.Time) error {
-	value, err := json.Marshal(clockCell{Time: now.UnixMilli(), Buffered: c.cfg.Buffered})
+// write writes our mark, and removes those of processes that are gone for long.
+func (c *Clock) write(ctx context.Context, now reading) error {
+	value, err := json.Marshal(clockCell{Time: now.wall.UnixMilli(), Buffered: c.cfg.Buffered})
 	if err != nil {
 		return err
 	}
 	ops := []bucketstore.Op{
 		{Kind: bucketstore.DeleteColumn, Family: series.FamilyMeta, Qualifier: []byte(c.id)}, // it may be of a later time, if the clock was set
-		{Kind: bucketstore.SetCell, Family: series.FamilyMeta, Qualifier: []byte(c.id), Time: now.UnixMilli(), Value: value},
+		{Kind: bucketstore.SetCell, Family: series.FamilyMeta, Qualifier: []byte(c.id), Time: now.wall.UnixMilli(), Value: value},
 	}
 	c.mu.Lock()
 	for id, o := range c.others {
-		if now.Sub(o.seen) > 2*maxSilence { // it is gone
-			ops = append(ops, bucketstore.Op{Kind: bucketstore.DeleteColumn, Family: series.FamilyMeta, Qualifier: []byte(id)})
+		if now.up-o.seen > markTime {
+			ops = append(ops, bucketstore.Op{ // but not one that is newer
+				Kind: bucketstore.DeleteColumnBefore, Family: series.FamilyMeta, Qualifier: []byte(id), Time: o.time + 1,
+			})
 		}
 	}
 	c.mu.Unlock()
 	return c.cfg.Store.Apply(ctx, bucketstore.Meta, []bucketstore.Mutation{{Key: []byte(series.MetaClock), Ops: ops}})
 }
 
-// read returns what the others say.
-func (c *Clock) read(ctx context.Context) (said map[string]clockCell, err error) {
-	said = make(map[string]clockCell)
+// readMarks returns the marks of the others.
+func (c *Clock) readMarks(ctx context.Context) (marks map[string]clockCell, err error) {
+	marks = make(map[string]clockCell)
 	err = c.cfg.Store.Scan(ctx, bucketstore.ScanRequest{
 		Table:    bucketstore.Meta,
 		Rows:     []series.RowRange{series.SingleRow([]byte(series.MetaClock))},
 		Families: []bucketstore.FamilyRange{{Family: series.FamilyMeta}},
 	}, func(row bucketstore.Row) error {
 		for _, cell := range row.Cells {
-			var value clockCell
-			if err := json.Unmarshal(cell.Value, &value); err != nil {
+			var mark clockCell
+			if err := json.Unmarshal(cell.Value, &mark); err != nil {
 				return fmt.Errorf("%w: row %q of META: %v", series.ErrCorrupt, row.Key, err)
 			}
 			if id := string(cell.Qualifier); id != c.id {
-				said[id] = value
+				marks[id] = mark
 			}
 		}
 		return nil
 	})
-	return said, err
+	return marks, err
 }
 
-// learn takes what was read between two times by our clock.
-func (c *Clock) learn(said map[string]clockCell, begun, ended time.Time) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for id := range c.others {
-		if _, ok := said[id]; !ok {
-			delete(c.others, id)
-		}
-	}
-	for id, cell := range said {
-		o, t := c.others[id], cell.Time
-		switch {
-		case o == nil:
-			// When it was written is not known: any time before now.
-			c.others[id] = &otherClock{t, ended, skewOf(t, time.Time{}, ended), cell.Buffered}
-		case o.said != t:
-			*o = otherClock{t, ended, skewOf(t, c.begun, ended), cell.Buffered}
-		case ended.Sub(o.seen) > maxSilence:
-			o.skew = 0
-		}
-	}
-	c.compared = !c.begun.IsZero()
-	c.begun = begun
-	c.skew.Set(c.largest().Seconds())
-	close(c.changed)
-	c.changed = make(chan struct{})
-}
-
-// skewOf returns how far a clock is ahead at least that said t between two times
-// by ours.
-func skewOf(t int64, begun, ended time.Time) time.Duration {
-	switch said := time.UnixMilli(t); {
-	case said.After(ended):
-		return said.Sub(ended)
-	case said.Before(begun):
-		return said.Sub(begun)
-	}
-	return 0
-}
-
-// largest returns the largest skew, with mu held.
-func (c *Clock) largest() (largest time.Duration) {
-	for _, o := range c.others {
-		if o.skew.Abs() > largest.Abs() {
-			largest = o.skew
-		}
-	}
-	return largest
-}
-
-// Err returns an ErrClock while our clock cannot be relied on: nothing was
-// compared in the last half hour, or another's clock is more than five minutes
-// away. It returns an ErrBuffer while another process has a buffer.
+// Err returns an ErrClock while our clock is in doubt, and else an ErrBuffer while
+// another process has a buffer.
 func (c *Clock) Err() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	switch skew := c.largest(); {
-	case !c.compared || c.cfg.Now().Sub(c.begun) > maxSilence:
-		return fmt.Errorf("%w: no comparison in the last %s", ErrClock, maxSilence)
-	case skew.Abs() > maxSkew:
-		return fmt.Errorf("%w: that of another adapter is %s ahead of this one", ErrClock, skew)
-	}
-	for _, o := range c.others {
-		if o.buffered {
-			return ErrBuffer
-		}
-	}
-	return nil
+	_, err := c.relied(c.cfg.Now())
+	return err
 }
 
-// Wait waits until clocks have been compared once, and returns Err.
-func (c *Clock) Wait(ctx context.Context) error {
-	for {
-		c.mu.Lock()
-		compared, changed := c.compared, c.changed
-		c.mu.Unlock()
-		if compared {
-			return c.Err()
-		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return ctx.Err()
+// relied returns since when our clock is in no doubt, in milliseconds, if it is not
+// when Now returned now, and else what Err does.
+func (c *Clock) relied(now time.Time) (since int64, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := c.doubtAt(c.readingOf(now)); err != nil {
+		return 0, err
+	}
+	for _, o := range c.others {
+		if o.isBuffered {
+			return 0, ErrBuffer
 		}
 	}
+	return c.since.wall.UnixMilli(), nil
 }
+
+// RawFrom is a [bucketstore.RawFrom] for the samples of this process. While our
+// clock is in doubt it returns a time after all samples. When doubt has ended only
+// samples are raw ones that are newer than all that were written before: of two
+// cells of one time that in l counts, so that a sample that was written to l must
+// be overwritten there. It may be called on a nil Clock, which is never in doubt.
+func (c *Clock) RawFrom(now time.Time) int64 {
+	if c == nil {
+		return 0
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.doubtAt(c.readingOf(now)) != nil {
+		return series.MaxTime + 1
+	}
+	// Later samples than those of the next window are not raw ones in any case.
+	future := 2 * series.Window
+	if f := c.cfg.MaxFuture.Milliseconds(); f > 0 {
+		future = min(future, f)
+	}
+	return c.since.wall.UnixMilli() + future + 1
+}
+
+// isPending says whether our clock is in doubt only until it has been compared.
+func (c *Clock) isPending() bool { return errors.Is(c.Err(), errPending) }

@@ -9,5 +9,5 @@
 //	reading rows, batches    batch.go
 //	what becomes of a row    row.go
 //	samples to chunk cells   encode.go
-//	clocks that disagree     clock.go
+//	clocks that disagree     clock.go, doubt.go
 package seal

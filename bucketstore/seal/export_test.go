@@ -40,3 +40,32 @@ const (
 	RowsAtOnce  = rowsAtOnce
 	NamesAtOnce = namesAtOnce
 )
+
+// SetUptime replaces the monotonic time of a time that Now has returned.
+func (c *Clock) SetUptime(uptime func(t time.Time) time.Duration) { c.uptime = uptime }
+
+// IsPending says whether a clock is only waiting for a comparison.
+func (c *Clock) IsPending() bool { return c.isPending() }
+
+// Now reads the clock.
+func (c *Clock) Now() time.Time { return c.cfg.Now() }
+
+// Report is report.
+func (c *Clock) Report(last error) error { return c.report(last) }
+
+// SetClock replaces the clock of a sealer.
+func (s *Sealer) SetClock(c *Clock) { s.cfg.Clock = c }
+
+// ClockInterval is clockInterval.
+const ClockInterval = clockInterval
+
+// Skew is skew, Freshness is freshness, and MutationTime is mutationTime, in
+// milliseconds.
+const (
+	Skew         = skew
+	Freshness    = freshness
+	MutationTime = int64(mutationTime / time.Millisecond)
+)
+
+// Relied returns since when a clock is in no doubt.
+func (c *Clock) Relied() (since int64, err error) { return c.relied(c.cfg.Now()) }

@@ -7,22 +7,23 @@ import (
 )
 
 // The fence: why a sealer may delete a raw family, which also deletes what came
-// after the read, and why nobody sees a difference.
+// after the read, and why reads see no difference.
 //
-// Assume that no two clocks differ by more than skew, 10 minutes, and that a
-// write is over, one way or the other, at most a minute after it was made: writers
-// and the sealer give their requests deadlines, by the wall clock, and a request
-// that is sent again keeps its deadline. skew and a minute on both sides leave
-// three minutes of grace, which is 15.
+// Assume that no two clocks differ by more than skew, 10 minutes, unless one of
+// them is in doubt: see doubt.go. A process whose clock is in doubt writes to l only,
+// and seals nothing. Assume too that a write is over, one way or the other, at most
+// a minute after it was made: writers and the sealer give their requests deadlines,
+// by the wall clock, and a request that is sent again keeps its deadline. skew and a
+// minute on both sides leave three minutes of grace, which is 15.
 //
 // Let w be the window of the sealer's clock, and F the family (w-2)&3. F is taken
 // only while that clock is at least grace from both ends of w.
 //
-//   - Before the read of a row all that was ever meant for F is there. Who writes to
-//     F writes samples of window w-2 (or w-6 ...), by a clock in w-1 or before. When
+//   - Before the read of a row all that was ever meant for F is there. A write to
+//     F is of samples of window w-2 (or w-6 ...), by a clock in w-1 or before. When
 //     the sealer's clock is grace into w, each clock has been in w for longer than a
 //     write takes.
-//   - Until the mutation is over nobody writes to F. The next to do so is a clock
+//   - Until the mutation is over no writer writes to F. The next to do so is a clock
 //     in w+1, with samples of w+2. The mutation is sent by a clock at least grace
 //     before the end of w, and over a minute later: then no clock is in w+1.
 //
@@ -49,22 +50,30 @@ import (
 // the next one, and so do those of l that win over them. Where one mutation cannot
 // delete all that are merged it deletes some; the rest are sealed again by the next.
 //
+// A writer whose clock is in doubt may be behind, so that its cell of l comes
+// between read and mutation with a time before cut. Its sample is not lost: the
+// mutation deletes only columns that were read, and what was read is in the chunk.
+// So a new sample stays in l. An overwrite of one that was read may be deleted, and
+// then the value that was read remains. If the clock of a writer is ahead, its cell
+// stays in l until that time has come, and until then wins over those of others.
+//
 // A new sample of a window up to w-2 goes to l for good: by the first point no write
-// to a raw family is left that could come after it. So all that a chunk of this read has is what
-// counted at cut, or in F; a read with a later R knows all of that and more. The
-// stamp of a chunk is R, or the greatest stamp of the chunks in it if that is more
-// (another sealer's clock was ahead): whatever order mutations of several sealers
-// come in, the chunk that counts is one that knows most. A mutation deletes only
-// chunks whose samples are all in those that it sets, each by its qualifier, which
-// names its bytes. So two sealers at once, or a mutation that comes late, leave
-// more chunks than needed and no wrong sample. The lease saves work; no answer
-// depends on it.
+// to a raw family is left that could come after it. Nor does a sample of a window
+// that is not sealed yet go to a raw family if doubt has put it into l before, see
+// Clock.RawFrom. So all that a chunk of this read has is what counted at cut, or in
+// F; a read with a later R knows all of that and more. The stamp of a chunk is R, or
+// the greatest stamp of the chunks in it if that is more (another sealer's clock was
+// ahead): whatever order mutations of several sealers come in, the chunk that counts
+// is one that knows most. A mutation deletes only chunks whose samples are all in
+// those that it sets, each by its qualifier, which names its bytes. So two sealers at
+// once, or a mutation that comes late, leave more chunks than needed and no wrong
+// sample. The lease saves work; no answer depends on it.
 //
-// Nobody else may write chunks of these windows with stamps of their own: a buffer
-// does, and excludes sealing, see Clock.
+// Chunks of these windows with other stamps must not be written: a buffer does, and
+// excludes sealing, see Clock.
 //
-// A row mutation is atomic, and whoever dies before or after it leaves a row that
-// is as good as any other. The next turn of a family comes four windows later.
+// A row mutation is atomic, and a sealer that dies before or after it leaves a row
+// that is as good as any other. The next turn of a family comes four windows later.
 const (
 	// grace is how far from the end of a window, and how old a cell of l, in
 	// milliseconds.
@@ -89,7 +98,7 @@ type turn struct {
 // turnAt returns the turn of a time in milliseconds. ok is false while there is
 // none.
 func turnAt(now int64) (t turn, ok bool) {
-	in := now - series.WindowOf(now)
+	in := now & (series.Window - 1)
 	t.window = now - in - 2*series.Window
 	return t, t.window >= 0 && in >= grace && in <= series.Window-grace
 }
@@ -99,7 +108,7 @@ func nextTurn(now int64) int64 {
 	if _, ok := turnAt(now); ok {
 		return now
 	}
-	begin := series.WindowOf(now) + grace
+	begin := now&^(series.Window-1) + grace
 	if begin < now {
 		begin += series.Window
 	}

@@ -53,10 +53,19 @@ func (w *world) step(t testing.TB) error {
 		if w.rand.IntN(40) == 0 {
 			return w.advance(w.rand.Int64N(series.Window))
 		}
+	case 5:
+		if w.compares && w.rand.IntN(w.calm) == 0 {
+			w.upset()
+		}
+	case 6:
+		if w.compares && w.rand.IntN(10) == 0 {
+			w.correct()
+		}
 	}
 	i := w.rand.IntN(len(w.sealers))
 	a := w.sealers[i]
 	if a.finished && a.dead {
+		a.process.stop()
 		a = w.newActor(t)
 		w.sealers[i] = a
 	}
@@ -74,8 +83,11 @@ func (w *world) step(t testing.TB) error {
 	return nil
 }
 
-// end lets all sealers die.
+// end lets all processes die.
 func (w *world) end() {
+	for len(w.processes) > 0 {
+		w.processes[0].stop()
+	}
 	for _, a := range w.sealers {
 		for a.dead = true; !a.finished; {
 			_ = a.step()
@@ -117,6 +129,11 @@ func TestModel(t *testing.T) {
 		w := newWorld(t, seed)
 		w.unleased = n%2 == 0
 		w.isTight = n/4%2 == 1
+		if w.compares = n%3 > 0; n%5 > 0 {
+			w.maxFuture = 10 * time.Minute
+		}
+		w.calm = []int{5, 20, 60}[w.rand.IntN(3)]
+		w.addWriters(2)
 		for range 2 + n/2%2 {
 			w.sealers = append(w.sealers, w.newActor(t))
 		}
@@ -133,9 +150,16 @@ func TestModel(t *testing.T) {
 		sum.late += w.late
 		sum.sealed += w.sealed
 		sum.dropped += w.dropped
+		sum.comparisons += w.comparisons
+		if w.compares {
+			sum.undoubted += w.undoubted
+			sum.doubted += w.doubted
+			sum.wrong += w.sealed
+		}
 	}
 	t.Logf("%s=%d repeats this run: %d rows sealed, %d stalls, %d deaths, %d mutations too late, %d answers lost",
 		seedVariable, first, sum.sealed, sum.stalls, sum.deaths, sum.late, sum.dropped)
+	t.Logf("where clocks are compared: %d comparisons, %d samples were raw ones, %d others were not, because of doubt; %d sealed", sum.comparisons, sum.undoubted, sum.doubted, sum.wrong)
 	if sum.sealed < 300 || sum.stalls < 100 || sum.deaths < 10 || sum.late == 0 || sum.dropped == 0 {
 		t.Error("too little has happened for a test")
 	}
@@ -179,15 +203,30 @@ func TestModelFindsFaults(t *testing.T) {
 		name string
 		harm func(w *world)
 	}{
-		{"clocks that differ too much", func(w *world) { w.writers[0].offset = 3 * hour }},
+		{"clocks that differ too much", func(w *world) { w.addWriters(1); w.writers[0].offset = 3 * hour }},
 		{"writes that take too long", func(w *world) { w.maxFlight = 9 * hour }},
 		{"deadlines that do not count", func(w *world) { w.lax = true }},
+		{"writers with wrong clocks that trust themselves", func(w *world) {
+			w.compares, w.peace = true, 5
+			w.rawFrom = func(bucketstore.RawFrom) bucketstore.RawFrom { return nil }
+		}},
+		{"samples that go to raw families as soon as doubt ends", func(w *world) {
+			w.compares, w.rawFrom = true, func(f bucketstore.RawFrom) bucketstore.RawFrom {
+				return func(now time.Time) int64 {
+					if from := f(now); from > series.MaxTime {
+						return from
+					}
+					return 0
+				}
+			}
+		}},
 		{"deadlines that do not count, and no lease", func(w *world) { w.lax, w.unleased = true, true }},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			for seed := range uint64(30) {
 				w := newWorld(t, seed)
 				tt.harm(w)
+				w.addWriters(2)
 				w.sealers = append(w.sealers, w.newActor(t))
 				err := w.run(t, 6000)
 				w.end()

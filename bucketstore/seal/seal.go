@@ -29,14 +29,14 @@ type Config struct {
 	// tenants.
 	Tenants []string
 	// Now is the clock that decides which family may be sealed. It must not differ
-	// by more than 10 minutes from those of all who write.
+	// by more than 10 minutes from those of all writers, which Clock sees to.
 	Now func() time.Time
 	// Holder names the process, for people who ask who seals.
 	Holder string
 	// RowsPerSecond bounds how many rows are read. 0 is DefaultRowsPerSecond.
 	RowsPerSecond float64
-	// Clock says whether the clock may be relied on; while it may not nothing is
-	// sealed. Somebody else runs it. If it is nil the clock is relied on.
+	// Clock says whether our clock is in doubt; while it is nothing is sealed. The
+	// sealer does not run it. If it is nil our clock is in no doubt.
 	Clock *Clock
 	// Logger may be nil.
 	Logger log.Logger
@@ -105,7 +105,7 @@ func (s *Sealer) Run(ctx context.Context, interval time.Duration) {
 
 // Once waits for the turn of a raw family, half an hour at most, and seals it: all
 // rows, or what is left of them if another sealer has begun or has been ended. The
-// error is ErrHeld while another does it, ErrClock while the clock is not trusted,
+// error is ErrHeld while another does it, ErrClock while our clock is in doubt,
 // and ErrBuffer while there is a buffer. After an error what is sealed is sealed,
 // and to call Once again goes on from there.
 func (s *Sealer) Once(ctx context.Context) error {
@@ -128,7 +128,7 @@ func (s *Sealer) once(ctx context.Context) error {
 		return err
 	}
 	if s.cfg.Clock != nil {
-		if err := s.cfg.Clock.Wait(ctx); err != nil {
+		if err := s.waitForClock(ctx); err != nil {
 			return err
 		}
 	}
@@ -153,6 +153,17 @@ func (s *Sealer) once(ctx context.Context) error {
 	s.metrics.oldest.Store(s.lease.oldest())
 	level.Info(s.cfg.Logger).Log("msg", "sealed a family", "family", t.family(), "rows", s.lease.Walked, "took", s.cfg.Now().Sub(begun))
 	return nil
+}
+
+// waitForClock waits until clocks have been compared, and returns what is wrong
+// with ours.
+func (s *Sealer) waitForClock(ctx context.Context) error {
+	for s.cfg.Clock.isPending() {
+		if err := s.sleep(ctx, time.Second); err != nil {
+			return err
+		}
+	}
+	return s.cfg.Clock.Err()
 }
 
 // release gives the lease back, even if ctx has ended. If that fails it expires.

@@ -62,7 +62,7 @@ func newBench(tb testing.TB, store bucketstore.Store) *bench {
 		tb.Fatal(err)
 	}
 	b := &bench{TB: tb, store: store, schema: schema, now: window0, want: make(map[string]map[int64]string), bases: make(map[string]int64)}
-	b.direct = bucketstore.NewDirect(store, schema, b.clock)
+	b.direct = bucketstore.NewDirect(store, schema, b.clock, nil)
 	return b
 }
 

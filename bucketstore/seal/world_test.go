@@ -26,7 +26,8 @@ const (
 	hour   = 60 * minute
 	// worldBase is a base in whose neighbourhood the world lives.
 	worldBase = 30 * series.Period
-	// maxOffset is how far the clocks of a world are from its time, either way.
+	// maxOffset is how far clocks that are right are from the time of the world,
+	// either way.
 	maxOffset = 5 * minute
 )
 
@@ -61,7 +62,26 @@ type world struct {
 	lax bool
 	err error
 
+	// compares says that processes compare their clocks, of which some are wrong.
+	compares bool
+	// One of calm steps of some kind lets something happen to a process, and one of
+	// peace reads of a sealer is followed by the start of a writer with a wrong clock.
+	calm, peace int
+	processes   []*process
+	// cutOff is until when no process can reach META/clock.
+	cutOff int64
+	// maxFuture is how far ahead of their clocks samples are that writers take. 0 is
+	// no bound.
+	maxFuture time.Duration
+	// rawFrom is what writers make of what their Clock says.
+	rawFrom        func(bucketstore.RawFrom) bucketstore.RawFrom
+	started, lines int
+
 	stalls, deaths, late, sealed, dropped int
+	// comparisons and wrong count what its name says, and processes whose clocks were
+	// wrong; raw and doubted are samples that went to raw families, and to l only because
+	// of doubt.
+	comparisons, wrong, undoubted, doubted int
 }
 
 type rowName struct {
@@ -73,13 +93,17 @@ type rowName struct {
 // did not. Where there are both that in l counts.
 type sample struct {
 	late, raw string
-	label     int64
+	lateTime  int64
 	// last is what arrived last, and whether that counts is promised if everything
-	// came from one writer, one after the other, and nothing too early.
+	// came from one line of a writer, one after the other, and nothing too early.
 	last       string
-	writer     *writer
+	line       int
 	unpromised bool
 	flying     int
+	// values are all that have arrived. If isLoose one of them is promised, and not
+	// which: the clock of a writer was wrong.
+	values  map[string]bool
+	isLoose bool
 }
 
 func (s *sample) value() string {
@@ -89,17 +113,20 @@ func (s *sample) value() string {
 	return s.raw
 }
 
+// A writer is a process that writes.
 type writer struct {
-	offset int64
+	*process
+	// line is the number of all that writes by one clock that is not set: of the
+	// process, and of those before it on its machine.
+	line   int
 	direct *bucketstore.Direct
 	// caught is what direct has just sent.
 	caught []bucketstore.Mutation
 }
 
-// A flight is a write under way.
+// A flight is a request under way.
 type flight struct {
 	arrival int64
-	mut     bucketstore.Mutation
 	land    func() error
 }
 
@@ -113,7 +140,7 @@ func newWorld(t testing.TB, seed uint64) *world {
 		store:    newMemory(),
 		schema:   schema,
 		samples:  make(map[rowName]map[int64]*sample),
-		maxStall: 20 * hour, maxFlight: minute,
+		maxStall: 20 * hour, maxFlight: minute, calm: 20, peace: 30,
 	}
 	w.now = worldBase + w.rand.Int64N(int64(3*series.IndexPeriod)) - 10*series.Window
 	if w.rand.IntN(2) == 0 {
@@ -127,15 +154,48 @@ func newWorld(t testing.TB, seed uint64) *world {
 	} {
 		w.series = append(w.series, newTestSeries(t, schema, ls))
 	}
-	for range 2 {
-		w.writers = append(w.writers, w.newWriter())
-	}
 	return w
 }
 
-func (w *world) newWriter() *writer {
-	wr := &writer{offset: w.rand.Int64N(2*maxOffset+1) - maxOffset}
-	wr.direct = bucketstore.NewDirect(catcher{w.store, wr}, w.schema, func() time.Time { return time.UnixMilli(w.now + wr.offset) })
+// addWriters starts n writers.
+func (w *world) addWriters(n int) {
+	for range n {
+		w.lines++
+		w.writers = append(w.writers, w.newWriter(w.offset(), w.lines))
+	}
+}
+
+// offset returns how far ahead the clock of a process is.
+func (w *world) offset() int64 {
+	if w.compares && w.rand.IntN(8) == 0 {
+		return w.wrongOffset()
+	}
+	return w.rand.Int64N(2*maxOffset+1) - maxOffset
+}
+
+// wrongOffset returns one that may be wrong: by minutes, by hours, or by some
+// windows and minutes.
+func (w *world) wrongOffset() int64 {
+	d := 0 - w.rand.Int64N(2*4*maxOffset+1) + 4*maxOffset
+	switch w.rand.IntN(3) {
+	case 0:
+		d = w.rand.Int64N(60*hour+1) - 30*hour
+	case 1:
+		d += (w.rand.Int64N(13) - 6) * series.Window
+	}
+	return d
+}
+
+func (w *world) newWriter(offset int64, line int) *writer {
+	wr := &writer{process: w.newProcess(offset), line: line}
+	var rawFrom bucketstore.RawFrom
+	if wr.clock != nil {
+		rawFrom = wr.clock.RawFrom
+		if w.rawFrom != nil {
+			rawFrom = w.rawFrom(rawFrom)
+		}
+	}
+	wr.direct = bucketstore.NewDirect(catcher{w.store, wr}, w.schema, wr.now, rawFrom)
 	return wr
 }
 
@@ -160,6 +220,9 @@ func (c catcher) Apply(_ context.Context, _ bucketstore.Table, muts []bucketstor
 // write sends a few samples of one series, by one writer.
 func (w *world) write() error {
 	wr := w.writers[w.rand.IntN(len(w.writers))]
+	if wr.isAsleep() {
+		return nil
+	}
 	n := w.rand.IntN(len(w.series))
 	if w.rand.IntN(4) > 0 {
 		n = w.rand.IntN(2) // so that the others have gaps
@@ -179,7 +242,8 @@ func (w *world) write() error {
 }
 
 func (w *world) send(wr *writer, n int, t int64, v cell.Value) error {
-	if t < 0 {
+	now := wr.wall()
+	if t < 0 || w.maxFuture > 0 && t > now+w.maxFuture.Milliseconds() {
 		return nil
 	}
 	if err := w.series[n].index(w.store, w.schema, t); err != nil {
@@ -190,19 +254,34 @@ func (w *world) send(wr *writer, n int, t int64, v cell.Value) error {
 	if err := wr.direct.Append(context.Background(), []bucketstore.Sample{s}); err != nil {
 		return err
 	}
-	f := flight{arrival: w.now, mut: wr.caught[0]}
+	mut := wr.caught[0]
+	f := flight{arrival: w.now}
 	if w.rand.IntN(3) == 0 {
 		f.arrival += w.rand.Int64N(w.maxFlight)
 	}
 	base, _ := series.Split(t)
-	row, label := rowName{n, base}, w.now+wr.offset
+	row := rowName{n, base}
 	held := w.sample(row, t)
-	held.unpromised = held.unpromised || held.flying > 0 || held.writer != nil && held.writer != wr || t/series.Window > label/series.Window+1
-	held.writer = wr
+	held.unpromised = held.unpromised || held.flying > 0 || held.line != 0 && held.line != wr.line || t/series.Window > now/series.Window+1
+	held.isLoose = held.isLoose || wr.isWrong()
+	held.line = wr.line
 	held.flying++
+	switch op := mut.Ops[0]; {
+	case op.Family != series.FamilyLate:
+		w.undoubted++
+	case series.RawFamily(now, t) != series.FamilyLate:
+		w.doubted++
+	}
 	f.land = func() error {
+		w.store.apply(bucketstore.Metric, mut)
 		held.flying--
-		held.put(t, label, canonical(v))
+		held.put(mut.Ops[0], canonical(v))
+		if !held.unpromised && !held.isLoose && held.value() != held.last {
+			return fmt.Errorf("at %d, row %q: sample at %d, written last: %x, is %x", w.now, mut.Key, t, held.last, held.value())
+		}
+		if w.rand.IntN(4) > 0 {
+			return nil // it takes time
+		}
 		return w.check(row)
 	}
 	w.flying = append(w.flying, f)
@@ -218,27 +297,27 @@ func (w *world) sample(row rowName, t int64) *sample {
 	}
 	s := w.samples[row][t]
 	if s == nil {
-		s = new(sample)
+		s = &sample{values: make(map[string]bool)}
 		w.samples[row][t] = s
 	}
 	return s
 }
 
-// put takes a value that was sent when the clock of its writer said label.
-func (s *sample) put(t, label int64, v string) {
+// put takes a value that has arrived as the cell of op.
+func (s *sample) put(op bucketstore.Op, v string) {
 	s.last = v
-	if away := t/series.Window - label/series.Window; away >= -1 && away <= 1 {
+	s.values[v] = true
+	if op.Family != series.FamilyLate {
 		s.raw = v
-	} else if s.late == "" || label >= s.label {
-		s.late, s.label = v, label
+	} else if s.late == "" || op.Time >= s.lateTime {
+		s.late, s.lateTime = v, op.Time
 	}
 }
 
-// land lets a write arrive.
+// land lets a request arrive.
 func (w *world) land(i int) error {
 	f := w.flying[i]
 	w.flying = append(w.flying[:i], w.flying[i+1:]...)
-	w.store.apply(bucketstore.Metric, f.mut)
 	return f.land()
 }
 
@@ -299,10 +378,11 @@ func (w *world) check(row rowName) error {
 		if s.last == "" {
 			continue // it has not arrived yet
 		}
-		want[t] = s.value()
-		if !s.unpromised && want[t] != s.last {
-			return fmt.Errorf("row %q: the model is wrong: sample at %d, written last: %x, is %x", key, t, s.last, want[t])
+		if v, ok := got[t]; s.isLoose && ok && s.values[v] {
+			want[t] = v
+			continue
 		}
+		want[t] = s.value()
 	}
 	if what := differ(got, want); what != "" {
 		return fmt.Errorf("at %d, row %q: %s", w.now, key, what)
@@ -333,6 +413,11 @@ func (w *world) advance(d int64) error {
 				next, act = a.due, a.step
 			}
 		}
+		for _, p := range w.processes {
+			if p.due < next {
+				next, act = p.due, p.step
+			}
+		}
 		w.now = max(w.now, next)
 		if err := act(); err != nil || next == target {
 			return err
@@ -346,9 +431,13 @@ var errDead = errors.New("dead")
 // An actor is a sealer at work. It and its world take turns: while one runs the
 // other waits.
 type actor struct {
-	w      *world
-	offset int64
+	*process
 	sealer *seal.Sealer
+	// lastRead is when it last read its clock: the wall clock and the other one.
+	lastRead struct {
+		wall time.Time
+		up   time.Duration
+	}
 	// dead says that it gets nothing but errors from now on.
 	dead bool
 	// wake is until when it stalls or sleeps, by the time of the world; due is when
@@ -370,21 +459,22 @@ func (a *actor) store(table bucketstore.Table) *memory {
 	return a.w.store
 }
 
-const never = math.MaxInt64
-
 func (w *world) newActor(t testing.TB) *actor {
 	a := &actor{
-		w: w, offset: w.rand.Int64N(2*maxOffset+1) - maxOffset, wake: w.now, due: never,
+		process: w.newProcess(w.offset()), wake: w.now, due: never,
 		parked: make(chan struct{}), resume: make(chan struct{}), finished: true, meta: newMemory(),
 	}
 	var err error
 	a.sealer, err = seal.New(seal.Config{
-		Store: slowStore{a}, Schema: w.schema, Now: a.now, Holder: fmt.Sprint(len(w.sealers)), RowsPerSecond: 1 + w.rand.Float64(),
+		Store: slowStore{a}, Schema: w.schema, Now: a.now, Holder: fmt.Sprint(len(w.sealers)), RowsPerSecond: 1 + w.rand.Float64(), Clock: a.clock,
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	a.sealer.SetHooks(a.sleep, a.withDeadline)
+	if a.clock != nil {
+		a.clock.SetUptime(a.uptimeOf)
+	}
+	a.sealer.SetHooks(a.pause, a.withDeadline)
 	if w.isTight {
 		a.sealer.SetBounds(3, 100)
 	}
@@ -442,23 +532,39 @@ func (a *actor) between() error {
 	return nil
 }
 
-// stall lets up to so much time pass.
+// stall lets up to so much time pass. It may be that the machine is suspended, that
+// the process stands still, or that only the sealer does.
 func (a *actor) stall(limit int64) {
 	a.w.stalls++
-	a.wake = a.w.now + a.w.rand.Int64N(limit)
+	d := a.w.rand.Int64N(limit)
+	a.wake = a.w.now + d
+	switch a.w.rand.IntN(3) {
+	case 0:
+		a.process.sleep(d)
+	case 1:
+		a.process.stall(d)
+	}
 	a.stop()
 }
 
-func (a *actor) clock() int64 { return a.w.now + a.offset }
-
 func (a *actor) now() time.Time {
 	_ = a.between()
-	now := time.UnixMilli(a.clock())
+	a.lastRead.wall, a.lastRead.up = a.process.now(), a.uptime()
+	now := a.lastRead.wall
 	_ = a.between()
 	return now
 }
 
-func (a *actor) sleep(_ context.Context, d time.Duration) error {
+// uptimeOf returns the monotonic time at which t was read, which is now or when the
+// sealer read its clock last.
+func (a *actor) uptimeOf(t time.Time) time.Duration {
+	if t.Equal(a.lastRead.wall) {
+		return a.lastRead.up
+	}
+	return a.uptime()
+}
+
+func (a *actor) pause(_ context.Context, d time.Duration) error {
 	if err := a.between(); err != nil {
 		return err
 	}
@@ -468,21 +574,27 @@ func (a *actor) sleep(_ context.Context, d time.Duration) error {
 	return a.between()
 }
 
-// A deadline is a context that ends by the clock of an actor.
+// A deadline is a context that ends by the clocks of an actor.
 type deadline struct {
 	context.Context
-	a *actor
-	t time.Time
+	a  *actor
+	t  time.Time
+	up time.Duration
 }
 
 func (a *actor) withDeadline(ctx context.Context, t time.Time) (context.Context, context.CancelFunc) {
-	return deadline{ctx, a, t}, func() {}
+	return deadline{ctx, a, t, a.lastRead.up + t.Sub(a.lastRead.wall)}, func() {}
 }
 
 func (d deadline) Deadline() (time.Time, bool) { return d.t, true }
 
+// left is how much time is left, in milliseconds.
+func (d deadline) left() int64 {
+	return min(d.t.UnixMilli()-d.a.wall(), (d.up - d.a.uptime()).Milliseconds())
+}
+
 func (d deadline) Err() error {
-	if !d.a.w.lax && d.a.clock() >= d.t.UnixMilli() {
+	if !d.a.w.lax && d.left() <= 0 {
 		return context.DeadlineExceeded
 	}
 	return nil
@@ -505,6 +617,9 @@ func (s slowStore) Scan(ctx context.Context, req bucketstore.ScanRequest, fn fun
 	})
 	if err != nil {
 		return err
+	}
+	if req.Table == bucketstore.Metric {
+		s.a.w.surprise(s.a)
 	}
 	return s.a.between()
 }
@@ -536,8 +651,8 @@ func (s slowStore) Apply(ctx context.Context, table bucketstore.Table, muts []bu
 		// It arrives before its deadline, at once or later, and when it is sent once
 		// more, twice.
 		for range 1 + a.w.rand.IntN(6)/5 {
-			if d, ok := ctx.Deadline(); ok && !a.w.lax && a.w.rand.IntN(4) == 0 && a.clock() < d.UnixMilli() {
-				a.wake = a.w.now + a.w.rand.Int64N(d.UnixMilli()-a.clock())
+			if d, ok := ctx.(deadline); ok && !a.w.lax && a.w.rand.IntN(4) == 0 && d.left() > 0 {
+				a.wake = a.w.now + a.w.rand.Int64N(d.left())
 				a.due = a.wake
 				a.stop()
 			}

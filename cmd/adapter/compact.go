@@ -136,7 +136,7 @@ func newClock(o *options, store bucketstore.Store, appender bucketstore.Appender
 	if o.backend != backendBigtable {
 		return nil
 	}
-	cfg := seal.ClockConfig{Store: store, Now: time.Now, Logger: logger, Registerer: reg}
+	cfg := seal.ClockConfig{Store: store, Now: time.Now, MaxFuture: o.engine.MaxFuture, Logger: logger, Registerer: reg}
 	b, buffered := appender.(*buffer.Buffer)
 	if buffered {
 		cfg.Buffered, cfg.ID = true, b.ID()

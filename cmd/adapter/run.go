@@ -81,6 +81,8 @@ type adapter struct {
 	server *server
 	// meta is what the store says of itself.
 	meta *meta.Store
+	// clock is compared with those of other adapters. It is nil on the embedded store.
+	clock *seal.Clock
 	// closers end what was opened. The last one is called first.
 	closers []func() error
 }
@@ -119,7 +121,6 @@ func (a *adapter) open(ctx context.Context) (served handlers, err error) {
 	if err != nil {
 		return served, err
 	}
-	clock := newClock(a.o, rows, appender, a.logger, a.reg)
 	e, err := newEngine(a.o, a.schema, store, appender, a.logger, a.reg)
 	if err != nil {
 		return served, err
@@ -138,14 +139,14 @@ func (a *adapter) open(ctx context.Context) (served handlers, err error) {
 	if err != nil {
 		return served, err
 	}
-	if err := a.startBackground(ctx, rows, appender, e, clock); err != nil {
+	if err := a.startBackground(ctx, rows, appender, e); err != nil {
 		return served, err
 	}
 	return handlers{protocols: newRemote(a.o, e, a.logger, a.reg), queries: queries, page: page}, nil
 }
 
 // startBackground starts what runs beside requests, until close.
-func (a *adapter) startBackground(ctx context.Context, rows bucketstore.Store, appender bucketstore.Appender, e *engine.Engine, clock *seal.Clock) error {
+func (a *adapter) startBackground(ctx context.Context, rows bucketstore.Store, appender bucketstore.Appender, e *engine.Engine) error {
 	ctx, stop := context.WithCancel(ctx)
 	var running []*sync.WaitGroup
 	a.onClose("", func() error {
@@ -153,11 +154,14 @@ func (a *adapter) startBackground(ctx context.Context, rows bucketstore.Store, a
 		for _, group := range running {
 			group.Wait()
 		}
+		if a.clock != nil && !a.o.buffered { // a buffer does so when nothing is left in it
+			leave(context.Background(), a.clock, a.logger)
+		}
 		return nil
 	})
 	running = append(running, a.startWatchingLogs(ctx, appender))
 	running = append(running, startSelfScrape(ctx, a.o, e, a.server.instance(), a.logger, a.reg))
-	sealing, err := startSealing(ctx, a.o, a.schema, rows, clock, a.logger, a.reg)
+	sealing, err := startSealing(ctx, a.o, a.schema, rows, a.clock, a.logger, a.reg)
 	if err == nil {
 		running = append(running, sealing)
 	}
@@ -220,7 +224,8 @@ func (a *adapter) openAppender(ctx context.Context, rows bucketstore.Store) (buc
 		if err := checkNoLog(ctx, a.o, terms); err != nil {
 			return rows, nil, err
 		}
-		return rows, bucketstore.NewDirect(rows, a.schema, time.Now), nil
+		a.clock = newClock(a.o, rows, nil, a.logger, a.reg)
+		return rows, bucketstore.NewDirect(rows, a.schema, time.Now, a.clock.RawFrom), nil
 	}
 	dir, err := bindLog(ctx, a.o, terms)
 	if err != nil {
@@ -239,6 +244,7 @@ func (a *adapter) openAppender(ctx context.Context, rows bucketstore.Store) (buc
 	if err != nil {
 		return rows, nil, err
 	}
+	a.clock = newClock(a.o, rows, b, a.logger, a.reg)
 	return b, b, nil
 }
 

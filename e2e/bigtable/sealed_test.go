@@ -61,7 +61,7 @@ func openSealing(t *testing.T, seed uint64) *sealing {
 		t.Fatal(err)
 	}
 	s := &sealing{store: store, schema: schema}
-	s.direct = bucketstore.NewDirect(store, schema, s.clock)
+	s.direct = bucketstore.NewDirect(store, schema, s.clock, nil)
 	rnd := rand.New(rand.NewPCG(seed, 0))
 	for i := range 40 {
 		s.add(t, fmt.Sprintf("m%d", i), generators()[i%len(generators())](rnd))

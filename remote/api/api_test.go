@@ -68,7 +68,7 @@ func serve(t *testing.T, change func(*api.Config, *engine.Config)) *fixture {
 		t.Fatal(err)
 	}
 	f := &fixture{store: &spy{Store: store}}
-	engineConfig := engine.Config{Store: f.store, Appender: bucketstore.NewDirect(f.store, series.Schema{}, now), Now: now, MaxFuture: engine.Unbounded}
+	engineConfig := engine.Config{Store: f.store, Appender: bucketstore.NewDirect(f.store, series.Schema{}, now, nil), Now: now, MaxFuture: engine.Unbounded}
 	apiConfig := api.Config{Now: now, Registerer: prometheus.NewRegistry(), Flags: map[string]string{"some.flag": "some value"}}
 	if change != nil {
 		change(&apiConfig, &engineConfig)

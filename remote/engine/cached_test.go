@@ -393,7 +393,7 @@ func (nullAppender) Append(context.Context, []bucketstore.Sample) error { return
 func TestCachedAllocatesNothing(t *testing.T) {
 	f := openFixture(t)
 	f.close(t)
-	f.cfg.Appender = nullAppender{bucketstore.NewDirect(f.store, f.cfg.Schema, f.clock.now)}
+	f.cfg.Appender = nullAppender{bucketstore.NewDirect(f.store, f.cfg.Schema, f.clock.now, nil)}
 	f.open(t)
 	end := series.PeriodOf(someTime) + series.IndexPeriod
 	for name, at := range map[string]int64{"somewhere": someTime, "the end of an index period": end - 10} {

@@ -219,7 +219,7 @@ func openOn(t testing.TB, store bucketstore.Store, c *clock, change ...func(*eng
 	for _, fn := range change {
 		fn(&f.cfg)
 	}
-	f.cfg.Appender = bucketstore.NewDirect(f.store, f.cfg.Schema, c.now)
+	f.cfg.Appender = bucketstore.NewDirect(f.store, f.cfg.Schema, c.now, nil)
 	if _, ok := store.(buffered); ok {
 		f.openBuffer(t, c)
 	}

@@ -49,7 +49,7 @@ func ServeStore(t testing.TB, store bucketstore.Store) (base string, reg *promet
 	}
 	eng, err := engine.New(engine.Config{
 		Store:      store,
-		Appender:   bucketstore.NewDirect(store, schema, time.Now),
+		Appender:   bucketstore.NewDirect(store, schema, time.Now, nil),
 		Schema:     schema,
 		Now:        time.Now,
 		Registerer: reg,

@@ -87,7 +87,7 @@ func newSmallRepeater(t testing.TB, symbolBytes int) *repeater {
 		t.Fatal(err)
 	}
 	eng, err := engine.New(engine.Config{
-		Store: wiretest.IdleStore{Store: store}, Appender: &wiretest.IdleAppender{Appender: bucketstore.NewDirect(store, schema, time.Now)},
+		Store: wiretest.IdleStore{Store: store}, Appender: &wiretest.IdleAppender{Appender: bucketstore.NewDirect(store, schema, time.Now, nil)},
 		Schema: schema, Now: time.Now, CurrentInterval: time.Hour, SeriesCache: seriescache.Config{MaxSymbolBytes: symbolBytes},
 	})
 	if err != nil {

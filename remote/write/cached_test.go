@@ -96,7 +96,7 @@ func openIdle(b *testing.B, store bucketstore.Store) (*remote.Handler, *wiretest
 	if err != nil {
 		b.Fatal(err)
 	}
-	app := &wiretest.IdleAppender{Appender: bucketstore.NewDirect(store, schema, time.Now)}
+	app := &wiretest.IdleAppender{Appender: bucketstore.NewDirect(store, schema, time.Now, nil)}
 	eng, err := engine.New(engine.Config{
 		Store: wiretest.IdleStore{Store: store}, Appender: app, Schema: schema, Now: time.Now, CurrentInterval: time.Hour,
 		MaxFuture: 10 * time.Minute,
