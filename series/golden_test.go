@@ -9,13 +9,13 @@ import (
 
 	"github.com/promtable/promtable/series"
 	"github.com/promtable/promtable/series/cell"
-	"github.com/promtable/promtable/series/seriestest"
+	"github.com/promtable/promtable/series/golden"
 )
 
 // TestGolden pins the stored bytes.
 func TestGolden(t *testing.T) {
-	seriestest.Commands(t, map[string]func(*seriestest.Case){
-		"series":    func(c *seriestest.Case) { c.Dump("series key", goldenKey(c)) },
+	golden.Commands(t, map[string]func(*golden.Case){
+		"series":    func(c *golden.Case) { c.Dump("series key", goldenKey(c)) },
 		"row":       goldenRows,
 		"qualifier": goldenQualifiers,
 		"meta":      goldenMeta,
@@ -23,9 +23,9 @@ func TestGolden(t *testing.T) {
 	})
 }
 
-func goldenKey(c *seriestest.Case) []byte { return appendSeriesKey(c, c.Schema, c.Tenant, c.Labels) }
+func goldenKey(c *golden.Case) []byte { return appendSeriesKey(c, c.Schema, c.Tenant, c.Labels) }
 
-func goldenQualifiers(c *seriestest.Case) {
+func goldenQualifiers(c *golden.Case) {
 	for _, arg := range c.Args {
 		delta, err := strconv.ParseUint(arg[0], 10, 32)
 		c.Must(err)
@@ -33,7 +33,7 @@ func goldenQualifiers(c *seriestest.Case) {
 	}
 }
 
-func goldenMeta(c *seriestest.Case) {
+func goldenMeta(c *golden.Case) {
 	for _, arg := range c.Args {
 		key, err := c.Schema.AppendMetaKey(nil, c.Tenant, arg[0], arg[1])
 		c.Must(err)
@@ -43,7 +43,7 @@ func goldenMeta(c *seriestest.Case) {
 
 // goldenRows writes a row key, when it is another one than before, and a line for
 // each sample: qualifier, value, time.
-func goldenRows(c *seriestest.Case) {
+func goldenRows(c *golden.Case) {
 	var last string
 	for _, arg := range c.Args {
 		base, delta := series.Split(c.Int(arg[1]))
@@ -58,7 +58,7 @@ func goldenRows(c *seriestest.Case) {
 }
 
 // goldenIndex writes the rows that each label of the set has in a period.
-func goldenIndex(c *seriestest.Case) {
+func goldenIndex(c *golden.Case) {
 	period := c.Int(c.Args[0][1])
 	c.Labels.Range(func(l labels.Label) {
 		posting, err := c.Schema.AppendPosting(nil, c.Tenant, l.Name, l.Value, period, goldenKey(c))

@@ -8,12 +8,13 @@ import (
 	"github.com/promtable/promtable/series/cell"
 	"github.com/promtable/promtable/series/chunk"
 	"github.com/promtable/promtable/series/merge"
+	"github.com/promtable/promtable/series/seriestest"
 )
 
 // readRow adds the samples of a row to found.
 func readRow(found map[int64]string, base int64, cells []bucketstore.Cell) error {
 	var samples merge.Row
-	samples.Reset(base, base, base+series.Period)
+	samples.Reset(base, base, base+series.Period, merge.Options{})
 	for _, c := range cells {
 		if c.Family != series.FamilyChunk {
 			if err := samples.AddRaw(c.Family, c.Qualifier, c.Value); err != nil {
@@ -27,18 +28,15 @@ func readRow(found map[int64]string, base int64, cells []bucketstore.Cell) error
 		}
 		samples.AddChunk(chunk)
 	}
-	for samples.Next() {
-		v, err := samples.Value()
-		if err != nil {
-			return err
+	all, _, err := seriestest.ReadRow(&samples)
+	for _, s := range all {
+		if s.V.Histogram != nil {
+			s.V.Histogram.CounterResetHint = 0 // depends on the chunk
 		}
-		if v.Histogram != nil {
-			v.Histogram.CounterResetHint = 0 // depends on the chunk
+		if _, ok := found[s.T]; ok {
+			return fmt.Errorf("two samples at %d", s.T)
 		}
-		if _, ok := found[samples.T()]; ok {
-			return fmt.Errorf("two samples at %d", samples.T())
-		}
-		found[samples.T()] = fmt.Sprintf("%x", cell.Append(nil, v))
+		found[s.T] = fmt.Sprintf("%x", cell.Append(nil, s.V))
 	}
-	return samples.Err()
+	return err
 }

@@ -23,31 +23,37 @@ type encoder struct {
 func (e *encoder) encode(samples *merge.Row, stamp int64) ([]bucketstore.Cell, error) {
 	e.stamp, e.cells = stamp, e.cells[:0]
 	e.times, e.floats, e.others = e.times[:0], e.floats[:0], chunk.Builder{}
-	for samples.Next() {
-		if samples.IsFloat() && samples.Start() == 0 {
+	for {
+		switch samples.Next() {
+		case merge.Floats:
 			e.flushOthers()
-			e.addFloat(samples.T(), samples.Float())
-			continue
-		}
-		e.flushFloats()
-		v, err := samples.Value()
-		if err == nil {
-			err = e.others.Append(samples.T(), v)
-		}
-		if err != nil {
-			return nil, err
+			e.addFloats(samples.Floats())
+		case merge.Value:
+			e.flushFloats()
+			t, v, err := samples.Value()
+			if err == nil {
+				err = e.others.Append(t, v)
+			}
+			if err != nil {
+				return nil, err
+			}
+		default:
+			e.flushFloats()
+			e.flushOthers()
+			return e.cells, samples.Err()
 		}
 	}
-	e.flushFloats()
-	e.flushOthers()
-	return e.cells, samples.Err()
 }
 
-func (e *encoder) addFloat(t int64, v float64) {
-	if len(e.times) == dense.MaxSamples {
-		e.flushFloats()
+func (e *encoder) addFloats(ts []int64, vs []float64) {
+	for len(ts) > 0 {
+		if len(e.times) == dense.MaxSamples {
+			e.flushFloats()
+		}
+		n := min(len(ts), dense.MaxSamples-len(e.times))
+		e.times, e.floats = append(e.times, ts[:n]...), append(e.floats, vs[:n]...)
+		ts, vs = ts[n:], vs[n:]
 	}
-	e.times, e.floats = append(e.times, t), append(e.floats, v)
 }
 
 func (e *encoder) flushFloats() {

@@ -14,6 +14,7 @@ import (
 	"github.com/promtable/promtable/series/cell"
 	"github.com/promtable/promtable/series/chunk"
 	"github.com/promtable/promtable/series/merge"
+	"github.com/promtable/promtable/series/seriestest"
 )
 
 // allFamilies are those that hold samples.
@@ -47,7 +48,7 @@ func samplesOf(store bucketstore.Store, key []byte, base int64) (map[int64]strin
 		return nil, err
 	}
 	var rs merge.Row
-	rs.Reset(base, base, base+series.Period)
+	rs.Reset(base, base, base+series.Period, merge.Options{})
 	for _, c := range cells {
 		if c.Family != series.FamilyChunk {
 			if err := rs.AddRaw(c.Family, c.Qualifier, c.Value); err != nil {
@@ -62,14 +63,11 @@ func samplesOf(store bucketstore.Store, key []byte, base int64) (map[int64]strin
 		rs.AddChunk(chunk)
 	}
 	found := make(map[int64]string)
-	for rs.Next() {
-		v, err := rs.Value()
-		if err != nil {
-			return nil, err
-		}
-		found[rs.T()] = canonical(v)
+	samples, _, err := seriestest.ReadRow(&rs)
+	for _, s := range samples {
+		found[s.T] = canonical(s.V)
 	}
-	return found, rs.Err()
+	return found, err
 }
 
 // canonical returns the bytes of a value. Histograms are compact and say of

@@ -251,7 +251,7 @@ func (r *rowSealer) seal(p *plan, base, readAt int64) error {
 // window plans one window. The first fit cells of l are deleted.
 func (r *rowSealer) window(p *plan, w *window, base, readAt int64, fit int) error {
 	stamp := readAt
-	r.samples.Reset(base, w.start, w.start+series.Window)
+	r.samples.Reset(base, w.start, w.start+series.Window, merge.Options{})
 	for _, c := range w.chunks {
 		stamp = max(stamp, c.Stamp)
 		r.samples.AddChunk(c.Sealed)

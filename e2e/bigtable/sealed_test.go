@@ -19,6 +19,7 @@ import (
 	"github.com/promtable/promtable/series"
 	"github.com/promtable/promtable/series/chunk"
 	"github.com/promtable/promtable/series/merge"
+	"github.com/promtable/promtable/series/seriestest"
 )
 
 // A sealing is a store in the emulator and series that are written to it by a
@@ -172,7 +173,7 @@ func (s *sealing) check(t *testing.T) (cells map[string]int, size int) {
 	base, _ := series.Split(sealedStart)
 	for i, ref := range s.refs {
 		var rs merge.Row
-		rs.Reset(base, base, base+series.Period)
+		rs.Reset(base, base, base+series.Period, merge.Options{})
 		got := make(map[int64]uint64)
 		err := s.store.Scan(t.Context(), bucketstore.ScanRequest{
 			Table: bucketstore.Metric,
@@ -189,10 +190,11 @@ func (s *sealing) check(t *testing.T) (cells map[string]int, size int) {
 					return err
 				}
 			}
-			for rs.Next() {
-				got[rs.T()] = math.Float64bits(rs.Float())
+			samples, _, err := seriestest.ReadRow(&rs)
+			for _, s := range samples {
+				got[s.T] = math.Float64bits(s.V.Float)
 			}
-			return rs.Err()
+			return err
 		})
 		if err != nil {
 			t.Fatal(err)

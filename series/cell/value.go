@@ -99,8 +99,7 @@ func Float(b []byte) (v float64, start int64, ok bool) {
 	default:
 		return 0, 0, false
 	}
-	v, _ = ParseFloat(b[len(b)-8:])
-	return v, start, true
+	return math.Float64frombits(binary.BigEndian.Uint64(b[len(b)-8:])), start, true
 }
 
 func appendHistogram(dst []byte, start int64, h *histogram.Histogram) []byte {

@@ -74,7 +74,7 @@ func AppendQualifier(dst []byte, first, last uint32, value []byte) []byte {
 // Parse is the inverse of AppendQualifier and Append. Data refers
 // to value. Sizes, checksum, encoding and stamp are checked, and that first and
 // last lie in this order in one window; what is wrong with the data shows when a
-// merge.Row reads them.
+// a merge.Row reads them.
 func Parse(qual, value []byte) (c Sealed, err error) {
 	if len(qual) != QualifierSize || len(value) < headerSize {
 		return c, fmt.Errorf("%w: chunk with a qualifier of %d and a value of %d bytes", series.ErrCorrupt, len(qual), len(value))

@@ -13,6 +13,7 @@ import (
 
 	"github.com/promtable/promtable/series"
 	"github.com/promtable/promtable/series/chunk"
+	"github.com/promtable/promtable/series/golden"
 	"github.com/promtable/promtable/series/seriestest"
 )
 
@@ -111,12 +112,12 @@ func TestChunkStart(t *testing.T) {
 
 // TestGolden pins the stored bytes.
 func TestGolden(t *testing.T) {
-	seriestest.Commands(t, map[string]func(*seriestest.Case){"chunk": goldenChunks})
+	golden.Commands(t, map[string]func(*golden.Case){"chunk": goldenChunks})
 }
 
 // goldenChunks writes the cell of a chunk for each line: an encoding, a stamp, and
 // times and values, of which a histogram makes its sum and counts.
-func goldenChunks(c *seriestest.Case) {
+func goldenChunks(c *golden.Case) {
 	encodings := map[string]byte{
 		"dense": chunk.EncodingDense, "XOR": byte(chunkenc.EncXOR), "XOR2": byte(chunkenc.EncXOR2), "histogram": byte(chunkenc.EncHistogram),
 		"floatHistogram": byte(chunkenc.EncFloatHistogram), "histogramST": byte(chunkenc.EncHistogramST), "floatHistogramST": byte(chunkenc.EncFloatHistogramST),

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/promtable/promtable/series/golden"
 	"github.com/promtable/promtable/series/seriestest"
 )
 
@@ -21,7 +22,7 @@ import (
 //
 // and its output are the bytes of the dense chunk, part by part. The parts are read
 // by a decoder of its own, made from the documentation.
-func TestGolden(t *testing.T) { seriestest.Golden(t, denseListing) }
+func TestGolden(t *testing.T) { golden.Run(t, denseListing) }
 
 // denseListing encodes the samples of a case and takes the chunk apart.
 func denseListing(t *testing.T, input string) string {
@@ -32,7 +33,7 @@ func denseListing(t *testing.T, input string) string {
 }
 
 func parseSamples(t *testing.T, input string) (ts []int64, vs []float64) {
-	c := &seriestest.Case{T: t}
+	c := &golden.Case{T: t}
 	for line := range strings.Lines(input) {
 		words := strings.Fields(line)
 		for _, word := range words[1:] {

@@ -50,7 +50,7 @@ func benchRows(t testing.TB) (rows []benchRow) {
 
 // begin begins to read the row.
 func (row benchRow) begin(t testing.TB, rs *merge.Row) {
-	rs.Reset(rowBase, 0, math.MaxInt64)
+	rs.Reset(rowBase, 0, math.MaxInt64, merge.Options{})
 	for _, c := range row.chunks {
 		rs.AddChunk(c)
 	}
@@ -61,46 +61,28 @@ func (row benchRow) begin(t testing.TB, rs *merge.Row) {
 	}
 }
 
-// read reads the row sample by sample.
+// read reads the row in runs of floats.
 func (row benchRow) read(t testing.TB, rs *merge.Row) {
 	row.begin(t, rs)
-	n, sum, last := 0, 0.0, int64(0)
-	for rs.Next() {
-		if rs.IsFloat() {
-			sum += rs.Float()
-		}
-		last = rs.T()
-		n++
-	}
-	if n != row.samples || rs.Err() != nil || sum == 0 || last == 0 {
-		t.Fatalf("%s: %d samples, %v", row.name, n, rs.Err())
-	}
-}
-
-// readRuns reads the row with as many samples at once as can be.
-func (row benchRow) readRuns(t testing.TB, rs *merge.Row) {
-	row.begin(t, rs)
 	n := 0
-	for rs.Next() {
+	for rs.Next() == merge.Floats {
 		ts, _ := rs.Floats()
-		n += max(1, len(ts))
+		n += len(ts)
 	}
 	if n != row.samples || rs.Err() != nil {
 		t.Fatalf("%s: %d samples, %v", row.name, n, rs.Err())
 	}
 }
 
-func BenchmarkRowSamples(b *testing.B) {
+func BenchmarkRow(b *testing.B) {
 	for _, row := range benchRows(b) {
-		for how, read := range map[string]func(testing.TB, *merge.Row){"one by one": row.read, "in runs": row.readRuns} {
-			b.Run(row.name+"/"+how, func(b *testing.B) {
-				var rs merge.Row
-				b.ReportAllocs()
-				for b.Loop() {
-					read(b, &rs)
-				}
-				b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(row.samples), "ns/sample")
-			})
-		}
+		b.Run(row.name, func(b *testing.B) {
+			var rs merge.Row
+			b.ReportAllocs()
+			for b.Loop() {
+				row.read(b, &rs)
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(row.samples), "ns/sample")
+		})
 	}
 }

@@ -29,18 +29,18 @@ func FuzzChunkData(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, encoding byte, first, last uint32, data []byte) {
 		var rs merge.Row
-		for _, start := range []int64{0, (int64(first) + int64(last)) / 2} {
-			rs.Reset(0, start, math.MaxInt64)
+		for i, start := range []int64{0, (int64(first) + int64(last)) / 2} {
+			rs.Reset(0, start, math.MaxInt64, merge.Options{Regular: i > 0})
 			rs.AddChunk(chunk.Sealed{Encoding: encoding, First: first, Last: last, Data: data})
-			for before := start - 1; rs.Next(); before = rs.T() {
-				if at := rs.T(); at <= before || at < int64(first) || at > int64(last) {
-					t.Fatalf("sample at %d after %d", at, before)
+			samples, _, err := seriestest.ReadRow(&rs)
+			before := start - 1
+			for _, s := range samples {
+				if s.T <= before || s.T < int64(first) || s.T > int64(last) {
+					t.Fatalf("sample at %d after %d", s.T, before)
 				}
-				if _, err := rs.Value(); err != nil {
-					t.Fatal(err)
-				}
+				before = s.T
 			}
-			if err := rs.Err(); err != nil && !errors.Is(err, series.ErrCorrupt) {
+			if err != nil && !errors.Is(err, series.ErrCorrupt) {
 				t.Fatal(err)
 			}
 		}

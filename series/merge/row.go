@@ -6,33 +6,66 @@ import (
 	"math"
 	"slices"
 
+	"github.com/prometheus/prometheus/tsdb/chunkenc"
+
 	"github.com/promtable/promtable/series"
 	"github.com/promtable/promtable/series/cell"
 	"github.com/promtable/promtable/series/chunk"
 )
 
-// Row merges the cells of one METRIC row into samples in order of time,
-// one at a time: the raw cells of the families l, r0 to r3 and the chunks. Where
-// several have a sample at one time, the one in l counts, then those in r0 to r3
-// in this order, then that of the chunk with the highest stamp, and of those the
-// one added last. A row is read like this, and then the next with the same
+// A Shape says in which form a Row has the samples of a run.
+type Shape int
+
+// The shapes, and the method of Row that returns the run.
+const (
+	// None is the end of the row: Err says whether all is well.
+	None Shape = iota
+	// Floats are times and values of as many floats without start timestamps.
+	Floats
+	// Regular are such floats at times that are all the same step apart: Row.Regular.
+	// It comes only if Options ask for it.
+	Regular
+	// Value is one sample of any other kind: Row.Value.
+	Value
+	// Chunk is a stored chunk of histograms as it is: Row.Chunk. It comes only if
+	// Options ask for it.
+	Chunk
+)
+
+// Options say what the reader of a row wants besides Floats and Values.
+type Options struct {
+	// Regular asks for floats at regular times without the times, if they are at
+	// least half of chunk.SamplesPerChunk: faster than Floats.
+	Regular bool
+	// PassChunk, if not nil, says whether a chunk of histograms, of which all samples
+	// are wanted and among which there are no others, comes as a whole, undecoded.
+	PassChunk func(chunkenc.Chunk) bool
+}
+
+// A Row merges the cells of one METRIC row into samples in order of time: the raw
+// cells and the chunks. Where several have a sample at one time, that of the first of
+// series.RawFamilies counts, then that of the chunk with the highest stamp, and of
+// those the one added last. A row is read like this, and then the next with the same
 // Row, so that its buffers are used again:
 //
-//	rs.Reset(base, start, limit)
-//	rs.AddChunk(chunk)                     // for each cell of series.FamilyChunk
-//	rs.AddRaw(family, qualifier, value)    // for each cell of l and r0 to r3
-//	for rs.Next() {                        // or NextHistogramChunk, NextRegular
-//		// rs.T(), and rs.Float() if rs.IsFloat(), else rs.Value();
-//		// or rs.Floats(), where there are many
+//	row.Reset(base, start, limit, options)
+//	row.AddChunk(chunk)                     // for each cell of series.FamilyChunk
+//	row.AddRaw(family, qualifier, value)    // for each cell of series.RawFamilies
+//	for {
+//		switch row.Next() {
+//		case merge.Floats:                  // row.Floats()
+//		case merge.Value:                   // row.Value()
+//		case merge.None:                    // row.Err()
+//		}
 //	}
-//	// rs.Err()
 //
-// The order of the families does not matter. It refers to the bytes that are
+// The order of the families does not matter. A Row refers to the bytes that are
 // added until the next Reset. A chunk is decoded when the time of its first
 // sample has come; memory follows the chunks that overlap. The zero value is an
 // empty row. It is not safe for several goroutines.
 type Row struct {
 	base, start, limit int64
+	options            Options
 
 	// raw are the raw cells of each family, in order of precedence.
 	raw [len(series.RawFamilies)]*sampleRun
@@ -49,10 +82,17 @@ type Row struct {
 	// bound come before those of any other run.
 	current *sampleRun
 	bound   int64
-	// regular are the values of NextRegular, times is space for times.
-	regular []float64
-	times   []int64
-	// short is the first position in chunks from which NextRegular may find enough.
+	// times and values are the run, if it is of floats; chunk is the run, if it is one.
+	// A regular run has no times: it begins at first and has one each step.
+	times       []int64
+	values      []float64
+	first, step int64
+	chunk       chunk.Meta
+	// valueSpace is where values are put together, timeSpace where times are decoded
+	// that are not needed.
+	valueSpace []float64
+	timeSpace  []int64
+	// short is the first position in chunks from which takeRegular may find enough.
 	short int
 	// previous is the run of the sample before, and follows says that the current
 	// sample came next to it in the same run.
@@ -86,7 +126,7 @@ const rawStamp = math.MaxInt64
 // Reset begins with a row in the bucket at base whose samples at times in
 // [start, limit), in milliseconds, are wanted. Nothing of the row before is
 // left.
-func (r *Row) Reset(base, start, limit int64) {
+func (r *Row) Reset(base, start, limit int64, options Options) {
 	for _, run := range r.raw {
 		if run != nil {
 			clear(run.cells)
@@ -98,8 +138,8 @@ func (r *Row) Reset(base, start, limit int64) {
 	}
 	clear(r.chunks)
 	*r = Row{
-		base: base, start: start, limit: limit,
-		raw: r.raw, chunks: r.chunks[:0], heap: r.heap[:0], free: r.free, regular: r.regular, times: r.times,
+		base: base, start: start, limit: limit, options: options,
+		raw: r.raw, chunks: r.chunks[:0], heap: r.heap[:0], free: r.free, timeSpace: r.timeSpace, valueSpace: r.valueSpace,
 	}
 }
 
@@ -141,88 +181,133 @@ func (r *Row) AddChunk(c chunk.Sealed) {
 	r.chunks = append(r.chunks, pendingChunk{c, len(r.chunks)})
 }
 
-// Next moves to the next sample and says whether there is one. If there is none,
-// Err says whether all is well. Nothing may be added after the first Next.
-func (r *Row) Next() bool {
+// Next moves to the next run of samples and returns its shape. Nothing may be added
+// after the first Next. What the run consists of is valid until the next call, but for
+// Values and Chunks, which refer to nothing of the row.
+func (r *Row) Next() Shape {
+	switch {
+	case r.err != nil:
+		return None
+	case r.options.PassChunk != nil && r.takeChunk():
+		return Chunk
+	case r.options.Regular && r.takeRegular():
+		return Regular
+	case !r.nextSample():
+		return None
+	case r.takeFloats():
+		return Floats
+	}
+	return Value
+}
+
+// Err returns what ended the row early: a series.ErrCorrupt.
+func (r *Row) Err() error { return r.err }
+
+// Floats returns a run of Floats: one value or more, and their times in milliseconds.
+func (r *Row) Floats() (ts []int64, vs []float64) { return r.times, r.values }
+
+// Regular returns a run of Regular: values at times from first on that are step apart,
+// in milliseconds.
+func (r *Row) Regular() (first, step int64, vs []float64) { return r.first, r.step, r.values }
+
+// Chunk returns a run of Chunk. What it says of counter resets holds, as no other
+// sample lies among its own.
+func (r *Row) Chunk() chunk.Meta { return r.chunk }
+
+// Value returns a run of Value: one sample and its time in milliseconds. An error is a
+// series.ErrCorrupt; the samples behind it can still be read.
+func (r *Row) Value() (t int64, v cell.Value, err error) {
+	switch run := r.current; {
+	case run.cells != nil:
+		if v, err = cell.Parse(run.cells[run.at]); err != nil {
+			err = fmt.Errorf("family %s, delta %d: %w", series.RawFamilies[-run.order], run.t()-r.base, err)
+		}
+	case len(run.vs) == 0:
+		v = run.histogram(r.follows)
+	default:
+		v = cell.Value{Start: run.starts[run.at], Float: run.vs[run.at]}
+	}
+	return r.current.t(), v, err
+}
+
+// takeFloats makes a run of the current sample and those that come next in the same
+// family or chunk, and moves to the last of them. It returns false if the current
+// sample is no float or has a start timestamp.
+func (r *Row) takeFloats() bool {
+	run := r.current
+	if run.cells != nil {
+		return r.takeRawFloats(run)
+	}
+	if len(run.vs) == 0 {
+		return false
+	}
+	n := max(1, countBefore(run.ts[run.at:], r.bound)) // another run may have a sample at this very time
+	if len(run.starts) > 0 {
+		if n = startless(run.starts[run.at : run.at+n]); n == 0 {
+			return false
+		}
+	}
+	r.times, r.values = run.ts[run.at:run.at+n], run.vs[run.at:run.at+n]
+	run.at += n - 1
+	return true
+}
+
+// countBefore returns how many of ts, which ascend and are not empty, lie before
+// bound. Mostly that is all of them, or few.
+func countBefore(ts []int64, bound int64) int {
+	if ts[len(ts)-1] < bound {
+		return len(ts)
+	}
+	end := 1
+	for end < len(ts) && ts[end] < bound {
+		end *= 2
+	}
+	n, _ := slices.BinarySearch(ts[end/2:min(end, len(ts))], bound)
+	return end/2 + n
+}
+
+// startless returns how many of starts up to the first that is known are not.
+func startless(starts []int64) int {
+	for i, start := range starts {
+		if start != 0 {
+			return i
+		}
+	}
+	return len(starts)
+}
+
+// maxRawFloats is how many raw cells make a run: it bounds the memory that holds them
+// decoded.
+const maxRawFloats = 1024
+
+// takeRawFloats is takeFloats of raw cells.
+func (r *Row) takeRawFloats(run *sampleRun) bool {
+	values, i := r.valueSpace[:0], run.at
+	for {
+		v, start, ok := cell.Float(run.cells[i])
+		if !ok || start != 0 {
+			break
+		}
+		values = append(values, v)
+		if i++; i == len(run.ts) || run.ts[i] >= r.bound || len(values) == maxRawFloats {
+			break
+		}
+	}
+	if len(values) == 0 {
+		return false
+	}
+	r.times, r.values, r.valueSpace = run.ts[run.at:i], values, values
+	run.at = i - 1
+	return true
+}
+
+// nextSample moves to the next sample and says whether there is one.
+func (r *Row) nextSample() bool {
 	if r.inRun() {
 		r.current.at++
 		return true
 	}
 	return r.merge()
-}
-
-// Err returns what ended Next early: a series.ErrCorrupt.
-func (r *Row) Err() error { return r.err }
-
-// T returns the time of the current sample in milliseconds, after Next has
-// returned true.
-func (r *Row) T() int64 { return r.current.ts[r.current.at] }
-
-// IsFloat says whether the current sample is a float, with or without a start
-// timestamp. If it is not, Value returns the histogram, or an error.
-func (r *Row) IsFloat() bool {
-	run := r.current
-	if run.cells == nil {
-		return len(run.vs) > 0
-	}
-	_, _, ok := cell.Float(run.cells[run.at])
-	return ok
-}
-
-// Float returns the current sample, if it is a float. It does not allocate.
-func (r *Row) Float() float64 {
-	run := r.current
-	if run.cells == nil {
-		return run.vs[run.at]
-	}
-	v, _, _ := cell.Float(run.cells[run.at])
-	return v
-}
-
-// Start returns the start timestamp of the current sample, if it is a float, in
-// milliseconds. 0 says that nobody knows.
-func (r *Row) Start() int64 {
-	run := r.current
-	if run.cells == nil {
-		if len(run.starts) == 0 {
-			return 0
-		}
-		return run.starts[run.at]
-	}
-	_, start, _ := cell.Float(run.cells[run.at])
-	return start
-}
-
-// Floats returns the current sample and those that come next from the same chunk,
-// if they are floats without start timestamps, and moves to the last of them. If
-// the current sample is something else, or a raw cell, both are nil. They have
-// the same length and are valid until Next is called.
-func (r *Row) Floats() (ts []int64, vs []float64) {
-	run := r.current
-	if run.cells != nil || len(run.vs) == 0 || len(run.starts) > 0 {
-		return nil, nil
-	}
-	n, _ := slices.BinarySearch(run.ts[run.at:], r.bound)
-	n = max(n, 1) // another run may have a sample at this very time
-	ts, vs = run.ts[run.at:run.at+n], run.vs[run.at:run.at+n]
-	run.at += n - 1
-	return ts, vs
-}
-
-// Value returns the current sample, whatever it is. It refers to nothing of the
-// row. An error is a series.ErrCorrupt; the samples behind it can still be read.
-func (r *Row) Value() (cell.Value, error) {
-	switch run := r.current; {
-	case run.cells != nil:
-		v, err := cell.Parse(run.cells[run.at])
-		if err != nil {
-			return v, fmt.Errorf("family %s, delta %d: %w", series.RawFamilies[-run.order], r.T()-r.base, err)
-		}
-		return v, nil
-	case len(run.vs) == 0:
-		return run.histogram(r.follows), nil
-	}
-	return cell.Value{Start: r.Start(), Float: r.Float()}, nil
 }
 
 // inRun says whether the next sample is that after the current one in its run.
@@ -231,7 +316,7 @@ func (r *Row) inRun() bool {
 	return run != nil && run.at+1 < len(run.ts) && run.ts[run.at+1] < r.bound
 }
 
-// merge moves to the next sample where Next cannot tell which it is.
+// merge moves to the next sample where that is not the next one of its run.
 func (r *Row) merge() bool {
 	if !r.settle() {
 		return false
@@ -263,7 +348,7 @@ func (r *Row) settle() bool {
 	if r.current == nil || r.err != nil {
 		return r.err == nil
 	}
-	done := r.T()
+	done := r.current.t()
 	r.previous, r.current = r.current, nil
 	for len(r.heap) > 0 && r.heap[0].t() <= done {
 		ok, err := r.heap[0].advance()

@@ -24,31 +24,21 @@ import (
 
 const rowBase = 302 * series.Period
 
-// readRow returns what is left in rs, and checks that the accessors of floats
-// agree with Value.
-func readRow(t testing.TB, rs *merge.Row) (samples []seriestest.TimedValue) {
+// readRow returns what is left in rs.
+func readRow(t testing.TB, rs *merge.Row) []seriestest.TimedValue {
 	t.Helper()
-	for rs.Next() {
-		v, err := rs.Value()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if isFloat := v.Histogram == nil && v.FloatHistogram == nil; isFloat != rs.IsFloat() {
-			t.Fatalf("at %d: IsFloat is %t, the value is %+v", rs.T(), rs.IsFloat(), v)
-		}
-		if rs.IsFloat() && (math.Float64bits(rs.Float()) != math.Float64bits(v.Float) || rs.Start() != v.Start) {
-			t.Fatalf("at %d: %v since %d, the value is %+v", rs.T(), rs.Float(), rs.Start(), v)
-		}
-		samples = append(samples, seriestest.At(rs.T(), v))
-	}
-	if err := rs.Err(); err != nil {
+	samples, _, err := seriestest.ReadRow(rs)
+	if err != nil {
 		t.Fatal(err)
 	}
 	return samples
 }
 
+// passAll lets all chunks of histograms pass.
+func passAll(chunkenc.Chunk) bool { return true }
+
 // text is a sample as it would be stored, without a hint of counter resets:
-// TestRowSamplesHints is about them.
+// TestHints is about them.
 func text(s seriestest.TimedValue) string {
 	if s.V.Histogram != nil {
 		s.V.Histogram = s.V.Histogram.Copy()
@@ -191,14 +181,14 @@ func (m *modelRow) add(rs *merge.Row) {
 	}
 }
 
-// TestRowSamplesModel: random rows, read as a whole and in part, whole chunks at
-// a time where that can be, are what a map says.
-func TestRowSamplesModel(t *testing.T) {
+// TestModel: random rows, read as a whole and in part, in all shapes, are what a map
+// says.
+func TestModel(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	rng := rand.New(rand.NewPCG(seed, 1))
-	var rs, inner merge.Row
-	passed, runs := 0, 0
+	var rs merge.Row
+	passed, floats := 0, 0
 	for n := range 2000 {
 		m := newModelRow(t, rng)
 		start, limit := int64(0), int64(math.MaxInt64)
@@ -206,53 +196,25 @@ func TestRowSamplesModel(t *testing.T) {
 			start = rowBase + int64(m.delta())
 			limit = start + rng.Int64N(2*series.Window)
 		}
-		rs.Reset(rowBase, start, limit)
-		m.add(&rs)
-		var got []string
-		for byChunk, byRun := rng.IntN(2) == 0, rng.IntN(2) == 0; ; {
-			if byChunk {
-				if c, ok := rs.NextChunk(); ok {
-					passed++
-					inner.Reset(rowBase, 0, math.MaxInt64)
-					inner.AddChunk(c)
-					got = append(got, texts(readRow(t, &inner))...)
-					continue
-				}
+		want := m.want(start, limit)
+		for _, options := range []merge.Options{{}, {PassChunk: passAll}, {PassChunk: passAll, Regular: true}, {}} {
+			rs.Reset(rowBase, start, limit, options)
+			m.add(&rs)
+			samples, runs, err := seriestest.ReadRow(&rs)
+			if got := texts(samples); err != nil || !slices.Equal(got, want) {
+				t.Fatalf("seed %d, row %d, [%d, %d): %v\ngot  %d: %v\nwant %d: %v", seed, n, start, limit, err, len(got), got, len(want), want)
 			}
-			if !rs.Next() {
-				break
-			}
-			if byRun {
-				if ts, vs := rs.Floats(); ts != nil {
-					runs = max(runs, len(ts))
-					for i := range ts {
-						got = append(got, text(seriestest.At(ts[i], cell.Value{Float: vs[i]})))
-					}
-					continue
-				}
-			}
-			v, err := rs.Value()
-			if err != nil {
-				t.Fatal(err)
-			}
-			got = append(got, text(seriestest.At(rs.T(), v)))
-		}
-		if want := m.want(start, limit); rs.Err() != nil || !slices.Equal(got, want) {
-			t.Fatalf("seed %d, row %d, [%d, %d): %v\ngot  %d: %v\nwant %d: %v", seed, n, start, limit, rs.Err(), len(got), got, len(want), want)
-		}
-		rs.Reset(rowBase, start, limit)
-		m.add(&rs)
-		if again := texts(readRow(t, &rs)); !slices.Equal(again, got) {
-			t.Fatalf("seed %d, row %d: read again it is\n%v, not\n%v", seed, n, again, got)
+			passed += runs[merge.Chunk]
+			floats += runs[merge.Floats]
 		}
 	}
-	if passed == 0 || runs < 2 {
-		t.Errorf("%d chunks were taken as a whole, at most %d floats at once", passed, runs)
+	if passed == 0 || floats == 0 {
+		t.Errorf("%d chunks were taken as a whole, %d runs of floats", passed, floats)
 	}
 }
 
-// TestRowSamplesPrecedence: which of several samples of one time counts.
-func TestRowSamplesPrecedence(t *testing.T) {
+// TestPrecedence: which of several samples of one time counts.
+func TestPrecedence(t *testing.T) {
 	chunk := func(stamp int64, v float64) func(rs *merge.Row) {
 		return func(rs *merge.Row) {
 			c := seriestest.Sealed(t, 1, rowBase, stamp, []seriestest.TimedValue{seriestest.At(rowBase+5, cell.Value{Float: v})})
@@ -282,7 +244,7 @@ func TestRowSamplesPrecedence(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var rs merge.Row
-			rs.Reset(rowBase, 0, math.MaxInt64)
+			rs.Reset(rowBase, 0, math.MaxInt64, merge.Options{})
 			for _, add := range tt.adds {
 				add(&rs)
 			}
@@ -294,9 +256,9 @@ func TestRowSamplesPrecedence(t *testing.T) {
 	}
 }
 
-// TestRowSamplesHints: what is said of counter resets is what the sender said or
+// TestHints: what is said of counter resets is what the sender said or
 // what is still true.
-func TestRowSamplesHints(t *testing.T) {
+func TestHints(t *testing.T) {
 	const unknown, reset, none, gauge = histogram.UnknownCounterReset, histogram.CounterReset, histogram.NotCounterReset, histogram.GaugeType
 	for _, tt := range []struct {
 		name   string
@@ -332,7 +294,7 @@ func TestRowSamplesHints(t *testing.T) {
 					samples = append(samples, seriestest.At(rowBase+int64(i+1)*10, v))
 				}
 				var rs merge.Row
-				rs.Reset(rowBase, tt.start, math.MaxInt64)
+				rs.Reset(rowBase, tt.start, math.MaxInt64, merge.Options{})
 				rs.AddChunk(seriestest.Sealed(t, encoding, rowBase, 1, samples))
 				if tt.cell != 0 {
 					if err := rs.AddRaw("l", series.AppendQualifier(nil, tt.cell), cell.AppendFloat(nil, 1)); err != nil {
@@ -356,40 +318,41 @@ func TestRowSamplesHints(t *testing.T) {
 	}
 }
 
-// TestRowSamplesHintBehindChunk: a chunk that is taken as a whole comes in between, too.
-func TestRowSamplesHintBehindChunk(t *testing.T) {
+// TestHintBehindChunk: a chunk that is taken as a whole comes in between, too.
+func TestHintBehindChunk(t *testing.T) {
 	ts, vs := seriestest.Every(1000, 1000, 200)
 	histograms := seriestest.Sealed(t, byte(chunkenc.EncHistogram), 0, 1, []seriestest.TimedValue{
 		seriestest.At(500, seriestest.ValueFor(byte(chunkenc.EncHistogram), 0, 1)),
 		seriestest.At(4_000_000, seriestest.ValueFor(byte(chunkenc.EncHistogram), 1, 1)),
 	})
-	for name, take := range map[string]func(rs *merge.Row) bool{
-		"NextRegular": func(rs *merge.Row) bool {
-			_, _, _, ok := rs.NextRegular()
-			return ok
-		},
-		"NextChunk": func(rs *merge.Row) bool {
-			_, ok := rs.NextChunk()
-			return ok
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
+	between := seriestest.Sealed(t, byte(chunkenc.EncFloatHistogram), 0, 1, []seriestest.TimedValue{
+		seriestest.At(1000, seriestest.ValueFor(byte(chunkenc.EncFloatHistogram), 0, 1)),
+	})
+	for _, tt := range []struct {
+		name  string
+		shape merge.Shape
+		chunk chunk.Sealed
+	}{{"regular", merge.Regular, denseChunk(1, ts, vs)}, {"a chunk of histograms", merge.Chunk, between}} {
+		t.Run(tt.name, func(t *testing.T) {
 			var rs merge.Row
-			rs.Reset(0, 0, math.MaxInt64)
+			// The first chunk is no whole one, as the other lies in it.
+			rs.Reset(0, 0, math.MaxInt64, merge.Options{Regular: true, PassChunk: passAll})
 			rs.AddChunk(histograms)
-			rs.AddChunk(denseChunk(1, ts, vs))
-			if !rs.Next() || !take(&rs) || !rs.Next() {
-				t.Fatalf("not there: %v", rs.Err())
+			rs.AddChunk(tt.chunk)
+			for i, want := range []merge.Shape{merge.Value, tt.shape, merge.Value} {
+				if got := rs.Next(); got != want {
+					t.Fatalf("run %d has shape %d, want %d, %v", i, got, want, rs.Err())
+				}
 			}
-			v, err := rs.Value()
-			if err != nil || rs.T() != 4_000_000 || v.Histogram.CounterResetHint != histogram.UnknownCounterReset {
-				t.Errorf("at %d: %v, %v", rs.T(), v.Histogram, err)
+			at, v, err := rs.Value()
+			if err != nil || at != 4_000_000 || v.Histogram.CounterResetHint != histogram.UnknownCounterReset {
+				t.Errorf("at %d: %v, %v", at, v.Histogram, err)
 			}
 		})
 	}
 }
 
-func TestRowSamplesStaleHistogram(t *testing.T) {
+func TestStaleHistogram(t *testing.T) {
 	stale := math.Float64frombits(value.StaleNaN)
 	for _, encoding := range seriestest.AllEncodings[4:] {
 		v := cell.Value{Histogram: &histogram.Histogram{Sum: stale}}
@@ -398,7 +361,7 @@ func TestRowSamplesStaleHistogram(t *testing.T) {
 		}
 		samples := []seriestest.TimedValue{seriestest.At(rowBase, seriestest.ValueFor(encoding, 0, 1)), seriestest.At(rowBase+1, v)}
 		var rs merge.Row
-		rs.Reset(rowBase, 0, math.MaxInt64)
+		rs.Reset(rowBase, 0, math.MaxInt64, merge.Options{})
 		rs.AddChunk(seriestest.Sealed(t, encoding, rowBase, 1, samples))
 		got := readRow(t, &rs)
 		got[1].V.Start = 0
@@ -408,24 +371,29 @@ func TestRowSamplesStaleHistogram(t *testing.T) {
 	}
 }
 
-// TestRowSamplesRestOfRow: after a value that cannot be read the others can.
-func TestRowSamplesRestOfRow(t *testing.T) {
+// TestRestOfRow: after a value that cannot be read the others can.
+func TestRestOfRow(t *testing.T) {
 	var rs merge.Row
-	rs.Reset(rowBase, 0, math.MaxInt64)
-	for i, cell := range [][]byte{cell.AppendFloat(nil, 1), {99}, cell.AppendFloat(nil, 2)} {
+	rs.Reset(rowBase, 0, math.MaxInt64, merge.Options{})
+	for i, cell := range [][]byte{cell.AppendFloat(nil, 1), {99}, cell.AppendFloat(nil, 2), cell.AppendFloat(nil, 3)} {
 		if err := rs.AddRaw("r1", series.AppendQualifier(nil, uint32(i)), cell); err != nil {
 			t.Fatal(err)
 		}
 	}
 	var got []string
-	for rs.Next() {
-		v, err := rs.Value()
-		if err != nil && (!errors.Is(err, series.ErrCorrupt) || !strings.Contains(err.Error(), "family r1, delta 1")) {
-			t.Errorf("error %v", err)
+	for shape := rs.Next(); shape != merge.None; shape = rs.Next() {
+		if shape == merge.Floats {
+			got = append(got, fmt.Sprint(rs.Floats()))
+			continue
 		}
-		got = append(got, fmt.Sprint(rs.T()-rowBase, rs.IsFloat(), v.Float, err == nil))
+		at, _, err := rs.Value()
+		if !errors.Is(err, series.ErrCorrupt) || !strings.Contains(err.Error(), "family r1, delta 1") {
+			t.Errorf("at %d: error %v", at, err)
+		}
+		got = append(got, fmt.Sprint(at))
 	}
-	if want := []string{"0 true 1 true", "1 false 0 false", "2 true 2 true"}; !slices.Equal(got, want) || rs.Err() != nil {
+	want := []string{fmt.Sprintf("[%d] [1]", rowBase), fmt.Sprint(rowBase + 1), fmt.Sprintf("[%d %d] [2 3]", rowBase+2, rowBase+3)}
+	if !slices.Equal(got, want) || rs.Err() != nil {
 		t.Errorf("%q, %v, want %q", got, rs.Err(), want)
 	}
 }
@@ -445,7 +413,7 @@ func TestAddRawErrors(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var rs merge.Row
-			rs.Reset(rowBase, 0, math.MaxInt64)
+			rs.Reset(rowBase, 0, math.MaxInt64, merge.Options{})
 			if err := rs.AddRaw("r0", qual(5), cell.AppendFloat(nil, 1)); err != nil {
 				t.Fatal(err)
 			}
@@ -471,8 +439,8 @@ func fromBits(zeros int, bits ...string) (b []byte) {
 	return b
 }
 
-// TestRowSamplesCorrupt: what is wrong with the data of a chunk is said.
-func TestRowSamplesCorrupt(t *testing.T) {
+// TestCorrupt: what is wrong with the data of a chunk is said.
+func TestCorrupt(t *testing.T) {
 	at := func(deltas ...int64) (samples []seriestest.TimedValue) {
 		for _, delta := range deltas {
 			samples = append(samples, seriestest.At(rowBase+delta, cell.Value{}))
@@ -512,24 +480,22 @@ func TestRowSamplesCorrupt(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var rs merge.Row
-			rs.Reset(rowBase, 0, math.MaxInt64)
+			rs.Reset(rowBase, 0, math.MaxInt64, merge.Options{})
 			rs.AddChunk(chunk.Sealed{Encoding: tt.encoding, First: tt.first, Last: tt.last, Data: tt.data})
-			for rs.Next() {
-			}
-			err := rs.Err()
+			_, _, err := seriestest.ReadRow(&rs)
 			if !errors.Is(err, series.ErrCorrupt) || !strings.Contains(err.Error(), tt.want) || !strings.Contains(err.Error(), fmt.Sprintf("from delta %d to %d", tt.first, tt.last)) {
 				t.Errorf("error %v, want one with %q", err, tt.want)
 			}
-			if rs.Next() {
+			if rs.Next() != merge.None {
 				t.Error("a sample after the error")
 			}
 		})
 	}
 }
 
-// TestRowSamplesCutData: each chunk is corrupt when its end is cut off, or is read
+// TestCutData: each chunk is corrupt when its end is cut off, or is read
 // without a panic.
-func TestRowSamplesCutData(t *testing.T) {
+func TestCutData(t *testing.T) {
 	for _, encoding := range seriestest.AllEncodings {
 		var samples []seriestest.TimedValue
 		for i := range 20 {
@@ -540,22 +506,17 @@ func TestRowSamplesCutData(t *testing.T) {
 		for n := range len(whole) - 1 { // the last byte may hold nothing but the end of the last value
 			c.Data = whole[:n]
 			var rs merge.Row
-			rs.Reset(rowBase, 0, math.MaxInt64)
+			rs.Reset(rowBase, 0, math.MaxInt64, merge.Options{})
 			rs.AddChunk(c)
-			for rs.Next() {
-				if _, err := rs.Value(); err != nil {
-					t.Fatal(err)
-				}
-			}
-			if err := rs.Err(); err != nil && !errors.Is(err, series.ErrCorrupt) {
+			if _, _, err := seriestest.ReadRow(&rs); err != nil && !errors.Is(err, series.ErrCorrupt) {
 				t.Errorf("encoding %d, %d bytes of %d: %v", encoding, n, len(whole), err)
 			}
 		}
 	}
 }
 
-// TestRowSamplesAllocations: to read floats once more allocates nothing.
-func TestRowSamplesAllocations(t *testing.T) {
+// TestAllocations: to read floats once more allocates nothing.
+func TestAllocations(t *testing.T) {
 	for _, row := range benchRows(t) {
 		var rs merge.Row
 		if n := testing.AllocsPerRun(10, func() { row.read(t, &rs) }); n > 0 {

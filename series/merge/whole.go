@@ -9,42 +9,40 @@ import (
 	"github.com/promtable/promtable/series/dense"
 )
 
-// NextHistogramChunk takes the samples that come next as the chunk that they stand
-// in, undecoded, and moves behind it. It returns false if they are not exactly those
-// of one chunk of histograms: if it is cut by start or limit, or overlaps something
-// else or comes right behind what does, or there are none; and if it is not half as
-// large as a chunk.Builder makes them, as a small one is better put together with
-// others. It may be asked before each Next and costs little; the current sample is
-// lost. The chunk refers to nothing of the row. What it says of resets holds, as no
-// other sample lies among its own.
-func (r *Row) NextHistogramChunk() (chunk.Meta, bool) {
+// takeChunk takes the samples that come next as the chunk that they stand in,
+// undecoded, and moves behind it. It returns false if they are not exactly those of
+// one chunk of histograms: if it is cut by start or limit, or overlaps something else
+// or comes right behind what does, or there are none; or if it is not to be passed. It
+// may be asked before each sample and costs little.
+func (r *Row) takeChunk() bool {
 	if r.opened == len(r.chunks) || !isHistogramChunk(r.chunks[r.opened].Encoding) {
-		return chunk.Meta{}, false
+		return false
 	}
-	c, ok := r.wholeChunk()
-	if !ok || !isHistogramChunk(c.Encoding) || checkHistogramData(c) != nil {
-		return chunk.Meta{}, false // what is wrong with it, Next will tell
+	c, ok := r.aloneChunk()
+	mint, maxt := r.base+int64(c.First), r.base+int64(c.Last)
+	if !ok || mint < r.start || maxt >= r.limit || checkHistogramData(c) != nil {
+		return false // what is wrong with it shows when it is decoded
 	}
 	whole, err := chunkenc.FromData(chunkenc.Encoding(c.Encoding), c.Data)
-	if err != nil || !chunk.IsHalfFull(whole) {
-		return chunk.Meta{}, false
+	if err != nil || !r.options.PassChunk(whole) {
+		return false
 	}
-	r.pass()
+	r.opened++
+	r.previous = nil
 	whole.Reset(bytes.Clone(c.Data))
-	return chunk.Meta{Chunk: whole, MinTime: r.base + int64(c.First), MaxTime: r.base + int64(c.Last)}, true
+	r.chunk = chunk.Meta{Chunk: whole, MinTime: mint, MaxTime: maxt}
+	return true
 }
 
-// NextRegular takes the samples that come next if they are floats of one dense chunk
-// or more, at least half of chunk.SamplesPerChunk, whose times, in milliseconds, are all
-// step apart from first on: faster than Floats. Of short chunks it takes as many as
-// make a long one, and behind them what is of chunk.EncodingOpen. If there are none it takes
-// nothing; the current sample is lost all the same. The values are valid until the
-// next call of any method.
-func (r *Row) NextRegular() (first, step int64, vs []float64, ok bool) {
+// takeRegular takes the samples that come next if they are floats of one dense chunk
+// or more, at least half of chunk.SamplesPerChunk, at regular times. Of short chunks
+// it takes as many as make a long one, and behind them what is of chunk.EncodingOpen.
+// If there are none it takes nothing.
+func (r *Row) takeRegular() bool {
 	if r.opened < r.short {
-		return 0, 0, nil, false
+		return false
 	}
-	run, from := regularRun{vs: r.regular[:0]}, r.opened
+	run, from := regularRun{vs: r.valueSpace[:0]}, r.opened
 	for len(run.vs) < enoughRegular {
 		c, ok := r.aloneChunk()
 		if !ok || !r.addRegular(&run, c) {
@@ -52,17 +50,18 @@ func (r *Row) NextRegular() (first, step int64, vs []float64, ok bool) {
 		}
 		r.opened++
 	}
-	r.regular = run.vs
+	r.valueSpace = run.vs
 	if len(run.vs) < chunk.SamplesPerChunk/2 {
-		r.opened, r.short = from, r.opened // Next puts them together with others
-		return 0, 0, nil, false
+		r.opened, r.short = from, r.opened // as Floats they are put together with others
+		return false
 	}
 	r.previous = nil
-	return run.first, run.step, run.vs, true
+	r.first, r.step, r.values = run.first, run.step, run.vs
+	return true
 }
 
-// enoughRegular is how many samples NextRegular looks for. With one short chunk more
-// they still fit one chunk of chunk.Builder.AppendRegular.
+// enoughRegular is how many samples takeRegular looks for. With one short chunk more
+// they still fit one chunk of Builder.AppendRegular.
 const enoughRegular = chunk.RegularSamples * 3 / 4
 
 // A regularRun is floats at times that are step apart from first on. If vs is empty
@@ -73,8 +72,8 @@ type regularRun struct {
 }
 
 // addRegular adds those samples of c to run that are wanted. If there are none, or they
-// do not fit, it returns false and run stays as it is; if something is wrong with c,
-// Next will tell.
+// do not fit, it returns false and run stays as it is; what is wrong with c shows when
+// it is decoded.
 func (r *Row) addRegular(run *regularRun, c chunk.Sealed) bool {
 	old := len(run.vs)
 	first, last := r.base+int64(c.First), r.base+int64(c.Last)
@@ -115,29 +114,15 @@ func (r *Row) regularValues(c chunk.Sealed, run *regularRun) (first, step int64,
 		return 0, 0, run.vs, false
 	}
 	var err error
-	r.times, vs, err = chunk.DecodeOpen(c.Data, r.times[:0], run.vs)
-	if err != nil || len(r.times) == 0 {
+	r.timeSpace, vs, err = chunk.DecodeOpen(c.Data, r.timeSpace[:0], run.vs)
+	if err != nil || len(r.timeSpace) == 0 {
 		return 0, 0, run.vs, false
 	}
-	if len(r.times) == 1 {
-		return r.times[0], run.step, vs, true
+	if len(r.timeSpace) == 1 {
+		return r.timeSpace[0], run.step, vs, true
 	}
-	step, ok = dense.RegularStep(r.times)
-	return r.times[0], step, vs, ok
-}
-
-// pass moves behind the chunk that wholeChunk has returned.
-func (r *Row) pass() {
-	r.opened++
-	r.previous = nil
-}
-
-// wholeChunk returns the chunk that holds exactly the samples that come next, if
-// one does.
-func (r *Row) wholeChunk() (chunk.Sealed, bool) {
-	c, ok := r.aloneChunk()
-	isCut := ok && (r.base+int64(c.First) < r.start || r.base+int64(c.Last) >= r.limit)
-	return c, ok && !isCut
+	step, ok = dense.RegularStep(r.timeSpace)
+	return r.timeSpace[0], step, vs, ok
 }
 
 // aloneChunk returns the chunk that the samples that come next stand in, if nothing

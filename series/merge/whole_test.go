@@ -31,34 +31,12 @@ func openChunk(stamp int64, ts []int64, vs []float64) chunk.Sealed {
 	return c
 }
 
-// readRegular reads a row, regular chunks as a whole if that is asked for, and
-// counts these.
-func readRegular(t *testing.T, rs *merge.Row, whole bool) (ts []int64, vs []float64, passed int) {
-	t.Helper()
-	for {
-		if whole {
-			if first, step, floats, ok := rs.NextRegular(); ok {
-				for i, v := range floats {
-					ts, vs = append(ts, first+int64(i)*step), append(vs, v)
-				}
-				passed++
-				continue
-			}
-		}
-		if !rs.Next() {
-			break
-		}
-		ts, vs = append(ts, rs.T()), append(vs, rs.Float())
-	}
-	if err := rs.Err(); err != nil {
-		t.Fatal(err)
-	}
-	return ts, vs, passed
-}
+// asRegular asks for regular floats as such.
+var asRegular = merge.Options{Regular: true}
 
-// TestNextRegular: what is taken as a whole are the samples of the chunk, and what
+// TestRegular: what is taken as a whole are the samples of the chunk, and what
 // is not is there one by one.
-func TestNextRegular(t *testing.T) {
+func TestRegular(t *testing.T) {
 	const least = chunk.SamplesPerChunk / 2
 	regular, values := seriestest.Every(1000, 15_000, least)
 	last := regular[least-1]
@@ -89,8 +67,8 @@ func TestNextRegular(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var rs merge.Row
-			open := func() {
-				rs.Reset(0, tt.start, tt.limit)
+			open := func(options merge.Options) {
+				rs.Reset(0, tt.start, tt.limit, options)
 				rs.AddChunk(tt.chunk)
 				if tt.raw == 0 {
 					return
@@ -99,23 +77,23 @@ func TestNextRegular(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			open()
-			wantT, wantV, _ := readRegular(t, &rs, false)
-			open()
-			if _, _, _, ok := rs.NextRegular(); ok != tt.want {
+			open(merge.Options{})
+			want := texts(readRow(t, &rs))
+			open(asRegular)
+			if ok := rs.Next() == merge.Regular; ok != tt.want {
 				t.Errorf("taken as a whole: %t, want %t", ok, tt.want)
 			}
-			open()
-			if gotT, gotV, _ := readRegular(t, &rs, true); !slices.Equal(gotT, wantT) || !seriestest.SameBits(gotV, wantV) {
-				t.Errorf("%v, %v, want %v, %v", gotT, gotV, wantT, wantV)
+			open(asRegular)
+			if got := texts(readRow(t, &rs)); !slices.Equal(got, want) {
+				t.Errorf("%v, want %v", got, want)
 			}
 		})
 	}
 }
 
-// TestNextRegularJoins: short chunks are taken together as long as each goes on where
+// TestRegularJoins: short chunks are taken together as long as each goes on where
 // the one before ends.
-func TestNextRegularJoins(t *testing.T) {
+func TestRegularJoins(t *testing.T) {
 	const step, end = 1000, math.MaxInt64
 	ts, vs := seriestest.Every(1000, step, 2000)
 	dense := func(from, to int) chunk.Sealed { return denseChunk(1, ts[from:to], vs[from:to]) }
@@ -154,30 +132,33 @@ func TestNextRegularJoins(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var rs merge.Row
-			reset := func() {
-				rs.Reset(0, tt.start, tt.limit)
+			reset := func(options merge.Options) {
+				rs.Reset(0, tt.start, tt.limit, options)
 				for _, c := range tt.chunks {
 					rs.AddChunk(c)
 				}
 			}
-			reset()
-			wantT, wantV, _ := readRegular(t, &rs, false)
-			reset()
-			first, d, got, ok := rs.NextRegular()
-			if ok != (tt.want > 0) || len(got) != tt.want || first != tt.first || ok && d != step {
-				t.Errorf("%d from %d on, %d apart, %t; want %d from %d on, %d apart", len(got), first, d, ok, tt.want, tt.first, step)
+			reset(merge.Options{})
+			want := texts(readRow(t, &rs))
+			reset(asRegular)
+			isRegular := rs.Next() == merge.Regular
+			if isRegular != (tt.want > 0) {
+				t.Errorf("regular is %t, want %d samples", isRegular, tt.want)
 			}
-			reset()
-			if gotT, gotV, _ := readRegular(t, &rs, true); !slices.Equal(gotT, wantT) || !seriestest.SameBits(gotV, wantV) {
-				t.Errorf("%d samples are others than these %d", len(gotT), len(wantT))
+			if first, d, got := rs.Regular(); isRegular && (len(got) != tt.want || first != tt.first || d != step) {
+				t.Errorf("%d from %d on, %d apart; want %d from %d on, %d apart", len(got), first, d, tt.want, tt.first, step)
+			}
+			reset(asRegular)
+			if got := texts(readRow(t, &rs)); !slices.Equal(got, want) {
+				t.Errorf("%d samples are others than these %d", len(got), len(want))
 			}
 		})
 	}
 }
 
-// TestNextRegularRefuses: what says other times than its qualifier is left to Next,
+// TestRegularRefuses: a chunk that says other times than its qualifier is an error,
 // which names it.
-func TestNextRegularRefuses(t *testing.T) {
+func TestRegularRefuses(t *testing.T) {
 	ts, vs := seriestest.Every(1000, 15_000, 200)
 	good := denseChunk(1, ts, vs)
 	for name, spoil := range map[string]func(c *chunk.Sealed){
@@ -200,21 +181,18 @@ func TestNextRegularRefuses(t *testing.T) {
 				t.Fatal("nothing is spoilt")
 			}
 			var rs merge.Row
-			rs.Reset(0, 0, math.MaxInt64)
+			rs.Reset(0, 0, math.MaxInt64, asRegular)
 			rs.AddChunk(c)
-			if _, _, _, ok := rs.NextRegular(); ok {
-				t.Error("taken as a whole")
-			}
-			if rs.Next() || rs.Err() == nil {
-				t.Errorf("at %d, no error", rs.T())
+			if shape := rs.Next(); shape != merge.None || rs.Err() == nil {
+				t.Errorf("shape %d, no error", shape)
 			}
 		})
 	}
 }
 
-// TestNextRegularModel: random rows are the same, whether chunks are taken as a whole
+// TestRegularModel: random rows are the same, whether chunks are taken as a whole
 // or not.
-func TestNextRegularModel(t *testing.T) {
+func TestRegularModel(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	rng := rand.New(rand.NewPCG(seed, 0))
 	var rs merge.Row
@@ -253,8 +231,8 @@ func TestNextRegularModel(t *testing.T) {
 			limit = start + rng.Int64N(series.Window)
 		}
 		raw := rng.Int64N(5 * series.Window)
-		open := func() {
-			rs.Reset(0, start, limit)
+		open := func(options merge.Options) {
+			rs.Reset(0, start, limit, options)
 			for _, c := range chunks {
 				rs.AddChunk(c)
 			}
@@ -262,23 +240,23 @@ func TestNextRegularModel(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		open()
-		wantT, wantV, _ := readRegular(t, &rs, false)
-		open()
-		gotT, gotV, count := readRegular(t, &rs, true)
-		if !slices.Equal(gotT, wantT) || !seriestest.SameBits(gotV, wantV) {
-			t.Fatalf("seed %d, row %d: %d samples are others than these %d", seed, n, len(gotT), len(wantT))
+		open(merge.Options{})
+		want := texts(readRow(t, &rs))
+		open(asRegular)
+		samples, runs, err := seriestest.ReadRow(&rs)
+		if got := texts(samples); err != nil || !slices.Equal(got, want) {
+			t.Fatalf("seed %d, row %d: %d samples are others than these %d, %v", seed, n, len(got), len(want), err)
 		}
-		passed += count
+		passed += runs[merge.Regular]
 	}
 	if passed < 100 {
 		t.Errorf("seed %d: only %d times was something taken as a whole", seed, passed)
 	}
 }
 
-// FuzzNextRegular lets what DecodeDense decodes be taken the same or not at all, and
+// FuzzRegular lets what DecodeDense decodes be taken the same or not at all, and
 // nothing else.
-func FuzzNextRegular(f *testing.F) {
+func FuzzRegular(f *testing.F) {
 	f.Add([]byte{})
 	ts, vs := seriestest.Every(1000, 9000, 200)
 	f.Add(dense.Append(nil, ts, vs))
@@ -293,12 +271,12 @@ func FuzzNextRegular(f *testing.F) {
 			c.First, c.Last = uint32(ts[0]), uint32(ts[len(ts)-1])
 		}
 		var rs merge.Row
-		rs.Reset(0, 0, math.MaxInt64)
+		rs.Reset(0, 0, math.MaxInt64, asRegular)
 		rs.AddChunk(c)
-		first, step, got, ok := rs.NextRegular()
-		if !ok {
+		if rs.Next() != merge.Regular {
 			return
 		}
+		first, step, got := rs.Regular()
 		if err != nil || !seriestest.SameBits(got, vs) {
 			t.Fatalf("%x: %v, want %v, %v", data, got, vs, err)
 		}

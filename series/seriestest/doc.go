@@ -1,3 +1,3 @@
-// Package seriestest has what the tests of the stored format share: golden files,
-// samples in shapes that occur, and chunks of them in every encoding.
+// Package seriestest holds what tests of the stored format share: samples in
+// shapes that occur, chunks of them in every encoding, and a reader of rows.
 package seriestest

@@ -10,6 +10,7 @@ import (
 	"github.com/promtable/promtable/index"
 	"github.com/promtable/promtable/series"
 	"github.com/promtable/promtable/series/cell"
+	"github.com/promtable/promtable/series/merge"
 )
 
 // maxBefore is how far before a range the histogram before it is looked for, in
@@ -94,20 +95,36 @@ func (s *beforeSearch) addRow(p part, row bucketstore.Row) (err error) {
 	if !ok || !p.has(base) {
 		return nil
 	}
-	if err := s.reader.reset(base, p.start, p.limit, row.Cells); err != nil {
+	if err := s.reader.reset(base, p.start, p.limit, row.Cells, merge.Options{}); err != nil {
 		return fmt.Errorf("row %q: %w", row.Key, err)
 	}
-	for samples := &s.reader.samples; samples.Next(); {
-		v, err := samples.Value()
-		if err != nil {
-			return fmt.Errorf("row %q: %w", row.Key, err)
-		}
-		s.found[slot] = before{samples.T(), v}
-	}
-	if err := s.reader.samples.Err(); err != nil {
+	last, ok, err := s.reader.last()
+	if err != nil {
 		return fmt.Errorf("row %q: %w", row.Key, err)
+	}
+	if ok {
+		s.found[slot] = last
 	}
 	return nil
+}
+
+// last returns the last sample of the row, if there is one.
+func (r *rowReader) last() (last before, ok bool, err error) {
+	for {
+		switch r.samples.Next() {
+		case merge.Floats:
+			ts, vs := r.samples.Floats()
+			n := len(ts) - 1
+			last = before{ts[n], cell.Value{Float: vs[n]}}
+		case merge.Value:
+			if last.t, last.v, err = r.samples.Value(); err != nil {
+				return last, false, err
+			}
+		default:
+			return last, ok, r.samples.Err()
+		}
+		ok = true
+	}
 }
 
 // beginsUnknown says whether the first sample is a histogram that does not tell

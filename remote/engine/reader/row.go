@@ -25,8 +25,8 @@ const maxRun = 8 * chunk.SamplesPerChunk
 
 // reset begins with the samples in [start, limit) of a row, in milliseconds. The
 // cells must stay as they are until all of it is read.
-func (r *rowReader) reset(base, start, limit int64, cells []bucketstore.Cell) error {
-	r.samples.Reset(base, start, limit)
+func (r *rowReader) reset(base, start, limit int64, cells []bucketstore.Cell, options merge.Options) error {
+	r.samples.Reset(base, start, limit, options)
 	for _, cell := range cells {
 		if cell.Family != series.FamilyChunk {
 			if err := r.samples.AddRaw(cell.Family, cell.Qualifier, cell.Value); err != nil {
@@ -46,62 +46,41 @@ func (r *rowReader) reset(base, start, limit int64, cells []bucketstore.Cell) er
 // appendTo appends the samples of a row in [start, limit) to b. Rows come in time
 // order.
 func (r *rowReader) appendTo(b *chunkBuilder, base, start, limit int64, cells []bucketstore.Cell) error {
-	if err := r.reset(base, start, limit, cells); err != nil {
+	options := merge.Options{Regular: !b.Decoded, PassChunk: chunk.IsHalfFull}
+	if err := r.reset(base, start, limit, cells, options); err != nil {
 		return err
 	}
 	for {
-		if r.passChunk(b) {
-			continue
-		}
-		if !r.samples.Next() {
-			break
-		}
-		if times, floats := r.samples.Floats(); len(times) > 0 {
+		switch r.samples.Next() {
+		case merge.Floats:
+			times, floats := r.samples.Floats()
 			r.times, r.floats = append(r.times, times...), append(r.floats, floats...)
 			if n := len(r.times); n >= maxRun {
 				r.flush(b, n-n%maxRun)
 			}
-			continue
-		}
-		if r.samples.IsFloat() && r.samples.Start() == 0 {
-			r.times, r.floats = append(r.times, r.samples.T()), append(r.floats, r.samples.Float())
-			if len(r.times) == maxRun {
-				r.flush(b, maxRun)
+		case merge.Regular:
+			r.flush(b, len(r.times))
+			first, step, floats := r.samples.Regular()
+			r.space = b.AppendRegular(r.space, first, step, floats)
+			b.samples += len(floats)
+		case merge.Chunk:
+			r.flush(b, len(r.times))
+			b.appendChunk(r.samples.Chunk())
+		case merge.Value:
+			r.flush(b, len(r.times))
+			t, v, err := r.samples.Value()
+			if err == nil {
+				err = b.append(t, v)
 			}
-			continue
-		}
-		r.flush(b, len(r.times))
-		v, err := r.samples.Value()
-		if err == nil {
-			err = b.append(r.samples.T(), v)
-		}
-		if err != nil {
-			return fmt.Errorf("at %d: %w", r.samples.T(), err)
+			if err != nil {
+				return fmt.Errorf("at %d: %w", t, err)
+			}
+		default:
+			r.flush(b, len(r.times))
+			b.bytes = b.Bytes()
+			return r.samples.Err()
 		}
 	}
-	r.flush(b, len(r.times))
-	b.bytes = b.Bytes()
-	return r.samples.Err()
-}
-
-// passChunk gives what comes next to b without samples: a chunk of histograms
-// undecoded, chunks of floats at regular times without the times.
-func (r *rowReader) passChunk(b *chunkBuilder) bool {
-	if c, ok := r.samples.NextHistogramChunk(); ok {
-		r.flush(b, len(r.times))
-		b.appendChunk(c)
-		return true
-	}
-	if b.Decoded {
-		return false
-	}
-	first, step, floats, ok := r.samples.NextRegular()
-	if ok {
-		r.flush(b, len(r.times))
-		r.space = b.AppendRegular(r.space, first, step, floats)
-		b.samples += len(floats)
-	}
-	return ok
 }
 
 // flush gives the first n floats of the run to b.

@@ -1,4 +1,5 @@
-package seriestest
+// Package golden compares the bytes of the stored format with files, for tests.
+package golden
 
 import (
 	"encoding/hex"
@@ -18,7 +19,7 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden files: a change of the stored format")
 
-// Golden pins stored bytes. Each file testdata/*.golden is a list of cases with an
+// Run pins stored bytes. Each file testdata/*.golden is a list of cases with an
 // empty line between them:
 //
 //	input lines
@@ -27,17 +28,17 @@ var update = flag.Bool("update", false, "rewrite the golden files: a change of t
 //
 // It compares what run writes for the input of a case with the output, or replaces
 // that if the test has the flag -update.
-func Golden(t *testing.T, run func(t *testing.T, input string) string) {
+func Run(t *testing.T, run func(t *testing.T, input string) string) {
 	files, err := filepath.Glob("testdata/*.golden")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no golden files: %v", err)
 	}
 	for _, file := range files {
-		t.Run(strings.TrimSuffix(filepath.Base(file), ".golden"), func(t *testing.T) { runGoldenFile(t, file, run) })
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".golden"), func(t *testing.T) { runFile(t, file, run) })
 	}
 }
 
-func runGoldenFile(t *testing.T, file string, run func(t *testing.T, input string) string) {
+func runFile(t *testing.T, file string, run func(t *testing.T, input string) string) {
 	old, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
@@ -81,9 +82,9 @@ type Case struct {
 	Out strings.Builder
 }
 
-// Commands is Golden of files whose cases are commands.
+// Commands is Run for files whose cases are commands.
 func Commands(t *testing.T, commands map[string]func(c *Case)) {
-	Golden(t, func(t *testing.T, input string) string {
+	Run(t, func(t *testing.T, input string) string {
 		c := newCase(t, input)
 		run := commands[c.Command]
 		if run == nil {
