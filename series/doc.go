@@ -70,6 +70,6 @@
 // bytes each. A longer one, measured after escaping, is cut at the last escape
 // boundary at or before byte 478 and followed by \# and the first 16 bytes of
 // the SHA-256 of the whole escaped text, in lower-case hex. Because \# is no
-// escape, a cut text equals no other. Whoever needs the text finds it in the
-// series key of a posting or in the cell of a v or n row.
+// escape, a cut text equals no other. The whole text is in the series key of
+// a posting, and in the cell of a v or n row.
 package series

@@ -184,7 +184,7 @@ func (s Schema) parseLabel(field, last string, b *labels.ScratchBuilder) (name s
 		return "", err
 	}
 	if name <= last || name == labels.MetricName || s.isResource(name) {
-		return "", fmt.Errorf("%w: label %q is out of place", ErrCorrupt, name)
+		return "", fmt.Errorf("%w: label %q is out of order", ErrCorrupt, name)
 	}
 	value, err := parseEscaped(field[eq+1:], false)
 	if err != nil {
@@ -219,9 +219,9 @@ func (s Schema) AppendRowKey(dst, seriesKey []byte, base int64) []byte {
 // BaseSize is how many bytes a row key has more than its series key.
 const BaseSize = 1 + TimeDigits
 
-// AppendBase appends the BaseSize bytes of base that stand in a row key at the
-// ResourceOffset of its series key, for who makes many keys of one base. It
-// panics if base is not one that Split returns.
+// AppendBase appends the BaseSize bytes of base that a row key has at the
+// ResourceOffset of its series key. A caller that makes many keys of one base can
+// keep them. It panics if base is not one that Split returns.
 func AppendBase(dst []byte, base int64) []byte {
 	return appendTime(append(dst, ','), base, Period)
 }

@@ -7,8 +7,8 @@ import (
 )
 
 // RowRange is the keys in [Start, Limit), in order of bytes. An empty Limit is
-// no limit. Ranges share the slices they are made of: who makes one does not
-// write to them any more.
+// no limit. Ranges share the slices they are made of, which must not be
+// written to any more.
 type RowRange struct {
 	Start, Limit []byte
 }

@@ -86,8 +86,8 @@ func PeriodOf(t int64) int64 { return t &^ (IndexPeriod - 1) }
 // writer's clock says now, both in milliseconds. The window of now and its two
 // neighbours go to the family of their own number modulo four; every other
 // sample is late (or early) and goes to FamilyLate. So the family of the window
-// two before now is open to nobody; and while now is 15 minutes from both ends
-// of its window, not even to writers whose clocks are 15 minutes off.
+// two before now takes no samples. While now is 15 minutes from both ends of its
+// window, it takes none even from writers whose clocks are 15 minutes off.
 func RawFamily(now, t int64) string {
 	w, wnow := t>>windowBits, now>>windowBits
 	if w < wnow-1 || w > wnow+1 {

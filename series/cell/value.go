@@ -24,8 +24,8 @@ const floatStartSize = 1 + 8 + 8
 // A Value is what a series has at one time: a float, unless one of the
 // histograms is set.
 type Value struct {
-	// Start is since when the value has been counted, in milliseconds. 0 says
-	// that nobody knows.
+	// Start is the start timestamp in milliseconds: since when the value has been
+	// counted. 0 is unknown.
 	Start          int64
 	Float          float64
 	Histogram      *histogram.Histogram
@@ -49,8 +49,8 @@ func Append(dst []byte, v Value) []byte {
 }
 
 // Parse is the inverse of Append. The value does not refer to b. The
-// histograms in it are as they were written, valid or not. A kind that this
-// version does not know is a series.ErrCorrupt.
+// histograms in it are as they were written, valid or not. A kind of a later
+// version is a series.ErrCorrupt.
 func Parse(b []byte) (v Value, err error) {
 	switch {
 	case len(b) == 8:
@@ -66,7 +66,7 @@ func Parse(b []byte) (v Value, err error) {
 	case b[0] == kindFloatHistogram:
 		return parseFloatHistogram(b[1:])
 	}
-	return v, fmt.Errorf("%w: value %.32x of %d bytes is of no known kind", series.ErrCorrupt, b, len(b))
+	return v, fmt.Errorf("%w: value %.32x of %d bytes is of no kind of this version", series.ErrCorrupt, b, len(b))
 }
 
 // IsHistogram says whether b, as Append writes it, is a histogram.
@@ -80,8 +80,8 @@ func AppendFloat(dst []byte, v float64) []byte {
 	return binary.BigEndian.AppendUint64(dst, math.Float64bits(v))
 }
 
-// ParseFloat is the inverse of AppendFloat. A value of another size is of a
-// kind that this version does not know.
+// ParseFloat is the inverse of AppendFloat. A value of another size is a
+// series.ErrCorrupt.
 func ParseFloat(value []byte) (float64, error) {
 	if len(value) != 8 {
 		return 0, fmt.Errorf("%w: value %.32x of %d bytes is no float", series.ErrCorrupt, value, len(value))

@@ -35,9 +35,9 @@ type Meta struct {
 // A Builder makes chunks in upstream's encodings of the values of one
 // series. The zero value is empty.
 type Builder struct {
-	// Decoded asks for a Decoded of what AppendFloats is given: nothing is
-	// encoded for readers that would decode it at once. After a megabyte it is
-	// heard no more, so that long series do not fill the memory.
+	// Decoded makes a Decoded of what AppendFloats is given, for readers that would
+	// decode it at once. After a megabyte of samples the builder encodes them all the
+	// same, so that long series do not fill the memory.
 	Decoded bool
 	// Chunks are what is made so far, in order of time.
 	Chunks []Meta
@@ -147,8 +147,8 @@ func (b *Builder) addXOR(space []byte, ts []int64, vs []float64) []byte {
 }
 
 // AppendRegular is AppendFloats of floats at times from t on that are step apart, in
-// milliseconds. It makes chunks of them alone, up to 600 samples each, and does not
-// hear of Decoded.
+// milliseconds. It makes chunks of them alone, up to RegularSamples each, and ignores
+// Decoded.
 func (b *Builder) AppendRegular(space []byte, t, step int64, vs []float64) []byte {
 	made := make([]chunkenc.XORChunk, (len(vs)+RegularSamples-1)/RegularSamples)
 	for i := range made {
@@ -178,8 +178,8 @@ func (b *Builder) addFull(chunk chunkenc.Chunk, mint, maxt int64) {
 	b.last().MaxTime = maxt
 }
 
-// fits says whether the last chunk can take v. One that has no start timestamps
-// cannot take the first, and is left to readers that know of none.
+// fits says whether the last chunk can take v. One without start timestamps does not
+// take a value that has one: readers of older versions can still read it.
 func (b *Builder) fits(v cell.Value) bool {
 	if b.app == nil || b.inChunk >= SamplesPerChunk {
 		return false

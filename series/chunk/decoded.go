@@ -12,10 +12,9 @@ import (
 // floatSize is what a sample of a Decoded takes in memory.
 const floatSize = 16
 
-// A Decoded is samples that nobody has encoded, as a chunk of upstream's: for
-// readers that want the samples, and not the bytes. Its encoding is XOR, and Bytes
-// makes that, each time anew. It is never written to, so it may be used by several
-// goroutines.
+// A Decoded is floats that are not encoded, as a chunk of upstream's: for readers that
+// want the samples and not the bytes. Its encoding is XOR, and Bytes encodes it anew
+// at each call. It is never written to, so several goroutines may use it.
 type Decoded struct {
 	ts []int64
 	vs []float64
@@ -34,8 +33,8 @@ func (c *Decoded) Encoding() chunkenc.Encoding { return chunkenc.EncXOR }
 // Bytes implements chunkenc.Chunk.
 func (c *Decoded) Bytes() []byte { return xor.Append(nil, c.ts, c.vs) }
 
-// Appender implements chunkenc.Chunk. It appends to a copy that nobody can reach:
-// the chunk is complete.
+// Appender implements chunkenc.Chunk. It appends to a copy: the
+// chunk itself is complete.
 func (c *Decoded) Appender() (chunkenc.Appender, error) {
 	chunk, err := chunkenc.FromData(chunkenc.EncXOR, c.Bytes())
 	if err != nil {
@@ -101,7 +100,7 @@ func (it *floatIterator) At() (int64, float64) { return it.ts[it.at], it.vs[it.a
 // AtT implements chunkenc.Iterator.
 func (it *floatIterator) AtT() int64 { return it.ts[it.at] }
 
-// AtST implements chunkenc.Iterator. Nobody knows of a start.
+// AtST implements chunkenc.Iterator. The start is unknown.
 func (*floatIterator) AtST() int64 { return 0 }
 
 // AtHistogram implements chunkenc.Iterator. There are none.

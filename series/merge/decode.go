@@ -20,8 +20,8 @@ import (
 const upstreamHeaderSize = 3
 
 // A chunkDecoder decodes chunks one after another, into the same buffers. Floats
-// are decoded all at once. Histograms are decoded one by one, when they are asked
-// for: they are large, and nobody needs two at a time.
+// are decoded all at once. Histograms are large, so that they are decoded one by one,
+// when they are asked for.
 type chunkDecoder struct {
 	chunk chunk.Sealed
 	base  int64
@@ -78,7 +78,7 @@ func (d *chunkDecoder) decodeFloats() (err error) {
 	case byte(chunkenc.EncXOR2):
 		return d.decodeXOR2()
 	}
-	return fmt.Errorf("encoding %d is not known", d.chunk.Encoding)
+	return fmt.Errorf("encoding %d is of no kind of this version", d.chunk.Encoding)
 }
 
 // openUpstream gives the data to upstream's decoder, unless they are shorter
@@ -218,11 +218,11 @@ func (d *chunkDecoder) histogram(follows bool) cell.Value {
 	return v
 }
 
-// hint returns what is known of a reset before the current histogram. Upstream
-// does not trust the header of a chunk; but that there was a reset stands there
-// because the sender said so, or whoever could see the sample before, and remains
-// true. For all but the first upstream says that there was none since the one
-// before in the chunk, and that holds only if nothing else has come in between.
+// hint returns whether the counter was reset before the current histogram. Upstream
+// does not trust the header of a chunk. A reset in the header remains true, though: it
+// was written by the sender, or by a writer that had the sample before. For all other
+// histograms upstream says that there was none since the one before in the chunk. That
+// holds only if no other sample has come in between.
 func (d *chunkDecoder) hint(hint histogram.CounterResetHint, sum float64, follows bool) histogram.CounterResetHint {
 	switch {
 	case hint == histogram.GaugeType || value.IsStaleNaN(sum):

@@ -266,7 +266,7 @@ func countBefore(ts []int64, bound int64) int {
 	return end/2 + n
 }
 
-// startless returns how many of starts up to the first that is known are not.
+// startless returns how many of starts are unknown, up to the first that is not.
 func startless(starts []int64) int {
 	for i, start := range starts {
 		if start != 0 {
@@ -443,7 +443,7 @@ func (r *Row) push(run *sampleRun) {
 	}
 }
 
-// pop takes the first run away and puts the last one in its place.
+// pop removes the first run and moves the last one there.
 func (r *Row) pop() {
 	n := len(r.heap) - 1
 	r.recycle(r.heap[0])
