@@ -196,8 +196,7 @@ func (b *directBatch) rowOps(now int64, samples []Sample, row rowSamples) []Op {
 	return b.ops[start:len(b.ops):len(b.ops)]
 }
 
-// op returns the write of one sample. A late cell carries the time of its
-// arrival, so that a sealer can tell what came after it read.
+// op returns the write of one sample.
 func (b *directBatch) op(now int64, s *Sample) Op {
 	_, delta := series.Split(s.T)
 	start := len(b.bytes)
@@ -208,17 +207,14 @@ func (b *directBatch) op(now int64, s *Sample) Op {
 		b.bytes = cell.AppendFloat(b.bytes, s.V)
 		value = b.bytes[end:len(b.bytes):len(b.bytes)]
 	}
-	op := Op{
+	family, cellTime := series.RawCell(now, s.T)
+	return Op{
 		Kind:      SetCell,
-		Family:    series.RawFamily(now, s.T),
+		Family:    family,
 		Qualifier: b.bytes[start:end:end],
-		Time:      s.T,
+		Time:      cellTime,
 		Value:     value,
 	}
-	if op.Family == series.FamilyLate {
-		op.Time = now
-	}
-	return op
 }
 
 // samplesError translates failed rows into failed samples.

@@ -54,16 +54,12 @@ func Tables(retention time.Duration) []TableSpec {
 	if retention > 0 && retention < current {
 		current = retention
 	}
+	metric := []FamilySpec{family(series.FamilyChunk, retention), family(series.FamilyExemplar, retention)}
+	for _, name := range series.RawFamilies {
+		metric = append(metric, family(name, retention))
+	}
 	return []TableSpec{
-		{Metric, []FamilySpec{
-			family(series.FamilyChunk, retention),
-			family(series.FamilyExemplar, retention),
-			family(series.FamilyLate, retention),
-			family(series.FamilyR0, retention),
-			family(series.FamilyR1, retention),
-			family(series.FamilyR2, retention),
-			family(series.FamilyR3, retention),
-		}},
+		{Metric, metric},
 		{Current, []FamilySpec{family(series.FamilyCurrent, current)}},
 		{Index, []FamilySpec{family(series.FamilyIndex, retention)}},
 		{Meta, []FamilySpec{family(series.FamilyMeta, 0)}},

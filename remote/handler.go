@@ -26,7 +26,7 @@ import (
 	"github.com/promtable/promtable/remote/write"
 )
 
-// Config says what a Handler is made of. Engine and Now are required; a zero
+// Config is what a Handler is made of. Engine and Now are required; a zero
 // limit takes its default.
 type Config struct {
 	// Engine stores and finds samples: an *engine.Engine.
@@ -45,17 +45,17 @@ type Config struct {
 	WriteTimeout time.Duration // 25s
 	// MaxConcurrentWrites is how many writes may run at once; others wait.
 	MaxConcurrentWrites int // 64
-	// MaxWriteBytes is how many bytes of writes, as decompressed, may be in flight
-	// at once; others wait. As much again may be on its way in, as sent. A write
-	// larger than this runs alone. In memory a write takes a small multiple of its
-	// bytes, in the worst case, of samples without content, about fourteen times.
+	// MaxWriteBytes bounds the bytes of all writes that run, as decompressed; others
+	// wait. As many bytes again may be arriving, as sent. A write larger than this
+	// runs alone. In memory a write takes a small multiple of its bytes, and about
+	// fourteen times as much in the worst case, samples without content.
 	MaxWriteBytes int // 128 MiB
 
 	// ReadTimeout is how long a read may take, answer included.
 	ReadTimeout time.Duration // 2m
 	// MaxConcurrentReads is how many reads, federations and explanations may run
-	// at once; others wait, for half of ReadTimeout and for no more than 30 s, so
-	// that a client with a timeout of a minute hears when to come again.
+	// at once; others wait, for half of ReadTimeout and for no more than 30 s. A
+	// client with a timeout of a minute is then told when to try again.
 	MaxConcurrentReads int // 20
 	// MaxQueries is how many queries a remote read may hold, and how many match[]
 	// a federation or an explanation. Each query keeps a batch of rows in memory.
@@ -66,8 +66,8 @@ type Config struct {
 	// MaxFrameBytes is how large a frame of a streamed answer may be, which holds
 	// one whole series. It is the default of Prometheus' chunked_read_limit.
 	MaxFrameBytes int // 50,000,000
-	// CurrentLookback is how old the newest sample of a series may be to show up
-	// in a federation.
+	// CurrentLookback is how old the current sample of a series may be to be
+	// federated.
 	CurrentLookback time.Duration // 5m
 }
 
@@ -108,7 +108,7 @@ type backend interface {
 //	POST      /api/v1/write, /write    remote write 1.0 and 2.0
 //	POST      /api/v1/otlp/v1/metrics  OTLP metrics
 //	POST      /api/v1/read, /read      remote read
-//	GET       /federate                the newest samples
+//	GET       /federate                the current samples
 //	GET POST  /api/v1/explain          what a selector reads
 //
 // and nothing else. It is safe for concurrent use.
@@ -132,29 +132,29 @@ func New(cfg Config) *Handler {
 		MaxBodyBytes: cfg.MaxBodyBytes, Timeout: cfg.WriteTimeout,
 		MaxConcurrent: cfg.MaxConcurrentWrites, MaxBytes: cfg.MaxWriteBytes,
 	})
-	writeV := m.Instrument("write", writes, http.MethodPost)
-	readV := m.Instrument("read", read.New(read.Config{
+	remoteWrite := m.Instrument("write", writes, http.MethodPost)
+	remoteRead := m.Instrument("read", read.New(read.Config{
 		Engine: cfg.Engine, Errors: e, Gate: reads, Registerer: cfg.Registerer,
 		MaxBodyBytes: cfg.MaxBodyBytes, Timeout: cfg.ReadTimeout,
 		MaxQueries: cfg.MaxQueries, MaxSamples: cfg.MaxSamples, MaxFrameBytes: cfg.MaxFrameBytes,
 	}), http.MethodPost)
-	federateV := federate.New(federate.Config{
+	federation := federate.New(federate.Config{
 		Engine: cfg.Engine, Errors: e, Gate: reads, Now: cfg.Now,
 		Timeout: cfg.ReadTimeout, MaxSelectors: cfg.MaxQueries, Lookback: cfg.CurrentLookback,
 	})
-	explainV := explain.New(explain.Config{
+	explanation := explain.New(explain.Config{
 		Engine: cfg.Engine, Errors: e, Gate: reads, Now: cfg.Now,
 		Timeout: cfg.ReadTimeout, MaxSelectors: cfg.MaxQueries,
 	})
 
 	h := &Handler{mux: http.NewServeMux()}
-	h.mux.Handle("/api/v1/write", writeV)
-	h.mux.Handle("/write", writeV)
+	h.mux.Handle("/api/v1/write", remoteWrite)
+	h.mux.Handle("/write", remoteWrite)
 	h.mux.Handle("/api/v1/otlp/v1/metrics", m.Instrument("otlp", write.NewOTLP(writes), http.MethodPost))
-	h.mux.Handle("/api/v1/read", readV)
-	h.mux.Handle("/read", readV)
-	h.mux.Handle("/federate", m.Instrument("federate", federateV, http.MethodGet))
-	h.mux.Handle("/api/v1/explain", m.Instrument("explain", explainV, http.MethodGet, http.MethodPost))
+	h.mux.Handle("/api/v1/read", remoteRead)
+	h.mux.Handle("/read", remoteRead)
+	h.mux.Handle("/federate", m.Instrument("federate", federation, http.MethodGet))
+	h.mux.Handle("/api/v1/explain", m.Instrument("explain", explanation, http.MethodGet, http.MethodPost))
 	return h
 }
 

@@ -83,6 +83,17 @@ func FuzzParsePosting(f *testing.F) {
 	})
 }
 
+func FuzzParseNameKey(f *testing.F) {
+	addKeys(f, "", "n,0000000000000,up", "t,n,1299764477952,a", "n,1299764477953,a", `t\,,n,1299764477952,\#`)
+	f.Fuzz(func(t *testing.T, kind byte, key []byte) {
+		s := fuzzSchema(t, kind)
+		period, err := s.ParseNameKey(key)
+		if err == nil && period != series.PeriodOf(period) || err != nil && !errors.Is(err, series.ErrCorrupt) {
+			t.Fatalf("%q is a name of period %d, %v", key, period, err)
+		}
+	})
+}
+
 func FuzzParseQualifier(f *testing.F) {
 	f.Add([]byte{})
 	f.Add([]byte{0, 0, 0, 0})

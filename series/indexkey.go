@@ -69,14 +69,8 @@ func (s Schema) PostingRange(tenant, name string) (RowRange, error) {
 // key is a part of key. It checks the period and that both keys name the same
 // tenant; to parse the series key and to check its labels is for the caller.
 func (s Schema) ParsePosting(key []byte) (period int64, seriesKey []byte, err error) {
-	var tenant []byte
-	rest := key
-	if s.tenancy {
-		_, rest, _ = cutField(key)
-		tenant = key[:len(key)-len(rest)]
-	}
-	kind, rest, _ := cutField(rest)
-	if len(kind) != 1 || kind[0] != postingKind {
+	tenant, rest, ok := s.cutKind(key, postingKind)
+	if !ok {
 		return 0, nil, fmt.Errorf("%w: index key %q is no posting", ErrCorrupt, key)
 	}
 	_, rest, _ = cutField(rest)
@@ -134,6 +128,19 @@ func (s Schema) AppendNameKey(dst []byte, tenant, name string, period int64) ([]
 	return cutIndexText(appendEscaped(dst, name, true), start), nil
 }
 
+// ParseNameKey returns the period in a key that AppendNameKey has made.
+func (s Schema) ParseNameKey(key []byte) (period int64, err error) {
+	_, rest, ok := s.cutKind(key, nameKind)
+	if !ok {
+		return 0, fmt.Errorf("%w: index key %q is no label name", ErrCorrupt, key)
+	}
+	field, _, _ := cutField(rest)
+	if period, err = parseTime(field, IndexPeriod); err != nil {
+		return 0, fmt.Errorf("label name %q: %w", key, err)
+	}
+	return period, nil
+}
+
 // NameRange is the range that holds the label names of a period.
 func (s Schema) NameRange(tenant string, period int64) (RowRange, error) {
 	prefix, err := s.appendNamePrefix(nil, tenant, period)
@@ -157,6 +164,18 @@ func (s Schema) appendKind(dst []byte, tenant string, kind byte) ([]byte, error)
 		return dst, err
 	}
 	return append(dst, kind, ','), nil
+}
+
+// cutKind takes the tenant, with its comma, and the kind off the front of an INDEX
+// key. It is not ok if the kind is another one.
+func (s Schema) cutKind(key []byte, kind byte) (tenant, rest []byte, ok bool) {
+	rest = key
+	if s.tenancy {
+		_, rest, _ = cutField(key)
+		tenant = key[:len(key)-len(rest)]
+	}
+	field, rest, _ := cutField(rest)
+	return tenant, rest, len(field) == 1 && field[0] == kind
 }
 
 // cutIndexText shortens the escaped text that begins at dst[start:] to what an

@@ -242,8 +242,12 @@ func TestNameRange(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, name := range indexTexts {
-		if !r.Contains(nameKey(t, s, "team", name, testPeriod)) {
+		key := nameKey(t, s, "team", name, testPeriod)
+		if !r.Contains(key) {
 			t.Errorf("names lack %.40q", name)
+		}
+		if period, err := s.ParseNameKey(key); period != testPeriod || err != nil {
+			t.Errorf("%.40q is a name of period %d, %v", key, period, err)
 		}
 		for _, other := range [][]byte{
 			nameKey(t, s, "team", name, testPeriod+series.IndexPeriod),
@@ -255,6 +259,16 @@ func TestNameRange(t *testing.T) {
 			if r.Contains(other) {
 				t.Errorf("names hold %q", other)
 			}
+		}
+	}
+}
+
+func TestParseNameKeyCorrupt(t *testing.T) {
+	s := newSchema(t, nil, false)
+	for _, key := range []string{"", "n", "n,", "n,,a", "n,1299764477952", "n,1299764477953,a", "n,129976447795,a", "n,12997644779521,a", "nn,1299764477952,a", "p,1299764477952,a"} {
+		period, err := s.ParseNameKey([]byte(key))
+		if wantErr := key != "n,1299764477952"; wantErr != errors.Is(err, series.ErrCorrupt) {
+			t.Errorf("%q is a name of period %d, %v", key, period, err)
 		}
 	}
 }

@@ -217,7 +217,7 @@ func (s Schema) AppendRowKey(dst, seriesKey []byte, base int64) []byte {
 }
 
 // BaseSize is how many bytes a row key has more than its series key.
-const BaseSize = 1 + timeDigits
+const BaseSize = 1 + TimeDigits
 
 // AppendBase appends the BaseSize bytes of base that stand in a row key at the
 // ResourceOffset of its series key, for who makes many keys of one base. It

@@ -21,8 +21,10 @@ const (
 	// 13 decimal digits can write, some time in the year 2286. The first is 0.
 	MaxTime int64 = 9999999999999
 
+	// TimeDigits is the size in bytes of a time in a key.
+	TimeDigits = 13
+
 	windowBits = 23
-	timeDigits = 13
 )
 
 // Families of the METRIC table that hold raw samples. They are part of the
@@ -59,7 +61,13 @@ const (
 // is part of the stored format.
 const MetaSchema = "schema"
 
-var rawFamilies = [4]string{FamilyR0, FamilyR1, FamilyR2, FamilyR3}
+// RawFamilies are the families that hold raw samples, in order of precedence: of
+// several samples at one time that of the first family counts. A late sample, which
+// came after the window of its time was open, counts more than one that came while
+// it was. Callers do not write to it.
+var RawFamilies = [...]string{FamilyLate, FamilyR0, FamilyR1, FamilyR2, FamilyR3}
+
+var windowFamilies = [4]string{FamilyR0, FamilyR1, FamilyR2, FamilyR3}
 
 // Split divides t, in milliseconds, into the base of its bucket and the delta
 // from it. t is in [0, MaxTime].
@@ -67,6 +75,9 @@ func Split(t int64) (base int64, delta uint32) {
 	base = t &^ (Period - 1)
 	return base, uint32(t - base)
 }
+
+// WindowOf returns the start of the window that holds t, in milliseconds.
+func WindowOf(t int64) int64 { return t &^ (Window - 1) }
 
 // PeriodOf returns the start of the index period that holds t, in milliseconds.
 func PeriodOf(t int64) int64 { return t &^ (IndexPeriod - 1) }
@@ -82,7 +93,37 @@ func RawFamily(now, t int64) string {
 	if w < wnow-1 || w > wnow+1 {
 		return FamilyLate
 	}
-	return rawFamilies[w&3]
+	return windowFamilies[w&3]
+}
+
+// RawCell returns the family of the cell of a raw sample of time t when the writer's
+// clock says now, see RawFamily, and the time of the cell, all in milliseconds. A
+// late cell has the time of its arrival, so that a sealer can tell what came after
+// it read.
+func RawCell(now, t int64) (family string, cellTime int64) {
+	if family = RawFamily(now, t); family == FamilyLate {
+		return family, now
+	}
+	return family, t
+}
+
+// AppendTime appends t, in milliseconds, as TimeDigits decimal digits, so that order
+// of bytes is order of time. It panics if t is not in [0, MaxTime].
+func AppendTime(dst []byte, t int64) []byte { return appendTime(dst, t, 1) }
+
+// ParseTime reads the time in the TimeDigits bytes that b begins with, in
+// milliseconds. It is not ok if those are not all digits.
+func ParseTime(b []byte) (t int64, ok bool) {
+	if len(b) < TimeDigits {
+		return 0, false
+	}
+	for _, c := range b[:TimeDigits] {
+		if c < '0' || c > '9' {
+			return 0, false
+		}
+		t = t*10 + int64(c-'0')
+	}
+	return t, true
 }
 
 // appendTime appends t as 13 digits. t is in [0, MaxTime] and a multiple of
@@ -94,7 +135,7 @@ func appendTime(dst []byte, t, step int64) []byte {
 	}
 	// Every row key has one. Each digit waits for the one behind it, so that two
 	// halves at once take half the time.
-	var digits [timeDigits]byte
+	var digits [TimeDigits]byte
 	high, low := uint32(t/1e7), uint32(t%1e7)
 	for i := range 6 {
 		digits[5-i], high = byte('0'+high%10), high/10
@@ -104,19 +145,13 @@ func appendTime(dst []byte, t, step int64) []byte {
 	return append(dst, digits[:]...)
 }
 
-// parseTime reads 13 digits that must name a multiple of step.
+// parseTime reads a time that is all of b and a multiple of step.
 func parseTime(b []byte, step int64) (int64, error) {
-	if len(b) != timeDigits {
-		return 0, fmt.Errorf("%w: time %q has not %d digits", ErrCorrupt, b, timeDigits)
-	}
-	var t int64
-	for _, c := range b {
-		if c < '0' || c > '9' {
-			return 0, fmt.Errorf("%w: time %q is not a number", ErrCorrupt, b)
-		}
-		t = t*10 + int64(c-'0')
-	}
-	if t%step != 0 {
+	t, ok := ParseTime(b)
+	switch {
+	case !ok || len(b) != TimeDigits:
+		return 0, fmt.Errorf("%w: time %q has not %d digits", ErrCorrupt, b, TimeDigits)
+	case t%step != 0:
 		return 0, fmt.Errorf("%w: time %d is not a multiple of %d", ErrCorrupt, t, step)
 	}
 	return t, nil

@@ -49,6 +49,40 @@ func TestPeriodOf(t *testing.T) {
 	}
 }
 
+func TestWindowOf(t *testing.T) {
+	for _, start := range []int64{0, series.Window, series.Period, series.Period - series.Window} {
+		for _, at := range []int64{start, start + 1, start + series.Window - 1} {
+			if got := series.WindowOf(at); got != start {
+				t.Errorf("WindowOf(%d) = %d, want %d", at, got, start)
+			}
+		}
+	}
+}
+
+func TestRawCell(t *testing.T) {
+	now := 100*series.Window + 5
+	for _, tt := range []struct{ t, want int64 }{{now, now}, {now - series.Window, now - series.Window}, {0, now}, {now + 2*series.Window, now}} {
+		family, at := series.RawCell(now, tt.t)
+		if family != series.RawFamily(now, tt.t) || at != tt.want {
+			t.Errorf("RawCell(%d, %d) = %s, %d, want %d", now, tt.t, family, at, tt.want)
+		}
+	}
+}
+
+func TestTimes(t *testing.T) {
+	for _, at := range []int64{0, 1, 1297080123392, series.MaxTime} {
+		key := series.AppendTime([]byte("x"), at)[1:]
+		if got, ok := series.ParseTime(append(key, "9,"...)); len(key) != series.TimeDigits || got != at || !ok {
+			t.Errorf("%d as %s comes back as %d, %t", at, key, got, ok)
+		}
+	}
+	for _, bad := range []string{"", "129708012339", "129708012339x", "-297080123392", "12970801233 2"} {
+		if got, ok := series.ParseTime([]byte(bad)); ok {
+			t.Errorf("%q is the time %d", bad, got)
+		}
+	}
+}
+
 func TestRawFamily(t *testing.T) {
 	const w = 1300000000000 / series.Window
 	start := func(window int64) int64 { return window * series.Window }

@@ -151,7 +151,7 @@ func (b *Buffer) commit(group []*request) {
 // which stamps may be ahead of.
 func (b *Buffer) apply(samples []bucketstore.Sample, stamp, now int64, segment uint64) (late []int) {
 	b.applied = stamp
-	newest := windowOf(stamp) + series.Window
+	newest := series.WindowOf(stamp) + series.Window
 	for i := range samples {
 		s := &samples[i]
 		r := s.Ref.(*ref)
@@ -191,7 +191,7 @@ func (b *Buffer) adopt(r *ref) *ref {
 // chunkFor returns the open chunk for a sample at t, or nil if there is none:
 // the time is before the two newest windows of the series, or after newest.
 func (b *Buffer) chunkFor(r *ref, t, newest int64) *openChunk {
-	window := windowOf(t)
+	window := series.WindowOf(t)
 	switch {
 	case window == r.newer.window:
 		return &r.newer
@@ -276,7 +276,7 @@ func (b *rowBatch) addLate(samples []bucketstore.Sample, late []int, stamp int64
 	chunks := make(map[lateKey]*openChunk)
 	for _, i := range late {
 		s := &samples[i]
-		key := lateKey{string(s.Ref.SeriesKey()), windowOf(s.T)}
+		key := lateKey{string(s.Ref.SeriesKey()), series.WindowOf(s.T)}
 		c, ok := chunks[key]
 		if !ok {
 			c = &openChunk{window: key.window, stamp: stamp + 1}

@@ -64,10 +64,10 @@ func (d *Dir) Bind(ctx context.Context, t Terms) error {
 	if err := t.discard(ctx, discarded); err != nil {
 		return err
 	}
-	// The store knows an unbound log before it gets an identity, so that a start which
-	// dies in between can be repeated.
-	if d.state.holdsSamples() && d.state.isUnbound() {
-		if err := t.Store.PutLog(ctx, d.describe(t.Now())); err != nil {
+	// The store lists the log before its replay, and before the store gets an identity:
+	// a start that dies in between can be repeated.
+	if d.state.holdsSamples() {
+		if err := t.Store.PutLog(ctx, d.describe(t.Now(), d.state.size())); err != nil {
 			return err
 		}
 	}
@@ -88,6 +88,9 @@ func (d *Dir) bindTo(t Terms) error {
 	if next == before {
 		return nil
 	}
+	if before.Store == next.Store && before.Location != next.Location {
+		level.Warn(t.logger()).Log("msg", "the store of the log was elsewhere before; of a store and its copy only one may have the log", "before", before.Location, "now", next.Location)
+	}
 	if err := d.setIdentity(next); err != nil {
 		return fmt.Errorf("bind the log in %s to its store: %w", d.state.path, err)
 	}
@@ -98,10 +101,18 @@ func (d *Dir) bindTo(t Terms) error {
 // none with samples is in this directory, ErrInUse, and that the store, if it is
 // exclusive, knows none, *LostLogError. The store has its schema and its identity
 // afterwards.
-func CheckUnused(ctx context.Context, dir string, t Terms) error {
+func CheckUnused(ctx context.Context, dir string, t Terms) (err error) {
 	state, err := readDir(dir)
 	if err != nil {
 		return fmt.Errorf("the log in %s: %w", dir, err)
+	}
+	if len(state.heads) > 0 { // then an adapter may be using it
+		held, err := OpenDir(dir, t.Now())
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, held.Close()) }()
+		state = held.state
 	}
 	if state.holdsSamples() {
 		return fmt.Errorf("the log in %s: %w", dir, ErrInUse)
@@ -132,11 +143,11 @@ func (t *Terms) binding() Binding {
 // check compares what a directory says with what the store knows. It returns the
 // log to discard, or nil.
 func (t *Terms) check(s *dirState, known []meta.Log) (discarded *meta.Log, err error) {
-	var isKnown bool
+	var isListed bool
 	for i := range known {
 		switch l := &known[i]; {
 		case l.ID == s.Log && len(s.heads) > 0:
-			isKnown = true
+			isListed = true
 		case l.ID == t.Discard:
 			discarded = l
 		case l.ID == s.Log || t.Exclusive:
@@ -149,8 +160,8 @@ func (t *Terms) check(s *dirState, known []meta.Log) (discarded *meta.Log, err e
 	if !s.holdsSamples() {
 		return discarded, nil
 	}
-	if s.isUnbound() && t.Store.Identity() != "" && !isKnown {
-		return nil, fmt.Errorf("%w: %s holds samples of an earlier version of the adapter, and does not say of which store; this one is store %s: "+
+	if s.isUnbound() && !t.Store.IsEarly() && !isListed {
+		return nil, fmt.Errorf("%w: %s holds samples of an earlier version of the adapter, and does not say of which store; this one is %s: "+
 			"start the version that wrote it on the log and its store, stop it cleanly, and start again", ErrForeignLog, s.path, t.describeStore())
 	}
 	return discarded, t.checkBinding(s)
@@ -197,12 +208,16 @@ func (t *Terms) describeStore() string {
 	return fmt.Sprintf("%s (%s)", id, t.Location)
 }
 
+func (t *Terms) logger() log.Logger {
+	if t.Logger == nil {
+		return log.NewNopLogger()
+	}
+	return t.Logger
+}
+
 // discard makes the store forget a log, if it is not nil.
 func (t *Terms) discard(ctx context.Context, lost *meta.Log) error {
-	logger := t.Logger
-	if logger == nil {
-		logger = log.NewNopLogger()
-	}
+	logger := t.logger()
 	switch {
 	case t.Discard == "":
 		return nil
@@ -224,13 +239,13 @@ func (s *dirState) isUnbound() bool {
 	return slices.ContainsFunc(s.heads, func(h segmentHead) bool { return !h.empty && h.version == unboundVersion })
 }
 
-// describe returns what the store is told of the log.
-func (d *Dir) describe(now time.Time) meta.Log {
+// describe returns what the store is told of the log, which has so many bytes.
+func (d *Dir) describe(now time.Time, bytes int64) meta.Log {
 	path, err := filepath.Abs(d.state.path)
 	if err != nil {
 		path = d.state.path
 	}
-	return meta.Log{ID: d.state.Log, Host: hostname(), Path: path, Seen: now.UnixMilli()}
+	return meta.Log{ID: d.state.Log, Host: hostname(), Path: path, Seen: now.UnixMilli(), Bytes: bytes}
 }
 
 // register tells the store of the log, if it is bound to one: that it has so many
@@ -239,9 +254,7 @@ func (d *Dir) register(ctx context.Context, now time.Time, bytes int64) error {
 	if d.store == nil {
 		return nil
 	}
-	l := d.describe(now)
-	l.Bytes = bytes
-	return d.store.PutLog(ctx, l)
+	return d.store.PutLog(ctx, d.describe(now, bytes))
 }
 
 // deregister tells the store that it holds all samples of the log.

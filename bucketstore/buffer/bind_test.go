@@ -303,7 +303,118 @@ func TestEmptyLogOfAnother(t *testing.T) {
 	if _, err := startBound(t.Context(), dir, first, newTerms(t, first)); !errors.Is(err, buffer.ErrForeignLog) {
 		t.Errorf("the first store: %v", err)
 	}
+	if _, err := os.Stat(filepath.Join(dir, "identity")); err != nil {
+		t.Fatal(err)
+	}
 	wantLogged(t, dir, second)
+}
+
+// TestNewIDForAnotherStore: a store may know a log by its ID for ever, so the log of
+// another store has another one.
+func TestNewIDForAnotherStore(t *testing.T) {
+	first, second, dir := openPebble(t), openPebble(t), t.TempDir()
+	b := mustStart(t, dir, first)
+	before := b.ID()
+	if err := b.Close(); err != nil {
+		t.Fatal(err)
+	}
+	b = mustStart(t, dir, first)
+	if b.ID() != before {
+		t.Errorf("on the same store the log is %s, was %s", b.ID(), before)
+	}
+	if err := b.Close(); err != nil {
+		t.Fatal(err)
+	}
+	b = mustStart(t, dir, second)
+	if b.ID() == before {
+		t.Error("the log has the ID that it had on another store")
+	}
+	if err := b.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestStopsBeforeTheStoreForgets: a stop that cannot tell the store that the log holds
+// nothing leaves the log, so that the next start finds what the store waits for.
+func TestStopsBeforeTheStoreForgets(t *testing.T) {
+	rows, dir := openPebble(t), t.TempDir()
+	logged(t, dir, rows)
+	failing := &stubbornStore{Store: rows, left: 2} // the start lists the log, and lists it again
+	b, err := startBound(t.Context(), dir, failing, newTerms(t, failing))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Close(); !errors.Is(err, errStubborn) {
+		t.Errorf("the stop: %v", err)
+	}
+	wantLogged(t, dir, rows)
+}
+
+// TestCheckUnusedOfALogInUse: an adapter without a buffer does not touch the log of one
+// that runs, though nothing may be in it at the moment.
+func TestCheckUnusedOfALogInUse(t *testing.T) {
+	rows, dir := openPebble(t), t.TempDir()
+	terms := newTerms(t, rows)
+	terms.Exclusive = false
+	b, err := startBound(t.Context(), dir, rows, terms)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := buffer.CheckUnused(t.Context(), dir, terms); err == nil || !strings.Contains(err.Error(), "held by another process") {
+		t.Errorf("beside one that runs: %v", err)
+	}
+	known := func() int {
+		logs, err := terms.Store.Logs(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(logs)
+	}
+	if n := known(); n != 1 {
+		t.Errorf("the store knows %d logs of one that runs", n)
+	}
+	b.Kill()
+	if err := buffer.CheckUnused(t.Context(), dir, terms); err != nil {
+		t.Errorf("after its death: %v", err)
+	}
+	if n := known(); n != 0 {
+		t.Errorf("the store still knows %d logs, and nothing is in them", n)
+	}
+}
+
+// TestListedSize: the store knows how much a log holds that was not replayed.
+func TestListedSize(t *testing.T) {
+	rows, dir := openPebble(t), t.TempDir()
+	logged(t, dir, rows)
+	ctx, cancel := context.WithCancel(t.Context())
+	failing := &cancellingStore{Store: rows, cancel: cancel}
+	if _, err := startBound(ctx, dir, failing, newTerms(t, rows)); !errors.Is(err, context.Canceled) {
+		t.Fatalf("%v", err)
+	}
+	info, err := os.Stat(filepath.Join(dir, buffer.SegmentName(1)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	known, err := newTerms(t, rows).Store.Logs(t.Context())
+	if err != nil || len(known) != 1 || known[0].Bytes != info.Size() {
+		t.Errorf("the store knows %v, the log has %d bytes, %v", known, info.Size(), err)
+	}
+	wantLogged(t, dir, rows)
+}
+
+// cancellingStore ends a context with the first write to METRIC.
+type cancellingStore struct {
+	bucketstore.Store
+	cancel context.CancelFunc
+}
+
+func (s *cancellingStore) Apply(ctx context.Context, table bucketstore.Table, muts []bucketstore.Mutation) error {
+	if table == bucketstore.Metric {
+		s.cancel()
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	return s.Store.Apply(ctx, table, muts)
 }
 
 // unbind makes the log in dir one of an early version, which was bound to no store.
@@ -413,6 +524,14 @@ func TestEarlyLog(t *testing.T) {
 		}
 		if !maps.Equal(before, contents(t, dir)) {
 			t.Error("the log was changed")
+		}
+		wantLogged(t, dir, rows)
+	})
+	t.Run("a new store", func(t *testing.T) {
+		rows, dir := early(t)
+		other := openPebble(t)
+		if _, err := startBound(t.Context(), dir, other, newTerms(t, other)); !errors.Is(err, buffer.ErrForeignLog) {
+			t.Errorf("%v", err)
 		}
 		wantLogged(t, dir, rows)
 	})

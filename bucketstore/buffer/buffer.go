@@ -198,26 +198,16 @@ func Open(ctx context.Context, dir *Dir, cfg Config) (*Buffer, error) {
 }
 
 func open(ctx context.Context, dir *Dir, cfg Config) (*Buffer, error) {
-	b := &Buffer{
-		Store:   cfg.Store,
-		cfg:     cfg,
-		dir:     dir,
-		metrics: newMetrics(cfg.Registerer),
-		refs:    make(map[string]*ref),
-		amidst:  make(map[*ref]struct{}),
-		seed:    maphash.MakeSeed(),
-
-		requests: make(chan *request),
-		pressure: make(signal, 1),
-	}
-	b.segments = newSegments(dir.state.path, b.metrics)
-	b.sealing.init()
+	b := newBuffer(dir, cfg)
 	background, stop := context.WithCancel(context.Background())
 	b.stop = stop
 	b.done.Go(func() { b.runSealing(background) })
 	err := b.replay(ctx)
 	if err == nil {
 		b.log, err = createLog(dir.state, cfg, b.metrics, b.segments)
+	}
+	if err == nil { // a log without a segment would be taken for a lost one
+		err = b.segments.removeBefore(b.log.current)
 	}
 	if err == nil {
 		err = b.dir.register(ctx, cfg.Now(), 0)
@@ -236,8 +226,27 @@ func open(ctx context.Context, dir *Dir, cfg Config) (*Buffer, error) {
 	return b, nil
 }
 
+// newBuffer returns a buffer without samples, whose log is not open.
+func newBuffer(dir *Dir, cfg Config) *Buffer {
+	b := &Buffer{
+		Store:   cfg.Store,
+		cfg:     cfg,
+		dir:     dir,
+		metrics: newMetrics(cfg.Registerer),
+		refs:    make(map[string]*ref),
+		amidst:  make(map[*ref]struct{}),
+		seed:    maphash.MakeSeed(),
+
+		requests: make(chan *request),
+		pressure: make(signal, 1),
+	}
+	b.segments = newSegments(dir.state.path, b.metrics)
+	b.sealing.init()
+	return b
+}
+
 // registerInterval is how often the store is told that the log is there.
-const registerInterval = time.Minute
+const registerInterval = 15 * time.Second
 
 // runRegister tells the store that the log is there, until ctx ends.
 func (b *Buffer) runRegister(ctx context.Context) {
@@ -249,7 +258,8 @@ func (b *Buffer) runRegister(ctx context.Context) {
 			return
 		case <-ticker.C:
 		}
-		if err := b.dir.register(ctx, b.cfg.Now(), b.segments.size()); err != nil && ctx.Err() == nil {
+		// A request that were cancelled could still arrive after Close has deregistered.
+		if err := b.dir.register(context.WithoutCancel(ctx), b.cfg.Now(), b.segments.size()); err != nil {
 			level.Warn(b.cfg.Logger).Log("msg", "the store was not told that the log is there, trying again", "err", err)
 		}
 	}

@@ -119,7 +119,7 @@ func (e *chunkEncoder) appendFloats(cells []bucketstore.Cell, stamp int64) []buc
 	for ts, vs := e.times, e.floats; len(ts) > 0; {
 		n := min(len(ts), chunk.MaxSamples)
 		e.data = dense.Append(e.data[:0], ts[:n], vs[:n])
-		cells = append(cells, chunkCell(chunk.EncodingDense, stamp, ts[0], ts[n-1], e.data))
+		cells = append(cells, bucketstore.ChunkCell(chunk.EncodingDense, stamp, ts[0], ts[n-1], e.data))
 		ts, vs = ts[n:], vs[n:]
 	}
 	return cells
@@ -160,19 +160,7 @@ func appendOthers(cells []bucketstore.Cell, points []point, stamp int64) ([]buck
 		}
 	}
 	for _, c := range builder.Chunks {
-		cells = append(cells, chunkCell(byte(c.Chunk.Encoding()), stamp, c.MinTime, c.MaxTime, c.Chunk.Bytes()))
+		cells = append(cells, bucketstore.ChunkCell(byte(c.Chunk.Encoding()), stamp, c.MinTime, c.MaxTime, c.Chunk.Bytes()))
 	}
 	return cells, nil
-}
-
-func chunkCell(encoding byte, stamp, mint, maxt int64, data []byte) bucketstore.Cell {
-	_, first := series.Split(mint)
-	_, last := series.Split(maxt)
-	value := chunk.Append(make([]byte, 0, len(data)+8), chunk.Sealed{Encoding: encoding, Stamp: stamp, First: first, Last: last, Data: data})
-	return bucketstore.Cell{
-		Family:    series.FamilyChunk,
-		Qualifier: chunk.AppendQualifier(nil, first, last, value),
-		Time:      maxt,
-		Value:     value,
-	}
 }

@@ -110,6 +110,14 @@ func (s *dirState) holdsSamples() bool {
 	return slices.ContainsFunc(s.heads, func(h segmentHead) bool { return !h.empty })
 }
 
+// size is how many bytes the segments have.
+func (s *dirState) size() (bytes int64) {
+	for _, h := range s.heads {
+		bytes += h.size
+	}
+	return bytes
+}
+
 // A Dir is the directory of a log, locked for this process.
 type Dir struct {
 	state dirState

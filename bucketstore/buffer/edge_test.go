@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/prometheus/prometheus/model/labels"
 
@@ -363,8 +364,9 @@ func TestStampsAheadOfTheClock(t *testing.T) {
 	const ahead = someTime + 100*series.Period
 	f := open(t, openPebble(t), nil)
 	f.clock.ms.Store(ahead)
-	f.append(t, f.sample(1, ahead, 1))
+	f.append(t, f.sample(1, ahead, 1), f.sample(4, ahead, 1))
 	f.clock.ms.Store(someTime) // it was set back
+	f.Sweep()
 	f.append(t, f.sample(1, ahead+1, 2), f.sample(2, someTime, 3))
 	f.clock.ms.Add(series.Window)
 	f.append(t, f.sample(3, someTime+series.Window, 1))
@@ -376,6 +378,23 @@ func TestStampsAheadOfTheClock(t *testing.T) {
 		return f.Known() == 1
 	})
 	f.check(t, "all is there")
+}
+
+// TestQuietByTheClock: a window that is over is flushed when its series is quiet by the
+// clock, though its stamp is not yet old beside later ones.
+func TestQuietByTheClock(t *testing.T) {
+	f := open(t, openPebble(t), nil)
+	f.clock.ms.Store(someTime + 100*series.Period)
+	f.append(t, f.sample(1, someTime, 1))
+	f.clock.ms.Store(someTime + 10*series.Window)
+	f.append(t, f.sample(2, someTime, 1))
+	for stored := range int64(2) { // the first series is quiet from the first sweep on that saw it
+		f.clock.ms.Add(time.Minute.Milliseconds())
+		f.append(t, f.sample(3, f.clock.ms.Load(), 1))
+		f.Sweep()
+		eventually(t, "quiet series are stored", func() bool { return f.store.applied.Load() == stored+1 && f.Sealing() == 0 })
+	}
+	f.check(t, "flushed")
 }
 
 // TestIdleSeriesAreCapped: no more series than so many are remembered that hold

@@ -33,6 +33,8 @@ const (
 // A segmentHead is what the head of a segment says.
 type segmentHead struct {
 	segment uint64
+	// size is that of the segment in bytes.
+	size    int64
 	version byte
 	Binding
 	// blank says that the segment ends inside its head, or holds nothing but zeros:

@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
-	"math/bits"
 	"slices"
 
 	"github.com/promtable/promtable/series"
@@ -64,11 +63,9 @@ type openChunk struct {
 	// window is the start of the window in milliseconds. All other times are
 	// distances from it.
 	window int64
-	// raw holds a time to count from, which is window, and a sample after the other:
-	// by how much its distance from the one before, in time, is other than that of
-	// the one before, which for most is not at all; then its value, see appendValue.
-	// Floats alone are just what chunk.AppendOpen writes, which readers get as it
-	// is. Nobody may look at it who does not hold Buffer.mu: it is used again.
+	// raw is an open chunk of package chunk that counts from window. If all values are
+	// floats, readers get it as it is. It is read with Buffer.mu held, as its memory is
+	// used again.
 	raw []byte
 	// parts are the samples before those in raw.
 	parts string
@@ -103,7 +100,7 @@ func (c *openChunk) append(buffers *rawBuffers, t int64, floatBits uint64, value
 	t0, step0 := c.t, c.step
 	if size := maxRawSample + len(value); c.rawCount == 0 {
 		t0, step0, c.bits = 0, 0, 0
-		raw = chunk.AppendOpenStart(buffers.get(rawStartSize+size), c.window)
+		raw = chunk.AppendOpenStart(buffers.get(chunk.OpenStartSize+size), c.window)
 		c.rawFirst = at
 	} else {
 		c.rawUnsorted = c.rawUnsorted || at <= t0
@@ -114,8 +111,7 @@ func (c *openChunk) append(buffers *rawBuffers, t int64, floatBits uint64, value
 	c.unsorted = c.unsorted || c.n > 0 && at <= c.last
 	c.last = max(c.last, at)
 	step := int32(at - t0)
-	raw = binary.AppendVarint(raw, int64(step-step0))
-	c.raw = appendValue(raw, c.bits, floatBits, value)
+	c.raw = chunk.AppendOpenSample(raw, int64(step-step0), c.bits, floatBits, value)
 	c.t, c.step = at, step
 	if c.mixed = c.mixed || value != nil; value == nil {
 		c.bits = floatBits
@@ -124,66 +120,11 @@ func (c *openChunk) append(buffers *rawBuffers, t int64, floatBits uint64, value
 	c.rawCount++
 }
 
-// rawStartSize is what stands in front of raw samples.
-const rawStartSize = 8
-
 // size is how much memory c holds.
 func (c *openChunk) size() int { return cap(c.raw) + len(c.parts) }
 
 // end is the greatest time in milliseconds.
 func (c *openChunk) end() int64 { return c.window + int64(c.last) }
-
-// Kinds of a value that is no float, in the byte that stands first.
-const otherValue = 0xff
-
-// appendValue appends a value: for a float the bytes in which its bits differ
-// from those of the float before, which are often few; a byte in front says how
-// many zero bytes they have on both sides. Another value has its length in front.
-func appendValue(dst []byte, before, floatBits uint64, value []byte) []byte {
-	if value != nil {
-		dst = binary.AppendUvarint(append(dst, otherValue), uint64(len(value)))
-		return append(dst, value...)
-	}
-	x := before ^ floatBits
-	if x == 0 {
-		return append(dst, 0)
-	}
-	low := bits.TrailingZeros64(x) / 8
-	size := 8 - low - bits.LeadingZeros64(x)/8
-	dst = append(dst, byte(size<<3|low))
-	end := len(dst) + size
-	return binary.LittleEndian.AppendUint64(dst, x>>(8*low))[:end] // eight bytes at once are the fastest
-}
-
-// cutValue is the inverse of appendValue. ok is false if src is none.
-func cutValue(src []byte, before uint64) (floatBits uint64, value, rest []byte, ok bool) {
-	if len(src) == 0 {
-		return 0, nil, nil, false
-	}
-	head := src[0]
-	src = src[1:]
-	if head == otherValue {
-		size, n := binary.Uvarint(src)
-		if n <= 0 || size > uint64(len(src)-n) {
-			return 0, nil, nil, false
-		}
-		src = src[n:]
-		return 0, src[:size:size], src[size:], true
-	}
-	size, low := int(head>>3), int(head&7)
-	if size+low > 8 || size > len(src) {
-		return 0, nil, nil, false
-	}
-	var x uint64
-	if len(src) >= 8 {
-		x = binary.LittleEndian.Uint64(src) & (1<<(8*size) - 1) // a shift by 64 leaves nothing: all bits
-	} else {
-		var raw [8]byte
-		copy(raw[:], src[:size])
-		x = binary.LittleEndian.Uint64(raw[:])
-	}
-	return before ^ x<<(8*low), nil, src[size:], true
-}
 
 // A point is a sample of an open chunk.
 type point struct {
@@ -195,20 +136,8 @@ type point struct {
 // each calls fn with each raw sample of c in the order in which they came. value
 // refers to c.
 func (c *openChunk) each(fn func(t int64, floatBits uint64, value []byte)) {
-	t, step, floatBits := c.window, int64(0), uint64(0)
-	for rest := c.raw[rawStartSize:]; len(rest) > 0; {
-		change, n := binary.Varint(rest)
-		step += change
-		t += step
-		next, value, after, ok := cutValue(rest[max(n, 0):], floatBits)
-		if n <= 0 || !ok {
-			panic("buffer: an open chunk is broken") // it is made by append
-		}
-		fn(t, next, value)
-		if value == nil {
-			floatBits = next
-		}
-		rest = after
+	if err := chunk.EachOpen(c.raw, fn); err != nil {
+		panic(fmt.Sprintf("buffer: an open chunk is broken: %v", err)) // it is made by append
 	}
 }
 
@@ -288,9 +217,6 @@ func sorted(points []point) []point {
 	}
 	return kept
 }
-
-// windowOf returns the start of the window of t.
-func windowOf(t int64) int64 { return t &^ (series.Window - 1) }
 
 // float returns the value of p, which is one.
 func (p point) float() float64 { return math.Float64frombits(p.bits) }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/series"
+	"github.com/promtable/promtable/series/chunk"
 )
 
 // A frame of the log holds the requests of one commit, or of a part of it. A
@@ -62,7 +63,7 @@ func appendRequest(dst []byte, samples []bucketstore.Sample, stamp int64, segmen
 		}
 		id, t = int64(r.id), s.T
 		next := floatBits(s)
-		dst = appendValue(dst, r.bits, next, s.Value)
+		dst = chunk.AppendOpenValue(dst, r.bits, next, s.Value)
 		if s.Value == nil {
 			r.bits = next
 		}
@@ -158,7 +159,7 @@ func (r *segmentReader) part(body []byte, count int) (rest []byte, err error) {
 			return nil, errRecord("a time out of range")
 		}
 		known := &r.known[id]
-		next, value, after, ok := cutValue(body, known.bits)
+		next, value, after, ok := chunk.CutOpenValue(body, known.bits)
 		if !ok {
 			return nil, errRecord("a value")
 		}

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/go-kit/log"
@@ -15,16 +13,13 @@ import (
 	"github.com/promtable/promtable/series"
 )
 
-// replay puts what is in the log into the store, and removes it.
+// replay puts what is in the log into the store. Its segments stay.
 func (b *Buffer) replay(ctx context.Context) (err error) {
 	heads := b.dir.state.heads
 	if b.stamp, err = readStamp(b.dir.state.path); err != nil {
 		return err
 	}
-	progress, err := b.newReplayProgress(heads)
-	if err != nil {
-		return err
-	}
+	progress := b.newReplayProgress(heads)
 	for i, head := range heads {
 		b.segments.begin(head.segment)
 		if err := b.replaySegment(ctx, head, i == len(heads)-1, progress); err != nil {
@@ -38,10 +33,7 @@ func (b *Buffer) replay(ctx context.Context) (err error) {
 	if err := b.storeReplayed(ctx, progress); err != nil {
 		return fmt.Errorf("store what is in the log: %w", err)
 	}
-	if err := writeStamp(b.dir.state.path, b.stamp); err != nil {
-		return err
-	}
-	return b.segments.removeBefore(b.segments.last() + 1)
+	return writeStamp(b.dir.state.path, b.stamp)
 }
 
 // storeReplayed writes all that was replayed to the store.
@@ -75,17 +67,13 @@ type replayProgress struct {
 }
 
 // newReplayProgress returns the progress of a replay of these segments.
-func (b *Buffer) newReplayProgress(heads []segmentHead) (*replayProgress, error) {
+func (b *Buffer) newReplayProgress(heads []segmentHead) *replayProgress {
 	p := &replayProgress{logger: b.cfg.Logger, metrics: b.metrics, segments: len(heads), logged: time.Now()}
 	for _, head := range heads {
-		info, err := os.Stat(filepath.Join(b.dir.state.path, segmentName(head.segment)))
-		if err != nil {
-			return nil, err
-		}
-		p.total += info.Size()
+		p.total += head.size
 	}
 	p.advance(0, 0)
-	return p, nil
+	return p
 }
 
 // advance adds samples and bytes that were replayed.
@@ -220,7 +208,7 @@ func (b *Buffer) reapplyAll(ctx context.Context, p *replayer, segment uint64) er
 
 // reapply does what Append did after the log. Late samples are gathered in rows.
 func (b *Buffer) reapply(ctx context.Context, samples []bucketstore.Sample, stamp int64, segment uint64, rows *rowBatch) error {
-	if err := b.sealing.admit(ctx); err != nil {
+	if err := errors.Join(ctx.Err(), b.sealing.admit(ctx)); err != nil {
 		return err
 	}
 	now := b.cfg.Now().UnixMilli()
@@ -243,11 +231,35 @@ func (b *Buffer) applyLate(ctx context.Context, rows *rowBatch) error {
 	if len(rows.muts) == 0 {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, sealTimeout)
-	defer cancel()
-	if err := b.Store.Apply(ctx, bucketstore.Metric, rows.mutations()); err != nil {
-		return fmt.Errorf("store samples of old or future windows: %w", err)
+	muts := rows.mutations()
+	for len(muts) > 0 { // a request may have late samples of any number of series
+		n := countMutations(muts, maxSealBytes)
+		if err := b.applyRows(ctx, muts[:n]); err != nil {
+			return fmt.Errorf("store samples of old or future windows: %w", err)
+		}
+		muts = muts[n:]
 	}
 	*rows = *newRowBatch(b.cfg.Schema)
 	return nil
+}
+
+// applyRows writes rows to METRIC, within sealTimeout.
+func (b *Buffer) applyRows(ctx context.Context, muts []bucketstore.Mutation) error {
+	ctx, cancel := context.WithTimeout(ctx, sealTimeout)
+	defer cancel()
+	return b.Store.Apply(ctx, bucketstore.Metric, muts)
+}
+
+// countMutations returns how many of muts have about so many bytes, at least one.
+func countMutations(muts []bucketstore.Mutation, bytes int) int {
+	for i := range muts {
+		bytes -= len(muts[i].Key)
+		for _, op := range muts[i].Ops {
+			bytes -= len(op.Qualifier) + len(op.Value)
+		}
+		if bytes < 0 {
+			return i + 1
+		}
+	}
+	return len(muts)
 }

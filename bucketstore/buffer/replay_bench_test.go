@@ -94,7 +94,7 @@ func replayOnly(b *testing.B, dir string) (done func()) {
 	buffer.sealing.init()
 	ctx, stop := context.WithCancel(b.Context())
 	buffer.done.Go(func() { buffer.forgetSealed(ctx) })
-	progress, err := buffer.newReplayProgress(state.heads)
+	progress := buffer.newReplayProgress(state.heads)
 	for i, head := range state.heads {
 		if err == nil {
 			buffer.segments.begin(head.segment)

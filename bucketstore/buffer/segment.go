@@ -49,7 +49,7 @@ func (s *segmentFile) start() (head segmentHead, err error) {
 		return head, err
 	}
 	if blank {
-		return segmentHead{segment: s.segment, blank: true, empty: true}, nil
+		return segmentHead{segment: s.segment, size: s.size, blank: true, empty: true}, nil
 	}
 	src, err := s.peek(int64(headSize))
 	if err != nil {
@@ -60,7 +60,7 @@ func (s *segmentFile) start() (head segmentHead, err error) {
 		return head, err
 	}
 	s.skip(size)
-	head.segment, head.empty = s.segment, s.atEnd()
+	head.segment, head.size, head.empty = s.segment, s.size, s.atEnd()
 	return head, nil
 }
 

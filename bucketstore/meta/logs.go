@@ -25,7 +25,7 @@ type Log struct {
 
 // String describes l for messages.
 func (l Log) String() string {
-	return fmt.Sprintf("log %s of %s on %s, last seen %s with %d bytes",
+	return fmt.Sprintf("log %s of %s on %s, last seen %s, when it had %d bytes",
 		l.ID, l.Path, l.Host, time.UnixMilli(l.Seen).UTC().Format(time.RFC3339), l.Bytes)
 }
 

@@ -70,6 +70,10 @@ func Open(ctx context.Context, rows bucketstore.Store, schema series.Schema, now
 // before Init.
 func (s *Store) Identity() string { return s.stored.Identity }
 
+// IsEarly says whether an early version, which gave stores no identity, has written
+// to the store.
+func (s *Store) IsEarly() bool { return s.cell.Value != nil && s.stored.Identity == "" }
+
 // SchemaDigest is the first half of the SHA-256 of the schema, without the
 // identity, in hexadecimal digits.
 func (s *Store) SchemaDigest() string {

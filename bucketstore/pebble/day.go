@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"iter"
 	"slices"
-	"strconv"
 
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/series"
@@ -39,8 +38,7 @@ const (
 	// the last day that exists is about 116,000.
 	noDay uint32 = 1<<32 - 1
 
-	daySize    = 4
-	baseDigits = 13
+	daySize = 4
 )
 
 // A bucket is where the days of a row begin. A row whose key has no base has
@@ -61,10 +59,10 @@ type bucket struct {
 // not by time.
 func (c *calendar) bucketOf(key []byte) bucket {
 	at, ok := baseOffset(key)
-	if !ok || len(key) > at+baseDigits && key[at+baseDigits] != ',' {
+	if !ok || len(key) > at+series.TimeDigits && key[at+series.TimeDigits] != ',' {
 		return bucket{calendar: c}
 	}
-	base, ok := parseDigits(key[at:])
+	base, ok := series.ParseTime(key[at:])
 	if !ok || base%c.period != 0 {
 		return bucket{calendar: c}
 	}
@@ -96,27 +94,6 @@ func isEscaped(key []byte, i int) bool {
 		n++
 	}
 	return n%2 == 1
-}
-
-// parseDigits reads the 13 digits that b begins with.
-func parseDigits(b []byte) (n int64, ok bool) {
-	if len(b) < baseDigits {
-		return 0, false
-	}
-	for _, c := range b[:baseDigits] {
-		if !isDigit(c) {
-			return 0, false
-		}
-		n = n*10 + int64(c-'0')
-	}
-	return n, true
-}
-
-// appendDigits is the inverse of parseDigits.
-func appendDigits(dst []byte, n int64) []byte {
-	text := strconv.AppendInt(nil, n, 10)
-	dst = append(dst, "0000000000000"[min(len(text), baseDigits):]...)
-	return append(dst, text...)
 }
 
 // day returns the day of the cells of this qualifier. A greater qualifier never
@@ -208,7 +185,7 @@ func (c *calendar) splitBases(r series.RowRange, at int, first, last int64, exis
 			continue
 		}
 		if found {
-			limit := appendDigits(slices.Clone(r.Start[:at]), base)
+			limit := series.AppendTime(slices.Clone(r.Start[:at]), base)
 			if !yield(series.RowRange{Start: r.Start, Limit: limit}, days) {
 				return
 			}
@@ -227,9 +204,9 @@ func commonBases(r series.RowRange) (at int, first, last int64, ok bool) {
 	if at, ok = baseOffset(r.Start); !ok || !bytes.HasPrefix(r.Limit, r.Start[:at]) {
 		return 0, 0, 0, false
 	}
-	if first, ok = parseDigits(r.Start[at:]); !ok {
+	if first, ok = series.ParseTime(r.Start[at:]); !ok {
 		return 0, 0, 0, false
 	}
-	last, ok = parseDigits(r.Limit[at:])
+	last, ok = series.ParseTime(r.Limit[at:])
 	return at, first, last, ok
 }

@@ -24,9 +24,15 @@ const format = "promtable pebble format 2"
 // maxSmallFile bounds what is read of FORMAT and OWNER, in bytes.
 const maxSmallFile = 1024
 
-// takeDirectory makes the directory if it is missing, locks it, and checks that
+// takeDirectory makes the directory if it is missing, or fails if it is to hold a store
+// and does not. It locks the directory, and checks that
 // this version can read what is in it. The caller closes the lock.
-func takeDirectory(fs vfs.FS, dir string, since time.Time) (*pebble.Lock, error) {
+func takeDirectory(fs vfs.FS, dir string, existing bool, since time.Time) (*pebble.Lock, error) {
+	if existing {
+		if _, err := fs.Stat(fs.PathJoin(dir, formatFile)); err != nil {
+			return nil, fmt.Errorf("no store in data directory %q: %w", dir, err)
+		}
+	}
 	if err := fs.MkdirAll(dir, 0o750); err != nil {
 		return nil, fmt.Errorf("create data directory: %w", err)
 	}

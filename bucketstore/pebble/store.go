@@ -34,8 +34,10 @@ const (
 
 // Config says what to open.
 type Config struct {
-	// Dir is the data directory. It is made if it is missing.
-	Dir string
+	// Dir is the data directory. It is made if it is missing, unless Existing is set:
+	// then it must hold a store.
+	Dir      string
+	Existing bool
 	// Tables are the tables and families that may be named.
 	Tables []bucketstore.TableSpec
 	// Now is the clock by which cells expire; nil is time.Now.
@@ -137,7 +139,7 @@ func Open(cfg Config) (*Store, error) {
 	}
 	s.guard = &guard{logger: cfg.Logger, metrics: s.metrics}
 	s.scanners.New = func() any { return new(scanner) }
-	if s.lock, err = takeDirectory(cfg.fs, cfg.Dir, time.Now()); err != nil {
+	if s.lock, err = takeDirectory(cfg.fs, cfg.Dir, cfg.Existing, time.Now()); err != nil {
 		return nil, err
 	}
 	if err := s.open(cfg); err != nil {

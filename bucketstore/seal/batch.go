@@ -131,7 +131,7 @@ func (e extent) families(t turn) []bucketstore.FamilyRange {
 	if e.chunks < end {
 		families = append(families, bucketstore.FamilyRange{Family: series.FamilyChunk, Start: qualifier(e.base, e.chunks), Limit: limit})
 	}
-	for _, family := range []string{series.FamilyLate, series.FamilyR0, series.FamilyR1, series.FamilyR2, series.FamilyR3} {
+	for _, family := range series.RawFamilies {
 		part := bucketstore.FamilyRange{Family: family, Start: qualifier(e.base, e.raw), Limit: limit}
 		if family == t.family() {
 			part.Start, part.Limit = nil, nil // to see what would be deleted

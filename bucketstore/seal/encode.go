@@ -2,7 +2,6 @@ package seal
 
 import (
 	"github.com/promtable/promtable/bucketstore"
-	"github.com/promtable/promtable/series"
 	"github.com/promtable/promtable/series/chunk"
 	"github.com/promtable/promtable/series/dense"
 	"github.com/promtable/promtable/series/merge"
@@ -11,18 +10,18 @@ import (
 // An encoder makes chunk cells of the samples of a window. It is used for one
 // window after the other.
 type encoder struct {
-	base, stamp int64
-	cells       []bucketstore.Cell
+	stamp int64
+	cells []bucketstore.Cell
 	// times and floats are a run of floats, others one of other values.
 	times  []int64
 	floats []float64
 	others chunk.Builder
 }
 
-// encode returns the cells of chunks with these samples of the bucket at base,
-// in order of time. They are valid until the next call.
-func (e *encoder) encode(samples *merge.Row, base, stamp int64) ([]bucketstore.Cell, error) {
-	e.base, e.stamp, e.cells = base, stamp, e.cells[:0]
+// encode returns the cells of chunks with these samples in order of
+// time. They are valid until the next call.
+func (e *encoder) encode(samples *merge.Row, stamp int64) ([]bucketstore.Cell, error) {
+	e.stamp, e.cells = stamp, e.cells[:0]
 	e.times, e.floats, e.others = e.times[:0], e.floats[:0], chunk.Builder{}
 	for samples.Next() {
 		if samples.IsFloat() && samples.Start() == 0 {
@@ -53,25 +52,18 @@ func (e *encoder) addFloat(t int64, v float64) {
 
 func (e *encoder) flushFloats() {
 	if n := len(e.times); n > 0 {
-		e.add(chunk.EncodingDense, e.times[0], e.times[n-1], dense.Append(nil, e.times, e.floats))
+		e.addChunk(chunk.EncodingDense, e.times[0], e.times[n-1], dense.Append(nil, e.times, e.floats))
 		e.times, e.floats = e.times[:0], e.floats[:0]
 	}
 }
 
 func (e *encoder) flushOthers() {
 	for _, c := range e.others.Chunks {
-		e.add(byte(c.Chunk.Encoding()), c.MinTime, c.MaxTime, c.Chunk.Bytes())
+		e.addChunk(byte(c.Chunk.Encoding()), c.MinTime, c.MaxTime, c.Chunk.Bytes())
 	}
 	e.others = chunk.Builder{}
 }
 
-func (e *encoder) add(encoding byte, mint, maxt int64, data []byte) {
-	c := chunk.Sealed{Encoding: encoding, Stamp: e.stamp, First: uint32(mint - e.base), Last: uint32(maxt - e.base), Data: data}
-	value := chunk.Append(make([]byte, 0, len(data)+8), c)
-	e.cells = append(e.cells, bucketstore.Cell{
-		Family:    series.FamilyChunk,
-		Qualifier: chunk.AppendQualifier(nil, c.First, c.Last, value),
-		Time:      maxt,
-		Value:     value,
-	})
+func (e *encoder) addChunk(encoding byte, mint, maxt int64, data []byte) {
+	e.cells = append(e.cells, bucketstore.ChunkCell(encoding, e.stamp, mint, maxt, data))
 }

@@ -89,7 +89,7 @@ type turn struct {
 // turnAt returns the turn of a time in milliseconds. ok is false while there is
 // none.
 func turnAt(now int64) (t turn, ok bool) {
-	in := now & (series.Window - 1)
+	in := now - series.WindowOf(now)
 	t.window = now - in - 2*series.Window
 	return t, t.window >= 0 && in >= grace && in <= series.Window-grace
 }
@@ -99,7 +99,7 @@ func nextTurn(now int64) int64 {
 	if _, ok := turnAt(now); ok {
 		return now
 	}
-	begin := now&^(series.Window-1) + grace
+	begin := series.WindowOf(now) + grace
 	if begin < now {
 		begin += series.Window
 	}

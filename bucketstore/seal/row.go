@@ -166,7 +166,7 @@ func first(late, raw []bucketstore.Cell) []byte {
 // windowOf returns the start of the window of a qualifier that was checked.
 func windowOf(base int64, qualifier []byte) int64 {
 	delta, _ := series.ParseQualifier(qualifier)
-	return (base + int64(delta)) &^ (series.Window - 1)
+	return series.WindowOf(base + int64(delta))
 }
 
 func (r *rowSealer) parse(cells []bucketstore.Cell) error {
@@ -263,7 +263,7 @@ func (r *rowSealer) window(p *plan, w *window, base, readAt int64, fit int) erro
 			}
 		}
 	}
-	sealed, err := r.encoder.encode(&r.samples, base, stamp)
+	sealed, err := r.encoder.encode(&r.samples, stamp)
 	if err != nil {
 		return err
 	}

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/prometheus/prometheus/model/labels"
@@ -85,26 +84,12 @@ func (s *Sealer) periodsBefore(ctx context.Context, tenant string, limit int64) 
 		if err != nil || key == nil {
 			return periods, err
 		}
-		if period, err = periodOfName(key, len(names.Start)); err != nil {
+		if period, err = s.cfg.Schema.ParseNameKey(key); err != nil {
 			return nil, err
 		}
 		periods = append(periods, period)
 	}
 	return periods, nil
-}
-
-// periodOfName returns the period in the key of a label name: the last field of a
-// prefix of this size.
-func periodOfName(key []byte, size int) (int64, error) {
-	const digits = 13
-	if len(key) < size {
-		return 0, fmt.Errorf("%w: index key %q is no label name", series.ErrCorrupt, key)
-	}
-	period, err := strconv.ParseInt(string(key[size-1-digits:size-1]), 10, 64)
-	if err != nil || period != series.PeriodOf(period) {
-		return 0, fmt.Errorf("%w: index key %q has no period", series.ErrCorrupt, key)
-	}
-	return period, nil
 }
 
 // firstKey returns the first key of INDEX in a range, or nil if there is none.
@@ -139,8 +124,6 @@ type walker struct {
 	// at is how far it has come: all before is sealed.
 	at     position
 	walked int64
-	// unsaved says that META does not know at.
-	unsaved bool
 }
 
 // walk seals all rows of a turn, from where the lease says that it has come to.

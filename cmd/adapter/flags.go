@@ -61,6 +61,8 @@ type options struct {
 
 	// netListen takes an address: net.Listen, but for tests. storeTimeout is the
 	// constant, but for tests.
+	// existing says that a command is about a store that exists: none is made.
+	existing     bool
 	netListen    func(network, address string) (net.Listener, error)
 	storeTimeout time.Duration
 

@@ -207,13 +207,15 @@ func forgetLog(ctx context.Context, o *options, logger log.Logger) error {
 	})
 }
 
-// withMeta opens the store, calls fn with what its META says, and closes it.
+// withMeta opens the store, which must exist, calls fn with what its META says, and closes it.
 func withMeta(ctx context.Context, o *options, logger log.Logger, fn func(*meta.Store) error) error {
 	schema, err := newSchema(o)
 	if err != nil {
 		return err
 	}
-	rows, err := openStore(ctx, o, logger, nil)
+	existing := *o
+	existing.createTables, existing.existing = false, true
+	rows, err := openStore(ctx, &existing, logger, nil)
 	if err != nil {
 		return err
 	}

@@ -58,14 +58,16 @@ func run(ctx context.Context, o *options, logger log.Logger) (err error) {
 	served, err := a.open(ctx)
 	if err == nil {
 		err = a.server.serve(ctx, served)
+	} else {
+		a.server.close()
+		if ctx.Err() != nil && errors.Is(err, context.Canceled) {
+			level.Info(logger).Log("msg", "told to stop before the adapter was ready", "during", err)
+			err = nil
+		}
 	}
 	err = errors.Join(err, a.close())
-	switch failure := context.Cause(ctx); {
-	case errors.Is(failure, errServing):
+	if failure := context.Cause(ctx); errors.Is(failure, errServing) {
 		return errors.Join(failure, err)
-	case ctx.Err() != nil && errors.Is(err, context.Canceled):
-		level.Info(logger).Log("msg", "told to stop before the adapter was ready", "during", err)
-		return nil
 	}
 	return err
 }
@@ -187,7 +189,7 @@ func openStore(ctx context.Context, o *options, logger log.Logger, reg prometheu
 	tables := bucketstore.Tables(retention)
 	if o.backend == backendEmbedded {
 		level.Info(logger).Log("msg", "opening the embedded store", "path", o.path)
-		return pebble.Open(pebble.Config{Dir: o.path, Tables: tables, Now: time.Now, Logger: logger, Registerer: reg})
+		return pebble.Open(pebble.Config{Dir: o.path, Existing: o.existing, Tables: tables, Now: time.Now, Logger: logger, Registerer: reg})
 	}
 	level.Info(logger).Log("msg", "opening Bigtable", "project", o.project, "instance", o.instance)
 	ctx, cancel := context.WithTimeout(ctx, o.storeTimeout)

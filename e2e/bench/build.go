@@ -40,7 +40,7 @@ func (b *builder) adapter(ctx context.Context) (program, error) {
 	if err != nil {
 		version = "of an unknown version"
 	}
-	path, err := b.build(ctx, b.module, "adapter", "./cmd/adapter")
+	path, err := b.build(ctx, b.module, "adapter", "-tags", "disable_grpc_modules", "./cmd/adapter")
 	return program{path, version}, err
 }
 

@@ -71,9 +71,6 @@ func (s *spool) encoders(g *generator, p protocol, perRequest int) (list []encod
 	return list
 }
 
-// size is the size of all requests in bytes.
-func (s *spool) size() int64 { return s.ends[len(s.ends)-1] }
-
 // request returns request i, in buf if that is large enough.
 func (s *spool) request(i int, buf []byte) ([]byte, error) {
 	var from int64

@@ -55,7 +55,7 @@ func arrows() []arrow {
 		{"remote/read", []string{"series/...", "remote/engine", "remote/request", "remote/wire"}, protocolTests},
 		{"remote/federate", []string{"remote/engine", "remote/request"}, protocolTests},
 		{"remote/explain", []string{"remote/engine", "remote/request"}, protocolTests},
-		{"remote/api", []string{"bucketstore", "remote/engine"}, []string{"series/...", "bucketstore/..."}},
+		{"remote/api", []string{"bucketstore", "remote/engine", "remote/request"}, []string{"series/...", "bucketstore/..."}},
 		{"remote/ui", nil, nil},
 		{"remote/selfscrape", []string{"remote/engine"}, nil},
 		{"remote/remotetest", []string{"series/...", "bucketstore/...", "remote", "remote/engine", "remote/wire/wiretest"}, nil},

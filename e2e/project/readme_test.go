@@ -10,23 +10,23 @@ import (
 	"github.com/promtable/promtable/e2e/harness"
 )
 
-// TestReadmeFlags holds the table of flags in the README against --help: the
+// TestDocumentedFlags compares the table in docs/configuration.md with --help: the
 // same flags, in the same order, with the same defaults.
-func TestReadmeFlags(t *testing.T) {
+func TestDocumentedFlags(t *testing.T) {
 	help, err := exec.Command(harness.AdapterProgram(t), "--help").CombinedOutput()
 	if err != nil {
 		t.Fatalf("adapter --help: %v\n%s", err, help)
 	}
-	readme, err := os.ReadFile("../../README.md")
+	page, err := os.ReadFile("../../docs/configuration.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	want, got := helpFlags(string(help)), readmeFlags(string(readme))
+	want, got := helpFlags(string(help)), documentedFlags(string(page))
 	if len(want) < 20 {
 		t.Fatalf("adapter --help names only %d flags:\n%s", len(want), help)
 	}
 	if w, g := strings.Join(want, "\n"), strings.Join(got, "\n"); w != g {
-		t.Errorf("README.md has these flags:\n%s\n--help has these:\n%s", g, w)
+		t.Errorf("docs/configuration.md has these flags:\n%s\n--help has these:\n%s", g, w)
 	}
 }
 
@@ -40,20 +40,20 @@ func helpFlags(help string) []string {
 		case name == "help" || name == "version":
 			continue
 		case m[1] != "":
-			value = "true" // all our switches are on by default
+			value = "true" // every switch is on by default
 		case value == strings.ToUpper(name):
-			value = "" // the name stands for a value that is not there
+			value = "" // kingpin prints the name where there is no default
 		}
 		flags = append(flags, name+" "+value)
 	}
 	return flags
 }
 
-// readmeFlags returns "name default" for each row of the README's table.
-func readmeFlags(readme string) []string {
+// documentedFlags returns "name default" for each row of the table of flags.
+func documentedFlags(page string) []string {
 	row := regexp.MustCompile("(?m)^\\| `--([a-z.-]+)` \\| (?:`([^`]*)`)? ?\\|")
 	var flags []string
-	for _, m := range row.FindAllStringSubmatch(readme, -1) {
+	for _, m := range row.FindAllStringSubmatch(page, -1) {
 		flags = append(flags, m[1]+" "+m[2])
 	}
 	return flags

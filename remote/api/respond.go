@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
+
+	"github.com/promtable/promtable/remote/request"
 )
 
 // response is the envelope of Prometheus' HTTP API.
@@ -20,12 +22,12 @@ type response struct {
 // respond answers with data, or with err if there is one.
 func respond(w http.ResponseWriter, data any, err error) {
 	if err != nil {
-		status, kind := http.StatusServiceUnavailable, "unavailable"
-		if errors.Is(err, context.DeadlineExceeded) {
+		status, kind := request.Status(context.Background(), request.API, err), "unavailable"
+		switch {
+		case status < http.StatusInternalServerError:
+			kind = "execution"
+		case errors.Is(err, context.DeadlineExceeded):
 			kind = "timeout"
-		}
-		if known, ok := statusOf(0, err); ok && known < http.StatusInternalServerError {
-			status, kind = known, "execution"
 		}
 		write(w, status, response{Status: "error", ErrorType: kind, Error: err.Error()})
 		return

@@ -21,6 +21,7 @@ import (
 	sloggokit "github.com/tjhop/slog-gokit"
 
 	"github.com/promtable/promtable/remote/engine"
+	"github.com/promtable/promtable/remote/request"
 )
 
 // upstreamPatterns are the requests that Prometheus' own API answers here. It
@@ -58,6 +59,9 @@ func (a *API) newUpstream() (http.Handler, error) {
 		NoStepSubqueryIntervalFn: func(int64) int64 { return a.cfg.EvaluationInterval.Milliseconds() },
 	})
 	a.close = a.queries.Close
+	// NewAPI renders openapi.yaml, which is not served: without paths that takes
+	// half the time and memory.
+	noPaths := v1.OpenAPIOptions{IncludePaths: []string{"none"}}
 	store := markedStorage{a.cfg.Engine}
 	api := v1.NewAPI(
 		a.queries, store, nil, nil, store,
@@ -82,7 +86,7 @@ func (a *API) newUpstream() (http.Handler, error) {
 		false, a.cfg.Lookback, false, false,
 		statusOf,
 		nil,
-		v1.OpenAPIOptions{},
+		noPaths,
 		a.parser,
 	)
 	router := route.New().WithPrefix("/api/v1")
@@ -124,16 +128,13 @@ func (s slots) Delete(int) { <-s }
 // Close implements promql.QueryTracker.
 func (slots) Close() error { return nil }
 
-// statusOf corrects the status of errors of the engine: who asks for more than
-// the limits allow is told so, and a store that fails is not the asker's fault.
-// The kind of the error is of a type that upstream does not export.
+// statusOf overrides the status of errors of the engine, which upstream's API
+// cannot tell from others. The kind of the error is of a type that upstream does
+// not export.
 func statusOf[Kind ~int](_ Kind, err error) (status int, override bool) {
 	var failed *storeError
-	switch {
-	case errors.Is(err, engine.ErrLimit):
-		return http.StatusUnprocessableEntity, true
-	case errors.As(err, &failed):
-		return http.StatusServiceUnavailable, true
+	if errors.Is(err, engine.ErrLimit) || errors.As(err, &failed) {
+		return request.Status(context.Background(), request.API, err), true
 	}
 	return 0, false
 }

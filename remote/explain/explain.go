@@ -17,7 +17,7 @@ import (
 	"github.com/promtable/promtable/remote/request"
 )
 
-// explainRange is how far back an explanation looks if it is not told.
+// explainRange is the range of an explanation without the parameter start.
 const explainRange = time.Hour
 
 // Engine explains queries: an *engine.Engine.
@@ -25,7 +25,7 @@ type Engine interface {
 	Explain(ctx context.Context, q engine.Query) (*engine.Explanation, error)
 }
 
-// Config says what an explainHandler is made of. All of it is required.
+// Config is what a Handler is made of. All of it is required.
 type Config struct {
 	Engine Engine
 	Errors *request.Responder
@@ -37,9 +37,8 @@ type Config struct {
 	MaxSelectors int
 }
 
-// Handler says what it takes to answer each match[], from start to end.
-// Both are RFC 3339 or seconds since 1970, inclusive; without end it is now,
-// without start an hour before end.
+// Handler explains each match[] from start to end, both inclusive, RFC 3339 or
+// seconds since 1970. The default of end is now, and of start an hour before end.
 type Handler struct {
 	cfg    Config
 	parser parser.Parser
@@ -140,7 +139,7 @@ func timeParam(r *http.Request, name string, fallback time.Time) (time.Time, err
 
 // fail answers an error in the envelope.
 func (h *Handler) fail(w http.ResponseWriter, r *http.Request, err error) {
-	status := h.cfg.Errors.Note(w, r, err)
+	status := h.cfg.Errors.Report(w, r, err)
 	kind := "unavailable"
 	switch {
 	case status < http.StatusInternalServerError:
@@ -159,5 +158,5 @@ func (h *Handler) respond(w http.ResponseWriter, status int, body apiResponse) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Content-Length", strconv.Itoa(len(text)))
 	w.WriteHeader(status)
-	_, _ = w.Write(text) // the client has gone, and nobody else asks
+	_, _ = w.Write(text) // an error is one of the connection
 }

@@ -21,13 +21,13 @@ import (
 	"github.com/promtable/promtable/remote/request"
 )
 
-// Engine finds the newest samples: an *engine.Engine.
+// Engine finds current samples and metadata: an *engine.Engine.
 type Engine interface {
 	Current(ctx context.Context, tenant string, selectors [][]*labels.Matcher, mint int64) ([]engine.CurrentSample, error)
 	Metadata(ctx context.Context, tenant, family string, limit int) ([]engine.Metadata, error)
 }
 
-// Config says what a federateHandler is made of. All of it is required.
+// Config is what a Handler is made of. All of it is required.
 type Config struct {
 	Engine Engine
 	Errors *request.Responder
@@ -37,11 +37,11 @@ type Config struct {
 	Timeout time.Duration
 	// MaxSelectors is how many match[] a request may hold.
 	MaxSelectors int
-	// Lookback is how old the newest sample of a series may be to show up.
+	// Lookback is how old the current sample of a series may be.
 	Lookback time.Duration
 }
 
-// Handler serves the newest samples of the series that any match[]
+// Handler serves the current samples of the series that any match[]
 // selects. Without match[] there are none, as in Prometheus.
 type Handler struct {
 	cfg    Config
@@ -64,16 +64,16 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.cfg.Errors.Fail(w, r, err)
 		return
 	}
-	// The slot is for the answer, too, which is in memory until it is sent.
+	// The slot is held until the answer is sent: until then it is in memory.
 	if err := h.cfg.Gate.Enter(ctx); err != nil {
 		h.cfg.Errors.Fail(w, r, err)
 		return
 	}
 	defer h.cfg.Gate.Leave()
 	samples, err := h.current(ctx, selectors)
-	var known map[string]engine.Metadata
+	var metadata map[string]engine.Metadata
 	if err == nil && len(samples) > 0 {
-		known, err = h.metadata(ctx)
+		metadata, err = h.metadata(ctx)
 	}
 	if err != nil {
 		h.cfg.Errors.Fail(w, r, err)
@@ -81,7 +81,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	format := expfmt.NegotiateAccept(r.Header, expfmt.FmtOpenMetrics_1_0_0, expfmt.FmtOpenMetrics_0_0_1, expfmt.FmtText, expfmt.FmtProtoDelim)
 	w.Header().Set("Content-Type", string(format))
-	if err := writeFamilies(w, format, samples, known); err != nil {
+	if err := writeFamilies(w, format, samples, metadata); err != nil {
 		h.cfg.Errors.Abort(r, fmt.Errorf("write federation: %w", err))
 	}
 }
@@ -99,7 +99,7 @@ func (h *Handler) selectors(r *http.Request) ([][]*labels.Matcher, error) {
 	return selectors, nil
 }
 
-// current returns the newest samples of selectors, sorted by metric name.
+// current returns the current samples of selectors, sorted by metric name.
 func (h *Handler) current(ctx context.Context, selectors [][]*labels.Matcher) ([]engine.CurrentSample, error) {
 	if len(selectors) == 0 {
 		return nil, nil
@@ -108,19 +108,19 @@ func (h *Handler) current(ctx context.Context, selectors [][]*labels.Matcher) ([
 	return h.cfg.Engine.Current(ctx, "", selectors, mint)
 }
 
-// metadata returns what is known of metric families, by name.
+// metadata returns the metadata of all metric families, by name.
 func (h *Handler) metadata(ctx context.Context) (map[string]engine.Metadata, error) {
 	all, err := h.cfg.Engine.Metadata(ctx, "", "", 0)
-	known := make(map[string]engine.Metadata, len(all))
+	metadata := make(map[string]engine.Metadata, len(all))
 	for _, m := range all {
-		known[m.Family] = m
+		metadata[m.Family] = m
 	}
-	return known, err
+	return metadata, err
 }
 
 // writeFamilies writes samples, which are sorted by metric name, as one family
 // for each name.
-func writeFamilies(w http.ResponseWriter, format expfmt.Format, samples []engine.CurrentSample, known map[string]engine.Metadata) error {
+func writeFamilies(w http.ResponseWriter, format expfmt.Format, samples []engine.CurrentSample, metadata map[string]engine.Metadata) error {
 	enc := expfmt.NewEncoder(w, format)
 	for len(samples) > 0 {
 		name := samples[0].Labels.Get(labels.MetricName)
@@ -128,7 +128,7 @@ func writeFamilies(w http.ResponseWriter, format expfmt.Format, samples []engine
 		for n < len(samples) && samples[n].Labels.Get(labels.MetricName) == name {
 			n++
 		}
-		for _, f := range families(format, name, samples[:n], known) {
+		for _, f := range families(format, name, samples[:n], metadata) {
 			if err := enc.Encode(f); err != nil {
 				return err
 			}
@@ -144,7 +144,7 @@ func writeFamilies(w http.ResponseWriter, format expfmt.Format, samples []engine
 // families makes families of the samples of a name: one of floats, and one of
 // native histograms, which only the protobuf format can hold. No format can hold
 // those without a name.
-func families(format expfmt.Format, name string, samples []engine.CurrentSample, known map[string]engine.Metadata) (all []*dto.MetricFamily) {
+func families(format expfmt.Format, name string, samples []engine.CurrentSample, metadata map[string]engine.Metadata) (all []*dto.MetricFamily) {
 	if name == "" {
 		return nil
 	}
@@ -157,8 +157,8 @@ func families(format expfmt.Format, name string, samples []engine.CurrentSample,
 			histograms.Metric = append(histograms.Metric, m)
 		}
 	}
-	describe(format, floats, known)
-	if m, ok := known[name]; ok && m.Help != "" {
+	describe(format, floats, metadata)
+	if m, ok := metadata[name]; ok && m.Help != "" {
 		histograms.Help = proto.String(m.Help)
 	}
 	if len(floats.Metric) > 0 {
@@ -171,15 +171,15 @@ func families(format expfmt.Format, name string, samples []engine.CurrentSample,
 }
 
 // describe gives a family of untyped metrics the help, and where possible the
-// type, that is known of it. The series of a classic histogram or summary are
+// type, of its metadata. The series of a classic histogram or summary are
 // families of their own here, as they are in Prometheus, and stay untyped; so
 // does a counter to which OpenMetrics would give another name.
-func describe(format expfmt.Format, f *dto.MetricFamily, known map[string]engine.Metadata) {
+func describe(format expfmt.Format, f *dto.MetricFamily, metadata map[string]engine.Metadata) {
 	f.Type = dto.MetricType_UNTYPED.Enum()
-	m, ok := known[f.GetName()]
+	m, ok := metadata[f.GetName()]
 	if !ok {
 		for _, kind := range []model.MetricType{model.MetricTypeGaugeHistogram, model.MetricTypeSummary} {
-			if m, ok = known[engine.FamilyName(f.GetName(), kind)]; ok {
+			if m, ok = metadata[engine.FamilyName(f.GetName(), kind)]; ok {
 				break
 			}
 		}
@@ -237,8 +237,8 @@ func dtoSpans(spans []histogram.Span) []*dto.BucketSpan {
 }
 
 // metric turns a sample into a metric. One without the label "instance" gets
-// an empty one, as Prometheus does it, so that whoever scrapes this does not
-// put the adapter there.
+// an empty one, as in Prometheus: a scraper would otherwise add the address of the
+// adapter.
 func metric(s engine.CurrentSample) *dto.Metric {
 	m := &dto.Metric{
 		TimestampMs: proto.Int64(s.T),

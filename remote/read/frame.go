@@ -4,25 +4,25 @@ import (
 	"encoding/binary"
 	"hash/crc32"
 
+	"google.golang.org/protobuf/encoding/protowire"
+
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/tsdb/chunks"
-
-	"github.com/promtable/promtable/remote/wire"
 )
 
-// maxFrameHead is what stands in front of a frame at most: its size as a uvarint,
-// and its checksum.
+// maxFrameHead bounds the bytes in front of a frame: its size as a varint, and its
+// checksum.
 const maxFrameHead = binary.MaxVarintLen64 + crc32.Size
 
 // Tags of a prometheus.ChunkedReadResponse: number<<3 | wire type.
 const (
-	tagChunkedSeries = 1<<3 | wire.BytesType  // ChunkedReadResponse.chunked_series
-	tagQueryIndex    = 2<<3 | wire.VarintType // ChunkedReadResponse.query_index
-	tagChunk         = 2<<3 | wire.BytesType  // ChunkedSeries.chunks
-	tagMinTime       = 1<<3 | wire.VarintType // Chunk.min_time_ms
-	tagMaxTime       = 2<<3 | wire.VarintType // Chunk.max_time_ms
-	tagEncoding      = 3<<3 | wire.VarintType // Chunk.type
-	tagData          = 4<<3 | wire.BytesType  // Chunk.data
+	tagChunkedSeries = byte(1<<3 | protowire.BytesType)  // ChunkedReadResponse.chunked_series
+	tagQueryIndex    = byte(2<<3 | protowire.VarintType) // ChunkedReadResponse.query_index
+	tagChunk         = byte(2<<3 | protowire.BytesType)  // ChunkedSeries.chunks
+	tagMinTime       = byte(1<<3 | protowire.VarintType) // Chunk.min_time_ms
+	tagMaxTime       = byte(2<<3 | protowire.VarintType) // Chunk.max_time_ms
+	tagEncoding      = byte(3<<3 | protowire.VarintType) // Chunk.type
+	tagData          = byte(4<<3 | protowire.BytesType)  // Chunk.data
 )
 
 // A frame is a part of a streamed answer: a prometheus.ChunkedReadResponse with
@@ -41,9 +41,9 @@ func (f *frame) measure() {
 	f.series = labelsSize(f.labels)
 	for i := range f.chunks {
 		n := chunkSize(&f.chunks[i])
-		f.series += 1 + uvarintSize(n) + n
+		f.series += 1 + varintSize(n) + n
 	}
-	f.size = 1 + uvarintSize(f.series) + f.series + numberSize(f.query)
+	f.size = 1 + varintSize(f.series) + f.series + numberSize(f.query)
 }
 
 // append appends the frame, which has been measured, in the bytes that upstream's
@@ -66,7 +66,7 @@ func (f *frame) append(dst []byte) []byte {
 // chunkSize returns the size of a Chunk.
 func chunkSize(c *chunks.Meta) int {
 	data := len(c.Chunk.Bytes())
-	return numberSize(c.MinTime) + numberSize(c.MaxTime) + numberSize(int64(c.Chunk.Encoding())) + 1 + uvarintSize(data) + data
+	return numberSize(c.MinTime) + numberSize(c.MaxTime) + numberSize(int64(c.Chunk.Encoding())) + 1 + varintSize(data) + data
 }
 
 // appendChunk appends a Chunk with its tag. The encodings have the same numbers
@@ -86,7 +86,7 @@ func numberSize(n int64) int {
 	if n == 0 {
 		return 0
 	}
-	return 1 + uvarintSize64(uint64(n))
+	return 1 + protowire.SizeVarint(uint64(n))
 }
 
 // appendNumber appends a field, unless it is 0.

@@ -37,8 +37,8 @@ type Engine interface {
 	Select(ctx context.Context, q engine.Query) (storage.ChunkSeriesSet, error)
 }
 
-// Config says what a readHandler is made of. All of it is required, but for
-// the Registerer.
+// Config is what a Handler is made of. All of it is required, but for the
+// Registerer.
 type Config struct {
 	Engine     Engine
 	Errors     *request.Responder
@@ -110,8 +110,8 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// read answers a request. started says that a part of the answer is on its way,
-// so that an error can no longer be told.
+// read answers a request. If started is true, a part of the answer is sent, and an
+// error can no longer be answered.
 func (h *Handler) read(ctx context.Context, w http.ResponseWriter, r *http.Request) (started bool, err error) {
 	var req prompb.ReadRequest
 	err = h.body.Read(ctx, w, r, nil, func(body []byte) error {
@@ -146,8 +146,8 @@ func (h *Handler) read(ctx context.Context, w http.ResponseWriter, r *http.Reque
 	return h.samples(ctx, w, queries, sets)
 }
 
-// plan starts all queries before the first byte of the answer, so that their
-// limits can still be told.
+// plan starts all queries before the first byte of the answer, so that an
+// exceeded limit can still be answered.
 func (h *Handler) plan(ctx context.Context, queries []engine.Query) ([]storage.ChunkSeriesSet, error) {
 	sets := make([]storage.ChunkSeriesSet, len(queries))
 	for i, q := range queries {

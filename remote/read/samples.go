@@ -5,10 +5,11 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
-	"math/bits"
 	"net/http"
 	"slices"
 	"strconv"
+
+	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/golang/snappy"
 	"github.com/prometheus/prometheus/model/labels"
@@ -17,7 +18,6 @@ import (
 	"github.com/prometheus/prometheus/tsdb/chunks"
 
 	"github.com/promtable/promtable/remote/engine"
-	"github.com/promtable/promtable/remote/wire"
 	"github.com/promtable/promtable/series/chunk"
 )
 
@@ -32,14 +32,14 @@ const (
 
 // Tags of the answer's fields: number<<3 | wire type.
 const (
-	tagResult     = 1<<3 | wire.BytesType // ReadResponse.results
-	tagTimeseries = 1<<3 | wire.BytesType // QueryResult.timeseries
-	tagLabel      = 1<<3 | wire.BytesType // TimeSeries.labels
-	tagSample     = 2<<3 | wire.BytesType // TimeSeries.samples
-	tagName       = 1<<3 | wire.BytesType
-	tagLabelValue = 2<<3 | wire.BytesType
-	tagValue      = 1<<3 | wire.Fixed64Type
-	tagTimestamp  = 2<<3 | wire.VarintType
+	tagResult     = byte(1<<3 | protowire.BytesType) // ReadResponse.results
+	tagTimeseries = byte(1<<3 | protowire.BytesType) // QueryResult.timeseries
+	tagLabel      = byte(1<<3 | protowire.BytesType) // TimeSeries.labels
+	tagSample     = byte(2<<3 | protowire.BytesType) // TimeSeries.samples
+	tagName       = byte(1<<3 | protowire.BytesType)
+	tagLabelValue = byte(2<<3 | protowire.BytesType)
+	tagValue      = byte(1<<3 | protowire.Fixed64Type)
+	tagTimestamp  = byte(2<<3 | protowire.VarintType)
 )
 
 // samples answers with one block: a result for each query, of which sets are the
@@ -63,7 +63,7 @@ func (h *Handler) samples(ctx context.Context, w http.ResponseWriter, queries []
 }
 
 // maxPooledSamples is the largest answer whose buffers are kept for the next one:
-// growing them costs more than most else.
+// growing them is a large part of the cost of an answer.
 const maxPooledSamples = 16 << 20
 
 // samplesEncoder returns an encoder of an empty answer.
@@ -111,7 +111,7 @@ func (e *samplesEncoder) compress() []byte {
 
 // addResult encodes the result of one query, from mint on.
 func (e *samplesEncoder) addResult(ctx context.Context, set storage.ChunkSeriesSet, mint int64) error {
-	start := e.begin(tagResult)
+	start := e.beginMessage(tagResult)
 	for set.Next() {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -123,22 +123,24 @@ func (e *samplesEncoder) addResult(ctx context.Context, set storage.ChunkSeriesS
 	if err := set.Err(); err != nil {
 		return err
 	}
-	e.end(start)
+	e.endMessage(start)
 	return e.checkBytes(len(e.buf))
 }
 
-// lengthRoom is the room in front of a message whose length is not yet known.
+// lengthRoom is how many bytes are kept for the length of a message.
 const lengthRoom = 5
 
-// begin begins a message with this tag and returns where it starts, for end.
-func (e *samplesEncoder) begin(tag byte) (start int) {
+// beginMessage begins a message with this tag and returns where it starts, for
+// endMessage.
+func (e *samplesEncoder) beginMessage(tag byte) (start int) {
 	e.buf = append(e.buf, tag, 0, 0, 0, 0, 0)
 	return len(e.buf)
 }
 
-// end writes the length of the message that starts at start in front of it. What
-// is left of the room goes: the answer begins later, or the message moves.
-func (e *samplesEncoder) end(start int) {
+// endMessage writes the length of the message that starts at start in front of
+// it. The bytes of lengthRoom that are left over are removed: the answer begins
+// later, or the message moves.
+func (e *samplesEncoder) endMessage(start int) {
 	var length [lengthRoom]byte
 	size := binary.PutUvarint(length[:], uint64(len(e.buf)-start))
 	spare := lengthRoom - size
@@ -154,9 +156,10 @@ func (e *samplesEncoder) end(start int) {
 	e.buf = e.buf[:len(e.buf)-spare]
 }
 
+// addSeries encodes a TimeSeries.
 func (e *samplesEncoder) addSeries(s storage.ChunkSeries, mint int64) error {
 	e.series++
-	start := e.begin(tagTimeseries)
+	start := e.beginMessage(tagTimeseries)
 	e.buf = appendLabels(e.buf, s.Labels())
 	e.chunks = s.Iterator(e.chunks)
 	for e.chunks.Next() {
@@ -170,12 +173,12 @@ func (e *samplesEncoder) addSeries(s storage.ChunkSeries, mint int64) error {
 	if err := e.chunks.Err(); err != nil {
 		return err
 	}
-	e.end(start)
+	e.endMessage(start)
 	return e.checkBytes(len(e.buf))
 }
 
-// addChunk encodes the samples of a chunk from mint on. One before it only tells
-// of resets.
+// addChunk encodes the samples of a chunk from mint on. The sample before it only
+// decides the reset hint.
 func (e *samplesEncoder) addChunk(c chunkenc.Chunk, mint int64) error {
 	if floats, ok := c.(*chunk.Decoded); ok {
 		ts, vs := floats.Floats()
@@ -189,7 +192,7 @@ func (e *samplesEncoder) addChunk(c chunkenc.Chunk, mint int64) error {
 			first = false
 			continue
 		}
-		if err := e.count(1); err != nil {
+		if err := e.countSamples(1); err != nil {
 			return err
 		}
 		switch kind {
@@ -218,7 +221,7 @@ func (e *samplesEncoder) addChunk(c chunkenc.Chunk, mint int64) error {
 
 // addFloats encodes samples.
 func (e *samplesEncoder) addFloats(ts []int64, vs []float64) error {
-	if err := e.count(len(ts)); err != nil {
+	if err := e.countSamples(len(ts)); err != nil {
 		return err
 	}
 	e.reserve(maxSampleBytes * len(ts))
@@ -231,7 +234,7 @@ func (e *samplesEncoder) addFloats(ts []int64, vs []float64) error {
 }
 
 // reserve makes room for n bytes. It doubles the buffer where append would add a
-// quarter, which for large ones means to copy all of it again and again.
+// quarter and copy a large answer many times.
 func (e *samplesEncoder) reserve(n int) {
 	if cap(e.buf)-len(e.buf) >= n {
 		return
@@ -241,8 +244,8 @@ func (e *samplesEncoder) reserve(n int) {
 	e.buf = grown
 }
 
-// count counts n samples more, if there may be so many.
-func (e *samplesEncoder) count(n int) error {
+// countSamples counts n more samples, or returns an error if they are too many.
+func (e *samplesEncoder) countSamples(n int) error {
 	if n > e.maxSamples-e.samples {
 		return fmt.Errorf("%w: more than %d samples in one answer", engine.ErrLimit, e.maxSamples)
 	}
@@ -257,8 +260,8 @@ func (e *samplesEncoder) addHistogram(h []byte) {
 	e.buf = append(e.buf, h...)
 }
 
-// checkBytes says whether an answer of n bytes may be made. Snappy would panic
-// over one that does not fit into a block, of not quite 4 GiB.
+// checkBytes returns an error if an answer may not have n bytes. Snappy panics if
+// it does not fit into a block, of not quite 4 GiB.
 func (e *samplesEncoder) checkBytes(n int) error {
 	limit := math.MaxInt
 	if e.maxSamples < (math.MaxInt-minSamplesBytes)/maxSampleBytes {
@@ -287,14 +290,14 @@ func appendLabels(dst []byte, ls labels.Labels) []byte {
 
 // labelSize is the size of a Label.
 func labelSize(l labels.Label) int {
-	return 2 + uvarintSize(len(l.Name)) + len(l.Name) + uvarintSize(len(l.Value)) + len(l.Value)
+	return 2 + varintSize(len(l.Name)) + len(l.Name) + varintSize(len(l.Value)) + len(l.Value)
 }
 
 // labelsSize is what appendLabels appends.
 func labelsSize(ls labels.Labels) (size int) {
 	ls.Range(func(l labels.Label) {
 		n := labelSize(l)
-		size += 1 + uvarintSize(n) + n
+		size += 1 + varintSize(n) + n
 	})
 	return size
 }
@@ -317,6 +320,5 @@ func putSample(dst []byte, t int64, v float64) int {
 	return n
 }
 
-func uvarintSize(n int) int { return uvarintSize64(uint64(n)) }
-
-func uvarintSize64(n uint64) int { return (bits.Len64(n|1) + 6) / 7 }
+// varintSize is how many bytes n takes as a varint.
+func varintSize(n int) int { return protowire.SizeVarint(uint64(n)) }

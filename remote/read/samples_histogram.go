@@ -4,38 +4,38 @@ import (
 	"encoding/binary"
 	"math"
 
+	"google.golang.org/protobuf/encoding/protowire"
+
 	"github.com/prometheus/prometheus/model/histogram"
 	"github.com/prometheus/prometheus/tsdb/chunkenc"
-
-	"github.com/promtable/promtable/remote/wire"
 )
 
 // Tags of a prometheus.Histogram: number<<3 | wire type.
 const (
-	tagHistogram      = 4<<3 | wire.BytesType // TimeSeries.histograms
-	tagCountInt       = 1<<3 | wire.VarintType
-	tagCountFloat     = 2<<3 | wire.Fixed64Type
-	tagSum            = 3<<3 | wire.Fixed64Type
-	tagSchema         = 4<<3 | wire.VarintType
-	tagZeroThreshold  = 5<<3 | wire.Fixed64Type
-	tagZeroCountInt   = 6<<3 | wire.VarintType
-	tagZeroCountFloat = 7<<3 | wire.Fixed64Type
-	tagNegativeSpan   = 8<<3 | wire.BytesType
-	tagNegativeDeltas = 9<<3 | wire.BytesType
-	tagNegativeCounts = 10<<3 | wire.BytesType
-	tagPositiveSpan   = 11<<3 | wire.BytesType
-	tagPositiveDeltas = 12<<3 | wire.BytesType
-	tagPositiveCounts = 13<<3 | wire.BytesType
-	tagResetHint      = 14<<3 | wire.VarintType
-	tagHistogramTime  = 15<<3 | wire.VarintType
-	tagCustomValues   = 16<<3 | wire.BytesType
-	tagOffset         = 1<<3 | wire.VarintType
-	tagLength         = 2<<3 | wire.VarintType
+	tagHistogram      = byte(4<<3 | protowire.BytesType) // TimeSeries.histograms
+	tagCountInt       = byte(1<<3 | protowire.VarintType)
+	tagCountFloat     = byte(2<<3 | protowire.Fixed64Type)
+	tagSum            = byte(3<<3 | protowire.Fixed64Type)
+	tagSchema         = byte(4<<3 | protowire.VarintType)
+	tagZeroThreshold  = byte(5<<3 | protowire.Fixed64Type)
+	tagZeroCountInt   = byte(6<<3 | protowire.VarintType)
+	tagZeroCountFloat = byte(7<<3 | protowire.Fixed64Type)
+	tagNegativeSpan   = byte(8<<3 | protowire.BytesType)
+	tagNegativeDeltas = byte(9<<3 | protowire.BytesType)
+	tagNegativeCounts = byte(10<<3 | protowire.BytesType)
+	tagPositiveSpan   = byte(11<<3 | protowire.BytesType)
+	tagPositiveDeltas = byte(12<<3 | protowire.BytesType)
+	tagPositiveCounts = byte(13<<3 | protowire.BytesType)
+	tagResetHint      = byte(14<<3 | protowire.VarintType)
+	tagHistogramTime  = byte(15<<3 | protowire.VarintType)
+	tagCustomValues   = 16<<3 | byte(protowire.BytesType)
+	tagOffset         = byte(1<<3 | protowire.VarintType)
+	tagLength         = byte(2<<3 | protowire.VarintType)
 )
 
 // firstHint returns the reset hint of the first histogram of a chunk. Iterators
-// say that nothing is known, because the chunk before may be missing; but if a
-// chunk of ours says that the counter was reset, the sender has said so.
+// return an unknown hint, because the chunk before may be missing. But in a stored
+// chunk the header holds the hint that was sent.
 func firstHint(c chunkenc.Chunk, fromIterator histogram.CounterResetHint) histogram.CounterResetHint {
 	headed, ok := c.(interface {
 		GetCounterResetHeader() chunkenc.CounterResetHeader
@@ -89,7 +89,7 @@ func appendFixed(dst []byte, v float64) []byte {
 }
 
 func appendZigzag(dst []byte, v int64) []byte {
-	return binary.AppendUvarint(dst, uint64(v)<<1^uint64(v>>63))
+	return binary.AppendUvarint(dst, protowire.EncodeZigZag(v))
 }
 
 func appendSpans(dst []byte, tag byte, spans []histogram.Span) []byte {
@@ -105,11 +105,11 @@ func appendSpans(dst []byte, tag byte, spans []histogram.Span) []byte {
 
 // appendPackedDoubles appends a field of doubles, whose tag may take two bytes,
 // unless there are none.
-func appendPackedDoubles(dst []byte, tag uint64, list []float64) []byte {
+func appendPackedDoubles(dst []byte, tag byte, list []float64) []byte {
 	if len(list) == 0 {
 		return dst
 	}
-	dst = binary.AppendUvarint(dst, tag)
+	dst = binary.AppendUvarint(dst, uint64(tag))
 	dst = binary.AppendUvarint(dst, uint64(8*len(list)))
 	for _, v := range list {
 		dst = appendFixed(dst, v)
@@ -124,7 +124,7 @@ func appendPackedDeltas(dst []byte, tag byte, list []int64) []byte {
 	}
 	size := 0
 	for _, v := range list {
-		size += uvarintSize64(uint64(v)<<1 ^ uint64(v>>63))
+		size += protowire.SizeVarint(protowire.EncodeZigZag(v))
 	}
 	dst = binary.AppendUvarint(append(dst, tag), uint64(size))
 	for _, v := range list {

@@ -10,16 +10,16 @@ import (
 	"github.com/prometheus/prometheus/tsdb/chunks"
 )
 
-// startsSince is the version of Prometheus whose remote read has learned the
-// last of the encodings that hold start timestamps, those of histograms.
+// startsSince is the version of Prometheus whose remote read has all encodings
+// with start timestamps: those of histograms came last.
 const (
 	startsSinceMajor = 3
 	startsSinceMinor = 14
 )
 
-// readsStarts says whether a client can read chunks with start timestamps.
-// There is no way to ask: an older one would fail over the whole answer. So they
-// go to those that say they are Prometheus, of a version that can.
+// readsStarts returns whether a client can read chunks with start timestamps. An
+// older client fails over the whole answer, and the protocol does not negotiate
+// them, so the User-Agent decides: Prometheus, of a version that can.
 func readsStarts(h http.Header) bool {
 	version, ok := strings.CutPrefix(h.Get("User-Agent"), "Prometheus/")
 	if !ok {
@@ -40,7 +40,7 @@ func readsStarts(h http.Header) bool {
 	return major > startsSinceMajor || (major == startsSinceMajor && minor >= startsSinceMinor)
 }
 
-// hasStarts says whether the encoding of c has start timestamps.
+// hasStarts returns whether the encoding of c has start timestamps.
 func hasStarts(c chunkenc.Chunk) bool {
 	switch c.Encoding() {
 	case chunkenc.EncXOR, chunkenc.EncHistogram, chunkenc.EncFloatHistogram:
@@ -88,8 +88,8 @@ func withoutStarts(meta chunks.Meta) ([]chunks.Meta, error) {
 	return converted, it.Err()
 }
 
-// appendValue appends what it stands at, as chunkenc.Appender does it for
-// histograms.
+// appendValue appends the current value of it. It returns what AppendHistogram of
+// chunkenc.Appender returns.
 func appendValue(app chunkenc.Appender, kind chunkenc.ValueType, it chunkenc.Iterator, hint func(histogram.CounterResetHint) histogram.CounterResetHint) (chunk chunkenc.Chunk, recoded bool, next chunkenc.Appender, err error) {
 	switch kind {
 	case chunkenc.ValHistogram:

@@ -12,8 +12,8 @@ import (
 	"github.com/promtable/promtable/series"
 )
 
-// flushBytes is how many bytes of frames are gathered before they are sent.
-// Until then an error can still be told.
+// flushBytes is how many bytes of frames are buffered before they are sent. Until
+// then an error can still be answered.
 const flushBytes = 128 << 10
 
 // maxPooledFrame is the largest frame buffer that is kept for the next request.
@@ -61,7 +61,7 @@ func (h *Handler) releaseFrames(buf *frameBuffers) {
 	h.buffers.Put(buf)
 }
 
-// frameSink sends what it is given at once, and counts it.
+// frameSink sends bytes at once, and counts them.
 type frameSink struct {
 	w       http.ResponseWriter
 	control *http.ResponseController
@@ -103,7 +103,7 @@ func (s *streamer) addResult(ctx context.Context, query int64, set storage.Chunk
 
 // addSeries adds the frame of one series.
 func (s *streamer) addSeries(query int64, cs storage.ChunkSeries) error {
-	if err := s.gather(cs); err != nil {
+	if err := s.gatherChunks(cs); err != nil {
 		return err
 	}
 	f := frame{query: query, labels: cs.Labels(), chunks: s.chunks}
@@ -121,7 +121,7 @@ func (s *streamer) addSeries(query int64, cs storage.ChunkSeries) error {
 	return nil
 }
 
-// flush sends what is gathered.
+// flush sends the frames that are buffered.
 func (s *streamer) flush() error {
 	if len(s.out) == 0 {
 		return nil
@@ -131,8 +131,8 @@ func (s *streamer) flush() error {
 	return err
 }
 
-// gather collects the chunks of a series, as long as they fit into a frame.
-func (s *streamer) gather(cs storage.ChunkSeries) error {
+// gatherChunks collects the chunks of a series, if they fit into a frame.
+func (s *streamer) gatherChunks(cs storage.ChunkSeries) error {
 	s.chunks = s.chunks[:0]
 	s.iter = cs.Iterator(s.iter)
 	for size := 0; s.iter.Next(); {

@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// MatchParams returns the match[] parameters of r.
+// MatchParams returns the match[] parameters of r, up to limit of them. The error
+// is a 400.
 func MatchParams(r *http.Request, limit int) ([]string, error) {
 	if err := r.ParseForm(); err != nil {
 		return nil, BadRequest("parse form: %w", err)
@@ -21,10 +22,10 @@ func MatchParams(r *http.Request, limit int) ([]string, error) {
 // error often comes with the deadline and must still go out.
 const answerGrace = 5 * time.Second
 
-// LimitAnswer lets w take an answer until deadline: a client that does not read
-// its answer must hold neither a slot nor the answer for ever. The caller calls
-// end when the answer is complete; what the server has gathered of it is then
-// sent, since the deadline must not outlive the request.
+// LimitAnswer sets the deadline of the answer to w: a client that does not read
+// its answer must not hold a slot and the answer for ever. The caller calls end
+// when the answer is complete: end sends what the server has buffered, and removes
+// the deadline from the connection.
 func LimitAnswer(w http.ResponseWriter, deadline time.Time) (end func()) {
 	control := http.NewResponseController(w)
 	_ = control.SetWriteDeadline(deadline) // a writer without, as in a test, has no slow clients

@@ -19,9 +19,9 @@ const maxSnappyRatio = 22
 // MaxPooledBytes is the largest buffer that is kept for the next request.
 const MaxPooledBytes = 4 << 20
 
-// smallBodyBytes is how much of a body, as sent, is read before it needs a part
-// of bodyReader.large. Nearly all bodies are smaller, so whoever announces much
-// and sends little does not stand in their way.
+// smallBodyBytes is how much of a body, as sent, is read before it needs a
+// reservation of BodyReader.Large. Nearly all bodies are smaller, so a client that
+// announces much and sends little does not delay them.
 const smallBodyBytes = 1 << 20
 
 // BodyReader reads compressed requests. It is safe for concurrent use.
@@ -42,8 +42,9 @@ type bodyBuffers struct {
 
 // Read gives fn the decompressed body of r, which is valid only during the
 // call. It waits for the body until the deadline of ctx. decoded, which may be
-// nil, takes the size of the body before there is any memory for it; the caller
-// releases it. The error is that of fn, or says what is wrong with the body.
+// nil, reserves the size of the body before memory is allocated for it; the
+// caller releases it. The error is that of fn, or one of the body: its Status is
+// 400, 413 or 503.
 func (b *BodyReader) Read(ctx context.Context, w http.ResponseWriter, r *http.Request, decoded *Reservation, fn func(body []byte) error) error {
 	buf, ok := b.pool.Get().(*bodyBuffers)
 	if !ok {
@@ -57,7 +58,7 @@ func (b *BodyReader) Read(ctx context.Context, w http.ResponseWriter, r *http.Re
 }
 
 // load receives and decompresses the body of r. A large one is in memory twice
-// only as long as that takes.
+// only during the call.
 func (b *BodyReader) load(ctx context.Context, w http.ResponseWriter, r *http.Request, buf *bodyBuffers, decoded *Reservation) error {
 	var large *Reservation
 	if b.Large != nil {
@@ -79,8 +80,8 @@ func (b *BodyReader) load(ctx context.Context, w http.ResponseWriter, r *http.Re
 // receive reads the body of r as it was sent.
 func (b *BodyReader) receive(ctx context.Context, w http.ResponseWriter, r *http.Request, buf *bodyBuffers, large *Reservation) error {
 	// A writer without deadlines, as in a test, has no slow clients either. The
-	// deadline must not outlive the body: the server goes on reading, to notice
-	// when the client hangs up.
+	// deadline ends with the body: the server goes on reading, to notice when the
+	// client hangs up.
 	control := http.NewResponseController(w)
 	if deadline, ok := ctx.Deadline(); ok {
 		_ = control.SetReadDeadline(deadline)
@@ -106,7 +107,8 @@ func (b *BodyReader) announced(r *http.Request) int {
 	return int(r.ContentLength)
 }
 
-// decompress checks what the block claims before it makes room for it.
+// decompress checks the size that the block announces before it allocates memory
+// for it.
 func (b *BodyReader) decompress(ctx context.Context, buf *bodyBuffers, decoded *Reservation) error {
 	src := buf.compressed.Bytes()
 	size, err := snappy.DecodedLen(src)

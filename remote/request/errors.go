@@ -40,21 +40,20 @@ const (
 	// reads no more than 1,024, and http.Error adds a newline.
 	maxErrorText = 1023
 
-	// retryAfter is what an overloaded server asks of a sender.
+	// retryAfter is when a sender may repeat a request that found no slot.
 	retryAfter = 5 * time.Second
 
-	// logInterval is how often the edge logs at most, for each level.
+	// logInterval is the least time between two log lines of a level.
 	logInterval = 10 * time.Second
 
-	// statusClientGone is what is counted, and seen by nobody, when the client
-	// has hung up.
+	// statusClientGone is counted when the client has hung up; no client sees it.
 	statusClientGone = 499
 )
 
 // errOverloaded marks a request that found no slot in time.
 var errOverloaded = errors.New("too many concurrent requests, try again later")
 
-// A statusError is an error whose status is known where it arises.
+// A statusError is an error that names its status.
 type statusError struct {
 	status int
 	err    error
@@ -74,37 +73,53 @@ func BadRequest(format string, args ...any) error {
 	return WithStatus(http.StatusBadRequest, format, args...)
 }
 
-// Status turns an error into the status of the answer. client is the context
-// of the request as it came, without a deadline of ours. What is not plainly
-// the fault of the client is a 5xx, which a writer repeats.
-func Status(client context.Context, err error) int {
+// A Protocol decides the status codes in which protocols differ.
+type Protocol uint8
+
+const (
+	// Remote is remote write, remote read, OTLP, federation and explanation. A
+	// limit is 400, and corrupt stored bytes are 500.
+	Remote Protocol = iota
+	// API is Prometheus' HTTP API. A limit is 422, as for any query that fails
+	// there, and every failure of the store is 503.
+	API
+)
+
+// Status returns the status of the answer to err. client is the context of the
+// request as it came, without a deadline of the adapter. An error that is not
+// plainly the fault of the client is a 5xx, so that a sender repeats the request.
+func Status(client context.Context, p Protocol, err error) int {
 	var (
-		known    *statusError
+		named    *statusError
 		rejected *engine.Rejected
 		tooLarge *http.MaxBytesError
 	)
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		// The server takes a body that did not come in time for a client that has
-		// gone, and ends its context. But the client may wait.
+		// The body did not come in time. The server takes the client for gone and
+		// ends its context, but the client may still wait for the answer.
 		return http.StatusServiceUnavailable
 	case client.Err() != nil:
 		return statusClientGone
-	case errors.As(err, &known):
-		return known.status
-	case errors.As(err, &rejected), errors.Is(err, engine.ErrLimit):
+	case errors.As(err, &named):
+		return named.status
+	case errors.As(err, &rejected):
+		return http.StatusBadRequest
+	case errors.Is(err, engine.ErrLimit) && p == API:
+		return http.StatusUnprocessableEntity
+	case errors.Is(err, engine.ErrLimit):
 		return http.StatusBadRequest
 	case errors.As(err, &tooLarge):
 		return http.StatusRequestEntityTooLarge
-	case errors.Is(err, series.ErrCorrupt):
+	case errors.Is(err, series.ErrCorrupt) && p == Remote:
 		return http.StatusInternalServerError
 	}
 	return http.StatusServiceUnavailable
 }
 
-// Responder is where errors leave: it answers them and logs them, once. A sender
-// with bad data, or a store that is down, meets it with every request, so it
-// logs no more than one line for each level in logInterval.
+// Responder answers errors and logs them. A sender with bad data, or a store that
+// is down, causes one with every request, so at most one line of each level is
+// logged in logInterval. It is safe for concurrent use.
 type Responder struct {
 	logger log.Logger
 	now    func() time.Time
@@ -112,18 +127,19 @@ type Responder struct {
 	client, server limiter
 }
 
+// NewResponder returns a Responder that logs to logger, by the clock now.
 func NewResponder(logger log.Logger, now func() time.Time) *Responder {
 	return &Responder{logger: logger, now: now}
 }
 
 // Fail answers with the status and the text of err.
 func (e *Responder) Fail(w http.ResponseWriter, r *http.Request, err error) {
-	http.Error(w, ErrorText(err), e.Note(w, r, err))
+	http.Error(w, ErrorText(err), e.Report(w, r, err))
 }
 
-// Note logs err, sets the headers that go with it and returns its status.
-func (e *Responder) Note(w http.ResponseWriter, r *http.Request, err error) (status int) {
-	status = Status(r.Context(), err)
+// Report logs err, sets the headers that belong to it and returns its status.
+func (e *Responder) Report(w http.ResponseWriter, r *http.Request, err error) (status int) {
+	status = Status(r.Context(), Remote, err)
 	e.log(r, status, err)
 	if errors.Is(err, errOverloaded) {
 		w.Header().Set("Retry-After", strconv.Itoa(int(retryAfter/time.Second)))
@@ -131,10 +147,10 @@ func (e *Responder) Note(w http.ResponseWriter, r *http.Request, err error) (sta
 	return status
 }
 
-// Abort breaks the connection in the middle of an answer, so that the client
-// cannot take the part that it got for the whole. It does not return.
+// Abort logs err and breaks the connection in the middle of an answer, so that the
+// client does not take a part for the whole. It panics with http.ErrAbortHandler.
 func (e *Responder) Abort(r *http.Request, err error) {
-	e.log(r, Status(r.Context(), err), err)
+	e.log(r, Status(r.Context(), Remote, err), err)
 	panic(http.ErrAbortHandler)
 }
 
@@ -168,7 +184,7 @@ type limiter struct {
 	suppressed int
 }
 
-// allow says whether an event may happen now, and how many were suppressed
+// allow returns whether an event may happen now, and how many were suppressed
 // since the last one.
 func (l *limiter) allow(now time.Time) (suppressed int, ok bool) {
 	l.mu.Lock()

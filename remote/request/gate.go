@@ -8,18 +8,21 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// Gate lets a number of requests through at once and makes others wait.
+// Gate lets a number of requests run at once and makes others wait. It is safe
+// for concurrent use.
 type Gate struct {
 	slots   *upstream.Gate
 	maxWait time.Duration
 }
 
+// NewGate returns a Gate of n slots, for which a request waits up to maxWait.
 func NewGate(n int, maxWait time.Duration) *Gate {
 	return &Gate{slots: upstream.New(n), maxWait: maxWait}
 }
 
 // Enter waits for a slot, until ctx ends or maxWait has passed: then the error
-// is errOverloaded. Whoever has entered leaves.
+// is a 503 that names a time to try again. After a nil error the caller calls
+// Leave.
 func (g *Gate) Enter(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, g.maxWait)
 	defer cancel()
@@ -29,30 +32,33 @@ func (g *Gate) Enter(ctx context.Context) error {
 	return nil
 }
 
+// Leave frees the slot of a request.
 func (g *Gate) Leave() { g.slots.Done() }
 
-// ByteGate lets requests of so many bytes, all together, through at once and
-// makes others wait, in the order in which they come.
+// ByteGate bounds the bytes of all requests that run. Others wait, in the order
+// in which they come. It is safe for concurrent use.
 type ByteGate struct {
 	total   int64
 	free    *semaphore.Weighted
 	maxWait time.Duration
 }
 
+// NewByteGate returns a ByteGate of total bytes, for which a request waits up to
+// maxWait.
 func NewByteGate(total int, maxWait time.Duration) *ByteGate {
 	return &ByteGate{total: int64(total), free: semaphore.NewWeighted(int64(total)), maxWait: maxWait}
 }
 
-// A Reservation is what one request has taken of a byteGate. A nil one takes nothing
-// and never waits.
+// A Reservation is what one request has reserved of a ByteGate. A nil one reserves
+// nothing and never waits.
 type Reservation struct {
 	Gate *ByteGate
 	n    int64
 }
 
-// Take waits for n bytes, until ctx ends or maxWait has passed: then the error
-// is errOverloaded. Who asks for more than there are gets all of them. It is
-// called once: who waits for more with some in hand may wait for itself.
+// Take waits for n bytes, or for all bytes of the gate if n is more, until ctx ends
+// or maxWait has passed: then the error is a 503. It is called once: a second call
+// could wait for the bytes of the first.
 func (c *Reservation) Take(ctx context.Context, n int) error {
 	if c == nil {
 		return nil
@@ -67,7 +73,7 @@ func (c *Reservation) Take(ctx context.Context, n int) error {
 	return nil
 }
 
-// Release gives back what was taken, if anything was.
+// Release gives back what was reserved, if anything.
 func (c *Reservation) Release() {
 	if c != nil {
 		c.Gate.free.Release(c.n)

@@ -11,8 +11,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
-// allowMethod says whether the method of r is one of methods; if not, it has
-// answered.
+// allowMethod returns whether the method of r is one of methods. If not, it has
+// answered 405.
 func allowMethod(w http.ResponseWriter, r *http.Request, methods []string) bool {
 	if slices.Contains(methods, r.Method) {
 		return true
@@ -29,6 +29,8 @@ type Metrics struct {
 	inFlight *prometheus.GaugeVec
 }
 
+// NewMetrics registers its metrics with reg, where they must not be registered
+// yet.
 func NewMetrics(reg prometheus.Registerer) *Metrics {
 	f := promauto.With(reg)
 	return &Metrics{
@@ -69,7 +71,7 @@ func (m *Metrics) Instrument(name string, next http.Handler, methods ...string) 
 	})
 }
 
-// statusRecorder remembers the status of an answer.
+// statusRecorder records the status of an answer.
 type statusRecorder struct {
 	http.ResponseWriter
 	status int

@@ -15,12 +15,12 @@ import (
 	"fmt"
 	"math"
 	"strings"
-	"unsafe"
 
 	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/exemplar"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/model/metadata"
+	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/promtable/promtable/remote/engine"
 	"github.com/promtable/promtable/remote/request"
@@ -31,9 +31,8 @@ const (
 	// sampleSlab is how many samples are allocated at once.
 	sampleSlab = 2048
 
-	// maxLabelBytes is how many bytes the labels of one series may have before
-	// anybody looks at them: far more than a series key can take, whatever the
-	// schema is.
+	// maxLabelBytes bounds the labels of one series before they are checked. It is
+	// far more than a series key can hold, whatever the schema is.
 	maxLabelBytes = 64 << 10
 
 	// maxRequestLabelsFactor bounds the labels of all series of a request, in
@@ -41,8 +40,8 @@ const (
 	// for many bytes of labels.
 	maxRequestLabelsFactor = 4
 
-	// maxRequestPartsFactor bounds what the histograms, exemplars and metadata of
-	// a request take in memory, likewise: a few bytes can stand for an empty one.
+	// maxRequestPartsFactor bounds the memory of the histograms, exemplars and
+	// metadata of a request likewise: an empty one takes few bytes in the body.
 	maxRequestPartsFactor = 8
 	// minRequestParts is what they may take in any case.
 	minRequestParts = 64 << 10
@@ -51,36 +50,39 @@ const (
 // WriteRequest is what the body of a write asks for.
 type WriteRequest struct {
 	// Series have at least one sample, histogram or exemplar each. Their labels
-	// are sorted by name and have no empty values; whether they, and all else, are
-	// valid is not checked yet.
+	// are sorted by name and have no empty values; all else is not checked yet.
 	Series []engine.Series
-	// Size is how many samples, histograms and exemplars series have.
-	Size     int
+	// Size is how many samples, histograms and exemplars Series have.
+	Size int
+	// Metadata are of metric families.
 	Metadata []engine.Metadata
-	// Repeated is how many entries of metadata were left out, because they are
+	// Repeated is how many entries were left out of Metadata, because they are
 	// stored already.
 	Repeated int
 }
 
-// SeriesCache knows series by the bytes in which a sender writes their labels.
+// SeriesCache finds series by the bytes in which a sender writes their labels:
+// an *engine.Engine.
 type SeriesCache interface {
 	Lookup(tenant string, s engine.WireText) *engine.CachedSeries
 	Symbols() *engine.SymbolTable
 }
 
-// Forms of spellings.
+// Forms of wire texts.
 const (
 	// formV1 is the fields of the labels in a TimeSeries of 1.0, as they are sent.
 	formV1 byte = iota + 1
-	// formV2 is the symbols of the labels in a TimeSeries of 2.0, in the order in
-	// which they are sent, as numbers: see spellingv2.go.
+	// formV2 is the labels in a TimeSeries of 2.0, in the order in which they are
+	// sent, as numbers of the symbol table: see v2text.go.
 	formV2
 )
 
-// Decoder builds a writeRequest. It is used for one request at a time, and its
-// memory for many.
-type Decoder struct {
-	finder   SeriesCache
+// decoder builds a WriteRequest: the part that both versions share. It is used
+// for one request at a time, and its memory for many.
+type decoder struct {
+	cache SeriesCache
+	// maxBody is the limit on the body of a request.
+	maxBody  int
 	out      WriteRequest
 	rejected *engine.Rejected
 
@@ -94,128 +96,110 @@ type Decoder struct {
 
 	histogram wireHistogram
 
-	// slab holds samples; the run that belongs to the series being decoded begins
-	// at first.
+	// slab holds samples; those of the series being decoded begin at first.
 	slab  []engine.Sample
 	first int
-	// samples is how many samples the request had in slabs that are full.
-	samples int
+	// slabSamples is how many samples of the request are in slabs that are full.
+	slabSamples int
 
-	// last is the last series that was known.
+	// last is the last series that was found in the cache.
 	last *engine.CachedSeries
 
-	// spellings holds those of new series: the body is gone when they are stored.
-	spellings []byte
-
-	// What follows serves 2.0 only.
-	symbols []string
-	// interned has the numbers of symbols, as far as they have some.
-	interned *engine.SymbolTable
-	numbers  []uint32
-	// refs are those of the labels of a series, unless they are written as
-	// everybody does. Then they are in packed, and spelled.
-	refs, exemplarRefs []uint64
-	packed             []byte
-	// spelling is a view of words.
-	spelling []byte
-	words    []uint32
+	// texts holds the wire texts of new series, which are stored after the body is
+	// gone.
+	texts []byte
 }
 
 // pair is a label in the memory of the request.
 type pair struct{ name, value string }
 
-// DecodeFunc turns the body of a request into a writeRequest, which is valid
-// until the decoder is used again. What can never be stored is added to
-// rejected; the error is for a request that is no request at all. Nothing in the
-// result refers to body.
-type DecodeFunc func(d *Decoder, body []byte) (WriteRequest, error)
-
-func NewDecoder(f SeriesCache) *Decoder {
-	return &Decoder{finder: f}
-}
-
-// Reset prepares d for a request. maxBody is the limit on its body.
-func (d *Decoder) Reset(maxBody int, rejected *engine.Rejected) {
-	// Should labels be kept as they are added, they must be copied: they lie in
-	// the body.
+// begin prepares d for a request. What can never be stored is added to rejected.
+func (d *decoder) begin(rejected *engine.Rejected) {
+	// The builder must copy the labels that it keeps: they lie in the body.
 	d.builder = labels.ScratchBuilder{}
 	d.builder.SetUnsafeAdd(true)
 	d.rejected = rejected
-	d.labelBytes = budget(maxBody, maxRequestLabelsFactor)
-	d.partBytes = budget(maxBody, maxRequestPartsFactor)
+	d.labelBytes = budget(d.maxBody, maxRequestLabelsFactor)
+	d.partBytes = budget(d.maxBody, maxRequestPartsFactor)
+}
+
+// end returns the decoded request, unless decoding failed.
+func (d *decoder) end(err error) (WriteRequest, error) {
+	if err != nil {
+		return WriteRequest{}, request.BadRequest("decode write request: %w", err)
+	}
+	return d.out, nil
 }
 
 const (
-	// maxPooledSeries is how many series the memory of a request may have room for
-	// to be used again, and a quarter of how many samples and symbols.
+	// maxPooledSeries is how many series a decoder may have room for to be used
+	// again, and a quarter of how many samples and symbols.
 	maxPooledSeries = 10_000
-	// maxSpellings is how many bytes of the spellings of new series are kept. What
-	// is beyond is new once more in the next request.
-	maxSpellings = 2 << 20
+	// maxTexts bounds the wire texts of new series that a request keeps, in bytes.
+	// Series beyond it are new once more in the next request.
+	maxTexts = 2 << 20
 )
 
-// Release lets go of a request and says whether the memory that it took is good
-// for another one.
-func (d *Decoder) Release() bool {
-	if cap(d.out.Series) > maxPooledSeries || max(cap(d.symbols), cap(d.numbers), cap(d.slab)) > 4*maxPooledSeries ||
-		max(cap(d.pairs), cap(d.exemplarPairs), cap(d.refs), cap(d.exemplarRefs)) > maxPooledSeries ||
-		d.histogram.size() > request.MaxPooledBytes {
+// Release ends the use of the last request, and returns whether d may decode
+// another one. A decoder whose memory has grown too large may not.
+func (d *decoder) Release() bool {
+	if cap(d.out.Series) > maxPooledSeries || cap(d.slab) > 4*maxPooledSeries ||
+		max(cap(d.pairs), cap(d.exemplarPairs)) > maxPooledSeries || d.histogram.size() > request.MaxPooledBytes {
 		return false
 	}
-	// Nothing may lead to the series and to the body.
+	// No pointer to the series or into the body may stay.
 	clear(d.out.Series)
-	clear(d.symbols)
 	clear(d.pairs[:cap(d.pairs)])
 	clear(d.exemplarPairs[:cap(d.exemplarPairs)])
 	d.builder = labels.ScratchBuilder{}
-	d.rejected, d.last, d.interned, d.packed = nil, nil, nil, nil
+	d.rejected, d.last = nil, nil
 
-	if n := d.samples + len(d.slab); n > cap(d.slab) && n <= 4*maxPooledSeries {
-		d.slab = make([]engine.Sample, 0, n) // next time it will do
+	if n := d.slabSamples + len(d.slab); n > cap(d.slab) && n <= 4*maxPooledSeries {
+		d.slab = make([]engine.Sample, 0, n) // enough for another request like it
 	}
 	d.out = WriteRequest{Series: d.out.Series[:0]}
-	d.slab, d.first, d.samples = d.slab[:0], 0, 0
-	d.spellings, d.symbols = d.spellings[:0], d.symbols[:0]
+	d.slab, d.first, d.slabSamples = d.slab[:0], 0, 0
+	d.texts = d.texts[:0]
 	return true
 }
 
-// find returns the series that is spelled so, or nil.
-func (d *Decoder) find(form byte, text []byte) *engine.CachedSeries {
+// lookup returns the cached series of a wire text, or nil.
+func (d *decoder) lookup(form byte, text []byte) *engine.CachedSeries {
 	if len(text) == 0 {
 		return nil
 	}
-	known := d.finder.Lookup("", engine.WireText{Form: form, Text: text})
-	if known == nil {
+	cached := d.cache.Lookup("", engine.WireText{Form: form, Text: text})
+	if cached == nil {
 		return nil
 	}
-	if d.last != nil && d.last.Next() != known {
-		d.last.SetNext(known)
+	if d.last != nil && d.last.Next() != cached {
+		d.last.SetNext(cached)
 	}
-	d.last = known
-	return known
+	d.last = cached
+	return cached
 }
 
-// guess returns the series that is likely to come next and its text, which is
-// empty if there is none.
-func (d *Decoder) guess(form byte) (known *engine.CachedSeries, text string) {
+// predict returns the cached series that is likely to come next and its wire
+// text, which is empty if there is none.
+func (d *decoder) predict(form byte) (cached *engine.CachedSeries, text string) {
 	if d.last == nil {
 		return nil, ""
 	}
-	if known = d.last.Next(); known == nil {
+	if cached = d.last.Next(); cached == nil {
 		return nil, ""
 	}
-	return known, known.Text(form)
+	return cached, cached.Text(form)
 }
 
-// keep returns a copy of the spelling of a new series, or none if the request
-// has too many: there will be others.
-func (d *Decoder) keep(form byte, text []byte) engine.WireText {
-	if len(text) == 0 || len(d.spellings)+len(text) > maxSpellings {
+// keepText returns a copy of the wire text of a new series, or none if the
+// request has too many.
+func (d *decoder) keepText(form byte, text []byte) engine.WireText {
+	if len(text) == 0 || len(d.texts)+len(text) > maxTexts {
 		return engine.WireText{}
 	}
-	first := len(d.spellings)
-	d.spellings = append(d.spellings, text...)
-	return engine.WireText{Form: form, Text: d.spellings[first:len(d.spellings):len(d.spellings)]}
+	first := len(d.texts)
+	d.texts = append(d.texts, text...)
+	return engine.WireText{Form: form, Text: d.texts[first:len(d.texts):len(d.texts)]}
 }
 
 // budget returns factor times the limit on a body.
@@ -229,20 +213,21 @@ func budget(maxBody, factor int) int {
 // errManyParts marks a request whose parts would take too much memory.
 var errManyParts = fmt.Errorf("the histograms, exemplars and metadata take more than %d times the limit on a request", maxRequestPartsFactor)
 
-// spend takes bytes of memory off what is left for the parts of the request.
-func (d *Decoder) spend(bytes int) error {
+// spendPartBytes takes bytes of memory off what is left for the parts of the
+// request.
+func (d *decoder) spendPartBytes(bytes int) error {
 	if d.partBytes -= bytes; d.partBytes < 0 {
 		return errManyParts
 	}
 	return nil
 }
 
-// decodeHistogram decodes a histogram of either protocol.
-func (d *Decoder) decodeHistogram(msg field) (engine.Histogram, error) {
+// decodeHistogram decodes a histogram of either version.
+func (d *decoder) decodeHistogram(msg field) (engine.Histogram, error) {
 	if err := d.histogram.decode(msg); err != nil {
 		return engine.Histogram{}, err
 	}
-	if err := d.spend(d.histogram.size()); err != nil {
+	if err := d.spendPartBytes(d.histogram.size()); err != nil {
 		return engine.Histogram{}, err
 	}
 	return d.histogram.histogram(), nil
@@ -251,14 +236,14 @@ func (d *Decoder) decodeHistogram(msg field) (engine.Histogram, error) {
 const (
 	// exemplarBytes is about what an exemplar takes in memory, without its labels.
 	exemplarBytes = 64
-	// maxExemplarBytes is how many bytes the labels of an exemplar may have before
-	// anybody looks at them: more than its 128 characters can take.
+	// maxExemplarBytes bounds the labels of an exemplar before they are checked: it
+	// is more than their 128 characters can take.
 	maxExemplarBytes = 1 << 10
 )
 
-// exemplar makes an exemplar of its parts. bad is for labels that are too long
-// to look at. The labels are kept as they are, but sorted.
-func (d *Decoder) exemplar(pairs []pair, t int64, v float64) (x exemplar.Exemplar, bad, err error) {
+// newExemplar makes an exemplar of its parts, with sorted labels. bad is for
+// labels that are too long to be checked; err is for the whole request.
+func (d *decoder) newExemplar(pairs []pair, t int64, v float64) (x exemplar.Exemplar, bad, err error) {
 	size := 0
 	for _, p := range pairs {
 		size += len(p.name) + len(p.value)
@@ -266,7 +251,7 @@ func (d *Decoder) exemplar(pairs []pair, t int64, v float64) (x exemplar.Exempla
 	if size > maxExemplarBytes {
 		return x, fmt.Errorf("exemplar at %d: its labels have %d bytes, the limit is 128 characters", t, size), nil
 	}
-	if err := d.spend(exemplarBytes + size); err != nil {
+	if err := d.spendPartBytes(exemplarBytes + size); err != nil {
 		return x, nil, err
 	}
 	d.builder.Reset()
@@ -281,22 +266,22 @@ func (d *Decoder) exemplar(pairs []pair, t int64, v float64) (x exemplar.Exempla
 // their texts.
 const metadataBytes = 80
 
-// addMetadata adds the metadata of a family, copies of these texts, unless they
-// are what was added last.
-func (d *Decoder) addMetadata(family string, said metadata.Metadata) error {
-	m := engine.Metadata{Family: family, Metadata: said}
+// addMetadata adds the metadata of a family, with copies of the texts. It leaves
+// them out if they repeat what was added last.
+func (d *decoder) addMetadata(family string, decoded metadata.Metadata) error {
+	m := engine.Metadata{Family: family, Metadata: decoded}
 	if n := len(d.out.Metadata); n > 0 && d.out.Metadata[n-1] == m {
 		return nil
 	}
-	if err := d.spend(metadataBytes + len(family) + len(said.Unit) + len(said.Help)); err != nil {
+	if err := d.spendPartBytes(metadataBytes + len(family) + len(m.Unit) + len(m.Help)); err != nil {
 		return err
 	}
-	m.Family, m.Unit, m.Help = strings.Clone(family), strings.Clone(said.Unit), strings.Clone(said.Help)
+	m.Family, m.Unit, m.Help = strings.Clone(family), strings.Clone(m.Unit), strings.Clone(m.Help)
 	d.out.Metadata = append(d.out.Metadata, m)
 	return nil
 }
 
-// metricType returns the type that a number stands for, in both protocols.
+// metricType returns the type that a number stands for, in both versions.
 func metricType(v uint64) model.MetricType {
 	types := [...]model.MetricType{
 		model.MetricTypeUnknown, model.MetricTypeCounter, model.MetricTypeGauge, model.MetricTypeHistogram,
@@ -308,25 +293,25 @@ func metricType(v uint64) model.MetricType {
 	return types[v]
 }
 
-// addSample appends a sample to the run of the current series.
-func (d *Decoder) addSample(s engine.Sample) {
+// addSample appends a sample to those of the current series.
+func (d *decoder) addSample(s engine.Sample) {
 	if len(d.slab) == cap(d.slab) {
 		run := d.slab[d.first:]
-		d.samples += d.first
+		d.slabSamples += d.first
 		d.slab = append(make([]engine.Sample, 0, max(sampleSlab, 2*len(run))), run...)
 		d.first = 0
 	}
 	d.slab = append(d.slab, s)
 }
 
-// countedBytes is from which size on the samples of a series are counted before
-// they are decoded.
+// countedBytes is the size of a series from which on its samples are counted
+// before they are decoded.
 const countedBytes = 16 << 10
 
-// reserve makes room for the samples of a series, msg, which are its second
-// fields in both protocols. Room that grows with them would take twice as much,
-// and be copied.
-func (d *Decoder) reserve(msg []byte) error {
+// reserveSamples makes room for the samples of a series, which are the second
+// fields of msg in both versions. A slab that grows with them would take twice as
+// much, and be copied.
+func (d *decoder) reserveSamples(msg []byte) error {
 	if len(msg) < countedBytes {
 		return nil
 	}
@@ -341,21 +326,61 @@ func (d *Decoder) reserve(msg []byte) error {
 		}
 	}
 	if n > cap(d.slab)-len(d.slab) {
-		d.samples += len(d.slab)
+		d.slabSamples += len(d.slab)
 		d.slab, d.first = make([]engine.Sample, 0, max(sampleSlab, n)), 0
 	}
 	return nil
 }
 
-// takeSamples ends the run of the current series and returns it.
-func (d *Decoder) takeSamples() []engine.Sample {
+// endSamples returns the samples of the current series, and begins those of the
+// next.
+func (d *decoder) endSamples() []engine.Sample {
 	run := d.slab[d.first:len(d.slab):len(d.slab)]
 	d.first = len(d.slab)
 	return run
 }
 
+// sampleFields is how many fields the sample of a version has: those after it
+// are skipped.
+type sampleFields = protowire.Number
+
+const (
+	sampleFieldsV1 sampleFields = 2 // value, timestamp
+	sampleFieldsV2 sampleFields = 3 // value, timestamp, start timestamp
+)
+
+// decodeSample decodes a sample, whose first fields are the same in both
+// versions.
+func (d *decoder) decodeSample(msg field, fields sampleFields) error {
+	if err := msg.want(protowire.BytesType); err != nil {
+		return err
+	}
+	var s engine.Sample
+	for rest := msg.bytes; len(rest) > 0; {
+		f, next, err := cutField(rest)
+		if err != nil {
+			return err
+		}
+		rest = next
+		switch {
+		case f.num > fields:
+		case f.num == 1:
+			s.V, err = math.Float64frombits(f.value), f.want(protowire.Fixed64Type)
+		case f.num == 2:
+			s.T, err = int64(f.value), f.want(protowire.VarintType)
+		case f.num == 3:
+			s.ST, err = int64(f.value), f.want(protowire.VarintType)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	d.addSample(s)
+	return nil
+}
+
 // addSeries adds a series, if it has anything.
-func (d *Decoder) addSeries(s *engine.Series) {
+func (d *decoder) addSeries(s *engine.Series) {
 	size := len(s.Samples) + len(s.Histograms) + len(s.Exemplars)
 	if size == 0 {
 		return
@@ -367,10 +392,10 @@ func (d *Decoder) addSeries(s *engine.Series) {
 // errManyLabels marks a request whose labels would take too much memory.
 var errManyLabels = fmt.Errorf("the labels of all series take more than %d times the limit on a request", maxRequestLabelsFactor)
 
-// labels makes a label set of pairs, sorted by name, empty values left out.
+// newLabels makes a label set of pairs, sorted by name, without empty values.
 // tooLong is for labels that no series key can hold: to build them would waste
-// memory, or panic over 16 MB. err is for the whole request.
-func (d *Decoder) labels(pairs []pair) (ls labels.Labels, tooLong, err error) {
+// memory, and over 16 MB the builder panics. err is for the whole request.
+func (d *decoder) newLabels(pairs []pair) (ls labels.Labels, tooLong, err error) {
 	d.builder.Reset()
 	size, last, sorted := 0, "", true
 	for _, p := range pairs {
@@ -416,6 +441,3 @@ func metricName(pairs []pair) string {
 	}
 	return request.Abbreviate("")
 }
-
-// view returns b as a string that is valid as long as b is.
-func view(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }

@@ -1,72 +1,64 @@
 package wire
 
 import (
-	"encoding/binary"
 	"errors"
+	"unsafe"
+
+	"google.golang.org/protobuf/encoding/protowire"
 )
 
 // errWire marks bytes that are no protobuf message, or not the one expected.
 var errWire = errors.New("malformed protobuf message")
 
-// Wire types of protobuf. The others, groups, have never been in these
-// messages.
-const (
-	VarintType  = 0
-	Fixed64Type = 1
-	BytesType   = 2
-	Fixed32Type = 5
-)
-
 // A field is one field of a protobuf message.
 type field struct {
-	num  uint64
-	wire byte
+	num  protowire.Number
+	wire protowire.Type
 	// value is the number of a varint or of a fixed64.
 	value uint64
-	// bytes is the content of a wireBytes field, a part of the message.
+	// bytes is the content of a length-delimited field, a part of the message.
 	bytes []byte
 }
 
-// cutField takes the first field off msg, which is not empty.
+// cutField takes the first field off msg, which is not empty. Groups are errors:
+// none of these messages has ever had one.
 func cutField(msg []byte) (f field, rest []byte, err error) {
-	tag, n := binary.Uvarint(msg)
-	if n <= 0 || tag>>3 == 0 || tag>>3 > 1<<29-1 {
+	num, wire, n := protowire.ConsumeTag(msg)
+	if n < 0 || num > protowire.MaxValidNumber {
 		return f, nil, errWire
 	}
-	f.num, f.wire, msg = tag>>3, byte(tag&7), msg[n:]
+	f.num, f.wire, msg = num, wire, msg[n:]
 	switch f.wire {
-	case VarintType:
-		if f.value, n = binary.Uvarint(msg); n <= 0 {
+	case protowire.VarintType:
+		f.value, n = protowire.ConsumeVarint(msg)
+	case protowire.Fixed64Type:
+		f.value, n = protowire.ConsumeFixed64(msg)
+	case protowire.Fixed32Type:
+		_, n = protowire.ConsumeFixed32(msg)
+	case protowire.BytesType:
+		// Faster than protowire.ConsumeBytes: 7 % of BenchmarkDecode/1.0/new.
+		size, m := protowire.ConsumeVarint(msg)
+		if m < 0 || size > uint64(len(msg)-m) {
 			return f, nil, errWire
 		}
-		return f, msg[n:], nil
-	case Fixed64Type:
-		if len(msg) < 8 {
-			return f, nil, errWire
-		}
-		f.value = binary.LittleEndian.Uint64(msg)
-		return f, msg[8:], nil
-	case Fixed32Type:
-		if len(msg) < 4 {
-			return f, nil, errWire
-		}
-		return f, msg[4:], nil
-	case BytesType:
-		size, n := binary.Uvarint(msg)
-		if n <= 0 || size > uint64(len(msg)-n) {
-			return f, nil, errWire
-		}
-		end := n + int(size)
-		f.bytes = msg[n:end:end]
-		return f, msg[end:], nil
+		n = m + int(size)
+		f.bytes = msg[m:n:n]
+	default:
+		n = -1
 	}
-	return f, nil, errWire
+	if n < 0 {
+		return f, nil, errWire
+	}
+	return f, msg[n:], nil
 }
 
 // want returns errWire unless f is of this wire type.
-func (f field) want(wire byte) error {
+func (f field) want(wire protowire.Type) error {
 	if f.wire != wire {
 		return errWire
 	}
 	return nil
 }
+
+// view returns b as a string that is valid as long as b is unchanged.
+func view(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }

@@ -30,33 +30,45 @@ import (
 
 const fuzzMaxBody = 1 << 20
 
-// noFinder knows no series.
-type noFinder struct{}
-
-func (noFinder) Lookup(string, engine.WireText) *engine.CachedSeries { return nil }
-
-func (noFinder) Symbols() *engine.SymbolTable { return nil }
-
-// decode decodes a copy of body that is overwritten afterwards.
-func decode(fn DecodeFunc, body []byte, rejected *engine.Rejected) (WriteRequest, error) {
-	return decodeWith(NewDecoder(noFinder{}), fn, body, rejected)
+// testDecoder is a decoder of either version.
+type testDecoder interface {
+	Decode(body []byte, rejected *engine.Rejected) (WriteRequest, error)
+	Release() bool
 }
 
-func decodeWith(d *Decoder, fn DecodeFunc, body []byte, rejected *engine.Rejected) (WriteRequest, error) {
-	d.Reset(fuzzMaxBody, rejected)
+// newDecoder returns a decoder of version 1 or 2.
+func newDecoder(version int, cache SeriesCache, maxBody int) testDecoder {
+	if version == 2 {
+		return NewV2(cache, maxBody)
+	}
+	return NewV1(cache, maxBody)
+}
+
+// noCache has no series.
+type noCache struct{}
+
+func (noCache) Lookup(string, engine.WireText) *engine.CachedSeries { return nil }
+
+func (noCache) Symbols() *engine.SymbolTable { return nil }
+
+// decode decodes a copy of body that is overwritten afterwards.
+func decode(version int, body []byte, rejected *engine.Rejected) (WriteRequest, error) {
+	return decodeWith(newDecoder(version, noCache{}, fuzzMaxBody), body, rejected)
+}
+
+func decodeWith(d testDecoder, body []byte, rejected *engine.Rejected) (WriteRequest, error) {
 	body = bytes.Clone(body)
-	req, err := fn(d, body)
+	req, err := d.Decode(body, rejected)
 	for i := range body {
 		body[i] ^= 0xa5
 	}
 	return req, err
 }
 
-// repeater decodes everything as often as it takes until its engine knows what
-// there is to know.
+// repeater decodes and stores a request until its engine has cached the series.
 type repeater struct {
-	engine  *engine.Engine
-	decoder *Decoder
+	engine   *engine.Engine
+	decoders [3]testDecoder // by version
 }
 
 func newRepeater(t testing.TB) *repeater { return newSmallRepeater(t, 0) }
@@ -87,17 +99,21 @@ func newSmallRepeater(t testing.TB, symbolBytes int) *repeater {
 			t.Error(err)
 		}
 	})
-	return &repeater{eng, NewDecoder(eng)}
+	r := &repeater{engine: eng}
+	for version := 1; version <= 2; version++ {
+		r.decoders[version] = newDecoder(version, eng, fuzzMaxBody)
+	}
+	return r
 }
 
 // check decodes body, which was decoded before with this result, stores what is
 // in it and decodes it again: series that are known then must be the same, and
 // so must be all else.
-func (r *repeater) check(t *testing.T, fn DecodeFunc, body []byte, want []string, wantRejected *engine.Rejected) {
+func (r *repeater) check(t *testing.T, version int, body []byte, want []string, wantRejected *engine.Rejected) {
 	t.Helper()
 	for round := range 3 {
 		var rejected engine.Rejected
-		req, err := decodeWith(r.decoder, fn, body, &rejected)
+		req, err := decodeWith(r.decoders[version], body, &rejected)
 		if err != nil {
 			t.Fatalf("round %d: %v", round, err)
 		}
@@ -119,9 +135,14 @@ func (r *repeater) check(t *testing.T, fn DecodeFunc, body []byte, want []string
 				}
 			}
 		}
-		if !r.decoder.Release() {
-			r.decoder = NewDecoder(r.engine)
-		}
+		r.release(version)
+	}
+}
+
+// release releases a decoder as a handler does.
+func (r *repeater) release(version int) {
+	if !r.decoders[version].Release() {
+		r.decoders[version] = newDecoder(version, r.engine, fuzzMaxBody)
 	}
 }
 
@@ -235,13 +256,13 @@ func FuzzDecodeV1(f *testing.F) {
 	again := newRepeater(f)
 	f.Fuzz(func(t *testing.T, body []byte) {
 		var rejected engine.Rejected
-		req, err := decode(DecodeV1, body, &rejected)
+		req, err := decode(1, body, &rejected)
 		if err != nil {
 			checkBadRequest(t, err)
 			return
 		}
 		got := checkDecoded(t, req)
-		again.check(t, DecodeV1, body, got, &rejected)
+		again.check(t, 1, body, got, &rejected)
 		var theirs prompb.WriteRequest
 		if proto.Unmarshal(body, &theirs) != nil {
 			return // it looks into parts that we pass over
@@ -317,13 +338,13 @@ func FuzzDecodeV2(f *testing.F) {
 	again := newRepeater(f)
 	f.Fuzz(func(t *testing.T, body []byte) {
 		var rejected engine.Rejected
-		req, err := decode(DecodeV2, body, &rejected)
+		req, err := decode(2, body, &rejected)
 		if err != nil {
 			checkBadRequest(t, err)
 			return
 		}
 		got := checkDecoded(t, req)
-		again.check(t, DecodeV2, body, got, &rejected)
+		again.check(t, 2, body, got, &rejected)
 		var theirs writev2.Request
 		if proto.Unmarshal(body, &theirs) != nil {
 			return // it looks into parts that we pass over
@@ -442,7 +463,7 @@ func fields(t *testing.T, msg []byte) iter.Seq[field] {
 // checkBadRequest: what cannot be decoded is the sender's fault.
 func checkBadRequest(t *testing.T, err error) {
 	t.Helper()
-	if request.Status(t.Context(), err) != 400 {
+	if request.Status(t.Context(), request.Remote, err) != 400 {
 		t.Errorf("error %v is no bad request", err)
 	}
 }

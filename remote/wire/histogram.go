@@ -6,13 +6,13 @@ import (
 	"slices"
 
 	"github.com/prometheus/prometheus/model/histogram"
+	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/promtable/promtable/remote/engine"
 )
 
-// wireHistogram is a histogram as it stands in a message of either protocol,
-// which have the same fields for it, but for the start timestamp. It is scratch
-// space: the lists are used again.
+// wireHistogram is a histogram as it is sent. Both versions have the same fields,
+// but for the start timestamp. It is scratch space: its lists are used again.
 type wireHistogram struct {
 	t, st         int64
 	isFloat       bool
@@ -30,7 +30,7 @@ type wireHistogram struct {
 	customValues                   []float64
 }
 
-// reset forgets all but the memory of the lists.
+// reset clears all but the memory of the lists.
 func (h *wireHistogram) reset() {
 	*h = wireHistogram{
 		positiveSpans: h.positiveSpans[:0], negativeSpans: h.negativeSpans[:0],
@@ -43,13 +43,13 @@ func (h *wireHistogram) reset() {
 // decode reads a Histogram.
 func (h *wireHistogram) decode(msg field) error {
 	h.reset()
-	if err := msg.want(BytesType); err != nil {
+	if err := msg.want(protowire.BytesType); err != nil {
 		return err
 	}
 	for rest := msg.bytes; len(rest) > 0; {
 		f, next, err := cutField(rest)
 		if err == nil {
-			err = h.field(f)
+			err = h.setField(f)
 		}
 		if err != nil {
 			return err
@@ -59,24 +59,24 @@ func (h *wireHistogram) decode(msg field) error {
 	return nil
 }
 
-// field takes one field. Of a field that comes twice, the last one counts, of
-// counts in two forms as well.
-func (h *wireHistogram) field(f field) (err error) {
+// setField sets one field. The last one of several counts, also if one is of
+// integers and another of floats.
+func (h *wireHistogram) setField(f field) (err error) {
 	switch f.num {
 	case 1: // count_int
-		h.count, h.isFloat, err = f.value, false, f.want(VarintType)
+		h.count, h.isFloat, err = f.value, false, f.want(protowire.VarintType)
 	case 2: // count_float
-		h.count, h.isFloat, err = f.value, true, f.want(Fixed64Type)
+		h.count, h.isFloat, err = f.value, true, f.want(protowire.Fixed64Type)
 	case 3:
-		h.sum, err = math.Float64frombits(f.value), f.want(Fixed64Type)
+		h.sum, err = math.Float64frombits(f.value), f.want(protowire.Fixed64Type)
 	case 4:
-		h.schema, err = int32(zigzag(uint64(uint32(f.value)))), f.want(VarintType)
+		h.schema, err = int32(protowire.DecodeZigZag(uint64(uint32(f.value)))), f.want(protowire.VarintType)
 	case 5:
-		h.zeroThreshold, err = math.Float64frombits(f.value), f.want(Fixed64Type)
+		h.zeroThreshold, err = math.Float64frombits(f.value), f.want(protowire.Fixed64Type)
 	case 6: // zero_count_int
-		h.zeroCount, h.zeroFloat, err = f.value, 0, f.want(VarintType)
+		h.zeroCount, h.zeroFloat, err = f.value, 0, f.want(protowire.VarintType)
 	case 7: // zero_count_float
-		h.zeroCount, h.zeroFloat, err = 0, math.Float64frombits(f.value), f.want(Fixed64Type)
+		h.zeroCount, h.zeroFloat, err = 0, math.Float64frombits(f.value), f.want(protowire.Fixed64Type)
 	case 8:
 		h.negativeSpans, err = appendSpan(h.negativeSpans, f)
 	case 9:
@@ -90,19 +90,19 @@ func (h *wireHistogram) field(f field) (err error) {
 	case 13:
 		h.positiveCounts, err = appendDoubles(h.positiveCounts, f)
 	case 14:
-		h.hint, err = resetHint(f.value), f.want(VarintType)
+		h.hint, err = resetHint(f.value), f.want(protowire.VarintType)
 	case 15:
-		h.t, err = int64(f.value), f.want(VarintType)
+		h.t, err = int64(f.value), f.want(protowire.VarintType)
 	case 16:
 		h.customValues, err = appendDoubles(h.customValues, f)
 	case 17: // start_timestamp, in 2.0
-		h.st, err = int64(f.value), f.want(VarintType)
+		h.st, err = int64(f.value), f.want(protowire.VarintType)
 	}
 	return err
 }
 
-// resetHint returns what a reset_hint stands for. One that is not defined yet
-// says nothing.
+// resetHint returns what a reset_hint stands for: nothing is known if it is not
+// defined.
 func resetHint(v uint64) histogram.CounterResetHint {
 	if v > uint64(histogram.GaugeType) {
 		return histogram.UnknownCounterReset
@@ -110,11 +110,9 @@ func resetHint(v uint64) histogram.CounterResetHint {
 	return histogram.CounterResetHint(v)
 }
 
-// zigzag decodes a signed number.
-func zigzag(v uint64) int64 { return int64(v>>1) ^ -int64(v&1) }
-
+// appendSpan decodes a BucketSpan.
 func appendSpan(spans []histogram.Span, msg field) ([]histogram.Span, error) {
-	if err := msg.want(BytesType); err != nil {
+	if err := msg.want(protowire.BytesType); err != nil {
 		return spans, err
 	}
 	var s histogram.Span
@@ -126,9 +124,9 @@ func appendSpan(spans []histogram.Span, msg field) ([]histogram.Span, error) {
 		rest = next
 		switch f.num {
 		case 1:
-			s.Offset, err = int32(zigzag(uint64(uint32(f.value)))), f.want(VarintType)
+			s.Offset, err = int32(protowire.DecodeZigZag(uint64(uint32(f.value)))), f.want(protowire.VarintType)
 		case 2:
-			s.Length, err = uint32(f.value), f.want(VarintType)
+			s.Length, err = uint32(f.value), f.want(protowire.VarintType)
 		}
 		if err != nil {
 			return spans, err
@@ -139,28 +137,28 @@ func appendSpan(spans []histogram.Span, msg field) ([]histogram.Span, error) {
 
 // appendDeltas appends the numbers of a field of sint64, packed or not.
 func appendDeltas(deltas []int64, f field) ([]int64, error) {
-	if f.wire == VarintType {
-		return append(deltas, zigzag(f.value)), nil
+	if f.wire == protowire.VarintType {
+		return append(deltas, protowire.DecodeZigZag(f.value)), nil
 	}
-	if err := f.want(BytesType); err != nil {
+	if err := f.want(protowire.BytesType); err != nil {
 		return deltas, err
 	}
 	for rest := f.bytes; len(rest) > 0; {
-		v, n := binary.Uvarint(rest)
-		if n <= 0 {
+		v, n := protowire.ConsumeVarint(rest)
+		if n < 0 {
 			return deltas, errWire
 		}
-		deltas, rest = append(deltas, zigzag(v)), rest[n:]
+		deltas, rest = append(deltas, protowire.DecodeZigZag(v)), rest[n:]
 	}
 	return deltas, nil
 }
 
 // appendDoubles appends the numbers of a field of double, packed or not.
 func appendDoubles(list []float64, f field) ([]float64, error) {
-	if f.wire == Fixed64Type {
+	if f.wire == protowire.Fixed64Type {
 		return append(list, math.Float64frombits(f.value)), nil
 	}
-	if err := f.want(BytesType); err != nil {
+	if err := f.want(protowire.BytesType); err != nil {
 		return list, err
 	}
 	if len(f.bytes)%8 != 0 {
@@ -186,8 +184,8 @@ func (h *wireHistogram) size() int {
 		len(h.negativeDeltas)+len(h.positiveCounts)+len(h.negativeCounts)+len(h.customValues))
 }
 
-// histogram returns a copy. As in the generated code, the kind of the count is
-// the kind of the histogram, and lists of the other kind are passed over.
+// histogram returns a copy. As in the generated code, the type of the count is
+// that of the histogram, and lists of the other type are left out.
 func (h *wireHistogram) histogram() engine.Histogram {
 	if h.isFloat {
 		return engine.Histogram{T: h.t, ST: h.st, FH: &histogram.FloatHistogram{

@@ -13,7 +13,8 @@ import (
 // makes a structure of each.
 const maxQueryFields = 10_000
 
-// ReadRequest decodes body, which it does not refer to afterwards.
+// ReadRequest decodes body, to which the result does not refer. The error is a
+// 400.
 func ReadRequest(body []byte, maxQueries int) (req prompb.ReadRequest, err error) {
 	if err := checkReadRequest(body, maxQueries); err != nil {
 		return req, err
@@ -46,6 +47,7 @@ func checkReadRequest(body []byte, maxQueries int) error {
 	return nil
 }
 
+// checkQuery bounds the fields of a query.
 func checkQuery(msg []byte) error {
 	for fields := 0; len(msg) > 0; fields++ {
 		_, next, err := cutField(msg)
@@ -60,8 +62,8 @@ func checkQuery(msg []byte) error {
 	return nil
 }
 
-// Queries translates queries for the engine. Of their hints only the one
-// that no samples are needed is heard.
+// Queries translates queries for the engine. Of their hints it takes only the one
+// that no samples are needed. The error is a 400.
 func Queries(queries []*prompb.Query) ([]engine.Query, error) {
 	qs := make([]engine.Query, len(queries))
 	for i, q := range queries {

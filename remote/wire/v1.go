@@ -5,20 +5,38 @@ import (
 	"math"
 
 	"github.com/prometheus/prometheus/model/metadata"
+	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/promtable/promtable/remote/engine"
-	"github.com/promtable/promtable/remote/request"
 	"github.com/promtable/promtable/series"
 )
 
-// DecodeV1 decodes a prometheus.WriteRequest. It reads the fields itself,
-// since messages of many empty parts would grow fiftyfold in the structures of
-// the generated decoder.
-func DecodeV1(d *Decoder, body []byte) (WriteRequest, error) {
+// Tags of fields of 1.0.
+const (
+	tagSeriesV1 = byte(1<<3 | protowire.BytesType) // WriteRequest.timeseries
+	tagLabelV1  = byte(1<<3 | protowire.BytesType) // TimeSeries.labels
+)
+
+// V1 decodes requests of remote write 1.0. It is used for one request at a time.
+type V1 struct{ decoder }
+
+// NewV1 returns a decoder of bodies of up to maxBody bytes.
+func NewV1(cache SeriesCache, maxBody int) *V1 {
+	return &V1{decoder{cache: cache, maxBody: maxBody}}
+}
+
+// Decode decodes a prometheus.WriteRequest. What can never be stored is added to
+// rejected; the error is for a body that is no request. The result is valid until
+// Release and does not refer to body.
+//
+// Decode reads the fields itself: messages of many empty parts would grow
+// fiftyfold in the structures of the generated decoder.
+func (d *V1) Decode(body []byte, rejected *engine.Rejected) (WriteRequest, error) {
+	d.begin(rejected)
 	var err error
 	for len(body) > 0 && err == nil {
-		if start, end := quickBytes(body, 1<<3|BytesType); end > 0 {
-			err = d.seriesV1(body[start:end])
+		if start, end := fastBytes(body, tagSeriesV1); end > 0 {
+			err = d.decodeSeries(body[start:end])
 			body = body[end:]
 			continue
 		}
@@ -28,38 +46,35 @@ func DecodeV1(d *Decoder, body []byte) (WriteRequest, error) {
 		}
 		switch f.num {
 		case 1: // timeseries
-			if err = f.want(BytesType); err == nil {
-				err = d.seriesV1(f.bytes)
+			if err = f.want(protowire.BytesType); err == nil {
+				err = d.decodeSeries(f.bytes)
 			}
 		case 3: // metadata
-			err = d.metadataV1(f)
+			err = d.decodeMetadata(f)
 		case 4, 5:
 			err = fmt.Errorf("field %d is one of remote write 2.0, the Content-Type says 1.0", f.num)
 		}
 	}
-	if err != nil {
-		return WriteRequest{}, request.BadRequest("decode write request: %w", err)
-	}
-	return d.out, nil
+	return d.end(err)
 }
 
-// seriesV1 decodes a prometheus.TimeSeries.
-func (d *Decoder) seriesV1(msg []byte) error {
-	if err := d.reserve(msg); err != nil {
+// decodeSeries decodes a prometheus.TimeSeries.
+func (d *V1) decodeSeries(msg []byte) error {
+	if err := d.reserveSamples(msg); err != nil {
 		return err
 	}
 	var s engine.Series
 	var text, rest []byte
-	s.Cached, text, rest = d.findV1(msg)
+	s.Cached, text, rest = d.cutLabels(msg)
 	d.pairs = d.pairs[:0]
 	if s.Cached == nil {
-		if err := d.labelsV1(text); err != nil {
+		if err := d.decodeLabels(text); err != nil {
 			return err
 		}
 	}
 	var badExemplar error
 	for len(rest) > 0 {
-		if n := d.quickSample(rest, wireV1); n > 0 {
+		if n := d.fastSample(rest, sampleFieldsV1); n > 0 {
 			rest = rest[n:]
 			continue
 		}
@@ -69,18 +84,18 @@ func (d *Decoder) seriesV1(msg []byte) error {
 		}
 		rest = next
 		switch f.num {
-		case 1: // more labels: text is not all of them
+		case 1: // another label: text is not all of them
 			if s.Cached != nil {
-				s.Cached, err = nil, d.labelsV1(text)
+				s.Cached, err = nil, d.decodeLabels(text)
 			}
 			if text = nil; err == nil {
-				d.pairs, err = appendLabelV1(d.pairs, f)
+				d.pairs, err = appendLabel(d.pairs, f)
 			}
 		case 2: // samples
-			err = d.sample(f, wireV1)
+			err = d.decodeSample(f, sampleFieldsV1)
 		case 3: // exemplars
 			var bad error
-			if bad, err = d.exemplarV1(&s, f); bad != nil {
+			if bad, err = d.decodeExemplar(&s, f); bad != nil {
 				badExemplar = bad
 			}
 		case 4: // histograms
@@ -93,18 +108,19 @@ func (d *Decoder) seriesV1(msg []byte) error {
 			return err
 		}
 	}
-	s.Samples = d.takeSamples()
-	return d.finishV1(&s, text, badExemplar)
+	s.Samples = d.endSamples()
+	return d.finishSeries(&s, text, badExemplar)
 }
 
-// finishV1 adds a series that is spelled so, or not at all.
-func (d *Decoder) finishV1(s *engine.Series, text []byte, badExemplar error) error {
+// finishSeries gives a series that is not cached its labels, and adds it. text
+// is its wire text, or empty.
+func (d *V1) finishSeries(s *engine.Series, text []byte, badExemplar error) error {
 	size := len(s.Samples) + len(s.Histograms) + len(s.Exemplars)
 	if size == 0 && badExemplar == nil {
 		return nil // harmless: there is nothing to store
 	}
 	if s.Cached == nil {
-		ls, tooLong, err := d.labels(d.pairs)
+		ls, tooLong, err := d.newLabels(d.pairs)
 		switch {
 		case err != nil:
 			return err
@@ -112,7 +128,7 @@ func (d *Decoder) finishV1(s *engine.Series, text []byte, badExemplar error) err
 			d.rejected.Add(engine.ReasonKeyTooLong, size, tooLong)
 			return nil
 		}
-		s.Labels, s.WireText = ls, d.keep(formV1, text)
+		s.Labels, s.WireText = ls, d.keepText(formV1, text)
 	}
 	if badExemplar != nil {
 		d.rejected.Add(engine.ReasonExemplar, 1, fmt.Errorf("series %s: %w", series.Abbreviate(s.DecodedLabels()), badExemplar))
@@ -121,37 +137,24 @@ func (d *Decoder) finishV1(s *engine.Series, text []byte, badExemplar error) err
 	return nil
 }
 
-// cutLabelsV1 takes the labels off that a TimeSeries begins with: all of them,
-// as everybody writes it.
-func cutLabelsV1(msg []byte) (text, rest []byte) {
-	rest = msg
-	for _, end := quickBytes(rest, 1<<3|BytesType); end > 0; _, end = quickBytes(rest, 1<<3|BytesType) {
-		rest = rest[end:]
+// cutLabels takes the labels off that a TimeSeries begins with, and returns the
+// series if it is cached.
+func (d *V1) cutLabels(msg []byte) (cached *engine.CachedSeries, text, rest []byte) {
+	if cached, text, rest = d.fastCached(msg); cached != nil {
+		return cached, text, rest
 	}
-	return msg[:len(msg)-len(rest)], rest
+	text, rest = fastLabels(msg)
+	return d.lookup(formV1, text), text, rest
 }
 
-// findV1 takes the labels off that a TimeSeries begins with, and returns the
-// series if it is known.
-func (d *Decoder) findV1(msg []byte) (known *engine.CachedSeries, text, rest []byte) {
-	// if the text is followed by no label, it is all that cutLabelsV1 would cut.
-	if known, text := d.guess(formV1); text != "" && len(msg) > len(text) &&
-		msg[len(text)] != 1<<3|BytesType && string(msg[:len(text)]) == text {
-		d.last = known
-		return known, msg[:len(text)], msg[len(text):]
-	}
-	text, rest = cutLabelsV1(msg)
-	return d.find(formV1, text), text, rest
-}
-
-// labelsV1 decodes the labels that text is made of.
-func (d *Decoder) labelsV1(text []byte) error {
+// decodeLabels decodes the labels of a wire text.
+func (d *V1) decodeLabels(text []byte) error {
 	for len(text) > 0 {
 		f, rest, err := cutField(text)
 		if err != nil {
 			return err
 		}
-		if d.pairs, err = appendLabelV1(d.pairs, f); err != nil {
+		if d.pairs, err = appendLabel(d.pairs, f); err != nil {
 			return err
 		}
 		text = rest
@@ -159,9 +162,9 @@ func (d *Decoder) labelsV1(text []byte) error {
 	return nil
 }
 
-// exemplarV1 decodes a prometheus.Exemplar of s.
-func (d *Decoder) exemplarV1(s *engine.Series, msg field) (bad, err error) {
-	if err := msg.want(BytesType); err != nil {
+// decodeExemplar decodes a prometheus.Exemplar of s.
+func (d *V1) decodeExemplar(s *engine.Series, msg field) (bad, err error) {
+	if err := msg.want(protowire.BytesType); err != nil {
 		return nil, err
 	}
 	d.exemplarPairs = d.exemplarPairs[:0]
@@ -175,26 +178,26 @@ func (d *Decoder) exemplarV1(s *engine.Series, msg field) (bad, err error) {
 		rest = next
 		switch f.num {
 		case 1:
-			d.exemplarPairs, err = appendLabelV1(d.exemplarPairs, f)
+			d.exemplarPairs, err = appendLabel(d.exemplarPairs, f)
 		case 2:
-			v, err = math.Float64frombits(f.value), f.want(Fixed64Type)
+			v, err = math.Float64frombits(f.value), f.want(protowire.Fixed64Type)
 		case 3:
-			t, err = int64(f.value), f.want(VarintType)
+			t, err = int64(f.value), f.want(protowire.VarintType)
 		}
 		if err != nil {
 			return nil, err
 		}
 	}
-	x, bad, err := d.exemplar(d.exemplarPairs, t, v)
+	x, bad, err := d.newExemplar(d.exemplarPairs, t, v)
 	if bad == nil && err == nil {
 		s.Exemplars = append(s.Exemplars, x)
 	}
 	return bad, err
 }
 
-// metadataV1 decodes a prometheus.MetricMetadata.
-func (d *Decoder) metadataV1(msg field) error {
-	if err := msg.want(BytesType); err != nil {
+// decodeMetadata decodes a prometheus.MetricMetadata.
+func (d *V1) decodeMetadata(msg field) error {
+	if err := msg.want(protowire.BytesType); err != nil {
 		return err
 	}
 	var kind uint64
@@ -207,13 +210,13 @@ func (d *Decoder) metadataV1(msg field) error {
 		rest = next
 		switch f.num {
 		case 1:
-			kind, err = f.value, f.want(VarintType)
+			kind, err = f.value, f.want(protowire.VarintType)
 		case 2:
-			family, err = view(f.bytes), f.want(BytesType)
+			family, err = view(f.bytes), f.want(protowire.BytesType)
 		case 4:
-			help, err = view(f.bytes), f.want(BytesType)
+			help, err = view(f.bytes), f.want(protowire.BytesType)
 		case 5:
-			unit, err = view(f.bytes), f.want(BytesType)
+			unit, err = view(f.bytes), f.want(protowire.BytesType)
 		}
 		if err != nil {
 			return err
@@ -222,9 +225,9 @@ func (d *Decoder) metadataV1(msg field) error {
 	return d.addMetadata(family, metadata.Metadata{Type: metricType(kind), Unit: unit, Help: help})
 }
 
-// appendLabelV1 decodes a prometheus.Label.
-func appendLabelV1(pairs []pair, msg field) ([]pair, error) {
-	if err := msg.want(BytesType); err != nil {
+// appendLabel decodes a prometheus.Label.
+func appendLabel(pairs []pair, msg field) ([]pair, error) {
+	if err := msg.want(protowire.BytesType); err != nil {
 		return pairs, err
 	}
 	var p pair
@@ -236,50 +239,13 @@ func appendLabelV1(pairs []pair, msg field) ([]pair, error) {
 		rest = next
 		switch f.num {
 		case 1:
-			p.name, err = view(f.bytes), f.want(BytesType)
+			p.name, err = view(f.bytes), f.want(protowire.BytesType)
 		case 2:
-			p.value, err = view(f.bytes), f.want(BytesType)
+			p.value, err = view(f.bytes), f.want(protowire.BytesType)
 		}
 		if err != nil {
 			return pairs, err
 		}
 	}
 	return append(pairs, p), nil
-}
-
-// sampleFields says which fields of a sample are known.
-type sampleFields uint64
-
-const (
-	wireV1 sampleFields = 2 // value, timestamp
-	wireV2 sampleFields = 3 // value, timestamp, start timestamp
-)
-
-// sample decodes a sample, whose first fields are the same in both protocols.
-func (d *Decoder) sample(msg field, known sampleFields) error {
-	if err := msg.want(BytesType); err != nil {
-		return err
-	}
-	var s engine.Sample
-	for rest := msg.bytes; len(rest) > 0; {
-		f, next, err := cutField(rest)
-		if err != nil {
-			return err
-		}
-		rest = next
-		switch {
-		case f.num > uint64(known):
-		case f.num == 1:
-			s.V, err = math.Float64frombits(f.value), f.want(Fixed64Type)
-		case f.num == 2:
-			s.T, err = int64(f.value), f.want(VarintType)
-		case f.num == 3:
-			s.ST, err = int64(f.value), f.want(VarintType)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	d.addSample(s)
-	return nil
 }

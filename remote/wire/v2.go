@@ -7,22 +7,57 @@ import (
 	"math"
 	"slices"
 
+	"google.golang.org/protobuf/encoding/protowire"
+
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/model/metadata"
 
 	"github.com/promtable/promtable/remote/engine"
-	"github.com/promtable/promtable/remote/request"
 	"github.com/promtable/promtable/series"
 )
 
-// DecodeV2 decodes an io.prometheus.write.v2.Request. Its series may come
-// before the symbols that they refer to.
-func DecodeV2(d *Decoder, body []byte) (WriteRequest, error) {
+// Tags of fields of 2.0.
+const (
+	tagSymbolV2   = byte(4<<3 | protowire.BytesType) // Request.symbols
+	tagSeriesV2   = byte(5<<3 | protowire.BytesType) // Request.timeseries
+	tagRefsV2     = byte(1<<3 | protowire.BytesType) // TimeSeries.labels_refs
+	tagMetadataV2 = byte(5<<3 | protowire.BytesType) // TimeSeries.metadata
+)
+
+// V2 decodes requests of remote write 2.0. It is used for one request at a time.
+type V2 struct {
+	decoder
+
+	symbols []string
+	// table is the symbol table of the cache; numbers are those of symbols in it,
+	// or 0.
+	table   *engine.SymbolTable
+	numbers []uint32
+	// refs are the label references of a series, unless fastRefs has taken them:
+	// then packed are their bytes, and text is made.
+	refs, exemplarRefs []uint64
+	packed             []byte
+	// text is the wire text of a series, a view of words.
+	text  []byte
+	words []uint32
+}
+
+// NewV2 returns a decoder of bodies of up to maxBody bytes.
+func NewV2(cache SeriesCache, maxBody int) *V2 {
+	return &V2{decoder: decoder{cache: cache, maxBody: maxBody}}
+}
+
+// Decode decodes an io.prometheus.write.v2.Request. Its series may come before
+// the symbols that they refer to. What can never be stored is added to rejected;
+// the error is for a body that is no request. The result is valid until Release
+// and does not refer to body.
+func (d *V2) Decode(body []byte, rejected *engine.Rejected) (WriteRequest, error) {
+	d.begin(rejected)
 	body, err := d.decodeSymbols(body)
 	d.numberSymbols()
 	for n := 0; len(body) > 0 && err == nil; {
-		if start, end := quickBytes(body, 5<<3|BytesType); end > 0 {
-			err = d.seriesV2(body[start:end], n)
+		if start, end := fastBytes(body, tagSeriesV2); end > 0 {
+			err = d.decodeSeries(body[start:end], n)
 			body = body[end:]
 			n++
 			continue
@@ -33,31 +68,39 @@ func DecodeV2(d *Decoder, body []byte) (WriteRequest, error) {
 		}
 		switch {
 		case f.num == 5:
-			if err = f.want(BytesType); err == nil {
-				err = d.seriesV2(f.bytes, n)
+			if err = f.want(protowire.BytesType); err == nil {
+				err = d.decodeSeries(f.bytes, n)
 			}
 			n++
 		case f.num <= 3: // reserved, so that this is noticed
 			err = fmt.Errorf("field %d is one of remote write 1.0, the Content-Type says 2.0", f.num)
 		}
 	}
-	if err != nil {
-		return WriteRequest{}, request.BadRequest("decode write request: %w", err)
-	}
-	return d.out, nil
+	return d.end(err)
 }
 
-// decodeSymbols finds the symbols of a request, views of body, and returns what
-// follows those that it begins with. The first must be empty, if anything refers
-// to symbols at all.
-func (d *Decoder) decodeSymbols(body []byte) (rest []byte, err error) {
-	for start, end := quickBytes(body, 4<<3|BytesType); end > 0; start, end = quickBytes(body, 4<<3|BytesType) {
+// Release ends the use of the last request, and returns whether d may decode
+// another one. A decoder whose memory has grown too large may not.
+func (d *V2) Release() bool {
+	if max(cap(d.symbols), cap(d.numbers)) > 4*maxPooledSeries || max(cap(d.refs), cap(d.exemplarRefs)) > maxPooledSeries || !d.decoder.Release() {
+		return false
+	}
+	clear(d.symbols)
+	d.symbols, d.table, d.packed = d.symbols[:0], nil, nil
+	return true
+}
+
+// decodeSymbols collects the symbols of a request, which are views of body, and
+// returns what follows those that it begins with. The first symbol must be empty,
+// if there are symbols or series.
+func (d *V2) decodeSymbols(body []byte) (rest []byte, err error) {
+	for start, end := fastBytes(body, tagSymbolV2); end > 0; start, end = fastBytes(body, tagSymbolV2) {
 		d.addSymbol(body[start:end], body[end:])
 		body = body[end:]
 	}
 	used := len(d.symbols) > 0
 	for rest := body; len(rest) > 0; {
-		if _, end := quickBytes(rest, 5<<3|BytesType); end > 0 {
+		if _, end := fastBytes(rest, tagSeriesV2); end > 0 {
 			rest, used = rest[end:], true
 			continue
 		}
@@ -68,7 +111,7 @@ func (d *Decoder) decodeSymbols(body []byte) (rest []byte, err error) {
 		rest = next
 		switch f.num {
 		case 4:
-			if err := f.want(BytesType); err != nil {
+			if err := f.want(protowire.BytesType); err != nil {
 				return nil, err
 			}
 			d.addSymbol(f.bytes, rest)
@@ -83,16 +126,16 @@ func (d *Decoder) decodeSymbols(body []byte) (rest []byte, err error) {
 	return body, nil
 }
 
-// addSymbol adds a symbol that stands before rest.
-func (d *Decoder) addSymbol(symbol, rest []byte) {
+// addSymbol adds a symbol, which rest follows.
+func (d *V2) addSymbol(symbol, rest []byte) {
 	if len(d.symbols) == cap(d.symbols) {
 		d.symbols = slices.Grow(d.symbols, 1+countSymbols(rest))
 	}
 	d.symbols = append(d.symbols, view(symbol))
 }
 
-// countSymbols returns how many symbols rest has: a table that grows as they
-// come would take twice the room. What is wrong with rest is found later.
+// countSymbols returns how many symbols rest has: a slice that grows with them
+// would take twice the memory. Malformed fields are reported later.
 func countSymbols(rest []byte) (n int) {
 	for len(rest) > 0 {
 		f, next, err := cutField(rest)
@@ -106,7 +149,7 @@ func countSymbols(rest []byte) (n int) {
 	return n
 }
 
-// seriesV2 is what the fields of a TimeSeries, other than its labels, came to.
+// seriesV2 is a series and what is decoded beside it.
 type seriesV2 struct {
 	engine.Series
 	badExemplars int
@@ -121,38 +164,38 @@ type metadataV2 struct {
 	helpRef, unitRef uint64
 }
 
-// seriesV2 decodes the nth io.prometheus.write.v2.TimeSeries.
-func (d *Decoder) seriesV2(msg []byte, n int) error {
-	if err := d.reserve(msg); err != nil {
+// decodeSeries decodes the nth io.prometheus.write.v2.TimeSeries.
+func (d *V2) decodeSeries(msg []byte, n int) error {
+	if err := d.reserveSamples(msg); err != nil {
 		return err
 	}
-	rest := d.quickRefs(msg)
-	for n := d.quickSample(rest, wireV2); n > 0; n = d.quickSample(rest, wireV2) {
+	rest := d.fastRefs(msg)
+	for n := d.fastSample(rest, sampleFieldsV2); n > 0; n = d.fastSample(rest, sampleFieldsV2) {
 		rest = rest[n:]
 	}
-	// That is all there is to most of them.
+	// Most series have nothing else.
 	if len(d.slab) > d.first && (len(rest) == 0 || string(rest) == emptyMetadataV2) {
-		if known := d.findV2(); known != nil {
-			d.addSeries(&engine.Series{Cached: known, Samples: d.takeSamples()})
+		if cached := d.findCached(); cached != nil {
+			d.addSeries(&engine.Series{Cached: cached, Samples: d.endSamples()})
 			return nil
 		}
 	}
-	return d.wholeSeriesV2(rest, n)
+	return d.decodeRest(rest, n)
 }
 
 // emptyMetadataV2 is what the generated code writes for no metadata.
 const emptyMetadataV2 = "\x2a\x00"
 
-// wholeSeriesV2 decodes what is left of the nth TimeSeries after the references
+// decodeRest decodes what is left of the nth TimeSeries after the references
 // and samples that it begins with.
-func (d *Decoder) wholeSeriesV2(rest []byte, n int) error {
+func (d *V2) decodeRest(rest []byte, n int) error {
 	var s seriesV2
 	for len(rest) > 0 {
-		if n := d.quickSample(rest, wireV2); n > 0 {
+		if n := d.fastSample(rest, sampleFieldsV2); n > 0 {
 			rest = rest[n:]
 			continue
 		}
-		if start, end := quickBytes(rest, 5<<3|BytesType); end > 0 {
+		if start, end := fastBytes(rest, tagMetadataV2); end > 0 {
 			if err := s.metadata.decode(rest[start:end]); err != nil {
 				return err
 			}
@@ -166,33 +209,33 @@ func (d *Decoder) wholeSeriesV2(rest []byte, n int) error {
 		rest = next
 		switch f.num {
 		case 1:
-			err = d.labelRefs(f)
+			err = d.addRefs(f)
 		case 2:
-			err = d.sample(f, wireV2)
+			err = d.decodeSample(f, sampleFieldsV2)
 		case 3:
 			var h engine.Histogram
 			h, err = d.decodeHistogram(f)
 			s.Histograms = append(s.Histograms, h)
 		case 4:
-			err = d.exemplarV2(&s, f)
+			err = d.decodeExemplar(&s, f)
 		case 5:
-			if err = f.want(BytesType); err == nil {
+			if err = f.want(protowire.BytesType); err == nil {
 				err = s.metadata.decode(f.bytes)
 			}
 		case 6: // created_timestamp, until rc.3 of the specification
-			s.created, err = int64(f.value), f.want(VarintType)
+			s.created, err = int64(f.value), f.want(protowire.VarintType)
 		}
 		if err != nil {
 			return err
 		}
 	}
-	s.Samples = d.takeSamples()
-	s.start(s.created)
+	s.Samples = d.endSamples()
+	s.setStart(s.created)
 	return d.finishSeries(&s, n)
 }
 
-// start gives a start timestamp to all samples and histograms that have none.
-func (s *seriesV2) start(created int64) {
+// setStart gives a start timestamp to all samples and histograms that have none.
+func (s *seriesV2) setStart(created int64) {
 	for i := range s.Samples {
 		if s.Samples[i].ST == 0 {
 			s.Samples[i].ST = created
@@ -205,13 +248,13 @@ func (s *seriesV2) start(created int64) {
 	}
 }
 
-// finishSeries checks the parts of a series against each other. Only what
-// breaks the whole request is an error. A series that has nothing but exemplars
-// is against the specification, but that is how Prometheus sends exemplars.
-func (d *Decoder) finishSeries(s *seriesV2, n int) error {
+// finishSeries checks the parts of a series against each other, and adds it. The
+// error is for the whole request. The specification does not allow a series of
+// exemplars alone, but Prometheus sends exemplars so.
+func (d *V2) finishSeries(s *seriesV2, n int) error {
 	all := len(s.Samples) + len(s.Histograms) + len(s.Exemplars) + s.badExemplars
-	if s.Cached = d.findV2(); s.Cached == nil {
-		stored, err := d.newSeries(s, all, n)
+	if s.Cached = d.findCached(); s.Cached == nil {
+		stored, err := d.resolveSeries(s, all, n)
 		if err != nil || !stored {
 			return err
 		}
@@ -224,7 +267,7 @@ func (d *Decoder) finishSeries(s *seriesV2, n int) error {
 		d.rejected.Add(engine.ReasonMalformed, 0, fmt.Errorf("series %s has neither samples nor histograms", series.Abbreviate(s.Series.DecodedLabels())))
 		return nil
 	}
-	if err := d.takeMetadata(s); err != nil {
+	if err := d.addSeriesMetadata(s); err != nil {
 		return err
 	}
 	if s.bad != nil {
@@ -234,32 +277,32 @@ func (d *Decoder) finishSeries(s *seriesV2, n int) error {
 	return nil
 }
 
-// newSeries gives the nth series of the request the labels that its references
-// stand for. ok says that they are no reason to reject all that it has.
-func (d *Decoder) newSeries(s *seriesV2, all, n int) (ok bool, err error) {
-	if err := d.unpack(); err != nil {
+// resolveSeries gives the nth series of the request the labels that its references
+// stand for. If ok is false, all that it has is rejected.
+func (d *V2) resolveSeries(s *seriesV2, all, n int) (ok bool, err error) {
+	if err := d.unpackRefs(); err != nil {
 		return false, err
 	}
-	pairs, bad := d.resolve(d.pairs[:0], d.refs)
+	pairs, bad := d.resolveRefs(d.pairs[:0], d.refs)
 	if bad != nil {
 		d.rejected.Add(engine.ReasonMalformed, all, fmt.Errorf("series %d of the request: %w", n, bad))
 		return false, nil
 	}
 	d.pairs = pairs
-	ls, tooLong, err := d.labels(pairs)
+	ls, tooLong, err := d.newLabels(pairs)
 	if tooLong != nil {
 		d.rejected.Add(engine.ReasonKeyTooLong, all, tooLong)
 	}
 	if err != nil || tooLong != nil {
 		return false, err
 	}
-	s.Labels, s.WireText = ls, d.spellNew()
+	s.Labels, s.WireText = ls, d.newText()
 	return true, nil
 }
 
-// exemplarV2 decodes an io.prometheus.write.v2.Exemplar.
-func (d *Decoder) exemplarV2(s *seriesV2, msg field) error {
-	if err := msg.want(BytesType); err != nil {
+// decodeExemplar decodes an io.prometheus.write.v2.Exemplar.
+func (d *V2) decodeExemplar(s *seriesV2, msg field) error {
+	if err := msg.want(protowire.BytesType); err != nil {
 		return err
 	}
 	d.exemplarRefs = d.exemplarRefs[:0]
@@ -275,21 +318,21 @@ func (d *Decoder) exemplarV2(s *seriesV2, msg field) error {
 		case 1:
 			d.exemplarRefs, err = appendRefs(d.exemplarRefs, f)
 		case 2:
-			v, err = math.Float64frombits(f.value), f.want(Fixed64Type)
+			v, err = math.Float64frombits(f.value), f.want(protowire.Fixed64Type)
 		case 3:
-			t, err = int64(f.value), f.want(VarintType)
+			t, err = int64(f.value), f.want(protowire.VarintType)
 		}
 		if err != nil {
 			return err
 		}
 	}
-	pairs, bad := d.resolve(d.exemplarPairs[:0], d.exemplarRefs)
+	pairs, bad := d.resolveRefs(d.exemplarPairs[:0], d.exemplarRefs)
 	if bad != nil {
 		s.badExemplars, s.bad = s.badExemplars+1, fmt.Errorf("exemplar: %w", bad)
 		return nil
 	}
 	d.exemplarPairs = pairs
-	x, bad, err := d.exemplar(pairs, t, v)
+	x, bad, err := d.newExemplar(pairs, t, v)
 	switch {
 	case err != nil:
 		return err
@@ -311,11 +354,11 @@ func (m *metadataV2) decode(msg []byte) error {
 		rest = next
 		switch f.num {
 		case 1:
-			m.kind, err = f.value, f.want(VarintType)
+			m.kind, err = f.value, f.want(protowire.VarintType)
 		case 3:
-			m.helpRef, err = f.value, f.want(VarintType)
+			m.helpRef, err = f.value, f.want(protowire.VarintType)
 		case 4:
-			m.unitRef, err = f.value, f.want(VarintType)
+			m.unitRef, err = f.value, f.want(protowire.VarintType)
 		}
 		if err != nil {
 			return err
@@ -324,8 +367,8 @@ func (m *metadataV2) decode(msg []byte) error {
 	return nil
 }
 
-// takeMetadata takes the metadata of a series, if they say anything.
-func (d *Decoder) takeMetadata(s *seriesV2) error {
+// addSeriesMetadata adds the metadata of a series, unless they are empty.
+func (d *V2) addSeriesMetadata(s *seriesV2) error {
 	m := s.metadata
 	if m == (metadataV2{}) {
 		return nil
@@ -334,24 +377,24 @@ func (d *Decoder) takeMetadata(s *seriesV2) error {
 		s.bad = fmt.Errorf("metadata: reference %d is not below the number of symbols, %d", ref, len(d.symbols))
 		return nil
 	}
-	said := metadata.Metadata{Type: metricType(m.kind), Unit: d.symbols[m.unitRef], Help: d.symbols[m.helpRef]}
+	decoded := metadata.Metadata{Type: metricType(m.kind), Unit: d.symbols[m.unitRef], Help: d.symbols[m.helpRef]}
 	if s.Cached == nil {
-		return d.addMetadata(engine.FamilyName(s.Labels.Get(labels.MetricName), said.Type), said)
+		return d.addMetadata(engine.FamilyName(s.Labels.Get(labels.MetricName), decoded.Type), decoded)
 	}
-	family, news := s.Cached.State.CompareMetadata(said)
-	if !news {
+	family, changed := s.Cached.State.CompareMetadata(decoded)
+	if !changed {
 		d.out.Repeated++
 		return nil
 	}
-	return d.addMetadata(family, said)
+	return d.addMetadata(family, decoded)
 }
 
 // appendRefs appends the references of a labels_refs field, packed or not.
 func appendRefs(refs []uint64, f field) ([]uint64, error) {
-	if f.wire == VarintType {
+	if f.wire == protowire.VarintType {
 		return append(refs, f.value), nil
 	}
-	if err := f.want(BytesType); err != nil {
+	if err := f.want(protowire.BytesType); err != nil {
 		return refs, err
 	}
 	for rest := f.bytes; len(rest) > 0; {
@@ -372,8 +415,8 @@ func appendRefs(refs []uint64, f field) ([]uint64, error) {
 	return refs, nil
 }
 
-// checkRefs says what is wrong with the references of a label set.
-func (d *Decoder) checkRefs(refs []uint64) error {
+// checkRefs returns an error unless refs are pairs of symbols.
+func (d *V2) checkRefs(refs []uint64) error {
 	if len(refs)%2 != 0 {
 		return fmt.Errorf("an odd number of label references, %d", len(refs))
 	}
@@ -385,8 +428,8 @@ func (d *Decoder) checkRefs(refs []uint64) error {
 	return nil
 }
 
-// resolve appends the labels that refs stand for.
-func (d *Decoder) resolve(dst []pair, refs []uint64) ([]pair, error) {
+// resolveRefs appends the labels that refs stand for.
+func (d *V2) resolveRefs(dst []pair, refs []uint64) ([]pair, error) {
 	if err := d.checkRefs(refs); err != nil {
 		return nil, err
 	}

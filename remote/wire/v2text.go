@@ -1,137 +1,112 @@
 package wire
 
 import (
-	"encoding/binary"
 	"slices"
 	"unsafe"
+
+	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/promtable/promtable/remote/engine"
 	"github.com/promtable/promtable/series"
 )
 
-// A spelling of formV2 is the epoch of the numbers, and a number for each
-// reference, four bytes each.
+// The wire text of a 2.0 series is the epoch of the symbol table, and the number
+// of the symbol of each reference, four bytes each: references mean another
+// symbol in each request, numbers do not.
 
-// maxSpelling bounds the labels of a series that may be known, in bytes. Many of
-// them can stand in few bytes of references.
-const maxSpelling = 2 * series.MaxSeriesKey
+// maxTextBytes bounds the labels of a series that may be cached, in bytes. Many
+// of them can stand in few bytes of references.
+const maxTextBytes = 2 * series.MaxSeriesKey
 
-// numberSymbols finds the numbers of the symbols.
-func (d *Decoder) numberSymbols() {
-	d.interned = d.finder.Symbols()
+// maxTextRefs bounds the references of such a series.
+const maxTextRefs = maxTextBytes
+
+// numberSymbols finds the numbers of the symbols of the request.
+func (d *V2) numberSymbols() {
+	d.table = d.cache.Symbols()
 	d.numbers = slices.Grow(d.numbers[:0], len(d.symbols))[:len(d.symbols)]
-	d.interned.Find(d.numbers, d.symbols)
+	d.table.Find(d.numbers, d.symbols)
 }
 
-// labelRefs takes a labels_refs field that stands elsewhere.
-func (d *Decoder) labelRefs(f field) (err error) {
-	if err = d.unpack(); err == nil {
+// addRefs adds a labels_refs field that fastRefs has not taken.
+func (d *V2) addRefs(f field) (err error) {
+	if err = d.unpackRefs(); err == nil {
 		d.refs, err = appendRefs(d.refs, f)
 	}
 	return err
 }
 
-// unpack moves what is in d.packed to d.refs.
-func (d *Decoder) unpack() (err error) {
+// unpackRefs moves what is in d.packed to d.refs.
+func (d *V2) unpackRefs() (err error) {
 	if d.packed != nil {
-		d.refs, err = appendRefs(d.refs[:0], field{wire: BytesType, bytes: d.packed})
+		d.refs, err = appendRefs(d.refs[:0], field{wire: protowire.BytesType, bytes: d.packed})
 		d.packed = nil
 	}
 	return err
 }
 
-// spell spells references that are packed, unless there is something strange
-// about them. A symbol without a number has 0 there: then nothing is found.
-func (d *Decoder) spell(packed []byte) bool {
-	if len(packed) > maxSpelling {
-		return false
-	}
-	words, numbers := d.spellingWords(len(packed)), d.numbers
-	n := 0
-	for i := 0; i < len(packed); n++ {
-		ref := uint64(packed[i])
-		if i++; ref >= 0x80 {
-			if i < len(packed) && packed[i] < 0x80 {
-				ref = ref&0x7f | uint64(packed[i])<<7
-				i++
-			} else {
-				var size int
-				if ref, size = binary.Uvarint(packed[i-1:]); size <= 0 {
-					return false
-				}
-				i += size - 1
-			}
-		}
-		if ref >= uint64(len(numbers)) || n >= len(words) {
-			return false
-		}
-		words[n] = numbers[ref]
-	}
-	d.setSpelling(n)
-	return true
-}
-
-// spellingWords returns where to put the numbers of a spelling of up to n.
-func (d *Decoder) spellingWords(n int) []uint32 {
+// textWords returns where up to n numbers of a text go.
+func (d *V2) textWords(n int) []uint32 {
 	if len(d.words) <= n {
 		d.words = make([]uint32, 1+max(n, 127))
 	}
 	return d.words[1:]
 }
 
-// setSpelling makes a spelling of the first n numbers.
-func (d *Decoder) setSpelling(n int) {
-	d.words[0] = d.interned.Epoch()
-	d.spelling = unsafe.Slice((*byte)(unsafe.Pointer(&d.words[0])), 4*(1+n))
+// setText makes a text of the first n numbers.
+func (d *V2) setText(n int) {
+	d.words[0] = d.table.Epoch()
+	d.text = unsafe.Slice((*byte)(unsafe.Pointer(&d.words[0])), 4*(1+n))
 }
 
-// findV2 returns the series that the references stand for, if it is known.
-func (d *Decoder) findV2() *engine.CachedSeries {
+// findCached returns the series that the references stand for, if it is cached.
+func (d *V2) findCached() *engine.CachedSeries {
 	if d.packed == nil {
-		d.spellRefs()
+		d.setRefsText()
 	}
-	if known, text := d.guess(formV2); text != "" && string(d.spelling) == text {
-		d.last = known
-		return known
+	if cached, want := d.predict(formV2); want != "" && string(d.text) == want {
+		d.last = cached
+		return cached
 	}
-	return d.find(formV2, d.spelling)
+	return d.lookup(formV2, d.text)
 }
 
-// spellRefs spells the references in d.refs, if they have a spelling.
-func (d *Decoder) spellRefs() {
-	d.spelling = nil
-	if len(d.refs) > maxSpelling {
+// setRefsText makes the text of d.refs. It is empty if they are no labels of this
+// request, or very many.
+func (d *V2) setRefsText() {
+	d.text = nil
+	if len(d.refs) > maxTextRefs {
 		return
 	}
-	words := d.spellingWords(len(d.refs))
+	words := d.textWords(len(d.refs))
 	for i, ref := range d.refs {
 		if ref >= uint64(len(d.numbers)) {
 			return
 		}
 		words[i] = d.numbers[ref]
 	}
-	d.setSpelling(len(d.refs))
+	d.setText(len(d.refs))
 }
 
-// spellNew spells the references in d.refs, all of which are good, for a series
-// that is to be known: symbols that have no number get one.
-func (d *Decoder) spellNew() engine.WireText {
+// newText makes the text of d.refs, all of which are good, for a series that is
+// to be cached: symbols that have no number get one.
+func (d *V2) newText() engine.WireText {
 	size := 0
 	for _, ref := range d.refs {
-		if size += len(d.symbols[ref]); size > maxSpelling {
+		if size += len(d.symbols[ref]); size > maxTextBytes {
 			return engine.WireText{}
 		}
 	}
-	if len(d.refs) == 0 || len(d.refs) > maxSpelling/4 {
+	if len(d.refs) == 0 || len(d.refs) > maxTextRefs/4 {
 		return engine.WireText{}
 	}
 	for _, ref := range d.refs {
 		if d.numbers[ref] == 0 {
-			if d.numbers[ref] = d.interned.Add(d.symbols[ref]); d.numbers[ref] == 0 {
+			if d.numbers[ref] = d.table.Add(d.symbols[ref]); d.numbers[ref] == 0 {
 				return engine.WireText{}
 			}
 		}
 	}
-	d.spellRefs()
-	return d.keep(formV2, d.spelling)
+	d.setRefsText()
+	return d.keepText(formV2, d.text)
 }

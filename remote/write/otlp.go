@@ -30,9 +30,9 @@ const (
 // resource, so that no query misses it: the default of Prometheus.
 const otlpLookback = 5 * time.Minute
 
-// OTLPHandler takes OTLP metrics over HTTP. Prometheus' translator makes series
-// of them, as Prometheus does it without further configuration. Its handler is
-// not used, because it answers 200 when storing fails.
+// OTLPHandler serves OTLP metrics over HTTP. Prometheus' translator makes series
+// of them, with Prometheus' default configuration. Prometheus' handler is not
+// used, because it answers 200 when storing fails.
 type OTLPHandler struct {
 	engine  Engine
 	errors  *request.Responder
@@ -64,7 +64,7 @@ func (h *OTLPHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// otlpEncoding says how the body is encoded. The error is a 415.
+// otlpEncoding returns the content type of the body. The error is a 415.
 func otlpEncoding(header http.Header) (string, error) {
 	if encoding := header.Get("Content-Encoding"); encoding != "" && encoding != "gzip" {
 		return "", unsupportedMedia("content encoding %q is not gzip", encoding)
@@ -77,7 +77,7 @@ func otlpEncoding(header http.Header) (string, error) {
 }
 
 // write stores the metrics of r. What can never be stored is in rejected, the
-// rest is stored; after an error everything must be sent again.
+// rest is stored. After err, all of the request must be sent again.
 func (h *OTLPHandler) write(w http.ResponseWriter, r *http.Request, contentType string) (rejected error, err error) {
 	ctx, cancel := context.WithTimeout(r.Context(), h.timeout)
 	defer cancel()
@@ -154,7 +154,7 @@ func (h *OTLPHandler) store(ctx context.Context, metrics pmetricotlp.ExportReque
 		LabelNameUnderscoreSanitization:      otlp.LabelNameUnderscoreSanitization,
 		LabelNamePreserveMultipleUnderscores: otlp.LabelNamePreserveMultipleUnderscores,
 	})
-	if err := ctx.Err(); err != nil { // which the translator reports as well
+	if err := ctx.Err(); err != nil { // the translator reports it, too
 		return nil, fmt.Errorf("translate OTLP metrics: %w", err)
 	}
 	err = appender.Commit()
@@ -184,7 +184,7 @@ func respondOTLP(w http.ResponseWriter, contentType string, rejected error) (err
 	}
 	w.Header().Set("Content-Type", contentType)
 	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
-	_, _ = w.Write(body) // the sender has gone, and nobody else asks
+	_, _ = w.Write(body) // an error is one of the connection
 	return nil
 }
 

@@ -37,15 +37,8 @@ func (p protocol) String() string {
 	return "1.0"
 }
 
-func (p protocol) decode() wire.DecodeFunc {
-	if p == protocolV2 {
-		return wire.DecodeV2
-	}
-	return wire.DecodeV1
-}
-
-// negotiate says which protocol a write speaks: its content type says so, and
-// no other header. The error is a 415.
+// negotiate returns the protocol of a write. Only the content type decides it.
+// The error is a 415.
 func negotiate(h http.Header) (protocol, error) {
 	if encoding := h.Get("Content-Encoding"); encoding != "" && !strings.EqualFold(encoding, string(remoteapi.SnappyBlockCompression)) {
 		return 0, unsupportedMedia("content encoding %q is not snappy", encoding)
@@ -72,8 +65,8 @@ func unsupportedMedia(format string, args ...any) error {
 	return request.WithStatus(http.StatusUnsupportedMediaType, format, args...)
 }
 
-// maxWriteWait is how long a write waits for a slot, and for its part of the
-// bytes that may be in flight. Both end with its timeout.
+// maxWriteWait is how long a write waits for a slot, and for its part of
+// Config.MaxBytes. Both waits end with its timeout.
 const maxWriteWait = 10 * time.Second
 
 // Engine stores samples, histograms, exemplars and metadata: an
@@ -85,8 +78,8 @@ type Engine interface {
 	AppenderV2(ctx context.Context) storage.AppenderV2
 }
 
-// Config says what the handlers of writes are made of. All of it is
-// required, but for the Registerer.
+// Config is what the handlers of writes are made of. All of it is required, but
+// for the Registerer.
 type Config struct {
 	Engine     Engine
 	Errors     *request.Responder
@@ -111,14 +104,14 @@ type Handler struct {
 	body    request.BodyReader
 	timeout time.Duration
 	metrics *metrics
-	// decoders are *decoder to be used again.
-	decoders sync.Pool
+	// decoders are kept for other requests, by protocol.
+	decoders [2]sync.Pool
 }
 
 // New returns a handler of remote write. Its metrics are registered
 // with cfg.Registerer, where they must not be registered yet.
 func New(cfg Config) *Handler {
-	return &Handler{
+	h := &Handler{
 		engine:  cfg.Engine,
 		errors:  cfg.Errors,
 		gate:    request.NewGate(cfg.MaxConcurrent, maxWriteWait),
@@ -127,6 +120,17 @@ func New(cfg Config) *Handler {
 		timeout: cfg.Timeout,
 		metrics: newMetrics(cfg.Registerer),
 	}
+	h.decoders[protocolV1].New = func() any { return wire.NewV1(cfg.Engine, cfg.MaxBodyBytes) }
+	h.decoders[protocolV2].New = func() any { return wire.NewV2(cfg.Engine, cfg.MaxBodyBytes) }
+	return h
+}
+
+// decoder decodes requests of one protocol, one at a time.
+type decoder interface {
+	// Decode returns what body asks for, valid until Release.
+	Decode(body []byte, rejected *engine.Rejected) (wire.WriteRequest, error)
+	// Release returns whether the decoder may be used again.
+	Release() bool
 }
 
 // ServeHTTP implements http.Handler.
@@ -138,7 +142,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	stored, err := h.write(w, r, proto)
 	if proto == protocolV2 {
-		// Not in 1.0: there its sender takes zeros for failures.
+		// A sender of 1.0 would take zeros for failures.
 		upstream.WriteResponseStats{Samples: stored.Samples, Histograms: stored.Histograms, Exemplars: stored.Exemplars}.SetHeaders(w)
 	}
 	if err != nil {
@@ -148,8 +152,8 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// write does the work of a request. An error of the store is worth more than
-// a *engine.Rejected: then everything must be sent again.
+// write decodes and stores a request. An error of the store hides an
+// *engine.Rejected: all of the request must then be sent again.
 func (h *Handler) write(w http.ResponseWriter, r *http.Request, proto protocol) (stored engine.Stored, err error) {
 	ctx, cancel := context.WithTimeout(r.Context(), h.timeout)
 	defer cancel()
@@ -164,12 +168,16 @@ func (h *Handler) write(w http.ResponseWriter, r *http.Request, proto protocol) 
 		req      wire.WriteRequest
 		rejected engine.Rejected
 	)
-	var d *wire.Decoder
-	defer func() { h.release(d) }()
+	var d decoder
+	defer func() {
+		if d != nil && d.Release() {
+			h.decoders[proto].Put(d)
+		}
+	}()
 	err = h.body.Read(ctx, w, r, decoded, func(body []byte) error {
 		h.metrics.bodyBytes.Add(float64(len(body)))
-		d = h.decoder(&rejected)
-		req, err = proto.decode()(d, body)
+		d = h.decoders[proto].Get().(decoder)
+		req, err = d.Decode(body, &rejected)
 		return err
 	})
 	if err != nil {
@@ -182,24 +190,7 @@ func (h *Handler) write(w http.ResponseWriter, r *http.Request, proto protocol) 
 	return stored, rejected.Err()
 }
 
-// decoder returns a decoder for a request.
-func (h *Handler) decoder(rejected *engine.Rejected) *wire.Decoder {
-	d, ok := h.decoders.Get().(*wire.Decoder)
-	if !ok {
-		d = wire.NewDecoder(h.engine)
-	}
-	d.Reset(h.body.Limit, rejected)
-	return d
-}
-
-// release ends the use of a decoder, which may be nil, and of what it returned.
-func (h *Handler) release(d *wire.Decoder) {
-	if d != nil && d.Release() {
-		h.decoders.Put(d)
-	}
-}
-
-// store appends what is in req and counts what became of all that was sent.
+// store appends what is in req, and counts what was stored, rejected and lost.
 func (h *Handler) store(ctx context.Context, proto protocol, req wire.WriteRequest, rejected *engine.Rejected) (stored engine.Stored, err error) {
 	before := rejectedSamples(rejected)
 	if req.Size > 0 {

@@ -24,9 +24,8 @@ const (
 	// of Prometheus. It is part of the stored format.
 	EncodingDense = 128
 
-	// EncodingOpen is that of a chunk of floats whose data are as AppendOpen writes
-	// them: one that is handed on in memory while samples are still added. No
-	// writer stores it.
+	// EncodingOpen is the encoding of an open chunk of floats: one that is handed on
+	// in memory while samples are still added. No writer stores it.
 	EncodingOpen = 129
 
 	// headerSize is what stands before the data: encoding and stamp.

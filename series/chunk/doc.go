@@ -15,9 +15,29 @@
 //	1, 2, 3  floats (XOR), histograms of integers, histograms of floats
 //	4, 5, 6  the same with start timestamps (XOR2 and two more)
 //	128      floats, see package dense
-//	129      floats, see AppendOpen; never stored
+//	129      floats, see Open chunks; never stored
 //
 // Those up to 127 are the numbers and bytes of package chunkenc of Prometheus;
 // others than these are not in use. Times inside the data are milliseconds since
 // 1970, not deltas.
+//
+// # Open chunks
+//
+// An open chunk holds samples in the order in which they came. A sample is appended
+// in a few bytes and without a look at those before.
+//
+//	start    8 bytes, big-endian: the time from which the first sample counts
+//	samples  change: varint, value
+//
+// The change is by how much the distance of a time from the one before is other than
+// that of the time before. In front of the first sample are the start and a distance
+// of 0. A value is a float or, in a chunk that does not leave its writer, another
+// value as package cell has it:
+//
+//	float  head: 1 byte, the bytes of the float that differ, little-endian
+//	other  0xff, size: uvarint, value
+//
+// A float differs by its bits from the float before, or from 0. The lowest three bits
+// of the head are how many equal bytes lie below those that differ, the others how
+// many differ.
 package chunk

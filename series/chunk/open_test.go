@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/promtable/promtable/series"
@@ -15,7 +16,7 @@ import (
 // checkOpen encodes and decodes.
 func checkOpen(t testing.TB, ts []int64, vs []float64) {
 	t.Helper()
-	data := chunk.AppendOpen([]byte("front"), ts, vs)
+	data := seriestest.AppendOpen([]byte("front"), ts, vs)
 	if string(data[:5]) != "front" {
 		t.Fatalf("%v, %v: %x in front", ts, vs, data[:5])
 	}
@@ -45,9 +46,50 @@ func TestOpenValues(t *testing.T) {
 	}
 }
 
+// TestOpenMixed: floats and other values come back in the order in which they were
+// appended, and are refused where all must be floats.
+func TestOpenMixed(t *testing.T) {
+	samples := []struct {
+		t     int64
+		v     float64
+		value string
+	}{{5, 1, ""}, {5, 1, ""}, {-7, 0, "abc"}, {math.MaxInt64, 1.5, ""}, {0, 0, strings.Repeat("x", 300)}, {1, 1.5, ""}}
+	data := chunk.AppendOpenStart(nil, 3)
+	at, step, last := int64(3), int64(0), uint64(0)
+	for _, s := range samples {
+		var value []byte
+		if s.value != "" {
+			value = []byte(s.value)
+		}
+		data = chunk.AppendOpenSample(data, s.t-at-step, last, math.Float64bits(s.v), value)
+		at, step = s.t, s.t-at
+		if value == nil {
+			last = math.Float64bits(s.v)
+		}
+	}
+	n := 0
+	err := chunk.EachOpen(data, func(t0 int64, bits uint64, value []byte) {
+		want := samples[n]
+		if n++; t0 != want.t || string(value) != want.value || value == nil && bits != math.Float64bits(want.v) {
+			t.Errorf("sample %d is at %d, %x, %q, want %+v", n, t0, bits, value, want)
+		}
+	})
+	if err != nil || n != len(samples) {
+		t.Errorf("%d samples, %v", n, err)
+	}
+	if _, _, err := chunk.DecodeOpen(data, nil, nil); !errors.Is(err, series.ErrCorrupt) {
+		t.Errorf("taken for floats: %v", err)
+	}
+	for n := range data {
+		if err := chunk.EachOpen(data[:n], func(int64, uint64, []byte) {}); err != nil && !errors.Is(err, series.ErrCorrupt) {
+			t.Errorf("%d bytes: %v", n, err)
+		}
+	}
+}
+
 func TestOpenCorrupt(t *testing.T) {
 	ts, vs := []int64{1000, 2000, 3001, 4000}, []float64{1, 2.5, seriestest.StaleNaN, 4}
-	good := chunk.AppendOpen(nil, ts, vs)
+	good := seriestest.AppendOpen(nil, ts, vs)
 	tests := []struct {
 		name string
 		data []byte
@@ -55,7 +97,7 @@ func TestOpenCorrupt(t *testing.T) {
 		{"nothing", nil},
 		{"half a start", good[:7]},
 		{"cut in a value", good[:len(good)-1]},
-		{"cut before a value", chunk.AppendOpen(nil, ts[:1], vs[:1])[:9]},
+		{"cut before a value", seriestest.AppendOpen(nil, ts[:1], vs[:1])[:9]},
 		{"endless distance", append(slices.Clone(good), bytes.Repeat([]byte{0xff}, 30)...)},
 		{"endless distance at the end", append(slices.Clone(good), 0xff)},
 		{"nine bytes of value", append(slices.Clone(good), 0, 9<<3, 1, 2, 3, 4, 5, 6, 7, 8, 9)},
@@ -73,6 +115,25 @@ func TestOpenCorrupt(t *testing.T) {
 	}
 }
 
+// checkEach: EachOpen finds what DecodeOpen does, and more only if it is no float or
+// there are too many.
+func checkEach(t *testing.T, data []byte, ts []int64, vs []float64, decodeErr error) {
+	t.Helper()
+	n, floats := 0, true
+	err := chunk.EachOpen(data, func(at int64, bits uint64, value []byte) {
+		if floats = floats && value == nil; decodeErr == nil && (at != ts[n] || bits != math.Float64bits(vs[n])) {
+			t.Fatalf("%x: sample %d is at %d, %x", data, n, at, bits)
+		}
+		n++
+	})
+	switch {
+	case err != nil && (!errors.Is(err, series.ErrCorrupt) || decodeErr == nil):
+		t.Fatalf("%x: %v, but %v", data, err, decodeErr)
+	case err == nil && decodeErr != nil && floats && n <= chunk.MaxSamples:
+		t.Fatalf("%x: %d floats, but %v", data, n, decodeErr)
+	}
+}
+
 func FuzzOpen(f *testing.F) {
 	seriestest.AddSamples(f)
 	f.Fuzz(func(t *testing.T, data []byte) {
@@ -85,10 +146,12 @@ func FuzzOpen(f *testing.F) {
 func FuzzDecodeOpen(f *testing.F) {
 	f.Add([]byte{})
 	for _, c := range seriestest.Shapes(seriestest.NewRand(f), 9) {
-		f.Add(chunk.AppendOpen(nil, c.Ts, c.Vs))
+		f.Add(seriestest.AppendOpen(nil, c.Ts, c.Vs))
 	}
+	f.Add(chunk.AppendOpenSample(chunk.AppendOpenStart(nil, 1), 2, 0, 0, []byte("value")))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		ts, vs, err := chunk.DecodeOpen(data, nil, nil)
+		checkEach(t, data, ts, vs, err)
 		switch {
 		case err != nil && (!errors.Is(err, series.ErrCorrupt) || len(ts) > 0 || len(vs) > 0):
 			t.Fatalf("%x: %v, %v, %v", data, ts, vs, err)

@@ -35,7 +35,7 @@ type Row struct {
 	base, start, limit int64
 
 	// raw are the raw cells of each family, in order of precedence.
-	raw [len(rawPrecedence)]*sampleRun
+	raw [len(series.RawFamilies)]*sampleRun
 	// chunks are those that are not yet open, from position opened on.
 	chunks []pendingChunk
 	opened int
@@ -60,11 +60,6 @@ type Row struct {
 	follows  bool
 	err      error
 }
-
-// rawPrecedence are the raw families, from the one that wins on. A late sample,
-// which came after the window of its time was open, wins over one that came
-// while it was.
-var rawPrecedence = [...]string{series.FamilyLate, series.FamilyR0, series.FamilyR1, series.FamilyR2, series.FamilyR3}
 
 // A sampleRun is samples in order of time: the raw cells of a family or a chunk.
 type sampleRun struct {
@@ -116,7 +111,7 @@ func (r *Row) AddRaw(family string, qual, value []byte) error {
 	if err != nil {
 		return fmt.Errorf("family %s: %w", family, err)
 	}
-	i := slices.Index(rawPrecedence[:], family)
+	i := slices.Index(series.RawFamilies[:], family)
 	if i < 0 {
 		return fmt.Errorf("family %q holds no raw samples", family)
 	}
@@ -221,7 +216,7 @@ func (r *Row) Value() (cell.Value, error) {
 	case run.cells != nil:
 		v, err := cell.Parse(run.cells[run.at])
 		if err != nil {
-			return v, fmt.Errorf("family %s, delta %d: %w", rawPrecedence[-run.order], r.T()-r.base, err)
+			return v, fmt.Errorf("family %s, delta %d: %w", series.RawFamilies[-run.order], r.T()-r.base, err)
 		}
 		return v, nil
 	case len(run.vs) == 0:

@@ -27,7 +27,7 @@ func denseChunk(stamp int64, ts []int64, vs []float64) chunk.Sealed {
 // openChunk is a chunk of the bucket at 0 that is still open.
 func openChunk(stamp int64, ts []int64, vs []float64) chunk.Sealed {
 	c := denseChunk(stamp, ts, vs)
-	c.Encoding, c.Data = chunk.EncodingOpen, chunk.AppendOpen(nil, ts, vs)
+	c.Encoding, c.Data = chunk.EncodingOpen, seriestest.AppendOpen(nil, ts, vs)
 	return c
 }
 

@@ -1,6 +1,7 @@
 package seriestest
 
 import (
+	"math"
 	"testing"
 
 	"github.com/prometheus/prometheus/model/histogram"
@@ -36,7 +37,7 @@ func ChunkData(t testing.TB, encoding byte, samples []TimedValue) []byte {
 			ts, vs = append(ts, s.T), append(vs, s.V.Float)
 		}
 		if encoding == chunk.EncodingOpen {
-			return chunk.AppendOpen(nil, ts, vs)
+			return AppendOpen(nil, ts, vs)
 		}
 		return dense.Append(nil, ts, vs)
 	}
@@ -67,6 +68,21 @@ func ChunkData(t testing.TB, encoding byte, samples []TimedValue) []byte {
 		}
 	}
 	return encoded.Bytes()
+}
+
+// AppendOpen appends an open chunk of floats at these times, in milliseconds.
+func AppendOpen(dst []byte, ts []int64, vs []float64) []byte {
+	if len(ts) == 0 {
+		return dst
+	}
+	t, step, last := ts[0], int64(0), uint64(0)
+	dst = chunk.AppendOpenStart(dst, t)
+	for i, v := range vs {
+		next := ts[i] - t
+		dst = chunk.AppendOpenSample(dst, next-step, last, math.Float64bits(v), nil)
+		t, step, last = ts[i], next, math.Float64bits(v)
+	}
+	return dst
 }
 
 // ValueFor returns a value that a chunk of the encoding can hold, of which the

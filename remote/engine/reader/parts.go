@@ -49,7 +49,7 @@ func (p part) families() []bucketstore.FamilyRange {
 		chunks.Start = chunk.AppendStart(nil, delta)
 	}
 	families := []bucketstore.FamilyRange{chunks}
-	for _, family := range []string{series.FamilyLate, series.FamilyR0, series.FamilyR1, series.FamilyR2, series.FamilyR3} {
+	for _, family := range series.RawFamilies {
 		families = append(families, bucketstore.FamilyRange{Family: family, Start: start, Limit: limit})
 	}
 	return families
@@ -80,7 +80,8 @@ func basesOf(batch []index.Series) (bases []int64) {
 // all before start is read. So the rows of a series come in the order of time.
 // Buckets that are thin enough are read whole, many at once.
 func (r *batchReader) nextPart(bases []int64, start int64) (p part, ok bool) {
-	i, _ := slices.BinarySearch(bases, start&^(series.Period-1))
+	base, _ := series.Split(start)
+	i, _ := slices.BinarySearch(bases, base)
 	if i == len(bases) || bases[i] >= r.limit || start >= r.limit {
 		return part{}, false
 	}

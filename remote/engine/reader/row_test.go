@@ -14,6 +14,7 @@ import (
 	"github.com/promtable/promtable/series/cell"
 	"github.com/promtable/promtable/series/chunk"
 	"github.com/promtable/promtable/series/dense"
+	"github.com/promtable/promtable/series/seriestest"
 )
 
 // A row may hold more samples than a chunk can count, and what the builder says
@@ -203,7 +204,7 @@ func denseCells(samples int, next func(last float64) float64) []bucketstore.Cell
 // openCells are up to 559 samples of a series, one in 15 s, as an open chunk has them.
 func openCells(samples int, next func(last float64) float64) []bucketstore.Cell {
 	cells, ts, vs := cutCells(samples, next, func(n int, _ int64) bool { return n == 80 })
-	return append(cells, chunkCell(chunk.EncodingOpen, ts, chunk.AppendOpen(nil, ts, vs)))
+	return append(cells, chunkCell(chunk.EncodingOpen, ts, seriestest.AppendOpen(nil, ts, vs)))
 }
 
 // cutCells are so many samples as dense chunks, each up to where isEnd says so of how

@@ -9,7 +9,7 @@ import (
 	"github.com/promtable/promtable/series/cell"
 )
 
-// Describe writes all that a sender said of a series, bit for bit.
+// Describe writes all that is in a series, bit for bit.
 func Describe(s engine.Series) string {
 	var b strings.Builder
 	b.WriteString(s.Labels.String())

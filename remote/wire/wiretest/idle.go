@@ -17,8 +17,8 @@ func (s IdleStore) Apply(ctx context.Context, table bucketstore.Table, muts []bu
 	return s.Store.Apply(ctx, table, muts)
 }
 
-// IdleAppender counts samples and forgets them. Its references are those of
-// another.
+// IdleAppender counts samples and stores none. Its references are those of
+// another Appender.
 type IdleAppender struct {
 	bucketstore.Appender
 	Samples int

@@ -23,9 +23,9 @@ import (
 	"github.com/promtable/promtable/series"
 )
 
-// TestWriteKnownConcurrently: senders that send the same series again and again,
+// TestWriteCachedConcurrently: senders that send the same series again and again,
 // at once and in both protocols, each get every sample stored where it belongs.
-func TestWriteKnownConcurrently(t *testing.T) {
+func TestWriteCachedConcurrently(t *testing.T) {
 	const senders, requests = 4, 25
 	base, reg := remotetest.ServeStore(t, remotetest.OpenPebble(t))
 	var want []engine.Series
@@ -70,9 +70,9 @@ func TestWriteKnownConcurrently(t *testing.T) {
 	}
 }
 
-// TestWriteKnownMetadata: metadata that come with known series are written when
+// TestWriteCachedMetadata: metadata of cached series are written when
 // they change, and counted always.
-func TestWriteKnownMetadata(t *testing.T) {
+func TestWriteCachedMetadata(t *testing.T) {
 	base, reg := remotetest.ServeStore(t, remotetest.OpenPebble(t))
 	rows := 0.0
 	for i, help := range []string{"x", "x", "x", "y", "y", "x", "x"} {

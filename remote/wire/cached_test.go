@@ -12,6 +12,7 @@ import (
 	"github.com/gogo/protobuf/proto"
 	"github.com/prometheus/prometheus/prompb"
 	writev2 "github.com/prometheus/prometheus/prompb/io/prometheus/write/v2"
+	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/promtable/promtable/remote/engine"
 )
@@ -94,12 +95,12 @@ func randomRequest(r *rand.Rand, sets [][]string, at int64) (v1, v2 []byte) {
 
 // protoField appends a length-delimited field.
 func protoField(dst []byte, num byte, msg []byte) []byte {
-	return append(append(append(dst, num<<3|BytesType), proto.EncodeVarint(uint64(len(msg)))...), msg...)
+	return append(append(append(dst, num<<3|byte(protowire.BytesType)), proto.EncodeVarint(uint64(len(msg)))...), msg...)
 }
 
-// TestDecodeKnown: what is known of series changes nothing of what is decoded,
+// TestDecodeCached: cached series change nothing of what is decoded,
 // whatever came before.
-func TestDecodeKnown(t *testing.T) {
+func TestDecodeCached(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	r := rand.New(rand.NewPCG(seed, 0))
@@ -107,17 +108,17 @@ func TestDecodeKnown(t *testing.T) {
 	again := newRepeater(t)
 	for range 100 {
 		v1, v2 := randomRequest(r, sets, time.Now().UnixMilli())
-		for name, fn := range map[string]DecodeFunc{"1.0": DecodeV1, "2.0": DecodeV2} {
+		for version := 1; version <= 2; version++ {
 			body := v1
-			if name == "2.0" {
+			if version == 2 {
 				body = v2
 			}
 			var rejected engine.Rejected
-			req, err := decode(fn, body, &rejected)
+			req, err := decode(version, body, &rejected)
 			if err != nil {
-				t.Fatalf("%s: %v", name, err)
+				t.Fatalf("version %d: %v", version, err)
 			}
-			if again.check(t, fn, body, checkDecoded(t, req), &rejected); t.Failed() {
+			if again.check(t, version, body, checkDecoded(t, req), &rejected); t.Failed() {
 				t.FailNow()
 			}
 		}
@@ -128,7 +129,7 @@ func TestDecodeKnown(t *testing.T) {
 	}
 }
 
-// oddRequests are requests of 2.0 that are valid, but written as nobody does.
+// oddRequests are requests of 2.0 that are valid, in unusual encodings.
 func oddRequests() map[string][]byte {
 	request := func(symbols []string, series ...[]byte) (body []byte) {
 		for _, s := range symbols {
@@ -140,7 +141,7 @@ func oddRequests() map[string][]byte {
 		return body
 	}
 	up := []string{"", "__name__", "up", "job", "a", "up", "__name__", "", "b"}
-	sample := []byte{2<<3 | BytesType, 2, 2<<3 | VarintType, 1}
+	sample := []byte{2<<3 | byte(protowire.BytesType), 2, 2<<3 | byte(protowire.VarintType), 1}
 	series := func(parts ...[]byte) []byte { return slices.Concat(append(parts, sample)...) }
 	refs := func(packed ...byte) []byte { return protoField(nil, 1, packed) }
 	many := slices.Clone(up)
@@ -160,30 +161,30 @@ func oddRequests() map[string][]byte {
 		"references to nothing":           request(up, series(refs(1, 9)), series(refs(1, 0x80, 1)), series(refs(1)), series(refs()), series(), series(refs(1, 2))),
 		"references that are cut":         request(up, series(refs(1, 2)), series(refs(1, 0x80))),
 		"a series without anything":       request(up, series(refs(1, 2)), refs(1, 2), series(refs(1, 2))),
-		"metadata, empty and not":         request(up, series(refs(1, 2), []byte{5<<3 | BytesType, 0}), series(refs(1, 2), []byte{5<<3 | BytesType, 2, 1 << 3, 1}), series(refs(1, 2), []byte{5<<3 | BytesType, 2, 3 << 3, 99})),
+		"metadata, empty and not":         request(up, series(refs(1, 2), []byte{5<<3 | byte(protowire.BytesType), 0}), series(refs(1, 2), []byte{5<<3 | byte(protowire.BytesType), 2, 1 << 3, 1}), series(refs(1, 2), []byte{5<<3 | byte(protowire.BytesType), 2, 3 << 3, 99})),
 		"the symbols after the series":    append(request(nil, series(refs(1, 2, 3, 4))), request(up)...),
 		"labels longer than a series key": request(append(slices.Clone(up), strings.Repeat("x", 3000), strings.Repeat("y", 3000), strings.Repeat("z", 3000)), series(refs(1, 2, 9, 10)), series(refs(1, 2, 9, 10, 11, 10))),
 	}
 }
 
-// TestDecodeOdd: what is written as nobody does is decoded as ever, known or not.
+// TestDecodeOdd: unusual encodings are decoded alike, whether series are cached or not.
 func TestDecodeOdd(t *testing.T) {
 	for name, body := range oddRequests() {
 		t.Run(name, func(t *testing.T) {
 			again := newRepeater(t)
 			var rejected engine.Rejected
-			req, err := decode(DecodeV2, body, &rejected)
+			req, err := decode(2, body, &rejected)
 			if err != nil {
 				checkBadRequest(t, err)
 				for range 3 {
-					if _, err := decodeWith(again.decoder, DecodeV2, body, &engine.Rejected{}); err == nil {
+					if _, err := decodeWith(again.decoders[2], body, &engine.Rejected{}); err == nil {
 						t.Error("decoded after it was refused")
 					}
-					again.decoder.Release()
+					again.release(2)
 				}
 				return
 			}
-			again.check(t, DecodeV2, body, checkDecoded(t, req), &rejected)
+			again.check(t, 2, body, checkDecoded(t, req), &rejected)
 		})
 	}
 }
@@ -215,17 +216,17 @@ func TestDecodeEpochs(t *testing.T) {
 			t.Logf("seed %d", seed)
 			r := rand.New(rand.NewPCG(seed, 0))
 			again := newSmallRepeater(t, room*70)
-			var decoders []*Decoder
+			var decoders []testDecoder
 			if test.current {
-				decoders = append(decoders, again.decoder)
+				decoders = append(decoders, again.decoders[2])
 			}
 			if test.slow {
-				decoders = append(decoders, NewDecoder(slowFinder{again.engine, again.engine.Symbols()}))
+				decoders = append(decoders, newDecoder(2, slowFinder{again.engine, again.engine.Symbols()}, fuzzMaxBody))
 			}
 			known := 0
 			for range 300 {
 				body := manySymbols(r, 2*room)
-				want, err := decode(DecodeV2, body, &engine.Rejected{})
+				want, err := decode(2, body, &engine.Rejected{})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -233,7 +234,7 @@ func TestDecodeEpochs(t *testing.T) {
 				for range 2 {
 					var rejected engine.Rejected
 					d := decoders[r.IntN(len(decoders))]
-					got, err := decodeWith(d, DecodeV2, body, &rejected)
+					got, err := decodeWith(d, body, &rejected)
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -278,8 +279,8 @@ func manySymbols(r *rand.Rand, names int) []byte {
 	return body
 }
 
-// TestQuickTime: it is binary.Uvarint, whatever there is.
-func TestQuickTime(t *testing.T) {
+// TestFastVarint: it is binary.Uvarint, whatever there is.
+func TestFastVarint(t *testing.T) {
 	var all [][]byte
 	for bits := range 64 {
 		for _, n := range []uint64{1<<bits - 1, 1 << bits, 1<<bits + 1, 0xaaaa_aaaa_aaaa_aaaa >> bits, uint64(time.Now().UnixMilli()) << bits} {
@@ -290,7 +291,7 @@ func TestQuickTime(t *testing.T) {
 		long := slices.Clone(b) // one byte longer than needed
 		long[len(long)-1] |= 0x80
 		for _, b := range [][]byte{b, append(slices.Clone(b), 0xff, 0x80, 1), b[:len(b)-1], append(long, 0)} {
-			got, n := quickTime(b)
+			got, n := fastVarint(b)
 			if want, wantN := binary.Uvarint(b); got != want || n != wantN {
 				t.Errorf("% x is %d of %d bytes, want %d of %d", b, got, n, want, wantN)
 			}
@@ -320,9 +321,9 @@ func TestDecodeAllocatesNothing(t *testing.T) {
 	}
 	req2.Symbols = symbols.Symbols()
 	for name, test := range map[string]struct {
-		fn  DecodeFunc
-		msg proto.Message
-	}{"1.0": {DecodeV1, &req}, "2.0": {DecodeV2, &req2}} {
+		version int
+		msg     proto.Message
+	}{"1.0": {1, &req}, "2.0": {2, &req2}} {
 		t.Run(name, func(t *testing.T) {
 			body, err := proto.Marshal(test.msg)
 			if err != nil {
@@ -330,15 +331,15 @@ func TestDecodeAllocatesNothing(t *testing.T) {
 			}
 			once := func() WriteRequest {
 				var rejected engine.Rejected
-				again.decoder.Reset(fuzzMaxBody, &rejected)
-				req, err := test.fn(again.decoder, body)
+				d := again.decoders[test.version]
+				req, err := d.Decode(body, &rejected)
 				if err == nil {
 					_, err = again.engine.Append(t.Context(), "", req.Series, &rejected)
 				}
 				if err == nil && len(req.Metadata) > 0 {
 					err = again.engine.AppendMetadata(t.Context(), "", req.Metadata, &rejected)
 				}
-				if err != nil || rejected.Err() != nil || !again.decoder.Release() {
+				if err != nil || rejected.Err() != nil || !d.Release() {
 					t.Fatalf("error %v, rejected %v", err, rejected.Err())
 				}
 				return req
@@ -371,7 +372,7 @@ func TestDecodePrefix(t *testing.T) {
 			t.Fatal(err)
 		}
 		var rejected engine.Rejected
-		decoded, err := decodeWith(again.decoder, DecodeV1, body, &rejected)
+		decoded, err := decodeWith(again.decoders[1], body, &rejected)
 		if err == nil {
 			_, err = again.engine.Append(t.Context(), "", decoded.Series, &rejected)
 		}
@@ -386,7 +387,7 @@ func TestDecodePrefix(t *testing.T) {
 				t.Errorf("series %d is not expected after the one before it", i)
 			}
 		}
-		again.decoder.Release()
+		again.release(1)
 		return known
 	}
 	first := []prompb.Label{{Name: "__name__", Value: "a"}}
@@ -436,13 +437,12 @@ func TestDecoderReleases(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			d := NewDecoder(noFinder{})
-			d.Reset(32<<20, &engine.Rejected{})
-			if got, err := DecodeV1(d, body); err != nil || got.Size != test.series*test.samples {
+			d := NewV1(noCache{}, 32<<20)
+			if got, err := d.Decode(body, &engine.Rejected{}); err != nil || got.Size != test.series*test.samples {
 				t.Fatalf("%d samples, error %v", got.Size, err)
 			}
-			if n := cap(d.spellings); n > 2*maxSpellings {
-				t.Errorf("%d bytes of spellings", n)
+			if n := cap(d.texts); n > 2*maxTexts {
+				t.Errorf("%d bytes of texts", n)
 			}
 			if kept := d.Release(); kept != test.kept {
 				t.Errorf("kept is %t, want %t", kept, test.kept)

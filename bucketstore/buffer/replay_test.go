@@ -1,0 +1,95 @@
+package buffer
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/promtable/promtable/bucketstore"
+	"github.com/promtable/promtable/bucketstore/pebble"
+	"github.com/promtable/promtable/series"
+)
+
+// leaveSamples leaves a log with samples in dir.
+func leaveSamples(t *testing.T, dir string, store bucketstore.Store) {
+	t.Helper()
+	b := openIn(t, dir, store)
+	for n := range int64(3) {
+		if err := b.Append(t.Context(), []bucketstore.Sample{{Ref: b.Ref([]byte("up")), T: 30*series.Period + n, V: 1}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b.Kill()
+}
+
+func openIn(t *testing.T, dir string, store bucketstore.Store) *Buffer {
+	t.Helper()
+	log, err := OpenDir(dir, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := Open(t.Context(), log, Config{Store: store})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func openEmbedded(t *testing.T) bucketstore.Store {
+	t.Helper()
+	store, err := pebble.Open(pebble.Config{Dir: t.TempDir(), Tables: bucketstore.Tables(0)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := store.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return store
+}
+
+// replayAlone replays the log in dir, and does nothing after it.
+func replayAlone(ctx context.Context, t *testing.T, dir string, store bucketstore.Store) error {
+	t.Helper()
+	state, err := readDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := newBuffer(&Dir{state: state}, Config{Store: store}.withDefaults())
+	background, stop := context.WithCancel(context.Background())
+	b.done.Go(func() { b.runSealing(background) })
+	err = b.replay(ctx)
+	stop()
+	b.done.Wait()
+	return err
+}
+
+// TestReplayKeepsSegments: a process that dies after the replay, before the log has a
+// new segment, leaves the old ones: without any the log would be taken for a lost one.
+func TestReplayKeepsSegments(t *testing.T) {
+	dir, store := t.TempDir(), openEmbedded(t)
+	leaveSamples(t, dir, store)
+	if err := replayAlone(t.Context(), t, dir, store); err != nil {
+		t.Fatal(err)
+	}
+	if found, err := segmentsIn(dir); err != nil || len(found) != 1 {
+		t.Errorf("after the replay there are the segments %v, %v", found, err)
+	}
+	openIn(t, dir, store).Kill()
+	if found, err := segmentsIn(dir); err != nil || len(found) != 1 || found[0] != 2 {
+		t.Errorf("after the next start there are the segments %v, %v", found, err)
+	}
+}
+
+// TestReplayStops: a replay ends when it is told to.
+func TestReplayStops(t *testing.T) {
+	dir, store := t.TempDir(), openEmbedded(t)
+	leaveSamples(t, dir, store)
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := replayAlone(ended, t, dir, store); !errors.Is(err, context.Canceled) {
+		t.Errorf("%v", err)
+	}
+}
