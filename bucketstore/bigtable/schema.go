@@ -117,7 +117,7 @@ func (c *schemaCheck) family(ctx context.Context, spec bucketstore.TableSpec, f 
 	if status.Code(err) != codes.AlreadyExists {
 		return callError(ctx, err)
 	}
-	// Whoever was faster may want another retention.
+	// A process that was faster may want another retention.
 	if found, err = c.families(ctx, spec); err == nil {
 		c.checkPolicy(spec, f, found[f.Name])
 	}

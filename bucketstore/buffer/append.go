@@ -40,15 +40,15 @@ func (b *Buffer) know(r *ref) {
 	r.gone = false
 	b.refs[r.key] = r
 	b.order = append(b.order, r)
-	if isAmidst(r.key) {
-		b.amidst[r] = struct{}{}
+	if mayInterleave(r.key) {
+		b.interleaved[r] = struct{}{}
 	}
 }
 
-// isAmidst says whether rows of the series with this key may lie between two rows
+// mayInterleave says whether rows of the series with this key may lie between two rows
 // of another one: if a field but the first begins with a digit, where the other
 // has a base. Only the name of a label can, and few do.
-func isAmidst(key string) bool {
+func mayInterleave(key string) bool {
 	for i := 0; i+1 < len(key); i++ {
 		switch key[i] {
 		case '\\':
@@ -163,7 +163,7 @@ func (b *Buffer) apply(samples []bucketstore.Sample, stamp, now int64, segment u
 			late = append(late, i)
 			continue
 		}
-		if c.n >= c.due && r.request != stamp { // not amidst a request: its chunks would have one stamp
+		if c.n >= c.due && r.request != stamp { // not inside a request: its chunks would have one stamp
 			b.review(r, c)
 		}
 		if c.n == 0 {
@@ -232,7 +232,7 @@ func (b *Buffer) review(r *ref, c *openChunk) {
 		r.older = older // c gets a sample
 	case c.rawCount >= part && !c.mixed:
 		b.openBytes -= c.size()
-		b.condenser.condense(c, &b.buffers)
+		b.partEncoder.encodePart(c, &b.buffers)
 		b.openBytes += c.size()
 	}
 	if c == &r.newer && int64(c.last) >= b.grace(r) {
@@ -298,5 +298,5 @@ type lateKey struct {
 	window int64
 }
 
-// view returns the bytes of s, which nobody may change.
+// view returns the bytes of s, which must not be changed.
 func view(s string) []byte { return unsafe.Slice(unsafe.StringData(s), len(s)) }

@@ -26,7 +26,7 @@
 // more than those of all requests before, whatever becomes of the clock or of the
 // log. A chunk carries the newest stamp of its samples, and
 // the chunks of a series in a window, and the parts of one that is open, hold what
-// came in consecutive stretches of time. So among chunks with a sample of one time the one with the highest stamp
+// came one after the other. So among chunks with a sample of one time the one with the highest stamp
 // has the last write, whatever was sealed when, and a replay, which makes other
 // chunks of the same requests, changes no answer.
 package buffer
@@ -149,22 +149,24 @@ type Buffer struct {
 	// refs are the series with samples in memory, by key, and those that were
 	// asked for lately.
 	refs map[string]*ref
-	// order are the same in some order, for who looks at a part of them at a time.
+	// order lists the series in a stable order, so that a sweep can look at a part of
+	// them at a time.
 	order []*ref
-	// amidst are those of them the rows of which may lie between two rows of
-	// another series, see isAmidst.
-	amidst map[*ref]struct{}
-	// pressed is where in order the last sweep for memory ended.
-	pressed int
+	// interleaved are the series whose rows may lie between two rows of
+	// another series, see mayInterleave.
+	interleaved map[*ref]struct{}
+	// relievedTo is the position in order at which the last relief of memory ended.
+	relievedTo int
 	// applied is the stamp of the last request in open chunks.
 	applied int64
 	// openBytes is what the open chunks hold.
 	openBytes int
-	// buffers are those of open chunks, condenser makes parts of them.
-	buffers   rawBuffers
-	condenser condenser
-	// stamp is that of the last request. Only who commits, and replay before, uses
-	// it.
+	// buffers recycles the sample buffers of open chunks, partEncoder makes parts of
+	// open chunks.
+	buffers     rawBuffers
+	partEncoder partEncoder
+	// stamp is that of the last request. It is owned by the committer; during start-up
+	// by the replay.
 	stamp int64
 
 	// onEmpty is called when nothing is left in memory and in the log.
@@ -173,7 +175,7 @@ type Buffer struct {
 	sealing sealing
 	// closing says that the newest samples need not go to CURRENT.
 	closing atomic.Bool
-	// pressure wakes who sweeps.
+	// pressure wakes the sweeper.
 	pressure signal
 	stop     context.CancelFunc
 	done     sync.WaitGroup
@@ -229,13 +231,13 @@ func open(ctx context.Context, dir *Dir, cfg Config) (*Buffer, error) {
 // newBuffer returns a buffer without samples, whose log is not open.
 func newBuffer(dir *Dir, cfg Config) *Buffer {
 	b := &Buffer{
-		Store:   cfg.Store,
-		cfg:     cfg,
-		dir:     dir,
-		metrics: newMetrics(cfg.Registerer),
-		refs:    make(map[string]*ref),
-		amidst:  make(map[*ref]struct{}),
-		seed:    maphash.MakeSeed(),
+		Store:       cfg.Store,
+		cfg:         cfg,
+		dir:         dir,
+		metrics:     newMetrics(cfg.Registerer),
+		refs:        make(map[string]*ref),
+		interleaved: make(map[*ref]struct{}),
+		seed:        maphash.MakeSeed(),
 
 		requests: make(chan *request),
 		pressure: make(signal, 1),
@@ -270,13 +272,13 @@ func (b *Buffer) runRegister(ctx context.Context) {
 func (b *Buffer) ID() string { return b.dir.ID() }
 
 // OnEmpty has Close call fn, once everything is in the store and the log is
-// removed, and before the store is closed; not if the log stays. Who calls it does
-// so before Close.
+// removed, and before the store is closed; not if the log stays. It must be called
+// before Close.
 func (b *Buffer) OnEmpty(fn func(context.Context)) { b.onEmpty = fn }
 
 // Close writes all that is open to the store, removes the log, and closes the
 // store. If the store does not take it, the log stays for the next start. The
-// newest samples go to CURRENT only if they are replayed: who appends has them.
+// latest samples go to CURRENT only if they are replayed: the engine has the others.
 func (b *Buffer) Close() error {
 	close(b.requests)
 	b.committing.Wait()

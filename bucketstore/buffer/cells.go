@@ -73,7 +73,7 @@ func (e *chunkEncoder) encode(c *openChunk) (cells []bucketstore.Cell, err error
 	return e.appendFloats(nil, c.stamp), nil
 }
 
-// appendOpen appends cells of c for who reads it now: its parts, and what is raw,
+// appendOpen appends cells of c for a reader: its parts, and what is raw,
 // each in order of time. They refer to c and to e, until reset.
 func (e *chunkEncoder) appendOpen(cells []bucketstore.Cell, c *openChunk) ([]bucketstore.Cell, error) {
 	cells = c.appendPartCells(cells)
@@ -125,8 +125,8 @@ func (e *chunkEncoder) appendFloats(cells []bucketstore.Cell, stamp int64) []buc
 	return cells
 }
 
-// openCell returns what is raw in c, which are floats in order, as it is: whoever
-// reads it decodes it.
+// openCell returns what is raw in c, which are floats in order, as it is: the reader
+// decodes it.
 func (e *chunkEncoder) openCell(c *openChunk) bucketstore.Cell {
 	_, first := series.Split(c.window + int64(c.rawFirst))
 	_, last := series.Split(c.window + int64(c.t))

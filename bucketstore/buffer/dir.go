@@ -196,7 +196,7 @@ func hostname() string {
 func readOwner(dir string) string {
 	text, err := readFile(filepath.Join(dir, ownerName))
 	if err != nil || text == "" {
-		return "which has not said who it is"
+		return "which left no name"
 	}
 	return text
 }

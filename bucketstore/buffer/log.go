@@ -231,7 +231,7 @@ func (l *wal) remove(stamp int64) error {
 	return l.segments.removeBefore(l.current + 1)
 }
 
-// segments are the files of the log, which go when nobody needs them. It is safe
+// segments are the files of the log, which go when no chunk needs them. It is safe
 // for concurrent use.
 type segments struct {
 	dir     string
@@ -309,7 +309,7 @@ func (s *segments) pin(segment uint64) {
 }
 
 // unpin says that the chunks that needed these segments are in the store, and
-// removes the segments that nobody needs but the last one.
+// removes the segments that no chunk needs, but not the last one.
 func (s *segments) unpin(stored []*sealedChunk) error {
 	s.mu.Lock()
 	for _, c := range stored {

@@ -11,13 +11,13 @@ import (
 )
 
 // A ref is a series. It implements bucketstore.Ref. All but its key, and what
-// only who commits uses, is guarded by Buffer.mu.
+// is owned by the committer, is guarded by Buffer.mu.
 type ref struct {
 	// What comes first is what a sample needs, which lies together in memory.
 
 	key string
-	// request is the stamp of the last request with a sample of r, and seen when it
-	// came by the clock, which stamps may be ahead of.
+	// request is the stamp of the last request with a sample of r. seen is the time of
+	// the clock at that request, in milliseconds; stamps may be ahead of the clock.
 	request, seen int64
 	// newer and older are the open chunks of the two newest windows of the data.
 	// Most of the time the older one holds nothing and is nil.
@@ -28,7 +28,7 @@ type ref struct {
 	sealed *sealedChunk
 
 	// segment is the segment of the log in which r has the number id and the last
-	// value bits, for the next value to differ from. Only who commits uses them.
+	// value bits, for the next value to differ from. They are owned by the committer.
 	segment uint64
 	bits    uint64
 	id      uint32

@@ -25,7 +25,7 @@ func cutPart(parts string) (qualifier, value []byte, rest string) {
 	size, n := binary.Uvarint(view(parts))
 	at := n + chunk.QualifierSize
 	if n <= 0 || at > len(parts) || uint64(len(parts)-at) < size {
-		panic("buffer: a part of an open chunk is broken") // it is made by condense
+		panic("buffer: a part of an open chunk is broken") // it is made by encodePart
 	}
 	end := at + int(size)
 	return view(parts[n:at]), view(parts[at:end]), parts[end:]
@@ -57,15 +57,15 @@ func (c *openChunk) appendPartCells(cells []bucketstore.Cell) []bucketstore.Cell
 	return cells
 }
 
-// A condenser turns raw samples into parts.
-type condenser struct {
+// A partEncoder turns raw samples into parts.
+type partEncoder struct {
 	encoder chunkEncoder
 	part    []byte
 }
 
-// condense makes a part, or more if a chunk cannot count them, of the raw samples
+// encodePart makes a part, or more if a chunk cannot count them, of the raw samples
 // of c, which are floats. What held them goes to buffers. A sample must follow.
-func (d *condenser) condense(c *openChunk, buffers *rawBuffers) {
+func (d *partEncoder) encodePart(c *openChunk, buffers *rawBuffers) {
 	e := &d.encoder
 	if c.rawUnsorted {
 		e.takePoints(sorted(c.points(e.points[:0])))
@@ -75,7 +75,7 @@ func (d *condenser) condense(c *openChunk, buffers *rawBuffers) {
 	d.part = d.part[:0]
 	for ts, vs := e.times, e.floats; len(ts) > 0; {
 		n := min(len(ts), chunk.MaxSamples)
-		d.append(c.stamp, ts[:n], vs[:n])
+		d.appendPart(c.stamp, ts[:n], vs[:n])
 		ts, vs = ts[n:], vs[n:]
 	}
 	c.parts += string(d.part)
@@ -83,8 +83,8 @@ func (d *condenser) condense(c *openChunk, buffers *rawBuffers) {
 	c.raw, c.rawCount, c.rawUnsorted = nil, 0, false
 }
 
-// append appends a part.
-func (d *condenser) append(stamp int64, ts []int64, vs []float64) {
+// appendPart appends a part.
+func (d *partEncoder) appendPart(stamp int64, ts []int64, vs []float64) {
 	e := &d.encoder
 	e.data = dense.Append(e.data[:0], ts, vs)
 	_, first := series.Split(ts[0])

@@ -126,7 +126,8 @@ func (b *Buffer) replaySegment(ctx context.Context, head segmentHead, isLast boo
 	return err
 }
 
-// A replayer hands requests from who reads a segment to who applies them: that is
+// A replayer hands requests from the goroutine that reads a segment to the one that
+// applies them: that is
 // as much work, and so both processors have some.
 type replayer struct {
 	requests chan replayed

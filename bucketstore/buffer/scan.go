@@ -85,7 +85,7 @@ func (b *Buffer) openRows(ranges []series.RowRange) []openRow {
 	}
 	if len(wide) > 0 {
 		b.mu.RLock()
-		for r := range b.amidst {
+		for r := range b.interleaved {
 			o.addIn(r, wide)
 		}
 		b.mu.RUnlock()
@@ -103,7 +103,7 @@ type rangeKind int
 
 const (
 	rangeOfRow    rangeKind = iota // of one
-	rangeOfSeries                  // of one, and of those in Buffer.amidst
+	rangeOfSeries                  // of one, and of those in Buffer.interleaved
 	rangeOfAny
 )
 

@@ -17,7 +17,7 @@ const (
 	// maxSealBytes is how many bytes of open chunks go to the store at once.
 	maxSealBytes = 4 << 20
 	// fewBytes of open chunks are not worth a write, and its fsync, of their own:
-	// they wait sealDelay for more, unless somebody waits for them.
+	// they wait sealDelay for more, unless a flush waits for them.
 	fewBytes  = 1 << 20
 	sealDelay = time.Second
 	// maxSealing is how many may wait for it; beyond, requests wait.
@@ -82,7 +82,7 @@ type sealing struct {
 	bytes int
 	// added and stored count chunks since the start.
 	added, stored uint64
-	// urgent counts those who wait until chunks are stored.
+	// urgent counts the flushes that wait until chunks are stored.
 	urgent int
 	// changed is closed, and made anew, when any of this changes.
 	changed chan struct{}
@@ -90,7 +90,7 @@ type sealing struct {
 
 func (s *sealing) init() { s.changed = make(chan struct{}) }
 
-// notify wakes all who wait for a change, with mu held.
+// notify wakes all waiters for a change, with mu held.
 func (s *sealing) notify() {
 	close(s.changed)
 	s.changed = make(chan struct{})
@@ -337,8 +337,8 @@ const (
 	// sweepAtOnce is how many series are looked at while writers wait.
 	sweepAtOnce = 10_000
 	// settled is how long a chunk whose window is over has no sample before the clock
-	// seals it. Who catches up, or fills in old data, sends windows that are long over,
-	// and closes each by going on to the next one.
+	// seals it. A sender that catches up, or fills in old data, sends windows that are
+	// long over, and closes each by going on to the next one.
 	settled = 30 * time.Second
 )
 
@@ -385,10 +385,10 @@ func (b *Buffer) relieve() {
 		return
 	}
 	for seen := 0; seen < len(b.order) && b.openBytes > b.cfg.MaxOpenBytes-b.cfg.MaxOpenBytes/8; seen++ {
-		if b.pressed++; b.pressed >= len(b.order) {
-			b.pressed = 0
+		if b.relievedTo++; b.relievedTo >= len(b.order) {
+			b.relievedTo = 0
 		}
-		b.sealAll(b.order[b.pressed])
+		b.sealAll(b.order[b.relievedTo])
 		if seen%sweepAtOnce == sweepAtOnce-1 {
 			b.mu.Unlock() // writers wait
 			b.mu.Lock()
@@ -418,7 +418,7 @@ func (b *Buffer) forgetIdle(first, last int, now int64, most int) (idle int) {
 		}
 		r.gone = true
 		delete(b.refs, r.key)
-		delete(b.amidst, r)
+		delete(b.interleaved, r)
 		end := len(b.order) - 1
 		b.order[i], b.order[end] = b.order[end], nil
 		b.order = b.order[:end]
@@ -426,12 +426,12 @@ func (b *Buffer) forgetIdle(first, last int, now int64, most int) (idle int) {
 	return idle
 }
 
-// A signal wakes one who waits.
+// A signal wakes one waiter.
 type signal chan struct{}
 
 func (s signal) wake() {
 	select {
 	case s <- struct{}{}:
-	default: // he will come
+	default: // the waiter is woken already
 	}
 }

@@ -4,7 +4,7 @@
 // after.
 //
 //	why that is so           fence.go
-//	who seals, how far       lease.go
+//	the lease, the progress  lease.go
 //	which rows, in order     walk.go
 //	reading rows, batches    batch.go
 //	what becomes of a row    row.go

@@ -26,9 +26,9 @@ var ErrHeld = errors.New("another sealer holds the lease")
 // errLost says that another sealer has taken the lease that was ours.
 var errLost = errors.New("another sealer has taken the lease")
 
-// A state is the row META/seal, as JSON: who seals, and how far the turn has
+// A state is the row META/seal, as JSON: which process seals, and how far the turn has
 // come. Times are milliseconds. Each write is conditional on what was read or
-// written last, so that who has lost the lease cannot change it.
+// written last, so that a sealer that lost the lease cannot change it.
 type state struct {
 	// Holder names the holder, for people.
 	Holder string `json:"holder"`
@@ -53,7 +53,7 @@ type state struct {
 
 // begin makes s the state at the begin of a turn, unless it is one of this turn.
 func (s *state) begin(t turn) {
-	if s.Sealed == [4]int64{} { // of what was before nobody knows
+	if s.Sealed == [4]int64{} { // what was before is unknown
 		for i := int64(1); i <= 4; i++ {
 			w := t.window - i*series.Window
 			s.Sealed[familyOf(w)] = w
@@ -152,8 +152,8 @@ func (l *lease) read(ctx context.Context) error {
 }
 
 // renew makes the lease last from now on, with what change does to its state. It
-// must have been read. After an error nobody knows whose it is; errLost says
-// that it is another's.
+// must have been read. After an error its holder is unknown; errLost says
+// that it is another sealer.
 func (l *lease) renew(ctx context.Context, change func(*state)) error {
 	now := l.now()
 	next := l.state
@@ -178,7 +178,7 @@ func (l *lease) write(ctx context.Context, now int64, next state) error {
 	if err != nil {
 		return err
 	}
-	// An older cell would not be seen, should the clock of who wrote it be ahead.
+	// An older cell would not be seen, should the clock of its writer be ahead.
 	written := max(now, l.written)
 	qualifier := []byte(series.QualifierMeta)
 	won, err := l.store.CheckAndApply(ctx, bucketstore.Meta,

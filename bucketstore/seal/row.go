@@ -20,8 +20,8 @@ const (
 	maxOps = 100_000
 )
 
-// errFence says that a raw family holds what it must not: the clock of whoever
-// wrote it, or ours, is wrong.
+// errFence says that a raw family holds what it must not: the clock of its writer,
+// or ours, is wrong.
 var errFence = errors.New("a raw family that is to be sealed has samples of a window that is not")
 
 // errTooMany says that a row cannot be sealed at once.

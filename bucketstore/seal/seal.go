@@ -31,7 +31,7 @@ type Config struct {
 	// Now is the clock that decides which family may be sealed. It must not differ
 	// by more than 10 minutes from those of all writers, which Clock sees to.
 	Now func() time.Time
-	// Holder names the process, for people who ask who seals.
+	// Holder names the process, for operators.
 	Holder string
 	// RowsPerSecond bounds how many rows are read. 0 is DefaultRowsPerSecond.
 	RowsPerSecond float64

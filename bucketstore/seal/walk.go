@@ -38,17 +38,17 @@ func (p position) isBegin() bool {
 	return p.Tenant == "" && p.Period == 0 && p.Names == nil && p.Posting == nil
 }
 
-// A stretch is what is walked at one go: an index period of a tenant.
-type stretch struct {
+// A span is what is walked without a pause: an index period of a tenant.
+type span struct {
 	tenant string
 	period int64
 }
 
-// stretches returns what a turn walks: the index period of the window that it
+// spans returns what a turn walks: the index period of the window that it
 // seals; while that is new, the one before; and one older period, another one every
 // four turns, so that each family has had its turn: backfills of series that are
 // no more, and what missed turns have left, are sealed in the end.
-func (s *Sealer) stretches(ctx context.Context, t turn) (all []stretch, err error) {
+func (s *Sealer) spans(ctx context.Context, t turn) (all []span, err error) {
 	newest := series.PeriodOf(t.window)
 	for _, tenant := range s.cfg.Tenants {
 		periods := []int64{newest}
@@ -63,7 +63,7 @@ func (s *Sealer) stretches(ctx context.Context, t turn) (all []stretch, err erro
 			periods = append(periods, older[t.window/series.Window/4%int64(len(older))])
 		}
 		for _, period := range periods {
-			all = append(all, stretch{tenant, period})
+			all = append(all, span{tenant, period})
 		}
 	}
 	return all, nil
@@ -128,21 +128,21 @@ type walker struct {
 
 // walk seals all rows of a turn, from where the lease says that it has come to.
 func (s *Sealer) walk(ctx context.Context, t turn) error {
-	stretches, err := s.stretches(ctx, t)
+	spans, err := s.spans(ctx, t)
 	if err != nil {
 		return err
 	}
 	w := &walker{s: s, turn: t, at: s.lease.Position, walked: s.lease.Walked}
-	i := slices.Index(stretches, stretch{w.at.Tenant, w.at.Period})
+	i := slices.Index(spans, span{w.at.Tenant, w.at.Period})
 	if i < 0 || w.at.isBegin() {
 		i, w.at = 0, position{}
 	}
-	for ; i < len(stretches); i++ {
-		if next := (position{Tenant: stretches[i].tenant, Period: stretches[i].period}); w.at.Tenant != next.Tenant || w.at.Period != next.Period {
+	for ; i < len(spans); i++ {
+		if next := (position{Tenant: spans[i].tenant, Period: spans[i].period}); w.at.Tenant != next.Tenant || w.at.Period != next.Period {
 			w.at = next
 		}
-		if err := w.stretch(ctx, stretches[i]); err != nil {
-			return fmt.Errorf("index period %d: %w", stretches[i].period, err)
+		if err := w.span(ctx, spans[i]); err != nil {
+			return fmt.Errorf("index period %d: %w", spans[i].period, err)
 		}
 	}
 	return s.lease.renew(ctx, func(st *state) {
@@ -156,9 +156,9 @@ func (w *walker) save(ctx context.Context) error {
 	return w.s.lease.renew(ctx, func(st *state) { st.Position, st.Walked = w.at, w.walked })
 }
 
-// stretch walks the rows of a period of a tenant, a page of metric names after
+// span walks the rows of a period of a tenant, a page of metric names after
 // the other.
-func (w *walker) stretch(ctx context.Context, st stretch) error {
+func (w *walker) span(ctx context.Context, st span) error {
 	names, err := w.s.cfg.Schema.ValueRange(st.tenant, labels.MetricName, "", st.period)
 	if err != nil {
 		return err
@@ -193,7 +193,7 @@ func (w *walker) stretch(ctx context.Context, st stretch) error {
 }
 
 // page walks the rows of the series with these metric names.
-func (w *walker) page(ctx context.Context, st stretch, names []string) error {
+func (w *walker) page(ctx context.Context, st span, names []string) error {
 	var ranges []series.RowRange
 	for _, name := range names {
 		prefix, err := w.s.cfg.Schema.AppendPostingPrefix(nil, st.tenant, labels.MetricName, name, st.period)
@@ -236,7 +236,7 @@ func behind(ranges []series.RowRange, key []byte) []series.RowRange {
 
 // batch seals the rows of the first postings in ranges and returns how many there
 // are.
-func (w *walker) batch(ctx context.Context, st stretch, ranges []series.RowRange) (n int, err error) {
+func (w *walker) batch(ctx context.Context, st span, ranges []series.RowRange) (n int, err error) {
 	if !w.turn.isOpen(w.s.cfg.Now().UnixMilli()) {
 		return 0, errTurnOver
 	}

@@ -20,7 +20,7 @@ import (
 	"github.com/promtable/promtable/series"
 )
 
-// The subcommands. Who names none means commandServe.
+// The subcommands. The default is commandServe.
 const (
 	commandServe   = "serve"
 	commandCompact = "compact"

@@ -345,7 +345,7 @@ func unbounded(limit int) int {
 }
 
 // startSelfScrape stores the adapter's own metrics until ctx ends, if that is
-// wanted. Whoever closes the engine waits first.
+// wanted. The caller waits before it closes the engine.
 func startSelfScrape(ctx context.Context, o *options, e *engine.Engine, instance string, logger log.Logger, reg prometheus.Gatherer) *sync.WaitGroup {
 	var running sync.WaitGroup
 	if o.selfScrape <= 0 {

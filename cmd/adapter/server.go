@@ -165,7 +165,7 @@ func (s *server) counted(next http.Handler) http.Handler {
 }
 
 // recovered answers 500 when next panics and nothing was answered yet; else it
-// cuts the connection, so that nobody takes a part for the whole. The headers of the
+// cuts the connection, so that no client takes a part for the whole. The headers of the
 // 500 are those from before next: what next has set, such as the Content-Encoding of
 // the API, is about the body that it did not write.
 func (s *server) recovered(next http.Handler) http.Handler {

@@ -22,7 +22,7 @@ const (
 // cardinalityCache keeps the last answer: one costs a pass over the postings of
 // an index period, and a page asks for it again and again.
 type cardinalityCache struct {
-	// reading holds a token while somebody reads, so that others wait for the
+	// reading holds a token while a request reads, so that others wait for the
 	// answer instead of reading too.
 	reading chan struct{}
 	once    sync.Once

@@ -88,7 +88,7 @@ func (c *currentAnswer) end(found engine.Inventory) {
 		c.begin()
 	}
 	fmt.Fprintf(c.body, `],"rowsRead":%d,"truncated":%t}}`, found.Rows, found.Truncated)
-	_ = c.body.Flush() // the client has gone, and nobody else asks
+	_ = c.body.Flush() // an error says that the client has gone
 }
 
 // floats returns the histogram of s with float counts, or nil.

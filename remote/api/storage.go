@@ -13,13 +13,13 @@ import (
 )
 
 // storeError marks an error of the store, which upstream's API could not tell
-// from one of the asker.
+// from one of the client.
 type storeError struct{ err error }
 
 func (e *storeError) Error() string { return e.err.Error() }
 func (e *storeError) Unwrap() error { return e.err }
 
-// mark marks err as one of the store, unless it is the asker's: a limit, or an
+// mark marks err as one of the store, unless it is the client's: a limit, or an
 // end of waiting.
 func mark(err error) error {
 	switch {
