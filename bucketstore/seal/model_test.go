@@ -160,7 +160,8 @@ func TestModel(t *testing.T) {
 	t.Logf("%s=%d repeats this run: %d rows sealed, %d stalls, %d deaths, %d mutations too late, %d answers lost",
 		seedVariable, first, sum.sealed, sum.stalls, sum.deaths, sum.late, sum.dropped)
 	t.Logf("where clocks are compared: %d comparisons, %d samples were raw ones, %d others were not, because of doubt; %d sealed", sum.comparisons, sum.undoubted, sum.doubted, sum.wrong)
-	if sum.sealed < 300 || sum.stalls < 100 || sum.deaths < 10 || sum.late == 0 || sum.dropped == 0 {
+	// A run of few rounds may be without the rarest events.
+	if n := int(rounds); sum.sealed < 20*n || sum.stalls < 8*n || sum.deaths < n/2 || n >= 12 && (sum.late == 0 || sum.dropped == 0) {
 		t.Error("too little has happened for a test")
 	}
 }

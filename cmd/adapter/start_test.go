@@ -89,7 +89,9 @@ func TestServesDuringReplay(t *testing.T) {
 			t.Error("no metric says how far the replay is")
 		}
 	}
-	time.Sleep(time.Until(begun.Add(o.storeTimeout)))
+	opening, cancel := context.WithDeadline(t.Context(), begun.Add(o.storeTimeout))
+	defer cancel()
+	<-opening.Done() // a deadline for the whole start would have passed
 	release()
 	for deadline := time.Now().Add(patience); ; {
 		status, _, _ := request(t, "GET", base+"/-/ready")
