@@ -135,6 +135,48 @@ func TestDirectFamily(t *testing.T) {
 	}
 }
 
+// TestDirectInDoubt: while the clock is in doubt all samples are late ones, and
+// afterwards those are that may have been written before. The clock is read once.
+func TestDirectInDoubt(t *testing.T) {
+	const start = 100 << 23
+	store := new(recorder)
+	var now, from int64
+	asked := 0
+	d := bucketstore.NewDirect(store, series.Schema{}, func() time.Time { return time.UnixMilli(now) }, func(at time.Time) int64 {
+		if asked++; at.UnixMilli() != now {
+			t.Errorf("asked about %d, want %d", at.UnixMilli(), now)
+		}
+		return from
+	})
+	up, down := d.Ref([]byte("up")), d.Ref([]byte("down"))
+	for _, tt := range []struct {
+		name      string
+		now, from int64
+		want      string
+	}{
+		{"in doubt", start, series.MaxTime + 1,
+			"up,0000000000000 l:838860800=1@838860800 l:838860900=2@838860800\ndown,0000000000000 l:838860900=3@838860800\n"},
+		{"doubt has ended", start + 50, start + 100,
+			"up,0000000000000 l:838860800=1@838860850 r0:838860900=2@838860900\ndown,0000000000000 r0:838860900=3@838860900\n"},
+		{"long ago", start + 1000, 0,
+			"up,0000000000000 r0:838860800=1@838860800 r0:838860900=2@838860900\ndown,0000000000000 r0:838860900=3@838860900\n"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			now, from, asked = tt.now, tt.from, 0
+			samples := []bucketstore.Sample{{Ref: up, T: start, V: 1}, {Ref: up, T: start + 100, V: 2}, {Ref: down, T: start + 100, V: 3}}
+			if err := d.Append(t.Context(), samples); err != nil {
+				t.Fatal(err)
+			}
+			if got := describe(t, store.muts); got != tt.want {
+				t.Errorf("%swant\n%s", got, tt.want)
+			}
+			if asked != 1 {
+				t.Errorf("the clock was asked %d times", asked)
+			}
+		})
+	}
+}
+
 func TestDirectRows(t *testing.T) {
 	const base = 2 * series.Period
 	now := base + 1000

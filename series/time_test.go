@@ -60,12 +60,28 @@ func TestWindowOf(t *testing.T) {
 }
 
 func TestArrival(t *testing.T) {
-	now := 100*series.Window + 5
-	for _, tt := range []struct{ t, want int64 }{{now, now}, {now - series.Window, now - series.Window}, {0, now}, {now + 2*series.Window, now}} {
-		family, at := series.Arrival{Now: now}.Cell(tt.t)
-		if family != series.RawFamily(now, tt.t) || at != tt.want {
-			t.Errorf("a sample at %[2]d that arrives at %[1]d: %[3]s, %[4]d, want %[5]d", now, tt.t, family, at, tt.want)
-		}
+	const now = 100 * series.Window
+	for _, tt := range []struct {
+		name       string
+		rawFrom, t int64
+		family     string
+		cellTime   int64
+	}{
+		{"no doubt", 0, now, series.FamilyR0, now},
+		{"no doubt, two windows ago", 0, now - series.Window - 1, series.FamilyLate, now},
+		{"the first time", 0, 0, series.FamilyLate, now},
+		{"in doubt", series.MaxTime + 1, now, series.FamilyLate, now},
+		{"in doubt, the last time", series.MaxTime + 1, series.MaxTime, series.FamilyLate, now},
+		{"before the first raw one", now + 10, now + 9, series.FamilyLate, now},
+		{"the first raw one", now + 10, now + 10, series.FamilyR0, now + 10},
+		{"after it, too early", now + 10, now + 2*series.Window, series.FamilyLate, now},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			family, cellTime := series.Arrival{Now: now, RawFrom: tt.rawFrom}.Cell(tt.t)
+			if family != tt.family || cellTime != tt.cellTime {
+				t.Errorf("%s at %d, want %s at %d", family, cellTime, tt.family, tt.cellTime)
+			}
+		})
 	}
 }
 

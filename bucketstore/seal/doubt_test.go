@@ -11,57 +11,65 @@ import (
 	"github.com/promtable/promtable/series"
 )
 
-// A use is what a process did in reliance on its clock, in the time of the world:
-// a write to a raw family, which may arrive from begin to end, or what is from the
-// read of a row to the arrival of the mutation that seals it.
+// A use is what a process does because its clock is in no doubt, from begin to end
+// by the time of the world: a write to a raw family, until it has arrived at the
+// latest; or to seal a row, from the read to the arrival of the mutation.
 type use struct {
 	p          *process
 	offset     int64
 	begin, end int64
-	isSeal     bool
+	seals      bool
 }
 
-// clash says whether a sealer may delete what a writer wrote: both happen at once,
-// by clocks too far apart.
-func (u use) clash(v use) bool {
+// clashes says whether a sealer may delete what a writer writes: both are at it, by
+// clocks that are too far apart.
+func (u use) clashes(v use) bool {
 	d := u.offset - v.offset
-	return u.p != v.p && u.isSeal != v.isSeal && u.begin <= v.end && v.begin <= u.end && max(d, -d) > seal.Skew
+	return u.p != v.p && u.seals != v.seals && u.begin <= v.end && v.begin <= u.end && max(d, -d) > seal.Skew
 }
 
-// A clockWorld is a world in which processes do nothing but compare their clocks
-// and rely on them.
+func (u use) String() string {
+	what := "writes"
+	if u.seals {
+		what = "seals"
+	}
+	return fmt.Sprintf("a process %d ms ahead %s from %d to %d", u.offset, what, u.begin-worldBase, u.end-worldBase)
+}
+
+// A clockWorld is a world in which processes compare their clocks and rely on them,
+// without samples.
 type clockWorld struct {
 	*world
-	// reads is when a process has last read a row, by its clock and by the world's.
-	reads map[*process][2]int64
-	uses  []use
-	// most is how many processes there are at once, at most.
+	// most is how many processes there are at once.
 	most int
-	// writes and seals count uses.
+	// reads is when a process has read a row, by its clock and by the time of the
+	// world.
+	reads         map[*process][2]int64
+	uses          []use
 	writes, seals int
 }
 
-// begin starts a process.
-func (w *clockWorld) begin() { w.newProcess(w.clockOffset()) }
+func (w *clockWorld) start() { w.newProcess(w.clockOffset()) }
 
-// clockOffset returns how far ahead a clock is: often not much more or less than
-// what may be.
+// clockOffset returns how far ahead a clock is: half of them are right, the others
+// often a little more or less wrong than is borne.
 func (w *clockWorld) clockOffset() int64 {
 	switch w.rand.IntN(4) {
 	case 0:
 		return w.rand.Int64N(2*hour) - hour
 	case 1:
-		return w.rand.Int64N(40*minute) - 20*minute
+		return 4 * w.rightOffset()
 	}
-	return w.rand.Int64N(6*minute) - 3*minute
+	return w.rightOffset() / 2
 }
 
-// rely lets a process do what its clock allows.
+// rely lets a process do what its clock allows, or not.
 func (w *clockWorld) rely(p *process) error {
 	if p.isAsleep() {
 		return nil
 	}
-	if p.clock.RawFrom(p.now()) <= series.MaxTime && w.rand.IntN(2) == 0 {
+	now := p.wall()
+	if w.rawFrom(p) <= series.MaxTime && w.rand.IntN(2) == 0 {
 		w.writes++
 		if err := w.use(use{p, p.offset, w.now, w.now + seal.MutationTime, false}); err != nil {
 			return err
@@ -69,13 +77,14 @@ func (w *clockWorld) rely(p *process) error {
 	}
 	read, ok := w.reads[p]
 	since, err := p.clock.Relied()
+	isFresh := ok && read[0] <= now && now-read[0] <= seal.Freshness
 	switch {
-	case ok && err == nil && since <= read[0] && p.wall() >= read[0] && p.wall()-read[0] <= seal.Freshness && w.rand.IntN(2) == 0:
+	case isFresh && err == nil && since <= read[0] && w.rand.IntN(2) == 0:
 		w.seals++
 		delete(w.reads, p)
 		return w.use(use{p, p.offset, read[1], w.now + seal.MutationTime, true})
 	case w.rand.IntN(3) == 0:
-		w.reads[p] = [2]int64{p.wall(), w.now}
+		w.reads[p] = [2]int64{now, w.now}
 	}
 	return nil
 }
@@ -83,77 +92,78 @@ func (w *clockWorld) rely(p *process) error {
 func (w *clockWorld) use(u use) error {
 	w.uses = slices.DeleteFunc(w.uses, func(v use) bool { return v.end < w.now-hour })
 	for _, v := range w.uses {
-		if u.clash(v) {
-			return fmt.Errorf("at %d: %+v and %+v", w.now-worldBase, u, v)
+		if u.clashes(v) {
+			return fmt.Errorf("%s, and %s", u, v)
 		}
 	}
 	w.uses = append(w.uses, u)
 	return nil
 }
 
-// upset is something that happens to a process.
+// upset lets something happen to a process.
 func (w *clockWorld) upset() {
 	p := w.processes[w.rand.IntN(len(w.processes))]
 	switch w.rand.IntN(7) {
 	case 0:
 		if len(w.processes) < w.most {
-			w.begin()
+			w.start()
 		}
 	case 1:
-		p.stop()
-		over := func(u use) bool { return u.p != p || u.end < w.now }
-		if w.rand.IntN(2) == 0 && !slices.ContainsFunc(w.uses, func(u use) bool { return !over(u) }) {
-			_ = p.clock.Leave(context.Background())
-		}
+		w.die(p)
 		if len(w.processes) == 0 || w.rand.IntN(2) == 0 {
-			w.begin()
+			w.start()
 		}
 	case 2:
-		if !p.isAsleep() {
-			p.offset = w.clockOffset()
-		}
+		w.set(p, w.clockOffset())
 	case 3:
 		p.offset += w.rand.Int64N(minute) - minute/2
 	case 4:
-		p.cutOff = w.now + w.rand.Int64N(w.outage())
+		p.cutOff = w.now + w.outage()
 	case 5:
-		w.cutOff = w.now + w.rand.Int64N(w.outage())
+		w.cutOff = w.now + w.outage()
 	case 6:
-		if !p.isAsleep() {
-			p.sleep(w.rand.Int64N(w.outage()))
-		}
+		p.suspend(w.outage())
 	}
 }
 
-// makeWell makes all well.
-func (w *clockWorld) makeWell() {
+// die kills a process. It may leave before if all that it did is over.
+func (w *clockWorld) die(p *process) {
+	p.kill()
+	isBusy := slices.ContainsFunc(w.uses, func(u use) bool { return u.p == p && u.end >= w.now })
+	if !isBusy && w.rand.IntN(2) == 0 {
+		_ = p.clock.Leave(context.Background())
+	}
+}
+
+// recover makes all well.
+func (w *clockWorld) recover() {
 	w.cutOff = w.now
 	for _, p := range w.processes {
 		p.cutOff = w.now
-		if p.isWrong() && !p.isAsleep() {
-			p.offset = w.rand.Int64N(6*minute) - 3*minute
+		if p.isWrong() {
+			w.set(p, w.rightOffset()/2)
 		}
 	}
 }
 
-// runClocks lets processes compare clocks for some steps. Much happens at once, and
-// then nothing until most clocks are in no doubt again.
-func runClocks(w *clockWorld, steps int) error {
+// live lets processes compare clocks for some steps. Trouble comes all at once, and
+// goes, so that most clocks are in no doubt when it comes again.
+func (w *clockWorld) live(steps int) error {
 	for range 1 + w.rand.IntN(w.most) {
-		w.begin()
+		w.start()
 	}
-	trouble, left, rare := false, 50, 0
+	isTrouble, left, rare := false, 50, 0
 	for range steps {
-		if err := w.advance(w.rand.Int64N(30_000)); err != nil {
+		if err := w.advance(w.rand.Int64N(minute / 2)); err != nil {
 			return err
 		}
 		if left--; left <= 0 {
-			trouble, left, rare = !trouble, 20+w.rand.IntN(100), 3<<w.rand.IntN(5)
-			if !trouble {
-				w.makeWell()
+			isTrouble, left, rare = !isTrouble, 20+w.rand.IntN(100), 3<<w.rand.IntN(5)
+			if !isTrouble {
+				w.recover()
 			}
 		}
-		if trouble && w.rand.IntN(rare) == 0 {
+		if isTrouble && w.rand.IntN(rare) == 0 {
 			w.upset()
 		}
 		for _, p := range w.processes {
@@ -167,25 +177,52 @@ func runClocks(w *clockWorld, steps int) error {
 
 func newClockWorld(t testing.TB, seed uint64) *clockWorld {
 	w := &clockWorld{world: newWorld(t, seed), reads: make(map[*process][2]int64)}
-	w.compares = true
-	w.most = 2 + w.rand.IntN(3)
-	t.Cleanup(w.end)
+	w.compares, w.most = true, 2+w.rand.IntN(3)
 	return w
 }
 
-// TestDoubt: of two processes whose clocks are too far apart never one writes to
-// raw families while the other seals.
+// TestDoubt: of two processes whose clocks are too far apart none writes to raw
+// families while the other seals.
 func TestDoubt(t *testing.T) {
 	first, rounds := setting(t, seedVariable, uint64(time.Now().UnixNano())), setting(t, roundsVariable, 12)
 	writes, seals := 0, 0
-	for n := range 10 * rounds {
+	for n := range 5 * rounds {
 		w := newClockWorld(t, first+n)
-		if err := runClocks(w, 10_000); err != nil {
+		err := w.live(10_000)
+		w.end()
+		if err != nil {
 			t.Fatalf("%s=%d repeats this: %v", seedVariable, first+n, err)
 		}
-		w.end()
 		writes += w.writes
 		seals += w.seals
 	}
 	t.Logf("%s=%d repeats this run: %d writes, %d seals", seedVariable, first, writes, seals)
+	if writes < 1000 || seals < 1000 {
+		t.Error("too little has happened for a test")
+	}
+}
+
+// TestDoubtFindsFaults: TestDoubt notices what a Clock is for.
+func TestDoubtFindsFaults(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		harm func(w *clockWorld)
+	}{
+		{"writers with wrong clocks that trust themselves", func(w *clockWorld) { w.heed = func(int64) int64 { return 0 } }},
+		{"clocks that are set without notice", func(w *clockWorld) { w.noMonotonic = true }},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			for seed := range uint64(30) {
+				w := newClockWorld(t, seed)
+				tt.harm(w)
+				err := w.live(10_000)
+				w.end()
+				if err != nil {
+					t.Logf("seed %d: %v", seed, err)
+					return
+				}
+			}
+			t.Error("nothing was found")
+		})
+	}
 }

@@ -18,26 +18,28 @@ import (
 const never = math.MaxInt64
 
 // A process is one of those that write or seal, on a machine of its own. Its clock
-// may be wrong, be set and be compared with others; its machine may be suspended.
-// Comparisons and their requests are steps in the time of the world.
+// may be wrong, and be set, and its machine may be suspended. It compares its clock
+// with those of the others, in steps between which time passes, if the world does.
 type process struct {
 	w *world
 	// offset is how far its clock is ahead of the time of the world.
 	offset int64
-	// asleep is for how long its machine was suspended, and awake until when it is.
-	asleep, awake int64
-	// cutOff is until when META/clock cannot be reached.
+	// suspended is for how long its machine was suspended, and awake until when it is.
+	suspended, awake int64
+	// cutOff is until when it cannot reach META/clock.
 	cutOff int64
-	// clock is nil in a world without comparisons. due is when it goes on, next does so.
+
+	// clock is nil if the world does not compare clocks.
 	clock *seal.Clock
-	due   int64
-	next  func() (struct{}, bool)
-	halt  func()
+	// compareAt is when the comparison goes on, which next does; halt ends it.
+	compareAt int64
+	next      func() (struct{}, bool)
+	halt      func()
 }
 
 // newProcess returns a process that starts now.
 func (w *world) newProcess(offset int64) *process {
-	p := &process{w: w, offset: offset, due: never, halt: func() {}}
+	p := &process{w: w, offset: offset, compareAt: never, halt: func() {}}
 	if !w.compares {
 		return p
 	}
@@ -46,7 +48,7 @@ func (w *world) newProcess(offset int64) *process {
 		Store: clockStore{p}, Now: p.now, MaxFuture: w.maxFuture, ID: fmt.Sprint("process ", w.started),
 	})
 	p.clock.SetUptime(func(time.Time) time.Duration { return p.uptime() })
-	p.due = w.now
+	p.compareAt = w.now
 	p.next, p.halt = iter.Pull(p.compare())
 	w.processes = append(w.processes, p)
 	return p
@@ -57,102 +59,102 @@ func (p *process) wall() int64 { return p.w.now + p.offset }
 
 func (p *process) now() time.Time { return time.UnixMilli(p.wall()) }
 
-// uptime is what a clock says that stands still while the machine is suspended.
+// uptime is monotonic, and stands still while the machine is suspended.
 func (p *process) uptime() time.Duration {
-	return time.Duration(p.w.now-p.asleep) * time.Millisecond
+	if p.w.noMonotonic {
+		return time.Duration(p.wall()) * time.Millisecond
+	}
+	return time.Duration(p.w.now-p.suspended) * time.Millisecond
 }
 
-// isWrong says whether the clock is so wrong that there are promises that the
-// process cannot keep.
+// isWrong says whether the clock is further from the time of the world than those
+// that are right.
 func (p *process) isWrong() bool { return p.offset < -maxOffset || p.offset > maxOffset }
 
 // isAsleep says whether the machine is suspended.
 func (p *process) isAsleep() bool { return p.w.now < p.awake }
 
-// sleep suspends the machine.
-func (p *process) sleep(d int64) {
+// suspend suspends the machine, unless it is.
+func (p *process) suspend(d int64) {
+	if p.isAsleep() {
+		return
+	}
 	p.awake = p.w.now + d
-	p.asleep += d // the process sees neither clock before it is awake
-	p.stall(d)
+	p.suspended += d // which shows only when it is awake
+	p.hold(d)
 }
 
-// stall keeps the process from comparing.
-func (p *process) stall(d int64) {
-	if p.due != never {
-		p.due = max(p.due, p.w.now+d)
+// hold holds comparisons up.
+func (p *process) hold(d int64) {
+	if p.compareAt != never {
+		p.compareAt = max(p.compareAt, p.w.now+d)
 	}
 }
 
-// step goes on with comparisons up to the next pause.
-func (p *process) step() error {
-	p.due = never
-	p.next()
-	return nil
-}
-
-// stop ends the process: it compares no more.
-func (p *process) stop() {
-	p.due = never
+// kill ends the process: it compares no more.
+func (p *process) kill() {
+	p.compareAt = never
 	p.halt()
 	p.w.processes = slices.DeleteFunc(p.w.processes, func(o *process) bool { return o == p })
 }
 
-// errHalted is what a process is told when the world ends.
-var errHalted = errors.New("halted")
+// goOn goes on with the comparison up to the next pause.
+func (p *process) goOn() error {
+	p.compareAt = never
+	p.next()
+	return nil
+}
 
-// compare compares clocks again and again, and yields when it has to wait for due.
+// compare compares clocks again and again. It yields where time passes, until
+// compareAt.
 func (p *process) compare() iter.Seq[struct{}] {
 	return func(yield func(struct{}) bool) {
-		rand := p.w.rand
 		pause := func(d int64) error {
-			if p.due = max(p.w.now+d, p.awake); !yield(struct{}{}) {
-				return errHalted
+			if p.compareAt = max(p.w.now+d, p.awake); !yield(struct{}{}) {
+				return errDead
 			}
 			return nil
 		}
-		for {
-			ctx := context.WithValue(context.Background(), pauseKey{}, pause)
-			if err := p.clock.Compare(ctx); err == nil {
+		for ctx := context.WithValue(context.Background(), pauseKey{}, pause); ; {
+			err := p.clock.Compare(ctx)
+			if err == nil {
 				p.w.comparisons++
-			} else if errors.Is(err, errHalted) {
-				return
 			}
-			if pause(seal.ClockInterval.Milliseconds()+rand.Int64N(2000)) != nil {
+			if errors.Is(err, errDead) || pause(seal.ClockInterval.Milliseconds()+p.w.rand.Int64N(2000)) != nil {
 				return
 			}
 		}
 	}
 }
 
-// pauseKey is the key of the function with which a request of a context takes time.
+// pauseKey is the context key of the function that lets a request take time.
 type pauseKey struct{}
 
-// A clockStore is META/clock as a process sees it: requests take time, fail, and
-// may be carried out though they fail.
+// A clockStore is the store as a Clock sees it: requests take time and fail, and
+// some that fail are carried out later.
 type clockStore struct{ p *process }
 
-// request is called before a request is carried out. late says when it is carried
-// out if its answer is an error, never if it is not.
+// metaTimeout is how long a request of a Clock takes at most.
+const metaTimeout = 30_000
+
+// request lets a request take time. If it fails late is when it is carried out all
+// the same, or never.
 func (s clockStore) request(ctx context.Context) (late int64, err error) {
 	w := s.p.w
 	pause, ok := ctx.Value(pauseKey{}).(func(int64) error)
 	if !ok {
-		return never, nil // a process that leaves
-	}
-	took := int64(0)
-	if w.rand.IntN(4) == 0 {
-		took = w.rand.Int64N(15_000)
+		return never, nil // that of a process that leaves
 	}
 	begun := w.now
-	if err := pause(took); err != nil {
+	if err := pause(max(0, w.rand.Int64N(60_000)-45_000)); err != nil {
 		return never, err
 	}
 	late = never
-	switch {
-	case w.now-begun > 30_000 || w.now < s.p.cutOff || w.now < w.cutOff || w.rand.IntN(50) == 0:
+	left := metaTimeout - (w.now - begun)
+	if left <= 0 || w.now < s.p.cutOff || w.now < w.cutOff || w.rand.IntN(50) == 0 {
 		err = errRefused
-		if w.now-begun < 30_000 && w.rand.IntN(3) == 0 {
-			late = w.now + w.rand.Int64N(30_000-(w.now-begun))
+		if w.rand.IntN(3) == 0 && left > 0 {
+			late = w.now + w.rand.Int64N(left)
 		}
 	}
 	return late, err
@@ -164,7 +166,7 @@ func (s clockStore) Apply(ctx context.Context, table bucketstore.Table, muts []b
 	case err == nil:
 		s.p.w.store.apply(table, muts[0])
 	case late != never:
-		s.p.w.flying = append(s.p.w.flying, flight{late, func() error {
+		s.p.w.flying = append(s.p.w.flying, flight{arrival: late, land: func() error {
 			s.p.w.store.apply(table, muts[0])
 			return nil
 		}})
@@ -187,46 +189,77 @@ func (clockStore) Drop(context.Context, bucketstore.Table, series.RowRange) erro
 
 func (clockStore) Close() error { return nil }
 
-// upset is one of the things that happen to processes in a world that compares
-// clocks.
+// rawFrom is the bucketstore.RawFrom of a process.
+func (w *world) rawFrom(p *process) int64 {
+	from := p.clock.RawFrom(p.now())
+	if w.heed != nil {
+		from = w.heed(from)
+	}
+	return from
+}
+
+// upset lets something happen to the processes of a world that compares clocks.
 func (w *world) upset() {
-	i := w.rand.IntN(len(w.writers))
-	wr := w.writers[i]
+	i, p := w.rand.IntN(len(w.writers)), w.processes[w.rand.IntN(len(w.processes))]
 	switch w.rand.IntN(8) {
 	case 0:
 		w.restart(i, w.offset())
 	case 1:
-		w.restart(i, wr.offset)
+		w.restart(i, w.writers[i].offset)
 	case 2, 3, 4:
-		w.set(w.processes[w.rand.IntN(len(w.processes))], w.offset())
+		w.set(p, w.offset())
 	case 5:
-		p := w.processes[w.rand.IntN(len(w.processes))]
-		p.cutOff = w.now + w.rand.Int64N(w.outage())
+		p.cutOff = w.now + w.outage()
 	case 6:
-		w.cutOff = w.now + w.rand.Int64N(w.outage())
+		w.cutOff = w.now + w.outage()
 	case 7:
-		if !wr.isAsleep() {
-			wr.sleep(w.rand.Int64N(w.outage()))
+		w.writers[i].suspend(w.outage())
+	}
+}
+
+// outage returns how long something lasts: minutes, or hours.
+func (w *world) outage() int64 {
+	return w.rand.Int64N([]int64{2 * minute, 10 * minute, 40 * minute, 5 * hour}[w.rand.IntN(4)])
+}
+
+// restart kills writer i and starts another one, on another machine unless the
+// clock is the same. Some leave before.
+func (w *world) restart(i int, offset int64) {
+	old := w.writers[i]
+	old.kill()
+	if len(w.flying) == 0 && w.rand.IntN(2) == 0 {
+		_ = old.clock.Leave(context.Background())
+	}
+	id := old.id
+	if offset != old.offset {
+		id = w.newID()
+	}
+	w.writers[i] = w.newWriter(offset, id)
+}
+
+// set sets the clock of a process. It does not while the machine is suspended: if a
+// clock is set back by as much as that lasts, there is nothing to see it by.
+func (w *world) set(p *process, offset int64) {
+	if p.isAsleep() {
+		return
+	}
+	p.offset = offset
+	for _, wr := range w.writers {
+		if wr.process == p {
+			wr.id = w.newID()
 		}
 	}
 }
 
-// restart ends writer i, by a crash or not, and starts another one.
-func (w *world) restart(i int, offset int64) {
-	old := w.writers[i]
-	old.stop()
-	if w.rand.IntN(2) == 0 && len(w.flying) == 0 {
-		_ = old.clock.Leave(context.Background())
+// correct sets a clock right, if one is wrong.
+func (w *world) correct() {
+	if i := slices.IndexFunc(w.processes, (*process).isWrong); i >= 0 {
+		w.set(w.processes[i], w.rightOffset())
 	}
-	line := old.line
-	if offset != old.offset {
-		w.lines++
-		line = w.lines
-	}
-	w.writers[i] = w.newWriter(offset, line)
 }
 
-// surprise is what happens while a sealer has read rows and has not sealed them.
+// surprise is what happens when a sealer has read a row and not sealed it: samples
+// are written, and sometimes a writer with a wrong clock has started just before.
 func (w *world) surprise(a *actor) {
 	if !w.compares || a.dead {
 		return
@@ -242,30 +275,4 @@ func (w *world) surprise(a *actor) {
 			w.err = err
 		}
 	}
-}
-
-// correct sets a clock that is wrong right, if there is one.
-func (w *world) correct() {
-	if i := slices.IndexFunc(w.processes, (*process).isWrong); i >= 0 {
-		w.set(w.processes[i], w.rand.Int64N(2*maxOffset+1)-maxOffset)
-	}
-}
-
-// set sets the clock of a process.
-func (w *world) set(p *process, offset int64) {
-	if p.isAsleep() {
-		return // or it could not tell for how long
-	}
-	p.offset = offset
-	for _, wr := range w.writers {
-		if wr.process == p {
-			w.lines++
-			wr.line = w.lines
-		}
-	}
-}
-
-// outage returns how long something may be away.
-func (w *world) outage() int64 {
-	return []int64{2 * minute, 10 * minute, 40 * minute, 5 * hour}[w.rand.IntN(4)]
 }

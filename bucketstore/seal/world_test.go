@@ -63,25 +63,27 @@ type world struct {
 	err error
 
 	// compares says that processes compare their clocks, of which some are wrong.
-	compares bool
-	// One of calm steps of some kind lets something happen to a process, and one of
-	// peace reads of a sealer is followed by the start of a writer with a wrong clock.
+	compares  bool
+	processes []*process
+	// started and ids number processes, and writers by their clocks.
+	started, ids int
+	// Something happens to a process in one of calm steps of a kind. In one of peace
+	// reads of a sealer a writer with a wrong clock starts.
 	calm, peace int
-	processes   []*process
 	// cutOff is until when no process can reach META/clock.
 	cutOff int64
+	// noMonotonic says that processes have no monotonic clock, only the wall clock.
+	noMonotonic bool
 	// maxFuture is how far ahead of their clocks samples are that writers take. 0 is
 	// no bound.
 	maxFuture time.Duration
-	// rawFrom is what writers make of what their Clock says.
-	rawFrom        func(bucketstore.RawFrom) bucketstore.RawFrom
-	started, lines int
+	// heed, if not nil, is what writers make of the RawFrom of their Clock.
+	heed func(rawFrom int64) int64
 
 	stalls, deaths, late, sealed, dropped int
-	// comparisons and wrong count what its name says, and processes whose clocks were
-	// wrong; raw and doubted are samples that went to raw families, and to l only because
-	// of doubt.
-	comparisons, wrong, undoubted, doubted int
+	// raws counts samples that went to raw families, doubted those that did not, but
+	// would have if the clock of their writer were never in doubt.
+	comparisons, raws, doubted int
 }
 
 type rowName struct {
@@ -95,9 +97,9 @@ type sample struct {
 	late, raw string
 	lateTime  int64
 	// last is what arrived last, and whether that counts is promised if everything
-	// came from one line of a writer, one after the other, and nothing too early.
+	// came from writers with one id, one after the other, and nothing too early.
 	last       string
-	line       int
+	id         int
 	unpromised bool
 	flying     int
 	// values are all that have arrived. If isLoose one of them is promised, and not
@@ -116,9 +118,9 @@ func (s *sample) value() string {
 // A writer is a process that writes.
 type writer struct {
 	*process
-	// line is the number of all that writes by one clock that is not set: of the
-	// process, and of those before it on its machine.
-	line   int
+	// id is that of the writers before it on its machine, too. It is another one when
+	// the clock is set.
+	id     int
 	direct *bucketstore.Direct
 	// caught is what direct has just sent.
 	caught []bucketstore.Mutation
@@ -157,12 +159,16 @@ func newWorld(t testing.TB, seed uint64) *world {
 	return w
 }
 
-// addWriters starts n writers.
-func (w *world) addWriters(n int) {
-	for range n {
-		w.lines++
-		w.writers = append(w.writers, w.newWriter(w.offset(), w.lines))
+// addWriters starts two writers.
+func (w *world) addWriters() {
+	for range 2 {
+		w.writers = append(w.writers, w.newWriter(w.offset(), w.newID()))
 	}
+}
+
+func (w *world) newID() int {
+	w.ids++
+	return w.ids
 }
 
 // offset returns how far ahead the clock of a process is.
@@ -170,32 +176,27 @@ func (w *world) offset() int64 {
 	if w.compares && w.rand.IntN(8) == 0 {
 		return w.wrongOffset()
 	}
-	return w.rand.Int64N(2*maxOffset+1) - maxOffset
+	return w.rightOffset()
 }
 
-// wrongOffset returns one that may be wrong: by minutes, by hours, or by some
-// windows and minutes.
+func (w *world) rightOffset() int64 { return w.rand.Int64N(2*maxOffset+1) - maxOffset }
+
+// wrongOffset returns one that is most likely wrong: by minutes, by some windows and
+// minutes, or by anything.
 func (w *world) wrongOffset() int64 {
-	d := 0 - w.rand.Int64N(2*4*maxOffset+1) + 4*maxOffset
+	minutes := 4 * w.rightOffset()
 	switch w.rand.IntN(3) {
 	case 0:
-		d = w.rand.Int64N(60*hour+1) - 30*hour
+		return w.rand.Int64N(60*hour+1) - 30*hour
 	case 1:
-		d += (w.rand.Int64N(13) - 6) * series.Window
+		return minutes + (w.rand.Int64N(13)-6)*series.Window
 	}
-	return d
+	return minutes
 }
 
-func (w *world) newWriter(offset int64, line int) *writer {
-	wr := &writer{process: w.newProcess(offset), line: line}
-	var rawFrom bucketstore.RawFrom
-	if wr.clock != nil {
-		rawFrom = wr.clock.RawFrom
-		if w.rawFrom != nil {
-			rawFrom = w.rawFrom(rawFrom)
-		}
-	}
-	wr.direct = bucketstore.NewDirect(catcher{w.store, wr}, w.schema, wr.now, rawFrom)
+func (w *world) newWriter(offset int64, id int) *writer {
+	wr := &writer{process: w.newProcess(offset), id: id}
+	wr.direct = bucketstore.NewDirect(catcher{w.store, wr}, w.schema, wr.now, func(time.Time) int64 { return w.rawFrom(wr.process) })
 	return wr
 }
 
@@ -262,13 +263,13 @@ func (w *world) send(wr *writer, n int, t int64, v cell.Value) error {
 	base, _ := series.Split(t)
 	row := rowName{n, base}
 	held := w.sample(row, t)
-	held.unpromised = held.unpromised || held.flying > 0 || held.line != 0 && held.line != wr.line || t/series.Window > now/series.Window+1
+	held.unpromised = held.unpromised || held.flying > 0 || held.id != 0 && held.id != wr.id || t/series.Window > now/series.Window+1
 	held.isLoose = held.isLoose || wr.isWrong()
-	held.line = wr.line
+	held.id = wr.id
 	held.flying++
 	switch op := mut.Ops[0]; {
 	case op.Family != series.FamilyLate:
-		w.undoubted++
+		w.raws++
 	case series.RawFamily(now, t) != series.FamilyLate:
 		w.doubted++
 	}
@@ -414,8 +415,8 @@ func (w *world) advance(d int64) error {
 			}
 		}
 		for _, p := range w.processes {
-			if p.due < next {
-				next, act = p.due, p.step
+			if p.compareAt < next {
+				next, act = p.compareAt, p.goOn
 			}
 		}
 		w.now = max(w.now, next)
@@ -474,7 +475,7 @@ func (w *world) newActor(t testing.TB) *actor {
 	if a.clock != nil {
 		a.clock.SetUptime(a.uptimeOf)
 	}
-	a.sealer.SetHooks(a.pause, a.withDeadline)
+	a.sealer.SetHooks(a.sleep, a.withDeadline)
 	if w.isTight {
 		a.sealer.SetBounds(3, 100)
 	}
@@ -540,9 +541,9 @@ func (a *actor) stall(limit int64) {
 	a.wake = a.w.now + d
 	switch a.w.rand.IntN(3) {
 	case 0:
-		a.process.sleep(d)
+		a.suspend(d)
 	case 1:
-		a.process.stall(d)
+		a.hold(d)
 	}
 	a.stop()
 }
@@ -564,7 +565,7 @@ func (a *actor) uptimeOf(t time.Time) time.Duration {
 	return a.uptime()
 }
 
-func (a *actor) pause(_ context.Context, d time.Duration) error {
+func (a *actor) sleep(_ context.Context, d time.Duration) error {
 	if err := a.between(); err != nil {
 		return err
 	}
