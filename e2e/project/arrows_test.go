@@ -80,6 +80,8 @@ func clients() []client {
 	return []client{
 		{"github.com/cockroachdb/pebble", []string{"bucketstore/pebble"}, []string{"bucketstore/pebble"}},
 		{"cloud.google.com/go/bigtable", []string{bigtable, bigtable + "/bigtabletest", "e2e/harness"}, []string{bigtable}},
+		// The client speaks the protocol; only test doubles answer it.
+		{"cloud.google.com/go/bigtable/apiv2/bigtablepb", []string{bigtable + "/bigtabletest"}, []string{bigtable}},
 	}
 }
 
