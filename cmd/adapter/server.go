@@ -123,7 +123,9 @@ func (s *server) start(fail context.CancelCauseFunc) {
 			WebSystemdSocket:   &no,
 			WebConfigFile:      &s.o.webConfig,
 		}, slog.New(sloggokit.NewGoKitHandler(s.logger, slog.LevelWarn)))
-		fail(fmt.Errorf("%w: %w", errServing, err))
+		if !errors.Is(err, http.ErrServerClosed) {
+			fail(fmt.Errorf("%w: %w", errServing, err))
+		}
 	}()
 }
 

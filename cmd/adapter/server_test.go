@@ -45,7 +45,7 @@ func TestRecovered(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var logged bytes.Buffer
-			s := &server{logger: log.NewLogfmtLogger(&logged)}
+			s := &server{logger: log.NewLogfmtLogger(log.NewSyncWriter(&logged))}
 			server := httptest.NewServer(s.counted(s.recovered(tt.handler)))
 			t.Cleanup(server.Close)
 			for range 2 {

@@ -99,7 +99,7 @@ func CheckRefused(t *testing.T, b Backend, parts ...string) {
 	t.Helper()
 	code, output := RunAdapter(t, b)
 	lines := strings.Split(strings.TrimSpace(output), "\n")
-	if last := lines[len(lines)-1]; code == 0 || !ContainsAll(last, parts) {
+	if last := lines[len(lines)-1]; code == 0 || !ContainsAll(last, parts) || strings.Contains(last, "Server closed") {
 		t.Errorf("code %d, last line without %q:\n%s", code, parts, output)
 	}
 }
