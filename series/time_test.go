@@ -180,7 +180,7 @@ func TestRawFamilyClockSkew(t *testing.T) {
 				}
 			}
 			if !open {
-				t.Errorf("now=%d: %s is open to nobody", now, sealed)
+				t.Errorf("now=%d: %s takes no samples", now, sealed)
 			}
 		}
 	}

@@ -107,9 +107,9 @@ func CheckUnused(ctx context.Context, dir string, t Terms) (err error) {
 		return fmt.Errorf("the log in %s: %w", dir, err)
 	}
 	if len(state.heads) > 0 { // then an adapter may be using it
-		held, err := OpenDir(dir, t.Now())
-		if err != nil {
-			return err
+		held, openErr := OpenDir(dir, t.Now())
+		if openErr != nil {
+			return openErr
 		}
 		defer func() { err = errors.Join(err, held.Close()) }()
 		state = held.state

@@ -685,5 +685,5 @@ func (w *world) checkKey(key []byte) error {
 			return w.check(rowName{n, base})
 		}
 	}
-	return fmt.Errorf("a row %q was sealed, which nobody wrote", key)
+	return fmt.Errorf("a row %q was sealed that was never written", key)
 }

@@ -17,7 +17,7 @@ var errDeaf = errors.New("deaf")
 func (deafListener) Accept() (net.Conn, error) { return nil, errDeaf }
 
 // TestServeFails: when serving fails, run stops everything it has started and
-// returns, though nobody has told it to stop.
+// returns, though its context has not ended.
 func TestServeFails(t *testing.T) {
 	o, err := parseFlags([]string{"--web.listen-address=127.0.0.1:0", "--storage.path=" + t.TempDir()})
 	if err != nil {

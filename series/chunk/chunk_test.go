@@ -62,7 +62,7 @@ func TestParseChunkCorrupt(t *testing.T) {
 		{"last before first", 2, 1, good, "from delta 2 to 1"},
 		{"two windows", window - 1, window, good, "no part of a window"},
 		{"encoding 0", 1, 2, "\x00" + good[1:], "encoding 0"},
-		{"encoding of nobody", 1, 2, "\x07" + good[1:], "encoding 7"},
+		{"unknown encoding", 1, 2, "\x07" + good[1:], "encoding 7"},
 		{"our next encoding", 1, 2, "\x82" + good[1:], "encoding 130"},
 		{"stamp past the last time", 1, 2, "\x01\xff\xff\xff\xff\xff\xffdata", "stamp 281474976710655"},
 	} {

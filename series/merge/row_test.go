@@ -476,7 +476,7 @@ func TestCorrupt(t *testing.T) {
 		// Threshold 0, schema 0, 2^55 spans.
 		{"endless spans", 3, 0, 0, fromBits(24, "00000000 0 11111110", fmt.Sprintf("%056b", 1<<55), strings.Repeat("0", 99)), "end before"},
 		// Threshold 0, schema 20: upstream would bring it down to 8, and panic if it cannot.
-		{"schema of nobody", 3, 0, 0, fromBits(24, "00000000 110 010100 0 0"), "schema 20"},
+		{"unknown schema", 3, 0, 0, fromBits(24, "00000000 110 010100 0 0"), "schema 20"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var rs merge.Row
