@@ -1,12 +1,15 @@
 package bucketstore
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/cespare/xxhash/v2"
 
 	"github.com/promtable/promtable/series"
 	"github.com/promtable/promtable/series/cell"
@@ -117,9 +120,10 @@ func (d *Direct) apply(ctx context.Context, samples []Sample) error {
 // A directBatch makes mutations of samples, one for each row. Its memory is used
 // again.
 type directBatch struct {
-	// at are positions in rows.
-	at   map[directRow]int
-	rows []rowSamples
+	// byHash has for the hash of a series key the position of its last row in rows.
+	// With the keys themselves the map would hold one more copy of them all.
+	byHash map[uint64]int32
+	rows   []rowSamples
 	// next has for each sample the next one of its row, or -1.
 	next []int32
 	muts []Mutation
@@ -130,21 +134,18 @@ type directBatch struct {
 	column map[int64]int
 }
 
-// A directRow names a row.
-type directRow struct {
-	key  string
-	base int64
-}
-
 // rowSamples are the samples of one row: positions, linked by directBatch.next.
 type rowSamples struct {
+	key         []byte
 	base        int64
 	first, last int32
 	n           int
+	// sameHash is the position of the row before whose key has the same hash, or -1.
+	sameHash int32
 }
 
 func newDirectBatch() *directBatch {
-	return &directBatch{at: make(map[directRow]int), column: make(map[int64]int)}
+	return &directBatch{byHash: make(map[uint64]int32), column: make(map[int64]int)}
 }
 
 // maxPooled is how many samples a directBatch may have had whose memory is kept.
@@ -155,7 +156,8 @@ func (d *Direct) recycle(b *directBatch) {
 	if len(b.next) > maxPooled || cap(b.bytes) > maxPooled*256 {
 		return
 	}
-	clear(b.at)
+	clear(b.byHash)
+	clear(b.rows)
 	clear(b.muts)
 	clear(b.ops)
 	d.batches.Put(b)
@@ -165,19 +167,33 @@ func (d *Direct) recycle(b *directBatch) {
 func (b *directBatch) gather(samples []Sample) {
 	b.rows, b.next = b.rows[:0], b.next[:0]
 	for i := range samples {
-		key := samples[i].Ref.SeriesKey()
 		base, _ := series.Split(samples[i].T)
 		b.next = append(b.next, -1)
-		n, ok := b.at[directRow{string(key), base}] // which copies nothing
-		if !ok {
-			b.at[directRow{string(key), base}] = len(b.rows)
-			b.rows = append(b.rows, rowSamples{base: base, first: int32(i), last: int32(i), n: 1})
-			continue
+		row := b.row(samples[i].Ref.SeriesKey(), base)
+		if row.n == 0 {
+			row.first = int32(i)
+		} else {
+			b.next[row.last] = int32(i)
 		}
-		row := &b.rows[n]
-		b.next[row.last] = int32(i)
 		row.last, row.n = int32(i), row.n+1
 	}
+}
+
+// row returns the row of a series and base. It is valid until the next call.
+func (b *directBatch) row(key []byte, base int64) *rowSamples {
+	hash := xxhash.Sum64(key)
+	last, ok := b.byHash[hash]
+	if !ok {
+		last = -1
+	}
+	for i := last; i >= 0; i = b.rows[i].sameHash {
+		if r := &b.rows[i]; r.base == base && bytes.Equal(r.key, key) {
+			return r
+		}
+	}
+	b.byHash[hash] = int32(len(b.rows))
+	b.rows = append(b.rows, rowSamples{key: key, base: base, sameHash: last})
+	return &b.rows[len(b.rows)-1]
 }
 
 // mutations makes one mutation of each row. They are valid until the next gather.
@@ -185,7 +201,7 @@ func (b *directBatch) mutations(schema series.Schema, arrival series.Arrival, sa
 	b.muts, b.ops, b.bytes = b.muts[:0], slices.Grow(b.ops[:0], len(samples)), b.bytes[:0]
 	for _, row := range b.rows {
 		start := len(b.bytes)
-		b.bytes = schema.AppendRowKey(b.bytes, samples[row.first].Ref.SeriesKey(), row.base)
+		b.bytes = schema.AppendRowKey(b.bytes, row.key, row.base)
 		key := b.bytes[start:len(b.bytes):len(b.bytes)]
 		b.muts = append(b.muts, Mutation{Key: key, Ops: b.rowOps(arrival, samples, row)})
 	}

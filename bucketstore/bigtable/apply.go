@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -39,7 +40,8 @@ func (s *Store) Apply(ctx context.Context, table bucketstore.Table, muts []bucke
 	}
 	var failed rowErrors
 	a := s.newApplier(ctx, table)
-	for i := range muts {
+	keys := keyStrings(muts)
+	for i, key := range keys {
 		size, err := checkMutation(&muts[i])
 		if err != nil {
 			failed.add(i, err)
@@ -48,12 +50,31 @@ func (s *Store) Apply(ctx context.Context, table bucketstore.Table, muts []bucke
 		if !changes(muts[i].Ops) { // Bigtable refuses a row without operations
 			continue
 		}
-		a.add(i, string(muts[i].Key), newMutation(muts[i].Ops), size)
+		a.add(i, key, newMutation(muts[i].Ops), size)
 	}
 	if err := a.finish(failed.add); err != nil {
 		return fmt.Errorf("apply %d rows to %s: %w", len(muts), t.name, err)
 	}
 	return failed.err()
+}
+
+// keyStrings returns the row keys. They share one allocation.
+func keyStrings(muts []bucketstore.Mutation) []string {
+	size := 0
+	for i := range muts {
+		size += len(muts[i].Key)
+	}
+	var b strings.Builder
+	b.Grow(size)
+	for i := range muts {
+		b.Write(muts[i].Key)
+	}
+	all, keys := b.String(), make([]string, len(muts))
+	for i := range muts {
+		n := len(muts[i].Key)
+		keys[i], all = all[:n], all[n:]
+	}
+	return keys
 }
 
 // A batch is the rows of one call of ApplyBulk.

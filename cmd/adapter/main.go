@@ -16,15 +16,13 @@ import (
 	"github.com/prometheus/common/version"
 )
 
-// gcPercent is how much the heap may grow between two collections, unless GOGC
-// says otherwise. Most of the heap lives long and has few pointers, so that
-// collections cost little beside what a smaller heap saves.
-const gcPercent = 50
+// bufferGCPercent is how much the heap may grow between two collections beside a
+// buffer, unless GOGC says otherwise. Most of that heap lives long and has few
+// pointers: collections cost little beside what a smaller heap saves. Without a
+// buffer most of the heap belongs to requests, and Go's default is right.
+const bufferGCPercent = 50
 
 func main() {
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(gcPercent)
-	}
 	if info, ok := debug.ReadBuildInfo(); ok && version.Version == "" {
 		version.Version = info.Main.Version // what go build knows; -ldflags know better
 	}
@@ -32,6 +30,9 @@ func main() {
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "adapter: error:", err)
 		os.Exit(2)
+	}
+	if o.buffered && os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(bufferGCPercent)
 	}
 	logger := newLogger(os.Stderr, o.logLevel, o.logFormat)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
