@@ -161,9 +161,7 @@ type Buffer struct {
 	applied int64
 	// openBytes is what the open chunks hold.
 	openBytes int
-	// buffers recycles the sample buffers of open chunks, partEncoder makes parts of
-	// open chunks.
-	buffers     rawBuffers
+	// partEncoder makes parts of open chunks.
 	partEncoder partEncoder
 	// stamp is that of the last request. It is owned by the committer; during start-up
 	// by the replay.

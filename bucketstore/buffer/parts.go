@@ -2,6 +2,7 @@ package buffer
 
 import (
 	"encoding/binary"
+	"slices"
 
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/series"
@@ -64,8 +65,8 @@ type partEncoder struct {
 }
 
 // encodePart makes a part, or more if a chunk cannot count them, of the raw samples
-// of c, which are floats. What held them goes to buffers. A sample must follow.
-func (d *partEncoder) encodePart(c *openChunk, buffers *rawBuffers) {
+// of c, which are floats. A sample must follow.
+func (d *partEncoder) encodePart(c *openChunk) {
 	e := &d.encoder
 	if c.rawUnsorted {
 		e.takePoints(sorted(c.points(e.points[:0])))
@@ -79,7 +80,6 @@ func (d *partEncoder) encodePart(c *openChunk, buffers *rawBuffers) {
 		ts, vs = ts[n:], vs[n:]
 	}
 	c.parts += string(d.part)
-	buffers.put(c.raw)
 	c.raw, c.rawCount, c.rawUnsorted = nil, 0, false
 }
 
@@ -95,63 +95,11 @@ func (d *partEncoder) appendPart(stamp int64, ts []int64, vs []float64) {
 	d.part = append(d.part, e.space...)
 }
 
-// rawBuffers are buffers for raw samples that are free, by size. What is open is
-// most of what the process holds, so that they grow by half and not to the double.
-// The zero value is empty, and nil only makes buffers. It is not safe for several
-// goroutines.
-type rawBuffers struct {
-	free [rawSizes][][]byte
-	size int // of all that are free
-}
+// minRawBuffer is the size of the first buffer of an open chunk.
+const minRawBuffer = 64
 
-const (
-	rawSizes = 7
-	// maxFreeRaw bounds the memory of free buffers.
-	maxFreeRaw = 1 << 20
-)
-
-// rawSize returns the size of the buffers of a kind: the allocator has them too.
-func rawSize(kind int) int { return [rawSizes]int{64, 96, 144, 224, 352, 512, 768}[kind] }
-
-// kindOf returns the smallest kind of buffer with this size, or rawSizes.
-func kindOf(size int) int {
-	kind := 0
-	for kind < rawSizes && rawSize(kind) < size {
-		kind++
-	}
-	return kind
-}
-
-// get returns an empty buffer with room for size bytes.
-func (b *rawBuffers) get(size int) []byte {
-	kind := kindOf(size)
-	if kind == rawSizes {
-		return make([]byte, 0, size+size/2)
-	}
-	if b == nil || len(b.free[kind]) == 0 {
-		return make([]byte, 0, rawSize(kind))
-	}
-	end := len(b.free[kind]) - 1
-	buf := b.free[kind][end]
-	b.free[kind] = b.free[kind][:end]
-	b.size -= cap(buf)
-	return buf
-}
-
-// grow returns a buffer with the content of buf and room for size bytes more. buf
-// is free then.
-func (b *rawBuffers) grow(buf []byte, size int) []byte {
-	grown := append(b.get(len(buf)+size), buf...)
-	b.put(buf)
-	return grown
-}
-
-// put frees a buffer.
-func (b *rawBuffers) put(buf []byte) {
-	kind := kindOf(cap(buf))
-	if b == nil || kind == rawSizes || rawSize(kind) != cap(buf) || b.size >= maxFreeRaw {
-		return
-	}
-	b.free[kind] = append(b.free[kind], buf[:0])
-	b.size += cap(buf)
+// growRaw returns buf with room for size more bytes. Open chunks are most of what the
+// process holds: a buffer grows by half, where append would double it.
+func growRaw(buf []byte, size int) []byte {
+	return append(slices.Grow([]byte(nil), max(minRawBuffer, len(buf)+size, cap(buf)*3/2)), buf...)
 }

@@ -231,7 +231,6 @@ func (b *Buffer) storeSealed(ctx context.Context, chunks []*sealedChunk) {
 	b.mu.Lock()
 	for _, c := range chunks {
 		c.ref.drop(c)
-		b.buffers.put(c.raw)
 		c.raw = nil
 	}
 	b.mu.Unlock()
