@@ -298,5 +298,7 @@ type lateKey struct {
 	window int64
 }
 
-// view returns the bytes of s, which must not be changed.
+// view returns the bytes of s, which must not be changed. A ref has its key as a
+// string, for maps. A second form as bytes would take 95 bytes beside the 1,240 of a
+// series in e2e/scale, and more with more labels.
 func view(s string) []byte { return unsafe.Slice(unsafe.StringData(s), len(s)) }

@@ -64,8 +64,7 @@ type openChunk struct {
 	// distances from it.
 	window int64
 	// raw is an open chunk of package chunk that counts from window. If all values are
-	// floats, readers get it as it is. It is read with Buffer.mu held, as its memory is
-	// used again.
+	// floats, readers get it as it is. It is read with Buffer.mu held.
 	raw []byte
 	// parts are the samples before those in raw.
 	parts string

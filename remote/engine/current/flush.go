@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"time"
-	"unsafe"
 
 	"github.com/go-kit/log/level"
 
@@ -91,8 +90,7 @@ func (t *Table) writeRows(ctx context.Context, taken []takenSample) error {
 	return nil
 }
 
-// currentRows returns the rows of samples. A store neither changes nor keeps them, so
-// they may be views of the keys of the slots.
+// currentRows returns the rows of samples.
 func currentRows(taken []takenSample) []bucketstore.Mutation {
 	muts, ops := make([]bucketstore.Mutation, len(taken)), make([]bucketstore.Op, len(taken))
 	values := make([]byte, 0, 8*len(taken))
@@ -111,8 +109,7 @@ func currentRows(taken []takenSample) []bucketstore.Mutation {
 			Time:      s.T,
 			Value:     value,
 		}
-		key := s.at.key
-		muts[i] = bucketstore.Mutation{Key: unsafe.Slice(unsafe.StringData(key), len(key)), Ops: ops[i : i+1]}
+		muts[i] = bucketstore.Mutation{Key: []byte(s.at.key), Ops: ops[i : i+1]}
 	}
 	return muts
 }
