@@ -9,26 +9,24 @@ import (
 	"github.com/promtable/promtable/series/dense"
 )
 
-// Parts are how an open chunk holds most of its samples: a raw one takes four or
-// five bytes, one in a part less than two. A part is the cell that readers get, a
-// dense chunk with the stamp of its newest sample, behind its size:
+// Most samples of an open chunk are in parts: a raw sample takes four or five bytes, one in
+// a part less than two. A part is the cell that readers get, behind its size: a dense chunk
+// with the stamp of its last sample.
 //
 //	part = size of value uvarint | qualifier | value
 //
-// In a part times ascend. Parts may overlap: then the one with the higher stamp,
-// which is the later one, has the last write. They are never changed, so readers
-// may refer to them.
+// In a part times ascend. Parts may overlap: then the part with the higher stamp, which is
+// the later one, has the last write. Parts never change, so readers may refer to them.
 
-// cutPart returns the qualifier and the value of the first of parts, and what
-// follows.
+// cutPart returns the qualifier and the value of the first part, and the parts after it.
 func cutPart(parts string) (qualifier, value []byte, rest string) {
-	size, n := binary.Uvarint(view(parts))
+	size, n := binary.Uvarint(viewString(parts))
 	at := n + chunk.QualifierSize
 	if n <= 0 || at > len(parts) || uint64(len(parts)-at) < size {
 		panic("buffer: a part of an open chunk is broken") // it is made by encodePart
 	}
 	end := at + int(size)
-	return view(parts[n:at]), view(parts[at:end]), parts[end:]
+	return viewString(parts[n:at]), viewString(parts[at:end]), parts[end:]
 }
 
 // partFloats appends the samples of the parts of c, in the order of the parts.
@@ -63,8 +61,8 @@ type partEncoder struct {
 	part    []byte
 }
 
-// encodePart makes a part, or more if a chunk cannot count them, of the raw samples
-// of c, which are floats. What held them goes to buffers. A sample must follow.
+// encodePart moves the raw samples of c, which are floats, to a part, or to more if a chunk
+// cannot count them. The raw memory goes to buffers. The caller then appends a sample.
 func (d *partEncoder) encodePart(c *openChunk, buffers *rawBuffers) {
 	e := &d.encoder
 	if c.rawUnsorted {
@@ -95,13 +93,12 @@ func (d *partEncoder) appendPart(stamp int64, ts []int64, vs []float64) {
 	d.part = append(d.part, e.space...)
 }
 
-// rawBuffers are buffers for raw samples that are free, by size. What is open is
-// most of what the process holds, so that they grow by half and not to the double.
-// The zero value is empty, and nil only makes buffers. It is not safe for several
-// goroutines.
+// rawBuffers recycles the memory of raw samples, by size. It is most of what the process
+// holds, so buffers grow by a half and do not double. A nil *rawBuffers keeps none. It is
+// not safe for concurrent use.
 type rawBuffers struct {
 	free [rawSizes][][]byte
-	size int // of all that are free
+	size int // of all free buffers
 }
 
 const (
@@ -110,10 +107,11 @@ const (
 	maxFreeRaw = 1 << 20
 )
 
-// rawSize returns the size of the buffers of a kind: the allocator has them too.
+// rawSize returns the size of the buffers of a kind. The Go allocator has the same size
+// classes.
 func rawSize(kind int) int { return [rawSizes]int{64, 96, 144, 224, 352, 512, 768}[kind] }
 
-// kindOf returns the smallest kind of buffer with this size, or rawSizes.
+// kindOf returns the smallest kind of buffer with room for size bytes, or rawSizes.
 func kindOf(size int) int {
 	kind := 0
 	for kind < rawSizes && rawSize(kind) < size {
@@ -138,8 +136,7 @@ func (b *rawBuffers) get(size int) []byte {
 	return buf
 }
 
-// grow returns a buffer with the content of buf and room for size bytes more. buf
-// is free then.
+// grow returns a buffer with the content of buf and room for size bytes more. It frees buf.
 func (b *rawBuffers) grow(buf []byte, size int) []byte {
 	grown := append(b.get(len(buf)+size), buf...)
 	b.put(buf)
