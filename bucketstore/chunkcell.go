@@ -5,9 +5,9 @@ import (
 	"github.com/promtable/promtable/series/chunk"
 )
 
-// ChunkCell returns the cell of METRIC that holds a sealed chunk: data in this
-// encoding, with this stamp, of samples from mint to maxt, in milliseconds and inclusive,
-// which lie in one window. The cell does not refer to data.
+// ChunkCell returns the cell of METRIC that holds a sealed chunk: data in this encoding,
+// with this stamp. Its samples lie in one window, from mint to maxt, in milliseconds and
+// inclusive. The cell does not refer to data.
 func ChunkCell(encoding byte, stamp, mint, maxt int64, data []byte) Cell {
 	_, first := series.Split(mint)
 	_, last := series.Split(maxt)

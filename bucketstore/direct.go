@@ -15,32 +15,32 @@ import (
 	"github.com/promtable/promtable/series/cell"
 )
 
-// Direct is the Appender that makes every sample a raw cell of METRIC before
-// it answers. It holds no samples.
+// Direct is the Appender of direct mode: it writes every sample as a raw cell of METRIC
+// before it returns. It holds no samples.
 type Direct struct {
 	store  Store
 	schema series.Schema
 	now    func() time.Time
 	// rawFrom is nil where nothing is sealed.
 	rawFrom RawFrom
-	// batches are *directBatch that are not in use.
+	// batches recycles *directBatch.
 	batches sync.Pool
 }
 
-// NewDirect returns an Appender over store. now is the clock that decides
-// which family a sample goes to, see series.Arrival. It is asked once for up to
-// maxApply samples, and rawFrom then; nil is right where nothing is sealed.
+// NewDirect returns an Appender over store. The clock now decides which family a sample
+// goes to, see series.Arrival. now and rawFrom are called once for up to maxApply samples.
+// rawFrom is nil where nothing is sealed.
 func NewDirect(store Store, schema series.Schema, now func() time.Time, rawFrom RawFrom) *Direct {
 	return &Direct{store: store, schema: schema, now: now, rawFrom: rawFrom, batches: sync.Pool{New: func() any { return newDirectBatch() }}}
 }
 
-// A RawFrom returns which samples the writer may put into the family of their
-// window when its clock says now: those from the returned time on, in
-// milliseconds, see series.Arrival. It may be called concurrently. A nil RawFrom
-// stands for a clock that is never in doubt.
+// A RawFrom returns which samples may go to the raw family of their window when the
+// writer's clock says now: those from the returned time on, in milliseconds, see
+// series.Arrival. It may be called concurrently. A nil RawFrom stands for a clock that is
+// never in doubt.
 type RawFrom func(now time.Time) int64
 
-// Arrival returns where samples go that arrive when the writer's clock says now.
+// Arrival returns the families of samples that arrive when the writer's clock says now.
 func (f RawFrom) Arrival(now time.Time) series.Arrival {
 	a := series.Arrival{Now: now.UnixMilli()}
 	if f != nil {
@@ -49,7 +49,7 @@ func (f RawFrom) Arrival(now time.Time) series.Arrival {
 	return a
 }
 
-// directRef is a series key.
+// directRef is the reference of a series: its key.
 type directRef struct{ key []byte }
 
 // SeriesKey implements Ref.
@@ -60,12 +60,12 @@ func (d *Direct) Ref(seriesKey []byte) Ref {
 	return &directRef{key: append([]byte(nil), seriesKey...)}
 }
 
-// maxApply is how many samples go to the store at once: as many operations on
-// one row as Bigtable takes, and a bound on what they take in memory.
+// maxApply is how many samples one call of Store.Apply writes. Bigtable takes as many
+// operations on one row, and it bounds memory.
 const maxApply = 100_000
 
-// maxWrite is how long a raw cell may be under way after its family was chosen, by
-// the wall clock. The sealer relies on it, see the fence of package seal.
+// maxWrite is how long the write of a raw cell may last after its family was chosen, by the
+// wall clock. The sealer relies on it, see the fence of package seal.
 const maxWrite = time.Minute
 
 // Append implements Appender: one mutation for each row, of up to maxApply
@@ -77,7 +77,7 @@ func (d *Direct) Append(ctx context.Context, samples []Sample) error {
 		var part *SamplesError
 		switch {
 		case errors.As(err, &part):
-			failed.add(part, start)
+			failed.addPart(part, start)
 		case err != nil:
 			return err
 		}
@@ -88,8 +88,8 @@ func (d *Direct) Append(ctx context.Context, samples []Sample) error {
 	return nil
 }
 
-// add adds what failed of a part of the samples that begins at start.
-func (e *SamplesError) add(part *SamplesError, start int) {
+// addPart adds the failed samples of a part that begins at start.
+func (e *SamplesError) addPart(part *SamplesError, start int) {
 	for _, i := range part.Failed {
 		e.Failed = append(e.Failed, start+i)
 	}
@@ -100,7 +100,8 @@ func (e *SamplesError) add(part *SamplesError, start int) {
 
 // apply stores up to maxApply samples.
 func (d *Direct) apply(ctx context.Context, samples []Sample) error {
-	// Without its monotonic part the deadline also passes while a machine sleeps.
+	// The deadline has no monotonic part, so that it also passes while the machine is
+	// suspended.
 	ctx, cancel := context.WithDeadline(ctx, time.Now().Add(maxWrite).Round(0))
 	defer cancel()
 	b := d.batches.Get().(*directBatch)
@@ -117,20 +118,19 @@ func (d *Direct) apply(ctx context.Context, samples []Sample) error {
 	return fmt.Errorf("append samples: %w", err)
 }
 
-// A directBatch makes mutations of samples, one for each row. Its memory is used
-// again.
+// A directBatch turns samples into mutations, one for each row. Its memory is reused.
 type directBatch struct {
 	// byHash has for the hash of a series key the position of its last row in rows.
 	// With the keys themselves the map would hold one more copy of them all.
 	byHash map[uint64]int32
 	rows   []rowSamples
-	// next has for each sample the next one of its row, or -1.
+	// next links the samples of a row: the position of the next one, or -1.
 	next []int32
 	muts []Mutation
 	ops  []Op
 	// bytes holds row keys, qualifiers and values.
 	bytes []byte
-	// column has for each time of a row its position among the ops of the row.
+	// column maps the times of a row to positions among its ops.
 	column map[int64]int
 }
 
@@ -148,7 +148,7 @@ func newDirectBatch() *directBatch {
 	return &directBatch{byHash: make(map[uint64]int32), column: make(map[int64]int)}
 }
 
-// maxPooled is how many samples a directBatch may have had whose memory is kept.
+// maxPooled is the number of samples up to which a directBatch is recycled.
 const maxPooled = 10_000
 
 // recycle keeps the memory of a batch, but nothing that it refers to.
@@ -163,7 +163,7 @@ func (d *Direct) recycle(b *directBatch) {
 	d.batches.Put(b)
 }
 
-// gather sorts samples by row, rows in the order in which they first occur.
+// gather groups samples by row. Rows are in the order of their first samples.
 func (b *directBatch) gather(samples []Sample) {
 	b.rows, b.next = b.rows[:0], b.next[:0]
 	for i := range samples {
@@ -196,7 +196,7 @@ func (b *directBatch) row(key []byte, base int64) *rowSamples {
 	return &b.rows[len(b.rows)-1]
 }
 
-// mutations makes one mutation of each row. They are valid until the next gather.
+// mutations returns one mutation for each row. They are valid until the next gather.
 func (b *directBatch) mutations(schema series.Schema, arrival series.Arrival, samples []Sample) []Mutation {
 	b.muts, b.ops, b.bytes = b.muts[:0], slices.Grow(b.ops[:0], len(samples)), b.bytes[:0]
 	for _, row := range b.rows {
@@ -208,8 +208,8 @@ func (b *directBatch) mutations(schema series.Schema, arrival series.Arrival, sa
 	return b.muts
 }
 
-// rowOps returns the writes of the samples of one row. Of those of one column
-// only the last is written.
+// rowOps returns the writes of the samples of one row. Of several samples at one time only
+// the last is written.
 func (b *directBatch) rowOps(arrival series.Arrival, samples []Sample, row rowSamples) []Op {
 	start := len(b.ops)
 	if row.n > 1 {

@@ -135,8 +135,8 @@ func TestDirectFamily(t *testing.T) {
 	}
 }
 
-// TestDirectInDoubt: while the clock is in doubt all samples are late ones, and
-// afterwards those are that may have been written before. The clock is read once.
+// TestDirectInDoubt: while the clock is in doubt all samples go to l. After that, samples
+// go to l whose time may have been written before. The clock is read once.
 func TestDirectInDoubt(t *testing.T) {
 	const start = 100 << 23
 	store := new(recorder)
@@ -144,7 +144,7 @@ func TestDirectInDoubt(t *testing.T) {
 	asked := 0
 	d := bucketstore.NewDirect(store, series.Schema{}, func() time.Time { return time.UnixMilli(now) }, func(at time.Time) int64 {
 		if asked++; at.UnixMilli() != now {
-			t.Errorf("asked about %d, want %d", at.UnixMilli(), now)
+			t.Errorf("called with %d, want %d", at.UnixMilli(), now)
 		}
 		return from
 	})
@@ -171,7 +171,7 @@ func TestDirectInDoubt(t *testing.T) {
 				t.Errorf("%swant\n%s", got, tt.want)
 			}
 			if asked != 1 {
-				t.Errorf("the clock was asked %d times", asked)
+				t.Errorf("the clock was read %d times", asked)
 			}
 		})
 	}
@@ -275,7 +275,7 @@ func TestDirectErrors(t *testing.T) {
 	tests := []struct {
 		name string
 		err  error
-		// want are the failed positions, nil if the store does not know.
+		// want are the failed positions, nil if the store does not say.
 		want []int
 	}{
 		{"first row", rowsError(0), []int{0, 2, 5}},
@@ -294,7 +294,7 @@ func TestDirectErrors(t *testing.T) {
 			switch {
 			case tt.want == nil:
 				if errors.As(err, &failed) || !errors.Is(err, errAll) {
-					t.Errorf("error %v, want one that wraps that of the store and knows no samples", err)
+					t.Errorf("error %v, want that of the store, without samples", err)
 				}
 			case !errors.As(err, &failed):
 				t.Errorf("error %v, want a SamplesError", err)
@@ -307,8 +307,7 @@ func TestDirectErrors(t *testing.T) {
 	}
 }
 
-// What a real client reports of failed rows comes out as samples, and all
-// others are durable.
+// Failed rows that a real client reports come out as samples, and all others are durable.
 func TestDirectRowFailure(t *testing.T) {
 	var broken atomic.Bool
 	broken.Store(true)
@@ -356,8 +355,8 @@ func keys(t *testing.T, store bucketstore.Store) (keys []string) {
 	return keys
 }
 
-// lastValues is a Store that remembers the last value of each column and how
-// many operations a row took at the most.
+// lastValues is a Store that keeps the last value of each column and the largest number of
+// operations on a row.
 type lastValues struct {
 	bucketstore.Store
 	values map[string]float64

@@ -1,6 +1,6 @@
-// Package bucketstore holds the contract between the adapter and what keeps
-// its rows, and one directory for each backend that fulfils it. It knows rows,
-// families and cells; what they mean is said in package series.
+// Package bucketstore holds the contracts between the adapter and its store, and one
+// directory for each backend. It deals with rows, families and cells; package series says
+// what they mean.
 package bucketstore
 
 import (
@@ -11,47 +11,45 @@ import (
 	"github.com/promtable/promtable/series"
 )
 
-// Store keeps rows of cells in tables. A cell is named by row key, family and
-// qualifier, all of them arbitrary bytes, and carries a time and a value. The
+// Store keeps rows of cells in tables. A cell is named by row key, family and qualifier,
+// and has a time and a value. Row keys, qualifiers and values are arbitrary bytes. The
 // tables and families are those of [Tables]; naming another is an error.
 //
-// Every column holds one version: the cell with the greatest time, and among
-// equal times the one applied later. So a repeated write changes nothing, and
-// an older cell that arrives late never hides a newer one.
+// Every column holds one version: the cell with the greatest time, and among equal times
+// the one applied later. So a repeated write changes nothing, and an older cell that
+// arrives late never hides a newer one.
 //
-// Once a write has returned without an error it is durable: it survives the
-// death of the process and of the machine, and every later Scan sees it. After
-// an error it may have happened, in whole or in part, or not; to repeat it is
-// harmless.
+// After a write has returned without an error it is durable: it survives the death of the
+// process and of the machine, and every later Scan sees it. After an error it may have
+// happened, in whole or in part, or not; to repeat it is harmless.
 //
-// Cells older than the MaxAge of their family vanish at some time. How soon is
-// not promised: a reader that must not see them checks their times.
+// Cells older than the MaxAge of their family are deleted at some later time. A reader that
+// must not see them checks their times.
 //
-// All methods may be called concurrently. They return early, with the error of
-// the context, when it ends. A caller gives every context a deadline.
+// All methods may be called concurrently. They return early, with the error of the context,
+// when it ends. A caller gives every context a deadline.
 type Store interface {
-	// Apply carries out row mutations. Each is atomic: a Scan sees all of it or
-	// nothing, and its operations happen in order. Nothing is promised about the
-	// order or atomicity between mutations, so a row appears only once in muts.
-	// Where the store knows which rows failed the error is a *RowsError, and the
-	// other rows are durable. Apply keeps no reference to muts.
+	// Apply writes row mutations. Each is atomic: a Scan sees all of it or nothing, and its
+	// operations happen in order. Nothing is promised about the order or atomicity between
+	// mutations, so a row appears only once in muts. Where the store says which rows
+	// failed, the error is a *RowsError, and the other rows are durable. Apply keeps no
+	// reference to muts.
 	Apply(ctx context.Context, table Table, muts []Mutation) error
 
-	// CheckAndApply carries out mut if, at that instant, cond holds in its row,
-	// and says whether it did. After an error it may have happened or not, and
-	// the store does not try again by itself.
+	// CheckAndApply applies mut if cond holds in its row, atomically, and says whether it
+	// did. After an error it may have happened or not. The store does not retry.
 	CheckAndApply(ctx context.Context, table Table, cond Condition, mut Mutation) (applied bool, err error)
 
-	// Scan calls fn with each row that holds at least one of the cells asked
-	// for, in ascending order of keys. A row is seen as of one instant, with all
-	// its families; different rows may be seen as of different instants. The row
-	// and all bytes in it belong to the store and are valid only during the call
-	// of fn. An error from fn ends the scan and is returned as it is. Scan holds
-	// one row in memory at a time, beside what the backend reads ahead.
+	// Scan calls fn with each row that holds at least one of the requested cells, in
+	// ascending order of keys. A row is seen as of one instant, with all its families;
+	// different rows may be seen as of different instants. The row and all bytes in it
+	// belong to the store and are valid only during the call of fn. An error from fn ends
+	// the scan and is returned unchanged. Scan holds one row in memory at a time, beside
+	// what the backend reads ahead.
 	Scan(ctx context.Context, req ScanRequest, fn func(Row) error) error
 
-	// Drop removes the rows of a range. It is not atomic; a row written while it
-	// runs may be removed or stay.
+	// Drop removes the rows of a range. It is not atomic: a row that is written meanwhile
+	// may be removed or stay.
 	Drop(ctx context.Context, table Table, rows series.RowRange) error
 
 	// Close releases what the store holds. No other call may be running or
@@ -59,7 +57,7 @@ type Store interface {
 	Close() error
 }
 
-// A Mutation is what to do to one row, in order.
+// A Mutation is a list of operations on one row, in order.
 type Mutation struct {
 	Key []byte
 	Ops []Op
@@ -93,8 +91,8 @@ const (
 	DeleteFamily
 )
 
-// A Condition is on one column: that it holds exactly Value, or, where Absent
-// is set, that it holds no cell.
+// A Condition is on one column: that it holds exactly Value, or, if Absent is set, that it
+// holds no cell.
 type Condition struct {
 	Family    string
 	Qualifier []byte
@@ -110,7 +108,7 @@ type ScanRequest struct {
 	Rows []series.RowRange
 	// Families are the parts of a row to read: sorted by name, each named once.
 	Families []FamilyRange
-	// Limit ends the scan after so many rows. 0 is no limit.
+	// Limit ends the scan after this many rows. 0 is no limit.
 	Limit int
 }
 

@@ -15,7 +15,7 @@ const (
 	Current
 	Index
 	Meta
-	// NumTables is how many there are.
+	// NumTables is the number of tables.
 	NumTables
 )
 
@@ -39,15 +39,16 @@ type TableSpec struct {
 type FamilySpec struct {
 	// Name is made of letters and digits.
 	Name string
-	// MaxAge is how old a cell may grow, by its time. 0 keeps it for ever.
+	// MaxAge is the age, by its time, after which a cell may be deleted. 0 keeps it for
+	// ever.
 	MaxAge time.Duration
 }
 
-// MaxCurrentAge is how old a cell of CURRENT may grow: a bucket, rounded up.
+// MaxCurrentAge is the MaxAge of CURRENT: the span of a bucket, rounded up.
 const MaxCurrentAge = 50 * 24 * time.Hour
 
-// Tables returns the tables of the stored format, in order, families sorted by
-// name, for samples that are kept as long as retention says. 0 is for ever.
+// Tables returns the tables of the stored format, in order, families sorted by name.
+// retention is how long samples are kept; 0 is for ever.
 func Tables(retention time.Duration) []TableSpec {
 	family := func(name string, age time.Duration) FamilySpec { return FamilySpec{Name: name, MaxAge: age} }
 	current := MaxCurrentAge

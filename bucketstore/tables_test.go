@@ -38,7 +38,7 @@ func TestTables(t *testing.T) {
 		})
 	}
 	if got := bucketstore.NumTables.String(); got != "UNKNOWN" {
-		t.Errorf("a table that is none is called %s", got)
+		t.Errorf("a table that does not exist is called %s", got)
 	}
 }
 

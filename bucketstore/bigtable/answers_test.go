@@ -22,7 +22,7 @@ import (
 	"github.com/promtable/promtable/bucketstore/bigtable/bigtabletest"
 )
 
-// mutateRows answers requests of row mutations in place of the fake.
+// mutateRows answers requests of row mutations instead of the fake.
 func mutateRows(answer func(req *bigtablepb.MutateRowsRequest, stream grpc.ServerStream) error) grpc.ServerOption {
 	return grpc.ChainStreamInterceptor(func(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
 		if info.FullMethod != bigtablepb.Bigtable_MutateRows_FullMethodName {
@@ -41,8 +41,8 @@ func entryFor(index int, err error) *bigtablepb.MutateRowsResponse_Entry {
 	return &bigtablepb.MutateRowsResponse_Entry{Index: int64(index), Status: status.Convert(err).Proto()}
 }
 
-// answering answers without storing anything, each row with its error, in several
-// messages, and in an order of its own, as Bigtable may.
+// answering stores nothing. It answers each row with its error, in several messages and in
+// another order, as Bigtable may.
 func answering(row func(key string) error) grpc.ServerOption {
 	return mutateRows(func(req *bigtablepb.MutateRowsRequest, stream grpc.ServerStream) error {
 		var res bigtablepb.MutateRowsResponse
@@ -63,8 +63,8 @@ func answering(row func(key string) error) grpc.ServerOption {
 	})
 }
 
-// TestApplyAnswers: what becomes of three rows when the server answers with one
-// of tries after the other, the last of them for ever.
+// TestApplyAnswers: the result of three rows when the server answers with one of tries
+// after the other, and repeats the last.
 func TestApplyAnswers(t *testing.T) {
 	type try = func(req *bigtablepb.MutateRowsRequest, stream grpc.ServerStream) error
 	send := func(entries ...*bigtablepb.MutateRowsResponse_Entry) try {
@@ -159,9 +159,8 @@ func TestApplyAnswers(t *testing.T) {
 	}
 }
 
-// TestApplyAfterRequestsThatEndEarly: the memory of a request whose call has
-// ended is not used again while gRPC may still read it. The race detector sees it
-// if it is.
+// TestApplyAfterRequestsThatEndEarly: gRPC may still read the memory of a request whose
+// call has ended, so it is not reused. The race detector sees it if it is.
 func TestApplyAfterRequestsThatEndEarly(t *testing.T) {
 	const rows, size = 3, 300 << 10
 	started := make(chan struct{}, 1)

@@ -14,8 +14,7 @@ import (
 	"github.com/promtable/promtable/bucketstore"
 )
 
-// The bounds of a batch with more than one row. ApplyBulk has no bound on bytes of
-// its own.
+// The bounds of a batch with more than one row. ApplyBulk itself does not bound bytes.
 const (
 	batchRows = 5000
 	batchSize = 2 << 20
@@ -24,12 +23,13 @@ const (
 // parallelBatches is how many batches of one Apply are sent at the same time.
 const parallelBatches = 4
 
-// Apply implements bucketstore.Store. Rows that Bigtable would refuse for their
-// size fail without being sent; all others are sent in batches. The client sends a
-// batch, or the rows of it that failed, again while the errors are transient
-// (Aborted, Unavailable, DeadlineExceeded, broken streams, and what the server says
-// to retry); the times of cells make that harmless. Other errors, among them
-// ResourceExhausted and Internal, are returned.
+// Apply implements bucketstore.Store. Rows that Bigtable would refuse for their size fail
+// without being sent; all others are sent in batches.
+//
+// The client retries a batch, or its failed rows, after transient errors: Aborted,
+// Unavailable, DeadlineExceeded, broken streams, and what the server says to retry. Cell
+// times make that harmless. Other errors, among them ResourceExhausted and Internal, are
+// returned.
 func (s *Store) Apply(ctx context.Context, table bucketstore.Table, muts []bucketstore.Mutation) error {
 	t, err := s.table(table)
 	if err != nil {
@@ -44,15 +44,15 @@ func (s *Store) Apply(ctx context.Context, table bucketstore.Table, muts []bucke
 	for i, key := range keys {
 		size, err := checkMutation(&muts[i])
 		if err != nil {
-			failed.add(i, err)
+			failed.addRow(i, err)
 			continue
 		}
 		if !changes(muts[i].Ops) { // Bigtable refuses a row without operations
 			continue
 		}
-		a.add(i, key, newMutation(muts[i].Ops), size)
+		a.addRow(i, key, newMutation(muts[i].Ops), size)
 	}
-	if err := a.finish(failed.add); err != nil {
+	if err := a.finish(failed.addRow); err != nil {
 		return fmt.Errorf("apply %d rows to %s: %w", len(muts), t.name, err)
 	}
 	return failed.err()
@@ -83,17 +83,17 @@ type batch struct {
 	muts []*bigtable.Mutation
 	// rows are the positions of the rows in the Apply.
 	rows []int
-	// size is about how many bytes the request has. It also bounds the operations, of
-	// which a request may have 100,000: each counts for opOverhead bytes or more.
+	// size estimates the bytes of the request. It also bounds the operations, of which a
+	// request may have 100,000: each counts for opOverhead bytes or more.
 	size int
 
 	// rowErrs are the errors of rows, nil where a row is stored; nil if all are.
 	rowErrs []error
-	// err is the error of the whole batch: which rows are stored is unknown.
+	// err is the error of the whole batch; any of its rows may be stored.
 	err error
 }
 
-// hasRoom says whether a row of about so many bytes fits.
+// hasRoom says whether a row of about this size fits.
 func (b *batch) hasRoom(size int) bool {
 	return len(b.rows) == 0 || len(b.rows) < batchRows && b.size+size <= batchSize
 }
@@ -114,7 +114,7 @@ func (b *batch) unconfirmed() (n int) {
 // batchPool recycles the slices of batches.
 var batchPool = sync.Pool{New: func() any { return new(batch) }}
 
-// recycle gives b back, without what it refers to.
+// recycle returns b to the pool, without what it refers to.
 func (b *batch) recycle() {
 	clear(b.keys)
 	clear(b.muts)
@@ -122,14 +122,14 @@ func (b *batch) recycle() {
 	batchPool.Put(b)
 }
 
-// An applier sends the batches of one Apply while the next ones are built. It is
-// for one goroutine.
+// An applier sends the batches of one Apply while it builds the next ones. It is not safe
+// for concurrent use.
 type applier struct {
 	ctx     context.Context
 	store   *Store
 	table   bucketstore.Table
 	sending errgroup.Group
-	// open is the batch that is built, nil if there is none.
+	// open is the batch that is being built, or nil.
 	open    *batch
 	batches []*batch
 }
@@ -140,8 +140,8 @@ func (s *Store) newApplier(ctx context.Context, table bucketstore.Table) *applie
 	return a
 }
 
-// add adds the row at this position of the Apply. It may wait until a batch is sent.
-func (a *applier) add(row int, key string, mut *bigtable.Mutation, size int) {
+// addRow adds the row at this position of the Apply. It may wait until a batch is sent.
+func (a *applier) addRow(row int, key string, mut *bigtable.Mutation, size int) {
 	if a.open != nil && !a.open.hasRoom(size) {
 		full := a.open
 		a.sending.Go(func() error {
@@ -166,12 +166,12 @@ func (a *applier) send(b *batch) {
 	var err error
 	b.rowErrs, err = a.store.tables[a.table].rows.ApplyBulk(ctx, b.keys, b.muts)
 	b.err = callError(ctx, err)
-	a.store.metrics.mutated(a.table, opMutate, len(b.rows), b.unconfirmed())
+	a.store.metrics.addMutations(a.table, opMutate, len(b.rows), b.unconfirmed())
 }
 
-// finish sends the last batch and waits for all answers. Rows that may not be stored
-// are passed to failed. The error is that of all batches, if no row is confirmed, or
-// of one, if the context has ended: which rows are stored is unknown then.
+// finish sends the last batch and waits for all answers. It passes rows that may not be
+// stored to failed. If no row is confirmed it returns the error of the batches; if the
+// context has ended, that of one batch. Any row may be stored then.
 func (a *applier) finish(failed func(row int, err error)) error {
 	if a.open != nil {
 		a.send(a.open)
@@ -193,7 +193,7 @@ func (a *applier) finish(failed func(row int, err error)) error {
 	return err
 }
 
-// batchError returns the error of the first batch that failed as a whole, if all
+// batchError returns the error of the first batch that failed as a whole, if all batches
 // did or the context has ended.
 func (a *applier) batchError() error {
 	var first error
@@ -217,9 +217,9 @@ func (a *applier) batchError() error {
 	return first
 }
 
-// withWallDeadline ends ctx after timeout or at its own deadline, by the wall clock.
-// The clock of contexts stands still while a machine sleeps; without its monotonic
-// part a deadline passes meanwhile, and no request is sent after it.
+// withWallDeadline ends ctx after timeout or at its own deadline, by the wall clock. The
+// monotonic clock stands still while a machine is suspended. A deadline without its
+// monotonic part passes meanwhile, and no request is sent after it.
 func withWallDeadline(ctx context.Context, timeout time.Duration) (context.Context, context.CancelFunc) {
 	deadline := time.Now().Add(timeout)
 	if earlier, ok := ctx.Deadline(); ok && earlier.Before(deadline) {
@@ -231,8 +231,8 @@ func withWallDeadline(ctx context.Context, timeout time.Duration) (context.Conte
 // rowErrors gathers the errors of rows.
 type rowErrors map[int]error
 
-// add adds the error of a row.
-func (r *rowErrors) add(row int, err error) {
+// addRow adds the error of a row.
+func (r *rowErrors) addRow(row int, err error) {
 	if *r == nil {
 		*r = make(rowErrors)
 	}

@@ -133,8 +133,7 @@ func TestApplyFailsAsAWhole(t *testing.T) {
 	}
 }
 
-// TestApplyBrokenBatch: one request of several fails, so that its rows are the
-// ones that are not confirmed.
+// TestApplyBrokenBatch: one request of several fails, and only its rows are unconfirmed.
 func TestApplyBrokenBatch(t *testing.T) {
 	breaks := spy{onRequest: func(_ context.Context, req proto.Message) error {
 		if m, ok := req.(*bigtablepb.MutateRowsRequest); ok && string(m.Entries[0].RowKey) == "row 005000" {
@@ -269,7 +268,7 @@ func TestApplyWithoutEffect(t *testing.T) {
 	}
 }
 
-// TestDeadlines: a server that takes requests and never answers.
+// TestDeadlines: a server that accepts requests and never answers.
 func TestDeadlines(t *testing.T) {
 	silent := spy{onRequest: func(ctx context.Context, _ proto.Message) error {
 		<-ctx.Done()

@@ -20,8 +20,7 @@ import (
 	"github.com/promtable/promtable/series/cell"
 )
 
-// BenchmarkApply counts the server as well, which does nothing but say that
-// it did.
+// BenchmarkApply counts the server, too, which does nothing but answer.
 func BenchmarkApply(b *testing.B) {
 	for _, size := range []struct{ rows, cells int }{{2000, 1}, {100, 1}, {2000, 10}} {
 		b.Run(fmt.Sprintf("rows=%d/cells=%d", size.rows, size.cells), func(b *testing.B) {
@@ -81,7 +80,7 @@ func samples(rows, cells int) []bucketstore.Mutation {
 	return muts
 }
 
-// acknowledge answers requests of row mutations in place of the fake.
+// acknowledge answers requests of row mutations instead of the fake.
 func acknowledge(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
 	if info.FullMethod != bigtablepb.Bigtable_MutateRows_FullMethodName {
 		return handler(srv, stream)
@@ -97,8 +96,8 @@ func acknowledge(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo,
 	return stream.SendMsg(res)
 }
 
-// A sink is a fake that takes requests of row mutations without looking at them
-// and answers that so many rows are stored: it does not cost per row.
+// A sink is a fake that discards row mutations and answers that up to so many rows are
+// stored: it does not cost per row.
 type sink struct {
 	encoding.CodecV2
 	answer []byte

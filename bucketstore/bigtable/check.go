@@ -9,10 +9,9 @@ import (
 	"github.com/promtable/promtable/bucketstore"
 )
 
-// CheckAndApply implements bucketstore.Store. It is one request that the client
-// does not repeat, whatever the error. An app profile that routes to
-// several clusters, or that does not allow single-row transactions, makes it
-// fail.
+// CheckAndApply implements bucketstore.Store. It is one request, which the client never
+// retries. It fails if the app profile routes to several clusters or does not allow
+// single-row transactions.
 func (s *Store) CheckAndApply(ctx context.Context, table bucketstore.Table, cond bucketstore.Condition, mut bucketstore.Mutation) (applied bool, err error) {
 	t, err := s.table(table)
 	if err != nil {
@@ -27,7 +26,7 @@ func (s *Store) CheckAndApply(ctx context.Context, table bucketstore.Table, cond
 	if changes(mut.Ops) {
 		matched, err = s.checkAndMutate(ctx, table, cond, mut)
 	} else {
-		// Bigtable refuses a request that has nothing to do.
+		// Bigtable refuses a request without a mutation.
 		matched, err = s.holds(ctx, table, mut.Key, cellFilter(&cond))
 	}
 	if err != nil {
@@ -36,7 +35,7 @@ func (s *Store) CheckAndApply(ctx context.Context, table bucketstore.Table, cond
 	return matched != cond.Absent, nil
 }
 
-// checkConditional returns an error unless Bigtable would take the request.
+// checkConditional returns an error if Bigtable would refuse the request.
 func (t *table) checkConditional(cond *bucketstore.Condition, mut *bucketstore.Mutation) error {
 	if err := t.checkFamily(cond.Family); err != nil {
 		return err
@@ -53,8 +52,8 @@ func (t *table) checkConditional(cond *bucketstore.Condition, mut *bucketstore.M
 	return nil
 }
 
-// checkAndMutate carries out mut if the cell of cond is there, or, where cond is
-// on absence, if it is not. It says whether the cell is there.
+// checkAndMutate applies mut if the cell of cond is there, or, if cond is on absence, if it
+// is not. It says whether the cell is there.
 func (s *Store) checkAndMutate(ctx context.Context, table bucketstore.Table, cond bucketstore.Condition, mut bucketstore.Mutation) (matched bool, err error) {
 	var whenThere, whenNot *bigtable.Mutation
 	if m := newMutation(mut.Ops); cond.Absent {
@@ -68,13 +67,13 @@ func (s *Store) checkAndMutate(ctx context.Context, table bucketstore.Table, con
 	if err != nil {
 		failed = 1
 	}
-	s.metrics.mutated(table, opCheck, 1, failed)
+	s.metrics.addMutations(table, opCheck, 1, failed)
 	return matched, err
 }
 
 // holds says whether a row holds a cell that passes the filter.
 func (s *Store) holds(ctx context.Context, table bucketstore.Table, key []byte, filter bigtable.Filter) (bool, error) {
 	row, err := s.tables[table].rows.ReadRow(ctx, string(key), bigtable.RowFilter(filter))
-	s.metrics.read(table, min(len(row), 1), err == nil)
+	s.metrics.addRead(table, min(len(row), 1), err == nil)
 	return len(row) > 0, err
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/promtable/promtable/bucketstore/bigtable/bigtabletest"
 )
 
-// TestCheckAndApplyIsNotRepeated: whoever asked must find out what happened.
+// TestCheckAndApplyIsNotRepeated: after an error the caller must find out what happened.
 func TestCheckAndApplyIsNotRepeated(t *testing.T) {
 	for _, code := range []codes.Code{codes.Unavailable, codes.Aborted, codes.DeadlineExceeded, codes.Internal, codes.ResourceExhausted} {
 		t.Run(code.String(), func(t *testing.T) {

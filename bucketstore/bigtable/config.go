@@ -21,57 +21,52 @@ const emulatorVariable = "BIGTABLE_EMULATOR_HOST"
 // Config says which instance to use and how. The zero value of a field is its
 // default where one is given.
 type Config struct {
-	// Project and Instance name the instance. Both are needed; an emulator takes
-	// any.
+	// Project and Instance name the instance. Both are required; an emulator accepts any
+	// names.
 	Project, Instance string
-	// AppProfile is the app profile of all reads and writes. Default: that of
-	// the instance. Writers need one with single-cluster routing that allows
-	// single-row transactions: CheckAndApply fails without, and a Scan may
-	// miss an earlier Apply.
+	// AppProfile is the app profile of all reads and writes. Default: that of the instance.
+	// Writers need single-cluster routing with single-row transactions: otherwise
+	// CheckAndApply fails, and a Scan may miss an earlier Apply.
 	AppProfile string
 	// TablePrefix stands before the name of each table, so that several
 	// adapters can share an instance: letters, digits, "_", "-" and ".",
 	// at most 40, the first of them a letter, a digit or "_".
 	TablePrefix string
-	// Connections is the size of the pool of gRPC connections at the start; the
-	// client resizes it by load. Default: the client's, 10. With an emulator there is
-	// one connection.
+	// Connections is the initial size of the pool of gRPC connections; the client resizes
+	// it by load. Default: the client's, 10. An emulator gets one connection.
 	Connections int
 
-	// Tables are the tables to work with. Others are unknown to the store.
+	// Tables are the tables of the store. Any other is an error.
 	Tables []bucketstore.TableSpec
-	// CreateTables makes tables and families that are missing. Without it they
-	// are an error. Garbage collection of families that are there is never
-	// changed.
+	// CreateTables creates missing tables and families. Without it they are an error. The
+	// garbage collection of existing families is never changed.
 	CreateTables bool
 
-	// EmulatorHost is the host:port of an emulator to use in place of Google's
-	// service, without credentials or encryption. Default: the environment
-	// variable BIGTABLE_EMULATOR_HOST.
+	// EmulatorHost is the host:port of an emulator, which is used instead of Google's
+	// service, without credentials or encryption. Default: the environment variable
+	// BIGTABLE_EMULATOR_HOST.
 	EmulatorHost string
-	// Conn is a connection to use in place of both, for tests: reads are then
-	// filtered as in Google's service. The store closes it, also when Open
-	// fails.
+	// Conn is a connection that tests use instead of both. Reads are then filtered as for
+	// Google's service. The store closes it, also when Open fails.
 	Conn *grpc.ClientConn
 
-	// CallTimeout bounds each request for rows. It is for callers without a
-	// deadline of their own: the earlier of the two counts. A Scan may last longer,
-	// but not wait longer for its next row. Default: a minute.
+	// CallTimeout bounds each request for rows, for callers with a later deadline or none.
+	// A Scan may last longer, but each wait for its next row may not. Default: a minute.
 	CallTimeout time.Duration
-	// AdminTimeout does the same for each request about tables, the drop of a
-	// range included. Default: five minutes.
+	// AdminTimeout bounds each request to the admin API, the drop of a range included.
+	// Default: five minutes.
 	AdminTimeout time.Duration
 
-	// Logger gets what an operator should know of the tables. Default: none.
+	// Logger may be nil.
 	Logger log.Logger
-	// Registerer gets the metrics. Default: none.
+	// Registerer takes the metrics. It may be nil.
 	Registerer prometheus.Registerer
 }
 
-// tablePrefix leaves ten of the fifty characters of a table's name to names.
+// tablePrefix is 40 bytes at most: Bigtable allows 50 for the name of a table.
 var tablePrefix = regexp.MustCompile(`^([_a-zA-Z0-9][-_.a-zA-Z0-9]{0,39})?$`)
 
-// withDefaults returns c with defaults filled in, or what is wrong with it.
+// withDefaults returns c with its defaults, or an error if c is invalid.
 func (c Config) withDefaults() (Config, error) {
 	switch {
 	case c.Project == "":

@@ -11,11 +11,11 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 )
 
-// maxMessageSize is how large a gRPC message may be: 256 MiB, the greatest size
-// of a row, as the client allows it towards Google's service.
+// maxMessageSize is the largest gRPC message: 256 MiB, Bigtable's limit for a row. The
+// client allows the same with Google's service.
 const maxMessageSize = 256 << 20
 
-// clients are the client for rows and that for tables.
+// clients are the data client and the admin client.
 type clients struct {
 	data  *bigtable.Client
 	admin *bigtable.AdminClient
@@ -23,8 +23,7 @@ type clients struct {
 	shared bool
 }
 
-// connect makes the clients that cfg asks for. It does not wait for a
-// connection.
+// connect makes the clients. It does not wait for a connection.
 func connect(ctx context.Context, cfg Config) (clients, error) {
 	conn := cfg.Conn
 	if conn == nil && cfg.EmulatorHost != "" {
@@ -33,8 +32,8 @@ func connect(ctx context.Context, cfg Config) (clients, error) {
 			return clients{}, err
 		}
 	}
-	// Sessions and direct access are alternative transports that dial and poll
-	// in the background, and are of no use to batches.
+	// Sessions and direct access are other transports. They dial and poll in the
+	// background, and do not help batches.
 	config := bigtable.ClientConfig{AppProfile: cfg.AppProfile, DisableSession: true, DisableDirectAccess: true}
 	if conn == nil {
 		return newClients(ctx, cfg, config, serviceOptions(cfg))
@@ -49,9 +48,9 @@ func connect(ctx context.Context, cfg Config) (clients, error) {
 	return c, nil
 }
 
-// dialEmulator returns a connection to an emulator. The client dials by itself
-// when it finds the environment variable, but would then refuse answers of more
-// than 4 MB; it never uses that connection, nor closes it.
+// dialEmulator returns a connection to an emulator. The client would dial by itself when it
+// finds the environment variable, but would refuse answers of more than 4 MB. It never uses
+// or closes that connection.
 func dialEmulator(host string) (*grpc.ClientConn, error) {
 	for _, scheme := range []string{"http://", "https://", "passthrough:///"} {
 		host = strings.TrimPrefix(host, scheme)
@@ -83,8 +82,8 @@ func newClients(ctx context.Context, cfg Config, config bigtable.ClientConfig, o
 	return clients{data: data, admin: admin}, nil
 }
 
-// close closes what is open. A shared connection is closed by the data client,
-// and to close it again would be an error.
+// close closes the clients. The data client closes a shared connection, and to close it
+// twice would be an error.
 func (c clients) close() error {
 	err := c.data.Close()
 	if c.shared {

@@ -15,9 +15,8 @@ import (
 	"github.com/promtable/promtable/series"
 )
 
-// TestWallDeadline: requests that write end by the wall clock whatever deadline
-// the caller has, so that none is sent by a machine that was asleep meanwhile. The
-// sealer relies on it.
+// TestWallDeadline: requests that write end by the wall clock whatever deadline the caller
+// has, so that none is sent after the machine was suspended. The sealer relies on it.
 func TestWallDeadline(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
@@ -61,7 +60,8 @@ func TestWallDeadline(t *testing.T) {
 	}
 }
 
-// openIntercepted opens a store whose streams are shown to look before they begin.
+// openIntercepted opens a store and calls look with the context of each stream before it
+// begins.
 func openIntercepted(t *testing.T, callTimeout time.Duration, look func(ctx context.Context, method string)) *bigtable.Store {
 	t.Helper()
 	addr := bigtabletest.Serve(t)

@@ -23,10 +23,10 @@ import (
 	"github.com/promtable/promtable/series/cell"
 )
 
-// These tests run bucketstore.Direct over Google's client: what a write in direct
-// mode promises.
+// These tests run bucketstore.Direct over Google's client: the promises of a write in
+// direct mode.
 
-// newDirect returns an Appender over s whose clock stands.
+// newDirect returns an Appender over s whose clock stands still.
 func newDirect(s *bigtable.Store, now int64) *bucketstore.Direct {
 	return bucketstore.NewDirect(s, series.Schema{}, func() time.Time { return time.UnixMilli(now) }, nil)
 }
@@ -83,8 +83,8 @@ func TestDirectPartialFailure(t *testing.T) {
 	}
 }
 
-// TestDirectBatches: requests keep to the bounds, and positions of what failed
-// are those in what was given to Append.
+// TestDirectBatches: requests keep to the bounds, and failed positions are those in the
+// samples given to Append.
 func TestDirectBatches(t *testing.T) {
 	var spy spy
 	s := bigtabletest.Open(t, spy.option(), bigtabletest.WithServerOptions(answering(func(key string) error {

@@ -11,10 +11,9 @@ import (
 	"github.com/promtable/promtable/series"
 )
 
-// Drop implements bucketstore.Store. All rows of a table and all rows with a prefix
-// are one request about the table, which needs the right to change tables and is
-// not for frequent use: Bigtable limits such requests far below those for rows.
-// Other ranges are read and deleted row by row.
+// Drop implements bucketstore.Store. A whole table and all rows with a prefix are one
+// request to the admin API. It needs the right to change tables, and Bigtable limits such
+// requests far below those for rows. Other ranges are read and deleted row by row.
 func (s *Store) Drop(ctx context.Context, table bucketstore.Table, rows series.RowRange) error {
 	t, err := s.table(table)
 	if err != nil || rows.IsEmpty() {
@@ -31,7 +30,7 @@ func (s *Store) Drop(ctx context.Context, table bucketstore.Table, rows series.R
 	return nil
 }
 
-// dropPrefix removes the rows with a prefix. All rows have the empty one.
+// dropPrefix removes the rows with a prefix. The empty prefix removes all.
 func (s *Store) dropPrefix(ctx context.Context, table bucketstore.Table, prefix []byte) error {
 	ctx, cancel := context.WithTimeout(ctx, s.adminTimeout)
 	defer cancel()
@@ -41,7 +40,7 @@ func (s *Store) dropPrefix(ctx context.Context, table bucketstore.Table, prefix 
 	} else {
 		err = s.admin.DropRowRange(ctx, name, string(prefix))
 	}
-	s.metrics.request(table, opDrop, err == nil)
+	s.metrics.addRequest(table, opDrop, err == nil)
 	return callError(ctx, err)
 }
 
@@ -72,7 +71,7 @@ func (s *Store) firstKeys(ctx context.Context, table bucketstore.Table, rows ser
 		keys = append(keys, row.Key())
 		return true
 	}, bigtable.LimitRows(batchRows), bigtable.RowFilter(bigtable.ChainFilters(bigtable.CellsPerRowLimitFilter(1), bigtable.StripValueFilter())))
-	s.metrics.read(table, len(keys), err == nil)
+	s.metrics.addRead(table, len(keys), err == nil)
 	return keys, callError(ctx, err)
 }
 
@@ -82,7 +81,7 @@ func (s *Store) deleteRows(ctx context.Context, table bucketstore.Table, keys []
 	for i, key := range keys {
 		mut := bigtable.NewMutation()
 		mut.DeleteRow()
-		a.add(i, key, mut, len(key)+rowOverhead)
+		a.addRow(i, key, mut, len(key)+rowOverhead)
 	}
 	var errs []error
 	err := a.finish(func(_ int, err error) { errs = append(errs, err) })

@@ -11,7 +11,7 @@ import (
 	"github.com/promtable/promtable/bucketstore/bigtable/bigtabletest"
 )
 
-// A spy sees the requests that the fake gets, and may answer in its place.
+// A spy sees the requests that the fake gets, and may answer instead.
 type spy struct {
 	mu       sync.Mutex
 	requests []proto.Message
@@ -21,7 +21,7 @@ type spy struct {
 	// onRow is called with each answer to a ReadRows request, a row in the fake;
 	// its error ends the stream.
 	onRow func(ctx context.Context, res *bigtablepb.ReadRowsResponse) error
-	// onReadEnd is called when the fake is done with a ReadRows request.
+	// onReadEnd is called when the fake has finished a ReadRows request.
 	onReadEnd func()
 }
 
@@ -37,7 +37,7 @@ func (s *spy) option() bigtabletest.Option {
 		}))
 }
 
-// see keeps a request if it is for rows.
+// see records a request if it is for rows.
 func (s *spy) see(ctx context.Context, req any) error {
 	switch req.(type) {
 	case *bigtablepb.ReadRowsRequest, *bigtablepb.MutateRowsRequest, *bigtablepb.CheckAndMutateRowRequest:
@@ -53,7 +53,7 @@ func (s *spy) see(ctx context.Context, req any) error {
 	return s.onRequest(ctx, req.(proto.Message))
 }
 
-// seen returns the requests until now.
+// seen returns the recorded requests.
 func (s *spy) seen() []proto.Message {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -9,18 +9,17 @@ import (
 	"github.com/promtable/promtable/series"
 )
 
-// maxFilterSize is how large a filter Bigtable takes.
+// maxFilterSize is Bigtable's limit for a filter, in bytes.
 const maxFilterSize = 20_480
 
-// filter returns a filter that passes the newest version of each cell asked
-// for and perhaps others, or nil if no cell is asked for. If it is to be exact it
-// passes no row without such a cell, so that Bigtable can count rows.
+// filter returns a filter that passes the latest version of each requested cell and perhaps
+// others, or nil if no cell is requested. If exact is set it passes no row without a
+// requested cell, so that Bigtable can count rows.
 //
-// The only filter on a range of qualifiers is on one family, so that several
-// need an interleave, and that is what keeps other cells off the wire. The
-// emulator however copies the row for each part of an interleave and sorts all
-// columns again after each that it merges. Microseconds of CPU for each cell of a
-// row, client and fake in one process, for rows of 480 and 5,000 cells in one
+// A filter on a range of qualifiers is for one family, so several need an interleave. That
+// keeps other cells off the wire. The emulator, however, copies the row for each part of an
+// interleave and sorts all columns again after each merge. Microseconds of CPU for each
+// cell of a row, client and fake in one process, for rows of 480 and 5,000 cells in one
 // family:
 //
 //	no filter on families              2.4    2.1
@@ -29,7 +28,7 @@ const maxFilterSize = 20_480
 //	interleave of five column ranges   7.9   25
 //	regular expression on families    11      9
 //
-// So the emulator sends rows whole, and what was not asked for is left out here.
+// So the emulator sends whole rows, and the store leaves out other cells itself.
 func (t *table) filter(families []bucketstore.FamilyRange, emulated, exact bool) (bigtable.Filter, error) {
 	columns, whole, err := t.columnRanges(families)
 	latest := bigtable.LatestNFilter(1)
@@ -44,8 +43,8 @@ func (t *table) filter(families []bucketstore.FamilyRange, emulated, exact bool)
 	return bigtable.ChainFilters(bigtable.InterleaveFilters(columns...), latest), nil
 }
 
-// columnRanges returns a filter for each part of a row that is not empty, and
-// how many of them are whole families.
+// columnRanges returns a filter for each non-empty part of a row, and how many of them are
+// whole families.
 func (t *table) columnRanges(families []bucketstore.FamilyRange) (columns []bigtable.Filter, whole int, err error) {
 	size := 0
 	for _, f := range families {
@@ -67,10 +66,10 @@ func (t *table) columnRanges(families []bucketstore.FamilyRange) (columns []bigt
 	return columns, whole, nil
 }
 
-// cellFilter returns a filter that the newest cell of the column of cond passes,
-// if it holds the value or if only its absence is asked for. Ranges from a text
-// to the next one hold that text alone and need no quoting as the regular
-// expressions of other filters do.
+// cellFilter returns a filter for the latest cell of the column of cond. It passes the cell
+// if it has the value, or in any case if cond is on absence. A range from a text to the
+// next one holds that text alone; unlike the regular expressions of other filters it needs
+// no quoting.
 func cellFilter(cond *bucketstore.Condition) bigtable.Filter {
 	qualifier := string(cond.Qualifier)
 	column := bigtable.ColumnRangeFilter(cond.Family, qualifier, qualifier+"\x00")

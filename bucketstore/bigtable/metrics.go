@@ -6,7 +6,7 @@ import (
 	"github.com/promtable/promtable/bucketstore"
 )
 
-// The operations that are counted.
+// The counted operations.
 const (
 	opMutate = "mutate"
 	opCheck  = "check"
@@ -43,7 +43,7 @@ func newMetrics(tables []bucketstore.TableSpec) *metrics {
 	return m
 }
 
-// initialize makes the series of a table appear before anything is counted.
+// initialize creates the series of a table with the value 0.
 func (m *metrics) initialize(table string) {
 	for _, result := range []string{"success", "failure"} {
 		for _, op := range []string{opMutate, opCheck, opRead, opDrop} {
@@ -54,7 +54,7 @@ func (m *metrics) initialize(table string) {
 	m.rows.WithLabelValues(table)
 }
 
-// register makes the metrics known to reg, which may be nil.
+// register registers the metrics in reg, which may be nil.
 func (m *metrics) register(reg prometheus.Registerer) error {
 	if reg == nil {
 		return nil
@@ -67,21 +67,21 @@ func (m *metrics) register(reg prometheus.Registerer) error {
 	return nil
 }
 
-// request counts a request.
-func (m *metrics) request(table bucketstore.Table, op string, ok bool) {
+// addRequest counts a request.
+func (m *metrics) addRequest(table bucketstore.Table, op string, ok bool) {
 	m.requests.WithLabelValues(table.String(), op, result(ok)).Inc()
 }
 
-// mutated counts a request of row mutations of which some failed.
-func (m *metrics) mutated(table bucketstore.Table, op string, rows, failed int) {
-	m.request(table, op, failed == 0)
+// addMutations counts a request of row mutations of which some failed.
+func (m *metrics) addMutations(table bucketstore.Table, op string, rows, failed int) {
+	m.addRequest(table, op, failed == 0)
 	m.mutations.WithLabelValues(table.String(), result(true)).Add(float64(rows - failed))
 	m.mutations.WithLabelValues(table.String(), result(false)).Add(float64(failed))
 }
 
-// read counts a request that returned rows.
-func (m *metrics) read(table bucketstore.Table, rows int, ok bool) {
-	m.request(table, opRead, ok)
+// addRead counts a request that returned rows.
+func (m *metrics) addRead(table bucketstore.Table, rows int, ok bool) {
+	m.addRequest(table, opRead, ok)
 	m.rows.WithLabelValues(table.String()).Add(float64(rows))
 }
 

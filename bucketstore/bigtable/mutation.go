@@ -9,9 +9,9 @@ import (
 	"github.com/promtable/promtable/bucketstore"
 )
 
-// What Bigtable refuses, from its page of quotas and limits. The emulator does
-// not, so that a test would not find out, and one such row spoils the request
-// that it is in: rows are checked before they are sent.
+// Limits of Bigtable, from its page of quotas. Rows are checked before they are sent: one
+// bad row would fail its whole request. The emulator has no such limits, so tests would not
+// notice.
 const (
 	maxKeySize       = 4096
 	maxQualifierSize = 16 << 10
@@ -23,21 +23,19 @@ const (
 	maxMutationSize = 100 << 20
 )
 
-// Bytes that a request has beside keys, qualifiers and values: a little more
-// than protobuf needs.
+// Bytes of a request beside keys, qualifiers and values: a little more than protobuf needs.
 const (
 	rowOverhead = 16
 	opOverhead  = 32
 )
 
-// maxTime is the greatest time in milliseconds that Bigtable's microseconds can
-// hold.
+// maxTime is the greatest time in milliseconds that fits into Bigtable's microseconds.
 const maxTime = math.MaxInt64 / 1000
 
 // timestamp returns t, in milliseconds, as Bigtable counts.
 func timestamp(t int64) bigtable.Timestamp { return bigtable.Timestamp(t * 1000) }
 
-// checkKey returns an error that names key unless it can be that of a row.
+// checkKey returns an error unless key can be a row key.
 func checkKey(key []byte) error {
 	if len(key) == 0 {
 		return fmt.Errorf("row key is empty, want 1 to %d bytes", maxKeySize)
@@ -48,8 +46,8 @@ func checkKey(key []byte) error {
 	return nil
 }
 
-// checkMutation returns about how many bytes m needs in a request, or an error
-// that names its offence.
+// checkMutation estimates the bytes of m in a request, or returns why Bigtable would refuse
+// it.
 func checkMutation(m *bucketstore.Mutation) (size int, err error) {
 	if err := checkKey(m.Key); err != nil {
 		return 0, err
@@ -70,7 +68,7 @@ func checkMutation(m *bucketstore.Mutation) (size int, err error) {
 	return size, nil
 }
 
-// checkOp returns an error that names the offence of op.
+// checkOp returns an error if Bigtable would refuse op.
 func checkOp(op *bucketstore.Op) error {
 	switch {
 	case op.Kind > bucketstore.DeleteFamily:
@@ -98,14 +96,13 @@ func (t *table) checkFamilies(muts []bucketstore.Mutation) error {
 	return nil
 }
 
-// isNoOp says whether op changes nothing: no time is less than 0, and Bigtable
-// takes a range of times that ends at 0 for one without an end.
+// isNoOp says whether op changes nothing: no time is less than 0. Bigtable takes a range of
+// times that ends at 0 for one without an end.
 func isNoOp(op *bucketstore.Op) bool {
 	return op.Kind == bucketstore.DeleteColumnBefore && op.Time == 0
 }
 
-// changes says whether ops change anything. Bigtable refuses a mutation
-// without operations.
+// changes says whether ops change anything. Bigtable refuses a mutation without operations.
 func changes(ops []bucketstore.Op) bool {
 	for i := range ops {
 		if !isNoOp(&ops[i]) {
@@ -115,7 +112,7 @@ func changes(ops []bucketstore.Op) bool {
 	return false
 }
 
-// newMutation returns ops in the client's form.
+// newMutation converts ops for the client.
 func newMutation(ops []bucketstore.Op) *bigtable.Mutation {
 	m := bigtable.NewMutation()
 	for i := range ops {

@@ -13,13 +13,13 @@ import (
 	"github.com/promtable/promtable/series"
 )
 
-// maxRowSetSize is how many bytes of keys one request asks for. Bigtable takes
-// 512 KB, filter and framing included.
+// maxRowSetSize is how many bytes of keys one request names. Bigtable takes 512 KB, filter
+// and framing included.
 const maxRowSetSize = 400 << 10
 
-// Scan implements bucketstore.Store. When there are more keys than one request
-// may name, it is several, one after another. The client resumes a broken stream
-// after the last complete row.
+// Scan implements bucketstore.Store. If there are more keys than one request may name, it
+// sends several, one after another. The client resumes a broken stream after the last
+// complete row.
 func (s *Store) Scan(ctx context.Context, req bucketstore.ScanRequest, fn func(bucketstore.Row) error) error {
 	t, err := s.table(req.Table)
 	if err != nil {
@@ -42,13 +42,13 @@ func (s *Store) Scan(ctx context.Context, req bucketstore.ScanRequest, fn func(b
 	return nil
 }
 
-// errIdle ends a request that has waited for too long.
+// errIdle ends a request that has waited too long for a row.
 var errIdle = fmt.Errorf("no row for too long: %w", context.DeadlineExceeded)
 
-// read sends one request. The error of the callback is returned as it is.
+// read sends one request. An error of the callback is returned unchanged.
 func (s *Store) read(ctx context.Context, table bucketstore.Table, rows bigtable.RowSet, r *rowReader, opts []bigtable.ReadOption) error {
-	// A stream may last as long as its reader likes. What must not last is to
-	// wait for the other side.
+	// The stream may last as long as its reader likes. Only the waits for the server are
+	// bounded.
 	reading, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	r.idle = time.AfterFunc(s.callTimeout, func() { cancel(errIdle) })
@@ -57,7 +57,7 @@ func (s *Store) read(ctx context.Context, table bucketstore.Table, rows bigtable
 
 	before := r.rows
 	err := s.tables[table].rows.ReadRows(reading, rows, r.row, opts...)
-	s.metrics.read(table, r.rows-before, err == nil)
+	s.metrics.addRead(table, r.rows-before, err == nil)
 	switch {
 	case r.err != nil:
 		return r.err
@@ -71,13 +71,13 @@ func (s *Store) read(ctx context.Context, table bucketstore.Table, rows bigtable
 	return fmt.Errorf("scan %s: %w", s.tables[table].name, err)
 }
 
-// A rowReader hands the client's rows to the callback of a Scan. Its buffers are
-// used again for each row.
+// A rowReader passes the client's rows to the callback of a Scan. Its buffers are reused
+// for each row.
 type rowReader struct {
 	ctx      context.Context
 	families []bucketstore.FamilyRange
 	fn       func(bucketstore.Row) error
-	// idle fires unless it is stopped or put off by timeout.
+	// idle fires unless it is stopped or reset within timeout.
 	idle    *time.Timer
 	timeout time.Duration
 
@@ -88,12 +88,12 @@ type rowReader struct {
 	cells      []bucketstore.Cell
 }
 
-// stopped says whether a Scan is complete before all keys are read.
+// stopped says whether a Scan has reached its limit.
 func (r *rowReader) stopped(limit int) bool { return limit > 0 && r.rows >= limit }
 
-// row is called by the client with each row and says whether to go on.
+// row is the client's callback. It says whether to go on.
 func (r *rowReader) row(row bigtable.Row) bool {
-	// The client has a message full of rows, context ended or not.
+	// The client delivers the rest of a message even if the context has ended.
 	if r.err = r.ctx.Err(); r.err != nil {
 		return false
 	}
@@ -108,8 +108,8 @@ func (r *rowReader) row(row bigtable.Row) bool {
 	return r.err == nil
 }
 
-// fill makes key and cells those of row. The client's map holds each family in
-// order of qualifiers.
+// fill sets key and cells from row. The client's map holds each family in order of
+// qualifiers.
 func (r *rowReader) fill(row bigtable.Row) {
 	r.key, r.qualifiers, r.cells = r.key[:0], r.qualifiers[:0], r.cells[:0]
 	for i := range r.families {
@@ -119,15 +119,14 @@ func (r *rowReader) fill(row bigtable.Row) {
 			if len(r.key) == 0 {
 				r.key = append(r.key, item.Row...)
 			}
-			r.add(f, item, first)
+			r.addCell(f, item, first)
 		}
 	}
 }
 
-// add appends a cell of f unless it was not asked for: filters pass more than
-// that. The emulator can return a column twice, which is then the same
-// cell.
-func (r *rowReader) add(f *bucketstore.FamilyRange, item bigtable.ReadItem, first int) {
+// addCell appends a cell of f unless it was not requested: filters pass more. The emulator
+// can return the same cell twice.
+func (r *rowReader) addCell(f *bucketstore.FamilyRange, item bigtable.ReadItem, first int) {
 	// The client names a column family:qualifier.
 	qualifier := item.Column[len(f.Family)+1:]
 	if qualifier < string(f.Start) || len(f.Limit) > 0 && qualifier >= string(f.Limit) {
@@ -146,13 +145,13 @@ func (r *rowReader) add(f *bucketstore.FamilyRange, item bigtable.ReadItem, firs
 	})
 }
 
-// rowSets divides ranges into the row sets of requests: lists of keys if
-// they are all single rows, which takes half the bytes.
+// rowSets divides ranges into the row sets of requests. If all are single rows it makes
+// lists of keys, which take half the bytes.
 func rowSets(ranges []series.RowRange) iter.Seq[bigtable.RowSet] {
 	return func(yield func(bigtable.RowSet) bool) {
 		for len(ranges) > 0 {
 			n := countRequest(ranges)
-			// An empty set would be every row of the table.
+			// An empty set means every row of the table.
 			if set := rowSet(ranges[:n]); set != nil && !yield(set) {
 				return
 			}
@@ -161,7 +160,7 @@ func rowSets(ranges []series.RowRange) iter.Seq[bigtable.RowSet] {
 	}
 }
 
-// countRequest returns how many ranges one request may name.
+// countRequest returns how many ranges go into one request.
 func countRequest(ranges []series.RowRange) int {
 	size := 0
 	for i, r := range ranges {
@@ -173,8 +172,7 @@ func countRequest(ranges []series.RowRange) int {
 	return len(ranges)
 }
 
-// rowSet returns ranges in the client's form, or nil if there is no row in
-// them.
+// rowSet converts ranges for the client. It returns nil if they hold no row.
 func rowSet(ranges []series.RowRange) bigtable.RowSet {
 	var keys bigtable.RowList
 	for _, r := range ranges {
@@ -187,7 +185,7 @@ func rowSet(ranges []series.RowRange) bigtable.RowSet {
 	return keys
 }
 
-// rangeSet returns ranges of any kind in the client's form, or nil.
+// rangeSet converts ranges of any kind for the client, or returns nil.
 func rangeSet(ranges []series.RowRange) bigtable.RowSet {
 	var set bigtable.RowRangeList
 	for _, r := range ranges {
@@ -195,8 +193,7 @@ func rangeSet(ranges []series.RowRange) bigtable.RowSet {
 			continue
 		}
 		if key, ok := singleRow(r); ok {
-			// Were its end open, resuming after the row would ask for a
-			// range without a row.
+			// With an open end, the client would resume after the row with an empty range.
 			set = append(set, bigtable.NewClosedRange(string(key), string(key)))
 			continue
 		}
@@ -208,8 +205,7 @@ func rangeSet(ranges []series.RowRange) bigtable.RowSet {
 	return set
 }
 
-// singleRow returns the only key in r, if there is just one. No row has the
-// empty key.
+// singleRow returns the only key in r, if there is exactly one. No row has the empty key.
 func singleRow(r series.RowRange) (key []byte, ok bool) {
 	n := len(r.Start)
 	if n == 0 || len(r.Limit) != n+1 || r.Limit[n] != 0 || string(r.Limit[:n]) != string(r.Start) {

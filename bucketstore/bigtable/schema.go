@@ -15,24 +15,22 @@ import (
 	"github.com/promtable/promtable/bucketstore"
 )
 
-// A schemaCheck makes the tables of an instance what the configuration says, as
-// far as that destroys nothing.
+// A schemaCheck creates missing tables and families and checks the others. It destroys
+// nothing.
 //
-// The garbage collection of a family that is there is never changed. Where it
-// deletes cells earlier than wanted, data that is promised is being lost, and
-// to go on would hide it: that is an error, and a person decides whether to
-// lengthen it or to want less. Where it deletes later than wanted, it costs
-// storage and nothing else, because readers ask for the newest version and
-// look at times themselves: that is a warning. To shorten it deletes data
-// and is left to a person too.
+// It never changes the garbage collection of an existing family. If that deletes cells too
+// early, data is being lost: this is an error, and an operator decides whether to keep
+// cells longer or to shorten the retention. If it deletes too late, that only costs
+// storage, because readers ask for the latest version and check times themselves: this is a
+// warning. To shorten it deletes data, so it is left to the operator too.
 type schemaCheck struct {
 	admin *bigtable.AdminClient
 	cfg   Config
-	// problems are what keeps the store from being opened.
+	// problems are the reasons not to open the store.
 	problems []error
 }
 
-// run checks all tables, so that one error names all that is wrong.
+// run checks all tables, so that one error names all problems.
 func (c *schemaCheck) run(ctx context.Context) error {
 	for _, spec := range c.cfg.Tables {
 		if err := c.table(ctx, spec); err != nil {
@@ -42,7 +40,7 @@ func (c *schemaCheck) run(ctx context.Context) error {
 	return errors.Join(c.problems...)
 }
 
-// table checks one table or creates it. Another adapter may be doing the same.
+// table checks one table or creates it. Another adapter may do the same at that time.
 func (c *schemaCheck) table(ctx context.Context, spec bucketstore.TableSpec) error {
 	found, err := c.families(ctx, spec)
 	if status.Code(err) == codes.NotFound {
@@ -117,7 +115,7 @@ func (c *schemaCheck) family(ctx context.Context, spec bucketstore.TableSpec, f 
 	if status.Code(err) != codes.AlreadyExists {
 		return callError(ctx, err)
 	}
-	// A process that was faster may want another retention.
+	// Another process was faster, and may want another retention.
 	if found, err = c.families(ctx, spec); err == nil {
 		c.checkPolicy(spec, f, found[f.Name])
 	}
@@ -166,8 +164,7 @@ func gcPolicy(f bucketstore.FamilySpec) bigtable.GCPolicy {
 	return bigtable.UnionPolicy(bigtable.MaxVersionsPolicy(1), bigtable.MaxAgePolicy(maxAge(f)))
 }
 
-// maxAge returns the age of f in whole seconds, all that the client reads
-// back, and never less than wanted.
+// maxAge returns the age of f, rounded up to whole seconds: the client reads back no more.
 func maxAge(f bucketstore.FamilySpec) time.Duration {
 	return (f.MaxAge + time.Second - 1).Truncate(time.Second)
 }
@@ -175,7 +172,7 @@ func maxAge(f bucketstore.FamilySpec) time.Duration {
 // forever is the lifetime of a cell that is never deleted.
 const forever time.Duration = math.MaxInt64
 
-// lifetime returns how long a policy leaves the newest version of a cell.
+// lifetime returns how long a policy keeps the latest version of a cell.
 func lifetime(policy bigtable.GCPolicy) time.Duration {
 	switch p := policy.(type) {
 	case bigtable.MaxAgeGCPolicy:
@@ -196,12 +193,11 @@ func lifetime(policy bigtable.GCPolicy) time.Duration {
 		}
 		return greatest
 	}
-	// A number of versions never deletes the newest.
+	// A number of versions never deletes the latest.
 	return forever
 }
 
-// singleVersion says whether a policy deletes all versions but the newest at
-// once.
+// singleVersion says whether a policy deletes all versions but the latest at once.
 func singleVersion(policy bigtable.GCPolicy) bool {
 	switch p := policy.(type) {
 	case bigtable.MaxVersionsGCPolicy:

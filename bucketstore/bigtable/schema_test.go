@@ -140,16 +140,16 @@ func TestGarbageCollectionDrift(t *testing.T) {
 		{"as wanted, for ever", 0, versions(1), ok},
 		{"part of a second is rounded up", day - time.Millisecond, union(versions(1), age(day)), ok},
 		{"shorter", 90 * day, union(versions(1), age(90*day-time.Second)), fail},
-		{"age in place of for ever", 0, union(versions(1), age(10000*day)), fail},
+		{"age instead of for ever", 0, union(versions(1), age(10000*day)), fail},
 		{"shortest of a union", 90 * day, union(versions(1), age(100*day), age(day)), fail},
 		{"both ages shorter", 90 * day, both(age(80*day), age(70*day)), fail},
 		{"longer", 90 * day, union(versions(1), age(91*day)), warn},
-		{"for ever in place of age", 90 * day, versions(1), warn},
+		{"for ever instead of age", 90 * day, versions(1), warn},
 		{"age alone keeps versions", 90 * day, age(90 * day), warn},
 		{"two versions", 0, versions(2), warn},
 		{"both", 90 * day, both(versions(1), age(90*day)), warn},
 		{"no policy", 0, btclient.NoGcPolicy(), warn},
-		{"no policy in place of age", 90 * day, btclient.NoGcPolicy(), warn},
+		{"no policy instead of age", 90 * day, btclient.NoGcPolicy(), warn},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			addr := bigtabletest.Serve(t)

@@ -1,18 +1,17 @@
 // Package bigtable keeps rows in Google Cloud Bigtable, or in its emulator.
 //
-// A table of package bucketstore is a Bigtable table of the same name behind
-// a prefix, and a family is a column family of the same name. Cell times are
-// Bigtable timestamps, so that the order in which writes arrive does not matter:
-// a column may hold several versions until garbage collection has run, and
-// every read asks for the latest one only.
+// A table of package bucketstore is a Bigtable table of the same name behind a prefix, and
+// a family is a column family of the same name. Cell times are Bigtable timestamps, so that
+// the order in which writes arrive does not matter. A column may hold several versions
+// until garbage collection has run; every read asks for the latest one only.
 //
-// All requests go through Google's client, which keeps the connections, repeats
-// transient errors and measures. Its objects for each cell cost more than the rest of
-// a write; a hand-made encoder saved 0.2 of a core at a million series, beside nine
-// nodes, and lost all of that.
+// All requests go through Google's client, which keeps the connections, retries transient
+// errors and measures. Its objects for each cell cost more than the rest of a write. An
+// encoder of our own saved 0.2 of a core at a million series, beside nine nodes, and gave
+// up all of that.
 //
-// What is paid for is rows: one row mutation for each element of an Apply, one
-// row read for each row that a Scan meets. Both are counted.
+// Bigtable bills by rows: one row mutation for each element of an Apply, one row read for
+// each row of a Scan. Both are counted.
 package bigtable
 
 import (
@@ -28,31 +27,31 @@ import (
 	"github.com/promtable/promtable/bucketstore"
 )
 
-// Store is a [bucketstore.Store] in Bigtable. It may be used by several
-// goroutines.
+// Store is a [bucketstore.Store] in Bigtable. Its methods may be called concurrently, but
+// for Close.
 type Store struct {
 	clients
 	tables       [bucketstore.NumTables]*table
 	callTimeout  time.Duration
 	adminTimeout time.Duration
 	metrics      *metrics
-	// emulated says that the other side is the emulator.
+	// emulated says that the server is an emulator.
 	emulated bool
 }
 
 var _ bucketstore.Store = (*Store)(nil)
 
-// A table is one table of the store and what is known of it.
+// A table is an open table and its families.
 type table struct {
 	name     string
 	families map[string]bool
 	rows     *bigtable.Table
 }
 
-// Open connects to an instance, makes or checks the tables of cfg and returns
-// a store over them. It returns an error when tables or families are missing and
-// may not be created, and when a family is collected earlier than cfg wants.
-// The end of ctx ends Open, not the store.
+// Open connects to an instance, creates or checks the tables of cfg and returns a store
+// over them. It returns an error when tables or families are missing and may not be
+// created, and when a family is collected earlier than cfg wants. The end of ctx ends Open,
+// not the store.
 func Open(ctx context.Context, cfg Config) (*Store, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
@@ -79,7 +78,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	return s, nil
 }
 
-// open makes or checks the tables and opens them.
+// open creates or checks the tables and opens them.
 func (s *Store) open(ctx context.Context, cfg Config) error {
 	sc := schemaCheck{admin: s.admin, cfg: cfg}
 	if err := sc.run(ctx); err != nil {
@@ -101,8 +100,7 @@ func (s *Store) Close() error {
 	return s.clients.close()
 }
 
-// table returns what is known of a table, or an error that is
-// bucketstore.ErrTable.
+// table returns an open table, or an error that is bucketstore.ErrTable.
 func (s *Store) table(name bucketstore.Table) (*table, error) {
 	if name >= bucketstore.NumTables || s.tables[name] == nil {
 		return nil, fmt.Errorf("table %s: %w", name, bucketstore.ErrTable)
@@ -119,8 +117,7 @@ func (t *table) checkFamily(name string) error {
 	return nil
 }
 
-// callError makes an error of a call comparable with the error of the context
-// that ended it.
+// callError makes an error of a call match the error of the context that ended it.
 func callError(ctx context.Context, err error) error {
 	if err == nil {
 		return nil

@@ -31,12 +31,12 @@ func (b *Buffer) refOf(key string) *ref {
 	}
 	r := &ref{key: key, jitter: uint8(maphash.String(b.seed, key))}
 	r.newer.window, r.olderWindow = noWindow, noWindow
-	b.know(r)
+	b.addRef(r)
 	return r
 }
 
-// know adds r to the series, with mu held.
-func (b *Buffer) know(r *ref) {
+// addRef adds r to the series, with mu held.
+func (b *Buffer) addRef(r *ref) {
 	r.gone = false
 	b.refs[r.key] = r
 	b.order = append(b.order, r)
@@ -45,14 +45,14 @@ func (b *Buffer) know(r *ref) {
 	}
 }
 
-// mayInterleave says whether rows of the series with this key may lie between two rows
-// of another one: if a field but the first begins with a digit, where the other
-// has a base. Only the name of a label can, and few do.
+// mayInterleave says whether rows of the series with this key may lie between two rows of
+// another one: if a field but the first begins with a digit, where the other key has a
+// base. Only the name of a label can, and that is rare.
 func mayInterleave(key string) bool {
 	for i := 0; i+1 < len(key); i++ {
 		switch key[i] {
 		case '\\':
-			i++ // what is escaped ends no field
+			i++ // an escaped byte ends no field
 		case ',':
 			if key[i+1] >= '0' && key[i+1] <= '9' {
 				return true
@@ -62,18 +62,17 @@ func mayInterleave(key string) bool {
 	return false
 }
 
-// A request is one Append on its way through the log.
+// A request is one Append.
 type request struct {
 	samples []bucketstore.Sample
 	stamp   int64
-	// late are positions in samples that belong into no open chunk.
+	// late are the positions of samples that belong to no open chunk.
 	late []int
 	err  error
 	done chan struct{}
 }
 
-// Append implements bucketstore.Appender. An error says of no sample that it is
-// stored.
+// Append implements bucketstore.Appender. After an error no sample is confirmed.
 func (b *Buffer) Append(ctx context.Context, samples []bucketstore.Sample) error {
 	if len(samples) == 0 {
 		return nil
@@ -87,17 +86,17 @@ func (b *Buffer) Append(ctx context.Context, samples []bucketstore.Sample) error
 	case <-ctx.Done():
 		return fmt.Errorf("wait for the log: %w", ctx.Err())
 	}
-	<-req.done // whatever becomes of ctx: the log reads samples until then
+	<-req.done // even if ctx ends: the committer reads samples until then
 	if req.err != nil {
 		return fmt.Errorf("write the log: %w", req.err)
 	}
 	return b.storeLate(ctx, req)
 }
 
-// maxGroup is how many requests are committed at once.
+// maxGroup is how many requests one commit may have.
 const maxGroup = 256
 
-// runCommits commits requests, all that wait at once, until there are no more.
+// runCommits commits all waiting requests at once, until the channel is closed.
 func (b *Buffer) runCommits() {
 	var group []*request
 	for first := range b.requests {
@@ -116,11 +115,11 @@ func (b *Buffer) runCommits() {
 	}
 }
 
-// commit makes requests durable and then visible, in their order.
+// commit makes requests durable and then visible, in order.
 func (b *Buffer) commit(group []*request) {
 	now := b.cfg.Now().UnixMilli()
 	for _, req := range group {
-		b.stamp = max(b.stamp+2, now) // +1 is that of late samples
+		b.stamp = max(b.stamp+2, now) // late samples have +1
 		req.stamp = b.stamp
 	}
 	segment, err := b.log.write(group)
@@ -145,25 +144,24 @@ func (b *Buffer) commit(group []*request) {
 	}
 }
 
-// apply puts samples into open chunks, with mu held, and returns which of them
-// belong into none. What it does with them depends on the samples, the stamps and
-// their order alone, so that a replay does the same. now is the time of the clock,
-// which stamps may be ahead of.
+// apply puts samples into open chunks, with mu held, and returns those that belong to none.
+// The result depends on the samples, the stamps and their order alone, so that a replay
+// repeats it. now is the time of the clock; stamps may be ahead of it.
 func (b *Buffer) apply(samples []bucketstore.Sample, stamp, now int64, segment uint64) (late []int) {
 	b.applied = stamp
-	newest := series.WindowOf(stamp) + series.Window
+	last := series.WindowOf(stamp) + series.Window
 	for i := range samples {
 		s := &samples[i]
 		r := s.Ref.(*ref)
 		if r.gone {
 			r = b.adopt(r)
 		}
-		c := b.chunkFor(r, s.T, newest)
+		c := b.chunkFor(r, s.T, last)
 		if c == nil {
 			late = append(late, i)
 			continue
 		}
-		if c.n >= c.due && r.request != stamp { // not inside a request: its chunks would have one stamp
+		if c.n >= c.due && r.request != stamp { // not inside a request: all its chunks would have one stamp
 			b.review(r, c)
 		}
 		if c.n == 0 {
@@ -179,23 +177,23 @@ func (b *Buffer) apply(samples []bucketstore.Sample, stamp, now int64, segment u
 	return late
 }
 
-// adopt returns the ref that stands for the series of r, which was forgotten.
+// adopt returns the ref of the series of r, which was forgotten.
 func (b *Buffer) adopt(r *ref) *ref {
-	if known, ok := b.refs[r.key]; ok {
-		return known
+	if other, ok := b.refs[r.key]; ok {
+		return other
 	}
-	b.know(r)
+	b.addRef(r)
 	return r
 }
 
-// chunkFor returns the open chunk for a sample at t, or nil if there is none:
-// the time is before the two newest windows of the series, or after newest.
-func (b *Buffer) chunkFor(r *ref, t, newest int64) *openChunk {
+// chunkFor returns the open chunk for a sample at t. It is nil if the window of t is before
+// the two latest windows of the series, or after last.
+func (b *Buffer) chunkFor(r *ref, t, last int64) *openChunk {
 	window := series.WindowOf(t)
 	switch {
 	case window == r.newer.window:
 		return &r.newer
-	case window > newest || window < r.olderWindow:
+	case window > last || window < r.olderWindow:
 		return nil
 	case window > r.newer.window:
 		b.moveOn(r, window)
@@ -210,7 +208,7 @@ func (b *Buffer) chunkFor(r *ref, t, newest int64) *openChunk {
 	return r.older
 }
 
-// moveOn opens a window newer than those of r, with mu held.
+// moveOn opens a window later than those of r, with mu held.
 func (b *Buffer) moveOn(r *ref, window int64) {
 	b.seal(r, r.older)
 	if r.newer.n > 0 {
@@ -221,7 +219,7 @@ func (b *Buffer) moveOn(r *ref, window int64) {
 	r.newer = openChunk{window: window}
 }
 
-// review does what is due for c, an open chunk of r, before it gets another
+// review seals or encodes what is due of c, an open chunk of r that is about to get a
 // sample, with mu held.
 func (b *Buffer) review(r *ref, c *openChunk) {
 	part := r.about(b.cfg.PartSamples)
@@ -229,7 +227,7 @@ func (b *Buffer) review(r *ref, c *openChunk) {
 	case c.n == math.MaxUint32 || c.mixed && len(c.raw) >= int(r.about(mixedBytes)):
 		older := r.older
 		b.seal(r, c)
-		r.older = older // c gets a sample
+		r.older = older // c is about to get a sample
 	case c.rawCount >= part && !c.mixed:
 		b.openBytes -= c.size()
 		b.partEncoder.encodePart(c)
@@ -245,17 +243,17 @@ func (b *Buffer) review(r *ref, c *openChunk) {
 	c.due = c.n + uint32(min(next, math.MaxUint32-int64(c.n)))
 }
 
-// mixedBytes is about how many bytes an open chunk has that is sealed although its
-// window is open: of those that hold histograms, which have no parts.
+// mixedBytes is the approximate size at which an open chunk with histograms is sealed
+// although its window is open: it has no parts.
 const mixedBytes = 16 << 10
 
-// about is n for r: not the same for all series, so that those that began together
-// do not all do something together.
+// about varies n by series, so that series that began together are not sealed or encoded
+// together.
 func (r *ref) about(n int) uint32 { return uint32(n - n/4 + int(r.jitter)*(n/2)/256) }
 
-// storeLate writes what belongs into no open chunk to the store, as small
-// chunks. A request can have moved the windows of a series on in between: so its
-// late samples came after those that are in open chunks, and have a later stamp.
+// storeLate writes late samples to the store, as small chunks. Their stamp is later than
+// that of the open chunks, because the request itself may have moved their series to later
+// windows.
 func (b *Buffer) storeLate(ctx context.Context, req *request) error {
 	if len(req.late) == 0 {
 		return nil
@@ -271,7 +269,7 @@ func (b *Buffer) storeLate(ctx context.Context, req *request) error {
 	return nil
 }
 
-// addLate adds those of the samples of a request that are late.
+// addLate adds the late samples of a request.
 func (b *rowBatch) addLate(samples []bucketstore.Sample, late []int, stamp int64) error {
 	chunks := make(map[lateKey]*openChunk)
 	for _, i := range late {
@@ -285,20 +283,20 @@ func (b *rowBatch) addLate(samples []bucketstore.Sample, late []int, stamp int64
 		c.append(s.T, floatBits(s), s.Value)
 	}
 	for key, c := range chunks {
-		if err := b.add(key.series, c); err != nil {
+		if err := b.addChunk(key.series, c); err != nil {
 			return fmt.Errorf("a chunk of %q: %w", key.series, err)
 		}
 	}
 	return nil
 }
 
-// lateKey names a window of a series.
+// lateKey identifies a window of a series.
 type lateKey struct {
 	series string
 	window int64
 }
 
-// view returns the bytes of s, which must not be changed. A ref has its key as a
+// viewString returns the bytes of s, which must not be changed. A ref has its key as a
 // string, for maps. A second form as bytes would take 95 bytes beside the 1,240 of a
 // series in e2e/scale, and more with more labels.
-func view(s string) []byte { return unsafe.Slice(unsafe.StringData(s), len(s)) }
+func viewString(s string) []byte { return unsafe.Slice(unsafe.StringData(s), len(s)) }

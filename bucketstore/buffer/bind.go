@@ -15,18 +15,17 @@ import (
 	"github.com/promtable/promtable/bucketstore/meta"
 )
 
-// ErrForeignLog says that the samples in a log belong to another store, or were
-// written with another schema.
+// ErrForeignLog says that the samples in a log belong to another store or schema.
 var ErrForeignLog = errors.New("the log is not one of this store")
 
-// ErrInUse says that a log holds samples that may be in no store.
+// ErrInUse says that a log holds samples that may not be in the store.
 var ErrInUse = errors.New("it holds samples that are not in the store yet")
 
-// A LostLogError says that the store knows a log which is not in the directory
-// that the adapter was given, or no longer: its samples may be in no store.
+// A LostLogError says that META lists a log which is not in the directory that the adapter
+// was given. Its samples may not be in the store.
 type LostLogError struct {
 	Log meta.Log
-	// Dir is the directory in which it was looked for.
+	// Dir is the directory that was searched.
 	Dir string
 }
 
@@ -34,38 +33,38 @@ func (e *LostLogError) Error() string {
 	return fmt.Sprintf("the store waits for the samples of %s, which is not in %s", e.Log, e.Dir)
 }
 
-// Terms say how a log is bound to its store. Store and Now are required.
+// Terms says how a log is bound to its store. Store and Now are required.
 type Terms struct {
 	Store *meta.Store
-	// Location says where the store is, for people.
+	// Location says where the store is, for messages.
 	Location string
-	// Exclusive says that one adapter at a time has the store, as it has the embedded
-	// one: then there must be no other log. Otherwise other adapters have theirs.
+	// Exclusive says that only one adapter at a time can open the store, as with the
+	// embedded one. Then META must list no other log.
 	Exclusive bool
-	// Discard is the ID of a log that is lost: the store forgets it. Empty is none.
+	// Discard is the ID of a lost log, which the store is to forget. Empty is none.
 	Discard string
 	Now     func() time.Time
 	// Logger may be nil.
 	Logger log.Logger
 }
 
-// Bind checks that the log is one of this store, and binds it if it is new. Nothing
-// is changed if it is not: then the error is an ErrForeignLog or a *LostLogError.
-// The store has its schema and its identity afterwards.
+// Bind checks that the log belongs to the store, and binds it if it is new. If it does not
+// belong, nothing is changed and the error is an ErrForeignLog or a *LostLogError. Bind
+// also stores the schema and the identity of the store.
 func (d *Dir) Bind(ctx context.Context, t Terms) error {
-	known, err := t.Store.Logs(ctx)
+	logs, err := t.Store.Logs(ctx)
 	if err != nil {
 		return err
 	}
-	discarded, err := t.check(&d.state, known)
+	discarded, err := t.check(&d.state, logs)
 	if err != nil {
 		return err
 	}
 	if err := t.discard(ctx, discarded); err != nil {
 		return err
 	}
-	// The store lists the log before its replay, and before the store gets an identity:
-	// a start that dies in between can be repeated.
+	// META lists the log before its replay, and before the store gets an identity. So a
+	// start that dies in between can be repeated.
 	if d.state.holdsSamples() {
 		if err := t.Store.PutLog(ctx, d.describe(t.Now(), d.state.size())); err != nil {
 			return err
@@ -83,7 +82,7 @@ func (d *Dir) bindTo(t Terms) error {
 	before := d.state.dirIdentity
 	next := dirIdentity{Log: before.Log, Binding: t.binding(), Location: t.Location}
 	if before.Store != "" && before.Store != next.Store || before.Log == t.Discard {
-		next.Log = rand.Text() // a store may know a log by the ID before
+		next.Log = rand.Text() // a store may list the log under the previous ID
 	}
 	if next == before {
 		return nil
@@ -97,16 +96,15 @@ func (d *Dir) bindTo(t Terms) error {
 	return nil
 }
 
-// CheckUnused checks that an adapter without a buffer leaves no log behind: that
-// none with samples is in this directory, ErrInUse, and that the store, if it is
-// exclusive, knows none, *LostLogError. The store has its schema and its identity
-// afterwards.
+// CheckUnused checks that an adapter without a buffer leaves no samples in a log. A log in
+// dir with samples is an ErrInUse; a log that an exclusive store lists is a *LostLogError.
+// CheckUnused also stores the schema and the identity of the store.
 func CheckUnused(ctx context.Context, dir string, t Terms) (err error) {
 	state, err := readDir(dir)
 	if err != nil {
 		return fmt.Errorf("the log in %s: %w", dir, err)
 	}
-	if len(state.heads) > 0 { // then an adapter may be using it
+	if len(state.heads) > 0 { // another adapter may use it
 		held, openErr := OpenDir(dir, t.Now())
 		if openErr != nil {
 			return openErr
@@ -117,18 +115,18 @@ func CheckUnused(ctx context.Context, dir string, t Terms) (err error) {
 	if state.holdsSamples() {
 		return fmt.Errorf("the log in %s: %w", dir, ErrInUse)
 	}
-	known, err := t.Store.Logs(ctx)
+	logs, err := t.Store.Logs(ctx)
 	if err != nil {
 		return err
 	}
-	discarded, err := t.check(&state, known)
+	discarded, err := t.check(&state, logs)
 	if err != nil {
 		return err
 	}
 	if err := t.discard(ctx, discarded); err != nil {
 		return err
 	}
-	if slices.ContainsFunc(known, func(l meta.Log) bool { return l.ID == state.Log }) { // it holds nothing
+	if slices.ContainsFunc(logs, func(l meta.Log) bool { return l.ID == state.Log }) { // it is empty
 		if err := t.Store.RemoveLog(ctx, state.Log); err != nil {
 			return err
 		}
@@ -140,12 +138,12 @@ func (t *Terms) binding() Binding {
 	return Binding{Store: t.Store.Identity(), Schema: t.Store.SchemaDigest()}
 }
 
-// check compares what a directory says with what the store knows. It returns the
-// log to discard, or nil.
-func (t *Terms) check(s *dirState, known []meta.Log) (discarded *meta.Log, err error) {
+// check compares the state of a directory with the logs in META. It returns the log to
+// discard, or nil.
+func (t *Terms) check(s *dirState, logs []meta.Log) (discarded *meta.Log, err error) {
 	var isListed bool
-	for i := range known {
-		switch l := &known[i]; {
+	for i := range logs {
+		switch l := &logs[i]; {
 		case l.ID == s.Log && len(s.heads) > 0:
 			isListed = true
 		case l.ID == t.Discard:
@@ -171,7 +169,7 @@ func (t *Terms) check(s *dirState, known []meta.Log) (discarded *meta.Log, err e
 func (t *Terms) checkBinding(s *dirState) error {
 	want := t.binding()
 	if s.Binding != (Binding{}) {
-		if err := t.compare(s.Binding, want, s.path, s.Location); err != nil {
+		if err := t.compareBindings(s.Binding, want, s.path, s.Location); err != nil {
 			return err
 		}
 	}
@@ -179,15 +177,15 @@ func (t *Terms) checkBinding(s *dirState) error {
 		if head.version == unboundVersion || head.blank {
 			continue
 		}
-		if err := t.compare(head.Binding, want, filepath.Join(s.path, segmentName(head.segment)), ""); err != nil {
+		if err := t.compareBindings(head.Binding, want, filepath.Join(s.path, segmentName(head.segment)), ""); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// compare compares the binding of a log, or of a segment, with the wanted one.
-func (t *Terms) compare(got, want Binding, what, location string) error {
+// compareBindings compares the binding of a log, or of a segment, with the wanted one.
+func (t *Terms) compareBindings(got, want Binding, what, location string) error {
 	if location != "" {
 		location = " (" + location + ")"
 	}
@@ -215,7 +213,7 @@ func (t *Terms) logger() log.Logger {
 	return t.Logger
 }
 
-// discard makes the store forget a log, if it is not nil.
+// discard removes a lost log from META. It may be nil.
 func (t *Terms) discard(ctx context.Context, lost *meta.Log) error {
 	logger := t.logger()
 	switch {
@@ -233,13 +231,13 @@ func (t *Terms) discard(ctx context.Context, lost *meta.Log) error {
 	return nil
 }
 
-// isUnbound says whether a part of the log that may hold samples was written by a
-// version that bound logs to no store.
+// isUnbound says whether a segment that may hold samples was written by a version that
+// bound logs to no store.
 func (s *dirState) isUnbound() bool {
 	return slices.ContainsFunc(s.heads, func(h segmentHead) bool { return !h.empty && h.version == unboundVersion })
 }
 
-// describe returns what the store is told of the log, which has so many bytes.
+// describe returns the row of META for the log, which has this size.
 func (d *Dir) describe(now time.Time, bytes int64) meta.Log {
 	path, err := filepath.Abs(d.state.path)
 	if err != nil {
@@ -248,8 +246,7 @@ func (d *Dir) describe(now time.Time, bytes int64) meta.Log {
 	return meta.Log{ID: d.state.Log, Host: hostname(), Path: path, Seen: now.UnixMilli(), Bytes: bytes}
 }
 
-// register tells the store of the log, if it is bound to one: that it has so many
-// bytes now.
+// register writes the log and its size to META, if the log is bound to a store.
 func (d *Dir) register(ctx context.Context, now time.Time, bytes int64) error {
 	if d.store == nil {
 		return nil
@@ -257,7 +254,7 @@ func (d *Dir) register(ctx context.Context, now time.Time, bytes int64) error {
 	return d.store.PutLog(ctx, d.describe(now, bytes))
 }
 
-// deregister tells the store that it holds all samples of the log.
+// deregister removes the log from META: the store holds all its samples.
 func (d *Dir) deregister(ctx context.Context) error {
 	if d.store == nil {
 		return nil

@@ -20,7 +20,7 @@ import (
 	"github.com/promtable/promtable/series"
 )
 
-// newTerms are those of an exclusive store.
+// newTerms are the terms of an exclusive store.
 func newTerms(t testing.TB, rows bucketstore.Store) buffer.Terms {
 	t.Helper()
 	c := new(clock)
@@ -54,7 +54,7 @@ func mustStart(t testing.TB, dir string, rows bucketstore.Store) *buffer.Buffer 
 	return b
 }
 
-// logged leaves a log with samples of a process that was killed.
+// logged leaves a log with samples, as if its process was killed.
 func logged(t testing.TB, dir string, rows bucketstore.Store) {
 	t.Helper()
 	b := mustStart(t, dir, rows)
@@ -66,7 +66,7 @@ func logged(t testing.TB, dir string, rows bucketstore.Store) {
 	b.Kill()
 }
 
-// wantLogged wants the samples of logged, after a start and after a clean stop.
+// wantLogged checks the samples of logged, after a start and after a clean stop.
 func wantLogged(t testing.TB, dir string, rows bucketstore.Store) {
 	t.Helper()
 	b := mustStart(t, dir, rows)
@@ -75,8 +75,8 @@ func wantLogged(t testing.TB, dir string, rows bucketstore.Store) {
 		t.Fatal(err)
 	}
 	checkLogged(t, rows)
-	if known, err := newTerms(t, rows).Store.Logs(t.Context()); err != nil || len(known) > 0 {
-		t.Errorf("after a clean stop the store knows %v, %v", known, err)
+	if logs, err := newTerms(t, rows).Store.Logs(t.Context()); err != nil || len(logs) > 0 {
+		t.Errorf("after a clean stop META lists %v, %v", logs, err)
 	}
 }
 
@@ -90,7 +90,7 @@ func checkLogged(t testing.TB, rows bucketstore.Store) {
 	}
 }
 
-// contents returns the files in a directory that matter, by name.
+// contents returns the log files in a directory, by name.
 func contents(t testing.TB, dir string) map[string]string {
 	t.Helper()
 	files := make(map[string]string)
@@ -110,8 +110,8 @@ func contents(t testing.TB, dir string) map[string]string {
 	return files
 }
 
-// TestForeignLog: a log is replayed into its own store and into no other, and a
-// start that is refused leaves it as it was.
+// TestForeignLog: a log is replayed into its own store only, and a refused start changes
+// nothing.
 func TestForeignLog(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
@@ -153,8 +153,7 @@ func TestForeignLog(t *testing.T) {
 	}
 }
 
-// TestForeignSegment: a segment of another store's log among those of a log stops
-// the start.
+// TestForeignSegment: a segment of another store's log stops the start.
 func TestForeignSegment(t *testing.T) {
 	rows, dir := openPebble(t), t.TempDir()
 	logged(t, dir, rows)
@@ -172,7 +171,7 @@ func TestForeignSegment(t *testing.T) {
 	wantLogged(t, dir, rows)
 }
 
-// TestOtherSchema: a log is not replayed with other keys than it was written with.
+// TestOtherSchema: a log is not replayed with another schema than it was written with.
 func TestOtherSchema(t *testing.T) {
 	rows, dir := openPebble(t), t.TempDir()
 	logged(t, dir, rows)
@@ -183,7 +182,7 @@ func TestOtherSchema(t *testing.T) {
 	if _, err := meta.Open(t.Context(), rows, schema, newTerms(t, rows).Now); !errors.Is(err, meta.ErrSchema) {
 		t.Errorf("the store says %v", err)
 	}
-	// Should the store's schema ever change, the log still knows its own.
+	// The log has a schema digest of its own, should the store's schema change.
 	sealed := contents(t, dir)["identity"]
 	changed := strings.Replace(sealed, newTerms(t, rows).Store.SchemaDigest(), strings.Repeat("ab", 16), 1)
 	if err := os.WriteFile(filepath.Join(dir, "identity"), []byte(changed), 0o640); err != nil || changed == sealed {
@@ -198,8 +197,8 @@ func TestOtherSchema(t *testing.T) {
 	wantLogged(t, dir, rows)
 }
 
-// TestLostLog: an exclusive store does not serve without the samples that it waits
-// for, until it is told that they are lost.
+// TestLostLog: an exclusive store whose log is missing does not serve until it is told that
+// the log is lost.
 func TestLostLog(t *testing.T) {
 	for _, tt := range []struct {
 		name string
@@ -241,7 +240,7 @@ func TestLostLog(t *testing.T) {
 				t.Fatal(err)
 			}
 			if !strings.Contains(lines.String(), "level=error") || !strings.Contains(lines.String(), lost.Log.ID) {
-				t.Errorf("it was not said loudly: %s", &lines)
+				t.Errorf("it was not logged as an error: %s", &lines)
 			}
 			b.Kill()
 			if b, err = startBound(t.Context(), other, rows, terms); err != nil { // told so once more
@@ -255,12 +254,12 @@ func TestLostLog(t *testing.T) {
 	t.Run("a log that is there", func(t *testing.T) {
 		rows, dir := openPebble(t), t.TempDir()
 		logged(t, dir, rows)
-		known, err := newTerms(t, rows).Store.Logs(t.Context())
-		if err != nil || len(known) != 1 {
-			t.Fatalf("the store knows %v, %v", known, err)
+		logs, err := newTerms(t, rows).Store.Logs(t.Context())
+		if err != nil || len(logs) != 1 {
+			t.Fatalf("META lists %v, %v", logs, err)
 		}
 		terms := newTerms(t, rows)
-		terms.Discard = known[0].ID
+		terms.Discard = logs[0].ID
 		if _, err := startBound(t.Context(), dir, rows, terms); err == nil || !strings.Contains(err.Error(), "is not lost") {
 			t.Errorf("discarded: %v", err)
 		}
@@ -268,8 +267,7 @@ func TestLostLog(t *testing.T) {
 	})
 }
 
-// TestOtherLogs: a store that is not exclusive has the logs of several adapters,
-// and knows which of them hold samples.
+// TestOtherLogs: META of a store that is not exclusive lists the logs of several adapters.
 func TestOtherLogs(t *testing.T) {
 	rows, dir := openPebble(t), t.TempDir()
 	logged(t, dir, rows)
@@ -279,22 +277,22 @@ func TestOtherLogs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	known, err := terms.Store.Logs(t.Context())
-	if err != nil || len(known) != 2 {
-		t.Errorf("the store knows %v, %v", known, err)
+	logs, err := terms.Store.Logs(t.Context())
+	if err != nil || len(logs) != 2 {
+		t.Errorf("META lists %v, %v", logs, err)
 	}
 	if err := b.Close(); err != nil {
 		t.Fatal(err)
 	}
-	known, err = terms.Store.Logs(t.Context())
-	if err != nil || len(known) != 1 || known[0].Path != dir || known[0].Seen != someTime {
-		t.Errorf("the store knows %v, %v", known, err)
+	logs, err = terms.Store.Logs(t.Context())
+	if err != nil || len(logs) != 1 || logs[0].Path != dir || logs[0].Seen != someTime {
+		t.Errorf("META lists %v, %v", logs, err)
 	}
 	wantLogged(t, dir, rows)
 }
 
-// TestEmptyLogOfAnother: the directory of a log that was stopped cleanly may serve
-// another store.
+// TestEmptyLogOfAnother: the directory of a log that was stopped cleanly may serve another
+// store.
 func TestEmptyLogOfAnother(t *testing.T) {
 	first, second, dir := openPebble(t), openPebble(t), t.TempDir()
 	logged(t, dir, first)
@@ -309,8 +307,8 @@ func TestEmptyLogOfAnother(t *testing.T) {
 	wantLogged(t, dir, second)
 }
 
-// TestNewIDForAnotherStore: a store may know a log by its ID for ever, so the log of
-// another store has another one.
+// TestNewIDForAnotherStore: on another store the log gets a new ID, because the first store
+// may list the old one for ever.
 func TestNewIDForAnotherStore(t *testing.T) {
 	first, second, dir := openPebble(t), openPebble(t), t.TempDir()
 	b := mustStart(t, dir, first)
@@ -334,8 +332,8 @@ func TestNewIDForAnotherStore(t *testing.T) {
 	}
 }
 
-// TestStopsBeforeTheStoreForgets: a stop that cannot tell the store that the log holds
-// nothing leaves the log, so that the next start finds what the store waits for.
+// TestStopsBeforeTheStoreForgets: if a stop cannot remove the log from META, it leaves the
+// log to the next start.
 func TestStopsBeforeTheStoreForgets(t *testing.T) {
 	rows, dir := openPebble(t), t.TempDir()
 	logged(t, dir, rows)
@@ -350,8 +348,8 @@ func TestStopsBeforeTheStoreForgets(t *testing.T) {
 	wantLogged(t, dir, rows)
 }
 
-// TestCheckUnusedOfALogInUse: an adapter without a buffer does not touch the log of one
-// that runs, though nothing may be in it at the moment.
+// TestCheckUnusedOfALogInUse: an adapter without a buffer does not touch the log of a
+// running one, even if it is empty.
 func TestCheckUnusedOfALogInUse(t *testing.T) {
 	rows, dir := openPebble(t), t.TempDir()
 	terms := newTerms(t, rows)
@@ -361,28 +359,28 @@ func TestCheckUnusedOfALogInUse(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := buffer.CheckUnused(t.Context(), dir, terms); err == nil || !strings.Contains(err.Error(), "held by another process") {
-		t.Errorf("beside one that runs: %v", err)
+		t.Errorf("beside a running adapter: %v", err)
 	}
-	known := func() int {
+	logs := func() int {
 		logs, err := terms.Store.Logs(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
 		return len(logs)
 	}
-	if n := known(); n != 1 {
-		t.Errorf("the store knows %d logs of one that runs", n)
+	if n := logs(); n != 1 {
+		t.Errorf("META lists %d logs of a running adapter", n)
 	}
 	b.Kill()
 	if err := buffer.CheckUnused(t.Context(), dir, terms); err != nil {
 		t.Errorf("after its death: %v", err)
 	}
-	if n := known(); n != 0 {
-		t.Errorf("the store still knows %d logs, and nothing is in them", n)
+	if n := logs(); n != 0 {
+		t.Errorf("META still lists %d empty logs", n)
 	}
 }
 
-// TestListedSize: the store knows how much a log holds that was not replayed.
+// TestListedSize: META has the size of the log.
 func TestListedSize(t *testing.T) {
 	rows, dir := openPebble(t), t.TempDir()
 	logged(t, dir, rows)
@@ -395,9 +393,9 @@ func TestListedSize(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	known, err := newTerms(t, rows).Store.Logs(t.Context())
-	if err != nil || len(known) != 1 || known[0].Bytes != info.Size() {
-		t.Errorf("the store knows %v, the log has %d bytes, %v", known, info.Size(), err)
+	logs, err := newTerms(t, rows).Store.Logs(t.Context())
+	if err != nil || len(logs) != 1 || logs[0].Bytes != info.Size() {
+		t.Errorf("META lists %v, the log has %d bytes, %v", logs, info.Size(), err)
 	}
 	wantLogged(t, dir, rows)
 }
@@ -417,7 +415,7 @@ func (s *cancellingStore) Apply(ctx context.Context, table bucketstore.Table, mu
 	return s.Store.Apply(ctx, table, muts)
 }
 
-// unbind makes the log in dir one of an early version, which was bound to no store.
+// unbind turns the log in dir into one of an early version, without a binding.
 func unbind(t testing.TB, dir string) {
 	t.Helper()
 	const head = 68
@@ -439,7 +437,7 @@ func unbind(t testing.TB, dir string) {
 	}
 }
 
-// forgetIdentity makes the store one of an early version.
+// forgetIdentity turns the store into one of an early version.
 func forgetIdentity(t testing.TB, rows bucketstore.Store) {
 	t.Helper()
 	err := rows.Apply(t.Context(), bucketstore.Meta, []bucketstore.Mutation{
@@ -452,18 +450,18 @@ func forgetIdentity(t testing.TB, rows bucketstore.Store) {
 		t.Fatal(err)
 	}
 	terms := newTerms(t, rows)
-	known, err := terms.Store.Logs(t.Context())
+	logs, err := terms.Store.Logs(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, l := range known {
+	for _, l := range logs {
 		if err := terms.Store.RemoveLog(t.Context(), l.ID); err != nil {
 			t.Fatal(err)
 		}
 	}
 }
 
-// stubbornStore takes so many writes to META and then none.
+// stubbornStore accepts so many writes to META and then none.
 type stubbornStore struct {
 	bucketstore.Store
 	left int
@@ -497,8 +495,8 @@ func (s *stubbornStore) CheckAndApply(ctx context.Context, table bucketstore.Tab
 
 func (s *stubbornStore) Close() error { return nil }
 
-// TestEarlyLog: a log of an early version, which names no store, goes into a store
-// of an early version and into no other, wherever a start dies.
+// TestEarlyLog: a log of an early version, without a binding, is replayed only into a store
+// of an early version, wherever a start dies.
 func TestEarlyLog(t *testing.T) {
 	early := func(t *testing.T) (rows bucketstore.Store, dir string) {
 		rows, dir = openPebble(t), t.TempDir()

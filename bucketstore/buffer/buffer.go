@@ -1,34 +1,32 @@
-// Package buffer is a write-behind buffer in front of a store: an Appender
-// that is done with a sample when it stands in a log of its own, and that
-// writes whole chunks to the store later. It is a Store, too, which shows what
-// is not written yet as if it were.
+// Package buffer is a write-behind buffer in front of a store. As an Appender it returns
+// when a sample is in its log, and writes whole chunks to the store later. As a Store it
+// also returns what is still in memory.
 //
-//	buffer.go   what is there: opening, closing, the series
-//	append.go   from samples to a place in the log and in open chunks
-//	open.go     open chunks: samples as bytes, in the order in which they came
+//	buffer.go   opening, closing, the series
+//	append.go   samples into the log and into open chunks
+//	open.go     open chunks: samples as bytes, in order of arrival
 //	parts.go    most of their samples, encoded
-//	seal.go     open chunks that are full or old, on their way to the store
+//	seal.go     open chunks that are full or old, to the store
 //	cells.go    chunks as cells of the store
-//	scan.go     reading: rows of the store with what is open beside
+//	scan.go     reading: rows of the store and open chunks
 //	record.go   the bytes of the log
 //	log.go      its files: group commit, segments
 //	segment.go  reading one of them
 //	dir.go      the directory: its lock, its owner, its identity
 //	head.go     the head of a segment
 //	bind.go     which store the log belongs to
-//	stamp.go    where the order of requests goes on after the log
+//	stamp.go    the last stamp of a removed log
 //	replay.go   reading the log at the start
 //	metrics.go  counters of all this
 //
 // # Order
 //
-// Every request has a stamp, its receive time in milliseconds, later by two or
-// more than those of all requests before, whatever becomes of the clock or of the
-// log. A chunk carries the newest stamp of its samples, and
-// the chunks of a series in a window, and the parts of one that is open, hold what
-// came one after the other. So among chunks with a sample of one time the one with the highest stamp
-// has the last write, whatever was sealed when, and a replay, which makes other
-// chunks of the same requests, changes no answer.
+// Every request has a stamp: its receive time in milliseconds, at least two later than the
+// stamp before, even if the clock is set back or the log was removed. A chunk has the
+// latest stamp of its samples. The chunks of a series in one window, and the parts of an
+// open chunk, hold successive samples. So among chunks with a sample at one time the chunk
+// with the highest stamp has the last write, whatever the order of sealing. A replay, which
+// makes other chunks of the same requests, changes no answer.
 package buffer
 
 import (
@@ -50,51 +48,51 @@ import (
 
 // Config says how a Buffer works. Store is required.
 type Config struct {
-	// Store takes what is sealed. The buffer closes it.
+	// Store takes the sealed chunks. The buffer closes it.
 	Store bucketstore.Store
-	// Schema is that of the keys.
+	// Schema is the schema of the store.
 	Schema series.Schema
 	// Now is the clock; nil is time.Now.
 	Now func() time.Time
-	// FsyncInterval is how long what is acknowledged may be unknown to the disk.
-	// 0 is never: every acknowledged sample survives the loss of power. Otherwise
-	// it survives the death of the process only.
+	// FsyncInterval is the time between two fsyncs of the log. 0 is an fsync before each
+	// answer: every acknowledged sample survives the loss of power. With an interval,
+	// samples acknowledged since the last fsync survive only the death of the process.
 	FsyncInterval time.Duration
 	// Logger may be nil.
 	Logger log.Logger
 	// Registerer takes the metrics adapter_buffer_*. It may be nil.
 	Registerer prometheus.Registerer
 
-	// PartSamples is about how many samples of an open chunk are held as they came;
-	// then they are encoded, which takes a third of the memory. 0 is 80.
+	// PartSamples is about how many samples of an open chunk stay raw. Then they are
+	// encoded, which takes a third of the memory. 0 is 80.
 	PartSamples int
-	// SealSpread is the time after the end of a window over which the series seal
-	// what they hold of it, evenly. 0 is as long as a window: then the store has the
-	// same to do at all times. The shorter, the less is in memory.
+	// SealSpread is the time after the end of a window over which its chunks are sealed,
+	// spread evenly over the series. Less needs less memory. 0 is as long as a window: then
+	// the load on the store is even.
 	SealSpread time.Duration
-	// MaxOpenBytes is how many bytes of samples may be open; beyond, an eighth of
-	// them is sealed. 0 is 512 MiB.
+	// MaxOpenBytes is the memory for open chunks; beyond it, an eighth of them is sealed. 0
+	// is 512 MiB.
 	MaxOpenBytes int
-	// MaxLogBytes is how large the log may become; beyond, what its oldest segments
-	// are needed for is sealed. It takes what comes until then. 0 is 512 MiB.
+	// MaxLogBytes is the size of the log; beyond it, the chunks that need its oldest
+	// segments are sealed. Requests may exceed it meanwhile. 0 is 512 MiB.
 	MaxLogBytes int
-	// MaxIdle is how many series are remembered that hold nothing, so that their next
-	// sample finds them. 0 is 1,000,000.
+	// MaxIdle is how many series without samples stay in memory. 0 is 1,000,000.
 	MaxIdle int
-	// SegmentBytes is the size of a segment of the log. 0 is DefaultSegmentBytes, or
-	// an eighth of MaxLogBytes if that is less. In each stand the keys of its series,
-	// and where they are much of it, a segment is larger, up to half of MaxLogBytes.
+	// SegmentBytes is the size of a segment of the log. 0 is DefaultSegmentBytes, or an
+	// eighth of MaxLogBytes if that is less. Each segment holds the keys of its series. If
+	// these are a large part of it, a segment is larger, up to half of MaxLogBytes.
 	SegmentBytes int
-	// SweepInterval is how often the clock looks for what it must seal. 0 is 10 s.
+	// SweepInterval is the time between two sweeps, which seal what is due by the clock. 0
+	// is 10 s.
 	SweepInterval time.Duration
 
-	// Die is called when what was acknowledged may be lost, or the log can no
-	// longer be written: it must end the process. Nil logs and panics.
+	// Die is called when acknowledged samples may be lost, or the log can no longer be
+	// written. It must end the process. Nil logs and panics.
 	Die func(err error)
 }
 
-// DefaultSegmentBytes is the size of a segment. The last one stays however little of
-// it is needed, and is replayed.
+// DefaultSegmentBytes is the default size of a segment. The last segment always stays, and
+// is replayed.
 const DefaultSegmentBytes = 64 << 20
 
 func (cfg Config) withDefaults() Config {
@@ -137,20 +135,19 @@ type Buffer struct {
 	bucketstore.Store
 	cfg     Config
 	metrics *metrics
-	// seed is of the jitter of series.
+	// seed makes the jitter of series.
 	seed     maphash.Seed
 	dir      *Dir
 	segments *segments
 	log      *wal
 	requests chan *request
 
-	// mu guards the series and all that is in them but their keys.
+	// mu guards the series and everything in them but their keys.
 	mu sync.RWMutex
-	// refs are the series with samples in memory, by key, and those that were
-	// asked for lately.
+	// refs are the series in memory, by key: those with samples, and those used lately.
 	refs map[string]*ref
-	// order lists the series in a stable order, so that a sweep can look at a part of
-	// them at a time.
+	// order lists the series in a stable order, so that a sweep can look at a part of them
+	// at a time.
 	order []*ref
 	// interleaved are the series whose rows may lie between two rows of
 	// another series, see mayInterleave.
@@ -159,21 +156,21 @@ type Buffer struct {
 	relievedTo int
 	// applied is the stamp of the last request in open chunks.
 	applied int64
-	// openBytes is what the open chunks hold.
+	// openBytes is the memory of the open chunks.
 	openBytes int
 	// partEncoder makes parts of open chunks.
 	partEncoder partEncoder
-	// stamp is that of the last request. It is owned by the committer; during start-up
+	// stamp is the stamp of the last request. It is owned by the committer; during start-up
 	// by the replay.
 	stamp int64
 
-	// onEmpty is called when nothing is left in memory and in the log.
+	// onEmpty is called when memory and log are empty.
 	onEmpty func(context.Context)
 
 	sealing sealing
-	// closing says that the newest samples need not go to CURRENT.
+	// closing says that CURRENT need not be written.
 	closing atomic.Bool
-	// pressure wakes the sweeper.
+	// pressure wakes the sweeper when too much is open.
 	pressure signal
 	stop     context.CancelFunc
 	done     sync.WaitGroup
@@ -186,9 +183,9 @@ var (
 	_ bucketstore.Appender = (*Buffer)(nil)
 )
 
-// Open replays the log in dir: when it returns all that was in it is in the store.
-// ctx ends the replay. The buffer closes dir, also after an error. Where dir is
-// bound to a store, the store knows the log when Open returns.
+// Open replays the log in dir: when it returns, all samples of the log are in the store.
+// ctx ends the replay. The buffer closes dir, also after an error. If dir is bound to a
+// store, META lists the log when Open returns.
 func Open(ctx context.Context, dir *Dir, cfg Config) (*Buffer, error) {
 	b, err := open(ctx, dir, cfg.withDefaults())
 	if err != nil {
@@ -206,7 +203,7 @@ func open(ctx context.Context, dir *Dir, cfg Config) (*Buffer, error) {
 	if err == nil {
 		b.log, err = createLog(dir.state, cfg, b.metrics, b.segments)
 	}
-	if err == nil { // a log without a segment would be taken for a lost one
+	if err == nil { // a log without a segment would look lost
 		err = b.segments.removeBefore(b.log.current)
 	}
 	if err == nil {
@@ -226,7 +223,7 @@ func open(ctx context.Context, dir *Dir, cfg Config) (*Buffer, error) {
 	return b, nil
 }
 
-// newBuffer returns a buffer without samples, whose log is not open.
+// newBuffer returns a buffer without samples or an open log.
 func newBuffer(dir *Dir, cfg Config) *Buffer {
 	b := &Buffer{
 		Store:       cfg.Store,
@@ -245,10 +242,10 @@ func newBuffer(dir *Dir, cfg Config) *Buffer {
 	return b
 }
 
-// registerInterval is how often the store is told that the log is there.
+// registerInterval is the time between two updates of the log in META.
 const registerInterval = 15 * time.Second
 
-// runRegister tells the store that the log is there, until ctx ends.
+// runRegister updates the log in META, until ctx ends.
 func (b *Buffer) runRegister(ctx context.Context) {
 	ticker := time.NewTicker(registerInterval)
 	defer ticker.Stop()
@@ -258,25 +255,24 @@ func (b *Buffer) runRegister(ctx context.Context) {
 			return
 		case <-ticker.C:
 		}
-		// A request that were cancelled could still arrive after Close has deregistered.
+		// A cancelled request could still arrive after Close has deregistered the log.
 		if err := b.dir.register(context.WithoutCancel(ctx), b.cfg.Now(), b.segments.size()); err != nil {
 			level.Warn(b.cfg.Logger).Log("msg", "the store was not told that the log is there, trying again", "err", err)
 		}
 	}
 }
 
-// ID names the log: it is the same after each start on the directory, and that of
-// no other log.
+// ID is the random name of the log. It survives restarts.
 func (b *Buffer) ID() string { return b.dir.ID() }
 
-// OnEmpty has Close call fn, once everything is in the store and the log is
-// removed, and before the store is closed; not if the log stays. It must be called
+// OnEmpty makes Close call fn after everything is in the store and the log is removed, and
+// before the store is closed. fn is not called if the log stays. OnEmpty must be called
 // before Close.
 func (b *Buffer) OnEmpty(fn func(context.Context)) { b.onEmpty = fn }
 
-// Close writes all that is open to the store, removes the log, and closes the
-// store. If the store does not take it, the log stays for the next start. The
-// latest samples go to CURRENT only if they are replayed: the engine has the others.
+// Close writes all open chunks to the store, removes the log, and closes the store. If a
+// write fails, the log stays for the next start. CURRENT is written only for replayed
+// samples: the engine writes the others.
 func (b *Buffer) Close() error {
 	close(b.requests)
 	b.committing.Wait()
@@ -285,17 +281,16 @@ func (b *Buffer) Close() error {
 	b.stop()
 	b.done.Wait()
 	if err == nil {
-		err = b.end()
+		err = b.removeLog()
 	} else {
 		err = errors.Join(fmt.Errorf("flush the buffer, the log stays: %w", err), b.log.close())
 	}
 	return errors.Join(err, b.dir.Close(), b.Store.Close())
 }
 
-// end removes the log, of which nothing is needed any more. The store forgets the
-// log first: if it did so later, a start that finds no segments could not tell
-// whether samples are lost.
-func (b *Buffer) end() error {
+// removeLog removes the log, which is no longer needed. META forgets it first: otherwise a
+// start that finds no segments could not tell whether samples are lost.
+func (b *Buffer) removeLog() error {
 	if err := b.dir.deregister(context.Background()); err != nil {
 		return errors.Join(err, b.log.close())
 	}
@@ -310,11 +305,10 @@ func (b *Buffer) end() error {
 	return nil
 }
 
-// closeTimeout is how long Close waits for a store that takes nothing.
+// closeTimeout is how long Close waits without a successful write.
 const closeTimeout = 2 * time.Minute
 
-// flushAtEnd is Flush for as long as the store takes something: a million series
-// may need minutes.
+// flushAtEnd is Flush for as long as writes succeed: a million series may need minutes.
 func (b *Buffer) flushAtEnd() error {
 	b.sealOpen()
 	for {
@@ -328,13 +322,13 @@ func (b *Buffer) flushAtEnd() error {
 	}
 }
 
-// Flush writes all that is open to the store.
+// Flush writes all open chunks to the store.
 func (b *Buffer) Flush(ctx context.Context) error {
 	b.sealOpen()
 	return b.sealing.wait(ctx)
 }
 
-// sealOpen seals all that is open.
+// sealOpen seals all open chunks.
 func (b *Buffer) sealOpen() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -343,9 +337,9 @@ func (b *Buffer) sealOpen() {
 	}
 }
 
-// Drop implements bucketstore.Store. What is open of METRIC goes to the store
-// first; what is appended meanwhile stays. The log does not know of it: samples
-// in its last segments come back if the process dies before they are cut.
+// Drop implements bucketstore.Store. For METRIC it flushes first; samples that are appended
+// meanwhile stay. The log is not changed: if the process dies before its last segments are
+// removed, their samples come back.
 func (b *Buffer) Drop(ctx context.Context, table bucketstore.Table, rows series.RowRange) error {
 	if table == bucketstore.Metric {
 		if err := b.Flush(ctx); err != nil {

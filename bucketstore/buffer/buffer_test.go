@@ -38,7 +38,7 @@ func (c *clock) now() time.Time { return time.UnixMilli(c.ms.Load()) }
 // openPebble opens an embedded store that outlives its buffers.
 func openPebble(t testing.TB) bucketstore.Store {
 	t.Helper()
-	now := func() time.Time { return time.UnixMilli(someTime) } // CURRENT forgets what is old
+	now := func() time.Time { return time.UnixMilli(someTime) } // old cells of CURRENT expire
 	store, err := pebble.Open(pebble.Config{Dir: t.TempDir(), Tables: bucketstore.Tables(0), Now: now})
 	if err != nil {
 		t.Fatal(err)
@@ -56,7 +56,7 @@ type lasting struct {
 	bucketstore.Store
 	fail    atomic.Bool
 	applied atomic.Int64 // rows of METRIC
-	// left is how many rows it takes before it fails, if limited is set.
+	// left is how many rows the store accepts before it fails, if limited is set.
 	limited atomic.Bool
 	left    atomic.Int64
 }
@@ -80,13 +80,13 @@ func (s *lasting) Apply(ctx context.Context, table bucketstore.Table, muts []buc
 	return s.Store.Apply(ctx, table, muts)
 }
 
-// config is a configuration, and where the log is.
+// config is a configuration and the directory of the log.
 type config struct {
 	buffer.Config
 	Dir string
 }
 
-// openLog opens the log of cfg, bound to no store.
+// openLog opens the log of cfg, not bound to a store.
 func openLog(ctx context.Context, cfg config) (*buffer.Buffer, error) {
 	since := time.Now()
 	if cfg.Now != nil {
@@ -99,7 +99,7 @@ func openLog(ctx context.Context, cfg config) (*buffer.Buffer, error) {
 	return buffer.Open(ctx, dir, cfg.Config)
 }
 
-// fixture is a buffer over a store, and what was written to it.
+// fixture is a buffer over a store, with everything that was written to it.
 type fixture struct {
 	*buffer.Buffer
 	store *lasting
@@ -115,7 +115,7 @@ func open(t testing.TB, store bucketstore.Store, change func(*config)) *fixture 
 	f.cfg = config{
 		Config: buffer.Config{
 			Store: f.store, Now: f.clock.now, SweepInterval: time.Hour,
-			Die: func(err error) { t.Errorf("the process would end: %v", err) },
+			Die: func(err error) { t.Errorf("Die: %v", err) },
 		},
 		Dir: filepath.Join(t.TempDir(), "log"),
 	}
@@ -156,13 +156,13 @@ func (f *fixture) reopen(t testing.TB) {
 	f.Buffer = b
 }
 
-// kill ends the buffer without warning.
+// kill ends the buffer as the death of the process would.
 func (f *fixture) kill() {
 	f.Kill()
 	f.Buffer = nil
 }
 
-// sample is one of a series that has a number.
+// sample returns a sample of the series with this number.
 func (f *fixture) sample(n int, t int64, v float64) bucketstore.Sample {
 	return bucketstore.Sample{Ref: f.Ref(key(n)), T: t, V: v}
 }
@@ -176,7 +176,7 @@ func key(n int) []byte {
 	return key
 }
 
-// append appends samples and remembers them.
+// append appends samples and records them.
 func (f *fixture) append(t testing.TB, samples ...bucketstore.Sample) {
 	t.Helper()
 	if err := f.Append(t.Context(), samples); err != nil {
@@ -202,7 +202,7 @@ func valueText(v float64, value []byte) string {
 	return fmt.Sprintf("%x", value)
 }
 
-// check compares all that can be read with all that was written.
+// check compares everything that can be read with everything that was written.
 func (f *fixture) check(t testing.TB, when string) {
 	t.Helper()
 	got := readAll(t, f.Buffer)
@@ -277,8 +277,8 @@ func TestConformance(t *testing.T) {
 	storetest.RunConcurrent(t, openBuffer)
 }
 
-// TestReads: what is written can be read at once, after sealing, and after the
-// next start; on both backends.
+// TestReads: samples can be read at once, after sealing, and after the next start; on both
+// backends.
 func TestReads(t *testing.T) {
 	for name, openStore := range map[string]func(testing.TB) bucketstore.Store{
 		"pebble":   openPebble,
@@ -327,7 +327,7 @@ func histogramValue(count uint64) []byte {
 	}})
 }
 
-// TestTornWrite: a log may end in the middle of a write, wherever.
+// TestTornWrite: a log may end anywhere in a write.
 func TestTornWrite(t *testing.T) {
 	f := open(t, openPebble(t), nil)
 	path := filepath.Join(f.cfg.Dir, buffer.SegmentName(1))
@@ -374,7 +374,7 @@ func writeSegment(t testing.TB, dir string, segment uint64, content []byte) {
 	}
 }
 
-// TestDamage: whatever is broken in front of the last write stops the start.
+// TestDamage: damage before the last write stops the start.
 func TestDamage(t *testing.T) {
 	f := open(t, openPebble(t), nil)
 	path := filepath.Join(f.cfg.Dir, buffer.SegmentName(1))
@@ -405,7 +405,7 @@ func TestDamage(t *testing.T) {
 			t.Errorf("byte %d damaged: %v", at, err)
 		}
 	}
-	// Not the last segment: then nothing may be torn.
+	// In front of the last segment nothing may be torn.
 	cfg := f.cfg
 	cfg.Dir = t.TempDir()
 	writeSegment(t, cfg.Dir, 1, content[:len(content)-1])
@@ -422,8 +422,8 @@ func TestDamage(t *testing.T) {
 	f.check(t, "undamaged")
 }
 
-// TestStoreDown: while the store is down samples are taken and read, and none is
-// lost when the process dies.
+// TestStoreDown: while the store is down samples are accepted and read, and none is lost
+// when the process dies.
 func TestStoreDown(t *testing.T) {
 	f := open(t, openPebble(t), func(c *config) { c.MaxOpenBytes = 64 })
 	f.store.fail.Store(true)
@@ -440,7 +440,7 @@ func TestStoreDown(t *testing.T) {
 	if err := f.Append(t.Context(), late); !errors.Is(err, errStore) {
 		t.Errorf("a late sample: %v", err)
 	}
-	f.remember(late) // it is in the log all the same
+	f.remember(late) // it is in the log nevertheless
 	f.kill()
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
@@ -452,11 +452,11 @@ func TestStoreDown(t *testing.T) {
 	f.check(t, "up again")
 }
 
-// TestLogIsCut: segments go when their samples are in the store, and what holds
-// them up is sealed.
+// TestLogIsCut: a segment is removed when its samples are in the store; chunks that need an
+// old one are sealed.
 func TestLogIsCut(t *testing.T) {
 	f := open(t, openPebble(t), func(c *config) { c.SegmentBytes, c.MaxLogBytes = 1000, 3000 })
-	f.append(t, f.sample(99, someTime, 1)) // it would hold the log for ever
+	f.append(t, f.sample(99, someTime, 1)) // it would keep the log for ever
 	segments := func() int { return len(segmentsOf(t, f.cfg.Dir)) }
 	most := 0
 	for i := range int64(1000) {
@@ -492,14 +492,14 @@ func TestSweep(t *testing.T) {
 	held := f.sample(5, someTime+3*series.Window, 2)
 	eventually(t, "all is forgotten", func() bool {
 		f.Sweep()
-		return f.Known() == 0
+		return f.SeriesCount() == 0
 	})
 	f.append(t, held, f.sample(5, someTime+3*series.Window+1, 3))
 	f.check(t, "by an old reference and a new one")
 }
 
-// TestSweepWaits: a window that is over by the clock is not sealed while its samples
-// come: whoever catches up has long chunks, too.
+// TestSweepWaits: a past window is not sealed while its samples come, so that a sender that
+// catches up gets long chunks.
 func TestSweepWaits(t *testing.T) {
 	f := open(t, openPebble(t), nil)
 	f.clock.ms.Store(someTime + 100*series.Window)
@@ -508,7 +508,7 @@ func TestSweepWaits(t *testing.T) {
 		f.Sweep()
 	}
 	if f.Sealing() > 0 || f.store.applied.Load() > 0 {
-		t.Fatal("sealed amidst its samples")
+		t.Fatal("sealed while its samples come")
 	}
 	f.check(t, "open")
 	f.clock.ms.Add(time.Minute.Milliseconds() + 1000)
@@ -522,13 +522,12 @@ func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(30 * time.Second); !ok(); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("it does not come about that %s", what)
+			t.Fatalf("never: %s", what)
 		}
 	}
 }
 
-// TestConcurrent: readers see every sample that is acknowledged, whatever is
-// sealed meanwhile.
+// TestConcurrent: readers see every acknowledged sample, whatever is sealed meanwhile.
 func TestConcurrent(t *testing.T) {
 	f := open(t, openPebble(t), func(c *config) { c.PartSamples, c.SegmentBytes, c.MaxLogBytes = 8, 5000, 10_000 })
 	const writers, each = 4, 300

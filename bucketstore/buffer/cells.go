@@ -16,7 +16,7 @@ type rowBatch struct {
 	schema series.Schema
 	at     map[string]int
 	muts   []bucketstore.Mutation
-	bytes  int // of the cells, about
+	bytes  int // estimate, of the cells
 	key    []byte
 	chunks chunkEncoder
 }
@@ -25,10 +25,10 @@ func newRowBatch(schema series.Schema) *rowBatch {
 	return &rowBatch{schema: schema, at: make(map[string]int)}
 }
 
-// add adds the cells of a chunk of the series with this key.
-func (b *rowBatch) add(seriesKey string, c *openChunk) error {
+// addChunk adds the cells of a chunk of the series with this key.
+func (b *rowBatch) addChunk(seriesKey string, c *openChunk) error {
 	base, _ := series.Split(c.window)
-	b.key = b.schema.AppendRowKey(b.key[:0], view(seriesKey), base)
+	b.key = b.schema.AppendRowKey(b.key[:0], viewString(seriesKey), base)
 	at, ok := b.at[string(b.key)]
 	if !ok {
 		at = len(b.muts)
@@ -46,8 +46,7 @@ func (b *rowBatch) add(seriesKey string, c *openChunk) error {
 	return err
 }
 
-// mutations returns one mutation for each row, in order of keys: so stores take
-// them faster.
+// mutations returns one mutation for each row, in order of keys, which stores write faster.
 func (b *rowBatch) mutations() []bucketstore.Mutation {
 	slices.SortFunc(b.muts, func(x, y bucketstore.Mutation) int { return bytes.Compare(x.Key, y.Key) })
 	return b.muts
@@ -55,15 +54,15 @@ func (b *rowBatch) mutations() []bucketstore.Mutation {
 
 // A chunkEncoder makes cells of open chunks.
 type chunkEncoder struct {
-	space  []byte // what cells of appendOpen refer to
+	space  []byte // what the cells of appendOpen refer to
 	points []point
 	times  []int64
 	floats []float64
 	data   []byte
 }
 
-// encode returns the cells of c, in order of time: one if all of its values are
-// floats and a chunk can count them.
+// encode returns the cells of c, in order of time. It is one cell if all values are floats
+// and fit into a chunk.
 func (e *chunkEncoder) encode(c *openChunk) (cells []bucketstore.Cell, err error) {
 	if c.mixed || c.unsorted {
 		e.points = c.allPoints(e.points[:0])
@@ -73,8 +72,8 @@ func (e *chunkEncoder) encode(c *openChunk) (cells []bucketstore.Cell, err error
 	return e.appendFloats(nil, c.stamp), nil
 }
 
-// appendOpen appends cells of c for a reader: its parts, and what is raw,
-// each in order of time. They refer to c and to e, until reset.
+// appendOpen appends the cells of c for a reader: its parts, and the raw samples, each in
+// order of time. They refer to c and to e, until reset.
 func (e *chunkEncoder) appendOpen(cells []bucketstore.Cell, c *openChunk) ([]bucketstore.Cell, error) {
 	cells = c.appendPartCells(cells)
 	if !c.mixed && !c.rawUnsorted && c.rawCount <= chunk.MaxSamples {
@@ -87,8 +86,8 @@ func (e *chunkEncoder) appendOpen(cells []bucketstore.Cell, c *openChunk) ([]buc
 	return e.appendPoints(cells, e.points, c.stamp)
 }
 
-// appendPoints appends cells of points, which are in order of time: one for each
-// run of floats or of other values.
+// appendPoints appends the cells of points, which are in order of time: one for each run of
+// floats or of other values.
 func (e *chunkEncoder) appendPoints(cells []bucketstore.Cell, points []point, stamp int64) (_ []bucketstore.Cell, err error) {
 	for len(points) > 0 {
 		n := 0
@@ -106,7 +105,7 @@ func (e *chunkEncoder) appendPoints(cells []bucketstore.Cell, points []point, st
 	return cells, nil
 }
 
-// takePoints makes times and floats those of points.
+// takePoints copies points to times and floats.
 func (e *chunkEncoder) takePoints(points []point) {
 	e.times, e.floats = e.times[:0], e.floats[:0]
 	for _, p := range points {
@@ -114,7 +113,7 @@ func (e *chunkEncoder) takePoints(points []point) {
 	}
 }
 
-// appendFloats appends cells of times and floats: one if a chunk can count them.
+// appendFloats appends the cells of times and floats: one if they fit into a chunk.
 func (e *chunkEncoder) appendFloats(cells []bucketstore.Cell, stamp int64) []bucketstore.Cell {
 	for ts, vs := e.times, e.floats; len(ts) > 0; {
 		n := min(len(ts), chunk.MaxSamples)
@@ -125,8 +124,8 @@ func (e *chunkEncoder) appendFloats(cells []bucketstore.Cell, stamp int64) []buc
 	return cells
 }
 
-// openCell returns what is raw in c, which are floats in order, as it is: the reader
-// decodes it.
+// openCell returns the raw samples of c, which are floats in order of time, without
+// encoding them: the reader decodes them.
 func (e *chunkEncoder) openCell(c *openChunk) bucketstore.Cell {
 	_, first := series.Split(c.window + int64(c.rawFirst))
 	_, last := series.Split(c.window + int64(c.t))
@@ -143,11 +142,11 @@ func (e *chunkEncoder) openCell(c *openChunk) bucketstore.Cell {
 	}
 }
 
-// reset makes the cells of open chunks invalid.
+// reset makes the cells of appendOpen invalid.
 func (e *chunkEncoder) reset() { e.space = e.space[:0] }
 
-// appendOthers appends the cells of values that are no plain floats, in upstream's
-// encodings.
+// appendOthers appends the cells of histograms and of floats with a start timestamp, in
+// upstream's encodings.
 func appendOthers(cells []bucketstore.Cell, points []point, stamp int64) ([]bucketstore.Cell, error) {
 	var builder chunk.Builder
 	for _, p := range points {

@@ -23,16 +23,16 @@ const (
 	lockName     = "lock"
 	ownerName    = "owner"
 	identityName = "identity"
-	// idName is the file in which early versions kept the ID of the log alone.
+	// idName is the file in which early versions kept the ID of the log.
 	idName = "id"
 )
 
 // maxSmallFile bounds what is read of owner, identity and id, in bytes.
 const maxSmallFile = 4096
 
-// A Binding says which store a log belongs to: its identity, and the digest of the
-// schema of its keys. The zero Binding is that of a log which an early version
-// wrote, or which is bound to no store yet.
+// A Binding says which store a log belongs to: its identity, and the digest of its schema.
+// The zero Binding is that of a log which an early version wrote, or which is not bound
+// yet.
 type Binding struct {
 	Store  string `json:"store"`
 	Schema string `json:"schema"`
@@ -43,20 +43,20 @@ type dirIdentity struct {
 	// Log is the ID of the log.
 	Log string `json:"log"`
 	Binding
-	// Location is where the store was when the log was bound to it, for people.
+	// Location is where the store was when the log was bound to it, for messages.
 	Location string `json:"location"`
 }
 
-// A dirState is what a directory says of the log in it.
+// A dirState is the content of a directory: the identity of the log and the heads of its
+// segments.
 type dirState struct {
 	path string
 	dirIdentity
-	// heads are those of the segments, ascending.
+	// heads are the heads of the segments, ascending.
 	heads []segmentHead
 }
 
-// readDir reads the identity of the log in a directory and the heads of its
-// segments. A directory that does not exist has none.
+// readDir reads the state of a directory. A directory that does not exist is empty.
 func readDir(path string) (s dirState, err error) {
 	s.path = path
 	segments, err := segmentsIn(path)
@@ -105,12 +105,12 @@ func readIdentity(dir string) (identity dirIdentity, err error) {
 	return identity, err
 }
 
-// holdsSamples says whether a request may be in the log.
+// holdsSamples says whether the log may hold a request.
 func (s *dirState) holdsSamples() bool {
 	return slices.ContainsFunc(s.heads, func(h segmentHead) bool { return !h.empty })
 }
 
-// size is how many bytes the segments have.
+// size returns the bytes of all segments.
 func (s *dirState) size() (bytes int64) {
 	for _, h := range s.heads {
 		bytes += h.size
@@ -122,13 +122,13 @@ func (s *dirState) size() (bytes int64) {
 type Dir struct {
 	state dirState
 	lock  fileutil.Releaser
-	// store knows the log, once it is bound.
+	// store lists the log in META, once it is bound.
 	store *meta.Store
 }
 
-// OpenDir locks the directory of a log, which it makes if it is missing, and reads
-// what it says of the log. It fails if another process has the log. since is
-// written down for the message of such another process.
+// OpenDir locks the directory of a log, creates it if it is missing, and reads its state.
+// It fails if another process has locked it. since is the start of this process; it goes
+// into the error of such another process.
 func OpenDir(path string, since time.Time) (*Dir, error) {
 	if err := makeDir(path); err != nil {
 		return nil, fmt.Errorf("make the directory of the log: %w", err)
@@ -147,11 +147,10 @@ func OpenDir(path string, since time.Time) (*Dir, error) {
 	return d, nil
 }
 
-// ID names the log: it is the same after each start on the directory, and that of
-// no other log.
+// ID is the random name of the log. It survives restarts.
 func (d *Dir) ID() string { return d.state.Log }
 
-// Close gives the directory back.
+// Close unlocks the directory.
 func (d *Dir) Close() error { return d.lock.Release() }
 
 // setIdentity makes the identity of the log durable.
@@ -167,7 +166,7 @@ func (d *Dir) setIdentity(identity dirIdentity) error {
 	return nil
 }
 
-// lockDir locks a directory, which exists, and writes down which process has it.
+// lockDir locks a directory, which exists, and writes the owner file.
 func lockDir(dir string, since time.Time) (fileutil.Releaser, error) {
 	lock, _, err := fileutil.Flock(filepath.Join(dir, lockName))
 	if err != nil {
@@ -179,7 +178,7 @@ func lockDir(dir string, since time.Time) (fileutil.Releaser, error) {
 	return lock, nil
 }
 
-// describeOwner names this process for the messages of others.
+// describeOwner describes this process, for the error of another one.
 func describeOwner(since time.Time) string {
 	return fmt.Sprintf("pid %d on %s since %s", os.Getpid(), hostname(), since.UTC().Format(time.RFC3339))
 }
@@ -192,7 +191,7 @@ func hostname() string {
 	return host
 }
 
-// readOwner returns what the holder of the log wrote about itself.
+// readOwner returns the text of the owner file.
 func readOwner(dir string) string {
 	text, err := readFile(filepath.Join(dir, ownerName))
 	if err != nil || text == "" {
@@ -211,7 +210,7 @@ func readFile(path string) (string, error) {
 	return strings.TrimSpace(string(text)), errors.Join(err, file.Close())
 }
 
-// writeFile replaces a small file, durably and in one step.
+// writeFile replaces a small file, durably and atomically.
 func writeFile(path, text string) error {
 	file, err := os.Create(path + ".new")
 	if err != nil {
@@ -224,7 +223,7 @@ func writeFile(path, text string) error {
 	return fileutil.Rename(path+".new", path)
 }
 
-// makeDir makes a directory, if it is missing, with those above it, durably.
+// makeDir creates a missing directory and its parents, durably.
 func makeDir(path string) error {
 	path = filepath.Clean(path)
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
@@ -243,7 +242,7 @@ func makeDir(path string) error {
 }
 
 func syncDir(path string) error {
-	dir, err := fileutil.OpenDir(path) // os.Open gives one that Windows cannot sync
+	dir, err := fileutil.OpenDir(path) // Windows cannot sync what os.Open returns
 	if err != nil {
 		return err
 	}

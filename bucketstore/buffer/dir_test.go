@@ -11,7 +11,7 @@ import (
 	"github.com/promtable/promtable/bucketstore/buffer"
 )
 
-// TestCheckUnused: a log may be left alone if no request is in it.
+// TestCheckUnused: a log without a request may be left.
 func TestCheckUnused(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
@@ -50,7 +50,7 @@ func TestCheckUnused(t *testing.T) {
 	}
 }
 
-// killIn leaves the log of a process in dir that has died after so many requests.
+// killIn leaves a log in dir, as if its process was killed after so many requests.
 func killIn(t *testing.T, dir string, requests int) {
 	f := open(t, openPebble(t), func(c *config) { c.Dir = dir })
 	for n := range requests {
@@ -59,7 +59,7 @@ func killIn(t *testing.T, dir string, requests int) {
 	f.kill()
 }
 
-// TestHeld: who wants a log that is taken hears who has it.
+// TestHeld: the error about a locked log names the process that holds it.
 func TestHeld(t *testing.T) {
 	f := open(t, openPebble(t), nil)
 	host, err := os.Hostname()
@@ -78,8 +78,8 @@ func TestHeld(t *testing.T) {
 	f.check(t, "it lives")
 }
 
-// TestOnEmpty: Close says so when the log is gone, and only then; the name of the
-// log stays the same.
+// TestOnEmpty: Close calls the function of OnEmpty only after the log is removed; the ID of
+// the log stays.
 func TestOnEmpty(t *testing.T) {
 	f := open(t, openPebble(t), nil)
 	id, said := f.ID(), 0

@@ -27,8 +27,8 @@ func keyOf(t testing.TB, ls ...string) []byte {
 	return key
 }
 
-// TestClockSetBack: what is sent again after a stop or a death wins even if the
-// clock was set back, and even if a death follows the other.
+// TestClockSetBack: samples that are sent again after a stop or a death win even if the
+// clock was set back.
 func TestClockSetBack(t *testing.T) {
 	for name, between := range map[string]func(*testing.T, *fixture){
 		"stop": func(t *testing.T, f *fixture) {
@@ -76,9 +76,9 @@ func TestDamagedStamp(t *testing.T) {
 	}
 }
 
-// TestRowsAmidst: rows in memory of a series with a label that sorts among the
-// bases of another one are found in a range over the rows of that one.
-func TestRowsAmidst(t *testing.T) {
+// TestInterleavedRows: rows in memory of a series with a label that sorts among the bases
+// of another series are found in a range over that series.
+func TestInterleavedRows(t *testing.T) {
 	const next = someTime + series.Period
 	base, _ := series.Split(someTime)
 	between := fmt.Sprintf("%013d", base+5)
@@ -109,8 +109,7 @@ func TestRowsAmidst(t *testing.T) {
 	}
 }
 
-// rowsBetween returns the keys of the rows from one of a series to another, both
-// inclusive.
+// rowsBetween returns the keys of the rows between two rows of a series, both inclusive.
 func (f *fixture) rowsBetween(t testing.TB, key []byte, first, last int64) (keys []string) {
 	t.Helper()
 	err := f.Scan(t.Context(), bucketstore.ScanRequest{
@@ -159,8 +158,8 @@ func TestLimit(t *testing.T) {
 	}
 }
 
-// TestCurrent: after a death CURRENT has the newest sample of each series, of
-// those too the log of which was cut.
+// TestCurrent: after a death CURRENT has the current sample of each series, even if its
+// segments were removed.
 func TestCurrent(t *testing.T) {
 	f := open(t, openPebble(t), func(c *config) { c.PartSamples, c.SegmentBytes, c.MaxLogBytes = 2, 1000, 2000 })
 	for _, n := range []int64{0, 2, 1} {
@@ -200,8 +199,8 @@ func TestCurrent(t *testing.T) {
 	}
 }
 
-// TestManySamplesAtOnce: a request may have more samples of one series and
-// window than a chunk can count, and times twice.
+// TestManySamplesAtOnce: a request may have more samples of one series and window than a
+// chunk can count, and duplicate times.
 func TestManySamplesAtOnce(t *testing.T) {
 	f := open(t, openPebble(t), nil)
 	var samples []bucketstore.Sample
@@ -245,8 +244,8 @@ func TestLargeRequest(t *testing.T) {
 	f.check(t, "replayed")
 }
 
-// TestUnfinishedSegment: the last segment may hold no more than zeros, if the
-// power went when it was made.
+// TestUnfinishedSegment: the last segment may be all zeros, if the power failed when it was
+// made.
 func TestUnfinishedSegment(t *testing.T) {
 	for _, size := range []int{0, 5, 16, 4096} {
 		f := open(t, openPebble(t), nil)
@@ -258,8 +257,7 @@ func TestUnfinishedSegment(t *testing.T) {
 	}
 }
 
-// TestLongLog: one sweep makes the log as short as it should be, however long it
-// has become.
+// TestLongLog: one sweep makes the log as short as it should be, whatever its size.
 func TestLongLog(t *testing.T) {
 	f := open(t, openPebble(t), func(c *config) { c.SegmentBytes, c.MaxLogBytes = 200, 400 })
 	for n := range 200 {
@@ -272,7 +270,7 @@ func TestLongLog(t *testing.T) {
 	eventually(t, "the log is short", func() bool { return len(segmentsOf(t, f.cfg.Dir)) <= 2 })
 }
 
-// TestPressure: too much in memory is not all sealed at once.
+// TestPressure: under pressure of memory only a part is sealed.
 func TestPressure(t *testing.T) {
 	f := open(t, openPebble(t), func(c *config) { c.MaxOpenBytes = 64 << 10 })
 	f.store.fail.Store(true)
@@ -283,15 +281,14 @@ func TestPressure(t *testing.T) {
 			t.Fatal("nothing is sealed")
 		}
 	}
-	if n, known := f.Sealing(), f.Known(); n > known/4 {
-		t.Errorf("%d of %d series are sealed", n, known)
+	if n, all := f.Sealing(), f.SeriesCount(); n > all/4 {
+		t.Errorf("%d of %d series are sealed", n, all)
 	}
 	f.store.fail.Store(false)
 	f.check(t, "at last")
 }
 
-// TestEndedContext: who does not wait any longer gets an error, and the buffer
-// goes on.
+// TestEndedContext: a caller whose context ends gets an error, and the buffer goes on.
 func TestEndedContext(t *testing.T) {
 	f := open(t, openPebble(t), nil)
 	ended, cancel := context.WithCancel(t.Context())
@@ -304,8 +301,8 @@ func TestEndedContext(t *testing.T) {
 	f.check(t, "after all")
 }
 
-// TestKeysInLog: the keys, which stand in each segment again, are a small part of
-// the log, however small its segments should be.
+// TestKeysInLog: the keys, which each segment repeats, are a small part of the log, however
+// small its segments should be.
 func TestKeysInLog(t *testing.T) {
 	const count, scrapes = 500, 60
 	write := func(segmentBytes int) (size int64) {
@@ -337,8 +334,8 @@ func TestKeysInLog(t *testing.T) {
 	}
 }
 
-// TestLateSamplesOfOneRequest: of late samples of one time in one request the last
-// one counts after every replay, however far apart they are in the request.
+// TestLateSamplesOfOneRequest: of late samples of one time in one request the last one
+// counts after every replay, even if they are far apart.
 func TestLateSamplesOfOneRequest(t *testing.T) {
 	for n := range 8 {
 		f := open(t, openPebble(t), nil)
@@ -358,8 +355,8 @@ func TestLateSamplesOfOneRequest(t *testing.T) {
 	}
 }
 
-// TestStampsAheadOfTheClock: series without samples leave the memory by the clock,
-// though stamps are years ahead of it.
+// TestStampsAheadOfTheClock: series without samples leave the memory by the clock, even if
+// stamps are years ahead of it.
 func TestStampsAheadOfTheClock(t *testing.T) {
 	const ahead = someTime + 100*series.Period
 	f := open(t, openPebble(t), nil)
@@ -375,20 +372,20 @@ func TestStampsAheadOfTheClock(t *testing.T) {
 	f.append(t, f.sample(3, f.clock.ms.Load(), 1))
 	eventually(t, "only the series with samples is in memory", func() bool {
 		f.Sweep()
-		return f.Known() == 1
+		return f.SeriesCount() == 1
 	})
 	f.check(t, "all is there")
 }
 
-// TestQuietByTheClock: a window that is over is flushed when its series is quiet by the
-// clock, though its stamp is not yet old beside later ones.
+// TestQuietByTheClock: a past window is flushed when its series is quiet by the clock, even
+// if its stamp is not old yet.
 func TestQuietByTheClock(t *testing.T) {
 	f := open(t, openPebble(t), nil)
 	f.clock.ms.Store(someTime + 100*series.Period)
 	f.append(t, f.sample(1, someTime, 1))
 	f.clock.ms.Store(someTime + 10*series.Window)
 	f.append(t, f.sample(2, someTime, 1))
-	for stored := range int64(2) { // the first series is quiet from the first sweep on that saw it
+	for stored := range int64(2) { // the first series is quiet since the first sweep that saw it
 		f.clock.ms.Add(time.Minute.Milliseconds())
 		f.append(t, f.sample(3, f.clock.ms.Load(), 1))
 		f.Sweep()
@@ -397,8 +394,7 @@ func TestQuietByTheClock(t *testing.T) {
 	f.check(t, "flushed")
 }
 
-// TestIdleSeriesAreCapped: no more series than so many are remembered that hold
-// nothing.
+// TestIdleSeriesAreCapped: the number of series without samples in memory is bounded.
 func TestIdleSeriesAreCapped(t *testing.T) {
 	f := open(t, openPebble(t), func(c *config) { c.MaxIdle = 10 })
 	for n := range 100 {
@@ -409,7 +405,7 @@ func TestIdleSeriesAreCapped(t *testing.T) {
 	}
 	f.append(t, f.sample(200, someTime, 1))
 	f.Sweep()
-	if n := f.Known(); n != 11 {
+	if n := f.SeriesCount(); n != 11 {
 		t.Errorf("%d series are in memory", n)
 	}
 	f.check(t, "all is there")

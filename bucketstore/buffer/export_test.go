@@ -1,7 +1,7 @@
 package buffer
 
-// Kill ends b as the death of the process would: nothing is sealed and the log
-// stays as it is. The store stays open.
+// Kill ends b as the death of the process would: nothing is sealed and the log stays
+// unchanged. The store stays open.
 func (b *Buffer) Kill() {
 	b.stop()
 	close(b.requests)
@@ -13,11 +13,11 @@ func (b *Buffer) Kill() {
 	b.dir.Close()
 }
 
-// Sweep looks for what the clock, memory or the log wants sealed.
+// Sweep sweeps once.
 func (b *Buffer) Sweep() { b.sweep() }
 
-// Known is how many series are in memory.
-func (b *Buffer) Known() int {
+// SeriesCount is the number of series in memory.
+func (b *Buffer) SeriesCount() int {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
 	return len(b.refs)
@@ -26,14 +26,14 @@ func (b *Buffer) Known() int {
 // SegmentName is the name of the file of a segment.
 var SegmentName = segmentName
 
-// Sealing is how many chunks are on their way to the store.
+// Sealing is the number of sealed chunks that are not in the store.
 func (b *Buffer) Sealing() int {
 	b.sealing.mu.Lock()
 	defer b.sealing.mu.Unlock()
 	return int(b.sealing.added - b.sealing.stored)
 }
 
-// OpenBytes is how much memory open chunks hold, as it was counted and as it is.
+// OpenBytes is the memory of open chunks, as counted and as measured.
 func (b *Buffer) OpenBytes() (counted, held int) {
 	b.mu.RLock()
 	defer b.mu.RUnlock()

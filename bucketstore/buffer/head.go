@@ -30,15 +30,15 @@ const (
 	headSize      = magicSize + identityBytes + digestBytes + 4
 )
 
-// A segmentHead is what the head of a segment says.
+// A segmentHead is the parsed head of a segment.
 type segmentHead struct {
 	segment uint64
-	// size is that of the segment in bytes.
+	// size is the size of the segment in bytes.
 	size    int64
 	version byte
 	Binding
-	// blank says that the segment ends inside its head, or holds nothing but zeros:
-	// no frame was ever in it. empty says that no frame is in it.
+	// blank says that the segment ends inside its head, or is all zeros: it never had a
+	// frame. empty says that it has no frame.
 	blank, empty bool
 }
 

@@ -16,14 +16,14 @@ import (
 	"github.com/promtable/promtable/series"
 )
 
-// TestHole: with an fsync now and then the loss of power can leave a hole before a
-// whole write in the last segment. That stops the start, as all damage does, which
-// names the byte; cut off there, the log has what was before.
+// TestHole: with fsyncs at an interval, the loss of power can leave a hole before a
+// complete write in the last segment. That stops the start, as all damage does. The error
+// names the byte. A log that is cut off there has the samples before it.
 func TestHole(t *testing.T) {
 	const writes, synced = 20, 7
 	for _, tt := range []struct {
 		name string
-		big  bool // more behind the hole than is read at once
+		big  bool // more after the hole than is read at once
 	}{{"short", false}, {"long", true}} {
 		t.Run(tt.name, func(t *testing.T) {
 			f := open(t, openPebble(t), func(c *config) { c.FsyncInterval = time.Hour })
@@ -73,8 +73,8 @@ func TestHole(t *testing.T) {
 	}
 }
 
-// farFrame puts noise between the front of a log and its last frames, of more than
-// is read of a segment at once.
+// farFrame puts noise between the front of a log and its last frames, more than is read of
+// a segment at once.
 func farFrame(log []byte, at int) []byte {
 	rng := rand.New(rand.NewPCG(1, 1))
 	far := append([]byte(nil), log[:at]...)

@@ -40,27 +40,26 @@ func segmentsIn(dir string) (segments []uint64, err error) {
 	return segments, nil
 }
 
-// A wal is the log. Its segments hold what is acknowledged and not in the store.
+// A wal is the log. Its segments hold the acknowledged samples that are not in the store.
 type wal struct {
 	dir          string
 	head         []byte // of each segment
 	always       bool   // fsync before write returns
 	segmentBytes int
-	// mostBytes is the size of a segment that would be mostly keys at segmentBytes.
+	// mostBytes bounds a segment that would consist mostly of keys at segmentBytes.
 	mostBytes int
 	metrics   *metrics
 
-	// What follows belongs to the goroutine that writes.
-	frame []byte
-	size  int
-	known numbered
+	// The following fields are owned by the writing goroutine.
+	frame    []byte
+	size     int
+	numbered numbered
 
 	segments *segments
 	current  uint64
 
 	mu sync.Mutex
-	// file is that of the current segment; dirty says that it was written to since
-	// it was last synced.
+	// file is the current segment. dirty says that it was written to since the last fsync.
 	file  *os.File
 	dirty bool
 }
@@ -68,7 +67,7 @@ type wal struct {
 // checksum is CRC-32C.
 func checksum(b []byte) uint32 { return crc32.Checksum(b, crc32.MakeTable(crc32.Castagnoli)) }
 
-// createLog begins a log with the segment after the last one.
+// createLog starts a log with a new segment after the last one.
 func createLog(dir dirState, cfg Config, m *metrics, segments *segments) (*wal, error) {
 	head, err := appendHead(nil, dir.Binding)
 	if err != nil {
@@ -86,8 +85,8 @@ func createLog(dir dirState, cfg Config, m *metrics, segments *segments) (*wal, 
 	return l, nil
 }
 
-// rotate ends the segment and begins the next, the file of which is durable, as
-// an empty one, when rotate returns.
+// rotate ends the segment and starts the next. The new file is durable, with its head
+// alone, when rotate returns.
 func (l *wal) rotate() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -107,14 +106,14 @@ func (l *wal) rotate() error {
 	if err := errors.Join(file.Sync(), syncDir(l.dir)); err != nil {
 		return errors.Join(err, file.Close())
 	}
-	l.file, l.size, l.known = file, len(l.head), numbered{}
+	l.file, l.size, l.numbered = file, len(l.head), numbered{}
 	l.current++
 	l.segments.grow(l.current, int64(len(l.head)))
 	return nil
 }
 
-// write appends requests and returns the segment in which they are. If the log
-// is synced always, they are durable then.
+// write appends requests and returns their segment. With always they are durable when it
+// returns.
 func (l *wal) write(group []*request) (segment uint64, err error) {
 	if l.isFull() {
 		if err := l.rotate(); err != nil {
@@ -130,32 +129,31 @@ func (l *wal) write(group []*request) (segment uint64, err error) {
 				}
 				l.frame = l.frame[:frameHead]
 			}
-			l.frame, l.known = appendRequest(l.frame, part, req.stamp, l.current, l.known)
+			l.frame, l.numbered = appendRequest(l.frame, part, req.stamp, l.current, l.numbered)
 		}
 	}
 	err = l.writeFrame(l.always)
 	if cap(l.frame) > maxFrameBuffer {
 		l.frame = nil
 	}
-	l.segments.begin(l.current) // those before are needed until it holds a stamp
+	l.segments.begin(l.current) // the segments before are needed until this one holds a stamp
 	return l.current, err
 }
 
-// isFull says whether the segment should end. Each one has the keys of its series
-// again, and of a million they are 150 MB: a segment has more of other things, if it
-// may become that large.
+// isFull says whether the segment should end. Each segment repeats the keys of its series,
+// 150 MB for a million. So a segment with many keys may grow larger.
 func (l *wal) isFull() bool {
-	return l.size >= l.mostBytes || l.size >= l.segmentBytes && l.size >= keyShare*l.known.bytes
+	return l.size >= l.mostBytes || l.size >= l.segmentBytes && l.size >= keyShare*l.numbered.bytes
 }
 
 const (
-	// keyShare is what of a segment may be keys, one to that.
+	// keyShare is the wanted ratio of a segment to its keys.
 	keyShare = 4
-	// maxPart is how many samples of a request stand in the log in one piece.
+	// maxPart is how many samples of a request form one part.
 	maxPart = 4096
-	// enoughFrame is after how many bytes of requests a frame ends.
+	// enoughFrame is the size in bytes at which a frame ends.
 	enoughFrame = 64 << 20
-	// maxFrameBuffer is how much memory is kept for the next frame.
+	// maxFrameBuffer is the size up to which the buffer of a frame is reused.
 	maxFrameBuffer = 8 << 20
 )
 
@@ -183,7 +181,7 @@ func (l *wal) writeFrame(sync bool) error {
 	return nil
 }
 
-// sync makes durable what is written.
+// sync makes the written frames durable.
 func (l *wal) sync() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -199,7 +197,7 @@ func (l *wal) syncLocked() error {
 	return l.file.Sync()
 }
 
-// runFsync makes the log durable at an interval, until ctx ends.
+// runFsync syncs the log at an interval, until ctx ends.
 func (b *Buffer) runFsync(ctx context.Context) {
 	ticker := time.NewTicker(b.cfg.FsyncInterval)
 	defer ticker.Stop()
@@ -215,15 +213,14 @@ func (b *Buffer) runFsync(ctx context.Context) {
 	}
 }
 
-// close closes the log, which stays.
+// close closes the log and keeps its files.
 func (l *wal) close() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return errors.Join(l.syncLocked(), l.file.Close())
 }
 
-// remove closes the log and removes its files, of which nothing is needed any
-// more but stamp, the newest one.
+// remove closes the log and removes its files. Only stamp, the last one, is kept.
 func (l *wal) remove(stamp int64) error {
 	if err := errors.Join(l.close(), writeStamp(l.dir, stamp)); err != nil {
 		return fmt.Errorf("remove the log: %w", err)
@@ -231,22 +228,22 @@ func (l *wal) remove(stamp int64) error {
 	return l.segments.removeBefore(l.current + 1)
 }
 
-// segments are the files of the log, which go when no chunk needs them. It is safe
+// segments are the files of the log. A file is removed when no chunk needs it. It is safe
 // for concurrent use.
 type segments struct {
 	dir     string
 	metrics *metrics
 
 	mu sync.Mutex
-	// oldest is the first of the files that there are, and current the last.
+	// oldest and current are the numbers of the first and the last file.
 	oldest, current uint64
-	// sizes are those of the files.
+	// sizes are in bytes.
 	sizes map[uint64]int64
-	// pins counts, by segment, the chunks that need it and all that follow.
+	// pins counts the chunks that need a segment and all after it.
 	pins map[uint64]int
 }
 
-// begin says which segment is the last one.
+// begin makes segment the current one.
 func (s *segments) begin(segment uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -259,15 +256,15 @@ func (s *segments) begin(segment uint64) {
 	s.metrics.segments.Set(float64(s.current - s.oldest + 1))
 }
 
-// grow says that a segment has become larger.
+// grow adds to the size of a segment.
 func (s *segments) grow(segment uint64, bytes int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.sizes[segment] += bytes
 }
 
-// within returns the first of the last segments, one or more, that have so many
-// bytes at most.
+// within returns the first of the last segments that together have at most this size. There
+// is at least one.
 func (s *segments) within(bytes int64) (first uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -289,27 +286,27 @@ func (s *segments) size() (bytes int64) {
 	return bytes
 }
 
-// last returns the number of the last segment, or 0.
+// last returns the number of the current segment, or 0.
 func (s *segments) last() uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.current
 }
 
-// newSegments returns those of a log without any.
+// newSegments returns the segments of an empty log.
 func newSegments(dir string, m *metrics) *segments {
 	return &segments{dir: dir, metrics: m, sizes: make(map[uint64]int64), pins: make(map[uint64]int)}
 }
 
-// pin says that one more chunk needs a segment.
+// pin counts one more chunk that needs a segment.
 func (s *segments) pin(segment uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.pins[segment]++
 }
 
-// unpin says that the chunks that needed these segments are in the store, and
-// removes the segments that no chunk needs, but not the last one.
+// unpin releases the segments of stored chunks, and removes the segments that no chunk
+// needs, but never the current one.
 func (s *segments) unpin(stored []*sealedChunk) error {
 	s.mu.Lock()
 	for _, c := range stored {
@@ -325,18 +322,17 @@ func (s *segments) unpin(stored []*sealedChunk) error {
 	return s.removeBefore(first)
 }
 
-// removeBefore removes the segments before first. It is not called twice at a
-// time.
+// removeBefore removes the segments before first. Only one call may run at a time.
 func (s *segments) removeBefore(first uint64) error {
 	s.mu.Lock()
 	oldest := s.oldest
 	s.mu.Unlock()
-	for ; oldest > 0 && oldest < first; oldest++ { // this takes long, and writers want mu
+	for ; oldest > 0 && oldest < first; oldest++ { // without mu: this takes long, and the writer wants it
 		err := os.Remove(filepath.Join(s.dir, segmentName(oldest)))
 		if err != nil && !errors.Is(err, os.ErrNotExist) {
 			return fmt.Errorf("remove a segment of the log: %w", err)
 		}
-		if err := syncDir(s.dir); err != nil { // none may be missing before another
+		if err := syncDir(s.dir); err != nil { // a crash must not leave a gap between segments
 			return fmt.Errorf("remove a segment of the log: %w", err)
 		}
 		s.mu.Lock()

@@ -5,7 +5,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
-// metrics are those of a buffer.
+// metrics are the metrics of a buffer.
 type metrics struct {
 	samples, groups, logBytes, syncs   prometheus.Counter
 	sealed, sealFailures, late, replay prometheus.Counter
@@ -25,14 +25,14 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		samples:      counter("samples_total", "Samples written to the log."),
 		groups:       counter("commits_total", "Commits to the log, of one or more requests."),
 		logBytes:     counter("log_bytes_total", "Bytes written to the log."),
-		syncs:        counter("log_syncs_total", "Times that the log was made durable."),
-		sealed:       counter("sealed_chunks_total", "Chunks that were sealed."),
-		sealFailures: counter("seal_failures_total", "Writes of sealed chunks that failed and were tried again."),
+		syncs:        counter("log_syncs_total", "Fsyncs of the log."),
+		sealed:       counter("sealed_chunks_total", "Sealed chunks."),
+		sealFailures: counter("seal_failures_total", "Writes of sealed chunks that failed and were retried."),
 		late:         counter("late_samples_total", "Samples of old or future windows, written to the store before the answer."),
 		replay:       counter("replayed_samples_total", "Samples read from the log at the start."),
 		segments:     gauge("log_segments", "Segments of the log."),
 		openBytes:    gauge("open_bytes", "Bytes of open chunks."),
-		replayRatio:  gauge("replay_progress_ratio", "How much of the log was replayed at the start: 1 if all of it was, or there was none."),
-		series:       gauge("series", "Series with open chunks, or with some lately."),
+		replayRatio:  gauge("replay_progress_ratio", "Replayed part of the log at the start, from 0 to 1. 1 if there is no log."),
+		series:       gauge("series", "Series in memory: those with open chunks, and those used lately."),
 	}
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/promtable/promtable/series"
 )
 
-// TestModel does at random what can be done, what can fail included, and
-// compares with a map at every step.
+// TestModel does random operations, failures included, and compares with a map at every
+// step.
 func TestModel(t *testing.T) {
 	for seed := range uint64(12) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
@@ -50,15 +50,15 @@ func TestModel(t *testing.T) {
 	}
 }
 
-// model is a fixture to which things happen.
+// model is a fixture with random operations.
 type model struct {
 	*fixture
 	rng *rand.Rand
-	// times are those that were sent, to be sent again.
+	// times are the times that were sent, to be sent again.
 	times []int64
 }
 
-// step does one thing and says what.
+// step does one operation and returns its name.
 func (f *model) step(t testing.TB) string {
 	now := f.clock.ms.Load()
 	switch f.rng.IntN(20) {
@@ -96,8 +96,8 @@ func (f *model) step(t testing.TB) string {
 	}
 }
 
-// crash ends the process, often in the middle of a write to the log, and starts
-// it again, often not at the first try.
+// crash ends the process, often in the middle of a write to the log, and starts it again,
+// often at the second try.
 func (f *model) crash(t testing.TB) {
 	f.kill()
 	f.tear(t)
@@ -141,8 +141,8 @@ func (f *model) tear(t testing.TB) {
 	}
 }
 
-// failing sends samples while the store fails, at some point, in the middle of a
-// batch; what was not acknowledged is sent again when it works.
+// failing sends samples while the store fails at some point of a batch, and repeats
+// unacknowledged ones when it works.
 func (f *model) failing(t testing.TB) {
 	f.store.left.Store(f.rng.Int64N(30))
 	f.store.limited.Store(true)
@@ -157,7 +157,7 @@ func (f *model) failing(t testing.TB) {
 		f.remember(samples)
 		f.Sweep()
 	}
-	if f.rng.IntN(2) == 0 { // as far as the store lets it
+	if f.rng.IntN(2) == 0 { // until the store fails
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 		_ = f.Flush(ctx)
 		cancel()
@@ -166,7 +166,7 @@ func (f *model) failing(t testing.TB) {
 		f.crash(t)
 	}
 	f.store.limited.Store(false)
-	for i := range failed { // with references of now
+	for i := range failed { // with current references
 		failed[i].Ref = f.Ref(failed[i].Ref.SeriesKey())
 	}
 	if len(failed) > 0 {
@@ -174,8 +174,8 @@ func (f *model) failing(t testing.TB) {
 	}
 }
 
-// randomSamples returns samples of now, late ones, future ones, and some that
-// were sent before, now with other values.
+// randomSamples returns current, late and future samples, and some that were sent before,
+// with other values.
 func (f *model) randomSamples() (samples []bucketstore.Sample) {
 	rng, now := f.rng, f.clock.ms.Load()
 	for range 1 + rng.IntN(60) {
@@ -203,7 +203,7 @@ func (f *model) randomSamples() (samples []bucketstore.Sample) {
 		if rng.IntN(2) == 0 {
 			s.V = float64(rng.IntN(1000))
 		}
-		if rng.IntN(10) == 0 && (n == 0 || rng.IntN(20) == 0) { // what has none is held in parts
+		if rng.IntN(10) == 0 && (n == 0 || rng.IntN(20) == 0) { // a chunk without a histogram has parts
 			s.Value = histogramValue(rng.Uint64N(1000))
 		}
 		samples = append(samples, s)

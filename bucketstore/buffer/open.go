@@ -10,32 +10,32 @@ import (
 	"github.com/promtable/promtable/series/chunk"
 )
 
-// A ref is a series. It implements bucketstore.Ref. All but its key, and what
-// is owned by the committer, is guarded by Buffer.mu.
+// A ref is the series reference of a Buffer. Its key does not change, and some fields are
+// owned by the committer; all others are guarded by Buffer.mu.
 type ref struct {
-	// What comes first is what a sample needs, which lies together in memory.
+	// The fields that each sample needs come first, so that they share cache lines.
 
 	key string
-	// request is the stamp of the last request with a sample of r. seen is the time of
-	// the clock at that request, in milliseconds; stamps may be ahead of the clock.
+	// request is the stamp of the last request with a sample of r. seen is the clock at
+	// that request, in milliseconds; stamps may be ahead of the clock.
 	request, seen int64
-	// newer and older are the open chunks of the two newest windows of the data.
-	// Most of the time the older one holds nothing and is nil.
+	// newer and older are the open chunks of the two latest windows with samples. The older
+	// one is mostly empty and nil.
 	newer       openChunk
 	older       *openChunk
 	olderWindow int64
-	// sealed is the newest chunk on its way to the store; it leads to the others.
+	// sealed is the last sealed chunk that is not in the store yet; the others follow it.
 	sealed *sealedChunk
 
-	// segment is the segment of the log in which r has the number id and the last
-	// value bits, for the next value to differ from. They are owned by the committer.
+	// segment is the segment of the log in which r has the number id. bits is the last
+	// value in it, which the next value is encoded against. They are owned by the
+	// committer.
 	segment uint64
 	bits    uint64
 	id      uint32
-	// gone says that the buffer no longer knows r: another ref may stand for the
-	// series.
+	// gone says that r was forgotten: another ref may stand for the series.
 	gone bool
-	// jitter spreads over the series what they would else do all at once.
+	// jitter spreads the work of the series over time.
 	jitter uint8
 }
 
@@ -47,9 +47,9 @@ func (r *ref) open(yield func(*openChunk) bool) {
 }
 
 // SeriesKey implements bucketstore.Ref.
-func (r *ref) SeriesKey() []byte { return view(r.key) }
+func (r *ref) SeriesKey() []byte { return viewString(r.key) }
 
-// isIdle says whether r holds nothing.
+// isIdle says whether r holds no samples.
 func (r *ref) isIdle() bool {
 	return r.newer.n == 0 && (r.older == nil || r.older.n == 0) && r.sealed == nil
 }
@@ -57,43 +57,43 @@ func (r *ref) isIdle() bool {
 // noWindow is before all windows.
 const noWindow = -series.Window
 
-// An openChunk holds samples of one window in the order in which they came: those
-// that came first in parts, see parts.go, the others raw. The last one always is.
+// An openChunk holds samples of one window in order of arrival: the first ones in parts,
+// see parts.go, the last ones raw. The last sample is always raw.
 type openChunk struct {
 	// window is the start of the window in milliseconds. All other times are
 	// distances from it.
 	window int64
-	// raw is an open chunk of package chunk that counts from window. If all values are
+	// raw is an open chunk of package chunk; its times count from window. If all values are
 	// floats, readers get it as it is. It is read with Buffer.mu held.
 	raw []byte
 	// parts are the samples before those in raw.
 	parts string
-	// bits is the value of the newest float.
+	// bits is the value of the last float.
 	bits uint64
-	// stamp is that of the newest sample, segment the oldest that it needs.
+	// stamp is the stamp of the last sample, segment the oldest segment that the samples
+	// need.
 	stamp   int64
 	segment uint64
-	// n counts all samples, and rawCount those in raw. There is nothing to do about
-	// c, see Buffer.review, until there are due of them.
+	// n counts all samples, and rawCount those in raw. Buffer.review is called when n
+	// reaches due.
 	n, rawCount, due uint32
-	// last is the greatest time, t that of the newest sample, step its distance from
-	// the one before, and rawFirst the time of the first sample in raw.
+	// last is the greatest time, t the time of the last sample, step its distance from the
+	// sample before, and rawFirst the time of the first sample in raw.
 	last, t, rawFirst uint32
 	step              int32
-	// unsorted says that times do not ascend strictly, and rawUnsorted that those in
-	// raw do not.
+	// unsorted says that times are not strictly ascending, rawUnsorted that those in raw
+	// are not.
 	unsorted, rawUnsorted bool
 	// mixed says that raw has values other than floats.
 	mixed bool
 }
 
-// maxRawSample is the size of a sample in raw, but for the value if it is no
-// float: times differ by less than 2²⁴, so that a varint has up to four bytes, and
-// a head of one byte and eight bytes more are written at once.
+// maxRawSample is the largest size of a sample in raw, without a Value: times differ by
+// less than 2²⁴, so that their varint has up to four bytes. AppendOpenSample writes a head
+// of one byte and eight more bytes at once.
 const maxRawSample = 4 + 1 + binary.MaxVarintLen64
 
-// append adds a sample, the value of which is value, or the float of these bits
-// if that is nil.
+// append adds a sample with this value, or if that is nil, with the float of these bits.
 func (c *openChunk) append(t int64, floatBits uint64, value []byte) {
 	at, raw := uint32(t-c.window), c.raw
 	t0, step0 := c.t, c.step
@@ -119,10 +119,10 @@ func (c *openChunk) append(t int64, floatBits uint64, value []byte) {
 	c.rawCount++
 }
 
-// size is how much memory c holds.
+// size is the memory of c in bytes.
 func (c *openChunk) size() int { return cap(c.raw) + len(c.parts) }
 
-// end is the greatest time in milliseconds.
+// end is the greatest time, in milliseconds.
 func (c *openChunk) end() int64 { return c.window + int64(c.last) }
 
 // A point is a sample of an open chunk.
@@ -132,15 +132,14 @@ type point struct {
 	value []byte // refers to the chunk
 }
 
-// each calls fn with each raw sample of c in the order in which they came. value
-// refers to c.
+// each calls fn with each raw sample of c in order of arrival. value refers to c.
 func (c *openChunk) each(fn func(t int64, floatBits uint64, value []byte)) {
 	if err := chunk.EachOpen(c.raw, fn); err != nil {
 		panic(fmt.Sprintf("buffer: an open chunk is broken: %v", err)) // it is made by append
 	}
 }
 
-// points appends the raw samples of c in the order in which they came.
+// points appends the raw samples of c in order of arrival.
 func (c *openChunk) points(dst []point) []point {
 	c.each(func(t int64, floatBits uint64, value []byte) {
 		dst = append(dst, point{t, floatBits, value})
@@ -148,13 +147,12 @@ func (c *openChunk) points(dst []point) []point {
 	return dst
 }
 
-// floats appends the samples of c, all of which are floats, in the order in which
-// they came.
+// floats appends the samples of c, all of which are floats, in order of arrival.
 func (c *openChunk) floats(ts []int64, vs []float64) ([]int64, []float64) {
 	return c.rawFloats(c.partFloats(ts, vs))
 }
 
-// rawFloats is floats of those that are raw.
+// rawFloats is floats for the raw samples.
 func (c *openChunk) rawFloats(ts []int64, vs []float64) ([]int64, []float64) {
 	if c.rawCount > chunk.MaxSamples { // DecodeOpen takes no more
 		c.each(func(t int64, floatBits uint64, _ []byte) {
@@ -165,7 +163,7 @@ func (c *openChunk) rawFloats(ts []int64, vs []float64) ([]int64, []float64) {
 	return mustDecode(chunk.DecodeOpen(c.raw, ts, vs))
 }
 
-// mustDecode returns what was decoded of what this process has encoded.
+// mustDecode is for data that this process has encoded.
 func mustDecode(ts []int64, vs []float64, err error) ([]int64, []float64) {
 	if err != nil {
 		panic(fmt.Sprintf("buffer: an open chunk is broken: %v", err))
@@ -173,8 +171,7 @@ func mustDecode(ts []int64, vs []float64, err error) ([]int64, []float64) {
 	return ts, vs
 }
 
-// allPoints appends the samples of c in order of time, of equal times the one that
-// came last.
+// allPoints appends the samples of c in order of time, without overwritten ones.
 func (c *openChunk) allPoints(dst []point) []point {
 	ts, vs := c.partFloats(nil, nil)
 	for i, t := range ts {
@@ -187,8 +184,8 @@ func (c *openChunk) allPoints(dst []point) []point {
 	return dst
 }
 
-// newest returns the sample of c with the greatest time.
-func (c *openChunk) newest() point {
+// latest returns the sample of c with the greatest time.
+func (c *openChunk) latest() point {
 	if !c.unsorted && !c.mixed {
 		return point{t: c.end(), bits: c.bits}
 	}

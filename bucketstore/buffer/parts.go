@@ -10,26 +10,24 @@ import (
 	"github.com/promtable/promtable/series/dense"
 )
 
-// Parts are how an open chunk holds most of its samples: a raw one takes four or
-// five bytes, one in a part less than two. A part is the cell that readers get, a
-// dense chunk with the stamp of its newest sample, behind its size:
+// Most samples of an open chunk are in parts: a raw sample takes four or five bytes, one in
+// a part less than two. A part is the cell that readers get, behind its size: a dense chunk
+// with the stamp of its last sample.
 //
 //	part = size of value uvarint | qualifier | value
 //
-// In a part times ascend. Parts may overlap: then the one with the higher stamp,
-// which is the later one, has the last write. They are never changed, so readers
-// may refer to them.
+// In a part times ascend. Parts may overlap: then the part with the higher stamp, which is
+// the later one, has the last write. Parts never change, so readers may refer to them.
 
-// cutPart returns the qualifier and the value of the first of parts, and what
-// follows.
+// cutPart returns the qualifier and the value of the first part, and the parts after it.
 func cutPart(parts string) (qualifier, value []byte, rest string) {
-	size, n := binary.Uvarint(view(parts))
+	size, n := binary.Uvarint(viewString(parts))
 	at := n + chunk.QualifierSize
 	if n <= 0 || at > len(parts) || uint64(len(parts)-at) < size {
 		panic("buffer: a part of an open chunk is broken") // it is made by encodePart
 	}
 	end := at + int(size)
-	return view(parts[n:at]), view(parts[at:end]), parts[end:]
+	return viewString(parts[n:at]), viewString(parts[at:end]), parts[end:]
 }
 
 // partFloats appends the samples of the parts of c, in the order of the parts.
@@ -64,8 +62,8 @@ type partEncoder struct {
 	part    []byte
 }
 
-// encodePart makes a part, or more if a chunk cannot count them, of the raw samples
-// of c, which are floats. A sample must follow.
+// encodePart moves the raw samples of c, which are floats, to a part, or to more if a chunk
+// cannot count them. The caller then appends a sample.
 func (d *partEncoder) encodePart(c *openChunk) {
 	e := &d.encoder
 	if c.rawUnsorted {

@@ -16,9 +16,8 @@ import (
 // windowStart is the start of a window.
 const windowStart = someTime - series.Window/2
 
-// TestParts: whatever comes after samples that are held in a part, the last write
-// wins, and what is stored of a window is one cell for each run of floats or
-// histograms.
+// TestParts: the last write wins over samples in a part. In the store a window is one cell
+// for each run of floats or histograms.
 func TestParts(t *testing.T) {
 	const step = 15_000
 	for name, c := range map[string]struct {
@@ -86,7 +85,7 @@ func TestParts(t *testing.T) {
 	}
 }
 
-// cells is how many chunks the store has.
+// cells returns the number of chunks in the store.
 func (f *fixture) cells(t testing.TB) (n int) {
 	t.Helper()
 	err := f.store.Scan(t.Context(), bucketstore.ScanRequest{
@@ -101,8 +100,8 @@ func (f *fixture) cells(t testing.TB) (n int) {
 	return n
 }
 
-// TestSealSpread: the older window is sealed when the data have gone on for long
-// enough, and what comes for it later is not lost.
+// TestSealSpread: the older window is sealed when later samples are far enough ahead.
+// Samples that come for it after that are not lost.
 func TestSealSpread(t *testing.T) {
 	const spread = 10 * time.Minute
 	f := open(t, openPebble(t), func(c *config) { c.SealSpread = spread })
@@ -123,7 +122,7 @@ func TestSealSpread(t *testing.T) {
 	f.check(t, "sealed")
 }
 
-// TestHistogramsAreSealed: what has no parts does not stay in memory for a whole
+// TestHistogramsAreSealed: a chunk without parts does not stay in memory for a whole
 // window.
 func TestHistogramsAreSealed(t *testing.T) {
 	f := open(t, openPebble(t), nil)
@@ -146,8 +145,8 @@ func largeHistogram(n uint64) []byte {
 	return cell.Append(nil, cell.Value{Histogram: h})
 }
 
-// TestMemory: series at 15 seconds, the values of which can hardly be compressed,
-// hold about as much as one window takes in the store.
+// TestMemory: series at 15 seconds with values that hardly compress need about as much
+// memory as one window in the store.
 func TestMemory(t *testing.T) {
 	const count, mostOnAverage, most = 200, 900, 1500
 	f := open(t, openPebble(t), func(c *config) { c.SealSpread = 15 * time.Minute })

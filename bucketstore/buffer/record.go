@@ -10,8 +10,8 @@ import (
 	"github.com/promtable/promtable/series/chunk"
 )
 
-// A frame of the log holds the requests of one commit, or of a part of it. A
-// request of many samples stands there in parts, which all have its stamp:
+// A frame of the log holds the requests of one commit, or a part of it. A large request is
+// written in several parts, all with its stamp:
 //
 //	frame   = length uint32 | CRC-32C of body uint32 | CRC-32C of these 8 bytes uint32 | body
 //	          all three little-endian
@@ -24,19 +24,18 @@ import (
 //	          without it there is none. Both are 0 before the first of a request.
 //	value   = as in open chunks, from the bits of the float before of the series
 //
-// Series are numbered in each segment from 0, in the order in which they come.
+// Series are numbered in each segment from 0, in order of first use.
 const frameHead = 12
 
-// numbered are the series that have a number in a segment: how many, and the size
-// of their keys.
+// numbered counts the series that have a number in a segment, and the bytes of their keys.
 type numbered struct {
 	n     uint64
 	bytes int
 }
 
-// appendRequest appends a request, or a part of one. It gives series without a
-// number in this segment the next, and returns what has one then.
-func appendRequest(dst []byte, samples []bucketstore.Sample, stamp int64, segment uint64, known numbered) ([]byte, numbered) {
+// appendRequest appends a request, or a part of one. It numbers the series that are new in
+// this segment, and returns the new counts.
+func appendRequest(dst []byte, samples []bucketstore.Sample, stamp int64, segment uint64, count numbered) ([]byte, numbered) {
 	dst = binary.AppendUvarint(dst, uint64(stamp))
 	dst = binary.AppendUvarint(dst, uint64(len(samples)))
 	var id, t int64
@@ -45,9 +44,9 @@ func appendRequest(dst []byte, samples []bucketstore.Sample, stamp int64, segmen
 		r := s.Ref.(*ref)
 		isNew := r.segment != segment
 		if isNew {
-			r.segment, r.id, r.bits = segment, uint32(known.n), 0
-			known.n++
-			known.bytes += len(r.key)
+			r.segment, r.id, r.bits = segment, uint32(count.n), 0
+			count.n++
+			count.bytes += len(r.key)
 		}
 		head := zigzag(int64(r.id)-id) << 1
 		if s.T != t {
@@ -68,7 +67,7 @@ func appendRequest(dst []byte, samples []bucketstore.Sample, stamp int64, segmen
 			r.bits = next
 		}
 	}
-	return dst, known
+	return dst, count
 }
 
 func zigzag(n int64) uint64 { return uint64(n<<1) ^ uint64(n>>63) }
@@ -82,24 +81,24 @@ func floatBits(s *bucketstore.Sample) uint64 { return math.Float64bits(s.V) }
 type segmentReader struct {
 	// ref returns the ref of a series key.
 	ref func(key string) *ref
-	// known are the series by number, with the bits of their last float.
-	known []knownSeries
-	// samples are those of the request with this stamp, as far as it was read.
+	// numbered are the series by number, with the bits of their last float.
+	numbered []numberedSeries
+	// samples are the samples read so far of the request with this stamp.
 	samples []bucketstore.Sample
 	stamp   int64
 }
 
-type knownSeries struct {
+type numberedSeries struct {
 	ref  *ref
 	bits uint64
 }
 
-// errRecord says that a frame with a good checksum makes no sense.
+// errRecord says that a frame with a good checksum cannot be decoded.
 func errRecord(what string) error { return fmt.Errorf("%w: %s", series.ErrCorrupt, what) }
 
-// frame calls fn with each request of a body, and of the bodies before, that is
-// whole: all parts of a request come together, so that its last write of a time is
-// known. The samples refer to the bodies and are valid during the call.
+// frame calls fn with each request that is complete, in this body and the bodies before.
+// All parts of a request come in one call, so that its last write at a time is the right
+// one. The samples refer to the bodies and are valid during the call.
 func (r *segmentReader) frame(body []byte, fn func(samples []bucketstore.Sample, stamp int64) error) error {
 	for len(body) > 0 {
 		stamp, n := binary.Uvarint(body)
@@ -112,21 +111,21 @@ func (r *segmentReader) frame(body []byte, fn func(samples []bucketstore.Sample,
 			return errRecord("a number of samples")
 		}
 		if int64(stamp) != r.stamp {
-			if err := r.end(fn); err != nil {
+			if err := r.finishRequest(fn); err != nil {
 				return err
 			}
 			r.stamp = int64(stamp)
 		}
 		var err error
-		if body, err = r.part(body[n:], int(count)); err != nil {
+		if body, err = r.readPart(body[n:], int(count)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// end calls fn with the request that was read last.
-func (r *segmentReader) end(fn func(samples []bucketstore.Sample, stamp int64) error) error {
+// finishRequest calls fn with the last request.
+func (r *segmentReader) finishRequest(fn func(samples []bucketstore.Sample, stamp int64) error) error {
 	if len(r.samples) == 0 {
 		return nil
 	}
@@ -135,8 +134,8 @@ func (r *segmentReader) end(fn func(samples []bucketstore.Sample, stamp int64) e
 	return err
 }
 
-// part adds count samples to the request and returns what follows them.
-func (r *segmentReader) part(body []byte, count int) (rest []byte, err error) {
+// readPart adds count samples to the request and returns the bytes after them.
+func (r *segmentReader) readPart(body []byte, count int) (rest []byte, err error) {
 	var id, t int64
 	for range count {
 		head, n := binary.Uvarint(body)
@@ -145,7 +144,7 @@ func (r *segmentReader) part(body []byte, count int) (rest []byte, err error) {
 		}
 		body = body[n:]
 		id += unzigzag(head >> 1)
-		if body, err = r.define(body, id); err != nil {
+		if body, err = r.readSeries(body, id); err != nil {
 			return nil, err
 		}
 		if head&1 != 0 {
@@ -158,26 +157,26 @@ func (r *segmentReader) part(body []byte, count int) (rest []byte, err error) {
 		if t < 0 || t > series.MaxTime {
 			return nil, errRecord("a time out of range")
 		}
-		known := &r.known[id]
-		next, value, after, ok := chunk.CutOpenValue(body, known.bits)
+		s := &r.numbered[id]
+		next, value, after, ok := chunk.CutOpenValue(body, s.bits)
 		if !ok {
 			return nil, errRecord("a value")
 		}
 		body = after
 		if value == nil {
-			known.bits = next
+			s.bits = next
 		}
-		r.samples = append(r.samples, bucketstore.Sample{Ref: known.ref, T: t, V: math.Float64frombits(next), Value: value})
+		r.samples = append(r.samples, bucketstore.Sample{Ref: s.ref, T: t, V: math.Float64frombits(next), Value: value})
 	}
 	return body, nil
 }
 
-// define takes the key of a series from the front of body if id is new.
-func (r *segmentReader) define(body []byte, id int64) (rest []byte, err error) {
+// readSeries reads the key of a series from the front of body if id is new.
+func (r *segmentReader) readSeries(body []byte, id int64) (rest []byte, err error) {
 	switch {
-	case id >= 0 && id < int64(len(r.known)):
+	case id >= 0 && id < int64(len(r.numbered)):
 		return body, nil
-	case id != int64(len(r.known)):
+	case id != int64(len(r.numbered)):
 		return nil, errRecord("a number of a series")
 	}
 	size, n := binary.Uvarint(body)
@@ -185,6 +184,6 @@ func (r *segmentReader) define(body []byte, id int64) (rest []byte, err error) {
 		return nil, errRecord("a series key")
 	}
 	body = body[n:]
-	r.known = append(r.known, knownSeries{ref: r.ref(string(body[:size]))})
+	r.numbered = append(r.numbered, numberedSeries{ref: r.ref(string(body[:size]))})
 	return body[size:], nil
 }

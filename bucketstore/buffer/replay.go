@@ -13,7 +13,7 @@ import (
 	"github.com/promtable/promtable/series"
 )
 
-// replay puts what is in the log into the store. Its segments stay.
+// replay writes the samples of the log to the store. The segments stay.
 func (b *Buffer) replay(ctx context.Context) (err error) {
 	heads := b.dir.state.heads
 	if b.stamp, err = readStamp(b.dir.state.path); err != nil {
@@ -36,7 +36,7 @@ func (b *Buffer) replay(ctx context.Context) (err error) {
 	return writeStamp(b.dir.state.path, b.stamp)
 }
 
-// storeReplayed writes all that was replayed to the store.
+// storeReplayed flushes all replayed samples to the store.
 func (b *Buffer) storeReplayed(ctx context.Context, progress *replayProgress) error {
 	stored := make(chan error, 1)
 	go func() { stored <- b.Flush(ctx) }()
@@ -52,21 +52,21 @@ func (b *Buffer) storeReplayed(ctx context.Context, progress *replayProgress) er
 	}
 }
 
-// progressInterval is how often the log says how far a replay is.
+// progressInterval is the time between two log lines about the progress.
 const progressInterval = 10 * time.Second
 
-// replayProgress is how far a replay is. It belongs to the goroutine that reads
+// replayProgress is the progress of a replay. It belongs to the goroutine that reads
 // segments.
 type replayProgress struct {
 	logger  log.Logger
 	metrics *metrics
-	// segment counts the segments that are read, samples and bytes what was in them.
+	// segment counts the segments read, samples and bytes their content.
 	segment, segments, samples int
 	bytes, total               int64
 	logged                     time.Time
 }
 
-// newReplayProgress returns the progress of a replay of these segments.
+// newReplayProgress starts the progress of a replay of these segments.
 func (b *Buffer) newReplayProgress(heads []segmentHead) *replayProgress {
 	p := &replayProgress{logger: b.cfg.Logger, metrics: b.metrics, segments: len(heads), logged: time.Now()}
 	for _, head := range heads {
@@ -76,7 +76,7 @@ func (b *Buffer) newReplayProgress(heads []segmentHead) *replayProgress {
 	return p
 }
 
-// advance adds samples and bytes that were replayed.
+// advance adds replayed samples and bytes.
 func (p *replayProgress) advance(samples int, bytes int64) {
 	p.samples += samples
 	p.bytes += bytes
@@ -96,8 +96,8 @@ func (p *replayProgress) log(msg string, more ...any) {
 	level.Info(p.logger).Log(append(pairs, more...)...)
 }
 
-// replaySegment applies the requests in a segment. Where isLast is set it may end
-// with a torn frame.
+// replaySegment applies the requests in a segment. Only the last segment may end with a
+// torn frame.
 func (b *Buffer) replaySegment(ctx context.Context, head segmentHead, isLast bool, progress *replayProgress) (err error) {
 	progress.segment++
 	if head.blank {
@@ -120,20 +120,19 @@ func (b *Buffer) replaySegment(ctx context.Context, head segmentHead, isLast boo
 	err = b.readSegment(file, isLast, &p, progress)
 	close(p.requests)
 	<-p.done
-	if p.err != nil { // then reading ended because of it
+	if p.err != nil { // it ended the reading
 		err = p.err
 	}
 	return err
 }
 
-// A replayer hands requests from the goroutine that reads a segment to the one that
-// applies them: that is
-// as much work, and so both processors have some.
+// A replayer passes requests from the goroutine that reads a segment to the goroutine that
+// applies them. Both have equal work, so a replay uses two cores.
 type replayer struct {
 	requests chan replayed
-	// free are samples of requests that are applied.
+	// free recycles the samples of applied requests.
 	free chan []bucketstore.Sample
-	// done is closed when no more requests are taken: err says why.
+	// done is closed when no more requests are applied: err says why.
 	done chan struct{}
 	err  error
 }
@@ -187,12 +186,12 @@ func (b *Buffer) readSegment(file *segmentFile, isLast bool, p *replayer, progre
 			return fmt.Errorf("at byte %d of %d: %w", at, file.size, err)
 		}
 	}
-	err := reader.end(send)
+	err := reader.finishRequest(send)
 	progress.advance(0, file.size-counted)
 	return err
 }
 
-// reapplyAll applies the requests that come from p.
+// reapplyAll applies the requests of p.
 func (b *Buffer) reapplyAll(ctx context.Context, p *replayer, segment uint64) error {
 	late := newRowBatch(b.cfg.Schema)
 	for req := range p.requests {
@@ -207,7 +206,7 @@ func (b *Buffer) reapplyAll(ctx context.Context, p *replayer, segment uint64) er
 	return b.applyLate(ctx, late)
 }
 
-// reapply does what Append did after the log. Late samples are gathered in rows.
+// reapply does what Append does after the log. Late samples are gathered in rows.
 func (b *Buffer) reapply(ctx context.Context, samples []bucketstore.Sample, stamp int64, segment uint64, rows *rowBatch) error {
 	if err := errors.Join(ctx.Err(), b.sealing.admit(ctx)); err != nil {
 		return err
@@ -251,7 +250,7 @@ func (b *Buffer) applyRows(ctx context.Context, muts []bucketstore.Mutation) err
 	return b.Store.Apply(ctx, bucketstore.Metric, muts)
 }
 
-// countMutations returns how many of muts have about so many bytes, at least one.
+// countMutations returns how many of muts fit into this many bytes, at least one.
 func countMutations(muts []bucketstore.Mutation, bytes int) int {
 	for i := range muts {
 		bytes -= len(muts[i].Key)

@@ -66,8 +66,8 @@ func replayAlone(ctx context.Context, t *testing.T, dir string, store bucketstor
 	return err
 }
 
-// TestReplayKeepsSegments: a process that dies after the replay, before the log has a
-// new segment, leaves the old ones: without any the log would be taken for a lost one.
+// TestReplayKeepsSegments: a process that dies after the replay, before the log has a new
+// segment, leaves the old ones: without a segment the log would look lost.
 func TestReplayKeepsSegments(t *testing.T) {
 	dir, store := t.TempDir(), openEmbedded(t)
 	leaveSamples(t, dir, store)
@@ -83,7 +83,7 @@ func TestReplayKeepsSegments(t *testing.T) {
 	}
 }
 
-// TestReplayStops: a replay ends when it is told to.
+// TestReplayStops: a replay ends with its context.
 func TestReplayStops(t *testing.T) {
 	dir, store := t.TempDir(), openEmbedded(t)
 	leaveSamples(t, dir, store)

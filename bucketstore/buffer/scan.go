@@ -11,12 +11,12 @@ import (
 	"github.com/promtable/promtable/series"
 )
 
-// errLimit ends a scan that has found enough.
+// errLimit ends a scan at its limit.
 var errLimit = errors.New("limit")
 
-// Scan implements bucketstore.Store. What is open and on its way to the store is
-// copied first, the store is read after: what is sealed meanwhile is seen twice,
-// which changes nothing, and not never.
+// Scan implements bucketstore.Store. It copies the chunks in memory first and reads the
+// store after. So a chunk that is stored meanwhile is seen twice, which changes nothing,
+// and never missed.
 func (b *Buffer) Scan(ctx context.Context, req bucketstore.ScanRequest, fn func(bucketstore.Row) error) error {
 	wanted := slices.IndexFunc(req.Families, func(f bucketstore.FamilyRange) bool { return f.Family == series.FamilyChunk })
 	if req.Table != bucketstore.Metric || wanted < 0 {
@@ -27,7 +27,7 @@ func (b *Buffer) Scan(ctx context.Context, req bucketstore.ScanRequest, fn func(
 		return b.Store.Scan(ctx, req, fn)
 	}
 	m := merger{open: open, chunks: req.Families[wanted], limit: req.Limit, fn: fn}
-	err := b.Store.Scan(ctx, req, m.row)
+	err := b.Store.Scan(ctx, req, m.storeRow)
 	if err == nil {
 		err = m.openBefore(nil)
 	}
@@ -37,22 +37,21 @@ func (b *Buffer) Scan(ctx context.Context, req bucketstore.ScanRequest, fn func(
 	return err
 }
 
-// An openRow is the chunks of one row that are in memory. They are copies: what
-// they share with the series is never changed.
+// An openRow holds the chunks of one row that are in memory. They are copies; what they
+// share with the series never changes.
 type openRow struct {
 	key    []byte
 	chunks []openChunk
 }
 
-// openRows gathers such rows.
+// openRows gathers rows in memory.
 type openRows struct {
 	schema series.Schema
 	rows   []openRow
-	space  []byte // for what is raw
+	space  []byte // for raw samples
 }
 
-// copyRaw copies what may change of the rows from the first on, with mu of the
-// buffer held.
+// copyRaw copies the raw samples of the rows from first on, with Buffer.mu held.
 func (o *openRows) copyRaw(first int) {
 	for _, row := range o.rows[first:] {
 		for i := range row.chunks {
@@ -67,11 +66,11 @@ func (o *openRows) copyRaw(first int) {
 	}
 }
 
-// openRows returns what is in memory of rows in these ranges, in order of keys.
+// openRows returns the rows in memory in these ranges, in order of keys.
 func (b *Buffer) openRows(ranges []series.RowRange) []openRow {
 	var wide, general []series.RowRange
 	o := openRows{schema: b.cfg.Schema}
-	for part := range slices.Chunk(ranges, 256) { // writers wait meanwhile
+	for part := range slices.Chunk(ranges, 256) { // not all at once, because writers wait
 		b.mu.RLock()
 		for _, r := range part {
 			switch b.openRowsOf(&o, r) {
@@ -86,7 +85,7 @@ func (b *Buffer) openRows(ranges []series.RowRange) []openRow {
 	if len(wide) > 0 {
 		b.mu.RLock()
 		for r := range b.interleaved {
-			o.addIn(r, wide)
+			o.addSeriesIn(r, wide)
 		}
 		b.mu.RUnlock()
 	}
@@ -94,21 +93,21 @@ func (b *Buffer) openRows(ranges []series.RowRange) []openRow {
 		b.openRowsIn(&o, general)
 	}
 	slices.SortStableFunc(o.rows, func(a, b openRow) int { return bytes.Compare(a.key, b.key) })
-	// What was found twice was copied twice: either will do.
+	// A row that was found twice was copied twice: either copy is right.
 	return slices.CompactFunc(o.rows, func(a, b openRow) bool { return bytes.Equal(a.key, b.key) })
 }
 
-// A rangeKind says of which series there may be rows in a range.
+// A rangeKind says which series may have rows in a range.
 type rangeKind int
 
 const (
-	rangeOfRow    rangeKind = iota // of one
-	rangeOfSeries                  // of one, and of those in Buffer.interleaved
+	rangeOfRow    rangeKind = iota // one series
+	rangeOfSeries                  // one series, and those in Buffer.interleaved
 	rangeOfAny
 )
 
-// openRowsOf adds what is in memory of the one series of which r holds rows,
-// unless it is a rangeOfAny, with mu held.
+// openRowsOf adds the rows in memory of the one series in r, unless r is a rangeOfAny, with
+// mu held.
 func (b *Buffer) openRowsOf(o *openRows, r series.RowRange) rangeKind {
 	key, first, err := b.cfg.Schema.ParseRowKey(nil, r.Start)
 	if err != nil || len(r.Limit) == 0 || r.Limit[len(r.Limit)-1] != 0 {
@@ -125,15 +124,15 @@ func (b *Buffer) openRowsOf(o *openRows, r series.RowRange) rangeKind {
 	}
 	if s, found := b.refs[string(key)]; found {
 		old := len(o.rows)
-		o.add(s, func(base int64) bool { return first <= base && base <= last })
+		o.addSeries(s, func(base int64) bool { return first <= base && base <= last })
 		o.copyRaw(old)
 	}
 	return kind
 }
 
-// openRowsIn adds what is in memory in these ranges, which are ascending. It looks
-// at all series, from the last to the first, as forgetIdle moves them: so it sees
-// some twice and misses none that was there at the beginning.
+// openRowsIn adds the rows in memory in these ranges, which are ascending. It goes from the
+// last series to the first, as forgetIdle does: so it may see a series twice, but misses
+// none that was there at the start.
 func (b *Buffer) openRowsIn(o *openRows, ranges []series.RowRange) {
 	b.mu.RLock()
 	last := len(b.order)
@@ -143,43 +142,43 @@ func (b *Buffer) openRowsIn(o *openRows, ranges []series.RowRange) {
 		last = min(last, len(b.order))
 		first := max(0, last-sweepAtOnce)
 		for _, r := range b.order[first:last] {
-			o.addIn(r, ranges)
+			o.addSeriesIn(r, ranges)
 		}
 		b.mu.RUnlock()
 		last = first
 	}
 }
 
-// addIn adds the rows of r in these ranges, which are ascending, that have
-// something in memory, with mu of the buffer held.
-func (o *openRows) addIn(r *ref, ranges []series.RowRange) {
+// addSeriesIn adds the rows of r in these ranges that are in memory. The ranges are
+// ascending. Buffer.mu is held.
+func (o *openRows) addSeriesIn(r *ref, ranges []series.RowRange) {
 	if r.isIdle() {
 		return
 	}
 	old := len(o.rows)
-	o.add(r, func(int64) bool { return true })
+	o.addSeries(r, func(int64) bool { return true })
 	found := slices.DeleteFunc(o.rows[old:], func(row openRow) bool { return !contains(ranges, row.key) })
 	o.rows = o.rows[:old+len(found)]
 	o.copyRaw(old)
 }
 
-// contains says whether key lies in one of these ranges, which are ascending and
-// do not overlap.
+// contains says whether key lies in one of these ranges, which are ascending and do not
+// overlap.
 func contains(ranges []series.RowRange, key []byte) bool {
 	after := sort.Search(len(ranges), func(i int) bool { return bytes.Compare(ranges[i].Start, key) > 0 })
 	return after > 0 && ranges[after-1].Contains(key)
 }
 
-// add adds the rows of r in wanted bases that have something in memory. What is
-// raw in them is not copied.
-func (o *openRows) add(r *ref, wanted func(base int64) bool) {
+// addSeries adds the rows of r in memory whose bases are wanted. Their raw samples are not
+// copied yet.
+func (o *openRows) addSeries(r *ref, wanted func(base int64) bool) {
 	first := len(o.rows)
 	add := func(c openChunk) {
 		base, _ := series.Split(max(c.window, 0))
 		if c.n == 0 || !wanted(base) {
 			return
 		}
-		key := o.schema.AppendRowKey(nil, view(r.key), base)
+		key := o.schema.AppendRowKey(nil, viewString(r.key), base)
 		for i := first; i < len(o.rows); i++ {
 			if bytes.Equal(o.rows[i].key, key) {
 				o.rows[i].chunks = append(o.rows[i].chunks, c)
@@ -196,20 +195,20 @@ func (o *openRows) add(r *ref, wanted func(base int64) bool) {
 	}
 }
 
-// A merger puts rows in memory and rows of the store in one order.
+// A merger merges rows in memory and rows of the store.
 type merger struct {
 	open    []openRow
 	chunks  bucketstore.FamilyRange
 	encoder chunkEncoder
-	// space and merged are cells of the row before.
+	// space and merged are the cells of the previous row.
 	space, merged []bucketstore.Cell
 	limit         int
 	seen          int
 	fn            func(bucketstore.Row) error
 }
 
-// row takes a row of the store.
-func (m *merger) row(row bucketstore.Row) error {
+// storeRow merges a row of the store.
+func (m *merger) storeRow(row bucketstore.Row) error {
 	if err := m.openBefore(row.Key); err != nil {
 		return err
 	}
@@ -224,7 +223,7 @@ func (m *merger) row(row bucketstore.Row) error {
 	return m.deliver(row)
 }
 
-// openBefore delivers the rows in memory before limit, all if it is nil.
+// openBefore delivers the rows in memory before limit, or all of them if limit is nil.
 func (m *merger) openBefore(limit []byte) error {
 	for len(m.open) > 0 && (limit == nil || bytes.Compare(m.open[0].key, limit) < 0) {
 		open := m.open[0]
@@ -251,8 +250,8 @@ func (m *merger) deliver(row bucketstore.Row) error {
 	return m.fn(row)
 }
 
-// cells returns those of the chunks of a row that are asked for, in order. They
-// are valid until it is called again.
+// cells returns the requested cells of the chunks of a row, in order. They are valid until
+// the next call.
 func (m *merger) cells(row openRow) (cells []bucketstore.Cell, err error) {
 	m.encoder.reset()
 	cells = m.space[:0]
@@ -280,7 +279,7 @@ func compareCells(a, b bucketstore.Cell) int {
 	return bytes.Compare(a.Qualifier, b.Qualifier)
 }
 
-// appendMerged appends the cells of both, in order; those in memory win.
+// appendMerged appends the cells of both, in order; cells in memory win.
 func appendMerged(merged, stored, open []bucketstore.Cell) []bucketstore.Cell {
 	for len(stored) > 0 && len(open) > 0 {
 		switch c := compareCells(stored[0], open[0]); {

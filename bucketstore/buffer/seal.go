@@ -16,15 +16,16 @@ import (
 const (
 	// maxSealBytes is how many bytes of open chunks go to the store at once.
 	maxSealBytes = 4 << 20
-	// fewBytes of open chunks are not worth a write, and its fsync, of their own:
-	// they wait sealDelay for more, unless a flush waits for them.
+	// fewBytes of sealed chunks are not worth a write and its fsync. They wait sealDelay
+	// for more, unless a flush waits for them.
 	fewBytes  = 1 << 20
 	sealDelay = time.Second
-	// maxSealing is how many may wait for it; beyond, requests wait.
+	// maxSealing bounds the bytes of sealed chunks that are not in the store; beyond it,
+	// requests wait.
 	maxSealing = 128 << 20
 	// sealTimeout bounds one write to the store.
 	sealTimeout = time.Minute
-	// maxRetry is how long the store is left alone after failures, at most.
+	// maxRetry is the longest time between two retries.
 	maxRetry = 10 * time.Second
 )
 
@@ -32,14 +33,15 @@ const (
 type sealedChunk struct {
 	openChunk
 	ref *ref
-	// next is the one of ref that was sealed after it, of the newest the oldest.
+	// next is the chunk of ref that was sealed after this one; for the last one, it is the
+	// first.
 	next *sealedChunk
-	// bytes are what it holds.
+	// bytes is its memory.
 	bytes int
 }
 
-// seal sends c, an open chunk of r or nil, on its way to the store, and empties
-// it. Its window stays open. mu is held.
+// seal queues c, an open chunk of r or nil, for the store, and empties it. Its window stays
+// open. mu is held.
 func (b *Buffer) seal(r *ref, c *openChunk) {
 	if c == r.older {
 		r.older = nil
@@ -58,7 +60,7 @@ func (b *Buffer) seal(r *ref, c *openChunk) {
 	b.metrics.sealed.Inc()
 }
 
-// allSealed yields the chunks of r on their way to the store, the oldest first.
+// allSealed yields the sealed chunks of r that are not in the store, the oldest first.
 func (r *ref) allSealed(yield func(*sealedChunk) bool) {
 	for s := r.sealed; s != nil; {
 		if s = s.next; !yield(s) || s == r.sealed {
@@ -67,30 +69,30 @@ func (r *ref) allSealed(yield func(*sealedChunk) bool) {
 	}
 }
 
-// sealAll seals what is open of r, with mu held.
+// sealAll seals the open chunks of r, with mu held.
 func (b *Buffer) sealAll(r *ref) {
 	for c := range r.open {
 		b.seal(r, c)
 	}
 }
 
-// sealing is the way of sealed chunks to the store.
+// sealing is the queue of sealed chunks to the store.
 type sealing struct {
 	mu sync.Mutex
-	// queue are those that wait, bytes what they and those being stored hold.
+	// queue holds the waiting chunks. bytes also counts those that are being stored.
 	queue []*sealedChunk
 	bytes int
 	// added and stored count chunks since the start.
 	added, stored uint64
-	// urgent counts the flushes that wait until chunks are stored.
+	// urgent counts the waiting flushes.
 	urgent int
-	// changed is closed, and made anew, when any of this changes.
+	// changed is closed and replaced when any field changes.
 	changed chan struct{}
 }
 
 func (s *sealing) init() { s.changed = make(chan struct{}) }
 
-// notify wakes all waiters for a change, with mu held.
+// notify wakes all waiters, with mu held.
 func (s *sealing) notify() {
 	close(s.changed)
 	s.changed = make(chan struct{})
@@ -108,19 +110,18 @@ func (s *sealing) add(c *sealedChunk) {
 	}
 }
 
-// awaitWork waits until there are chunks to be stored: many, or some that have
-// waited for more.
+// awaitWork waits until many chunks wait, or a few have waited long enough.
 func (s *sealing) awaitWork(ctx context.Context) error {
 	if err := s.waitFor(ctx, func() bool { return len(s.queue) > 0 }); err != nil {
 		return err
 	}
 	patient, cancel := context.WithTimeout(ctx, sealDelay)
 	defer cancel()
-	_ = s.waitFor(patient, func() bool { return s.urgent > 0 || s.bytes >= fewBytes }) // no matter which
+	_ = s.waitFor(patient, func() bool { return s.urgent > 0 || s.bytes >= fewBytes }) // either is enough
 	return ctx.Err()
 }
 
-// take returns chunks that wait, of up to maxSealBytes.
+// take returns waiting chunks of up to maxSealBytes.
 func (s *sealing) take() (taken []*sealedChunk) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -133,7 +134,7 @@ func (s *sealing) take() (taken []*sealedChunk) {
 	return taken
 }
 
-// finish says that chunks are in the store.
+// finish counts chunks as stored.
 func (s *sealing) finish(chunks []*sealedChunk) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -161,33 +162,33 @@ func (s *sealing) waitFor(ctx context.Context, ok func() bool) error {
 	}
 }
 
-// admit waits until not too much is on its way to the store.
+// admit waits until fewer than maxSealing bytes are queued.
 func (s *sealing) admit(ctx context.Context) error {
 	return s.waitFor(ctx, func() bool { return s.bytes <= maxSealing })
 }
 
-// isBusy says whether half of what may wait does.
+// isBusy says whether the queue is half full.
 func (s *sealing) isBusy() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.bytes > maxSealing/2
 }
 
-// size is how many bytes of chunks are not stored.
+// size is the bytes of chunks that are not stored.
 func (s *sealing) size() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.bytes
 }
 
-// progress is how many chunks were stored.
+// progress counts the stored chunks.
 func (s *sealing) progress() uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.stored
 }
 
-// wait waits until all that was added before is in the store.
+// wait waits until all chunks queued before are stored.
 func (s *sealing) wait(ctx context.Context) error {
 	s.mu.Lock()
 	added := s.added
@@ -209,8 +210,8 @@ func (b *Buffer) runSealing(ctx context.Context) {
 	}
 }
 
-// storeSealed stores chunks, and tries until it is done or ctx ends: they are in
-// the log, and readers see them.
+// storeSealed stores chunks, and retries until it succeeds or ctx ends. Meanwhile they are
+// in the log, and readers see them.
 func (b *Buffer) storeSealed(ctx context.Context, chunks []*sealedChunk) {
 	for retry := 100 * time.Millisecond; ; retry = min(2*retry, maxRetry) {
 		err := b.applySealed(ctx, chunks)
@@ -230,7 +231,7 @@ func (b *Buffer) storeSealed(ctx context.Context, chunks []*sealedChunk) {
 	}
 	b.mu.Lock()
 	for _, c := range chunks {
-		c.ref.drop(c)
+		c.ref.dropSealed(c)
 		c.raw = nil
 	}
 	b.mu.Unlock()
@@ -240,8 +241,8 @@ func (b *Buffer) storeSealed(ctx context.Context, chunks []*sealedChunk) {
 	b.sealing.finish(chunks)
 }
 
-// drop forgets the oldest sealed chunk, c, with mu held.
-func (r *ref) drop(c *sealedChunk) {
+// dropSealed removes c, the oldest sealed chunk, with mu held.
+func (r *ref) dropSealed(c *sealedChunk) {
 	if r.sealed.next != c {
 		panic("buffer: sealed chunks are stored out of their order")
 	}
@@ -253,8 +254,8 @@ func (r *ref) drop(c *sealedChunk) {
 func (b *Buffer) applySealed(ctx context.Context, chunks []*sealedChunk) error {
 	rows := newRowBatch(b.cfg.Schema)
 	for _, c := range chunks {
-		if err := rows.add(c.ref.key, &c.openChunk); err != nil {
-			b.cfg.Die(fmt.Errorf("seal a chunk of %q: %w", c.ref.key, err)) // what was taken must be storable
+		if err := rows.addChunk(c.ref.key, &c.openChunk); err != nil {
+			b.cfg.Die(fmt.Errorf("seal a chunk of %q: %w", c.ref.key, err)) // Append accepts only samples that can be encoded
 			return err
 		}
 	}
@@ -269,9 +270,9 @@ func (b *Buffer) applySealed(ctx context.Context, chunks []*sealedChunk) error {
 	return nil
 }
 
-// lastSamples returns the writes to CURRENT of those chunks after which no sample
-// as new is in memory. For most there is one; for the others the log, which
-// knows the newest samples after the death of the process, may end with them.
+// lastSamples returns the writes to CURRENT for the chunks that hold the current sample of
+// their series. For a series without further samples the log may not hold it after these
+// chunks are stored.
 func (b *Buffer) lastSamples(chunks []*sealedChunk) (muts []bucketstore.Mutation) {
 	var last []*sealedChunk
 	b.mu.RLock()
@@ -289,7 +290,7 @@ func (b *Buffer) lastSamples(chunks []*sealedChunk) (muts []bucketstore.Mutation
 			at[c.ref.key] = i
 			muts = append(muts, bucketstore.Mutation{Key: []byte(c.ref.key)})
 		}
-		p := c.newest()
+		p := c.latest()
 		value := p.value
 		if value == nil {
 			value = cell.AppendFloat(nil, p.float())
@@ -301,8 +302,8 @@ func (b *Buffer) lastSamples(chunks []*sealedChunk) (muts []bucketstore.Mutation
 	return muts
 }
 
-// isLast says whether no sample that came after the sealed chunk c is as new as
-// all in c, with mu held.
+// isLast says whether all samples that came after the sealed chunk c are older than its
+// end, with mu held.
 func (r *ref) isLast(c *sealedChunk) bool {
 	for open := range r.open {
 		if open.n > 0 && open.end() >= c.end() {
@@ -317,7 +318,7 @@ func (r *ref) isLast(c *sealedChunk) bool {
 	return true
 }
 
-// runSweeps seals what the clock, memory or the log wants sealed, until ctx ends.
+// runSweeps sweeps at an interval and under pressure, until ctx ends.
 func (b *Buffer) runSweeps(ctx context.Context) {
 	ticker := time.NewTicker(b.cfg.SweepInterval)
 	defer ticker.Stop()
@@ -333,19 +334,19 @@ func (b *Buffer) runSweeps(ctx context.Context) {
 }
 
 const (
-	// sweepAtOnce is how many series are looked at while writers wait.
+	// sweepAtOnce is how many series are swept while writers wait.
 	sweepAtOnce = 10_000
-	// settled is how long a chunk whose window is over has no sample before the clock
-	// seals it. A sender that catches up, or fills in old data, sends windows that are
-	// long over, and closes each by going on to the next one.
+	// settled is how long a chunk of a past window must be without new samples before the
+	// clock seals it. A sender that catches up or fills in old data ends each window by
+	// going on to the next one.
 	settled = 30 * time.Second
 )
 
-// sweep looks at each series once, unless so much is on its way to the store
-// that writers would soon have to wait: what is left has time until the next.
+// sweep seals what is due of each series. It stops when the queue to the store is half
+// full; the next sweep goes on.
 func (b *Buffer) sweep() {
 	now := b.cfg.Now().UnixMilli()
-	needed := b.segments.within(int64(b.cfg.MaxLogBytes)) // the first segment that may stay
+	needed := b.segments.within(int64(b.cfg.MaxLogBytes)) // chunks that need older segments are sealed
 	b.relieve()
 	b.mu.Lock()
 	b.metrics.openBytes.Set(float64(b.openBytes))
@@ -359,7 +360,7 @@ func (b *Buffer) sweep() {
 		first := max(0, last-sweepAtOnce)
 		for _, r := range b.order[first:last] {
 			r.seen = min(r.seen, now)                    // the clock may have been set back
-			isAbandoned := r.seen <= now-2*series.Window // whatever times its samples have
+			isAbandoned := r.seen <= now-2*series.Window // whatever the times of its samples
 			for c := range r.open {
 				isQuiet := c.stamp <= quiet || r.seen <= now-settled.Milliseconds()
 				if c.segment < needed || isAbandoned || c.window+series.Window+b.grace(r) <= now && isQuiet {
@@ -374,9 +375,8 @@ func (b *Buffer) sweep() {
 	}
 }
 
-// relieve seals an eighth of what is open if that is too much: of some series
-// after the other, so that chunks become as long as memory lets them, and not of
-// all at once, for which writers would have to wait.
+// relieve seals an eighth of the open bytes if there are too many. It seals whole series,
+// one after another, so that chunks become as long as memory allows.
 func (b *Buffer) relieve() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -395,16 +395,15 @@ func (b *Buffer) relieve() {
 	}
 }
 
-// grace is how long after the end of a window r seals it, in milliseconds of its
-// data or of the clock.
+// grace is the time after the end of a window at which r seals it, in milliseconds. It
+// applies to the times of samples and to the clock.
 func (b *Buffer) grace(r *ref) int64 {
 	return (1 + int64(r.jitter)) * b.cfg.SealSpread.Milliseconds() / 256
 }
 
-// forgetIdle forgets those of b.order[first:last] that hold nothing and had no
-// sample for as long as two windows, or are more than most, with mu held. It
-// returns how many idle ones it leaves. It runs from the end to the front, since
-// the last ones take the places of those that go.
+// forgetIdle forgets the series in b.order[first:last] that hold no samples and had none
+// for two windows, or exceed most, with mu held. It returns how many idle ones stay. It
+// runs backwards, because the last series replaces a forgotten one.
 func (b *Buffer) forgetIdle(first, last int, now int64, most int) (idle int) {
 	for i := last - 1; i >= first; i-- {
 		r := b.order[i]
@@ -431,6 +430,6 @@ type signal chan struct{}
 func (s signal) wake() {
 	select {
 	case s <- struct{}{}:
-	default: // the waiter is woken already
+	default: // already woken
 	}
 }

@@ -14,18 +14,17 @@ import (
 	"github.com/promtable/promtable/series"
 )
 
-// A segmentFile is a segment that is read from the front. It may be gigabytes, of
-// which a part is in memory.
+// A segmentFile is a segment that is read from the front, in blocks: it may have gigabytes.
 type segmentFile struct {
 	segment uint64
 	file    *os.File
 	size    int64
-	// block is what was read and not used yet, which begins at at.
+	// block holds bytes that were read but not used yet. It begins at at.
 	block []byte
 	at    int64
 }
 
-// readAtOnce is how much of a segment is read at once.
+// readAtOnce is the size of a block.
 const readAtOnce = 16 << 20
 
 func openSegment(dir string, segment uint64) (*segmentFile, error) {
@@ -42,7 +41,7 @@ func openSegment(dir string, segment uint64) (*segmentFile, error) {
 
 func (s *segmentFile) close() error { return s.file.Close() }
 
-// start takes the head.
+// start reads the head.
 func (s *segmentFile) start() (head segmentHead, err error) {
 	blank, err := s.isBlank()
 	if err != nil {
@@ -64,11 +63,11 @@ func (s *segmentFile) start() (head segmentHead, err error) {
 	return head, nil
 }
 
-// atEnd says whether nothing follows.
+// atEnd says whether all bytes are used.
 func (s *segmentFile) atEnd() bool { return s.at == s.size }
 
-// frame returns the body of the next frame, which stays valid. The error is an
-// ErrCorrupt if there is none: then it can be asked for again.
+// frame returns the body of the next frame, which stays valid. If there is no valid frame
+// the error is series.ErrCorrupt, and the position does not change.
 func (s *segmentFile) frame() (body []byte, err error) {
 	src, err := s.peek(frameHead)
 	if err != nil {
@@ -85,11 +84,11 @@ func (s *segmentFile) frame() (body []byte, err error) {
 	return body, err
 }
 
-// peek returns the next n bytes, or all there are.
+// peek returns the next n bytes, or fewer at the end.
 func (s *segmentFile) peek(n int64) ([]byte, error) {
 	n = min(n, s.size-s.at)
 	if have := int64(len(s.block)); have < n {
-		block := make([]byte, min(max(n, readAtOnce), s.size-s.at)) // frames refer to the one before
+		block := make([]byte, min(max(n, readAtOnce), s.size-s.at)) // frames refer to the block before
 		copy(block, s.block)
 		if _, err := s.file.ReadAt(block[have:], s.at+have); err != nil {
 			return nil, err
@@ -125,8 +124,8 @@ func (s *segmentFile) isBlank() (bool, error) {
 	return true, nil
 }
 
-// hasFrame says whether a whole frame begins anywhere behind the next byte: then
-// what is there is not the last write.
+// hasFrame says whether a valid frame begins anywhere after the next byte. If so the bytes
+// here are not a torn last write.
 func (s *segmentFile) hasFrame() (bool, error) {
 	block := make([]byte, readAtOnce+frameHead)
 	for at := s.at + 1; s.size-at > frameHead; at += readAtOnce {
@@ -147,8 +146,7 @@ func (s *segmentFile) hasFrame() (bool, error) {
 	return false, nil
 }
 
-// isFrame says whether there are size bytes behind a head that stands at at, and
-// have its checksum.
+// isFrame says whether size bytes follow the head at at, and match its checksum.
 func (s *segmentFile) isFrame(head []byte, at, size int64) (bool, error) {
 	if size > s.size-at-frameHead {
 		return false, nil
@@ -160,8 +158,7 @@ func (s *segmentFile) isFrame(head []byte, at, size int64) (bool, error) {
 	return sum.Sum32() == binary.LittleEndian.Uint32(head[4:]), nil
 }
 
-// bodySize returns the size of the body behind a frame's head, if src begins with
-// one.
+// bodySize returns the size of the body, if src begins with the head of a frame.
 func bodySize(src []byte) (size int64, ok bool) {
 	if len(src) < frameHead || checksum(src[:8]) != binary.LittleEndian.Uint32(src[8:]) {
 		return 0, false

@@ -10,8 +10,8 @@ import (
 	"github.com/promtable/promtable/series"
 )
 
-// stampName is the file with the newest stamp of a log that was removed, in
-// decimal digits: later requests have later ones even if the clock is set back.
+// stampName is the file with the last stamp of a removed log, in decimal digits. Later
+// requests have later stamps even if the clock is set back.
 const stampName = "stamp"
 
 // readStamp returns the stamp in dir, or 0.

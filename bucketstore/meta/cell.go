@@ -16,9 +16,9 @@ type Cell struct {
 	Time int64
 }
 
-// ScanCells calls fn with the key and the cell of each row of META in rows, in the
-// order of keys. The key is valid during the call, the cell for ever. An error
-// from fn ends the scan unchanged.
+// ScanCells calls fn with the key and the cell of each row of META in rows, in order of
+// keys. The key is valid during the call, the cell for ever. An error from fn ends the scan
+// and is returned unchanged.
 func ScanCells(ctx context.Context, store bucketstore.Store, rows series.RowRange, fn func(key []byte, c Cell) error) error {
 	return store.Scan(ctx, bucketstore.ScanRequest{
 		Table:    bucketstore.Meta,
@@ -29,8 +29,7 @@ func ScanCells(ctx context.Context, store bucketstore.Store, rows series.RowRang
 	})
 }
 
-// ReadCell returns the cell of the row with this key. It is no error if there is
-// no such row.
+// ReadCell returns the cell of the row with this key. A missing row is no error.
 func ReadCell(ctx context.Context, store bucketstore.Store, key string) (found Cell, err error) {
 	err = ScanCells(ctx, store, series.SingleRow([]byte(key)), func(_ []byte, c Cell) error {
 		found = c
@@ -39,9 +38,9 @@ func ReadCell(ctx context.Context, store bucketstore.Store, key string) (found C
 	return found, err
 }
 
-// CompareAndSet replaces the cell of a row by one with value, written now, if it is
-// still old. It returns the new cell, and whether the row has it. After an error
-// the row may have it or not. now is in milliseconds.
+// CompareAndSet replaces the cell of a row if it is still old. It returns the new cell,
+// written now, and whether it was set. After an error the row may have it or not. now is in
+// milliseconds.
 func CompareAndSet(ctx context.Context, store bucketstore.Store, key string, old Cell, value []byte, now int64) (next Cell, set bool, err error) {
 	next = Cell{Value: value, Time: max(now, old.Time)} // readers would not see an older cell
 	set, err = store.CheckAndApply(ctx, bucketstore.Meta,
@@ -50,8 +49,8 @@ func CompareAndSet(ctx context.Context, store bucketstore.Store, key string, old
 	return next, set, err
 }
 
-// SetCell returns the mutation that adds a cell to a row. Older cells stay until
-// the store collects them.
+// SetCell returns the mutation that sets the cell of a row. Older versions stay until the
+// store collects them.
 func SetCell(key string, c Cell) bucketstore.Mutation {
 	return bucketstore.Mutation{Key: []byte(key), Ops: []bucketstore.Op{setOp(c)}}
 }
@@ -62,9 +61,9 @@ func setOp(c Cell) bucketstore.Op {
 	}
 }
 
-// Overwrite replaces the cell of a row by one with value, or removes it if value is
-// nil. The cell before is deleted in the same mutation: versions that are not
-// collected yet count towards the size of a row. now is in milliseconds.
+// Overwrite sets the cell of a row to value, or deletes it if value is nil. It deletes the
+// previous cell in the same mutation: versions that are not collected yet count towards the
+// size of a row. now is in milliseconds.
 func Overwrite(ctx context.Context, store bucketstore.Store, key string, value []byte, now int64) error {
 	ops := []bucketstore.Op{{Kind: bucketstore.DeleteColumn, Family: series.FamilyMeta, Qualifier: []byte(series.QualifierMeta)}}
 	if value != nil {

@@ -9,15 +9,15 @@ import (
 	"github.com/promtable/promtable/series"
 )
 
-// A Log is a log that may hold samples which the store does not hold yet. The
-// store knows it from before its first sample until all of them are stored.
+// A Log is a log that may hold samples which are not in the store yet. META lists it from
+// before its first sample until all its samples are stored.
 type Log struct {
 	// ID names the log among all others.
 	ID string `json:"-"`
 	// Host is the machine on which the log was last open, Path its directory there.
 	Host string `json:"host"`
 	Path string `json:"path"`
-	// Seen is when the adapter that has the log last said so, in milliseconds.
+	// Seen is when its adapter last updated this row, in milliseconds.
 	Seen int64 `json:"seen"`
 	// Bytes is the size of the log at that time.
 	Bytes int64 `json:"bytes"`
@@ -29,7 +29,7 @@ func (l Log) String() string {
 		l.ID, l.Path, l.Host, time.UnixMilli(l.Seen).UTC().Format(time.RFC3339), l.Bytes)
 }
 
-// Logs returns the logs that the store knows, ordered by ID.
+// Logs returns the logs in META, ordered by ID.
 func (s *Store) Logs(ctx context.Context) (logs []Log, err error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -48,7 +48,7 @@ func (s *Store) Logs(ctx context.Context) (logs []Log, err error) {
 	return logs, nil
 }
 
-// PutLog stores what is known of a log, in the place of what was known before.
+// PutLog writes the row of a log.
 func (s *Store) PutLog(ctx context.Context, l Log) error {
 	value, err := json.Marshal(l)
 	if err != nil {
@@ -57,8 +57,7 @@ func (s *Store) PutLog(ctx context.Context, l Log) error {
 	return s.overwriteLog(ctx, l.ID, value)
 }
 
-// RemoveLog makes the store forget a log. It is no error if the store does not
-// know it.
+// RemoveLog deletes the row of a log. A missing row is no error.
 func (s *Store) RemoveLog(ctx context.Context, id string) error {
 	return s.overwriteLog(ctx, id, nil)
 }
@@ -67,7 +66,7 @@ func (s *Store) overwriteLog(ctx context.Context, id string, value []byte) error
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	if err := Overwrite(ctx, s.rows, string(series.AppendMetaLogKey(nil, id)), value, s.now().UnixMilli()); err != nil {
-		return fmt.Errorf("store what is known of log %s: %w", id, err)
+		return fmt.Errorf("store the row of log %s: %w", id, err)
 	}
 	return nil
 }

@@ -1,14 +1,12 @@
-// Package meta reads and writes the META table: one cell in each row, read, compared
-// and set by the functions of cell.go, and the rows that describe a store as a whole.
-// These are the schema with the identity of the store, and the logs whose samples
-// the store does not hold yet:
+// Package meta reads and writes the META table, which has one cell in each row. cell.go
+// reads, compares and sets cells. The rows of this package describe the store as a whole:
+// its schema and identity, and the logs whose samples are not in the store yet:
 //
 //	row        cell, as JSON
 //	schema     {"format":1,"resource_labels":[…],"tenancy":false,"identity":"…"}
 //	log,<id>   {"host":"…","path":"…","seen":…,"bytes":…}
 //
-// A store made by an early version has no identity until the first start of this
-// one gives it one.
+// A store made by an early version gets its identity at its first start with this version.
 package meta
 
 import (
@@ -33,7 +31,7 @@ const FormatVersion = 1
 // requestTimeout bounds one request to META.
 const requestTimeout = 30 * time.Second
 
-// ErrSchema marks a store that was written with another schema.
+// ErrSchema says that the store was written with another schema.
 var ErrSchema = errors.New("the store has another schema")
 
 // storedSchema is the cell of META/schema, as JSON.
@@ -41,37 +39,35 @@ type storedSchema struct {
 	Format         int      `json:"format"`
 	ResourceLabels []string `json:"resource_labels"`
 	Tenancy        bool     `json:"tenancy"`
-	// Identity names the store among all others. It is made once.
+	// Identity is the random name of the store. It is made once.
 	Identity string `json:"identity,omitempty"`
 }
 
-// A Store is what META says of a store. Init must not run beside other calls; the
-// other methods may be called concurrently. Each of their requests has a deadline
-// of its own.
+// A Store is the META table of a store. Init must not run beside other calls; the other
+// methods may be called concurrently. Each of their requests has a deadline of its own.
 type Store struct {
 	rows bucketstore.Store
 	now  func() time.Time
-	// want is what the schema must be, without an identity.
+	// want is the wanted schema, without an identity.
 	want storedSchema
 	// cell is META/schema as it was read, stored its content.
 	cell   Cell
 	stored storedSchema
 }
 
-// Open reads the schema of a store and compares it with the one that the adapter
-// was started with. It writes nothing. The error is ErrSchema if they differ.
+// Open reads the schema of a store and compares it with the wanted one. It writes nothing.
+// If they differ the error is ErrSchema.
 func Open(ctx context.Context, rows bucketstore.Store, schema series.Schema, now func() time.Time) (*Store, error) {
 	s := &Store{rows: rows, now: now, want: storedSchema{Format: FormatVersion, ResourceLabels: []string{}, Tenancy: schema.Tenancy()}}
 	s.want.ResourceLabels = append(s.want.ResourceLabels, schema.ResourceLabels()...) // never null
 	return s, s.readSchema(ctx)
 }
 
-// Identity names the store among all others. It is empty if the store has none
-// before Init.
+// Identity is the random name of the store. It is empty if the store has none before Init.
 func (s *Store) Identity() string { return s.stored.Identity }
 
-// IsEarly says whether an early version, which gave stores no identity, has written
-// to the store.
+// IsEarly says whether the store was written by an early version, which gave it no
+// identity.
 func (s *Store) IsEarly() bool { return s.cell.Value != nil && s.stored.Identity == "" }
 
 // SchemaDigest is the first half of the SHA-256 of the schema, without the
@@ -85,9 +81,8 @@ func (s *Store) SchemaDigest() string {
 	return hex.EncodeToString(sum[:len(sum)/2])
 }
 
-// Init stores the schema, with a new identity, where the store has none. Of
-// several processes that do so at the same time one wins, and all know its
-// identity then.
+// Init stores the schema with a new identity if the store has none. If several processes do
+// so at the same time, one wins and all use its identity.
 func (s *Store) Init(ctx context.Context) error {
 	for s.stored.Identity == "" {
 		next := s.want
@@ -126,8 +121,7 @@ func (s *Store) readSchema(ctx context.Context) (err error) {
 	return compareSchemas(s.stored, s.want)
 }
 
-// parseSchema reads a stored schema. Of a format that this code does not know
-// it reads only the number.
+// parseSchema reads a stored schema. Of another format it reads only the number.
 func parseSchema(text []byte) (found storedSchema, err error) {
 	var version struct {
 		Format int `json:"format"`
@@ -136,7 +130,7 @@ func parseSchema(text []byte) (found storedSchema, err error) {
 		err = json.Unmarshal(text, &found)
 	}
 	if err != nil {
-		return found, fmt.Errorf("%w: it is in no known format: %v", ErrSchema, err)
+		return found, fmt.Errorf("%w: its format cannot be read: %v", ErrSchema, err)
 	}
 	found.Format = version.Format
 	return found, nil
@@ -146,7 +140,7 @@ func parseSchema(text []byte) (found storedSchema, err error) {
 func compareSchemas(found, want storedSchema) error {
 	switch {
 	case found.Format != want.Format:
-		return fmt.Errorf("%w: format %d, this adapter knows format %d; use the version that wrote it", ErrSchema, found.Format, want.Format)
+		return fmt.Errorf("%w: format %d, this adapter reads format %d; use the version that wrote it", ErrSchema, found.Format, want.Format)
 	case !slices.Equal(found.ResourceLabels, want.ResourceLabels):
 		return fmt.Errorf("%w: it was written with resource labels [%s], not [%s]; start with %s",
 			ErrSchema, strings.Join(found.ResourceLabels, " "), strings.Join(want.ResourceLabels, " "), resourceFlags(found.ResourceLabels))

@@ -163,8 +163,7 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// TestEarlyStore: a store of a version that gave it no identity gets one, and keeps
-// it.
+// TestEarlyStore: a store of a version that gave it no identity gets one, and keeps it.
 func TestEarlyStore(t *testing.T) {
 	rows := openPebble(t)
 	putSchema(t, rows, `{"format":1,"resource_labels":["host"],"tenancy":false}`)
@@ -178,7 +177,7 @@ func TestEarlyStore(t *testing.T) {
 	}
 }
 
-// TestOneIdentity: processes that start together on a new store agree.
+// TestOneIdentity: processes that start together on a new store use one identity.
 func TestOneIdentity(t *testing.T) {
 	for backend, openRows := range backends {
 		t.Run(backend, func(t *testing.T) {
