@@ -7,6 +7,8 @@
 //	schema     {"format":1,"resource_labels":[…],"tenancy":false,"identity":"…"}
 //	log,<id>   {"host":"…","path":"…","seen":…,"bytes":…}
 //
+// META/clock, which has a cell for each process, is of package seal alone.
+//
 // A store made by an early version has no identity until the first start of this
 // one gives it one.
 package meta

@@ -144,7 +144,7 @@ func (s *Sealer) once(ctx context.Context) error {
 		return errTurnOver // the clock was set
 	}
 	err := s.lease.take(ctx, t)
-	if s.lease.value != nil && s.lease.Sealed != [4]int64{} {
+	if s.lease.cell.Value != nil && s.lease.Sealed != [4]int64{} {
 		s.metrics.oldest.Store(s.lease.oldest())
 	}
 	if err != nil || s.lease.isDone(t) {
