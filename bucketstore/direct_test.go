@@ -45,7 +45,7 @@ func (r *recorder) Apply(_ context.Context, table bucketstore.Table, muts []buck
 
 func newSchema(t testing.TB, resource ...string) series.Schema {
 	t.Helper()
-	schema, err := series.NewSchema(resource, false)
+	schema, err := series.NewSchema(resource)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,18 +19,13 @@ const maxAhead = 20_000
 // sample in a period writes what is missing. The lock of the writer is
 // held around its methods.
 type aheadQueue struct {
-	waiting []aheadNeed
+	waiting []need
 	// queued are those that wait or are being written.
 	queued map[id]struct{}
 }
 
-type aheadNeed struct {
-	tenant string
-	need
-}
-
 // enqueue adds a copy of n, unless it is there. It returns false if the queue is full.
-func (q *aheadQueue) enqueue(tenant string, n need) bool {
+func (q *aheadQueue) enqueue(n need) bool {
 	if _, ok := q.queued[n.id]; ok {
 		return true
 	}
@@ -39,33 +34,15 @@ func (q *aheadQueue) enqueue(tenant string, n need) bool {
 	}
 	n.entry = &Entry{Key: bytes.Clone(n.entry.Key), Labels: n.entry.Labels.Copy(), T: n.entry.T}
 	q.queued[n.id] = struct{}{}
-	q.waiting = append(q.waiting, aheadNeed{tenant, n})
+	q.waiting = append(q.waiting, n)
 	return true
 }
 
-// take takes what waits of one tenant.
-func (q *aheadQueue) take() (tenant string, needs []need) {
-	if len(q.waiting) == 0 {
-		return "", nil
-	}
-	tenant = q.waiting[0].tenant
-	var others []aheadNeed
-	for _, n := range q.waiting {
-		if n.tenant == tenant {
-			needs = append(needs, n.need)
-		} else {
-			others = append(others, n)
-		}
-	}
-	q.waiting = others
-	return tenant, needs
-}
-
 // finish says that what was taken is written, or not: then it waits again.
-func (q *aheadQueue) finish(tenant string, needs []need, err error) {
+func (q *aheadQueue) finish(needs []need, err error) {
 	for _, n := range needs {
 		if err != nil {
-			q.waiting = append(q.waiting, aheadNeed{tenant, n})
+			q.waiting = append(q.waiting, n)
 		} else {
 			delete(q.queued, n.id)
 		}
@@ -77,28 +54,29 @@ func (q *aheadQueue) finish(tenant string, needs []need, err error) {
 // next call.
 func (x *Index) WriteAhead(ctx context.Context) error {
 	for {
-		tenant, needs := x.writer.takeAhead()
+		needs := x.writer.takeAhead()
 		if len(needs) == 0 {
 			return nil
 		}
-		err := x.write(ctx, tenant, needs)
-		x.writer.finishAhead(tenant, needs, err)
+		err := x.write(ctx, needs)
+		x.writer.finishAhead(needs, err)
 		if err != nil {
 			return err
 		}
 	}
 }
 
-func (w *writer) takeAhead() (tenant string, needs []need) {
+func (w *writer) takeAhead() (needs []need) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.ahead.take()
+	needs, w.ahead.waiting = w.ahead.waiting, nil
+	return needs
 }
 
-func (w *writer) finishAhead(tenant string, needs []need, err error) {
+func (w *writer) finishAhead(needs []need, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.ahead.finish(tenant, needs, err)
+	w.ahead.finish(needs, err)
 }
 
 // AheadFrom returns from where in an index period on, in milliseconds, a sample

@@ -68,50 +68,38 @@ func (b *batch) reset() {
 
 // fillBatch adds the rows of needs, which in each period are in order of keys,
 // without those values and names that are remembered as written.
-func (x *Index) fillBatch(b *batch, tenant string, needs []need) error {
+func (x *Index) fillBatch(b *batch, needs []need) {
 	for i, n := range needs {
 		named := false
-		err := n.entry.Labels.Validate(func(l labels.Label) error {
+		n.entry.Labels.Range(func(l labels.Label) {
 			named = named || l.Name == labels.MetricName
-			return x.addLabel(b, tenant, n, int32(i), l)
+			x.addLabel(b, n, int32(i), l)
 		})
-		if err == nil && !named {
-			_, err = x.addPosting(b, tenant, n, int32(i), labels.Label{Name: labels.MetricName})
-		}
-		if err != nil {
-			return err
+		if !named {
+			x.addPosting(b, n, int32(i), labels.Label{Name: labels.MetricName})
 		}
 	}
 	b.makeRows(needs)
-	return nil
 }
 
 // addLabel adds the rows of a label of n, which is the need with number i.
-func (x *Index) addLabel(b *batch, tenant string, n need, i int32, l labels.Label) error {
-	isNew, err := x.addPosting(b, tenant, n, i, l)
-	if err != nil || !isNew {
-		return err
+func (x *Index) addLabel(b *batch, n need, i int32, l labels.Label) {
+	if !x.addPosting(b, n, i, l) {
+		return
 	}
-	if b.key, err = x.schema.AppendValueKey(b.key[:0], tenant, l.Name, l.Value, n.period); err != nil {
-		return err
-	}
+	b.key = x.schema.AppendValueKey(b.key[:0], l.Name, l.Value, n.period)
 	b.values = x.writer.addText(b, b.values, l.Value, n.periodEnd())
-	if b.key, err = x.schema.AppendNameKey(b.key[:0], tenant, l.Name, n.period); err != nil {
-		return err
-	}
+	b.key = x.schema.AppendNameKey(b.key[:0], l.Name, n.period)
 	b.names = x.writer.addText(b, b.names, l.Name, n.periodEnd())
-	return nil
 }
 
 // addPosting adds n to the list of a label, and says whether the list was empty.
-func (x *Index) addPosting(b *batch, tenant string, n need, i int32, l labels.Label) (isNew bool, err error) {
+func (x *Index) addPosting(b *batch, n need, i int32, l labels.Label) (isNew bool) {
 	at := label{l.Name, l.Value, n.period}
 	number, ok := b.numbers[at]
 	if !ok {
 		from := len(b.prefixes)
-		if b.prefixes, err = x.schema.AppendPostingPrefix(b.prefixes, tenant, l.Name, l.Value, n.period); err != nil {
-			return false, err
-		}
+		b.prefixes = x.schema.AppendPostingPrefix(b.prefixes, l.Name, l.Value, n.period)
 		number = int32(len(b.lists))
 		b.numbers[at] = number
 		b.lists = append(b.lists, postingList{from: from, to: len(b.prefixes), isMark: l.Name == labels.MetricName && !x.atomic})
@@ -120,7 +108,7 @@ func (x *Index) addPosting(b *batch, tenant string, n need, i int32, l labels.La
 	to.size++
 	b.places = append(b.places, place{i, number})
 	b.keySize += to.to - to.from + len(n.entry.Key)
-	return !ok, nil
+	return !ok
 }
 
 // makeRows makes rows and marks of what was added. No prefix of postings begins

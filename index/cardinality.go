@@ -39,13 +39,13 @@ const pairsAtOnce = 1000
 // milliseconds, and returns up to top counts of each kind. It reads every
 // posting of the period, one for each label of each series, but holds no more
 // than the counts that it returns and the values of pairsAtOnce pairs.
-func (x *Index) Cardinality(ctx context.Context, tenant string, t int64, top int) (*Cardinality, error) {
+func (x *Index) Cardinality(ctx context.Context, t int64, top int) (*Cardinality, error) {
 	period := series.PeriodOf(t)
-	names, err := x.Names(ctx, tenant, period, period+series.IndexPeriod)
+	names, err := x.Names(ctx, period, period+series.IndexPeriod)
 	if err != nil {
 		return nil, err
 	}
-	c := counting{x: x, tenant: tenant, period: period, found: Cardinality{Mint: period, Maxt: period + series.IndexPeriod - 1}}
+	c := counting{x: x, period: period, found: Cardinality{Mint: period, Maxt: period + series.IndexPeriod - 1}}
 	for _, list := range []*topCounts{&c.metrics, &c.labels, &c.labelBytes, &c.pairs} {
 		list.limit = top
 	}
@@ -62,7 +62,6 @@ func (x *Index) Cardinality(ctx context.Context, tenant string, t int64, top int
 // counting is the state of one pass.
 type counting struct {
 	x      *Index
-	tenant string
 	period int64
 	found  Cardinality
 
@@ -71,10 +70,7 @@ type counting struct {
 
 // label counts the values of a label, and the series that have each of them.
 func (c *counting) label(ctx context.Context, name string) error {
-	values, err := c.x.schema.ValueRange(c.tenant, name, "", c.period)
-	if err != nil {
-		return err
-	}
+	values := c.x.schema.ValueRange(name, "", c.period)
 	var batch []string
 	var count, size uint64
 	// The values are read page by page: a scan within a scan would hold two
@@ -120,11 +116,7 @@ func (c *counting) values(ctx context.Context, name string, values []string) err
 	}
 	pairs := make([]pairRange, len(values))
 	for i, value := range values {
-		prefix, err := c.x.schema.AppendPostingPrefix(nil, c.tenant, name, value, c.period)
-		if err != nil {
-			return err
-		}
-		pairs[i] = pairRange{value: value, rows: series.PrefixRange(prefix)}
+		pairs[i] = pairRange{value: value, rows: series.PrefixRange(c.x.schema.AppendPostingPrefix(nil, name, value, c.period))}
 	}
 	slices.SortFunc(pairs, func(a, b pairRange) int { return bytes.Compare(a.rows.Start, b.rows.Start) })
 	ranges := make([]series.RowRange, len(pairs))

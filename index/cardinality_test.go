@@ -60,7 +60,7 @@ func TestCardinality(t *testing.T) {
 		}
 	}
 	mustWrite(t, x, entries...)
-	got, err := x.Cardinality(t.Context(), "", series.IndexPeriod+12345, top)
+	got, err := x.Cardinality(t.Context(), series.IndexPeriod+12345, top)
 	want := &index.Cardinality{
 		Mint: series.IndexPeriod, Maxt: 2*series.IndexPeriod - 1, Series: n, Pairs: len(seen),
 		Metrics: counts(metrics, top), Labels: counts(labelValues, top), LabelBytes: counts(labelBytes, top), SeriesByPair: counts(pairs, top),
@@ -68,7 +68,7 @@ func TestCardinality(t *testing.T) {
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("seed %d: got %v\n%+v\nwant\n%+v", seed, err, got, want)
 	}
-	if got, err := x.Cardinality(t.Context(), "", 5*series.IndexPeriod, top); err != nil || got.Series != 0 || len(got.Labels) != 0 {
+	if got, err := x.Cardinality(t.Context(), 5*series.IndexPeriod, top); err != nil || got.Series != 0 || len(got.Labels) != 0 {
 		t.Errorf("an empty period: %+v, %v", got, err)
 	}
 }

@@ -59,7 +59,7 @@ func TestWriteWaitsForAnother(t *testing.T) {
 		tab.onPut = puts.hold
 		x := index.New(index.Config{}, tab)
 		write := func() error {
-			return x.Write(t.Context(), "", []index.Entry{entry(t, 0, "__name__", "up", "job", "a")})
+			return x.Write(t.Context(), []index.Entry{entry(t, 0, "__name__", "up", "job", "a")})
 		}
 
 		first := background(write)
@@ -84,7 +84,7 @@ func TestWriteInsteadOfAnother(t *testing.T) {
 		tab.onPut = puts.hold
 		x := index.New(index.Config{}, tab)
 		write := func() error {
-			return x.Write(t.Context(), "", []index.Entry{entry(t, 0, "__name__", "up", "job", "a")})
+			return x.Write(t.Context(), []index.Entry{entry(t, 0, "__name__", "up", "job", "a")})
 		}
 
 		first := background(write)
@@ -115,11 +115,11 @@ func TestWriteForEachOther(t *testing.T) {
 		a, b := entry(t, 0, "__name__", "up", "job", "a"), entry(t, 0, "__name__", "up", "job", "b")
 		c := entry(t, 0, "__name__", "up", "job", "c")
 
-		first := background(func() error { return x.Write(t.Context(), "", []index.Entry{a, b}) })
+		first := background(func() error { return x.Write(t.Context(), []index.Entry{a, b}) })
 		synctest.Wait()
-		second := background(func() error { return x.Write(t.Context(), "", []index.Entry{c, b}) })
+		second := background(func() error { return x.Write(t.Context(), []index.Entry{c, b}) })
 		synctest.Wait()
-		third := background(func() error { return x.Write(t.Context(), "", []index.Entry{a, c}) })
+		third := background(func() error { return x.Write(t.Context(), []index.Entry{a, c}) })
 		wantRunning(t, third, "both the others")
 		for range 4 {
 			puts <- nil
@@ -140,10 +140,10 @@ func TestWriteCancelledWhileWaiting(t *testing.T) {
 		x := index.New(index.Config{}, tab)
 		up := []index.Entry{entry(t, 0, "__name__", "up", "job", "a")}
 
-		first := background(func() error { return x.Write(t.Context(), "", up) })
+		first := background(func() error { return x.Write(t.Context(), up) })
 		synctest.Wait()
 		ctx, cancel := context.WithCancelCause(t.Context())
-		second := background(func() error { return x.Write(ctx, "", up) })
+		second := background(func() error { return x.Write(ctx, up) })
 		wantRunning(t, second, "it is cancelled")
 		cancel(errStore)
 		wantEnded(t, second, errStore)
@@ -164,7 +164,7 @@ func TestWriteWhileMarksAreRead(t *testing.T) {
 		tab.reset()
 		tab.onScan = scans.hold
 		write := func(ctx context.Context, pairs ...string) <-chan error {
-			return background(func() error { return x.Write(ctx, "", []index.Entry{entry(t, 0, pairs...)}) })
+			return background(func() error { return x.Write(ctx, []index.Entry{entry(t, 0, pairs...)}) })
 		}
 
 		first := write(t.Context(), "__name__", "up", "job", "a")
@@ -207,7 +207,7 @@ func TestWriteConcurrently(t *testing.T) {
 					entry(t, 0, "__name__", "up", "round", fmt.Sprint(round), "writer", fmt.Sprint(w)),
 					entry(t, 0, "__name__", "up", "round", fmt.Sprint((round+w)%rounds)),
 				}
-				for x.Write(t.Context(), "", entries) != nil {
+				for x.Write(t.Context(), entries) != nil {
 					continue
 				}
 				for _, e := range entries {

@@ -8,36 +8,25 @@ import (
 	"github.com/promtable/promtable/series"
 )
 
-// Names returns the label names of all series of a tenant in the index periods
-// that [start, limit) touches, sorted. Times are in milliseconds, within
+// Names returns the label names of all series in the index periods that
+// [start, limit) touches, sorted. Times are in milliseconds, within
 // [0, series.MaxTime+1).
-func (x *Index) Names(ctx context.Context, tenant string, start, limit int64) ([]string, error) {
+func (x *Index) Names(ctx context.Context, start, limit int64) ([]string, error) {
 	if limit <= start {
 		return nil, nil
 	}
-	first, err := x.schema.NameRange(tenant, series.PeriodOf(start))
-	if err != nil {
-		return nil, err
-	}
-	last, err := x.schema.NameRange(tenant, series.PeriodOf(limit-1))
-	if err != nil {
-		return nil, err
-	}
+	first, last := x.schema.NameRange(series.PeriodOf(start)), x.schema.NameRange(series.PeriodOf(limit-1))
 	return x.texts(ctx, series.RowRange{Start: first.Start, Limit: last.Limit})
 }
 
-// Values returns the values of a label of all series of a tenant in the index
-// periods that [start, limit) touches, sorted. Times are in milliseconds, within
+// Values returns the values of a label of all series in the index periods that
+// [start, limit) touches, sorted. Times are in milliseconds, within
 // [0, series.MaxTime+1).
-func (x *Index) Values(ctx context.Context, tenant, name string, start, limit int64) ([]string, error) {
+func (x *Index) Values(ctx context.Context, name string, start, limit int64) ([]string, error) {
 	if limit <= start {
 		return nil, nil
 	}
-	r, err := x.valueRange(Query{Tenant: tenant, Start: start, Limit: limit}, name)
-	if err != nil {
-		return nil, err
-	}
-	return x.texts(ctx, r)
+	return x.texts(ctx, x.valueRange(Query{Start: start, Limit: limit}, name))
 }
 
 // texts returns the values of the cells in a range, each once, sorted.

@@ -47,11 +47,11 @@ func TestNamesAndValues(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			names, err := x.Names(t.Context(), "", test.start, test.limit)
+			names, err := x.Names(t.Context(), test.start, test.limit)
 			if err != nil || !slices.Equal(names, test.names) {
 				t.Errorf("names %q %v, want %q", names, err, test.names)
 			}
-			values, err := x.Values(t.Context(), "", test.label, test.start, test.limit)
+			values, err := x.Values(t.Context(), test.label, test.start, test.limit)
 			if err != nil || !slices.Equal(values, test.values) {
 				t.Errorf("values %q %v, want %q", values, err, test.values)
 			}
@@ -62,25 +62,25 @@ func TestNamesAndValues(t *testing.T) {
 // Tenants do not see each other, also when the name of one looks like the keys
 // of another.
 func TestTenants(t *testing.T) {
-	schema := newSchema(t, nil, true)
 	tab := newTable(t)
-	x := index.New(index.Config{Schema: schema}, tab)
+	indexOf := make(map[string]*index.Index)
 	tenants := []string{"a", "a,p", "p", "a,p,__name__=up", "ab"}
 	for _, tenant := range tenants {
+		schema := newSchema(t, nil, tenant)
+		x := index.New(index.Config{Schema: schema}, tab)
+		indexOf[tenant] = x
 		for _, job := range []string{"shared", "of " + tenant} {
-			e := entryOf(t, schema, tenant, 0, labels.FromStrings("__name__", "up", "job", job))
-			if err := x.Write(t.Context(), tenant, []index.Entry{e}); err != nil {
-				t.Fatal(err)
-			}
+			mustWrite(t, x, entryOf(t, schema, 0, labels.FromStrings("__name__", "up", "job", job)))
 		}
 	}
 	n := len(tenants)
 	wantWork(t, tab, "the same series for each tenant", work{putCalls: 4 * n, putRows: (6 + 3) * n, scanCalls: n})
 	for _, tenant := range tenants {
 		t.Run(tenant, func(t *testing.T) {
+			x := indexOf[tenant]
 			want := []string{"of " + tenant, "shared"}
 			for _, pairs := range [][]string{nil, {"__name__=", "up"}, {"job=~", "shared|of.*"}, {"job!=", ""}} {
-				result := mustSelect(t, x, index.Query{Tenant: tenant, Matchers: matchers(t, pairs...), Limit: 1})
+				result := mustSelect(t, x, index.Query{Matchers: matchers(t, pairs...), Limit: 1})
 				var got []string
 				for _, s := range result.Series {
 					got = append(got, s.Labels.Get("job"))
@@ -89,26 +89,15 @@ func TestTenants(t *testing.T) {
 					t.Errorf("%q: series of jobs %q, want %q", pairs, got, want)
 				}
 			}
-			values, err := x.Values(t.Context(), tenant, "job", 0, 1)
+			values, err := x.Values(t.Context(), "job", 0, 1)
 			if err != nil || !slices.Equal(values, want) {
 				t.Errorf("values %q %v, want %q", values, err, want)
 			}
-			names, err := x.Names(t.Context(), tenant, 0, 1)
+			names, err := x.Names(t.Context(), 0, 1)
 			if err != nil || !slices.Equal(names, []string{"__name__", "job"}) {
 				t.Errorf("names %q %v", names, err)
 			}
 		})
-	}
-	if _, err := x.Names(t.Context(), "", 0, 1); err == nil {
-		t.Error("names of no tenant are no error")
-	}
-	if _, err := x.Values(t.Context(), "", "job", 0, 1); err == nil {
-		t.Error("values of no tenant are no error")
-	}
-	for _, pairs := range [][]string{nil, {"job=", "a"}, {"job=~", "a.*"}, {"job=~", ".*a"}, {"job!=", ""}} {
-		if _, err := x.Select(t.Context(), index.Query{Matchers: matchers(t, pairs...), Limit: 1}); err == nil {
-			t.Errorf("%q: series of no tenant are no error", pairs)
-		}
 	}
 }
 
@@ -117,10 +106,10 @@ func TestReadFailure(t *testing.T) {
 	x := index.New(index.Config{}, tab)
 	mustWrite(t, x, entry(t, 0, "__name__", "up", "job", "a"))
 	tab.onScan = func(int) error { return errStore }
-	if _, err := x.Names(t.Context(), "", 0, 1); !errors.Is(err, errStore) {
+	if _, err := x.Names(t.Context(), 0, 1); !errors.Is(err, errStore) {
 		t.Errorf("names: %v", err)
 	}
-	if _, err := x.Values(t.Context(), "", "job", 0, 1); !errors.Is(err, errStore) {
+	if _, err := x.Values(t.Context(), "job", 0, 1); !errors.Is(err, errStore) {
 		t.Errorf("values: %v", err)
 	}
 	for _, pairs := range [][]string{nil, {"job=", "a"}, {"job=~", "a.*"}} {

@@ -37,12 +37,11 @@ var (
 
 // stored is a series of the model: where it was written.
 type stored struct {
-	tenant  string
 	labels  labels.Labels
 	periods []int64
 }
 
-// model is an index, and what brute force knows of it.
+// model is the index of a tenant, and what brute force knows of it.
 type model struct {
 	rng    *rand.Rand
 	schema series.Schema
@@ -51,31 +50,20 @@ type model struct {
 	series map[string]*stored
 }
 
-var modelTenants = []string{"a", "a,p", "p"}
-
 const (
 	modelFirst   = 5 * series.IndexPeriod // so that the eighth, a new base, is inside
 	modelPeriods = 8
 )
 
-func newModel(t *testing.T, seed uint64, resource []string, tenancy bool) *model {
+func newModel(t *testing.T, tab *table, seed uint64, resource []string, tenant string) *model {
 	m := &model{
 		rng:    rand.New(rand.NewPCG(seed, seed)),
-		schema: newSchema(t, resource, tenancy),
-		table:  newTable(t),
+		schema: newSchema(t, resource, tenant),
+		table:  tab,
 		series: make(map[string]*stored),
 	}
-	m.table.countOnly = true
 	m.index = index.New(index.Config{Schema: m.schema, ParallelLists: 1 + m.rng.IntN(4), AtomicPuts: m.rng.IntN(2) == 0}, m.table)
 	return m
-}
-
-// randomTenant is "" without tenancy.
-func (m *model) randomTenant() string {
-	if !m.schema.Tenancy() {
-		return ""
-	}
-	return modelTenants[m.rng.IntN(len(modelTenants))]
 }
 
 func (m *model) randomOf(texts []string) string { return texts[m.rng.IntN(len(texts))] }
@@ -101,28 +89,27 @@ func (m *model) randomLabels() labels.Labels {
 // its period that it is written ahead.
 func (m *model) write(t *testing.T, count int) {
 	for count > 0 {
-		tenant := m.randomTenant()
 		var batch []index.Entry
 		for range min(count, 1+m.rng.IntN(100)) {
 			count--
 			ls := m.randomLabels()
 			for range 1 + m.rng.IntN(3) {
 				period := modelFirst + m.rng.Int64N(modelPeriods)*series.IndexPeriod
-				e := entryOf(t, m.schema, tenant, period+m.rng.Int64N(series.IndexPeriod*7/8), ls)
+				e := entryOf(t, m.schema, period+m.rng.Int64N(series.IndexPeriod*7/8), ls)
 				batch = append(batch, e)
-				m.note(tenant, e, period)
+				m.note(e, period)
 			}
 		}
-		if err := m.index.Write(t.Context(), tenant, batch); err != nil {
+		if err := m.index.Write(t.Context(), batch); err != nil {
 			t.Fatal(err)
 		}
 	}
 }
 
-func (m *model) note(tenant string, e index.Entry, period int64) {
+func (m *model) note(e index.Entry, period int64) {
 	s := m.series[string(e.Key)]
 	if s == nil {
-		s = &stored{tenant: tenant, labels: e.Labels}
+		s = &stored{labels: e.Labels}
 		m.series[string(e.Key)] = s
 	}
 	if !slices.Contains(s.periods, period) {
@@ -162,7 +149,7 @@ func (m *model) randomIDs(typ labels.MatchType) string {
 }
 
 func (m *model) randomQuery() index.Query {
-	q := index.Query{Tenant: m.randomTenant()}
+	var q index.Query
 	for range m.rng.IntN(5) {
 		q.Matchers = append(q.Matchers, m.randomMatcher())
 	}
@@ -188,7 +175,7 @@ func (m *model) find(q index.Query) []index.Series {
 	var found []index.Series
 	matches := bruteForce(q.Matchers)
 	for key, s := range m.series {
-		if s.tenant != q.Tenant || !matches(s.labels) {
+		if !matches(s.labels) {
 			continue
 		}
 		bases := make(map[int64]bool)
@@ -288,31 +275,38 @@ func show(q index.Query) string {
 	for _, m := range q.Matchers {
 		ms = append(ms, fmt.Sprintf("%.200s", m))
 	}
-	return fmt.Sprintf("tenant %q {%s} [%d, %d) at most %d", q.Tenant, strings.Join(ms, ", "), q.Start, q.Limit, q.MaxSeries)
+	return fmt.Sprintf("{%s} [%d, %d) at most %d", strings.Join(ms, ", "), q.Start, q.Limit, q.MaxSeries)
 }
 
 func TestModel(t *testing.T) {
 	tests := []struct {
 		name     string
 		resource []string
-		tenancy  bool
+		tenants  []string
 		series   int
 	}{
-		{"plain", nil, false, 2500},
-		{"resource labels and tenants", []string{"instance", "a,b"}, true, 1000},
-		{"few", nil, false, 20},
+		{"plain", nil, []string{""}, 2500},
+		{"resource labels and tenants", []string{"instance", "a,b"}, []string{"a", "a,p", "p"}, 350},
+		{"few", nil, []string{""}, 20},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			seed := uint64(time.Now().UnixNano())
 			t.Logf("seed %d", seed)
-			m := newModel(t, seed, test.resource, test.tenancy)
-			m.write(t, test.series)
-			for range 150 {
+			tab := newTable(t)
+			tab.countOnly = true
+			var models []*model
+			for i, tenant := range test.tenants {
+				m := newModel(t, tab, seed+uint64(i), test.resource, tenant)
+				m.write(t, test.series)
+				models = append(models, m)
+			}
+			for i := range 150 {
+				m := models[i%len(models)]
 				m.check(t, m.randomQuery())
 			}
-			for range 20 {
-				m.checkTexts(t)
+			for i := range 20 {
+				models[i%len(models)].checkTexts(t)
 			}
 		})
 	}
@@ -333,11 +327,11 @@ func (m *model) checkTexts(t *testing.T) {
 			}
 		})
 	}
-	names, err := m.index.Names(t.Context(), q.Tenant, q.Start, q.Limit)
+	names, err := m.index.Names(t.Context(), q.Start, q.Limit)
 	if want := slices.Sorted(maps.Keys(wantNames)); err != nil || !slices.Equal(names, want) {
 		t.Fatalf("%s: names %q %v, want %q", show(q), names, err, want)
 	}
-	values, err := m.index.Values(t.Context(), q.Tenant, label, q.Start, q.Limit)
+	values, err := m.index.Values(t.Context(), label, q.Start, q.Limit)
 	if want := slices.Sorted(maps.Keys(wantValues)); err != nil || !slices.Equal(values, want) {
 		t.Fatalf("%s: values of %q %q %v, want %q", show(q), label, values, err, want)
 	}

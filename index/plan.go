@@ -24,7 +24,6 @@ const (
 // Query asks for the series that all matchers match, in [Start, Limit), in
 // milliseconds, within [0, series.MaxTime+1).
 type Query struct {
-	Tenant       string
 	Matchers     []*labels.Matcher
 	Start, Limit int64
 	// MaxSeries bounds the answer. 0 is no bound.
@@ -57,37 +56,35 @@ type list struct {
 // plan turns matchers into lists, one for each matcher that does not match the
 // empty string. With no such matcher it is one list of all series. The answer
 // is in every one of them.
-func (x *Index) plan(q Query) ([]*list, error) {
+func (x *Index) plan(q Query) []*list {
 	var lists []*list
 	for _, m := range q.Matchers {
-		if m.Matches("") {
-			continue
+		if !m.Matches("") {
+			lists = append(lists, x.planMatcher(q, m))
 		}
-		l, err := x.planMatcher(q, m)
-		if err != nil {
-			return nil, err
-		}
-		lists = append(lists, l)
 	}
-	if len(lists) > 0 {
-		return lists, nil
+	if len(lists) == 0 {
+		all := &list{}
+		x.allPostings(all, labels.MetricName)
+		lists = append(lists, all)
 	}
-	all := &list{}
-	return []*list{all}, x.allPostings(q, all, labels.MetricName)
+	return lists
 }
 
 // planMatcher makes the list of one matcher.
-func (x *Index) planMatcher(q Query, m *labels.Matcher) (*list, error) {
+func (x *Index) planMatcher(q Query, m *labels.Matcher) *list {
 	l := &list{matcher: m}
 	switch set := literals(m); {
 	case m.Type == labels.MatchEqual:
-		return l, x.postingsOf(q, l, []string{m.Value})
+		x.postingsOf(q, l, []string{m.Value})
 	case m.Type == labels.MatchNotEqual, m.Type == labels.MatchRegexp && m.Value == ".+", len(set) > maxUnion:
-		return l, x.allPostings(q, l, m.Name)
+		x.allPostings(l, m.Name)
 	case len(set) > 0:
-		return l, x.postingsOf(q, l, set)
+		x.postingsOf(q, l, set)
+	default:
+		x.valuesOf(q, l)
 	}
-	return l, x.valuesOf(q, l)
+	return l
 }
 
 // literals returns the values that m matches if it is a regular expression that
@@ -107,33 +104,24 @@ func literals(m *labels.Matcher) []string {
 }
 
 // allPostings makes l read every posting of a label.
-func (x *Index) allPostings(q Query, l *list, name string) error {
-	r, err := x.schema.PostingRange(q.Tenant, name)
-	l.setRanges([]series.RowRange{r})
-	return err
+func (x *Index) allPostings(l *list, name string) {
+	l.setRanges([]series.RowRange{x.schema.PostingRange(name)})
 }
 
 // postingsOf makes l read the postings of these values, in the periods of q.
-func (x *Index) postingsOf(q Query, l *list, values []string) error {
+func (x *Index) postingsOf(q Query, l *list, values []string) {
 	ranges := make([]series.RowRange, 0, len(values))
 	for _, value := range values {
-		first, err := x.schema.AppendPostingPrefix(nil, q.Tenant, l.matcher.Name, value, q.firstPeriod())
-		if err != nil {
-			return err
-		}
-		last, err := x.schema.AppendPostingPrefix(nil, q.Tenant, l.matcher.Name, value, q.lastPeriod())
-		if err != nil {
-			return err
-		}
+		first := x.schema.AppendPostingPrefix(nil, l.matcher.Name, value, q.firstPeriod())
+		last := x.schema.AppendPostingPrefix(nil, l.matcher.Name, value, q.lastPeriod())
 		ranges = append(ranges, series.RowRange{Start: first, Limit: series.PrefixRange(last).Limit})
 	}
 	sortRanges(ranges)
 	l.setRanges(slices.CompactFunc(ranges, func(a, b series.RowRange) bool { return bytes.Equal(a.Start, b.Start) }))
-	return nil
 }
 
 // valuesOf makes l read the values of its label, to find those that match.
-func (x *Index) valuesOf(q Query, l *list) error {
+func (x *Index) valuesOf(q Query, l *list) {
 	l.values = true
 	l.found = make(map[string]bool)
 	name, prefix := l.matcher.Name, ""
@@ -141,30 +129,20 @@ func (x *Index) valuesOf(q Query, l *list) error {
 		prefix = l.matcher.Prefix()
 	}
 	if prefix == "" || (q.lastPeriod()-q.firstPeriod())/series.IndexPeriod >= maxPrefixPeriods {
-		r, err := x.valueRange(q, name)
-		l.setRanges([]series.RowRange{r})
-		return err
+		l.setRanges([]series.RowRange{x.valueRange(q, name)})
+		return
 	}
 	var ranges []series.RowRange
 	for p := q.firstPeriod(); p <= q.lastPeriod(); p += series.IndexPeriod {
-		r, err := x.schema.ValueRange(q.Tenant, name, prefix, p)
-		if err != nil {
-			return err
-		}
-		ranges = append(ranges, r)
+		ranges = append(ranges, x.schema.ValueRange(name, prefix, p))
 	}
 	l.setRanges(ranges)
-	return nil
 }
 
 // valueRange is the range of all values of a label in the periods of q.
-func (x *Index) valueRange(q Query, name string) (series.RowRange, error) {
-	first, err := x.schema.ValueRange(q.Tenant, name, "", q.firstPeriod())
-	if err != nil {
-		return series.RowRange{}, err
-	}
-	last, err := x.schema.ValueRange(q.Tenant, name, "", q.lastPeriod())
-	return series.RowRange{Start: first.Start, Limit: last.Limit}, err
+func (x *Index) valueRange(q Query, name string) series.RowRange {
+	first, last := x.schema.ValueRange(name, "", q.firstPeriod()), x.schema.ValueRange(name, "", q.lastPeriod())
+	return series.RowRange{Start: first.Start, Limit: last.Limit}
 }
 
 // firstPeriod and lastPeriod are the starts of the periods that q touches.

@@ -63,10 +63,7 @@ func (x *Index) Select(ctx context.Context, q Query) (*Result, error) {
 	if q.Limit <= q.Start {
 		return &Result{}, nil
 	}
-	lists, err := x.plan(q)
-	if err != nil {
-		return nil, err
-	}
+	lists := x.plan(q)
 	readers := make([]listReader, len(lists))
 	for i, l := range lists {
 		readers[i] = listReader{x: x, q: q, list: l, found: newCandidates(x.schema, q)}
@@ -139,7 +136,7 @@ func (x *Index) readPage(ctx context.Context, q Query, l *list, size int, c *can
 		case err != nil && !tooMany:
 			return err
 		case ended || tooMany:
-			return x.endValues(q, l, tooMany)
+			x.endValues(q, l, tooMany)
 		}
 		return nil
 	}
@@ -198,17 +195,18 @@ func (l *list) addValue(value []byte) error {
 
 // endValues turns the values found into posting ranges, or, where there are
 // too many, into one range over all postings of the label.
-func (x *Index) endValues(q Query, l *list, tooMany bool) error {
+func (x *Index) endValues(q Query, l *list, tooMany bool) {
 	l.values = false
 	l.next, l.after = len(l.ranges), nil
 	if tooMany {
-		return x.allPostings(q, l, l.matcher.Name)
+		x.allPostings(l, l.matcher.Name)
+		return
 	}
 	values := make([]string, 0, len(l.found))
 	for value := range l.found {
 		values = append(values, value)
 	}
-	return x.postingsOf(q, l, values)
+	x.postingsOf(q, l, values)
 }
 
 // candidates gathers the series of one list that all matchers match.
@@ -241,7 +239,7 @@ func (c *candidates) add(key []byte) error {
 		c.series[slot].addBase(base)
 		return nil
 	}
-	_, ls, err := c.schema.ParseSeriesKey(seriesKey, &c.builder)
+	ls, err := c.schema.ParseSeriesKey(seriesKey, &c.builder)
 	if err != nil {
 		return fmt.Errorf("posting %q: %w", key, err)
 	}

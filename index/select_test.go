@@ -21,7 +21,7 @@ func fill(t testing.TB, x *index.Index, count int, make func(i int) labels.Label
 	t.Helper()
 	var batch []index.Entry
 	for i := range count {
-		batch = append(batch, entryOf(t, series.Schema{}, "", 0, make(i)))
+		batch = append(batch, entryOf(t, series.Schema{}, 0, make(i)))
 		if len(batch) == 10_000 || i == count-1 {
 			mustWrite(t, x, batch...)
 			batch = batch[:0]
@@ -440,27 +440,22 @@ func TestSelectBases(t *testing.T) {
 
 func TestSelectCorrupt(t *testing.T) {
 	tests := []struct {
-		name    string
-		tenancy bool
-		key     string
+		name, tenant, key string
 	}{
-		{"no series key", false, "p,job=a,0000000000000"},
-		{"series key of no labels", false, "p,job=a,0000000000000,"},
-		{"series key with a bad escape", false, `p,job=a,0000000000000,up,job=\x`},
-		{"no period", false, "p,job=a,0000000000001,up,job=a"},
-		{"series of another tenant", true, "acme,p,job=a,0000000000000,other,up,job=a"},
+		{"no series key", "", "p,job=a,0000000000000"},
+		{"series key of no labels", "", "p,job=a,0000000000000,"},
+		{"series key with a bad escape", "", `p,job=a,0000000000000,up,job=\x`},
+		{"no period", "", "p,job=a,0000000000001,up,job=a"},
+		{"series of another tenant", "acme", "acme,p,job=a,0000000000000,other,up,job=a"},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			tab, tenant := newTable(t), ""
-			if test.tenancy {
-				tenant = "acme"
-			}
-			x := index.New(index.Config{Schema: newSchema(t, nil, test.tenancy)}, tab)
+			tab := newTable(t)
+			x := index.New(index.Config{Schema: newSchema(t, nil, test.tenant)}, tab)
 			if err := tab.PutRows(t.Context(), []index.Row{{Key: []byte(test.key)}}); err != nil {
 				t.Fatal(err)
 			}
-			_, err := x.Select(t.Context(), index.Query{Tenant: tenant, Matchers: matchers(t, "job!=", ""), Limit: 1})
+			_, err := x.Select(t.Context(), index.Query{Matchers: matchers(t, "job!=", ""), Limit: 1})
 			if !errors.Is(err, series.ErrCorrupt) {
 				t.Errorf("%v, want ErrCorrupt", err)
 			}
@@ -495,8 +490,8 @@ func FuzzWriteSelect(f *testing.F) {
 		b.Reset(labels.EmptyLabels())
 		ls.Range(func(l labels.Label) { b.Set(l.Name, l.Value+"x") })
 		b.Set(name1+"x", "x")
-		key, err := series.Schema{}.AppendSeriesKey(nil, "", ls)
-		otherKey, otherErr := series.Schema{}.AppendSeriesKey(nil, "", b.Labels())
+		key, err := series.Schema{}.AppendSeriesKey(nil, ls)
+		otherKey, otherErr := series.Schema{}.AppendSeriesKey(nil, b.Labels())
 		if err != nil || otherErr != nil {
 			return // no labels, or too many of them
 		}
@@ -510,7 +505,7 @@ func FuzzWriteSelect(f *testing.F) {
 			if len(result.Series) != 1 || !equalSeries(result.Series[0], want) {
 				t.Errorf("%s: found %v, want %v", m, result.Series, want)
 			}
-			values, err := x.Values(t.Context(), "", l.Name, at, at+1)
+			values, err := x.Values(t.Context(), l.Name, at, at+1)
 			if err != nil || !slices.Contains(values, l.Value) {
 				t.Errorf("values of %q are %q, %v", l.Name, values, err)
 			}

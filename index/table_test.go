@@ -188,9 +188,13 @@ func wantWork(t *testing.T, tab *table, what string, want work) {
 	}
 }
 
-func newSchema(t testing.TB, resource []string, tenancy bool) series.Schema {
+// newSchema returns a schema without tenants if tenant is empty.
+func newSchema(t testing.TB, resource []string, tenant string) series.Schema {
 	t.Helper()
-	schema, err := series.NewSchema(resource, tenancy)
+	schema, err := series.NewSchema(resource)
+	if err == nil && tenant != "" {
+		schema, err = schema.ForTenant(tenant)
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -201,22 +205,21 @@ func newSchema(t testing.TB, resource []string, tenancy bool) series.Schema {
 // in turn, in the zero schema.
 func entry(t testing.TB, at int64, pairs ...string) index.Entry {
 	t.Helper()
-	return entryOf(t, series.Schema{}, "", at, labels.FromStrings(pairs...))
+	return entryOf(t, series.Schema{}, at, labels.FromStrings(pairs...))
 }
 
-func entryOf(t testing.TB, schema series.Schema, tenant string, at int64, ls labels.Labels) index.Entry {
+func entryOf(t testing.TB, schema series.Schema, at int64, ls labels.Labels) index.Entry {
 	t.Helper()
-	key, err := schema.AppendSeriesKey(nil, tenant, ls)
+	key, err := schema.AppendSeriesKey(nil, ls)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return index.Entry{Key: key, Labels: ls, T: at}
 }
 
-// mustWrite writes entries without a tenant.
 func mustWrite(t testing.TB, x *index.Index, entries ...index.Entry) {
 	t.Helper()
-	if err := x.Write(t.Context(), "", entries); err != nil {
+	if err := x.Write(t.Context(), entries); err != nil {
 		t.Fatal(err)
 	}
 }

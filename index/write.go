@@ -38,13 +38,13 @@ type need struct {
 // come far enough the series is noted down for the next one, too: see WriteAhead.
 // A series that was written before costs no row. Write waits for a series that another
 // call is writing. It does not keep the entries.
-func (x *Index) Write(ctx context.Context, tenant string, entries []Entry) error {
-	return x.write(ctx, tenant, x.writer.missing(tenant, entries))
+func (x *Index) Write(ctx context.Context, entries []Entry) error {
+	return x.write(ctx, x.writer.missing(entries))
 }
 
-func (x *Index) write(ctx context.Context, tenant string, missing []need) error {
+func (x *Index) write(ctx context.Context, missing []need) error {
 	for len(missing) > 0 {
-		others, err := x.writeReserved(ctx, tenant, missing)
+		others, err := x.writeReserved(ctx, missing)
 		if err != nil {
 			return err
 		}
@@ -59,12 +59,12 @@ func (x *Index) write(ctx context.Context, tenant string, missing []need) error 
 
 // writeReserved writes the needs that no other call is writing, and returns the
 // others.
-func (x *Index) writeReserved(ctx context.Context, tenant string, missing []need) (others []need, err error) {
+func (x *Index) writeReserved(ctx context.Context, missing []need) (others []need, err error) {
 	w := &x.writer
 	done := make(chan struct{})
 	mine, others := w.reserve(missing, done)
 	defer w.release(mine, done)
-	return others, x.writeNeeds(ctx, tenant, mine)
+	return others, x.writeNeeds(ctx, mine)
 }
 
 // await waits until all calls that write needs have ended, with or without an error.
@@ -86,12 +86,12 @@ const batchBytes = 4 << 20
 
 // writeNeeds writes the rows of those needs that are not in the table, a batch
 // at a time.
-func (x *Index) writeNeeds(ctx context.Context, tenant string, needs []need) error {
-	needs, err := x.dropWritten(ctx, tenant, needs)
+func (x *Index) writeNeeds(ctx context.Context, needs []need) error {
+	needs, err := x.dropWritten(ctx, needs)
 	slices.SortFunc(needs, compareNeeds)
 	for err == nil && len(needs) > 0 {
 		n := countBatch(needs)
-		err = x.writeBatch(ctx, tenant, needs[:n])
+		err = x.writeBatch(ctx, needs[:n])
 		needs = needs[n:]
 	}
 	return err
@@ -115,15 +115,13 @@ func countBatch(needs []need) int {
 
 // writeBatch writes all rows of needs, and the marks when they are durable or with
 // them.
-func (x *Index) writeBatch(ctx context.Context, tenant string, needs []need) error {
+func (x *Index) writeBatch(ctx context.Context, needs []need) error {
 	b := x.batches.Get().(*batch)
 	defer func() {
 		b.reset()
 		x.batches.Put(b)
 	}()
-	if err := x.fillBatch(b, tenant, needs); err != nil {
-		return err
-	}
+	x.fillBatch(b, needs)
 	if len(b.rows) > 0 {
 		if err := x.rows.PutRows(ctx, b.rows); err != nil {
 			return fmt.Errorf("write index rows: %w", err)
@@ -139,8 +137,8 @@ func (x *Index) writeBatch(ctx context.Context, tenant string, needs []need) err
 }
 
 // dropWritten leaves out the needs whose commit mark is in the table.
-func (x *Index) dropWritten(ctx context.Context, tenant string, needs []need) ([]need, error) {
-	if err := x.refill(ctx, tenant, needs); err != nil {
+func (x *Index) dropWritten(ctx context.Context, needs []need) ([]need, error) {
+	if err := x.refill(ctx, needs); err != nil {
 		return nil, err
 	}
 	w := &x.writer
@@ -161,10 +159,9 @@ const (
 // refill reads the commit marks of the metric names of needs, once for each
 // name and period, as far as time and refillRows allow. A call that comes while
 // another one reads waits for it: the other may read its names.
-func (x *Index) refill(ctx context.Context, tenant string, needs []need) error {
-	ranges, _, err := x.unread(tenant, needs)
-	if err != nil || len(ranges) == 0 {
-		return err
+func (x *Index) refill(ctx context.Context, needs []need) error {
+	if ranges, _ := x.unread(needs); len(ranges) == 0 {
+		return nil
 	}
 	w := &x.writer
 	select {
@@ -173,13 +170,13 @@ func (x *Index) refill(ctx context.Context, tenant string, needs []need) error {
 	case <-ctx.Done():
 		return fmt.Errorf("wait for index marks: %w", context.Cause(ctx))
 	}
-	ranges, names, err := x.unread(tenant, needs)
-	if err != nil || len(ranges) == 0 {
-		return err
+	ranges, names := x.unread(needs)
+	if len(ranges) == 0 {
+		return nil
 	}
 	reading, cancel := withShare(ctx)
 	defer cancel()
-	err = x.rows.ScanRows(reading, ranges, min(refillRows, x.writer.written.max), x.rememberMark)
+	err := x.rows.ScanRows(reading, ranges, min(refillRows, x.writer.written.max), x.rememberMark)
 	if outOfTime := reading.Err() != nil && ctx.Err() == nil; err != nil && !outOfTime {
 		return fmt.Errorf("read index marks: %w", err)
 	}
@@ -202,16 +199,13 @@ func withShare(ctx context.Context) (context.Context, context.CancelFunc) {
 
 // unread returns the ranges of commit marks of the metric names of needs that
 // were not read yet, ascending, and the ids of those names and periods.
-func (x *Index) unread(tenant string, needs []need) (ranges []series.RowRange, names []id, err error) {
+func (x *Index) unread(needs []need) (ranges []series.RowRange, names []id) {
 	w := &x.writer
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	seen := make(map[id]bool)
 	for _, n := range needs {
-		prefix, err := x.schema.AppendPostingPrefix(nil, tenant, labels.MetricName, n.entry.Labels.Get(labels.MetricName), n.period)
-		if err != nil {
-			return nil, nil, err
-		}
+		prefix := x.schema.AppendPostingPrefix(nil, labels.MetricName, n.entry.Labels.Get(labels.MetricName), n.period)
 		i := w.hash.of(prefix)
 		if seen[i] || w.marksRead.has(i) {
 			continue
@@ -221,7 +215,7 @@ func (x *Index) unread(tenant string, needs []need) (ranges []series.RowRange, n
 		ranges = append(ranges, series.PrefixRange(prefix))
 	}
 	sortRanges(ranges)
-	return ranges, names, nil
+	return ranges, names
 }
 
 // rememberMark adds the series of one commit mark to those written.

@@ -125,14 +125,14 @@ func TestWriteRows(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			schema := newSchema(t, test.resource, test.tenant != "")
+			schema := newSchema(t, test.resource, test.tenant)
 			tab := newTable(t)
 			x := index.New(index.Config{Schema: schema}, tab)
 			var entries []index.Entry
 			for _, at := range test.times {
-				entries = append(entries, entryOf(t, schema, test.tenant, at, labels.FromStrings(test.labels...)))
+				entries = append(entries, entryOf(t, schema, at, labels.FromStrings(test.labels...)))
 			}
-			if err := x.Write(t.Context(), test.tenant, entries); err != nil {
+			if err := x.Write(t.Context(), entries); err != nil {
 				t.Fatal(err)
 			}
 			if len(tab.puts) != 2 || !slices.Equal(tab.puts[0], test.rows) || !slices.Equal(tab.puts[1], test.marks) {
@@ -145,7 +145,7 @@ func TestWriteRows(t *testing.T) {
 
 			atOnce := newTable(t)
 			x = index.New(index.Config{Schema: schema, AtomicPuts: true}, atOnce)
-			if err := x.Write(t.Context(), test.tenant, entries); err != nil {
+			if err := x.Write(t.Context(), entries); err != nil {
 				t.Fatal(err)
 			}
 			writeAhead(t, x)
@@ -216,7 +216,7 @@ func TestWriteFailure(t *testing.T) {
 			}
 			tab.onPut, tab.onScan = fail("put"), fail("scan")
 			x := index.New(index.Config{}, tab)
-			if err := x.Write(t.Context(), "", entries(t)); !errors.Is(err, errStore) {
+			if err := x.Write(t.Context(), entries(t)); !errors.Is(err, errStore) {
 				t.Fatalf("the error is %v, want %v", err, errStore)
 			}
 			for key := range tab.values {
@@ -282,7 +282,7 @@ func TestWriteRefillOutOfTime(t *testing.T) {
 	x := index.New(index.Config{}, slow)
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 	defer cancel()
-	if err := x.Write(ctx, "", []index.Entry{up}); err != nil {
+	if err := x.Write(ctx, []index.Entry{up}); err != nil {
 		t.Fatal(err)
 	}
 	wantWork(t, tab, "after the scan that did not end", work{putCalls: 2, putRows: 6})
@@ -292,7 +292,7 @@ func TestWriteRefillOutOfTime(t *testing.T) {
 	ended, end := context.WithCancel(t.Context())
 	end()
 	other := entry(t, 0, "__name__", "other")
-	if err := x.Write(ended, "", []index.Entry{other}); !errors.Is(err, context.Canceled) {
+	if err := x.Write(ended, []index.Entry{other}); !errors.Is(err, context.Canceled) {
 		t.Errorf("error %v of a call that has ended", err)
 	}
 }
@@ -315,7 +315,7 @@ func TestWriteAfterCrash(t *testing.T) {
 		}
 		return nil
 	}
-	if err := index.New(index.Config{}, tab).Write(t.Context(), "", []index.Entry{up}); err == nil {
+	if err := index.New(index.Config{}, tab).Write(t.Context(), []index.Entry{up}); err == nil {
 		t.Fatal("no error")
 	}
 	tab.onPut = nil
@@ -409,42 +409,22 @@ func TestWriteAheadFails(t *testing.T) {
 	wantWork(t, tab, "writing ahead, too late", work{})
 }
 
-// Series of several tenants wait together, and those that find no place are written
-// at once.
-func TestWriteAheadTenants(t *testing.T) {
-	const end = 4*series.IndexPeriod - 1
-	schema, err := series.NewSchema(nil, true)
-	if err != nil {
-		t.Fatal(err)
+// Series for which the queue has no room are written at once.
+func TestWriteAheadQueueFull(t *testing.T) {
+	const end, count = 4*series.IndexPeriod - 1, 30_000
+	x := index.New(index.Config{}, newTable(t))
+	var entries []index.Entry
+	for i := range count {
+		entries = append(entries, entry(t, end, "__name__", "up", "id", fmt.Sprint(i)))
 	}
-	tab := newTable(t)
-	x := index.New(index.Config{Schema: schema}, tab)
-	const count = 15_000 // of each of two tenants
-	for _, tenant := range []string{"a", "b"} {
-		var entries []index.Entry
-		for i := range count {
-			entries = append(entries, entryOf(t, schema, tenant, end, labels.FromStrings("__name__", "up", "id", fmt.Sprint(i))))
-		}
-		if err := x.Write(t.Context(), tenant, entries); err != nil {
-			t.Fatal(err)
-		}
-	}
-	ahead := func() (n [2]int) {
-		for i, tenant := range []string{"a", "b"} {
-			result, err := x.Select(t.Context(), index.Query{Tenant: tenant, Start: end + 1, Limit: end + 2})
-			if err != nil {
-				t.Fatal(err)
-			}
-			n[i] = len(result.Series)
-		}
-		return n
-	}
-	if n := ahead(); n != [2]int{0, 10_000} {
-		t.Errorf("%v series are written ahead at once", n)
+	mustWrite(t, x, entries...)
+	ahead := func() int { return len(mustSelect(t, x, index.Query{Start: end + 1, Limit: end + 2}).Series) }
+	if n := ahead(); n != 10_000 {
+		t.Errorf("%d series are written ahead at once", n)
 	}
 	writeAhead(t, x)
-	if n := ahead(); n != [2]int{count, count} {
-		t.Errorf("%v series are written ahead", n)
+	if n := ahead(); n != count {
+		t.Errorf("%d series are written ahead", n)
 	}
 }
 
@@ -504,25 +484,12 @@ func TestWriteMoreThanRemembered(t *testing.T) {
 	for i := range 40 {
 		entries = append(entries, entry(t, 0, "__name__", "up", "id", fmt.Sprint(i%20)))
 	}
-	if err := x.Write(ctx, "", entries); err != nil {
+	if err := x.Write(ctx, entries); err != nil {
 		t.Fatal(err)
 	}
 	if tab.putCalls != 2 || tab.marks() != 20 {
 		t.Errorf("%d calls with %d marks, want 2 with 20", tab.putCalls, tab.marks())
 	}
-}
-
-func TestWriteRefuses(t *testing.T) {
-	tab := newTable(t)
-	up := []index.Entry{entry(t, 0, "__name__", "up")}
-	if err := index.New(index.Config{}, tab).Write(t.Context(), "acme", up); err == nil {
-		t.Error("a tenant without tenancy is accepted")
-	}
-	x := index.New(index.Config{Schema: newSchema(t, nil, true)}, tab)
-	if err := x.Write(t.Context(), "", up); err == nil {
-		t.Error("no tenant with tenancy is accepted")
-	}
-	wantWork(t, tab, "refused", work{})
 }
 
 // TestWriteWideSeries: each label of a series repeats its key, so that the rows

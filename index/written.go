@@ -45,7 +45,7 @@ func newWriter(max int) writer {
 
 // missing returns the entries that are not remembered as written, and queues those to
 // be written ahead. In the steady state that is nothing.
-func (w *writer) missing(tenant string, entries []Entry) []need {
+func (w *writer) missing(entries []Entry) []need {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	var missing []need
@@ -60,7 +60,7 @@ func (w *writer) missing(tenant string, entries []Entry) []need {
 			continue
 		}
 		next := need{id: w.hash.inPeriod(text, period+series.IndexPeriod), entry: e, period: period + series.IndexPeriod}
-		if !w.written.has(next.id) && !w.ahead.enqueue(tenant, next) {
+		if !w.written.has(next.id) && !w.ahead.enqueue(next) {
 			missing = append(missing, next)
 		}
 	}

@@ -34,22 +34,22 @@ var benchSchemas = []struct {
 }
 
 // forSchemas runs fn once per schema with the series key of benchLabels.
-func forSchemas(b *testing.B, fn func(b *testing.B, s series.Schema, tenant string, ls labels.Labels, key []byte)) {
+func forSchemas(b *testing.B, fn func(b *testing.B, s series.Schema, ls labels.Labels, key []byte)) {
 	for _, bs := range benchSchemas {
 		b.Run(bs.name, func(b *testing.B) {
-			s := newSchema(b, bs.resource, bs.tenant != "")
+			s := newSchema(b, bs.resource, bs.tenant)
 			ls := benchLabels()
 			b.ReportAllocs()
-			fn(b, s, bs.tenant, ls, appendSeriesKey(b, s, bs.tenant, ls))
+			fn(b, s, ls, appendSeriesKey(b, s, ls))
 		})
 	}
 }
 
 func BenchmarkAppendSeriesKey(b *testing.B) {
-	forSchemas(b, func(b *testing.B, s series.Schema, tenant string, ls labels.Labels, key []byte) {
+	forSchemas(b, func(b *testing.B, s series.Schema, ls labels.Labels, key []byte) {
 		var err error
 		for b.Loop() {
-			if key, err = s.AppendSeriesKey(key[:0], tenant, ls); err != nil {
+			if key, err = s.AppendSeriesKey(key[:0], ls); err != nil {
 				b.Fatal(err)
 			}
 		}
@@ -57,10 +57,10 @@ func BenchmarkAppendSeriesKey(b *testing.B) {
 }
 
 func BenchmarkParseSeriesKey(b *testing.B) {
-	forSchemas(b, func(b *testing.B, s series.Schema, _ string, _ labels.Labels, key []byte) {
+	forSchemas(b, func(b *testing.B, s series.Schema, _ labels.Labels, key []byte) {
 		scratch := labels.NewScratchBuilder(16)
 		for b.Loop() {
-			if _, _, err := s.ParseSeriesKey(key, &scratch); err != nil {
+			if _, err := s.ParseSeriesKey(key, &scratch); err != nil {
 				b.Fatal(err)
 			}
 		}
@@ -68,7 +68,7 @@ func BenchmarkParseSeriesKey(b *testing.B) {
 }
 
 func BenchmarkAppendRowKey(b *testing.B) {
-	forSchemas(b, func(b *testing.B, s series.Schema, _ string, _ labels.Labels, key []byte) {
+	forSchemas(b, func(b *testing.B, s series.Schema, _ labels.Labels, key []byte) {
 		var row []byte
 		for b.Loop() {
 			row = s.AppendRowKey(row[:0], key, 399*series.Period)
@@ -77,7 +77,7 @@ func BenchmarkAppendRowKey(b *testing.B) {
 }
 
 func BenchmarkParseRowKey(b *testing.B) {
-	forSchemas(b, func(b *testing.B, s series.Schema, _ string, _ labels.Labels, key []byte) {
+	forSchemas(b, func(b *testing.B, s series.Schema, _ labels.Labels, key []byte) {
 		row := s.AppendRowKey(nil, key, 399*series.Period)
 		for b.Loop() {
 			var err error
@@ -89,14 +89,10 @@ func BenchmarkParseRowKey(b *testing.B) {
 }
 
 func BenchmarkAppendPosting(b *testing.B) {
-	forSchemas(b, func(b *testing.B, s series.Schema, tenant string, _ labels.Labels, key []byte) {
+	forSchemas(b, func(b *testing.B, s series.Schema, _ labels.Labels, key []byte) {
 		var posting []byte
 		for b.Loop() {
-			var err error
-			posting, err = s.AppendPosting(posting[:0], tenant, "pod", "api-server-6d4cf56db6-x2x7k", 3000*series.IndexPeriod, key)
-			if err != nil {
-				b.Fatal(err)
-			}
+			posting = s.AppendPosting(posting[:0], "pod", "api-server-6d4cf56db6-x2x7k", 3000*series.IndexPeriod, key)
 		}
 	})
 }

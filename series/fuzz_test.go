@@ -12,13 +12,16 @@ import (
 	"github.com/promtable/promtable/series"
 )
 
-// fuzzSchema is one of four schemas, chosen by the low bits of kind.
-func fuzzSchema(t testing.TB, kind byte) series.Schema {
+// fuzzSchema is one of four schemas, chosen by the low bits of kind: two of a tenant.
+func fuzzSchema(t testing.TB, kind byte, tenant string) series.Schema {
 	var resource []string
 	if kind&1 != 0 {
 		resource = []string{"host", "podname"}
 	}
-	return newSchema(t, resource, kind&2 != 0)
+	if kind&2 == 0 {
+		tenant = ""
+	}
+	return newSchema(t, resource, tenant)
 }
 
 // addKeys adds keys to the seeds of f with each schema.
@@ -33,16 +36,16 @@ func addKeys(f *testing.F, keys ...string) {
 func FuzzParseSeriesKey(f *testing.F) {
 	addKeys(f, "", "up", "up,a=b", "t,up,a=b,h,p", "t,,a=b,,", `t\,,u\\p,a\=b=c\n\0,\\,\,`, "up,b=1,a=2", `up,a=b\#`, "up,1297080123392=x,,")
 	f.Fuzz(func(t *testing.T, kind byte, key []byte) {
-		s := fuzzSchema(t, kind)
-		tenant, ls, err := parseSeriesKey(s, key)
+		s := fuzzSchema(t, kind, "t")
+		ls, err := parseSeriesKey(s, key)
 		if err != nil {
 			if !errors.Is(err, series.ErrCorrupt) {
 				t.Fatalf("ParseSeriesKey(%q): %v is not ErrCorrupt", key, err)
 			}
 			return
 		}
-		if got, err := s.AppendSeriesKey(nil, tenant, ls); err != nil || !bytes.Equal(got, key) {
-			t.Fatalf("%q parses to %q, %s, which has the key %q, %v", key, tenant, ls, got, err)
+		if got, err := s.AppendSeriesKey(nil, ls); err != nil || !bytes.Equal(got, key) {
+			t.Fatalf("%q parses to %s, which has the key %q, %v", key, ls, got, err)
 		}
 	})
 }
@@ -50,7 +53,7 @@ func FuzzParseSeriesKey(f *testing.F) {
 func FuzzParseRowKey(f *testing.F) {
 	addKeys(f, "", heroicKey, "up,0000000000000", "t,up,a=b,1297080123392,h,p", `up,a=\\,0004294967296,\\,\,`, `up\,0000000000000,0000000000000`, ",9998683865088")
 	f.Fuzz(func(t *testing.T, kind byte, key []byte) {
-		s := fuzzSchema(t, kind)
+		s := fuzzSchema(t, kind, "t")
 		seriesKey, base, err := s.ParseRowKey(nil, key)
 		if err != nil {
 			if !errors.Is(err, series.ErrCorrupt) {
@@ -67,7 +70,7 @@ func FuzzParseRowKey(f *testing.F) {
 func FuzzParsePosting(f *testing.F) {
 	addKeys(f, "", "p,a=b,0000000000000,up,a=b", "t,p,a=b,1299764477952,t,up,a=b,h,p", `p,a\==\,,0000536870912,up,`, `p,a=x\#00,0000000000000,`, "v,a,0000000000000,b")
 	f.Fuzz(func(t *testing.T, kind byte, key []byte) {
-		period, seriesKey, err := fuzzSchema(t, kind).ParsePosting(key)
+		period, seriesKey, err := fuzzSchema(t, kind, "t").ParsePosting(key)
 		if err != nil {
 			if !errors.Is(err, series.ErrCorrupt) {
 				t.Fatalf("ParsePosting(%q): %v is not ErrCorrupt", key, err)
@@ -86,7 +89,7 @@ func FuzzParsePosting(f *testing.F) {
 func FuzzParseNameKey(f *testing.F) {
 	addKeys(f, "", "n,0000000000000,up", "t,n,1299764477952,a", "n,1299764477953,a", `t\,,n,1299764477952,\#`)
 	f.Fuzz(func(t *testing.T, kind byte, key []byte) {
-		s := fuzzSchema(t, kind)
+		s := fuzzSchema(t, kind, "t")
 		period, err := s.ParseNameKey(key)
 		if err == nil && period != series.PeriodOf(period) || err != nil && !errors.Is(err, series.ErrCorrupt) {
 			t.Fatalf("%q is a name of period %d, %v", key, period, err)
@@ -119,58 +122,54 @@ func FuzzSeriesKey(f *testing.F) {
 		f.Add(kind, "t", "东京", "__name_", "\xff", "\n", "\n", "", uint64(1<<32-1))
 	}
 	f.Fuzz(func(t *testing.T, kind byte, tenant, metric, name1, value1, name2, value2, host string, at uint64) {
-		s := fuzzSchema(t, kind)
-		if !s.Tenancy() {
-			tenant = ""
-		}
-		ls := labels.FromMap(map[string]string{name1: value1, name2: value2, "host": host, "__name__": metric})
-		ls = labels.NewBuilder(ls).Del("").Labels() // without the empty values, too
-		key, err := s.AppendSeriesKey([]byte("dst"), tenant, ls)
-		if err != nil {
-			checkFuzzError(t, s, tenant, ls, key, err)
+		if tenant == "" || len(tenant) > series.MaxTenant {
+			if _, err := (series.Schema{}).ForTenant(tenant); err == nil {
+				t.Fatalf("a tenant of %d bytes", len(tenant))
+			}
 			return
 		}
-		checkSeriesKey(t, s, key[3:], tenant, ls)
+		s := fuzzSchema(t, kind, tenant)
+		ls := labels.FromMap(map[string]string{name1: value1, name2: value2, "host": host, "__name__": metric})
+		ls = labels.NewBuilder(ls).Del("").Labels() // without the empty values, too
+		key, err := s.AppendSeriesKey([]byte("dst"), ls)
+		if err != nil {
+			checkFuzzError(t, tenant, ls, key, err)
+			return
+		}
+		checkSeriesKey(t, s, key[3:], ls)
 		ts := int64(at % uint64(series.MaxTime+1))
 		base, _ := series.Split(ts)
 		checkRowKey(t, s, key[3:], base)
-		ls.Range(func(l labels.Label) { checkFuzzIndex(t, s, tenant, l, series.PeriodOf(ts), key[3:]) })
+		ls.Range(func(l labels.Label) { checkFuzzIndex(t, s, l, series.PeriodOf(ts), key[3:]) })
 	})
 }
 
 // checkFuzzError fails unless AppendSeriesKey had a reason for its error.
-func checkFuzzError(t *testing.T, s series.Schema, tenant string, ls labels.Labels, dst []byte, err error) {
-	badTenant := s.Tenancy() && (tenant == "" || len(tenant) > series.MaxTenant)
+func checkFuzzError(t *testing.T, tenant string, ls labels.Labels, dst []byte, err error) {
 	size := len(tenant)
 	ls.Range(func(l labels.Label) { size += len(l.Name) + len(l.Value) })
 	tooLong := errors.Is(err, series.ErrKeyTooLong) && 2*size+10 > series.MaxSeriesKey
 	noLabels := errors.Is(err, series.ErrLabels) && ls.IsEmpty()
-	if string(dst) != "dst" || len(err.Error()) > 1024 || !(badTenant || tooLong || noLabels) {
+	if string(dst) != "dst" || len(err.Error()) > 1024 || !(tooLong || noLabels) {
 		t.Fatalf("%q, %s: %q, %v", tenant, ls, dst, err)
 	}
 }
 
 // checkFuzzIndex checks the index rows of one label: they can be read, they fit
 // and the ranges that are meant to find them do.
-func checkFuzzIndex(t *testing.T, s series.Schema, tenant string, l labels.Label, period int64, seriesKey []byte) {
-	posting := appendPosting(t, s, tenant, l.Name, l.Value, period, string(seriesKey))
+func checkFuzzIndex(t *testing.T, s series.Schema, l labels.Label, period int64, seriesKey []byte) {
+	posting := s.AppendPosting(nil, l.Name, l.Value, period, seriesKey)
 	gotPeriod, gotSeries, err := s.ParsePosting(posting)
 	if err != nil || gotPeriod != period || !bytes.Equal(gotSeries, seriesKey) {
 		t.Fatalf("ParsePosting(%q) = %d, %q, %v", posting, gotPeriod, gotSeries, err)
 	}
-	value, name := valueKey(t, s, tenant, l.Name, l.Value, period), nameKey(t, s, tenant, l.Name, period)
+	value, name := s.AppendValueKey(nil, l.Name, l.Value, period), s.AppendNameKey(nil, l.Name, period)
 	for _, key := range [][]byte{posting, value, name} {
 		if len(key) > 4096 || bytes.ContainsAny(key, "\x00\n") {
 			t.Fatalf("key of %d bytes: %q", len(key), key)
 		}
 	}
-	postings, err1 := s.PostingRange(tenant, l.Name)
-	values, err2 := s.ValueRange(tenant, l.Name, l.Value[:len(l.Value)/2], period)
-	names, err3 := s.NameRange(tenant, period)
-	if err := errors.Join(err1, err2, err3); err != nil {
-		t.Fatal(err)
-	}
-	ranges := []series.RowRange{postings, values, names}
+	ranges := []series.RowRange{s.PostingRange(l.Name), s.ValueRange(l.Name, l.Value[:len(l.Value)/2], period), s.NameRange(period)}
 	for i, key := range [][]byte{posting, value, name} {
 		holds := []bool{ranges[0].Contains(key), ranges[1].Contains(key), ranges[2].Contains(key)}
 		if want := []bool{i == 0, i == 1, i == 2}; !slices.Equal(holds, want) {

@@ -23,7 +23,7 @@ func TestGolden(t *testing.T) {
 	})
 }
 
-func goldenKey(c *golden.Case) []byte { return appendSeriesKey(c, c.Schema, c.Tenant, c.Labels) }
+func goldenKey(c *golden.Case) []byte { return appendSeriesKey(c, c.Schema, c.Labels) }
 
 func goldenQualifiers(c *golden.Case) {
 	for _, arg := range c.Args {
@@ -35,7 +35,7 @@ func goldenQualifiers(c *golden.Case) {
 
 func goldenMeta(c *golden.Case) {
 	for _, arg := range c.Args {
-		key, err := c.Schema.AppendMetaKey(nil, c.Tenant, arg[0], arg[1])
+		key, err := c.Schema.AppendMetaKey(nil, arg[0], arg[1])
 		c.Must(err)
 		c.Dump("key", key)
 	}
@@ -61,14 +61,8 @@ func goldenRows(c *golden.Case) {
 func goldenIndex(c *golden.Case) {
 	period := c.Int(c.Args[0][1])
 	c.Labels.Range(func(l labels.Label) {
-		posting, err := c.Schema.AppendPosting(nil, c.Tenant, l.Name, l.Value, period, goldenKey(c))
-		c.Must(err)
-		value, err := c.Schema.AppendValueKey(nil, c.Tenant, l.Name, l.Value, period)
-		c.Must(err)
-		name, err := c.Schema.AppendNameKey(nil, c.Tenant, l.Name, period)
-		c.Must(err)
-		c.Dump("posting", posting)
-		c.Dump("value", value)
-		c.Dump("name", name)
+		c.Dump("posting", c.Schema.AppendPosting(nil, l.Name, l.Value, period, goldenKey(c)))
+		c.Dump("value", c.Schema.AppendValueKey(nil, l.Name, l.Value, period))
+		c.Dump("name", c.Schema.AppendNameKey(nil, l.Name, period))
 	})
 }

@@ -8,25 +8,29 @@ import (
 	"github.com/promtable/promtable/series"
 )
 
-func newSchema(t testing.TB, resource []string, tenancy bool) series.Schema {
+// newSchema returns a schema without tenants if tenant is empty.
+func newSchema(t testing.TB, resource []string, tenant string) series.Schema {
 	t.Helper()
-	s, err := series.NewSchema(resource, tenancy)
+	s, err := series.NewSchema(resource)
+	if err == nil && tenant != "" {
+		s, err = s.ForTenant(tenant)
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
 	return s
 }
 
-func appendSeriesKey(t testing.TB, s series.Schema, tenant string, ls labels.Labels) []byte {
+func appendSeriesKey(t testing.TB, s series.Schema, ls labels.Labels) []byte {
 	t.Helper()
-	key, err := s.AppendSeriesKey(nil, tenant, ls)
+	key, err := s.AppendSeriesKey(nil, ls)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return key
 }
 
-func parseSeriesKey(s series.Schema, key []byte) (string, labels.Labels, error) {
+func parseSeriesKey(s series.Schema, key []byte) (labels.Labels, error) {
 	b := labels.NewScratchBuilder(0)
 	return s.ParseSeriesKey(key, &b)
 }

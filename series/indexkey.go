@@ -26,56 +26,44 @@ const (
 // AppendPosting appends the key of the INDEX row that says: the series with
 // this key has the label name=value, in the index period that starts at period.
 // A series without a metric name has a posting for __name__ with an empty value.
-// Like all functions of this file it fails only for a tenant that the schema does
-// not allow, then returning dst unchanged, and panics if period is not one that
-// PeriodOf returns for a time in [0, MaxTime].
-func (s Schema) AppendPosting(dst []byte, tenant, name, value string, period int64, seriesKey []byte) ([]byte, error) {
-	dst, err := s.AppendPostingPrefix(dst, tenant, name, value, period)
-	if err != nil {
-		return dst, err
-	}
-	return append(dst, seriesKey...), nil
+// Like all functions of this file it panics if period is not one that PeriodOf
+// returns for a time in [0, MaxTime].
+func (s Schema) AppendPosting(dst []byte, name, value string, period int64, seriesKey []byte) []byte {
+	return append(s.AppendPostingPrefix(dst, name, value, period), seriesKey...)
 }
 
 // AppendPostingPrefix appends what the postings of name=value in a period have
 // in common, the comma before the series key included.
-func (s Schema) AppendPostingPrefix(dst []byte, tenant, name, value string, period int64) ([]byte, error) {
-	dst, err := s.appendKind(dst, tenant, postingKind)
-	if err != nil {
-		return dst, err
-	}
+func (s Schema) AppendPostingPrefix(dst []byte, name, value string, period int64) []byte {
+	dst = s.appendKind(dst, postingKind)
 	start := len(dst)
 	dst = appendEscaped(dst, name, true)
 	dst = append(dst, '=')
 	dst = cutIndexText(appendEscaped(dst, value, false), start)
-	dst = append(dst, ',')
-	return append(appendTime(dst, period, IndexPeriod), ','), nil
+	return appendPeriod(append(dst, ','), period)
 }
 
 // PostingRange is the range that holds the postings of a label name with any
 // value in any period. Where the name is too long for an index key it holds
 // those of other names too.
-func (s Schema) PostingRange(tenant, name string) (RowRange, error) {
-	prefix, err := s.appendKind(nil, tenant, postingKind)
-	if err != nil {
-		return RowRange{}, err
-	}
+func (s Schema) PostingRange(name string) RowRange {
+	prefix := s.appendKind(nil, postingKind)
 	start := len(prefix)
 	prefix = append(appendEscaped(prefix, name, true), '=')
-	return PrefixRange(commonIndexText(prefix, start)), nil
+	return PrefixRange(commonIndexText(prefix, start))
 }
 
 // ParsePosting returns the period and the series key of a posting. The series
-// key is a part of key. It checks the period and that both keys name the same
-// tenant; to parse the series key and to check its labels is for the caller.
+// key is a part of key. It checks the period and that both keys are of the tenant;
+// to parse the series key and to check its labels is for the caller.
 func (s Schema) ParsePosting(key []byte) (period int64, seriesKey []byte, err error) {
-	tenant, rest, ok := s.cutKind(key, postingKind)
+	rest, ok := s.cutKind(key, postingKind)
 	if !ok {
 		return 0, nil, fmt.Errorf("%w: index key %q is no posting", ErrCorrupt, key)
 	}
 	_, rest, _ = cutField(rest)
 	field, seriesKey, ok := cutField(rest)
-	if !ok || !bytes.HasPrefix(seriesKey, tenant) {
+	if !ok || !bytes.HasPrefix(seriesKey, []byte(s.tenant)) {
 		return 0, nil, fmt.Errorf("%w: posting %q has no series of its tenant", ErrCorrupt, key)
 	}
 	if period, err = parseTime(field, IndexPeriod); err != nil {
@@ -86,51 +74,39 @@ func (s Schema) ParsePosting(key []byte) (period int64, seriesKey []byte, err er
 
 // AppendValueKey appends the key of the INDEX row that says: the label name has
 // this value in a period. The cell of the row holds the value, unescaped.
-func (s Schema) AppendValueKey(dst []byte, tenant, name, value string, period int64) ([]byte, error) {
-	dst, err := s.appendValuePrefix(dst, tenant, name, period)
-	if err != nil {
-		return dst, err
-	}
+func (s Schema) AppendValueKey(dst []byte, name, value string, period int64) []byte {
+	dst = s.appendValuePrefix(dst, name, period)
 	start := len(dst)
-	return cutIndexText(appendEscaped(dst, value, false), start), nil
+	return cutIndexText(appendEscaped(dst, value, false), start)
 }
 
 // ValueRange is the range that holds the values of a label in a period that
 // begin with prefix. Where the prefix is too long for an index key it holds
 // other values too.
-func (s Schema) ValueRange(tenant, name, prefix string, period int64) (RowRange, error) {
-	key, err := s.appendValuePrefix(nil, tenant, name, period)
-	if err != nil {
-		return RowRange{}, err
-	}
+func (s Schema) ValueRange(name, prefix string, period int64) RowRange {
+	key := s.appendValuePrefix(nil, name, period)
 	start := len(key)
-	return PrefixRange(commonIndexText(appendEscaped(key, prefix, false), start)), nil
+	return PrefixRange(commonIndexText(appendEscaped(key, prefix, false), start))
 }
 
-func (s Schema) appendValuePrefix(dst []byte, tenant, name string, period int64) ([]byte, error) {
-	dst, err := s.appendKind(dst, tenant, valueKind)
-	if err != nil {
-		return dst, err
-	}
+func (s Schema) appendValuePrefix(dst []byte, name string, period int64) []byte {
+	dst = s.appendKind(dst, valueKind)
 	start := len(dst)
 	dst = append(cutIndexText(appendEscaped(dst, name, true), start), ',')
-	return append(appendTime(dst, period, IndexPeriod), ','), nil
+	return appendPeriod(dst, period)
 }
 
 // AppendNameKey appends the key of the INDEX row that says: there are series
 // with this label in a period. The cell of the row holds the name, unescaped.
-func (s Schema) AppendNameKey(dst []byte, tenant, name string, period int64) ([]byte, error) {
-	dst, err := s.appendNamePrefix(dst, tenant, period)
-	if err != nil {
-		return dst, err
-	}
+func (s Schema) AppendNameKey(dst []byte, name string, period int64) []byte {
+	dst = s.appendNamePrefix(dst, period)
 	start := len(dst)
-	return cutIndexText(appendEscaped(dst, name, true), start), nil
+	return cutIndexText(appendEscaped(dst, name, true), start)
 }
 
 // ParseNameKey returns the period in a key that AppendNameKey has made.
 func (s Schema) ParseNameKey(key []byte) (period int64, err error) {
-	_, rest, ok := s.cutKind(key, nameKind)
+	rest, ok := s.cutKind(key, nameKind)
 	if !ok {
 		return 0, fmt.Errorf("%w: index key %q is no label name", ErrCorrupt, key)
 	}
@@ -142,40 +118,30 @@ func (s Schema) ParseNameKey(key []byte) (period int64, err error) {
 }
 
 // NameRange is the range that holds the label names of a period.
-func (s Schema) NameRange(tenant string, period int64) (RowRange, error) {
-	prefix, err := s.appendNamePrefix(nil, tenant, period)
-	if err != nil {
-		return RowRange{}, err
-	}
-	return PrefixRange(prefix), nil
+func (s Schema) NameRange(period int64) RowRange {
+	return PrefixRange(s.appendNamePrefix(nil, period))
 }
 
-func (s Schema) appendNamePrefix(dst []byte, tenant string, period int64) ([]byte, error) {
-	dst, err := s.appendKind(dst, tenant, nameKind)
-	if err != nil {
-		return dst, err
-	}
-	return append(appendTime(dst, period, IndexPeriod), ','), nil
+func (s Schema) appendNamePrefix(dst []byte, period int64) []byte {
+	return appendPeriod(s.appendKind(dst, nameKind), period)
 }
 
-func (s Schema) appendKind(dst []byte, tenant string, kind byte) ([]byte, error) {
-	dst, err := s.appendTenant(dst, tenant)
-	if err != nil {
-		return dst, err
-	}
-	return append(dst, kind, ','), nil
+func (s Schema) appendKind(dst []byte, kind byte) []byte {
+	return append(append(dst, s.tenant...), kind, ',')
 }
 
-// cutKind takes the tenant, with its comma, and the kind off the front of an INDEX
-// key. It is not ok if the kind is another one.
-func (s Schema) cutKind(key []byte, kind byte) (tenant, rest []byte, ok bool) {
-	rest = key
-	if s.tenancy {
-		_, rest, _ = cutField(key)
-		tenant = key[:len(key)-len(rest)]
+func appendPeriod(dst []byte, period int64) []byte {
+	return append(appendTime(dst, period, IndexPeriod), ',')
+}
+
+// cutKind takes the tenant and the kind off the front of an INDEX key. It is not ok
+// if one of them is another one.
+func (s Schema) cutKind(key []byte, kind byte) (rest []byte, ok bool) {
+	rest, ok = bytes.CutPrefix(key, []byte(s.tenant))
+	if !ok || len(rest) < 2 || rest[0] != kind || rest[1] != ',' {
+		return nil, false
 	}
-	field, rest, _ := cutField(rest)
-	return tenant, rest, len(field) == 1 && field[0] == kind
+	return rest[2:], true
 }
 
 // cutIndexText shortens the escaped text that begins at dst[start:] to what an

@@ -12,33 +12,6 @@ import (
 
 const testPeriod = 2421 * series.IndexPeriod
 
-func appendPosting(t testing.TB, s series.Schema, tenant, name, value string, period int64, seriesKey string) []byte {
-	t.Helper()
-	key, err := s.AppendPosting(nil, tenant, name, value, period, []byte(seriesKey))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return key
-}
-
-func valueKey(t testing.TB, s series.Schema, tenant, name, value string, period int64) []byte {
-	t.Helper()
-	key, err := s.AppendValueKey(nil, tenant, name, value, period)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return key
-}
-
-func nameKey(t testing.TB, s series.Schema, tenant, name string, period int64) []byte {
-	t.Helper()
-	key, err := s.AppendNameKey(nil, tenant, name, period)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return key
-}
-
 // indexTexts are label names and values that are prefixes of each other, before
 // or after escaping, or too long for an index key.
 var indexTexts = []string{
@@ -63,20 +36,19 @@ func escapedSize(text string, isName bool) int {
 
 func TestParsePosting(t *testing.T) {
 	for _, schema := range roundTripSchemas {
-		s := newSchema(t, schema.resource, schema.tenant != "")
+		s := newSchema(t, schema.resource, schema.tenant)
 		random := newRandom(t)
 		for _, name := range indexTexts {
 			for _, value := range append([]string{""}, indexTexts...) {
-				seriesKey := appendSeriesKey(t, s, schema.tenant, randomLabels(random))
+				seriesKey := appendSeriesKey(t, s, randomLabels(random))
 				for _, period := range []int64{0, series.IndexPeriod, testPeriod, series.MaxTime &^ (series.IndexPeriod - 1)} {
-					key := appendPosting(t, s, schema.tenant, name, value, period, string(seriesKey))
+					key := s.AppendPosting(nil, name, value, period, seriesKey)
 					gotPeriod, gotSeries, err := s.ParsePosting(key)
 					if err != nil || gotPeriod != period || !bytes.Equal(gotSeries, seriesKey) {
 						t.Fatalf("ParsePosting(%q) = %d, %q, %v", key, gotPeriod, gotSeries, err)
 					}
-					prefix, err := s.AppendPostingPrefix(nil, schema.tenant, name, value, period)
-					if err != nil || string(prefix)+string(seriesKey) != string(key) {
-						t.Fatalf("AppendPostingPrefix = %q, %v, the posting is %q", prefix, err, key)
+					if prefix := s.AppendPostingPrefix(nil, name, value, period); string(prefix)+string(seriesKey) != string(key) {
+						t.Fatalf("AppendPostingPrefix = %q, the posting is %q", prefix, key)
 					}
 				}
 			}
@@ -86,9 +58,9 @@ func TestParsePosting(t *testing.T) {
 
 func TestParsePostingCorrupt(t *testing.T) {
 	cases := []struct {
-		name    string
-		tenancy bool
-		key     string
+		name   string
+		tenant string
+		key    string
 	}{
 		{name: "empty", key: ""},
 		{name: "kind only", key: "p"},
@@ -100,15 +72,15 @@ func TestParsePostingCorrupt(t *testing.T) {
 		{name: "a base that is no period", key: "p,a=b,1299764477953,up"},
 		{name: "12 digits", key: "p,a=b,536870912000,up"},
 		{name: "not a digit", key: "p,a=b,129976447795x,up"},
-		{name: "tenant missing", tenancy: true, key: "p,a=b,1299764477952,up"},
-		{name: "tenant only", tenancy: true, key: "t"},
-		{name: "series of no tenant", tenancy: true, key: "t,p,a=b,1299764477952,up"},
-		{name: "series of another tenant", tenancy: true, key: "t,p,a=b,1299764477952,u,up"},
-		{name: "series of a longer tenant", tenancy: true, key: "t,p,a=b,1299764477952,tt,up"},
+		{name: "tenant missing", tenant: "t", key: "p,a=b,1299764477952,up"},
+		{name: "tenant only", tenant: "t", key: "t"},
+		{name: "series of no tenant", tenant: "t", key: "t,p,a=b,1299764477952,up"},
+		{name: "series of another tenant", tenant: "t", key: "t,p,a=b,1299764477952,u,up"},
+		{name: "series of a longer tenant", tenant: "t", key: "t,p,a=b,1299764477952,tt,up"},
 	}
 	for _, tc := range cases {
 		t.Run(tc.name, func(t *testing.T) {
-			s := newSchema(t, nil, tc.tenancy)
+			s := newSchema(t, nil, tc.tenant)
 			if period, key, err := s.ParsePosting([]byte(tc.key)); !errors.Is(err, series.ErrCorrupt) {
 				t.Errorf("ParsePosting(%q) = %d, %q, %v, want ErrCorrupt", tc.key, period, key, err)
 			}
@@ -127,26 +99,23 @@ func TestIndexKeysDiffer(t *testing.T) {
 		seen[string(key)] = what
 	}
 	for _, a := range indexTexts {
-		add(fmt.Sprintf("name %q", a), nameKey(t, s, "", a, testPeriod))
+		add(fmt.Sprintf("name %q", a), s.AppendNameKey(nil, a, testPeriod))
 		for _, b := range indexTexts {
-			add(fmt.Sprintf("value %q %q", a, b), valueKey(t, s, "", a, b, testPeriod))
-			add(fmt.Sprintf("posting %q %q", a, b), appendPosting(t, s, "", a, b, testPeriod, "up"))
+			add(fmt.Sprintf("value %q %q", a, b), s.AppendValueKey(nil, a, b, testPeriod))
+			add(fmt.Sprintf("posting %q %q", a, b), s.AppendPosting(nil, a, b, testPeriod, []byte("up")))
 		}
 	}
 }
 
 func TestPostingRange(t *testing.T) {
-	s := newSchema(t, nil, true)
+	s := newSchema(t, nil, "team")
 	for _, name := range indexTexts {
-		r, err := s.PostingRange("team", name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := s.PostingRange(name)
 		exact := escapedSize(name, true)+len("=") <= longestExact
 		for _, other := range indexTexts {
 			for _, value := range append([]string{""}, indexTexts...) {
 				for _, period := range []int64{0, testPeriod, series.MaxTime &^ (series.IndexPeriod - 1)} {
-					got := r.Contains(appendPosting(t, s, "team", other, value, period, "team,up"))
+					got := r.Contains(s.AppendPosting(nil, other, value, period, []byte("team,up")))
 					if got != (other == name) && (exact || !got) {
 						t.Errorf("range of %.40q holds %.40q=%.40q: %v", name, other, value, got)
 					}
@@ -154,11 +123,11 @@ func TestPostingRange(t *testing.T) {
 			}
 		}
 		for _, tenant := range []string{"tea", "team2", "team,", "p", "="} {
-			if r.Contains(appendPosting(t, s, tenant, name, "v", testPeriod, tenant+",up")) {
+			if r.Contains(newSchema(t, nil, tenant).AppendPosting(nil, name, "v", testPeriod, []byte(tenant+",up"))) {
 				t.Errorf("range of %.40q holds postings of tenant %q", name, tenant)
 			}
 		}
-		if r.Contains(valueKey(t, s, "team", name, "v", testPeriod)) || r.Contains(nameKey(t, s, "team", name, testPeriod)) {
+		if r.Contains(s.AppendValueKey(nil, name, "v", testPeriod)) || r.Contains(s.AppendNameKey(nil, name, testPeriod)) {
 			t.Errorf("range of %.40q holds other kinds", name)
 		}
 	}
@@ -167,20 +136,16 @@ func TestPostingRange(t *testing.T) {
 func TestPostingPrefix(t *testing.T) {
 	var s series.Schema
 	for _, a := range indexTexts {
-		prefix, err := s.AppendPostingPrefix(nil, "", a, "v", testPeriod)
-		if err != nil {
-			t.Fatal(err)
-		}
-		r := series.PrefixRange(prefix)
+		r := series.PrefixRange(s.AppendPostingPrefix(nil, a, "v", testPeriod))
 		for _, b := range indexTexts {
-			if got := r.Contains(appendPosting(t, s, "", b, "v", testPeriod, "up")); got != (a == b) {
+			if got := r.Contains(s.AppendPosting(nil, b, "v", testPeriod, []byte("up"))); got != (a == b) {
 				t.Errorf("postings of %.40q hold that of %.40q: %v", a, b, got)
 			}
 		}
 		for _, other := range [][]byte{
-			appendPosting(t, s, "", a, "v", testPeriod+series.IndexPeriod, "up"),
-			appendPosting(t, s, "", a, "v2", testPeriod, "up"),
-			appendPosting(t, s, "", a, "", testPeriod, "up"),
+			s.AppendPosting(nil, a, "v", testPeriod+series.IndexPeriod, []byte("up")),
+			s.AppendPosting(nil, a, "v2", testPeriod, []byte("up")),
+			s.AppendPosting(nil, a, "", testPeriod, []byte("up")),
 		} {
 			if r.Contains(other) {
 				t.Errorf("postings of %.40q hold %q", a, other)
@@ -190,25 +155,22 @@ func TestPostingPrefix(t *testing.T) {
 }
 
 func TestValueRange(t *testing.T) {
-	s := newSchema(t, nil, true)
+	s, other := newSchema(t, nil, "team"), newSchema(t, nil, "team2")
 	for _, prefix := range append([]string{""}, indexTexts...) {
 		for _, name := range []string{"a", "a=,", strings.Repeat("x", 600)} {
-			r, err := s.ValueRange("team", name, prefix, testPeriod)
-			if err != nil {
-				t.Fatal(err)
-			}
+			r := s.ValueRange(name, prefix, testPeriod)
 			exact := escapedSize(prefix, false) <= longestExact
 			for _, value := range indexTexts {
-				got := r.Contains(valueKey(t, s, "team", name, value, testPeriod))
+				got := r.Contains(s.AppendValueKey(nil, name, value, testPeriod))
 				if got != strings.HasPrefix(value, prefix) && (exact || !got) {
 					t.Errorf("values from %.40q on hold %.40q: %v", prefix, value, got)
 				}
 				for _, other := range [][]byte{
-					valueKey(t, s, "team", name, value, testPeriod+series.IndexPeriod),
-					valueKey(t, s, "team", name, value, testPeriod-series.IndexPeriod),
-					valueKey(t, s, "team", name+"x", value, testPeriod),
-					valueKey(t, s, "team", "", value, testPeriod),
-					valueKey(t, s, "team2", name, value, testPeriod),
+					s.AppendValueKey(nil, name, value, testPeriod+series.IndexPeriod),
+					s.AppendValueKey(nil, name, value, testPeriod-series.IndexPeriod),
+					s.AppendValueKey(nil, name+"x", value, testPeriod),
+					s.AppendValueKey(nil, "", value, testPeriod),
+					other.AppendValueKey(nil, name, value, testPeriod),
 				} {
 					if r.Contains(other) {
 						t.Errorf("values of %.40q from %.40q on hold %q", name, prefix, other)
@@ -225,24 +187,18 @@ func TestValueRangeRandom(t *testing.T) {
 	random := newRandom(t)
 	for range 20000 {
 		value, prefix := randomText(random, 8), randomText(random, 3)
-		r, err := s.ValueRange("", "l", prefix, testPeriod)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := r.Contains(valueKey(t, s, "", "l", value, testPeriod)); got != strings.HasPrefix(value, prefix) {
+		r := s.ValueRange("l", prefix, testPeriod)
+		if got := r.Contains(s.AppendValueKey(nil, "l", value, testPeriod)); got != strings.HasPrefix(value, prefix) {
 			t.Fatalf("values from %q on hold %q: %v", prefix, value, got)
 		}
 	}
 }
 
 func TestNameRange(t *testing.T) {
-	s := newSchema(t, nil, true)
-	r, err := s.NameRange("team", testPeriod)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := newSchema(t, nil, "team")
+	r := s.NameRange(testPeriod)
 	for _, name := range indexTexts {
-		key := nameKey(t, s, "team", name, testPeriod)
+		key := s.AppendNameKey(nil, name, testPeriod)
 		if !r.Contains(key) {
 			t.Errorf("names lack %.40q", name)
 		}
@@ -250,11 +206,11 @@ func TestNameRange(t *testing.T) {
 			t.Errorf("%.40q is a name of period %d, %v", key, period, err)
 		}
 		for _, other := range [][]byte{
-			nameKey(t, s, "team", name, testPeriod+series.IndexPeriod),
-			nameKey(t, s, "team", name, testPeriod-series.IndexPeriod),
-			nameKey(t, s, "team2", name, testPeriod),
-			valueKey(t, s, "team", name, "v", testPeriod),
-			appendPosting(t, s, "team", name, "v", testPeriod, "team,up"),
+			s.AppendNameKey(nil, name, testPeriod+series.IndexPeriod),
+			s.AppendNameKey(nil, name, testPeriod-series.IndexPeriod),
+			newSchema(t, nil, "team2").AppendNameKey(nil, name, testPeriod),
+			s.AppendValueKey(nil, name, "v", testPeriod),
+			s.AppendPosting(nil, name, "v", testPeriod, []byte("team,up")),
 		} {
 			if r.Contains(other) {
 				t.Errorf("names hold %q", other)
@@ -264,60 +220,11 @@ func TestNameRange(t *testing.T) {
 }
 
 func TestParseNameKeyCorrupt(t *testing.T) {
-	s := newSchema(t, nil, false)
+	s := newSchema(t, nil, "")
 	for _, key := range []string{"", "n", "n,", "n,,a", "n,1299764477952", "n,1299764477953,a", "n,129976447795,a", "n,12997644779521,a", "nn,1299764477952,a", "p,1299764477952,a"} {
 		period, err := s.ParseNameKey([]byte(key))
 		if wantErr := key != "n,1299764477952"; wantErr != errors.Is(err, series.ErrCorrupt) {
 			t.Errorf("%q is a name of period %d, %v", key, period, err)
-		}
-	}
-}
-
-// Without a good tenant nothing is appended and no range is returned: an empty
-// one would be the whole table.
-func TestIndexTenantErrors(t *testing.T) {
-	for _, tc := range []struct {
-		name    string
-		tenancy bool
-		tenant  string
-	}{
-		{"missing", true, ""},
-		{"not wanted", false, "t"},
-		{"too long", true, strings.Repeat("t", series.MaxTenant+1)},
-	} {
-		s := newSchema(t, nil, tc.tenancy)
-		appends := map[string]func(dst []byte) ([]byte, error){
-			"AppendPosting": func(dst []byte) ([]byte, error) {
-				return s.AppendPosting(dst, tc.tenant, "a", "b", testPeriod, []byte("up"))
-			},
-			"AppendPostingPrefix": func(dst []byte) ([]byte, error) {
-				return s.AppendPostingPrefix(dst, tc.tenant, "a", "b", testPeriod)
-			},
-			"AppendValueKey": func(dst []byte) ([]byte, error) {
-				return s.AppendValueKey(dst, tc.tenant, "a", "b", testPeriod)
-			},
-			"AppendNameKey": func(dst []byte) ([]byte, error) {
-				return s.AppendNameKey(dst, tc.tenant, "a", testPeriod)
-			},
-		}
-		for name, appendKey := range appends {
-			t.Run(tc.name+"/"+name, func(t *testing.T) {
-				if dst, err := appendKey([]byte("dst")); err == nil || string(dst) != "dst" {
-					t.Errorf("%q, %v, want dst and an error", dst, err)
-				}
-			})
-		}
-		ranges := map[string]func() (series.RowRange, error){
-			"PostingRange": func() (series.RowRange, error) { return s.PostingRange(tc.tenant, "a") },
-			"ValueRange":   func() (series.RowRange, error) { return s.ValueRange(tc.tenant, "a", "b", testPeriod) },
-			"NameRange":    func() (series.RowRange, error) { return s.NameRange(tc.tenant, testPeriod) },
-		}
-		for name, makeRange := range ranges {
-			t.Run(tc.name+"/"+name, func(t *testing.T) {
-				if r, err := makeRange(); err == nil || r.Start != nil || r.Limit != nil {
-					t.Errorf("%s, %v, want no range and an error", r, err)
-				}
-			})
 		}
 	}
 }
@@ -330,7 +237,7 @@ func TestAppendPostingPanics(t *testing.T) {
 					t.Error("no panic")
 				}
 			}()
-			_, _ = series.Schema{}.AppendPosting(nil, "", "a", "b", period, []byte("up"))
+			series.Schema{}.AppendPosting(nil, "a", "b", period, []byte("up"))
 		})
 	}
 }

@@ -2,6 +2,7 @@ package series
 
 import (
 	"fmt"
+	"strings"
 )
 
 // Kinds of META rows of which there are many, the field before their name. They
@@ -41,14 +42,9 @@ func MetaLogRange() RowRange { return PrefixRange(AppendMetaLogKey(nil, "")) }
 func ParseMetaLogKey(key []byte) (id string) { return string(key[len(metaLog)+1:]) }
 
 // AppendMetaKey appends the key of the META row of this kind and name to dst. It
-// is limited like a series key, ErrKeyTooLong, and the tenant is checked as in
-// one. dst is returned unchanged with an error.
-func (s Schema) AppendMetaKey(dst []byte, tenant, kind, name string) ([]byte, error) {
-	key, err := s.appendTenant(dst, tenant)
-	if err != nil {
-		return dst, err
-	}
-	key = append(append(key, kind...), ',')
+// is limited like a series key: ErrKeyTooLong, which returns dst unchanged.
+func (s Schema) AppendMetaKey(dst []byte, kind, name string) ([]byte, error) {
+	key := append(append(append(dst, s.tenant...), kind...), ',')
 	key = appendEscaped(key, name, false)
 	if size := len(key) - len(dst); size > MaxSeriesKey {
 		return dst, fmt.Errorf("%w: %s of %.64q… needs %d bytes, the limit is %d", ErrKeyTooLong, kind, name, size, MaxSeriesKey)
@@ -58,21 +54,16 @@ func (s Schema) AppendMetaKey(dst []byte, tenant, kind, name string) ([]byte, er
 
 // MetaRange returns the META rows of a kind. The names in them come in order of
 // their escaped form.
-func (s Schema) MetaRange(tenant, kind string) (RowRange, error) {
-	prefix, err := s.AppendMetaKey(nil, tenant, kind, "")
-	return PrefixRange(prefix), err
-}
+func (s Schema) MetaRange(kind string) RowRange { return PrefixRange([]byte(s.tenant + kind + ",")) }
 
-// ParseMetaKey is the inverse of AppendMetaKey.
-func (s Schema) ParseMetaKey(key []byte) (tenant, kind, name string, err error) {
-	tenant, rest, err := s.cutTenant(string(key))
-	if err != nil {
-		return "", "", "", err
-	}
+// ParseMetaKey is the inverse of AppendMetaKey. The key of another tenant is
+// ErrCorrupt.
+func (s Schema) ParseMetaKey(key []byte) (kind, name string, err error) {
+	rest, ok := strings.CutPrefix(string(key), s.tenant)
 	kind, field, more := cutField(rest)
-	if _, _, extra := cutField(field); !more || extra {
-		return "", "", "", fmt.Errorf("%w: %.64q is no key of META", ErrCorrupt, key)
+	if _, _, extra := cutField(field); !ok || !more || extra {
+		return "", "", fmt.Errorf("%w: %.64q is no key of META", ErrCorrupt, key)
 	}
 	name, err = parseEscaped(field, false)
-	return tenant, kind, name, err
+	return kind, name, err
 }

@@ -8,44 +8,40 @@ import (
 )
 
 func TestMetaKeys(t *testing.T) {
-	for _, tenancy := range []bool{false, true} {
-		schema, tenant := newSchema(t, nil, tenancy), ""
-		if tenancy {
-			tenant = "a,b"
-		}
-		rows, err := schema.MetaRange(tenant, series.MetaMetadata)
-		if err != nil {
-			t.Fatal(err)
-		}
+	for _, tenant := range []string{"", "a,b"} {
+		schema := newSchema(t, nil, tenant)
+		rows := schema.MetaRange(series.MetaMetadata)
 		for _, name := range []string{"", "up", "a,b\\c\n\x00=d", "metadata", "ha"} {
-			key, err := schema.AppendMetaKey([]byte("x"), tenant, series.MetaMetadata, name)
+			key, err := schema.AppendMetaKey([]byte("x"), series.MetaMetadata, name)
 			if err != nil {
 				t.Fatal(err)
 			}
 			key = key[1:]
-			gotTenant, kind, got, err := schema.ParseMetaKey(key)
-			if err != nil || gotTenant != tenant || kind != series.MetaMetadata || got != name || !rows.Contains(key) {
-				t.Errorf("%q is %q of tenant %q: %q, %v", key, kind, gotTenant, got, err)
+			kind, got, err := schema.ParseMetaKey(key)
+			if err != nil || kind != series.MetaMetadata || got != name || !rows.Contains(key) {
+				t.Errorf("%q is %q of %q, %v", key, kind, got, err)
 			}
-			other, err := schema.AppendMetaKey(nil, tenant, series.MetaHA, name)
+			other, err := schema.AppendMetaKey(nil, series.MetaHA, name)
 			if err != nil || rows.Contains(other) {
 				t.Errorf("%q lies in %s, %v", other, rows, err)
 			}
 		}
-		if _, err := schema.AppendMetaKey(nil, tenant, series.MetaHA, string(make([]byte, series.MaxSeriesKey))); !errors.Is(err, series.ErrKeyTooLong) {
+		if _, err := schema.AppendMetaKey(nil, series.MetaHA, string(make([]byte, series.MaxSeriesKey))); !errors.Is(err, series.ErrKeyTooLong) {
 			t.Errorf("a long name: %v", err)
 		}
 	}
-	schema := newSchema(t, nil, false)
-	if rows, err := schema.MetaRange("", series.MetaHA); err != nil || rows.Contains([]byte(series.MetaSchema)) {
-		t.Errorf("%s, %v", rows, err)
+	schema := newSchema(t, nil, "")
+	if rows := schema.MetaRange(series.MetaHA); rows.Contains([]byte(series.MetaSchema)) {
+		t.Errorf("%s", rows)
 	}
 	for _, key := range []string{"", "schema", "metadata", "metadata,a,b", `metadata,a\`} {
-		if _, kind, name, err := schema.ParseMetaKey([]byte(key)); !errors.Is(err, series.ErrCorrupt) {
+		if kind, name, err := schema.ParseMetaKey([]byte(key)); !errors.Is(err, series.ErrCorrupt) {
 			t.Errorf("%q is %q %q, %v", key, kind, name, err)
 		}
 	}
-	if _, err := schema.AppendMetaKey(nil, "tenant", series.MetaHA, "x"); err == nil {
-		t.Error("a tenant without tenancy")
+	for _, key := range []string{"metadata,a", "b,metadata,a", "aa,metadata,a", `a\,metadata,a`} {
+		if kind, name, err := newSchema(t, nil, "a").ParseMetaKey([]byte(key)); !errors.Is(err, series.ErrCorrupt) {
+			t.Errorf("%q of another tenant is %q %q, %v", key, kind, name, err)
+		}
 	}
 }

@@ -27,17 +27,19 @@ var (
 )
 
 // Schema is the part of the key format that an operator chooses once, before
-// the first write. The zero value has no resource labels and no tenants. A
+// the first write. The zero value has no resource labels and no tenant. A
 // Schema is read-only and safe for concurrent use.
 type Schema struct {
 	// resource names the resource labels, sorted, unique.
 	resource []string
-	tenancy  bool
+	// tenant is what every key begins with: the tenant, escaped, and a comma. It is
+	// empty in a schema without tenants.
+	tenant string
 }
 
 // NewSchema returns the schema with these resource labels, in any order, and
-// with a tenant at the front of each key if tenancy is set.
-func NewSchema(resource []string, tenancy bool) (Schema, error) {
+// without tenants.
+func NewSchema(resource []string) (Schema, error) {
 	sorted := slices.Clone(resource)
 	slices.Sort(sorted)
 	for i, name := range sorted {
@@ -48,27 +50,33 @@ func NewSchema(resource []string, tenancy bool) (Schema, error) {
 			return Schema{}, fmt.Errorf("resource label %q: given twice", name)
 		}
 	}
-	return Schema{resource: sorted, tenancy: tenancy}, nil
+	return Schema{resource: sorted}, nil
+}
+
+// ForTenant returns the schema with the same resource labels whose keys and ranges
+// are those of a tenant, which has 1 to MaxTenant bytes.
+func (s Schema) ForTenant(tenant string) (Schema, error) {
+	if tenant == "" || len(tenant) > MaxTenant {
+		return Schema{}, fmt.Errorf("tenant %.32q: must have 1 to %d bytes", tenant, MaxTenant)
+	}
+	s.tenant = string(append(appendEscaped(nil, tenant, false), ','))
+	return s, nil
 }
 
 // ResourceLabels returns the names of the resource labels, sorted.
 func (s Schema) ResourceLabels() []string { return slices.Clone(s.resource) }
 
 // Tenancy says whether keys begin with a tenant.
-func (s Schema) Tenancy() bool { return s.tenancy }
+func (s Schema) Tenancy() bool { return s.tenant != "" }
 
 // AppendSeriesKey appends the series key of ls to dst. ls has labels, sorted by
-// name, each name once, without empty names or values; tenant is empty unless
-// the schema has tenancy. All errors are the sender's fault and short: ErrLabels
-// and ErrKeyTooLong, which name the series, and one for a tenant that the schema
-// does not allow. dst is then returned unchanged.
-func (s Schema) AppendSeriesKey(dst []byte, tenant string, ls labels.Labels) ([]byte, error) {
-	key, err := s.appendTenant(dst, tenant)
+// name, each name once, without empty names or values. All errors are the
+// sender's fault, short, and name the series: ErrLabels and ErrKeyTooLong. dst is
+// then returned unchanged.
+func (s Schema) AppendSeriesKey(dst []byte, ls labels.Labels) ([]byte, error) {
+	key := appendEscaped(append(dst, s.tenant...), ls.Get(labels.MetricName), false)
+	key, err := s.appendLabels(key, ls)
 	if err != nil {
-		return dst, err
-	}
-	key = appendEscaped(key, ls.Get(labels.MetricName), false)
-	if key, err = s.appendLabels(key, ls); err != nil {
 		return dst, err
 	}
 	for _, name := range s.resource {
@@ -108,29 +116,31 @@ func (s Schema) appendLabels(dst []byte, ls labels.Labels) ([]byte, error) {
 	return dst, err
 }
 
-// ParseSeriesKey is the inverse of AppendSeriesKey. b is scratch space that
-// the caller may use again; the labels do not refer to it or to key.
-func (s Schema) ParseSeriesKey(key []byte, b *labels.ScratchBuilder) (tenant string, ls labels.Labels, err error) {
+// ParseSeriesKey is the inverse of AppendSeriesKey. The key of another tenant is
+// ErrCorrupt. b is scratch space that the caller may use again; the labels do not
+// refer to it or to key.
+func (s Schema) ParseSeriesKey(key []byte, b *labels.ScratchBuilder) (ls labels.Labels, err error) {
 	if len(key) > MaxSeriesKey {
-		return "", ls, fmt.Errorf("%w: series key %.64q… has %d bytes", ErrCorrupt, key, len(key))
+		return ls, fmt.Errorf("%w: series key %.64q… has %d bytes", ErrCorrupt, key, len(key))
 	}
 	b.Reset()
 	// One copy of the key serves all texts in it that have no escapes.
 	head, err := s.parseResources(string(key), b)
 	if err != nil {
-		return "", ls, err
+		return ls, err
 	}
-	if tenant, head, err = s.cutTenant(head); err != nil {
-		return "", ls, err
+	head, ok := strings.CutPrefix(head, s.tenant)
+	if !ok {
+		return ls, fmt.Errorf("%w: key %q is not of the tenant", ErrCorrupt, key)
 	}
 	if err = s.parseLabels(head, b); err != nil {
-		return "", ls, fmt.Errorf("key %q: %w", key, err)
+		return ls, fmt.Errorf("key %q: %w", key, err)
 	}
 	b.Sort()
 	if ls = b.Labels(); ls.IsEmpty() {
-		return "", ls, fmt.Errorf("%w: key %q has no labels", ErrCorrupt, key)
+		return ls, fmt.Errorf("%w: key %q has no labels", ErrCorrupt, key)
 	}
-	return tenant, ls, nil
+	return ls, nil
 }
 
 // parseResources adds the resource labels at the end of key to b and returns
@@ -194,17 +204,15 @@ func (s Schema) parseLabel(field, last string, b *labels.ScratchBuilder) (name s
 	return name, nil
 }
 
-// SeriesRange returns the range that holds the keys of a tenant's series with
-// this metric name, or of all of them if name is empty. It can hold a few keys of
-// other names. It fails for a tenant that the schema does not allow.
-func (s Schema) SeriesRange(tenant, name string) (RowRange, error) {
-	prefix, err := s.appendTenant(nil, tenant)
-	if err != nil || name == "" {
-		return PrefixRange(prefix), err
+// SeriesRange returns the range that holds the keys of the series with this metric
+// name, or of all series if name is empty. It can hold a few keys of other names.
+func (s Schema) SeriesRange(name string) RowRange {
+	prefix := appendEscaped([]byte(s.tenant), name, false)
+	if name == "" {
+		return PrefixRange(prefix)
 	}
-	prefix = appendEscaped(prefix, name, false)
 	// What follows the name is nothing, or a comma.
-	return RowRange{Start: prefix, Limit: append(slices.Clone(prefix), ','+1)}, nil
+	return RowRange{Start: prefix, Limit: append(slices.Clone(prefix), ','+1)}
 }
 
 // AppendRowKey appends to dst the key of the METRIC row that holds the bucket
@@ -259,36 +267,6 @@ func (s Schema) isResource(name string) bool {
 		}
 	}
 	return false
-}
-
-func (s Schema) appendTenant(dst []byte, tenant string) ([]byte, error) {
-	switch {
-	case !s.tenancy && tenant == "":
-		return dst, nil
-	case !s.tenancy:
-		return dst, fmt.Errorf("tenant %.32q: the schema has no tenants", tenant)
-	case tenant == "" || len(tenant) > MaxTenant:
-		return dst, fmt.Errorf("tenant %.32q: must have 1 to %d bytes", tenant, MaxTenant)
-	}
-	return append(appendEscaped(dst, tenant, false), ','), nil
-}
-
-// cutTenant takes the tenant off the front of key, if the schema has tenants.
-func (s Schema) cutTenant(key string) (tenant, rest string, err error) {
-	if !s.tenancy {
-		return "", key, nil
-	}
-	field, rest, ok := cutField(key)
-	if !ok {
-		return "", "", fmt.Errorf("%w: key %q has no tenant", ErrCorrupt, key)
-	}
-	if tenant, err = parseEscaped(field, false); err != nil {
-		return "", "", err
-	}
-	if tenant == "" || len(tenant) > MaxTenant {
-		return "", "", fmt.Errorf("%w: tenant %.32q has %d bytes", ErrCorrupt, tenant, len(tenant))
-	}
-	return tenant, rest, nil
 }
 
 // Abbreviate writes ls for an error message, cut after 256 bytes: senders read

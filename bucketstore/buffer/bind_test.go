@@ -175,7 +175,7 @@ func TestForeignSegment(t *testing.T) {
 func TestOtherSchema(t *testing.T) {
 	rows, dir := openPebble(t), t.TempDir()
 	logged(t, dir, rows)
-	schema, err := series.NewSchema([]string{"n"}, false)
+	schema, err := series.NewSchema([]string{"n"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -169,7 +169,7 @@ func (f *fixture) sample(n int, t int64, v float64) bucketstore.Sample {
 
 func key(n int) []byte {
 	var schema series.Schema
-	key, err := schema.AppendSeriesKey(nil, "", labels.FromStrings("__name__", "some_metric", "n", fmt.Sprint(n)))
+	key, err := schema.AppendSeriesKey(nil, labels.FromStrings("__name__", "some_metric", "n", fmt.Sprint(n)))
 	if err != nil {
 		panic(err)
 	}

@@ -20,7 +20,7 @@ import (
 // keyOf returns the series key of a label set.
 func keyOf(t testing.TB, ls ...string) []byte {
 	t.Helper()
-	key, err := series.Schema{}.AppendSeriesKey(nil, "", labels.FromStrings(ls...))
+	key, err := series.Schema{}.AppendSeriesKey(nil, labels.FromStrings(ls...))
 	if err != nil {
 		t.Fatal(err)
 	}

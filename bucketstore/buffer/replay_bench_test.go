@@ -132,7 +132,7 @@ func writeLog(b *testing.B, dir string, seriesCount, perSeries int) (size int64)
 	rng := rand.New(rand.NewPCG(1, 1))
 	samples := make([]bucketstore.Sample, seriesCount)
 	for n := range samples {
-		key, err := series.Schema{}.AppendSeriesKey(nil, "", labels.FromStrings("__name__", "some_metric", "n", fmt.Sprint(n)))
+		key, err := series.Schema{}.AppendSeriesKey(nil, labels.FromStrings("__name__", "some_metric", "n", fmt.Sprint(n)))
 		if err != nil {
 			b.Fatal(err)
 		}

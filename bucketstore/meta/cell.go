@@ -42,7 +42,8 @@ func ReadCell(ctx context.Context, store bucketstore.Store, key string) (found C
 // written now, and whether it was set. After an error the row may have it or not. now is in
 // milliseconds.
 func CompareAndSet(ctx context.Context, store bucketstore.Store, key string, old Cell, value []byte, now int64) (next Cell, set bool, err error) {
-	next = Cell{Value: value, Time: max(now, old.Time)} // readers would not see an older cell
+	// An older cell would not be seen, should the clock of its writer have been ahead.
+	next = Cell{Value: value, Time: max(now, old.Time)}
 	set, err = store.CheckAndApply(ctx, bucketstore.Meta,
 		bucketstore.Condition{Family: series.FamilyMeta, Qualifier: []byte(series.QualifierMeta), Value: old.Value, Absent: old.Value == nil},
 		SetCell(key, next))

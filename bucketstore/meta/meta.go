@@ -6,6 +6,8 @@
 //	schema     {"format":1,"resource_labels":[…],"tenancy":false,"identity":"…"}
 //	log,<id>   {"host":"…","path":"…","seen":…,"bytes":…}
 //
+// META/clock, which has a cell for each process, belongs to package seal alone.
+//
 // A store made by an early version gets its identity at its first start with this version.
 package meta
 

@@ -44,7 +44,7 @@ func openPebble(t testing.TB) bucketstore.Store {
 
 func newSchema(t testing.TB, resource ...string) series.Schema {
 	t.Helper()
-	schema, err := series.NewSchema(resource, false)
+	schema, err := series.NewSchema(resource)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,7 +98,7 @@ func TestSchema(t *testing.T) {
 	for _, tt := range []struct {
 		name            string
 		first, second   []string
-		tenancy         bool
+		tenant          string
 		wantMessagePart string // of the refusal
 	}{
 		{name: "the same", first: []string{"host", "pod"}, second: []string{"pod", "host"}},
@@ -107,16 +107,19 @@ func TestSchema(t *testing.T) {
 		{name: "one less", first: []string{"host", "pod"}, second: []string{"host"}, wantMessagePart: "start with --schema.resource-label=host --schema.resource-label=pod"},
 		{name: "none any more", first: []string{"host"}, wantMessagePart: "--schema.resource-label=host"},
 		{name: "the first", second: []string{"host"}, wantMessagePart: "no --schema.resource-label"},
-		{name: "tenants", tenancy: true, wantMessagePart: "tenancy"},
+		{name: "tenants", tenant: "t", wantMessagePart: "tenancy"},
 	} {
 		for backend, openRows := range backends {
 			t.Run(backend+"/"+tt.name, func(t *testing.T) {
 				rows := openRows(t)
 				first := open(t, rows, newSchema(t, tt.first...))
 				before := metaRows(t, rows)
-				schema, err := series.NewSchema(tt.second, tt.tenancy)
-				if err != nil {
-					t.Fatal(err)
+				schema := newSchema(t, tt.second...)
+				if tt.tenant != "" {
+					var err error
+					if schema, err = schema.ForTenant(tt.tenant); err != nil {
+						t.Fatal(err)
+					}
 				}
 				second, err := meta.Open(t.Context(), rows, schema, now)
 				switch refused := tt.wantMessagePart != ""; {

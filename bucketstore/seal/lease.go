@@ -1,7 +1,6 @@
 package seal
 
 import (
-	"bytes"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -10,6 +9,7 @@ import (
 	"time"
 
 	"github.com/promtable/promtable/bucketstore"
+	"github.com/promtable/promtable/bucketstore/meta"
 	"github.com/promtable/promtable/series"
 )
 
@@ -102,9 +102,7 @@ type lease struct {
 	token  string
 
 	state
-	// value is the cell, nil if there is none; written is its time.
-	value   []byte
-	written int64
+	cell meta.Cell
 }
 
 func newLease(store bucketstore.Store, now func() time.Time, holder string) *lease {
@@ -133,20 +131,16 @@ func (l *lease) take(ctx context.Context, t turn) error {
 func (l *lease) read(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, metaTimeout)
 	defer cancel()
-	l.state, l.value, l.written = state{}, nil, 0
-	err := l.store.Scan(ctx, bucketstore.ScanRequest{
-		Table:    bucketstore.Meta,
-		Rows:     []series.RowRange{series.SingleRow([]byte(series.MetaSeal))},
-		Families: []bucketstore.FamilyRange{{Family: series.FamilyMeta}},
-	}, func(row bucketstore.Row) error {
-		l.value, l.written = bytes.Clone(row.Cells[0].Value), row.Cells[0].Time
-		if err := json.Unmarshal(l.value, &l.state); err != nil {
-			return fmt.Errorf("%w: row %q of META: %v", series.ErrCorrupt, row.Key, err)
-		}
-		return nil
-	})
-	if err != nil {
+	l.state = state{}
+	var err error
+	if l.cell, err = meta.ReadCell(ctx, l.store, series.MetaSeal); err != nil {
 		return fmt.Errorf("read the lease: %w", err)
+	}
+	if l.cell.Value == nil {
+		return nil
+	}
+	if err := json.Unmarshal(l.cell.Value, &l.state); err != nil {
+		return fmt.Errorf("read the lease: %w: row %q of META: %v", series.ErrCorrupt, series.MetaSeal, err)
 	}
 	return nil
 }
@@ -178,20 +172,13 @@ func (l *lease) write(ctx context.Context, now int64, next state) error {
 	if err != nil {
 		return err
 	}
-	// An older cell would not be seen, should the clock of its writer be ahead.
-	written := max(now, l.written)
-	qualifier := []byte(series.QualifierMeta)
-	won, err := l.store.CheckAndApply(ctx, bucketstore.Meta,
-		bucketstore.Condition{Family: series.FamilyMeta, Qualifier: qualifier, Value: l.value, Absent: l.value == nil},
-		bucketstore.Mutation{Key: []byte(series.MetaSeal), Ops: []bucketstore.Op{{
-			Kind: bucketstore.SetCell, Family: series.FamilyMeta, Qualifier: qualifier, Time: written, Value: value,
-		}}})
+	cell, won, err := meta.CompareAndSet(ctx, l.store, series.MetaSeal, l.cell, value, now)
 	switch {
 	case err != nil:
 		return fmt.Errorf("write the lease: %w", err)
 	case !won:
 		return errLost
 	}
-	l.state, l.value, l.written = next, value, written
+	l.state, l.cell = next, cell
 	return nil
 }

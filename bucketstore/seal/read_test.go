@@ -99,7 +99,7 @@ type testSeries struct {
 
 func newTestSeries(tb testing.TB, schema series.Schema, ls labels.Labels) testSeries {
 	tb.Helper()
-	key, err := schema.AppendSeriesKey(nil, "", ls)
+	key, err := schema.AppendSeriesKey(nil, ls)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -109,18 +109,9 @@ func newTestSeries(tb testing.TB, schema series.Schema, ls labels.Labels) testSe
 // index makes a series findable in the index period of t.
 func (s testSeries) index(store bucketstore.Store, schema series.Schema, t int64) error {
 	period := series.PeriodOf(t)
-	posting, err := schema.AppendPosting(nil, "", labels.MetricName, s.name, period, s.key)
-	if err != nil {
-		return err
-	}
-	value, err := schema.AppendValueKey(nil, "", labels.MetricName, s.name, period)
-	if err != nil {
-		return err
-	}
-	name, err := schema.AppendNameKey(nil, "", labels.MetricName, period)
-	if err != nil {
-		return err
-	}
+	posting := schema.AppendPosting(nil, labels.MetricName, s.name, period, s.key)
+	value := schema.AppendValueKey(nil, labels.MetricName, s.name, period)
+	name := schema.AppendNameKey(nil, labels.MetricName, period)
 	set := func(key []byte, text string) bucketstore.Mutation {
 		return bucketstore.Mutation{Key: key, Ops: []bucketstore.Op{{
 			Kind: bucketstore.SetCell, Family: series.FamilyIndex, Qualifier: []byte(series.QualifierIndex),

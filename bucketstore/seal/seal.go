@@ -25,8 +25,7 @@ type Config struct {
 	Store bucketstore.Store
 	// Schema is that of the rows.
 	Schema series.Schema
-	// Tenants are those whose series are sealed. Nil is right for a schema without
-	// tenants.
+	// Tenants are those whose series are sealed. Nil is those of Schema.
 	Tenants []string
 	// Now is the clock that decides which family may be sealed. It must not differ
 	// by more than 10 minutes from those of all writers, which Clock sees to.
@@ -48,6 +47,7 @@ type Config struct {
 // time.
 type Sealer struct {
 	cfg     Config
+	tenants []tenant
 	metrics *metrics
 
 	// working guards what follows.
@@ -61,13 +61,19 @@ type Sealer struct {
 	withDeadline func(ctx context.Context, t time.Time) (context.Context, context.CancelFunc)
 }
 
-// New returns a sealer, which does nothing until it is told to.
+// New returns a sealer, which does nothing until it is told to. The error is of a
+// tenant that no schema can have.
 func New(cfg Config) (*Sealer, error) {
-	switch {
-	case cfg.Schema.Tenancy() && len(cfg.Tenants) == 0:
-		return nil, errors.New("seal: the schema has tenants, and none is named")
-	case !cfg.Schema.Tenancy():
-		cfg.Tenants = []string{""}
+	var tenants []tenant
+	for _, name := range cfg.Tenants {
+		schema, err := cfg.Schema.ForTenant(name)
+		if err != nil {
+			return nil, fmt.Errorf("seal: %w", err)
+		}
+		tenants = append(tenants, tenant{name, schema})
+	}
+	if tenants == nil {
+		tenants = []tenant{{schema: cfg.Schema}}
 	}
 	if cfg.RowsPerSecond <= 0 {
 		cfg.RowsPerSecond = DefaultRowsPerSecond
@@ -77,6 +83,7 @@ func New(cfg Config) (*Sealer, error) {
 	}
 	return &Sealer{
 		cfg:          cfg,
+		tenants:      tenants,
 		metrics:      newMetrics(cfg.Registerer, cfg.Now),
 		lease:        newLease(cfg.Store, cfg.Now, cfg.Holder),
 		rows:         rowSealer{maxLate: maxLate, waiting: make(map[int64]bool)},
@@ -137,7 +144,7 @@ func (s *Sealer) once(ctx context.Context) error {
 		return errTurnOver // the clock was set
 	}
 	err := s.lease.take(ctx, t)
-	if s.lease.value != nil && s.lease.Sealed != [4]int64{} {
+	if s.lease.cell.Value != nil && s.lease.Sealed != [4]int64{} {
 		s.metrics.oldest.Store(s.lease.oldest())
 	}
 	if err != nil || s.lease.isDone(t) {

@@ -57,7 +57,7 @@ type bench struct {
 const window0 = worldBase + 5*series.IndexPeriod + 30*series.Window
 
 func newBench(tb testing.TB, store bucketstore.Store) *bench {
-	schema, err := series.NewSchema(nil, false)
+	schema, err := series.NewSchema(nil)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -549,12 +549,45 @@ func TestPace(t *testing.T) {
 	}
 }
 
+// TestTenants: one sealer seals the rows of several tenants, and a walk that is ended
+// goes on where it was.
 func TestTenants(t *testing.T) {
-	schema, err := series.NewSchema(nil, true)
-	if err != nil {
+	store := newMemory()
+	tenants := []string{"a", "a,b", "c"}
+	var benches []*bench
+	var n int
+	for _, tenant := range tenants {
+		b := newBench(t, store)
+		var err error
+		if b.schema, err = b.schema.ForTenant(tenant); err != nil {
+			t.Fatal(err)
+		}
+		n = b.fill(b.named("up"), window0)
+		benches = append(benches, b)
+	}
+	first, last := benches[0], benches[len(benches)-1]
+	first.now = window0 + 2*series.Window + hour
+	s := first.sealer(func(c *seal.Config) { c.Schema, c.Tenants = series.Schema{}, tenants })
+	ended := errors.New("ended")
+	s.SetHooks(func(context.Context, time.Duration) error {
+		if last.check()["c"] == 0 && benches[1].check()["c"] > 0 {
+			return ended
+		}
+		return nil
+	}, background)
+	if err := s.Once(t.Context()); !errors.Is(err, ended) {
 		t.Fatal(err)
 	}
-	if _, err := seal.New(seal.Config{Store: newMemory(), Schema: schema, Now: time.Now}); err == nil {
-		t.Error("a schema with tenants is accepted without tenants")
+	first.wantCells("the first tenant", map[string]int{"c": 1})
+	last.wantCells("the last tenant, not yet", map[string]int{series.RawFamily(window0, window0): n})
+	s.SetHooks(noSleep, background)
+	if err := s.Once(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for i, b := range benches {
+		b.wantCells(tenants[i], map[string]int{"c": 1})
+	}
+	if _, err := seal.New(seal.Config{Store: store, Tenants: []string{""}, Now: time.Now}); err == nil {
+		t.Error("a tenant without a name is accepted")
 	}
 }

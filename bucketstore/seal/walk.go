@@ -38,11 +38,21 @@ func (p position) isBegin() bool {
 	return p.Tenant == "" && p.Period == 0 && p.Names == nil && p.Posting == nil
 }
 
+// A tenant is one whose series are sealed, and the schema of its keys. The name is
+// empty if it is that of Config.Schema.
+type tenant struct {
+	name   string
+	schema series.Schema
+}
+
 // A span is what is walked without a pause: an index period of a tenant.
 type span struct {
-	tenant string
+	tenant
 	period int64
 }
+
+// holds says whether a walk that has come to p is in st.
+func (st span) holds(p position) bool { return p.Tenant == st.name && p.Period == st.period }
 
 // spans returns what a turn walks: the index period of the window that it
 // seals; while that is new, the one before; and one older period, another one every
@@ -50,12 +60,12 @@ type span struct {
 // no more, and what missed turns have left, are sealed in the end.
 func (s *Sealer) spans(ctx context.Context, t turn) (all []span, err error) {
 	newest := series.PeriodOf(t.window)
-	for _, tenant := range s.cfg.Tenants {
+	for _, of := range s.tenants {
 		periods := []int64{newest}
 		if newest > 0 && t.window-newest < overlap*series.Window {
 			periods = append(periods, newest-series.IndexPeriod)
 		}
-		older, err := s.periodsBefore(ctx, tenant, periods[len(periods)-1])
+		older, err := s.periodsBefore(ctx, of.schema, periods[len(periods)-1])
 		if err != nil {
 			return nil, err
 		}
@@ -63,28 +73,21 @@ func (s *Sealer) spans(ctx context.Context, t turn) (all []span, err error) {
 			periods = append(periods, older[t.window/series.Window/4%int64(len(older))])
 		}
 		for _, period := range periods {
-			all = append(all, span{tenant, period})
+			all = append(all, span{of, period})
 		}
 	}
 	return all, nil
 }
 
 // periodsBefore returns the index periods with series before limit, ascending.
-func (s *Sealer) periodsBefore(ctx context.Context, tenant string, limit int64) (periods []int64, err error) {
-	end, err := s.cfg.Schema.NameRange(tenant, limit)
-	if err != nil {
-		return nil, err
-	}
+func (s *Sealer) periodsBefore(ctx context.Context, schema series.Schema, limit int64) (periods []int64, err error) {
+	end := schema.NameRange(limit).Start
 	for period := int64(0); period < limit; period += series.IndexPeriod {
-		names, err := s.cfg.Schema.NameRange(tenant, period)
-		if err != nil {
-			return nil, err
-		}
-		key, err := s.firstKey(ctx, series.RowRange{Start: names.Start, Limit: end.Start})
+		key, err := s.firstKey(ctx, series.RowRange{Start: schema.NameRange(period).Start, Limit: end})
 		if err != nil || key == nil {
 			return periods, err
 		}
-		if period, err = s.cfg.Schema.ParseNameKey(key); err != nil {
+		if period, err = schema.ParseNameKey(key); err != nil {
 			return nil, err
 		}
 		periods = append(periods, period)
@@ -133,13 +136,13 @@ func (s *Sealer) walk(ctx context.Context, t turn) error {
 		return err
 	}
 	w := &walker{s: s, turn: t, at: s.lease.Position, walked: s.lease.Walked}
-	i := slices.Index(spans, span{w.at.Tenant, w.at.Period})
+	i := slices.IndexFunc(spans, func(st span) bool { return st.holds(w.at) })
 	if i < 0 || w.at.isBegin() {
 		i, w.at = 0, position{}
 	}
 	for ; i < len(spans); i++ {
-		if next := (position{Tenant: spans[i].tenant, Period: spans[i].period}); w.at.Tenant != next.Tenant || w.at.Period != next.Period {
-			w.at = next
+		if !spans[i].holds(w.at) {
+			w.at = position{Tenant: spans[i].name, Period: spans[i].period}
 		}
 		if err := w.span(ctx, spans[i]); err != nil {
 			return fmt.Errorf("index period %d: %w", spans[i].period, err)
@@ -159,10 +162,7 @@ func (w *walker) save(ctx context.Context) error {
 // span walks the rows of a period of a tenant, a page of metric names after
 // the other.
 func (w *walker) span(ctx context.Context, st span) error {
-	names, err := w.s.cfg.Schema.ValueRange(st.tenant, labels.MetricName, "", st.period)
-	if err != nil {
-		return err
-	}
+	names := st.schema.ValueRange(labels.MetricName, "", st.period)
 	var page []string
 	if w.at.Names == nil {
 		page = append(page, "") // of which no row says anything
@@ -196,11 +196,7 @@ func (w *walker) span(ctx context.Context, st span) error {
 func (w *walker) page(ctx context.Context, st span, names []string) error {
 	var ranges []series.RowRange
 	for _, name := range names {
-		prefix, err := w.s.cfg.Schema.AppendPostingPrefix(nil, st.tenant, labels.MetricName, name, st.period)
-		if err != nil {
-			return err
-		}
-		ranges = append(ranges, series.PrefixRange(prefix))
+		ranges = append(ranges, series.PrefixRange(st.schema.AppendPostingPrefix(nil, labels.MetricName, name, st.period)))
 	}
 	slices.SortFunc(ranges, func(a, b series.RowRange) int { return bytes.Compare(a.Start, b.Start) })
 	for {
@@ -246,12 +242,12 @@ func (w *walker) batch(ctx context.Context, st span, ranges []series.RowRange) (
 	err = w.s.scanIndex(ctx, ranges, rowsAtOnce, func(row bucketstore.Row) {
 		n++
 		last = append(last[:0], row.Key...)
-		period, seriesKey, err := w.s.cfg.Schema.ParsePosting(row.Key)
+		period, seriesKey, err := st.schema.ParsePosting(row.Key)
 		switch {
 		case err != nil:
 			w.s.failed("posting not read", err)
 		case period == st.period:
-			keys = append(keys, w.s.cfg.Schema.AppendRowKey(nil, seriesKey, base))
+			keys = append(keys, st.schema.AppendRowKey(nil, seriesKey, base))
 		}
 	})
 	if err != nil || n == 0 {

@@ -133,7 +133,7 @@ type flight struct {
 }
 
 func newWorld(t testing.TB, seed uint64) *world {
-	schema, err := series.NewSchema([]string{"host"}, false)
+	schema, err := series.NewSchema([]string{"host"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -109,7 +109,7 @@ func TestMillionSeries(t *testing.T) {
 // realKey is the key of a series with ten labels, as they are.
 func realKey(t testing.TB, n int) []byte {
 	t.Helper()
-	key, err := series.Schema{}.AppendSeriesKey(nil, "", labels.FromStrings(
+	key, err := series.Schema{}.AppendSeriesKey(nil, labels.FromStrings(
 		"__name__", fmt.Sprintf("http_server_request_duration_seconds_%d", n%50), "cluster", "europe-west1-a", "namespace", "production",
 		"job", "http-server", "instance", fmt.Sprintf("10.1.%d.%d:9090", n/50/256, n/50%256), "pod", fmt.Sprintf("http-server-%08x", n/50),
 		"container", "server", "method", "GET", "handler", "/api/v1/items", "code", "200"))

@@ -102,7 +102,7 @@ func newAdapter(o *options, logger log.Logger) (*adapter, error) {
 }
 
 func newSchema(o *options) (series.Schema, error) {
-	schema, err := series.NewSchema(o.resourceLabels, false)
+	schema, err := series.NewSchema(o.resourceLabels)
 	if err != nil {
 		return schema, fmt.Errorf("--schema.resource-label: %w", err)
 	}

@@ -56,7 +56,7 @@ func openSealing(t *testing.T, seed uint64) *sealing {
 			t.Errorf("close the store: %v", err)
 		}
 	})
-	schema, err := series.NewSchema(nil, false)
+	schema, err := series.NewSchema(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -105,19 +105,13 @@ func generators() []func(*rand.Rand) func() float64 {
 
 // add makes a series findable in the index period of the test.
 func (s *sealing) add(t *testing.T, name string, next func() float64) {
-	key, err := s.schema.AppendSeriesKey(nil, "", labels.FromStrings(labels.MetricName, name))
+	key, err := s.schema.AppendSeriesKey(nil, labels.FromStrings(labels.MetricName, name))
 	if err != nil {
 		t.Fatal(err)
 	}
 	period := series.PeriodOf(sealedStart)
-	posting, err := s.schema.AppendPosting(nil, "", labels.MetricName, name, period, key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	value, err := s.schema.AppendValueKey(nil, "", labels.MetricName, name, period)
-	if err != nil {
-		t.Fatal(err)
-	}
+	posting := s.schema.AppendPosting(nil, labels.MetricName, name, period, key)
+	value := s.schema.AppendValueKey(nil, labels.MetricName, name, period)
 	set := func(key []byte, text string) bucketstore.Mutation {
 		return bucketstore.Mutation{Key: key, Ops: []bucketstore.Op{{
 			Kind: bucketstore.SetCell, Family: series.FamilyIndex, Qualifier: []byte(series.QualifierIndex),

@@ -39,7 +39,7 @@ func arrows() []arrow {
 		{"bucketstore/pebble/...", []string{"series/...", "bucketstore", "bucketstore/pebble/..."}, []string{"bucketstore/storetest"}},
 		{"bucketstore/meta", []string{"series/...", "bucketstore"}, []string{"bucketstore/..."}},
 		{"bucketstore/buffer", []string{"series/...", "bucketstore", "bucketstore/meta"}, []string{"bucketstore/..."}},
-		{"bucketstore/seal", []string{"series/...", "bucketstore"}, []string{"bucketstore/..."}},
+		{"bucketstore/seal", []string{"series/...", "bucketstore", "bucketstore/meta"}, []string{"bucketstore/..."}},
 		{"bucketstore/storetest", []string{"series/...", "bucketstore"}, nil},
 		{"bucketstore", []string{"series/..."}, []string{"bucketstore/..."}},
 		{"remote/engine/seriescache", []string{"series"}, nil},

@@ -98,9 +98,9 @@ type backend interface {
 	storage.Queryable
 	storage.ChunkQueryable
 	storage.ExemplarQueryable
-	Metadata(ctx context.Context, tenant, family string, limit int) ([]engine.Metadata, error)
-	Cardinality(ctx context.Context, tenant string, limit int) (*engine.Cardinality, error)
-	Inventory(ctx context.Context, tenant string, selectors [][]*labels.Matcher, limit int, fn func(engine.CurrentSample) error) (engine.Inventory, error)
+	Metadata(ctx context.Context, family string, limit int) ([]engine.Metadata, error)
+	Cardinality(ctx context.Context, limit int) (*engine.Cardinality, error)
+	Inventory(ctx context.Context, selectors [][]*labels.Matcher, limit int, fn func(engine.CurrentSample) error) (engine.Inventory, error)
 }
 
 // API serves Prometheus' HTTP API. It is safe for concurrent use.

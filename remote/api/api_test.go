@@ -105,10 +105,10 @@ func (f *fixture) fill(t *testing.T) {
 	}
 	batch[3].Exemplars = []exemplar.Exemplar{{Labels: labels.FromStrings("trace", "x"), Value: 7, Ts: someTime - 5, HasTs: true}}
 	var rejected engine.Rejected
-	if _, err := f.engine.Append(t.Context(), "", batch, &rejected); err != nil || rejected.Err() != nil {
+	if _, err := f.engine.Append(t.Context(), batch, &rejected); err != nil || rejected.Err() != nil {
 		t.Fatal(err, rejected.Err())
 	}
-	err := f.engine.AppendMetadata(t.Context(), "", []engine.Metadata{
+	err := f.engine.AppendMetadata(t.Context(), []engine.Metadata{
 		{Family: "up", Metadata: metadata.Metadata{Type: model.MetricTypeGauge, Help: "Is it?"}},
 		{Family: "a", Metadata: metadata.Metadata{Type: model.MetricTypeCounter, Unit: "s"}},
 	}, &rejected)

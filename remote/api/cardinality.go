@@ -100,7 +100,7 @@ func (a *API) cardinalityOf(ctx context.Context, limit int) (*engine.Cardinality
 	if c.last != nil && c.limit >= limit && now.Sub(c.at) < cardinalityAge {
 		return c.last, nil
 	}
-	found, err := a.cfg.Engine.Cardinality(ctx, "", max(limit, defaultTop))
+	found, err := a.cfg.Engine.Cardinality(ctx, max(limit, defaultTop))
 	if err != nil {
 		return nil, errors.Join(err)
 	}

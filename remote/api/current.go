@@ -43,7 +43,7 @@ func (a *API) serveCurrent(w http.ResponseWriter, r *http.Request) {
 	}
 	defer a.passes.Done()
 	answer := currentAnswer{w: w}
-	found, err := a.cfg.Engine.Inventory(r.Context(), "", selectors, limit, answer.sample)
+	found, err := a.cfg.Engine.Inventory(r.Context(), selectors, limit, answer.sample)
 	switch {
 	case err == nil:
 		answer.end(found)

@@ -29,7 +29,7 @@ func TestCurrent(t *testing.T) {
 	f.fill(t)
 	h := &histogram.Histogram{Count: 3, Sum: 4, Schema: 0, PositiveSpans: []histogram.Span{{Offset: 1, Length: 1}}, PositiveBuckets: []int64{3}}
 	var rejected engine.Rejected
-	if _, err := f.engine.Append(t.Context(), "", []engine.Series{{
+	if _, err := f.engine.Append(t.Context(), []engine.Series{{
 		Labels: labels.FromStrings("__name__", "h"), Histograms: []engine.Histogram{{T: someTime, H: h}},
 	}}, &rejected); err != nil || rejected.Err() != nil {
 		t.Fatal(err, rejected.Err())

@@ -28,7 +28,7 @@ func (a *API) serveMetadata(w http.ResponseWriter, r *http.Request) {
 		respond(w, entries, nil)
 		return
 	}
-	found, err := a.cfg.Engine.Metadata(r.Context(), "", r.FormValue("metric"), limit)
+	found, err := a.cfg.Engine.Metadata(r.Context(), r.FormValue("metric"), limit)
 	for _, m := range found {
 		entries[m.Family] = []metadataEntry{{Type: string(m.Type), Help: m.Help, Unit: m.Unit}}
 	}

@@ -23,7 +23,7 @@ import (
 const acceptStep = 10_000
 
 // accept puts what is valid in batch into a. The only error is that of ctx.
-func (e *Engine) accept(ctx context.Context, a *accepted, tenant string, batch []Series, rejected *Rejected) error {
+func (e *Engine) accept(ctx context.Context, a *accepted, batch []Series, rejected *Rejected) error {
 	n := 0
 	for i := range batch {
 		n += len(batch[i].Samples) + len(batch[i].Histograms)
@@ -41,18 +41,18 @@ func (e *Engine) accept(ctx context.Context, a *accepted, tenant string, batch [
 		if c := batch[i].Cached; c != nil {
 			a.addSeries(&batch[i], c.State.ref, c, maxTime, rejected)
 		} else {
-			e.acceptNew(a, tenant, batch[i], maxTime, rejected)
+			e.acceptNew(a, batch[i], maxTime, rejected)
 		}
 	}
 	return nil
 }
 
 // acceptNew accepts what is valid of a series that is not cached.
-func (e *Engine) acceptNew(a *accepted, tenant string, s Series, maxTime timeBound, rejected *Rejected) {
+func (e *Engine) acceptNew(a *accepted, s Series, maxTime timeBound, rejected *Rejected) {
 	s.Labels = s.Labels.WithoutEmpty()
 	reason, err := checkLabels(s.Labels)
 	if err == nil {
-		a.key, err = e.cfg.Schema.AppendSeriesKey(a.key[:0], tenant, s.Labels)
+		a.key, err = e.cfg.Schema.AppendSeriesKey(a.key[:0], s.Labels)
 		reason = keyReason(err)
 	}
 	if err != nil {
@@ -60,7 +60,7 @@ func (e *Engine) acceptNew(a *accepted, tenant string, s Series, maxTime timeBou
 		return
 	}
 	ref := e.cfg.Appender.Ref(a.key)
-	cached := e.newCached(tenant, s.WireText, ref)
+	cached := e.newCached(s.WireText, ref)
 	if a.addSeries(&s, ref, cached, maxTime, rejected) && cached != nil {
 		a.fresh = append(a.fresh, cached)
 	}

@@ -66,10 +66,10 @@ func (s Stored) Total() int { return s.Samples + s.Histograms + s.Exemplars }
 //
 // With HA on, what comes from a replica that is not elected is not stored and
 // counts as if it were: the sender must not think that it has failed.
-func (e *Engine) Append(ctx context.Context, tenant string, batch []Series, rejected *Rejected) (stored Stored, err error) {
-	kept, deduplicated, err := e.deduplicate(ctx, tenant, batch, rejected)
+func (e *Engine) Append(ctx context.Context, batch []Series, rejected *Rejected) (stored Stored, err error) {
+	kept, deduplicated, err := e.deduplicate(ctx, batch, rejected)
 	if err == nil {
-		stored, err = e.appendKept(ctx, tenant, kept, rejected)
+		stored, err = e.appendKept(ctx, kept, rejected)
 	}
 	return stored.plus(deduplicated), err
 }
@@ -77,18 +77,18 @@ func (e *Engine) Append(ctx context.Context, tenant string, batch []Series, reje
 // AppendMetadata stores metadata, of several entries of one family the last. Those
 // that can never be stored go to rejected. An error means that the rest may not be
 // stored; the writer may, and should, send it again.
-func (e *Engine) AppendMetadata(ctx context.Context, tenant string, batch []Metadata, rejected *Rejected) error {
-	return e.metadata.Append(ctx, tenant, batch, func(err error) { rejected.Add(ReasonMetadata, 1, err) })
+func (e *Engine) AppendMetadata(ctx context.Context, batch []Metadata, rejected *Rejected) error {
+	return e.metadata.Append(ctx, batch, func(err error) { rejected.Add(ReasonMetadata, 1, err) })
 }
 
 // appendKept is Append without HA.
-func (e *Engine) appendKept(ctx context.Context, tenant string, batch []Series, rejected *Rejected) (stored Stored, err error) {
+func (e *Engine) appendKept(ctx context.Context, batch []Series, rejected *Rejected) (stored Stored, err error) {
 	a := e.borrow()
-	if err = e.accept(ctx, a, tenant, batch, rejected); err != nil {
+	if err = e.accept(ctx, a, batch, rejected); err != nil {
 		return stored, err
 	}
 	if len(a.samples)+len(a.exemplars) > 0 {
-		stored, err = e.store(ctx, tenant, a)
+		stored, err = e.store(ctx, a)
 	}
 	if err == nil {
 		e.giveBack(a)
@@ -97,8 +97,8 @@ func (e *Engine) appendKept(ctx context.Context, tenant string, batch []Series, 
 }
 
 // store stores what is accepted.
-func (e *Engine) store(ctx context.Context, tenant string, a *accepted) (stored Stored, err error) {
-	if err = e.writeIndex(ctx, tenant, a); err == nil {
+func (e *Engine) store(ctx context.Context, a *accepted) (stored Stored, err error) {
+	if err = e.writeIndex(ctx, a); err == nil {
 		err = e.cfg.Appender.Append(ctx, a.samples)
 	}
 	stored = a.confirmed(err)
@@ -118,11 +118,11 @@ func (e *Engine) store(ctx context.Context, tenant string, a *accepted) (stored 
 }
 
 // writeIndex sees to it that what is accepted can be found.
-func (e *Engine) writeIndex(ctx context.Context, tenant string, a *accepted) error {
+func (e *Engine) writeIndex(ctx context.Context, a *accepted) error {
 	if len(a.entries) == 0 {
 		return nil
 	}
-	if err := e.index.Write(ctx, tenant, a.entries); err != nil {
+	if err := e.index.Write(ctx, a.entries); err != nil {
 		return err
 	}
 	for i, c := range a.entryOf {

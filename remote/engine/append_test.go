@@ -61,7 +61,7 @@ func TestAppendRejects(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			f := openFixture(t, func(c *engine.Config) { c.MaxFuture = 10 * time.Minute })
 			var rejected engine.Rejected
-			stored, err := f.Append(t.Context(), "", []engine.Series{tt.series, good}, &rejected)
+			stored, err := f.Append(t.Context(), []engine.Series{tt.series, good}, &rejected)
 			if err != nil || stored.Total() != len(tt.stored)+2 {
 				t.Errorf("%d samples stored, error %v, want %d and none", stored.Total(), err, len(tt.stored)+2)
 			}
@@ -109,7 +109,7 @@ func TestRejectedIsShort(t *testing.T) {
 		batch = append(batch, one(raw("n", fmt.Sprint(i)), someTime, someTime))
 	}
 	var rejected engine.Rejected
-	if stored, err := f.Append(t.Context(), "", batch, &rejected); stored.Total() != 0 || err != nil {
+	if stored, err := f.Append(t.Context(), batch, &rejected); stored.Total() != 0 || err != nil {
 		t.Fatalf("%d stored, %v", stored.Total(), err)
 	}
 	msg := rejected.Err().Error()
@@ -148,7 +148,7 @@ func TestAppendStoreFailure(t *testing.T) {
 				one(labels.FromStrings("__name__", "c"), someTime, someTime+1),
 			}
 			var rejected engine.Rejected
-			stored, err := f.Append(t.Context(), "", batch, &rejected)
+			stored, err := f.Append(t.Context(), batch, &rejected)
 			if stored.Total() != tt.stored || err == nil || rejected.Err() != nil {
 				t.Errorf("%d stored, error %v, rejected %v, want %d and an error", stored.Total(), err, rejected.Err(), tt.stored)
 			}
@@ -178,7 +178,7 @@ func TestAppendRowFailure(t *testing.T) {
 		batch = append(batch, one(labels.FromStrings("__name__", "up", "n", fmt.Sprint(i)), someTime, someTime+1))
 	}
 	var rejected engine.Rejected
-	if stored, err := f.Append(t.Context(), "", batch, &rejected); stored.Total() != 18 || err == nil || !strings.Contains(err.Error(), "broken row") {
+	if stored, err := f.Append(t.Context(), batch, &rejected); stored.Total() != 18 || err == nil || !strings.Contains(err.Error(), "broken row") {
 		t.Errorf("%d stored, error %v", stored.Total(), err)
 	}
 	broken = false
@@ -208,7 +208,7 @@ func TestAppendIndexFailure(t *testing.T) {
 					}
 					batch := one(labels.FromStrings("__name__", "up", "job", "a"), someTime)
 					var rejected engine.Rejected
-					if stored, err := f.Append(t.Context(), "", []engine.Series{batch}, &rejected); stored.Total() != 0 || !errors.Is(err, errStore) {
+					if stored, err := f.Append(t.Context(), []engine.Series{batch}, &rejected); stored.Total() != 0 || !errors.Is(err, errStore) {
 						t.Errorf("%d stored, error %v", stored.Total(), err)
 					}
 					if call < 2 && f.store.rows(bucketstore.Metric) > 0 {

@@ -34,14 +34,14 @@ type SeriesState struct {
 // slot in the current table, without the series key.
 const stateBytes = 200
 
-// Lookup returns the series that a tenant's sender writes so, or nil if it is not
-// cached: then it must be given to Append with its labels, and with this text to be
+// Lookup returns the series that a sender writes so, or nil if it is not cached:
+// then it must be given to Append with its labels, and with this text to be
 // found the next time. It does not keep the text.
-func (e *Engine) Lookup(tenant string, t WireText) *CachedSeries {
+func (e *Engine) Lookup(t WireText) *CachedSeries {
 	if e.elections != nil {
 		return nil // with HA on, what is stored depends on more than the labels
 	}
-	return e.cache.Find(tenant, t)
+	return e.cache.Find(t)
 }
 
 // Symbols returns the current symbol table, or nil if no series is found by its
@@ -55,11 +55,11 @@ func (e *Engine) Symbols() *SymbolTable {
 
 // newCached returns a series that may be cached once it is stored, or nil if it
 // could not be found again.
-func (e *Engine) newCached(tenant string, t WireText, ref bucketstore.Ref) *CachedSeries {
+func (e *Engine) newCached(t WireText, ref bucketstore.Ref) *CachedSeries {
 	if e.elections != nil {
 		return nil
 	}
-	c := e.cache.NewEntry(tenant, t, stateBytes+len(ref.SeriesKey()))
+	c := e.cache.NewEntry(t, stateBytes+len(ref.SeriesKey()))
 	if c != nil {
 		c.State.ref, c.State.engine = ref, e
 		c.State.indexed.ahead = index.AheadFrom(ref.SeriesKey())
@@ -69,17 +69,12 @@ func (e *Engine) newCached(tenant string, t WireText, ref bucketstore.Ref) *Cach
 
 // Labels returns the labels of the series, decoded from its key.
 func (s *SeriesState) Labels() labels.Labels {
-	_, ls := s.parseKey()
-	return ls
-}
-
-func (s *SeriesState) parseKey() (tenant string, ls labels.Labels) {
 	var b labels.ScratchBuilder
-	tenant, ls, err := s.engine.cfg.Schema.ParseSeriesKey(s.ref.SeriesKey(), &b)
+	ls, err := s.engine.cfg.Schema.ParseSeriesKey(s.ref.SeriesKey(), &b)
 	if err != nil {
 		panic("engine: the key of a stored series: " + err.Error())
 	}
-	return tenant, ls
+	return ls
 }
 
 // CompareMetadata returns the name of the metric family that the series belongs to,
@@ -88,8 +83,7 @@ func (s *SeriesState) parseKey() (tenant string, ls labels.Labels) {
 func (s *SeriesState) CompareMetadata(said prommetadata.Metadata) (family string, changed bool) {
 	f := s.metadata.Family(said.Type)
 	if f == nil {
-		tenant, ls := s.parseKey()
-		f = s.engine.metadata.SetFamily(&s.metadata, tenant, ls.Get(labels.MetricName), said.Type)
+		f = s.engine.metadata.SetFamily(&s.metadata, s.Labels().Get(labels.MetricName), said.Type)
 	}
 	return f.Name(), !f.IsStored(said)
 }

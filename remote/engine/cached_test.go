@@ -37,7 +37,7 @@ func (f *fixture) written(form byte, batch []engine.Series) []engine.Series {
 	for i := range batch {
 		s := &batch[i]
 		s.WireText = wireText(form, s.Labels)
-		if s.Cached = f.Lookup("", s.WireText); s.Cached != nil {
+		if s.Cached = f.Lookup(s.WireText); s.Cached != nil {
 			s.Labels, s.WireText = labels.EmptyLabels(), engine.WireText{}
 		}
 	}
@@ -48,7 +48,7 @@ func (f *fixture) written(form byte, batch []engine.Series) []engine.Series {
 func (f *fixture) cached(t testing.TB, ls labels.Labels, at int64) *engine.CachedSeries {
 	t.Helper()
 	f.append(t, f.written(1, []engine.Series{sample(ls, at, 0)})...)
-	k := f.Lookup("", wireText(1, ls))
+	k := f.Lookup(wireText(1, ls))
 	if k == nil {
 		t.Fatalf("%s is not cached", ls)
 	}
@@ -60,7 +60,7 @@ func TestLookup(t *testing.T) {
 		f := openFixture(t, func(c *engine.Config) { c.Schema = newSchema(t, resource...) })
 		all := awkwardLabels()
 		for i, ls := range all {
-			if f.Lookup("", wireText(1, ls)) != nil {
+			if f.Lookup(wireText(1, ls)) != nil {
 				t.Errorf("%s is cached before it was stored", ls)
 			}
 			k := f.cached(t, ls, someTime+int64(i))
@@ -68,12 +68,10 @@ func TestLookup(t *testing.T) {
 				t.Errorf("%s is cached as %s", ls, k.State.Labels())
 			}
 			switch {
-			case f.Lookup("", wireText(1, ls)) != k:
+			case f.Lookup(wireText(1, ls)) != k:
 				t.Errorf("%s has become another", ls)
-			case f.Lookup("", wireText(2, ls)) != nil:
+			case f.Lookup(wireText(2, ls)) != nil:
 				t.Errorf("%s is cached in another form", ls)
-			case f.Lookup("other", wireText(1, ls)) != nil:
-				t.Errorf("%s is cached of another tenant", ls)
 			}
 		}
 		if n := f.counter(t, "adapter_engine_known_series"); n != float64(len(all)) {
@@ -113,10 +111,10 @@ func TestLookupFindsOnlyStored(t *testing.T) {
 			}
 			tt.series.WireText = wireText(1, tt.series.Labels)
 			var rejected engine.Rejected
-			if _, err := f.Append(t.Context(), "", []engine.Series{tt.series}, &rejected); tt.fails != errors.Is(err, errStore) {
+			if _, err := f.Append(t.Context(), []engine.Series{tt.series}, &rejected); tt.fails != errors.Is(err, errStore) {
 				t.Fatal(err)
 			}
-			if k := f.Lookup("", tt.series.WireText); k != nil {
+			if k := f.Lookup(tt.series.WireText); k != nil {
 				t.Errorf("%s is cached", k.State.Labels())
 			}
 		})
@@ -129,7 +127,7 @@ func TestLookupBoundsTexts(t *testing.T) {
 	s := sample(up, someTime, 1)
 	s.WireText = engine.WireText{Form: 1, Text: make([]byte, 1<<20)}
 	f.append(t, s)
-	if f.Lookup("", s.WireText) != nil {
+	if f.Lookup(s.WireText) != nil {
 		t.Error("a text of a megabyte is cached")
 	}
 }
@@ -170,7 +168,7 @@ func TestCachedIsChecked(t *testing.T) {
 	f := openFixture(t, func(c *engine.Config) { c.MaxFuture = time.Minute })
 	k := f.cached(t, up, someTime)
 	var rejected engine.Rejected
-	stored, err := f.Append(t.Context(), "", []engine.Series{{
+	stored, err := f.Append(t.Context(), []engine.Series{{
 		Cached:     k,
 		Samples:    []engine.Sample{{T: -1}, {T: someTime + 1, V: 1}, {T: someTime + 3_600_000}, {T: series.MaxTime + 1}},
 		Histograms: []engine.Histogram{{T: someTime + 2, H: &histogram.Histogram{Count: 5}}, {T: someTime + 3, H: &histogram.Histogram{}}, {T: -1, H: &histogram.Histogram{}}},
@@ -247,7 +245,7 @@ func TestCachedIndexFails(t *testing.T) {
 		}
 		return nil
 	}
-	if _, err := f.Append(t.Context(), "", batch, &engine.Rejected{}); !errors.Is(err, errStore) {
+	if _, err := f.Append(t.Context(), batch, &engine.Rejected{}); !errors.Is(err, errStore) {
 		t.Fatalf("error %v, want that of the store", err)
 	}
 	f.store.onApply = nil
@@ -323,14 +321,14 @@ func TestCachedMetadata(t *testing.T) {
 			}
 			m := engine.Metadata{Family: family, Metadata: step.said}
 			f.store.onApply = func(bucketstore.Table, []bucketstore.Mutation) error { return errStore }
-			if err := f.AppendMetadata(t.Context(), "", []engine.Metadata{m}, &engine.Rejected{}); !errors.Is(err, errStore) {
+			if err := f.AppendMetadata(t.Context(), []engine.Metadata{m}, &engine.Rejected{}); !errors.Is(err, errStore) {
 				t.Errorf("error %v, want that of the store", err)
 			}
 			f.store.onApply = nil
 			if _, changed := step.from.State.CompareMetadata(step.said); !changed {
 				t.Error("what could not be stored counts as stored")
 			}
-			if err := f.AppendMetadata(t.Context(), "", []engine.Metadata{m}, &engine.Rejected{}); err != nil {
+			if err := f.AppendMetadata(t.Context(), []engine.Metadata{m}, &engine.Rejected{}); err != nil {
 				t.Fatal(err)
 			}
 		})
@@ -347,7 +345,7 @@ func TestCachedConcurrently(t *testing.T) {
 		all.Go(func() {
 			var last *engine.CachedSeries
 			for i := range rounds {
-				if found := f.Lookup("", wireText(1, sets[i%len(sets)])); found != nil {
+				if found := f.Lookup(wireText(1, sets[i%len(sets)])); found != nil {
 					if last != nil {
 						last.Next()
 						last.SetNext(found)
@@ -355,7 +353,7 @@ func TestCachedConcurrently(t *testing.T) {
 					last = found
 				}
 				s := sample(sets[(w+i)%len(sets)], someTime+int64(i*writers+w), float64(w))
-				if _, err := f.Append(t.Context(), "", f.written(1, []engine.Series{s}), &engine.Rejected{}); err != nil {
+				if _, err := f.Append(t.Context(), f.written(1, []engine.Series{s}), &engine.Rejected{}); err != nil {
 					t.Error(err)
 				}
 				if i%50 == w {
@@ -405,7 +403,7 @@ func TestCachedAllocatesNothing(t *testing.T) {
 			}
 			var rejected engine.Rejected
 			n := testing.AllocsPerRun(20, func() {
-				if _, err := f.Append(t.Context(), "", batch, &rejected); err != nil {
+				if _, err := f.Append(t.Context(), batch, &rejected); err != nil {
 					t.Fatal(err)
 				}
 			})

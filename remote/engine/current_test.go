@@ -106,7 +106,7 @@ func TestCurrentSelects(t *testing.T) {
 		}
 		for _, tt := range tests {
 			t.Run(tt.name+"/"+from, func(t *testing.T) {
-				samples, err := f.Current(t.Context(), "", tt.selectors, tt.mint)
+				samples, err := f.Current(t.Context(), tt.selectors, tt.mint)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -317,11 +317,11 @@ func TestCurrentErrors(t *testing.T) {
 	}}}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := f.Current(t.Context(), "", [][]*labels.Matcher{nil}, 0); err == nil || !strings.Contains(err.Error(), `"up"`) {
+	if _, err := f.Current(t.Context(), [][]*labels.Matcher{nil}, 0); err == nil || !strings.Contains(err.Error(), `"up"`) {
 		t.Errorf("error %v, want one that names the row", err)
 	}
 	f.append(t, sample(labels.FromStrings("__name__", "other"), someTime, 1))
-	if _, err := f.Current(t.Context(), "", [][]*labels.Matcher{nil}, 0); !errors.Is(err, engine.ErrLimit) {
+	if _, err := f.Current(t.Context(), [][]*labels.Matcher{nil}, 0); !errors.Is(err, engine.ErrLimit) {
 		t.Errorf("error %v, want ErrLimit", err)
 	}
 }

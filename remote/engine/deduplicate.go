@@ -13,7 +13,7 @@ import (
 // label, and counts the rest, which comes from replicas that are not elected. A
 // series whose labels are invalid is rejected. batch stays as it is. After an error
 // no sample may be acknowledged.
-func (e *Engine) deduplicate(ctx context.Context, tenant string, batch []Series, rejected *Rejected) (kept []Series, deduplicated Stored, err error) {
+func (e *Engine) deduplicate(ctx context.Context, batch []Series, rejected *Rejected) (kept []Series, deduplicated Stored, err error) {
 	if e.elections == nil {
 		return batch, deduplicated, nil
 	}
@@ -34,7 +34,7 @@ func (e *Engine) deduplicate(ctx context.Context, tenant string, batch []Series,
 			continue
 		}
 		if cluster != "" {
-			if last, err = e.elections.Judge(ctx, tenant, cluster, replica, last); err != nil {
+			if last, err = e.elections.Judge(ctx, cluster, replica, last); err != nil {
 				return nil, Stored{}, err
 			}
 			if !last.Elected {

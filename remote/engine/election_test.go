@@ -230,7 +230,7 @@ func TestElectionFailures(t *testing.T) {
 				tt.set(&m)
 				var rejected engine.Rejected
 				batch := []engine.Series{from("a", someTime+1), from("b", someTime+2), one(labels.FromStrings("__name__", "other"), someTime+3)}
-				stored, err := m.Append(t.Context(), "", batch, &rejected)
+				stored, err := m.Append(t.Context(), batch, &rejected)
 				if !errors.Is(err, tt.want) || stored.Total() != 0 || rejected.Err() != nil {
 					t.Errorf("%+v acknowledged, rejected %v, error %v, want %v", stored, rejected.Err(), err, tt.want)
 				}
@@ -264,7 +264,7 @@ func TestElectionRace(t *testing.T) {
 				running.Go(func() {
 					<-begin
 					var rejected engine.Rejected
-					if _, err := m.Append(t.Context(), "", []engine.Series{s}, &rejected); err != nil {
+					if _, err := m.Append(t.Context(), []engine.Series{s}, &rejected); err != nil {
 						t.Error(err)
 					}
 				})
@@ -308,7 +308,7 @@ func TestElectionContext(t *testing.T) {
 	}
 	appending := func(ctx context.Context, t0 int64) error {
 		var rejected engine.Rejected
-		_, err := m.Append(ctx, "", []engine.Series{from("a", t0)}, &rejected)
+		_, err := m.Append(ctx, []engine.Series{from("a", t0)}, &rejected)
 		return err
 	}
 	asks, giveUp := context.WithCancel(t.Context())

@@ -121,7 +121,7 @@ func TestAppendRejectsExemplars(t *testing.T) {
 				Samples:   []engine.Sample{{T: someTime}},
 				Exemplars: []exemplar.Exemplar{newExemplar(someTime, 1, strings.Repeat("ä", 64), strings.Repeat("ä", 64)), tt.bad},
 			}}
-			stored, err := f.Append(t.Context(), "", batch, &rejected)
+			stored, err := f.Append(t.Context(), batch, &rejected)
 			if err != nil || stored != (engine.Stored{Samples: 1, Exemplars: 1}) {
 				t.Errorf("stored %+v, error %v", stored, err)
 			}
@@ -151,7 +151,7 @@ func TestExemplarStoreFailure(t *testing.T) {
 		{Labels: labels.FromStrings("__name__", "b"), Exemplars: []exemplar.Exemplar{newExemplar(someTime, 1)}},
 	}
 	var rejected engine.Rejected
-	stored, err := f.Append(t.Context(), "", batch, &rejected)
+	stored, err := f.Append(t.Context(), batch, &rejected)
 	if err == nil || !strings.Contains(err.Error(), errStore.Error()) || stored != (engine.Stored{Samples: 1, Exemplars: 1}) {
 		t.Errorf("stored %+v, error %v", stored, err)
 	}

@@ -257,7 +257,7 @@ func (f *fixture) reopen(t testing.TB) {
 func (f *fixture) append(t testing.TB, batch ...engine.Series) {
 	t.Helper()
 	var rejected engine.Rejected
-	stored, err := f.Append(t.Context(), "", batch, &rejected)
+	stored, err := f.Append(t.Context(), batch, &rejected)
 	if err = errors.Join(err, rejected.Err()); err != nil {
 		t.Fatal(err)
 	}
@@ -299,7 +299,7 @@ func labelTexts(m *dto.Metric) (texts []string) {
 
 func newSchema(t testing.TB, resource ...string) series.Schema {
 	t.Helper()
-	schema, err := series.NewSchema(resource, false)
+	schema, err := series.NewSchema(resource)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -155,7 +155,7 @@ func TestHALabels(t *testing.T) {
 			ls := b.Labels()
 			batch := []engine.Series{one(ls, someTime+1)}
 			var rejected engine.Rejected
-			stored, err := f.Append(t.Context(), "", batch, &rejected)
+			stored, err := f.Append(t.Context(), batch, &rejected)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -188,7 +188,7 @@ func TestHACounts(t *testing.T) {
 	b.Exemplars = []exemplar.Exemplar{{Ts: someTime + 1, HasTs: true}}
 	bad := fromCluster("c", "a", -1)
 	var rejected engine.Rejected
-	stored, err := f.Append(t.Context(), "", []engine.Series{b, from("a", someTime+4), bad}, &rejected)
+	stored, err := f.Append(t.Context(), []engine.Series{b, from("a", someTime+4), bad}, &rejected)
 	if want := (engine.Stored{Samples: 3, Histograms: 1, Exemplars: 1}); err != nil || stored != want {
 		t.Errorf("%+v acknowledged, %v, want %+v", stored, err, want)
 	}
@@ -214,7 +214,7 @@ func TestHACounts(t *testing.T) {
 		}
 		return nil
 	}
-	stored, err = f.Append(t.Context(), "", []engine.Series{b, from("a", someTime+5)}, &rejected)
+	stored, err = f.Append(t.Context(), []engine.Series{b, from("a", someTime+5)}, &rejected)
 	if want := (engine.Stored{Samples: 2, Histograms: 1, Exemplars: 1}); !errors.Is(err, errStore) || stored != want {
 		t.Errorf("%+v acknowledged, %v, want %+v", stored, err, want)
 	}
@@ -272,7 +272,7 @@ func findSelected(f *fixture, ctx context.Context, ms []*labels.Matcher) (found 
 }
 
 func findCurrent(f *fixture, ctx context.Context, ms []*labels.Matcher) (found string, err error) {
-	current, err := f.Current(ctx, "", [][]*labels.Matcher{ms}, 0)
+	current, err := f.Current(ctx, [][]*labels.Matcher{ms}, 0)
 	for _, s := range current {
 		found += s.Labels.String()
 	}

@@ -52,7 +52,7 @@ func TestInventory(t *testing.T) {
 			t.Run(tt.name+"/"+from, func(t *testing.T) {
 				f.store.reset()
 				var found []engine.Series
-				seen, err := f.Inventory(t.Context(), "", tt.selectors, tt.limit, func(s engine.CurrentSample) error {
+				seen, err := f.Inventory(t.Context(), tt.selectors, tt.limit, func(s engine.CurrentSample) error {
 					found = append(found, sample(s.Labels, s.T, s.V))
 					return nil
 				})
@@ -80,14 +80,11 @@ func TestInventoryFails(t *testing.T) {
 		f.append(t, sample(labels.FromStrings("__name__", fmt.Sprint("m", i)), someTime, 1))
 	}
 	wanted, calls := errors.New("the client has gone"), 0
-	_, err := f.Inventory(t.Context(), "", nil, 10, func(engine.CurrentSample) error {
+	_, err := f.Inventory(t.Context(), nil, 10, func(engine.CurrentSample) error {
 		calls++
 		return wanted
 	})
 	if !errors.Is(err, wanted) || calls != 1 {
 		t.Errorf("%v after %d calls", err, calls)
-	}
-	if _, err := f.Inventory(t.Context(), "tenant", nil, 10, nil); err == nil {
-		t.Error("a tenant without tenancy")
 	}
 }

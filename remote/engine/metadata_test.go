@@ -20,7 +20,7 @@ func newMetadata(family, kind, unit, help string) engine.Metadata {
 
 func (f *fixture) wantMetadata(t *testing.T, family string, limit int, want ...engine.Metadata) {
 	t.Helper()
-	found, err := f.Metadata(t.Context(), "", family, limit)
+	found, err := f.Metadata(t.Context(), family, limit)
 	if err != nil || !slices.Equal(found, want) {
 		t.Errorf("metadata of %q: %v, %v, want %v", family, found, err, want)
 	}
@@ -35,7 +35,7 @@ func TestMetadata(t *testing.T) {
 			var rejected engine.Rejected
 			appendAll := func(batch ...engine.Metadata) {
 				t.Helper()
-				if err := f.AppendMetadata(t.Context(), "", batch, &rejected); err != nil {
+				if err := f.AppendMetadata(t.Context(), batch, &rejected); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -85,11 +85,11 @@ func TestMetadataStoreFailure(t *testing.T) {
 	f := openFixture(t)
 	f.store.onApply = func(bucketstore.Table, []bucketstore.Mutation) error { return errStore }
 	batch := []engine.Metadata{newMetadata("a", "gauge", "", "")}
-	if err := f.AppendMetadata(t.Context(), "", batch, nil); !errors.Is(err, errStore) {
+	if err := f.AppendMetadata(t.Context(), batch, nil); !errors.Is(err, errStore) {
 		t.Fatalf("error %v", err)
 	}
 	f.store.onApply = nil
-	if err := f.AppendMetadata(t.Context(), "", batch, nil); err != nil {
+	if err := f.AppendMetadata(t.Context(), batch, nil); err != nil {
 		t.Fatal(err)
 	}
 	f.wantMetadata(t, "", 0, batch...)
@@ -98,7 +98,7 @@ func TestMetadataStoreFailure(t *testing.T) {
 func TestMetadataIsBounded(t *testing.T) {
 	f := openFixture(t)
 	help := strings.Repeat("ä", 4000)
-	if err := f.AppendMetadata(t.Context(), "", []engine.Metadata{newMetadata("a", "gauge", "\xff", help)}, nil); err != nil {
+	if err := f.AppendMetadata(t.Context(), []engine.Metadata{newMetadata("a", "gauge", "\xff", help)}, nil); err != nil {
 		t.Fatal(err)
 	}
 	f.wantMetadata(t, "a", 0, newMetadata("a", "gauge", "", help[:4096]))

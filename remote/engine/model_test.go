@@ -355,7 +355,7 @@ func (f *fixture) current(t testing.TB, mint int64, selectors ...[]*labels.Match
 	if len(selectors) == 0 {
 		selectors = [][]*labels.Matcher{nil}
 	}
-	samples, err := f.Current(t.Context(), "", selectors, mint)
+	samples, err := f.Current(t.Context(), selectors, mint)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -48,17 +48,17 @@ func (e *Engine) Explain(ctx context.Context, q Query) (*Explanation, error) {
 // Cardinality says how many series the running index period has, and which
 // metrics and labels make them so many: the top largest counts of each kind. It
 // reads every posting of the period.
-func (e *Engine) Cardinality(ctx context.Context, tenant string, top int) (*Cardinality, error) {
-	return e.index.Cardinality(ctx, tenant, e.cfg.Now().UnixMilli(), top)
+func (e *Engine) Cardinality(ctx context.Context, top int) (*Cardinality, error) {
+	return e.index.Cardinality(ctx, e.cfg.Now().UnixMilli(), top)
 }
 
 // Current returns the current sample of each series that any of the selectors
 // matches, if its time is at least mint, sorted by metric name, then by
 // labels.Compare. Series whose current sample is a staleness marker are left out.
-func (e *Engine) Current(ctx context.Context, tenant string, selectors [][]*labels.Matcher, mint int64) ([]CurrentSample, error) {
+func (e *Engine) Current(ctx context.Context, selectors [][]*labels.Matcher, mint int64) ([]CurrentSample, error) {
 	found := make(map[string]labels.Labels)
 	for _, matchers := range selectors {
-		result, err := e.reader.Find(ctx, Query{Tenant: tenant, Matchers: matchers, Mint: mint, Maxt: series.MaxTime})
+		result, err := e.reader.Find(ctx, Query{Matchers: matchers, Mint: mint, Maxt: series.MaxTime})
 		if err != nil {
 			return nil, err
 		}
@@ -71,13 +71,13 @@ func (e *Engine) Current(ctx context.Context, tenant string, selectors [][]*labe
 
 // Inventory calls fn with the current sample of each series that any of the
 // selectors matches, or of all series if there are none. See current.Table.
-func (e *Engine) Inventory(ctx context.Context, tenant string, selectors [][]*labels.Matcher, limit int, fn func(CurrentSample) error) (Inventory, error) {
-	return e.current.Inventory(ctx, tenant, selectors, limit, fn)
+func (e *Engine) Inventory(ctx context.Context, selectors [][]*labels.Matcher, limit int, fn func(CurrentSample) error) (Inventory, error) {
+	return e.current.Inventory(ctx, selectors, limit, fn)
 }
 
 // Metadata is that of metadata.Store: what is stored of a family, or of all.
-func (e *Engine) Metadata(ctx context.Context, tenant, family string, limit int) ([]Metadata, error) {
-	return e.metadata.Read(ctx, tenant, family, limit)
+func (e *Engine) Metadata(ctx context.Context, family string, limit int) ([]Metadata, error) {
+	return e.metadata.Read(ctx, family, limit)
 }
 
 // FamilyName is that of package metadata.

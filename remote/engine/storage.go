@@ -127,7 +127,7 @@ func (q labelQuerier) query(hints *storage.SelectHints, ms []*labels.Matcher) Qu
 func (q labelQuerier) LabelValues(ctx context.Context, name string, hints *storage.LabelHints, ms ...*labels.Matcher) ([]string, annotations.Annotations, error) {
 	if len(ms) == 0 {
 		start, limit := q.query(nil, nil).Span()
-		values, err := q.e.index.Values(ctx, "", name, start, limit)
+		values, err := q.e.index.Values(ctx, name, start, limit)
 		return limited(values, hints), nil, err
 	}
 	values, err := q.collect(ctx, ms, func(l labels.Label) (string, bool) { return l.Value, l.Name == name })
@@ -139,7 +139,7 @@ func (q labelQuerier) LabelValues(ctx context.Context, name string, hints *stora
 func (q labelQuerier) LabelNames(ctx context.Context, hints *storage.LabelHints, ms ...*labels.Matcher) ([]string, annotations.Annotations, error) {
 	if len(ms) == 0 {
 		start, limit := q.query(nil, nil).Span()
-		names, err := q.e.index.Names(ctx, "", start, limit)
+		names, err := q.e.index.Names(ctx, start, limit)
 		return limited(names, hints), nil, err
 	}
 	names, err := q.collect(ctx, ms, func(l labels.Label) (string, bool) { return l.Name, true })
@@ -251,10 +251,10 @@ func (a *appender) addMetadata(ls labels.Labels, opts storage.AppendV2Options) {
 // *Rejected.
 func (a *appender) Commit() error {
 	var rejected Rejected
-	if _, err := a.e.Append(a.ctx, "", a.batch, &rejected); err != nil {
+	if _, err := a.e.Append(a.ctx, a.batch, &rejected); err != nil {
 		return err
 	}
-	if err := a.e.AppendMetadata(a.ctx, "", a.metadata, &rejected); err != nil {
+	if err := a.e.AppendMetadata(a.ctx, a.metadata, &rejected); err != nil {
 		return err
 	}
 	return rejected.Err()

@@ -194,7 +194,7 @@ func TestAppender(t *testing.T) {
 		if kind := it.Next(); kind != chunkenc.ValFloatHistogram || it.AtST() != 0 {
 			t.Errorf("a %s with start %d", kind, it.AtST())
 		}
-		found, err := f.Metadata(t.Context(), "", "up", 0)
+		found, err := f.Metadata(t.Context(), "up", 0)
 		if want := (engine.Metadata{Family: "up", Metadata: metadata.Metadata{Type: "gauge", Help: "is it"}}); err != nil || len(found) != 1 || found[0] != want {
 			t.Errorf("metadata %v, %v", found, err)
 		}

@@ -23,8 +23,8 @@ import (
 
 // Engine finds current samples and metadata: an *engine.Engine.
 type Engine interface {
-	Current(ctx context.Context, tenant string, selectors [][]*labels.Matcher, mint int64) ([]engine.CurrentSample, error)
-	Metadata(ctx context.Context, tenant, family string, limit int) ([]engine.Metadata, error)
+	Current(ctx context.Context, selectors [][]*labels.Matcher, mint int64) ([]engine.CurrentSample, error)
+	Metadata(ctx context.Context, family string, limit int) ([]engine.Metadata, error)
 }
 
 // Config is what a Handler is made of. All of it is required.
@@ -105,12 +105,12 @@ func (h *Handler) current(ctx context.Context, selectors [][]*labels.Matcher) ([
 		return nil, nil
 	}
 	mint := h.cfg.Now().Add(-h.cfg.Lookback).UnixMilli()
-	return h.cfg.Engine.Current(ctx, "", selectors, mint)
+	return h.cfg.Engine.Current(ctx, selectors, mint)
 }
 
 // metadata returns the metadata of all metric families, by name.
 func (h *Handler) metadata(ctx context.Context) (map[string]engine.Metadata, error) {
-	all, err := h.cfg.Engine.Metadata(ctx, "", "", 0)
+	all, err := h.cfg.Engine.Metadata(ctx, "", 0)
 	metadata := make(map[string]engine.Metadata, len(all))
 	for _, m := range all {
 		metadata[m.Family] = m

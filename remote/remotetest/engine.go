@@ -36,7 +36,7 @@ type Engine struct {
 	OnExplain func(ctx context.Context, q engine.Query) error
 }
 
-func (f *Engine) Append(ctx context.Context, _ string, batch []engine.Series, rejected *engine.Rejected) (stored engine.Stored, err error) {
+func (f *Engine) Append(ctx context.Context, batch []engine.Series, rejected *engine.Rejected) (stored engine.Stored, err error) {
 	f.mu.Lock()
 	f.Appends++
 	f.mu.Unlock()
@@ -64,19 +64,19 @@ func (f *Engine) Append(ctx context.Context, _ string, batch []engine.Series, re
 }
 
 // Lookup knows nothing; that is tested with a real engine.
-func (f *Engine) Lookup(string, engine.WireText) *engine.CachedSeries { return nil }
+func (f *Engine) Lookup(engine.WireText) *engine.CachedSeries { return nil }
 
 // Symbols has no numbers to give.
 func (f *Engine) Symbols() *engine.SymbolTable { return nil }
 
-func (f *Engine) AppendMetadata(_ context.Context, _ string, batch []engine.Metadata, _ *engine.Rejected) error {
+func (f *Engine) AppendMetadata(_ context.Context, batch []engine.Metadata, _ *engine.Rejected) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.Families = append(f.Families, batch...)
 	return f.MetadataErr
 }
 
-func (f *Engine) Metadata(context.Context, string, string, int) ([]engine.Metadata, error) {
+func (f *Engine) Metadata(context.Context, string, int) ([]engine.Metadata, error) {
 	return f.Families, f.MetadataErr
 }
 
@@ -107,7 +107,7 @@ func (f *Engine) Select(ctx context.Context, q engine.Query) (storage.ChunkSerie
 	return set, nil
 }
 
-func (f *Engine) Current(ctx context.Context, _ string, selectors [][]*labels.Matcher, mint int64) ([]engine.CurrentSample, error) {
+func (f *Engine) Current(ctx context.Context, selectors [][]*labels.Matcher, mint int64) ([]engine.CurrentSample, error) {
 	if f.OnCurrent != nil {
 		if err := f.OnCurrent(ctx, mint); err != nil {
 			return nil, err

@@ -43,7 +43,7 @@ func OpenPebble(t testing.TB) bucketstore.Store {
 func ServeStore(t testing.TB, store bucketstore.Store) (base string, reg *prometheus.Registry) {
 	t.Helper()
 	reg = prometheus.NewRegistry()
-	schema, err := series.NewSchema(nil, false)
+	schema, err := series.NewSchema(nil)
 	if err != nil {
 		t.Fatal(err)
 	}

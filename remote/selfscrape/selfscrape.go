@@ -33,7 +33,7 @@ type Config struct {
 }
 
 type appender interface {
-	Append(ctx context.Context, tenant string, batch []engine.Series, rejected *engine.Rejected) (engine.Stored, error)
+	Append(ctx context.Context, batch []engine.Series, rejected *engine.Rejected) (engine.Stored, error)
 }
 
 // Scraper stores metrics at an interval. Not safe for concurrent use.
@@ -97,7 +97,7 @@ func (s *Scraper) Scrape(ctx context.Context) error {
 		}
 	}
 	var rejected engine.Rejected
-	if _, err := s.cfg.Appender.Append(ctx, "", batch, &rejected); err != nil {
+	if _, err := s.cfg.Appender.Append(ctx, batch, &rejected); err != nil {
 		maps.Copy(s.last, seen) // some may be stored
 		return err
 	}

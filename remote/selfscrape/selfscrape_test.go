@@ -28,7 +28,7 @@ type sink struct {
 	reject bool
 }
 
-func (s *sink) Append(_ context.Context, tenant string, batch []engine.Series, rejected *engine.Rejected) (engine.Stored, error) {
+func (s *sink) Append(_ context.Context, batch []engine.Series, rejected *engine.Rejected) (engine.Stored, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.calls++
@@ -39,7 +39,7 @@ func (s *sink) Append(_ context.Context, tenant string, batch []engine.Series, r
 			if value.IsStaleNaN(sample.V) {
 				v = "stale"
 			}
-			s.series = append(s.series, fmt.Sprintf("%s%s %s @%d", tenant, one.Labels, v, sample.T))
+			s.series = append(s.series, fmt.Sprintf("%s %s @%d", one.Labels, v, sample.T))
 		}
 	}
 	slices.Sort(s.series)

@@ -246,7 +246,7 @@ func TestDecodeEpochs(t *testing.T) {
 							known++
 						}
 					}
-					if _, err := again.engine.Append(t.Context(), "", got.Series, &rejected); err != nil || rejected.Err() != nil {
+					if _, err := again.engine.Append(t.Context(), got.Series, &rejected); err != nil || rejected.Err() != nil {
 						t.Fatal(err, rejected.Err())
 					}
 					d.Release()
@@ -334,10 +334,10 @@ func TestDecodeAllocatesNothing(t *testing.T) {
 				d := again.decoders[test.version]
 				req, err := d.Decode(body, &rejected)
 				if err == nil {
-					_, err = again.engine.Append(t.Context(), "", req.Series, &rejected)
+					_, err = again.engine.Append(t.Context(), req.Series, &rejected)
 				}
 				if err == nil && len(req.Metadata) > 0 {
-					err = again.engine.AppendMetadata(t.Context(), "", req.Metadata, &rejected)
+					err = again.engine.AppendMetadata(t.Context(), req.Metadata, &rejected)
 				}
 				if err != nil || rejected.Err() != nil || !d.Release() {
 					t.Fatalf("error %v, rejected %v", err, rejected.Err())
@@ -374,7 +374,7 @@ func TestDecodePrefix(t *testing.T) {
 		var rejected engine.Rejected
 		decoded, err := decodeWith(again.decoders[1], body, &rejected)
 		if err == nil {
-			_, err = again.engine.Append(t.Context(), "", decoded.Series, &rejected)
+			_, err = again.engine.Append(t.Context(), decoded.Series, &rejected)
 		}
 		if err != nil || rejected.Err() != nil {
 			t.Fatal(err, rejected.Err())

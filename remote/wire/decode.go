@@ -64,7 +64,7 @@ type WriteRequest struct {
 // SeriesCache finds series by the bytes in which a sender writes their labels:
 // an *engine.Engine.
 type SeriesCache interface {
-	Lookup(tenant string, s engine.WireText) *engine.CachedSeries
+	Lookup(s engine.WireText) *engine.CachedSeries
 	Symbols() *engine.SymbolTable
 }
 
@@ -168,7 +168,7 @@ func (d *decoder) lookup(form byte, text []byte) *engine.CachedSeries {
 	if len(text) == 0 {
 		return nil
 	}
-	cached := d.cache.Lookup("", engine.WireText{Form: form, Text: text})
+	cached := d.cache.Lookup(engine.WireText{Form: form, Text: text})
 	if cached == nil {
 		return nil
 	}

@@ -36,7 +36,7 @@ func BenchmarkDecode(b *testing.B) {
 						b.Fatalf("%d samples, error %v", req.Size, err)
 					}
 					if store {
-						if _, err := repeat.engine.Append(b.Context(), "", req.Series, &rejected); err != nil {
+						if _, err := repeat.engine.Append(b.Context(), req.Series, &rejected); err != nil {
 							b.Fatal(err)
 						}
 					}

@@ -48,7 +48,7 @@ func newDecoder(version int, cache SeriesCache, maxBody int) testDecoder {
 // noCache has no series.
 type noCache struct{}
 
-func (noCache) Lookup(string, engine.WireText) *engine.CachedSeries { return nil }
+func (noCache) Lookup(engine.WireText) *engine.CachedSeries { return nil }
 
 func (noCache) Symbols() *engine.SymbolTable { return nil }
 
@@ -82,7 +82,7 @@ func newSmallRepeater(t testing.TB, symbolBytes int) *repeater {
 	if err != nil {
 		t.Fatal(err)
 	}
-	schema, err := series.NewSchema(nil, false)
+	schema, err := series.NewSchema(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -124,7 +124,7 @@ func (r *repeater) check(t *testing.T, version int, body []byte, want []string, 
 			t.Errorf("round %d: rejected\n%v\nwant\n%v", round, rejected.Err(), wantRejected.Err())
 		}
 		var refused engine.Rejected
-		if _, err := r.engine.Append(t.Context(), "", req.Series, &refused); err != nil {
+		if _, err := r.engine.Append(t.Context(), req.Series, &refused); err != nil {
 			t.Fatal(err)
 		}
 		if round == 2 && refused.Err() == nil {

@@ -92,7 +92,7 @@ func TestWriteCachedMetadata(t *testing.T) {
 // openIdle opens a handler over an engine that stores nothing.
 func openIdle(b *testing.B, store bucketstore.Store) (*remote.Handler, *wiretest.IdleAppender) {
 	b.Helper()
-	schema, err := series.NewSchema(nil, false)
+	schema, err := series.NewSchema(nil)
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -73,8 +73,8 @@ const maxWriteWait = 10 * time.Second
 // *engine.Engine.
 type Engine interface {
 	wire.SeriesCache
-	Append(ctx context.Context, tenant string, batch []engine.Series, rejected *engine.Rejected) (engine.Stored, error)
-	AppendMetadata(ctx context.Context, tenant string, batch []engine.Metadata, rejected *engine.Rejected) error
+	Append(ctx context.Context, batch []engine.Series, rejected *engine.Rejected) (engine.Stored, error)
+	AppendMetadata(ctx context.Context, batch []engine.Metadata, rejected *engine.Rejected) error
 	AppenderV2(ctx context.Context) storage.AppenderV2
 }
 
@@ -194,7 +194,7 @@ func (h *Handler) write(w http.ResponseWriter, r *http.Request, proto protocol) 
 func (h *Handler) store(ctx context.Context, proto protocol, req wire.WriteRequest, rejected *engine.Rejected) (stored engine.Stored, err error) {
 	before := rejectedSamples(rejected)
 	if req.Size > 0 {
-		stored, err = h.engine.Append(ctx, "", req.Series, rejected)
+		stored, err = h.engine.Append(ctx, req.Series, rejected)
 	}
 	if err != nil {
 		lost := req.Size - stored.Total() - (rejectedSamples(rejected) - before)
@@ -204,7 +204,7 @@ func (h *Handler) store(ctx context.Context, proto protocol, req wire.WriteReque
 		h.metrics.metadata.Add(float64(req.Repeated))
 	}
 	if err == nil && len(req.Metadata) > 0 {
-		if err = h.engine.AppendMetadata(ctx, "", req.Metadata, rejected); err == nil {
+		if err = h.engine.AppendMetadata(ctx, req.Metadata, rejected); err == nil {
 			h.metrics.metadata.Add(float64(len(req.Metadata) - rejected.Samples[engine.ReasonMetadata]))
 		}
 	}

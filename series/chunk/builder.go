@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/prometheus/prometheus/tsdb/chunkenc"
+	"github.com/prometheus/prometheus/tsdb/chunks"
 
 	"github.com/promtable/promtable/series/cell"
 	"github.com/promtable/promtable/series/xor"
@@ -25,13 +26,6 @@ const (
 	maxDecodedBytes = 1 << 20
 )
 
-// A Meta is a chunk of upstream's with the times of its first and last
-// sample in milliseconds.
-type Meta struct {
-	Chunk            chunkenc.Chunk
-	MinTime, MaxTime int64
-}
-
 // A Builder makes chunks in upstream's encodings of the values of one
 // series. The zero value is empty.
 type Builder struct {
@@ -39,8 +33,8 @@ type Builder struct {
 	// decode it at once. After a megabyte of samples the builder encodes them all the
 	// same, so that long series do not fill the memory.
 	Decoded bool
-	// Chunks are what is made so far, in order of time.
-	Chunks []Meta
+	// Chunks are what is made so far, in order of time. They have no Ref.
+	Chunks []chunks.Meta
 	app    chunkenc.Appender
 	// inChunk is how many samples the last chunk has.
 	inChunk int
@@ -84,7 +78,7 @@ func (b *Builder) Append(t int64, v cell.Value) error {
 
 // AppendChunk adds a chunk later than all before. It is the builder's from now on,
 // and no value is added to it.
-func (b *Builder) AppendChunk(c Meta) {
+func (b *Builder) AppendChunk(c chunks.Meta) {
 	b.addFull(c.Chunk, c.MinTime, c.MaxTime)
 }
 
@@ -95,7 +89,7 @@ func IsHalfFull(chunk chunkenc.Chunk) bool {
 	return 2*n >= SamplesPerChunk || n >= histogramChunkSamples && 2*len(chunk.Bytes()) >= histogramChunkBytes
 }
 
-func (b *Builder) last() *Meta { return &b.Chunks[len(b.Chunks)-1] }
+func (b *Builder) last() *chunks.Meta { return &b.Chunks[len(b.Chunks)-1] }
 
 // AppendFloats adds floats without start timestamps at these times, in
 // milliseconds, ascending and later than all before: faster than one by one. It
@@ -234,7 +228,7 @@ func (b *Builder) add(t int64, chunk chunkenc.Chunk, app chunkenc.Appender) {
 	if len(b.Chunks) > 0 {
 		b.closed += sizeOf(b.last().Chunk)
 	}
-	b.Chunks = append(b.Chunks, Meta{Chunk: chunk, MinTime: t, MaxTime: t})
+	b.Chunks = append(b.Chunks, chunks.Meta{Chunk: chunk, MinTime: t, MaxTime: t})
 	b.app, b.inChunk = app, 1
 }
 

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/prometheus/prometheus/tsdb/chunkenc"
+	"github.com/prometheus/prometheus/tsdb/chunks"
 
 	"github.com/promtable/promtable/series/cell"
 	"github.com/promtable/promtable/series/chunk"
@@ -15,7 +16,7 @@ import (
 )
 
 // built makes chunks of floats.
-func built(b *chunk.Builder, ts []int64, vs []float64) []chunk.Meta {
+func built(b *chunk.Builder, ts []int64, vs []float64) []chunks.Meta {
 	b.AppendFloats(nil, ts, vs)
 	return b.Chunks
 }

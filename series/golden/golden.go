@@ -65,17 +65,16 @@ func runFile(t *testing.T, file string, run func(t *testing.T, input string) str
 // A Case is one case of a golden file whose input is a command:
 //
 //	# comment
-//	command [resource=a,b] [tenancy]
+//	command [resource=a,b]
 //	input lines
 //
 // An input line is a word and its arguments: texts in Go syntax, "abc"*3 being
-// "abcabcabc" and + joining two, or numbers. Lines of tenant and label are the
-// Tenant and Labels, all others the Args.
+// "abcabcabc" and + joining two, or numbers. A line of tenant is that of the Schema,
+// those of label are the Labels, all others the Args.
 type Case struct {
 	*testing.T
 	Command string
 	Schema  series.Schema
-	Tenant  string
 	Labels  labels.Labels
 	Args    [][]string
 	// Out is what the case has written so far.
@@ -98,7 +97,7 @@ func Commands(t *testing.T, commands map[string]func(c *Case)) {
 func newCase(t *testing.T, input string) *Case {
 	c := &Case{T: t}
 	var pairs, resource []string
-	var tenancy bool
+	tenant := ""
 	for line := range strings.Lines(input) {
 		line = strings.TrimSuffix(line, "\n")
 		word, rest, _ := strings.Cut(line, " ")
@@ -107,14 +106,12 @@ func newCase(t *testing.T, input string) *Case {
 		case c.Command == "":
 			c.Command = word
 			for option := range strings.FieldsSeq(rest) {
-				names, ok := strings.CutPrefix(option, "resource=")
-				if ok {
+				if names, ok := strings.CutPrefix(option, "resource="); ok {
 					resource = strings.Split(names, ",")
 				}
-				tenancy = tenancy || option == "tenancy"
 			}
 		case word == "tenant":
-			c.Tenant = c.texts(rest)[0]
+			tenant = c.texts(rest)[0]
 		case word == "label":
 			pairs = append(pairs, c.texts(rest)...)
 		default:
@@ -122,8 +119,12 @@ func newCase(t *testing.T, input string) *Case {
 		}
 	}
 	var err error
-	c.Schema, err = series.NewSchema(resource, tenancy)
+	c.Schema, err = series.NewSchema(resource)
 	c.Must(err)
+	if tenant != "" {
+		c.Schema, err = c.Schema.ForTenant(tenant)
+		c.Must(err)
+	}
 	c.Labels = labels.FromStrings(pairs...)
 	return c
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/prometheus/prometheus/tsdb/chunkenc"
+	"github.com/prometheus/prometheus/tsdb/chunks"
 
 	"github.com/promtable/promtable/series"
 	"github.com/promtable/promtable/series/cell"
@@ -87,7 +88,7 @@ type Row struct {
 	times       []int64
 	values      []float64
 	first, step int64
-	chunk       chunk.Meta
+	chunk       chunks.Meta
 	// valueSpace is where values are put together, timeSpace where times are decoded
 	// that are not needed.
 	valueSpace []float64
@@ -212,7 +213,7 @@ func (r *Row) Regular() (first, step int64, vs []float64) { return r.first, r.st
 
 // Chunk returns a run of Chunk. What it says of counter resets holds, as no other
 // sample lies among its own.
-func (r *Row) Chunk() chunk.Meta { return r.chunk }
+func (r *Row) Chunk() chunks.Meta { return r.chunk }
 
 // Value returns a run of Value: one sample and its time in milliseconds. An error is a
 // series.ErrCorrupt; the samples behind it can still be read.

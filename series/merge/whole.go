@@ -4,6 +4,7 @@ import (
 	"bytes"
 
 	"github.com/prometheus/prometheus/tsdb/chunkenc"
+	"github.com/prometheus/prometheus/tsdb/chunks"
 
 	"github.com/promtable/promtable/series/chunk"
 	"github.com/promtable/promtable/series/dense"
@@ -30,7 +31,7 @@ func (r *Row) takeChunk() bool {
 	r.opened++
 	r.previous = nil
 	whole.Reset(bytes.Clone(c.Data))
-	r.chunk = chunk.Meta{Chunk: whole, MinTime: mint, MaxTime: maxt}
+	r.chunk = chunks.Meta{Chunk: whole, MinTime: mint, MaxTime: maxt}
 	return true
 }
 

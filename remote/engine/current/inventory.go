@@ -27,14 +27,11 @@ type Inventory struct {
 // reads CURRENT in one pass and nothing else: no index and no samples. A single
 // selector with a metric name, or several with the same, read only the rows of
 // that name. An error from fn ends the pass unchanged.
-func (t *Table) Inventory(ctx context.Context, tenant string, selectors [][]*labels.Matcher, limit int, fn func(Sample) error) (Inventory, error) {
-	rows, err := t.schema.SeriesRange(tenant, commonName(selectors))
-	if err != nil {
-		return Inventory{}, err
-	}
-	p := inventoryPass{schema: t.schema, tenant: tenant, selectors: selectors, left: limit, fn: fn}
+func (t *Table) Inventory(ctx context.Context, selectors [][]*labels.Matcher, limit int, fn func(Sample) error) (Inventory, error) {
+	rows := t.schema.SeriesRange(commonName(selectors))
+	p := inventoryPass{schema: t.schema, selectors: selectors, left: limit, fn: fn}
 	p.pending = t.inRange(rows)
-	err = t.store.Scan(ctx, bucketstore.ScanRequest{
+	err := t.store.Scan(ctx, bucketstore.ScanRequest{
 		Table:    bucketstore.Current,
 		Rows:     []series.RowRange{rows},
 		Families: []bucketstore.FamilyRange{{Family: series.FamilyCurrent}},
@@ -69,7 +66,6 @@ var errEnough = errors.New("enough")
 // there yet.
 type inventoryPass struct {
 	schema    series.Schema
-	tenant    string
 	selectors [][]*labels.Matcher
 	scratch   labels.ScratchBuilder
 	// pending are sorted by key; those before the last row are gone.
@@ -110,11 +106,11 @@ func (p *inventoryPass) addPendingBefore(limit []byte) error {
 
 // deliver calls fn with the current sample of a series, if it matches.
 func (p *inventoryPass) deliver(key []byte, s sample) error {
-	tenant, ls, err := p.schema.ParseSeriesKey(key, &p.scratch)
+	ls, err := p.schema.ParseSeriesKey(key, &p.scratch)
 	if err != nil {
 		return fmt.Errorf("row %q of CURRENT: %w", key, err)
 	}
-	if tenant != p.tenant || !p.matches(ls) {
+	if !p.matches(ls) {
 		return nil
 	}
 	current, ok, err := decodeSample(ls, s)

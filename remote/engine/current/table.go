@@ -3,7 +3,7 @@
 //
 //	Table       samples on their way to CURRENT           table.go, flush.go, slot.go
 //	Read        the current samples of given series       read.go
-//	Inventory   the current samples of a tenant, a pass   inventory.go
+//	Inventory   all current samples, in a pass            inventory.go
 package current
 
 import (

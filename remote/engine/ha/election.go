@@ -138,7 +138,7 @@ func (e *Elections) writeRow(ctx context.Context, c *cluster, old *row, replica 
 	e.cacheRow(c, next)
 	if replica != old.Replica {
 		e.metrics.elections.Inc()
-		level.Info(e.logger).Log("msg", "replica elected", "cluster", c.id.name, "replica", replica, "before", old.Replica)
+		level.Info(e.logger).Log("msg", "replica elected", "cluster", c.name, "replica", replica, "before", old.Replica)
 	}
 	return true, nil
 }

@@ -27,16 +27,14 @@ type Elections struct {
 	failover    int64
 	maxClusters int
 
-	mu       sync.Mutex
-	clusters map[clusterID]*cluster
+	mu sync.Mutex
+	// clusters are by name.
+	clusters map[string]*cluster
 }
-
-// clusterID is a cluster of a tenant.
-type clusterID struct{ tenant, name string }
 
 // cluster is what this adapter caches of one cluster.
 type cluster struct {
-	id clusterID
+	name string
 	// key is that of its row of META.
 	key string
 	// deduplicated counts what was left out.
@@ -72,7 +70,7 @@ func New(cfg Config) *Elections {
 		replicaLabel: cfg.ReplicaLabel,
 		failover:     cfg.Failover.Milliseconds(),
 		maxClusters:  cfg.MaxClusters,
-		clusters:     make(map[clusterID]*cluster),
+		clusters:     make(map[string]*cluster),
 	}
 	if cfg.Registerer != nil {
 		cfg.Registerer.MustRegister(newElectedReplicas(e))
@@ -81,32 +79,31 @@ func New(cfg Config) *Elections {
 }
 
 // cluster returns a cluster from the cache, or adds it.
-func (e *Elections) cluster(tenant, name string) (*cluster, error) {
-	id := clusterID{tenant, name}
+func (e *Elections) cluster(name string) (*cluster, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if c, ok := e.clusters[id]; ok {
+	if c, ok := e.clusters[name]; ok {
 		return c, nil
 	}
-	key, err := e.schema.AppendMetaKey(nil, tenant, series.MetaHA, name)
+	key, err := e.schema.AppendMetaKey(nil, series.MetaHA, name)
 	if err != nil {
 		return nil, err
 	}
-	for other, c := range e.clusters {
+	for other := range e.clusters {
 		if len(e.clusters) < e.maxClusters {
 			break
 		}
 		delete(e.clusters, other)
-		e.metrics.deduplicated.DeleteLabelValues(c.id.name)
+		e.metrics.deduplicated.DeleteLabelValues(other)
 	}
-	id.name = strings.Clone(name) // it lies in the labels of a series
+	name = strings.Clone(name) // it lies in the labels of a series
 	c := &cluster{
-		id:           id,
+		name:         name,
 		key:          string(key),
-		deduplicated: e.metrics.deduplicated.WithLabelValues(id.name),
+		deduplicated: e.metrics.deduplicated.WithLabelValues(name),
 		lock:         make(chan struct{}, 1),
 	}
-	e.clusters[id] = c
+	e.clusters[name] = c
 	return c, nil
 }
 
@@ -124,12 +121,12 @@ func (e *Elections) elected(ctx context.Context, c *cluster, replica string) (bo
 		defer func() { <-c.lock }()
 	case <-ctx.Done():
 		e.metrics.failures.Inc()
-		return false, fmt.Errorf("wait for the election in cluster %q: %w", c.id.name, ctx.Err())
+		return false, fmt.Errorf("wait for the election in cluster %q: %w", c.name, ctx.Err())
 	}
 	elected, err := e.elect(ctx, c, replica)
 	if err != nil {
 		e.metrics.failures.Inc()
-		return false, fmt.Errorf("election in cluster %q: %w", c.id.name, err)
+		return false, fmt.Errorf("election in cluster %q: %w", c.name, err)
 	}
 	return elected, nil
 }
@@ -154,14 +151,14 @@ func (e *Elections) cacheRow(c *cluster, r *row) {
 
 // recent returns the elections that were read or written within the fail-over
 // time. Others may have changed since.
-func (e *Elections) recent() map[clusterID]election {
+func (e *Elections) recent() map[string]election {
 	now := e.now().UnixMilli()
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	recent := make(map[clusterID]election, len(e.clusters))
-	for id, c := range e.clusters {
+	recent := make(map[string]election, len(e.clusters))
+	for name, c := range e.clusters {
 		if r := c.cached; r != nil && r.cell.Value != nil && now-r.at <= e.failover {
-			recent[id] = r.election
+			recent[name] = r.election
 		}
 	}
 	return recent

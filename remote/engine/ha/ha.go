@@ -96,11 +96,11 @@ func (v Verdict) CountDeduplicated(n int) { v.cluster.deduplicated.Add(float64(n
 // takes one. The clock decides, not the times of samples. last is the verdict before
 // in the same request, where mostly all series come from one replica. An error says
 // that META could not be read or written: then no sample may be acknowledged.
-func (e *Elections) Judge(ctx context.Context, tenant, clusterName, replica string, last Verdict) (Verdict, error) {
-	if last.cluster != nil && last.cluster.id.name == clusterName && last.replica == replica {
+func (e *Elections) Judge(ctx context.Context, clusterName, replica string, last Verdict) (Verdict, error) {
+	if last.cluster != nil && last.cluster.name == clusterName && last.replica == replica {
 		return last, nil
 	}
-	c, err := e.cluster(tenant, clusterName)
+	c, err := e.cluster(clusterName)
 	if err != nil {
 		return Verdict{}, err
 	}

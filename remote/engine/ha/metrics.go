@@ -48,13 +48,7 @@ func (m electedReplicas) Describe(ch chan<- *prometheus.Desc) { ch <- m.desc }
 
 // Collect implements prometheus.Collector.
 func (m electedReplicas) Collect(ch chan<- prometheus.Metric) {
-	// Two tenants may have equal names, but a metric may come only once.
-	sent := make(map[[2]string]bool)
-	for id, elected := range m.elections.recent() {
-		pair := [2]string{id.name, elected.Replica}
-		if !sent[pair] {
-			sent[pair] = true
-			ch <- prometheus.MustNewConstMetric(m.desc, prometheus.GaugeValue, 1, pair[:]...)
-		}
+	for name, elected := range m.elections.recent() {
+		ch <- prometheus.MustNewConstMetric(m.desc, prometheus.GaugeValue, 1, name, elected.Replica)
 	}
 }

@@ -38,8 +38,8 @@ func newCache() cache {
 // familyID is what a Family is found by. Families of one name share a row,
 // whatever their type is.
 type familyID struct {
-	tenant, name string
-	kind         model.MetricType
+	name string
+	kind model.MetricType
 }
 
 // A Family is the metric family of series that come with metadata of one type. It is
@@ -76,18 +76,18 @@ func (h *Handle) Family(kind model.MetricType) *Family {
 
 // SetFamily makes h lead to the family of a series with this metric name, whose
 // metadata is of this type, and returns it.
-func (s *Store) SetFamily(h *Handle, tenant, metric string, kind model.MetricType) *Family {
-	f := s.cache.family(s.schema, tenant, FamilyName(metric, kind), kind)
+func (s *Store) SetFamily(h *Handle, metric string, kind model.MetricType) *Family {
+	f := s.cache.family(s.schema, FamilyName(metric, kind), kind)
 	h.family.Store(f)
 	return f
 }
 
 // family returns the family of this name.
-func (c *cache) family(schema series.Schema, tenant, name string, kind model.MetricType) *Family {
-	key, err := schema.AppendMetaKey(nil, tenant, series.MetaMetadata, name)
+func (c *cache) family(schema series.Schema, name string, kind model.MetricType) *Family {
+	key, err := schema.AppendMetaKey(nil, series.MetaMetadata, name)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if f, ok := c.families[familyID{tenant, name, kind}]; ok {
+	if f, ok := c.families[familyID{name, kind}]; ok {
 		return f
 	}
 	f := &Family{name: strings.Clone(name), kind: kind, said: c.said[string(key)]}
@@ -95,7 +95,7 @@ func (c *cache) family(schema series.Schema, tenant, name string, kind model.Met
 		f.said = new(atomic.Pointer[metadata.Metadata])
 	}
 	if err == nil && len(c.families) < maxCached {
-		c.said[string(key)], c.families[familyID{tenant, f.name, kind}] = f.said, f
+		c.said[string(key)], c.families[familyID{f.name, kind}] = f.said, f
 	}
 	return f
 }

@@ -96,11 +96,11 @@ type encodedEntry struct {
 // a family, or with one whose name is too long for a key or no UTF-8, can never be
 // stored: reject is called for each. An error means that the rest may not be stored;
 // the writer may, and should, send it again.
-func (s *Store) Append(ctx context.Context, tenant string, batch []Entry, reject func(error)) error {
+func (s *Store) Append(ctx context.Context, batch []Entry, reject func(error)) error {
 	entries := make(map[string]encodedEntry)
 	for i := range batch {
 		m := &batch[i]
-		key, err := s.schema.AppendMetaKey(nil, tenant, series.MetaMetadata, m.Family)
+		key, err := s.schema.AppendMetaKey(nil, series.MetaMetadata, m.Family)
 		switch {
 		case m.Family == "":
 			reject(fmt.Errorf("metadata with the help text %.64q names no metric family", m.Help))
@@ -111,8 +111,6 @@ func (s *Store) Append(ctx context.Context, tenant string, batch []Entry, reject
 		case errors.Is(err, series.ErrKeyTooLong):
 			reject(fmt.Errorf("metadata: %w", err))
 			continue
-		case err != nil:
-			return err
 		}
 		cell, err := json.Marshal(stored{m.Type, shorten(m.Unit), shorten(m.Help)})
 		if err != nil {
@@ -155,21 +153,17 @@ var errEnough = errors.New("enough")
 // Read returns what is stored of a family, or of all if family is empty, in the
 // order of their rows, which is that of their names but for escapes. A limit over 0
 // bounds how many.
-func (s *Store) Read(ctx context.Context, tenant, family string, limit int) ([]Entry, error) {
-	rows, err := s.schema.MetaRange(tenant, series.MetaMetadata)
+func (s *Store) Read(ctx context.Context, family string, limit int) ([]Entry, error) {
+	rows := s.schema.MetaRange(series.MetaMetadata)
 	if family != "" {
-		var key []byte
-		key, err = s.schema.AppendMetaKey(nil, tenant, series.MetaMetadata, family)
+		key, err := s.schema.AppendMetaKey(nil, series.MetaMetadata, family)
+		if errors.Is(err, series.ErrKeyTooLong) {
+			return nil, nil // there is none
+		}
 		rows = series.SingleRow(key)
 	}
-	switch {
-	case errors.Is(err, series.ErrKeyTooLong):
-		return nil, nil // there is none
-	case err != nil:
-		return nil, err
-	}
 	var found []Entry
-	err = meta.ScanCells(ctx, s.store, rows, func(key []byte, c meta.Cell) error {
+	err := meta.ScanCells(ctx, s.store, rows, func(key []byte, c meta.Cell) error {
 		if limit > 0 && len(found) == limit {
 			return errEnough
 		}
@@ -187,7 +181,7 @@ func (s *Store) Read(ctx context.Context, tenant, family string, limit int) ([]E
 
 func (s *Store) parseRow(key []byte, c meta.Cell) (m Entry, err error) {
 	var found stored
-	if _, _, m.Family, err = s.schema.ParseMetaKey(key); err != nil {
+	if _, m.Family, err = s.schema.ParseMetaKey(key); err != nil {
 		return m, err
 	}
 	if err = json.Unmarshal(c.Value, &found); err != nil {

@@ -22,16 +22,7 @@ func (b *chunkBuilder) append(t int64, v cell.Value) error {
 }
 
 // appendChunk adds a chunk later than all before.
-func (b *chunkBuilder) appendChunk(c chunk.Meta) {
+func (b *chunkBuilder) appendChunk(c chunks.Meta) {
 	b.samples += c.Chunk.NumSamples()
 	b.AppendChunk(c)
-}
-
-// metas returns the chunks as upstream's readers take them.
-func (b *chunkBuilder) metas() []chunks.Meta {
-	metas := make([]chunks.Meta, len(b.Chunks))
-	for i, c := range b.Chunks {
-		metas[i] = chunks.Meta{Chunk: c.Chunk, MinTime: c.MinTime, MaxTime: c.MaxTime}
-	}
-	return metas
 }

@@ -70,7 +70,6 @@ func limitError(format string, args ...any) error {
 // Query asks for samples. Mint and Maxt are in milliseconds, both inclusive,
 // and may lie outside what can be stored: [MinInt64, MaxInt64] is everything.
 type Query struct {
-	Tenant     string
 	Matchers   []*labels.Matcher
 	Mint, Maxt int64
 	// SeriesOnly asks for the labels alone: the series have no chunks, and a
@@ -151,7 +150,6 @@ func (r *Reader) storedMatchers(ms []*labels.Matcher) []*labels.Matcher {
 func (r *Reader) Find(ctx context.Context, q Query) (*index.Result, error) {
 	start, limit := q.Span()
 	in := index.Query{
-		Tenant:    q.Tenant,
 		Matchers:  r.storedMatchers(q.Matchers),
 		Start:     start,
 		Limit:     limit,

@@ -131,7 +131,7 @@ func (s *seriesSet) Next() bool {
 		return false
 	}
 	s.readAhead()
-	s.setCurrent(s.read[0].Labels, s.batch[0].metas())
+	s.setCurrent(s.read[0].Labels, s.batch[0].Chunks)
 	s.metrics.series.Inc()
 	s.metrics.samples.Add(float64(s.batch[0].samples))
 	s.batch[0] = chunkBuilder{} // the caller's now

@@ -40,7 +40,7 @@ const MaxText = 2 * series.MaxSeriesKey
 // A Cache holds entries and drops those not asked for longest. It is safe for
 // concurrent use.
 type Cache[S any] struct {
-	hash func(tenant string, t WireText) uint64
+	hash func(t WireText) uint64
 	// shards are a power of two; the upper bits of a hash say which it belongs to.
 	shards    []shard[S]
 	hashShift int
@@ -81,28 +81,22 @@ func New[S any](cfg Config) *Cache[S] {
 
 // newHash returns a hash that is seeded, so that no sender can make two texts
 // collide.
-func newHash() func(tenant string, t WireText) uint64 {
+func newHash() func(t WireText) uint64 {
 	seed := maphash.MakeSeed()
-	return func(tenant string, t WireText) uint64 {
-		h := maphash.Bytes(seed, t.Text) + uint64(t.Form)
-		if tenant != "" {
-			h ^= maphash.String(seed, tenant)
-		}
-		return h
-	}
+	return func(t WireText) uint64 { return maphash.Bytes(seed, t.Text) + uint64(t.Form) }
 }
 
 func (c *Cache[S]) shard(hash uint64) *shard[S] { return &c.shards[hash>>c.hashShift] }
 
-// Find returns the entry of the series that a sender of this tenant writes so, or
-// nil. It does not keep the text.
-func (c *Cache[S]) Find(tenant string, t WireText) *Entry[S] {
+// Find returns the entry of the series that a sender writes so, or nil. It does not
+// keep the text.
+func (c *Cache[S]) Find(t WireText) *Entry[S] {
 	if len(t.Text) > MaxText {
 		return nil
 	}
-	hash := c.hash(tenant, t)
+	hash := c.hash(t)
 	e := c.shard(hash).find(hash)
-	if e == nil || !e.matches(tenant, t) {
+	if e == nil || !e.matches(t) {
 		return nil
 	}
 	return e
@@ -115,18 +109,17 @@ const entryBytes = 200
 // NewEntry returns an entry that Add may add once the series is stored, or nil if
 // there is no text to find it by. stateBytes is about what its state will take in
 // memory. It does not keep the text.
-func (c *Cache[S]) NewEntry(tenant string, t WireText, stateBytes int) *Entry[S] {
+func (c *Cache[S]) NewEntry(t WireText, stateBytes int) *Entry[S] {
 	if t.Form == 0 || len(t.Text) > MaxText {
 		return nil
 	}
-	hash := c.hash(tenant, t)
+	hash := c.hash(t)
 	return &Entry[S]{
-		hash:   hash,
-		shard:  c.shard(hash),
-		tenant: tenant,
-		text:   string(t.Text),
-		form:   t.Form,
-		bytes:  entryBytes + len(t.Text) + stateBytes,
+		hash:  hash,
+		shard: c.shard(hash),
+		text:  string(t.Text),
+		form:  t.Form,
+		bytes: entryBytes + len(t.Text) + stateBytes,
 	}
 }
 

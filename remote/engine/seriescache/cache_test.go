@@ -10,20 +10,20 @@ type number struct{ n int }
 
 func textOf(n int) WireText { return WireText{Form: 1, Text: fmt.Append(nil, n)} }
 
-func addNumber(c *Cache[number], tenant string, n int) *Entry[number] {
-	e := c.NewEntry(tenant, textOf(n), 8)
+func addNumber(c *Cache[number], n int) *Entry[number] {
+	e := c.NewEntry(textOf(n), 8)
 	e.State.n = n
 	c.Add(e)
 	return e
 }
 
-// An entry is found by its tenant, form and text, whatever its hash is.
+// An entry is found by its form and text, whatever its hash is.
 func TestFind(t *testing.T) {
-	for name, hash := range map[string]func(string, WireText) uint64{
+	for name, hash := range map[string]func(WireText) uint64{
 		"seeded":    nil,
-		"all equal": func(string, WireText) uint64 { return 0 },
-		"all high":  func(string, WireText) uint64 { return 1<<64 - 1 },
-		"by length": func(_ string, t WireText) uint64 { return uint64(len(t.Text)) },
+		"all equal": func(WireText) uint64 { return 0 },
+		"all high":  func(WireText) uint64 { return 1<<64 - 1 },
+		"by length": func(t WireText) uint64 { return uint64(len(t.Text)) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := New[number](Config{})
@@ -31,21 +31,19 @@ func TestFind(t *testing.T) {
 				c.hash = hash
 			}
 			for n := range 200 {
-				if c.Find("", textOf(n)) != nil {
+				if c.Find(textOf(n)) != nil {
 					t.Fatalf("%d is found before it was added", n)
 				}
-				e := addNumber(c, "", n)
+				e := addNumber(c, n)
 				switch {
-				case c.Find("", textOf(n)) != e:
+				case c.Find(textOf(n)) != e:
 					t.Fatalf("%d is not found", n)
-				case c.Find("", WireText{Form: 2, Text: textOf(n).Text}) != nil:
+				case c.Find(WireText{Form: 2, Text: textOf(n).Text}) != nil:
 					t.Fatalf("%d is found in another form", n)
-				case c.Find("other", textOf(n)) != nil:
-					t.Fatalf("%d is found for another tenant", n)
 				}
 			}
 			for n := range 200 {
-				if e := c.Find("", textOf(n)); e != nil && e.State.n != n || e == nil && hash == nil {
+				if e := c.Find(textOf(n)); e != nil && e.State.n != n || e == nil && hash == nil {
 					t.Errorf("%d is found as %v", n, e)
 				}
 			}
@@ -56,9 +54,9 @@ func TestFind(t *testing.T) {
 // The first entry of a text stays.
 func TestAddTwice(t *testing.T) {
 	c := New[number](Config{})
-	first := addNumber(c, "", 1)
-	addNumber(c, "", 1)
-	if c.Find("", textOf(1)) != first || c.Len() != 1 {
+	first := addNumber(c, 1)
+	addNumber(c, 1)
+	if c.Find(textOf(1)) != first || c.Len() != 1 {
 		t.Errorf("%d entries, and another one is found", c.Len())
 	}
 }
@@ -66,7 +64,7 @@ func TestAddTwice(t *testing.T) {
 // What came after a series is found until it is dropped.
 func TestNext(t *testing.T) {
 	c := New[number](Config{MaxSeries: 4})
-	a, b := addNumber(c, "", 0), addNumber(c, "", 1)
+	a, b := addNumber(c, 0), addNumber(c, 1)
 	if next := a.Next(); next != nil {
 		t.Errorf("%d comes after the only one", next.State.n)
 	}
@@ -76,27 +74,27 @@ func TestNext(t *testing.T) {
 		if next := a.Next(); next != b {
 			t.Fatalf("after %d others: %v, want the second", i, next)
 		}
-		if c.Find("", textOf(0)) != a {
+		if c.Find(textOf(0)) != a {
 			t.Fatalf("after %d others the first is dropped", i)
 		}
-		addNumber(c, "", 2+i%4)
+		addNumber(c, 2+i%4)
 	}
-	if c.Find("", textOf(1)) != b {
+	if c.Find(textOf(1)) != b {
 		t.Error("what was asked for is dropped")
 	}
 	for i := range 6 {
-		addNumber(c, "", 2+i)
-		if c.Find("", textOf(1)) != b {
+		addNumber(c, 2+i)
+		if c.Find(textOf(1)) != b {
 			t.Fatalf("after %d others the second is dropped", i)
 		}
 	}
 	if next := a.Next(); next != nil {
 		t.Error("what is dropped keeps what came next")
 	}
-	b.SetNext(addNumber(c, "", 2))
+	b.SetNext(addNumber(c, 2))
 	for i := range 5 {
-		addNumber(c, "", 3+i)
-		c.Find("", textOf(1))
+		addNumber(c, 3+i)
+		c.Find(textOf(1))
 	}
 	if next := b.Next(); next != nil {
 		t.Error("what is dropped still comes next")
@@ -111,7 +109,7 @@ func TestBounds(t *testing.T) {
 			t.Errorf("%d shards for %d series, want %d", len(c.shards), tt.max, tt.shards)
 		}
 		for n := range 5 * tt.max {
-			addNumber(c, "", n)
+			addNumber(c, n)
 		}
 		if n := c.Len(); n > tt.max+tt.shards {
 			t.Errorf("%d series, want %d", n, tt.max)
@@ -123,7 +121,7 @@ func TestBounds(t *testing.T) {
 func TestNoEntry(t *testing.T) {
 	c := New[number](Config{})
 	for _, text := range []WireText{{}, {Form: 1, Text: make([]byte, MaxText+1)}} {
-		if c.NewEntry("", text, 0) != nil || c.Find("", text) != nil {
+		if c.NewEntry(text, 0) != nil || c.Find(text) != nil {
 			t.Errorf("%d bytes of form %d have an entry", len(text.Text), text.Form)
 		}
 	}

@@ -28,14 +28,13 @@ type Entry[S any] struct {
 	// State is what the owner of the cache keeps of the series.
 	State S
 
-	hash   uint64
-	tenant string
+	hash uint64
 	// bytes is about what the entry takes in memory.
 	bytes int
 }
 
-// Next returns the entry that a sender sent after e the last time, of the same
-// tenant, or nil. Senders keep to an order: if its text is what comes next in a
+// Next returns the entry that a sender sent after e the last time, or nil.
+// Senders keep to an order: if its text is what comes next in a
 // request, no Find is needed.
 func (e *Entry[S]) Next() *Entry[S] {
 	next := e.next.Load()
@@ -57,12 +56,12 @@ func (e *Entry[S]) Text(form byte) string {
 	return e.text
 }
 
-// matches says whether e is what a sender of this tenant writes so.
-func (e *Entry[S]) matches(tenant string, t WireText) bool {
-	return e.text == string(t.Text) && e.form == t.Form && e.tenant == tenant
+// matches says whether e is what a sender writes so.
+func (e *Entry[S]) matches(t WireText) bool {
+	return e.text == string(t.Text) && e.form == t.Form
 }
 
 // equals says whether e and other are found by the same text.
 func (e *Entry[S]) equals(other *Entry[S]) bool {
-	return e.text == other.text && e.form == other.form && e.tenant == other.tenant
+	return e.text == other.text && e.form == other.form
 }
