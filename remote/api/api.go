@@ -30,6 +30,7 @@ import (
 	"github.com/prometheus/prometheus/util/gate"
 
 	"github.com/promtable/promtable/remote/engine"
+	"github.com/promtable/promtable/remote/request"
 )
 
 // Config says what an API is made of. Engine and Now are required; a zero limit
@@ -166,10 +167,6 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) { a.mux.ServeHTT
 // running or follow.
 func (a *API) Close() error { return a.close() }
 
-// answerGrace is how long the end of an answer may take past the timeout: an
-// error often comes with it and must still go out.
-const answerGrace = 5 * time.Second
-
 // bounded gives requests the timeout of a query, and clients that read slowly
 // not much more.
 func (a *API) bounded(next http.Handler) http.Handler {
@@ -177,8 +174,8 @@ func (a *API) bounded(next http.Handler) http.Handler {
 		ctx, cancel := context.WithTimeout(r.Context(), a.cfg.Timeout)
 		defer cancel()
 		control := http.NewResponseController(w)
-		_ = control.SetWriteDeadline(time.Now().Add(a.cfg.Timeout + answerGrace)) // a writer without, as in a test, has no slow clients
-		defer func() { _ = control.SetWriteDeadline(time.Time{}) }()              // also after a panic: the connection may live on
+		_ = control.SetWriteDeadline(time.Now().Add(a.cfg.Timeout + request.AnswerGrace)) // a writer without, as in a test, has no slow clients
+		defer func() { _ = control.SetWriteDeadline(time.Time{}) }()                      // also after a panic: the connection may live on
 		next.ServeHTTP(w, r.WithContext(ctx))
 	})
 }

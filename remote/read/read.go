@@ -91,15 +91,13 @@ func New(cfg Config) *Handler {
 
 // ServeHTTP implements http.Handler.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	deadline := time.Now().Add(h.timeout)
-	ctx, cancel := context.WithDeadline(r.Context(), deadline)
-	defer cancel()
+	ctx, end := request.Begin(w, r, h.timeout)
+	defer end()
 	if err := h.gate.Enter(ctx); err != nil {
 		h.errors.Fail(w, r, err)
 		return
 	}
 	defer h.gate.Leave()
-	defer request.LimitAnswer(w, deadline)()
 
 	started, err := h.read(ctx, w, r)
 	switch {
