@@ -57,7 +57,7 @@ func (l *listing) chunk(ts []int64, vs []float64) {
 	for _, b := range l.rest {
 		l.bits += fmt.Sprintf("%08b", b)
 	}
-	var trailing, window int
+	var trailing, sigBits int
 	for i := 1; i < n; i++ {
 		l.line = ""
 		if i > 1 {
@@ -67,12 +67,12 @@ func (l *listing) chunk(ts []int64, vs []float64) {
 		if l.take(1) == 1 {
 			if l.take(1) == 1 {
 				leading := int(l.take(5))
-				if window = int(l.take(6)); window == 0 {
-					window = 64
+				if sigBits = int(l.take(6)); sigBits == 0 {
+					sigBits = 64
 				}
-				trailing = 64 - leading - window
+				trailing = 64 - leading - sigBits
 			}
-			value ^= l.take(window) << trailing
+			value ^= l.take(sigBits) << trailing
 		}
 		fmt.Fprintf(&l.out, "%-31s %+d: %v\n", l.line, int64(delta), math.Float64frombits(value))
 		l.check(i, ts, vs, time, value)
