@@ -3,6 +3,6 @@
 //
 //	row.go     the cells of a row in, runs of samples out
 //	runs.go    which of the overlapping cells and chunks has the next sample
-//	whole.go   chunks that are handed on whole, and floats at regular times
+//	whole.go   chunks that come whole, undecoded, and floats at regular times
 //	decode.go  the samples of a chunk
 package merge

@@ -35,16 +35,16 @@ type Options struct {
 	// Regular asks for floats at regular times without the times, if they are at
 	// least half of chunk.SamplesPerChunk: faster than Floats.
 	Regular bool
-	// PassChunk, if not nil, says whether a chunk of histograms, of which all samples
-	// are wanted and among which there are no others, comes as a whole, undecoded.
+	// PassChunk, if not nil, says whether a chunk of histograms comes whole, undecoded.
+	// It is called for chunks inside the range that no other sample overlaps.
 	PassChunk func(chunkenc.Chunk) bool
 }
 
 // A Row merges the cells of one METRIC row into samples in order of time: the raw
-// cells and the chunks. Where several have a sample at one time, that of the first of
-// series.RawFamilies counts, then that of the chunk with the highest stamp, and of
-// those the one added last. A row is read like this, and then the next with the same
-// Row, so that its buffers are used again:
+// cells and the chunks. Of several samples at one time, that of the first of
+// series.RawFamilies counts. Without a raw one, that of the chunk with the highest
+// stamp counts, and of equal stamps that of the chunk added last. A row is read like
+// this, and then the next with the same Row, so that its buffers are used again:
 //
 //	row.Reset(base, start, limit, options)
 //	row.AddChunk(chunk)                     // for each cell of series.FamilyChunk
@@ -120,7 +120,7 @@ func (r *Row) Reset(base, start, limit int64, options Options) {
 }
 
 // AddRaw adds a raw cell. The cells of a family come in order of their
-// qualifiers. The value is looked at when the sample is asked for. An error says
+// qualifiers. The value is parsed in Next or Value. An error says
 // what is wrong with family or qualifier.
 func (r *Row) AddRaw(family string, qual, value []byte) error {
 	delta, err := series.ParseQualifier(qual)
@@ -186,8 +186,8 @@ func (r *Row) Floats() (ts []int64, vs []float64) { return r.times, r.values }
 // in milliseconds.
 func (r *Row) Regular() (first, step int64, vs []float64) { return r.first, r.step, r.values }
 
-// Chunk returns a run of Chunk. What it says of counter resets holds, as no other
-// sample lies among its own.
+// Chunk returns a run of Chunk. What it says of counter resets is true, because no
+// other sample overlaps it.
 func (r *Row) Chunk() chunk.Meta { return r.chunk }
 
 // Value returns a run of Value: one sample and its time in milliseconds. An error is a

@@ -85,9 +85,9 @@ func AppendValues(dst []byte, vs []float64) []byte {
 	return w.bytes()
 }
 
-// DecodeValues fills all but the first of vs, which is there already, with what
-// AppendValues has written at the front of data, and returns how many bytes that
-// was. It is not ok if the data are too short or no such bits.
+// DecodeValues is the inverse of AppendValues: it fills vs from the front of data and
+// returns how many bytes that took. The first of vs is there already. It is not ok if
+// the data are too short, or are no such bits.
 func DecodeValues(data []byte, vs []float64) (size int, ok bool) {
 	r := newBitReader(data, 0)
 	return r.values(vs)
