@@ -6,7 +6,7 @@
 //	samples_histogram.go  the histograms in it
 //	streamed.go           STREAMED_XOR_CHUNKS: a frame for each series
 //	frame.go              the bytes of a frame
-//	starts.go             chunks for clients that know no start timestamps
+//	starts.go             chunks for clients that cannot read start timestamps
 package read
 
 import (

@@ -88,7 +88,7 @@ func (h *wireHistogram) setField(f field) (err error) {
 	return err
 }
 
-// resetHint returns what a reset_hint stands for: nothing is known if it is not
+// resetHint returns what a reset_hint stands for: unknown if it is not
 // defined.
 func resetHint(v uint64) histogram.CounterResetHint {
 	if v > uint64(histogram.GaugeType) {

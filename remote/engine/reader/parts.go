@@ -13,9 +13,8 @@ const (
 	// rowCells is how many cells a read should meet in a row. A backend holds all
 	// that is asked of a row in memory, with more than 200 bytes for each cell.
 	rowCells = 100_000
-	// firstSpan is how much of a bucket is read at once before it is known
-	// how dense it is, in milliseconds: 37 hours, or 134,000 samples a second
-	// apart.
+	// firstSpan is how much of a bucket the first read takes, in milliseconds: 37
+	// hours, or 134,000 samples a second apart. Its result says how dense the rows are.
 	firstSpan = series.Period / 32
 	// maxGrowth bounds how much more is read after one read that met little.
 	maxGrowth = 8

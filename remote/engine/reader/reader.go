@@ -34,7 +34,7 @@ type Config struct {
 	// Registerer may be nil.
 	Registerer prometheus.Registerer
 	Limits     Limits
-	// ParallelScans is how many scans of METRIC a query may have under way at a
+	// ParallelScans is how many scans of METRIC a query may run at a
 	// time. They share what the limits allow. 0 is 1.
 	ParallelScans int
 	// StoredMatchers, if set, returns the matchers on labels that are stored. It
@@ -74,7 +74,7 @@ type Query struct {
 	Matchers   []*labels.Matcher
 	Mint, Maxt int64
 	// SeriesOnly asks for the labels alone: the series have no chunks, and a
-	// series is named if the index knows it in that time.
+	// series is named if the index has it in that time.
 	SeriesOnly bool
 	// Enough is how many series are enough then, any of those that match. 0 is for
 	// all.

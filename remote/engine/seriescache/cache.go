@@ -108,7 +108,7 @@ func (c *Cache[S]) Find(tenant string, t WireText) *Entry[S] {
 	return e
 }
 
-// entryBytes is about what an entry takes in memory, with its places in maps,
+// entryBytes is about what an entry takes in memory, with its entries in maps,
 // without its text and state.
 const entryBytes = 200
 
