@@ -58,18 +58,18 @@ type Config struct {
 
 	// ParallelScans is how many scans of METRIC a query may run at a
 	// time. They share what the limits allow. 0 is 1: more pays where a scan waits for
-	// a network. On the embedded store 2 make large answers a fifth faster if a
-	// processor is idle, and all of them take 5% more processor time.
+	// a network. On the embedded store 2 make large answers a fifth faster if a CPU is
+	// idle, and every answer takes 5% more CPU time.
 	ParallelScans int
 	// ParallelLists is the same for the index, where each scan reads another list. 0
-	// is 1: more pays only where a scan waits for a network, as of every list a page is
-	// read that the first one to end may have made needless.
+	// is 1. More pays only where a scan waits for a network: when the first list ends,
+	// the pages of the others were read in vain.
 	ParallelLists int
 	// AtomicApply says that Store applies all mutations of an Apply together or
 	// none, and makes them visible at one instant, as the embedded store does.
 	AtomicApply bool
 
-	// HA leaves out what all replicas of a sender but one send. The engine sets its
+	// HA stores the samples of one replica of each cluster. The engine sets its
 	// Store, Schema, Now, Logger and Registerer.
 	HA ha.Config
 

@@ -70,7 +70,7 @@ func (t *Table) flush(ctx context.Context, some []*slot) error {
 	return nil
 }
 
-// takenSample is a sample on its way to CURRENT.
+// takenSample is a copy of a pending sample, for a flush.
 type takenSample struct {
 	at *slot
 	sample

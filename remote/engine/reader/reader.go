@@ -111,12 +111,12 @@ type Reader struct {
 
 // Sizes say how much is read at once.
 type Sizes struct {
-	// BatchBytes is what a batch of rows should come to in bytes.
+	// BatchBytes is how large a batch of rows should be, in bytes.
 	BatchBytes int
-	// RowCells is how many cells a read should meet in a row.
+	// RowCells is how many cells of a row one read should return.
 	RowCells int
-	// MinScanSeries is how many series a scan reads at least, if several read a
-	// batch side by side.
+	// MinScanSeries is how many series a scan reads at least, if several scans read a
+	// batch at the same time.
 	MinScanSeries int
 }
 
@@ -184,8 +184,7 @@ func (r *Reader) newBatchReader(q Query) *batchReader {
 	}
 }
 
-// batchTarget returns what a batch of one of share queries should come to in
-// bytes.
+// batchTarget returns how large a batch of one of share queries should be, in bytes.
 func (r *Reader) batchTarget(share int) int {
 	if share <= 1 {
 		return r.BatchBytes
