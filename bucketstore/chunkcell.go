@@ -9,13 +9,22 @@ import (
 // with this stamp. Its samples lie in one window, from mint to maxt, in milliseconds and
 // inclusive. The cell does not refer to data.
 func ChunkCell(encoding byte, stamp, mint, maxt int64, data []byte) Cell {
+	c, _ := AppendChunkCell(make([]byte, 0, len(data)+8+chunk.QualifierSize), encoding, stamp, mint, maxt, data)
+	return c
+}
+
+// AppendChunkCell is ChunkCell, but the cell refers to what is appended to dst.
+func AppendChunkCell(dst []byte, encoding byte, stamp, mint, maxt int64, data []byte) (c Cell, appended []byte) {
 	_, first := series.Split(mint)
 	_, last := series.Split(maxt)
-	value := chunk.Append(make([]byte, 0, len(data)+8), chunk.Sealed{Encoding: encoding, Stamp: stamp, Data: data})
+	at := len(dst)
+	dst = chunk.Append(dst, chunk.Sealed{Encoding: encoding, Stamp: stamp, Data: data})
+	end := len(dst)
+	dst = chunk.AppendQualifier(dst, first, last, dst[at:])
 	return Cell{
 		Family:    series.FamilyChunk,
-		Qualifier: chunk.AppendQualifier(nil, first, last, value),
+		Qualifier: dst[end:len(dst):len(dst)],
 		Time:      maxt,
-		Value:     value,
-	}
+		Value:     dst[at:end:end],
+	}, dst
 }

@@ -14,10 +14,9 @@ import (
 const maxAhead = 20_000
 
 // An aheadQueue holds series that are due in the next index period. They come one
-// by one, and what is urgent about them is still hours away: so they wait until
-// many can be written together. A queue that is lost does no harm, since the first
-// sample in a period writes what is missing. The lock of the writer is
-// held around its methods.
+// by one, hours before they are needed, so they wait until many can be written
+// together. A lost queue does no harm: the first sample in a period writes what is
+// missing. The lock of the writer is held around its methods.
 type aheadQueue struct {
 	waiting []need
 	// queued are those that wait or are being written.
@@ -49,9 +48,9 @@ func (q *aheadQueue) finish(needs []need, err error) {
 	}
 }
 
-// WriteAhead writes what calls of Write have noted down for the period after
-// theirs. It is called again and again; after an error what is left waits for the
-// next call.
+// WriteAhead writes the series that calls of Write have queued for the period after
+// theirs. The caller repeats it at an interval. After an error the rest stays queued
+// for the next call.
 func (x *Index) WriteAhead(ctx context.Context) error {
 	for {
 		needs := x.writer.takeAhead()
@@ -80,10 +79,10 @@ func (w *writer) finishAhead(needs []need, err error) {
 }
 
 // AheadFrom returns from where in an index period on, in milliseconds, a sample
-// needs its series in the next period, too. A series is written ahead at a point
-// of the last eighth of a period that depends on its key, so that the turn of a
-// period brings no burst. There always is a period after: series.MaxTime lies in
-// the first half of the last one.
+// needs its series in the next period, too: somewhere in the last eighth of the
+// period. The point depends on the key of the series, so that the turn of a period
+// brings no burst. There always is a next period: series.MaxTime lies in the first
+// half of the last one.
 func AheadFrom(seriesKey []byte) int64 {
 	const eighth = series.IndexPeriod / 8
 	return series.IndexPeriod - eighth + int64(xxhash.Sum64(seriesKey)%uint64(eighth))

@@ -7,14 +7,13 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 )
 
-// batch is the rows of new series. Series share most of their labels, so what the
-// postings of a label begin with is made once; and rows need not be compared to be
-// in order of keys, because labels are put in order, and series are. Index.batches
-// recycles its memory.
+// batch is the rows of new series. Series share most of their labels, so the prefix of
+// the postings of a label is made once. Its postings need no sort: lists are sorted by
+// prefix, and the series of a list come in order. Index.batches recycles its memory.
 type batch struct {
-	// rows are postings, values and names, marks the postings of metric names,
-	// which say that all the others are there. Both are in order of keys. Where all
-	// are written at once the marks are among the rows.
+	// rows are postings, values and names. marks are the postings of metric names: they
+	// say that all other rows are written. Both are in order of keys. If the index is
+	// atomic the marks are among the rows.
 	rows, marks []Row
 	// texts are the values and names among rows.
 	texts map[id]struct{}
@@ -22,7 +21,7 @@ type batch struct {
 	// lists are those that the series go to, in the order in which they came up.
 	lists   []postingList
 	numbers map[label]int32
-	places  []place
+	members []member
 	// names and values are rows that go to rows.
 	names, values []Row
 
@@ -41,15 +40,15 @@ type label struct {
 
 // A postingList is the postings of a label.
 type postingList struct {
-	// prefix is what its keys begin with, from and to a place in batch.prefixes.
+	// batch.prefixes[from:to] is what its keys begin with.
 	from, to int
 	isMark   bool
 	// size counts its series, next is where the row of the next one goes.
 	size, next int
 }
 
-// A place is where a need belongs.
-type place struct{ need, list int32 }
+// A member says that a need belongs to a list, both by number.
+type member struct{ need, list int32 }
 
 func newBatch() *batch {
 	return &batch{texts: make(map[id]struct{}), numbers: make(map[label]int32)}
@@ -63,7 +62,7 @@ func (b *batch) reset() {
 	}
 	clear(b.texts)
 	clear(b.numbers)
-	b.lists, b.places, b.prefixes, b.keys, b.keySize = b.lists[:0], b.places[:0], b.prefixes[:0], b.keys[:0], 0
+	b.lists, b.members, b.prefixes, b.keys, b.keySize = b.lists[:0], b.members[:0], b.prefixes[:0], b.keys[:0], 0
 }
 
 // fillBatch adds the rows of needs, which in each period are in order of keys,
@@ -106,7 +105,7 @@ func (x *Index) addPosting(b *batch, n need, i int32, l labels.Label) (isNew boo
 	}
 	to := &b.lists[number]
 	to.size++
-	b.places = append(b.places, place{i, number})
+	b.members = append(b.members, member{i, number})
 	b.keySize += to.to - to.from + len(n.entry.Key)
 	return !ok
 }
@@ -131,8 +130,8 @@ func (b *batch) makeRows(needs []need) {
 	b.rows = append(b.rows[:posted], b.values...)
 	b.marks = slices.Grow(b.marks, marked)[:marked]
 	b.keys = slices.Grow(b.keys, b.keySize)
-	for _, p := range b.places {
-		l, n := &b.lists[p.list], &needs[p.need]
+	for _, m := range b.members {
+		l, n := &b.lists[m.list], &needs[m.need]
 		from := len(b.keys)
 		b.keys = append(append(b.keys, b.prefixes[l.from:l.to]...), n.entry.Key...)
 		row := Row{Key: b.keys[from:len(b.keys):len(b.keys)], Time: n.periodEnd()}

@@ -26,9 +26,9 @@ type Cardinality struct {
 	Series     int
 	// Pairs is how many different pairs of a label and a value there are.
 	Pairs int
-	// Metrics counts the series of metrics, Labels the values of labels,
-	// LabelBytes the bytes of these, and SeriesByPair the series that have a value
-	// of a label, as name=value.
+	// Metrics counts the series of each metric, Labels the values of each label,
+	// LabelBytes the bytes of these values, and SeriesByPair the series of each
+	// name=value.
 	Metrics, Labels, LabelBytes, SeriesByPair []Count
 }
 

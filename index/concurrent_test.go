@@ -77,7 +77,8 @@ func TestWriteWaitsForAnother(t *testing.T) {
 	})
 }
 
-// Who waits for a writer that fails writes itself, one of those who wait.
+// A call that waits for a writer writes itself if the writer fails: one of the calls
+// that wait.
 func TestWriteInsteadOfAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tab, puts := newTable(t), make(gate)

@@ -1,7 +1,7 @@
 // Package index says which series there are. It writes the INDEX rows of a new
-// series and turns matchers and a time range into series keys. Which bytes the
-// rows have is said in package series; that package index reads and writes
-// them through an interface of two methods is all it knows of a store.
+// series and turns matchers and a time range into series keys. Package series says
+// which bytes the rows have. Index reads and writes them through an interface of two
+// methods, and depends on no store.
 //
 //	what to write for a new series       write.go, batch.go, written.go
 //	and for the next period              ahead.go
@@ -31,10 +31,10 @@ type rows interface {
 	// returns without an error. It keeps no reference to them.
 	PutRows(ctx context.Context, rows []Row) error
 
-	// ScanRows calls fn with key and value of each row of the ranges, which are
-	// ascending and do not overlap, in order of keys, and ends after limit rows
-	// unless limit is 0. The bytes are valid only during the call. An error of fn
-	// ends the scan and is returned unchanged.
+	// ScanRows calls fn with key and value of each row of the ranges, in order of keys.
+	// The ranges are ascending and do not overlap. It ends after limit rows unless limit
+	// is 0. The bytes are valid only during the call. An error of fn ends the scan and
+	// is returned unchanged.
 	ScanRows(ctx context.Context, ranges []series.RowRange, limit int, fn func(key, value []byte) error) error
 }
 
@@ -47,8 +47,8 @@ type Config struct {
 	ParallelLists int
 
 	// AtomicPuts says that the rows of one PutRows become visible at one instant and
-	// survive a crash all or not at all. Then what says that a series is complete need
-	// not wait for the rest.
+	// survive a crash all or not at all. Then commit marks are written with the other
+	// rows, and not after them.
 	AtomicPuts bool
 
 	// MaxWritten is how many series and index periods are remembered as written,

@@ -41,7 +41,7 @@ type stored struct {
 	periods []int64
 }
 
-// model is the index of a tenant, and what brute force knows of it.
+// model is an index, and what brute force finds in it.
 type model struct {
 	rng    *rand.Rand
 	schema series.Schema

@@ -96,7 +96,7 @@ func literals(m *labels.Matcher) []string {
 	if set := m.SetMatches(); len(set) > 0 {
 		return set
 	}
-	// SetMatches knows no set of 256 values and more.
+	// SetMatches returns nothing for 256 values and more.
 	if strings.ContainsAny(m.Value, `\.+*?()[]{}^$`) {
 		return nil
 	}

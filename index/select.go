@@ -55,10 +55,10 @@ type ListRead struct {
 }
 
 // Select finds the series that match. It reads the lists of all matchers side
-// by side, a page of each in turn, some of them at the same time, and the one that
-// ends first is the answer: so it costs at most the number of matchers times the
-// shortest list, rounded up to pages of at least 512 rows, and needs no statistics.
-// Every row read is checked against all matchers at once.
+// by side, a page of each in turn. The list that ends first is the answer. So Select
+// needs no statistics, and reads at most the shortest list times the number of
+// matchers, rounded up to pages of at least 512 rows. Every row read is checked
+// against all matchers at once.
 func (x *Index) Select(ctx context.Context, q Query) (*Result, error) {
 	if q.Limit <= q.Start {
 		return &Result{}, nil
@@ -94,10 +94,9 @@ type listReader struct {
 	ended bool
 }
 
-// readPages reads the next page of each of some lists, all at the same time, and
-// returns the first of those that have ended, or nil. None is stopped because
-// another has ended: so it does not depend on chance which list is the answer, and
-// how much was read of the others. An error does stop them.
+// readPages reads the next page of each of some lists, all at the same time. It
+// returns the first list that has ended, or nil. A list that ends does not stop the
+// others: so neither the answer nor the rows read depend on chance. An error does.
 func readPages(ctx context.Context, some []listReader, size int) (ended *listReader, err error) {
 	if len(some) == 1 {
 		err = some[0].readPage(ctx, size)

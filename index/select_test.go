@@ -78,7 +78,7 @@ func TestSelectCost(t *testing.T) {
 			if len(result.Series) != test.want {
 				t.Errorf("%d series, want %d", len(result.Series), test.want)
 			}
-			// Pages double: who is ahead has read at most twice as much and a page.
+			// Pages double: the list that is ahead has read at most twice as much and a page.
 			most := len(result.Lists) * (2*test.smallest + firstPage)
 			if rows := tab.work().scanRows; rows > most {
 				t.Errorf("%d rows were read, want at most %d", rows, most)

@@ -237,25 +237,25 @@ func TestWriteFailure(t *testing.T) {
 	}
 }
 
-// An index that knows nothing finds in the table what is written: this is what
+// A new index finds in the table what is written: this is what
 // a restart is.
 func TestWriteAfterRestart(t *testing.T) {
 	tab := newTable(t)
-	var known []index.Entry
+	var stored []index.Entry
 	for i := range 100 {
-		known = append(known, entry(t, 0, "__name__", fmt.Sprint("metric", i%5), "id", fmt.Sprint(i)))
+		stored = append(stored, entry(t, 0, "__name__", fmt.Sprint("metric", i%5), "id", fmt.Sprint(i)))
 	}
-	mustWrite(t, index.New(index.Config{}, tab), known...)
+	mustWrite(t, index.New(index.Config{}, tab), stored...)
 
 	tab.reset()
 	x := index.New(index.Config{}, tab)
-	mustWrite(t, x, known[:5]...)
+	mustWrite(t, x, stored[:5]...)
 	wantWork(t, tab, "one series of each metric", work{scanCalls: 1, scanRows: 100})
-	mustWrite(t, x, known...)
+	mustWrite(t, x, stored...)
 	wantWork(t, tab, "all of them", work{scanCalls: 1, scanRows: 100})
 
 	tab.reset()
-	mustWrite(t, x, known[0], entry(t, 0, "__name__", "metric0", "id", "new"))
+	mustWrite(t, x, stored[0], entry(t, 0, "__name__", "metric0", "id", "new"))
 	want := [][]string{{
 		`n,0000000000000,__name__ = "__name__" @536870912`,
 		`n,0000000000000,id = "id" @536870912`,

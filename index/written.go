@@ -155,8 +155,8 @@ func (h hasher) inPeriod(text id, period int64) id {
 	return h.of(buf[:])
 }
 
-// idSet remembers ids, about max of them, and forgets those not asked for
-// longest: it has two halves, and when the young one is full the old one goes.
+// idSet remembers about max ids and forgets the least recently used. It has two
+// halves: when young is full, old is dropped and young becomes old.
 // Not safe for concurrent use.
 type idSet struct {
 	max        int

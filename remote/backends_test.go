@@ -141,11 +141,11 @@ func TestBackendsBadPieces(t *testing.T) {
 	}
 }
 
-// TestBackendsBaseEdges: no sample is lost at the edge of a bucket, or of what
+// TestBackendsBounds: no sample is lost at the bounds of a bucket, or of what
 // can be stored, whatever range begins or ends there.
-func TestBackendsBaseEdges(t *testing.T) {
+func TestBackendsBounds(t *testing.T) {
 	base := 380 * series.Period // in 2021
-	want := engine.Series{Labels: wiretest.LabelSet("__name__", "edge")}
+	want := engine.Series{Labels: wiretest.LabelSet("__name__", "bound")}
 	for i, ts := range []int64{0, series.Period - 1, series.Period, base - 1, base, base + 1, base + series.Period - 1, base + series.Period} {
 		want.Samples = append(want.Samples, engine.Sample{T: ts, V: float64(i)})
 	}
@@ -253,7 +253,7 @@ func TestBackendsSeriesLimit(t *testing.T) {
 	}
 }
 
-// TestBackendsFederateAndExplain: the newest samples and the explanation come
+// TestBackendsFederateAndExplain: the current samples and the explanation come
 // from the same engine.
 func TestBackendsFederateAndExplain(t *testing.T) {
 	for _, backend := range remotetest.Backends {

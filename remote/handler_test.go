@@ -32,7 +32,7 @@ func TestMethods(t *testing.T) {
 	remotetest.Send(t, http.MethodPost, url+"/api/v1/other", nil, nil).WantStatus(t, http.StatusNotFound)
 }
 
-// TestSnappyBomb: a claim of 4 GiB, or of all that is allowed, takes no memory
+// TestSnappyBomb: an announced size of 4 GiB, or of all that is allowed, takes no memory
 // on either endpoint.
 func TestSnappyBomb(t *testing.T) {
 	for _, path := range []string{"/api/v1/write", "/api/v1/read"} {

@@ -106,7 +106,7 @@ func TestStuckClient(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				eng := &remotetest.Engine{Series: remotetest.Stock(), Newest: []engine.CurrentSample{{Labels: wiretest.LabelSet("__name__", "up"), T: 1, V: 1}}}
+				eng := &remotetest.Engine{Series: remotetest.Stock(), CurrentSamples: []engine.CurrentSample{{Labels: wiretest.LabelSet("__name__", "up"), T: 1, V: 1}}}
 				here, there := net.Pipe() // holds no bytes
 				closed := make(chan struct{})
 				srv := &http.Server{

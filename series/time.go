@@ -62,9 +62,9 @@ const (
 const MetaSchema = "schema"
 
 // RawFamilies are the families that hold raw samples, in order of precedence: of
-// several samples at one time that of the first family counts. A late sample, which
-// came after the window of its time was open, counts more than one that came while
-// it was. Callers do not write to it.
+// several samples at one time that of the first family counts. A late sample
+// came after all others of its window, so its family is the first. Callers do not
+// write to RawFamilies.
 var RawFamilies = [...]string{FamilyLate, FamilyR0, FamilyR1, FamilyR2, FamilyR3}
 
 var windowFamilies = [4]string{FamilyR0, FamilyR1, FamilyR2, FamilyR3}

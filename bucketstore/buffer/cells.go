@@ -124,22 +124,12 @@ func (e *chunkEncoder) appendFloats(cells []bucketstore.Cell, stamp int64) []buc
 	return cells
 }
 
-// openCell returns the raw samples of c, which are floats in order of time, without
-// encoding them: the reader decodes them.
-func (e *chunkEncoder) openCell(c *openChunk) bucketstore.Cell {
-	_, first := series.Split(c.window + int64(c.rawFirst))
-	_, last := series.Split(c.window + int64(c.t))
-	at := len(e.space)
-	e.space = chunk.Append(e.space, chunk.Sealed{Encoding: chunk.EncodingOpen, Stamp: c.stamp, Data: c.raw})
-	value := e.space[at:]
-	e.space = chunk.AppendQualifier(e.space, first, last, value)
-	end := at + len(value)
-	return bucketstore.Cell{
-		Family:    series.FamilyChunk,
-		Qualifier: e.space[end:],
-		Time:      c.window + int64(c.t),
-		Value:     e.space[at:end:end],
-	}
+// openCell returns what is raw in c, which are floats in order, as it is: the reader
+// decodes it.
+func (e *chunkEncoder) openCell(c *openChunk) (cell bucketstore.Cell) {
+	first, last := c.window+int64(c.rawFirst), c.window+int64(c.t)
+	cell, e.space = bucketstore.AppendChunkCell(e.space, chunk.EncodingOpen, c.stamp, first, last, c.raw)
+	return cell
 }
 
 // reset makes the cells of appendOpen invalid.

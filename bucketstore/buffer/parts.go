@@ -85,12 +85,10 @@ func (d *partEncoder) encodePart(c *openChunk) {
 func (d *partEncoder) appendPart(stamp int64, ts []int64, vs []float64) {
 	e := &d.encoder
 	e.data = dense.Append(e.data[:0], ts, vs)
-	_, first := series.Split(ts[0])
-	_, last := series.Split(ts[len(ts)-1])
-	e.space = chunk.Append(e.space[:0], chunk.Sealed{Encoding: chunk.EncodingDense, Stamp: stamp, Data: e.data})
-	d.part = binary.AppendUvarint(d.part, uint64(len(e.space)))
-	d.part = chunk.AppendQualifier(d.part, first, last, e.space)
-	d.part = append(d.part, e.space...)
+	var cell bucketstore.Cell
+	cell, e.space = bucketstore.AppendChunkCell(e.space[:0], chunk.EncodingDense, stamp, ts[0], ts[len(ts)-1], e.data)
+	d.part = binary.AppendUvarint(d.part, uint64(len(cell.Value)))
+	d.part = append(append(d.part, cell.Qualifier...), cell.Value...)
 }
 
 // minRawBuffer is the size of the first buffer of an open chunk.

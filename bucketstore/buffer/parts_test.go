@@ -107,7 +107,7 @@ func TestSealSpread(t *testing.T) {
 	f := open(t, openPebble(t), func(c *config) { c.SealSpread = spread })
 	f.append(t, f.sample(1, windowStart+series.Window-1, 1))
 	f.clock.ms.Store(windowStart + series.Window)
-	for i := int64(0); i <= spread.Milliseconds(); i += 1000 {
+	for i := int64(0); i <= 2*spread.Milliseconds(); i += 1000 { // not each sample is a review
 		f.append(t, f.sample(1, windowStart+series.Window+i, float64(i)))
 		if f.Sealing() > 0 || f.store.applied.Load() > 0 {
 			break

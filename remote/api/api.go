@@ -1,13 +1,13 @@
 // Package api is Prometheus' HTTP API on an engine: PromQL, series, labels,
 // exemplars, metadata and what clients probe of a server's status; and what the
-// page of the adapter asks beside.
+// page of the adapter needs beside.
 //
 //	api.go          what is served, and with what limits
 //	upstream.go     Prometheus' own API package and PromQL engine, wired
 //	storage.go      the engine as that package wants it, errors marked
 //	metadata.go     /api/v1/metadata, from the store instead of from targets
 //	cardinality.go  /api/v1/status/tsdb, from the index instead of from a TSDB
-//	current.go      /api/v1/current, the newest sample of everything
+//	current.go      /api/v1/current, the current sample of every series
 //	status.go       /api/v1/status/adapter, what the adapter is and does
 //	rules.go        /api/v1/rules and alerts, of which there are none
 //	respond.go      the envelope of answers
@@ -30,6 +30,7 @@ import (
 	"github.com/prometheus/prometheus/util/gate"
 
 	"github.com/promtable/promtable/remote/engine"
+	"github.com/promtable/promtable/remote/request"
 )
 
 // Config says what an API is made of. Engine and Now are required; a zero limit
@@ -52,13 +53,13 @@ type Config struct {
 	MaxSamples int // 50,000,000
 	// MaxConcurrent is how many queries run at once; others wait.
 	MaxConcurrent int // 20
-	// Lookback is how old the newest sample of a series may be at the time that a
+	// Lookback is how old the last sample of a series may be at the time that a
 	// query asks for.
 	Lookback time.Duration // 5m
 	// EvaluationInterval is the step of a subquery that names none, in whole
 	// milliseconds: what Prometheus takes from its configuration.
 	EvaluationInterval time.Duration // 1m
-	// ActiveQueries is the directory of the log of queries under way, which tells
+	// ActiveQueries is the directory of the log of active queries, which tells
 	// after a crash what ran. Empty is none.
 	ActiveQueries string
 
@@ -113,13 +114,13 @@ type API struct {
 	started time.Time
 
 	cardinality cardinalityCache
-	// passes bounds the passes over CURRENT under way.
+	// passes bounds the passes over CURRENT that run at once.
 	passes *gate.Gate
 }
 
 // New returns an API. Its metrics, and those of Prometheus' query engine, are
-// registered with cfg.Registerer, where they must not be registered yet. Who
-// made it closes it.
+// registered with cfg.Registerer, where they must not be registered yet. The
+// caller closes it.
 func New(cfg Config) (*API, error) {
 	cfg = cfg.withDefaults()
 	a := &API{
@@ -162,13 +163,9 @@ func Patterns() []string { return slices.AppendSeq(upstreamPatterns(), maps.Keys
 // ServeHTTP implements http.Handler.
 func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) { a.mux.ServeHTTP(w, r) }
 
-// Close ends the queries under way and the log of them. No other call may be
+// Close ends the active queries and the log of them. No other call may be
 // running or follow.
 func (a *API) Close() error { return a.close() }
-
-// answerGrace is how long the end of an answer may take past the timeout: an
-// error often comes with it and must still go out.
-const answerGrace = 5 * time.Second
 
 // bounded gives requests the timeout of a query, and clients that read slowly
 // not much more.
@@ -177,8 +174,8 @@ func (a *API) bounded(next http.Handler) http.Handler {
 		ctx, cancel := context.WithTimeout(r.Context(), a.cfg.Timeout)
 		defer cancel()
 		control := http.NewResponseController(w)
-		_ = control.SetWriteDeadline(time.Now().Add(a.cfg.Timeout + answerGrace)) // a writer without, as in a test, has no slow clients
-		defer func() { _ = control.SetWriteDeadline(time.Time{}) }()              // also after a panic: the connection may live on
+		_ = control.SetWriteDeadline(time.Now().Add(a.cfg.Timeout + request.AnswerGrace)) // a writer without, as in a test, has no slow clients
+		defer func() { _ = control.SetWriteDeadline(time.Time{}) }()                      // also after a panic: the connection may live on
 		next.ServeHTTP(w, r.WithContext(ctx))
 	})
 }

@@ -20,7 +20,7 @@ const (
 )
 
 // cardinalityCache keeps the last answer: one costs a pass over the postings of
-// an index period, and a page asks for it again and again.
+// an index period, and the page requests it repeatedly.
 type cardinalityCache struct {
 	// reading holds a token while a request reads, so that others wait for the
 	// answer instead of reading too.
@@ -84,7 +84,7 @@ func top(counts []engine.Count, limit int) []engine.Count {
 	return counts[:min(len(counts), limit)]
 }
 
-// cardinalityOf returns what is known, if it is not too old, or reads it anew.
+// cardinalityOf returns the cached answer, if it is not too old, or reads the index.
 func (a *API) cardinalityOf(ctx context.Context, limit int) (*engine.Cardinality, error) {
 	c := &a.cardinality
 	c.once.Do(func() { c.reading = make(chan struct{}, 1) })

@@ -18,7 +18,7 @@ const (
 	maxCurrent     = 10_000_000
 )
 
-// serveCurrent answers /api/v1/current: the newest sample of each series, or of
+// serveCurrent answers /api/v1/current: the current sample of each series, or of
 // those that any match[] selects, by one pass over CURRENT. The samples are as in
 // an instant vector, in the order of row keys, whatever their age, but for series
 // that have ended with a staleness marker. They are written as they are read; a
@@ -88,7 +88,7 @@ func (c *currentAnswer) end(found engine.Inventory) {
 		c.begin()
 	}
 	fmt.Fprintf(c.body, `],"rowsRead":%d,"truncated":%t}}`, found.Rows, found.Truncated)
-	_ = c.body.Flush() // an error says that the client has gone
+	_ = c.body.Flush() // an error: the client has hung up
 }
 
 // floats returns the histogram of s with float counts, or nil.

@@ -48,7 +48,7 @@ func write(w http.ResponseWriter, status int, body response) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Content-Length", strconv.Itoa(len(text)))
 	w.WriteHeader(status)
-	_, _ = w.Write(text) // an error says that the client has gone
+	_, _ = w.Write(text) // an error: the client has hung up
 }
 
 // limitParameter reads a parameter that is a number, with a fallback if it is

@@ -55,8 +55,8 @@ type family struct {
 	MaxAgeSeconds float64 `json:"maxAgeSeconds"`
 }
 
-// serveStatus answers /api/v1/status/adapter: what the adapter is and does. Who
-// asks twice learns the rates.
+// serveStatus answers /api/v1/status/adapter: what the adapter is and does. Two
+// answers give the rates.
 func (a *API) serveStatus(w http.ResponseWriter, _ *http.Request) {
 	s := a.cfg.Status
 	answer := statusAnswer{

@@ -24,9 +24,9 @@ import (
 	"github.com/promtable/promtable/remote/request"
 )
 
-// upstreamPatterns are the requests that Prometheus' own API answers here. It
-// knows more, which is for targets, rules and a TSDB, or which the adapter does
-// itself: remote write and remote read above all.
+// upstreamPatterns are the requests that Prometheus' own API answers here. The
+// others are for targets, rules and a TSDB, or the adapter serves them itself, like
+// remote write and remote read.
 func upstreamPatterns() []string {
 	var patterns []string
 	for _, path := range []string{"query", "query_range", "query_exemplars", "format_query", "parse_query", "labels", "series"} {
@@ -94,7 +94,7 @@ func (a *API) newUpstream() (http.Handler, error) {
 	return router, nil
 }
 
-// newTracker bounds the queries under way, and logs them where that is wanted.
+// newTracker bounds the active queries, and logs them if Config.ActiveQueries is set.
 func (a *API) newTracker(logger *slog.Logger) (promql.QueryTracker, error) {
 	if a.cfg.ActiveQueries == "" {
 		return slots(make(chan struct{}, a.cfg.MaxConcurrent)), nil
@@ -161,7 +161,7 @@ func (a *API) runtimeInfo() (v1.RuntimeInfo, error) {
 }
 
 // buildInfo is what /api/v1/status/buildinfo says. The version is that of the
-// Prometheus whose API this is: Grafana asks for it to know what it may ask.
+// Prometheus whose API this is: Grafana decides by it which requests it may send.
 func buildInfo() *v1.PrometheusVersion {
 	return &v1.PrometheusVersion{
 		Version:   prometheusVersion(),

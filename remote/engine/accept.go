@@ -150,8 +150,8 @@ func (a *addition) takeExemplar(x exemplar.Exemplar, maxTime timeBound, rejected
 }
 
 // addEntry adds the index entry for a sample or exemplar at t, unless the index has
-// it, or the last one is of the same period. An entry has the latest time in its
-// period.
+// it. If the last entry is of the same period, it moves that entry to the later of
+// both times.
 func (a *addition) addEntry(t int64) {
 	if a.cached != nil && a.cached.State.indexed.has(t) {
 		return
@@ -185,8 +185,8 @@ func checkLabels(ls labels.Labels) (Reason, error) {
 	return "", nil
 }
 
-// labelsError says what is wrong with a label set. It formats itself late: most
-// of a million of them are only counted.
+// labelsError says what is wrong with a label set. It makes its text only
+// when Error is called: most of a million of them are only counted.
 type labelsError struct {
 	ls   labels.Labels
 	what string
@@ -240,8 +240,8 @@ func (b timeBound) check(t int64) Reason {
 	return ""
 }
 
-// timeError is what check found, as text. It formats itself late, like
-// labelsError.
+// timeError is an error of check. Like labelsError, it makes its text only when Error
+// is called.
 type timeError struct {
 	reason Reason
 	bound  timeBound

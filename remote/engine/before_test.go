@@ -15,8 +15,8 @@ import (
 	"github.com/promtable/promtable/series"
 )
 
-// TestHistogramBefore: a range that begins in the middle of a series knows of
-// the first histogram what it would know if it began earlier.
+// TestHistogramBefore: a range that begins in the middle of a series tells of
+// the first histogram what it would tell if it began earlier.
 func TestHistogramBefore(t *testing.T) {
 	const minute = 60_000
 	newHistogram := func(t int64, count uint64, change func(*histogram.Histogram)) engine.Histogram {

@@ -63,8 +63,8 @@ func TestCurrentLatestWins(t *testing.T) {
 	}
 }
 
-// The same, with a real client and its cells. What it forgets by age it knows
-// from its own clock.
+// The same, with a real client and its cells. The fake drops old cells by its
+// own clock.
 func TestCurrentOnBigtable(t *testing.T) {
 	now := time.Now().UnixMilli()
 	f := openOn(t, bigtabletest.Open(t), newClock(now))
@@ -212,7 +212,7 @@ func TestCurrentRow(t *testing.T) {
 }
 
 // What cannot be written stays, for readers and for the next flush, and the
-// writer does not hear of it.
+// writer gets no error.
 func TestCurrentFlushFailure(t *testing.T) {
 	f := openFixture(t)
 	var broken atomic.Bool
@@ -266,7 +266,7 @@ func TestCurrentNoteWhileFlushing(t *testing.T) {
 }
 
 // When CURRENT takes nothing, no more is kept than is allowed, and of what is
-// kept the newest.
+// kept the current one.
 func TestCurrentPendingIsBounded(t *testing.T) {
 	f := openFixture(t, func(c *engine.Config) { c.MaxPending = 2 })
 	a, b, c := labels.FromStrings("__name__", "a"), labels.FromStrings("__name__", "b"), labels.FromStrings("__name__", "c")

@@ -1,5 +1,5 @@
 // Package engine stores and finds samples: it wires the index, the store and the
-// packages beneath it into one Engine, which knows no HTTP. Handlers, subcommands
+// packages beneath it into one Engine, without HTTP. Handlers, subcommands
 // and the adapter's own metrics all go through it.
 //
 //	New, Close        build the parts, start and stop them            engine.go, index.go
@@ -9,7 +9,7 @@
 //	Select, Current   what the packages beneath read                  read.go
 //	Querier           and other interfaces of package storage         storage.go
 //
-// The packages beneath know nothing of the engine and of each other:
+// The packages beneath depend neither on the engine nor on each other:
 //
 //	seriescache   wire text of a sender -> series
 //	current       the latest sample of each series, in CURRENT
@@ -56,20 +56,20 @@ type Config struct {
 	MaxFuture time.Duration
 	Limits    Limits
 
-	// ParallelScans is how many scans of METRIC a query may have under way at a
+	// ParallelScans is how many scans of METRIC a query may run at a
 	// time. They share what the limits allow. 0 is 1: more pays where a scan waits for
-	// a network. On the embedded store 2 make large answers a fifth faster if a
-	// processor is idle, and all of them take 5% more processor time.
+	// a network. On the embedded store 2 make large answers a fifth faster if a CPU is
+	// idle, and every answer takes 5% more CPU time.
 	ParallelScans int
 	// ParallelLists is the same for the index, where each scan reads another list. 0
-	// is 1: more pays only where a scan waits for a network, as of every list a page is
-	// read that the first one to end may have made needless.
+	// is 1. More pays only where a scan waits for a network: when the first list ends,
+	// the pages of the others were read in vain.
 	ParallelLists int
-	// AtomicApply says that Store carries out all mutations of an Apply together or
+	// AtomicApply says that Store applies all mutations of an Apply together or
 	// none, and makes them visible at one instant, as the embedded store does.
 	AtomicApply bool
 
-	// HA leaves out what all replicas of a sender but one send. The engine sets its
+	// HA stores the samples of one replica of each cluster. The engine sets its
 	// Store, Schema, Now, Logger and Registerer.
 	HA ha.Config
 

@@ -15,14 +15,14 @@ import (
 	"github.com/promtable/promtable/series/cell"
 )
 
-// acceptedExemplar is a valid exemplar of the series with this reference.
+// acceptedExemplar is a valid exemplar, and the reference of its series.
 type acceptedExemplar struct {
 	ref bucketstore.Ref
 	x   exemplar.Exemplar
 }
 
-// checkExemplar says what is wrong with an exemplar, its time aside, if anything
-// is.
+// checkExemplar returns what is wrong with an exemplar, or nil. It does not check
+// whether the time is in bounds.
 func checkExemplar(x exemplar.Exemplar) error {
 	if !x.HasTs || x.Ts == 0 {
 		return errors.New("it has no timestamp")
@@ -43,8 +43,8 @@ func checkExemplar(x exemplar.Exemplar) error {
 	return nil
 }
 
-// exemplarError says what is wrong with an exemplar. It formats itself late,
-// like labelsError.
+// exemplarError says what is wrong with an exemplar. Like labelsError, it makes its
+// text only when Error is called.
 type exemplarError struct {
 	ls  labels.Labels
 	x   exemplar.Exemplar

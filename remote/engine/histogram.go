@@ -10,13 +10,12 @@ import (
 	"github.com/promtable/promtable/series/cell"
 )
 
-// maxHistogramBytes bounds a histogram as it is stored: some 100,000 buckets,
-// where senders make 160, and a cell that any backend takes.
+// maxHistogramBytes bounds the stored form of a histogram: about 100,000 buckets. A
+// client makes 160 by default. Every backend takes a cell of this size.
 const maxHistogramBytes = 1 << 20
 
-// histogram returns h as the value of a cell, or what is wrong with it. A schema
-// finer than any that is defined is brought down to the finest one, as
-// Prometheus does it.
+// histogram returns h as the value of a cell, or an error if h is invalid. It reduces a
+// reserved schema to the finest one that is defined, as Prometheus does.
 func (a *accepted) histogram(h *Histogram) (value []byte, err error) {
 	switch {
 	case (h.H == nil) == (h.FH == nil):
@@ -46,13 +45,13 @@ func (a *accepted) histogram(h *Histogram) (value []byte, err error) {
 	return value, nil
 }
 
-// finer says whether schema is reserved for buckets finer than those in use.
+// finer says whether schema is reserved for finer buckets than any defined schema.
 func finer(schema int32) bool {
 	return histogram.IsExponentialSchemaReserved(schema) && schema > histogram.ExponentialSchemaMax
 }
 
-// histogramError says what is wrong with a histogram. It formats itself late,
-// like labelsError.
+// histogramError says what is wrong with a histogram. Like labelsError, it makes its
+// text only when Error is called.
 type histogramError struct {
 	ls  labels.Labels
 	t   int64

@@ -17,11 +17,12 @@ const (
 	// aheadInterval is how often series are written to the next index period,
 	// which is hours away.
 	aheadInterval = time.Minute
-	// aheadTimeout bounds that.
+	// aheadTimeout bounds one such write.
 	aheadTimeout = 5 * time.Minute
 )
 
-// runAhead writes what the index has to write ahead until ctx ends.
+// runAhead writes the queued series to the next index period at an interval, until
+// ctx ends.
 func (e *Engine) runAhead(ctx context.Context) {
 	ticker := time.NewTicker(aheadInterval)
 	defer ticker.Stop()
@@ -51,10 +52,10 @@ func newIndex(cfg Config) *index.Index {
 	}, newIndexRows(cfg.Store))
 }
 
-// indexRows is the INDEX table of a store, as package index wants it.
+// indexRows is the INDEX table of a store, with the methods that package index calls.
 type indexRows struct {
 	store bucketstore.Store
-	// spaces are *indexSpace. New series come many at a time, with many rows each.
+	// spaces recycles *indexSpace: many new series with many rows each come at once.
 	spaces *sync.Pool
 }
 

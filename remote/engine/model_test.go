@@ -123,9 +123,9 @@ func (m *model) put(n int, s engine.Sample) {
 func (m *model) time(n int) int64 {
 	now := m.clock.ms.Load()
 	switch m.rand.IntN(8) {
-	case 0: // the edges of a base
+	case 0: // the bounds of a base
 		return modelBase + m.rand.Int64N(3)*series.Period - series.Period + m.rand.Int64N(3) - 1
-	case 1: // the edges of a window
+	case 1: // the bounds of a window
 		return (now/series.Window+m.rand.Int64N(6)-3)*series.Window + m.rand.Int64N(3) - 1
 	case 2: // anywhere near
 		return modelBase - series.Period + m.rand.Int64N(2*series.Period)

@@ -43,7 +43,7 @@ func TestSelectSlicesDenseRows(t *testing.T) {
 			most, met := 0, 0
 			scans := f.store.scans(bucketstore.Metric)
 			for _, sc := range scans {
-				if met > 0 { // the first scan that meets the row cannot know it
+				if met > 0 { // the first scan of the row has no estimate yet
 					most = max(most, sc.cells)
 				}
 				met += sc.cells

@@ -24,7 +24,7 @@ const (
 // no more than 1,024 bytes of an answer.
 const maxRejectedText = 900
 
-// Rejected collects what a write asked for and can never have. The zero value
+// Rejected collects the samples of a write that can never be stored. The zero value
 // is empty. It is an error for the sender, which must not repeat the write.
 // Not safe for concurrent use.
 type Rejected struct {
@@ -34,15 +34,13 @@ type Rejected struct {
 
 	errors int
 	text   strings.Builder
-	// full is set once an error found no room: the text is the first errors, and
-	// those that follow are not even formatted.
+	// full is set once an error did not fit into text. Later errors are not formatted.
 	full bool
 }
 
-// Add notes that n samples were rejected because of err, which names the
-// offender. n may be 0, for something that has no samples. Only of the first
-// errors, as many as fit into an answer, is the text asked for: an error that
-// formats itself late costs nothing after those.
+// Add counts n samples that were rejected because of err, which names the series. n
+// may be 0, for something that has no samples. Add calls err.Error only while errors
+// fit into an answer: later ones cost no formatting.
 func (r *Rejected) Add(reason Reason, n int, err error) {
 	if r.Samples == nil {
 		r.Samples = make(map[Reason]int)

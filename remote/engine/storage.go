@@ -79,7 +79,7 @@ type trimmedIterator struct {
 // Next implements chunkenc.Iterator.
 func (it *trimmedIterator) Next() chunkenc.ValueType {
 	kind := it.Iterator.Next()
-	// Not Seek, after which upstream's iterators no longer know of resets.
+	// Not Seek, after which upstream's iterators no longer tell of resets.
 	for !it.begun && kind != chunkenc.ValNone && it.AtT() < it.mint {
 		kind = it.Iterator.Next()
 	}

@@ -59,10 +59,8 @@ type apiResponse struct {
 
 // ServeHTTP implements http.Handler.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	deadline := time.Now().Add(h.cfg.Timeout)
-	ctx, cancel := context.WithDeadline(r.Context(), deadline)
-	defer cancel()
-	defer request.LimitAnswer(w, deadline)()
+	ctx, end := request.Begin(w, r, h.cfg.Timeout)
+	defer end()
 	explanations, err := h.explain(ctx, r)
 	if err != nil {
 		h.fail(w, r, err)

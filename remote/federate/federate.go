@@ -55,10 +55,8 @@ func New(cfg Config) *Handler {
 
 // ServeHTTP implements http.Handler.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	deadline := time.Now().Add(h.cfg.Timeout)
-	ctx, cancel := context.WithDeadline(r.Context(), deadline)
-	defer cancel()
-	defer request.LimitAnswer(w, deadline)()
+	ctx, end := request.Begin(w, r, h.cfg.Timeout)
+	defer end()
 	selectors, err := h.selectors(r)
 	if err != nil {
 		h.cfg.Errors.Fail(w, r, err)

@@ -24,14 +24,14 @@ import (
 	"github.com/promtable/promtable/remote/wire/wiretest"
 )
 
-// BenchmarkFederate is the newest samples of 10,000 series, from the engine to
+// BenchmarkFederate is the current samples of 10,000 series, from the engine to
 // the bytes of the text.
 func BenchmarkFederate(b *testing.B) {
 	const series = 10_000
-	eng := &remotetest.Engine{Newest: make([]engine.CurrentSample, series)}
-	for i := range eng.Newest {
+	eng := &remotetest.Engine{CurrentSamples: make([]engine.CurrentSample, series)}
+	for i := range eng.CurrentSamples {
 		ls := wiretest.LabelSet("__name__", fmt.Sprintf("node_metric_%03d", i/100), "instance", fmt.Sprintf("10.0.0.1:%06d", i%100), "job", "node", "cluster", "production", "device", "eth0")
-		eng.Newest[i] = engine.CurrentSample{Labels: ls, T: 1_700_000_000_000, V: float64(i)}
+		eng.CurrentSamples[i] = engine.CurrentSample{Labels: ls, T: 1_700_000_000_000, V: float64(i)}
 	}
 	h := remote.New(remote.Config{Engine: eng, Now: time.Now})
 	target := "/federate?" + url.Values{"match[]": {`{job="node"}`}}.Encode()
@@ -90,7 +90,7 @@ func TestFederate(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			var mint int64
-			eng := &remotetest.Engine{Newest: current, OnCurrent: func(_ context.Context, m int64) error {
+			eng := &remotetest.Engine{CurrentSamples: current, OnCurrent: func(_ context.Context, m int64) error {
 				mint = m
 				return nil
 			}}
@@ -115,7 +115,7 @@ func TestFederateMetadata(t *testing.T) {
 	h := &histogram.Histogram{Count: 5, Sum: 7, Schema: 1, PositiveSpans: []histogram.Span{{Offset: 1, Length: 2}}, PositiveBuckets: []int64{2, 1}}
 	custom := &histogram.Histogram{Count: 1, Schema: histogram.CustomBucketsSchema, CustomValues: []float64{1}, PositiveSpans: []histogram.Span{{Length: 1}}, PositiveBuckets: []int64{1}}
 	eng := &remotetest.Engine{
-		Newest: []engine.CurrentSample{
+		CurrentSamples: []engine.CurrentSample{
 			{Labels: wiretest.LabelSet("__name__", "a_total"), T: 1, V: 1},
 			{Labels: wiretest.LabelSet("__name__", "counts"), T: 1, V: 2},
 			{Labels: wiretest.LabelSet("__name__", "custom"), T: 1, H: custom},

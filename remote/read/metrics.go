@@ -13,25 +13,15 @@ type metrics struct {
 }
 
 func newMetrics(reg prometheus.Registerer) *metrics {
-	f := promauto.With(reg)
-	m := &metrics{
-		queries: f.NewCounterVec(prometheus.CounterOpts{
-			Name: "adapter_read_queries_total",
-			Help: "Queries of remote reads planned, by the kind of the answer.",
-		}, []string{"response"}),
-		series: f.NewCounterVec(prometheus.CounterOpts{
-			Name: "adapter_read_series_total",
-			Help: "Series written into answers, by the kind of the answer.",
-		}, []string{"response"}),
-		bytes: f.NewCounterVec(prometheus.CounterOpts{
-			Name: "adapter_read_bytes_total",
-			Help: "Bytes of answers: compressed if in one block, of frames if streamed.",
-		}, []string{"response"}),
+	byResponse := func(name, help string) *prometheus.CounterVec {
+		v := promauto.With(reg).NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, []string{"response"})
+		v.WithLabelValues(responseSamples)
+		v.WithLabelValues(responseStreamed)
+		return v
 	}
-	for _, response := range []string{responseSamples, responseStreamed} {
-		m.queries.WithLabelValues(response)
-		m.series.WithLabelValues(response)
-		m.bytes.WithLabelValues(response)
+	return &metrics{
+		queries: byResponse("adapter_read_queries_total", "Queries of remote reads planned, by the kind of the answer."),
+		series:  byResponse("adapter_read_series_total", "Series written into answers, by the kind of the answer."),
+		bytes:   byResponse("adapter_read_bytes_total", "Bytes of answers: compressed if in one block, of frames if streamed."),
 	}
-	return m
 }

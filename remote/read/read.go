@@ -6,7 +6,7 @@
 //	samples_histogram.go  the histograms in it
 //	streamed.go           STREAMED_XOR_CHUNKS: a frame for each series
 //	frame.go              the bytes of a frame
-//	starts.go             chunks for clients that know no start timestamps
+//	starts.go             chunks for clients that cannot read start timestamps
 package read
 
 import (
@@ -91,15 +91,13 @@ func New(cfg Config) *Handler {
 
 // ServeHTTP implements http.Handler.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	deadline := time.Now().Add(h.timeout)
-	ctx, cancel := context.WithDeadline(r.Context(), deadline)
-	defer cancel()
+	ctx, end := request.Begin(w, r, h.timeout)
+	defer end()
 	if err := h.gate.Enter(ctx); err != nil {
 		h.errors.Fail(w, r, err)
 		return
 	}
 	defer h.gate.Leave()
-	defer request.LimitAnswer(w, deadline)()
 
 	started, err := h.read(ctx, w, r)
 	switch {

@@ -19,14 +19,14 @@ import (
 var ErrStore = errors.New("the store is down")
 
 // Engine keeps series in memory. It rejects those without a name. Hooks
-// that are set take the place of a method.
+// that are set replace a method.
 type Engine struct {
-	mu       sync.Mutex
-	Series   []engine.Series
-	Families []engine.Metadata
-	Appends  int
-	Newest   []engine.CurrentSample
-	Queries  []engine.Query
+	mu             sync.Mutex
+	Series         []engine.Series
+	Families       []engine.Metadata
+	Appends        int
+	CurrentSamples []engine.CurrentSample
+	Queries        []engine.Query
 
 	MetadataErr error
 
@@ -63,7 +63,7 @@ func (f *Engine) Append(ctx context.Context, batch []engine.Series, rejected *en
 	return stored, nil
 }
 
-// Lookup knows nothing; that is tested with a real engine.
+// Lookup finds nothing; that is tested with a real engine.
 func (f *Engine) Lookup(engine.WireText) *engine.CachedSeries { return nil }
 
 // Symbols has no numbers to give.
@@ -114,7 +114,7 @@ func (f *Engine) Current(ctx context.Context, selectors [][]*labels.Matcher, min
 		}
 	}
 	var found []engine.CurrentSample
-	for _, s := range f.Newest {
+	for _, s := range f.CurrentSamples {
 		if slices.ContainsFunc(selectors, func(ms []*labels.Matcher) bool { return matches(s.Labels, ms) }) {
 			found = append(found, s)
 		}

@@ -1,6 +1,7 @@
 package request
 
 import (
+	"context"
 	"net/http"
 	"time"
 )
@@ -18,22 +19,25 @@ func MatchParams(r *http.Request, limit int) ([]string, error) {
 	return texts, nil
 }
 
-// answerGrace is how long the end of an answer may take past the deadline: an
+// AnswerGrace is how long the end of an answer may take past the deadline: an
 // error often comes with the deadline and must still go out.
-const answerGrace = 5 * time.Second
+const AnswerGrace = 5 * time.Second
 
-// LimitAnswer sets the deadline of the answer to w: a client that does not read
-// its answer must not hold a slot and the answer for ever. The caller calls end
-// when the answer is complete: end sends what the server has buffered, and removes
-// the deadline from the connection.
-func LimitAnswer(w http.ResponseWriter, deadline time.Time) (end func()) {
+// Begin gives r until timeout from now, answer included: a client that does not
+// read its answer must not hold a slot and the answer for ever. The caller calls
+// end when the answer is complete: end sends what the server has buffered, and
+// removes the deadline from the connection.
+func Begin(w http.ResponseWriter, r *http.Request, timeout time.Duration) (ctx context.Context, end func()) {
+	deadline := time.Now().Add(timeout)
+	ctx, cancel := context.WithDeadline(r.Context(), deadline)
 	control := http.NewResponseController(w)
 	_ = control.SetWriteDeadline(deadline) // a writer without, as in a test, has no slow clients
-	return func() {
-		if grace := time.Now().Add(answerGrace); grace.After(deadline) {
+	return ctx, func() {
+		if grace := time.Now().Add(AnswerGrace); grace.After(deadline) {
 			_ = control.SetWriteDeadline(grace)
 		}
 		_ = control.Flush() // the server has noticed the error as well
 		_ = control.SetWriteDeadline(time.Time{})
+		cancel()
 	}
 }

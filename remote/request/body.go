@@ -77,16 +77,19 @@ func (b *BodyReader) load(ctx context.Context, w http.ResponseWriter, r *http.Re
 	return nil
 }
 
+// LimitBody sets the deadline of ctx for the body of a request. The caller calls
+// end when it has the body: the server goes on reading, to notice when the client
+// hangs up.
+func LimitBody(ctx context.Context, w http.ResponseWriter) (end func()) {
+	control := http.NewResponseController(w)
+	deadline, _ := ctx.Deadline()
+	_ = control.SetReadDeadline(deadline) // a writer without, as in a test, has no slow clients
+	return func() { _ = control.SetReadDeadline(time.Time{}) }
+}
+
 // receive reads the body of r as it was sent.
 func (b *BodyReader) receive(ctx context.Context, w http.ResponseWriter, r *http.Request, buf *bodyBuffers, large *Reservation) error {
-	// A writer without deadlines, as in a test, has no slow clients either. The
-	// deadline ends with the body: the server goes on reading, to notice when the
-	// client hangs up.
-	control := http.NewResponseController(w)
-	if deadline, ok := ctx.Deadline(); ok {
-		_ = control.SetReadDeadline(deadline)
-		defer func() { _ = control.SetReadDeadline(time.Time{}) }()
-	}
+	defer LimitBody(ctx, w)()
 	body := http.MaxBytesReader(w, r.Body, int64(b.Limit))
 	n, err := buf.compressed.ReadFrom(io.LimitReader(body, smallBodyBytes))
 	if err != nil || n < smallBodyBytes {

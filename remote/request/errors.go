@@ -3,7 +3,7 @@
 //
 //	gate.go     how many requests, and how many of their bytes, are in memory
 //	body.go     a body, received and decompressed within its limit
-//	answer.go   the deadline of an answer
+//	answer.go   the deadline of a request and its answer
 //	errors.go   errors to status codes and log lines
 //	metrics.go  requests counted
 package request

@@ -9,7 +9,7 @@
 //	dom.js          elements and tables
 //	format.js       numbers, times and label sets as text
 //	query.js        the expression box; graph.js its graph
-//	latest.js       the newest sample of everything
+//	latest.js       the current sample of every series
 //	cardinality.js  what makes so many series
 //	explain.js      which rows a selector reads
 //	status.js       what the adapter is and does

@@ -187,7 +187,7 @@ func TestNothingFromElsewhere(t *testing.T) {
 			continue
 		}
 		for _, found := range address.FindAllString(string(content), -1) {
-			if found != "http://www.w3.org/2000/svg" { // a name, which nobody loads
+			if found != "http://www.w3.org/2000/svg" { // a name, not loaded
 				t.Errorf("%s names %s", name, found)
 			}
 		}

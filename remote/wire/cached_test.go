@@ -223,7 +223,7 @@ func TestDecodeEpochs(t *testing.T) {
 			if test.slow {
 				decoders = append(decoders, newDecoder(2, slowFinder{again.engine, again.engine.Symbols()}, fuzzMaxBody))
 			}
-			known := 0
+			cached := 0
 			for range 300 {
 				body := manySymbols(r, 2*room)
 				want, err := decode(2, body, &engine.Rejected{})
@@ -243,7 +243,7 @@ func TestDecodeEpochs(t *testing.T) {
 					}
 					for _, s := range got.Series {
 						if s.Cached != nil {
-							known++
+							cached++
 						}
 					}
 					if _, err := again.engine.Append(t.Context(), got.Series, &rejected); err != nil || rejected.Err() != nil {
@@ -252,8 +252,8 @@ func TestDecodeEpochs(t *testing.T) {
 					d.Release()
 				}
 			}
-			if epoch := again.engine.Symbols().Epoch(); known < 500 || epoch < test.minEpochs {
-				t.Errorf("%d series were known in %d epochs, want more of both", known, epoch)
+			if epoch := again.engine.Symbols().Epoch(); cached < 500 || epoch < test.minEpochs {
+				t.Errorf("%d series were cached in %d epochs, want more of both", cached, epoch)
 			}
 		})
 	}
@@ -299,7 +299,7 @@ func TestFastVarint(t *testing.T) {
 	}
 }
 
-// TestDecodeAllocatesNothing: what a request of known series allocates does not
+// TestDecodeAllocatesNothing: what a request of cached series allocates does not
 // grow with it.
 func TestDecodeAllocatesNothing(t *testing.T) {
 	again := newRepeater(t)
@@ -345,9 +345,9 @@ func TestDecodeAllocatesNothing(t *testing.T) {
 				return req
 			}
 			once()
-			once() // now the metadata are known to belong to the series
+			once() // now the cache has the metadata of the series
 			if n := testing.AllocsPerRun(10, func() { once() }); n > 50 {
-				t.Errorf("%v allocations for 6000 samples of 3000 known series", n)
+				t.Errorf("%v allocations for 6000 samples of 3000 cached series", n)
 			}
 			if req := once(); len(req.Metadata) > 0 || (name == "2.0" && req.Repeated != 3000) {
 				t.Errorf("%d entries of metadata, %d left out", len(req.Metadata), req.Repeated)
@@ -357,11 +357,11 @@ func TestDecodeAllocatesNothing(t *testing.T) {
 }
 
 // TestDecodePrefix: a series whose labels begin like those of another, which
-// came in its place before, is known soon.
+// came at its position before, is cached soon.
 func TestDecodePrefix(t *testing.T) {
 	again := newRepeater(t)
 	at := time.Now().UnixMilli()
-	send := func(sets ...[]prompb.Label) (known int) {
+	send := func(sets ...[]prompb.Label) (cached int) {
 		t.Helper()
 		req := prompb.WriteRequest{}
 		for _, set := range sets {
@@ -383,19 +383,19 @@ func TestDecodePrefix(t *testing.T) {
 			if s.Cached == nil {
 				continue
 			}
-			if known++; i > 0 && decoded.Series[i-1].Cached != nil && decoded.Series[i-1].Cached.Next() != s.Cached {
+			if cached++; i > 0 && decoded.Series[i-1].Cached != nil && decoded.Series[i-1].Cached.Next() != s.Cached {
 				t.Errorf("series %d is not expected after the one before it", i)
 			}
 		}
 		again.release(1)
-		return known
+		return cached
 	}
 	first := []prompb.Label{{Name: "__name__", Value: "a"}}
 	short := []prompb.Label{{Name: "__name__", Value: "b"}, {Name: "job", Value: "c"}}
 	long := append(slices.Clone(short), prompb.Label{Name: "node", Value: "d"})
 	for i, step := range []struct {
-		sets  [][]prompb.Label
-		known int
+		sets   [][]prompb.Label
+		cached int
 	}{
 		{[][]prompb.Label{first, short}, 0},
 		{[][]prompb.Label{first, short}, 2},
@@ -404,14 +404,14 @@ func TestDecodePrefix(t *testing.T) {
 		{[][]prompb.Label{first, short}, 2},
 		{[][]prompb.Label{first, long, short, first}, 4},
 	} {
-		if known := send(step.sets...); known != step.known {
-			t.Errorf("step %d: %d series known, want %d", i, known, step.known)
+		if cached := send(step.sets...); cached != step.cached {
+			t.Errorf("step %d: %d series cached, want %d", i, cached, step.cached)
 		}
 	}
 }
 
 // TestDecoderReleases: the memory of a large request is not kept, nor are the
-// spellings of any number of new series.
+// wire texts of any number of new series.
 func TestDecoderReleases(t *testing.T) {
 	for _, test := range []struct {
 		name    string

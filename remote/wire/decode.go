@@ -352,16 +352,8 @@ const (
 // decodeSample decodes a sample, whose first fields are the same in both
 // versions.
 func (d *decoder) decodeSample(msg field, fields sampleFields) error {
-	if err := msg.want(protowire.BytesType); err != nil {
-		return err
-	}
 	var s engine.Sample
-	for rest := msg.bytes; len(rest) > 0; {
-		f, next, err := cutField(rest)
-		if err != nil {
-			return err
-		}
-		rest = next
+	err := msg.each(func(f field) (err error) {
 		switch {
 		case f.num > fields:
 		case f.num == 1:
@@ -371,12 +363,12 @@ func (d *decoder) decodeSample(msg field, fields sampleFields) error {
 		case f.num == 3:
 			s.ST, err = int64(f.value), f.want(protowire.VarintType)
 		}
-		if err != nil {
-			return err
-		}
+		return err
+	})
+	if err == nil {
+		d.addSample(s)
 	}
-	d.addSample(s)
-	return nil
+	return err
 }
 
 // addSeries adds a series, if it has anything.

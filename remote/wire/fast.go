@@ -12,9 +12,9 @@ import (
 // The functions here decode the encodings that senders use nearly always. What
 // they do not decode is left to cutField, which takes every encoding.
 
-// fastBytes returns where the content of a length-delimited field begins and
-// ends, if msg begins with one of this tag in its shortest encoding, of less than
-// 16 KB. Otherwise end is 0.
+// fastBytes returns where the content of a length-delimited field begins and ends. msg
+// must begin with a field of this tag in its shortest encoding, of less than 16 KB.
+// Otherwise end is 0.
 func fastBytes(msg []byte, tag byte) (start, end int) {
 	if len(msg) < 2 || msg[0] != tag {
 		return 0, 0

@@ -52,6 +52,24 @@ func cutField(msg []byte) (f field, rest []byte, err error) {
 	return f, msg[n:], nil
 }
 
+// each calls fn with the fields of the message in f, until it returns an error.
+func (f field) each(fn func(field) error) error {
+	if err := f.want(protowire.BytesType); err != nil {
+		return err
+	}
+	for rest := f.bytes; len(rest) > 0; {
+		part, next, err := cutField(rest)
+		if err == nil {
+			err = fn(part)
+		}
+		if err != nil {
+			return err
+		}
+		rest = next
+	}
+	return nil
+}
+
 // want returns errWire unless f is of this wire type.
 func (f field) want(wire protowire.Type) error {
 	if f.wire != wire {

@@ -106,7 +106,7 @@ func newSmallRepeater(t testing.TB, symbolBytes int) *repeater {
 }
 
 // check decodes body, which was decoded before with this result, stores what is
-// in it and decodes it again: series that are known then must be the same, and
+// in it and decodes it again: series that are cached then must be the same, and
 // so must be all else.
 func (r *repeater) check(t *testing.T, version int, body []byte, want []string, wantRejected *engine.Rejected) {
 	t.Helper()
@@ -130,7 +130,7 @@ func (r *repeater) check(t *testing.T, version int, body []byte, want []string, 
 		if round == 2 && refused.Err() == nil {
 			for _, s := range req.Series {
 				if s.Cached == nil && s.WireText.Form != 0 && len(s.WireText.Text) < 3000 {
-					t.Errorf("series %s is not known yet", s.Labels)
+					t.Errorf("series %s is not cached yet", s.Labels)
 				}
 			}
 		}
@@ -404,7 +404,7 @@ func resolveV2(refs []uint32, symbols []string) (pairs []labels.Label, ok bool) 
 // isBeyondGenerated says whether body has what the generated decoder takes
 // otherwise: a number of more than 32 bits where a reference or a type should
 // be, which it cuts to one that may exist, metadata in several parts, which it
-// merges, and a start timestamp of a whole series, which it does not know.
+// merges, and a start timestamp of a whole series, which it does not have.
 func isBeyondGenerated(t *testing.T, body []byte) bool {
 	t.Helper()
 	long := func(n uint64) bool { return n > math.MaxInt32 }

@@ -43,20 +43,7 @@ func (h *wireHistogram) reset() {
 // decode reads a Histogram.
 func (h *wireHistogram) decode(msg field) error {
 	h.reset()
-	if err := msg.want(protowire.BytesType); err != nil {
-		return err
-	}
-	for rest := msg.bytes; len(rest) > 0; {
-		f, next, err := cutField(rest)
-		if err == nil {
-			err = h.setField(f)
-		}
-		if err != nil {
-			return err
-		}
-		rest = next
-	}
-	return nil
+	return msg.each(h.setField)
 }
 
 // setField sets one field. The last one of several counts, also if one is of
@@ -101,7 +88,7 @@ func (h *wireHistogram) setField(f field) (err error) {
 	return err
 }
 
-// resetHint returns what a reset_hint stands for: nothing is known if it is not
+// resetHint returns what a reset_hint stands for: unknown if it is not
 // defined.
 func resetHint(v uint64) histogram.CounterResetHint {
 	if v > uint64(histogram.GaugeType) {
@@ -112,27 +99,17 @@ func resetHint(v uint64) histogram.CounterResetHint {
 
 // appendSpan decodes a BucketSpan.
 func appendSpan(spans []histogram.Span, msg field) ([]histogram.Span, error) {
-	if err := msg.want(protowire.BytesType); err != nil {
-		return spans, err
-	}
 	var s histogram.Span
-	for rest := msg.bytes; len(rest) > 0; {
-		f, next, err := cutField(rest)
-		if err != nil {
-			return spans, err
-		}
-		rest = next
+	err := msg.each(func(f field) (err error) {
 		switch f.num {
 		case 1:
 			s.Offset, err = int32(protowire.DecodeZigZag(uint64(uint32(f.value)))), f.want(protowire.VarintType)
 		case 2:
 			s.Length, err = uint32(f.value), f.want(protowire.VarintType)
 		}
-		if err != nil {
-			return spans, err
-		}
-	}
-	return append(spans, s), nil
+		return err
+	})
+	return append(spans, s), err
 }
 
 // appendDeltas appends the numbers of a field of sint64, packed or not.

@@ -164,18 +164,10 @@ func (d *V1) decodeLabels(text []byte) error {
 
 // decodeExemplar decodes a prometheus.Exemplar of s.
 func (d *V1) decodeExemplar(s *engine.Series, msg field) (bad, err error) {
-	if err := msg.want(protowire.BytesType); err != nil {
-		return nil, err
-	}
 	d.exemplarPairs = d.exemplarPairs[:0]
 	var t int64
 	var v float64
-	for rest := msg.bytes; len(rest) > 0; {
-		f, next, err := cutField(rest)
-		if err != nil {
-			return nil, err
-		}
-		rest = next
+	err = msg.each(func(f field) (err error) {
 		switch f.num {
 		case 1:
 			d.exemplarPairs, err = appendLabel(d.exemplarPairs, f)
@@ -184,9 +176,10 @@ func (d *V1) decodeExemplar(s *engine.Series, msg field) (bad, err error) {
 		case 3:
 			t, err = int64(f.value), f.want(protowire.VarintType)
 		}
-		if err != nil {
-			return nil, err
-		}
+		return err
+	})
+	if err != nil {
+		return nil, err
 	}
 	x, bad, err := d.newExemplar(d.exemplarPairs, t, v)
 	if bad == nil && err == nil {
@@ -197,17 +190,9 @@ func (d *V1) decodeExemplar(s *engine.Series, msg field) (bad, err error) {
 
 // decodeMetadata decodes a prometheus.MetricMetadata.
 func (d *V1) decodeMetadata(msg field) error {
-	if err := msg.want(protowire.BytesType); err != nil {
-		return err
-	}
 	var kind uint64
 	var family, help, unit string
-	for rest := msg.bytes; len(rest) > 0; {
-		f, next, err := cutField(rest)
-		if err != nil {
-			return err
-		}
-		rest = next
+	err := msg.each(func(f field) (err error) {
 		switch f.num {
 		case 1:
 			kind, err = f.value, f.want(protowire.VarintType)
@@ -218,9 +203,10 @@ func (d *V1) decodeMetadata(msg field) error {
 		case 5:
 			unit, err = view(f.bytes), f.want(protowire.BytesType)
 		}
-		if err != nil {
-			return err
-		}
+		return err
+	})
+	if err != nil {
+		return err
 	}
 	return d.addMetadata(family, metadata.Metadata{Type: metricType(kind), Unit: unit, Help: help})
 }

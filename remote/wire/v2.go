@@ -302,18 +302,10 @@ func (d *V2) resolveSeries(s *seriesV2, all, n int) (ok bool, err error) {
 
 // decodeExemplar decodes an io.prometheus.write.v2.Exemplar.
 func (d *V2) decodeExemplar(s *seriesV2, msg field) error {
-	if err := msg.want(protowire.BytesType); err != nil {
-		return err
-	}
 	d.exemplarRefs = d.exemplarRefs[:0]
 	var t int64
 	var v float64
-	for rest := msg.bytes; len(rest) > 0; {
-		f, next, err := cutField(rest)
-		if err != nil {
-			return err
-		}
-		rest = next
+	err := msg.each(func(f field) (err error) {
 		switch f.num {
 		case 1:
 			d.exemplarRefs, err = appendRefs(d.exemplarRefs, f)
@@ -322,9 +314,10 @@ func (d *V2) decodeExemplar(s *seriesV2, msg field) error {
 		case 3:
 			t, err = int64(f.value), f.want(protowire.VarintType)
 		}
-		if err != nil {
-			return err
-		}
+		return err
+	})
+	if err != nil {
+		return err
 	}
 	pairs, bad := d.resolveRefs(d.exemplarPairs[:0], d.exemplarRefs)
 	if bad != nil {

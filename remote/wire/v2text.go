@@ -10,12 +10,12 @@ import (
 	"github.com/promtable/promtable/series"
 )
 
-// The wire text of a 2.0 series is the epoch of the symbol table, and the number
-// of the symbol of each reference, four bytes each: references mean another
-// symbol in each request, numbers do not.
+// The wire text of a 2.0 series is the epoch of the symbol table and a number for each
+// reference, four bytes each. A reference means another symbol in each request. The
+// number of a symbol stays the same.
 
-// maxTextBytes bounds the labels of a series that may be cached, in bytes. Many
-// of them can stand in few bytes of references.
+// maxTextBytes bounds the labels of a series that may be cached, in bytes: a few bytes
+// of references can stand for many bytes of labels.
 const maxTextBytes = 2 * series.MaxSeriesKey
 
 // maxTextRefs bounds the references of such a series.

@@ -29,7 +29,7 @@ func TestWriteCachedConcurrently(t *testing.T) {
 	const senders, requests = 4, 25
 	base, reg := remotetest.ServeStore(t, remotetest.OpenPebble(t))
 	var want []engine.Series
-	for i := range 30 { // encodeV2 knows 127 symbols
+	for i := range 30 { // encodeV2 has room for 127 symbols
 		want = append(want, engine.Series{Labels: wiretest.LabelSet("__name__", "up", "n", fmt.Sprintf("%02d", i))})
 	}
 	var all sync.WaitGroup
@@ -66,7 +66,7 @@ func TestWriteCachedConcurrently(t *testing.T) {
 	}
 	remotetest.WantSeries(t, got, want)
 	if n := remotetest.Counter(t, reg, "adapter_engine_known_series"); n < float64(len(want)) || n > float64(2*len(want)) {
-		t.Errorf("%v series known of %d in two protocols", n, len(want))
+		t.Errorf("%v series cached of %d in two protocols", n, len(want))
 	}
 }
 
@@ -114,7 +114,7 @@ func openIdle(b *testing.B, store bucketstore.Store) (*remote.Handler, *wiretest
 
 // benchmarkStored sends a request of 2,000 series, 12 labels and one sample
 // each, from its bytes to the call of the Appender: cold to an engine that sees
-// them for the first time, warm to one that knows them.
+// them for the first time, warm to one that has them cached.
 func benchmarkStored(b *testing.B, contentType string, body []byte) {
 	const series = 2000
 	store := remotetest.OpenPebble(b)
@@ -163,7 +163,7 @@ func BenchmarkWriteV2(b *testing.B) {
 }
 
 // BenchmarkWriteHosts is what an exporter on each of 20 hosts has to say, 10,000
-// series of 10 labels in 5 requests, to an engine that knows them: few texts that
+// series of 10 labels in 5 requests, to an engine that has them cached: few texts that
 // come again and again.
 func BenchmarkWriteHosts(b *testing.B) {
 	const hosts, metrics, series = 20, 500, 2000

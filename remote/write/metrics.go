@@ -20,23 +20,18 @@ type metrics struct {
 
 func newMetrics(reg prometheus.Registerer) *metrics {
 	f := promauto.With(reg)
+	byProtocol := func(name, help string) *prometheus.CounterVec {
+		v := f.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, []string{"protocol"})
+		v.WithLabelValues(protocolV1.String())
+		v.WithLabelValues(protocolV2.String())
+		return v
+	}
 	m := &metrics{
-		samples: f.NewCounterVec(prometheus.CounterOpts{
-			Name: "adapter_write_samples_total",
-			Help: "Float samples stored, confirmed by the store, by version of the protocol.",
-		}, []string{"protocol"}),
-		histograms: f.NewCounterVec(prometheus.CounterOpts{
-			Name: "adapter_write_histograms_total",
-			Help: "Native histograms stored, confirmed by the store, by version of the protocol.",
-		}, []string{"protocol"}),
-		exemplars: f.NewCounterVec(prometheus.CounterOpts{
-			Name: "adapter_write_exemplars_total",
-			Help: "Exemplars stored, confirmed by the store, by version of the protocol.",
-		}, []string{"protocol"}),
-		failed: f.NewCounterVec(prometheus.CounterOpts{
-			Name: "adapter_write_failed_samples_total",
-			Help: "Samples, histograms and exemplars that the store did not confirm, by version of the protocol. The sender sends them again.",
-		}, []string{"protocol"}),
+		samples:    byProtocol("adapter_write_samples_total", "Float samples stored, confirmed by the store, by version of the protocol."),
+		histograms: byProtocol("adapter_write_histograms_total", "Native histograms stored, confirmed by the store, by version of the protocol."),
+		exemplars:  byProtocol("adapter_write_exemplars_total", "Exemplars stored, confirmed by the store, by version of the protocol."),
+		failed: byProtocol("adapter_write_failed_samples_total",
+			"Samples, histograms and exemplars that the store did not confirm, by version of the protocol. The sender sends them again."),
 		rejected: f.NewCounterVec(prometheus.CounterOpts{
 			Name: "adapter_write_rejected_total",
 			Help: "Samples, histograms, exemplars and entries of metadata that can never be stored, by reason.",
@@ -49,12 +44,6 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 			Name: "adapter_write_decoded_bytes_total",
 			Help: "Bytes of write requests after decompression.",
 		}),
-	}
-	for _, p := range []protocol{protocolV1, protocolV2} {
-		m.samples.WithLabelValues(p.String())
-		m.histograms.WithLabelValues(p.String())
-		m.exemplars.WithLabelValues(p.String())
-		m.failed.WithLabelValues(p.String())
 	}
 	for _, r := range []engine.Reason{
 		engine.ReasonLabels, engine.ReasonKeyTooLong, engine.ReasonTime, engine.ReasonFuture,

@@ -33,20 +33,11 @@ const otlpLookback = 5 * time.Minute
 // OTLPHandler serves OTLP metrics over HTTP. Prometheus' translator makes series
 // of them, with Prometheus' default configuration. Prometheus' handler is not
 // used, because it answers 200 when storing fails.
-type OTLPHandler struct {
-	engine  Engine
-	errors  *request.Responder
-	gate    *request.Gate
-	decoded *request.ByteGate
-	limit   int
-	timeout time.Duration
-}
+type OTLPHandler Handler
 
 // NewOTLP returns a handler of OTLP metrics, which shares engine and
 // limits with h.
-func NewOTLP(h *Handler) *OTLPHandler {
-	return &OTLPHandler{engine: h.engine, errors: h.errors, gate: h.gate, decoded: h.decoded, limit: h.body.Limit, timeout: h.timeout}
-}
+func NewOTLP(h *Handler) *OTLPHandler { return (*OTLPHandler)(h) }
 
 // ServeHTTP implements http.Handler.
 func (h *OTLPHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -105,19 +96,16 @@ func (h *OTLPHandler) write(w http.ResponseWriter, r *http.Request, contentType 
 
 // receive reads the body of r, decompressed.
 func (h *OTLPHandler) receive(ctx context.Context, w http.ResponseWriter, r *http.Request, decoded *request.Reservation) ([]byte, error) {
-	control := http.NewResponseController(w)
-	if deadline, ok := ctx.Deadline(); ok {
-		_ = control.SetReadDeadline(deadline)
-		defer func() { _ = control.SetReadDeadline(time.Time{}) }()
-	}
-	announced := h.limit
-	if r.ContentLength >= 0 && r.ContentLength < int64(h.limit) && r.Header.Get("Content-Encoding") == "" {
+	defer request.LimitBody(ctx, w)()
+	limit := h.body.Limit
+	announced := limit
+	if r.ContentLength >= 0 && r.ContentLength < int64(limit) && r.Header.Get("Content-Encoding") == "" {
 		announced = int(r.ContentLength)
 	}
 	if err := decoded.Take(ctx, announced); err != nil {
 		return nil, err
 	}
-	var reader io.Reader = http.MaxBytesReader(w, r.Body, int64(h.limit))
+	var reader io.Reader = http.MaxBytesReader(w, r.Body, int64(limit))
 	if r.Header.Get("Content-Encoding") == "gzip" {
 		unzipped, err := gzip.NewReader(reader)
 		if err != nil {
@@ -126,10 +114,10 @@ func (h *OTLPHandler) receive(ctx context.Context, w http.ResponseWriter, r *htt
 		reader = unzipped
 	}
 	var body bytes.Buffer
-	n, err := body.ReadFrom(io.LimitReader(reader, int64(h.limit)+1))
+	n, err := body.ReadFrom(io.LimitReader(reader, int64(limit)+1))
 	switch {
-	case n > int64(h.limit):
-		return nil, request.WithStatus(http.StatusRequestEntityTooLarge, "request body of more than %d bytes", h.limit)
+	case n > int64(limit):
+		return nil, request.WithStatus(http.StatusRequestEntityTooLarge, "request body of more than %d bytes", limit)
 	case errors.Is(err, gzip.ErrChecksum), errors.Is(err, gzip.ErrHeader), errors.Is(err, io.ErrUnexpectedEOF):
 		return nil, request.BadRequest("decompress request body: %w", err)
 	case err != nil:

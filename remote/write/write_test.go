@@ -236,8 +236,8 @@ func TestWriteSlowBody(t *testing.T) {
 	}
 }
 
-// TestWriteOverload: who finds no slot before its deadline gets a 503 that says
-// when to come again, never a 429.
+// TestWriteOverload: a write that finds no slot before its deadline gets a 503 that says
+// when to try again, never a 429.
 func TestWriteOverload(t *testing.T) {
 	entered, leave := make(chan struct{}), make(chan struct{})
 	release := sync.OnceFunc(func() { close(leave) })

@@ -11,8 +11,7 @@ import (
 )
 
 // Kinds of values that are no plain float, their first byte. No value of a kind
-// is eight bytes long: that is how a plain float is known. They are part of the
-// stored format.
+// is eight bytes long: only a plain float is. They are part of the stored format.
 const (
 	kindFloatStart     = 1
 	kindHistogram      = 2
@@ -33,9 +32,8 @@ type Value struct {
 }
 
 // Append appends v as the value of a cell. A float without a start is as
-// AppendFloat writes it. The histograms must be valid, as their Validate says:
-// lists that are too long for their spans would be stored and come back so, but
-// a nil list and an empty one are the same.
+// AppendFloat writes it. The histograms must pass their Validate:
+// Append does not check them. A nil list and an empty one are the same.
 func Append(dst []byte, v Value) []byte {
 	switch {
 	case v.Histogram != nil:

@@ -24,8 +24,8 @@ const (
 	// of Prometheus. It is part of the stored format.
 	EncodingDense = 128
 
-	// EncodingOpen is the encoding of an open chunk of floats: one that is handed on
-	// in memory while samples are still added. No writer stores it.
+	// EncodingOpen is the encoding of an open chunk of floats: readers get it
+	// from memory while samples are still added. No writer stores it.
 	EncodingOpen = 129
 
 	// headerSize is what stands before the data: encoding and stamp.
@@ -74,7 +74,7 @@ func AppendQualifier(dst []byte, first, last uint32, value []byte) []byte {
 // Parse is the inverse of AppendQualifier and Append. Data refers
 // to value. Sizes, checksum, encoding and stamp are checked, and that first and
 // last lie in this order in one window; what is wrong with the data shows when a
-// a merge.Row reads them.
+// merge.Row reads them.
 func Parse(qual, value []byte) (c Sealed, err error) {
 	if len(qual) != QualifierSize || len(value) < headerSize {
 		return c, fmt.Errorf("%w: chunk with a qualifier of %d and a value of %d bytes", series.ErrCorrupt, len(qual), len(value))

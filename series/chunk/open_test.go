@@ -36,7 +36,7 @@ func TestOpen(t *testing.T) {
 	checkOpen(t, []int64{0, math.MaxInt64, math.MinInt64, -1}, []float64{math.Copysign(0, -1), seriestest.StaleNaN, math.Float64frombits(1), math.Inf(1)})
 }
 
-// TestOpenValues has differences of all sizes at all places.
+// TestOpenValues has differences of all sizes at all positions.
 func TestOpenValues(t *testing.T) {
 	for size := 1; size <= 64; size++ {
 		for at := 0; at+size <= 64; at++ {

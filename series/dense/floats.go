@@ -27,9 +27,9 @@ func pow10(e int) float64 {
 	return p
 }
 
-// toDecimals puts integers into ints so that most of vs are an integer divided
-// by ten to the power of exponent, and says how many are not: those have the
-// integer of their neighbour. It is not ok if too many are not.
+// toDecimals puts integers into ints: most of vs are such an integer divided by ten
+// to the power of exponent. The others are odd: they have the integer of their
+// neighbour. It is not ok if there are too many of them.
 func toDecimals(ints []int64, vs []float64) (exponent, odd int, ok bool) {
 	exponent, ok = probe(vs)
 	limit := (len(vs) + 7) / 8
@@ -44,9 +44,9 @@ func toDecimals(ints []int64, vs []float64) (exponent, odd int, ok bool) {
 	return 0, 0, false
 }
 
-// probe returns the lowest exponent that makes decimals of some of vs, but for
-// the one with the most digits, and says whether it is worth to try it on all of
-// them.
+// probe looks at some of vs. It returns the lowest exponent that makes decimals of
+// them, the value with the most digits left out. It is ok if that exponent is worth
+// a try on all of vs.
 func probe(vs []float64) (exponent int, ok bool) {
 	step := (len(vs) + maxProbes - 1) / maxProbes
 	good, bad, highest := 0, 0, 0
@@ -97,8 +97,8 @@ func scale(ints []int64, vs []float64, exponent, limit int) (odd, higher int) {
 		if i = scaleRun(ints, vs, i, exponent); i == len(vs) {
 			break
 		}
-		// A value with many more digits than the others is better odd than
-		// a burden for all.
+		// A value with many more digits than the others is odd: a higher exponent
+		// would make all the others longer.
 		e := exponentOf(vs[i], exponent)
 		if e > exponent && (e <= exponent+3 || odd == limit) {
 			return 0, e

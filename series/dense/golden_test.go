@@ -14,49 +14,17 @@ import (
 	"github.com/promtable/promtable/series/seriestest"
 )
 
-// TestGolden pins the bytes of chunks. The input of a case is
-//
-//	# comment
-//	times first +distance +distance*number
-//	values number number*number
-//
+// TestGolden pins the bytes of chunks. The input of a case is one of golden.Samples,
 // and its output are the bytes of the dense chunk, part by part. The parts are read
 // by a decoder of its own, made from the documentation.
 func TestGolden(t *testing.T) { golden.Run(t, denseListing) }
 
 // denseListing encodes the samples of a case and takes the chunk apart.
 func denseListing(t *testing.T, input string) string {
-	ts, vs := parseSamples(t, input)
+	ts, vs := golden.Samples(t, input)
 	l := &listing{t: t, rest: checkDense(t, ts, vs)}
 	l.chunk(ts, vs)
 	return strings.TrimRight(l.out.String(), "\n")
-}
-
-func parseSamples(t *testing.T, input string) (ts []int64, vs []float64) {
-	c := &golden.Case{T: t}
-	for line := range strings.Lines(input) {
-		words := strings.Fields(line)
-		for _, word := range words[1:] {
-			number, times, repeated := strings.Cut(word, "*")
-			n := 1
-			if repeated {
-				n = int(c.Int(times))
-			}
-			for range n {
-				switch words[0] {
-				case "times":
-					next := c.Int(strings.TrimPrefix(number, "+"))
-					if len(ts) > 0 {
-						next += ts[len(ts)-1]
-					}
-					ts = append(ts, next)
-				case "values":
-					vs = append(vs, c.Float(number))
-				}
-			}
-		}
-	}
-	return ts, vs
 }
 
 // listing writes the parts of a chunk, each with what it means.

@@ -158,6 +158,38 @@ func (c *Case) texts(rest string) []string {
 	return texts
 }
 
+// Samples reads a case that is
+//
+//	# comment
+//	times first +distance +distance*number
+//	values number number*number
+func Samples(t *testing.T, input string) (ts []int64, vs []float64) {
+	c := &Case{T: t}
+	for line := range strings.Lines(input) {
+		words := strings.Fields(line)
+		for _, word := range words[1:] {
+			number, times, repeated := strings.Cut(word, "*")
+			n := 1
+			if repeated {
+				n = int(c.Int(times))
+			}
+			for range n {
+				switch words[0] {
+				case "times":
+					next := c.Int(strings.TrimPrefix(number, "+"))
+					if len(ts) > 0 {
+						next += ts[len(ts)-1]
+					}
+					ts = append(ts, next)
+				case "values":
+					vs = append(vs, c.Float(number))
+				}
+			}
+		}
+	}
+	return ts, vs
+}
+
 // Must ends the test if there is an error.
 func (c *Case) Must(err error) {
 	c.Helper()

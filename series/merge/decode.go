@@ -81,8 +81,8 @@ func (d *chunkDecoder) decodeFloats() (err error) {
 	return fmt.Errorf("encoding %d is of no kind of this version", d.chunk.Encoding)
 }
 
-// openUpstream gives the data to upstream's decoder, unless they are shorter
-// than the header that it reads without a look at the length.
+// openUpstream gives the data to upstream's decoder. It refuses data shorter than the
+// header, because upstream reads the header without a check of the length.
 func (d *chunkDecoder) openUpstream() error {
 	if len(d.chunk.Data) < upstreamHeaderSize {
 		return fmt.Errorf("%d bytes of data", len(d.chunk.Data))
@@ -203,8 +203,8 @@ func (d *chunkDecoder) endHistograms() error {
 	return d.checkLast(d.ts[0])
 }
 
-// histogram returns the current histogram. follows says that the caller has had
-// the one before it in the chunk last, and nothing else since.
+// histogram returns the current histogram. follows says that the last sample of the
+// row was the histogram before it in the chunk.
 func (d *chunkDecoder) histogram(follows bool) cell.Value {
 	v := cell.Value{Start: d.iter.AtST()}
 	switch chunkenc.Encoding(d.chunk.Encoding) {
@@ -218,11 +218,11 @@ func (d *chunkDecoder) histogram(follows bool) cell.Value {
 	return v
 }
 
-// hint returns whether the counter was reset before the current histogram. Upstream
-// does not trust the header of a chunk. A reset in the header remains true, though: it
-// was written by the sender, or by a writer that had the sample before. For all other
-// histograms upstream says that there was none since the one before in the chunk. That
-// holds only if no other sample has come in between.
+// hint returns whether the counter was reset before the current histogram. A reset in
+// the header of the chunk is true: the sender wrote it, or a writer that had the sample
+// before. Upstream ignores it. For the second histogram and later ones upstream says
+// that there was no reset since the one before in the chunk. That is true only if
+// follows is set.
 func (d *chunkDecoder) hint(hint histogram.CounterResetHint, sum float64, follows bool) histogram.CounterResetHint {
 	switch {
 	case hint == histogram.GaugeType || value.IsStaleNaN(sum):
@@ -252,10 +252,9 @@ func (d *chunkDecoder) corrupt(err error) error {
 }
 
 // checkHistogramLayout checks what a chunk of histograms begins with, after its
-// header: schema and spans. Upstream allocates as many buckets as the spans say,
-// billions in ten bytes if they want, and panics over schemas that no sender
-// leaves finer than the finest one; so nothing it has not checked is decoded. A
-// bucket of the first histogram has at least bucketBits bits.
+// header: schema and spans. Upstream's decoder trusts both. It allocates as many
+// buckets as the spans say, which can be billions in ten bytes, and panics over
+// schemas out of range. A bucket of the first histogram has at least bucketBits bits.
 func checkHistogramLayout(data []byte, bucketBits int) error {
 	if len(data) < upstreamHeaderSize {
 		return fmt.Errorf("%d bytes of data", len(data))
@@ -307,8 +306,8 @@ func (b *layoutReader) bits(n int) (v uint64) {
 	return v
 }
 
-// uvarint reads a number with as many ones in front, at most eight, as say in
-// how many bits it stands.
+// uvarint reads a number. The ones in front of it, at most eight, say how many bits
+// it has.
 func (b *layoutReader) uvarint() uint64 {
 	v, _ := b.varbits()
 	return v

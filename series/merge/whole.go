@@ -10,11 +10,10 @@ import (
 	"github.com/promtable/promtable/series/dense"
 )
 
-// takeChunk takes the samples that come next as the chunk that they stand in,
-// undecoded, and moves behind it. It returns false if they are not exactly those of
-// one chunk of histograms: if it is cut by start or limit, or overlaps something else
-// or comes right behind what does, or there are none; or if it is not to be passed. It
-// may be asked before each sample and costs little.
+// takeChunk takes the next samples as one stored chunk of histograms, undecoded, and
+// moves behind it. It returns false if the chunk is cut by start or limit, if it
+// overlaps other samples, or if Options.PassChunk refuses it. It is called before each
+// sample and costs little.
 func (r *Row) takeChunk() bool {
 	if r.opened == len(r.chunks) || !isHistogramChunk(r.chunks[r.opened].Encoding) {
 		return false
@@ -35,10 +34,10 @@ func (r *Row) takeChunk() bool {
 	return true
 }
 
-// takeRegular takes the samples that come next if they are floats of one dense chunk
-// or more, at least half of chunk.SamplesPerChunk, at regular times. Of short chunks
-// it takes as many as make a long one, and behind them what is of chunk.EncodingOpen.
-// If there are none it takes nothing.
+// takeRegular takes the next samples if they are floats at regular times, at least
+// half of chunk.SamplesPerChunk. They come from one dense chunk or more: of short
+// chunks it takes as many as make a long one, and an open chunk behind them.
+// Otherwise it takes nothing and returns false.
 func (r *Row) takeRegular() bool {
 	if r.opened < r.short {
 		return false
@@ -126,14 +125,14 @@ func (r *Row) regularValues(c chunk.Sealed, run *regularRun) (first, step int64,
 	return r.timeSpace[0], step, vs, ok
 }
 
-// aloneChunk returns the chunk that the samples that come next stand in, if nothing
-// else has some before its end. It may be cut by start or limit.
+// aloneChunk returns the chunk that has the next samples, if no other chunk and no raw
+// cell has a sample before its end. It may be cut by start or limit.
 func (r *Row) aloneChunk() (chunk.Sealed, bool) {
 	if r.inRun() || r.opened == len(r.chunks) {
 		return chunk.Sealed{}, false
 	}
-	// Where chunks overlap, this is asked for each sample. Another run has
-	// something to say in front of the chunk.
+	// Where chunks overlap, aloneChunk is called for each sample: the common answer
+	// comes first. Another run has a sample in front of the chunk.
 	if r.current != nil && r.bound < r.pendingFirst(r.opened) {
 		return chunk.Sealed{}, false
 	}

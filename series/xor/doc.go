@@ -15,8 +15,8 @@
 //	            1110, 20 bits          up to 2^19
 //	            1111, 64 bits          all others
 //	value       0                      the bits of the value before
-//	            10, bits               differs from it in the window of the one before
+//	            10, bits               differs from it in the same significant bits as the one before
 //	            11, leading: 5 bits, size: 6 bits, bits
-//	                                   differs in a window of size bits, 0 is 64,
+//	                                   differs in so many significant bits, 0 is 64,
 //	                                   behind so many leading zeros
 package xor

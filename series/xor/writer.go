@@ -19,22 +19,23 @@ type bitWriter struct {
 	buf []byte
 	end bitEnd
 
-	window window
+	sig sigBits
 }
 
-// window is where the bits lie in which a value differs from the one before, as
-// of the last that had a window of its own. At first nothing fits.
-type window struct {
-	outside        uint64 // the bits around it
-	size, trailing int    // how many bits are in it, and below it
+// sigBits are the significant bits of the last difference of values whose size was
+// written. At first no difference fits.
+type sigBits struct {
+	outside        uint64 // all other bits
+	size, trailing int    // how many bits are significant, and how many are below them
 }
 
-// windowOf returns the window of a difference of its own, and what says so.
-func windowOf(x uint64) (prefix uint64, w window) {
+// sigBitsOf returns the significant bits of a difference, and the prefix that tells
+// their size.
+func sigBitsOf(x uint64) (prefix uint64, sig sigBits) {
 	leading, trailing := min(bits.LeadingZeros64(x), 31), bits.TrailingZeros64(x)
 	size := 64 - leading - trailing
-	w = window{outside: ^(math.MaxUint64 >> leading >> trailing << trailing), size: size, trailing: trailing}
-	return 0b11<<11 | uint64(leading)<<6 | uint64(size)&63, w
+	sig = sigBits{outside: ^(math.MaxUint64 >> leading >> trailing << trailing), size: size, trailing: trailing}
+	return 0b11<<11 | uint64(leading)<<6 | uint64(size)&63, sig
 }
 
 // bitEnd is where a bitWriter stands. Loops have a copy of it, which stays in
@@ -46,7 +47,7 @@ type bitEnd struct {
 }
 
 func newBitWriter(dst []byte) bitWriter {
-	return bitWriter{buf: dst, end: bitEnd{pos: len(dst), free: 64}, window: window{outside: math.MaxUint64}}
+	return bitWriter{buf: dst, end: bitEnd{pos: len(dst), free: 64}, sig: sigBits{outside: math.MaxUint64}}
 }
 
 // put writes the n lowest bits of u, 1 to 64, to buf. The others are 0. There must
@@ -101,7 +102,7 @@ func equalValues(vs []float64) int {
 // that what it works with stays in registers.
 func (w *bitWriter) putFew(zeros int, vs []float64) {
 	w.room()
-	buf, end, window := w.buf[w.end.pos:], bitEnd{acc: w.end.acc, free: w.end.free}, w.window
+	buf, end, sig := w.buf[w.end.pos:], bitEnd{acc: w.end.acc, free: w.end.free}, w.sig
 	last := math.Float64bits(vs[0])
 	for _, v := range vs[1:] {
 		x := math.Float64bits(v) ^ last
@@ -111,20 +112,20 @@ func (w *bitWriter) putFew(zeros int, vs []float64) {
 		}
 		last ^= x
 		prefix, size := uint64(0b10), zeros+2
-		if x&window.outside != 0 {
-			prefix, window = windowOf(x)
+		if x&sig.outside != 0 {
+			prefix, sig = sigBitsOf(x)
 			size += 11
 		}
-		x >>= window.trailing & 63
+		x >>= sig.trailing & 63
 		// One write is faster than two.
-		if size+window.size <= 64 {
-			end = end.put(buf, prefix<<(window.size&63)|x, size+window.size)
+		if size+sig.size <= 64 {
+			end = end.put(buf, prefix<<(sig.size&63)|x, size+sig.size)
 			continue
 		}
 		end = end.put(buf, prefix, size)
-		end = end.put(buf, x, window.size)
+		end = end.put(buf, x, sig.size)
 	}
-	w.window = window
+	w.sig = sig
 	w.end = bitEnd{pos: w.end.pos + end.pos, acc: end.acc, free: end.free}
 }
 
@@ -146,12 +147,12 @@ func (w *bitWriter) putIrregular(d int64, x uint64) {
 		return
 	}
 	prefix, size := uint64(0b10), 2
-	if x&w.window.outside != 0 {
-		prefix, w.window = windowOf(x)
+	if x&w.sig.outside != 0 {
+		prefix, w.sig = sigBitsOf(x)
 		size = 13
 	}
 	w.put(prefix, size)
-	w.put(x>>(w.window.trailing&63), w.window.size)
+	w.put(x>>(w.sig.trailing&63), w.sig.size)
 }
 
 // putDelta writes a difference of distances of times that is not 0. There must be

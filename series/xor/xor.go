@@ -85,9 +85,9 @@ func AppendValues(dst []byte, vs []float64) []byte {
 	return w.bytes()
 }
 
-// DecodeValues fills all but the first of vs, which is there already, with what
-// AppendValues has written at the front of data, and returns how many bytes that
-// was. It is not ok if the data are too short or no such bits.
+// DecodeValues is the inverse of AppendValues: it fills vs from the front of data and
+// returns how many bytes that took. The first of vs is there already. It is not ok if
+// the data are too short, or are no such bits.
 func DecodeValues(data []byte, vs []float64) (size int, ok bool) {
 	r := newBitReader(data, 0)
 	return r.values(vs)
@@ -114,10 +114,9 @@ func ValuesSize(vs []float64) int {
 }
 
 // Decode is the inverse of Append: it appends to ts and vs. On bad input,
-// which is an series.ErrCorrupt, both come back with the length that they had. Bad are
-// also bytes behind the last sample, and windows of more than 64 bits, which
-// Prometheus lets pass but never writes. It allocates nothing but room in ts and
-// vs.
+// which is a series.ErrCorrupt, both come back with the length that they had. Bytes
+// behind the last sample, and more than 64 significant bits, are bad, too: Prometheus
+// reads them but never writes them. It allocates nothing but room in ts and vs.
 func Decode(data []byte, ts []int64, vs []float64) ([]int64, []float64, error) {
 	if len(data) < 2 {
 		return ts, vs, fmt.Errorf("%w: XOR chunk of %d bytes has no count of samples", series.ErrCorrupt, len(data))
@@ -141,14 +140,14 @@ func Decode(data []byte, ts []int64, vs []float64) ([]int64, []float64, error) {
 type bitReader struct {
 	data   []byte
 	bit    int  // the next one
-	failed bool // a window was bad
+	failed bool // significant bits did not fit into 64
 
-	// The last window: its size, and how many bits below it are 0.
-	window, trailing int
+	// The last significant bits: how many, and how many bits below them are 0.
+	sigBits, trailing int
 }
 
 func newBitReader(data []byte, bit int) bitReader {
-	return bitReader{data: data, bit: bit, window: 64}
+	return bitReader{data: data, bit: bit, sigBits: 64}
 }
 
 // holds says whether the data can have n samples: nothing is smaller than a first
@@ -175,8 +174,8 @@ func (r *bitReader) samples(ts []int64, vs []float64) bool {
 	return (r.bit+7)/8 == len(r.data)
 }
 
-// others fills all but the first of ts and vs, or says that a window is bad. That
-// the data ends too early it does not see.
+// others fills all but the first of ts and vs, or returns false if significant bits do
+// not fit into 64. It does not notice that the data end too early.
 func (r *bitReader) others(ts []int64, vs []float64) bool {
 	delta, size := binary.Uvarint(r.data[min(r.bit/8, len(r.data)):])
 	if size <= 0 {
@@ -229,12 +228,12 @@ func (r *bitReader) takeXOR(next uint64) uint64 {
 		if size == 0 {
 			size = 64
 		}
-		r.window, r.trailing = size, 64-leading-size
+		r.sigBits, r.trailing = size, 64-leading-size
 		if r.trailing < 0 {
 			r.failed = true
 		}
 	}
-	return r.take(r.window) << (r.trailing & 63)
+	return r.take(r.sigBits) << (r.trailing & 63)
 }
 
 // firstTime reads a varint, at the start of a byte.

@@ -41,16 +41,16 @@ func TestXORLengths(t *testing.T) {
 // TestXORTimes has both sides of each size of a difference of distances.
 func TestXORTimes(t *testing.T) {
 	for _, size := range []int{14, 17, 20, 63} {
-		for _, edge := range []int64{-1 << (size - 1), 1 << (size - 1)} {
+		for _, bound := range []int64{-1 << (size - 1), 1 << (size - 1)} {
 			for _, off := range []int64{-2, -1, 0, 1, 2} {
-				ts := []int64{1 << 40, 1<<40 + 10, 1<<40 + 20 + edge + off, 0, -5, math.MaxInt64, math.MinInt64}
+				ts := []int64{1 << 40, 1<<40 + 10, 1<<40 + 20 + bound + off, 0, -5, math.MaxInt64, math.MinInt64}
 				checkXOR(t, ts, []float64{1, 1, 2, 2, 3, 3, -4})
 			}
 		}
 	}
 }
 
-// TestXORValues has windows of all sizes at all places.
+// TestXORValues has significant bits of all sizes at all positions.
 func TestXORValues(t *testing.T) {
 	for size := 1; size <= 64; size++ {
 		for at := 0; at+size <= 64; at++ {
@@ -89,7 +89,7 @@ func TestXORCorrupt(t *testing.T) {
 	check("more samples than bits", append([]byte{0xff, 0xff}, make([]byte, 100)...))
 	check("endless first time", append([]byte{0, 1}, bytes.Repeat([]byte{0xff}, 30)...))
 	check("endless distance", append(append([]byte{0, 2, 0}, make([]byte, 8)...), bytes.Repeat([]byte{0xff}, 30)...))
-	check("window of 94 bits", append([]byte{0, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0xff, 0xff}, make([]byte, 7)...))
+	check("94 significant bits", append([]byte{0, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0xff, 0xff}, make([]byte, 7)...))
 }
 
 func TestXORAllocations(t *testing.T) {
@@ -144,7 +144,7 @@ func FuzzDecodeXOR(f *testing.F) {
 		if it.Next() != chunkenc.ValNone || it.Err() != nil {
 			t.Fatalf("%x: Prometheus has more than %d samples, %v", data, len(ts), it.Err())
 		}
-		// Trailing bits are free and windows may be wasteful, but what comes
+		// Trailing bits are free and significant bits may begin and end with zeros, but what comes
 		// back is what was read.
 		againT, againV, err := xor.Decode(xor.Append(nil, ts, vs), nil, nil)
 		if err != nil || !slices.Equal(againT, ts) || !seriestest.SameBits(againV, vs) {

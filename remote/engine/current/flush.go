@@ -37,7 +37,7 @@ func (t *Table) run(ctx context.Context, interval time.Duration) {
 		}
 		flushing, cancel := context.WithTimeout(ctx, flushTimeout)
 		if err := t.flush(flushing, some); err != nil && ctx.Err() == nil {
-			level.Warn(t.logger).Log("msg", "newest samples not in CURRENT yet, trying again", "err", err)
+			level.Warn(t.logger).Log("msg", "current samples not in CURRENT yet, trying again", "err", err)
 		}
 		cancel()
 	}
@@ -53,7 +53,7 @@ func (t *Table) flush(ctx context.Context, some []*slot) error {
 	select {
 	case t.flushing <- struct{}{}:
 	case <-ctx.Done():
-		return fmt.Errorf("wait for a flush under way: %w", ctx.Err())
+		return fmt.Errorf("wait for a flush in progress: %w", ctx.Err())
 	}
 	defer func() { <-t.flushing }()
 	if some == nil {
@@ -69,7 +69,7 @@ func (t *Table) flush(ctx context.Context, some []*slot) error {
 	return nil
 }
 
-// takenSample is a sample on its way to CURRENT.
+// takenSample is a copy of a pending sample, for a flush.
 type takenSample struct {
 	at *slot
 	sample

@@ -24,7 +24,7 @@ func newMetrics(reg prometheus.Registerer) metrics {
 	m := metrics{
 		flushes: f.NewCounterVec(prometheus.CounterOpts{
 			Name: "adapter_current_flushes_total",
-			Help: "Writes of newest samples to CURRENT, of up to 10,000 rows each, by result.",
+			Help: "Writes of current samples to CURRENT, of up to 10,000 rows each, by result.",
 		}, []string{"result"}),
 		rows: f.NewCounter(prometheus.CounterOpts{
 			Name: "adapter_current_rows_written_total",
@@ -32,11 +32,11 @@ func newMetrics(reg prometheus.Registerer) metrics {
 		}),
 		pending: f.NewGauge(prometheus.GaugeOpts{
 			Name: "adapter_current_pending_series",
-			Help: "Series whose newest sample is not yet in CURRENT.",
+			Help: "Series whose current sample is not yet in CURRENT.",
 		}),
 		dropped: f.NewCounter(prometheus.CounterOpts{
 			Name: "adapter_current_dropped_total",
-			Help: "Samples that CURRENT does not hear of, because too many series wait for it. They are stored all the same.",
+			Help: "Current samples not written to CURRENT, because too many series are pending. The samples are stored all the same.",
 		}),
 	}
 	for _, result := range []string{resultOK, resultFailed} {

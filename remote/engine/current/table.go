@@ -1,7 +1,7 @@
 // Package current keeps the latest sample of each series in the CURRENT table, and in
 // memory until it is there.
 //
-//	Table       samples on their way to CURRENT           table.go, flush.go, slot.go
+//	Table       samples not yet in CURRENT                table.go, flush.go, slot.go
 //	Read        the current samples of given series       read.go
 //	Inventory   all current samples, in a pass            inventory.go
 package current
@@ -30,19 +30,18 @@ type Config struct {
 	Registerer prometheus.Registerer
 	// Interval is how often samples go to CURRENT. 0 is a minute.
 	Interval time.Duration
-	// MaxPending is of how many series the current sample is kept until it is in
-	// CURRENT. 0 is 2,000,000, at some hundred bytes each with its key. Samples of
-	// further series are not kept: their rows of CURRENT lag until a later sample
-	// finds room.
+	// MaxPending is how many series may have a sample that is not in CURRENT yet. 0 is
+	// 2,000,000, at some hundred bytes each with its key. Samples of further series are
+	// not kept: their rows of CURRENT lag until a later sample finds room.
 	MaxPending int
 }
 
 const defaultMaxPending = 2_000_000
 
-// A Table keeps the current sample of each series until it is in CURRENT, so that
-// a row is written once an interval and not once a sample. Staleness markers go
-// there at once. What it holds is lost with the process; the samples themselves
-// are stored already. It is safe for concurrent use.
+// A Table keeps the current sample of each series until it is in CURRENT. So a row is
+// written once an interval and not once a sample. Staleness markers are written at
+// once. A crash loses the pending rows of CURRENT, but no sample: samples are stored
+// before. It is safe for concurrent use.
 type Table struct {
 	store   bucketstore.Store
 	schema  series.Schema

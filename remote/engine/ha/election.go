@@ -32,9 +32,9 @@ import (
 //   - while s < 2F/3 there are never two replicas whose samples are stored;
 //   - a replica that pauses no longer than 2F/3 - s keeps its election.
 //
-// Where s is larger the replicas take turns: samples may be stored twice, or
-// neither for a while, but a clock that is wrong cannot keep a dead replica
-// elected, since a heartbeat from the future is as bad as an old one.
+// If s is larger the replicas take turns, and for a while the samples of both or of
+// neither may be stored. A wrong clock cannot keep a dead replica elected: a heartbeat
+// from the future is as bad as an old one.
 type election struct {
 	Replica   string `json:"replica"`
 	Elected   int64  `json:"elected"`

@@ -25,7 +25,7 @@ func newMetrics(reg prometheus.Registerer) metrics {
 		}),
 		failures: f.NewCounter(prometheus.CounterOpts{
 			Name: "adapter_ha_failures_total",
-			Help: "Times that it could not be found out who is elected. Those requests are refused, and sent again.",
+			Help: "Times that the elected replica could not be read or written. Those requests are refused, and sent again.",
 		}),
 	}
 }

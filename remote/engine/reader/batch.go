@@ -12,32 +12,32 @@ import (
 )
 
 const (
-	// batchBytes is what one batch of rows should come to as chunks, with an
-	// allowance for each series. A query holds two: the next is read while one is
-	// delivered.
+	// batchBytes is how large one batch of rows should be as chunks, with
+	// seriesOverhead for each series. A query holds two batches: it reads the next one
+	// while it delivers the current one.
 	batchBytes = 8 << 20
-	// minBatchBytes is where dividing that between queries ends.
+	// minBatchBytes is the smallest share of batchBytes if a request has many queries.
 	minBatchBytes = 128 << 10
-	// splitFactor says when a batch is given up and read again in smaller ones: if
-	// it holds so many times what it should.
+	// splitFactor says when a batch is dropped and read again in smaller ones: if it
+	// is so many times as large as it should be.
 	splitFactor = 2
-	// batchKeyBytes bounds the keys of one batch: Bigtable takes no request over
-	// 512 KB.
+	// batchKeyBytes bounds the keys of one batch, because Bigtable refuses requests
+	// over 512 KB.
 	batchKeyBytes = 512 << 10
-	// baseSize is more than a row key has beyond the series key.
+	// baseSize is an upper bound of what a row key has beyond the series key.
 	baseSize = 16
-	// seriesOverhead is the allowance for each series in bytes.
+	// seriesOverhead is added to the chunks of each series, in bytes.
 	seriesOverhead = 1 << 10
 
 	firstBatch = 64
 	maxBatch   = 8192
 )
 
-// errSplit says that a batch holds too much.
+// errSplit marks a batch that is over splitFactor.
 var errSplit = errors.New("batch too large")
 
-// A batchReader reads the rows of series, some at a time, so that what is in
-// memory follows target and not the answer.
+// A batchReader reads the rows of series in batches. So memory depends on target and
+// not on the size of the answer.
 type batchReader struct {
 	store  bucketstore.Store
 	schema series.Schema
@@ -47,23 +47,24 @@ type batchReader struct {
 	// start and limit are the range of samples that is read, half-open.
 	start, limit int64
 
-	// target is what a batch should come to in bytes.
+	// target is how large a batch should be, in bytes.
 	target int
-	// scans is how many scans read a batch side by side at most, and least of how
-	// many series each of them.
+	// scans is how many scans read a batch at the same time at most. Each of several
+	// scans reads least series or more.
 	scans, least int
 	// size is how many series the next batch takes.
 	size int
 	// widths says how much of a bucket is read at once.
 	widths widths
-	// samples counts what all batches held.
+	// samples counts the samples of all batches.
 	samples int
-	// onRange, if set, is told what each range read has met, in the order of scans.
+	// onRange, if set, is called with the rows and cells of each range that was read,
+	// in the order of scans.
 	onRange func(p part, r series.RowRange, rows, cells int)
 }
 
-// read reads a batch of the first of these series and returns a builder for
-// each series in it.
+// read reads a batch of the first series of from, and returns a builder for each
+// series in it.
 func (r *batchReader) read(ctx context.Context, from []index.Series, m metrics) ([]chunkBuilder, error) {
 	for {
 		n := r.cut(from)
@@ -82,7 +83,7 @@ func (r *batchReader) read(ctx context.Context, from []index.Series, m metrics) 
 	}
 }
 
-// cut returns how many of these series make the next batch.
+// cut returns how many series of from are the next batch.
 func (r *batchReader) cut(from []index.Series) int {
 	keys := 0
 	for n := range from[:min(len(from), r.size)] {
@@ -94,8 +95,8 @@ func (r *batchReader) cut(from []index.Series) int {
 	return min(len(from), r.size)
 }
 
-// resize makes the next batch as large as this one suggests, at most four times
-// as large as this one was.
+// resize computes the size of the next batch from the bytes of this one. It grows at
+// most fourfold.
 func (r *batchReader) resize(builders []chunkBuilder) {
 	total := len(builders) * seriesOverhead
 	for i := range builders {
@@ -119,8 +120,8 @@ func (r *batchReader) readSeries(ctx context.Context, batch []index.Series) ([]c
 	return scan.builders, r.addBefore(ctx, batch, scan.builders)
 }
 
-// ranges returns the rows of a batch in p, ascending. The buckets of one series
-// are one range, unless resource labels lie between.
+// ranges returns the rows of a batch in p, ascending. The buckets of one series are
+// one range. With resource labels in the schema each bucket is a range of its own.
 func (r *batchReader) ranges(batch []index.Series, p part) []series.RowRange {
 	var ranges []series.RowRange
 	oneRange := len(r.schema.ResourceLabels()) == 0
@@ -144,8 +145,8 @@ func (r *batchReader) ranges(batch []index.Series, p part) []series.RowRange {
 	return disjoint(ranges)
 }
 
-// disjoint joins ranges that overlap: between two buckets of a series there may
-// be rows of another one, whose label looks like a base.
+// disjoint joins ranges that overlap. They can, because a label may look like a base:
+// then rows of another series lie between two buckets of a series.
 func disjoint(ranges []series.RowRange) []series.RowRange {
 	joined := ranges[:0]
 	for _, r := range ranges {

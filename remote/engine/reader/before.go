@@ -13,15 +13,14 @@ import (
 	"github.com/promtable/promtable/series/merge"
 )
 
-// maxBefore is how far before a range the histogram before it is looked for, in
-// milliseconds: as far as PromQL looks back for a sample.
+// maxBefore is how far before a range addBefore reads, in milliseconds: the default
+// lookback of PromQL.
 const maxBefore = 5 * 60 * 1000
 
-// addBefore puts, in front of each series that begins with a histogram, the
-// histogram before the range, if a chunk can hold both. Only so do readers learn
-// that the counter was not reset between the two: the first histogram of a chunk
-// says nothing of it. It costs one more scan, of a few cells, and series of
-// floats cost nothing.
+// addBefore puts the last histogram before the range in front of each series that
+// begins with a histogram, if one chunk can hold both. It tells readers whether the
+// counter was reset between the two: the first histogram of a chunk does not. It costs
+// one scan of a few cells, and nothing for series of floats.
 func (r *batchReader) addBefore(ctx context.Context, batch []index.Series, builders []chunkBuilder) error {
 	search := beforeSearch{r: r, slots: make(map[string]int), found: make(map[int]before)}
 	for i := range builders {
@@ -66,7 +65,7 @@ type beforeSearch struct {
 	reader rowReader
 }
 
-// run searches p, which lies in one bucket and after all that was searched.
+// run searches p, which lies in one bucket, after all parts searched before.
 func (s *beforeSearch) run(ctx context.Context, p part) error {
 	base, _ := series.Split(p.start)
 	bases := []int64{base}
@@ -139,9 +138,9 @@ func (b *chunkBuilder) beginsUnknown() bool {
 	return ok && headed.GetCounterResetHeader() == chunkenc.UnknownCounterReset
 }
 
-// prepend makes the first chunk anew with a histogram in front of it that lies
-// before start, unless that one is no histogram or the first chunk cannot follow
-// it without a break. It does not count as one of the samples.
+// prepend puts first, which lies before start, in front of the first chunk. It leaves
+// the chunk as it is if first is no histogram, or if one chunk cannot hold both. The
+// samples are not counted anew.
 func (b *chunkBuilder) prepend(first before, start int64) error {
 	again := new(chunkBuilder)
 	if !isHistogram(first.v) {
@@ -166,7 +165,7 @@ func (b *chunkBuilder) prepend(first before, start int64) error {
 
 func isHistogram(v cell.Value) bool { return v.Histogram != nil || v.FloatHistogram != nil }
 
-// valueAt returns the time and the value of the histogram that it stands at.
+// valueAt returns the current histogram of it, and its time.
 func valueAt(it chunkenc.Iterator, kind chunkenc.ValueType) (t int64, v cell.Value) {
 	v.Start = it.AtST()
 	if kind == chunkenc.ValHistogram {

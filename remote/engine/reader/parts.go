@@ -10,14 +10,13 @@ import (
 )
 
 const (
-	// rowCells is how many cells a read should meet in a row. A backend holds all
-	// that is asked of a row in memory, with more than 200 bytes for each cell.
+	// rowCells is how many cells of a row one read should return. A backend holds them
+	// all in memory, with more than 200 bytes for each cell.
 	rowCells = 100_000
-	// firstSpan is how much of a bucket is read at once before it is known
-	// how dense it is, in milliseconds: 37 hours, or 134,000 samples a second
-	// apart.
+	// firstSpan is how much of a bucket the first read takes, in milliseconds: 37
+	// hours, or 134,000 samples a second apart. Its result says how dense the rows are.
 	firstSpan = series.Period / 32
-	// maxGrowth bounds how much more is read after one read that met little.
+	// maxGrowth bounds how much the next read may grow after one of few cells.
 	maxGrowth = 8
 )
 
@@ -76,9 +75,9 @@ func basesOf(batch []index.Series) (bases []int64) {
 	return slices.Compact(bases)
 }
 
-// nextPart returns what to read next of buckets with these bases, ascending, if
-// all before start is read. So the rows of a series come in the order of time.
-// Buckets that are thin enough are read whole, many at once.
+// nextPart returns the part to read next, of buckets with these bases, ascending. All
+// before start is read: so the rows of a series come in the order of time. Buckets
+// with few cells are read whole, many at once.
 func (r *batchReader) nextPart(bases []int64, start int64) (p part, ok bool) {
 	base, _ := series.Split(start)
 	i, _ := slices.BinarySearch(bases, base)
@@ -97,8 +96,8 @@ func (r *batchReader) nextPart(bases []int64, start int64) (p part, ok bool) {
 	return p, true
 }
 
-// widths decides how much of a bucket is read at once: what the reads before
-// let expect of the widest row.
+// widths decides how much of a bucket is read at once, by the widest row of the reads
+// before.
 type widths struct {
 	// span is how much, in milliseconds, more than 0 and at most a bucket.
 	span int64
@@ -106,12 +105,12 @@ type widths struct {
 	cells int
 }
 
-// learn takes that a read over span met widest cells in one row. A read that
-// was shorter than it might have been says only if it was too much.
+// learn adjusts the span after a read over span, whose widest row had this many cells.
+// A read over less than w.span only tells if it was too wide.
 func (w *widths) learn(span int64, widest int) {
 	switch {
 	case widest == 0 && span >= w.span:
-		// Nothing can mean that it begins later, so it does not tell how dense it is.
+		// The row may begin later, so nothing is learned of how dense it is.
 		w.span = max(w.span, min(maxGrowth*w.span, series.IndexPeriod))
 	case widest > w.cells || span >= w.span:
 		w.span = max(1, min(int64(w.cells)*span/int64(widest), maxGrowth*span, series.Period))

@@ -121,8 +121,8 @@ func TestPassChunk(t *testing.T) {
 }
 
 // TestPassChunkModel: rows of chunks and raw cells at random are the samples of a
-// map, and no histogram says that its counter was not reset if it was, or no sample
-// can know.
+// map, and no histogram says that its counter was not reset if it was, or if no sample
+// tells.
 func TestPassChunkModel(t *testing.T) {
 	seed := rand.Uint64()
 	rng := rand.New(rand.NewPCG(seed, 0))

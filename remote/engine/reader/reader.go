@@ -34,7 +34,7 @@ type Config struct {
 	// Registerer may be nil.
 	Registerer prometheus.Registerer
 	Limits     Limits
-	// ParallelScans is how many scans of METRIC a query may have under way at a
+	// ParallelScans is how many scans of METRIC a query may run at a
 	// time. They share what the limits allow. 0 is 1.
 	ParallelScans int
 	// StoredMatchers, if set, returns the matchers on labels that are stored. It
@@ -73,7 +73,7 @@ type Query struct {
 	Matchers   []*labels.Matcher
 	Mint, Maxt int64
 	// SeriesOnly asks for the labels alone: the series have no chunks, and a
-	// series is named if the index knows it in that time.
+	// series is named if the index has it in that time.
 	SeriesOnly bool
 	// Enough is how many series are enough then, any of those that match. 0 is for
 	// all.
@@ -110,12 +110,12 @@ type Reader struct {
 
 // Sizes say how much is read at once.
 type Sizes struct {
-	// BatchBytes is what a batch of rows should come to in bytes.
+	// BatchBytes is how large a batch of rows should be, in bytes.
 	BatchBytes int
-	// RowCells is how many cells a read should meet in a row.
+	// RowCells is how many cells of a row one read should return.
 	RowCells int
-	// MinScanSeries is how many series a scan reads at least, if several read a
-	// batch side by side.
+	// MinScanSeries is how many series a scan reads at least, if several scans read a
+	// batch at the same time.
 	MinScanSeries int
 }
 
@@ -182,8 +182,7 @@ func (r *Reader) newBatchReader(q Query) *batchReader {
 	}
 }
 
-// batchTarget returns what a batch of one of share queries should come to in
-// bytes.
+// batchTarget returns how large a batch of one of share queries should be, in bytes.
 func (r *Reader) batchTarget(share int) int {
 	if share <= 1 {
 		return r.BatchBytes

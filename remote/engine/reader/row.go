@@ -9,22 +9,22 @@ import (
 	"github.com/promtable/promtable/series/merge"
 )
 
-// A rowReader turns rows into samples. It is used for one row after the other.
+// A rowReader turns rows into samples, one row after the other.
 type rowReader struct {
 	samples merge.Row
-	// times and floats are a run of floats on its way to a builder.
+	// times and floats are a run of floats that flush gives to a builder.
 	times  []int64
 	floats []float64
-	// space is where builders encode.
+	// space is memory in which builders encode chunks.
 	space []byte
 }
 
-// maxRun is how long a run of floats grows, give or take a chunk: some chunks of
-// the builder.
+// maxRun is how many samples a run of floats has before it is flushed: whole chunks of
+// the builder. A run can exceed it by the samples of one stored chunk.
 const maxRun = 8 * chunk.SamplesPerChunk
 
-// reset begins with the samples in [start, limit) of a row, in milliseconds. The
-// cells must stay as they are until all of it is read.
+// reset begins a row, whose samples in [start, limit) are read, in milliseconds. The
+// cells must not change until all samples are read.
 func (r *rowReader) reset(base, start, limit int64, cells []bucketstore.Cell, options merge.Options) error {
 	r.samples.Reset(base, start, limit, options)
 	for _, cell := range cells {

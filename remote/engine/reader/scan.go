@@ -14,17 +14,17 @@ import (
 	"github.com/promtable/promtable/series"
 )
 
-// minScanSeries is how many series a scan reads at least, if several read a batch
-// side by side: for fewer, another request costs more than it saves.
+// minScanSeries is how many series a scan reads at least, if several scans read a
+// batch at the same time: for fewer, another request costs more than it saves.
 const minScanSeries = 128
 
 // A batchScan is one reading of a batch.
 type batchScan struct {
 	r        *batchReader
 	builders []chunkBuilder
-	// sections are read side by side.
+	// sections are read at the same time.
 	sections []section
-	// samples and bytes count what all sections have met.
+	// samples and bytes are those of all sections.
 	samples, bytes atomic.Int64
 }
 
@@ -39,7 +39,7 @@ type section struct {
 	reader rowReader
 	// widest is how many cells the widest row of the last part had.
 	widest int
-	// met is what the ranges of the last part held, if onRange is set.
+	// met has the ranges of the last part, if onRange is set.
 	met []rangeMet
 }
 

@@ -12,15 +12,18 @@ import (
 	"github.com/promtable/promtable/index/repanic"
 )
 
-// Select finds the series of q. When it returns, the index and the limit on
-// series were asked and the first batch of rows is read: errors of those come here.
-// The series come sorted by labels.Compare, each once, each with at least one sample
-// inside the range unless SeriesOnly is set, their chunks in time order without
-// overlap. No sample lies outside the range, but for the histogram before a range
-// that begins with one: the second histogram of a chunk tells of resets, the first
-// does not. ctx must outlive the set. While a batch is delivered, the next one is read
-// in the background. A set may be left half-way: then that one batch is read to its
-// end, unless ctx ends before.
+// Select finds the series of q. It returns the errors of the index, of the limit on
+// series and of the first batch of rows.
+//
+// The series come sorted by labels.Compare, each once. Each has at least one sample
+// inside the range, unless SeriesOnly is set. Its chunks are in time order and do not
+// overlap. No sample lies outside the range, with one exception: if a series begins
+// with a histogram, its first chunk may begin with the histogram before the range. A
+// chunk tells of resets from its second histogram on.
+//
+// ctx must outlive the set. The next batch is read in the background while one is
+// delivered. A caller may drop a set half-way: then that batch is read to its end,
+// unless ctx ends before.
 func (r *Reader) Select(ctx context.Context, q Query) (storage.ChunkSeriesSet, error) {
 	found, err := r.Find(ctx, q)
 	if err != nil {
@@ -44,15 +47,15 @@ type seriesSet struct {
 	metrics metrics
 	// inBackground is that of the Reader.
 	inBackground func(context.Context, func(context.Context))
-	// reader is nil if only labels are asked for.
+	// reader is nil if SeriesOnly is set.
 	reader *batchReader
-	// batch is what was read of the series in front of rest; the next to
-	// deliver is the first of both.
+	// batch has the builders of read, the series in front of rest. The first of both
+	// is delivered next.
 	batch []chunkBuilder
 	read  []index.Series
 	rest  []index.Series
-	// ahead is where the batch comes that is read in the background, nil if none is.
-	// Until it is there, only the goroutine that reads it uses reader.
+	// ahead delivers the batch that is read in the background. It is nil if none is.
+	// Until the batch is there, only the goroutine that reads it uses reader.
 	ahead <-chan batchRead
 
 	at  storage.ChunkSeriesEntry

@@ -37,8 +37,8 @@ const (
 // hold. A message can be written so that its labels take any space.
 const MaxText = 2 * series.MaxSeriesKey
 
-// A Cache holds entries and drops those not asked for longest. It is safe for
-// concurrent use.
+// A Cache holds entries and drops the least recently used. It is safe for concurrent
+// use.
 type Cache[S any] struct {
 	hash func(t WireText) uint64
 	// shards are a power of two; the upper bits of a hash say which it belongs to.
@@ -102,7 +102,7 @@ func (c *Cache[S]) Find(t WireText) *Entry[S] {
 	return e
 }
 
-// entryBytes is about what an entry takes in memory, with its places in maps,
+// entryBytes is about what an entry takes in memory, with its entries in maps,
 // without its text and state.
 const entryBytes = 200
 

@@ -15,8 +15,8 @@ type WireText struct {
 // writes its labels: they need not be decoded and checked again. It is safe for
 // concurrent use.
 //
-// What each sample asks for comes first, with the beginning of State: it is in one
-// cache line, or two.
+// The fields that are read for each sample come first, with the beginning of State, in
+// one or two cache lines.
 type Entry[S any] struct {
 	text  string
 	next  atomic.Pointer[Entry[S]]

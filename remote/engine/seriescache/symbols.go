@@ -6,12 +6,11 @@ import (
 	"sync/atomic"
 )
 
-// A SymbolTable gives texts numbers, so that a WireText can be made of those where a
-// sender writes a text once and refers to it many times. A number is never given
-// to another text: when the table is full, another one with the next epoch
-// replaces it. A WireText must begin with its epoch; those of an epoch that has ended are
-// found no more. It is safe for concurrent use. A nil *SymbolTable has no numbers to
-// give.
+// A SymbolTable gives texts numbers. A WireText is made of these numbers if the sender
+// writes each text once and refers to it, as in remote write 2.0. A number is never
+// given to another text: a full table is replaced by one with the next epoch. A
+// WireText must begin with its epoch, and is not found after the epoch has ended. A
+// SymbolTable is safe for concurrent use. A nil *SymbolTable has no numbers.
 type SymbolTable struct {
 	epoch  uint32
 	tables *symbolTables
@@ -22,7 +21,7 @@ type SymbolTable struct {
 	numbers map[string]uint32
 	// bytes is about what they take in memory.
 	bytes int
-	// space is where the next texts go: those that came together lie together.
+	// space is the memory of the next texts: texts of one request are neighbours.
 	space strings.Builder
 }
 

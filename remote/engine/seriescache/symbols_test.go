@@ -136,7 +136,7 @@ func TestSymbolsEnd(t *testing.T) {
 	}
 }
 
-// Many at once agree, and know what they have added themselves.
+// Concurrent callers agree, and find what they have added themselves.
 func TestSymbolsConcurrently(t *testing.T) {
 	const writers = 4
 	symbols := newTables(0).Symbols()

@@ -1,4 +1,4 @@
-// The newest sample of everything, from one pass over CURRENT.
+// The current sample of every series, from one pass over CURRENT.
 
 import { ask } from "./api.js";
 import { element, message, table } from "./dom.js";
