@@ -16,9 +16,8 @@ import (
 	"github.com/prometheus/common/version"
 )
 
-// gcPercent is how much the heap may grow between two collections, unless GOGC
-// says otherwise. Most of the heap lives long and has few pointers, so that
-// collections cost little beside what a smaller heap saves.
+// gcPercent is GOGC's default here. Most of the heap lives long and has few pointers, so
+// that a smaller heap is worth more collections.
 const gcPercent = 50
 
 func main() {
@@ -26,7 +25,7 @@ func main() {
 		debug.SetGCPercent(gcPercent)
 	}
 	if info, ok := debug.ReadBuildInfo(); ok && version.Version == "" {
-		version.Version = info.Main.Version // what go build knows; -ldflags know better
+		version.Version = info.Main.Version // set by go build; -ldflags take precedence
 	}
 	o, err := parseFlags(os.Args[1:])
 	if err != nil {
@@ -48,7 +47,7 @@ func main() {
 	}
 }
 
-// newLogger returns a logger of lines as Prometheus prints them.
+// newLogger returns a logger in Prometheus' format.
 func newLogger(w io.Writer, severity, format string) log.Logger {
 	w = log.NewSyncWriter(w)
 	logger := log.NewLogfmtLogger(w)
