@@ -257,7 +257,7 @@ func TestMergerOrder(t *testing.T) {
 	merger := pebble.EngineOptions(vfs.NewMem()).Merger
 	for _, tc := range []struct {
 		name string
-		// operands from the oldest to the newest
+		// operands in order of writing
 		operands [][]byte
 		want     string
 	}{
