@@ -24,8 +24,7 @@ func deleteBefore(family, qual string, t int64) bucketstore.Op {
 	return bucketstore.Op{Kind: bucketstore.DeleteColumnBefore, Family: family, Qualifier: []byte(qual), Time: t}
 }
 
-// TestDeleteOverDays carries out mutations in a store of its own, in which no
-// other day exists.
+// TestDeleteOverDays applies mutations to a new store, without other days.
 func TestDeleteOverDays(t *testing.T) {
 	const key = "up," + testBase
 	q := func(days int) string { return string(daysIn(days, 7)) }
@@ -111,8 +110,8 @@ func TestDropOverDays(t *testing.T) {
 	}
 }
 
-// TestAtomicRowOverDays replaces all cells of a row by cells in other days,
-// while others read it. No reader may see parts of two versions.
+// TestAtomicRowOverDays replaces all cells of a row by cells in other days while the row is
+// read. No reader may see parts of two versions.
 func TestAtomicRowOverDays(t *testing.T) {
 	const writers, versions, width = 2, 150, 12
 	s := openStore(t, onDisk(t.TempDir()))
@@ -181,8 +180,8 @@ func readUntil(t *testing.T, s *pebble.Store, req bucketstore.ScanRequest, done 
 	}
 }
 
-// TestReplaceInNewDays lets writers replace a row at the same time, each by
-// cells in days without cells before.
+// TestReplaceInNewDays lets writers replace a row at the same time, each by cells in new
+// days.
 func TestReplaceInNewDays(t *testing.T) {
 	const writers, rounds, width = 3, 200, 8
 	s := openStore(t, onDisk(t.TempDir()))

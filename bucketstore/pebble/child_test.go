@@ -71,7 +71,7 @@ func childHold(cfg pebble.Config) error {
 	return s.Close()
 }
 
-// childWrite writes until it is killed, and says what was answered.
+// childWrite writes until it is killed, and prints what was acknowledged.
 func childWrite(cfg pebble.Config) error {
 	s, err := pebble.Open(cfg)
 	if err != nil {
@@ -103,7 +103,7 @@ func childScan(cfg pebble.Config) error {
 	return s.Scan(context.Background(), allOf(bucketstore.Metric), func(bucketstore.Row) error { return nil })
 }
 
-// childFail writes to a disk that stops to sync files with this ending.
+// childFail writes to a disk that fails to sync files with this ending.
 func childFail(cfg pebble.Config, ending string) error {
 	const before = 5
 	syncs := 0
@@ -143,7 +143,7 @@ type child struct {
 	stderr bytes.Buffer
 }
 
-// startChild starts one that ends at the end of the test, if not before.
+// startChild starts a child that ends at the end of the test, if not before.
 func startChild(t *testing.T, role, dir string) *child {
 	t.Helper()
 	c := &child{t: t, cmd: exec.CommandContext(t.Context(), os.Args[0])}
@@ -190,7 +190,7 @@ func (c *child) kill() {
 	c.cmd.Wait() // It was killed, which is an error.
 }
 
-// wantDeath waits for the process and checks that it ended itself, saying why.
+// wantDeath waits for the process and checks that it ended itself, with these texts.
 func (c *child) wantDeath(parts ...string) {
 	c.t.Helper()
 	for c.lines.Scan() {

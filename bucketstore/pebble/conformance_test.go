@@ -30,14 +30,14 @@ func openOnDisk(t testing.TB, tables []bucketstore.TableSpec, now func() time.Ti
 	return openStore(t, pebble.Config{Dir: t.TempDir(), Tables: tables, Now: now})
 }
 
-// openTiny opens a store in memory whose tables in memory are so small that
-// most of the data goes through flushes and compactions.
+// openTiny opens a store in memory with memtables so small that most of the data goes
+// through flushes and compactions.
 func openTiny(t testing.TB, tables []bucketstore.TableSpec, now func() time.Time) bucketstore.Store {
 	cfg := pebble.Config{Dir: "/data", Tables: tables, Now: now, MemTableBytes: 16 << 10, CacheBytes: 1 << 20, SweepInterval: time.Millisecond}
 	return openStore(t, cfg.WithFS(vfs.NewMem()))
 }
 
-// openIngesting opens a store that makes a table of each batch that may be one.
+// openIngesting opens a store that ingests each batch that it can.
 func openIngesting(t testing.TB, tables []bucketstore.TableSpec, now func() time.Time) bucketstore.Store {
 	cfg := pebble.Config{Dir: "/data", Tables: tables, Now: now, MemTableBytes: 64 << 10, CacheBytes: 1 << 20, SweepInterval: time.Millisecond}
 	return openStore(t, cfg.WithFS(vfs.NewMem()).WithIngest(-1))

@@ -61,8 +61,8 @@ func allOf(table bucketstore.Table) bucketstore.ScanRequest {
 	return req
 }
 
-// wantBatches checks that all rows of all batches are there and whole, and that
-// no row and no batch is there in part.
+// wantBatches checks that all rows of all batches are complete, and that no row or batch is
+// there in part.
 func wantBatches(t *testing.T, s *pebble.Store, batches [][]bucketstore.Mutation) {
 	t.Helper()
 	found := make(map[string][]string)
@@ -127,9 +127,9 @@ func TestKill(t *testing.T) {
 	}
 }
 
-// crashDisk is a disk that can be cloned while it is written to. Pebble's locks up
-// if it is cloned while a file is linked or used again: that takes one read lock
-// twice, and the clone wants to write in between.
+// crashDisk is a disk that can be cloned while it is written to. Pebble's deadlocks if it
+// is cloned while a file is linked or reused: that takes a read lock twice, and the clone
+// waits to write in between.
 type crashDisk struct {
 	*vfs.MemFS
 	linking *sync.RWMutex
@@ -189,8 +189,8 @@ func TestPowerLoss(t *testing.T) {
 	}
 }
 
-// writeUntilPowerLoss writes from several goroutines, takes the clone after so
-// many answers, while they write on, and returns what was answered before.
+// writeUntilPowerLoss writes from several goroutines, takes the clone meanwhile, after so
+// many answers, and returns what was acknowledged before.
 func writeUntilPowerLoss(t *testing.T, s *pebble.Store, round, writes int, clone func() crashDisk) (answered [][]bucketstore.Mutation, after crashDisk) {
 	t.Helper()
 	type answer struct {

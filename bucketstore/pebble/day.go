@@ -10,16 +10,15 @@ import (
 	"github.com/promtable/promtable/series"
 )
 
-// A calendar says how the cells of a table lie by day.
+// A calendar says how a table maps cells to days.
 type calendar struct {
-	// period is what bases are multiples of, and span how long a day is, in
-	// milliseconds.
+	// period is the unit of bases, and span the length of a day, in milliseconds.
 	period, span int64
-	// byDelta says that the day is not that of the base, but of base plus delta.
+	// byDelta says that the day follows from base plus delta, not from the base alone.
 	byDelta bool
 }
 
-// calendarOf returns that of a table, nil if it has no days.
+// calendarOf returns the calendar of a table, nil if it has no days.
 func calendarOf(table byte) *calendar {
 	switch table {
 	case metricByte:
@@ -34,15 +33,14 @@ func calendarOf(table byte) *calendar {
 func (c *calendar) end(day uint32) int64 { return (int64(day) + 1) * c.span }
 
 const (
-	// noDay holds the rows whose keys have no base. No other row has a cell there:
-	// the last day that exists is about 116,000.
+	// noDay is the day of rows without a base in their key. No other row has a cell there:
+	// the last real day is about 116,000.
 	noDay uint32 = 1<<32 - 1
 
 	daySize = 4
 )
 
-// A bucket is where the days of a row begin. A row whose key has no base has
-// one day only, noDay.
+// A bucket is the start of the days of a row. A row without a base has one day only, noDay.
 type bucket struct {
 	*calendar
 	base int64 // in milliseconds
@@ -50,13 +48,12 @@ type bucket struct {
 	hasBase bool
 }
 
-// bucketOf returns the bucket of a row. Days are computed from this
-// at every read and write, so it depends on nothing but the key, not even on the
-// schema: the base is what follows the first unescaped comma that has a digit
-// behind it, if these are 13 digits and a multiple of the period, at the end or
-// before a comma. A series with a label or, behind a tenant, a name that begins
-// with a digit has no base by this rule: it is stored as well as any other, but
-// not by time.
+// bucketOf returns the bucket of a row. Every read and write computes it, so it depends on
+// nothing but the key, not even on the schema. The base follows the first unescaped comma
+// that a digit follows. It has 13 digits, is a multiple of the period, and ends the key or
+// precedes a comma. By this rule a series with a label name, or behind a tenant a metric
+// name, that begins with a digit has no base. It is stored as well as any other, but not by
+// time.
 func (c *calendar) bucketOf(key []byte) bucket {
 	at, ok := baseOffset(key)
 	if !ok || len(key) > at+series.TimeDigits && key[at+series.TimeDigits] != ',' {
@@ -69,7 +66,7 @@ func (c *calendar) bucketOf(key []byte) bucket {
 	return bucket{calendar: c, base: base, hasBase: true}
 }
 
-// baseOffset returns where in key the first digit after an unescaped comma is.
+// baseOffset returns the offset of the first digit after an unescaped comma.
 func baseOffset(key []byte) (at int, ok bool) {
 	for {
 		n := bytes.IndexByte(key[at:], ',')
@@ -96,9 +93,8 @@ func isEscaped(key []byte, i int) bool {
 	return n%2 == 1
 }
 
-// day returns the day of the cells of this qualifier. A greater qualifier never
-// has a smaller day, so that the days of a family in their order hold its cells
-// in theirs.
+// day returns the day of the cells with this qualifier. A greater qualifier never has an
+// earlier day, so the days of a family, in their order, hold its cells in theirs.
 func (b bucket) day(qualifier []byte) uint32 { return b.dayAt(delta(qualifier)) }
 
 func (b bucket) dayAt(delta uint32) uint32 {
@@ -116,8 +112,7 @@ type deltaRange struct{ first, last uint32 }
 
 func allDeltas() deltaRange { return deltaRange{0, 1<<32 - 1} }
 
-// deltasOf returns a range that holds the deltas of all cells of all families
-// that are asked for.
+// deltasOf returns a range with the deltas of all requested cells.
 func deltasOf(families []bucketstore.FamilyRange) deltaRange {
 	d := deltaRange{first: 1<<32 - 1}
 	for _, fr := range families {
@@ -130,7 +125,7 @@ func deltasOf(families []bucketstore.FamilyRange) deltaRange {
 	return d
 }
 
-// days returns those of the days that exist, in which cells of these deltas lie.
+// days returns the days in exist that may hold cells with these deltas.
 func (b bucket) days(exist []uint32, d deltaRange) []uint32 {
 	from, _ := slices.BinarySearch(exist, b.dayAt(d.first))
 	to, found := slices.BinarySearch(exist, b.dayAt(d.last))
@@ -140,7 +135,7 @@ func (b bucket) days(exist []uint32, d deltaRange) []uint32 {
 	return exist[from:max(from, to)]
 }
 
-// delta returns the first four bytes of a qualifier, as if NULs followed it.
+// delta returns the first four bytes of a qualifier, padded with NULs.
 func delta(qualifier []byte) uint32 {
 	if len(qualifier) >= 4 {
 		return binary.BigEndian.Uint32(qualifier)
@@ -150,14 +145,12 @@ func delta(qualifier []byte) uint32 {
 	return binary.BigEndian.Uint32(padded[:])
 }
 
-// split returns, in order, the parts of r and for each part those of the days
-// that exist in which its cells of these deltas lie. A table without days has one,
-// 0.
+// split divides r into parts, in order. For each part it returns the days in exist that may
+// hold its cells with these deltas. A table without days has one day, 0.
 //
-// If the bounds of r differ in nothing but the base and what follows it, all
-// rows of a part have one base or none: between two such keys there are none
-// with a base before the first or after the last. That is why bucketOf looks at
-// the first digit behind a comma, whatever follows.
+// If the bounds of r differ only from the base on, all rows of a part have one base or
+// none: between two such keys there is no key with a base before the first or after the
+// last. That is why bucketOf looks at the first digit after a comma, whatever follows.
 func (t *table) split(r series.RowRange, exist []uint32, d deltaRange) iter.Seq2[series.RowRange, []uint32] {
 	return func(yield func(series.RowRange, []uint32) bool) {
 		at, first, last, ok := commonBases(r)
@@ -174,8 +167,8 @@ func (t *table) split(r series.RowRange, exist []uint32, d deltaRange) iter.Seq2
 	}
 }
 
-// splitBases does it for a range whose bounds have the bases first and last at
-// the offset at.
+// splitBases is split for a range whose bounds have the bases first and last at the offset
+// at.
 func (c *calendar) splitBases(r series.RowRange, at int, first, last int64, exist []uint32, d deltaRange, yield func(series.RowRange, []uint32) bool) {
 	none := bucket{calendar: c}.days(exist, d)
 	days, found := none, false
@@ -198,8 +191,8 @@ func (c *calendar) splitBases(r series.RowRange, at int, first, last int64, exis
 	}
 }
 
-// commonBases returns the digits of bases in the bounds of a range, and where they
-// are, if the bounds are equal up to there.
+// commonBases returns the bases in the bounds of a range and their offset, if the bounds
+// are equal before them.
 func commonBases(r series.RowRange) (at int, first, last int64, ok bool) {
 	if at, ok = baseOffset(r.Start); !ok || !bytes.HasPrefix(r.Limit, r.Start[:at]) {
 		return 0, 0, 0, false

@@ -22,13 +22,12 @@ const (
 // halfDay is in milliseconds.
 const halfDay = 12 * 60 * 60 * 1000
 
-// daysIn returns the qualifier of a time so many days and milliseconds after a
-// base.
+// daysIn returns the qualifier of a time so many days and milliseconds after a base.
 func daysIn(days int, millis uint32) []byte {
 	return series.AppendQualifier(nil, uint32(2*days)*halfDay+millis)
 }
 
-// TestDays checks where cells lie on the disk.
+// TestDays checks the days of stored cells.
 func TestDays(t *testing.T) {
 	const midnight = 302*2*halfDay - 25769803776
 	for _, tc := range []struct {
@@ -87,7 +86,7 @@ func TestDays(t *testing.T) {
 	}
 }
 
-// noDay is the day of what has no time.
+// noDay is the day of cells without a base.
 const noDay = 0xffffffff
 
 // storedDays counts the cells of METRIC in each day on the disk.

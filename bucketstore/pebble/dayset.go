@@ -13,23 +13,23 @@ import (
 	"github.com/promtable/promtable/series"
 )
 
-// A daySet is the days of a table: all that have cells, and perhaps some that
-// had or will have. A writer adds its days before its batch becomes visible, so
-// a reader that opens its iterator first and loads the set after misses nothing.
+// A daySet is the days of a table: all with cells, and perhaps some that had or will have
+// cells. A writer adds its days before its batch becomes visible. So a reader that opens
+// its iterator first, and loads the set after, misses nothing.
 type daySet struct {
-	sorted atomic.Pointer[[]uint32] // never changed in place
+	sorted atomic.Pointer[[]uint32] // replaced, never changed
 
 	mu sync.Mutex
-	// watched is the day that a sweep looks at, touched says whether a batch wrote to
-	// it since.
+	// watched is the day that is being swept, touched says whether a batch wrote to it
+	// since.
 	watched uint32
 	touched bool
-	// lives maps days that a sweep has looked at to the time in milliseconds at
-	// which the last of their cells expires. A write to a day removes it.
+	// lives maps swept days to the time in milliseconds at which their last cell expires. A
+	// write to a day removes it.
 	lives map[uint32]int64
 }
 
-// load finds the days of a table that have cells. It costs a seek for each.
+// load finds the days of a table with cells. It costs a seek for each.
 func (s *daySet) load(db *pebble.DB, table byte) error {
 	days, err := findDays(db, table)
 	s.lives = make(map[uint32]int64)
@@ -55,11 +55,11 @@ func findDays(db *pebble.DB, table byte) (days []uint32, err error) {
 	return days, errors.Join(iter.Error(), iter.Close())
 }
 
-// all returns the days, in order. They are not the caller's.
+// all returns the days, in order. The caller must not change them.
 func (s *daySet) all() []uint32 { return *s.sorted.Load() }
 
-// written is called for the days of a batch before it becomes visible.
-func (s *daySet) written(days []uint32) {
+// addWritten adds the days of a batch before it becomes visible.
+func (s *daySet) addWritten(days []uint32) {
 	if len(days) == 0 {
 		return
 	}
@@ -75,7 +75,7 @@ func (s *daySet) written(days []uint32) {
 	}
 }
 
-// watch makes day the watched one: later writes to it are noted.
+// watch makes day the watched one.
 func (s *daySet) watch(day uint32) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -89,7 +89,7 @@ func (s *daySet) isTouched() bool {
 	return s.touched
 }
 
-// keep notes that the watched day lives until then, in milliseconds.
+// keep records that the watched day lives until then, in milliseconds.
 func (s *daySet) keep(until int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -98,7 +98,7 @@ func (s *daySet) keep(until int64) {
 	}
 }
 
-// livesAt says whether an earlier sweep found cells in day that all expire after now, in
+// livesAt says whether an earlier sweep found that all cells in day expire after now, in
 // milliseconds.
 func (s *daySet) livesAt(day uint32, now int64) bool {
 	s.mu.Lock()
@@ -107,7 +107,7 @@ func (s *daySet) livesAt(day uint32, now int64) bool {
 	return ok && now <= until
 }
 
-// remove takes out a day that has no cells.
+// remove removes a day without cells.
 func (s *daySet) remove(day uint32) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -24,10 +24,9 @@ const format = "promtable pebble format 2"
 // maxSmallFile bounds what is read of FORMAT and OWNER, in bytes.
 const maxSmallFile = 1024
 
-// takeDirectory makes the directory if it is missing, or fails if it is to hold a store
-// and does not. It locks the directory, and checks that
-// this version can read what is in it. The caller closes the lock.
-func takeDirectory(fs vfs.FS, dir string, existing bool, since time.Time) (*pebble.Lock, error) {
+// lockDirectory locks the directory, and creates it if it is missing, unless existing is
+// set. It checks that this version can read the content. The caller closes the lock.
+func lockDirectory(fs vfs.FS, dir string, existing bool, since time.Time) (*pebble.Lock, error) {
 	if existing {
 		if _, err := fs.Stat(fs.PathJoin(dir, formatFile)); err != nil {
 			return nil, fmt.Errorf("no store in data directory %q: %w", dir, err)
@@ -53,8 +52,7 @@ func prepareDirectory(fs vfs.FS, dir string, since time.Time) error {
 	return writeSmallFile(fs, dir, ownerFile, describeOwner(since))
 }
 
-// describeOwner names this process, for the message of another process that wants the
-// directory.
+// describeOwner describes this process, for the error of another one.
 func describeOwner(since time.Time) string {
 	host, err := os.Hostname()
 	if err != nil {
@@ -63,8 +61,8 @@ func describeOwner(since time.Time) string {
 	return fmt.Sprintf("pid %d on %s since %s", os.Getpid(), host, since.UTC().Format(time.RFC3339))
 }
 
-// readOwner returns what the holder of the directory wrote about itself. It is
-// only for a message, so an error is part of the text.
+// readOwner returns the text of OWNER. It is only for a message, so an error is part of the
+// text.
 func readOwner(fs vfs.FS, dir string) string {
 	text, err := readSmallFile(fs, dir, ownerFile)
 	if err != nil {
@@ -73,8 +71,7 @@ func readOwner(fs vfs.FS, dir string) string {
 	return text
 }
 
-// checkFormat compares the recorded format with ours, and records ours in a
-// directory that is new.
+// checkFormat compares FORMAT with our format, or writes it into a new directory.
 func checkFormat(fs vfs.FS, dir string) error {
 	text, err := readSmallFile(fs, dir, formatFile)
 	switch {
@@ -95,16 +92,16 @@ func checkFormat(fs vfs.FS, dir string) error {
 			return fmt.Errorf("data directory %q: there is a database but no file %s, so it is not one of ours; choose another directory", dir, formatFile)
 		}
 	}
-	// Before FORMAT exists nothing was answered, and after it the entries that
-	// lead here are durable: also those made by a start that died right then.
+	// Before FORMAT exists no write was acknowledged. After it the directory entries above
+	// are durable, even if a start created them and died.
 	if err := syncAncestors(fs, dir); err != nil {
 		return err
 	}
 	return writeSmallFile(fs, dir, formatFile, format)
 }
 
-// syncAncestors makes the entries on the way to dir durable. A directory that
-// we may not read is not one that we have made an entry in.
+// syncAncestors makes the directory entries above dir durable. It skips directories that we
+// may not read: we have created nothing in them.
 func syncAncestors(fs vfs.FS, dir string) error {
 	for {
 		parent := fs.PathDir(dir)
@@ -126,7 +123,7 @@ func syncDirectory(fs vfs.FS, dir string) error {
 	return errors.Join(f.Sync(), f.Close())
 }
 
-// writeSmallFile replaces a file of one line, durably and in one step.
+// writeSmallFile replaces a file of one line, durably and atomically.
 func writeSmallFile(fs vfs.FS, dir, name, text string) error {
 	temporary := fs.PathJoin(dir, name+".new")
 	f, err := fs.Create(temporary, vfs.WriteCategoryUnspecified)
@@ -143,7 +140,7 @@ func writeSmallFile(fs vfs.FS, dir, name, text string) error {
 	return syncDirectory(fs, dir)
 }
 
-// readSmallFile returns the text of a file without the line's end.
+// readSmallFile returns the text of a file without the end of the line.
 func readSmallFile(fs vfs.FS, dir, name string) (string, error) {
 	f, err := fs.Open(fs.PathJoin(dir, name))
 	if err != nil {

@@ -3,16 +3,15 @@
 //
 // # Durability
 //
-// A write is answered after the fsync of Pebble's write-ahead log; writes that
-// run at the same time share one. Nothing that was answered is lost by kill -9
-// or by power loss. When the log cannot be written or synced, or stored bytes
-// turn out to be damaged, the process ends with a message: after a failed fsync
-// the content of the disk is unknown, and another try could report a success that is none.
+// A write returns after the fsync of Pebble's write-ahead log; concurrent writes share one.
+// No acknowledged write is lost by kill -9 or by power loss. If the log cannot be written
+// or synced, or stored bytes are damaged, the process ends with a message. After a failed
+// fsync the content of the disk is unknown, so that a retry could report a false success.
 //
 // # Layout, format 2
 //
-// A directory of an older format is refused: format 0 knew no days, format 1 none
-// in INDEX. Every cell is one pair of Pebble:
+// A directory of an older format is refused: format 0 had no days, format 1 none in INDEX.
+// Every cell is one key-value pair of Pebble:
 //
 //	key    table  day               row key, escaped  0x00 0x01  family  0x00  qualifier
 //	       1 B    4 B, big-endian   0x00 is 0x00 0xff             text          to the end
@@ -21,49 +20,44 @@
 //	value  cell time, ms     value
 //	       8 B, big-endian   to the end
 //
-// The first byte is 1 for METRIC, 2 for CURRENT, 3 for INDEX, 4 for META. Order
-// of these bytes is the order of the contract, in METRIC and INDEX within a day:
-// the end mark 0x00 0x01 sorts before every byte that may follow in a longer row
-// key, and the NUL after a family before every letter or digit of a longer family
-// name.
+// The first byte is 1 for METRIC, 2 for CURRENT, 3 for INDEX, 4 for META. These bytes sort
+// as the contract wants it, in METRIC and INDEX within a day. The end mark 0x00 0x01 sorts
+// before every byte that may follow in a longer row key. The NUL after a family sorts
+// before every letter or digit of a longer family name.
 //
 // # Days
 //
-// Samples arrive in order of time, for all series at once, and so do the index
-// periods in which series are found. So METRIC and INDEX lie by time first, but
-// coarsely: what is new comes behind all that is there, and a day that is over is
-// never compacted again, only dropped when all of it has expired. In METRIC the
-// day is
+// Samples arrive in order of time, for all series at once, and so do the index periods of
+// series. So keys of METRIC and INDEX begin with the time, but coarsely. New data sorts
+// after all old data; a past day is never compacted again, only dropped when all of it has
+// expired. In METRIC the day is
 //
 //	(base + delta) / 86,400,000
 //
-// in whole days since 1970, of the base in the row key and the delta, which is
-// the first four bytes of the qualifier, NULs taking the place of missing ones. In
-// INDEX it is as long as an index period, and is that of the period in the row key:
+// in whole days since 1970. The base is in the row key; the delta is the first four bytes
+// of the qualifier, padded with NULs. In INDEX a day is as long as an index period, and
+// comes from the period in the row key:
 //
 //	period / 2^29
 //
-// The base is the 13 digits of a multiple of 2^32, the period of 2^29, behind the
-// first unescaped comma that has a digit behind it, at the end of the key or before
-// a comma. Any other row lies whole in day 0xffffffff. Nothing else goes into the
-// day, so that every operation on a column finds it, and the days of a row in their
-// order hold the cells of a family in theirs.
+// The base is the 13 digits of a multiple of 2^32, the period of 2^29, after the first
+// unescaped comma that a digit follows, at the end of the key or before a comma. Any other
+// row lies in day 0xffffffff. The day depends on nothing else, so every operation on a
+// column finds it. The days of a row, in their order, hold the cells of a family in theirs.
 //
-// A scan merges the days that its rows and deltas can lie in. It knows from
-// memory which days there are: the set is read at the start, by one seek for
-// each day, and every write adds to it before it becomes visible.
+// A scan merges the days of its rows and deltas. The set of days is in memory: it is read
+// at the start, by one seek for each day, and every write adds its days before it becomes
+// visible.
 //
 // # Engine
 //
-// What stands before and including the end mark is Pebble's prefix. There are no
-// Bloom filters: scans ask none, and conditions are few. A cell is written as a
-// merge operand and the merger keeps the one with the greatest time, so that no
-// write reads before. To delete a family is a range tombstone, where there are
-// days one for each. The names of the comparer and of the merger are recorded by
-// Pebble and belong to the format.
+// The key up to and including the end mark is Pebble's prefix. There are no Bloom filters:
+// scans do not use them, and conditions are few. A cell is written as a merge operand, and
+// the merger keeps the cell with the greatest time, so that no write needs a read. To
+// delete a family is a range tombstone, one for each day. Pebble records the names of the
+// comparer and of the merger; they belong to the format.
 //
-// The directory holds two files of our own beside those of Pebble: FORMAT, which
-// names the format and is checked at each start, and OWNER, which says who
-// holds the directory. In the directory ingest large batches become tables before
-// Pebble takes them over.
+// The directory holds two files of our own beside those of Pebble: FORMAT, which is checked
+// at each start, and OWNER, which names the process that holds the directory. In the
+// directory ingest, large batches are written as tables that Pebble then ingests.
 package pebble

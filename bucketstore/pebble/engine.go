@@ -15,9 +15,8 @@ const (
 	mergerName   = "promtable.newest.0"
 )
 
-// engineOptions returns the options of the database. They follow what was
-// measured on a load of samples; logs, events and file system are added by the
-// caller.
+// engineOptions returns the options of the database. They were measured with a load of
+// samples. The caller adds logs, events and the file system.
 func engineOptions(cfg Config) *pebble.Options {
 	opts := &pebble.Options{
 		CacheSize:                  cfg.CacheBytes,
@@ -25,8 +24,8 @@ func engineOptions(cfg Config) *pebble.Options {
 		Comparer:                   newComparer(),
 		CompactionConcurrencyRange: func() (lower, upper int) { return 1, 2 },
 		FormatMajorVersion:         pebble.FormatTableFormatV6,
-		// Many new series come as many tables. To compact them early costs more than
-		// anything else about them, and to compact them late costs every read.
+		// Many new series arrive as many tables. To compact them early costs more than all
+		// else about them, to compact them late costs every read.
 		L0CompactionThreshold:       10,
 		L0StopWritesThreshold:       1000,
 		LBaseMaxBytes:               64 << 20,
@@ -37,7 +36,7 @@ func engineOptions(cfg Config) *pebble.Options {
 	for i := range opts.Levels {
 		opts.Levels[i].BlockSize = 32 << 10
 		opts.Levels[i].IndexBlockSize = 256 << 10
-		// Scans ask no filter, and conditions are few.
+		// Scans use no filters, and conditions are few.
 		opts.Levels[i].FilterPolicy = pebble.NoFilterPolicy
 	}
 	compression := newCompression()
@@ -45,9 +44,8 @@ func engineOptions(cfg Config) *pebble.Options {
 	return opts
 }
 
-// A cleaner deletes files. By what it embeds deeper it says that it wants them as
-// they were, so that Pebble does not keep old logs to be written over: they would
-// be as large as the samples of hours.
+// A cleaner deletes files. Its deeply embedded interface makes Pebble keep no old logs for
+// reuse: they would be as large as the samples of hours.
 type cleaner struct {
 	pebble.DeleteCleaner
 	wantsContents
@@ -55,8 +53,8 @@ type cleaner struct {
 
 type wantsContents struct{ pebble.ArchiveCleaner }
 
-// newCompression returns Pebble's good profile (zstd below, minlz above), but
-// so that blocks of samples, which shrink little, are compressed all the same.
+// newCompression returns Pebble's good profile (zstd below, minlz above), which compresses
+// blocks of samples even if they shrink little.
 func newCompression() pebble.DBCompressionSettings {
 	settings := pebble.DBCompressionGood
 	for i, profile := range settings.Levels {
@@ -97,8 +95,8 @@ func newMerger() *pebble.Merger {
 	}
 }
 
-// cellMerge merges the operands of one key. Reads make one for every cell, so it comes
-// from a pool, to which Pebble's Close of the result returns it.
+// cellMerge merges the operands of one key. Reads need one for every cell, so it comes from
+// a pool, and Pebble's Close of the result returns it.
 type cellMerge struct {
 	pool  *sync.Pool
 	value []byte
@@ -125,7 +123,7 @@ func (m *cellMerge) merge(value []byte, isNewer bool) error {
 
 func (m *cellMerge) Finish(bool) ([]byte, io.Closer, error) { return m.value, m, nil }
 
-// maxPooled is the largest buffer that is kept for later use, in bytes.
+// maxPooled is the largest buffer that is reused, in bytes.
 const maxPooled = 1 << 20
 
 // Close returns m to the pool. The result of Finish is invalid from then on.

@@ -9,14 +9,13 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 )
 
-// sweepDay deletes what has expired in a day. A day of which nothing
-// is left to live goes as a whole, by a tombstone that costs as much for a
-// million cells as for one, and compactions drop its files unread. Until then
-// the sweep does not even look at it, so an expired cell may stay a day longer.
+// sweepDay deletes the expired cells of a day. A day whose cells have all expired is
+// dropped by one tombstone, and compactions drop its files unread. The sweep does not even
+// read the day before its end, so an expired cell may stay a day longer.
 //
-// A cell may well be younger than its day: late samples carry the time of their
-// arrival. So the times of all cells are looked at once before anything is
-// deleted, and if a cell still lives the others go one by one.
+// A cell may be younger than its day: the time of a late sample is its arrival. So the
+// sweep reads the times of all cells before it deletes any. If a cell still lives, the
+// expired ones are deleted one by one.
 func (s *Store) sweepDay(ctx context.Context, t *table, day uint32) error {
 	if day == noDay {
 		return s.sweep(ctx, t, day)
@@ -42,7 +41,7 @@ func (s *Store) sweepDay(ctx context.Context, t *table, day uint32) error {
 	return nil
 }
 
-// leastAge is the least MaxAge of a family of t that has one.
+// leastAge returns the smallest MaxAge of t, of the families that have one.
 func (t *table) leastAge() (least time.Duration) {
 	for _, family := range t.families {
 		if family.MaxAge > 0 && (least == 0 || family.MaxAge < least) {
@@ -59,11 +58,11 @@ func (s *Store) watch(t *table, day uint32) {
 	t.days.watch(day)
 }
 
-// lastExpiry returns the time in milliseconds at which the last cell of day
-// expires, 0 if that has passed for all of them, and how many those are.
+// lastExpiry returns the time in milliseconds at which the last cell of day expires, or 0
+// if all have expired, and their number.
 func (s *Store) lastExpiry(ctx context.Context, t *table, day uint32) (last int64, cells int, err error) {
 	err = s.eachPage(ctx, t, day, func(from, upper []byte) (next []byte, err error) {
-		p, err := s.look(t, from, upper)
+		p, err := s.readPage(t, from, upper)
 		last = max(last, p.last)
 		cells += len(p.expired)
 		return p.next, err
@@ -71,15 +70,15 @@ func (s *Store) lastExpiry(ctx context.Context, t *table, day uint32) (last int6
 	return last, cells, err
 }
 
-// dropDay deletes the watched day, all cells of which have expired, unless
-// a batch wrote to it since.
+// dropDay deletes the watched day, whose cells have all expired, unless a batch wrote to it
+// since.
 func (s *Store) dropDay(t *table, day uint32, cells int) error {
 	s.columns.Lock()
 	defer s.columns.Unlock()
 	if t.days.isTouched() {
 		return nil
 	}
-	// What a crash undoes, the next sweep does again.
+	// If a crash undoes this, the next sweep repeats it.
 	err := s.db.DeleteRange(appendHead(nil, t.first, day), appendHeadLimit(nil, t.first, day), pebble.NoSync)
 	if err != nil {
 		return fmt.Errorf("drop a day: %w", err)

@@ -18,7 +18,7 @@ import (
 	"github.com/promtable/promtable/series"
 )
 
-// A retained is a store that keeps METRIC for ten days and sweeps all the time.
+// A retained is a store that keeps METRIC for ten days and sweeps without a pause.
 type retained struct {
 	*pebble.Store
 	registry *prometheus.Registry
@@ -47,7 +47,7 @@ func openRetained(t *testing.T, disk vfs.FS, clock *atomic.Int64) retained {
 	return r
 }
 
-// keyAt returns the key of the row of t and the qualifier of t in it.
+// keyAt returns the row key and the qualifier of t.
 func keyAt(name string, t int64) (key string, qual []byte) {
 	base, delta := series.Split(t)
 	return fmt.Sprintf("%s,%013d", name, base), series.AppendQualifier(nil, delta)
@@ -171,8 +171,8 @@ func dumpChunks(t *testing.T, s *pebble.Store) string {
 	return scanText(t, s, allChunks())
 }
 
-// TestDropDaysWhileWriting writes late cells to old days while these are
-// dropped. None that still lives may go.
+// TestDropDaysWhileWriting writes late cells to old days while these are dropped. No living
+// cell may be lost.
 func TestDropDaysWhileWriting(t *testing.T) {
 	const days, cells, writers = 40, 4000, 3
 	clock := new(atomic.Int64)

@@ -5,14 +5,14 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// WithFS returns c with a file system in place of the disk.
+// WithFS returns c with another file system.
 func (c Config) WithFS(fs vfs.FS) Config {
 	c.fs = fs
 	return c
 }
 
-// WithIngest returns c with a size from which on batches become tables; a negative
-// one is for all batches.
+// WithIngest returns c with another size from which batches are ingested; a negative one is
+// for all batches.
 func (c Config) WithIngest(bytes int) Config {
 	c.ingestBytes = bytes
 	return c
@@ -25,5 +25,5 @@ func EngineOptions(fs vfs.FS) *pebble.Options {
 	return opts
 }
 
-// EngineMetrics returns what Pebble counts.
+// EngineMetrics returns Pebble's metrics.
 func (s *Store) EngineMetrics() *pebble.Metrics { return s.db.Metrics() }

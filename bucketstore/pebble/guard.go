@@ -12,12 +12,12 @@ import (
 	"github.com/go-kit/log/level"
 )
 
-// A guard hears what happens inside Pebble. It is Pebble's logger and ends the
-// process when data can no longer be trusted.
+// A guard is Pebble's logger and event listener. It ends the process when data can no
+// longer be trusted.
 type guard struct {
 	logger  log.Logger
 	metrics *metrics
-	// closing is set when background work is being cut off.
+	// closing is set when background work is being cancelled.
 	closing atomic.Bool
 }
 
@@ -65,9 +65,9 @@ func (g *guard) listener() *pebble.EventListener {
 	}
 }
 
-// backgroundError decides about an error of a flush or a compaction. Where the
-// disk is full their inputs are all still there: Pebble tries again, and the
-// write-ahead log ends the process if it finds no room either.
+// backgroundError handles an error of a flush or a compaction. If the disk is full their
+// inputs still exist: Pebble retries, and the write-ahead log ends the process if it has no
+// space either.
 func (g *guard) backgroundError(err error) {
 	switch {
 	case errors.Is(err, pebble.ErrCancelledCompaction), g.closing.Load():

@@ -24,7 +24,7 @@ const (
 	nextPeriod = "1795296329728"
 )
 
-// TestIndexDays checks where rows of INDEX lie on the disk.
+// TestIndexDays checks the days of stored rows of INDEX.
 func TestIndexDays(t *testing.T) {
 	for _, tc := range []struct {
 		name string
@@ -105,8 +105,8 @@ func randomIndexRange(rng *rand.Rand) series.RowRange {
 	}
 }
 
-// TestIndexModel compares INDEX with a sorted list, while rows come alone or as
-// tables, are dropped, and the store is opened again.
+// TestIndexModel compares INDEX with a sorted list, while rows are written, ingested and
+// dropped, and the store is reopened.
 func TestIndexModel(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	rng := rand.New(rand.NewPCG(seed, 0))
@@ -198,8 +198,8 @@ func wantRange(t *testing.T, s *pebble.Store, r series.RowRange, model map[strin
 	}
 }
 
-// TestDropIndexPeriods lets the rows of an index period expire: they go as a
-// whole, and those of the next one stay.
+// TestDropIndexPeriods lets the rows of an index period expire: they are dropped together,
+// and those of the next period stay.
 func TestDropIndexPeriods(t *testing.T) {
 	const start, end = 3343 * series.IndexPeriod, 3344 * series.IndexPeriod
 	disk, clock, registry := vfs.NewMem(), new(atomic.Int64), prometheus.NewRegistry()

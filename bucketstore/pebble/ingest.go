@@ -19,23 +19,21 @@ import (
 )
 
 const (
-	// ingestBytes is how large a batch is that becomes a table of its own. New series
-	// come by the thousand, and each in a dozen rows that look like their neighbours:
-	// sorted and compressed they are a tenth of what they would be in the log, and
-	// they need no memory afterwards.
+	// ingestBytes is the size from which a batch becomes a table of its own. New series
+	// arrive by the thousand, each in a dozen similar rows. Sorted and compressed they take
+	// a tenth of their size in the log, and then no memory.
 	ingestBytes = 256 << 10
-	// ingestMetric is how many times larger it is in METRIC: chunks shrink little,
-	// and many small tables of one day are compacted more often than a few large
-	// ones.
+	// ingestMetric multiplies it for METRIC: chunks shrink little, and many small tables of
+	// one day are compacted more often than a few large ones.
 	ingestMetric = 16
 
 	ingestDirectory = "ingest"
 
-	// spaceBytes is how much space for cells is made at once.
+	// spaceBytes is the size of one allocation for cells.
 	spaceBytes = 256 << 10
 )
 
-// prepareIngest removes what a process that died has left.
+// prepareIngest removes the files of a process that died.
 func prepareIngest(fs vfs.FS, dir string) error {
 	path := fs.PathJoin(dir, ingestDirectory)
 	if err := errors.Join(fs.RemoveAll(path), fs.MkdirAll(path, 0o750)); err != nil {
@@ -44,8 +42,7 @@ func prepareIngest(fs vfs.FS, dir string) error {
 	return nil
 }
 
-// isIngestible says whether muts are better written by ingest: many cells, and
-// nothing else.
+// isIngestible says whether muts should be ingested: many cells, and nothing else.
 func (s *Store) isIngestible(t *table, muts []bucketstore.Mutation) bool {
 	least := s.ingestBytes
 	if t.first == metricByte {
@@ -64,15 +61,15 @@ func (s *Store) isIngestible(t *table, muts []bucketstore.Mutation) bool {
 	return size >= least
 }
 
-// ingest writes cells as a table of its own, and hands it over to the database.
-// They become visible and durable together.
+// ingest writes cells as a table of its own, which Pebble ingests. They become visible and
+// durable together.
 func (s *Store) ingest(ctx context.Context, e *encoder, muts []bucketstore.Mutation) error {
 	start := time.Now()
 	path := s.fs.PathJoin(s.dir, ingestDirectory, strconv.FormatUint(s.ingested.Add(1), 10)+".sst")
 	err := s.writeTable(path, e.cells(muts))
 	if err == nil {
 		s.columns.RLock()
-		e.days.written(e.written)
+		e.days.addWritten(e.written)
 		err = s.db.Ingest(ctx, []string{path})
 		s.columns.RUnlock()
 	}
@@ -90,8 +87,8 @@ func removeIfThere(fs vfs.FS, path string) error {
 	return nil
 }
 
-// A storedCell is a key and a value as they are stored, one behind the other, and
-// where it stands among all.
+// A storedCell is a stored key and value, one after the other, and its position among all
+// cells.
 type storedCell struct {
 	both    []byte
 	keySize int32
@@ -101,7 +98,7 @@ type storedCell struct {
 func (c *storedCell) key() []byte   { return c.both[:c.keySize] }
 func (c *storedCell) value() []byte { return c.both[c.keySize:] }
 
-// compareCells orders by key, and those of one key as they came.
+// compareCells orders by key, then by position.
 func compareCells(a, b storedCell) int {
 	if c := bytes.Compare(a.key(), b.key()); c != 0 {
 		return c
@@ -109,8 +106,8 @@ func compareCells(a, b storedCell) int {
 	return int(a.order - b.order)
 }
 
-// cells yields the cells of muts as they are stored, in order, and of those of
-// one column the one that counts. They are valid until the next one.
+// cells yields the stored cells of muts, in order, without overwritten ones. Each is valid
+// until the next.
 func (e *encoder) cells(muts []bucketstore.Mutation) iter.Seq[storedCell] {
 	if days, ok := e.daysInOrder(muts); ok {
 		return e.cellsByDay(muts, days)
@@ -131,8 +128,7 @@ func (e *encoder) cells(muts []bucketstore.Mutation) iter.Seq[storedCell] {
 	return slices.Values(dropOverwritten(cells))
 }
 
-// daysInOrder returns the days of muts if they are one cell of each row, in order
-// of keys.
+// daysInOrder returns the days of muts if they are one cell of each row, in order of keys.
 func (e *encoder) daysInOrder(muts []bucketstore.Mutation) (days []uint32, ok bool) {
 	days = make([]uint32, len(muts))
 	for i := range muts {
@@ -168,13 +164,12 @@ func (e *encoder) cellsByDay(muts []bucketstore.Mutation, days []uint32) iter.Se
 	}
 }
 
-// appendCells appends the cells of mut as they are stored, each in space of its
-// size, and in the order of cells.
+// appendCells appends the stored cells of mut, in order. space allocates each.
 func (e *encoder) appendCells(cells []storedCell, mut *bucketstore.Mutation, space func(size int) []byte) []storedCell {
 	e.enter(mut.Key)
 	for i := range mut.Ops {
 		op := &mut.Ops[i]
-		e.turnTo(op.Qualifier)
+		e.setWrittenDay(op.Qualifier)
 		keySize := e.columnSize(op)
 		both := space(keySize + timeSize + len(op.Value))
 		appendColumn(append(both[:0], e.row...), op.Family, op.Qualifier)
@@ -184,8 +179,8 @@ func (e *encoder) appendCells(cells []storedCell, mut *bucketstore.Mutation, spa
 	return cells
 }
 
-// dropOverwritten leaves of cells with one key the one with the greatest time, and
-// of equal times the last.
+// dropOverwritten keeps of cells with one key the one with the greatest time, and of equal
+// times the last.
 func dropOverwritten(cells []storedCell) []storedCell {
 	kept := cells[:0]
 	for _, c := range cells {

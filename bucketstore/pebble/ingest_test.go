@@ -26,8 +26,8 @@ func indexRows(n int, t int64) []bucketstore.Mutation {
 	return muts
 }
 
-// TestIngest writes large batches over small ones and small over large, and reads
-// what counts, also after a start.
+// TestIngest writes large batches over small ones and small over large, and reads the cells
+// that count, also after a start.
 func TestIngest(t *testing.T) {
 	const many, few = 20_000, 10
 	cfg := onDisk(t.TempDir())
@@ -39,16 +39,16 @@ func TestIngest(t *testing.T) {
 		rows int
 		time int64
 	}{{few, 5}, {many, 3}, {few, 7}, {many, 6}, {many, 6}, {few, 1}}
-	newest := map[string]int64{}
+	latest := map[string]int64{}
 	for _, step := range steps {
 		muts := indexRows(many, step.time)[:step.rows]
 		if err := s.Apply(t.Context(), bucketstore.Index, muts); err != nil {
 			t.Fatal(err)
 		}
 		for _, m := range muts {
-			newest[string(m.Key)] = max(newest[string(m.Key)], step.time)
+			latest[string(m.Key)] = max(latest[string(m.Key)], step.time)
 		}
-		wantNewest(t, s, newest)
+		wantLatest(t, s, latest)
 	}
 	if n := s.EngineMetrics().Ingest.Count; n != 3 {
 		t.Errorf("%d tables ingested, want 3", n)
@@ -56,22 +56,22 @@ func TestIngest(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	wantNewest(t, openStore(t, cfg), newest)
+	wantLatest(t, openStore(t, cfg), latest)
 }
 
-// wantNewest wants one cell in each row of INDEX, with the time that counts.
-func wantNewest(t *testing.T, s bucketstore.Store, newest map[string]int64) {
+// wantLatest checks that each row of INDEX has one cell, with the latest time.
+func wantLatest(t *testing.T, s bucketstore.Store, latest map[string]int64) {
 	t.Helper()
 	rows := 0
 	err := s.Scan(t.Context(), allOf(bucketstore.Index), func(row bucketstore.Row) error {
 		rows++
-		if want := newest[string(row.Key)]; len(row.Cells) != 1 || row.Cells[0].Time != want || string(row.Cells[0].Value) != fmt.Sprint(want) {
+		if want := latest[string(row.Key)]; len(row.Cells) != 1 || row.Cells[0].Time != want || string(row.Cells[0].Value) != fmt.Sprint(want) {
 			return fmt.Errorf("row %q is %v, want time %d", row.Key, row.Cells, want)
 		}
 		return nil
 	})
-	if err != nil || rows != len(newest) {
-		t.Fatalf("%d rows, want %d: %v", rows, len(newest), err)
+	if err != nil || rows != len(latest) {
+		t.Fatalf("%d rows, want %d: %v", rows, len(latest), err)
 	}
 }
 
@@ -95,8 +95,8 @@ func TestIngestOverwritten(t *testing.T) {
 	}
 }
 
-// TestIngestFails fails the disk while a table is made: the batch is refused, nothing
-// of it is stored, and the store lives.
+// TestIngestFails fails the disk while a table is written: the batch fails, nothing of it
+// is stored, and the store still works.
 func TestIngestFails(t *testing.T) {
 	for _, kind := range []errorfs.OpKind{errorfs.OpCreate, errorfs.OpFileWrite, errorfs.OpFileSync} {
 		t.Run(fmt.Sprint(kind), func(t *testing.T) {
@@ -113,7 +113,7 @@ func TestIngestFails(t *testing.T) {
 			if err := s.Apply(t.Context(), bucketstore.Index, indexRows(10, 1)); !errors.Is(err, errDisk) {
 				t.Fatalf("error %v", err)
 			}
-			wantNewest(t, s, nil)
+			wantLatest(t, s, nil)
 			broken.Store(false)
 			if left, err := disk.List("/data/ingest"); err != nil || len(left) > 0 {
 				t.Errorf("left behind: %v, %v", left, err)
@@ -121,7 +121,7 @@ func TestIngestFails(t *testing.T) {
 			if err := s.Apply(t.Context(), bucketstore.Index, indexRows(1, 2)); err != nil {
 				t.Fatal(err)
 			}
-			wantNewest(t, s, map[string]int64{string(indexRows(1, 2)[0].Key): 2})
+			wantLatest(t, s, map[string]int64{string(indexRows(1, 2)[0].Key): 2})
 		})
 	}
 }

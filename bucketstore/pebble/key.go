@@ -21,20 +21,20 @@ const (
 
 var rowEnd = []byte{escape, endMark}
 
-// tableByte is the first byte of all keys of a table. It is never 0, so that it
-// cannot look like a part of the end mark.
+// tableByte is the first byte of all keys of a table. It is never 0, so that it cannot look
+// like the start of an end mark.
 func tableByte(t bucketstore.Table) byte { return byte(t) + 1 }
 
-// The first bytes of the tables whose cells lie by day.
+// The first bytes of the tables with days.
 const (
 	metricByte = byte(bucketstore.Metric) + 1
 	indexByte  = byte(bucketstore.Index) + 1
 )
 
-// hasDays says whether the cells of a table lie by day.
+// hasDays says whether a table has days.
 func hasDays(table byte) bool { return table == metricByte || table == indexByte }
 
-// headSize is the size of what stands before the row in the keys of a table.
+// headSize is the size of the head of the keys of a table: all before the row.
 func headSize(table byte) int {
 	if hasDays(table) {
 		return 1 + daySize
@@ -42,8 +42,7 @@ func headSize(table byte) int {
 	return 1
 }
 
-// appendHead appends what the keys of a table begin with, those of a day if it
-// has days.
+// appendHead appends the head of the keys of a table, for this day if it has days.
 func appendHead(dst []byte, table byte, day uint32) []byte {
 	dst = append(dst, table)
 	if hasDays(table) {
@@ -63,8 +62,8 @@ func appendHeadLimit(dst []byte, table byte, day uint32) []byte {
 	return appendHead(dst, table, day+1)
 }
 
-// appendBound appends what, after a head, sorts before all cells of the row key
-// and of the rows after it, and after all cells of the rows before it.
+// appendBound appends what, after a head, sorts before all cells of the row key and of
+// later rows, and after all cells of earlier rows.
 func appendBound(dst, key []byte) []byte {
 	for {
 		n := bytes.IndexByte(key, escape)
@@ -77,14 +76,14 @@ func appendBound(dst, key []byte) []byte {
 	}
 }
 
-// appendRow appends what, after a head, all cells of the row key, and only
-// those, begin with.
+// appendRow appends the row of stored keys, which only the cells of the row key have after
+// the head.
 func appendRow(dst, key []byte) []byte {
 	return append(appendBound(dst, key), rowEnd...)
 }
 
-// appendAfterRow appends what sorts after all cells that begin with row, end mark
-// included, and before the next row.
+// appendAfterRow appends what sorts after all cells with this row, end mark included, and
+// before the next row.
 func appendAfterRow(dst, row []byte) []byte {
 	dst = append(dst, row...)
 	dst[len(dst)-1] = afterEnd
@@ -105,13 +104,13 @@ func appendColumnLimit(dst []byte, family string) []byte {
 	return append(dst, familyEnd+1)
 }
 
-// appendLower appends what sorts before all cells of the rows of r, those
-// of a day if the table has days.
+// appendLower appends the lower bound of the stored keys of the rows of r, in this day if
+// the table has days.
 func appendLower(dst []byte, table byte, day uint32, r series.RowRange) []byte {
 	return appendBound(appendHead(dst, table, day), r.Start)
 }
 
-// appendUpper appends what sorts after them.
+// appendUpper appends their upper bound.
 func appendUpper(dst []byte, table byte, day uint32, r series.RowRange) []byte {
 	if len(r.Limit) == 0 {
 		return appendHeadLimit(dst, table, day)
@@ -135,9 +134,9 @@ func splitRow(key []byte) int {
 	return len(key)
 }
 
-// parseRow returns the row key in row, which is what follows the head of a
-// stored key, up to and including the end mark. dst is used as space if the key must be unescaped; else the key
-// is a part of row.
+// parseRow returns the row key of row, which is the part of a stored key after the head,
+// end mark included. dst is space for unescaping; if nothing is escaped the result is a
+// part of row.
 func parseRow(dst, row []byte) (key []byte, err error) {
 	if !bytes.HasSuffix(row, rowEnd) {
 		return nil, fmt.Errorf("%w: stored key %q has no end mark", series.ErrCorrupt, row)
@@ -158,7 +157,7 @@ func parseRow(dst, row []byte) (key []byte, err error) {
 	}
 }
 
-// putCell writes a stored value to dst, which has room for exactly that.
+// putCell writes a stored value to dst, which has exactly its size.
 func putCell(dst []byte, t int64, value []byte) {
 	binary.BigEndian.PutUint64(dst, uint64(t))
 	copy(dst[timeSize:], value)

@@ -11,8 +11,7 @@ import (
 	"github.com/promtable/promtable/series"
 )
 
-// A chunkLoad is what the benchmarks of the layout write: for each window a
-// chunk of every row.
+// A chunkLoad is the load of the layout benchmarks: for each window a chunk of every row.
 type chunkLoad struct{ rows, windows int }
 
 const (
@@ -96,7 +95,7 @@ func (l chunkLoad) write(b *testing.B, s *pebble.Store) {
 	}
 }
 
-// cpuSeconds is what this process has used.
+// cpuSeconds is the CPU time of this process.
 func cpuSeconds(b *testing.B) float64 {
 	b.Helper()
 	var usage syscall.Rusage
@@ -106,7 +105,7 @@ func cpuSeconds(b *testing.B) float64 {
 	return float64(usage.Utime.Nano()+usage.Stime.Nano()) / 1e9
 }
 
-// BenchmarkChunkWrite is worth one iteration: -benchtime=1x.
+// BenchmarkChunkWrite needs one iteration only: -benchtime=1x.
 func BenchmarkChunkWrite(b *testing.B) {
 	for _, tc := range []struct {
 		name string

@@ -11,100 +11,97 @@ import (
 	"github.com/promtable/promtable/series"
 )
 
-// maxIterators is how many iterators a scan has at most. All days of a bucket
-// have different ones, and all periods of the index in four years, so that rows are
-// read day by day without seeks where they are neighbours. The last one is for
-// noDay.
+// maxIterators bounds the iterators of a scan. It gives all days of a bucket, and all index
+// periods of four years, iterators of their own. So neighbouring rows are read day by day
+// without seeks. The last iterator is for noDay.
 const maxIterators = 257
 
-// A place is where an iterator is in a day. It only goes forward.
-type place struct {
+// A dayIter is an iterator over one day. It only goes forward.
+type dayIter struct {
 	iter *pebble.Iterator // nil until it is needed
-	// day is that of the place, if it is set.
+	// day is the day of iter, if set.
 	day uint32
 	set bool
-	// state is that of the iterator, if there was a seek.
+	// state is the last state of iter, if sought.
 	sought bool
 	state  pebble.IterValidityState
-	// missed counts the times that steps have not led to a key.
+	// missed counts the steps that did not reach their key.
 	missed int
 
 	lower, upper []byte // of the day
 }
 
 const (
-	// stepsBeforeSeek is how many cells goTo passes one by one: a seek costs about
-	// as much.
+	// stepsBeforeSeek is how many cells goTo steps over: a seek costs about as much.
 	stepsBeforeSeek = 20
-	// fewSteps is how many it passes while that was in vain, but for one time in
-	// retrySteps, because rows that lie apart may be followed by neighbours.
+	// fewSteps is how many it steps over while that fails, except for one time in
+	// retrySteps: distant rows may be followed by neighbours.
 	fewSteps   = 2
 	retrySteps = 16
 )
 
-// goTo goes forward to the first cell at or after key and says whether there is
-// one. It may say no if there is none before limit: what is deleted behind limit
-// need not be passed.
-func (p *place) goTo(key, limit []byte) bool {
-	if !p.sought || !p.step(key, limit) {
-		p.sought = true
-		p.state = p.iter.SeekGEWithLimit(key, limit)
+// goTo goes forward to the first cell at or after key and says whether there is one. It may
+// say no if there is none before limit: deleted cells after limit need not be passed.
+func (it *dayIter) goTo(key, limit []byte) bool {
+	if !it.sought || !it.step(key, limit) {
+		it.sought = true
+		it.state = it.iter.SeekGEWithLimit(key, limit)
 	}
-	return p.state == pebble.IterValid
+	return it.state == pebble.IterValid
 }
 
-// next goes to the next cell, likewise.
-func (p *place) next(limit []byte) bool {
-	p.state = p.iter.NextWithLimit(limit)
-	return p.state == pebble.IterValid
+// next goes to the next cell, with the same limit.
+func (it *dayIter) next(limit []byte) bool {
+	it.state = it.iter.NextWithLimit(limit)
+	return it.state == pebble.IterValid
 }
 
-// step goes forward by some cells and says whether it came to what goTo wants.
-func (p *place) step(key, limit []byte) bool {
+// step goes forward by some cells and says whether it did what goTo wants.
+func (it *dayIter) step(key, limit []byte) bool {
 	steps := fewSteps
-	if p.missed%retrySteps == 0 {
+	if it.missed%retrySteps == 0 {
 		steps = stepsBeforeSeek
 	}
-	for i := 0; p.state == pebble.IterAtLimit || p.state == pebble.IterValid && bytes.Compare(p.iter.Key(), key) < 0; i++ {
+	for i := 0; it.state == pebble.IterAtLimit || it.state == pebble.IterValid && bytes.Compare(it.iter.Key(), key) < 0; i++ {
 		if i == steps {
-			p.missed++
+			it.missed++
 			return false
 		}
-		if p.next(limit); p.state == pebble.IterAtLimit {
+		if it.next(limit); it.state == pebble.IterAtLimit {
 			return true
 		}
 	}
 	return true
 }
 
-// place returns that of a day. Another day may take it over.
-func (sc *scanner) place(day uint32) (p *place, err error) {
-	p = &sc.places[day%(maxIterators-1)]
+// dayIter returns the iterator of a day. Another day may take it over.
+func (sc *scanner) dayIter(day uint32) (it *dayIter, err error) {
+	it = &sc.iters[day%(maxIterators-1)]
 	if day == noDay {
-		p = &sc.places[maxIterators-1]
+		it = &sc.iters[maxIterators-1]
 	}
 	switch {
-	case p.iter != nil:
+	case it.iter != nil:
 	case !sc.taken:
-		p.iter, sc.taken = sc.first, true
+		it.iter, sc.taken = sc.first, true
 	default:
-		if p.iter, err = sc.first.Clone(pebble.CloneOptions{}); err != nil {
+		if it.iter, err = sc.first.Clone(pebble.CloneOptions{}); err != nil {
 			return nil, err
 		}
 	}
-	if !p.set || p.day != day {
-		p.day, p.set, p.sought, p.missed = day, true, false, 0
-		p.lower = appendHead(p.lower[:0], sc.table.first, day)
-		p.upper = appendHeadLimit(p.upper[:0], sc.table.first, day)
-		p.iter.SetBounds(p.lower, p.upper)
+	if !it.set || it.day != day {
+		it.day, it.set, it.sought, it.missed = day, true, false, 0
+		it.lower = appendHead(it.lower[:0], sc.table.first, day)
+		it.upper = appendHeadLimit(it.upper[:0], sc.table.first, day)
+		it.iter.SetBounds(it.lower, it.upper)
 	}
-	return p, nil
+	return it, nil
 }
 
-// rewind makes all places seek.
+// rewind makes all iterators seek.
 func (sc *scanner) rewind() {
-	for i := range sc.places {
-		sc.places[i].sought = false
+	for i := range sc.iters {
+		sc.iters[i].sought = false
 	}
 }
 
@@ -113,12 +110,12 @@ func (sc *scanner) close() (err error) {
 	if !sc.taken {
 		err = sc.first.Close()
 	}
-	for i := range sc.places {
-		p := &sc.places[i]
-		if p.iter != nil {
-			err = errors.Join(err, p.iter.Close())
+	for i := range sc.iters {
+		it := &sc.iters[i]
+		if it.iter != nil {
+			err = errors.Join(err, it.iter.Close())
 		}
-		p.iter, p.set = nil, false
+		it.iter, it.set = nil, false
 	}
 	sc.first, sc.taken = nil, false
 	return err
@@ -128,7 +125,7 @@ func (sc *scanner) close() (err error) {
 type cursor struct {
 	day uint32
 	row []byte // the head and the row of stored keys
-	// upper sorts after the stored keys of the range in this day.
+	// upper is the upper bound of the stored keys of the range in this day.
 	upper []byte
 }
 
@@ -148,8 +145,8 @@ func (sc *scanner) compareRows(a, b *cursor) int {
 	return bytes.Compare(a.row[head:], b.row[head:])
 }
 
-// scanRows delivers the rows of r, whose cells lie in these days. It merges the
-// days: the next row is the least that any of them has.
+// scanRows delivers the rows of r, whose cells lie in these days. It merges the days: the
+// next row is the least of all cursors.
 func (sc *scanner) scanRows(ctx context.Context, r series.RowRange, days []uint32, out *delivery) error {
 	if err := sc.enter(r, days); err != nil {
 		return err
@@ -184,7 +181,7 @@ func (sc *scanner) enter(r series.RowRange, days []uint32) error {
 		sc.cursors = append(sc.cursors, new(cursor))
 	}
 	for i, day := range days {
-		p, err := sc.place(day)
+		it, err := sc.dayIter(day)
 		if err != nil {
 			return err
 		}
@@ -192,21 +189,20 @@ func (sc *scanner) enter(r series.RowRange, days []uint32) error {
 		c.day = day
 		c.upper = appendUpper(c.upper[:0], sc.table.first, day, r)
 		c.row = appendLower(c.row[:0], sc.table.first, day, r)
-		p.goTo(c.row, c.upper)
-		if err := sc.wait(c, p); err != nil {
+		it.goTo(c.row, c.upper)
+		if err := sc.wait(c, it); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// wait enters c, which has come to p, among those that wait, unless it is at its
-// end.
-func (sc *scanner) wait(c *cursor, p *place) error {
-	if p.state != pebble.IterValid {
-		return p.iter.Error()
+// wait adds c, whose iterator is it, to the waiting cursors, unless it is at its end.
+func (sc *scanner) wait(c *cursor, it *dayIter) error {
+	if it.state != pebble.IterValid {
+		return it.iter.Error()
 	}
-	key := p.iter.Key()
+	key := it.iter.Key()
 	if bytes.Compare(key, c.upper) >= 0 {
 		return nil
 	}
@@ -216,18 +212,18 @@ func (sc *scanner) wait(c *cursor, p *place) error {
 	return nil
 }
 
-// readCursor reads what the row of c has in its day, and moves c on.
+// readCursor reads the row of c in its day, and moves c to the next row.
 func (sc *scanner) readCursor(c *cursor) error {
-	p, err := sc.place(c.day)
+	it, err := sc.dayIter(c.day)
 	if err != nil {
 		return err
 	}
 	sc.row = append(sc.row[:0], c.row...)
-	if err := sc.readRow(p, c.upper); err != nil {
+	if err := sc.readRow(it, c.upper); err != nil {
 		return err
 	}
-	if err := sc.leaveRow(p, c.upper); err != nil {
+	if err := sc.leaveRow(it, c.upper); err != nil {
 		return err
 	}
-	return sc.wait(c, p)
+	return sc.wait(c, it)
 }

@@ -5,9 +5,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// metrics is a collector of what we count and of what Pebble counts.
+// metrics collects our counters and Pebble's.
 type metrics struct {
-	// read returns Pebble's own; it is set before the collector is registered.
+	// read returns Pebble's metrics; it is set before the collector is registered.
 	read func() *pebble.Metrics
 
 	commits  prometheus.Histogram
@@ -27,17 +27,17 @@ func newMetrics() *metrics {
 	return &metrics{
 		commits: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name:    "adapter_pebble_commit_duration_seconds",
-			Help:    "Time from a write being visible to its fsync.",
+			Help:    "Time from the visibility of a write to its fsync.",
 			Buckets: prometheus.ExponentialBuckets(0.0005, 2, 14),
 		}),
 		stalls:      counter("adapter_pebble_write_stalls_total", "Times that writes waited for flushes or compactions."),
 		slowDisk:    counter("adapter_pebble_slow_disk_operations_total", "Disk operations that took longer than 5 s."),
 		swept:       counter("adapter_pebble_swept_cells_total", "Expired cells that were deleted."),
 		days:        counter("adapter_pebble_sweep_drops_total", "Days of samples and periods of the index that expired and were deleted as a whole."),
-		disk:        desc("adapter_pebble_disk_bytes", "Space that the database takes on the disk."),
-		memory:      desc("adapter_pebble_memtable_bytes", "Memory that holds what is not yet flushed."),
-		debt:        desc("adapter_pebble_compaction_debt_bytes", "Estimate of what compactions still have to rewrite."),
-		flushes:     desc("adapter_pebble_flushes_total", "Tables in memory that were written to files."),
+		disk:        desc("adapter_pebble_disk_bytes", "Size of the database on the disk."),
+		memory:      desc("adapter_pebble_memtable_bytes", "Size of the memtables."),
+		debt:        desc("adapter_pebble_compaction_debt_bytes", "Estimated bytes that compactions still have to rewrite."),
+		flushes:     desc("adapter_pebble_flushes_total", "Flushes of memtables."),
 		compactions: desc("adapter_pebble_compactions_total", "Compactions."),
 	}
 }

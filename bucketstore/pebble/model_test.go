@@ -83,7 +83,7 @@ func (m model) scan(req bucketstore.ScanRequest) string {
 	return b.String()
 }
 
-// scanText is what the store finds, in the same form.
+// scanText returns what the store finds, in the same form.
 func scanText(t *testing.T, s *pebble.Store, req bucketstore.ScanRequest) string {
 	t.Helper()
 	var b strings.Builder
@@ -220,8 +220,8 @@ func (g generator) request() bucketstore.ScanRequest {
 	return req
 }
 
-// TestModelOverDays does the same to a store and to a model, again and again,
-// and opens the store anew now and then.
+// TestModelOverDays applies the same operations to a store and to a model, and reopens the
+// store now and then.
 func TestModelOverDays(t *testing.T) {
 	const rounds, steps = 8, 600
 	seed := rand.Uint64()

@@ -7,8 +7,7 @@ import (
 	"github.com/promtable/promtable/bucketstore"
 )
 
-// TestScanPanics: who recovers from a panic of the function that takes rows finds
-// the store as if nothing had been.
+// TestScanPanics: after a recovered panic of fn the store works as before.
 func TestScanPanics(t *testing.T) {
 	s := openStore(t, onDisk(t.TempDir()))
 	for i := range 9 {

@@ -7,13 +7,13 @@ import (
 	"github.com/promtable/promtable/bucketstore"
 )
 
-// A rowReader collects the cells of a row, from one day after the other.
+// A rowReader collects the cells of a row, day by day. ~
 type rowReader struct {
 	families []columnRange
 	row      []byte // what stored keys of the row begin with, in the day that is read
 
 	cells []bucketstore.Cell
-	// mixed is set if cells are not in the order of families.
+	// mixed is set if cells are not in order of families.
 	mixed bool
 	space arena
 
@@ -21,40 +21,39 @@ type rowReader struct {
 	ordered []bucketstore.Cell // space for cells
 }
 
-// begin forgets the cells of the last row.
+// begin starts a new row.
 func (r *rowReader) begin() {
 	r.cells = r.cells[:0]
 	r.mixed = false
 	r.space.reset()
 }
 
-// readRow collects the cells of the row in the day of p. The place is then after
-// those, in the row or at a later one, or at its end if there is none before
-// limit, which is not in the row.
-func (r *rowReader) readRow(p *place, limit []byte) error {
+// readRow collects the cells of the row in the day of it, which is then behind these
+// cells: in the row, at a later one, or at its end if there is none before limit, which is
+// not in the row.
+func (r *rowReader) readRow(it *dayIter, limit []byte) error {
 	for i := range r.families {
 		c := &r.families[i]
 		r.seek = append(append(r.seek[:0], r.row...), c.start...)
-		if !p.goTo(r.seek, limit) || !bytes.HasPrefix(p.iter.Key(), r.row) {
+		if !it.goTo(r.seek, limit) || !bytes.HasPrefix(it.iter.Key(), r.row) {
 			break
 		}
-		if err := r.readColumns(p, c, limit); err != nil {
+		if err := r.readColumns(it, c, limit); err != nil {
 			return err
 		}
 	}
-	// An iterator that fails looks as if it were at its end: the rest of the row
-	// may be missing.
-	return p.iter.Error()
+	// A failed iterator looks as if it were at its end: the rest of the row may be missing.
+	return it.iter.Error()
 }
 
-// readColumns collects the cells of c from p on.
-func (r *rowReader) readColumns(p *place, c *columnRange, limit []byte) error {
-	for more := true; more && bytes.HasPrefix(p.iter.Key(), r.row); more = p.next(limit) {
-		column := p.iter.Key()[len(r.row):]
+// readColumns collects the cells of c, beginning at it.
+func (r *rowReader) readColumns(it *dayIter, c *columnRange, limit []byte) error {
+	for more := true; more && bytes.HasPrefix(it.iter.Key(), r.row); more = it.next(limit) {
+		column := it.iter.Key()[len(r.row):]
 		if bytes.Compare(column, c.limit) >= 0 {
 			return nil
 		}
-		stored, err := p.iter.ValueAndErr()
+		stored, err := it.iter.ValueAndErr()
 		if err != nil {
 			return err
 		}
@@ -66,10 +65,10 @@ func (r *rowReader) readColumns(p *place, c *columnRange, limit []byte) error {
 }
 
 // leaveRow goes to the first cell of the next row.
-func (r *rowReader) leaveRow(p *place, limit []byte) error {
+func (r *rowReader) leaveRow(it *dayIter, limit []byte) error {
 	r.seek = appendAfterRow(r.seek[:0], r.row)
-	p.goTo(r.seek, limit)
-	return p.iter.Error()
+	it.goTo(r.seek, limit)
+	return it.iter.Error()
 }
 
 func (r *rowReader) collect(c *columnRange, qualifier, stored []byte) error {
@@ -89,8 +88,8 @@ func (r *rowReader) collect(c *columnRange, qualifier, stored []byte) error {
 	return nil
 }
 
-// order puts the cells of several days in the order of families. Within a family
-// they are in order already, as the days are.
+// order sorts the cells of several days by family. Within a family they are in order
+// already, as the days are.
 func (r *rowReader) order() {
 	if !r.mixed {
 		return
@@ -106,7 +105,7 @@ func (r *rowReader) order() {
 	r.cells, r.ordered = r.ordered, r.cells
 }
 
-// An arena holds copies of bytes, which stay where they are until the reset.
+// An arena holds copies of bytes. They stay valid until reset.
 type arena struct{ block []byte }
 
 // minBlock is the smallest block of an arena in bytes.

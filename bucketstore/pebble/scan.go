@@ -12,9 +12,8 @@ import (
 	"github.com/promtable/promtable/series"
 )
 
-// Scan implements bucketstore.Store. All rows are seen as of the instant at
-// which Scan was called. Files that compactions replace stay on the disk until
-// it returns.
+// Scan implements bucketstore.Store. All rows are seen as of the instant at which Scan was
+// called. Until it returns, files that compactions replace stay on the disk.
 func (s *Store) Scan(ctx context.Context, req bucketstore.ScanRequest, fn func(bucketstore.Row) error) error {
 	t, err := s.table(req.Table)
 	if err != nil {
@@ -22,11 +21,11 @@ func (s *Store) Scan(ctx context.Context, req bucketstore.ScanRequest, fn func(b
 	}
 	sc := s.scanners.Get().(*scanner)
 	err = s.scan(ctx, sc, t, req, fn)
-	s.rest(sc) // after a panic of fn it is not used again
+	s.recycle(sc) // after a panic of fn the scanner is not reused
 	return err
 }
 
-// scan is Scan with a scanner that rested.
+// scan is Scan with a scanner of the pool.
 func (s *Store) scan(ctx context.Context, sc *scanner, t *table, req bucketstore.ScanRequest, fn func(bucketstore.Row) error) (err error) {
 	if err := sc.prepare(t, req.Families, s.now()); err != nil {
 		return fmt.Errorf("scan %s: %w", req.Table, err)
@@ -37,7 +36,7 @@ func (s *Store) scan(ctx context.Context, sc *scanner, t *table, req bucketstore
 	if sc.first, err = s.db.NewIter(nil); err != nil {
 		return fmt.Errorf("scan %s: %w", req.Table, err)
 	}
-	// After the iterator, so that no day is missed that it sees.
+	// The days are loaded after the iterator is opened, so that none is missed.
 	if t.calendar != nil {
 		sc.exist = t.days.all()
 	}
@@ -49,8 +48,8 @@ func (s *Store) scan(ctx context.Context, sc *scanner, t *table, req bucketstore
 	return sc.scan(ctx, req, fn)
 }
 
-// rest keeps sc for later use, unless a large row has made it large.
-func (s *Store) rest(sc *scanner) {
+// recycle returns sc to the pool, unless a large row has made it large.
+func (s *Store) recycle(sc *scanner) {
 	if cap(sc.space.block) <= maxPooled {
 		s.scanners.Put(sc)
 	}
@@ -62,10 +61,10 @@ type scanner struct {
 	exist  []uint32 // the days
 	deltas deltaRange
 
-	first  *pebble.Iterator // all others are clones of it
-	taken  bool             // first has a slot
-	places [maxIterators]place
-	// cursors has one for each day of a range, waiting those that are not at their
+	first *pebble.Iterator // all others are clones of it
+	taken bool             // first has a slot
+	iters [maxIterators]dayIter
+	// cursors has one for each day of a range. waiting holds those that are not at their
 	// end, by row and day. least is space for some of them.
 	cursors, waiting, least []*cursor
 
@@ -73,8 +72,8 @@ type scanner struct {
 	rowReader
 }
 
-// A columnRange is a part of a row: what follows the row in stored keys lies in
-// [start, limit).
+// A columnRange is a part of a row: the bytes after the row in stored keys are in [start,
+// limit).
 type columnRange struct {
 	family       string
 	start, limit []byte
@@ -82,7 +81,7 @@ type columnRange struct {
 	cutoff int64
 }
 
-// prepare sets the columns to read, without those that cannot hold any.
+// prepare sets the columns to read, without empty ones.
 func (sc *scanner) prepare(t *table, families []bucketstore.FamilyRange, now time.Time) error {
 	sc.table = t
 	sc.deltas = deltasOf(families)
@@ -114,7 +113,7 @@ func (sc *scanner) scan(ctx context.Context, req bucketstore.ScanRequest, fn fun
 			return err
 		}
 		if i > 0 && !isBehind(r, req.Rows[i-1]) {
-			sc.rewind() // Places only go forward. The contract promises order, so this never happens.
+			sc.rewind() // Iterators only go forward. The contract promises order, so this never happens.
 		}
 		if r.IsEmpty() {
 			continue
@@ -144,34 +143,34 @@ func (sc *scanner) scanPart(ctx context.Context, r series.RowRange, days []uint3
 	return sc.scanRows(ctx, r, days, out)
 }
 
-// scanRow delivers the row key, if it has any cell asked for.
+// scanRow delivers the row key, if it has any requested cell.
 func (sc *scanner) scanRow(key []byte, days []uint32, out *delivery) error {
 	sc.begin()
 	for _, day := range days {
-		p, err := sc.place(day)
+		it, err := sc.dayIter(day)
 		if err != nil {
 			return err
 		}
 		sc.row = appendRow(appendHead(sc.row[:0], sc.table.first, day), key)
 		sc.limit = appendAfterRow(sc.limit[:0], sc.row)
-		if err := sc.readRow(p, sc.limit); err != nil {
+		if err := sc.readRow(it, sc.limit); err != nil {
 			return err
 		}
 	}
 	return sc.deliver(out)
 }
 
-// A delivery hands rows over.
+// A delivery passes rows to fn.
 type delivery struct {
 	limit int
 	fn    func(bucketstore.Row) error
 	rows  int
-	// ended is set when no more are wanted, with the error of fn, if any.
+	// ended is set when no more rows are wanted, with the error of fn, if any.
 	ended bool
 	err   error
 }
 
-// deliver hands over the row that was read, unless it is empty.
+// deliver passes the row to fn, unless it is empty.
 func (sc *scanner) deliver(out *delivery) error {
 	if len(sc.cells) == 0 {
 		return nil

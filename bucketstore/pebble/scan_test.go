@@ -17,8 +17,8 @@ import (
 	"github.com/promtable/promtable/series"
 )
 
-// TestScanReadFails fails the disk at each block of a row in turn: the row comes
-// whole or the scan fails.
+// TestScanReadFails fails the disk at each block of a row in turn: Scan returns the whole
+// row or an error.
 func TestScanReadFails(t *testing.T) {
 	const cells = 64
 	plain := func(i int) []byte { return fmt.Appendf(nil, "%04d", i) }
@@ -83,8 +83,8 @@ func TestScanReadFails(t *testing.T) {
 	}
 }
 
-// awaitTableStats waits until Pebble has looked at all tables, which it does behind
-// an open: a disk that fails then ends the process.
+// awaitTableStats waits until Pebble has read the statistics of all tables, in the
+// background after an open: a disk that fails then ends the process.
 func awaitTableStats(s *pebble.Store) {
 	for {
 		tables := s.EngineMetrics().Table

@@ -28,17 +28,17 @@ const (
 	// DefaultSweepInterval is an hour.
 	DefaultSweepInterval = time.Hour
 
-	// flushTimeout is short beside the 30 s that supervisors commonly give to end.
+	// flushTimeout is short beside the 30 s that supervisors commonly allow for a stop.
 	flushTimeout = 10 * time.Second
 )
 
 // Config says what to open.
 type Config struct {
-	// Dir is the data directory. It is made if it is missing, unless Existing is set:
+	// Dir is the data directory. It is created if it is missing, unless Existing is set:
 	// then it must hold a store.
 	Dir      string
 	Existing bool
-	// Tables are the tables and families that may be named.
+	// Tables are the tables and families of the store.
 	Tables []bucketstore.TableSpec
 	// Now is the clock by which cells expire; nil is time.Now.
 	Now func() time.Time
@@ -48,10 +48,10 @@ type Config struct {
 	Registerer prometheus.Registerer
 	// CacheBytes is the size of the block cache; 0 is DefaultCacheBytes.
 	CacheBytes int64
-	// MemTableBytes is the size of one table in memory, of which there are up to
-	// four; 0 is DefaultMemTableBytes.
+	// MemTableBytes is the size of one memtable, of which there are up to four; 0 is
+	// DefaultMemTableBytes.
 	MemTableBytes uint64
-	// SweepInterval is the time between two searches for expired cells; 0 is
+	// SweepInterval is the time between two sweeps for expired cells; 0 is
 	// DefaultSweepInterval.
 	SweepInterval time.Duration
 
@@ -86,7 +86,7 @@ func (c Config) withDefaults() (Config, error) {
 		return c, nil
 	}
 	c.fs = vfs.Default
-	// The lock knows a directory by its name, so it must have only one.
+	// The lock compares names of directories, so the directory needs a unique one.
 	var err error
 	c.Dir, err = filepath.Abs(c.Dir)
 	return c, err
@@ -102,17 +102,17 @@ type Store struct {
 	tables [bucketstore.NumTables]*table
 
 	// columns is held shared while a batch becomes visible. A writer that reads cells to
-	// decide what to write holds it alone, from the read until its batch is visible.
+	// decide what to write holds it exclusively, from the read until its batch is visible.
 	columns sync.RWMutex
 	// waiting counts batches that are visible and may not be durable yet.
 	waiting sync.WaitGroup
-	// fs and dir are where tables to be ingested are made, ingested counts them.
+	// Tables to be ingested are written to dir in fs. ingested counts them.
 	fs           vfs.FS
 	dir          string
 	ingestBytes  int
 	ingested     atomic.Uint64
 	tableOptions sstable.WriterOptions
-	// scanners are *scanner that rest.
+	// scanners recycles *scanner.
 	scanners sync.Pool
 
 	metrics    *metrics
@@ -139,7 +139,7 @@ func Open(cfg Config) (*Store, error) {
 	}
 	s.guard = &guard{logger: cfg.Logger, metrics: s.metrics}
 	s.scanners.New = func() any { return new(scanner) }
-	if s.lock, err = takeDirectory(cfg.fs, cfg.Dir, cfg.Existing, time.Now()); err != nil {
+	if s.lock, err = lockDirectory(cfg.fs, cfg.Dir, cfg.Existing, time.Now()); err != nil {
 		return nil, err
 	}
 	if err := s.open(cfg); err != nil {
@@ -151,7 +151,7 @@ func Open(cfg Config) (*Store, error) {
 	return s, nil
 }
 
-// open opens the database in the directory that is locked.
+// open opens the database in the locked directory.
 func (s *Store) open(cfg Config) error {
 	opts := engineOptions(cfg)
 	opts.Lock = s.lock
@@ -195,8 +195,8 @@ func (s *Store) loadDays(db *pebble.DB) error {
 	return nil
 }
 
-// Close implements bucketstore.Store. It gives the directory up. What is in
-// memory goes to tables first, so that the next start has no log to read.
+// Close implements bucketstore.Store. It flushes first, so that the next start has no log
+// to read.
 func (s *Store) Close() error {
 	s.stopSweep()
 	s.sweeping.Wait()
@@ -209,8 +209,8 @@ func (s *Store) Close() error {
 	return errors.Join(err, s.db.Close(), s.lock.Close())
 }
 
-// flush waits no longer than flushTimeout: nothing is lost if a full disk has no
-// room for tables, the log has it all.
+// flush flushes for up to flushTimeout. If a full disk has no space for tables, nothing is
+// lost: the log has everything.
 func (s *Store) flush() error {
 	flushed, err := s.db.AsyncFlush()
 	if err != nil {
@@ -224,7 +224,7 @@ func (s *Store) flush() error {
 	return nil
 }
 
-// A table is what may be named in a table.
+// A table is a table with its families.
 type table struct {
 	first    byte
 	families []bucketstore.FamilySpec
@@ -249,7 +249,7 @@ func newTables(specs []bucketstore.TableSpec) (tables [bucketstore.NumTables]*ta
 	return tables, nil
 }
 
-// isName says whether a family of this name sorts as the contract wants it.
+// isName says whether families with such names sort as the contract wants it.
 func isName(name string) bool {
 	for i := 0; i < len(name); i++ {
 		c := name[i]

@@ -49,8 +49,7 @@ func dump(t testing.TB, s *pebble.Store, table bucketstore.Table) string {
 	return b.String()
 }
 
-// TestReopen writes, deletes and drops, and finds all of it after each of
-// several closes.
+// TestReopen writes, deletes and drops, and checks the store after each of several reopens.
 func TestReopen(t *testing.T) {
 	dir := t.TempDir()
 	want := ""
@@ -80,7 +79,7 @@ func TestReopen(t *testing.T) {
 	}
 }
 
-// TestEmptyKey: unlike Bigtable this backend takes it.
+// TestEmptyKey: unlike Bigtable this backend accepts it.
 func TestEmptyKey(t *testing.T) {
 	s := openStore(t, onDisk(t.TempDir()))
 	apply(t, s, bucketstore.Metric, "", setOp("l", "", 1, ""))
@@ -102,7 +101,7 @@ func TestRefusedOperations(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			if err := s.Apply(t.Context(), bucketstore.Metric, []bucketstore.Mutation{{Key: []byte("row"), Ops: []bucketstore.Op{tc.op}}}); err == nil {
-				t.Error("Apply took it")
+				t.Error("Apply accepted it")
 			}
 			if got := dump(t, s, bucketstore.Metric); got != "" {
 				t.Errorf("the store holds %s", got)
@@ -157,8 +156,8 @@ func storedPairs(t *testing.T, disk vfs.FS) (pairs []string) {
 	return pairs
 }
 
-// TestSweep moves the clock back after the sweep: what was only hidden would
-// come back.
+// TestSweep moves the clock back after the sweep: cells that were only hidden would appear
+// again.
 func TestSweep(t *testing.T) {
 	const rows = 10000 // More than two steps of a sweep.
 	var clock atomic.Int64
@@ -258,7 +257,7 @@ func TestMergerOrder(t *testing.T) {
 	merger := pebble.EngineOptions(vfs.NewMem()).Merger
 	for _, tc := range []struct {
 		name string
-		// operands from the oldest to the newest
+		// operands in order of writing
 		operands [][]byte
 		want     string
 	}{

@@ -13,12 +13,12 @@ import (
 )
 
 const (
-	// sweepPage is how many cells one step of the sweep looks at. Writers wait
-	// while it deletes some of them, a few milliseconds.
+	// sweepPage is how many cells one step of the sweep reads. Writers wait a few
+	// milliseconds while it deletes some of them.
 	sweepPage = 4096
 
-	// sweepRest is how many times as long as a step the sweep rests after it, so
-	// that it takes at most a quarter of a core.
+	// sweepRest is the pause after a step, in durations of the step. So the sweep takes at
+	// most a quarter of a core.
 	sweepRest = 3
 )
 
@@ -40,7 +40,7 @@ func (s *Store) sweepUntil(ctx context.Context, interval time.Duration) {
 	}
 }
 
-// sleep says whether it came to its end before ctx did.
+// sleep says whether d has passed before ctx ended.
 func sleep(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -52,7 +52,7 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// sweepTable goes once through a table.
+// sweepTable sweeps a table once.
 func (s *Store) sweepTable(ctx context.Context, t *table) error {
 	if t.calendar == nil {
 		return s.sweep(ctx, t, 0)
@@ -65,15 +65,15 @@ func (s *Store) sweepTable(ctx context.Context, t *table) error {
 	return nil
 }
 
-// sweep goes once through a table, or through a day of it.
+// sweep sweeps a table, or a day of it, once, cell by cell.
 func (s *Store) sweep(ctx context.Context, t *table, day uint32) error {
 	return s.eachPage(ctx, t, day, func(from, upper []byte) (next []byte, err error) {
 		return s.sweepStep(t, from, upper)
 	})
 }
 
-// eachPage calls step with the bounds of what is left of a table, or of a day of
-// it, until it returns nil. It rests in between.
+// eachPage calls step with the bounds of the rest of a table, or of a day of it, until it
+// returns nil. It pauses between the steps.
 func (s *Store) eachPage(ctx context.Context, t *table, day uint32, step func(from, upper []byte) (next []byte, err error)) error {
 	from, upper := appendHead(nil, t.first, day), appendHeadLimit(nil, t.first, day)
 	for from != nil {
@@ -90,18 +90,18 @@ func (s *Store) eachPage(ctx context.Context, t *table, day uint32, step func(fr
 	return nil
 }
 
-// sweepStep deletes what has expired in the page that begins at from, and
-// returns where the next page begins, nil after the last. It looks first without
-// hindering writers, and again, in their way, only where there is something.
+// sweepStep deletes the expired cells of the page that begins at from. It returns the start
+// of the next page, nil after the last. It reads the page without a lock first, and again
+// with the lock only if a cell has expired.
 func (s *Store) sweepStep(t *table, from, upper []byte) (next []byte, err error) {
-	p, err := s.look(t, from, upper)
+	p, err := s.readPage(t, from, upper)
 	if err != nil || len(p.expired) == 0 {
 		return p.next, err
 	}
 	s.columns.Lock()
 	defer s.columns.Unlock()
 	next = p.next
-	if p, err = s.look(t, from, upper); err != nil {
+	if p, err = s.readPage(t, from, upper); err != nil {
 		return nil, err
 	}
 	batch := s.db.NewBatch()
@@ -110,7 +110,7 @@ func (s *Store) sweepStep(t *table, from, upper []byte) (next []byte, err error)
 			return nil, errors.Join(err, batch.Close())
 		}
 	}
-	// What a crash undoes, the next sweep does again.
+	// If a crash undoes this, the next sweep repeats it.
 	if err := batch.Commit(pebble.NoSync); err != nil {
 		return nil, errors.Join(err, batch.Close())
 	}
@@ -118,18 +118,17 @@ func (s *Store) sweepStep(t *table, from, upper []byte) (next []byte, err error)
 	return next, batch.Close()
 }
 
-// A page is what a sweep finds in some thousand cells.
+// A page is the result of a sweep over a few thousand cells.
 type page struct {
 	expired [][]byte // stored keys
-	// last is when the last of the other cells expires, in milliseconds, 0 if there
-	// are none.
+	// last is when the last living cell expires, in milliseconds, 0 if there is none.
 	last int64
-	// next is where the next page begins, nil after the last.
+	// next is the start of the next page, nil after the last.
 	next []byte
 }
 
-// look returns the page that begins at from.
-func (s *Store) look(t *table, from, upper []byte) (p page, err error) {
+// readPage reads the page that begins at from.
+func (s *Store) readPage(t *table, from, upper []byte) (p page, err error) {
 	now := s.now().UnixMilli()
 	iter, err := s.db.NewIter(&pebble.IterOptions{LowerBound: from, UpperBound: upper})
 	if err != nil {
@@ -151,8 +150,8 @@ func (s *Store) look(t *table, from, upper []byte) (p page, err error) {
 	return p, errors.Join(err, iter.Close())
 }
 
-// expiry returns the last time, in milliseconds, at which the cell at iter is
-// not older than its family allows.
+// expiry returns the last time, in milliseconds, at which the cell at iter is within the
+// MaxAge of its family.
 func (t *table) expiry(iter *pebble.Iterator) (int64, error) {
 	stored, err := iter.ValueAndErr()
 	if err != nil {
@@ -171,8 +170,8 @@ func (t *table) expiry(iter *pebble.Iterator) (int64, error) {
 	return addAge(at, family.MaxAge), nil
 }
 
-// addAge returns at plus age, both in milliseconds, but for an age of 0 the
-// end of time, which is also what does not fit.
+// addAge returns at plus age, both in milliseconds. For an age of 0, and on overflow, it
+// returns the end of time.
 func addAge(at int64, age time.Duration) int64 {
 	if age <= 0 || at > math.MaxInt64-age.Milliseconds() {
 		return math.MaxInt64

@@ -13,10 +13,10 @@ import (
 	"github.com/promtable/promtable/series"
 )
 
-// Apply implements bucketstore.Store. All mutations are one batch: they become
-// visible at one instant, and durable together, perhaps a moment later. Memory holds
-// them twice. A large batch of new cells costs some fsyncs instead of one, and far
-// less of all else.
+// Apply implements bucketstore.Store. All mutations are one batch: they become visible at
+// one instant, and durable together, perhaps a moment later. Memory holds them twice. A
+// large batch of new cells costs a few fsyncs instead of one, and much less of everything
+// else.
 func (s *Store) Apply(ctx context.Context, table bucketstore.Table, muts []bucketstore.Mutation) error {
 	t, err := s.table(table)
 	if err != nil {
@@ -43,7 +43,7 @@ func (s *Store) Apply(ctx context.Context, table bucketstore.Table, muts []bucke
 	return s.applyBlind(ctx, t, muts)
 }
 
-// needs says on what mutations depend: on cells, or on the days that exist.
+// needs says what mutations depend on: on cells, or on the set of days.
 type needs struct{ cells, days bool }
 
 func (n *needs) add(t *table, mut *bucketstore.Mutation) {
@@ -57,7 +57,7 @@ func (n *needs) add(t *table, mut *bucketstore.Mutation) {
 	}
 }
 
-// applyBlind writes mutations that do not depend on what is stored.
+// applyBlind writes mutations that do not depend on stored data.
 func (s *Store) applyBlind(ctx context.Context, t *table, muts []bucketstore.Mutation) error {
 	e := newEncoder(t, s.db.NewBatch())
 	for i := range muts {
@@ -66,13 +66,13 @@ func (s *Store) applyBlind(ctx context.Context, t *table, muts []bucketstore.Mut
 		}
 	}
 	s.columns.RLock()
-	e.days.written(e.written)
+	e.days.addWritten(e.written)
 	s.publish(e.batch)
 	s.columns.RUnlock()
 	return s.waitDurable(ctx, e.batch)
 }
 
-// applyAlone writes mutations that do, while no other writer runs.
+// applyAlone writes mutations that depend on stored data, while no other writer runs.
 func (s *Store) applyAlone(ctx context.Context, e *encoder, muts []bucketstore.Mutation) error {
 	s.columns.Lock()
 	for i := range muts {
@@ -81,7 +81,7 @@ func (s *Store) applyAlone(ctx context.Context, e *encoder, muts []bucketstore.M
 			return errors.Join(err, e.batch.Close())
 		}
 	}
-	e.days.written(e.written)
+	e.days.addWritten(e.written)
 	s.publish(e.batch)
 	s.columns.Unlock()
 	return s.waitDurable(ctx, e.batch)
@@ -113,7 +113,7 @@ func (s *Store) CheckAndApply(ctx context.Context, table bucketstore.Table, cond
 		s.columns.Unlock()
 		return false, errors.Join(err, e.batch.Close())
 	}
-	e.days.written(e.written)
+	e.days.addWritten(e.written)
 	s.publish(e.batch)
 	s.columns.Unlock()
 	if err := s.waitDurable(ctx, e.batch); err != nil {
@@ -122,8 +122,8 @@ func (s *Store) CheckAndApply(ctx context.Context, table bucketstore.Table, cond
 	return true, nil
 }
 
-// Drop implements bucketstore.Store. It costs one tombstone, one for each day if
-// the table has days; the space is free again when compactions have passed over them.
+// Drop implements bucketstore.Store. It costs one tombstone, or one for each day.
+// Compactions free the space.
 func (s *Store) Drop(ctx context.Context, table bucketstore.Table, rows series.RowRange) error {
 	t, err := s.table(table)
 	if err != nil {
@@ -155,10 +155,9 @@ func (s *Store) Drop(ctx context.Context, table bucketstore.Table, rows series.R
 	return s.waitDurable(ctx, batch)
 }
 
-// publish writes batch, the days of which are noted, to the log and makes it
-// visible. It does not wait for the disk. When the log fails Pebble
-// panics. An HTTP handler would recover the panic and leave every later write waiting, so
-// publish ends the process.
+// publish writes batch, whose days are recorded, to the log and makes it visible. It does
+// not wait for the disk. If the log fails Pebble panics. An HTTP handler would recover the
+// panic and leave every later write waiting, so publish ends the process.
 func (s *Store) publish(batch *pebble.Batch) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -170,8 +169,8 @@ func (s *Store) publish(batch *pebble.Batch) {
 	}
 }
 
-// waitDurable waits for the fsync of a published batch and closes it. It stops
-// to wait when ctx ends; what was published stays.
+// waitDurable waits for the fsync of a published batch and closes it. It returns early when
+// ctx ends; the batch stays published.
 func (s *Store) waitDurable(ctx context.Context, batch *pebble.Batch) error {
 	start := time.Now()
 	done := make(chan error, 1)
@@ -190,7 +189,7 @@ func (s *Store) waitDurable(ctx context.Context, batch *pebble.Batch) error {
 	}
 }
 
-// check says whether t takes all operations of mut.
+// check returns an error unless t accepts all operations of mut.
 func (t *table) check(mut bucketstore.Mutation) error {
 	for i := range mut.Ops {
 		op := &mut.Ops[i]
@@ -206,18 +205,17 @@ func (t *table) check(mut bucketstore.Mutation) error {
 
 // An encoder adds mutations to a batch.
 type encoder struct {
-	batch *pebble.Batch // nil if cells are only to be encoded
+	batch *pebble.Batch // nil if cells are only encoded
 	first byte          // of the table
 	// calendar is nil if the table has no days.
 	*calendar
 	days *daySet
-	// written is the days that the batch has cells in, in order.
+	// written is the days in which the batch has cells, in order.
 	written []uint32
 
-	// bucket is that of the row, if the table has days.
+	// bucket is the bucket of the current row, if the table has days.
 	bucket bucket
-	// row and key are space for stored keys. The day in row is that of the last
-	// column.
+	// row and key are space for stored keys. The day in row is the day of the last column.
 	row, key []byte
 }
 
@@ -225,8 +223,8 @@ func newEncoder(t *table, batch *pebble.Batch) *encoder {
 	return &encoder{batch: batch, first: t.first, calendar: t.calendar, days: &t.days}
 }
 
-// addMutation adds mut. The batch is indexed if mut reads cells. No other writer runs
-// if mut depends on the days that exist.
+// addMutation adds mut. If mut reads cells the batch must be indexed. If mut depends on the
+// set of days no other writer may run.
 func (e *encoder) addMutation(mut bucketstore.Mutation) error {
 	e.enter(mut.Key)
 	for i := range mut.Ops {
@@ -245,8 +243,8 @@ func (e *encoder) enter(key []byte) {
 	e.row = appendRow(appendHead(e.row[:0], e.first, noDay), key)
 }
 
-// turn sets the day in e.row to that of the column and returns it.
-func (e *encoder) turn(qualifier []byte) (day uint32) {
+// setDay sets the day in e.row to the day of the column and returns it.
+func (e *encoder) setDay(qualifier []byte) (day uint32) {
 	if e.calendar == nil {
 		return 0
 	}
@@ -255,9 +253,9 @@ func (e *encoder) turn(qualifier []byte) (day uint32) {
 	return day
 }
 
-// turnTo sets the day in e.row to that of a column that is written.
-func (e *encoder) turnTo(qualifier []byte) {
-	if day := e.turn(qualifier); e.calendar != nil {
+// setWrittenDay is setDay for a column that is written.
+func (e *encoder) setWrittenDay(qualifier []byte) {
+	if day := e.setDay(qualifier); e.calendar != nil {
 		e.written = insertDay(e.written, day)
 	}
 }
@@ -270,7 +268,7 @@ func (e *encoder) columnSize(op *bucketstore.Op) int {
 func (e *encoder) addOp(op *bucketstore.Op) error {
 	switch op.Kind {
 	case bucketstore.SetCell:
-		e.turnTo(op.Qualifier)
+		e.setWrittenDay(op.Qualifier)
 		merge := e.batch.MergeDeferred(e.columnSize(op), timeSize+len(op.Value))
 		appendColumn(append(merge.Key[:0], e.row...), op.Family, op.Qualifier)
 		putCell(merge.Value, op.Time, op.Value)
@@ -289,8 +287,8 @@ func (e *encoder) addOp(op *bucketstore.Op) error {
 	return fmt.Errorf("unknown operation %d", op.Kind)
 }
 
-// deleteFamily deletes a family of the current row in all days that exist, be it
-// only in this batch.
+// deleteFamily deletes a family of the current row in all days, those of this batch
+// included.
 func (e *encoder) deleteFamily(family string) error {
 	if e.calendar == nil {
 		return e.deleteColumns(family)
@@ -308,7 +306,7 @@ func (e *encoder) deleteFamily(family string) error {
 	return nil
 }
 
-// deleteColumns deletes what follows e.row in a family.
+// deleteColumns deletes the columns of a family that follow e.row.
 func (e *encoder) deleteColumns(family string) error {
 	e.key = appendColumn(append(e.key[:0], e.row...), family, nil)
 	limit := appendColumnLimit(append([]byte(nil), e.row...), family)
@@ -317,7 +315,7 @@ func (e *encoder) deleteColumns(family string) error {
 
 // column returns the stored key of a column of the current row, in e.key.
 func (e *encoder) column(family string, qualifier []byte) []byte {
-	e.turn(qualifier)
+	e.setDay(qualifier)
 	e.key = appendColumn(append(e.key[:0], e.row...), family, qualifier)
 	return e.key
 }
@@ -335,8 +333,7 @@ func (e *encoder) get(key []byte) (t int64, value []byte, held bool, err error) 
 	return t, value, true, errors.Join(err, closer.Close())
 }
 
-// holds says whether cond holds in the row key. A cell that has expired is
-// none.
+// holds says whether cond holds in the row key. An expired cell counts as absent.
 func (e *encoder) holds(cond bucketstore.Condition, key []byte, cutoff int64) (bool, error) {
 	e.enter(key)
 	t, value, held, err := e.get(e.column(cond.Family, cond.Qualifier))

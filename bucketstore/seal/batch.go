@@ -16,14 +16,14 @@ import (
 )
 
 const (
-	// batchOps and batchBytes are where a batch of mutations is sent, batchCells is
-	// how many cells are read for it: so that a read is done in time.
+	// batchOps and batchBytes are the size at which a batch of mutations is sent.
+	// batchCells bounds the cells read for it, so that the read ends in time.
 	batchOps   = 50_000
 	batchBytes = 4 << 20
 	batchCells = 1_000_000
 	// readTimeout bounds the read of a batch.
 	readTimeout = 2 * time.Minute
-	// maxReads is how often a batch is read again because it has become stale.
+	// maxReads is how often a batch is read again because it was stale.
 	maxReads = 5
 )
 
@@ -33,14 +33,14 @@ var (
 	errFull     = errors.New("batch is full")
 )
 
-// A batch is mutations of rows that were read one after another.
+// A batch is the mutations of rows that were read together.
 type batch struct {
 	muts []bucketstore.Mutation
 	// readAt is when the first read began, by our clock.
 	readAt int64
-	// plans are what the mutations were made of.
+	// plans are the plans of the mutations.
 	plans []plan
-	// rest are keys of rows that are not sealed, or not all of what they hold.
+	// rest are the keys of rows that are not sealed, or not completely.
 	rest [][]byte
 
 	ops, bytes, cells int
@@ -52,8 +52,8 @@ func (b *batch) isFull() bool {
 	return b.ops >= batchOps || b.bytes >= batchBytes || b.cells >= b.maxCells
 }
 
-// add adds what to do to a row.
-func (b *batch) add(key []byte, p plan) {
+// addPlan adds the plan of a row.
+func (b *batch) addPlan(key []byte, p plan) {
 	if p.more {
 		b.rest = append(b.rest, key)
 	}
@@ -64,9 +64,9 @@ func (b *batch) add(key []byte, p plan) {
 	}
 }
 
-// leave takes rows whose mutations failed, by position, out of rest: what failed
-// now would fail again.
-func (b *batch) leave(failed map[int]error) {
+// dropFailed removes rows whose mutations failed, by position, from rest: they would fail
+// again.
+func (b *batch) dropFailed(failed map[int]error) {
 	for n := range failed {
 		b.rest = slices.DeleteFunc(b.rest, func(key []byte) bool { return bytes.Equal(key, b.muts[n].Key) })
 	}
@@ -98,7 +98,7 @@ func (s *Sealer) read(ctx context.Context, t turn, base int64, keys [][]byte) (*
 	b := &batch{readAt: s.cfg.Now().UnixMilli(), maxCells: s.batchCells}
 	start := t.window
 	if base+series.Period <= start {
-		start = base + series.Period // it is not known of which windows the chunks will be wanted
+		start = base + series.Period // not known yet: the windows whose chunks are needed
 	}
 	wide := make(map[int64][][]byte)
 	keys, err := s.scan(ctx, b, wide, t, extent{base: base, raw: base, chunks: start}, keys)
@@ -107,7 +107,7 @@ func (s *Sealer) read(ctx context.Context, t turn, base int64, keys [][]byte) (*
 	}
 	for _, start := range slices.Sorted(maps.Keys(wide)) {
 		rest := wide[start]
-		if !b.isFull() || len(b.muts) == 0 { // at least one row has to get on
+		if !b.isFull() || len(b.muts) == 0 { // at least one row must be sealed
 			if rest, err = s.scan(ctx, b, nil, t, extent{base: base, raw: start, chunks: start}, rest); err != nil {
 				return nil, err
 			}
@@ -119,11 +119,10 @@ func (s *Sealer) read(ctx context.Context, t turn, base int64, keys [][]byte) (*
 	return b, nil
 }
 
-// An extent is what is read of rows, in milliseconds: from where on, of raw cells
-// and of chunks.
+// An extent says from which time on raw cells and chunks are read, in milliseconds.
 type extent struct{ base, raw, chunks int64 }
 
-// families returns what to read in a turn, up to its limit.
+// families returns what a turn reads, up to its limit.
 func (e extent) families(t turn) []bucketstore.FamilyRange {
 	end := e.base + series.Period
 	limit := qualifier(e.base, min(t.limit(), end))
@@ -134,15 +133,14 @@ func (e extent) families(t turn) []bucketstore.FamilyRange {
 	for _, family := range series.RawFamilies {
 		part := bucketstore.FamilyRange{Family: family, Start: qualifier(e.base, e.raw), Limit: limit}
 		if family == t.family() {
-			part.Start, part.Limit = nil, nil // to see what would be deleted
+			part.Start, part.Limit = nil, nil // to see everything that would be deleted
 		}
 		families = append(families, part)
 	}
 	return families
 }
 
-// qualifier returns a bound of qualifiers: none for the begin and the end of the
-// bucket.
+// qualifier returns a bound of qualifiers: nil for the start and the end of the bucket.
 func qualifier(base, t int64) []byte {
 	if t == base || t == base+series.Period {
 		return nil
@@ -150,13 +148,13 @@ func qualifier(base, t int64) []byte {
 	return series.AppendQualifier(nil, uint32(t-base))
 }
 
-// scan plans rows into b until it is full, and returns the keys that it did not
-// come to. Rows that must be read from farther back go to wide. One that cannot be
-// sealed is left as it is, logged and counted.
+// scan plans rows into b until it is full, and returns the remaining keys. Rows that must
+// be read from an earlier time go to wide. A row that cannot be sealed is logged, counted
+// and left unchanged.
 func (s *Sealer) scan(ctx context.Context, b *batch, wide map[int64][][]byte, t turn, e extent, keys [][]byte) (rest [][]byte, err error) {
 	readAt := s.cfg.Now().UnixMilli()
 	if !isFresh(b.readAt, readAt) {
-		return keys, nil // seal what there is
+		return keys, nil // seal the rows read so far
 	}
 	s.rows.turn = t
 	ranges := make([]series.RowRange, len(keys))
@@ -175,7 +173,7 @@ func (s *Sealer) scan(ctx context.Context, b *batch, wide map[int64][][]byte, t 
 		case p.isWide:
 			wide[p.start] = append(wide[p.start], key)
 		case len(p.ops) > 0:
-			b.add(key, p)
+			b.addPlan(key, p)
 		}
 		if b.isFull() {
 			n, _ := slices.BinarySearchFunc(keys, key, bytes.Compare)
@@ -190,7 +188,7 @@ func (s *Sealer) scan(ctx context.Context, b *batch, wide map[int64][][]byte, t 
 	return rest, nil
 }
 
-// apply sends a batch, unless the fence has come down: see there.
+// apply sends a batch, unless the fence forbids it, see fence.go.
 func (s *Sealer) apply(ctx context.Context, t turn, b *batch) error {
 	if len(b.muts) == 0 {
 		return nil
@@ -204,7 +202,7 @@ func (s *Sealer) apply(ctx context.Context, t turn, b *batch) error {
 		switch {
 		case err != nil:
 			return err
-		case since > b.readAt: // it was in doubt meanwhile
+		case since > b.readAt: // our clock was in doubt meanwhile
 			return errStale
 		}
 	}
@@ -220,29 +218,29 @@ func (s *Sealer) apply(ctx context.Context, t turn, b *batch) error {
 	var failed map[int]error
 	if rows := (*bucketstore.RowsError)(nil); errors.As(err, &rows) {
 		failed = rows.Failed
-		b.leave(failed)
+		b.dropFailed(failed)
 		s.failed("rows not sealed", err, "rows", len(failed))
 	} else if err != nil {
 		return fmt.Errorf("seal rows: %w", err)
 	}
 	for i := range b.plans {
 		if failed[i] == nil {
-			s.metrics.add(&b.plans[i])
+			s.metrics.addRow(&b.plans[i])
 		}
 	}
 	return nil
 }
 
-// failed counts and logs what the sealer does not stop for.
+// failed counts and logs an error after which the sealer continues.
 func (s *Sealer) failed(msg string, err error, pairs ...any) {
 	s.metrics.failures.Inc()
 	level.Warn(s.cfg.Logger).Log(append([]any{"msg", msg, "err", err}, pairs...)...)
 }
 
-// wallDeadline ends ctx at t by the wall clock, even if the machine was suspended,
-// when the clock that contexts go by stands still: the deadline of the context,
-// which gRPC asks for before each attempt, is a time that has passed then. It ends
-// ctx by the other clock, too, in case the wall clock was set back.
+// wallDeadline ends ctx at t by the wall clock, even if the machine was suspended, when the
+// monotonic clock of contexts stands still. gRPC reads the deadline before each attempt,
+// and it has passed then. It also ends ctx by the monotonic clock, in case the wall clock
+// was set back.
 func wallDeadline(ctx context.Context, t time.Time) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithDeadline(ctx, t)
 	wall, cancelWall := context.WithDeadline(ctx, t.Round(0))

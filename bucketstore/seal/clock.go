@@ -21,37 +21,35 @@ import (
 const (
 	// clockInterval is how often clocks are compared.
 	clockInterval = time.Minute
-	// markTime is how long the mark of a process that is gone stays in META/clock.
-	// If it had a buffer nothing is sealed for so long.
+	// markTime is how long the mark of a process that is gone stays in META/clock. If it
+	// had a buffer nothing is sealed that long.
 	markTime = time.Hour
 )
 
 var (
-	// ErrClock says that our clock is in doubt: another one is too far from it, or
+	// ErrClock says that our clock is in doubt: it differs too much from another one, or
 	// they could not be compared.
 	ErrClock = errors.New("our clock is in doubt")
 	// ErrBuffer says that another process keeps samples in a buffer.
 	ErrBuffer = errors.New("another adapter on the store has a buffer, beside which nothing may be sealed")
 )
 
-// A Clock compares our clock with those of the other processes that write to a
-// store or seal it. All of them run one. While our clock is in doubt this process
-// writes samples to l only, see RawFrom, and seals nothing, see Err.
+// A Clock compares our clock with the clocks of all other processes that write to a store
+// or seal it. Each has a Clock. While our clock is in doubt this process writes samples to
+// l only, see RawFrom, and seals nothing, see Err.
 //
-// Each process puts its time into a column of its own of META/clock, its mark, every
-// minute, and then reads the marks of the others. What they tell is in doubt.go.
+// Every minute each process writes its time into its own column of META/clock, its mark,
+// and then reads the marks of the others. doubt.go says what follows from them.
 //
-// Beside the time each mark says whether the process has a buffer. The chunks of a
-// buffer are stamped with the time of receipt and stored any time later, after a
-// crash even days: one that was received before a sealer read its row, and stored
-// after, would lose to the chunk of the sealer, which does not know its samples. So
-// nothing is sealed while a process with a buffer is there, or was in the last hour
-// and did not Leave.
+// Each mark also says whether the process has a buffer. The chunks of a buffer are stamped
+// with the time of receipt and stored at any later time, after a crash even days later. If
+// such a sample is received before a sealer reads its row, and stored after, the sealer's
+// chunk wins without having the sample. So nothing is sealed while a process with a buffer
+// runs, or ran in the last hour and did not Leave.
 type Clock struct {
 	cfg ClockConfig
 	id  string
-	// uptime returns the monotonic time of a time that Now has returned. Tests
-	// replace it.
+	// uptime converts a time of Now to a monotonic time. Tests replace it.
 	uptime func(t time.Time) time.Duration
 
 	skew     prometheus.Gauge
@@ -62,19 +60,18 @@ type Clock struct {
 	comparison
 }
 
-// ClockConfig says what a Clock compares.
+// ClockConfig configures a Clock.
 type ClockConfig struct {
 	Store bucketstore.Store
 	// Now is our clock.
 	Now func() time.Time
-	// MaxFuture is how far ahead of our clock the samples are that this process
-	// takes. 0 is no bound.
+	// MaxFuture is how far ahead of our clock samples may be. 0 is no bound.
 	MaxFuture time.Duration
 	// Buffered says that this process keeps samples in a buffer.
 	Buffered bool
-	// ID is the name under which this process shows its clock: that of its log, if
-	// it has one, so that the mark of one that died with samples in the log is
-	// taken over by the one that stores them. Empty is a name of its own.
+	// ID is the column of this process. A process with a buffer uses the ID of its log: if
+	// it dies with samples in the log, the next process on the log takes over its mark.
+	// Empty is a random ID.
 	ID string
 	// Logger may be nil.
 	Logger log.Logger
@@ -90,7 +87,7 @@ type clockCell struct {
 	Buffered bool `json:"buffered,omitempty"`
 }
 
-// NewClock returns a Clock, which compares nothing before Run or Compare.
+// NewClock returns a Clock. It compares nothing before Run or Compare.
 func NewClock(cfg ClockConfig) *Clock {
 	if cfg.Logger == nil {
 		cfg.Logger = log.NewNopLogger()
@@ -126,8 +123,8 @@ func NewClock(cfg ClockConfig) *Clock {
 	return c
 }
 
-// Run compares until ctx ends. It logs when the clock comes into doubt and out of
-// it, and when nothing may be sealed for another reason.
+// Run compares until ctx ends. It logs when doubt begins and ends, and when nothing may be
+// sealed for another reason.
 func (c *Clock) Run(ctx context.Context) {
 	var last error
 	for ctx.Err() == nil {
@@ -141,8 +138,8 @@ func (c *Clock) Run(ctx context.Context) {
 	}
 }
 
-// report logs what Err says if that is of another kind than last, which is what
-// report returned before, and returns its kind: one of the errors of this package, or nil.
+// report logs Err if its kind differs from last, the result of the previous report. It
+// returns the kind: one of the errors of this package, or nil.
 func (c *Clock) report(last error) error {
 	err := c.Err()
 	kind := err
@@ -166,8 +163,8 @@ func (c *Clock) report(last error) error {
 	return kind
 }
 
-// Compare writes our time and then reads those of the others: of two processes
-// that do so at once, at least one sees the other.
+// Compare writes our time and then reads those of the others. So of two processes that do
+// it at once, at least one sees the other.
 func (c *Clock) Compare(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, metaTimeout)
 	defer cancel()
@@ -193,9 +190,9 @@ func (c *Clock) read() reading { return c.readingOf(c.cfg.Now()) }
 
 func (c *Clock) readingOf(t time.Time) reading { return reading{t.Round(0), c.uptime(t)} }
 
-// Leave takes our mark out of META/clock, when Run has ended. A process that leaves
-// writes and seals nothing any more, and if it had a buffer, nothing is in it or in
-// its log: else its mark must stay, for the samples that are stored later.
+// Leave deletes our mark from META/clock. Run must have ended, and the process must write
+// and seal nothing any more. A process with a buffer may leave only if buffer and log are
+// empty: its mark must stay for samples that are stored later.
 func (c *Clock) Leave(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, metaTimeout)
 	defer cancel()
@@ -204,25 +201,25 @@ func (c *Clock) Leave(ctx context.Context) error {
 		Ops: []bucketstore.Op{{Kind: bucketstore.DeleteColumn, Family: series.FamilyMeta, Qualifier: []byte(c.id)}},
 	}})
 	if err != nil {
-		return fmt.Errorf("take our clock from META: %w", err)
+		return fmt.Errorf("delete our clock from META: %w", err)
 	}
 	return nil
 }
 
-// write writes our mark, and removes those of processes that are gone for long.
+// write writes our mark, and deletes old marks of processes that are gone.
 func (c *Clock) write(ctx context.Context, now reading) error {
 	value, err := json.Marshal(clockCell{Time: now.wall.UnixMilli(), Buffered: c.cfg.Buffered})
 	if err != nil {
 		return err
 	}
 	ops := []bucketstore.Op{
-		{Kind: bucketstore.DeleteColumn, Family: series.FamilyMeta, Qualifier: []byte(c.id)}, // it may be of a later time, if the clock was set
+		{Kind: bucketstore.DeleteColumn, Family: series.FamilyMeta, Qualifier: []byte(c.id)}, // it may have a later time, if the clock was set
 		{Kind: bucketstore.SetCell, Family: series.FamilyMeta, Qualifier: []byte(c.id), Time: now.wall.UnixMilli(), Value: value},
 	}
 	c.mu.Lock()
 	for id, o := range c.others {
 		if now.up-o.seen > markTime {
-			ops = append(ops, bucketstore.Op{ // but not one that is newer
+			ops = append(ops, bucketstore.Op{ // but not a newer mark
 				Kind: bucketstore.DeleteColumnBefore, Family: series.FamilyMeta, Qualifier: []byte(id), Time: o.time + 1,
 			})
 		}
@@ -260,8 +257,8 @@ func (c *Clock) Err() error {
 	return err
 }
 
-// relied returns since when our clock is in no doubt, in milliseconds, if it is not
-// when Now returned now, and else what Err does.
+// relied returns since when our clock is not in doubt at now, in milliseconds, or the error
+// of Err.
 func (c *Clock) relied(now time.Time) (since int64, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -276,11 +273,11 @@ func (c *Clock) relied(now time.Time) (since int64, err error) {
 	return c.since.wall.UnixMilli(), nil
 }
 
-// RawFrom is a [bucketstore.RawFrom] for the samples of this process. While our
-// clock is in doubt it returns a time after all samples. When doubt has ended only
-// samples are raw ones that are newer than all that were written before: of two
-// cells of one time that in l counts, so that a sample that was written to l must
-// be overwritten there. It may be called on a nil Clock, which is never in doubt.
+// RawFrom is a [bucketstore.RawFrom] for the samples of this process. While our clock is in
+// doubt it returns a time after all samples. After doubt it returns a time after all
+// samples that may have been written before: of two cells of one time the cell in l counts,
+// so a sample in l must be overwritten there. It may be called on a nil Clock, which is
+// never in doubt.
 func (c *Clock) RawFrom(now time.Time) int64 {
 	if c == nil {
 		return 0
@@ -290,7 +287,7 @@ func (c *Clock) RawFrom(now time.Time) int64 {
 	if c.doubtAt(c.readingOf(now)) != nil {
 		return series.MaxTime + 1
 	}
-	// Later samples than those of the next window are not raw ones in any case.
+	// Samples after the next window never go to raw families.
 	future := 2 * series.Window
 	if f := c.cfg.MaxFuture.Milliseconds(); f > 0 {
 		future = min(future, f)
@@ -298,5 +295,5 @@ func (c *Clock) RawFrom(now time.Time) int64 {
 	return c.since.wall.UnixMilli() + future + 1
 }
 
-// isPending says whether our clock is in doubt only until it has been compared.
+// isPending says whether our clock is in doubt only because it was not compared yet.
 func (c *Clock) isPending() bool { return errors.Is(c.Err(), errPending) }

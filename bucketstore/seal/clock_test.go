@@ -17,7 +17,7 @@ import (
 	"github.com/promtable/promtable/series"
 )
 
-// clocks are processes on one store that compare their clocks. Its own clock stands
+// clocks are processes on one store that compare their clocks. Its own clock stands still
 // until the test moves it.
 type clocks struct {
 	*testing.T
@@ -38,12 +38,12 @@ func (b *clocks) open(ahead time.Duration, change ...func(*seal.ClockConfig)) *s
 	return seal.NewClock(cfg)
 }
 
-// withBuffer makes a process one with a buffer, whose log has a name.
+// withBuffer gives a process a buffer, whose log has a name.
 func withBuffer(log string) func(*seal.ClockConfig) {
 	return func(cfg *seal.ClockConfig) { cfg.Buffered, cfg.ID = true, log }
 }
 
-// compare lets clocks compare once, one after the other.
+// compare lets clocks compare once, one after another.
 func (b *clocks) compare(all ...*seal.Clock) {
 	b.Helper()
 	for _, c := range all {
@@ -53,7 +53,7 @@ func (b *clocks) compare(all ...*seal.Clock) {
 	}
 }
 
-// minutes lets so many minutes pass, and clocks compare before each.
+// minutes lets minutes pass, and clocks compare before each.
 func (b *clocks) minutes(n int, all ...*seal.Clock) {
 	b.Helper()
 	for range n {
@@ -123,9 +123,8 @@ func TestClock(t *testing.T) {
 	}
 }
 
-// TestFirstRead: what a mark tells that is there at the first read. While it does
-// not change it tells only that a clock is ahead; after seven minutes its process is
-// gone, but for its buffer.
+// TestFirstRead: a mark of the first read says only that its clock is ahead, until it
+// changes. After seven minutes its process is gone, but for its buffer.
 func TestFirstRead(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
@@ -165,8 +164,8 @@ func TestFirstRead(t *testing.T) {
 	}
 }
 
-// TestNewcomer: a mark that was not there at the last read tells all, and the one of
-// a process that was gone too little at first.
+// TestNewcomer: a mark that was not there at the last read is exact; the mark of a process
+// that was gone is not at first.
 func TestNewcomer(t *testing.T) {
 	b := newClocks(t)
 	c := b.open(0)
@@ -189,9 +188,8 @@ func TestNewcomer(t *testing.T) {
 	b.want("compared again", c, nil)
 }
 
-// TestClockIsSet: what is known of clocks counts no more when ours was set, or our
-// machine was suspended. It is the same for a difference of which another clock would
-// tell.
+// TestClockIsSet: earlier comparisons do not count after our clock was set, or our machine
+// suspended. The same holds for a difference that another clock shows.
 func TestClockIsSet(t *testing.T) {
 	for _, tt := range []struct {
 		name     string
@@ -231,8 +229,8 @@ func TestClockIsSet(t *testing.T) {
 	}
 }
 
-// TestRawFrom: when doubt ends only samples newer than all that were taken before
-// go to raw families.
+// TestRawFrom: when doubt ends, only samples newer than all earlier ones go to raw
+// families.
 func TestRawFrom(t *testing.T) {
 	const twoWindows = 2 * series.Window * int64(time.Millisecond)
 	for _, tt := range []struct {
@@ -281,8 +279,8 @@ func TestRawFrom(t *testing.T) {
 	}
 }
 
-// TestClockForgets: a clock that differs no longer counts when it was set, or its
-// process is gone.
+// TestClockForgets: a clock that differs no longer counts after it was set, or its process
+// is gone.
 func TestClockForgets(t *testing.T) {
 	b := newClocks(t)
 	broken := false
@@ -310,7 +308,7 @@ func TestClockForgets(t *testing.T) {
 	b.want("no answer for six minutes", c, seal.ErrClock)
 }
 
-// TestClockReports: what Run logs, once each time that it changes.
+// TestClockReports: Run logs each change once.
 func TestClockReports(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
@@ -355,9 +353,8 @@ func TestClockReports(t *testing.T) {
 	}
 }
 
-// TestLeave: a process with a buffer that leaves holds no other up, not even one that
-// has only just begun; one that dies does, and the next on its log takes its mark
-// over.
+// TestLeave: a process with a buffer that leaves does not delay others, not even one that
+// has just started. A process that dies does, and the next on its log takes over its mark.
 func TestLeave(t *testing.T) {
 	for _, tt := range []struct {
 		name string
@@ -407,7 +404,7 @@ func leave(t *testing.T, c *seal.Clock) {
 	}
 }
 
-// TestLeaveFails: that a mark is still there is said.
+// TestLeaveFails: a mark that could not be deleted is an error.
 func TestLeaveFails(t *testing.T) {
 	broken := true
 	c := seal.NewClock(seal.ClockConfig{Store: &brokenStore{newMemory(), &broken}, Now: time.Now})
@@ -428,8 +425,8 @@ func (s *brokenStore) Apply(ctx context.Context, table bucketstore.Table, muts [
 	return s.memory.Apply(ctx, table, muts)
 }
 
-// TestSealInDoubt: a sealer whose clock is in doubt waits, or seals nothing; nor does
-// it seal what it read in doubt.
+// TestSealInDoubt: a sealer whose clock is in doubt waits or seals nothing, and does not
+// seal rows that it read in doubt.
 func TestSealInDoubt(t *testing.T) {
 	b := newBench(t, newMemory())
 	b.write(b.named("up"), window0, float(1))

@@ -7,56 +7,56 @@ import (
 
 // When our clock is in doubt.
 //
-// If a mark has changed between two reads of META/clock, which began at a and ended
-// at b by our clock, it was written in between. If it says t, its clock is ahead of
-// ours by t-b at least and by t-a at most; negative is behind. Our clock is in doubt
+// If a mark has changed between two reads of META/clock, which began at a and ended at b by
+// our clock, it was written in between. If it says t, its clock is ahead of ours by t-b at
+// least and by t-a at most; negative is behind. Our clock is in doubt
 //
 //   - until two reads have succeeded;
 //   - while another clock is certainly more than maxSkew ahead or behind;
-//   - while a mark that was there at our first read has not changed, and when one
-//     has changed between reads more than maxInterval apart: this tells too little
-//     of its clock;
+//   - while a mark of our first read has not changed, and when one has changed between
+//     reads more than maxInterval apart: this says too little about its clock;
 //   - while the last comparison began more than maxSilence ago;
-//   - after our clock was set, or our machine suspended: when the last comparison is
-//     not as long ago by the wall clock as by the monotonic clock. Then all begins
-//     anew with a first read.
+//   - after our clock was set, or our machine suspended: the time since the last comparison
+//     differs between the wall clock and the monotonic clock. Then the comparison starts
+//     again with a first read.
 //
-// A mark that has not changed for goneTime does not count until it changes: its
-// process is gone, or has been in doubt for a minute at least.
+// A mark that has not changed for goneTime does not count until it changes: its process is
+// gone, or has been in doubt for at least a minute.
 //
-// So of two processes whose clocks differ by more than skew one is always in doubt.
-// Each writes its mark before it reads, so one of them, say B, has the mark of the
-// other, A, in its first read. B is in doubt until that mark changes, and then because of
-// what it says. If it does not change for goneTime, B may be in no doubt; but then
-// A is. When A compares again, the mark of B has changed between reads too far apart:
-// A is where B was.
+// So of two processes whose clocks differ by more than skew one is always in doubt. Each
+// writes its mark before it reads, so one of them, say B, has the mark of the other, A, in
+// its first read. B is in doubt until that mark changes, and then because of what it says.
+// If it does not change for goneTime, B may be in no doubt; but then A is. When A compares
+// again, the mark of B has changed between reads too far apart: A is in the state in which
+// B began.
 //
-// When doubt ends beside others, it does so a minute after the comparison. A clock
-// that was wrong, with nothing to compare it with, may have been set right since
-// our first read, and what its process did before is over then.
+// If there are other processes, doubt ends a minute after the comparison. A clock that was
+// wrong, with nothing to compare it with, may have been set right since our first read, and
+// the writes that its process made before have ended then.
 //
-// What all clocks have wrong alike does no harm and is not noticed. The store has
-// a clock, too, but no way to ask for it.
+// An error that all clocks share does no harm and is not noticed. The store has a clock,
+// too, but no way to read it.
 const (
-	// maxSkew is how far ahead or behind another clock may certainly be.
+	// maxSkew is the certain difference of another clock that puts ours in doubt.
 	maxSkew = 5 * time.Minute
-	// maxInterval is how far apart the reads are between which a mark changes, if it
-	// is to tell anything: so far may the clock be off in addition.
+	// maxInterval is the longest interval of two reads between which a change of a mark
+	// counts. The difference of the clocks may be larger by that much.
 	maxInterval = 3 * time.Minute
-	// maxStep is how far our clock may be set, or our machine be suspended, without
-	// doubt. Twice that, for two clocks, and a minute that the write of a mark may take,
-	// are the rest of skew.
+	// maxStep is how far our clock may be set, or how long our machine may be suspended,
+	// without doubt. Twice that, for two clocks, and a minute for the write of a mark are
+	// the rest of skew.
 	maxStep = 30 * time.Second
 	// maxSilence is how long a comparison counts.
 	maxSilence = 5 * time.Minute
-	// goneTime is a minute more than what a process without doubt does last can take.
+	// goneTime is a minute more than the time in which a process without doubt may still
+	// write after its last mark.
 	goneTime = maxSilence + 2*mutationTime
 )
 
-// errPending is an ErrClock of a clock that was not compared yet.
+// errPending is an ErrClock until the clock was compared.
 var errPending = fmt.Errorf("%w: it is not compared with all others yet", ErrClock)
 
-// A reading is what clocks said at one moment.
+// A reading is the time by our clocks.
 type reading struct {
 	// wall has no monotonic part.
 	wall time.Time
@@ -66,31 +66,31 @@ type reading struct {
 
 func (r reading) add(d time.Duration) reading { return reading{r.wall.Add(d), r.up + d} }
 
-// A comparison is what is known of our clock and others.
+// A comparison is the state of the comparison of our clock with others.
 type comparison struct {
-	// reads is how many reads have succeeded, up to two.
+	// reads counts the successful reads, up to two.
 	reads int
-	// begun is when the last one began, the write before it included.
+	// begun is when the last comparison began, the write before the read included.
 	begun reading
-	// others are by column of META/clock.
+	// others are the other clocks, by column of META/clock.
 	others map[string]*otherClock
-	// doubt is why our clock is in doubt, an ErrClock, or nil. It changes back to
-	// nil only with a comparison.
+	// doubt is why our clock is in doubt, an ErrClock, or nil. Only a comparison sets it to
+	// nil.
 	doubt error
-	// since is when our clock came out of doubt. It may be a minute ahead.
+	// since is when doubt ended. It may be a minute ahead.
 	since reading
 }
 
-// otherClock is what is known of the clock of another process.
+// otherClock is the clock of another process.
 type otherClock struct {
-	// time is what its mark says, in milliseconds, and seen when we saw that first,
-	// a monotonic time.
+	// time is the time of its mark, in milliseconds, and seen when we first saw that, as a
+	// monotonic time.
 	time int64
 	seen time.Duration
-	// skew is how far it is certainly ahead of ours, or behind if it is negative.
+	// skew is how far it is certainly ahead of ours, or behind if negative.
 	skew time.Duration
-	// isKnown says that skew is right within maxInterval.
-	isKnown    bool
+	// isExact says that skew is right within maxInterval.
+	isExact    bool
 	isBuffered bool
 }
 
@@ -98,14 +98,13 @@ func newComparison() comparison {
 	return comparison{others: make(map[string]*otherClock), doubt: errPending}
 }
 
-// learn takes the marks of the others, which were read between two readings of our
-// clock.
+// learn takes the marks of the others, which were read between two readings of our clock.
 func (c *comparison) learn(marks map[string]clockCell, begun, ended reading) {
 	_ = c.doubtAt(ended)
 	wasInDoubt := c.doubt != nil
-	from, isKnown := time.Time{}, false
+	from, isExact := time.Time{}, false
 	if c.reads > 0 {
-		from, isKnown = c.begun.wall, ended.up-c.begun.up <= maxInterval
+		from, isExact = c.begun.wall, ended.up-c.begun.up <= maxInterval
 	}
 	for id := range c.others {
 		if _, ok := marks[id]; !ok {
@@ -114,7 +113,7 @@ func (c *comparison) learn(marks map[string]clockCell, begun, ended reading) {
 	}
 	for id, m := range marks {
 		if o := c.others[id]; o == nil || o.time != m.Time {
-			c.others[id] = &otherClock{m.Time, ended.up, skewOf(m.Time, from, ended.wall), isKnown, m.Buffered}
+			c.others[id] = &otherClock{m.Time, ended.up, skewOf(m.Time, from, ended.wall), isExact, m.Buffered}
 		}
 	}
 	c.reads, c.begun = min(c.reads+1, 2), begun
@@ -126,8 +125,8 @@ func (c *comparison) learn(marks map[string]clockCell, begun, ended reading) {
 	}
 }
 
-// skewOf returns how far a clock is certainly ahead that said t, in milliseconds,
-// between two times by ours.
+// skewOf returns how far a clock is certainly ahead that said t, in milliseconds, between
+// two times of our clock.
 func skewOf(t int64, begun, ended time.Time) time.Duration {
 	switch said := time.UnixMilli(t); {
 	case said.After(ended):
@@ -140,17 +139,17 @@ func skewOf(t int64, begun, ended time.Time) time.Duration {
 
 // compare returns why our clock is in doubt after a comparison that ended now.
 func (c *comparison) compare(now reading) error {
-	isKnown := c.reads == 2
+	isExact := c.reads == 2
 	for _, o := range c.others {
 		if now.up-o.seen > goneTime {
-			o.skew, o.isKnown = 0, true
+			o.skew, o.isExact = 0, true
 		}
-		isKnown = isKnown && o.isKnown
+		isExact = isExact && o.isExact
 	}
 	switch skew := c.largest(); {
 	case skew.Abs() > maxSkew:
 		return fmt.Errorf("%w: that of another adapter is %s ahead of it", ErrClock, skew)
-	case !isKnown:
+	case !isExact:
 		return errPending
 	}
 	return nil

@@ -11,9 +11,9 @@ import (
 	"github.com/promtable/promtable/series"
 )
 
-// A use is what a process does because its clock is in no doubt, from begin to end
-// by the time of the world: a write to a raw family, until it has arrived at the
-// latest; or to seal a row, from the read to the arrival of the mutation.
+// A use is what a process does because its clock is not in doubt, from start to end by the
+// time of the world. It is a write to a raw family, until its latest arrival; or the
+// sealing of a row, from the read to the arrival of the mutation.
 type use struct {
 	p          *process
 	offset     int64
@@ -21,7 +21,7 @@ type use struct {
 	seals      bool
 }
 
-// clashes says whether a sealer may delete what a writer writes: both are at it, by
+// clashes says whether a sealer may delete what a writer writes: both run at once, by
 // clocks that are too far apart.
 func (u use) clashes(v use) bool {
 	d := u.offset - v.offset
@@ -36,14 +36,12 @@ func (u use) String() string {
 	return fmt.Sprintf("a process %d ms ahead %s from %d to %d", u.offset, what, u.begin-worldBase, u.end-worldBase)
 }
 
-// A clockWorld is a world in which processes compare their clocks and rely on them,
-// without samples.
+// A clockWorld is a world in which processes compare and use their clocks, without samples.
 type clockWorld struct {
 	*world
 	// most is how many processes there are at once.
 	most int
-	// reads is when a process has read a row, by its clock and by the time of the
-	// world.
+	// reads is when a process has read a row, by its clock and by the time of the world.
 	reads         map[*process][2]int64
 	uses          []use
 	writes, seals int
@@ -51,8 +49,8 @@ type clockWorld struct {
 
 func (w *clockWorld) start() { w.newProcess(w.clockOffset()) }
 
-// clockOffset returns how far ahead a clock is: half of them are right, the others
-// often a little more or less wrong than is borne.
+// clockOffset returns how far ahead a clock is: half of them are right, the others often a
+// little more or less wrong than is allowed.
 func (w *clockWorld) clockOffset() int64 {
 	switch w.rand.IntN(4) {
 	case 0:
@@ -100,7 +98,7 @@ func (w *clockWorld) use(u use) error {
 	return nil
 }
 
-// upset lets something happen to a process.
+// upset makes something happen to a process.
 func (w *clockWorld) upset() {
 	p := w.processes[w.rand.IntN(len(w.processes))]
 	switch w.rand.IntN(7) {
@@ -126,7 +124,7 @@ func (w *clockWorld) upset() {
 	}
 }
 
-// die kills a process. It may leave before if all that it did is over.
+// die kills a process. It may leave before if all its work has ended.
 func (w *clockWorld) die(p *process) {
 	p.kill()
 	isBusy := slices.ContainsFunc(w.uses, func(u use) bool { return u.p == p && u.end >= w.now })
@@ -135,7 +133,7 @@ func (w *clockWorld) die(p *process) {
 	}
 }
 
-// recover makes all well.
+// recover ends all failures.
 func (w *clockWorld) recover() {
 	w.cutOff = w.now
 	for _, p := range w.processes {
@@ -146,8 +144,8 @@ func (w *clockWorld) recover() {
 	}
 }
 
-// live lets processes compare clocks for some steps. Trouble comes all at once, and
-// goes, so that most clocks are in no doubt when it comes again.
+// live lets processes compare clocks for some steps. Failures come together and end
+// together, so that most clocks are not in doubt when they come again.
 func (w *clockWorld) live(steps int) error {
 	for range 1 + w.rand.IntN(w.most) {
 		w.start()
@@ -181,8 +179,8 @@ func newClockWorld(t testing.TB, seed uint64) *clockWorld {
 	return w
 }
 
-// TestDoubt: of two processes whose clocks are too far apart none writes to raw
-// families while the other seals.
+// TestDoubt: of two processes whose clocks are too far apart none writes to raw families
+// while the other seals.
 func TestDoubt(t *testing.T) {
 	first, rounds := setting(t, seedVariable, uint64(time.Now().UnixNano())), setting(t, roundsVariable, 12)
 	writes, seals := 0, 0
@@ -198,11 +196,11 @@ func TestDoubt(t *testing.T) {
 	}
 	t.Logf("%s=%d repeats this run: %d writes, %d seals", seedVariable, first, writes, seals)
 	if writes < 1000 || seals < 1000 {
-		t.Error("too little has happened for a test")
+		t.Error("too few events for a test")
 	}
 }
 
-// TestDoubtFindsFaults: TestDoubt notices what a Clock is for.
+// TestDoubtFindsFaults: TestDoubt fails without the rules of a Clock.
 func TestDoubtFindsFaults(t *testing.T) {
 	for _, tt := range []struct {
 		name string
@@ -222,7 +220,7 @@ func TestDoubtFindsFaults(t *testing.T) {
 					return
 				}
 			}
-			t.Error("nothing was found")
+			t.Error("no defect was found")
 		})
 	}
 }

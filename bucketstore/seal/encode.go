@@ -7,19 +7,19 @@ import (
 	"github.com/promtable/promtable/series/merge"
 )
 
-// An encoder makes chunk cells of the samples of a window. It is used for one
-// window after the other.
+// An encoder makes chunk cells of the samples of a window. It is used for one window after
+// another.
 type encoder struct {
 	stamp int64
 	cells []bucketstore.Cell
-	// times and floats are a run of floats, others one of other values.
+	// times and floats are a run of floats, others a run of other values.
 	times  []int64
 	floats []float64
 	others chunk.Builder
 }
 
-// encode returns the cells of chunks with these samples in order of
-// time. They are valid until the next call.
+// encode returns the chunk cells of these samples, in order of time. They are valid until
+// the next call.
 func (e *encoder) encode(samples *merge.Row, stamp int64) ([]bucketstore.Cell, error) {
 	e.stamp, e.cells = stamp, e.cells[:0]
 	e.times, e.floats, e.others = e.times[:0], e.floats[:0], chunk.Builder{}

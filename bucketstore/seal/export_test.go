@@ -16,8 +16,7 @@ func (s *Sealer) SetHooks(
 // SetBounds replaces maxLate and batchCells.
 func (s *Sealer) SetBounds(late, cells int) { s.rows.maxLate, s.batchCells = late, cells }
 
-// Turn returns the newest window and the family that are sealed at a time in
-// milliseconds.
+// Turn returns the window and the family that are sealed at a time in milliseconds.
 func Turn(now int64) (window int64, family string, ok bool) {
 	t, ok := turnAt(now)
 	if !ok {
@@ -44,7 +43,7 @@ const (
 // SetUptime replaces the monotonic time of a time that Now has returned.
 func (c *Clock) SetUptime(uptime func(t time.Time) time.Duration) { c.uptime = uptime }
 
-// IsPending says whether a clock is only waiting for a comparison.
+// IsPending is isPending.
 func (c *Clock) IsPending() bool { return c.isPending() }
 
 // Now reads the clock.
@@ -67,5 +66,5 @@ const (
 	MutationTime = int64(mutationTime / time.Millisecond)
 )
 
-// Relied returns since when a clock is in no doubt.
+// Relied is relied.
 func (c *Clock) Relied() (since int64, err error) { return c.relied(c.cfg.Now()) }

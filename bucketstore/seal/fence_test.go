@@ -15,12 +15,12 @@ import (
 	"github.com/promtable/promtable/series/dense"
 )
 
-// TestFence: nothing is sealed near the ends of a window, nor what was read too
-// long ago, nor by who has lost the lease.
+// TestFence: nothing is sealed near the ends of a window, after a stale read, or without
+// the lease.
 func TestFence(t *testing.T) {
 	for _, tt := range []struct {
 		name string
-		// meanwhile is what happens when a lease is about to be renewed.
+		// meanwhile is called when a lease is about to be renewed.
 		meanwhile func(b *bench)
 		want      int
 		reads     int
@@ -84,8 +84,8 @@ func (h *rowHook) Scan(ctx context.Context, req bucketstore.ScanRequest, fn func
 	return err
 }
 
-// TestLease: one at a time, until the lease expires; one that ends in a far future
-// is none.
+// TestLease: one holder at a time, until the lease expires; a lease that ends in a far
+// future does not count.
 func TestLease(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
@@ -103,21 +103,21 @@ func TestLease(t *testing.T) {
 			b.now += hour
 			store.apply(bucketstore.Meta, bucketstore.Mutation{Key: []byte(series.MetaSeal), Ops: []bucketstore.Op{{
 				Kind: bucketstore.SetCell, Family: series.FamilyMeta, Qualifier: []byte(series.QualifierMeta), Time: b.now + hour,
-				Value: fmt.Appendf(nil, `{"holder":"somebody","token":"x","expires":%d}`, b.now+tt.expires),
+				Value: fmt.Appendf(nil, `{"holder":"host:7","token":"x","expires":%d}`, b.now+tt.expires),
 			}}})
 			err := b.sealer().Once(t.Context())
 			if errors.Is(err, seal.ErrHeld) != tt.held || !tt.held && err != nil {
 				t.Fatalf("Once: %v", err)
 			}
-			if tt.held && !strings.Contains(err.Error(), "somebody") {
+			if tt.held && !strings.Contains(err.Error(), "host:7") {
 				t.Errorf("%v does not name the holder", err)
 			}
 		})
 	}
 }
 
-// TestCrossing: of two mutations that are under way at once the one that knows
-// more counts, in whatever order they arrive.
+// TestCrossing: of two mutations in flight at once the one with more samples counts, in
+// whatever order they arrive.
 func TestCrossing(t *testing.T) {
 	for _, firstArrives := range []bool{true, false} {
 		t.Run(fmt.Sprintf("the first read arrives first %v", firstArrives), func(t *testing.T) {
@@ -145,8 +145,8 @@ func TestCrossing(t *testing.T) {
 	}
 }
 
-// TestCrossingParts: a mutation that deletes only some of the late samples knows
-// all of them, so that it may come after those of another sealer that deleted the
+// TestCrossingParts: a mutation that deletes only some of the late samples has all of them
+// in its chunk. So it may arrive after the mutation of another sealer that deleted the
 // rest.
 func TestCrossingParts(t *testing.T) {
 	store := newMemory()
@@ -192,7 +192,7 @@ func (s *firstOnly) Apply(ctx context.Context, table bucketstore.Table, muts []b
 	return errRefused
 }
 
-// catch returns what a sealer would do.
+// catch returns the mutation of a sealer.
 func catch(b *bench) (muts []bucketstore.Mutation) {
 	b.Helper()
 	meta := newMemory()
@@ -206,8 +206,8 @@ func catch(b *bench) (muts []bucketstore.Mutation) {
 	return c.caught
 }
 
-// TestStamp: a chunk is stamped with the time of the read, or more if what is in it
-// has a higher stamp.
+// TestStamp: a chunk is stamped with the time of the read, or with the highest stamp of its
+// content if that is more.
 func TestStamp(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
@@ -268,9 +268,8 @@ func TestTurn(t *testing.T) {
 	}
 }
 
-// TestDeadline: a request to change rows ends a minute after the look at the
-// clock, by the wall clock: contexts with another kind of deadline go on when a
-// machine wakes up.
+// TestDeadline: a mutation ends a minute after the clock was read, by the wall clock. A
+// context with a monotonic deadline would go on when a machine resumes.
 func TestDeadline(t *testing.T) {
 	b := newBench(t, newMemory())
 	b.now = 900 * series.Period // after now, or the deadline would have passed
@@ -304,8 +303,7 @@ func (s *deadlineSpy) Apply(ctx context.Context, table bucketstore.Table, muts [
 	return s.Store.Apply(ctx, table, muts)
 }
 
-// TestRun: it seals turn after turn until it is told to stop, and then gives the
-// lease back.
+// TestRun: it seals turn after turn until its context ends, and then releases the lease.
 func TestRun(t *testing.T) {
 	b := newBench(t, newMemory())
 	b.write(b.named("up"), window0, float(1))

@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// leaseTime is how long a lease lasts that is not renewed.
+	// leaseTime is how long a lease lasts without renewal.
 	leaseTime = 5 * time.Minute
 	// metaTimeout bounds a request to META.
 	metaTimeout = 30 * time.Second
@@ -23,37 +23,36 @@ const (
 // ErrHeld says that another sealer holds the lease.
 var ErrHeld = errors.New("another sealer holds the lease")
 
-// errLost says that another sealer has taken the lease that was ours.
+// errLost says that another sealer has taken our lease.
 var errLost = errors.New("another sealer has taken the lease")
 
-// A state is the row META/seal, as JSON: which process seals, and how far the turn has
-// come. Times are milliseconds. Each write is conditional on what was read or
-// written last, so that a sealer that lost the lease cannot change it.
+// A state is the row META/seal, as JSON: the holder of the lease, and the progress of the
+// turn. Times are in milliseconds. Each write is conditional on the last value read or
+// written, so that a sealer that lost the lease cannot change it.
 type state struct {
-	// Holder names the holder, for people.
+	// Holder names the holder, for operators.
 	Holder string `json:"holder"`
-	// Token is that of the holder, random; empty if there is none.
+	// Token is random and identifies the holder; empty if there is none.
 	Token string `json:"token"`
 	// Expires is when the lease ends, by the clock of the holder.
 	Expires int64 `json:"expires"`
 
-	// Window is that of the turn, see turn.
+	// Window is the window of the turn, see turn.
 	Window int64 `json:"window"`
-	// Done says that the turn has sealed all rows; else Position says how far it
-	// has come.
+	// Done says that all rows of the turn are sealed; until then Position is the progress.
 	Done     bool     `json:"done,omitempty"`
 	Position position `json:"position"`
-	// Walked is how many rows the turn has read, LastWalked those of the last one
-	// that was done.
+	// Walked counts the rows that the turn has read, LastWalked those of the last complete
+	// turn.
 	Walked     int64 `json:"walked"`
 	LastWalked int64 `json:"last_walked"`
-	// Sealed are the windows up to which each raw family has been sealed.
+	// Sealed are the windows up to which each raw family is sealed.
 	Sealed [4]int64 `json:"sealed"`
 }
 
-// begin makes s the state at the begin of a turn, unless it is one of this turn.
+// begin starts a turn in s, unless s is already in it.
 func (s *state) begin(t turn) {
-	if s.Sealed == [4]int64{} { // what was before is unknown
+	if s.Sealed == [4]int64{} { // earlier windows are unknown
 		for i := int64(1); i <= 4; i++ {
 			w := t.window - i*series.Window
 			s.Sealed[familyOf(w)] = w
@@ -67,14 +66,13 @@ func (s *state) begin(t turn) {
 // isDone says whether all rows of a turn are sealed.
 func (s *state) isDone(t turn) bool { return s.Done && s.Window == t.window }
 
-// finish says that the turn is over.
+// finish ends the turn.
 func (s *state) finish() {
 	s.Done, s.LastWalked, s.Position = true, s.Walked, position{}
 	s.Sealed[familyOf(s.Window)] = s.Window
 }
 
-// oldest returns the start of the oldest window with samples that no turn has
-// sealed, in milliseconds.
+// oldest returns the start of the oldest window that is not sealed, in milliseconds.
 func (s *state) oldest() int64 {
 	oldest := s.Sealed[0]
 	for _, w := range s.Sealed {
@@ -86,15 +84,14 @@ func (s *state) oldest() int64 {
 // familyOf returns the number of the raw family of a window.
 func familyOf(window int64) int64 { return window / series.Window & 3 }
 
-// isHeld says whether another than the one with this token holds the lease. One
-// that ends later than any clock could have said is of a clock that is wrong, and
-// as good as none.
+// isHeld says whether another holder than token has the lease. A lease that ends later than
+// any right clock could have set does not count.
 func (s *state) isHeld(token string, now int64) bool {
 	latest := now + leaseTime.Milliseconds() + grace
 	return s.Token != "" && s.Token != token && s.Expires > now && s.Expires <= latest
 }
 
-// A lease is what a sealer knows of META/seal. It is not safe for concurrent use.
+// A lease is a sealer's view of META/seal. It is not safe for concurrent use.
 type lease struct {
 	store  bucketstore.Store
 	now    func() time.Time
@@ -109,8 +106,8 @@ func newLease(store bucketstore.Store, now func() time.Time, holder string) *lea
 	return &lease{store: store, now: now, holder: holder, token: rand.Text()}
 }
 
-// take reads the row and takes the lease for a turn, unless the turn is done. The
-// error is ErrHeld if it is another's.
+// take reads the row and takes the lease for a turn, unless the turn is done. If another
+// sealer has it the error is ErrHeld.
 func (l *lease) take(ctx context.Context, t turn) error {
 	if err := l.read(ctx); err != nil {
 		return err
@@ -145,9 +142,9 @@ func (l *lease) read(ctx context.Context) error {
 	return nil
 }
 
-// renew makes the lease last from now on, with what change does to its state. It
-// must have been read. After an error its holder is unknown; errLost says
-// that it is another sealer.
+// renew extends the lease and applies change to its state. take must have succeeded. After
+// an error the holder is unknown, except that errLost says that another sealer has the
+// lease.
 func (l *lease) renew(ctx context.Context, change func(*state)) error {
 	now := l.now()
 	next := l.state
@@ -158,7 +155,7 @@ func (l *lease) renew(ctx context.Context, change func(*state)) error {
 	return l.write(ctx, now.UnixMilli(), next)
 }
 
-// release gives the lease back.
+// release ends the lease.
 func (l *lease) release(ctx context.Context) error {
 	next := l.state
 	next.Token, next.Expires = "", 0

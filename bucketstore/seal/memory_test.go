@@ -11,7 +11,7 @@ import (
 	"github.com/promtable/promtable/series"
 )
 
-// memory is a store, as plain as can be.
+// memory is a simple store in memory.
 type memory struct {
 	mu     sync.Mutex
 	tables [bucketstore.NumTables]map[string]map[column]bucketstore.Cell

@@ -8,12 +8,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
-// metrics are those of a sealer.
+// metrics are the metrics of a sealer.
 type metrics struct {
 	rows, chunks, rawCells, failures prometheus.Counter
 	holds                            prometheus.Gauge
-	// oldest is the start of the oldest window that is not sealed, in
-	// milliseconds, or 0 if it is not known.
+	// oldest is the start of the oldest window that is not sealed, in milliseconds, or 0
+	// before the lease was read.
 	oldest atomic.Int64
 }
 
@@ -23,7 +23,7 @@ func newMetrics(reg prometheus.Registerer, now func() time.Time) *metrics {
 		return f.NewCounter(prometheus.CounterOpts{Name: "adapter_seal_" + name, Help: help})
 	}
 	m := &metrics{
-		rows:     counter("rows_total", "Rows of which something was sealed."),
+		rows:     counter("rows_total", "Rows with sealed windows."),
 		chunks:   counter("chunks_total", "Chunks that were written."),
 		rawCells: counter("raw_cells_total", "Raw cells that were replaced by chunks."),
 		failures: counter("failures_total", "Turns that ended early, and rows that could not be sealed."),
@@ -34,7 +34,7 @@ func newMetrics(reg prometheus.Registerer, now func() time.Time) *metrics {
 	}
 	f.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "adapter_seal_lag_seconds",
-		Help: "Age of the begin of the oldest window that no turn has sealed. Up to 26,000 is usual: three windows. 0 if it is not known.",
+		Help: "Age of the start of the oldest window that no turn has sealed. Up to 26,000 is usual: three windows. 0 if it is unknown.",
 	}, func() float64 {
 		oldest := m.oldest.Load()
 		if oldest == 0 {
@@ -45,8 +45,8 @@ func newMetrics(reg prometheus.Registerer, now func() time.Time) *metrics {
 	return m
 }
 
-// add counts a row that is sealed.
-func (m *metrics) add(p *plan) {
+// addRow counts a sealed row.
+func (m *metrics) addRow(p *plan) {
 	m.rows.Inc()
 	m.chunks.Add(float64(p.chunks))
 	m.rawCells.Add(float64(p.deleted))

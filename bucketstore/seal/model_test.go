@@ -12,14 +12,14 @@ import (
 )
 
 const (
-	// seedVariable is the environment variable that repeats a run: the seed that it
+	// seedVariable is the environment variable that repeats a run with the seed that it
 	// logged.
 	seedVariable = "SEALTEST_SEED"
-	// roundsVariable is the one that says how many worlds a run has.
+	// roundsVariable is the environment variable with the number of worlds.
 	roundsVariable = "SEALTEST_ROUNDS"
 )
 
-// setting returns a number from the environment, or the usual one.
+// setting returns a number from the environment, or its default.
 func setting(t testing.TB, variable string, usual uint64) uint64 {
 	text := os.Getenv(variable)
 	if text == "" {
@@ -32,7 +32,7 @@ func setting(t testing.TB, variable string, usual uint64) uint64 {
 	return n
 }
 
-// run lets the world go on for some steps.
+// run advances the world by some steps.
 func (w *world) run(t testing.TB, steps int) error {
 	for range steps {
 		if err := w.step(t); err != nil {
@@ -42,7 +42,7 @@ func (w *world) run(t testing.TB, steps int) error {
 	return w.checkAll()
 }
 
-// step is one thing that happens.
+// step is one event.
 func (w *world) step(t testing.TB) error {
 	switch w.rand.IntN(12) {
 	case 0, 1:
@@ -83,7 +83,7 @@ func (w *world) step(t testing.TB) error {
 	return nil
 }
 
-// end lets all processes die.
+// end kills all processes.
 func (w *world) end() {
 	for len(w.processes) > 0 {
 		w.processes[0].kill()
@@ -119,10 +119,10 @@ func (w *world) raw(limit int64) (n int, err error) {
 	return n, nil
 }
 
-// TestModel compares what is read with a sorted map while two writers whose clocks
-// differ write, and sealers stall, die, and work at once. In two of three worlds
-// clocks are compared, and may be wrong: no sample is lost, and one that only clocks
-// that are right have written is as if all were.
+// TestModel compares the store with a sorted map. Two writers whose clocks differ write;
+// sealers stall, die, and work at once. In two of three worlds clocks are compared, and may
+// be wrong. No sample is lost, and a sample that only right clocks have written counts as
+// if all were right.
 func TestModel(t *testing.T) {
 	first, rounds := setting(t, seedVariable, uint64(time.Now().UnixNano())), setting(t, roundsVariable, 12)
 	var sum world
@@ -164,16 +164,16 @@ func TestModel(t *testing.T) {
 		seedVariable, first, sum.sealed, sum.stalls, sum.deaths, sum.late, sum.dropped)
 	t.Logf("of those with clocks that are compared: %d comparisons, %d samples to raw families, %d to l because of doubt, %d rows sealed",
 		sum.comparisons, sum.raws, sum.doubted, sealed)
-	// A run of few rounds may be without the rarest events.
+	// A run of few rounds may lack the rarest events.
 	n := int(rounds)
 	if sum.sealed < 20*n || sum.stalls < 8*n || sum.deaths < n/2 || n >= 12 && min(sum.late, sum.dropped, sum.raws, sum.doubted, sealed) == 0 {
-		t.Error("too little has happened for a test")
+		t.Error("too few events for a test")
 	}
 }
 
-// settle lets one sealer without mishaps work until nothing raw is left.
+// settle lets one sealer run without failures until no raw cell is left.
 func (w *world) settle(t testing.TB) error {
-	if err := w.advance(w.maxFlight); err != nil {
+	if err := w.advance(w.maxDelay); err != nil {
 		return err
 	}
 	raw := 0
@@ -202,8 +202,7 @@ func (w *world) settle(t testing.TB) error {
 	return fmt.Errorf("%d raw cells are left", raw)
 }
 
-// TestModelFindsFaults: the model is of use only if it notices what the fence is
-// for.
+// TestModelFindsFaults: the model fails without the rules of the fence.
 func TestModelFindsFaults(t *testing.T) {
 	for _, tt := range []struct {
 		name     string
@@ -211,7 +210,7 @@ func TestModelFindsFaults(t *testing.T) {
 		harm     func(w *world)
 	}{
 		{"clocks that differ too much", false, func(w *world) { w.writers[0].offset = 3 * hour }},
-		{"writes that take too long", false, func(w *world) { w.maxFlight = 9 * hour }},
+		{"writes that take too long", false, func(w *world) { w.maxDelay = 9 * hour }},
 		{"deadlines that do not count", false, func(w *world) { w.lax = true }},
 		{"deadlines that do not count, and no lease", false, func(w *world) { w.lax, w.unleased = true, true }},
 		{"writers with wrong clocks that trust themselves", true, func(w *world) {
@@ -240,7 +239,7 @@ func TestModelFindsFaults(t *testing.T) {
 					return
 				}
 			}
-			t.Error("nothing was found")
+			t.Error("no defect was found")
 		})
 	}
 }

@@ -14,24 +14,24 @@ import (
 	"github.com/promtable/promtable/series"
 )
 
-// never is a time of the world that does not come.
+// never is a time after the end of the world.
 const never = math.MaxInt64
 
-// A process is one of those that write or seal, on a machine of its own. Its clock
-// may be wrong, and be set, and its machine may be suspended. It compares its clock
-// with those of the others, in steps between which time passes, if the world does.
+// A process writes or seals, on a machine of its own. Its clock may be wrong, and be set,
+// and its machine may be suspended. It compares its clock with the others; time passes
+// between the steps of that.
 type process struct {
 	w *world
 	// offset is how far its clock is ahead of the time of the world.
 	offset int64
-	// suspended is for how long its machine was suspended, and awake until when it is.
+	// suspended is how long its machine was suspended, awake when it resumes.
 	suspended, awake int64
-	// cutOff is until when it cannot reach META/clock.
+	// cutOff is the time until which it cannot reach META/clock.
 	cutOff int64
 
 	// clock is nil if the world does not compare clocks.
 	clock *seal.Clock
-	// compareAt is when the comparison goes on, which next does; halt ends it.
+	// compareAt is when next continues the comparison; halt ends it.
 	compareAt int64
 	next      func() (struct{}, bool)
 	halt      func()
@@ -54,7 +54,7 @@ func (w *world) newProcess(offset int64) *process {
 	return p
 }
 
-// wall is what the clock says.
+// wall is the time of its clock.
 func (p *process) wall() int64 { return p.w.now + p.offset }
 
 func (p *process) now() time.Time { return time.UnixMilli(p.wall()) }
@@ -67,14 +67,14 @@ func (p *process) uptime() time.Duration {
 	return time.Duration(p.w.now-p.suspended) * time.Millisecond
 }
 
-// isWrong says whether the clock is further from the time of the world than those
-// that are right.
+// isWrong says whether the clock differs more from the time of the world than right clocks
+// may.
 func (p *process) isWrong() bool { return p.offset < -maxOffset || p.offset > maxOffset }
 
 // isAsleep says whether the machine is suspended.
 func (p *process) isAsleep() bool { return p.w.now < p.awake }
 
-// suspend suspends the machine, unless it is.
+// suspend suspends the machine, unless it is suspended.
 func (p *process) suspend(d int64) {
 	if p.isAsleep() {
 		return
@@ -84,7 +84,7 @@ func (p *process) suspend(d int64) {
 	p.hold(d)
 }
 
-// hold holds comparisons up.
+// hold delays comparisons.
 func (p *process) hold(d int64) {
 	if p.compareAt != never {
 		p.compareAt = max(p.compareAt, p.w.now+d)
@@ -98,15 +98,14 @@ func (p *process) kill() {
 	p.w.processes = slices.DeleteFunc(p.w.processes, func(o *process) bool { return o == p })
 }
 
-// goOn goes on with the comparison up to the next pause.
+// goOn continues the comparison up to the next pause.
 func (p *process) goOn() error {
 	p.compareAt = never
 	p.next()
 	return nil
 }
 
-// compare compares clocks again and again. It yields where time passes, until
-// compareAt.
+// compare compares clocks in a loop. It yields where time passes, until compareAt.
 func (p *process) compare() iter.Seq[struct{}] {
 	return func(yield func(struct{}) bool) {
 		pause := func(d int64) error {
@@ -130,15 +129,15 @@ func (p *process) compare() iter.Seq[struct{}] {
 // pauseKey is the context key of the function that lets a request take time.
 type pauseKey struct{}
 
-// A clockStore is the store as a Clock sees it: requests take time and fail, and
-// some that fail are carried out later.
+// A clockStore is the store as a Clock sees it: requests take time and fail, and some
+// failed ones are applied later.
 type clockStore struct{ p *process }
 
-// metaTimeout is how long a request of a Clock takes at most.
+// metaTimeout bounds a request of a Clock.
 const metaTimeout = 30_000
 
-// request lets a request take time. If it fails late is when it is carried out all
-// the same, or never.
+// request lets a request take time. If it fails, late is when it is applied nevertheless,
+// or never.
 func (s clockStore) request(ctx context.Context) (late int64, err error) {
 	w := s.p.w
 	pause, ok := ctx.Value(pauseKey{}).(func(int64) error)
@@ -166,7 +165,7 @@ func (s clockStore) Apply(ctx context.Context, table bucketstore.Table, muts []b
 	case err == nil:
 		s.p.w.store.apply(table, muts[0])
 	case late != never:
-		s.p.w.flying = append(s.p.w.flying, flight{arrival: late, land: func() error {
+		s.p.w.inFlight = append(s.p.w.inFlight, request{arrival: late, land: func() error {
 			s.p.w.store.apply(table, muts[0])
 			return nil
 		}})
@@ -198,7 +197,7 @@ func (w *world) rawFrom(p *process) int64 {
 	return from
 }
 
-// upset lets something happen to the processes of a world that compares clocks.
+// upset makes something happen to the processes of a world that compares clocks.
 func (w *world) upset() {
 	i, p := w.rand.IntN(len(w.writers)), w.processes[w.rand.IntN(len(w.processes))]
 	switch w.rand.IntN(8) {
@@ -217,17 +216,17 @@ func (w *world) upset() {
 	}
 }
 
-// outage returns how long something lasts: minutes, or hours.
+// outage returns the duration of a failure: minutes, or hours.
 func (w *world) outage() int64 {
 	return w.rand.Int64N([]int64{2 * minute, 10 * minute, 40 * minute, 5 * hour}[w.rand.IntN(4)])
 }
 
-// restart kills writer i and starts another one, on another machine unless the
-// clock is the same. Some leave before.
+// restart kills writer i and starts another one, on another machine unless the clock is the
+// same. Some leave before.
 func (w *world) restart(i int, offset int64) {
 	old := w.writers[i]
 	old.kill()
-	if len(w.flying) == 0 && w.rand.IntN(2) == 0 {
+	if len(w.inFlight) == 0 && w.rand.IntN(2) == 0 {
 		_ = old.clock.Leave(context.Background())
 	}
 	id := old.id
@@ -237,8 +236,8 @@ func (w *world) restart(i int, offset int64) {
 	w.writers[i] = w.newWriter(offset, id)
 }
 
-// set sets the clock of a process. It does not while the machine is suspended: if a
-// clock is set back by as much as that lasts, there is nothing to see it by.
+// set sets the clock of a process, unless the machine is suspended: if the clock were set
+// back by just as much, the process could not see either.
 func (w *world) set(p *process, offset int64) {
 	if p.isAsleep() {
 		return
@@ -251,15 +250,15 @@ func (w *world) set(p *process, offset int64) {
 	}
 }
 
-// correct sets a clock right, if one is wrong.
+// correct sets one wrong clock right.
 func (w *world) correct() {
 	if i := slices.IndexFunc(w.processes, (*process).isWrong); i >= 0 {
 		w.set(w.processes[i], w.rightOffset())
 	}
 }
 
-// surprise is what happens when a sealer has read a row and not sealed it: samples
-// are written, and sometimes a writer with a wrong clock has started just before.
+// surprise happens after a sealer has read a row and before it seals it: samples are
+// written, and sometimes a writer with a wrong clock has just started.
 func (w *world) surprise(a *actor) {
 	if !w.compares || a.dead {
 		return

@@ -17,7 +17,7 @@ import (
 	"github.com/promtable/promtable/series/seriestest"
 )
 
-// allFamilies are those that hold samples.
+// allFamilies are the families with samples.
 func allFamilies() (all []bucketstore.FamilyRange) {
 	for _, name := range []string{series.FamilyChunk, series.FamilyLate, series.FamilyR0, series.FamilyR1, series.FamilyR2, series.FamilyR3} {
 		all = append(all, bucketstore.FamilyRange{Family: name})
@@ -70,9 +70,9 @@ func samplesOf(store bucketstore.Store, key []byte, base int64) (map[int64]strin
 	return found, err
 }
 
-// canonical returns the bytes of a value. Histograms are compact and say of
-// resets only whether they are gauges: chunks may have empty buckets, and know
-// more of resets than single values.
+// canonical returns the bytes of a value. Histograms are compact, and of resets keep only
+// whether they are gauges: chunks may have empty buckets, and have more resets than single
+// values.
 func canonical(v cell.Value) string {
 	hint := func(h histogram.CounterResetHint) histogram.CounterResetHint {
 		if h == histogram.GaugeType {
@@ -125,7 +125,7 @@ func (s testSeries) index(store bucketstore.Store, schema series.Schema, t int64
 	return store.Apply(context.Background(), bucketstore.Index, muts)
 }
 
-// differ says where two sets of samples differ, or nothing.
+// differ returns the difference of two sets of samples, or nothing.
 func differ(got, want map[int64]string) string {
 	for t, v := range want {
 		if g, ok := got[t]; !ok {

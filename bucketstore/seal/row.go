@@ -13,36 +13,35 @@ import (
 )
 
 const (
-	// maxLate is how many cells of l one mutation deletes. The others remain for the
-	// next one.
+	// maxLate is how many cells of l one mutation deletes. The others stay for the next
+	// mutation.
 	maxLate = 40_000
-	// maxOps is how many operations Bigtable takes for a row.
+	// maxOps is Bigtable's limit for operations on a row.
 	maxOps = 100_000
 )
 
-// errFence says that a raw family holds what it must not: the clock of its writer,
-// or ours, is wrong.
+// errFence says that a raw family holds samples that it must not: the clock of their
+// writer, or ours, is wrong.
 var errFence = errors.New("a raw family that is to be sealed has samples of a window that is not")
 
-// errTooMany says that a row cannot be sealed at once.
+// errTooMany says that a row cannot be sealed with one mutation.
 var errTooMany = errors.New("sealing the row takes too many operations")
 
-// A plan is what to do to a row.
+// A plan is how to seal a row.
 type plan struct {
-	// ops are nil if there is nothing to do.
+	// ops are nil if there is nothing to seal.
 	ops []bucketstore.Op
-	// isWide says that there are cells to seal from start on, which lies before
-	// what was read of the chunks: to be read again, from there.
+	// isWide says that there are cells to seal from start on, before the chunks that were
+	// read: the row must be read again from there.
 	isWide bool
 	start  int64
-	// more says that there are cells of l left to seal.
+	// more says that cells of l remain to be sealed.
 	more bool
-	// deleted counts raw cells, chunks those that are set.
+	// deleted counts deleted raw cells, chunks new chunks.
 	deleted, chunks int
 }
 
-// A rowSealer plans one row after the other. What it returns refers to nothing
-// of the row.
+// A rowSealer plans one row after another. Plans do not refer to the cells of the row.
 type rowSealer struct {
 	turn turn
 	// maxLate is the constant, or less in tests.
@@ -51,12 +50,11 @@ type rowSealer struct {
 	encoder encoder
 	windows []window
 	chunks  []chunkCell
-	// waiting are the windows with cells in raw families other than that of the
-	// turn.
+	// waiting are the windows with cells in the raw families of other turns.
 	waiting map[int64]bool
 }
 
-// A window is what a row has of one that is to be sealed.
+// A window is the cells of a row in one window to be sealed.
 type window struct {
 	start     int64
 	late, raw []bucketstore.Cell
@@ -68,10 +66,9 @@ type chunkCell struct {
 	chunk.Sealed
 }
 
-// plan says how to seal the row of the bucket at base, of which cells were read
-// when our clock said readAt: all of the raw family of the turn, and of the others,
-// of l and of the chunks at least those from start up to the limit of the turn.
-// Both are in milliseconds.
+// plan says how to seal the row of the bucket at base. cells were read when our clock said
+// readAt: all of the raw family of the turn, and at least those of the other families from
+// start to the limit of the turn. Both are in milliseconds.
 func (r *rowSealer) plan(base, start, readAt int64, cells []bucketstore.Cell) (p plan, err error) {
 	if err := r.check(base, cells); err != nil {
 		return p, err
@@ -100,7 +97,7 @@ func (r *rowSealer) plan(base, start, readAt int64, cells []bucketstore.Cell) (p
 	return p, nil
 }
 
-// check checks the qualifiers of raw cells, and that none is of a window to come.
+// check checks the qualifiers of raw cells, and that none is of a later window.
 func (r *rowSealer) check(base int64, cells []bucketstore.Cell) error {
 	for _, c := range cells {
 		if c.Family == series.FamilyChunk {
@@ -117,10 +114,10 @@ func (r *rowSealer) check(base int64, cells []bucketstore.Cell) error {
 	return nil
 }
 
-// split divides the cells of a row, which are in order of families. It leaves out
-// late ones that came at cut or after, and those of windows that have cells in
-// another raw family, which has missed its turn: these win over a chunk, and late
-// ones must win over them.
+// split divides the cells of a row, which are in order of families. It leaves out late
+// cells that came at cut or after. It also leaves out late cells of windows with cells in
+// another raw family, which has missed its turn: these win over a chunk, and late cells
+// must win over them.
 func (r *rowSealer) split(base, cut int64, cells []bucketstore.Cell) (chunks, late, raw []bucketstore.Cell) {
 	family := r.turn.family()
 	clear(r.waiting)
@@ -146,8 +143,8 @@ func (r *rowSealer) split(base, cut int64, cells []bucketstore.Cell) (chunks, la
 	return chunks, without(late, func(c bucketstore.Cell) bool { return c.Time >= cut || r.waiting[windowOf(base, c.Qualifier)] }), raw
 }
 
-// without returns the cells for which del is false. It leaves cells as they are,
-// and copies them only if there are some to leave out.
+// without returns the cells for which del is false. It copies cells only if it leaves some
+// out.
 func without(cells []bucketstore.Cell, del func(bucketstore.Cell) bool) []bucketstore.Cell {
 	if !slices.ContainsFunc(cells, del) {
 		return cells
@@ -181,8 +178,7 @@ func (r *rowSealer) parse(cells []bucketstore.Cell) error {
 	return nil
 }
 
-// divide makes the windows that have something to seal, ascending, each with its
-// chunks.
+// divide makes the windows to be sealed, ascending, each with its chunks.
 func (r *rowSealer) divide(base int64, late, raw []bucketstore.Cell) {
 	r.windows = r.windows[:0]
 	chunks := r.chunks
@@ -203,7 +199,7 @@ func (r *rowSealer) divide(base int64, late, raw []bucketstore.Cell) {
 	}
 }
 
-// cutWindow divides cells behind the window that begins at start.
+// cutWindow divides cells at the end of the window that begins at start.
 func cutWindow(base, start int64, cells []bucketstore.Cell) (inside, rest []bucketstore.Cell) {
 	n := 0
 	for n < len(cells) && windowOf(base, cells[n].Qualifier) == start {
@@ -212,11 +208,12 @@ func cutWindow(base, start int64, cells []bucketstore.Cell) (inside, rest []buck
 	return cells[:n], cells[n:]
 }
 
-// seal plans the windows: first those with raw cells, all of which must be in this
-// mutation because it deletes their family, then others, as many as fit. Cells of
-// l whose deletion does not fit stay until the next mutation, though they are in
-// the chunk: it must know all that its stamp says, or the one of another sealer
-// that knew them could lose to it.
+// seal plans the windows. Windows with raw cells come first: they must all be in this
+// mutation, because it deletes their family. Then come other windows, as many as fit.
+//
+// Cells of l whose deletion does not fit stay until the next mutation, but are in the
+// chunk. The chunk must have all cells up to its stamp; otherwise another sealer's chunk
+// that has them could lose to it.
 func (r *rowSealer) seal(p *plan, base, readAt int64) error {
 	slices.SortStableFunc(r.windows, func(a, b window) int {
 		switch {
@@ -278,7 +275,7 @@ func (r *rowSealer) window(p *plan, w *window, base, readAt int64, fit int) erro
 	return nil
 }
 
-// appendOps appends what sets the chunks of a window and deletes those that they
+// appendOps appends the operations that set the chunks of a window and delete those they
 // replace.
 func appendOps(ops []bucketstore.Op, sealed []bucketstore.Cell, replaced []chunkCell) []bucketstore.Op {
 	for _, c := range sealed {

@@ -19,23 +19,23 @@ import (
 // million in a turn.
 const DefaultRowsPerSecond = 2000
 
-// Config says what a Sealer seals.
+// Config configures a Sealer.
 type Config struct {
 	// Store holds the rows, and INDEX and META.
 	Store bucketstore.Store
-	// Schema is that of the rows.
+	// Schema is the schema of the store.
 	Schema series.Schema
-	// Tenants are those whose series are sealed. Nil is those of Schema.
+	// Tenants are the tenants whose series are sealed. Nil is that of Schema.
 	Tenants []string
-	// Now is the clock that decides which family may be sealed. It must not differ
-	// by more than 10 minutes from those of all writers, which Clock sees to.
+	// Now is the clock that decides which family may be sealed. Clock ensures that it
+	// differs from those of all writers by at most 10 minutes.
 	Now func() time.Time
 	// Holder names the process, for operators.
 	Holder string
 	// RowsPerSecond bounds how many rows are read. 0 is DefaultRowsPerSecond.
 	RowsPerSecond float64
-	// Clock says whether our clock is in doubt; while it is nothing is sealed. The
-	// sealer does not run it. If it is nil our clock is in no doubt.
+	// Clock says whether our clock is in doubt; nothing is sealed while it is. The caller
+	// runs it. Nil is a clock that is never in doubt.
 	Clock *Clock
 	// Logger may be nil.
 	Logger log.Logger
@@ -43,26 +43,25 @@ type Config struct {
 	Registerer prometheus.Registerer
 }
 
-// A Sealer seals rows. Its methods may be called concurrently; one works at a
-// time.
+// A Sealer seals rows. Its methods may be called concurrently; only one runs at a time.
 type Sealer struct {
 	cfg     Config
 	tenants []tenant
 	metrics *metrics
 
-	// working guards what follows.
+	// working guards the fields below.
 	working sync.Mutex
 	lease   *lease
 	rows    rowSealer
 
-	// These are replaced by tests.
+	// Tests replace these.
 	batchCells   int
 	sleep        func(ctx context.Context, d time.Duration) error
 	withDeadline func(ctx context.Context, t time.Time) (context.Context, context.CancelFunc)
 }
 
-// New returns a sealer, which does nothing until it is told to. The error is of a
-// tenant that no schema can have.
+// New returns a sealer, which does nothing before Run or Once. It fails for a tenant
+// that no schema can have.
 func New(cfg Config) (*Sealer, error) {
 	var tenants []tenant
 	for _, name := range cfg.Tenants {
@@ -93,8 +92,8 @@ func New(cfg Config) (*Sealer, error) {
 	}, nil
 }
 
-// Run seals turn after turn until ctx ends, and looks for work every interval. It
-// logs what goes wrong.
+// Run seals turn after turn until ctx ends. It calls Once at every interval and logs
+// errors.
 func (s *Sealer) Run(ctx context.Context, interval time.Duration) {
 	for ctx.Err() == nil {
 		switch err := s.Once(ctx); {
@@ -110,11 +109,10 @@ func (s *Sealer) Run(ctx context.Context, interval time.Duration) {
 	}
 }
 
-// Once waits for the turn of a raw family, half an hour at most, and seals it: all
-// rows, or what is left of them if another sealer has begun or has been ended. The
-// error is ErrHeld while another does it, ErrClock while our clock is in doubt,
-// and ErrBuffer while there is a buffer. After an error what is sealed is sealed,
-// and to call Once again goes on from there.
+// Once waits for the turn of a raw family, half an hour at most, and seals it: all rows, or
+// those that an earlier call or another sealer has left. The error is ErrHeld while another
+// sealer works, ErrClock while our clock is in doubt, and ErrBuffer while there is a
+// buffer. After an error sealed rows stay sealed, and the next call continues from there.
 func (s *Sealer) Once(ctx context.Context) error {
 	s.working.Lock()
 	defer s.working.Unlock()
@@ -125,8 +123,7 @@ func (s *Sealer) Once(ctx context.Context) error {
 	return err
 }
 
-// isIdle says whether an error is none of this sealer: there is nothing for it to
-// do.
+// isIdle says whether an error only means that this sealer has nothing to do.
 func isIdle(err error) bool { return errors.Is(err, ErrHeld) || errors.Is(err, ErrBuffer) }
 
 func (s *Sealer) once(ctx context.Context) error {
@@ -141,7 +138,7 @@ func (s *Sealer) once(ctx context.Context) error {
 	}
 	t, ok := turnAt(s.cfg.Now().UnixMilli())
 	if !ok {
-		return errTurnOver // the clock was set
+		return errTurnOver // the clock was set meanwhile
 	}
 	err := s.lease.take(ctx, t)
 	if s.lease.cell.Value != nil && s.lease.Sealed != [4]int64{} {
@@ -162,8 +159,7 @@ func (s *Sealer) once(ctx context.Context) error {
 	return nil
 }
 
-// waitForClock waits until clocks have been compared, and returns what is wrong
-// with ours.
+// waitForClock waits until clocks were compared, and returns the error of our clock.
 func (s *Sealer) waitForClock(ctx context.Context) error {
 	for s.cfg.Clock.isPending() {
 		if err := s.sleep(ctx, time.Second); err != nil {
@@ -173,7 +169,7 @@ func (s *Sealer) waitForClock(ctx context.Context) error {
 	return s.cfg.Clock.Err()
 }
 
-// release gives the lease back, even if ctx has ended. If that fails it expires.
+// release ends the lease, even if ctx has ended. If that fails the lease expires.
 func (s *Sealer) release(ctx context.Context) {
 	if err := s.lease.release(context.WithoutCancel(ctx)); err != nil && !errors.Is(err, errLost) {
 		level.Warn(s.cfg.Logger).Log("msg", "the lease of the sealer was not given back and expires", "err", err)

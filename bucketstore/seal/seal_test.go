@@ -107,7 +107,7 @@ func (b *bench) expect(s testSeries, t int64, v cell.Value) {
 	b.want[key][t] = canonical(v)
 }
 
-// check reads everything, and returns how many cells there are of each family.
+// check reads everything, and returns the number of cells of each family.
 func (b *bench) check() map[string]int {
 	b.Helper()
 	count := make(map[string]int)
@@ -139,7 +139,7 @@ func (b *bench) wantCells(what string, want map[string]int) {
 
 func float(v float64) cell.Value { return cell.Value{Float: v} }
 
-// fill writes a sample a minute over a window, as it goes by.
+// fill writes a sample a minute over a window, while the clock advances.
 func (b *bench) fill(s testSeries, window int64) (n int) {
 	for t := window; t < window+series.Window; t += minute {
 		b.now = t
@@ -191,7 +191,7 @@ func TestSeal(t *testing.T) {
 	}
 }
 
-// TestLate: what came in the last quarter of an hour stays in l.
+// TestLate: samples of the last quarter of an hour stay in l.
 func TestLate(t *testing.T) {
 	b := newBench(t, newMemory())
 	up := b.named("up")
@@ -206,8 +206,7 @@ func TestLate(t *testing.T) {
 	b.wantCells("sealed", map[string]int{"c": 1})
 }
 
-// TestMissedTurn: late samples wait for the turn of the raw cells that they win
-// over.
+// TestMissedTurn: late samples wait for the turn of the raw cells that they win over.
 func TestMissedTurn(t *testing.T) {
 	b := newBench(t, newMemory())
 	up := b.named("up")
@@ -223,7 +222,7 @@ func TestMissedTurn(t *testing.T) {
 	b.wantCells("its turn", map[string]int{"c": 1})
 }
 
-// TestOldSeries: the rows of series that are no more are sealed, too.
+// TestOldSeries: the rows of old series are sealed, too.
 func TestOldSeries(t *testing.T) {
 	b := newBench(t, newMemory())
 	for i := range int64(6) {
@@ -238,9 +237,8 @@ func TestOldSeries(t *testing.T) {
 	}
 }
 
-// TestNewPeriod: what has missed its turn at the end of an index period is sealed
-// at the next turn of its family, in the new period, however many older ones there
-// are.
+// TestNewPeriod: a window that missed its turn at the end of an index period is sealed at
+// the next turn of its family, in the new period, even if there are many older periods.
 func TestNewPeriod(t *testing.T) {
 	const last = worldBase + 5*series.IndexPeriod - series.Window
 	for missed := range int64(3) {
@@ -263,7 +261,7 @@ func TestNewPeriod(t *testing.T) {
 	}
 }
 
-// TestKinds: one chunk cannot hold all kinds of values.
+// TestKinds: values of several kinds need several chunks.
 func TestKinds(t *testing.T) {
 	b := newBench(t, newMemory())
 	up := b.named("up")
@@ -281,8 +279,8 @@ func TestKinds(t *testing.T) {
 	b.wantCells("sealed again", map[string]int{"c": 6})
 }
 
-// TestMany: rows with more late samples than one mutation takes, and more series
-// and names than are walked at once.
+// TestMany: rows with more late samples than one mutation deletes, and more series and
+// names than one step walks.
 func TestMany(t *testing.T) {
 	t.Run("late samples", func(t *testing.T) {
 		b := newBench(t, newMemory())
@@ -349,7 +347,7 @@ func TestMany(t *testing.T) {
 type spy struct {
 	bucketstore.Store
 	rows, batches int
-	// refuse says that batches after so many are refused.
+	// refuse makes batches after so many fail.
 	refuse      bool
 	refuseAfter int
 }
@@ -367,7 +365,7 @@ func (s *spy) Apply(ctx context.Context, table bucketstore.Table, muts []buckets
 	return s.Store.Apply(ctx, table, muts)
 }
 
-// TestResume: a sealer goes on where another one has stopped.
+// TestResume: a sealer continues where another one has stopped.
 func TestResume(t *testing.T) {
 	b := newBench(t, newMemory())
 	const total = 5*seal.RowsAtOnce + 7
@@ -401,13 +399,13 @@ adapter_seal_failures_total 0
 # HELP adapter_seal_holds_lease 1 while this adapter is the one that seals.
 # TYPE adapter_seal_holds_lease gauge
 adapter_seal_holds_lease 0
-# HELP adapter_seal_lag_seconds Age of the begin of the oldest window that no turn has sealed. Up to 26,000 is usual: three windows. 0 if it is not known.
+# HELP adapter_seal_lag_seconds Age of the start of the oldest window that no turn has sealed. Up to 26,000 is usual: three windows. 0 if it is unknown.
 # TYPE adapter_seal_lag_seconds gauge
 adapter_seal_lag_seconds %[2]v
 # HELP adapter_seal_raw_cells_total Raw cells that were replaced by chunks.
 # TYPE adapter_seal_raw_cells_total counter
 adapter_seal_raw_cells_total %[1]d
-# HELP adapter_seal_rows_total Rows of which something was sealed.
+# HELP adapter_seal_rows_total Rows with sealed windows.
 # TYPE adapter_seal_rows_total counter
 adapter_seal_rows_total %[1]d
 `, total-3*seal.RowsAtOnce, float64(series.Window+hour)/1000)
@@ -416,8 +414,7 @@ adapter_seal_rows_total %[1]d
 	}
 }
 
-// TestCorrupt: a row that cannot be sealed is left as it is, and others are
-// sealed.
+// TestCorrupt: a row that cannot be sealed is left unchanged, and others are sealed.
 func TestCorrupt(t *testing.T) {
 	own := series.RawFamily(window0, window0)
 	set := func(family string, qualifier, value []byte) bucketstore.Op {
@@ -479,8 +476,8 @@ func counter(t *testing.T, reg *prometheus.Registry, name string) float64 {
 	return 0
 }
 
-// TestFailedRow: a row that the store refuses is left, however much of it there is,
-// and others are sealed.
+// TestFailedRow: a large row that the store refuses is left unchanged, and others are
+// sealed.
 func TestFailedRow(t *testing.T) {
 	b := newBench(t, newMemory())
 	bad := b.named("bad")
@@ -526,8 +523,7 @@ func (s *badRow) Apply(ctx context.Context, table bucketstore.Table, muts []buck
 	return s.Store.Apply(ctx, table, muts)
 }
 
-// TestPace: however few series a metric has, no more rows a second are read than
-// allowed.
+// TestPace: no more rows a second are read than allowed, even if a metric has few series.
 func TestPace(t *testing.T) {
 	b := newBench(t, newMemory())
 	const total = 3 * seal.NamesAtOnce

@@ -14,21 +14,20 @@ import (
 )
 
 const (
-	// namesAtOnce is how many metric names are walked side by side.
+	// namesAtOnce is how many metric names one page has.
 	namesAtOnce = 100
 	// rowsAtOnce is how many rows are read at once.
 	rowsAtOnce = 200
-	// overlap is for how many windows of a new index period the one before is
-	// walked, too: two turns of each family, for those that were missed.
+	// overlap is the number of windows of a new index period in which the previous period
+	// is walked, too: two turns of each family, in case one was missed.
 	overlap = 8
 )
 
-// A position is how far a walk has come. The zero value is the begin.
+// A position is the progress of a walk. The zero value is the start.
 type position struct {
 	Tenant string `json:"tenant,omitempty"`
 	Period int64  `json:"period"`
-	// Names is the key of INDEX with which the page of metric names under way
-	// begins.
+	// Names is the key of INDEX with which the current page of metric names begins.
 	Names []byte `json:"names,omitempty"`
 	// Posting is the last posting of this page that is done.
 	Posting []byte `json:"posting,omitempty"`
@@ -45,7 +44,7 @@ type tenant struct {
 	schema series.Schema
 }
 
-// A span is what is walked without a pause: an index period of a tenant.
+// A span is an index period of a tenant.
 type span struct {
 	tenant
 	period int64
@@ -54,16 +53,16 @@ type span struct {
 // holds says whether a walk that has come to p is in st.
 func (st span) holds(p position) bool { return p.Tenant == st.name && p.Period == st.period }
 
-// spans returns what a turn walks: the index period of the window that it
-// seals; while that is new, the one before; and one older period, another one every
-// four turns, so that each family has had its turn: backfills of series that are
-// no more, and what missed turns have left, are sealed in the end.
+// spans returns the periods that a turn walks: the index period of its window; while that
+// is new, the previous one; and one older period. The older one changes every four turns,
+// so that each family has a turn with it. So backfills of old series, and the rest of
+// missed turns, are sealed in the end.
 func (s *Sealer) spans(ctx context.Context, t turn) (all []span, err error) {
-	newest := series.PeriodOf(t.window)
+	current := series.PeriodOf(t.window)
 	for _, of := range s.tenants {
-		periods := []int64{newest}
-		if newest > 0 && t.window-newest < overlap*series.Window {
-			periods = append(periods, newest-series.IndexPeriod)
+		periods := []int64{current}
+		if current > 0 && t.window-current < overlap*series.Window {
+			periods = append(periods, current-series.IndexPeriod)
 		}
 		older, err := s.periodsBefore(ctx, of.schema, periods[len(periods)-1])
 		if err != nil {
@@ -120,16 +119,16 @@ func (s *Sealer) scanIndex(ctx context.Context, ranges []series.RowRange, limit 
 	return nil
 }
 
-// A walker goes through the rows of a turn.
+// A walker walks the rows of a turn.
 type walker struct {
 	s    *Sealer
 	turn turn
-	// at is how far it has come: all before is sealed.
+	// at is the progress: all rows before it are sealed.
 	at     position
 	walked int64
 }
 
-// walk seals all rows of a turn, from where the lease says that it has come to.
+// walk seals all rows of a turn, from the position in the lease on.
 func (s *Sealer) walk(ctx context.Context, t turn) error {
 	spans, err := s.spans(ctx, t)
 	if err != nil {
@@ -154,18 +153,17 @@ func (s *Sealer) walk(ctx context.Context, t turn) error {
 	})
 }
 
-// save puts the position into the next state of the lease.
+// save writes the position to the lease.
 func (w *walker) save(ctx context.Context) error {
 	return w.s.lease.renew(ctx, func(st *state) { st.Position, st.Walked = w.at, w.walked })
 }
 
-// span walks the rows of a period of a tenant, a page of metric names after
-// the other.
+// span walks the rows of a period of a tenant, one page of metric names after another.
 func (w *walker) span(ctx context.Context, st span) error {
 	names := st.schema.ValueRange(labels.MetricName, "", st.period)
 	var page []string
 	if w.at.Names == nil {
-		page = append(page, "") // of which no row says anything
+		page = append(page, "") // INDEX has no row of the empty name
 	} else {
 		names.Start = w.at.Names
 	}
@@ -214,7 +212,7 @@ func (w *walker) page(ctx context.Context, st span, names []string) error {
 	}
 }
 
-// behind returns what lies behind key in ranges.
+// behind returns the part of ranges after key.
 func behind(ranges []series.RowRange, key []byte) []series.RowRange {
 	if key == nil {
 		return ranges
@@ -230,8 +228,7 @@ func behind(ranges []series.RowRange, key []byte) []series.RowRange {
 	return ranges
 }
 
-// batch seals the rows of the first postings in ranges and returns how many there
-// are.
+// batch seals the rows of the first postings in ranges and returns their number.
 func (w *walker) batch(ctx context.Context, st span, ranges []series.RowRange) (n int, err error) {
 	if !w.turn.isOpen(w.s.cfg.Now().UnixMilli()) {
 		return 0, errTurnOver
@@ -263,11 +260,11 @@ func (w *walker) batch(ctx context.Context, st span, ranges []series.RowRange) (
 	return n, w.save(ctx)
 }
 
-// minPace is how many rows a second are walked at least.
+// minPace is the least number of rows walked a second.
 const minPace = 100
 
-// pause spreads the rows over the turn: after n rows, for which work began at some
-// time, it waits until so many are due.
+// pause spreads the rows over the turn: it waits after n rows, whose work began at begun,
+// until more rows are due.
 func (s *Sealer) pause(ctx context.Context, w *walker, n int, begun time.Time) error {
 	now := s.cfg.Now()
 	pace := s.cfg.RowsPerSecond

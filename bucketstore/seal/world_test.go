@@ -24,15 +24,14 @@ import (
 const (
 	minute = int64(time.Minute / time.Millisecond)
 	hour   = 60 * minute
-	// worldBase is a base in whose neighbourhood the world lives.
+	// worldBase is a base near the times of the world.
 	worldBase = 30 * series.Period
-	// maxOffset is how far clocks that are right are from the time of the world,
-	// either way.
+	// maxOffset is how far right clocks differ from the time of the world.
 	maxOffset = 5 * minute
 )
 
-// A world is a store with writers and sealers, in which one thing happens after
-// the other, and the same things for the same seed.
+// A world is a store with writers and sealers. It has one event after another, and the same
+// events for the same seed.
 type world struct {
 	rand   *rand.Rand
 	now    int64
@@ -42,19 +41,17 @@ type world struct {
 	// samples is what was written of each row.
 	samples map[rowName]map[int64]*sample
 	writers []*writer
-	// recent are series and times of some samples that were written lately.
+	// recent are series and times of some recent samples.
 	recent [8]struct {
 		series int
 		t      int64
 	}
-	// flying are writes that have not arrived.
-	flying  []flight
-	sealers []*actor
-	// maxStall is how long sealers stall at most, maxFlight how long a write is under
-	// way.
-	maxStall, maxFlight int64
-	// unleased says that each sealer has a META of its own, so that nothing keeps
-	// them from working at once.
+	// inFlight are writes that have not arrived.
+	inFlight []request
+	sealers  []*actor
+	// maxStall bounds a stall of a sealer, maxDelay the delay of a write.
+	maxStall, maxDelay int64
+	// unleased says that each sealer has a META of its own, so that all work at once.
 	unleased bool
 	// isTight says that mutations and batches are much smaller than usual.
 	isTight bool
@@ -62,27 +59,26 @@ type world struct {
 	lax bool
 	err error
 
-	// compares says that processes compare their clocks, of which some are wrong.
+	// compares says that processes compare their clocks, some of which are wrong.
 	compares  bool
 	processes []*process
 	// started and ids number processes, and writers by their clocks.
 	started, ids int
-	// Something happens to a process in one of calm steps of a kind. In one of peace
-	// reads of a sealer a writer with a wrong clock starts.
+	// One of calm steps is a failure of a process. In one of peace reads of a sealer a
+	// writer with a wrong clock starts.
 	calm, peace int
-	// cutOff is until when no process can reach META/clock.
+	// cutOff is the time until which no process can reach META/clock.
 	cutOff int64
 	// noMonotonic says that processes have no monotonic clock, only the wall clock.
 	noMonotonic bool
-	// maxFuture is how far ahead of their clocks samples are that writers take. 0 is
-	// no bound.
+	// maxFuture is how far ahead of their clocks writers accept samples. 0 is no bound.
 	maxFuture time.Duration
-	// heed, if not nil, is what writers make of the RawFrom of their Clock.
+	// heed, if not nil, replaces the RawFrom of writers.
 	heed func(rawFrom int64) int64
 
 	stalls, deaths, late, sealed, dropped int
-	// raws counts samples that went to raw families, doubted those that did not, but
-	// would have if the clock of their writer were never in doubt.
+	// raws counts samples in raw families, doubted those that went to l only because the
+	// clock of their writer was in doubt.
 	comparisons, raws, doubted int
 }
 
@@ -91,19 +87,19 @@ type rowName struct {
 	base   int64
 }
 
-// A sample is what was written at a time: one value that went to l, and one that
-// did not. Where there are both that in l counts.
+// A sample is what was written at a time: one value that went to l, and one that did not.
+// If there are both, the value in l counts.
 type sample struct {
 	late, raw string
 	lateTime  int64
-	// last is what arrived last, and whether that counts is promised if everything
-	// came from writers with one id, one after the other, and nothing too early.
+	// last is the last arrival. It is promised to count if everything came from writers
+	// with one id, one after another, and nothing too early.
 	last       string
 	id         int
 	unpromised bool
-	flying     int
-	// values are all that have arrived. If isLoose one of them is promised, and not
-	// which: the clock of a writer was wrong.
+	inFlight   int
+	// values are all arrivals. If isLoose one of them is promised, but not which: the clock
+	// of a writer was wrong.
 	values  map[string]bool
 	isLoose bool
 }
@@ -118,16 +114,15 @@ func (s *sample) value() string {
 // A writer is a process that writes.
 type writer struct {
 	*process
-	// id is that of the writers before it on its machine, too. It is another one when
-	// the clock is set.
+	// id is shared with earlier writers on its machine. It changes when the clock is set.
 	id     int
 	direct *bucketstore.Direct
 	// caught is what direct has just sent.
 	caught []bucketstore.Mutation
 }
 
-// A flight is a request under way.
-type flight struct {
+// A request is a write in flight.
+type request struct {
 	arrival int64
 	land    func() error
 }
@@ -142,7 +137,7 @@ func newWorld(t testing.TB, seed uint64) *world {
 		store:    newMemory(),
 		schema:   schema,
 		samples:  make(map[rowName]map[int64]*sample),
-		maxStall: 20 * hour, maxFlight: minute, calm: 20, peace: 30,
+		maxStall: 20 * hour, maxDelay: minute, calm: 20, peace: 30,
 	}
 	w.now = worldBase + w.rand.Int64N(int64(3*series.IndexPeriod)) - 10*series.Window
 	if w.rand.IntN(2) == 0 {
@@ -181,8 +176,8 @@ func (w *world) offset() int64 {
 
 func (w *world) rightOffset() int64 { return w.rand.Int64N(2*maxOffset+1) - maxOffset }
 
-// wrongOffset returns one that is most likely wrong: by minutes, by some windows and
-// minutes, or by anything.
+// wrongOffset returns an offset that is most likely wrong: by minutes, by some windows and
+// minutes, or by any time.
 func (w *world) wrongOffset() int64 {
 	minutes := 4 * w.rightOffset()
 	switch w.rand.IntN(3) {
@@ -256,17 +251,17 @@ func (w *world) send(wr *writer, n int, t int64, v cell.Value) error {
 		return err
 	}
 	mut := wr.caught[0]
-	f := flight{arrival: w.now}
+	f := request{arrival: w.now}
 	if w.rand.IntN(3) == 0 {
-		f.arrival += w.rand.Int64N(w.maxFlight)
+		f.arrival += w.rand.Int64N(w.maxDelay)
 	}
 	base, _ := series.Split(t)
 	row := rowName{n, base}
 	held := w.sample(row, t)
-	held.unpromised = held.unpromised || held.flying > 0 || held.id != 0 && held.id != wr.id || t/series.Window > now/series.Window+1
+	held.unpromised = held.unpromised || held.inFlight > 0 || held.id != 0 && held.id != wr.id || t/series.Window > now/series.Window+1
 	held.isLoose = held.isLoose || wr.isWrong()
 	held.id = wr.id
-	held.flying++
+	held.inFlight++
 	switch op := mut.Ops[0]; {
 	case op.Family != series.FamilyLate:
 		w.raws++
@@ -275,7 +270,7 @@ func (w *world) send(wr *writer, n int, t int64, v cell.Value) error {
 	}
 	f.land = func() error {
 		w.store.apply(bucketstore.Metric, mut)
-		held.flying--
+		held.inFlight--
 		held.put(mut.Ops[0], canonical(v))
 		if !held.unpromised && !held.isLoose && held.value() != held.last {
 			return fmt.Errorf("at %d, row %q: sample at %d, written last: %x, is %x", w.now, mut.Key, t, held.last, held.value())
@@ -285,9 +280,9 @@ func (w *world) send(wr *writer, n int, t int64, v cell.Value) error {
 		}
 		return w.check(row)
 	}
-	w.flying = append(w.flying, f)
+	w.inFlight = append(w.inFlight, f)
 	if f.arrival == w.now {
-		return w.land(len(w.flying) - 1)
+		return w.land(len(w.inFlight) - 1)
 	}
 	return nil
 }
@@ -304,7 +299,7 @@ func (w *world) sample(row rowName, t int64) *sample {
 	return s
 }
 
-// put takes a value that has arrived as the cell of op.
+// put stores an arrived value as the cell of op.
 func (s *sample) put(op bucketstore.Op, v string) {
 	s.last = v
 	s.values[v] = true
@@ -315,10 +310,10 @@ func (s *sample) put(op bucketstore.Op, v string) {
 	}
 }
 
-// land lets a request arrive.
+// land makes a request arrive.
 func (w *world) land(i int) error {
-	f := w.flying[i]
-	w.flying = append(w.flying[:i], w.flying[i+1:]...)
+	f := w.inFlight[i]
+	w.inFlight = append(w.inFlight[:i], w.inFlight[i+1:]...)
 	return f.land()
 }
 
@@ -326,7 +321,7 @@ func (w *world) land(i int) error {
 func (w *world) time(n int, now int64) int64 {
 	window := now / series.Window
 	switch w.rand.IntN(12) {
-	case 0: // the edges of a window
+	case 0: // the ends of a window
 		return (window+w.rand.Int64N(7)-4)*series.Window + w.rand.Int64N(3) - 1
 	case 1: // late
 		return (now - w.rand.Int64N(20*series.Window)) / (20 * minute) * (20 * minute)
@@ -400,11 +395,11 @@ func (w *world) checkAll() error {
 	return nil
 }
 
-// advance lets time pass, and what is due in it happen.
+// advance lets time pass, with the events that are due.
 func (w *world) advance(d int64) error {
 	for target := w.now + d; ; {
 		next, act := target, func() error { return nil }
-		for i, f := range w.flying {
+		for i, f := range w.inFlight {
 			if f.arrival < next {
 				next, act = f.arrival, func() error { return w.land(i) }
 			}
@@ -426,29 +421,28 @@ func (w *world) advance(d int64) error {
 	}
 }
 
-// errDead is what a sealer that dies is told by all it asks.
+// errDead is the error of all requests of a sealer that dies.
 var errDead = errors.New("dead")
 
-// An actor is a sealer at work. It and its world take turns: while one runs the
-// other waits.
+// An actor is a running sealer. It and its world take turns: while one runs the other
+// waits.
 type actor struct {
 	*process
 	sealer *seal.Sealer
-	// lastRead is when it last read its clock: the wall clock and the other one.
+	// lastRead is when it last read its clocks, wall and monotonic.
 	lastRead struct {
 		wall time.Time
 		up   time.Duration
 	}
-	// dead says that it gets nothing but errors from now on.
+	// dead says that all its requests fail from now on.
 	dead bool
-	// wake is until when it stalls or sleeps, by the time of the world; due is when
-	// it must go on, because a request is under way.
+	// wake is until when it stalls or sleeps, by the time of the world; due is when it must
+	// continue, because a request is in flight.
 	wake, due int64
-	// parked and resume hand over the turn; finished says that there is nothing
-	// left to run.
+	// parked and resume pass the turn; finished says that nothing is left to run.
 	parked, resume chan struct{}
 	finished       bool
-	// meta is what it has of its own if the world is unleased.
+	// meta is its own META if the world is unleased.
 	meta *memory
 }
 
@@ -500,14 +494,13 @@ func (a *actor) step() error {
 	return a.w.err
 }
 
-// stop hands over to the world until it is time to go on.
+// stop passes the turn to the world until it is time to continue.
 func (a *actor) stop() {
 	a.parked <- struct{}{}
 	<-a.resume
 }
 
-// between is called between any two steps of the sealer: it may stall there, or
-// die.
+// between is called between two steps of the sealer: it may stall there, or die.
 func (a *actor) between() error {
 	w := a.w
 	a.wake = w.now
@@ -533,8 +526,8 @@ func (a *actor) between() error {
 	return nil
 }
 
-// stall lets up to so much time pass. It may be that the machine is suspended, that
-// the process stands still, or that only the sealer does.
+// stall lets up to so much time pass. The machine is suspended, or the process stands
+// still, or only the sealer does.
 func (a *actor) stall(limit int64) {
 	a.w.stalls++
 	d := a.w.rand.Int64N(limit)
@@ -556,8 +549,8 @@ func (a *actor) now() time.Time {
 	return now
 }
 
-// uptimeOf returns the monotonic time at which t was read, which is now or when the
-// sealer read its clock last.
+// uptimeOf returns the monotonic time at which t was read, which is now or when the sealer
+// last read its clock.
 func (a *actor) uptimeOf(t time.Time) time.Duration {
 	if t.Equal(a.lastRead.wall) {
 		return a.lastRead.up
@@ -589,7 +582,7 @@ func (a *actor) withDeadline(ctx context.Context, t time.Time) (context.Context,
 
 func (d deadline) Deadline() (time.Time, bool) { return d.t, true }
 
-// left is how much time is left, in milliseconds.
+// left is the remaining time, in milliseconds.
 func (d deadline) left() int64 {
 	return min(d.t.UnixMilli()-d.a.wall(), (d.up - d.a.uptime()).Milliseconds())
 }
@@ -601,9 +594,8 @@ func (d deadline) Err() error {
 	return nil
 }
 
-// A slowStore is the store as a sealer sees it: between any two steps time
-// passes, requests to write METRIC take theirs but keep their deadlines, and
-// answers get lost.
+// A slowStore is the store as a sealer sees it: time passes between two steps, writes to
+// METRIC take longer but keep their deadlines, and answers get lost.
 type slowStore struct{ a *actor }
 
 func (s slowStore) Scan(ctx context.Context, req bucketstore.ScanRequest, fn func(bucketstore.Row) error) error {
@@ -649,8 +641,7 @@ func (s slowStore) Apply(ctx context.Context, table bucketstore.Table, muts []bu
 			a.w.late++
 			return err
 		}
-		// It arrives before its deadline, at once or later, and when it is sent once
-		// more, twice.
+		// It arrives before its deadline, at once or later, and twice if it is retried.
 		for range 1 + a.w.rand.IntN(6)/5 {
 			if d, ok := ctx.(deadline); ok && !a.w.lax && a.w.rand.IntN(4) == 0 && d.left() > 0 {
 				a.wake = a.w.now + a.w.rand.Int64N(d.left())

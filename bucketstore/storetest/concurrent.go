@@ -54,7 +54,7 @@ func checkOneWinner(f fixture) {
 			}
 		}
 		if winner < 0 {
-			f.Fatal("nobody won")
+			f.Fatal("no writer won")
 		}
 		req := everything(bucketstore.Meta)
 		req.Rows[0] = series.SingleRow([]byte(key))
@@ -96,8 +96,8 @@ func checkCounter(f fixture) {
 	}
 }
 
-// checkAtomicRow replaces all cells of a row while others read it. Odd versions
-// lie in other columns than even ones, so that a torn row shows in its cells.
+// checkAtomicRow replaces all cells of a row while it is read. Odd versions lie in other
+// columns than even ones, so that a torn row shows in its cells.
 func checkAtomicRow(f fixture) {
 	const writers, readers, versions, width = 2, 2, 100, 40
 	write := func(version int) error {

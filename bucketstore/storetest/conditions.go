@@ -5,12 +5,12 @@ import "github.com/promtable/promtable/bucketstore"
 func conditionChecks() []check {
 	return []check{
 		{"conditions", checkConditions},
-		{"a condition sees the newest cell", checkConditionNewest},
+		{"a condition sees the latest cell", checkConditionLatest},
 		{"a conditional mutation is in order", checkConditionalOrder},
 	}
 }
 
-// wantApplied carries out mut under a condition and checks the answer.
+// wantApplied applies mut under a condition and checks the answer.
 func (f fixture) wantApplied(want bool, table bucketstore.Table, cond bucketstore.Condition, mut bucketstore.Mutation) {
 	f.Helper()
 	applied, err := f.store.CheckAndApply(f.ctx, table, cond, mut)
@@ -76,8 +76,8 @@ func checkConditions(f fixture) {
 	f.wantRow("no other row")
 }
 
-// checkConditionNewest: versions that a newer one hides do not count.
-func checkConditionNewest(f fixture) {
+// checkConditionLatest: versions that a newer one hides do not count.
+func checkConditionLatest(f fixture) {
 	f.apply(bucketstore.Meta, mutate("seal", set("m", "v", 5, "mine")))
 	f.apply(bucketstore.Meta, mutate("seal", set("m", "v", 4, "older")))
 	f.wantApplied(false, bucketstore.Meta, equals("m", "v", "older"), mutate("seal", set("m", "v", 9, "x")))

@@ -37,7 +37,7 @@ func (f fixture) wantDropped(r series.RowRange) {
 }
 
 func checkDropPrefix(f fixture) {
-	for _, prefix := range []string{"a", "a\x00", "a\xff", "\xff", "\xff\xff\xff", "\x00", "nobody"} {
+	for _, prefix := range []string{"a", "a\x00", "a\xff", "\xff", "\xff\xff\xff", "\x00", "nothing"} {
 		f.wantDropped(series.PrefixRange([]byte(prefix)))
 	}
 }
@@ -56,7 +56,7 @@ func checkDropTable(f fixture) {
 	f.wantTable(bucketstore.Index, row("a", cell("i", "i", 0, "after")))
 }
 
-// checkDropSingle also proves that what was dropped hides no later write.
+// checkDropSingle also checks that a drop hides no later write.
 func checkDropSingle(f fixture) {
 	f.apply(bucketstore.Metric,
 		mutate("a", set("r0", "q", 9, "1")),

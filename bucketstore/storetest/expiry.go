@@ -8,9 +8,8 @@ import (
 	"github.com/promtable/promtable/bucketstore"
 )
 
-// RunExpiry checks that cells vanish when they are older than the MaxAge of
-// their family. It is for backends that take their time from the clock that is
-// given to open.
+// RunExpiry checks that cells expire when they are older than the MaxAge of their family.
+// It is for backends that use the clock given to open.
 func RunExpiry(t *testing.T, open Open) {
 	t.Helper()
 	const retention = 90 * 24 * time.Hour
@@ -43,8 +42,8 @@ func RunExpiry(t *testing.T, open Open) {
 	}
 }
 
-// waitForTables waits until exactly the tables want hold a row. Those must
-// never be without it.
+// waitForTables waits until exactly the tables want hold a row. Those must never be without
+// it.
 func (f fixture) waitForTables(families map[bucketstore.Table]string, want []string) {
 	f.Helper()
 	wanted := make(map[string]bool)
@@ -69,7 +68,7 @@ func (f fixture) waitForTables(families map[bucketstore.Table]string, want []str
 	}
 }
 
-// checkAfterExpiry: a column whose cell has vanished is an empty one.
+// checkAfterExpiry: a column whose cell has expired is empty.
 func (f fixture) checkAfterExpiry(now int64) {
 	f.Helper()
 	f.apply(bucketstore.Current, mutate("row", set("v", "q", now, "new")))

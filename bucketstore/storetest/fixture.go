@@ -12,7 +12,7 @@ import (
 	"github.com/promtable/promtable/series"
 )
 
-// patience is how long one check may take on a backend that hangs.
+// patience is the longest time of one check, in case a backend hangs.
 const patience = 2 * time.Minute
 
 // A fixture is a store under test. Its methods end the test on any error.
@@ -22,7 +22,7 @@ type fixture struct {
 	store bucketstore.Store
 }
 
-// newFixture gives the store so long that the test can still say where it hung.
+// newFixture bounds the time of the store, so that the test can still say where it hung.
 func newFixture(t *testing.T, store bucketstore.Store) fixture {
 	end := time.Now().Add(patience)
 	if deadline, ok := t.Deadline(); ok && deadline.Add(-time.Second).Before(end) {
@@ -134,8 +134,8 @@ func copyRow(r bucketstore.Row) bucketstore.Row {
 	return c
 }
 
-// format writes rows for people, and so that equal rows have equal text. Long
-// values are shortened: whoever writes them compares them as well.
+// format formats rows for messages, so that equal rows have equal text. It shortens long
+// values: callers compare these themselves.
 func format(rows []bucketstore.Row) string {
 	var b strings.Builder
 	for _, r := range rows {
@@ -148,7 +148,7 @@ func format(rows []bucketstore.Row) string {
 	return b.String()
 }
 
-// describe writes req for people.
+// describe formats req for messages.
 func describe(req bucketstore.ScanRequest) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s rows %v", req.Table, req.Rows)

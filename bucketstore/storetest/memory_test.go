@@ -21,7 +21,7 @@ import (
 // TestMemory: the name of one of the defects below.
 const defectVariable = "STORETEST_DEFECT"
 
-// A memory is a store in memory, right unless a defect is named.
+// A memory is a store in memory, correct unless it has a defect.
 type memory struct {
 	mu       sync.Mutex
 	now      func() time.Time
@@ -79,7 +79,7 @@ func (m *memory) Apply(ctx context.Context, table bucketstore.Table, muts []buck
 	return nil
 }
 
-// applyOne carries out mut, with what is wrong with it. m.mu is held.
+// applyOne applies mut, with the defect. m.mu is held.
 func (m *memory) applyOne(table bucketstore.Table, mut bucketstore.Mutation) {
 	copied := bucketstore.Mutation{Key: bytes.Clone(mut.Key)}
 	for _, op := range mut.Ops {
@@ -160,7 +160,7 @@ func (m *memory) Scan(ctx context.Context, req bucketstore.ScanRequest, fn func(
 	return nil
 }
 
-// find returns what req asks for, with what is wrong with it. m.mu is held.
+// find returns the rows of req, with the defect. m.mu is held.
 func (m *memory) find(req bucketstore.ScanRequest) []bucketstore.Row {
 	now := m.now()
 	m.rows[req.Table].dropIf(func(c column) bool {
@@ -221,8 +221,7 @@ func TestMemory(t *testing.T) {
 	RunExpiry(t, openMemory)
 }
 
-// TestDefectsAreFound runs single checks against stores that break the sentence
-// they prove.
+// TestDefectsAreFound runs single checks against stores that violate what the check is for.
 func TestDefectsAreFound(t *testing.T) {
 	for _, tc := range []struct{ defect, check string }{
 		{"signed order of keys", "keys in order of bytes"},

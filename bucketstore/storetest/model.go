@@ -21,12 +21,12 @@ func modelChecks() []check {
 	return []check{{"random operations", checkModel}}
 }
 
-// A model is what a table should hold: the contract in its plainest form.
+// A model is what a table should hold: the contract in its simplest form.
 type model map[column]bucketstore.Cell
 
 type column struct{ key, family, qual string }
 
-// apply carries out one mutation.
+// apply applies one mutation.
 func (m model) apply(mut bucketstore.Mutation) {
 	for _, op := range mut.Ops {
 		at := column{string(mut.Key), op.Family, string(op.Qualifier)}
@@ -94,7 +94,7 @@ func (m model) scan(req bucketstore.ScanRequest) []bucketstore.Row {
 	return rows
 }
 
-// checkModel does the same to the store and to a model, again and again.
+// checkModel applies the same operations to the store and to a model.
 func checkModel(f fixture) {
 	const steps = 3000
 	g := generator{rand.New(rand.NewPCG(seed(f), 0))}

@@ -10,7 +10,7 @@ func operationChecks() []check {
 	}
 }
 
-// checkOperations carries out each mutation on a row that holds the same cells.
+// checkOperations applies each operation to a row with the same cells.
 func checkOperations(f fixture) {
 	before := []bucketstore.Op{set("l", "a", 5, "1"), set("l", "b", 6, "2"), set("r0", "a", 7, "3")}
 	la, lb, ra := cell("l", "a", 5, "1"), cell("l", "b", 6, "2"), cell("r0", "a", 7, "3")

@@ -95,8 +95,8 @@ func checkTables(f fixture) {
 	f.wantTable(bucketstore.Meta, row("row", cell("m", "v", 4, "meta")))
 }
 
-// checkRows writes and deletes in rows whose names run into each other's cells
-// where a backend glues the parts together.
+// checkRows writes and deletes in rows whose names would collide with each other's cells in
+// a backend that joins the parts without separators.
 func checkRows(f fixture) {
 	f.apply(bucketstore.Metric,
 		mutate("a", set("r0", "r1", 1, "1")),

@@ -111,7 +111,7 @@ func checkLimit(f fixture) {
 		req.Limit = limit
 		f.wantScan(req, rows[:min(limit, len(rows))]...)
 	}
-	req := indexRows(series.SingleRow(rows[0].Key), between("nobody", "nobody else"), series.SingleRow(rows[len(rows)-1].Key))
+	req := indexRows(series.SingleRow(rows[0].Key), between("nothing", "nothing else"), series.SingleRow(rows[len(rows)-1].Key))
 	req.Limit = 2
 	f.wantScan(req, rows[0], rows[len(rows)-1])
 	req.Limit = 1

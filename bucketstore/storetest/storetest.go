@@ -1,12 +1,10 @@
-// Package storetest proves that a backend keeps the contract of
-// [bucketstore.Store]. A backend's own tests call [Run], [RunConcurrent] and,
-// where its clock can be moved, [RunExpiry]; they hold nothing about the
-// contract themselves.
+// Package storetest checks that a backend keeps the contract of [bucketstore.Store]. A
+// backend's own tests call [Run], [RunConcurrent] and, where its clock can be moved,
+// [RunExpiry]; they do not test the contract themselves.
 //
-// The suite asks for no empty row key, no row key over 4,096 bytes, no value
-// over 1 MiB and no more than 100,000 operations in a mutation: no backend has
-// to take those. The times of its cells lie in 1970, except in CURRENT, the one
-// table that forgets by age.
+// The suite uses no empty row key, no row key over 4,096 bytes, no value over 1 MiB and no
+// more than 100,000 operations in a mutation: no backend has to accept those. The times of
+// its cells lie in 1970, except in CURRENT, whose cells expire.
 package storetest
 
 import (
@@ -16,17 +14,17 @@ import (
 	"github.com/promtable/promtable/bucketstore"
 )
 
-// Open returns an empty store with these tables, and has its Close called at
-// the end of t. A backend that takes its time from elsewhere ignores now.
+// Open returns an empty store with these tables, and closes it at the end of t. A backend
+// with a clock of its own ignores now.
 type Open func(t testing.TB, tables []bucketstore.TableSpec, now func() time.Time) bucketstore.Store
 
-// A check proves one sentence of the contract on an empty store.
+// A check tests one sentence of the contract on an empty store.
 type check struct {
 	name string
 	run  func(f fixture)
 }
 
-// Run checks all of the contract that one goroutine can see.
+// Run checks everything that a single goroutine can see.
 func Run(t *testing.T, open Open) {
 	t.Helper()
 	runAll(t, open, orderChecks())
@@ -40,9 +38,8 @@ func Run(t *testing.T, open Open) {
 	runAll(t, open, modelChecks())
 }
 
-// RunConcurrent checks what the contract promises to several goroutines. It
-// writes the columns of a row out of order, deletes and reads them at the same
-// time.
+// RunConcurrent checks the contract with several goroutines. They write, delete and read
+// columns of a row at the same time.
 func RunConcurrent(t *testing.T, open Open) {
 	t.Helper()
 	runAll(t, open, concurrentChecks())

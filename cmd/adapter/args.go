@@ -8,8 +8,7 @@ import (
 	"github.com/alecthomas/kingpin/v2"
 )
 
-// expandFiles puts the lines of a file in the place of @file, as kingpin does, up to
-// the word --.
+// expandFiles replaces @file by the lines of the file, as kingpin does, up to the word --.
 func expandFiles(args []string) ([]string, error) {
 	var words []string
 	for len(args) > 0 && args[0] != "--" {
@@ -29,10 +28,10 @@ func expandFiles(args []string) ([]string, error) {
 	return append(words, args...), nil
 }
 
-// checkValues refuses a flag whose value is empty, missing or malformed, and a
-// switch with a value, and names it. kingpin takes an empty value, and does not say
-// which flag has a malformed one. Because app has a default command, kingpin also
-// drops its error about a missing value, and goes on behind the flag.
+// checkValues refuses flags with an empty, missing or malformed value, and switches with a
+// value. The error names the flag. kingpin accepts an empty value, and does not name a flag
+// with a malformed one. With a default command, kingpin also drops the error about a
+// missing value.
 func checkValues(app *kingpin.ApplicationModel, args []string) error {
 	if slices.Contains(args, "--completion-bash") {
 		return nil // a shell completes the line: its last word is not finished
@@ -41,9 +40,9 @@ func checkValues(app *kingpin.ApplicationModel, args []string) error {
 	for i := 0; i < len(args) && args[i] != "--"; i++ {
 		name, isFlag := strings.CutPrefix(args[i], "--")
 		name, value, hasValue := strings.Cut(name, "=")
-		flag, known := flags[name]
-		if !isFlag || !known {
-			continue // a command, -h, or what kingpin refuses
+		flag, exists := flags[name]
+		if !isFlag || !exists {
+			continue // a command, -h, or a word that kingpin refuses
 		}
 		if flag.IsBoolFlag() {
 			if hasValue {
@@ -72,13 +71,12 @@ func checkValues(app *kingpin.ApplicationModel, args []string) error {
 // checkValue refuses a value that the flag cannot be set to.
 func checkValue(flag *kingpin.FlagModel, value string) error {
 	if repeatable, ok := flag.Value.(interface{ IsCumulative() bool }); ok && repeatable.IsCumulative() {
-		return nil // these are strings, and to set one would add it
+		return nil // values are strings, and Set would add one
 	}
 	return flag.Value.Set(value)
 }
 
-// checkNextWord refuses what follows the flag name if kingpin does not take it for
-// its value.
+// checkNextWord refuses a word after the flag that kingpin would not take as its value.
 func checkNextWord(name string, following []string) error {
 	switch {
 	case len(following) == 0, strings.HasPrefix(following[0], "--"):
@@ -89,8 +87,8 @@ func checkNextWord(name string, following []string) error {
 	return nil
 }
 
-// flagsByName returns all flags, those of commands too. A switch, which takes no
-// value, is there as --x and as --no-x.
+// flagsByName returns all flags, those of commands too. A switch is there as --x and as
+// --no-x.
 func flagsByName(app *kingpin.ApplicationModel) map[string]*kingpin.FlagModel {
 	all := slices.Clone(app.Flags)
 	for _, command := range app.FlattenedCommands() {

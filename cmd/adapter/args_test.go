@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestEveryFlagNeedsItsValue: whatever the flag, an error names it when its value is
-// empty or missing.
+// TestEveryFlagNeedsItsValue: for every flag, an error names it when its value is empty or
+// missing.
 func TestEveryFlagNeedsItsValue(t *testing.T) {
 	o, err := parseFlags(nil)
 	if err != nil {
@@ -49,7 +49,7 @@ func TestEveryFlagNeedsItsValue(t *testing.T) {
 	}
 }
 
-// TestValuesRefused wants a message that names the first flag that is wrong.
+// TestValuesRefused: the error names the first wrong flag.
 func TestValuesRefused(t *testing.T) {
 	file := flagFile(t, "--log.level=info\n--storage.path\n")
 	for _, tt := range []struct {

@@ -7,8 +7,7 @@ import (
 	"github.com/alecthomas/units"
 )
 
-// TestBufferSizes: how large log and memory may become depends on the backend,
-// unless it is said.
+// TestBufferSizes: the default limits of log and memory depend on the backend.
 func TestBufferSizes(t *testing.T) {
 	bigtable := []string{"--storage.backend=bigtable", "--bigtable.project=p", "--bigtable.instance=i", "--buffer.enabled"}
 	on := func(args ...string) []string { return append(bigtable[:4:4], args...) }

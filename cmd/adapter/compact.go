@@ -26,39 +26,38 @@ const (
 	commandCompact = "compact"
 )
 
-// sealInterval is how often a process that serves looks for something to seal.
+// sealInterval is how often a serving adapter looks for rows to seal.
 const sealInterval = time.Minute
 
 // sealOptions are the flags about sealing.
 type sealOptions struct {
 	enabled       bool
 	rowsPerSecond float64
-	// interval is that of compact. 0 is once.
+	// interval is the flag of compact. 0 is once.
 	interval time.Duration
 }
 
 // commands adds the subcommands, and the flags that belong to one of them.
 func (o *options) commands(app *kingpin.Application) {
-	app.Command(commandServe, "Serve. This is what is done without a command.").Default()
-	compact := app.Command(commandCompact, "Seal raw cells in Bigtable to chunks, without serving: what is due now, then end.")
-	compact.Flag("interval", "Do not end, but look for more at this interval.").DurationVar(&o.seal.interval)
+	app.Command(commandServe, "Serve. This is the default command.").Default()
+	compact := app.Command(commandCompact, "Seal raw cells in Bigtable to chunks, without serving. Ends when all that is due is sealed.")
+	compact.Flag("interval", "Do not end, but seal again at this interval.").DurationVar(&o.seal.interval)
 	o.logCommands(app)
 }
 
 func (o *options) sealFlags(app *kingpin.Application) {
 	o.given["seal.enabled"] = new(bool)
-	app.Flag("seal.enabled", "Seal raw cells in Bigtable to chunks while serving; of several adapters one does it at a time. "+
+	app.Flag("seal.enabled", "Seal raw cells in Bigtable to chunks while serving. Of several adapters only one seals at a time. "+
 		"Not with a buffer.").Default("true").
 		IsSetByUser(o.given["seal.enabled"]).BoolVar(&o.seal.enabled)
-	app.Flag("seal.rows-per-second", "Rows that are read a second at most, to be sealed.").
+	app.Flag("seal.rows-per-second", "Maximum number of rows a second that are read for sealing.").
 		Default(fmt.Sprint(seal.DefaultRowsPerSecond)).Float64Var(&o.seal.rowsPerSecond)
 }
 
-// checkSeal fills in what backend and buffer decide about sealing. A buffer and a
-// sealer exclude each other: a sample that the buffer took before the sealer read
-// a row, and stores after, would lose to the sealer's chunk, whose stamp is later
-// and which does not know it, see seal.Clock. Nor has the sealer much to do there:
-// all that a buffer writes is chunks.
+// checkSeal sets the default of sealing, and checks its flags. A buffer and a sealer
+// exclude each other, see seal.Clock: the sealer's chunk would win over a sample that the
+// buffer received before and stores after. The sealer would have little to do anyway,
+// because a buffer writes chunks.
 func (o *options) checkSeal() error {
 	if !*o.given["seal.enabled"] {
 		o.seal.enabled = o.backend == backendBigtable && !o.buffered
@@ -80,7 +79,7 @@ func (o *options) checkSeal() error {
 	return nil
 }
 
-// compact seals what is due, once, or again and again until ctx ends.
+// compact seals all that is due, once or at an interval until ctx ends.
 func compact(ctx context.Context, o *options, logger log.Logger) (err error) {
 	schema, err := newSchema(o)
 	if err != nil {
@@ -91,7 +90,7 @@ func compact(ctx context.Context, o *options, logger log.Logger) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, closing("close the store", store.Close())) }()
-	about, err := meta.Open(ctx, store, schema, time.Now) // which refuses rows that are keyed in another way
+	about, err := meta.Open(ctx, store, schema, time.Now) // it refuses another schema
 	if err == nil {
 		err = about.Init(ctx)
 	}
@@ -128,10 +127,10 @@ func compact(ctx context.Context, o *options, logger log.Logger) (err error) {
 	return nil
 }
 
-// newClock returns what compares clocks over store, the one that holds the rows, or
-// nil if it is that of one adapter. appender is what takes samples, nil if nothing
-// does: a buffer says that it is there until nothing is left in it, and the next
-// start on its log goes on with that if the process dies before.
+// newClock returns the clock of a process that writes to a store on Bigtable or seals it,
+// or nil: one adapter has the embedded store alone. store holds the rows. appender takes
+// samples, or is nil. With a buffer the clock keeps its mark until the buffer is empty. If
+// the process dies before, the next start on its log takes over the mark.
 func newClock(o *options, store bucketstore.Store, appender bucketstore.Appender, logger log.Logger, reg prometheus.Registerer) *seal.Clock {
 	if o.backend != backendBigtable {
 		return nil
@@ -148,11 +147,11 @@ func newClock(o *options, store bucketstore.Store, appender bucketstore.Appender
 	return clock
 }
 
-// leave takes our mark away from META. If that fails others take this process for
-// one that runs, for an hour.
+// leave deletes our mark from META. If that fails other adapters think for an hour that
+// this process runs.
 func leave(ctx context.Context, clock *seal.Clock, logger log.Logger) {
 	if err := clock.Leave(ctx); err != nil {
-		level.Warn(logger).Log("msg", "others take this process for one that runs, for an hour", "err", err)
+		level.Warn(logger).Log("msg", "other adapters think for an hour that this process runs", "err", err)
 	}
 }
 
@@ -173,10 +172,9 @@ func newSealer(o *options, schema series.Schema, store bucketstore.Store, clock 
 	})
 }
 
-// startSealing compares clocks and seals the rows of store until ctx ends, if that
-// is wanted: store is the one that holds the rows, not a buffer before it. An
-// adapter that does not seal still shows its clock, and that it has a buffer, to
-// those that do.
+// startSealing compares clocks until ctx ends, and seals the rows of store if that is
+// enabled. store holds the rows; it is not a buffer. An adapter that does not seal still
+// shows its clock, and its buffer, to those that do.
 func startSealing(ctx context.Context, o *options, schema series.Schema, store bucketstore.Store, clock *seal.Clock, logger log.Logger, reg prometheus.Registerer) (*sync.WaitGroup, error) {
 	var running sync.WaitGroup
 	if clock == nil {

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// TestSealFlags: what is sealed depends on backend and buffer, unless it is said.
+// TestSealFlags: the default of sealing depends on backend and buffer.
 func TestSealFlags(t *testing.T) {
 	bigtable := []string{"--storage.backend=bigtable", "--bigtable.project=p", "--bigtable.instance=i"}
 	on := func(args ...string) []string { return append(bigtable[:3:3], args...) }

@@ -47,8 +47,8 @@ type options struct {
 
 	command string
 	seal    sealOptions
-	// discardLog is the ID of a lost log that a start discards, forgetLog the one
-	// that buffer forget is about.
+	// discardLog is the ID of a lost log that a start discards, forgetLog the argument of
+	// buffer forget.
 	discardLog, forgetLog string
 
 	engine     engine.Config // limits, intervals and HA only
@@ -59,19 +59,17 @@ type options struct {
 	logLevel   string
 	logFormat  string
 
-	// netListen takes an address: net.Listen, but for tests. storeTimeout is the
-	// constant, but for tests.
-	// existing says that a command is about a store that exists: none is made.
+	// existing says that a command needs an existing store: it creates none. Tests replace
+	// netListen and storeTimeout.
 	existing     bool
 	netListen    func(network, address string) (net.Listener, error)
 	storeTimeout time.Duration
 
-	// given says of the flags that make sense only beside others whether they
-	// stand on the command line.
+	// given says which flags are on the command line, of those that depend on others.
 	given map[string]*bool
 }
 
-// parseFlags reads the command line and checks that its parts go together.
+// parseFlags parses the command line and checks it.
 func parseFlags(args []string) (*options, error) {
 	o := &options{netListen: net.Listen, storeTimeout: storeTimeout, given: make(map[string]*bool)}
 	app := kingpin.New("adapter", "Remote storage for Prometheus: keeps samples in Google Bigtable or in an embedded store, and gives them back.")
@@ -86,7 +84,7 @@ func parseFlags(args []string) (*options, error) {
 	o.queryFlags(app)
 	app.Flag("self-scrape-interval", "How often the adapter stores its own metrics, with job=\"adapter\". 0 is never.").
 		Default("15s").DurationVar(&o.selfScrape)
-	app.Flag("log.level", "Log lines of this severity and above.").Default("info").EnumVar(&o.logLevel, "debug", "info", "warn", "error")
+	app.Flag("log.level", "Only log lines of this severity and above.").Default("info").EnumVar(&o.logLevel, "debug", "info", "warn", "error")
 	app.Flag("log.format", "Format of log lines.").Default("logfmt").EnumVar(&o.logFormat, "logfmt", "json")
 	o.commands(app)
 	args, err := expandFiles(args)
@@ -100,7 +98,8 @@ func parseFlags(args []string) (*options, error) {
 		return nil, err
 	}
 	o.remote.MaxBodyBytes = int(o.maxBody)
-	// Before it is asked what the flags are, check fills in what they depend on.
+	// check fills in defaults that depend on other flags, so it comes before the API gets
+	// their values.
 	err = o.check()
 	o.api.Flags = make(map[string]string)
 	for _, flag := range app.Model().Flags {
@@ -114,11 +113,11 @@ func parseFlags(args []string) (*options, error) {
 func (o *options) webFlags(app *kingpin.Application) {
 	app.Flag("web.listen-address", "Address to listen on; host:0 takes a free port. Repeatable.").Default(":9201").StringsVar(&o.listen)
 	app.Flag("web.config.file", "File that turns on TLS or basic auth, in the format of Prometheus' exporter-toolkit.").StringVar(&o.webConfig)
-	app.Flag("shutdown.timeout", "How long a stop waits for requests under way.").Default("30s").DurationVar(&o.shutdownTimeout)
+	app.Flag("shutdown.timeout", "How long a stop waits for running requests.").Default("30s").DurationVar(&o.shutdownTimeout)
 }
 
 func (o *options) storageFlags(app *kingpin.Application) {
-	app.Flag("storage.backend", "Where rows are kept: embedded (on the local disk) or bigtable.").
+	app.Flag("storage.backend", "Store of the samples: embedded (on the local disk) or bigtable.").
 		Default(backendEmbedded).EnumVar(&o.backend, backendEmbedded, backendBigtable)
 	flag := func(name, help string) *kingpin.FlagClause {
 		o.given[name] = new(bool)
@@ -127,31 +126,31 @@ func (o *options) storageFlags(app *kingpin.Application) {
 	flag("storage.path", "Directory of the embedded store.").Default("./data").StringVar(&o.path)
 	flag("bigtable.project", "Google Cloud project of the Bigtable instance.").StringVar(&o.project)
 	flag("bigtable.instance", "Bigtable instance.").StringVar(&o.instance)
-	flag("bigtable.app-profile", "App profile, one with single-cluster routing. Unless it is given, the default profile.").StringVar(&o.appProfile)
-	flag("bigtable.table-prefix", "Text in front of the names of the tables METRIC, CURRENT, INDEX and META.").StringVar(&o.tablePrefix)
-	flag("bigtable.connections", "Connections to Bigtable at the start; the client adapts their number. 0 is its default, 10. An emulator gets one.").Default("0").IntVar(&o.connections)
-	flag("bigtable.create-tables", "Create tables and column families that are missing.").Default("true").BoolVar(&o.createTables)
-	app.Flag("schema.resource-label", "Label whose value stands at the end of the row key. Repeatable. Chosen once, before the first start.").
+	flag("bigtable.app-profile", "App profile with single-cluster routing. Default: the default profile of the instance.").StringVar(&o.appProfile)
+	flag("bigtable.table-prefix", "Prefix of the table names METRIC, CURRENT, INDEX and META.").StringVar(&o.tablePrefix)
+	flag("bigtable.connections", "Connections to Bigtable at the start; Google's client adapts the number. 0 is its default, 10. An emulator gets one.").Default("0").IntVar(&o.connections)
+	flag("bigtable.create-tables", "Create missing tables and column families.").Default("true").BoolVar(&o.createTables)
+	app.Flag("schema.resource-label", "Label whose value is at the end of the row key. Repeatable. It cannot be changed after the first start.").
 		StringsVar(&o.resourceLabels)
 }
 
 func (o *options) bufferFlags(app *kingpin.Application) {
 	o.given["buffer.enabled"] = new(bool)
-	app.Flag("buffer.enabled", "Keep new samples in a log and in memory, and write them as chunks later; each series then belongs to one adapter. "+
-		"Unless it is given, off with Bigtable.").
+	app.Flag("buffer.enabled", "Keep new samples in a log and in memory, and write them as chunks later. All samples of a series must go to the same adapter. "+
+		"With Bigtable it is off by default.").
 		Default("true").IsSetByUser(o.given["buffer.enabled"]).BoolVar(&o.buffered)
-	app.Flag("buffer.path", "Directory of the log. Unless it is given, buffer in the directory of the embedded store, or ./buffer with Bigtable.").StringVar(&o.bufferPath)
-	app.Flag("buffer.fsync", "When the log is made durable: always, before each answer, or at an interval such as 1s. "+
-		"With an interval the loss of power may cost what was acknowledged since then; the death of the process costs nothing.").
+	app.Flag("buffer.path", "Directory of the log. Default: buffer in the directory of the embedded store, or ./buffer with Bigtable.").StringVar(&o.bufferPath)
+	app.Flag("buffer.fsync", "When the log is synced to the disk: always is before each answer; otherwise an interval such as 1s. "+
+		"With an interval, loss of power loses the samples acknowledged since the last sync; a crash of the process loses none.").
 		Default("always").StringVar(&o.bufferFsync)
-	app.Flag("buffer.discard-lost-log", "ID of a log that the store waits for and that is lost: start without the samples in it.").StringVar(&o.discardLog)
+	app.Flag("buffer.discard-lost-log", "ID of a lost log that the store waits for: start without the samples in it.").StringVar(&o.discardLog)
 	size := func(value *byteSize, name, help string) {
 		o.given[name], value.flag = new(bool), name
 		app.Flag(name, help).Default(embeddedBufferBytes.String()).IsSetByUser(o.given[name]).SetValue(value)
 	}
-	size(&o.bufferLog, "buffer.max-log", fmt.Sprintf("How large the log may become; beyond, chunks are written early. With Bigtable %s unless it is given.", bigtableMaxLog))
-	size(&o.bufferMemory, "buffer.max-memory", fmt.Sprintf("Bytes of samples that may be in memory; beyond, chunks are written early. "+
-		"The process needs some three times that. With Bigtable %s unless it is given.", bigtableMaxMemory))
+	size(&o.bufferLog, "buffer.max-log", fmt.Sprintf("Maximum size of the log; above it chunks are written early. With Bigtable the default is %s.", bigtableMaxLog))
+	size(&o.bufferMemory, "buffer.max-memory", fmt.Sprintf("Maximum bytes of samples in memory; above it chunks are written early. "+
+		"The process needs about three times as much. With Bigtable the default is %s.", bigtableMaxMemory))
 }
 
 // A byteSize is a flag such as 4GiB.
@@ -163,28 +162,26 @@ type byteSize struct {
 // Set implements kingpin.Value.
 func (s *byteSize) Set(text string) (err error) {
 	s.Base2Bytes, err = units.ParseBase2Bytes(text)
-	if err != nil || s.Base2Bytes < 0 { // also what is too much for 64 bits
+	if err != nil || s.Base2Bytes < 0 { // also on overflow
 		return errors.New("give a size such as 4GiB")
 	}
 	return nil
 }
 
-// The limits of the buffer. An embedded store does not mind chunks that are written
-// early. With Bigtable each costs a row mutation, and so the limits are what a
-// million series at 15 s need for chunks of whole windows, which TestMillionSeries
-// shows: of two windows, as what is open of one is written over the next, 1,118
-// samples a series in the log, at 8.6 bytes with the keys, and half of them, at up to
-// 3, in memory.
+// The limits of the buffer. An embedded store accepts chunks that are written early. With
+// Bigtable each costs a row mutation. So there the limits are what a million series at 15 s
+// need for chunks of whole windows; TestMillionSeries measures it. They need two windows,
+// because one is written while the next is open. That is 1,118 samples a series in the log,
+// at 8.6 bytes with the keys, and half of them, at up to 3 bytes, in memory.
 const (
 	embeddedBufferBytes = 512 * units.MiB
 	bigtableMaxLog      = 12 * units.GiB
 	bigtableMaxMemory   = 2 * units.GiB
-	// leastBufferBytes is the least that can be meant.
+	// leastBufferBytes is the least sensible limit.
 	leastBufferBytes = 8 * units.MiB
 )
 
-// checkBufferSizes fills in what the backend decides about the limits, and checks
-// them.
+// checkBufferSizes sets the defaults that depend on the backend, and checks the limits.
 func (o *options) checkBufferSizes() error {
 	for _, limit := range []struct {
 		size       *byteSize
@@ -204,11 +201,10 @@ func (o *options) checkBufferSizes() error {
 	return nil
 }
 
-// bufferedCurrentInterval is how often the newest samples go to CURRENT with the
-// buffer.
+// bufferedCurrentInterval is the default of --current.flush-interval with the buffer.
 const bufferedCurrentInterval = 15 * time.Minute
 
-// checkBuffer fills in what the backend decides about the buffer.
+// checkBuffer sets the defaults of the buffer that depend on the backend.
 func (o *options) checkBuffer() error {
 	if !*o.given["buffer.enabled"] {
 		o.buffered = o.backend == backendEmbedded
@@ -238,41 +234,40 @@ func (o *options) checkBuffer() error {
 
 func (o *options) limitFlags(app *kingpin.Application) {
 	limits := &o.engine.Limits
-	app.Flag("write.max-future", "Refuse samples further ahead of the clock. 0 is no bound.").Default("10m").DurationVar(&o.engine.MaxFuture)
-	app.Flag("write.timeout", "How long one remote write may take. Prometheus gives up after 30s.").Default("25s").DurationVar(&o.remote.WriteTimeout)
-	app.Flag("write.max-concurrent", "Remote writes under way at once; others wait.").Default("64").IntVar(&o.remote.MaxConcurrentWrites)
-	app.Flag("write.max-body-bytes", "Largest body of a request, compressed or not.").Default("32MiB").BytesVar(&o.maxBody)
-	app.Flag("read.max-series", "Series that one selector may match. 0 is no bound.").Default("500000").IntVar(&limits.MaxSeries)
-	app.Flag("read.max-samples", "Samples that one selector may read. 0 is no bound.").Default("50000000").IntVar(&limits.MaxSamples)
-	app.Flag("read.max-frame-bytes", "Bytes that one series may take in an answer; chunked_read_limit of Prometheus. 0 is no bound.").
+	app.Flag("write.max-future", "Refuse samples that are further ahead of the adapter's clock. 0 is no limit.").Default("10m").DurationVar(&o.engine.MaxFuture)
+	app.Flag("write.timeout", "Maximum time of one remote write. Prometheus gives up after 30s.").Default("25s").DurationVar(&o.remote.WriteTimeout)
+	app.Flag("write.max-concurrent", "Maximum number of concurrent remote writes; others wait.").Default("64").IntVar(&o.remote.MaxConcurrentWrites)
+	app.Flag("write.max-body-bytes", "Maximum size of a request body, both compressed and decompressed.").Default("32MiB").BytesVar(&o.maxBody)
+	app.Flag("read.max-series", "Maximum number of series that one selector may match. 0 is no limit.").Default("500000").IntVar(&limits.MaxSeries)
+	app.Flag("read.max-samples", "Maximum number of samples that one selector may read. 0 is no limit.").Default("50000000").IntVar(&limits.MaxSamples)
+	app.Flag("read.max-frame-bytes", "Maximum bytes of one series in a remote read answer, like chunked_read_limit of Prometheus. 0 is no limit.").
 		Default("50000000").IntVar(&o.remote.MaxFrameBytes)
-	app.Flag("read.max-concurrent", "Remote reads, federations and explanations under way at once; others wait.").Default("20").IntVar(&o.remote.MaxConcurrentReads)
-	app.Flag("read.timeout", "How long one read may take.").Default("2m").DurationVar(&o.remote.ReadTimeout)
-	app.Flag("current.lookback", "Age of the newest sample at which /federate leaves a series out.").Default("5m").DurationVar(&o.remote.CurrentLookback)
+	app.Flag("read.max-concurrent", "Maximum number of concurrent remote reads, federations and explanations; others wait.").Default("20").IntVar(&o.remote.MaxConcurrentReads)
+	app.Flag("read.timeout", "Maximum time of one read.").Default("2m").DurationVar(&o.remote.ReadTimeout)
+	app.Flag("current.lookback", "/federate leaves out a series whose last sample is older than this.").Default("5m").DurationVar(&o.remote.CurrentLookback)
 	o.given["current.flush-interval"] = new(bool)
-	app.Flag("current.flush-interval", "How often the newest samples are written to CURRENT. With the buffer, which knows them after a restart, 15m unless it is given.").
+	app.Flag("current.flush-interval", "How often the last sample of each series is written to CURRENT. With the buffer the default is 15m: its log has them after a crash.").
 		Default("1m").IsSetByUser(o.given["current.flush-interval"]).DurationVar(&o.engine.CurrentInterval)
 }
 
 func (o *options) queryFlags(app *kingpin.Application) {
-	app.Flag("query.timeout", "How long one PromQL query, or another request to the HTTP API, may take.").Default("2m").DurationVar(&o.api.Timeout)
-	app.Flag("query.max-samples", "Samples that one PromQL query may hold in memory at once.").Default("50000000").IntVar(&o.api.MaxSamples)
-	app.Flag("query.max-concurrency", "PromQL queries under way at once; others wait.").Default("20").IntVar(&o.api.MaxConcurrent)
-	app.Flag("query.lookback-delta", "Age up to which the newest sample of a series counts as its value.").Default("5m").DurationVar(&o.api.Lookback)
-	app.Flag("query.default-evaluation-interval", "Step of a subquery that names none; evaluation_interval of Prometheus.").Default("1m").DurationVar(&o.api.EvaluationInterval)
+	app.Flag("query.timeout", "Maximum time of one PromQL query, or of another request to the HTTP API.").Default("2m").DurationVar(&o.api.Timeout)
+	app.Flag("query.max-samples", "Maximum number of samples that one PromQL query may hold in memory.").Default("50000000").IntVar(&o.api.MaxSamples)
+	app.Flag("query.max-concurrency", "Maximum number of concurrent PromQL queries; others wait.").Default("20").IntVar(&o.api.MaxConcurrent)
+	app.Flag("query.lookback-delta", "Maximum age of the last sample of a series that PromQL takes as its value.").Default("5m").DurationVar(&o.api.Lookback)
+	app.Flag("query.default-evaluation-interval", "Default step of subqueries, like evaluation_interval of Prometheus.").Default("1m").DurationVar(&o.api.EvaluationInterval)
 }
 
 func (o *options) haFlags(app *kingpin.Application) {
 	ha := &o.engine.HA
-	app.Flag("ha.cluster-label", "Label that replicas of one Prometheus share. Of each cluster one replica is stored. Without this flag all of them are.").StringVar(&ha.ClusterLabel)
+	app.Flag("ha.cluster-label", "Label that the replicas of one Prometheus share. Only one replica of each cluster is stored. Without this flag all are.").StringVar(&ha.ClusterLabel)
 	app.Flag("ha.replica-label", "Label in which the replicas of a cluster differ. It is not stored, and matchers on it are ignored.").StringVar(&ha.ReplicaLabel)
 	o.given["ha.failover"] = new(bool)
-	app.Flag("ha.failover", "How long the elected replica may be silent until another one takes over: at least twice the time between its requests.").
+	app.Flag("ha.failover", "How long the elected replica may be silent before another one takes over. At least twice the interval of its requests.").
 		Default("30s").IsSetByUser(o.given["ha.failover"]).DurationVar(&ha.Failover)
 }
 
-// check refuses flags that make no sense, or do not go together, and says what
-// to change.
+// check refuses flags that do not go together. The error says what to change.
 func (o *options) check() error {
 	if err := o.checkNumbers(); err != nil {
 		return err
@@ -311,7 +306,7 @@ func (o *options) check() error {
 	return nil
 }
 
-// checkNumbers refuses numbers that cannot be meant.
+// checkNumbers refuses numbers that make no sense.
 func (o *options) checkNumbers() error {
 	limits := o.engine.Limits
 	for _, flag := range []struct {

@@ -32,14 +32,14 @@ const (
 
 // logCommands adds the subcommands about logs.
 func (o *options) logCommands(app *kingpin.Application) {
-	logs := app.Command("buffer", "The logs of adapters with a buffer whose samples are not in the store yet.")
-	logs.Command("list", "List them: ID, host, directory, when they were last seen, bytes.")
-	forget := logs.Command("forget", "Make the store forget a log that is lost, and with it the samples in it. The adapter that has the log must have ended.")
-	forget.Arg("id", "ID of the log, as listed.").Required().StringVar(&o.forgetLog)
+	logs := app.Command("buffer", "Logs with samples that are not in the store yet.")
+	logs.Command("list", "List the logs with samples that are not in the store yet: ID, host, directory, last seen, bytes.")
+	forget := logs.Command("forget", "Make the store forget a lost log and the samples in it. The adapter of the log must have ended.")
+	forget.Arg("id", "ID of the log, from buffer list.").Required().StringVar(&o.forgetLog)
 }
 
-// newTerms reads what the store says of itself, and says how a log is bound to it.
-// It fails if the store has another schema.
+// newTerms reads META and says how a log is bound to the store. It fails if the store has
+// another schema.
 func newTerms(ctx context.Context, o *options, schema series.Schema, rows bucketstore.Store, logger log.Logger) (t buffer.Terms, err error) {
 	store, err := meta.Open(ctx, rows, schema, time.Now)
 	return buffer.Terms{
@@ -52,7 +52,7 @@ func newTerms(ctx context.Context, o *options, schema series.Schema, rows bucket
 	}, err
 }
 
-// location says where the store is, for people.
+// location says where the store is, for messages.
 func (o *options) location() string {
 	if o.backend == backendBigtable {
 		return fmt.Sprintf("--bigtable.project=%s --bigtable.instance=%s --bigtable.table-prefix=%s", o.project, o.instance, o.tablePrefix)
@@ -85,7 +85,7 @@ func checkNoLog(ctx context.Context, o *options, terms buffer.Terms) error {
 	return adviseLog(o, err)
 }
 
-// adviseLog adds to an error about a log which flags to change.
+// adviseLog adds the flags to change to an error about a log.
 func adviseLog(o *options, err error) error {
 	var lost *buffer.LostLogError
 	switch {
@@ -108,8 +108,8 @@ type logWatch struct {
 	seen map[string]bool
 }
 
-// startWatchingLogs counts the logs of other adapters, and logs those that are new,
-// until ctx ends. On the embedded store there are none.
+// startWatchingLogs counts the logs of other adapters, and logs new ones, until ctx ends.
+// On the embedded store there are none.
 func (a *adapter) startWatchingLogs(ctx context.Context, appender bucketstore.Appender) *sync.WaitGroup {
 	var running sync.WaitGroup
 	if a.o.backend != backendBigtable {
@@ -166,7 +166,7 @@ func describeLog(l meta.Log) []any {
 	return []any{"log", l.ID, "host", l.Host, "path", l.Path, "last_seen", time.UnixMilli(l.Seen).UTC(), "bytes", l.Bytes}
 }
 
-// listLogs prints the logs that the store knows.
+// listLogs prints the logs that META lists.
 func listLogs(ctx context.Context, o *options, logger log.Logger) error {
 	return withMeta(ctx, o, logger, func(store *meta.Store) error {
 		logs, err := store.Logs(ctx)
@@ -186,7 +186,7 @@ func printLogs(w io.Writer, logs []meta.Log) error {
 	return table.Flush()
 }
 
-// forgetLog makes the store forget a log.
+// forgetLog removes a log from META.
 func forgetLog(ctx context.Context, o *options, logger log.Logger) error {
 	return withMeta(ctx, o, logger, func(store *meta.Store) error {
 		logs, err := store.Logs(ctx)
@@ -203,11 +203,11 @@ func forgetLog(ctx context.Context, o *options, logger log.Logger) error {
 			level.Warn(logger).Log(append([]any{"msg", "the store has forgotten a log; samples that are only in it are lost"}, describeLog(l)...)...)
 			return nil
 		}
-		return fmt.Errorf("the store knows no log %s: adapter buffer list shows those that it knows", o.forgetLog)
+		return fmt.Errorf("the store has no log %s: adapter buffer list shows its logs", o.forgetLog)
 	})
 }
 
-// withMeta opens the store, which must exist, calls fn with what its META says, and closes it.
+// withMeta opens the store, which must exist, calls fn with its META, and closes it.
 func withMeta(ctx context.Context, o *options, logger log.Logger, fn func(*meta.Store) error) error {
 	schema, err := newSchema(o)
 	if err != nil {

@@ -24,7 +24,7 @@ const bufferGCPercent = 50
 
 func main() {
 	if info, ok := debug.ReadBuildInfo(); ok && version.Version == "" {
-		version.Version = info.Main.Version // what go build knows; -ldflags know better
+		version.Version = info.Main.Version // set by go build; -ldflags take precedence
 	}
 	o, err := parseFlags(os.Args[1:])
 	if err != nil {
@@ -49,7 +49,7 @@ func main() {
 	}
 }
 
-// newLogger returns a logger of lines as Prometheus prints them.
+// newLogger returns a logger in Prometheus' format.
 func newLogger(w io.Writer, severity, format string) log.Logger {
 	w = log.NewSyncWriter(w)
 	logger := log.NewLogfmtLogger(w)

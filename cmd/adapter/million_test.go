@@ -16,15 +16,15 @@ import (
 	"github.com/promtable/promtable/series"
 )
 
-// discard is a store that takes everything.
+// discard is a store that discards everything.
 type discard struct{ bucketstore.Store }
 
 func (discard) Apply(context.Context, bucketstore.Table, []bucketstore.Mutation) error { return nil }
 
 func (discard) Close() error { return nil }
 
-// TestMillionSeries: with the limits that Bigtable gets a million series at 15 s
-// become chunks of whole windows. Series and limits are a two-hundredth of that.
+// TestMillionSeries: with the limits for Bigtable a million series at 15 s become chunks of
+// whole windows. Series and limits are a two-hundredth of that.
 func TestMillionSeries(t *testing.T) {
 	const (
 		scale    = 200
@@ -33,8 +33,8 @@ func TestMillionSeries(t *testing.T) {
 		// perTarget is how many series have the same times.
 		perTarget = 50
 		windows   = 5
-		// Of 0.02 row mutations a sample 1/60 are those of CURRENT, at a flush in 15
-		// minutes, and 0.0003 those of INDEX.
+		// Of the 0.02 row mutations a sample, CURRENT takes 1/60, at a flush in 15 minutes,
+		// and INDEX 0.0003.
 		most  = 0.02 - 1.0/60 - 0.0003
 		start = 40*series.Period + 3*series.Window
 	)
@@ -106,7 +106,7 @@ func TestMillionSeries(t *testing.T) {
 	}
 }
 
-// realKey is the key of a series with ten labels, as they are.
+// realKey is the key of a series with ten realistic labels.
 func realKey(t testing.TB, n int) []byte {
 	t.Helper()
 	key, err := series.Schema{}.AppendSeriesKey(nil, labels.FromStrings(

@@ -32,16 +32,17 @@ import (
 )
 
 const (
-	// storeTimeout bounds reaching the store and creating its tables. What follows has
-	// deadlines of its own, but for the replay of the log, which takes what it takes.
+	// storeTimeout bounds the opening of the store and the creation of its tables. Later
+	// steps have their own deadlines, except for the replay of the log, which may take any
+	// time.
 	storeTimeout = 2 * time.Minute
 	// retention is how long samples are kept: for ever.
 	retention = 0
 )
 
-// run serves until ctx ends, then stops in order: no new requests, those under
-// way finish, what is in memory goes to the store, the store closes. From the first
-// moment on the server answers that the adapter is alive.
+// run serves until ctx ends. Then it stops in order: it accepts no new requests, waits for
+// the running ones, flushes memory to the store and closes the store. The server answers
+// from the first moment on that the adapter is alive.
 func run(ctx context.Context, o *options, logger log.Logger) (err error) {
 	a, err := newAdapter(o, logger)
 	if err != nil {
@@ -72,18 +73,18 @@ func run(ctx context.Context, o *options, logger log.Logger) (err error) {
 	return err
 }
 
-// An adapter is the parts of a process that serves.
+// An adapter is the parts of a serving process.
 type adapter struct {
 	o      *options
 	logger log.Logger
 	reg    *prometheus.Registry
 	schema series.Schema
 	server *server
-	// meta is what the store says of itself.
+	// meta is the META table of the store.
 	meta *meta.Store
 	// clock is compared with those of other adapters. It is nil on the embedded store.
 	clock *seal.Clock
-	// closers end what was opened. The last one is called first.
+	// closers end what open has opened. The last one is called first.
 	closers []func() error
 }
 
@@ -109,8 +110,8 @@ func newSchema(o *options) (series.Schema, error) {
 	return schema, nil
 }
 
-// open opens the parts of the adapter, from the store up, and starts the work in
-// the background. It takes as long as the replay of the log takes.
+// open opens the parts of the adapter, from the store up, and starts the background work.
+// It takes as long as the replay of the log.
 func (a *adapter) open(ctx context.Context) (served handlers, err error) {
 	rows, err := openStore(ctx, a.o, a.logger, a.reg)
 	if err != nil {
@@ -154,7 +155,7 @@ func (a *adapter) startBackground(ctx context.Context, rows bucketstore.Store, a
 		for _, group := range running {
 			group.Wait()
 		}
-		if a.clock != nil && !a.o.buffered { // a buffer does so when nothing is left in it
+		if a.clock != nil && !a.o.buffered { // a buffer does so when it is empty
 			leave(context.Background(), a.clock, a.logger)
 		}
 		return nil
@@ -168,7 +169,7 @@ func (a *adapter) startBackground(ctx context.Context, rows bucketstore.Store, a
 	return err
 }
 
-// onClose has close call fn, the errors of which say what was being done.
+// onClose makes close call fn. what is the prefix of its error.
 func (a *adapter) onClose(what string, fn func() error) {
 	a.closers = append(a.closers, func() error { return closing(what, fn()) })
 }
@@ -211,9 +212,9 @@ func openStore(ctx context.Context, o *options, logger log.Logger, reg prometheu
 	})
 }
 
-// openAppender returns what takes samples for rows, and the store that shows them:
-// with a buffer they are not in rows at first. The schema is checked, and the log of
-// the buffer is known to be one of this store, before the log is replayed.
+// openAppender returns the Appender over rows, and the Store for reads: with a buffer,
+// samples are not in rows at first. It checks the schema, and that the log of the buffer
+// belongs to this store, before the log is replayed.
 func (a *adapter) openAppender(ctx context.Context, rows bucketstore.Store) (bucketstore.Store, bucketstore.Appender, error) {
 	terms, err := newTerms(ctx, a.o, a.schema, rows, a.logger)
 	if err != nil {
@@ -248,7 +249,7 @@ func (a *adapter) openAppender(ctx context.Context, rows bucketstore.Store) (buc
 	return b, b, nil
 }
 
-// bufferConfig is what flags say about the buffer.
+// bufferConfig returns the configuration of the buffer from flags.
 func bufferConfig(o *options) buffer.Config {
 	cfg := buffer.Config{
 		FsyncInterval: o.fsyncInterval,
@@ -261,13 +262,13 @@ func bufferConfig(o *options) buffer.Config {
 	return cfg
 }
 
-// embeddedSpread is over how long series are sealed after a window of 2.3 hours.
-// An embedded store takes what comes, and so less is in memory; on Bigtable all is
-// paid for that it can take at most, and it is spread over the whole window.
+// embeddedSpread is the time after a window of 2.3 hours over which its series are sealed.
+// An embedded store can take the load, and needs less memory with a short time. Bigtable is
+// paid for its peak load, so there it is the whole window.
 const embeddedSpread = 15 * time.Minute
 
-// bigtableParallel is how many scans of one read, and of one selector, run side by
-// side where each waits for a network.
+// bigtableParallel is how many scans of one read, and of one selector, run concurrently,
+// because each waits for a network.
 const bigtableParallel = 4
 
 // newEngine returns the engine on store.
@@ -334,18 +335,18 @@ func newAPI(o *options, e *engine.Engine, schema series.Schema, logger log.Logge
 	return api.New(cfg)
 }
 
-// unbounded turns a flag of which 0 is no bound into a limit of a Config, where 0 is
-// the default.
+// unbounded turns a flag in which 0 is no limit into a limit of a Config in which 0 is the
+// default.
 func unbounded(limit int) int {
-	const more = 1 << 48 // than any machine holds, and products of it do not overflow
+	const more = 1 << 48 // more than any machine holds, and products of it do not overflow
 	if limit == 0 {
 		return more
 	}
 	return limit
 }
 
-// startSelfScrape stores the adapter's own metrics until ctx ends, if that is
-// wanted. The caller waits before it closes the engine.
+// startSelfScrape stores the adapter's own metrics until ctx ends, if that is enabled. The
+// caller waits for it before it closes the engine.
 func startSelfScrape(ctx context.Context, o *options, e *engine.Engine, instance string, logger log.Logger, reg prometheus.Gatherer) *sync.WaitGroup {
 	var running sync.WaitGroup
 	if o.selfScrape <= 0 {

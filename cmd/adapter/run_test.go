@@ -32,8 +32,8 @@ func TestServeFails(t *testing.T) {
 	}
 }
 
-// TestInstance: adapters that listen on all addresses and store their metrics
-// in one place must not be of one name.
+// TestInstance: adapters that listen on all addresses and store their metrics in one store
+// need different instance labels.
 func TestInstance(t *testing.T) {
 	for _, tt := range []struct{ listen, host string }{
 		{":0", ""},
@@ -56,12 +56,12 @@ func TestInstance(t *testing.T) {
 			t.Errorf("on %s the instance is %s, %v", tt.listen, s.instance(), err)
 		}
 		if url := s.address("localhost"); tt.host == "" && !strings.HasPrefix(url, "localhost:") {
-			t.Errorf("on %s people are told %s", tt.listen, url)
+			t.Errorf("on %s the log says %s", tt.listen, url)
 		}
 	}
 }
 
-// everywhere is a listener on loopback that says it listens on all addresses.
+// everywhere is a listener on loopback that says that it listens on all addresses.
 type everywhere struct{ net.Listener }
 
 func (l everywhere) Addr() net.Addr {

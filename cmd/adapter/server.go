@@ -29,9 +29,8 @@ import (
 	"github.com/promtable/promtable/remote/ui"
 )
 
-// server is the HTTP server: its addresses are taken at the start, so that a
-// busy port is noticed before the store opens, and it answers once there is
-// something to answer with.
+// server is the HTTP server. It takes its addresses at the start, so that a busy port is
+// noticed before the store opens. It serves when the adapter is ready.
 type server struct {
 	o         *options
 	logger    log.Logger
@@ -42,7 +41,7 @@ type server struct {
 	// handler answers requests. It is replaced when the adapter is ready.
 	handler atomic.Pointer[http.Handler]
 	ready   atomic.Bool
-	// running counts requests under way: the store must not close under them.
+	// running counts running requests: the store must not close before they end.
 	running sync.WaitGroup
 }
 
@@ -69,7 +68,7 @@ func listen(o *options, logger log.Logger, reg *prometheus.Registry) (*server, e
 	return s, nil
 }
 
-// usesTLS says whether a web configuration file, which is valid, turns on TLS.
+// usesTLS says whether a valid web configuration file turns on TLS.
 func usesTLS(path string) (bool, error) {
 	if err := web.Validate(path); err != nil {
 		return false, err
@@ -85,8 +84,8 @@ func usesTLS(path string) (bool, error) {
 	return cfg.TLSConfig.IsEnabled(), nil
 }
 
-// address returns the first address of the server, with host in the place of
-// one that stands for all.
+// address returns the first address of the server, with host instead of an unspecified
+// address.
 func (s *server) address(host string) string {
 	address := s.listeners[0].Addr().(*net.TCPAddr)
 	if address.IP.IsUnspecified() {
@@ -95,7 +94,7 @@ func (s *server) address(host string) string {
 	return address.String()
 }
 
-// instance names the server among all that store their metrics in one place.
+// instance is the instance label of the adapter's own metrics.
 func (s *server) instance() string {
 	host, err := os.Hostname()
 	if err != nil {
@@ -104,11 +103,11 @@ func (s *server) instance() string {
 	return s.address(host)
 }
 
-// errServing says that the server has stopped to answer by itself.
+// errServing says that the server stopped by itself.
 var errServing = errors.New("serve")
 
-// start begins to answer, as an adapter that is not ready. If serving fails, fail is
-// called with an errServing.
+// start answers as an adapter that is not ready. If serving fails, it calls fail with an
+// errServing.
 func (s *server) start(fail context.CancelCauseFunc) {
 	s.answer(s.startingRoutes())
 	s.http = &http.Server{
@@ -129,10 +128,10 @@ func (s *server) start(fail context.CancelCauseFunc) {
 	}()
 }
 
-// answer has next answer all requests from now on.
+// answer makes next answer all requests from now on.
 func (s *server) answer(next http.Handler) { s.handler.Store(&next) }
 
-// serve answers requests until ctx ends and those under way are done.
+// serve answers requests until ctx ends and running ones are done.
 func (s *server) serve(ctx context.Context, h handlers) error {
 	s.answer(s.routes(h))
 	s.ready.Store(true)
@@ -143,15 +142,15 @@ func (s *server) serve(ctx context.Context, h handlers) error {
 	return s.shutdown()
 }
 
-// shutdown takes no more requests and waits for those under way.
+// shutdown accepts no more requests and waits for the running ones.
 func (s *server) shutdown() error {
 	s.ready.Store(false)
-	level.Info(s.logger).Log("msg", "stopping, waiting for requests under way")
+	level.Info(s.logger).Log("msg", "stopping, waiting for running requests")
 	ctx, cancel := context.WithTimeout(context.Background(), s.o.shutdownTimeout)
 	defer cancel()
 	if err := s.http.Shutdown(ctx); err != nil {
-		err = errors.Join(fmt.Errorf("requests under way after %s were cut off: %w", s.o.shutdownTimeout, err), s.http.Close())
-		s.running.Wait() // not long: without their clients their contexts have ended
+		err = errors.Join(fmt.Errorf("requests still running after %s were cancelled: %w", s.o.shutdownTimeout, err), s.http.Close())
+		s.running.Wait() // not long: their contexts have ended with their clients
 		return err
 	}
 	return nil
@@ -166,10 +165,10 @@ func (s *server) counted(next http.Handler) http.Handler {
 	})
 }
 
-// recovered answers 500 when next panics and nothing was answered yet; else it
-// cuts the connection, so that no client takes a part for the whole. The headers of the
-// 500 are those from before next: what next has set, such as the Content-Encoding of
-// the API, is about the body that it did not write.
+// recovered answers 500 if next panics before it has written an answer. Otherwise it closes
+// the connection, so that no client takes a part of an answer for all of it. The 500 has
+// the headers from before next: a header that next has set, such as Content-Encoding,
+// describes a body that it did not write.
 func (s *server) recovered(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		a := &answer{ResponseWriter: w}
@@ -216,16 +215,16 @@ func (a *answer) Write(b []byte) (int, error) {
 	return a.ResponseWriter.Write(b)
 }
 
-// FlushError is what http.ResponseController calls, which streamed answers do.
+// FlushError is what http.ResponseController calls for streamed answers.
 func (a *answer) FlushError() error {
 	a.begun = true
 	return http.NewResponseController(a.ResponseWriter).Flush()
 }
 
-// Unwrap is what http.ResponseController looks for to do anything else.
+// Unwrap is what http.ResponseController uses for anything else.
 func (a *answer) Unwrap() http.ResponseWriter { return a.ResponseWriter }
 
-// close gives the addresses back, and cuts off requests that are under way.
+// close closes the listeners, and cancels running requests.
 func (s *server) close() {
 	if s.http != nil {
 		s.http.Close()
@@ -235,12 +234,11 @@ func (s *server) close() {
 	}
 }
 
-// handlers are what the server serves: remote write and read, the HTTP API, and
-// the page for people.
+// handlers are what the server serves: remote write and read, the HTTP API, and the page.
 type handlers struct{ protocols, queries, page http.Handler }
 
-// routes puts the protocols, the HTTP API and the page beside what every server of the
-// Prometheus world has.
+// routes returns the routes of the protocols, the HTTP API and the page, and
+// operatorRoutes.
 func (s *server) routes(h handlers) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/", h.protocols)
@@ -254,12 +252,11 @@ func (s *server) routes(h handlers) http.Handler {
 	return mux
 }
 
-// retryAfter is in how many seconds a client should ask again while the adapter
-// starts.
+// retryAfter is after how many seconds a client should retry while the adapter starts.
 const retryAfter = "5"
 
-// startingRoutes answers while the adapter opens its store and replays its log: it
-// is alive, operators may watch it, and clients are asked to come again.
+// startingRoutes answers while the adapter opens its store and replays its log: it is
+// alive, operators may watch it, and clients shall retry.
 func (s *server) startingRoutes() http.Handler {
 	mux := http.NewServeMux()
 	s.operatorRoutes(mux)
@@ -270,7 +267,7 @@ func (s *server) startingRoutes() http.Handler {
 	return mux
 }
 
-// operatorRoutes adds what answers at all times: health, metrics and profiles.
+// operatorRoutes adds the routes that answer at all times: health, metrics and profiles.
 func (s *server) operatorRoutes(mux *http.ServeMux) {
 	mux.Handle("GET /metrics", promhttp.InstrumentMetricHandler(s.reg, promhttp.HandlerFor(s.reg, promhttp.HandlerOpts{Registry: s.reg})))
 	mux.HandleFunc("GET /-/healthy", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "The adapter is healthy.") })

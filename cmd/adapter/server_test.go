@@ -16,8 +16,8 @@ import (
 	"github.com/promtable/promtable/remote/api"
 )
 
-// TestRecovered: a request that panics is a 500, but for one that is answered in
-// part, which must not look whole. The others go on.
+// TestRecovered: a request that panics is a 500, unless a part of its answer was written,
+// which must not look complete. Other requests continue.
 func TestRecovered(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
@@ -69,9 +69,9 @@ func TestRecovered(t *testing.T) {
 	}
 }
 
-// TestRecoveredHeaders: the 500 of a request that panicked can be read, by a client
-// that takes gzip too. It has none of the headers of the answer that was not given,
-// but those that --web.config.file adds to every answer.
+// TestRecoveredHeaders: a client can read the 500 of a request that panicked, even if it
+// accepts gzip. The 500 has none of the headers of the answer that was not written, but
+// those that --web.config.file adds to every answer.
 func TestRecoveredHeaders(t *testing.T) {
 	withoutEngine, err := api.New(api.Config{Now: time.Now}) // it panics at a query
 	if err != nil {

@@ -20,9 +20,8 @@ import (
 	"github.com/promtable/promtable/bucketstore/buffer"
 )
 
-// TestServesDuringReplay: a replay may take longer than it may take to reach the
-// store. Meanwhile the adapter is alive and can be watched, and clients are asked to
-// come again.
+// TestServesDuringReplay: a replay may take longer than storeTimeout. Meanwhile the adapter
+// is alive and has metrics, and clients shall retry.
 func TestServesDuringReplay(t *testing.T) {
 	released := make(chan struct{})
 	release := sync.OnceFunc(func() { close(released) })
@@ -86,7 +85,7 @@ func TestServesDuringReplay(t *testing.T) {
 			t.Errorf("%s %s: %d, Retry-After %q", tt.method, tt.path, status, header.Get("Retry-After"))
 		}
 		if tt.path == "/metrics" && !strings.Contains(body, "\nadapter_buffer_replay_progress_ratio 1\n") {
-			t.Error("no metric says how far the replay is")
+			t.Error("no metric for the progress of the replay")
 		}
 	}
 	opening, cancel := context.WithDeadline(t.Context(), begun.Add(o.storeTimeout))
@@ -144,8 +143,8 @@ func request(t *testing.T, method, url string) (status int, header http.Header, 
 	return resp.StatusCode, resp.Header, string(text)
 }
 
-// leaveLog leaves a log with a sample of the series held in the directory of the
-// buffer, as a process that dies does.
+// leaveLog leaves a log with a sample of the series held in the directory of the buffer, as
+// a process that dies does.
 func leaveLog(t *testing.T, o *options) {
 	t.Helper()
 	schema, err := newSchema(o)
@@ -186,7 +185,7 @@ func leaveLog(t *testing.T, o *options) {
 	}
 }
 
-// deafStore forgets the samples that it is given, and stays open.
+// deafStore discards the samples that it is given, and stays open.
 type deafStore struct{ bucketstore.Store }
 
 func (s deafStore) Apply(ctx context.Context, table bucketstore.Table, muts []bucketstore.Mutation) error {
@@ -198,7 +197,7 @@ func (s deafStore) Apply(ctx context.Context, table bucketstore.Table, muts []bu
 
 func (deafStore) Close() error { return nil }
 
-// TestAdviseLog: a refusal says which flags to change.
+// TestAdviseLog: the error says which flags to change.
 func TestAdviseLog(t *testing.T) {
 	o := &options{bufferPath: "here"}
 	for _, tt := range []struct {

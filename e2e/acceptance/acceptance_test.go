@@ -46,8 +46,8 @@ func acceptances() []acceptance {
 	}
 }
 
-// childVariable tells a child of TestAcceptance which run to take, and the URL
-// of the adapter.
+// childVariable is the environment variable with the run of a child of TestAcceptance and
+// the URL of the adapter.
 const childVariable = "E2E_ACCEPTANCE"
 
 // TestAcceptance runs Prometheus' own acceptance corpus through write and read.

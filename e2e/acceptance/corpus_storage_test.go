@@ -39,7 +39,7 @@ type corpusStorage struct {
 	shift    int64
 }
 
-// newReadClient returns upstream's client, told which answer to ask for.
+// newReadClient returns upstream's client, which asks for this type of answer.
 func newReadClient(t testing.TB, readURL string, as harness.AnswerType) remote.ReadClient {
 	t.Helper()
 	u, err := url.Parse(readURL)
@@ -137,9 +137,9 @@ func (a *corpusAppender) Commit() error {
 
 func (a *corpusAppender) Rollback() error { return nil }
 
-// A shiftedQuerier moves what it finds back, by shift milliseconds, and hands it
-// out as a list: upstream's iterator over a SAMPLES answer loses its place when
-// it seeks in a series of floats and histograms.
+// A shiftedQuerier shifts samples back by shift milliseconds and returns them as a list:
+// upstream's iterator over a SAMPLES answer is wrong after a seek in a series of floats and
+// histograms.
 type shiftedQuerier struct {
 	storage.Querier
 	shift int64

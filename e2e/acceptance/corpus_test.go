@@ -40,8 +40,8 @@ func readCorpus(t testing.TB) []block {
 	return blocks
 }
 
-// splitBlocks cuts a file before each clear command. Blank lines take the place
-// of the blocks before, so that line numbers stay those of the file.
+// splitBlocks cuts a file before each clear command. Blank lines replace the blocks before,
+// so that line numbers stay those of the file.
 func splitBlocks(file, text string) []block {
 	lines := strings.Split(text, "\n")
 	var blocks []block

@@ -19,8 +19,8 @@ func TestOwnHandlersAreMounted(t *testing.T) {
 	a := harness.StartAdapter(t, harness.Embedded(t))
 	p := harness.RemoteWrite2()
 	up := harness.SeriesOf(labels.FromStrings("__name__", "up"), harness.PointAt(harness.NowMillis(), 1))
-	// Upstream's write handler knows nothing of resource labels, keys and their
-	// limit; its read handler has no such counters.
+	// Upstream's write handler has no resource labels and no limit for keys; its read
+	// handler has no such counters.
 	long := harness.SeriesOf(labels.FromStrings("__name__", "up", "long", strings.Repeat("x", 3072)), harness.PointAt(harness.NowMillis(), 1))
 	for _, path := range []string{"/api/v1/write", "/write"} {
 		resp, err := p.Send(context.Background(), a.URL(path), []harness.SentSeries{up, long})

@@ -17,9 +17,8 @@ import (
 	"github.com/promtable/promtable/e2e/harness"
 )
 
-// The examples that Google gives for time series in Bigtable: metrics of
-// servers, market data, energy meters. What they ask must touch the rows that
-// it needs, and no others.
+// The examples that Google gives for time series in Bigtable: metrics of servers, market
+// data, energy meters. Their queries must read the rows that they need, and no others.
 
 // Spans of the stored format, in milliseconds.
 const (
@@ -27,7 +26,7 @@ const (
 	scenarioBase        = int64(1) << 32
 )
 
-// A scenario is an adapter and what it holds: series, sorted.
+// A scenario is an adapter and its series, sorted.
 type scenario struct {
 	*harness.Adapter
 	backend string
@@ -127,8 +126,7 @@ func serverSeries(end int64) []harness.TimeSeries {
 	return all
 }
 
-// TestScenarioServers asks for the past of one machine, and for the current samples of
-// all.
+// TestScenarioServers reads the past of one machine, and the current samples of all.
 func TestScenarioServers(t *testing.T) {
 	for _, open := range []func(testing.TB) harness.Backend{harness.Embedded, harness.Emulator} {
 		b := open(t)
@@ -225,8 +223,8 @@ type inventory struct {
 	truncated bool
 }
 
-// checkCurrent asks for current samples. What is read of CURRENT for them is not
-// more than there are series.
+// checkCurrent reads current samples. It must not read more rows of CURRENT than there are
+// series.
 func (s scenario) checkCurrent(t testing.TB, want []harness.TimeSeries, ask inventory) {
 	t.Helper()
 	params := url.Values{"limit": {strconv.Itoa(ask.limit)}}
@@ -341,8 +339,8 @@ func (s scenario) checkInOneBase(t *testing.T) {
 	}
 }
 
-// checkOverBases reads one instrument over bases: between its rows lie none of
-// another one's, and dense bases are read as one range.
+// checkOverBases reads one instrument over bases: between its rows there is no other row,
+// and dense bases are read as one range.
 func (s scenario) checkOverBases(t *testing.T) {
 	t.Helper()
 	s.checkContiguous(t, s.read(t, goog, marketStart+scenarioBase/2, marketStart+3*scenarioBase/2, 1), 2)

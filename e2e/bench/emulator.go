@@ -18,8 +18,8 @@ func (s *server) emulatorCPU() (time.Duration, error) {
 	return cpuOf(s.emulator.pid())
 }
 
-// noteBigtable notes what writing so many samples cost the emulator, whose CPU
-// time was before, and how many row mutations it took.
+// noteBigtable records the emulator's CPU time for writing so many samples, since before,
+// and the row mutations.
 func (s *server) noteBigtable(ctx context.Context, samples float64, before time.Duration, note noter) error {
 	if s.emulator == nil {
 		return nil

@@ -13,7 +13,7 @@ import (
 	"github.com/prometheus/prometheus/prompb"
 )
 
-// A bench is what all servers go through.
+// A bench is the load that all servers get.
 type bench struct {
 	workload    workload
 	selections  []selection
@@ -90,7 +90,8 @@ func (b *bench) write(ctx context.Context, s *server, p protocol, requests *spoo
 	return s.noteBigtable(ctx, samples, emulator, note)
 }
 
-// settle makes what was written visible, and waits until nothing is left to do.
+// settle makes written samples visible, and waits until the server has finished its
+// background work.
 func (s *server) settle(ctx context.Context) error {
 	const limit = time.Minute
 	if s.flush != "" {
@@ -112,7 +113,7 @@ func (s *server) call(ctx context.Context, method, path string) error {
 	return fetch(client, req, new(bytes.Buffer))
 }
 
-// finish stops the server, and looks at what is on the disk then.
+// finish stops the server, and then measures its disk.
 func (b *bench) finish(ctx context.Context, s *server, note noter) error {
 	samples := float64(b.workload.total())
 	if s.snapshot != "" {
@@ -185,7 +186,7 @@ type question struct {
 	digest  func(body []byte) (digest, error)
 }
 
-// ask notes the answer to a query, and what it costs.
+// ask records the answer to a query, and its cost.
 func (b *bench) ask(c contender, s *server, q question, out *results) error {
 	client := newClient(1)
 	defer client.CloseIdleConnections()

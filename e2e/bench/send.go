@@ -58,8 +58,8 @@ type sender struct {
 	answered []chan struct{} // closed when the request is answered
 }
 
-// work sends requests until there are no more. It takes them in order, so that
-// a waiter waits for a request that is under way.
+// work sends requests until there are no more. It takes them in order, so that a wait is
+// always for a request in flight.
 func (s *sender) work(ctx context.Context) error {
 	var buf []byte
 	for {

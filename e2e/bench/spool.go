@@ -15,7 +15,7 @@ import (
 type spool struct {
 	file *os.File
 	ends []int64 // of requests, in bytes
-	// Each scrape is that many requests; those of the same place in their scrape
+	// Each scrape has this many requests. Requests at the same position in their scrape
 	// hold the same series.
 	perScrape int
 }
@@ -54,7 +54,7 @@ func newSpool(ctx context.Context, path string, p protocol, w workload, perReque
 	if err := out.Flush(); err != nil {
 		return nil, fmt.Errorf("write encoded requests: %w", err)
 	}
-	// What is still to be written would be in the way of the server's own writes.
+	// Unsynced bytes would slow the server's own writes.
 	return s, file.Sync()
 }
 

@@ -92,8 +92,7 @@ func (p *process) total() usage {
 	return u
 }
 
-// settle waits until a process has nearly nothing to do for two seconds, and not
-// longer than limit.
+// settle waits until a process is nearly idle for two seconds, but not longer than limit.
 func settle(ctx context.Context, pid int, limit time.Duration) error {
 	const look, idle = 500 * time.Millisecond, 15 * time.Millisecond
 	deadline := time.Now().Add(limit)

@@ -13,10 +13,9 @@ import (
 	"github.com/promtable/promtable/e2e/harness"
 )
 
-// TestConformance holds the Bigtable backend to the contract of stores against
-// the emulator. That is a process of its own, so that the race detector
-// watches our side alone: the emulator races with itself where columns are
-// written out of order and read at the same time.
+// TestConformance tests the Bigtable backend against the contract of stores, with the
+// emulator as a process of its own. So the race detector does not see the races of the
+// emulator, where columns are written out of order and read at the same time.
 func TestConformance(t *testing.T) {
 	addr := harness.StartEmulator(t)
 	var opened atomic.Int64

@@ -10,8 +10,8 @@ import (
 	"github.com/promtable/promtable/e2e/harness"
 )
 
-// TestBufferCost holds the buffer to its word on Bigtable: row mutations. The
-// samples are of the past, in order: such go through open chunks, too.
+// TestBufferCost checks the row mutations of the buffer on Bigtable. The samples are of the
+// past, in order: these go through open chunks, too.
 func TestBufferCost(t *testing.T) {
 	const (
 		series   = 200
@@ -38,7 +38,7 @@ func TestBufferCost(t *testing.T) {
 		}
 		harness.RemoteWrite2().MustSend(t, a.URL("/write"), batch...)
 	}
-	// All is in the store once an adapter without the buffer finds it.
+	// Everything is in the store when an adapter without the buffer finds it.
 	direct := harness.StartAdapter(t, b, "--no-buffer.enabled", "--buffer.path="+t.TempDir())
 	harness.Eventually(t, "the clock has sealed all", func() error {
 		if got := harness.CountPoints(harness.MustRead(t, direct.URL("/read"), harness.Streamed, harness.Query{Mint: 0, Maxt: math.MaxInt64, Matchers: harness.MustMatchers(t, "__name__", "=", "cost")})); got != series*samples {
@@ -54,8 +54,7 @@ func TestBufferCost(t *testing.T) {
 	}
 }
 
-// TestCost holds the README to its word about what is paid for on Bigtable: row
-// mutations.
+// TestCost checks the documented cost on Bigtable: row mutations.
 func TestCost(t *testing.T) {
 	const (
 		series   = 500
@@ -71,7 +70,7 @@ func TestCost(t *testing.T) {
 		return int(a.Metric(t, `adapter_bigtable_mutations_total\{result="success",table="`+table+`"\}`))
 	}
 	metric, index, current := mutations("METRIC"), mutations("INDEX"), mutations("CURRENT")
-	// In one index period, before its last eighth, in which the next is written.
+	// In one index period, before its last eighth, when the next period is written.
 	start := int64(3000) << 29
 	for n := range int64(requests) {
 		batch := make([]harness.SentSeries, series)

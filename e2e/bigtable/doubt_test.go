@@ -11,9 +11,9 @@ import (
 	"github.com/promtable/promtable/series"
 )
 
-// TestDoubt: the samples of an adapter that has just started are in l, because its
-// clock is in doubt, and for ten minutes more because they may overwrite such. What
-// it shows of its clock is there until it stops, or was killed a while ago.
+// TestDoubt: the samples of an adapter that has just started are in l, because its clock is
+// in doubt, and for ten minutes more because they may overwrite such samples. Its mark
+// stays until it stops, or a while after it was killed.
 func TestDoubt(t *testing.T) {
 	b := harness.Emulator(t)
 	store := openTables(t, b)

@@ -13,9 +13,8 @@ import (
 	"github.com/promtable/promtable/series"
 )
 
-// TestBufferLeavesClock: an adapter with a buffer shows that it is there, to those
-// that seal, until nothing is left in its log: not when it dies, and then it is the
-// next start on the log that takes the mark away.
+// TestBufferLeavesClock: the mark of an adapter with a buffer stays in META until its log
+// is empty. If it dies, the next start on the log deletes the mark.
 func TestBufferLeavesClock(t *testing.T) {
 	b := harness.Emulator(t)
 	store := openTables(t, b)
@@ -30,7 +29,7 @@ func TestBufferLeavesClock(t *testing.T) {
 			}
 			for id = range maps.Keys(marks) {
 				if !marks[id] {
-					t.Errorf("the mark %s is of one without a buffer", id)
+					t.Errorf("the mark %s is of an adapter without a buffer", id)
 				}
 			}
 			return nil
@@ -52,8 +51,7 @@ func TestBufferLeavesClock(t *testing.T) {
 	wait(a, 0)
 }
 
-// clockMarks returns, by adapter, whether it has a buffer, of those that show their
-// clock.
+// clockMarks returns the marks of adapters: whether each has a buffer.
 func clockMarks(t testing.TB, store bucketstore.Store) map[string]bool {
 	t.Helper()
 	marks := make(map[string]bool)

@@ -7,10 +7,9 @@ import (
 	"github.com/promtable/promtable/e2e/harness"
 )
 
-// TestCompact: a compact by itself waits until it has seen the clocks of others,
-// a minute, and for its turn, up to half an hour; until then it can be stopped,
-// which is no failure. What it seals is shown by TestSealed and package seal, which
-// have clocks of their own.
+// TestCompact: compact waits until it has compared clocks, for a minute, and for its turn,
+// up to half an hour. A stop in that time is no failure. TestSealed and package seal, which
+// have clocks of their own, show what it seals.
 func TestCompact(t *testing.T) {
 	b := harness.Emulator(t)
 	for _, tt := range []struct {
@@ -28,7 +27,7 @@ func TestCompact(t *testing.T) {
 	}
 }
 
-// TestCompactRefused: what cannot be compacted is said.
+// TestCompactRefused: compact says why it cannot run.
 func TestCompactRefused(t *testing.T) {
 	for _, tt := range []struct {
 		name    string

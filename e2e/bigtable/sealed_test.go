@@ -71,7 +71,7 @@ func openSealing(t *testing.T, seed uint64) *sealing {
 
 func (s *sealing) clock() time.Time { return time.UnixMilli(s.now) }
 
-// generators are kinds of series as exporters have them.
+// generators are realistic kinds of series.
 func generators() []func(*rand.Rand) func() float64 {
 	counter := func(most int64) func(*rand.Rand) func() float64 {
 		return func(rnd *rand.Rand) func() float64 {
@@ -148,7 +148,7 @@ func (s *sealing) write(t *testing.T, start, limit int64) {
 	}
 }
 
-// overwrite writes a few samples once more.
+// overwrite writes a few samples again.
 func (s *sealing) overwrite(t *testing.T, at int64, v float64) {
 	for i, ref := range s.refs {
 		if err := s.direct.Append(t.Context(), []bucketstore.Sample{{Ref: ref, T: at, V: v}}); err != nil {
@@ -158,9 +158,8 @@ func (s *sealing) overwrite(t *testing.T, at int64, v float64) {
 	}
 }
 
-// check compares all samples with what was written, and returns how many cells
-// there are of each family, and how many bytes are in their qualifiers and
-// values.
+// check compares all samples with what was written. It returns the number of cells of each
+// family, and the bytes of their qualifiers and values.
 func (s *sealing) check(t *testing.T) (cells map[string]int, size int) {
 	t.Helper()
 	cells = make(map[string]int)
@@ -214,8 +213,8 @@ func addCell(rs *merge.Row, c bucketstore.Cell) error {
 	return err
 }
 
-// TestSealed writes some windows to the emulator, as an adapter without a buffer
-// does, seals them, and looks at what they take.
+// TestSealed writes some windows to the emulator, as an adapter without a buffer does,
+// seals them, and measures their size.
 func TestSealed(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)

@@ -44,8 +44,8 @@ func wantSamples(t *testing.T, want int, b harness.Backend, args ...string) *har
 	return a
 }
 
-// TestLogOfAnotherSchema: a start with other resource labels is refused before the
-// log is replayed, and harms nothing.
+// TestLogOfAnotherSchema: a start with other resource labels is refused before the log is
+// replayed, and changes nothing.
 func TestLogOfAnotherSchema(t *testing.T) {
 	for _, open := range logBackends() {
 		b := harness.WithBuffer(open(t), t.TempDir())
@@ -74,8 +74,8 @@ func TestLogOfAnotherStore(t *testing.T) {
 	}
 }
 
-// TestLostLog: the embedded store does not serve without the samples of its log,
-// until it is told that they are lost.
+// TestLostLog: an embedded store whose log is missing does not serve until it is told that
+// the log is lost.
 func TestLostLog(t *testing.T) {
 	b := harness.Embedded(t)
 	dir := filepath.Join(t.TempDir(), "log")
@@ -99,8 +99,8 @@ func TestLostLog(t *testing.T) {
 	a.WaitLine(t, "level=error", "a lost log is discarded", id[1], dir)
 }
 
-// TestOtherLogs: on Bigtable each adapter has a log of its own, and operators see
-// which hold samples.
+// TestOtherLogs: on Bigtable each adapter has its own log, and operators can list the logs
+// with samples.
 func TestOtherLogs(t *testing.T) {
 	b := harness.InProcess(t)
 	dir := t.TempDir()

@@ -30,8 +30,8 @@ func segments(t testing.TB, dir string) []string {
 	return found
 }
 
-// TestBufferKill kills the adapter again and again under senders of all kinds,
-// and looks after each start at samples and at current samples.
+// TestBufferKill kills the adapter many times under senders of all kinds, and checks
+// samples and current samples after each start.
 func TestBufferKill(t *testing.T) {
 	for _, tt := range []struct {
 		name string
@@ -89,10 +89,10 @@ func (l *mixedLoad) time(sender int, request int64) int64 {
 	switch sender / 2 {
 	case 0: // in order
 		return l.began - 24*hour + request*second
-	case 1: // to and fro in four windows
+	case 1: // back and forth in four windows
 		const steps = 4096
 		return l.began - 12*hour + request*1777%steps*8*second + request/steps*second
-	default: // further and further back; CURRENT forgets after 50 days
+	default: // further and further back; cells of CURRENT expire after 50 days
 		return l.began - 20*24*hour - request*20*minute
 	}
 }
@@ -225,7 +225,8 @@ func TestBufferDamage(t *testing.T) {
 				return
 			}
 			harness.CheckRefused(t, b, filepath.Base(path))
-			// What was refused is untouched: with the bytes back all is there.
+			// A refused start changes nothing: with the bytes restored all samples are
+			// there.
 			if err := os.WriteFile(path, log, 0o600); err != nil {
 				t.Fatal(err)
 			}
@@ -235,9 +236,8 @@ func TestBufferDamage(t *testing.T) {
 	}
 }
 
-// TestBufferSwitch takes the buffer away and puts it back. A sample written to
-// directly after it was buffered is overwritten. The reverse is not promised: of
-// equal times a cell wins over a chunk.
+// TestBufferSwitch turns the buffer off and on again. A direct write overwrites a buffered
+// sample. The reverse is not promised: of equal times a cell wins over a chunk.
 func TestBufferSwitch(t *testing.T) {
 	for _, tt := range []struct {
 		name string
@@ -281,8 +281,8 @@ func TestBufferSwitch(t *testing.T) {
 	}
 }
 
-// writeSteps overwrites the points at two places, one of either protocol, and
-// writes one more at the end.
+// writeSteps overwrites two of the points, one in either protocol, and writes one more at
+// the end.
 func writeSteps(t testing.TB, a *harness.Adapter, have []harness.Point, i, j int) []harness.Point {
 	t.Helper()
 	have = append([]harness.Point(nil), have...)
@@ -312,8 +312,8 @@ func TestBufferRefused(t *testing.T) {
 	})
 }
 
-// TestBufferReads reads while samples come and chunks are sealed: what is
-// acknowledged is there at once, and nothing is there twice.
+// TestBufferReads reads while samples arrive and chunks are sealed: acknowledged samples
+// are visible at once, and none is there twice.
 func TestBufferReads(t *testing.T) {
 	for _, open := range []func(testing.TB) harness.Backend{harness.Embedded, harness.Emulator} {
 		b := harness.WithBuffer(open(t), t.TempDir())

@@ -32,9 +32,8 @@ func awkwardBits() []uint64 {
 	}
 }
 
-// TestKill kills the embedded adapter several times while it is written to.
-// Whatever it has acknowledged must be there afterwards, bit for bit, and
-// nothing that was never sent.
+// TestKill kills the embedded adapter several times while it is written to. All
+// acknowledged samples must be there afterwards, bit for bit, and none that was never sent.
 func TestKill(t *testing.T) {
 	const rounds, requests = 3, 150 // acknowledged requests of a round, at least
 	seed := rand.Uint64()
@@ -63,7 +62,7 @@ func TestKill(t *testing.T) {
 // A load is several senders, each with series of its own.
 type load struct{ senders []*sender }
 
-// A sender sends one request after the other and remembers them.
+// A sender sends one request after another and records them.
 type sender struct {
 	rand     *rand.Rand
 	protocol harness.Protocol

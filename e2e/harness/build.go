@@ -167,9 +167,9 @@ func lockPrograms() (dir string, unlock func(), err error) {
 	}
 }
 
-// watchSources looks at every source file of the module. The go command notes
-// what a test looks at, and takes its result from the cache only while none of
-// that has changed; it does not know what the go command in here compiles.
+// watchSources opens every source file of the module. The go command records the files that
+// a test opens, and caches its result only while these do not change; it does not see what
+// the go command in here compiles.
 func watchSources() error {
 	return filepath.WalkDir(ModuleRoot, func(path string, d fs.DirEntry, err error) error {
 		switch {
@@ -211,8 +211,8 @@ func prometheusVersion() (string, error) {
 	return strings.TrimSpace(string(version)), err
 }
 
-// GoOutput returns what the go command prints when it is run in a folder of the
-// module. The result of a test that asks it is cached until a source changes.
+// GoOutput returns the output of the go command in a folder of the module. The result of a
+// test that uses it is cached until a source changes.
 func GoOutput(dir string, args ...string) ([]byte, error) {
 	if err := watchSources(); err != nil {
 		return nil, err

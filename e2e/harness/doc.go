@@ -1,7 +1,7 @@
-// Package harness builds and runs the programs of the end-to-end tests: the
-// adapter, Google's emulator of Bigtable, and a real Prometheus. It writes to them
-// and reads from them over HTTP, on 127.0.0.1, and holds nothing that one theme of
-// tests alone needs. It imports none of the adapter's packages.
+// Package harness builds and runs the programs of the end-to-end tests: the adapter,
+// Google's emulator of Bigtable, and a real Prometheus. It writes to them and reads from
+// them over HTTP, on 127.0.0.1. What only one folder of tests needs is not here. It imports
+// none of the adapter's packages.
 //
 // Nothing has to be installed beside Go. A program that does not build fails the
 // test with the command that builds it. Prometheus is pinned in a module of its

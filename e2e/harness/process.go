@@ -20,8 +20,7 @@ const (
 	// Patience bounds every wait. It is generous: the machine may be busy with
 	// other packages' tests, and nothing here asserts how long things take.
 	Patience = 60 * time.Second
-	// The pause between two looks at something awaited grows from the first of
-	// these to the second.
+	// The pause between two polls grows from the first of these to the second.
 	pollFirst, pollLast = 10 * time.Millisecond, 500 * time.Millisecond
 )
 
@@ -120,7 +119,7 @@ func (p *Process) wait(t testing.TB) int {
 	return p.cmd.ProcessState.ExitCode()
 }
 
-// Kill ends the program without a chance to do anything about it.
+// Kill ends the program as kill -9 does.
 func (p *Process) Kill(t testing.TB) {
 	t.Helper()
 	p.signal(t, syscall.SIGKILL)
@@ -216,7 +215,7 @@ func ContainsAll(s string, parts []string) bool {
 // A finalError ends Eventually at once.
 type finalError struct{ error }
 
-// final marks an error that waiting does not cure.
+// final marks an error that does not go away by waiting.
 func final(err error) error { return finalError{err} }
 
 // Eventually calls f until it returns nil, and fails the test when it does not

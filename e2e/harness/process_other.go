@@ -4,5 +4,5 @@ package harness
 
 import "syscall"
 
-// dieTogether is a thing of Linux.
+// dieTogether works on Linux only.
 func dieTogether() *syscall.SysProcAttr { return nil }

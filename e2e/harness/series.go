@@ -123,7 +123,7 @@ func SortSeries(series []TimeSeries) {
 	slices.SortFunc(series, func(a, b TimeSeries) int { return labels.Compare(a.Labels, b.Labels) })
 }
 
-// WithoutEmpty removes series that have no points, in place.
+// WithoutEmpty removes series without points from the slice.
 func WithoutEmpty(series []TimeSeries) []TimeSeries {
 	return slices.DeleteFunc(series, func(s TimeSeries) bool { return len(s.Points) == 0 })
 }

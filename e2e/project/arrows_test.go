@@ -68,8 +68,7 @@ func arrows() []arrow {
 	}
 }
 
-// A client is a library that speaks to a store, and the packages that may
-// import it.
+// A client is a library for a store, and the packages that may import it.
 type client struct {
 	path        string
 	code, tests []string
@@ -124,8 +123,7 @@ func matches(name string, patterns []string) bool {
 	})
 }
 
-// TestArrows looks at direct imports: arrows that hold step by step hold over
-// any number of steps.
+// TestArrows checks direct imports: then the arrows hold over any number of steps.
 func TestArrows(t *testing.T) {
 	used := map[string]bool{}
 	for _, p := range listPackages(t) {
@@ -156,7 +154,7 @@ func checkImports(t *testing.T, from string, imports, allowed []string) {
 	}
 }
 
-// TestClients wants each store's library in one place.
+// TestClients: each store's library is imported in one directory.
 func TestClients(t *testing.T) {
 	packages := listPackages(t)
 	for _, c := range clients() {
@@ -181,9 +179,9 @@ func TestClients(t *testing.T) {
 	}
 }
 
-// TestOnlyHTTP wants the end-to-end tests to know nothing of our code, but for the
-// files that run it against the emulator: the conformance suite, a sealer with a
-// clock of its own, and readers of METRIC and META.
+// TestOnlyHTTP: the end-to-end tests do not import our code, except for the files that need
+// the emulator: the conformance suite, a sealer with its own clock, and readers of METRIC
+// and META.
 func TestOnlyHTTP(t *testing.T) {
 	exceptions := []string{"bigtable/conformance_test.go", "bigtable/doubt_test.go", "bigtable/leave_test.go", "bigtable/sealed_test.go"}
 	files, err := filepath.Glob("../*/*.go")

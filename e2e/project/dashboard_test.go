@@ -13,7 +13,7 @@ import (
 	"go.yaml.in/yaml/v2"
 )
 
-// A dashboard is what the tests know of Grafana's format.
+// A dashboard is the part of Grafana's format that the tests read.
 type dashboard struct {
 	UID, Title string
 	Panels     []struct {
@@ -40,8 +40,8 @@ func (c composition) loadDashboard(t testing.TB) dashboard {
 	return d
 }
 
-// queries returns what the panels ask, by panel and place in it, with Grafana's
-// variables replaced as Grafana would for this scrape interval.
+// queries returns the queries of the panels, by panel and position, with Grafana's
+// variables replaced as Grafana does for this scrape interval.
 func (d dashboard) queries() map[string]string {
 	variables := strings.NewReplacer("$__rate_interval", "1m", "$__interval", "15s", "$__range", "1h")
 	queries := make(map[string]string)
@@ -113,8 +113,8 @@ func TestComposeGrafana(t *testing.T) {
 	c.loadDashboard(t).check(t, source.UID)
 }
 
-// check wants every panel to have a place, a kind, and queries for the data
-// source called uid.
+// check wants every panel to have a position, a kind, and queries for the data source
+// called uid.
 func (d dashboard) check(t testing.TB, uid string) {
 	t.Helper()
 	if d.UID == "" || d.Title == "" || len(d.Panels) == 0 {

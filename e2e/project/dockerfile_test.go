@@ -33,7 +33,7 @@ func (d dockerfile) stage(name string) *dockerStage {
 	return &d.stages[i]
 }
 
-// readDockerfile takes deploy/Dockerfile apart. It knows no continued lines.
+// readDockerfile parses deploy/Dockerfile. It does not support continued lines.
 func readDockerfile(t testing.TB, c composition) dockerfile {
 	t.Helper()
 	d := dockerfile{path: filepath.Join(c.root, "deploy", "Dockerfile")}

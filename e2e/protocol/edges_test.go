@@ -14,8 +14,8 @@ import (
 	"github.com/promtable/promtable/e2e/harness"
 )
 
-// TestTimes writes samples where the stored format has its joints, and reads
-// every range that begins and ends on, before or after one of them.
+// TestTimes writes samples around the boundaries of the stored format, and reads every
+// range that begins and ends on, before or after one of them.
 func TestTimes(t *testing.T) {
 	const window, indexPeriod, base = int64(1) << 23, int64(1) << 29, int64(1) << 32
 	times := []int64{
@@ -127,7 +127,7 @@ func (o overwritten) check(t *testing.T, v float64) {
 	}
 }
 
-// awkwardLabels are label sets that a text key has trouble with.
+// awkwardLabels are label sets that are difficult for a text key.
 func awkwardLabels() []labels.Labels {
 	long := strings.Repeat("long,", 400)
 	return []labels.Labels{

@@ -39,8 +39,8 @@ func TestExchanges(t *testing.T) {
 			}
 		})
 	}
-	// A body that declares 4 GiB must not be allocated for. Memory that is asked for and
-	// never touched shows here, and not in the resident size.
+	// A body that declares 4 GiB must not be allocated. Allocated memory that is never
+	// touched counts here, but not in the resident size.
 	if sys, limit := a.Metric(t, "go_memstats_sys_bytes"), 1e9; sys > limit {
 		t.Errorf("the adapter took %g bytes of memory, more than %g", sys, limit)
 	}

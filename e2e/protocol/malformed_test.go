@@ -16,7 +16,7 @@ import (
 	"github.com/promtable/promtable/e2e/harness"
 )
 
-// A malformed is a request that breaks a rule, and what must come of it.
+// A malformed is a request that breaks a rule, and its expected answer.
 type malformed struct {
 	name   string
 	path   string
@@ -27,8 +27,8 @@ type malformed struct {
 	sent   *message // what the body was made of, nil for reads
 }
 
-// TestMalformed breaks the rules of remote write and remote read one by one.
-// What was all right in such a request is stored, and the adapter lives on.
+// TestMalformed breaks the rules of remote write and remote read one by one. The valid part
+// of such a request is stored, and the adapter goes on.
 func TestMalformed(t *testing.T) {
 	a := harness.StartAdapter(t, harness.Embedded(t))
 	for _, m := range malformedRequests(t) {
@@ -37,7 +37,7 @@ func TestMalformed(t *testing.T) {
 	checkNoRange(t, a)
 }
 
-// TestMalformedOnBigtable repeats what leaves something behind in the store.
+// TestMalformedOnBigtable repeats the cases that store something.
 func TestMalformedOnBigtable(t *testing.T) {
 	a := harness.StartAdapter(t, harness.Emulator(t))
 	for _, m := range malformedRequests(t) {

@@ -58,8 +58,8 @@ func TestPrometheus(t *testing.T) {
 	c.kinds(t)
 }
 
-// queues wants Prometheus to have sent again what a stopped adapter did not
-// take, and never to have given up on anything.
+// queues checks that Prometheus has retried what a stopped adapter did not accept, and has
+// dropped nothing.
 func (c *comparison) queues(t *testing.T, receivers []harness.Receiver) {
 	const prefix = "prometheus_remote_storage_"
 	now := harness.NowMillis()
@@ -167,9 +167,9 @@ func (c *comparison) awaitAll(t *testing.T, r harness.Receiver) {
 	t.Logf("%d series, %d samples", len(want), harness.CountPoints(want))
 }
 
-// transmitted returns what of series gets through the protocol: 1.0 knows no start
-// timestamps, and Prometheus does not send it histograms with custom buckets.
-// Prometheus sends the staleness marker of a histogram as that of a float.
+// transmitted returns the part of series that the protocol can transmit. 1.0 has no start
+// timestamps, and Prometheus does not send it histograms with custom buckets. Prometheus
+// sends the staleness marker of a histogram as that of a float.
 func transmitted(p harness.Protocol, series []harness.TimeSeries) []harness.TimeSeries {
 	var got []harness.TimeSeries
 	for _, s := range series {
@@ -243,8 +243,7 @@ func (c *comparison) exemplars(t *testing.T, r harness.Receiver) {
 	}
 }
 
-// metadata asks both for what they know of metrics. The adapter remembers no
-// more than one text for each.
+// metadata compares the metadata of both. The adapter has one text for each metric.
 func (c *comparison) metadata(t *testing.T, r harness.Receiver) {
 	for _, metric := range []string{"modern_seconds", "modern_total", "modern_bytes", "go_goroutines"} {
 		params := url.Values{"metric": {metric}}

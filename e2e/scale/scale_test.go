@@ -15,7 +15,8 @@ import (
 	"github.com/promtable/promtable/e2e/harness"
 )
 
-// scaleVariable names how many series TestScale writes. A million of them,
+// scaleVariable is the environment variable with the number of series of TestScale. A
+// million of them,
 //
 //	E2E_SCALE=1000000 go test ./e2e/scale -run 'TestScale$' -v -timeout 30m
 //
