@@ -220,7 +220,7 @@ func (t *Terms) discard(ctx context.Context, lost *meta.Log) error {
 	case t.Discard == "":
 		return nil
 	case lost == nil:
-		level.Warn(logger).Log("msg", "there is no lost log to discard: the store knows none of this name", "log", t.Discard)
+		level.Warn(logger).Log("msg", "no log to discard: META lists none with this ID", "log", t.Discard)
 		return nil
 	}
 	if err := t.Store.RemoveLog(ctx, lost.ID); err != nil {

@@ -105,7 +105,7 @@ func (cfg Config) withDefaults() Config {
 	if cfg.Die == nil {
 		logger := cfg.Logger
 		cfg.Die = func(err error) {
-			level.Error(logger).Log("msg", "the log failed; the process ends so that nothing is answered that may be lost", "err", err)
+			level.Error(logger).Log("msg", "the log failed; the process ends, to acknowledge no sample that may be lost", "err", err)
 			panic(err)
 		}
 	}
@@ -257,7 +257,7 @@ func (b *Buffer) runRegister(ctx context.Context) {
 		}
 		// A cancelled request could still arrive after Close has deregistered the log.
 		if err := b.dir.register(context.WithoutCancel(ctx), b.cfg.Now(), b.segments.size()); err != nil {
-			level.Warn(b.cfg.Logger).Log("msg", "the store was not told that the log is there, trying again", "err", err)
+			level.Warn(b.cfg.Logger).Log("msg", "the log was not registered in META, retrying", "err", err)
 		}
 	}
 }

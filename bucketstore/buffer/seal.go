@@ -222,7 +222,7 @@ func (b *Buffer) storeSealed(ctx context.Context, chunks []*sealedChunk) {
 			return
 		}
 		b.metrics.sealFailures.Inc()
-		level.Warn(b.cfg.Logger).Log("msg", "sealed chunks not stored, trying again", "chunks", len(chunks), "err", err)
+		level.Warn(b.cfg.Logger).Log("msg", "sealed chunks not stored, retrying", "chunks", len(chunks), "err", err)
 		select {
 		case <-time.After(retry):
 		case <-ctx.Done():
@@ -236,7 +236,7 @@ func (b *Buffer) storeSealed(ctx context.Context, chunks []*sealedChunk) {
 	}
 	b.mu.Unlock()
 	if err := b.segments.unpin(chunks); err != nil {
-		level.Warn(b.cfg.Logger).Log("msg", "the log keeps what it need not", "err", err)
+		level.Warn(b.cfg.Logger).Log("msg", "old segments of the log not removed", "err", err)
 	}
 	b.sealing.finish(chunks)
 }

@@ -23,7 +23,7 @@ type guard struct {
 
 // die ends the process. It does not return.
 func (g *guard) die(what string, err error) {
-	level.Error(g.logger).Log("msg", "storage failed; the process ends so that nothing is answered that may be lost", "part", what, "err", err)
+	level.Error(g.logger).Log("msg", "storage failed; the process ends, to acknowledge no sample that may be lost", "part", what, "err", err)
 	os.Exit(1)
 }
 

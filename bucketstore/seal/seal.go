@@ -101,7 +101,7 @@ func (s *Sealer) Run(ctx context.Context, interval time.Duration) {
 		case isIdle(err):
 			level.Debug(s.cfg.Logger).Log("msg", "not sealing", "err", err)
 		default:
-			level.Warn(s.cfg.Logger).Log("msg", "sealing stopped, trying again", "err", err)
+			level.Warn(s.cfg.Logger).Log("msg", "sealing stopped, retrying", "err", err)
 		}
 		if s.sleep(ctx, interval) != nil {
 			return
@@ -172,7 +172,7 @@ func (s *Sealer) waitForClock(ctx context.Context) error {
 // release ends the lease, even if ctx has ended. If that fails the lease expires.
 func (s *Sealer) release(ctx context.Context) {
 	if err := s.lease.release(context.WithoutCancel(ctx)); err != nil && !errors.Is(err, errLost) {
-		level.Warn(s.cfg.Logger).Log("msg", "the lease of the sealer was not given back and expires", "err", err)
+		level.Warn(s.cfg.Logger).Log("msg", "the lease of the sealer was not released; it expires", "err", err)
 	}
 }
 

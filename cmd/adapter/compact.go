@@ -116,7 +116,7 @@ func compact(ctx context.Context, o *options, logger log.Logger) (err error) {
 	}
 	switch err := sealer.Once(ctx); {
 	case ctx.Err() != nil:
-		level.Info(logger).Log("msg", "told to stop; the next one goes on from here")
+		level.Info(logger).Log("msg", "stopped; the next compact continues from here")
 	case errors.Is(err, seal.ErrHeld):
 		level.Info(logger).Log("msg", "nothing to do", "reason", err)
 	case err != nil:
@@ -147,11 +147,11 @@ func newClock(o *options, store bucketstore.Store, appender bucketstore.Appender
 	return clock
 }
 
-// leave deletes our mark from META. If that fails other adapters think for an hour that
-// this process runs.
+// leave deletes our mark from META. If that fails other adapters count this process as
+// running for an hour.
 func leave(ctx context.Context, clock *seal.Clock, logger log.Logger) {
 	if err := clock.Leave(ctx); err != nil {
-		level.Warn(logger).Log("msg", "other adapters think for an hour that this process runs", "err", err)
+		level.Warn(logger).Log("msg", "other adapters count this process as running for an hour", "err", err)
 	}
 }
 

@@ -62,7 +62,7 @@ func run(ctx context.Context, o *options, logger log.Logger) (err error) {
 	} else {
 		a.server.close()
 		if ctx.Err() != nil && errors.Is(err, context.Canceled) {
-			level.Info(logger).Log("msg", "told to stop before the adapter was ready", "during", err)
+			level.Info(logger).Log("msg", "stopped before the adapter was ready", "during", err)
 			err = nil
 		}
 	}
@@ -238,7 +238,7 @@ func (a *adapter) openAppender(ctx context.Context, rows bucketstore.Store) (buc
 	cfg.Logger = a.logger
 	cfg.Registerer = a.reg
 	cfg.Die = func(err error) {
-		level.Error(a.logger).Log("msg", "the log of the buffer failed; the process ends so that nothing is answered that may be lost", "err", err)
+		level.Error(a.logger).Log("msg", "the log of the buffer failed; the process ends, to acknowledge no sample that may be lost", "err", err)
 		os.Exit(1)
 	}
 	b, err := buffer.Open(ctx, dir, cfg)

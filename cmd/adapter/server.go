@@ -197,7 +197,7 @@ func (s *server) recovered(next http.Handler) http.Handler {
 	})
 }
 
-// An answer is a ResponseWriter that knows whether anything was written.
+// An answer is a ResponseWriter that records whether anything was written.
 type answer struct {
 	http.ResponseWriter
 	begun bool
