@@ -16,8 +16,7 @@ const maxAhead = 20_000
 // An aheadQueue holds series that are due in the next index period. They come one
 // by one, and what is urgent about them is still hours away: so they wait until
 // many can be written together. A queue that is lost does no harm, since the first
-// sample in a period writes what is missing. The lock of the writer is
-// held around its methods.
+// sample in a period writes what is missing. The lock of the writer guards it.
 type aheadQueue struct {
 	waiting []need
 	// queued are those that wait or are being written.
@@ -38,17 +37,6 @@ func (q *aheadQueue) enqueue(n need) bool {
 	return true
 }
 
-// finish says that what was taken is written, or not: then it waits again.
-func (q *aheadQueue) finish(needs []need, err error) {
-	for _, n := range needs {
-		if err != nil {
-			q.waiting = append(q.waiting, n)
-		} else {
-			delete(q.queued, n.id)
-		}
-	}
-}
-
 // WriteAhead writes what calls of Write have noted down for the period after
 // theirs. It is called again and again; after an error what is left waits for the
 // next call.
@@ -66,6 +54,7 @@ func (x *Index) WriteAhead(ctx context.Context) error {
 	}
 }
 
+// takeAhead takes what waits.
 func (w *writer) takeAhead() (needs []need) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -73,10 +62,17 @@ func (w *writer) takeAhead() (needs []need) {
 	return needs
 }
 
+// finishAhead says that what was taken is written, or not: then it waits again.
 func (w *writer) finishAhead(needs []need, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.ahead.finish(needs, err)
+	if err != nil {
+		w.ahead.waiting = append(w.ahead.waiting, needs...)
+		return
+	}
+	for _, n := range needs {
+		delete(w.ahead.queued, n.id)
+	}
 }
 
 // AheadFrom returns from where in an index period on, in milliseconds, a sample
