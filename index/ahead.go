@@ -37,17 +37,6 @@ func (q *aheadQueue) enqueue(n need) bool {
 	return true
 }
 
-// finish says that what was taken is written, or not: then it waits again.
-func (q *aheadQueue) finish(needs []need, err error) {
-	for _, n := range needs {
-		if err != nil {
-			q.waiting = append(q.waiting, n)
-		} else {
-			delete(q.queued, n.id)
-		}
-	}
-}
-
 // WriteAhead writes the series that calls of Write have queued for the period after
 // theirs. The caller repeats it at an interval. After an error the rest stays queued
 // for the next call.
@@ -65,6 +54,7 @@ func (x *Index) WriteAhead(ctx context.Context) error {
 	}
 }
 
+// takeAhead takes what waits.
 func (w *writer) takeAhead() (needs []need) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -72,10 +62,17 @@ func (w *writer) takeAhead() (needs []need) {
 	return needs
 }
 
+// finishAhead says that what was taken is written, or not: then it waits again.
 func (w *writer) finishAhead(needs []need, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.ahead.finish(needs, err)
+	if err != nil {
+		w.ahead.waiting = append(w.ahead.waiting, needs...)
+		return
+	}
+	for _, n := range needs {
+		delete(w.ahead.queued, n.id)
+	}
 }
 
 // AheadFrom returns from where in an index period on, in milliseconds, a sample

@@ -40,6 +40,7 @@ type rows interface {
 
 // Config says how an Index works.
 type Config struct {
+	// Schema says which keys there are, and of which tenant.
 	Schema series.Schema
 
 	// ParallelLists is how many lists a Select reads a page of at the same time. 0

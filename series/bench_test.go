@@ -88,11 +88,11 @@ func BenchmarkParseRowKey(b *testing.B) {
 	})
 }
 
-func BenchmarkAppendPosting(b *testing.B) {
+func BenchmarkAppendPostingPrefix(b *testing.B) {
 	forSchemas(b, func(b *testing.B, s series.Schema, _ labels.Labels, key []byte) {
 		var posting []byte
 		for b.Loop() {
-			posting = s.AppendPosting(posting[:0], "pod", "api-server-6d4cf56db6-x2x7k", 3000*series.IndexPeriod, key)
+			posting = append(s.AppendPostingPrefix(posting[:0], "pod", "api-server-6d4cf56db6-x2x7k", 3000*series.IndexPeriod), key...)
 		}
 	})
 }

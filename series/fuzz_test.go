@@ -158,7 +158,7 @@ func checkFuzzError(t *testing.T, tenant string, ls labels.Labels, dst []byte, e
 // checkFuzzIndex checks the index rows of one label: they can be read, they fit
 // and the ranges that are meant to find them do.
 func checkFuzzIndex(t *testing.T, s series.Schema, l labels.Label, period int64, seriesKey []byte) {
-	posting := s.AppendPosting(nil, l.Name, l.Value, period, seriesKey)
+	posting := appendPosting(s, l.Name, l.Value, period, seriesKey)
 	gotPeriod, gotSeries, err := s.ParsePosting(posting)
 	if err != nil || gotPeriod != period || !bytes.Equal(gotSeries, seriesKey) {
 		t.Fatalf("ParsePosting(%q) = %d, %q, %v", posting, gotPeriod, gotSeries, err)

@@ -61,7 +61,7 @@ func goldenRows(c *golden.Case) {
 func goldenIndex(c *golden.Case) {
 	period := c.Int(c.Args[0][1])
 	c.Labels.Range(func(l labels.Label) {
-		c.Dump("posting", c.Schema.AppendPosting(nil, l.Name, l.Value, period, goldenKey(c)))
+		c.Dump("posting", appendPosting(c.Schema, l.Name, l.Value, period, goldenKey(c)))
 		c.Dump("value", c.Schema.AppendValueKey(nil, l.Name, l.Value, period))
 		c.Dump("name", c.Schema.AppendNameKey(nil, l.Name, period))
 	})

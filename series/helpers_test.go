@@ -30,6 +30,10 @@ func appendSeriesKey(t testing.TB, s series.Schema, ls labels.Labels) []byte {
 	return key
 }
 
+func appendPosting(s series.Schema, name, value string, period int64, seriesKey []byte) []byte {
+	return append(s.AppendPostingPrefix(nil, name, value, period), seriesKey...)
+}
+
 func parseSeriesKey(s series.Schema, key []byte) (labels.Labels, error) {
 	b := labels.NewScratchBuilder(0)
 	return s.ParseSeriesKey(key, &b)

@@ -23,17 +23,12 @@ const (
 	nameKind    = 'n'
 )
 
-// AppendPosting appends the key of the INDEX row that says: the series with
-// this key has the label name=value, in the index period that starts at period.
-// A series without a metric name has a posting for __name__ with an empty value.
-// Like all functions of this file it panics if period is not one that PeriodOf
-// returns for a time in [0, MaxTime].
-func (s Schema) AppendPosting(dst []byte, name, value string, period int64, seriesKey []byte) []byte {
-	return append(s.AppendPostingPrefix(dst, name, value, period), seriesKey...)
-}
-
-// AppendPostingPrefix appends what the postings of name=value in a period have
-// in common, the comma before the series key included.
+// AppendPostingPrefix appends what the postings of name=value have in common in the
+// index period that starts at period. With a series key behind it, it is the key of
+// the INDEX row that says: this series has this label in this period. A series
+// without a metric name has a posting for __name__ with an empty value. Like all
+// functions of this file it panics if period is not one that PeriodOf returns for a
+// time in [0, MaxTime].
 func (s Schema) AppendPostingPrefix(dst []byte, name, value string, period int64) []byte {
 	dst = s.appendKind(dst, postingKind)
 	start := len(dst)

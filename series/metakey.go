@@ -42,7 +42,7 @@ func MetaLogRange() RowRange { return PrefixRange(AppendMetaLogKey(nil, "")) }
 func ParseMetaLogKey(key []byte) (id string) { return string(key[len(metaLog)+1:]) }
 
 // AppendMetaKey appends the key of the META row of this kind and name to dst. It
-// is limited like a series key: ErrKeyTooLong, which returns dst unchanged.
+// is limited like a series key. The only error is ErrKeyTooLong, with dst unchanged.
 func (s Schema) AppendMetaKey(dst []byte, kind, name string) ([]byte, error) {
 	key := append(append(append(dst, s.tenant...), kind...), ',')
 	key = appendEscaped(key, name, false)

@@ -219,26 +219,16 @@ func (s Schema) SeriesRange(name string) RowRange {
 // at base of the series with this key. It panics if base is not one that Split
 // returns.
 func (s Schema) AppendRowKey(dst, seriesKey []byte, base int64) []byte {
-	at := s.ResourceOffset(seriesKey)
-	dst = AppendBase(append(dst, seriesKey[:at]...), base)
-	return append(dst, seriesKey[at:]...)
-}
-
-// BaseSize is how many bytes a row key has more than its series key.
-const BaseSize = 1 + TimeDigits
-
-// AppendBase appends the BaseSize bytes of base that a row key has at the
-// ResourceOffset of its series key. A caller that makes many keys of one base can
-// keep them. It panics if base is not one that Split returns.
-func AppendBase(dst []byte, base int64) []byte {
-	return appendTime(append(dst, ','), base, Period)
+	at := s.resourceOffset(seriesKey)
+	dst = append(append(dst, seriesKey[:at]...), ',')
+	return append(appendTime(dst, base, Period), seriesKey[at:]...)
 }
 
 // ParseRowKey takes the key of a METRIC row apart and appends the series key in
 // it to dst. It checks the base, not the series key: that is for the caller to
 // compare or to parse.
 func (s Schema) ParseRowKey(dst, key []byte) (seriesKey []byte, base int64, err error) {
-	at := s.ResourceOffset(key)
+	at := s.resourceOffset(key)
 	head, field, ok := cutLastField(key[:at])
 	if !ok {
 		return dst, 0, fmt.Errorf("%w: key %q has no base", ErrCorrupt, key)
@@ -250,9 +240,9 @@ func (s Schema) ParseRowKey(dst, key []byte) (seriesKey []byte, base int64, err 
 	return append(dst, key[at:]...), base, nil
 }
 
-// ResourceOffset returns where in a series key or row key the resource values
+// resourceOffset returns where in a series key or row key the resource values
 // begin, comma included.
-func (s Schema) ResourceOffset(key []byte) int {
+func (s Schema) resourceOffset(key []byte) int {
 	head := key
 	for range s.resource {
 		head, _, _ = cutLastField(head)

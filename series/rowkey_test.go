@@ -320,7 +320,7 @@ func TestRowKeyLimit(t *testing.T) {
 			text := strings.Repeat(unit, size)
 			for _, pair := range [][2]string{{"l", text}, {text, "v"}, {text, text}} {
 				what := fmt.Sprintf("%d*%q", size, unit)
-				check("posting "+what, s.AppendPosting(nil, pair[0], pair[1], lastPeriod, key))
+				check("posting "+what, appendPosting(s, pair[0], pair[1], lastPeriod, key))
 				check("value "+what, s.AppendValueKey(nil, pair[0], pair[1], lastPeriod))
 				check("name "+what, s.AppendNameKey(nil, pair[0], lastPeriod))
 			}

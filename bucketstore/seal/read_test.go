@@ -109,7 +109,7 @@ func newTestSeries(tb testing.TB, schema series.Schema, ls labels.Labels) testSe
 // index makes a series findable in the index period of t.
 func (s testSeries) index(store bucketstore.Store, schema series.Schema, t int64) error {
 	period := series.PeriodOf(t)
-	posting := schema.AppendPosting(nil, labels.MetricName, s.name, period, s.key)
+	posting := append(schema.AppendPostingPrefix(nil, labels.MetricName, s.name, period), s.key...)
 	value := schema.AppendValueKey(nil, labels.MetricName, s.name, period)
 	name := schema.AppendNameKey(nil, labels.MetricName, period)
 	set := func(key []byte, text string) bucketstore.Mutation {

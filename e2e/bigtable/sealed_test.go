@@ -110,7 +110,7 @@ func (s *sealing) add(t *testing.T, name string, next func() float64) {
 		t.Fatal(err)
 	}
 	period := series.PeriodOf(sealedStart)
-	posting := s.schema.AppendPosting(nil, labels.MetricName, name, period, key)
+	posting := append(s.schema.AppendPostingPrefix(nil, labels.MetricName, name, period), key...)
 	value := s.schema.AppendValueKey(nil, labels.MetricName, name, period)
 	set := func(key []byte, text string) bucketstore.Mutation {
 		return bucketstore.Mutation{Key: key, Ops: []bucketstore.Op{{

@@ -108,7 +108,7 @@ func (s *Store) Append(ctx context.Context, batch []Entry, reject func(error)) e
 		case !utf8.ValidString(m.Family):
 			reject(fmt.Errorf("metadata of %.64q: the name of the metric family is not valid UTF-8", m.Family))
 			continue
-		case errors.Is(err, series.ErrKeyTooLong):
+		case err != nil:
 			reject(fmt.Errorf("metadata: %w", err))
 			continue
 		}
@@ -157,8 +157,8 @@ func (s *Store) Read(ctx context.Context, family string, limit int) ([]Entry, er
 	rows := s.schema.MetaRange(series.MetaMetadata)
 	if family != "" {
 		key, err := s.schema.AppendMetaKey(nil, series.MetaMetadata, family)
-		if errors.Is(err, series.ErrKeyTooLong) {
-			return nil, nil // there is none
+		if err != nil {
+			return nil, nil // no row can have so long a name
 		}
 		rows = series.SingleRow(key)
 	}

@@ -33,9 +33,8 @@ type Entry[S any] struct {
 	bytes int
 }
 
-// Next returns the entry that a sender sent after e the last time, or nil.
-// Senders keep to an order: if its text is what comes next in a
-// request, no Find is needed.
+// Next returns the entry that a sender sent after e the last time, or nil. Senders
+// keep to an order: if its text is what comes next in a request, no Find is needed.
 func (e *Entry[S]) Next() *Entry[S] {
 	next := e.next.Load()
 	if next == nil || !next.shard.keep(next) {
