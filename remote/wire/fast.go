@@ -124,9 +124,8 @@ func (d *V2) fastText(packed []byte) bool {
 	if len(packed) > maxTextRefs {
 		return false
 	}
-	words, numbers := d.textWords(len(packed)), d.numbers
-	n := 0
-	for i := 0; i < len(packed); n++ {
+	text, numbers := d.beginText(len(packed)), d.numbers
+	for i := 0; i < len(packed); {
 		ref := uint64(packed[i])
 		if i++; ref >= 0x80 {
 			if i < len(packed) && packed[i] < 0x80 {
@@ -140,11 +139,11 @@ func (d *V2) fastText(packed []byte) bool {
 				i += size - 1
 			}
 		}
-		if ref >= uint64(len(numbers)) || n >= len(words) {
+		if ref >= uint64(len(numbers)) {
 			return false
 		}
-		words[n] = numbers[ref]
+		text = binary.LittleEndian.AppendUint32(text, numbers[ref])
 	}
-	d.setText(n)
+	d.text = text
 	return true
 }

@@ -37,9 +37,8 @@ type V2 struct {
 	// then packed are their bytes, and text is made.
 	refs, exemplarRefs []uint64
 	packed             []byte
-	// text is the wire text of a series, a view of words.
-	text  []byte
-	words []uint32
+	// text is the wire text of a series, in textSpace.
+	text, textSpace []byte
 }
 
 // NewV2 returns a decoder of bodies of up to maxBody bytes.

@@ -1,8 +1,8 @@
 package wire
 
 import (
+	"encoding/binary"
 	"slices"
-	"unsafe"
 
 	"google.golang.org/protobuf/encoding/protowire"
 
@@ -45,18 +45,10 @@ func (d *V2) unpackRefs() (err error) {
 	return err
 }
 
-// textWords returns where up to n numbers of a text go.
-func (d *V2) textWords(n int) []uint32 {
-	if len(d.words) <= n {
-		d.words = make([]uint32, 1+max(n, 127))
-	}
-	return d.words[1:]
-}
-
-// setText makes a text of the first n numbers.
-func (d *V2) setText(n int) {
-	d.words[0] = d.table.Epoch()
-	d.text = unsafe.Slice((*byte)(unsafe.Pointer(&d.words[0])), 4*(1+n))
+// beginText begins a text with room for n numbers of symbols.
+func (d *V2) beginText(n int) []byte {
+	d.textSpace = slices.Grow(d.textSpace[:0], 4*(1+n))
+	return binary.LittleEndian.AppendUint32(d.textSpace, d.table.Epoch())
 }
 
 // findCached returns the series that the references stand for, if it is cached.
@@ -78,14 +70,14 @@ func (d *V2) setRefsText() {
 	if len(d.refs) > maxTextRefs {
 		return
 	}
-	words := d.textWords(len(d.refs))
-	for i, ref := range d.refs {
+	text := d.beginText(len(d.refs))
+	for _, ref := range d.refs {
 		if ref >= uint64(len(d.numbers)) {
 			return
 		}
-		words[i] = d.numbers[ref]
+		text = binary.LittleEndian.AppendUint32(text, d.numbers[ref])
 	}
-	d.setText(len(d.refs))
+	d.text = text
 }
 
 // newText makes the text of d.refs, all of which are good, for a series that is
