@@ -101,6 +101,7 @@ type Engine struct {
 	index   *index.Index
 	current *current.Table
 	metrics metrics
+	latest  latestBound
 	cache   *seriescache.Cache[SeriesState]
 	// accepted are *accepted to be used again.
 	accepted sync.Pool
