@@ -20,19 +20,19 @@ const maxAhead = 20_000
 type aheadQueue struct {
 	waiting []need
 	// queued are those that wait or are being written.
-	queued map[id]struct{}
+	queued map[rowID]struct{}
 }
 
 // enqueue adds a copy of n, unless it is there. It returns false if the queue is full.
 func (q *aheadQueue) enqueue(n need) bool {
-	if _, ok := q.queued[n.id]; ok {
+	if _, ok := q.queued[n.rowID]; ok {
 		return true
 	}
 	if len(q.queued) >= maxAhead {
 		return false
 	}
 	n.entry = &Entry{Key: bytes.Clone(n.entry.Key), Labels: n.entry.Labels.Copy(), T: n.entry.T}
-	q.queued[n.id] = struct{}{}
+	q.queued[n.rowID] = struct{}{}
 	q.waiting = append(q.waiting, n)
 	return true
 }
@@ -71,7 +71,7 @@ func (w *writer) finishAhead(needs []need, err error) {
 		return
 	}
 	for _, n := range needs {
-		delete(w.ahead.queued, n.id)
+		delete(w.ahead.queued, n.rowID)
 	}
 }
 

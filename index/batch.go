@@ -16,7 +16,7 @@ type batch struct {
 	// atomic the marks are among the rows.
 	rows, marks []Row
 	// texts are the values and names among rows.
-	texts map[id]struct{}
+	texts map[rowID]struct{}
 
 	// lists are those that the series go to, in the order in which they came up.
 	lists   []postingList
@@ -51,7 +51,7 @@ type postingList struct {
 type member struct{ need, list int32 }
 
 func newBatch() *batch {
-	return &batch{texts: make(map[id]struct{}), numbers: make(map[label]int32)}
+	return &batch{texts: make(map[rowID]struct{}), numbers: make(map[label]int32)}
 }
 
 // reset empties b, which keeps its memory and refers to nothing else.
@@ -87,9 +87,9 @@ func (x *Index) addLabel(b *batch, n need, i int32, l labels.Label) {
 		return
 	}
 	b.key = x.schema.AppendValueKey(b.key[:0], l.Name, l.Value, n.period)
-	b.values = x.writer.addText(b, b.values, l.Value, n.periodEnd())
+	b.values = x.writer.addText(b, b.values, l.Value, n)
 	b.key = x.schema.AppendNameKey(b.key[:0], l.Name, n.period)
-	b.names = x.writer.addText(b, b.names, l.Name, n.periodEnd())
+	b.names = x.writer.addText(b, b.names, l.Name, n)
 }
 
 // addPosting adds n to the list of a label, and says whether the list was empty.

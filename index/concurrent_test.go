@@ -155,25 +155,30 @@ func TestWriteCancelledWhileWaiting(t *testing.T) {
 	})
 }
 
-// While one reads the marks of a metric, another series of it waits, a series
-// of a metric that was read does not.
+// While a call reads marks, another call with the same series waits for it. A call with
+// other series does not, even if they have the same metric name.
 func TestWriteWhileMarksAreRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tab, scans := newTable(t), make(gate)
-		x := index.New(index.Config{}, tab)
-		mustWrite(t, x, entry(t, 0, "__name__", "old", "job", "a"))
+		mustWrite(t, index.New(index.Config{}, tab), entry(t, 0, "__name__", "up", "job", "a"))
 		tab.reset()
-		tab.onScan = scans.hold
-		write := func(ctx context.Context, pairs ...string) <-chan error {
-			return background(func() error { return x.Write(ctx, []index.Entry{entry(t, 0, pairs...)}) })
+		tab.onScan = func(call int) error {
+			if call == 1 {
+				return scans.hold(call)
+			}
+			return nil
+		}
+		x := index.New(index.Config{}, tab)
+		write := func(ctx context.Context, job string) <-chan error {
+			return background(func() error { return x.Write(ctx, []index.Entry{entry(t, 0, "__name__", "up", "job", job)}) })
 		}
 
-		first := write(t.Context(), "__name__", "up", "job", "a")
+		first := write(t.Context(), "a")
 		synctest.Wait()
-		wantEnded(t, write(t.Context(), "__name__", "old", "job", "b"), nil)
-		second := write(t.Context(), "__name__", "up", "job", "b")
+		wantEnded(t, write(t.Context(), "b"), nil)
+		second := write(t.Context(), "a")
 		ctx, cancel := context.WithCancel(t.Context())
-		third := write(ctx, "__name__", "up", "job", "c")
+		third := write(ctx, "a")
 		wantRunning(t, second, "the marks are read")
 		wantRunning(t, third, "it is cancelled")
 		cancel()
@@ -181,14 +186,15 @@ func TestWriteWhileMarksAreRead(t *testing.T) {
 		scans <- nil
 		wantEnded(t, first, nil)
 		wantEnded(t, second, nil)
-		if tab.scanCalls != 1 {
-			t.Errorf("%d scans, want 1", tab.scanCalls)
+		if marks := tab.marks(); marks != 1 || tab.scanCalls != 2 {
+			t.Errorf("%d marks and %d scans, want those of job b and one for each job", marks, tab.scanCalls)
 		}
 	})
 }
 
-// Many writers of the same and of other series, some failing: in the end each
-// series that a call reported as written has its mark.
+// Many writers of the same and of other series, some failing, with an index that
+// remembers few: each series that a call reported as written has its mark, and no mark
+// is written twice.
 func TestWriteConcurrently(t *testing.T) {
 	const writers, rounds = 8, 30
 	tab := newTable(t)
@@ -198,7 +204,7 @@ func TestWriteConcurrently(t *testing.T) {
 		}
 		return nil
 	}
-	x := index.New(index.Config{MaxWritten: 50}, tab)
+	x := index.New(index.Config{WrittenSeries: 25}, tab)
 	var wg sync.WaitGroup
 	for w := range writers {
 		wg.Go(func() {
@@ -221,7 +227,7 @@ func TestWriteConcurrently(t *testing.T) {
 	}
 	wg.Wait()
 	result := mustSelect(t, x, index.Query{Matchers: matchers(t, "__name__=", "up"), Start: 0, Limit: 1})
-	if want := rounds + rounds*writers; len(result.Series) != want {
-		t.Errorf("%d series, want %d", len(result.Series), want)
+	if want := rounds + rounds*writers; len(result.Series) != want || tab.marks() != want {
+		t.Errorf("%d series with %d marks written, want %d of both", len(result.Series), tab.marks(), want)
 	}
 }

@@ -3,7 +3,8 @@
 // which bytes the rows have. Index reads and writes them through an interface of two
 // methods, and depends on no store.
 //
-//	what to write for a new series       write.go, batch.go, written.go
+//	what to write for a new series       write.go, batch.go
+//	what was written                     written.go, rowset.go
 //	and for the next period              ahead.go
 //	matchers to lists of postings        plan.go
 //	reading lists side by side           select.go
@@ -13,6 +14,8 @@ package index
 import (
 	"context"
 	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/promtable/promtable/series"
 )
@@ -52,35 +55,38 @@ type Config struct {
 	// rows, and not after them.
 	AtomicPuts bool
 
-	// MaxWritten is how many series and index periods are remembered as written,
-	// at about 40 bytes each; as many label values and names, and metric names
-	// whose series were looked up, are remembered beside them. Those forgotten are
-	// written again, or looked up again, when they come back. 0 is 4,000,000.
-	MaxWritten int
+	// WrittenSeries is how many series are remembered as written, each in the running
+	// index period and the next, at 40 to 50 bytes, and up to 13 for label values and
+	// names. Series beyond that are looked up when they come, by point reads. 0 is
+	// 2,000,000.
+	WrittenSeries int
+
+	// Registerer may be nil.
+	Registerer prometheus.Registerer
 }
 
 // Index writes and reads the INDEX table. It is safe for concurrent use.
 type Index struct {
-	schema series.Schema
-	rows   rows
-	writer writer
-	lists  int
-	atomic bool
+	schema  series.Schema
+	rows    rows
+	writer  writer
+	metrics metrics
+	lists   int
+	atomic  bool
 	// batches are *batch that are empty.
 	batches sync.Pool
 }
 
 // New returns the index in these rows.
 func New(cfg Config, rows rows) *Index {
-	if cfg.MaxWritten <= 0 {
-		cfg.MaxWritten = 4_000_000
+	if cfg.WrittenSeries <= 0 {
+		cfg.WrittenSeries = 2_000_000
 	}
-	return &Index{
-		schema: cfg.Schema, rows: rows, writer: newWriter(cfg.MaxWritten), lists: max(1, cfg.ParallelLists), atomic: cfg.AtomicPuts,
+	m := newMetrics(cfg.Registerer)
+	x := &Index{
+		schema: cfg.Schema, rows: rows, writer: newWriter(cfg.WrittenSeries, m), metrics: m, lists: max(1, cfg.ParallelLists), atomic: cfg.AtomicPuts,
 		batches: sync.Pool{New: func() any { return newBatch() }},
 	}
+	registerKnownSeries(cfg.Registerer, &x.writer)
+	return x
 }
-
-// NumWritten returns how many pairs of a series and an index period are remembered as
-// written, some of them twice.
-func (x *Index) NumWritten() int { return x.writer.numWritten() }

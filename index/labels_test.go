@@ -74,7 +74,7 @@ func TestTenants(t *testing.T) {
 		}
 	}
 	n := len(tenants)
-	wantWork(t, tab, "the same series for each tenant", work{putCalls: 4 * n, putRows: (6 + 3) * n, scanCalls: n})
+	wantWork(t, tab, "the same series for each tenant", work{putCalls: 4 * n, putRows: (6 + 3) * n, scanCalls: 2 * n})
 	for _, tenant := range tenants {
 		t.Run(tenant, func(t *testing.T) {
 			x := indexOf[tenant]

@@ -29,6 +29,8 @@ type table struct {
 	countOnly bool
 	// putCalls, putRows, scanCalls, scanRows are how much was done.
 	putCalls, putRows, scanCalls, scanRows int
+	// scans has for each scan how many ranges it named.
+	scans []int
 	// onRows, if set, is shown the rows of each put.
 	onRows func(rows []index.Row)
 	// misuse is the first broken promise of a caller.
@@ -124,6 +126,7 @@ func (t *table) find(ranges []series.RowRange, limit int) (keys []string, values
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.check(ranges)
+	t.scans = append(t.scans, len(ranges))
 	if t.sorted == nil {
 		for key := range t.values {
 			t.sorted = append(t.sorted, key)
@@ -168,7 +171,7 @@ func (t *table) check(ranges []series.RowRange) {
 func (t *table) reset() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.puts = nil
+	t.puts, t.scans = nil, nil
 	t.putCalls, t.putRows, t.scanCalls, t.scanRows = 0, 0, 0, 0
 }
 

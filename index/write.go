@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/prometheus/prometheus/model/labels"
 
@@ -25,9 +24,8 @@ type Entry struct {
 
 // need is a series in an index period that a call of Write needs to be there.
 type need struct {
-	id     id
-	entry  *Entry
-	period int64
+	rowID
+	entry *Entry
 	// done is closed when another call that writes it has ended. It is nil if no other
 	// call writes it.
 	done <-chan struct{}
@@ -84,17 +82,22 @@ func await(ctx context.Context, needs []need) error {
 // made of.
 const batchBytes = 4 << 20
 
-// writeNeeds writes the rows of those needs that are not in the table, a batch
-// at a time.
+// writeNeeds writes the rows of those needs whose commit mark is not in the table. What
+// has become durable is remembered, also after an error.
 func (x *Index) writeNeeds(ctx context.Context, needs []need) error {
-	needs, err := x.dropWritten(ctx, needs)
 	slices.SortFunc(needs, compareNeeds)
-	for err == nil && len(needs) > 0 {
-		n := countBatch(needs)
-		err = x.writeBatch(ctx, needs[:n])
-		needs = needs[n:]
+	for some := range slices.Chunk(needs, lookupKeys) {
+		absent, err := x.lookUp(ctx, some)
+		for err == nil && len(absent) > 0 {
+			n := countBatch(absent)
+			err = x.writeBatch(ctx, absent[:n])
+			absent = absent[n:]
+		}
+		if err != nil {
+			return err
+		}
 	}
-	return err
+	return nil
 }
 
 // compareNeeds orders by period, then by series key.
@@ -122,114 +125,63 @@ func (x *Index) writeBatch(ctx context.Context, needs []need) error {
 		x.batches.Put(b)
 	}()
 	x.fillBatch(b, needs)
-	if len(b.rows) > 0 {
-		if err := x.rows.PutRows(ctx, b.rows); err != nil {
-			return fmt.Errorf("write index rows: %w", err)
-		}
+	if err := x.putRows(ctx, b.rows); err != nil {
+		return fmt.Errorf("write index rows: %w", err)
 	}
-	if len(b.marks) > 0 {
-		if err := x.rows.PutRows(ctx, b.marks); err != nil {
-			return fmt.Errorf("write index marks: %w", err)
-		}
+	if err := x.putRows(ctx, b.marks); err != nil {
+		return fmt.Errorf("write index marks: %w", err)
 	}
 	x.writer.remember(needs, b.texts)
 	return nil
 }
 
-// dropWritten leaves out the needs whose commit mark is in the table.
-func (x *Index) dropWritten(ctx context.Context, needs []need) ([]need, error) {
-	if err := x.refill(ctx, needs); err != nil {
-		return nil, err
-	}
-	w := &x.writer
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return slices.DeleteFunc(slices.Clone(needs), func(n need) bool { return w.written.has(n.id) }), nil
-}
-
-const (
-	// refillRows bounds the commit marks that are read at once: a second of work.
-	// Whatever is not read is written again, which is harmless.
-	refillRows = 500_000
-	// refillShare is which part of the time that a call has left it may spend
-	// on reading marks.
-	refillShare = 3
-)
-
-// refill reads the commit marks of the metric names of needs, once for each
-// name and period, as far as time and refillRows allow. A call that comes while
-// another one reads waits for it: the other may read its names.
-func (x *Index) refill(ctx context.Context, needs []need) error {
-	if ranges, _ := x.unread(needs); len(ranges) == 0 {
+// putRows writes rows, if there are any.
+func (x *Index) putRows(ctx context.Context, rows []Row) error {
+	if len(rows) == 0 {
 		return nil
 	}
-	w := &x.writer
-	select {
-	case w.refilling <- struct{}{}:
-		defer func() { <-w.refilling }()
-	case <-ctx.Done():
-		return fmt.Errorf("wait for index marks: %w", context.Cause(ctx))
+	err := x.rows.PutRows(ctx, rows)
+	if err == nil {
+		x.metrics.writtenRows.Add(float64(len(rows)))
 	}
-	ranges, names := x.unread(needs)
-	if len(ranges) == 0 {
-		return nil
-	}
-	reading, cancel := withShare(ctx)
-	defer cancel()
-	err := x.rows.ScanRows(reading, ranges, min(refillRows, x.writer.written.max), x.rememberMark)
-	if outOfTime := reading.Err() != nil && ctx.Err() == nil; err != nil && !outOfTime {
-		return fmt.Errorf("read index marks: %w", err)
-	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for _, name := range names {
-		w.marksRead.add(name)
-	}
-	return nil
+	return err
 }
 
-// withShare returns a context for a part of the time that ctx has left.
-func withShare(ctx context.Context) (context.Context, context.CancelFunc) {
-	deadline, ok := ctx.Deadline()
-	if !ok {
-		return context.WithCancel(ctx)
-	}
-	return context.WithTimeout(ctx, time.Until(deadline)/refillShare)
-}
+// lookupKeys is how many commit marks a request reads at most.
+const lookupKeys = 2000
 
-// unread returns the ranges of commit marks of the metric names of needs that
-// were not read yet, ascending, and the ids of those names and periods.
-func (x *Index) unread(needs []need) (ranges []series.RowRange, names []id) {
-	w := &x.writer
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	seen := make(map[id]bool)
-	for _, n := range needs {
-		prefix := x.schema.AppendPostingPrefix(nil, labels.MetricName, n.entry.Labels.Get(labels.MetricName), n.period)
-		i := w.hash.of(prefix)
-		if seen[i] || w.marksRead.has(i) {
-			continue
-		}
-		seen[i] = true
-		names = append(names, i)
-		ranges = append(ranges, series.PrefixRange(prefix))
+// lookUp reads the commit marks of needs. It remembers the needs whose mark is in the
+// table, and returns the others in the same order.
+func (x *Index) lookUp(ctx context.Context, needs []need) (absent []need, err error) {
+	ranges := make([]series.RowRange, len(needs))
+	for i, n := range needs {
+		name := n.entry.Labels.Get(labels.MetricName)
+		mark := append(x.schema.AppendPostingPrefix(nil, labels.MetricName, name, n.period), n.entry.Key...)
+		ranges[i] = series.SingleRow(mark)
 	}
 	sortRanges(ranges)
-	return ranges, names
-}
-
-// rememberMark adds the series of one commit mark to those written.
-func (x *Index) rememberMark(key, _ []byte) error {
-	period, seriesKey, err := x.schema.ParsePosting(key)
-	if err != nil {
+	marks := make(map[rowID]struct{})
+	err = x.rows.ScanRows(ctx, ranges, 0, func(key, _ []byte) error {
+		period, seriesKey, err := x.schema.ParsePosting(key)
+		marks[rowID{period, x.writer.hash.of(seriesKey)}] = struct{}{}
 		return err
+	})
+	if err != nil {
+		x.metrics.failed.Add(float64(len(needs)))
+		return nil, fmt.Errorf("read index marks: %w", err)
 	}
-	w := &x.writer
-	i := w.hash.inPeriod(w.hash.of(seriesKey), period)
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.written.add(i)
-	return nil
+	var found []need
+	for _, n := range needs {
+		if _, ok := marks[n.rowID]; ok {
+			found = append(found, n)
+		} else {
+			absent = append(absent, n)
+		}
+	}
+	x.metrics.found.Add(float64(len(found)))
+	x.metrics.absent.Add(float64(len(absent)))
+	x.writer.remember(found, nil)
+	return absent, nil
 }
 
 // periodEnd is the cell time of the rows of n, in milliseconds: its period ends then.

@@ -179,11 +179,11 @@ func TestWriteSteadyState(t *testing.T) {
 	wantWork(t, tab, "both again", work{})
 
 	mustWrite(t, x, entry(t, 5, "__name__", "up", "job", "b", "zone", "z"))
-	wantWork(t, tab, "a third with one value that is new", work{putCalls: 2, putRows: 2 + 2 + 1})
+	wantWork(t, tab, "a third with one value that is new", work{putCalls: 2, putRows: 2 + 2 + 1, scanCalls: 1})
 
 	tab.reset()
 	mustWrite(t, x, entry(t, 5, "__name__", "up"))
-	wantWork(t, tab, "a fourth with nothing but its mark", work{putCalls: 1, putRows: 1})
+	wantWork(t, tab, "a fourth with nothing but its mark", work{putCalls: 1, putRows: 1, scanCalls: 1})
 
 	tab.reset()
 	mustWrite(t, x, entry(t, series.IndexPeriod, "__name__", "up", "job", "a"))
@@ -237,12 +237,13 @@ func TestWriteFailure(t *testing.T) {
 	}
 }
 
-// A new index finds in the table what is written: this is what
-// a restart is.
+// After a restart each request reads the marks of its series, and nothing else. Only what
+// is new is written.
 func TestWriteAfterRestart(t *testing.T) {
+	const count, atOnce = 5000, 2000
 	tab := newTable(t)
 	var stored []index.Entry
-	for i := range 100 {
+	for i := range count {
 		stored = append(stored, entry(t, 0, "__name__", fmt.Sprint("metric", i%5), "id", fmt.Sprint(i)))
 	}
 	mustWrite(t, index.New(index.Config{}, tab), stored...)
@@ -250,9 +251,14 @@ func TestWriteAfterRestart(t *testing.T) {
 	tab.reset()
 	x := index.New(index.Config{}, tab)
 	mustWrite(t, x, stored[:5]...)
-	wantWork(t, tab, "one series of each metric", work{scanCalls: 1, scanRows: 100})
+	wantWork(t, tab, "one series of each metric", work{scanCalls: 1, scanRows: 5})
+	mustWrite(t, x, stored[:5]...)
+	wantWork(t, tab, "again", work{scanCalls: 1, scanRows: 5})
 	mustWrite(t, x, stored...)
-	wantWork(t, tab, "all of them", work{scanCalls: 1, scanRows: 100})
+	wantWork(t, tab, "all of them", work{scanCalls: 1 + 3, scanRows: count})
+	if want := []int{5, atOnce, atOnce, count - 5 - 2*atOnce}; !slices.Equal(tab.scans, want) {
+		t.Errorf("scans of %d keys, want %d", tab.scans, want)
+	}
 
 	tab.reset()
 	mustWrite(t, x, stored[0], entry(t, 0, "__name__", "metric0", "id", "new"))
@@ -266,43 +272,9 @@ func TestWriteAfterRestart(t *testing.T) {
 	if !slices.EqualFunc(tab.puts, want, slices.Equal[[]string]) {
 		t.Errorf("one more series put %q, want %q", tab.puts, want)
 	}
-	if tab.scanCalls != 0 {
-		t.Errorf("one more series cost %d scans", tab.scanCalls)
+	if want := []int{1}; !slices.Equal(tab.scans, want) {
+		t.Errorf("one more series cost scans of %d keys, want %d", tab.scans, want)
 	}
-}
-
-// Reading the marks may take a part of the time that a call has, and no more:
-// then what was not read is written again.
-func TestWriteRefillOutOfTime(t *testing.T) {
-	tab := newTable(t)
-	up := entry(t, 0, "__name__", "up", "job", "a")
-	mustWrite(t, index.New(index.Config{}, tab), up)
-	tab.reset()
-	slow := slowTable{tab}
-	x := index.New(index.Config{}, slow)
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
-	defer cancel()
-	if err := x.Write(ctx, []index.Entry{up}); err != nil {
-		t.Fatal(err)
-	}
-	wantWork(t, tab, "after the scan that did not end", work{putCalls: 2, putRows: 6})
-	mustWrite(t, x, up)
-	wantWork(t, tab, "once more", work{putCalls: 2, putRows: 6})
-
-	ended, end := context.WithCancel(t.Context())
-	end()
-	other := entry(t, 0, "__name__", "other")
-	if err := x.Write(ended, []index.Entry{other}); !errors.Is(err, context.Canceled) {
-		t.Errorf("error %v of a call that has ended", err)
-	}
-}
-
-// slowTable is a table whose scans do not end before their context does.
-type slowTable struct{ *table }
-
-func (slowTable) ScanRows(ctx context.Context, _ []series.RowRange, _ int, _ func(key, value []byte) error) error {
-	<-ctx.Done()
-	return ctx.Err()
 }
 
 // A series whose rows were put without the mark is not trusted.
@@ -403,7 +375,7 @@ func TestWriteAheadFails(t *testing.T) {
 	mustWrite(t, x, up(end))
 	wantWork(t, tab, "a sample beside", work{})
 	mustWrite(t, x, up(start+series.IndexPeriod))
-	wantWork(t, tab, "the turn of the period", work{putCalls: 2, putRows: 6})
+	wantWork(t, tab, "the turn of the period", work{putCalls: 2, putRows: 6, scanCalls: 1})
 	tab.reset()
 	writeAhead(t, x)
 	wantWork(t, tab, "writing ahead, too late", work{})
@@ -425,33 +397,6 @@ func TestWriteAheadQueueFull(t *testing.T) {
 	writeAhead(t, x)
 	if n := ahead(); n != count {
 		t.Errorf("%d series are written ahead", n)
-	}
-}
-
-func TestWriteRemembersUpTo(t *testing.T) {
-	const limit, count = 20, 500
-	tab := newTable(t)
-	x := index.New(index.Config{MaxWritten: limit}, tab)
-	hot := entry(t, 0, "__name__", "up", "id", "hot")
-	var cold []index.Entry
-	for i := range count {
-		cold = append(cold, entry(t, 0, "__name__", "up", "id", fmt.Sprint(i)))
-	}
-	mustWrite(t, x, hot)
-	tab.reset()
-	for _, e := range cold {
-		mustWrite(t, x, hot, e)
-	}
-	if marks := tab.marks(); marks != count {
-		t.Errorf("%d series were written, want %d: one is asked for all the time", marks, count)
-	}
-
-	tab.reset()
-	for _, e := range slices.Backward(cold) {
-		mustWrite(t, x, e)
-	}
-	if marks := tab.marks(); marks < count-limit || marks > count-limit/2+1 {
-		t.Errorf("%d of %d were written again with %d remembered", marks, count, limit)
 	}
 }
 
@@ -479,7 +424,7 @@ func TestWriteMoreThanRemembered(t *testing.T) {
 		}
 		return nil
 	}
-	x := index.New(index.Config{MaxWritten: 2}, tab)
+	x := index.New(index.Config{WrittenSeries: 1}, tab)
 	var entries []index.Entry
 	for i := range 40 {
 		entries = append(entries, entry(t, 0, "__name__", "up", "id", fmt.Sprint(i%20)))

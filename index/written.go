@@ -2,8 +2,7 @@ package index
 
 import (
 	"bytes"
-	"encoding/binary"
-	"hash/maphash"
+	"math"
 	"sync"
 
 	"github.com/promtable/promtable/series"
@@ -13,33 +12,27 @@ import (
 type writer struct {
 	hash hasher
 
-	// refilling holds a token while a call reads commit marks.
-	refilling chan struct{}
-
 	mu sync.Mutex
-	// written holds series in periods whose commit mark is durable.
-	written idSet
-	// texts holds v and n rows that are durable.
-	texts idSet
-	// marksRead holds metric names in periods whose commit marks are in written,
-	// as far as it can hold them.
-	marksRead idSet
-	// reserved holds series in periods that a call of Write is writing. The
+	// marks holds series in periods whose commit mark is durable.
+	marks rowSet
+	// texts holds v and n rows that are durable. What it does not hold is written once
+	// more with the next new series.
+	texts rowSet
+	// reserved holds series in periods that a call of Write looks up and writes. The
 	// channel is that of the call, closed when it has ended, well or not.
-	reserved map[id]chan struct{}
+	reserved map[rowID]chan struct{}
 	// ahead are those that are due in the next period.
 	ahead aheadQueue
 }
 
-func newWriter(max int) writer {
+// newWriter returns a writer that remembers so many series, each in two periods.
+func newWriter(writtenSeries int, m metrics) writer {
 	return writer{
-		hash:      newHasher(),
-		refilling: make(chan struct{}, 1),
-		written:   newIDSet(max),
-		texts:     newIDSet(max),
-		marksRead: newIDSet(max),
-		reserved:  make(map[id]chan struct{}),
-		ahead:     aheadQueue{queued: make(map[id]struct{})},
+		hash:     newHasher(),
+		marks:    rowSet{max: 2 * min(writtenSeries, math.MaxInt/2), evicted: m.evictedMarks},
+		texts:    rowSet{max: max(1, writtenSeries/2), evicted: m.evictedTexts},
+		reserved: make(map[rowID]chan struct{}),
+		ahead:    aheadQueue{queued: make(map[rowID]struct{})},
 	}
 }
 
@@ -51,16 +44,16 @@ func (w *writer) missing(entries []Entry) []need {
 	var missing []need
 	for i := range entries {
 		e := &entries[i]
-		text := w.hash.of(e.Key)
-		period := series.PeriodOf(e.T)
-		if i := w.hash.inPeriod(text, period); !w.written.has(i) {
-			missing = append(missing, need{id: i, entry: e, period: period})
+		n := need{rowID: rowID{series.PeriodOf(e.T), w.hash.of(e.Key)}, entry: e}
+		if !w.marks.has(n.rowID) {
+			missing = append(missing, n)
 		}
 		if !writesAhead(e) {
 			continue
 		}
-		next := need{id: w.hash.inPeriod(text, period+series.IndexPeriod), entry: e, period: period + series.IndexPeriod}
-		if !w.written.has(next.id) && !w.ahead.enqueue(next) {
+		next := n
+		next.period += series.IndexPeriod
+		if !w.marks.has(next.rowID) && !w.ahead.enqueue(next) {
 			missing = append(missing, next)
 		}
 	}
@@ -73,10 +66,10 @@ func (w *writer) reserve(missing []need, done chan struct{}) (mine, others []nee
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, n := range missing {
-		switch busy, ok := w.reserved[n.id]; {
-		case w.written.has(n.id):
+		switch busy, ok := w.reserved[n.rowID]; {
+		case w.marks.has(n.rowID):
 		case !ok:
-			w.reserved[n.id] = done
+			w.reserved[n.rowID] = done
 			n.done = nil
 			mine = append(mine, n)
 		case busy != done:
@@ -91,7 +84,7 @@ func (w *writer) reserve(missing []need, done chan struct{}) (mine, others []nee
 func (w *writer) numWritten() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return len(w.written.young) + len(w.written.old)
+	return w.marks.len
 }
 
 // release ends the reservations of a call, whose writes are remembered already.
@@ -99,91 +92,36 @@ func (w *writer) release(mine []need, done chan struct{}) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, n := range mine {
-		delete(w.reserved, n.id)
+		delete(w.reserved, n.rowID)
 	}
 	close(done)
 }
 
 // remember notes what has become durable.
-func (w *writer) remember(needs []need, texts map[id]struct{}) {
+func (w *writer) remember(needs []need, texts map[rowID]struct{}) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for i := range texts {
 		w.texts.add(i)
 	}
 	for _, n := range needs {
-		w.written.add(n.id)
+		w.marks.add(n.rowID)
 	}
 }
 
-// addText adds the v or n row with b.key to rows, unless the batch has it or it is
-// remembered as durable.
-func (w *writer) addText(b *batch, rows []Row, text string, time int64) []Row {
-	i := w.hash.of(b.key)
-	if _, ok := b.texts[i]; ok || w.hasText(i) {
+// addText adds the v or n row of n's period with b.key to rows, unless the batch has it
+// or it is remembered as durable.
+func (w *writer) addText(b *batch, rows []Row, text string, n need) []Row {
+	r := rowID{n.period, w.hash.of(b.key)}
+	if _, ok := b.texts[r]; ok || w.hasText(r) {
 		return rows
 	}
-	b.texts[i] = struct{}{}
-	return append(rows, Row{Key: bytes.Clone(b.key), Value: []byte(text), Time: time})
+	b.texts[r] = struct{}{}
+	return append(rows, Row{Key: bytes.Clone(b.key), Value: []byte(text), Time: n.periodEnd()})
 }
 
-func (w *writer) hasText(i id) bool {
+func (w *writer) hasText(r rowID) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.texts.has(i)
-}
-
-// id is a 128-bit hash, seeded by the process: a sender cannot make two texts collide,
-// and by chance they do not.
-type id [2]uint64
-
-// hasher makes ids.
-type hasher struct{ a, b maphash.Seed }
-
-func newHasher() hasher { return hasher{maphash.MakeSeed(), maphash.MakeSeed()} }
-
-func (h hasher) of(text []byte) id {
-	return id{maphash.Bytes(h.a, text), maphash.Bytes(h.b, text)}
-}
-
-// inPeriod makes the id of a text in an index period.
-func (h hasher) inPeriod(text id, period int64) id {
-	var buf [24]byte
-	binary.LittleEndian.PutUint64(buf[0:], text[0])
-	binary.LittleEndian.PutUint64(buf[8:], text[1])
-	binary.LittleEndian.PutUint64(buf[16:], uint64(period))
-	return h.of(buf[:])
-}
-
-// idSet remembers about max ids and forgets the least recently used. It has two
-// halves: when young is full, old is dropped and young becomes old.
-// Not safe for concurrent use.
-type idSet struct {
-	max        int
-	young, old map[id]struct{}
-}
-
-func newIDSet(max int) idSet {
-	return idSet{max: max, young: make(map[id]struct{})}
-}
-
-func (s *idSet) has(i id) bool {
-	if _, ok := s.young[i]; ok {
-		return true
-	}
-	_, ok := s.old[i]
-	if ok {
-		s.add(i)
-	}
-	return ok
-}
-
-func (s *idSet) add(i id) {
-	if _, ok := s.young[i]; ok {
-		return
-	}
-	if len(s.young) >= (s.max+1)/2 {
-		s.old, s.young = s.young, make(map[id]struct{})
-	}
-	s.young[i] = struct{}{}
+	return w.texts.has(r)
 }

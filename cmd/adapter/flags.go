@@ -238,6 +238,8 @@ func (o *options) limitFlags(app *kingpin.Application) {
 	app.Flag("write.timeout", "Maximum time of one remote write. Prometheus gives up after 30s.").Default("25s").DurationVar(&o.remote.WriteTimeout)
 	app.Flag("write.max-concurrent", "Maximum number of concurrent remote writes; others wait.").Default("64").IntVar(&o.remote.MaxConcurrentWrites)
 	app.Flag("write.max-body-bytes", "Maximum size of a request body, both compressed and decompressed.").Default("32MiB").BytesVar(&o.maxBody)
+	app.Flag("index.written-series", "How many series the adapter remembers as written to the index, at up to 65 bytes each. The others are looked up when they come, by point reads.").
+		Default("2000000").IntVar(&o.engine.WrittenSeries)
 	app.Flag("read.max-series", "Maximum number of series that one selector may match. 0 is no limit.").Default("500000").IntVar(&limits.MaxSeries)
 	app.Flag("read.max-samples", "Maximum number of samples that one selector may read. 0 is no limit.").Default("50000000").IntVar(&limits.MaxSamples)
 	app.Flag("read.max-frame-bytes", "Maximum bytes of one series in a remote read answer, like chunked_read_limit of Prometheus. 0 is no limit.").
@@ -320,6 +322,7 @@ func (o *options) checkNumbers() error {
 		{"write.timeout", int64(o.remote.WriteTimeout), 1},
 		{"write.max-concurrent", int64(o.remote.MaxConcurrentWrites), 1},
 		{"write.max-body-bytes", int64(o.maxBody), 1},
+		{"index.written-series", int64(o.engine.WrittenSeries), 1},
 		{"read.max-series", int64(limits.MaxSeries), 0},
 		{"read.max-samples", int64(limits.MaxSamples), 0},
 		{"read.max-frame-bytes", int64(o.remote.MaxFrameBytes), 0},

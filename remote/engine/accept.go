@@ -22,14 +22,17 @@ import (
 // has ended.
 const acceptStep = 10_000
 
-// accept puts what is valid in batch into a. The only error is that of ctx.
+// accept puts what is valid in batch into a. An error is that of ctx, or of the clock.
 func (e *Engine) accept(ctx context.Context, a *accepted, batch []Series, rejected *Rejected) error {
 	n := 0
 	for i := range batch {
 		n += len(batch[i].Samples) + len(batch[i].Histograms)
 	}
-	a.samples, a.handles = slices.Grow(a.samples, n), slices.Grow(a.handles, n)
 	maxTime := e.maxTime()
+	if err := e.checkClock(batch, n, maxTime); err != nil {
+		return err
+	}
+	a.samples, a.handles = slices.Grow(a.samples, n), slices.Grow(a.handles, n)
 	step := acceptStep // at once
 	for i := range batch {
 		if step += 1 + batch[i].size(); step > acceptStep {

@@ -90,6 +90,56 @@ func TestAppendRejects(t *testing.T) {
 	}
 }
 
+// After the clock was set back, samples that were not too far in the future before are not
+// rejected: the sender must send them again.
+func TestAppendClockSetBack(t *testing.T) {
+	const minute = 60_000
+	var (
+		present = someTime + 15_000
+		of      = func(job string, times ...int64) engine.Series {
+			return one(labels.FromStrings("__name__", "up", "job", job), times...)
+		}
+	)
+	tests := []struct {
+		name string
+		// back is how far the clock is set back, in milliseconds.
+		back  int64
+		batch []engine.Series
+		// refused says that all must be sent again. Otherwise rejected are too far in the
+		// future and the others are stored.
+		refused  bool
+		rejected int
+	}{
+		{"not set back", 0, []engine.Series{of("a", someTime+11*minute), of("b", present)}, false, 1},
+		{"a little", 5 * minute, []engine.Series{of("a", present)}, false, 0},
+		{"an hour", 60 * minute, []engine.Series{of("a", present), of("b", present)}, true, 0},
+		{"an hour, most samples are new", 60 * minute, []engine.Series{of("a", present, present+1, someTime-50*minute)}, true, 0},
+		{"an hour, most samples are old", 60 * minute, []engine.Series{of("a", present, someTime-51*minute, someTime-50*minute)}, false, 1},
+		{"an hour, too far ahead before, too", 60 * minute, []engine.Series{of("a", someTime+10*minute+1)}, false, 1},
+		{"an hour, as far ahead as could be before", 60 * minute, []engine.Series{of("a", someTime+10*minute)}, true, 0},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			f := openFixture(t, func(c *engine.Config) { c.MaxFuture = 10 * time.Minute })
+			f.append(t, of("before", someTime))
+			f.clock.ms.Add(-tt.back)
+			var rejected engine.Rejected
+			stored, err := f.Append(t.Context(), tt.batch, &rejected)
+			if !tt.refused {
+				if want := samplesIn(tt.batch) - tt.rejected; err != nil || stored.Total() != want || rejected.Samples[engine.ReasonFuture] != tt.rejected {
+					t.Errorf("%d samples stored, error %v, rejected %v, want %d and %d", stored.Total(), err, rejected.Samples, want, tt.rejected)
+				}
+				return
+			}
+			if err == nil || !strings.Contains(err.Error(), "set back by 1h0m0s") || stored.Total() != 0 || rejected.Err() != nil {
+				t.Errorf("%d samples stored, error %v, rejected %v", stored.Total(), err, rejected.Samples)
+			}
+			f.clock.ms.Add(tt.back)
+			f.append(t, tt.batch...)
+		})
+	}
+}
+
 func TestAppendDropsEmptyLabels(t *testing.T) {
 	f := openFixture(t)
 	sent := raw("__name__", "up", "empty", "", "job", "a")

@@ -69,6 +69,9 @@ type Config struct {
 	// none, and makes them visible at one instant, as the embedded store does.
 	AtomicApply bool
 
+	// WrittenSeries is how many series the index remembers as written. 0 is 2,000,000.
+	WrittenSeries int
+
 	// HA stores the samples of one replica of each cluster. The engine sets its
 	// Store, Schema, Now, Logger and Registerer.
 	HA ha.Config
@@ -98,6 +101,7 @@ type Engine struct {
 	index   *index.Index
 	current *current.Table
 	metrics metrics
+	latest  latestBound
 	cache   *seriescache.Cache[SeriesState]
 	// accepted are *accepted to be used again.
 	accepted sync.Pool
@@ -153,10 +157,6 @@ func New(cfg Config) (*Engine, error) {
 	ctx, stop := context.WithCancel(context.Background())
 	e.stop = stop
 	e.background.Go(func() { e.runAhead(ctx) })
-	promauto.With(cfg.Registerer).NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "adapter_index_known_series",
-		Help: "Series and index periods remembered as written to the index.",
-	}, func() float64 { return float64(e.index.NumWritten()) })
 	promauto.With(cfg.Registerer).NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "adapter_engine_known_series",
 		Help: "Series remembered by the bytes in which senders write their labels, so that those need no decoding.",

@@ -49,6 +49,8 @@ func newIndex(cfg Config) *index.Index {
 		Schema:        cfg.Schema,
 		ParallelLists: cfg.ParallelLists,
 		AtomicPuts:    cfg.AtomicApply,
+		WrittenSeries: cfg.WrittenSeries,
+		Registerer:    cfg.Registerer,
 	}, newIndexRows(cfg.Store))
 }
 

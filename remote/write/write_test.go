@@ -14,12 +14,15 @@ import (
 
 	"github.com/go-kit/log"
 	"github.com/golang/snappy"
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/prometheus/prompb"
 
+	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/remote"
 	"github.com/promtable/promtable/remote/engine"
 	"github.com/promtable/promtable/remote/remotetest"
 	"github.com/promtable/promtable/remote/wire/wiretest"
+	"github.com/promtable/promtable/series"
 )
 
 // TestWriteNegotiation: 415 comes before anything else is looked at, and the
@@ -309,4 +312,36 @@ func TestWriteLog(t *testing.T) {
 	if len(got) != 2 || !strings.Contains(got[0], "level=warn") || !strings.Contains(got[1], "unlogged=4") {
 		t.Errorf("log:\n%s", strings.Join(got, "\n"))
 	}
+}
+
+// While the clock is set back, what is refused for that is a 503 and counted as failed:
+// after a 400 the sender would drop it.
+func TestWriteClockSetBack(t *testing.T) {
+	clock := &remotetest.FakeClock{Time: time.Unix(1_300_000_000, 0)}
+	present := clock.Now().UnixMilli()
+	store, reg := remotetest.OpenPebble(t), prometheus.NewRegistry()
+	eng, err := engine.New(engine.Config{Store: store, Appender: bucketstore.NewDirect(store, series.Schema{}, clock.Now, nil), Now: clock.Now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := eng.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	h := remote.New(remote.Config{Engine: eng, Now: clock.Now, Registerer: reg})
+	send := func(want int, wantText string) {
+		t.Helper()
+		body := snappy.Encode(nil, wiretest.V1(t, wiretest.V1Series([]prompb.Sample{{Timestamp: present, Value: 1}}, "__name__", "up")))
+		if w := remotetest.ServeOnce(h, "/api/v1/write", remotetest.TypeV1, body); w.Code != want || !strings.Contains(w.Body.String(), wantText) {
+			t.Errorf("status %d with %q, want %d with %q", w.Code, w.Body, want, wantText)
+		}
+	}
+	send(http.StatusNoContent, "")
+	clock.Advance(-time.Hour)
+	send(http.StatusServiceUnavailable, "clock is behind: it was set back by 1h0m0s")
+	remotetest.WantCounter(t, reg, 1, "adapter_write_failed_samples_total")
+	remotetest.WantCounter(t, reg, 0, "adapter_write_rejected_total", "reason", "too_far_in_future")
+	clock.Advance(time.Hour)
+	send(http.StatusNoContent, "")
 }
