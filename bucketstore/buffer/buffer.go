@@ -11,6 +11,7 @@
 //	scan.go     reading: rows of the store and open chunks
 //	record.go   the bytes of the log
 //	log.go      its files: group commit, segments
+//	files.go    what a log needs of a file system
 //	segment.go  reading one of them
 //	dir.go      the directory: its lock, its owner, its identity
 //	head.go     the head of a segment
@@ -189,7 +190,7 @@ var (
 func Open(ctx context.Context, dir *Dir, cfg Config) (*Buffer, error) {
 	b, err := open(ctx, dir, cfg.withDefaults())
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("open the log in %s: %w", dir.state.path, err), dir.Close())
+		return nil, errors.Join(fmt.Errorf("open the log in %s: %w", dir.state.path(), err), dir.Close())
 	}
 	return b, nil
 }
@@ -237,7 +238,7 @@ func newBuffer(dir *Dir, cfg Config) *Buffer {
 		requests: make(chan *request),
 		pressure: make(signal, 1),
 	}
-	b.segments = newSegments(dir.state.path, b.metrics)
+	b.segments = newSegments(dir.state, b.metrics)
 	b.sealing.init()
 	return b
 }
