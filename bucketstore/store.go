@@ -138,6 +138,10 @@ type Cell struct {
 // ErrTable marks a request for a table or a family that does not exist.
 var ErrTable = errors.New("no such table or family")
 
+// ErrRefused marks the error of a row that the store can never take, or of a request
+// with such a row: to repeat it is of no use.
+var ErrRefused = errors.New("the store can never take this row")
+
 // A RowsError says which mutations of an Apply were not confirmed. All others
 // are durable.
 type RowsError struct {

@@ -181,6 +181,11 @@ func (t *Terms) checkBinding(s *dirState) error {
 			return err
 		}
 	}
+	for _, head := range s.rowFiles {
+		if err := t.compareBindings(head.Binding, want, filepath.Join(s.path(), rowFileName(head.segment)), ""); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 

@@ -53,6 +53,8 @@ type dirState struct {
 	dirIdentity
 	// heads are the heads of the segments, ascending.
 	heads []segmentHead
+	// rowFiles are the heads of the row files, ascending, with their numbers as segments.
+	rowFiles []segmentHead
 }
 
 // readDir reads the state of a directory. A directory that does not exist is empty.
@@ -83,7 +85,8 @@ func readDir(dir directory) (s dirState, err error) {
 		}
 		s.heads = append(s.heads, head)
 	}
-	return s, nil
+	s.rowFiles, err = readRowHeads(dir)
+	return s, err
 }
 
 // readIdentity returns the identity in a directory. It is empty if there is none.
@@ -106,7 +109,7 @@ func readIdentity(dir directory) (identity dirIdentity, err error) {
 
 // holdsSamples says whether the log may hold a request.
 func (s *dirState) holdsSamples() bool {
-	return slices.ContainsFunc(s.heads, func(h segmentHead) bool { return !h.empty })
+	return len(s.rowFiles) > 0 || slices.ContainsFunc(s.heads, func(h segmentHead) bool { return !h.empty })
 }
 
 // size returns the bytes of all segments.

@@ -155,15 +155,21 @@ const (
 	maxFrameBuffer = 8 << 20
 )
 
+// putFrameHead fills the head of a frame, which its body follows.
+func putFrameHead(frame []byte) {
+	body := frame[frameHead:]
+	binary.LittleEndian.PutUint32(frame, uint32(len(body)))
+	binary.LittleEndian.PutUint32(frame[4:], checksum(body))
+	binary.LittleEndian.PutUint32(frame[8:], checksum(frame[:8]))
+}
+
 // writeFrame writes the frame, and makes it durable if sync is set.
 func (l *wal) writeFrame(sync bool) error {
 	body := l.frame[frameHead:]
 	if uint64(len(body)) > math.MaxUint32 {
 		return fmt.Errorf("a frame of %d bytes", len(body))
 	}
-	binary.LittleEndian.PutUint32(l.frame, uint32(len(body)))
-	binary.LittleEndian.PutUint32(l.frame[4:], checksum(body))
-	binary.LittleEndian.PutUint32(l.frame[8:], checksum(l.frame[:8]))
+	putFrameHead(l.frame)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if _, err := l.file.Write(l.frame); err != nil {

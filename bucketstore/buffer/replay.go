@@ -247,7 +247,7 @@ func (b *Buffer) applyLate(ctx context.Context, rows *rowBatch) error {
 func (b *Buffer) applyRows(ctx context.Context, muts []bucketstore.Mutation) error {
 	ctx, cancel := context.WithTimeout(ctx, sealTimeout)
 	defer cancel()
-	return b.Store.Apply(ctx, bucketstore.Metric, muts)
+	return b.storeRows(ctx, bucketstore.Metric, muts)
 }
 
 // countMutations returns how many of muts fit into this many bytes, at least one.
