@@ -25,7 +25,7 @@ type RowFileRow struct {
 func AppendRowFile(dst []byte, binding Binding, rows []RowFileRow) ([]byte, error) {
 	var failing []*failingRow
 	for _, row := range rows {
-		failing = append(failing, &failingRow{FailingRow: FailingRow{Table: row.Table, Key: row.Key}, ops: row.Ops})
+		failing = append(failing, &failingRow{FailingRow: bucketstore.FailingRow{Table: row.Table, Key: row.Key}, ops: row.Ops})
 	}
 	return appendRowFile(dst, binding, failing)
 }

@@ -14,22 +14,9 @@ import (
 	"github.com/promtable/promtable/series"
 )
 
-// A FailingRow is a row that the store did not take, while it took others.
-type FailingRow struct {
-	Table bucketstore.Table
-	Key   []byte
-	// Since is when the row was first refused, or when the process started.
-	Since time.Time
-	// Err is the last error. It is nil if the row was not tried since the start.
-	Err error
-	// Refused says that the store can never take the row. It is tried again at the
-	// next start only.
-	Refused bool
-}
-
 // A failingRow is a row of the retry queue.
 type failingRow struct {
-	FailingRow
+	bucketstore.FailingRow
 	ops  []bucketstore.Op
 	file *rowFile
 	// pause is the time between two tries; next is when the next one is due.
@@ -177,7 +164,7 @@ func (q *retryQueue) due(now time.Time) (due []*failingRow) {
 
 // FailingRows returns the rows that the store did not take, while it took others. They are
 // durable, and readers see them.
-func (b *Buffer) FailingRows() (rows []FailingRow) {
+func (b *Buffer) FailingRows() (rows []bucketstore.FailingRow) {
 	b.retries.mu.Lock()
 	defer b.retries.mu.Unlock()
 	for _, row := range b.retries.rows {
@@ -229,7 +216,7 @@ func (b *Buffer) setAside(table bucketstore.Table, muts []bucketstore.Mutation, 
 	now := b.cfg.Now()
 	var rows []*failingRow
 	for i, err := range failed {
-		rows = append(rows, &failingRow{FailingRow: FailingRow{Table: table, Key: muts[i].Key, Since: now, Err: err}, ops: muts[i].Ops})
+		rows = append(rows, &failingRow{FailingRow: bucketstore.FailingRow{Table: table, Key: muts[i].Key, Since: now, Err: err}, ops: muts[i].Ops})
 	}
 	if err := b.retries.put(rows); err != nil {
 		return errors.Join(cause, err)

@@ -92,7 +92,7 @@ func openChoosy(t *testing.T, change func(*choosy)) (*fixture, *choosy) {
 }
 
 // awaitFailing waits until so many rows fail.
-func awaitFailing(t *testing.T, f *fixture, want int) []buffer.FailingRow {
+func awaitFailing(t *testing.T, f *fixture, want int) []bucketstore.FailingRow {
 	t.Helper()
 	eventually(t, fmt.Sprintf("%d rows fail", want), func() bool { return len(f.FailingRows()) == want })
 	return f.FailingRows()
@@ -206,7 +206,7 @@ func TestRefusedRow(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.check(t, "at once")
-	isGivenUp := func(rows []buffer.FailingRow) bool {
+	isGivenUp := func(rows []bucketstore.FailingRow) bool {
 		for _, row := range rows {
 			if !row.Refused || !bytes.HasPrefix(row.Key, key(3)) {
 				return false

@@ -170,7 +170,7 @@ func parseRows(body []byte) (rows []failingRow, err error) {
 			return nil, errRecord("a table")
 		}
 		p.rest = p.rest[1:]
-		row := failingRow{FailingRow: FailingRow{Table: table, Key: p.sized()}}
+		row := failingRow{FailingRow: bucketstore.FailingRow{Table: table, Key: p.sized()}}
 		for n := p.uvarint(); n > 0 && !p.bad; n-- {
 			op := bucketstore.Op{Kind: bucketstore.SetCell, Family: string(p.sized()), Qualifier: p.sized()}
 			op.Time, op.Value = int64(p.uvarint()), p.sized()
