@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/promtable/promtable/series"
 )
@@ -137,6 +138,24 @@ type Cell struct {
 
 // ErrTable marks a request for a table or a family that does not exist.
 var ErrTable = errors.New("no such table or family")
+
+// ErrRefused marks the error of a row that the store can never take, or of a request
+// with such a row: to repeat it is of no use.
+var ErrRefused = errors.New("the store can never take this row")
+
+// A FailingRow is a row that a store did not take, while it took others. Its cells are
+// durable elsewhere, and readers see them.
+type FailingRow struct {
+	Table Table
+	Key   []byte
+	// Since is when the row first failed, or when the process started.
+	Since time.Time
+	// Err is the last error. It is nil if the row was not tried since the start.
+	Err error
+	// Refused says that the store can never take the row, see ErrRefused. It is tried
+	// again at the next start only.
+	Refused bool
+}
 
 // A RowsError says which mutations of an Apply were not confirmed. All others
 // are durable.

@@ -2,6 +2,7 @@ package buffer
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"hash/maphash"
 	"math"
@@ -263,10 +264,26 @@ func (b *Buffer) storeLate(ctx context.Context, req *request) error {
 		return err
 	}
 	b.metrics.late.Add(float64(len(req.late)))
-	if err := b.Store.Apply(ctx, bucketstore.Metric, rows.mutations()); err != nil {
+	if err := b.storeLateRows(ctx, rows.mutations()); err != nil {
 		return fmt.Errorf("store %d samples of old or future windows: %w", len(req.late), err)
 	}
 	return nil
+}
+
+// storeLateRows writes rows to the store. Of rows that fail only those are set aside that
+// the store can never take: the sender repeats the others.
+func (b *Buffer) storeLateRows(ctx context.Context, muts []bucketstore.Mutation) error {
+	err := b.Store.Apply(ctx, bucketstore.Metric, muts)
+	var rows *bucketstore.RowsError
+	if !errors.As(err, &rows) {
+		return err
+	}
+	for _, rowErr := range rows.Failed {
+		if !errors.Is(rowErr, bucketstore.ErrRefused) {
+			return err
+		}
+	}
+	return b.setAside(bucketstore.Metric, muts, rows.Failed, err)
 }
 
 // addLate adds the late samples of a request.

@@ -91,7 +91,7 @@ func (d *Dir) bindTo(t Terms) error {
 		level.Warn(t.logger()).Log("msg", "the store of the log was elsewhere before; of a store and its copy only one may have the log", "before", before.Location, "now", next.Location)
 	}
 	if err := d.setIdentity(next); err != nil {
-		return fmt.Errorf("bind the log in %s to its store: %w", d.state.path, err)
+		return fmt.Errorf("bind the log in %s to its store: %w", d.state.path(), err)
 	}
 	return nil
 }
@@ -100,7 +100,7 @@ func (d *Dir) bindTo(t Terms) error {
 // dir with samples is an ErrInUse; a log that an exclusive store lists is a *LostLogError.
 // CheckUnused also stores the schema and the identity of the store.
 func CheckUnused(ctx context.Context, dir string, t Terms) (err error) {
-	state, err := readDir(dir)
+	state, err := readDir(osDirectory(dir))
 	if err != nil {
 		return fmt.Errorf("the log in %s: %w", dir, err)
 	}
@@ -149,18 +149,18 @@ func (t *Terms) check(s *dirState, logs []meta.Log) (discarded *meta.Log, err er
 		case l.ID == t.Discard:
 			discarded = l
 		case l.ID == s.Log || t.Exclusive:
-			return nil, &LostLogError{Log: *l, Dir: s.path}
+			return nil, &LostLogError{Log: *l, Dir: s.path()}
 		}
 	}
 	if t.Discard != "" && t.Discard == s.Log && len(s.heads) > 0 {
-		return nil, fmt.Errorf("log %s is not lost: it is in %s", t.Discard, s.path)
+		return nil, fmt.Errorf("log %s is not lost: it is in %s", t.Discard, s.path())
 	}
 	if !s.holdsSamples() {
 		return discarded, nil
 	}
 	if s.isUnbound() && !t.Store.IsEarly() && !isListed {
 		return nil, fmt.Errorf("%w: %s holds samples of an earlier version of the adapter, and does not say of which store; this one is %s: "+
-			"start the version that wrote it on the log and its store, stop it cleanly, and start again", ErrForeignLog, s.path, t.describeStore())
+			"start the version that wrote it on the log and its store, stop it cleanly, and start again", ErrForeignLog, s.path(), t.describeStore())
 	}
 	return discarded, t.checkBinding(s)
 }
@@ -169,7 +169,7 @@ func (t *Terms) check(s *dirState, logs []meta.Log) (discarded *meta.Log, err er
 func (t *Terms) checkBinding(s *dirState) error {
 	want := t.binding()
 	if s.Binding != (Binding{}) {
-		if err := t.compareBindings(s.Binding, want, s.path, s.Location); err != nil {
+		if err := t.compareBindings(s.Binding, want, s.path(), s.Location); err != nil {
 			return err
 		}
 	}
@@ -177,7 +177,12 @@ func (t *Terms) checkBinding(s *dirState) error {
 		if head.version == unboundVersion || head.blank {
 			continue
 		}
-		if err := t.compareBindings(head.Binding, want, filepath.Join(s.path, segmentName(head.segment)), ""); err != nil {
+		if err := t.compareBindings(head.Binding, want, filepath.Join(s.path(), segmentName(head.segment)), ""); err != nil {
+			return err
+		}
+	}
+	for _, head := range s.rowFiles {
+		if err := t.compareBindings(head.Binding, want, filepath.Join(s.path(), rowFileName(head.segment)), ""); err != nil {
 			return err
 		}
 	}
@@ -239,9 +244,9 @@ func (s *dirState) isUnbound() bool {
 
 // describe returns the row of META for the log, which has this size.
 func (d *Dir) describe(now time.Time, bytes int64) meta.Log {
-	path, err := filepath.Abs(d.state.path)
+	path, err := filepath.Abs(d.state.path())
 	if err != nil {
-		path = d.state.path
+		path = d.state.path()
 	}
 	return meta.Log{ID: d.state.Log, Host: hostname(), Path: path, Seen: now.UnixMilli(), Bytes: bytes}
 }

@@ -11,10 +11,13 @@
 //	scan.go     reading: rows of the store and open chunks
 //	record.go   the bytes of the log
 //	log.go      its files: group commit, segments
+//	files.go    what a log needs of a file system
 //	segment.go  reading one of them
 //	dir.go      the directory: its lock, its owner, its identity
 //	head.go     the head of a segment
 //	bind.go     which store the log belongs to
+//	retry.go    rows that the store does not take
+//	rowfile.go  the files in which they stand
 //	stamp.go    the last stamp of a removed log
 //	replay.go   reading the log at the start
 //	metrics.go  counters of all this
@@ -168,6 +171,7 @@ type Buffer struct {
 	onEmpty func(context.Context)
 
 	sealing sealing
+	retries retryQueue
 	// closing says that CURRENT need not be written.
 	closing atomic.Bool
 	// pressure wakes the sweeper when too much is open.
@@ -189,7 +193,7 @@ var (
 func Open(ctx context.Context, dir *Dir, cfg Config) (*Buffer, error) {
 	b, err := open(ctx, dir, cfg.withDefaults())
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("open the log in %s: %w", dir.state.path, err), dir.Close())
+		return nil, errors.Join(fmt.Errorf("open the log in %s: %w", dir.state.path(), err), dir.Close())
 	}
 	return b, nil
 }
@@ -199,7 +203,10 @@ func open(ctx context.Context, dir *Dir, cfg Config) (*Buffer, error) {
 	background, stop := context.WithCancel(context.Background())
 	b.stop = stop
 	b.done.Go(func() { b.runSealing(background) })
-	err := b.replay(ctx)
+	err := b.retries.load(cfg.Now())
+	if err == nil {
+		err = b.replay(ctx)
+	}
 	if err == nil {
 		b.log, err = createLog(dir.state, cfg, b.metrics, b.segments)
 	}
@@ -216,6 +223,7 @@ func open(ctx context.Context, dir *Dir, cfg Config) (*Buffer, error) {
 	}
 	b.committing.Go(b.runCommits)
 	b.done.Go(func() { b.runSweeps(background) })
+	b.done.Go(func() { b.runRetries(background) })
 	b.done.Go(func() { b.runRegister(background) })
 	if cfg.FsyncInterval > 0 {
 		b.done.Go(func() { b.runFsync(background) })
@@ -237,7 +245,8 @@ func newBuffer(dir *Dir, cfg Config) *Buffer {
 		requests: make(chan *request),
 		pressure: make(signal, 1),
 	}
-	b.segments = newSegments(dir.state.path, b.metrics)
+	b.retries = retryQueue{dir: dir.state, metrics: b.metrics}
+	b.segments = newSegments(dir.state, b.metrics)
 	b.sealing.init()
 	return b
 }
@@ -271,7 +280,7 @@ func (b *Buffer) ID() string { return b.dir.ID() }
 func (b *Buffer) OnEmpty(fn func(context.Context)) { b.onEmpty = fn }
 
 // Close writes all open chunks to the store, removes the log, and closes the store. If a
-// write fails, the log stays for the next start. CURRENT is written only for replayed
+// write or a row fails, the log stays for the next start. CURRENT is written only for replayed
 // samples: the engine writes the others.
 func (b *Buffer) Close() error {
 	close(b.requests)
@@ -280,7 +289,10 @@ func (b *Buffer) Close() error {
 	err := b.flushAtEnd()
 	b.stop()
 	b.done.Wait()
-	if err == nil {
+	if n := len(b.FailingRows()); err == nil && n > 0 {
+		level.Warn(b.cfg.Logger).Log("msg", "the log stays: the store does not take some rows", "rows", n, "dir", b.dir.state.path())
+		err = b.log.close()
+	} else if err == nil {
 		err = b.removeLog()
 	} else {
 		err = errors.Join(fmt.Errorf("flush the buffer, the log stays: %w", err), b.log.close())

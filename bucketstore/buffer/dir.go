@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -50,23 +49,25 @@ type dirIdentity struct {
 // A dirState is the content of a directory: the identity of the log and the heads of its
 // segments.
 type dirState struct {
-	path string
+	directory
 	dirIdentity
 	// heads are the heads of the segments, ascending.
 	heads []segmentHead
+	// rowFiles are the heads of the row files, ascending, with their numbers as segments.
+	rowFiles []segmentHead
 }
 
 // readDir reads the state of a directory. A directory that does not exist is empty.
-func readDir(path string) (s dirState, err error) {
-	s.path = path
-	segments, err := segmentsIn(path)
+func readDir(dir directory) (s dirState, err error) {
+	s.directory = dir
+	segments, err := segmentsIn(dir)
 	if errors.Is(err, os.ErrNotExist) {
 		return s, nil
 	}
 	if err != nil {
 		return s, err
 	}
-	if s.dirIdentity, err = readIdentity(path); err != nil {
+	if s.dirIdentity, err = readIdentity(dir); err != nil {
 		return s, err
 	}
 	for i, segment := range segments {
@@ -75,7 +76,7 @@ func readDir(path string) (s dirState, err error) {
 		}
 	}
 	for i, segment := range segments {
-		head, err := readHead(path, segment)
+		head, err := readHead(dir, segment)
 		if err == nil && head.blank && i < len(segments)-1 {
 			err = fmt.Errorf("%w: nothing is in it", series.ErrCorrupt)
 		}
@@ -84,12 +85,13 @@ func readDir(path string) (s dirState, err error) {
 		}
 		s.heads = append(s.heads, head)
 	}
-	return s, nil
+	s.rowFiles, err = readRowHeads(dir)
+	return s, err
 }
 
 // readIdentity returns the identity in a directory. It is empty if there is none.
-func readIdentity(dir string) (identity dirIdentity, err error) {
-	text, err := readFile(filepath.Join(dir, identityName))
+func readIdentity(dir directory) (identity dirIdentity, err error) {
+	text, err := readFile(dir, identityName)
 	switch {
 	case err == nil:
 		if err := json.Unmarshal([]byte(text), &identity); err != nil || identity.Log == "" {
@@ -99,7 +101,7 @@ func readIdentity(dir string) (identity dirIdentity, err error) {
 	case !errors.Is(err, os.ErrNotExist):
 		return identity, err
 	}
-	if identity.Log, err = readFile(filepath.Join(dir, idName)); errors.Is(err, os.ErrNotExist) {
+	if identity.Log, err = readFile(dir, idName); errors.Is(err, os.ErrNotExist) {
 		err = nil
 	}
 	return identity, err
@@ -107,7 +109,7 @@ func readIdentity(dir string) (identity dirIdentity, err error) {
 
 // holdsSamples says whether the log may hold a request.
 func (s *dirState) holdsSamples() bool {
-	return slices.ContainsFunc(s.heads, func(h segmentHead) bool { return !h.empty })
+	return len(s.rowFiles) > 0 || slices.ContainsFunc(s.heads, func(h segmentHead) bool { return !h.empty })
 }
 
 // size returns the bytes of all segments.
@@ -130,19 +132,23 @@ type Dir struct {
 // It fails if another process has locked it. since is the start of this process; it goes
 // into the error of such another process.
 func OpenDir(path string, since time.Time) (*Dir, error) {
-	if err := makeDir(path); err != nil {
+	return openDir(osDirectory(path), since)
+}
+
+func openDir(dir directory, since time.Time) (*Dir, error) {
+	if err := dir.make(); err != nil {
 		return nil, fmt.Errorf("make the directory of the log: %w", err)
 	}
-	lock, err := lockDir(path, since)
+	lock, err := lockDir(dir, since)
 	if err != nil {
 		return nil, err
 	}
 	d := &Dir{lock: lock}
-	if d.state, err = readDir(path); err == nil && d.state.Log == "" {
+	if d.state, err = readDir(dir); err == nil && d.state.Log == "" {
 		err = d.setIdentity(dirIdentity{Log: rand.Text()})
 	}
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("open the log in %s: %w", path, err), lock.Release())
+		return nil, errors.Join(fmt.Errorf("open the log in %s: %w", dir.path(), err), lock.Release())
 	}
 	return d, nil
 }
@@ -159,7 +165,7 @@ func (d *Dir) setIdentity(identity dirIdentity) error {
 	if err != nil {
 		return err
 	}
-	if err := writeFile(filepath.Join(d.state.path, identityName), string(text)); err != nil {
+	if err := writeFile(d.state, identityName, string(text)); err != nil {
 		return err
 	}
 	d.state.dirIdentity = identity
@@ -167,13 +173,13 @@ func (d *Dir) setIdentity(identity dirIdentity) error {
 }
 
 // lockDir locks a directory, which exists, and writes the owner file.
-func lockDir(dir string, since time.Time) (fileutil.Releaser, error) {
-	lock, _, err := fileutil.Flock(filepath.Join(dir, lockName))
+func lockDir(dir directory, since time.Time) (fileutil.Releaser, error) {
+	lock, err := dir.lock(lockName)
 	if err != nil {
-		return nil, fmt.Errorf("the log in %s is held by another process, %s: %w", dir, readOwner(dir), err)
+		return nil, fmt.Errorf("the log in %s is held by another process, %s: %w", dir.path(), readOwner(dir), err)
 	}
-	if err := writeFile(filepath.Join(dir, ownerName), describeOwner(since)); err != nil {
-		return nil, errors.Join(fmt.Errorf("take the log in %s: %w", dir, err), lock.Release())
+	if err := writeFile(dir, ownerName, describeOwner(since)); err != nil {
+		return nil, errors.Join(fmt.Errorf("take the log in %s: %w", dir.path(), err), lock.Release())
 	}
 	return lock, nil
 }
@@ -192,8 +198,8 @@ func hostname() string {
 }
 
 // readOwner returns the text of the owner file.
-func readOwner(dir string) string {
-	text, err := readFile(filepath.Join(dir, ownerName))
+func readOwner(dir directory) string {
+	text, err := readFile(dir, ownerName)
 	if err != nil || text == "" {
 		return "which left no name"
 	}
@@ -201,50 +207,27 @@ func readOwner(dir string) string {
 }
 
 // readFile returns the text of a small file without space around it.
-func readFile(path string) (string, error) {
-	file, err := os.Open(path)
+func readFile(dir directory, name string) (string, error) {
+	file, err := dir.open(name, os.O_RDONLY)
 	if err != nil {
 		return "", err
 	}
-	text, err := io.ReadAll(io.LimitReader(file, maxSmallFile))
+	text, err := io.ReadAll(io.NewSectionReader(file, 0, maxSmallFile))
 	return strings.TrimSpace(string(text)), errors.Join(err, file.Close())
 }
 
 // writeFile replaces a small file, durably and atomically.
-func writeFile(path, text string) error {
-	file, err := os.Create(path + ".new")
+func writeFile(dir directory, name, text string) error {
+	file, err := dir.open(name+".new", os.O_CREATE|os.O_TRUNC|os.O_WRONLY)
 	if err != nil {
 		return err
 	}
-	_, err = file.WriteString(text)
+	_, err = file.Write([]byte(text))
 	if err := errors.Join(err, file.Sync(), file.Close()); err != nil {
 		return err
 	}
-	return fileutil.Rename(path+".new", path)
-}
-
-// makeDir creates a missing directory and its parents, durably.
-func makeDir(path string) error {
-	path = filepath.Clean(path)
-	if info, err := os.Stat(path); err == nil && info.IsDir() {
-		return nil
-	}
-	parent := filepath.Dir(path)
-	if parent != path {
-		if err := makeDir(parent); err != nil {
-			return err
-		}
-	}
-	if err := os.Mkdir(path, 0o750); err != nil && !errors.Is(err, os.ErrExist) {
+	if err := dir.rename(name+".new", name); err != nil {
 		return err
 	}
-	return syncDir(parent)
-}
-
-func syncDir(path string) error {
-	dir, err := fileutil.OpenDir(path) // Windows cannot sync what os.Open returns
-	if err != nil {
-		return err
-	}
-	return errors.Join(dir.Sync(), dir.Close())
+	return dir.sync()
 }

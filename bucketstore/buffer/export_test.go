@@ -1,5 +1,7 @@
 package buffer
 
+import "github.com/promtable/promtable/bucketstore"
+
 // Kill ends b as the death of the process would: nothing is sealed and the log stays
 // unchanged. The store stays open.
 func (b *Buffer) Kill() {
@@ -11,6 +13,37 @@ func (b *Buffer) Kill() {
 	defer b.log.mu.Unlock()
 	b.log.file.Close()
 	b.dir.Close()
+}
+
+// A RowFileRow is a row in a row file.
+type RowFileRow struct {
+	Table bucketstore.Table
+	bucketstore.Mutation
+}
+
+// AppendRowFile appends a row file.
+func AppendRowFile(dst []byte, binding Binding, rows []RowFileRow) ([]byte, error) {
+	var failing []*failingRow
+	for _, row := range rows {
+		failing = append(failing, &failingRow{FailingRow: bucketstore.FailingRow{Table: row.Table, Key: row.Key}, ops: row.Ops})
+	}
+	return appendRowFile(dst, binding, failing)
+}
+
+// ParseRowFile parses a row file.
+func ParseRowFile(content []byte) (rows []RowFileRow, err error) {
+	failing, err := parseRowFile(content)
+	for _, row := range failing {
+		rows = append(rows, RowFileRow{row.Table, row.mutation()})
+	}
+	return rows, err
+}
+
+// AppendFrameBody appends body to the one frame of a row file.
+func AppendFrameBody(content, body []byte) []byte {
+	content = append(content, body...)
+	putFrameHead(content[headSize:])
+	return content
 }
 
 // Sweep sweeps once.

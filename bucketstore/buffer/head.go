@@ -79,7 +79,7 @@ func parseHead(src []byte) (head segmentHead, size int, err error) {
 }
 
 // readHead reads the head of a segment.
-func readHead(dir string, segment uint64) (head segmentHead, err error) {
+func readHead(dir directory, segment uint64) (head segmentHead, err error) {
 	file, err := openSegment(dir, segment)
 	if err != nil {
 		return head, err

@@ -8,7 +8,6 @@ import (
 	"hash/crc32"
 	"math"
 	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -20,19 +19,19 @@ import (
 func segmentName(segment uint64) string { return fmt.Sprintf("%016d.log", segment) }
 
 // segmentsIn returns the segments in dir, ascending.
-func segmentsIn(dir string) (segments []uint64, err error) {
-	entries, err := os.ReadDir(dir)
+func segmentsIn(dir directory) (segments []uint64, err error) {
+	names, err := dir.names()
 	if err != nil {
 		return nil, err
 	}
-	for _, e := range entries {
-		digits, ok := strings.CutSuffix(e.Name(), ".log")
+	for _, name := range names {
+		digits, ok := strings.CutSuffix(name, ".log")
 		if !ok {
 			continue
 		}
 		n, err := strconv.ParseUint(digits, 10, 64)
-		if err != nil || segmentName(n) != e.Name() {
-			return nil, fmt.Errorf("%s is not the name of a segment", e.Name())
+		if err != nil || segmentName(n) != name {
+			return nil, fmt.Errorf("%s is not the name of a segment", name)
 		}
 		segments = append(segments, n)
 	}
@@ -42,7 +41,7 @@ func segmentsIn(dir string) (segments []uint64, err error) {
 
 // A wal is the log. Its segments hold the acknowledged samples that are not in the store.
 type wal struct {
-	dir          string
+	dir          directory
 	head         []byte // of each segment
 	always       bool   // fsync before write returns
 	segmentBytes int
@@ -60,7 +59,7 @@ type wal struct {
 
 	mu sync.Mutex
 	// file is the current segment. dirty says that it was written to since the last fsync.
-	file  *os.File
+	file  file
 	dirty bool
 }
 
@@ -74,7 +73,7 @@ func createLog(dir dirState, cfg Config, m *metrics, segments *segments) (*wal, 
 		return nil, err
 	}
 	l := &wal{
-		dir: dir.path, head: head, always: cfg.FsyncInterval == 0, metrics: m,
+		dir: dir.directory, head: head, always: cfg.FsyncInterval == 0, metrics: m,
 		segmentBytes: cfg.SegmentBytes, mostBytes: max(cfg.SegmentBytes, cfg.MaxLogBytes/2),
 		segments: segments, current: segments.last(),
 	}
@@ -95,15 +94,14 @@ func (l *wal) rotate() error {
 			return err
 		}
 	}
-	path := filepath.Join(l.dir, segmentName(l.current+1))
-	file, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o640)
+	file, err := l.dir.open(segmentName(l.current+1), os.O_CREATE|os.O_EXCL|os.O_WRONLY|os.O_APPEND)
 	if err != nil {
 		return err
 	}
 	if _, err := file.Write(l.head); err != nil {
 		return errors.Join(err, file.Close())
 	}
-	if err := errors.Join(file.Sync(), syncDir(l.dir)); err != nil {
+	if err := errors.Join(file.Sync(), l.dir.sync()); err != nil {
 		return errors.Join(err, file.Close())
 	}
 	l.file, l.size, l.numbered = file, len(l.head), numbered{}
@@ -157,15 +155,21 @@ const (
 	maxFrameBuffer = 8 << 20
 )
 
+// putFrameHead fills the head of a frame, which its body follows.
+func putFrameHead(frame []byte) {
+	body := frame[frameHead:]
+	binary.LittleEndian.PutUint32(frame, uint32(len(body)))
+	binary.LittleEndian.PutUint32(frame[4:], checksum(body))
+	binary.LittleEndian.PutUint32(frame[8:], checksum(frame[:8]))
+}
+
 // writeFrame writes the frame, and makes it durable if sync is set.
 func (l *wal) writeFrame(sync bool) error {
 	body := l.frame[frameHead:]
 	if uint64(len(body)) > math.MaxUint32 {
 		return fmt.Errorf("a frame of %d bytes", len(body))
 	}
-	binary.LittleEndian.PutUint32(l.frame, uint32(len(body)))
-	binary.LittleEndian.PutUint32(l.frame[4:], checksum(body))
-	binary.LittleEndian.PutUint32(l.frame[8:], checksum(l.frame[:8]))
+	putFrameHead(l.frame)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if _, err := l.file.Write(l.frame); err != nil {
@@ -231,7 +235,7 @@ func (l *wal) remove(stamp int64) error {
 // segments are the files of the log. A file is removed when no chunk needs it. It is safe
 // for concurrent use.
 type segments struct {
-	dir     string
+	dir     directory
 	metrics *metrics
 
 	mu sync.Mutex
@@ -294,7 +298,7 @@ func (s *segments) last() uint64 {
 }
 
 // newSegments returns the segments of an empty log.
-func newSegments(dir string, m *metrics) *segments {
+func newSegments(dir directory, m *metrics) *segments {
 	return &segments{dir: dir, metrics: m, sizes: make(map[uint64]int64), pins: make(map[uint64]int)}
 }
 
@@ -328,11 +332,10 @@ func (s *segments) removeBefore(first uint64) error {
 	oldest := s.oldest
 	s.mu.Unlock()
 	for ; oldest > 0 && oldest < first; oldest++ { // without mu: this takes long, and the writer wants it
-		err := os.Remove(filepath.Join(s.dir, segmentName(oldest)))
-		if err != nil && !errors.Is(err, os.ErrNotExist) {
+		if err := removeIfThere(s.dir, segmentName(oldest)); err != nil {
 			return fmt.Errorf("remove a segment of the log: %w", err)
 		}
-		if err := syncDir(s.dir); err != nil { // a crash must not leave a gap between segments
+		if err := s.dir.sync(); err != nil { // a crash must not leave a gap between segments
 			return fmt.Errorf("remove a segment of the log: %w", err)
 		}
 		s.mu.Lock()

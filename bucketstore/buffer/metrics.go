@@ -11,7 +11,14 @@ type metrics struct {
 	sealed, sealFailures, late, replay prometheus.Counter
 	segments, openBytes, series        prometheus.Gauge
 	replayRatio                        prometheus.Gauge
+	failingRows                        *prometheus.GaugeVec
 }
+
+// States of failing rows.
+const (
+	rowRetried = "retried"
+	rowRefused = "refused"
+)
 
 func newMetrics(reg prometheus.Registerer) *metrics {
 	f := promauto.With(reg)
@@ -21,7 +28,15 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	gauge := func(name, help string) prometheus.Gauge {
 		return f.NewGauge(prometheus.GaugeOpts{Name: "adapter_buffer_" + name, Help: help})
 	}
+	failing := f.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "adapter_buffer_failing_rows",
+		Help: "Rows that the store did not take: retried, or refused for ever. They are durable, and readers see them.",
+	}, []string{"state"})
+	for _, state := range []string{rowRetried, rowRefused} {
+		failing.WithLabelValues(state)
+	}
 	return &metrics{
+		failingRows:  failing,
 		samples:      counter("samples_total", "Samples written to the log."),
 		groups:       counter("commits_total", "Commits to the log, of one or more requests."),
 		logBytes:     counter("log_bytes_total", "Bytes written to the log."),

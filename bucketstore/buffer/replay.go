@@ -16,7 +16,7 @@ import (
 // replay writes the samples of the log to the store. The segments stay.
 func (b *Buffer) replay(ctx context.Context) (err error) {
 	heads := b.dir.state.heads
-	if b.stamp, err = readStamp(b.dir.state.path); err != nil {
+	if b.stamp, err = readStamp(b.dir.state); err != nil {
 		return err
 	}
 	progress := b.newReplayProgress(heads)
@@ -33,7 +33,7 @@ func (b *Buffer) replay(ctx context.Context) (err error) {
 	if err := b.storeReplayed(ctx, progress); err != nil {
 		return fmt.Errorf("store what is in the log: %w", err)
 	}
-	return writeStamp(b.dir.state.path, b.stamp)
+	return writeStamp(b.dir.state, b.stamp)
 }
 
 // storeReplayed flushes all replayed samples to the store.
@@ -103,7 +103,7 @@ func (b *Buffer) replaySegment(ctx context.Context, head segmentHead, isLast boo
 	if head.blank {
 		return nil
 	}
-	file, err := openSegment(b.dir.state.path, head.segment)
+	file, err := openSegment(b.dir.state, head.segment)
 	if err != nil {
 		return err
 	}
@@ -247,7 +247,7 @@ func (b *Buffer) applyLate(ctx context.Context, rows *rowBatch) error {
 func (b *Buffer) applyRows(ctx context.Context, muts []bucketstore.Mutation) error {
 	ctx, cancel := context.WithTimeout(ctx, sealTimeout)
 	defer cancel()
-	return b.Store.Apply(ctx, bucketstore.Metric, muts)
+	return b.storeRows(ctx, bucketstore.Metric, muts)
 }
 
 // countMutations returns how many of muts fit into this many bytes, at least one.

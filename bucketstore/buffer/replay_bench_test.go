@@ -81,14 +81,14 @@ func replayInto(b *testing.B, dir string, store bucketstore.Store) (done func())
 
 // replayOnly reads the log in dir into open chunks. Sealed chunks are dropped.
 func replayOnly(b *testing.B, dir string) (done func()) {
-	state, err := readDir(dir)
+	state, err := readDir(osDirectory(dir))
 	if err != nil {
 		b.Fatal(err)
 	}
 	m := newMetrics(nil)
 	buffer := &Buffer{
 		cfg: Config{}.withDefaults(), dir: &Dir{state: state}, metrics: m, refs: make(map[string]*ref), seed: maphash.MakeSeed(),
-		segments: newSegments(dir, m),
+		segments: newSegments(osDirectory(dir), m),
 	}
 	buffer.sealing.init()
 	ctx, stop := context.WithCancel(b.Context())
@@ -125,7 +125,7 @@ func (b *Buffer) forgetSealed(ctx context.Context) {
 func writeLog(b *testing.B, dir string, seriesCount, perSeries int) (size int64) {
 	const atOnce = 2_000
 	m := newMetrics(nil)
-	l, err := createLog(dirState{path: dir}, Config{FsyncInterval: time.Hour}.withDefaults(), m, newSegments(dir, m))
+	l, err := createLog(dirState{directory: osDirectory(dir)}, Config{FsyncInterval: time.Hour}.withDefaults(), m, newSegments(osDirectory(dir), m))
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -53,7 +53,7 @@ func openEmbedded(t *testing.T) bucketstore.Store {
 // replayAlone replays the log in dir, and does nothing after it.
 func replayAlone(ctx context.Context, t *testing.T, dir string, store bucketstore.Store) error {
 	t.Helper()
-	state, err := readDir(dir)
+	state, err := readDir(osDirectory(dir))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,11 +74,11 @@ func TestReplayKeepsSegments(t *testing.T) {
 	if err := replayAlone(t.Context(), t, dir, store); err != nil {
 		t.Fatal(err)
 	}
-	if found, err := segmentsIn(dir); err != nil || len(found) != 1 {
+	if found, err := segmentsIn(osDirectory(dir)); err != nil || len(found) != 1 {
 		t.Errorf("after the replay there are the segments %v, %v", found, err)
 	}
 	openIn(t, dir, store).Kill()
-	if found, err := segmentsIn(dir); err != nil || len(found) != 1 || found[0] != 2 {
+	if found, err := segmentsIn(osDirectory(dir)); err != nil || len(found) != 1 || found[0] != 2 {
 		t.Errorf("after the next start there are the segments %v, %v", found, err)
 	}
 }

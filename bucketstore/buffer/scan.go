@@ -23,6 +23,7 @@ func (b *Buffer) Scan(ctx context.Context, req bucketstore.ScanRequest, fn func(
 		return b.Store.Scan(ctx, req, fn)
 	}
 	open := b.openRows(req.Rows)
+	open = b.retries.addTo(open, req.Rows)
 	if len(open) == 0 {
 		return b.Store.Scan(ctx, req, fn)
 	}
@@ -42,6 +43,8 @@ func (b *Buffer) Scan(ctx context.Context, req bucketstore.ScanRequest, fn func(
 type openRow struct {
 	key    []byte
 	chunks []openChunk
+	// cells are chunks that the store did not take.
+	cells []bucketstore.Cell
 }
 
 // openRows gathers rows in memory.
@@ -185,7 +188,7 @@ func (o *openRows) addSeries(r *ref, wanted func(base int64) bool) {
 				return
 			}
 		}
-		o.rows = append(o.rows, openRow{key, []openChunk{c}})
+		o.rows = append(o.rows, openRow{key: key, chunks: []openChunk{c}})
 	}
 	for s := range r.allSealed {
 		add(s.openChunk)
@@ -261,6 +264,7 @@ func (m *merger) cells(row openRow) (cells []bucketstore.Cell, err error) {
 		}
 	}
 	m.space = cells
+	cells = append(cells, row.cells...)
 	wanted := series.RowRange{Start: m.chunks.Start, Limit: m.chunks.Limit}
 	cells = slices.DeleteFunc(cells, func(c bucketstore.Cell) bool { return !wanted.Contains(c.Qualifier) })
 	if !slices.IsSortedFunc(cells, compareCells) {

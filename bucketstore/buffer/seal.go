@@ -261,11 +261,11 @@ func (b *Buffer) applySealed(ctx context.Context, chunks []*sealedChunk) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, sealTimeout)
 	defer cancel()
-	if err := b.Store.Apply(ctx, bucketstore.Metric, rows.mutations()); err != nil {
+	if err := b.storeRows(ctx, bucketstore.Metric, rows.mutations()); err != nil {
 		return err
 	}
 	if current := b.lastSamples(chunks); len(current) > 0 && !b.closing.Load() {
-		return b.Store.Apply(ctx, bucketstore.Current, current)
+		return b.storeRows(ctx, bucketstore.Current, current)
 	}
 	return nil
 }

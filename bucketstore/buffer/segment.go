@@ -8,7 +8,6 @@ import (
 	"hash/crc32"
 	"io"
 	"os"
-	"path/filepath"
 	"strings"
 
 	"github.com/promtable/promtable/series"
@@ -17,7 +16,7 @@ import (
 // A segmentFile is a segment that is read from the front, in blocks: it may have gigabytes.
 type segmentFile struct {
 	segment uint64
-	file    *os.File
+	file    file
 	size    int64
 	// block holds bytes that were read but not used yet. It begins at at.
 	block []byte
@@ -27,8 +26,8 @@ type segmentFile struct {
 // readAtOnce is the size of a block.
 const readAtOnce = 16 << 20
 
-func openSegment(dir string, segment uint64) (*segmentFile, error) {
-	file, err := os.Open(filepath.Join(dir, segmentName(segment)))
+func openSegment(dir directory, segment uint64) (*segmentFile, error) {
+	file, err := dir.open(segmentName(segment), os.O_RDONLY)
 	if err != nil {
 		return nil, err
 	}

@@ -15,23 +15,22 @@ import (
 const stampName = "stamp"
 
 // readStamp returns the stamp in dir, or 0.
-func readStamp(dir string) (int64, error) {
-	path := filepath.Join(dir, stampName)
-	content, err := os.ReadFile(path)
+func readStamp(dir directory) (int64, error) {
+	content, err := readFile(dir, stampName)
 	if errors.Is(err, os.ErrNotExist) {
 		return 0, nil
 	}
 	if err != nil {
 		return 0, err
 	}
-	stamp, err := strconv.ParseInt(string(content), 10, 64)
+	stamp, err := strconv.ParseInt(content, 10, 64)
 	if err != nil || stamp < 0 || stamp > series.MaxTime {
-		return 0, fmt.Errorf("%w: %s holds %.30q and no stamp", series.ErrCorrupt, path, content)
+		return 0, fmt.Errorf("%w: %s holds %.30q and no stamp", series.ErrCorrupt, filepath.Join(dir.path(), stampName), content)
 	}
 	return stamp, nil
 }
 
 // writeStamp makes stamp durable in dir.
-func writeStamp(dir string, stamp int64) error {
-	return writeFile(filepath.Join(dir, stampName), strconv.FormatInt(stamp, 10))
+func writeStamp(dir directory, stamp int64) error {
+	return writeFile(dir, stampName, strconv.FormatInt(stamp, 10))
 }

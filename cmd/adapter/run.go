@@ -84,6 +84,9 @@ type adapter struct {
 	meta *meta.Store
 	// clock is compared with those of other adapters. It is nil on the embedded store.
 	clock *seal.Clock
+	// failingRows returns the rows that the store does not take. It is nil without a
+	// buffer.
+	failingRows func() []bucketstore.FailingRow
 	// closers end what open has opened. The last one is called first.
 	closers []func() error
 }
@@ -131,7 +134,7 @@ func (a *adapter) open(ctx context.Context) (served handlers, err error) {
 		defer cancel()
 		return e.Close(ctx)
 	})
-	queries, err := newAPI(a.o, e, a.schema, a.logger, a.reg)
+	queries, err := newAPI(a, e)
 	if err != nil {
 		return served, err
 	}
@@ -246,6 +249,7 @@ func (a *adapter) openAppender(ctx context.Context, rows bucketstore.Store) (buc
 		return rows, nil, err
 	}
 	a.clock = newClock(a.o, rows, b, a.logger, a.reg)
+	a.failingRows = b.FailingRows
 	return b, b, nil
 }
 
@@ -309,22 +313,23 @@ func newRemote(o *options, e *engine.Engine, logger log.Logger, reg prometheus.R
 }
 
 // newAPI returns Prometheus' HTTP API.
-func newAPI(o *options, e *engine.Engine, schema series.Schema, logger log.Logger, reg *prometheus.Registry) (*api.API, error) {
-	cfg := o.api
+func newAPI(a *adapter, e *engine.Engine) (*api.API, error) {
+	o, cfg := a.o, a.o.api
 	cfg.Engine = e
 	cfg.Now = time.Now
-	cfg.Logger = logger
-	cfg.Registerer = reg
-	cfg.Gatherer = reg
+	cfg.Logger = a.logger
+	cfg.Registerer = a.reg
+	cfg.Gatherer = a.reg
 	cfg.Retention = "for ever"
 	cfg.Status = api.Status{
 		Version:        version.Version,
 		Backend:        o.backend,
 		Location:       o.path,
 		Format:         meta.FormatVersion,
-		ResourceLabels: schema.ResourceLabels(),
+		ResourceLabels: a.schema.ResourceLabels(),
 		Tables:         bucketstore.Tables(retention),
 		TablePrefix:    o.tablePrefix,
+		FailingRows:    a.failingRows,
 	}
 	switch o.backend {
 	case backendEmbedded:

@@ -3,6 +3,7 @@ package api_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -106,6 +107,9 @@ func TestStatus(t *testing.T) {
 		a.Status = api.Status{
 			Version: "1.2.3", Backend: "embedded", Location: "./data", Format: 1, TablePrefix: "x_",
 			Tables: bucketstore.Tables(0),
+			FailingRows: func() []bucketstore.FailingRow {
+				return []bucketstore.FailingRow{{Table: bucketstore.Metric, Key: []byte("up,1297080123392"), Err: errors.New("too large"), Refused: true}}
+			},
 		}
 	})
 	f.fill(t)
@@ -114,6 +118,10 @@ func TestStatus(t *testing.T) {
 	const tables = `"backend":"embedded","location":"./data","format":1,"resourceLabels":[],"tables":[{"name":"x_METRIC","families":[{"name":"c","maxAgeSeconds":0},{"name":"e","maxAgeSeconds":0},`
 	if text := string(got.Data); !strings.Contains(text, tables) {
 		t.Errorf("got\n%s\nwant in it\n%s\n%s", text, want, tables)
+	}
+	const failing = `"failingRows":[{"table":"METRIC","key":"up,1297080123392","since":"0001-01-01T00:00:00Z","error":"too large","refused":true}]`
+	if text := string(got.Data); !strings.Contains(text, failing) {
+		t.Errorf("got\n%s\nwant in it\n%s", text, failing)
 	}
 	var status struct{ Metrics map[string]float64 }
 	if err := json.Unmarshal(got.Data, &status); err != nil {

@@ -28,6 +28,8 @@ type Status struct {
 	Tables []bucketstore.TableSpec
 	// TablePrefix stands in front of their names.
 	TablePrefix string
+	// FailingRows returns the rows that the store does not take. It may be nil.
+	FailingRows func() []bucketstore.FailingRow
 }
 
 type statusAnswer struct {
@@ -42,6 +44,38 @@ type statusAnswer struct {
 	// Metrics are the counters and gauges of the adapter, by name and labels, as in
 	// the text format; of a histogram or summary it is the count.
 	Metrics map[string]float64 `json:"metrics"`
+	// FailingRows are up to maxFailingRows rows that the store does not take.
+	FailingRows []failingRow `json:"failingRows"`
+}
+
+// maxFailingRows bounds the answer. A metric counts all of them.
+const maxFailingRows = 100
+
+type failingRow struct {
+	Table   string    `json:"table"`
+	Key     string    `json:"key"`
+	Since   time.Time `json:"since"`
+	Error   string    `json:"error"`
+	Refused bool      `json:"refused"`
+}
+
+// failingRows describes the rows that the store does not take.
+func (s *Status) failingRows() []failingRow {
+	described := []failingRow{}
+	if s.FailingRows == nil {
+		return described
+	}
+	for _, row := range s.FailingRows() {
+		if len(described) == maxFailingRows {
+			break
+		}
+		text := ""
+		if row.Err != nil {
+			text = row.Err.Error()
+		}
+		described = append(described, failingRow{row.Table.String(), string(row.Key), row.Since, text, row.Refused})
+	}
+	return described
 }
 
 type table struct {
@@ -64,7 +98,7 @@ func (a *API) serveStatus(w http.ResponseWriter, _ *http.Request) {
 		Backend: s.Backend, Location: s.Location,
 		Format: s.Format, ResourceLabels: append([]string{}, s.ResourceLabels...), // not null
 		Tables:  []table{},
-		Metrics: map[string]float64{},
+		Metrics: map[string]float64{}, FailingRows: s.failingRows(),
 	}
 	for _, spec := range s.Tables {
 		t := table{Name: s.TablePrefix + spec.Table.String()}
