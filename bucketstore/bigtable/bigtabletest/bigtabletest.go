@@ -1,4 +1,9 @@
-// Package bigtabletest runs Google's in-memory fake of Bigtable inside a test.
+// Package bigtabletest runs Google's in-memory fake of Bigtable inside a test, with the
+// limits of production in front of it, and faults where a test wants them:
+//
+//	limits.go  sizes that Bigtable refuses
+//	faults.go  latency, errors of requests and rows, stalls, broken streams
+//	proxy.go   connections that die
 //
 // The fake races with itself where reads meet out-of-order writes or deletes of
 // columns in the same row: tests that run both at once, under the race detector,
@@ -12,6 +17,7 @@ import (
 
 	"cloud.google.com/go/bigtable/bttest"
 	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/bucketstore/bigtable"
@@ -27,6 +33,13 @@ type Option func(*options)
 type options struct {
 	server []grpc.ServerOption
 	config []func(*bigtable.Config)
+	limits Limits
+	faults []func(proto.Message) Fault
+}
+
+// WithLimits sets other limits than those of production, so that a test of them is cheap.
+func WithLimits(change func(*Limits)) Option {
+	return func(o *options) { change(&o.limits) }
 }
 
 // WithServerOptions gives options to the gRPC server of the fake, for example
@@ -83,7 +96,10 @@ func Config(addr string) bigtable.Config {
 }
 
 func collect(opts []Option) *options {
-	o := &options{server: []grpc.ServerOption{grpc.MaxRecvMsgSize(maxMessageSize), grpc.MaxSendMsgSize(maxMessageSize)}}
+	o := &options{
+		server: []grpc.ServerOption{grpc.MaxRecvMsgSize(maxMessageSize), grpc.MaxSendMsgSize(maxMessageSize)},
+		limits: ProductionLimits(),
+	}
 	for _, opt := range opts {
 		opt(o)
 	}
@@ -92,7 +108,7 @@ func collect(opts []Option) *options {
 
 func serve(tb testing.TB, o *options) (addr string) {
 	tb.Helper()
-	server, err := bttest.NewServer("127.0.0.1:0", o.server...)
+	server, err := bttest.NewServer("127.0.0.1:0", append(o.server, o.interceptors()...)...)
 	if err != nil {
 		tb.Fatal(err)
 	}
