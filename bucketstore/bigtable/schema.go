@@ -67,11 +67,11 @@ func (c *schemaCheck) table(ctx context.Context, spec bucketstore.TableSpec) err
 
 // families returns the garbage collection of each family of a table.
 func (c *schemaCheck) families(ctx context.Context, spec bucketstore.TableSpec) (map[string]bigtable.GCPolicy, error) {
-	ctx, cancel := context.WithTimeout(ctx, c.cfg.AdminTimeout)
+	ctx, cancel := context.WithTimeout(ctx, c.cfg.ReachTimeout)
 	defer cancel()
 	info, err := c.admin.TableInfo(ctx, c.cfg.tableName(spec.Table))
 	if err != nil {
-		return nil, callError(ctx, err)
+		return nil, c.cfg.unreachable(ctx, serviceAdminAddress, err)
 	}
 	found := make(map[string]bigtable.GCPolicy, len(info.FamilyInfos))
 	for _, f := range info.FamilyInfos {

@@ -16,7 +16,9 @@ import (
 	"time"
 
 	"cloud.google.com/go/bigtable/bttest"
+	"google.golang.org/api/option"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/promtable/promtable/bucketstore"
@@ -93,6 +95,19 @@ func Config(addr string) bigtable.Config {
 		Tables:       bucketstore.Tables(0),
 		CreateTables: true,
 	}
+}
+
+// ServiceConfig returns the configuration with which the store takes the fake at addr for
+// Google's service: with the client's pool, its priming and exact filters, but without
+// encryption and credentials.
+func ServiceConfig(addr string) bigtable.Config {
+	cfg := Config("")
+	cfg.ClientOptions = []option.ClientOption{
+		option.WithEndpoint("passthrough:///" + addr),
+		option.WithoutAuthentication(),
+		option.WithGRPCDialOption(grpc.WithTransportCredentials(insecure.NewCredentials())),
+	}
+	return cfg
 }
 
 func collect(opts []Option) *options {

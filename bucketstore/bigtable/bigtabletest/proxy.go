@@ -92,16 +92,13 @@ func (l *link) close() {
 	l.server.Close()
 }
 
-// Swallow makes the connections of now dead, all but the first keep: they take bytes, and
-// no answer comes. It returns how many died.
-func (p *Proxy) Swallow(keep int) (dead int) {
+// Swallow makes the n oldest connections dead: they take bytes, and no answer comes.
+func (p *Proxy) Swallow(n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, l := range p.links[min(keep, len(p.links)):] {
+	for _, l := range p.links[:n] {
 		l.dead.Store(true)
-		dead++
 	}
-	return dead
 }
 
 // Cut closes all connections.
