@@ -181,3 +181,24 @@ func TestConnect(t *testing.T) {
 		t.Errorf("%d connections were primed, want 3; user agents %v", primed, agents)
 	}
 }
+
+// TestDirectAccess: a program that is built without it says so, whether a flag or the
+// environment asks for it.
+func TestDirectAccess(t *testing.T) {
+	addr := bigtabletest.Serve(t)
+	ask := map[string]func(*bigtable.Config){
+		"by the configuration": func(cfg *bigtable.Config) { cfg.DirectAccess = true },
+		"by the environment":   func(*bigtable.Config) { t.Setenv("CBT_ENABLE_DIRECTPATH", "true") },
+	}
+	for name, change := range ask {
+		cfg := bigtabletest.Config(addr)
+		change(&cfg)
+		s, err := bigtable.Open(t.Context(), cfg)
+		if err == nil {
+			s.Close()
+		}
+		if refused := err != nil && strings.Contains(err.Error(), "disable_grpc_modules"); refused == bigtable.DirectAccessBuilt || !refused && err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"regexp"
+	"strconv"
 	"time"
 
 	"github.com/go-kit/log"
@@ -17,6 +18,15 @@ import (
 // emulatorVariable is the environment variable that all of Google's clients
 // read.
 const emulatorVariable = "BIGTABLE_EMULATOR_HOST"
+
+// directAccessVariable is what Google's client reads before ClientConfig.DisableDirectAccess.
+const directAccessVariable = "CBT_ENABLE_DIRECTPATH"
+
+// directAccessWanted says whether the environment turns on direct access.
+func directAccessWanted() bool {
+	on, _ := strconv.ParseBool(os.Getenv(directAccessVariable)) // as the client reads it
+	return on
+}
 
 // Config says which instance to use and how. The zero value of a field is its
 // default where one is given.
@@ -89,8 +99,8 @@ func (c Config) withDefaults() (Config, error) {
 		return c, errors.New("bigtable: no instance")
 	case c.Connections < 0:
 		return c, fmt.Errorf("bigtable: %d connections", c.Connections)
-	case c.DirectAccess && !DirectAccessBuilt:
-		return c, errors.New("bigtable: direct access is not in this program: it was built with -tags disable_grpc_modules")
+	case (c.DirectAccess || directAccessWanted()) && !DirectAccessBuilt:
+		return c, errors.New("bigtable: direct access is not in this program, which was built with -tags disable_grpc_modules: build it without the tag, or unset " + directAccessVariable)
 	case !tablePrefix.MatchString(c.TablePrefix):
 		return c, fmt.Errorf("bigtable: table prefix %q: want at most 40 letters, digits, _, - and ., not beginning with - or .", c.TablePrefix)
 	}

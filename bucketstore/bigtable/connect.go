@@ -11,6 +11,7 @@ import (
 	"cloud.google.com/go/bigtable"
 	"google.golang.org/api/option"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/keepalive"
@@ -110,8 +111,16 @@ func dialEmulator(cfg Config, opts []grpc.DialOption) (*grpc.ClientConn, error) 
 	}
 	return grpc.NewClient("passthrough:///"+host, append(opts,
 		grpc.WithUserAgent(cfg.UserAgent),
+		grpc.WithConnectParams(reconnect),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessageSize), grpc.MaxCallSendMsgSize(maxMessageSize)),
 		grpc.WithTransportCredentials(insecure.NewCredentials()))...)
+}
+
+// reconnect has a lost connection tried again within five seconds, so that the store is back
+// soon after an outage. The default of gRPC grows to two minutes.
+var reconnect = grpc.ConnectParams{
+	Backoff:           backoff.Config{BaseDelay: 500 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 5 * time.Second},
+	MinConnectTimeout: 5 * time.Second,
 }
 
 // keepAlive finds dead connections to Google's service, also those without a request. The
@@ -125,6 +134,7 @@ func serviceOptions(cfg Config) []option.ClientOption {
 	return append([]option.ClientOption{
 		option.WithUserAgent(cfg.UserAgent),
 		option.WithGRPCDialOption(grpc.WithKeepaliveParams(keepAlive)),
+		option.WithGRPCDialOption(grpc.WithConnectParams(reconnect)),
 	}, cfg.ClientOptions...)
 }
 

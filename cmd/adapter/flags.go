@@ -12,6 +12,7 @@ import (
 	"github.com/alecthomas/units"
 	"github.com/prometheus/common/version"
 
+	"github.com/promtable/promtable/bucketstore/bigtable"
 	"github.com/promtable/promtable/remote"
 	"github.com/promtable/promtable/remote/api"
 	"github.com/promtable/promtable/remote/engine"
@@ -34,7 +35,7 @@ type options struct {
 
 	project, instance, appProfile, tablePrefix string
 	connections                                int
-	createTables                               bool
+	createTables, directAccess, clientMetrics  bool
 
 	resourceLabels []string
 
@@ -60,11 +61,12 @@ type options struct {
 	logFormat  string
 
 	// netListen takes an address: net.Listen, but for tests. storeTimeout is the
-	// constant, but for tests.
+	// constant, and reachTimeout 0, the default of the store, but for tests.
 	// existing says that a command is about a store that exists: none is made.
 	existing     bool
 	netListen    func(network, address string) (net.Listener, error)
 	storeTimeout time.Duration
+	reachTimeout time.Duration
 
 	// given says of the flags that make sense only beside others whether they
 	// stand on the command line.
@@ -129,8 +131,11 @@ func (o *options) storageFlags(app *kingpin.Application) {
 	flag("bigtable.instance", "Bigtable instance.").StringVar(&o.instance)
 	flag("bigtable.app-profile", "App profile, one with single-cluster routing. Unless it is given, the default profile.").StringVar(&o.appProfile)
 	flag("bigtable.table-prefix", "Text in front of the names of the tables METRIC, CURRENT, INDEX and META.").StringVar(&o.tablePrefix)
-	flag("bigtable.connections", "Connections to Bigtable at the start; the client adapts their number. 0 is its default, 10. An emulator gets one.").Default("0").IntVar(&o.connections)
+	flag("bigtable.connections", "Connections to Bigtable for rows. 0 is the default of Google's client, 10. An emulator gets one.").Default("0").IntVar(&o.connections)
 	flag("bigtable.create-tables", "Create tables and column families that are missing.").Default("true").BoolVar(&o.createTables)
+	flag("bigtable.direct-access", "Let Google's client use its direct path, inside Google Cloud. "+
+		"Refused by programs that are built with -tags disable_grpc_modules, as the image is.").BoolVar(&o.directAccess)
+	flag("bigtable.client-metrics", "Let Google's client send its own metrics to Cloud Monitoring, which needs the right to write them.").BoolVar(&o.clientMetrics)
 	app.Flag("schema.resource-label", "Label whose value stands at the end of the row key. Repeatable. Chosen once, before the first start.").
 		StringsVar(&o.resourceLabels)
 }
@@ -293,6 +298,7 @@ func (o *options) check() error {
 		for _, name := range []string{
 			"bigtable.project", "bigtable.instance", "bigtable.app-profile",
 			"bigtable.table-prefix", "bigtable.connections", "bigtable.create-tables",
+			"bigtable.direct-access", "bigtable.client-metrics",
 		} {
 			if *o.given[name] {
 				return fmt.Errorf("--%s is for Bigtable: add --storage.backend=bigtable, or leave it out", name)
@@ -307,6 +313,8 @@ func (o *options) check() error {
 		return errors.New("--storage.backend=bigtable needs --bigtable.project=PROJECT; with an emulator any name will do")
 	case o.instance == "":
 		return errors.New("--storage.backend=bigtable needs --bigtable.instance=INSTANCE; with an emulator any name will do")
+	case o.directAccess && !bigtable.DirectAccessBuilt:
+		return errors.New("--bigtable.direct-access is not in this program: it was built with -tags disable_grpc_modules, as the image is; build it without the tag, or leave the flag out")
 	}
 	return nil
 }

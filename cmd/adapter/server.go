@@ -42,6 +42,8 @@ type server struct {
 	// handler answers requests. It is replaced when the adapter is ready.
 	handler atomic.Pointer[http.Handler]
 	ready   atomic.Bool
+	// missing is what the start waits for, nil if it goes on.
+	missing atomic.Pointer[error]
 	// running counts requests under way: the store must not close under them.
 	running sync.WaitGroup
 }
@@ -258,14 +260,31 @@ func (s *server) routes(h handlers) http.Handler {
 // starts.
 const retryAfter = "5"
 
+// waitFor has requests during the start be told why it waits. With nil it goes on.
+func (s *server) waitFor(reason error) {
+	if reason == nil {
+		s.missing.Store(nil)
+		return
+	}
+	s.missing.Store(&reason)
+}
+
+// starting answers a request that the start does not allow yet.
+func (s *server) starting(w http.ResponseWriter, text string) {
+	if reason := s.missing.Load(); reason != nil {
+		text = "The adapter is starting: " + (*reason).Error()
+	}
+	w.Header().Set("Retry-After", retryAfter)
+	http.Error(w, text, http.StatusServiceUnavailable)
+}
+
 // startingRoutes answers while the adapter opens its store and replays its log: it
 // is alive, operators may watch it, and clients are asked to come again.
 func (s *server) startingRoutes() http.Handler {
 	mux := http.NewServeMux()
 	s.operatorRoutes(mux)
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Retry-After", retryAfter)
-		http.Error(w, "The adapter is starting: it opens its store and replays its log.", http.StatusServiceUnavailable)
+		s.starting(w, "The adapter is starting: it opens its store and replays its log.")
 	})
 	return mux
 }
@@ -276,8 +295,7 @@ func (s *server) operatorRoutes(mux *http.ServeMux) {
 	mux.HandleFunc("GET /-/healthy", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "The adapter is healthy.") })
 	mux.HandleFunc("GET /-/ready", func(w http.ResponseWriter, _ *http.Request) {
 		if !s.ready.Load() {
-			w.Header().Set("Retry-After", retryAfter)
-			http.Error(w, "The adapter is starting or stopping.", http.StatusServiceUnavailable)
+			s.starting(w, "The adapter is starting or stopping.")
 			return
 		}
 		fmt.Fprintln(w, "The adapter is ready.")
