@@ -33,8 +33,8 @@ type Store interface {
 	// Apply writes row mutations. Each is atomic: a Scan sees all of it or nothing, and its
 	// operations happen in order. Nothing is promised about the order or atomicity between
 	// mutations, so a row appears only once in muts. Where the store says which rows
-	// failed, the error is a *RowsError, and the other rows are durable. Apply keeps no
-	// reference to muts.
+	// failed, the error is a *RowsError, and the other rows are durable. A store that has
+	// no room fails at once with an *OverloadError. Apply keeps no reference to muts.
 	Apply(ctx context.Context, table Table, muts []Mutation) error
 
 	// CheckAndApply applies mut if cond holds in its row, atomically, and says whether it
@@ -156,6 +156,23 @@ type FailingRow struct {
 	// again at the next start only.
 	Refused bool
 }
+
+// An OverloadError says that the store has no room now, and when to come back. A live
+// request fails with it at once; work in the background waits, see Patient.
+type OverloadError struct {
+	// RetryAfter is how long the store wants to be left alone. It is greater than 0.
+	RetryAfter time.Duration
+	// Err is the answer of the store.
+	Err error
+}
+
+// Error names the wait.
+func (e *OverloadError) Error() string {
+	return fmt.Sprintf("the store is overloaded, try again in %s: %v", e.RetryAfter, e.Err)
+}
+
+// Unwrap returns the answer of the store.
+func (e *OverloadError) Unwrap() error { return e.Err }
 
 // A RowsError says which mutations of an Apply were not confirmed. All others
 // are durable.

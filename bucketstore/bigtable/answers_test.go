@@ -11,12 +11,10 @@ import (
 	"time"
 
 	"cloud.google.com/go/bigtable/apiv2/bigtablepb"
-	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	rpcstatus "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/bucketstore/bigtable/bigtabletest"
@@ -88,10 +86,6 @@ func TestApplyAnswers(t *testing.T) {
 		}
 		return send(entries...)(req, stream)
 	})
-	exhausted, err := status.New(codes.ResourceExhausted, "slow down").WithDetails(&errdetails.RetryInfo{RetryDelay: durationpb.New(time.Millisecond)})
-	if err != nil {
-		t.Fatal(err)
-	}
 	for _, tt := range []struct {
 		name  string
 		tries []try
@@ -119,7 +113,7 @@ func TestApplyAnswers(t *testing.T) {
 		{name: "broken after a part of the answer", tries: []try{func(req *bigtablepb.MutateRowsRequest, stream grpc.ServerStream) error {
 			return errors.Join(send(ok(0))(req, stream), status.Error(codes.Unavailable, ""))
 		}, all}, requests: []string{"012", "012"}},
-		{name: "the server says when", tries: []try{fail(exhausted.Err()), all}, requests: []string{"012", "012"}},
+		{name: "the server says when", tries: []try{fail(bigtabletest.Overloaded(time.Millisecond)), all}, requests: []string{"012"}, whole: codes.ResourceExhausted},
 		{name: "exhausted", tries: []try{fail(status.Error(codes.ResourceExhausted, "no"))}, requests: []string{"012"}, whole: codes.ResourceExhausted},
 		{name: "internal", tries: []try{fail(status.Error(codes.Internal, "no"))}, requests: []string{"012"}, whole: codes.Internal},
 		{name: "rows for a moment, then the request for good", tries: []try{send(ok(0), row(1, codes.Unavailable), row(2, codes.Unavailable)), fail(status.Error(codes.PermissionDenied, "not you"))}, requests: []string{"012", "12"}, whole: codes.PermissionDenied},

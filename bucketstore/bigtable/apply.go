@@ -27,9 +27,9 @@ const parallelBatches = 4
 // without being sent; all others are sent in batches.
 //
 // The client retries a batch, or its failed rows, after transient errors: Aborted,
-// Unavailable, DeadlineExceeded, broken streams, and what the server says to retry. Cell
-// times make that harmless. Other errors, among them ResourceExhausted and Internal, are
-// returned.
+// Unavailable, DeadlineExceeded and broken streams. Cell times make that harmless. Other
+// errors, among them Internal, are returned, and so is ResourceExhausted, as a
+// *bucketstore.OverloadError if the server says when to come back.
 func (s *Store) Apply(ctx context.Context, table bucketstore.Table, muts []bucketstore.Mutation) error {
 	t, err := s.table(table)
 	if err != nil {
@@ -163,10 +163,11 @@ func (a *applier) addRow(row int, key string, mut *bigtable.Mutation, size int) 
 func (a *applier) send(b *batch) {
 	ctx, cancel := withWallDeadline(a.ctx, a.store.callTimeout)
 	defer cancel()
+	ctx = withCall(ctx, a.table, a.store.callTimeout)
 	var err error
 	b.rowErrs, err = a.store.tables[a.table].rows.ApplyBulk(ctx, b.keys, b.muts)
 	b.err = callError(ctx, err)
-	a.store.metrics.addMutations(a.table, opMutate, len(b.rows), b.unconfirmed())
+	a.store.metrics.addMutations(a.table, opMutate, len(b.rows), b.unconfirmed(), b.size)
 }
 
 // finish sends the last batch and waits for all answers. It passes rows that may not be

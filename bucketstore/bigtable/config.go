@@ -5,11 +5,12 @@ import (
 	"fmt"
 	"os"
 	"regexp"
+	"strconv"
 	"time"
 
 	"github.com/go-kit/log"
 	"github.com/prometheus/client_golang/prometheus"
-	"google.golang.org/grpc"
+	"google.golang.org/api/option"
 
 	"github.com/promtable/promtable/bucketstore"
 )
@@ -17,6 +18,15 @@ import (
 // emulatorVariable is the environment variable that all of Google's clients
 // read.
 const emulatorVariable = "BIGTABLE_EMULATOR_HOST"
+
+// directAccessVariable is what Google's client reads before ClientConfig.DisableDirectAccess.
+const directAccessVariable = "CBT_ENABLE_DIRECTPATH"
+
+// directAccessWanted says whether the environment turns on direct access.
+func directAccessWanted() bool {
+	on, _ := strconv.ParseBool(os.Getenv(directAccessVariable)) // as the client reads it
+	return on
+}
 
 // Config says which instance to use and how. The zero value of a field is its
 // default where one is given.
@@ -32,9 +42,18 @@ type Config struct {
 	// adapters can share an instance: letters, digits, "_", "-" and ".",
 	// at most 40, the first of them a letter, a digit or "_".
 	TablePrefix string
-	// Connections is the initial size of the pool of gRPC connections; the client resizes
-	// it by load. Default: the client's, 10. An emulator gets one connection.
+	// Connections is the size of the pool of gRPC connections. Default: the client's, 10. An
+	// emulator gets one connection.
 	Connections int
+	// DirectAccess lets the client use Google's direct path, which it offers inside Google
+	// Cloud. A program that is built with the tag disable_grpc_modules lacks its resolver:
+	// see DirectAccessBuilt.
+	DirectAccess bool
+	// ClientMetrics lets Google's client send its own metrics to Cloud Monitoring, which
+	// needs the right to.
+	ClientMetrics bool
+	// UserAgent is what Bigtable is told about the program. Default: promtable.
+	UserAgent string
 
 	// Tables are the tables of the store. Any other is an error.
 	Tables []bucketstore.TableSpec
@@ -46,13 +65,18 @@ type Config struct {
 	// service, without credentials or encryption. Default: the environment variable
 	// BIGTABLE_EMULATOR_HOST.
 	EmulatorHost string
-	// Conn is a connection that tests use instead of both. Reads are then filtered as for
-	// Google's service. The store closes it, also when Open fails.
-	Conn *grpc.ClientConn
+	// ClientOptions are further options for the connections to Google's service. Tests use
+	// them for a server that stands for it.
+	ClientOptions []option.ClientOption
 
 	// CallTimeout bounds each request for rows, for callers with a later deadline or none.
 	// A Scan may last longer, but each wait for its next row may not. Default: a minute.
+	// An attempt that waits for a third of that, or of the time to the caller's deadline, is
+	// repeated on another connection, but for CheckAndApply, which then fails.
 	CallTimeout time.Duration
+	// ReachTimeout bounds how long Open waits for the connections, and for the description
+	// of each table. Default: 8 seconds.
+	ReachTimeout time.Duration
 	// AdminTimeout bounds each request to the admin API, the drop of a range included.
 	// Default: five minutes.
 	AdminTimeout time.Duration
@@ -75,6 +99,8 @@ func (c Config) withDefaults() (Config, error) {
 		return c, errors.New("bigtable: no instance")
 	case c.Connections < 0:
 		return c, fmt.Errorf("bigtable: %d connections", c.Connections)
+	case (c.DirectAccess || directAccessWanted()) && !DirectAccessBuilt:
+		return c, errors.New("bigtable: direct access is not in this program, which was built with -tags disable_grpc_modules: build it without the tag, or unset " + directAccessVariable)
 	case !tablePrefix.MatchString(c.TablePrefix):
 		return c, fmt.Errorf("bigtable: table prefix %q: want at most 40 letters, digits, _, - and ., not beginning with - or .", c.TablePrefix)
 	}
@@ -86,8 +112,14 @@ func (c Config) withDefaults() (Config, error) {
 	if c.EmulatorHost == "" {
 		c.EmulatorHost = os.Getenv(emulatorVariable)
 	}
+	if c.UserAgent == "" {
+		c.UserAgent = "promtable"
+	}
 	if c.CallTimeout <= 0 {
 		c.CallTimeout = time.Minute
+	}
+	if c.ReachTimeout <= 0 {
+		c.ReachTimeout = 8 * time.Second
 	}
 	if c.AdminTimeout <= 0 {
 		c.AdminTimeout = 5 * time.Minute

@@ -3,12 +3,19 @@ package bigtable
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"strings"
+	"time"
 
 	"cloud.google.com/go/bigtable"
 	"google.golang.org/api/option"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/status"
 )
 
 // maxMessageSize is the largest gRPC message: 256 MiB, Bigtable's limit for a row. The
@@ -21,26 +28,72 @@ type clients struct {
 	admin *bigtable.AdminClient
 	// shared says that both use one connection.
 	shared bool
+	// stop ends the background work of the clients.
+	stop context.CancelFunc
 }
 
-// connect makes the clients. It does not wait for a connection.
-func connect(ctx context.Context, cfg Config) (clients, error) {
-	conn := cfg.Conn
-	if conn == nil && cfg.EmulatorHost != "" {
-		var err error
-		if conn, err = dialEmulator(cfg.EmulatorHost); err != nil {
-			return clients{}, err
-		}
+// ErrUnreachable marks the error of an Open that Bigtable has not answered. To try again
+// later may help.
+var ErrUnreachable = errors.New("Bigtable does not answer")
+
+// unreachable marks an error of a request to address, or to the emulator, if it is for want
+// of an answer.
+func (c Config) unreachable(ctx context.Context, address string, err error) error {
+	err = callError(ctx, err)
+	if !errors.Is(err, context.DeadlineExceeded) && status.Code(err) != codes.Unavailable {
+		return err
 	}
-	// Sessions and direct access are other transports. They dial and poll in the
-	// background, and do not help batches.
-	config := bigtable.ClientConfig{AppProfile: cfg.AppProfile, DisableSession: true, DisableDirectAccess: true}
-	if conn == nil {
-		return newClients(ctx, cfg, config, serviceOptions(cfg))
+	if c.EmulatorHost != "" {
+		address = c.EmulatorHost
 	}
-	// The default exports metrics to Google's monitoring, with credentials.
+	return fmt.Errorf("%w at %s: %w", ErrUnreachable, address, err)
+}
+
+// reach makes the clients within ReachTimeout.
+func reach(ctx context.Context, cfg Config, m *metrics) (clients, error) {
+	// The background work of a client ends with its context, and so do its requests for the
+	// first answers of its connections.
+	reaching, cancel := context.WithTimeout(ctx, cfg.ReachTimeout)
+	defer cancel()
+	background, stop := context.WithCancel(context.WithoutCancel(ctx))
+	leave := context.AfterFunc(reaching, stop)
+	c, err := connect(background, cfg, m)
+	if err == nil && !leave() {
+		err = errors.Join(context.Cause(reaching), c.close())
+	}
+	if err != nil {
+		stop()
+		return clients{}, fmt.Errorf("connect: %w", cfg.unreachable(reaching, serviceAddress, err))
+	}
+	c.stop = stop
+	return c, nil
+}
+
+// The addresses of Google's service, for messages.
+const (
+	serviceAddress      = "bigtable.googleapis.com:443"
+	serviceAdminAddress = "bigtableadmin.googleapis.com:443"
+)
+
+// connect makes the clients. It waits until each connection to Google's service has
+// answered: the client primes them.
+func connect(ctx context.Context, cfg Config, m *metrics) (clients, error) {
+	// Sessions are another transport, which polls in the background and does not help
+	// batches.
+	config := bigtable.ClientConfig{AppProfile: cfg.AppProfile, DisableSession: true, DisableDirectAccess: !cfg.DirectAccess}
+	if !cfg.ClientMetrics {
+		config.MetricsProvider = bigtable.NoopMetricsProvider{}
+	}
+	calls := []grpc.DialOption{grpc.WithChainUnaryInterceptor(m.unary), grpc.WithChainStreamInterceptor(m.stream)}
+	if cfg.EmulatorHost == "" {
+		return newClients(ctx, cfg, config, serviceOptions(cfg), dataOptions(cfg, calls))
+	}
+	conn, err := dialEmulator(cfg, calls)
+	if err != nil {
+		return clients{}, err
+	}
 	config.MetricsProvider = bigtable.NoopMetricsProvider{}
-	c, err := newClients(ctx, cfg, config, []option.ClientOption{option.WithGRPCConn(conn)})
+	c, err := newClients(ctx, cfg, config, []option.ClientOption{option.WithGRPCConn(conn)}, nil)
 	if err != nil {
 		return clients{}, errors.Join(err, conn.Close())
 	}
@@ -51,27 +104,54 @@ func connect(ctx context.Context, cfg Config) (clients, error) {
 // dialEmulator returns a connection to an emulator. The client would dial by itself when it
 // finds the environment variable, but would refuse answers of more than 4 MB. It never uses
 // or closes that connection.
-func dialEmulator(host string) (*grpc.ClientConn, error) {
+func dialEmulator(cfg Config, opts []grpc.DialOption) (*grpc.ClientConn, error) {
+	host := cfg.EmulatorHost
 	for _, scheme := range []string{"http://", "https://", "passthrough:///"} {
 		host = strings.TrimPrefix(host, scheme)
 	}
-	return grpc.NewClient("passthrough:///"+host,
+	return grpc.NewClient("passthrough:///"+host, append(opts,
+		grpc.WithUserAgent(cfg.UserAgent),
+		grpc.WithConnectParams(reconnect),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessageSize), grpc.MaxCallSendMsgSize(maxMessageSize)),
-		grpc.WithTransportCredentials(insecure.NewCredentials()))
+		grpc.WithTransportCredentials(insecure.NewCredentials()))...)
 }
 
-// serviceOptions returns the options for Google's service.
+// reconnect has a lost connection tried again within five seconds, so that the store is back
+// soon after an outage. The default of gRPC grows to two minutes.
+var reconnect = grpc.ConnectParams{
+	Backoff:           backoff.Config{BaseDelay: 500 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 5 * time.Second},
+	MinConnectTimeout: 5 * time.Second,
+}
+
+// keepAlive finds dead connections to Google's service, also those without a request. The
+// times are those of Google's client for Java: a server closes a connection with too many
+// pings, and the emulator takes one in five minutes. Timeout also bounds how long sent bytes
+// wait for TCP's acknowledgement.
+var keepAlive = keepalive.ClientParameters{Time: 30 * time.Second, Timeout: 10 * time.Second, PermitWithoutStream: true}
+
+// serviceOptions returns the options of both clients for Google's service.
 func serviceOptions(cfg Config) []option.ClientOption {
-	opts := []option.ClientOption{option.WithUserAgent("promtable")}
+	return append([]option.ClientOption{
+		option.WithUserAgent(cfg.UserAgent),
+		option.WithGRPCDialOption(grpc.WithKeepaliveParams(keepAlive)),
+		option.WithGRPCDialOption(grpc.WithConnectParams(reconnect)),
+	}, cfg.ClientOptions...)
+}
+
+// dataOptions returns the options of the data client alone.
+func dataOptions(cfg Config, calls []grpc.DialOption) (opts []option.ClientOption) {
+	for _, opt := range calls {
+		opts = append(opts, option.WithGRPCDialOption(opt))
+	}
 	if cfg.Connections > 0 {
 		opts = append(opts, option.WithGRPCConnectionPool(cfg.Connections))
 	}
 	return opts
 }
 
-// newClients makes both clients with the same options.
-func newClients(ctx context.Context, cfg Config, config bigtable.ClientConfig, opts []option.ClientOption) (clients, error) {
-	data, err := bigtable.NewClientWithConfig(ctx, cfg.Project, cfg.Instance, config, opts...)
+// newClients makes both clients.
+func newClients(ctx context.Context, cfg Config, config bigtable.ClientConfig, opts, dataOpts []option.ClientOption) (clients, error) {
+	data, err := bigtable.NewClientWithConfig(ctx, cfg.Project, cfg.Instance, config, slices.Concat(opts, dataOpts)...)
 	if err != nil {
 		return clients{}, err
 	}
@@ -85,6 +165,9 @@ func newClients(ctx context.Context, cfg Config, config bigtable.ClientConfig, o
 // close closes the clients. The data client closes a shared connection, and to close it
 // twice would be an error.
 func (c clients) close() error {
+	if c.stop != nil {
+		defer c.stop()
+	}
 	err := c.data.Close()
 	if c.shared {
 		return err

@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"cloud.google.com/go/bigtable/apiv2/bigtablepb"
+	"google.golang.org/api/option"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/bucketstore/bigtable"
@@ -65,24 +65,12 @@ func TestWallDeadline(t *testing.T) {
 func openIntercepted(t *testing.T, callTimeout time.Duration, look func(ctx context.Context, method string)) *bigtable.Store {
 	t.Helper()
 	addr := bigtabletest.Serve(t)
-	conn, err := grpc.NewClient("passthrough:///"+addr, grpc.WithTransportCredentials(insecure.NewCredentials()),
+	cfg := bigtabletest.ServiceConfig(addr)
+	cfg.CallTimeout = callTimeout
+	cfg.ClientOptions = append(cfg.ClientOptions, option.WithGRPCDialOption(
 		grpc.WithStreamInterceptor(func(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, streamer grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
 			look(ctx, method)
 			return streamer(ctx, desc, cc, method, opts...)
-		}))
-	if err != nil {
-		t.Fatal(err)
-	}
-	cfg := bigtabletest.Config(addr)
-	cfg.Conn, cfg.CallTimeout = conn, callTimeout
-	s, err := bigtable.Open(t.Context(), cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Errorf("close the store: %v", err)
-		}
-	})
-	return s
+		})))
+	return open(t, cfg)
 }

@@ -66,12 +66,14 @@ func (s *Store) firstKeys(ctx context.Context, table bucketstore.Table, rows ser
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.callTimeout)
 	defer cancel()
+	ctx = withCall(ctx, table, s.callTimeout)
 	var keys []string
+	size := 0
 	err := s.tables[table].rows.ReadRows(ctx, bigtable.NewRange(string(rows.Start), string(rows.Limit)), func(row bigtable.Row) bool {
-		keys = append(keys, row.Key())
+		keys, size = append(keys, row.Key()), size+len(row.Key())
 		return true
 	}, bigtable.LimitRows(batchRows), bigtable.RowFilter(bigtable.ChainFilters(bigtable.CellsPerRowLimitFilter(1), bigtable.StripValueFilter())))
-	s.metrics.addRead(table, len(keys), err == nil)
+	s.metrics.addRead(table, len(keys), size, err == nil)
 	return keys, callError(ctx, err)
 }
 

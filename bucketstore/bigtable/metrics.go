@@ -19,6 +19,12 @@ type metrics struct {
 	requests  *prometheus.CounterVec
 	mutations *prometheus.CounterVec
 	rows      *prometheus.CounterVec
+	bytes     *prometheus.CounterVec
+
+	// What the interceptors see: each attempt of a request.
+	attempts *prometheus.HistogramVec
+	retries  *prometheus.CounterVec
+	inFlight *prometheus.GaugeVec
 }
 
 // newMetrics returns metrics, all of them 0, for the given tables.
@@ -36,6 +42,23 @@ func newMetrics(tables []bucketstore.TableSpec) *metrics {
 			Name: "adapter_bigtable_rows_total",
 			Help: "Rows read from Bigtable.",
 		}, []string{"table"}),
+		bytes: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "adapter_bigtable_bytes_total",
+			Help: "Bytes of keys, columns and values that were sent to Bigtable and read from it, without the client's retries.",
+		}, []string{"table", "op"}),
+		attempts: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "adapter_bigtable_attempt_duration_seconds",
+			Help:    "How long each attempt of a request for rows waited for Bigtable, by gRPC code. DeadlineExceeded had no answer in its time.",
+			Buckets: []float64{.002, .005, .01, .025, .05, .1, .25, 1, 5, 20},
+		}, []string{"method", "table", "code"}),
+		retries: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "adapter_bigtable_retries_total",
+			Help: "Attempts of a request for rows after its first one.",
+		}, []string{"method", "table"}),
+		inFlight: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "adapter_bigtable_attempts_in_flight",
+			Help: "Attempts of requests for rows that have not ended.",
+		}, []string{"method"}),
 	}
 	for _, spec := range tables {
 		m.initialize(spec.Table.String())
@@ -52,6 +75,13 @@ func (m *metrics) initialize(table string) {
 		m.mutations.WithLabelValues(table, result)
 	}
 	m.rows.WithLabelValues(table)
+	for _, op := range []string{opMutate, opCheck, opRead} {
+		m.bytes.WithLabelValues(table, op)
+	}
+	for _, method := range []string{methodRead, "MutateRows", "CheckAndMutateRow"} {
+		m.retries.WithLabelValues(method, table)
+		m.inFlight.WithLabelValues(method)
+	}
 }
 
 // register registers the metrics in reg, which may be nil.
@@ -59,7 +89,7 @@ func (m *metrics) register(reg prometheus.Registerer) error {
 	if reg == nil {
 		return nil
 	}
-	for _, c := range []prometheus.Collector{m.requests, m.mutations, m.rows} {
+	for _, c := range []prometheus.Collector{m.requests, m.mutations, m.rows, m.bytes, m.attempts, m.retries, m.inFlight} {
 		if err := reg.Register(c); err != nil {
 			return err
 		}
@@ -73,14 +103,16 @@ func (m *metrics) addRequest(table bucketstore.Table, op string, ok bool) {
 }
 
 // addMutations counts a request of row mutations of which some failed.
-func (m *metrics) addMutations(table bucketstore.Table, op string, rows, failed int) {
+func (m *metrics) addMutations(table bucketstore.Table, op string, rows, failed, size int) {
+	m.bytes.WithLabelValues(table.String(), op).Add(float64(size))
 	m.addRequest(table, op, failed == 0)
 	m.mutations.WithLabelValues(table.String(), result(true)).Add(float64(rows - failed))
 	m.mutations.WithLabelValues(table.String(), result(false)).Add(float64(failed))
 }
 
 // addRead counts a request that returned rows.
-func (m *metrics) addRead(table bucketstore.Table, rows int, ok bool) {
+func (m *metrics) addRead(table bucketstore.Table, rows, size int, ok bool) {
+	m.bytes.WithLabelValues(table.String(), opRead).Add(float64(size))
 	m.addRequest(table, opRead, ok)
 	m.rows.WithLabelValues(table.String()).Add(float64(rows))
 }

@@ -3,6 +3,7 @@ package bigtable_test
 import (
 	"context"
 	"errors"
+	"maps"
 	"strings"
 	"testing"
 
@@ -30,7 +31,19 @@ func TestMetrics(t *testing.T) {
 		}))
 
 	use(t, s)
+	// The bytes of four rows of a key of 10, a family, a qualifier and 8 bytes of value,
+	// and of two rows that are deleted, with the estimated overhead of each.
 	want := `
+# HELP adapter_bigtable_attempts_in_flight Attempts of requests for rows that have not ended.
+# TYPE adapter_bigtable_attempts_in_flight gauge
+adapter_bigtable_attempts_in_flight{method="CheckAndMutateRow"} 0
+adapter_bigtable_attempts_in_flight{method="MutateRows"} 0
+adapter_bigtable_attempts_in_flight{method="ReadRows"} 0
+# HELP adapter_bigtable_bytes_total Bytes of keys, columns and values that were sent to Bigtable and read from it, without the client's retries.
+# TYPE adapter_bigtable_bytes_total counter
+adapter_bigtable_bytes_total{op="check",table="META"} 69
+adapter_bigtable_bytes_total{op="mutate",table="META"} 298
+adapter_bigtable_bytes_total{op="read",table="META"} 74
 # HELP adapter_bigtable_mutations_total Row mutations sent to Bigtable, without the client's retries: one for each row of a batch.
 # TYPE adapter_bigtable_mutations_total counter
 adapter_bigtable_mutations_total{result="failure",table="META"} 1
@@ -45,13 +58,21 @@ adapter_bigtable_requests_total{op="mutate",result="failure",table="META"} 1
 adapter_bigtable_requests_total{op="mutate",result="success",table="META"} 1
 adapter_bigtable_requests_total{op="read",result="failure",table="META"} 0
 adapter_bigtable_requests_total{op="read",result="success",table="META"} 2
+# HELP adapter_bigtable_retries_total Attempts of a request for rows after its first one.
+# TYPE adapter_bigtable_retries_total counter
+adapter_bigtable_retries_total{method="CheckAndMutateRow",table="META"} 0
+adapter_bigtable_retries_total{method="MutateRows",table="META"} 0
+adapter_bigtable_retries_total{method="ReadRows",table="META"} 0
 # HELP adapter_bigtable_rows_total Rows read from Bigtable.
 # TYPE adapter_bigtable_rows_total counter
 adapter_bigtable_rows_total{table="META"} 4
 `
-	if err := testutil.GatherAndCompare(reg, strings.NewReader(want)); err != nil {
+	if err := testutil.GatherAndCompare(reg, strings.NewReader(want),
+		"adapter_bigtable_attempts_in_flight", "adapter_bigtable_bytes_total", "adapter_bigtable_mutations_total",
+		"adapter_bigtable_requests_total", "adapter_bigtable_retries_total", "adapter_bigtable_rows_total"); err != nil {
 		t.Error(err)
 	}
+	checkAttempts(t, reg, map[string]uint64{"MutateRows META OK": 2, "CheckAndMutateRow META OK": 1, "ReadRows META OK": 2})
 
 	// Every request fails from here on.
 	ctx, cancel := context.WithCancel(t.Context())
@@ -87,6 +108,36 @@ adapter_bigtable_requests_total{op="read",result="success",table="META"} 2
 	if err := testutil.GatherAndCompare(reg, strings.NewReader(want), "adapter_bigtable_mutations_total", "adapter_bigtable_requests_total"); err != nil {
 		t.Error(err)
 	}
+}
+
+// checkAttempts checks how many attempts the histogram has, by method, table and code.
+func checkAttempts(t *testing.T, reg prometheus.Gatherer, want map[string]uint64) {
+	t.Helper()
+	if got := countAttempts(t, reg); !maps.Equal(got, want) {
+		t.Errorf("attempts %v, want %v", got, want)
+	}
+}
+
+func countAttempts(t *testing.T, reg prometheus.Gatherer) map[string]uint64 {
+	t.Helper()
+	families, err := reg.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := make(map[string]uint64)
+	for _, family := range families {
+		if family.GetName() != "adapter_bigtable_attempt_duration_seconds" {
+			continue
+		}
+		for _, m := range family.Metric {
+			labels := make(map[string]string)
+			for _, l := range m.Label {
+				labels[l.GetName()] = l.GetValue()
+			}
+			got[labels["method"]+" "+labels["table"]+" "+labels["code"]] = m.GetHistogram().GetSampleCount()
+		}
+	}
+	return got
 }
 
 // use sends one request of each kind, or more.

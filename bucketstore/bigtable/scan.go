@@ -49,15 +49,16 @@ var errIdle = fmt.Errorf("no row for too long: %w", context.DeadlineExceeded)
 func (s *Store) read(ctx context.Context, table bucketstore.Table, rows bigtable.RowSet, r *rowReader, opts []bigtable.ReadOption) error {
 	// The stream may last as long as its reader likes. Only the waits for the server are
 	// bounded.
+	ctx = withCall(ctx, table, s.callTimeout)
 	reading, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	r.idle = time.AfterFunc(s.callTimeout, func() { cancel(errIdle) })
 	defer r.idle.Stop()
 	r.timeout = s.callTimeout
 
-	before := r.rows
+	rows0, size0 := r.rows, r.size
 	err := s.tables[table].rows.ReadRows(reading, rows, r.row, opts...)
-	s.metrics.addRead(table, r.rows-before, err == nil)
+	s.metrics.addRead(table, r.rows-rows0, r.size-size0, err == nil)
 	switch {
 	case r.err != nil:
 		return r.err
@@ -81,7 +82,8 @@ type rowReader struct {
 	idle    *time.Timer
 	timeout time.Duration
 
-	rows       int
+	// rows and size are how many rows were read, and their bytes.
+	rows, size int
 	err        error
 	key        []byte
 	qualifiers []byte
@@ -98,6 +100,7 @@ func (r *rowReader) row(row bigtable.Row) bool {
 		return false
 	}
 	r.rows++
+	r.size += rowSize(row)
 	r.fill(row)
 	if len(r.cells) == 0 {
 		return true
@@ -106,6 +109,17 @@ func (r *rowReader) row(row bigtable.Row) bool {
 	r.err = r.fn(bucketstore.Row{Key: r.key, Cells: r.cells})
 	r.idle.Reset(r.timeout)
 	return r.err == nil
+}
+
+// rowSize returns the bytes of the key, and of the columns and values that were sent.
+func rowSize(row bigtable.Row) (size int) {
+	size = len(row.Key())
+	for _, items := range row {
+		for i := range items {
+			size += len(items[i].Column) + len(items[i].Value)
+		}
+	}
+	return size
 }
 
 // fill sets key and cells from row. The client's map holds each family in order of

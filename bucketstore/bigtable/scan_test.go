@@ -174,9 +174,10 @@ func TestScanResumes(t *testing.T) {
 func TestScanPatience(t *testing.T) {
 	const timeout = time.Second
 	var rows atomic.Int64
+	var silent atomic.Bool
 	hold := make(chan struct{}, 1)
 	holds := spy{onRow: func(ctx context.Context, _ *bigtablepb.ReadRowsResponse) error {
-		if rows.Add(1)%4 != 3 {
+		if n := rows.Add(1); n%4 != 3 && (n < 3 || !silent.Load()) {
 			return nil
 		}
 		select {
@@ -203,7 +204,16 @@ func TestScanPatience(t *testing.T) {
 			t.Fatalf("Scan: %d rows, %v, want 4", seen, err)
 		}
 	})
+	t.Run("server that falls silent once", func(t *testing.T) {
+		rows.Store(0)
+		got := keys(scan(t, s, wholeTable(bucketstore.Meta)))
+		if want := []string{"row 000000", "row 000001", "row 000002", "row 000003"}; !slices.Equal(got, want) {
+			t.Fatalf("rows %q, want %q, each once", got, want)
+		}
+	})
 	t.Run("silent server", func(t *testing.T) {
+		rows.Store(0)
+		silent.Store(true)
 		seen := 0
 		err := s.Scan(t.Context(), wholeTable(bucketstore.Meta), func(bucketstore.Row) error {
 			seen++

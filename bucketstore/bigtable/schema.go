@@ -18,11 +18,12 @@ import (
 // A schemaCheck creates missing tables and families and checks the others. It destroys
 // nothing.
 //
-// It never changes the garbage collection of an existing family. If that deletes cells too
-// early, data is being lost: this is an error, and an operator decides whether to keep
-// cells longer or to shorten the retention. If it deletes too late, that only costs
-// storage, because readers ask for the latest version and check times themselves: this is a
-// warning. To shorten it deletes data, so it is left to the operator too.
+// It never changes the garbage collection of an existing family. If that deletes cells
+// earlier than wanted, an operator has said how long to keep them: this is a warning about
+// what it means. Only META may not forget, because it holds the schema and the identity of
+// the store: this is an error. If it deletes too late, that only costs storage, because
+// readers ask for the latest version and check times themselves: this is a warning. To
+// shorten it deletes data, so it is left to the operator too.
 type schemaCheck struct {
 	admin *bigtable.AdminClient
 	cfg   Config
@@ -67,11 +68,11 @@ func (c *schemaCheck) table(ctx context.Context, spec bucketstore.TableSpec) err
 
 // families returns the garbage collection of each family of a table.
 func (c *schemaCheck) families(ctx context.Context, spec bucketstore.TableSpec) (map[string]bigtable.GCPolicy, error) {
-	ctx, cancel := context.WithTimeout(ctx, c.cfg.AdminTimeout)
+	ctx, cancel := context.WithTimeout(ctx, c.cfg.ReachTimeout)
 	defer cancel()
 	info, err := c.admin.TableInfo(ctx, c.cfg.tableName(spec.Table))
 	if err != nil {
-		return nil, callError(ctx, err)
+		return nil, c.cfg.unreachable(ctx, serviceAdminAddress, err)
 	}
 	found := make(map[string]bigtable.GCPolicy, len(info.FamilyInfos))
 	for _, f := range info.FamilyInfos {
@@ -84,7 +85,11 @@ func (c *schemaCheck) families(ctx context.Context, spec bucketstore.TableSpec) 
 func (c *schemaCheck) create(ctx context.Context, spec bucketstore.TableSpec) error {
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.AdminTimeout)
 	defer cancel()
-	conf := &bigtable.TableConf{TableID: c.cfg.tableName(spec.Table), ColumnFamilies: make(map[string]bigtable.Family)}
+	conf := &bigtable.TableConf{
+		TableID:        c.cfg.tableName(spec.Table),
+		SplitKeys:      splitKeys(spec.Table),
+		ColumnFamilies: make(map[string]bigtable.Family),
+	}
 	for _, f := range spec.Families {
 		conf.ColumnFamilies[f.Name] = bigtable.Family{GCPolicy: gcPolicy(f)}
 	}
@@ -93,6 +98,24 @@ func (c *schemaCheck) create(ctx context.Context, spec bucketstore.TableSpec) er
 		level.Info(c.cfg.Logger).Log("msg", "created table", "table", conf.TableID, "families", fmt.Sprint(familyNames(spec)))
 	}
 	return callError(ctx, err)
+}
+
+// splitKeys returns where a new table is divided. A table without splits is on one node
+// until Bigtable has seen its load, for minutes. The keys of METRIC and CURRENT begin with a
+// metric name, those of most rows of INDEX with p, and a label name. Bigtable moves and joins
+// the parts later.
+func splitKeys(table bucketstore.Table) (keys []string) {
+	prefix := ""
+	switch table {
+	case bucketstore.Meta:
+		return nil
+	case bucketstore.Index:
+		prefix = "p,"
+	}
+	for letter := 'a'; letter <= 'z'; letter++ {
+		keys = append(keys, prefix+string(letter))
+	}
+	return keys
 }
 
 // family checks a family or creates it.
@@ -126,13 +149,23 @@ func (c *schemaCheck) family(ctx context.Context, spec bucketstore.TableSpec, f 
 func (c *schemaCheck) checkPolicy(spec bucketstore.TableSpec, f bucketstore.FamilySpec, found bigtable.GCPolicy) {
 	table, wanted := c.cfg.tableName(spec.Table), gcPolicy(f)
 	switch {
-	case lifetime(found) < lifetime(wanted):
-		c.problem("family %s of table %s is collected too early, data is being deleted: found %q, want %q; shorten the retention or run: %s",
+	case lifetime(found) < lifetime(wanted) && spec.Table == bucketstore.Meta:
+		c.problem("family %s of table %s deletes the schema and the identity of the store by age: found %q, want %q; run: %s",
 			f.Name, table, found, wanted, c.command(table, f))
+	case lifetime(found) < lifetime(wanted):
+		level.Warn(c.cfg.Logger).Log("msg", "family is collected earlier than by the adapter's own rule, which someone has changed", "table", table, "family", f.Name,
+			"age", lifetime(found), "meaning", earlyMeaning[spec.Table], "found", found, "wanted", wanted, "to_keep_more", c.command(table, f))
 	case lifetime(found) > lifetime(wanted) || !singleVersion(found):
 		level.Warn(c.cfg.Logger).Log("msg", "family is collected later than wanted, which costs storage", "table", table, "family", f.Name,
 			"found", found, "wanted", wanted, "fix", c.command(table, f))
 	}
+}
+
+// earlyMeaning says what it means that cells of a table are deleted at an age.
+var earlyMeaning = map[bucketstore.Table]string{
+	bucketstore.Metric:  "samples in this family that are older are deleted",
+	bucketstore.Current: "the last values of series that are older are deleted, their samples are not",
+	bucketstore.Index:   "series are not found in index periods that ended longer ago, even if their samples are stored",
 }
 
 // command returns a command that sets the garbage collection of a family.

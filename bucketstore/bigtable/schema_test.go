@@ -10,8 +10,10 @@ import (
 	"time"
 
 	btclient "cloud.google.com/go/bigtable"
+	"cloud.google.com/go/bigtable/admin/apiv2/adminpb"
 	"github.com/go-kit/log"
 	"google.golang.org/api/option"
+	"google.golang.org/grpc"
 
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/bucketstore/bigtable"
@@ -75,6 +77,30 @@ func TestTablesAreCreated(t *testing.T) {
 	})
 }
 
+// TestTablesAreSplit: new tables are divided where their keys differ. The fake ignores it.
+func TestTablesAreSplit(t *testing.T) {
+	splits := make(map[string][]string)
+	bigtabletest.Open(t, bigtabletest.WithServerOptions(grpc.ChainUnaryInterceptor(
+		func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+			if r, ok := req.(*adminpb.CreateTableRequest); ok {
+				splits[r.TableId] = []string{}
+				for _, s := range r.InitialSplits {
+					splits[r.TableId] = append(splits[r.TableId], string(s.Key))
+				}
+			}
+			return handler(ctx, req)
+		})))
+	for table, want := range map[string]struct {
+		n     int
+		first string
+	}{"METRIC": {26, "a"}, "CURRENT": {26, "a"}, "INDEX": {26, "p,a"}, "META": {}} {
+		got, ok := splits[table]
+		if !ok || len(got) != want.n || want.n > 0 && got[0] != want.first || !slices.IsSorted(got) {
+			t.Errorf("%s is split at %q, want %d keys from %q on", table, got, want.n, want.first)
+		}
+	}
+}
+
 func TestMissingFamilyIsCreated(t *testing.T) {
 	addr := bigtabletest.Serve(t)
 	cfg := bigtabletest.Config(addr)
@@ -127,7 +153,7 @@ func TestGarbageCollectionDrift(t *testing.T) {
 	age := func(d time.Duration) btclient.GCPolicy { return btclient.MaxAgePolicy(d) }
 	versions := btclient.MaxVersionsPolicy
 	union, both := btclient.UnionPolicy, btclient.IntersectionPolicy
-	const ok, warn, fail = "ok", "warn", "fail"
+	const ok, early, late = "ok", "collected earlier", "collected later"
 	for _, tc := range []struct {
 		name   string
 		wanted time.Duration
@@ -139,22 +165,22 @@ func TestGarbageCollectionDrift(t *testing.T) {
 		{"as wanted, nested", 90 * day, union(union(age(90*day), age(100*day)), versions(1)), ok},
 		{"as wanted, for ever", 0, versions(1), ok},
 		{"part of a second is rounded up", day - time.Millisecond, union(versions(1), age(day)), ok},
-		{"shorter", 90 * day, union(versions(1), age(90*day-time.Second)), fail},
-		{"age instead of for ever", 0, union(versions(1), age(10000*day)), fail},
-		{"shortest of a union", 90 * day, union(versions(1), age(100*day), age(day)), fail},
-		{"both ages shorter", 90 * day, both(age(80*day), age(70*day)), fail},
-		{"longer", 90 * day, union(versions(1), age(91*day)), warn},
-		{"for ever instead of age", 90 * day, versions(1), warn},
-		{"age alone keeps versions", 90 * day, age(90 * day), warn},
-		{"two versions", 0, versions(2), warn},
-		{"both", 90 * day, both(versions(1), age(90*day)), warn},
-		{"no policy", 0, btclient.NoGcPolicy(), warn},
-		{"no policy instead of age", 90 * day, btclient.NoGcPolicy(), warn},
+		{"shorter", 90 * day, union(versions(1), age(90*day-time.Second)), early},
+		{"age instead of for ever", 0, union(versions(1), age(10000*day)), early},
+		{"shortest of a union", 90 * day, union(versions(1), age(100*day), age(day)), early},
+		{"both ages shorter", 90 * day, both(age(80*day), age(70*day)), early},
+		{"longer", 90 * day, union(versions(1), age(91*day)), late},
+		{"for ever instead of age", 90 * day, versions(1), late},
+		{"age alone keeps versions", 90 * day, age(90 * day), late},
+		{"two versions", 0, versions(2), late},
+		{"both", 90 * day, both(versions(1), age(90*day)), late},
+		{"no policy", 0, btclient.NoGcPolicy(), late},
+		{"no policy instead of age", 90 * day, btclient.NoGcPolicy(), late},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			addr := bigtabletest.Serve(t)
 			err := adminClient(t, addr).CreateTableFromConf(t.Context(), &btclient.TableConf{
-				TableID: "p_META", ColumnFamilies: map[string]btclient.Family{"m": {GCPolicy: tc.found}},
+				TableID: "p_METRIC", ColumnFamilies: map[string]btclient.Family{"c": {GCPolicy: tc.found}},
 			})
 			if err != nil {
 				t.Fatal(err)
@@ -163,14 +189,11 @@ func TestGarbageCollectionDrift(t *testing.T) {
 			cfg := bigtabletest.Config(addr)
 			cfg.TablePrefix = "p_"
 			cfg.Logger = log.NewLogfmtLogger(&logged)
-			cfg.Tables = []bucketstore.TableSpec{{Table: bucketstore.Meta, Families: []bucketstore.FamilySpec{{Name: "m", MaxAge: tc.wanted}}}}
-			s, err := bigtable.Open(t.Context(), cfg)
-			if err == nil {
-				defer s.Close()
-			}
-			checkDrift(t, tc.want, err, logged.String())
+			cfg.Tables = []bucketstore.TableSpec{{Table: bucketstore.Metric, Families: []bucketstore.FamilySpec{{Name: "c", MaxAge: tc.wanted}}}}
+			open(t, cfg)
+			checkDrift(t, tc.want, logged.String())
 
-			info, err := adminClient(t, addr).TableInfo(t.Context(), "p_META")
+			info, err := adminClient(t, addr).TableInfo(t.Context(), "p_METRIC")
 			if err != nil || info.FamilyInfos[0].GCPolicy != tc.found.String() {
 				t.Errorf("the policy is now %+v: %v", info, err)
 			}
@@ -178,34 +201,40 @@ func TestGarbageCollectionDrift(t *testing.T) {
 	}
 }
 
-// checkDrift checks what Open said of a policy.
-func checkDrift(t *testing.T, want string, err error, logged string) {
+// checkDrift checks what Open logged about a policy.
+func checkDrift(t *testing.T, want, logged string) {
 	t.Helper()
-	said := ""
-	switch want {
-	case "ok":
-		if err != nil || logged != "" {
-			t.Fatalf("Open: %v, logged %q, want neither", err, logged)
+	if want == "ok" {
+		if logged != "" {
+			t.Fatalf("logged %q, want nothing", logged)
 		}
 		return
-	case "warn":
-		if err != nil {
-			t.Fatalf("Open: %v, want a warning only", err)
-		}
-		said = logged
-		if !strings.Contains(said, "level=warn") {
-			t.Errorf("logged %q, want a warning", said)
-		}
-	case "fail":
-		if err == nil {
-			t.Fatalf("Open: no error, logged %q", logged)
-		}
-		said = err.Error()
 	}
-	for _, part := range []string{"p_META", "m", "cbt -project=project -instance=instance setgcpolicy p_META m", "maxversions=1"} {
-		if !strings.Contains(said, part) {
-			t.Errorf("said %q, want it to name %q", said, part)
+	for _, part := range []string{"level=warn", want, "table=p_METRIC family=c", "cbt -project=project -instance=instance setgcpolicy p_METRIC c", "maxversions=1"} {
+		if !strings.Contains(logged, part) {
+			t.Errorf("logged %q, want it to name %q", logged, part)
 		}
+	}
+	if early := strings.Contains(want, "earlier"); early != strings.Contains(logged, "older are deleted") {
+		t.Errorf("logged %q: what it means", logged)
+	}
+}
+
+// TestMetaMayNotForget: META holds the schema and the identity of the store.
+func TestMetaMayNotForget(t *testing.T) {
+	addr := bigtabletest.Serve(t)
+	err := adminClient(t, addr).CreateTableFromConf(t.Context(), &btclient.TableConf{
+		TableID: "META", ColumnFamilies: map[string]btclient.Family{"m": {GCPolicy: btclient.MaxAgePolicy(1000 * day)}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := bigtable.Open(t.Context(), bigtabletest.Config(addr))
+	if err == nil {
+		s.Close()
+	}
+	if err == nil || !strings.Contains(err.Error(), `setgcpolicy META m "maxversions=1"`) {
+		t.Errorf("Open: %v, want a command", err)
 	}
 }
 

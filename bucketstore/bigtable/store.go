@@ -35,6 +35,7 @@ type Store struct {
 	callTimeout  time.Duration
 	adminTimeout time.Duration
 	metrics      *metrics
+	instance     string
 	// emulated says that the server is an emulator.
 	emulated bool
 }
@@ -50,27 +51,25 @@ type table struct {
 
 // Open connects to an instance, creates or checks the tables of cfg and returns a store
 // over them. It returns an error when tables or families are missing and may not be
-// created, and when a family is collected earlier than cfg wants. The end of ctx ends Open,
+// created, when META is collected by age, and when the app profile does not fit. The end of ctx ends Open,
 // not the store.
 func Open(ctx context.Context, cfg Config) (*Store, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
-		if cfg.Conn != nil {
-			err = errors.Join(err, cfg.Conn.Close())
-		}
 		return nil, err
 	}
-	// The client's background work ends with its context.
-	c, err := connect(context.WithoutCancel(ctx), cfg)
+	m := newMetrics(cfg.Tables)
+	c, err := reach(ctx, cfg, m)
 	if err != nil {
-		return nil, fmt.Errorf("connect to Bigtable: %w", err)
+		return nil, err
 	}
 	s := &Store{
 		clients:      c,
 		callTimeout:  cfg.CallTimeout,
 		adminTimeout: cfg.AdminTimeout,
-		metrics:      newMetrics(cfg.Tables),
-		emulated:     cfg.Conn == nil && cfg.EmulatorHost != "",
+		metrics:      m,
+		instance:     cfg.Instance,
+		emulated:     cfg.EmulatorHost != "",
 	}
 	if err := s.open(ctx, cfg); err != nil {
 		return nil, errors.Join(err, s.Close())
@@ -80,6 +79,11 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 
 // open creates or checks the tables and opens them.
 func (s *Store) open(ctx context.Context, cfg Config) error {
+	if !s.emulated {
+		if err := checkProfile(ctx, cfg); err != nil {
+			return err
+		}
+	}
 	sc := schemaCheck{admin: s.admin, cfg: cfg}
 	if err := sc.run(ctx); err != nil {
 		return err
@@ -122,8 +126,11 @@ func callError(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
 	}
-	if ended := ctx.Err(); ended != nil {
+	if ended := ctx.Err(); ended != nil && !errors.Is(err, ended) {
 		return fmt.Errorf("%w (%w)", ended, err)
+	}
+	if c := callOf(ctx); c != nil && c.retryAfter.Load() > 0 {
+		return &bucketstore.OverloadError{RetryAfter: time.Duration(c.retryAfter.Load()), Err: err}
 	}
 	// The deadline may pass at the server first.
 	if status.Code(err) == codes.DeadlineExceeded {

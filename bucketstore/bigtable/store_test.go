@@ -31,10 +31,11 @@ func TestConformance(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			storetest.Run(t, func(t testing.TB, tables []bucketstore.TableSpec, _ func() time.Time) bucketstore.Store {
 				return bigtabletest.Open(t, bigtabletest.WithConfig(func(cfg *bigtable.Config) {
-					cfg.Tables = tables
 					if tc.dial {
-						cfg.Conn, cfg.EmulatorHost = dial(t, cfg.EmulatorHost), ""
+						*cfg = bigtabletest.ServiceConfig(cfg.EmulatorHost)
+						cfg.Connections = 2
 					}
+					cfg.Tables = tables
 				}))
 			})
 		})
@@ -94,9 +95,16 @@ func TestOpenDeadServer(t *testing.T) {
 
 	t.Run("own timeout", func(t *testing.T) {
 		cfg := bigtabletest.Config(listener.Addr().String())
-		cfg.AdminTimeout = 50 * time.Millisecond
-		if _, err := bigtable.Open(t.Context(), cfg); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "METRIC") {
-			t.Fatalf("Open: %v, want a deadline and the table", err)
+		cfg.ReachTimeout = 50 * time.Millisecond
+		if _, err := bigtable.Open(t.Context(), cfg); !errors.Is(err, bigtable.ErrUnreachable) || !strings.Contains(err.Error(), cfg.EmulatorHost) {
+			t.Fatalf("Open: %v, want the address", err)
+		}
+	})
+	t.Run("own timeout, as Google's service", func(t *testing.T) {
+		cfg := bigtabletest.ServiceConfig(listener.Addr().String())
+		cfg.ReachTimeout = 50 * time.Millisecond
+		if _, err := bigtable.Open(t.Context(), cfg); !errors.Is(err, bigtable.ErrUnreachable) || !strings.Contains(err.Error(), "bigtable.googleapis.com:443") {
+			t.Fatalf("Open: %v, want the address", err)
 		}
 	})
 	t.Run("deadline of the caller", func(t *testing.T) {

@@ -85,7 +85,7 @@ func compact(ctx context.Context, o *options, logger log.Logger) (err error) {
 	if err != nil {
 		return err
 	}
-	store, err := openStore(ctx, o, logger, nil)
+	store, err := openStore(ctx, o, logger, nil, nil)
 	if err != nil {
 		return err
 	}
@@ -161,7 +161,7 @@ func newSealer(o *options, schema series.Schema, store bucketstore.Store, clock 
 		host = "unknown"
 	}
 	return seal.New(seal.Config{
-		Store:         store,
+		Store:         bucketstore.Patient(store),
 		Schema:        schema,
 		Now:           time.Now,
 		Holder:        fmt.Sprintf("%s:%d", host, os.Getpid()),

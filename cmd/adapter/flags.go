@@ -12,6 +12,7 @@ import (
 	"github.com/alecthomas/units"
 	"github.com/prometheus/common/version"
 
+	"github.com/promtable/promtable/bucketstore/bigtable"
 	"github.com/promtable/promtable/remote"
 	"github.com/promtable/promtable/remote/api"
 	"github.com/promtable/promtable/remote/engine"
@@ -34,7 +35,7 @@ type options struct {
 
 	project, instance, appProfile, tablePrefix string
 	connections                                int
-	createTables                               bool
+	createTables, directAccess, clientMetrics  bool
 
 	resourceLabels []string
 
@@ -60,10 +61,11 @@ type options struct {
 	logFormat  string
 
 	// existing says that a command needs an existing store: it creates none. Tests replace
-	// netListen and storeTimeout.
+	// netListen, storeTimeout and reachTimeout.
 	existing     bool
 	netListen    func(network, address string) (net.Listener, error)
 	storeTimeout time.Duration
+	reachTimeout time.Duration
 
 	// given says which flags are on the command line, of those that depend on others.
 	given map[string]*bool
@@ -130,6 +132,9 @@ func (o *options) storageFlags(app *kingpin.Application) {
 	flag("bigtable.table-prefix", "Prefix of the table names METRIC, CURRENT, INDEX and META.").StringVar(&o.tablePrefix)
 	flag("bigtable.connections", "Connections to Bigtable at the start; Google's client adapts the number. 0 is its default, 10. An emulator gets one.").Default("0").IntVar(&o.connections)
 	flag("bigtable.create-tables", "Create missing tables and column families.").Default("true").BoolVar(&o.createTables)
+	flag("bigtable.direct-access", "Let Google's client use its direct path, inside Google Cloud. "+
+		"Refused by programs that are built with -tags disable_grpc_modules, as the image is.").BoolVar(&o.directAccess)
+	flag("bigtable.client-metrics", "Let Google's client send its own metrics to Cloud Monitoring, which needs the right to write them.").BoolVar(&o.clientMetrics)
 	app.Flag("schema.resource-label", "Label whose value is at the end of the row key. Repeatable. It cannot be changed after the first start.").
 		StringsVar(&o.resourceLabels)
 }
@@ -290,6 +295,7 @@ func (o *options) check() error {
 		for _, name := range []string{
 			"bigtable.project", "bigtable.instance", "bigtable.app-profile",
 			"bigtable.table-prefix", "bigtable.connections", "bigtable.create-tables",
+			"bigtable.direct-access", "bigtable.client-metrics",
 		} {
 			if *o.given[name] {
 				return fmt.Errorf("--%s is for Bigtable: add --storage.backend=bigtable, or leave it out", name)
@@ -304,6 +310,8 @@ func (o *options) check() error {
 		return errors.New("--storage.backend=bigtable needs --bigtable.project=PROJECT; with an emulator any name will do")
 	case o.instance == "":
 		return errors.New("--storage.backend=bigtable needs --bigtable.instance=INSTANCE; with an emulator any name will do")
+	case o.directAccess && !bigtable.DirectAccessBuilt:
+		return errors.New("--bigtable.direct-access is not in this program: it was built with -tags disable_grpc_modules, as the image is; build it without the tag, or leave the flag out")
 	}
 	return nil
 }

@@ -215,7 +215,7 @@ func withMeta(ctx context.Context, o *options, logger log.Logger, fn func(*meta.
 	}
 	existing := *o
 	existing.createTables, existing.existing = false, true
-	rows, err := openStore(ctx, &existing, logger, nil)
+	rows, err := openStore(ctx, &existing, logger, nil, nil)
 	if err != nil {
 		return err
 	}

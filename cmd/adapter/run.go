@@ -32,10 +32,12 @@ import (
 )
 
 const (
-	// storeTimeout bounds the opening of the store and the creation of its tables. Later
-	// steps have their own deadlines, except for the replay of the log, which may take any
-	// time.
+	// storeTimeout bounds the creation of tables and, for a command that does not serve, also
+	// the time until the store is reached. Later steps have their own deadlines, except for
+	// the replay of the log, which may take any time.
 	storeTimeout = 2 * time.Minute
+	// reopenInterval is when to try again to reach the store.
+	reopenInterval = 3 * time.Second
 	// retention is how long samples are kept: for ever.
 	retention = 0
 )
@@ -116,7 +118,7 @@ func newSchema(o *options) (series.Schema, error) {
 // open opens the parts of the adapter, from the store up, and starts the background work.
 // It takes as long as the replay of the log.
 func (a *adapter) open(ctx context.Context) (served handlers, err error) {
-	rows, err := openStore(ctx, a.o, a.logger, a.reg)
+	rows, err := openStore(ctx, a.o, a.logger, a.reg, a.server.waitFor)
 	if err != nil {
 		return served, err
 	}
@@ -192,27 +194,61 @@ func closing(what string, err error) error {
 	return nil
 }
 
-// openStore opens the store of the chosen backend.
-func openStore(ctx context.Context, o *options, logger log.Logger, reg prometheus.Registerer) (bucketstore.Store, error) {
+// openStore opens the store of the chosen backend. As long as the store cannot be reached it
+// tries again, and calls waiting with the reason, and with nil at the end. If waiting is nil
+// it gives up after storeTimeout.
+func openStore(ctx context.Context, o *options, logger log.Logger, reg prometheus.Registerer, waiting func(error)) (bucketstore.Store, error) {
 	tables := bucketstore.Tables(retention)
 	if o.backend == backendEmbedded {
 		level.Info(logger).Log("msg", "opening the embedded store", "path", o.path)
 		return pebble.Open(pebble.Config{Dir: o.path, Existing: o.existing, Tables: tables, Now: time.Now, Logger: logger, Registerer: reg})
 	}
 	level.Info(logger).Log("msg", "opening Bigtable", "project", o.project, "instance", o.instance)
+	if waiting == nil {
+		waiting = func(error) {}
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, o.storeTimeout)
+		defer cancel()
+	}
+	for {
+		store, err := openBigtable(ctx, o, logger, reg, tables)
+		if !errors.Is(err, bigtable.ErrUnreachable) || ctx.Err() != nil {
+			waiting(nil)
+			return store, err
+		}
+		level.Warn(logger).Log("msg", "the store cannot be reached, trying again", "interval", reopenInterval, "err", err)
+		waiting(err)
+		select {
+		case <-ctx.Done():
+			return nil, fmt.Errorf("%w (%w)", ctx.Err(), err)
+		case <-time.After(reopenInterval):
+		}
+	}
+}
+
+// openBigtable opens the store on Bigtable, once.
+func openBigtable(ctx context.Context, o *options, logger log.Logger, reg prometheus.Registerer, tables []bucketstore.TableSpec) (bucketstore.Store, error) {
 	ctx, cancel := context.WithTimeout(ctx, o.storeTimeout)
 	defer cancel()
-	return bigtable.Open(ctx, bigtable.Config{
-		Project:      o.project,
-		Instance:     o.instance,
-		AppProfile:   o.appProfile,
-		TablePrefix:  o.tablePrefix,
-		Connections:  o.connections,
-		CreateTables: o.createTables,
-		Tables:       tables,
-		Logger:       logger,
-		Registerer:   reg,
+	store, err := bigtable.Open(ctx, bigtable.Config{
+		Project:       o.project,
+		Instance:      o.instance,
+		AppProfile:    o.appProfile,
+		TablePrefix:   o.tablePrefix,
+		Connections:   o.connections,
+		CreateTables:  o.createTables,
+		DirectAccess:  o.directAccess,
+		ClientMetrics: o.clientMetrics,
+		UserAgent:     "promtable/" + version.Version,
+		Tables:        tables,
+		ReachTimeout:  o.reachTimeout,
+		Logger:        logger,
+		Registerer:    reg,
 	})
+	if err != nil {
+		return nil, err
+	}
+	return store, nil
 }
 
 // openAppender returns the Appender over rows, and the Store for reads: with a buffer,

@@ -41,6 +41,8 @@ type server struct {
 	// handler answers requests. It is replaced when the adapter is ready.
 	handler atomic.Pointer[http.Handler]
 	ready   atomic.Bool
+	// missing is what the start waits for, nil if it goes on.
+	missing atomic.Pointer[error]
 	// running counts running requests: the store must not close before they end.
 	running sync.WaitGroup
 }
@@ -255,14 +257,32 @@ func (s *server) routes(h handlers) http.Handler {
 // retryAfter is after how many seconds a client should retry while the adapter starts.
 const retryAfter = "5"
 
+// waitFor sets the reason for which the start waits, for the answers to requests. nil is
+// none.
+func (s *server) waitFor(reason error) {
+	if reason == nil {
+		s.missing.Store(nil)
+		return
+	}
+	s.missing.Store(&reason)
+}
+
+// starting answers a request that the start does not allow yet.
+func (s *server) starting(w http.ResponseWriter, text string) {
+	if reason := s.missing.Load(); reason != nil {
+		text = "The adapter is starting: " + (*reason).Error()
+	}
+	w.Header().Set("Retry-After", retryAfter)
+	http.Error(w, text, http.StatusServiceUnavailable)
+}
+
 // startingRoutes answers while the adapter opens its store and replays its log: it is
 // alive, operators may watch it, and clients shall retry.
 func (s *server) startingRoutes() http.Handler {
 	mux := http.NewServeMux()
 	s.operatorRoutes(mux)
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Retry-After", retryAfter)
-		http.Error(w, "The adapter is starting: it opens its store and replays its log.", http.StatusServiceUnavailable)
+		s.starting(w, "The adapter is starting: it opens its store and replays its log.")
 	})
 	return mux
 }
@@ -273,8 +293,7 @@ func (s *server) operatorRoutes(mux *http.ServeMux) {
 	mux.HandleFunc("GET /-/healthy", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "The adapter is healthy.") })
 	mux.HandleFunc("GET /-/ready", func(w http.ResponseWriter, _ *http.Request) {
 		if !s.ready.Load() {
-			w.Header().Set("Retry-After", retryAfter)
-			http.Error(w, "The adapter is starting or stopping.", http.StatusServiceUnavailable)
+			s.starting(w, "The adapter is starting or stopping.")
 			return
 		}
 		fmt.Fprintln(w, "The adapter is ready.")

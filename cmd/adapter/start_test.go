@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -14,10 +15,13 @@ import (
 	"time"
 
 	"github.com/go-kit/log"
+	"github.com/golang/snappy"
+	"github.com/prometheus/prometheus/prompb"
 
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/bucketstore/bigtable/bigtabletest"
 	"github.com/promtable/promtable/bucketstore/buffer"
+	"github.com/promtable/promtable/remote/wire/wiretest"
 )
 
 // TestServesDuringReplay: a replay may take longer than storeTimeout. Meanwhile the adapter
@@ -112,6 +116,101 @@ func TestServesDuringReplay(t *testing.T) {
 	}
 }
 
+// TestBigtableIsDown: an adapter whose Bigtable cannot be reached says so, with the address,
+// in its log and in its answers, and serves as soon as it can. While it serves, an outage is
+// a 503, and the adapter goes on after it.
+func TestBigtableIsDown(t *testing.T) {
+	proxy := bigtabletest.NewProxy(t, bigtabletest.Serve(t))
+	proxy.SetDown(true)
+	t.Setenv("BIGTABLE_EMULATOR_HOST", proxy.Addr)
+	o, err := parseFlags([]string{
+		"--storage.backend=bigtable", "--bigtable.project=p", "--bigtable.instance=i", "--self-scrape-interval=0s",
+		"--web.listen-address=127.0.0.1:0", "--write.timeout=500ms",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.reachTimeout = 100 * time.Millisecond
+	listening := make(chan string, 1)
+	o.netListen = func(network, address string) (net.Listener, error) {
+		l, err := net.Listen(network, address)
+		if err == nil {
+			listening <- l.Addr().String()
+		}
+		return l, err
+	}
+	var logged syncBuffer
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- run(ctx, o, log.NewLogfmtLogger(&logged)) }()
+	base := "http://" + <-listening
+	until := func(what string, done func() bool) {
+		t.Helper()
+		for deadline := time.Now().Add(time.Minute); !done(); {
+			select {
+			case err := <-ended:
+				t.Fatalf("the adapter ended: %v", err)
+			case <-time.After(10 * time.Millisecond):
+			}
+			if time.Now().After(deadline) {
+				t.Fatalf("%s: not within a minute; the log is\n%s", what, logged.String())
+			}
+		}
+	}
+	write := func() int {
+		body := wiretest.V1(t, wiretest.V1Series([]prompb.Sample{{Timestamp: time.Now().UnixMilli(), Value: 1}}, "__name__", "up"))
+		resp, err := http.Post(base+"/api/v1/write", "application/x-protobuf", bytes.NewReader(snappy.Encode(nil, body)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		return resp.StatusCode
+	}
+
+	until("an answer that names the address", func() bool {
+		status, header, body := request(t, "POST", base+"/api/v1/write")
+		if status != http.StatusServiceUnavailable || header.Get("Retry-After") == "" {
+			t.Fatalf("status %d, headers %v", status, header)
+		}
+		return strings.Contains(body, "does not answer at "+proxy.Addr)
+	})
+	if !strings.Contains(logged.String(), "does not answer at "+proxy.Addr) {
+		t.Errorf("the log is\n%s", logged.String())
+	}
+	proxy.SetDown(false)
+	until("ready", func() bool {
+		status, _, _ := request(t, "GET", base+"/-/ready")
+		return status == http.StatusOK
+	})
+	until("a write", func() bool { return write() == http.StatusNoContent })
+	proxy.SetDown(true)
+	until("an outage", func() bool { return write() == http.StatusServiceUnavailable })
+	proxy.SetDown(false)
+	until("a write after the outage", func() bool { return write() == http.StatusNoContent })
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
+// A syncBuffer may be written and read at the same time.
+type syncBuffer struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (b *syncBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.Write(p)
+}
+
+func (b *syncBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.String()
+}
+
 // TestStopDuringStart: a stop while the adapter is not ready is no failure.
 func TestStopDuringStart(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
@@ -151,7 +250,7 @@ func leaveLog(t *testing.T, o *options) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rows, err := openStore(t.Context(), o, log.NewNopLogger(), nil)
+	rows, err := openStore(t.Context(), o, log.NewNopLogger(), nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

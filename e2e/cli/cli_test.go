@@ -45,6 +45,8 @@ func TestRefusedFlags(t *testing.T) {
 		{"unknown backend", []string{"--storage.backend=tape"}, 2, "bigtable"},
 		{"no project", bigtable[:1], 2, "--bigtable.project"},
 		{"no instance", bigtable[:2], 2, "--bigtable.instance"},
+		{"direct access in a program without it", append(bigtable[:3:3], "--bigtable.direct-access"), 2, "disable_grpc_modules"},
+		{"direct access with embedded", []string{"--bigtable.direct-access"}, 2, "--storage.backend=bigtable"},
 		{"path with Bigtable", append(bigtable[:3:3], "--storage.path=x"), 2, "--storage.path"},
 		{"project with embedded", []string{"--bigtable.project=p"}, 2, "--storage.backend=bigtable"},
 		{"prefix with embedded", []string{"--bigtable.table-prefix=p"}, 2, "--storage.backend=bigtable"},

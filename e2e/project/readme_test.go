@@ -1,9 +1,11 @@
 package project
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -30,6 +32,9 @@ func TestDocumentedFlags(t *testing.T) {
 	}
 }
 
+// offSwitches are the switches that are off by default.
+var offSwitches = []string{"bigtable.direct-access", "bigtable.client-metrics"}
+
 // helpFlags returns "name default" for each flag of a help text.
 func helpFlags(help string) []string {
 	line := regexp.MustCompile(`(?m)^ {2,6}(?:-., )?--(\[no-\])?([a-z.-]+)(?:=(\S+))?`)
@@ -40,7 +45,7 @@ func helpFlags(help string) []string {
 		case name == "help" || name == "version":
 			continue
 		case m[1] != "":
-			value = "true" // every switch is on by default
+			value = fmt.Sprint(!slices.Contains(offSwitches, name)) // help does not say
 		case value == strings.ToUpper(name):
 			value = "" // kingpin prints the name where there is no default
 		}

@@ -1,4 +1,9 @@
-// Package bigtabletest runs Google's in-memory fake of Bigtable inside a test.
+// Package bigtabletest runs Google's in-memory fake of Bigtable inside a test, with the
+// limits of production in front of it, and faults where a test wants them:
+//
+//	limits.go  sizes that Bigtable refuses
+//	faults.go  latency, errors of requests and rows, stalls, broken streams
+//	proxy.go   connections that die
 //
 // The fake races with itself where reads meet out-of-order writes or deletes of
 // columns in the same row: tests that run both at once, under the race detector,
@@ -11,7 +16,10 @@ import (
 	"time"
 
 	"cloud.google.com/go/bigtable/bttest"
+	"google.golang.org/api/option"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/bucketstore/bigtable"
@@ -27,6 +35,13 @@ type Option func(*options)
 type options struct {
 	server []grpc.ServerOption
 	config []func(*bigtable.Config)
+	limits Limits
+	faults []func(proto.Message) Fault
+}
+
+// WithLimits sets other limits than those of production, so that a test of them is cheap.
+func WithLimits(change func(*Limits)) Option {
+	return func(o *options) { change(&o.limits) }
 }
 
 // WithServerOptions gives options to the gRPC server of the fake, for example
@@ -82,8 +97,24 @@ func Config(addr string) bigtable.Config {
 	}
 }
 
+// ServiceConfig returns the configuration with which the store takes the fake at addr for
+// Google's service: with the client's pool, its priming and exact filters, but without
+// encryption and credentials.
+func ServiceConfig(addr string) bigtable.Config {
+	cfg := Config("")
+	cfg.ClientOptions = []option.ClientOption{
+		option.WithEndpoint("passthrough:///" + addr),
+		option.WithoutAuthentication(),
+		option.WithGRPCDialOption(grpc.WithTransportCredentials(insecure.NewCredentials())),
+	}
+	return cfg
+}
+
 func collect(opts []Option) *options {
-	o := &options{server: []grpc.ServerOption{grpc.MaxRecvMsgSize(maxMessageSize), grpc.MaxSendMsgSize(maxMessageSize)}}
+	o := &options{
+		server: []grpc.ServerOption{grpc.MaxRecvMsgSize(maxMessageSize), grpc.MaxSendMsgSize(maxMessageSize)},
+		limits: ProductionLimits(),
+	}
 	for _, opt := range opts {
 		opt(o)
 	}
@@ -92,7 +123,7 @@ func collect(opts []Option) *options {
 
 func serve(tb testing.TB, o *options) (addr string) {
 	tb.Helper()
-	server, err := bttest.NewServer("127.0.0.1:0", o.server...)
+	server, err := bttest.NewServer("127.0.0.1:0", append(o.server, o.interceptors()...)...)
 	if err != nil {
 		tb.Fatal(err)
 	}
