@@ -96,6 +96,8 @@ func TestApplyAnswers(t *testing.T) {
 		text   string
 		// whole is the code of an error of the whole request.
 		whole codes.Code
+		// refused says that the store can never take it.
+		refused bool
 	}{
 		{name: "all stored", tries: []try{all}, requests: []string{"012"}},
 		{name: "out of order, in several messages", tries: []try{func(req *bigtablepb.MutateRowsRequest, stream grpc.ServerStream) error {
@@ -116,6 +118,8 @@ func TestApplyAnswers(t *testing.T) {
 		{name: "the server says when", tries: []try{fail(bigtabletest.Overloaded(time.Millisecond)), all}, requests: []string{"012"}, whole: codes.ResourceExhausted},
 		{name: "exhausted", tries: []try{fail(status.Error(codes.ResourceExhausted, "no"))}, requests: []string{"012"}, whole: codes.ResourceExhausted},
 		{name: "internal", tries: []try{fail(status.Error(codes.Internal, "no"))}, requests: []string{"012"}, whole: codes.Internal},
+		{name: "a row for ever", tries: []try{send(ok(0), row(1, codes.InvalidArgument), ok(2))}, requests: []string{"012"}, failed: []int{1}, text: "bad row", refused: true},
+		{name: "the request for ever", tries: []try{fail(status.Error(codes.InvalidArgument, "no"))}, requests: []string{"012"}, whole: codes.InvalidArgument, refused: true},
 		{name: "rows for a moment, then the request for good", tries: []try{send(ok(0), row(1, codes.Unavailable), row(2, codes.Unavailable)), fail(status.Error(codes.PermissionDenied, "not you"))}, requests: []string{"012", "12"}, whole: codes.PermissionDenied},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -134,6 +138,9 @@ func TestApplyAnswers(t *testing.T) {
 			err := s.Apply(t.Context(), bucketstore.Meta, metaRows(3, 8))
 			if !slices.Equal(requests, tt.requests) {
 				t.Errorf("requests of the rows %q, want %q", requests, tt.requests)
+			}
+			if got := errors.Is(err, bucketstore.ErrRefused); got != tt.refused {
+				t.Errorf("Apply: %v, is ErrRefused: %v", err, got)
 			}
 			switch {
 			case tt.whole != codes.OK:

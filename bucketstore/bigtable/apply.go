@@ -44,7 +44,7 @@ func (s *Store) Apply(ctx context.Context, table bucketstore.Table, muts []bucke
 	for i, key := range keys {
 		size, err := checkMutation(&muts[i])
 		if err != nil {
-			failed.addRow(i, err)
+			failed.addRow(i, fmt.Errorf("%w: %w", bucketstore.ErrRefused, err))
 			continue
 		}
 		if !changes(muts[i].Ops) { // Bigtable refuses a row without operations
@@ -186,7 +186,7 @@ func (a *applier) finish(failed func(row int, err error)) error {
 			case b.err != nil:
 				failed(row, b.err)
 			case b.rowErrs != nil && b.rowErrs[i] != nil:
-				failed(row, b.rowErrs[i])
+				failed(row, refusal(b.rowErrs[i]))
 			}
 		}
 		b.recycle()

@@ -239,6 +239,10 @@ func TestApplyLimits(t *testing.T) {
 			if got := failedRows(t, err); !slices.Equal(got, []int{1}) || !strings.Contains(err.Error(), tc.want) {
 				t.Fatalf("Apply: rows %v, %v, want row 1 and %q", got, err, tc.want)
 			}
+			var rows *bucketstore.RowsError
+			if !errors.As(err, &rows) || !errors.Is(rows.Failed[1], bucketstore.ErrRefused) {
+				t.Errorf("Apply: %v, want ErrRefused", err)
+			}
 			for _, req := range spy.seen() {
 				if m, ok := req.(*bigtablepb.MutateRowsRequest); ok && len(m.Entries) != 2 {
 					t.Errorf("a request has %d rows, want 2", len(m.Entries))

@@ -178,7 +178,10 @@ func rowSets(ranges []series.RowRange) iter.Seq[bigtable.RowSet] {
 func countRequest(ranges []series.RowRange) int {
 	size := 0
 	for i, r := range ranges {
-		size += len(r.Start) + len(r.Limit) + rowOverhead
+		size += len(r.Start) + rowOverhead
+		if _, ok := singleRow(r); !ok { // a list of keys names each one once
+			size += len(r.Limit)
+		}
 		if size > maxRowSetSize && i > 0 {
 			return i
 		}

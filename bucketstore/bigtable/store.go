@@ -136,5 +136,14 @@ func callError(ctx context.Context, err error) error {
 	if status.Code(err) == codes.DeadlineExceeded {
 		return fmt.Errorf("%w (%w)", context.DeadlineExceeded, err)
 	}
+	return refusal(err)
+}
+
+// refusal makes the error of a request, or of one of its rows, that Bigtable can never take
+// match bucketstore.ErrRefused.
+func refusal(err error) error {
+	if status.Code(err) == codes.InvalidArgument {
+		return fmt.Errorf("%w: %w", bucketstore.ErrRefused, err)
+	}
 	return err
 }

@@ -48,7 +48,7 @@ func arrows() []arrow {
 		{"remote/engine/metadata", []string{"series/...", "bucketstore", "bucketstore/meta"}, nil},
 		{"remote/engine/reader", []string{"series/...", "index/...", "bucketstore"}, nil},
 		{"remote/engine", []string{"series/...", "index/...", "bucketstore", "remote/engine/..."}, []string{"bucketstore/..."}},
-		{"remote/request", []string{"series/...", "remote/engine"}, nil},
+		{"remote/request", []string{"series/...", "bucketstore", "remote/engine"}, nil},
 		{"remote/wire", []string{"series/...", "remote/engine", "remote/request"}, []string{"bucketstore/...", "remote/wire/wiretest", "remote/engine/seriescache"}},
 		{"remote/wire/wiretest", []string{"series/...", "bucketstore", "remote/engine"}, nil},
 		{"remote/write", []string{"remote/engine", "remote/request", "remote/wire"}, protocolTests},

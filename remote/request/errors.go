@@ -22,6 +22,7 @@ import (
 	"github.com/go-kit/log"
 	"github.com/go-kit/log/level"
 
+	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/remote/engine"
 	"github.com/promtable/promtable/series"
 )
@@ -141,10 +142,19 @@ func (e *Responder) Fail(w http.ResponseWriter, r *http.Request, err error) {
 func (e *Responder) Report(w http.ResponseWriter, r *http.Request, err error) (status int) {
 	status = Status(r.Context(), Remote, err)
 	e.log(r, status, err)
-	if errors.Is(err, errOverloaded) {
-		w.Header().Set("Retry-After", strconv.Itoa(int(retryAfter/time.Second)))
+	var overload *bucketstore.OverloadError
+	switch {
+	case errors.Is(err, errOverloaded):
+		setRetryAfter(w, retryAfter)
+	case errors.As(err, &overload):
+		setRetryAfter(w, overload.RetryAfter)
 	}
 	return status
+}
+
+// setRetryAfter asks the client to wait, in whole seconds.
+func setRetryAfter(w http.ResponseWriter, wait time.Duration) {
+	w.Header().Set("Retry-After", strconv.Itoa(int((wait+time.Second-1)/time.Second)))
 }
 
 // Abort logs err and breaks the connection in the middle of an answer, so that the

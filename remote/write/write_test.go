@@ -180,10 +180,12 @@ func TestWriteStoreFails(t *testing.T) {
 		name   string
 		err    error
 		status int
+		wait   string
 	}{
-		{"store error", remotetest.ErrStore, 503},
-		{"deadline", context.DeadlineExceeded, 503},
-		{"cancelled by the store", context.Canceled, 503},
+		{"store error", remotetest.ErrStore, 503, ""},
+		{"deadline", context.DeadlineExceeded, 503, ""},
+		{"cancelled by the store", context.Canceled, 503, ""},
+		{"overload", &bucketstore.OverloadError{RetryAfter: 1100 * time.Millisecond, Err: remotetest.ErrStore}, 503, "2"},
 	} {
 		for _, contentType := range []string{remotetest.TypeV1, remotetest.TypeV2} {
 			t.Run(test.name+"/"+contentType, func(t *testing.T) {
@@ -196,6 +198,9 @@ func TestWriteStoreFails(t *testing.T) {
 				got := remotetest.Post(t, url+"/api/v1/write", contentType, body)
 				got.WantStatus(t, test.status)
 				remotetest.WantWritten(t, got, contentType == remotetest.TypeV2, "4")
+				if wait := got.Header.Get("Retry-After"); wait != test.wait {
+					t.Errorf("Retry-After is %q, want %q", wait, test.wait)
+				}
 				if !strings.Contains(got.Body, test.err.Error()) {
 					t.Errorf("text %q", got.Body)
 				}
