@@ -290,6 +290,7 @@ func newEngine(o *options, schema series.Schema, store bucketstore.Store, append
 	}
 	if o.backend == backendBigtable {
 		cfg.ParallelScans, cfg.ParallelLists = bigtableParallel, bigtableParallel
+		cfg.KeepsVersions = true
 	} else {
 		cfg.AtomicApply = true
 	}

@@ -68,6 +68,9 @@ type Config struct {
 	// AtomicApply says that Store applies all mutations of an Apply together or
 	// none, and makes them visible at one instant, as the embedded store does.
 	AtomicApply bool
+	// KeepsVersions says that Store keeps the cells that a newer one has replaced for a
+	// while, as Bigtable does.
+	KeepsVersions bool
 
 	// HA stores the samples of one replica of each cluster. The engine sets its
 	// Store, Schema, Now, Logger and Registerer.
@@ -149,6 +152,8 @@ func New(cfg Config) (*Engine, error) {
 		Registerer: cfg.Registerer,
 		Interval:   cfg.CurrentInterval,
 		MaxPending: cfg.MaxPending,
+
+		KeepsVersions: cfg.KeepsVersions,
 	})
 	ctx, stop := context.WithCancel(context.Background())
 	e.stop = stop
