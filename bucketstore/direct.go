@@ -23,6 +23,8 @@ type Direct struct {
 	now    func() time.Time
 	// rawFrom is nil where nothing is sealed.
 	rawFrom RawFrom
+	// onLate is nil where nobody wants to know.
+	onLate func(period int64)
 	// batches recycles *directBatch.
 	batches sync.Pool
 }
@@ -33,6 +35,12 @@ type Direct struct {
 func NewDirect(store Store, schema series.Schema, now func() time.Time, rawFrom RawFrom) *Direct {
 	return &Direct{store: store, schema: schema, now: now, rawFrom: rawFrom, batches: sync.Pool{New: func() any { return newDirectBatch() }}}
 }
+
+// OnLate makes Append call fn with each index period before the current one to which it
+// writes cells of series.FamilyLate, just before it writes them, at least once. Current is
+// also the period of the last window. fn may be called concurrently. OnLate must be called
+// before Append.
+func (d *Direct) OnLate(fn func(period int64)) { d.onLate = fn }
 
 // A RawFrom returns which samples may go to the raw family of their window when the
 // writer's clock says now: those from the returned time on, in milliseconds, see
@@ -107,7 +115,13 @@ func (d *Direct) apply(ctx context.Context, samples []Sample) error {
 	b := d.batches.Get().(*directBatch)
 	defer d.recycle(b)
 	b.gather(samples)
-	err := d.store.Apply(ctx, Metric, b.mutations(d.schema, d.rawFrom.Arrival(d.now()), samples))
+	muts := b.mutations(d.schema, d.rawFrom.Arrival(d.now()), samples)
+	if d.onLate != nil {
+		for _, period := range b.latePeriods {
+			d.onLate(period)
+		}
+	}
+	err := d.store.Apply(ctx, Metric, muts)
 	var failed *RowsError
 	switch {
 	case err == nil:
@@ -130,6 +144,8 @@ type directBatch struct {
 	ops  []Op
 	// bytes holds row keys, qualifiers and values.
 	bytes []byte
+	// latePeriods are the index periods before the current one of cells in FamilyLate.
+	latePeriods []int64
 	// column maps the times of a row to positions among its ops.
 	column map[int64]int
 }
@@ -199,6 +215,7 @@ func (b *directBatch) row(key []byte, base int64) *rowSamples {
 // mutations returns one mutation for each row. They are valid until the next gather.
 func (b *directBatch) mutations(schema series.Schema, arrival series.Arrival, samples []Sample) []Mutation {
 	b.muts, b.ops, b.bytes = b.muts[:0], slices.Grow(b.ops[:0], len(samples)), b.bytes[:0]
+	b.latePeriods = b.latePeriods[:0]
 	for _, row := range b.rows {
 		start := len(b.bytes)
 		b.bytes = schema.AppendRowKey(b.bytes, row.key, row.base)
@@ -242,12 +259,27 @@ func (b *directBatch) op(arrival series.Arrival, s *Sample) Op {
 		value = b.bytes[end:len(b.bytes):len(b.bytes)]
 	}
 	family, cellTime := arrival.Cell(s.T)
+	if family == series.FamilyLate {
+		b.addLate(arrival.Now, s.T)
+	}
 	return Op{
 		Kind:      SetCell,
 		Family:    family,
 		Qualifier: b.bytes[start:end:end],
 		Time:      cellTime,
 		Value:     value,
+	}
+}
+
+// addLate adds the index period of a late sample, unless a turn of the sealer walks it in any
+// case: the one that comes first after this write walks the period of the last window.
+func (b *directBatch) addLate(now, t int64) {
+	period := series.PeriodOf(t)
+	if now < series.Window || period >= series.PeriodOf(now-series.Window) {
+		return
+	}
+	if n := len(b.latePeriods); n == 0 || b.latePeriods[n-1] != period {
+		b.latePeriods = append(b.latePeriods, period)
 	}
 }
 

@@ -135,6 +135,48 @@ func TestDirectFamily(t *testing.T) {
 	}
 }
 
+// TestDirectLate: periods with late samples are told, before the samples are written, unless
+// they are that of the last window or later ones. An index period has 64 windows.
+func TestDirectLate(t *testing.T) {
+	const half = 1 << 22
+	for _, tt := range []struct {
+		name    string
+		clock   int64 // windows, and a half
+		samples []int64
+		want    string
+	}{
+		{"nothing is late", 100, []int64{99, 100, 101}, "[]"},
+		{"late in the same period", 100, []int64{70, 98, 64}, "[]"},
+		{"late, of older periods", 200, []int64{10, 11, 191, 192, 70, 10}, "[0 2 1 0]"},
+		{"early", 100, []int64{110, 300}, "[]"},
+		{"the first window of a period", 128, []int64{126, 100, 127}, "[]"},
+		{"the second", 129, []int64{126, 127, 128}, "[1]"},
+		{"the begin of time", 0, []int64{0, 3}, "[]"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			store := new(recorder)
+			d := bucketstore.NewDirect(store, series.Schema{}, at(tt.clock<<23+half), nil)
+			got := []int64{}
+			d.OnLate(func(period int64) {
+				if store.muts != nil {
+					t.Error("told after the write")
+				}
+				got = append(got, period/series.IndexPeriod)
+			})
+			var samples []bucketstore.Sample
+			for i, window := range tt.samples {
+				samples = append(samples, bucketstore.Sample{Ref: d.Ref([]byte("up")), T: window<<23 + int64(i), V: 1})
+			}
+			if err := d.Append(t.Context(), samples); err != nil {
+				t.Fatal(err)
+			}
+			if fmt.Sprint(got) != tt.want {
+				t.Errorf("periods %v, want %s", got, tt.want)
+			}
+		})
+	}
+}
+
 // TestDirectInDoubt: while the clock is in doubt all samples go to l. After that, samples
 // go to l whose time may have been written before. The clock is read once.
 func TestDirectInDoubt(t *testing.T) {

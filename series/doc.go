@@ -29,6 +29,7 @@
 //	META     schema                                        m       "v"               JSON                 write time
 //	         [tenant,]metadata,<metric family>             m       "v"               JSON                 write time
 //	         [tenant,]ha,<cluster>                         m       "v"               JSON                 write time
+//	         [tenant,]seal,<period>                        m       "v"               write time, decimal  write time
 //
 // Times of cells are whole milliseconds since 1970 UTC.
 //

@@ -14,6 +14,9 @@ const (
 	// MetaHA is the kind of the rows that say which replica of a cluster is
 	// elected, by the name of the cluster.
 	MetaHA = "ha"
+	// MetaSealPeriod is the kind of the rows that name index periods with cells in
+	// FamilyLate that are not sealed yet, each by its start as AppendTime writes it.
+	MetaSealPeriod = "seal"
 )
 
 // Keys of META rows of which there is one, for all tenants. They are part of the

@@ -38,16 +38,25 @@ func ReadCell(ctx context.Context, store bucketstore.Store, key string) (found C
 	return found, err
 }
 
-// CompareAndSet replaces the cell of a row if it is still old. It returns the new cell,
-// written now, and whether it was set. After an error the row may have it or not. now is in
-// milliseconds.
+// CompareAndSet replaces the cell of a row if it is still old. Like Overwrite it deletes the
+// old cell in the same mutation. It returns the new cell, written now, and whether it was
+// set. After an error the row may have it or not. now is in milliseconds.
 func CompareAndSet(ctx context.Context, store bucketstore.Store, key string, old Cell, value []byte, now int64) (next Cell, set bool, err error) {
-	// An older cell would not be seen, should the clock of its writer have been ahead.
-	next = Cell{Value: value, Time: max(now, old.Time)}
-	set, err = store.CheckAndApply(ctx, bucketstore.Meta,
-		bucketstore.Condition{Family: series.FamilyMeta, Qualifier: []byte(series.QualifierMeta), Value: old.Value, Absent: old.Value == nil},
-		SetCell(key, next))
+	next = Cell{Value: value, Time: now}
+	set, err = compareAndApply(ctx, store, old, overwrite(key, next))
 	return next, set, err
+}
+
+// CompareAndDelete deletes the cell of a row if it is still old, which must exist. It
+// returns whether it did. After an error the row may exist or not.
+func CompareAndDelete(ctx context.Context, store bucketstore.Store, key string, old Cell) (deleted bool, err error) {
+	return compareAndApply(ctx, store, old, overwrite(key, Cell{}))
+}
+
+func compareAndApply(ctx context.Context, store bucketstore.Store, old Cell, mut bucketstore.Mutation) (bool, error) {
+	return store.CheckAndApply(ctx, bucketstore.Meta,
+		bucketstore.Condition{Family: series.FamilyMeta, Qualifier: []byte(series.QualifierMeta), Value: old.Value, Absent: old.Value == nil},
+		mut)
 }
 
 // SetCell returns the mutation that sets the cell of a row. Older versions stay until the
@@ -66,9 +75,15 @@ func setOp(c Cell) bucketstore.Op {
 // previous cell in the same mutation: versions that are not collected yet count towards the
 // size of a row. now is in milliseconds.
 func Overwrite(ctx context.Context, store bucketstore.Store, key string, value []byte, now int64) error {
+	return store.Apply(ctx, bucketstore.Meta, []bucketstore.Mutation{overwrite(key, Cell{value, now})})
+}
+
+// overwrite returns the mutation that deletes the cell of a row, whatever its time, and then
+// sets it to c, unless that has no value.
+func overwrite(key string, c Cell) bucketstore.Mutation {
 	ops := []bucketstore.Op{{Kind: bucketstore.DeleteColumn, Family: series.FamilyMeta, Qualifier: []byte(series.QualifierMeta)}}
-	if value != nil {
-		ops = append(ops, setOp(Cell{value, now}))
+	if c.Value != nil {
+		ops = append(ops, setOp(c))
 	}
-	return store.Apply(ctx, bucketstore.Meta, []bucketstore.Mutation{{Key: []byte(key), Ops: ops}})
+	return bucketstore.Mutation{Key: []byte(key), Ops: ops}
 }

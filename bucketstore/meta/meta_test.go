@@ -14,6 +14,7 @@ import (
 	"github.com/promtable/promtable/bucketstore/bigtable/bigtabletest"
 	"github.com/promtable/promtable/bucketstore/meta"
 	"github.com/promtable/promtable/bucketstore/pebble"
+	"github.com/promtable/promtable/bucketstore/storetest"
 	"github.com/promtable/promtable/series"
 )
 
@@ -244,6 +245,43 @@ func TestLogs(t *testing.T) {
 			}
 			if got, err := s.Logs(t.Context()); err != nil || !slices.Equal(got, []meta.Log{b}) {
 				t.Errorf("%v, %v", got, err)
+			}
+		})
+	}
+}
+
+// TestHotCell: a cell that is written again and again keeps one version, even if the clock
+// of a writer goes back. Compared with an old value nothing changes.
+func TestHotCell(t *testing.T) {
+	for backend, openRows := range backends {
+		t.Run(backend, func(t *testing.T) {
+			rows := storetest.NewVersions(openRows(t))
+			var last, older meta.Cell
+			for i := range int64(20) {
+				at := someTime + i*1000
+				if i%5 == 4 {
+					at -= 3_600_000
+				}
+				next, set, err := meta.CompareAndSet(t.Context(), rows, "hot", last, fmt.Appendf(nil, "value %d", i), at)
+				if err != nil || !set {
+					t.Fatalf("write %d: set %v, %v", i, set, err)
+				}
+				older, last = last, next
+			}
+			if n := rows.Most(bucketstore.Meta); n != 1 {
+				t.Errorf("%d versions", n)
+			}
+			if _, set, err := meta.CompareAndSet(t.Context(), rows, "hot", older, []byte("lost"), someTime); err != nil || set {
+				t.Errorf("compared with an old value: set %v, %v", set, err)
+			}
+			if got := metaRows(t, rows); !slices.Equal(got, []string{fmt.Sprintf("hot v@%d value 19", last.Time)}) {
+				t.Errorf("META is %q", got)
+			}
+			if deleted, err := meta.CompareAndDelete(t.Context(), rows, "hot", older); err != nil || deleted {
+				t.Errorf("compared with an old value: deleted %v, %v", deleted, err)
+			}
+			if deleted, err := meta.CompareAndDelete(t.Context(), rows, "hot", last); err != nil || !deleted || metaRows(t, rows) != nil {
+				t.Errorf("deleted %v, %v", deleted, err)
 			}
 		})
 	}

@@ -31,6 +31,8 @@ var (
 	errTurnOver = errors.New("the turn ended before all rows were sealed")
 	errStale    = errors.New("what was read is too old")
 	errFull     = errors.New("batch is full")
+	// errRefused marks errors of the store about METRIC.
+	errRefused = errors.New("refused by the store")
 )
 
 // A batch is the mutations of rows that were read together.
@@ -72,8 +74,48 @@ func (b *batch) dropFailed(failed map[int]error) {
 	}
 }
 
-// sealRows seals rows of the bucket at base. keys are ascending.
-func (s *Sealer) sealRows(ctx context.Context, t turn, base int64, keys [][]byte) error {
+// A worker seals one batch after another.
+type worker struct {
+	*Sealer
+	rows rowSealer
+	// refused counts the rows of a part that the store refused. sealed says that it has
+	// taken a mutation of others.
+	refused int
+	sealed  bool
+}
+
+// maxRefused is how many rows the store may refuse before it takes one: then the reason is
+// not the rows.
+const maxRefused = 20
+
+// sealRows seals rows of the bucket at base. keys are ascending. A row that the store
+// refuses to read or to write does not keep others from being sealed.
+func (s *worker) sealRows(ctx context.Context, t turn, base int64, keys [][]byte) error {
+	s.refused, s.sealed = 0, false
+	return s.sealPart(ctx, t, base, keys)
+}
+
+// sealPart seals rows. If the store refuses a request, it tries each half of them.
+func (s *worker) sealPart(ctx context.Context, t turn, base int64, keys [][]byte) error {
+	err := s.sealAll(ctx, t, base, keys)
+	if err == nil || !errors.Is(err, errRefused) || ctx.Err() != nil || errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	if n := len(keys) / 2; n > 0 {
+		if err := s.sealPart(ctx, t, base, keys[:n]); err != nil {
+			return err
+		}
+		return s.sealPart(ctx, t, base, keys[n:])
+	}
+	if s.refused++; s.refused > maxRefused && !s.sealed {
+		return err
+	}
+	s.failed(1, "row not sealed", err, "row", string(keys[0]))
+	return nil
+}
+
+// sealAll seals rows, or returns the error of the first request that failed.
+func (s *worker) sealAll(ctx context.Context, t turn, base int64, keys [][]byte) error {
 	for reads := 0; len(keys) > 0; {
 		b, err := s.read(ctx, t, base, keys)
 		if err != nil {
@@ -92,7 +134,7 @@ func (s *Sealer) sealRows(ctx context.Context, t turn, base int64, keys [][]byte
 }
 
 // read reads rows until a batch is full.
-func (s *Sealer) read(ctx context.Context, t turn, base int64, keys [][]byte) (*batch, error) {
+func (s *worker) read(ctx context.Context, t turn, base int64, keys [][]byte) (*batch, error) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	b := &batch{readAt: s.cfg.Now().UnixMilli(), maxCells: s.batchCells}
@@ -151,7 +193,7 @@ func qualifier(base, t int64) []byte {
 // scan plans rows into b until it is full, and returns the remaining keys. Rows that must
 // be read from an earlier time go to wide. A row that cannot be sealed is logged, counted
 // and left unchanged.
-func (s *Sealer) scan(ctx context.Context, b *batch, wide map[int64][][]byte, t turn, e extent, keys [][]byte) (rest [][]byte, err error) {
+func (s *worker) scan(ctx context.Context, b *batch, wide map[int64][][]byte, t turn, e extent, keys [][]byte) (rest [][]byte, err error) {
 	readAt := s.cfg.Now().UnixMilli()
 	if !isFresh(b.readAt, readAt) {
 		return keys, nil // seal the rows read so far
@@ -167,9 +209,9 @@ func (s *Sealer) scan(ctx context.Context, b *batch, wide map[int64][][]byte, t 
 		key := bytes.Clone(row.Key)
 		switch {
 		case err != nil:
-			s.failed("row not sealed", err, "row", string(key))
+			s.failed(1, "row not sealed", err, "row", string(key))
 		case p.isWide && wide == nil:
-			s.failed("row not sealed", errFence, "row", string(key))
+			s.failed(1, "row not sealed", errFence, "row", string(key))
 		case p.isWide:
 			wide[p.start] = append(wide[p.start], key)
 		case len(p.ops) > 0:
@@ -183,17 +225,17 @@ func (s *Sealer) scan(ctx context.Context, b *batch, wide map[int64][][]byte, t 
 		return nil
 	})
 	if err != nil && !errors.Is(err, errFull) {
-		return nil, fmt.Errorf("read rows to seal: %w", err)
+		return nil, fmt.Errorf("read rows to seal: %w: %w", errRefused, err)
 	}
 	return rest, nil
 }
 
 // apply sends a batch, unless the fence forbids it, see fence.go.
-func (s *Sealer) apply(ctx context.Context, t turn, b *batch) error {
+func (s *worker) apply(ctx context.Context, t turn, b *batch) error {
 	if len(b.muts) == 0 {
 		return nil
 	}
-	if err := s.lease.renew(ctx, nil); err != nil {
+	if err := s.lease.keep(ctx); err != nil {
 		return err
 	}
 	now := s.cfg.Now()
@@ -219,22 +261,32 @@ func (s *Sealer) apply(ctx context.Context, t turn, b *batch) error {
 	if rows := (*bucketstore.RowsError)(nil); errors.As(err, &rows) {
 		failed = rows.Failed
 		b.dropFailed(failed)
-		s.failed("rows not sealed", err, "rows", len(failed))
+		s.failed(len(failed), "rows not sealed", err, "rows", len(failed))
 	} else if err != nil {
-		return fmt.Errorf("seal rows: %w", err)
+		return fmt.Errorf("write sealed rows: %w: %w", errRefused, err)
 	}
 	for i := range b.plans {
 		if failed[i] == nil {
+			s.sealed = true
 			s.metrics.addRow(&b.plans[i])
 		}
 	}
 	return nil
 }
 
-// failed counts and logs an error after which the sealer continues.
-func (s *Sealer) failed(msg string, err error, pairs ...any) {
-	s.metrics.failures.Inc()
-	level.Warn(s.cfg.Logger).Log(append([]any{"msg", msg, "err", err}, pairs...)...)
+// maxLogged is how many failures are logged in a turn. All are counted.
+const maxLogged = 20
+
+// failed counts n rows that are not sealed, and logs the error. The sealer continues. It may
+// be called concurrently.
+func (s *Sealer) failed(n int, msg string, err error, pairs ...any) {
+	s.metrics.failures.Add(float64(n))
+	switch logged := s.failures.Add(1); {
+	case logged <= maxLogged:
+		level.Warn(s.cfg.Logger).Log(append([]any{"msg", msg, "err", err}, pairs...)...)
+	case logged == maxLogged+1:
+		level.Warn(s.cfg.Logger).Log("msg", "more rows are not sealed, see adapter_seal_failures_total")
+	}
 }
 
 // wallDeadline ends ctx at t by the wall clock, even if the machine was suspended, when the

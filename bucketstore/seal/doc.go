@@ -6,6 +6,7 @@
 //	why that is so           fence.go
 //	the lease, the progress  lease.go
 //	which rows, in order     walk.go
+//	older rows, now and then older.go, late.go
 //	reading rows, batches    batch.go
 //	what becomes of a row    row.go
 //	samples to chunk cells   encode.go

@@ -14,7 +14,12 @@ func (s *Sealer) SetHooks(
 }
 
 // SetBounds replaces maxLate and batchCells.
-func (s *Sealer) SetBounds(late, cells int) { s.rows.maxLate, s.batchCells = late, cells }
+func (s *Sealer) SetBounds(late, cells int) {
+	for _, w := range s.workers {
+		w.rows.maxLate = late
+	}
+	s.batchCells = cells
+}
 
 // Turn returns the window and the family that are sealed at a time in milliseconds.
 func Turn(now int64) (window int64, family string, ok bool) {
@@ -33,6 +38,9 @@ const (
 	MaxLate = maxLate
 	MaxOps  = maxOps
 )
+
+// MaxLogged is maxLogged.
+const MaxLogged = maxLogged
 
 // RowsAtOnce and NamesAtOnce are how much is walked at once.
 const (
@@ -68,3 +76,6 @@ const (
 
 // Relied is relied.
 func (c *Clock) Relied() (since int64, err error) { return c.relied(c.cfg.Now()) }
+
+// ErrTurnOver is errTurnOver.
+var ErrTurnOver = errTurnOver

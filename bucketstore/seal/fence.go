@@ -28,11 +28,11 @@ import (
 //
 // So between read and mutation F does not change, and what the mutation deletes of F is in
 // the chunks. If a sealer stalls after its read, it sees this by the clock, which it reads
-// after it has renewed its lease and before it sends. If it stalls after that, the deadline
-// of the request stops it. The deadline is a time of the wall clock, not a duration: it has
-// passed when a suspended machine resumes, and then no request is sent or applied. Nothing
-// else protects the family of a later window from such a stall, so the deadline must never
-// be extended.
+// right before it sends, after a renewal of its lease if that is due. If it stalls after
+// that, the deadline of the request stops it. The deadline is a time of the wall clock, not
+// a duration: it has passed when a suspended machine resumes, and then no request is sent or
+// applied. Nothing else protects the family of a later window from such a stall, so the
+// deadline must never be extended.
 //
 // Cells of l are written at all times, with the time of their arrival by the clock of the
 // writer. A read at R, by the sealer's clock, merges the cells with times before
@@ -65,7 +65,9 @@ import (
 // several sealers arrive, the chunk that counts is one with the most samples. A mutation
 // deletes only chunks whose samples are all in the chunks that it sets; it names each by its
 // qualifier, which names its bytes. So two sealers at once, or a late mutation, leave more
-// chunks than needed and no wrong sample. The lease saves work; no answer depends on it.
+// chunks than needed and no wrong sample. The lease saves work; no answer depends on it. So
+// it is renewed by time, not with each batch, and the workers of a sealer need nothing else
+// to keep apart than rows of their own.
 //
 // Chunks of these windows with other stamps must not be written: a buffer does, and excludes
 // sealing, see Clock.

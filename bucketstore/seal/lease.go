@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/promtable/promtable/bucketstore"
@@ -14,7 +16,7 @@ import (
 )
 
 const (
-	// leaseTime is how long a lease lasts without renewal.
+	// leaseTime is how long a lease lasts without renewal. It is renewed after a third.
 	leaseTime = 5 * time.Minute
 	// metaTimeout bounds a request to META.
 	metaTimeout = 30 * time.Second
@@ -26,8 +28,8 @@ var ErrHeld = errors.New("another sealer holds the lease")
 // errLost says that another sealer has taken our lease.
 var errLost = errors.New("another sealer has taken the lease")
 
-// A state is the row META/seal, as JSON: the holder of the lease, and the progress of the
-// turn. Times are in milliseconds. Each write is conditional on the last value read or
+// A state is the row META/seal, as JSON: the holder of the lease, and the progress of its
+// walks. Times are in milliseconds. Each write is conditional on the last value read or
 // written, so that a sealer that lost the lease cannot change it.
 type state struct {
 	// Holder names the holder, for operators.
@@ -37,49 +39,79 @@ type state struct {
 	// Expires is when the lease ends, by the clock of the holder.
 	Expires int64 `json:"expires"`
 
-	// Window is the window of the turn, see turn.
+	// Window is the window of the last turn, see turn. Done says that nothing is left to
+	// walk in it.
 	Window int64 `json:"window"`
-	// Done says that all rows of the turn are sealed; until then Position is the progress.
-	Done     bool     `json:"done,omitempty"`
-	Position position `json:"position"`
-	// Walked counts the rows that the turn has read, LastWalked those of the last complete
-	// turn.
+	Done   bool  `json:"done,omitempty"`
+	// Walked counts the rows that the rounds of this turn have walked, LastWalked those of
+	// the last complete round.
 	Walked     int64 `json:"walked"`
 	LastWalked int64 `json:"last_walked"`
-	// Sealed are the windows up to which each raw family is sealed.
+	// Ratio is the share of the rows that the turn before has walked.
+	Ratio float64 `json:"ratio"`
+	// Sealed are the windows up to which each raw family is sealed, Rounds the rounds that
+	// go on from there.
 	Sealed [4]int64 `json:"sealed"`
+	Rounds [4]round `json:"rounds"`
+	// Late is the walk of a period with late cells, Full the walks of all older periods,
+	// by family.
+	Late lateWalk    `json:"late,omitzero"`
+	Full [4]fullWalk `json:"full"`
+}
+
+// A round walks the rows of the current periods for a family. If a turn is too short for all
+// of them the next turn of the family goes on. When the round is complete, the family is
+// sealed up to the window of the turn in which it began.
+type round struct {
+	// Window is the window of that turn. 0 is no round.
+	Window   int64    `json:"window,omitempty"`
+	Position position `json:"position,omitzero"`
+	Walked   int64    `json:"walked,omitempty"`
 }
 
 // begin starts a turn in s, unless s is already in it.
 func (s *state) begin(t turn) {
+	family := familyOf(t.window)
 	if s.Sealed == [4]int64{} { // earlier windows are unknown
 		for i := int64(1); i <= 4; i++ {
 			w := t.window - i*series.Window
 			s.Sealed[familyOf(w)] = w
 		}
 	}
+	switch isWrong := s.Sealed[family] > t.window; { // the clock of a sealer was ahead
+	case isWrong:
+		s.Sealed[family] = t.window - 4*series.Window
+		fallthrough
+	case s.firstUnsealed(family) < firstPeriod(t.window): // too long ago for a round
+		s.Full[family] = fullWalk{}
+	}
+	if s.Rounds[family].Window > t.window {
+		s.Rounds[family] = round{}
+	}
 	if s.Window != t.window {
-		s.Window, s.Done, s.Position, s.Walked = t.window, false, position{}, 0
+		s.Ratio = s.ratio()
+		s.Window, s.Done, s.Walked = t.window, false, 0
 	}
 }
 
-// isDone says whether all rows of a turn are sealed.
+// firstUnsealed returns the first window of a family that is not sealed.
+func (s *state) firstUnsealed(family int64) int64 { return s.Sealed[family] + 4*series.Window }
+
+// isDone says whether nothing is left to walk in a turn.
 func (s *state) isDone(t turn) bool { return s.Done && s.Window == t.window }
 
-// finish ends the turn.
-func (s *state) finish() {
-	s.Done, s.LastWalked, s.Position = true, s.Walked, position{}
-	s.Sealed[familyOf(s.Window)] = s.Window
+// ratio returns the share of the rows that the turn has walked. It is less than 1 until the
+// family is sealed.
+func (s *state) ratio() float64 {
+	family := familyOf(s.Window)
+	if s.Sealed[family] >= s.Window {
+		return 1
+	}
+	return float64(s.Walked) / float64(max(s.LastWalked, s.Rounds[family].Walked, s.Walked+1))
 }
 
 // oldest returns the start of the oldest window that is not sealed, in milliseconds.
-func (s *state) oldest() int64 {
-	oldest := s.Sealed[0]
-	for _, w := range s.Sealed {
-		oldest = min(oldest, w)
-	}
-	return oldest + 4*series.Window
-}
+func (s *state) oldest() int64 { return slices.Min(s.Sealed[:]) + 4*series.Window }
 
 // familyOf returns the number of the raw family of a window.
 func familyOf(window int64) int64 { return window / series.Window & 3 }
@@ -91,15 +123,20 @@ func (s *state) isHeld(token string, now int64) bool {
 	return s.Token != "" && s.Token != token && s.Expires > now && s.Expires <= latest
 }
 
-// A lease is a sealer's view of META/seal. It is not safe for concurrent use.
+// A lease is a sealer's view of META/seal. Only keep is safe for concurrent use. Changes of
+// the state are stored when the lease is renewed or released.
 type lease struct {
 	store  bucketstore.Store
 	now    func() time.Time
 	holder string
 	token  string
 
+	// keeping guards the fields below during a walk.
+	keeping sync.Mutex
 	state
 	cell meta.Cell
+	// renewed is when the lease was last renewed, in milliseconds.
+	renewed int64
 }
 
 func newLease(store bucketstore.Store, now func() time.Time, holder string) *lease {
@@ -118,7 +155,8 @@ func (l *lease) take(ctx context.Context, t turn) error {
 	if l.isHeld(l.token, l.now().UnixMilli()) {
 		return fmt.Errorf("%w: %s, until %s", ErrHeld, l.Holder, time.UnixMilli(l.Expires).UTC().Format(time.RFC3339))
 	}
-	err := l.renew(ctx, func(s *state) { s.begin(t) })
+	l.begin(t)
+	err := l.renew(ctx)
 	if errors.Is(err, errLost) {
 		return fmt.Errorf("%w: it was faster", ErrHeld)
 	}
@@ -142,20 +180,26 @@ func (l *lease) read(ctx context.Context) error {
 	return nil
 }
 
-// renew extends the lease and applies change to its state. take must have succeeded. After
-// an error the holder is unknown, except that errLost says that another sealer has the
-// lease.
-func (l *lease) renew(ctx context.Context, change func(*state)) error {
+// keep renews the lease, and stores the progress, if a third of its time has passed. take
+// must have succeeded. After an error the holder is unknown, except that errLost says that
+// another sealer has the lease.
+func (l *lease) keep(ctx context.Context) error {
+	l.keeping.Lock()
+	defer l.keeping.Unlock()
+	if age := l.now().UnixMilli() - l.renewed; age >= 0 && age < leaseTime.Milliseconds()/3 {
+		return nil
+	}
+	return l.renew(ctx)
+}
+
+func (l *lease) renew(ctx context.Context) error {
 	now := l.now()
 	next := l.state
 	next.Holder, next.Token, next.Expires = l.holder, l.token, now.Add(leaseTime).UnixMilli()
-	if change != nil {
-		change(&next)
-	}
 	return l.write(ctx, now.UnixMilli(), next)
 }
 
-// release ends the lease.
+// release ends the lease and stores the progress.
 func (l *lease) release(ctx context.Context) error {
 	next := l.state
 	next.Token, next.Expires = "", 0
@@ -176,6 +220,6 @@ func (l *lease) write(ctx context.Context, now int64, next state) error {
 	case !won:
 		return errLost
 	}
-	l.state, l.cell = next, cell
+	l.state, l.cell, l.renewed = next, cell, now
 	return nil
 }

@@ -11,7 +11,7 @@ import (
 // metrics are the metrics of a sealer.
 type metrics struct {
 	rows, chunks, rawCells, failures prometheus.Counter
-	holds                            prometheus.Gauge
+	holds, ratio                     prometheus.Gauge
 	// oldest is the start of the oldest window that is not sealed, in milliseconds, or 0
 	// before the lease was read.
 	oldest atomic.Int64
@@ -31,7 +31,12 @@ func newMetrics(reg prometheus.Registerer, now func() time.Time) *metrics {
 			Name: "adapter_seal_holds_lease",
 			Help: "1 while this adapter is the one that seals.",
 		}),
+		ratio: f.NewGauge(prometheus.GaugeOpts{
+			Name: "adapter_seal_walked_ratio",
+			Help: "Share of the rows that the last turn of the sealer walked. 1 is all of them, or no turn yet.",
+		}),
 	}
+	m.ratio.Set(1)
 	f.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "adapter_seal_lag_seconds",
 		Help: "Age of the start of the oldest window that no turn has sealed. Up to 26,000 is usual: three windows. 0 if it is unknown.",

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-kit/log"
@@ -18,6 +19,9 @@ import (
 // DefaultRowsPerSecond is how many rows a second a sealer reads at most: ten
 // million in a turn.
 const DefaultRowsPerSecond = 2000
+
+// DefaultWorkers is how many batches of rows a sealer reads and writes at the same time.
+const DefaultWorkers = 4
 
 // Config configures a Sealer.
 type Config struct {
@@ -34,6 +38,9 @@ type Config struct {
 	Holder string
 	// RowsPerSecond bounds how many rows are read. 0 is DefaultRowsPerSecond.
 	RowsPerSecond float64
+	// Workers is how many batches of 200 rows are read and written at the same time. 0 is
+	// DefaultWorkers.
+	Workers int
 	// Clock says whether our clock is in doubt; nothing is sealed while it is. The caller
 	// runs it. Nil is a clock that is never in doubt.
 	Clock *Clock
@@ -52,7 +59,10 @@ type Sealer struct {
 	// working guards the fields below.
 	working sync.Mutex
 	lease   *lease
-	rows    rowSealer
+	workers []*worker
+	// turn is the last turn, failures counts what failed in it.
+	turn     turn
+	failures atomic.Int64
 
 	// Tests replace these.
 	batchCells   int
@@ -77,19 +87,25 @@ func New(cfg Config) (*Sealer, error) {
 	if cfg.RowsPerSecond <= 0 {
 		cfg.RowsPerSecond = DefaultRowsPerSecond
 	}
+	if cfg.Workers <= 0 {
+		cfg.Workers = DefaultWorkers
+	}
 	if cfg.Logger == nil {
 		cfg.Logger = log.NewNopLogger()
 	}
-	return &Sealer{
+	s := &Sealer{
 		cfg:          cfg,
 		tenants:      tenants,
 		metrics:      newMetrics(cfg.Registerer, cfg.Now),
 		lease:        newLease(cfg.Store, cfg.Now, cfg.Holder),
-		rows:         rowSealer{maxLate: maxLate, waiting: make(map[int64]bool)},
 		batchCells:   batchCells,
 		sleep:        sleep,
 		withDeadline: wallDeadline,
-	}, nil
+	}
+	for range cfg.Workers {
+		s.workers = append(s.workers, &worker{Sealer: s, rows: rowSealer{maxLate: maxLate, waiting: make(map[int64]bool)}})
+	}
+	return s, nil
 }
 
 // Run seals turn after turn until ctx ends. It calls Once at every interval and logs
@@ -110,7 +126,7 @@ func (s *Sealer) Run(ctx context.Context, interval time.Duration) {
 }
 
 // Once waits for the turn of a raw family, half an hour at most, and seals it: all rows, or
-// those that an earlier call or another sealer has left. The error is ErrHeld while another
+// those that an earlier call, turn or sealer has left. The error is ErrHeld while another
 // sealer works, ErrClock while our clock is in doubt, and ErrBuffer while there is a
 // buffer. After an error sealed rows stay sealed, and the next call continues from there.
 func (s *Sealer) Once(ctx context.Context) error {
@@ -147,14 +163,23 @@ func (s *Sealer) once(ctx context.Context) error {
 	if err != nil || s.lease.isDone(t) {
 		return err
 	}
+	s.metrics.ratio.Set(s.lease.Ratio)
+	if s.turn != t {
+		s.turn = t
+		s.failures.Store(0)
+	}
 	s.metrics.holds.Set(1)
 	defer s.metrics.holds.Set(0)
 	defer s.release(ctx)
 	begun := s.cfg.Now()
-	if err := s.walk(ctx, t); err != nil {
+	err = s.walk(ctx, t)
+	if s.lease.ratio() == 1 {
+		s.metrics.ratio.Set(1)
+		s.metrics.oldest.Store(s.lease.oldest())
+	}
+	if err != nil {
 		return fmt.Errorf("seal family %s: %w", t.family(), err)
 	}
-	s.metrics.oldest.Store(s.lease.oldest())
 	level.Info(s.cfg.Logger).Log("msg", "sealed a family", "family", t.family(), "rows", s.lease.Walked, "took", s.cfg.Now().Sub(begun))
 	return nil
 }

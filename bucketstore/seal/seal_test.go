@@ -24,7 +24,7 @@ func turnOf(now int64) (int64, string, bool) { return seal.Turn(now) }
 
 func newSealer(tb testing.TB, store bucketstore.Store, schema series.Schema, now func() time.Time, change ...func(*seal.Config)) *seal.Sealer {
 	tb.Helper()
-	cfg := seal.Config{Store: store, Schema: schema, Now: now, Holder: "test", RowsPerSecond: 1e9}
+	cfg := seal.Config{Store: store, Schema: schema, Now: now, Holder: "test", RowsPerSecond: 1e9, Workers: 1}
 	for _, f := range change {
 		f(&cfg)
 	}
@@ -408,6 +408,9 @@ adapter_seal_raw_cells_total %[1]d
 # HELP adapter_seal_rows_total Rows with sealed windows.
 # TYPE adapter_seal_rows_total counter
 adapter_seal_rows_total %[1]d
+# HELP adapter_seal_walked_ratio Share of the rows that the last turn of the sealer walked. 1 is all of them, or no turn yet.
+# TYPE adapter_seal_walked_ratio gauge
+adapter_seal_walked_ratio 1
 `, total-3*seal.RowsAtOnce, float64(series.Window+hour)/1000)
 	if err := testutil.GatherAndCompare(reg, strings.NewReader(want)); err != nil {
 		t.Error(err)

@@ -3,24 +3,38 @@ package seal
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
 
 	"github.com/prometheus/prometheus/model/labels"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/series"
 )
 
+// Which rows a turn walks, and why each cell is sealed in the end.
+//
+// The rows are those of the postings of index periods. A turn first walks rounds of its
+// family. A round that began in the turn of window w walks the periods from the first window
+// of the family that is not sealed up to w. If it takes longer than a turn, the next turn of
+// the family goes on where it stopped, so no row waits for ever. A raw cell is in a family of
+// its own window, so it is sealed in the first round that begins in its window or later.
+//
+// With the rest of its time a turn walks periods with late cells, which their writers have
+// noted in META, and now and then all older periods, see older.go. A writer whose clock is in
+// window c need not note late cells of windows x from c-1 on: the first round that the family
+// of x begins in a turn of x or later walks the period of x, because the family is sealed up
+// to x-4 at most. By then the clock is in c+1 or later, and all cells that arrived in c are
+// old enough to be sealed. Nor need it note windows before c-1 in the same period.
+
 const (
 	// namesAtOnce is how many metric names one page has.
 	namesAtOnce = 100
-	// rowsAtOnce is how many rows are read at once.
+	// rowsAtOnce is how many rows a worker reads at once.
 	rowsAtOnce = 200
-	// overlap is the number of windows of a new index period in which the previous period
-	// is walked, too: two turns of each family, in case one was missed.
-	overlap = 8
 )
 
 // A position is the progress of a walk. The zero value is the start.
@@ -53,29 +67,22 @@ type span struct {
 // holds says whether a walk that has come to p is in st.
 func (st span) holds(p position) bool { return p.Tenant == st.name && p.Period == st.period }
 
-// spans returns the periods that a turn walks: the index period of its window; while that
-// is new, the previous one; and one older period. The older one changes every four turns,
-// so that each family has a turn with it. So backfills of old series, and the rest of
-// missed turns, are sealed in the end.
-func (s *Sealer) spans(ctx context.Context, t turn) (all []span, err error) {
-	current := series.PeriodOf(t.window)
+// firstPeriod returns the first index period that a round of this window walks at most: the
+// one before that of the window.
+func firstPeriod(window int64) int64 { return max(0, series.PeriodOf(window)-series.IndexPeriod) }
+
+// roundSpans returns the periods that a round walks: those with windows of the family from
+// the first one that is not sealed to the one in which the round began. That is one period,
+// or two when the period has changed since. If it is more they are left to a full walk.
+func (s *Sealer) roundSpans(family int64) (all []span) {
+	window := s.lease.Rounds[family].Window
+	first := max(firstPeriod(window), series.PeriodOf(s.lease.firstUnsealed(family)))
 	for _, of := range s.tenants {
-		periods := []int64{current}
-		if current > 0 && t.window-current < overlap*series.Window {
-			periods = append(periods, current-series.IndexPeriod)
-		}
-		older, err := s.periodsBefore(ctx, of.schema, periods[len(periods)-1])
-		if err != nil {
-			return nil, err
-		}
-		if len(older) > 0 {
-			periods = append(periods, older[t.window/series.Window/4%int64(len(older))])
-		}
-		for _, period := range periods {
+		for period := series.PeriodOf(window); period >= first; period -= series.IndexPeriod {
 			all = append(all, span{of, period})
 		}
 	}
-	return all, nil
+	return all
 }
 
 // periodsBefore returns the index periods with series before limit, ascending.
@@ -119,43 +126,67 @@ func (s *Sealer) scanIndex(ctx context.Context, ranges []series.RowRange, limit 
 	return nil
 }
 
-// A walker walks the rows of a turn.
+// A walker walks rows in a turn.
 type walker struct {
 	s    *Sealer
 	turn turn
-	// at is the progress: all rows before it are sealed.
-	at     position
-	walked int64
+	// at is the progress, in the state of the lease: all rows before it are sealed.
+	at *position
+	// count takes the number of rows walked.
+	count func(n int)
 }
 
-// walk seals all rows of a turn, from the position in the lease on.
+// walk seals all rows of a turn. The rows of current periods come first.
 func (s *Sealer) walk(ctx context.Context, t turn) error {
-	spans, err := s.spans(ctx, t)
-	if err != nil {
+	if err := s.walkRounds(ctx, t); err != nil {
 		return err
 	}
-	w := &walker{s: s, turn: t, at: s.lease.Position, walked: s.lease.Walked}
-	i := slices.IndexFunc(spans, func(st span) bool { return st.holds(w.at) })
-	if i < 0 || w.at.isBegin() {
-		i, w.at = 0, position{}
+	switch err := s.walkOlder(ctx, t); {
+	case err == nil:
+		s.lease.Done = true
+	case !errors.Is(err, errTurnOver): // the next turn goes on
+		return err
 	}
-	for ; i < len(spans); i++ {
-		if !spans[i].holds(w.at) {
-			w.at = position{Tenant: spans[i].name, Period: spans[i].period}
-		}
-		if err := w.span(ctx, spans[i]); err != nil {
-			return fmt.Errorf("index period %d: %w", spans[i].period, err)
-		}
-	}
-	return s.lease.renew(ctx, func(st *state) {
-		st.Walked = w.walked
-		st.finish()
-	})
+	return nil
 }
 
-// save writes the position to the lease.
-func (w *walker) save(ctx context.Context) error {
-	return w.s.lease.renew(ctx, func(st *state) { st.Position, st.Walked = w.at, w.walked })
+// walkRounds ends the round in which the last turn of the family has stopped. Then, or if
+// there is none, it walks a round of this turn.
+func (s *Sealer) walkRounds(ctx context.Context, t turn) error {
+	family := familyOf(t.window)
+	r := &s.lease.Rounds[family]
+	for s.lease.Sealed[family] != t.window {
+		if r.Window == 0 {
+			r.Window = t.window
+		}
+		w := &walker{s, t, &r.Position, func(n int) {
+			r.Walked += int64(n)
+			s.lease.Walked += int64(n)
+		}}
+		if err := w.spans(ctx, s.roundSpans(family)); err != nil {
+			return err
+		}
+		s.lease.Sealed[family], s.lease.LastWalked = r.Window, r.Walked
+		*r = round{}
+	}
+	return nil
+}
+
+// spans walks spans, from the position on.
+func (w *walker) spans(ctx context.Context, spans []span) error {
+	i := slices.IndexFunc(spans, func(st span) bool { return st.holds(*w.at) })
+	if w.at.isBegin() {
+		i = 0
+	}
+	for _, st := range spans[max(0, i):] {
+		if !st.holds(*w.at) {
+			*w.at = position{Tenant: st.name, Period: st.period}
+		}
+		if err := w.span(ctx, st); err != nil {
+			return fmt.Errorf("index period %d: %w", st.period, err)
+		}
+	}
+	return nil
 }
 
 // span walks the rows of a period of a tenant, one page of metric names after another.
@@ -202,11 +233,11 @@ func (w *walker) page(ctx context.Context, st span, names []string) error {
 			return nil
 		}
 		begun := w.s.cfg.Now()
-		n, err := w.batch(ctx, st, ranges)
+		n, err := w.step(ctx, st, ranges)
 		if err != nil || n == 0 {
 			return err
 		}
-		if err := w.s.pause(ctx, w, n, begun); err != nil || n < rowsAtOnce {
+		if err := w.pause(ctx, n, begun); err != nil || n < w.s.rowsInStep() {
 			return err
 		}
 	}
@@ -228,21 +259,24 @@ func behind(ranges []series.RowRange, key []byte) []series.RowRange {
 	return ranges
 }
 
-// batch seals the rows of the first postings in ranges and returns their number.
-func (w *walker) batch(ctx context.Context, st span, ranges []series.RowRange) (n int, err error) {
+// rowsInStep is how many rows the workers read at once.
+func (s *Sealer) rowsInStep() int { return rowsAtOnce * len(s.workers) }
+
+// step seals the rows of the first postings in ranges and returns their number.
+func (w *walker) step(ctx context.Context, st span, ranges []series.RowRange) (n int, err error) {
 	if !w.turn.isOpen(w.s.cfg.Now().UnixMilli()) {
 		return 0, errTurnOver
 	}
 	base, _ := series.Split(st.period)
 	var keys [][]byte
 	var last []byte
-	err = w.s.scanIndex(ctx, ranges, rowsAtOnce, func(row bucketstore.Row) {
+	err = w.s.scanIndex(ctx, ranges, w.s.rowsInStep(), func(row bucketstore.Row) {
 		n++
 		last = append(last[:0], row.Key...)
 		period, seriesKey, err := st.schema.ParsePosting(row.Key)
 		switch {
 		case err != nil:
-			w.s.failed("posting not read", err)
+			w.s.failed(1, "posting not read", err)
 		case period == st.period:
 			keys = append(keys, st.schema.AppendRowKey(nil, seriesKey, base))
 		}
@@ -252,12 +286,25 @@ func (w *walker) batch(ctx context.Context, st span, ranges []series.RowRange) (
 	}
 	slices.SortFunc(keys, bytes.Compare)
 	keys = slices.CompactFunc(keys, bytes.Equal)
-	if err := w.s.sealRows(ctx, w.turn, base, keys); err != nil {
+	if err := w.s.sealParts(ctx, w.turn, base, keys); err != nil {
 		return n, err
 	}
 	w.at.Posting = last
-	w.walked += int64(n)
-	return n, w.save(ctx)
+	w.count(n)
+	return n, w.s.lease.keep(ctx)
+}
+
+// sealParts seals rows of the bucket at base. Each worker has a range of the keys, which are
+// ascending.
+func (s *Sealer) sealParts(ctx context.Context, t turn, base int64, keys [][]byte) error {
+	var working errgroup.Group
+	i := 0
+	for part := range slices.Chunk(keys, rowsAtOnce) {
+		w := s.workers[i]
+		working.Go(func() error { return w.sealRows(ctx, t, base, part) })
+		i++
+	}
+	return working.Wait()
 }
 
 // minPace is the least number of rows walked a second.
@@ -265,12 +312,13 @@ const minPace = 100
 
 // pause spreads the rows over the turn: it waits after n rows, whose work began at begun,
 // until more rows are due.
-func (s *Sealer) pause(ctx context.Context, w *walker, n int, begun time.Time) error {
-	now := s.cfg.Now()
-	pace := s.cfg.RowsPerSecond
-	if left := float64(w.turn.end()-now.UnixMilli()) / 1000; s.lease.LastWalked > 0 && left > 0 {
-		// Two thirds of the time for as many rows as the last turn had.
-		pace = min(pace, max(minPace, 1.5*float64(s.lease.LastWalked-w.walked)/left))
+func (w *walker) pause(ctx context.Context, n int, begun time.Time) error {
+	now, lease := w.s.cfg.Now(), w.s.lease
+	pace := w.s.cfg.RowsPerSecond
+	left := float64(w.turn.end()-now.UnixMilli()) / 1000
+	if rest := lease.LastWalked - lease.Walked; rest > 0 && left > 0 {
+		// Two thirds of the time for as many rows as the last round had.
+		pace = min(pace, max(minPace, 1.5*float64(rest)/left))
 	}
-	return s.sleep(ctx, time.Duration(float64(n)/pace*float64(time.Second))-now.Sub(begun))
+	return w.s.sleep(ctx, time.Duration(float64(n)/pace*float64(time.Second))-now.Sub(begun))
 }

@@ -461,7 +461,7 @@ func (w *world) newActor(t testing.TB) *actor {
 	}
 	var err error
 	a.sealer, err = seal.New(seal.Config{
-		Store: slowStore{a}, Schema: w.schema, Now: a.now, Holder: fmt.Sprint(len(w.sealers)), RowsPerSecond: 1 + w.rand.Float64(), Clock: a.clock,
+		Store: slowStore{a}, Schema: w.schema, Now: a.now, Holder: fmt.Sprint(len(w.sealers)), RowsPerSecond: 1 + w.rand.Float64(), Workers: 1, Clock: a.clock,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -33,6 +33,7 @@ const sealInterval = time.Minute
 type sealOptions struct {
 	enabled       bool
 	rowsPerSecond float64
+	workers       int
 	// interval is the flag of compact. 0 is once.
 	interval time.Duration
 }
@@ -52,6 +53,8 @@ func (o *options) sealFlags(app *kingpin.Application) {
 		IsSetByUser(o.given["seal.enabled"]).BoolVar(&o.seal.enabled)
 	app.Flag("seal.rows-per-second", "Maximum number of rows a second that are read for sealing.").
 		Default(fmt.Sprint(seal.DefaultRowsPerSecond)).Float64Var(&o.seal.rowsPerSecond)
+	app.Flag("seal.workers", "How many batches of 200 rows are sealed at the same time.").
+		Default(fmt.Sprint(seal.DefaultWorkers)).IntVar(&o.seal.workers)
 }
 
 // checkSeal sets the default of sealing, and checks its flags. A buffer and a sealer
@@ -79,13 +82,23 @@ func (o *options) checkSeal() error {
 	return nil
 }
 
+// forSealing returns the options of the store that a sealer uses: those of o, with the app
+// profile for sealing if there is one.
+func (o *options) forSealing() *options {
+	sealing := *o
+	if o.sealAppProfile != "" {
+		sealing.appProfile = o.sealAppProfile
+	}
+	return &sealing
+}
+
 // compact seals all that is due, once or at an interval until ctx ends.
 func compact(ctx context.Context, o *options, logger log.Logger) (err error) {
 	schema, err := newSchema(o)
 	if err != nil {
 		return err
 	}
-	store, err := openStore(ctx, o, logger, nil, nil)
+	store, err := openStore(ctx, o.forSealing(), logger, nil, nil)
 	if err != nil {
 		return err
 	}
@@ -166,6 +179,7 @@ func newSealer(o *options, schema series.Schema, store bucketstore.Store, clock 
 		Now:           time.Now,
 		Holder:        fmt.Sprintf("%s:%d", host, os.Getpid()),
 		RowsPerSecond: o.seal.rowsPerSecond,
+		Workers:       o.seal.workers,
 		Clock:         clock,
 		Logger:        logger,
 		Registerer:    reg,
@@ -175,20 +189,37 @@ func newSealer(o *options, schema series.Schema, store bucketstore.Store, clock 
 // startSealing compares clocks until ctx ends, and seals the rows of store if that is
 // enabled. store holds the rows; it is not a buffer. An adapter that does not seal still
 // shows its clock, and its buffer, to those that do.
-func startSealing(ctx context.Context, o *options, schema series.Schema, store bucketstore.Store, clock *seal.Clock, logger log.Logger, reg prometheus.Registerer) (*sync.WaitGroup, error) {
+func (a *adapter) startSealing(ctx context.Context, store bucketstore.Store) (*sync.WaitGroup, error) {
 	var running sync.WaitGroup
-	if clock == nil {
+	if a.clock == nil {
 		return &running, nil
 	}
-	if !o.seal.enabled {
-		running.Go(func() { clock.Run(ctx) })
-		return &running, nil
+	if a.o.seal.enabled {
+		sealer, err := newSealer(a.o, a.schema, store, a.clock, a.logger, a.reg)
+		if err != nil {
+			return nil, err
+		}
+		running.Go(func() { sealer.Run(ctx, sealInterval) })
 	}
-	sealer, err := newSealer(o, schema, store, clock, logger, reg)
-	if err != nil {
-		return nil, err
+	if a.lateNotes != nil {
+		running.Go(func() { a.lateNotes.Run(ctx) })
 	}
-	running.Go(func() { clock.Run(ctx) })
-	running.Go(func() { sealer.Run(ctx, sealInterval) })
+	running.Go(func() { a.clock.Run(ctx) })
 	return &running, nil
+}
+
+// openForSealing returns the store of the sealer: rows, or the same store through the app
+// profile for sealing. The metrics of the store do not count the requests of that.
+func (a *adapter) openForSealing(ctx context.Context, rows bucketstore.Store) (bucketstore.Store, error) {
+	if a.o.sealAppProfile == "" || !a.o.seal.enabled {
+		return rows, nil
+	}
+	sealing := a.o.forSealing()
+	sealing.createTables = false // they exist
+	store, err := openStore(ctx, sealing, a.logger, nil, nil)
+	if err != nil {
+		return nil, fmt.Errorf("open the store for sealing: %w", err)
+	}
+	a.onClose("close the store of the sealer", store.Close)
+	return store, nil
 }

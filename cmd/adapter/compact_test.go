@@ -3,8 +3,16 @@ package main
 import (
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/go-kit/log"
+	"google.golang.org/grpc"
+
+	"github.com/promtable/promtable/bucketstore"
+	"github.com/promtable/promtable/bucketstore/bigtable/bigtabletest"
+	"github.com/promtable/promtable/series"
 )
 
 // TestSealFlags: the default of sealing depends on backend and buffer.
@@ -28,6 +36,8 @@ func TestSealFlags(t *testing.T) {
 		{"Bigtable with a buffer, sealing", on("--buffer.enabled", "--seal.enabled"), "", false, "--buffer.enabled"},
 		{"compact with a buffer", on("compact", "--buffer.enabled"), "", false, "--buffer.enabled"},
 		{"no rows", on("--seal.rows-per-second=0"), "", false, "--seal.rows-per-second"},
+		{"no workers", on("--seal.workers=0"), "", false, "--seal.workers"},
+		{"app profile of an embedded store", []string{"--bigtable.seal-app-profile=low"}, "", false, "--storage.backend=bigtable"},
 		{"compact", on("compact"), commandCompact, true, ""},
 		{"compact, the flags behind", append([]string{"compact", "--interval=1m"}, bigtable...), commandCompact, true, ""},
 		{"compact an embedded store", []string{"compact"}, "", false, "--storage.backend=bigtable"},
@@ -57,4 +67,71 @@ func TestSealFlags(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestSealAppProfile: requests of a sealer have the app profile for sealing if there is one,
+// and others that of the store.
+func TestSealAppProfile(t *testing.T) {
+	var last atomic.Value
+	addr := bigtabletest.Serve(t, bigtabletest.WithServerOptions(grpc.ChainStreamInterceptor(
+		func(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+			return handler(srv, profiledStream{stream, &last})
+		})))
+	t.Setenv("BIGTABLE_EMULATOR_HOST", addr)
+	for _, tt := range []struct {
+		name, want string
+		args       []string
+	}{
+		{"none", "main", nil},
+		{"one", "low", []string{"--bigtable.seal-app-profile=low"}},
+		{"one, not sealing", "main", []string{"--bigtable.seal-app-profile=low", "--no-seal.enabled"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			o, err := parseFlags(append(tt.args, "--storage.backend=bigtable", "--bigtable.project=p", "--bigtable.instance=i", "--bigtable.app-profile=main"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			a, err := newAdapter(o, log.NewNopLogger())
+			if err != nil {
+				t.Fatal(err)
+			}
+			rows, err := openStore(t.Context(), o, a.logger, a.reg, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			a.onClose("close the store", rows.Close)
+			sealing, err := a.openForSealing(t.Context(), rows)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, store := range []struct {
+				bucketstore.Store
+				want string
+			}{{sealing, tt.want}, {rows, "main"}} {
+				err := store.Apply(t.Context(), bucketstore.Metric, []bucketstore.Mutation{{Key: []byte("up"), Ops: []bucketstore.Op{
+					{Kind: bucketstore.DeleteFamily, Family: series.FamilyLate},
+				}}})
+				if got := last.Load(); err != nil || got != store.want {
+					t.Errorf("the app profile is %v, want %s, %v", got, store.want, err)
+				}
+			}
+			if err := a.close(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// A profiledStream keeps the app profile of a request.
+type profiledStream struct {
+	grpc.ServerStream
+	last *atomic.Value
+}
+
+func (s profiledStream) RecvMsg(m any) error {
+	err := s.ServerStream.RecvMsg(m)
+	if req, ok := m.(interface{ GetAppProfileId() string }); ok && err == nil {
+		s.last.Store(req.GetAppProfileId())
+	}
+	return err
 }

@@ -34,6 +34,7 @@ type options struct {
 	path    string
 
 	project, instance, appProfile, tablePrefix string
+	sealAppProfile                             string
 	connections                                int
 	createTables, directAccess, clientMetrics  bool
 
@@ -129,6 +130,7 @@ func (o *options) storageFlags(app *kingpin.Application) {
 	flag("bigtable.project", "Google Cloud project of the Bigtable instance.").StringVar(&o.project)
 	flag("bigtable.instance", "Bigtable instance.").StringVar(&o.instance)
 	flag("bigtable.app-profile", "App profile with single-cluster routing. Default: the default profile of the instance.").StringVar(&o.appProfile)
+	flag("bigtable.seal-app-profile", "App profile of sealing, with the same cluster and a low priority. Default: that of --bigtable.app-profile.").StringVar(&o.sealAppProfile)
 	flag("bigtable.table-prefix", "Prefix of the table names METRIC, CURRENT, INDEX and META.").StringVar(&o.tablePrefix)
 	flag("bigtable.connections", "Connections to Bigtable at the start; Google's client adapts the number. 0 is its default, 10. An emulator gets one.").Default("0").IntVar(&o.connections)
 	flag("bigtable.create-tables", "Create missing tables and column families.").Default("true").BoolVar(&o.createTables)
@@ -293,7 +295,7 @@ func (o *options) check() error {
 	}
 	if o.backend == backendEmbedded {
 		for _, name := range []string{
-			"bigtable.project", "bigtable.instance", "bigtable.app-profile",
+			"bigtable.project", "bigtable.instance", "bigtable.app-profile", "bigtable.seal-app-profile",
 			"bigtable.table-prefix", "bigtable.connections", "bigtable.create-tables",
 			"bigtable.direct-access", "bigtable.client-metrics",
 		} {
@@ -326,6 +328,7 @@ func (o *options) checkNumbers() error {
 	}{
 		{"shutdown.timeout", int64(o.shutdownTimeout), 1},
 		{"bigtable.connections", int64(o.connections), 0},
+		{"seal.workers", int64(o.seal.workers), 1},
 		{"write.max-future", int64(o.engine.MaxFuture), 0},
 		{"write.timeout", int64(o.remote.WriteTimeout), 1},
 		{"write.max-concurrent", int64(o.remote.MaxConcurrentWrites), 1},

@@ -89,6 +89,9 @@ type adapter struct {
 	// failingRows returns the rows that the store does not take. It is nil without a
 	// buffer.
 	failingRows func() []bucketstore.FailingRow
+	// lateNotes tell the sealer of late cells. They are nil with a buffer and on the embedded
+	// store.
+	lateNotes *seal.LateNotes
 	// closers end what open has opened. The last one is called first.
 	closers []func() error
 }
@@ -145,14 +148,19 @@ func (a *adapter) open(ctx context.Context) (served handlers, err error) {
 	if err != nil {
 		return served, err
 	}
-	if err := a.startBackground(ctx, rows, appender, e); err != nil {
+	sealing, err := a.openForSealing(ctx, rows)
+	if err != nil {
+		return served, err
+	}
+	if err := a.startBackground(ctx, sealing, appender, e); err != nil {
 		return served, err
 	}
 	return handlers{protocols: newRemote(a.o, e, a.logger, a.reg), queries: queries, page: page}, nil
 }
 
-// startBackground starts what runs beside requests, until close.
-func (a *adapter) startBackground(ctx context.Context, rows bucketstore.Store, appender bucketstore.Appender, e *engine.Engine) error {
+// startBackground starts what runs beside requests, until close. sealing is the store of the
+// sealer.
+func (a *adapter) startBackground(ctx context.Context, sealing bucketstore.Store, appender bucketstore.Appender, e *engine.Engine) error {
 	ctx, stop := context.WithCancel(ctx)
 	var running []*sync.WaitGroup
 	a.onClose("", func() error {
@@ -167,9 +175,9 @@ func (a *adapter) startBackground(ctx context.Context, rows bucketstore.Store, a
 	})
 	running = append(running, a.startWatchingLogs(ctx, appender))
 	running = append(running, startSelfScrape(ctx, a.o, e, a.server.instance(), a.logger, a.reg))
-	sealing, err := startSealing(ctx, a.o, a.schema, rows, a.clock, a.logger, a.reg)
+	sealer, err := a.startSealing(ctx, sealing)
 	if err == nil {
-		running = append(running, sealing)
+		running = append(running, sealer)
 	}
 	return err
 }
@@ -265,7 +273,12 @@ func (a *adapter) openAppender(ctx context.Context, rows bucketstore.Store) (buc
 			return rows, nil, err
 		}
 		a.clock = newClock(a.o, rows, nil, a.logger, a.reg)
-		return rows, bucketstore.NewDirect(rows, a.schema, time.Now, a.clock.RawFrom), nil
+		direct := bucketstore.NewDirect(rows, a.schema, time.Now, a.clock.RawFrom)
+		if a.clock != nil {
+			a.lateNotes = seal.NewLateNotes(rows, a.schema, time.Now, a.logger)
+			direct.OnLate(a.lateNotes.Add)
+		}
+		return rows, direct, nil
 	}
 	dir, err := bindLog(ctx, a.o, terms)
 	if err != nil {
@@ -330,6 +343,7 @@ func newEngine(o *options, schema series.Schema, store bucketstore.Store, append
 	}
 	if o.backend == backendBigtable {
 		cfg.ParallelScans, cfg.ParallelLists = bigtableParallel, bigtableParallel
+		cfg.KeepsVersions = true
 	} else {
 		cfg.AtomicApply = true
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/bucketstore/bigtable/bigtabletest"
+	"github.com/promtable/promtable/bucketstore/storetest"
 	"github.com/promtable/promtable/remote/engine"
 	"github.com/promtable/promtable/series"
 	"github.com/promtable/promtable/series/cell"
@@ -63,20 +64,41 @@ func TestCurrentLatestWins(t *testing.T) {
 	}
 }
 
-// The same, with a real client and its cells. The fake drops old cells by its
-// own clock.
+// The same, with a real client and its cells. The fake drops old cells by its own clock. If
+// older cells are deleted a row keeps one version, or two until the next write if an older
+// sample came late.
 func TestCurrentOnBigtable(t *testing.T) {
-	now := time.Now().UnixMilli()
-	f := openOn(t, bigtabletest.Open(t), newClock(now))
-	f.append(t, sample(up, now, 1))
-	f.reopen(t)
-	f.append(t, sample(up, now-1, 2))
-	wantSeries(t, "memory is older", f.current(t, 0), sample(up, now, 1))
-	f.reopen(t)
-	wantSeries(t, "the older came last", f.current(t, 0), sample(up, now, 1))
-	f.append(t, sample(up, now, 3))
-	f.reopen(t)
-	wantSeries(t, "equal times", f.current(t, 0), sample(up, now, 3))
+	for _, keepsVersions := range []bool{false, true} {
+		t.Run(fmt.Sprint(keepsVersions), func(t *testing.T) {
+			now := time.Now().UnixMilli()
+			store := storetest.NewVersions(bigtabletest.Open(t))
+			f := openOn(t, store, newClock(now), func(cfg *engine.Config) { cfg.KeepsVersions = keepsVersions })
+			want := func(what string, versions int, want engine.Series) {
+				t.Helper()
+				wantSeries(t, what, f.current(t, 0), want)
+				if got := store.Most(bucketstore.Current); keepsVersions && got != versions {
+					t.Errorf("%s: %d versions, want %d", what, got, versions)
+				}
+			}
+			f.append(t, sample(up, now, 1))
+			f.reopen(t)
+			f.append(t, sample(up, now-1, 2))
+			want("memory is older", 1, sample(up, now, 1))
+			f.reopen(t)
+			want("the older came last", 2, sample(up, now, 1))
+			f.append(t, sample(up, now, 3))
+			f.reopen(t)
+			want("equal times", 1, sample(up, now, 3))
+			for i := int64(1); i < 10; i++ {
+				f.append(t, sample(up, now+i, float64(i)))
+				f.reopen(t)
+				want("newer", 1, sample(up, now+i, float64(i)))
+			}
+			if got := store.Most(bucketstore.Current); !keepsVersions && got != 11 {
+				t.Errorf("%d versions if none is deleted, want 11", got)
+			}
+		})
+	}
 }
 
 func TestCurrentSelects(t *testing.T) {

@@ -68,6 +68,9 @@ type Config struct {
 	// AtomicApply says that Store applies all mutations of an Apply together or
 	// none, and makes them visible at one instant, as the embedded store does.
 	AtomicApply bool
+	// KeepsVersions says that Store keeps the cells that a newer one has replaced for a
+	// while, as Bigtable does.
+	KeepsVersions bool
 
 	// WrittenSeries is how many series the index remembers as written. 0 is 2,000,000.
 	WrittenSeries int
@@ -153,6 +156,8 @@ func New(cfg Config) (*Engine, error) {
 		Registerer: cfg.Registerer,
 		Interval:   cfg.CurrentInterval,
 		MaxPending: cfg.MaxPending,
+
+		KeepsVersions: cfg.KeepsVersions,
 	})
 	ctx, stop := context.WithCancel(context.Background())
 	e.stop = stop

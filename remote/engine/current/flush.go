@@ -80,7 +80,7 @@ func (t *Table) writeRows(ctx context.Context, taken []takenSample) error {
 	if len(taken) == 0 {
 		return nil
 	}
-	if err := t.store.Apply(ctx, bucketstore.Current, currentRows(taken)); err != nil {
+	if err := t.store.Apply(ctx, bucketstore.Current, t.rows(taken)); err != nil {
 		t.metrics.flushes.WithLabelValues(resultFailed).Inc()
 		return fmt.Errorf("write %d rows of CURRENT: %w", len(taken), err)
 	}
@@ -90,9 +90,15 @@ func (t *Table) writeRows(ctx context.Context, taken []takenSample) error {
 	return nil
 }
 
-// currentRows returns the rows of samples.
-func currentRows(taken []takenSample) []bucketstore.Mutation {
-	muts, ops := make([]bucketstore.Mutation, len(taken)), make([]bucketstore.Op, len(taken))
+// rows returns the rows of samples. Where the store keeps versions, each first deletes the
+// older cells: they count towards the size of the row until they are collected. The newest
+// sample still wins, however late an older one arrives.
+func (t *Table) rows(taken []takenSample) []bucketstore.Mutation {
+	perRow := 1
+	if t.keepsVersions {
+		perRow = 2
+	}
+	muts, ops := make([]bucketstore.Mutation, len(taken)), make([]bucketstore.Op, 0, perRow*len(taken))
 	values := make([]byte, 0, 8*len(taken))
 	qualifier := []byte(series.QualifierCurrent)
 	for i := range taken {
@@ -102,14 +108,15 @@ func currentRows(taken []takenSample) []bucketstore.Mutation {
 			values = cell.Append(values, cell.Value{Start: s.ST, Float: s.V})
 			value = values[first:]
 		}
-		ops[i] = bucketstore.Op{
-			Kind:      bucketstore.SetCell,
-			Family:    series.FamilyCurrent,
-			Qualifier: qualifier,
-			Time:      s.T,
-			Value:     value,
+		op := bucketstore.Op{Family: series.FamilyCurrent, Qualifier: qualifier, Time: s.T}
+		first := len(ops)
+		if t.keepsVersions {
+			op.Kind = bucketstore.DeleteColumnBefore
+			ops = append(ops, op)
 		}
-		muts[i] = bucketstore.Mutation{Key: []byte(s.at.key), Ops: ops[i : i+1]}
+		op.Kind, op.Value = bucketstore.SetCell, value
+		ops = append(ops, op)
+		muts[i] = bucketstore.Mutation{Key: []byte(s.at.key), Ops: ops[first:len(ops):len(ops)]}
 	}
 	return muts
 }
