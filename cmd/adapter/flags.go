@@ -13,6 +13,8 @@ import (
 	"github.com/prometheus/common/version"
 
 	"github.com/promtable/promtable/bucketstore/bigtable"
+	"github.com/promtable/promtable/bucketstore/disk"
+	"github.com/promtable/promtable/bucketstore/pebble"
 	"github.com/promtable/promtable/remote"
 	"github.com/promtable/promtable/remote/api"
 	"github.com/promtable/promtable/remote/engine"
@@ -32,6 +34,7 @@ type options struct {
 
 	backend string
 	path    string
+	minFree byteSize
 
 	project, instance, appProfile, tablePrefix string
 	sealAppProfile                             string
@@ -62,11 +65,12 @@ type options struct {
 	logFormat  string
 
 	// existing says that a command needs an existing store: it creates none. Tests replace
-	// netListen, storeTimeout and reachTimeout.
+	// netListen, storeTimeout, reachTimeout and diskUsage.
 	existing     bool
 	netListen    func(network, address string) (net.Listener, error)
 	storeTimeout time.Duration
 	reachTimeout time.Duration
+	diskUsage    func(path string) (disk.Usage, error)
 
 	// given says which flags are on the command line, of those that depend on others.
 	given map[string]*bool
@@ -74,7 +78,7 @@ type options struct {
 
 // parseFlags parses the command line and checks it.
 func parseFlags(args []string) (*options, error) {
-	o := &options{netListen: net.Listen, storeTimeout: storeTimeout, given: make(map[string]*bool)}
+	o := &options{netListen: net.Listen, storeTimeout: storeTimeout, diskUsage: pebble.DiskUsage, given: make(map[string]*bool)}
 	app := kingpin.New("adapter", "Remote storage for Prometheus: keeps samples in Google Bigtable or in an embedded store, and gives them back.")
 	app.Version(version.Print("adapter")).UsageWriter(os.Stdout)
 	app.HelpFlag.Short('h')
@@ -127,6 +131,9 @@ func (o *options) storageFlags(app *kingpin.Application) {
 		return app.Flag(name, help).IsSetByUser(o.given[name])
 	}
 	flag("storage.path", "Directory of the embedded store.").Default("./data").StringVar(&o.path)
+	o.minFree.flag = "storage.min-free-space"
+	flag(o.minFree.flag, "Refuse writes while the file system of the embedded store, or of the buffer's log, has less free space; reads go on. At most 5% of the file system. 0 is never.").
+		Default(units.GiB.String()).SetValue(&o.minFree)
 	flag("bigtable.project", "Google Cloud project of the Bigtable instance.").StringVar(&o.project)
 	flag("bigtable.instance", "Bigtable instance.").StringVar(&o.instance)
 	flag("bigtable.app-profile", "App profile with single-cluster routing. Default: the default profile of the instance.").StringVar(&o.appProfile)
@@ -308,6 +315,8 @@ func (o *options) check() error {
 	switch {
 	case *o.given["storage.path"]:
 		return errors.New("--storage.path is for the embedded store: leave it out, or use --storage.backend=embedded")
+	case *o.given[o.minFree.flag] && !o.buffered:
+		return errors.New("--storage.min-free-space is for the local disk: add --buffer.enabled, or leave it out")
 	case o.project == "":
 		return errors.New("--storage.backend=bigtable needs --bigtable.project=PROJECT; with an emulator any name will do")
 	case o.instance == "":

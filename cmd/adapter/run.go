@@ -20,6 +20,7 @@ import (
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/bucketstore/bigtable"
 	"github.com/promtable/promtable/bucketstore/buffer"
+	"github.com/promtable/promtable/bucketstore/disk"
 	"github.com/promtable/promtable/bucketstore/meta"
 	"github.com/promtable/promtable/bucketstore/pebble"
 	"github.com/promtable/promtable/bucketstore/seal"
@@ -329,6 +330,7 @@ func newEngine(o *options, schema series.Schema, store bucketstore.Store, append
 	cfg := o.engine
 	cfg.Store = store
 	cfg.Appender = appender
+	cfg.Admit = newWatch(o, logger, reg).Admit
 	cfg.Schema = schema
 	cfg.Now = time.Now
 	cfg.Logger = logger
@@ -348,6 +350,21 @@ func newEngine(o *options, schema series.Schema, store bucketstore.Store, append
 		cfg.AtomicApply = true
 	}
 	return engine.New(cfg)
+}
+
+// newWatch returns the watch over the free space of the local disk. Without a store or a log
+// on it, there is nothing to watch.
+func newWatch(o *options, logger log.Logger, reg prometheus.Registerer) *disk.Watch {
+	var paths []string
+	if o.backend == backendEmbedded {
+		paths = append(paths, o.path)
+	}
+	if o.buffered {
+		paths = append(paths, o.bufferPath)
+	}
+	return disk.New(disk.Config{
+		Paths: paths, MinFree: uint64(o.minFree.Base2Bytes), Usage: o.diskUsage, Now: time.Now, Logger: logger, Registerer: reg,
+	})
 }
 
 // newRemote returns the handlers of the protocols.

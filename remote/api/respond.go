@@ -26,6 +26,8 @@ func respond(w http.ResponseWriter, data any, err error) {
 		switch {
 		case status < http.StatusInternalServerError:
 			kind = "execution"
+		case status == http.StatusInternalServerError:
+			kind = "internal"
 		case errors.Is(err, context.DeadlineExceeded):
 			kind = "timeout"
 		}

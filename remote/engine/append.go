@@ -67,6 +67,9 @@ func (s Stored) Total() int { return s.Samples + s.Histograms + s.Exemplars }
 // With HA on, what comes from a replica that is not elected is not stored and
 // counts as if it were: the sender must not think that it has failed.
 func (e *Engine) Append(ctx context.Context, batch []Series, rejected *Rejected) (stored Stored, err error) {
+	if err := e.cfg.Admit(); err != nil {
+		return stored, err
+	}
 	kept, deduplicated, err := e.deduplicate(ctx, batch, rejected)
 	if err == nil {
 		stored, err = e.appendKept(ctx, kept, rejected)
@@ -78,6 +81,9 @@ func (e *Engine) Append(ctx context.Context, batch []Series, rejected *Rejected)
 // that can never be stored go to rejected. An error means that the rest may not be
 // stored; the writer may, and should, send it again.
 func (e *Engine) AppendMetadata(ctx context.Context, batch []Metadata, rejected *Rejected) error {
+	if err := e.cfg.Admit(); err != nil {
+		return err
+	}
 	return e.metadata.Append(ctx, batch, func(err error) { rejected.Add(ReasonMetadata, 1, err) })
 }
 

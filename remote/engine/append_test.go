@@ -213,6 +213,28 @@ func TestAppendStoreFailure(t *testing.T) {
 	}
 }
 
+// TestAppendRefused: a batch that is not admitted changes nothing, and reads go on.
+func TestAppendRefused(t *testing.T) {
+	errFull := errors.New("little free space")
+	var refusal error
+	f := openFixture(t, func(cfg *engine.Config) { cfg.Admit = func() error { return refusal } })
+	before := one(labels.FromStrings("__name__", "a"), someTime)
+	f.append(t, before)
+	refusal = errFull
+	batch := []engine.Series{one(labels.FromStrings("__name__", "b"), someTime)}
+	var rejected engine.Rejected
+	if stored, err := f.Append(t.Context(), batch, &rejected); !errors.Is(err, errFull) || stored.Total() != 0 || rejected.Err() != nil {
+		t.Errorf("%d stored, error %v, rejected %v", stored.Total(), err, rejected.Err())
+	}
+	if err := f.AppendMetadata(t.Context(), []engine.Metadata{{Family: "a"}}, &rejected); !errors.Is(err, errFull) {
+		t.Errorf("metadata: %v", err)
+	}
+	wantSeries(t, "while writes are refused", f.collect(t, everything()), before)
+	refusal = nil
+	f.append(t, batch...)
+	wantSeries(t, "afterwards", f.collect(t, everything()), before, batch[0])
+}
+
 // One row in many fails in a real client: the rest is stored and counted.
 func TestAppendRowFailure(t *testing.T) {
 	broken := true

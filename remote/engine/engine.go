@@ -50,6 +50,9 @@ type Config struct {
 	Logger log.Logger
 	// Registerer may be nil.
 	Registerer prometheus.Registerer
+	// Admit, if set, is asked before anything is stored. Its error refuses the whole
+	// batch, and the sender should send it again.
+	Admit func() error
 
 	// MaxFuture is how far ahead of the clock a sample may lie. 0 is 10 minutes.
 	// Unbounded is as far as series.MaxTime, whatever the clock says.
@@ -124,6 +127,9 @@ type Engine struct {
 func New(cfg Config) (*Engine, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = log.NewNopLogger()
+	}
+	if cfg.Admit == nil {
+		cfg.Admit = func() error { return nil }
 	}
 	if cfg.MaxFuture == 0 {
 		cfg.MaxFuture = defaultMaxFuture

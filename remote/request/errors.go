@@ -79,16 +79,17 @@ type Protocol uint8
 
 const (
 	// Remote is remote write, remote read, OTLP, federation and explanation. A
-	// limit is 400, and corrupt stored bytes are 500.
+	// limit is 400.
 	Remote Protocol = iota
 	// API is Prometheus' HTTP API. A limit is 422, as for any query that fails
-	// there, and every failure of the store is 503.
+	// there.
 	API
 )
 
 // Status returns the status of the answer to err. client is the context of the
 // request as it came, without a deadline of the adapter. An error that is not
-// plainly the fault of the client is a 5xx, so that a sender repeats the request.
+// plainly the fault of the client is a 5xx, so that a sender repeats the request: a
+// 500 for corrupt stored bytes, else a 503.
 func Status(client context.Context, p Protocol, err error) int {
 	var (
 		named    *statusError
@@ -112,7 +113,7 @@ func Status(client context.Context, p Protocol, err error) int {
 		return http.StatusBadRequest
 	case errors.As(err, &tooLarge):
 		return http.StatusRequestEntityTooLarge
-	case errors.Is(err, series.ErrCorrupt) && p == Remote:
+	case errors.Is(err, series.ErrCorrupt):
 		return http.StatusInternalServerError
 	}
 	return http.StatusServiceUnavailable

@@ -26,7 +26,7 @@ func TestStatus(t *testing.T) {
 		remote, api int
 	}{
 		{"limit", t.Context(), engine.ErrLimit, 400, 422},
-		{"corrupt", t.Context(), series.ErrCorrupt, 500, 503},
+		{"corrupt", t.Context(), series.ErrCorrupt, 500, 500},
 		{"rejected", t.Context(), rejected.Err(), 400, 400},
 		{"bad request", t.Context(), request.BadRequest("no"), 400, 400},
 		{"named", t.Context(), request.WithStatus(http.StatusUnsupportedMediaType, "no"), 415, 415},
