@@ -109,6 +109,17 @@ func (s *dirState) holdsSamples() bool {
 	return slices.ContainsFunc(s.heads, func(h segmentHead) bool { return !h.empty })
 }
 
+// splitUnused returns the heads without the last one if that segment never had a frame, and
+// that one. It may not be durable, so that it could be damage between two others. A log keeps
+// its only segment, without which it would look lost, unless that was not finished.
+func (s *dirState) splitUnused() (used, unused []segmentHead) {
+	n := len(s.heads)
+	if n > 0 && (s.heads[n-1].blank || s.heads[n-1].empty && n > 1) {
+		n--
+	}
+	return s.heads[:n], s.heads[n:]
+}
+
 // size returns the bytes of all segments.
 func (s *dirState) size() (bytes int64) {
 	for _, h := range s.heads {
@@ -175,7 +186,11 @@ func lockDir(dir directory, since time.Time) (fileutil.Releaser, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the log in %s is held by another process, %s: %w", dir.path(), readOwner(dir), err)
 	}
-	if err := writeFile(dir, ownerName, describeOwner(since)); err != nil {
+	err = writeFile(dir, ownerName, describeOwner(since))
+	if isNoSpace(err) {
+		err = removeIfThere(dir, ownerName) // no name is better than that of another process
+	}
+	if err != nil {
 		return nil, errors.Join(fmt.Errorf("take the log in %s: %w", dir.path(), err), lock.Release())
 	}
 	return lock, nil
@@ -213,18 +228,25 @@ func readFile(dir directory, name string) (string, error) {
 	return strings.TrimSpace(string(text)), errors.Join(err, file.Close())
 }
 
-// writeFile replaces a small file, durably and atomically.
+// writeFile replaces a small file, durably and atomically. It does nothing if the file has
+// this text, so that a start needs little room on the disk.
 func writeFile(dir directory, name, text string) error {
+	if held, err := readFile(dir, name); err == nil && held == text {
+		return dir.sync() // whoever renamed it may not have come so far
+	}
 	file, err := dir.open(name+".new", os.O_CREATE|os.O_TRUNC|os.O_WRONLY)
 	if err != nil {
 		return err
 	}
 	_, err = file.Write([]byte(text))
-	if err := errors.Join(err, file.Sync(), file.Close()); err != nil {
-		return err
+	if err == nil {
+		err = file.Sync()
 	}
-	if err := dir.rename(name+".new", name); err != nil {
-		return err
+	if err = errors.Join(err, file.Close()); err == nil {
+		err = dir.rename(name+".new", name)
+	}
+	if err != nil {
+		return errors.Join(err, removeIfThere(dir, name+".new"))
 	}
 	return dir.sync()
 }

@@ -9,7 +9,9 @@ func (b *Buffer) Kill() {
 	b.done.Wait()
 	b.log.mu.Lock()
 	defer b.log.mu.Unlock()
-	b.log.file.Close()
+	if b.log.file != nil {
+		b.log.file.Close()
+	}
 	b.dir.Close()
 }
 
@@ -44,3 +46,6 @@ func (b *Buffer) OpenBytes() (counted, held int) {
 	}
 	return b.openBytes, held
 }
+
+// SyncLog syncs the log once.
+func (b *Buffer) SyncLog() { b.syncLog() }
