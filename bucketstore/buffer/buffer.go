@@ -12,6 +12,7 @@
 //	record.go   the bytes of the log
 //	log.go      its files: group commit, segments
 //	files.go    what a log needs of a file system
+//	synced.go   how far the log is synced, between two fsyncs
 //	segment.go  reading one of them
 //	dir.go      the directory: its lock, its owner, its identity
 //	head.go     the head of a segment

@@ -53,6 +53,8 @@ type dirState struct {
 	dirIdentity
 	// heads are the heads of the segments, ascending.
 	heads []segmentHead
+	// synced is how far the log is known to be synced, if that is in the last segment.
+	synced position
 }
 
 // readDir reads the state of a directory. A directory that does not exist is empty.
@@ -68,6 +70,9 @@ func readDir(dir directory) (s dirState, err error) {
 	if s.dirIdentity, err = readIdentity(dir); err != nil {
 		return s, err
 	}
+	if s.synced, err = readSynced(dir); err != nil {
+		return s, err
+	}
 	for i, segment := range segments {
 		if next := segments[0] + uint64(i); segment != next {
 			return s, fmt.Errorf("segment %s is missing", segmentName(next))
@@ -80,6 +85,9 @@ func readDir(dir directory) (s dirState, err error) {
 		}
 		if err != nil {
 			return s, fmt.Errorf("segment %s: %w", segmentName(segment), err)
+		}
+		if s.synced.segment == segment && (head.size < s.synced.size || head.blank) {
+			return s, fmt.Errorf("segment %s: %w: only %d of %d bytes that were synced are there", segmentName(segment), series.ErrCorrupt, head.size, s.synced.size)
 		}
 		s.heads = append(s.heads, head)
 	}

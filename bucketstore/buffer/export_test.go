@@ -11,6 +11,7 @@ func (b *Buffer) Kill() {
 	defer b.log.mu.Unlock()
 	if b.log.file != nil {
 		b.log.file.Close()
+		b.log.synced.close()
 	}
 	b.dir.Close()
 }

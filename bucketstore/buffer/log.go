@@ -50,6 +50,8 @@ type wal struct {
 	metrics   *metrics
 
 	segments *segments
+	// synced is nil if all frames are synced.
+	synced *syncedFile
 
 	mu sync.Mutex
 	// file is the segment current. It is nil if the disk had no room for one yet. dirty says
@@ -81,6 +83,9 @@ func newLog(dir dirState, cfg Config, m *metrics, segments *segments) (*wal, err
 	}
 	if n := len(dir.heads); n > 0 {
 		l.current = dir.heads[n-1].segment
+	}
+	if !l.always {
+		l.synced = &syncedFile{dir: dir.directory}
 	}
 	return l, nil
 }
@@ -127,7 +132,9 @@ func (l *wal) create(segment uint64) (file, error) {
 		return nil, refuseIfFull(err)
 	}
 	if _, err = file.Write(l.head); err == nil {
-		err = errors.Join(file.Sync(), l.dir.sync())
+		if err = errors.Join(file.Sync(), l.dir.sync()); err == nil {
+			err = l.synced.put(position{segment, int64(len(l.head))})
+		}
 	} else {
 		err = refuseIfFull(err)
 	}
@@ -271,11 +278,19 @@ func (l *wal) writeFrame(sync bool) error {
 	return nil
 }
 
-// sync makes the written frames durable.
+// sync makes the written frames durable, and then what the file synced says of them.
 func (l *wal) sync() error {
 	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.syncLocked()
+	isWritten, to := l.dirty, position{l.current, int64(l.size)}
+	err := l.syncLocked()
+	l.mu.Unlock()
+	if err != nil || !isWritten {
+		return err
+	}
+	if err := l.synced.put(to); !isRefusal(err) {
+		return err
+	}
+	return nil // what it says is less, and true
 }
 
 func (l *wal) syncLocked() error {
@@ -310,17 +325,22 @@ func (b *Buffer) syncLog() {
 
 // close closes the log and keeps its files.
 func (l *wal) close() error {
+	err := errors.Join(l.sync(), l.synced.close())
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.file == nil {
-		return nil
+		return err
 	}
-	return errors.Join(l.syncLocked(), l.file.Close())
+	return errors.Join(err, l.file.Close())
 }
 
 // remove closes the log and removes its files. Only stamp, the last one, is kept.
 func (l *wal) remove(stamp int64) error {
-	if err := errors.Join(l.close(), writeStamp(l.dir, stamp)); err != nil {
+	err := errors.Join(l.close(), writeStamp(l.dir, stamp))
+	if err == nil {
+		err = removeIfThere(l.dir, syncedName) // later segments have the same names
+	}
+	if err != nil {
 		return fmt.Errorf("remove the log: %w", err)
 	}
 	return l.segments.removeBefore(l.current + 1)

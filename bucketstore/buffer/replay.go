@@ -203,6 +203,12 @@ func (b *Buffer) readSegment(file *segmentFile, isLast bool, p *replayer, progre
 // whyUnfinished says why the last segment may end at the damage here with no harm to what
 // was promised. It is empty if it may not.
 func (b *Buffer) whyUnfinished(file *segmentFile) (why string, err error) {
+	if synced := b.dir.state.synced; synced.segment == file.segment {
+		if file.at < synced.size {
+			return "", nil
+		}
+		return "the log is damaged after the last sync, by a loss of power or a write that was not finished", nil
+	}
 	followed, err := file.hasFrame()
 	if err != nil || followed {
 		return "", err
