@@ -123,9 +123,11 @@ func (b *Buffer) commit(group []*request) {
 		b.stamp = max(b.stamp+2, now) // late samples have +1
 		req.stamp = b.stamp
 	}
-	segment, err := b.log.write(group)
-	if err != nil {
-		b.cfg.Die(err)
+	segment, err := b.writeLog(group)
+	if isRefusal(err) {
+		b.metrics.refused.Inc()
+	} else if err != nil {
+		b.cfg.Die(fmt.Errorf("write the log: %w", err))
 	}
 	openBytes := 0
 	for _, req := range group {
@@ -143,6 +145,22 @@ func (b *Buffer) commit(group []*request) {
 	if openBytes > b.cfg.MaxOpenBytes {
 		b.pressure.wake()
 	}
+}
+
+// writeLog writes requests to the log. META lists the log before its first request.
+func (b *Buffer) writeLog(group []*request) (segment uint64, err error) {
+	if b.unlisted {
+		if b.log.file == nil {
+			err = b.log.start()
+		}
+		if err == nil {
+			err = b.list(context.Background())
+		}
+		if err != nil {
+			return 0, err
+		}
+	}
+	return b.log.write(group)
 }
 
 // apply puts samples into open chunks, with mu held, and returns those that belong to none.

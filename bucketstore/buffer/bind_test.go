@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/go-kit/log"
 
@@ -25,11 +26,16 @@ func newTerms(t testing.TB, rows bucketstore.Store) buffer.Terms {
 	t.Helper()
 	c := new(clock)
 	c.ms.Store(someTime)
-	store, err := meta.Open(t.Context(), rows, series.Schema{}, c.now)
+	terms, err := termsOf(t.Context(), rows, c.now)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return buffer.Terms{Store: store, Location: "here", Exclusive: true, Now: c.now}
+	return terms
+}
+
+func termsOf(ctx context.Context, rows bucketstore.Store, now func() time.Time) (buffer.Terms, error) {
+	store, err := meta.Open(ctx, rows, series.Schema{}, now)
+	return buffer.Terms{Store: store, Location: "here", Exclusive: true, Now: now}, err
 }
 
 // startBound opens the log in dir for a store, as an adapter does.

@@ -12,6 +12,7 @@
 //	record.go   the bytes of the log
 //	log.go      its files: group commit, segments
 //	files.go    what a log needs of a file system
+//	synced.go   how far the log is synced, between two fsyncs
 //	segment.go  reading one of them
 //	dir.go      the directory: its lock, its owner, its identity
 //	head.go     the head of a segment
@@ -167,6 +168,9 @@ type Buffer struct {
 	// by the replay.
 	stamp int64
 
+	// unlisted says that META may not list the log yet. It is owned by the committer.
+	unlisted bool
+
 	// onEmpty is called when memory and log are empty.
 	onEmpty func(context.Context)
 
@@ -208,13 +212,11 @@ func open(ctx context.Context, dir *Dir, cfg Config) (*Buffer, error) {
 		err = b.replay(ctx)
 	}
 	if err == nil {
-		b.log, err = createLog(dir.state, cfg, b.metrics, b.segments)
+		err = b.startLog()
 	}
-	if err == nil { // a log without a segment would look lost
-		err = b.segments.removeBefore(b.log.current)
-	}
-	if err == nil {
-		err = b.dir.register(ctx, cfg.Now(), 0)
+	b.unlisted = true
+	if err == nil && b.segments.last() > 0 { // a log without a segment would look lost
+		err = b.list(ctx)
 	}
 	if err != nil {
 		stop()
@@ -229,6 +231,49 @@ func open(ctx context.Context, dir *Dir, cfg Config) (*Buffer, error) {
 		b.done.Go(func() { b.runFsync(background) })
 	}
 	return b, nil
+}
+
+// startLog starts the log after the replay and removes the replayed segments. If the disk is
+// full, the last segment with a stamp stays, and the first requests that find room start the
+// log.
+func (b *Buffer) startLog() (err error) {
+	if b.log, err = newLog(b.dir.state, b.cfg, b.metrics, b.segments); err != nil {
+		return err
+	}
+	err = b.startSegment()
+	if isRefusal(err) {
+		if err := b.segments.removeBefore(b.segments.last()); err != nil {
+			return err
+		}
+		err = b.startSegment() // in the room of the removed segments
+	}
+	if isRefusal(err) {
+		level.Warn(b.cfg.Logger).Log("msg", "the disk of the log is full; samples are refused until it has room", "err", err)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return b.segments.removeBefore(b.log.current)
+}
+
+// startSegment makes the last stamp durable and begins the first segment.
+func (b *Buffer) startSegment() error {
+	if len(b.dir.state.heads) > 0 {
+		if err := writeStamp(b.dir.state, b.stamp); err != nil {
+			return refuseIfFull(err)
+		}
+	}
+	return b.log.start()
+}
+
+// list has META list the log.
+func (b *Buffer) list(ctx context.Context) error {
+	if err := b.dir.register(ctx, b.cfg.Now(), 0); err != nil {
+		return refusal{err}
+	}
+	b.unlisted = false
+	return nil
 }
 
 // newBuffer returns a buffer without samples or an open log.
@@ -263,6 +308,9 @@ func (b *Buffer) runRegister(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
+		}
+		if b.segments.last() == 0 { // listed without a segment, the log would look lost
+			continue
 		}
 		// A cancelled request could still arrive after Close has deregistered the log.
 		if err := b.dir.register(context.WithoutCancel(ctx), b.cfg.Now(), b.segments.size()); err != nil {

@@ -55,6 +55,8 @@ type dirState struct {
 	heads []segmentHead
 	// rowFiles are the heads of the row files, ascending, with their numbers as segments.
 	rowFiles []segmentHead
+	// synced is how far the log is known to be synced, if that is in the last segment.
+	synced position
 }
 
 // readDir reads the state of a directory. A directory that does not exist is empty.
@@ -70,6 +72,9 @@ func readDir(dir directory) (s dirState, err error) {
 	if s.dirIdentity, err = readIdentity(dir); err != nil {
 		return s, err
 	}
+	if s.synced, err = readSynced(dir); err != nil {
+		return s, err
+	}
 	for i, segment := range segments {
 		if next := segments[0] + uint64(i); segment != next {
 			return s, fmt.Errorf("segment %s is missing", segmentName(next))
@@ -82,6 +87,9 @@ func readDir(dir directory) (s dirState, err error) {
 		}
 		if err != nil {
 			return s, fmt.Errorf("segment %s: %w", segmentName(segment), err)
+		}
+		if s.synced.segment == segment && (head.size < s.synced.size || head.blank) {
+			return s, fmt.Errorf("segment %s: %w: only %d of %d bytes that were synced are there", segmentName(segment), series.ErrCorrupt, head.size, s.synced.size)
 		}
 		s.heads = append(s.heads, head)
 	}
@@ -110,6 +118,17 @@ func readIdentity(dir directory) (identity dirIdentity, err error) {
 // holdsSamples says whether the log may hold a request.
 func (s *dirState) holdsSamples() bool {
 	return len(s.rowFiles) > 0 || slices.ContainsFunc(s.heads, func(h segmentHead) bool { return !h.empty })
+}
+
+// splitUnused returns the heads without the last one if that segment never had a frame, and
+// that one. It may not be durable, so that it could be damage between two others. A log keeps
+// its only segment, without which it would look lost, unless that was not finished.
+func (s *dirState) splitUnused() (used, unused []segmentHead) {
+	n := len(s.heads)
+	if n > 0 && (s.heads[n-1].blank || s.heads[n-1].empty && n > 1) {
+		n--
+	}
+	return s.heads[:n], s.heads[n:]
 }
 
 // size returns the bytes of all segments.
@@ -178,7 +197,11 @@ func lockDir(dir directory, since time.Time) (fileutil.Releaser, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the log in %s is held by another process, %s: %w", dir.path(), readOwner(dir), err)
 	}
-	if err := writeFile(dir, ownerName, describeOwner(since)); err != nil {
+	err = writeFile(dir, ownerName, describeOwner(since))
+	if isNoSpace(err) {
+		err = removeIfThere(dir, ownerName) // no name is better than that of another process
+	}
+	if err != nil {
 		return nil, errors.Join(fmt.Errorf("take the log in %s: %w", dir.path(), err), lock.Release())
 	}
 	return lock, nil
@@ -216,18 +239,25 @@ func readFile(dir directory, name string) (string, error) {
 	return strings.TrimSpace(string(text)), errors.Join(err, file.Close())
 }
 
-// writeFile replaces a small file, durably and atomically.
+// writeFile replaces a small file, durably and atomically. It does nothing if the file has
+// this text, so that a start needs little room on the disk.
 func writeFile(dir directory, name, text string) error {
+	if held, err := readFile(dir, name); err == nil && held == text {
+		return dir.sync() // whoever renamed it may not have come so far
+	}
 	file, err := dir.open(name+".new", os.O_CREATE|os.O_TRUNC|os.O_WRONLY)
 	if err != nil {
 		return err
 	}
 	_, err = file.Write([]byte(text))
-	if err := errors.Join(err, file.Sync(), file.Close()); err != nil {
-		return err
+	if err == nil {
+		err = file.Sync()
 	}
-	if err := dir.rename(name+".new", name); err != nil {
-		return err
+	if err = errors.Join(err, file.Close()); err == nil {
+		err = dir.rename(name+".new", name)
+	}
+	if err != nil {
+		return errors.Join(err, removeIfThere(dir, name+".new"))
 	}
 	return dir.sync()
 }

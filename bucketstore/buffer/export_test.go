@@ -1,7 +1,5 @@
 package buffer
 
-import "github.com/promtable/promtable/bucketstore"
-
 // Kill ends b as the death of the process would: nothing is sealed and the log stays
 // unchanged. The store stays open.
 func (b *Buffer) Kill() {
@@ -11,39 +9,11 @@ func (b *Buffer) Kill() {
 	b.done.Wait()
 	b.log.mu.Lock()
 	defer b.log.mu.Unlock()
-	b.log.file.Close()
+	if b.log.file != nil {
+		b.log.file.Close()
+		b.log.synced.close()
+	}
 	b.dir.Close()
-}
-
-// A RowFileRow is a row in a row file.
-type RowFileRow struct {
-	Table bucketstore.Table
-	bucketstore.Mutation
-}
-
-// AppendRowFile appends a row file.
-func AppendRowFile(dst []byte, binding Binding, rows []RowFileRow) ([]byte, error) {
-	var failing []*failingRow
-	for _, row := range rows {
-		failing = append(failing, &failingRow{FailingRow: bucketstore.FailingRow{Table: row.Table, Key: row.Key}, ops: row.Ops})
-	}
-	return appendRowFile(dst, binding, failing)
-}
-
-// ParseRowFile parses a row file.
-func ParseRowFile(content []byte) (rows []RowFileRow, err error) {
-	failing, err := parseRowFile(content)
-	for _, row := range failing {
-		rows = append(rows, RowFileRow{row.Table, row.mutation()})
-	}
-	return rows, err
-}
-
-// AppendFrameBody appends body to the one frame of a row file.
-func AppendFrameBody(content, body []byte) []byte {
-	content = append(content, body...)
-	putFrameHead(content[headSize:])
-	return content
 }
 
 // Sweep sweeps once.
@@ -77,3 +47,6 @@ func (b *Buffer) OpenBytes() (counted, held int) {
 	}
 	return b.openBytes, held
 }
+
+// SyncLog syncs the log once.
+func (b *Buffer) SyncLog() { b.syncLog() }

@@ -46,6 +46,23 @@ func isNoSpace(err error) bool {
 	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
 }
 
+// A refusal is why requests were not written although the log works. It is as it was
+// before, and the next request may succeed.
+type refusal struct{ error }
+
+func (r refusal) Unwrap() error { return r.error }
+
+// refuseIfFull makes a refusal of err, the error of a write, if the disk is full.
+func refuseIfFull(err error) error {
+	if isNoSpace(err) {
+		return refusal{err}
+	}
+	return err
+}
+
+// isRefusal says whether err is a refusal, and nothing else.
+func isRefusal(err error) bool { return errors.As(err, new(refusal)) }
+
 // removeIfThere removes a file. A missing one is no error.
 func removeIfThere(dir directory, name string) error {
 	if err := dir.remove(name); !errors.Is(err, os.ErrNotExist) {

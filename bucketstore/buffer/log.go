@@ -49,25 +49,29 @@ type wal struct {
 	mostBytes int
 	metrics   *metrics
 
-	// The following fields are owned by the writing goroutine.
-	frame    []byte
-	size     int
-	numbered numbered
-
 	segments *segments
-	current  uint64
+	// synced is nil if all frames are synced.
+	synced *syncedFile
 
 	mu sync.Mutex
-	// file is the current segment. dirty says that it was written to since the last fsync.
-	file  file
-	dirty bool
+	// file is the segment current. It is nil if the disk had no room for one yet. dirty says
+	// that it was written to since the last fsync.
+	file    file
+	current uint64
+	dirty   bool
+	size    int
+	frame   []byte
+	// numbered counts the series in the segment. bitsBefore are the last values of their
+	// series before the samples of the requests that are being written, in order.
+	numbered   numbered
+	bitsBefore []uint64
 }
 
 // checksum is CRC-32C.
 func checksum(b []byte) uint32 { return crc32.Checksum(b, crc32.MakeTable(crc32.Castagnoli)) }
 
-// createLog starts a log with a new segment after the last one.
-func createLog(dir dirState, cfg Config, m *metrics, segments *segments) (*wal, error) {
+// newLog returns a log without a current segment.
+func newLog(dir dirState, cfg Config, m *metrics, segments *segments) (*wal, error) {
 	head, err := appendHead(nil, dir.Binding)
 	if err != nil {
 		return nil, err
@@ -75,68 +79,164 @@ func createLog(dir dirState, cfg Config, m *metrics, segments *segments) (*wal, 
 	l := &wal{
 		dir: dir.directory, head: head, always: cfg.FsyncInterval == 0, metrics: m,
 		segmentBytes: cfg.SegmentBytes, mostBytes: max(cfg.SegmentBytes, cfg.MaxLogBytes/2),
-		segments: segments, current: segments.last(),
+		segments: segments,
 	}
-	if err := l.rotate(); err != nil {
-		return nil, err
+	if n := len(dir.heads); n > 0 {
+		l.current = dir.heads[n-1].segment
 	}
-	l.segments.begin(l.current)
+	if !l.always {
+		l.synced = &syncedFile{dir: dir.directory}
+	}
 	return l, nil
 }
 
-// rotate ends the segment and starts the next. The new file is durable, with its head
-// alone, when rotate returns.
-func (l *wal) rotate() error {
+// start creates the first segment, after the last one that was replayed, whose stamp must
+// be durable.
+func (l *wal) start() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.file != nil {
-		if err := errors.Join(l.syncLocked(), l.file.Close()); err != nil {
-			return err
-		}
+	if err := l.rotate(); err != nil {
+		return err
 	}
-	file, err := l.dir.open(segmentName(l.current+1), os.O_CREATE|os.O_EXCL|os.O_WRONLY|os.O_APPEND)
+	l.segments.begin(l.current)
+	return nil
+}
+
+// rotate ends the segment and starts the next, with mu held. The new file is durable, with
+// its head alone, when rotate returns. After a refusal the segment goes on.
+func (l *wal) rotate() error {
+	if err := l.syncLocked(); err != nil {
+		return err
+	}
+	next, err := l.create(l.current + 1)
 	if err != nil {
 		return err
 	}
-	if _, err := file.Write(l.head); err != nil {
-		return errors.Join(err, file.Close())
+	if l.file != nil {
+		if err := l.file.Close(); err != nil {
+			return errors.Join(err, next.Close())
+		}
 	}
-	if err := errors.Join(file.Sync(), l.dir.sync()); err != nil {
-		return errors.Join(err, file.Close())
-	}
-	l.file, l.size, l.numbered = file, len(l.head), numbered{}
+	l.file, l.size, l.numbered = next, len(l.head), numbered{}
 	l.current++
 	l.segments.grow(l.current, int64(len(l.head)))
 	return nil
 }
 
+// create makes a segment with its head, durably. After a refusal there is no file: behind
+// it the segment before could not go on.
+func (l *wal) create(segment uint64) (file, error) {
+	name := segmentName(segment)
+	file, err := l.dir.open(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY|os.O_APPEND)
+	if err != nil {
+		return nil, refuseIfFull(err)
+	}
+	if _, err = file.Write(l.head); err == nil {
+		if err = errors.Join(file.Sync(), l.dir.sync()); err == nil {
+			err = l.synced.put(position{segment, int64(len(l.head))})
+		}
+	} else {
+		err = refuseIfFull(err)
+	}
+	if err == nil {
+		return file, nil
+	}
+	closed := file.Close()
+	if !isRefusal(err) {
+		return nil, err
+	}
+	if removed := errors.Join(closed, l.dir.remove(name), l.dir.sync()); removed != nil {
+		return nil, fmt.Errorf("remove a segment that was not finished: %w, after: %v", removed, err)
+	}
+	return nil, err
+}
+
 // write appends requests and returns their segment. With always they are durable when it
-// returns.
+// returns. After a refusal none of them is in the log.
 func (l *wal) write(group []*request) (segment uint64, err error) {
-	if l.isFull() {
-		if err := l.rotate(); err != nil {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.file == nil || l.isFull() {
+		if err := l.rotate(); err != nil && (l.file == nil || !isRefusal(err)) {
 			return 0, err
 		}
 	}
+	size, numbered := l.size, l.numbered
+	l.bitsBefore = l.bitsBefore[:0]
+	err = l.writeFrames(group)
+	if isRefusal(err) {
+		l.forget(group, numbered)
+		if cut := l.cut(size); cut != nil {
+			return 0, fmt.Errorf("cut off a write that was not finished: %w, after: %v", cut, err)
+		}
+	}
+	if cap(l.frame) > maxFrameBuffer {
+		l.frame = nil
+	}
+	if cap(l.bitsBefore) > maxFrameBuffer/8 {
+		l.bitsBefore = nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	l.segments.begin(l.current) // the segments before are needed until this one holds a stamp
+	return l.current, nil
+}
+
+// writeFrames writes requests to the segment.
+func (l *wal) writeFrames(group []*request) error {
 	l.frame = append(l.frame[:0], make([]byte, frameHead)...)
 	for _, req := range group {
 		for part := range slices.Chunk(req.samples, maxPart) {
 			if len(l.frame) > enoughFrame {
 				if err := l.writeFrame(true); err != nil { // only the last frame may be torn
-					return 0, err
+					return err
 				}
 				l.frame = l.frame[:frameHead]
+			}
+			for i := range part {
+				l.bitsBefore = append(l.bitsBefore, part[i].Ref.(*ref).bits)
 			}
 			l.frame, l.numbered = appendRequest(l.frame, part, req.stamp, l.current, l.numbered)
 		}
 	}
-	err = l.writeFrame(l.always)
-	if cap(l.frame) > maxFrameBuffer {
-		l.frame = nil
-	}
-	l.segments.begin(l.current) // the segments before are needed until this one holds a stamp
-	return l.current, err
+	return l.writeFrame(l.always)
 }
+
+// cut cuts the segment back to a size that it had between two requests. The cut is durable
+// before anything is written behind it, and so never comes back.
+func (l *wal) cut(size int) error {
+	if err := errors.Join(l.file.Truncate(int64(size)), l.file.Sync()); err != nil {
+		return err
+	}
+	l.segments.grow(l.current, int64(size-l.size))
+	l.size = size
+	return nil
+}
+
+// forget takes back what writeFrames changed of the series in group, as the next frame is
+// encoded against the frames in the segment. before are the series that were numbered.
+func (l *wal) forget(group []*request, before numbered) {
+	at := 0
+	for _, req := range group {
+		at += len(req.samples)
+	}
+	for _, req := range slices.Backward(group) {
+		for i := range slices.Backward(req.samples) {
+			if at--; at >= len(l.bitsBefore) {
+				continue // it was not encoded
+			}
+			r := req.samples[i].Ref.(*ref)
+			if r.bits = l.bitsBefore[at]; uint64(r.id) >= before.n {
+				r.segment = noSegment
+			}
+		}
+	}
+	l.numbered = before
+}
+
+// noSegment is before all segments.
+const noSegment = 0
 
 // isFull says whether the segment should end. Each segment repeats the keys of its series,
 // 150 MB for a million. So a segment with many keys may grow larger.
@@ -163,17 +263,16 @@ func putFrameHead(frame []byte) {
 	binary.LittleEndian.PutUint32(frame[8:], checksum(frame[:8]))
 }
 
-// writeFrame writes the frame, and makes it durable if sync is set.
+// writeFrame writes the frame, and makes it durable if sync is set. After a refusal a part of
+// it may be in the segment.
 func (l *wal) writeFrame(sync bool) error {
 	body := l.frame[frameHead:]
 	if uint64(len(body)) > math.MaxUint32 {
 		return fmt.Errorf("a frame of %d bytes", len(body))
 	}
 	putFrameHead(l.frame)
-	l.mu.Lock()
-	defer l.mu.Unlock()
 	if _, err := l.file.Write(l.frame); err != nil {
-		return err
+		return refuseIfFull(err)
 	}
 	l.size += len(l.frame)
 	l.segments.grow(l.current, int64(len(l.frame)))
@@ -185,11 +284,19 @@ func (l *wal) writeFrame(sync bool) error {
 	return nil
 }
 
-// sync makes the written frames durable.
+// sync makes the written frames durable, and then what the file synced says of them.
 func (l *wal) sync() error {
 	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.syncLocked()
+	isWritten, to := l.dirty, position{l.current, int64(l.size)}
+	err := l.syncLocked()
+	l.mu.Unlock()
+	if err != nil || !isWritten {
+		return err
+	}
+	if err := l.synced.put(to); !isRefusal(err) {
+		return err
+	}
+	return nil // what it says is less, and true
 }
 
 func (l *wal) syncLocked() error {
@@ -211,22 +318,35 @@ func (b *Buffer) runFsync(ctx context.Context) {
 			return
 		case <-ticker.C:
 		}
-		if err := b.log.sync(); err != nil {
-			b.cfg.Die(err)
-		}
+		b.syncLog()
+	}
+}
+
+// syncLog syncs the log once. After an error nothing is known of what was written.
+func (b *Buffer) syncLog() {
+	if err := b.log.sync(); err != nil {
+		b.cfg.Die(fmt.Errorf("sync the log: %w", err))
 	}
 }
 
 // close closes the log and keeps its files.
 func (l *wal) close() error {
+	err := errors.Join(l.sync(), l.synced.close())
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return errors.Join(l.syncLocked(), l.file.Close())
+	if l.file == nil {
+		return err
+	}
+	return errors.Join(err, l.file.Close())
 }
 
 // remove closes the log and removes its files. Only stamp, the last one, is kept.
 func (l *wal) remove(stamp int64) error {
-	if err := errors.Join(l.close(), writeStamp(l.dir, stamp)); err != nil {
+	err := errors.Join(l.close(), writeStamp(l.dir, stamp))
+	if err == nil {
+		err = removeIfThere(l.dir, syncedName) // later segments have the same names
+	}
+	if err != nil {
 		return fmt.Errorf("remove the log: %w", err)
 	}
 	return l.segments.removeBefore(l.current + 1)
@@ -247,7 +367,8 @@ type segments struct {
 	pins map[uint64]int
 }
 
-// begin makes segment the current one.
+// begin makes segment the current one: it holds a stamp, or the one before is durable
+// elsewhere.
 func (s *segments) begin(segment uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -290,7 +411,7 @@ func (s *segments) size() (bytes int64) {
 	return bytes
 }
 
-// last returns the number of the current segment, or 0.
+// last returns the number of the current segment. It is 0 if there is no file.
 func (s *segments) last() uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -8,6 +8,7 @@ import (
 // metrics are the metrics of a buffer.
 type metrics struct {
 	samples, groups, logBytes, syncs   prometheus.Counter
+	refused                            prometheus.Counter
 	sealed, sealFailures, late, replay prometheus.Counter
 	segments, openBytes, series        prometheus.Gauge
 	replayRatio                        prometheus.Gauge
@@ -39,6 +40,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		failingRows:  failing,
 		samples:      counter("samples_total", "Samples written to the log."),
 		groups:       counter("commits_total", "Commits to the log, of one or more requests."),
+		refused:      counter("refused_commits_total", "Commits that were refused because the disk of the log was full."),
 		logBytes:     counter("log_bytes_total", "Bytes written to the log."),
 		syncs:        counter("log_syncs_total", "Fsyncs of the log."),
 		sealed:       counter("sealed_chunks_total", "Sealed chunks."),

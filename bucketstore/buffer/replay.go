@@ -15,25 +15,34 @@ import (
 
 // replay writes the samples of the log to the store. The segments stay.
 func (b *Buffer) replay(ctx context.Context) (err error) {
-	heads := b.dir.state.heads
+	heads, unused := b.dir.state.splitUnused()
 	if b.stamp, err = readStamp(b.dir.state); err != nil {
 		return err
 	}
 	progress := b.newReplayProgress(heads)
+	if len(heads) > 0 {
+		b.segments.begin(heads[0].segment)
+	}
 	for i, head := range heads {
-		b.segments.begin(head.segment)
-		if err := b.replaySegment(ctx, head, i == len(heads)-1, progress); err != nil {
+		isLast := i == len(heads)-1 && len(unused) == 0 // a segment is synced before the next one is made
+		if err := b.replaySegment(ctx, head, isLast, progress); err != nil {
 			return fmt.Errorf("segment %s: %w", segmentName(head.segment), err)
 		}
 		progress.log("replaying the log")
 	}
+	for _, head := range unused {
+		if err := errors.Join(removeIfThere(b.dir.state, segmentName(head.segment)), b.dir.state.sync()); err != nil {
+			return fmt.Errorf("remove segment %s, in which nothing is: %w", segmentName(head.segment), err)
+		}
+	}
+	b.dir.state.heads = heads
 	if len(heads) == 0 {
 		return nil
 	}
 	if err := b.storeReplayed(ctx, progress); err != nil {
 		return fmt.Errorf("store what is in the log: %w", err)
 	}
-	return writeStamp(b.dir.state, b.stamp)
+	return nil
 }
 
 // storeReplayed flushes all replayed samples to the store.
@@ -100,9 +109,6 @@ func (p *replayProgress) log(msg string, more ...any) {
 // torn frame.
 func (b *Buffer) replaySegment(ctx context.Context, head segmentHead, isLast bool, progress *replayProgress) (err error) {
 	progress.segment++
-	if head.blank {
-		return nil
-	}
 	file, err := openSegment(b.dir.state, head.segment)
 	if err != nil {
 		return err
@@ -172,9 +178,12 @@ func (b *Buffer) readSegment(file *segmentFile, isLast bool, p *replayer, progre
 		at := file.at
 		body, err := file.frame()
 		if isLast && errors.Is(err, series.ErrCorrupt) {
-			followed, searchErr := file.hasFrame()
-			if searchErr == nil && !followed {
-				level.Warn(b.cfg.Logger).Log("msg", "the log ends with a write that was not finished, nor acknowledged; it is left out", "bytes", file.size-at)
+			why, searchErr := b.whyUnfinished(file)
+			if searchErr == nil && why != "" {
+				level.Warn(b.cfg.Logger).Log("msg", why+"; it is cut off", "segment", segmentName(file.segment), "from_byte", at, "bytes", file.size-at)
+				if err := file.cutOff(b.dir.state); err != nil { // between other segments it would be damage
+					return fmt.Errorf("cut it off at byte %d: %w", at, err)
+				}
 				break
 			}
 			err = errors.Join(err, searchErr)
@@ -189,6 +198,22 @@ func (b *Buffer) readSegment(file *segmentFile, isLast bool, p *replayer, progre
 	err := reader.finishRequest(send)
 	progress.advance(0, file.size-counted)
 	return err
+}
+
+// whyUnfinished says why the last segment may end at the damage here with no harm to what
+// was promised. It is empty if it may not.
+func (b *Buffer) whyUnfinished(file *segmentFile) (why string, err error) {
+	if synced := b.dir.state.synced; synced.segment == file.segment {
+		if file.at < synced.size {
+			return "", nil
+		}
+		return "the log is damaged after the last sync, by a loss of power or a write that was not finished", nil
+	}
+	followed, err := file.hasFrame()
+	if err != nil || followed {
+		return "", err
+	}
+	return "the log ends with a write that was not finished, nor acknowledged", nil
 }
 
 // reapplyAll applies the requests of p.
@@ -216,6 +241,7 @@ func (b *Buffer) reapply(ctx context.Context, samples []bucketstore.Sample, stam
 	b.stamp = max(b.stamp, stamp)
 	late := b.apply(samples, stamp, now, segment)
 	b.mu.Unlock()
+	b.segments.begin(segment)
 	b.metrics.replay.Add(float64(len(samples)))
 	if err := rows.addLate(samples, late, stamp); err != nil {
 		return err

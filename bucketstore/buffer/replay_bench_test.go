@@ -125,7 +125,10 @@ func (b *Buffer) forgetSealed(ctx context.Context) {
 func writeLog(b *testing.B, dir string, seriesCount, perSeries int) (size int64) {
 	const atOnce = 2_000
 	m := newMetrics(nil)
-	l, err := createLog(dirState{directory: osDirectory(dir)}, Config{FsyncInterval: time.Hour}.withDefaults(), m, newSegments(osDirectory(dir), m))
+	l, err := newLog(dirState{directory: osDirectory(dir)}, Config{FsyncInterval: time.Hour}.withDefaults(), m, newSegments(osDirectory(dir), m))
+	if err == nil {
+		err = l.start()
+	}
 	if err != nil {
 		b.Fatal(err)
 	}

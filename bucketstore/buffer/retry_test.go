@@ -3,12 +3,10 @@ package buffer_test
 import (
 	"bytes"
 	"context"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
-	"reflect"
 	"sync"
 	"testing"
 
@@ -16,8 +14,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/promtable/promtable/bucketstore"
-	"github.com/promtable/promtable/bucketstore/buffer"
-	"github.com/promtable/promtable/series/golden"
 )
 
 // A choosy store takes some rows and not others.
@@ -289,55 +285,6 @@ func TestRowFiles(t *testing.T) {
 	store.set(string(key(3)), nil)
 	f.reopen(t)
 	awaitFailing(t, f, 0)
-}
-
-// TestRowFileGolden pins the bytes of a row file. A cell is table, key, family, qualifier,
-// time and value.
-func TestRowFileGolden(t *testing.T) {
-	golden.Commands(t, map[string]func(*golden.Case){"rows": func(c *golden.Case) {
-		tables := map[string]bucketstore.Table{"METRIC": bucketstore.Metric, "CURRENT": bucketstore.Current}
-		var rows []buffer.RowFileRow
-		for _, arg := range c.Args {
-			key := []byte(arg[2])
-			if n := len(rows); n == 0 || !bytes.Equal(rows[n-1].Key, key) {
-				rows = append(rows, buffer.RowFileRow{Table: tables[arg[1]], Mutation: bucketstore.Mutation{Key: key}})
-			}
-			last := &rows[len(rows)-1]
-			last.Ops = append(last.Ops, bucketstore.Op{
-				Kind: bucketstore.SetCell, Family: arg[3], Qualifier: []byte(arg[4]), Time: c.Int(arg[5]), Value: []byte(arg[6]),
-			})
-		}
-		content, err := buffer.AppendRowFile(nil, buffer.Binding{Store: "store", Schema: "0123456789abcdef"}, rows)
-		c.Must(err)
-		c.Out.WriteString(hex.Dump(content))
-		parsed, err := buffer.ParseRowFile(content)
-		c.Must(err)
-		if !reflect.DeepEqual(parsed, rows) {
-			c.Errorf("parsed: %v, want %v", parsed, rows)
-		}
-	}})
-}
-
-// FuzzParseRowFile parses anything behind good checksums.
-func FuzzParseRowFile(f *testing.F) {
-	f.Add([]byte("m\x01k\x01\x01c\x04quality\x00"))
-	f.Fuzz(func(t *testing.T, body []byte) {
-		content, err := buffer.AppendRowFile(nil, buffer.Binding{}, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		rows, err := buffer.ParseRowFile(buffer.AppendFrameBody(content, body))
-		if err != nil {
-			return
-		}
-		again, err := buffer.AppendRowFile(nil, buffer.Binding{}, rows)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got, err := buffer.ParseRowFile(again); err != nil || !reflect.DeepEqual(got, rows) {
-			t.Errorf("%v, %v; want %v", got, err, rows)
-		}
-	})
 }
 
 // rowFilesOf returns the files of failing rows.

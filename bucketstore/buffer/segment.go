@@ -65,6 +65,15 @@ func (s *segmentFile) start() (head segmentHead, err error) {
 // atEnd says whether all bytes are used.
 func (s *segmentFile) atEnd() bool { return s.at == s.size }
 
+// cutOff removes the bytes from the position on, durably.
+func (s *segmentFile) cutOff(dir directory) error {
+	f, err := dir.open(segmentName(s.segment), os.O_WRONLY)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Truncate(s.at), f.Sync(), f.Close())
+}
+
 // frame returns the body of the next frame, which stays valid. If there is no valid frame
 // the error is series.ErrCorrupt, and the position does not change.
 func (s *segmentFile) frame() (body []byte, err error) {

@@ -9,7 +9,6 @@ import (
 	"runtime"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -21,12 +20,12 @@ import (
 // TestMemory: the name of one of the defects below.
 const defectVariable = "STORETEST_DEFECT"
 
-// A memory is a store in memory, correct unless it has a defect.
+// A memory is a Memory that knows its families and their ages, correct unless it has a
+// defect.
 type memory struct {
-	mu       sync.Mutex
+	Memory
 	now      func() time.Time
 	families [bucketstore.NumTables]map[string]time.Duration
-	rows     [bucketstore.NumTables]model
 	defect   string
 }
 
@@ -212,8 +211,6 @@ func (m *memory) Drop(ctx context.Context, table bucketstore.Table, r series.Row
 	m.rows[table].dropIf(func(c column) bool { return r.Contains([]byte(c.key)) })
 	return nil
 }
-
-func (m *memory) Close() error { return nil }
 
 func TestMemory(t *testing.T) {
 	Run(t, openMemory)
