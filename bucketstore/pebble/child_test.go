@@ -48,8 +48,6 @@ func runChild(role, dir string) error {
 		return childHold(cfg)
 	case "write":
 		return childWrite(cfg)
-	case "scan":
-		return childScan(cfg)
 	case "log sync fails":
 		return childFail(cfg, ".log")
 	case "table sync fails":
@@ -93,14 +91,6 @@ func childWrite(cfg pebble.Config) error {
 		}()
 	}
 	return <-errs
-}
-
-func childScan(cfg pebble.Config) error {
-	s, err := pebble.Open(cfg)
-	if err != nil {
-		return err
-	}
-	return s.Scan(context.Background(), allOf(bucketstore.Metric), func(bucketstore.Row) error { return nil })
 }
 
 // childFail writes to a disk that fails to sync files with this ending.

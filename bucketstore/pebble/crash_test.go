@@ -4,9 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
-	"io/fs"
 	"math/rand/v2"
-	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -234,46 +232,5 @@ func TestDiskFailure(t *testing.T) {
 		t.Run(tc.role, func(t *testing.T) {
 			startChild(t, tc.role, t.TempDir()).wantDeath(tc.want)
 		})
-	}
-}
-
-func TestDamagedFile(t *testing.T) {
-	dir := t.TempDir()
-	cfg := onDisk(dir)
-	cfg.MemTableBytes = 64 << 10
-	s, err := pebble.Open(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i := range 300 {
-		if err := s.Apply(t.Context(), bucketstore.Metric, crashBatch(0, 0, i)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
-	tables, err := filepath.Glob(filepath.Join(dir, "*.sst"))
-	if err != nil || len(tables) == 0 {
-		t.Fatalf("%d table files, %v", len(tables), err)
-	}
-	for _, name := range tables {
-		damage(t, name)
-	}
-	startChild(t, "scan", dir).wantDeath("checksum")
-}
-
-// damage changes bytes near the start of a file, where the data blocks are.
-func damage(t *testing.T, name string) {
-	t.Helper()
-	b, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i := 100; i < 110 && i < len(b); i++ {
-		b[i] ^= 0xff
-	}
-	if err := os.WriteFile(name, b, fs.FileMode(0o644)); err != nil {
-		t.Fatal(err)
 	}
 }

@@ -1,8 +1,8 @@
 package pebble
 
 import (
+	"bytes"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -29,7 +29,8 @@ type daySet struct {
 	lives map[uint32]int64
 }
 
-// load finds the days of a table with cells. It costs a seek for each.
+// load finds the days of a table with cells. It costs a seek for each. Where stored tables
+// are damaged it takes all days for existing ones that they may hold.
 func (s *daySet) load(db *pebble.DB, table byte) error {
 	days, err := findDays(db, table)
 	s.lives = make(map[uint32]int64)
@@ -38,21 +39,68 @@ func (s *daySet) load(db *pebble.DB, table byte) error {
 }
 
 func findDays(db *pebble.DB, table byte) (days []uint32, err error) {
-	lower, upper := []byte{table}, []byte{table + 1}
-	iter, err := db.NewIter(&pebble.IterOptions{LowerBound: lower, UpperBound: upper})
+	iter, err := db.NewIter(nil)
 	if err != nil {
 		return nil, err
 	}
-	for valid := iter.First(); valid; {
+	days, err = appendDaysIn(nil, iter, table, []byte{table}, []byte{table + 1})
+	_ = iter.Close() // its error is that of the last seek
+	return days, err
+}
+
+// appendDaysIn appends the days of stored keys in [lower, upper).
+func appendDaysIn(days []uint32, iter *pebble.Iterator, table byte, lower, upper []byte) (_ []uint32, err error) {
+	iter.SetBounds(lower, upper)
+	for valid := iter.First(); valid; valid = iter.SeekGE(lower) {
 		key := iter.Key()
 		if len(key) < headSize(table) {
-			return nil, errors.Join(fmt.Errorf("%w: stored key %q has no day", series.ErrCorrupt, key), iter.Close())
+			return nil, fmt.Errorf("%w: stored key %q has no day", series.ErrCorrupt, key)
 		}
 		day := binary.BigEndian.Uint32(key[1:])
 		days = append(days, day)
-		valid = iter.SeekGE(appendHeadLimit(nil, table, day))
+		lower = appendHeadLimit(nil, table, day)
 	}
-	return days, errors.Join(iter.Error(), iter.Close())
+	info := pebble.ExtractDataCorruptionInfo(iter.Error())
+	if info == nil {
+		return days, iter.Error()
+	}
+	first, last := dayOf(lower, table), dayOf(info.Bounds.End.Key, table)
+	if start := dayOf(info.Bounds.Start, table); start > first { // other tables may have earlier days
+		first = start
+		if days, err = appendDaysIn(days, iter, table, lower, appendHead(nil, table, first)); err != nil {
+			return nil, err
+		}
+	}
+	days = appendRealDays(days, first, max(first, last))
+	if lower = appendHeadLimit(nil, table, max(first, last)); bytes.Compare(lower, upper) >= 0 {
+		return days, nil
+	}
+	return appendDaysIn(days, iter, table, lower, upper)
+}
+
+// dayOf returns the day of a stored key, of a prefix of one, or of one of another table.
+func dayOf(key []byte, table byte) uint32 {
+	switch {
+	case len(key) > 0 && key[0] > table:
+		return noDay
+	case len(key) < headSize(table) || key[0] < table:
+		return 0
+	}
+	return binary.BigEndian.Uint32(key[1:])
+}
+
+// lastDay is the last day of any cell in METRIC and INDEX, but for noDay.
+const lastDay = uint32((series.MaxTime + series.Period) / (24 * 60 * 60 * 1000))
+
+// appendRealDays appends the days from first to last that cells can have.
+func appendRealDays(days []uint32, first, last uint32) []uint32 {
+	for day := first; day <= min(last, lastDay); day++ {
+		days = append(days, day)
+	}
+	if last == noDay {
+		days = append(days, noDay)
+	}
+	return days
 }
 
 // all returns the days, in order. The caller must not change them.

@@ -5,8 +5,15 @@
 //
 // A write returns after the fsync of Pebble's write-ahead log; concurrent writes share one.
 // No acknowledged write is lost by kill -9 or by power loss. If the log cannot be written
-// or synced, or stored bytes are damaged, the process ends with a message. After a failed
-// fsync the content of the disk is unknown, so that a retry could report a false success.
+// or synced, the process ends with a message. After a failed fsync the content of the disk
+// is unknown, so that a retry could report a false success.
+//
+// # Damage
+//
+// A damaged table fails the reads and compactions that need the damaged part, with an error
+// that names the file; everything else goes on. A damaged manifest or log stops the start.
+// One thing cannot be told from an unfinished write after a crash: damage in the last write
+// of a log. That write is left out.
 //
 // # Layout, format 2
 //

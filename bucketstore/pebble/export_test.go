@@ -1,6 +1,9 @@
 package pebble
 
 import (
+	"context"
+	"time"
+
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
@@ -18,6 +21,13 @@ func (c Config) WithIngest(bytes int) Config {
 	return c
 }
 
+// WithPatience returns c with another pause between a failure in the background and the next
+// attempt.
+func (c Config) WithPatience(pause time.Duration) Config {
+	c.patience = pause
+	return c
+}
+
 // EngineOptions returns the options with which the store opens its database.
 func EngineOptions(fs vfs.FS) *pebble.Options {
 	opts := engineOptions(Config{CacheBytes: 1 << 20, MemTableBytes: 1 << 20})
@@ -27,3 +37,11 @@ func EngineOptions(fs vfs.FS) *pebble.Options {
 
 // EngineMetrics returns Pebble's metrics.
 func (s *Store) EngineMetrics() *pebble.Metrics { return s.db.Metrics() }
+
+// Compact compacts the whole store.
+func (s *Store) Compact(ctx context.Context) error {
+	return readError(s.db.Compact(ctx, []byte{0}, []byte{0xff}, false))
+}
+
+// Flush flushes the memtables.
+func (s *Store) Flush() error { return s.db.Flush() }

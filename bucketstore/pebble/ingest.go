@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/objstorage/objstorageprovider"
 	"github.com/cockroachdb/pebble/v2/sstable"
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -61,12 +62,36 @@ func (s *Store) isIngestible(t *table, muts []bucketstore.Mutation) bool {
 	return size >= least
 }
 
+// errDamagedPlace says that a table cannot be ingested because of damage where it would lie.
+var errDamagedPlace = errors.New("damage where a table would lie")
+
+// checkPlace reads what Pebble will read to find the level of a table that begins with this
+// key. If that is damaged a flush may read it, fail, and be retried for ever.
+func (s *Store) checkPlace(key []byte) error {
+	iter, err := s.db.NewIter(&pebble.IterOptions{LowerBound: key})
+	if err != nil {
+		return err
+	}
+	iter.First()
+	if err := iter.Close(); pebble.IsCorruptionError(err) {
+		return errDamagedPlace
+	}
+	return nil
+}
+
 // ingest writes cells as a table of its own, which Pebble ingests. They become visible and
-// durable together.
-func (s *Store) ingest(ctx context.Context, e *encoder, muts []bucketstore.Mutation) error {
+// durable together. Where the store is damaged they go through the log, which reads nothing.
+func (s *Store) ingest(ctx context.Context, t *table, muts []bucketstore.Mutation) error {
 	start := time.Now()
+	e := newEncoder(t, nil)
 	path := s.fs.PathJoin(s.dir, ingestDirectory, strconv.FormatUint(s.ingested.Add(1), 10)+".sst")
-	err := s.writeTable(path, e.cells(muts))
+	first, err := s.writeTable(path, e.cells(muts))
+	if err == nil {
+		err = s.checkPlace(first)
+	}
+	if errors.Is(err, errDamagedPlace) {
+		return errors.Join(s.applyBlind(ctx, t, muts), removeIfThere(s.fs, path))
+	}
 	if err == nil {
 		s.columns.RLock()
 		e.days.addWritten(e.written)
@@ -195,17 +220,20 @@ func dropOverwritten(cells []storedCell) []storedCell {
 	return kept
 }
 
-// writeTable writes cells to a new file, durably.
-func (s *Store) writeTable(path string, cells iter.Seq[storedCell]) error {
+// writeTable writes cells to a new file, durably, and returns the first key.
+func (s *Store) writeTable(path string, cells iter.Seq[storedCell]) (first []byte, err error) {
 	file, err := s.fs.Create(path, vfs.WriteCategoryUnspecified)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	w := sstable.NewWriter(objstorageprovider.NewFileWritable(file), s.tableOptions)
 	for c := range cells {
+		if first == nil {
+			first = bytes.Clone(c.key())
+		}
 		if err := w.Merge(c.key(), c.value()); err != nil {
-			return errors.Join(err, w.Close())
+			return nil, errors.Join(err, w.Close())
 		}
 	}
-	return w.Close()
+	return first, w.Close()
 }

@@ -10,11 +10,14 @@ type metrics struct {
 	// read returns Pebble's metrics; it is set before the collector is registered.
 	read func() *pebble.Metrics
 
-	commits  prometheus.Histogram
-	stalls   prometheus.Counter
-	slowDisk prometheus.Counter
-	swept    prometheus.Counter
-	days     prometheus.Counter
+	commits      prometheus.Histogram
+	stalls       prometheus.Counter
+	slowDisk     prometheus.Counter
+	swept        prometheus.Counter
+	days         prometheus.Counter
+	failures     prometheus.Counter
+	damagedReads prometheus.Counter
+	damagedFiles prometheus.Gauge
 
 	disk, memory, debt, flushes, compactions *prometheus.Desc
 }
@@ -30,10 +33,16 @@ func newMetrics() *metrics {
 			Help:    "Time from the visibility of a write to its fsync.",
 			Buckets: prometheus.ExponentialBuckets(0.0005, 2, 14),
 		}),
-		stalls:      counter("adapter_pebble_write_stalls_total", "Times that writes waited for flushes or compactions."),
-		slowDisk:    counter("adapter_pebble_slow_disk_operations_total", "Disk operations that took longer than 5 s."),
-		swept:       counter("adapter_pebble_swept_cells_total", "Expired cells that were deleted."),
-		days:        counter("adapter_pebble_sweep_drops_total", "Days of samples and periods of the index that expired and were deleted as a whole."),
+		stalls:       counter("adapter_pebble_write_stalls_total", "Times that writes waited for flushes or compactions."),
+		slowDisk:     counter("adapter_pebble_slow_disk_operations_total", "Disk operations that took longer than 5 s."),
+		swept:        counter("adapter_pebble_swept_cells_total", "Expired cells that were deleted."),
+		days:         counter("adapter_pebble_sweep_drops_total", "Days of samples and periods of the index that expired and were deleted as a whole."),
+		failures:     counter("adapter_pebble_background_failures_total", "Flushes, compactions and other work in the background that failed and is retried."),
+		damagedReads: counter("adapter_pebble_damaged_reads_total", "Reads, also those of compactions, that failed because a file is damaged."),
+		damagedFiles: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "adapter_pebble_damaged_files",
+			Help: "Damaged files that reads have met since the start.",
+		}),
 		disk:        desc("adapter_pebble_disk_bytes", "Size of the database on the disk."),
 		memory:      desc("adapter_pebble_memtable_bytes", "Size of the memtables."),
 		debt:        desc("adapter_pebble_compaction_debt_bytes", "Estimated bytes that compactions still have to rewrite."),
@@ -47,7 +56,7 @@ func (m *metrics) Describe(ch chan<- *prometheus.Desc) { prometheus.DescribeByCo
 
 // Collect implements prometheus.Collector.
 func (m *metrics) Collect(ch chan<- prometheus.Metric) {
-	for _, c := range []prometheus.Collector{m.commits, m.stalls, m.slowDisk, m.swept, m.days} {
+	for _, c := range []prometheus.Collector{m.commits, m.stalls, m.slowDisk, m.swept, m.days, m.failures, m.damagedReads, m.damagedFiles} {
 		c.Collect(ch)
 	}
 	p := m.read()

@@ -22,7 +22,7 @@ func (s *Store) Scan(ctx context.Context, req bucketstore.ScanRequest, fn func(b
 	sc := s.scanners.Get().(*scanner)
 	err = s.scan(ctx, sc, t, req, fn)
 	s.recycle(sc) // after a panic of fn the scanner is not reused
-	return err
+	return readError(err)
 }
 
 // scan is Scan with a scanner of the pool.

@@ -55,9 +55,10 @@ type Config struct {
 	// DefaultSweepInterval.
 	SweepInterval time.Duration
 
-	// fs and ingestBytes replace the disk and the constant in tests.
+	// fs, ingestBytes and patience replace the disk and constants in tests.
 	fs          vfs.FS
 	ingestBytes int
+	patience    time.Duration
 }
 
 func (c Config) withDefaults() (Config, error) {
@@ -81,6 +82,9 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	if c.ingestBytes == 0 {
 		c.ingestBytes = ingestBytes
+	}
+	if c.patience == 0 {
+		c.patience = retryPause
 	}
 	if c.fs != nil {
 		return c, nil
@@ -137,7 +141,7 @@ func Open(cfg Config) (*Store, error) {
 	if s.tables, err = newTables(cfg.Tables); err != nil {
 		return nil, err
 	}
-	s.guard = &guard{logger: cfg.Logger, metrics: s.metrics}
+	s.guard = newGuard(cfg, s.metrics)
 	s.scanners.New = func() any { return new(scanner) }
 	if s.lock, err = lockDirectory(cfg.fs, cfg.Dir, cfg.Existing, time.Now()); err != nil {
 		return nil, err
@@ -160,8 +164,12 @@ func (s *Store) open(cfg Config) error {
 	opts.FS = cfg.fs
 	opts.WithFSDefaults()
 	opts.EnsureDefaults()
+	opts.FS = patientFS{opts.FS, s.guard} // in front of the checks for slow operations
 	if err := prepareIngest(cfg.fs, cfg.Dir); err != nil {
 		return err
+	}
+	if err := checkFiles(cfg.fs, cfg.Dir, opts); err != nil {
+		return fmt.Errorf("open data directory %q: %w", cfg.Dir, err)
 	}
 	db, err := pebble.Open(cfg.Dir, opts)
 	if err != nil {
@@ -205,13 +213,18 @@ func (s *Store) Close() error {
 		s.registerer.Unregister(s.metrics)
 	}
 	err := s.flush()
-	s.guard.closing.Store(true)
+	s.guard.close()
 	return errors.Join(err, s.db.Close(), s.lock.Close())
 }
 
 // flush flushes for up to flushTimeout. If a full disk has no space for tables, nothing is
 // lost: the log has everything.
 func (s *Store) flush() error {
+	const notFlushed = "not flushed before the end; the next start reads the log"
+	if s.guard.untilRetry() > 0 {
+		level.Warn(s.guard.logger).Log("msg", notFlushed, "reason", "the disk is full")
+		return nil
+	}
 	flushed, err := s.db.AsyncFlush()
 	if err != nil {
 		return err
@@ -219,7 +232,7 @@ func (s *Store) flush() error {
 	select {
 	case <-flushed:
 	case <-time.After(flushTimeout):
-		level.Warn(s.guard.logger).Log("msg", "not flushed before the end; the next start reads the log")
+		level.Warn(s.guard.logger).Log("msg", notFlushed)
 	}
 	return nil
 }

@@ -191,16 +191,7 @@ func waitForMetric(t *testing.T, registry *prometheus.Registry, name string, wan
 	t.Helper()
 	deadline := time.Now().Add(time.Minute)
 	for {
-		families, err := registry.Gather()
-		if err != nil {
-			t.Fatal(err)
-		}
-		var got float64
-		for _, family := range families {
-			if family.GetName() == name {
-				got = family.GetMetric()[0].GetCounter().GetValue()
-			}
-		}
+		got := metricValue(t, registry, name)
 		if got == want {
 			return
 		}
@@ -209,6 +200,22 @@ func waitForMetric(t *testing.T, registry *prometheus.Registry, name string, wan
 		}
 		time.Sleep(5 * time.Millisecond)
 	}
+}
+
+// metricValue returns the value of a counter or gauge, 0 if there is none.
+func metricValue(t *testing.T, registry *prometheus.Registry, name string) float64 {
+	t.Helper()
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, family := range families {
+		if family.GetName() == name {
+			m := family.GetMetric()[0]
+			return m.GetCounter().GetValue() + m.GetGauge().GetValue()
+		}
+	}
+	return 0
 }
 
 func TestMetrics(t *testing.T) {
@@ -242,8 +249,8 @@ func TestMetrics(t *testing.T) {
 	if problems, err := testutil.GatherAndLint(registry); err != nil || len(problems) > 0 {
 		t.Errorf("lint: %v, %v", problems, err)
 	}
-	if len(families) != 10 {
-		t.Errorf("%d families of metrics, want 10", len(families))
+	if len(families) != 13 {
+		t.Errorf("%d families of metrics, want 13", len(families))
 	}
 	if err := s.Close(); err != nil {
 		t.Fatal(err)

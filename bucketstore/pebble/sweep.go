@@ -57,12 +57,14 @@ func (s *Store) sweepTable(ctx context.Context, t *table) error {
 	if t.calendar == nil {
 		return s.sweep(ctx, t, 0)
 	}
+	var errs []error
 	for _, day := range t.days.all() {
-		if err := s.sweepDay(ctx, t, day); err != nil {
-			return err
+		if ctx.Err() != nil {
+			break
 		}
+		errs = append(errs, s.sweepDay(ctx, t, day)) // a damaged day does not keep the others
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 // sweep sweeps a table, or a day of it, once, cell by cell.
@@ -129,6 +131,7 @@ type page struct {
 
 // readPage reads the page that begins at from.
 func (s *Store) readPage(t *table, from, upper []byte) (p page, err error) {
+	defer func() { err = readError(err) }()
 	now := s.now().UnixMilli()
 	iter, err := s.db.NewIter(&pebble.IterOptions{LowerBound: from, UpperBound: upper})
 	if err != nil {

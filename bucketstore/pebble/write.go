@@ -34,7 +34,7 @@ func (s *Store) Apply(ctx context.Context, table bucketstore.Table, muts []bucke
 	}
 	switch {
 	case s.isIngestible(t, muts):
-		return s.ingest(ctx, newEncoder(t, nil), muts)
+		return s.ingest(ctx, t, muts)
 	case n.cells:
 		return s.applyAlone(ctx, newEncoder(t, s.db.NewIndexedBatch()), muts)
 	case n.days:
@@ -161,7 +161,11 @@ func (s *Store) Drop(ctx context.Context, table bucketstore.Table, rows series.R
 func (s *Store) publish(batch *pebble.Batch) {
 	defer func() {
 		if r := recover(); r != nil {
-			s.guard.die("write-ahead log", fmt.Errorf("%v", r))
+			err, ok := r.(error)
+			if !ok {
+				err = fmt.Errorf("%v", r)
+			}
+			s.guard.die("write-ahead log", err)
 		}
 	}()
 	if err := s.db.ApplyNoSyncWait(batch, pebble.Sync); err != nil {
@@ -327,7 +331,7 @@ func (e *encoder) get(key []byte) (t int64, value []byte, held bool, err error) 
 		return 0, nil, false, nil
 	}
 	if err != nil {
-		return 0, nil, false, err
+		return 0, nil, false, readError(err)
 	}
 	t, value, err = parseCell(append([]byte(nil), stored...))
 	return t, value, true, errors.Join(err, closer.Close())

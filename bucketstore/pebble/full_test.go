@@ -1,0 +1,191 @@
+package pebble_test
+
+import (
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/promtable/promtable/bucketstore/pebble"
+)
+
+// A smallDisk has room for so many bytes in files. Writes beyond fail as on a full disk.
+type smallDisk struct {
+	vfs.FS
+	size atomic.Int64
+	// failed counts the writes that failed.
+	failed atomic.Int64
+
+	mu    sync.Mutex
+	files map[string]int64 // sizes
+}
+
+func newSmallDisk(size int64) *smallDisk {
+	d := &smallDisk{FS: vfs.NewMem(), files: make(map[string]int64)}
+	d.size.Store(size)
+	return d
+}
+
+// used returns the bytes in files.
+func (d *smallDisk) used() (bytes int64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, size := range d.files {
+		bytes += size
+	}
+	return bytes
+}
+
+// grow takes space for a file.
+func (d *smallDisk) grow(name string, bytes int64) error {
+	if d.used()+bytes > d.size.Load() {
+		d.failed.Add(1)
+		return syscall.ENOSPC
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.files[name] += bytes
+	return nil
+}
+
+// GetDiskUsage implements vfs.FS.
+func (d *smallDisk) GetDiskUsage(string) (vfs.DiskUsage, error) {
+	used, size := uint64(d.used()), uint64(d.size.Load())
+	return vfs.DiskUsage{AvailBytes: size - min(used, size), TotalBytes: 1 << 40, UsedBytes: used}, nil
+}
+
+// Create implements vfs.FS. A file takes a block, however small.
+func (d *smallDisk) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
+	const block = 4 << 10
+	if err := d.grow(name, block); err != nil {
+		return nil, err
+	}
+	f, err := d.FS.Create(name, category)
+	return smallFile{f, d, name}, err
+}
+
+// Remove implements vfs.FS.
+func (d *smallDisk) Remove(name string) error {
+	d.mu.Lock()
+	delete(d.files, name)
+	d.mu.Unlock()
+	return d.FS.Remove(name)
+}
+
+// RemoveAll implements vfs.FS.
+func (d *smallDisk) RemoveAll(name string) error {
+	d.mu.Lock()
+	for file := range d.files {
+		if len(file) > len(name) && file[:len(name)+1] == name+"/" {
+			delete(d.files, file)
+		}
+	}
+	d.mu.Unlock()
+	return d.FS.RemoveAll(name)
+}
+
+// Rename implements vfs.FS.
+func (d *smallDisk) Rename(from, to string) error {
+	d.mu.Lock()
+	d.files[to] = d.files[from]
+	delete(d.files, from)
+	d.mu.Unlock()
+	return d.FS.Rename(from, to)
+}
+
+// Link implements vfs.FS: the names share their space, until the first is removed.
+func (d *smallDisk) Link(from, to string) error {
+	d.mu.Lock()
+	d.files[to] = d.files[from]
+	d.files[from] = 0
+	d.mu.Unlock()
+	return d.FS.Link(from, to)
+}
+
+type smallFile struct {
+	vfs.File
+	disk *smallDisk
+	name string
+}
+
+func (f smallFile) Write(b []byte) (int, error) {
+	if err := f.disk.grow(f.name, int64(len(b))); err != nil {
+		return 0, err
+	}
+	return f.File.Write(b)
+}
+
+func onSmallDisk(disk vfs.FS) pebble.Config {
+	cfg := onDisk("/data")
+	cfg.MemTableBytes = 256 << 10
+	return cfg.WithFS(disk)
+}
+
+// tablesFull has no room for tables while full is set.
+type tablesFull struct {
+	*smallDisk
+	full atomic.Bool
+}
+
+func (d *tablesFull) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
+	if category == "pebble-memtable-flush" && d.full.Load() {
+		d.failed.Add(1)
+		return nil, syscall.ENOSPC
+	}
+	return d.smallDisk.Create(name, category)
+}
+
+// TestFlushOnFullDisk: a flush that finds no space is counted and not retried at once. It
+// succeeds when there is space, and a stop does not wait for it.
+func TestFlushOnFullDisk(t *testing.T) {
+	for _, tt := range []struct {
+		name     string
+		patience time.Duration
+	}{{"space comes", time.Millisecond}, {"no space", time.Hour}} {
+		t.Run(tt.name, func(t *testing.T) {
+			disk := &tablesFull{smallDisk: newSmallDisk(1 << 40)}
+			reg := prometheus.NewRegistry()
+			cfg := onSmallDisk(disk).WithPatience(tt.patience)
+			cfg.Registerer = reg
+			s, err := pebble.Open(cfg)
+			if err != nil {
+				t.Fatal(err)
+			}
+			const failures = "adapter_pebble_background_failures_total"
+			written := contents{}
+			disk.full.Store(true)
+			for n := 0; metricValue(t, reg, failures) == 0; n++ {
+				written.write(t, s, flipBatch(n))
+			}
+			if tt.patience == time.Hour {
+				for n := range 100 {
+					written.write(t, s, flipBatch(900 + n)[:1])
+				}
+				if got := disk.failed.Load(); got != 1 {
+					t.Errorf("%d attempts", got)
+				}
+			} else {
+				disk.full.Store(false)
+				if err := s.Flush(); err != nil {
+					t.Error(err)
+				}
+				if s.EngineMetrics().Flush.Count == 0 {
+					t.Error("nothing is flushed")
+				}
+			}
+			if err := s.Close(); err != nil {
+				t.Error(err)
+			}
+			disk.full.Store(false)
+			s = openStore(t, onSmallDisk(disk))
+			found, err := written.scanAll(t, s)
+			if err != nil || len(found) != len(written) {
+				t.Errorf("%d rows of %d, %v", len(found), len(written), err)
+			}
+		})
+	}
+}
