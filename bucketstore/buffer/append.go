@@ -188,7 +188,7 @@ func (b *Buffer) apply(samples []bucketstore.Sample, stamp, now int64, segment u
 			b.segments.pin(segment)
 		}
 		before := cap(c.raw)
-		c.append(s.T, floatBits(s), s.Value)
+		c.append(&b.buffers, s.T, floatBits(s), s.Value)
 		c.stamp = stamp
 		b.openBytes += cap(c.raw) - before
 		r.request, r.seen = stamp, now
@@ -249,7 +249,7 @@ func (b *Buffer) review(r *ref, c *openChunk) {
 		r.older = older // c is about to get a sample
 	case c.rawCount >= part && !c.mixed:
 		b.openBytes -= c.size()
-		b.partEncoder.encodePart(c)
+		b.partEncoder.encodePart(c, &b.buffers)
 		b.openBytes += c.size()
 	}
 	if c == &r.newer && int64(c.last) >= b.grace(r) {
@@ -315,7 +315,7 @@ func (b *rowBatch) addLate(samples []bucketstore.Sample, late []int, stamp int64
 			c = &openChunk{window: key.window, stamp: stamp + 1}
 			chunks[key] = c
 		}
-		c.append(s.T, floatBits(s), s.Value)
+		c.append(nil, s.T, floatBits(s), s.Value)
 	}
 	for key, c := range chunks {
 		if err := b.addChunk(key.series, c); err != nil {

@@ -162,7 +162,9 @@ type Buffer struct {
 	applied int64
 	// openBytes is the memory of the open chunks.
 	openBytes int
-	// partEncoder makes parts of open chunks.
+	// buffers recycles the sample buffers of open chunks, partEncoder makes parts of
+	// open chunks.
+	buffers     rawBuffers
 	partEncoder partEncoder
 	// stamp is the stamp of the last request. It is owned by the committer; during start-up
 	// by the replay.

@@ -94,17 +94,18 @@ type openChunk struct {
 const maxRawSample = 4 + 1 + binary.MaxVarintLen64
 
 // append adds a sample with this value, or if that is nil, with the float of these bits.
-func (c *openChunk) append(t int64, floatBits uint64, value []byte) {
+// Memory comes from buffers, which may be nil.
+func (c *openChunk) append(buffers *rawBuffers, t int64, floatBits uint64, value []byte) {
 	at, raw := uint32(t-c.window), c.raw
 	t0, step0 := c.t, c.step
 	if size := maxRawSample + len(value); c.rawCount == 0 {
 		t0, step0, c.bits = 0, 0, 0
-		raw = chunk.AppendOpenStart(growRaw(nil, chunk.OpenStartSize+size), c.window)
+		raw = chunk.AppendOpenStart(buffers.get(chunk.OpenStartSize+size), c.window)
 		c.rawFirst = at
 	} else {
 		c.rawUnsorted = c.rawUnsorted || at <= t0
 		if cap(raw)-len(raw) < size {
-			raw = growRaw(raw, size)
+			raw = buffers.grow(raw, size)
 		}
 	}
 	c.unsorted = c.unsorted || c.n > 0 && at <= c.last

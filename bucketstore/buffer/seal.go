@@ -232,6 +232,7 @@ func (b *Buffer) storeSealed(ctx context.Context, chunks []*sealedChunk) {
 	b.mu.Lock()
 	for _, c := range chunks {
 		c.ref.dropSealed(c)
+		b.buffers.put(c.raw)
 		c.raw = nil
 	}
 	b.mu.Unlock()
