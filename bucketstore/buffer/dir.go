@@ -243,7 +243,7 @@ func readFile(dir directory, name string) (string, error) {
 // this text, so that a start needs little room on the disk.
 func writeFile(dir directory, name, text string) error {
 	if held, err := readFile(dir, name); err == nil && held == text {
-		return dir.sync() // whoever renamed it may not have come so far
+		return dir.sync() // the process that renamed it may have died before its sync
 	}
 	file, err := dir.open(name+".new", os.O_CREATE|os.O_TRUNC|os.O_WRONLY)
 	if err != nil {
