@@ -99,7 +99,7 @@ func wantBatches(t *testing.T, s *pebble.Store, batches [][]bucketstore.Mutation
 
 func TestKill(t *testing.T) {
 	const rounds = 5
-	dir := filepath.Join(t.TempDir(), "new", "data")
+	dir := filepath.Join(t.TempDir(), "data")
 	var answered [][]bucketstore.Mutation
 	for round := range rounds {
 		child := startChild(t, "write", dir)
@@ -171,7 +171,7 @@ func TestPowerLoss(t *testing.T) {
 			disk := newCrashDisk(vfs.NewCrashableMem())
 			var answered [][]bucketstore.Mutation
 			for round := range 6 {
-				cfg := onDisk("/new/data")
+				cfg := onDisk("/data")
 				cfg.MemTableBytes = 32 << 10
 				s := openStore(t, cfg.WithFS(disk).WithIngest(tc.ingest))
 				wantBatches(t, s, answered)
@@ -182,7 +182,7 @@ func TestPowerLoss(t *testing.T) {
 				answered = append(answered, more...)
 				disk = after
 			}
-			wantBatches(t, openStore(t, onDisk("/new/data").WithFS(disk)), answered)
+			wantBatches(t, openStore(t, onDisk("/data").WithFS(disk)), answered)
 		})
 	}
 }

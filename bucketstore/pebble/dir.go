@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -24,28 +26,89 @@ const format = "promtable pebble format 2"
 // maxSmallFile bounds what is read of FORMAT and OWNER, in bytes.
 const maxSmallFile = 1024
 
+// temporary is the ending of a file that will replace another one.
+const temporary = ".new"
+
 // lockDirectory locks the directory, and creates it if it is missing, unless existing is
 // set. It checks that this version can read the content. The caller closes the lock.
-func lockDirectory(fs vfs.FS, dir string, existing bool, since time.Time) (*pebble.Lock, error) {
-	if existing {
+func lockDirectory(cfg Config, since time.Time) (*pebble.Lock, error) {
+	fs, dir := cfg.fs, cfg.Dir
+	if cfg.Existing {
 		if _, err := fs.Stat(fs.PathJoin(dir, formatFile)); err != nil {
 			return nil, fmt.Errorf("no store in data directory %q: %w", dir, err)
 		}
 	}
-	if err := fs.MkdirAll(dir, 0o750); err != nil {
-		return nil, fmt.Errorf("create data directory: %w", err)
+	if err := makeDirectory(fs, dir); err != nil {
+		return nil, err
 	}
 	lock, err := pebble.LockDirectory(dir, fs)
-	if err != nil {
+	switch {
+	case isUnwritable(err):
+		return nil, fmt.Errorf("data directory %q is not writable by this process: %w", dir, err)
+	case err != nil:
 		return nil, fmt.Errorf("data directory %q is in use by %s: %w", dir, readOwner(fs, dir), err)
 	}
-	if err := prepareDirectory(fs, dir, since); err != nil {
+	if err := prepareDirectory(cfg, since); err != nil {
 		return nil, errors.Join(err, lock.Close())
 	}
 	return lock, nil
 }
 
-func prepareDirectory(fs vfs.FS, dir string, since time.Time) error {
+// makeDirectory creates a missing directory. It refuses one that holds something else.
+func makeDirectory(fs vfs.FS, dir string) error {
+	names, err := fs.List(dir)
+	switch {
+	case err == nil:
+		return checkContent(dir, names)
+	case !errors.Is(err, os.ErrNotExist):
+		return fmt.Errorf("data directory %q cannot be read: %w", dir, err)
+	}
+	if _, err := fs.Stat(fs.PathDir(dir)); errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("data directory %q: the directory above it does not exist; create it, or correct --storage.path", dir)
+	}
+	if err := fs.MkdirAll(dir, 0o750); err != nil {
+		return fmt.Errorf("create data directory: %w", err)
+	}
+	return nil
+}
+
+// isUnwritable says whether err is for want of permission, or of a disk that can be written
+// to.
+func isUnwritable(err error) bool {
+	return errors.Is(err, os.ErrPermission) || errors.Is(err, syscall.EROFS)
+}
+
+// checkContent refuses a directory that holds something else than a store. Before FORMAT
+// there may be what a start leaves that ends early, the log of the buffer, and what a new
+// file system has.
+func checkContent(dir string, names []string) error {
+	if slices.Contains(names, formatFile) {
+		return nil
+	}
+	for _, name := range names {
+		switch {
+		case slices.Contains([]string{"LOCK", formatFile + temporary, "buffer", "lost+found"}, name):
+		case name == "chunks_head", name == "wal", isULID(name):
+			return fmt.Errorf("data directory %q is one of Prometheus: it holds %q; choose an empty directory", dir, name)
+		case strings.HasPrefix(name, "MANIFEST-"), strings.HasPrefix(name, "marker."), name == "CURRENT":
+			return fmt.Errorf("data directory %q: there is a database but no file %s, so it is not one of ours; choose an empty directory", dir, formatFile)
+		default:
+			return fmt.Errorf("data directory %q holds %q, which is not ours; choose an empty directory", dir, name)
+		}
+	}
+	return nil
+}
+
+// isULID says whether name may be that of a block of Prometheus.
+func isULID(name string) bool {
+	return len(name) == 26 && strings.Trim(name, "0123456789ABCDEFGHJKMNPQRSTVWXYZ") == ""
+}
+
+func prepareDirectory(cfg Config, since time.Time) error {
+	fs, dir := cfg.fs, cfg.Dir
+	if err := releaseReserve(fs, dir, cfg.Logger); err != nil {
+		return fmt.Errorf("data directory %q: %w", dir, err)
+	}
 	if err := checkFormat(fs, dir); err != nil {
 		return err
 	}
@@ -83,36 +146,12 @@ func checkFormat(fs vfs.FS, dir string) error {
 	case !errors.Is(err, os.ErrNotExist):
 		return fmt.Errorf("data directory %q: %w", dir, err)
 	}
-	names, err := fs.List(dir)
-	if err != nil {
-		return fmt.Errorf("data directory %q: %w", dir, err)
-	}
-	for _, name := range names {
-		if strings.HasPrefix(name, "MANIFEST-") {
-			return fmt.Errorf("data directory %q: there is a database but no file %s, so it is not one of ours; choose another directory", dir, formatFile)
-		}
-	}
-	// Before FORMAT exists no write was acknowledged. After it the directory entries above
-	// are durable, even if a start created them and died.
-	if err := syncAncestors(fs, dir); err != nil {
-		return err
+	// Before FORMAT exists no write was acknowledged. After it the entry of the directory is
+	// durable, even if a start created it and died.
+	if err := syncDirectory(fs, fs.PathDir(dir)); err != nil && !errors.Is(err, os.ErrPermission) { // then we have not created it
+		return fmt.Errorf("sync directory: %w", err)
 	}
 	return writeSmallFile(fs, dir, formatFile, format)
-}
-
-// syncAncestors makes the directory entries above dir durable. It skips directories that we
-// may not read: we have created nothing in them.
-func syncAncestors(fs vfs.FS, dir string) error {
-	for {
-		parent := fs.PathDir(dir)
-		if parent == dir {
-			return nil
-		}
-		if err := syncDirectory(fs, parent); err != nil && !errors.Is(err, os.ErrPermission) {
-			return fmt.Errorf("sync directory: %w", err)
-		}
-		dir = parent
-	}
 }
 
 func syncDirectory(fs vfs.FS, dir string) error {
@@ -125,8 +164,8 @@ func syncDirectory(fs vfs.FS, dir string) error {
 
 // writeSmallFile replaces a file of one line, durably and atomically.
 func writeSmallFile(fs vfs.FS, dir, name, text string) error {
-	temporary := fs.PathJoin(dir, name+".new")
-	f, err := fs.Create(temporary, vfs.WriteCategoryUnspecified)
+	path := fs.PathJoin(dir, name)
+	f, err := fs.Create(path+temporary, vfs.WriteCategoryUnspecified)
 	if err != nil {
 		return fmt.Errorf("write %s: %w", name, err)
 	}
@@ -134,7 +173,7 @@ func writeSmallFile(fs vfs.FS, dir, name, text string) error {
 	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
 		return fmt.Errorf("write %s: %w", name, err)
 	}
-	if err := fs.Rename(temporary, fs.PathJoin(dir, name)); err != nil {
+	if err := fs.Rename(path+temporary, path); err != nil {
 		return fmt.Errorf("write %s: %w", name, err)
 	}
 	return syncDirectory(fs, dir)

@@ -5,7 +5,11 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/bucketstore/pebble"
@@ -42,6 +46,11 @@ func TestOpenErrors(t *testing.T) {
 		{"damaged format", map[string]string{"FORMAT": "\x00\x00"}, []string{`FORMAT says "\x00\x00"`}},
 		{"empty format", map[string]string{"FORMAT": ""}, []string{`FORMAT says ""`}},
 		{"a database of another program", map[string]string{"MANIFEST-000001": "x"}, []string{"no file FORMAT", "not one of ours"}},
+		{"Prometheus", map[string]string{"wal/00000000": "x"}, []string{"is one of Prometheus", `"wal"`}},
+		{"Prometheus without a log", map[string]string{"chunks_head/000001": "x"}, []string{"is one of Prometheus", `"chunks_head"`}},
+		{"a block of Prometheus", map[string]string{"01HZX4V8Q2M7N5T9BKW3E6R1YD/meta.json": "{}"}, []string{"is one of Prometheus", "01HZX4"}},
+		{"a foreign file", map[string]string{"notes.txt": "x"}, []string{`holds "notes.txt", which is not ours`}},
+		{"a foreign directory", map[string]string{"mysql/ibdata1": "x"}, []string{`holds "mysql", which is not ours`}},
 		{"format is a directory", map[string]string{"FORMAT/x": "x"}, []string{"FORMAT"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -56,7 +65,29 @@ func TestOpenErrors(t *testing.T) {
 	t.Run("a file in the way", func(t *testing.T) {
 		dir := t.TempDir()
 		writeFiles(t, dir, map[string]string{"data": "x"})
-		wantOpenError(t, onDisk(filepath.Join(dir, "data", "store")), "create data directory")
+		wantOpenError(t, onDisk(filepath.Join(dir, "data", "store")), "cannot be read", "not a directory")
+		wantOpenError(t, onDisk(filepath.Join(dir, "data")), "cannot be read", "not a directory")
+	})
+	t.Run("no directory above", func(t *testing.T) {
+		dir := filepath.Join(t.TempDir(), "mount", "data")
+		wantOpenError(t, onDisk(dir), fmt.Sprintf("%q", dir), "the directory above it does not exist")
+	})
+	for name, err := range map[string]error{"no permission": os.ErrPermission, "a disk that is read only": syscall.EROFS} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			disk := errorfs.Wrap(vfs.Default, errorfs.InjectorFunc(func(op errorfs.Op) error {
+				if op.Kind == errorfs.OpLock || op.Kind == errorfs.OpCreate {
+					return err
+				}
+				return nil
+			}))
+			wantOpenError(t, onDisk(dir).WithFS(disk), fmt.Sprintf("%q", dir), "is not writable by this process")
+		})
+	}
+	t.Run("a new file system and a log", func(t *testing.T) {
+		dir := t.TempDir()
+		writeFiles(t, dir, map[string]string{"lost+found/x": "x", "buffer/lock": "", "LOCK": "", "FORMAT.new": ""})
+		openStore(t, onDisk(dir))
 	})
 	t.Run("family name", func(t *testing.T) {
 		cfg := onDisk(t.TempDir())

@@ -43,5 +43,14 @@ func (s *Store) Compact(ctx context.Context) error {
 	return readError(s.db.Compact(ctx, []byte{0}, []byte{0xff}, false))
 }
 
+// MakeReserve makes the reserve if there is space.
+func (s *Store) MakeReserve(ctx context.Context) error { return s.makeReserve(ctx) }
+
+// StartFlush starts a flush of the memtables.
+func (s *Store) StartFlush() error {
+	_, err := s.db.AsyncFlush()
+	return err
+}
+
 // Flush flushes the memtables.
 func (s *Store) Flush() error { return s.db.Flush() }

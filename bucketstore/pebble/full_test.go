@@ -1,6 +1,7 @@
 package pebble_test
 
 import (
+	"slices"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -25,9 +26,24 @@ type smallDisk struct {
 }
 
 func newSmallDisk(size int64) *smallDisk {
-	d := &smallDisk{FS: vfs.NewMem(), files: make(map[string]int64)}
+	d := &smallDisk{FS: vfs.NewCrashableMem(), files: make(map[string]int64)}
 	d.size.Store(size)
 	return d
+}
+
+// reboot returns the disk as it is after the power failed, with this much free space.
+func (d *smallDisk) reboot(free int64) *smallDisk {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	after := &smallDisk{FS: d.FS.(*vfs.MemFS).CrashClone(vfs.CrashCloneCfg{}), files: make(map[string]int64)}
+	for name, size := range d.files {
+		if _, err := after.FS.Stat(name); err == nil {
+			after.files[name] = size
+			free += size
+		}
+	}
+	after.size.Store(free)
+	return after
 }
 
 // used returns the bytes in files.
@@ -158,11 +174,15 @@ func TestFlushOnFullDisk(t *testing.T) {
 			const failures = "adapter_pebble_background_failures_total"
 			written := contents{}
 			disk.full.Store(true)
-			for n := 0; metricValue(t, reg, failures) == 0; n++ {
-				written.write(t, s, flipBatch(n))
+			written.write(t, s, flipBatch(0))
+			if err := s.StartFlush(); err != nil {
+				t.Fatal(err)
+			}
+			for metricValue(t, reg, failures) == 0 {
+				time.Sleep(time.Millisecond)
 			}
 			if tt.patience == time.Hour {
-				for n := range 100 {
+				for n := range 20 {
 					written.write(t, s, flipBatch(900 + n)[:1])
 				}
 				if got := disk.failed.Load(); got != 1 {
@@ -188,4 +208,83 @@ func TestFlushOnFullDisk(t *testing.T) {
 			}
 		})
 	}
+}
+
+// reserve returns the size of the reserve, 0 if there is none.
+func (d *smallDisk) reserve() int64 {
+	info, err := d.Stat("/data/RESERVE")
+	if err != nil {
+		return 0
+	}
+	return info.Size()
+}
+
+// TestStartOnFullDisk: a start on a disk without a free byte reads everything, because it
+// removes the reserve. The reserve is made again when there is space above the floor.
+func TestStartOnFullDisk(t *testing.T) {
+	const reserve = 4 << 20
+	onDisk := func(disk vfs.FS) pebble.Config {
+		cfg := onSmallDisk(disk)
+		cfg.MinFree = 16 * reserve
+		return cfg
+	}
+	disk := newSmallDisk(1 << 30)
+	s := openStore(t, onDisk(disk))
+	if err := s.MakeReserve(t.Context()); err != nil || disk.reserve() != reserve {
+		t.Fatalf("a reserve of %d bytes, %v", disk.reserve(), err)
+	}
+	written := contents{}
+	for n := range 40 {
+		written.write(t, s, flipBatch(n))
+	}
+
+	full := disk.reboot(0)
+	s = openStore(t, onDisk(full))
+	if full.reserve() != 0 {
+		t.Error("the reserve is still there")
+	}
+	if found, err := written.scanAll(t, s); err != nil || len(found) != len(written) {
+		t.Errorf("%d rows of %d, %v", len(found), len(written), err)
+	}
+	for _, tt := range []struct{ free, want int64 }{
+		{16*reserve + 2*reserve - 1, 0},
+		{16*reserve + 2*reserve, reserve},
+	} {
+		full.size.Store(full.used() + tt.free)
+		if err := s.MakeReserve(t.Context()); err != nil || full.reserve() != tt.want {
+			t.Errorf("with %d bytes free a reserve of %d, %v, want %d", tt.free, full.reserve(), err, tt.want)
+		}
+	}
+
+	nearlyFull := full.reboot(reserve)
+	openStore(t, onDisk(nearlyFull))
+	if nearlyFull.reserve() != reserve {
+		t.Error("a start with enough space removed the reserve")
+	}
+}
+
+// TestReserveNeedsSpace: a reserve that does not fit leaves nothing behind.
+func TestReserveNeedsSpace(t *testing.T) {
+	disk := newSmallDisk(1 << 30)
+	cfg := onSmallDisk(disk)
+	cfg.MinFree = 16 << 20
+	s := openStore(t, cfg.WithFS(lyingDisk{disk}))
+	disk.size.Store(disk.used() + 512<<10)
+	if err := s.MakeReserve(t.Context()); err == nil || disk.reserve() != 0 {
+		t.Errorf("a reserve of %d bytes, %v", disk.reserve(), err)
+	}
+	names, err := disk.List("/data")
+	if err != nil || slices.Contains(names, "RESERVE.new") {
+		t.Errorf("the directory holds %q, %v", names, err)
+	}
+}
+
+// A lyingDisk says that it has much space, as soon as it has little.
+type lyingDisk struct{ *smallDisk }
+
+func (d lyingDisk) GetDiskUsage(string) (vfs.DiskUsage, error) {
+	if d.size.Load() < 1<<30 {
+		return vfs.DiskUsage{AvailBytes: 1 << 40, TotalBytes: 1 << 41}, nil
+	}
+	return vfs.DiskUsage{TotalBytes: 1 << 41}, nil
 }

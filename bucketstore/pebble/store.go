@@ -35,7 +35,7 @@ const (
 // Config says what to open.
 type Config struct {
 	// Dir is the data directory. It is created if it is missing, unless Existing is set:
-	// then it must hold a store.
+	// then it must hold a store. The directory above it must exist.
 	Dir      string
 	Existing bool
 	// Tables are the tables and families of the store.
@@ -54,6 +54,9 @@ type Config struct {
 	// SweepInterval is the time between two sweeps for expired cells; 0 is
 	// DefaultSweepInterval.
 	SweepInterval time.Duration
+	// MinFree is the free space in bytes below which no writes come, see disk.Floor. A 16th
+	// of it, at most 64 MiB, is kept in a file for a start on a full disk. 0 keeps none.
+	MinFree uint64
 
 	// fs, ingestBytes and patience replace the disk and constants in tests.
 	fs          vfs.FS
@@ -114,6 +117,8 @@ type Store struct {
 	fs           vfs.FS
 	dir          string
 	ingestBytes  int
+	minFree      uint64
+	reserving    sync.Mutex // held while the reserve is made
 	ingested     atomic.Uint64
 	tableOptions sstable.WriterOptions
 	// scanners recycles *scanner.
@@ -136,14 +141,14 @@ func Open(cfg Config) (*Store, error) {
 	}
 	s := &Store{
 		now: cfg.Now, metrics: newMetrics(), registerer: cfg.Registerer,
-		fs: cfg.fs, dir: cfg.Dir, ingestBytes: cfg.ingestBytes,
+		fs: cfg.fs, dir: cfg.Dir, ingestBytes: cfg.ingestBytes, minFree: cfg.MinFree,
 	}
 	if s.tables, err = newTables(cfg.Tables); err != nil {
 		return nil, err
 	}
 	s.guard = newGuard(cfg, s.metrics)
 	s.scanners.New = func() any { return new(scanner) }
-	if s.lock, err = lockDirectory(cfg.fs, cfg.Dir, cfg.Existing, time.Now()); err != nil {
+	if s.lock, err = lockDirectory(cfg, time.Now()); err != nil {
 		return nil, err
 	}
 	if err := s.open(cfg); err != nil {
@@ -152,6 +157,7 @@ func Open(cfg Config) (*Store, error) {
 	sweep, stop := context.WithCancel(context.Background())
 	s.stopSweep = stop
 	s.sweeping.Go(func() { s.sweepUntil(sweep, cfg.SweepInterval) })
+	s.sweeping.Go(func() { s.keepReserve(sweep) })
 	return s, nil
 }
 

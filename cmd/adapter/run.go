@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/go-kit/log"
@@ -210,7 +211,8 @@ func openStore(ctx context.Context, o *options, logger log.Logger, reg prometheu
 	tables := bucketstore.Tables(retention)
 	if o.backend == backendEmbedded {
 		level.Info(logger).Log("msg", "opening the embedded store", "path", o.path)
-		return pebble.Open(pebble.Config{Dir: o.path, Existing: o.existing, Tables: tables, Now: time.Now, Logger: logger, Registerer: reg})
+		return pebble.Open(pebble.Config{Dir: o.path, Existing: o.existing, Tables: tables, Now: time.Now, Logger: logger, Registerer: reg,
+			MinFree: uint64(o.minFree.Base2Bytes)})
 	}
 	level.Info(logger).Log("msg", "opening Bigtable", "project", o.project, "instance", o.instance)
 	if waiting == nil {
@@ -291,7 +293,11 @@ func (a *adapter) openAppender(ctx context.Context, rows bucketstore.Store) (buc
 	cfg.Logger = a.logger
 	cfg.Registerer = a.reg
 	cfg.Die = func(err error) {
-		level.Error(a.logger).Log("msg", "the log of the buffer failed; the process ends, to acknowledge no sample that may be lost", "err", err)
+		msg := "the log of the buffer failed; the process ends, to acknowledge no sample that may be lost"
+		if errors.Is(err, syscall.ENOSPC) {
+			msg = "the log of the buffer failed: the disk is full; the process ends, to acknowledge no sample that may be lost. Free some space and start again"
+		}
+		level.Error(a.logger).Log("msg", msg, "path", a.o.bufferPath, "err", err)
 		os.Exit(1)
 	}
 	b, err := buffer.Open(ctx, dir, cfg)
