@@ -77,10 +77,13 @@ type Index struct {
 	batches sync.Pool
 }
 
+// DefaultWrittenSeries is how many series an Index remembers as written.
+const DefaultWrittenSeries = 2_000_000
+
 // New returns the index in these rows.
 func New(cfg Config, rows rows) *Index {
 	if cfg.WrittenSeries <= 0 {
-		cfg.WrittenSeries = 2_000_000
+		cfg.WrittenSeries = DefaultWrittenSeries
 	}
 	m := newMetrics(cfg.Registerer)
 	x := &Index{

@@ -71,8 +71,8 @@ type Config struct {
 	CurrentLookback time.Duration // 5m
 }
 
-// withDefaults returns cfg with a value for each limit that is zero.
-func (cfg Config) withDefaults() Config {
+// WithDefaults returns cfg with a value for each limit that is zero.
+func (cfg Config) WithDefaults() Config {
 	if cfg.Logger == nil {
 		cfg.Logger = log.NewNopLogger()
 	}
@@ -122,7 +122,7 @@ const maxReadWait = 30 * time.Second
 // New returns a Handler. Its metrics are registered with cfg.Registerer, where
 // they must not be registered yet.
 func New(cfg Config) *Handler {
-	cfg = cfg.withDefaults()
+	cfg = cfg.WithDefaults()
 	e := request.NewResponder(cfg.Logger, cfg.Now)
 	m := request.NewMetrics(cfg.Registerer)
 	reads := request.NewGate(cfg.MaxConcurrentReads, min(cfg.ReadTimeout/2, maxReadWait))

@@ -95,6 +95,9 @@ type Config struct {
 	Die func(err error)
 }
 
+// DefaultMaxBytes is the default of both MaxOpenBytes and MaxLogBytes.
+const DefaultMaxBytes = 512 << 20
+
 // DefaultSegmentBytes is the default size of a segment. The last segment always stays, and
 // is replayed.
 const DefaultSegmentBytes = 64 << 20
@@ -114,8 +117,8 @@ func (cfg Config) withDefaults() Config {
 		}
 	}
 	setDefault(&cfg.PartSamples, 80)
-	setDefault(&cfg.MaxOpenBytes, 512<<20)
-	setDefault(&cfg.MaxLogBytes, 512<<20)
+	setDefault(&cfg.MaxOpenBytes, DefaultMaxBytes)
+	setDefault(&cfg.MaxLogBytes, DefaultMaxBytes)
 	setDefault(&cfg.MaxIdle, 1_000_000)
 	setDefault(&cfg.SegmentBytes, max(1, min(DefaultSegmentBytes, cfg.MaxLogBytes/8)))
 	if cfg.SealSpread == 0 {

@@ -6,13 +6,16 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"time"
 
 	"github.com/alecthomas/kingpin/v2"
 	"github.com/alecthomas/units"
+	"github.com/prometheus/common/model"
 	"github.com/prometheus/common/version"
 
 	"github.com/promtable/promtable/bucketstore/bigtable"
+	"github.com/promtable/promtable/bucketstore/buffer"
 	"github.com/promtable/promtable/bucketstore/disk"
 	"github.com/promtable/promtable/bucketstore/pebble"
 	"github.com/promtable/promtable/remote"
@@ -79,6 +82,7 @@ type options struct {
 // parseFlags parses the command line and checks it.
 func parseFlags(args []string) (*options, error) {
 	o := &options{netListen: net.Listen, storeTimeout: storeTimeout, diskUsage: pebble.DiskUsage, given: make(map[string]*bool)}
+	o.remote, o.engine, o.api = o.remote.WithDefaults(), o.engine.WithDefaults(), o.api.WithDefaults()
 	app := kingpin.New("adapter", "Remote storage for Prometheus: keeps samples in Google Bigtable or in an embedded store, and gives them back.")
 	app.Version(version.Print("adapter")).UsageWriter(os.Stdout)
 	app.HelpFlag.Short('h')
@@ -188,7 +192,7 @@ func (s *byteSize) Set(text string) (err error) {
 // because one is written while the next is open. That is 1,118 samples a series in the log,
 // at 8.6 bytes with the keys, and half of them, at up to 3 bytes, in memory.
 const (
-	embeddedBufferBytes = 512 * units.MiB
+	embeddedBufferBytes = units.Base2Bytes(buffer.DefaultMaxBytes)
 	bigtableMaxLog      = 12 * units.GiB
 	bigtableMaxMemory   = 2 * units.GiB
 	// leastBufferBytes is the least sensible limit.
@@ -246,32 +250,39 @@ func (o *options) checkBuffer() error {
 	return nil
 }
 
+// durationFlag defines a flag whose default is the value that v has.
+func durationFlag(f *kingpin.FlagClause, v *time.Duration) {
+	f.Default(model.Duration(*v).String()).DurationVar(v)
+}
+
+// intFlag defines a flag whose default is the value that v has.
+func intFlag(f *kingpin.FlagClause, v *int) { f.Default(strconv.Itoa(*v)).IntVar(v) }
+
 func (o *options) limitFlags(app *kingpin.Application) {
 	limits := &o.engine.Limits
-	app.Flag("write.max-future", "Refuse samples that are further ahead of the adapter's clock. 0 is no limit.").Default("10m").DurationVar(&o.engine.MaxFuture)
-	app.Flag("write.timeout", "Maximum time of one remote write. Prometheus gives up after 30s.").Default("25s").DurationVar(&o.remote.WriteTimeout)
-	app.Flag("write.max-concurrent", "Maximum number of concurrent remote writes; others wait.").Default("64").IntVar(&o.remote.MaxConcurrentWrites)
-	app.Flag("write.max-body-bytes", "Maximum size of a request body, both compressed and decompressed.").Default("32MiB").BytesVar(&o.maxBody)
-	app.Flag("index.written-series", "How many series the adapter remembers as written to the index, at up to 65 bytes each. The others are looked up when they come, by point reads.").
-		Default("2000000").IntVar(&o.engine.WrittenSeries)
-	app.Flag("read.max-series", "Maximum number of series that one selector may match. 0 is no limit.").Default("500000").IntVar(&limits.MaxSeries)
-	app.Flag("read.max-samples", "Maximum number of samples that one selector may read. 0 is no limit.").Default("50000000").IntVar(&limits.MaxSamples)
-	app.Flag("read.max-frame-bytes", "Maximum bytes of one series in a remote read answer, like chunked_read_limit of Prometheus. 0 is no limit.").
-		Default("50000000").IntVar(&o.remote.MaxFrameBytes)
-	app.Flag("read.max-concurrent", "Maximum number of concurrent remote reads, federations and explanations; others wait.").Default("20").IntVar(&o.remote.MaxConcurrentReads)
-	app.Flag("read.timeout", "Maximum time of one read.").Default("2m").DurationVar(&o.remote.ReadTimeout)
-	app.Flag("current.lookback", "/federate leaves out a series whose last sample is older than this.").Default("5m").DurationVar(&o.remote.CurrentLookback)
+	durationFlag(app.Flag("write.max-future", "Refuse samples that are further ahead of the adapter's clock. 0 is no limit."), &o.engine.MaxFuture)
+	durationFlag(app.Flag("write.timeout", "Maximum time of one remote write. Prometheus gives up after 30s."), &o.remote.WriteTimeout)
+	intFlag(app.Flag("write.max-concurrent", "Maximum number of concurrent remote writes; others wait."), &o.remote.MaxConcurrentWrites)
+	app.Flag("write.max-body-bytes", "Maximum size of a request body, both compressed and decompressed.").
+		Default(units.Base2Bytes(o.remote.MaxBodyBytes).String()).BytesVar(&o.maxBody)
+	intFlag(app.Flag("index.written-series", "How many series the adapter remembers as written to the index, at up to 65 bytes each. The others are looked up when they come, by point reads."), &o.engine.WrittenSeries)
+	intFlag(app.Flag("read.max-series", "Maximum number of series that one selector may match. 0 is no limit."), &limits.MaxSeries)
+	intFlag(app.Flag("read.max-samples", "Maximum number of samples that one selector may read. 0 is no limit."), &limits.MaxSamples)
+	intFlag(app.Flag("read.max-frame-bytes", "Maximum bytes of one series in a remote read answer, like chunked_read_limit of Prometheus. 0 is no limit."), &o.remote.MaxFrameBytes)
+	intFlag(app.Flag("read.max-concurrent", "Maximum number of concurrent remote reads, federations and explanations; others wait."), &o.remote.MaxConcurrentReads)
+	durationFlag(app.Flag("read.timeout", "Maximum time of one read."), &o.remote.ReadTimeout)
+	durationFlag(app.Flag("current.lookback", "/federate leaves out a series whose last sample is older than this."), &o.remote.CurrentLookback)
 	o.given["current.flush-interval"] = new(bool)
-	app.Flag("current.flush-interval", "How often the last sample of each series is written to CURRENT. With the buffer the default is 15m: its log has them after a crash.").
-		Default("1m").IsSetByUser(o.given["current.flush-interval"]).DurationVar(&o.engine.CurrentInterval)
+	durationFlag(app.Flag("current.flush-interval", "How often the last sample of each series is written to CURRENT. With the buffer the default is 15m: its log has them after a crash.").
+		IsSetByUser(o.given["current.flush-interval"]), &o.engine.CurrentInterval)
 }
 
 func (o *options) queryFlags(app *kingpin.Application) {
-	app.Flag("query.timeout", "Maximum time of one PromQL query, or of another request to the HTTP API.").Default("2m").DurationVar(&o.api.Timeout)
-	app.Flag("query.max-samples", "Maximum number of samples that one PromQL query may hold in memory.").Default("50000000").IntVar(&o.api.MaxSamples)
-	app.Flag("query.max-concurrency", "Maximum number of concurrent PromQL queries; others wait.").Default("20").IntVar(&o.api.MaxConcurrent)
-	app.Flag("query.lookback-delta", "Maximum age of the last sample of a series that PromQL takes as its value.").Default("5m").DurationVar(&o.api.Lookback)
-	app.Flag("query.default-evaluation-interval", "Default step of subqueries, like evaluation_interval of Prometheus.").Default("1m").DurationVar(&o.api.EvaluationInterval)
+	durationFlag(app.Flag("query.timeout", "Maximum time of one PromQL query, or of another request to the HTTP API."), &o.api.Timeout)
+	intFlag(app.Flag("query.max-samples", "Maximum number of samples that one PromQL query may hold in memory."), &o.api.MaxSamples)
+	intFlag(app.Flag("query.max-concurrency", "Maximum number of concurrent PromQL queries; others wait."), &o.api.MaxConcurrent)
+	durationFlag(app.Flag("query.lookback-delta", "Maximum age of the last sample of a series that PromQL takes as its value."), &o.api.Lookback)
+	durationFlag(app.Flag("query.default-evaluation-interval", "Default step of subqueries, like evaluation_interval of Prometheus."), &o.api.EvaluationInterval)
 }
 
 func (o *options) haFlags(app *kingpin.Application) {
@@ -279,8 +290,8 @@ func (o *options) haFlags(app *kingpin.Application) {
 	app.Flag("ha.cluster-label", "Label that the replicas of one Prometheus share. Only one replica of each cluster is stored. Without this flag all are.").StringVar(&ha.ClusterLabel)
 	app.Flag("ha.replica-label", "Label in which the replicas of a cluster differ. It is not stored, and matchers on it are ignored.").StringVar(&ha.ReplicaLabel)
 	o.given["ha.failover"] = new(bool)
-	app.Flag("ha.failover", "How long the elected replica may be silent before another one takes over. At least twice the interval of its requests.").
-		Default("30s").IsSetByUser(o.given["ha.failover"]).DurationVar(&ha.Failover)
+	durationFlag(app.Flag("ha.failover", "How long the elected replica may be silent before another one takes over. At least twice the interval of its requests.").
+		IsSetByUser(o.given["ha.failover"]), &ha.Failover)
 }
 
 // check refuses flags that do not go together. The error says what to change.

@@ -71,8 +71,8 @@ type Config struct {
 	Status Status
 }
 
-// withDefaults returns cfg with a value for each limit that is zero.
-func (cfg Config) withDefaults() Config {
+// WithDefaults returns cfg with a value for each limit that is zero.
+func (cfg Config) WithDefaults() Config {
 	if cfg.Logger == nil {
 		cfg.Logger = log.NewNopLogger()
 	}
@@ -122,7 +122,7 @@ type API struct {
 // registered with cfg.Registerer, where they must not be registered yet. The
 // caller closes it.
 func New(cfg Config) (*API, error) {
-	cfg = cfg.withDefaults()
+	cfg = cfg.WithDefaults()
 	a := &API{
 		cfg:     cfg,
 		parser:  parser.NewParser(parser.Options{}),

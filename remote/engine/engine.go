@@ -19,6 +19,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"math"
@@ -95,11 +96,18 @@ type Config struct {
 	SeriesCache seriescache.Config
 }
 
-const (
-	defaultMaxFuture = 10 * time.Minute
-	// Unbounded is a MaxFuture that allows every time that can be stored.
-	Unbounded time.Duration = math.MaxInt64
-)
+// Unbounded is a MaxFuture that allows every time that can be stored.
+const Unbounded time.Duration = math.MaxInt64
+
+// WithDefaults returns cfg with a value for each setting of operators that is zero.
+func (cfg Config) WithDefaults() Config {
+	cfg.MaxFuture = cmp.Or(cfg.MaxFuture, 10*time.Minute)
+	cfg.WrittenSeries = cmp.Or(cfg.WrittenSeries, index.DefaultWrittenSeries)
+	cfg.CurrentInterval = cmp.Or(cfg.CurrentInterval, current.DefaultInterval)
+	cfg.HA.Failover = cmp.Or(cfg.HA.Failover, ha.DefaultFailover)
+	cfg.Limits = cfg.Limits.WithDefaults()
+	return cfg
+}
 
 // Engine stores and finds samples. It is safe for concurrent use.
 type Engine struct {
@@ -131,9 +139,7 @@ func New(cfg Config) (*Engine, error) {
 	if cfg.Admit == nil {
 		cfg.Admit = func() error { return nil }
 	}
-	if cfg.MaxFuture == 0 {
-		cfg.MaxFuture = defaultMaxFuture
-	}
+	cfg = cfg.WithDefaults()
 	if err := cfg.HA.Validate(); err != nil {
 		return nil, err
 	}

@@ -75,13 +75,16 @@ type Table struct {
 	done chan struct{}
 }
 
+// DefaultInterval is how often current samples are written.
+const DefaultInterval = time.Minute
+
 // New returns a Table and starts its flushes in the background.
 func New(cfg Config) *Table {
 	if cfg.Logger == nil {
 		cfg.Logger = log.NewNopLogger()
 	}
 	if cfg.Interval <= 0 {
-		cfg.Interval = time.Minute
+		cfg.Interval = DefaultInterval
 	}
 	if cfg.MaxPending <= 0 {
 		cfg.MaxPending = defaultMaxPending

@@ -53,7 +53,7 @@ func New(cfg Config) *Elections {
 		return nil
 	}
 	if cfg.Failover == 0 {
-		cfg.Failover = defaultFailover
+		cfg.Failover = DefaultFailover
 	}
 	if cfg.MaxClusters == 0 {
 		cfg.MaxClusters = defaultMaxClusters

@@ -50,9 +50,9 @@ type Config struct {
 }
 
 const (
-	// defaultFailover is six times as long as Prometheus waits until it sends what
+	// DefaultFailover is six times as long as Prometheus waits until it sends what
 	// it has.
-	defaultFailover    = 30 * time.Second
+	DefaultFailover    = 30 * time.Second
 	defaultMaxClusters = 10_000
 )
 

@@ -53,11 +53,13 @@ type Limits struct {
 	MaxSeriesBytes int
 }
 
-const (
-	defaultMaxSeries      = 500_000
-	defaultMaxSamples     = 50_000_000
-	defaultMaxSeriesBytes = 50_000_000
-)
+// WithDefaults returns l with a value for each limit that is zero.
+func (l Limits) WithDefaults() Limits {
+	l.MaxSeries = cmp.Or(l.MaxSeries, 500_000)
+	l.MaxSamples = cmp.Or(l.MaxSamples, 50_000_000)
+	l.MaxSeriesBytes = cmp.Or(l.MaxSeriesBytes, 50_000_000)
+	return l
+}
 
 // ErrLimit marks a query that asks for more than the limits allow: the fault of its
 // sender.
@@ -121,10 +123,7 @@ type Sizes struct {
 
 // New returns a Reader with the default sizes.
 func New(cfg Config) *Reader {
-	limits := &cfg.Limits
-	limits.MaxSeries = cmp.Or(limits.MaxSeries, defaultMaxSeries)
-	limits.MaxSamples = cmp.Or(limits.MaxSamples, defaultMaxSamples)
-	limits.MaxSeriesBytes = cmp.Or(limits.MaxSeriesBytes, defaultMaxSeriesBytes)
+	cfg.Limits = cfg.Limits.WithDefaults()
 	cfg.ParallelScans = cmp.Or(cfg.ParallelScans, 1)
 	r := &Reader{cfg: cfg, metrics: newMetrics(cfg.Registerer), Sizes: Sizes{batchBytes, rowCells, minScanSeries}}
 	r.closing, r.stop = context.WithCancel(context.Background())
