@@ -256,6 +256,13 @@ func TestStartOnFullDisk(t *testing.T) {
 		}
 	}
 
+	withoutReserve := full.reboot(0)
+	if err := withoutReserve.Remove("/data/RESERVE"); err != nil {
+		t.Fatal(err)
+	}
+	withoutReserve.size.Store(withoutReserve.used())
+	wantOpenError(t, onDisk(withoutReserve), `the disk of data directory "/data" is full`, "free some space")
+
 	nearlyFull := full.reboot(reserve)
 	openStore(t, onDisk(nearlyFull))
 	if nearlyFull.reserve() != reserve {

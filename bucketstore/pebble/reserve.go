@@ -53,6 +53,14 @@ func releaseReserve(fs vfs.FS, dir string, logger log.Logger) error {
 	return fs.Remove(path)
 }
 
+// adviseSpace adds what to do to an error about a full disk.
+func adviseSpace(dir string, err error) error {
+	if vfs.IsNoSpaceError(err) {
+		return fmt.Errorf("the disk of data directory %q is full, and no reserve is left: free some space and start again: %w", dir, err)
+	}
+	return err
+}
+
 // keepReserve makes the reserve when it is missing and there is space, until ctx ends.
 func (s *Store) keepReserve(ctx context.Context) {
 	for {

@@ -149,10 +149,10 @@ func Open(cfg Config) (*Store, error) {
 	s.guard = newGuard(cfg, s.metrics)
 	s.scanners.New = func() any { return new(scanner) }
 	if s.lock, err = lockDirectory(cfg, time.Now()); err != nil {
-		return nil, err
+		return nil, adviseSpace(cfg.Dir, err)
 	}
 	if err := s.open(cfg); err != nil {
-		return nil, errors.Join(err, s.lock.Close())
+		return nil, adviseSpace(cfg.Dir, errors.Join(err, s.lock.Close()))
 	}
 	sweep, stop := context.WithCancel(context.Background())
 	s.stopSweep = stop
