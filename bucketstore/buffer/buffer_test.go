@@ -353,7 +353,7 @@ func TestTornWrite(t *testing.T) {
 	for cut := whole; cut < all; cut++ {
 		for _, tail := range [][]byte{nil, make([]byte, 100)} {
 			torn := append(slices.Clone(content[:cut]), tail...)
-			again := open(t, openPebble(t), func(c *config) { writeSegment(t, c.Dir, 1, torn) })
+			again := open(t, new(storetest.Memory), func(c *config) { writeSegment(t, c.Dir, 1, torn) })
 			again.want = f.want
 			again.check(t, fmt.Sprintf("cut at %d of %d, %d zeros after it", cut, all, len(tail)))
 			again.want = make(map[string]map[int64]string)
