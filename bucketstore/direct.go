@@ -23,7 +23,7 @@ type Direct struct {
 	now    func() time.Time
 	// rawFrom is nil where nothing is sealed.
 	rawFrom RawFrom
-	// onLate is nil where nobody wants to know.
+	// onLate is nil where nothing is sealed.
 	onLate func(period int64)
 	// batches recycles *directBatch.
 	batches sync.Pool

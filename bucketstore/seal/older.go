@@ -78,7 +78,7 @@ func (s *Sealer) walkLate(ctx context.Context, t turn) error {
 	return nil
 }
 
-// walkFull walks all older periods if that is due. It finds late cells that nobody noted,
+// walkFull walks all older periods if that is due. It finds late cells without a note,
 // and raw cells of turns that were missed long ago.
 func (s *Sealer) walkFull(ctx context.Context, t turn) error {
 	family := familyOf(t.window)
