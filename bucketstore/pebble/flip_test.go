@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"os"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -231,17 +233,27 @@ func positions(size, ends, step int) (at []int) {
 	return at
 }
 
+// flipRounds is the environment variable with how densely files are damaged.
+const flipRounds = "FLIP_ROUNDS"
+
 // TestBitFlips damages every file of a store, one bit at a time. What is read is right or an
 // error that names the file, and all that is not damaged can be read and written.
 func TestBitFlips(t *testing.T) {
+	rounds := 1
+	if text := os.Getenv(flipRounds); text != "" {
+		var err error
+		if rounds, err = strconv.Atoi(text); err != nil || rounds < 1 {
+			t.Fatalf("%s=%s: %v", flipRounds, text, err)
+		}
+	}
 	f := makeFlipStore(t)
 	files := f.files(t)
 	for _, name := range slices.Sorted(maps.Keys(files)) {
 		size := files[name]
 		t.Run(name, func(t *testing.T) {
-			ends, step := 24, max(37, size/30)
+			ends, step := 4*rounds, max(1, size/(4*rounds))
 			if strings.HasSuffix(name, ".sst") {
-				ends, step = 2, max(1, size/8)
+				ends = 1
 			}
 			outcomes := map[string]int{}
 			for _, at := range positions(size, ends, step) {
