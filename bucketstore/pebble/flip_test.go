@@ -38,7 +38,7 @@ type contents map[string]string
 // flipBatch is the n-th write: rows with cells of one day, of which some lose a family again.
 func flipBatch(n int) []bucketstore.Mutation {
 	var muts []bucketstore.Mutation
-	for i := range 12 {
+	for i := range 8 {
 		mut := bucketstore.Mutation{Key: fmt.Appendf(nil, "batch %03d row %02d,%s", n, i, testBase)}
 		for c := range cellsOfAFamily {
 			mut.Ops = append(mut.Ops, bucketstore.Op{Family: "r0", Qualifier: series.AppendQualifier(nil, uint32(n%40*2)*halfDay+uint32(c)), Time: int64(n), Value: flipValue(n, i, c)})
@@ -140,12 +140,12 @@ func makeFlipStore(t *testing.T) flipStore {
 	s := openStore(t, flipConfig(f.disk))
 	n := 0
 	for range 3 {
-		for range 4 {
+		for range 2 {
 			f.write(t, s, flipBatch(n)) // to the log
 			n++
 		}
 		var many []bucketstore.Mutation
-		for range 4 {
+		for range 2 {
 			for _, mut := range flipBatch(n) {
 				mut.Ops = mut.Ops[:cellsOfAFamily]
 				many = append(many, mut)
@@ -156,7 +156,7 @@ func makeFlipStore(t *testing.T) flipStore {
 		if err := s.Flush(); err != nil {
 			t.Fatal(err)
 		}
-		if n == 16 {
+		if n == 8 {
 			if err := s.Compact(t.Context()); err != nil {
 				t.Fatal(err)
 			}
@@ -218,6 +218,14 @@ func (f flipStore) flip(t *testing.T, name string, at, bit int) *vfs.MemFS {
 	}
 	_, err = out.Write(content)
 	if err = errors.Join(err, out.Sync(), out.Close()); err != nil {
+		t.Fatal(err)
+	}
+	// Another copy must have the new file.
+	dir, err := disk.OpenDir(flipDir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(dir.Sync(), dir.Close()); err != nil {
 		t.Fatal(err)
 	}
 	return disk
@@ -289,8 +297,8 @@ func (f flipStore) checkFlip(t *testing.T, name string, at, bit int) (outcome st
 	more := contents{}
 	more.write(t, s, flipBatch(900)[:1])
 	var many []bucketstore.Mutation
-	for n := range 4 {
-		many = append(many, flipBatch(901 + n)[:4]...)
+	for n := range 2 {
+		many = append(many, flipBatch(901+n)...)
 		for i := range many {
 			many[i].Ops = many[i].Ops[:cellsOfAFamily]
 		}
