@@ -121,7 +121,7 @@ func (r *results) writeTable(w io.Writer) error {
 		b.WriteString("\nRemote reads gave exactly the samples that were sent, and PromQL the same number of samples on all servers.\n")
 	}
 	b.WriteString("\nCPU time and bytes written are counted until the server has nothing left to do, for a minute at most. " +
-		"On disk is after a clean stop, without VictoriaMetrics' cache directory.\n")
+		"On disk is after a clean stop, without the adapter's reserve file and VictoriaMetrics' cache directory.\n")
 	for _, p := range r.Problems {
 		fmt.Fprintf(&b, "\nWRONG ANSWER: %s\n", p)
 	}

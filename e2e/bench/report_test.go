@@ -67,7 +67,7 @@ adapter 1; Prometheus 3; Victoria 1.79. 10 series of 20 samples, one each 15s un
 | **read** | | | | | |
 | p50 | 12.3 | 0 | – | – | – |
 
-CPU time and bytes written are counted until the server has nothing left to do, for a minute at most. On disk is after a clean stop, without VictoriaMetrics' cache directory.
+CPU time and bytes written are counted until the server has nothing left to do, for a minute at most. On disk is after a clean stop, without the adapter's reserve file and VictoriaMetrics' cache directory.
 `
 	if got := b.String(); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)

@@ -33,7 +33,7 @@ type server struct {
 	*process
 	url  string
 	data string // directory; empty if the data are not on this disk
-	skip string // directory in data that does not count: nothing is lost without it
+	skip string // file or directory in data that does not count: nothing is lost without it
 	// flush is a path to GET that makes what was written visible, snapshot one to
 	// POST that writes everything as blocks below skip. They may be empty.
 	flush, snapshot string
@@ -86,7 +86,7 @@ func newAdapter(p program, args []string) contender {
 		if err != nil {
 			return nil, err
 		}
-		s.data = dir
+		s.data, s.skip = dir, filepath.Join(dir, "RESERVE")
 		return s, nil
 	}
 	return contender{adapterName, "adapter", p.version, []string{"1.0", "2.0"}, true, start}

@@ -136,8 +136,10 @@ func diskUsage(dir, skip string) (total space, err error) {
 		switch {
 		case err != nil:
 			return err
-		case path == skip:
+		case path == skip && d.IsDir():
 			return fs.SkipDir
+		case path == skip:
+			return nil
 		}
 		info, err := d.Info()
 		if err != nil {
