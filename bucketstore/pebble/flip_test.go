@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -278,9 +279,7 @@ func TestBitFlips(t *testing.T) {
 // checkFlip opens a store with one damaged bit and says how that went.
 func (f flipStore) checkFlip(t *testing.T, name string, at, bit int) (outcome string) {
 	t.Helper()
-	var output bytes.Buffer
 	cfg := flipConfig(f.flip(t, name, at, bit))
-	cfg.Logger = log.NewLogfmtLogger(log.NewSyncWriter(&output))
 	s, err := pebble.Open(cfg)
 	if err != nil {
 		if !strings.Contains(err.Error(), name) || strings.HasSuffix(name, ".sst") {
@@ -404,12 +403,30 @@ func (f flipStore) flipTables(t *testing.T, properties bool) (_ flipStore, name 
 	return f, name
 }
 
+// A logOutput collects log lines. The store also logs in the background.
+type logOutput struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (o *logOutput) Write(line []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.Write(line)
+}
+
+func (o *logOutput) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.String()
+}
+
 // TestDamagedReads: reads of a damaged table are counted, and logged once.
 func TestDamagedReads(t *testing.T) {
 	f, name := makeFlipStore(t).flipTables(t, false)
-	var output bytes.Buffer
+	var output logOutput
 	cfg := flipConfig(f.disk)
-	cfg.Logger = log.NewLogfmtLogger(log.NewSyncWriter(&output))
+	cfg.Logger = log.NewLogfmtLogger(&output)
 	reg := prometheus.NewRegistry()
 	cfg.Registerer = reg
 	s := openStore(t, cfg)
