@@ -292,16 +292,16 @@ func (b *Buffer) storeLate(ctx context.Context, req *request) error {
 // the store can never take: the sender repeats the others.
 func (b *Buffer) storeLateRows(ctx context.Context, muts []bucketstore.Mutation) error {
 	err := b.Store.Apply(ctx, bucketstore.Metric, muts)
-	var rows *bucketstore.RowsError
-	if !errors.As(err, &rows) {
+	failed := failedRows(err, len(muts))
+	if failed == nil {
 		return err
 	}
-	for _, rowErr := range rows.Failed {
+	for _, rowErr := range failed {
 		if !errors.Is(rowErr, bucketstore.ErrRefused) {
 			return err
 		}
 	}
-	return b.setAside(bucketstore.Metric, muts, rows.Failed, err)
+	return b.setAside(bucketstore.Metric, muts, failed, err)
 }
 
 // addLate adds the late samples of a request.

@@ -73,6 +73,7 @@ func (q *retryQueue) load(now time.Time) error {
 		}
 		q.nextFile = head.segment + 1
 	}
+	q.count()
 	return nil
 }
 
@@ -111,16 +112,21 @@ var errRetryFull = errors.New("too many rows fail to be set aside")
 
 // remove removes stored rows, and the files in which no others stand.
 func (q *retryQueue) remove(stored []*failingRow) error {
+	if len(stored) == 0 {
+		return nil
+	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	gone := make(map[*failingRow]bool, len(stored))
 	var err error
 	for _, row := range stored {
-		q.rows = slices.DeleteFunc(q.rows, func(r *failingRow) bool { return r == row })
+		gone[row] = true
 		q.bytes -= row.size()
 		if row.file.rows--; row.file.rows == 0 {
 			err = errors.Join(err, removeIfThere(q.dir, rowFileName(row.file.number)))
 		}
 	}
+	q.rows = slices.DeleteFunc(q.rows, func(r *failingRow) bool { return gone[r] })
 	q.count()
 	return errors.Join(err, q.dir.sync())
 }
@@ -196,18 +202,27 @@ func (q *retryQueue) addTo(rows []openRow, ranges []series.RowRange) []openRow {
 // aside: they are durable, and the error is nil.
 func (b *Buffer) storeRows(ctx context.Context, table bucketstore.Table, muts []bucketstore.Mutation) error {
 	err := b.Store.Apply(ctx, table, muts)
-	var rows *bucketstore.RowsError
-	switch {
-	case errors.As(err, &rows):
-		return b.setAside(table, muts, rows.Failed, err)
-	case errors.Is(err, bucketstore.ErrRefused): // of one or more of them
-		failed := make(map[int]error, len(muts))
-		for i := range muts {
-			failed[i] = err
-		}
+	if failed := failedRows(err, len(muts)); failed != nil {
 		return b.setAside(table, muts, failed, err)
 	}
 	return err
+}
+
+// failedRows returns the errors of the rows that an Apply of n rows did not store, by
+// position. It is nil if err says nothing of rows. A refused request stores none of them.
+func failedRows(err error, n int) map[int]error {
+	var rows *bucketstore.RowsError
+	switch {
+	case errors.As(err, &rows):
+		return rows.Failed
+	case !errors.Is(err, bucketstore.ErrRefused):
+		return nil
+	}
+	failed := make(map[int]error, n)
+	for i := range n {
+		failed[i] = err
+	}
+	return failed
 }
 
 // setAside moves rows that failed, by their position in muts, to the retry queue. It
@@ -222,7 +237,7 @@ func (b *Buffer) setAside(table bucketstore.Table, muts []bucketstore.Mutation, 
 		return errors.Join(cause, err)
 	}
 	b.metrics.sealFailures.Inc()
-	level.Warn(b.cfg.Logger).Log("msg", "rows not stored; they are set aside and tried again", "table", table, "rows", len(rows), "first", rows[0].Key, "err", rows[0].Err)
+	level.Warn(b.cfg.Logger).Log("msg", "rows not stored; they are set aside and tried again", "table", table, "rows", len(rows), "first", rows[0].Key, "err", cause)
 	return nil
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/promtable/promtable/bucketstore"
+	"github.com/promtable/promtable/series"
 )
 
 // A choosy store takes some rows and not others.
@@ -196,8 +197,13 @@ func TestRefusedRow(t *testing.T) {
 		}
 		f.append(t, batch...)
 	}
-	// A late sample of the row, which the sender must not repeat for ever.
-	f.append(t, f.sample(3, someTime-10*8_388_608, 5))
+	// A sample of an older window, and then a late one, which the sender must not repeat
+	// for ever.
+	f.append(t, f.sample(3, someTime-10*series.Window, 5))
+	f.append(t, f.sample(3, someTime-20*series.Window, 6))
+	if len(f.FailingRows()) == 0 {
+		t.Error("the row of the late sample does not fail")
+	}
 	if err := f.Flush(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -218,8 +224,12 @@ func TestRefusedRow(t *testing.T) {
 	}
 	f.check(t, "with a refused row")
 	f.kill()
-	f.cfg.Registerer = nil
+	reg = prometheus.NewRegistry()
+	f.cfg.Registerer = reg
 	f.reopen(t)
+	if got := testutil.ToFloat64(failingGauge(t, reg, "retried")) + testutil.ToFloat64(failingGauge(t, reg, "refused")); got == 0 {
+		t.Error("adapter_buffer_failing_rows is 0 after a start with failing rows")
+	}
 	f.check(t, "after a death")
 	store.set(string(key(3)), nil)
 	awaitFailing(t, f, 0)
