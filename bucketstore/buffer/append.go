@@ -2,7 +2,6 @@ package buffer
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"hash/maphash"
 	"math"
@@ -67,10 +66,8 @@ func mayInterleave(key string) bool {
 type request struct {
 	samples []bucketstore.Sample
 	stamp   int64
-	// late are the positions of samples that belong to no open chunk.
-	late []int
-	err  error
-	done chan struct{}
+	err     error
+	done    chan struct{}
 }
 
 // Append implements bucketstore.Appender. After an error no sample is confirmed.
@@ -91,7 +88,7 @@ func (b *Buffer) Append(ctx context.Context, samples []bucketstore.Sample) error
 	if req.err != nil {
 		return fmt.Errorf("write the log: %w", req.err)
 	}
-	return b.storeLate(ctx, req)
+	return nil
 }
 
 // maxGroup is how many requests one commit may have.
@@ -120,7 +117,7 @@ func (b *Buffer) runCommits() {
 func (b *Buffer) commit(group []*request) {
 	now := b.cfg.Now().UnixMilli()
 	for _, req := range group {
-		b.stamp = max(b.stamp+2, now) // late samples have +1
+		b.stamp = max(b.stamp+2, now) // earlier versions stored late samples with +1
 		req.stamp = b.stamp
 	}
 	segment, err := b.writeLog(group)
@@ -133,9 +130,10 @@ func (b *Buffer) commit(group []*request) {
 	for _, req := range group {
 		if req.err = err; err == nil {
 			b.mu.Lock()
-			req.late = b.apply(req.samples, req.stamp, now, segment)
+			late := b.apply(req.samples, req.stamp, now, segment)
 			openBytes = b.openBytes
 			b.mu.Unlock()
+			b.metrics.late.Add(float64(late))
 			b.metrics.samples.Add(float64(len(req.samples)))
 		}
 		close(req.done)
@@ -163,10 +161,11 @@ func (b *Buffer) writeLog(group []*request) (segment uint64, err error) {
 	return b.log.write(group)
 }
 
-// apply puts samples into open chunks, with mu held, and returns those that belong to none.
-// The result depends on the samples, the stamps and their order alone, so that a replay
-// repeats it. now is the time of the clock; stamps may be ahead of it.
-func (b *Buffer) apply(samples []bucketstore.Sample, stamp, now int64, segment uint64) (late []int) {
+// apply puts samples into open chunks, with mu held, and returns how many of them are late.
+// All samples of a request that lie in one window of a series go to one chunk: two chunks
+// with its stamp could not be told apart. now is the time of the clock; stamps may be ahead
+// of it.
+func (b *Buffer) apply(samples []bucketstore.Sample, stamp, now int64, segment uint64) (late int) {
 	b.applied = stamp
 	last := series.WindowOf(stamp) + series.Window
 	for i := range samples {
@@ -176,11 +175,10 @@ func (b *Buffer) apply(samples []bucketstore.Sample, stamp, now int64, segment u
 			r = b.adopt(r)
 		}
 		c := b.chunkFor(r, s.T, last)
-		if c == nil {
-			late = append(late, i)
-			continue
+		if c.late {
+			late++
 		}
-		if c.n >= c.due && r.request != stamp { // not inside a request: all its chunks would have one stamp
+		if c.n >= c.due && r.request != stamp { // not inside a request, which may not be split
 			b.review(r, c)
 		}
 		if c.n == 0 {
@@ -205,20 +203,20 @@ func (b *Buffer) adopt(r *ref) *ref {
 	return r
 }
 
-// chunkFor returns the open chunk for a sample at t. It is nil if the window of t is before
-// the two latest windows of the series, or after last.
+// chunkFor returns the open chunk for a sample at t. It is a late one if the window of t is
+// before the two latest windows of the series, or after last.
 func (b *Buffer) chunkFor(r *ref, t, last int64) *openChunk {
 	window := series.WindowOf(t)
 	switch {
 	case window == r.newer.window:
 		return &r.newer
 	case window > last || window < r.olderWindow:
-		return nil
+		return b.lateChunk(r, window)
 	case window > r.newer.window:
 		b.moveOn(r, window)
 		return &r.newer
 	case window > r.olderWindow:
-		b.seal(r, r.older)
+		b.leaveOlder(r, window)
 		r.olderWindow = window
 	}
 	if r.older == nil {
@@ -229,7 +227,7 @@ func (b *Buffer) chunkFor(r *ref, t, last int64) *openChunk {
 
 // moveOn opens a window later than those of r, with mu held.
 func (b *Buffer) moveOn(r *ref, window int64) {
-	b.seal(r, r.older)
+	b.leaveOlder(r, window)
 	if r.newer.n > 0 {
 		older := r.newer
 		r.older = &older
@@ -244,9 +242,7 @@ func (b *Buffer) review(r *ref, c *openChunk) {
 	part := r.about(b.cfg.PartSamples)
 	switch {
 	case c.n == math.MaxUint32 || c.mixed && len(c.raw) >= int(r.about(mixedBytes)):
-		older := r.older
-		b.seal(r, c)
-		r.older = older // c is about to get a sample
+		b.sealContent(r, c) // c is about to get a sample
 	case c.rawCount >= part && !c.mixed:
 		b.openBytes -= c.size()
 		b.partEncoder.encodePart(c, &b.buffers)
@@ -269,67 +265,6 @@ const mixedBytes = 16 << 10
 // about varies n by series, so that series that began together are not sealed or encoded
 // together.
 func (r *ref) about(n int) uint32 { return uint32(n - n/4 + int(r.jitter)*(n/2)/256) }
-
-// storeLate writes late samples to the store, as small chunks. Their stamp is later than
-// that of the open chunks, because the request itself may have moved their series to later
-// windows.
-func (b *Buffer) storeLate(ctx context.Context, req *request) error {
-	if len(req.late) == 0 {
-		return nil
-	}
-	rows := newRowBatch(b.cfg.Schema)
-	if err := rows.addLate(req.samples, req.late, req.stamp); err != nil {
-		return err
-	}
-	b.metrics.late.Add(float64(len(req.late)))
-	if err := b.storeLateRows(ctx, rows.mutations()); err != nil {
-		return fmt.Errorf("store %d samples of old or future windows: %w", len(req.late), err)
-	}
-	return nil
-}
-
-// storeLateRows writes rows to the store. Of rows that fail only those are set aside that
-// the store can never take: the sender repeats the others.
-func (b *Buffer) storeLateRows(ctx context.Context, muts []bucketstore.Mutation) error {
-	err := b.Store.Apply(ctx, bucketstore.Metric, muts)
-	failed := failedRows(err, len(muts))
-	if failed == nil {
-		return err
-	}
-	for _, rowErr := range failed {
-		if !errors.Is(rowErr, bucketstore.ErrRefused) {
-			return err
-		}
-	}
-	return b.setAside(bucketstore.Metric, muts, failed, err)
-}
-
-// addLate adds the late samples of a request.
-func (b *rowBatch) addLate(samples []bucketstore.Sample, late []int, stamp int64) error {
-	chunks := make(map[lateKey]*openChunk)
-	for _, i := range late {
-		s := &samples[i]
-		key := lateKey{string(s.Ref.SeriesKey()), series.WindowOf(s.T)}
-		c, ok := chunks[key]
-		if !ok {
-			c = &openChunk{window: key.window, stamp: stamp + 1}
-			chunks[key] = c
-		}
-		c.append(nil, s.T, floatBits(s), s.Value)
-	}
-	for key, c := range chunks {
-		if err := b.addChunk(key.series, c); err != nil {
-			return fmt.Errorf("a chunk of %q: %w", key.series, err)
-		}
-	}
-	return nil
-}
-
-// lateKey identifies a window of a series.
-type lateKey struct {
-	series string
-	window int64
-}
 
 // viewString returns the bytes of s, which must not be changed. A ref has its key as a
 // string, for maps. A second form as bytes would take 95 bytes beside the 1,240 of a

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/promtable/promtable/bucketstore"
+	"github.com/promtable/promtable/series"
 )
 
 // BenchmarkAppend writes one sample of each of 2,000 series at a time, as a
@@ -13,12 +14,20 @@ import (
 // gauges.
 func BenchmarkAppend(b *testing.B) {
 	const size = 2000
-	for name, interval := range map[string]time.Duration{"fsync always": 0, "fsync each second": time.Second} {
-		b.Run(name, func(b *testing.B) {
-			f := open(b, openPebble(b), func(c *config) { c.FsyncInterval, c.Now = interval, time.Now })
+	for _, c := range []struct {
+		name     string
+		interval time.Duration
+		late     bool // behind samples of now
+	}{{"fsync always", 0, false}, {"fsync each second", time.Second, false}, {"late", 0, true}} {
+		b.Run(c.name, func(b *testing.B) {
+			f := open(b, openPebble(b), func(cfg *config) { cfg.FsyncInterval, cfg.Now = c.interval, time.Now })
 			rng := rand.New(rand.NewPCG(1, 1))
 			batch := make([]bucketstore.Sample, size)
 			for n := range batch {
+				now := time.Now().UnixMilli()
+				if c.late {
+					f.append(b, f.sample(n, now-series.Window, 1), f.sample(n, now, 1))
+				}
 				batch[n] = f.sample(n, someTime, 0)
 			}
 			b.ReportAllocs()

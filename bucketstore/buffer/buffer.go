@@ -4,6 +4,7 @@
 //
 //	buffer.go   opening, closing, the series
 //	append.go   samples into the log and into open chunks
+//	late.go     open chunks of windows that are not the latest
 //	open.go     open chunks: samples as bytes, in order of arrival
 //	parts.go    most of their samples, encoded
 //	seal.go     open chunks that are full or old, to the store
@@ -28,9 +29,14 @@
 // Every request has a stamp: its receive time in milliseconds, at least two later than the
 // stamp before, even if the clock is set back or the log was removed. A chunk has the
 // latest stamp of its samples. The chunks of a series in one window, and the parts of an
-// open chunk, hold successive samples. So among chunks with a sample at one time the chunk
-// with the highest stamp has the last write, whatever the order of sealing. A replay, which
-// makes other chunks of the same requests, changes no answer.
+// open chunk, hold successive samples, and none begins or ends inside a request. So among
+// chunks with a sample at one time the chunk with the highest stamp has the last write,
+// whatever the order of sealing. A replay, which makes other chunks of the same requests,
+// changes no answer: two chunks with one stamp agree where they overlap.
+//
+// So a window of a series has one open chunk at most. If it is none of the two latest, that
+// is a late chunk, see late.go. Earlier versions stored the late samples of a request as
+// chunks with its stamp + 1, which is why stamps differ by two.
 package buffer
 
 import (

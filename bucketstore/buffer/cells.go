@@ -16,7 +16,6 @@ type rowBatch struct {
 	schema series.Schema
 	at     map[string]int
 	muts   []bucketstore.Mutation
-	bytes  int // estimate, of the cells
 	key    []byte
 	chunks chunkEncoder
 }
@@ -38,7 +37,6 @@ func (b *rowBatch) addChunk(seriesKey string, c *openChunk) error {
 	}
 	cells, err := b.chunks.encode(c)
 	for _, cell := range cells {
-		b.bytes += len(b.key) + len(cell.Qualifier) + len(cell.Value)
 		b.muts[at].Ops = append(b.muts[at].Ops, bucketstore.Op{
 			Kind: bucketstore.SetCell, Family: cell.Family, Qualifier: cell.Qualifier, Time: cell.Time, Value: cell.Value,
 		})

@@ -386,7 +386,7 @@ func TestQuietByTheClock(t *testing.T) {
 	f.clock.ms.Store(someTime + 10*series.Window)
 	f.append(t, f.sample(2, someTime, 1))
 	for stored := range int64(2) { // the first series is quiet since the first sweep that saw it
-		f.clock.ms.Add(time.Minute.Milliseconds())
+		f.clock.ms.Add(2 * time.Minute.Milliseconds())
 		f.append(t, f.sample(3, f.clock.ms.Load(), 1))
 		f.Sweep()
 		eventually(t, "quiet series are stored", func() bool { return f.store.applied.Load() == stored+1 && f.Sealing() == 0 })

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/promtable/promtable/bucketstore/buffer"
+	"github.com/promtable/promtable/series"
 )
 
 // fsyncModes are the two ways to sync the log.
@@ -130,7 +131,9 @@ func (m *machine) run(ctx context.Context) {
 		for range n {
 			request++
 			// One series has a sample twice, one begins; the second one is always there.
-			_ = m.write(ctx, sampleID{1, someTime + int64(request/2)*1000}, sampleID{2, someTime + int64(request)*1000}, sampleID{10 + request, someTime})
+			// Of one most samples are late.
+			_ = m.write(ctx, sampleID{1, someTime + int64(request/2)*1000}, sampleID{2, someTime + int64(request)*1000}, sampleID{10 + request, someTime},
+				sampleID{3, someTime - int64(request%4)*5*series.Window + int64(request/8)})
 			if m.cfg.FsyncInterval > 0 && request%4 == 0 {
 				m.SyncLog()
 				m.settle()

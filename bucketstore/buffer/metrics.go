@@ -45,7 +45,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		syncs:        counter("log_syncs_total", "Fsyncs of the log."),
 		sealed:       counter("sealed_chunks_total", "Sealed chunks."),
 		sealFailures: counter("seal_failures_total", "Writes of sealed chunks that failed and were retried."),
-		late:         counter("late_samples_total", "Samples of old or future windows, written to the store before the answer."),
+		late:         counter("late_samples_total", "Samples of older windows than the two latest of their series, or too far ahead, which get chunks of their own."),
 		replay:       counter("replayed_samples_total", "Samples read from the log at the start."),
 		segments:     gauge("log_segments", "Segments of the log."),
 		openBytes:    gauge("open_bytes", "Bytes of open chunks."),

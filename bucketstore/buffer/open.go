@@ -24,6 +24,8 @@ type ref struct {
 	newer       openChunk
 	older       *openChunk
 	olderWindow int64
+	// late are the late chunks by window. It is nil if there are none.
+	late map[int64]*openChunk
 	// sealed is the last sealed chunk that is not in the store yet; the others follow it.
 	sealed *sealedChunk
 
@@ -41,8 +43,13 @@ type ref struct {
 
 // open yields the open chunks of r.
 func (r *ref) open(yield func(*openChunk) bool) {
-	if yield(&r.newer) && r.older != nil {
-		yield(r.older)
+	if !yield(&r.newer) || r.older != nil && !yield(r.older) {
+		return
+	}
+	for _, c := range r.late {
+		if !yield(c) {
+			return
+		}
 	}
 }
 
@@ -51,7 +58,7 @@ func (r *ref) SeriesKey() []byte { return viewString(r.key) }
 
 // isIdle says whether r holds no samples.
 func (r *ref) isIdle() bool {
-	return r.newer.n == 0 && (r.older == nil || r.older.n == 0) && r.sealed == nil
+	return r.newer.n == 0 && (r.older == nil || r.older.n == 0) && len(r.late) == 0 && r.sealed == nil
 }
 
 // noWindow is before all windows.
@@ -86,6 +93,8 @@ type openChunk struct {
 	unsorted, rawUnsorted bool
 	// mixed says that raw has values other than floats.
 	mixed bool
+	// late says that it is in ref.late.
+	late bool
 }
 
 // maxRawSample is the largest size of a sample in raw, without a Value: times differ by
@@ -121,7 +130,13 @@ func (c *openChunk) append(buffers *rawBuffers, t int64, floatBits uint64, value
 }
 
 // size is the memory of c in bytes.
-func (c *openChunk) size() int { return cap(c.raw) + len(c.parts) }
+func (c *openChunk) size() int {
+	size := cap(c.raw) + len(c.parts)
+	if c.late {
+		size += lateBytes
+	}
+	return size
+}
 
 // end is the greatest time, in milliseconds.
 func (c *openChunk) end() int64 { return c.window + int64(c.last) }

@@ -218,9 +218,8 @@ func (b *Buffer) whyUnfinished(file *segmentFile) (why string, err error) {
 
 // reapplyAll applies the requests of p.
 func (b *Buffer) reapplyAll(ctx context.Context, p *replayer, segment uint64) error {
-	late := newRowBatch(b.cfg.Schema)
 	for req := range p.requests {
-		if err := b.reapply(ctx, req.samples, req.stamp, segment, late); err != nil {
+		if err := b.reapply(ctx, req.samples, req.stamp, segment); err != nil {
 			return err
 		}
 		select {
@@ -228,64 +227,21 @@ func (b *Buffer) reapplyAll(ctx context.Context, p *replayer, segment uint64) er
 		default:
 		}
 	}
-	return b.applyLate(ctx, late)
+	return nil
 }
 
-// reapply does what Append does after the log. Late samples are gathered in rows.
-func (b *Buffer) reapply(ctx context.Context, samples []bucketstore.Sample, stamp int64, segment uint64, rows *rowBatch) error {
+// reapply does what Append does after the log.
+func (b *Buffer) reapply(ctx context.Context, samples []bucketstore.Sample, stamp int64, segment uint64) error {
 	if err := errors.Join(ctx.Err(), b.sealing.admit(ctx)); err != nil {
 		return err
 	}
 	now := b.cfg.Now().UnixMilli()
 	b.mu.Lock()
 	b.stamp = max(b.stamp, stamp)
-	late := b.apply(samples, stamp, now, segment)
+	b.apply(samples, stamp, now, segment)
 	b.mu.Unlock()
+	b.relieve()
 	b.segments.begin(segment)
 	b.metrics.replay.Add(float64(len(samples)))
-	if err := rows.addLate(samples, late, stamp); err != nil {
-		return err
-	}
-	if rows.bytes < maxSealBytes {
-		return nil
-	}
-	return b.applyLate(ctx, rows)
-}
-
-// applyLate writes late samples to the store, and empties rows.
-func (b *Buffer) applyLate(ctx context.Context, rows *rowBatch) error {
-	if len(rows.muts) == 0 {
-		return nil
-	}
-	muts := rows.mutations()
-	for len(muts) > 0 { // a request may have late samples of any number of series
-		n := countMutations(muts, maxSealBytes)
-		if err := b.applyRows(ctx, muts[:n]); err != nil {
-			return fmt.Errorf("store samples of old or future windows: %w", err)
-		}
-		muts = muts[n:]
-	}
-	*rows = *newRowBatch(b.cfg.Schema)
 	return nil
-}
-
-// applyRows writes rows to METRIC, within sealTimeout.
-func (b *Buffer) applyRows(ctx context.Context, muts []bucketstore.Mutation) error {
-	ctx, cancel := context.WithTimeout(ctx, sealTimeout)
-	defer cancel()
-	return b.storeRows(ctx, bucketstore.Metric, muts)
-}
-
-// countMutations returns how many of muts fit into this many bytes, at least one.
-func countMutations(muts []bucketstore.Mutation, bytes int) int {
-	for i := range muts {
-		bytes -= len(muts[i].Key)
-		for _, op := range muts[i].Ops {
-			bytes -= len(op.Qualifier) + len(op.Value)
-		}
-		if bytes < 0 {
-			return i + 1
-		}
-	}
-	return len(muts)
 }

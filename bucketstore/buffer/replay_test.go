@@ -93,3 +93,26 @@ func TestReplayStops(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// TestReplayMemory: a replay keeps to the limit of memory, of whatever windows the samples
+// are.
+func TestReplayMemory(t *testing.T) {
+	b := newBuffer(&Dir{state: dirState{directory: osDirectory(t.TempDir())}}, Config{Store: openEmbedded(t), MaxOpenBytes: 10 << 10}.withDefaults())
+	background, stop := context.WithCancel(t.Context())
+	b.done.Go(func() { b.runSealing(background) })
+	up := b.Ref([]byte("up"))
+	for n := range int64(1000) {
+		samples := []bucketstore.Sample{{Ref: up, T: 30*series.Period - n*series.Window, V: 1}}
+		if err := b.reapply(t.Context(), samples, 30*series.Period+2*n, 1); err != nil {
+			t.Fatal(err)
+		}
+		if counted, held := b.OpenBytes(); counted > b.cfg.MaxOpenBytes || counted != held {
+			t.Fatalf("%d bytes are open after %d samples, %d were counted", held, n+1, counted)
+		}
+	}
+	if err := b.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	stop()
+	b.done.Wait()
+}

@@ -43,15 +43,26 @@ type sealedChunk struct {
 // seal queues c, an open chunk of r or nil, for the store, and empties it. Its window stays
 // open. mu is held.
 func (b *Buffer) seal(r *ref, c *openChunk) {
-	if c == r.older {
-		r.older = nil
+	if c == nil {
+		return
 	}
-	if c == nil || c.n == 0 {
+	b.sealContent(r, c)
+	switch {
+	case c == r.older:
+		r.older = nil
+	case c.late:
+		b.removeLate(r, c)
+	}
+}
+
+// sealContent is seal for a chunk that r keeps.
+func (b *Buffer) sealContent(r *ref, c *openChunk) {
+	if c.n == 0 {
 		return
 	}
 	s := &sealedChunk{openChunk: *c, ref: r, bytes: c.size()}
-	*c = openChunk{window: c.window}
-	b.openBytes -= s.bytes
+	*c = openChunk{window: c.window, late: c.late}
+	b.openBytes += c.size() - s.bytes
 	if s.next = s; r.sealed != nil {
 		s.next, r.sealed.next = r.sealed.next, s
 	}
@@ -306,6 +317,9 @@ func (b *Buffer) lastSamples(chunks []*sealedChunk) (muts []bucketstore.Mutation
 // isLast says whether all samples that came after the sealed chunk c are older than its
 // end, with mu held.
 func (r *ref) isLast(c *sealedChunk) bool {
+	if c.window < r.newer.window {
+		return false
+	}
 	for open := range r.open {
 		if open.n > 0 && open.end() >= c.end() {
 			return false
@@ -337,10 +351,10 @@ func (b *Buffer) runSweeps(ctx context.Context) {
 const (
 	// sweepAtOnce is how many series are swept while writers wait.
 	sweepAtOnce = 10_000
-	// settled is how long a chunk of a past window must be without new samples before the
-	// clock seals it. A sender that catches up or fills in old data ends each window by
-	// going on to the next one.
-	settled = 30 * time.Second
+	// settled is how long a chunk of a past window, or a late chunk, must be without new
+	// samples before the clock seals it: longer than a usual scrape interval. A sender that
+	// catches up ends each window by going on to the next one.
+	settled = 2 * time.Minute
 )
 
 // sweep seals what is due of each series. It stops when the queue to the store is half
@@ -360,11 +374,15 @@ func (b *Buffer) sweep() {
 		last = min(last, len(b.order))
 		first := max(0, last-sweepAtOnce)
 		for _, r := range b.order[first:last] {
+			if r.late != nil && b.sealing.isBusy() {
+				break // a series may have thousands of late chunks
+			}
 			r.seen = min(r.seen, now)                    // the clock may have been set back
 			isAbandoned := r.seen <= now-2*series.Window // whatever the times of its samples
 			for c := range r.open {
 				isQuiet := c.stamp <= quiet || r.seen <= now-settled.Milliseconds()
-				if c.segment < needed || isAbandoned || c.window+series.Window+b.grace(r) <= now && isQuiet {
+				isOver := c.late || c.window+series.Window+b.grace(r) <= now
+				if c.segment < needed || isAbandoned || isOver && isQuiet {
 					b.seal(r, c)
 				}
 			}
