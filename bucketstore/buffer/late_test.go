@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/bucketstore/buffer"
@@ -57,8 +58,11 @@ func TestLateSamplesAreMerged(t *testing.T) {
 	if syncs != requests {
 		t.Errorf("%d syncs of %d requests", syncs, requests)
 	}
-	if n := gathered(t, reg, "adapter_buffer_late_samples_total"); n != count*requests {
-		t.Errorf("adapter_buffer_late_samples_total is %v", n)
+	const metric = "adapter_buffer_late_samples_total"
+	want := fmt.Sprintf("# HELP %s Samples of older windows than the two latest of their series, or too far ahead, which get chunks of their own.\n"+
+		"# TYPE %s counter\n%s %d\n", metric, metric, metric, count*requests)
+	if err := testutil.GatherAndCompare(reg, strings.NewReader(want), metric); err != nil {
+		t.Error(err)
 	}
 	m.Sweep()
 	if n := m.Sealing() + chunksIn(t, m.rows); n != 0 {
@@ -85,22 +89,6 @@ func chunksIn(t testing.TB, store bucketstore.Store) int {
 	t.Helper()
 	f := fixture{store: &lasting{Store: store}}
 	return f.cells(t)
-}
-
-// gathered returns the value of a counter or gauge without labels.
-func gathered(t testing.TB, reg prometheus.Gatherer, name string) float64 {
-	t.Helper()
-	families, err := reg.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, f := range families {
-		if f.GetName() == name {
-			return f.Metric[0].GetCounter().GetValue() + f.Metric[0].GetGauge().GetValue()
-		}
-	}
-	t.Fatalf("no metric %s", name)
-	return 0
 }
 
 // TestLateMemory: late samples of ever more series and windows keep to the limits of memory

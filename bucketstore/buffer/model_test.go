@@ -197,6 +197,8 @@ func (f *model) randomSamples() (samples []bucketstore.Sample) {
 		case 5: // the ends of windows, some of which are those of buckets
 			at &^= series.Window - 1
 			at -= rng.Int64N(2)
+		case 6, 7: // late, and many in one window
+			at -= (2 + rng.Int64N(3)) * series.Window
 		}
 		n := rng.IntN(4)
 		s := f.sample(n, at, math.Float64frombits(rng.Uint64()))
