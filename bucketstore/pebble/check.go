@@ -49,7 +49,7 @@ type damagedBlock struct{ after, last []byte }
 func (s *Store) CheckTables(ctx context.Context, progress func(bytes int64)) (damaged []DamagedTable, err error) {
 	levels, err := s.db.SSTables()
 	if err != nil {
-		return nil, fmt.Errorf("list tables: %w", err)
+		return nil, fmt.Errorf("%w: the manifest names a table that is missing: %v", series.ErrCorrupt, err)
 	}
 	seen := make(map[string]bool)
 	for level, tables := range levels {
