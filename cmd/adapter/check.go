@@ -240,7 +240,7 @@ func (c *checker) checkRows(ctx context.Context) (err error) {
 		return err
 	}
 	c.logProgress("checked", part)
-	c.print("%d series and index periods have samples; %d more are in the index only, which is no fault", result.Indexed, result.Unused)
+	c.print("%d series have samples and an index, counted in each index period; %d more have an index and no samples yet, which is no fault", result.Indexed, result.Unused)
 	return nil
 }
 
