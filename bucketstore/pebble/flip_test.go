@@ -223,7 +223,7 @@ func (f flipStore) replace(t *testing.T, name string, content []byte) *vfs.MemFS
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = out.Write(content)
+	_, err = out.Write(bytes.Clone(content)) // Write may change what it is given
 	if err = errors.Join(err, out.Sync(), out.Close()); err != nil {
 		t.Fatal(err)
 	}
