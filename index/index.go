@@ -6,6 +6,7 @@
 //	what to write for a new series       write.go, batch.go
 //	what was written                     written.go, rowset.go
 //	and for the next period              ahead.go
+//	what is missing                      check.go
 //	matchers to lists of postings        plan.go
 //	reading lists side by side           select.go
 //	label names and values               labels.go

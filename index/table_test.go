@@ -154,6 +154,33 @@ func (t *table) has(key string) bool {
 	return ok
 }
 
+// A storedRow is a row of a table.
+type storedRow struct{ key, value string }
+
+// lines returns all rows.
+func (t *table) lines() (rows []storedRow) {
+	keys, values := t.find([]series.RowRange{{}}, 0)
+	for i, key := range keys {
+		rows = append(rows, storedRow{key, string(values[i])})
+	}
+	return rows
+}
+
+// remove removes a row.
+func (t *table) remove(key string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.values, key)
+	t.sorted = nil
+}
+
+// set changes the value of a row.
+func (t *table) set(key, value string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.values[key] = []byte(value)
+}
+
 // check notes ranges that a Store would not take.
 func (t *table) check(ranges []series.RowRange) {
 	for i, r := range ranges {

@@ -18,6 +18,7 @@
 //	dir.go      the directory: its lock, its owner, its identity
 //	head.go     the head of a segment
 //	bind.go     which store the log belongs to
+//	check.go    what is wrong in a directory, and its repair
 //	retry.go    rows that the store does not take
 //	rowfile.go  the files in which they stand
 //	stamp.go    the last stamp of a removed log

@@ -77,7 +77,7 @@ func readDir(dir directory) (s dirState, err error) {
 	}
 	for i, segment := range segments {
 		if next := segments[0] + uint64(i); segment != next {
-			return s, fmt.Errorf("segment %s is missing", segmentName(next))
+			return s, fmt.Errorf("%w: segment %s is missing", series.ErrCorrupt, segmentName(next))
 		}
 	}
 	for i, segment := range segments {

@@ -178,7 +178,7 @@ func (b *Buffer) readSegment(file *segmentFile, isLast bool, p *replayer, progre
 		at := file.at
 		body, err := file.frame()
 		if isLast && errors.Is(err, series.ErrCorrupt) {
-			why, searchErr := b.whyUnfinished(file)
+			why, searchErr := whyUnfinished(file, b.dir.state.synced)
 			if searchErr == nil && why != "" {
 				level.Warn(b.cfg.Logger).Log("msg", why+"; it is cut off", "segment", segmentName(file.segment), "from_byte", at, "bytes", file.size-at)
 				if err := file.cutOff(b.dir.state); err != nil { // between other segments it would be damage
@@ -201,9 +201,9 @@ func (b *Buffer) readSegment(file *segmentFile, isLast bool, p *replayer, progre
 }
 
 // whyUnfinished says why the last segment may end at the damage here with no harm to what
-// was promised. It is empty if it may not.
-func (b *Buffer) whyUnfinished(file *segmentFile) (why string, err error) {
-	if synced := b.dir.state.synced; synced.segment == file.segment {
+// was promised, if the log is synced so far. It is empty if it may not.
+func whyUnfinished(file *segmentFile, synced position) (why string, err error) {
+	if synced.segment == file.segment {
 		if file.at < synced.size {
 			return "", nil
 		}

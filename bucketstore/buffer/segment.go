@@ -106,6 +106,9 @@ func (s *segmentFile) peek(n int64) ([]byte, error) {
 	return s.block[:n:n], nil
 }
 
+// skipTo moves to a position.
+func (s *segmentFile) skipTo(at int64) { s.block, s.at = nil, at }
+
 func (s *segmentFile) skip(n int) { s.block, s.at = s.block[n:], s.at+int64(n) }
 
 // isBlank says whether the segment ends inside its head, or is all zeros.

@@ -106,6 +106,9 @@ func isULID(name string) bool {
 
 func prepareDirectory(cfg Config, since time.Time) error {
 	fs, dir := cfg.fs, cfg.Dir
+	if cfg.ReadOnly {
+		return checkFormat(fs, dir)
+	}
 	if err := releaseReserve(fs, dir, cfg.Logger); err != nil {
 		return fmt.Errorf("data directory %q: %w", dir, err)
 	}

@@ -15,6 +15,9 @@
 // One thing cannot be told from an unfinished write after a crash: damage in the last write
 // of a log. That write is left out.
 //
+// CheckTables reads every block of every table, and SetAside replaces a damaged table by what
+// can be read of it. Both are for a store that no process uses.
+//
 // # Layout, format 2
 //
 // A directory of an older format is refused: format 0 had no days, format 1 none in INDEX.
@@ -66,5 +69,6 @@
 //
 // The directory holds two files of our own beside those of Pebble: FORMAT, which is checked
 // at each start, and OWNER, which names the process that holds the directory. In the
-// directory ingest, large batches are written as tables that Pebble then ingests.
+// directory ingest, large batches are written as tables that Pebble then ingests. The directory
+// damaged, if there is one, has tables that were set aside.
 package pebble

@@ -1,10 +1,12 @@
 package pebble
 
 import (
+	"bytes"
 	"context"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/sstable/block"
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
@@ -13,6 +15,9 @@ func (c Config) WithFS(fs vfs.FS) Config {
 	c.fs = fs
 	return c
 }
+
+// FS returns the file system of c.
+func (c Config) FS() vfs.FS { return c.fs }
 
 // WithIngest returns c with another size from which batches are ingested; a negative one is
 // for all batches.
@@ -54,3 +59,34 @@ func (s *Store) StartFlush() error {
 
 // Flush flushes the memtables.
 func (s *Store) Flush() error { return s.db.Flush() }
+
+// HasLost says whether the cell in this column of METRIC is among what cannot be read of d.
+func (d *DamagedTable) HasLost(row []byte, family string, qualifier []byte) bool {
+	day := calendarOf(metricByte).bucketOf(row).day(qualifier)
+	key := appendColumn(appendRow(appendHead(nil, metricByte, day), row), family, qualifier)
+	if d.whole {
+		return bytes.Compare(d.info.Smallest.UserKey, key) <= 0 && bytes.Compare(key, d.info.Largest.UserKey) <= 0
+	}
+	for _, b := range d.blocks {
+		if bytes.Compare(b.after, key) < 0 && bytes.Compare(key, b.last) <= 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// DataBlocks returns the blocks with cells of a table.
+func DataBlocks(ctx context.Context, fs vfs.FS, path string) []block.Handle {
+	opts := EngineOptions(fs)
+	opts.EnsureDefaults()
+	t, err := openTable(ctx, fs, path, opts.MakeReaderOptions())
+	if err != nil {
+		panic(err)
+	}
+	defer t.reader.Close()
+	layout, err := t.reader.Layout()
+	if err != nil {
+		panic(err)
+	}
+	return dataBlocks(layout)
+}

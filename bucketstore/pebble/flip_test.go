@@ -207,17 +207,23 @@ func (f flipStore) read(name string) ([]byte, error) {
 // flip returns a copy of the disk with another bit in a file.
 func (f flipStore) flip(t *testing.T, name string, at, bit int) *vfs.MemFS {
 	t.Helper()
-	disk := f.disk.CrashClone(vfs.CrashCloneCfg{})
 	content, err := f.read(name)
 	if err != nil {
 		t.Fatal(err)
 	}
 	content[at] ^= 1 << bit
+	return f.replace(t, name, content)
+}
+
+// replace returns a copy of the disk with another content of a file.
+func (f flipStore) replace(t *testing.T, name string, content []byte) *vfs.MemFS {
+	t.Helper()
+	disk := f.disk.CrashClone(vfs.CrashCloneCfg{})
 	out, err := disk.Create(path.Join(flipDir, name), vfs.WriteCategoryUnspecified)
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = out.Write(content)
+	_, err = out.Write(bytes.Clone(content)) // Write may change what it is given
 	if err = errors.Join(err, out.Sync(), out.Close()); err != nil {
 		t.Fatal(err)
 	}

@@ -38,6 +38,8 @@ type Config struct {
 	// then it must hold a store. The directory above it must exist.
 	Dir      string
 	Existing bool
+	// ReadOnly opens an existing store, and changes no file of it. Writes are errors.
+	ReadOnly bool
 	// Tables are the tables and families of the store.
 	Tables []bucketstore.TableSpec
 	// Now is the clock by which cells expire; nil is time.Now.
@@ -121,6 +123,9 @@ type Store struct {
 	reserving    sync.Mutex // held while the reserve is made
 	ingested     atomic.Uint64
 	tableOptions sstable.WriterOptions
+	// readerOptions are for tables that are read without the database.
+	readerOptions sstable.ReaderOptions
+	readOnly      bool
 	// scanners recycles *scanner.
 	scanners sync.Pool
 
@@ -139,8 +144,11 @@ func Open(cfg Config) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
+	if cfg.ReadOnly {
+		cfg.Existing, cfg.fs = true, readOnlyFS{cfg.fs}
+	}
 	s := &Store{
-		now: cfg.Now, metrics: newMetrics(), registerer: cfg.Registerer,
+		now: cfg.Now, metrics: newMetrics(), registerer: cfg.Registerer, readOnly: cfg.ReadOnly,
 		fs: cfg.fs, dir: cfg.Dir, ingestBytes: cfg.ingestBytes, minFree: cfg.MinFree,
 	}
 	if s.tables, err = newTables(cfg.Tables); err != nil {
@@ -156,6 +164,9 @@ func Open(cfg Config) (*Store, error) {
 	}
 	sweep, stop := context.WithCancel(context.Background())
 	s.stopSweep = stop
+	if cfg.ReadOnly {
+		return s, nil
+	}
 	s.sweeping.Go(func() { s.sweepUntil(sweep, cfg.SweepInterval) })
 	s.sweeping.Go(func() { s.keepReserve(sweep) })
 	return s, nil
@@ -171,7 +182,9 @@ func (s *Store) open(cfg Config) error {
 	opts.WithFSDefaults()
 	opts.EnsureDefaults()
 	opts.FS = patientFS{opts.FS, s.guard} // in front of the checks for slow operations
-	if err := prepareIngest(cfg.fs, cfg.Dir); err != nil {
+	if cfg.ReadOnly {
+		setReadOnly(opts)
+	} else if err := prepareIngest(cfg.fs, cfg.Dir); err != nil {
 		return err
 	}
 	if err := checkFiles(cfg.fs, cfg.Dir, opts); err != nil {
@@ -182,6 +195,7 @@ func (s *Store) open(cfg Config) error {
 		return fmt.Errorf("open data directory %q: %w", cfg.Dir, err)
 	}
 	s.tableOptions = opts.MakeWriterOptions(0, db.TableFormat())
+	s.readerOptions = opts.MakeReaderOptions()
 	if err := s.loadDays(db); err != nil {
 		return errors.Join(fmt.Errorf("open data directory %q: %w", cfg.Dir, err), db.Close())
 	}
@@ -218,7 +232,10 @@ func (s *Store) Close() error {
 	if s.registerer != nil {
 		s.registerer.Unregister(s.metrics)
 	}
-	err := s.flush()
+	var err error
+	if !s.readOnly {
+		err = s.flush()
+	}
 	s.guard.close()
 	return errors.Join(err, s.db.Close(), s.lock.Close())
 }

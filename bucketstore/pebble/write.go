@@ -29,7 +29,7 @@ func (s *Store) Apply(ctx context.Context, table bucketstore.Table, muts []bucke
 		}
 		n.add(t, &muts[i])
 	}
-	if err := ctx.Err(); err != nil {
+	if err := s.mayWrite(ctx); err != nil {
 		return err
 	}
 	switch {
@@ -41,6 +41,14 @@ func (s *Store) Apply(ctx context.Context, table bucketstore.Table, muts []bucke
 		return s.applyAlone(ctx, newEncoder(t, s.db.NewBatch()), muts)
 	}
 	return s.applyBlind(ctx, t, muts)
+}
+
+// mayWrite returns why a write must not begin.
+func (s *Store) mayWrite(ctx context.Context) error {
+	if s.readOnly {
+		return errReadOnly
+	}
+	return ctx.Err()
 }
 
 // needs says what mutations depend on: on cells, or on the set of days.
@@ -100,7 +108,7 @@ func (s *Store) CheckAndApply(ctx context.Context, table bucketstore.Table, cond
 	if err != nil {
 		return false, fmt.Errorf("check and apply to %s: %w", table, err)
 	}
-	if err := ctx.Err(); err != nil {
+	if err := s.mayWrite(ctx); err != nil {
 		return false, err
 	}
 	e := newEncoder(t, s.db.NewIndexedBatch())
@@ -129,7 +137,7 @@ func (s *Store) Drop(ctx context.Context, table bucketstore.Table, rows series.R
 	if err != nil {
 		return err
 	}
-	if err := ctx.Err(); err != nil {
+	if err := s.mayWrite(ctx); err != nil {
 		return err
 	}
 	if rows.IsEmpty() {

@@ -44,6 +44,7 @@ func (o *options) commands(app *kingpin.Application) {
 	compact := app.Command(commandCompact, "Seal raw cells in Bigtable to chunks, without serving. Ends when all that is due is sealed.")
 	compact.Flag("interval", "Do not end, but seal again at this interval.").DurationVar(&o.seal.interval)
 	o.logCommands(app)
+	o.checkCommand(app)
 }
 
 func (o *options) sealFlags(app *kingpin.Application) {

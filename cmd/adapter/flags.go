@@ -58,6 +58,8 @@ type options struct {
 	// discardLog is the ID of a lost log that a start discards, forgetLog the argument of
 	// buffer forget.
 	discardLog, forgetLog string
+	// repairs are the kinds of repairs of check.
+	repairs []string
 
 	engine     engine.Config // limits, intervals and HA only
 	remote     remote.Config // limits only

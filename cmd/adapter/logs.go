@@ -68,7 +68,7 @@ func (o *options) location() string {
 func bindLog(ctx context.Context, o *options, terms buffer.Terms) (*buffer.Dir, error) {
 	dir, err := buffer.OpenDir(o.bufferPath, time.Now())
 	if err != nil {
-		return nil, err
+		return nil, adviseLog(o, err)
 	}
 	if err := dir.Bind(ctx, terms); err != nil {
 		return nil, errors.Join(adviseLog(o, err), dir.Close())
@@ -91,6 +91,8 @@ func adviseLog(o *options, err error) error {
 	switch {
 	case errors.As(err, &lost):
 		return fmt.Errorf("%w: start with --buffer.enabled --buffer.path=%s; if that log is lost, start with --buffer.discard-lost-log=%s", err, lost.Log.Path, lost.Log.ID)
+	case errors.Is(err, series.ErrCorrupt):
+		return fmt.Errorf("%w: adapter check says what is damaged, and what adapter check --repair=log would do", err)
 	case errors.Is(err, buffer.ErrForeignLog):
 		return fmt.Errorf("%w: start with the flags of its store, or with another --buffer.path than %s", err, o.bufferPath)
 	}

@@ -42,6 +42,7 @@ func main() {
 		commandCompact:      compact,
 		commandBufferList:   listLogs,
 		commandBufferForget: forgetLog,
+		commandCheck:        checkStored,
 	}[o.command]
 	if err := do(ctx, o, logger); err != nil {
 		level.Error(logger).Log("msg", "adapter failed", "err", err)

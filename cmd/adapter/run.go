@@ -302,7 +302,7 @@ func (a *adapter) openAppender(ctx context.Context, rows bucketstore.Store) (buc
 	}
 	b, err := buffer.Open(ctx, dir, cfg)
 	if err != nil {
-		return rows, nil, err
+		return rows, nil, adviseLog(a.o, err)
 	}
 	a.clock = newClock(a.o, rows, b, a.logger, a.reg)
 	a.failingRows = b.FailingRows

@@ -8,6 +8,7 @@
 //	Lookup            the series cache, and what it has of a series   cached.go, indexed.go
 //	Select, Current   what the packages beneath read                  read.go
 //	Querier           and other interfaces of package storage         storage.go
+//	Check             everything stored, and the index against it      check.go
 //
 // The packages beneath depend neither on the engine nor on each other:
 //

@@ -1,0 +1,331 @@
+package buffer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/promtable/promtable/bucketstore"
+	"github.com/promtable/promtable/series"
+)
+
+// CheckConfig says how the directory of a log is checked. Report and Progress are required.
+type CheckConfig struct {
+	// Repair repairs what Check finds: see Finding.Repair. Without it no file changes.
+	Repair bool
+	// Report is called with everything that keeps a start from replaying the log, when it
+	// is found, or repaired.
+	Report func(bucketstore.Finding)
+	// Note is called with what an operator should know, and a start takes care of.
+	Note func(where, what string)
+	// Progress is called with the bytes that were read since the last call.
+	Progress func(bytes int64)
+}
+
+// Check reads all that a start reads in the directory of a log. A directory that does not
+// exist has no log. If a process uses the log, the error names it.
+func Check(ctx context.Context, path string, cfg CheckConfig) error {
+	return check(ctx, osDirectory(path), cfg)
+}
+
+func check(ctx context.Context, dir directory, cfg CheckConfig) (err error) {
+	names, err := dir.names()
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if cfg.Repair || slices.Contains(names, lockName) { // else no process has used it
+		lock, err := dir.lock(lockName)
+		if err != nil {
+			return fmt.Errorf("the log in %s is held by another process, %s: %w", dir.path(), readOwner(dir), err)
+		}
+		defer func() { err = errors.Join(err, lock.Release()) }()
+	}
+	c := logCheck{ctx: ctx, dir: dir, CheckConfig: cfg}
+	if err := c.smallFiles(); err != nil {
+		return err
+	}
+	if err := c.segments(); err != nil {
+		return fmt.Errorf("the log in %s: %w", dir.path(), err)
+	}
+	return c.rowFiles()
+}
+
+// CheckBinding checks that the log in a directory belongs to the store, and that the store
+// waits for no other, as a start does.
+func (t Terms) CheckBinding(ctx context.Context, path string) error {
+	state, err := readDir(osDirectory(path))
+	if err != nil {
+		return err
+	}
+	logs, err := t.Store.Logs(ctx)
+	if err != nil {
+		return err
+	}
+	_, err = t.check(&state, logs)
+	return err
+}
+
+// A logCheck is a check of a directory.
+type logCheck struct {
+	ctx context.Context
+	dir directory
+	CheckConfig
+	binding Binding
+	synced  position
+}
+
+func (c *logCheck) where(name string) string { return filepath.Join(c.dir.path(), name) }
+
+// found reports what is wrong with a file, after its repair if that is asked for.
+func (c *logCheck) found(name string, what error, repair string, do func() error) error {
+	f := bucketstore.Finding{Where: c.where(name), What: what.Error(), Repair: repair}
+	if c.Repair && repair != "" {
+		if err := do(); err != nil {
+			return fmt.Errorf("repair %s: %w", f.Where, err)
+		}
+		f.Repaired = true
+	}
+	c.Report(f)
+	return nil
+}
+
+// setAside reports a file that the log can do without. The repair renames it.
+func (c *logCheck) setAside(name string, what error, lost string) error {
+	to, err := c.freeName(name)
+	if err != nil {
+		return err
+	}
+	return c.found(name, what, fmt.Sprintf("rename it to %s; %s", to, lost), func() error {
+		return errors.Join(c.dir.rename(name, to), c.dir.sync())
+	})
+}
+
+// freeName returns a name for what is damaged of a file.
+func (c *logCheck) freeName(name string) (string, error) {
+	names, err := c.dir.names()
+	free := name + ".damaged"
+	for n := 2; slices.Contains(names, free); n++ {
+		free = fmt.Sprintf("%s.damaged-%d", name, n)
+	}
+	return free, err
+}
+
+// smallFiles checks the files beside the segments.
+func (c *logCheck) smallFiles() error {
+	identity, err := readIdentity(c.dir)
+	c.binding = identity.Binding
+	for _, file := range []struct {
+		name, lost string
+		err        error
+	}{
+		{identityName, "the next start names the ID of the log, and replays it with --buffer.discard-lost-log=ID", err},
+		{stampName, "then only the clock orders new writes after those of the last log", errOf(readStamp(c.dir))},
+	} {
+		switch {
+		case errors.Is(file.err, series.ErrCorrupt):
+			err = c.setAside(file.name, file.err, file.lost)
+		default:
+			err = file.err
+		}
+		if err != nil {
+			return err
+		}
+	}
+	c.synced, err = readSynced(c.dir)
+	return err
+}
+
+func errOf[T any](_ T, err error) error { return err }
+
+// segments checks the segments, and that none is missing.
+func (c *logCheck) segments() error {
+	numbers, err := segmentsIn(c.dir)
+	if err != nil || len(numbers) == 0 {
+		return err
+	}
+	first, last := numbers[0], numbers[len(numbers)-1]
+	for n := first; n <= last; n++ {
+		if !slices.Contains(numbers, n) {
+			if err := c.missing(n); err != nil {
+				return err
+			}
+			continue
+		}
+		size, err := c.segment(n, n == last)
+		if err != nil {
+			return fmt.Errorf("segment %s: %w", segmentName(n), err)
+		}
+		if n == c.synced.segment && size < c.synced.size {
+			what := fmt.Errorf("it says that %d bytes of segment %s were synced; %d of them are whole", c.synced.size, segmentName(n), size)
+			if err := c.setAside(syncedName, what, "the next start makes it again"); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// missing reports a segment that is not there.
+func (c *logCheck) missing(n uint64) error {
+	head, err := appendHead(nil, c.binding)
+	if err != nil {
+		return err
+	}
+	what := fmt.Errorf("%w: the segment is missing", series.ErrCorrupt)
+	return c.found(segmentName(n), what, "put an empty one in its place; the samples in it are lost", func() error {
+		return c.write(segmentName(n), head)
+	})
+}
+
+// write makes a file, durably.
+func (c *logCheck) write(name string, content []byte) error {
+	f, err := c.dir.open(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(content)
+	return errors.Join(err, f.Sync(), f.Close(), c.dir.sync())
+}
+
+// segment checks a segment, and returns how many bytes of it a replay reads.
+func (c *logCheck) segment(n uint64, isLast bool) (size int64, err error) {
+	file, err := openSegment(c.dir, n)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, file.close()) }()
+	switch head, err := file.start(); {
+	case head.blank && isLast:
+		c.Note(c.where(segmentName(n)), "nothing is in it; the next start removes it")
+		return file.size, nil
+	case head.blank:
+		err = fmt.Errorf("%w: nothing is in it", series.ErrCorrupt)
+		fallthrough
+	case errors.Is(err, series.ErrCorrupt):
+		if err := c.badHead(file, err); err != nil {
+			return 0, err
+		}
+	case err != nil:
+		return 0, err
+	}
+	err = c.frames(file, isLast)
+	return file.at, err
+}
+
+// frames checks the frames of a segment, up to the first that a replay refuses.
+func (c *logCheck) frames(file *segmentFile, isLast bool) error {
+	one := &ref{} // stands for all series
+	reader := segmentReader{ref: func(string) *ref { return one }}
+	ignore := func([]bucketstore.Sample, int64) error { return c.ctx.Err() }
+	for !file.atEnd() {
+		at := file.at
+		body, err := file.frame()
+		if isLast && errors.Is(err, series.ErrCorrupt) {
+			why, searchErr := whyUnfinished(file, c.synced)
+			if searchErr != nil {
+				return searchErr
+			}
+			if why != "" {
+				c.Note(c.where(segmentName(file.segment)), fmt.Sprintf("%s; the next start cuts off %d bytes, from byte %d on", why, file.size-at, at))
+				return nil
+			}
+		}
+		if err == nil {
+			err = reader.frame(body, ignore)
+		}
+		if errors.Is(err, series.ErrCorrupt) {
+			file.skipTo(at)
+			return c.cut(file, err)
+		}
+		if err != nil {
+			return err
+		}
+		c.Progress(file.at - at)
+	}
+	return nil
+}
+
+// badHead reports a damaged head, which the repair writes again. Then the frames follow.
+func (c *logCheck) badHead(file *segmentFile, what error) error {
+	name := segmentName(file.segment)
+	head, err := appendHead(nil, c.binding)
+	if err != nil {
+		return err
+	}
+	if c.binding == (Binding{}) {
+		return c.found(name, what, "", nil) // it may be of an early version, or of any store
+	}
+	to, err := c.freeName(name)
+	if err != nil {
+		return err
+	}
+	old := make([]byte, min(int64(headSize), file.size))
+	err = c.found(name, what, fmt.Sprintf("copy its first %d bytes to %s, and write the head for the store of the log; nothing is lost", len(old), to), func() error {
+		if _, err := file.file.ReadAt(old, 0); err != nil {
+			return err
+		}
+		if err := c.write(to, old); err != nil {
+			return err
+		}
+		f, err := c.dir.open(name, os.O_WRONLY)
+		if err != nil {
+			return err
+		}
+		_, err = f.WriteAt(head, 0)
+		file.size = max(file.size, int64(headSize))
+		return errors.Join(err, f.Sync(), f.Close())
+	})
+	file.skipTo(min(int64(headSize), file.size))
+	return err
+}
+
+// cut reports damage at the position of a segment, after which nothing in it can be read:
+// frames refer to those before. The repair moves the rest to a file.
+func (c *logCheck) cut(file *segmentFile, what error) error {
+	name, bytes := segmentName(file.segment), file.size-file.at
+	to, err := c.freeName(name)
+	if err != nil {
+		return err
+	}
+	what = fmt.Errorf("at byte %d of %d: %w", file.at, file.size, what)
+	return c.found(name, what, fmt.Sprintf("move the last %d bytes to %s; the samples in them are lost", bytes, to), func() error {
+		tail, err := c.dir.open(to, os.O_CREATE|os.O_EXCL|os.O_WRONLY)
+		if err != nil {
+			return err
+		}
+		_, err = io.Copy(tail, io.NewSectionReader(file.file, file.at, bytes))
+		if err := errors.Join(err, tail.Sync(), tail.Close(), c.dir.sync()); err != nil {
+			return err
+		}
+		return file.cutOff(c.dir)
+	})
+}
+
+// rowFiles lists the rows that were set aside, and checks their files.
+func (c *logCheck) rowFiles() error {
+	numbers, err := rowFilesIn(c.dir)
+	for _, n := range numbers {
+		rows, err := readRowFile(c.dir, n)
+		switch {
+		case errors.Is(err, series.ErrCorrupt):
+			err = c.setAside(rowFileName(n), err, "the samples of its rows are lost")
+		case err == nil:
+			for i := range rows {
+				row := &rows[i]
+				c.Note(c.where(rowFileName(n)), fmt.Sprintf("row %q of %s waits here, with %d cells and %d bytes: the store did not take it; the next start tries again, and /api/v1/status/adapter says why it fails",
+					row.Key, row.Table, len(row.ops), row.size()))
+			}
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return err
+}

@@ -1,0 +1,339 @@
+package pebble_test
+
+import (
+	"bytes"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/promtable/promtable/bucketstore"
+	"github.com/promtable/promtable/bucketstore/pebble"
+	"github.com/promtable/promtable/series"
+)
+
+func openReadOnly(t *testing.T, cfg pebble.Config) *pebble.Store {
+	t.Helper()
+	cfg.ReadOnly = true
+	s, err := pebble.Open(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func checkTables(t *testing.T, cfg pebble.Config) []pebble.DamagedTable {
+	t.Helper()
+	s := openReadOnly(t, cfg)
+	defer func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	var read int64
+	damaged, err := s.CheckTables(t.Context(), func(bytes int64) { read += bytes })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if read == 0 {
+		t.Error("nothing was read")
+	}
+	return damaged
+}
+
+// snapshot returns the content of all files below a directory, by path.
+func snapshot(t *testing.T, disk vfs.FS, dir string) map[string]string {
+	t.Helper()
+	files := make(map[string]string)
+	names, err := disk.List(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range names {
+		at := disk.PathJoin(dir, name)
+		info, err := disk.Stat(at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if info.IsDir() {
+			files[at] = "directory"
+			maps.Copy(files, snapshot(t, disk, at))
+			continue
+		}
+		file, err := disk.Open(at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		content, err := io.ReadAll(file)
+		if err = errors.Join(err, file.Close()); err != nil {
+			t.Fatal(err)
+		}
+		files[at] = string(content)
+	}
+	return files
+}
+
+// TestReadOnly: a store that is open to be read only, after a crash, answers as any other. No
+// file changes, and no write is taken.
+func TestReadOnly(t *testing.T) {
+	f := makeFlipStore(t)
+	for _, name := range []string{"with all files", "without LOCK"} {
+		t.Run(name, func(t *testing.T) {
+			if name == "without LOCK" {
+				if err := f.disk.Remove(path.Join(flipDir, "LOCK")); err != nil {
+					t.Fatal(err)
+				}
+			}
+			before := snapshot(t, f.disk, flipDir)
+			s := openReadOnly(t, flipConfig(f.disk))
+			found, err := f.scanAll(t, s)
+			if err != nil || len(found) != len(f.contents) {
+				t.Errorf("%d rows of %d, %v", len(found), len(f.contents), err)
+			}
+			if damaged, err := s.CheckTables(t.Context(), func(int64) {}); err != nil || len(damaged) > 0 {
+				t.Errorf("damaged: %v, %v", damaged, err)
+			}
+			if err := s.Apply(t.Context(), bucketstore.Metric, flipBatch(900)); err == nil {
+				t.Error("it took a write")
+			}
+			if err := s.Close(); err != nil {
+				t.Error(err)
+			}
+			if after := snapshot(t, f.disk, flipDir); !maps.Equal(before, after) {
+				t.Errorf("files before: %q, after: %q", slices.Sorted(maps.Keys(before)), slices.Sorted(maps.Keys(after)))
+			}
+		})
+	}
+}
+
+// TestReadOnlyOnDisk: the same on a real file system. A store that is open refuses a reader.
+func TestReadOnlyOnDisk(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "data")
+	cfg := onDisk(dir)
+	s, err := pebble.Open(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg.ReadOnly = true
+	if _, err := pebble.Open(cfg); err == nil || !strings.Contains(err.Error(), "in use by pid") {
+		t.Errorf("a second process: %v", err)
+	}
+	written := contents{}
+	written.write(t, s, flipBatch(1))
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	before := snapshot(t, vfs.Default, dir)
+	reader := openReadOnly(t, cfg)
+	if found, err := written.scanAll(t, reader); err != nil || len(found) != len(written) {
+		t.Errorf("%d rows, %v", len(found), err)
+	}
+	if err := reader.Close(); err != nil {
+		t.Error(err)
+	}
+	if after := snapshot(t, vfs.Default, dir); !maps.Equal(before, after) {
+		t.Errorf("files before: %q, after: %q", slices.Sorted(maps.Keys(before)), slices.Sorted(maps.Keys(after)))
+	}
+	cfg.Dir = filepath.Join(dir, "none")
+	if _, err := pebble.Open(cfg); err == nil || !strings.Contains(err.Error(), "no store") {
+		t.Errorf("no directory: %v", err)
+	}
+	if _, err := os.Stat(cfg.Dir); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the directory was made: %v", err)
+	}
+}
+
+// isComplete compares a row with what was written: every cell is one of them, and those that
+// are missing cannot be read in a damaged table.
+func (c contents) isComplete(t *testing.T, row bucketstore.Row, damaged []pebble.DamagedTable) {
+	t.Helper()
+	got := strings.SplitAfter(cellsText(row), "\n")
+	want := strings.SplitAfter(c[string(row.Key)], "\n")
+	for _, line := range got {
+		if !slices.Contains(want, line) {
+			t.Errorf("row %q has the cell %s which nobody wrote", row.Key, line)
+		}
+	}
+	for _, line := range want {
+		if slices.Contains(got, line) {
+			continue
+		}
+		words := strings.Fields(line)
+		qualifier, err := hex.DecodeString(words[1])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !slices.ContainsFunc(damaged, func(d pebble.DamagedTable) bool { return d.HasLost(row.Key, words[0], qualifier) }) {
+			t.Errorf("row %q has lost the cell %s", row.Key, line)
+		}
+	}
+}
+
+// checkRepaired opens a store whose damaged tables are set aside. All but the damaged part is
+// there, is written, and is compacted.
+func (f flipStore) checkRepaired(t *testing.T, cfg pebble.Config, damaged []pebble.DamagedTable) (rows int) {
+	t.Helper()
+	s, err := pebble.Open(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	read := func() (rows int) {
+		found := make(map[string]bool)
+		req := allOf(bucketstore.Metric)
+		req.Rows = []series.RowRange{{}}
+		err := s.Scan(t.Context(), req, func(row bucketstore.Row) error {
+			found[string(row.Key)] = true
+			f.isComplete(t, row, damaged)
+			return nil
+		})
+		if err != nil {
+			t.Errorf("after the repair: %v", err)
+		}
+		for key := range f.contents {
+			if !found[key] {
+				f.isComplete(t, bucketstore.Row{Key: []byte(key)}, damaged)
+			}
+		}
+		return len(found)
+	}
+	rows = read()
+	f.contents = maps.Clone(f.contents)
+	f.write(t, s, flipBatch(800))
+	if err := errors.Join(s.Flush(), s.Compact(t.Context())); err != nil {
+		t.Errorf("compact: %v", err)
+	}
+	if after := read(); after != rows+len(flipBatch(800)) {
+		t.Errorf("%d rows, and %d after a compaction", rows, after)
+	}
+	return rows
+}
+
+// setAside checks that this content of a table is damage, sets it aside and checks the rest.
+func (f flipStore) setAside(t *testing.T, name string, content []byte) (damaged []pebble.DamagedTable, rows int) {
+	t.Helper()
+	cfg := flipConfig(f.replace(t, name, content))
+	damaged = checkTables(t, cfg)
+	if len(damaged) == 0 {
+		return nil, f.checkRepaired(t, cfg, nil)
+	}
+	if len(damaged) != 1 || damaged[0].Name != name || len(damaged[0].Lost) == 0 || !errors.Is(damaged[0].Err, series.ErrCorrupt) {
+		t.Fatalf("damaged: %+v", damaged)
+	}
+	before := snapshot(t, cfg.FS(), flipDir)
+	want := path.Join(flipDir, pebble.DamagedDir, name)
+	err := pebble.SetAside(t.Context(), cfg, damaged, func(_ *pebble.DamagedTable, at string) {
+		if at != want {
+			t.Errorf("set aside in %s, want %s", at, want)
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	after := snapshot(t, cfg.FS(), flipDir)
+	if after[want] != string(content) {
+		t.Error("the damaged file is not kept")
+	}
+	for file, text := range before {
+		if file != path.Join(flipDir, name) && after[file] != text && path.Base(file) != "OWNER" {
+			t.Errorf("%s has changed", file)
+		}
+	}
+	if still := checkTables(t, cfg); len(still) > 0 {
+		t.Errorf("still damaged: %+v", still)
+	}
+	return damaged, f.checkRepaired(t, cfg, damaged)
+}
+
+// TestSetAside damages every table, one bit at a time and by larger parts: the check finds the
+// file, SetAside keeps it, and the store has all that is not damaged.
+func TestSetAside(t *testing.T) {
+	f := makeFlipStore(t)
+	for name, size := range f.files(t) {
+		if !strings.HasSuffix(name, ".sst") {
+			continue
+		}
+		damages := map[string]func(content []byte) []byte{
+			"cut off":      func(content []byte) []byte { return content[:size/2] },
+			"zeros inside": func(content []byte) []byte { clear(content[size/3 : size/2]); return content },
+			"all zeros":    func(content []byte) []byte { clear(content); return content },
+			"empty":        func([]byte) []byte { return nil },
+		}
+		for _, at := range positions(size, 1, size/4) {
+			damages[fmt.Sprintf("bit of byte %d", at)] = func(content []byte) []byte { content[at] ^= 4; return content }
+		}
+		for what, damage := range damages {
+			t.Run(name+", "+what, func(t *testing.T) {
+				content, err := f.read(name)
+				if err != nil {
+					t.Fatal(err)
+				}
+				damaged, rows := f.setAside(t, name, damage(content))
+				if len(damaged) == 0 && !strings.HasPrefix(what, "bit") { // no reader looks at some bytes
+					t.Error("the check finds nothing")
+				}
+				for _, d := range damaged {
+					t.Logf("%v: lost %q, %d rows of %d are there", d.Err, d.Lost, rows, len(f.contents))
+				}
+			})
+		}
+	}
+}
+
+// TestSetAsideBlocks damages some blocks of a table of many: the others stay.
+func TestSetAsideBlocks(t *testing.T) {
+	f := flipStore{disk: vfs.NewCrashableMem(), contents: contents{}}
+	cfg := flipConfig(f.disk).WithIngest(1 << 30)
+	s, err := pebble.Open(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := range 120 {
+		f.write(t, s, flipBatch(n))
+	}
+	if err := errors.Join(s.Flush(), s.Compact(t.Context()), s.Close()); err != nil {
+		t.Fatal(err)
+	}
+	name, largest := "", 0
+	for file, size := range f.files(t) {
+		if strings.HasSuffix(file, ".sst") && size > largest {
+			name, largest = file, size
+		}
+	}
+	content, err := f.read(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	blocks := pebble.DataBlocks(t.Context(), f.disk, path.Join(flipDir, name))
+	n := len(blocks)
+	if n < 6 {
+		t.Fatalf("%d blocks", n)
+	}
+	for _, bad := range [][]int{{0}, {n - 1}, {n / 2}, {1, 2}, {0, 3, n - 1}} {
+		t.Run(fmt.Sprint(bad), func(t *testing.T) {
+			content := bytes.Clone(content)
+			lost := uint64(0)
+			for _, i := range bad {
+				content[blocks[i].Offset+blocks[i].Length/2] ^= 1
+				lost += blocks[i].Length
+			}
+			damaged, rows := f.setAside(t, name, content)
+			if len(damaged) != 1 || damaged[0].LostBytes != lost || len(damaged[0].Lost) != len(bad) || rows < len(f.contents)/4 {
+				t.Errorf("%d rows of %d; damaged: %+v", rows, len(f.contents), damaged)
+			}
+		})
+	}
+}

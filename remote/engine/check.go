@@ -1,0 +1,224 @@
+package engine
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/prometheus/prometheus/model/labels"
+
+	"github.com/promtable/promtable/bucketstore"
+	"github.com/promtable/promtable/index"
+	"github.com/promtable/promtable/remote/engine/reader"
+	"github.com/promtable/promtable/series"
+	"github.com/promtable/promtable/series/cell"
+)
+
+// CheckConfig says what Check reads. Store, Report and Progress are required.
+type CheckConfig struct {
+	Store  bucketstore.Store
+	Schema series.Schema
+	// AtomicApply is that of Config.
+	AtomicApply bool
+	// Repair writes missing rows of the index.
+	Repair bool
+	// Report is called with each row that cannot be read as what it should be, and with each
+	// row of the index that is missing or has another value.
+	Report func(bucketstore.Finding)
+	// Progress is called after some rows of a table were read.
+	Progress func(table bucketstore.Table, rows, bytes int64)
+}
+
+// CheckResult is what Check counted.
+type CheckResult struct {
+	// Indexed is how many series in index periods have samples and a commit mark, Unused
+	// how many have a mark only. That is no fault: the index is written first.
+	Indexed, Unused int64
+}
+
+const (
+	// checkRows is how many rows of METRIC are checked before their rows of the index are.
+	checkRows = 500
+	// checkTimeout bounds the check of so many rows.
+	checkTimeout = 10 * time.Minute
+)
+
+// Check reads all rows of the store and decodes all samples, and reads the rows of the index
+// that they need. The store may be in use: samples are read before their rows of the index,
+// and are written after them. Memory follows the largest row.
+func Check(ctx context.Context, cfg CheckConfig) (CheckResult, error) {
+	c := storeCheck{CheckConfig: cfg, index: newIndex(Config{Store: cfg.Store, Schema: cfg.Schema, AtomicApply: cfg.AtomicApply}), builder: labels.NewScratchBuilder(0)}
+	checks := map[bucketstore.Table]func(bucketstore.Row) error{
+		bucketstore.Metric: c.metricRow, bucketstore.Current: c.currentRow, bucketstore.Index: c.indexRow, bucketstore.Meta: metaRow,
+	}
+	for _, spec := range bucketstore.Tables(0) {
+		if err := c.table(ctx, spec, checks[spec.Table]); err != nil {
+			return c.result, fmt.Errorf("check %s: %w", spec.Table, err)
+		}
+	}
+	if c.Repair {
+		c.marks -= c.unmarked
+	}
+	c.result.Unused = c.marks - c.result.Indexed
+	return c.result, nil
+}
+
+type storeCheck struct {
+	CheckConfig
+	index   *index.Index
+	row     reader.Checker
+	builder labels.ScratchBuilder
+	// entries are what the rows of METRIC need in the index, since the last look into it.
+	entries []index.Entry
+	// marks counts the marks in INDEX, unmarked those that were missing.
+	marks, unmarked int64
+	result          CheckResult
+}
+
+// table checks the rows of a table, some at a time.
+func (c *storeCheck) table(ctx context.Context, spec bucketstore.TableSpec, check func(bucketstore.Row) error) error {
+	req := bucketstore.ScanRequest{Table: spec.Table, Limit: checkRows}
+	for _, family := range spec.Families {
+		req.Families = append(req.Families, bucketstore.FamilyRange{Family: family.Name})
+	}
+	var rows series.RowRange
+	for {
+		req.Rows = []series.RowRange{rows}
+		last, n, err := c.page(ctx, req, check)
+		if err != nil || n < checkRows {
+			return err
+		}
+		rows.Start = append(last, 0)
+	}
+}
+
+// page checks the next rows, and returns how many there were and the key of the last one.
+func (c *storeCheck) page(ctx context.Context, req bucketstore.ScanRequest, check func(bucketstore.Row) error) (last []byte, n int, err error) {
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+	defer cancel()
+	var size int64
+	err = c.Store.Scan(ctx, req, func(row bucketstore.Row) error {
+		n++
+		last = append(last[:0], row.Key...)
+		for i := range row.Cells {
+			size += int64(len(row.Cells[i].Value))
+		}
+		if err := check(row); err != nil {
+			c.Report(bucketstore.Finding{Where: describeRow(row.Key, req.Table), What: err.Error()})
+		}
+		return nil
+	})
+	if err == nil {
+		err = c.checkIndex(ctx)
+	}
+	c.Progress(req.Table, int64(n), size)
+	return last, n, err
+}
+
+func describeRow(key []byte, table bucketstore.Table) string {
+	return fmt.Sprintf("row %q of %s", key, table)
+}
+
+// metricRow checks a row of METRIC, and notes what it needs in the index.
+func (c *storeCheck) metricRow(row bucketstore.Row) error {
+	key, base, err := c.Schema.ParseRowKey(nil, row.Key)
+	if err != nil {
+		return err
+	}
+	ls, err := c.Schema.ParseSeriesKey(key, &c.builder)
+	if err != nil {
+		return err
+	}
+	var samples []bucketstore.Cell
+	periods := make(map[int64]bool)
+	for _, stored := range row.Cells {
+		if stored.Family == series.FamilyExemplar {
+			if _, err := cell.ParseExemplar(base, stored.Qualifier, stored.Value, &c.builder); err != nil {
+				return err
+			}
+			continue
+		}
+		samples = append(samples, stored)
+		if len(stored.Qualifier) >= series.QualifierSize { // else it is reported below
+			delta, _ := series.ParseQualifier(stored.Qualifier[:series.QualifierSize])
+			periods[series.PeriodOf(base+int64(delta))] = true
+		}
+	}
+	for period := range periods {
+		c.entries = append(c.entries, index.Entry{Key: key, Labels: ls, T: period})
+	}
+	return c.row.Check(base, samples)
+}
+
+// checkIndex looks for the rows of the index that the entries need.
+func (c *storeCheck) checkIndex(ctx context.Context) error {
+	marked, err := c.index.Check(ctx, c.entries, c.Repair, func(row index.Row) {
+		c.Report(bucketstore.Finding{
+			Where: describeRow(row.Key, bucketstore.Index), What: "a series with samples needs it, and it is missing or has another value",
+			Repair: "write it", Repaired: c.Repair,
+		})
+	})
+	c.result.Indexed += int64(marked)
+	c.unmarked += int64(len(c.entries) - marked)
+	clear(c.entries)
+	c.entries = c.entries[:0]
+	return err
+}
+
+func (c *storeCheck) currentRow(row bucketstore.Row) error {
+	if _, err := c.Schema.ParseSeriesKey(row.Key, &c.builder); err != nil {
+		return err
+	}
+	_, err := cell.Parse(row.Cells[0].Value)
+	return err
+}
+
+// indexRow checks a row of INDEX, and counts the marks.
+func (c *storeCheck) indexRow(row bucketstore.Row) error {
+	value := string(row.Cells[0].Value)
+	if period, err := c.Schema.ParseNameKey(row.Key); err == nil {
+		return compareKey(row.Key, c.Schema.AppendNameKey(nil, value, period))
+	}
+	if isValueKey(c.Schema, row.Key, value) {
+		return nil
+	}
+	_, seriesKey, err := c.Schema.ParsePosting(row.Key)
+	if err != nil {
+		return err
+	}
+	if c.Schema.PostingRange(labels.MetricName).Contains(row.Key) {
+		c.marks++
+	}
+	_, err = c.Schema.ParseSeriesKey(seriesKey, &c.builder)
+	return err
+}
+
+// isValueKey says whether key is that of the row of a label value. The label is in it, and may
+// be any.
+func isValueKey(schema series.Schema, key []byte, value string) bool {
+	const kind = 2 // bytes in front of the label
+	none, want := schema.AppendValueKey(nil, "", "", 0), schema.AppendValueKey(nil, "", value, 0)
+	before, ok := bytes.CutSuffix(key, want[len(none)-1:])
+	if !ok || !bytes.HasPrefix(key, none[:kind]) || len(before) < kind+series.TimeDigits {
+		return false
+	}
+	_, ok = series.ParseTime(before[len(before)-series.TimeDigits:])
+	return ok
+}
+
+func compareKey(got, want []byte) error {
+	if !bytes.Equal(got, want) {
+		return fmt.Errorf("%w: the value in it belongs to row %q", series.ErrCorrupt, want)
+	}
+	return nil
+}
+
+func metaRow(row bucketstore.Row) error {
+	if i := slices.IndexFunc(row.Cells, func(c bucketstore.Cell) bool { return !json.Valid(c.Value) }); i >= 0 {
+		return fmt.Errorf("%w: %.80q is no JSON", series.ErrCorrupt, row.Cells[i].Value)
+	}
+	return nil
+}
