@@ -334,6 +334,11 @@ func (b *Buffer) runRegister(ctx context.Context) {
 // ID is the random name of the log. It survives restarts.
 func (b *Buffer) ID() string { return b.dir.ID() }
 
+// LastStamp returns the stamp of the last request before this start, in milliseconds, or 0
+// if there was none. It is when the request came, or up to 2 ms later for each request
+// before it. LastStamp must be called before Append.
+func (b *Buffer) LastStamp() int64 { return b.stamp }
+
 // OnEmpty makes Close call fn after everything is in the store and the log is removed, and
 // before the store is closed. fn is not called if the log stays. OnEmpty must be called
 // before Close.

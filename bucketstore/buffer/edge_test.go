@@ -377,6 +377,30 @@ func TestStampsAheadOfTheClock(t *testing.T) {
 	f.check(t, "all is there")
 }
 
+// TestLastStamp: a buffer knows the time of the last request before its start, whether that is
+// in the log or the log was removed.
+func TestLastStamp(t *testing.T) {
+	f := open(t, openPebble(t), nil)
+	want := func(when string, stamp int64) {
+		t.Helper()
+		if got := f.LastStamp(); got != stamp {
+			t.Errorf("%s: the last stamp is %d, want %d", when, got, stamp)
+		}
+	}
+	want("a new log", 0)
+	f.append(t, f.sample(1, someTime, 1))
+	f.clock.ms.Add(-time.Hour.Milliseconds())
+	f.append(t, f.sample(1, someTime+1, 1)) // its stamp is 2 more
+	f.kill()
+	f.reopen(t)
+	want("after a death", someTime+2)
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	f.reopen(t)
+	want("after a stop", someTime+2)
+}
+
 // TestQuietByTheClock: a past window is flushed when its series is quiet by the clock, even
 // if its stamp is not old yet.
 func TestQuietByTheClock(t *testing.T) {

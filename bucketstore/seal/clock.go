@@ -228,6 +228,23 @@ func (c *Clock) write(ctx context.Context, now reading) error {
 	return c.cfg.Store.Apply(ctx, bucketstore.Meta, []bucketstore.Mutation{{Key: []byte(series.MetaClock), Ops: ops}})
 }
 
+// Latest returns the latest time that META has of another process, or of this one before its
+// start. It is the zero time if there is none.
+func (c *Clock) Latest(ctx context.Context) (latest time.Time, err error) {
+	ctx, cancel := context.WithTimeout(ctx, metaTimeout)
+	defer cancel()
+	marks, err := c.readMarks(ctx)
+	if err != nil {
+		return latest, fmt.Errorf("read the clocks of other adapters: %w", err)
+	}
+	for _, mark := range marks {
+		if t := time.UnixMilli(mark.Time); t.After(latest) {
+			latest = t
+		}
+	}
+	return latest, nil
+}
+
 // readMarks returns the marks of the others.
 func (c *Clock) readMarks(ctx context.Context) (marks map[string]clockCell, err error) {
 	marks = make(map[string]clockCell)

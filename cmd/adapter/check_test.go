@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/go-kit/log"
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/tsdb/chunkenc"
 
@@ -59,7 +60,7 @@ func openParts(t *testing.T, o *options) (*engine.Engine, *buffer.Buffer) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e, err := newEngine(o, schema, b, b, log.NewNopLogger(), nil)
+	e, err := newEngine(&adapter{o: o, schema: schema, logger: log.NewNopLogger(), reg: prometheus.NewRegistry()}, b, b)
 	if err != nil {
 		t.Fatal(err)
 	}

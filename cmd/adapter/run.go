@@ -88,6 +88,8 @@ type adapter struct {
 	meta *meta.Store
 	// clock is compared with those of other adapters. It is nil on the embedded store.
 	clock *seal.Clock
+	// lastTime is the latest time that a clock had before the start, if that is known.
+	lastTime time.Time
 	// failingRows returns the rows that the store does not take. It is nil without a
 	// buffer.
 	failingRows func() []bucketstore.FailingRow
@@ -132,7 +134,7 @@ func (a *adapter) open(ctx context.Context) (served handlers, err error) {
 	if err != nil {
 		return served, err
 	}
-	e, err := newEngine(a.o, a.schema, store, appender, a.logger, a.reg)
+	e, err := newEngine(a, store, appender)
 	if err != nil {
 		return served, err
 	}
@@ -278,6 +280,9 @@ func (a *adapter) openAppender(ctx context.Context, rows bucketstore.Store) (buc
 		a.clock = newClock(a.o, rows, nil, a.logger, a.reg)
 		direct := bucketstore.NewDirect(rows, a.schema, time.Now, a.clock.RawFrom)
 		if a.clock != nil {
+			if a.lastTime, err = a.clock.Latest(ctx); err != nil {
+				return rows, nil, err
+			}
 			a.lateNotes = seal.NewLateNotes(rows, a.schema, time.Now, a.logger)
 			direct.OnLate(a.lateNotes.Add)
 		}
@@ -306,6 +311,7 @@ func (a *adapter) openAppender(ctx context.Context, rows bucketstore.Store) (buc
 	}
 	a.clock = newClock(a.o, rows, b, a.logger, a.reg)
 	a.failingRows = b.FailingRows
+	a.lastTime = time.UnixMilli(b.LastStamp())
 	return b, b, nil
 }
 
@@ -332,15 +338,16 @@ const embeddedSpread = 15 * time.Minute
 const bigtableParallel = 4
 
 // newEngine returns the engine on store.
-func newEngine(o *options, schema series.Schema, store bucketstore.Store, appender bucketstore.Appender, logger log.Logger, reg prometheus.Registerer) (*engine.Engine, error) {
-	cfg := o.engine
+func newEngine(a *adapter, store bucketstore.Store, appender bucketstore.Appender) (*engine.Engine, error) {
+	o, cfg := a.o, a.o.engine
 	cfg.Store = store
 	cfg.Appender = appender
-	cfg.Admit = newWatch(o, logger, reg).Admit
-	cfg.Schema = schema
+	cfg.Admit = newWatch(o, a.logger, a.reg).Admit
+	cfg.Schema = a.schema
 	cfg.Now = time.Now
-	cfg.Logger = logger
-	cfg.Registerer = reg
+	cfg.LastTime = a.lastTime
+	cfg.Logger = a.logger
+	cfg.Registerer = a.reg
 	if cfg.MaxFuture == 0 {
 		cfg.MaxFuture = engine.Unbounded
 	}

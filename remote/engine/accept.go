@@ -28,7 +28,7 @@ func (e *Engine) accept(ctx context.Context, a *accepted, batch []Series, reject
 	for i := range batch {
 		n += len(batch[i].Samples) + len(batch[i].Histograms)
 	}
-	maxTime := e.maxTime()
+	maxTime := e.cfg.maxTime(e.cfg.Now())
 	if err := e.checkClock(batch, n, maxTime); err != nil {
 		return err
 	}
@@ -212,12 +212,12 @@ type timeBound struct {
 	future time.Duration
 }
 
-func (e *Engine) maxTime() timeBound {
-	future := e.cfg.MaxFuture
-	if future == Unbounded {
-		return timeBound{series.MaxTime, future}
+// maxTime returns the bound when the clock says now.
+func (cfg *Config) maxTime(now time.Time) timeBound {
+	if cfg.MaxFuture == Unbounded {
+		return timeBound{series.MaxTime, cfg.MaxFuture}
 	}
-	return timeBound{min(e.cfg.Now().Add(future).UnixMilli(), series.MaxTime), future}
+	return timeBound{min(now.Add(cfg.MaxFuture).UnixMilli(), series.MaxTime), cfg.MaxFuture}
 }
 
 // allows says whether t is a time for something of s. If not, it is rejected.

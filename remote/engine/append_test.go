@@ -131,7 +131,7 @@ func TestAppendClockSetBack(t *testing.T) {
 				}
 				return
 			}
-			if err == nil || !strings.Contains(err.Error(), "set back by 1h0m0s") || stored.Total() != 0 || rejected.Err() != nil {
+			if err == nil || !strings.Contains(err.Error(), "behind by 1h0m0s") || stored.Total() != 0 || rejected.Err() != nil {
 				t.Errorf("%d samples stored, error %v, rejected %v", stored.Total(), err, rejected.Samples)
 			}
 			f.clock.ms.Add(tt.back)

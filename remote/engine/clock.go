@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// latestBound is the latest timeBound that the clock has given, in milliseconds. Unlike
-// the clock it never goes back. It is safe for concurrent use.
+// latestBound is the latest timeBound that the clock has given, in this process or in one
+// before, in milliseconds. Unlike the clock it never goes back. It is safe for concurrent use.
 type latestBound struct{ t atomic.Int64 }
 
 // raise raises l to t, if t is later, and returns how far t is behind l.
@@ -23,7 +23,7 @@ func (l *latestBound) raise(t int64) (behind int64) {
 	}
 }
 
-// checkClock returns an error if the clock was set back, and more than half of the n
+// checkClock returns an error if the clock is behind a time that it had before, and more than half of the n
 // samples and histograms in batch would be refused only because of that. The sender must
 // repeat them: refused samples would be lost. If it is fewer, the earlier time of the
 // clock may have been the wrong one, and the others need not wait.
@@ -49,6 +49,6 @@ func (e *Engine) checkClock(batch []Series, n int, bound timeBound) error {
 	if 2*refused <= n {
 		return nil
 	}
-	return fmt.Errorf("the adapter's clock is behind: it was set back by %s, and %d of %d samples are too far ahead of it; send them again",
+	return fmt.Errorf("the adapter's clock is behind by %s, and %d of %d samples are too far ahead of it; send them again",
 		time.Duration(behind)*time.Millisecond, refused, n)
 }

@@ -48,6 +48,10 @@ type Config struct {
 	Schema   series.Schema
 	// Now is the clock.
 	Now func() time.Time
+	// LastTime is a time that this clock, or that of another adapter on the store, has
+	// reached before the start, as far as that is known. Behind it the clock is taken to be
+	// set back.
+	LastTime time.Time
 	// Logger may be nil.
 	Logger log.Logger
 	// Registerer may be nil.
@@ -152,6 +156,7 @@ func New(cfg Config) (*Engine, error) {
 
 		metadata: metadata.New(cfg.Store, cfg.Schema, cfg.Now, cfg.Registerer),
 	}
+	e.latest.raise(cfg.maxTime(cfg.LastTime).t)
 	e.elections = newElections(cfg)
 	e.reader = reader.New(reader.Config{
 		Store:          cfg.Store,

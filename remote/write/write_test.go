@@ -344,7 +344,7 @@ func TestWriteClockSetBack(t *testing.T) {
 	}
 	send(http.StatusNoContent, "")
 	clock.Advance(-time.Hour)
-	send(http.StatusServiceUnavailable, "clock is behind: it was set back by 1h0m0s")
+	send(http.StatusServiceUnavailable, "clock is behind by 1h0m0s")
 	remotetest.WantCounter(t, reg, 1, "adapter_write_failed_samples_total")
 	remotetest.WantCounter(t, reg, 0, "adapter_write_rejected_total", "reason", "too_far_in_future")
 	clock.Advance(time.Hour)
