@@ -46,6 +46,17 @@ type SamplesError struct {
 	Failed []int
 	// Err is the error of one of them.
 	Err error
+	// Refused has the errors of those of Failed whose row the store refuses alone, while it
+	// takes others: they can never be stored. It may be nil.
+	Refused map[int]error
+}
+
+// refuse adds the error of a sample to Refused.
+func (e *SamplesError) refuse(position int, err error) {
+	if e.Refused == nil {
+		e.Refused = make(map[int]error)
+	}
+	e.Refused[position] = err
 }
 
 // Error returns the text of Err.

@@ -33,7 +33,7 @@ type Direct struct {
 // goes to, see series.Arrival. now and rawFrom are called once for up to maxApply samples.
 // rawFrom is nil where nothing is sealed.
 func NewDirect(store Store, schema series.Schema, now func() time.Time, rawFrom RawFrom) *Direct {
-	return &Direct{store: store, schema: schema, now: now, rawFrom: rawFrom, batches: sync.Pool{New: func() any { return newDirectBatch() }}}
+	return &Direct{store: Isolate(store), schema: schema, now: now, rawFrom: rawFrom, batches: sync.Pool{New: func() any { return newDirectBatch() }}}
 }
 
 // OnLate makes Append call fn with each index period before the current one to which it
@@ -100,6 +100,9 @@ func (d *Direct) Append(ctx context.Context, samples []Sample) error {
 func (e *SamplesError) addPart(part *SamplesError, start int) {
 	for _, i := range part.Failed {
 		e.Failed = append(e.Failed, start+i)
+		if err, ok := part.Refused[i]; ok {
+			e.refuse(start+i, err)
+		}
 	}
 	if e.Err == nil {
 		e.Err = part.Err
@@ -285,12 +288,15 @@ func (b *directBatch) addLate(now, t int64) {
 
 // samplesError translates failed rows into failed samples.
 func (b *directBatch) samplesError(failed *RowsError) error {
-	var positions []int
-	for n := range failed.Failed {
+	e := &SamplesError{Err: fmt.Errorf("append samples: %w", failed)}
+	for n, err := range failed.Failed {
 		for i := b.rows[n].first; i >= 0; i = b.next[i] {
-			positions = append(positions, int(i))
+			e.Failed = append(e.Failed, int(i))
+			if errors.Is(err, ErrRefused) {
+				e.refuse(int(i), err)
+			}
 		}
 	}
-	slices.Sort(positions)
-	return &SamplesError{Failed: positions, Err: fmt.Errorf("append samples: %w", failed)}
+	slices.Sort(e.Failed)
+	return e
 }

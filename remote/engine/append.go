@@ -94,7 +94,7 @@ func (e *Engine) appendKept(ctx context.Context, batch []Series, rejected *Rejec
 		return stored, err
 	}
 	if len(a.samples)+len(a.exemplars) > 0 {
-		stored, err = e.store(ctx, a)
+		stored, err = e.store(ctx, a, rejected)
 	}
 	if err == nil {
 		e.giveBack(a)
@@ -102,14 +102,14 @@ func (e *Engine) appendKept(ctx context.Context, batch []Series, rejected *Rejec
 	return stored, err
 }
 
-// store stores what is accepted.
-func (e *Engine) store(ctx context.Context, a *accepted) (stored Stored, err error) {
+// store stores what is accepted. What the store can never take is taken out of a.
+func (e *Engine) store(ctx context.Context, a *accepted, rejected *Rejected) (stored Stored, err error) {
 	if err = e.writeIndex(ctx, a); err == nil {
 		err = e.cfg.Appender.Append(ctx, a.samples)
 	}
 	stored = a.confirmed(err)
-	if err == nil {
-		stored.Exemplars, err = e.appendExemplars(ctx, a.exemplars)
+	if err = e.dropRefused(a, err, rejected); err == nil {
+		stored.Exemplars, err = e.appendExemplars(ctx, a, rejected)
 	}
 	e.metrics.appended.WithLabelValues(resultOK).Add(float64(stored.Total()))
 	e.metrics.appended.WithLabelValues(resultFailed).Add(float64(len(a.samples) + len(a.exemplars) - stored.Total()))

@@ -116,7 +116,9 @@ func (cfg Config) WithDefaults() Config {
 
 // Engine stores and finds samples. It is safe for concurrent use.
 type Engine struct {
-	cfg     Config
+	cfg Config
+	// rows is the store for live writes.
+	rows    bucketstore.Store
 	index   *index.Index
 	current *current.Table
 	metrics metrics
@@ -150,6 +152,7 @@ func New(cfg Config) (*Engine, error) {
 	}
 	e := &Engine{
 		cfg:     cfg,
+		rows:    bucketstore.Isolate(cfg.Store),
 		index:   newIndex(cfg),
 		metrics: newMetrics(cfg.Registerer),
 		cache:   seriescache.New[SeriesState](cfg.SeriesCache),

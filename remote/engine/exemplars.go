@@ -55,15 +55,16 @@ func (e exemplarError) Error() string {
 	return fmt.Sprintf("series %s: exemplar %s at %d: %v", series.Abbreviate(e.ls), series.Abbreviate(e.x.Labels), e.x.Ts, e.err)
 }
 
-// appendExemplars stores exemplars, one mutation for each row, and returns how
-// many the store has confirmed.
-func (e *Engine) appendExemplars(ctx context.Context, exemplars []acceptedExemplar) (stored int, err error) {
-	if len(exemplars) == 0 {
+// appendExemplars stores the exemplars of a, one mutation for each row, and returns how many
+// the store has confirmed. Those that it can never take are moved to rejected.
+func (e *Engine) appendExemplars(ctx context.Context, a *accepted, rejected *Rejected) (stored int, err error) {
+	if len(a.exemplars) == 0 {
 		return 0, nil
 	}
 	var muts []bucketstore.Mutation
 	at := make(map[string]int)
-	for _, a := range exemplars {
+	rowOf := make([]int, len(a.exemplars))
+	for i, a := range a.exemplars {
 		base, delta := series.Split(a.x.Ts)
 		key := e.cfg.Schema.AppendRowKey(nil, a.ref.SeriesKey(), base)
 		n, ok := at[string(key)]
@@ -72,6 +73,7 @@ func (e *Engine) appendExemplars(ctx context.Context, exemplars []acceptedExempl
 			at[string(key)] = n
 			muts = append(muts, bucketstore.Mutation{Key: key})
 		}
+		rowOf[i] = n
 		value := cell.AppendExemplar(nil, a.x)
 		muts[n].Ops = append(muts[n].Ops, bucketstore.Op{
 			Kind:      bucketstore.SetCell,
@@ -81,16 +83,27 @@ func (e *Engine) appendExemplars(ctx context.Context, exemplars []acceptedExempl
 			Value:     value,
 		})
 	}
-	err = e.cfg.Store.Apply(ctx, bucketstore.Metric, muts)
+	err = e.rows.Apply(ctx, bucketstore.Metric, muts)
 	var failed *bucketstore.RowsError
 	switch {
 	case err == nil:
-		return len(exemplars), nil
-	case errors.As(err, &failed):
-		stored = len(exemplars)
-		for i := range failed.Failed {
-			stored -= len(muts[i].Ops)
+		return len(a.exemplars), nil
+	case !errors.As(err, &failed):
+		return 0, fmt.Errorf("append exemplars: %w", err)
+	}
+	kept := a.exemplars[:0]
+	for i, x := range a.exemplars {
+		rowErr := failed.Failed[rowOf[i]]
+		if errors.Is(rowErr, bucketstore.ErrRefused) {
+			rejected.Add(ReasonRefused, 1, refusedError{e.cfg.Schema, x.ref, x.x.Ts, rowErr})
+			continue
 		}
+		if kept = append(kept, x); rowErr == nil {
+			stored++
+		}
+	}
+	if a.exemplars = kept; stored == len(kept) {
+		return stored, nil
 	}
 	return stored, fmt.Errorf("append exemplars: %w", err)
 }

@@ -18,6 +18,8 @@ const (
 	ReasonExemplar   Reason = "invalid_exemplar"
 	ReasonMetadata   Reason = "invalid_metadata"
 	ReasonMalformed  Reason = "malformed"
+	// ReasonRefused is that the store refuses the row, while it takes others.
+	ReasonRefused Reason = "refused_by_store"
 )
 
 // maxRejectedText bounds the text of the first errors in bytes: senders read

@@ -48,6 +48,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	for _, r := range []engine.Reason{
 		engine.ReasonLabels, engine.ReasonKeyTooLong, engine.ReasonTime, engine.ReasonFuture,
 		engine.ReasonHistogram, engine.ReasonExemplar, engine.ReasonMetadata, engine.ReasonMalformed,
+		engine.ReasonRefused,
 	} {
 		m.rejected.WithLabelValues(string(r))
 	}

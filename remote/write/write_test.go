@@ -2,6 +2,7 @@ package write_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -9,6 +10,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -16,8 +18,12 @@ import (
 	"github.com/golang/snappy"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/prometheus/prompb"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/promtable/promtable/bucketstore"
+	"github.com/promtable/promtable/bucketstore/bigtable/bigtabletest"
 	"github.com/promtable/promtable/remote"
 	"github.com/promtable/promtable/remote/engine"
 	"github.com/promtable/promtable/remote/remotetest"
@@ -349,4 +355,76 @@ func TestWriteClockSetBack(t *testing.T) {
 	remotetest.WantCounter(t, reg, 0, "adapter_write_rejected_total", "reason", "too_far_in_future")
 	clock.Advance(time.Hour)
 	send(http.StatusNoContent, "")
+}
+
+// TestWriteRefusedRow: samples and exemplars of a row that Bigtable refuses, alone or with
+// its request, are a 400 that names the series, so that their sender goes on. All others are
+// stored. What is doubtful is a 503.
+func TestWriteRefusedRow(t *testing.T) {
+	now := time.Now().UnixMilli()
+	const (
+		bad = `series {__name__="bad", job="x"}: the row of timestamp`
+		// samples of a row are more bytes than rowLimit.
+		samples, rowLimit = 30, 300
+	)
+	failBad := func(code codes.Code) bigtabletest.Fault {
+		return bigtabletest.Fault{Row: func(key string) error {
+			if strings.HasPrefix(key, "bad,") {
+				return status.Error(code, "broken row")
+			}
+			return nil
+		}}
+	}
+	for _, tt := range []struct {
+		name string
+		// fault is what each request meets, rowLimit the bytes that one may write to a row.
+		fault    bigtabletest.Fault
+		rowLimit int
+		status   int
+		text     string
+		// rejected and good count samples, and rejected exemplars, too.
+		rejected, good float64
+	}{
+		{"a row", failBad(codes.InvalidArgument), 0, http.StatusBadRequest, bad, samples + 1, 2},
+		{"its request", bigtabletest.Fault{}, rowLimit, http.StatusBadRequest, bad, samples, 2},
+		{"a row that may be stored later", failBad(codes.FailedPrecondition), 0, http.StatusServiceUnavailable, "broken row", 0, 2},
+		{"its request may be repeated", bigtabletest.Fault{Err: status.Error(codes.PermissionDenied, "not you")}, 0, http.StatusServiceUnavailable, "not you", 0, 0},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var broken atomic.Bool
+			store := bigtabletest.Open(t, bigtabletest.WithLimits(func(l *bigtabletest.Limits) { l.Row = cmp.Or(tt.rowLimit, l.Row) }),
+				bigtabletest.WithFaults(func(proto.Message) bigtabletest.Fault {
+					if broken.Load() {
+						return tt.fault
+					}
+					return bigtabletest.Fault{}
+				}))
+			base, reg := remotetest.ServeStore(t, bucketstore.Isolate(store))
+			write := func(ofBad int64) remotetest.Answer {
+				var series []prompb.TimeSeries
+				for _, name := range []string{"a", "bad", "c"} {
+					s := wiretest.V1Series([]prompb.Sample{{Timestamp: now, Value: 1}}, "__name__", name, "job", "x")
+					s.Exemplars = []prompb.Exemplar{{Timestamp: now, Value: 1}}
+					for i := int64(1); i < ofBad && name == "bad"; i++ {
+						s.Samples = append(s.Samples, prompb.Sample{Timestamp: now - i, Value: 1})
+					}
+					series = append(series, s)
+				}
+				return remotetest.Post(t, base+"/api/v1/write", remotetest.TypeV1, wiretest.V1(t, series...))
+			}
+			if a := write(1); a.Status != http.StatusNoContent {
+				t.Fatalf("before: %d %s", a.Status, a.Body)
+			}
+			broken.Store(true)
+			if a := write(samples); a.Status != tt.status || !strings.Contains(a.Body, tt.text) {
+				t.Errorf("status %d with %q, want %d with %q", a.Status, a.Body, tt.status, tt.text)
+			}
+			remotetest.WantCounter(t, reg, tt.rejected, "adapter_write_rejected_total", "reason", "refused_by_store")
+			remotetest.WantCounter(t, reg, 3+tt.good, "adapter_write_samples_total", "protocol", "1.0")
+			broken.Store(false)
+			if a := write(1); a.Status != http.StatusNoContent {
+				t.Errorf("after: %d %s", a.Status, a.Body)
+			}
+		})
+	}
 }
