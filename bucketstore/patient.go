@@ -7,25 +7,30 @@ import (
 	"time"
 )
 
-// Patient returns store for work in the background: where it is overloaded, an Apply waits
-// for as long as the store says and is repeated, unless its context would end before. A
-// CheckAndApply is not repeated, because it may have happened.
+// Patient returns store for work in the background: its Apply is Patiently. A CheckAndApply is
+// not repeated, because it may have happened.
 func Patient(store Store) Store { return patient{store} }
 
 type patient struct{ Store }
 
 // Apply implements Store.
 func (p patient) Apply(ctx context.Context, table Table, muts []Mutation) error {
+	return Patiently(ctx, func() error { return p.Store.Apply(ctx, table, muts) })
+}
+
+// Patiently calls write, which is work in the background. Where the store is overloaded it
+// waits for as long as the store says and calls it again, unless ctx would end before.
+func Patiently(ctx context.Context, write func() error) error {
 	for {
-		err := p.Store.Apply(ctx, table, muts)
-		var overload *OverloadError
-		if !errors.As(err, &overload) {
+		err := write()
+		wait := RetryAfter(err)
+		if wait == 0 {
 			return err
 		}
-		if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < overload.RetryAfter {
+		if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < wait {
 			return err
 		}
-		timer := time.NewTimer(overload.RetryAfter)
+		timer := time.NewTimer(wait)
 		select {
 		case <-ctx.Done():
 			timer.Stop()
@@ -33,4 +38,14 @@ func (p patient) Apply(ctx context.Context, table Table, muts []Mutation) error 
 		case <-timer.C:
 		}
 	}
+}
+
+// RetryAfter returns how long an overloaded store wants to be left alone. It is 0 if err is
+// not an *OverloadError.
+func RetryAfter(err error) time.Duration {
+	var overload *OverloadError
+	if !errors.As(err, &overload) {
+		return 0
+	}
+	return overload.RetryAfter
 }

@@ -235,7 +235,7 @@ func (b *Buffer) storeSealed(ctx context.Context, chunks []*sealedChunk) {
 		b.metrics.sealFailures.Inc()
 		level.Warn(b.cfg.Logger).Log("msg", "sealed chunks not stored, retrying", "chunks", len(chunks), "err", err)
 		select {
-		case <-time.After(retry):
+		case <-time.After(max(retry, bucketstore.RetryAfter(err))):
 		case <-ctx.Done():
 			return
 		}

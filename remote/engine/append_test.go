@@ -339,6 +339,37 @@ func TestAppendSpansPeriods(t *testing.T) {
 	}
 }
 
+// TestOverloadedIndex: an overloaded store fails a live write at once. What is written ahead
+// waits for as long as the store says.
+func TestOverloadedIndex(t *testing.T) {
+	next := series.PeriodOf(someTime) + series.IndexPeriod
+	f := openFixture(t)
+	errOverload := &bucketstore.OverloadError{RetryAfter: time.Millisecond, Err: errStore}
+	left := 0
+	f.store.onApply = func(table bucketstore.Table, _ []bucketstore.Mutation) error {
+		if left--; left < 0 || table != bucketstore.Index {
+			return nil
+		}
+		return errOverload
+	}
+	left = 1
+	batch := []engine.Series{one(labels.FromStrings("__name__", "up"), next-1)}
+	if _, err := f.Append(t.Context(), batch, new(engine.Rejected)); !errors.Is(err, errOverload) {
+		t.Errorf("a live write: %v, want that the store is overloaded", err)
+	}
+	f.append(t, batch...)
+	f.store.reset()
+	left = 3
+	if err := f.WriteAhead(t.Context()); err != nil || f.store.rows(bucketstore.Index) == 0 {
+		t.Errorf("write ahead: %v, %d rows", err, f.store.rows(bucketstore.Index))
+	}
+	f.append(t, one(labels.FromStrings("__name__", "other"), next-1))
+	errOverload.RetryAfter, left = time.Hour, 1
+	if err := f.WriteAhead(t.Context()); !errors.Is(err, errOverload) {
+		t.Errorf("write ahead that would have to wait too long: %v", err)
+	}
+}
+
 // The latest sample of a batch decides whether the next index period is due,
 // wherever in the batch it stands.
 func TestAppendWritesAhead(t *testing.T) {

@@ -13,5 +13,8 @@ func (e *Engine) SetRowCells(n int) { e.reader.RowCells = n }
 // a batch side by side.
 func (e *Engine) SetMinScanSeries(n int) { e.reader.MinScanSeries = n }
 
+// WriteAhead writes the queued series to the next index period.
+func (e *Engine) WriteAhead(ctx context.Context) error { return e.writeAhead(ctx) }
+
 // FlushCurrent writes the current samples to CURRENT.
 func (e *Engine) FlushCurrent(ctx context.Context) error { return e.current.Flush(ctx) }

@@ -41,7 +41,7 @@ func (e *Engine) runAhead(ctx context.Context) {
 func (e *Engine) writeAhead(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, aheadTimeout)
 	defer cancel()
-	return e.index.WriteAhead(ctx)
+	return bucketstore.Patiently(ctx, func() error { return e.index.WriteAhead(ctx) }) // between two calls no live write waits for it
 }
 
 func newIndex(cfg Config) *index.Index {

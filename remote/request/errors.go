@@ -143,12 +143,11 @@ func (e *Responder) Fail(w http.ResponseWriter, r *http.Request, err error) {
 func (e *Responder) Report(w http.ResponseWriter, r *http.Request, err error) (status int) {
 	status = Status(r.Context(), Remote, err)
 	e.log(r, status, err)
-	var overload *bucketstore.OverloadError
-	switch {
+	switch wait := bucketstore.RetryAfter(err); {
 	case errors.Is(err, errOverloaded):
 		setRetryAfter(w, retryAfter)
-	case errors.As(err, &overload):
-		setRetryAfter(w, overload.RetryAfter)
+	case wait > 0:
+		setRetryAfter(w, wait)
 	}
 	return status
 }
