@@ -83,7 +83,8 @@ type Config struct {
 
 	// Logger may be nil.
 	Logger log.Logger
-	// Registerer takes the metrics. It may be nil.
+	// Registerer takes the metrics. It may be nil. Stores with the same one, whose Tables are
+	// the same, are counted together.
 	Registerer prometheus.Registerer
 }
 

@@ -1,6 +1,8 @@
 package bigtable
 
 import (
+	"errors"
+
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/promtable/promtable/bucketstore"
@@ -84,17 +86,27 @@ func (m *metrics) initialize(table string) {
 	}
 }
 
-// register registers the metrics in reg, which may be nil.
+// register registers the metrics in reg, which may be nil. The stores with one registry have
+// the same metrics. It must be called before a request for rows.
 func (m *metrics) register(reg prometheus.Registerer) error {
 	if reg == nil {
 		return nil
 	}
-	for _, c := range []prometheus.Collector{m.requests, m.mutations, m.rows, m.bytes, m.attempts, m.retries, m.inFlight} {
-		if err := reg.Register(c); err != nil {
-			return err
+	return errors.Join(share(reg, &m.requests), share(reg, &m.mutations), share(reg, &m.rows), share(reg, &m.bytes),
+		share(reg, &m.attempts), share(reg, &m.retries), share(reg, &m.inFlight))
+}
+
+// share registers *c, or replaces it with the one that another store has registered.
+func share[C prometheus.Collector](reg prometheus.Registerer, c *C) error {
+	err := reg.Register(*c)
+	var there prometheus.AlreadyRegisteredError
+	if errors.As(err, &there) {
+		if other, ok := there.ExistingCollector.(C); ok {
+			*c = other
+			return nil
 		}
 	}
-	return nil
+	return err
 }
 
 // addRequest counts a request.

@@ -110,6 +110,19 @@ adapter_bigtable_requests_total{op="read",result="success",table="META"} 2
 	}
 }
 
+// TestMetricsOfTwoStores: two stores with one registry, as with an app profile for sealing, are
+// counted together.
+func TestMetricsOfTwoStores(t *testing.T) {
+	reg := prometheus.NewPedanticRegistry()
+	addr := bigtabletest.Serve(t)
+	cfg := bigtabletest.Config(addr)
+	cfg.Registerer = reg
+	for range 2 {
+		apply(t, open(t, cfg), bucketstore.Meta, metaRows(3, 8)...)
+	}
+	checkAttempts(t, reg, map[string]uint64{"MutateRows META OK": 2})
+}
+
 // checkAttempts checks how many attempts the histogram has, by method, table and code.
 func checkAttempts(t *testing.T, reg prometheus.Gatherer, want map[string]uint64) {
 	t.Helper()

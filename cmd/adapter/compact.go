@@ -210,14 +210,14 @@ func (a *adapter) startSealing(ctx context.Context, store bucketstore.Store) (*s
 }
 
 // openForSealing returns the store of the sealer: rows, or the same store through the app
-// profile for sealing. The metrics of the store do not count the requests of that.
+// profile for sealing. The metrics of rows count the requests of both.
 func (a *adapter) openForSealing(ctx context.Context, rows bucketstore.Store) (bucketstore.Store, error) {
 	if a.o.sealAppProfile == "" || !a.o.seal.enabled {
 		return rows, nil
 	}
 	sealing := a.o.forSealing()
 	sealing.createTables = false // they exist
-	store, err := openStore(ctx, sealing, a.logger, nil, nil)
+	store, err := openStore(ctx, sealing, a.logger, a.reg, nil)
 	if err != nil {
 		return nil, fmt.Errorf("open the store for sealing: %w", err)
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/bucketstore/bigtable/bigtabletest"
+	"github.com/promtable/promtable/remote/remotetest"
 	"github.com/promtable/promtable/series"
 )
 
@@ -115,6 +116,7 @@ func TestSealAppProfile(t *testing.T) {
 					t.Errorf("the app profile is %v, want %s, %v", got, store.want, err)
 				}
 			}
+			remotetest.WantCounter(t, a.reg, 2, "adapter_bigtable_mutations_total", "table", "METRIC", "result", "success")
 			if err := a.close(); err != nil {
 				t.Error(err)
 			}
