@@ -145,6 +145,28 @@ func TestFullDiskAtStart(t *testing.T) {
 	}
 }
 
+// TestFullDiskNewDirectory: a log that does not exist yet needs room for its identity, without
+// which it could not be told from another one.
+func TestFullDiskNewDirectory(t *testing.T) {
+	m := newMachine(0)
+	m.dir.SetRoom(1)
+	for range 2 {
+		err := m.start(t.Context())
+		if wantRefused(t, err); !strings.Contains(fmt.Sprint(err), "/memory") {
+			t.Errorf("%v does not name the directory", err)
+		}
+	}
+	m.dir.SetRoom(0)
+	if err := m.start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.write(t.Context(), sampleID{1, someTime}); err != nil {
+		t.Fatal(err)
+	}
+	m.kill()
+	m.checkNext(t, false)
+}
+
 // TestFullDiskLargeRequest: of a request in several frames none stays if there is room for
 // the first one only, and the same request succeeds later.
 func TestFullDiskLargeRequest(t *testing.T) {

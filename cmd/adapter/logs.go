@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"syscall"
 	"text/tabwriter"
 	"time"
 
@@ -93,6 +94,8 @@ func adviseLog(o *options, err error) error {
 		return fmt.Errorf("%w: start with --buffer.enabled --buffer.path=%s; if that log is lost, start with --buffer.discard-lost-log=%s", err, lost.Log.Path, lost.Log.ID)
 	case errors.Is(err, series.ErrCorrupt):
 		return fmt.Errorf("%w: adapter check says what is damaged, and what adapter check --repair=log would do", err)
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
+		return fmt.Errorf("%w: a new log needs some kilobytes on the disk of --buffer.path=%s: free some space and start again; until then --no-buffer.enabled serves reads", err, o.bufferPath)
 	case errors.Is(err, buffer.ErrForeignLog):
 		return fmt.Errorf("%w: start with the flags of its store, or with another --buffer.path than %s", err, o.bufferPath)
 	}

@@ -11,6 +11,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -306,6 +307,7 @@ func TestAdviseLog(t *testing.T) {
 		{nil, nil},
 		{fmt.Errorf("x: %w", buffer.ErrForeignLog), []string{"--buffer.path", "here"}},
 		{&buffer.LostLogError{Dir: "here"}, []string{"--buffer.path=", "--buffer.discard-lost-log="}},
+		{fmt.Errorf("x: %w", syscall.ENOSPC), []string{"--buffer.path=here", "free some space", "--no-buffer.enabled"}},
 		{errors.New("disk"), []string{"disk"}},
 	} {
 		got := adviseLog(o, tt.err)
