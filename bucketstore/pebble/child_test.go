@@ -16,6 +16,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 	"github.com/go-kit/log"
+	"go.uber.org/goleak"
 
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/bucketstore/pebble"
@@ -31,7 +32,8 @@ const (
 func TestMain(m *testing.M) {
 	role := os.Getenv(childVariable)
 	if role == "" {
-		os.Exit(m.Run())
+		goleak.VerifyTestMain(m) // no goroutine outlives the tests
+		return
 	}
 	if err := runChild(role, os.Getenv(directoryVariable)); err != nil {
 		fmt.Fprintln(os.Stderr, err)

@@ -234,7 +234,8 @@ func TestWriteDeadline(t *testing.T) {
 func TestWriteSlowBody(t *testing.T) {
 	eng := &remotetest.Engine{}
 	url, _ := remotetest.Serve(t, eng, func(cfg *remote.Config) { cfg.WriteTimeout = 50 * time.Millisecond })
-	body, _ := io.Pipe() // without a writer
+	body, writer := io.Pipe()
+	defer writer.Close()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url+"/write", body)
 	if err != nil {
 		t.Fatal(err)
