@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
@@ -45,6 +46,40 @@ func TestDeadConnection(t *testing.T) {
 			t.Fatalf("%d rows, want 3", len(rows))
 		}
 	}
+}
+
+// TestKeepAlive: a connection swallows bytes while a scan waits for an answer, long before the
+// attempt would be given up. Pings find it, and the scan succeeds through another one. gRPC
+// pings once in ten seconds at most, so the test takes some more.
+func TestKeepAlive(t *testing.T) {
+	var stall atomic.Bool
+	stalled := make(chan struct{})
+	proxy := bigtabletest.NewProxy(t, bigtabletest.Serve(t,
+		bigtabletest.WithServerOptions(grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true})),
+		bigtabletest.WithFaults(func(proto.Message) bigtabletest.Fault {
+			if !stall.Swap(false) {
+				return bigtabletest.Fault{}
+			}
+			close(stalled)
+			return bigtabletest.Fault{Stall: true}
+		})))
+	reg := prometheus.NewPedanticRegistry()
+	cfg := bigtabletest.ServiceConfig(proxy.Addr).WithKeepAlive(keepalive.ClientParameters{Time: 10 * time.Second, Timeout: time.Second, PermitWithoutStream: true})
+	cfg.Registerer, cfg.CallTimeout, cfg.Connections = reg, time.Hour, 1
+	s := open(t, cfg)
+	apply(t, s, bucketstore.Meta, metaRows(3, 8)...)
+	stall.Store(true)
+	go func() {
+		<-stalled
+		proxy.Swallow(1) // the client for rows dials before the one for tables
+	}()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // an attempt may wait for 20 s of it
+	defer cancel()
+	rows := 0
+	if err := s.Scan(ctx, wholeTable(bucketstore.Meta), func(bucketstore.Row) error { rows++; return nil }); err != nil || rows != 3 {
+		t.Errorf("%d rows, want 3, %v", rows, err)
+	}
+	checkAttempts(t, reg, map[string]uint64{"MutateRows META OK": 1, "ReadRows META Unavailable": 1, "ReadRows META OK": 1})
 }
 
 // TestLostConnections: all connections are cut, and the server cannot be reached for a

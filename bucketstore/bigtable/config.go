@@ -11,6 +11,7 @@ import (
 	"github.com/go-kit/log"
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/api/option"
+	"google.golang.org/grpc/keepalive"
 
 	"github.com/promtable/promtable/bucketstore"
 )
@@ -69,6 +70,9 @@ type Config struct {
 	// them for a server that stands for it.
 	ClientOptions []option.ClientOption
 
+	// keepAlive is for the connections to Google's service. Default: defaultKeepAlive.
+	keepAlive keepalive.ClientParameters
+
 	// CallTimeout bounds each request for rows, for callers with a later deadline or none.
 	// A Scan may last longer, but each wait for its next row may not. Default: a minute.
 	// An attempt that waits for a third of that, or of the time to the caller's deadline, is
@@ -124,6 +128,9 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	if c.AdminTimeout <= 0 {
 		c.AdminTimeout = 5 * time.Minute
+	}
+	if c.keepAlive == (keepalive.ClientParameters{}) {
+		c.keepAlive = defaultKeepAlive
 	}
 	if c.Logger == nil {
 		c.Logger = log.NewNopLogger()

@@ -123,17 +123,17 @@ var reconnect = grpc.ConnectParams{
 	MinConnectTimeout: 5 * time.Second,
 }
 
-// keepAlive finds dead connections to Google's service, also those without a request. The
+// defaultKeepAlive finds dead connections to Google's service, also those without a request. The
 // times are those of Google's client for Java: a server closes a connection with too many
 // pings, and the emulator takes one in five minutes. Timeout also bounds how long sent bytes
 // wait for TCP's acknowledgement.
-var keepAlive = keepalive.ClientParameters{Time: 30 * time.Second, Timeout: 10 * time.Second, PermitWithoutStream: true}
+var defaultKeepAlive = keepalive.ClientParameters{Time: 30 * time.Second, Timeout: 10 * time.Second, PermitWithoutStream: true}
 
 // serviceOptions returns the options of both clients for Google's service.
 func serviceOptions(cfg Config) []option.ClientOption {
 	return append([]option.ClientOption{
 		option.WithUserAgent(cfg.UserAgent),
-		option.WithGRPCDialOption(grpc.WithKeepaliveParams(keepAlive)),
+		option.WithGRPCDialOption(grpc.WithKeepaliveParams(cfg.keepAlive)),
 		option.WithGRPCDialOption(grpc.WithConnectParams(reconnect)),
 	}, cfg.ClientOptions...)
 }
