@@ -53,7 +53,7 @@ func (s *isolating) Apply(ctx context.Context, table Table, muts []Mutation) err
 // It returns the errors of the rows that are not stored after that, by position; nil if err
 // is nil, or says nothing of rows.
 func (s *isolating) retryRefused(ctx context.Context, table Table, muts []Mutation, err error) map[int]error {
-	failed := rowErrors(err, len(muts))
+	failed := FailedRows(err, len(muts))
 	var refused []int
 	for i, err := range failed {
 		if errors.Is(err, ErrRefused) {
@@ -82,9 +82,9 @@ func (s *isolating) retryRefused(ctx context.Context, table Table, muts []Mutati
 	return failed
 }
 
-// rowErrors returns the errors of the rows that an Apply of n rows did not store, by position.
+// FailedRows returns the errors of the rows that an Apply of n rows did not store, by position.
 // It is nil if err says nothing of rows. A refused request stores none of them.
-func rowErrors(err error, n int) map[int]error {
+func FailedRows(err error, n int) map[int]error {
 	var rows *RowsError
 	switch {
 	case errors.As(err, &rows):

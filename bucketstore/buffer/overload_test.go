@@ -16,24 +16,39 @@ import (
 type overloaded struct {
 	bucketstore.Store
 	after time.Duration
-	times atomic.Int64
-	calls atomic.Int64
+	// takesFirst says that it takes the first row of a request all the same.
+	takesFirst bool
+	times      atomic.Int64
+	calls      atomic.Int64
 }
 
 func (s *overloaded) Apply(ctx context.Context, table bucketstore.Table, muts []bucketstore.Mutation) error {
 	s.calls.Add(1)
-	if s.times.Add(-1) >= 0 {
-		return &bucketstore.OverloadError{RetryAfter: s.after, Err: errors.New("overloaded")}
+	if s.times.Add(-1) < 0 {
+		return s.Store.Apply(ctx, table, muts)
 	}
-	return s.Store.Apply(ctx, table, muts)
+	overload := &bucketstore.OverloadError{RetryAfter: s.after, Err: errors.New("overloaded")}
+	if !s.takesFirst {
+		return overload
+	}
+	failed := make(map[int]error)
+	for i := 1; i < len(muts); i++ {
+		failed[i] = overload
+	}
+	return errors.Join(&bucketstore.RowsError{Failed: failed}, s.Store.Apply(ctx, table, muts[:1]))
 }
 
 // TestOverloadedStore: a flush leaves an overloaded store alone for as long as it says.
 func TestOverloadedStore(t *testing.T) {
-	store := &overloaded{Store: new(storetest.Memory), after: time.Hour}
+	t.Run("takes nothing", func(t *testing.T) { testOverloadedStore(t, false) })
+	t.Run("takes a row", func(t *testing.T) { testOverloadedStore(t, true) })
+}
+
+func testOverloadedStore(t *testing.T, takesFirst bool) {
+	store := &overloaded{Store: new(storetest.Memory), after: time.Hour, takesFirst: takesFirst}
 	synctest.Test(t, func(t *testing.T) {
 		f := open(t, store, nil)
-		f.append(t, f.sample(1, someTime, 1))
+		f.append(t, f.sample(1, someTime, 1), f.sample(2, someTime, 1))
 		store.times.Store(2)
 		for wait := range int64(2) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Hour-time.Second)
@@ -47,6 +62,9 @@ func TestOverloadedStore(t *testing.T) {
 		}
 		if err := f.Flush(t.Context()); err != nil {
 			t.Error(err)
+		}
+		if rows := f.FailingRows(); len(rows) > 0 {
+			t.Errorf("%d rows are set aside", len(rows))
 		}
 		f.check(t, "after two hours")
 	})

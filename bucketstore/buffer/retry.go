@@ -199,30 +199,14 @@ func (q *retryQueue) addTo(rows []openRow, ranges []series.RowRange) []openRow {
 }
 
 // storeRows writes rows to the store. If it takes some and not others, the others are set
-// aside: they are durable, and the error is nil.
+// aside: they are durable, and the error is nil. Rows that an overloaded store did not take
+// are not set aside, and all are written again.
 func (b *Buffer) storeRows(ctx context.Context, table bucketstore.Table, muts []bucketstore.Mutation) error {
 	err := b.Store.Apply(ctx, table, muts)
-	if failed := failedRows(err, len(muts)); failed != nil {
+	if failed := bucketstore.FailedRows(err, len(muts)); failed != nil && bucketstore.RetryAfter(err) == 0 {
 		return b.setAside(table, muts, failed, err)
 	}
 	return err
-}
-
-// failedRows returns the errors of the rows that an Apply of n rows did not store, by
-// position. It is nil if err says nothing of rows. A refused request stores none of them.
-func failedRows(err error, n int) map[int]error {
-	var rows *bucketstore.RowsError
-	switch {
-	case errors.As(err, &rows):
-		return rows.Failed
-	case !errors.Is(err, bucketstore.ErrRefused):
-		return nil
-	}
-	failed := make(map[int]error, n)
-	for i := range n {
-		failed[i] = err
-	}
-	return failed
 }
 
 // setAside moves rows that failed, by their position in muts, to the retry queue. It
