@@ -14,6 +14,7 @@ import (
 
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/bucketstore/buffer"
+	"github.com/promtable/promtable/bucketstore/storetest"
 	"github.com/promtable/promtable/series"
 )
 
@@ -337,7 +338,7 @@ func TestKeysInLog(t *testing.T) {
 // TestLateSamplesOfOneRequest: of late samples of one time in one request the last one
 // counts after every replay, even if they are far apart.
 func TestLateSamplesOfOneRequest(t *testing.T) {
-	for n := range 8 {
+	for n := range storetest.Rounds(t, 8) {
 		f := open(t, openPebble(t), nil)
 		f.append(t, f.sample(1, someTime, 1), f.sample(1, someTime-series.Window, 1))
 		const late = someTime - 20*series.Window

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/promtable/promtable/bucketstore/buffer"
+	"github.com/promtable/promtable/bucketstore/storetest"
 	"github.com/promtable/promtable/series"
 )
 
@@ -109,9 +110,12 @@ func always() bool { return true }
 
 func never() bool { return false }
 
-// eachOperation calls fn with 0, 1, … until that operation is not reached.
+// eachOperation calls fn with 0, 1, … until that operation is not reached. With a stride it
+// leaves some out, at random.
 func eachOperation(t *testing.T, fn func(t *testing.T, at int) (what string, reached bool)) (n int) {
-	for reached := true; reached && !t.Failed(); n++ {
+	stride := storetest.Stride(t)
+	n = rand.IntN(stride)
+	for reached := true; reached && !t.Failed(); n += stride {
 		t.Run(fmt.Sprint("operation ", n), func(t *testing.T) {
 			var what string
 			what, reached = fn(t, n)
@@ -120,7 +124,7 @@ func eachOperation(t *testing.T, fn func(t *testing.T, at int) (what string, rea
 			}
 		})
 	}
-	return n - 1
+	return n - stride
 }
 
 // run does all that a log does: writing, syncing, beginning and removing segments, a death,

@@ -9,6 +9,7 @@ import (
 
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/bucketstore/pebble"
+	"github.com/promtable/promtable/bucketstore/storetest"
 	"github.com/promtable/promtable/series"
 )
 
@@ -183,9 +184,9 @@ func readUntil(t *testing.T, s *pebble.Store, req bucketstore.ScanRequest, done 
 // TestReplaceInNewDays lets writers replace a row at the same time, each by cells in new
 // days.
 func TestReplaceInNewDays(t *testing.T) {
-	const writers, rounds, width = 3, 200, 8
+	const writers, width = 3, 8
 	s := openStore(t, onDisk(t.TempDir()))
-	for round := range int64(rounds) {
+	for round := range int64(storetest.Rounds(t, 200)) {
 		key := fmt.Appendf(nil, "up,%013d", round*series.Period)
 		var writing sync.WaitGroup
 		for w := range writers {

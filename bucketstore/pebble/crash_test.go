@@ -14,6 +14,7 @@ import (
 
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/bucketstore/pebble"
+	"github.com/promtable/promtable/bucketstore/storetest"
 	"github.com/promtable/promtable/series"
 )
 
@@ -98,7 +99,7 @@ func wantBatches(t *testing.T, s *pebble.Store, batches [][]bucketstore.Mutation
 }
 
 func TestKill(t *testing.T) {
-	const rounds = 5
+	rounds := storetest.Rounds(t, 5)
 	dir := filepath.Join(t.TempDir(), "data")
 	var answered [][]bucketstore.Mutation
 	for round := range rounds {
@@ -170,7 +171,7 @@ func TestPowerLoss(t *testing.T) {
 			random := rand.New(rand.NewPCG(seed, 0))
 			disk := newCrashDisk(vfs.NewCrashableMem())
 			var answered [][]bucketstore.Mutation
-			for round := range 6 {
+			for round := range storetest.Rounds(t, 6) {
 				cfg := onDisk("/data")
 				cfg.MemTableBytes = 32 << 10
 				s := openStore(t, cfg.WithFS(disk).WithIngest(tc.ingest))

@@ -13,6 +13,7 @@ import (
 
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/bucketstore/pebble"
+	"github.com/promtable/promtable/bucketstore/storetest"
 	"github.com/promtable/promtable/series"
 )
 
@@ -223,12 +224,12 @@ func (g generator) request() bucketstore.ScanRequest {
 // TestModelOverDays applies the same operations to a store and to a model, and reopens the
 // store now and then.
 func TestModelOverDays(t *testing.T) {
-	const rounds, steps = 8, 600
+	const steps = 600
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	g := generator{rand.New(rand.NewPCG(seed, 0))}
 	disk, m := vfs.NewMem(), make(model)
-	for range rounds {
+	for range storetest.Rounds(t, 8) {
 		cfg := withChunks("/data")
 		cfg.MemTableBytes, cfg.CacheBytes = 16<<10, 1<<20
 		s, err := pebble.Open(cfg.WithFS(disk))

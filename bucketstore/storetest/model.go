@@ -96,7 +96,7 @@ func (m model) scan(req bucketstore.ScanRequest) []bucketstore.Row {
 
 // checkModel applies the same operations to the store and to a model.
 func checkModel(f fixture) {
-	const steps = 3000
+	steps := Rounds(f, 3000)
 	g := generator{rand.New(rand.NewPCG(seed(f), 0))}
 	m := make(model)
 	for step := range steps {

@@ -24,10 +24,10 @@ func (discard) Apply(context.Context, bucketstore.Table, []bucketstore.Mutation)
 func (discard) Close() error { return nil }
 
 // TestMillionSeries: with the limits for Bigtable a million series at 15 s become chunks of
-// whole windows. Series and limits are a two-hundredth of that.
+// whole windows. Series and limits are a thousandth of that.
 func TestMillionSeries(t *testing.T) {
 	const (
-		scale    = 200
+		scale    = 1000
 		count    = 1_000_000 / scale
 		interval = 15_000
 		// perTarget is how many series have the same times.

@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/prometheus/model/value"
 	"github.com/prometheus/prometheus/storage"
 
+	"github.com/promtable/promtable/bucketstore/storetest"
 	"github.com/promtable/promtable/remote/engine"
 	"github.com/promtable/promtable/series"
 )
@@ -265,7 +266,7 @@ func TestModel(t *testing.T) {
 				})
 				m := newModel(r, c)
 				m.lastWins = b.name == "buffered"
-				for range b.rounds {
+				for range storetest.Rounds(t, b.rounds) {
 					m.advance()
 					f.append(t, f.written(byte(r.IntN(3)), m.write())...)
 					switch r.IntN(10) {

@@ -1,0 +1,40 @@
+package storetest
+
+import (
+	"os"
+	"strconv"
+	"testing"
+)
+
+// PercentVariable is the environment variable with how many of the rounds of random tests,
+// of this suite and of the packages that use Rounds, are done, in percent. The race
+// detector gets fewer, a long run more:
+//
+//	STORETEST_PERCENT=1000 go test -timeout 2h ./bucketstore/... ./remote/engine
+const PercentVariable = "STORETEST_PERCENT"
+
+// Rounds returns how many rounds a test does that usually does so many: at least 1.
+func Rounds(t testing.TB, usual int) int {
+	t.Helper()
+	return max(1, (usual*percent(t)+99)/100)
+}
+
+// Stride returns the distance of two cases in a list of which a part is tested: 1 is all of
+// them.
+func Stride(t testing.TB) int {
+	t.Helper()
+	return max(1, 100/percent(t))
+}
+
+func percent(t testing.TB) int {
+	t.Helper()
+	text := os.Getenv(PercentVariable)
+	if text == "" {
+		return 100
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 {
+		t.Fatalf("%s=%s: give a number, 1 or more", PercentVariable, text)
+	}
+	return n
+}
