@@ -1,0 +1,242 @@
+package eval
+
+import (
+	"errors"
+	"math"
+	"sort"
+
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/promql"
+	"github.com/prometheus/prometheus/promql/parser"
+	"github.com/prometheus/prometheus/util/kahansum"
+)
+
+// errTooMany is upstream's error of a query that holds too many samples.
+var errTooMany = &evaluationError{promql.ErrTooManySamples("query execution")}
+
+// errSameLabels is upstream's error, word for word.
+var errSameLabels = &evaluationError{errors.New("vector cannot contain metrics with the same labelset")}
+
+// An aggregate puts values together, in the order of the series: the values of a group at
+// one step. Its arithmetic is upstream's, operation for operation.
+type aggregate interface {
+	// first begins with a value.
+	first(a *accumulator, v float64)
+	// next adds another.
+	next(a *accumulator, v float64)
+	// result returns what they make.
+	result(p *part, a *accumulator) float64
+}
+
+// An accumulator has the state of an aggregate. What it holds in each field is that
+// aggregate's affair.
+type accumulator struct {
+	seen bool
+	// incremental says that a sum of avg would overflow.
+	incremental              bool
+	count                    float64
+	value, mean, compensated float64
+	values                   []float64
+}
+
+var aggregates = map[parser.ItemType]aggregate{
+	parser.SUM:      sum{},
+	parser.AVG:      avg{},
+	parser.COUNT:    count{},
+	parser.GROUP:    group{},
+	parser.MIN:      extreme{func(a, b float64) bool { return a > b }},
+	parser.MAX:      extreme{func(a, b float64) bool { return a < b }},
+	parser.STDVAR:   variance{func(v float64) float64 { return v }},
+	parser.STDDEV:   variance{math.Sqrt},
+	parser.QUANTILE: quantile{},
+}
+
+type sum struct{}
+
+func (sum) first(a *accumulator, v float64) { a.value = v }
+func (sum) next(a *accumulator, v float64) {
+	a.value, a.compensated = kahansum.Inc(v, a.value, a.compensated)
+}
+func (sum) result(_ *part, a *accumulator) float64 { return a.value + a.compensated }
+
+// avg is a sum divided by the count, or, if the sum would overflow, a mean that is brought
+// up to date with each value.
+type avg struct{}
+
+func (avg) first(a *accumulator, v float64) { a.value, a.count = v, 1 }
+func (avg) next(a *accumulator, v float64) {
+	a.count++
+	if !a.incremental {
+		sum, c := kahansum.Inc(v, a.value, a.compensated)
+		if !math.IsInf(sum, 0) {
+			a.value, a.compensated = sum, c
+			return
+		}
+		a.incremental = true
+		a.mean = a.value / (a.count - 1)
+		a.compensated /= a.count - 1
+	}
+	q := (a.count - 1) / a.count
+	a.mean, a.compensated = kahansum.Inc(v/a.count, q*a.mean, q*a.compensated)
+}
+func (avg) result(_ *part, a *accumulator) float64 {
+	if a.incremental {
+		return a.mean + a.compensated
+	}
+	return a.value/a.count + a.compensated/a.count
+}
+
+type count struct{}
+
+func (count) first(a *accumulator, _ float64)        { a.count = 1 }
+func (count) next(a *accumulator, _ float64)         { a.count++ }
+func (count) result(_ *part, a *accumulator) float64 { return a.count }
+
+type group struct{}
+
+func (group) first(*accumulator, float64)            {}
+func (group) next(*accumulator, float64)             {}
+func (group) result(_ *part, _ *accumulator) float64 { return 1 }
+
+// extreme is min or max: worse says whether a value gives way to another.
+type extreme struct {
+	worse func(value, other float64) bool
+}
+
+func (extreme) first(a *accumulator, v float64) { a.value = v }
+func (e extreme) next(a *accumulator, v float64) {
+	if e.worse(a.value, v) || math.IsNaN(a.value) {
+		a.value = v
+	}
+}
+func (extreme) result(_ *part, a *accumulator) float64 { return a.value }
+
+type variance struct{ of func(float64) float64 }
+
+func (variance) first(a *accumulator, v float64) {
+	a.count, a.mean, a.value = 1, v, 0
+	if math.IsNaN(v) || math.IsInf(v, 0) {
+		a.value = math.NaN()
+	}
+}
+func (variance) next(a *accumulator, v float64) {
+	a.count++
+	delta := v - a.mean
+	a.mean += delta / a.count
+	a.value += delta * (v - a.mean)
+}
+func (v variance) result(_ *part, a *accumulator) float64 { return v.of(a.value / a.count) }
+
+type quantile struct{}
+
+func (quantile) first(a *accumulator, v float64) { a.values = append(a.values[:0], v) }
+func (quantile) next(a *accumulator, v float64)  { a.values = append(a.values, v) }
+func (quantile) result(p *part, a *accumulator) float64 {
+	q := p.quantile
+	switch {
+	case math.IsNaN(q):
+		return math.NaN()
+	case q < 0:
+		return math.Inf(-1)
+	case q > 1:
+		return math.Inf(+1)
+	}
+	sort.Sort(nanFirst(a.values))
+	n := float64(len(a.values))
+	rank := q * (n - 1)
+	lower := math.Max(0, math.Floor(rank))
+	upper := math.Min(n-1, lower+1)
+	weight := rank - math.Floor(rank)
+	return a.values[int(lower)]*(1-weight) + a.values[int(upper)]*weight
+}
+
+// nanFirst sorts values, NaN before all.
+type nanFirst []float64
+
+func (v nanFirst) Len() int           { return len(v) }
+func (v nanFirst) Less(i, j int) bool { return math.IsNaN(v[i]) || v[i] < v[j] }
+func (v nanFirst) Swap(i, j int)      { v[i], v[j] = v[j], v[i] }
+
+// groups are those of an aggregation, in the order in which they are met.
+type groups struct {
+	p          *part
+	maxSamples int
+	held       int
+	byKey      map[string]int
+	key        []byte
+	builder    *labels.Builder
+	groups     []groupOf
+}
+
+// groupOf is a group: its labels, and an accumulator for each step.
+type groupOf struct {
+	metric labels.Labels
+	steps  []accumulator
+}
+
+func newGroups(p *part, maxSamples int) *groups {
+	return &groups{p: p, maxSamples: maxSamples, byKey: make(map[string]int), builder: labels.NewBuilder(labels.EmptyLabels())}
+}
+
+func (g *groups) add(metric labels.Labels, c *column) error {
+	if c.count() == 0 {
+		return nil
+	}
+	to, err := g.of(metric)
+	if err != nil {
+		return err
+	}
+	aggregate := g.p.aggregate
+	for i, has := range c.has {
+		switch a := &to.steps[i]; {
+		case !has:
+		case a.seen:
+			aggregate.next(a, c.values[i])
+		default:
+			a.seen = true
+			aggregate.first(a, c.values[i])
+		}
+	}
+	return nil
+}
+
+// of returns the group of a series.
+func (g *groups) of(metric labels.Labels) (*groupOf, error) {
+	if g.p.aggregation.Without {
+		g.key = metric.BytesWithoutLabels(g.key, g.p.grouping...)
+	} else {
+		g.key = metric.BytesWithLabels(g.key, g.p.grouping...)
+	}
+	i, ok := g.byKey[string(g.key)]
+	if !ok {
+		if g.held += g.p.grid.count; g.held > g.maxSamples {
+			return nil, errTooMany
+		}
+		i = len(g.groups)
+		g.byKey[string(g.key)] = i
+		g.groups = append(g.groups, groupOf{g.labels(metric), make([]accumulator, g.p.grid.count)})
+	}
+	return &g.groups[i], nil
+}
+
+// labels returns the labels of the group of a series.
+func (g *groups) labels(metric labels.Labels) labels.Labels {
+	g.builder.Reset(metric)
+	if g.p.aggregation.Without {
+		return g.builder.Del(g.p.grouping...).Labels()
+	}
+	return g.builder.Keep(g.p.grouping...).Labels()
+}
+
+func (g *groups) results() []result {
+	found := make([]result, len(g.groups))
+	for i, group := range g.groups {
+		found[i] = result{group.metric, newColumn(g.p.grid.count)}
+		for step := range group.steps {
+			if a := &group.steps[step]; a.seen {
+				found[i].set(step, g.p.aggregate.result(g.p, a))
+			}
+		}
+	}
+	return found
+}

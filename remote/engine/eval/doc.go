@@ -1,0 +1,26 @@
+// Package eval evaluates PromQL while it reads series: what it holds of a query is its
+// result, and the samples of one series at a time.
+//
+// It stands in front of upstream's engine, behind the same interface. Of each expression
+// it evaluates itself the parts that read series, which look like this:
+//
+//	part     = aggregation over elements | elements
+//	elements = selector | function of a range selector | elements and a number
+//
+// In place of a part upstream's engine sees a selector, whose series have the results of
+// the part as samples, one at each step. So joins, sorting, histogram_quantile and all
+// the rest are upstream's. What a part meets and does not know, such as native
+// histograms, makes it give up: upstream's engine evaluates that part instead, see
+// part.upstream.
+//
+// Results are upstream's to the bit: the same additions in the same order.
+//
+//	engine.go     the engine: queries, and their parts
+//	plan.go       which parts an expression has
+//	part.go       one part, evaluated
+//	read.go       the samples of a series, and windows of them
+//	window.go     functions over windows of samples
+//	element.go    operators between elements and a number
+//	aggregate.go  aggregations
+//	column.go     the values of a series at the steps; as a series of upstream's
+package eval

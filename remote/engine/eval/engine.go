@@ -1,0 +1,186 @@
+package eval
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"time"
+
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/promql"
+	"github.com/prometheus/prometheus/promql/parser"
+	"github.com/prometheus/prometheus/promql/parser/posrange"
+	"github.com/prometheus/prometheus/storage"
+	"github.com/prometheus/prometheus/util/annotations"
+)
+
+// An Engine is a promql.QueryEngine. It is safe for concurrent use.
+type Engine struct {
+	upstream *promql.Engine
+	opts     promql.EngineOpts
+}
+
+var _ promql.QueryEngine = (*Engine)(nil)
+
+// New returns an engine with the options of upstream's.
+func New(opts promql.EngineOpts) *Engine {
+	return &Engine{upstream: promql.NewEngine(opts), opts: opts}
+}
+
+// Close closes upstream's engine.
+func (e *Engine) Close() error { return e.upstream.Close() }
+
+// NewInstantQuery implements promql.QueryEngine.
+func (e *Engine) NewInstantQuery(ctx context.Context, q storage.Queryable, opts promql.QueryOpts, qs string, ts time.Time) (promql.Query, error) {
+	return e.newQuery(q, func(q storage.Queryable) (promql.Query, error) {
+		return e.upstream.NewInstantQuery(ctx, q, opts, qs, ts)
+	})
+}
+
+// NewRangeQuery implements promql.QueryEngine.
+func (e *Engine) NewRangeQuery(ctx context.Context, q storage.Queryable, opts promql.QueryOpts, qs string, start, end time.Time, interval time.Duration) (promql.Query, error) {
+	return e.newQuery(q, func(q storage.Queryable) (promql.Query, error) {
+		return e.upstream.NewRangeQuery(ctx, q, opts, qs, start, end, interval)
+	})
+}
+
+// A query is one of upstream's engine in which parts are replaced.
+type query struct {
+	promql.Query
+	engine *Engine
+	source storage.Queryable
+	// make makes the query as upstream's engine would have it.
+	make func(storage.Queryable) (promql.Query, error)
+	// parts are those that are replaced, unknown the places of those that are not.
+	parts   *parts
+	unknown map[posrange.PositionRange]bool
+}
+
+func (e *Engine) newQuery(source storage.Queryable, make func(storage.Queryable) (promql.Query, error)) (promql.Query, error) {
+	q := &query{engine: e, source: source, make: make, unknown: map[posrange.PositionRange]bool{}}
+	if err := q.plan(); err != nil {
+		return nil, err
+	}
+	return q, nil
+}
+
+// plan makes the query and replaces its parts.
+func (q *query) plan() error {
+	parts := &parts{source: q.source, maxSamples: q.engine.opts.MaxSamples}
+	made, err := q.make(embedding{q.source, parts})
+	if err != nil {
+		return err
+	}
+	q.Query, q.parts = made, parts
+	stmt, ok := made.Statement().(*parser.EvalStmt)
+	if !ok || !q.engine.knowsOptions() {
+		return nil
+	}
+	p := planner{lookback: stmt.LookbackDelta, subqueryStep: q.engine.opts.NoStepSubqueryIntervalFn, unknown: q.unknown, parts: parts}
+	stmt.Expr = p.replace(stmt.Expr, gridOf(stmt))
+	return nil
+}
+
+// knowsOptions says that no option changes what a part is.
+func (e *Engine) knowsOptions() bool {
+	return !e.opts.EnableDelayedNameRemoval && !e.opts.EnableTypeAndUnitLabels && !e.opts.UseStartTimestamps
+}
+
+// gridOf returns the times at which a statement is evaluated.
+func gridOf(s *parser.EvalStmt) grid {
+	g := grid{start: s.Start.UnixMilli(), step: s.Interval.Milliseconds(), count: 1}
+	if g.step == 0 {
+		g.step = 1
+	}
+	if end := s.End.UnixMilli(); end != g.start {
+		g.count = max(0, int((end-g.start)/g.step)+1)
+	}
+	return g
+}
+
+// Exec implements promql.Query. If a part meets what it cannot evaluate, upstream's engine
+// does, from the beginning.
+func (q *query) Exec(ctx context.Context) *promql.Result {
+	for {
+		res := q.Query.Exec(ctx)
+		if !errors.Is(res.Err, errUnknown) {
+			if failed := (*evaluationError)(nil); errors.As(res.Err, &failed) {
+				res.Err = failed.error
+			}
+			return res
+		}
+		q.Query.Close()
+		q.unknown[q.parts.gaveUp] = true
+		if err := q.plan(); err != nil {
+			return &promql.Result{Err: err}
+		}
+	}
+}
+
+// An evaluationError is one that upstream's engine gives for the same reason. It is told as
+// that engine does: upstream takes it for an error in reading series, and says so.
+type evaluationError struct{ error }
+
+// An embedding is a source of series that also has the results of parts.
+type embedding struct {
+	storage.Queryable
+	parts *parts
+}
+
+// Querier implements storage.Queryable.
+func (e embedding) Querier(mint, maxt int64) (storage.Querier, error) {
+	q, err := e.Queryable.Querier(mint, maxt)
+	return embeddedQuerier{q, e.parts}, err
+}
+
+type embeddedQuerier struct {
+	storage.Querier
+	parts *parts
+}
+
+// Select implements storage.Querier.
+func (q embeddedQuerier) Select(ctx context.Context, sorted bool, hints *storage.SelectHints, ms ...*labels.Matcher) storage.SeriesSet {
+	if part := q.parts.find(ms); part != nil {
+		return &resultSet{grid: part.grid, evaluate: func() ([]result, annotations.Annotations, error) {
+			return q.parts.evaluate(ctx, part)
+		}}
+	}
+	return q.Querier.Select(ctx, sorted, hints, ms...)
+}
+
+// parts are those of a query.
+type parts struct {
+	source storage.Queryable
+	// maxSamples is how many samples a query may hold.
+	maxSamples int
+	bySelector map[*labels.Matcher]*part
+	// gaveUp is the place of the part that met what it cannot evaluate.
+	gaveUp posrange.PositionRange
+}
+
+// add adds a part, and returns the selector that stands in its place.
+func (ps *parts) add(p *part) *parser.VectorSelector {
+	m := labels.MustNewMatcher(labels.MatchEqual, "part", strconv.Itoa(int(p.place.Start)))
+	if ps.bySelector == nil {
+		ps.bySelector = make(map[*labels.Matcher]*part)
+	}
+	ps.bySelector[m] = p
+	return &parser.VectorSelector{LabelMatchers: []*labels.Matcher{m}, PosRange: p.place}
+}
+
+// find returns the part that a selector stands in place of, or nil.
+func (ps *parts) find(ms []*labels.Matcher) *part {
+	if len(ms) != 1 {
+		return nil
+	}
+	return ps.bySelector[ms[0]]
+}
+
+// evaluate evaluates a part.
+func (ps *parts) evaluate(ctx context.Context, p *part) ([]result, annotations.Annotations, error) {
+	results, err := p.evaluate(ctx, ps.source, ps.maxSamples)
+	if errors.Is(err, errUnknown) {
+		ps.gaveUp = p.place
+	}
+	return results, p.warnings, err
+}

@@ -1,0 +1,248 @@
+package eval
+
+import (
+	"slices"
+	"time"
+
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/promql"
+	"github.com/prometheus/prometheus/promql/parser"
+	"github.com/prometheus/prometheus/promql/parser/posrange"
+)
+
+// A planner finds the parts of an expression.
+type planner struct {
+	lookback time.Duration
+	// subqueryStep is the step of subqueries that name none, in milliseconds.
+	subqueryStep func(rangeMs int64) int64
+	// unknown has the places of parts that are left to upstream's engine.
+	unknown map[posrange.PositionRange]bool
+	parts   *parts
+}
+
+// replace puts a selector in place of each part of expr, which is evaluated at the times
+// of g, and returns what has become of expr.
+func (p *planner) replace(expr parser.Expr, g grid) parser.Expr {
+	if part := p.match(expr); part != nil && part.fits(g) {
+		place := expr.PositionRange()
+		if p.unknown[place] {
+			return expr
+		}
+		part.place, part.grid = place, g
+		return p.parts.add(part)
+	}
+	switch n := expr.(type) {
+	case *parser.AggregateExpr:
+		n.Expr = p.replace(n.Expr, g)
+		if n.Param != nil {
+			n.Param = p.replace(n.Param, g)
+		}
+	case *parser.BinaryExpr:
+		n.LHS, n.RHS = p.replace(n.LHS, g), p.replace(n.RHS, g)
+	case *parser.Call:
+		p.replaceArguments(n, g)
+	case *parser.ParenExpr:
+		n.Expr = p.replace(n.Expr, g)
+	case *parser.UnaryExpr:
+		n.Expr = p.replace(n.Expr, g)
+	case *parser.StepInvariantExpr:
+		n.Expr = p.replace(n.Expr, g.first())
+	case *parser.SubqueryExpr:
+		if n.Timestamp == nil {
+			n.Expr = p.replace(n.Expr, p.subqueryGrid(n, g))
+		}
+	}
+	return expr
+}
+
+// looksAtSelector are functions that look at their argument and not only at its value.
+var looksAtSelector = []string{"absent", "absent_over_time", "timestamp", "start_timestamp", "info"}
+
+func (p *planner) replaceArguments(call *parser.Call, g grid) {
+	if slices.Contains(looksAtSelector, call.Func.Name) {
+		return
+	}
+	for i, arg := range call.Args {
+		call.Args[i] = p.replace(arg, g)
+	}
+}
+
+// subqueryGrid returns the times at which a subquery evaluates its expression, if it is
+// itself evaluated at those of g: multiples of its step.
+func (p *planner) subqueryGrid(n *parser.SubqueryExpr, g grid) grid {
+	sub := grid{step: n.Step.Milliseconds()}
+	if sub.step == 0 {
+		sub.step = p.subqueryStep(n.Range.Milliseconds())
+	}
+	offset := n.OriginalOffset.Milliseconds()
+	after := g.start - offset - n.Range.Milliseconds()
+	sub.start = sub.step * (after / sub.step)
+	if sub.start <= after {
+		sub.start += sub.step
+	}
+	if end := g.last() - offset; end >= sub.start {
+		sub.count = int((end-sub.start)/sub.step) + 1
+	}
+	return sub
+}
+
+// match returns the part that expr is, or nil if it is none.
+func (p *planner) match(expr parser.Expr) *part {
+	e, ok := expr.(*parser.AggregateExpr)
+	if !ok {
+		return p.elements(expr)
+	}
+	aggregate := aggregates[e.Op]
+	if aggregate == nil {
+		return nil
+	}
+	part := p.elements(e.Expr)
+	if part == nil {
+		return nil
+	}
+	if e.Op == parser.QUANTILE {
+		if part.quantile, ok = number(e.Param); !ok {
+			return nil
+		}
+	}
+	part.aggregation, part.aggregate = e, aggregate
+	part.grouping = grouping(e, part.dropsName)
+	return part
+}
+
+// grouping returns the labels that tell groups apart, or, of without, those that do not,
+// sorted.
+func grouping(e *parser.AggregateExpr, dropsName bool) []string {
+	names := slices.Clone(e.Grouping)
+	if e.Without || dropsName {
+		names = slices.DeleteFunc(names, func(name string) bool { return name == labels.MetricName })
+	}
+	if e.Without {
+		names = append(names, labels.MetricName)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// elements is match of what an aggregation has inside.
+func (p *planner) elements(expr parser.Expr) *part {
+	switch e := expr.(type) {
+	case *parser.ParenExpr:
+		return p.elements(e.Expr)
+	case *parser.VectorSelector:
+		return p.selector(e, p.lookback)
+	case *parser.Call:
+		if fn := simpleFunctions[e.Func.Name]; fn != nil && len(e.Args) == 1 {
+			return p.elements(e.Args[0]).with(always(fn), true)
+		}
+		return p.call(e)
+	case *parser.UnaryExpr:
+		if e.Op == parser.SUB {
+			return p.elements(e.Expr).with(always(negate), true)
+		}
+		return p.elements(e.Expr)
+	case *parser.BinaryExpr:
+		return p.binary(e)
+	}
+	return nil
+}
+
+func (p *planner) binary(e *parser.BinaryExpr) *part {
+	elements, scalar, numberFirst := e.LHS, e.RHS, false
+	n, ok := number(scalar)
+	if !ok {
+		elements, scalar, numberFirst = e.RHS, e.LHS, true
+		n, ok = number(scalar)
+	}
+	if !ok || elements.Type() != parser.ValueTypeVector {
+		return nil
+	}
+	op, drops, ok := binary(e, n, numberFirst)
+	if !ok {
+		return nil
+	}
+	return p.elements(elements).with(op, drops)
+}
+
+// with adds an operation to the elements of part, which may be nil. An operation that
+// drops names could make two series the same, unless all have one name.
+func (part *part) with(op operation, drops bool) *part {
+	if part == nil || drops && !part.oneName {
+		return nil
+	}
+	part.operations = append(part.operations, op)
+	part.dropsName = part.dropsName || drops
+	return part
+}
+
+// rangeFunctions are functions of a window of samples that depend on nothing else, but for
+// numbers. Upstream calls them once for each series and step.
+var rangeFunctions = map[string]bool{
+	"rate": true, "increase": true, "delta": true, "irate": true, "idelta": true,
+	"deriv": true, "changes": true, "resets": true, "predict_linear": true,
+	"avg_over_time": true, "count_over_time": true, "first_over_time": true, "last_over_time": true,
+	"mad_over_time": true, "max_over_time": true, "min_over_time": true, "present_over_time": true,
+	"quantile_over_time": true, "stddev_over_time": true, "stdvar_over_time": true, "sum_over_time": true,
+	"ts_of_first_over_time": true, "ts_of_last_over_time": true, "ts_of_max_over_time": true, "ts_of_min_over_time": true,
+}
+
+// call is elements of a function of a window.
+func (p *planner) call(e *parser.Call) *part {
+	if !rangeFunctions[e.Func.Name] {
+		return nil
+	}
+	var part *part
+	var arguments []promql.Vector
+	for _, arg := range e.Args {
+		if m, ok := arg.(*parser.MatrixSelector); ok {
+			part = p.selector(m.VectorSelector.(*parser.VectorSelector), m.Range)
+			continue
+		}
+		n, ok := number(arg)
+		if !ok {
+			return nil
+		}
+		arguments = append(arguments, promql.Vector{{F: n}})
+	}
+	if part == nil {
+		return nil
+	}
+	part.call, part.arguments, part.function = e, arguments, promql.FunctionCalls[e.Func.Name]
+	part.dropsName = e.Func.Name != "first_over_time" && e.Func.Name != "last_over_time"
+	return part
+}
+
+// selector is elements that are read over a window of this length: the lookback, if there
+// is no function.
+func (p *planner) selector(e *parser.VectorSelector, window time.Duration) *part {
+	if e.Anchored || e.Smoothed || len(e.LabelMatchers) == 0 {
+		return nil
+	}
+	part := &part{vector: e, rangeMs: window.Milliseconds()}
+	for _, m := range e.LabelMatchers {
+		part.oneName = part.oneName || m.Name == labels.MetricName && m.Type == labels.MatchEqual && m.Value != ""
+	}
+	return part
+}
+
+// fits says whether the part can be evaluated at the times of g. At a fixed time (@) it
+// has one value, which upstream evaluates once.
+func (part *part) fits(g grid) bool { return part.vector.Timestamp == nil || g.count == 1 }
+
+// number returns the value of a number literal.
+func number(expr parser.Expr) (v float64, ok bool) {
+	switch e := expr.(type) {
+	case *parser.NumberLiteral:
+		return e.Val, true
+	case *parser.ParenExpr:
+		return number(e.Expr)
+	case *parser.StepInvariantExpr:
+		return number(e.Expr)
+	case *parser.UnaryExpr:
+		if v, ok = number(e.Expr); e.Op == parser.SUB {
+			v = -v
+		}
+		return v, ok
+	}
+	return 0, false
+}

@@ -1,0 +1,81 @@
+package eval
+
+import (
+	"errors"
+	"math"
+
+	"github.com/prometheus/prometheus/model/value"
+	"github.com/prometheus/prometheus/storage"
+	"github.com/prometheus/prometheus/tsdb/chunkenc"
+)
+
+// A FloatSeries is a storage.Series whose samples may be asked for all at once.
+type FloatSeries interface {
+	storage.Series
+	// AppendFloats appends the samples: times in milliseconds, ascending, and as many
+	// values. It returns false, and what it was given, if not all samples are floats.
+	AppendFloats(ts []int64, vs []float64) ([]int64, []float64, bool, error)
+}
+
+// errUnknown says that a part met what it cannot evaluate.
+var errUnknown = errors.New("samples that are no floats")
+
+// samples are those of one series: times in milliseconds, ascending, and values.
+type samples struct {
+	ts []int64
+	vs []float64
+	it chunkenc.Iterator
+}
+
+// read replaces the samples by those of a series. The error is errUnknown if not all of
+// them are floats.
+func (s *samples) read(from storage.Series) (err error) {
+	s.ts, s.vs = s.ts[:0], s.vs[:0]
+	if floats, ok := from.(FloatSeries); ok {
+		if s.ts, s.vs, ok, err = floats.AppendFloats(s.ts, s.vs); err != nil || ok {
+			return err
+		}
+		return errUnknown
+	}
+	s.it = from.Iterator(s.it)
+	for {
+		switch s.it.Next() {
+		case chunkenc.ValFloat:
+			t, v := s.it.At()
+			s.ts, s.vs = append(s.ts, t), append(s.vs, v)
+		case chunkenc.ValNone:
+			return s.it.Err()
+		default:
+			return errUnknown
+		}
+	}
+}
+
+// dropStale removes staleness markers, which are no samples to functions of a range.
+func (s *samples) dropStale() {
+	kept := 0
+	for i, v := range s.vs {
+		if isStale(v) {
+			continue
+		}
+		s.ts[kept], s.vs[kept] = s.ts[i], v
+		kept++
+	}
+	s.ts, s.vs = s.ts[:kept], s.vs[:kept]
+}
+
+func isStale(v float64) bool { return math.Float64bits(v) == value.StaleNaN }
+
+// A window is the positions of the samples in a range of time (after, to], in
+// milliseconds. Its zero value lies before all samples.
+type window struct{ first, limit int }
+
+// move moves w to a later range.
+func (w *window) move(ts []int64, after, to int64) {
+	for w.limit < len(ts) && ts[w.limit] <= to {
+		w.limit++
+	}
+	for w.first < w.limit && ts[w.first] <= after {
+		w.first++
+	}
+}

@@ -1,0 +1,145 @@
+package eval
+
+import (
+	"math"
+	"time"
+
+	"github.com/prometheus/prometheus/promql"
+)
+
+// extrapolated is rate, increase and delta: how much the samples of a window grow, as if
+// they covered it up to its ends.
+//
+// Its arithmetic is upstream's, operation for operation. So it is as precise as theirs.
+type extrapolated struct {
+	// counter says that a sample less than the one before begins again at 0.
+	counter bool
+	// perSecond divides by the length of the window.
+	perSecond bool
+	window    time.Duration
+
+	// resets are the positions of samples less than the one before.
+	resets []int
+}
+
+// begin takes note of the resets of a series.
+func (e *extrapolated) begin(s *samples) {
+	e.resets = e.resets[:0]
+	if !e.counter {
+		return
+	}
+	for i := 1; i < len(s.vs); i++ {
+		if s.vs[i] < s.vs[i-1] {
+			e.resets = append(e.resets, i)
+		}
+	}
+}
+
+// value returns the result over a window that ends at end, in milliseconds. Windows come
+// in order of time.
+func (e *extrapolated) value(s *samples, w window, end int64) (v float64, ok bool) {
+	last := w.limit - 1
+	if last-w.first < 1 {
+		return 0, false
+	}
+	v = s.vs[last] - s.vs[w.first]
+	for len(e.resets) > 0 && e.resets[0] <= w.first {
+		e.resets = e.resets[1:]
+	}
+	for _, i := range e.resets {
+		if i > last {
+			break
+		}
+		v += s.vs[i-1]
+	}
+	return e.extrapolate(s, w, end, v), true
+}
+
+// extrapolate makes of v, which the samples of the window grow, what the window grows.
+func (e *extrapolated) extrapolate(s *samples, w window, end int64, v float64) float64 {
+	first, last := s.ts[w.first], s.ts[w.limit-1]
+	start := end - e.window.Milliseconds()
+	toStart := float64(first-start) / 1000
+	toEnd := float64(end-last) / 1000
+	sampled := float64(last-first) / 1000
+	between := sampled / float64(w.limit-1-w.first)
+	threshold := between * 1.1
+
+	if toStart >= threshold {
+		toStart = between / 2
+	}
+	if e.counter && v > 0 && s.vs[w.first] >= 0 {
+		// A counter is not extrapolated to less than 0.
+		if toZero := sampled * (s.vs[w.first] / v); toZero < toStart {
+			toStart = toZero
+		}
+	}
+	if toEnd >= threshold {
+		toEnd = between / 2
+	}
+	factor := 1.0
+	if sampled != 0 {
+		factor = (sampled + toStart + toEnd) / sampled
+	}
+	if e.perSecond {
+		factor /= e.window.Seconds()
+	}
+	return v * factor
+}
+
+// columnOf evaluates rate, increase or delta of a series.
+func (e *extrapolated) columnOf(p *part, s *samples, out *column) {
+	e.begin(s)
+	all := e.resets
+	var w window
+	for i := range p.grid.count {
+		end := p.grid.at(i) - p.shift
+		w.move(s.ts, end-p.rangeMs, end)
+		if v, ok := e.value(s, w, end); ok {
+			out.set(i, v)
+		}
+	}
+	e.resets = all
+}
+
+// callColumn evaluates any other function of a window, by calling upstream's.
+func (p *part) callColumn(s *samples, out *column) {
+	p.points = p.points[:0]
+	for i, t := range s.ts {
+		p.points = append(p.points, promql.FPoint{T: t, F: s.vs[i]})
+	}
+	var w window
+	for i := range p.grid.count {
+		at := p.grid.at(i)
+		w.move(s.ts, at-p.shift-p.rangeMs, at-p.shift)
+		if w.first == w.limit {
+			continue
+		}
+		p.input[0].Floats = p.points[w.first:w.limit:w.limit]
+		p.helper.Ts = at
+		vec, annos := p.function(p.arguments, p.input, p.call.Args, &p.helper)
+		p.warnings.Merge(annos)
+		p.helper.Out = vec[:0]
+		if len(vec) > 0 {
+			out.set(i, vec[0].F)
+		}
+	}
+}
+
+// selectColumn evaluates an instant selector: at each step the last sample, if it is not
+// older than the lookback, and no staleness marker.
+func (p *part) selectColumn(s *samples, out *column) {
+	at := 0
+	for i := range p.grid.count {
+		to := p.grid.at(i) - p.shift
+		for at < len(s.ts) && s.ts[at] <= to {
+			at++
+		}
+		if at > 0 && s.ts[at-1] > to-p.rangeMs && !isStale(s.vs[at-1]) {
+			out.set(i, s.vs[at-1])
+		}
+	}
+}
+
+// quietNaN is any NaN but a staleness marker.
+var quietNaN = math.NaN()
