@@ -24,12 +24,12 @@ import (
 	"github.com/go-kit/log"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/prometheus/model/labels"
-	"github.com/prometheus/prometheus/promql"
 	"github.com/prometheus/prometheus/promql/parser"
 	"github.com/prometheus/prometheus/storage"
 	"github.com/prometheus/prometheus/util/gate"
 
 	"github.com/promtable/promtable/remote/engine"
+	"github.com/promtable/promtable/remote/engine/eval"
 	"github.com/promtable/promtable/remote/request"
 )
 
@@ -107,7 +107,7 @@ type backend interface {
 // API serves Prometheus' HTTP API. It is safe for concurrent use.
 type API struct {
 	cfg     Config
-	queries *promql.Engine
+	queries *eval.Engine
 	parser  parser.Parser
 	close   func() error
 	mux     *http.ServeMux

@@ -21,6 +21,7 @@ import (
 	sloggokit "github.com/tjhop/slog-gokit"
 
 	"github.com/promtable/promtable/remote/engine"
+	"github.com/promtable/promtable/remote/engine/eval"
 	"github.com/promtable/promtable/remote/request"
 )
 
@@ -45,7 +46,7 @@ func (a *API) newUpstream() (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	a.queries = promql.NewEngine(promql.EngineOpts{
+	a.queries = eval.New(promql.EngineOpts{
 		Logger:               logger,
 		Reg:                  a.cfg.Registerer,
 		MaxSamples:           a.cfg.MaxSamples,

@@ -10,6 +10,9 @@ import (
 	"github.com/prometheus/prometheus/storage"
 	"github.com/prometheus/prometheus/tsdb/chunkenc"
 	"github.com/prometheus/prometheus/util/annotations"
+
+	"github.com/promtable/promtable/remote/engine/eval"
+	"github.com/promtable/promtable/series/chunk"
 )
 
 var (
@@ -18,6 +21,7 @@ var (
 	_ storage.AppendableV2   = (*Engine)(nil)
 
 	_ storage.ExemplarQueryable = (*Engine)(nil)
+	_ eval.FloatSeries          = sampleSeries{}
 )
 
 // Querier implements storage.Queryable. mint and maxt are in milliseconds,
@@ -45,27 +49,68 @@ func (q querier) Select(ctx context.Context, _ bool, hints *storage.SelectHints,
 	case query.SeriesOnly:
 		return labelSet{set}
 	}
-	return trimmedSet{storage.NewSeriesSetFromChunkSeriesSet(set), q.mint}
+	return sampleSet{set, q.mint}
 }
 
-// trimmedSet leaves out the histogram before the range that Select may deliver:
-// the chunk has told of resets by then.
-type trimmedSet struct {
-	storage.SeriesSet
+// A sampleSet shows chunks as samples. It leaves out the histogram before mint that Select
+// may deliver: the chunk has told of resets by then.
+type sampleSet struct {
+	storage.ChunkSeriesSet
 	mint int64
 }
 
 // At implements storage.SeriesSet.
-func (s trimmedSet) At() storage.Series {
-	at := s.SeriesSet.At()
-	return &storage.SeriesEntry{Lset: at.Labels(), SampleIteratorFn: func(it chunkenc.Iterator) chunkenc.Iterator {
-		trimmed, ok := it.(*trimmedIterator)
-		if !ok {
-			trimmed = new(trimmedIterator)
+func (s sampleSet) At() storage.Series { return sampleSeries{s.ChunkSeriesSet.At(), s.mint} }
+
+// sampleSeries is a series of a sampleSet.
+type sampleSeries struct {
+	storage.ChunkSeries
+	mint int64
+}
+
+// Iterator implements storage.Series.
+func (s sampleSeries) Iterator(it chunkenc.Iterator) chunkenc.Iterator {
+	trimmed, ok := it.(*trimmedIterator)
+	if !ok {
+		trimmed = new(trimmedIterator)
+	}
+	*trimmed = trimmedIterator{Iterator: s.merged().Iterator(trimmed.Iterator), mint: s.mint}
+	return trimmed
+}
+
+// merged returns the chunks one after the other, as upstream puts them together.
+func (s sampleSeries) merged() storage.Series {
+	var parts []storage.Series
+	it := s.ChunkSeries.Iterator(nil) // over a list, so that it cannot fail
+	for it.Next() {
+		parts = append(parts, &storage.SeriesEntry{Lset: s.Labels(), SampleIteratorFn: it.At().Chunk.Iterator})
+	}
+	return storage.ChainedSeriesMerge(parts...)
+}
+
+// AppendFloats implements eval.FloatSeries.
+func (s sampleSeries) AppendFloats(ts []int64, vs []float64) ([]int64, []float64, bool, error) {
+	it := s.ChunkSeries.Iterator(nil)
+	for it.Next() {
+		c := it.At().Chunk
+		if decoded, ok := c.(*chunk.Decoded); ok {
+			t, v := decoded.Floats()
+			ts, vs = append(ts, t...), append(vs, v...)
+			continue
 		}
-		*trimmed = trimmedIterator{Iterator: at.Iterator(trimmed.Iterator), mint: s.mint}
-		return trimmed
-	}}
+		samples := c.Iterator(nil)
+		for kind := samples.Next(); kind != chunkenc.ValNone; kind = samples.Next() {
+			if kind != chunkenc.ValFloat {
+				return ts, vs, false, nil
+			}
+			t, v := samples.At()
+			ts, vs = append(ts, t), append(vs, v)
+		}
+		if err := samples.Err(); err != nil {
+			return ts, vs, false, err
+		}
+	}
+	return ts, vs, true, it.Err()
 }
 
 // A trimmedIterator begins at mint. Only a Seek before the first Next finds samples

@@ -3,11 +3,13 @@ package eval
 import (
 	"errors"
 	"math"
+	"slices"
 	"sort"
 
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql"
 	"github.com/prometheus/prometheus/promql/parser"
+	"github.com/prometheus/prometheus/util/annotations"
 	"github.com/prometheus/prometheus/util/kahansum"
 )
 
@@ -37,6 +39,10 @@ type accumulator struct {
 	count                    float64
 	value, mean, compensated float64
 	values                   []float64
+	// histograms is nil if there are none, and floats says that there are floats: sum and
+	// avg of both have no result.
+	histograms *sumOfHistograms
+	floats     bool
 }
 
 var aggregates = map[parser.ItemType]aggregate{
@@ -179,25 +185,30 @@ func newGroups(p *part, maxSamples int) *groups {
 }
 
 func (g *groups) add(metric labels.Labels, c *column) error {
-	if c.count() == 0 {
-		return nil
-	}
 	to, err := g.of(metric)
 	if err != nil {
 		return err
 	}
-	aggregate := g.p.aggregate
 	for i, has := range c.has {
-		switch a := &to.steps[i]; {
-		case !has:
-		case a.seen:
-			aggregate.next(a, c.values[i])
-		default:
-			a.seen = true
-			aggregate.first(a, c.values[i])
+		switch h := c.histogram(i); {
+		case h != nil:
+			g.addHistogram(&to.steps[i], metric, h)
+		case has:
+			to.steps[i].floats = true
+			g.addFloat(&to.steps[i], c.values[i])
 		}
 	}
 	return nil
+}
+
+func (g *groups) addFloat(a *accumulator, v float64) {
+	switch {
+	case !a.seen:
+		a.seen = true
+		g.p.aggregate.first(a, v)
+	case a.histograms == nil || !a.histograms.incompatible:
+		g.p.aggregate.next(a, v)
+	}
 }
 
 // of returns the group of a series.
@@ -233,10 +244,27 @@ func (g *groups) results() []result {
 	for i, group := range g.groups {
 		found[i] = result{group.metric, newColumn(g.p.grid.count)}
 		for step := range group.steps {
-			if a := &group.steps[step]; a.seen {
-				found[i].set(step, g.p.aggregate.result(g.p, a))
-			}
+			g.finish(&group.steps[step], step, &found[i].column)
 		}
 	}
-	return found
+	return slices.DeleteFunc(found, func(r result) bool { return r.isEmpty() })
+}
+
+// finish puts the result of a group at a step into a column.
+func (g *groups) finish(a *accumulator, step int, c *column) {
+	place := g.p.aggregation.Expr.PositionRange()
+	s := a.histograms
+	switch {
+	case !a.seen:
+	case s == nil:
+		c.set(step, g.p.aggregate.result(g.p, a))
+	case a.floats:
+		g.p.warnings.Add(annotations.NewMixedFloatsHistogramsAggWarning(place))
+	case !s.incompatible:
+		_, isAverage := g.p.aggregate.(avg)
+		c.setHistogram(step, s.result(isAverage, a.count))
+		if s.reset && s.noReset {
+			g.p.warnings.Add(annotations.NewHistogramCounterResetCollisionWarning(place, annotations.HistogramAgg))
+		}
+	}
 }

@@ -28,30 +28,75 @@ func (g grid) last() int64 { return g.at(g.count - 1) }
 // first returns the grid of the first step alone.
 func (g grid) first() grid { return grid{g.start, g.step, min(g.count, 1)} }
 
-// A column has the floats of a series at the steps of a grid. Where there is none, has is
-// false.
+// A column has the values of a series at the steps of a grid: a float or a histogram where
+// has is true.
 type column struct {
 	has    []bool
 	values []float64
+	// histograms is nil if there are none; then all values are floats.
+	histograms []*histogram.FloatHistogram
 }
 
-func newColumn(steps int) column { return column{make([]bool, steps), make([]float64, steps)} }
+func newColumn(steps int) column {
+	return column{has: make([]bool, steps), values: make([]float64, steps)}
+}
+
+// clear removes all values.
+func (c *column) clear() {
+	clear(c.has)
+	c.histograms = nil
+}
 
 // set sets the value at step i.
 func (c *column) set(i int, v float64) { c.has[i], c.values[i] = true, v }
 
-// count returns how many steps have a value.
-func (c *column) count() (n int) {
-	for _, has := range c.has {
-		if has {
+// setHistogram is set of a histogram.
+func (c *column) setHistogram(i int, h *histogram.FloatHistogram) {
+	if c.histograms == nil {
+		c.histograms = make([]*histogram.FloatHistogram, len(c.has))
+	}
+	c.has[i], c.histograms[i] = true, h
+}
+
+// histogram returns the histogram at step i, or nil.
+func (c *column) histogram(i int) *histogram.FloatHistogram {
+	if c.histograms == nil {
+		return nil
+	}
+	return c.histograms[i]
+}
+
+// held returns how many samples the values are, as upstream counts: 16 bytes of a
+// histogram are one.
+func (c *column) held() (n int) {
+	for i, has := range c.has {
+		switch h := c.histogram(i); {
+		case h != nil:
+			n += (h.Size() + 8) / 16
+		case has:
 			n++
 		}
 	}
 	return n
 }
 
+// isEmpty says whether there is no value.
+func (c *column) isEmpty() bool { return !slices.Contains(c.has, true) }
+
+// hasFloat says whether there is a float.
+func (c *column) hasFloat() bool {
+	for i, has := range c.has {
+		if has && c.histogram(i) == nil {
+			return true
+		}
+	}
+	return false
+}
+
 // clone returns a copy.
-func (c *column) clone() column { return column{slices.Clone(c.has), slices.Clone(c.values)} }
+func (c *column) clone() column {
+	return column{slices.Clone(c.has), slices.Clone(c.values), slices.Clone(c.histograms)}
+}
 
 // A result is a series of a part's results.
 type result struct {
@@ -118,8 +163,11 @@ func (it *columnIterator) Next() chunkenc.ValueType {
 }
 
 func (it *columnIterator) kind() chunkenc.ValueType {
-	if it.at >= it.grid.count {
+	switch {
+	case it.at >= it.grid.count:
 		return chunkenc.ValNone
+	case it.histogram(it.at) != nil:
+		return chunkenc.ValFloatHistogram
 	}
 	return chunkenc.ValFloat
 }
@@ -139,10 +187,14 @@ func (it *columnIterator) Seek(t timestamp) chunkenc.ValueType {
 
 // At implements chunkenc.Iterator.
 func (it *columnIterator) At() (int64, float64) {
-	if it.has[it.at] {
-		return it.AtT(), it.values[it.at]
+	switch v := it.values[it.at]; {
+	case !it.has[it.at]:
+		return it.AtT(), staleness
+	case isStale(v):
+		return it.AtT(), math.NaN()
+	default:
+		return it.AtT(), v
 	}
-	return it.AtT(), staleness
 }
 
 // AtT implements chunkenc.Iterator.
@@ -151,14 +203,19 @@ func (it *columnIterator) AtT() int64 { return it.grid.at(it.at) }
 // AtST implements chunkenc.Iterator. The start is unknown.
 func (*columnIterator) AtST() int64 { return 0 }
 
-// AtHistogram implements chunkenc.Iterator. There are none.
+// AtHistogram implements chunkenc.Iterator. There are only those of floats.
 func (*columnIterator) AtHistogram(*histogram.Histogram) (int64, *histogram.Histogram) {
-	panic("eval: a column of floats was asked for a histogram")
+	panic("eval: a column was asked for a histogram of integers")
 }
 
-// AtFloatHistogram implements chunkenc.Iterator. There are none.
-func (*columnIterator) AtFloatHistogram(*histogram.FloatHistogram) (int64, *histogram.FloatHistogram) {
-	panic("eval: a column of floats was asked for a histogram")
+// AtFloatHistogram implements chunkenc.Iterator.
+func (it *columnIterator) AtFloatHistogram(to *histogram.FloatHistogram) (int64, *histogram.FloatHistogram) {
+	h := it.histograms[it.at]
+	if to == nil {
+		return it.AtT(), h
+	}
+	h.CopyTo(to)
+	return it.AtT(), to
 }
 
 // Err implements chunkenc.Iterator.

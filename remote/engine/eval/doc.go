@@ -9,9 +9,8 @@
 //
 // In place of a part upstream's engine sees a selector, whose series have the results of
 // the part as samples, one at each step. So joins, sorting, histogram_quantile and all
-// the rest are upstream's. What a part meets and does not know, such as native
-// histograms, makes it give up: upstream's engine evaluates that part instead, see
-// part.upstream.
+// the rest are upstream's. A part that meets what it does not know gives up: then upstream's
+// engine evaluates it, from the beginning, see query.Exec.
 //
 // Results are upstream's to the bit: the same additions in the same order.
 //
@@ -20,7 +19,9 @@
 //	part.go       one part, evaluated
 //	read.go       the samples of a series, and windows of them
 //	window.go     functions over windows of samples
+//	mixed.go      windows of a series with native histograms
 //	element.go    operators between elements and a number
 //	aggregate.go  aggregations
+//	histogram.go  sums and averages of native histograms
 //	column.go     the values of a series at the steps; as a series of upstream's
 package eval

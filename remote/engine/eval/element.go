@@ -9,13 +9,17 @@ import (
 // An operation makes a value of a value, or drops it.
 type operation func(v float64) (result float64, keep bool)
 
-// apply applies op at each step.
-func (c *column) apply(op operation) {
+// apply applies op at each step. It does not know histograms.
+func (c *column) apply(op operation) error {
+	if c.histograms != nil {
+		return errUnknown
+	}
 	for i, has := range c.has {
 		if has {
 			c.values[i], c.has[i] = op(c.values[i])
 		}
 	}
+	return nil
 }
 
 // simpleFunctions are functions of PromQL that make a float of each float.

@@ -114,46 +114,79 @@ func (p *part) newCollector(maxSamples int) collector {
 func (p *part) evaluateSeries(ctx context.Context, set storage.SeriesSet, collect collector) error {
 	evaluate := p.columnFunc()
 	out := newColumn(p.grid.count)
-	seen := make(map[uint64]struct{})
+	names := newNames(p)
 	var read samples
 	for set.Next() {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
 		s := set.At()
-		if err := read.read(s); err != nil {
+		floats, err := read.read(s)
+		if err != nil {
 			return err
 		}
-		metric := s.Labels()
-		if p.dropsName && (metric.Has(metricType) || metric.Has(metricUnit)) {
-			return errUnknown // names do not tell them apart
-		}
-		clear(out.has)
-		if p.call != nil {
-			read.dropStale()
-			p.input[0].Metric = metric
-		}
-		evaluate(&read, &out)
-		if out.count() == 0 {
-			continue
-		}
-		if p.call != nil {
-			p.warnIfNoCounter(metric)
-		}
-		if p.dropsName && !p.oneName {
-			hash, _ := metric.HashWithoutLabels(nil, labels.MetricName)
-			if _, ok := seen[hash]; ok {
-				return errSameLabels
+		out.clear()
+		p.input[0].Metric = s.Labels()
+		if !floats {
+			err = p.mixedColumn(s, &out)
+		} else {
+			if p.call != nil {
+				read.dropStale()
 			}
-			seen[hash] = struct{}{}
+			evaluate(&read, &out)
 		}
-		for _, op := range p.operations {
-			out.apply(op)
+		if err == nil && !out.isEmpty() {
+			err = p.collect(collect, names, s.Labels(), &out)
 		}
-		if err := collect.add(metric, &out); err != nil {
+		if err != nil {
 			return err
 		}
 	}
+	return nil
+}
+
+// collect gives the column of a series to a collector.
+func (p *part) collect(to collector, names *names, metric labels.Labels, c *column) error {
+	if p.call != nil && c.hasFloat() {
+		p.warnIfNoCounter(metric)
+	}
+	if err := names.check(metric); err != nil {
+		return err
+	}
+	for _, op := range p.operations {
+		if err := c.apply(op); err != nil {
+			return err
+		}
+	}
+	if c.isEmpty() {
+		return nil
+	}
+	return to.add(metric, c)
+}
+
+// names tells series apart whose names are dropped.
+type names struct {
+	p    *part
+	seen map[uint64]struct{}
+}
+
+func newNames(p *part) *names { return &names{p, make(map[uint64]struct{})} }
+
+// check returns an error if a series is not to be told from one before.
+func (n *names) check(metric labels.Labels) error {
+	switch {
+	case !n.p.dropsName:
+		return nil
+	case metric.Has(metricType) || metric.Has(metricUnit):
+		return errUnknown // these are dropped, too
+	case n.p.oneName:
+		return nil
+	}
+	hash, _ := metric.HashWithoutLabels(nil, labels.MetricName)
+	if _, ok := n.seen[hash]; ok {
+		return errSameLabels
+	}
+	n.seen[hash] = struct{}{}
 	return nil
 }
 
@@ -216,11 +249,7 @@ type elements struct {
 }
 
 func (e *elements) add(metric labels.Labels, c *column) error {
-	n := c.count()
-	if n == 0 {
-		return nil
-	}
-	if e.held += n; e.held > e.maxSamples {
+	if e.held += c.held(); e.held > e.maxSamples {
 		return errTooMany
 	}
 	if e.p.dropsName {

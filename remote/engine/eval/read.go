@@ -13,29 +13,28 @@ import (
 type FloatSeries interface {
 	storage.Series
 	// AppendFloats appends the samples: times in milliseconds, ascending, and as many
-	// values. It returns false, and what it was given, if not all samples are floats.
+	// values. It returns false if not all samples are floats.
 	AppendFloats(ts []int64, vs []float64) ([]int64, []float64, bool, error)
 }
 
 // errUnknown says that a part met what it cannot evaluate.
-var errUnknown = errors.New("samples that are no floats")
+var errUnknown = errors.New("samples that this part cannot evaluate")
 
-// samples are those of one series: times in milliseconds, ascending, and values.
+// samples are those of one series, if all are floats: times in milliseconds, ascending,
+// and values.
 type samples struct {
 	ts []int64
 	vs []float64
 	it chunkenc.Iterator
 }
 
-// read replaces the samples by those of a series. The error is errUnknown if not all of
-// them are floats.
-func (s *samples) read(from storage.Series) (err error) {
+// read replaces the samples by those of a series. It returns false if not all of them are
+// floats.
+func (s *samples) read(from storage.Series) (ok bool, err error) {
 	s.ts, s.vs = s.ts[:0], s.vs[:0]
-	if floats, ok := from.(FloatSeries); ok {
-		if s.ts, s.vs, ok, err = floats.AppendFloats(s.ts, s.vs); err != nil || ok {
-			return err
-		}
-		return errUnknown
+	if floats, is := from.(FloatSeries); is {
+		s.ts, s.vs, ok, err = floats.AppendFloats(s.ts, s.vs)
+		return ok, err
 	}
 	s.it = from.Iterator(s.it)
 	for {
@@ -44,9 +43,9 @@ func (s *samples) read(from storage.Series) (err error) {
 			t, v := s.it.At()
 			s.ts, s.vs = append(s.ts, t), append(s.vs, v)
 		case chunkenc.ValNone:
-			return s.it.Err()
+			return true, s.it.Err()
 		default:
-			return errUnknown
+			return false, nil
 		}
 	}
 }

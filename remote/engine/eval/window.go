@@ -1,7 +1,6 @@
 package eval
 
 import (
-	"math"
 	"time"
 
 	"github.com/prometheus/prometheus/promql"
@@ -110,19 +109,28 @@ func (p *part) callColumn(s *samples, out *column) {
 	}
 	var w window
 	for i := range p.grid.count {
-		at := p.grid.at(i)
-		w.move(s.ts, at-p.shift-p.rangeMs, at-p.shift)
-		if w.first == w.limit {
-			continue
-		}
-		p.input[0].Floats = p.points[w.first:w.limit:w.limit]
-		p.helper.Ts = at
-		vec, annos := p.function(p.arguments, p.input, p.call.Args, &p.helper)
-		p.warnings.Merge(annos)
-		p.helper.Out = vec[:0]
-		if len(vec) > 0 {
-			out.set(i, vec[0].F)
-		}
+		to := p.grid.at(i) - p.shift
+		w.move(s.ts, to-p.rangeMs, to)
+		p.callAt(i, p.points[w.first:w.limit:w.limit], nil, out)
+	}
+}
+
+// callAt calls upstream's function for step i.
+func (p *part) callAt(i int, floats []promql.FPoint, histograms []promql.HPoint, out *column) {
+	if len(floats)+len(histograms) == 0 {
+		return
+	}
+	p.input[0].Floats, p.input[0].Histograms = floats, histograms
+	p.helper.Ts = p.grid.at(i)
+	vec, annos := p.function(p.arguments, p.input, p.call.Args, &p.helper)
+	p.warnings.Merge(annos)
+	p.helper.Out = vec[:0]
+	switch {
+	case len(vec) == 0:
+	case vec[0].H != nil:
+		out.setHistogram(i, vec[0].H)
+	default:
+		out.set(i, vec[0].F)
 	}
 }
 
@@ -140,6 +148,3 @@ func (p *part) selectColumn(s *samples, out *column) {
 		}
 	}
 }
-
-// quietNaN is any NaN but a staleness marker.
-var quietNaN = math.NaN()
