@@ -172,6 +172,7 @@ type groups struct {
 	key        []byte
 	builder    *labels.Builder
 	groups     []groupOf
+	warnings   annotations.Annotations
 }
 
 // groupOf is a group: its labels, and an accumulator for each step.
@@ -239,7 +240,10 @@ func (g *groups) labels(metric labels.Labels) labels.Labels {
 	return g.builder.Keep(g.p.grouping...).Labels()
 }
 
-func (g *groups) results() []result {
+func (g *groups) results() ([]result, annotations.Annotations) {
+	if q := g.p.quantile; g.p.aggregation.Op == parser.QUANTILE && (math.IsNaN(q) || q < 0 || q > 1) {
+		g.warnings.Add(annotations.NewInvalidQuantileWarning(q, g.p.aggregation.Param.PositionRange()))
+	}
 	found := make([]result, len(g.groups))
 	for i, group := range g.groups {
 		found[i] = result{group.metric, newColumn(g.p.grid.count)}
@@ -247,7 +251,7 @@ func (g *groups) results() []result {
 			g.finish(&group.steps[step], step, &found[i].column)
 		}
 	}
-	return slices.DeleteFunc(found, func(r result) bool { return r.isEmpty() })
+	return slices.DeleteFunc(found, func(r result) bool { return r.isEmpty() }), g.warnings
 }
 
 // finish puts the result of a group at a step into a column.
@@ -259,12 +263,12 @@ func (g *groups) finish(a *accumulator, step int, c *column) {
 	case s == nil:
 		c.set(step, g.p.aggregate.result(g.p, a))
 	case a.floats:
-		g.p.warnings.Add(annotations.NewMixedFloatsHistogramsAggWarning(place))
+		g.warnings.Add(annotations.NewMixedFloatsHistogramsAggWarning(place))
 	case !s.incompatible:
 		_, isAverage := g.p.aggregate.(avg)
 		c.setHistogram(step, s.result(isAverage, a.count))
 		if s.reset && s.noReset {
-			g.p.warnings.Add(annotations.NewHistogramCounterResetCollisionWarning(place, annotations.HistogramAgg))
+			g.warnings.Add(annotations.NewHistogramCounterResetCollisionWarning(place, annotations.HistogramAgg))
 		}
 	}
 }

@@ -29,7 +29,7 @@ func (g *groups) addHistogram(a *accumulator, metric labels.Labels, h *histogram
 		return
 	case sum, avg:
 	default:
-		g.p.warnings.Add(annotations.NewHistogramIgnoredInAggregationInfo(g.p.aggregation.Op.String(), g.p.aggregation.Expr.PositionRange()))
+		g.warnings.Add(annotations.NewHistogramIgnoredInAggregationInfo(g.p.aggregation.Op.String(), g.p.aggregation.Expr.PositionRange()))
 		return
 	}
 	_, isAverage := g.p.aggregate.(avg)
@@ -64,11 +64,15 @@ func (g *groups) warn(s *sumOfHistograms, metric labels.Labels, reconciled bool,
 	if err != nil {
 		s.incompatible = true
 		if errors.Is(err, histogram.ErrHistogramsIncompatibleSchema) {
-			g.p.warnings.Add(annotations.NewMixedExponentialCustomHistogramsWarning(metric.Get(labels.MetricName), place))
+			name := metric.Get(labels.MetricName)
+			if g.p.dropsName {
+				name = ""
+			}
+			g.warnings.Add(annotations.NewMixedExponentialCustomHistogramsWarning(name, place))
 		}
 	}
 	if reconciled {
-		g.p.warnings.Add(annotations.NewMismatchedCustomBucketsHistogramsInfo(place, annotations.HistogramAgg))
+		g.warnings.Add(annotations.NewMismatchedCustomBucketsHistogramsInfo(place, annotations.HistogramAgg))
 	}
 }
 

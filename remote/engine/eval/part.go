@@ -2,7 +2,6 @@ package eval
 
 import (
 	"context"
-	"math"
 	"strings"
 	"time"
 
@@ -67,14 +66,15 @@ func (p *part) evaluate(ctx context.Context, source storage.Queryable, maxSample
 		return nil, err
 	}
 	defer querier.Close()
-	p.warnOfQuantile()
 	set := querier.Select(ctx, false, hints, p.vector.LabelMatchers...)
 	collect := p.newCollector(maxSamples)
 	if err := p.evaluateSeries(ctx, set, collect); err != nil {
 		return nil, err
 	}
+	results, warnings := collect.results()
+	p.warnings.Merge(warnings) // in upstream's order: of some that say the same the place of one is told
 	p.warnings.Merge(set.Warnings())
-	return collect.results(), set.Err()
+	return results, set.Err()
 }
 
 // hints says what is read.
@@ -100,7 +100,8 @@ func (p *part) hints() *storage.SelectHints {
 type collector interface {
 	// add takes the column of a series, which it may change but not keep.
 	add(metric labels.Labels, c *column) error
-	results() []result
+	// results returns all results, and what is to be said of putting elements together.
+	results() ([]result, annotations.Annotations)
 }
 
 func (p *part) newCollector(maxSamples int) collector {
@@ -230,16 +231,6 @@ func (p *part) warnIfNoCounter(metric labels.Labels) {
 	p.warnings.Add(annotations.NewPossibleNonCounterInfo(name, p.call.Args[0].PositionRange()))
 }
 
-// warnOfQuantile warns of a quantile that is none.
-func (p *part) warnOfQuantile() {
-	if p.aggregation == nil || p.aggregation.Op != parser.QUANTILE {
-		return
-	}
-	if q := p.quantile; math.IsNaN(q) || q < 0 || q > 1 {
-		p.warnings.Add(annotations.NewInvalidQuantileWarning(q, p.aggregation.Param.PositionRange()))
-	}
-}
-
 // elements are results of single series.
 type elements struct {
 	p          *part
@@ -259,4 +250,4 @@ func (e *elements) add(metric labels.Labels, c *column) error {
 	return nil
 }
 
-func (e *elements) results() []result { return e.found }
+func (e *elements) results() ([]result, annotations.Annotations) { return e.found, nil }
