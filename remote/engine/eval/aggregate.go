@@ -194,7 +194,7 @@ func (g *groups) add(metric labels.Labels, c *column) error {
 		switch h := c.histogram(i); {
 		case h != nil:
 			g.addHistogram(&to.steps[i], metric, h)
-		case has:
+		case has && !to.steps[i].isIncompatible():
 			to.steps[i].floats = true
 			g.addFloat(&to.steps[i], c.values[i])
 		}
@@ -203,14 +203,17 @@ func (g *groups) add(metric labels.Labels, c *column) error {
 }
 
 func (g *groups) addFloat(a *accumulator, v float64) {
-	switch {
-	case !a.seen:
-		a.seen = true
-		g.p.aggregate.first(a, v)
-	case a.histograms == nil || !a.histograms.incompatible:
+	if a.seen {
 		g.p.aggregate.next(a, v)
+		return
 	}
+	a.seen = true
+	g.p.aggregate.first(a, v)
 }
+
+// isIncompatible says that there are histograms that cannot be added: then there is no
+// result, whatever else comes.
+func (a *accumulator) isIncompatible() bool { return a.histograms != nil && a.histograms.incompatible }
 
 // of returns the group of a series.
 func (g *groups) of(metric labels.Labels) (*groupOf, error) {
