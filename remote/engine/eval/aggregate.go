@@ -138,7 +138,7 @@ type quantile struct{}
 func (quantile) first(a *accumulator, v float64) { a.values = append(a.values[:0], v) }
 func (quantile) next(a *accumulator, v float64)  { a.values = append(a.values, v) }
 func (quantile) result(p *part, a *accumulator) float64 {
-	q := p.quantile
+	q := p.number
 	switch {
 	case math.IsNaN(q):
 		return math.NaN()
@@ -163,40 +163,32 @@ func (v nanFirst) Len() int           { return len(v) }
 func (v nanFirst) Less(i, j int) bool { return math.IsNaN(v[i]) || v[i] < v[j] }
 func (v nanFirst) Swap(i, j int)      { v[i], v[j] = v[j], v[i] }
 
-// groups are those of an aggregation, in the order in which they are met.
+// groups puts the elements of each group together.
 type groups struct {
-	p          *part
-	maxSamples int
-	held       int
-	byKey      map[string]int
-	key        []byte
-	builder    *labels.Builder
-	groups     []groupOf
-	warnings   annotations.Annotations
+	grouper
+	// steps has an accumulator of each group for each step.
+	steps    [][]accumulator
+	warnings annotations.Annotations
 }
 
-// groupOf is a group: its labels, and an accumulator for each step.
-type groupOf struct {
-	metric labels.Labels
-	steps  []accumulator
-}
-
-func newGroups(p *part, maxSamples int) *groups {
-	return &groups{p: p, maxSamples: maxSamples, byKey: make(map[string]int), builder: labels.NewBuilder(labels.EmptyLabels())}
-}
+func newGroups(p *part, maxSamples int) *groups { return &groups{grouper: newGrouper(p, maxSamples)} }
 
 func (g *groups) add(metric labels.Labels, c *column) error {
-	to, err := g.of(metric)
-	if err != nil {
-		return err
+	group, isNew := g.of(metric)
+	if isNew {
+		if err := g.hold(len(c.has)); err != nil {
+			return err
+		}
+		g.steps = append(g.steps, make([]accumulator, len(c.has)))
 	}
 	for i, has := range c.has {
+		a := &g.steps[group][i]
 		switch h := c.histogram(i); {
 		case h != nil:
-			g.addHistogram(&to.steps[i], metric, h)
-		case has && !to.steps[i].isIncompatible():
-			to.steps[i].floats = true
-			g.addFloat(&to.steps[i], c.values[i])
+			g.addHistogram(a, metric, h)
+		case has && !a.isIncompatible():
+			a.floats = true
+			g.addFloat(a, c.values[i])
 		}
 	}
 	return nil
@@ -215,43 +207,15 @@ func (g *groups) addFloat(a *accumulator, v float64) {
 // result, whatever else comes.
 func (a *accumulator) isIncompatible() bool { return a.histograms != nil && a.histograms.incompatible }
 
-// of returns the group of a series.
-func (g *groups) of(metric labels.Labels) (*groupOf, error) {
-	if g.p.aggregation.Without {
-		g.key = metric.BytesWithoutLabels(g.key, g.p.grouping...)
-	} else {
-		g.key = metric.BytesWithLabels(g.key, g.p.grouping...)
-	}
-	i, ok := g.byKey[string(g.key)]
-	if !ok {
-		if g.held += g.p.grid.count; g.held > g.maxSamples {
-			return nil, errTooMany
-		}
-		i = len(g.groups)
-		g.byKey[string(g.key)] = i
-		g.groups = append(g.groups, groupOf{g.labels(metric), make([]accumulator, g.p.grid.count)})
-	}
-	return &g.groups[i], nil
-}
-
-// labels returns the labels of the group of a series.
-func (g *groups) labels(metric labels.Labels) labels.Labels {
-	g.builder.Reset(metric)
-	if g.p.aggregation.Without {
-		return g.builder.Del(g.p.grouping...).Labels()
-	}
-	return g.builder.Keep(g.p.grouping...).Labels()
-}
-
 func (g *groups) results() ([]result, annotations.Annotations) {
-	if q := g.p.quantile; g.p.aggregation.Op == parser.QUANTILE && (math.IsNaN(q) || q < 0 || q > 1) {
+	if q := g.p.number; g.p.aggregation.Op == parser.QUANTILE && (math.IsNaN(q) || q < 0 || q > 1) {
 		g.warnings.Add(annotations.NewInvalidQuantileWarning(q, g.p.aggregation.Param.PositionRange()))
 	}
-	found := make([]result, len(g.groups))
-	for i, group := range g.groups {
-		found[i] = result{group.metric, newColumn(g.p.grid.count)}
-		for step := range group.steps {
-			g.finish(&group.steps[step], step, &found[i].column)
+	found := make([]result, len(g.steps))
+	for i, steps := range g.steps {
+		found[i] = result{g.metrics[i], newColumn(len(steps))}
+		for step := range steps {
+			g.finish(&steps[step], step, &found[i].column)
 		}
 	}
 	return slices.DeleteFunc(found, func(r result) bool { return r.isEmpty() }), g.warnings

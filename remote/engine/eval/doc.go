@@ -21,7 +21,9 @@
 //	window.go     functions over windows of samples
 //	mixed.go      windows of a series with native histograms
 //	element.go    operators between elements and a number
-//	aggregate.go  aggregations
+//	group.go      groups of series
+//	aggregate.go  sum, avg, count, group, min, max, stddev, stdvar, quantile
 //	histogram.go  sums and averages of native histograms
+//	topk.go       topk and bottomk, countvalues.go count_values
 //	column.go     the values of a series at the steps; as a series of upstream's
 package eval

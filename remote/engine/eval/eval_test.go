@@ -20,7 +20,7 @@ import (
 
 func options() promql.EngineOpts {
 	return promql.EngineOpts{
-		MaxSamples:               1_000_000,
+		MaxSamples:               50_000_000,
 		Timeout:                  100 * time.Second,
 		NoStepSubqueryIntervalFn: func(int64) int64 { return (1 * time.Minute).Milliseconds() },
 		EnableAtModifier:         true,

@@ -38,10 +38,14 @@ type part struct {
 	operations []operation
 
 	// aggregation is nil if the results are those of single series.
+	// aggregate is nil for topk, bottomk and count_values.
 	aggregation *parser.AggregateExpr
 	aggregate   aggregate
 	grouping    []string
-	quantile    float64
+	// number is the parameter of quantile, topk or bottomk, valueLabel that of
+	// count_values.
+	number     float64
+	valueLabel string
 
 	warnings annotations.Annotations
 	// points, input and helper are those of a call of upstream's function.
@@ -105,10 +109,16 @@ type collector interface {
 }
 
 func (p *part) newCollector(maxSamples int) collector {
-	if p.aggregation != nil {
-		return newGroups(p, maxSamples)
+	if p.aggregation == nil {
+		return &elements{p: p, maxSamples: maxSamples}
 	}
-	return &elements{p: p, maxSamples: maxSamples}
+	switch p.aggregation.Op {
+	case parser.TOPK, parser.BOTTOMK:
+		return newTopk(p, maxSamples)
+	case parser.COUNT_VALUES:
+		return newCountValues(p, maxSamples)
+	}
+	return newGroups(p, maxSamples)
 }
 
 // evaluateSeries gives the column of each series to collect, if it has a value.

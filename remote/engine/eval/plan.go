@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql"
 	"github.com/prometheus/prometheus/promql/parser"
@@ -92,36 +93,53 @@ func (p *planner) match(expr parser.Expr) *part {
 	if !ok {
 		return p.elements(expr)
 	}
-	aggregate := aggregates[e.Op]
-	if aggregate == nil {
-		return nil
-	}
 	part := p.elements(e.Expr)
-	if part == nil {
+	if part == nil || !part.aggregateBy(e) {
 		return nil
 	}
-	if e.Op == parser.QUANTILE {
-		if part.quantile, ok = number(e.Param); !ok {
-			return nil
-		}
-	}
-	part.aggregation, part.aggregate = e, aggregate
-	part.grouping = grouping(e, part.dropsName)
+	part.grouping = grouping(e, part)
 	return part
+}
+
+// maxK is the largest k of topk and bottomk that a part knows.
+const maxK = 1_000_000
+
+// aggregateBy adds an aggregation, if it is one that a part knows.
+func (part *part) aggregateBy(e *parser.AggregateExpr) (ok bool) {
+	part.aggregation, part.aggregate = e, aggregates[e.Op]
+	switch e.Op {
+	case parser.QUANTILE:
+		part.number, ok = number(e.Param)
+		return ok
+	case parser.TOPK, parser.BOTTOMK:
+		part.number, ok = number(e.Param)
+		return ok && part.number >= 1 && part.number <= maxK
+	case parser.COUNT_VALUES:
+		name, ok := e.Param.(*parser.StringLiteral)
+		if !ok || name.Val == labels.MetricName || !model.UTF8Validation.IsValidLabelName(name.Val) {
+			return false
+		}
+		part.valueLabel = name.Val
+		return true
+	}
+	return part.aggregate != nil
 }
 
 // grouping returns the labels that tell groups apart, or, of without, those that do not,
 // sorted.
-func grouping(e *parser.AggregateExpr, dropsName bool) []string {
+func grouping(e *parser.AggregateExpr, part *part) []string {
 	names := slices.Clone(e.Grouping)
-	if e.Without || dropsName {
+	if e.Without || part.dropsName {
 		names = slices.DeleteFunc(names, func(name string) bool { return name == labels.MetricName })
 	}
-	if e.Without {
+	switch {
+	case e.Without:
 		names = append(names, labels.MetricName)
+	case e.Op == parser.COUNT_VALUES:
+		names = append(names, part.valueLabel)
 	}
 	slices.Sort(names)
-	return names
+	return slices.Compact(names)
 }
 
 // elements is match of what an aggregation has inside.

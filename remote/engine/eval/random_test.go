@@ -165,7 +165,7 @@ func (r random) appendHistogram(t *testing.T, app storage.Appender, ls labels.La
 
 // query returns an expression whose value is a vector or a scalar.
 func (r random) query() string {
-	switch r.IntN(14) {
+	switch r.IntN(15) {
 	case 0:
 		return fmt.Sprintf("histogram_quantile(%s, sum by (le, job) (rate(h_bucket%s)))", r.number(), r.window())
 	case 1:
@@ -173,7 +173,7 @@ func (r random) query() string {
 	case 2:
 		return fmt.Sprintf("%s %s %s %s", r.aggregation(), r.of("+", "/", "-", "and", "or", "unless", "> bool", "<"), r.of("on(job)", "", "ignoring(instance)"), r.aggregation())
 	case 3:
-		return fmt.Sprintf("%s(%d, %s)", r.of("topk", "bottomk"), r.IntN(4), r.elements())
+		return fmt.Sprintf("%s(%d, %s)", r.of("topk", "bottomk", "topk by (job) ", "bottomk without (instance) "), r.IntN(4), r.elements())
 	case 4:
 		return fmt.Sprintf("%s((%s)[%dm:%s])", r.of("max_over_time", "avg_over_time", "sum_over_time", "last_over_time", "deriv"), r.aggregation(), 1+r.IntN(30), r.of("", "1m", "37s")) + r.of("", "", " + 1")
 	case 5:
@@ -182,6 +182,8 @@ func (r random) query() string {
 		return fmt.Sprintf(`label_replace(%s, "x", "$1", "job", "(.*)")`, r.aggregation())
 	case 7:
 		return fmt.Sprintf("%s(%s%s)", r.of("absent", "timestamp", "absent_over_time", "count_values by (job)"), "", r.of("gauge", `{nothing="x"}`))
+	case 10:
+		return fmt.Sprintf(`count_values %s ("job", %s)`, r.of("", "by (instance)", "without (instance)"), r.elements())
 	case 8, 9:
 		return r.elements()
 	}
