@@ -208,7 +208,7 @@ func (o *options) measure(ctx context.Context, dir string, contenders []contende
 	if o.reads {
 		b.selections, b.expressions = selections(o.workload), expressions(o.workload)
 		for i, d := range expected(o.workload, b.selections) {
-			want[b.selections[i].name] = d
+			want[b.selections[i].name] = want[b.selections[i].name].and(d)
 		}
 	}
 	picked, err := pick(o.protocols, protocols(), func(p protocol) string { return p.name })

@@ -151,21 +151,18 @@ func (b *bench) finish(ctx context.Context, s *server, note noter) error {
 func (b *bench) read(ctx context.Context, c contender, s *server, out *results) error {
 	var list []question
 	for _, as := range []answerType{prompb.ReadRequest_STREAMED_XOR_CHUNKS, prompb.ReadRequest_SAMPLES} {
-		for _, sel := range b.selections {
+		for _, name := range names(b.selections) {
 			if c.remoteRead {
-				list = append(list, question{
-					section: "remote read, " + as.String(), name: sel.name,
-					request: func() (*http.Request, error) { return readRequest(ctx, s.url, sel, as) },
-					digest:  func(body []byte) (digest, error) { return digestAnswer(body, sel, as) },
-				})
+				list = append(list, b.remoteRead(ctx, s, name, as))
 			}
 		}
 	}
 	for _, e := range b.expressions {
+		d := b.workload.drawer()
 		list = append(list, question{
 			section: "PromQL", name: e.name, whole: true,
-			request: func() (*http.Request, error) { return rangeRequest(ctx, s.url, e) },
-			digest:  countMatrix,
+			request: func() (*http.Request, error) { return rangeRequest(ctx, s.url, e.draw(d)) },
+			digest:  countMatrix, draws: drawn,
 		})
 	}
 	for _, q := range list {
@@ -176,9 +173,42 @@ func (b *bench) read(ctx context.Context, c contender, s *server, out *results) 
 	return nil
 }
 
-// A question is a query and how its answer is counted.
+// names returns the names of selections, each once.
+func names(all []selection) (names []string) {
+	for _, sel := range all {
+		if !slices.Contains(names, sel.name) {
+			names = append(names, sel.name)
+		}
+	}
+	return names
+}
+
+// remoteRead asks for the selections with a name, in turn.
+func (b *bench) remoteRead(ctx context.Context, s *server, name string, as answerType) question {
+	var turns []selection
+	for _, sel := range b.selections {
+		if sel.name == name {
+			turns = append(turns, sel)
+		}
+	}
+	var at selection
+	next := 0
+	return question{
+		section: "remote read, " + as.String(), name: name, draws: len(turns),
+		request: func() (*http.Request, error) {
+			at = turns[next%len(turns)]
+			next++
+			return readRequest(ctx, s.url, at, as)
+		},
+		digest: func(body []byte) (digest, error) { return digestAnswer(body, at, as) },
+	}
+}
+
+// A question is a query, drawn anew each time, and how its answer is counted.
 type question struct {
 	section, name string
+	// draws is how many answers are checked.
+	draws int
 	// whole is for one whose answer says little about its cost, which then is by
 	// query instead of by sample.
 	whole   bool
@@ -191,12 +221,16 @@ func (b *bench) ask(c contender, s *server, q question, out *results) error {
 	client := newClient(1)
 	defer client.CloseIdleConnections()
 	var buf bytes.Buffer
-	if err := q.send(client, &buf); err != nil {
-		return err
-	}
-	d, err := q.digest(buf.Bytes())
-	if err != nil {
-		return err
+	var d digest
+	for range q.draws {
+		if err := q.send(client, &buf); err != nil {
+			return err
+		}
+		some, err := q.digest(buf.Bytes())
+		if err != nil {
+			return err
+		}
+		d = d.and(some)
 	}
 	out.answer(c.name, q.section, q.name, d)
 	before, err := cpuOf(s.pid())
@@ -215,7 +249,7 @@ func (b *bench) ask(c contender, s *server, q question, out *results) error {
 	if q.whole {
 		note(q.name+": CPU ms per query", milliseconds(cpu))
 	} else {
-		note(q.name+": CPU s per M samples", cpu.Seconds()/float64(max(d.Samples, 1))*1e6)
+		note(q.name+": CPU s per M samples", cpu.Seconds()/float64(max(d.Samples, 1))*float64(q.draws)*1e6)
 	}
 	note(q.name+": p50, ms", milliseconds(quantile(took, 0.5)))
 	note(q.name+": p99, ms", milliseconds(quantile(took, 0.99)))

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"time"
 
 	"github.com/cespare/xxhash/v2"
@@ -23,20 +24,34 @@ func (w workload) window() time.Duration {
 	return min(time.Hour, time.Duration(w.Samples)*w.Interval/2).Truncate(w.Interval)
 }
 
-// selections returns the remote reads of a workload.
+// drawn is how many reads of each kind there are.
+const drawn = 8
+
+// selections returns the remote reads of a workload, drawn of each kind. Those of a kind have
+// one name. They are at random times of the whole span.
 func selections(w workload) []selection {
-	match := func(kind labels.MatchType, name, value string) []*labels.Matcher {
-		return []*labels.Matcher{labels.MustNewMatcher(kind, name, value)}
+	equal := func(name, value string) []*labels.Matcher {
+		return []*labels.Matcher{labels.MustNewMatcher(labels.MatchEqual, name, value)}
 	}
-	recent, window := w.End-w.window().Milliseconds(), short(w.window())
-	span := short(time.Duration(w.Samples) * w.Interval)
-	metric := match(labels.MatchEqual, "__name__", "node_cpu_seconds_total")
-	return []selection{
-		{"one metric, " + window, metric, recent, w.End},
-		{"one metric, all of " + span, metric, w.begin() - w.Interval.Milliseconds(), w.End},
-		{"one instance, " + window, match(labels.MatchEqual, "instance", instance(0, false)), recent, w.End},
-		{"a regex, " + window, match(labels.MatchRegexp, "__name__", "node_(disk|network)_.+"), recent, w.End},
+	d := w.drawer()
+	window, whole := short(w.window()), short(time.Duration(w.Samples)*w.Interval)
+	metric := equal("__name__", "node_cpu_seconds_total")
+	regex := []*labels.Matcher{labels.MustNewMatcher(labels.MatchRegexp, "__name__", "node_(disk|network)_.+")}
+	var all []selection
+	for range drawn {
+		mint := w.begin() + d.Int64N(w.End-w.window().Milliseconds()-w.begin()+1)
+		maxt := mint + w.window().Milliseconds()
+		one := append(equal("__name__", "node_cpu_seconds_total"), equal("instance", d.instance(false))[0],
+			equal("cpu", fmt.Sprint(d.IntN(8)))[0], equal("mode", d.of("idle", "system", "user"))[0])
+		all = append(all,
+			selection{"one metric, " + window, metric, mint, maxt},
+			selection{"one metric, all of " + whole, metric, w.begin() - w.Interval.Milliseconds(), w.End},
+			selection{"one series, all of " + whole, one, w.begin() - w.Interval.Milliseconds(), w.End},
+			selection{"one instance, " + window, equal("instance", d.instance(false)), mint, maxt},
+			selection{"a regex, " + window, regex, mint, maxt},
+		)
 	}
+	return all
 }
 
 // matches says whether a series is selected.
@@ -77,6 +92,11 @@ func (d *digest) add(series uint64, t int64, v float64) {
 	d.Sum += xxhash.Sum64(b[:])
 }
 
+// and returns the digest of two sets.
+func (d digest) and(other digest) digest {
+	return digest{d.Samples + other.Samples, d.Sum + other.Sum}
+}
+
 // expected returns what each selection of a workload has to give.
 func expected(w workload, all []selection) []digest {
 	g := newGenerator(w)
@@ -105,29 +125,96 @@ func expected(w workload, all []selection) []digest {
 	return digests
 }
 
-// An expression is a PromQL range query, from start to end, in ms.
+// An expression is a PromQL range query over a span, at random times and of random series,
+// drawn anew each time: what was read a moment ago says little about the next one.
 type expression struct {
-	name       string
+	name     string
+	workload workload
+	span     time.Duration
+	// text writes the query.
+	text func(d *drawer) string
+}
+
+// A drawer draws what a query asks for.
+type drawer struct {
+	*rand.Rand
+	hosts int
+}
+
+// drawer returns one that draws the same each time it is made.
+func (w workload) drawer() *drawer {
+	return &drawer{rand.New(rand.NewPCG(w.Seed, 0)), max(1, w.Series/len(hostShapes()))}
+}
+
+// instance returns the instance of a host.
+func (d *drawer) instance(app bool) string { return instance(d.IntN(d.hosts), app) }
+
+// of returns one of some texts.
+func (d *drawer) of(texts ...string) string { return texts[d.IntN(len(texts))] }
+
+// A rangeQuery is a PromQL query from start to end, in ms.
+type rangeQuery struct {
 	text       string
 	start, end int64
 	step       time.Duration
 }
 
-// expressions returns the PromQL queries of a workload. They end a minute before
-// its last sample: VictoriaMetrics shows what is younger than 30 s only in part.
-func expressions(w workload) []expression {
-	start, end := w.End-w.window().Milliseconds(), w.End-time.Minute.Milliseconds()
-	step := max(w.Interval, (w.window() / 60).Truncate(w.Interval))
-	var list []expression
-	for _, e := range [][2]string{
-		{"a gauge of all hosts", `node_memory_MemAvailable_bytes`},
-		{"rate of one instance", fmt.Sprintf(`rate(node_network_receive_bytes_total{instance=%q}[5m])`, instance(0, false))},
-		{"sum of rates", `sum by (mode) (rate(node_cpu_seconds_total[5m]))`},
-		{"quantile", `histogram_quantile(0.99, sum by (le, handler) (rate(http_request_duration_seconds_bucket[5m])))`},
-	} {
-		list = append(list, expression{e[0] + ", " + short(w.window()), e[1], start, end, step})
+// steps is how many steps a range query has, as a graph of that many points wants.
+const steps = 120
+
+// draw returns a query. It ends a minute before the last sample of the workload at the
+// latest: VictoriaMetrics shows what is younger than 30 s only in part.
+func (e expression) draw(d *drawer) rangeQuery {
+	const minute = 60_000
+	first, last := e.workload.begin(), e.workload.End-minute-e.span.Milliseconds()
+	start := first
+	if last > first {
+		start += d.Int64N(last - first)
 	}
-	return list
+	step := max(e.workload.Interval, (e.span / steps).Truncate(e.workload.Interval))
+	return rangeQuery{e.text(d), start, min(start+e.span.Milliseconds(), e.workload.End-minute), step}
+}
+
+// expressions returns the PromQL queries of a workload.
+func expressions(w workload) []expression {
+	short1, long := w.window(), (time.Duration(w.Samples) * w.Interval).Truncate(w.Interval)
+	small := func(d *drawer) string {
+		metric := d.of("node_context_switches_total", "node_forks_total", "node_intr_total", "go_memstats_mallocs_total", "process_cpu_seconds_total")
+		return fmt.Sprintf("sum by (job) (rate(%s[5m]))", metric)
+	}
+	gauge := func(d *drawer) string {
+		return fmt.Sprintf("avg by (team) (node_memory_%s_bytes)", d.of("Active", "Buffers", "Cached", "Dirty", "MemFree", "Slab"))
+	}
+	series := func(d *drawer) string {
+		return fmt.Sprintf("rate(node_network_receive_bytes_total{instance=%q,device=%q}[5m])", d.instance(false), d.of("bond0", "eth0", "eth1", "lo"))
+	}
+	list := []struct {
+		name string
+		span time.Duration
+		text func(*drawer) string
+	}{
+		{"sum by (job) of rates of a small metric", short1, small},
+		{"sum by (job) of rates of a small metric", long, small},
+		{"sum by (code) of rates of the largest metric", short1, func(*drawer) string {
+			return "sum by (code) (rate(http_request_duration_seconds_bucket[5m]))"
+		}},
+		{"avg by (team) of a gauge", long, gauge},
+		{"quantile of a classic histogram", short1, func(d *drawer) string {
+			return fmt.Sprintf("histogram_quantile(0.99, sum by (le) (rate(http_request_duration_seconds_bucket{handler=%q}[5m])))", d.of("/api/v1/items", "/api/v1/login", "/api/v1/orders", "/healthz", "/metrics"))
+		}},
+		{"topk of rates", short1, func(d *drawer) string {
+			return fmt.Sprintf("topk(5, rate(node_network_%s_bytes_total[5m]))", d.of("receive", "transmit"))
+		}},
+		{"all of one instance by a regex", short1, func(d *drawer) string {
+			return fmt.Sprintf(`{__name__=~"node_.+",instance=%q}`, d.instance(false))
+		}},
+		{"one series", long, series},
+	}
+	var all []expression
+	for _, e := range list {
+		all = append(all, expression{e.name + ", " + short(e.span), w, e.span, e.text})
+	}
+	return all
 }
 
 // short prints a duration without parts that are zero.

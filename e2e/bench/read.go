@@ -126,11 +126,11 @@ func wireHash(pairs []prompb.Label) uint64 {
 
 // rangeRequest makes a PromQL range query. VictoriaMetrics would answer a second
 // one from a cache, and round its times, but for nocache.
-func rangeRequest(ctx context.Context, base string, e expression) (*http.Request, error) {
+func rangeRequest(ctx context.Context, base string, q rangeQuery) (*http.Request, error) {
 	seconds := func(ms int64) string { return strconv.FormatFloat(float64(ms)/1000, 'f', 3, 64) }
 	params := url.Values{
-		"query": {e.text}, "start": {seconds(e.start)}, "end": {seconds(e.end)},
-		"step": {strconv.FormatFloat(e.step.Seconds(), 'f', -1, 64)}, "nocache": {"1"},
+		"query": {q.text}, "start": {seconds(q.start)}, "end": {seconds(q.end)},
+		"step": {strconv.FormatFloat(q.step.Seconds(), 'f', -1, 64)}, "nocache": {"1"},
 	}
 	return http.NewRequestWithContext(ctx, http.MethodGet, base+"/api/v1/query_range?"+params.Encode(), nil)
 }
