@@ -41,7 +41,7 @@ type querier struct{ labelQuerier }
 // Select implements storage.Querier. The series are always sorted.
 func (q querier) Select(ctx context.Context, _ bool, hints *storage.SelectHints, ms ...*labels.Matcher) storage.SeriesSet {
 	query := q.query(hints, ms)
-	query.Decoded = true
+	query.Decoded, query.Passing = true, eval.Passing(ctx)
 	set, err := q.e.Select(ctx, query)
 	switch {
 	case err != nil:

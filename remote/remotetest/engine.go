@@ -168,7 +168,7 @@ func decodedSeries(ls labels.Labels, samples []engine.Sample) storage.ChunkSerie
 		for _, s := range part {
 			ts, vs = append(ts, s.T), append(vs, s.V)
 		}
-		b := chunk.Builder{Decoded: true}
+		b := chunk.Builder{Decoded: new(chunk.Space)}
 		b.AppendFloats(nil, ts, vs)
 		for _, c := range b.Chunks {
 			metas = append(metas, chunks.Meta{Chunk: c.Chunk, MinTime: c.MinTime, MaxTime: c.MaxTime})

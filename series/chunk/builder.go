@@ -29,10 +29,10 @@ const (
 // A Builder makes chunks in upstream's encodings of the values of one
 // series. The zero value is empty.
 type Builder struct {
-	// Decoded makes a Decoded of what AppendFloats is given, for readers that would
-	// decode it at once. After a megabyte of samples the builder encodes them all the
-	// same, so that long series do not fill the memory.
-	Decoded bool
+	// Decoded, if it is not nil, is where a Decoded is made of what AppendFloats is given,
+	// for readers that would decode it at once. After a megabyte of samples the builder
+	// encodes them all the same, so that long series do not fill the memory.
+	Decoded *Space
 	// Chunks are what is made so far, in order of time. They have no Ref.
 	Chunks []chunks.Meta
 	app    chunkenc.Appender
@@ -103,9 +103,9 @@ func (b *Builder) AppendFloats(space []byte, ts []int64, vs []float64) []byte {
 		ts, vs = ts[1:], vs[1:]
 	}
 	for n := 0; len(ts) > 0; ts, vs = ts[n:], vs[n:] {
-		if b.Decoded && b.Bytes() < maxDecodedBytes {
+		if b.Decoded != nil && b.Bytes() < maxDecodedBytes {
 			n = min(len(ts), MaxSamples)
-			b.addFull(&Decoded{slices.Clone(ts[:n]), slices.Clone(vs[:n])}, ts[0], ts[n-1])
+			b.addFull(b.Decoded.decoded(ts[:n], vs[:n]), ts[0], ts[n-1])
 			continue
 		}
 		n = min(len(ts), encodedAtOnce*SamplesPerChunk)

@@ -20,6 +20,48 @@ type Decoded struct {
 	vs []float64
 }
 
+const (
+	// firstSlab and maxSlab are how many samples the first slab of a Space has, and those
+	// after some.
+	firstSlab = 1 << 10
+	maxSlab   = 1 << 16
+)
+
+// A Space is memory for the samples of Decoded chunks. The zero value is empty. It is not
+// safe for concurrent use.
+type Space struct {
+	slabs []slab
+	// at is the slab from which memory is taken, and used how much of it is.
+	at, used int
+}
+
+// A slab is memory for as many times as values.
+type slab struct {
+	ts []int64
+	vs []float64
+}
+
+// Reset takes all memory back: chunks made in it must no longer be used.
+func (s *Space) Reset() { s.at, s.used = 0, 0 }
+
+// decoded makes a chunk of a copy of samples.
+func (s *Space) decoded(ts []int64, vs []float64) *Decoded {
+	n := len(ts)
+	for s.at < len(s.slabs) && len(s.slabs[s.at].ts)-s.used < n {
+		s.at, s.used = s.at+1, 0
+	}
+	if s.at == len(s.slabs) {
+		size := max(n, min(maxSlab, firstSlab<<min(s.at, 16)))
+		s.slabs = append(s.slabs, slab{make([]int64, size), make([]float64, size)})
+	}
+	from, to := s.used, s.used+n
+	s.used = to
+	c := &Decoded{s.slabs[s.at].ts[from:to:to], s.slabs[s.at].vs[from:to:to]}
+	copy(c.ts, ts)
+	copy(c.vs, vs)
+	return c
+}
+
 // Floats returns the samples: times in milliseconds, ascending, and as many
 // values. They belong to the chunk.
 func (c *Decoded) Floats() (ts []int64, vs []float64) { return c.ts, c.vs }

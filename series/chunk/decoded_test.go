@@ -41,7 +41,7 @@ func drain(t testing.TB, it chunkenc.Iterator) (ts []int64, vs []float64) {
 func TestFloatChunk(t *testing.T) {
 	for _, n := range []int{1, 2, 240, 241, 1920} {
 		for _, c := range seriestest.Shapes(seriestest.NewRand(t), n) {
-			chunks := built(&chunk.Builder{Decoded: true}, c.Ts, c.Vs)
+			chunks := built(&chunk.Builder{Decoded: new(chunk.Space)}, c.Ts, c.Vs)
 			if len(chunks) != 1 || chunks[0].MinTime != c.Ts[0] || chunks[0].MaxTime != c.Ts[n-1] {
 				t.Fatalf("%s: %d chunks of %d samples, the first in [%d, %d]", c.Name, len(chunks), n, chunks[0].MinTime, chunks[0].MaxTime)
 			}
@@ -69,7 +69,7 @@ func TestFloatChunk(t *testing.T) {
 // decoded.
 func TestFloatChunkSeek(t *testing.T) {
 	ts, vs := []int64{10, 20, 21, 40, 50}, []float64{1, 2, 3, 4, 5}
-	decoded := built(&chunk.Builder{Decoded: true}, ts, vs)[0].Chunk
+	decoded := built(&chunk.Builder{Decoded: new(chunk.Space)}, ts, vs)[0].Chunk
 	upstream, err := chunkenc.FromData(chunkenc.EncXOR, decoded.Bytes())
 	if err != nil {
 		t.Fatal(err)
@@ -126,7 +126,7 @@ func TestChunkBuilderDecoded(t *testing.T) {
 		return samples
 	}
 	var plain, decoded chunk.Builder
-	decoded.Decoded = true
+	decoded.Decoded = new(chunk.Space)
 	want, got := build(&plain), build(&decoded)
 	if len(want) != n || !slices.Equal(got, want) {
 		t.Errorf("%d samples decoded, %d encoded, or others", len(got), len(want))
@@ -146,7 +146,10 @@ func TestChunkBuilderDecoded(t *testing.T) {
 // TestChunkBuilderKeepsNothing: what was given may be overwritten.
 func TestChunkBuilderKeepsNothing(t *testing.T) {
 	for _, decoded := range []bool{false, true} {
-		b := chunk.Builder{Decoded: decoded}
+		var b chunk.Builder
+		if decoded {
+			b.Decoded = new(chunk.Space)
+		}
 		ts, vs := []int64{1, 2, 3}, []float64{1, 2, 3}
 		space := b.AppendFloats(make([]byte, 0, 1<<10), ts, vs)
 		clear(ts)
@@ -161,7 +164,7 @@ func TestChunkBuilderKeepsNothing(t *testing.T) {
 
 // TestFloatChunkAppender: what is appended is not in the decoded.
 func TestFloatChunkAppender(t *testing.T) {
-	decoded := built(&chunk.Builder{Decoded: true}, []int64{1, 2}, []float64{3, math.NaN()})[0].Chunk
+	decoded := built(&chunk.Builder{Decoded: new(chunk.Space)}, []int64{1, 2}, []float64{3, math.NaN()})[0].Chunk
 	app, err := decoded.Appender()
 	if err != nil {
 		t.Fatal(err)

@@ -59,7 +59,7 @@ func (s *floatSeries) Labels() labels.Labels { return s.labels }
 
 func (s *floatSeries) Iterator(it chunkenc.Iterator) chunkenc.Iterator {
 	var b chunk.Builder
-	b.Decoded = true
+	b.Decoded = new(chunk.Space)
 	b.AppendFloats(nil, s.ts, s.vs)
 	return b.Chunks[0].Chunk.Iterator(it)
 }

@@ -70,7 +70,7 @@ func (p *part) evaluate(ctx context.Context, source storage.Queryable, maxSample
 		return nil, err
 	}
 	defer querier.Close()
-	set := querier.Select(ctx, false, hints, p.vector.LabelMatchers...)
+	set := querier.Select(context.WithValue(ctx, passing{}, true), false, hints, p.vector.LabelMatchers...)
 	collect := p.newCollector(maxSamples)
 	if err := p.evaluateSeries(ctx, set, collect); err != nil {
 		return nil, err

@@ -1,6 +1,7 @@
 package eval
 
 import (
+	"context"
 	"errors"
 	"math"
 
@@ -16,6 +17,13 @@ type FloatSeries interface {
 	// values. It returns false if not all samples are floats.
 	AppendFloats(ts []int64, vs []float64) ([]int64, []float64, bool, error)
 }
+
+// passing is the key of a context, see Passing.
+type passing struct{}
+
+// Passing says whether a Select with this context is one of a part, which uses nothing of a
+// series after the next one is asked for.
+func Passing(ctx context.Context) bool { return ctx.Value(passing{}) != nil }
 
 // errUnknown says that a part met what it cannot evaluate.
 var errUnknown = errors.New("samples that this part cannot evaluate")

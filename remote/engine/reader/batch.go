@@ -5,10 +5,12 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync"
 
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/index"
 	"github.com/promtable/promtable/series"
+	"github.com/promtable/promtable/series/chunk"
 )
 
 const (
@@ -32,6 +34,34 @@ const (
 	firstBatch = 64
 	maxBatch   = 8192
 )
+
+// A batch is what was read of some series: a builder for each.
+type batch struct {
+	builders []chunkBuilder
+	// spaces are the memory of their decoded samples.
+	spaces []*chunk.Space
+}
+
+func newBatch(series int) batch { return batch{builders: make([]chunkBuilder, series)} }
+
+// spaces are those that no batch uses.
+var spaces = sync.Pool{New: func() any { return new(chunk.Space) }}
+
+// addSpace adds memory for decoded samples.
+func (b *batch) addSpace() *chunk.Space {
+	space := spaces.Get().(*chunk.Space)
+	b.spaces = append(b.spaces, space)
+	return space
+}
+
+// release gives the memory of decoded samples to other batches.
+func (b *batch) release() {
+	for _, space := range b.spaces {
+		space.Reset()
+		spaces.Put(space)
+	}
+	b.spaces = nil
+}
 
 // errSplit marks a batch that is over splitFactor.
 var errSplit = errors.New("batch too large")
@@ -65,21 +95,21 @@ type batchReader struct {
 
 // read reads a batch of the first series of from, and returns a builder for each
 // series in it.
-func (r *batchReader) read(ctx context.Context, from []index.Series, m metrics) ([]chunkBuilder, error) {
+func (r *batchReader) read(ctx context.Context, from []index.Series, m metrics) (batch, error) {
 	for {
 		n := r.cut(from)
-		builders, err := r.readSeries(ctx, from[:n])
+		read, err := r.readSeries(ctx, from[:n])
 		if errors.Is(err, errSplit) {
 			m.batches.WithLabelValues(resultSplit).Inc()
 			r.size = max(1, n/4)
 			continue
 		}
 		if err != nil {
-			return nil, err
+			return batch{}, err
 		}
 		m.batches.WithLabelValues(resultRead).Inc()
-		r.resize(builders)
-		return builders, nil
+		r.resize(read.builders)
+		return read, nil
 	}
 }
 
@@ -106,18 +136,18 @@ func (r *batchReader) resize(builders []chunkBuilder) {
 }
 
 // readSeries reads the rows of these series.
-func (r *batchReader) readSeries(ctx context.Context, batch []index.Series) ([]chunkBuilder, error) {
-	scan := r.newBatchScan(batch)
-	bases := basesOf(batch)
+func (r *batchReader) readSeries(ctx context.Context, of []index.Series) (batch, error) {
+	scan := r.newBatchScan(of)
+	bases := basesOf(of)
 	for part, ok := r.nextPart(bases, r.start); ok; part, ok = r.nextPart(bases, part.limit) {
 		widest, err := scan.run(ctx, part)
 		if err != nil {
-			return nil, err
+			return batch{}, err
 		}
 		r.widths.learn(part.span(), widest)
 	}
 	r.samples += int(scan.samples.Load())
-	return scan.builders, r.addBefore(ctx, batch, scan.builders)
+	return scan.batch, r.addBefore(ctx, of, scan.builders)
 }
 
 // ranges returns the rows of a batch in p, ascending. The buckets of one series are

@@ -77,11 +77,11 @@ func (r *Reader) Explain(ctx context.Context, q Query) (*Explanation, error) {
 		x.Rows = append(x.Rows, explained)
 	}
 	for rest := found.Series; len(rest) > 0; {
-		batch, err := reader.read(ctx, rest, r.metrics)
+		read, err := reader.read(ctx, rest, r.metrics)
 		if err != nil {
 			return nil, err
 		}
-		rest = rest[len(batch):]
+		rest = rest[len(read.builders):]
 	}
 	return x, nil
 }

@@ -84,6 +84,9 @@ type Query struct {
 	// timestamps may be a *chunk.Decoded, which costs nothing to iterate over
 	// and, unlike others, something to ask for Bytes.
 	Decoded bool
+	// Passing says that nothing of a series is used after the next one is asked for: then
+	// memory of decoded samples is used again.
+	Passing bool
 	// Share is how many queries are answered at the same time for one request, and
 	// share the memory that one alone may take: the batches of each are smaller
 	// accordingly, down to 128 KB. 0 is the same as 1.

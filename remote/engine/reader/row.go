@@ -46,7 +46,7 @@ func (r *rowReader) reset(base, start, limit int64, cells []bucketstore.Cell, op
 // appendTo appends the samples of a row in [start, limit) to b. Rows come in time
 // order.
 func (r *rowReader) appendTo(b *chunkBuilder, base, start, limit int64, cells []bucketstore.Cell) error {
-	options := merge.Options{Regular: !b.Decoded, PassChunk: chunk.IsHalfFull}
+	options := merge.Options{Regular: b.Decoded == nil, PassChunk: chunk.IsHalfFull}
 	if err := r.reset(base, start, limit, cells, options); err != nil {
 		return err
 	}

@@ -111,7 +111,10 @@ func TestAddDenseRow(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			var reader rowReader
 			read := func(decoded bool) (*chunkBuilder, []string) {
-				b := &chunkBuilder{Builder: chunk.Builder{Decoded: decoded}}
+				b := new(chunkBuilder)
+				if decoded {
+					b.Decoded = new(chunk.Space)
+				}
 				if err := reader.appendTo(b, 0, tt.start, tt.limit, slices.Concat(cells, tt.late)); err != nil {
 					t.Fatal(err)
 				}

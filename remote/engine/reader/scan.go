@@ -12,6 +12,7 @@ import (
 	"github.com/promtable/promtable/index"
 	"github.com/promtable/promtable/index/repanic"
 	"github.com/promtable/promtable/series"
+	"github.com/promtable/promtable/series/chunk"
 )
 
 // minScanSeries is how many series a scan reads at least, if several scans read a
@@ -20,8 +21,8 @@ const minScanSeries = 128
 
 // A batchScan is one reading of a batch.
 type batchScan struct {
-	r        *batchReader
-	builders []chunkBuilder
+	r *batchReader
+	batch
 	// sections are read at the same time.
 	sections []section
 	// samples and bytes are those of all sections.
@@ -49,15 +50,19 @@ type rangeMet struct {
 	rows, cells int
 }
 
-func (r *batchReader) newBatchScan(batch []index.Series) *batchScan {
-	s := &batchScan{r: r, builders: make([]chunkBuilder, len(batch))}
-	count := max(1, min(r.scans, len(batch)/r.least))
+func (r *batchReader) newBatchScan(series []index.Series) *batchScan {
+	s := &batchScan{r: r, batch: newBatch(len(series))}
+	count := max(1, min(r.scans, len(series)/r.least))
 	for n := range count {
-		first, limit := n*len(batch)/count, (n+1)*len(batch)/count
-		sec := section{s: s, batch: batch[first:limit], builders: s.builders[first:limit], slots: make(map[string]int, limit-first)}
+		first, limit := n*len(series)/count, (n+1)*len(series)/count
+		sec := section{s: s, batch: series[first:limit], builders: s.builders[first:limit], slots: make(map[string]int, limit-first)}
+		var space *chunk.Space
+		if r.query.Decoded {
+			space = s.addSpace()
+		}
 		for i := range sec.batch {
 			sec.slots[sec.batch[i].Key] = i
-			sec.builders[i].Decoded = r.query.Decoded
+			sec.builders[i].Decoded = space
 		}
 		s.sections = append(s.sections, sec)
 	}

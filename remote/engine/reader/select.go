@@ -29,7 +29,7 @@ func (r *Reader) Select(ctx context.Context, q Query) (storage.ChunkSeriesSet, e
 	if err != nil {
 		return nil, err
 	}
-	set := &seriesSet{ctx: ctx, metrics: r.metrics, rest: found.Series, reader: r.newBatchReader(q), inBackground: r.inBackground}
+	set := &seriesSet{ctx: ctx, metrics: r.metrics, rest: found.Series, reader: r.newBatchReader(q), passing: q.Passing, inBackground: r.inBackground}
 	if q.SeriesOnly {
 		set.reader = nil
 		return set, nil
@@ -50,10 +50,11 @@ type seriesSet struct {
 	// reader is nil if SeriesOnly is set.
 	reader *batchReader
 	// batch has the builders of read, the series in front of rest. The first of both
-	// is delivered next.
-	batch []chunkBuilder
-	read  []index.Series
-	rest  []index.Series
+	// is delivered next. passing is Query.Passing.
+	batch   batch
+	read    []index.Series
+	rest    []index.Series
+	passing bool
 	// ahead delivers the batch that is read in the background. It is nil if none is.
 	// Until the batch is there, only the goroutine that reads it uses reader.
 	ahead <-chan batchRead
@@ -64,36 +65,45 @@ type seriesSet struct {
 
 // A batchRead is what became of reading a batch.
 type batchRead struct {
-	builders []chunkBuilder
-	err      error
+	batch batch
+	err   error
 }
 
 // fill takes batches until one has a sample or all are read.
 func (s *seriesSet) fill() {
 	for s.err == nil && len(s.rest) > 0 && !s.skipEmpty() {
+		s.releaseIfPassing()
 		if s.batch, s.err = s.nextBatch(); s.err != nil {
-			s.batch, s.rest = nil, nil
+			s.batch, s.rest = batch{}, nil
 			return
 		}
-		s.read, s.rest = s.rest[:len(s.batch)], s.rest[len(s.batch):]
+		n := len(s.batch.builders)
+		s.read, s.rest = s.rest[:n], s.rest[n:]
 	}
 	s.skipEmpty()
 }
 
+// releaseIfPassing gives up the memory of the batch, of which all is delivered.
+func (s *seriesSet) releaseIfPassing() {
+	if s.passing {
+		s.batch.release()
+	}
+}
+
 // nextBatch waits for what is read in the background, or reads.
-func (s *seriesSet) nextBatch() ([]chunkBuilder, error) {
+func (s *seriesSet) nextBatch() (batch, error) {
 	if s.ahead == nil {
 		return s.reader.read(s.ctx, s.rest, s.metrics)
 	}
 	if err := s.ctx.Err(); err != nil {
-		return nil, err
+		return batch{}, err
 	}
 	select {
 	case <-s.ctx.Done():
-		return nil, s.ctx.Err()
+		return batch{}, s.ctx.Err()
 	case next := <-s.ahead:
 		s.ahead = nil
-		return next.builders, repanic.Rethrow(next.err)
+		return next.batch, repanic.Rethrow(next.err)
 	}
 }
 
@@ -109,7 +119,7 @@ func (s *seriesSet) readAhead() {
 	s.inBackground(s.ctx, func(ctx context.Context) {
 		var next batchRead
 		next.err = repanic.Catch(func() (err error) {
-			next.builders, err = reader.read(ctx, rest, m)
+			next.batch, err = reader.read(ctx, rest, m)
 			return err
 		})
 		ahead <- next
@@ -119,10 +129,10 @@ func (s *seriesSet) readAhead() {
 // skipEmpty drops what has no sample from the front of the batch and says
 // whether anything is left.
 func (s *seriesSet) skipEmpty() bool {
-	for len(s.batch) > 0 && s.batch[0].samples == 0 {
-		s.batch, s.read = s.batch[1:], s.read[1:]
+	for b := s.batch.builders; len(b) > 0 && b[0].samples == 0; b = s.batch.builders {
+		s.batch.builders, s.read = b[1:], s.read[1:]
 	}
-	return len(s.batch) > 0
+	return len(s.batch.builders) > 0
 }
 
 // Next implements storage.ChunkSeriesSet.
@@ -130,15 +140,17 @@ func (s *seriesSet) Next() bool {
 	if s.reader == nil {
 		return s.nextLabels()
 	}
-	if s.fill(); len(s.batch) == 0 {
+	if s.fill(); len(s.batch.builders) == 0 {
+		s.releaseIfPassing()
 		return false
 	}
 	s.readAhead()
-	s.setCurrent(s.read[0].Labels, s.batch[0].Chunks)
+	next := &s.batch.builders[0]
+	s.setCurrent(s.read[0].Labels, next.Chunks)
 	s.metrics.series.Inc()
-	s.metrics.samples.Add(float64(s.batch[0].samples))
-	s.batch[0] = chunkBuilder{} // the caller's now
-	s.batch, s.read = s.batch[1:], s.read[1:]
+	s.metrics.samples.Add(float64(next.samples))
+	*next = chunkBuilder{} // the caller's now
+	s.batch.builders, s.read = s.batch.builders[1:], s.read[1:]
 	return true
 }
 
