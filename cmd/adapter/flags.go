@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/alecthomas/kingpin/v2"
@@ -284,6 +285,8 @@ func (o *options) queryFlags(app *kingpin.Application) {
 	intFlag(app.Flag("query.max-samples", "Maximum number of samples that one PromQL query may hold in memory."), &o.api.MaxSamples)
 	intFlag(app.Flag("query.max-concurrency", "Maximum number of concurrent PromQL queries; others wait."), &o.api.MaxConcurrent)
 	durationFlag(app.Flag("query.lookback-delta", "Maximum age of the last sample of a series that PromQL takes as its value."), &o.api.Lookback)
+	app.Flag("enable-feature", "Features of PromQL that are off by default, with commas between them, named as in Prometheus. Repeatable.").
+		SetValue((*commaList)(&o.api.Features))
 	durationFlag(app.Flag("query.default-evaluation-interval", "Default step of subqueries, like evaluation_interval of Prometheus."), &o.api.EvaluationInterval)
 }
 
@@ -309,6 +312,9 @@ func (o *options) check() error {
 	}
 	if err := o.engine.HA.Validate(); err != nil {
 		return err
+	}
+	if err := api.CheckFeatures(o.api.Features); err != nil {
+		return fmt.Errorf("--enable-feature: %w", err)
 	}
 	if *o.given["ha.failover"] && o.engine.HA.ClusterLabel == "" {
 		return errors.New("--ha.failover needs --ha.cluster-label and --ha.replica-label")
@@ -339,6 +345,16 @@ func (o *options) check() error {
 	}
 	return nil
 }
+
+// A commaList is a flag that takes several values at once, and may be repeated.
+type commaList []string
+
+func (l *commaList) Set(text string) error {
+	*l = append(*l, strings.Split(text, ",")...)
+	return nil
+}
+func (l *commaList) String() string   { return strings.Join(*l, ",") }
+func (*commaList) IsCumulative() bool { return true }
 
 // checkNumbers refuses numbers that make no sense.
 func (o *options) checkNumbers() error {

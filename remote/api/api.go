@@ -59,6 +59,8 @@ type Config struct {
 	// EvaluationInterval is the step of a subquery that names none, in whole
 	// milliseconds: what Prometheus takes from its configuration.
 	EvaluationInterval time.Duration // 1m
+	// Features are the names of parts of PromQL that are off by default, see CheckFeatures.
+	Features []string
 	// ActiveQueries is the directory of the log of active queries, which tells
 	// after a crash what ran. Empty is none.
 	ActiveQueries string
@@ -123,9 +125,13 @@ type API struct {
 // caller closes it.
 func New(cfg Config) (*API, error) {
 	cfg = cfg.WithDefaults()
+	if err := CheckFeatures(cfg.Features); err != nil {
+		return nil, err
+	}
+	_, options := cfg.promqlOptions()
 	a := &API{
 		cfg:     cfg,
-		parser:  parser.NewParser(parser.Options{}),
+		parser:  parser.NewParser(options),
 		mux:     http.NewServeMux(),
 		started: cfg.Now(),
 		passes:  gate.New(cfg.MaxConcurrent),

@@ -46,19 +46,19 @@ func (a *API) newUpstream() (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	a.queries = eval.New(promql.EngineOpts{
-		Logger:               logger,
-		Reg:                  a.cfg.Registerer,
-		MaxSamples:           a.cfg.MaxSamples,
-		Timeout:              a.cfg.Timeout,
-		ActiveQueryTracker:   tracker,
-		LookbackDelta:        a.cfg.Lookback,
-		EnableAtModifier:     true,
-		EnableNegativeOffset: true,
-		Parser:               a.parser,
-		// Without it the engine panics at a subquery that names no step.
-		NoStepSubqueryIntervalFn: func(int64) int64 { return a.cfg.EvaluationInterval.Milliseconds() },
-	})
+	opts, _ := a.cfg.promqlOptions()
+	opts.Logger = logger
+	opts.Reg = a.cfg.Registerer
+	opts.MaxSamples = a.cfg.MaxSamples
+	opts.Timeout = a.cfg.Timeout
+	opts.ActiveQueryTracker = tracker
+	opts.LookbackDelta = a.cfg.Lookback
+	opts.EnableAtModifier = true
+	opts.EnableNegativeOffset = true
+	opts.Parser = a.parser
+	// Without it the engine panics at a subquery that names no step.
+	opts.NoStepSubqueryIntervalFn = func(int64) int64 { return a.cfg.EvaluationInterval.Milliseconds() }
+	a.queries = eval.New(opts)
 	a.close = a.queries.Close
 	// NewAPI renders openapi.yaml, which is not served: without paths that takes
 	// half the time and memory.
