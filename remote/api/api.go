@@ -51,6 +51,10 @@ type Config struct {
 	Timeout time.Duration // 2m
 	// MaxSamples is how many samples a query may hold in memory at once.
 	MaxSamples int // 50,000,000
+	// MaxMemory is how many bytes a query may hold, and MaxTotalMemory how many all of them
+	// together: samples that are kept, and results.
+	MaxMemory      int // 1 GiB
+	MaxTotalMemory int // 4 GiB
 	// MaxConcurrent is how many queries run at once; others wait.
 	MaxConcurrent int // 20
 	// Lookback is how old the last sample of a series may be at the time that a
@@ -83,6 +87,12 @@ func (cfg Config) WithDefaults() Config {
 	}
 	if cfg.MaxSamples == 0 {
 		cfg.MaxSamples = 50_000_000
+	}
+	if cfg.MaxMemory == 0 {
+		cfg.MaxMemory = 1 << 30
+	}
+	if cfg.MaxTotalMemory == 0 {
+		cfg.MaxTotalMemory = 4 << 30
 	}
 	if cfg.MaxConcurrent == 0 {
 		cfg.MaxConcurrent = 20
@@ -182,6 +192,23 @@ func (a *API) bounded(next http.Handler) http.Handler {
 		control := http.NewResponseController(w)
 		_ = control.SetWriteDeadline(time.Now().Add(a.cfg.Timeout + request.AnswerGrace)) // a writer without, as in a test, has no slow clients
 		defer func() { _ = control.SetWriteDeadline(time.Time{}) }()                      // also after a panic: the connection may live on
-		next.ServeHTTP(w, r.WithContext(ctx))
+		next.ServeHTTP(retryWriter{w}, r.WithContext(ctx))
 	})
 }
+
+// A retryWriter says with each 503 when to come back.
+type retryWriter struct{ http.ResponseWriter }
+
+// retryAfter is in seconds.
+const retryAfter = "5"
+
+// WriteHeader implements http.ResponseWriter.
+func (w retryWriter) WriteHeader(status int) {
+	if status == http.StatusServiceUnavailable {
+		w.Header().Set("Retry-After", retryAfter)
+	}
+	w.ResponseWriter.WriteHeader(status)
+}
+
+// Unwrap is for http.ResponseController.
+func (w retryWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }

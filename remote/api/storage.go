@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/prometheus/util/annotations"
 
 	"github.com/promtable/promtable/remote/engine"
+	"github.com/promtable/promtable/remote/engine/eval"
 )
 
 // storeError marks an error of the store, which upstream's API could not tell
@@ -23,7 +24,7 @@ func (e *storeError) Unwrap() error { return e.err }
 // end of waiting.
 func mark(err error) error {
 	switch {
-	case err == nil, errors.Is(err, engine.ErrLimit), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+	case err == nil, errors.Is(err, engine.ErrLimit), errors.Is(err, eval.ErrMemory), errors.Is(err, eval.ErrBusy), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return err
 	}
 	return &storeError{err}

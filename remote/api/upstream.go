@@ -58,7 +58,7 @@ func (a *API) newUpstream() (http.Handler, error) {
 	opts.Parser = a.parser
 	// Without it the engine panics at a subquery that names no step.
 	opts.NoStepSubqueryIntervalFn = func(int64) int64 { return a.cfg.EvaluationInterval.Milliseconds() }
-	a.queries = eval.New(opts)
+	a.queries = eval.New(opts, eval.NewMemory(int64(a.cfg.MaxMemory), int64(a.cfg.MaxTotalMemory)))
 	a.close = a.queries.Close
 	// NewAPI renders openapi.yaml, which is not served: without paths that takes
 	// half the time and memory.
@@ -134,7 +134,12 @@ func (slots) Close() error { return nil }
 // not export.
 func statusOf[Kind ~int](_ Kind, err error) (status int, override bool) {
 	var failed *storeError
-	if errors.Is(err, engine.ErrLimit) || errors.As(err, &failed) {
+	switch {
+	case errors.Is(err, eval.ErrMemory):
+		return http.StatusUnprocessableEntity, true
+	case errors.Is(err, eval.ErrBusy):
+		return http.StatusServiceUnavailable, true
+	case errors.Is(err, engine.ErrLimit), errors.As(err, &failed):
 		return request.Status(context.Background(), request.API, err), true
 	}
 	return 0, false

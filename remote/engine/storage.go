@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/prometheus/util/annotations"
 
 	"github.com/promtable/promtable/remote/engine/eval"
+	"github.com/promtable/promtable/remote/engine/reader"
 	"github.com/promtable/promtable/series/chunk"
 )
 
@@ -49,7 +50,39 @@ func (q querier) Select(ctx context.Context, _ bool, hints *storage.SelectHints,
 	case query.SeriesOnly:
 		return labelSet{set}
 	}
+	if !query.Passing {
+		set = &heldSet{ChunkSeriesSet: set, ctx: ctx, query: query}
+	}
 	return sampleSet{set, q.mint}
+}
+
+// A heldSet counts what the query of ctx keeps of its series.
+type heldSet struct {
+	storage.ChunkSeriesSet
+	ctx   context.Context
+	query Query
+	err   error
+}
+
+// Next implements storage.ChunkSeriesSet.
+func (s *heldSet) Next() bool {
+	if s.err != nil || !s.ChunkSeriesSet.Next() {
+		return false
+	}
+	held := 0
+	for it := s.ChunkSeriesSet.At().Iterator(nil); it.Next(); {
+		held += chunk.SizeOf(it.At().Chunk)
+	}
+	s.err = eval.Hold(s.ctx, held, reader.SelectorName(s.query.Matchers))
+	return s.err == nil
+}
+
+// Err implements storage.ChunkSeriesSet.
+func (s *heldSet) Err() error {
+	if s.err != nil {
+		return s.err
+	}
+	return s.ChunkSeriesSet.Err()
 }
 
 // A sampleSet shows chunks as samples. It leaves out the histogram before mint that Select

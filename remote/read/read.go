@@ -127,10 +127,9 @@ func (h *Handler) read(ctx context.Context, w http.ResponseWriter, r *http.Reque
 	if err != nil {
 		return false, request.BadRequest("%w", err)
 	}
-	if kind == prompb.ReadRequest_SAMPLES {
-		for i := range queries {
-			queries[i].Decoded = true
-		}
+	for i := range queries {
+		queries[i].Decoded = kind == prompb.ReadRequest_SAMPLES
+		queries[i].Passing = !queries[i].Decoded
 	}
 	sets, err := h.plan(ctx, queries)
 	if err != nil {

@@ -47,11 +47,11 @@ func (b *Builder) Bytes() int {
 	if len(b.Chunks) == 0 {
 		return 0
 	}
-	return b.closed + sizeOf(b.last().Chunk)
+	return b.closed + SizeOf(b.last().Chunk)
 }
 
-// sizeOf is what a chunk holds in bytes.
-func sizeOf(c chunkenc.Chunk) int {
+// SizeOf is what a chunk holds in bytes.
+func SizeOf(c chunkenc.Chunk) int {
 	if floats, ok := c.(*Decoded); ok {
 		return floatSize * len(floats.ts)
 	}
@@ -226,7 +226,7 @@ func (b *Builder) begin(t int64, v cell.Value) error {
 // add makes chunk, with one sample at t, the last one.
 func (b *Builder) add(t int64, chunk chunkenc.Chunk, app chunkenc.Appender) {
 	if len(b.Chunks) > 0 {
-		b.closed += sizeOf(b.last().Chunk)
+		b.closed += SizeOf(b.last().Chunk)
 	}
 	b.Chunks = append(b.Chunks, chunks.Meta{Chunk: chunk, MinTime: t, MaxTime: t})
 	b.app, b.inChunk = app, 1

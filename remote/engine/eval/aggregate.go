@@ -171,12 +171,12 @@ type groups struct {
 	warnings annotations.Annotations
 }
 
-func newGroups(p *part, maxSamples int) *groups { return &groups{grouper: newGrouper(p, maxSamples)} }
+func newGroups(p *part, held holding) *groups { return &groups{grouper: newGrouper(p, held)} }
 
 func (g *groups) add(metric labels.Labels, c *column) error {
 	group, isNew := g.of(metric)
 	if isNew {
-		if err := g.hold(len(c.has)); err != nil {
+		if err := g.hold(len(c.has), accumulatorSize); err != nil {
 			return err
 		}
 		g.steps = append(g.steps, make([]accumulator, len(c.has)))

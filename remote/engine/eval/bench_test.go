@@ -80,7 +80,7 @@ func BenchmarkQuery(b *testing.B) {
 		}
 		data = append(data, s)
 	}
-	engines := map[string]promql.QueryEngine{"upstream": promql.NewEngine(options()), "ours": eval.New(options())}
+	engines := map[string]promql.QueryEngine{"upstream": promql.NewEngine(options()), "ours": eval.New(options(), eval.NewMemory(0, 0))}
 	for name, query := range map[string]string{
 		"rate": "sum by (job) (rate(http_requests_total[5m]))", "avg": "avg by (code) (http_requests_total)",
 		"max_over_time": "max by (code) (max_over_time(http_requests_total[10m]))",

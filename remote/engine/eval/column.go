@@ -69,16 +69,25 @@ func (c *column) histogram(i int) *histogram.FloatHistogram {
 // held returns how many samples the values are, as upstream counts: 16 bytes of a
 // histogram are one.
 func (c *column) held() (n int) {
-	for i, has := range c.has {
-		switch h := c.histogram(i); {
-		case h != nil:
-			n += (h.Size() + 8) / 16
-		case has:
-			n++
-		}
+	for i := range c.has {
+		n += c.heldAt(i)
 	}
 	return n
 }
+
+// heldAt is held of step i.
+func (c *column) heldAt(i int) int {
+	switch h := c.histogram(i); {
+	case h != nil:
+		return heldBy(h)
+	case c.has[i]:
+		return 1
+	}
+	return 0
+}
+
+// heldBy returns how many samples a histogram is, as upstream counts.
+func heldBy(h *histogram.FloatHistogram) int { return (h.Size() + 8) / 16 }
 
 // isEmpty says whether there is no value.
 func (c *column) isEmpty() bool { return !slices.Contains(c.has, true) }

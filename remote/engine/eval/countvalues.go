@@ -17,8 +17,8 @@ type countValues struct {
 	texts  []byte
 }
 
-func newCountValues(p *part, maxSamples int) *countValues {
-	return &countValues{grouper: newGrouper(p, maxSamples), label: p.valueLabel}
+func newCountValues(p *part, held holding) *countValues {
+	return &countValues{grouper: newGrouper(p, held), label: p.valueLabel}
 }
 
 func (cv *countValues) add(metric labels.Labels, c *column) error {
@@ -36,7 +36,7 @@ func (cv *countValues) add(metric labels.Labels, c *column) error {
 			cv.builder.Reset(metric)
 			var isNew bool
 			if group, isNew = cv.of(cv.builder.Set(cv.label, string(cv.texts)).Labels()); isNew {
-				if err := cv.hold(len(c.has)); err != nil {
+				if err := cv.hold(len(c.has), pointSize); err != nil {
 					return err
 				}
 				cv.counts = append(cv.counts, newColumn(len(c.has)))

@@ -25,5 +25,7 @@
 //	aggregate.go  sum, avg, count, group, min, max, stddev, stdvar, quantile
 //	histogram.go  sums and averages of native histograms
 //	topk.go       topk and bottomk, countvalues.go count_values
+//	memory.go     how much memory queries hold
+//	stats.go      how many samples are read
 //	column.go     the values of a series at the steps; as a series of upstream's
 package eval

@@ -12,19 +12,21 @@ import (
 	"github.com/prometheus/prometheus/promql/parser/posrange"
 	"github.com/prometheus/prometheus/storage"
 	"github.com/prometheus/prometheus/util/annotations"
+	"github.com/prometheus/prometheus/util/stats"
 )
 
 // An Engine is a promql.QueryEngine. It is safe for concurrent use.
 type Engine struct {
 	upstream *promql.Engine
 	opts     promql.EngineOpts
+	memory   *Memory
 }
 
 var _ promql.QueryEngine = (*Engine)(nil)
 
-// New returns an engine with the options of upstream's.
-func New(opts promql.EngineOpts) *Engine {
-	return &Engine{upstream: promql.NewEngine(opts), opts: opts}
+// New returns an engine with the options of upstream's. Its queries hold what memory allows.
+func New(opts promql.EngineOpts, memory *Memory) *Engine {
+	return &Engine{upstream: promql.NewEngine(opts), opts: opts, memory: memory}
 }
 
 // Close closes upstream's engine.
@@ -77,7 +79,10 @@ func (q *query) plan() error {
 		return nil
 	}
 	p := planner{lookback: stmt.LookbackDelta, subqueryStep: q.engine.opts.NoStepSubqueryIntervalFn, unknown: q.unknown, parts: parts}
-	stmt.Expr = p.replace(stmt.Expr, gridOf(stmt))
+	g := gridOf(stmt)
+	p.steps = g.count
+	stmt.Expr = p.replace(stmt.Expr, g)
+	parts.stats = made.Stats().Samples
 	return nil
 }
 
@@ -102,7 +107,7 @@ func gridOf(s *parser.EvalStmt) grid {
 // does, from the beginning.
 func (q *query) Exec(ctx context.Context) *promql.Result {
 	for {
-		res := q.Query.Exec(ctx)
+		res := q.execOnce(ctx)
 		if !errors.Is(res.Err, errUnknown) {
 			if failed := (*evaluationError)(nil); errors.As(res.Err, &failed) {
 				res.Err = failed.error
@@ -115,6 +120,12 @@ func (q *query) Exec(ctx context.Context) *promql.Result {
 			return &promql.Result{Err: err}
 		}
 	}
+}
+
+func (q *query) execOnce(ctx context.Context) *promql.Result {
+	ctx, end := q.engine.memory.with(ctx)
+	defer end()
+	return q.Query.Exec(ctx)
 }
 
 // An evaluationError is one that upstream's engine gives for the same reason. It is told as
@@ -151,6 +162,7 @@ func (q embeddedQuerier) Select(ctx context.Context, sorted bool, hints *storage
 // parts are those of a query.
 type parts struct {
 	source storage.Queryable
+	stats  *stats.QuerySamples
 	// maxSamples is how many samples a query may hold.
 	maxSamples int
 	bySelector map[*labels.Matcher]*part
@@ -179,8 +191,11 @@ func (ps *parts) find(ms []*labels.Matcher) *part {
 // evaluate evaluates a part.
 func (ps *parts) evaluate(ctx context.Context, p *part) ([]result, annotations.Annotations, error) {
 	results, err := p.evaluate(ctx, ps.source, ps.maxSamples)
-	if errors.Is(err, errUnknown) {
+	switch {
+	case errors.Is(err, errUnknown):
 		ps.gaveUp = p.place
+	case err == nil:
+		p.tell(ps.stats, results)
 	}
 	return results, p.warnings, err
 }

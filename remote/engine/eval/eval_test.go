@@ -37,7 +37,7 @@ func TestUpstream(t *testing.T) {
 	promqltest.RunBuiltinTests(t, &comparing{
 		Engine:   promqltest.NewTestEngine(t, true, 0, 10_000),
 		upstream: promqltest.NewTestEngineWithOpts(t, options()),
-		ours:     eval.New(options()),
+		ours:     eval.New(options(), eval.NewMemory(0, 0)),
 		t:        t,
 	})
 }
@@ -98,7 +98,12 @@ func answer(ctx context.Context, e promql.QueryEngine, qs string, query func(pro
 	}
 	warnings, infos := res.Warnings.AsStrings(qs, 0, 0)
 	notes := slices.Sorted(slices.Values(append(warnings, infos...)))
-	return text(res.Value, strings.Contains(qs, "sort")) + "\n" + stringOf(notes)
+	samples := q.Stats().Samples
+	counted := fmt.Sprintln(samples.TotalSamples, samples.SamplesRead, samples.TotalSamplesPerStep, samples.SamplesReadPerStep)
+	if strings.Contains(qs, ":") { // of subqueries not all samples are told
+		counted = ""
+	}
+	return text(res.Value, strings.Contains(qs, "sort")) + "\n" + stringOf(notes) + counted
 }
 
 func stringOf(notes []string) (all string) {

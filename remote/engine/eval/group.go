@@ -1,6 +1,8 @@
 package eval
 
 import (
+	"context"
+
 	"github.com/prometheus/prometheus/model/labels"
 )
 
@@ -14,11 +16,11 @@ type grouper struct {
 	key     []byte
 	builder *labels.Builder
 
-	held, maxSamples int
+	holding
 }
 
-func newGrouper(p *part, maxSamples int) grouper {
-	return grouper{p: p, byKey: make(map[string]int), builder: labels.NewBuilder(labels.EmptyLabels()), maxSamples: maxSamples}
+func newGrouper(p *part, held holding) grouper {
+	return grouper{p: p, byKey: make(map[string]int), builder: labels.NewBuilder(labels.EmptyLabels()), holding: held}
 }
 
 // of returns the position of the group of a series, and whether it is new.
@@ -45,10 +47,32 @@ func (g *grouper) labels(metric labels.Labels) labels.Labels {
 	return g.builder.Keep(g.p.grouping...).Labels()
 }
 
-// hold counts samples that are held, and returns an error if they are too many.
-func (g *grouper) hold(samples int) error {
-	if g.held += samples; g.held > g.maxSamples {
+// holding bounds the results that a part holds.
+type holding struct {
+	ctx  context.Context
+	part *part
+	// samples is how many are held, of maxSamples.
+	samples, maxSamples int
+}
+
+// hold notes that so many more samples are held, each of so many bytes.
+func (h *holding) hold(samples, size int) error {
+	if h.samples += samples; h.samples > h.maxSamples {
 		return errTooMany
+	}
+	if err := Hold(h.ctx, samples*size, h.part.vector.String()); err != nil {
+		return &evaluationError{err}
 	}
 	return nil
 }
+
+const (
+	// pointSize is how many bytes a value of a column takes.
+	pointSize = 9
+	// sampleSize is how many bytes a sample takes, as upstream counts.
+	sampleSize = 16
+	// accumulatorSize is how many bytes an accumulator takes, and elementSize an element of a
+	// heap.
+	accumulatorSize = 88
+	elementSize     = 16
+)

@@ -21,18 +21,20 @@ func (p *part) mixedColumn(s storage.Series, out *column) error {
 		to := p.grid.at(i) - p.shift
 		after := to - p.rangeMs
 		m.drop(after)
+		read := 0
 		for kind != chunkenc.ValNone && it.AtT() <= to {
 			if it.AtT() > after {
-				m.add(it, kind, p.call != nil)
+				read += m.add(it, kind, p.call != nil)
 			}
 			kind = it.Next()
 		}
-		switch {
-		case p.call != nil:
+		if p.call != nil {
+			p.counts.add(i, m.held(), read)
 			p.callAt(i, m.floats, m.histograms, out)
-		default:
-			m.selectAt(i, out)
+			continue
 		}
+		m.selectAt(i, out)
+		p.counts.add(i, out.heldAt(i), out.heldAt(i))
 	}
 	return it.Err()
 }
@@ -50,18 +52,32 @@ func (m *mixedWindow) drop(after int64) {
 	m.histograms = slices.DeleteFunc(slices.Clone(m.histograms), func(p promql.HPoint) bool { return p.T <= after })
 }
 
-// add adds the sample at which it stands. If withoutStale is set, staleness markers are
-// left out.
-func (m *mixedWindow) add(it chunkenc.Iterator, kind chunkenc.ValueType, withoutStale bool) {
+// add adds the sample at which it stands, and returns what it holds of it. If withoutStale
+// is set, staleness markers are left out.
+func (m *mixedWindow) add(it chunkenc.Iterator, kind chunkenc.ValueType, withoutStale bool) (held int) {
 	if kind == chunkenc.ValFloat {
-		if t, v := it.At(); !withoutStale || !isStale(v) {
-			m.floats = append(m.floats, promql.FPoint{T: t, F: v})
+		t, v := it.At()
+		if withoutStale && isStale(v) {
+			return 0
 		}
-		return
+		m.floats = append(m.floats, promql.FPoint{T: t, F: v})
+		return 1
 	}
-	if t, h := it.AtFloatHistogram(nil); !withoutStale || !isStale(h.Sum) {
-		m.histograms = append(m.histograms, promql.HPoint{T: t, H: h})
+	t, h := it.AtFloatHistogram(nil)
+	if withoutStale && isStale(h.Sum) {
+		return 0
 	}
+	m.histograms = append(m.histograms, promql.HPoint{T: t, H: h})
+	return heldBy(h)
+}
+
+// held returns how many samples the window holds, as upstream counts.
+func (m *mixedWindow) held() int {
+	n := len(m.floats)
+	for _, p := range m.histograms {
+		n += heldBy(p.H)
+	}
+	return n
 }
 
 // selectAt evaluates an instant selector at step i: it has the last sample of the window,

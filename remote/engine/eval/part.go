@@ -20,6 +20,11 @@ type part struct {
 	// is evaluated.
 	place posrange.PositionRange
 	grid  grid
+	// within says how often upstream's engine evaluates it, and steps is how many steps the
+	// query has.
+	within place
+	steps  int
+	counts counts
 
 	// vector selects the series. The window of a step at t is (t-shift-rangeMs, t-shift],
 	// in milliseconds: the range, or the lookback if there is no function.
@@ -62,7 +67,7 @@ func (p *part) evaluate(ctx context.Context, source storage.Queryable, maxSample
 		p.shift += p.grid.start - *at
 	}
 	p.vector.Offset = time.Duration(p.shift) * time.Millisecond // where upstream's functions look for it
-	p.input, p.warnings = make(promql.Matrix, 1), nil
+	p.input, p.warnings, p.counts = make(promql.Matrix, 1), nil, newCounts(p.grid.count)
 
 	hints := p.hints()
 	querier, err := source.Querier(hints.Start, hints.End)
@@ -71,7 +76,7 @@ func (p *part) evaluate(ctx context.Context, source storage.Queryable, maxSample
 	}
 	defer querier.Close()
 	set := querier.Select(context.WithValue(ctx, passing{}, true), false, hints, p.vector.LabelMatchers...)
-	collect := p.newCollector(maxSamples)
+	collect := p.newCollector(holding{ctx: ctx, part: p, maxSamples: maxSamples})
 	if err := p.evaluateSeries(ctx, set, collect); err != nil {
 		return nil, err
 	}
@@ -108,17 +113,17 @@ type collector interface {
 	results() ([]result, annotations.Annotations)
 }
 
-func (p *part) newCollector(maxSamples int) collector {
+func (p *part) newCollector(held holding) collector {
 	if p.aggregation == nil {
-		return &elements{p: p, maxSamples: maxSamples}
+		return &elements{p: p, holding: held}
 	}
 	switch p.aggregation.Op {
 	case parser.TOPK, parser.BOTTOMK:
-		return newTopk(p, maxSamples)
+		return newTopk(p, held)
 	case parser.COUNT_VALUES:
-		return newCountValues(p, maxSamples)
+		return newCountValues(p, held)
 	}
-	return newGroups(p, maxSamples)
+	return newGroups(p, held)
 }
 
 // evaluateSeries gives the column of each series to collect, if it has a value.
@@ -243,15 +248,14 @@ func (p *part) warnIfNoCounter(metric labels.Labels) {
 
 // elements are results of single series.
 type elements struct {
-	p          *part
-	maxSamples int
-	held       int
-	found      []result
+	p *part
+	holding
+	found []result
 }
 
 func (e *elements) add(metric labels.Labels, c *column) error {
-	if e.held += c.held(); e.held > e.maxSamples {
-		return errTooMany
+	if err := e.hold(c.held(), sampleSize); err != nil {
+		return err
 	}
 	if e.p.dropsName {
 		metric = metric.DropReserved(schema.IsMetadataLabel)

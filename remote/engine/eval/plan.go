@@ -19,6 +19,9 @@ type planner struct {
 	// unknown has the places of parts that are left to upstream's engine.
 	unknown map[posrange.PositionRange]bool
 	parts   *parts
+	// steps is how many steps the query has, and within where the planner is.
+	steps  int
+	within place
 }
 
 // replace puts a selector in place of each part of expr, which is evaluated at the times
@@ -29,7 +32,7 @@ func (p *planner) replace(expr parser.Expr, g grid) parser.Expr {
 		if p.unknown[place] {
 			return expr
 		}
-		part.place, part.grid = place, g
+		part.place, part.grid, part.within, part.steps = place, g, p.within, p.steps
 		return p.parts.add(part)
 	}
 	switch n := expr.(type) {
@@ -47,9 +50,15 @@ func (p *planner) replace(expr parser.Expr, g grid) parser.Expr {
 	case *parser.UnaryExpr:
 		n.Expr = p.replace(n.Expr, g)
 	case *parser.StepInvariantExpr:
+		if p.within == wholeQuery {
+			p.within = fixedTime
+			defer func() { p.within = wholeQuery }()
+		}
 		n.Expr = p.replace(n.Expr, g.first())
 	case *parser.SubqueryExpr:
 		if n.Timestamp == nil {
+			defer func(before place) { p.within = before }(p.within)
+			p.within = subquery
 			n.Expr = p.replace(n.Expr, p.subqueryGrid(n, g))
 		}
 	}

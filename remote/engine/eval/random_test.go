@@ -38,7 +38,7 @@ func TestRandom(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	r := &random{rand.New(rand.NewPCG(seed, 0))}
-	c := &comparing{upstream: promqltest.NewTestEngineWithOpts(t, options()), ours: eval.New(options()), t: t}
+	c := &comparing{upstream: promqltest.NewTestEngineWithOpts(t, options()), ours: eval.New(options(), eval.NewMemory(0, 0)), t: t}
 	var data storage.Storage
 	for i := range cases {
 		if i%500 == 0 {

@@ -58,8 +58,8 @@ func (h *kHeap) offer(k int, e kElement) {
 	}
 }
 
-func newTopk(p *part, maxSamples int) *topk {
-	return &topk{grouper: newGrouper(p, maxSamples), k: int(p.number), smallest: p.aggregation.Op == parser.BOTTOMK}
+func newTopk(p *part, held holding) *topk {
+	return &topk{grouper: newGrouper(p, held), k: int(p.number), smallest: p.aggregation.Op == parser.BOTTOMK}
 }
 
 func (t *topk) add(metric labels.Labels, c *column) error {
@@ -81,7 +81,7 @@ func (t *topk) add(metric labels.Labels, c *column) error {
 		h := &t.heaps[group][i]
 		h.smallest = t.smallest
 		if len(h.elements) < t.k {
-			if err := t.hold(1); err != nil {
+			if err := t.hold(1, elementSize); err != nil {
 				return err
 			}
 		}

@@ -93,7 +93,9 @@ func (e *extrapolated) columnOf(p *part, s *samples, out *column) {
 	var w window
 	for i := range p.grid.count {
 		end := p.grid.at(i) - p.shift
+		before := w
 		w.move(s.ts, end-p.rangeMs, end)
+		p.counts.addWindow(i, before, w)
 		if v, ok := e.value(s, w, end); ok {
 			out.set(i, v)
 		}
@@ -110,7 +112,9 @@ func (p *part) callColumn(s *samples, out *column) {
 	var w window
 	for i := range p.grid.count {
 		to := p.grid.at(i) - p.shift
+		before := w
 		w.move(s.ts, to-p.rangeMs, to)
+		p.counts.addWindow(i, before, w)
 		p.callAt(i, p.points[w.first:w.limit:w.limit], nil, out)
 	}
 }
@@ -145,6 +149,7 @@ func (p *part) selectColumn(s *samples, out *column) {
 		}
 		if at > 0 && s.ts[at-1] > to-p.rangeMs && !isStale(s.vs[at-1]) {
 			out.set(i, s.vs[at-1])
+			p.counts.add(i, 1, 1)
 		}
 	}
 }

@@ -114,8 +114,8 @@ func selectorText(ms []*labels.Matcher) string {
 	return "{" + strings.Join(texts, ",") + "}"
 }
 
-// selectorName names a selector in an error message, cut after 256 bytes.
-func selectorName(ms []*labels.Matcher) string {
+// SelectorName names a selector in an error message, cut after 256 bytes.
+func SelectorName(ms []*labels.Matcher) string {
 	const limit = 256
 	text := selectorText(ms)
 	if len(text) <= limit {

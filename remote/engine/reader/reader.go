@@ -46,7 +46,8 @@ type Config struct {
 type Limits struct {
 	// MaxSeries is how many series a selector may match. 0 is 500,000.
 	MaxSeries int
-	// MaxSamples is how many samples a selector may read. 0 is 50,000,000.
+	// MaxSamples is how many samples a selector may read, if its query is not Passing. 0 is
+	// 50,000,000.
 	MaxSamples int
 	// MaxSeriesBytes is how many bytes the chunks of one series may take. 0 is
 	// 50,000,000, which is what Prometheus takes of a series at most.
@@ -85,7 +86,7 @@ type Query struct {
 	// and, unlike others, something to ask for Bytes.
 	Decoded bool
 	// Passing says that nothing of a series is used after the next one is asked for: then
-	// memory of decoded samples is used again.
+	// memory of decoded samples is used again, and the limit on samples does not hold.
 	Passing bool
 	// Share is how many queries are answered at the same time for one request, and
 	// share the memory that one alone may take: the batches of each are smaller
@@ -162,7 +163,7 @@ func (r *Reader) Find(ctx context.Context, q Query) (*index.Result, error) {
 	}
 	found, err := r.cfg.Index.Select(ctx, in)
 	if errors.Is(err, index.ErrTooManySeries) {
-		return nil, limitError("selector %s: %v", selectorName(q.Matchers), err)
+		return nil, limitError("selector %s: %v", SelectorName(q.Matchers), err)
 	}
 	return found, err
 }

@@ -147,8 +147,8 @@ func (sec *section) checkLimits(slot, samples, bytes int) error {
 	r, limits := sec.s.r, sec.s.r.limits
 	all, size := sec.s.samples.Add(int64(samples)), sec.s.bytes.Add(int64(bytes))
 	switch {
-	case r.samples+int(all) > limits.MaxSamples:
-		return limitError("selector %s reads more than %d samples", selectorName(r.query.Matchers), limits.MaxSamples)
+	case !r.query.Passing && r.samples+int(all) > limits.MaxSamples:
+		return limitError("selector %s reads more than %d samples", SelectorName(r.query.Matchers), limits.MaxSamples)
 	case sec.builders[slot].bytes > limits.MaxSeriesBytes:
 		return limitError("series %s takes more than %d bytes", series.Abbreviate(sec.batch[slot].Labels), limits.MaxSeriesBytes)
 	case int(size) > splitFactor*r.target && len(sec.s.builders) > 1:
