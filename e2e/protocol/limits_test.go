@@ -18,7 +18,7 @@ func TestReadLimits(t *testing.T) {
 		only []harness.AnswerType
 	}{
 		{"--read.max-series=9", "9", harness.AnswerTypes()},
-		{"--read.max-samples=4999", "4999", harness.AnswerTypes()},
+		{"--read.max-samples=4999", "4999", []harness.AnswerType{harness.Samples}},
 		{"--read.max-frame-bytes=1000", "1000", []harness.AnswerType{harness.Streamed}},
 	} {
 		t.Run(tt.flag, func(t *testing.T) {
