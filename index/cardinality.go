@@ -1,11 +1,13 @@
 package index
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"fmt"
 	"slices"
+	"strings"
+	"sync"
+	"time"
 
 	"github.com/prometheus/prometheus/model/labels"
 
@@ -32,130 +34,201 @@ type Cardinality struct {
 	Metrics, Labels, LabelBytes, SeriesByPair []Count
 }
 
-// pairsAtOnce is how many pairs are counted by one scan.
-const pairsAtOnce = 1000
+// countsAge is how long counts are good for if other processes write: to count again costs
+// a row for each series.
+const countsAge = time.Minute
 
-// Cardinality reads what the index knows of the period that holds t, in
-// milliseconds, and returns up to top counts of each kind. It reads every
-// posting of the period, one for each label of each series, but holds no more
-// than the counts that it returns and the values of pairsAtOnce pairs.
+// Cardinality returns what the index knows of the period that holds t, in milliseconds,
+// with up to top counts of each kind. The first call for a period reads a row of each of
+// its series. After that the counts are in memory, and get what this process writes. If
+// other processes write, too, they are counted again after a minute.
 func (x *Index) Cardinality(ctx context.Context, t int64, top int) (*Cardinality, error) {
+	select {
+	case x.counting <- struct{}{}: // others wait for the counts instead of counting, too
+		defer func() { <-x.counting }()
+	case <-ctx.Done():
+		return nil, fmt.Errorf("wait for the index: %w", ctx.Err())
+	}
 	period := series.PeriodOf(t)
-	names, err := x.Names(ctx, period, period+series.IndexPeriod)
+	c := x.memory.countsOf(period)
+	if c == nil {
+		var err error
+		if c, err = x.count(ctx, period); err != nil {
+			return nil, err
+		}
+	}
+	return c.cardinality(period, top), nil
+}
+
+// countsOf returns the counts of a period, or nil if they are not in memory.
+func (m *memory) countsOf(period int64) *counts {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	l := m.lists[listKey{kind: countsList, period: period}]
+	if l == nil || !m.sole && m.now().Sub(l.readAt) >= countsAge {
+		return nil
+	}
+	m.use(l)
+	return l.counts
+}
+
+// count counts the series of a period.
+func (x *Index) count(ctx context.Context, period int64) (*counts, error) {
+	q := &Query{Start: period, Limit: period + 1}
+	load := x.memory.begin()
+	defer x.memory.end(load)
+	metrics, err := x.texts(ctx, q, textKind{valuesList, labels.MetricName}, 0)
 	if err != nil {
 		return nil, err
 	}
-	c := counting{x: x, period: period, found: Cardinality{Mint: period, Maxt: period + series.IndexPeriod - 1}}
-	for _, list := range []*topCounts{&c.metrics, &c.labels, &c.labelBytes, &c.pairs} {
-		list.limit = top
-	}
-	for _, name := range names {
-		if err := c.label(ctx, name); err != nil {
-			return nil, fmt.Errorf("count series with label %q: %w", name, err)
+	c := &counts{byLabel: make(map[string]*labelCounts)}
+	var counted hashTable
+	all := x.newList(q, nil, nil)
+	builder := labels.NewScratchBuilder(16)
+	for some := range slices.Chunk(append(metrics, ""), maxRanges) { // "" is that of series without a metric name
+		ranges := make([]series.RowRange, len(some))
+		for i, metric := range some {
+			ranges[i] = all.postingRange(metric, period, period)
 		}
-	}
-	c.found.Metrics, c.found.Labels = c.metrics.sorted(), c.labels.sorted()
-	c.found.LabelBytes, c.found.SeriesByPair = c.labelBytes.sorted(), c.pairs.sorted()
-	return &c.found, nil
-}
-
-// counting is the state of one pass.
-type counting struct {
-	x      *Index
-	period int64
-	found  Cardinality
-
-	metrics, labels, labelBytes, pairs topCounts
-}
-
-// label counts the values of a label, and the series that have each of them.
-func (c *counting) label(ctx context.Context, name string) error {
-	values := c.x.schema.ValueRange(name, "", c.period)
-	var batch []string
-	var count, size uint64
-	// The values are read page by page: a scan within a scan would hold two
-	// snapshots of the store.
-	for {
-		batch = batch[:0]
-		var last []byte
-		err := c.x.rows.ScanRows(ctx, []series.RowRange{values}, pairsAtOnce, func(key, value []byte) error {
-			batch = append(batch, string(value))
-			size += uint64(len(value))
-			last = append(last[:0], key...)
+		sortRanges(ranges)
+		err := x.rows.ScanRows(ctx, ranges, 0, func(key, _ []byte) error {
+			_, seriesKey, err := x.schema.ParsePosting(key)
+			if err != nil {
+				return err
+			}
+			ls, err := x.schema.ParseSeriesKey(seriesKey, &builder)
+			if err != nil {
+				return fmt.Errorf("posting %q: %w", key, err)
+			}
+			counted.add(x.writer.hash.of(seriesKey))
+			c.add(ls)
 			return nil
 		})
 		if err != nil {
-			return err
+			return nil, fmt.Errorf("count series: %w", err)
 		}
-		if err := c.values(ctx, name, batch); err != nil {
-			return err
+	}
+	x.memory.installCounts(load, period, c, func(s *Identity) bool {
+		h := x.writer.hash.of([]byte(s.Key))
+		if counted.has(h) {
+			return false
 		}
-		count += uint64(len(batch))
-		if len(batch) < pairsAtOnce {
-			break
-		}
-		values.Start = append(last, 0)
-	}
-	c.found.Pairs += int(count)
-	c.labels.add(name, count)
-	c.labelBytes.add(name, size)
-	return nil
-}
-
-// pairRange is the postings of a value.
-type pairRange struct {
-	value string
-	rows  series.RowRange
-	count uint64
-}
-
-// values counts the series that have these values of a label.
-func (c *counting) values(ctx context.Context, name string, values []string) error {
-	if len(values) == 0 {
-		return nil
-	}
-	pairs := make([]pairRange, len(values))
-	for i, value := range values {
-		pairs[i] = pairRange{value: value, rows: series.PrefixRange(c.x.schema.AppendPostingPrefix(nil, name, value, c.period))}
-	}
-	slices.SortFunc(pairs, func(a, b pairRange) int { return bytes.Compare(a.rows.Start, b.rows.Start) })
-	ranges := make([]series.RowRange, len(pairs))
-	for i := range pairs {
-		ranges[i] = pairs[i].rows
-	}
-	at := 0
-	err := c.x.rows.ScanRows(ctx, ranges, 0, func(key, _ []byte) error {
-		for at < len(pairs)-1 && !pairs[at].rows.Contains(key) {
-			at++
-		}
-		pairs[at].count++
-		return nil
+		counted.add(h)
+		return true
 	})
-	if err != nil {
-		return err
-	}
-	for _, p := range pairs {
-		c.pairs.add(name+"="+p.value, p.count)
-		if name == labels.MetricName {
-			c.metrics.add(p.value, p.count)
-			c.found.Series += int(p.count)
+	return c, nil
+}
+
+// installCounts keeps counts. It adds the series that this process has written while they
+// were counted, unless they are counted already.
+func (m *memory) installCounts(from *load, period int64, c *counts, isNew func(*Identity) bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, s := range from.added {
+		if s.period == period && isNew(s.Identity) {
+			c.add(s.Labels)
 		}
 	}
-	return nil
+	if !from.lost {
+		m.put(&memList{listKey: listKey{kind: countsList, period: period}, counts: c, readAt: from.at})
+		m.evict()
+	}
+}
+
+// counts counts the series of a period. It is safe for concurrent use.
+type counts struct {
+	mu      sync.Mutex
+	byLabel map[string]*labelCounts
+	series  int
+	// bytes is about what all of it takes.
+	bytes int
+	// last is the last answer, with up to lastTop counts of each kind, nil after a change.
+	last    *Cardinality
+	lastTop int
+}
+
+// labelCounts counts the series with each value of a label.
+type labelCounts struct {
+	values map[string]uint64
+	bytes  uint64
+}
+
+// countBytes is about what a count takes without the bytes of its value.
+const countBytes = 48
+
+// add adds a series, and returns how many bytes that takes.
+func (c *counts) add(ls labels.Labels) (size int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.last = nil
+	c.series++
+	ls.Range(func(l labels.Label) {
+		of := c.byLabel[l.Name]
+		if of == nil {
+			of = &labelCounts{values: make(map[string]uint64)}
+			c.byLabel[strings.Clone(l.Name)] = of
+		}
+		if n, ok := of.values[l.Value]; ok {
+			of.values[l.Value] = n + 1
+			return
+		}
+		of.values[strings.Clone(l.Value)] = 1
+		of.bytes += uint64(len(l.Value))
+		size += countBytes + len(l.Value)
+	})
+	c.bytes += size
+	return size
+}
+
+// cardinality returns the largest counts.
+func (c *counts) cardinality(period int64, top int) *Cardinality {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.last != nil && c.lastTop == top {
+		return c.last
+	}
+	found := &Cardinality{Mint: period, Maxt: period + series.IndexPeriod - 1, Series: c.series}
+	metrics, byLabel, size, pairs := topCounts{limit: top}, topCounts{limit: top}, topCounts{limit: top}, topCounts{limit: top}
+	for name, of := range c.byLabel {
+		found.Pairs += len(of.values)
+		byLabel.add(uint64(len(of.values)), name)
+		size.add(of.bytes, name)
+		for value, n := range of.values {
+			pairs.add(n, name, "=", value)
+			if name == labels.MetricName {
+				metrics.add(n, value)
+			}
+		}
+	}
+	found.Metrics, found.Labels, found.LabelBytes, found.SeriesByPair = metrics.sorted(), byLabel.sorted(), size.sorted(), pairs.sorted()
+	c.last, c.lastTop = found, top
+	return found
 }
 
 // topCounts keeps the largest counts.
 type topCounts struct {
 	limit int
 	kept  []Count
+	// least is the last of limit counts that are kept: what is less is not among them.
+	least Count
+	name  []byte
 }
 
-func (t *topCounts) add(name string, n uint64) {
-	if n == 0 {
+// add adds a count, whose name is in parts.
+func (t *topCounts) add(n uint64, name ...string) {
+	if n == 0 || n < t.least.Value {
 		return
 	}
-	if t.kept = append(t.kept, Count{name, n}); len(t.kept) >= 2*t.limit+100 {
+	t.name = t.name[:0]
+	for _, part := range name {
+		t.name = append(t.name, part...)
+	}
+	if n == t.least.Value && string(t.name) >= t.least.Name { // which copies nothing
+		return
+	}
+	if t.kept = append(t.kept, Count{string(t.name), n}); t.limit > 0 && len(t.kept) >= 2*t.limit+100 {
 		t.kept = t.sorted()
+		t.least = t.kept[len(t.kept)-1]
 	}
 }
 

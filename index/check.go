@@ -47,6 +47,7 @@ func (x *Index) checkBatch(ctx context.Context, needs []need, repair bool, repor
 		return 0, err
 	}
 	if repair {
+		defer x.memory.forget() // lists in memory do not get these rows
 		if err := x.putRows(ctx, rows); err != nil {
 			return 0, fmt.Errorf("write index rows: %w", err)
 		}

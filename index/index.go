@@ -7,14 +7,19 @@
 //	what was written                     written.go, rowset.go
 //	and for the next period              ahead.go
 //	what is missing                      check.go
-//	matchers to lists of postings        plan.go
-//	reading lists side by side           select.go
+//	lists in memory                      memory.go
+//	what is written goes to them         added.go
+//	matchers to lists                    plan.go
+//	reading lists                        load.go
+//	the shortest list, and its series    select.go
 //	label names and values               labels.go
+//	counts of series                     cardinality.go
 package index
 
 import (
 	"context"
 	"sync"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -62,6 +67,17 @@ type Config struct {
 	// 2,000,000.
 	WrittenSeries int
 
+	// MaxMemory is how many bytes of lists are kept in memory. 0 is DefaultMemory.
+	MaxMemory int
+	// SoleWriter says that no other process writes the table. Then lists in memory are
+	// good for ever, because they get all that this Index writes.
+	SoleWriter bool
+	// Refresh is how old a list in memory may be if other processes write: after that
+	// time what they have written is found. 0 is that no list is kept.
+	Refresh time.Duration
+	// Now is the clock for Refresh. nil is time.Now.
+	Now func() time.Time
+
 	// Registerer may be nil.
 	Registerer prometheus.Registerer
 }
@@ -71,9 +87,12 @@ type Index struct {
 	schema  series.Schema
 	rows    rows
 	writer  writer
+	memory  *memory
 	metrics metrics
 	lists   int
 	atomic  bool
+	// counting holds a token while a call of Cardinality runs.
+	counting chan struct{}
 	// batches are *batch that are empty.
 	batches sync.Pool
 }
@@ -88,8 +107,9 @@ func New(cfg Config, rows rows) *Index {
 	}
 	m := newMetrics(cfg.Registerer)
 	x := &Index{
-		schema: cfg.Schema, rows: rows, writer: newWriter(cfg.WrittenSeries, m), metrics: m, lists: max(1, cfg.ParallelLists), atomic: cfg.AtomicPuts,
-		batches: sync.Pool{New: func() any { return newBatch() }},
+		schema: cfg.Schema, rows: rows, writer: newWriter(cfg.WrittenSeries, m), memory: newMemory(cfg), metrics: m, lists: max(1, cfg.ParallelLists), atomic: cfg.AtomicPuts,
+		counting: make(chan struct{}, 1),
+		batches:  sync.Pool{New: func() any { return newBatch() }},
 	}
 	registerKnownSeries(cfg.Registerer, &x.writer)
 	return x

@@ -47,11 +47,11 @@ func TestNamesAndValues(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			names, err := x.Names(t.Context(), test.start, test.limit)
+			names, err := x.Names(t.Context(), index.Query{Start: test.start, Limit: test.limit})
 			if err != nil || !slices.Equal(names, test.names) {
 				t.Errorf("names %q %v, want %q", names, err, test.names)
 			}
-			values, err := x.Values(t.Context(), test.label, test.start, test.limit)
+			values, err := x.Values(t.Context(), test.label, index.Query{Start: test.start, Limit: test.limit})
 			if err != nil || !slices.Equal(values, test.values) {
 				t.Errorf("values %q %v, want %q", values, err, test.values)
 			}
@@ -89,11 +89,11 @@ func TestTenants(t *testing.T) {
 					t.Errorf("%q: series of jobs %q, want %q", pairs, got, want)
 				}
 			}
-			values, err := x.Values(t.Context(), "job", 0, 1)
+			values, err := x.Values(t.Context(), "job", index.Query{Start: 0, Limit: 1})
 			if err != nil || !slices.Equal(values, want) {
 				t.Errorf("values %q %v, want %q", values, err, want)
 			}
-			names, err := x.Names(t.Context(), 0, 1)
+			names, err := x.Names(t.Context(), index.Query{Start: 0, Limit: 1})
 			if err != nil || !slices.Equal(names, []string{"__name__", "job"}) {
 				t.Errorf("names %q %v", names, err)
 			}
@@ -106,10 +106,10 @@ func TestReadFailure(t *testing.T) {
 	x := index.New(index.Config{}, tab)
 	mustWrite(t, x, entry(t, 0, "__name__", "up", "job", "a"))
 	tab.onScan = func(int) error { return errStore }
-	if _, err := x.Names(t.Context(), 0, 1); !errors.Is(err, errStore) {
+	if _, err := x.Names(t.Context(), index.Query{Start: 0, Limit: 1}); !errors.Is(err, errStore) {
 		t.Errorf("names: %v", err)
 	}
-	if _, err := x.Values(t.Context(), "job", 0, 1); !errors.Is(err, errStore) {
+	if _, err := x.Values(t.Context(), "job", index.Query{Start: 0, Limit: 1}); !errors.Is(err, errStore) {
 		t.Errorf("values: %v", err)
 	}
 	for _, pairs := range [][]string{nil, {"job=", "a"}, {"job=~", "a.*"}} {

@@ -41,3 +41,35 @@ func registerKnownSeries(reg prometheus.Registerer, w *writer) {
 		Help: "Series in an index period that are remembered as written to the index.",
 	}, func() float64 { return float64(w.numWritten()) })
 }
+
+// memoryMetrics are those of the lists in memory.
+type memoryMetrics struct {
+	// hits, misses and rereads count lists that a query looked for.
+	hits, misses, rereads prometheus.Counter
+	evicted               prometheus.Counter
+}
+
+func newMemoryMetrics(reg prometheus.Registerer, m *memory) memoryMetrics {
+	f := promauto.With(reg)
+	lookups := f.NewCounterVec(prometheus.CounterOpts{
+		Name: "adapter_index_list_lookups_total",
+		Help: "Lists of the index that queries looked for in memory, by result: hit, miss, or reread for one that is older than --index.refresh.",
+	}, []string{"result"})
+	gauge := func(name, help string, value func() int) {
+		f.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 {
+			m.mu.Lock()
+			defer m.mu.Unlock()
+			return float64(value())
+		})
+	}
+	gauge("adapter_index_memory_bytes", "Bytes of the index in memory, estimated.", func() int { return m.bytes })
+	gauge("adapter_index_memory_lists", "Lists of the index in memory.", func() int { return len(m.lists) })
+	gauge("adapter_index_memory_series", "Series in lists of the index in memory.", func() int { return len(m.series) })
+	return memoryMetrics{
+		hits: lookups.WithLabelValues("hit"), misses: lookups.WithLabelValues("miss"), rereads: lookups.WithLabelValues("reread"),
+		evicted: f.NewCounter(prometheus.CounterOpts{
+			Name: "adapter_index_evicted_lists_total",
+			Help: "Lists of the index that were dropped from memory, because it was full.",
+		}),
+	}
+}

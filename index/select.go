@@ -16,13 +16,20 @@ import (
 const (
 	firstPage = 512
 	maxPage   = 16384
+
+	// smallList is how long a list in memory may be that is filtered although a shorter
+	// one may be in the table. For a longer one up to a rowShare of its length is read of
+	// the others: that costs about as much as to filter it.
+	smallList = 1024
+	rowShare  = 16
 )
 
 // ErrTooManySeries marks a query that more series match than it allows.
 var ErrTooManySeries = errors.New("too many series")
 
-// errEnough ends a scan that has found as many series as are asked for.
-var errEnough = errors.New("enough series")
+func tooManySeries(limit int) error {
+	return fmt.Errorf("%w: more than %d match", ErrTooManySeries, limit)
+}
 
 // A Result is what a query found.
 type Result struct {
@@ -34,11 +41,9 @@ type Result struct {
 
 // A Series is one that all matchers match.
 type Series struct {
-	// Key is the series key.
-	Key    string
-	Labels labels.Labels
+	*Identity
 	// Bases are the starts of the buckets, ascending, in which the index has the
-	// series at some time of the query.
+	// series at some time of the query. Series share the slice, nobody writes to it.
 	Bases []int64
 }
 
@@ -49,233 +54,310 @@ type ListRead struct {
 	// Complete is true for the list that gave the answer; it was read to its end
 	// unless a part was enough.
 	Complete bool
-	// Ranges are its row ranges, and Rows how many rows were read of each.
+	// InMemory is how many of the lists that it is made of were in memory: of values, and
+	// of series for each value and period.
+	InMemory int
+	// Ranges are the row ranges that were read, and Rows how many rows of each. Of a
+	// label with very many values one range stands for those of many.
 	Ranges []series.RowRange
 	Rows   []int
 }
 
-// Select finds the series that match. It reads the lists of all matchers side
-// by side, a page of each in turn. The list that ends first is the answer. So Select
-// needs no statistics, and reads at most the shortest list times the number of
-// matchers, rounded up to pages of at least 512 rows. Every row read is checked
-// against all matchers at once.
+// Select finds the series that match. The answer is in the list of each matcher, so the
+// shortest one is enough: every series in it is checked against the other matchers. If a
+// list in memory is not short, or none is there, the others are read side by side, a page
+// of each in turn, until one ends, which is then kept in memory. So Select needs no
+// statistics, and reads at most the shortest list times the number of matchers, rounded
+// up to pages of at least 512 rows.
 func (x *Index) Select(ctx context.Context, q Query) (*Result, error) {
 	if q.Limit <= q.Start {
 		return &Result{}, nil
 	}
-	lists := x.plan(q)
-	readers := make([]listReader, len(lists))
-	for i, l := range lists {
-		readers[i] = listReader{x: x, q: q, list: l, found: newCandidates(x.schema, q)}
-	}
-	for size := firstPage; ; size = min(2*size, maxPage) {
-		if len(lists) == 1 {
-			size = 0 // no other list to take turns with
-		}
-		for some := range slices.Chunk(readers, x.lists) {
-			ended, err := readPages(ctx, some, size)
-			if err != nil {
-				return nil, err
-			}
-			if ended != nil {
-				return &Result{Series: ended.found.sorted(), Lists: listsRead(lists, ended.list)}, nil
+	if q.Enough > 0 {
+		q.enough = func(*list) func(*Identity, int64) bool {
+			found := make(map[int64]int)
+			return func(_ *Identity, period int64) bool {
+				found[period]++
+				return found[period] >= q.Enough
 			}
 		}
 	}
-}
-
-// A listReader reads one list for a query.
-type listReader struct {
-	x     *Index
-	q     Query
-	list  *list
-	found candidates
-	// ended is set when found is the answer.
-	ended bool
-}
-
-// readPages reads the next page of each of some lists, all at the same time. It
-// returns the first list that has ended, or nil. A list that ends does not stop the
-// others: so neither the answer nor the rows read depend on chance. An error does.
-func readPages(ctx context.Context, some []listReader, size int) (ended *listReader, err error) {
-	if len(some) == 1 {
-		err = some[0].readPage(ctx, size)
-	} else {
-		group, ctx := errgroup.WithContext(ctx)
-		for i := range some {
-			group.Go(func() error { return repanic.Catch(func() error { return some[i].readPage(ctx, size) }) })
-		}
-		err = repanic.Rethrow(group.Wait())
-	}
+	l, lists, err := x.find(ctx, &q)
 	if err != nil {
 		return nil, err
 	}
-	if i := slices.IndexFunc(some, func(r listReader) bool { return r.ended }); i >= 0 {
-		return &some[i], nil
-	}
-	return nil, nil
+	found, err := l.answer()
+	return &Result{Series: found, Lists: lists}, err
 }
 
-// readPage reads up to size rows, all that are there if size is 0.
-func (r *listReader) readPage(ctx context.Context, size int) error {
-	err := r.x.readPage(ctx, r.q, r.list, size, &r.found)
-	if errors.Is(err, errEnough) {
-		r.ended = true
-		return nil
+// find finds the list that holds the answer, and says what was read of all lists.
+func (x *Index) find(ctx context.Context, q *Query) (*list, []ListRead, error) {
+	periods, periodRows, err := x.periodsOf(ctx, q)
+	if err != nil {
+		return nil, nil, err
 	}
-	r.ended = err == nil && r.list.next == len(r.list.ranges)
-	return err
-}
-
-// readPage reads up to size rows of l, all of its present ranges if size is 0.
-func (x *Index) readPage(ctx context.Context, q Query, l *list, size int, c *candidates) error {
-	if l.values {
-		ended, err := x.scan(ctx, l, size, func(_, value []byte) error { return l.addValue(value) })
-		switch tooMany := errors.Is(err, errTooManyValues); {
-		case err != nil && !tooMany:
-			return err
-		case ended || tooMany:
-			x.endValues(q, l, tooMany)
+	lists := x.plan(q, periods)
+	best, rest := recall(lists)
+	if best == nil && lists[0].matcher != nil {
+		everything := x.newList(q, nil, periods)
+		everything.memoryOnly = true
+		if everything.recall() {
+			best, lists = everything, append(lists, everything)
 		}
-		return nil
 	}
-	_, err := x.scan(ctx, l, size, func(key, _ []byte) error { return c.add(key) })
-	return err
-}
-
-// scan reads the next rows of l and says whether they were the last of its
-// present ranges.
-func (x *Index) scan(ctx context.Context, l *list, size int, fn func(key, value []byte) error) (ended bool, err error) {
-	read, last := 0, []byte(nil)
-	at := l.next
-	err = x.rows.ScanRows(ctx, l.rest(), size, func(key, value []byte) error {
-		for !l.ranges[at].Contains(key) {
-			at++
+	var readers []*listReader
+	if best == nil || best.size > smallList {
+		for _, l := range rest {
+			if best == nil || x.memory.longAtLeast(l.matcher, q.firstPeriod(), 0) < best.size/rowShare {
+				readers = append(readers, newListReader(l))
+			}
 		}
-		l.counts[at]++
-		read++
-		last = append(last[:0], key...)
-		return fn(key, value)
-	})
-	switch {
-	case err != nil:
-		return false, fmt.Errorf("read index: %w", err)
-	case size == 0 || read < size:
-		l.next, l.after = len(l.ranges), nil
-		return true, nil
 	}
-	l.next, l.after = at, append(last, 0)
-	return false, nil
+	chosen, err := x.race(ctx, readers, best)
+	if err != nil {
+		return nil, nil, err
+	}
+	return chosen, listsRead(lists, readers, chosen, periodRows), nil
 }
 
-// rest returns the ranges that are still to be read.
-func (l *list) rest() []series.RowRange {
-	if l.after == nil {
-		return l.ranges[l.next:]
+// recall returns the shortest of the lists that are in memory, nil if none is, and those
+// that are not. When it has met a short one it looks for no others.
+func recall(lists []*list) (best *list, rest []*list) {
+	for _, literal := range []bool{true, false} { // others cost more
+		for _, l := range lists {
+			switch {
+			case literal != (l.literals != nil), best != nil && best.size <= smallList/rowShare:
+			case !l.recall():
+				rest = append(rest, l)
+			case best == nil || l.size < best.size:
+				best = l
+			}
+		}
 	}
-	rest := slices.Clone(l.ranges[l.next:])
-	rest[0].Start = l.after // never empty: all ranges are those of prefixes
-	return rest
+	return best, rest
 }
 
-var errTooManyValues = errors.New("too many values")
+// race reads lists side by side, and returns the first that ends; best, if that is not
+// nil and the others are not much shorter.
+func (x *Index) race(ctx context.Context, readers []*listReader, best *list) (*list, error) {
+	if len(readers) == 0 {
+		return best, nil
+	}
+	for _, r := range readers {
+		r.load = x.memory.begin()
+		defer x.memory.end(r.load)
+	}
+	for size, read := firstPage, 0; ; size = min(2*size, maxPage) {
+		switch {
+		case best != nil:
+			if size = min(size, best.size/rowShare-read); size <= 0 {
+				for _, r := range readers {
+					x.memory.longAtLeast(r.matcher, r.q.firstPeriod(), read)
+				}
+				return best, nil
+			}
+		case len(readers) == 1:
+			size = 0 // no other list to take turns with
+		}
+		for some := range slices.Chunk(readers, x.lists) {
+			if err := readPages(ctx, some, size); err != nil {
+				return nil, err
+			}
+			if i := slices.IndexFunc(some, func(r *listReader) bool { return r.ended }); i >= 0 {
+				some[i].finish()
+				return some[i].list, nil
+			}
+		}
+		read += size
+	}
+}
 
-// addValue takes one value of the label of l.
-func (l *list) addValue(value []byte) error {
-	if l.found[string(value)] || !l.matcher.Matches(string(value)) {
+// readPages reads the next page of each of some lists, all at the same time. A list that
+// ends does not stop the others: so neither the answer nor the rows read depend on
+// chance. An error does.
+func readPages(ctx context.Context, some []*listReader, size int) error {
+	if len(some) == 1 {
+		return some[0].readPage(ctx, size)
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	for _, r := range some {
+		group.Go(func() error { return repanic.Catch(func() error { return r.readPage(ctx, size) }) })
+	}
+	return repanic.Rethrow(group.Wait())
+}
+
+// answer returns the series of l that all matchers match, sorted.
+func (l *list) answer() ([]Series, error) {
+	slices.SortFunc(l.runs, func(a, b run) int { return int((a.period - b.period) / series.IndexPeriod) })
+	rest := l.otherMatchers()
+	var found results
+	for runs := l.runs; len(runs) > 0; {
+		base, _ := series.Split(runs[0].period)
+		var ofBase [][]*Identity
+		for ; len(runs) > 0 && runs[0].period < base+series.Period; runs = runs[1:] {
+			some, err := l.filter(runs[0].series, rest)
+			if err != nil {
+				return nil, err
+			}
+			ofBase = append(ofBase, some)
+		}
+		found.add(unite(ofBase), base)
+	}
+	switch n := len(found.series); {
+	case l.q.Enough > 0 && n > l.q.Enough:
+		return found.series[:l.q.Enough], nil
+	case l.q.MaxSeries > 0 && n > l.q.MaxSeries:
+		return nil, tooManySeries(l.q.MaxSeries)
+	}
+	return found.series, nil
+}
+
+// otherMatchers returns the matchers that series of l need not match.
+func (l *list) otherMatchers() (others []*labels.Matcher) {
+	for _, m := range l.q.Matchers {
+		if m != l.matcher {
+			others = append(others, m)
+		}
+	}
+	return others
+}
+
+// filter returns the series that all matchers match. It leaves all as it is.
+func (l *list) filter(all []*Identity, ms []*labels.Matcher) (matching []*Identity, err error) {
+	limit := len(all)
+	if l.q.Enough > 0 {
+		limit = min(limit, l.q.Enough)
+	} else if l.q.MaxSeries > 0 {
+		limit = min(limit, l.q.MaxSeries+1)
+	}
+	if len(ms) == 0 {
+		matching = all[:limit]
+	}
+	for i := 0; i < len(all) && len(matching) < limit; i++ {
+		if matchAll(ms, all[i].Labels) {
+			matching = append(matching, all[i])
+		}
+	}
+	if l.q.Enough == 0 && l.q.MaxSeries > 0 && len(matching) > l.q.MaxSeries {
+		return nil, tooManySeries(l.q.MaxSeries)
+	}
+	return matching, nil
+}
+
+// unite merges sorted lists, a series that is in several of them once. It may return one
+// of them.
+func unite(lists [][]*Identity) []*Identity {
+	lists = slices.DeleteFunc(lists, func(l []*Identity) bool { return len(l) == 0 })
+	// Those of different metrics then follow each other.
+	slices.SortFunc(lists, func(a, b []*Identity) int { return compareIdentities(a[0], b[0]) })
+	for len(lists) > 1 {
+		united := lists[:0]
+		for pair := range slices.Chunk(lists, 2) {
+			if len(pair) == 2 {
+				pair[0] = unitePair(pair[0], pair[1])
+			}
+			united = append(united, pair[0])
+		}
+		lists = united
+	}
+	if len(lists) == 0 {
 		return nil
 	}
-	if len(l.found) == maxUnion {
-		return errTooManyValues
-	}
-	l.found[string(value)] = true
-	return nil
+	return lists[0]
 }
 
-// endValues turns the values found into posting ranges, or, where there are
-// too many, into one range over all postings of the label.
-func (x *Index) endValues(q Query, l *list, tooMany bool) {
-	l.values = false
-	l.next, l.after = len(l.ranges), nil
-	if tooMany {
-		x.allPostings(l, l.matcher.Name)
+func unitePair(a, b []*Identity) []*Identity {
+	united := make([]*Identity, 0, len(a)+len(b))
+	if compareIdentities(a[len(a)-1], b[0]) < 0 {
+		return append(append(united, a...), b...)
+	}
+	for len(a) > 0 && len(b) > 0 {
+		c := 0
+		if a[0] != b[0] {
+			c = compareIdentities(a[0], b[0])
+		}
+		if c <= 0 {
+			united, a = append(united, a[0]), a[1:]
+		} else {
+			united = append(united, b[0])
+		}
+		if c >= 0 {
+			b = b[1:]
+		}
+	}
+	return append(append(united, a...), b...)
+}
+
+// results gathers the series of an answer, base by base.
+type results struct {
+	series []Series
+	// longer has for each slice of bases, by its first element, the slice that also has
+	// the base that is added.
+	longer map[*int64][]int64
+}
+
+// add adds the series that are there in a bucket after all buckets before.
+func (r *results) add(found []*Identity, base int64) {
+	if len(found) == 0 {
 		return
 	}
-	values := make([]string, 0, len(l.found))
-	for value := range l.found {
-		values = append(values, value)
+	only := []int64{base}
+	if len(r.series) == 0 {
+		r.series = make([]Series, len(found))
+		for i, s := range found {
+			r.series[i] = Series{s, only}
+		}
+		return
 	}
-	x.postingsOf(q, l, values)
-}
-
-// candidates gathers the series of one list that all matchers match.
-type candidates struct {
-	schema series.Schema
-	q      Query
-	// series are in the order of their first postings, slots says where. That order
-	// is nearly the one asked for in the end, and sorting what is nearly sorted
-	// costs little.
-	series  []Series
-	slots   map[string]int
-	builder labels.ScratchBuilder
-}
-
-func newCandidates(schema series.Schema, q Query) candidates {
-	return candidates{schema: schema, q: q, slots: make(map[string]int), builder: labels.NewScratchBuilder(16)}
-}
-
-// add takes one posting.
-func (c *candidates) add(key []byte) error {
-	period, seriesKey, err := c.schema.ParsePosting(key)
-	if err != nil {
-		return err
-	}
-	if period < c.q.firstPeriod() || period > c.q.lastPeriod() {
-		return nil
-	}
-	base, _ := series.Split(period)
-	if slot, ok := c.slots[string(seriesKey)]; ok {
-		c.series[slot].addBase(base)
-		return nil
-	}
-	ls, err := c.schema.ParseSeriesKey(seriesKey, &c.builder)
-	if err != nil {
-		return fmt.Errorf("posting %q: %w", key, err)
-	}
-	for _, m := range c.q.Matchers {
-		if !m.Matches(ls.Get(m.Name)) {
-			return nil
+	r.longer = make(map[*int64][]int64)
+	have := r.series
+	r.series = make([]Series, 0, max(len(have), len(found)))
+	for len(have) > 0 && len(found) > 0 {
+		c := 0
+		if have[0].Identity != found[0] {
+			c = compareIdentities(have[0].Identity, found[0])
+		}
+		switch {
+		case c < 0:
+			r.series, have = append(r.series, have[0]), have[1:]
+		case c > 0:
+			r.series, found = append(r.series, Series{found[0], only}), found[1:]
+		default:
+			r.series = append(r.series, Series{found[0], r.extended(have[0].Bases, base)})
+			have, found = have[1:], found[1:]
 		}
 	}
-	if c.q.MaxSeries > 0 && len(c.series) == c.q.MaxSeries {
-		return fmt.Errorf("%w: more than %d match", ErrTooManySeries, c.q.MaxSeries)
-	}
-	s := Series{Key: string(seriesKey), Labels: ls, Bases: []int64{base}}
-	c.slots[s.Key] = len(c.series)
-	c.series = append(c.series, s)
-	if len(c.series) == c.q.Enough {
-		return errEnough
-	}
-	return nil
-}
-
-// addBase keeps Bases ascending and unique.
-func (s *Series) addBase(base int64) {
-	if i, ok := slices.BinarySearch(s.Bases, base); !ok {
-		s.Bases = slices.Insert(s.Bases, i, base)
+	r.series = append(r.series, have...)
+	for _, s := range found {
+		r.series = append(r.series, Series{s, only})
 	}
 }
 
-// sorted returns the series; nothing may be added any more.
-func (c *candidates) sorted() []Series {
-	slices.SortFunc(c.series, func(a, b Series) int { return labels.Compare(a.Labels, b.Labels) })
-	return c.series
+// extended returns bases with another one.
+func (r *results) extended(bases []int64, base int64) []int64 {
+	longer, ok := r.longer[&bases[0]]
+	if !ok {
+		longer = append(slices.Clone(bases), base)
+		r.longer[&bases[0]] = longer
+	}
+	return longer
 }
 
-func listsRead(lists []*list, complete *list) []ListRead {
+// listsRead says what was read of lists. The one that is chosen gets the rows in which
+// the periods were found.
+func listsRead(lists []*list, readers []*listReader, chosen *list, periods ListRead) []ListRead {
 	read := make([]ListRead, len(lists))
 	for i, l := range lists {
-		read[i] = ListRead{Matcher: l.matcher, Complete: l == complete, Ranges: l.ranges, Rows: l.counts}
+		read[i].Matcher, read[i].InMemory = l.matcher, l.inMemory
+		if l == chosen {
+			read[i].Complete = true
+			read[i].Ranges, read[i].Rows = periods.Ranges, periods.Rows
+		}
+		for _, r := range readers {
+			if r.list == l {
+				read[i].Ranges, read[i].Rows = append(read[i].Ranges, r.explained...), append(read[i].Rows, r.rows...)
+			}
+		}
 	}
 	return read
 }

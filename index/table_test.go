@@ -22,8 +22,8 @@ type table struct {
 
 	mu     sync.Mutex
 	values map[string][]byte
-	// sorted are the keys of values, nil when they are not up to date.
-	sorted []string
+	// sorted are the keys of values, in order, but for those in added.
+	sorted, added []string
 	// puts are the rows of each call, as lines, sorted, unless countOnly is set.
 	puts      [][]string
 	countOnly bool
@@ -72,6 +72,9 @@ func (t *table) PutRows(_ context.Context, rows []index.Row) error {
 		if i > 0 && bytes.Compare(rows[i-1].Key, row.Key) >= 0 && t.misuse == nil {
 			t.misuse = fmt.Errorf("PutRows with %q before %q", rows[i-1].Key, row.Key)
 		}
+		if _, ok := t.values[string(row.Key)]; !ok {
+			t.added = append(t.added, string(row.Key))
+		}
 		t.values[string(row.Key)] = bytes.Clone(row.Value)
 		if !t.countOnly {
 			lines = append(lines, line(row))
@@ -80,7 +83,6 @@ func (t *table) PutRows(_ context.Context, rows []index.Row) error {
 	slices.Sort(lines)
 	t.puts = append(t.puts, lines)
 	t.putRows += len(rows)
-	t.sorted = nil
 	return nil
 }
 
@@ -127,12 +129,7 @@ func (t *table) find(ranges []series.RowRange, limit int) (keys []string, values
 	defer t.mu.Unlock()
 	t.check(ranges)
 	t.scans = append(t.scans, len(ranges))
-	if t.sorted == nil {
-		for key := range t.values {
-			t.sorted = append(t.sorted, key)
-		}
-		slices.Sort(t.sorted)
-	}
+	t.sort()
 	for _, r := range ranges {
 		at, _ := slices.BinarySearch(t.sorted, string(r.Start))
 		for ; at < len(t.sorted) && r.Contains([]byte(t.sorted[at])); at++ {
@@ -144,6 +141,21 @@ func (t *table) find(ranges []series.RowRange, limit int) (keys []string, values
 		}
 	}
 	return keys, values
+}
+
+// sort puts the keys in added in their place.
+func (t *table) sort() {
+	if len(t.added) == 0 {
+		return
+	}
+	slices.Sort(t.added)
+	merged, rest := make([]string, 0, len(t.sorted)+len(t.added)), t.sorted
+	for _, key := range t.added {
+		at, _ := slices.BinarySearch(rest, key)
+		merged = append(append(merged, rest[:at]...), key)
+		rest = rest[at:]
+	}
+	t.sorted, t.added = append(merged, rest...), nil
 }
 
 // has says whether there is a row with this key.
@@ -166,12 +178,15 @@ func (t *table) lines() (rows []storedRow) {
 	return rows
 }
 
-// remove removes a row.
+// remove removes a row. No scan may be running.
 func (t *table) remove(key string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	t.sort()
 	delete(t.values, key)
-	t.sorted = nil
+	if at, ok := slices.BinarySearch(t.sorted, key); ok {
+		t.sorted = slices.Delete(t.sorted, at, at+1)
+	}
 }
 
 // set changes the value of a row.

@@ -131,6 +131,7 @@ func (x *Index) writeBatch(ctx context.Context, needs []need) error {
 	if err := x.putRows(ctx, b.marks); err != nil {
 		return fmt.Errorf("write index marks: %w", err)
 	}
+	x.memory.add(needs)
 	x.writer.remember(needs, b.texts)
 	return nil
 }
@@ -141,10 +142,12 @@ func (x *Index) putRows(ctx context.Context, rows []Row) error {
 		return nil
 	}
 	err := x.rows.PutRows(ctx, rows)
-	if err == nil {
-		x.metrics.writtenRows.Add(float64(len(rows)))
+	if err != nil {
+		x.memory.forget()
+		return err
 	}
-	return err
+	x.metrics.writtenRows.Add(float64(len(rows)))
+	return nil
 }
 
 // lookupKeys is how many commit marks a request reads at most.
@@ -180,6 +183,7 @@ func (x *Index) lookUp(ctx context.Context, needs []need) (absent []need, err er
 	}
 	x.metrics.found.Add(float64(len(found)))
 	x.metrics.absent.Add(float64(len(absent)))
+	x.memory.addFound(found)
 	x.writer.remember(found, nil)
 	return absent, nil
 }

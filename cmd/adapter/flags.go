@@ -46,6 +46,7 @@ type options struct {
 	createTables, directAccess, clientMetrics  bool
 
 	resourceLabels []string
+	indexMemory    byteSize
 
 	buffered      bool
 	bufferPath    string
@@ -269,6 +270,12 @@ func (o *options) limitFlags(app *kingpin.Application) {
 	app.Flag("write.max-body-bytes", "Maximum size of a request body, both compressed and decompressed.").
 		Default(units.Base2Bytes(o.remote.MaxBodyBytes).String()).BytesVar(&o.maxBody)
 	intFlag(app.Flag("index.written-series", "How many series the adapter remembers as written to the index, at up to 65 bytes each. The others are looked up when they come, by point reads."), &o.engine.WrittenSeries)
+	o.indexMemory.flag = "index.max-memory"
+	app.Flag(o.indexMemory.flag, "Maximum bytes of the index that are kept in memory for queries. What was not used for longest is dropped first, and read again when it is used.").
+		Default(units.Base2Bytes(o.engine.IndexMemory).String()).SetValue(&o.indexMemory)
+	o.given["index.refresh"] = new(bool)
+	app.Flag("index.refresh", "How long after another adapter has written a new series to Bigtable queries find it at the latest: a part of the index in memory that is older is read again when it is used. 0 keeps no index in memory.").
+		Default("15s").IsSetByUser(o.given["index.refresh"]).DurationVar(&o.engine.IndexRefresh)
 	intFlag(app.Flag("read.max-series", "Maximum number of series that one selector may match. 0 is no limit."), &limits.MaxSeries)
 	intFlag(app.Flag("read.max-samples", "Maximum number of samples that one selector may read. 0 is no limit."), &limits.MaxSamples)
 	intFlag(app.Flag("read.max-frame-bytes", "Maximum bytes of one series in a remote read answer, like chunked_read_limit of Prometheus. 0 is no limit."), &o.remote.MaxFrameBytes)
@@ -323,7 +330,7 @@ func (o *options) check() error {
 		for _, name := range []string{
 			"bigtable.project", "bigtable.instance", "bigtable.app-profile", "bigtable.seal-app-profile",
 			"bigtable.table-prefix", "bigtable.connections", "bigtable.create-tables",
-			"bigtable.direct-access", "bigtable.client-metrics",
+			"bigtable.direct-access", "bigtable.client-metrics", "index.refresh",
 		} {
 			if *o.given[name] {
 				return fmt.Errorf("--%s is for Bigtable: add --storage.backend=bigtable, or leave it out", name)
@@ -372,6 +379,8 @@ func (o *options) checkNumbers() error {
 		{"write.max-concurrent", int64(o.remote.MaxConcurrentWrites), 1},
 		{"write.max-body-bytes", int64(o.maxBody), 1},
 		{"index.written-series", int64(o.engine.WrittenSeries), 1},
+		{o.indexMemory.flag, int64(o.indexMemory.Base2Bytes), 1},
+		{"index.refresh", int64(o.engine.IndexRefresh), 0},
 		{"read.max-series", int64(limits.MaxSeries), 0},
 		{"read.max-samples", int64(limits.MaxSamples), 0},
 		{"read.max-frame-bytes", int64(o.remote.MaxFrameBytes), 0},

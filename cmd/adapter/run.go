@@ -349,6 +349,7 @@ func newEngine(a *adapter, store bucketstore.Store, appender bucketstore.Appende
 	cfg.LastTime = a.lastTime
 	cfg.Logger = a.logger
 	cfg.Registerer = a.reg
+	cfg.IndexMemory = int(o.indexMemory.Base2Bytes)
 	if cfg.MaxFuture == 0 {
 		cfg.MaxFuture = engine.Unbounded
 	}
@@ -361,7 +362,7 @@ func newEngine(a *adapter, store bucketstore.Store, appender bucketstore.Appende
 		cfg.ParallelScans, cfg.ParallelLists = bigtableParallel, bigtableParallel
 		cfg.KeepsVersions = true
 	} else {
-		cfg.AtomicApply = true
+		cfg.AtomicApply, cfg.SoleWriter = true, true
 	}
 	return engine.New(cfg)
 }

@@ -365,6 +365,8 @@ func TestPageExplain(t *testing.T) {
 	p := newPage(t, a)
 	p.open("tab", "explain")
 	for _, selector := range []string{`page_gauge{instance="a"}`, `{__name__=~"page_.*", code=""}`, "page_nothing"} {
+		// From the second time on the index is in memory, and the answers are the same.
+		p.mustAsk(a, "/api/v1/explain", url.Values{"match[]": {selector}}, &[]listedPlan{})
 		p.enter("#explain input", selector)
 		p.wantParameters("tab", "explain", "selector", selector, "range", "3600")
 		// The same question again.
@@ -385,6 +387,7 @@ type listedPlan struct {
 	Lists []struct {
 		Matcher  string
 		Chosen   bool
+		InMemory float64 `json:"in_memory"`
 		RowsRead float64 `json:"rows_read"`
 	}
 }
@@ -400,7 +403,7 @@ func (p *browserPage) checkPlan(selector string, want listedPlan) {
 	for i, row := range lists {
 		l := want.Lists[i]
 		index += l.RowsRead
-		if row[0] != l.Matcher || (row[1] == "yes") != l.Chosen || plain(p, row[2]) != l.RowsRead {
+		if row[0] != l.Matcher || (row[1] == "yes") != l.Chosen || plain(p, row[2]) != l.InMemory || plain(p, row[3]) != l.RowsRead {
 			p.Errorf("%s: list %q, want %+v", selector, row, l)
 		}
 	}

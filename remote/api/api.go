@@ -125,7 +125,6 @@ type API struct {
 	mux     *http.ServeMux
 	started time.Time
 
-	cardinality cardinalityCache
 	// passes bounds the passes over CURRENT that run at once.
 	passes *gate.Gate
 }

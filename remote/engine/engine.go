@@ -83,6 +83,14 @@ type Config struct {
 
 	// WrittenSeries is how many series the index remembers as written. 0 is 2,000,000.
 	WrittenSeries int
+	// IndexMemory is how many bytes of the index are kept in memory. 0 is 1 GiB.
+	IndexMemory int
+	// SoleWriter says that no other process writes to Store. Then what the index keeps in
+	// memory is exact.
+	SoleWriter bool
+	// IndexRefresh is how old a part of the index in memory may be if other processes
+	// write: after that time their new series are found. 0 is that nothing is kept.
+	IndexRefresh time.Duration
 
 	// HA stores the samples of one replica of each cluster. The engine sets its
 	// Store, Schema, Now, Logger and Registerer.
@@ -108,6 +116,7 @@ const Unbounded time.Duration = math.MaxInt64
 func (cfg Config) WithDefaults() Config {
 	cfg.MaxFuture = cmp.Or(cfg.MaxFuture, 10*time.Minute)
 	cfg.WrittenSeries = cmp.Or(cfg.WrittenSeries, index.DefaultWrittenSeries)
+	cfg.IndexMemory = cmp.Or(cfg.IndexMemory, index.DefaultMemory)
 	cfg.CurrentInterval = cmp.Or(cfg.CurrentInterval, current.DefaultInterval)
 	cfg.HA.Failover = cmp.Or(cfg.HA.Failover, ha.DefaultFailover)
 	cfg.Limits = cfg.Limits.WithDefaults()

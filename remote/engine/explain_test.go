@@ -116,6 +116,31 @@ func TestExplainCounts(t *testing.T) {
 	}
 }
 
+// What the index has in memory is not read, and has what was written since.
+func TestExplainInMemory(t *testing.T) {
+	f := explained(t, func(c *engine.Config) { c.SoleWriter = true })
+	base, _ := series.Split(someTime)
+	q := engine.Query{Mint: base - 1, Maxt: base, Matchers: []*labels.Matcher{match("__name__", "up"), match("job", "a")}}
+	for i, want := range []struct{ series, rows int }{{2, 4}, {2, 0}, {3, 0}} {
+		if i == 2 {
+			f.append(t, one(labels.FromStrings("__name__", "up", "job", "a", "n", "3"), base))
+		}
+		f.store.reset()
+		x, err := f.Explain(t.Context(), q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rows, inMemory := 0, 0
+		for _, l := range x.Lists {
+			rows += l.RowsRead
+			inMemory += l.InMemory
+		}
+		if x.Series != want.series || rows != want.rows || rows != len(f.store.scans(bucketstore.Index)) && rows == 0 || (inMemory > 0) != (want.rows == 0) {
+			t.Errorf("call %d: %d series, %d rows, %d lists in memory, %d scans of the index", i, x.Series, rows, inMemory, len(f.store.scans(bucketstore.Index)))
+		}
+	}
+}
+
 // checkCounts compares counts with what the store has seen since reset.
 func checkCounts(t *testing.T, what string, f *fixture, indexRows, rows, cells, ranges int) {
 	t.Helper()

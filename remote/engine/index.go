@@ -50,6 +50,10 @@ func newIndex(cfg Config) *index.Index {
 		ParallelLists: cfg.ParallelLists,
 		AtomicPuts:    cfg.AtomicApply,
 		WrittenSeries: cfg.WrittenSeries,
+		MaxMemory:     cfg.IndexMemory,
+		SoleWriter:    cfg.SoleWriter,
+		Refresh:       cfg.IndexRefresh,
+		Now:           cfg.Now,
 		Registerer:    cfg.Registerer,
 	}, newIndexRows(cfg.Store))
 }

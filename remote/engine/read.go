@@ -46,8 +46,7 @@ func (e *Engine) Explain(ctx context.Context, q Query) (*Explanation, error) {
 }
 
 // Cardinality says how many series the running index period has, and which
-// metrics and labels make them so many: the top largest counts of each kind. It
-// reads every posting of the period.
+// metrics and labels make them so many: the top largest counts of each kind.
 func (e *Engine) Cardinality(ctx context.Context, top int) (*Cardinality, error) {
 	return e.index.Cardinality(ctx, e.cfg.Now().UnixMilli(), top)
 }

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"slices"
 
 	"github.com/prometheus/prometheus/model/exemplar"
 	"github.com/prometheus/prometheus/model/histogram"
@@ -203,55 +202,23 @@ func (q labelQuerier) query(hints *storage.SelectHints, ms []*labels.Matcher) Qu
 // LabelValues implements storage.LabelQuerier. The answer has the granularity
 // of an index period.
 func (q labelQuerier) LabelValues(ctx context.Context, name string, hints *storage.LabelHints, ms ...*labels.Matcher) ([]string, annotations.Annotations, error) {
-	if len(ms) == 0 {
-		start, limit := q.query(nil, nil).Span()
-		values, err := q.e.index.Values(ctx, name, start, limit)
-		return limited(values, hints), nil, err
-	}
-	values, err := q.collect(ctx, ms, func(l labels.Label) (string, bool) { return l.Value, l.Name == name })
-	return limited(values, hints), nil, err
+	values, err := q.e.reader.LabelValues(ctx, name, q.labelQuery(hints, ms))
+	return values, nil, err
 }
 
 // LabelNames implements storage.LabelQuerier. The answer has the granularity of
 // an index period.
 func (q labelQuerier) LabelNames(ctx context.Context, hints *storage.LabelHints, ms ...*labels.Matcher) ([]string, annotations.Annotations, error) {
-	if len(ms) == 0 {
-		start, limit := q.query(nil, nil).Span()
-		names, err := q.e.index.Names(ctx, start, limit)
-		return limited(names, hints), nil, err
-	}
-	names, err := q.collect(ctx, ms, func(l labels.Label) (string, bool) { return l.Name, true })
-	return limited(names, hints), nil, err
+	names, err := q.e.reader.LabelNames(ctx, q.labelQuery(hints, ms))
+	return names, nil, err
 }
 
-// collect returns what pick takes of the labels of the series that match, each
-// once, sorted.
-func (q labelQuerier) collect(ctx context.Context, ms []*labels.Matcher, pick func(labels.Label) (string, bool)) ([]string, error) {
-	found, err := q.e.reader.Find(ctx, q.query(nil, ms))
-	if err != nil {
-		return nil, err
+func (q labelQuerier) labelQuery(hints *storage.LabelHints, ms []*labels.Matcher) Query {
+	query := q.query(nil, ms)
+	if hints != nil {
+		query.Enough = hints.Limit
 	}
-	seen := make(map[string]bool)
-	for _, s := range found.Series {
-		s.Labels.Range(func(l labels.Label) {
-			if text, ok := pick(l); ok {
-				seen[text] = true
-			}
-		})
-	}
-	texts := make([]string, 0, len(seen))
-	for text := range seen {
-		texts = append(texts, text)
-	}
-	slices.Sort(texts)
-	return texts, nil
-}
-
-func limited(texts []string, hints *storage.LabelHints) []string {
-	if hints != nil && hints.Limit > 0 && len(texts) > hints.Limit {
-		return texts[:hints.Limit]
-	}
-	return texts
+	return query
 }
 
 // Close implements storage.LabelQuerier.

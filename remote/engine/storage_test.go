@@ -121,14 +121,37 @@ func TestQuerierErrors(t *testing.T) {
 		t.Fatal(err)
 	}
 	set, chunkSet := q.Select(t.Context(), true, nil), chunked.Select(t.Context(), true, nil)
-	_, _, namesErr := q.LabelNames(t.Context(), nil, match("__name__", "up"))
-	_, _, valuesErr := q.LabelValues(t.Context(), "n", nil, match("__name__", "up"))
 	if set.Next() || chunkSet.Next() {
 		t.Error("a series in spite of the limit")
 	}
-	for _, err := range []error{set.Err(), chunkSet.Err(), namesErr, valuesErr} {
+	for _, err := range []error{set.Err(), chunkSet.Err()} {
 		if !errors.Is(err, engine.ErrLimit) {
 			t.Errorf("error %v, want ErrLimit", err)
+		}
+	}
+}
+
+// The limit on series is one on samples: what asks for labels alone has none but its own.
+func TestQuerierLabelsBeyondLimit(t *testing.T) {
+	f := openFixture(t, func(c *engine.Config) { c.Limits.MaxSeries = 1 })
+	f.append(t, many(3, someTime)...)
+	q, err := f.Querier(0, math.MaxInt64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for limit, want := range []int{3, 1, 2, 3, 3} {
+		hints := &storage.LabelHints{Limit: limit}
+		names, _, err := q.LabelNames(t.Context(), hints, match("__name__", "up"))
+		if err != nil || len(names) != min(want, 2) {
+			t.Errorf("limit %d: names %q, %v", limit, names, err)
+		}
+		values, _, err := q.LabelValues(t.Context(), "n", hints, match("__name__", "up"))
+		if err != nil || len(values) != want {
+			t.Errorf("limit %d: values %q, %v", limit, values, err)
+		}
+		set := q.Select(t.Context(), true, &storage.SelectHints{Func: "series", Limit: limit}, match("__name__", "up"))
+		if found := collectSamples(t, set); len(found) != want {
+			t.Errorf("limit %d: %d series", limit, len(found))
 		}
 	}
 }

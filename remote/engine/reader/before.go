@@ -26,7 +26,7 @@ func (r *batchReader) addBefore(ctx context.Context, batch []index.Series, build
 	for i := range builders {
 		if builders[i].beginsUnknown() {
 			search.slots[batch[i].Key] = i
-			search.series = append(search.series, batch[i].Key)
+			search.series = append(search.series, batch[i].Identity)
 		}
 	}
 	if len(search.series) == 0 {
@@ -57,7 +57,7 @@ type before struct {
 // A beforeSearch looks for the latest samples before a range.
 type beforeSearch struct {
 	r      *batchReader
-	series []string
+	series []*index.Identity
 	// slots maps series keys to builders, found maps those to what was found.
 	slots  map[string]int
 	found  map[int]before
@@ -70,8 +70,8 @@ func (s *beforeSearch) run(ctx context.Context, p part) error {
 	base, _ := series.Split(p.start)
 	bases := []int64{base}
 	batch := make([]index.Series, len(s.series))
-	for i, key := range s.series {
-		batch[i] = index.Series{Key: key, Bases: bases}
+	for i, id := range s.series {
+		batch[i] = index.Series{Identity: id, Bases: bases}
 	}
 	err := s.r.store.Scan(ctx, bucketstore.ScanRequest{
 		Table:    bucketstore.Metric,

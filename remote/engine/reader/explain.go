@@ -19,8 +19,8 @@ type Explanation struct {
 	// Mint and Maxt are the range that is read, in milliseconds, inclusive.
 	Mint int64 `json:"mint"`
 	Maxt int64 `json:"maxt"`
-	// Lists are the index lists that were read side by side. One of them ended
-	// first; it is the answer.
+	// Lists are the index lists of the matchers. One of them is the answer: the shortest
+	// in memory, or of those that were read side by side the one that ended first.
 	Lists []ExplainedList `json:"lists"`
 	// Series is how many series match.
 	Series int `json:"series"`
@@ -30,8 +30,11 @@ type Explanation struct {
 
 // ExplainedList is one index list: the postings of one matcher.
 type ExplainedList struct {
-	Matcher  string           `json:"matcher"`
-	Chosen   bool             `json:"chosen"`
+	Matcher string `json:"matcher"`
+	Chosen  bool   `json:"chosen"`
+	// InMemory is how many of the lists of values and of series that it is made of, by
+	// value and index period, were in memory. The rows are those of the others.
+	InMemory int              `json:"in_memory"`
 	Ranges   []ExplainedRange `json:"ranges"`
 	RowsRead int              `json:"rows_read"`
 }
@@ -89,7 +92,7 @@ func (r *Reader) Explain(ctx context.Context, q Query) (*Explanation, error) {
 func explainLists(lists []index.ListRead) []ExplainedList {
 	explained := make([]ExplainedList, len(lists))
 	for i, l := range lists {
-		x := ExplainedList{Matcher: "every series", Chosen: l.Complete, Ranges: []ExplainedRange{}}
+		x := ExplainedList{Matcher: "every series", Chosen: l.Complete, InMemory: l.InMemory, Ranges: []ExplainedRange{}}
 		if l.Matcher != nil {
 			x.Matcher = l.Matcher.String()
 		}

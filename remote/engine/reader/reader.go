@@ -78,8 +78,8 @@ type Query struct {
 	// SeriesOnly asks for the labels alone: the series have no chunks, and a
 	// series is named if the index has it in that time.
 	SeriesOnly bool
-	// Enough is how many series are enough then, any of those that match. 0 is for
-	// all.
+	// Enough is how many series are enough then, any of those that match, and how many
+	// label names or values. 0 is for all.
 	Enough int
 	// Decoded asks for samples and not for bytes: chunks of floats without start
 	// timestamps may be a *chunk.Decoded, which costs nothing to iterate over
@@ -149,23 +149,34 @@ func (r *Reader) storedMatchers(ms []*labels.Matcher) []*labels.Matcher {
 }
 
 // Find asks the index for the series of q. The error is ErrLimit if they are more
-// than the limits allow.
+// than the limits allow, and samples are asked for.
 func (r *Reader) Find(ctx context.Context, q Query) (*index.Result, error) {
-	start, limit := q.Span()
-	in := index.Query{
-		Matchers:  r.storedMatchers(q.Matchers),
-		Start:     start,
-		Limit:     limit,
-		MaxSeries: r.cfg.Limits.MaxSeries,
-	}
-	if q.SeriesOnly {
-		in.Enough = q.Enough
+	in := r.indexQuery(q)
+	if !q.SeriesOnly {
+		in.Enough, in.MaxSeries = 0, r.cfg.Limits.MaxSeries
 	}
 	found, err := r.cfg.Index.Select(ctx, in)
 	if errors.Is(err, index.ErrTooManySeries) {
 		return nil, limitError("selector %s: %v", SelectorName(q.Matchers), err)
 	}
 	return found, err
+}
+
+// LabelValues returns the values of a label of the series of q, sorted, up to q.Enough
+// unless that is 0.
+func (r *Reader) LabelValues(ctx context.Context, name string, q Query) ([]string, error) {
+	return r.cfg.Index.Values(ctx, name, r.indexQuery(q))
+}
+
+// LabelNames returns the label names of the series of q, sorted, up to q.Enough unless
+// that is 0.
+func (r *Reader) LabelNames(ctx context.Context, q Query) ([]string, error) {
+	return r.cfg.Index.Names(ctx, r.indexQuery(q))
+}
+
+func (r *Reader) indexQuery(q Query) index.Query {
+	start, limit := q.Span()
+	return index.Query{Matchers: r.storedMatchers(q.Matchers), Start: start, Limit: limit, Enough: q.Enough}
 }
 
 func (r *Reader) newBatchReader(q Query) *batchReader {

@@ -8,7 +8,7 @@ export async function show(state, result, signal) {
   const selector = state.selector.trim();
   if (selector === "") {
     result.replaceChildren(element("p", { class: "hint" },
-      "A selector is answered from the index first: the postings of its matchers are read side by side, and the list that ends first is the answer. Then the rows of those series are read."));
+      "A selector is answered from the index first. The shortest list of a matcher in memory is the answer; else their postings are read side by side, and the list that ends first is. Then the rows of those series are read."));
     return;
   }
   const { start, end } = range(state);
@@ -24,9 +24,10 @@ function explanation(x) {
     element("p", { class: "facts" }, `from ${time(x.mint / 1000)} to ${time(x.maxt / 1000)}`),
     tiles(["Series", count(x.series)], ["Rows of INDEX read", count(indexRows)], ["Rows of METRIC read", count(rowsRead)],
       ["Cells of METRIC read", count(sum(x.rows, (r) => r.cells))]),
-    table("Index lists; the chosen one ended first, the others were left where they were", [
+    table("Index lists; the chosen one was the shortest in memory or ended first, the others were left where they were", [
       { title: "Matcher", kind: "text", cell: (l) => l.matcher, value: (l) => l.matcher },
       { title: "Chosen", cell: (l) => (l.chosen ? "yes" : "") },
+      { title: "Lists in memory", kind: "number", cell: (l) => count(l.in_memory), value: (l) => l.in_memory },
       { title: "Rows read", kind: "number", cell: (l) => count(l.rows_read), value: (l) => l.rows_read },
       { title: "Ranges of INDEX", kind: "key", cell: (l) => ranges(l.ranges) },
     ], x.lists, (l) => (l.chosen ? "chosen" : undefined)),
