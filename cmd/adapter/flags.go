@@ -47,6 +47,8 @@ type options struct {
 
 	resourceLabels []string
 	indexMemory    byteSize
+	// queryMemory and totalMemory bound what queries hold.
+	queryMemory, totalMemory byteSize
 
 	buffered      bool
 	bufferPath    string
@@ -277,7 +279,7 @@ func (o *options) limitFlags(app *kingpin.Application) {
 	app.Flag("index.refresh", "How long after another adapter has written a new series to Bigtable queries find it at the latest: a part of the index in memory that is older is read again when it is used. 0 keeps no index in memory.").
 		Default("15s").IsSetByUser(o.given["index.refresh"]).DurationVar(&o.engine.IndexRefresh)
 	intFlag(app.Flag("read.max-series", "Maximum number of series that one selector may match. 0 is no limit."), &limits.MaxSeries)
-	intFlag(app.Flag("read.max-samples", "Maximum number of samples that one selector may read. 0 is no limit."), &limits.MaxSamples)
+	intFlag(app.Flag("read.max-samples", "Maximum number of samples that one selector may read, where they are held: in a remote read that is not streamed, and where PromQL keeps them. 0 is no limit."), &limits.MaxSamples)
 	intFlag(app.Flag("read.max-frame-bytes", "Maximum bytes of one series in a remote read answer, like chunked_read_limit of Prometheus. 0 is no limit."), &o.remote.MaxFrameBytes)
 	intFlag(app.Flag("read.max-concurrent", "Maximum number of concurrent remote reads, federations and explanations; others wait."), &o.remote.MaxConcurrentReads)
 	durationFlag(app.Flag("read.timeout", "Maximum time of one read."), &o.remote.ReadTimeout)
@@ -290,6 +292,12 @@ func (o *options) limitFlags(app *kingpin.Application) {
 func (o *options) queryFlags(app *kingpin.Application) {
 	durationFlag(app.Flag("query.timeout", "Maximum time of one PromQL query, or of another request to the HTTP API."), &o.api.Timeout)
 	intFlag(app.Flag("query.max-samples", "Maximum number of samples that one PromQL query may hold in memory."), &o.api.MaxSamples)
+	size := func(value *byteSize, name string, bytes int, help string) {
+		value.flag = name
+		app.Flag(name, help).Default(units.Base2Bytes(bytes).String()).SetValue(value)
+	}
+	size(&o.queryMemory, "query.max-memory-bytes", o.api.MaxMemory, "Maximum bytes of samples and results that one PromQL query may hold. 0 is no limit.")
+	size(&o.totalMemory, "query.max-total-memory-bytes", o.api.MaxTotalMemory, "Maximum bytes that all PromQL queries together may hold; others are answered 503. 0 is no limit.")
 	intFlag(app.Flag("query.max-concurrency", "Maximum number of concurrent PromQL queries; others wait."), &o.api.MaxConcurrent)
 	durationFlag(app.Flag("query.lookback-delta", "Maximum age of the last sample of a series that PromQL takes as its value."), &o.api.Lookback)
 	app.Flag("enable-feature", "Features of PromQL that are off by default, with commas between them, named as in Prometheus. Repeatable.").

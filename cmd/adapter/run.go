@@ -397,6 +397,7 @@ func newRemote(o *options, e *engine.Engine, logger log.Logger, reg prometheus.R
 // newAPI returns Prometheus' HTTP API.
 func newAPI(a *adapter, e *engine.Engine) (*api.API, error) {
 	o, cfg := a.o, a.o.api
+	cfg.MaxMemory, cfg.MaxTotalMemory = unbounded(int(o.queryMemory.Base2Bytes)), unbounded(int(o.totalMemory.Base2Bytes))
 	cfg.Engine = e
 	cfg.Now = time.Now
 	cfg.Logger = a.logger
