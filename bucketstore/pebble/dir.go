@@ -90,7 +90,7 @@ func checkContent(dir string, names []string) error {
 		case slices.Contains([]string{"LOCK", formatFile + temporary, "buffer", "lost+found"}, name):
 		case name == "chunks_head", name == "wal", isULID(name):
 			return fmt.Errorf("data directory %q is one of Prometheus: it holds %q; choose an empty directory", dir, name)
-		case strings.HasPrefix(name, "MANIFEST-"), strings.HasPrefix(name, "marker."), name == "CURRENT":
+		case strings.HasPrefix(name, "MANIFEST-"), strings.HasPrefix(name, "marker."), name == "CURRENT", name == schemaFile:
 			return fmt.Errorf("data directory %q: there is a database but no file %s, so it is not one of ours; choose an empty directory", dir, formatFile)
 		default:
 			return fmt.Errorf("data directory %q holds %q, which is not ours; choose an empty directory", dir, name)
@@ -165,7 +165,7 @@ func syncDirectory(fs vfs.FS, dir string) error {
 	return errors.Join(f.Sync(), f.Close())
 }
 
-// writeSmallFile replaces a file of one line, durably and atomically.
+// writeSmallFile replaces a file of text, durably and atomically.
 func writeSmallFile(fs vfs.FS, dir, name, text string) error {
 	path := fs.PathJoin(dir, name)
 	f, err := fs.Create(path+temporary, vfs.WriteCategoryUnspecified)

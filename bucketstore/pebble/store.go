@@ -121,6 +121,7 @@ type Store struct {
 	ingestBytes  int
 	minFree      uint64
 	reserving    sync.Mutex // held while the reserve is made
+	copying      sync.Mutex // held while the copy of META/schema is written
 	ingested     atomic.Uint64
 	tableOptions sstable.WriterOptions
 	// readerOptions are for tables that are read without the database.

@@ -17,6 +17,7 @@ import (
 
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/bucketstore/buffer"
+	"github.com/promtable/promtable/bucketstore/meta"
 	"github.com/promtable/promtable/bucketstore/pebble"
 	"github.com/promtable/promtable/remote/engine"
 	"github.com/promtable/promtable/series"
@@ -36,7 +37,7 @@ func (o *options) checkCommand(app *kingpin.Application) {
 	check := app.Command(commandCheck, "Read the log and the store, and say what is damaged or missing, without a change of any file. No adapter may use them, except for Bigtable. "+
 		"Ends with 0 if all is well. On Bigtable it reads every row of the store, and the log with --buffer.enabled; the rest is for the embedded store.")
 	check.Flag("repair", "Repair what was found: log moves the damaged end of a segment of the log to a file beside it; tables moves damaged tables of the embedded store to a directory in it and keeps what can be read of them; "+
-		"index writes missing rows of the index. Repeatable. Run it without this flag first: it says what each would do.").
+		"index writes missing rows of the index, and the row of META with the schema and the identity of the embedded store, of which there is a copy in SCHEMA. Repeatable. Run it without this flag first: it says what each would do.").
 		EnumsVar(&o.repairs, repairLog, repairTables, repairIndex)
 }
 
@@ -218,7 +219,11 @@ func (c *checker) checkRows(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, closing("close the store", store.Close())) }()
-	if err := c.checkBinding(ctx, schema, store); err != nil {
+	terms, err := c.checkSchema(ctx, schema, store)
+	if err != nil || terms.Store == nil {
+		return err
+	}
+	if err := c.checkBinding(ctx, terms); err != nil {
 		return err
 	}
 	part := ""
@@ -244,12 +249,54 @@ func (c *checker) checkRows(ctx context.Context) (err error) {
 	return nil
 }
 
-// checkBinding checks that the store has this schema, and that the log belongs to the store.
-// A log that cannot be read was reported before.
-func (c *checker) checkBinding(ctx context.Context, schema series.Schema, store bucketstore.Store) error {
+// checkSchema checks that the store has this schema, and writes a lost one back if that is
+// to be repaired. The Store of the terms is nil if the schema is lost.
+func (c *checker) checkSchema(ctx context.Context, schema series.Schema, store bucketstore.Store) (buffer.Terms, error) {
 	terms, err := newTerms(ctx, c.o, schema, store, c.logger)
-	if err != nil || c.found[repairLog] > 0 || c.o.backend == backendBigtable && !c.o.buffered {
-		return err
+	if err == nil {
+		return terms, c.checkSchemaCopy(ctx, terms.Store)
+	}
+	if !errors.Is(err, meta.ErrLostSchema) {
+		return terms, err
+	}
+	f := bucketstore.Finding{Where: fmt.Sprintf("row %q of %s", series.MetaSchema, bucketstore.Meta), What: err.Error()}
+	if terms.Store.CanRestore() {
+		f.Repair = "write it back from its copy"
+		if c.repairs(repairIndex) {
+			if err := terms.Store.RestoreSchema(ctx); err != nil {
+				return terms, err
+			}
+			f.Repaired = true
+			c.report(repairIndex, f)
+			return newTerms(ctx, c.o, schema, store, c.logger)
+		}
+	}
+	c.report(repairIndex, f)
+	c.print("the rows and the index are not checked: the schema is lost")
+	return buffer.Terms{}, nil
+}
+
+// checkSchemaCopy checks the copy of the schema, and writes it anew if that is to be repaired.
+func (c *checker) checkSchemaCopy(ctx context.Context, store *meta.Store) error {
+	err := store.CopyError()
+	if err == nil {
+		return nil
+	}
+	f := bucketstore.Finding{Where: "the copy of the schema", What: err.Error(), Repair: "write it anew, as the next start does", Repaired: c.repairs(repairIndex)}
+	if f.Repaired {
+		if err := store.Init(ctx); err != nil {
+			return err
+		}
+	}
+	c.report(repairIndex, f)
+	return nil
+}
+
+// checkBinding checks that the log belongs to the store. A log that cannot be read was
+// reported before.
+func (c *checker) checkBinding(ctx context.Context, terms buffer.Terms) error {
+	if c.found[repairLog] > 0 || c.o.backend == backendBigtable && !c.o.buffered {
+		return nil
 	}
 	if err := adviseLog(c.o, terms.CheckBinding(ctx, c.o.bufferPath)); err != nil {
 		c.print("%v", err)

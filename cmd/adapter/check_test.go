@@ -291,6 +291,14 @@ func TestCheck(t *testing.T) {
 			repairs:   []string{repairLog},
 			found:     []string{"at byte 68 of ", ".log.damaged; the samples in them are lost"},
 			mayBeLost: func(_ *testing.T, _ string, i int) bool { return i >= checkedSamples-10 }},
+		{name: "a damaged table of META", damage: damageTable("META, row"),
+			repairs: []string{repairTables, repairIndex},
+			found:   []string{"the rows and the index are not checked"}},
+		{name: "a damaged copy of the schema", damage: func(t *testing.T, _ *options, dir string) {
+			flipIn(t, filepath.Join(dir, "SCHEMA"), 50)
+		},
+			repairs: []string{repairIndex},
+			found:   []string{"SCHEMA is damaged"}},
 		{name: "a damaged table of METRIC", damage: damageTable("lost: METRIC of "),
 			repairs:   []string{repairTables},
 			found:     []string{"has another checksum", "keep all but "},
@@ -348,7 +356,7 @@ func damageTable(want string) func(t *testing.T, o *options, dir string) {
 		}
 		for at := 100; at < int(info.Size()); at += 2000 {
 			flipIn(t, path, at)
-			if output, _ := runChecked(t, "--storage.path="+dir); strings.Contains(output, want) && !strings.Contains(output, "META") {
+			if output, _ := runChecked(t, "--storage.path="+dir); strings.Contains(output, want) && (strings.Contains(want, "META") || !strings.Contains(output, "META")) {
 				return
 			}
 			flipIn(t, path, at)
