@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"time"
 
@@ -63,10 +64,11 @@ func (s *Store) CheckTables(ctx context.Context, progress func(bytes int64)) (da
 			if d.Err = s.checkTable(ctx, &d, progress); ctx.Err() != nil {
 				return damaged, ctx.Err()
 			}
+			if errors.Is(d.Err, os.ErrPermission) {
+				return nil, d.Err
+			}
 			if d.Err != nil {
-				if pebble.IsCorruptionError(d.Err) {
-					d.Err = fmt.Errorf("%w: %v", series.ErrCorrupt, d.Err)
-				}
+				d.Err = fmt.Errorf("%w: %v", series.ErrCorrupt, d.Err)
 				d.describe()
 				damaged = append(damaged, d)
 			}
@@ -84,7 +86,7 @@ func (s *Store) checkTable(ctx context.Context, d *DamagedTable, progress func(b
 	}
 	defer func() { err = errors.Join(err, t.reader.Close()) }()
 	if size := uint64(t.size); !d.info.Virtual && size != d.info.Size {
-		return fmt.Errorf("%w: the file has %d bytes, and should have %d", series.ErrCorrupt, size, d.info.Size)
+		return fmt.Errorf("the file has %d bytes, and should have %d", size, d.info.Size)
 	}
 	layout, err := t.reader.Layout()
 	if err != nil {
@@ -128,7 +130,8 @@ func dataBlocks(l *sstable.Layout) (handles []block.Handle) {
 	return handles
 }
 
-// A tableFile is the file of a table, read without the database.
+// A tableFile is the file of a table, read without the database. What the disk cannot read is
+// damage for the reader.
 type tableFile struct {
 	file   vfs.File
 	size   int64
@@ -146,13 +149,14 @@ func openTable(ctx context.Context, fs vfs.FS, path string, opts sstable.ReaderO
 	if err != nil {
 		return nil, errors.Join(err, file.Close())
 	}
-	readable, err := sstable.NewSimpleReadable(file)
+	var unread error
+	readable, err := sstable.NewSimpleReadable(unreadableFile{file, func(err error) { unread = err }})
 	if err != nil {
 		return nil, errors.Join(err, file.Close())
 	}
 	reader, err := sstable.NewReader(ctx, readable, opts)
 	if err != nil {
-		return nil, errors.Join(err, readable.Close())
+		return nil, errors.Join(unread, err, readable.Close())
 	}
 	return &tableFile{file: file, size: info.Size(), reader: reader}, nil
 }
@@ -171,7 +175,7 @@ func (t *tableFile) checkBlock(b block.Handle) error {
 	var sum block.Checksummer
 	sum.Init(t.reader.BlockReader().ChecksumType())
 	if sum.Checksum(content[:b.Length], content[b.Length]) != binary.LittleEndian.Uint32(content[b.Length+1:]) {
-		return fmt.Errorf("%w: the block of %d bytes at byte %d has another checksum", series.ErrCorrupt, b.Length, b.Offset)
+		return fmt.Errorf("the block of %d bytes at byte %d has another checksum", b.Length, b.Offset)
 	}
 	return nil
 }

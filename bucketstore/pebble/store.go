@@ -182,7 +182,8 @@ func (s *Store) open(cfg Config) error {
 	opts.FS = cfg.fs
 	opts.WithFSDefaults()
 	opts.EnsureDefaults()
-	opts.FS = patientFS{opts.FS, s.guard} // in front of the checks for slow operations
+	// In front of the checks for slow operations.
+	opts.FS = unreadableFS{patientFS{opts.FS, s.guard}, s.guard}
 	if cfg.ReadOnly {
 		setReadOnly(opts)
 	} else if err := prepareIngest(cfg.fs, cfg.Dir); err != nil {
