@@ -27,6 +27,8 @@ type DamagedTable struct {
 	Name string
 	// Err says what is wrong with it.
 	Err error
+	// Missing says that there is no such file.
+	Missing bool
 	// Lost says what cannot be read: the tables, days and rows.
 	Lost []string
 	// LostBytes is how many bytes of the file that is, at most.
@@ -60,7 +62,7 @@ func (s *Store) CheckTables(ctx context.Context, progress func(bytes int64)) (da
 				continue
 			}
 			seen[name] = true
-			d := DamagedTable{Name: name, info: info, level: level}
+			d := DamagedTable{Name: name, Missing: s.missing[name], info: info, level: level}
 			if d.Err = s.checkTable(ctx, &d, progress); ctx.Err() != nil {
 				return damaged, ctx.Err()
 			}
@@ -80,6 +82,9 @@ func (s *Store) CheckTables(ctx context.Context, progress func(bytes int64)) (da
 // checkTable returns what is wrong with the table of d, and notes in d what cannot be read.
 func (s *Store) checkTable(ctx context.Context, d *DamagedTable, progress func(bytes int64)) (err error) {
 	d.whole, d.LostBytes = true, d.info.Size
+	if d.Missing {
+		return errors.New("the file is missing")
+	}
 	t, err := openTable(ctx, s.fs, s.fs.PathJoin(s.dir, d.Name), s.readerOptions)
 	if err != nil {
 		return err

@@ -440,3 +440,59 @@ func (f badFile) ReadAt(p []byte, at int64) (int, error) {
 	}
 	return f.File.ReadAt(p, at)
 }
+
+// TestMissingTable: the start is refused and names the file. The check names it, too, and
+// SetAside puts an empty table in its place, so that the store has all the others.
+func TestMissingTable(t *testing.T) {
+	f := makeFlipStore(t)
+	var tables []string
+	for name := range f.files(t) {
+		if strings.HasSuffix(name, ".sst") {
+			tables = append(tables, name)
+		}
+	}
+	slices.Sort(tables)
+	for _, missing := range [][]string{tables[:1], tables[1:], tables} {
+		t.Run(fmt.Sprint(missing), func(t *testing.T) {
+			f := flipStore{disk: f.disk.CrashClone(vfs.CrashCloneCfg{}), contents: f.contents}
+			for _, name := range missing {
+				if err := f.disk.Remove(path.Join(flipDir, name)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			cfg := flipConfig(f.disk)
+			wantOpenError(t, cfg, append([]string{"adapter check"}, strings.TrimSuffix(missing[0], ".sst"))...)
+			before := snapshot(t, f.disk, flipDir)
+			s := openReadOnly(t, cfg)
+			damaged, err := s.CheckTables(t.Context(), func(int64) {})
+			if err := errors.Join(err, s.Close()); err != nil {
+				t.Fatal(err)
+			}
+			if after := snapshot(t, f.disk, flipDir); !maps.Equal(before, after) {
+				t.Error("the check has changed files")
+			}
+			var found []string
+			for _, d := range damaged {
+				found = append(found, d.Name)
+				if !d.Missing || len(d.Lost) != 1 || !strings.Contains(d.Err.Error(), "the file is missing") {
+					t.Errorf("damaged: %+v", d)
+				}
+			}
+			if slices.Sort(found); !slices.Equal(found, missing) {
+				t.Fatalf("missing are %q, want %q", found, missing)
+			}
+			err = pebble.SetAside(t.Context(), cfg, damaged, func(d *pebble.DamagedTable, at string) {
+				if at != "" {
+					t.Errorf("%s is in %s", d.Name, at)
+				}
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if still := checkTables(t, cfg); len(still) > 0 {
+				t.Errorf("still damaged: %+v", still)
+			}
+			f.checkRepaired(t, cfg, damaged)
+		})
+	}
+}

@@ -159,21 +159,29 @@ func (c *checker) checkTables(ctx context.Context) error {
 		return err
 	}
 	c.logProgress("checked", part)
-	report := func(d *pebble.DamagedTable, path string) {
-		f := bucketstore.Finding{Where: filepath.Join(c.o.path, d.Name), What: d.Err.Error(), Repaired: path != ""}
-		if path == "" {
-			path = filepath.Join(c.o.path, pebble.DamagedDir)
-		}
-		f.Repair = fmt.Sprintf("move it to %s, and keep all but %d bytes; lost: %s", path, d.LostBytes, strings.Join(d.Lost, "; "))
-		c.report(repairTables, f)
-	}
 	if c.repairs(repairTables) && len(damaged) > 0 {
-		return pebble.SetAside(ctx, c.config(), damaged, report)
+		return pebble.SetAside(ctx, c.config(), damaged, func(d *pebble.DamagedTable, path string) {
+			f := c.describeTable(d, path)
+			f.Repaired = true
+			c.report(repairTables, f)
+		})
 	}
 	for i := range damaged {
-		report(&damaged[i], "")
+		c.report(repairTables, c.describeTable(&damaged[i], filepath.Join(c.o.path, pebble.DamagedDir)))
 	}
 	return nil
+}
+
+// describeTable describes a damaged table, which is or would be moved to a path.
+func (c *checker) describeTable(d *pebble.DamagedTable, path string) bucketstore.Finding {
+	f := bucketstore.Finding{Where: filepath.Join(c.o.path, d.Name), What: d.Err.Error()}
+	lost := strings.Join(d.Lost, "; ")
+	if d.Missing {
+		f.Repair = fmt.Sprintf("put an empty table in its place; lost: %s", lost)
+	} else {
+		f.Repair = fmt.Sprintf("move it to %s, and keep all but %d bytes; lost: %s", path, d.LostBytes, lost)
+	}
+	return f
 }
 
 func (c *checker) damagedTables(ctx context.Context, part string) ([]pebble.DamagedTable, error) {

@@ -276,6 +276,9 @@ func TestCheck(t *testing.T) {
 		// repairs are needed, in this order; found are parts of the output of the check.
 		repairs []string
 		found   []string
+		// replay says that the log has samples whose index is lost: it is repaired again when
+		// they are in the store.
+		replay bool
 		// mayBeLost are samples by what the check says; some are lost if it is set.
 		mayBeLost func(t *testing.T, output string, i int) bool
 	}{
@@ -299,6 +302,15 @@ func TestCheck(t *testing.T) {
 		},
 			repairs: []string{repairIndex},
 			found:   []string{"SCHEMA is damaged"}},
+		{name: "a missing table", damage: func(t *testing.T, _ *options, dir string) {
+			if err := os.Remove(one(t, filepath.Join(dir, "*.sst"))); err != nil {
+				t.Fatal(err)
+			}
+		},
+			repairs:   []string{repairTables, repairIndex},
+			found:     []string{".sst: ", "the file is missing", "put an empty table in its place"},
+			replay:    true,
+			mayBeLost: func(_ *testing.T, _ string, i int) bool { return i < checkedSamples-10 }},
 		{name: "a damaged table of METRIC", damage: damageTable("lost: METRIC of "),
 			repairs:   []string{repairTables},
 			found:     []string{"has another checksum", "keep all but "},
@@ -336,6 +348,13 @@ func TestCheck(t *testing.T) {
 			}
 			if output, err := runChecked(t, args...); err != nil || !strings.Contains(output, "all is well") {
 				t.Errorf("after all repairs: %v\n%s", err, output)
+			}
+			if tt.replay {
+				e, b := openParts(t, o)
+				closeParts(t, e, b)
+				if output, err := runChecked(t, append(args, "--repair="+repairIndex)...); err != nil {
+					t.Errorf("after the replay: %v\n%s", err, output)
+				}
 			}
 			lost := checkSamples(t, o, func(i int) bool { return tt.mayBeLost != nil && tt.mayBeLost(t, said, i) })
 			if (lost > 0) != (tt.mayBeLost != nil) {
