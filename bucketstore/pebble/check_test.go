@@ -232,7 +232,7 @@ func (f flipStore) setAside(t *testing.T, name string, content []byte) (damaged 
 	if len(damaged) == 0 {
 		return nil, f.checkRepaired(t, cfg, nil)
 	}
-	if len(damaged) != 1 || damaged[0].Name != name || len(damaged[0].Lost) == 0 || !errors.Is(damaged[0].Err, series.ErrCorrupt) {
+	if len(damaged) != 1 || damaged[0].Name != name || len(damaged[0].Lost) == 0 || !errors.Is(damaged[0].Err, series.ErrCorrupt) || strings.Contains(damaged[0].Err.Error(), "table 000000") {
 		t.Fatalf("damaged: %+v", damaged)
 	}
 	before := snapshot(t, cfg.FS(), flipDir)
@@ -494,5 +494,43 @@ func TestMissingTable(t *testing.T) {
 			}
 			f.checkRepaired(t, cfg, damaged)
 		})
+	}
+}
+
+// TestLostVersions: a damaged table says so if another one has older versions of its cells.
+func TestLostVersions(t *testing.T) {
+	disk := vfs.NewCrashableMem()
+	s, err := pebble.Open(flipConfig(disk).WithIngest(1 << 30))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := contents{}
+	c.write(t, s, flipBatch(1))
+	if err := errors.Join(s.Flush(), s.Compact(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	older := flipStore{disk: disk}.files(t)
+	c.write(t, s, flipBatch(1))
+	if err := errors.Join(s.Flush(), s.Close()); err != nil {
+		t.Fatal(err)
+	}
+	f := flipStore{disk: disk, contents: c}
+	found := 0
+	for name := range f.files(t) {
+		if !strings.HasSuffix(name, ".sst") {
+			continue
+		}
+		found++
+		damaged := checkTables(t, flipConfig(f.replace(t, name, nil)))
+		if len(damaged) != 1 || len(damaged[0].Lost) != 1 {
+			t.Fatalf("damaged: %+v", damaged)
+		}
+		_, isOlder := older[name]
+		if saysSo := strings.Contains(damaged[0].Lost[0], "older values and deleted cells may come back"); saysSo == isOlder {
+			t.Errorf("older %t: %q", isOlder, damaged[0].Lost)
+		}
+	}
+	if found != 2 {
+		t.Errorf("%d tables", found)
 	}
 }

@@ -96,7 +96,7 @@ func writeRest(ctx context.Context, cfg Config, table, rest string, d *DamagedTa
 	if err = errors.Join(err, w.Close()); err != nil {
 		return err
 	}
-	return stretch(cfg.fs, rest, size, int64(format.FooterSize()))
+	return growTable(cfg.fs, rest, size, int64(format.FooterSize()))
 }
 
 // placeholder returns the only key of a table of which nothing can be read: the tombstone of
@@ -185,9 +185,9 @@ func (t *tableFile) copyRange(ctx context.Context, w sstable.RawWriter, from, li
 	return n, nil
 }
 
-// stretch makes a table larger, to this size: its footer must be at the end, and what is
+// growTable makes a table larger, to this size: its footer must be at the end, and what is
 // before the footer may be anything.
-func stretch(fs vfs.FS, path string, size, footer int64) error {
+func growTable(fs vfs.FS, path string, size, footer int64) error {
 	file, err := fs.OpenReadWrite(path, vfs.WriteCategoryUnspecified)
 	if err != nil {
 		return err

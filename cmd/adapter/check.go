@@ -30,6 +30,8 @@ const (
 	repairLog    = "log"
 	repairTables = "tables"
 	repairIndex  = "index"
+	// noRepair is the kind of a finding that keeps the store from opening.
+	noRepair = ""
 )
 
 // checkCommand adds the subcommand check.
@@ -74,8 +76,10 @@ func runCheck(ctx context.Context, o *options, logger log.Logger, out io.Writer)
 			return err
 		}
 	}
-	if n := c.found[repairTables]; n > 0 {
+	if c.found[repairTables] > 0 {
 		c.print("the rows and the index are not checked: tables are damaged")
+	} else if c.found[noRepair] > 0 {
+		c.print("the rows and the index are not checked: the store does not open")
 	} else if err := c.checkRows(ctx); err != nil {
 		return err
 	}
@@ -152,7 +156,7 @@ func (c *checker) checkTables(ctx context.Context) error {
 	c.begin(part)
 	damaged, err := c.damagedTables(ctx, part)
 	if errors.Is(err, series.ErrCorrupt) {
-		c.report(repairTables, bucketstore.Finding{Where: c.o.path, What: err.Error()})
+		c.report(noRepair, bucketstore.Finding{Where: c.o.path, What: err.Error()})
 		return nil
 	}
 	if err != nil {

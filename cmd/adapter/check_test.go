@@ -421,7 +421,32 @@ func TestCheckFlags(t *testing.T) {
 	if output, err := runChecked(t, "--storage.path="+missing); err == nil || !strings.Contains(err.Error(), "no store in data directory") {
 		t.Errorf("no store: %v\n%s", err, output)
 	}
+	prometheus := t.TempDir()
+	if err := os.Mkdir(filepath.Join(prometheus, "wal"), 0o750); err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]string{prometheus: "is one of Prometheus", filepath.Join(missing, "data"): "the directory above it does not exist"} {
+		if output, err := runChecked(t, "--storage.path="+path); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, not %s\n%s", path, err, want, output)
+		}
+	}
 	if _, err := os.Stat(missing); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the check has made a directory: %v", err)
+	}
+}
+
+// TestCheckManifest: a damaged manifest is named as what it is, and nothing repairs it.
+func TestCheckManifest(t *testing.T) {
+	args, dir := killedAdapter(t)
+	manifests, err := filepath.Glob(filepath.Join(dir, "MANIFEST-*"))
+	if err != nil || len(manifests) == 0 {
+		t.Fatal(manifests, err)
+	}
+	manifest := manifests[len(manifests)-1] // the one before is kept, too
+	flipIn(t, manifest, 20)
+	output, err := runChecked(t, append(args, "--repair=tables", "--repair=index")...)
+	if !errors.Is(err, errWrong) || !strings.Contains(output, manifest+" is damaged at byte 0") || !strings.Contains(output, "the store does not open") ||
+		!strings.Contains(output, "restore it from a backup") || strings.Contains(output, "tables are damaged") {
+		t.Errorf("%v\n%s", err, output)
 	}
 }
