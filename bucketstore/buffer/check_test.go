@@ -22,6 +22,8 @@ type checkedLog struct {
 	rows bucketstore.Store
 	// writes are where each write begins.
 	writes []writePlace
+	// discard is the ID of a lost log, or empty.
+	discard string
 }
 
 type writePlace struct {
@@ -36,6 +38,7 @@ const headSize = 68
 func (l *checkedLog) start(t testing.TB, interval time.Duration) (*buffer.Buffer, error) {
 	t.Helper()
 	terms := newTerms(t, l.rows)
+	terms.Discard = l.discard
 	log, err := buffer.OpenDir(l.dir, terms.Now())
 	if err != nil {
 		return nil, err
@@ -233,24 +236,30 @@ func TestCheck(t *testing.T) {
 				t.Errorf("after the repair: %+v", found)
 			}
 			l.checkKept(t, before)
-			b, err := l.start(t, tt.interval)
-			if err != nil {
-				t.Fatal(err)
-			}
-			got := readAll(t, b)
-			for n := range l.writes {
-				want, at := valueText(float64(n)*1.1, nil), someTime+int64(n)*1000
-				if tt.lost != nil && tt.lost(l, n) {
-					want = ""
-				}
-				if value := got[string(key(n%3))][at]; value != want {
-					t.Errorf("write %d is %q, want %q", n, value, want)
-				}
-			}
-			if err := b.Close(); err != nil {
-				t.Error(err)
-			}
+			l.wantWrites(t, tt.interval, tt.lost)
 		})
+	}
+}
+
+// wantWrites starts the log, and checks the samples of makeCheckedLog but those that are lost.
+func (l *checkedLog) wantWrites(t *testing.T, interval time.Duration, lost func(l *checkedLog, n int) bool) {
+	t.Helper()
+	b, err := l.start(t, interval)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := readAll(t, b)
+	for n := range l.writes {
+		want, at := valueText(float64(n)*1.1, nil), someTime+int64(n)*1000
+		if lost != nil && lost(l, n) {
+			want = ""
+		}
+		if value := got[string(key(n%3))][at]; value != want {
+			t.Errorf("write %d is %q, want %q", n, value, want)
+		}
+	}
+	if err := b.Close(); err != nil {
+		t.Error(err)
 	}
 }
 
