@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"syscall"
 
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/series"
@@ -27,7 +28,8 @@ type CheckConfig struct {
 }
 
 // Check reads all that a start reads in the directory of a log. A directory that does not
-// exist has no log. If a process uses the log, the error names it.
+// exist has no log. If a process uses the log, the error names it. On a read-only file system
+// the log is checked without a lock, and not repaired.
 func Check(ctx context.Context, path string, cfg CheckConfig) error {
 	return check(ctx, osDirectory(path), cfg)
 }
@@ -41,11 +43,15 @@ func check(ctx context.Context, dir directory, cfg CheckConfig) (err error) {
 		return err
 	}
 	if cfg.Repair || slices.Contains(names, lockName) { // else no process has used it
-		lock, err := dir.lock(lockName)
-		if err != nil {
-			return fmt.Errorf("the log in %s is held by another process, %s: %w", dir.path(), readOwner(dir), err)
+		lock, lockErr := dir.lock(lockName)
+		switch {
+		case lockErr == nil:
+			defer func() { err = errors.Join(err, lock.Release()) }()
+		case errors.Is(lockErr, syscall.EROFS) && !cfg.Repair: // the lock needs a file that can be written to
+			cfg.Note(dir.path(), "it is on a read-only file system, and is checked without a lock: no adapter may use it through another mount")
+		default:
+			return describeLockError(dir, lockErr)
 		}
-		defer func() { err = errors.Join(err, lock.Release()) }()
 	}
 	c := logCheck{ctx: ctx, dir: dir, CheckConfig: cfg}
 	if err := c.smallFiles(); err != nil {

@@ -195,7 +195,7 @@ func (d *Dir) setIdentity(identity dirIdentity) error {
 func lockDir(dir directory, since time.Time) (fileutil.Releaser, error) {
 	lock, err := dir.lock(lockName)
 	if err != nil {
-		return nil, fmt.Errorf("the log in %s is held by another process, %s: %w", dir.path(), readOwner(dir), err)
+		return nil, describeLockError(dir, err)
 	}
 	err = writeFile(dir, ownerName, describeOwner(since))
 	if isNoSpace(err) {
@@ -205,6 +205,17 @@ func lockDir(dir directory, since time.Time) (fileutil.Releaser, error) {
 		return nil, errors.Join(fmt.Errorf("take the log in %s: %w", dir.path(), err), lock.Release())
 	}
 	return lock, nil
+}
+
+// describeLockError says why dir was not locked.
+func describeLockError(dir directory, err error) error {
+	switch {
+	case isUnwritable(err):
+		return fmt.Errorf("the directory %s of the log is not writable by this process: %w", dir.path(), err)
+	case isNoSpace(err):
+		return fmt.Errorf("lock the log in %s: %w", dir.path(), err)
+	}
+	return fmt.Errorf("the log in %s is held by another process, %s: %w", dir.path(), readOwner(dir), err)
 }
 
 // describeOwner describes this process, for the error of another one.

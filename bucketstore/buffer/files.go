@@ -46,6 +46,12 @@ func isNoSpace(err error) bool {
 	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
 }
 
+// isUnwritable says whether err is for want of permission, or of a disk that can be written
+// to.
+func isUnwritable(err error) bool {
+	return errors.Is(err, os.ErrPermission) || errors.Is(err, syscall.EROFS)
+}
+
 // A refusal is why requests were not written although the log works. It is as it was
 // before, and the next request may succeed.
 type refusal struct{ error }
