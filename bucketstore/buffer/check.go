@@ -42,6 +42,9 @@ func check(ctx context.Context, dir directory, cfg CheckConfig) (err error) {
 	if err != nil {
 		return err
 	}
+	if err := checkContent(dir); err != nil {
+		return err
+	}
 	if cfg.Repair || slices.Contains(names, lockName) { // else no process has used it
 		lock, lockErr := dir.lock(lockName)
 		switch {
@@ -116,9 +119,9 @@ func (c *logCheck) setAside(name string, what error, lost string) error {
 // freeName returns a name for what is damaged of a file.
 func (c *logCheck) freeName(name string) (string, error) {
 	names, err := c.dir.names()
-	free := name + ".damaged"
+	free := name + damagedSuffix
 	for n := 2; slices.Contains(names, free); n++ {
-		free = fmt.Sprintf("%s.damaged-%d", name, n)
+		free = fmt.Sprintf("%s%s-%d", name, damagedSuffix, n)
 	}
 	return free, err
 }
