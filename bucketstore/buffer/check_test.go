@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-kit/log"
+
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/bucketstore/buffer"
 	"github.com/promtable/promtable/series"
@@ -361,12 +363,16 @@ func TestCheckIdentity(t *testing.T) {
 	if err := terms.CheckBinding(t.Context(), l.dir); !errors.As(err, &lost) {
 		t.Fatalf("a log without an identity: %v", err)
 	}
-	terms.Discard = lost.Log.ID
+	var lines strings.Builder
+	terms.Discard, terms.Logger = lost.Log.ID, log.NewLogfmtLogger(&lines)
 	b, err := startBound(t.Context(), l.dir, l.rows, terms)
 	if err != nil {
 		t.Fatal(err)
 	}
 	checkLogged(t, b)
+	if got := lines.String(); !strings.Contains(got, "level=warn") || !strings.Contains(got, lost.Log.ID) || strings.Contains(got, "level=error") {
+		t.Errorf("the start logs %s", got)
+	}
 	if err := b.Close(); err != nil {
 		t.Error(err)
 	}
