@@ -33,7 +33,7 @@ type Direct struct {
 // goes to, see series.Arrival. now and rawFrom are called once for up to maxApply samples.
 // rawFrom is nil where nothing is sealed.
 func NewDirect(store Store, schema series.Schema, now func() time.Time, rawFrom RawFrom) *Direct {
-	return &Direct{store: Isolate(store), schema: schema, now: now, rawFrom: rawFrom, batches: sync.Pool{New: func() any { return newDirectBatch() }}}
+	return &Direct{store: Isolate(store, now), schema: schema, now: now, rawFrom: rawFrom, batches: sync.Pool{New: func() any { return newDirectBatch() }}}
 }
 
 // OnLate makes Append call fn with each index period before the current one to which it

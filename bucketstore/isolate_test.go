@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/promtable/promtable/bucketstore"
 )
@@ -81,7 +82,7 @@ func TestIsolate(t *testing.T) {
 					r.errs[row(n)] = tt.errs[n]
 				}
 			}
-			err := bucketstore.Isolate(r).Apply(t.Context(), bucketstore.Metric, muts)
+			err := bucketstore.Isolate(r, time.Now).Apply(t.Context(), bucketstore.Metric, muts)
 			var failed *bucketstore.RowsError
 			if isAboutRows := errors.As(err, &failed); isAboutRows != (len(tt.refused)+len(tt.failed) > 0) || !isAboutRows && !errors.Is(err, tt.all) {
 				t.Fatalf("Apply: %v", err)
@@ -110,14 +111,17 @@ func TestIsolate(t *testing.T) {
 	}
 }
 
-// TestIsolateNeedsAStoredRow: a store that has refused all rows so far may refuse them for
+// TestIsolateNeedsAStoredRow: a store that refuses all rows of a table may refuse them for
 // another reason.
 func TestIsolateNeedsAStoredRow(t *testing.T) {
 	r := &refuser{errs: map[string]error{"bad": bucketstore.ErrRefused}, stored: make(map[string]bool)}
-	s := bucketstore.Isolate(bucketstore.Isolate(r))
-	write := func(key string) error {
-		return s.Apply(t.Context(), bucketstore.Metric, []bucketstore.Mutation{{Key: []byte(key)}})
+	now := time.UnixMilli(1e12)
+	clock := func() time.Time { return now }
+	s := bucketstore.Isolate(bucketstore.Isolate(r, clock), clock)
+	writeTo := func(table bucketstore.Table, key string) error {
+		return s.Apply(t.Context(), table, []bucketstore.Mutation{{Key: []byte(key)}})
 	}
+	write := func(key string) error { return writeTo(bucketstore.Metric, key) }
 	if err := write("bad"); err == nil || errors.Is(err, bucketstore.ErrRefused) {
 		t.Errorf("the first row: %v, want another error", err)
 	}
@@ -126,5 +130,44 @@ func TestIsolateNeedsAStoredRow(t *testing.T) {
 	}
 	if err := write("bad"); !errors.Is(err, bucketstore.ErrRefused) {
 		t.Errorf("after another row: %v, want ErrRefused", err)
+	}
+	if err := writeTo(bucketstore.Index, "bad"); err == nil || errors.Is(err, bucketstore.ErrRefused) {
+		t.Errorf("the first row of another table: %v, want another error", err)
+	}
+	now = now.Add(time.Minute)
+	if err := write("bad"); err == nil || errors.Is(err, bucketstore.ErrRefused) {
+		t.Errorf("a minute later: %v, want another error", err)
+	}
+}
+
+// TestIsolateRefusedAll: a store that refuses everything is not asked for each row.
+func TestIsolateRefusedAll(t *testing.T) {
+	r := &refuser{errs: make(map[string]error), whole: true, stored: make(map[string]bool)}
+	var muts []bucketstore.Mutation
+	for n := range 5000 {
+		key := fmt.Sprint("row", n)
+		r.errs[key] = bucketstore.ErrRefused
+		muts = append(muts, bucketstore.Mutation{Key: []byte(key)})
+	}
+	err := bucketstore.Isolate(r, time.Now).Apply(t.Context(), bucketstore.Metric, muts)
+	var failed *bucketstore.RowsError
+	if !errors.As(err, &failed) || len(failed.Failed) != len(muts) || r.calls > 100 {
+		t.Fatalf("%d requests: %v", r.calls, err)
+	}
+	for i, err := range failed.Failed {
+		if errors.Is(err, bucketstore.ErrRefused) {
+			t.Fatalf("row %d: %v", i, err)
+		}
+	}
+}
+
+// TestRetryAfterOfRows: the longest wait of all rows counts, whatever else failed.
+func TestRetryAfterOfRows(t *testing.T) {
+	overload := func(d time.Duration) error {
+		return fmt.Errorf("row: %w", &bucketstore.OverloadError{RetryAfter: d, Err: errors.New("busy")})
+	}
+	err := &bucketstore.RowsError{Failed: map[int]error{0: bucketstore.ErrRefused, 1: overload(time.Minute), 2: overload(time.Second)}}
+	if wait := bucketstore.RetryAfter(fmt.Errorf("apply: %w", err)); wait != time.Minute {
+		t.Error(wait)
 	}
 }

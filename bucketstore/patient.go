@@ -40,12 +40,19 @@ func Patiently(ctx context.Context, write func() error) error {
 	}
 }
 
-// RetryAfter returns how long an overloaded store wants to be left alone. It is 0 if err is
-// not an *OverloadError.
-func RetryAfter(err error) time.Duration {
-	var overload *OverloadError
-	if !errors.As(err, &overload) {
-		return 0
+// RetryAfter returns how long an overloaded store wants to be left alone, the longest of what
+// is said of the rows of a *RowsError. It is 0 if there is no *OverloadError.
+func RetryAfter(err error) (wait time.Duration) {
+	var rows *RowsError
+	if errors.As(err, &rows) {
+		for _, err := range rows.Failed {
+			wait = max(wait, RetryAfter(err))
+		}
+		return wait
 	}
-	return overload.RetryAfter
+	var overload *OverloadError
+	if errors.As(err, &overload) {
+		return overload.RetryAfter
+	}
+	return 0
 }

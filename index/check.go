@@ -13,7 +13,7 @@ import (
 
 // Check calls report with each row of the entries that the table does not hold as Write would
 // have written it, and returns how many of the entries have their commit mark. With repair
-// it writes the others. Rows are valid during the call. Of entries of one series in one
+// it has written them by then. Rows are valid during the call. Of entries of one series in one
 // period the caller gives one.
 func (x *Index) Check(ctx context.Context, entries []Entry, repair bool, report func(Row)) (marked int, err error) {
 	needs := make([]need, len(entries))
@@ -46,14 +46,6 @@ func (x *Index) checkBatch(ctx context.Context, needs []need, repair bool, repor
 	if err != nil {
 		return 0, err
 	}
-	marksRange := x.schema.PostingRange(labels.MetricName)
-	for _, row := range slices.Concat(rows, marks) {
-		if marksRange.Contains(row.Key) {
-			unmarked++
-		}
-		delete(b.texts, rowID{row.Time - series.IndexPeriod, x.writer.hash.of(row.Key)})
-		report(row)
-	}
 	if repair {
 		if err := x.putRows(ctx, rows); err != nil {
 			return 0, fmt.Errorf("write index rows: %w", err)
@@ -61,6 +53,14 @@ func (x *Index) checkBatch(ctx context.Context, needs []need, repair bool, repor
 		if err := x.putRows(ctx, marks); err != nil {
 			return 0, fmt.Errorf("write index marks: %w", err)
 		}
+	}
+	marksRange := x.schema.PostingRange(labels.MetricName)
+	for _, row := range slices.Concat(rows, marks) {
+		if marksRange.Contains(row.Key) {
+			unmarked++
+		}
+		delete(b.texts, rowID{row.Time - series.IndexPeriod, x.writer.hash.of(row.Key)})
+		report(row)
 	}
 	x.writer.remember(nil, b.texts) // which the next batch need not read
 	return unmarked, nil

@@ -351,10 +351,12 @@ func (b *Buffer) runSweeps(ctx context.Context) {
 const (
 	// sweepAtOnce is how many series are swept while writers wait.
 	sweepAtOnce = 10_000
-	// settled is how long a chunk of a past window, or a late chunk, must be without new
-	// samples before the clock seals it: longer than a usual scrape interval. A sender that
-	// catches up ends each window by going on to the next one.
-	settled = 2 * time.Minute
+	// settled is how long a chunk of a past window must be without new samples before the
+	// clock seals it. A sender that catches up ends each window by going on to the next one.
+	settled = 30 * time.Second
+	// lateSettled is settled of a late chunk: longer than a usual scrape interval, so that
+	// late samples that come one by one share a chunk.
+	lateSettled = 2 * time.Minute
 )
 
 // sweep seals what is due of each series. It stops when the queue to the store is half
@@ -366,7 +368,7 @@ func (b *Buffer) sweep() {
 	b.mu.Lock()
 	b.metrics.openBytes.Set(float64(b.openBytes))
 	last := len(b.order)
-	quiet := max(now, b.applied) - settled.Milliseconds()
+	latest := max(now, b.applied)
 	b.mu.Unlock()
 	idle := 0
 	for last > 0 && !b.sealing.isBusy() {
@@ -380,7 +382,11 @@ func (b *Buffer) sweep() {
 			r.seen = min(r.seen, now)                    // the clock may have been set back
 			isAbandoned := r.seen <= now-2*series.Window // whatever the times of its samples
 			for c := range r.open {
-				isQuiet := c.stamp <= quiet || r.seen <= now-settled.Milliseconds()
+				wait := settled.Milliseconds()
+				if c.late {
+					wait = lateSettled.Milliseconds()
+				}
+				isQuiet := c.stamp <= latest-wait || r.seen <= now-wait
 				isOver := c.late || c.window+series.Window+b.grace(r) <= now
 				if c.segment < needed || isAbandoned || isOver && isQuiet {
 					b.seal(r, c)

@@ -278,7 +278,7 @@ func (a *adapter) openAppender(ctx context.Context, rows bucketstore.Store) (buc
 			return rows, nil, err
 		}
 		a.clock = newClock(a.o, rows, nil, a.logger, a.reg)
-		rows = bucketstore.Isolate(rows) // also for exemplars
+		rows = bucketstore.Isolate(rows, time.Now) // also for exemplars
 		direct := bucketstore.NewDirect(rows, a.schema, time.Now, a.clock.RawFrom)
 		if a.clock != nil {
 			if a.lastTime, err = a.clock.Latest(ctx); err != nil {

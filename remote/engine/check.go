@@ -25,8 +25,9 @@ type CheckConfig struct {
 	AtomicApply bool
 	// Repair writes missing rows of the index.
 	Repair bool
-	// Report is called with each row that cannot be read as what it should be, and with each
-	// row of the index that is missing or has another value.
+	// Report is called with each row that cannot be read as what it should be, and with rows
+	// of the index that are missing or have another value: the first ones, and the number of
+	// the others.
 	Report func(bucketstore.Finding)
 	// Progress is called after some rows of a table were read.
 	Progress func(table bucketstore.Table, rows, bytes int64)
@@ -42,6 +43,8 @@ type CheckResult struct {
 const (
 	// checkRows is how many rows of METRIC are checked before their rows of the index are.
 	checkRows = 500
+	// maxListed is how many missing rows of the index are reported one by one.
+	maxListed = 20
 	// checkTimeout bounds the check of so many rows.
 	checkTimeout = 10 * time.Minute
 )
@@ -59,6 +62,9 @@ func Check(ctx context.Context, cfg CheckConfig) (CheckResult, error) {
 			return c.result, fmt.Errorf("check %s: %w", spec.Table, err)
 		}
 	}
+	if more := c.absent - maxListed; more > 0 {
+		c.reportAbsent(bucketstore.Index.String(), fmt.Sprintf("%d more rows that series with samples need are missing or have other values", more))
+	}
 	if c.Repair {
 		c.marks -= c.unmarked
 	}
@@ -75,7 +81,9 @@ type storeCheck struct {
 	entries []index.Entry
 	// marks counts the marks in INDEX, unmarked those that were missing.
 	marks, unmarked int64
-	result          CheckResult
+	// absent counts the rows that are missing in INDEX.
+	absent int64
+	result CheckResult
 }
 
 // table checks the rows of a table, some at a time.
@@ -133,11 +141,12 @@ func (c *storeCheck) metricRow(row bucketstore.Row) error {
 		return err
 	}
 	var samples []bucketstore.Cell
+	var exemplarErr error // of the last bad one
 	periods := make(map[int64]bool)
 	for _, stored := range row.Cells {
 		if stored.Family == series.FamilyExemplar {
 			if _, err := cell.ParseExemplar(base, stored.Qualifier, stored.Value, &c.builder); err != nil {
-				return err
+				exemplarErr = err
 			}
 			continue
 		}
@@ -150,22 +159,28 @@ func (c *storeCheck) metricRow(row bucketstore.Row) error {
 	for period := range periods {
 		c.entries = append(c.entries, index.Entry{Key: key, Labels: ls, T: period})
 	}
-	return c.row.Check(base, samples)
+	if err := c.row.Check(base, samples); err != nil {
+		return err
+	}
+	return exemplarErr
 }
 
 // checkIndex looks for the rows of the index that the entries need.
 func (c *storeCheck) checkIndex(ctx context.Context) error {
 	marked, err := c.index.Check(ctx, c.entries, c.Repair, func(row index.Row) {
-		c.Report(bucketstore.Finding{
-			Where: describeRow(row.Key, bucketstore.Index), What: "a series with samples needs it, and it is missing or has another value",
-			Repair: "write it", Repaired: c.Repair,
-		})
+		if c.absent++; c.absent <= maxListed {
+			c.reportAbsent(describeRow(row.Key, bucketstore.Index), "a series with samples needs it, and it is missing or has another value")
+		}
 	})
 	c.result.Indexed += int64(marked)
 	c.unmarked += int64(len(c.entries) - marked)
 	clear(c.entries)
 	c.entries = c.entries[:0]
 	return err
+}
+
+func (c *storeCheck) reportAbsent(where, what string) {
+	c.Report(bucketstore.Finding{Where: where, What: what, Repair: "write it", Repaired: c.Repair})
 }
 
 func (c *storeCheck) currentRow(row bucketstore.Row) error {

@@ -103,3 +103,42 @@ func TestCheck(t *testing.T) {
 		t.Errorf("a series in the index only: %+v", result)
 	}
 }
+
+// TestCheckListsSome: of many missing rows of the index the first are listed and the others
+// counted, and a repair writes all.
+func TestCheckListsSome(t *testing.T) {
+	c := newClock(someTime)
+	store := openEmbedded(t, c)
+	base, delta := series.Split(someTime)
+	var muts []bucketstore.Mutation
+	for n := range 100 {
+		key := series.Schema{}.AppendRowKey(nil, []byte(fmt.Sprintf("m,n=%d", n)), base)
+		muts = append(muts, bucketstore.Mutation{Key: key, Ops: []bucketstore.Op{{
+			Kind: bucketstore.SetCell, Family: series.RawFamilies[0], Qualifier: series.AppendQualifier(nil, delta), Time: someTime, Value: make([]byte, 8),
+		}}})
+	}
+	if err := store.Apply(t.Context(), bucketstore.Metric, muts); err != nil {
+		t.Fatal(err)
+	}
+	check := func(repair bool) (found []bucketstore.Finding) {
+		t.Helper()
+		_, err := engine.Check(t.Context(), engine.CheckConfig{
+			Store: store, AtomicApply: true, Repair: repair,
+			Report:   func(f bucketstore.Finding) { found = append(found, f) },
+			Progress: func(bucketstore.Table, int64, int64) {},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return found
+	}
+	for _, repair := range []bool{false, true} {
+		found := check(repair)
+		if last := found[len(found)-1]; len(found) != 21 || !strings.Contains(last.String(), "more rows") || last.Repaired != repair {
+			t.Errorf("repair %t: %d findings, the last: %+v", repair, len(found), last)
+		}
+	}
+	if found := check(false); len(found) > 0 {
+		t.Errorf("after the repair: %v", found)
+	}
+}

@@ -152,7 +152,7 @@ func New(cfg Config) (*Engine, error) {
 	}
 	e := &Engine{
 		cfg:     cfg,
-		rows:    bucketstore.Isolate(cfg.Store),
+		rows:    bucketstore.Isolate(cfg.Store, cfg.Now),
 		index:   newIndex(cfg),
 		metrics: newMetrics(cfg.Registerer),
 		cache:   seriescache.New[SeriesState](cfg.SeriesCache),

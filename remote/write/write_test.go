@@ -400,7 +400,7 @@ func TestWriteRefusedRow(t *testing.T) {
 					}
 					return bigtabletest.Fault{}
 				}))
-			base, reg := remotetest.ServeStore(t, bucketstore.Isolate(store))
+			base, reg := remotetest.ServeStore(t, bucketstore.Isolate(store, time.Now))
 			write := func(ofBad int64) remotetest.Answer {
 				var series []prompb.TimeSeries
 				for _, name := range []string{"a", "bad", "c"} {
