@@ -60,7 +60,7 @@ func (d *Dir) Bind(ctx context.Context, t Terms) error {
 	if err != nil {
 		return err
 	}
-	if err := t.discard(ctx, discarded); err != nil {
+	if err := t.discard(ctx, discarded, d.state.hasSamplesOf(discarded, logs, t.Exclusive)); err != nil {
 		return err
 	}
 	// META lists the log before its replay, and before the store gets an identity. So a
@@ -123,7 +123,7 @@ func CheckUnused(ctx context.Context, dir string, t Terms) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := t.discard(ctx, discarded); err != nil {
+	if err := t.discard(ctx, discarded, false); err != nil {
 		return err
 	}
 	if slices.ContainsFunc(logs, func(l meta.Log) bool { return l.ID == state.Log }) { // it is empty
@@ -218,8 +218,9 @@ func (t *Terms) logger() log.Logger {
 	return t.Logger
 }
 
-// discard removes a lost log from META. It may be nil.
-func (t *Terms) discard(ctx context.Context, lost *meta.Log) error {
+// discard removes a lost log from META. It may be nil. isHere says that its samples are in the
+// directory, without its ID.
+func (t *Terms) discard(ctx context.Context, lost *meta.Log, isHere bool) error {
 	logger := t.logger()
 	switch {
 	case t.Discard == "":
@@ -231,9 +232,23 @@ func (t *Terms) discard(ctx context.Context, lost *meta.Log) error {
 	if err := t.Store.RemoveLog(ctx, lost.ID); err != nil {
 		return err
 	}
+	if isHere {
+		level.Warn(logger).Log("msg", "the log gets another ID: its identity was lost, and its samples are replayed", "log", lost.ID, "path", lost.Path)
+		return nil
+	}
 	level.Error(logger).Log("msg", "a lost log is discarded: samples that were acknowledged and not stored yet are lost",
 		"log", lost.ID, "path", lost.Path, "host", lost.Host, "last_seen", time.UnixMilli(lost.Seen).UTC(), "bytes", lost.Bytes)
 	return nil
+}
+
+// hasSamplesOf says whether the log in the directory is the lost one, whose identity was lost.
+// Then the directory has a new one, without a binding, and META lists the log by its previous
+// ID. exclusive says that the store has no other log.
+func (s *dirState) hasSamplesOf(lost *meta.Log, logs []meta.Log, exclusive bool) bool {
+	if lost == nil || !s.holdsSamples() || s.Binding != (Binding{}) || slices.ContainsFunc(logs, func(l meta.Log) bool { return l.ID == s.Log }) {
+		return false
+	}
+	return exclusive || lost.Host == hostname() && lost.Path == s.absPath()
 }
 
 // isUnbound says whether a segment that may hold samples was written by a version that
@@ -244,11 +259,15 @@ func (s *dirState) isUnbound() bool {
 
 // describe returns the row of META for the log, which has this size.
 func (d *Dir) describe(now time.Time, bytes int64) meta.Log {
-	path, err := filepath.Abs(d.state.path())
+	return meta.Log{ID: d.state.Log, Host: hostname(), Path: d.state.absPath(), Seen: now.UnixMilli(), Bytes: bytes}
+}
+
+func (s *dirState) absPath() string {
+	path, err := filepath.Abs(s.path())
 	if err != nil {
-		path = d.state.path()
+		return s.path()
 	}
-	return meta.Log{ID: d.state.Log, Host: hostname(), Path: path, Seen: now.UnixMilli(), Bytes: bytes}
+	return path
 }
 
 // register writes the log and its size to META, if the log is bound to a store.

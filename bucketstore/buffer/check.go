@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"syscall"
 
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/series"
@@ -27,7 +28,8 @@ type CheckConfig struct {
 }
 
 // Check reads all that a start reads in the directory of a log. A directory that does not
-// exist has no log. If a process uses the log, the error names it.
+// exist has no log. If a process uses the log, the error names it. On a read-only file system
+// the log is checked without a lock, and not repaired.
 func Check(ctx context.Context, path string, cfg CheckConfig) error {
 	return check(ctx, osDirectory(path), cfg)
 }
@@ -40,12 +42,19 @@ func check(ctx context.Context, dir directory, cfg CheckConfig) (err error) {
 	if err != nil {
 		return err
 	}
+	if err := checkContent(dir); err != nil {
+		return err
+	}
 	if cfg.Repair || slices.Contains(names, lockName) { // else no process has used it
-		lock, err := dir.lock(lockName)
-		if err != nil {
-			return fmt.Errorf("the log in %s is held by another process, %s: %w", dir.path(), readOwner(dir), err)
+		lock, lockErr := dir.lock(lockName)
+		switch {
+		case lockErr == nil:
+			defer func() { err = errors.Join(err, lock.Release()) }()
+		case errors.Is(lockErr, syscall.EROFS) && !cfg.Repair: // the lock needs a file that can be written to
+			cfg.Note(dir.path(), "it is on a read-only file system, and is checked without a lock: no adapter may use it through another mount")
+		default:
+			return describeLockError(dir, lockErr)
 		}
-		defer func() { err = errors.Join(err, lock.Release()) }()
 	}
 	c := logCheck{ctx: ctx, dir: dir, CheckConfig: cfg}
 	if err := c.smallFiles(); err != nil {
@@ -110,9 +119,9 @@ func (c *logCheck) setAside(name string, what error, lost string) error {
 // freeName returns a name for what is damaged of a file.
 func (c *logCheck) freeName(name string) (string, error) {
 	names, err := c.dir.names()
-	free := name + ".damaged"
+	free := name + damagedSuffix
 	for n := 2; slices.Contains(names, free); n++ {
-		free = fmt.Sprintf("%s.damaged-%d", name, n)
+		free = fmt.Sprintf("%s%s-%d", name, damagedSuffix, n)
 	}
 	return free, err
 }
@@ -150,13 +159,17 @@ func (c *logCheck) segments() error {
 	if err != nil || len(numbers) == 0 {
 		return err
 	}
-	first, last := numbers[0], numbers[len(numbers)-1]
-	for n := first; n <= last; n++ {
-		if !slices.Contains(numbers, n) {
-			if err := c.missing(n); err != nil {
+	if c.binding == (Binding{}) {
+		if c.binding, err = c.bindingOfHeads(numbers); err != nil {
+			return err
+		}
+	}
+	last := numbers[len(numbers)-1]
+	for i, n := range numbers {
+		if i > 0 && n > numbers[i-1]+1 {
+			if err := c.missing(numbers[i-1]+1, n); err != nil {
 				return err
 			}
-			continue
 		}
 		size, err := c.segment(n, n == last)
 		if err != nil {
@@ -172,16 +185,56 @@ func (c *logCheck) segments() error {
 	return nil
 }
 
-// missing reports a segment that is not there.
-func (c *logCheck) missing(n uint64) error {
-	head, err := appendHead(nil, c.binding)
-	if err != nil {
-		return err
+// bindingOfHeads returns the binding in the heads of segments, for a directory without an
+// identity. It is zero if no head can be read, or if two of them differ.
+func (c *logCheck) bindingOfHeads(segments []uint64) (b Binding, err error) {
+	for _, n := range segments {
+		head, err := readHead(c.dir, n)
+		switch {
+		case errors.Is(err, series.ErrCorrupt):
+			continue
+		case err != nil:
+			return Binding{}, fmt.Errorf("segment %s: %w", segmentName(n), err)
+		case head.Binding == (Binding{}): // it is blank, or of an early version
+			continue
+		case b != (Binding{}) && head.Binding != b:
+			return Binding{}, nil
+		}
+		b = head.Binding
 	}
+	return b, nil
+}
+
+// maxMissing bounds the empty segments that a repair puts into a gap. In a greater gap one
+// of the segments around it may be a stray file.
+const maxMissing = 1000
+
+// missing reports that there are no segments with numbers in [first, limit).
+func (c *logCheck) missing(first, limit uint64) error {
 	what := fmt.Errorf("%w: the segment is missing", series.ErrCorrupt)
-	return c.found(segmentName(n), what, "put an empty one in its place; the samples in it are lost", func() error {
-		return c.write(segmentName(n), head)
+	repair := "put an empty one in its place; the samples in it are lost"
+	if n := limit - first; n > 1 {
+		what = fmt.Errorf("%w: %d segments are missing, up to %s", series.ErrCorrupt, n, segmentName(limit-1))
+		repair = fmt.Sprintf("put %d empty ones in their place; the samples in them are lost", n)
+	}
+	switch {
+	case limit-first > maxMissing:
+		what, repair = fmt.Errorf("%w; %s may be a stray file", what, segmentName(limit)), ""
+	case c.binding == (Binding{}):
+		what, repair = c.ofNoStore(what), ""
+	}
+	return c.found(segmentName(first), what, repair, func() error {
+		head, err := appendHead(nil, c.binding)
+		for n := first; n < limit && err == nil; n++ {
+			err = c.write(segmentName(n), head)
+		}
+		return err
 	})
+}
+
+// ofNoStore adds to what is wrong why a head cannot be written.
+func (c *logCheck) ofNoStore(what error) error {
+	return fmt.Errorf("%w, and neither %s nor another segment says which store the log belongs to", what, identityName)
 }
 
 // write makes a file, durably.
@@ -209,7 +262,7 @@ func (c *logCheck) segment(n uint64, isLast bool) (size int64, err error) {
 		err = fmt.Errorf("%w: nothing is in it", series.ErrCorrupt)
 		fallthrough
 	case errors.Is(err, series.ErrCorrupt):
-		if err := c.badHead(file, err); err != nil {
+		if err := c.badHead(file, head.version, err); err != nil {
 			return 0, err
 		}
 	case err != nil:
@@ -252,22 +305,47 @@ func (c *logCheck) frames(file *segmentFile, isLast bool) error {
 	return nil
 }
 
-// badHead reports a damaged head, which the repair writes again. Then the frames follow.
-func (c *logCheck) badHead(file *segmentFile, what error) error {
+// headOf returns the head that a segment with a damaged one had: where the first frame begins
+// says of which version it was. It is nil if that is not known, or the store is not.
+func (c *logCheck) headOf(file *segmentFile, version byte) ([]byte, error) {
+	src, err := file.peek(int64(headSize + frameHead))
+	if err != nil {
+		return nil, err
+	}
+	beginsAt := func(at int) bool {
+		_, ok := bodySize(src[min(at, len(src)):])
+		return ok
+	}
+	switch {
+	case beginsAt(magicSize):
+		return append([]byte(magicPrefix), unboundVersion), nil
+	case c.binding == (Binding{}), version > headVersion && !beginsAt(headSize):
+		return nil, nil
+	}
+	return appendHead(nil, c.binding)
+}
+
+// badHead reports a damaged head, which the repair writes again. Then the frames follow. If
+// the head is not known they are left alone.
+func (c *logCheck) badHead(file *segmentFile, version byte, what error) error {
 	name := segmentName(file.segment)
-	head, err := appendHead(nil, c.binding)
+	head, err := c.headOf(file, version)
 	if err != nil {
 		return err
 	}
-	if c.binding == (Binding{}) {
-		return c.found(name, what, "", nil) // it may be of an early version, or of any store
+	if head == nil {
+		file.skipTo(file.size)
+		if c.binding == (Binding{}) {
+			what = c.ofNoStore(what)
+		}
+		return c.found(name, what, "", nil)
 	}
 	to, err := c.freeName(name)
 	if err != nil {
 		return err
 	}
-	old := make([]byte, min(int64(headSize), file.size))
-	err = c.found(name, what, fmt.Sprintf("copy its first %d bytes to %s, and write the head for the store of the log; nothing is lost", len(old), to), func() error {
+	old := make([]byte, min(int64(len(head)), file.size))
+	err = c.found(name, what, fmt.Sprintf("copy its first %d bytes to %s, and write the head again; nothing is lost", len(old), to), func() error {
 		if _, err := file.file.ReadAt(old, 0); err != nil {
 			return err
 		}
@@ -279,10 +357,10 @@ func (c *logCheck) badHead(file *segmentFile, what error) error {
 			return err
 		}
 		_, err = f.WriteAt(head, 0)
-		file.size = max(file.size, int64(headSize))
+		file.size = max(file.size, int64(len(head)))
 		return errors.Join(err, f.Sync(), f.Close())
 	})
-	file.skipTo(min(int64(headSize), file.size))
+	file.skipTo(min(int64(len(head)), file.size))
 	return err
 }
 

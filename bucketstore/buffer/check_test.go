@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-kit/log"
+
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/bucketstore/buffer"
 	"github.com/promtable/promtable/series"
@@ -22,6 +24,8 @@ type checkedLog struct {
 	rows bucketstore.Store
 	// writes are where each write begins.
 	writes []writePlace
+	// discard is the ID of a lost log, or empty.
+	discard string
 }
 
 type writePlace struct {
@@ -36,6 +40,7 @@ const headSize = 68
 func (l *checkedLog) start(t testing.TB, interval time.Duration) (*buffer.Buffer, error) {
 	t.Helper()
 	terms := newTerms(t, l.rows)
+	terms.Discard = l.discard
 	log, err := buffer.OpenDir(l.dir, terms.Now())
 	if err != nil {
 		return nil, err
@@ -233,24 +238,30 @@ func TestCheck(t *testing.T) {
 				t.Errorf("after the repair: %+v", found)
 			}
 			l.checkKept(t, before)
-			b, err := l.start(t, tt.interval)
-			if err != nil {
-				t.Fatal(err)
-			}
-			got := readAll(t, b)
-			for n := range l.writes {
-				want, at := valueText(float64(n)*1.1, nil), someTime+int64(n)*1000
-				if tt.lost != nil && tt.lost(l, n) {
-					want = ""
-				}
-				if value := got[string(key(n%3))][at]; value != want {
-					t.Errorf("write %d is %q, want %q", n, value, want)
-				}
-			}
-			if err := b.Close(); err != nil {
-				t.Error(err)
-			}
+			l.wantWrites(t, tt.interval, tt.lost)
 		})
+	}
+}
+
+// wantWrites starts the log, and checks the samples of makeCheckedLog but those that are lost.
+func (l *checkedLog) wantWrites(t *testing.T, interval time.Duration, lost func(l *checkedLog, n int) bool) {
+	t.Helper()
+	b, err := l.start(t, interval)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := readAll(t, b)
+	for n := range l.writes {
+		want, at := valueText(float64(n)*1.1, nil), someTime+int64(n)*1000
+		if lost != nil && lost(l, n) {
+			want = ""
+		}
+		if value := got[string(key(n%3))][at]; value != want {
+			t.Errorf("write %d is %q, want %q", n, value, want)
+		}
+	}
+	if err := b.Close(); err != nil {
+		t.Error(err)
 	}
 }
 
@@ -352,12 +363,16 @@ func TestCheckIdentity(t *testing.T) {
 	if err := terms.CheckBinding(t.Context(), l.dir); !errors.As(err, &lost) {
 		t.Fatalf("a log without an identity: %v", err)
 	}
-	terms.Discard = lost.Log.ID
+	var lines strings.Builder
+	terms.Discard, terms.Logger = lost.Log.ID, log.NewLogfmtLogger(&lines)
 	b, err := startBound(t.Context(), l.dir, l.rows, terms)
 	if err != nil {
 		t.Fatal(err)
 	}
 	checkLogged(t, b)
+	if got := lines.String(); !strings.Contains(got, "level=warn") || !strings.Contains(got, lost.Log.ID) || strings.Contains(got, "level=error") {
+		t.Errorf("the start logs %s", got)
+	}
 	if err := b.Close(); err != nil {
 		t.Error(err)
 	}

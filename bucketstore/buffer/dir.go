@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -24,6 +25,13 @@ const (
 	identityName = "identity"
 	// idName is the file in which early versions kept the ID of the log.
 	idName = "id"
+)
+
+const (
+	// temporarySuffix ends the name of a file that will replace another one.
+	temporarySuffix = ".new"
+	// damagedSuffix follows the name of a file in which a repair keeps what was damaged.
+	damagedSuffix = ".damaged"
 )
 
 // maxSmallFile bounds what is read of owner, identity and id, in bytes.
@@ -148,7 +156,8 @@ type Dir struct {
 }
 
 // OpenDir locks the directory of a log, creates it if it is missing, and reads its state.
-// It fails if another process has locked it. since is the start of this process; it goes
+// It fails if another process has locked it, if it holds something else, or if the directory
+// above it is missing. since is the start of this process; it goes
 // into the error of such another process.
 func OpenDir(path string, since time.Time) (*Dir, error) {
 	return openDir(osDirectory(path), since)
@@ -157,6 +166,9 @@ func OpenDir(path string, since time.Time) (*Dir, error) {
 func openDir(dir directory, since time.Time) (*Dir, error) {
 	if err := dir.make(); err != nil {
 		return nil, fmt.Errorf("make the directory of the log: %w", err)
+	}
+	if err := checkContent(dir); err != nil {
+		return nil, err
 	}
 	lock, err := lockDir(dir, since)
 	if err != nil {
@@ -170,6 +182,37 @@ func openDir(dir directory, since time.Time) (*Dir, error) {
 		return nil, errors.Join(fmt.Errorf("open the log in %s: %w", dir.path(), err), lock.Release())
 	}
 	return d, nil
+}
+
+// checkContent refuses a directory that holds something else than a log. Without an identity
+// there may be what a start leaves that ends early, a log whose identity is lost, and what a
+// new file system has.
+func checkContent(dir directory) error {
+	names, err := dir.names()
+	if err != nil {
+		return fmt.Errorf("the directory of the log cannot be read: %w", err)
+	}
+	if slices.Contains(names, identityName) || slices.Contains(names, idName) {
+		return nil
+	}
+	for _, name := range names {
+		if !isOwnName(name) {
+			return fmt.Errorf("the directory %s of the log holds %q, which is not ours; choose an empty directory, or correct --buffer.path", dir.path(), name)
+		}
+	}
+	return nil
+}
+
+// isOwnName says whether a file in a directory without an identity may be one of a log.
+func isOwnName(name string) bool {
+	name, _, _ = strings.Cut(name, damagedSuffix)
+	name = strings.TrimSuffix(name, temporarySuffix)
+	if slices.Contains([]string{lockName, ownerName, identityName, stampName, syncedName, "lost+found"}, name) {
+		return true
+	}
+	digits, _, _ := strings.Cut(name, ".")
+	n, err := strconv.ParseUint(digits, 10, 64)
+	return err == nil && (name == segmentName(n) || name == rowFileName(n))
 }
 
 // ID is the random name of the log. It survives restarts.
@@ -195,7 +238,7 @@ func (d *Dir) setIdentity(identity dirIdentity) error {
 func lockDir(dir directory, since time.Time) (fileutil.Releaser, error) {
 	lock, err := dir.lock(lockName)
 	if err != nil {
-		return nil, fmt.Errorf("the log in %s is held by another process, %s: %w", dir.path(), readOwner(dir), err)
+		return nil, describeLockError(dir, err)
 	}
 	err = writeFile(dir, ownerName, describeOwner(since))
 	if isNoSpace(err) {
@@ -205,6 +248,17 @@ func lockDir(dir directory, since time.Time) (fileutil.Releaser, error) {
 		return nil, errors.Join(fmt.Errorf("take the log in %s: %w", dir.path(), err), lock.Release())
 	}
 	return lock, nil
+}
+
+// describeLockError says why dir was not locked.
+func describeLockError(dir directory, err error) error {
+	switch {
+	case isUnwritable(err):
+		return fmt.Errorf("the directory %s of the log is not writable by this process: %w", dir.path(), err)
+	case isNoSpace(err):
+		return fmt.Errorf("lock the log in %s: %w", dir.path(), err)
+	}
+	return fmt.Errorf("the log in %s is held by another process, %s: %w", dir.path(), readOwner(dir), err)
 }
 
 // describeOwner describes this process, for the error of another one.
@@ -245,7 +299,7 @@ func writeFile(dir directory, name, text string) error {
 	if held, err := readFile(dir, name); err == nil && held == text {
 		return dir.sync() // the process that renamed it may have died before its sync
 	}
-	file, err := dir.open(name+".new", os.O_CREATE|os.O_TRUNC|os.O_WRONLY)
+	file, err := dir.open(name+temporarySuffix, os.O_CREATE|os.O_TRUNC|os.O_WRONLY)
 	if err != nil {
 		return err
 	}
@@ -254,10 +308,10 @@ func writeFile(dir directory, name, text string) error {
 		err = file.Sync()
 	}
 	if err = errors.Join(err, file.Close()); err == nil {
-		err = dir.rename(name+".new", name)
+		err = dir.rename(name+temporarySuffix, name)
 	}
 	if err != nil {
-		return errors.Join(err, removeIfThere(dir, name+".new"))
+		return errors.Join(err, removeIfThere(dir, name+temporarySuffix))
 	}
 	return dir.sync()
 }

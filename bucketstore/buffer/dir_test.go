@@ -5,9 +5,12 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/bucketstore/buffer"
 )
 
@@ -110,4 +113,66 @@ func TestOnEmpty(t *testing.T) {
 	if f.ID() != id || other.ID() == id || id == "" {
 		t.Errorf("the log is %q, was %q, another one is %q", f.ID(), id, other.ID())
 	}
+}
+
+// TestForeignDirectory: a log is not made in a directory of something else, nor below a
+// directory that is missing. Nothing is changed.
+func TestForeignDirectory(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		files []string
+		want  string // empty is a log
+	}{
+		{"a foreign file", []string{"a.txt"}, `holds "a.txt", which is not ours`},
+		{"logs of the system", []string{"syslog.log"}, `holds "syslog.log", which is not ours`},
+		{"a store", []string{"FORMAT", "000004.log"}, "which is not ours"},
+		{"a foreign directory", []string{"mysql/ibdata1"}, `holds "mysql", which is not ours`},
+		{"a foreign file beside a log", []string{"identity", "a.txt"}, ""},
+		{"a foreign log beside a log", []string{"identity", "a.log"}, "a.log is not the name of a segment: move this file out"},
+		{"a new file system", []string{"lost+found/x"}, ""},
+		{"a start that ended early", []string{"lock", "owner", "identity.new"}, ""},
+		{"a log without an identity", []string{"lock", "owner", "stamp", "identity.damaged", "identity.damaged-2", buffer.SegmentName(7), buffer.SegmentName(7) + ".damaged"}, ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			dir := t.TempDir()
+			for _, name := range tt.files {
+				path, content := filepath.Join(dir, name), ""
+				switch name {
+				case "identity":
+					content = `{"log":"A"}`
+				case "stamp":
+					content = "1"
+				}
+				if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
+					t.Fatal(err)
+				}
+				if err := os.WriteFile(path, []byte(content), 0o640); err != nil {
+					t.Fatal(err)
+				}
+			}
+			checkErr := buffer.Check(t.Context(), dir, buffer.CheckConfig{Report: func(bucketstore.Finding) {}, Note: func(string, string) {}})
+			log, err := buffer.OpenDir(dir, time.UnixMilli(someTime))
+			if err == nil {
+				defer log.Close()
+			}
+			for _, err := range []error{checkErr, err} {
+				if (err == nil) != (tt.want == "") || err != nil && (!strings.Contains(err.Error(), tt.want) || !strings.Contains(err.Error(), dir)) {
+					t.Errorf("%v, want %q", err, tt.want)
+				}
+			}
+			if names, err := filepath.Glob(filepath.Join(dir, "*")); !slices.Contains(tt.files, "identity") && tt.want != "" && (err != nil || len(names) != len(tt.files)) {
+				t.Errorf("there are %v, %v", names, err)
+			}
+		})
+	}
+	t.Run("no directory above", func(t *testing.T) {
+		top := filepath.Join(t.TempDir(), "mount")
+		_, err := buffer.OpenDir(filepath.Join(top, "x", "log"), time.UnixMilli(someTime))
+		if err == nil || !strings.Contains(err.Error(), filepath.Join(top, "x", "log")+": the directory above it does not exist") {
+			t.Errorf("%v", err)
+		}
+		if _, err := os.Stat(top); !os.IsNotExist(err) {
+			t.Errorf("the directory above was made: %v", err)
+		}
+	})
 }

@@ -1,5 +1,11 @@
 package buffer
 
+import (
+	"runtime"
+
+	"github.com/promtable/promtable/series"
+)
+
 // Kill ends b as the death of the process would: nothing is sealed and the log stays
 // unchanged. The store stays open.
 func (b *Buffer) Kill() {
@@ -44,9 +50,35 @@ func (b *Buffer) OpenBytes() (counted, held int) {
 		for c := range r.open {
 			held += c.size()
 		}
+		if r.late != nil {
+			held += lateMapBytes
+		}
 	}
 	return b.openBytes, held
 }
 
 // SyncLog syncs the log once.
 func (b *Buffer) SyncLog() { b.syncLog() }
+
+// LateMemory is the memory of so many late chunks without samples, as counted and as the
+// heap has it.
+func LateMemory(seriesCount, chunks int) (counted, held int) {
+	b := new(Buffer)
+	refs := make([]ref, seriesCount)
+	before := heapBytes()
+	for i := range refs {
+		for n := range chunks {
+			b.lateChunk(&refs[i], int64(n)*series.Window)
+		}
+	}
+	held = heapBytes() - before
+	runtime.KeepAlive(refs)
+	return b.openBytes, held
+}
+
+func heapBytes() int {
+	runtime.GC()
+	var stats runtime.MemStats
+	runtime.ReadMemStats(&stats)
+	return int(stats.HeapAlloc)
+}

@@ -2,6 +2,7 @@ package buffer
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -16,7 +17,7 @@ import (
 // Sync of the file.
 type directory interface {
 	path() string
-	// make creates the directory and its parents, durably, unless it exists.
+	// make creates the directory, durably, unless it exists.
 	make() error
 	// names returns the names of the files, in any order.
 	names() ([]string, error)
@@ -44,6 +45,12 @@ type file interface {
 // isNoSpace says whether err comes from a disk or a quota that is full.
 func isNoSpace(err error) bool {
 	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
+}
+
+// isUnwritable says whether err is for want of permission, or of a disk that can be written
+// to.
+func isUnwritable(err error) bool {
+	return errors.Is(err, os.ErrPermission) || errors.Is(err, syscall.EROFS)
 }
 
 // A refusal is why requests were not written although the log works. It is as it was
@@ -107,17 +114,16 @@ func (d osDirectory) lock(name string) (fileutil.Releaser, error) {
 	return lock, err
 }
 
-// makeDir creates a missing directory and its parents, durably.
+// makeDir creates a missing directory, durably. The directory above it must exist: it may be
+// where a disk is to be mounted.
 func makeDir(path string) error {
 	path = filepath.Clean(path)
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
 		return nil
 	}
 	parent := filepath.Dir(path)
-	if parent != path {
-		if err := makeDir(parent); err != nil {
-			return err
-		}
+	if _, err := os.Stat(parent); errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("%s: the directory above it does not exist; create it, or correct --buffer.path", path)
 	}
 	if err := os.Mkdir(path, 0o750); err != nil && !errors.Is(err, os.ErrExist) {
 		return err

@@ -4,8 +4,14 @@ package buffer
 // far in the future. A sender that fills in old data has many of them. The clock seals them
 // when no more samples come, wherever their windows lie.
 
-// lateBytes is about the memory of a late chunk beside its samples.
-const lateBytes = 192
+// Memory of late chunks beside their samples. The first one of a series was measured with 304
+// bytes, 8 of them with 136 each, and 1,000 with 149 each.
+const (
+	// lateBytes is about the memory of a late chunk, and of its entry in ref.late.
+	lateBytes = 152
+	// lateMapBytes is about the memory of ref.late.
+	lateMapBytes = 160
+)
 
 // lateChunk returns the late chunk of a window of r, with mu held.
 func (b *Buffer) lateChunk(r *ref, window int64) *openChunk {
@@ -21,6 +27,7 @@ func (b *Buffer) lateChunk(r *ref, window int64) *openChunk {
 func (b *Buffer) addLate(r *ref, c *openChunk) {
 	if r.late == nil {
 		r.late = make(map[int64]*openChunk)
+		b.openBytes += lateMapBytes
 	}
 	r.late[c.window] = c
 	c.late = true
@@ -31,6 +38,7 @@ func (b *Buffer) addLate(r *ref, c *openChunk) {
 func (b *Buffer) removeLate(r *ref, c *openChunk) {
 	if delete(r.late, c.window); len(r.late) == 0 {
 		r.late = nil
+		b.openBytes -= lateMapBytes
 	}
 	b.openBytes -= c.size()
 }

@@ -115,6 +115,18 @@ func TestLateMemory(t *testing.T) {
 	f.check(t, "after a death")
 }
 
+// TestLateMemoryIsCounted: late chunks have no more memory than is counted for them, and at
+// least half of it, however many a series has.
+func TestLateMemoryIsCounted(t *testing.T) {
+	for _, chunks := range []int{1, 2, 8, 9, 100, 1000} {
+		counted, held := buffer.LateMemory(100_000/chunks, chunks)
+		t.Logf("%d each: %d bytes for a chunk, %d are counted", chunks, held/100_000, counted/100_000)
+		if counted < held || counted > 2*held {
+			t.Errorf("%d in a series: %d bytes are counted, and %d are held", chunks, counted, held)
+		}
+	}
+}
+
 // TestRequestIsNotSplit: of two writes of one sample in one request the last one counts, even
 // if the series goes on to later windows in between, a part of the request is stored, and a
 // replay does not know the requests before.

@@ -31,7 +31,7 @@ func segmentsIn(dir directory) (segments []uint64, err error) {
 		}
 		n, err := strconv.ParseUint(digits, 10, 64)
 		if err != nil || segmentName(n) != name {
-			return nil, fmt.Errorf("%s is not the name of a segment", name)
+			return nil, fmt.Errorf("%s is not the name of a segment: move this file out of the directory of the log", name)
 		}
 		segments = append(segments, n)
 	}

@@ -1,6 +1,7 @@
 package buffer
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -428,3 +429,6 @@ func Coin(seed uint64) func() bool {
 	rng := rand.New(rand.NewPCG(seed, 1))
 	return func() bool { return rng.IntN(2) == 0 }
 }
+
+// CheckMemDir checks the log in d.
+func CheckMemDir(ctx context.Context, d *MemDir, cfg CheckConfig) error { return check(ctx, d, cfg) }

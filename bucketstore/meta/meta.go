@@ -9,9 +9,14 @@
 // META/clock, which has a cell for each process, belongs to package seal alone.
 //
 // A store made by an early version gets its identity at its first start with this version.
+//
+// The embedded store keeps a copy of META/schema in a file. A store that has lost the row is
+// refused: another identity would be that of another store for its log, and another schema
+// would write a series under other keys.
 package meta
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
@@ -36,6 +41,17 @@ const requestTimeout = 30 * time.Second
 // ErrSchema says that the store was written with another schema.
 var ErrSchema = errors.New("the store has another schema")
 
+// ErrLostSchema says that a store has lost META/schema: it has rows, or a copy of the
+// schema.
+var ErrLostSchema = errors.New("the store has lost its schema and identity")
+
+// A schemaCopier is a store that keeps a copy of the cell of META/schema outside its tables.
+type schemaCopier interface {
+	// ReadSchemaCopy returns nil if there is no copy.
+	ReadSchemaCopy() ([]byte, error)
+	WriteSchemaCopy(cell []byte) error
+}
+
 // storedSchema is the cell of META/schema, as JSON.
 type storedSchema struct {
 	Format         int      `json:"format"`
@@ -55,14 +71,93 @@ type Store struct {
 	// cell is META/schema as it was read, stored its content.
 	cell   Cell
 	stored storedSchema
+	// copier is nil if the store keeps no copy of the cell. schemaCopy is the copy.
+	copier     schemaCopier
+	schemaCopy []byte
+	copyErr    error
 }
 
 // Open reads the schema of a store and compares it with the wanted one. It writes nothing.
-// If they differ the error is ErrSchema.
+// If they differ the error is ErrSchema. If the store has lost its schema the error is
+// ErrLostSchema; RestoreSchema may be called then.
 func Open(ctx context.Context, rows bucketstore.Store, schema series.Schema, now func() time.Time) (*Store, error) {
 	s := &Store{rows: rows, now: now, want: storedSchema{Format: FormatVersion, ResourceLabels: []string{}, Tenancy: schema.Tenancy()}}
 	s.want.ResourceLabels = append(s.want.ResourceLabels, schema.ResourceLabels()...) // never null
-	return s, s.readSchema(ctx)
+	if s.copier, _ = rows.(schemaCopier); s.copier != nil {
+		s.schemaCopy, s.copyErr = s.copier.ReadSchemaCopy()
+	}
+	if err := s.readSchema(ctx); err != nil {
+		return s, err
+	}
+	switch {
+	case s.CanRestore() && s.stored.Identity == "": // an early row may be beneath a lost one
+		return s, fmt.Errorf("%w: META has no row %q with an identity, but there is a copy of it: the part of the store with this row was damaged; stop the adapter, and adapter check --repair=index writes the row back", ErrLostSchema, series.MetaSchema)
+	case s.cell.Value == nil:
+		return s, s.checkFresh(ctx)
+	case s.CanRestore() && !bytes.Equal(s.cell.Value, s.schemaCopy):
+		return s, fmt.Errorf("%w: META has %s, and the copy of it is %s: the directory has files of two stores; restore all of it from one backup", ErrSchema, s.cell.Value, s.schemaCopy)
+	}
+	return s, nil
+}
+
+// checkFresh checks that a store without META/schema has no rows, and had no copy of it.
+func (s *Store) checkFresh(ctx context.Context) error {
+	table, err := s.tableWithRows(ctx)
+	if err != nil || table == "" && s.copyErr == nil {
+		return err
+	}
+	// Another process may have written both since.
+	if err := s.readSchema(ctx); err != nil || s.cell.Value != nil {
+		return err
+	}
+	what := "no copy of it"
+	if s.copyErr != nil {
+		what = fmt.Sprintf("no copy of it can be read (%v)", s.copyErr)
+	}
+	if table != "" {
+		what += ", but " + table + " has rows"
+	}
+	return fmt.Errorf("%w: META has no row %q, and there is %s: the part of the store with this row was damaged or deleted; restore the store from a backup", ErrLostSchema, series.MetaSchema, what)
+}
+
+// tableWithRows returns the name of a table with rows, other than META, or nothing.
+func (s *Store) tableWithRows(ctx context.Context) (name string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	for _, spec := range bucketstore.Tables(0) {
+		if spec.Table == bucketstore.Meta {
+			continue
+		}
+		req := bucketstore.ScanRequest{Table: spec.Table, Rows: []series.RowRange{{}}, Limit: 1}
+		for _, family := range spec.Families {
+			req.Families = append(req.Families, bucketstore.FamilyRange{Family: family.Name})
+		}
+		err := s.rows.Scan(ctx, req, func(bucketstore.Row) error {
+			name = spec.Table.String()
+			return nil
+		})
+		if err != nil || name != "" {
+			return name, err
+		}
+	}
+	return "", nil
+}
+
+// CopyError says why the copy of the schema cannot be read. Init writes it anew.
+func (s *Store) CopyError() error { return s.copyErr }
+
+// CanRestore says whether RestoreSchema has a copy to restore.
+func (s *Store) CanRestore() bool { return len(s.schemaCopy) > 0 }
+
+// RestoreSchema writes META/schema back from its copy, after Open returned ErrLostSchema.
+func (s *Store) RestoreSchema(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	_, _, err := CompareAndSet(ctx, s.rows, series.MetaSchema, s.cell, s.schemaCopy, s.now().UnixMilli())
+	if err != nil {
+		return fmt.Errorf("restore the schema: %w", err)
+	}
+	return nil
 }
 
 // Identity is the random name of the store. It is empty if the store has none before Init.
@@ -83,7 +178,8 @@ func (s *Store) SchemaDigest() string {
 	return hex.EncodeToString(sum[:len(sum)/2])
 }
 
-// Init stores the schema with a new identity if the store has none. If several processes do
+// Init stores the schema with a new identity if the store has none, and a copy of it if the
+// store keeps one. If several processes do
 // so at the same time, one wins and all use its identity.
 func (s *Store) Init(ctx context.Context) error {
 	for s.stored.Identity == "" {
@@ -103,6 +199,18 @@ func (s *Store) Init(ctx context.Context) error {
 			return err
 		}
 	}
+	return s.copySchema()
+}
+
+// copySchema keeps a copy of the schema, if the store can and has none.
+func (s *Store) copySchema() error {
+	if s.copier == nil || bytes.Equal(s.cell.Value, s.schemaCopy) {
+		return nil
+	}
+	if err := s.copier.WriteSchemaCopy(s.cell.Value); err != nil {
+		return fmt.Errorf("keep a copy of the schema: %w", err)
+	}
+	s.schemaCopy, s.copyErr = s.cell.Value, nil
 	return nil
 }
 

@@ -286,3 +286,88 @@ func TestHotCell(t *testing.T) {
 		})
 	}
 }
+
+// deleteSchema deletes META/schema, as the repair of a damaged table may.
+func deleteSchema(t testing.TB, rows bucketstore.Store) {
+	t.Helper()
+	if err := meta.Overwrite(t.Context(), rows, series.MetaSchema, nil, someTime); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// putSample writes a cell of METRIC.
+func putSample(t testing.TB, rows bucketstore.Store) {
+	t.Helper()
+	err := rows.Apply(t.Context(), bucketstore.Metric, []bucketstore.Mutation{{Key: []byte("row"), Ops: []bucketstore.Op{
+		{Kind: bucketstore.SetCell, Family: series.FamilyChunk, Qualifier: []byte("q"), Value: []byte("v")},
+	}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestLostSchema: a store that has rows and no schema is refused, and nothing is written. A
+// store without rows gets a schema.
+func TestLostSchema(t *testing.T) {
+	for backend, openRows := range backends {
+		t.Run(backend, func(t *testing.T) {
+			rows := openRows(t)
+			putSample(t, rows)
+			for range 2 {
+				s, err := meta.Open(t.Context(), rows, newSchema(t, "host"), now)
+				if !errors.Is(err, meta.ErrLostSchema) || !strings.Contains(err.Error(), "METRIC has rows: ") || s.CanRestore() {
+					t.Errorf("%v, can restore: %t", err, s.CanRestore())
+				}
+			}
+			if got := metaRows(t, rows); got != nil {
+				t.Errorf("META is %q", got)
+			}
+		})
+	}
+}
+
+// TestRestoreSchema: the embedded store keeps a copy of its schema, from which it is restored.
+func TestRestoreSchema(t *testing.T) {
+	for name, damage := range map[string]func(t testing.TB, rows bucketstore.Store){
+		"without rows": deleteSchema,
+		"with rows":    func(t testing.TB, rows bucketstore.Store) { putSample(t, rows); deleteSchema(t, rows) },
+		"an earlier version of the row comes back": func(t testing.TB, rows bucketstore.Store) {
+			deleteSchema(t, rows)
+			putSchema(t, rows, `{"format":1,"resource_labels":["host"],"tenancy":false}`)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			rows := openPebble(t)
+			schema := newSchema(t, "host")
+			identity, before := open(t, rows, schema).Identity(), metaRows(t, rows)
+			damage(t, rows)
+			s, err := meta.Open(t.Context(), rows, schema, now)
+			if !errors.Is(err, meta.ErrLostSchema) || !strings.Contains(err.Error(), "adapter check --repair=index") || !s.CanRestore() {
+				t.Fatalf("%v, can restore: %t", err, s.CanRestore())
+			}
+			if err := s.RestoreSchema(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if after := metaRows(t, rows); !slices.Equal(before, after) {
+				t.Errorf("META was %q, is %q", before, after)
+			}
+			if got := open(t, rows, schema).Identity(); got != identity {
+				t.Errorf("identity %s, was %s", got, identity)
+			}
+			if _, err := meta.Open(t.Context(), rows, newSchema(t), now); !errors.Is(err, meta.ErrSchema) {
+				t.Errorf("another schema: %v", err)
+			}
+		})
+	}
+}
+
+// TestSchemaCopyOfAnotherStore: a directory with files of two stores is refused.
+func TestSchemaCopyOfAnotherStore(t *testing.T) {
+	rows := openPebble(t)
+	open(t, rows, newSchema(t))
+	deleteSchema(t, rows)
+	putSchema(t, rows, `{"format":1,"resource_labels":[],"tenancy":false,"identity":"OTHER"}`)
+	if _, err := meta.Open(t.Context(), rows, newSchema(t), now); !errors.Is(err, meta.ErrSchema) || !strings.Contains(err.Error(), "files of two stores") {
+		t.Errorf("%v", err)
+	}
+}

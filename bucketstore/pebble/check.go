@@ -6,7 +6,9 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -26,7 +28,10 @@ type DamagedTable struct {
 	Name string
 	// Err says what is wrong with it.
 	Err error
-	// Lost says what cannot be read: the tables, days and rows.
+	// Missing says that there is no such file.
+	Missing bool
+	// Lost says what cannot be read: the tables, days and rows, and where older values and
+	// deleted cells may come back.
 	Lost []string
 	// LostBytes is how many bytes of the file that is, at most.
 	LostBytes uint64
@@ -51,23 +56,19 @@ func (s *Store) CheckTables(ctx context.Context, progress func(bytes int64)) (da
 	if err != nil {
 		return nil, fmt.Errorf("%w: the manifest names a table that is missing: %v", series.ErrCorrupt, err)
 	}
-	seen := make(map[string]bool)
 	for level, tables := range levels {
 		for _, info := range tables {
-			name := fmt.Sprintf("%s.sst", info.BackingSSTNum)
-			if seen[name] {
-				continue
-			}
-			seen[name] = true
-			d := DamagedTable{Name: name, info: info, level: level}
+			name := fmt.Sprintf("%s.sst", info.FileNum) // our options make no virtual tables
+			d := DamagedTable{Name: name, Missing: s.missing[name], info: info, level: level}
 			if d.Err = s.checkTable(ctx, &d, progress); ctx.Err() != nil {
 				return damaged, ctx.Err()
 			}
+			if errors.Is(d.Err, os.ErrPermission) {
+				return nil, d.Err
+			}
 			if d.Err != nil {
-				if pebble.IsCorruptionError(d.Err) {
-					d.Err = fmt.Errorf("%w: %v", series.ErrCorrupt, d.Err)
-				}
-				d.describe()
+				d.Err = fmt.Errorf("%w: %s", series.ErrCorrupt, inOneLine.Replace(d.Err.Error()))
+				d.describe(levels)
 				damaged = append(damaged, d)
 			}
 		}
@@ -75,17 +76,27 @@ func (s *Store) CheckTables(ctx context.Context, progress func(bytes int64)) (da
 	return damaged, nil
 }
 
+// inOneLine joins the lines of an error. A reader without the database gives each table the
+// number 0.
+var inOneLine = strings.NewReplacer("\n", "; ", "table 000000", "table")
+
 // checkTable returns what is wrong with the table of d, and notes in d what cannot be read.
 func (s *Store) checkTable(ctx context.Context, d *DamagedTable, progress func(bytes int64)) (err error) {
 	d.whole, d.LostBytes = true, d.info.Size
-	t, err := openTable(ctx, s.fs, s.fs.PathJoin(s.dir, d.Name), s.readerOptions)
+	if d.Missing {
+		return errors.New("the file is missing")
+	}
+	path := s.fs.PathJoin(s.dir, d.Name)
+	if info, err := s.fs.Stat(path); err != nil {
+		return err
+	} else if size := uint64(info.Size()); size != d.info.Size {
+		return fmt.Errorf("the file has %d bytes, and should have %d", size, d.info.Size)
+	}
+	t, err := openTable(ctx, s.fs, path, s.readerOptions)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, t.reader.Close()) }()
-	if size := uint64(t.size); !d.info.Virtual && size != d.info.Size {
-		return fmt.Errorf("%w: the file has %d bytes, and should have %d", series.ErrCorrupt, size, d.info.Size)
-	}
 	layout, err := t.reader.Layout()
 	if err != nil {
 		return err
@@ -128,7 +139,8 @@ func dataBlocks(l *sstable.Layout) (handles []block.Handle) {
 	return handles
 }
 
-// A tableFile is the file of a table, read without the database.
+// A tableFile is the file of a table, read without the database. What the disk cannot read is
+// damage for the reader.
 type tableFile struct {
 	file   vfs.File
 	size   int64
@@ -146,13 +158,14 @@ func openTable(ctx context.Context, fs vfs.FS, path string, opts sstable.ReaderO
 	if err != nil {
 		return nil, errors.Join(err, file.Close())
 	}
-	readable, err := sstable.NewSimpleReadable(file)
+	var unread error
+	readable, err := sstable.NewSimpleReadable(unreadableFile{file, func(err error) { unread = err }})
 	if err != nil {
 		return nil, errors.Join(err, file.Close())
 	}
 	reader, err := sstable.NewReader(ctx, readable, opts)
 	if err != nil {
-		return nil, errors.Join(err, readable.Close())
+		return nil, errors.Join(unread, err, readable.Close())
 	}
 	return &tableFile{file: file, size: info.Size(), reader: reader}, nil
 }
@@ -171,7 +184,7 @@ func (t *tableFile) checkBlock(b block.Handle) error {
 	var sum block.Checksummer
 	sum.Init(t.reader.BlockReader().ChecksumType())
 	if sum.Checksum(content[:b.Length], content[b.Length]) != binary.LittleEndian.Uint32(content[b.Length+1:]) {
-		return fmt.Errorf("%w: the block of %d bytes at byte %d has another checksum", series.ErrCorrupt, b.Length, b.Offset)
+		return fmt.Errorf("the block of %d bytes at byte %d has another checksum", b.Length, b.Offset)
 	}
 	return nil
 }
@@ -203,11 +216,11 @@ func (t *tableFile) damagedBlocks(ctx context.Context, layout *sstable.Layout, b
 	return blocks, len(blocks) < len(bad)
 }
 
-// describe fills in what is lost.
-func (d *DamagedTable) describe() {
+// describe fills in what is lost. levels are all tables.
+func (d *DamagedTable) describe(levels [][]pebble.SSTableInfo) {
 	smallest, largest := d.info.Smallest.UserKey, d.info.Largest.UserKey
 	if d.whole {
-		d.Lost = []string{describeRange(smallest, largest)}
+		d.addLost(levels, smallest, largest)
 		return
 	}
 	for _, b := range d.blocks { // separators may be outside the table
@@ -218,11 +231,28 @@ func (d *DamagedTable) describe() {
 		if bytes.Compare(last, largest) > 0 {
 			last = largest
 		}
-		d.Lost = append(d.Lost, describeRange(after, last))
+		d.addLost(levels, after, last)
 	}
 	if d.deletions {
 		d.Lost = append(d.Lost, "which cells were deleted, so that some may come back: "+describeRange(smallest, largest))
 	}
+}
+
+// addLost adds the stored keys from first to last to what is lost. A table beneath may have
+// older versions of them.
+func (d *DamagedTable) addLost(levels [][]pebble.SSTableInfo, first, last []byte) {
+	lost := describeRange(first, last)
+	for level, tables := range levels {
+		isBeneath := func(t pebble.SSTableInfo) bool {
+			return (level > d.level || level == 0 && d.level == 0 && t.SmallestSeqNum < d.info.LargestSeqNum) && t.FileNum != d.info.FileNum &&
+				bytes.Compare(t.Smallest.UserKey, last) <= 0 && bytes.Compare(first, t.Largest.UserKey) <= 0
+		}
+		if slices.ContainsFunc(tables, isBeneath) {
+			lost += ", where older values and deleted cells may come back"
+			break
+		}
+	}
+	d.Lost = append(d.Lost, lost)
 }
 
 // describeRange describes the stored keys from first to last by tables, days and rows.
@@ -237,20 +267,20 @@ func describeRange(first, last []byte) string {
 
 // describeKey returns the table and day of a stored key, or of the front of one, in words,
 // and the row.
-func describeKey(key []byte) (place, row string) {
+func describeKey(key []byte) (table, row string) {
 	if len(key) == 0 {
 		return "the store", ""
 	}
-	place = bucketstore.Table(key[0] - 1).String()
+	table = bucketstore.Table(key[0] - 1).String()
 	head := headSize(key[0])
 	if len(key) < head {
-		return place, ""
+		return table, ""
 	}
 	if c := calendarOf(key[0]); c != nil {
 		if day := dayOf(key, key[0]); day <= lastDay {
-			place += " of " + time.UnixMilli(int64(day)*c.span).UTC().Format(time.DateOnly)
+			table += " of " + time.UnixMilli(int64(day)*c.span).UTC().Format(time.DateOnly)
 		}
 	}
 	text, _, _ := bytes.Cut(key[head:], rowEnd)
-	return place, string(text)
+	return table, string(text)
 }

@@ -12,9 +12,11 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/go-kit/log"
 
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/bucketstore/pebble"
@@ -44,7 +46,7 @@ func checkTables(t *testing.T, cfg pebble.Config) []pebble.DamagedTable {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if read == 0 {
+	if read == 0 && len(damaged) == 0 {
 		t.Error("nothing was read")
 	}
 	return damaged
@@ -230,7 +232,7 @@ func (f flipStore) setAside(t *testing.T, name string, content []byte) (damaged 
 	if len(damaged) == 0 {
 		return nil, f.checkRepaired(t, cfg, nil)
 	}
-	if len(damaged) != 1 || damaged[0].Name != name || len(damaged[0].Lost) == 0 || !errors.Is(damaged[0].Err, series.ErrCorrupt) {
+	if len(damaged) != 1 || damaged[0].Name != name || len(damaged[0].Lost) == 0 || !errors.Is(damaged[0].Err, series.ErrCorrupt) || strings.Contains(damaged[0].Err.Error(), "table 000000") {
 		t.Fatalf("damaged: %+v", damaged)
 	}
 	before := snapshot(t, cfg.FS(), flipDir)
@@ -293,11 +295,11 @@ func TestSetAside(t *testing.T) {
 	}
 }
 
-// TestSetAsideBlocks damages some blocks of a table of many: the others stay.
-func TestSetAsideBlocks(t *testing.T) {
-	f := flipStore{disk: vfs.NewCrashableMem(), contents: contents{}}
-	cfg := flipConfig(f.disk).WithIngest(1 << 30)
-	s, err := pebble.Open(cfg)
+// makeLargeTable makes a store with a table of many blocks, and returns its name.
+func makeLargeTable(t *testing.T) (f flipStore, name string) {
+	t.Helper()
+	f = flipStore{disk: vfs.NewCrashableMem(), contents: contents{}}
+	s, err := pebble.Open(flipConfig(f.disk).WithIngest(1 << 30))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -307,12 +309,18 @@ func TestSetAsideBlocks(t *testing.T) {
 	if err := errors.Join(s.Flush(), s.Compact(t.Context()), s.Close()); err != nil {
 		t.Fatal(err)
 	}
-	name, largest := "", 0
+	largest := 0
 	for file, size := range f.files(t) {
 		if strings.HasSuffix(file, ".sst") && size > largest {
 			name, largest = file, size
 		}
 	}
+	return f, name
+}
+
+// TestSetAsideBlocks damages some blocks of a table of many: the others stay.
+func TestSetAsideBlocks(t *testing.T) {
+	f, name := makeLargeTable(t)
 	content, err := f.read(name)
 	if err != nil {
 		t.Fatal(err)
@@ -335,5 +343,194 @@ func TestSetAsideBlocks(t *testing.T) {
 				t.Errorf("%d rows of %d; damaged: %+v", rows, len(f.contents), damaged)
 			}
 		})
+	}
+}
+
+// TestUnreadableTable: a bad sector is handled as a damaged block. The store opens, reads that
+// meet it fail and name the file, compactions do not end the process, the check names the
+// file, and SetAside keeps the rest.
+func TestUnreadableTable(t *testing.T) {
+	f, name := makeLargeTable(t)
+	blocks := pebble.DataBlocks(t.Context(), f.disk, path.Join(flipDir, name))
+	size := f.files(t)[name]
+	for _, tt := range []struct {
+		name      string
+		at, bytes uint64
+		lost      uint64 // 0 is all
+	}{
+		{"the first block", blocks[0].Offset, 512, blocks[0].Length},
+		{"two blocks", blocks[2].Offset + blocks[2].Length - 10, 512, blocks[2].Length + blocks[3].Length},
+		{"the last block", blocks[len(blocks)-1].Offset + 100, 512, blocks[len(blocks)-1].Length},
+		{"the footer", uint64(size) - 10, 10, 0},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			f := flipStore{disk: f.disk.CrashClone(vfs.CrashCloneCfg{}), contents: f.contents}
+			isRepaired := false
+			disk := vfs.FS(badSector{f.disk, path.Join(flipDir, name), int64(tt.at), int64(tt.at + tt.bytes), &isRepaired})
+			cfg := flipConfig(disk)
+			var output logOutput
+			cfg.Logger = log.NewLogfmtLogger(&output)
+			s, err := pebble.Open(cfg)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := f.scanAll(t, s); !errors.Is(err, series.ErrCorrupt) || !strings.Contains(err.Error(), name) {
+				t.Errorf("a read: %v", err)
+			}
+			for n := range 120 {
+				f.write(t, s, flipBatch(n)[:1])
+			}
+			if err := errors.Join(s.Flush(), s.Compact(t.Context())); err == nil || !strings.Contains(err.Error(), name) {
+				t.Errorf("a compaction: %v", err)
+			}
+			if err := s.Close(); err != nil {
+				t.Error(err)
+			}
+			if line := output.String(); !strings.Contains(line, name) || !strings.Contains(line, syscall.EIO.Error()) {
+				t.Errorf("logged is %s", line)
+			}
+			damaged := checkTables(t, cfg)
+			if len(damaged) != 1 || damaged[0].Name != name || !errors.Is(damaged[0].Err, series.ErrCorrupt) || !strings.Contains(damaged[0].Err.Error(), syscall.EIO.Error()) {
+				t.Fatalf("damaged: %+v", damaged)
+			}
+			if d := damaged[0]; tt.lost > 0 && d.LostBytes != tt.lost {
+				t.Errorf("lost %d bytes, want %d: %q", d.LostBytes, tt.lost, d.Lost)
+			}
+			err = pebble.SetAside(t.Context(), cfg, damaged, func(*pebble.DamagedTable, string) { isRepaired = true })
+			if err != nil {
+				t.Fatal(err)
+			}
+			if still := checkTables(t, cfg); len(still) > 0 {
+				t.Errorf("still damaged: %+v", still)
+			}
+			rows := f.checkRepaired(t, cfg, damaged)
+			if isPart := rows > len(f.contents)/4; isPart != (tt.lost > 0) {
+				t.Errorf("%d rows of %d", rows, len(f.contents))
+			}
+		})
+	}
+}
+
+// A badSector is a disk that cannot read the bytes [from, to) of a file, until it is replaced.
+type badSector struct {
+	vfs.FS
+	path     string
+	from, to int64
+	replaced *bool
+}
+
+func (b badSector) Open(name string, opts ...vfs.OpenOption) (vfs.File, error) {
+	file, err := b.FS.Open(name, opts...)
+	if err != nil || name != b.path || *b.replaced {
+		return file, err
+	}
+	return badFile{file, b}, nil
+}
+
+func (b badSector) Unwrap() vfs.FS { return b.FS }
+
+type badFile struct {
+	vfs.File
+	badSector badSector
+}
+
+func (f badFile) ReadAt(p []byte, at int64) (int, error) {
+	if at < f.badSector.to && f.badSector.from < at+int64(len(p)) {
+		return 0, syscall.EIO
+	}
+	return f.File.ReadAt(p, at)
+}
+
+// TestMissingTable: the start is refused and names the file. The check names it, too, and
+// SetAside puts an empty table in its place, so that the store has all the others.
+func TestMissingTable(t *testing.T) {
+	f := makeFlipStore(t)
+	var tables []string
+	for name := range f.files(t) {
+		if strings.HasSuffix(name, ".sst") {
+			tables = append(tables, name)
+		}
+	}
+	slices.Sort(tables)
+	for _, missing := range [][]string{tables[:1], tables[1:], tables} {
+		t.Run(fmt.Sprint(missing), func(t *testing.T) {
+			f := flipStore{disk: f.disk.CrashClone(vfs.CrashCloneCfg{}), contents: f.contents}
+			for _, name := range missing {
+				if err := f.disk.Remove(path.Join(flipDir, name)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			cfg := flipConfig(f.disk)
+			wantOpenError(t, cfg, append([]string{"adapter check"}, strings.TrimSuffix(missing[0], ".sst"))...)
+			before := snapshot(t, f.disk, flipDir)
+			s := openReadOnly(t, cfg)
+			damaged, err := s.CheckTables(t.Context(), func(int64) {})
+			if err := errors.Join(err, s.Close()); err != nil {
+				t.Fatal(err)
+			}
+			if after := snapshot(t, f.disk, flipDir); !maps.Equal(before, after) {
+				t.Error("the check has changed files")
+			}
+			var found []string
+			for _, d := range damaged {
+				found = append(found, d.Name)
+				if !d.Missing || len(d.Lost) != 1 || !strings.Contains(d.Err.Error(), "the file is missing") {
+					t.Errorf("damaged: %+v", d)
+				}
+			}
+			if slices.Sort(found); !slices.Equal(found, missing) {
+				t.Fatalf("missing are %q, want %q", found, missing)
+			}
+			err = pebble.SetAside(t.Context(), cfg, damaged, func(d *pebble.DamagedTable, at string) {
+				if at != "" {
+					t.Errorf("%s is in %s", d.Name, at)
+				}
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if still := checkTables(t, cfg); len(still) > 0 {
+				t.Errorf("still damaged: %+v", still)
+			}
+			f.checkRepaired(t, cfg, damaged)
+		})
+	}
+}
+
+// TestLostVersions: a damaged table says so if another one has older versions of its cells.
+func TestLostVersions(t *testing.T) {
+	disk := vfs.NewCrashableMem()
+	s, err := pebble.Open(flipConfig(disk).WithIngest(1 << 30))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := contents{}
+	c.write(t, s, flipBatch(1))
+	if err := errors.Join(s.Flush(), s.Compact(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	older := flipStore{disk: disk}.files(t)
+	c.write(t, s, flipBatch(1))
+	if err := errors.Join(s.Flush(), s.Close()); err != nil {
+		t.Fatal(err)
+	}
+	f := flipStore{disk: disk, contents: c}
+	found := 0
+	for name := range f.files(t) {
+		if !strings.HasSuffix(name, ".sst") {
+			continue
+		}
+		found++
+		damaged := checkTables(t, flipConfig(f.replace(t, name, nil)))
+		if len(damaged) != 1 || len(damaged[0].Lost) != 1 {
+			t.Fatalf("damaged: %+v", damaged)
+		}
+		_, isOlder := older[name]
+		if saysSo := strings.Contains(damaged[0].Lost[0], "older values and deleted cells may come back"); saysSo == isOlder {
+			t.Errorf("older %t: %q", isOlder, damaged[0].Lost)
+		}
+	}
+	if found != 2 {
+		t.Errorf("%d tables", found)
 	}
 }

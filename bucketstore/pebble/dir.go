@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -23,6 +24,9 @@ const (
 // format is the content of FORMAT.
 const format = "promtable pebble format 2"
 
+// formatText matches what any version writes to FORMAT.
+var formatText = regexp.MustCompile(`^promtable pebble format [0-9]+$`)
+
 // maxSmallFile bounds what is read of FORMAT and OWNER, in bytes.
 const maxSmallFile = 1024
 
@@ -35,6 +39,9 @@ func lockDirectory(cfg Config, since time.Time) (*pebble.Lock, error) {
 	fs, dir := cfg.fs, cfg.Dir
 	if cfg.Existing {
 		if _, err := fs.Stat(fs.PathJoin(dir, formatFile)); err != nil {
+			if foreign := checkDirectory(fs, dir); foreign != nil && !errors.Is(foreign, errNoDirectory) {
+				return nil, fmt.Errorf("no store in data directory %q: %w", dir, foreign)
+			}
 			return nil, fmt.Errorf("no store in data directory %q: %w", dir, err)
 		}
 	}
@@ -56,6 +63,21 @@ func lockDirectory(cfg Config, since time.Time) (*pebble.Lock, error) {
 
 // makeDirectory creates a missing directory. It refuses one that holds something else.
 func makeDirectory(fs vfs.FS, dir string) error {
+	err := checkDirectory(fs, dir)
+	if !errors.Is(err, errNoDirectory) {
+		return err
+	}
+	if err := fs.MkdirAll(dir, 0o750); err != nil {
+		return fmt.Errorf("create data directory: %w", err)
+	}
+	return nil
+}
+
+// errNoDirectory says that the directory is missing, and the one above it is there.
+var errNoDirectory = errors.New("the directory does not exist")
+
+// checkDirectory refuses a directory that holds something else, or without one above it.
+func checkDirectory(fs vfs.FS, dir string) error {
 	names, err := fs.List(dir)
 	switch {
 	case err == nil:
@@ -66,10 +88,7 @@ func makeDirectory(fs vfs.FS, dir string) error {
 	if _, err := fs.Stat(fs.PathDir(dir)); errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("data directory %q: the directory above it does not exist; create it, or correct --storage.path", dir)
 	}
-	if err := fs.MkdirAll(dir, 0o750); err != nil {
-		return fmt.Errorf("create data directory: %w", err)
-	}
-	return nil
+	return errNoDirectory
 }
 
 // isUnwritable says whether err is for want of permission, or of a disk that can be written
@@ -90,7 +109,7 @@ func checkContent(dir string, names []string) error {
 		case slices.Contains([]string{"LOCK", formatFile + temporary, "buffer", "lost+found"}, name):
 		case name == "chunks_head", name == "wal", isULID(name):
 			return fmt.Errorf("data directory %q is one of Prometheus: it holds %q; choose an empty directory", dir, name)
-		case strings.HasPrefix(name, "MANIFEST-"), strings.HasPrefix(name, "marker."), name == "CURRENT":
+		case strings.HasPrefix(name, "MANIFEST-"), strings.HasPrefix(name, "marker."), name == "CURRENT", name == schemaFile:
 			return fmt.Errorf("data directory %q: there is a database but no file %s, so it is not one of ours; choose an empty directory", dir, formatFile)
 		default:
 			return fmt.Errorf("data directory %q holds %q, which is not ours; choose an empty directory", dir, name)
@@ -143,8 +162,11 @@ func checkFormat(fs vfs.FS, dir string) error {
 	switch {
 	case err == nil && text == format:
 		return nil
+	case err == nil && formatText.MatchString(text):
+		return fmt.Errorf("data directory %q: %s says %q, this version reads %q only; start with a new --storage.path, or with the version that wrote it; if this version wrote it, %s is damaged: restore it from a backup",
+			dir, formatFile, text, format, formatFile)
 	case err == nil:
-		return fmt.Errorf("data directory %q: %s says %q, this version reads %q only; start with a new --storage.path, or with the version that wrote it",
+		return fmt.Errorf("data directory %q: %s says %q, which no version writes: the file is damaged; restore it from a backup. This version writes %q",
 			dir, formatFile, text, format)
 	case !errors.Is(err, os.ErrNotExist):
 		return fmt.Errorf("data directory %q: %w", dir, err)
@@ -165,7 +187,7 @@ func syncDirectory(fs vfs.FS, dir string) error {
 	return errors.Join(f.Sync(), f.Close())
 }
 
-// writeSmallFile replaces a file of one line, durably and atomically.
+// writeSmallFile replaces a file of text, durably and atomically.
 func writeSmallFile(fs vfs.FS, dir, name, text string) error {
 	path := fs.PathJoin(dir, name)
 	f, err := fs.Create(path+temporary, vfs.WriteCategoryUnspecified)

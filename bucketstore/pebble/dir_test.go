@@ -19,6 +19,13 @@ func onDisk(dir string) pebble.Config {
 	return pebble.Config{Dir: dir, Tables: bucketstore.Tables(0)}
 }
 
+// existing opens a directory as a check does.
+func existing(dir string) pebble.Config {
+	cfg := onDisk(dir)
+	cfg.ReadOnly = true
+	return cfg
+}
+
 // wantOpenError checks that Open fails and that its text has all parts.
 func wantOpenError(t *testing.T, cfg pebble.Config, parts ...string) {
 	t.Helper()
@@ -43,8 +50,10 @@ func TestOpenErrors(t *testing.T) {
 	}{
 		{"unknown format", map[string]string{"FORMAT": unusual + "\n"}, []string{unusual, "promtable pebble format 2", "--storage.path"}},
 		{"the format before", map[string]string{"FORMAT": "promtable pebble format 1\n"}, []string{"format 1", "format 2", "start with a new --storage.path"}},
-		{"damaged format", map[string]string{"FORMAT": "\x00\x00"}, []string{`FORMAT says "\x00\x00"`}},
-		{"empty format", map[string]string{"FORMAT": ""}, []string{`FORMAT says ""`}},
+		{"damaged format", map[string]string{"FORMAT": "\x00\x00"}, []string{`FORMAT says "\x00\x00"`, "damaged"}},
+		{"empty format", map[string]string{"FORMAT": ""}, []string{`FORMAT says ""`, "damaged"}},
+		{"a flipped bit in the format", map[string]string{"FORMAT": "promtable pebblm format 2\n"}, []string{"the file is damaged; restore it from a backup"}},
+		{"a flipped bit in its number", map[string]string{"FORMAT": "promtable pebble format 3\n"}, []string{"if this version wrote it, FORMAT is damaged"}},
 		{"a database of another program", map[string]string{"MANIFEST-000001": "x"}, []string{"no file FORMAT", "not one of ours"}},
 		{"Prometheus", map[string]string{"wal/00000000": "x"}, []string{"is one of Prometheus", `"wal"`}},
 		{"Prometheus without a log", map[string]string{"chunks_head/000001": "x"}, []string{"is one of Prometheus", `"chunks_head"`}},
@@ -57,7 +66,9 @@ func TestOpenErrors(t *testing.T) {
 			dir := t.TempDir()
 			writeFiles(t, dir, tc.files)
 			for range 2 { // The first failure must not hold the lock.
-				wantOpenError(t, onDisk(dir), append(tc.want, fmt.Sprintf("%q", dir))...)
+				want := append(tc.want, fmt.Sprintf("%q", dir))
+				wantOpenError(t, onDisk(dir), want...)
+				wantOpenError(t, existing(dir), want...)
 			}
 		})
 	}
@@ -71,6 +82,7 @@ func TestOpenErrors(t *testing.T) {
 	t.Run("no directory above", func(t *testing.T) {
 		dir := filepath.Join(t.TempDir(), "mount", "data")
 		wantOpenError(t, onDisk(dir), fmt.Sprintf("%q", dir), "the directory above it does not exist")
+		wantOpenError(t, existing(dir), fmt.Sprintf("%q", dir), "the directory above it does not exist")
 	})
 	for name, err := range map[string]error{"no permission": os.ErrPermission, "a disk that is read only": syscall.EROFS} {
 		t.Run(name, func(t *testing.T) {

@@ -67,8 +67,8 @@
 // delete a family is a range tombstone, one for each day. Pebble records the names of the
 // comparer and of the merger; they belong to the format.
 //
-// The directory holds two files of our own beside those of Pebble: FORMAT, which is checked
-// at each start, and OWNER, which names the process that holds the directory. In the
-// directory ingest, large batches are written as tables that Pebble then ingests. The directory
+// The directory holds files of our own beside those of Pebble: FORMAT, which is checked at
+// each start, OWNER, which names the process that holds the directory, and SCHEMA, a copy of
+// META/schema. RESERVE takes space for a start on a full disk. In the directory ingest, large batches are written as tables that Pebble then ingests. The directory
 // damaged, if there is one, has tables that were set aside.
 package pebble

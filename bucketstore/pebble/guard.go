@@ -118,6 +118,11 @@ func (g *guard) listener() *pebble.EventListener {
 // reportDamage counts a read that met a damaged file, and logs the file now and then.
 func (g *guard) reportDamage(path string, err error) {
 	g.metrics.damagedReads.Inc()
+	g.logDamage(path, err)
+}
+
+// logDamage logs a damaged file now and then.
+func (g *guard) logDamage(path string, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	now := time.Now()

@@ -20,7 +20,7 @@ const DamagedDir = "damaged"
 // SetAside moves damaged tables of a store, which is not open, to DamagedDir. A table with
 // what can still be read takes the place of each, with the same name and size. So the
 // manifest stays as it is, and no other table is touched. It calls done after each table,
-// with its path in DamagedDir.
+// with its path in DamagedDir, which is empty if the table was missing.
 func SetAside(ctx context.Context, cfg Config, damaged []DamagedTable, done func(d *DamagedTable, path string)) error {
 	cfg.Existing = true
 	cfg, err := cfg.withDefaults()
@@ -51,7 +51,20 @@ func setAside(ctx context.Context, cfg Config, to string, d *DamagedTable) (path
 	if err := writeRest(ctx, cfg, table, rest, d); err != nil {
 		return "", errors.Join(err, removeIfThere(fs, rest))
 	}
-	path = fs.PathJoin(to, d.Name)
+	if !d.Missing {
+		if path, err = linkAside(fs, table, to, d.Name); err != nil {
+			return "", err
+		}
+	}
+	if err := fs.Rename(rest, table); err != nil {
+		return "", err
+	}
+	return path, errors.Join(syncDirectory(fs, dir), syncDirectory(fs, to))
+}
+
+// linkAside gives a table a second name in the directory to, durably, and returns its path.
+func linkAside(fs vfs.FS, table, to, name string) (path string, err error) {
+	path = fs.PathJoin(to, name)
 	for n := 2; ; n++ {
 		err := fs.Link(table, path)
 		if err == nil {
@@ -60,15 +73,9 @@ func setAside(ctx context.Context, cfg Config, to string, d *DamagedTable) (path
 		if !errors.Is(err, os.ErrExist) {
 			return "", err
 		}
-		path = fs.PathJoin(to, fmt.Sprintf("%s.%d", d.Name, n)) // it was damaged before
+		path = fs.PathJoin(to, fmt.Sprintf("%s.%d", name, n)) // it was damaged before
 	}
-	if err := syncDirectory(fs, to); err != nil {
-		return "", err
-	}
-	if err := fs.Rename(rest, table); err != nil {
-		return "", err
-	}
-	return path, errors.Join(syncDirectory(fs, dir), syncDirectory(fs, to))
+	return path, syncDirectory(fs, to)
 }
 
 // writeRest writes what can be read of a table to the file rest, durably.
@@ -89,7 +96,7 @@ func writeRest(ctx context.Context, cfg Config, table, rest string, d *DamagedTa
 	if err = errors.Join(err, w.Close()); err != nil {
 		return err
 	}
-	return stretch(cfg.fs, rest, size, int64(format.FooterSize()))
+	return growTable(cfg.fs, rest, size, int64(format.FooterSize()))
 }
 
 // placeholder returns the only key of a table of which nothing can be read: the tombstone of
@@ -178,9 +185,9 @@ func (t *tableFile) copyRange(ctx context.Context, w sstable.RawWriter, from, li
 	return n, nil
 }
 
-// stretch makes a table larger, to this size: its footer must be at the end, and what is
+// growTable makes a table larger, to this size: its footer must be at the end, and what is
 // before the footer may be anything.
-func stretch(fs vfs.FS, path string, size, footer int64) error {
+func growTable(fs vfs.FS, path string, size, footer int64) error {
 	file, err := fs.OpenReadWrite(path, vfs.WriteCategoryUnspecified)
 	if err != nil {
 		return err

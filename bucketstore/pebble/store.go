@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"os"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
@@ -28,6 +30,8 @@ const (
 	// DefaultSweepInterval is an hour.
 	DefaultSweepInterval = time.Hour
 
+	// slowDisk is the time after which an operation is reported as slow, as in Pebble.
+	slowDisk = 5 * time.Second
 	// flushTimeout is short beside the 30 s that supervisors commonly allow for a stop.
 	flushTimeout = 10 * time.Second
 )
@@ -121,11 +125,16 @@ type Store struct {
 	ingestBytes  int
 	minFree      uint64
 	reserving    sync.Mutex // held while the reserve is made
+	copying      sync.Mutex // held while the copy of META/schema is written
 	ingested     atomic.Uint64
 	tableOptions sstable.WriterOptions
 	// readerOptions are for tables that are read without the database.
 	readerOptions sstable.ReaderOptions
-	readOnly      bool
+	// slowChecks reports slow operations of the disk.
+	slowChecks io.Closer
+	readOnly   bool
+	// missing are the names of tables without a file, if the store is read only.
+	missing map[string]bool
 	// scanners recycles *scanner.
 	scanners sync.Pool
 
@@ -160,7 +169,7 @@ func Open(cfg Config) (*Store, error) {
 		return nil, adviseSpace(cfg.Dir, err)
 	}
 	if err := s.open(cfg); err != nil {
-		return nil, adviseSpace(cfg.Dir, errors.Join(err, s.lock.Close()))
+		return nil, adviseSpace(cfg.Dir, errors.Join(err, s.slowChecks.Close(), s.lock.Close()))
 	}
 	sweep, stop := context.WithCancel(context.Background())
 	s.stopSweep = stop
@@ -178,10 +187,11 @@ func (s *Store) open(cfg Config) error {
 	opts.Lock = s.lock
 	opts.Logger = s.guard
 	opts.EventListener = s.guard.listener()
-	opts.FS = cfg.fs
-	opts.WithFSDefaults()
+	// WithFSDefaults would leave a goroutine behind if the database does not open.
+	opts.FS, s.slowChecks = vfs.WithDiskHealthChecks(cfg.fs, slowDisk, nil, func(info vfs.DiskSlowInfo) { opts.EventListener.DiskSlow(info) })
 	opts.EnsureDefaults()
-	opts.FS = patientFS{opts.FS, s.guard} // in front of the checks for slow operations
+	// In front of the checks for slow operations.
+	opts.FS = unreadableFS{patientFS{opts.FS, s.guard}, s.guard}
 	if cfg.ReadOnly {
 		setReadOnly(opts)
 	} else if err := prepareIngest(cfg.fs, cfg.Dir); err != nil {
@@ -190,7 +200,7 @@ func (s *Store) open(cfg Config) error {
 	if err := checkFiles(cfg.fs, cfg.Dir, opts); err != nil {
 		return fmt.Errorf("open data directory %q: %w", cfg.Dir, err)
 	}
-	db, err := pebble.Open(cfg.Dir, opts)
+	db, err := s.openDatabase(cfg, opts)
 	if err != nil {
 		return fmt.Errorf("open data directory %q: %w", cfg.Dir, err)
 	}
@@ -208,6 +218,18 @@ func (s *Store) open(cfg Config) error {
 		return errors.Join(fmt.Errorf("register metrics of the store: %w", err), db.Close())
 	}
 	return nil
+}
+
+func (s *Store) openDatabase(cfg Config, opts *pebble.Options) (db *pebble.DB, err error) {
+	if cfg.ReadOnly {
+		db, s.missing, err = openWithoutMissing(cfg.Dir, opts)
+		return db, err
+	}
+	db, err = pebble.Open(cfg.Dir, opts)
+	if errors.Is(err, os.ErrNotExist) {
+		err = fmt.Errorf("a file is missing: restore it from a backup; adapter check says what is lost without it: %w", err)
+	}
+	return db, err
 }
 
 // loadDays finds the days of all tables.
@@ -237,7 +259,7 @@ func (s *Store) Close() error {
 		err = s.flush()
 	}
 	s.guard.close()
-	return errors.Join(err, s.db.Close(), s.lock.Close())
+	return errors.Join(err, s.db.Close(), s.slowChecks.Close(), s.lock.Close())
 }
 
 // flush flushes for up to flushTimeout. If a full disk has no space for tables, nothing is

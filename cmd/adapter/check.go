@@ -17,6 +17,7 @@ import (
 
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/bucketstore/buffer"
+	"github.com/promtable/promtable/bucketstore/meta"
 	"github.com/promtable/promtable/bucketstore/pebble"
 	"github.com/promtable/promtable/remote/engine"
 	"github.com/promtable/promtable/series"
@@ -29,6 +30,8 @@ const (
 	repairLog    = "log"
 	repairTables = "tables"
 	repairIndex  = "index"
+	// noRepair is the kind of a finding that keeps the store from opening.
+	noRepair = ""
 )
 
 // checkCommand adds the subcommand check.
@@ -36,7 +39,7 @@ func (o *options) checkCommand(app *kingpin.Application) {
 	check := app.Command(commandCheck, "Read the log and the store, and say what is damaged or missing, without a change of any file. No adapter may use them, except for Bigtable. "+
 		"Ends with 0 if all is well. On Bigtable it reads every row of the store, and the log with --buffer.enabled; the rest is for the embedded store.")
 	check.Flag("repair", "Repair what was found: log moves the damaged end of a segment of the log to a file beside it; tables moves damaged tables of the embedded store to a directory in it and keeps what can be read of them; "+
-		"index writes missing rows of the index. Repeatable. Run it without this flag first: it says what each would do.").
+		"index writes missing rows of the index, and the row of META with the schema and the identity of the embedded store, of which there is a copy in SCHEMA. Repeatable. Run it without this flag first: it says what each would do.").
 		EnumsVar(&o.repairs, repairLog, repairTables, repairIndex)
 }
 
@@ -73,8 +76,10 @@ func runCheck(ctx context.Context, o *options, logger log.Logger, out io.Writer)
 			return err
 		}
 	}
-	if n := c.found[repairTables]; n > 0 {
+	if c.found[repairTables] > 0 {
 		c.print("the rows and the index are not checked: tables are damaged")
+	} else if c.found[noRepair] > 0 {
+		c.print("the rows and the index are not checked: the store does not open")
 	} else if err := c.checkRows(ctx); err != nil {
 		return err
 	}
@@ -151,28 +156,36 @@ func (c *checker) checkTables(ctx context.Context) error {
 	c.begin(part)
 	damaged, err := c.damagedTables(ctx, part)
 	if errors.Is(err, series.ErrCorrupt) {
-		c.report(repairTables, bucketstore.Finding{Where: c.o.path, What: err.Error()})
+		c.report(noRepair, bucketstore.Finding{Where: c.o.path, What: err.Error()})
 		return nil
 	}
 	if err != nil {
 		return err
 	}
 	c.logProgress("checked", part)
-	report := func(d *pebble.DamagedTable, path string) {
-		f := bucketstore.Finding{Where: filepath.Join(c.o.path, d.Name), What: d.Err.Error(), Repaired: path != ""}
-		if path == "" {
-			path = filepath.Join(c.o.path, pebble.DamagedDir)
-		}
-		f.Repair = fmt.Sprintf("move it to %s, and keep all but %d bytes; lost: %s", path, d.LostBytes, strings.Join(d.Lost, "; "))
-		c.report(repairTables, f)
-	}
 	if c.repairs(repairTables) && len(damaged) > 0 {
-		return pebble.SetAside(ctx, c.config(), damaged, report)
+		return pebble.SetAside(ctx, c.config(), damaged, func(d *pebble.DamagedTable, path string) {
+			f := c.describeTable(d, path)
+			f.Repaired = true
+			c.report(repairTables, f)
+		})
 	}
 	for i := range damaged {
-		report(&damaged[i], "")
+		c.report(repairTables, c.describeTable(&damaged[i], filepath.Join(c.o.path, pebble.DamagedDir)))
 	}
 	return nil
+}
+
+// describeTable describes a damaged table, which is or would be moved to a path.
+func (c *checker) describeTable(d *pebble.DamagedTable, path string) bucketstore.Finding {
+	f := bucketstore.Finding{Where: filepath.Join(c.o.path, d.Name), What: d.Err.Error()}
+	lost := strings.Join(d.Lost, "; ")
+	if d.Missing {
+		f.Repair = fmt.Sprintf("put an empty table in its place; lost: %s", lost)
+	} else {
+		f.Repair = fmt.Sprintf("move it to %s, and keep all but %d bytes; lost: %s", path, d.LostBytes, lost)
+	}
+	return f
 }
 
 func (c *checker) damagedTables(ctx context.Context, part string) ([]pebble.DamagedTable, error) {
@@ -218,7 +231,11 @@ func (c *checker) checkRows(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, closing("close the store", store.Close())) }()
-	if err := c.checkBinding(ctx, schema, store); err != nil {
+	terms, err := c.checkSchema(ctx, schema, store)
+	if err != nil || terms.Store == nil {
+		return err
+	}
+	if err := c.checkBinding(ctx, terms); err != nil {
 		return err
 	}
 	part := ""
@@ -244,12 +261,54 @@ func (c *checker) checkRows(ctx context.Context) (err error) {
 	return nil
 }
 
-// checkBinding checks that the store has this schema, and that the log belongs to the store.
-// A log that cannot be read was reported before.
-func (c *checker) checkBinding(ctx context.Context, schema series.Schema, store bucketstore.Store) error {
+// checkSchema checks that the store has this schema, and writes a lost one back if that is
+// to be repaired. The Store of the terms is nil if the schema is lost.
+func (c *checker) checkSchema(ctx context.Context, schema series.Schema, store bucketstore.Store) (buffer.Terms, error) {
 	terms, err := newTerms(ctx, c.o, schema, store, c.logger)
-	if err != nil || c.found[repairLog] > 0 || c.o.backend == backendBigtable && !c.o.buffered {
-		return err
+	if err == nil {
+		return terms, c.checkSchemaCopy(ctx, terms.Store)
+	}
+	if !errors.Is(err, meta.ErrLostSchema) {
+		return terms, err
+	}
+	f := bucketstore.Finding{Where: fmt.Sprintf("row %q of %s", series.MetaSchema, bucketstore.Meta), What: err.Error()}
+	if terms.Store.CanRestore() {
+		f.Repair = "write it back from its copy"
+		if c.repairs(repairIndex) {
+			if err := terms.Store.RestoreSchema(ctx); err != nil {
+				return terms, err
+			}
+			f.Repaired = true
+			c.report(repairIndex, f)
+			return newTerms(ctx, c.o, schema, store, c.logger)
+		}
+	}
+	c.report(repairIndex, f)
+	c.print("the rows and the index are not checked: the schema is lost")
+	return buffer.Terms{}, nil
+}
+
+// checkSchemaCopy checks the copy of the schema, and writes it anew if that is to be repaired.
+func (c *checker) checkSchemaCopy(ctx context.Context, store *meta.Store) error {
+	err := store.CopyError()
+	if err == nil {
+		return nil
+	}
+	f := bucketstore.Finding{Where: "the copy of the schema", What: err.Error(), Repair: "write it anew, as the next start does", Repaired: c.repairs(repairIndex)}
+	if f.Repaired {
+		if err := store.Init(ctx); err != nil {
+			return err
+		}
+	}
+	c.report(repairIndex, f)
+	return nil
+}
+
+// checkBinding checks that the log belongs to the store. A log that cannot be read was
+// reported before.
+func (c *checker) checkBinding(ctx context.Context, terms buffer.Terms) error {
+	if c.found[repairLog] > 0 || c.o.backend == backendBigtable && !c.o.buffered {
+		return nil
 	}
 	if err := adviseLog(c.o, terms.CheckBinding(ctx, c.o.bufferPath)); err != nil {
 		c.print("%v", err)

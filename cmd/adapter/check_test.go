@@ -276,6 +276,9 @@ func TestCheck(t *testing.T) {
 		// repairs are needed, in this order; found are parts of the output of the check.
 		repairs []string
 		found   []string
+		// replay says that the log has samples whose index is lost: it is repaired again when
+		// they are in the store.
+		replay bool
 		// mayBeLost are samples by what the check says; some are lost if it is set.
 		mayBeLost func(t *testing.T, output string, i int) bool
 	}{
@@ -291,6 +294,23 @@ func TestCheck(t *testing.T) {
 			repairs:   []string{repairLog},
 			found:     []string{"at byte 68 of ", ".log.damaged; the samples in them are lost"},
 			mayBeLost: func(_ *testing.T, _ string, i int) bool { return i >= checkedSamples-10 }},
+		{name: "a damaged table of META", damage: damageTable("META, row"),
+			repairs: []string{repairTables, repairIndex},
+			found:   []string{"the rows and the index are not checked"}},
+		{name: "a damaged copy of the schema", damage: func(t *testing.T, _ *options, dir string) {
+			flipIn(t, filepath.Join(dir, "SCHEMA"), 50)
+		},
+			repairs: []string{repairIndex},
+			found:   []string{"SCHEMA is damaged"}},
+		{name: "a missing table", damage: func(t *testing.T, _ *options, dir string) {
+			if err := os.Remove(one(t, filepath.Join(dir, "*.sst"))); err != nil {
+				t.Fatal(err)
+			}
+		},
+			repairs:   []string{repairTables, repairIndex},
+			found:     []string{".sst: ", "the file is missing", "put an empty table in its place"},
+			replay:    true,
+			mayBeLost: func(_ *testing.T, _ string, i int) bool { return i < checkedSamples-10 }},
 		{name: "a damaged table of METRIC", damage: damageTable("lost: METRIC of "),
 			repairs:   []string{repairTables},
 			found:     []string{"has another checksum", "keep all but "},
@@ -329,6 +349,13 @@ func TestCheck(t *testing.T) {
 			if output, err := runChecked(t, args...); err != nil || !strings.Contains(output, "all is well") {
 				t.Errorf("after all repairs: %v\n%s", err, output)
 			}
+			if tt.replay {
+				e, b := openParts(t, o)
+				closeParts(t, e, b)
+				if output, err := runChecked(t, append(args, "--repair="+repairIndex)...); err != nil {
+					t.Errorf("after the replay: %v\n%s", err, output)
+				}
+			}
 			lost := checkSamples(t, o, func(i int) bool { return tt.mayBeLost != nil && tt.mayBeLost(t, said, i) })
 			if (lost > 0) != (tt.mayBeLost != nil) {
 				t.Errorf("%d samples are lost", lost)
@@ -348,7 +375,7 @@ func damageTable(want string) func(t *testing.T, o *options, dir string) {
 		}
 		for at := 100; at < int(info.Size()); at += 2000 {
 			flipIn(t, path, at)
-			if output, _ := runChecked(t, "--storage.path="+dir); strings.Contains(output, want) && !strings.Contains(output, "META") {
+			if output, _ := runChecked(t, "--storage.path="+dir); strings.Contains(output, want) && (strings.Contains(want, "META") || !strings.Contains(output, "META")) {
 				return
 			}
 			flipIn(t, path, at)
@@ -394,7 +421,32 @@ func TestCheckFlags(t *testing.T) {
 	if output, err := runChecked(t, "--storage.path="+missing); err == nil || !strings.Contains(err.Error(), "no store in data directory") {
 		t.Errorf("no store: %v\n%s", err, output)
 	}
+	prometheus := t.TempDir()
+	if err := os.Mkdir(filepath.Join(prometheus, "wal"), 0o750); err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]string{prometheus: "is one of Prometheus", filepath.Join(missing, "data"): "the directory above it does not exist"} {
+		if output, err := runChecked(t, "--storage.path="+path); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, not %s\n%s", path, err, want, output)
+		}
+	}
 	if _, err := os.Stat(missing); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the check has made a directory: %v", err)
+	}
+}
+
+// TestCheckManifest: a damaged manifest is named as what it is, and nothing repairs it.
+func TestCheckManifest(t *testing.T) {
+	args, dir := killedAdapter(t)
+	manifests, err := filepath.Glob(filepath.Join(dir, "MANIFEST-*"))
+	if err != nil || len(manifests) == 0 {
+		t.Fatal(manifests, err)
+	}
+	manifest := manifests[len(manifests)-1] // the one before is kept, too
+	flipIn(t, manifest, 20)
+	output, err := runChecked(t, append(args, "--repair=tables", "--repair=index")...)
+	if !errors.Is(err, errWrong) || !strings.Contains(output, manifest+" is damaged at byte 0") || !strings.Contains(output, "the store does not open") ||
+		!strings.Contains(output, "restore it from a backup") || strings.Contains(output, "tables are damaged") {
+		t.Errorf("%v\n%s", err, output)
 	}
 }
