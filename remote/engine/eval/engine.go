@@ -3,6 +3,7 @@ package eval
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strconv"
 	"time"
 
@@ -75,7 +76,14 @@ func (q *query) plan() error {
 	}
 	q.Query, q.parts = made, parts
 	stmt, ok := made.Statement().(*parser.EvalStmt)
-	if !ok || !q.engine.knowsOptions() {
+	if !ok {
+		return nil
+	}
+	if err := q.engine.checkSubqueries(stmt); err != nil {
+		made.Close()
+		return err
+	}
+	if !q.engine.knowsOptions() {
 		return nil
 	}
 	p := planner{lookback: stmt.LookbackDelta, subqueryStep: q.engine.opts.NoStepSubqueryIntervalFn, unknown: q.unknown, parts: parts}
@@ -84,6 +92,36 @@ func (q *query) plan() error {
 	stmt.Expr = p.replace(stmt.Expr, g)
 	parts.stats = made.Stats().Samples
 	return nil
+}
+
+// maxSubquerySteps is how many steps a subquery may have. Upstream's engine takes 16 bytes for
+// each, before it looks at any limit.
+const maxSubquerySteps = 10_000_000
+
+// checkSubqueries returns an error that names a subquery with too many steps.
+func (e *Engine) checkSubqueries(s *parser.EvalStmt) error {
+	return parser.Walk(visitor(func(node parser.Node) error {
+		n, ok := node.(*parser.SubqueryExpr)
+		if !ok {
+			return nil
+		}
+		step := n.Step.Milliseconds()
+		if step == 0 {
+			step = e.opts.NoStepSubqueryIntervalFn(n.Range.Milliseconds())
+		}
+		if steps := (n.Range + s.End.Sub(s.Start)).Milliseconds() / max(1, step); steps > maxSubquerySteps {
+			return fmt.Errorf("subquery %s has %d steps, %d are allowed: give it a longer step or a shorter range", n, steps, maxSubquerySteps)
+		}
+		return nil
+	}), s.Expr, nil)
+}
+
+// A visitor is a function that sees each node of an expression, until it returns an error.
+type visitor func(parser.Node) error
+
+// Visit implements parser.Visitor.
+func (v visitor) Visit(node parser.Node, _ []parser.Node) (parser.Visitor, error) {
+	return v, v(node)
 }
 
 // knowsOptions says that no option changes what a part is.

@@ -152,3 +152,22 @@ func bits(v float64) string {
 	}
 	return fmt.Sprintf("%x (%g)", math.Float64bits(v), v)
 }
+
+// TestManySteps: a subquery of very many steps is refused, and one of many is evaluated.
+func TestManySteps(t *testing.T) {
+	data := memory{&floatSeries{labels: labels.FromStrings("__name__", "a"), ts: []int64{1, 2}, vs: []float64{1, 2}}}
+	e := eval.New(options(), eval.NewMemory(0, 0))
+	_, err := e.NewInstantQuery(t.Context(), data, nil, "count_over_time(sum(a)[10000d:1ms])", time.UnixMilli(1000))
+	if err == nil || !strings.Contains(err.Error(), "[10000d:1ms]") {
+		t.Error(err)
+	}
+	q, err := e.NewInstantQuery(t.Context(), data, nil, "count_over_time(sum(a)[50m:1ms] @ 300)", time.UnixMilli(1000))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer q.Close()
+	const want = "{} => 300000 @[1000]" // from the first sample on
+	if res := q.Exec(t.Context()); res.Err != nil || res.String() != want {
+		t.Errorf("%v, want %s", res, want)
+	}
+}

@@ -252,9 +252,14 @@ func (p *planner) selector(e *parser.VectorSelector, window time.Duration) *part
 	return part
 }
 
+// maxSteps is how many steps a part knows: it has memory for each. Only subqueries have more.
+const maxSteps = 1_000_000
+
 // fits says whether the part can be evaluated at the times of g. At a fixed time (@) it
 // has one value, which upstream evaluates once.
-func (part *part) fits(g grid) bool { return part.vector.Timestamp == nil || g.count == 1 }
+func (part *part) fits(g grid) bool {
+	return g.count <= maxSteps && (part.vector.Timestamp == nil || g.count == 1)
+}
 
 // number returns the value of a number literal.
 func number(expr parser.Expr) (v float64, ok bool) {
