@@ -300,9 +300,9 @@ func (o *options) queryFlags(app *kingpin.Application) {
 	size(&o.totalMemory, "query.max-total-memory-bytes", o.api.MaxTotalMemory, "Maximum bytes that all PromQL queries together may hold; others are answered 503. 0 is no limit.")
 	intFlag(app.Flag("query.max-concurrency", "Maximum number of concurrent PromQL queries; others wait."), &o.api.MaxConcurrent)
 	durationFlag(app.Flag("query.lookback-delta", "Maximum age of the last sample of a series that PromQL takes as its value."), &o.api.Lookback)
+	durationFlag(app.Flag("query.default-evaluation-interval", "Default step of subqueries, like evaluation_interval of Prometheus."), &o.api.EvaluationInterval)
 	app.Flag("enable-feature", "Features of PromQL that are off by default, with commas between them, named as in Prometheus. Repeatable.").
 		SetValue((*commaList)(&o.api.Features))
-	durationFlag(app.Flag("query.default-evaluation-interval", "Default step of subqueries, like evaluation_interval of Prometheus."), &o.api.EvaluationInterval)
 }
 
 func (o *options) haFlags(app *kingpin.Application) {

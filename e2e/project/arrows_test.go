@@ -47,7 +47,7 @@ func arrows() []arrow {
 		{"remote/engine/current", []string{"series/...", "bucketstore"}, nil},
 		{"remote/engine/ha", []string{"series/...", "bucketstore", "bucketstore/meta"}, nil},
 		{"remote/engine/metadata", []string{"series/...", "bucketstore", "bucketstore/meta"}, nil},
-		{"remote/engine/eval", nil, nil},
+		{"remote/engine/eval", nil, []string{"series/chunk"}},
 		{"remote/engine/reader", []string{"series/...", "index/...", "bucketstore"}, nil},
 		{"remote/engine", []string{"series/...", "index/...", "bucketstore", "remote/engine/..."}, []string{"bucketstore/..."}},
 		{"remote/request", []string{"series/...", "bucketstore", "remote/engine"}, nil},
