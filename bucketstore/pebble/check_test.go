@@ -162,7 +162,7 @@ func (c contents) isComplete(t *testing.T, row bucketstore.Row, damaged []pebble
 	want := strings.SplitAfter(c[string(row.Key)], "\n")
 	for _, line := range got {
 		if !slices.Contains(want, line) {
-			t.Errorf("row %q has the cell %s which nobody wrote", row.Key, line)
+			t.Errorf("row %q has the cell %s, which the test did not write", row.Key, line)
 		}
 	}
 	for _, line := range want {

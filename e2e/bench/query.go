@@ -177,7 +177,7 @@ func (e expression) draw(d *drawer) rangeQuery {
 
 // expressions returns the PromQL queries of a workload.
 func expressions(w workload) []expression {
-	short1, long := w.window(), (time.Duration(w.Samples) * w.Interval).Truncate(w.Interval)
+	hour, whole := w.window(), (time.Duration(w.Samples) * w.Interval).Truncate(w.Interval)
 	small := func(d *drawer) string {
 		metric := d.of("node_context_switches_total", "node_forks_total", "node_intr_total", "go_memstats_mallocs_total", "process_cpu_seconds_total")
 		return fmt.Sprintf("sum by (job) (rate(%s[5m]))", metric)
@@ -193,22 +193,22 @@ func expressions(w workload) []expression {
 		span time.Duration
 		text func(*drawer) string
 	}{
-		{"sum by (job) of rates of a small metric", short1, small},
-		{"sum by (job) of rates of a small metric", long, small},
-		{"sum by (code) of rates of the largest metric", short1, func(*drawer) string {
+		{"sum by (job) of rates of a small metric", hour, small},
+		{"sum by (job) of rates of a small metric", whole, small},
+		{"sum by (code) of rates of the largest metric", hour, func(*drawer) string {
 			return "sum by (code) (rate(http_request_duration_seconds_bucket[5m]))"
 		}},
-		{"avg by (team) of a gauge", long, gauge},
-		{"quantile of a classic histogram", short1, func(d *drawer) string {
+		{"avg by (team) of a gauge", whole, gauge},
+		{"quantile of a classic histogram", hour, func(d *drawer) string {
 			return fmt.Sprintf("histogram_quantile(0.99, sum by (le) (rate(http_request_duration_seconds_bucket{handler=%q}[5m])))", d.of("/api/v1/items", "/api/v1/login", "/api/v1/orders", "/healthz", "/metrics"))
 		}},
-		{"topk of rates", short1, func(d *drawer) string {
+		{"topk of rates", hour, func(d *drawer) string {
 			return fmt.Sprintf("topk(5, rate(node_network_%s_bytes_total[5m]))", d.of("receive", "transmit"))
 		}},
-		{"all of one instance by a regex", short1, func(d *drawer) string {
+		{"all of one instance by a regex", hour, func(d *drawer) string {
 			return fmt.Sprintf(`{__name__=~"node_.+",instance=%q}`, d.instance(false))
 		}},
-		{"one series", long, series},
+		{"one series", whole, series},
 	}
 	var all []expression
 	for _, e := range list {

@@ -5,6 +5,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
 	"github.com/promtable/promtable/remote/api"
 	"github.com/promtable/promtable/remote/engine"
 )
@@ -24,7 +27,8 @@ func TestQueryMemory(t *testing.T) {
 			{"all queries", func(c *api.Config) { c.MaxTotalMemory = 100 }, http.StatusServiceUnavailable, "--query.max-total-memory-bytes"},
 		} {
 			t.Run(query+", "+tt.name, func(t *testing.T) {
-				f := serve(t, func(c *api.Config, _ *engine.Config) { tt.change(c) })
+				reg := prometheus.NewRegistry()
+				f := serve(t, func(c *api.Config, _ *engine.Config) { tt.change(c); c.Registerer = reg })
 				f.fill(t)
 				for range 2 { // what a query has held is free after it
 					got := f.ask(t, http.MethodGet, "/api/v1/query_range", params("query", query, "start", at(-300), "end", at(0), "step", "60"))
@@ -35,6 +39,11 @@ func TestQueryMemory(t *testing.T) {
 					if got.status != http.StatusOK {
 						t.Errorf("a small query: %+v", got)
 					}
+				}
+				none := "# HELP adapter_query_memory_bytes Bytes of samples and results that PromQL queries hold, at most --query.max-total-memory-bytes.\n" +
+					"# TYPE adapter_query_memory_bytes gauge\nadapter_query_memory_bytes 0\n"
+				if err := testutil.GatherAndCompare(reg, strings.NewReader(none), "adapter_query_memory_bytes"); err != nil {
+					t.Error(err)
 				}
 			})
 		}

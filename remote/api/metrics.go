@@ -7,6 +7,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/promtable/promtable/remote/engine/eval"
 )
 
 // metrics are those of requests; Prometheus' query engine has its own.
@@ -28,6 +30,14 @@ func newMetrics(reg prometheus.Registerer) metrics {
 			Help: "Requests to the HTTP API, by endpoint and status.",
 		}, []string{"endpoint", "code"}),
 	}
+}
+
+// observeMemory shows what queries hold.
+func observeMemory(reg prometheus.Registerer, memory *eval.Memory) {
+	promauto.With(reg).NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "adapter_query_memory_bytes",
+		Help: "Bytes of samples and results that PromQL queries hold, at most --query.max-total-memory-bytes.",
+	}, func() float64 { return float64(memory.Held()) })
 }
 
 // instrument counts the requests of a pattern as those of one endpoint, whatever

@@ -58,7 +58,9 @@ func (a *API) newUpstream() (http.Handler, error) {
 	opts.Parser = a.parser
 	// Without it the engine panics at a subquery that names no step.
 	opts.NoStepSubqueryIntervalFn = func(int64) int64 { return a.cfg.EvaluationInterval.Milliseconds() }
-	a.queries = eval.New(opts, eval.NewMemory(int64(a.cfg.MaxMemory), int64(a.cfg.MaxTotalMemory)))
+	memory := eval.NewMemory(int64(a.cfg.MaxMemory), int64(a.cfg.MaxTotalMemory))
+	observeMemory(a.cfg.Registerer, memory)
+	a.queries = eval.New(opts, memory)
 	a.close = a.queries.Close
 	// NewAPI renders openapi.yaml, which is not served: without paths that takes
 	// half the time and memory.

@@ -176,7 +176,7 @@ func newGroups(p *part, held holding) *groups { return &groups{grouper: newGroup
 func (g *groups) add(metric labels.Labels, c *column) error {
 	group, isNew := g.of(metric)
 	if isNew {
-		if err := g.hold(len(c.has), accumulatorSize); err != nil {
+		if err := g.hold(len(c.has), len(c.has)*accumulatorSize); err != nil {
 			return err
 		}
 		g.steps = append(g.steps, make([]accumulator, len(c.has)))
@@ -207,7 +207,7 @@ func (g *groups) addFloat(a *accumulator, v float64) {
 // result, whatever else comes.
 func (a *accumulator) isIncompatible() bool { return a.histograms != nil && a.histograms.incompatible }
 
-func (g *groups) results() ([]result, annotations.Annotations) {
+func (g *groups) results() ([]result, annotations.Annotations, error) {
 	if q := g.p.number; g.p.aggregation.Op == parser.QUANTILE && (math.IsNaN(q) || q < 0 || q > 1) {
 		g.warnings.Add(annotations.NewInvalidQuantileWarning(q, g.p.aggregation.Param.PositionRange()))
 	}
@@ -218,7 +218,7 @@ func (g *groups) results() ([]result, annotations.Annotations) {
 			g.finish(&steps[step], step, &found[i].column)
 		}
 	}
-	return slices.DeleteFunc(found, func(r result) bool { return r.isEmpty() }), g.warnings
+	return slices.DeleteFunc(found, func(r result) bool { return r.isEmpty() }), g.warnings, nil
 }
 
 // finish puts the result of a group at a step into a column.

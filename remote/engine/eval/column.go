@@ -7,6 +7,7 @@ import (
 	"github.com/prometheus/prometheus/model/histogram"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/model/value"
+	"github.com/prometheus/prometheus/promql"
 	"github.com/prometheus/prometheus/storage"
 	"github.com/prometheus/prometheus/tsdb/chunkenc"
 	"github.com/prometheus/prometheus/util/annotations"
@@ -102,6 +103,29 @@ func (c *column) hasFloat() bool {
 	return false
 }
 
+// series returns the values at the steps of a grid as a series of a matrix.
+func (c *column) series(metric labels.Labels, g grid) promql.Series {
+	s := promql.Series{Metric: metric}
+	floats := 0
+	for i, has := range c.has {
+		if has && c.histogram(i) == nil {
+			floats++
+		}
+	}
+	if floats > 0 {
+		s.Floats = make([]promql.FPoint, 0, floats)
+	}
+	for i, has := range c.has {
+		switch h := c.histogram(i); {
+		case h != nil:
+			s.Histograms = append(s.Histograms, promql.HPoint{T: g.at(i), H: h})
+		case has:
+			s.Floats = append(s.Floats, promql.FPoint{T: g.at(i), F: c.values[i]})
+		}
+	}
+	return s
+}
+
 // clone returns a copy.
 func (c *column) clone() column {
 	return column{slices.Clone(c.has), slices.Clone(c.values), slices.Clone(c.histograms)}
@@ -111,6 +135,16 @@ func (c *column) clone() column {
 type result struct {
 	metric labels.Labels
 	column
+}
+
+// matrix returns results as upstream's engine does, and empties them.
+func (p *part) matrix(results []result) promql.Matrix {
+	all := make(promql.Matrix, len(results))
+	for i, r := range results {
+		all[i] = r.series(r.metric, p.grid)
+		results[i] = result{}
+	}
+	return all
 }
 
 // A resultSet shows the results of a part as series. They are evaluated at the first

@@ -36,7 +36,7 @@ func (cv *countValues) add(metric labels.Labels, c *column) error {
 			cv.builder.Reset(metric)
 			var isNew bool
 			if group, isNew = cv.of(cv.builder.Set(cv.label, string(cv.texts)).Labels()); isNew {
-				if err := cv.hold(len(c.has), pointSize); err != nil {
+				if err := cv.hold(len(c.has), len(c.has)*pointSize); err != nil {
 					return err
 				}
 				cv.counts = append(cv.counts, newColumn(len(c.has)))
@@ -47,10 +47,10 @@ func (cv *countValues) add(metric labels.Labels, c *column) error {
 	return nil
 }
 
-func (cv *countValues) results() ([]result, annotations.Annotations) {
+func (cv *countValues) results() ([]result, annotations.Annotations, error) {
 	found := make([]result, len(cv.counts))
 	for i, c := range cv.counts {
 		found[i] = result{cv.metrics[i], c}
 	}
-	return found, nil
+	return found, nil, nil
 }

@@ -9,7 +9,7 @@
 //
 // In place of a part upstream's engine sees a selector, whose series have the results of
 // the part as samples, one at each step. So joins, sorting, histogram_quantile and all
-// the rest are upstream's. A part that meets what it does not know gives up: then upstream's
+// the rest are upstream's. If a part is the whole expression, its results are the answer. A part that meets what it does not know gives up: then upstream's
 // engine evaluates it, from the beginning, see query.Exec.
 //
 // Results are upstream's to the bit: the same additions in the same order.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sort"
 	"strconv"
 	"time"
 
@@ -52,15 +53,15 @@ type query struct {
 	promql.Query
 	engine *Engine
 	source storage.Queryable
-	// make makes the query as upstream's engine would have it.
-	make func(storage.Queryable) (promql.Query, error)
+	// upstream makes the query of upstream's engine.
+	upstream func(storage.Queryable) (promql.Query, error)
 	// parts are those that are replaced, unknown the places of those that are not.
 	parts   *parts
 	unknown map[posrange.PositionRange]bool
 }
 
-func (e *Engine) newQuery(source storage.Queryable, make func(storage.Queryable) (promql.Query, error)) (promql.Query, error) {
-	q := &query{engine: e, source: source, make: make, unknown: map[posrange.PositionRange]bool{}}
+func (e *Engine) newQuery(source storage.Queryable, upstream func(storage.Queryable) (promql.Query, error)) (promql.Query, error) {
+	q := &query{engine: e, source: source, upstream: upstream, unknown: map[posrange.PositionRange]bool{}}
 	if err := q.plan(); err != nil {
 		return nil, err
 	}
@@ -70,7 +71,7 @@ func (e *Engine) newQuery(source storage.Queryable, make func(storage.Queryable)
 // plan makes the query and replaces its parts.
 func (q *query) plan() error {
 	parts := &parts{source: q.source, maxSamples: q.engine.opts.MaxSamples}
-	made, err := q.make(embedding{q.source, parts})
+	made, err := q.upstream(embedding{q.source, parts})
 	if err != nil {
 		return err
 	}
@@ -90,6 +91,9 @@ func (q *query) plan() error {
 	g := gridOf(stmt)
 	p.steps = g.count
 	stmt.Expr = p.replace(stmt.Expr, g)
+	if selector, ok := stmt.Expr.(*parser.VectorSelector); ok {
+		parts.whole = parts.find(selector.LabelMatchers)
+	}
 	parts.stats = made.Stats().Samples
 	return nil
 }
@@ -100,7 +104,7 @@ const maxSubquerySteps = 10_000_000
 
 // checkSubqueries returns an error that names a subquery with too many steps.
 func (e *Engine) checkSubqueries(s *parser.EvalStmt) error {
-	return parser.Walk(visitor(func(node parser.Node) error {
+	return parser.Walk(visitor(func(node parser.Node, path []parser.Node) error {
 		n, ok := node.(*parser.SubqueryExpr)
 		if !ok {
 			return nil
@@ -109,19 +113,26 @@ func (e *Engine) checkSubqueries(s *parser.EvalStmt) error {
 		if step == 0 {
 			step = e.opts.NoStepSubqueryIntervalFn(n.Range.Milliseconds())
 		}
-		if steps := (n.Range + s.End.Sub(s.Start)).Milliseconds() / max(1, step); steps > maxSubquerySteps {
+		span := s.End.UnixMilli() - s.Start.UnixMilli() + n.Range.Milliseconds()
+		for _, outer := range path {
+			if outer, ok := outer.(*parser.SubqueryExpr); ok {
+				span += outer.Range.Milliseconds()
+			}
+		}
+		if steps := span / max(1, step); steps > maxSubquerySteps {
 			return fmt.Errorf("subquery %s has %d steps, %d are allowed: give it a longer step or a shorter range", n, steps, maxSubquerySteps)
 		}
 		return nil
 	}), s.Expr, nil)
 }
 
-// A visitor is a function that sees each node of an expression, until it returns an error.
-type visitor func(parser.Node) error
+// A visitor is a function that sees each node of an expression and those above it, until it
+// returns an error.
+type visitor func(node parser.Node, path []parser.Node) error
 
 // Visit implements parser.Visitor.
-func (v visitor) Visit(node parser.Node, _ []parser.Node) (parser.Visitor, error) {
-	return v, v(node)
+func (v visitor) Visit(node parser.Node, path []parser.Node) (parser.Visitor, error) {
+	return v, v(node, path)
 }
 
 // knowsOptions says that no option changes what a part is.
@@ -149,6 +160,9 @@ func (q *query) Exec(ctx context.Context) *promql.Result {
 		if !errors.Is(res.Err, errUnknown) {
 			if failed := (*evaluationError)(nil); errors.As(res.Err, &failed) {
 				res.Err = failed.error
+			}
+			if q.parts.whole != nil && res.Err == nil {
+				res.Value = q.parts.value(res.Value.Type())
 			}
 			return res
 		}
@@ -204,6 +218,10 @@ type parts struct {
 	// maxSamples is how many samples a query may hold.
 	maxSamples int
 	bySelector map[*labels.Matcher]*part
+	// whole is the part that is the whole expression, or nil, and matrix its results. Upstream's
+	// engine sees no series of it: it would copy all samples, and look for each again.
+	whole  *part
+	matrix promql.Matrix
 	// gaveUp is the place of the part that met what it cannot evaluate.
 	gaveUp posrange.PositionRange
 }
@@ -232,8 +250,32 @@ func (ps *parts) evaluate(ctx context.Context, p *part) ([]result, annotations.A
 	switch {
 	case errors.Is(err, errUnknown):
 		ps.gaveUp = p.place
-	case err == nil:
+	case err != nil:
+	case p == ps.whole:
+		ps.matrix = p.matrix(results)
+		ps.stats.UpdatePeak(ps.matrix.TotalSamples())
+		p.tell(ps.stats, nil)
+		results = nil
+	default:
 		p.tell(ps.stats, results)
 	}
 	return results, p.warnings, err
+}
+
+// value returns the results of the whole expression as upstream's engine does.
+func (ps *parts) value(kind parser.ValueType) parser.Value {
+	if kind == parser.ValueTypeMatrix {
+		sort.Sort(ps.matrix)
+		return ps.matrix
+	}
+	vector := make(promql.Vector, len(ps.matrix))
+	for i, s := range ps.matrix {
+		vector[i] = promql.Sample{Metric: s.Metric, T: ps.whole.grid.start}
+		if len(s.Histograms) > 0 {
+			vector[i].H = s.Histograms[0].H
+		} else {
+			vector[i].F = s.Floats[0].F
+		}
+	}
+	return vector
 }

@@ -55,12 +55,12 @@ type holding struct {
 	samples, maxSamples int
 }
 
-// hold notes that so many more samples are held, each of so many bytes.
-func (h *holding) hold(samples, size int) error {
+// hold notes that so many more samples are held, as upstream counts, and bytes.
+func (h *holding) hold(samples, bytes int) error {
 	if h.samples += samples; h.samples > h.maxSamples {
 		return errTooMany
 	}
-	if err := Hold(h.ctx, samples*size, h.part.vector.String()); err != nil {
+	if err := Hold(h.ctx, bytes, h.part.vector.String()); err != nil {
 		return &evaluationError{err}
 	}
 	return nil

@@ -80,7 +80,10 @@ func (p *part) evaluate(ctx context.Context, source storage.Queryable, maxSample
 	if err := p.evaluateSeries(ctx, set, collect); err != nil {
 		return nil, err
 	}
-	results, warnings := collect.results()
+	results, warnings, err := collect.results()
+	if err != nil {
+		return nil, err
+	}
 	p.warnings.Merge(warnings) // in upstream's order: of some that say the same the place of one is told
 	p.warnings.Merge(set.Warnings())
 	return results, set.Err()
@@ -110,7 +113,7 @@ type collector interface {
 	// add takes the column of a series, which it may change but not keep.
 	add(metric labels.Labels, c *column) error
 	// results returns all results, and what is to be said of putting elements together.
-	results() ([]result, annotations.Annotations)
+	results() ([]result, annotations.Annotations, error)
 }
 
 func (p *part) newCollector(held holding) collector {
@@ -254,14 +257,15 @@ type elements struct {
 }
 
 func (e *elements) add(metric labels.Labels, c *column) error {
-	if err := e.hold(c.held(), sampleSize); err != nil {
-		return err
-	}
 	if e.p.dropsName {
 		metric = metric.DropReserved(schema.IsMetadataLabel)
+	}
+	held := c.held()
+	if err := e.hold(held, len(c.has)*pointSize+held*sampleSize); err != nil {
+		return err
 	}
 	e.found = append(e.found, result{metric, c.clone()})
 	return nil
 }
 
-func (e *elements) results() ([]result, annotations.Annotations) { return e.found, nil }
+func (e *elements) results() ([]result, annotations.Annotations, error) { return e.found, nil, nil }

@@ -62,6 +62,9 @@ func TestRandom(t *testing.T) {
 			t.Fatalf("case %d, from %d to %d, step %s, instant %t", i, start.UnixMilli(), end.UnixMilli(), step, instant)
 		}
 	}
+	if t.Logf("%d of %d undecided", c.undecided, cases); c.undecided > cases/50 {
+		t.Errorf("upstream's engine answered %d of %d queries in more than one way", c.undecided, cases)
+	}
 }
 
 const (

@@ -92,7 +92,7 @@ func (t *topk) add(metric labels.Labels, c *column) error {
 
 // results returns the series that are among the first at any step, in their order. At a
 // single step they come in order of their values, group by group.
-func (t *topk) results() ([]result, annotations.Annotations) {
+func (t *topk) results() ([]result, annotations.Annotations, error) {
 	type found struct {
 		series int
 		result
@@ -105,6 +105,9 @@ func (t *topk) results() ([]result, annotations.Annotations) {
 			sort.Sort(sort.Reverse(h))
 			for _, e := range h.elements {
 				if _, ok := at[e.series]; !ok {
+					if err := t.hold(0, t.p.grid.count*pointSize); err != nil {
+						return nil, nil, err
+					}
 					at[e.series] = len(all)
 					all = append(all, found{e.series, result{t.series[e.series], newColumn(t.p.grid.count)}})
 				}
@@ -119,5 +122,5 @@ func (t *topk) results() ([]result, annotations.Annotations) {
 	for i := range all {
 		results[i] = all[i].result
 	}
-	return results, nil
+	return results, nil, nil
 }
