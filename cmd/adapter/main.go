@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"runtime"
 	"runtime/debug"
 	"syscall"
 
@@ -22,6 +23,12 @@ import (
 // buffer most of the heap belongs to requests, and Go's default is right.
 const bufferGCPercent = 50
 
+// ballastBytes is memory that is reserved and never touched: it takes no room, but the garbage
+// collector counts it as in use. The heap of an adapter with little to do is some 15 MB, and it
+// would be collected after each 7 MB of garbage, which a query makes: that took a third of its
+// CPU time. With a ballast it is collected after 40 MB.
+const ballastBytes = 64 << 20
+
 func main() {
 	if info, ok := debug.ReadBuildInfo(); ok && version.Version == "" {
 		version.Version = info.Main.Version // set by go build; -ldflags take precedence
@@ -34,6 +41,8 @@ func main() {
 	if o.buffered && os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(bufferGCPercent)
 	}
+	ballast := make([]byte, ballastBytes)
+	defer runtime.KeepAlive(ballast)
 	logger := newLogger(os.Stderr, o.logLevel, o.logFormat)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
