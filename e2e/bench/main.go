@@ -67,6 +67,7 @@ func parseFlags(args []string) (*options, error) {
 	o := &options{}
 	app := kingpin.New("bench", "Sends the same samples to the adapter and to its peers and prints what they cost.")
 	app.Flag("series", "Series.").Default("10000").IntVar(&o.workload.Series)
+	app.Flag("metric", "Only series of this metric, a counter: then one query is asked, of all of them over all of the time.").StringVar(&o.workload.Metric)
 	app.Flag("samples", "Samples of each series.").Default("120").IntVar(&o.workload.Samples)
 	app.Flag("interval", "Time between two samples of a series.").Default("15s").DurationVar(&o.workload.Interval)
 	app.Flag("seed", "Seed of the values.").Default("1").Uint64Var(&o.workload.Seed)
@@ -89,8 +90,10 @@ func parseFlags(args []string) (*options, error) {
 
 // check refuses what cannot be run.
 func (o *options) check() error {
-	w, host := o.workload, len(hostShapes())
+	w, host := o.workload, len(o.workload.shapes())
 	switch span := time.Duration(w.Samples) * w.Interval; {
+	case host == 0:
+		return fmt.Errorf("--metric=%s is none that a host has", w.Metric)
 	case w.Interval < time.Second:
 		return fmt.Errorf("--interval=%v is less than 1s", w.Interval)
 	case w.Samples < 1 || w.Series < 1 || o.perRequest < 1 || o.connections < 1:
@@ -205,7 +208,9 @@ func (o *options) contender(ctx context.Context, b *builder, name string) (conte
 func (o *options) measure(ctx context.Context, dir string, contenders []contender, out *results) error {
 	b := &bench{workload: o.workload, connections: o.connections, readTime: o.readTime, dir: dir, progress: progress}
 	want := map[string]digest{}
-	if o.reads {
+	if o.reads && o.workload.Metric != "" {
+		b.expressions = whole(o.workload)
+	} else if o.reads {
 		b.selections, b.expressions = selections(o.workload), expressions(o.workload)
 		for i, d := range expected(o.workload, b.selections) {
 			want[b.selections[i].name] = want[b.selections[i].name].and(d)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/prometheus/prometheus/prompb"
+	"golang.org/x/sync/errgroup"
 )
 
 // A bench is the load that all servers get.
@@ -162,11 +163,11 @@ func (b *bench) read(ctx context.Context, c contender, s *server, out *results) 
 		list = append(list, question{
 			section: "PromQL", name: e.name, whole: true,
 			request: func() (*http.Request, error) { return rangeRequest(ctx, s.url, e.draw(d)) },
-			digest:  countMatrix, draws: drawn,
+			digest:  countMatrix, draws: e.draws(), atOnce: e.atOnce, memory: e.workload.Metric != "",
 		})
 	}
 	for _, q := range list {
-		if err := b.ask(c, s, q, out); err != nil {
+		if err := b.ask(ctx, c, s, q, out); err != nil {
 			return fmt.Errorf("%s, %s: %w", q.section, q.name, err)
 		}
 	}
@@ -194,7 +195,7 @@ func (b *bench) remoteRead(ctx context.Context, s *server, name string, as answe
 	var at selection
 	next := 0
 	return question{
-		section: "remote read, " + as.String(), name: name, draws: len(turns),
+		section: "remote read, " + as.String(), name: name, draws: len(turns), atOnce: 1,
 		request: func() (*http.Request, error) {
 			at = turns[next%len(turns)]
 			next++
@@ -211,14 +212,17 @@ type question struct {
 	draws int
 	// whole is for one whose answer says little about its cost, which then is by
 	// query instead of by sample.
-	whole   bool
+	whole bool
+	// atOnce is how many are asked at once, and memory says that the memory they take is noted.
+	atOnce  int
+	memory  bool
 	request func() (*http.Request, error)
 	digest  func(body []byte) (digest, error)
 }
 
 // ask records the answer to a query, and its cost.
-func (b *bench) ask(c contender, s *server, q question, out *results) error {
-	client := newClient(1)
+func (b *bench) ask(ctx context.Context, c contender, s *server, q question, out *results) error {
+	client := newClient(q.atOnce)
 	defer client.CloseIdleConnections()
 	var buf bytes.Buffer
 	var d digest
@@ -233,7 +237,16 @@ func (b *bench) ask(c contender, s *server, q question, out *results) error {
 		d = d.and(some)
 	}
 	out.answer(c.name, q.section, q.name, d)
-	before, err := cpuOf(s.pid())
+	if q.memory {
+		if err := settle(ctx, s.pid(), time.Minute); err != nil {
+			return err
+		}
+	}
+	idle, err := resetPeak(s.pid())
+	if err != nil {
+		return err
+	}
+	before, err := usageOf(s.pid())
 	if err != nil {
 		return err
 	}
@@ -241,11 +254,14 @@ func (b *bench) ask(c contender, s *server, q question, out *results) error {
 	if err != nil {
 		return err
 	}
-	after, err := cpuOf(s.pid())
+	after, err := usageOf(s.pid())
 	if err != nil {
 		return err
 	}
-	note, cpu := out.noter(c.name, q.section), (after-before)/time.Duration(len(took))
+	note, cpu := out.noter(c.name, q.section), (after.cpu-before.cpu)/time.Duration(len(took))
+	if q.memory {
+		note(q.name+": peak RSS over that before, MB", float64(after.peak-idle)/1e6)
+	}
 	if q.whole {
 		note(q.name+": CPU ms per query", milliseconds(cpu))
 	} else {
@@ -265,17 +281,33 @@ func (q question) send(client *http.Client, buf *bytes.Buffer) error {
 	return fetch(client, req, buf)
 }
 
-// repeat asks for as long as it is told to, and at least five times. It returns
-// how long each took, ascending.
+// repeat asks for as long as it is told to, and at least five times, so many at once. It
+// returns how long each took, ascending.
 func (q question) repeat(client *http.Client, atLeast time.Duration) ([]time.Duration, error) {
-	var buf bytes.Buffer
+	bufs := make([]bytes.Buffer, q.atOnce)
 	var took []time.Duration
 	for began := time.Now(); len(took) < 5 || time.Since(began) < atLeast; {
-		sent := time.Now()
-		if err := q.send(client, &buf); err != nil {
+		requests := make([]*http.Request, q.atOnce)
+		for i := range requests {
+			var err error
+			if requests[i], err = q.request(); err != nil {
+				return nil, err
+			}
+		}
+		times := make([]time.Duration, q.atOnce)
+		var g errgroup.Group
+		for i, req := range requests {
+			g.Go(func() error {
+				sent := time.Now()
+				err := fetch(client, req, &bufs[i])
+				times[i] = time.Since(sent)
+				return err
+			})
+		}
+		if err := g.Wait(); err != nil {
 			return nil, err
 		}
-		took = append(took, time.Since(sent))
+		took = append(took, times...)
 	}
 	slices.Sort(took)
 	return took, nil

@@ -133,6 +133,10 @@ type expression struct {
 	span     time.Duration
 	// text writes the query.
 	text func(d *drawer) string
+	// step is that of the query; 0 is a 120th of the span.
+	step time.Duration
+	// atOnce is how many of it are asked at once. More than one is asked for its memory.
+	atOnce int
 }
 
 // A drawer draws what a query asks for.
@@ -143,7 +147,7 @@ type drawer struct {
 
 // drawer returns one that draws the same each time it is made.
 func (w workload) drawer() *drawer {
-	return &drawer{rand.New(rand.NewPCG(w.Seed, 0)), max(1, w.Series/len(hostShapes()))}
+	return &drawer{rand.New(rand.NewPCG(w.Seed, 0)), max(1, w.Series/len(w.shapes()))}
 }
 
 // instance returns the instance of a host.
@@ -162,6 +166,9 @@ type rangeQuery struct {
 // steps is how many steps a range query has, as a graph of that many points wants.
 const steps = 120
 
+// draws is how many answers are checked.
+func (e expression) draws() int { return max(1, drawn/e.atOnce) }
+
 // draw returns a query. It ends a minute before the last sample of the workload at the
 // latest: VictoriaMetrics shows what is younger than 30 s only in part.
 func (e expression) draw(d *drawer) rangeQuery {
@@ -171,7 +178,10 @@ func (e expression) draw(d *drawer) rangeQuery {
 	if last > first {
 		start += d.Int64N(last - first)
 	}
-	step := max(e.workload.Interval, (e.span / steps).Truncate(e.workload.Interval))
+	step := e.step
+	if step == 0 {
+		step = max(e.workload.Interval, (e.span / steps).Truncate(e.workload.Interval))
+	}
 	return rangeQuery{e.text(d), start, min(start+e.span.Milliseconds(), e.workload.End-minute), step}
 }
 
@@ -212,9 +222,21 @@ func expressions(w workload) []expression {
 	}
 	var all []expression
 	for _, e := range list {
-		all = append(all, expression{e.name + ", " + short(e.span), w, e.span, e.text})
+		all = append(all, expression{name: e.name + ", " + short(e.span), workload: w, span: e.span, text: e.text, atOnce: 1})
 	}
 	return all
+}
+
+// whole returns the query of a workload of one metric: alone, and 20 of it at once.
+func whole(w workload) []expression {
+	e := expression{
+		workload: w, span: (time.Duration(w.Samples) * w.Interval).Truncate(w.Interval), step: time.Hour, atOnce: 1,
+		text: func(*drawer) string { return fmt.Sprintf("sum by (job) (rate(%s[1h]))", w.Metric) },
+	}
+	e.name = fmt.Sprintf("sum by (job) of rates of %d series, %s, step 1 h", w.Series, short(e.span))
+	many := e
+	many.name, many.atOnce = e.name+", 20 at once", 20
+	return []expression{e, many}
 }
 
 // short prints a duration without parts that are zero.

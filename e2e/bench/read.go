@@ -124,15 +124,19 @@ func wireHash(pairs []prompb.Label) uint64 {
 	return b.Labels().Hash()
 }
 
-// rangeRequest makes a PromQL range query. VictoriaMetrics would answer a second
-// one from a cache, and round its times, but for nocache.
+// rangeRequest makes a PromQL range query. The adapter and VictoriaMetrics would answer
+// a second one from a cache, but for the header and for nocache.
 func rangeRequest(ctx context.Context, base string, q rangeQuery) (*http.Request, error) {
 	seconds := func(ms int64) string { return strconv.FormatFloat(float64(ms)/1000, 'f', 3, 64) }
 	params := url.Values{
 		"query": {q.text}, "start": {seconds(q.start)}, "end": {seconds(q.end)},
 		"step": {strconv.FormatFloat(q.step.Seconds(), 'f', -1, 64)}, "nocache": {"1"},
 	}
-	return http.NewRequestWithContext(ctx, http.MethodGet, base+"/api/v1/query_range?"+params.Encode(), nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, base+"/api/v1/query_range?"+params.Encode(), nil)
+	if err == nil {
+		req.Header.Set("Cache-Control", "no-store")
+	}
+	return req, err
 }
 
 // countMatrix returns how many samples a matrix holds. Their values are those of

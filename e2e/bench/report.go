@@ -139,9 +139,12 @@ func (r *results) head(b *strings.Builder) {
 	for _, p := range r.LeftOut {
 		fmt.Fprintf(b, "Left out: %s. ", p)
 	}
-	wl := r.Workload
-	fmt.Fprintf(b, "%d series of %d samples, one each %v until %s, %d samples a request, %d connections; seed %d.\n\n",
-		wl.Series, wl.Samples, wl.Interval, time.UnixMilli(wl.End).UTC().Format("2006-01-02 15:04"), r.PerRequest, r.Connections, wl.Seed)
+	wl, metric := r.Workload, ""
+	if wl.Metric != "" {
+		metric = " of " + wl.Metric
+	}
+	fmt.Fprintf(b, "%d series%s of %d samples, one each %v until %s, %d samples a request, %d connections; seed %d.\n\n",
+		wl.Series, metric, wl.Samples, wl.Interval, time.UnixMilli(wl.End).UTC().Format("2006-01-02 15:04"), r.PerRequest, r.Connections, wl.Seed)
 }
 
 // columns are the heads of the columns.

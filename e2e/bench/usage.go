@@ -39,6 +39,16 @@ func usageOf(pid int) (u usage, err error) {
 	return u, err
 }
 
+// resetPeak makes the peak of a running process what it has now, which it returns in bytes.
+func resetPeak(pid int) (int64, error) {
+	const peakOnly = "5"
+	if err := os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", pid), []byte(peakOnly), 0); err != nil {
+		return 0, err
+	}
+	kilobytes, err := procField(pid, "status", "VmHWM:")
+	return kilobytes << 10, err
+}
+
 // cpuOf returns the user and system time of a process, to a hundredth of a
 // second.
 func cpuOf(pid int) (time.Duration, error) {

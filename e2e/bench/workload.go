@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/prometheus/prometheus/model/labels"
@@ -15,6 +16,7 @@ type workload struct {
 	Series   int
 	Samples  int // of each series
 	Interval time.Duration
+	Metric   string // of all series; empty for all metrics that a host has
 	// End is the time of the last scrape, in ms since 1970. A target is scraped
 	// up to an interval earlier, each at an offset of its own.
 	End int64
@@ -36,6 +38,11 @@ func endBefore(now int64) int64 {
 		end -= (late/window + 1) * window
 	}
 	return end
+}
+
+// shapes returns the series that a host has in this workload.
+func (w workload) shapes() []shape {
+	return slices.DeleteFunc(hostShapes(), func(s shape) bool { return w.Metric != "" && s.name != w.Metric })
 }
 
 // total is the number of samples.
@@ -71,7 +78,7 @@ const restartOdds = 3000
 
 func newGenerator(w workload) *generator {
 	g := &generator{
-		workload: w, shapes: hostShapes(), series: make([]state, w.Series),
+		workload: w, shapes: w.shapes(), series: make([]state, w.Series),
 		restart: rand.New(rand.NewPCG(w.Seed, math.MaxUint64)),
 		T:       make([]int64, w.Series), V: make([]float64, w.Series),
 	}
