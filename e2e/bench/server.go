@@ -147,7 +147,7 @@ func newPrometheus(p program) contender {
 		}
 		s, err := launch{prometheusName, p.path, nil, []string{
 			"--config.file=" + config, "--storage.tsdb.path=" + data, "--web.listen-address=ADDRESS",
-			"--web.enable-remote-write-receiver", "--web.enable-admin-api", "--log.level=warn",
+			"--web.enable-remote-write-receiver", "--web.enable-admin-api", "--log.level=warn", "--storage.tsdb.retention.time=10y",
 		}, "/-/ready"}.serve(ctx)
 		if err != nil {
 			return nil, err
@@ -163,7 +163,7 @@ func newPrometheus(p program) contender {
 func newVictoria(p program) contender {
 	start := func(ctx context.Context, dir string) (*server, error) {
 		s, err := launch{victoriaName, p.path, nil, []string{
-			"-storageDataPath=" + dir, "-httpListenAddr=ADDRESS", "-loggerLevel=WARN",
+			"-storageDataPath=" + dir, "-httpListenAddr=ADDRESS", "-loggerLevel=WARN", "-retentionPeriod=10y",
 		}, "/health"}.serve(ctx)
 		if err != nil {
 			return nil, err
