@@ -46,6 +46,7 @@ type options struct {
 	backend     string
 	adapterArgs string
 	reads       bool
+	atTurn      bool
 	readTime    time.Duration
 	json        string
 }
@@ -79,6 +80,7 @@ func parseFlags(args []string) (*options, error) {
 	app.Flag("backend", "Where the adapter keeps rows: embedded, or bigtable for an emulator.").Default("embedded").
 		EnumVar(&o.backend, "embedded", "bigtable")
 	app.Flag("adapter-args", "Flags for the adapter, separated by spaces.").StringVar(&o.adapterArgs)
+	app.Flag("at-turn", "End the samples just before an index period of the adapter does: new series are written to the next one, too.").BoolVar(&o.atTurn)
 	app.Flag("reads", "Read after the writes.").Default("true").BoolVar(&o.reads)
 	app.Flag("read-time", "How long each query is repeated, at least.").Default("1s").DurationVar(&o.readTime)
 	app.Flag("json", "File for everything as JSON; - prints it instead of the table.").StringVar(&o.json)
@@ -144,6 +146,9 @@ func (o *options) run(ctx context.Context) error {
 		return err
 	}
 	o.workload.End = endBefore(time.Now().UnixMilli())
+	if o.atTurn {
+		o.workload.End = turnBefore(time.Now().UnixMilli())
+	}
 	out.Workload = o.workload
 	if err := o.measure(ctx, dir, contenders, out); err != nil {
 		return err

@@ -40,6 +40,10 @@ func endBefore(now int64) int64 {
 	return end
 }
 
+// turnBefore returns when the samples end that are sent at now, in ms: in the middle of the last
+// window of an index period. Nearly all series are written to the next period, too.
+func turnBefore(now int64) int64 { return now - now%indexPeriod - window/2 }
+
 // shapes returns the series that a host has in this workload.
 func (w workload) shapes() []shape {
 	return slices.DeleteFunc(hostShapes(), func(s shape) bool { return w.Metric != "" && s.name != w.Metric })
