@@ -125,7 +125,7 @@ func BenchmarkLabelCalls(b *testing.B) {
 			return err
 		}},
 		{"series of an instance", func() error {
-			set := querier.Select(b.Context(), true, &storage.SelectHints{Func: "series"}, match("instance", "node-0003.example.com:9100"))
+			set := querier.Select(b.Context(), true, &storage.SelectHints{Start: someTime - 3_600_000, End: someTime, Func: "series"}, match("instance", "node-0003.example.com:9100"))
 			n := 0
 			for set.Next() {
 				n++

@@ -52,7 +52,7 @@ func (q querier) Select(ctx context.Context, _ bool, hints *storage.SelectHints,
 	if !query.Passing {
 		set = &heldSet{ChunkSeriesSet: set, ctx: ctx, query: query}
 	}
-	return sampleSet{set, q.mint}
+	return sampleSet{set, query.Mint}
 }
 
 // A heldSet counts what the query of ctx keeps of its series.
@@ -189,11 +189,13 @@ type labelQuerier struct {
 	mint, maxt int64
 }
 
-// query makes the query of a Select. Of the hints two are used: that no samples
-// are wanted, and then how many series are.
+// query makes the query of a Select. The times of the hints stand in place of those of the
+// querier, as in Prometheus' TSDB: of "x - x offset 1w" each selector reads its own. Of the
+// other hints two are used: that no samples are wanted, and then how many series are.
 func (q labelQuerier) query(hints *storage.SelectHints, ms []*labels.Matcher) Query {
 	query := Query{Matchers: ms, Mint: q.mint, Maxt: q.maxt}
 	if hints != nil {
+		query.Mint, query.Maxt = hints.Start, hints.End
 		query.SeriesOnly, query.Enough = hints.Func == "series", hints.Limit
 	}
 	return query

@@ -98,7 +98,10 @@ func TestQuerierHints(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	hints := &storage.SelectHints{Start: 0, End: math.MaxInt64, Func: "rate", Range: 1, Limit: 1}
+	// What is read are the times of the hints: those of the querier are of a whole query.
+	first := &storage.SelectHints{Start: someTime, End: someTime}
+	wantSeries(t, "times", collectSamples(t, q.Select(t.Context(), true, first)), one(want.Labels, someTime))
+	hints := &storage.SelectHints{Start: someTime, End: someTime + 1, Func: "rate", Range: 1, Limit: 1}
 	wantSeries(t, "rate", collectSamples(t, q.Select(t.Context(), true, hints)), want)
 	hints.Func = "series"
 	wantSeries(t, "series", collectSamples(t, q.Select(t.Context(), true, hints)), engine.Series{Labels: want.Labels})
@@ -149,7 +152,7 @@ func TestQuerierLabelsBeyondLimit(t *testing.T) {
 		if err != nil || len(values) != want {
 			t.Errorf("limit %d: values %q, %v", limit, values, err)
 		}
-		set := q.Select(t.Context(), true, &storage.SelectHints{Func: "series", Limit: limit}, match("__name__", "up"))
+		set := q.Select(t.Context(), true, &storage.SelectHints{End: math.MaxInt64, Func: "series", Limit: limit}, match("__name__", "up"))
 		if found := collectSamples(t, set); len(found) != want {
 			t.Errorf("limit %d: %d series", limit, len(found))
 		}
