@@ -27,5 +27,6 @@
 //	topk.go       topk and bottomk, countvalues.go count_values
 //	memory.go     how much memory queries hold
 //	stats.go      how many samples are read
+//	explain.go    what streams of an expression, and why the rest does not
 //	column.go     the values of a series at the steps; as a series of upstream's
 package eval

@@ -58,6 +58,8 @@ type query struct {
 	// parts are those that are replaced, unknown the places of those that are not.
 	parts   *parts
 	unknown map[posrange.PositionRange]bool
+	// notes are those of the planner, nil unless the query is to be explained.
+	notes *notes
 }
 
 func (e *Engine) newQuery(source storage.Queryable, upstream func(storage.Queryable) (promql.Query, error)) (promql.Query, error) {
@@ -84,10 +86,16 @@ func (q *query) plan() error {
 		made.Close()
 		return err
 	}
-	if !q.engine.knowsOptions() {
+	if err := q.notes.begin(stmt.Expr); err != nil {
+		made.Close()
+		return err
+	}
+	if option := q.engine.unknownOption(); option != "" {
+		q.notes.refuse(nil, option+" is on")
+		q.notes.doesNotStream(stmt.Expr)
 		return nil
 	}
-	p := planner{lookback: stmt.LookbackDelta, subqueryStep: q.engine.opts.NoStepSubqueryIntervalFn, unknown: q.unknown, parts: parts}
+	p := planner{lookback: stmt.LookbackDelta, subqueryStep: q.engine.opts.NoStepSubqueryIntervalFn, unknown: q.unknown, parts: parts, notes: q.notes}
 	g := gridOf(stmt)
 	p.steps = g.count
 	stmt.Expr = p.replace(stmt.Expr, g)
@@ -135,9 +143,17 @@ func (v visitor) Visit(node parser.Node, path []parser.Node) (parser.Visitor, er
 	return v, v(node, path)
 }
 
-// knowsOptions says that no option changes what a part is.
-func (e *Engine) knowsOptions() bool {
-	return !e.opts.EnableDelayedNameRemoval && !e.opts.EnableTypeAndUnitLabels && !e.opts.UseStartTimestamps
+// unknownOption names an option that is on and changes what a part is, if there is one.
+func (e *Engine) unknownOption() string {
+	switch {
+	case e.opts.EnableDelayedNameRemoval:
+		return "promql-delayed-name-removal"
+	case e.opts.EnableTypeAndUnitLabels:
+		return "type-and-unit-labels"
+	case e.opts.UseStartTimestamps:
+		return "use-start-timestamps"
+	}
+	return ""
 }
 
 // gridOf returns the times at which a statement is evaluated.

@@ -59,13 +59,17 @@ type part struct {
 	helper promql.EvalNodeHelper
 }
 
+// begin sets the times at which the part is evaluated.
+func (p *part) begin(g grid) {
+	p.grid, p.shift = g, p.vector.OriginalOffset.Milliseconds()
+	if at := p.vector.Timestamp; at != nil {
+		p.shift += g.start - *at
+	}
+}
+
 // evaluate returns the results: of an aggregation in the order in which groups are met,
 // else in that of the series.
 func (p *part) evaluate(ctx context.Context, source storage.Queryable, maxSamples int) ([]result, error) {
-	p.shift = p.vector.OriginalOffset.Milliseconds()
-	if at := p.vector.Timestamp; at != nil {
-		p.shift += p.grid.start - *at
-	}
 	p.vector.Offset = time.Duration(p.shift) * time.Millisecond // where upstream's functions look for it
 	p.input, p.warnings, p.counts = make(promql.Matrix, 1), nil, newCounts(p.grid.count)
 

@@ -22,19 +22,24 @@ type planner struct {
 	// steps is how many steps the query has, and within where the planner is.
 	steps  int
 	within place
+	// notes, unless nil, says what becomes of each expression, and why.
+	notes *notes
 }
 
 // replace puts a selector in place of each part of expr, which is evaluated at the times
 // of g, and returns what has become of expr.
 func (p *planner) replace(expr parser.Expr, g grid) parser.Expr {
-	if part := p.match(expr); part != nil && part.fits(g) {
-		place := expr.PositionRange()
-		if p.unknown[place] {
+	part := p.match(expr)
+	if part != nil && p.fits(part, g) {
+		if part.place = expr.PositionRange(); p.unknown[part.place] {
 			return expr
 		}
-		part.place, part.grid, part.within, part.steps = place, g, p.within, p.steps
+		part.begin(g)
+		part.within, part.steps = p.within, p.steps
+		p.notes.streams(expr, part)
 		return p.parts.add(part)
 	}
+	p.notes.doesNotStream(expr)
 	switch n := expr.(type) {
 	case *parser.AggregateExpr:
 		n.Expr = p.replace(n.Expr, g)
@@ -56,11 +61,14 @@ func (p *planner) replace(expr parser.Expr, g grid) parser.Expr {
 		}
 		n.Expr = p.replace(n.Expr, g.first())
 	case *parser.SubqueryExpr:
-		if n.Timestamp == nil {
-			defer func(before place) { p.within = before }(p.within)
-			p.within = subquery
-			n.Expr = p.replace(n.Expr, p.subqueryGrid(n, g))
+		if n.Timestamp != nil {
+			p.refuse(n, "has a fixed time (@)")
+			p.notes.doesNotStream(n.Expr)
+			break
 		}
+		defer func(before place) { p.within = before }(p.within)
+		p.within = subquery
+		n.Expr = p.replace(n.Expr, p.subqueryGrid(n, g))
 	}
 	return expr
 }
@@ -70,6 +78,10 @@ var looksAtSelector = []string{"absent", "absent_over_time", "timestamp", "start
 
 func (p *planner) replaceArguments(call *parser.Call, g grid) {
 	if slices.Contains(looksAtSelector, call.Func.Name) {
+		p.refuse(call, "looks at its selector, not only at values")
+		for _, arg := range call.Args {
+			p.notes.doesNotStream(arg)
+		}
 		return
 	}
 	for i, arg := range call.Args {
@@ -103,35 +115,54 @@ func (p *planner) match(expr parser.Expr) *part {
 		return p.elements(expr)
 	}
 	part := p.elements(e.Expr)
-	if part == nil || !part.aggregateBy(e) {
+	if part == nil {
 		return nil
+	}
+	if refusal := part.aggregateBy(e); refusal != "" {
+		return p.refuse(e, refusal)
 	}
 	part.grouping = grouping(e, part)
 	return part
 }
 
+// refuse says why e, and so what it is an operand of, is no part.
+func (p *planner) refuse(e parser.Expr, why string) *part {
+	p.notes.refuse(e, why)
+	return nil
+}
+
 // maxK is the largest k of topk and bottomk that a part knows.
 const maxK = 1_000_000
 
-// aggregateBy adds an aggregation, if it is one that a part knows.
-func (part *part) aggregateBy(e *parser.AggregateExpr) (ok bool) {
+// aggregateBy adds an aggregation. It returns why it does not, if it is none that a part knows.
+func (part *part) aggregateBy(e *parser.AggregateExpr) (refusal string) {
+	const noNumber = "has a parameter that is no number literal"
 	part.aggregation, part.aggregate = e, aggregates[e.Op]
+	var ok bool
 	switch e.Op {
 	case parser.QUANTILE:
-		part.number, ok = number(e.Param)
-		return ok
+		if part.number, ok = number(e.Param); !ok {
+			return noNumber
+		}
 	case parser.TOPK, parser.BOTTOMK:
-		part.number, ok = number(e.Param)
-		return ok && part.number >= 1 && part.number <= maxK
+		if part.number, ok = number(e.Param); !ok {
+			return noNumber
+		}
+		if !(part.number >= 1 && part.number <= maxK) {
+			return "has a parameter that is not from 1 to a million"
+		}
 	case parser.COUNT_VALUES:
 		name, ok := e.Param.(*parser.StringLiteral)
 		if !ok || name.Val == labels.MetricName || !model.UTF8Validation.IsValidLabelName(name.Val) {
-			return false
+			return "has no plain label name"
 		}
 		part.valueLabel = name.Val
-		return true
+	default:
+		if part.aggregate == nil {
+			return "is no aggregation that streams"
+		}
 	}
-	return part.aggregate != nil
+	return ""
 }
 
 // grouping returns the labels that tell groups apart, or, of without, those that do not,
@@ -160,18 +191,22 @@ func (p *planner) elements(expr parser.Expr) *part {
 		return p.selector(e, p.lookback)
 	case *parser.Call:
 		if fn := simpleFunctions[e.Func.Name]; fn != nil && len(e.Args) == 1 {
-			return p.elements(e.Args[0]).with(always(fn), true)
+			return p.with(p.elements(e.Args[0]), e, always(fn), true)
 		}
 		return p.call(e)
 	case *parser.UnaryExpr:
 		if e.Op == parser.SUB {
-			return p.elements(e.Expr).with(always(negate), true)
+			return p.with(p.elements(e.Expr), e, always(negate), true)
 		}
 		return p.elements(e.Expr)
 	case *parser.BinaryExpr:
 		return p.binary(e)
+	case *parser.StepInvariantExpr:
+		return p.refuse(e, "has a fixed time (@)")
+	case *parser.AggregateExpr:
+		return p.refuse(e, "is an aggregation, whose result no part begins with")
 	}
-	return nil
+	return p.refuse(expr, "is no selector, and no operation on one")
 }
 
 func (p *planner) binary(e *parser.BinaryExpr) *part {
@@ -181,21 +216,27 @@ func (p *planner) binary(e *parser.BinaryExpr) *part {
 		elements, scalar, numberFirst = e.RHS, e.LHS, true
 		n, ok = number(scalar)
 	}
+	if !ok && e.LHS.Type() == parser.ValueTypeVector && e.RHS.Type() == parser.ValueTypeVector {
+		return p.refuse(e, "is an operation between vectors")
+	}
 	if !ok || elements.Type() != parser.ValueTypeVector {
-		return nil
+		return p.refuse(e, "has a scalar that is no number literal")
 	}
 	op, drops, ok := binary(e, n, numberFirst)
 	if !ok {
-		return nil
+		return p.refuse(e, "is no operator that streams")
 	}
-	return p.elements(elements).with(op, drops)
+	return p.with(p.elements(elements), e, op, drops)
 }
 
-// with adds an operation to the elements of part, which may be nil. An operation that
+// with adds the operation of e to the elements of part, which may be nil. An operation that
 // drops names could make two series the same, unless all have one name.
-func (part *part) with(op operation, drops bool) *part {
-	if part == nil || drops && !part.oneName {
+func (p *planner) with(part *part, e parser.Expr, op operation, drops bool) *part {
+	if part == nil {
 		return nil
+	}
+	if drops && !part.oneName {
+		return p.refuse(e, "drops metric names, and its selector is not of one metric")
 	}
 	part.operations = append(part.operations, op)
 	part.dropsName = part.dropsName || drops
@@ -216,23 +257,28 @@ var rangeFunctions = map[string]bool{
 // call is elements of a function of a window.
 func (p *planner) call(e *parser.Call) *part {
 	if !rangeFunctions[e.Func.Name] {
-		return nil
+		return p.refuse(e, "is no function that streams")
 	}
 	var part *part
 	var arguments []promql.Vector
 	for _, arg := range e.Args {
 		if m, ok := arg.(*parser.MatrixSelector); ok {
-			part = p.selector(m.VectorSelector.(*parser.VectorSelector), m.Range)
+			if part = p.selector(m.VectorSelector.(*parser.VectorSelector), m.Range); part == nil {
+				return nil
+			}
 			continue
 		}
 		n, ok := number(arg)
 		if !ok {
-			return nil
+			if arg.Type() == parser.ValueTypeMatrix {
+				return p.refuse(e, "is over a subquery")
+			}
+			return p.refuse(e, "has a scalar that is no number literal")
 		}
 		arguments = append(arguments, promql.Vector{{F: n}})
 	}
 	if part == nil {
-		return nil
+		return nil // rate and the like have one
 	}
 	part.call, part.arguments, part.function = e, arguments, promql.FunctionCalls[e.Func.Name]
 	part.dropsName = e.Func.Name != "first_over_time" && e.Func.Name != "last_over_time"
@@ -242,8 +288,11 @@ func (p *planner) call(e *parser.Call) *part {
 // selector is elements that are read over a window of this length: the lookback, if there
 // is no function.
 func (p *planner) selector(e *parser.VectorSelector, window time.Duration) *part {
-	if e.Anchored || e.Smoothed || len(e.LabelMatchers) == 0 {
-		return nil
+	if e.Anchored || e.Smoothed {
+		return p.refuse(e, "is anchored or smoothed")
+	}
+	if len(e.LabelMatchers) == 0 {
+		return p.refuse(e, "has no matcher")
 	}
 	part := &part{vector: e, rangeMs: window.Milliseconds()}
 	for _, m := range e.LabelMatchers {
@@ -257,8 +306,16 @@ const maxSteps = 1_000_000
 
 // fits says whether the part can be evaluated at the times of g. At a fixed time (@) it
 // has one value, which upstream evaluates once.
-func (part *part) fits(g grid) bool {
-	return g.count <= maxSteps && (part.vector.Timestamp == nil || g.count == 1)
+func (p *planner) fits(part *part, g grid) bool {
+	switch {
+	case g.count > maxSteps:
+		p.refuse(part.vector, "is read at more than a million steps")
+		return false
+	case part.vector.Timestamp != nil && g.count != 1:
+		p.refuse(part.vector, "has a fixed time (@), and is read at many steps")
+		return false
+	}
+	return true
 }
 
 // number returns the value of a number literal.
