@@ -28,5 +28,6 @@
 //	memory.go     how much memory queries hold
 //	stats.go      how many samples are read
 //	explain.go    what streams of an expression, and why the rest does not
+//	report.go     what was streamed, of a query that has run
 //	column.go     the values of a series at the steps; as a series of upstream's
 package eval

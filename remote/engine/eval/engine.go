@@ -77,6 +77,9 @@ func (q *query) plan() error {
 	if err != nil {
 		return err
 	}
+	if q.Query != nil { // this is another try, whose timers go on
+		made.Stats().Timers.TimerGroup = q.Query.Stats().Timers.TimerGroup
+	}
 	q.Query, q.parts = made, parts
 	stmt, ok := made.Statement().(*parser.EvalStmt)
 	if !ok {
@@ -171,6 +174,7 @@ func gridOf(s *parser.EvalStmt) grid {
 // Exec implements promql.Query. If a part meets what it cannot evaluate, upstream's engine
 // does, from the beginning.
 func (q *query) Exec(ctx context.Context) *promql.Result {
+	defer q.report(ctx)
 	for {
 		res := q.execOnce(ctx)
 		if !errors.Is(res.Err, errUnknown) {

@@ -57,7 +57,8 @@ type holding struct {
 
 // hold notes that so many more samples are held, as upstream counts, and bytes.
 func (h *holding) hold(samples, bytes int) error {
-	if h.samples += samples; h.samples > h.maxSamples {
+	h.samples += samples
+	if h.part.held = h.samples; h.samples > h.maxSamples {
 		return errTooMany
 	}
 	if err := Hold(h.ctx, bytes, h.part.vector.String()); err != nil {

@@ -25,6 +25,8 @@ type part struct {
 	within place
 	steps  int
 	counts counts
+	// held is how many samples it holds.
+	held int
 
 	// vector selects the series. The window of a step at t is (t-shift-rangeMs, t-shift],
 	// in milliseconds: the range, or the lookback if there is no function.
