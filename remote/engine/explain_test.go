@@ -102,16 +102,35 @@ func TestExplainCounts(t *testing.T) {
 			if chosen != 1 {
 				t.Errorf("%d lists are chosen", chosen)
 			}
-			rows, cells := 0, 0
+			rows, cells, size := 0, 0, 0
 			for _, r := range x.Rows {
-				rows, cells = rows+r.Rows, cells+r.Cells
+				rows, cells, size = rows+r.Rows, cells+r.Cells, size+r.Bytes
 			}
 			checkCounts(t, "explanation", f, indexRows, rows, cells, len(x.Rows))
+			total := engine.Counts{Series: int64(x.Series), IndexRows: int64(indexRows), Rows: int64(rows), Cells: int64(cells), Bytes: int64(size)}
+			if x.Total != total || rows > 0 && size == 0 {
+				t.Errorf("explained are %+v, and ranges with %+v", x.Total, total)
+			}
 			f.store.reset()
 			if got := len(f.collect(t, q)); got != x.Series {
 				t.Errorf("%d series are explained, %d found", x.Series, got)
 			}
 			checkCounts(t, "selection", f, indexRows, rows, cells, len(x.Rows))
+
+			measured, err := f.Measure(t.Context(), q)
+			if err != nil || measured.Total != total || measured.Rows != nil {
+				t.Errorf("measured are %+v, %v, want %+v", measured, err, total)
+			}
+			var usage engine.Usage
+			set, err := f.Select(engine.WithUsage(t.Context(), &usage), q)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for set.Next() {
+			}
+			if got := usage.Counts(); got != total {
+				t.Errorf("a selection used %+v, want %+v", got, total)
+			}
 		})
 	}
 }

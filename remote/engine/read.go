@@ -19,6 +19,8 @@ type (
 	Query         = reader.Query
 	Limits        = reader.Limits
 	Explanation   = reader.Explanation
+	Usage         = reader.Usage
+	Counts        = reader.Counts
 	CurrentSample = current.Sample
 	Inventory     = current.Inventory
 	Metadata      = metadata.Entry
@@ -44,6 +46,18 @@ func (e *Engine) Select(ctx context.Context, q Query) (storage.ChunkSeriesSet, e
 func (e *Engine) Explain(ctx context.Context, q Query) (*Explanation, error) {
 	return e.reader.Explain(ctx, q)
 }
+
+// Measure is Explain without the ranges of rows, so that memory does not follow what
+// is read.
+func (e *Engine) Measure(ctx context.Context, q Query) (*Explanation, error) {
+	return e.reader.Measure(ctx, q)
+}
+
+// WithUsage returns a context whose reads u counts.
+func WithUsage(ctx context.Context, u *Usage) context.Context { return reader.WithUsage(ctx, u) }
+
+// UsageOf returns the usage of a context, or nil if there is none.
+func UsageOf(ctx context.Context) *Usage { return reader.UsageOf(ctx) }
 
 // Cardinality says how many series the running index period has, and which
 // metrics and labels make them so many: the top largest counts of each kind.

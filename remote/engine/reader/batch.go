@@ -88,9 +88,8 @@ type batchReader struct {
 	widths widths
 	// samples counts the samples of all batches.
 	samples int
-	// onRange, if set, is called with the rows and cells of each range that was read,
-	// in the order of scans.
-	onRange func(p part, r series.RowRange, rows, cells int)
+	// onRange, if set, is called with what was read of each range, in the order of scans.
+	onRange func(part, series.RowRange, rowCounts)
 }
 
 // read reads a batch of the first series of from, and returns a builder for each

@@ -73,11 +73,16 @@ func (s *beforeSearch) run(ctx context.Context, p part) error {
 	for i, id := range s.series {
 		batch[i] = index.Series{Identity: id, Bases: bases}
 	}
+	var read rowCounts
 	err := s.r.store.Scan(ctx, bucketstore.ScanRequest{
 		Table:    bucketstore.Metric,
 		Rows:     s.r.ranges(batch, p),
 		Families: p.families(),
-	}, func(row bucketstore.Row) error { return s.addRow(p, row) })
+	}, func(row bucketstore.Row) error {
+		read.addRow(row)
+		return s.addRow(p, row)
+	})
+	UsageOf(ctx).addRows(read)
 	if err != nil {
 		return fmt.Errorf("read samples before a range: %w", err)
 	}

@@ -24,6 +24,8 @@ type Explanation struct {
 	Lists []ExplainedList `json:"lists"`
 	// Series is how many series match.
 	Series int `json:"series"`
+	// Total is all that was read.
+	Total Counts `json:"total"`
 	// Rows are the ranges read from METRIC.
 	Rows []ExplainedRange `json:"rows"`
 }
@@ -52,41 +54,57 @@ type ExplainedRange struct {
 	// Rows and Cells are what was read of the range.
 	Rows  int `json:"rows"`
 	Cells int `json:"cells"`
+	// Bytes are, in METRIC, those of keys, qualifiers and values.
+	Bytes int `json:"bytes,omitempty"`
 }
 
 // Explain answers q like Select, but counts the rows and cells instead of
 // returning them.
 func (r *Reader) Explain(ctx context.Context, q Query) (*Explanation, error) {
+	ranges := []ExplainedRange{}
+	x, err := r.explain(ctx, q, func(p part, read series.RowRange, counts rowCounts) {
+		explained := explainRange(bucketstore.Metric, read, counts)
+		explained.Mint, explained.Maxt = p.start, p.limit-1
+		ranges = append(ranges, explained)
+	})
+	if err == nil {
+		x.Rows = ranges
+	}
+	return x, err
+}
+
+// Measure is Explain without Rows, so that memory does not follow what is read.
+func (r *Reader) Measure(ctx context.Context, q Query) (*Explanation, error) {
+	return r.explain(ctx, q, nil)
+}
+
+func (r *Reader) explain(ctx context.Context, q Query, onRange func(part, series.RowRange, rowCounts)) (*Explanation, error) {
+	usage := &Usage{}
+	ctx = WithUsage(ctx, usage)
+	q.Decoded, q.Passing = true, true // as PromQL reads, and nothing is kept
 	found, err := r.Find(ctx, q)
 	if err != nil {
 		return nil, err
 	}
-	start, limit := q.Span()
-	x := &Explanation{
-		Selector: selectorText(q.Matchers),
-		Mint:     start,
-		Maxt:     limit - 1,
-		Lists:    explainLists(found.Lists),
-		Series:   len(found.Series),
-		Rows:     []ExplainedRange{},
-	}
-	if q.SeriesOnly {
-		return x, nil
-	}
 	reader := r.newBatchReader(q)
-	reader.onRange = func(p part, read series.RowRange, rows, cells int) {
-		explained := explainRange(bucketstore.Metric, read, rows, cells)
-		explained.Mint, explained.Maxt = p.start, p.limit-1
-		x.Rows = append(x.Rows, explained)
-	}
-	for rest := found.Series; len(rest) > 0; {
+	reader.onRange = onRange
+	for rest := found.Series; len(rest) > 0 && !q.SeriesOnly; {
 		read, err := reader.read(ctx, rest, r.metrics)
 		if err != nil {
 			return nil, err
 		}
 		rest = rest[len(read.builders):]
+		read.release()
 	}
-	return x, nil
+	start, limit := q.Span()
+	return &Explanation{
+		Selector: selectorText(q.Matchers),
+		Mint:     start,
+		Maxt:     limit - 1,
+		Lists:    explainLists(found.Lists),
+		Series:   len(found.Series),
+		Total:    usage.Counts(),
+	}, nil
 }
 
 func explainLists(lists []index.ListRead) []ExplainedList {
@@ -98,15 +116,15 @@ func explainLists(lists []index.ListRead) []ExplainedList {
 		}
 		for n, r := range l.Ranges {
 			x.RowsRead += l.Rows[n]
-			x.Ranges = append(x.Ranges, explainRange(bucketstore.Index, r, l.Rows[n], l.Rows[n]))
+			x.Ranges = append(x.Ranges, explainRange(bucketstore.Index, r, rowCounts{rows: l.Rows[n], cells: l.Rows[n]}))
 		}
 		explained[i] = x
 	}
 	return explained
 }
 
-func explainRange(table bucketstore.Table, r series.RowRange, rows, cells int) ExplainedRange {
-	return ExplainedRange{Table: table.String(), Start: string(r.Start), Limit: string(r.Limit), Rows: rows, Cells: cells}
+func explainRange(table bucketstore.Table, r series.RowRange, read rowCounts) ExplainedRange {
+	return ExplainedRange{Table: table.String(), Start: string(r.Start), Limit: string(r.Limit), Rows: read.rows, Cells: read.cells, Bytes: read.bytes}
 }
 
 func selectorText(ms []*labels.Matcher) string {
@@ -127,37 +145,37 @@ func SelectorName(ms []*labels.Matcher) string {
 	return strings.ToValidUTF8(text[:limit], "") + "…"
 }
 
-// rangeCounts counts the rows and cells of each range of a scan, which come in
-// order, and reports them. It does nothing without report.
+// rangeCounts counts the rows of a scan for a usage. If report is set, it is called with those
+// of each range; the ranges come in order.
 type rangeCounts struct {
-	ranges      []series.RowRange
-	report      func(r series.RowRange, rows, cells int)
-	rows, cells int
-}
-
-func newRangeCounts(ranges []series.RowRange, report func(series.RowRange, int, int)) *rangeCounts {
-	return &rangeCounts{ranges: ranges, report: report}
+	rowCounts
+	usage  *Usage
+	ranges []series.RowRange
+	report func(series.RowRange, rowCounts)
 }
 
 func (c *rangeCounts) addRow(row bucketstore.Row) {
-	if c.report == nil {
+	switch {
+	case c.report != nil:
+		for limit := c.ranges[0].Limit; len(limit) > 0 && bytes.Compare(row.Key, limit) >= 0; limit = c.ranges[0].Limit {
+			c.endRange()
+		}
+	case c.usage == nil:
 		return
 	}
-	for limit := c.ranges[0].Limit; len(limit) > 0 && bytes.Compare(row.Key, limit) >= 0; limit = c.ranges[0].Limit {
-		c.endRange()
-	}
-	c.rows++
-	c.cells += len(row.Cells)
+	c.rowCounts.addRow(row)
 }
 
 func (c *rangeCounts) endRange() {
-	c.report(c.ranges[0], c.rows, c.cells)
-	c.ranges, c.rows, c.cells = c.ranges[1:], 0, 0
+	c.report(c.ranges[0], c.rowCounts)
+	c.usage.addRows(c.rowCounts)
+	c.ranges, c.rowCounts = c.ranges[1:], rowCounts{}
 }
 
-// endScan reports the ranges that are left.
+// endScan ends the ranges that are left.
 func (c *rangeCounts) endScan() {
 	for c.report != nil && len(c.ranges) > 0 {
 		c.endRange()
 	}
+	c.usage.addRows(c.rowCounts)
 }

@@ -8,6 +8,7 @@
 //	rowReader       from the cells of a row to chunks           row.go, chunks.go, before.go
 //	Exemplars       beside the samples of a series              exemplars.go
 //	Explain         which rows a query reads                    explain.go
+//	Usage           how much was read for a request             usage.go
 package reader
 
 import (
@@ -156,6 +157,7 @@ func (r *Reader) Find(ctx context.Context, q Query) (*index.Result, error) {
 		in.Enough, in.MaxSeries = 0, r.cfg.Limits.MaxSeries
 	}
 	found, err := r.cfg.Index.Select(ctx, in)
+	UsageOf(ctx).addFound(found)
 	if errors.Is(err, index.ErrTooManySeries) {
 		return nil, limitError("selector %s: %v", SelectorName(q.Matchers), err)
 	}

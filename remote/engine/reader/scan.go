@@ -44,10 +44,10 @@ type section struct {
 	met []rangeMet
 }
 
-// rangeMet is how many rows and cells a range held.
+// rangeMet is what was read of a range.
 type rangeMet struct {
-	r           series.RowRange
-	rows, cells int
+	r series.RowRange
+	rowCounts
 }
 
 func (r *batchReader) newBatchScan(series []index.Series) *batchScan {
@@ -83,7 +83,7 @@ func (s *batchScan) run(ctx context.Context, p part) (widest int, err error) {
 	for i := range s.sections {
 		widest = max(widest, s.sections[i].widest)
 		for _, met := range s.sections[i].met {
-			s.r.onRange(p, met.r, met.rows, met.cells)
+			s.r.onRange(p, met.r, met.rowCounts)
 		}
 	}
 	return widest, err
@@ -96,7 +96,7 @@ func (sec *section) run(ctx context.Context, p part) error {
 	if len(rows) == 0 {
 		return nil
 	}
-	counts := newRangeCounts(rows, sec.report())
+	counts := rangeCounts{usage: UsageOf(ctx), ranges: rows, report: sec.report()}
 	err := sec.s.r.store.Scan(ctx, bucketstore.ScanRequest{
 		Table:    bucketstore.Metric,
 		Rows:     rows,
@@ -114,11 +114,11 @@ func (sec *section) run(ctx context.Context, p part) error {
 }
 
 // report returns what takes note of ranges, or nil if onRange is not set.
-func (sec *section) report() func(series.RowRange, int, int) {
+func (sec *section) report() func(series.RowRange, rowCounts) {
 	if sec.s.r.onRange == nil {
 		return nil
 	}
-	return func(r series.RowRange, rows, cells int) { sec.met = append(sec.met, rangeMet{r, rows, cells}) }
+	return func(r series.RowRange, counts rowCounts) { sec.met = append(sec.met, rangeMet{r, counts}) }
 }
 
 // addRow takes one row of p. A range may hold rows that were not asked for, and those
