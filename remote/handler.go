@@ -6,7 +6,7 @@
 //	write     remote write and OTLP
 //	read      remote read
 //	federate  the current samples as text
-//	explain   what a selector reads, as JSON
+//	explain   what a selector or an expression reads, as JSON
 //	engine    samples stored and found; no HTTP
 //	api       Prometheus' HTTP API
 //	ui        the page
@@ -66,6 +66,10 @@ type Config struct {
 	// MaxFrameBytes is how large a frame of a streamed answer may be, which holds
 	// one whole series. It is the default of Prometheus' chunked_read_limit.
 	MaxFrameBytes int // 50,000,000
+	// Queries explains expressions. It may be nil.
+	Queries explain.Queries
+	// NodeSeconds is that of explain.Config. It may be nil.
+	NodeSeconds func(rows, indexRows, bytes int64) float64
 	// CurrentLookback is how old the current sample of a series may be to be
 	// federated.
 	CurrentLookback time.Duration // 5m
@@ -109,7 +113,7 @@ type backend interface {
 //	POST      /api/v1/otlp/v1/metrics  OTLP metrics
 //	POST      /api/v1/read, /read      remote read
 //	GET       /federate                the current samples
-//	GET POST  /api/v1/explain          what a selector reads
+//	GET POST  /api/v1/explain          what a selector or an expression reads
 //
 // and nothing else. It is safe for concurrent use.
 type Handler struct {
@@ -144,6 +148,7 @@ func New(cfg Config) *Handler {
 	})
 	explanation := explain.New(explain.Config{
 		Engine: cfg.Engine, Errors: e, Gate: reads, Now: cfg.Now,
+		Queries: cfg.Queries, NodeSeconds: cfg.NodeSeconds,
 		Timeout: cfg.ReadTimeout, MaxSelectors: cfg.MaxQueries,
 	})
 

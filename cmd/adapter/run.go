@@ -159,7 +159,7 @@ func (a *adapter) open(ctx context.Context) (served handlers, err error) {
 	if err := a.startBackground(ctx, sealing, appender, e); err != nil {
 		return served, err
 	}
-	return handlers{protocols: newRemote(a.o, e, a.logger, a.reg), queries: queries, page: page}, nil
+	return handlers{protocols: newRemote(a.o, e, queries, a.logger, a.reg), queries: queries, page: page}, nil
 }
 
 // startBackground starts what runs beside requests, until close. sealing is the store of the
@@ -383,9 +383,13 @@ func newWatch(o *options, logger log.Logger, reg prometheus.Registerer) *disk.Wa
 }
 
 // newRemote returns the handlers of the protocols.
-func newRemote(o *options, e *engine.Engine, logger log.Logger, reg prometheus.Registerer) *remote.Handler {
+func newRemote(o *options, e *engine.Engine, queries *api.API, logger log.Logger, reg prometheus.Registerer) *remote.Handler {
 	cfg := o.remote
 	cfg.Engine = e
+	cfg.Queries = queries
+	if o.backend == backendBigtable {
+		cfg.NodeSeconds = bigtable.NodeSeconds
+	}
 	cfg.Now = time.Now
 	cfg.Logger = logger
 	cfg.Registerer = reg

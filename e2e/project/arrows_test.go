@@ -56,7 +56,7 @@ func arrows() []arrow {
 		{"remote/write", []string{"remote/engine", "remote/request", "remote/wire"}, protocolTests},
 		{"remote/read", []string{"series/...", "remote/engine", "remote/request", "remote/wire"}, protocolTests},
 		{"remote/federate", []string{"remote/engine", "remote/request"}, protocolTests},
-		{"remote/explain", []string{"remote/engine", "remote/request"}, protocolTests},
+		{"remote/explain", []string{"remote/engine", "remote/engine/eval", "remote/request"}, protocolTests},
 		{"remote/api", []string{"bucketstore", "remote/engine", "remote/engine/eval", "remote/request"}, []string{"series/...", "bucketstore/..."}},
 		{"remote/ui", nil, nil},
 		{"remote/selfscrape", []string{"remote/engine"}, nil},

@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"strings"
+	"time"
 
 	"github.com/grafana/regexp"
 	"github.com/prometheus/client_golang/prometheus"
@@ -95,6 +96,12 @@ func (a *API) newUpstream() (http.Handler, error) {
 	router := route.New().WithPrefix("/api/v1")
 	api.Register(router)
 	return router, nil
+}
+
+// Explain returns how an expression is evaluated from start to end, each step, or at start if
+// step is 0.
+func (a *API) Explain(ctx context.Context, expr string, start, end time.Time, step time.Duration) (*eval.Node, error) {
+	return a.queries.Explain(ctx, expr, start, end, step)
 }
 
 // newTracker bounds the active queries, and logs them if Config.ActiveQueries is set.

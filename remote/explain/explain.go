@@ -1,5 +1,7 @@
-// Package explain serves /api/v1/explain: what the engine reads to answer a
-// selector, as JSON.
+// Package explain serves /api/v1/explain, as JSON.
+//
+//	explain.go  what the engine reads to answer a selector
+//	query.go    how an expression is evaluated, and what its selectors read
 package explain
 
 import (
@@ -23,22 +25,31 @@ const explainRange = time.Hour
 // Engine explains queries: an *engine.Engine.
 type Engine interface {
 	Explain(ctx context.Context, q engine.Query) (*engine.Explanation, error)
+	Measure(ctx context.Context, q engine.Query) (*engine.Explanation, error)
 }
 
-// Config is what a Handler is made of. All of it is required.
+// Config is what a Handler is made of. All of it is required, but for Queries and
+// NodeSeconds.
 type Config struct {
 	Engine Engine
-	Errors *request.Responder
-	Gate   *request.Gate
-	Now    func() time.Time
+	// Queries explains expressions. Without it only selectors are explained.
+	Queries Queries
+	// NodeSeconds, if set, says for how many seconds a read keeps a node of the store busy:
+	// rows of METRIC, with so many bytes, and rows of INDEX.
+	NodeSeconds func(rows, indexRows, bytes int64) float64
+	Errors      *request.Responder
+	Gate        *request.Gate
+	Now         func() time.Time
 	// Timeout is how long an explanation may take, answer included.
 	Timeout time.Duration
-	// MaxSelectors is how many match[] a request may hold.
+	// MaxSelectors is how many match[] a request may hold, or selectors an expression.
 	MaxSelectors int
 }
 
 // Handler explains each match[] from start to end, both inclusive, RFC 3339 or
-// seconds since 1970. The default of end is now, and of start an hour before end.
+// seconds since 1970. The default of end is now, and of start an hour before end. With
+// query it explains an expression: from start to end each step, or at time, which is now
+// if none of these is given.
 type Handler struct {
 	cfg    Config
 	parser parser.Parser
@@ -61,16 +72,32 @@ type apiResponse struct {
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	ctx, end := request.Begin(w, r, h.cfg.Timeout)
 	defer end()
-	explanations, err := h.explain(ctx, r)
+	answer, err := h.explain(ctx, r)
 	if err != nil {
 		h.fail(w, r, err)
 		return
 	}
-	h.respond(w, http.StatusOK, apiResponse{Status: "success", Data: explanations})
+	h.respond(w, http.StatusOK, apiResponse{Status: "success", Data: answer})
 }
 
-func (h *Handler) explain(ctx context.Context, r *http.Request) ([]*engine.Explanation, error) {
-	queries, err := h.queries(r)
+// explain returns the answer to the parameters query or match[].
+func (h *Handler) explain(ctx context.Context, r *http.Request) (any, error) {
+	texts, err := request.MatchParams(r, h.cfg.MaxSelectors)
+	switch {
+	case err != nil:
+		return nil, err
+	case !r.Form.Has("query"):
+		return h.explainSelectors(ctx, r, texts)
+	case len(texts) > 0:
+		return nil, request.BadRequest("give either query or match[]")
+	case h.cfg.Queries == nil:
+		return nil, request.BadRequest("only selectors are explained here: give match[]")
+	}
+	return h.explainQuery(ctx, r)
+}
+
+func (h *Handler) explainSelectors(ctx context.Context, r *http.Request, texts []string) ([]*engine.Explanation, error) {
+	queries, err := h.queries(r, texts)
 	if err != nil {
 		return nil, err
 	}
@@ -87,35 +114,38 @@ func (h *Handler) explain(ctx context.Context, r *http.Request) ([]*engine.Expla
 	return explanations, nil
 }
 
-// queries reads the parameters of r.
-func (h *Handler) queries(r *http.Request) ([]engine.Query, error) {
-	texts, err := request.MatchParams(r, h.cfg.MaxSelectors)
-	if err != nil {
-		return nil, err
-	}
+// queries makes a query of each selector, with the times of r.
+func (h *Handler) queries(r *http.Request, texts []string) ([]engine.Query, error) {
 	if len(texts) == 0 {
-		return nil, request.BadRequest("no match[] parameter provided")
+		return nil, request.BadRequest("no match[] parameter provided, and no query")
 	}
 	selectors, err := h.parser.ParseMetricSelectors(texts)
 	if err != nil {
 		return nil, request.BadRequest("invalid parameter \"match[]\": %w", err)
 	}
-	end, err := timeParam(r, "end", h.cfg.Now())
+	start, end, err := h.rangeParams(r)
 	if err != nil {
 		return nil, err
-	}
-	start, err := timeParam(r, "start", end.Add(-explainRange))
-	if err != nil {
-		return nil, err
-	}
-	if end.Before(start) {
-		return nil, request.BadRequest("invalid parameter \"end\": it is before the start")
 	}
 	queries := make([]engine.Query, len(selectors))
 	for i, matchers := range selectors {
 		queries[i] = engine.Query{Matchers: matchers, Mint: start.UnixMilli(), Maxt: end.UnixMilli()}
 	}
 	return queries, nil
+}
+
+// rangeParams reads start and end.
+func (h *Handler) rangeParams(r *http.Request) (start, end time.Time, err error) {
+	if end, err = timeParam(r, "end", h.cfg.Now()); err != nil {
+		return start, end, err
+	}
+	if start, err = timeParam(r, "start", end.Add(-explainRange)); err != nil {
+		return start, end, err
+	}
+	if end.Before(start) {
+		err = request.BadRequest("invalid parameter \"end\": it is before the start")
+	}
+	return start, end, err
 }
 
 // timeParam reads a time as RFC 3339 or as seconds since 1970, with fraction.

@@ -27,6 +27,8 @@ type Engine struct {
 	Appends        int
 	CurrentSamples []engine.CurrentSample
 	Queries        []engine.Query
+	// Read is what every explanation says that was read.
+	Read engine.Counts
 
 	MetadataErr error
 
@@ -128,7 +130,12 @@ func (f *Engine) Explain(ctx context.Context, q engine.Query) (*engine.Explanati
 			return nil, err
 		}
 	}
-	return &engine.Explanation{Selector: q.Matchers[0].String(), Mint: q.Mint, Maxt: q.Maxt}, nil
+	return &engine.Explanation{Selector: q.Matchers[0].String(), Mint: q.Mint, Maxt: q.Maxt, Total: f.Read}, nil
+}
+
+// Measure is Explain.
+func (f *Engine) Measure(ctx context.Context, q engine.Query) (*engine.Explanation, error) {
+	return f.Explain(ctx, q)
 }
 
 func matches(ls labels.Labels, ms []*labels.Matcher) bool {

@@ -18,12 +18,21 @@ type Counts struct {
 	// Series is how many series selectors have found.
 	Series int64 `json:"series"`
 	// IndexRows is how many rows of INDEX were read. What the index has in memory is not read.
-	IndexRows int64 `json:"indexRows"`
+	IndexRows int64 `json:"index_rows"`
 	// Rows and Cells are those of METRIC, open chunks included. Bytes are those of keys,
 	// qualifiers and values.
 	Rows  int64 `json:"rows"`
 	Cells int64 `json:"cells"`
 	Bytes int64 `json:"bytes"`
+}
+
+// Add adds what was read elsewhere.
+func (c *Counts) Add(other Counts) {
+	c.Series += other.Series
+	c.IndexRows += other.IndexRows
+	c.Rows += other.Rows
+	c.Cells += other.Cells
+	c.Bytes += other.Bytes
 }
 
 // Counts returns what was read so far.

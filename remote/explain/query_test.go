@@ -1,0 +1,152 @@
+package explain_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/prometheus/model/labels"
+
+	"github.com/promtable/promtable/remote"
+	"github.com/promtable/promtable/remote/engine"
+	"github.com/promtable/promtable/remote/engine/eval"
+	"github.com/promtable/promtable/remote/remotetest"
+)
+
+// queries explains every expression as a sum of two selectors.
+type queries struct {
+	err        error
+	start, end time.Time
+	step       time.Duration
+}
+
+func (q *queries) Explain(_ context.Context, expr string, start, end time.Time, step time.Duration) (*eval.Node, error) {
+	q.start, q.end, q.step = start, end, step
+	selector := func(name string) *eval.Node {
+		ms := []*labels.Matcher{labels.MustNewMatcher(labels.MatchEqual, "__name__", name)}
+		return &eval.Node{Text: name, Kind: "selector", Type: "instant vector", Streamed: "selector", Read: &eval.Read{Matchers: ms, Mint: 1, Maxt: 2}}
+	}
+	return &eval.Node{Text: expr, Kind: "operator", Type: "instant vector", Reason: "because", Children: []*eval.Node{selector("a"), selector("b")}}, q.err
+}
+
+// TestExplainQuery: the parameters of a query go to the engine of queries, and a wrong one is
+// a 400 that names it.
+func TestExplainQuery(t *testing.T) {
+	const now = 1_700_000_000_000
+	tests := []struct {
+		params     string
+		err        error
+		start, end int64
+		step       time.Duration
+		status     int
+		text       string
+	}{
+		{params: "query=a", start: now, end: now},
+		{params: "query=a&time=1.5", start: 1500, end: 1500},
+		{params: "query=a&step=30", start: now - 3_600_000, end: now, step: 30 * time.Second},
+		{params: "query=a&start=0&end=7200&step=1m", start: 0, end: 7_200_000, step: time.Minute},
+		{params: "query=a&start=0&end=60", status: 400, text: `parameter "step"`},
+		{params: "query=a&start=0&end=60&step=-1", status: 400, text: `parameter "step"`},
+		{params: "query=a&start=0&end=60&step=NaN", status: 400, text: `parameter "step"`},
+		{params: "query=a&start=0&end=60&step=1e-9", status: 400, text: `parameter "step"`},
+		{params: "query=a&start=x&step=1", status: 400, text: `parameter "start"`},
+		{params: "query=a&start=2&end=1&step=1", status: 400, text: `parameter "end"`},
+		{params: "query=a&time=x", status: 400, text: `parameter "time"`},
+		{params: "query=a&time=1&step=1", status: 400, text: `parameter "time"`},
+		{params: "query=a&start=0&end=11001&step=1", status: 400, text: "maximum resolution"},
+		{params: "query=a&match[]=b", status: 400, text: "either query or match[]"},
+		{params: "query=a", err: errors.New("no expression"), status: 400, text: `parameter "query": no expression`},
+	}
+	for _, tt := range tests {
+		t.Run(tt.params, func(t *testing.T) {
+			q := &queries{err: tt.err}
+			base, _ := remotetest.Serve(t, &remotetest.Engine{}, func(cfg *remote.Config) {
+				cfg.Now, cfg.Queries = func() time.Time { return time.UnixMilli(now) }, q
+			})
+			got := remotetest.Send(t, http.MethodGet, base+"/api/v1/explain?"+tt.params, nil, nil)
+			if tt.status != 0 {
+				got.WantStatus(t, tt.status)
+				if !strings.Contains(got.Body, strings.ReplaceAll(tt.text, `"`, `\"`)) {
+					t.Errorf("answer %s", got.Body)
+				}
+				return
+			}
+			got.WantStatus(t, http.StatusOK)
+			if q.start.UnixMilli() != tt.start || q.end.UnixMilli() != tt.end || q.step != tt.step {
+				t.Errorf("explained from %d to %d, step %s", q.start.UnixMilli(), q.end.UnixMilli(), q.step)
+			}
+		})
+	}
+}
+
+// TestExplainQueryAnswer: the tree has what each selector reads, and the sum of it.
+func TestExplainQueryAnswer(t *testing.T) {
+	type total struct {
+		Series, Rows, Cells, Bytes int64
+		IndexRows                  int64    `json:"index_rows"`
+		NodeSeconds                *float64 `json:"node_seconds"`
+	}
+	type node struct {
+		Expr, Kind, Type, Streamed string
+		NotStreamed                string `json:"not_streamed"`
+		Read                       *struct {
+			Selector   string
+			Mint, Maxt int64
+			total
+		}
+		Children []node
+	}
+	nodeSeconds := func(rows, indexRows, bytes int64) float64 { return float64(rows + 10*indexRows + 100*bytes) }
+	for name, change := range map[string]func(*remote.Config){
+		"with node-seconds":    func(cfg *remote.Config) { cfg.NodeSeconds = nodeSeconds },
+		"without":              func(*remote.Config) {},
+		"too many selectors":   func(cfg *remote.Config) { cfg.MaxQueries = 1 },
+		"no engine of queries": func(cfg *remote.Config) { cfg.Queries = nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			eng := &remotetest.Engine{Read: engine.Counts{Series: 1, IndexRows: 2, Rows: 3, Cells: 4, Bytes: 5}}
+			var cfg remote.Config
+			base, _ := remotetest.Serve(t, eng, func(c *remote.Config) {
+				c.Queries = &queries{}
+				change(c)
+				cfg = *c
+			})
+			got := remotetest.Send(t, http.MethodGet, base+"/api/v1/explain?"+url.Values{"query": {"a + b"}}.Encode(), nil, nil)
+			if cfg.MaxQueries == 1 || cfg.Queries == nil {
+				got.WantStatus(t, http.StatusBadRequest)
+				return
+			}
+			got.WantStatus(t, http.StatusOK)
+			var answer struct {
+				Data struct {
+					Query string
+					Total total
+					Tree  node
+				}
+			}
+			if err := json.Unmarshal([]byte(got.Body), &answer); err != nil {
+				t.Fatal(err)
+			}
+			all, tree := answer.Data.Total, answer.Data.Tree
+			if all.Series != 2 || all.IndexRows != 4 || all.Rows != 6 || all.Cells != 8 || all.Bytes != 10 {
+				t.Errorf("total %+v", all)
+			}
+			if tree.Expr != "a + b" || tree.NotStreamed != "because" || len(tree.Children) != 2 {
+				t.Fatalf("tree %+v", tree)
+			}
+			for _, x := range tree.Children {
+				if x.Streamed != "selector" || x.Read == nil || x.Read.Mint != 1 || x.Read.Maxt != 2 || x.Read.Rows != 3 {
+					t.Errorf("selector %+v", x)
+				}
+			}
+			if (all.NodeSeconds != nil) != (cfg.NodeSeconds != nil) || all.NodeSeconds != nil && *all.NodeSeconds != 6+40+1000 {
+				t.Errorf("node-seconds %v", all.NodeSeconds)
+			}
+		})
+	}
+}
