@@ -66,6 +66,8 @@ type Config struct {
 	// MaxFrameBytes is how large a frame of a streamed answer may be, which holds
 	// one whole series. It is the default of Prometheus' chunked_read_limit.
 	MaxFrameBytes int // 50,000,000
+	// SlowLog logs slow reads. It may be nil.
+	SlowLog *request.SlowLog
 	// Queries explains expressions. It may be nil.
 	Queries explain.Queries
 	// NodeSeconds is that of explain.Config. It may be nil.
@@ -138,7 +140,7 @@ func New(cfg Config) *Handler {
 	})
 	remoteWrite := m.Instrument("write", writes, http.MethodPost)
 	remoteRead := m.Instrument("read", read.New(read.Config{
-		Engine: cfg.Engine, Errors: e, Gate: reads, Registerer: cfg.Registerer,
+		Engine: cfg.Engine, Errors: e, Gate: reads, Registerer: cfg.Registerer, SlowLog: cfg.SlowLog,
 		MaxBodyBytes: cfg.MaxBodyBytes, Timeout: cfg.ReadTimeout,
 		MaxQueries: cfg.MaxQueries, MaxSamples: cfg.MaxSamples, MaxFrameBytes: cfg.MaxFrameBytes,
 	}), http.MethodPost)

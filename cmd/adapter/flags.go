@@ -22,6 +22,7 @@ import (
 	"github.com/promtable/promtable/remote"
 	"github.com/promtable/promtable/remote/api"
 	"github.com/promtable/promtable/remote/engine"
+	"github.com/promtable/promtable/remote/request"
 )
 
 // The backends.
@@ -68,6 +69,7 @@ type options struct {
 	engine     engine.Config // limits, intervals and HA only
 	remote     remote.Config // limits only
 	api        api.Config    // limits only
+	slowerThan time.Duration
 	maxBody    units.Base2Bytes
 	selfScrape time.Duration
 	logLevel   string
@@ -301,6 +303,8 @@ func (o *options) queryFlags(app *kingpin.Application) {
 	intFlag(app.Flag("query.max-concurrency", "Maximum number of concurrent PromQL queries; others wait."), &o.api.MaxConcurrent)
 	durationFlag(app.Flag("query.lookback-delta", "Maximum age of the last sample of a series that PromQL takes as its value."), &o.api.Lookback)
 	durationFlag(app.Flag("query.default-evaluation-interval", "Default step of subqueries, like evaluation_interval of Prometheus."), &o.api.EvaluationInterval)
+	o.slowerThan = request.DefaultSlowerThan
+	durationFlag(app.Flag("query.log-slower-than", "Log PromQL queries and remote reads that take this time or longer, with what they read. 0 is never."), &o.slowerThan)
 	app.Flag("enable-feature", "Features of PromQL that are off by default, with commas between them, named as in Prometheus. Repeatable.").
 		SetValue((*commaList)(&o.api.Features))
 }
@@ -398,6 +402,7 @@ func (o *options) checkNumbers() error {
 		{"query.max-samples", int64(o.api.MaxSamples), 1},
 		{"query.max-concurrency", int64(o.api.MaxConcurrent), 1},
 		{"query.lookback-delta", int64(o.api.Lookback), 1},
+		{"query.log-slower-than", int64(o.slowerThan), 0},
 		{"query.default-evaluation-interval", int64(o.api.EvaluationInterval), 1},
 		{"current.lookback", int64(o.remote.CurrentLookback), 1},
 		{"current.flush-interval", int64(o.engine.CurrentInterval), 1},

@@ -43,3 +43,29 @@ func TestEvaluationInterval(t *testing.T) {
 		})
 	}
 }
+
+// TestLogSlowerThan: queries of ten seconds are logged unless a flag says otherwise, and 0 is
+// never.
+func TestLogSlowerThan(t *testing.T) {
+	const flag = "--query.log-slower-than"
+	for _, tt := range []struct {
+		args    []string
+		want    time.Duration
+		refused string
+	}{
+		{nil, 10 * time.Second, ""},
+		{[]string{flag + "=1500ms"}, 1500 * time.Millisecond, ""},
+		{[]string{flag + "=0s"}, 0, ""},
+		{[]string{flag + "=-1s"}, 0, flag + " is negative"},
+	} {
+		o, err := parseFlags(tt.args)
+		switch {
+		case tt.refused != "":
+			if err == nil || !strings.Contains(err.Error(), tt.refused) {
+				t.Errorf("%v: error %v, want %s", tt.args, err, tt.refused)
+			}
+		case err != nil || o.slowerThan != tt.want:
+			t.Errorf("%v: %s, %v", tt.args, o.slowerThan, err)
+		}
+	}
+}

@@ -28,6 +28,7 @@ import (
 	"github.com/promtable/promtable/remote"
 	"github.com/promtable/promtable/remote/api"
 	"github.com/promtable/promtable/remote/engine"
+	"github.com/promtable/promtable/remote/request"
 	"github.com/promtable/promtable/remote/selfscrape"
 	"github.com/promtable/promtable/remote/ui"
 	"github.com/promtable/promtable/series"
@@ -143,7 +144,8 @@ func (a *adapter) open(ctx context.Context) (served handlers, err error) {
 		defer cancel()
 		return e.Close(ctx)
 	})
-	queries, err := newAPI(a, e)
+	slow := request.NewSlowLog(request.SlowConfig{Logger: a.logger, Registerer: a.reg, Now: time.Now, SlowerThan: a.o.slowerThan})
+	queries, err := newAPI(a, e, slow)
 	if err != nil {
 		return served, err
 	}
@@ -159,7 +161,7 @@ func (a *adapter) open(ctx context.Context) (served handlers, err error) {
 	if err := a.startBackground(ctx, sealing, appender, e); err != nil {
 		return served, err
 	}
-	return handlers{protocols: newRemote(a.o, e, queries, a.logger, a.reg), queries: queries, page: page}, nil
+	return handlers{protocols: newRemote(a.o, e, queries, slow, a.logger, a.reg), queries: queries, page: page}, nil
 }
 
 // startBackground starts what runs beside requests, until close. sealing is the store of the
@@ -383,10 +385,10 @@ func newWatch(o *options, logger log.Logger, reg prometheus.Registerer) *disk.Wa
 }
 
 // newRemote returns the handlers of the protocols.
-func newRemote(o *options, e *engine.Engine, queries *api.API, logger log.Logger, reg prometheus.Registerer) *remote.Handler {
+func newRemote(o *options, e *engine.Engine, queries *api.API, slow *request.SlowLog, logger log.Logger, reg prometheus.Registerer) *remote.Handler {
 	cfg := o.remote
 	cfg.Engine = e
-	cfg.Queries = queries
+	cfg.Queries, cfg.SlowLog = queries, slow
 	if o.backend == backendBigtable {
 		cfg.NodeSeconds = bigtable.NodeSeconds
 	}
@@ -399,8 +401,9 @@ func newRemote(o *options, e *engine.Engine, queries *api.API, logger log.Logger
 }
 
 // newAPI returns Prometheus' HTTP API.
-func newAPI(a *adapter, e *engine.Engine) (*api.API, error) {
+func newAPI(a *adapter, e *engine.Engine, slow *request.SlowLog) (*api.API, error) {
 	o, cfg := a.o, a.o.api
+	cfg.SlowLog = slow
 	cfg.MaxMemory, cfg.MaxTotalMemory = unbounded(int(o.queryMemory.Base2Bytes)), unbounded(int(o.totalMemory.Base2Bytes))
 	cfg.Engine = e
 	cfg.Now = time.Now

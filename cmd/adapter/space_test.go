@@ -41,7 +41,7 @@ func TestLittleSpace(t *testing.T) {
 			a.free.Store(1<<30 - 1)
 			a.send(t, now, 2, http.StatusServiceUnavailable, http.StatusServiceUnavailable, dir+" has 1073741823 bytes free, and takes writes from 1073741824 bytes on")
 			for _, metric := range []string{`adapter_disk_free_bytes{path="` + dir + `"} 1.073741823e+09`, `adapter_disk_min_free_bytes{path="` + dir + `"} 1.073741824e+09`} {
-				if _, _, body := request(t, "GET", a.base+"/metrics"); !strings.Contains(body, metric) {
+				if _, _, body := ask(t, "GET", a.base+"/metrics"); !strings.Contains(body, metric) {
 					t.Errorf("no metric %s", metric)
 				}
 			}
@@ -91,7 +91,7 @@ func startWithUsage(t *testing.T, args ...string) *spaceAdapter {
 	})
 	a.base = "http://" + <-listening
 	a.poll(t, "the adapter is ready", func() string {
-		status, _, body := request(t, "GET", a.base+"/-/ready")
+		status, _, body := ask(t, "GET", a.base+"/-/ready")
 		if status != http.StatusOK {
 			return body
 		}
@@ -153,7 +153,7 @@ func (a *spaceAdapter) send(t *testing.T, now time.Time, v float64, write, otlp 
 // wantValue queries a value.
 func (a *spaceAdapter) wantValue(t *testing.T, query, want string) {
 	t.Helper()
-	status, _, body := request(t, "GET", a.base+"/api/v1/query?"+url.Values{"query": {query}}.Encode())
+	status, _, body := ask(t, "GET", a.base+"/api/v1/query?"+url.Values{"query": {query}}.Encode())
 	if status != http.StatusOK || !strings.Contains(body, `,"`+want+`"]`) {
 		t.Errorf("%s: %d %s, want %s", query, status, body, want)
 	}

@@ -85,7 +85,7 @@ func TestServesDuringReplay(t *testing.T) {
 		{"GET", "/api/v1/query?query=1", http.StatusServiceUnavailable},
 		{"GET", "/", http.StatusServiceUnavailable},
 	} {
-		status, header, body := request(t, tt.method, base+tt.path)
+		status, header, body := ask(t, tt.method, base+tt.path)
 		if status != tt.status || (status == http.StatusOK) == (header.Get("Retry-After") != "") {
 			t.Errorf("%s %s: %d, Retry-After %q", tt.method, tt.path, status, header.Get("Retry-After"))
 		}
@@ -98,7 +98,7 @@ func TestServesDuringReplay(t *testing.T) {
 	<-opening.Done() // a deadline for the whole start would have passed
 	release()
 	for deadline := time.Now().Add(patience); ; {
-		status, _, _ := request(t, "GET", base+"/-/ready")
+		status, _, _ := ask(t, "GET", base+"/-/ready")
 		if status == http.StatusOK {
 			break
 		}
@@ -169,7 +169,7 @@ func TestBigtableIsDown(t *testing.T) {
 	}
 
 	until("an answer that names the address", func() bool {
-		status, header, body := request(t, "POST", base+"/api/v1/write")
+		status, header, body := ask(t, "POST", base+"/api/v1/write")
 		if status != http.StatusServiceUnavailable || header.Get("Retry-After") == "" {
 			t.Fatalf("status %d, headers %v", status, header)
 		}
@@ -180,7 +180,7 @@ func TestBigtableIsDown(t *testing.T) {
 	}
 	proxy.SetDown(false)
 	until("ready", func() bool {
-		status, _, _ := request(t, "GET", base+"/-/ready")
+		status, _, _ := ask(t, "GET", base+"/-/ready")
 		return status == http.StatusOK
 	})
 	until("a write", func() bool { return write() == http.StatusNoContent })
@@ -225,7 +225,7 @@ func TestStopDuringStart(t *testing.T) {
 	}
 }
 
-func request(t *testing.T, method, url string) (status int, header http.Header, body string) {
+func ask(t *testing.T, method, url string) (status int, header http.Header, body string) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, url, nil)
 	if err != nil {

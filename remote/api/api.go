@@ -4,6 +4,7 @@
 //
 //	api.go          what is served, and with what limits
 //	upstream.go     Prometheus' own API package and PromQL engine, wired
+//	watched.go      slow queries, and the statistics of a query
 //	storage.go      the engine as that package wants it, errors marked
 //	metadata.go     /api/v1/metadata, from the store instead of from targets
 //	cardinality.go  /api/v1/status/tsdb, from the index instead of from a TSDB
@@ -65,6 +66,8 @@ type Config struct {
 	EvaluationInterval time.Duration // 1m
 	// Features are the names of parts of PromQL that are off by default, see CheckFeatures.
 	Features []string
+	// SlowLog logs slow queries. It may be nil.
+	SlowLog *request.SlowLog
 	// ActiveQueries is the directory of the log of active queries, which tells
 	// after a crash what ran. Empty is none.
 	ActiveQueries string
@@ -183,7 +186,7 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) { a.mux.ServeHTT
 func (a *API) Close() error { return a.close() }
 
 // bounded gives requests the timeout of a query, and clients that read slowly
-// not much more.
+// not much more. What is read for a request is counted.
 func (a *API) bounded(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), a.cfg.Timeout)
@@ -191,7 +194,7 @@ func (a *API) bounded(next http.Handler) http.Handler {
 		control := http.NewResponseController(w)
 		_ = control.SetWriteDeadline(time.Now().Add(a.cfg.Timeout + request.AnswerGrace)) // a writer without, as in a test, has no slow clients
 		defer func() { _ = control.SetWriteDeadline(time.Time{}) }()                      // also after a panic: the connection may live on
-		next.ServeHTTP(retryWriter{w}, r.WithContext(ctx))
+		next.ServeHTTP(retryWriter{w}, r.WithContext(engine.WithUsage(ctx, &engine.Usage{})))
 	})
 }
 

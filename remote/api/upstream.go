@@ -68,7 +68,7 @@ func (a *API) newUpstream() (http.Handler, error) {
 	noPaths := v1.OpenAPIOptions{IncludePaths: []string{"none"}}
 	store := markedStorage{a.cfg.Engine}
 	api := v1.NewAPI(
-		a.queries, store, nil, nil, store,
+		watchedEngine{a.queries, a.cfg.SlowLog}, store, nil, nil, store,
 		nil, nil, nil,
 		func() config.Config { return config.DefaultConfig },
 		a.cfg.Flags,
@@ -84,7 +84,7 @@ func (a *API) newUpstream() (http.Handler, error) {
 		buildInfo(),
 		nil, nil,
 		prometheus.NewRegistry(), nil,
-		nil,
+		renderStats,
 		false, nil, // no remote write
 		false, false, false, // no OTLP
 		false, a.cfg.Lookback, false, false,

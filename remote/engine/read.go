@@ -30,6 +30,9 @@ type (
 // its sender.
 var ErrLimit = reader.ErrLimit
 
+// SelectorName names a selector in a message, cut after 256 bytes.
+func SelectorName(ms []*labels.Matcher) string { return reader.SelectorName(ms) }
+
 // Count and Cardinality are those of package index.
 type (
 	Count       = index.Count

@@ -38,12 +38,14 @@ type Engine interface {
 }
 
 // Config is what a Handler is made of. All of it is required, but for the
-// Registerer.
+// Registerer and the SlowLog.
 type Config struct {
 	Engine     Engine
 	Errors     *request.Responder
 	Gate       *request.Gate
 	Registerer prometheus.Registerer
+	// SlowLog logs slow reads. It may be nil.
+	SlowLog *request.SlowLog
 	// MaxBodyBytes bounds the body of a request, as sent and as decompressed.
 	MaxBodyBytes int
 	// Timeout is how long a read may take, answer included.
@@ -71,6 +73,7 @@ type Handler struct {
 	buffers       sync.Pool // of *frameBuffers
 	encoders      sync.Pool // of *samplesEncoder
 	metrics       *metrics
+	slow          *request.SlowLog
 }
 
 // New returns a handler of remote read. Its metrics are registered
@@ -86,6 +89,7 @@ func New(cfg Config) *Handler {
 		maxSamples:    cfg.MaxSamples,
 		maxFrameBytes: cfg.MaxFrameBytes,
 		metrics:       newMetrics(cfg.Registerer),
+		slow:          cfg.SlowLog,
 	}
 }
 
@@ -131,6 +135,8 @@ func (h *Handler) read(ctx context.Context, w http.ResponseWriter, r *http.Reque
 		queries[i].Decoded = kind == prompb.ReadRequest_SAMPLES
 		queries[i].Passing = !queries[i].Decoded
 	}
+	ctx, watch := h.slow.Watch(ctx, request.QueryRead)
+	defer func() { watch.End(err, func() request.SlowQuery { return describe(queries) }) }()
 	sets, err := h.plan(ctx, queries)
 	if err != nil {
 		return false, err
@@ -141,6 +147,21 @@ func (h *Handler) read(ctx context.Context, w http.ResponseWriter, r *http.Reque
 	}
 	h.metrics.queries.WithLabelValues(responseSamples).Add(float64(len(sets)))
 	return h.samples(ctx, w, queries, sets)
+}
+
+// describe describes the queries of a request for the log: their selectors, and the times
+// that they span.
+func describe(queries []engine.Query) (slow request.SlowQuery) {
+	for i, q := range queries {
+		if i == 0 {
+			slow.Start, slow.End = q.Mint, q.Maxt
+		} else {
+			slow.Text += "; "
+		}
+		slow.Text += engine.SelectorName(q.Matchers)
+		slow.Start, slow.End = min(slow.Start, q.Mint), max(slow.End, q.Maxt)
+	}
+	return slow
 }
 
 // plan starts all queries before the first byte of the answer, so that an

@@ -41,8 +41,8 @@ load 1m
 			if res := q.Exec(eval.WithReport(t.Context(), &report)); res.Err != nil {
 				t.Fatal(res.Err)
 			}
-			if got := report.Streamed(); !slices.Equal(got, tt.streamed) || report.GaveUp != tt.gaveUp {
-				t.Errorf("streamed %q, %d gave up", got, report.GaveUp)
+			if got := report.Streamed(); !slices.Equal(got, tt.streamed) || report.GaveUp() != tt.gaveUp {
+				t.Errorf("streamed %q, %d gave up", got, report.GaveUp())
 			}
 			if q.Stats().Timers.TimerGroup != timers {
 				t.Error("the timers are not those of the whole query")

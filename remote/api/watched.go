@@ -1,0 +1,95 @@
+package api
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/prometheus/prometheus/promql"
+	"github.com/prometheus/prometheus/promql/parser"
+	"github.com/prometheus/prometheus/storage"
+	"github.com/prometheus/prometheus/util/stats"
+
+	"github.com/promtable/promtable/remote/engine"
+	"github.com/promtable/promtable/remote/engine/eval"
+	"github.com/promtable/promtable/remote/request"
+)
+
+// A watchedEngine logs the queries of an engine that are slow.
+type watchedEngine struct {
+	promql.QueryEngine
+	log *request.SlowLog
+}
+
+// NewInstantQuery implements promql.QueryEngine.
+func (e watchedEngine) NewInstantQuery(ctx context.Context, q storage.Queryable, opts promql.QueryOpts, qs string, ts time.Time) (promql.Query, error) {
+	query, err := e.QueryEngine.NewInstantQuery(ctx, q, opts, qs, ts)
+	return e.watch(query, err, request.QueryInstant)
+}
+
+// NewRangeQuery implements promql.QueryEngine.
+func (e watchedEngine) NewRangeQuery(ctx context.Context, q storage.Queryable, opts promql.QueryOpts, qs string, start, end time.Time, interval time.Duration) (promql.Query, error) {
+	query, err := e.QueryEngine.NewRangeQuery(ctx, q, opts, qs, start, end, interval)
+	return e.watch(query, err, request.QueryRange)
+}
+
+func (e watchedEngine) watch(q promql.Query, err error, kind string) (promql.Query, error) {
+	if err != nil {
+		return nil, err
+	}
+	return watchedQuery{q, e.log, kind}, nil
+}
+
+type watchedQuery struct {
+	promql.Query
+	log  *request.SlowLog
+	kind string
+}
+
+// Exec implements promql.Query.
+func (q watchedQuery) Exec(ctx context.Context) *promql.Result {
+	var report eval.Report
+	ctx, watch := q.log.Watch(eval.WithReport(ctx, &report), q.kind)
+	res := q.Query.Exec(ctx)
+	watch.End(res.Err, func() request.SlowQuery { return q.describe(&report) })
+	return res
+}
+
+func (q watchedQuery) describe(report *eval.Report) request.SlowQuery {
+	samples := q.Stats().Samples
+	slow := request.SlowQuery{Text: q.String(), Details: []any{
+		"samples", samples.TotalSamples, "peak_samples", samples.PeakSamples,
+		"streamed", strings.Join(report.Streamed(), "; "), "gave_up", report.GaveUp(),
+	}}
+	if s, ok := q.Statement().(*parser.EvalStmt); ok {
+		slow.Start, slow.End, slow.Step = s.Start.UnixMilli(), s.End.UnixMilli(), s.Interval
+	}
+	return slow
+}
+
+// queryStats are those of Prometheus, and what was read.
+type queryStats struct {
+	stats.BuiltinStats
+	Storage storageStats `json:"storage"`
+}
+
+// storageStats is engine.Counts, with names as Prometheus has them.
+type storageStats struct {
+	Series    int64 `json:"series"`
+	IndexRows int64 `json:"indexRows"`
+	Rows      int64 `json:"rows"`
+	Cells     int64 `json:"cells"`
+	Bytes     int64 `json:"bytes"`
+}
+
+// renderStats is a v1.StatsRenderer. ctx is that of a request, see bounded.
+func renderStats(ctx context.Context, s *stats.Statistics, param string) stats.QueryStats {
+	if param == "" {
+		return nil
+	}
+	rendered := &queryStats{BuiltinStats: stats.NewQueryStats(s).Builtin()}
+	if usage := engine.UsageOf(ctx); usage != nil {
+		rendered.Storage = storageStats(usage.Counts())
+	}
+	return rendered
+}
