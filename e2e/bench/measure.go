@@ -167,7 +167,12 @@ func (b *bench) read(ctx context.Context, c contender, s *server, out *results) 
 		})
 	}
 	for _, q := range list {
-		if err := b.ask(ctx, c, s, q, out); err != nil {
+		err := b.ask(ctx, c, s, q, out)
+		if err != nil && q.atOnce > 1 && c.name != adapterName { // more than it can do: its column stays empty
+			b.progress("%s, %s: %v", c.title, q.name, err)
+			continue
+		}
+		if err != nil {
 			return fmt.Errorf("%s, %s: %w", q.section, q.name, err)
 		}
 	}
