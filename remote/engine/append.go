@@ -106,6 +106,7 @@ func (e *Engine) appendKept(ctx context.Context, batch []Series, rejected *Rejec
 func (e *Engine) store(ctx context.Context, a *accepted, rejected *Rejected) (stored Stored, err error) {
 	if err = e.writeIndex(ctx, a); err == nil {
 		err = e.cfg.Appender.Append(ctx, a.samples)
+		e.cfg.Written(a.samples)
 	}
 	stored = a.confirmed(err)
 	if err = e.dropRefused(a, err, rejected); err == nil {

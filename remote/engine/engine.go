@@ -104,6 +104,10 @@ type Config struct {
 	// finds room. The samples themselves are stored all the same.
 	MaxPending int
 
+	// Written, if set, is called with samples when Append has stored them, or some of them, before
+	// it returns. Reads find them by then. It must not keep them.
+	Written func([]bucketstore.Sample)
+
 	// SeriesCache bounds what is kept of series to find them by the bytes in which
 	// senders write their labels.
 	SeriesCache seriescache.Config
@@ -154,6 +158,9 @@ func New(cfg Config) (*Engine, error) {
 	}
 	if cfg.Admit == nil {
 		cfg.Admit = func() error { return nil }
+	}
+	if cfg.Written == nil {
+		cfg.Written = func([]bucketstore.Sample) {}
 	}
 	cfg = cfg.WithDefaults()
 	if err := cfg.HA.Validate(); err != nil {

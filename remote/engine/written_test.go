@@ -1,0 +1,55 @@
+package engine_test
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/prometheus/prometheus/model/labels"
+
+	"github.com/promtable/promtable/bucketstore"
+	"github.com/promtable/promtable/remote/engine"
+)
+
+// TestWritten: when Config.Written is called, reads find the samples, whatever their time.
+func TestWritten(t *testing.T) {
+	for _, b := range backends() {
+		t.Run(b.name, func(t *testing.T) {
+			var f *fixture
+			var times []int64
+			c := newClock(someTime)
+			f = openOn(t, b.open(t, c), c, func(cfg *engine.Config) {
+				cfg.Written = func(samples []bucketstore.Sample) {
+					for _, s := range samples {
+						times = append(times, s.T)
+						if len(f.collect(t, engine.Query{Matchers: []*labels.Matcher{match("__name__", "a")}, Mint: s.T, Maxt: s.T})) != 1 {
+							t.Errorf("the sample at %d is not found", s.T)
+						}
+					}
+				}
+			})
+			for _, at := range []int64{someTime, someTime - 1, 0, someTime + 1000} {
+				f.append(t, one(labels.FromStrings("__name__", "a"), at))
+			}
+			if want := []int64{someTime, someTime - 1, 0, someTime + 1000}; !slices.Equal(times, want) {
+				t.Errorf("written at %v, want %v", times, want)
+			}
+		})
+	}
+}
+
+// TestWrittenInPart: Config.Written is called too if the store has failed: some samples may be there.
+func TestWrittenInPart(t *testing.T) {
+	written := 0
+	f := openFixture(t, func(cfg *engine.Config) { cfg.Written = func(samples []bucketstore.Sample) { written += len(samples) } })
+	f.store.afterApply = func(table bucketstore.Table, _ []bucketstore.Mutation) error {
+		if table == bucketstore.Metric {
+			return &bucketstore.RowsError{Failed: map[int]error{0: errStore}}
+		}
+		return nil
+	}
+	var rejected engine.Rejected
+	stored, err := f.Append(t.Context(), []engine.Series{one(labels.FromStrings("__name__", "a"), 1), one(labels.FromStrings("__name__", "b"), 1)}, &rejected)
+	if stored.Samples != 1 || err == nil || written != 2 {
+		t.Errorf("%d stored, error %v, told of %d", stored.Samples, err, written)
+	}
+}
