@@ -195,7 +195,7 @@ func (q *query) Exec(ctx context.Context) *promql.Result {
 }
 
 func (q *query) execOnce(ctx context.Context) *promql.Result {
-	ctx, end := q.engine.memory.with(ctx)
+	ctx, end := q.engine.memory.With(ctx)
 	defer end()
 	return q.Query.Exec(ctx)
 }

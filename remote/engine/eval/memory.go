@@ -36,8 +36,8 @@ type holder struct {
 // holderKey is the key of a holder in a context.
 type holderKey struct{}
 
-// with returns a context of a query, and what ends it.
-func (m *Memory) with(ctx context.Context) (context.Context, func()) {
+// With returns a context for a query, whose memory counts up to the call of the function.
+func (m *Memory) With(ctx context.Context) (context.Context, func()) {
 	h := &holder{memory: m}
 	return context.WithValue(ctx, holderKey{}, h), func() { m.held.Add(-h.held.Load()) }
 }

@@ -28,13 +28,7 @@ const defaultCases = 3000
 // TestRandom compares answers to random queries over random data with those of upstream's
 // engine.
 func TestRandom(t *testing.T) {
-	cases := defaultCases
-	if text := os.Getenv("EVAL_CASES"); text != "" {
-		var err error
-		if cases, err = strconv.Atoi(text); err != nil {
-			t.Fatal(err)
-		}
-	}
+	cases := numberOfCases(t)
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	r := &random{rand.New(rand.NewPCG(seed, 0))}
@@ -67,6 +61,18 @@ func TestRandom(t *testing.T) {
 	}
 }
 
+func numberOfCases(t *testing.T) int {
+	text := os.Getenv("EVAL_CASES")
+	if text == "" {
+		return defaultCases
+	}
+	cases, err := strconv.Atoi(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cases
+}
+
 const (
 	// dataStart is when the data begin, and dataSpan how long they last, in milliseconds.
 	dataStart = 1_000_000_000
@@ -81,6 +87,12 @@ func (r random) of(texts ...string) string { return texts[r.IntN(len(texts))] }
 // data returns a store with series of each kind.
 func (r random) data(t *testing.T) storage.Storage {
 	store := teststorage.New(t)
+	r.fillAll(t, store)
+	return store
+}
+
+// fillAll appends series of each kind.
+func (r random) fillAll(t *testing.T, store storage.Storage) {
 	for _, name := range []string{"a_total", "b_total", "gauge", "sparse", "native", "mixed", "h_bucket"} {
 		for job := range 2 {
 			for instance := range 3 {
@@ -95,7 +107,6 @@ func (r random) data(t *testing.T) storage.Storage {
 			}
 		}
 	}
-	return store
 }
 
 // fill appends the samples of a series.

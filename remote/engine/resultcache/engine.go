@@ -1,0 +1,159 @@
+package resultcache
+
+import (
+	"context"
+	"sort"
+	"time"
+
+	"github.com/prometheus/prometheus/promql"
+	"github.com/prometheus/prometheus/promql/parser"
+	"github.com/prometheus/prometheus/storage"
+
+	"github.com/promtable/promtable/remote/engine/eval"
+)
+
+const (
+	// margin is how old all that a step reads must be for the step to be closed. Samples come within
+	// it when all is well: senders retry, rules and scrapes are late by an interval. With less,
+	// ordinary writes would drop what queries have just added; those that move on evaluate the steps
+	// of this time anew each time.
+	margin = 10 * time.Minute
+	// gridOffset is of which times, besides its step, a query may begin at a multiple to be cached.
+	// Clients align queries to the step, those with steps of hours in a time zone. The steps of
+	// other queries are never asked for again.
+	gridOffset = 15 * time.Minute
+	// maxGaps is how many ranges of steps a query may evaluate apart. Each costs a look-up of
+	// its series; with more, the query is evaluated as a whole.
+	maxGaps = 8
+)
+
+// Config says what an Engine stands in front of. All fields are required.
+type Config struct {
+	// Engine evaluates what is not cached, Options are its options.
+	Engine  promql.QueryEngine
+	Options promql.EngineOpts
+	// Memory bounds what queries hold.
+	Memory *eval.Memory
+	// Now is the clock. If it goes back, only hits are lost.
+	Now func() time.Time
+}
+
+// An Engine is a promql.QueryEngine that answers range queries from a Cache. It is safe for
+// concurrent use. Instant queries pass through.
+type Engine struct {
+	promql.QueryEngine
+	cache *Cache
+	cfg   Config
+}
+
+var _ promql.QueryEngine = (*Engine)(nil)
+
+// Engine returns an engine that uses c. The store that queries name must be the same in all.
+func (c *Cache) Engine(cfg Config) *Engine {
+	return &Engine{QueryEngine: cfg.Engine, cache: c, cfg: cfg}
+}
+
+// uncached is the key of a context that asks for an evaluation.
+type uncached struct{}
+
+// WithoutCache returns a context in which queries are neither answered from a cache nor cached.
+func WithoutCache(ctx context.Context) context.Context {
+	return context.WithValue(ctx, uncached{}, true)
+}
+
+// NewRangeQuery implements promql.QueryEngine.
+func (e *Engine) NewRangeQuery(ctx context.Context, source storage.Queryable, opts promql.QueryOpts, qs string, start, end time.Time, interval time.Duration) (promql.Query, error) {
+	whole, err := e.QueryEngine.NewRangeQuery(ctx, source, opts, qs, start, end, interval)
+	if err != nil || ctx.Value(uncached{}) != nil || !e.knowsOptions() {
+		return whole, err
+	}
+	g, ok := gridOf(start, end, interval)
+	if !ok {
+		return whole, nil
+	}
+	expr, err := e.cfg.Options.Parser.ParseExpr(qs)
+	if err != nil || !isCacheable(expr) {
+		return whole, nil
+	}
+	lookback := e.cfg.Options.LookbackDelta
+	if opts != nil && opts.LookbackDelta() > 0 {
+		lookback = opts.LookbackDelta()
+	}
+	return &query{
+		Query: whole, engine: e, source: source, opts: opts, grid: g,
+		stmt: parser.EvalStmt{Expr: expr, Interval: interval, LookbackDelta: lookback},
+		key:  queryKey{text: qs, step: g.step, phase: g.phase, lookback: lookback.Milliseconds()},
+	}, nil
+}
+
+// knowsOptions says that no option makes steps depend on each other. Without names that are dropped
+// at once, series of the same labels are put together at the end.
+func (e *Engine) knowsOptions() bool {
+	o := e.cfg.Options
+	return !o.EnableDelayedNameRemoval && !o.EnableTypeAndUnitLabels && !o.UseStartTimestamps
+}
+
+// steps is a range [start, limit) of steps, which are numbered from the phase of a grid on.
+type steps struct{ start, limit int64 }
+
+func (s steps) isEmpty() bool { return s.start >= s.limit }
+
+// within returns the steps that are in o, too.
+func (s steps) within(o steps) steps {
+	s = steps{max(s.start, o.start), min(s.limit, o.limit)}
+	s.limit = max(s.start, s.limit)
+	return s
+}
+
+// blocks returns the numbers of the blocks that have any of the steps.
+func (s steps) blocks() func(yield func(int64) bool) {
+	return func(yield func(int64) bool) {
+		for n := s.start / blockSteps; n*blockSteps < s.limit && yield(n); n++ {
+		}
+	}
+}
+
+// stepsOf returns the steps that a block may have.
+func stepsOf(block int64) steps { return steps{block * blockSteps, (block + 1) * blockSteps} }
+
+// A grid has the times of the steps of a query, in milliseconds.
+type grid struct {
+	phase, step int64
+	steps       steps
+}
+
+// gridOf returns the grid of a range query, and whether queries on it may be cached.
+func gridOf(start, end time.Time, interval time.Duration) (g grid, ok bool) {
+	first, last := start.UnixMilli(), end.UnixMilli()
+	g.step = interval.Milliseconds()
+	if g.step <= 0 || interval%time.Millisecond != 0 || first < 0 || last-first < g.step {
+		return g, false // with one step upstream's engine orders series in another way
+	}
+	g.phase = first % g.step
+	g.steps.start = first / g.step
+	g.steps.limit = g.steps.start + (last-first)/g.step + 1
+	return g, g.phase == 0 || first%gridOffset.Milliseconds() == 0
+}
+
+func (g grid) time(step int64) int64 { return g.phase + step*g.step }
+
+// times returns the times of the first and the last of some steps.
+func (g grid) times(s steps) span { return span{g.time(s.start), g.time(s.limit - 1)} }
+
+// read returns the times that some steps of q read.
+func (q *query) read(s steps) (read span) {
+	times, stmt := q.times(s), q.stmt
+	stmt.Start, stmt.End = time.UnixMilli(times.mint), time.UnixMilli(times.maxt)
+	read.mint, read.maxt = promql.FindMinMaxTime(&stmt)
+	return read
+}
+
+// closed returns the steps of q, from the first one on, that are closed now.
+func (q *query) closed() steps {
+	latest := q.engine.cfg.Now().Add(-margin).UnixMilli()
+	n := sort.Search(int(q.steps.limit-q.steps.start), func(i int) bool {
+		step := q.steps.start + int64(i)
+		return q.read(steps{step, step + 1}).maxt > latest
+	})
+	return steps{q.steps.start, q.steps.start + int64(n)}
+}

@@ -1,0 +1,131 @@
+package resultcache
+
+import (
+	"errors"
+	"slices"
+
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/promql/parser"
+)
+
+// isCacheable says that expr reads series, and that its value at a step is the same to the bit
+// whatever other steps a query has. Upstream's engine looks at other steps where
+//
+//   - the expression says so: @ start(), range() and others, warnings about sort
+//   - it refuses series that are the same without their names, although they are not at the same
+//     steps: a range of series of more than one name
+//   - it adds up, or compares, the groups of an aggregation: they are in the order of their
+//     first series, which may have no sample at this step
+//   - the parameter of an aggregation is no number
+//
+// Features that are not in this list because they are new, or rare, are not cached, either.
+func isCacheable(expr parser.Expr) bool {
+	selects := false
+	depends := anyNode(expr, func(node parser.Node) bool {
+		switch n := node.(type) {
+		case *parser.VectorSelector:
+			selects = true
+			return n.StartOrEnd != 0 || n.OriginalOffsetExpr != nil || n.Anchored || n.Smoothed
+		case *parser.MatrixSelector:
+			return n.RangeExpr != nil || !hasOneName(n.VectorSelector.(*parser.VectorSelector))
+		case *parser.SubqueryExpr:
+			return n.StartOrEnd != 0 || n.OriginalOffsetExpr != nil || n.RangeExpr != nil || n.StepExpr != nil || anyNode(n.Expr, mixesNames)
+		case *parser.Call:
+			return slices.Contains(dependentFunctions, n.Func.Name)
+		case *parser.BinaryExpr:
+			m := n.VectorMatching
+			return m != nil && (m.FillValues.LHS != nil || m.FillValues.RHS != nil)
+		case *parser.AggregateExpr:
+			return !isLiteral(n.Param) || !slices.Contains(unorderedAggregations, n.Op) && hasGroups(n.Expr)
+		}
+		return false
+	})
+	return selects && !depends
+}
+
+var (
+	// dependentFunctions are those that look at the range of a query.
+	dependentFunctions = []string{"start", "end", "range", "step", "sort", "sort_desc", "sort_by_label", "sort_by_label_desc", "info"}
+	// unorderedAggregations are those whose value does not depend on the order of the elements. That
+	// of the others does: sums are compensated, topk and bottomk choose one of equals, 0 and -0
+	// are equal.
+	unorderedAggregations = []parser.ItemType{parser.COUNT, parser.GROUP, parser.COUNT_VALUES}
+	// renamingFunctions change labels.
+	renamingFunctions = []string{"label_replace", "label_join"}
+)
+
+// anyNode says whether is is true of a node of expr.
+func anyNode(expr parser.Expr, is func(parser.Node) bool) bool {
+	found := errors.New("found")
+	return parser.Walk(visitor(func(node parser.Node) error {
+		if node != nil && is(node) {
+			return found
+		}
+		return nil
+	}), expr, nil) != nil
+}
+
+// A visitor is a function that sees each node of an expression, until it returns an error.
+type visitor func(parser.Node) error
+
+// Visit implements parser.Visitor.
+func (v visitor) Visit(node parser.Node, _ []parser.Node) (parser.Visitor, error) {
+	return v, v(node)
+}
+
+// hasOneName says that all series of a selector have the same metric name.
+func hasOneName(s *parser.VectorSelector) bool {
+	return slices.ContainsFunc(s.LabelMatchers, func(m *labels.Matcher) bool {
+		return m.Name == labels.MetricName && m.Type == labels.MatchEqual && m.Value != ""
+	})
+}
+
+// mixesNames says that node may have series that are the same without their names.
+func mixesNames(node parser.Node) bool {
+	switch n := node.(type) {
+	case *parser.VectorSelector:
+		return !hasOneName(n)
+	case *parser.BinaryExpr:
+		return n.Op == parser.LOR
+	case *parser.AggregateExpr:
+		return n.Op == parser.COUNT_VALUES
+	case *parser.Call:
+		return slices.Contains(renamingFunctions, n.Func.Name)
+	}
+	return false
+}
+
+// isLiteral says that the parameter of an aggregation is a literal, or that there is none.
+func isLiteral(param parser.Expr) bool {
+	switch p := param.(type) {
+	case nil, *parser.NumberLiteral, *parser.StringLiteral:
+		return true
+	case *parser.ParenExpr:
+		return isLiteral(p.Expr)
+	case *parser.UnaryExpr:
+		return isLiteral(p.Expr)
+	}
+	return false
+}
+
+// hasGroups says that the series of expr are in the order of the groups of an aggregation. Most
+// other nodes above an aggregation put their series into the order of a map: there upstream's
+// engine does not agree with itself.
+func hasGroups(expr parser.Expr) bool {
+	switch e := expr.(type) {
+	case *parser.ParenExpr:
+		return hasGroups(e.Expr)
+	case *parser.UnaryExpr:
+		return hasGroups(e.Expr)
+	case *parser.SubqueryExpr:
+		return hasGroups(e.Expr)
+	case *parser.AggregateExpr:
+		return e.Without || len(e.Grouping) > 0
+	case *parser.Call:
+		return slices.ContainsFunc(e.Args, func(arg parser.Expr) bool {
+			isRange := arg.Type() == parser.ValueTypeMatrix
+			return (isRange || slices.Contains(renamingFunctions, e.Func.Name)) && hasGroups(arg)
+		})
+	}
+	return false
+}
