@@ -22,6 +22,7 @@ import (
 	"github.com/promtable/promtable/remote"
 	"github.com/promtable/promtable/remote/api"
 	"github.com/promtable/promtable/remote/engine"
+	"github.com/promtable/promtable/remote/engine/resultcache"
 	"github.com/promtable/promtable/remote/request"
 )
 
@@ -48,8 +49,8 @@ type options struct {
 
 	resourceLabels []string
 	indexMemory    byteSize
-	// queryMemory and totalMemory bound what queries hold.
-	queryMemory, totalMemory byteSize
+	// queryMemory and totalMemory bound what queries hold, resultsCache what is kept of them.
+	queryMemory, totalMemory, resultsCache byteSize
 
 	buffered      bool
 	bufferPath    string
@@ -295,11 +296,13 @@ func (o *options) queryFlags(app *kingpin.Application) {
 	durationFlag(app.Flag("query.timeout", "Maximum time of one PromQL query, or of another request to the HTTP API."), &o.api.Timeout)
 	intFlag(app.Flag("query.max-samples", "Maximum number of samples that one PromQL query may hold in memory."), &o.api.MaxSamples)
 	size := func(value *byteSize, name string, bytes int, help string) {
-		value.flag = name
-		app.Flag(name, help).Default(units.Base2Bytes(bytes).String()).SetValue(value)
+		o.given[name], value.flag = new(bool), name
+		app.Flag(name, help).Default(units.Base2Bytes(bytes).String()).IsSetByUser(o.given[name]).SetValue(value)
 	}
 	size(&o.queryMemory, "query.max-memory-bytes", o.api.MaxMemory, "Maximum bytes of samples and results that one PromQL query may hold. 0 is no limit.")
 	size(&o.totalMemory, "query.max-total-memory-bytes", o.api.MaxTotalMemory, "Maximum bytes that all PromQL queries together may hold; others are answered 503. 0 is no limit.")
+	size(&o.resultsCache, "query.results-cache-bytes", resultcache.DefaultBytes, "Maximum bytes of results of range queries that are kept in memory, so that a query that is sent again is evaluated only where it is new. "+
+		"0 is none. Not with Bigtable, where other adapters write.")
 	intFlag(app.Flag("query.max-concurrency", "Maximum number of concurrent PromQL queries; others wait."), &o.api.MaxConcurrent)
 	durationFlag(app.Flag("query.lookback-delta", "Maximum age of the last sample of a series that PromQL takes as its value."), &o.api.Lookback)
 	durationFlag(app.Flag("query.default-evaluation-interval", "Default step of subqueries, like evaluation_interval of Prometheus."), &o.api.EvaluationInterval)
@@ -350,11 +353,16 @@ func (o *options) check() error {
 		}
 		return nil
 	}
+	if !*o.given[o.resultsCache.flag] {
+		o.resultsCache.Base2Bytes = 0
+	}
 	switch {
 	case *o.given["storage.path"]:
 		return errors.New("--storage.path is for the embedded store: leave it out, or use --storage.backend=embedded")
 	case *o.given[o.minFree.flag] && !o.buffered:
 		return errors.New("--storage.min-free-space is for the local disk: add --buffer.enabled, or leave it out")
+	case o.resultsCache.Base2Bytes != 0:
+		return errors.New("--query.results-cache-bytes is for the embedded store: other adapters may write to Bigtable; leave it out")
 	case o.project == "":
 		return errors.New("--storage.backend=bigtable needs --bigtable.project=PROJECT; with an emulator any name will do")
 	case o.instance == "":

@@ -4,9 +4,46 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/alecthomas/units"
 )
 
 // TestEvaluationInterval: the step of subqueries is a positive number of milliseconds.
+func TestResultsCacheBytes(t *testing.T) {
+	const flag = "--query.results-cache-bytes"
+	bigtable := []string{"--storage.backend=bigtable", "--bigtable.project=p", "--bigtable.instance=i"}
+	for _, tt := range []struct {
+		name    string
+		args    []string
+		want    units.Base2Bytes
+		refused string
+	}{
+		{"default", nil, 64 * units.MiB, ""},
+		{"larger", []string{flag + "=1GiB"}, units.GiB, ""},
+		{"off", []string{flag + "=0"}, 0, ""},
+		{"malformed", []string{flag + "=many"}, 0, flag + "=many: give a size"},
+		{"on Bigtable", bigtable, 0, ""},
+		{"off on Bigtable", append(bigtable, flag+"=0"), 0, ""},
+		{"given on Bigtable", append(bigtable, flag+"=64MiB"), 0, flag + " is for the embedded store"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			o, err := parseFlags(tt.args)
+			if tt.refused != "" {
+				if err == nil || !strings.Contains(err.Error(), tt.refused) {
+					t.Errorf("error %v, want %s", err, tt.refused)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := o.api.Flags["query.results-cache-bytes"]; o.resultsCache.Base2Bytes != tt.want || got != tt.want.String() {
+				t.Errorf("%s, and the API says %s, want %s", o.resultsCache, got, tt.want)
+			}
+		})
+	}
+}
+
 func TestEvaluationInterval(t *testing.T) {
 	const flag = "--query.default-evaluation-interval"
 	for _, tt := range []struct {

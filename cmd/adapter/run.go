@@ -28,6 +28,7 @@ import (
 	"github.com/promtable/promtable/remote"
 	"github.com/promtable/promtable/remote/api"
 	"github.com/promtable/promtable/remote/engine"
+	"github.com/promtable/promtable/remote/engine/resultcache"
 	"github.com/promtable/promtable/remote/request"
 	"github.com/promtable/promtable/remote/selfscrape"
 	"github.com/promtable/promtable/remote/ui"
@@ -97,6 +98,8 @@ type adapter struct {
 	// lateNotes tell the sealer of late cells. They are nil with a buffer and on the embedded
 	// store.
 	lateNotes *seal.LateNotes
+	// results is nil if results of queries are not cached.
+	results *resultcache.Cache
 	// closers end what open has opened. The last one is called first.
 	closers []func() error
 }
@@ -134,6 +137,9 @@ func (a *adapter) open(ctx context.Context) (served handlers, err error) {
 	a.onClose("close the store", store.Close)
 	if err != nil {
 		return served, err
+	}
+	if bytes := a.o.resultsCache.Base2Bytes; bytes > 0 {
+		a.results = resultcache.New(int64(bytes), a.reg)
 	}
 	e, err := newEngine(a, store, appender)
 	if err != nil {
@@ -352,6 +358,9 @@ func newEngine(a *adapter, store bucketstore.Store, appender bucketstore.Appende
 	cfg.Logger = a.logger
 	cfg.Registerer = a.reg
 	cfg.IndexMemory = int(o.indexMemory.Base2Bytes)
+	if a.results != nil {
+		cfg.Written = a.results.Written
+	}
 	if cfg.MaxFuture == 0 {
 		cfg.MaxFuture = engine.Unbounded
 	}
@@ -406,6 +415,7 @@ func newAPI(a *adapter, e *engine.Engine, slow *request.SlowLog) (*api.API, erro
 	cfg.SlowLog = slow
 	cfg.MaxMemory, cfg.MaxTotalMemory = unbounded(int(o.queryMemory.Base2Bytes)), unbounded(int(o.totalMemory.Base2Bytes))
 	cfg.Engine = e
+	cfg.Results = a.results
 	cfg.Now = time.Now
 	cfg.Logger = a.logger
 	cfg.Registerer = a.reg

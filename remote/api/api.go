@@ -31,6 +31,7 @@ import (
 
 	"github.com/promtable/promtable/remote/engine"
 	"github.com/promtable/promtable/remote/engine/eval"
+	"github.com/promtable/promtable/remote/engine/resultcache"
 	"github.com/promtable/promtable/remote/request"
 )
 
@@ -64,6 +65,9 @@ type Config struct {
 	// EvaluationInterval is the step of a subquery that names none, in whole
 	// milliseconds: what Prometheus takes from its configuration.
 	EvaluationInterval time.Duration // 1m
+	// Results caches results of range queries. It may be nil. Whatever writes to the store calls
+	// its method Written.
+	Results *resultcache.Cache
 	// Features are the names of parts of PromQL that are off by default, see CheckFeatures.
 	Features []string
 	// SlowLog logs slow queries. It may be nil.
@@ -154,7 +158,7 @@ func New(cfg Config) (*API, error) {
 	}
 	m := newMetrics(cfg.Registerer)
 	for _, pattern := range upstreamPatterns() {
-		a.mux.Handle(pattern, a.bounded(m.instrument(pattern, upstream)))
+		a.mux.Handle(pattern, a.bounded(m.instrument(pattern, withCacheControl(upstream))))
 	}
 	for pattern, serve := range own() {
 		handler := func(w http.ResponseWriter, r *http.Request) { serve(a, w, r) }

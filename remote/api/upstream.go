@@ -23,6 +23,7 @@ import (
 
 	"github.com/promtable/promtable/remote/engine"
 	"github.com/promtable/promtable/remote/engine/eval"
+	"github.com/promtable/promtable/remote/engine/resultcache"
 	"github.com/promtable/promtable/remote/request"
 )
 
@@ -63,12 +64,16 @@ func (a *API) newUpstream() (http.Handler, error) {
 	observeMemory(a.cfg.Registerer, memory)
 	a.queries = eval.New(opts, memory)
 	a.close = a.queries.Close
+	var queries promql.QueryEngine = a.queries
+	if a.cfg.Results != nil {
+		queries = a.cfg.Results.Engine(resultcache.Config{Engine: a.queries, Options: opts, Memory: memory, Now: a.cfg.Now})
+	}
 	// NewAPI renders openapi.yaml, which is not served: without paths that takes
 	// half the time and memory.
 	noPaths := v1.OpenAPIOptions{IncludePaths: []string{"none"}}
 	store := markedStorage{a.cfg.Engine}
 	api := v1.NewAPI(
-		watchedEngine{a.queries, a.cfg.SlowLog}, store, nil, nil, store,
+		watchedEngine{queries, a.cfg.SlowLog}, store, nil, nil, store,
 		nil, nil, nil,
 		func() config.Config { return config.DefaultConfig },
 		a.cfg.Flags,
@@ -102,6 +107,20 @@ func (a *API) newUpstream() (http.Handler, error) {
 // step is 0.
 func (a *API) Explain(ctx context.Context, expr string, start, end time.Time, step time.Duration) (*eval.Node, error) {
 	return a.queries.Explain(ctx, expr, start, end, step)
+}
+
+// withCacheControl evaluates queries whose client asks for no cached answer, by the header
+// Cache-Control: no-cache or no-store.
+func withCacheControl(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		for _, directive := range strings.Split(strings.Join(r.Header.Values("Cache-Control"), ","), ",") {
+			switch strings.ToLower(strings.TrimSpace(directive)) {
+			case "no-cache", "no-store":
+				r = r.WithContext(resultcache.WithoutCache(r.Context()))
+			}
+		}
+		next.ServeHTTP(w, r)
+	})
 }
 
 // newTracker bounds the active queries, and logs them if Config.ActiveQueries is set.
