@@ -267,6 +267,9 @@ func (ps *parts) find(ms []*labels.Matcher) *part {
 // evaluate evaluates a part.
 func (ps *parts) evaluate(ctx context.Context, p *part) ([]result, annotations.Annotations, error) {
 	results, err := p.evaluate(ctx, ps.source, ps.maxSamples)
+	if ended := ctx.Err(); err != nil && ended != nil {
+		err = &evaluationError{endedError(ended)}
+	}
 	switch {
 	case errors.Is(err, errUnknown):
 		ps.gaveUp = p.place
@@ -280,6 +283,14 @@ func (ps *parts) evaluate(ctx context.Context, p *part) ([]result, annotations.A
 		p.tell(ps.stats, results)
 	}
 	return results, p.warnings, err
+}
+
+// endedError returns upstream's error of a query whose context has ended.
+func endedError(err error) error {
+	if errors.Is(err, context.DeadlineExceeded) {
+		return promql.ErrQueryTimeout("expression evaluation")
+	}
+	return promql.ErrQueryCanceled("expression evaluation")
 }
 
 // value returns the results of the whole expression as upstream's engine does.

@@ -222,6 +222,55 @@ func TestHeld(t *testing.T) {
 	}
 }
 
+// TestEnded: a query that runs too long, or is canceled, while a part reads series says so, as
+// upstream's engine does.
+func TestEnded(t *testing.T) {
+	opts := options()
+	opts.Timeout = time.Millisecond
+	for _, qs := range []string{"a", "sum(a) + sum(rate(a[5m]))"} {
+		ctx, cancel := context.WithCancel(t.Context())
+		for _, tt := range []struct {
+			opts  promql.EngineOpts
+			begin func()
+			want  error
+		}{
+			{opts, func() {}, promql.ErrQueryTimeout("expression evaluation")},
+			{options(), cancel, promql.ErrQueryCanceled("expression evaluation")},
+		} {
+			q, err := eval.New(tt.opts, eval.NewMemory(0, 0)).NewInstantQuery(ctx, endless{tt.begin}, nil, qs, time.UnixMilli(1000))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if res := q.Exec(ctx); res.Err != tt.want {
+				t.Errorf("%s: %v, want %v", qs, res.Err, tt.want)
+			}
+			q.Close()
+		}
+	}
+}
+
+// endless is a store whose series come when the query has ended. begin is called when they are
+// asked for.
+type endless struct{ begin func() }
+
+// Querier implements storage.Queryable.
+func (e endless) Querier(int64, int64) (storage.Querier, error) { return endlessQuerier{nil, e}, nil }
+
+type endlessQuerier struct {
+	storage.LabelQuerier
+	endless
+}
+
+// Select implements storage.Querier.
+func (q endlessQuerier) Select(ctx context.Context, _ bool, _ *storage.SelectHints, _ ...*labels.Matcher) storage.SeriesSet {
+	q.begin()
+	<-ctx.Done()
+	return storage.ErrSeriesSet(fmt.Errorf("read rows: %w", ctx.Err()))
+}
+
+// Close implements storage.LabelQuerier.
+func (endlessQuerier) Close() error { return nil }
+
 // TestManySteps: a subquery of very many steps is refused, and one of many is evaluated.
 func TestManySteps(t *testing.T) {
 	data := memory{&floatSeries{labels: labels.FromStrings("__name__", "a"), ts: []int64{1, 2}, vs: []float64{1, 2}}}
