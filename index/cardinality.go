@@ -74,39 +74,22 @@ func (m *memory) countsOf(period int64) *counts {
 
 // count counts the series of a period.
 func (x *Index) count(ctx context.Context, period int64) (*counts, error) {
-	q := &Query{Start: period, Limit: period + 1}
 	load := x.memory.begin()
 	defer x.memory.end(load)
-	metrics, err := x.texts(ctx, q, textKind{valuesList, labels.MetricName}, 0)
-	if err != nil {
-		return nil, err
-	}
 	c := &counts{byLabel: make(map[string]*labelCounts)}
 	var counted hashTable
-	all := x.newList(q, nil, nil)
 	builder := labels.NewScratchBuilder(16)
-	for some := range slices.Chunk(append(metrics, ""), maxRanges) { // "" is that of series without a metric name
-		ranges := make([]series.RowRange, len(some))
-		for i, metric := range some {
-			ranges[i] = all.postingRange(metric, period, period)
-		}
-		sortRanges(ranges)
-		err := x.rows.ScanRows(ctx, ranges, 0, func(key, _ []byte) error {
-			_, seriesKey, err := x.schema.ParsePosting(key)
-			if err != nil {
-				return err
-			}
-			ls, err := x.schema.ParseSeriesKey(seriesKey, &builder)
-			if err != nil {
-				return fmt.Errorf("posting %q: %w", key, err)
-			}
-			counted.add(x.writer.hash.of(seriesKey))
-			c.add(ls)
-			return nil
-		})
+	err := x.eachMark(ctx, period, func(seriesKey []byte) error {
+		ls, err := x.schema.ParseSeriesKey(seriesKey, &builder)
 		if err != nil {
-			return nil, fmt.Errorf("count series: %w", err)
+			return fmt.Errorf("posting of %q: %w", seriesKey, err)
 		}
+		counted.add(x.writer.hash.of(seriesKey))
+		c.add(ls)
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("count series: %w", err)
 	}
 	x.memory.installCounts(load, period, c, func(s *Identity) bool {
 		h := x.writer.hash.of([]byte(s.Key))
@@ -117,6 +100,33 @@ func (x *Index) count(ctx context.Context, period int64) (*counts, error) {
 		return true
 	})
 	return c, nil
+}
+
+// eachMark calls fn with the key of each series in a period. An error of fn ends it and is
+// returned unchanged.
+func (x *Index) eachMark(ctx context.Context, period int64, fn func(seriesKey []byte) error) error {
+	metrics, err := x.texts(ctx, &Query{Start: period, Limit: period + 1}, textKind{valuesList, labels.MetricName}, 0)
+	if err != nil {
+		return err
+	}
+	for some := range slices.Chunk(append(metrics, ""), maxRanges) { // "" is that of series without a metric name
+		ranges := make([]series.RowRange, len(some))
+		for i, metric := range some {
+			ranges[i] = series.PrefixRange(x.schema.AppendPostingPrefix(nil, labels.MetricName, metric, period))
+		}
+		sortRanges(ranges)
+		err := x.rows.ScanRows(ctx, ranges, 0, func(key, _ []byte) error {
+			_, seriesKey, err := x.schema.ParsePosting(key)
+			if err != nil {
+				return err
+			}
+			return fn(seriesKey)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // installCounts keeps counts. It adds the series that this process has written while they

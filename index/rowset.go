@@ -41,6 +41,9 @@ type rowSet struct {
 	// periods are ascending. None is empty.
 	periods []*periodRows
 	evicted prometheus.Counter
+	// whole has the periods of which all rows of the table are here, and with false those
+	// of which they are being read.
+	whole map[int64]bool
 }
 
 // periodRows are the rows of a period, in parts by their hashes.
@@ -91,6 +94,7 @@ func (s *rowSet) evict() {
 	oldest.len -= n
 	s.len -= n
 	s.evicted.Add(float64(n))
+	delete(s.whole, oldest.period)
 	if oldest.len == 0 {
 		s.periods = slices.Delete(s.periods, 0, 1)
 	}

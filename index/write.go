@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -153,11 +154,24 @@ func (x *Index) putRows(ctx context.Context, rows []Row) error {
 // lookupKeys is how many commit marks a request reads at most.
 const lookupKeys = 2000
 
-// lookUp reads the commit marks of needs. It remembers the needs whose mark is in the
-// table, and returns the others in the same order.
+// lookUp finds out which needs have a commit mark in the table. It remembers those, and
+// returns the others in the same order.
 func (x *Index) lookUp(ctx context.Context, needs []need) (absent []need, err error) {
-	ranges := make([]series.RowRange, len(needs))
-	for i, n := range needs {
+	defer func() {
+		if err != nil {
+			x.metrics.failed.Add(float64(len(needs)))
+			err = fmt.Errorf("read index marks: %w", err)
+		}
+	}()
+	if err := x.readMarks(ctx, needs); err != nil {
+		return nil, err
+	}
+	unknown, absent := x.writer.divide(needs)
+	if len(unknown) == 0 {
+		return absent, nil
+	}
+	ranges := make([]series.RowRange, len(unknown))
+	for i, n := range unknown {
 		name := n.entry.Labels.Get(labels.MetricName)
 		mark := append(x.schema.AppendPostingPrefix(nil, labels.MetricName, name, n.period), n.entry.Key...)
 		ranges[i] = series.SingleRow(mark)
@@ -170,11 +184,10 @@ func (x *Index) lookUp(ctx context.Context, needs []need) (absent []need, err er
 		return err
 	})
 	if err != nil {
-		x.metrics.failed.Add(float64(len(needs)))
-		return nil, fmt.Errorf("read index marks: %w", err)
+		return nil, err
 	}
 	var found []need
-	for _, n := range needs {
+	for _, n := range unknown {
 		if _, ok := marks[n.rowID]; ok {
 			found = append(found, n)
 		} else {
@@ -182,10 +195,34 @@ func (x *Index) lookUp(ctx context.Context, needs []need) (absent []need, err er
 		}
 	}
 	x.metrics.found.Add(float64(len(found)))
-	x.metrics.absent.Add(float64(len(absent)))
+	x.metrics.absent.Add(float64(len(unknown) - len(found)))
 	x.memory.addFound(found)
 	x.writer.remember(found, nil)
 	return absent, nil
+}
+
+// readMarks remembers all marks of the periods of needs if no other process writes and
+// many series of the period were looked up: a point read costs some ten times as much as
+// the next row.
+func (x *Index) readMarks(ctx context.Context, needs []need) error {
+	w := &x.writer
+	if !x.memory.sole || !w.reading.TryLock() { // calls that meet another one look up
+		return nil
+	}
+	defer w.reading.Unlock()
+	for _, period := range w.beginReading(needs) {
+		err := x.eachMark(ctx, period, func(seriesKey []byte) error {
+			if !w.addMark(rowID{period, w.hash.of(seriesKey)}) {
+				return errEnough
+			}
+			return nil
+		})
+		w.endReading(period, err)
+		if err != nil && !errors.Is(err, errEnough) {
+			return err
+		}
+	}
+	return nil
 }
 
 // periodEnd is the cell time of the rows of n, in milliseconds: its period ends then.

@@ -21,6 +21,10 @@ type writer struct {
 	// reserved holds series in periods that a call of Write looks up and writes. The
 	// channel is that of the call, closed when it has ended, well or not.
 	reserved map[rowID]chan struct{}
+	// lookups counts the series of a period that were looked up, up to manyLookups: then
+	// all marks of the period are read, by one call at a time.
+	lookups map[int64]int
+	reading sync.Mutex
 	// ahead are those that are due in the next period.
 	ahead aheadQueue
 }
@@ -29,9 +33,10 @@ type writer struct {
 func newWriter(writtenSeries int, m metrics) writer {
 	return writer{
 		hash:     newHasher(),
-		marks:    rowSet{max: 2 * min(writtenSeries, math.MaxInt/2), evicted: m.evictedMarks},
+		marks:    rowSet{max: 2 * min(writtenSeries, math.MaxInt/2), evicted: m.evictedMarks, whole: make(map[int64]bool)},
 		texts:    rowSet{max: max(1, writtenSeries/2), evicted: m.evictedTexts},
 		reserved: make(map[rowID]chan struct{}),
+		lookups:  make(map[int64]int),
 		ahead:    aheadQueue{queued: make(map[rowID]struct{})},
 	}
 }
@@ -78,6 +83,63 @@ func (w *writer) reserve(missing []need, done chan struct{}) (mine, others []nee
 		}
 	}
 	return mine, others
+}
+
+// manyLookups is how many series of a period are looked up before all its marks are read.
+const manyLookups = 10_000
+
+// beginReading counts needs, which are to be looked up and in order of periods, and
+// returns the periods whose marks are to be read.
+func (w *writer) beginReading(needs []need) (periods []int64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, n := range needs {
+		if w.lookups[n.period]++; w.lookups[n.period] == manyLookups {
+			periods = append(periods, n.period)
+			w.marks.whole[n.period] = false
+		}
+	}
+	return periods
+}
+
+// addMark remembers a mark that was read, and says whether there was room for all of its
+// period so far.
+func (w *writer) addMark(r rowID) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.marks.add(r)
+	_, ok := w.marks.whole[r.period]
+	return ok
+}
+
+// endReading says how the reading of the marks of a period ended.
+func (w *writer) endReading(period int64, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch _, ok := w.marks.whole[period]; {
+	case ok && err == nil:
+		w.marks.whole[period] = true
+	case ok:
+		delete(w.marks.whole, period)
+		w.lookups[period] = 0 // to be tried again
+	}
+}
+
+// divide returns the needs that may have a mark in the table, and those that have none.
+// It leaves out those whose mark is remembered by now.
+func (w *writer) divide(needs []need) (unknown, absent []need) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, n := range needs {
+		switch {
+		case w.marks.has(n.rowID):
+		case w.marks.whole[n.period]:
+			absent = append(absent, n)
+		default:
+			unknown = append(unknown, n)
+		}
+	}
+	return unknown, absent
 }
 
 // numWritten returns how many series in periods are remembered as written.

@@ -295,3 +295,56 @@ func wantMetric(t *testing.T, reg *prometheus.Registry, name string, want float6
 		t.Errorf("%s is %v, want %v", name, got, want)
 	}
 }
+
+// After a restart the sole writer looks up many series by point reads, and then reads the
+// marks of the period once: no row is written twice, and a new series costs no read.
+func TestWriteReadsMarks(t *testing.T) {
+	const count = 13_000
+	tests := []struct {
+		name string
+		cfg  index.Config
+		// fails is the scan that fails, 0 for none.
+		fails int
+		// lookups is how many series are looked up, and scans how many scans there are.
+		lookups float64
+		scans   int
+	}{
+		{name: "sole writer", cfg: index.Config{SoleWriter: true}, lookups: 9000, scans: 9 + 2},
+		{name: "others write too", lookups: count, scans: 13},
+		{name: "no room", cfg: index.Config{SoleWriter: true, WrittenSeries: 50}, lookups: count, scans: 13 + 2},
+		{name: "a failed read", cfg: index.Config{SoleWriter: true}, fails: 10, lookups: count, scans: 13 + 1},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			tab := newTable(t)
+			tab.countOnly = true
+			mustWrite(t, index.New(tt.cfg, tab), ups(t, count, 0)...)
+			tab.reset()
+			tab.onScan = func(call int) error {
+				if call == tt.fails {
+					return errStore
+				}
+				return nil
+			}
+			reg := prometheus.NewRegistry()
+			tt.cfg.Registerer = reg
+			x := index.New(tt.cfg, tab)
+			for some := range slices.Chunk(ups(t, count, 0), 1000) {
+				if err := x.Write(t.Context(), some); err != nil {
+					mustWrite(t, x, some...)
+				}
+			}
+			// What is read before there is no room is remembered, too.
+			if n := metricOf(t, reg, "adapter_index_mark_lookups_total found"); n > tt.lookups || n < tt.lookups-float64(2*tt.cfg.WrittenSeries) {
+				t.Errorf("%v series are looked up, want %v", n, tt.lookups)
+			}
+			wantWork(t, tab, "the series again", work{scanCalls: tt.scans, scanRows: tab.scanRows})
+			tab.reset()
+			mustWrite(t, x, entry(t, 0, "__name__", "up", "id", "new"))
+			wantMetric(t, reg, "adapter_index_mark_lookups_total absent", float64(tab.scanCalls))
+			if whole := tt.name == "sole writer"; whole != (tab.scanCalls == 0) {
+				t.Errorf("a new series cost %d scans", tab.scanCalls)
+			}
+		})
+	}
+}
