@@ -14,8 +14,8 @@ import (
 // DefaultMemory is how many bytes of lists an Index keeps.
 const DefaultMemory = 1 << 30
 
-// An Identity is what names a series. Many lists and results share one; nobody writes to
-// it.
+// An Identity is what names a series. Many lists and results share one, and
+// only memory writes to lists.
 type Identity struct {
 	// Key is the series key.
 	Key    string
@@ -60,7 +60,7 @@ type memList struct {
 	listKey
 	// matcher is that of a wideList, nil for all series.
 	matcher *labels.Matcher
-	// series are sorted, and nobody writes to the slice. added are those that this
+	// series are sorted. The slice is replaced and never changed. added are those that this
 	// process has written since, in any order.
 	series, added []*Identity
 	// merges counts how often what was added became a part of series.
@@ -259,7 +259,7 @@ func (m *memory) setTextsOf(k listKey, kind textKind, series []*Identity, texts 
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	l := m.lists[k]
-	if l == nil || len(l.added) > 0 || len(l.series) != len(series) || &l.series[0] != &series[0] || l.textsOf[kind] != nil {
+	if l == nil || len(l.added) > 0 || len(l.series) != len(series) || len(series) == 0 || &l.series[0] != &series[0] || l.textsOf[kind] != nil {
 		return
 	}
 	if l.textsOf == nil {
