@@ -324,8 +324,8 @@ func (r *listReader) addSeries(to *run, key []byte) error {
 		return nil
 	}
 	r.matched[to.period]++
-	if limit := r.q.MaxSeries; limit > 0 && r.q.Enough == 0 && max(r.matched[to.period], len(r.matching)) > limit {
-		return tooManySeries(limit)
+	if err := r.q.grow(max(r.matched[to.period], len(r.matching))); err != nil {
+		return err
 	}
 	if r.enough(s, to.period) {
 		return errEnough

@@ -22,6 +22,9 @@ type Query struct {
 	Start, Limit int64
 	// MaxSeries bounds the answer. 0 is no bound.
 	MaxSeries int
+	// Hold, if set, is called when the answer has so many series, now and then while it
+	// grows. Each takes FoundBytes. Its error ends the query and is returned unchanged.
+	Hold func(series int) error
 	// Enough is how many series, or texts, are enough, any of those that match: nothing
 	// is read to find more, and the bases of series may not be all. 0 is for all.
 	Enough int
@@ -29,6 +32,32 @@ type Query struct {
 	// enough, if set, returns for a list what is called with each series that is read and
 	// matches, and says whether that is enough.
 	enough func(l *list) func(s *Identity, period int64) bool
+}
+
+// FoundBytes is about what a series takes in an answer, in bytes, without its Identity.
+const FoundBytes = 40
+
+// holdSteps is after how many series Hold is called.
+const holdSteps = 1024
+
+// grow notes that n series of the answer are found, one more than before. The error is
+// ErrTooManySeries, or that of Hold.
+func (q *Query) grow(n int) error {
+	if q.MaxSeries > 0 && q.Enough == 0 && n > q.MaxSeries {
+		return tooManySeries(q.MaxSeries)
+	}
+	if q.Hold != nil && n%holdSteps == 0 {
+		return q.Hold(n)
+	}
+	return nil
+}
+
+// hold is grow for any number of series.
+func (q *Query) hold(n int) error {
+	if err := q.grow(n); err != nil || q.Hold == nil {
+		return err
+	}
+	return q.Hold(n)
 }
 
 // matches says whether all matchers match.

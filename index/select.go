@@ -43,7 +43,7 @@ type Result struct {
 type Series struct {
 	*Identity
 	// Bases are the starts of the buckets, ascending, in which the index has the
-	// series at some time of the query. Series share the slice, nobody writes to it.
+	// series at some time of the query. Series share the slice, which does not change.
 	Bases []int64
 }
 
@@ -201,15 +201,16 @@ func (l *list) answer() ([]Series, error) {
 			}
 			ofBase = append(ofBase, some)
 		}
-		found.add(unite(ofBase), base)
+		united := unite(ofBase)
+		if err := l.q.hold(len(united)); err != nil {
+			return nil, err
+		}
+		found.add(united, base)
 	}
-	switch n := len(found.series); {
-	case l.q.Enough > 0 && n > l.q.Enough:
-		return found.series[:l.q.Enough], nil
-	case l.q.MaxSeries > 0 && n > l.q.MaxSeries:
-		return nil, tooManySeries(l.q.MaxSeries)
+	if n := l.q.Enough; n > 0 {
+		return found.series[:min(n, len(found.series))], nil
 	}
-	return found.series, nil
+	return found.series, l.q.hold(len(found.series))
 }
 
 // otherMatchers returns the matchers that series of l need not match.
@@ -227,19 +228,18 @@ func (l *list) filter(all []*Identity, ms []*labels.Matcher) (matching []*Identi
 	limit := len(all)
 	if l.q.Enough > 0 {
 		limit = min(limit, l.q.Enough)
-	} else if l.q.MaxSeries > 0 {
-		limit = min(limit, l.q.MaxSeries+1)
 	}
 	if len(ms) == 0 {
-		matching = all[:limit]
+		return all[:limit], nil
 	}
 	for i := 0; i < len(all) && len(matching) < limit; i++ {
-		if matchAll(ms, all[i].Labels) {
-			matching = append(matching, all[i])
+		if !matchAll(ms, all[i].Labels) {
+			continue
 		}
-	}
-	if l.q.Enough == 0 && l.q.MaxSeries > 0 && len(matching) > l.q.MaxSeries {
-		return nil, tooManySeries(l.q.MaxSeries)
+		matching = append(matching, all[i])
+		if err := l.q.grow(len(matching)); err != nil {
+			return nil, err
+		}
 	}
 	return matching, nil
 }

@@ -291,6 +291,32 @@ func TestSelectMaxSeries(t *testing.T) {
 	}
 }
 
+// What an answer holds is told before it is all found, in the same way whether its lists are
+// read or in memory, and an error ends the query.
+func TestSelectHold(t *testing.T) {
+	const count = 3000
+	tab := newTable(t)
+	x := index.New(index.Config{SoleWriter: true}, tab)
+	mustWrite(t, x, ups(t, count, 0)...)
+	for _, pairs := range [][]string{{"__name__=", "up"}, {"__name__=~", "u.*"}, {"__name__=", "up", "id!=", "none"}} {
+		for range 2 {
+			for _, limit := range []int{10, 2000, count - 1, count} {
+				most := 0
+				q := index.Query{Matchers: matchers(t, pairs...), Limit: 1, Hold: func(series int) error {
+					if most = max(most, series); series > limit {
+						return errStore
+					}
+					return nil
+				}}
+				found, err := x.Select(t.Context(), q)
+				if tooMany := limit < count; tooMany != errors.Is(err, errStore) || !tooMany && (len(found.Series) != count || most != count) {
+					t.Errorf("%q with room for %d: %v, held %d", pairs, limit, err, most)
+				}
+			}
+		}
+	}
+}
+
 // What each kind of matcher turns into.
 func TestSelectRanges(t *testing.T) {
 	const count = 1001

@@ -8,9 +8,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"github.com/promtable/promtable/index"
 	"github.com/promtable/promtable/remote/api"
 	"github.com/promtable/promtable/remote/engine"
 )
+
+// found is what the ten series of a selector take without their samples, in bytes.
+const found = 10 * index.FoundBytes
 
 // TestQueryMemory: a query that would hold too much is a 422, one that finds no room a 503
 // that says when to come back, and both name the flag and the selector. It is so whether the
@@ -23,8 +27,9 @@ func TestQueryMemory(t *testing.T) {
 			status int
 			flag   string
 		}{
-			{"one query", func(c *api.Config) { c.MaxMemory = 100 }, http.StatusUnprocessableEntity, "--query.max-memory-bytes"},
-			{"all queries", func(c *api.Config) { c.MaxTotalMemory = 100 }, http.StatusServiceUnavailable, "--query.max-total-memory-bytes"},
+			{"one query", func(c *api.Config) { c.MaxMemory = found + 100 }, http.StatusUnprocessableEntity, "--query.max-memory-bytes"},
+			{"all queries", func(c *api.Config) { c.MaxTotalMemory = found + 100 }, http.StatusServiceUnavailable, "--query.max-total-memory-bytes"},
+			{"its series", func(c *api.Config) { c.MaxMemory = found - 1 }, http.StatusUnprocessableEntity, "--query.max-memory-bytes"},
 		} {
 			t.Run(query+", "+tt.name, func(t *testing.T) {
 				reg := prometheus.NewRegistry()

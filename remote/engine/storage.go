@@ -41,7 +41,7 @@ type querier struct{ labelQuerier }
 // Select implements storage.Querier. The series are always sorted.
 func (q querier) Select(ctx context.Context, _ bool, hints *storage.SelectHints, ms ...*labels.Matcher) storage.SeriesSet {
 	query := q.query(hints, ms)
-	query.Decoded, query.Passing = true, eval.Passing(ctx)
+	query.Decoded, query.Passing, query.Hold = true, eval.Passing(ctx), holdFound(ctx, ms)
 	set, err := q.e.Select(ctx, query)
 	switch {
 	case err != nil:
@@ -53,6 +53,17 @@ func (q querier) Select(ctx context.Context, _ bool, hints *storage.SelectHints,
 		set = &heldSet{ChunkSeriesSet: set, ctx: ctx, query: query}
 	}
 	return sampleSet{set, query.Mint}
+}
+
+// holdFound returns a function that counts what the series of a selector take, so many bytes
+// by now, as held by the query of ctx.
+func holdFound(ctx context.Context, ms []*labels.Matcher) func(bytes int) error {
+	held := 0
+	return func(bytes int) error {
+		more := max(bytes-held, 0)
+		held += more
+		return eval.Hold(ctx, more, reader.SelectorName(ms))
+	}
 }
 
 // A heldSet counts what the query of ctx keeps of its series.

@@ -45,7 +45,10 @@ type Config struct {
 
 // Limits bound what one request may ask for.
 type Limits struct {
-	// MaxSeries is how many series a selector may match. 0 is 500,000.
+	// MaxSeries is how many series a selector may match. 0 is 2,000,000: as many as an
+	// adapter remembers as written. They take 80 MB, and with their labels 1 GB if the
+	// index does not have these in memory. What a PromQL query holds of them counts as its
+	// memory, too.
 	MaxSeries int
 	// MaxSamples is how many samples a selector may read, if its query is not Passing. 0 is
 	// 50,000,000.
@@ -57,7 +60,7 @@ type Limits struct {
 
 // WithDefaults returns l with a value for each limit that is zero.
 func (l Limits) WithDefaults() Limits {
-	l.MaxSeries = cmp.Or(l.MaxSeries, 500_000)
+	l.MaxSeries = cmp.Or(l.MaxSeries, 2_000_000)
 	l.MaxSamples = cmp.Or(l.MaxSamples, 50_000_000)
 	l.MaxSeriesBytes = cmp.Or(l.MaxSeriesBytes, 50_000_000)
 	return l
@@ -89,6 +92,9 @@ type Query struct {
 	// Passing says that nothing of a series is used after the next one is asked for: then
 	// memory of decoded samples is used again, and the limit on samples does not hold.
 	Passing bool
+	// Hold, if set, is called when the memory that the found series take has grown to so
+	// many bytes. Its error ends the query and is returned unchanged.
+	Hold func(bytes int) error
 	// Share is how many queries are answered at the same time for one request, and
 	// share the memory that one alone may take: the batches of each are smaller
 	// accordingly, down to 128 KB. 0 is the same as 1.
@@ -155,6 +161,9 @@ func (r *Reader) Find(ctx context.Context, q Query) (*index.Result, error) {
 	in := r.indexQuery(q)
 	if !q.SeriesOnly {
 		in.Enough, in.MaxSeries = 0, r.cfg.Limits.MaxSeries
+	}
+	if q.Hold != nil {
+		in.Hold = func(series int) error { return q.Hold(series * index.FoundBytes) }
 	}
 	found, err := r.cfg.Index.Select(ctx, in)
 	UsageOf(ctx).addFound(found)
