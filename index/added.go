@@ -43,27 +43,38 @@ func (a *adding) add(n *need) {
 	if m.inPeriod[n.period] == 0 && len(m.loads) == 0 {
 		return
 	}
-	s := m.series[string(n.entry.Key)]
-	if s == nil {
-		s = &Identity{Key: string(n.entry.Key), Labels: n.entry.Labels.Copy()}
-	}
+	s := newSeries{m: m, Entry: n.entry}
 	for l := range m.loads {
-		l.added = append(l.added, addedSeries{s, n.period})
+		l.added = append(l.added, addedSeries{s.identity(), n.period})
 	}
 	if m.inPeriod[n.period] == 0 {
 		return
 	}
-	a.addSeries(s, n.period)
+	a.addSeries(&s, n.period)
 	if c := m.lists[listKey{kind: countsList, period: n.period}]; c != nil && a.written {
 		m.grow(c, c.counts.add(s.Labels))
 	}
 }
 
-// addSeries adds a series to the lists of its labels.
-func (a *adding) addSeries(s *Identity, period int64) {
-	if have := a.m.series[s.Key]; have != nil {
-		s = have
+// A newSeries is one that goes to lists. Its Identity is made when the first list wants it.
+type newSeries struct {
+	m *memory
+	*Entry
+	made *Identity
+}
+
+func (s *newSeries) identity() *Identity {
+	if s.made == nil {
+		s.made = s.m.series[string(s.Key)]
 	}
+	if s.made == nil {
+		s.made = &Identity{Key: string(s.Key), Labels: s.Labels.Copy()}
+	}
+	return s.made
+}
+
+// addSeries adds a series to the lists of its labels.
+func (a *adding) addSeries(s *newSeries, period int64) {
 	rangeLabels(s.Labels, func(l labels.Label) {
 		at := label{l.Name, l.Value, period}
 		list, ok := a.lists[at]
@@ -82,12 +93,12 @@ func (a *adding) addSeries(s *Identity, period int64) {
 }
 
 // addTo adds a series to l, which may be nil.
-func (a *adding) addTo(l *memList, s *Identity) {
+func (a *adding) addTo(l *memList, s *newSeries) {
 	if l == nil || a.only != nil && !a.only[l] {
 		return
 	}
-	a.m.retain(s)
-	l.added = append(l.added, s)
+	a.m.retain(s.identity())
+	l.added = append(l.added, s.identity())
 	a.m.grow(l, postingBytes)
 	for kind, texts := range l.textsOf {
 		kind.of(s.Labels, func(text string) {

@@ -105,11 +105,16 @@ func (x *Index) count(ctx context.Context, period int64) (*counts, error) {
 // eachMark calls fn with the key of each series in a period. An error of fn ends it and is
 // returned unchanged.
 func (x *Index) eachMark(ctx context.Context, period int64, fn func(seriesKey []byte) error) error {
-	metrics, err := x.texts(ctx, &Query{Start: period, Limit: period + 1}, textKind{valuesList, labels.MetricName}, 0)
+	metrics := []string{""} // that of series without a metric name
+	values := x.schema.ValueRange(labels.MetricName, "", period)
+	err := x.rows.ScanRows(ctx, []series.RowRange{values}, 0, func(_, value []byte) error {
+		metrics = append(metrics, string(value))
+		return nil
+	})
 	if err != nil {
 		return err
 	}
-	for some := range slices.Chunk(append(metrics, ""), maxRanges) { // "" is that of series without a metric name
+	for some := range slices.Chunk(metrics, maxRanges) {
 		ranges := make([]series.RowRange, len(some))
 		for i, metric := range some {
 			ranges[i] = series.PrefixRange(x.schema.AppendPostingPrefix(nil, labels.MetricName, metric, period))

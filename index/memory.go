@@ -416,7 +416,10 @@ func (m *memory) install(from *load, lists []*memList) {
 		to.only[l] = true
 	}
 	for _, s := range from.added {
-		to.addSeries(s.Identity, s.period)
+		if have := m.series[s.Key]; have != nil {
+			s.Identity = have
+		}
+		to.addSeries(&newSeries{m: m, Entry: &Entry{Labels: s.Labels}, made: s.Identity}, s.period)
 	}
 	if from.lost {
 		for _, l := range lists {
