@@ -170,18 +170,21 @@ func (e *encoder) daysInOrder(muts []bucketstore.Mutation) (days []uint32, ok bo
 // cellsByDay yields the cells of muts, which are in order but for their days.
 func (e *encoder) cellsByDay(muts []bucketstore.Mutation, days []uint32) iter.Seq[storedCell] {
 	return func(yield func(storedCell) bool) {
-		var cell []storedCell
-		var space []byte
+		var both []byte
 		for _, day := range slices.Compact(slices.Sorted(slices.Values(days))) {
+			if e.calendar != nil {
+				e.written = insertDay(e.written, day)
+			}
 			for i := range muts {
 				if days[i] != day {
 					continue
 				}
-				cell = e.appendCells(cell[:0], &muts[i], func(size int) []byte {
-					space = slices.Grow(space[:0], size)[:size]
-					return space
-				})
-				if !yield(cell[0]) {
+				op := &muts[i].Ops[0]
+				both = appendColumn(appendRow(appendHead(both[:0], e.first, day), muts[i].Key), op.Family, op.Qualifier)
+				keySize := len(both)
+				both = slices.Grow(both, timeSize+len(op.Value))[:keySize+timeSize+len(op.Value)]
+				putCell(both[keySize:], op.Time, op.Value)
+				if !yield(storedCell{both: both, keySize: int32(keySize)}) {
 					return
 				}
 			}
