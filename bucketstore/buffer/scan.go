@@ -52,6 +52,8 @@ type openRows struct {
 	schema series.Schema
 	rows   []openRow
 	space  []byte // for raw samples
+	// key and end are memory for the series keys in the bounds of a range.
+	key, end []byte
 }
 
 // copyRaw copies the raw samples of the rows from first on, with Buffer.mu held.
@@ -112,20 +114,21 @@ const (
 // openRowsOf adds the rows in memory of the one series in r, unless r is a rangeOfAny, with
 // mu held.
 func (b *Buffer) openRowsOf(o *openRows, r series.RowRange) rangeKind {
-	key, first, err := b.cfg.Schema.ParseRowKey(nil, r.Start)
-	if err != nil || len(r.Limit) == 0 || r.Limit[len(r.Limit)-1] != 0 {
+	var first, last int64
+	var err error
+	if o.key, first, err = b.cfg.Schema.ParseRowKey(o.key[:0], r.Start); err != nil || len(r.Limit) == 0 || r.Limit[len(r.Limit)-1] != 0 {
 		return rangeOfAny
 	}
 	end := r.Limit[:len(r.Limit)-1]
-	last, kind := first, rangeOfRow
+	kind := rangeOfRow
+	last = first
 	if !bytes.Equal(end, r.Start) {
-		var other []byte
-		if other, last, err = b.cfg.Schema.ParseRowKey(nil, end); err != nil || !bytes.Equal(other, key) || last < first || len(b.cfg.Schema.ResourceLabels()) > 0 {
+		if o.end, last, err = b.cfg.Schema.ParseRowKey(o.end[:0], end); err != nil || !bytes.Equal(o.end, o.key) || last < first || len(b.cfg.Schema.ResourceLabels()) > 0 {
 			return rangeOfAny
 		}
 		kind = rangeOfSeries
 	}
-	if s, found := b.refs[string(key)]; found {
+	if s, found := b.refs[string(o.key)]; found {
 		old := len(o.rows)
 		o.addSeries(s, func(base int64) bool { return first <= base && base <= last })
 		o.copyRaw(old)

@@ -152,7 +152,12 @@ func (r *batchReader) readSeries(ctx context.Context, of []index.Series) (batch,
 // ranges returns the rows of a batch in p, ascending. The buckets of one series are
 // one range. With resource labels in the schema each bucket is a range of its own.
 func (r *batchReader) ranges(batch []index.Series, p part) []series.RowRange {
-	var ranges []series.RowRange
+	size := 0
+	for i := range batch {
+		size += (len(batch[i].Key) + baseSize + 1) * len(batch[i].Bases)
+	}
+	keys := make([]byte, 0, size) // of all rows, each with the NUL that makes it the limit of its range
+	ranges := make([]series.RowRange, 0, len(batch))
 	oneRange := len(r.schema.ResourceLabels()) == 0
 	var key []byte
 	for i := range batch {
@@ -162,7 +167,9 @@ func (r *batchReader) ranges(batch []index.Series, p part) []series.RowRange {
 			if !p.has(base) {
 				continue
 			}
-			row := series.SingleRow(r.schema.AppendRowKey(make([]byte, 0, len(key)+baseSize), key, base))
+			start := len(keys)
+			keys = append(r.schema.AppendRowKey(keys, key, base), 0)
+			row := series.RowRange{Start: slices.Clip(keys[start : len(keys)-1]), Limit: slices.Clip(keys[start:])}
 			if oneRange && len(ranges) > began {
 				ranges[len(ranges)-1].Limit = row.Limit
 				continue
