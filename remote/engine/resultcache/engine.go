@@ -2,6 +2,7 @@ package resultcache
 
 import (
 	"context"
+	"math"
 	"sort"
 	"time"
 
@@ -27,7 +28,7 @@ const (
 	maxGaps = 8
 )
 
-// Config says what an Engine stands in front of. All fields are required.
+// Config says what an Engine stands in front of. All fields but Cut are required.
 type Config struct {
 	// Engine evaluates what is not cached, Options are its options.
 	Engine  promql.QueryEngine
@@ -36,6 +37,9 @@ type Config struct {
 	Memory *eval.Memory
 	// Now is the clock. If it goes back, only hits are lost.
 	Now func() time.Time
+	// Cut, if set, returns the time in milliseconds before which nothing is shown when the clock
+	// says now. What reads earlier times is not cached.
+	Cut func(now time.Time) int64
 }
 
 // An Engine is a promql.QueryEngine that answers range queries from a Cache. It is safe for
@@ -148,12 +152,23 @@ func (q *query) read(s steps) (read span) {
 	return read
 }
 
-// closed returns the steps of q, from the first one on, that are closed now.
+// closed returns the steps of q that are closed now, and read nothing that is cut.
 func (q *query) closed() steps {
-	latest := q.engine.cfg.Now().Add(-margin).UnixMilli()
+	now := q.engine.cfg.Now()
+	latest, cut := now.Add(-margin).UnixMilli(), int64(math.MinInt64)
+	if q.engine.cfg.Cut != nil {
+		cut = q.engine.cfg.Cut(now)
+	}
+	limit := q.firstStep(func(read span) bool { return read.maxt > latest })
+	return steps{min(limit, q.firstStep(func(read span) bool { return read.mint >= cut })), limit}
+}
+
+// firstStep returns the first step of q for which is is true of what it reads, and then of what
+// all later ones read.
+func (q *query) firstStep(is func(read span) bool) int64 {
 	n := sort.Search(int(q.steps.limit-q.steps.start), func(i int) bool {
 		step := q.steps.start + int64(i)
-		return q.read(steps{step, step + 1}).maxt > latest
+		return is(q.read(steps{step, step + 1}))
 	})
-	return steps{q.steps.start, q.steps.start + int64(n)}
+	return q.steps.start + int64(n)
 }

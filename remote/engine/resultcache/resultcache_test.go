@@ -56,6 +56,32 @@ func TestEvaluated(t *testing.T) {
 	}
 }
 
+// TestCut: steps that read what is cut are evaluated anew, and not cached.
+func TestCut(t *testing.T) {
+	cut := int64(0)
+	f := newFixture(t, mib, func(c *resultcache.Config) {
+		c.Cut = func(now time.Time) int64 { return min(cut, now.UnixMilli()) }
+	})
+	const qs = "rate(x_total[5m])"
+	for _, step := range []struct {
+		cut  int64
+		want string
+	}{
+		{0, "600-3000"},
+		{0, ""},
+		{300*second + 1, ""}, // the first that the first step reads
+		{300*second + 2, "600-600"},
+		{1000 * second, "600-1290"},
+		{1000 * second, "600-1290"},
+		{3000 * second, "600-3000"},
+	} {
+		cut = step.cut
+		if got := f.query(qs, 600, 3000, 10); got != step.want {
+			t.Errorf("cut at %d: evaluated %q, want %q", cut, got, step.want)
+		}
+	}
+}
+
 // TestManyGaps: with many blocks missing between others a query is evaluated as a whole.
 func TestManyGaps(t *testing.T) {
 	f := newFixture(t, mib)
