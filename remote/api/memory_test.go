@@ -8,13 +8,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
-	"github.com/promtable/promtable/index"
 	"github.com/promtable/promtable/remote/api"
 	"github.com/promtable/promtable/remote/engine"
 )
 
 // found is what the ten series of a selector take without their samples, in bytes.
-const found = 10 * index.FoundBytes
+const found = 10 * 40
 
 // TestQueryMemory: a query that would hold too much is a 422, one that finds no room a 503
 // that says when to come back, and both name the flag and the selector. It is so whether the
