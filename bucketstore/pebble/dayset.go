@@ -24,8 +24,8 @@ type daySet struct {
 	// since.
 	watched uint32
 	touched bool
-	// lives maps swept days to the time in milliseconds at which their last cell expires. A
-	// write to a day removes it.
+	// lives maps swept days to the limit, see expiryLimits, until which their last cell lives.
+	// A write to a day removes it.
 	lives map[uint32]int64
 }
 
@@ -137,7 +137,7 @@ func (s *daySet) isTouched() bool {
 	return s.touched
 }
 
-// keep records that the watched day lives until then, in milliseconds.
+// keep records that the watched day lives until this limit.
 func (s *daySet) keep(until int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -146,13 +146,13 @@ func (s *daySet) keep(until int64) {
 	}
 }
 
-// livesAt says whether an earlier sweep found that all cells in day expire after now, in
-// milliseconds.
-func (s *daySet) livesAt(day uint32, now int64) bool {
+// livesAt says whether an earlier sweep found that a cell in day lives with this limit. It had
+// deleted those that did not.
+func (s *daySet) livesAt(day uint32, limit int64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	until, ok := s.lives[day]
-	return ok && now <= until
+	return ok && limit <= until
 }
 
 // remove removes a day without cells.

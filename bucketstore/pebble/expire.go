@@ -3,52 +3,82 @@ package pebble
 import (
 	"context"
 	"fmt"
-	"math"
-	"time"
 
 	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/promtable/promtable/bucketstore"
 )
 
+// ExpireBefore expires all cells whose time is before cut, in milliseconds, of all tables but
+// META, beside those that are older than the MaxAge of their family. Reads show them until
+// they are deleted, at some later time. A cut before an earlier one changes nothing, and none
+// outlives the process.
+func (s *Store) ExpireBefore(cut int64) {
+	for {
+		before := s.cut.Load()
+		if cut <= before {
+			return
+		}
+		if s.cut.CompareAndSwap(before, cut) {
+			break
+		}
+	}
+	select {
+	case s.wakeSweep <- struct{}{}:
+	default: // the next sweep has not begun
+	}
+}
+
+// expiryLimits are the least times of cells that live, in milliseconds, as of one instant.
+type expiryLimits struct {
+	// byFamily has one for each family, in their order.
+	byFamily []int64
+	// latest is the greatest of them. If the limits of two families differ, times of both are
+	// compared as if those of the family with the earlier limit were later by as much.
+	latest int64
+}
+
+// expiryLimits returns the limits of a table now.
+func (s *Store) expiryLimits(t *table) (limits expiryLimits) {
+	now, cut := s.now(), int64(0)
+	if t.first != tableByte(bucketstore.Meta) {
+		cut = s.cut.Load()
+	}
+	for i := range t.families {
+		limit := max(cutoff(&t.families[i], now), cut)
+		limits.byFamily = append(limits.byFamily, limit)
+		limits.latest = max(limits.latest, limit)
+	}
+	return limits
+}
+
 // sweepDay deletes the expired cells of a day. A day whose cells have all expired is
-// dropped by one tombstone, and compactions drop its files unread. The sweep does not even
+// dropped by one tombstone. The sweep does not even
 // read the day before its end, so an expired cell may stay a day longer.
 //
 // A cell may be younger than its day: the time of a late sample is its arrival. So the
 // sweep reads the times of all cells before it deletes any. If a cell still lives, the
 // expired ones are deleted one by one.
-func (s *Store) sweepDay(ctx context.Context, t *table, day uint32) error {
+func (s *Store) sweepDay(ctx context.Context, t *table, day uint32, limits expiryLimits) (dropped bool, err error) {
 	if day == noDay {
-		return s.sweep(ctx, t, day)
+		return false, s.sweep(ctx, t, day, limits)
 	}
-	now := s.now().UnixMilli()
-	if addAge(t.end(day), t.leastAge()) >= now || t.days.livesAt(day, now) {
-		return nil
+	if t.end(day) > limits.latest || t.days.livesAt(day, limits.latest) {
+		return false, nil
 	}
 	s.watch(t, day)
-	last, cells, err := s.lastExpiry(ctx, t, day)
+	last, cells, err := s.lastExpiry(ctx, t, day, limits)
 	switch {
 	case err != nil:
-		return err
-	case last < now:
+		return false, err
+	case last < limits.latest:
 		return s.dropDay(t, day, cells)
 	}
-	if err := s.sweep(ctx, t, day); err != nil {
-		return err
+	if err := s.sweep(ctx, t, day, limits); err != nil {
+		return false, err
 	}
-	if last < math.MaxInt64 {
-		t.days.keep(last)
-	}
-	return nil
-}
-
-// leastAge returns the smallest MaxAge of t, of the families that have one.
-func (t *table) leastAge() (least time.Duration) {
-	for _, family := range t.families {
-		if family.MaxAge > 0 && (least == 0 || family.MaxAge < least) {
-			least = family.MaxAge
-		}
-	}
-	return least
+	t.days.keep(last)
+	return false, nil
 }
 
 // watch makes day the watched one. All batches that wrote to it before are visible.
@@ -58,11 +88,11 @@ func (s *Store) watch(t *table, day uint32) {
 	t.days.watch(day)
 }
 
-// lastExpiry returns the time in milliseconds at which the last cell of day expires, or 0
-// if all have expired, and their number.
-func (s *Store) lastExpiry(ctx context.Context, t *table, day uint32) (last int64, cells int, err error) {
+// lastExpiry returns until when the last cell of day lives, see livesUntil, or 0 if all have
+// expired, and the number of those.
+func (s *Store) lastExpiry(ctx context.Context, t *table, day uint32, limits expiryLimits) (last int64, cells int, err error) {
 	err = s.eachPage(ctx, t, day, func(from, upper []byte) (next []byte, err error) {
-		p, err := s.readPage(t, from, upper)
+		p, err := s.readPage(t, from, upper, limits)
 		last = max(last, p.last)
 		cells += len(p.expired)
 		return p.next, err
@@ -72,19 +102,24 @@ func (s *Store) lastExpiry(ctx context.Context, t *table, day uint32) (last int6
 
 // dropDay deletes the watched day, whose cells have all expired, unless a batch wrote to it
 // since.
-func (s *Store) dropDay(t *table, day uint32, cells int) error {
+func (s *Store) dropDay(t *table, day uint32, cells int) (dropped bool, err error) {
+	first, limit := appendHead(nil, t.first, day), appendHeadLimit(nil, t.first, day)
+	size, err := s.db.EstimateDiskUsage(first, limit)
+	if err != nil {
+		return false, fmt.Errorf("drop a day: %w", err)
+	}
 	s.columns.Lock()
 	defer s.columns.Unlock()
 	if t.days.isTouched() {
-		return nil
+		return false, nil
 	}
 	// If a crash undoes this, the next sweep repeats it.
-	err := s.db.DeleteRange(appendHead(nil, t.first, day), appendHeadLimit(nil, t.first, day), pebble.NoSync)
-	if err != nil {
-		return fmt.Errorf("drop a day: %w", err)
+	if err := s.db.DeleteRange(first, limit, pebble.NoSync); err != nil {
+		return false, fmt.Errorf("drop a day: %w", err)
 	}
 	t.days.remove(day)
 	s.metrics.swept.Add(float64(cells))
 	s.metrics.days.Inc()
-	return nil
+	s.metrics.droppedBytes.Add(float64(size))
+	return true, nil
 }

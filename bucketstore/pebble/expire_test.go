@@ -110,7 +110,7 @@ func TestDropDays(t *testing.T) {
 		clock.Store(begin)
 		r := openRetained(t, disk, clock)
 		fill(t, r)
-		clock.Store(begin + (keptDays+58)*dayMillis) // the last instant of the last day
+		clock.Store(begin + (keptDays+58)*dayMillis - 1) // the last instant of the last day
 		waitForMetric(t, r.registry, drops, 19)
 		waitForMetric(t, r.registry, "adapter_pebble_swept_cells_total", 19*6)
 		clock.Store(begin) // What is only hidden would come back.

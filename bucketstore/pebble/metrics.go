@@ -15,6 +15,7 @@ type metrics struct {
 	slowDisk     prometheus.Counter
 	swept        prometheus.Counter
 	days         prometheus.Counter
+	droppedBytes prometheus.Counter
 	failures     prometheus.Counter
 	damagedReads prometheus.Counter
 	damagedFiles prometheus.Gauge
@@ -37,6 +38,7 @@ func newMetrics() *metrics {
 		slowDisk:     counter("adapter_pebble_slow_disk_operations_total", "Disk operations that took longer than 5 s."),
 		swept:        counter("adapter_pebble_swept_cells_total", "Expired cells that were deleted."),
 		days:         counter("adapter_pebble_sweep_drops_total", "Days of samples and periods of the index that expired and were deleted as a whole."),
+		droppedBytes: counter("adapter_pebble_sweep_dropped_bytes_total", "Bytes that these took on the disk, about."),
 		failures:     counter("adapter_pebble_background_failures_total", "Flushes, compactions and other work in the background that failed and is retried."),
 		damagedReads: counter("adapter_pebble_damaged_reads_total", "Reads, also those of compactions, that failed because a file is damaged."),
 		damagedFiles: prometheus.NewGauge(prometheus.GaugeOpts{
@@ -56,7 +58,7 @@ func (m *metrics) Describe(ch chan<- *prometheus.Desc) { prometheus.DescribeByCo
 
 // Collect implements prometheus.Collector.
 func (m *metrics) Collect(ch chan<- prometheus.Metric) {
-	for _, c := range []prometheus.Collector{m.commits, m.stalls, m.slowDisk, m.swept, m.days, m.failures, m.damagedReads, m.damagedFiles} {
+	for _, c := range []prometheus.Collector{m.commits, m.stalls, m.slowDisk, m.swept, m.days, m.droppedBytes, m.failures, m.damagedReads, m.damagedFiles} {
 		c.Collect(ch)
 	}
 	p := m.read()

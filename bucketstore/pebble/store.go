@@ -142,6 +142,9 @@ type Store struct {
 	registerer prometheus.Registerer
 	stopSweep  context.CancelFunc
 	sweeping   sync.WaitGroup
+	// cut is that of ExpireBefore. wakeSweep begins a sweep.
+	cut       atomic.Int64
+	wakeSweep chan struct{}
 }
 
 var _ bucketstore.Store = (*Store)(nil)
@@ -159,6 +162,7 @@ func Open(cfg Config) (*Store, error) {
 	s := &Store{
 		now: cfg.Now, metrics: newMetrics(), registerer: cfg.Registerer, readOnly: cfg.ReadOnly,
 		fs: cfg.fs, dir: cfg.Dir, ingestBytes: cfg.ingestBytes, minFree: cfg.MinFree,
+		wakeSweep: make(chan struct{}, 1),
 	}
 	if s.tables, err = newTables(cfg.Tables); err != nil {
 		return nil, err
@@ -334,16 +338,6 @@ func (t *table) family(name string) (*bucketstore.FamilySpec, error) {
 		}
 	}
 	return nil, fmt.Errorf("%w: family %q", bucketstore.ErrTable, name)
-}
-
-// hasMaxAge says whether a cell of t can ever expire.
-func (t *table) hasMaxAge() bool {
-	for _, family := range t.families {
-		if family.MaxAge > 0 {
-			return true
-		}
-	}
-	return false
 }
 
 // cutoff returns the least time of a cell that has not expired at now, in

@@ -249,8 +249,8 @@ func TestMetrics(t *testing.T) {
 	if problems, err := testutil.GatherAndLint(registry); err != nil || len(problems) > 0 {
 		t.Errorf("lint: %v, %v", problems, err)
 	}
-	if len(families) != 13 {
-		t.Errorf("%d families of metrics, want 13", len(families))
+	if len(families) != 14 {
+		t.Errorf("%d families of metrics, want 14", len(families))
 	}
 	if err := s.Close(); err != nil {
 		t.Fatal(err)

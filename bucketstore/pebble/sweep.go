@@ -5,11 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/go-kit/log/level"
+
+	"github.com/promtable/promtable/bucketstore"
 )
 
 const (
@@ -22,20 +23,26 @@ const (
 	sweepRest = 3
 )
 
-// sweepUntil deletes expired cells, at once and then every interval, until ctx
-// ends.
+// sweepUntil deletes expired cells, at once, then every interval and after ExpireBefore,
+// until ctx ends.
 func (s *Store) sweepUntil(ctx context.Context, interval time.Duration) {
+	timer := time.NewTimer(interval)
+	defer timer.Stop()
 	for {
 		for _, t := range s.tables {
-			if t == nil || !t.hasMaxAge() {
+			if t == nil {
 				continue
 			}
 			if err := s.sweepTable(ctx, t); err != nil && ctx.Err() == nil {
 				level.Error(s.guard.logger).Log("msg", "expired cells not deleted", "err", err)
 			}
 		}
-		if !sleep(ctx, interval) {
+		timer.Reset(interval)
+		select {
+		case <-ctx.Done():
 			return
+		case <-timer.C:
+		case <-s.wakeSweep:
 		}
 	}
 }
@@ -54,23 +61,46 @@ func sleep(ctx context.Context, d time.Duration) bool {
 
 // sweepTable sweeps a table once.
 func (s *Store) sweepTable(ctx context.Context, t *table) error {
+	limits := s.expiryLimits(t)
+	if limits.latest == 0 {
+		return nil
+	}
 	if t.calendar == nil {
-		return s.sweep(ctx, t, 0)
+		return s.sweep(ctx, t, 0, limits)
 	}
 	var errs []error
+	var dropped []uint32
 	for _, day := range t.days.all() {
 		if ctx.Err() != nil {
 			break
 		}
-		errs = append(errs, s.sweepDay(ctx, t, day)) // a damaged day does not keep the others
+		ok, err := s.sweepDay(ctx, t, day, limits)
+		if ok {
+			dropped = append(dropped, day)
+		}
+		errs = append(errs, err) // a damaged day does not keep the others
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, s.freeSpace(ctx, t, dropped))...)
+}
+
+// freeSpace compacts the dropped days, so that they take no space. Files in which nothing
+// else is are deleted. Left alone, the tombstones would reach the files that the days share
+// with others much later: these are large, and where days are small they hold many of them.
+func (s *Store) freeSpace(ctx context.Context, t *table, dropped []uint32) error {
+	if len(dropped) == 0 || s.guard.untilRetry() > 0 { // the disk is full: Pebble's own compactions come later
+		return nil
+	}
+	first, limit := appendHead(nil, t.first, dropped[0]), appendHeadLimit(nil, t.first, dropped[len(dropped)-1])
+	if err := readError(s.db.Compact(ctx, first, limit, false)); err != nil {
+		return fmt.Errorf("free the space of dropped days: %w", err)
+	}
+	return nil
 }
 
 // sweep sweeps a table, or a day of it, once, cell by cell.
-func (s *Store) sweep(ctx context.Context, t *table, day uint32) error {
+func (s *Store) sweep(ctx context.Context, t *table, day uint32, limits expiryLimits) error {
 	return s.eachPage(ctx, t, day, func(from, upper []byte) (next []byte, err error) {
-		return s.sweepStep(t, from, upper)
+		return s.sweepStep(t, from, upper, limits)
 	})
 }
 
@@ -95,15 +125,15 @@ func (s *Store) eachPage(ctx context.Context, t *table, day uint32, step func(fr
 // sweepStep deletes the expired cells of the page that begins at from. It returns the start
 // of the next page, nil after the last. It reads the page without a lock first, and again
 // with the lock only if a cell has expired.
-func (s *Store) sweepStep(t *table, from, upper []byte) (next []byte, err error) {
-	p, err := s.readPage(t, from, upper)
+func (s *Store) sweepStep(t *table, from, upper []byte, limits expiryLimits) (next []byte, err error) {
+	p, err := s.readPage(t, from, upper, limits)
 	if err != nil || len(p.expired) == 0 {
 		return p.next, err
 	}
 	s.columns.Lock()
 	defer s.columns.Unlock()
 	next = p.next
-	if p, err = s.readPage(t, from, upper); err != nil {
+	if p, err = s.readPage(t, from, upper, limits); err != nil {
 		return nil, err
 	}
 	batch := s.db.NewBatch()
@@ -123,27 +153,26 @@ func (s *Store) sweepStep(t *table, from, upper []byte) (next []byte, err error)
 // A page is the result of a sweep over a few thousand cells.
 type page struct {
 	expired [][]byte // stored keys
-	// last is when the last living cell expires, in milliseconds, 0 if there is none.
+	// last is until when the living cells live, see expiryLimits, 0 if there are none.
 	last int64
 	// next is the start of the next page, nil after the last.
 	next []byte
 }
 
 // readPage reads the page that begins at from.
-func (s *Store) readPage(t *table, from, upper []byte) (p page, err error) {
+func (s *Store) readPage(t *table, from, upper []byte, limits expiryLimits) (p page, err error) {
 	defer func() { err = readError(err) }()
-	now := s.now().UnixMilli()
 	iter, err := s.db.NewIter(&pebble.IterOptions{LowerBound: from, UpperBound: upper})
 	if err != nil {
 		return p, err
 	}
 	valid := iter.First()
 	for n := 0; valid && n < sweepPage && err == nil; n++ {
-		var end int64
-		if end, err = t.expiry(iter); end < now {
+		var until int64
+		if until, err = t.livesUntil(iter, limits); until < limits.latest {
 			p.expired = append(p.expired, bytes.Clone(iter.Key()))
 		} else {
-			p.last = max(p.last, end)
+			p.last = max(p.last, until)
 		}
 		valid = iter.Next()
 	}
@@ -153,9 +182,8 @@ func (s *Store) readPage(t *table, from, upper []byte) (p page, err error) {
 	return p, errors.Join(err, iter.Close())
 }
 
-// expiry returns the last time, in milliseconds, at which the cell at iter is within the
-// MaxAge of its family.
-func (t *table) expiry(iter *pebble.Iterator) (int64, error) {
+// livesUntil returns the greatest limits.latest with which the cell at iter lives.
+func (t *table) livesUntil(iter *pebble.Iterator, limits expiryLimits) (int64, error) {
 	stored, err := iter.ValueAndErr()
 	if err != nil {
 		return 0, err
@@ -166,18 +194,10 @@ func (t *table) expiry(iter *pebble.Iterator) (int64, error) {
 	}
 	key := iter.Key()
 	name, _, _ := bytes.Cut(key[splitRow(key):], []byte{familyEnd})
-	family, err := t.family(string(name))
-	if err != nil {
-		return 0, fmt.Errorf("stored key %q: %w", key, err)
+	for i := range t.families {
+		if t.families[i].Name == string(name) {
+			return at + limits.latest - limits.byFamily[i], nil
+		}
 	}
-	return addAge(at, family.MaxAge), nil
-}
-
-// addAge returns at plus age, both in milliseconds. For an age of 0, and on overflow, it
-// returns the end of time.
-func addAge(at int64, age time.Duration) int64 {
-	if age <= 0 || at > math.MaxInt64-age.Milliseconds() {
-		return math.MaxInt64
-	}
-	return at + age.Milliseconds()
+	return 0, fmt.Errorf("stored key %q: %w: family %q", key, bucketstore.ErrTable, name)
 }
