@@ -19,6 +19,7 @@ import (
 	"github.com/go-kit/log"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/promtable/promtable/remote/engine"
 	"github.com/promtable/promtable/remote/explain"
 	"github.com/promtable/promtable/remote/federate"
 	"github.com/promtable/promtable/remote/read"
@@ -120,6 +121,7 @@ type backend interface {
 // and nothing else. It is safe for concurrent use.
 type Handler struct {
 	mux *http.ServeMux
+	now func() time.Time
 }
 
 // maxReadWait is how long a read waits for a slot.
@@ -154,7 +156,7 @@ func New(cfg Config) *Handler {
 		Timeout: cfg.ReadTimeout, MaxSelectors: cfg.MaxQueries,
 	})
 
-	h := &Handler{mux: http.NewServeMux()}
+	h := &Handler{mux: http.NewServeMux(), now: cfg.Now}
 	h.mux.Handle("/api/v1/write", remoteWrite)
 	h.mux.Handle("/write", remoteWrite)
 	h.mux.Handle("/api/v1/otlp/v1/metrics", m.Instrument("otlp", write.NewOTLP(writes), http.MethodPost))
@@ -167,5 +169,5 @@ func New(cfg Config) *Handler {
 
 // ServeHTTP implements http.Handler.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	h.mux.ServeHTTP(w, r)
+	h.mux.ServeHTTP(w, r.WithContext(engine.WithOneCut(r.Context(), h.now())))
 }

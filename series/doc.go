@@ -27,6 +27,7 @@
 //	         v,<label>,<period>,<value>                    i       "i"               value, unescaped     end of period
 //	         n,<period>,<label>                            i       "i"               label, unescaped     end of period
 //	META     schema                                        m       "v"               JSON                 write time
+//	         horizon                                       m       "v"               JSON                 write time
 //	         [tenant,]metadata,<metric family>             m       "v"               JSON                 write time
 //	         [tenant,]ha,<cluster>                         m       "v"               JSON                 write time
 //	         [tenant,]seal,<period>                        m       "v"               write time, decimal  write time

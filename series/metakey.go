@@ -27,6 +27,9 @@ const (
 	MetaSeal = "seal"
 	// MetaClock is the key of the row in which adapters compare their clocks.
 	MetaClock = "clock"
+	// MetaHorizon is the key of the row that says before which times samples may have been
+	// deleted, see package meta.
+	MetaHorizon = "horizon"
 	// metaLog is the kind of the rows that name the logs of adapters, each by its ID.
 	// Like the other keys of this list it is no name of a tenant.
 	metaLog = "log"

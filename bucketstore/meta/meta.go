@@ -1,10 +1,12 @@
 // Package meta reads and writes the META table, which has one cell in each row. cell.go
 // reads, compares and sets cells. The rows of this package describe the store as a whole:
-// its schema and identity, and the logs whose samples are not in the store yet:
+// its schema and identity, the logs whose samples are not in the store yet, and since when it
+// has all samples:
 //
 //	row        cell, as JSON
 //	schema     {"format":1,"resource_labels":[…],"tenancy":false,"identity":"…"}
 //	log,<id>   {"host":"…","path":"…","seen":…,"bytes":…}
+//	horizon    {"raw":…}
 //
 // META/clock, which has a cell for each process, belongs to package seal alone.
 //

@@ -199,7 +199,7 @@ func (c *checker) damagedTables(ctx context.Context, part string) ([]pebble.Dama
 
 // config is for the embedded store.
 func (c *checker) config() pebble.Config {
-	return pebble.Config{Dir: c.o.path, Existing: true, Tables: bucketstore.Tables(retention), Now: time.Now, Logger: c.logger}
+	return pebble.Config{Dir: c.o.path, Existing: true, Tables: c.o.tables(), Now: time.Now, Logger: c.logger}
 }
 
 func (c *checker) readOnly() pebble.Config {
@@ -238,11 +238,16 @@ func (c *checker) checkRows(ctx context.Context) (err error) {
 	if err := c.checkBinding(ctx, terms); err != nil {
 		return err
 	}
+	horizon, err := terms.Store.Horizon(ctx)
+	if err != nil {
+		return err
+	}
 	part := ""
 	result, err := engine.Check(ctx, engine.CheckConfig{
 		Store:       bucketstore.Patient(store),
 		Schema:      schema,
 		AtomicApply: c.o.backend == backendEmbedded,
+		Horizon:     horizon,
 		Repair:      c.repairs(repairIndex),
 		Report:      func(f bucketstore.Finding) { c.report(repairIndex, f) },
 		Progress: func(table bucketstore.Table, rows, bytes int64) {

@@ -60,7 +60,11 @@ func openParts(t *testing.T, o *options) (*engine.Engine, *buffer.Buffer) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e, err := newEngine(&adapter{o: o, schema: schema, logger: log.NewNopLogger(), reg: prometheus.NewRegistry()}, b, b)
+	a := &adapter{o: o, schema: schema, logger: log.NewNopLogger(), reg: prometheus.NewRegistry(), meta: terms.Store}
+	if err := a.openRetention(t.Context(), rows); err != nil {
+		t.Fatal(err)
+	}
+	e, err := newEngine(a, b, b)
 	if err != nil {
 		t.Fatal(err)
 	}

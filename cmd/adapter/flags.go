@@ -59,6 +59,8 @@ type options struct {
 	bufferLog     byteSize
 	bufferMemory  byteSize
 
+	retention retentionOptions
+
 	command string
 	seal    sealOptions
 	// discardLog is the ID of a lost log that a start discards, forgetLog the argument of
@@ -97,6 +99,7 @@ func parseFlags(args []string) (*options, error) {
 	app.HelpFlag.Short('h')
 	o.webFlags(app)
 	o.storageFlags(app)
+	o.retentionFlags(app)
 	o.bufferFlags(app)
 	o.sealFlags(app)
 	o.limitFlags(app)
@@ -324,6 +327,9 @@ func (o *options) haFlags(app *kingpin.Application) {
 // check refuses flags that do not go together. The error says what to change.
 func (o *options) check() error {
 	if err := o.checkNumbers(); err != nil {
+		return err
+	}
+	if err := o.checkRetention(); err != nil {
 		return err
 	}
 	if err := o.checkBuffer(); err != nil {

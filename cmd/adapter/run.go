@@ -24,6 +24,7 @@ import (
 	"github.com/promtable/promtable/bucketstore/disk"
 	"github.com/promtable/promtable/bucketstore/meta"
 	"github.com/promtable/promtable/bucketstore/pebble"
+	"github.com/promtable/promtable/bucketstore/retention"
 	"github.com/promtable/promtable/bucketstore/seal"
 	"github.com/promtable/promtable/remote"
 	"github.com/promtable/promtable/remote/api"
@@ -42,8 +43,6 @@ const (
 	storeTimeout = 2 * time.Minute
 	// reopenInterval is when to try again to reach the store.
 	reopenInterval = 3 * time.Second
-	// retention is how long samples are kept: for ever.
-	retention = 0
 )
 
 // run serves until ctx ends. Then it stops in order: it accepts no new requests, waits for
@@ -88,6 +87,8 @@ type adapter struct {
 	server *server
 	// meta is the META table of the store.
 	meta *meta.Store
+	// retention knows from when on samples are kept.
+	retention *retention.Retention
 	// clock is compared with those of other adapters. It is nil on the embedded store.
 	clock *seal.Clock
 	// lastTime is the latest time that a clock had before the start, if that is known.
@@ -185,6 +186,9 @@ func (a *adapter) startBackground(ctx context.Context, sealing bucketstore.Store
 		}
 		return nil
 	})
+	var expiring sync.WaitGroup
+	expiring.Go(func() { a.retention.Run(ctx) })
+	running = append(running, &expiring)
 	running = append(running, a.startWatchingLogs(ctx, appender))
 	running = append(running, startSelfScrape(ctx, a.o, e, a.server.instance(), a.logger, a.reg))
 	sealer, err := a.startSealing(ctx, sealing)
@@ -218,7 +222,7 @@ func closing(what string, err error) error {
 // tries again, and calls waiting with the reason, and with nil at the end. If waiting is nil
 // it gives up after storeTimeout.
 func openStore(ctx context.Context, o *options, logger log.Logger, reg prometheus.Registerer, waiting func(error)) (bucketstore.Store, error) {
-	tables := bucketstore.Tables(retention)
+	tables := o.tables()
 	if o.backend == backendEmbedded {
 		level.Info(logger).Log("msg", "opening the embedded store", "path", o.path)
 		return pebble.Open(pebble.Config{Dir: o.path, Existing: o.existing, Tables: tables, Now: time.Now, Logger: logger, Registerer: reg,
@@ -285,6 +289,9 @@ func (a *adapter) openAppender(ctx context.Context, rows bucketstore.Store) (buc
 		if err := checkNoLog(ctx, a.o, terms); err != nil {
 			return rows, nil, err
 		}
+		if err := a.openRetention(ctx, rows); err != nil {
+			return rows, nil, err
+		}
 		a.clock = newClock(a.o, rows, nil, a.logger, a.reg)
 		rows = bucketstore.Isolate(rows, time.Now) // also for exemplars
 		direct := bucketstore.NewDirect(rows, a.schema, time.Now, a.clock.RawFrom)
@@ -300,6 +307,9 @@ func (a *adapter) openAppender(ctx context.Context, rows bucketstore.Store) (buc
 	dir, err := bindLog(ctx, a.o, terms)
 	if err != nil {
 		return rows, nil, err
+	}
+	if err := a.openRetention(ctx, rows); err != nil {
+		return rows, nil, errors.Join(err, dir.Close())
 	}
 	cfg := bufferConfig(a.o)
 	cfg.Store = rows
@@ -355,6 +365,7 @@ func newEngine(a *adapter, store bucketstore.Store, appender bucketstore.Appende
 	cfg.Schema = a.schema
 	cfg.Now = time.Now
 	cfg.LastTime = a.lastTime
+	cfg.Cut = a.retention.Cut
 	cfg.Logger = a.logger
 	cfg.Registerer = a.reg
 	cfg.IndexMemory = int(o.indexMemory.Base2Bytes)
@@ -420,14 +431,14 @@ func newAPI(a *adapter, e *engine.Engine, slow *request.SlowLog) (*api.API, erro
 	cfg.Logger = a.logger
 	cfg.Registerer = a.reg
 	cfg.Gatherer = a.reg
-	cfg.Retention = "for ever"
+	cfg.Retention = o.retention.text()
 	cfg.Status = api.Status{
 		Version:        version.Version,
 		Backend:        o.backend,
 		Location:       o.path,
 		Format:         meta.FormatVersion,
 		ResourceLabels: a.schema.ResourceLabels(),
-		Tables:         bucketstore.Tables(retention),
+		Tables:         o.shownTables(),
 		TablePrefix:    o.tablePrefix,
 		FailingRows:    a.failingRows,
 	}

@@ -198,7 +198,8 @@ func (a *API) bounded(next http.Handler) http.Handler {
 		control := http.NewResponseController(w)
 		_ = control.SetWriteDeadline(time.Now().Add(a.cfg.Timeout + request.AnswerGrace)) // a writer without, as in a test, has no slow clients
 		defer func() { _ = control.SetWriteDeadline(time.Time{}) }()                      // also after a panic: the connection may live on
-		next.ServeHTTP(retryWriter{w}, r.WithContext(engine.WithUsage(ctx, &engine.Usage{})))
+		ctx = engine.WithOneCut(engine.WithUsage(ctx, &engine.Usage{}), a.cfg.Now())
+		next.ServeHTTP(retryWriter{w}, r.WithContext(ctx))
 	})
 }
 

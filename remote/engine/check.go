@@ -23,6 +23,9 @@ type CheckConfig struct {
 	Schema series.Schema
 	// AtomicApply is that of Config.
 	AtomicApply bool
+	// Horizon is the time in milliseconds before which samples may have been deleted. Samples
+	// of index periods before it need no index.
+	Horizon int64
 	// Repair writes missing rows of the index.
 	Repair bool
 	// Report is called with each row that cannot be read as what it should be, and with rows
@@ -157,6 +160,9 @@ func (c *storeCheck) metricRow(row bucketstore.Row) error {
 		}
 	}
 	for period := range periods {
+		if period+series.IndexPeriod < c.Horizon {
+			continue // the time of its rows is its end
+		}
 		c.entries = append(c.entries, index.Entry{Key: key, Labels: ls, T: period})
 	}
 	if err := c.row.Check(base, samples); err != nil {

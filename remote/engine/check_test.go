@@ -142,3 +142,23 @@ func TestCheckListsSome(t *testing.T) {
 		t.Errorf("after the repair: %v", found)
 	}
 }
+
+// TestCheckHorizon: samples of index periods before the horizon need no index.
+func TestCheckHorizon(t *testing.T) {
+	f := openFixture(t)
+	f.append(t, one(up, someTime-series.IndexPeriod, someTime))
+	end := series.PeriodOf(someTime)
+	if err := f.store.Drop(t.Context(), bucketstore.Index, f.cfg.Schema.NameRange(end-series.IndexPeriod)); err != nil {
+		t.Fatal(err)
+	}
+	for horizon, want := range map[int64]int{0: 1, end: 1, end + 1: 0} {
+		found := 0
+		_, err := engine.Check(t.Context(), engine.CheckConfig{
+			Store: f.store, AtomicApply: true, Horizon: horizon,
+			Report: func(bucketstore.Finding) { found++ }, Progress: func(bucketstore.Table, int64, int64) {},
+		})
+		if err != nil || found != want {
+			t.Errorf("horizon %d: %d findings, %v, want %d", horizon, found, err, want)
+		}
+	}
+}

@@ -63,7 +63,10 @@ type Config struct {
 	// MaxFuture is how far ahead of the clock a sample may lie. 0 is 10 minutes.
 	// Unbounded is as far as series.MaxTime, whatever the clock says.
 	MaxFuture time.Duration
-	Limits    Limits
+	// Cut, if set, returns the time in milliseconds before which nothing is kept when the
+	// clock says now: what is older is not shown, whether it is stored or not.
+	Cut    func(now time.Time) int64
+	Limits Limits
 
 	// ParallelScans is how many scans of METRIC a query may run at a
 	// time. They share what the limits allow. 0 is 1: more pays where a scan waits for
@@ -185,6 +188,8 @@ func New(cfg Config) (*Engine, error) {
 		Limits:         cfg.Limits,
 		ParallelScans:  cfg.ParallelScans,
 		StoredMatchers: e.elections.StoredMatchers,
+		Cut:            cfg.Cut,
+		Now:            cfg.Now,
 	})
 	e.current = current.New(current.Config{
 		Store:      cfg.Store,

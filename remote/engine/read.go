@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"time"
 
 	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/labels"
@@ -59,6 +60,12 @@ func (e *Engine) Measure(ctx context.Context, q Query) (*Explanation, error) {
 // WithUsage returns a context whose reads u counts.
 func WithUsage(ctx context.Context, u *Usage) context.Context { return reader.WithUsage(ctx, u) }
 
+// WithOneCut returns the context of a request that came at now: all that it reads has the cut
+// of that time, see Config.
+func WithOneCut(ctx context.Context, now time.Time) context.Context {
+	return reader.WithOneCut(ctx, now)
+}
+
 // UsageOf returns the usage of a context, or nil if there is none.
 func UsageOf(ctx context.Context) *Usage { return reader.UsageOf(ctx) }
 
@@ -72,6 +79,7 @@ func (e *Engine) Cardinality(ctx context.Context, top int) (*Cardinality, error)
 // matches, if its time is at least mint, sorted by metric name, then by
 // labels.Compare. Series whose current sample is a staleness marker are left out.
 func (e *Engine) Current(ctx context.Context, selectors [][]*labels.Matcher, mint int64) ([]CurrentSample, error) {
+	mint = max(mint, e.reader.Cut(ctx))
 	found := make(map[string]labels.Labels)
 	for _, matchers := range selectors {
 		result, err := e.reader.Find(ctx, Query{Matchers: matchers, Mint: mint, Maxt: series.MaxTime})
@@ -88,7 +96,7 @@ func (e *Engine) Current(ctx context.Context, selectors [][]*labels.Matcher, min
 // Inventory calls fn with the current sample of each series that any of the
 // selectors matches, or of all series if there are none. See current.Table.
 func (e *Engine) Inventory(ctx context.Context, selectors [][]*labels.Matcher, limit int, fn func(CurrentSample) error) (Inventory, error) {
-	return e.current.Inventory(ctx, selectors, limit, fn)
+	return e.current.Inventory(ctx, selectors, e.reader.Cut(ctx), limit, fn)
 }
 
 // Metadata is that of metadata.Store: what is stored of a family, or of all.

@@ -40,14 +40,14 @@ func OpenPebble(t testing.TB) bucketstore.Store {
 }
 
 // ServeStore starts a server over a real engine on store.
-func ServeStore(t testing.TB, store bucketstore.Store) (base string, reg *prometheus.Registry) {
+func ServeStore(t testing.TB, store bucketstore.Store, change ...func(*engine.Config)) (base string, reg *prometheus.Registry) {
 	t.Helper()
 	reg = prometheus.NewRegistry()
 	schema, err := series.NewSchema(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	eng, err := engine.New(engine.Config{
+	cfg := engine.Config{
 		Store:      store,
 		Appender:   bucketstore.NewDirect(store, schema, time.Now, nil),
 		Schema:     schema,
@@ -55,7 +55,11 @@ func ServeStore(t testing.TB, store bucketstore.Store) (base string, reg *promet
 		Registerer: reg,
 		MaxFuture:  10 * time.Minute,
 		Limits:     engine.Limits{MaxSeries: 5000},
-	})
+	}
+	for _, fn := range change {
+		fn(&cfg)
+	}
+	eng, err := engine.New(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}

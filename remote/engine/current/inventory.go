@@ -23,13 +23,14 @@ type Inventory struct {
 
 // Inventory calls fn with the current sample of each series that any of the
 // selectors matches, or of all series if there are no selectors, in the order of
-// row keys, and no more than limit times; staleness markers are left out. It
+// row keys, and no more than limit times; staleness markers, and samples before mint, are
+// left out. It
 // reads CURRENT in one pass and nothing else: no index and no samples. A single
 // selector with a metric name, or several with the same, read only the rows of
 // that name. An error from fn ends the pass unchanged.
-func (t *Table) Inventory(ctx context.Context, selectors [][]*labels.Matcher, limit int, fn func(Sample) error) (Inventory, error) {
+func (t *Table) Inventory(ctx context.Context, selectors [][]*labels.Matcher, mint int64, limit int, fn func(Sample) error) (Inventory, error) {
 	rows := t.schema.SeriesRange(commonName(selectors))
-	p := inventoryPass{schema: t.schema, selectors: selectors, left: limit, fn: fn}
+	p := inventoryPass{schema: t.schema, selectors: selectors, mint: mint, left: limit, fn: fn}
 	p.pending = t.inRange(rows)
 	err := t.store.Scan(ctx, bucketstore.ScanRequest{
 		Table:    bucketstore.Current,
@@ -70,6 +71,7 @@ type inventoryPass struct {
 	scratch   labels.ScratchBuilder
 	// pending are sorted by key; those before the last row are gone.
 	pending []pendingSample
+	mint    int64
 	left    int
 	fn      func(Sample) error
 	found   Inventory
@@ -110,7 +112,7 @@ func (p *inventoryPass) deliver(key []byte, s sample) error {
 	if err != nil {
 		return fmt.Errorf("row %q of CURRENT: %w", key, err)
 	}
-	if !p.matches(ls) {
+	if s.T < p.mint || !p.matches(ls) {
 		return nil
 	}
 	current, ok, err := decodeSample(ls, s)

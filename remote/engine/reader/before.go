@@ -32,7 +32,7 @@ func (r *batchReader) addBefore(ctx context.Context, batch []index.Series, build
 	if len(search.series) == 0 {
 		return nil
 	}
-	for start := max(0, r.start-maxBefore); start < r.start; {
+	for start := max(0, r.query.cut, r.start-maxBefore); start < r.start; {
 		base, _ := series.Split(start)
 		p := part{start: start, limit: min(r.start, base+series.Period)}
 		if err := search.run(ctx, p); err != nil {

@@ -21,8 +21,9 @@ import (
 // as many as the limit on samples allows.
 func (r *Reader) Exemplars(ctx context.Context, start, end int64, selectors [][]*labels.Matcher) ([]exemplar.QueryResult, error) {
 	found := make(map[string]index.Series)
-	for _, matchers := range selectors {
-		result, err := r.Find(ctx, Query{Matchers: matchers, Mint: start, Maxt: end})
+	q := r.withCut(ctx, Query{Mint: start, Maxt: end})
+	for _, q.Matchers = range selectors {
+		result, err := r.Find(ctx, q)
 		if err != nil {
 			return nil, err
 		}
@@ -34,7 +35,7 @@ func (r *Reader) Exemplars(ctx context.Context, start, end int64, selectors [][]
 			found[s.Key] = s
 		}
 	}
-	results, err := r.readExemplars(ctx, found, Query{Mint: start, Maxt: end})
+	results, err := r.readExemplars(ctx, found, q)
 	if results == nil {
 		results = []exemplar.QueryResult{} // which is not null in JSON
 	}
@@ -44,7 +45,7 @@ func (r *Reader) Exemplars(ctx context.Context, start, end int64, selectors [][]
 
 // readExemplars reads the exemplars of these series, by key, in the range of q.
 func (r *Reader) readExemplars(ctx context.Context, found map[string]index.Series, q Query) ([]exemplar.QueryResult, error) {
-	start, limit := q.Span()
+	start, limit := q.span()
 	var rows []series.RowRange
 	for key, s := range found {
 		for _, base := range s.Bases {

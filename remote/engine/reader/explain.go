@@ -81,6 +81,7 @@ func (r *Reader) Measure(ctx context.Context, q Query) (*Explanation, error) {
 func (r *Reader) explain(ctx context.Context, q Query, onRange func(part, series.RowRange, rowCounts)) (*Explanation, error) {
 	usage := &Usage{}
 	ctx = WithUsage(ctx, usage)
+	q = r.withCut(ctx, q)
 	q.Decoded, q.Passing = true, true // as PromQL reads, and nothing is kept
 	found, err := r.Find(ctx, q)
 	if err != nil {
@@ -96,7 +97,7 @@ func (r *Reader) explain(ctx context.Context, q Query, onRange func(part, series
 		rest = rest[len(read.builders):]
 		read.release()
 	}
-	start, limit := q.Span()
+	start, limit := q.span()
 	return &Explanation{
 		Selector: selectorText(q.Matchers),
 		Mint:     start,

@@ -9,6 +9,7 @@
 //	Exemplars       beside the samples of a series              exemplars.go
 //	Explain         which rows a query reads                    explain.go
 //	Usage           how much was read for a request             usage.go
+//	Cut             before which nothing is read                cut.go
 package reader
 
 import (
@@ -17,6 +18,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
@@ -41,6 +43,10 @@ type Config struct {
 	// StoredMatchers, if set, returns the matchers on labels that are stored. It
 	// leaves its argument as it is.
 	StoredMatchers func([]*labels.Matcher) []*labels.Matcher
+	// Cut, if set, returns the time in milliseconds before which nothing is shown when the
+	// clock, which is Now, says now. It needs Now.
+	Cut func(now time.Time) int64
+	Now func() time.Time
 }
 
 // Limits bound what one request may ask for.
@@ -99,12 +105,16 @@ type Query struct {
 	// share the memory that one alone may take: the batches of each are smaller
 	// accordingly, down to 128 KB. 0 is the same as 1.
 	Share int
+
+	// cut is that of the request, in milliseconds, if hasCut is set.
+	cut    int64
+	hasCut bool
 }
 
-// Span returns the times of q that can be stored, half-open. It is empty if
-// there are none.
-func (q Query) Span() (start, limit int64) {
-	start = max(q.Mint, 0)
+// span returns the times of q that can be stored and are not cut, half-open. It is empty
+// if there are none.
+func (q Query) span() (start, limit int64) {
+	start = max(q.Mint, q.cut, 0)
 	return start, max(start, min(q.Maxt, series.MaxTime)+1)
 }
 
@@ -158,7 +168,7 @@ func (r *Reader) storedMatchers(ms []*labels.Matcher) []*labels.Matcher {
 // Find asks the index for the series of q. The error is ErrLimit if they are more
 // than the limits allow, and samples are asked for.
 func (r *Reader) Find(ctx context.Context, q Query) (*index.Result, error) {
-	in := r.indexQuery(q)
+	in := r.indexQuery(ctx, q)
 	if !q.SeriesOnly {
 		in.Enough, in.MaxSeries = 0, r.cfg.Limits.MaxSeries
 	}
@@ -176,22 +186,23 @@ func (r *Reader) Find(ctx context.Context, q Query) (*index.Result, error) {
 // LabelValues returns the values of a label of the series of q, sorted, up to q.Enough
 // unless that is 0.
 func (r *Reader) LabelValues(ctx context.Context, name string, q Query) ([]string, error) {
-	return r.cfg.Index.Values(ctx, name, r.indexQuery(q))
+	return r.cfg.Index.Values(ctx, name, r.indexQuery(ctx, q))
 }
 
 // LabelNames returns the label names of the series of q, sorted, up to q.Enough unless
 // that is 0.
 func (r *Reader) LabelNames(ctx context.Context, q Query) ([]string, error) {
-	return r.cfg.Index.Names(ctx, r.indexQuery(q))
+	return r.cfg.Index.Names(ctx, r.indexQuery(ctx, q))
 }
 
-func (r *Reader) indexQuery(q Query) index.Query {
-	start, limit := q.Span()
+func (r *Reader) indexQuery(ctx context.Context, q Query) index.Query {
+	start, limit := r.withCut(ctx, q).span()
 	return index.Query{Matchers: r.storedMatchers(q.Matchers), Start: start, Limit: limit, Enough: q.Enough}
 }
 
+// newBatchReader takes a query with its cut.
 func (r *Reader) newBatchReader(q Query) *batchReader {
-	start, limit := q.Span()
+	start, limit := q.span()
 	return &batchReader{
 		store:  r.cfg.Store,
 		schema: r.cfg.Schema,

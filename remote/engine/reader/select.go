@@ -25,6 +25,7 @@ import (
 // delivered. A caller may drop a set half-way: then that batch is read to its end,
 // unless ctx ends before.
 func (r *Reader) Select(ctx context.Context, q Query) (storage.ChunkSeriesSet, error) {
+	q = r.withCut(ctx, q)
 	found, err := r.Find(ctx, q)
 	if err != nil {
 		return nil, err

@@ -1,0 +1,242 @@
+package retention_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/promtable/promtable/bucketstore"
+	"github.com/promtable/promtable/bucketstore/meta"
+	"github.com/promtable/promtable/bucketstore/pebble"
+	"github.com/promtable/promtable/bucketstore/retention"
+	"github.com/promtable/promtable/series"
+)
+
+const (
+	someTime = int64(1_300_000_000_000)
+	day      = int64(24 * time.Hour / time.Millisecond)
+)
+
+var errStore = errors.New("the store is down")
+
+// A fixture is a store whose META is watched, and the clock.
+type fixture struct {
+	bucketstore.Store
+	clock int64
+	// fail makes writes of META fail.
+	fail bool
+	// events are the writes of META and the calls of Expire, in order.
+	events []string
+	reg    *prometheus.Registry
+}
+
+func (f *fixture) now() time.Time { return time.UnixMilli(f.clock) }
+
+func (f *fixture) CheckAndApply(ctx context.Context, table bucketstore.Table, cond bucketstore.Condition, mut bucketstore.Mutation) (bool, error) {
+	if f.fail {
+		return false, errStore
+	}
+	applied, err := f.Store.CheckAndApply(ctx, table, cond, mut)
+	f.events = append(f.events, fmt.Sprintf("%s %s", mut.Key, mut.Ops[len(mut.Ops)-1].Value))
+	return applied, err
+}
+
+func (f *fixture) expire(cut int64) { f.events = append(f.events, fmt.Sprint("expire ", cut-someTime)) }
+
+func newFixture(t *testing.T) *fixture {
+	t.Helper()
+	f := &fixture{clock: someTime}
+	var err error
+	if f.Store, err = pebble.Open(pebble.Config{Dir: t.TempDir(), Tables: bucketstore.Tables(0), Now: f.now}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := f.Store.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return f
+}
+
+// open opens the retention as a start does.
+func (f *fixture) open(t *testing.T, change func(*retention.Config)) (*retention.Retention, error) {
+	t.Helper()
+	m, err := meta.Open(t.Context(), f, series.Schema{}, f.now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.reg = prometheus.NewRegistry()
+	cfg := retention.Config{Meta: m, Now: f.now, Expire: f.expire, Registerer: f.reg}
+	change(&cfg)
+	return retention.Open(t.Context(), cfg)
+}
+
+func (f *fixture) mustOpen(t *testing.T, change func(*retention.Config)) *retention.Retention {
+	t.Helper()
+	r, err := f.open(t, change)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func raw(days int64) func(*retention.Config) {
+	return func(cfg *retention.Config) { cfg.Raw = time.Duration(days*day) * time.Millisecond }
+}
+
+func (f *fixture) wantCut(t *testing.T, r *retention.Retention, want int64) {
+	t.Helper()
+	if got := r.Cut(f.now()); got != want {
+		t.Errorf("the cut is %d days and %d ms from someTime, want %d days and %d ms", (got-someTime)/day, (got-someTime)%day, (want-someTime)/day, (want-someTime)%day)
+	}
+}
+
+func (f *fixture) wantEvents(t *testing.T, want ...string) {
+	t.Helper()
+	if !slices.Equal(f.events, want) {
+		t.Errorf("got  %q\nwant %q", f.events, want)
+	}
+	f.events = nil
+}
+
+func horizonAt(cut int64) string { return fmt.Sprintf(`horizon {"raw":%d}`, cut) }
+
+func TestForEver(t *testing.T) {
+	f := newFixture(t)
+	r := f.mustOpen(t, raw(0))
+	f.wantCut(t, r, 0)
+	f.clock += 100_000 * day
+	if err := r.Advance(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	f.wantCut(t, r, 0)
+	f.wantEvents(t)
+}
+
+// TestHorizonFirst: the horizon is stored before the store may delete, and the store deletes
+// what was before it an interval ago.
+func TestHorizonFirst(t *testing.T) {
+	f := newFixture(t)
+	r := f.mustOpen(t, raw(10))
+	f.wantCut(t, r, someTime-10*day)
+	f.wantEvents(t, horizonAt(someTime-10*day), fmt.Sprint("expire ", -10*day))
+	f.clock += 5
+	f.wantCut(t, r, someTime-10*day+5) // The clock moves the cut, not the horizon.
+	f.wantEvents(t)
+	horizon := someTime - 10*day
+	for range 2 {
+		f.clock += day
+		if err := r.Advance(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		f.wantEvents(t, fmt.Sprint("expire ", horizon-someTime), horizonAt(f.clock-10*day))
+		horizon = f.clock - 10*day
+	}
+	if got, want := gauge(t, f.reg, "adapter_retention_cut_timestamp_seconds"), float64(horizon)/1000; got != want {
+		t.Errorf("the metric of the cut is %v, want %v", got, want)
+	}
+}
+
+func gauge(t *testing.T, reg *prometheus.Registry, name string) float64 {
+	t.Helper()
+	families, err := reg.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, family := range families {
+		if family.GetName() == name {
+			return family.GetMetric()[0].GetGauge().GetValue()
+		}
+	}
+	t.Fatalf("no metric %s", name)
+	return 0
+}
+
+// TestMetaDown: nothing is deleted while the horizon cannot be stored. The cut moves on all
+// the same.
+func TestMetaDown(t *testing.T) {
+	f := newFixture(t)
+	f.fail = true
+	if _, err := f.open(t, raw(10)); !errors.Is(err, errStore) {
+		t.Fatal(err)
+	}
+	f.wantEvents(t)
+	f.fail = false
+	r := f.mustOpen(t, raw(10))
+	f.events, f.fail = nil, true
+	f.clock += day
+	for range 3 {
+		if err := r.Advance(t.Context()); !errors.Is(err, errStore) {
+			t.Fatal(err)
+		}
+	}
+	f.wantCut(t, r, someTime-9*day)
+	expire := fmt.Sprint("expire ", -10*day)
+	f.wantEvents(t, expire, expire, expire)
+}
+
+// TestLonger: what was cut once stays hidden, if samples are kept for longer, for ever, or by
+// an earlier clock.
+func TestLonger(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		days  int64
+		clock int64
+	}{
+		{"longer", 20, someTime}, {"for ever", 0, someTime}, {"an earlier clock", 10, someTime - 5*day}, {"just as long", 10, someTime},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			f := newFixture(t)
+			f.mustOpen(t, raw(10))
+			f.events, f.clock = nil, tt.clock
+			r := f.mustOpen(t, raw(tt.days))
+			f.wantCut(t, r, someTime-10*day)
+			f.wantEvents(t, fmt.Sprint("expire ", -10*day)) // Half-deleted days go.
+			f.clock = someTime + 100*day
+			if tt.days > 0 {
+				f.wantCut(t, r, someTime+100*day-tt.days*day)
+			}
+		})
+	}
+}
+
+// TestStoreAge: where the store deletes by age itself, the horizon follows that age, not the
+// flag. So a flag that was too short for a while hides nothing that is there.
+func TestStoreAge(t *testing.T) {
+	f := newFixture(t)
+	open := func(flag, age int64) *retention.Retention {
+		t.Helper()
+		return f.mustOpen(t, func(cfg *retention.Config) {
+			raw(flag)(cfg)
+			cfg.Expire, cfg.StoreAge = nil, time.Duration(age*day)*time.Millisecond
+		})
+	}
+	r := open(3, 0)
+	f.wantCut(t, r, someTime-3*day)
+	f.wantEvents(t)
+	r = open(0, 0)
+	f.wantCut(t, r, 0)
+	r = open(10, 17)
+	f.wantCut(t, r, someTime-10*day)
+	f.wantEvents(t, horizonAt(someTime-17*day))
+	r = open(30, 17) // The tables were not changed.
+	f.wantCut(t, r, someTime-17*day)
+	r = open(30, 37)
+	f.wantCut(t, r, someTime-17*day)
+	f.clock += 20 * day
+	f.wantCut(t, r, someTime-10*day)
+}
+
+// TestRunEnds with its context.
+func TestRunEnds(t *testing.T) {
+	f := newFixture(t)
+	r := f.mustOpen(t, raw(10))
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	r.Run(ctx)
+}

@@ -1,0 +1,67 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/alecthomas/kingpin/v2"
+	"github.com/prometheus/common/model"
+
+	"github.com/promtable/promtable/bucketstore"
+	"github.com/promtable/promtable/bucketstore/retention"
+)
+
+// retentionOptions are the flags about retention.
+type retentionOptions struct {
+	// raw is how long raw samples are kept. 0 is for ever.
+	raw model.Duration
+}
+
+func (o *options) retentionFlags(app *kingpin.Application) {
+	app.Flag("retention.resolution-raw", fmt.Sprintf("How long samples are kept, such as 90d or 2y, at least %s. Older ones are not shown, and refused. 0 is for ever.", model.Duration(retention.MinRaw))).
+		Default("0s").SetValue(&o.retention.raw)
+}
+
+// checkRetention checks the flags about retention.
+func (o *options) checkRetention() error {
+	if raw := time.Duration(o.retention.raw); raw != 0 && raw < retention.MinRaw {
+		return fmt.Errorf("--retention.resolution-raw=%s is too short: give it %s or more, or 0 to keep samples for ever", o.retention.raw, model.Duration(retention.MinRaw))
+	}
+	return nil
+}
+
+// text says how long samples are kept.
+func (r *retentionOptions) text() string {
+	if r.raw == 0 {
+		return "for ever"
+	}
+	return r.raw.String()
+}
+
+// tables returns the tables as the store is opened with them. The embedded store deletes no
+// samples by age, but what the retention lets it delete.
+func (o *options) tables() []bucketstore.TableSpec {
+	if o.backend == backendEmbedded {
+		return bucketstore.Tables(0)
+	}
+	return o.shownTables()
+}
+
+// shownTables returns the tables with the ages to which cells are kept.
+func (o *options) shownTables() []bucketstore.TableSpec {
+	return bucketstore.Tables(time.Duration(o.retention.raw))
+}
+
+// An expirer is a store that deletes what it is told to.
+type expirer interface{ ExpireBefore(cut int64) }
+
+// openRetention begins to delete old samples. The store has its schema.
+func (a *adapter) openRetention(ctx context.Context, rows bucketstore.Store) (err error) {
+	cfg := retention.Config{Meta: a.meta, Now: time.Now, Raw: time.Duration(a.o.retention.raw), Logger: a.logger, Registerer: a.reg}
+	if store, ok := rows.(expirer); ok {
+		cfg.Expire = store.ExpireBefore
+	}
+	a.retention, err = retention.Open(ctx, cfg)
+	return err
+}
