@@ -109,9 +109,13 @@ func TestBackendsBadPieces(t *testing.T) {
 			"in the future", wiretest.V1Series([]prompb.Sample{{Timestamp: time.Now().Add(11 * time.Minute).UnixMilli()}}, "__name__", "bad"),
 			engine.ReasonFuture, 1, "ahead of the clock",
 		},
+		{
+			"too old", wiretest.V1Series([]prompb.Sample{{Timestamp: 0}, {Timestamp: 4}}, "__name__", "bad"), engine.ReasonOld, 2,
+			`{__name__="bad"}: timestamp 0 is too old: samples are kept from 5 on, see --retention.resolution-raw`,
+		},
 	}
 	for _, backend := range remotetest.Backends {
-		base, reg := remotetest.ServeStore(t, backend.Open(t))
+		base, reg := remotetest.ServeStore(t, backend.Open(t), func(cfg *engine.Config) { cfg.Cut = func(time.Time) int64 { return 5 } })
 		counted := make(map[engine.Reason]float64)
 		for i, test := range tests {
 			for _, contentType := range []string{remotetest.TypeV1, remotetest.TypeV2} {

@@ -69,6 +69,9 @@ type Config struct {
 	// answer: every acknowledged sample survives the loss of power. With an interval,
 	// samples acknowledged since the last fsync survive only the death of the process.
 	FsyncInterval time.Duration
+	// Cut is a time in milliseconds. A replay drops the samples before it: they are no longer
+	// kept.
+	Cut int64
 	// Logger may be nil.
 	Logger log.Logger
 	// Registerer takes the metrics adapter_buffer_*. It may be nil.

@@ -10,6 +10,7 @@ type metrics struct {
 	samples, groups, logBytes, syncs   prometheus.Counter
 	refused                            prometheus.Counter
 	sealed, sealFailures, late, replay prometheus.Counter
+	replayDropped                      prometheus.Counter
 	segments, openBytes, series        prometheus.Gauge
 	replayRatio                        prometheus.Gauge
 	failingRows                        *prometheus.GaugeVec
@@ -47,9 +48,11 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		sealFailures: counter("seal_failures_total", "Writes of sealed chunks that failed and were retried."),
 		late:         counter("late_samples_total", "Samples of older windows than the two latest of their series, or too far ahead, which get chunks of their own."),
 		replay:       counter("replayed_samples_total", "Samples read from the log at the start."),
-		segments:     gauge("log_segments", "Segments of the log."),
-		openBytes:    gauge("open_bytes", "Bytes of open chunks."),
-		replayRatio:  gauge("replay_progress_ratio", "Replayed part of the log at the start, from 0 to 1. 1 if there is no log."),
-		series:       gauge("series", "Series in memory: those with open chunks, and those used lately."),
+		replayDropped: counter("replay_dropped_samples_total",
+			"Samples of these that were dropped: they are older than samples are kept."),
+		segments:    gauge("log_segments", "Segments of the log."),
+		openBytes:   gauge("open_bytes", "Bytes of open chunks."),
+		replayRatio: gauge("replay_progress_ratio", "Replayed part of the log at the start, from 0 to 1. 1 if there is no log."),
+		series:      gauge("series", "Series in memory: those with open chunks, and those used lately."),
 	}
 }

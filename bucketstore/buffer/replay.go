@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/go-kit/log"
@@ -63,6 +64,13 @@ func (b *Buffer) storeReplayed(ctx context.Context, progress *replayProgress) er
 
 // progressInterval is the time between two log lines about the progress.
 const progressInterval = 10 * time.Second
+
+// dropOld drops the samples before Config.Cut in place, and returns the others.
+func (b *Buffer) dropOld(samples []bucketstore.Sample) []bucketstore.Sample {
+	kept := slices.DeleteFunc(samples, func(s bucketstore.Sample) bool { return s.T < b.cfg.Cut })
+	b.metrics.replayDropped.Add(float64(len(samples) - len(kept)))
+	return kept
+}
 
 // replayProgress is the progress of a replay. It belongs to the goroutine that reads
 // segments.
@@ -236,9 +244,10 @@ func (b *Buffer) reapply(ctx context.Context, samples []bucketstore.Sample, stam
 		return err
 	}
 	now := b.cfg.Now().UnixMilli()
+	kept := b.dropOld(samples)
 	b.mu.Lock()
 	b.stamp = max(b.stamp, stamp)
-	b.apply(samples, stamp, now, segment)
+	b.apply(kept, stamp, now, segment)
 	b.mu.Unlock()
 	b.relieve()
 	b.segments.begin(segment)

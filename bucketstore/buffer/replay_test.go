@@ -1,14 +1,21 @@
 package buffer
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"slices"
 	"testing"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/bucketstore/pebble"
 	"github.com/promtable/promtable/series"
+	"github.com/promtable/promtable/series/chunk"
+	"github.com/promtable/promtable/series/merge"
 )
 
 // leaveSamples leaves a log with samples in dir.
@@ -115,4 +122,61 @@ func TestReplayMemory(t *testing.T) {
 	}
 	stop()
 	b.done.Wait()
+}
+
+// TestReplayDropsOld: samples that are no longer kept are counted and dropped, also where all
+// of a request are. The others are there, and the log is empty after that.
+func TestReplayDropsOld(t *testing.T) {
+	const first = 30 * series.Period
+	for kept := range 4 {
+		dir, store := t.TempDir(), openEmbedded(t)
+		leaveSamples(t, dir, store)
+		log, err := OpenDir(dir, time.Now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		reg := prometheus.NewRegistry()
+		b, err := Open(t.Context(), log, Config{Store: store, Cut: first + 3 - int64(kept), Registerer: reg})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := testutil.ToFloat64(b.metrics.replayDropped); got != float64(3-kept) {
+			t.Errorf("%d samples are kept: %v dropped", kept, got)
+		}
+		if got := testutil.ToFloat64(b.metrics.replay); got != 3 {
+			t.Errorf("%d samples are kept: %v replayed", kept, got)
+		}
+		var row merge.Row
+		row.Reset(first, first, first+10, merge.Options{})
+		err = b.Scan(t.Context(), bucketstore.ScanRequest{
+			Table: bucketstore.Metric, Rows: []series.RowRange{{}}, Families: []bucketstore.FamilyRange{{Family: series.FamilyChunk}},
+		}, func(r bucketstore.Row) error {
+			for _, c := range r.Cells {
+				sealed, err := chunk.Parse(c.Qualifier, bytes.Clone(c.Value))
+				if err != nil {
+					return err
+				}
+				row.AddChunk(sealed)
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var times []int64
+		for row.Next() == merge.Floats {
+			ts, _ := row.Floats()
+			times = append(times, ts...)
+		}
+		if want := []int64{first, first + 1, first + 2}[3-kept:]; !slices.Equal(times, want) || row.Err() != nil {
+			t.Errorf("times %v, want %v, %v", times, want, row.Err())
+		}
+		// The log has nothing that a start with a longer retention would bring back.
+		b.Kill()
+		again := openIn(t, dir, store)
+		if got := testutil.ToFloat64(again.metrics.replay); got != 0 {
+			t.Errorf("%v samples are in the log after its replay", got)
+		}
+		again.Kill()
+	}
 }

@@ -38,8 +38,10 @@ func TestCut(t *testing.T) {
 			t.Fatal(err, rejected.Err())
 		}
 	}
-	all := serve(t, func(_ *api.Config, e *engine.Config) { e.Cut = func(time.Time) int64 { return cut } })
+	var cutting atomic.Int64 // It takes all samples before it cuts.
+	all := serve(t, func(_ *api.Config, e *engine.Config) { e.Cut = func(time.Time) int64 { return cutting.Load() } })
 	fill(all, 0)
+	cutting.Store(cut)
 	kept := serve(t, nil)
 	fill(kept, cut)
 	for _, expr := range []string{
@@ -69,13 +71,18 @@ func wantSame(t *testing.T, a, b *fixture, path string, params url.Values) {
 // TestOneCutOfARequest: the selectors of an expression have one cut, though the cut moves
 // while it is evaluated.
 func TestOneCutOfARequest(t *testing.T) {
+	var cutting atomic.Bool
+	var calls atomic.Int64
 	f := serve(t, func(_ *api.Config, e *engine.Config) {
-		var calls atomic.Int64
 		e.Cut = func(now time.Time) int64 {
-			return now.UnixMilli() - 300_000 + calls.Add(15_000)
+			if !cutting.Load() {
+				return 0
+			}
+			return now.UnixMilli() - 300_000 + calls.Add(60_000)
 		}
 	})
 	f.fill(t)
+	cutting.Store(true)
 	// Two selectors, which upstream's engine reads one after the other.
 	got := f.ask(t, http.MethodGet, "/api/v1/query_range", params(
 		"query", `count_over_time({__name__="up",n="1"}[10m]) - on() count_over_time({__name__="up",n="2"}[10m])`,

@@ -28,8 +28,8 @@ func (e *Engine) accept(ctx context.Context, a *accepted, batch []Series, reject
 	for i := range batch {
 		n += len(batch[i].Samples) + len(batch[i].Histograms)
 	}
-	maxTime := e.cfg.maxTime(e.cfg.Now())
-	if err := e.checkClock(batch, n, maxTime); err != nil {
+	bound := e.cfg.timeBound(e.cfg.Now())
+	if err := e.checkClock(batch, n, bound); err != nil {
 		return err
 	}
 	a.samples, a.handles = slices.Grow(a.samples, n), slices.Grow(a.handles, n)
@@ -42,16 +42,16 @@ func (e *Engine) accept(ctx context.Context, a *accepted, batch []Series, reject
 			step = 0
 		}
 		if c := batch[i].Cached; c != nil {
-			a.addSeries(&batch[i], c.State.ref, c, maxTime, rejected)
+			a.addSeries(&batch[i], c.State.ref, c, bound, rejected)
 		} else {
-			e.acceptNew(a, batch[i], maxTime, rejected)
+			e.acceptNew(a, batch[i], bound, rejected)
 		}
 	}
 	return nil
 }
 
 // acceptNew accepts what is valid of a series that is not cached.
-func (e *Engine) acceptNew(a *accepted, s Series, maxTime timeBound, rejected *Rejected) {
+func (e *Engine) acceptNew(a *accepted, s Series, bound timeBound, rejected *Rejected) {
 	s.Labels = s.Labels.WithoutEmpty()
 	reason, err := checkLabels(s.Labels)
 	if err == nil {
@@ -64,15 +64,15 @@ func (e *Engine) acceptNew(a *accepted, s Series, maxTime timeBound, rejected *R
 	}
 	ref := e.cfg.Appender.Ref(a.key)
 	cached := e.newCached(s.WireText, ref)
-	if a.addSeries(&s, ref, cached, maxTime, rejected) && cached != nil {
+	if a.addSeries(&s, ref, cached, bound, rejected) && cached != nil {
 		a.fresh = append(a.fresh, cached)
 	}
 }
 
-// addSeries takes what is valid of one series and lies in [0, maxTime], and the index
+// addSeries takes what is valid of one series and lies in bound, and the index
 // entries for it, and says whether that is anything. cached may be nil; if s came
 // with it, the labels of s are not used.
-func (a *accepted) addSeries(s *Series, ref bucketstore.Ref, cached *CachedSeries, maxTime timeBound, rejected *Rejected) bool {
+func (a *accepted) addSeries(s *Series, ref bucketstore.Ref, cached *CachedSeries, bound timeBound, rejected *Rejected) bool {
 	samples, exemplars := len(a.samples), len(a.exemplars)
 	to := addition{accepted: a, series: s, ref: ref, first: len(a.entries)}
 	if cached != nil {
@@ -80,7 +80,7 @@ func (a *accepted) addSeries(s *Series, ref bucketstore.Ref, cached *CachedSerie
 	}
 	for i := range s.Samples {
 		sample := &s.Samples[i]
-		if !maxTime.allows(s, sample.T, rejected) {
+		if !bound.allows(s, sample.T, rejected) {
 			continue
 		}
 		var value []byte
@@ -90,10 +90,10 @@ func (a *accepted) addSeries(s *Series, ref bucketstore.Ref, cached *CachedSerie
 		to.takeSample(sample.T, sample.V, value)
 	}
 	for i := range s.Histograms {
-		to.takeHistogram(&s.Histograms[i], maxTime, rejected)
+		to.takeHistogram(&s.Histograms[i], bound, rejected)
 	}
 	for _, x := range s.Exemplars {
-		to.takeExemplar(x, maxTime, rejected)
+		to.takeExemplar(x, bound, rejected)
 	}
 	return len(a.samples) > samples || len(a.exemplars) > exemplars
 }
@@ -127,8 +127,8 @@ func (a *addition) takeSample(t int64, v float64, value []byte) {
 }
 
 // takeHistogram takes a histogram, if it is valid.
-func (a *addition) takeHistogram(h *Histogram, maxTime timeBound, rejected *Rejected) {
-	if !maxTime.allows(a.series, h.T, rejected) {
+func (a *addition) takeHistogram(h *Histogram, bound timeBound, rejected *Rejected) {
+	if !bound.allows(a.series, h.T, rejected) {
 		return
 	}
 	value, err := a.histogram(h)
@@ -141,12 +141,12 @@ func (a *addition) takeHistogram(h *Histogram, maxTime timeBound, rejected *Reje
 }
 
 // takeExemplar takes an exemplar, if it is valid.
-func (a *addition) takeExemplar(x exemplar.Exemplar, maxTime timeBound, rejected *Rejected) {
+func (a *addition) takeExemplar(x exemplar.Exemplar, bound timeBound, rejected *Rejected) {
 	if err := checkExemplar(x); err != nil {
 		rejected.Add(ReasonExemplar, 1, exemplarError{a.series.DecodedLabels(), x, err})
 		return
 	}
-	if maxTime.allows(a.series, x.Ts, rejected) {
+	if bound.allows(a.series, x.Ts, rejected) {
 		a.exemplars = append(a.exemplars, acceptedExemplar{a.ref, x})
 		a.addEntry(x.Ts)
 	}
@@ -206,23 +206,27 @@ func keyReason(err error) Reason {
 	return ReasonLabels
 }
 
-// timeBound is the latest time that is stored, inclusive.
+// timeBound is the times that are stored, from the cut to t, both inclusive.
 type timeBound struct {
-	t      int64
+	cut, t int64
 	future time.Duration
 }
 
-// maxTime returns the bound when the clock says now.
-func (cfg *Config) maxTime(now time.Time) timeBound {
-	if cfg.MaxFuture == Unbounded {
-		return timeBound{series.MaxTime, cfg.MaxFuture}
+// timeBound returns the bound when the clock says now.
+func (cfg *Config) timeBound(now time.Time) timeBound {
+	b := timeBound{t: series.MaxTime, future: cfg.MaxFuture}
+	if cfg.MaxFuture != Unbounded {
+		b.t = min(now.Add(cfg.MaxFuture).UnixMilli(), series.MaxTime)
 	}
-	return timeBound{min(now.Add(cfg.MaxFuture).UnixMilli(), series.MaxTime), cfg.MaxFuture}
+	if cfg.Cut != nil {
+		b.cut = cfg.Cut(now)
+	}
+	return b
 }
 
 // allows says whether t is a time for something of s. If not, it is rejected.
 func (b timeBound) allows(s *Series, t int64, rejected *Rejected) bool {
-	if t >= 0 && t <= b.t {
+	if t >= b.cut && t <= b.t {
 		return true
 	}
 	reason := b.check(t)
@@ -239,6 +243,8 @@ func (b timeBound) check(t int64) Reason {
 		return ReasonTime
 	case t > b.t:
 		return ReasonFuture
+	case t < b.cut:
+		return ReasonOld
 	}
 	return ""
 }
@@ -253,8 +259,11 @@ type timeError struct {
 }
 
 func (e timeError) Error() string {
-	if e.reason == ReasonFuture {
+	switch e.reason {
+	case ReasonFuture:
 		return fmt.Sprintf("series %s: timestamp %d is more than %s ahead of the clock", series.Abbreviate(e.ls), e.t, e.bound.future)
+	case ReasonOld:
+		return fmt.Sprintf("series %s: timestamp %d is too old: samples are kept from %d on, see --retention.resolution-raw", series.Abbreviate(e.ls), e.t, e.bound.cut)
 	}
 	return fmt.Sprintf("series %s: timestamp %d is not in [0, %d]", series.Abbreviate(e.ls), e.t, series.MaxTime)
 }

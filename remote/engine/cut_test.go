@@ -83,8 +83,10 @@ func TestCutPaths(t *testing.T) {
 		for _, flushed := range []bool{false, true} {
 			t.Run(fmt.Sprint(backend.name, " flushed ", flushed), func(t *testing.T) {
 				clock := newClock(someTime + 1000)
-				all := openOn(t, backend.open(t, clock), clock, func(cfg *engine.Config) { cfg.Cut = func(time.Time) int64 { return someTime } })
+				cut := new(atomic.Int64)
+				all := openOn(t, backend.open(t, clock), clock, cutAt(cut))
 				all.append(t, cutBatch(math.MinInt64)...)
+				cut.Store(someTime)
 				kept := openOn(t, backend.open(t, clock), clock)
 				kept.append(t, cutBatch(someTime)...)
 				if flushed {
@@ -227,6 +229,49 @@ func sampleText(t *testing.T, it chunkenc.Iterator) string {
 		t.Fatal(err)
 	}
 	return b.String()
+}
+
+// TestAppendOld: what is older than the cut is refused, and names its series, its time and the
+// flag. The rest of the request is stored, and of a series that is cached, too.
+func TestAppendOld(t *testing.T) {
+	for _, backend := range backends() {
+		t.Run(backend.name, func(t *testing.T) {
+			clock := newClock(someTime)
+			f := openOn(t, backend.open(t, clock), clock, func(cfg *engine.Config) {
+				cfg.Cut = func(now time.Time) int64 { return now.UnixMilli() - 1000 }
+			})
+			const cut = someTime - 1000
+			for round := range 2 {
+				var rejected engine.Rejected
+				stored, err := f.Append(t.Context(), []engine.Series{
+					{
+						Labels:     up,
+						Samples:    []engine.Sample{{T: cut, V: 1}, {T: cut - 1, V: 2}, {T: 0, V: 3}, {T: someTime, V: 4}},
+						Histograms: []engine.Histogram{{T: cut - 1, H: &histogram.Histogram{}}},
+						Exemplars:  []exemplar.Exemplar{newExemplar(cut-1, 5), newExemplar(cut, 6)},
+					},
+					one(labels.FromStrings("__name__", "old"), cut-1),
+				}, &rejected)
+				if err != nil || stored != (engine.Stored{Samples: 2, Exemplars: 1}) || rejected.Samples[engine.ReasonOld] != 5 || len(rejected.Samples) != 1 {
+					t.Fatalf("round %d: stored %+v, rejected %v, %v", round, stored, rejected.Samples, err)
+				}
+				for _, part := range []string{`{__name__="up"}: `, fmt.Sprintf("timestamp %d is too old", cut-1), fmt.Sprint("from ", cut), "--retention.resolution-raw"} {
+					if text := rejected.Err().Error(); !strings.Contains(text, part) {
+						t.Errorf("%q is not in %q", part, text)
+					}
+				}
+			}
+			found := f.collect(t, engine.Query{Mint: math.MinInt64, Maxt: math.MaxInt64})
+			wantSeries(t, "stored", found, engine.Series{Labels: up, Samples: []engine.Sample{{T: cut, V: 1}, {T: someTime, V: 4}}})
+			q, err := f.Querier(0, math.MaxInt64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if names, _, err := q.LabelValues(t.Context(), "__name__", nil); err != nil || fmt.Sprint(names) != "[up]" {
+				t.Errorf("names %q, %v", names, err)
+			}
+		})
+	}
 }
 
 // TestCutLabels: names and series are cut by index period: those of the period of the cut are

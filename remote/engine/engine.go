@@ -64,7 +64,7 @@ type Config struct {
 	// Unbounded is as far as series.MaxTime, whatever the clock says.
 	MaxFuture time.Duration
 	// Cut, if set, returns the time in milliseconds before which nothing is kept when the
-	// clock says now: what is older is not shown, whether it is stored or not.
+	// clock says now: what is older is not shown, whether it is stored or not, and refused.
 	Cut    func(now time.Time) int64
 	Limits Limits
 
@@ -178,7 +178,7 @@ func New(cfg Config) (*Engine, error) {
 
 		metadata: metadata.New(cfg.Store, cfg.Schema, cfg.Now, cfg.Registerer),
 	}
-	e.latest.raise(cfg.maxTime(cfg.LastTime).t)
+	e.latest.raise(cfg.timeBound(cfg.LastTime).t)
 	e.elections = newElections(cfg)
 	e.reader = reader.New(reader.Config{
 		Store:          cfg.Store,

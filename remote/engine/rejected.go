@@ -14,6 +14,7 @@ const (
 	ReasonKeyTooLong Reason = "key_too_long"
 	ReasonTime       Reason = "time_out_of_range"
 	ReasonFuture     Reason = "too_far_in_future"
+	ReasonOld        Reason = "older_than_retention"
 	ReasonHistogram  Reason = "invalid_histogram"
 	ReasonExemplar   Reason = "invalid_exemplar"
 	ReasonMetadata   Reason = "invalid_metadata"

@@ -46,7 +46,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		}),
 	}
 	for _, r := range []engine.Reason{
-		engine.ReasonLabels, engine.ReasonKeyTooLong, engine.ReasonTime, engine.ReasonFuture,
+		engine.ReasonLabels, engine.ReasonKeyTooLong, engine.ReasonTime, engine.ReasonFuture, engine.ReasonOld,
 		engine.ReasonHistogram, engine.ReasonExemplar, engine.ReasonMetadata, engine.ReasonMalformed,
 		engine.ReasonRefused,
 	} {
