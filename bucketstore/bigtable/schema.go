@@ -29,6 +29,8 @@ type schemaCheck struct {
 	cfg   Config
 	// problems are the reasons not to open the store.
 	problems []error
+	// found are the tables with the ages to which their families keep cells.
+	found []bucketstore.TableSpec
 }
 
 // run checks all tables, so that one error names all problems.
@@ -43,6 +45,8 @@ func (c *schemaCheck) run(ctx context.Context) error {
 
 // table checks one table or creates it. Another adapter may do the same at that time.
 func (c *schemaCheck) table(ctx context.Context, spec bucketstore.TableSpec) error {
+	kept := bucketstore.TableSpec{Table: spec.Table}
+	defer func() { c.found = append(c.found, kept) }()
 	found, err := c.families(ctx, spec)
 	if status.Code(err) == codes.NotFound {
 		if !c.cfg.CreateTables {
@@ -50,6 +54,9 @@ func (c *schemaCheck) table(ctx context.Context, spec bucketstore.TableSpec) err
 			return nil
 		}
 		err = c.create(ctx, spec)
+		if err == nil {
+			kept = spec
+		}
 		if err == nil || status.Code(err) != codes.AlreadyExists {
 			return err
 		}
@@ -62,6 +69,13 @@ func (c *schemaCheck) table(ctx context.Context, spec bucketstore.TableSpec) err
 		if err := c.family(ctx, spec, family, found); err != nil {
 			return fmt.Errorf("family %s: %w", family.Name, err)
 		}
+		if policy, ok := found[family.Name]; ok {
+			family.MaxAge = 0
+			if age := lifetime(policy); age < forever {
+				family.MaxAge = age
+			}
+		}
+		kept.Families = append(kept.Families, family)
 	}
 	return nil
 }

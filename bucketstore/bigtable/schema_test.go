@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"slices"
+	"reflect"
 	"strings"
 	"sync"
 	"testing"
@@ -159,23 +160,24 @@ func TestGarbageCollectionDrift(t *testing.T) {
 		wanted time.Duration
 		found  btclient.GCPolicy
 		want   string
+		age    time.Duration
 	}{
-		{"as wanted", 90 * day, union(versions(1), age(90*day)), ok},
-		{"as wanted, turned round", 90 * day, union(age(90*day), versions(1)), ok},
-		{"as wanted, nested", 90 * day, union(union(age(90*day), age(100*day)), versions(1)), ok},
-		{"as wanted, for ever", 0, versions(1), ok},
-		{"part of a second is rounded up", day - time.Millisecond, union(versions(1), age(day)), ok},
-		{"shorter", 90 * day, union(versions(1), age(90*day-time.Second)), early},
-		{"age instead of for ever", 0, union(versions(1), age(10000*day)), early},
-		{"shortest of a union", 90 * day, union(versions(1), age(100*day), age(day)), early},
-		{"both ages shorter", 90 * day, both(age(80*day), age(70*day)), early},
-		{"longer", 90 * day, union(versions(1), age(91*day)), late},
-		{"for ever instead of age", 90 * day, versions(1), late},
-		{"age alone keeps versions", 90 * day, age(90 * day), late},
-		{"two versions", 0, versions(2), late},
-		{"both", 90 * day, both(versions(1), age(90*day)), late},
-		{"no policy", 0, btclient.NoGcPolicy(), late},
-		{"no policy instead of age", 90 * day, btclient.NoGcPolicy(), late},
+		{"as wanted", 90 * day, union(versions(1), age(90*day)), ok, 90 * day},
+		{"as wanted, turned round", 90 * day, union(age(90*day), versions(1)), ok, 90 * day},
+		{"as wanted, nested", 90 * day, union(union(age(90*day), age(100*day)), versions(1)), ok, 90 * day},
+		{"as wanted, for ever", 0, versions(1), ok, 0},
+		{"part of a second is rounded up", day - time.Millisecond, union(versions(1), age(day)), ok, day},
+		{"shorter", 90 * day, union(versions(1), age(90*day-time.Second)), early, 90*day - time.Second},
+		{"age instead of for ever", 0, union(versions(1), age(10000*day)), early, 10000 * day},
+		{"shortest of a union", 90 * day, union(versions(1), age(100*day), age(day)), early, day},
+		{"both ages shorter", 90 * day, both(age(80*day), age(70*day)), early, 80 * day},
+		{"longer", 90 * day, union(versions(1), age(91*day)), late, 91 * day},
+		{"for ever instead of age", 90 * day, versions(1), late, 0},
+		{"age alone keeps versions", 90 * day, age(90 * day), late, 90 * day},
+		{"two versions", 0, versions(2), late, 0},
+		{"both", 90 * day, both(versions(1), age(90*day)), late, 0},
+		{"no policy", 0, btclient.NoGcPolicy(), late, 0},
+		{"no policy instead of age", 90 * day, btclient.NoGcPolicy(), late, 0},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			addr := bigtabletest.Serve(t)
@@ -190,8 +192,11 @@ func TestGarbageCollectionDrift(t *testing.T) {
 			cfg.TablePrefix = "p_"
 			cfg.Logger = log.NewLogfmtLogger(&logged)
 			cfg.Tables = []bucketstore.TableSpec{{Table: bucketstore.Metric, Families: []bucketstore.FamilySpec{{Name: "c", MaxAge: tc.wanted}}}}
-			open(t, cfg)
+			s := open(t, cfg)
 			checkDrift(t, tc.want, logged.String())
+			if got := s.Tables()[0].Families[0].MaxAge; got != tc.age {
+				t.Errorf("the store says that it keeps %s, want %s", got, tc.age)
+			}
 
 			info, err := adminClient(t, addr).TableInfo(t.Context(), "p_METRIC")
 			if err != nil || info.FamilyInfos[0].GCPolicy != tc.found.String() {
@@ -269,4 +274,24 @@ func adminClient(t *testing.T, addr string) *btclient.AdminClient {
 	}
 	t.Cleanup(func() { admin.Close() })
 	return admin
+}
+
+// TestTablesOfANewStore: tables and families that Open creates have the wanted ages.
+func TestTablesOfANewStore(t *testing.T) {
+	addr := bigtabletest.Serve(t)
+	err := adminClient(t, addr).CreateTableFromConf(t.Context(), &btclient.TableConf{
+		TableID: "METRIC", ColumnFamilies: map[string]btclient.Family{"c": {GCPolicy: btclient.MaxAgePolicy(5 * day)}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := bigtabletest.Config(addr)
+	cfg.Tables = bucketstore.Tables(97 * day)
+	want := bucketstore.Tables(97 * day)
+	want[bucketstore.Metric].Families[0].MaxAge = 5 * day
+	for range 2 { // The second finds what the first has made.
+		if got := open(t, cfg).Tables(); !reflect.DeepEqual(got, want) {
+			t.Errorf("got  %v\nwant %v", got, want)
+		}
+	}
 }

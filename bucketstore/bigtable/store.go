@@ -38,6 +38,8 @@ type Store struct {
 	instance     string
 	// emulated says that the server is an emulator.
 	emulated bool
+	// found are the tables as they were at Open.
+	found []bucketstore.TableSpec
 }
 
 var _ bucketstore.Store = (*Store)(nil)
@@ -88,6 +90,7 @@ func (s *Store) open(ctx context.Context, cfg Config) error {
 	if err := sc.run(ctx); err != nil {
 		return err
 	}
+	s.found = sc.found
 	for _, spec := range cfg.Tables {
 		t := &table{name: cfg.tableName(spec.Table), families: make(map[string]bool, len(spec.Families))}
 		for _, f := range spec.Families {
@@ -103,6 +106,11 @@ func (s *Store) open(ctx context.Context, cfg Config) error {
 func (s *Store) Close() error {
 	return s.clients.close()
 }
+
+// Tables returns the tables of the configuration with the ages at which Bigtable deletes the
+// cells of each family, as they were at Open. They may differ from the wanted ones: Open
+// changes none.
+func (s *Store) Tables() []bucketstore.TableSpec { return s.found }
 
 // table returns an open table, or an error that is bucketstore.ErrTable.
 func (s *Store) table(name bucketstore.Table) (*table, error) {

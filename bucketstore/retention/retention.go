@@ -28,6 +28,11 @@ import (
 // MinRaw is how long raw samples are kept at least.
 const MinRaw = 3 * 24 * time.Hour
 
+// StoreGrace is how much longer a store that deletes by age itself keeps samples than they are
+// shown: its clock and ours may differ, and a retention that is lengthened within that time
+// has lost nothing.
+const StoreGrace = 7 * 24 * time.Hour
+
 // interval is the time between two calls of Advance. It is longer than a request may take by
 // default.
 const interval = 10 * time.Minute

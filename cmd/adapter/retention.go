@@ -10,6 +10,7 @@ import (
 
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/bucketstore/retention"
+	"github.com/promtable/promtable/series"
 )
 
 // retentionOptions are the flags about retention.
@@ -39,18 +40,37 @@ func (r *retentionOptions) text() string {
 	return r.raw.String()
 }
 
-// tables returns the tables as the store is opened with them. The embedded store deletes no
-// samples by age, but what the retention lets it delete.
+// tables returns the tables as the store is opened with them, on Bigtable with the ages of
+// new ones. The embedded store deletes no samples by age, but what the retention lets it
+// delete.
 func (o *options) tables() []bucketstore.TableSpec {
-	if o.backend == backendEmbedded {
+	if o.backend == backendEmbedded || o.retention.raw == 0 {
 		return bucketstore.Tables(0)
 	}
-	return o.shownTables()
+	return bucketstore.Tables(time.Duration(o.retention.raw) + retention.StoreGrace)
 }
 
-// shownTables returns the tables with the ages to which cells are kept.
-func (o *options) shownTables() []bucketstore.TableSpec {
+// An ager is a store that deletes cells by age itself.
+type ager interface {
+	Tables() []bucketstore.TableSpec
+}
+
+// keptTables returns the tables with the ages to which their families keep cells.
+func (o *options) keptTables(rows bucketstore.Store) []bucketstore.TableSpec {
+	if store, ok := rows.(ager); ok {
+		return store.Tables()
+	}
 	return bucketstore.Tables(time.Duration(o.retention.raw))
+}
+
+// sampleAge returns the least age at which samples are deleted in tables. 0 is never.
+func sampleAge(tables []bucketstore.TableSpec) (least time.Duration) {
+	for _, f := range tables[bucketstore.Metric].Families {
+		if f.Name != series.FamilyExemplar && f.MaxAge > 0 && (least == 0 || f.MaxAge < least) {
+			least = f.MaxAge
+		}
+	}
+	return least
 }
 
 // An expirer is a store that deletes what it is told to.
@@ -59,8 +79,11 @@ type expirer interface{ ExpireBefore(cut int64) }
 // openRetention begins to delete old samples. The store has its schema.
 func (a *adapter) openRetention(ctx context.Context, rows bucketstore.Store) (err error) {
 	cfg := retention.Config{Meta: a.meta, Now: time.Now, Raw: time.Duration(a.o.retention.raw), Logger: a.logger, Registerer: a.reg}
+	a.kept = a.o.keptTables(rows)
 	if store, ok := rows.(expirer); ok {
 		cfg.Expire = store.ExpireBefore
+	} else {
+		cfg.StoreAge = sampleAge(a.kept)
 	}
 	a.retention, err = retention.Open(ctx, cfg)
 	return err

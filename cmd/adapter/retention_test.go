@@ -4,6 +4,10 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/prometheus/common/model"
+
+	"github.com/promtable/promtable/bucketstore"
 )
 
 // TestRetentionFlags: samples are kept for ever unless a flag says otherwise, and then for
@@ -38,5 +42,30 @@ func TestRetentionFlags(t *testing.T) {
 		case err != nil || time.Duration(o.retention.raw) != tt.want || o.retention.text() != tt.text:
 			t.Errorf("%v: %s, %v", tt.args, o.retention.raw, err)
 		}
+	}
+}
+
+// TestSampleAge: of the ages of a store those of samples count, not those of exemplars and of
+// other tables.
+func TestSampleAge(t *testing.T) {
+	const day = 24 * time.Hour
+	tables := bucketstore.Tables(0)
+	if got := sampleAge(tables); got != 0 {
+		t.Errorf("for ever: %s", got)
+	}
+	for i, f := range tables[bucketstore.Metric].Families {
+		tables[bucketstore.Metric].Families[i].MaxAge = map[string]time.Duration{"e": day, "c": 9 * day, "r2": 8 * day}[f.Name]
+	}
+	if got := sampleAge(tables); got != 8*day {
+		t.Errorf("%s, want 8 days", got)
+	}
+	o := &options{backend: backendBigtable}
+	o.retention.raw = model.Duration(10 * day)
+	if got := sampleAge(o.tables()); got != 17*day {
+		t.Errorf("new tables keep samples for %s, want 17 days", got)
+	}
+	o.backend = backendEmbedded
+	if got := sampleAge(o.tables()); got != 0 {
+		t.Errorf("the embedded store is to delete samples by age, after %s", got)
 	}
 }

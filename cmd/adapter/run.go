@@ -89,6 +89,8 @@ type adapter struct {
 	meta *meta.Store
 	// retention knows from when on samples are kept.
 	retention *retention.Retention
+	// kept are the tables with the ages to which they keep cells.
+	kept []bucketstore.TableSpec
 	// clock is compared with those of other adapters. It is nil on the embedded store.
 	clock *seal.Clock
 	// lastTime is the latest time that a clock had before the start, if that is known.
@@ -439,7 +441,7 @@ func newAPI(a *adapter, e *engine.Engine, slow *request.SlowLog) (*api.API, erro
 		Location:       o.path,
 		Format:         meta.FormatVersion,
 		ResourceLabels: a.schema.ResourceLabels(),
-		Tables:         o.shownTables(),
+		Tables:         a.kept,
 		TablePrefix:    o.tablePrefix,
 		FailingRows:    a.failingRows,
 	}
@@ -447,6 +449,7 @@ func newAPI(a *adapter, e *engine.Engine, slow *request.SlowLog) (*api.API, erro
 	case backendEmbedded:
 		cfg.ActiveQueries = filepath.Join(o.path, "queries")
 	case backendBigtable:
+		cfg.Status.Wanted = o.tables()
 		cfg.Status.Location = o.project + "/" + o.instance
 	}
 	return api.New(cfg)

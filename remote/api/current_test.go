@@ -106,7 +106,7 @@ func TestStatus(t *testing.T) {
 		a.Registerer, a.Gatherer, e.Registerer = reg, reg, reg
 		a.Status = api.Status{
 			Version: "1.2.3", Backend: "embedded", Location: "./data", Format: 1, TablePrefix: "x_",
-			Tables: bucketstore.Tables(0),
+			Tables: bucketstore.Tables(0), Wanted: bucketstore.Tables(60 * 24 * time.Hour),
 			FailingRows: func() []bucketstore.FailingRow {
 				return []bucketstore.FailingRow{{Table: bucketstore.Metric, Key: []byte("up,1297080123392"), Err: errors.New("too large"), Refused: true}}
 			},
@@ -115,9 +115,13 @@ func TestStatus(t *testing.T) {
 	f.fill(t)
 	got := f.ask(t, http.MethodGet, "/api/v1/status/adapter", nil)
 	const want = `{"version":"1.2.3","started":"1974-04-04T`
-	const tables = `"backend":"embedded","location":"./data","format":1,"resourceLabels":[],"tables":[{"name":"x_METRIC","families":[{"name":"c","maxAgeSeconds":0},{"name":"e","maxAgeSeconds":0},`
+	const tables = `"backend":"embedded","location":"./data","format":1,"resourceLabels":[],"tables":[{"name":"x_METRIC","families":[{"name":"c","maxAgeSeconds":0,"wantedMaxAgeSeconds":5184000},{"name":"e","maxAgeSeconds":0,"wantedMaxAgeSeconds":5184000},`
 	if text := string(got.Data); !strings.Contains(text, tables) {
 		t.Errorf("got\n%s\nwant in it\n%s\n%s", text, want, tables)
+	}
+	const noDrift = `{"name":"x_META","families":[{"name":"m","maxAgeSeconds":0}]}`
+	if text := string(got.Data); !strings.Contains(text, noDrift) {
+		t.Errorf("got\n%s\nwant in it\n%s", text, noDrift)
 	}
 	const failing = `"failingRows":[{"table":"METRIC","key":"up,1297080123392","since":"0001-01-01T00:00:00Z","error":"too large","refused":true}]`
 	if text := string(got.Data); !strings.Contains(text, failing) {

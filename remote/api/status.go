@@ -24,8 +24,9 @@ type Status struct {
 	Format int
 	// ResourceLabels are those of the schema.
 	ResourceLabels []string
-	// Tables are those of the store, under the names that it gives them.
-	Tables []bucketstore.TableSpec
+	// Tables are those of the store, with the ages to which they keep cells, and Wanted those
+	// with the ages of the flags, or nil.
+	Tables, Wanted []bucketstore.TableSpec
 	// TablePrefix stands in front of their names.
 	TablePrefix string
 	// FailingRows returns the rows that the store does not take. It may be nil.
@@ -87,6 +88,21 @@ type family struct {
 	Name string `json:"name"`
 	// MaxAgeSeconds is how old a cell may grow, 0 for ever.
 	MaxAgeSeconds float64 `json:"maxAgeSeconds"`
+	// WantedMaxAgeSeconds is the age of the flags, if Bigtable has another one.
+	WantedMaxAgeSeconds *float64 `json:"wantedMaxAgeSeconds,omitempty"`
+}
+
+// drift returns the wanted age of a family in seconds, if it is another than that of f.
+func (s *Status) drift(table bucketstore.Table, f bucketstore.FamilySpec) *float64 {
+	for _, spec := range s.Wanted {
+		for _, wanted := range spec.Families {
+			if spec.Table == table && wanted.Name == f.Name && wanted.MaxAge != f.MaxAge {
+				seconds := wanted.MaxAge.Seconds()
+				return &seconds
+			}
+		}
+	}
+	return nil
 }
 
 // serveStatus answers /api/v1/status/adapter: what the adapter is and does. Two
@@ -103,7 +119,7 @@ func (a *API) serveStatus(w http.ResponseWriter, _ *http.Request) {
 	for _, spec := range s.Tables {
 		t := table{Name: s.TablePrefix + spec.Table.String()}
 		for _, f := range spec.Families {
-			t.Families = append(t.Families, family{f.Name, f.MaxAge.Seconds()})
+			t.Families = append(t.Families, family{f.Name, f.MaxAge.Seconds(), s.drift(spec.Table, f)})
 		}
 		answer.Tables = append(answer.Tables, t)
 	}
