@@ -3,8 +3,8 @@ package bigtable_test
 import (
 	"bytes"
 	"context"
-	"slices"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"testing"

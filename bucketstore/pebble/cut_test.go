@@ -126,6 +126,10 @@ func testDroppedBytes(t *testing.T, compacted bool) {
 		}
 	}
 	before := s.EngineMetrics().Total().TablesSize
+	u, err := s.Usage()
+	if err != nil || len(u.Days) != 4 || u.Days[3].End != (firstDay+4)*dayMillis || u.Days[0].Bytes == 0 || u.Bytes < uint64(before) {
+		t.Errorf("%+v, %v", u, err)
+	}
 	s.ExpireBefore((firstDay + 3) * dayMillis)
 	waitForMetric(t, registry, "adapter_pebble_sweep_drops_total", 3)
 	// The estimate counts whole blocks, of which these days have few.
@@ -138,6 +142,9 @@ func testDroppedBytes(t *testing.T, compacted bool) {
 			t.Fatalf("the tables have %d bytes, they had %d", s.EngineMetrics().Total().TablesSize, before)
 		}
 		time.Sleep(5 * time.Millisecond)
+	}
+	if after, err := s.Usage(); err != nil || len(after.Days) != 1 || after.Bytes >= u.Bytes {
+		t.Errorf("%+v after %+v: %v", after, u, err)
 	}
 }
 

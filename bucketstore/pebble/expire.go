@@ -118,8 +118,9 @@ func (s *Store) dropDay(t *table, day uint32, cells int) (dropped bool, err erro
 		return false, fmt.Errorf("drop a day: %w", err)
 	}
 	t.days.remove(day)
+	s.freeing.Add(size)
 	s.metrics.swept.Add(float64(cells))
-	s.metrics.days.Inc()
 	s.metrics.droppedBytes.Add(float64(size))
+	s.metrics.days.Inc()
 	return true, nil
 }

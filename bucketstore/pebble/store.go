@@ -145,6 +145,8 @@ type Store struct {
 	// cut is that of ExpireBefore. wakeSweep begins a sweep.
 	cut       atomic.Int64
 	wakeSweep chan struct{}
+	// freeing counts the bytes of dropped days that are not compacted yet.
+	freeing atomic.Uint64
 }
 
 var _ bucketstore.Store = (*Store)(nil)

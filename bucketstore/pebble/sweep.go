@@ -94,6 +94,7 @@ func (s *Store) freeSpace(ctx context.Context, t *table, dropped []uint32) error
 	if err := readError(s.db.Compact(ctx, first, limit, false)); err != nil {
 		return fmt.Errorf("free the space of dropped days: %w", err)
 	}
+	s.freeing.Store(0)
 	return nil
 }
 

@@ -22,6 +22,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
+	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/bucketstore/meta"
 )
 
@@ -50,6 +51,10 @@ type Config struct {
 	// Expire lets the store delete what is before a time, in milliseconds. It is nil if the
 	// store deletes by StoreAge only. Then the horizon follows that, and not Raw.
 	Expire func(cut int64)
+	// Size is how many bytes the store may take, by Usage: beyond it its oldest days go. 0 is
+	// no limit. It needs Expire.
+	Size  uint64
+	Usage func() (bucketstore.Usage, error)
 	// Logger may be nil.
 	Logger log.Logger
 	// Registerer takes the metrics adapter_retention_*. It may be nil.
@@ -62,6 +67,7 @@ type Retention struct {
 	cfg      Config
 	horizon  atomic.Int64
 	failures prometheus.Counter
+	sizeDays prometheus.Counter
 }
 
 // Open reads the horizon, raises it, and lets the store delete what is before it: no request
@@ -74,6 +80,9 @@ func Open(ctx context.Context, cfg Config) (*Retention, error) {
 	r := &Retention{cfg: cfg, failures: f.NewCounter(prometheus.CounterOpts{
 		Name: "adapter_retention_failures_total",
 		Help: "Attempts to let the store delete old samples that failed and are repeated.",
+	}), sizeDays: f.NewCounter(prometheus.CounterOpts{
+		Name: "adapter_retention_size_days_total",
+		Help: "Days of samples that went because the store exceeded --retention.size.",
 	})}
 	f.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "adapter_retention_cut_timestamp_seconds",
@@ -121,7 +130,11 @@ func (r *Retention) expire() {
 func (r *Retention) raise(ctx context.Context) error {
 	to := cutAt(r.cfg.Now(), r.cfg.StoreAge)
 	if r.cfg.Expire != nil {
-		to = r.Cut(r.cfg.Now())
+		cut, err := r.sizeCut()
+		if err != nil {
+			return err
+		}
+		to = max(r.Cut(r.cfg.Now()), cut)
 	}
 	if to <= r.horizon.Load() {
 		return nil

@@ -240,3 +240,83 @@ func TestRunEnds(t *testing.T) {
 	cancel()
 	r.Run(ctx)
 }
+
+// TestSize: the oldest days go when the store is too large, as few as will do, and never the
+// newest three of samples or of the clock. The horizon is raised first.
+func TestSize(t *testing.T) {
+	const midnight = someTime - someTime%day
+	// days are the ends of days from midnight on, each with 10 bytes.
+	daysOf := func(ends ...int64) (u bucketstore.Usage) {
+		for _, end := range ends {
+			u.Bytes += 10
+			u.Days = append(u.Days, bucketstore.DayUsage{End: midnight + end*day, Bytes: 10})
+		}
+		return u
+	}
+	other := func(u bucketstore.Usage, bytes uint64) bucketstore.Usage {
+		u.Bytes += bytes
+		return u
+	}
+	const none = -1000
+	for _, tt := range []struct {
+		name    string
+		usage   bucketstore.Usage
+		size    uint64
+		horizon int64 // in days from midnight
+		want    int64
+	}{
+		{"no limit", daysOf(-9, -8, -7, 1), 0, none, none},
+		{"just fits", daysOf(-9, -8, -7, 0), 40, none, none},
+		{"a byte too large", daysOf(-9, -8, -7, 0), 39, none, -9},
+		{"two days", daysOf(-9, -8, -7, 0), 20, none, -8},
+		{"what is no day counts", other(daysOf(-9, -8, -7, 0), 25), 50, none, -8},
+		{"the newest three of the clock", daysOf(-9, -8, -7, -3, -2, -1, 0, 1), 1, none, -3},
+		{"the newest three of samples", daysOf(-30, -29, -28, -27, -26), 1, none, -29},
+		{"days without samples between", daysOf(-30, -20, -9), 1, none, -20},
+		{"a sample far ahead", daysOf(-30, -2, -1, 0, 900), 1, none, -30},
+		{"what is before the horizon is gone", daysOf(-9, -8, -7, -6, 0), 30, -8, -8},
+		{"and more", daysOf(-9, -8, -7, -6, 0), 20, -8, -7},
+		{"no days", other(daysOf(), 100), 1, none, none},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			f := newFixture(t)
+			m, err := meta.Open(t.Context(), f, series.Schema{}, f.now)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if tt.horizon != none {
+				if _, err := m.RaiseHorizon(t.Context(), midnight+tt.horizon*day); err != nil {
+					t.Fatal(err)
+				}
+			}
+			f.events = nil
+			r := f.mustOpen(t, func(cfg *retention.Config) {
+				cfg.Size, cfg.Usage = tt.size, func() (bucketstore.Usage, error) { return tt.usage, nil }
+			})
+			var events []string
+			want := int64(0)
+			if tt.want != none {
+				want = midnight + tt.want*day
+				events = []string{fmt.Sprint("expire ", want-someTime)}
+				if tt.want != tt.horizon {
+					events = append([]string{horizonAt(want)}, events...)
+				}
+			}
+			f.wantCut(t, r, want)
+			f.wantEvents(t, events...)
+		})
+	}
+}
+
+// TestSizeFails: a store that cannot say what it takes keeps its samples.
+func TestSizeFails(t *testing.T) {
+	f := newFixture(t)
+	_, err := f.open(t, func(cfg *retention.Config) {
+		raw(10)(cfg)
+		cfg.Size, cfg.Usage = 1, func() (bucketstore.Usage, error) { return bucketstore.Usage{}, errStore }
+	})
+	if !errors.Is(err, errStore) {
+		t.Error(err)
+	}
+	f.wantEvents(t)
+}

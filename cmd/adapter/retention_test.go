@@ -32,6 +32,10 @@ func TestRetentionFlags(t *testing.T) {
 		{[]string{flag + "=3"}, 0, "", flag + "=3: "},
 		{[]string{flag + "=-3d"}, 0, "", flag + "=-3d: "},
 		{[]string{flag + "="}, 0, "", flag + " is empty"},
+		{[]string{"--retention.size=10GiB"}, 0, "10GiB", ""},
+		{[]string{"--retention.size=10GiB", flag + "=30d"}, 30 * 24 * time.Hour, "30d or 10GiB", ""},
+		{[]string{"--retention.size=-1B"}, 0, "", "--retention.size=-1B: give a size such as 4GiB"},
+		{[]string{"--retention.size=10GiB", "--storage.backend=bigtable", "--bigtable.project=p", "--bigtable.instance=i"}, 0, "", "--retention.size is for the embedded store"},
 	} {
 		o, err := parseFlags(tt.args)
 		switch {

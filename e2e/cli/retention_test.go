@@ -94,6 +94,46 @@ func TestRetention(t *testing.T) {
 	}
 }
 
+// TestRetentionSize: a store that is too large loses its oldest days, and keeps the newest
+// three.
+func TestRetentionSize(t *testing.T) {
+	b := harness.Embedded(t)
+	now := harness.NowMillis()
+	sent := hourly(now, 20*24, 0)
+	a := harness.StartAdapter(t, b)
+	harness.RemoteWrite2().MustSend(t, a.URL("/write"), sent)
+	a.Terminate(t)
+	a = harness.StartAdapter(t, b, "--retention.size=1GiB")
+	wantHours(t, a, now, 20*24+1)
+	a.Terminate(t)
+	a = harness.StartAdapter(t, b, "--retention.size=1KiB")
+	a.WaitLine(t, `msg="the store exceeds --retention.size, its oldest days go"`)
+	cut := int64(a.Metric(t, "adapter_retention_cut_timestamp_seconds") * 1000)
+	if kept := now - cut; cut%(24*hour) != 0 || kept < 3*24*hour-hour || kept > 4*24*hour {
+		t.Errorf("the cut is %d, now %d", cut, now)
+	}
+	kept := 0
+	for _, p := range sent.Points {
+		if p.T >= cut {
+			kept++
+		}
+	}
+	wantHours(t, a, now, kept)
+	harness.Eventually(t, "16 days are deleted", func() error {
+		if got := a.Metric(t, "adapter_pebble_sweep_drops_total"); got < 16 {
+			return fmt.Errorf("%v days dropped", got)
+		}
+		return nil
+	})
+	if got := a.Metric(t, "adapter_retention_size_days_total"); got < 16 {
+		t.Errorf("%v days went because of the size", got)
+	}
+	bigtable := harness.Backend{Args: []string{"--storage.backend=bigtable", "--bigtable.project=p", "--bigtable.instance=i"}}
+	if code, output := harness.RunAdapter(t, bigtable, "--retention.size=1GiB"); code != 2 || !strings.Contains(output, "--retention.size is for the embedded store") {
+		t.Errorf("code %d:\n%s", code, output)
+	}
+}
+
 // TestRetentionDeletes: what a retention cuts is deleted from the disk at the next start.
 func TestRetentionDeletes(t *testing.T) {
 	b := harness.Embedded(t)

@@ -41,7 +41,7 @@ func arrows() []arrow {
 		{"bucketstore/meta", []string{"series/...", "bucketstore"}, []string{"bucketstore/..."}},
 		{"bucketstore/buffer", []string{"series/...", "bucketstore", "bucketstore/meta"}, []string{"bucketstore/..."}},
 		{"bucketstore/seal", []string{"series/...", "bucketstore", "bucketstore/meta"}, []string{"bucketstore/..."}},
-		{"bucketstore/retention", []string{"bucketstore/meta"}, []string{"series/...", "bucketstore/..."}},
+		{"bucketstore/retention", []string{"bucketstore", "bucketstore/meta"}, []string{"series/...", "bucketstore/..."}},
 		{"bucketstore/storetest", []string{"series/...", "bucketstore"}, nil},
 		{"bucketstore", []string{"series/..."}, []string{"bucketstore/..."}},
 		{"remote/engine/seriescache", []string{"series"}, nil},

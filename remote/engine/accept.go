@@ -263,7 +263,7 @@ func (e timeError) Error() string {
 	case ReasonFuture:
 		return fmt.Sprintf("series %s: timestamp %d is more than %s ahead of the clock", series.Abbreviate(e.ls), e.t, e.bound.future)
 	case ReasonOld:
-		return fmt.Sprintf("series %s: timestamp %d is too old: samples are kept from %d on, see --retention.resolution-raw", series.Abbreviate(e.ls), e.t, e.bound.cut)
+		return fmt.Sprintf("series %s: timestamp %d is too old: samples are kept from %d on, see --retention.resolution-raw and --retention.size", series.Abbreviate(e.ls), e.t, e.bound.cut)
 	}
 	return fmt.Sprintf("series %s: timestamp %d is not in [0, %d]", series.Abbreviate(e.ls), e.t, series.MaxTime)
 }
