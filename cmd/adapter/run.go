@@ -435,6 +435,7 @@ func newAPI(a *adapter, e *engine.Engine, slow *request.SlowLog) (*api.API, erro
 	cfg.Registerer = a.reg
 	cfg.Gatherer = a.reg
 	cfg.Retention = o.retention.text()
+	cfg.Cut = a.retention.Cut
 	cfg.Status = api.Status{
 		Version:        version.Version,
 		Backend:        o.backend,

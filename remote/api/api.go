@@ -68,6 +68,9 @@ type Config struct {
 	// Results caches results of range queries. It may be nil. Whatever writes to the store calls
 	// its method Written.
 	Results *resultcache.Cache
+	// Cut is that of the engine. Results that read what is before it are not cached. It may be
+	// nil.
+	Cut func(now time.Time) int64
 	// Features are the names of parts of PromQL that are off by default, see CheckFeatures.
 	Features []string
 	// SlowLog logs slow queries. It may be nil.

@@ -66,7 +66,7 @@ func (a *API) newUpstream() (http.Handler, error) {
 	a.close = a.queries.Close
 	var queries promql.QueryEngine = a.queries
 	if a.cfg.Results != nil {
-		queries = a.cfg.Results.Engine(resultcache.Config{Engine: a.queries, Options: opts, Memory: memory, Now: a.cfg.Now})
+		queries = a.cfg.Results.Engine(resultcache.Config{Engine: a.queries, Options: opts, Memory: memory, Now: a.cfg.Now, Cut: a.cfg.Cut})
 	}
 	// NewAPI renders openapi.yaml, which is not served: without paths that takes
 	// half the time and memory.
