@@ -64,7 +64,7 @@ func arrows() []arrow {
 		{"remote/remotetest", []string{"series/...", "bucketstore/...", "remote", "remote/engine", "remote/wire/wiretest"}, nil},
 		{"remote", []string{"remote/engine", "remote/request", "remote/write", "remote/read", "remote/federate", "remote/explain"}, protocolTests},
 		{"cmd/adapter/...", []string{"series/...", "index/...", "bucketstore/...", "remote/..."}, nil},
-		{"e2e/bench", nil, nil},
+		{"e2e/bench", nil, []string{"e2e/harness"}},
 		{"e2e/bigtable", nil, []string{"e2e/harness", "series/...", "bucketstore", "bucketstore/bigtable", "bucketstore/seal", "bucketstore/storetest"}},
 		{"e2e/harness", nil, nil},
 		{"e2e/...", nil, []string{"e2e/harness"}},
