@@ -19,9 +19,10 @@
 //	measure.go   one server from start to stop
 //	report.go    the table
 //
-// Another command is of the adapter alone:
+// Two other commands are of the adapter alone:
 //
 //	scale.go     scale: very many series, scalequestions.go what is asked of them
+//	churn.go     churn: series that are replaced each day, as the store keeps them
 package main
 
 import (
@@ -66,8 +67,13 @@ func main() {
 
 // run compares, unless the first argument is the name of another command.
 func run(ctx context.Context, args []string) error {
-	if len(args) > 0 && args[0] == "scale" {
-		return runScale(ctx, args[1:])
+	if len(args) > 0 {
+		switch args[0] {
+		case "scale":
+			return runScale(ctx, args[1:])
+		case "churn":
+			return runChurn(ctx, args[1:])
+		}
 	}
 	o, err := parseFlags(args)
 	if err != nil {
