@@ -268,6 +268,16 @@ func (s *Store) Close() error {
 	return errors.Join(err, s.db.Close(), s.slowChecks.Close(), s.lock.Close())
 }
 
+// DiskUsage returns about how many bytes of the database on the disk hold rows of a table,
+// compressed, without those that only the log has.
+func (s *Store) DiskUsage(t bucketstore.Table) (bytes uint64, err error) {
+	held, err := s.table(t)
+	if err != nil {
+		return 0, err
+	}
+	return s.db.EstimateDiskUsage([]byte{held.first}, []byte{held.first + 1})
+}
+
 // flush flushes for up to flushTimeout. If a full disk has no space for tables, nothing is
 // lost: the log has everything.
 func (s *Store) flush() error {

@@ -277,6 +277,7 @@ func (o *options) limitFlags(app *kingpin.Application) {
 	intFlag(app.Flag("write.max-concurrent", "Maximum number of concurrent remote writes; others wait."), &o.remote.MaxConcurrentWrites)
 	app.Flag("write.max-body-bytes", "Maximum size of a request body, both compressed and decompressed.").
 		Default(units.Base2Bytes(o.remote.MaxBodyBytes).String()).BytesVar(&o.maxBody)
+	intFlag(app.Flag("write.cached-series", "How many series are found by the bytes in which senders write their labels, at up to 1 KiB each; for the others labels are decoded again with each sample. CURRENT gets the last samples of as many."), &o.engine.CachedSeries)
 	intFlag(app.Flag("index.written-series", "How many series the adapter remembers as written to the index, at up to 65 bytes each. The others are looked up when they come, by point reads."), &o.engine.WrittenSeries)
 	o.indexMemory.flag = "index.max-memory"
 	app.Flag(o.indexMemory.flag, "Maximum bytes of the index that are kept in memory for queries. What was not used for longest is dropped first, and read again when it is used.").
@@ -404,6 +405,7 @@ func (o *options) checkNumbers() error {
 		{"write.timeout", int64(o.remote.WriteTimeout), 1},
 		{"write.max-concurrent", int64(o.remote.MaxConcurrentWrites), 1},
 		{"write.max-body-bytes", int64(o.maxBody), 1},
+		{"write.cached-series", int64(o.engine.CachedSeries), 1},
 		{"index.written-series", int64(o.engine.WrittenSeries), 1},
 		{o.indexMemory.flag, int64(o.indexMemory.Base2Bytes), 1},
 		{"index.refresh", int64(o.engine.IndexRefresh), 0},

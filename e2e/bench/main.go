@@ -18,6 +18,11 @@
 //	process.go   a running program, usage.go what it uses, emulator.go Bigtable
 //	measure.go   one server from start to stop
 //	report.go    the table
+//
+// Two other commands are of the adapter alone:
+//
+//	scale.go     scale: very many series, scalequestions.go what is asked of them
+//	churn.go     churn: series that are replaced each day, as the store keeps them
 package main
 
 import (
@@ -54,14 +59,27 @@ type options struct {
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	o, err := parseFlags(os.Args[1:])
-	if err == nil {
-		err = o.run(ctx)
-	}
-	if err != nil {
+	if err := run(ctx, os.Args[1:]); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
+}
+
+// run compares, unless the first argument is the name of another command.
+func run(ctx context.Context, args []string) error {
+	if len(args) > 0 {
+		switch args[0] {
+		case "scale":
+			return runScale(ctx, args[1:])
+		case "churn":
+			return runChurn(ctx, args[1:])
+		}
+	}
+	o, err := parseFlags(args)
+	if err != nil {
+		return err
+	}
+	return o.run(ctx)
 }
 
 func parseFlags(args []string) (*options, error) {

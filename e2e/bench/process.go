@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	patience = 2 * time.Minute // bounds waits for a start and for a stop
+	patience = 20 * time.Minute // bounds waits for a start and for a stop, also of millions of series
 	pause    = 50 * time.Millisecond
 )
 

@@ -116,8 +116,13 @@ func do(client *http.Client, req *http.Request) (*http.Response, error) {
 	}
 	defer resp.Body.Close()
 	text, _ := io.ReadAll(io.LimitReader(resp.Body, 1024))
-	return nil, fmt.Errorf("%s: %s: %s", req.URL.Path, resp.Status, bytes.TrimSpace(text))
+	return nil, statusError{fmt.Sprintf("%s: %s: %s", req.URL.Path, resp.Status, bytes.TrimSpace(text))}
 }
+
+// A statusError is an answer with another status than 2xx, with the beginning of its body.
+type statusError struct{ text string }
+
+func (e statusError) Error() string { return e.text }
 
 // quantile returns the smallest element that at least a share q of all do not
 // exceed. sorted is ascending and not empty.

@@ -5,8 +5,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-
-	"github.com/prometheus/prometheus/model/labels"
 )
 
 // A spool is a file of encoded requests, in the order in which they are to be
@@ -61,11 +59,7 @@ func newSpool(ctx context.Context, path string, p protocol, w workload, perReque
 // encoders returns one encoder for each request of a scrape.
 func (s *spool) encoders(g *generator, p protocol, perRequest int) (list []encoder) {
 	for from := 0; from < g.Series; from += perRequest {
-		var series []labels.Labels
-		for i := from; i < min(from+perRequest, g.Series); i++ {
-			series = append(series, g.labels(i))
-		}
-		list = append(list, p.encoder(series))
+		list = append(list, p.encoder(g.labelsOf(from, min(from+perRequest, g.Series))))
 	}
 	s.perScrape = len(list)
 	return list

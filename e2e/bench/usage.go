@@ -79,7 +79,11 @@ func parseStat(stat []byte) (time.Duration, error) {
 
 // procField returns the number that follows a name in a file of /proc/PID.
 func procField(pid int, file, name string) (int64, error) {
-	path := fmt.Sprintf("/proc/%d/%s", pid, file)
+	return fileField(fmt.Sprintf("/proc/%d/%s", pid, file), name)
+}
+
+// fileField returns the number that follows a name in a file.
+func fileField(path, name string) (int64, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return 0, err

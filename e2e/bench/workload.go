@@ -124,6 +124,15 @@ func (g *generator) labels(i int) labels.Labels {
 	return b.Labels()
 }
 
+// labelsOf returns the labels of the series [from, limit).
+func (g *generator) labelsOf(from, limit int) []labels.Labels {
+	list := make([]labels.Labels, 0, limit-from)
+	for i := from; i < limit; i++ {
+		list = append(list, g.labels(i))
+	}
+	return list
+}
+
 // instance names a target.
 func instance(host int, app bool) string {
 	address := fmt.Sprintf("10.%d.%d.%d", host>>16, host>>8&255, host&255)

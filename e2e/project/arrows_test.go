@@ -65,7 +65,7 @@ func arrows() []arrow {
 		{"remote/remotetest", []string{"series/...", "bucketstore/...", "remote", "remote/engine", "remote/wire/wiretest"}, nil},
 		{"remote", []string{"remote/engine", "remote/request", "remote/write", "remote/read", "remote/federate", "remote/explain"}, protocolTests},
 		{"cmd/adapter/...", []string{"series/...", "index/...", "bucketstore/...", "remote/..."}, nil},
-		{"e2e/bench", nil, nil},
+		{"e2e/bench", []string{"series/...", "index", "bucketstore", "bucketstore/pebble"}, []string{"e2e/harness"}},
 		{"e2e/bigtable", nil, []string{"e2e/harness", "series/...", "bucketstore", "bucketstore/bigtable", "bucketstore/seal", "bucketstore/storetest"}},
 		{"e2e/harness", nil, nil},
 		{"e2e/...", nil, []string{"e2e/harness"}},
@@ -184,10 +184,10 @@ func TestClients(t *testing.T) {
 }
 
 // TestOnlyHTTP: the end-to-end tests do not import our code, except for the files that need
-// the emulator: the conformance suite, a sealer with its own clock, and readers of METRIC
-// and META.
+// the emulator (the conformance suite, a sealer with its own clock, and readers of METRIC and
+// META), and for a benchmark that fills a store.
 func TestOnlyHTTP(t *testing.T) {
-	exceptions := []string{"bigtable/conformance_test.go", "bigtable/doubt_test.go", "bigtable/leave_test.go", "bigtable/sealed_test.go"}
+	exceptions := []string{"bench/churn.go", "bigtable/conformance_test.go", "bigtable/doubt_test.go", "bigtable/leave_test.go", "bigtable/sealed_test.go"}
 	files, err := filepath.Glob("../*/*.go")
 	if err != nil {
 		t.Fatal(err)

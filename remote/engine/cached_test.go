@@ -156,6 +156,21 @@ func TestLookupForgets(t *testing.T) {
 	}
 }
 
+// One number bounds the cache, also if it is set after the defaults, as flags are.
+func TestCachedSeries(t *testing.T) {
+	const bound = 20
+	f := openFixture(t, func(c *engine.Config) {
+		*c = c.WithDefaults()
+		c.CachedSeries = bound
+	})
+	for i := range 5 * bound {
+		f.append(t, f.written(1, []engine.Series{sample(labels.FromStrings("__name__", "up", "n", fmt.Sprintf("%03d", i)), someTime, 1)})...)
+	}
+	if n := f.counter(t, "adapter_engine_known_series"); n < bound/2 || n > bound+1 {
+		t.Errorf("%v series cached, the bound is %d", n, bound)
+	}
+}
+
 // With HA on, no series is found by the numbers of symbols.
 func TestSymbolsWithHA(t *testing.T) {
 	if openFixture(t, withHA).Symbols() != nil {

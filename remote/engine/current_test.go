@@ -290,7 +290,7 @@ func TestCurrentNoteWhileFlushing(t *testing.T) {
 // When CURRENT takes nothing, no more is kept than is allowed, and of what is
 // kept the current one.
 func TestCurrentPendingIsBounded(t *testing.T) {
-	f := openFixture(t, func(c *engine.Config) { c.MaxPending = 2 })
+	f := openFixture(t, func(c *engine.Config) { c.CachedSeries = 2 })
 	a, b, c := labels.FromStrings("__name__", "a"), labels.FromStrings("__name__", "b"), labels.FromStrings("__name__", "c")
 	f.append(t, sample(a, someTime, 1), sample(b, someTime, 1), sample(c, someTime, 1))
 	f.append(t, sample(c, someTime+1, 2), sample(a, someTime+1, 2))

@@ -95,6 +95,12 @@ type Config struct {
 	// write: after that time their new series are found. 0 is that nothing is kept.
 	IndexRefresh time.Duration
 
+	// CachedSeries is how many series are kept to find them by the bytes in which senders
+	// write their labels, where SeriesCache does not say it. Of as many series the current
+	// sample is kept until it is in CURRENT. For others CURRENT lags until a later sample finds
+	// room. The samples themselves are stored all the same. 0 is 2,000,000.
+	CachedSeries int
+
 	// HA stores the samples of one replica of each cluster. The engine sets its
 	// Store, Schema, Now, Logger and Registerer.
 	HA ha.Config
@@ -102,11 +108,6 @@ type Config struct {
 	// CurrentInterval is how often current samples go to CURRENT. 0 is a
 	// minute.
 	CurrentInterval time.Duration
-	// MaxPending is of how many series the current sample is kept until it is in
-	// CURRENT. 0 is 2,000,000. For other series CURRENT lags until a later sample
-	// finds room. The samples themselves are stored all the same.
-	MaxPending int
-
 	// Written, if set, is called with samples when Append has stored them, or some of them, before
 	// it returns. Reads find them by then. It must not keep them.
 	Written func([]bucketstore.Sample)
@@ -116,6 +117,13 @@ type Config struct {
 	SeriesCache seriescache.Config
 }
 
+// defaultCachedSeries and cachedBytes are how many series are cached, and how many bytes each
+// may take on average.
+const (
+	defaultCachedSeries = 2_000_000
+	cachedBytes         = 1 << 10
+)
+
 // Unbounded is a MaxFuture that allows every time that can be stored.
 const Unbounded time.Duration = math.MaxInt64
 
@@ -123,6 +131,7 @@ const Unbounded time.Duration = math.MaxInt64
 func (cfg Config) WithDefaults() Config {
 	cfg.MaxFuture = cmp.Or(cfg.MaxFuture, 10*time.Minute)
 	cfg.WrittenSeries = cmp.Or(cfg.WrittenSeries, index.DefaultWrittenSeries)
+	cfg.CachedSeries = cmp.Or(cfg.CachedSeries, defaultCachedSeries)
 	cfg.IndexMemory = cmp.Or(cfg.IndexMemory, index.DefaultMemory)
 	cfg.CurrentInterval = cmp.Or(cfg.CurrentInterval, current.DefaultInterval)
 	cfg.HA.Failover = cmp.Or(cfg.HA.Failover, ha.DefaultFailover)
@@ -166,6 +175,8 @@ func New(cfg Config) (*Engine, error) {
 		cfg.Written = func([]bucketstore.Sample) {}
 	}
 	cfg = cfg.WithDefaults()
+	cfg.SeriesCache.MaxSeries = cmp.Or(cfg.SeriesCache.MaxSeries, cfg.CachedSeries)
+	cfg.SeriesCache.MaxBytes = cmp.Or(cfg.SeriesCache.MaxBytes, cachedBytes*cfg.CachedSeries)
 	if err := cfg.HA.Validate(); err != nil {
 		return nil, err
 	}
@@ -197,7 +208,7 @@ func New(cfg Config) (*Engine, error) {
 		Logger:     cfg.Logger,
 		Registerer: cfg.Registerer,
 		Interval:   cfg.CurrentInterval,
-		MaxPending: cfg.MaxPending,
+		MaxPending: cfg.CachedSeries,
 
 		KeepsVersions: cfg.KeepsVersions,
 	})
