@@ -7,13 +7,16 @@
 // deletes any, and never goes back. So if samples are to be kept for longer than before, what
 // is left of half-deleted days stays hidden.
 //
-// The cut moves with the clock, the horizon follows it at an interval. The store deletes what
+// The cut moves with the clock, the horizon follows it at an interval, but never into the newest
+// 3 days with samples. The store deletes what
 // was before the horizon an interval ago: a request has one cut, and finds all samples from
 // there on until it ends.
 package retention
 
 import (
 	"context"
+	"fmt"
+	"math"
 	"sync/atomic"
 	"time"
 
@@ -51,10 +54,11 @@ type Config struct {
 	// Expire lets the store delete what is before a time, in milliseconds. It is nil if the
 	// store deletes by StoreAge only. Then the horizon follows that, and not Raw.
 	Expire func(cut int64)
-	// Size is how many bytes the store may take, by Usage: beyond it its oldest days go. 0 is
-	// no limit. It needs Expire.
-	Size  uint64
+	// Usage says what there is to delete. It is required with Expire.
 	Usage func() (bucketstore.Usage, error)
+	// Size is how many bytes the store may take, by Usage: beyond it its oldest days go. 0 is
+	// no limit.
+	Size uint64
 	// Logger may be nil.
 	Logger log.Logger
 	// Registerer takes the metrics adapter_retention_*. It may be nil.
@@ -106,6 +110,10 @@ func (r *Retention) Cut(now time.Time) int64 {
 	return max(r.horizon.Load(), cutAt(now, r.cfg.Raw), cutAt(now, r.cfg.StoreAge))
 }
 
+// Horizon returns the time before which samples may have been deleted, in milliseconds. It is 0 if
+// all are kept.
+func (r *Retention) Horizon() int64 { return r.horizon.Load() }
+
 func cutAt(now time.Time, age time.Duration) int64 {
 	if age <= 0 {
 		return 0
@@ -129,12 +137,12 @@ func (r *Retention) expire() {
 // raise raises the horizon to the time before which samples may be deleted now.
 func (r *Retention) raise(ctx context.Context) error {
 	to := cutAt(r.cfg.Now(), r.cfg.StoreAge)
-	if r.cfg.Expire != nil {
-		cut, err := r.sizeCut()
+	if r.cfg.Expire != nil && (r.cfg.Raw > 0 || r.cfg.Size > 0) {
+		usage, err := r.cfg.Usage()
 		if err != nil {
-			return err
+			return fmt.Errorf("size of the store: %w", err)
 		}
-		to = max(r.Cut(r.cfg.Now()), cut)
+		to = min(max(r.Cut(r.cfg.Now()), r.sizeCut(usage)), newest(usage.Days))
 	}
 	if to <= r.horizon.Load() {
 		return nil
@@ -144,6 +152,15 @@ func (r *Retention) raise(ctx context.Context) error {
 		r.horizon.Store(horizon)
 	}
 	return err
+}
+
+// newest returns the time from which on samples are never deleted, in milliseconds: the newest
+// 3 days of those stay. So a clock that is far ahead hides them and cannot delete all.
+func newest(days []bucketstore.DayUsage) int64 {
+	if len(days) == 0 {
+		return math.MaxInt64
+	}
+	return days[len(days)-1].End - MinRaw.Milliseconds()
 }
 
 // Run calls Advance at an interval until ctx ends.

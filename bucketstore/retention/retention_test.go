@@ -33,6 +33,8 @@ type fixture struct {
 	// events are the writes of META and the calls of Expire, in order.
 	events []string
 	reg    *prometheus.Registry
+	// usage is what the store says that it takes.
+	usage bucketstore.Usage
 }
 
 func (f *fixture) now() time.Time { return time.UnixMilli(f.clock) }
@@ -71,7 +73,7 @@ func (f *fixture) open(t *testing.T, change func(*retention.Config)) (*retention
 		t.Fatal(err)
 	}
 	f.reg = prometheus.NewRegistry()
-	cfg := retention.Config{Meta: m, Now: f.now, Expire: f.expire, Registerer: f.reg}
+	cfg := retention.Config{Meta: m, Now: f.now, Expire: f.expire, Registerer: f.reg, Usage: func() (bucketstore.Usage, error) { return f.usage, nil }}
 	change(&cfg)
 	return retention.Open(t.Context(), cfg)
 }
@@ -239,6 +241,23 @@ func TestRunEnds(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	r.Run(ctx)
+}
+
+// TestClockAhead: a clock that is years ahead hides all samples, and the newest days of them are
+// not deleted. When it is right again they are there.
+func TestClockAhead(t *testing.T) {
+	const midnight = someTime - someTime%day
+	f := newFixture(t)
+	f.usage = bucketstore.Usage{Days: []bucketstore.DayUsage{{End: midnight - 9*day}, {End: midnight}, {End: midnight + day}}}
+	f.clock = someTime + 1000*day
+	r := f.mustOpen(t, raw(90))
+	f.wantCut(t, r, someTime+910*day)
+	if got := r.Horizon(); got != midnight-2*day {
+		t.Errorf("the horizon is %d, want %d", got, midnight-2*day)
+	}
+	f.wantEvents(t, horizonAt(midnight-2*day), fmt.Sprint("expire ", midnight-2*day-someTime))
+	f.clock = someTime
+	f.wantCut(t, r, midnight-2*day)
 }
 
 // TestSize: the oldest days go when the store is too large, as few as will do, and never the

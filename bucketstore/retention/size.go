@@ -1,31 +1,25 @@
 package retention
 
 import (
-	"fmt"
 	"time"
 
 	"github.com/go-kit/log/level"
+
+	"github.com/promtable/promtable/bucketstore"
 )
 
 // sizeCut returns the end of the last of the oldest days that must go so that the store takes
 // no more than Config.Size, in milliseconds, or 0 if none must. It is never in the last 3 days,
 // nor in the newest 3 days with samples. What is before the horizon counts as gone.
-func (r *Retention) sizeCut() (cut int64, err error) {
+func (r *Retention) sizeCut(usage bucketstore.Usage) (cut int64) {
 	if r.cfg.Size == 0 {
-		return 0, nil
-	}
-	usage, err := r.cfg.Usage()
-	if err != nil {
-		return 0, fmt.Errorf("size of the store: %w", err)
+		return 0
 	}
 	left, days := usage.Bytes, usage.Days
 	for len(days) > 0 && days[0].End <= r.horizon.Load() {
 		left, days = left-min(left, days[0].Bytes), days[1:]
 	}
-	limit := r.cfg.Now().Add(-MinRaw).UnixMilli()
-	if len(days) > 0 {
-		limit = min(limit, days[len(days)-1].End-MinRaw.Milliseconds())
-	}
+	limit := min(r.cfg.Now().Add(-MinRaw).UnixMilli(), newest(days))
 	dropped := 0
 	for left > r.cfg.Size && len(days) > 0 && days[0].End <= limit {
 		cut, left, days = days[0].End, left-min(left, days[0].Bytes), days[1:]
@@ -38,5 +32,5 @@ func (r *Retention) sizeCut() (cut int64, err error) {
 	if left > r.cfg.Size {
 		level.Warn(r.cfg.Logger).Log("msg", "the store exceeds --retention.size with its newest 3 days alone, which are kept", "bytes", left, "limit", r.cfg.Size)
 	}
-	return cut, nil
+	return cut
 }

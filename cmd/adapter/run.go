@@ -315,7 +315,7 @@ func (a *adapter) openAppender(ctx context.Context, rows bucketstore.Store) (buc
 	}
 	cfg := bufferConfig(a.o)
 	cfg.Store = rows
-	cfg.Cut = a.retention.Cut(time.Now())
+	cfg.Cut = a.retention.Horizon()
 	cfg.Schema = a.schema
 	cfg.Logger = a.logger
 	cfg.Registerer = a.reg
