@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -27,7 +28,7 @@ var errStore = errors.New("the store is down")
 // A fixture is a store whose META is watched, and the clock.
 type fixture struct {
 	bucketstore.Store
-	clock int64
+	clock atomic.Int64 // the store looks at it, too
 	// fail makes writes of META fail.
 	fail bool
 	// events are the writes of META and the calls of Expire, in order.
@@ -37,7 +38,7 @@ type fixture struct {
 	usage bucketstore.Usage
 }
 
-func (f *fixture) now() time.Time { return time.UnixMilli(f.clock) }
+func (f *fixture) now() time.Time { return time.UnixMilli(f.clock.Load()) }
 
 func (f *fixture) CheckAndApply(ctx context.Context, table bucketstore.Table, cond bucketstore.Condition, mut bucketstore.Mutation) (bool, error) {
 	if f.fail {
@@ -52,7 +53,8 @@ func (f *fixture) expire(cut int64) { f.events = append(f.events, fmt.Sprint("ex
 
 func newFixture(t *testing.T) *fixture {
 	t.Helper()
-	f := &fixture{clock: someTime}
+	f := &fixture{}
+	f.clock.Store(someTime)
 	var err error
 	if f.Store, err = pebble.Open(pebble.Config{Dir: t.TempDir(), Tables: bucketstore.Tables(0), Now: f.now}); err != nil {
 		t.Fatal(err)
@@ -112,7 +114,7 @@ func TestForEver(t *testing.T) {
 	f := newFixture(t)
 	r := f.mustOpen(t, raw(0))
 	f.wantCut(t, r, 0)
-	f.clock += 100_000 * day
+	f.clock.Add(100_000 * day)
 	if err := r.Advance(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -127,17 +129,17 @@ func TestHorizonFirst(t *testing.T) {
 	r := f.mustOpen(t, raw(10))
 	f.wantCut(t, r, someTime-10*day)
 	f.wantEvents(t, horizonAt(someTime-10*day), fmt.Sprint("expire ", -10*day))
-	f.clock += 5
+	f.clock.Add(5)
 	f.wantCut(t, r, someTime-10*day+5) // The clock moves the cut, not the horizon.
 	f.wantEvents(t)
 	horizon := someTime - 10*day
 	for range 2 {
-		f.clock += day
+		f.clock.Add(day)
 		if err := r.Advance(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		f.wantEvents(t, fmt.Sprint("expire ", horizon-someTime), horizonAt(f.clock-10*day))
-		horizon = f.clock - 10*day
+		f.wantEvents(t, fmt.Sprint("expire ", horizon-someTime), horizonAt(f.clock.Load()-10*day))
+		horizon = f.clock.Load() - 10*day
 	}
 	if got, want := gauge(t, f.reg, "adapter_retention_cut_timestamp_seconds"), float64(horizon)/1000; got != want {
 		t.Errorf("the metric of the cut is %v, want %v", got, want)
@@ -171,7 +173,7 @@ func TestMetaDown(t *testing.T) {
 	f.fail = false
 	r := f.mustOpen(t, raw(10))
 	f.events, f.fail = nil, true
-	f.clock += day
+	f.clock.Add(day)
 	for range 3 {
 		if err := r.Advance(t.Context()); !errors.Is(err, errStore) {
 			t.Fatal(err)
@@ -195,11 +197,12 @@ func TestLonger(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			f := newFixture(t)
 			f.mustOpen(t, raw(10))
-			f.events, f.clock = nil, tt.clock
+			f.events = nil
+			f.clock.Store(tt.clock)
 			r := f.mustOpen(t, raw(tt.days))
 			f.wantCut(t, r, someTime-10*day)
 			f.wantEvents(t, fmt.Sprint("expire ", -10*day)) // Half-deleted days go.
-			f.clock = someTime + 100*day
+			f.clock.Store(someTime + 100*day)
 			if tt.days > 0 {
 				f.wantCut(t, r, someTime+100*day-tt.days*day)
 			}
@@ -230,7 +233,7 @@ func TestStoreAge(t *testing.T) {
 	f.wantCut(t, r, someTime-17*day)
 	r = open(30, 37)
 	f.wantCut(t, r, someTime-17*day)
-	f.clock += 20 * day
+	f.clock.Add(20 * day)
 	f.wantCut(t, r, someTime-10*day)
 }
 
@@ -249,14 +252,14 @@ func TestClockAhead(t *testing.T) {
 	const midnight = someTime - someTime%day
 	f := newFixture(t)
 	f.usage = bucketstore.Usage{Days: []bucketstore.DayUsage{{End: midnight - 9*day}, {End: midnight}, {End: midnight + day}}}
-	f.clock = someTime + 1000*day
+	f.clock.Store(someTime + 1000*day)
 	r := f.mustOpen(t, raw(90))
 	f.wantCut(t, r, someTime+910*day)
 	if got := r.Horizon(); got != midnight-2*day {
 		t.Errorf("the horizon is %d, want %d", got, midnight-2*day)
 	}
 	f.wantEvents(t, horizonAt(midnight-2*day), fmt.Sprint("expire ", midnight-2*day-someTime))
-	f.clock = someTime
+	f.clock.Store(someTime)
 	f.wantCut(t, r, midnight-2*day)
 }
 
