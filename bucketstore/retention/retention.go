@@ -85,7 +85,7 @@ func Open(ctx context.Context, cfg Config) (*Retention, error) {
 		Name: "adapter_retention_failures_total",
 		Help: "Attempts to let the store delete old samples that failed and are repeated.",
 	}), sizeDays: f.NewCounter(prometheus.CounterOpts{
-		Name: "adapter_retention_size_days_total",
+		Name: "adapter_retention_size_drops_total",
 		Help: "Days of samples that went because the store exceeded --retention.size.",
 	})}
 	f.NewGaugeFunc(prometheus.GaugeOpts{

@@ -125,7 +125,7 @@ func TestRetentionSize(t *testing.T) {
 		}
 		return nil
 	})
-	if got := a.Metric(t, "adapter_retention_size_days_total"); got < 16 {
+	if got := a.Metric(t, "adapter_retention_size_drops_total"); got < 16 {
 		t.Errorf("%v days went because of the size", got)
 	}
 	bigtable := harness.Backend{Args: []string{"--storage.backend=bigtable", "--bigtable.project=p", "--bigtable.instance=i"}}
