@@ -8,7 +8,7 @@ import (
 	"github.com/alecthomas/units"
 )
 
-// TestEvaluationInterval: the step of subqueries is a positive number of milliseconds.
+// TestResultsCacheBytes: the cache has a size on the embedded store, and is off on Bigtable.
 func TestResultsCacheBytes(t *testing.T) {
 	const flag = "--query.results-cache-bytes"
 	bigtable := []string{"--storage.backend=bigtable", "--bigtable.project=p", "--bigtable.instance=i"}
@@ -27,15 +27,9 @@ func TestResultsCacheBytes(t *testing.T) {
 		{"given on Bigtable", append(bigtable, flag+"=64MiB"), 0, flag + " is for the embedded store"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			o, err := parseFlags(tt.args)
-			if tt.refused != "" {
-				if err == nil || !strings.Contains(err.Error(), tt.refused) {
-					t.Errorf("error %v, want %s", err, tt.refused)
-				}
+			o := parseOrRefuse(t, tt.args, tt.refused)
+			if o == nil {
 				return
-			}
-			if err != nil {
-				t.Fatal(err)
 			}
 			if got := o.api.Flags["query.results-cache-bytes"]; o.resultsCache.Base2Bytes != tt.want || got != tt.want.String() {
 				t.Errorf("%s, and the API says %s, want %s", o.resultsCache, got, tt.want)
@@ -44,6 +38,7 @@ func TestResultsCacheBytes(t *testing.T) {
 	}
 }
 
+// TestEvaluationInterval: the step of subqueries is a positive number of milliseconds.
 func TestEvaluationInterval(t *testing.T) {
 	const flag = "--query.default-evaluation-interval"
 	for _, tt := range []struct {
@@ -61,15 +56,9 @@ func TestEvaluationInterval(t *testing.T) {
 		{"part of a millisecond", []string{flag + "=1.5ms"}, 0, flag + "=1.5ms: give it whole milliseconds"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			o, err := parseFlags(tt.args)
-			if tt.refused != "" {
-				if err == nil || !strings.Contains(err.Error(), tt.refused) {
-					t.Errorf("error %v, want %s", err, tt.refused)
-				}
+			o := parseOrRefuse(t, tt.args, tt.refused)
+			if o == nil {
 				return
-			}
-			if err != nil {
-				t.Fatal(err)
 			}
 			if o.api.EvaluationInterval != tt.want {
 				t.Errorf("interval %s, want %s", o.api.EvaluationInterval, tt.want)
@@ -95,14 +84,24 @@ func TestLogSlowerThan(t *testing.T) {
 		{[]string{flag + "=0s"}, 0, ""},
 		{[]string{flag + "=-1s"}, 0, flag + " is negative"},
 	} {
-		o, err := parseFlags(tt.args)
-		switch {
-		case tt.refused != "":
-			if err == nil || !strings.Contains(err.Error(), tt.refused) {
-				t.Errorf("%v: error %v, want %s", tt.args, err, tt.refused)
-			}
-		case err != nil || o.slowerThan != tt.want:
-			t.Errorf("%v: %s, %v", tt.args, o.slowerThan, err)
+		if o := parseOrRefuse(t, tt.args, tt.refused); o != nil && o.slowerThan != tt.want {
+			t.Errorf("%v: %s, want %s", tt.args, o.slowerThan, tt.want)
 		}
 	}
+}
+
+// parseOrRefuse parses flags. If refused is not empty it wants an error with that text, and
+// returns nil.
+func parseOrRefuse(t *testing.T, args []string, refused string) *options {
+	t.Helper()
+	o, err := parseFlags(args)
+	switch {
+	case refused == "" && err != nil:
+		t.Fatalf("%v: %v", args, err)
+	case refused != "" && (err == nil || !strings.Contains(err.Error(), refused)):
+		t.Errorf("%v: error %v, want %s", args, err, refused)
+	case refused == "":
+		return o
+	}
+	return nil
 }

@@ -23,7 +23,7 @@ const (
 	QueryRead    = "read"
 )
 
-// DefaultSlowerThan is a SlowerThan that a query which somebody waits for should not reach.
+// DefaultSlowerThan is a SlowerThan that the queries of a dashboard should not reach.
 const DefaultSlowerThan = 10 * time.Second
 
 // SlowConfig is what a SlowLog is made of. Logger and Now are required.
