@@ -136,13 +136,10 @@ func testDroppedBytes(t *testing.T, compacted bool) {
 	if got := metricValue(t, registry, "adapter_pebble_sweep_dropped_bytes_total"); got < float64(before)/2 || got > float64(before) && !compacted {
 		t.Errorf("%v bytes dropped of %d", got, before)
 	}
-	deadline := time.Now().Add(time.Minute)
-	for s.EngineMetrics().Total().TablesSize > before/2 {
-		if time.Now().After(deadline) {
-			t.Fatalf("the tables have %d bytes, they had %d", s.EngineMetrics().Total().TablesSize, before)
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
+	waitUntil(t, func() (bool, string) {
+		size := s.EngineMetrics().Total().TablesSize
+		return size <= before/2, fmt.Sprintf("the tables have %d bytes, they had %d", size, before)
+	})
 	if after, err := s.Usage(); err != nil || len(after.Days) != 1 || after.Bytes >= u.Bytes {
 		t.Errorf("%+v after %+v: %v", after, u, err)
 	}

@@ -53,8 +53,8 @@ func (s *Store) expiryLimits(t *table) (limits expiryLimits) {
 }
 
 // sweepDay deletes the expired cells of a day. A day whose cells have all expired is
-// dropped by one tombstone. The sweep does not even
-// read the day before its end, so an expired cell may stay a day longer.
+// dropped by one tombstone. The sweep does not even read the day before its end, so an
+// expired cell may stay a day longer.
 //
 // A cell may be younger than its day: the time of a late sample is its arrival. So the
 // sweep reads the times of all cells before it deletes any. If a cell still lives, the

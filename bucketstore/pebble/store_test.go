@@ -189,14 +189,23 @@ func TestSweep(t *testing.T) {
 
 func waitForMetric(t *testing.T, registry *prometheus.Registry, name string, want float64) {
 	t.Helper()
+	waitUntil(t, func() (bool, string) {
+		got := metricValue(t, registry, name)
+		return got == want, fmt.Sprintf("%s is %v, want %v", name, got, want)
+	})
+}
+
+// waitUntil polls until done. After a minute the test fails with the text.
+func waitUntil(t *testing.T, poll func() (done bool, text string)) {
+	t.Helper()
 	deadline := time.Now().Add(time.Minute)
 	for {
-		got := metricValue(t, registry, name)
-		if got == want {
+		done, text := poll()
+		if done {
 			return
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("%s is %v, want %v", name, got, want)
+			t.Fatal(text)
 		}
 		time.Sleep(5 * time.Millisecond)
 	}
