@@ -1,0 +1,57 @@
+// Package rollup encodes what is kept of the samples of a day at a lower resolution.
+//
+// A day D has the times (D, D + 24 h], D a multiple of 24 hours. So the time 0 is in none. It is
+// divided into buckets of 5 minutes or of an hour: bucket k has the times (D + k*span, D + (k+1)*span].
+// Buckets and days have their ends and not their starts, as the ranges of PromQL.
+//
+// A bucket keeps true samples, with their times: the first and the last one, one of the least
+// and one of the greatest value where these are none of the others, and where a counter begins again the
+// sample before and the one after, unless there are too many such places. Beside them it
+// keeps numbers: how many samples there are, their sum, how often their value changes, and how often it
+// is less than the one before. Staleness markers are no samples: a bucket only keeps one that
+// ends it. So all that rate, increase, delta, changes, resets and the like need of a
+// range of whole buckets is there, to the bit.
+//
+// # The cell
+//
+// A cell of the family 5m or 1h holds the buckets of a day, of the samples of its row. A day in which a
+// base begins has a cell in both rows, and the bucket in which it does may have samples in both.
+//
+//	qualifier  delta of D, or 0 if the base is later: 4 bytes, big-endian
+//	time       D + 24 h, and the count of writes to the day on which the cell is based, in milliseconds
+//	value      kind: 1 byte, data. Or nothing, if the row has no samples in the day
+//
+// The kinds are:
+//
+//	1  buckets of floats, below
+//	2  no buckets: the row has samples of the day that are no floats, or have start timestamps
+//
+// Kind 1 has a number and 14 columns:
+//
+//	buckets  uvarint: how many have a sample or a marker, 1 to 288
+//	columns  each its size in bytes as a uvarint, and the bytes
+//
+// The columns, of integers but where it says floats, are written as package dense has columns of chunks:
+//
+//	 0  number of the bucket, ascending
+//	 1  flags of the bucket: 1 if a marker ends it, 2 if resets are not kept, 4 if the sum is not kept
+//	 2  how many samples it has
+//	 3  how many samples it keeps between the first and the last
+//	    of buckets with a sample:
+//	 4  time of the first sample, from the start of the bucket
+//	 5  value of the first sample, float
+//	 6  sum of its samples, float
+//	    of buckets with two samples or more:
+//	 7  time of the last sample, back from the end of the bucket
+//	 8  value of the last sample, float
+//	 9  how often the value changes from sample to sample
+//	10  how often it is less than the one before
+//	    of each sample between, bucket after bucket:
+//	11  time, from the sample kept before it
+//	12  value, float
+//	    of buckets that a marker ends:
+//	13  time of the marker, back from the end of the bucket
+//
+// Times are in milliseconds. A column of integers is the first one as a varint and a sequence, one
+// of floats begins with its kind. A column of nothing is empty.
+package rollup

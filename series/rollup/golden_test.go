@@ -1,0 +1,46 @@
+package rollup_test
+
+import (
+	"encoding/binary"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/promtable/promtable/series/golden"
+	"github.com/promtable/promtable/series/rollup"
+)
+
+// columnNames are what the columns of a cell are, in order.
+var columnNames = [...]string{
+	"number of the bucket", "flags", "samples", "kept between", "time of the first", "first", "sum", "time of the last", "last", "changes", "resets",
+	"times between", "between", "markers",
+}
+
+// TestGolden pins the bytes of cells. The input of a case is one of golden.Samples, and its output
+// are the bytes of the cell at each resolution, column by column.
+func TestGolden(t *testing.T) {
+	golden.Run(t, func(t *testing.T, input string) string {
+		ts, vs := golden.Samples(t, input)
+		var out strings.Builder
+		var e rollup.Encoder
+		for _, r := range rollup.Resolutions {
+			cell := e.Append(nil, r, rollup.DayOf(ts[0]), ts, vs)
+			buckets, n := binary.Uvarint(cell[1:])
+			fmt.Fprintf(&out, "%s: % x, %d buckets: % x\n", r, cell[:1], buckets, cell[1:1+n])
+			rest := cell[1+n:]
+			for _, name := range columnNames {
+				size, n := binary.Uvarint(rest)
+				fmt.Fprintf(&out, "  %-20s  % x", name, rest[:n])
+				if size > 0 {
+					fmt.Fprintf(&out, "  % x", rest[n:n+int(size)])
+				}
+				out.WriteString("\n")
+				rest = rest[n+int(size):]
+			}
+			if len(rest) > 0 {
+				t.Errorf("% x is left", rest)
+			}
+		}
+		return out.String()
+	})
+}

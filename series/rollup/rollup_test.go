@@ -1,0 +1,269 @@
+package rollup_test
+
+import (
+	"errors"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/prometheus/prometheus/model/value"
+	"github.com/prometheus/prometheus/util/kahansum"
+
+	"github.com/promtable/promtable/series"
+	"github.com/promtable/promtable/series/rollup"
+	"github.com/promtable/promtable/series/seriestest"
+)
+
+const day = 19_000 * rollup.Day
+
+// known is what functions of PromQL need to know of the samples of a range.
+type known struct {
+	Samples       int
+	First, Last   sample
+	Least, Great  float64
+	Changes       int
+	Resets        int
+	Corrections   []float64 // the values before a reset, in order
+	Sum, Absolute float64
+	Marker        int64 // the time of the marker that ends the range, or 0
+}
+
+type sample struct {
+	T int64
+	V float64
+}
+
+func isStale(v float64) bool { return math.Float64bits(v) == value.StaleNaN }
+
+// look returns what is known from samples. numbers, changes, resets and sums are those of
+// Points, or nil.
+func look(ts []int64, vs []float64, p *rollup.Points, offset int) (k known) {
+	var before, correction float64
+	var first int32
+	for i, v := range vs {
+		if isStale(v) {
+			k.Marker = ts[i]
+			continue
+		}
+		k.Marker = 0
+		at := sample{ts[i], v}
+		if k.Samples == 0 {
+			k.First, k.Least, k.Great = at, v, v
+		} else {
+			if v < before {
+				k.Corrections = append(k.Corrections, before)
+			}
+			if p == nil {
+				if v != before && !(math.IsNaN(v) && math.IsNaN(before)) {
+					k.Changes++
+				}
+				if v < before {
+					k.Resets++
+				}
+			}
+		}
+		if v < k.Least || math.IsNaN(k.Least) {
+			k.Least = v
+		}
+		if v > k.Great || math.IsNaN(k.Great) {
+			k.Great = v
+		}
+		add := v
+		if p != nil {
+			if k.Samples == 0 {
+				first = p.Numbers[offset+i] - 1
+			} else if p.Want&rollup.Counts != 0 {
+				k.Changes += int(p.Changes[offset+i])
+				k.Resets += int(p.Resets[offset+i])
+			}
+			if p.Want&rollup.Sums != 0 {
+				add = p.Sums[offset+i]
+			}
+		}
+		k.Sum, correction = kahansum.Inc(add, k.Sum, correction)
+		k.Absolute += math.Abs(v)
+		before, k.Last = v, at
+		if k.Samples++; p != nil {
+			k.Samples = int(p.Numbers[offset+i] - first)
+		}
+	}
+	k.Sum += correction
+	return k
+}
+
+// part returns the positions of the times (after, to].
+func part(ts []int64, after, to int64) (first, limit int) {
+	first, _ = slices.BinarySearch(ts, after+1)
+	limit, _ = slices.BinarySearch(ts, to+1)
+	return first, limit
+}
+
+func sameFloats(a, b float64) bool {
+	return math.Float64bits(a) == math.Float64bits(b) || math.IsNaN(a) && math.IsNaN(b)
+}
+
+// TestExact compares what a day's buckets tell of ranges with what its samples do.
+func TestExact(t *testing.T) {
+	r := seriestest.NewRand(t)
+	var e rollup.Encoder
+	var p rollup.Points
+	for range 2000 {
+		ts, vs := randomDay(r)
+		for _, resolution := range rollup.Resolutions {
+			cell := e.Append(nil, resolution, day, ts, vs)
+			for _, want := range []rollup.Want{0, rollup.Markers, rollup.Resets, rollup.Sums, rollup.Counts, rollup.Markers | rollup.Resets | rollup.Sums | rollup.Counts} {
+				checkDay(t, r, &p, resolution, cell, ts, vs, want)
+			}
+		}
+		if t.Failed() {
+			t.Fatalf("times %v, values %v", ts, vs)
+		}
+	}
+}
+
+func checkDay(t *testing.T, r *rand.Rand, p *rollup.Points, resolution rollup.Resolution, cell []byte, ts []int64, vs []float64, want rollup.Want) {
+	t.Helper()
+	// One part as buckets, those before and after as samples.
+	buckets := rollup.Day / int64(resolution)
+	after := day + r.Int64N(buckets+1)*int64(resolution)
+	to := after + r.Int64N((day+rollup.Day-after)/int64(resolution)+1)*int64(resolution)
+	p.Reset(want)
+	first, limit := part(ts, after, to)
+	p.Append(ts[:first], vs[:first])
+	if err := p.AppendCell(resolution, day, cell, after, to); err != nil {
+		t.Fatal(err)
+	}
+	p.Append(ts[limit:], vs[limit:])
+	if !slices.IsSorted(p.Times) {
+		t.Fatalf("%s: times %v do not ascend", resolution, p.Times)
+	}
+	for range 5 {
+		start := day + r.Int64N(buckets)*int64(resolution)
+		end := start + (1+r.Int64N((day+rollup.Day-start)/int64(resolution)))*int64(resolution)
+		if slices.ContainsFunc(p.Holes, func(hole [2]int64) bool { return hole[0] <= end && hole[1] > start+1 }) {
+			continue
+		}
+		first, limit := part(ts, start, end)
+		raw := look(ts[first:limit], vs[first:limit], nil, 0)
+		first, limit = part(p.Times, start, end)
+		got := look(p.Times[first:limit], p.Values[first:limit], p, first)
+		ok := got.Samples == raw.Samples && got.First.T == raw.First.T && got.Last.T == raw.Last.T &&
+			sameFloats(got.First.V, raw.First.V) && sameFloats(got.Last.V, raw.Last.V) && sameFloats(got.Least, raw.Least) && sameFloats(got.Great, raw.Great)
+		if want&rollup.Resets != 0 {
+			ok = ok && slices.EqualFunc(got.Corrections, raw.Corrections, sameFloats)
+		}
+		if want&rollup.Counts != 0 {
+			ok = ok && got.Changes == raw.Changes && got.Resets == raw.Resets
+		}
+		if want&rollup.Sums != 0 {
+			ok = ok && (math.Abs(got.Sum-raw.Sum) <= 1e-12*raw.Absolute || sameFloats(got.Sum, raw.Sum))
+		}
+		if want&rollup.Markers != 0 {
+			ok = ok && got.Marker == raw.Marker
+		}
+		if !ok {
+			t.Errorf("%s, want %b, (%d, %d]: got\n%+v from samples\n%+v", resolution, want, start, end, got, raw)
+		}
+	}
+}
+
+// randomDay returns samples of a day.
+func randomDay(r *rand.Rand) (ts []int64, vs []float64) {
+	interval := []int64{1000, 15_000, 60_000, 600_000, 7_200_000, 17_123}[r.IntN(6)]
+	shape := r.IntN(5)
+	v := 0.0
+	for t := day + 1 + r.Int64N(interval); t <= day+rollup.Day; t += interval {
+		if r.IntN(200) == 0 {
+			t += r.Int64N(3 * 3600_000)
+			continue
+		}
+		switch shape {
+		case 0:
+			v += float64(r.IntN(4))
+		case 1:
+			v = math.Round(r.NormFloat64() * 100)
+		case 2:
+			v = r.NormFloat64()
+		case 3:
+			if v += r.Float64() * 10; r.IntN(50) == 0 {
+				v = 0
+			}
+		case 4:
+			v = []float64{0, math.Copysign(0, -1), math.NaN(), 1, 2, math.Inf(1), math.Inf(-1), 1e300, -1e300}[r.IntN(9)]
+		}
+		at := t
+		if r.IntN(3) == 0 {
+			at = min(at+r.Int64N(min(interval/2, 2000)), day+rollup.Day)
+		}
+		if n := len(ts); n > 0 && at <= ts[n-1] {
+			continue
+		}
+		ts = append(ts, at)
+		if r.IntN(100) == 0 {
+			vs = append(vs, seriestest.StaleNaN)
+			continue
+		}
+		vs = append(vs, v)
+	}
+	return ts, vs
+}
+
+// TestSize bounds the bytes of a sample, of the shapes of series that occur.
+func TestSize(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	var e rollup.Encoder
+	for _, s := range seriestest.Shapes(r, 5760) {
+		first := s.Ts[0]
+		for i := range s.Ts {
+			s.Ts[i] += day + 15_000 - first
+		}
+		_, limit := part(s.Ts, 0, day+rollup.Day)
+		for i, resolution := range rollup.Resolutions {
+			size := len(e.Append(nil, resolution, day, s.Ts[:limit], s.Vs[:limit]))
+			perSample := float64(size) / float64(limit)
+			t.Logf("%-16s %s  %.4f bytes per sample", s.Name, resolution, perSample)
+			if perSample > []float64{1.8, 0.35}[i] {
+				t.Errorf("%s: %.3f bytes per sample at %s", s.Name, perSample, resolution)
+			}
+		}
+	}
+}
+
+// TestSamples: a day of other samples has no buckets.
+func TestSamples(t *testing.T) {
+	var p rollup.Points
+	p.Reset(0)
+	if err := p.AppendCell(rollup.Hour, day, rollup.AppendSamples(nil), day, day+rollup.Day); !errors.Is(err, rollup.ErrSamples) {
+		t.Errorf("got %v", err)
+	}
+	if err := p.AppendCell(rollup.Hour, day, []byte{3}, day, day+rollup.Day); !errors.Is(err, series.ErrCorrupt) {
+		t.Errorf("a later kind: got %v", err)
+	}
+	if err := p.AppendCell(rollup.Hour, day, nil, day, day+rollup.Day); err != nil || len(p.Times)+len(p.Holes) > 0 {
+		t.Errorf("an empty cell: got %v, points %v", err, p)
+	}
+}
+
+// FuzzAppendCell feeds bytes to the decoder.
+func FuzzAppendCell(f *testing.F) {
+	r := rand.New(rand.NewPCG(3, 4))
+	var e rollup.Encoder
+	for range 20 {
+		ts, vs := randomDay(r)
+		f.Add(e.Append(nil, rollup.Hour, day, ts, vs), byte(r.IntN(16)))
+	}
+	f.Fuzz(func(t *testing.T, cell []byte, want byte) {
+		for _, resolution := range rollup.Resolutions {
+			var p rollup.Points
+			p.Reset(rollup.Want(want))
+			err := p.AppendCell(resolution, day, cell, day, day+rollup.Day)
+			if err != nil && !errors.Is(err, series.ErrCorrupt) && !errors.Is(err, rollup.ErrSamples) {
+				t.Fatal(err)
+			}
+			if err == nil && !slices.IsSorted(p.Times) {
+				t.Fatalf("times %v do not ascend", p.Times)
+			}
+		}
+	})
+}
