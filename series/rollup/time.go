@@ -25,8 +25,13 @@ func (r Resolution) Family() string {
 	return series.Family5m
 }
 
-// String returns the span as the field writes it.
-func (r Resolution) String() string { return r.Family() }
+// String returns the span as the field writes it, or "raw".
+func (r Resolution) String() string {
+	if r == Raw {
+		return "raw"
+	}
+	return r.Family()
+}
 
 // maxResets is how many resets a bucket keeps with the samples before and after.
 func (r Resolution) maxResets() int {

@@ -1,0 +1,317 @@
+package rollup
+
+import (
+	"math"
+	"slices"
+
+	"github.com/promtable/promtable/series"
+)
+
+// Raw, in place of a Resolution, are the samples themselves.
+const Raw Resolution = 0
+
+// Windows are the ranges of time that a query looks at: Count of them, of which number i is
+// (Start + i*Step - Range, Start + i*Step], in milliseconds.
+type Windows struct {
+	Start, Step, Range int64
+	Count              int
+	// Last says that only the last sample of each is asked for.
+	Last bool
+}
+
+// Sources say what there is of which time.
+type Sources struct {
+	// RawFrom is the first time of which all samples are there, in milliseconds. From holds the same
+	// of the buckets of each of Resolutions, MaxInt64 if there are none of that resolution.
+	RawFrom int64
+	From    [len(Resolutions)]int64
+	// Until is the end of the last day of which there may be buckets.
+	Until int64
+	// Coarsest is the resolution beyond which none is used while a finer one is there.
+	Coarsest Resolution
+}
+
+// A Span is a part of time, (After, To] in milliseconds, that is read at one resolution. At other
+// than Raw both are multiples of it.
+type Span struct {
+	After, To  int64
+	Resolution Resolution
+}
+
+// A Plan says what is read for windows.
+type Plan struct {
+	// Spans are in order of time and do not overlap.
+	Spans []Span
+	// rawAfter is the end of the last day of which not all samples are there, or MinInt64.
+	rawAfter int64
+	segments []segment
+	last     bool
+}
+
+// A segment is a part of time in which buckets of one resolution are used, up to its end.
+type segment struct {
+	to         int64
+	resolution Resolution
+}
+
+// What it costs to read, in samples: those of a window of a series that has one each 15 s, the cell of a day at
+// a resolution, and to go to a place in a row.
+const (
+	windowCost = float64(series.Window) / 15_000
+	dayCost5m  = 1000
+	dayCost1h  = 300
+	placeCost  = 1000
+)
+
+// maxPlanned is how many windows a plan may have.
+const maxPlanned = 100_000
+
+// NewPlan returns the cheapest plan that gives exact answers, where there is one. It is nil if that is to read samples only.
+func NewPlan(w Windows, s Sources) *Plan {
+	if w.Count == 0 || w.Count > maxPlanned {
+		return nil
+	}
+	p := &Plan{last: w.Last, rawAfter: wholeDays(s.RawFrom)}
+	bounds := []int64{0, max(0, s.Until), math.MaxInt64, p.rawAfter}
+	for _, from := range s.From {
+		bounds = append(bounds, wholeDays(from))
+	}
+	slices.Sort(bounds)
+	after, usesBuckets := int64(math.MinInt64), false
+	for _, to := range slices.Compact(bounds) {
+		r := s.choose(w, p.rawAfter, after, to)
+		usesBuckets = usesBuckets || r != Raw && w.meet(after, to)
+		if n := len(p.segments); n > 0 && p.segments[n-1].resolution == r {
+			p.segments[n-1].to = to
+		} else {
+			p.segments = append(p.segments, segment{to, r})
+		}
+		after = to
+	}
+	if !usesBuckets {
+		return nil
+	}
+	p.makeSpans(w)
+	return p
+}
+
+// wholeDays returns the end of the last day of which something is before from.
+func wholeDays(from int64) int64 {
+	switch from {
+	case 0:
+		return math.MinInt64
+	case math.MaxInt64:
+		return from
+	}
+	return DayOf(from) + Day
+}
+
+// meet says whether a window has a part of (after, to].
+func (w Windows) meet(after, to int64) bool {
+	return w.Start-w.Range < to && w.end() > after
+}
+
+func (w Windows) end() int64 { return w.Start + int64(w.Count-1)*w.Step }
+
+// choose returns the resolution of the times (after, to].
+func (s Sources) choose(w Windows, rawAfter, after, to int64) Resolution {
+	clipped, ok := w.clip(after, to)
+	if !ok {
+		return Raw
+	}
+	hasRaw := after >= rawAfter
+	best, least := Raw, math.Inf(1)
+	if hasRaw {
+		least = clipped.rawCost(clipped.covers(Raw))
+	}
+	for i, r := range Resolutions {
+		switch {
+		case after < wholeDays(s.From[i]), to > max(s.Until, rawAfter), hasRaw && to <= 0:
+			continue // there are none
+		case r > s.Coarsest && (hasRaw || best != Raw):
+			continue
+		}
+		covers, edges := clipped.covers(r), clipped.edges(r)
+		cost := clipped.rawCost(edges)
+		if !hasRaw {
+			cost = float64(len(edges)) * 1e9 // they are not exact
+		}
+		for _, c := range covers {
+			days := float64(c.To-c.After)/float64(Day) + 1
+			if r == Hour {
+				cost += days * dayCost1h
+			} else {
+				cost += days * dayCost5m
+			}
+		}
+		if cost < least {
+			best, least = r, cost
+		}
+	}
+	return best
+}
+
+// clip returns the windows that have a part of (after, to].
+func (w Windows) clip(after, to int64) (Windows, bool) {
+	if !w.meet(after, to) {
+		return w, false
+	}
+	if after >= w.Start {
+		skip := (after-w.Start)/w.Step + 1 // those that end at or before after
+		w.Start, w.Count = w.Start+skip*w.Step, w.Count-int(skip)
+	}
+	if w.end()-w.Range >= to {
+		w.Count = int((to - 1 + w.Range - w.Start)/w.Step) + 1
+	}
+	return w, w.Count > 0
+}
+
+// covers returns the times of all windows, widened to whole buckets.
+func (w Windows) covers(r Resolution) (spans []Span) {
+	for i := range w.Count {
+		to := w.Start + int64(i)*w.Step
+		spans = addSpan(spans, Span{r.floor(to - w.Range), r.ceil(to), r})
+	}
+	return spans
+}
+
+// edges returns the buckets that lie only in part in a window.
+func (w Windows) edges(r Resolution) (spans []Span) {
+	for i := range w.Count {
+		to := w.Start + int64(i)*w.Step
+		if after := to - w.Range; !w.Last && r.floor(after) != after {
+			spans = append(spans, Span{r.floor(after), r.floor(after) + int64(r), Raw})
+		}
+		if r.floor(to) != to {
+			spans = append(spans, Span{r.floor(to), r.ceil(to), Raw})
+		}
+	}
+	return merge(spans)
+}
+
+// floor returns the latest multiple of r up to t, and ceil the first from t on. Of Raw both
+// are t.
+func (r Resolution) floor(t int64) int64 {
+	if r == Raw {
+		return t
+	}
+	return t - (t%int64(r)+int64(r))%int64(r)
+}
+
+func (r Resolution) ceil(t int64) int64 { return -r.floor(-t) }
+
+// addSpan adds a span that begins at or after all others begin.
+func addSpan(spans []Span, s Span) []Span {
+	if n := len(spans); n > 0 && spans[n-1].To >= s.After {
+		spans[n-1].To = max(spans[n-1].To, s.To)
+		return spans
+	}
+	return append(spans, s)
+}
+
+// merge sorts spans and joins those that meet.
+func merge(spans []Span) []Span {
+	slices.SortFunc(spans, func(a, b Span) int {
+		switch {
+		case a.After < b.After:
+			return -1
+		case a.After > b.After:
+			return 1
+		}
+		return 0
+	})
+	merged := spans[:0]
+	for _, s := range spans {
+		merged = addSpan(merged, s)
+	}
+	return merged
+}
+
+// rawCost is what it costs to read the samples of spans: of whole chunks.
+func (w Windows) rawCost(spans []Span) (cost float64) {
+	last := int64(math.MinInt64)
+	for _, s := range spans {
+		first, limit := s.After/series.Window, s.To/series.Window+1
+		if first > last {
+			cost += placeCost
+		}
+		cost += float64(limit-max(first, last)) * windowCost
+		last = limit
+	}
+	return cost
+}
+
+// resolutionAt returns the resolution of the segment that has t.
+func (p *Plan) resolutionAt(t int64) Resolution {
+	for _, s := range p.segments {
+		if t <= s.to {
+			return s.resolution
+		}
+	}
+	return Raw
+}
+
+// makeSpans makes the spans: all times of windows, the edges of those as samples where these are there.
+func (p *Plan) makeSpans(w Windows) {
+	var covers, edges []Span
+	for i := range w.Count {
+		to := w.Start + int64(i)*w.Step
+		after := to - w.Range
+		first, last := p.resolutionAt(after+1), p.resolutionAt(to)
+		covers = addSpan(covers, Span{first.floor(after), last.ceil(to), Raw})
+		if first.floor(after) != after && after >= p.rawAfter && !w.Last {
+			edges = append(edges, Span{first.floor(after), first.floor(after) + int64(first), Raw})
+		}
+		if last.floor(to) != to && to > p.rawAfter {
+			edges = append(edges, Span{last.floor(to), last.ceil(to), Raw})
+		}
+	}
+	edges = merge(edges)
+	for _, c := range covers {
+		for c.After < c.To {
+			next := Span{c.After, c.To, p.resolutionAt(c.After + 1)}
+			for _, s := range p.segments {
+				if s.to > c.After {
+					next.To = min(next.To, s.to)
+					break
+				}
+			}
+			for len(edges) > 0 && edges[0].To <= next.After {
+				edges = edges[1:]
+			}
+			if len(edges) > 0 && edges[0].After < next.To {
+				if e := edges[0]; e.After > next.After {
+					next.To = e.After
+				} else {
+					next.To, next.Resolution = min(next.To, e.To), Raw
+				}
+			}
+			p.addSpan(next)
+			c.After = next.To
+		}
+	}
+}
+
+func (p *Plan) addSpan(s Span) {
+	if n := len(p.Spans); n > 0 && p.Spans[n-1].To == s.After && p.Spans[n-1].Resolution == s.Resolution {
+		p.Spans[n-1].To = s.To
+		return
+	}
+	p.Spans = append(p.Spans, s)
+}
+
+// Widen returns the window (after, to], widened where there are only buckets, and whether it
+// is.
+func (p *Plan) Widen(after, to int64) (wideAfter, wideTo int64, widened bool) {
+	wideAfter, wideTo = after, to
+	if after < p.rawAfter && !p.last {
+		wideAfter = p.resolutionAt(after + 1).floor(after)
+	}
+	if to <= p.rawAfter {
+		wideTo = p.resolutionAt(to).ceil(to)
+	}
+	if p.last && wideTo != to {
+		wideAfter = min(after, wideTo-int64(p.resolutionAt(to)))
+	}
+	return wideAfter, wideTo, wideAfter != after || wideTo != to
+}

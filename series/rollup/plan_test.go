@@ -1,0 +1,124 @@
+package rollup_test
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/promtable/promtable/series/rollup"
+	"github.com/promtable/promtable/series/seriestest"
+)
+
+// TestPlan: what a random plan reads is exact for every window, or widened to buckets where there
+// are no samples.
+func TestPlan(t *testing.T) {
+	r := seriestest.NewRand(t)
+	plans := map[rollup.Resolution]int{}
+	for range 20_000 {
+		w, s := randomWindows(r), randomSources(r)
+		p := rollup.NewPlan(w, s)
+		if p == nil {
+			plans[rollup.Raw]++
+			continue
+		}
+		for _, span := range p.Spans {
+			plans[span.Resolution]++
+		}
+		checkSpans(t, s, p)
+		for i := range w.Count {
+			to := w.Start + int64(i)*w.Step
+			checkWindow(t, w, s, p, to-w.Range, to)
+		}
+		if t.Failed() {
+			t.Fatalf("windows %+v, sources %+v, plan %+v", w, s, p)
+		}
+	}
+	t.Logf("spans by resolution: %v", plans)
+	if plans[rollup.Raw] == 0 || plans[rollup.FiveMinutes] == 0 || plans[rollup.Hour] == 0 {
+		t.Errorf("not all resolutions were chosen: %v", plans)
+	}
+}
+
+func randomWindows(r *rand.Rand) rollup.Windows {
+	spans := []int64{1, 60_000, 300_000, 3_600_000, 6 * 3_600_000, rollup.Day, 7 * rollup.Day}
+	w := rollup.Windows{
+		Start: day + r.Int64N(20)*rollup.Day + []int64{0, 300_000, 3_600_000, r.Int64N(rollup.Day)}[r.IntN(4)],
+		Step:  spans[r.IntN(len(spans))] * (1 + r.Int64N(3)),
+		Range: spans[1+r.IntN(len(spans)-1)] * (1 + r.Int64N(3)),
+		Count: 1 + r.IntN(100),
+		Last:  r.IntN(4) == 0,
+	}
+	if r.IntN(10) == 0 {
+		w.Start = r.Int64N(3 * rollup.Day)
+	}
+	return w
+}
+
+func randomSources(r *rand.Rand) (s rollup.Sources) {
+	s.Until = day + r.Int64N(100)*rollup.Day
+	s.Coarsest = rollup.Resolutions[r.IntN(2)]
+	if r.IntN(2) == 0 {
+		s.RawFrom = day + r.Int64N(30*rollup.Day)
+		s.Until = max(s.Until, rollup.DayOf(s.RawFrom)+rollup.Day)
+		if r.IntN(2) == 0 {
+			s.From[0] = s.RawFrom - r.Int64N(20*rollup.Day)
+		}
+	}
+	for i := range s.From {
+		if r.IntN(5) == 0 {
+			s.From[i] = math.MaxInt64
+		}
+	}
+	return s
+}
+
+// checkSpans checks that spans are in order, and of times of which there are buckets.
+func checkSpans(t *testing.T, s rollup.Sources, p *rollup.Plan) {
+	t.Helper()
+	last := int64(math.MinInt64)
+	for _, span := range p.Spans {
+		if span.After < last || span.To <= span.After {
+			t.Errorf("span %+v after %d", span, last)
+		}
+		last = span.To
+		if span.Resolution == rollup.Raw {
+			continue
+		}
+		i := slices.Index(rollup.Resolutions[:], span.Resolution)
+		if span.After%int64(span.Resolution) != 0 || span.To%int64(span.Resolution) != 0 || span.To > s.Until || s.From[i] > max(0, span.After) {
+			t.Errorf("span %+v has no buckets", span)
+		}
+	}
+}
+
+// checkWindow checks that a window, widened if it must be, is made of whole spans or buckets.
+func checkWindow(t *testing.T, w rollup.Windows, s rollup.Sources, p *rollup.Plan, after, to int64) {
+	t.Helper()
+	wideAfter, wideTo, widened := p.Widen(after, to)
+	hasRaw := func(t int64) bool { return s.RawFrom == 0 || t >= rollup.DayOf(s.RawFrom)+rollup.Day }
+	if widened && hasRaw(after) {
+		t.Errorf("window (%d, %d] is widened to (%d, %d]", after, to, wideAfter, wideTo)
+	}
+	if wideAfter > after || wideTo < to {
+		t.Errorf("window (%d, %d] is narrowed to (%d, %d]", after, to, wideAfter, wideTo)
+	}
+	at := wideAfter
+	for _, span := range p.Spans {
+		if span.To <= at || at >= wideTo {
+			continue
+		}
+		if span.After > at {
+			break
+		}
+		if r := int64(span.Resolution); r > 0 && !w.Last && (at%r != 0 || span.To > wideTo && wideTo%r != 0) {
+			t.Errorf("window (%d, %d] has a part of a bucket of %+v", wideAfter, wideTo, span)
+		} else if r > 0 && span.To > wideTo && wideTo%r != 0 {
+			t.Errorf("window (%d, %d] ends in a bucket of %+v", wideAfter, wideTo, span)
+		}
+		at = span.To
+	}
+	if at < wideTo {
+		t.Errorf("window (%d, %d] is read up to %d", wideAfter, wideTo, at)
+	}
+}
