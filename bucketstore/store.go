@@ -18,11 +18,12 @@ import (
 //
 // Every column holds one version: the cell with the greatest time, and among equal times
 // the one applied later. So a repeated write changes nothing, and an older cell that
-// arrives late never hides a newer one.
+// arrives late never hides a newer one. In a sum family cells of equal times are one cell,
+// whose value is the sum of what was added; to repeat an Add may add again.
 //
 // After a write has returned without an error it is durable: it survives the death of the
 // process and of the machine, and every later Scan sees it. After an error it may have
-// happened, in whole or in part, or not; to repeat it is harmless.
+// happened, in whole or in part, or not; to repeat it is harmless, but for what an Add adds.
 //
 // Cells older than the MaxAge of their family are deleted at some later time. A reader that
 // must not see them checks their times.
@@ -35,6 +36,10 @@ type Store interface {
 	// mutations, so a row appears only once in muts. Where the store says which rows
 	// failed, the error is a *RowsError, and the other rows are durable. A store that has
 	// no room fails at once with an *OverloadError. Apply keeps no reference to muts.
+	//
+	// A store may send a mutation again after an error of the network. So what an Add adds
+	// is added at least once if Apply returns without an error, and any number of times,
+	// also none, if it returns one.
 	Apply(ctx context.Context, table Table, muts []Mutation) error
 
 	// CheckAndApply applies mut if cond holds in its row, atomically, and says whether it
@@ -70,10 +75,10 @@ type Op struct {
 	Family string
 	// Qualifier is used by all kinds but DeleteFamily.
 	Qualifier []byte
-	// Time is the time of the cell that SetCell writes; DeleteColumnBefore
+	// Time is the time of the cell that SetCell or Add writes; DeleteColumnBefore
 	// deletes a cell whose time is less. In milliseconds, not negative.
 	Time int64
-	// Value is used by SetCell. It may be empty.
+	// Value is used by SetCell, where it may be empty, and by Add: see AppendSum.
 	Value []byte
 }
 
@@ -90,6 +95,11 @@ const (
 	DeleteColumnBefore
 	// DeleteFamily deletes all cells of a family.
 	DeleteFamily
+	// Add adds Value, which may be negative, to the cell of a column of a sum family. If the
+	// column holds a cell of another time, or none, it is a SetCell. So the column holds the
+	// sum if all Adds to it have one time. A sum beyond 64 bits is not defined. SetCell on a
+	// sum family, and Add on any other, is an error.
+	Add
 )
 
 // A Condition is on one column: that it holds exactly Value, or, if Absent is set, that it
@@ -127,7 +137,7 @@ type Row struct {
 	Cells []Cell
 }
 
-// A Cell is the latest version of a column.
+// A Cell is the latest version of a column. In a sum family that is the sum, see ParseSum.
 type Cell struct {
 	Family    string
 	Qualifier []byte

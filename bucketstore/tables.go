@@ -1,6 +1,7 @@
 package bucketstore
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/promtable/promtable/series"
@@ -35,34 +36,54 @@ type TableSpec struct {
 	Families []FamilySpec
 }
 
-// A FamilySpec says how long the cells of a family are kept.
+// A FamilySpec says what the cells of a family are and how long they are kept.
 type FamilySpec struct {
 	// Name is made of letters and digits.
 	Name string
 	// MaxAge is the age, by its time, after which a cell may be deleted. 0 keeps it for
 	// ever.
 	MaxAge time.Duration
+	// Sum makes it a sum family: Add changes its cells, and SetCell does not.
+	Sum bool
+}
+
+// CheckOp returns an error if op, which names the family, is not for families of its kind, or
+// if Add has no number.
+func (f *FamilySpec) CheckOp(op *Op) error {
+	switch {
+	case op.Kind == SetCell && f.Sum:
+		return fmt.Errorf("SetCell on family %q, which is a sum family", f.Name)
+	case op.Kind == Add && !f.Sum:
+		return fmt.Errorf("Add on family %q, which is no sum family", f.Name)
+	case op.Kind == Add:
+		_, err := ParseSum(op.Value)
+		return err
+	}
+	return nil
 }
 
 // MaxCurrentAge is the MaxAge of CURRENT: the span of a bucket, rounded up.
 const MaxCurrentAge = 50 * 24 * time.Hour
 
 // Tables returns the tables of the stored format, in order, families sorted by name.
-// retention is how long samples are kept; 0 is for ever.
-func Tables(retention time.Duration) []TableSpec {
+// The index is kept as long as the longest resolution.
+func Tables(kept Retention) []TableSpec {
 	family := func(name string, age time.Duration) FamilySpec { return FamilySpec{Name: name, MaxAge: age} }
-	current := MaxCurrentAge
-	if retention > 0 && retention < current {
-		current = retention
+	raw, current := kept[Raw], MaxCurrentAge
+	if raw > 0 && raw < current {
+		current = raw
 	}
-	metric := []FamilySpec{family(series.FamilyChunk, retention), family(series.FamilyExemplar, retention)}
+	metric := []FamilySpec{
+		family(series.Family1h, kept[OneHour]), family(series.Family5m, kept[FiveMinutes]),
+		family(series.FamilyChunk, raw), {Name: series.FamilyCount, MaxAge: raw, Sum: true}, family(series.FamilyExemplar, raw),
+	}
 	for _, name := range series.RawFamilies {
-		metric = append(metric, family(name, retention))
+		metric = append(metric, family(name, raw))
 	}
 	return []TableSpec{
 		{Metric, metric},
 		{Current, []FamilySpec{family(series.FamilyCurrent, current)}},
-		{Index, []FamilySpec{family(series.FamilyIndex, retention)}},
+		{Index, []FamilySpec{family(series.FamilyIndex, kept.Longest())}},
 		{Meta, []FamilySpec{family(series.FamilyMeta, 0)}},
 	}
 }

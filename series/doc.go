@@ -22,6 +22,8 @@
 //	                                                       l       delta             value                arrival time
 //	                                                       c       deltas, checksum  sealed chunk         time of the last sample
 //	                                                       e       delta, checksum   exemplar             sample time
+//	                                                       5m, 1h  delta             rollup of a day      end of the day + count
+//	                                                       d       delta             count                end of the day
 //	CURRENT  series key                                    v       "v"               value                sample time
 //	INDEX    p,<label>=<value>,<period>,<series key>       i       "i"               empty                end of period
 //	         v,<label>,<period>,<value>                    i       "i"               value, unescaped     end of period
@@ -41,6 +43,19 @@
 // stamps that of the highest qualifier. A chunk begins in the window of a time
 // that it holds: a read from a time on asks c for qualifiers from the start of
 // its window on.
+//
+// # Days
+//
+// A day is 24 hours of UTC, without its first millisecond and with the first one of the next
+// day. A rollup holds the samples of a row in a day, and 5m and 1h have one cell for each day.
+// The delta in its qualifier is that of the start of the day, or 0 if the day began before the
+// base: then the row before has the other part of the day.
+//
+// Family d is a sum family: a cell is changed by adding to it, and its value is the sum, a
+// signed number of eight bytes, big-endian. A write of samples of a day adds 1 to the count of
+// the day in their row. The delta in its qualifier is that of the rollups of the day. A rollup
+// is of the count in its cell time, in milliseconds after the end of the day. An absent count
+// is 0.
 //
 // # Keys
 //

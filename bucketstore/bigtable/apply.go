@@ -27,15 +27,15 @@ const parallelBatches = 4
 // without being sent; all others are sent in batches.
 //
 // The client retries a batch, or its failed rows, after transient errors: Aborted,
-// Unavailable, DeadlineExceeded and broken streams. Cell times make that harmless. Other
-// errors, among them Internal, are returned, and so is ResourceExhausted, as a
+// Unavailable, DeadlineExceeded and broken streams. Cell times make that harmless, and an Add
+// may count again. Other errors, among them Internal, are returned, and so is ResourceExhausted, as a
 // *bucketstore.OverloadError if the server says when to come back.
 func (s *Store) Apply(ctx context.Context, table bucketstore.Table, muts []bucketstore.Mutation) error {
 	t, err := s.table(table)
 	if err != nil {
 		return err
 	}
-	if err := t.checkFamilies(muts); err != nil {
+	if err := t.checkOps(muts); err != nil {
 		return err
 	}
 	var failed rowErrors

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -19,6 +20,7 @@ import (
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/bucketstore/bigtable"
 	"github.com/promtable/promtable/bucketstore/bigtable/bigtabletest"
+	"github.com/promtable/promtable/series"
 )
 
 // metaRows returns n row mutations with a value of the given size.
@@ -316,6 +318,43 @@ func TestDeadlines(t *testing.T) {
 			defer cancel()
 			if err := call(ctx, s); !late(err) {
 				t.Errorf("deadline of the caller: %v, want context.DeadlineExceeded", err)
+			}
+		})
+	}
+}
+
+// TestAddsAreRepeated: the client sends a mutation with an Add again after transient errors, as
+// it does others. What was added before a stream broke is added again.
+func TestAddsAreRepeated(t *testing.T) {
+	unavailable := status.Error(codes.Unavailable, "try again")
+	for _, tc := range []struct {
+		name  string
+		first bigtabletest.Fault
+		want  int64
+	}{
+		{"no error", bigtabletest.Fault{}, 2},
+		{"the request fails", bigtabletest.Fault{Err: unavailable}, 2},
+		{"the row fails", bigtabletest.Fault{Row: func(string) error { return unavailable }}, 2},
+		{"the stream breaks after the row", bigtabletest.Fault{Half: 1, Err: unavailable}, 4},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			var requests atomic.Int32
+			s := bigtabletest.Open(t, bigtabletest.WithFaults(func(req proto.Message) bigtabletest.Fault {
+				if _, ok := req.(*bigtablepb.MutateRowsRequest); ok && requests.Add(1) == 1 {
+					return tc.first
+				}
+				return bigtabletest.Fault{}
+			}))
+			apply(t, s, bucketstore.Metric, bucketstore.Mutation{Key: []byte("row"), Ops: []bucketstore.Op{
+				setCell("c", []byte("q"), 1, nil),
+				{Kind: bucketstore.Add, Family: series.FamilyCount, Qualifier: []byte("q"), Time: 1, Value: bucketstore.AppendSum(nil, 2)},
+			}})
+			rows := scan(t, s, wholeTable(bucketstore.Metric))
+			if len(rows) != 1 || len(rows[0].Cells) != 2 {
+				t.Fatalf("%v", rows)
+			}
+			if n, err := bucketstore.ParseSum(rows[0].Cells[1].Value); err != nil || n != tc.want {
+				t.Errorf("the sum is %d, %v, want %d", n, err, tc.want)
 			}
 		})
 	}

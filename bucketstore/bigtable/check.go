@@ -43,7 +43,7 @@ func (t *table) checkConditional(cond *bucketstore.Condition, mut *bucketstore.M
 	if err := t.checkFamily(cond.Family); err != nil {
 		return 0, err
 	}
-	if err := t.checkFamilies([]bucketstore.Mutation{*mut}); err != nil {
+	if err := t.checkOps([]bucketstore.Mutation{*mut}); err != nil {
 		return 0, err
 	}
 	if size := 2 * (len(cond.Family) + len(cond.Qualifier) + len(cond.Value) + opOverhead); size > maxFilterSize {

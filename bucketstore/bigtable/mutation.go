@@ -71,7 +71,7 @@ func checkMutation(m *bucketstore.Mutation) (size int, err error) {
 // checkOp returns an error if Bigtable would refuse op.
 func checkOp(op *bucketstore.Op) error {
 	switch {
-	case op.Kind > bucketstore.DeleteFamily:
+	case op.Kind > bucketstore.Add:
 		return fmt.Errorf("operation of unknown kind %d", op.Kind)
 	case len(op.Qualifier) > maxQualifierSize:
 		return fmt.Errorf("family %s: qualifier %.80q… has %d bytes, want at most %d", op.Family, op.Qualifier, len(op.Qualifier), maxQualifierSize)
@@ -83,13 +83,18 @@ func checkOp(op *bucketstore.Op) error {
 	return nil
 }
 
-// checkFamilies returns an error that is bucketstore.ErrTable unless the table
-// has all families that muts name.
-func (t *table) checkFamilies(muts []bucketstore.Mutation) error {
+// checkOps returns an error that is bucketstore.ErrTable unless the table has all families
+// that muts name, or another one if an operation is not for its family.
+func (t *table) checkOps(muts []bucketstore.Mutation) error {
 	for i := range muts {
 		for j := range muts[i].Ops {
-			if err := t.checkFamily(muts[i].Ops[j].Family); err != nil {
-				return err
+			op := &muts[i].Ops[j]
+			family, ok := t.families[op.Family]
+			if !ok {
+				return t.checkFamily(op.Family)
+			}
+			if err := family.CheckOp(op); err != nil {
+				return fmt.Errorf("row %.80q of table %s: %w", muts[i].Key, t.name, err)
 			}
 		}
 	}
@@ -129,6 +134,9 @@ func newMutation(ops []bucketstore.Op) *bigtable.Mutation {
 			m.DeleteTimestampRange(op.Family, string(op.Qualifier), 0, timestamp(op.Time))
 		case bucketstore.DeleteFamily:
 			m.DeleteCellsInFamily(op.Family)
+		case bucketstore.Add:
+			n, _ := bucketstore.ParseSum(op.Value) // CheckOp has
+			m.AddIntToCell(op.Family, string(op.Qualifier), timestamp(op.Time), n)
 		}
 	}
 	return m

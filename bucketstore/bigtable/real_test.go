@@ -94,7 +94,7 @@ func (r *realInstance) config() bigtable.Config {
 		TablePrefix:  fmt.Sprintf("%s%d-", r.prefix, r.opened.Add(1)),
 		Connections:  2,
 		UserAgent:    "promtable/test",
-		Tables:       bucketstore.Tables(0),
+		Tables:       bucketstore.Tables(bucketstore.Retention{}),
 		CreateTables: true,
 	}
 }

@@ -69,9 +69,9 @@ func (c *schemaCheck) table(ctx context.Context, spec bucketstore.TableSpec) err
 		if err := c.family(ctx, spec, family, found); err != nil {
 			return fmt.Errorf("family %s: %w", family.Name, err)
 		}
-		if policy, ok := found[family.Name]; ok {
+		if f, ok := found[family.Name]; ok {
 			family.MaxAge = 0
-			if age := lifetime(policy); age < forever {
+			if age := lifetime(f.FullGCPolicy); age < forever {
 				family.MaxAge = age
 			}
 		}
@@ -80,17 +80,17 @@ func (c *schemaCheck) table(ctx context.Context, spec bucketstore.TableSpec) err
 	return nil
 }
 
-// families returns the garbage collection of each family of a table.
-func (c *schemaCheck) families(ctx context.Context, spec bucketstore.TableSpec) (map[string]bigtable.GCPolicy, error) {
+// families returns the families of a table by name.
+func (c *schemaCheck) families(ctx context.Context, spec bucketstore.TableSpec) (map[string]bigtable.FamilyInfo, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.ReachTimeout)
 	defer cancel()
 	info, err := c.admin.TableInfo(ctx, c.cfg.tableName(spec.Table))
 	if err != nil {
 		return nil, c.cfg.unreachable(ctx, serviceAdminAddress, err)
 	}
-	found := make(map[string]bigtable.GCPolicy, len(info.FamilyInfos))
+	found := make(map[string]bigtable.FamilyInfo, len(info.FamilyInfos))
 	for _, f := range info.FamilyInfos {
-		found[f.Name] = f.FullGCPolicy
+		found[f.Name] = f
 	}
 	return found, nil
 }
@@ -105,7 +105,7 @@ func (c *schemaCheck) create(ctx context.Context, spec bucketstore.TableSpec) er
 		ColumnFamilies: make(map[string]bigtable.Family),
 	}
 	for _, f := range spec.Families {
-		conf.ColumnFamilies[f.Name] = bigtable.Family{GCPolicy: gcPolicy(f)}
+		conf.ColumnFamilies[f.Name] = newFamily(f)
 	}
 	err := c.admin.CreateTableFromConf(ctx, conf)
 	if err == nil {
@@ -133,9 +133,9 @@ func splitKeys(table bucketstore.Table) (keys []string) {
 }
 
 // family checks a family or creates it.
-func (c *schemaCheck) family(ctx context.Context, spec bucketstore.TableSpec, f bucketstore.FamilySpec, found map[string]bigtable.GCPolicy) error {
-	if policy, ok := found[f.Name]; ok {
-		c.checkPolicy(spec, f, policy)
+func (c *schemaCheck) family(ctx context.Context, spec bucketstore.TableSpec, f bucketstore.FamilySpec, found map[string]bigtable.FamilyInfo) error {
+	if info, ok := found[f.Name]; ok {
+		c.checkFamily(spec, f, info)
 		return nil
 	}
 	table := c.cfg.tableName(spec.Table)
@@ -145,7 +145,7 @@ func (c *schemaCheck) family(ctx context.Context, spec bucketstore.TableSpec, f 
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.AdminTimeout)
 	defer cancel()
-	err := c.admin.CreateColumnFamilyWithConfig(ctx, table, f.Name, bigtable.Family{GCPolicy: gcPolicy(f)})
+	err := c.admin.CreateColumnFamilyWithConfig(ctx, table, f.Name, newFamily(f))
 	if err == nil {
 		level.Info(c.cfg.Logger).Log("msg", "created family", "table", table, "family", f.Name)
 	}
@@ -154,9 +154,34 @@ func (c *schemaCheck) family(ctx context.Context, spec bucketstore.TableSpec, f 
 	}
 	// Another process was faster, and may want another retention.
 	if found, err = c.families(ctx, spec); err == nil {
-		c.checkPolicy(spec, f, found[f.Name])
+		c.checkFamily(spec, f, found[f.Name])
 	}
 	return err
+}
+
+// newFamily returns a family as it is created.
+func newFamily(f bucketstore.FamilySpec) bigtable.Family {
+	family := bigtable.Family{GCPolicy: gcPolicy(f)}
+	if f.Sum {
+		family.ValueType = bigtable.AggregateType{Input: bigtable.Int64Type{}, Aggregator: bigtable.SumAggregator{}}
+	}
+	return family
+}
+
+// isSum says whether a family is an aggregate that sums numbers of 8 bytes, big-endian.
+func isSum(info bigtable.FamilyInfo) bool {
+	aggregate, _ := info.ValueType.(bigtable.AggregateType)
+	number, _ := aggregate.Input.(bigtable.Int64Type)
+	return aggregate.Aggregator == bigtable.SumAggregator{} && number.Encoding == bigtable.BigEndianBytesEncoding{}
+}
+
+// checkFamily compares a family with the one wanted.
+func (c *schemaCheck) checkFamily(spec bucketstore.TableSpec, f bucketstore.FamilySpec, info bigtable.FamilyInfo) {
+	if table := c.cfg.tableName(spec.Table); f.Sum && !isSum(info) {
+		c.problem("family %s of table %s is no aggregate of the type intsum, which is fixed when a family is created; no adapter has written to it: delete it, and start an adapter that may create families; run: cbt -project=%s -instance=%s deletefamily %s %s",
+			f.Name, table, c.cfg.Project, c.cfg.Instance, table, f.Name)
+	}
+	c.checkPolicy(spec, f, info.FullGCPolicy)
 }
 
 // checkPolicy compares the garbage collection of a family with the one wanted.

@@ -27,13 +27,16 @@ func TestTablesAreCreated(t *testing.T) {
 	addr := bigtabletest.Serve(t)
 	cfg := bigtabletest.Config(addr)
 	cfg.TablePrefix = "test_"
-	cfg.Tables = bucketstore.Tables(90 * day)
+	cfg.Tables = bucketstore.Tables(bucketstore.Retention{90 * day, 400 * day, 800 * day})
 	open(t, cfg)
 
 	admin := adminClient(t, addr)
 	for table, want := range map[string]map[string]string{
 		"test_METRIC": {
+			"1h": "(versions() > 1 || age() > 800d)",
+			"5m": "(versions() > 1 || age() > 400d)",
 			"c":  "(versions() > 1 || age() > 90d)",
+			"d":  "(versions() > 1 || age() > 90d)",
 			"e":  "(versions() > 1 || age() > 90d)",
 			"l":  "(versions() > 1 || age() > 90d)",
 			"r0": "(versions() > 1 || age() > 90d)",
@@ -42,7 +45,7 @@ func TestTablesAreCreated(t *testing.T) {
 			"r3": "(versions() > 1 || age() > 90d)",
 		},
 		"test_CURRENT": {"v": "(versions() > 1 || age() > 50d)"},
-		"test_INDEX":   {"i": "(versions() > 1 || age() > 90d)"},
+		"test_INDEX":   {"i": "(versions() > 1 || age() > 800d)"},
 		"test_META":    {"m": "versions() > 1"},
 	} {
 		info, err := admin.TableInfo(t.Context(), table)
@@ -116,7 +119,7 @@ func TestMissingFamilyIsCreated(t *testing.T) {
 		t.Fatal(err)
 	}
 	slices.Sort(info.Families)
-	if want := []string{"c", "e", "l", "r0", "r1", "r2", "r3"}; !slices.Equal(info.Families, want) {
+	if want := []string{"1h", "5m", "c", "d", "e", "l", "r0", "r1", "r2", "r3"}; !slices.Equal(info.Families, want) {
 		t.Fatalf("families %q, want %q", info.Families, want)
 	}
 	for _, f := range info.FamilyInfos {
@@ -243,6 +246,47 @@ func TestMetaMayNotForget(t *testing.T) {
 	}
 }
 
+// TestSumFamilyMustBeOne: what a family adds up is fixed when it is created.
+func TestSumFamilyMustBeOne(t *testing.T) {
+	number := btclient.Int64Type{Encoding: btclient.BigEndianBytesEncoding{}}
+	for _, tc := range []struct {
+		name  string
+		found btclient.Type
+		want  bool
+	}{
+		{"sum", btclient.AggregateType{Input: number, Aggregator: btclient.SumAggregator{}}, true},
+		{"no aggregate", nil, false},
+		{"maximum", btclient.AggregateType{Input: number, Aggregator: btclient.MaxAggregator{}}, false},
+		{"sum of another encoding", btclient.AggregateType{Input: btclient.Int64Type{Encoding: btclient.Int64OrderedCodeBytesEncoding{}}, Aggregator: btclient.SumAggregator{}}, false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			addr := bigtabletest.Serve(t)
+			admin := adminClient(t, addr)
+			err := admin.CreateTableFromConf(t.Context(), &btclient.TableConf{
+				TableID: "METRIC", ColumnFamilies: map[string]btclient.Family{"d": {GCPolicy: btclient.MaxVersionsPolicy(1), ValueType: tc.found}},
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if tc.want {
+				open(t, bigtabletest.Config(addr))
+				return
+			}
+			s, err := bigtable.Open(t.Context(), bigtabletest.Config(addr))
+			if err == nil {
+				s.Close()
+			}
+			if err == nil || !strings.Contains(err.Error(), "cbt -project=project -instance=instance deletefamily METRIC d") {
+				t.Fatalf("Open: %v, want a command", err)
+			}
+			if err := admin.DeleteColumnFamily(t.Context(), "METRIC", "d"); err != nil {
+				t.Fatal(err)
+			}
+			open(t, bigtabletest.Config(addr))
+		})
+	}
+}
+
 func TestOpensAtOnce(t *testing.T) {
 	addr := bigtabletest.Serve(t)
 	const adapters = 8
@@ -286,9 +330,9 @@ func TestTablesOfANewStore(t *testing.T) {
 		t.Fatal(err)
 	}
 	cfg := bigtabletest.Config(addr)
-	cfg.Tables = bucketstore.Tables(97 * day)
-	want := bucketstore.Tables(97 * day)
-	want[bucketstore.Metric].Families[0].MaxAge = 5 * day
+	cfg.Tables = bucketstore.Tables(bucketstore.KeepAll(97 * day))
+	want := bucketstore.Tables(bucketstore.KeepAll(97 * day))
+	want[bucketstore.Metric].Families[2].MaxAge = 5 * day
 	for range 2 { // The second finds what the first has made.
 		if got := open(t, cfg).Tables(); !reflect.DeepEqual(got, want) {
 			t.Errorf("got  %v\nwant %v", got, want)

@@ -47,13 +47,14 @@ var _ bucketstore.Store = (*Store)(nil)
 // A table is an open table and its families.
 type table struct {
 	name     string
-	families map[string]bool
+	families map[string]bucketstore.FamilySpec
 	rows     *bigtable.Table
 }
 
 // Open connects to an instance, creates or checks the tables of cfg and returns a store
 // over them. It returns an error when tables or families are missing and may not be
-// created, when META is collected by age, and when the app profile does not fit. The end of ctx ends Open,
+// created, when META is collected by age, when a sum family is none, and when the app profile
+// does not fit. The end of ctx ends Open,
 // not the store.
 func Open(ctx context.Context, cfg Config) (*Store, error) {
 	cfg, err := cfg.withDefaults()
@@ -92,9 +93,9 @@ func (s *Store) open(ctx context.Context, cfg Config) error {
 	}
 	s.found = sc.found
 	for _, spec := range cfg.Tables {
-		t := &table{name: cfg.tableName(spec.Table), families: make(map[string]bool, len(spec.Families))}
+		t := &table{name: cfg.tableName(spec.Table), families: make(map[string]bucketstore.FamilySpec, len(spec.Families))}
 		for _, f := range spec.Families {
-			t.families[f.Name] = true
+			t.families[f.Name] = f
 		}
 		t.rows = s.data.Open(t.name)
 		s.tables[spec.Table] = t
@@ -123,7 +124,7 @@ func (s *Store) table(name bucketstore.Table) (*table, error) {
 // checkFamily returns an error that is bucketstore.ErrTable unless the table
 // has the family.
 func (t *table) checkFamily(name string) error {
-	if !t.families[name] {
+	if _, ok := t.families[name]; !ok {
 		return fmt.Errorf("family %q of table %s: %w", name, t.name, bucketstore.ErrTable)
 	}
 	return nil

@@ -157,7 +157,7 @@ func apply(t *testing.T, s *bigtable.Store, table bucketstore.Table, muts ...buc
 // wholeTable asks for all cells of a table.
 func wholeTable(table bucketstore.Table) bucketstore.ScanRequest {
 	req := bucketstore.ScanRequest{Table: table, Rows: []series.RowRange{{}}}
-	for _, f := range bucketstore.Tables(0)[table].Families {
+	for _, f := range bucketstore.Tables(bucketstore.Retention{})[table].Families {
 		req.Families = append(req.Families, bucketstore.FamilyRange{Family: f.Name})
 	}
 	return req

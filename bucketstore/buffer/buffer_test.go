@@ -39,7 +39,7 @@ func (c *clock) now() time.Time { return time.UnixMilli(c.ms.Load()) }
 func openPebble(t testing.TB) bucketstore.Store {
 	t.Helper()
 	now := func() time.Time { return time.UnixMilli(someTime) } // old cells of CURRENT expire
-	store, err := pebble.Open(pebble.Config{Dir: t.TempDir(), Tables: bucketstore.Tables(0), Now: now})
+	store, err := pebble.Open(pebble.Config{Dir: t.TempDir(), Tables: bucketstore.Tables(bucketstore.Retention{}), Now: now})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -46,7 +46,7 @@ func BenchmarkReplay(b *testing.B) {
 	})
 	b.Run("into the embedded store", func(b *testing.B) {
 		measure(b, func(b *testing.B, dir string) func() {
-			store, err := pebble.Open(pebble.Config{Dir: b.TempDir(), Tables: bucketstore.Tables(0)})
+			store, err := pebble.Open(pebble.Config{Dir: b.TempDir(), Tables: bucketstore.Tables(bucketstore.Retention{})})
 			if err != nil {
 				b.Fatal(err)
 			}

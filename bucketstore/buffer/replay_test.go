@@ -45,7 +45,7 @@ func openIn(t *testing.T, dir string, store bucketstore.Store) *Buffer {
 
 func openEmbedded(t *testing.T) bucketstore.Store {
 	t.Helper()
-	store, err := pebble.Open(pebble.Config{Dir: t.TempDir(), Tables: bucketstore.Tables(0)})
+	store, err := pebble.Open(pebble.Config{Dir: t.TempDir(), Tables: bucketstore.Tables(bucketstore.Retention{})})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -126,7 +126,7 @@ func (s *Store) checkFresh(ctx context.Context) error {
 func (s *Store) tableWithRows(ctx context.Context) (name string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	for _, spec := range bucketstore.Tables(0) {
+	for _, spec := range bucketstore.Tables(bucketstore.Retention{}) {
 		if spec.Table == bucketstore.Meta {
 			continue
 		}

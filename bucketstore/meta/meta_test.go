@@ -31,7 +31,7 @@ var backends = map[string]func(t testing.TB) bucketstore.Store{
 
 func openPebble(t testing.TB) bucketstore.Store {
 	t.Helper()
-	store, err := pebble.Open(pebble.Config{Dir: t.TempDir(), Tables: bucketstore.Tables(0), Now: now})
+	store, err := pebble.Open(pebble.Config{Dir: t.TempDir(), Tables: bucketstore.Tables(bucketstore.Retention{}), Now: now})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -54,7 +54,7 @@ func noise(n int) []byte {
 // allOf asks for everything in a table.
 func allOf(table bucketstore.Table) bucketstore.ScanRequest {
 	req := bucketstore.ScanRequest{Table: table, Rows: []series.RowRange{{}}}
-	for _, family := range bucketstore.Tables(0)[table].Families {
+	for _, family := range bucketstore.Tables(bucketstore.Retention{})[table].Families {
 		req.Families = append(req.Families, bucketstore.FamilyRange{Family: family.Name})
 	}
 	return req

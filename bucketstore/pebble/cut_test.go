@@ -21,7 +21,7 @@ func openForEver(t *testing.T, disk vfs.FS) (*pebble.Store, *prometheus.Registry
 	t.Helper()
 	registry := prometheus.NewRegistry()
 	return openStore(t, pebble.Config{
-		Dir: "/data", Registerer: registry, Tables: bucketstore.Tables(0), Now: func() time.Time { return time.UnixMilli(firstDay * dayMillis) },
+		Dir: "/data", Registerer: registry, Tables: bucketstore.Tables(bucketstore.Retention{}), Now: func() time.Time { return time.UnixMilli(firstDay * dayMillis) },
 	}.WithFS(disk)), registry
 }
 

@@ -16,7 +16,7 @@ import (
 )
 
 func onDisk(dir string) pebble.Config {
-	return pebble.Config{Dir: dir, Tables: bucketstore.Tables(0)}
+	return pebble.Config{Dir: dir, Tables: bucketstore.Tables(bucketstore.Retention{})}
 }
 
 // existing opens a directory as a check does.

@@ -6,6 +6,8 @@ import (
 	"sync"
 
 	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/promtable/promtable/bucketstore"
 )
 
 // Names that Pebble records and compares at each start. They are part of the
@@ -79,16 +81,16 @@ func newComparer() *pebble.Comparer {
 	return &c
 }
 
-// newMerger returns the merger that keeps the operand with the greatest time
-// and, of equal times, the newer operand.
+// newMerger returns the merger that keeps the operand with the greatest time and, of equal
+// times, the newer operand, or the sum of both in a sum family.
 func newMerger() *pebble.Merger {
 	pool := &sync.Pool{}
 	pool.New = func() any { return &cellMerge{pool: pool} }
 	return &pebble.Merger{
 		Name: mergerName,
-		Merge: func(_, value []byte) (pebble.ValueMerger, error) {
+		Merge: func(key, value []byte) (pebble.ValueMerger, error) {
 			m := pool.Get().(*cellMerge)
-			m.value = append(m.value[:0], value...)
+			m.value, m.sums = append(m.value[:0], value...), isSum(key)
 			_, _, err := parseCell(value)
 			return m, err
 		},
@@ -100,6 +102,8 @@ func newMerger() *pebble.Merger {
 type cellMerge struct {
 	pool  *sync.Pool
 	value []byte
+	// sums says that the key is that of a sum.
+	sums bool
 }
 
 func (m *cellMerge) MergeNewer(value []byte) error { return m.merge(value, true) }
@@ -107,18 +111,33 @@ func (m *cellMerge) MergeNewer(value []byte) error { return m.merge(value, true)
 func (m *cellMerge) MergeOlder(value []byte) error { return m.merge(value, false) }
 
 func (m *cellMerge) merge(value []byte, isNewer bool) error {
-	t, _, err := parseCell(value)
+	t, added, err := parseCell(value)
 	if err != nil {
 		return err
 	}
-	held, _, err := parseCell(m.value)
-	if err != nil {
+	held, sum, err := parseCell(m.value)
+	switch {
+	case err != nil:
 		return err
-	}
-	if t > held || t == held && isNewer {
+	case t == held && m.sums:
+		return addTo(sum, added)
+	case t > held || t == held && isNewer:
 		m.value = append(m.value[:0], value...)
 	}
 	return nil
+}
+
+// addTo adds the number in the value added to the one in sum.
+func addTo(sum, added []byte) error {
+	n, err := bucketstore.ParseSum(added)
+	if err != nil {
+		return err
+	}
+	held, err := bucketstore.ParseSum(sum)
+	if err == nil {
+		bucketstore.AppendSum(sum[:0], held+n)
+	}
+	return err
 }
 
 func (m *cellMerge) Finish(bool) ([]byte, io.Closer, error) { return m.value, m, nil }

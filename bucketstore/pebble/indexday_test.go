@@ -204,7 +204,7 @@ func TestDropIndexPeriods(t *testing.T) {
 	const start, end = 3343 * series.IndexPeriod, 3344 * series.IndexPeriod
 	disk, clock, registry := vfs.NewMem(), new(atomic.Int64), prometheus.NewRegistry()
 	clock.Store(start)
-	tables := bucketstore.Tables(keptDays * 24 * time.Hour)
+	tables := bucketstore.Tables(bucketstore.KeepAll(keptDays * 24 * time.Hour))
 	s := openStore(t, pebble.Config{
 		Dir: "/data", SweepInterval: time.Millisecond, Registerer: registry, Tables: tables[:],
 		Now: func() time.Time { return time.UnixMilli(clock.Load()) },

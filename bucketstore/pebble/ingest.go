@@ -53,7 +53,7 @@ func (s *Store) isIngestible(t *table, muts []bucketstore.Mutation) bool {
 	for i := range muts {
 		for j := range muts[i].Ops {
 			op := &muts[i].Ops[j]
-			if op.Kind != bucketstore.SetCell {
+			if op.Kind != bucketstore.SetCell && op.Kind != bucketstore.Add {
 				return false
 			}
 			size += len(muts[i].Key) + len(op.Qualifier) + len(op.Value)
@@ -208,7 +208,7 @@ func (e *encoder) appendCells(cells []storedCell, mut *bucketstore.Mutation, spa
 }
 
 // dropOverwritten keeps of cells with one key the one with the greatest time, and of equal
-// times the last.
+// times the last, or their sum.
 func dropOverwritten(cells []storedCell) []storedCell {
 	kept := cells[:0]
 	for _, c := range cells {
@@ -216,6 +216,8 @@ func dropOverwritten(cells []storedCell) []storedCell {
 		switch {
 		case last < 0 || !bytes.Equal(kept[last].key(), c.key()):
 			kept = append(kept, c)
+		case isSum(c.key()) && bytes.Equal(c.value()[:timeSize], kept[last].value()[:timeSize]):
+			_ = addTo(kept[last].value()[timeSize:], c.value()[timeSize:]) // CheckOp has parsed both
 		case bytes.Compare(c.value()[:timeSize], kept[last].value()[:timeSize]) >= 0:
 			kept[last] = c
 		}

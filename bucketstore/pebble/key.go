@@ -157,6 +157,11 @@ func parseRow(dst, row []byte) (key []byte, err error) {
 	}
 }
 
+// isSum says whether a stored key is that of a cell of a sum family.
+func isSum(key []byte) bool {
+	return len(key) > 0 && key[0] == metricByte && bytes.HasPrefix(key[splitRow(key):], []byte(series.FamilyCount+"\x00"))
+}
+
 // putCell writes a stored value to dst, which has exactly its size.
 func putCell(dst []byte, t int64, value []byte) {
 	binary.BigEndian.PutUint64(dst, uint64(t))

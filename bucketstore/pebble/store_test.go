@@ -164,7 +164,7 @@ func TestSweep(t *testing.T) {
 	clock.Store(1e12)
 	registry := prometheus.NewRegistry()
 	cfg := pebble.Config{
-		Dir: "/data", Tables: bucketstore.Tables(0), SweepInterval: time.Millisecond, Registerer: registry,
+		Dir: "/data", Tables: bucketstore.Tables(bucketstore.Retention{}), SweepInterval: time.Millisecond, Registerer: registry,
 		Now: func() time.Time { return time.UnixMilli(clock.Load()) },
 	}
 	s := openStore(t, cfg.WithFS(vfs.NewMem()))
@@ -270,6 +270,8 @@ func TestMetrics(t *testing.T) {
 // TestMergerOrder merges operands in both directions.
 func TestMergerOrder(t *testing.T) {
 	operand := func(at byte, value string) []byte { return append([]byte{0, 0, 0, 0, 0, 0, 0, at}, value...) }
+	number := func(n int64) string { return string(bucketstore.AppendSum(nil, n)) }
+	sumKey := []byte("\x01\x00\x00\x00\x00row\x00\x01d\x00")
 	merger := pebble.EngineOptions(vfs.NewMem()).Merger
 	for _, tc := range []struct {
 		name string
@@ -282,14 +284,21 @@ func TestMergerOrder(t *testing.T) {
 		{"older is greater", [][]byte{operand(2, "a"), operand(1, "b")}, "a"},
 		{"equal", [][]byte{operand(1, "a"), operand(1, "b"), operand(1, "")}, ""},
 		{"greatest twice", [][]byte{operand(1, "a"), operand(3, "b"), operand(3, "c"), operand(2, "d")}, "c"},
+		{"sum: one", [][]byte{operand(1, number(5))}, number(5)},
+		{"sum: equal", [][]byte{operand(1, number(5)), operand(1, number(-7)), operand(1, number(1))}, number(-1)},
+		{"sum: greatest", [][]byte{operand(1, number(5)), operand(3, number(7)), operand(2, number(9)), operand(3, number(1))}, number(8)},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			last := len(tc.operands) - 1
-			up, err := merger.Merge(nil, tc.operands[0])
+			var key []byte
+			if strings.HasPrefix(tc.name, "sum") {
+				key = sumKey
+			}
+			up, err := merger.Merge(key, tc.operands[0])
 			if err != nil {
 				t.Fatal(err)
 			}
-			down, err := merger.Merge(nil, tc.operands[last])
+			down, err := merger.Merge(key, tc.operands[last])
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -307,6 +316,9 @@ func TestMergerOrder(t *testing.T) {
 	}
 	if _, err := merger.Merge(nil, []byte("short")); err == nil {
 		t.Error("a value without a time was merged")
+	}
+	if m, err := merger.Merge(sumKey, operand(1, "short")); err != nil || m.MergeNewer(operand(1, number(1))) == nil {
+		t.Errorf("a number of 5 bytes was added to: %v", err)
 	}
 }
 

@@ -205,11 +205,15 @@ func (s *Store) waitDurable(ctx context.Context, batch *pebble.Batch) error {
 func (t *table) check(mut bucketstore.Mutation) error {
 	for i := range mut.Ops {
 		op := &mut.Ops[i]
-		if _, err := t.family(op.Family); err != nil {
+		family, err := t.family(op.Family)
+		if err != nil {
 			return err
 		}
-		if op.Kind > bucketstore.DeleteFamily || op.Time < 0 {
+		if op.Kind > bucketstore.Add || op.Time < 0 {
 			return fmt.Errorf("row %q: operation %d with time %d", mut.Key, op.Kind, op.Time)
+		}
+		if err := family.CheckOp(op); err != nil {
+			return fmt.Errorf("row %q: %w", mut.Key, err)
 		}
 	}
 	return nil
@@ -279,7 +283,7 @@ func (e *encoder) columnSize(op *bucketstore.Op) int {
 
 func (e *encoder) addOp(op *bucketstore.Op) error {
 	switch op.Kind {
-	case bucketstore.SetCell:
+	case bucketstore.SetCell, bucketstore.Add: // the merger adds
 		e.setWrittenDay(op.Qualifier)
 		merge := e.batch.MergeDeferred(e.columnSize(op), timeSize+len(op.Value))
 		appendColumn(append(merge.Key[:0], e.row...), op.Family, op.Qualifier)

@@ -56,7 +56,7 @@ func newFixture(t *testing.T) *fixture {
 	f := &fixture{}
 	f.clock.Store(someTime)
 	var err error
-	if f.Store, err = pebble.Open(pebble.Config{Dir: t.TempDir(), Tables: bucketstore.Tables(0), Now: f.now}); err != nil {
+	if f.Store, err = pebble.Open(pebble.Config{Dir: t.TempDir(), Tables: bucketstore.Tables(bucketstore.Retention{}), Now: f.now}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {

@@ -16,6 +16,7 @@ func concurrentChecks() []check {
 		{"a row is seen as of one instant", checkAtomicRow},
 		{"greatest time wins between writers", checkConcurrentTimes},
 		{"delete before does not delete what is newer", checkConcurrentDelete},
+		{"sums of many writers", checkConcurrentSums},
 	}
 }
 

@@ -1,11 +1,13 @@
 package storetest
 
 import (
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/promtable/promtable/bucketstore"
+	"github.com/promtable/promtable/series"
 )
 
 // RunExpiry checks that cells expire when they are older than the MaxAge of their family.
@@ -13,55 +15,63 @@ import (
 func RunExpiry(t *testing.T, open Open) {
 	t.Helper()
 	const retention = 90 * 24 * time.Hour
+	kept := bucketstore.Retention{bucketstore.Raw: retention, bucketstore.FiveMinutes: 2 * retention, bucketstore.OneHour: 3 * retention}
 	for _, tc := range []struct {
-		name      string
-		retention time.Duration
-		after     time.Duration
-		want      []string
+		name  string
+		kept  bucketstore.Retention
+		after time.Duration
+		want  []string
 	}{
-		{"at once", 0, 0, []string{"CURRENT", "INDEX", "META", "METRIC"}},
-		{"as old as CURRENT keeps", 0, bucketstore.MaxCurrentAge, []string{"CURRENT", "INDEX", "META", "METRIC"}},
-		{"older than CURRENT keeps", 0, bucketstore.MaxCurrentAge + time.Millisecond, []string{"INDEX", "META", "METRIC"}},
-		{"years later without retention", 0, 10 * 365 * 24 * time.Hour, []string{"INDEX", "META", "METRIC"}},
-		{"as old as retention", retention, retention, []string{"INDEX", "META", "METRIC"}},
-		{"older than retention", retention, retention + time.Millisecond, []string{"META"}},
+		{"at once", bucketstore.Retention{}, 0, []string{"1h", "5m", "d", "i", "m", "r0", "v"}},
+		{"as old as CURRENT keeps", bucketstore.Retention{}, bucketstore.MaxCurrentAge, []string{"1h", "5m", "d", "i", "m", "r0", "v"}},
+		{"older than CURRENT keeps", bucketstore.Retention{}, bucketstore.MaxCurrentAge + time.Millisecond, []string{"1h", "5m", "d", "i", "m", "r0"}},
+		{"years later without retention", bucketstore.Retention{}, 10 * 365 * 24 * time.Hour, []string{"1h", "5m", "d", "i", "m", "r0"}},
+		{"as old as retention", kept, retention, []string{"1h", "5m", "d", "i", "m", "r0"}},
+		{"older than retention", kept, retention + time.Millisecond, []string{"1h", "5m", "i", "m"}},
+		{"older than the next resolution", kept, 2*retention + time.Millisecond, []string{"1h", "i", "m"}},
+		{"as old as the last resolution", kept, 3 * retention, []string{"1h", "i", "m"}},
+		{"older than the last resolution", kept, 3*retention + time.Millisecond, []string{"m"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			var clock atomic.Int64
 			clock.Store(1e12)
 			now := func() time.Time { return time.UnixMilli(clock.Load()) }
-			f := newFixture(t, open(t, bucketstore.Tables(tc.retention), now))
-			families := map[bucketstore.Table]string{bucketstore.Metric: "r0", bucketstore.Current: "v", bucketstore.Index: "i", bucketstore.Meta: "m"}
-			for table, family := range families {
-				f.apply(table, mutate("row", set(family, "q", clock.Load(), "x")))
+			f := newFixture(t, open(t, bucketstore.Tables(tc.kept), now))
+			tables := map[string]bucketstore.Table{
+				"1h": bucketstore.Metric, "5m": bucketstore.Metric, "d": bucketstore.Metric, "r0": bucketstore.Metric,
+				"v": bucketstore.Current, "i": bucketstore.Index, "m": bucketstore.Meta,
+			}
+			for family, table := range tables {
+				op := set(family, "q", clock.Load(), "x")
+				if family == series.FamilyCount {
+					op = add("q", clock.Load(), 1)
+				}
+				f.apply(table, mutate("row", op))
 			}
 			clock.Add(tc.after.Milliseconds())
-			f.waitForTables(families, tc.want)
+			f.waitForFamilies(tables, tc.want)
 			f.checkAfterExpiry(clock.Load())
 		})
 	}
 }
 
-// waitForTables waits until exactly the tables want hold a row. Those must never be without
+// waitForFamilies waits until exactly the families want hold a row. Those must never be without
 // it.
-func (f fixture) waitForTables(families map[bucketstore.Table]string, want []string) {
+func (f fixture) waitForFamilies(tables map[string]bucketstore.Table, want []string) {
 	f.Helper()
-	wanted := make(map[string]bool)
-	for _, name := range want {
-		wanted[name] = true
-	}
-	for table := range families {
+	for family, table := range tables {
+		wanted := slices.Contains(want, family)
 		for {
-			rows := len(f.scan(everything(table)))
-			if wanted[table.String()] && rows != 1 {
-				f.Fatalf("%s holds %d rows, want 1", table, rows)
+			rows := len(f.scan(bucketstore.ScanRequest{Table: table, Rows: []series.RowRange{{}}, Families: []bucketstore.FamilyRange{{Family: family}}}))
+			if wanted && rows != 1 {
+				f.Fatalf("family %s of %s holds %d rows, want 1", family, table, rows)
 			}
-			if wanted[table.String()] || rows == 0 {
+			if wanted || rows == 0 {
 				break
 			}
 			select {
 			case <-f.ctx.Done():
-				f.Fatalf("%s never lost its row", table)
+				f.Fatalf("family %s of %s never lost its row", family, table)
 			case <-time.After(10 * time.Millisecond):
 			}
 		}

@@ -73,7 +73,7 @@ func (f fixture) wantTable(table bucketstore.Table, want ...bucketstore.Row) {
 // everything asks for all cells of a table.
 func everything(table bucketstore.Table) bucketstore.ScanRequest {
 	req := bucketstore.ScanRequest{Table: table, Rows: []series.RowRange{{}}}
-	for _, spec := range bucketstore.Tables(0) {
+	for _, spec := range bucketstore.Tables(bucketstore.Retention{}) {
 		if spec.Table != table {
 			continue
 		}

@@ -3,6 +3,7 @@ package storetest
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -25,7 +26,7 @@ const defectVariable = "STORETEST_DEFECT"
 type memory struct {
 	Memory
 	now      func() time.Time
-	families [bucketstore.NumTables]map[string]time.Duration
+	families [bucketstore.NumTables]map[string]bucketstore.FamilySpec
 	defect   string
 }
 
@@ -33,9 +34,9 @@ func openMemory(_ testing.TB, tables []bucketstore.TableSpec, now func() time.Ti
 	m := &memory{now: now, defect: os.Getenv(defectVariable)}
 	for _, spec := range tables {
 		m.rows[spec.Table] = make(model)
-		m.families[spec.Table] = make(map[string]time.Duration)
+		m.families[spec.Table] = make(map[string]bucketstore.FamilySpec)
 		for _, family := range spec.Families {
-			m.families[spec.Table][family.Name] = family.MaxAge
+			m.families[spec.Table][family.Name] = family
 		}
 	}
 	return m
@@ -57,16 +58,23 @@ func (m *memory) check(ctx context.Context, table bucketstore.Table, families ..
 	return ctx.Err()
 }
 
-func families(mut bucketstore.Mutation) (names []string) {
+// checkOps returns why the operations of mut cannot be applied.
+func (m *memory) checkOps(ctx context.Context, table bucketstore.Table, mut bucketstore.Mutation) error {
 	for _, op := range mut.Ops {
-		names = append(names, op.Family)
+		if err := m.check(ctx, table, op.Family); err != nil {
+			return err
+		}
+		family := m.families[table][op.Family]
+		if err := family.CheckOp(&op); err != nil && m.defect != "kinds are mixed" {
+			return err
+		}
 	}
-	return names
+	return m.check(ctx, table)
 }
 
 func (m *memory) Apply(ctx context.Context, table bucketstore.Table, muts []bucketstore.Mutation) error {
 	for _, mut := range muts {
-		if err := m.check(ctx, table, families(mut)...); err != nil {
+		if err := m.checkOps(ctx, table, mut); err != nil {
 			return err
 		}
 	}
@@ -92,6 +100,10 @@ func (m *memory) applyOne(table bucketstore.Table, mut bucketstore.Mutation) {
 			if held, ok := m.rows[table][column{string(mut.Key), op.Family, string(op.Qualifier)}]; ok && held.Time == op.Time {
 				continue
 			}
+		case m.defect == "sums are cells" && op.Kind == bucketstore.Add:
+			op.Kind = bucketstore.SetCell
+		case m.defect == "sums forget times" && op.Kind == bucketstore.Add:
+			op.Time = m.rows[table][column{string(mut.Key), op.Family, string(op.Qualifier)}].Time
 		case m.defect == "delete before is inclusive" && op.Kind == bucketstore.DeleteColumnBefore:
 			op.Time++
 		case m.defect == "delete before deletes all" && op.Kind == bucketstore.DeleteColumnBefore:
@@ -115,7 +127,7 @@ func (m *memory) applyOne(table bucketstore.Table, mut bucketstore.Mutation) {
 }
 
 func (m *memory) CheckAndApply(ctx context.Context, table bucketstore.Table, cond bucketstore.Condition, mut bucketstore.Mutation) (bool, error) {
-	if err := m.check(ctx, table, append(families(mut), cond.Family)...); err != nil {
+	if err := errors.Join(m.check(ctx, table, cond.Family), m.checkOps(ctx, table, mut)); err != nil {
 		return false, err
 	}
 	m.mu.Lock()
@@ -163,7 +175,7 @@ func (m *memory) Scan(ctx context.Context, req bucketstore.ScanRequest, fn func(
 func (m *memory) find(req bucketstore.ScanRequest) []bucketstore.Row {
 	now := m.now()
 	m.rows[req.Table].dropIf(func(c column) bool {
-		maxAge := m.families[req.Table][c.family]
+		maxAge := m.families[req.Table][c.family].MaxAge
 		age := now.UnixMilli() - m.rows[req.Table][c].Time
 		if m.defect == "expires early" {
 			age++
@@ -246,7 +258,13 @@ func TestDefectsAreFound(t *testing.T) {
 		{"torn rows", "a row is seen as of one instant"},
 		{"delete before deletes all", "delete before does not delete what is newer"},
 		{"older wins", "greatest time wins between writers"},
+		{"kinds are mixed", "operations on families of another kind"},
+		{"sums are cells", "sums"},
+		{"sums are cells", "random operations"},
+		{"sums are cells", "sums of many writers"},
+		{"sums forget times", "the time of a sum"},
 		{"never expires", "older than CURRENT keeps"},
+		{"never expires", "older than the next resolution"},
 		{"expires early", "as old as retention"},
 	} {
 		t.Run(tc.defect+" by "+tc.check, func(t *testing.T) {

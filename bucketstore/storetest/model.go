@@ -36,6 +36,14 @@ func (m model) apply(mut bucketstore.Mutation) {
 			if !ok || op.Time >= held.Time {
 				m[at] = bucketstore.Cell{Family: op.Family, Qualifier: op.Qualifier, Time: op.Time, Value: op.Value}
 			}
+		case bucketstore.Add:
+			if !ok || op.Time >= held.Time {
+				value := op.Value
+				if ok && op.Time == held.Time {
+					value = bucketstore.AppendSum(nil, sumOf(held.Value)+sumOf(value))
+				}
+				m[at] = bucketstore.Cell{Family: op.Family, Qualifier: op.Qualifier, Time: op.Time, Value: value}
+			}
 		case bucketstore.DeleteColumn:
 			delete(m, at)
 		case bucketstore.DeleteColumnBefore:
@@ -46,6 +54,15 @@ func (m model) apply(mut bucketstore.Mutation) {
 			m.dropIf(func(c column) bool { return c.key == at.key && c.family == at.family })
 		}
 	}
+}
+
+// sumOf returns the number in the value of a sum family.
+func sumOf(value []byte) int64 {
+	n, err := bucketstore.ParseSum(value)
+	if err != nil {
+		panic(err) // CheckOp has refused it
+	}
+	return n
 }
 
 func (m model) dropIf(drop func(column) bool) {
@@ -154,8 +171,11 @@ func (g generator) bytes(atLeast int) []byte {
 }
 
 func (g generator) family() string {
-	return []string{series.FamilyLate, series.FamilyR0, series.FamilyR2}[g.IntN(3)]
+	return []string{series.Family1h, series.Family5m, series.FamilyCount, series.FamilyLate, series.FamilyR0, series.FamilyR2}[g.IntN(6)]
 }
+
+// number returns a value of a sum family.
+func (g generator) number() []byte { return bucketstore.AppendSum(nil, int64(g.IntN(5)-2)) }
 
 func (g generator) op() bucketstore.Op {
 	op := bucketstore.Op{Family: g.family(), Qualifier: g.bytes(0), Time: int64(g.IntN(6)), Value: g.bytes(0)}
@@ -166,6 +186,8 @@ func (g generator) op() bucketstore.Op {
 		op.Kind = bucketstore.DeleteColumnBefore
 	case n < 5:
 		op.Kind = bucketstore.DeleteFamily
+	case op.Family == series.FamilyCount:
+		op.Kind, op.Value = bucketstore.Add, g.number()
 	}
 	return op
 }
@@ -193,8 +215,11 @@ func (g generator) mutations() []bucketstore.Mutation {
 // condition returns one on a column that mostly exists.
 func (g generator) condition(m model) bucketstore.Condition {
 	cond := bucketstore.Condition{Family: g.family(), Qualifier: g.bytes(0), Value: g.bytes(0), Absent: g.IntN(3) == 0}
-	if cond.Absent {
+	switch {
+	case cond.Absent:
 		cond.Value = nil
+	case cond.Family == series.FamilyCount:
+		cond.Value = g.number()
 	}
 	return cond
 }
@@ -228,7 +253,7 @@ func (g generator) request() bucketstore.ScanRequest {
 	if g.IntN(3) == 0 {
 		req.Rows = append(req.Rows, series.RowRange{Start: bounds[len(bounds)-1]})
 	}
-	for _, family := range []string{series.FamilyLate, series.FamilyR0, series.FamilyR1, series.FamilyR2} {
+	for _, family := range []string{series.Family1h, series.Family5m, series.FamilyCount, series.FamilyLate, series.FamilyR0, series.FamilyR1, series.FamilyR2} {
 		switch g.IntN(3) {
 		case 0:
 			req.Families = append(req.Families, bucketstore.FamilyRange{Family: family})

@@ -31,6 +31,7 @@ func Run(t *testing.T, open Open) {
 	runAll(t, open, rangeChecks())
 	runAll(t, open, cellChecks())
 	runAll(t, open, operationChecks())
+	runAll(t, open, sumChecks())
 	runAll(t, open, conditionChecks())
 	runAll(t, open, dropChecks())
 	runAll(t, open, errorChecks())
@@ -49,7 +50,7 @@ func runAll(t *testing.T, open Open, checks []check) {
 	t.Helper()
 	for _, c := range checks {
 		t.Run(c.name, func(t *testing.T) {
-			c.run(newFixture(t, open(t, bucketstore.Tables(0), time.Now)))
+			c.run(newFixture(t, open(t, bucketstore.Tables(bucketstore.Retention{}), time.Now)))
 		})
 	}
 }

@@ -67,7 +67,7 @@ func (v *Versions) count(table bucketstore.Table, mut bucketstore.Mutation) {
 	for _, op := range mut.Ops {
 		at := versionedColumn{table, string(mut.Key), op.Family, string(op.Qualifier)}
 		switch op.Kind {
-		case bucketstore.SetCell:
+		case bucketstore.SetCell, bucketstore.Add:
 			if v.times[at] == nil {
 				v.times[at] = make(map[int64]bool)
 			}

@@ -89,7 +89,7 @@ func formatSchema(t *testing.T, tenant string) series.Schema {
 
 // openRows opens the tables alone.
 func openRows(dir string, now int64) (bucketstore.Store, error) {
-	return pebble.Open(pebble.Config{Dir: dir, Tables: bucketstore.Tables(0), Now: func() time.Time { return time.UnixMilli(now) }})
+	return pebble.Open(pebble.Config{Dir: dir, Tables: bucketstore.Tables(bucketstore.Retention{}), Now: func() time.Time { return time.UnixMilli(now) }})
 }
 
 // openFormat opens a directory, as the adapter does.

@@ -80,7 +80,7 @@ func cellsIn(t *testing.T, dir string) map[string]int {
 		t.Fatal(err)
 	}
 	cells := map[string]int{}
-	for _, spec := range bucketstore.Tables(0) {
+	for _, spec := range bucketstore.Tables(bucketstore.Retention{}) {
 		req := bucketstore.ScanRequest{Table: spec.Table, Rows: []series.RowRange{{}}}
 		for _, f := range spec.Families {
 			req.Families = append(req.Families, bucketstore.FamilyRange{Family: f.Name})

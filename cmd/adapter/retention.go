@@ -60,9 +60,9 @@ func (r *retentionOptions) text() string {
 // delete.
 func (o *options) tables() []bucketstore.TableSpec {
 	if o.backend == backendEmbedded || o.retention.raw == 0 {
-		return bucketstore.Tables(0)
+		return bucketstore.Tables(bucketstore.Retention{})
 	}
-	return bucketstore.Tables(time.Duration(o.retention.raw) + retention.StoreGrace)
+	return bucketstore.Tables(bucketstore.KeepAll(time.Duration(o.retention.raw) + retention.StoreGrace))
 }
 
 // An ager is a store that deletes cells by age itself.
@@ -75,7 +75,7 @@ func (o *options) keptTables(rows bucketstore.Store) []bucketstore.TableSpec {
 	if store, ok := rows.(ager); ok {
 		return store.Tables()
 	}
-	return bucketstore.Tables(time.Duration(o.retention.raw))
+	return bucketstore.Tables(bucketstore.KeepAll(time.Duration(o.retention.raw)))
 }
 
 // sampleAge returns the least age at which samples are deleted in tables. 0 is never.

@@ -53,7 +53,7 @@ func TestRetentionFlags(t *testing.T) {
 // other tables.
 func TestSampleAge(t *testing.T) {
 	const day = 24 * time.Hour
-	tables := bucketstore.Tables(0)
+	tables := bucketstore.Tables(bucketstore.Retention{})
 	if got := sampleAge(tables); got != 0 {
 		t.Errorf("for ever: %s", got)
 	}

@@ -123,7 +123,7 @@ func firstOf(day, active int) int {
 
 // open opens the store and its index.
 func (c *churn) open(dir string) (err error) {
-	c.store, err = pebble.Open(pebble.Config{Dir: dir, Tables: bucketstore.Tables(0)})
+	c.store, err = pebble.Open(pebble.Config{Dir: dir, Tables: bucketstore.Tables(bucketstore.Retention{})})
 	if err == nil {
 		c.index = index.New(index.Config{Schema: c.schema, AtomicPuts: true, SoleWriter: true}, indexTable{c.store})
 	}

@@ -81,7 +81,7 @@ func openTables(t testing.TB, b harness.Backend) *bigtable.Store {
 	ctx, cancel := context.WithTimeout(t.Context(), harness.Patience)
 	defer cancel()
 	store, err := bigtable.Open(ctx, bigtable.Config{
-		Project: "e2e", Instance: "e2e", EmulatorHost: b.Env[0][len("BIGTABLE_EMULATOR_HOST="):], Tables: bucketstore.Tables(0), CreateTables: true,
+		Project: "e2e", Instance: "e2e", EmulatorHost: b.Env[0][len("BIGTABLE_EMULATOR_HOST="):], Tables: bucketstore.Tables(bucketstore.Retention{}), CreateTables: true,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -46,7 +46,7 @@ func openSealing(t *testing.T, seed uint64) *sealing {
 	ctx, cancel := context.WithTimeout(context.Background(), harness.Patience)
 	defer cancel()
 	store, err := bigtable.Open(ctx, bigtable.Config{
-		Project: "e2e", Instance: "e2e", EmulatorHost: harness.StartEmulator(t), Tables: bucketstore.Tables(0), CreateTables: true,
+		Project: "e2e", Instance: "e2e", EmulatorHost: harness.StartEmulator(t), Tables: bucketstore.Tables(bucketstore.Retention{}), CreateTables: true,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -63,7 +63,7 @@ type fixture struct {
 func serve(t *testing.T, change func(*api.Config, *engine.Config)) *fixture {
 	t.Helper()
 	now := func() time.Time { return time.UnixMilli(someTime) }
-	store, err := pebble.Open(pebble.Config{Dir: t.TempDir(), Tables: bucketstore.Tables(0), Now: now})
+	store, err := pebble.Open(pebble.Config{Dir: t.TempDir(), Tables: bucketstore.Tables(bucketstore.Retention{}), Now: now})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -60,7 +60,7 @@ func Check(ctx context.Context, cfg CheckConfig) (CheckResult, error) {
 	checks := map[bucketstore.Table]func(bucketstore.Row) error{
 		bucketstore.Metric: c.metricRow, bucketstore.Current: c.currentRow, bucketstore.Index: c.indexRow, bucketstore.Meta: metaRow,
 	}
-	for _, spec := range bucketstore.Tables(0) {
+	for _, spec := range bucketstore.Tables(bucketstore.Retention{}) {
 		if err := c.table(ctx, spec, checks[spec.Table]); err != nil {
 			return c.result, fmt.Errorf("check %s: %w", spec.Table, err)
 		}

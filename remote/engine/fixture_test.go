@@ -89,7 +89,7 @@ func openEmbedded(t testing.TB, c *clock) bucketstore.Store {
 	t.Helper()
 	store, err := pebble.Open(pebble.Config{
 		Dir:           t.TempDir(),
-		Tables:        bucketstore.Tables(0),
+		Tables:        bucketstore.Tables(bucketstore.Retention{}),
 		Now:           c.now,
 		CacheBytes:    4 << 20,
 		MemTableBytes: 4 << 20,

@@ -62,7 +62,7 @@ func (m *retentionModel) start(raw time.Duration) {
 	var err error
 	m.raw = raw
 	m.store, err = pebble.Open(pebble.Config{
-		Dir: m.dir, Tables: bucketstore.Tables(0), Now: m.clock.now, CacheBytes: 4 << 20, MemTableBytes: 1 << 20, SweepInterval: time.Millisecond,
+		Dir: m.dir, Tables: bucketstore.Tables(bucketstore.Retention{}), Now: m.clock.now, CacheBytes: 4 << 20, MemTableBytes: 1 << 20, SweepInterval: time.Millisecond,
 	})
 	m.check(err)
 	m.meta, err = meta.Open(m.t.Context(), m.store, series.Schema{}, m.clock.now)

@@ -27,7 +27,7 @@ var Backends = []struct {
 
 func OpenPebble(t testing.TB) bucketstore.Store {
 	t.Helper()
-	store, err := pebble.Open(pebble.Config{Dir: t.TempDir(), Tables: bucketstore.Tables(0)})
+	store, err := pebble.Open(pebble.Config{Dir: t.TempDir(), Tables: bucketstore.Tables(bucketstore.Retention{})})
 	if err != nil {
 		t.Fatal(err)
 	}

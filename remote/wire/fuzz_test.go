@@ -78,7 +78,7 @@ func newRepeater(t testing.TB) *repeater { return newSmallRepeater(t, 0) }
 // if it is not 0.
 func newSmallRepeater(t testing.TB, symbolBytes int) *repeater {
 	t.Helper()
-	store, err := pebble.Open(pebble.Config{Dir: t.TempDir(), Tables: bucketstore.Tables(0)})
+	store, err := pebble.Open(pebble.Config{Dir: t.TempDir(), Tables: bucketstore.Tables(bucketstore.Retention{})})
 	if err != nil {
 		t.Fatal(err)
 	}

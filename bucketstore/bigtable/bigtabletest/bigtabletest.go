@@ -92,7 +92,7 @@ func Config(addr string) bigtable.Config {
 		Project:      "project",
 		Instance:     "instance",
 		EmulatorHost: addr,
-		Tables:       bucketstore.Tables(0),
+		Tables:       bucketstore.Tables(bucketstore.Retention{}),
 		CreateTables: true,
 	}
 }

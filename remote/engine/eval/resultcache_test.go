@@ -61,7 +61,7 @@ func openCachedWorld(t *testing.T, r *random, buffered bool) *cachedWorld {
 	w := &cachedWorld{random: r, reg: prometheus.NewRegistry()}
 	w.now.Store(dataStart + dataSpan)
 	clock := func() time.Time { return time.UnixMilli(w.now.Load()) }
-	rows, err := pebble.Open(pebble.Config{Dir: t.TempDir(), Tables: bucketstore.Tables(0), Now: clock})
+	rows, err := pebble.Open(pebble.Config{Dir: t.TempDir(), Tables: bucketstore.Tables(bucketstore.Retention{}), Now: clock})
 	if err != nil {
 		t.Fatal(err)
 	}
