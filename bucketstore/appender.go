@@ -51,8 +51,8 @@ type SamplesError struct {
 	Refused map[int]error
 }
 
-// refuse adds the error of a sample to Refused.
-func (e *SamplesError) refuse(position int, err error) {
+// Refuse adds the error of a sample to Refused.
+func (e *SamplesError) Refuse(position int, err error) {
 	if e.Refused == nil {
 		e.Refused = make(map[int]error)
 	}

@@ -101,7 +101,7 @@ func (e *SamplesError) addPart(part *SamplesError, start int) {
 	for _, i := range part.Failed {
 		e.Failed = append(e.Failed, start+i)
 		if err, ok := part.Refused[i]; ok {
-			e.refuse(start+i, err)
+			e.Refuse(start+i, err)
 		}
 	}
 	if e.Err == nil {
@@ -293,7 +293,7 @@ func (b *directBatch) samplesError(failed *RowsError) error {
 		for i := b.rows[n].first; i >= 0; i = b.next[i] {
 			e.Failed = append(e.Failed, int(i))
 			if errors.Is(err, ErrRefused) {
-				e.refuse(int(i), err)
+				e.Refuse(int(i), err)
 			}
 		}
 	}

@@ -2,6 +2,7 @@ package series
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 )
 
@@ -30,6 +31,12 @@ const (
 	// MetaHorizon is the key of the row that says before which times samples may have been
 	// deleted, see package meta.
 	MetaHorizon = "horizon"
+	// MetaRollup is the key of the row that says of which days there are rollups, see package
+	// downsample.
+	MetaRollup = "rollup"
+	// metaLate is the kind of the rows that name days that were written to after their rollups may
+	// have been made, each by its start as AppendTime writes it.
+	metaLate = "late"
 	// metaLog is the kind of the rows that name the logs of adapters, each by its ID.
 	// Like the other keys of this list it is no name of a tenant.
 	metaLog = "log"
@@ -46,6 +53,23 @@ func MetaLogRange() RowRange { return PrefixRange(AppendMetaLogKey(nil, "")) }
 
 // ParseMetaLogKey returns the ID in a key of MetaLogRange.
 func ParseMetaLogKey(key []byte) (id string) { return string(key[len(metaLog)+1:]) }
+
+// AppendMetaLateKey appends the key of the META row of a day, in milliseconds, that was written to late, which is for
+// all tenants, to dst.
+func AppendMetaLateKey(dst []byte, day int64) []byte {
+	return AppendTime(append(append(dst, metaLate...), ','), day)
+}
+
+// MetaLateRange returns the META rows of all such days.
+func MetaLateRange() RowRange { return PrefixRange([]byte(metaLate + ",")) }
+
+// ParseMetaLateKey returns the day in a key of MetaLateRange. A bad one is ErrCorrupt.
+func ParseMetaLateKey(key []byte) (day int64, err error) {
+	if day, err = strconv.ParseInt(string(key[len(metaLate)+1:]), 10, 64); err != nil {
+		return 0, fmt.Errorf("%w: key %q of META: %v", ErrCorrupt, key, err)
+	}
+	return day, nil
+}
 
 // AppendMetaKey appends the key of the META row of this kind and name to dst. It
 // is limited like a series key. The only error is ErrKeyTooLong, with dst unchanged.

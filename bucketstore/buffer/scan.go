@@ -19,6 +19,9 @@ var errLimit = errors.New("limit")
 // and never missed.
 func (b *Buffer) Scan(ctx context.Context, req bucketstore.ScanRequest, fn func(bucketstore.Row) error) error {
 	wanted := slices.IndexFunc(req.Families, func(f bucketstore.FamilyRange) bool { return f.Family == series.FamilyChunk })
+	if req.Table == bucketstore.Metric && slices.ContainsFunc(req.Families, func(f bucketstore.FamilyRange) bool { return isRollup(f.Family) }) {
+		return b.scanRollups(ctx, req, fn)
+	}
 	if req.Table != bucketstore.Metric || wanted < 0 {
 		return b.Store.Scan(ctx, req, fn)
 	}

@@ -1,6 +1,10 @@
 package rollup
 
-import "github.com/promtable/promtable/series"
+import (
+	"encoding/binary"
+
+	"github.com/promtable/promtable/series"
+)
 
 // Day is the span of a day in milliseconds. It is part of the stored format.
 const Day int64 = 24 * 60 * 60 * 1000
@@ -58,3 +62,11 @@ func startOf(t, span int64) int64 {
 
 // Qualifier returns the delta that names the cell of a day in the row of a base.
 func Qualifier(day, base int64) uint32 { return uint32(max(day, base) - base) }
+
+// DayOfCell returns the day of a cell of a rollup, or of a count, in the row of a base. Of a short qualifier
+// the bytes that are not there are 0.
+func DayOfCell(base int64, qualifier []byte) int64 {
+	var delta [4]byte
+	copy(delta[:], qualifier)
+	return DayOf(base + int64(binary.BigEndian.Uint32(delta[:])) + 1)
+}

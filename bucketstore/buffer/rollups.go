@@ -1,0 +1,55 @@
+package buffer
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"slices"
+
+	"github.com/promtable/promtable/bucketstore"
+	"github.com/promtable/promtable/series"
+	"github.com/promtable/promtable/series/rollup"
+)
+
+func isRollup(family string) bool { return family == series.Family5m || family == series.Family1h }
+
+// scanRollups leaves out the rollups of days of which samples are in memory: they are of those that are
+// stored. It looks at memory first, as Scan does. Chunks in memory are not shown.
+func (b *Buffer) scanRollups(ctx context.Context, req bucketstore.ScanRequest, fn func(bucketstore.Row) error) error {
+	open := b.retries.addTo(b.openRows(req.Rows), req.Rows)
+	if len(open) == 0 {
+		return b.Store.Scan(ctx, req, fn)
+	}
+	var kept []bucketstore.Cell
+	return b.Store.Scan(ctx, req, func(row bucketstore.Row) error {
+		i, found := slices.BinarySearchFunc(open, row.Key, func(o openRow, key []byte) int { return bytes.Compare(o.key, key) })
+		if !found {
+			return fn(row)
+		}
+		_, base, err := b.cfg.Schema.ParseRowKey(nil, row.Key)
+		if err != nil {
+			return err
+		}
+		kept = kept[:0]
+		for _, c := range row.Cells {
+			if !isRollup(c.Family) || !open[i].hasDay(rollup.DayOfCell(base, c.Qualifier), base) {
+				kept = append(kept, c)
+			}
+		}
+		if row.Cells = kept; len(kept) == 0 {
+			return nil
+		}
+		return fn(row)
+	})
+}
+
+// hasDay says whether windows of chunks of the row meet a day. Base is that of the row.
+func (o *openRow) hasDay(day, base int64) bool {
+	meets := func(window int64) bool {
+		return rollup.DayOf(window) <= day && day <= rollup.DayOf(window+series.Window-1)
+	}
+	return slices.ContainsFunc(o.chunks, func(c openChunk) bool { return meets(c.window) }) ||
+		slices.ContainsFunc(o.cells, func(c bucketstore.Cell) bool {
+			return meets(series.WindowOf(base + int64(binary.BigEndian.Uint32(c.Qualifier))))
+		})
+}

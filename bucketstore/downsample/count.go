@@ -1,0 +1,132 @@
+package downsample
+
+import (
+	"context"
+	"encoding/binary"
+	"math"
+	"slices"
+
+	"github.com/promtable/promtable/bucketstore"
+	"github.com/promtable/promtable/series"
+	"github.com/promtable/promtable/series/rollup"
+)
+
+// Counted returns store as those see it who store, overwrite or delete samples: a mutation of samples of
+// a day that may have rollups counts. Who rewrites the same samples uses the store itself.
+func (d *Days) Counted(store bucketstore.Store) bucketstore.Store { return &counted{store, d} }
+
+type counted struct {
+	bucketstore.Store
+	days *Days
+}
+
+// Apply implements bucketstore.Store.
+func (c *counted) Apply(ctx context.Context, table bucketstore.Table, muts []bucketstore.Mutation) error {
+	if table != bucketstore.Metric {
+		return c.Store.Apply(ctx, table, muts)
+	}
+	d := c.days
+	if d.cfg.Sole {
+		d.writing.RLock()
+		defer d.writing.RUnlock()
+	}
+	begun, begin := d.countUpTo(), d.cfg.Now()
+	all, err := d.withCounts(muts, math.MinInt64, begun, false)
+	if err != nil {
+		return err
+	}
+	if err := c.Store.Apply(ctx, table, all); err != nil {
+		return err
+	}
+	if d.cfg.Sole || d.since(begin) < maxAttempt {
+		return nil
+	}
+	// The maker may have begun meanwhile with days that were not counted.
+	if err := d.refresh(ctx); err != nil {
+		return err
+	}
+	more, err := d.withCounts(muts, begun, d.countUpTo(), true)
+	if err != nil || len(more) == 0 {
+		return err
+	}
+	return c.Store.Apply(ctx, table, more)
+}
+
+// countUpTo returns up to which time writes are counted.
+func (d *Days) countUpTo() int64 {
+	s, isFresh := d.get()
+	if !isFresh {
+		return math.MaxInt64
+	}
+	return s.Begun
+}
+
+// withCounts returns the mutations with an Add for each day in (after, to] of which they have samples. If addOnly is set
+// they have nothing else, and those without are left out.
+func (d *Days) withCounts(muts []bucketstore.Mutation, after, to int64, addOnly bool) (all []bucketstore.Mutation, err error) {
+	if !addOnly {
+		all = muts
+	}
+	var days []int64
+	var key []byte
+	for i, m := range muts {
+		var base int64
+		if key, base, err = d.cfg.Schema.ParseRowKey(key[:0], m.Key); err != nil {
+			return nil, err
+		}
+		if days = appendDays(days[:0], base, m.Ops, after, to); len(days) == 0 {
+			continue
+		}
+		d.noteLate(days)
+		ops := countOps(base, days)
+		switch {
+		case addOnly:
+			all = append(all, bucketstore.Mutation{Key: m.Key, Ops: ops})
+		default:
+			if &all[0] == &muts[0] {
+				all = slices.Clone(muts)
+			}
+			all[i].Ops = append(slices.Clip(m.Ops), ops...)
+		}
+	}
+	return all, nil
+}
+
+// appendDays appends the days in (after, to] of which ops have samples, each once.
+func appendDays(days []int64, base int64, ops []bucketstore.Op, after, to int64) []int64 {
+	for i := range ops {
+		op := &ops[i]
+		if len(op.Qualifier) < series.QualifierSize || !hasSamples(op.Family) {
+			continue
+		}
+		first := base + int64(binary.BigEndian.Uint32(op.Qualifier))
+		last := first
+		if op.Family == series.FamilyChunk && len(op.Qualifier) >= 2*series.QualifierSize {
+			last = base + int64(binary.BigEndian.Uint32(op.Qualifier[series.QualifierSize:]))
+		}
+		for day := rollup.DayOf(first); day <= rollup.DayOf(last); day += rollup.Day {
+			if end := day + rollup.Day; day >= 0 && end > after && end <= to && !slices.Contains(days, day) {
+				days = append(days, day)
+			}
+		}
+	}
+	return days
+}
+
+// hasSamples says whether cells of a family of METRIC are samples.
+func hasSamples(family string) bool {
+	return family == series.FamilyChunk || slices.Contains(series.RawFamilies[:], family)
+}
+
+var one = bucketstore.AppendSum(nil, 1)
+
+// countOps returns what adds 1 to the counts of days in a row.
+func countOps(base int64, days []int64) (ops []bucketstore.Op) {
+	for _, day := range days {
+		ops = append(ops, bucketstore.Op{
+			Kind: bucketstore.Add, Family: series.FamilyCount, Time: day + rollup.Day, Value: one,
+			Qualifier: series.AppendQualifier(nil, rollup.Qualifier(day, base)),
+		})
+	}
+	return ops
+}

@@ -1,0 +1,330 @@
+package downsample
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/go-kit/log/level"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"github.com/promtable/promtable/bucketstore"
+	"github.com/promtable/promtable/series"
+	"github.com/promtable/promtable/series/rollup"
+)
+
+const (
+	// DefaultRowsPerSecond is how many rows a second a maker reads at most.
+	DefaultRowsPerSecond = 5000
+	// delay is how long after its end a day is made: then buffers have stored what came in time.
+	delay = 9 * time.Hour
+	// interval is the time between two calls of Once.
+	interval = time.Minute
+	// leaseTime is how long a lease lasts without renewal. It is renewed for each day; no answer depends on it.
+	leaseTime = 30 * time.Minute
+)
+
+// ErrHeld says that another maker holds the lease.
+var ErrHeld = errors.New("another process makes the rollups")
+
+// errChanged says that another process has changed META/rollup.
+var errChanged = errors.New("another process has changed META/rollup, trying again")
+
+// MakerConfig says how a Maker works.
+type MakerConfig struct {
+	// Resolutions are those that are made, at least one.
+	Resolutions []rollup.Resolution
+	// Tenants are those whose series are read. Nil is that of the schema.
+	Tenants []string
+	// RowsPerSecond bounds how many rows are read. 0 is DefaultRowsPerSecond.
+	RowsPerSecond float64
+	// Horizon returns the time before which samples may have been deleted, in milliseconds. No day that begins before
+	// it is made.
+	Horizon func() int64
+	// Flush, if set, stores what buffers of this process hold of samples up to a time, in milliseconds.
+	Flush func(ctx context.Context, to int64) error
+	// InDoubt, if set, says why our clock is in doubt, or nil. Nothing is made while it is.
+	InDoubt func() error
+	// Holder names the process, for operators.
+	Holder string
+	// Registerer takes the metrics adapter_rollup_*. It may be nil.
+	Registerer prometheus.Registerer
+}
+
+// A Maker makes rollups. Of its methods one may run at a time, but for those of Days.
+type Maker struct {
+	days    *Days
+	cfg     MakerConfig
+	tenants []series.Schema
+	row     rowMaker
+	token   string
+	metrics metrics
+	// sleep waits; tests replace it.
+	sleep func(ctx context.Context, d time.Duration) error
+}
+
+type metrics struct {
+	rows, days, failures prometheus.Counter
+	cells, bytes         *prometheus.CounterVec
+}
+
+// NewMaker returns a Maker, which does nothing before Run or Once.
+func NewMaker(days *Days, cfg MakerConfig) (*Maker, error) {
+	if cfg.RowsPerSecond <= 0 {
+		cfg.RowsPerSecond = DefaultRowsPerSecond
+	}
+	m := &Maker{days: days, cfg: cfg, token: rand.Text(), sleep: sleep, row: rowMaker{resolutions: cfg.Resolutions}}
+	for _, name := range cfg.Tenants {
+		schema, err := days.cfg.Schema.ForTenant(name)
+		if err != nil {
+			return nil, err
+		}
+		m.tenants = append(m.tenants, schema)
+	}
+	if m.tenants == nil {
+		m.tenants = []series.Schema{days.cfg.Schema}
+	}
+	f := promauto.With(cfg.Registerer)
+	m.metrics = metrics{
+		rows: f.NewCounter(prometheus.CounterOpts{
+			Name: "adapter_rollup_rows_total",
+			Help: "Rows that were read to make the rollups of a day.",
+		}),
+		days: f.NewCounter(prometheus.CounterOpts{
+			Name: "adapter_rollup_walks_total",
+			Help: "Days whose rollups were made, or compared with their samples again.",
+		}),
+		failures: f.NewCounter(prometheus.CounterOpts{
+			Name: "adapter_rollup_failures_total",
+			Help: "Attempts to make rollups that failed and are repeated.",
+		}),
+		cells: f.NewCounterVec(prometheus.CounterOpts{
+			Name: "adapter_rollup_cells_total",
+			Help: "Rollups of a row and day that were written, by resolution.",
+		}, []string{"resolution"}),
+		bytes: f.NewCounterVec(prometheus.CounterOpts{
+			Name: "adapter_rollup_bytes_total",
+			Help: "Bytes of the rollups that were written, by resolution.",
+		}, []string{"resolution"}),
+	}
+	for _, r := range cfg.Resolutions {
+		m.metrics.cells.WithLabelValues(r.Family())
+		m.metrics.bytes.WithLabelValues(r.Family())
+	}
+	f.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "adapter_rollup_lag_seconds",
+		Help: "Time since the first day ended whose rollups are due and not made. 0 if there is none.",
+	}, m.lag)
+	return m, nil
+}
+
+// due returns the end of the last day whose rollups are due, in milliseconds.
+func (m *Maker) due() int64 { return rollup.DayOf(m.days.cfg.Now().Add(-delay).UnixMilli()) }
+
+func (m *Maker) lag() float64 {
+	s, _ := m.days.get()
+	if s.Made >= m.due() || s.Begun == 0 {
+		return 0
+	}
+	return m.days.cfg.Now().Sub(time.UnixMilli(s.Made + rollup.Day)).Seconds()
+}
+
+// Run calls Once every minute until ctx ends, and logs errors.
+func (m *Maker) Run(ctx context.Context) {
+	for ctx.Err() == nil {
+		switch err := m.Once(ctx); {
+		case err == nil || ctx.Err() != nil || errors.Is(err, ErrHeld):
+		default:
+			m.metrics.failures.Inc()
+			level.Warn(m.days.cfg.Logger).Log("msg", "rollups are not made, trying again", "interval", interval, "err", err)
+		}
+		if m.sleep(ctx, interval) != nil {
+			return
+		}
+	}
+}
+
+// Once makes the rollups of all days that are due, and of those that were written to since. The error is ErrHeld while
+// another process does.
+func (m *Maker) Once(ctx context.Context) error {
+	if m.cfg.InDoubt != nil {
+		if err := m.cfg.InDoubt(); err != nil {
+			return err
+		}
+	}
+	if err := m.begin(ctx); err != nil {
+		return err
+	}
+	for s, _ := m.days.get(); s.Made < s.Begun; s, _ = m.days.get() {
+		if err := m.walkDay(ctx, s.Made); err != nil {
+			return err
+		}
+		m.metrics.days.Inc()
+		level.Info(m.days.cfg.Logger).Log("msg", "made the rollups of a day", "day", dayText(s.Made))
+		if err := m.save(ctx, &m.days.writing, func(s *state) { s.Made += rollup.Day }); err != nil {
+			return err
+		}
+	}
+	return m.makeLate(ctx)
+}
+
+// begin takes the lease if there is something to do, and raises begun to the last day that is due.
+func (m *Maker) begin(ctx context.Context) error {
+	if !m.days.cfg.Sole {
+		if err := m.days.refresh(ctx); err != nil {
+			return err
+		}
+	}
+	s, _ := m.days.get()
+	now := m.days.cfg.Now().UnixMilli()
+	if s.Token != "" && s.Token != m.token && now < s.Expires && s.Expires-now < 2*leaseTime.Milliseconds() && !m.days.cfg.Sole {
+		return ErrHeld
+	}
+	due, made := m.due(), s.Made
+	if made == 0 {
+		first, err := m.firstDay(ctx)
+		if err != nil || first >= due {
+			return err
+		}
+		made = first
+	}
+	if s.Begun >= due && s.Made >= s.Begun && !m.hasNotes(ctx) {
+		return nil
+	}
+	raised := due > s.Begun
+	if err := m.save(ctx, &m.days.writing, func(s *state) { s.Made, s.Begun = max(made, s.Made), max(s.Begun, due) }); err != nil {
+		return err
+	}
+	if !raised {
+		return nil
+	}
+	return m.settle(ctx)
+}
+
+// settle waits until every write obeys the last change of the state.
+func (m *Maker) settle(ctx context.Context) error {
+	if m.days.cfg.Sole {
+		return nil
+	}
+	if err := m.sleep(ctx, settleTime); err != nil {
+		return err
+	}
+	return m.save(ctx, &m.days.writing, func(*state) {}) // it is still ours
+}
+
+// save changes the state, and renews the lease. What holds lock later obeys the change.
+func (m *Maker) save(ctx context.Context, lock *sync.RWMutex, change func(*state)) error {
+	ok, err := m.days.raise(ctx, lock, func(s *state) {
+		s.Holder, s.Token, s.Expires = m.cfg.Holder, m.token, m.days.cfg.Now().Add(leaseTime).UnixMilli()
+		change(s)
+	})
+	if err == nil && !ok {
+		err = errChanged
+	}
+	return err
+}
+
+// firstDay returns the first day of which there may be samples, or MaxInt64.
+func (m *Maker) firstDay(ctx context.Context) (int64, error) {
+	first := int64(series.MaxTime)
+	for _, schema := range m.tenants {
+		found, err := m.firstPeriod(ctx, schema)
+		if err != nil {
+			return 0, err
+		}
+		first = min(first, found)
+	}
+	day := max(0, rollup.DayOf(first))
+	if horizon := m.cfg.Horizon(); day < horizon {
+		day = rollup.DayOf(horizon) + rollup.Day // all samples of it are there
+	}
+	return day, nil
+}
+
+// firstPeriod returns the first index period with series, or MaxTime.
+func (m *Maker) firstPeriod(ctx context.Context, schema series.Schema) (period int64, err error) {
+	period = series.MaxTime
+	names := series.RowRange{Start: schema.NameRange(0).Start, Limit: schema.NameRange(series.PeriodOf(series.MaxTime)).Start}
+	err = m.scanIndex(ctx, []series.RowRange{names}, 1, func(row bucketstore.Row) error {
+		period, err = schema.ParseNameKey(row.Key)
+		return err
+	})
+	return period, err
+}
+
+func (m *Maker) hasNotes(ctx context.Context) bool {
+	s, _ := m.days.get()
+	notes, err := m.days.notes(ctx, s.Made)
+	return err == nil && len(notes) > 0
+}
+
+// makeLate makes again what differs in days that were written to since.
+func (m *Maker) makeLate(ctx context.Context) error {
+	s, _ := m.days.get()
+	notes, err := m.days.notes(ctx, s.Made)
+	if err != nil {
+		return err
+	}
+	for _, n := range notes {
+		if n.day >= s.Released {
+			if err := m.walkDay(ctx, n.day); err != nil {
+				return err
+			}
+			m.metrics.days.Inc()
+		}
+		if err := m.days.remove(ctx, n); err != nil {
+			return fmt.Errorf("remove the note of %s: %w", dayText(n.day), err)
+		}
+	}
+	return nil
+}
+
+// Release makes the rollups of whole days before cut final, in milliseconds, and returns the end of the last day of
+// which they are: the samples up to there may be deleted.
+func (m *Maker) Release(ctx context.Context, cut int64) (int64, error) {
+	s, _ := m.days.get()
+	to := min(rollup.DayOf(cut), s.Made)
+	if to <= s.Released {
+		return s.Released, nil
+	}
+	if s.Closed < to {
+		if err := m.save(ctx, &m.days.appending, func(s *state) { s.Closed = to }); err != nil {
+			return s.Released, fmt.Errorf("close days up to %s: %w", dayText(to), err)
+		}
+	}
+	if m.cfg.Flush != nil {
+		if err := m.cfg.Flush(ctx, to); err != nil {
+			return s.Released, fmt.Errorf("store samples of days that are closed: %w", err)
+		}
+	}
+	if err := m.settle(ctx); err != nil {
+		return s.Released, err
+	}
+	released := max(s.Released, rollup.DayOf(max(1, m.cfg.Horizon())))
+	for ; released < to; released += rollup.Day {
+		if err := m.walkDay(ctx, released); err != nil {
+			return s.Released, err
+		}
+		m.metrics.days.Inc()
+	}
+	return to, m.save(ctx, &m.days.writing, func(s *state) { s.Released = max(s.Released, to) })
+}
+
+// sleep waits, and returns early with its error when ctx ends.
+func sleep(ctx context.Context, d time.Duration) error {
+	if d <= 0 {
+		return ctx.Err()
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

@@ -1,0 +1,117 @@
+package downsample
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+
+	"github.com/promtable/promtable/bucketstore"
+	"github.com/promtable/promtable/series"
+	"github.com/promtable/promtable/series/chunk"
+	"github.com/promtable/promtable/series/merge"
+	"github.com/promtable/promtable/series/rollup"
+)
+
+// A rowMaker makes the rollups of one row after another.
+type rowMaker struct {
+	resolutions []rollup.Resolution
+	samples     merge.Row
+	encoder     rollup.Encoder
+	times       []int64
+	values      []float64
+}
+
+// families returns what is to be read of rows of a base: all that the rollups of a day are made of, and these.
+func (m *rowMaker) families(day, base int64) []bucketstore.FamilyRange {
+	start, limit := max(day+1, base), min(day+rollup.Day+1, base+series.Period)
+	first := series.AppendQualifier(nil, uint32(start-base))
+	var end []byte
+	if limit < base+series.Period {
+		end = series.AppendQualifier(nil, uint32(limit-base))
+	}
+	own := series.SingleRow(series.AppendQualifier(nil, rollup.Qualifier(day, base)))
+	families := []bucketstore.FamilyRange{
+		{Family: series.FamilyChunk, Start: chunk.AppendStart(nil, uint32(start-base)), Limit: end},
+		{Family: series.FamilyCount, Start: own.Start, Limit: own.Limit},
+	}
+	for _, family := range series.RawFamilies {
+		families = append(families, bucketstore.FamilyRange{Family: family, Start: first, Limit: end})
+	}
+	for _, r := range m.resolutions {
+		families = append(families, bucketstore.FamilyRange{Family: r.Family(), Start: own.Start, Limit: own.Limit})
+	}
+	slices.SortFunc(families, func(a, b bucketstore.FamilyRange) int { return bytes.Compare([]byte(a.Family), []byte(b.Family)) })
+	return families
+}
+
+// make returns the rollups of a day that differ from those in cells, which are all of the families. They refer to
+// nothing in cells.
+func (m *rowMaker) make(day, base int64, cells []bucketstore.Cell) (ops []bucketstore.Op, err error) {
+	end := day + rollup.Day
+	count, isMade := int64(0), make(map[string]int64, len(m.resolutions))
+	for _, c := range cells {
+		switch c.Family {
+		case series.FamilyCount:
+			if count, err = bucketstore.ParseSum(c.Value); err != nil {
+				return nil, err
+			}
+		case series.Family5m, series.Family1h:
+			isMade[c.Family] = c.Time
+		}
+	}
+	isEncoded, hasFloats := false, false
+	for _, r := range m.resolutions {
+		if isMade[r.Family()] == end+count {
+			continue
+		}
+		if !isEncoded {
+			if hasFloats, err = m.read(day, base, cells); err != nil {
+				return nil, err
+			}
+			isEncoded = true
+		}
+		var value []byte
+		if hasFloats {
+			value = m.encoder.Append(nil, r, day, m.times, m.values)
+		} else {
+			value = rollup.AppendSamples(nil)
+		}
+		ops = append(ops, bucketstore.Op{
+			Kind: bucketstore.SetCell, Family: r.Family(), Time: end + count, Value: value,
+			Qualifier: series.AppendQualifier(nil, rollup.Qualifier(day, base)),
+		})
+	}
+	return ops, nil
+}
+
+// read reads the samples of a day. It returns false if not all are floats without start timestamps.
+func (m *rowMaker) read(day, base int64, cells []bucketstore.Cell) (hasFloats bool, err error) {
+	m.times, m.values = m.times[:0], m.values[:0]
+	m.samples.Reset(base, max(day+1, base), min(day+rollup.Day+1, base+series.Period), merge.Options{})
+	for _, c := range cells {
+		switch c.Family {
+		case series.FamilyChunk:
+			sealed, err := chunk.Parse(c.Qualifier, c.Value)
+			if err != nil {
+				return false, err
+			}
+			m.samples.AddChunk(sealed)
+		case series.FamilyCount, series.Family5m, series.Family1h:
+		default:
+			if err := m.samples.AddRaw(c.Family, c.Qualifier, c.Value); err != nil {
+				return false, fmt.Errorf("family %s: %w", c.Family, err)
+			}
+		}
+	}
+	for {
+		switch m.samples.Next() {
+		case merge.Floats:
+			times, values := m.samples.Floats()
+			m.times, m.values = append(m.times, times...), append(m.values, values...)
+		case merge.None:
+			return true, m.samples.Err()
+		default:
+			return false, nil
+		}
+	}
+}

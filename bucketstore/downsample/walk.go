@@ -1,0 +1,162 @@
+package downsample
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/prometheus/prometheus/model/labels"
+
+	"github.com/promtable/promtable/bucketstore"
+	"github.com/promtable/promtable/series"
+	"github.com/promtable/promtable/series/rollup"
+)
+
+const (
+	// namesAtOnce is how many metric names are read at once, rowsAtOnce how many rows.
+	namesAtOnce = 100
+	rowsAtOnce  = 200
+	// readTimeout bounds the read of a batch of rows, writeTimeout its write: what a writer may take is longer.
+	readTimeout  = 2 * time.Minute
+	writeTimeout = time.Minute
+)
+
+// walkDay makes the rollups of a day of all rows whose count differs from theirs.
+func (m *Maker) walkDay(ctx context.Context, day int64) error {
+	for _, schema := range m.tenants {
+		first := series.PeriodOf(max(day, 0))
+		for period := first; period <= series.PeriodOf(day+rollup.Day); period += series.IndexPeriod {
+			err := m.eachSeries(ctx, schema, period, func(keys [][]byte) error { return m.makeRows(ctx, schema, day, period, keys) })
+			if err != nil {
+				return fmt.Errorf("rollups of %s: %w", dayText(day), err)
+			}
+		}
+	}
+	return nil
+}
+
+// eachSeries calls fn with the keys of the series of an index period, some at a time, from the rows of INDEX. They are valid during the
+// call.
+func (m *Maker) eachSeries(ctx context.Context, schema series.Schema, period int64, fn func(keys [][]byte) error) error {
+	names := schema.ValueRange(labels.MetricName, "", period)
+	page := []string{""} // INDEX has no row of the empty name
+	for {
+		n := 0
+		err := m.scanIndex(ctx, []series.RowRange{names}, namesAtOnce, func(row bucketstore.Row) error {
+			page = append(page, string(row.Cells[0].Value))
+			names.Start = append(bytes.Clone(row.Key), 0)
+			n++
+			return nil
+		})
+		if err == nil {
+			err = m.eachPosting(ctx, schema, period, page, fn)
+		}
+		if err != nil || n < namesAtOnce {
+			return err
+		}
+		page = page[:0]
+	}
+}
+
+// eachPosting is eachSeries of series with these metric names.
+func (m *Maker) eachPosting(ctx context.Context, schema series.Schema, period int64, names []string, fn func(keys [][]byte) error) error {
+	ranges := make([]series.RowRange, len(names))
+	for i, name := range names {
+		ranges[i] = series.PrefixRange(schema.AppendPostingPrefix(nil, labels.MetricName, name, period))
+	}
+	slices.SortFunc(ranges, func(a, b series.RowRange) int { return bytes.Compare(a.Start, b.Start) })
+	for {
+		var keys [][]byte
+		var last []byte
+		err := m.scanIndex(ctx, ranges, rowsAtOnce, func(row bucketstore.Row) error {
+			last = append(last[:0], row.Key...)
+			of, key, err := schema.ParsePosting(row.Key)
+			if err == nil && of == period {
+				keys = append(keys, bytes.Clone(key))
+			}
+			return err
+		})
+		if err == nil && len(keys) > 0 {
+			err = fn(keys)
+		}
+		if err != nil || last == nil {
+			return err
+		}
+		last = append(last, 0)
+		for len(ranges) > 0 && bytes.Compare(ranges[0].Limit, last) <= 0 {
+			ranges = ranges[1:]
+		}
+		if len(ranges) == 0 {
+			return nil
+		}
+		if bytes.Compare(ranges[0].Start, last) < 0 {
+			ranges[0].Start = last
+		}
+	}
+}
+
+// scanIndex reads up to limit rows of INDEX.
+func (m *Maker) scanIndex(ctx context.Context, ranges []series.RowRange, limit int, fn func(bucketstore.Row) error) error {
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	err := m.days.cfg.Store.Scan(ctx, bucketstore.ScanRequest{
+		Table: bucketstore.Index, Rows: ranges, Families: []bucketstore.FamilyRange{{Family: series.FamilyIndex}}, Limit: limit,
+	}, fn)
+	if err != nil {
+		return fmt.Errorf("read the index: %w", err)
+	}
+	return nil
+}
+
+// makeRows makes the rollups of a day of the rows of series, in the bases that the day and the index period have in
+// common.
+func (m *Maker) makeRows(ctx context.Context, schema series.Schema, day, period int64, keys [][]byte) error {
+	begin := m.days.cfg.Now()
+	base, _ := series.Split(period)
+	rows := make([]series.RowRange, len(keys))
+	for i, key := range keys {
+		rows[i] = series.SingleRow(schema.AppendRowKey(nil, key, base))
+	}
+	slices.SortFunc(rows, func(a, b series.RowRange) int { return bytes.Compare(a.Start, b.Start) })
+	rows = slices.CompactFunc(rows, func(a, b series.RowRange) bool { return bytes.Equal(a.Start, b.Start) })
+	if err := m.makeRanges(ctx, day, base, rows); err != nil {
+		return err
+	}
+	m.metrics.rows.Add(float64(len(rows)))
+	return m.sleep(ctx, time.Duration(float64(len(rows))/m.cfg.RowsPerSecond*float64(time.Second))-m.days.cfg.Now().Sub(begin))
+}
+
+// makeRanges makes the rollups of a day of rows of a base.
+func (m *Maker) makeRanges(ctx context.Context, day, base int64, rows []series.RowRange) error {
+	var muts []bucketstore.Mutation
+	reading, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	err := m.days.cfg.Store.Scan(reading, bucketstore.ScanRequest{Table: bucketstore.Metric, Rows: rows, Families: m.row.families(day, base)},
+		func(row bucketstore.Row) error {
+			ops, err := m.row.make(day, base, row.Cells)
+			if err != nil {
+				return fmt.Errorf("row %q: %w", row.Key, err)
+			}
+			if len(ops) > 0 {
+				muts = append(muts, bucketstore.Mutation{Key: bytes.Clone(row.Key), Ops: ops})
+			}
+			return nil
+		})
+	if err != nil || len(muts) == 0 {
+		return err
+	}
+	writing, cancel := context.WithTimeout(ctx, writeTimeout)
+	defer cancel()
+	if err := m.days.cfg.Store.Apply(writing, bucketstore.Metric, muts); err != nil {
+		return err
+	}
+	for _, mut := range muts {
+		for _, op := range mut.Ops {
+			m.metrics.cells.WithLabelValues(op.Family).Inc()
+			m.metrics.bytes.WithLabelValues(op.Family).Add(float64(len(op.Value)))
+		}
+	}
+	return nil
+}
