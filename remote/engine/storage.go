@@ -13,6 +13,7 @@ import (
 	"github.com/promtable/promtable/remote/engine/eval"
 	"github.com/promtable/promtable/remote/engine/reader"
 	"github.com/promtable/promtable/series/chunk"
+	"github.com/promtable/promtable/series/rollup"
 )
 
 var (
@@ -22,6 +23,7 @@ var (
 
 	_ storage.ExemplarQueryable = (*Engine)(nil)
 	_ eval.FloatSeries          = sampleSeries{}
+	_ eval.PointSeries          = sampleSeries{}
 )
 
 // Querier implements storage.Queryable. mint and maxt are in milliseconds,
@@ -42,6 +44,9 @@ type querier struct{ labelQuerier }
 func (q querier) Select(ctx context.Context, _ bool, hints *storage.SelectHints, ms ...*labels.Matcher) storage.SeriesSet {
 	query := q.query(hints, ms)
 	query.Decoded, query.Passing, query.Hold = true, eval.Passing(ctx), holdFound(ctx, ms)
+	if b := eval.BucketsOf(ctx); b != nil {
+		query.Rollups = &reader.Rollups{Windows: b.Windows, Want: b.Want}
+	}
 	set, err := q.e.Select(ctx, query)
 	switch {
 	case err != nil:
@@ -154,6 +159,25 @@ func (s sampleSeries) AppendFloats(ts []int64, vs []float64) ([]int64, []float64
 		}
 	}
 	return ts, vs, true, it.Err()
+}
+
+// Plan implements eval.PointSeries.
+func (s sampleSeries) Plan() *rollup.Plan {
+	if points, ok := s.ChunkSeries.(reader.PointSeries); ok {
+		return points.Plan()
+	}
+	return nil
+}
+
+// HasBuckets implements eval.PointSeries.
+func (s sampleSeries) HasBuckets() bool {
+	points, ok := s.ChunkSeries.(reader.PointSeries)
+	return ok && points.HasBuckets()
+}
+
+// AppendPoints implements eval.PointSeries. It is called if HasBuckets.
+func (s sampleSeries) AppendPoints(p *rollup.Points) (ok bool, err error) {
+	return s.ChunkSeries.(reader.PointSeries).AppendPoints(p)
 }
 
 // A trimmedIterator begins at mint. Only a Seek before the first Next finds samples

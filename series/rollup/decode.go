@@ -133,6 +133,25 @@ func (p *Points) AppendHole(start, limit int64) {
 	p.Holes = append(p.Holes, [2]int64{start, limit})
 }
 
+// missing are the flags of buckets that do not have what is wanted.
+func (w Want) missing() (flags int64) {
+	if w&Resets != 0 {
+		flags |= flagNoResets
+	}
+	if w&Sums != 0 {
+		flags |= flagNoSum
+	}
+	return flags
+}
+
+// HasBuckets says whether a cell has what AppendCell needs.
+func HasBuckets(cell []byte) bool { return len(cell) == 0 || cell[0] != kindSamples }
+
+// HasAll says whether a cell tells all that is wanted of its day: AppendCell gives no hole and not ErrSamples.
+func HasAll(cell []byte, want Want) bool {
+	return len(cell) == 0 || len(cell) >= headSize && cell[0] == kindFloats && int64(cell[1])&want.missing() == 0
+}
+
 // AppendCell appends what a cell keeps of the times (after, to], in milliseconds: buckets that lie only in part in
 // them are left out. The error is ErrSamples if the cell has no buckets; it is a series.ErrCorrupt, and what is appended
 // is to be dropped, if it is no cell.
@@ -147,7 +166,10 @@ func (p *Points) AppendCell(r Resolution, day int64, cell []byte, after, to int6
 	default:
 		return fmt.Errorf("%w: a rollup of kind %d, which this version does not know", series.ErrCorrupt, cell[0])
 	}
-	if err := p.d.open(cell[1:], int(Day/int64(r)), p.Want); err != nil {
+	if len(cell) < headSize {
+		return corrupt("%x", cell)
+	}
+	if err := p.d.open(cell[headSize:], int(Day/int64(r)), p.Want); err != nil {
 		return err
 	}
 	for p.d.hasNext() {
@@ -164,7 +186,7 @@ func (p *Points) AppendCell(r Resolution, day int64, cell []byte, after, to int6
 
 // addBucket adds the samples of a bucket, or a hole.
 func (p *Points) addBucket(b *decoded) {
-	if b.flags&flagNoResets != 0 && p.Want&Resets != 0 || b.flags&flagNoSum != 0 && p.Want&Sums != 0 {
+	if b.flags&p.Want.missing() != 0 {
 		p.AppendHole(b.start+1, b.end+1)
 		p.hasBefore = false
 		return

@@ -12,6 +12,9 @@ import (
 // maxKept is how many samples a bucket may keep between the first and the last.
 const maxKept = 64
 
+// headSize is the size of the kind and the flags of a cell.
+const headSize = 2
+
 // floatColumns are those of floats.
 var floatColumns = [...]int{columnFirst, columnSum, columnLast, columnBetween}
 
@@ -45,7 +48,7 @@ func corrupt(format string, args ...any) error {
 	return fmt.Errorf("%w: rollup cell: %s", series.ErrCorrupt, fmt.Sprintf(format, args...))
 }
 
-// open begins a cell, of which data is what follows the kind.
+// open begins a cell, of which data is what follows the flags.
 func (d *decoder) open(data []byte, maxBuckets int, want Want) error {
 	buckets, n := binary.Uvarint(data)
 	if n <= 0 || buckets < 1 || buckets > uint64(maxBuckets) {

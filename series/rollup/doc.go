@@ -26,8 +26,9 @@
 //	1  buckets of floats, below
 //	2  no buckets: the row has samples of the day that are no floats, or have start timestamps
 //
-// Kind 1 has a number and 14 columns:
+// Kind 1 has flags, a number and 14 columns:
 //
+//	flags    1 byte: those of all buckets, each that is set in any
 //	buckets  uvarint: how many have a sample or a marker, 1 to 288
 //	columns  each its size in bytes as a uvarint, and the bytes
 //

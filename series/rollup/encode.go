@@ -81,7 +81,11 @@ func (e *Encoder) Append(dst []byte, r Resolution, day int64, ts []int64, vs []f
 	if buckets == 0 {
 		return dst
 	}
-	dst = binary.AppendUvarint(append(dst, kindFloats), uint64(buckets))
+	var flags int64
+	for _, f := range e.ints[columnFlags] {
+		flags |= f
+	}
+	dst = binary.AppendUvarint(append(dst, kindFloats, byte(flags)), uint64(buckets))
 	for i := range numColumns {
 		if len(e.floats[i]) > 0 {
 			e.column = dense.AppendFloats(e.column[:0], e.floats[i])

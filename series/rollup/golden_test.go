@@ -25,9 +25,9 @@ func TestGolden(t *testing.T) {
 		var e rollup.Encoder
 		for _, r := range rollup.Resolutions {
 			cell := e.Append(nil, r, rollup.DayOf(ts[0]), ts, vs)
-			buckets, n := binary.Uvarint(cell[1:])
-			fmt.Fprintf(&out, "%s: % x, %d buckets: % x\n", r, cell[:1], buckets, cell[1:1+n])
-			rest := cell[1+n:]
+			buckets, n := binary.Uvarint(cell[2:])
+			fmt.Fprintf(&out, "%s: kind %02x, flags %02x, %d buckets: % x\n", r, cell[0], cell[1], buckets, cell[2:2+n])
+			rest := cell[2+n:]
 			for _, name := range columnNames {
 				size, n := binary.Uvarint(rest)
 				fmt.Fprintf(&out, "  %-20s  % x", name, rest[:n])

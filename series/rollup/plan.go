@@ -315,3 +315,21 @@ func (p *Plan) Widen(after, to int64) (wideAfter, wideTo int64, widened bool) {
 	}
 	return wideAfter, wideTo, wideAfter != after || wideTo != to
 }
+
+// Range returns the times (after, to] from the first to the last span of a resolution. It is not ok if there is
+// none.
+func (p *Plan) Range(r Resolution) (after, to int64, ok bool) {
+	for _, s := range p.Spans {
+		if s.Resolution != r {
+			continue
+		}
+		if !ok {
+			after, ok = s.After, true
+		}
+		to = s.To
+	}
+	return after, to, ok
+}
+
+// HasRaw says whether all samples of a day are there.
+func (p *Plan) HasRaw(day int64) bool { return day >= p.rawAfter }

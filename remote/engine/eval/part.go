@@ -2,6 +2,7 @@ package eval
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"time"
 
@@ -12,6 +13,8 @@ import (
 	"github.com/prometheus/prometheus/schema"
 	"github.com/prometheus/prometheus/storage"
 	"github.com/prometheus/prometheus/util/annotations"
+
+	"github.com/promtable/promtable/series/rollup"
 )
 
 // A part is a part of an expression that is evaluated while its series are read.
@@ -54,6 +57,12 @@ type part struct {
 	number     float64
 	valueLabel string
 
+	// needsSamples says that buckets will not do. known is what is known of a series from buckets. isWide says that a window
+	// was widened to buckets, isUnknown that buckets did not tell the value of one.
+	needsSamples      bool
+	known             rollup.Points
+	isWide, isUnknown bool
+
 	warnings annotations.Annotations
 	// points, input and helper are those of a call of upstream's function.
 	points []promql.FPoint
@@ -75,13 +84,24 @@ func (p *part) evaluate(ctx context.Context, source storage.Queryable, maxSample
 	p.vector.Offset = time.Duration(p.shift) * time.Millisecond // where upstream's functions look for it
 	p.input, p.warnings, p.counts = make(promql.Matrix, 1), nil, newCounts(p.grid.count)
 
+	results, err := p.evaluateOnce(ctx, source, maxSamples)
+	if errors.Is(err, errMixed) {
+		p.needsSamples, p.warnings, p.counts = true, nil, newCounts(p.grid.count)
+		results, err = p.evaluateOnce(ctx, source, maxSamples)
+	}
+	return results, err
+}
+
+func (p *part) evaluateOnce(ctx context.Context, source storage.Queryable, maxSamples int) ([]result, error) {
 	hints := p.hints()
 	querier, err := source.Querier(hints.Start, hints.End)
 	if err != nil {
 		return nil, err
 	}
 	defer querier.Close()
-	set := querier.Select(context.WithValue(ctx, passing{}, true), false, hints, p.vector.LabelMatchers...)
+	p.isWide, p.isUnknown = false, false
+	selecting := context.WithValue(context.WithValue(ctx, passing{}, true), bucketsKey{}, p.buckets())
+	set := querier.Select(selecting, false, hints, p.vector.LabelMatchers...)
 	collect := p.newCollector(holding{ctx: ctx, part: p, maxSamples: maxSamples})
 	if err := p.evaluateSeries(ctx, set, collect); err != nil {
 		return nil, err
@@ -92,6 +112,7 @@ func (p *part) evaluate(ctx context.Context, source storage.Queryable, maxSample
 	}
 	p.warnings.Merge(warnings) // in upstream's order: of some that say the same the place of one is told
 	p.warnings.Merge(set.Warnings())
+	p.warnOfBuckets()
 	return results, set.Err()
 }
 
@@ -146,20 +167,9 @@ func (p *part) evaluateSeries(ctx context.Context, set storage.SeriesSet, collec
 			return err
 		}
 		s := set.At()
-		floats, err := read.read(s)
-		if err != nil {
-			return err
-		}
 		out.clear()
 		p.input[0].Metric = s.Labels()
-		if !floats {
-			err = p.mixedColumn(s, &out)
-		} else {
-			if p.call != nil {
-				read.dropStale()
-			}
-			evaluate(&read, &out)
-		}
+		err := p.evaluateOne(s, &read, evaluate, &out)
 		if err == nil && !out.isEmpty() {
 			err = p.collect(collect, names, s.Labels(), &out)
 		}
@@ -169,6 +179,32 @@ func (p *part) evaluateSeries(ctx context.Context, set storage.SeriesSet, collec
 	}
 	return nil
 }
+
+// evaluateOne evaluates the column of a series.
+func (p *part) evaluateOne(s storage.Series, read *samples, evaluate func(*samples, *column), out *column) error {
+	if points, is := s.(PointSeries); is && points.HasBuckets() {
+		ok, err := p.pointsColumn(points, out)
+		if err == nil && !ok {
+			err = errMixed
+		}
+		return err
+	}
+	floats, err := read.read(s)
+	switch {
+	case err != nil:
+		return err
+	case !floats:
+		return p.mixedColumn(s, out)
+	}
+	if p.call != nil {
+		read.dropStale()
+	}
+	evaluate(read, out)
+	return nil
+}
+
+// errMixed says that a series has buckets of floats and samples that are no floats.
+var errMixed = errors.New("a series has buckets and samples that are no floats")
 
 // collect gives the column of a series to a collector.
 func (p *part) collect(to collector, names *names, metric labels.Labels, c *column) error {
@@ -225,17 +261,20 @@ func (p *part) columnFunc() func(*samples, *column) {
 	if p.call == nil {
 		return p.selectColumn
 	}
-	e := &extrapolated{window: time.Duration(p.rangeMs) * time.Millisecond}
 	switch p.call.Func.Name {
-	case "rate":
-		e.counter, e.perSecond = true, true
-	case "increase":
-		e.counter = true
-	case "delta":
-	default:
-		return p.callColumn
+	case "rate", "increase", "delta":
+		e := p.newExtrapolated()
+		return func(s *samples, out *column) { e.columnOf(p, s, out) }
 	}
-	return func(s *samples, out *column) { e.columnOf(p, s, out) }
+	return p.callColumn
+}
+
+// newExtrapolated returns what evaluates rate, increase or delta.
+func (p *part) newExtrapolated() *extrapolated {
+	name := p.call.Func.Name
+	return &extrapolated{
+		counter: name != "delta", perSecond: name == "rate", window: time.Duration(p.rangeMs) * time.Millisecond,
+	}
 }
 
 // warnIfNoCounter warns if the name of a metric is none of a counter.

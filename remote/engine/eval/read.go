@@ -33,7 +33,17 @@ var errUnknown = errors.New("samples that this part cannot evaluate")
 type samples struct {
 	ts []int64
 	vs []float64
-	it chunkenc.Iterator
+	// numbers, unless nil, are how many samples there are up to each: some are left out.
+	numbers []int32
+	it      chunkenc.Iterator
+}
+
+// between returns how many samples lie after the first one of w, up to the last one.
+func (s *samples) between(w window) int {
+	if s.numbers == nil {
+		return w.limit - 1 - w.first
+	}
+	return int(s.numbers[w.limit-1] - s.numbers[w.first])
 }
 
 // read replaces the samples by those of a series. It returns false if not all of them are

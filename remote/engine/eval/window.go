@@ -61,7 +61,7 @@ func (e *extrapolated) extrapolate(s *samples, w window, end int64, v float64) f
 	toStart := float64(first-start) / 1000
 	toEnd := float64(end-last) / 1000
 	sampled := float64(last-first) / 1000
-	between := sampled / float64(w.limit-1-w.first)
+	between := sampled / float64(s.between(w))
 	threshold := between * 1.1
 
 	if toStart >= threshold {
@@ -103,12 +103,17 @@ func (e *extrapolated) columnOf(p *part, s *samples, out *column) {
 	e.resets = all
 }
 
+// setPoints makes p.points of samples.
+func (p *part) setPoints(ts []int64, vs []float64) {
+	p.points = p.points[:0]
+	for i, t := range ts {
+		p.points = append(p.points, promql.FPoint{T: t, F: vs[i]})
+	}
+}
+
 // callColumn evaluates any other function of a window, by calling upstream's.
 func (p *part) callColumn(s *samples, out *column) {
-	p.points = p.points[:0]
-	for i, t := range s.ts {
-		p.points = append(p.points, promql.FPoint{T: t, F: s.vs[i]})
-	}
+	p.setPoints(s.ts, s.vs)
 	var w window
 	for i := range p.grid.count {
 		to := p.grid.at(i) - p.shift

@@ -129,7 +129,7 @@ func (r *batchReader) cut(from []index.Series) int {
 func (r *batchReader) resize(builders []chunkBuilder) {
 	total := len(builders) * seriesOverhead
 	for i := range builders {
-		total += builders[i].bytes
+		total += builders[i].bytes + builders[i].rollupBytes
 	}
 	r.size = min(4*len(builders), maxBatch, max(1, r.target*len(builders)/total))
 }
@@ -138,12 +138,19 @@ func (r *batchReader) resize(builders []chunkBuilder) {
 func (r *batchReader) readSeries(ctx context.Context, of []index.Series) (batch, error) {
 	scan := r.newBatchScan(of)
 	bases := basesOf(of)
-	for part, ok := r.nextPart(bases, r.start); ok; part, ok = r.nextPart(bases, part.limit) {
-		widest, err := scan.run(ctx, part)
-		if err != nil {
+	if rollups := r.query.Rollups; rollups != nil {
+		s := rollupScan{r: r, scan: scan, of: of, plan: rollups.plan, want: rollups.Want}
+		if err := s.read(ctx); err != nil {
 			return batch{}, err
 		}
-		r.widths.learn(part.span(), widest)
+	} else {
+		for part, ok := r.nextPart(bases, r.start, r.limit); ok; part, ok = r.nextPart(bases, part.limit, r.limit) {
+			widest, err := scan.run(ctx, part)
+			if err != nil {
+				return batch{}, err
+			}
+			r.widths.learn(part.span(), widest)
+		}
 	}
 	r.samples += int(scan.samples.Load())
 	return scan.batch, r.addBefore(ctx, of, scan.builders)
@@ -161,6 +168,9 @@ func (r *batchReader) ranges(batch []index.Series, p part) []series.RowRange {
 	oneRange := len(r.schema.ResourceLabels()) == 0
 	var key []byte
 	for i := range batch {
+		if p.wanted != nil && !p.wanted[i] {
+			continue
+		}
 		key = append(key[:0], batch[i].Key...)
 		began := len(ranges)
 		for _, base := range batch[i].Bases {

@@ -13,6 +13,11 @@ type chunkBuilder struct {
 	samples int
 	// bytes is what the chunks hold, as of the last row.
 	bytes int
+	// rollups are those of days, ordered by resolution and then by day, and rollupBytes what they hold. hasRollups says
+	// that not all are empty.
+	rollups     []rollupCell
+	rollupBytes int
+	hasRollups  bool
 }
 
 // append adds a value later than all before.

@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"github.com/promtable/promtable/series/rollup"
 )
 
 // A requestCut is the cut of a request, of which all queries have the same.
@@ -33,6 +35,15 @@ func (r *Reader) Cut(ctx context.Context) int64 {
 	}
 	request.once.Do(func() { request.cut = r.cfg.Cut(request.now) })
 	return request.cut
+}
+
+// sources says of which times there are rollups, for the request of ctx.
+func (r *Reader) sources(ctx context.Context) rollup.Sources {
+	now := r.cfg.Now()
+	if request, ok := ctx.Value(requestCutKey{}).(*requestCut); ok {
+		now = request.now
+	}
+	return r.cfg.Sources(now)
 }
 
 // withCut returns q with the cut of ctx, unless it has one.

@@ -58,7 +58,7 @@ func (r *Reader) readExemplars(ctx context.Context, found map[string]index.Serie
 	slices.SortFunc(rows, func(a, b series.RowRange) int { return bytes.Compare(a.Start, b.Start) })
 	read := exemplarScan{r: r, found: found, start: start, limit: limit, at: make(map[string]int)}
 	family := bucketstore.FamilyRange{Family: series.FamilyExemplar}
-	if asked := (part{start, limit}); asked.inOneBucket() {
+	if asked := (part{start: start, limit: limit}); asked.inOneBucket() {
 		family.Start, family.Limit = asked.qualifiers()
 	}
 	for part := range slices.Chunk(rows, exemplarRows) {

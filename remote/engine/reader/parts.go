@@ -22,7 +22,11 @@ const (
 
 // A part is what one scan reads of a batch: the times [start, limit), which
 // either lie in one bucket or are whole buckets.
-type part struct{ start, limit int64 }
+type part struct {
+	start, limit int64
+	// wanted says of which series of the batch it reads. Nil is all.
+	wanted []bool
+}
 
 // has says whether p reads of the bucket with this base.
 func (p part) has(base int64) bool {
@@ -75,21 +79,21 @@ func basesOf(batch []index.Series) (bases []int64) {
 	return slices.Compact(bases)
 }
 
-// nextPart returns the part to read next, of buckets with these bases, ascending. All
+// nextPart returns the part to read next before end, of buckets with these bases, ascending. All
 // before start is read: so the rows of a series come in the order of time. Buckets
 // with few cells are read whole, many at once.
-func (r *batchReader) nextPart(bases []int64, start int64) (p part, ok bool) {
+func (r *batchReader) nextPart(bases []int64, start, end int64) (p part, ok bool) {
 	base, _ := series.Split(start)
 	i, _ := slices.BinarySearch(bases, base)
-	if i == len(bases) || bases[i] >= r.limit || start >= r.limit {
+	if i == len(bases) || bases[i] >= end || start >= end {
 		return part{}, false
 	}
 	p.start = max(start, bases[i])
-	p.limit = min(bases[i]+series.Period, r.limit)
+	p.limit = min(bases[i]+series.Period, end)
 	if p.limit-p.start > r.widths.span {
 		p.limit = p.start + r.widths.span
 	}
-	for p.start == bases[i] && i+1 < len(bases) && p.limit == bases[i]+series.Period && bases[i+1]+series.Period <= r.limit {
+	for p.start == bases[i] && i+1 < len(bases) && p.limit == bases[i]+series.Period && bases[i+1]+series.Period <= end {
 		i++
 		p.limit = bases[i] + series.Period
 	}

@@ -27,6 +27,7 @@ import (
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/index"
 	"github.com/promtable/promtable/series"
+	"github.com/promtable/promtable/series/rollup"
 )
 
 // Config says what a Reader reads. Store and Index are required.
@@ -46,7 +47,9 @@ type Config struct {
 	// Cut, if set, returns the time in milliseconds before which nothing is shown when the
 	// clock, which is Now, says now. It needs Now.
 	Cut func(now time.Time) int64
-	Now func() time.Time
+	// Sources, if set, says of which times there are rollups when the clock says now. It needs Now.
+	Sources func(now time.Time) rollup.Sources
+	Now     func() time.Time
 }
 
 // Limits bound what one request may ask for.
@@ -105,6 +108,10 @@ type Query struct {
 	// share the memory that one alone may take: the batches of each are smaller
 	// accordingly, down to 128 KB. 0 is the same as 1.
 	Share int
+
+	// Rollups, if set, says that buckets will do in place of samples, where they tell the same. The
+	// series are then a PointSeries if it is of use.
+	Rollups *Rollups
 
 	// cut is that of the request, in milliseconds, if hasCut is set.
 	cut    int64

@@ -31,7 +31,9 @@ type batchScan struct {
 
 // A section is some series of a batch, one next to the other.
 type section struct {
-	s        *batchScan
+	s *batchScan
+	// first is the position of the first of them.
+	first    int
 	batch    []index.Series
 	builders []chunkBuilder
 	// slots maps series keys to builders.
@@ -55,7 +57,7 @@ func (r *batchReader) newBatchScan(series []index.Series) *batchScan {
 	count := max(1, min(r.scans, len(series)/r.least))
 	for n := range count {
 		first, limit := n*len(series)/count, (n+1)*len(series)/count
-		sec := section{s: s, batch: series[first:limit], builders: s.builders[first:limit], slots: make(map[string]int, limit-first)}
+		sec := section{s: s, first: first, batch: series[first:limit], builders: s.builders[first:limit], slots: make(map[string]int, limit-first)}
 		var space *chunk.Space
 		if r.query.Decoded {
 			space = s.addSpace()
@@ -92,6 +94,9 @@ func (s *batchScan) run(ctx context.Context, p part) (widest int, err error) {
 // run reads one part.
 func (sec *section) run(ctx context.Context, p part) error {
 	sec.widest, sec.met = 0, nil
+	if p.wanted != nil {
+		p.wanted = p.wanted[sec.first : sec.first+len(sec.batch)]
+	}
 	rows := sec.s.r.ranges(sec.batch, p)
 	if len(rows) == 0 {
 		return nil
@@ -130,7 +135,7 @@ func (sec *section) addRow(p part, row bucketstore.Row) error {
 		return err
 	}
 	slot, ok := sec.slots[string(sec.key)]
-	if !ok || !p.has(base) {
+	if !ok || !p.has(base) || p.wanted != nil && !p.wanted[slot] {
 		return nil
 	}
 	b := &sec.builders[slot]

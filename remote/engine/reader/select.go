@@ -25,7 +25,7 @@ import (
 // delivered. A caller may drop a set half-way: then that batch is read to its end,
 // unless ctx ends before.
 func (r *Reader) Select(ctx context.Context, q Query) (storage.ChunkSeriesSet, error) {
-	q = r.withCut(ctx, q)
+	q = r.planned(ctx, r.withCut(ctx, q))
 	found, err := r.Find(ctx, q)
 	if err != nil {
 		return nil, err
@@ -60,7 +60,7 @@ type seriesSet struct {
 	// Until the batch is there, only the goroutine that reads it uses reader.
 	ahead <-chan batchRead
 
-	at  storage.ChunkSeriesEntry
+	at  storage.ChunkSeries
 	err error
 }
 
@@ -130,7 +130,7 @@ func (s *seriesSet) readAhead() {
 // skipEmpty drops what has no sample from the front of the batch and says
 // whether anything is left.
 func (s *seriesSet) skipEmpty() bool {
-	for b := s.batch.builders; len(b) > 0 && b[0].samples == 0; b = s.batch.builders {
+	for b := s.batch.builders; len(b) > 0 && b[0].samples == 0 && !b[0].hasRollups; b = s.batch.builders {
 		s.batch.builders, s.read = b[1:], s.read[1:]
 	}
 	return len(s.batch.builders) > 0
@@ -147,7 +147,11 @@ func (s *seriesSet) Next() bool {
 	}
 	s.readAhead()
 	next := &s.batch.builders[0]
-	s.setCurrent(s.read[0].Labels, next.Chunks)
+	entry := chunkSeries(s.read[0].Labels, next.Chunks)
+	s.at = &entry
+	if rollups := s.reader.query.Rollups; rollups != nil {
+		s.at = &rolledSeries{entry, *next, rollups.plan}
+	}
 	s.metrics.series.Inc()
 	s.metrics.samples.Add(float64(next.samples))
 	*next = chunkBuilder{} // the caller's now
@@ -159,24 +163,23 @@ func (s *seriesSet) nextLabels() bool {
 	if len(s.rest) == 0 {
 		return false
 	}
-	s.setCurrent(s.rest[0].Labels, nil)
+	entry := chunkSeries(s.rest[0].Labels, nil)
+	s.at = &entry
 	s.metrics.series.Inc()
 	s.rest = s.rest[1:]
 	return true
 }
 
-func (s *seriesSet) setCurrent(ls labels.Labels, chks []chunks.Meta) {
-	s.at = storage.ChunkSeriesEntry{
+// chunkSeries returns a series of these chunks.
+func chunkSeries(ls labels.Labels, chks []chunks.Meta) storage.ChunkSeriesEntry {
+	return storage.ChunkSeriesEntry{
 		Lset:            ls,
 		ChunkIteratorFn: func(chunks.Iterator) chunks.Iterator { return storage.NewListChunkSeriesIterator(chks...) },
 	}
 }
 
 // At implements storage.ChunkSeriesSet. The series stays valid.
-func (s *seriesSet) At() storage.ChunkSeries {
-	at := s.at
-	return &at
-}
+func (s *seriesSet) At() storage.ChunkSeries { return s.at }
 
 // Err implements storage.ChunkSeriesSet.
 func (s *seriesSet) Err() error { return s.err }

@@ -1,0 +1,178 @@
+package eval
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/prometheus/prometheus/storage"
+	"github.com/prometheus/prometheus/util/annotations"
+	"github.com/prometheus/prometheus/util/kahansum"
+
+	"github.com/promtable/promtable/series/rollup"
+)
+
+// Buckets says what a part needs to know of its series: a source may give it buckets in place of samples.
+type Buckets struct {
+	Windows rollup.Windows
+	Want    rollup.Want
+}
+
+// A PointSeries is a storage.Series that may have been read as buckets.
+type PointSeries interface {
+	storage.Series
+	// Plan says what was read at which resolution. It is nil if the series has all its samples.
+	Plan() *rollup.Plan
+	// HasBuckets says whether there is anything but samples.
+	HasBuckets() bool
+	// AppendPoints appends what is known of the series. It returns false if some of its samples are no floats.
+	AppendPoints(*rollup.Points) (ok bool, err error)
+}
+
+// bucketsKey is the key of *Buckets in a context.
+type bucketsKey struct{}
+
+// BucketsOf returns what the part needs that selects with this context, or nil if it needs samples.
+func BucketsOf(ctx context.Context) *Buckets {
+	b, _ := ctx.Value(bucketsKey{}).(*Buckets)
+	return b
+}
+
+// fromBuckets are the functions whose value follows from buckets, and what it takes.
+var fromBuckets = map[string]rollup.Want{
+	"rate": rollup.Resets, "increase": rollup.Resets, "delta": 0,
+	"changes": rollup.Counts, "resets": rollup.Counts,
+	"sum_over_time": rollup.Sums, "avg_over_time": rollup.Sums,
+	"min_over_time": 0, "max_over_time": 0, "count_over_time": 0, "present_over_time": 0,
+	"first_over_time": 0, "last_over_time": 0, "ts_of_first_over_time": 0, "ts_of_last_over_time": 0,
+}
+
+// buckets returns what buckets the part needs, or nil if it needs samples.
+func (p *part) buckets() *Buckets {
+	if p.needsSamples || p.grid.count == 0 {
+		return nil
+	}
+	b := &Buckets{Windows: rollup.Windows{
+		Start: p.grid.start - p.shift, Step: p.grid.step, Range: p.rangeMs, Count: p.grid.count,
+	}}
+	if p.call == nil {
+		b.Windows.Last, b.Want = true, rollup.Markers
+		return b
+	}
+	var ok bool
+	b.Want, ok = fromBuckets[p.call.Func.Name]
+	if !ok {
+		return nil
+	}
+	return b
+}
+
+// pointsColumn evaluates the elements of a series of buckets. It returns false if some of its samples are no floats.
+func (p *part) pointsColumn(s PointSeries, out *column) (ok bool, err error) {
+	p.known.Reset(p.buckets().Want)
+	if ok, err := s.AppendPoints(&p.known); !ok || err != nil {
+		return false, err
+	}
+	evaluate := p.pointsFunc()
+	plan, holes := s.Plan(), p.known.Holes
+	var w window
+	for i := range p.grid.count {
+		end := p.grid.at(i) - p.shift
+		after, to, isWide := plan.Widen(end-p.rangeMs, end)
+		before := w
+		w.move(p.known.Times, after, to)
+		p.counts.addWindow(i, before, w)
+		for len(holes) > 0 && holes[0][1] <= after+1 {
+			holes = holes[1:]
+		}
+		if len(holes) > 0 && holes[0][0] <= to {
+			p.isUnknown = true
+			continue
+		}
+		if w.first == w.limit {
+			continue
+		}
+		p.isWide = p.isWide || isWide
+		evaluate(i, w, after, to, out)
+	}
+	return true, nil
+}
+
+// pointsFunc returns what evaluates step i of p.known over the points of w, which is not empty: those of the
+// times (after, to], in milliseconds.
+func (p *part) pointsFunc() func(i int, w window, after, to int64, out *column) {
+	k := &p.known
+	if p.call == nil {
+		return func(i int, w window, _, _ int64, out *column) {
+			if v := k.Values[w.limit-1]; !isStale(v) {
+				out.set(i, v)
+			}
+		}
+	}
+	number := func(w window) int32 { return k.Numbers[w.limit-1] - k.Numbers[w.first] + 1 }
+	sum := func(of []int32) (n float64) {
+		for _, v := range of {
+			n += float64(v)
+		}
+		return n
+	}
+	switch p.call.Func.Name {
+	case "rate", "increase", "delta":
+		return p.extrapolatedPoints()
+	case "count_over_time":
+		return func(i int, w window, _, _ int64, out *column) { out.set(i, float64(number(w))) }
+	case "changes":
+		return func(i int, w window, _, _ int64, out *column) { out.set(i, sum(k.Changes[w.first+1:w.limit])) }
+	case "resets":
+		return func(i int, w window, _, _ int64, out *column) { out.set(i, sum(k.Resets[w.first+1:w.limit])) }
+	case "sum_over_time":
+		return func(i int, w window, _, _ int64, out *column) { out.set(i, sumOf(k.Sums[w.first:w.limit])) }
+	case "avg_over_time":
+		return func(i int, w window, _, _ int64, out *column) {
+			out.set(i, sumOf(k.Sums[w.first:w.limit])/float64(number(w)))
+		}
+	}
+	p.setPoints(k.Times, k.Values)
+	return func(i int, w window, _, _ int64, out *column) {
+		p.callAt(i, p.points[w.first:w.limit:w.limit], nil, out)
+	}
+}
+
+// extrapolatedPoints is pointsFunc of rate, increase and delta. Over a window that is widened it is what the window of the
+// query has of it, if it grows evenly.
+func (p *part) extrapolatedPoints() func(i int, w window, after, to int64, out *column) {
+	e := p.newExtrapolated()
+	s := &samples{ts: p.known.Times, vs: p.known.Values, numbers: p.known.Numbers}
+	e.begin(s)
+	return func(i int, w window, after, to int64, out *column) {
+		e.window = time.Duration(to-after) * time.Millisecond
+		if v, ok := e.value(s, w, to); ok {
+			if to-after != p.rangeMs && !e.perSecond {
+				v *= float64(p.rangeMs) / float64(to-after)
+			}
+			out.set(i, v)
+		}
+	}
+}
+
+func sumOf(vs []float64) float64 {
+	var sum, c float64
+	for _, v := range vs {
+		sum, c = kahansum.Inc(v, sum, c)
+	}
+	return sum + c
+}
+
+// warnOfBuckets adds what is to be said of answers from buckets.
+func (p *part) warnOfBuckets() {
+	of := p.vector.String()
+	if p.call != nil {
+		of = p.call.String()
+	}
+	if p.isWide {
+		p.warnings.Add(fmt.Errorf("%w: the samples of a part of the time are no longer kept, so windows of %q are widened there to whole 5m or 1h rollups", annotations.PromQLWarning, of))
+	}
+	if p.isUnknown {
+		p.warnings.Add(fmt.Errorf("%w: the samples of a part of the time are no longer kept, and rollups do not tell %q there, so it has no value", annotations.PromQLWarning, of))
+	}
+}

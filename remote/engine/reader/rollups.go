@@ -1,0 +1,362 @@
+package reader
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/prometheus/prometheus/storage"
+
+	"github.com/promtable/promtable/bucketstore"
+	"github.com/promtable/promtable/index"
+	"github.com/promtable/promtable/series"
+	"github.com/promtable/promtable/series/chunk"
+	"github.com/promtable/promtable/series/rollup"
+)
+
+// A Rollups asks for buckets in place of samples where they tell the same.
+type Rollups struct {
+	// Windows are the times that are looked at, and Want is what of them.
+	Windows rollup.Windows
+	Want    rollup.Want
+	// plan is made when the query begins.
+	plan *rollup.Plan
+}
+
+// A PointSeries is a series of which buckets were read, too.
+type PointSeries interface {
+	storage.ChunkSeries
+	// AppendPoints appends what is known of the times that were asked for. It returns false if some samples are no floats.
+	AppendPoints(*rollup.Points) (ok bool, err error)
+	// Plan says what was read at which resolution.
+	Plan() *rollup.Plan
+	// HasBuckets says whether there is anything but samples.
+	HasBuckets() bool
+}
+
+// planned returns q with a plan, if it asks for one and buckets are of use.
+func (r *Reader) planned(ctx context.Context, q Query) Query {
+	if q.Rollups == nil || r.cfg.Sources == nil {
+		q.Rollups = nil
+		return q
+	}
+	plan := rollup.NewPlan(q.Rollups.Windows, r.sources(ctx))
+	if plan == nil {
+		q.Rollups = nil
+		return q
+	}
+	q.Rollups = &Rollups{q.Rollups.Windows, q.Rollups.Want, plan}
+	return q
+}
+
+// A rollupCell is the rollup of a day.
+type rollupCell struct {
+	day        int64
+	resolution rollup.Resolution
+	value      []byte
+}
+
+// A dayPiece is the part of a day that is to be read at a resolution.
+type dayPiece struct {
+	day, after, to int64
+	resolution     rollup.Resolution
+}
+
+// dayPieces returns the parts of days of a span.
+func dayPieces(s rollup.Span) (pieces []dayPiece) {
+	for day := rollup.DayOf(s.After + 1); day < s.To; day += rollup.Day {
+		pieces = append(pieces, dayPiece{day, max(day, s.After), min(day+rollup.Day, s.To), s.Resolution})
+	}
+	return pieces
+}
+
+// A rollupScan reads the rollups of a batch, and the samples in their place where there are none.
+type rollupScan struct {
+	r    *batchReader
+	scan *batchScan
+	of   []index.Series
+	plan *rollup.Plan
+	want rollup.Want
+	// slots maps series keys to positions.
+	slots map[string]int
+	// space is memory for cells.
+	space []byte
+}
+
+// read reads what the plan says.
+func (s *rollupScan) read(ctx context.Context) error {
+	s.slots = make(map[string]int, len(s.of))
+	for i := range s.of {
+		s.slots[s.of[i].Key] = i
+	}
+	for _, resolution := range rollup.Resolutions {
+		if err := s.readCells(ctx, resolution); err != nil {
+			return err
+		}
+	}
+	bases := basesOf(s.of)
+	return s.eachMissing(func(after, to int64, wanted []bool) error {
+		limit := min(to+1, s.r.limit)
+		for p, ok := s.r.nextPart(bases, max(after+1, s.r.start), limit); ok; p, ok = s.r.nextPart(bases, p.limit, limit) {
+			p.wanted = wanted
+			widest, err := s.scan.run(ctx, p)
+			if err != nil {
+				return err
+			}
+			s.r.widths.learn(p.span(), widest)
+		}
+		return nil
+	})
+}
+
+// readCells reads the rollups of a resolution that are right.
+func (s *rollupScan) readCells(ctx context.Context, resolution rollup.Resolution) error {
+	after, to, ok := s.plan.Range(resolution)
+	if !ok {
+		return nil
+	}
+	after, to = max(after, 0), min(to, series.MaxTime)
+	bases := basesOf(s.of)
+	for _, base := range bases {
+		// Whole rows in the middle, parts of the first and the last one.
+		p := part{start: max(after+1, base), limit: min(to+1, base+series.Period)}
+		if p.start >= p.limit {
+			continue
+		}
+		if err := s.readRows(ctx, p, base, resolution); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// readRows reads the rollups of a part of a base.
+func (s *rollupScan) readRows(ctx context.Context, p part, base int64, resolution rollup.Resolution) error {
+	first := series.AppendQualifier(nil, rollup.Qualifier(rollup.DayOf(p.start), base))
+	var limit []byte
+	if p.limit < base+series.Period {
+		limit = series.AppendQualifier(nil, uint32(p.limit-1-base))
+	}
+	rows := s.r.ranges(s.of, p)
+	counts := rangeCounts{usage: UsageOf(ctx), ranges: rows}
+	var key []byte
+	err := s.r.store.Scan(ctx, bucketstore.ScanRequest{
+		Table: bucketstore.Metric,
+		Rows:  rows,
+		Families: []bucketstore.FamilyRange{
+			{Family: resolution.Family(), Start: first, Limit: limit},
+			{Family: series.FamilyCount, Start: first, Limit: limit},
+		},
+	}, func(row bucketstore.Row) (err error) {
+		counts.addRow(row)
+		var of int64
+		if key, of, err = s.r.schema.ParseRowKey(key[:0], row.Key); err != nil {
+			return err
+		}
+		slot, ok := s.slots[string(key)]
+		if !ok || of != base {
+			return nil
+		}
+		return s.addCells(&s.scan.builders[slot], base, resolution, row.Cells)
+	})
+	counts.endScan()
+	if err != nil {
+		return fmt.Errorf("read rollups: %w", err)
+	}
+	return nil
+}
+
+// addCells adds the rollups of a row that are of its samples.
+func (s *rollupScan) addCells(b *chunkBuilder, base int64, resolution rollup.Resolution, cells []bucketstore.Cell) error {
+	first, _ := slices.BinarySearchFunc(cells, series.FamilyCount, func(c bucketstore.Cell, family string) int {
+		return bytes.Compare([]byte(c.Family), []byte(family))
+	})
+	counts := cells[first:]
+	for _, c := range cells[:first] {
+		day := rollup.DayOfCell(base, c.Qualifier)
+		var count int64
+		for _, d := range counts {
+			if bytes.Equal(d.Qualifier, c.Qualifier) {
+				n, err := bucketstore.ParseSum(d.Value)
+				if err != nil {
+					return err
+				}
+				count = n
+			}
+		}
+		hasRaw := s.plan.HasRaw(day)
+		if hasRaw && (c.Time != day+rollup.Day+count || !rollup.HasAll(c.Value, s.want)) {
+			continue
+		}
+		b.rollups = append(b.rollups, rollupCell{day, resolution, s.copy(c.Value)})
+		b.rollupBytes += len(c.Value)
+		b.hasRollups = b.hasRollups || len(c.Value) > 0
+	}
+	return nil
+}
+
+// copy copies the value of a cell.
+func (s *rollupScan) copy(value []byte) []byte {
+	const slab = 64 << 10
+	if cap(s.space)-len(s.space) < len(value) {
+		s.space = make([]byte, 0, max(slab, len(value)))
+	}
+	at := len(s.space)
+	s.space = append(s.space, value...)
+	return s.space[at:len(s.space):len(s.space)]
+}
+
+// eachMissing calls fn with the times (after, to] of which samples are to be read, in their order, and says of which series. Nil is
+// all of them.
+func (s *rollupScan) eachMissing(fn func(after, to int64, wanted []bool) error) error {
+	var pending dayPiece
+	var pendingWanted []bool
+	flush := func() error {
+		if pending.after == pending.to {
+			return nil
+		}
+		defer func() { pending = dayPiece{} }()
+		return fn(pending.after, pending.to, pendingWanted)
+	}
+	for _, span := range s.plan.Spans {
+		if span.Resolution == rollup.Raw {
+			if err := flush(); err != nil {
+				return err
+			}
+			if err := fn(span.After, span.To, nil); err != nil {
+				return err
+			}
+			continue
+		}
+		for _, piece := range dayPieces(span) {
+			wanted := s.missing(piece)
+			if wanted == nil {
+				continue
+			}
+			if pending.to == piece.after && slices.Equal(wanted, pendingWanted) {
+				pending.to = piece.to
+				continue
+			}
+			if err := flush(); err != nil {
+				return err
+			}
+			pending, pendingWanted = piece, wanted
+		}
+	}
+	return flush()
+}
+
+// missing returns of which series there is no rollup for a piece, but samples. It is nil if there are none.
+func (s *rollupScan) missing(piece dayPiece) (wanted []bool) {
+	if !s.plan.HasRaw(piece.day) {
+		return nil
+	}
+	for i := range s.scan.builders {
+		if len(s.scan.builders[i].rollupsOf(piece)) > 0 {
+			continue
+		}
+		if wanted == nil {
+			wanted = make([]bool, len(s.scan.builders))
+		}
+		wanted[i] = true
+	}
+	return wanted
+}
+
+// rollupsOf returns the rollups of a day at a resolution: two where a base begins in it. They are ordered by
+// resolution, and then by day.
+func (b *chunkBuilder) rollupsOf(piece dayPiece) []rollupCell {
+	compare := func(c rollupCell, p dayPiece) int {
+		switch {
+		case c.resolution != p.resolution:
+			return int(c.resolution - p.resolution)
+		case c.day < p.day:
+			return -1
+		case c.day > p.day:
+			return 1
+		}
+		return 0
+	}
+	first, _ := slices.BinarySearchFunc(b.rollups, piece, compare)
+	limit := first
+	for limit < len(b.rollups) && compare(b.rollups[limit], piece) == 0 {
+		limit++
+	}
+	return b.rollups[first:limit]
+}
+
+// rolledSeries is a series of which rollups were read.
+type rolledSeries struct {
+	storage.ChunkSeriesEntry
+	built chunkBuilder
+	plan  *rollup.Plan
+}
+
+var _ PointSeries = (*rolledSeries)(nil)
+
+// Plan implements PointSeries.
+func (s *rolledSeries) Plan() *rollup.Plan { return s.plan }
+
+// HasBuckets implements PointSeries.
+func (s *rolledSeries) HasBuckets() bool { return s.built.hasRollups }
+
+// AppendPoints implements PointSeries.
+func (s *rolledSeries) AppendPoints(p *rollup.Points) (ok bool, err error) {
+	var ts []int64
+	var vs []float64
+	it := s.Iterator(nil)
+	more := func() bool {
+		for len(ts) == 0 && it.Next() {
+			decoded, isFloats := it.At().Chunk.(*chunk.Decoded)
+			if !isFloats {
+				ok = false
+				return false
+			}
+			ts, vs = decoded.Floats()
+		}
+		return len(ts) > 0
+	}
+	// appendRaw appends the samples up to a time.
+	appendRaw := func(to int64) {
+		for more() {
+			n, _ := slices.BinarySearch(ts, to+1)
+			p.Append(ts[:n], vs[:n])
+			if ts, vs = ts[n:], vs[n:]; len(ts) > 0 {
+				return
+			}
+		}
+	}
+	ok = true
+	for _, span := range s.plan.Spans {
+		if span.Resolution == rollup.Raw {
+			appendRaw(span.To)
+			continue
+		}
+		for _, piece := range dayPieces(span) {
+			if err := s.appendPiece(p, piece, appendRaw); err != nil {
+				return false, err
+			}
+		}
+	}
+	return ok, it.Err()
+}
+
+// appendPiece appends what is known of a part of a day.
+func (s *rolledSeries) appendPiece(p *rollup.Points, piece dayPiece, appendRaw func(to int64)) error {
+	cells := s.built.rollupsOf(piece)
+	if len(cells) == 0 {
+		appendRaw(piece.to)
+		return nil
+	}
+	for _, c := range cells {
+		if !rollup.HasBuckets(c.value) {
+			p.AppendHole(piece.after+1, piece.to+1)
+			continue
+		}
+		if err := p.AppendCell(c.resolution, c.day, c.value, piece.after, piece.to); err != nil {
+			return err
+		}
+	}
+	return nil
+}
