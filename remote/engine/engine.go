@@ -39,6 +39,7 @@ import (
 	"github.com/promtable/promtable/remote/engine/reader"
 	"github.com/promtable/promtable/remote/engine/seriescache"
 	"github.com/promtable/promtable/series"
+	"github.com/promtable/promtable/series/rollup"
 )
 
 // Config says what an Engine is made of. Store, Appender and Now are required.
@@ -65,8 +66,10 @@ type Config struct {
 	MaxFuture time.Duration
 	// Cut, if set, returns the time in milliseconds before which nothing is kept when the
 	// clock says now: what is older is not shown, whether it is stored or not, and refused.
-	Cut    func(now time.Time) int64
-	Limits Limits
+	Cut func(now time.Time) int64
+	// Sources, if set, says of which times there are rollups when the clock says now.
+	Sources func(now time.Time) rollup.Sources
+	Limits  Limits
 
 	// ParallelScans is how many scans of METRIC a query may run at a
 	// time. They share what the limits allow. 0 is 1: more pays where a scan waits for
@@ -200,6 +203,7 @@ func New(cfg Config) (*Engine, error) {
 		ParallelScans:  cfg.ParallelScans,
 		StoredMatchers: e.elections.StoredMatchers,
 		Cut:            cfg.Cut,
+		Sources:        cfg.Sources,
 		Now:            cfg.Now,
 	})
 	e.current = current.New(current.Config{

@@ -128,7 +128,26 @@ func (s *rollupScan) readCells(ctx context.Context, resolution rollup.Resolution
 			return err
 		}
 	}
+	for i := range s.of {
+		s.dropHalves(&s.scan.builders[i], s.of[i].Bases, resolution)
+	}
 	return nil
+}
+
+// dropHalves drops the rollups of days in which a base begins if that of one of the two rows is missing, and there are
+// samples.
+func (s *rollupScan) dropHalves(b *chunkBuilder, bases []int64, resolution rollup.Resolution) {
+	for n := 1; n < len(bases); n++ {
+		day := rollup.DayOf(bases[n])
+		if bases[n-1]+series.Period != bases[n] || !s.plan.HasRaw(day) {
+			continue
+		}
+		halves := b.rollupsOf(dayPiece{day: day, resolution: resolution})
+		if len(halves) == 1 {
+			first := slices.IndexFunc(b.rollups, func(c rollupCell) bool { return c.day == day && c.resolution == resolution })
+			b.rollups = slices.Delete(b.rollups, first, first+1)
+		}
+	}
 }
 
 // readRows reads the rollups of a part of a base.

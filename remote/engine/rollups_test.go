@@ -1,0 +1,315 @@
+package engine_test
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/promql"
+	"github.com/prometheus/prometheus/promql/parser"
+	"github.com/prometheus/prometheus/promql/promqltest"
+
+	"github.com/promtable/promtable/bucketstore"
+	"github.com/promtable/promtable/bucketstore/downsample"
+	"github.com/promtable/promtable/remote/engine"
+	"github.com/promtable/promtable/remote/engine/eval"
+	"github.com/promtable/promtable/remote/remotetest"
+	"github.com/promtable/promtable/series"
+	"github.com/promtable/promtable/series/rollup"
+	"github.com/promtable/promtable/series/seriestest"
+)
+
+// rollupDays are the days of the samples of the tests of rollups. They begin before the base at 1640677507072 and end
+// after it, which lies inside a bucket of each resolution.
+const (
+	rollupStart = 18_986 * rollup.Day
+	rollupDays  = 8
+)
+
+// A rolled is a store with samples and rollups, and an engine that uses them and one that does not.
+type rolled struct {
+	now         time.Time
+	sources     rollup.Sources
+	days        *downsample.Days
+	maker       *downsample.Maker
+	engine, raw *engine.Engine
+	series      []rolledSeries
+	r           *rand.Rand
+}
+
+type rolledSeries struct {
+	ls      labels.Labels
+	counter bool
+	samples map[int64]float64
+}
+
+func newRolled(t *testing.T, r *rand.Rand) *rolled {
+	t.Helper()
+	s := &rolled{now: time.UnixMilli(rollupStart + (rollupDays+2)*rollup.Day), r: r}
+	clock := func() time.Time { return s.now }
+	store := remotetest.OpenPebble(t)
+	schema, err := series.NewSchema(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.days, err = downsample.Open(t.Context(), downsample.Config{Store: store, Schema: schema, Now: clock, Sole: true}); err != nil {
+		t.Fatal(err)
+	}
+	if s.maker, err = downsample.NewMaker(s.days, downsample.MakerConfig{
+		Resolutions: rollup.Resolutions[:], RowsPerSecond: 1e9, Horizon: func() int64 { return 0 },
+	}); err != nil {
+		t.Fatal(err)
+	}
+	s.sources.Coarsest = rollup.Hour
+	counted := s.days.Counted(store)
+	open := func(sources func(time.Time) rollup.Sources) *engine.Engine {
+		e, err := engine.New(engine.Config{
+			Store: counted, Appender: s.days.Appender(bucketstore.NewDirect(counted, schema, clock, nil)), Schema: schema, Now: clock,
+			MaxFuture: engine.Unbounded, AtomicApply: true, Sources: sources,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := e.Close(context.Background()); err != nil {
+				t.Error(err)
+			}
+		})
+		return e
+	}
+	s.engine = open(func(time.Time) rollup.Sources {
+		sources := s.sources
+		sources.Until = s.days.Made()
+		return sources
+	})
+	s.raw = open(nil)
+	return s
+}
+
+// fill appends samples of some series.
+func (s *rolled) fill(t *testing.T, n int) {
+	t.Helper()
+	for i := range n {
+		of := rolledSeries{counter: i%3 > 0, samples: make(map[int64]float64)}
+		name := "gauge"
+		if of.counter {
+			name = "x_total"
+		}
+		of.ls = labels.FromStrings("__name__", name, "job", strconv.Itoa(i%2), "instance", strconv.Itoa(i))
+		interval := []int64{15_000, 15_000, 60_000, 17_123, 400_000}[s.r.IntN(5)]
+		v := 0.0
+		for at := rollupStart + s.r.Int64N(interval); at < rollupStart+rollupDays*rollup.Day; at += interval {
+			if s.r.IntN(2000) == 0 {
+				of.samples[at] = seriestest.StaleNaN
+				at += s.r.Int64N(10 * 3600_000)
+				continue
+			}
+			v = s.next(of.counter, v)
+			jitter := int64(0)
+			if s.r.IntN(3) == 0 {
+				jitter = s.r.Int64N(2000)
+			}
+			of.samples[at+jitter] = v
+		}
+		s.append(t, of.ls, of.samples)
+		s.series = append(s.series, of)
+	}
+}
+
+func (s *rolled) next(counter bool, v float64) float64 {
+	switch {
+	case s.r.IntN(3000) == 0:
+		return []float64{0, math.Copysign(0, -1), math.NaN(), 1e300, math.Inf(1)}[s.r.IntN(5)]
+	case !counter:
+		return math.Round(s.r.NormFloat64() * 1000)
+	case s.r.IntN(500) == 0:
+		return 0
+	case s.r.IntN(2) == 0:
+		return v
+	}
+	return v + s.r.Float64()*10
+}
+
+func (s *rolled) append(t *testing.T, ls labels.Labels, samples map[int64]float64) {
+	t.Helper()
+	one := engine.Series{Labels: ls}
+	for at, v := range samples {
+		one.Samples = append(one.Samples, engine.Sample{T: at, V: v})
+	}
+	var rejected engine.Rejected
+	if _, err := s.engine.Append(t.Context(), []engine.Series{one}, &rejected); err != nil || rejected.Err() != nil {
+		t.Fatal(err, rejected.Err())
+	}
+}
+
+// rewrite stores late samples.
+func (s *rolled) rewrite(t *testing.T) {
+	t.Helper()
+	of := &s.series[s.r.IntN(len(s.series))]
+	late := make(map[int64]float64)
+	at := rollupStart + s.r.Int64N(rollupDays*rollup.Day)
+	for range 1 + s.r.IntN(20) {
+		late[at] = s.next(of.counter, s.r.Float64()*100)
+		of.samples[at] = late[at]
+		at += s.r.Int64N(600_000)
+	}
+	s.append(t, of.ls, late)
+}
+
+// absolute returns the sum of the absolute values of a series in (after, to].
+func (of *rolledSeries) absolute(after, to int64) (sum float64) {
+	for at, v := range of.samples {
+		if at > after && at <= to && math.Abs(v) <= math.MaxFloat64 { // and no NaN
+			sum += math.Abs(v)
+		}
+	}
+	return sum
+}
+
+// ROLLUP_EVALUATIONS is how many values TestRollups compares.
+const defaultEvaluations = 100_000
+
+// TestRollups compares answers from rollups with those from samples, over random series and windows, with late samples between.
+func TestRollups(t *testing.T) {
+	evaluations := defaultEvaluations
+	if text := os.Getenv("ROLLUP_EVALUATIONS"); text != "" {
+		n, err := strconv.Atoi(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		evaluations = n
+	}
+	r := seriestest.NewRand(t)
+	compared, differ, used := 0, 0, 0
+	for compared < evaluations {
+		s := newRolled(t, r)
+		s.fill(t, 9)
+		if err := s.maker.Once(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		for i := range 60 {
+			if i%20 == 10 {
+				s.rewrite(t)
+			}
+			n, d, u := s.compare(t)
+			compared, differ, used = compared+n, differ+d, used+u
+			if t.Failed() {
+				return
+			}
+		}
+	}
+	t.Logf("%d values compared, %d sums differ in the last bits, %d queries used rollups", compared, differ, used)
+	if used == 0 {
+		t.Error("no query used rollups")
+	}
+}
+
+var rollupFunctions = []string{
+	"rate", "increase", "delta", "changes", "resets", "sum_over_time", "avg_over_time", "min_over_time", "max_over_time",
+	"count_over_time", "present_over_time", "first_over_time", "last_over_time", "ts_of_first_over_time", "ts_of_last_over_time", "", "irate", "quantile",
+}
+
+// compare compares the answers to a random query.
+func (s *rolled) compare(t *testing.T) (compared, differ, used int) {
+	t.Helper()
+	fn := rollupFunctions[s.r.IntN(len(rollupFunctions))]
+	window := []time.Duration{5 * time.Minute, 30 * time.Minute, time.Hour, 6 * time.Hour, 24 * time.Hour, 7 * time.Minute, 61 * time.Minute}[s.r.IntN(7)]
+	step := []time.Duration{5 * time.Minute, time.Hour, 6 * time.Hour, 24 * time.Hour, 13 * time.Minute, 90 * time.Second}[s.r.IntN(6)]
+	start := rollupStart + s.r.Int64N(rollupDays)*rollup.Day + []int64{0, 300_000, 3_600_000, s.r.Int64N(rollup.Day)}[s.r.IntN(4)]
+	name := []string{"x_total", "gauge"}[s.r.IntN(2)]
+	expr := name
+	switch fn {
+	case "":
+	case "quantile":
+		expr = fmt.Sprintf("quantile_over_time(0.3, %s[%s])", name, window)
+	default:
+		expr = fmt.Sprintf("%s(%s[%s])", fn, name, window)
+	}
+	if s.r.IntN(4) == 0 {
+		expr = strings.Replace(expr, "]", "] offset 1h", 1)
+	}
+	from, to := time.UnixMilli(start), time.UnixMilli(start).Add(step*time.Duration(s.r.IntN(120)))
+	got, want := s.ask(t, s.engine, expr, from, to, step), s.ask(t, s.raw, expr, from, to, step)
+	if len(got) != len(want) {
+		t.Fatalf("%s from %d to %d, step %s: %d series, %d from samples", expr, from.UnixMilli(), to.UnixMilli(), step, len(got), len(want))
+	}
+	isSum := fn == "sum_over_time" || fn == "avg_over_time"
+	for i := range want {
+		if labels.Compare(got[i].Metric, want[i].Metric) != 0 || len(got[i].Floats) != len(want[i].Floats) {
+			t.Fatalf("%s from %d to %d, step %s: %s has %d values, %s %d from samples", expr, from.UnixMilli(), to.UnixMilli(), step,
+				got[i].Metric, len(got[i].Floats), want[i].Metric, len(want[i].Floats))
+		}
+		for j, p := range want[i].Floats {
+			compared++
+			if q := got[i].Floats[j]; q.T == p.T && (math.Float64bits(p.F) == math.Float64bits(q.F) || math.IsNaN(p.F) && math.IsNaN(q.F)) {
+				continue
+			}
+			if isSum && math.Abs(got[i].Floats[j].F-p.F) <= 1e-12*s.of(want[i].Metric).absolute(p.T-window.Milliseconds()-3600_000, p.T) {
+				differ++
+				continue
+			}
+			s.describe(t, expr, p.T, want[i].Metric)
+			t.Errorf("%s at %d (query from %d, step %s), %s: %v, %v from samples", expr, p.T, from.UnixMilli(), step, want[i].Metric, got[i].Floats[j].F, p.F)
+			return
+		}
+	}
+	plan := rollup.NewPlan(rollup.Windows{Start: start, Step: step.Milliseconds(), Range: window.Milliseconds(), Count: int(to.Sub(from)/step) + 1, Last: fn == ""},
+		rollup.Sources{Until: s.days.Made(), Coarsest: rollup.Hour})
+	if plan != nil {
+		used++
+	}
+	return compared, differ, used
+}
+
+// describe logs what both engines know of the window of a value.
+func (s *rolled) describe(t *testing.T, expr string, at int64, metric labels.Labels) {
+	t.Helper()
+	_, rest, _ := strings.Cut(expr, "(")
+	if rest == "" {
+		return
+	}
+	for _, fn := range []string{"count_over_time", "first_over_time", "last_over_time", "ts_of_first_over_time", "ts_of_last_over_time", "resets", "changes", "increase", "delta"} {
+		for name, e := range map[string]*engine.Engine{"rollups": s.engine, "samples": s.raw} {
+			for _, found := range s.ask(t, e, fn+"("+rest, time.UnixMilli(at), time.UnixMilli(at), time.Hour) {
+				if found.Metric.Get("instance") == metric.Get("instance") {
+					t.Logf("%s: %s %v", name, fn, found.Floats)
+				}
+			}
+		}
+	}
+}
+
+// of returns the series with the labels of a result, which may lack the name.
+func (s *rolled) of(metric labels.Labels) *rolledSeries {
+	for i := range s.series {
+		if s.series[i].ls.Get("instance") == metric.Get("instance") {
+			return &s.series[i]
+		}
+	}
+	return nil
+}
+
+// ask returns the answer of an engine.
+func (s *rolled) ask(t *testing.T, e *engine.Engine, expr string, from, to time.Time, step time.Duration) promql.Matrix {
+	t.Helper()
+	engine := eval.New(promql.EngineOpts{
+		MaxSamples: math.MaxInt, Timeout: time.Hour, LookbackDelta: 5 * time.Minute, EnableAtModifier: true, EnableNegativeOffset: true, Parser: parser.NewParser(promqltest.TestParserOpts),
+	}, eval.NewMemory(0, 0))
+	q, err := engine.NewRangeQuery(t.Context(), e, nil, expr, from, to, step)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer q.Close()
+	res := q.Exec(t.Context())
+	if res.Err != nil {
+		t.Fatalf("%s: %v", expr, res.Err)
+	}
+	return res.Value.(promql.Matrix)
+}
