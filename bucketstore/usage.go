@@ -5,11 +5,13 @@ type Usage struct {
 	// Bytes are those of all its files. Those of days that were deleted and still have their
 	// files are left out.
 	Bytes uint64
-	// Days are the days of METRIC with cells, in order.
+	// Days are the days with raw cells, in order.
 	Days []DayUsage
+	// Resolutions is about how many of the bytes each resolution of METRIC takes.
+	Resolutions [NumResolutions]uint64
 }
 
-// A DayUsage is a day of sample times and about how many bytes it takes.
+// A DayUsage is a day of sample times and about how many bytes its raw cells take.
 type DayUsage struct {
 	// End is when it is over, in milliseconds.
 	End   int64

@@ -18,7 +18,6 @@ import (
 	"github.com/cockroachdb/pebble/v2/sstable/colblk"
 	"github.com/cockroachdb/pebble/v2/vfs"
 
-	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/series"
 )
 
@@ -265,22 +264,25 @@ func describeRange(first, last []byte) string {
 	return fmt.Sprintf("%s, row %q, to %s, row %q", from, row, to, lastRow)
 }
 
-// describeKey returns the table and day of a stored key, or of the front of one, in words,
-// and the row.
-func describeKey(key []byte) (table, row string) {
+// describeKey returns the table, layer and day of a stored key, or of the front of one, in
+// words, and the row.
+func describeKey(key []byte) (where, row string) {
 	if len(key) == 0 {
 		return "the store", ""
 	}
-	table = bucketstore.Table(key[0] - 1).String()
+	table, layer := tableOf(key[0])
+	if where = table.String(); layer != "" {
+		where = fmt.Sprintf("%s (%s)", table, layer)
+	}
 	head := headSize(key[0])
 	if len(key) < head {
-		return table, ""
+		return where, ""
 	}
 	if c := calendarOf(key[0]); c != nil {
-		if day := dayOf(key, key[0]); day <= lastDay {
-			table += " of " + time.UnixMilli(int64(day)*c.span).UTC().Format(time.DateOnly)
+		if day := dayOf(key, key[0]); day <= c.last() {
+			where += " of " + time.UnixMilli(int64(day)*c.span).UTC().Format(time.DateOnly)
 		}
 	}
 	text, _, _ := bytes.Cut(key[head:], rowEnd)
-	return table, string(text)
+	return where, string(text)
 }

@@ -25,6 +25,13 @@ func openForEver(t *testing.T, disk vfs.FS) (*pebble.Store, *prometheus.Registry
 	}.WithFS(disk)), registry
 }
 
+// expireBefore expires all resolutions.
+func expireBefore(s *pebble.Store, cut int64) {
+	for r := range bucketstore.NumResolutions {
+		s.ExpireBefore(r, cut)
+	}
+}
+
 func putAt(t *testing.T, s *pebble.Store, name, family string, at int64) {
 	t.Helper()
 	key, qual := keyAt(name, at)
@@ -53,13 +60,13 @@ func TestExpireBefore(t *testing.T) {
 		apply(t, s, table, "at", setOp(family, "q", cut, ""))
 	}
 	before := dump(t, s, bucketstore.Metric)
-	s.ExpireBefore(firstDay * dayMillis)
-	s.ExpireBefore(0)
+	expireBefore(s, firstDay*dayMillis)
+	expireBefore(s, 0)
 	if got := dump(t, s, bucketstore.Metric); got != before {
 		t.Errorf("METRIC was\n%s\nis\n%s", before, got)
 	}
-	s.ExpireBefore(cut)
-	s.ExpireBefore(cut - dayMillis) // It is behind.
+	expireBefore(s, cut)
+	expireBefore(s, cut-dayMillis) // It is behind.
 	// The day before the cut; of the day with the long chunk all but that; of CURRENT and INDEX a
 	// row each. The day of the cut is not over.
 	waitForMetric(t, registry, "adapter_pebble_swept_cells_total", 2+3+2)
@@ -74,7 +81,7 @@ func TestExpireBefore(t *testing.T) {
 		t.Errorf("cells by day: %v, want %v", got, want)
 	}
 	// A day whose end is the cut goes as a whole.
-	s.ExpireBefore((firstDay + 3) * dayMillis)
+	expireBefore(s, (firstDay+3)*dayMillis)
 	waitForMetric(t, registry, "adapter_pebble_sweep_drops_total", 3)
 }
 
@@ -130,7 +137,7 @@ func testDroppedBytes(t *testing.T, compacted bool) {
 	if err != nil || len(u.Days) != 4 || u.Days[3].End != (firstDay+4)*dayMillis || u.Days[0].Bytes == 0 || u.Bytes < uint64(before) {
 		t.Errorf("%+v, %v", u, err)
 	}
-	s.ExpireBefore((firstDay + 3) * dayMillis)
+	expireBefore(s, (firstDay+3)*dayMillis)
 	waitForMetric(t, registry, "adapter_pebble_sweep_drops_total", 3)
 	// The estimate counts whole blocks, of which these days have few.
 	if got := metricValue(t, registry, "adapter_pebble_sweep_dropped_bytes_total"); got < float64(before)/2 || got > float64(before) && !compacted {
@@ -171,7 +178,7 @@ func TestPowerLossBeforeDrop(t *testing.T) {
 				for n := range days {
 					horizon := int64(firstDay+n) * dayMillis
 					apply(t, s, bucketstore.Meta, "horizon", setOp("m", "v", horizon, fmt.Sprint(horizon)))
-					s.ExpireBefore(horizon)
+					expireBefore(s, horizon)
 					if random.IntN(2) == 0 {
 						waitForMetric(t, registry, "adapter_pebble_sweep_drops_total", float64(n))
 						dropped = n

@@ -10,7 +10,7 @@ import (
 	"github.com/promtable/promtable/series"
 )
 
-// A calendar says how a table maps cells to days.
+// A calendar says how a layer maps cells to days.
 type calendar struct {
 	// period is the unit of bases, and span the length of a day, in milliseconds.
 	period, span int64
@@ -18,16 +18,22 @@ type calendar struct {
 	byDelta bool
 }
 
-// calendarOf returns the calendar of a table, nil if it has no days.
-func calendarOf(table byte) *calendar {
-	switch table {
-	case metricByte:
+// calendarOf returns the calendar of a layer, nil if it has no days. A day of hourly rollups is
+// a whole base: they are few.
+func calendarOf(first byte) *calendar {
+	switch first {
+	case rawByte, countByte, fiveMinutesByte:
 		return &calendar{period: series.Period, span: 24 * 60 * 60 * 1000, byDelta: true}
+	case oneHourByte:
+		return &calendar{period: series.Period, span: series.Period}
 	case indexByte:
 		return &calendar{period: series.IndexPeriod, span: series.IndexPeriod}
 	}
 	return nil
 }
+
+// last is the last day of any cell, but for noDay.
+func (c *calendar) last() uint32 { return uint32((series.MaxTime + c.period) / c.span) }
 
 // end returns when a day is over, in milliseconds.
 func (c *calendar) end(day uint32) int64 { return (int64(day) + 1) * c.span }
@@ -40,12 +46,19 @@ const (
 	daySize = 4
 )
 
-// A bucket is the start of the days of a row. A row without a base has one day only, noDay.
+// A bucket is the start of the days of a row in a layer. A row without a base has one day only,
+// noDay.
 type bucket struct {
 	*calendar
 	base int64 // in milliseconds
 	// hasBase says that the key has a base.
 	hasBase bool
+}
+
+// in returns the same bucket in another layer.
+func (b bucket) in(c *calendar) bucket {
+	b.calendar = c
+	return b
 }
 
 // bucketOf returns the bucket of a row. Every read and write computes it, so it depends on
@@ -112,17 +125,15 @@ type deltaRange struct{ first, last uint32 }
 
 func allDeltas() deltaRange { return deltaRange{0, 1<<32 - 1} }
 
-// deltasOf returns a range with the deltas of all requested cells.
-func deltasOf(families []bucketstore.FamilyRange) deltaRange {
-	d := deltaRange{first: 1<<32 - 1}
-	for _, fr := range families {
-		d.first = min(d.first, delta(fr.Start))
-		if len(fr.Limit) == 0 {
-			d.last = 1<<32 - 1
-		}
-		d.last = max(d.last, delta(fr.Limit))
+func noDeltas() deltaRange { return deltaRange{1<<32 - 1, 0} }
+
+// include makes d a range with the deltas of fr, too.
+func (d *deltaRange) include(fr bucketstore.FamilyRange) {
+	d.first = min(d.first, delta(fr.Start))
+	if len(fr.Limit) == 0 {
+		d.last = 1<<32 - 1
 	}
-	return d
+	d.last = max(d.last, delta(fr.Limit))
 }
 
 // days returns the days in exist that may hold cells with these deltas.
@@ -145,49 +156,83 @@ func delta(qualifier []byte) uint32 {
 	return binary.BigEndian.Uint32(padded[:])
 }
 
-// split divides r into parts, in order. For each part it returns the days in exist that may
-// hold its cells with these deltas. A table without days has one day, 0.
+// A splitter divides ranges of rows by the days in which their cells may lie.
+type splitter struct {
+	layers []layerDays
+	parts  []partition // space
+}
+
+// in returns the days that may hold cells of a bucket, by layer. They are valid until the next
+// call. Those of rows without a base are among them if none is set.
+func (s *splitter) in(b bucket, none bool) []partition {
+	s.parts = s.parts[:0]
+	for n := range s.layers {
+		l := &s.layers[n]
+		for _, day := range b.in(l.calendar).days(l.exist, l.deltas) {
+			s.parts = append(s.parts, partition{n, day})
+		}
+		if last := len(l.exist) - 1; none && b.hasBase && last >= 0 && l.exist[last] == noDay {
+			s.parts = append(s.parts, partition{n, noDay})
+		}
+	}
+	return s.parts
+}
+
+// all returns all days.
+func (s *splitter) all() []partition {
+	s.parts = s.parts[:0]
+	for n := range s.layers {
+		for _, day := range s.layers[n].exist {
+			s.parts = append(s.parts, partition{n, day})
+		}
+	}
+	return s.parts
+}
+
+// split divides r into parts, in order. For each part it returns the days that may hold its
+// cells, by layer. They are valid until the next ones. A layer without days has one, 0.
 //
 // If the bounds of r differ only from the base on, all rows of a part have one base or
 // none: between two such keys there is no key with a base before the first or after the
 // last. That is why bucketOf looks at the first digit after a comma, whatever follows.
-func (t *table) split(r series.RowRange, exist []uint32, d deltaRange) iter.Seq2[series.RowRange, []uint32] {
-	return func(yield func(series.RowRange, []uint32) bool) {
+func (s *splitter) split(r series.RowRange) iter.Seq2[series.RowRange, []partition] {
+	return func(yield func(series.RowRange, []partition) bool) {
+		c := s.layers[0].calendar
 		at, first, last, ok := commonBases(r)
 		switch {
-		case t.calendar == nil:
-			yield(r, []uint32{0})
+		case c == nil:
+			s.parts = append(s.parts[:0], partition{})
+			yield(r, s.parts)
 		case isSingle(r):
-			yield(r, t.bucketOf(r.Start).days(exist, d))
+			yield(r, s.in(c.bucketOf(r.Start), false))
 		case !ok:
-			yield(r, exist)
+			yield(r, s.all())
 		default:
-			t.splitBases(r, at, first&^(t.period-1), last, exist, d, yield)
+			s.splitBases(r, c.period, at, first, last, yield)
 		}
 	}
 }
 
 // splitBases is split for a range whose bounds have the bases first and last at the offset
 // at.
-func (c *calendar) splitBases(r series.RowRange, at int, first, last int64, exist []uint32, d deltaRange, yield func(series.RowRange, []uint32) bool) {
-	none := bucket{calendar: c}.days(exist, d)
-	days, found := none, false
-	for base := first; base <= last; base += c.period {
-		next := bucket{calendar: c, base: base, hasBase: true}.days(exist, d)
-		if len(next) == 0 {
+func (s *splitter) splitBases(r series.RowRange, period int64, at int, first, last int64, yield func(series.RowRange, []partition) bool) {
+	var before bucket // the last one with cells, so far
+	for base := first &^ (period - 1); base <= last; base += period {
+		next := bucket{base: base, hasBase: true}
+		if len(s.in(next, false)) == 0 {
 			continue
 		}
-		if found {
+		if before.hasBase {
 			limit := series.AppendTime(slices.Clone(r.Start[:at]), base)
-			if !yield(series.RowRange{Start: r.Start, Limit: limit}, days) {
+			if !yield(series.RowRange{Start: r.Start, Limit: limit}, s.in(before, true)) {
 				return
 			}
 			r.Start = limit
 		}
-		days, found = slices.Concat(next, none), true
+		before = next
 	}
 	if !r.IsEmpty() {
-		yield(r, days)
+		yield(r, s.in(before, true))
 	}
 }
 

@@ -13,7 +13,7 @@ import (
 	"github.com/promtable/promtable/series"
 )
 
-// A daySet is the days of a table: all with cells, and perhaps some that had or will have
+// A daySet is the days of a layer: all with cells, and perhaps some that had or will have
 // cells. A writer adds its days before its batch becomes visible. So a reader that opens
 // its iterator first, and loads the set after, misses nothing.
 type daySet struct {
@@ -29,72 +29,69 @@ type daySet struct {
 	lives map[uint32]int64
 }
 
-// load finds the days of a table with cells. It costs a seek for each. Where stored tables
+// load finds the days of a layer with cells. It costs a seek for each. Where stored tables
 // are damaged it takes all days for existing ones that they may hold.
-func (s *daySet) load(db *pebble.DB, table byte) error {
-	days, err := findDays(db, table)
+func (s *daySet) load(db *pebble.DB, first byte) error {
+	days, err := findDays(db, first)
 	s.lives = make(map[uint32]int64)
 	s.sorted.Store(&days)
 	return err
 }
 
-func findDays(db *pebble.DB, table byte) (days []uint32, err error) {
+func findDays(db *pebble.DB, layer byte) (days []uint32, err error) {
 	iter, err := db.NewIter(nil)
 	if err != nil {
 		return nil, err
 	}
-	days, err = appendDaysIn(nil, iter, table, []byte{table}, []byte{table + 1})
+	days, err = appendDaysIn(nil, iter, layer, []byte{layer}, []byte{layer + 1})
 	_ = iter.Close() // its error is that of the last seek
 	return days, err
 }
 
 // appendDaysIn appends the days of stored keys in [lower, upper).
-func appendDaysIn(days []uint32, iter *pebble.Iterator, table byte, lower, upper []byte) (_ []uint32, err error) {
+func appendDaysIn(days []uint32, iter *pebble.Iterator, layer byte, lower, upper []byte) (_ []uint32, err error) {
 	iter.SetBounds(lower, upper)
 	for valid := iter.First(); valid; valid = iter.SeekGE(lower) {
 		key := iter.Key()
-		if len(key) < headSize(table) {
+		if len(key) < headSize(layer) {
 			return nil, fmt.Errorf("%w: stored key %q has no day", series.ErrCorrupt, key)
 		}
 		day := binary.BigEndian.Uint32(key[1:])
 		days = append(days, day)
-		lower = appendHeadLimit(nil, table, day)
+		lower = appendHeadLimit(nil, layer, day)
 	}
 	info := pebble.ExtractDataCorruptionInfo(iter.Error())
 	if info == nil {
 		return days, iter.Error()
 	}
-	first, last := dayOf(lower, table), dayOf(info.Bounds.End.Key, table)
-	if start := dayOf(info.Bounds.Start, table); start > first { // other tables may have earlier days
+	first, last := dayOf(lower, layer), dayOf(info.Bounds.End.Key, layer)
+	if start := dayOf(info.Bounds.Start, layer); start > first { // other layers may have earlier days
 		first = start
-		if days, err = appendDaysIn(days, iter, table, lower, appendHead(nil, table, first)); err != nil {
+		if days, err = appendDaysIn(days, iter, layer, lower, appendHead(nil, layer, first)); err != nil {
 			return nil, err
 		}
 	}
-	days = appendRealDays(days, first, max(first, last))
-	if lower = appendHeadLimit(nil, table, max(first, last)); bytes.Compare(lower, upper) >= 0 {
+	days = calendarOf(layer).appendRealDays(days, first, max(first, last))
+	if lower = appendHeadLimit(nil, layer, max(first, last)); bytes.Compare(lower, upper) >= 0 {
 		return days, nil
 	}
-	return appendDaysIn(days, iter, table, lower, upper)
+	return appendDaysIn(days, iter, layer, lower, upper)
 }
 
-// dayOf returns the day of a stored key, of a prefix of one, or of one of another table.
-func dayOf(key []byte, table byte) uint32 {
+// dayOf returns the day of a stored key, of a prefix of one, or of one of another layer.
+func dayOf(key []byte, layer byte) uint32 {
 	switch {
-	case len(key) > 0 && key[0] > table:
+	case len(key) > 0 && key[0] > layer:
 		return noDay
-	case len(key) < headSize(table) || key[0] < table:
+	case len(key) < headSize(layer) || key[0] < layer:
 		return 0
 	}
 	return binary.BigEndian.Uint32(key[1:])
 }
 
-// lastDay is the last day of any cell in METRIC and INDEX, but for noDay.
-const lastDay = uint32((series.MaxTime + series.Period) / (24 * 60 * 60 * 1000))
-
 // appendRealDays appends the days from first to last that cells can have.
-func appendRealDays(days []uint32, first, last uint32) []uint32 {
-	for day := first; day <= min(last, lastDay); day++ {
+func (c *calendar) appendRealDays(days []uint32, first, last uint32) []uint32 {
+	for day := first; day <= min(last, c.last()); day++ {
 		days = append(days, day)
 	}
 	if last == noDay {

@@ -48,12 +48,12 @@ func TestOpenErrors(t *testing.T) {
 		files map[string]string
 		want  []string
 	}{
-		{"unknown format", map[string]string{"FORMAT": unusual + "\n"}, []string{unusual, "promtable pebble format 2", "--storage.path"}},
-		{"the format before", map[string]string{"FORMAT": "promtable pebble format 1\n"}, []string{"format 1", "format 2", "start with a new --storage.path"}},
+		{"unknown format", map[string]string{"FORMAT": unusual + "\n"}, []string{unusual, "promtable pebble format 2", "promtable pebble format 3", "--storage.path"}},
+		{"an old format", map[string]string{"FORMAT": "promtable pebble format 1\n"}, []string{"format 1", "format 2", "format 3", "start with a new --storage.path"}},
 		{"damaged format", map[string]string{"FORMAT": "\x00\x00"}, []string{`FORMAT says "\x00\x00"`, "damaged"}},
 		{"empty format", map[string]string{"FORMAT": ""}, []string{`FORMAT says ""`, "damaged"}},
-		{"a flipped bit in the format", map[string]string{"FORMAT": "promtable pebblm format 2\n"}, []string{"the file is damaged; restore it from a backup"}},
-		{"a flipped bit in its number", map[string]string{"FORMAT": "promtable pebble format 3\n"}, []string{"if this version wrote it, FORMAT is damaged"}},
+		{"a flipped bit in the format", map[string]string{"FORMAT": "promtable pebblm format 3\n"}, []string{"the file is damaged; restore it from a backup"}},
+		{"a flipped bit in its number", map[string]string{"FORMAT": "promtable pebble format 7\n"}, []string{"if this version wrote it, FORMAT is damaged"}},
 		{"a database of another program", map[string]string{"MANIFEST-000001": "x"}, []string{"no file FORMAT", "not one of ours"}},
 		{"Prometheus", map[string]string{"wal/00000000": "x"}, []string{"is one of Prometheus", `"wal"`}},
 		{"Prometheus without a log", map[string]string{"chunks_head/000001": "x"}, []string{"is one of Prometheus", `"chunks_head"`}},

@@ -18,36 +18,47 @@
 // CheckTables reads every block of every table, and SetAside replaces a damaged table by what
 // can be read of it. Both are for a store that no process uses.
 //
-// # Layout, format 2
+// # Layout, format 3
 //
-// A directory of an older format is refused: format 0 had no days, format 1 none in INDEX.
 // Every cell is one key-value pair of Pebble:
 //
-//	key    table  day               row key, escaped  0x00 0x01  family  0x00  qualifier
+//	key    layer  day               row key, escaped  0x00 0x01  family  0x00  qualifier
 //	       1 B    4 B, big-endian   0x00 is 0x00 0xff             text          to the end
-//	       METRIC and INDEX
+//	              METRIC and INDEX
 //
 //	value  cell time, ms     value
 //	       8 B, big-endian   to the end
 //
-// The first byte is 1 for METRIC, 2 for CURRENT, 3 for INDEX, 4 for META. These bytes sort
-// as the contract wants it, in METRIC and INDEX within a day. The end mark 0x00 0x01 sorts
+// A layer is a table, or a resolution of METRIC:
+//
+//	1  METRIC, but for the families below    5  METRIC, family d
+//	2  CURRENT                               6  METRIC, family 5m
+//	3  INDEX                                 7  METRIC, family 1h
+//	4  META
+//
+// These bytes sort as the contract wants it, in METRIC and INDEX within a layer and day. The end mark 0x00 0x01 sorts
 // before every byte that may follow in a longer row key. The NUL after a family sorts
 // before every letter or digit of a longer family name.
+//
+// Format 2 was the same without the layers 5 to 7: METRIC had no such families. So a directory of
+// format 2 is opened as it is, and becomes one of format 3 by a new number in FORMAT. Older ones are refused:
+// format 0 had no days, format 1 none in INDEX.
 //
 // # Days
 //
 // Samples arrive in order of time, for all series at once, and so do the index periods of
 // series. So keys of METRIC and INDEX begin with the time, but coarsely. New data sorts
-// after all old data; a past day is never compacted again, only dropped when all of it has
-// expired. In METRIC the day is
+// after all old data of its layer; a past day is never compacted again, only dropped when all of
+// it has expired. Rollups are made when their day is over: in layers of their own they leave the
+// samples of the day alone. In METRIC the day is
 //
 //	(base + delta) / 86,400,000
 //
 // in whole days since 1970. The base is in the row key; the delta is the first four bytes
-// of the qualifier, padded with NULs. In INDEX a day is as long as an index period, and
-// comes from the period in the row key:
+// of the qualifier, padded with NULs. Hourly rollups are few, so their days are bases, and in
+// INDEX a day is as long as an index period. Both come from the time in the row key:
 //
+//	base / 2^32
 //	period / 2^29
 //
 // The base is the 13 digits of a multiple of 2^32, the period of 2^29, after the first
@@ -55,15 +66,16 @@
 // row lies in day 0xffffffff. The day depends on nothing else, so every operation on a
 // column finds it. The days of a row, in their order, hold the cells of a family in theirs.
 //
-// A scan merges the days of its rows and deltas. The set of days is in memory: it is read
-// at the start, by one seek for each day, and every write adds its days before it becomes
-// visible.
+// A scan merges the days of its rows and deltas, in the layers of its families. The set of days
+// of each layer is in memory: it is read at the start, by one seek for each day, and every write
+// adds its days before it becomes visible.
 //
 // # Engine
 //
 // The key up to and including the end mark is Pebble's prefix. There are no Bloom filters:
 // scans do not use them, and conditions are few. A cell is written as a merge operand, and
-// the merger keeps the cell with the greatest time, so that no write needs a read. To
+// the merger keeps the cell with the greatest time, so that no write needs a read. In layer 5 it
+// adds the values of cells of equal times, which are numbers of eight bytes, big-endian. To
 // delete a family is a range tombstone, one for each day. Pebble records the names of the
 // comparer and of the merger; they belong to the format.
 //

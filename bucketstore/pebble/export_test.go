@@ -8,6 +8,8 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/sstable/block"
 	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/promtable/promtable/bucketstore"
 )
 
 // WithFS returns c with another file system.
@@ -62,8 +64,8 @@ func (s *Store) Flush() error { return s.db.Flush() }
 
 // HasLost says whether the cell in this column of METRIC is among what cannot be read of d.
 func (d *DamagedTable) HasLost(row []byte, family string, qualifier []byte) bool {
-	day := calendarOf(metricByte).bucketOf(row).day(qualifier)
-	key := appendColumn(appendRow(appendHead(nil, metricByte, day), row), family, qualifier)
+	l := newTable(bucketstore.Tables(bucketstore.Retention{})[bucketstore.Metric]).layerOf(family)
+	key := appendColumn(appendRow(appendHead(nil, l.first, l.bucketOf(row).day(qualifier)), row), family, qualifier)
 	if d.whole {
 		return bytes.Compare(d.info.Smallest.UserKey, key) <= 0 && bytes.Compare(key, d.info.Largest.UserKey) <= 0
 	}

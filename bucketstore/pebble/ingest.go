@@ -46,7 +46,7 @@ func prepareIngest(fs vfs.FS, dir string) error {
 // isIngestible says whether muts should be ingested: many cells, and nothing else.
 func (s *Store) isIngestible(t *table, muts []bucketstore.Mutation) bool {
 	least := s.ingestBytes
-	if t.first == metricByte {
+	if t.name == bucketstore.Metric {
 		least *= ingestMetric
 	}
 	size := 0
@@ -79,37 +79,35 @@ func (s *Store) checkPlace(key []byte) error {
 	return nil
 }
 
-// ingest writes cells as a table of its own, which Pebble ingests. They become visible and
-// durable together. Where the store is damaged they go through the log, which reads nothing.
+// ingest writes cells as tables of their own, one for each layer, which Pebble ingests. They
+// become visible and durable together. Where the store is damaged they go through the log, which reads nothing.
 func (s *Store) ingest(ctx context.Context, t *table, muts []bucketstore.Mutation) error {
 	start := time.Now()
 	e := newEncoder(t, nil)
-	path := s.fs.PathJoin(s.dir, ingestDirectory, strconv.FormatUint(s.ingested.Add(1), 10)+".sst")
-	first, err := s.writeTable(path, e.cells(muts))
-	if err == nil {
-		err = s.checkPlace(first)
-	}
+	paths, err := s.writeTables(e.cells(muts))
 	if errors.Is(err, errDamagedPlace) {
-		return errors.Join(s.applyBlind(ctx, t, muts), removeIfThere(s.fs, path))
+		return errors.Join(s.applyBlind(ctx, t, muts), removeIfThere(s.fs, paths...))
 	}
 	if err == nil {
 		s.columns.RLock()
-		e.days.addWritten(e.written)
-		err = s.db.Ingest(ctx, []string{path})
+		e.addWritten()
+		err = s.db.Ingest(ctx, paths)
 		s.columns.RUnlock()
 	}
 	if err != nil {
-		return errors.Join(fmt.Errorf("ingest a table: %w", err), removeIfThere(s.fs, path))
+		return errors.Join(fmt.Errorf("ingest a table: %w", err), removeIfThere(s.fs, paths...))
 	}
 	s.metrics.commits.Observe(time.Since(start).Seconds())
 	return nil
 }
 
-func removeIfThere(fs vfs.FS, path string) error {
-	if err := fs.Remove(path); !errors.Is(err, os.ErrNotExist) {
-		return err
+func removeIfThere(fs vfs.FS, paths ...string) (err error) {
+	for _, path := range paths {
+		if removeErr := fs.Remove(path); !errors.Is(removeErr, os.ErrNotExist) {
+			err = errors.Join(err, removeErr)
+		}
 	}
-	return nil
+	return err
 }
 
 // A storedCell is a stored key and value, one after the other, and its position among all
@@ -134,8 +132,8 @@ func compareCells(a, b storedCell) int {
 // cells yields the stored cells of muts, in order, without overwritten ones. Each is valid
 // until the next.
 func (e *encoder) cells(muts []bucketstore.Mutation) iter.Seq[storedCell] {
-	if days, ok := e.daysInOrder(muts); ok {
-		return e.cellsByDay(muts, days)
+	if keys, ok := e.dayKeysInOrder(muts); ok {
+		return e.cellsByDay(muts, keys)
 	}
 	var space []byte
 	cells := make([]storedCell, 0, len(muts))
@@ -153,34 +151,44 @@ func (e *encoder) cells(muts []bucketstore.Mutation) iter.Seq[storedCell] {
 	return slices.Values(dropOverwritten(cells))
 }
 
-// daysInOrder returns the days of muts if they are one cell of each row, in order of keys.
-func (e *encoder) daysInOrder(muts []bucketstore.Mutation) (days []uint32, ok bool) {
-	days = make([]uint32, len(muts))
+// A dayKey is a layer and a day, in the order of stored keys.
+type dayKey uint64
+
+func newDayKey(l *layer, day uint32) dayKey { return dayKey(l.number)<<32 | dayKey(day) }
+
+// dayKeysInOrder returns the layers and days of muts if they are one cell of each row, in order
+// of keys.
+func (e *encoder) dayKeysInOrder(muts []bucketstore.Mutation) (keys []dayKey, ok bool) {
+	keys = make([]dayKey, len(muts))
 	for i := range muts {
 		if len(muts[i].Ops) != 1 || i > 0 && bytes.Compare(muts[i-1].Key, muts[i].Key) >= 0 {
 			return nil, false
 		}
-		if e.calendar != nil {
-			days[i] = e.bucketOf(muts[i].Key).day(muts[i].Ops[0].Qualifier)
+		op := &muts[i].Ops[0]
+		l := e.table.layerOf(op.Family)
+		keys[i] = newDayKey(l, 0)
+		if l.calendar != nil {
+			keys[i] = newDayKey(l, l.bucketOf(muts[i].Key).day(op.Qualifier))
 		}
 	}
-	return days, true
+	return keys, true
 }
 
-// cellsByDay yields the cells of muts, which are in order but for their days.
-func (e *encoder) cellsByDay(muts []bucketstore.Mutation, days []uint32) iter.Seq[storedCell] {
+// cellsByDay yields the cells of muts, which are in order but for their layers and days.
+func (e *encoder) cellsByDay(muts []bucketstore.Mutation, keys []dayKey) iter.Seq[storedCell] {
 	return func(yield func(storedCell) bool) {
 		var both []byte
-		for _, day := range slices.Compact(slices.Sorted(slices.Values(days))) {
-			if e.calendar != nil {
-				e.written = insertDay(e.written, day)
+		for _, key := range slices.Compact(slices.Sorted(slices.Values(keys))) {
+			l, day := e.table.layers[key>>32], uint32(key)
+			if l.calendar != nil {
+				e.written[l.number] = insertDay(e.written[l.number], day)
 			}
 			for i := range muts {
-				if days[i] != day {
+				if keys[i] != key {
 					continue
 				}
 				op := &muts[i].Ops[0]
-				both = appendColumn(appendRow(appendHead(both[:0], e.first, day), muts[i].Key), op.Family, op.Qualifier)
+				both = appendColumn(appendRow(appendHead(both[:0], l.first, day), muts[i].Key), op.Family, op.Qualifier)
 				keySize := len(both)
 				both = slices.Grow(both, timeSize+len(op.Value))[:keySize+timeSize+len(op.Value)]
 				putCell(both[keySize:], op.Time, op.Value)
@@ -197,7 +205,7 @@ func (e *encoder) appendCells(cells []storedCell, mut *bucketstore.Mutation, spa
 	e.enter(mut.Key)
 	for i := range mut.Ops {
 		op := &mut.Ops[i]
-		e.setWrittenDay(op.Qualifier)
+		e.setWrittenDay(op)
 		keySize := e.columnSize(op)
 		both := space(keySize + timeSize + len(op.Value))
 		appendColumn(append(both[:0], e.row...), op.Family, op.Qualifier)
@@ -225,20 +233,38 @@ func dropOverwritten(cells []storedCell) []storedCell {
 	return kept
 }
 
-// writeTable writes cells to a new file, durably, and returns the first key.
-func (s *Store) writeTable(path string, cells iter.Seq[storedCell]) (first []byte, err error) {
-	file, err := s.fs.Create(path, vfs.WriteCategoryUnspecified)
-	if err != nil {
-		return nil, err
-	}
-	w := sstable.NewWriter(objstorageprovider.NewFileWritable(file), s.tableOptions)
+// writeTables writes cells to new files, durably, one for each layer, and returns their paths. A
+// table of several layers would lie over all that is between them.
+func (s *Store) writeTables(cells iter.Seq[storedCell]) (paths []string, err error) {
+	var w *sstable.Writer
+	layer := byte(0)
 	for c := range cells {
-		if first == nil {
-			first = bytes.Clone(c.key())
+		if first := c.key()[0]; first != layer {
+			if err = closeTable(w); err == nil {
+				err = s.checkPlace(c.key())
+			}
+			if err != nil {
+				return paths, err
+			}
+			layer = first
+			paths = append(paths, s.fs.PathJoin(s.dir, ingestDirectory, strconv.FormatUint(s.ingested.Add(1), 10)+".sst"))
+			file, err := s.fs.Create(paths[len(paths)-1], vfs.WriteCategoryUnspecified)
+			if err != nil {
+				return paths, err
+			}
+			w = sstable.NewWriter(objstorageprovider.NewFileWritable(file), s.tableOptions)
 		}
 		if err := w.Merge(c.key(), c.value()); err != nil {
-			return nil, errors.Join(err, w.Close())
+			return paths, errors.Join(err, w.Close())
 		}
 	}
-	return first, w.Close()
+	return paths, closeTable(w)
+}
+
+// closeTable closes w, unless it is nil.
+func closeTable(w *sstable.Writer) error {
+	if w == nil {
+		return nil
+	}
+	return w.Close()
 }

@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"fmt"
 
-	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/series"
 )
 
@@ -21,45 +20,49 @@ const (
 
 var rowEnd = []byte{escape, endMark}
 
-// tableByte is the first byte of all keys of a table. It is never 0, so that it cannot look
-// like the start of an end mark.
-func tableByte(t bucketstore.Table) byte { return byte(t) + 1 }
-
-// The first bytes of the tables with days.
+// The first bytes of stored keys, one for each layer. None is 0, so that it cannot look like
+// the start of an end mark. Format 2 had the first four.
 const (
-	metricByte = byte(bucketstore.Metric) + 1
-	indexByte  = byte(bucketstore.Index) + 1
+	rawByte byte = iota + 1
+	currentByte
+	indexByte
+	metaByte
+	countByte
+	fiveMinutesByte
+	oneHourByte
 )
 
-// hasDays says whether a table has days.
-func hasDays(table byte) bool { return table == metricByte || table == indexByte }
+// hasDays says whether a layer has days.
+func hasDays(first byte) bool {
+	return first == rawByte || first == indexByte || countByte <= first && first <= oneHourByte
+}
 
-// headSize is the size of the head of the keys of a table: all before the row.
-func headSize(table byte) int {
-	if hasDays(table) {
+// headSize is the size of the head of the keys of a layer: all before the row.
+func headSize(first byte) int {
+	if hasDays(first) {
 		return 1 + daySize
 	}
 	return 1
 }
 
-// appendHead appends the head of the keys of a table, for this day if it has days.
-func appendHead(dst []byte, table byte, day uint32) []byte {
-	dst = append(dst, table)
-	if hasDays(table) {
+// appendHead appends the head of the keys of a layer, for this day if it has days.
+func appendHead(dst []byte, first byte, day uint32) []byte {
+	dst = append(dst, first)
+	if hasDays(first) {
 		dst = binary.BigEndian.AppendUint32(dst, day)
 	}
 	return dst
 }
 
-// putDay replaces the day in a stored key of a table that has days.
+// putDay replaces the day in a stored key of a layer that has days.
 func putDay(key []byte, day uint32) { binary.BigEndian.PutUint32(key[1:], day) }
 
 // appendHeadLimit appends what sorts after all keys with this head.
-func appendHeadLimit(dst []byte, table byte, day uint32) []byte {
-	if !hasDays(table) || day == noDay {
-		return append(dst, table+1)
+func appendHeadLimit(dst []byte, first byte, day uint32) []byte {
+	if !hasDays(first) || day == noDay {
+		return append(dst, first+1)
 	}
-	return appendHead(dst, table, day+1)
+	return appendHead(dst, first, day+1)
 }
 
 // appendBound appends what, after a head, sorts before all cells of the row key and of
@@ -104,18 +107,18 @@ func appendColumnLimit(dst []byte, family string) []byte {
 	return append(dst, familyEnd+1)
 }
 
-// appendLower appends the lower bound of the stored keys of the rows of r, in this day if
-// the table has days.
-func appendLower(dst []byte, table byte, day uint32, r series.RowRange) []byte {
-	return appendBound(appendHead(dst, table, day), r.Start)
+// appendLower appends the lower bound of the stored keys of the rows of r in a layer, in this
+// day if it has days.
+func appendLower(dst []byte, first byte, day uint32, r series.RowRange) []byte {
+	return appendBound(appendHead(dst, first, day), r.Start)
 }
 
 // appendUpper appends their upper bound.
-func appendUpper(dst []byte, table byte, day uint32, r series.RowRange) []byte {
+func appendUpper(dst []byte, first byte, day uint32, r series.RowRange) []byte {
 	if len(r.Limit) == 0 {
-		return appendHeadLimit(dst, table, day)
+		return appendHeadLimit(dst, first, day)
 	}
-	return appendBound(appendHead(dst, table, day), r.Limit)
+	return appendBound(appendHead(dst, first, day), r.Limit)
 }
 
 // splitRow returns the size of the head and the row in a stored key, end mark
@@ -158,9 +161,7 @@ func parseRow(dst, row []byte) (key []byte, err error) {
 }
 
 // isSum says whether a stored key is that of a cell of a sum family.
-func isSum(key []byte) bool {
-	return len(key) > 0 && key[0] == metricByte && bytes.HasPrefix(key[splitRow(key):], []byte(series.FamilyCount+"\x00"))
-}
+func isSum(key []byte) bool { return len(key) > 0 && key[0] == countByte }
 
 // putCell writes a stored value to dst, which has exactly its size.
 func putCell(dst []byte, t int64, value []byte) {

@@ -11,17 +11,20 @@ import (
 	"github.com/promtable/promtable/series"
 )
 
-// maxIterators bounds the iterators of a scan. It gives all days of a bucket, and all index
-// periods of four years, iterators of their own. So neighbouring rows are read day by day
-// without seeks. The last iterator is for noDay.
-const maxIterators = 257
+// daySlots bounds the iterators of a scan, but for those of noDay. It gives all days of a bucket
+// in each layer, and all index periods of four years, iterators of their own. So neighbouring
+// rows are read day by day without seeks.
+const (
+	daySlots   = 256
+	layerSlots = daySlots / maxLayers
+)
 
-// A dayIter is an iterator over one day. It only goes forward.
+// A dayIter is an iterator over one day of a layer. It only goes forward.
 type dayIter struct {
 	iter *pebble.Iterator // nil until it is needed
-	// day is the day of iter, if set.
-	day uint32
-	set bool
+	// first and day are the layer and the day of iter; first is 0 if it has none.
+	first byte
+	day   uint32
 	// state is the last state of iter, if sought.
 	sought bool
 	state  pebble.IterValidityState
@@ -74,11 +77,12 @@ func (it *dayIter) step(key, limit []byte) bool {
 	return true
 }
 
-// dayIter returns the iterator of a day. Another day may take it over.
-func (sc *scanner) dayIter(day uint32) (it *dayIter, err error) {
-	it = &sc.iters[day%(maxIterators-1)]
-	if day == noDay {
-		it = &sc.iters[maxIterators-1]
+// dayIter returns the iterator of a day of a layer. Another one may take it over.
+func (sc *scanner) dayIter(p partition) (it *dayIter, err error) {
+	l := sc.layers[p.layer].layer
+	it = &sc.iters[(p.day+uint32(l.number)*layerSlots)%daySlots]
+	if p.day == noDay {
+		it = &sc.iters[daySlots+l.number]
 	}
 	switch {
 	case it.iter != nil:
@@ -89,10 +93,10 @@ func (sc *scanner) dayIter(day uint32) (it *dayIter, err error) {
 			return nil, err
 		}
 	}
-	if !it.set || it.day != day {
-		it.day, it.set, it.sought, it.missed = day, true, false, 0
-		it.lower = appendHead(it.lower[:0], sc.table.first, day)
-		it.upper = appendHeadLimit(it.upper[:0], sc.table.first, day)
+	if it.first != l.first || it.day != p.day {
+		it.first, it.day, it.sought, it.missed = l.first, p.day, false, 0
+		it.lower = appendHead(it.lower[:0], l.first, p.day)
+		it.upper = appendHeadLimit(it.upper[:0], l.first, p.day)
 		it.iter.SetBounds(it.lower, it.upper)
 	}
 	return it, nil
@@ -115,39 +119,38 @@ func (sc *scanner) close() (err error) {
 		if it.iter != nil {
 			err = errors.Join(err, it.iter.Close())
 		}
-		it.iter, it.set = nil, false
+		it.iter, it.first = nil, 0
 	}
 	sc.first, sc.taken = nil, false
 	return err
 }
 
-// A cursor is a row of a range in one day.
+// A cursor is a row of a range in one day of a layer.
 type cursor struct {
-	day uint32
+	partition
 	row []byte // the head and the row of stored keys
 	// upper is the upper bound of the stored keys of the range in this day.
 	upper []byte
 }
 
-// compare orders cursors by row and then by day.
+// compare orders cursors by row and then by layer and day.
 func (sc *scanner) compare(a, b *cursor) int {
 	if c := sc.compareRows(a, b); c != 0 {
 		return c
 	}
-	if a.day < b.day {
+	if a.layer < b.layer || a.layer == b.layer && a.day < b.day {
 		return -1
 	}
 	return 1
 }
 
 func (sc *scanner) compareRows(a, b *cursor) int {
-	head := headSize(sc.table.first)
-	return bytes.Compare(a.row[head:], b.row[head:])
+	return bytes.Compare(a.row[sc.headSize:], b.row[sc.headSize:])
 }
 
 // scanRows delivers the rows of r, whose cells lie in these days. It merges the days: the
 // next row is the least of all cursors.
-func (sc *scanner) scanRows(ctx context.Context, r series.RowRange, days []uint32, out *delivery) error {
+func (sc *scanner) scanRows(ctx context.Context, r series.RowRange, days []partition, out *delivery) error {
 	if err := sc.enter(r, days); err != nil {
 		return err
 	}
@@ -175,20 +178,20 @@ func (sc *scanner) scanRows(ctx context.Context, r series.RowRange, days []uint3
 }
 
 // enter puts a cursor at the first row of r in each of these days.
-func (sc *scanner) enter(r series.RowRange, days []uint32) error {
+func (sc *scanner) enter(r series.RowRange, days []partition) error {
 	sc.waiting = sc.waiting[:0]
 	for len(sc.cursors) < len(days) {
 		sc.cursors = append(sc.cursors, new(cursor))
 	}
-	for i, day := range days {
-		it, err := sc.dayIter(day)
+	for i, p := range days {
+		it, err := sc.dayIter(p)
 		if err != nil {
 			return err
 		}
-		c := sc.cursors[i]
-		c.day = day
-		c.upper = appendUpper(c.upper[:0], sc.table.first, day, r)
-		c.row = appendLower(c.row[:0], sc.table.first, day, r)
+		c, first := sc.cursors[i], sc.layers[p.layer].first
+		c.partition = p
+		c.upper = appendUpper(c.upper[:0], first, p.day, r)
+		c.row = appendLower(c.row[:0], first, p.day, r)
 		it.goTo(c.row, c.upper)
 		if err := sc.wait(c, it); err != nil {
 			return err
@@ -214,12 +217,12 @@ func (sc *scanner) wait(c *cursor, it *dayIter) error {
 
 // readCursor reads the row of c in its day, and moves c to the next row.
 func (sc *scanner) readCursor(c *cursor) error {
-	it, err := sc.dayIter(c.day)
+	it, err := sc.dayIter(c.partition)
 	if err != nil {
 		return err
 	}
 	sc.row = append(sc.row[:0], c.row...)
-	if err := sc.readRow(it, c.upper); err != nil {
+	if err := sc.readRow(it, sc.columns[c.layer], c.upper); err != nil {
 		return err
 	}
 	if err := sc.leaveRow(it, c.upper); err != nil {

@@ -38,7 +38,10 @@ func (m model) apply(mut bucketstore.Mutation) {
 		at := column{string(mut.Key), op.Family, string(op.Qualifier)}
 		held, ok := m[at]
 		switch {
-		case op.Kind == bucketstore.SetCell && (!ok || op.Time >= held.Time):
+		case op.Kind == bucketstore.Add && ok && op.Time == held.Time:
+			op.Value = bucketstore.AppendSum(nil, sumOf(held.Value)+sumOf(op.Value))
+			m[at] = op
+		case (op.Kind == bucketstore.SetCell || op.Kind == bucketstore.Add) && (!ok || op.Time >= held.Time):
 			m[at] = op
 		case op.Kind == bucketstore.DeleteColumn, op.Kind == bucketstore.DeleteColumnBefore && held.Time < op.Time:
 			delete(m, at)
@@ -46,6 +49,14 @@ func (m model) apply(mut bucketstore.Mutation) {
 			maps.DeleteFunc(m, func(c column, _ bucketstore.Op) bool { return c.key == at.key && c.family == at.family })
 		}
 	}
+}
+
+func sumOf(value []byte) int64 {
+	n, err := bucketstore.ParseSum(value)
+	if err != nil {
+		panic(err)
+	}
+	return n
 }
 
 func (m model) holds(key []byte, cond bucketstore.Condition) bool {
@@ -135,7 +146,7 @@ func (g generator) qual() []byte {
 	return append(qual, pick(g, "", "", "\x00", "rest")...)
 }
 
-func (g generator) family() string { return pick(g, "c", "l", "r0") }
+func (g generator) family() string { return pick(g, "1h", "5m", "c", "d", "l", "r0") }
 
 func (g generator) op() bucketstore.Op {
 	op := bucketstore.Op{Family: g.family(), Qualifier: g.qual(), Time: int64(g.IntN(6)), Value: []byte{byte(g.IntN(4))}}
@@ -146,6 +157,8 @@ func (g generator) op() bucketstore.Op {
 		op.Kind = bucketstore.DeleteColumnBefore
 	case n < 5:
 		op.Kind = bucketstore.DeleteFamily
+	case op.Family == series.FamilyCount:
+		op.Kind, op.Value = bucketstore.Add, bucketstore.AppendSum(nil, int64(op.Value[0])-1)
 	}
 	return op
 }
@@ -210,7 +223,7 @@ func (g generator) request() bucketstore.ScanRequest {
 		}
 		req.Rows = append(req.Rows, r)
 	}
-	for _, family := range []string{"c", "l", "r0", "r1"} {
+	for _, family := range []string{"1h", "5m", "c", "d", "l", "r0", "r1"} {
 		switch g.IntN(3) {
 		case 0:
 			req.Families = append(req.Families, bucketstore.FamilyRange{Family: family})
@@ -230,7 +243,7 @@ func TestModelOverDays(t *testing.T) {
 	g := generator{rand.New(rand.NewPCG(seed, 0))}
 	disk, m := vfs.NewMem(), make(model)
 	for range storetest.Rounds(t, 8) {
-		cfg := withChunks("/data")
+		cfg := onDisk("/data")
 		cfg.MemTableBytes, cfg.CacheBytes = 16<<10, 1<<20
 		s, err := pebble.Open(cfg.WithFS(disk))
 		if err != nil {
@@ -239,7 +252,7 @@ func TestModelOverDays(t *testing.T) {
 		for range steps {
 			modelStep(t, g, s, m)
 		}
-		if got, want := scanText(t, s, allChunks()), m.scan(allChunks()); got != want {
+		if got, want := scanText(t, s, allOf(bucketstore.Metric)), m.scan(allOf(bucketstore.Metric)); got != want {
 			t.Fatalf("the store holds\n%s\nwant\n%s", got, want)
 		}
 		if err := s.Close(); err != nil {

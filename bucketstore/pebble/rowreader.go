@@ -7,10 +7,10 @@ import (
 	"github.com/promtable/promtable/bucketstore"
 )
 
-// A rowReader collects the cells of a row, day by day. ~
+// A rowReader collects the cells of a row, day by day and layer by layer. ~
 type rowReader struct {
-	families []columnRange
-	row      []byte // what stored keys of the row begin with, in the day that is read
+	families []string // those that are read, in order
+	row      []byte   // what stored keys of the row begin with, in the day that is read
 
 	cells []bucketstore.Cell
 	// mixed is set if cells are not in order of families.
@@ -28,12 +28,12 @@ func (r *rowReader) begin() {
 	r.space.reset()
 }
 
-// readRow collects the cells of the row in the day of it, which is then behind these
+// readRow collects the cells of columns of the row in the day of it, which is then behind these
 // cells: in the row, at a later one, or at its end if there is none before limit, which is
 // not in the row.
-func (r *rowReader) readRow(it *dayIter, limit []byte) error {
-	for i := range r.families {
-		c := &r.families[i]
+func (r *rowReader) readRow(it *dayIter, columns []columnRange, limit []byte) error {
+	for i := range columns {
+		c := &columns[i]
 		r.seek = append(append(r.seek[:0], r.row...), c.start...)
 		if !it.goTo(r.seek, limit) || !bytes.HasPrefix(it.iter.Key(), r.row) {
 			break
@@ -88,16 +88,16 @@ func (r *rowReader) collect(c *columnRange, qualifier, stored []byte) error {
 	return nil
 }
 
-// order sorts the cells of several days by family. Within a family they are in order
-// already, as the days are.
+// order sorts the cells of several days or layers by family. Within a family they are in
+// order already, as the days are.
 func (r *rowReader) order() {
 	if !r.mixed {
 		return
 	}
 	r.ordered = r.ordered[:0]
-	for i := range r.families {
+	for _, family := range r.families {
 		for _, c := range r.cells {
-			if c.Family == r.families[i].family {
+			if c.Family == family {
 				r.ordered = append(r.ordered, c)
 			}
 		}

@@ -30,15 +30,17 @@ func (s *Store) scan(ctx context.Context, sc *scanner, t *table, req bucketstore
 	if err := sc.prepare(t, req.Families, s.now()); err != nil {
 		return fmt.Errorf("scan %s: %w", req.Table, err)
 	}
-	if len(sc.families) == 0 || len(req.Rows) == 0 {
+	if len(sc.layers) == 0 || len(req.Rows) == 0 {
 		return ctx.Err()
 	}
 	if sc.first, err = s.db.NewIter(nil); err != nil {
 		return fmt.Errorf("scan %s: %w", req.Table, err)
 	}
 	// The days are loaded after the iterator is opened, so that none is missed.
-	if t.calendar != nil {
-		sc.exist = t.days.all()
+	if t.calendar() != nil {
+		for i := range sc.layers {
+			sc.layers[i].exist = sc.layers[i].days.all()
+		}
 	}
 	defer func() {
 		if closeErr := sc.close(); err == nil && closeErr != nil {
@@ -57,13 +59,15 @@ func (s *Store) recycle(sc *scanner) {
 
 // A scanner reads rows. Its buffers grow to what the largest row needs.
 type scanner struct {
-	table  *table
-	exist  []uint32 // the days
-	deltas deltaRange
+	headSize int // of stored keys of the table
+	// layers are those of the requested families.
+	splitter
+	// columns are the requested parts of rows, for each of layers.
+	columns [maxLayers][]columnRange
 
 	first *pebble.Iterator // all others are clones of it
 	taken bool             // first has a slot
-	iters [maxIterators]dayIter
+	iters [daySlots + maxLayers]dayIter
 	// cursors has one for each day of a range. waiting holds those that are not at their
 	// end, by row and day. least is space for some of them.
 	cursors, waiting, least []*cursor
@@ -83,9 +87,11 @@ type columnRange struct {
 
 // prepare sets the columns to read, without empty ones.
 func (sc *scanner) prepare(t *table, families []bucketstore.FamilyRange, now time.Time) error {
-	sc.table = t
-	sc.deltas = deltasOf(families)
-	sc.families = sc.families[:0]
+	sc.headSize = t.headSize()
+	sc.layers, sc.families = sc.layers[:0], sc.families[:0]
+	for i := range sc.columns {
+		sc.columns[i] = sc.columns[i][:0]
+	}
 	for _, fr := range families {
 		family, err := t.family(fr.Family)
 		if err != nil {
@@ -101,9 +107,23 @@ func (sc *scanner) prepare(t *table, families []bucketstore.FamilyRange, now tim
 		} else {
 			r.limit = appendColumn(nil, family.Name, fr.Limit)
 		}
-		sc.families = append(sc.families, r)
+		n := sc.layer(t.layerOf(family.Name))
+		sc.layers[n].deltas.include(fr)
+		sc.columns[n] = append(sc.columns[n], r)
+		sc.families = append(sc.families, family.Name)
 	}
 	return nil
+}
+
+// layer returns the position of l among sc.layers, to which it is added.
+func (sc *scanner) layer(l *layer) int {
+	for n := range sc.layers {
+		if sc.layers[n].layer == l {
+			return n
+		}
+	}
+	sc.layers = append(sc.layers, layerDays{layer: l, deltas: noDeltas()})
+	return len(sc.layers) - 1
 }
 
 func (sc *scanner) scan(ctx context.Context, req bucketstore.ScanRequest, fn func(bucketstore.Row) error) error {
@@ -118,7 +138,7 @@ func (sc *scanner) scan(ctx context.Context, req bucketstore.ScanRequest, fn fun
 		if r.IsEmpty() {
 			continue
 		}
-		for part, days := range sc.table.split(r, sc.exist, sc.deltas) {
+		for part, days := range sc.split(r) {
 			if err := sc.scanPart(ctx, part, days, &out); err != nil {
 				return fmt.Errorf("scan %s: %w", req.Table, err)
 			}
@@ -136,7 +156,7 @@ func isBehind(r, before series.RowRange) bool {
 }
 
 // scanPart delivers the rows of r. Their cells lie in these days.
-func (sc *scanner) scanPart(ctx context.Context, r series.RowRange, days []uint32, out *delivery) error {
+func (sc *scanner) scanPart(ctx context.Context, r series.RowRange, days []partition, out *delivery) error {
 	if isSingle(r) {
 		return sc.scanRow(r.Start, days, out)
 	}
@@ -144,16 +164,16 @@ func (sc *scanner) scanPart(ctx context.Context, r series.RowRange, days []uint3
 }
 
 // scanRow delivers the row key, if it has any requested cell.
-func (sc *scanner) scanRow(key []byte, days []uint32, out *delivery) error {
+func (sc *scanner) scanRow(key []byte, days []partition, out *delivery) error {
 	sc.begin()
-	for _, day := range days {
-		it, err := sc.dayIter(day)
+	for _, p := range days {
+		it, err := sc.dayIter(p)
 		if err != nil {
 			return err
 		}
-		sc.row = appendRow(appendHead(sc.row[:0], sc.table.first, day), key)
+		sc.row = appendRow(appendHead(sc.row[:0], sc.layers[p.layer].first, p.day), key)
 		sc.limit = appendAfterRow(sc.limit[:0], sc.row)
-		if err := sc.readRow(it, sc.limit); err != nil {
+		if err := sc.readRow(it, sc.columns[p.layer], sc.limit); err != nil {
 			return err
 		}
 	}
@@ -176,7 +196,7 @@ func (sc *scanner) deliver(out *delivery) error {
 		return nil
 	}
 	sc.order()
-	key, err := parseRow(sc.seek[:0], sc.row[headSize(sc.table.first):])
+	key, err := parseRow(sc.seek[:0], sc.row[sc.headSize:])
 	if err != nil {
 		return err
 	}

@@ -142,8 +142,8 @@ type Store struct {
 	registerer prometheus.Registerer
 	stopSweep  context.CancelFunc
 	sweeping   sync.WaitGroup
-	// cut is that of ExpireBefore. wakeSweep begins a sweep.
-	cut       atomic.Int64
+	// cuts are those of ExpireBefore. wakeSweep begins a sweep.
+	cuts      [bucketstore.NumResolutions]atomic.Int64
 	wakeSweep chan struct{}
 	// freeing counts the bytes of dropped days that are not compacted yet.
 	freeing atomic.Uint64
@@ -212,7 +212,11 @@ func (s *Store) open(cfg Config) error {
 	}
 	s.tableOptions = opts.MakeWriterOptions(0, db.TableFormat())
 	s.readerOptions = opts.MakeReaderOptions()
-	if err := s.loadDays(db); err != nil {
+	err = s.loadDays(db)
+	if err == nil && !cfg.ReadOnly {
+		err = raiseFormat(cfg)
+	}
+	if err != nil {
 		return errors.Join(fmt.Errorf("open data directory %q: %w", cfg.Dir, err), db.Close())
 	}
 	s.db = db
@@ -241,11 +245,13 @@ func (s *Store) openDatabase(cfg Config, opts *pebble.Options) (db *pebble.DB, e
 // loadDays finds the days of all tables.
 func (s *Store) loadDays(db *pebble.DB) error {
 	for _, t := range s.tables {
-		if t == nil || t.calendar == nil {
+		if t == nil || t.calendar() == nil {
 			continue
 		}
-		if err := t.days.load(db, t.first); err != nil {
-			return err
+		for _, l := range t.layers {
+			if err := l.days.load(db, l.first); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
@@ -275,7 +281,14 @@ func (s *Store) DiskUsage(t bucketstore.Table) (bytes uint64, err error) {
 	if err != nil {
 		return 0, err
 	}
-	return s.db.EstimateDiskUsage([]byte{held.first}, []byte{held.first + 1})
+	for _, l := range held.layers {
+		size, err := s.db.EstimateDiskUsage([]byte{l.first}, []byte{l.first + 1})
+		if err != nil {
+			return 0, err
+		}
+		bytes += size
+	}
+	return bytes, nil
 }
 
 // flush flushes for up to flushTimeout. If a full disk has no space for tables, nothing is
@@ -298,15 +311,6 @@ func (s *Store) flush() error {
 	return nil
 }
 
-// A table is a table with its families.
-type table struct {
-	first    byte
-	families []bucketstore.FamilySpec
-	// calendar is nil if the table has no days.
-	*calendar
-	days daySet
-}
-
 func newTables(specs []bucketstore.TableSpec) (tables [bucketstore.NumTables]*table, err error) {
 	for _, spec := range specs {
 		if spec.Table >= bucketstore.NumTables {
@@ -317,8 +321,7 @@ func newTables(specs []bucketstore.TableSpec) (tables [bucketstore.NumTables]*ta
 				return tables, fmt.Errorf("open store: family name %q is not made of letters and digits", family.Name)
 			}
 		}
-		first := tableByte(spec.Table)
-		tables[spec.Table] = &table{first: first, families: spec.Families, calendar: calendarOf(first)}
+		tables[spec.Table] = newTable(spec)
 	}
 	return tables, nil
 }

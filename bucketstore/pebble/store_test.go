@@ -271,7 +271,7 @@ func TestMetrics(t *testing.T) {
 func TestMergerOrder(t *testing.T) {
 	operand := func(at byte, value string) []byte { return append([]byte{0, 0, 0, 0, 0, 0, 0, at}, value...) }
 	number := func(n int64) string { return string(bucketstore.AppendSum(nil, n)) }
-	sumKey := []byte("\x01\x00\x00\x00\x00row\x00\x01d\x00")
+	sumKey := []byte("\x05\x00\x00\x00\x00row\x00\x01d\x00")
 	merger := pebble.EngineOptions(vfs.NewMem()).Merger
 	for _, tc := range []struct {
 		name string

@@ -33,8 +33,10 @@ func (s *Store) sweepUntil(ctx context.Context, interval time.Duration) {
 			if t == nil {
 				continue
 			}
-			if err := s.sweepTable(ctx, t); err != nil && ctx.Err() == nil {
-				level.Error(s.guard.logger).Log("msg", "expired cells not deleted", "err", err)
+			for _, l := range t.layers {
+				if err := s.sweepLayer(ctx, l); err != nil && ctx.Err() == nil {
+					level.Error(s.guard.logger).Log("msg", "expired cells not deleted", "err", err)
+				}
 			}
 		}
 		timer.Reset(interval)
@@ -59,38 +61,38 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// sweepTable sweeps a table once.
-func (s *Store) sweepTable(ctx context.Context, t *table) error {
-	limits := s.expiryLimits(t)
+// sweepLayer sweeps a layer once.
+func (s *Store) sweepLayer(ctx context.Context, l *layer) error {
+	limits := s.expiryLimits(l)
 	if limits.latest == 0 {
 		return nil
 	}
-	if t.calendar == nil {
-		return s.sweep(ctx, t, 0, limits)
+	if l.calendar == nil {
+		return s.sweep(ctx, l, 0, limits)
 	}
 	var errs []error
 	var dropped []uint32
-	for _, day := range t.days.all() {
+	for _, day := range l.days.all() {
 		if ctx.Err() != nil {
 			break
 		}
-		ok, err := s.sweepDay(ctx, t, day, limits)
+		ok, err := s.sweepDay(ctx, l, day, limits)
 		if ok {
 			dropped = append(dropped, day)
 		}
 		errs = append(errs, err) // a damaged day does not keep the others
 	}
-	return errors.Join(append(errs, s.freeSpace(ctx, t, dropped))...)
+	return errors.Join(append(errs, s.freeSpace(ctx, l, dropped))...)
 }
 
 // freeSpace compacts the dropped days, so that they take no space. Files in which nothing
 // else is are deleted. Left alone, the tombstones would reach the files that the days share
 // with others much later: these are large, and where days are small they hold many of them.
-func (s *Store) freeSpace(ctx context.Context, t *table, dropped []uint32) error {
+func (s *Store) freeSpace(ctx context.Context, l *layer, dropped []uint32) error {
 	if len(dropped) == 0 || s.guard.untilRetry() > 0 { // the disk is full: Pebble's own compactions come later
 		return nil
 	}
-	first, limit := appendHead(nil, t.first, dropped[0]), appendHeadLimit(nil, t.first, dropped[len(dropped)-1])
+	first, limit := appendHead(nil, l.first, dropped[0]), appendHeadLimit(nil, l.first, dropped[len(dropped)-1])
 	if err := readError(s.db.Compact(ctx, first, limit, false)); err != nil {
 		return fmt.Errorf("free the space of dropped days: %w", err)
 	}
@@ -98,17 +100,17 @@ func (s *Store) freeSpace(ctx context.Context, t *table, dropped []uint32) error
 	return nil
 }
 
-// sweep sweeps a table, or a day of it, once, cell by cell.
-func (s *Store) sweep(ctx context.Context, t *table, day uint32, limits expiryLimits) error {
-	return s.eachPage(ctx, t, day, func(from, upper []byte) (next []byte, err error) {
-		return s.sweepStep(t, from, upper, limits)
+// sweep sweeps a layer, or a day of it, once, cell by cell.
+func (s *Store) sweep(ctx context.Context, l *layer, day uint32, limits expiryLimits) error {
+	return s.eachPage(ctx, l, day, func(from, upper []byte) (next []byte, err error) {
+		return s.sweepStep(l, from, upper, limits)
 	})
 }
 
-// eachPage calls step with the bounds of the rest of a table, or of a day of it, until it
+// eachPage calls step with the bounds of the rest of a layer, or of a day of it, until it
 // returns nil. It pauses between the steps.
-func (s *Store) eachPage(ctx context.Context, t *table, day uint32, step func(from, upper []byte) (next []byte, err error)) error {
-	from, upper := appendHead(nil, t.first, day), appendHeadLimit(nil, t.first, day)
+func (s *Store) eachPage(ctx context.Context, l *layer, day uint32, step func(from, upper []byte) (next []byte, err error)) error {
+	from, upper := appendHead(nil, l.first, day), appendHeadLimit(nil, l.first, day)
 	for from != nil {
 		start := time.Now()
 		next, err := step(from, upper)
@@ -126,15 +128,15 @@ func (s *Store) eachPage(ctx context.Context, t *table, day uint32, step func(fr
 // sweepStep deletes the expired cells of the page that begins at from. It returns the start
 // of the next page, nil after the last. It reads the page without a lock first, and again
 // with the lock only if a cell has expired.
-func (s *Store) sweepStep(t *table, from, upper []byte, limits expiryLimits) (next []byte, err error) {
-	p, err := s.readPage(t, from, upper, limits)
+func (s *Store) sweepStep(l *layer, from, upper []byte, limits expiryLimits) (next []byte, err error) {
+	p, err := s.readPage(l, from, upper, limits)
 	if err != nil || len(p.expired) == 0 {
 		return p.next, err
 	}
 	s.columns.Lock()
 	defer s.columns.Unlock()
 	next = p.next
-	if p, err = s.readPage(t, from, upper, limits); err != nil {
+	if p, err = s.readPage(l, from, upper, limits); err != nil {
 		return nil, err
 	}
 	batch := s.db.NewBatch()
@@ -161,7 +163,7 @@ type page struct {
 }
 
 // readPage reads the page that begins at from.
-func (s *Store) readPage(t *table, from, upper []byte, limits expiryLimits) (p page, err error) {
+func (s *Store) readPage(l *layer, from, upper []byte, limits expiryLimits) (p page, err error) {
 	defer func() { err = readError(err) }()
 	iter, err := s.db.NewIter(&pebble.IterOptions{LowerBound: from, UpperBound: upper})
 	if err != nil {
@@ -170,7 +172,7 @@ func (s *Store) readPage(t *table, from, upper []byte, limits expiryLimits) (p p
 	valid := iter.First()
 	for n := 0; valid && n < sweepPage && err == nil; n++ {
 		var until int64
-		if until, err = t.livesUntil(iter, limits); until < limits.latest {
+		if until, err = l.livesUntil(iter, limits); until < limits.latest {
 			p.expired = append(p.expired, bytes.Clone(iter.Key()))
 		} else {
 			p.last = max(p.last, until)
@@ -184,7 +186,7 @@ func (s *Store) readPage(t *table, from, upper []byte, limits expiryLimits) (p p
 }
 
 // livesUntil returns the greatest limits.latest with which the cell at iter lives.
-func (t *table) livesUntil(iter *pebble.Iterator, limits expiryLimits) (int64, error) {
+func (l *layer) livesUntil(iter *pebble.Iterator, limits expiryLimits) (int64, error) {
 	stored, err := iter.ValueAndErr()
 	if err != nil {
 		return 0, err
@@ -195,8 +197,8 @@ func (t *table) livesUntil(iter *pebble.Iterator, limits expiryLimits) (int64, e
 	}
 	key := iter.Key()
 	name, _, _ := bytes.Cut(key[splitRow(key):], []byte{familyEnd})
-	for i := range t.families {
-		if t.families[i].Name == string(name) {
+	for i := range l.families {
+		if l.families[i].Name == string(name) {
 			return at + limits.latest - limits.byFamily[i], nil
 		}
 	}

@@ -11,13 +11,20 @@ import (
 // count for each day that has a part of them, so small days are scaled to the whole.
 func (s *Store) Usage() (u bucketstore.Usage, err error) {
 	freeing := s.freeing.Load() // First: else it might be free by now.
-	t, sum := s.tables[bucketstore.Metric], uint64(0)
-	for _, day := range t.days.all() {
+	for _, l := range s.tables[bucketstore.Metric].layers {
+		bytes, err := s.db.EstimateDiskUsage([]byte{l.first}, []byte{l.first + 1})
+		if err != nil {
+			return u, fmt.Errorf("size of a resolution: %w", err)
+		}
+		u.Resolutions[l.resolution()] += bytes
+	}
+	raw, sum := s.tables[bucketstore.Metric].layers[0], uint64(0)
+	for _, day := range raw.days.all() {
 		if day == noDay {
 			continue
 		}
-		d := bucketstore.DayUsage{End: t.end(day)}
-		if d.Bytes, err = s.db.EstimateDiskUsage(appendHead(nil, t.first, day), appendHeadLimit(nil, t.first, day)); err != nil {
+		d := bucketstore.DayUsage{End: raw.end(day)}
+		if d.Bytes, err = s.db.EstimateDiskUsage(appendHead(nil, raw.first, day), appendHeadLimit(nil, raw.first, day)); err != nil {
 			return u, fmt.Errorf("size of a day: %w", err)
 		}
 		u.Days = append(u.Days, d)

@@ -60,7 +60,7 @@ func (n *needs) add(t *table, mut *bucketstore.Mutation) {
 		case bucketstore.DeleteColumnBefore:
 			n.cells = true
 		case bucketstore.DeleteFamily:
-			n.days = n.days || t.calendar != nil
+			n.days = n.days || t.calendar() != nil
 		}
 	}
 }
@@ -74,7 +74,7 @@ func (s *Store) applyBlind(ctx context.Context, t *table, muts []bucketstore.Mut
 		}
 	}
 	s.columns.RLock()
-	e.days.addWritten(e.written)
+	e.addWritten()
 	s.publish(e.batch)
 	s.columns.RUnlock()
 	return s.waitDurable(ctx, e.batch)
@@ -89,7 +89,7 @@ func (s *Store) applyAlone(ctx context.Context, e *encoder, muts []bucketstore.M
 			return errors.Join(err, e.batch.Close())
 		}
 	}
-	e.days.addWritten(e.written)
+	e.addWritten()
 	s.publish(e.batch)
 	s.columns.Unlock()
 	return s.waitDurable(ctx, e.batch)
@@ -121,7 +121,7 @@ func (s *Store) CheckAndApply(ctx context.Context, table bucketstore.Table, cond
 		s.columns.Unlock()
 		return false, errors.Join(err, e.batch.Close())
 	}
-	e.days.addWritten(e.written)
+	e.addWritten()
 	s.publish(e.batch)
 	s.columns.Unlock()
 	if err := s.waitDurable(ctx, e.batch); err != nil {
@@ -145,13 +145,11 @@ func (s *Store) Drop(ctx context.Context, table bucketstore.Table, rows series.R
 	}
 	batch := s.db.NewBatch()
 	s.columns.RLock()
-	var exist []uint32
-	if t.calendar != nil {
-		exist = t.days.all()
-	}
-	for part, days := range t.split(rows, exist, allDeltas()) {
-		for _, day := range days {
-			err = errors.Join(err, batch.DeleteRange(appendLower(nil, t.first, day, part), appendUpper(nil, t.first, day, part), nil))
+	whole := splitter{layers: t.wholeLayers()}
+	for part, days := range whole.split(rows) {
+		for _, p := range days {
+			first := whole.layers[p.layer].first
+			err = errors.Join(err, batch.DeleteRange(appendLower(nil, first, p.day, part), appendUpper(nil, first, p.day, part), nil))
 		}
 	}
 	if err != nil {
@@ -222,21 +220,26 @@ func (t *table) check(mut bucketstore.Mutation) error {
 // An encoder adds mutations to a batch.
 type encoder struct {
 	batch *pebble.Batch // nil if cells are only encoded
-	first byte          // of the table
-	// calendar is nil if the table has no days.
-	*calendar
-	days *daySet
-	// written is the days in which the batch has cells, in order.
-	written []uint32
+	table *table
+	// written is the days in which the batch has cells, in order, for each layer.
+	written [maxLayers][]uint32
 
 	// bucket is the bucket of the current row, if the table has days.
 	bucket bucket
-	// row and key are space for stored keys. The day in row is the day of the last column.
+	// row and key are space for stored keys. The layer and day in row are those of the last
+	// column.
 	row, key []byte
 }
 
 func newEncoder(t *table, batch *pebble.Batch) *encoder {
-	return &encoder{batch: batch, first: t.first, calendar: t.calendar, days: &t.days}
+	return &encoder{batch: batch, table: t}
+}
+
+// addWritten adds the days of the batch to those that exist, before it becomes visible.
+func (e *encoder) addWritten() {
+	for _, l := range e.table.layers {
+		l.days.addWritten(e.written[l.number])
+	}
 }
 
 // addMutation adds mut. If mut reads cells the batch must be indexed. If mut depends on the
@@ -253,26 +256,28 @@ func (e *encoder) addMutation(mut bucketstore.Mutation) error {
 
 // enter makes key the current row.
 func (e *encoder) enter(key []byte) {
-	if e.calendar != nil {
-		e.bucket = e.bucketOf(key)
+	if c := e.table.calendar(); c != nil {
+		e.bucket = c.bucketOf(key)
 	}
-	e.row = appendRow(appendHead(e.row[:0], e.first, noDay), key)
+	e.row = appendRow(appendHead(e.row[:0], e.table.layers[0].first, noDay), key)
 }
 
-// setDay sets the day in e.row to the day of the column and returns it.
-func (e *encoder) setDay(qualifier []byte) (day uint32) {
-	if e.calendar == nil {
-		return 0
+// setDay sets the layer and the day in e.row to those of the column and returns them.
+func (e *encoder) setDay(family string, qualifier []byte) (l *layer, day uint32) {
+	l = e.table.layerOf(family)
+	if l.calendar == nil {
+		return l, 0
 	}
-	day = e.bucket.day(qualifier)
+	day = e.bucket.in(l.calendar).day(qualifier)
+	e.row[0] = l.first
 	putDay(e.row, day)
-	return day
+	return l, day
 }
 
 // setWrittenDay is setDay for a column that is written.
-func (e *encoder) setWrittenDay(qualifier []byte) {
-	if day := e.setDay(qualifier); e.calendar != nil {
-		e.written = insertDay(e.written, day)
+func (e *encoder) setWrittenDay(op *bucketstore.Op) {
+	if l, day := e.setDay(op.Family, op.Qualifier); l.calendar != nil {
+		e.written[l.number] = insertDay(e.written[l.number], day)
 	}
 }
 
@@ -284,7 +289,7 @@ func (e *encoder) columnSize(op *bucketstore.Op) int {
 func (e *encoder) addOp(op *bucketstore.Op) error {
 	switch op.Kind {
 	case bucketstore.SetCell, bucketstore.Add: // the merger adds
-		e.setWrittenDay(op.Qualifier)
+		e.setWrittenDay(op)
 		merge := e.batch.MergeDeferred(e.columnSize(op), timeSize+len(op.Value))
 		appendColumn(append(merge.Key[:0], e.row...), op.Family, op.Qualifier)
 		putCell(merge.Value, op.Time, op.Value)
@@ -306,13 +311,16 @@ func (e *encoder) addOp(op *bucketstore.Op) error {
 // deleteFamily deletes a family of the current row in all days, those of this batch
 // included.
 func (e *encoder) deleteFamily(family string) error {
-	if e.calendar == nil {
+	l := e.table.layerOf(family)
+	if l.calendar == nil {
 		return e.deleteColumns(family)
 	}
-	days := slices.Clone(e.bucket.days(e.days.all(), allDeltas()))
-	for _, day := range e.bucket.days(e.written, allDeltas()) {
+	bucket := e.bucket.in(l.calendar)
+	days := slices.Clone(bucket.days(l.days.all(), allDeltas()))
+	for _, day := range bucket.days(e.written[l.number], allDeltas()) {
 		days = insertDay(days, day)
 	}
+	e.row[0] = l.first
 	for _, day := range days {
 		putDay(e.row, day)
 		if err := e.deleteColumns(family); err != nil {
@@ -331,7 +339,7 @@ func (e *encoder) deleteColumns(family string) error {
 
 // column returns the stored key of a column of the current row, in e.key.
 func (e *encoder) column(family string, qualifier []byte) []byte {
-	e.setDay(qualifier)
+	e.setDay(family, qualifier)
 	e.key = appendColumn(append(e.key[:0], e.row...), family, qualifier)
 	return e.key
 }

@@ -48,7 +48,7 @@ var updateFormat = flag.Bool("update", false, "write the golden directory of the
 // by -update, and the old ones stay.
 const (
 	formatFolders = "testdata/format-*"
-	currentFormat = "testdata/format-2"
+	currentFormat = "testdata/format-3"
 )
 
 // formatNow is the clock of the tests: in a window, an index period and a base that began a
@@ -185,6 +185,9 @@ func TestFormats(t *testing.T) {
 					t.Fatalf("%s: %s", start, firstDifference(got, string(want)))
 				}
 			}
+			if format, err := os.ReadFile(filepath.Join(dir, "FORMAT")); err != nil || !strings.HasSuffix(currentFormat+"\n", "-"+strings.TrimPrefix(string(format), "promtable pebble format ")) {
+				t.Errorf("after the start FORMAT says %q, %v", format, err)
+			}
 			if len(formatTenants(string(want))) > 1 {
 				wantRefused(t, dir, "tenancy is true in it, not false")
 				return
@@ -269,8 +272,8 @@ func TestFormatsOfLaterVersions(t *testing.T) {
 		// unchanged are the files that the refused start must not change.
 		unchanged string
 	}{
-		{"the store", "closed", edit("FORMAT", len("promtable pebble format "), "3"),
-			[]string{`FORMAT says "promtable pebble format 3"`, `"promtable pebble format 2" only`, "start with a new --storage.path, or with the version that wrote it"}, "*"},
+		{"the store", "closed", edit("FORMAT", len("promtable pebble format "), "4"),
+			[]string{`FORMAT says "promtable pebble format 4"`, `"promtable pebble format 2" and "promtable pebble format 3" only`, "start with a new --storage.path, or with the version that wrote it"}, "*"},
 		{"the log", "killed", edit("buffer/*.log", 15, "\x03"),
 			[]string{"a log of version 3, this adapter reads version 1 and 2; use the version that wrote it"}, "buffer/*.[lr]o*"},
 		{"rows set aside", "killed", edit("buffer/*.rows", 15, "\x03"),
@@ -351,6 +354,7 @@ func readFormat(t *testing.T, dir string, tenants []string) string {
 			text.WriteString(metadataText(m))
 		}
 		s.readLabels(t, &text)
+		s.readRollups(t, &text)
 		s.close(t)
 	}
 	return text.String()
@@ -421,6 +425,24 @@ func (s *formatStore) readExemplars(t *testing.T, text io.StringWriter) {
 	}
 }
 
+// readRollups writes the cells of the families of rollups and counts, of all tenants.
+func (s *formatStore) readRollups(t *testing.T, text io.StringWriter) {
+	t.Helper()
+	req := bucketstore.ScanRequest{Table: bucketstore.Metric, Rows: []series.RowRange{{}}}
+	for _, family := range []string{series.Family1h, series.Family5m, series.FamilyCount} {
+		req.Families = append(req.Families, bucketstore.FamilyRange{Family: family})
+	}
+	err := s.rows.Scan(t.Context(), req, func(row bucketstore.Row) error {
+		for _, c := range row.Cells {
+			text.WriteString(cellText(string(row.Key), c))
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // readLabels writes what the index has of names and values, by index period.
 func (s *formatStore) readLabels(t *testing.T, text io.StringWriter) {
 	t.Helper()
@@ -444,6 +466,10 @@ func (s *formatStore) readLabels(t *testing.T, text io.StringWriter) {
 // The lines of the text of a directory. Floats are written as bits.
 
 func seriesText(word string, ls labels.Labels) string { return fmt.Sprintf("%s %s\n", word, ls) }
+
+func cellText(key string, c bucketstore.Cell) string {
+	return fmt.Sprintf("cell %q %s %x %d %x\n", key, c.Family, c.Qualifier, c.Time, c.Value)
+}
 
 func sampleText(s engine.Sample) string {
 	return fmt.Sprintf("sample %d %#016x (%v)%s\n", s.T, math.Float64bits(s.V), s.V, sinceText(s.ST))

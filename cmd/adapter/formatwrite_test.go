@@ -39,7 +39,7 @@ func writeFormats(t *testing.T) {
 		files, cells []string
 	}{
 		{"closed", writeClosed, []string{"FORMAT", "buffer/stamp"},
-			[]string{"METRIC r0", "METRIC r1", "METRIC r2", "METRIC r3", "METRIC l", "METRIC c", "METRIC e", "CURRENT v", "INDEX i", "META m",
+			[]string{"METRIC r0", "METRIC r1", "METRIC r2", "METRIC r3", "METRIC l", "METRIC c", "METRIC e", "METRIC 1h", "METRIC 5m", "METRIC d", "CURRENT v", "INDEX i", "META m",
 				"encoding 1", "encoding 2", "encoding 3", "encoding 4", "encoding 5", "encoding 6", "encoding 128"}},
 		{"killed", writeKilled, []string{"FORMAT", "buffer/*.log", "buffer/*.rows", "buffer/synced"},
 			[]string{"METRIC c", "INDEX i", "META m"}},
@@ -113,6 +113,7 @@ type formatTexts struct {
 	current   map[string]engine.CurrentSample
 	exemplars []formatExemplar
 	metadata  map[string]engine.Metadata
+	cells     string // of rollups and counts
 }
 
 type formatExemplar struct {
@@ -187,7 +188,7 @@ func (x *formatTexts) String() string {
 		slices.Sort(values[name])
 		fmt.Fprintf(&text, "label %q %q\n", name, slices.Compact(values[name]))
 	}
-	return text.String()
+	return text.String() + x.cells
 }
 
 // write appends batches to an open store and notes them.
@@ -237,6 +238,42 @@ func (x *formatTexts) writeXOR(t *testing.T, s *formatStore, schema series.Schem
 	}
 }
 
+// writeRollups stores cells of rollups of a series and a day in two bases, and their counts. The
+// rollups are of an earlier count, so no reader looks into them.
+func (x *formatTexts) writeRollups(t *testing.T, s *formatStore, schema series.Schema, ls labels.Labels) {
+	t.Helper()
+	const dayMillis, base = 24 * 60 * 60 * 1000, 400 * series.Period
+	seriesKey, err := schema.AppendSeriesKey(nil, ls)
+	if err != nil {
+		t.Fatal(err)
+	}
+	start := base / dayMillis * dayMillis
+	for _, at := range []int64{start, base} {
+		base, delta := series.Split(at)
+		key, qual := schema.AppendRowKey(nil, seriesKey, base), series.AppendQualifier(nil, delta)
+		cells := []bucketstore.Cell{
+			{Family: series.Family1h, Qualifier: qual, Time: start + dayMillis + 1},
+			{Family: series.Family5m, Qualifier: qual, Time: start + dayMillis + 1},
+			{Family: series.FamilyCount, Qualifier: qual, Time: start + dayMillis, Value: bucketstore.AppendSum(nil, 1)},
+		}
+		mut := bucketstore.Mutation{Key: key}
+		for i := range cells {
+			op := bucketstore.Op{Kind: bucketstore.SetCell, Family: cells[i].Family, Qualifier: qual, Time: cells[i].Time, Value: cells[i].Value}
+			if op.Family == series.FamilyCount {
+				op.Kind, cells[i].Value = bucketstore.Add, bucketstore.AppendSum(nil, 3)
+			}
+			mut.Ops = append(mut.Ops, op)
+			x.cells += cellText(string(key), cells[i])
+		}
+		count := bucketstore.Mutation{Key: key, Ops: []bucketstore.Op{mut.Ops[2]}}
+		for _, m := range []bucketstore.Mutation{mut, count, count} {
+			if err := s.rows.Apply(t.Context(), bucketstore.Metric, []bucketstore.Mutation{m}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
 // writeMetadata stores metadata of a family and notes it.
 func (x *formatTexts) writeMetadata(t *testing.T, s *formatStore, m engine.Metadata) {
 	t.Helper()
@@ -274,6 +311,7 @@ func writeClosed(t *testing.T, dir string) []formatTexts {
 	}}})
 	x.write(t, s, awkwardSeries())
 	x.writeXOR(t, s, schema, formatNow&^(series.Window-1)-5*series.Window)
+	x.writeRollups(t, s, schema, labels.FromStrings("__name__", "edges"))
 	// Late: beside what is there, and over it.
 	late := formatNow&^(series.Window-1) - 2*series.Window
 	x.write(t, s,

@@ -90,7 +90,7 @@ func sampleAge(tables []bucketstore.TableSpec) (least time.Duration) {
 
 // An expirer is a store on the local disk that deletes what it is told to.
 type expirer interface {
-	ExpireBefore(cut int64)
+	ExpireBefore(r bucketstore.Resolution, cut int64)
 	Usage() (bucketstore.Usage, error)
 }
 
@@ -99,7 +99,11 @@ func (a *adapter) openRetention(ctx context.Context, rows bucketstore.Store) (er
 	cfg := retention.Config{Meta: a.meta, Now: time.Now, Raw: time.Duration(a.o.retention.raw), Logger: a.logger, Registerer: a.reg}
 	a.kept = a.o.keptTables(rows)
 	if store, ok := rows.(expirer); ok {
-		cfg.Expire = store.ExpireBefore
+		cfg.Expire = func(cut int64) {
+			for r := range bucketstore.NumResolutions {
+				store.ExpireBefore(r, cut)
+			}
+		}
 		cfg.Usage, cfg.Size = store.Usage, uint64(a.o.retention.size.Base2Bytes)
 	} else {
 		cfg.StoreAge = sampleAge(a.kept)

@@ -70,7 +70,7 @@ func (m *retentionModel) start(raw time.Duration) {
 	m.check(m.meta.Init(m.t.Context()))
 	m.advance(func() {
 		m.retention, err = retention.Open(m.t.Context(), retention.Config{
-			Meta: m.meta, Now: m.clock.now, Raw: raw, Expire: m.store.ExpireBefore, Usage: m.store.Usage,
+			Meta: m.meta, Now: m.clock.now, Raw: raw, Expire: m.expire, Usage: m.store.Usage,
 		})
 		m.check(err)
 	})
@@ -84,6 +84,13 @@ func (m *retentionModel) start(raw time.Duration) {
 		Store: m.buffer, Appender: m.buffer, Now: m.clock.now, Cut: m.retention.Cut, MaxFuture: engine.Unbounded, AtomicApply: true, SoleWriter: true,
 	})
 	m.check(err)
+}
+
+// expire lets all resolutions go.
+func (m *retentionModel) expire(cut int64) {
+	for r := range bucketstore.NumResolutions {
+		m.store.ExpireBefore(r, cut)
+	}
 }
 
 // advance calls what raises the horizon, and compares it: it is the cut, if that is not in the
