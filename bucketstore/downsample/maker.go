@@ -45,8 +45,8 @@ type MakerConfig struct {
 	// Horizon returns the time before which samples may have been deleted, in milliseconds. No day that begins before
 	// it is made.
 	Horizon func() int64
-	// Flush, if set, stores what buffers of this process hold of samples up to a time, in milliseconds.
-	Flush func(ctx context.Context, to int64) error
+	// Flush, if set, stores what the buffer of this process holds.
+	Flush func(ctx context.Context) error
 	// InDoubt, if set, says why our clock is in doubt, or nil. Nothing is made while it is.
 	InDoubt func() error
 	// Holder names the process, for operators.
@@ -297,7 +297,7 @@ func (m *Maker) Release(ctx context.Context, cut int64) (int64, error) {
 		}
 	}
 	if m.cfg.Flush != nil {
-		if err := m.cfg.Flush(ctx, to); err != nil {
+		if err := m.cfg.Flush(ctx); err != nil {
 			return s.Released, fmt.Errorf("store samples of days that are closed: %w", err)
 		}
 	}

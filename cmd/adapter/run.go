@@ -22,6 +22,7 @@ import (
 	"github.com/promtable/promtable/bucketstore/bigtable"
 	"github.com/promtable/promtable/bucketstore/buffer"
 	"github.com/promtable/promtable/bucketstore/disk"
+	"github.com/promtable/promtable/bucketstore/downsample"
 	"github.com/promtable/promtable/bucketstore/meta"
 	"github.com/promtable/promtable/bucketstore/pebble"
 	"github.com/promtable/promtable/bucketstore/retention"
@@ -89,6 +90,8 @@ type adapter struct {
 	meta *meta.Store
 	// retention knows from when on samples are kept.
 	retention *retention.Retention
+	// days knows which days have rollups.
+	days *downsample.Days
 	// kept are the tables with the ages to which they keep cells.
 	kept []bucketstore.TableSpec
 	// clock is compared with those of other adapters. It is nil on the embedded store.
@@ -194,8 +197,13 @@ func (a *adapter) startBackground(ctx context.Context, sealing bucketstore.Store
 	running = append(running, a.startWatchingLogs(ctx, appender))
 	running = append(running, startSelfScrape(ctx, a.o, e, a.server.instance(), a.logger, a.reg))
 	sealer, err := a.startSealing(ctx, sealing)
+	if err != nil {
+		return err
+	}
+	running = append(running, sealer)
+	rollups, err := a.startRollups(ctx, appender)
 	if err == nil {
-		running = append(running, sealer)
+		running = append(running, rollups)
 	}
 	return err
 }
@@ -287,6 +295,9 @@ func (a *adapter) openAppender(ctx context.Context, rows bucketstore.Store) (buc
 		return rows, nil, err
 	}
 	a.meta = terms.Store
+	if err := a.openDays(ctx, rows); err != nil {
+		return rows, nil, err
+	}
 	if !a.o.buffered {
 		if err := checkNoLog(ctx, a.o, terms); err != nil {
 			return rows, nil, err
@@ -295,7 +306,7 @@ func (a *adapter) openAppender(ctx context.Context, rows bucketstore.Store) (buc
 			return rows, nil, err
 		}
 		a.clock = newClock(a.o, rows, nil, a.logger, a.reg)
-		rows = bucketstore.Isolate(rows, time.Now) // also for exemplars
+		rows = bucketstore.Isolate(a.days.Counted(rows), time.Now) // also for exemplars
 		direct := bucketstore.NewDirect(rows, a.schema, time.Now, a.clock.RawFrom)
 		if a.clock != nil {
 			if a.lastTime, err = a.clock.Latest(ctx); err != nil {
@@ -314,7 +325,7 @@ func (a *adapter) openAppender(ctx context.Context, rows bucketstore.Store) (buc
 		return rows, nil, errors.Join(err, dir.Close())
 	}
 	cfg := bufferConfig(a.o)
-	cfg.Store = rows
+	cfg.Store = a.days.Counted(rows)
 	cfg.Cut = a.retention.Horizon()
 	cfg.Schema = a.schema
 	cfg.Logger = a.logger
@@ -363,12 +374,13 @@ const bigtableParallel = 4
 func newEngine(a *adapter, store bucketstore.Store, appender bucketstore.Appender) (*engine.Engine, error) {
 	o, cfg := a.o, a.o.engine
 	cfg.Store = store
-	cfg.Appender = appender
+	cfg.Appender = a.days.Appender(appender)
 	cfg.Admit = newWatch(o, a.logger, a.reg).Admit
 	cfg.Schema = a.schema
 	cfg.Now = time.Now
 	cfg.LastTime = a.lastTime
 	cfg.Cut = a.retention.Cut
+	cfg.Sources = a.sources
 	cfg.Logger = a.logger
 	cfg.Registerer = a.reg
 	cfg.IndexMemory = int(o.indexMemory.Base2Bytes)
