@@ -24,9 +24,8 @@ func (a *adapter) openDays(ctx context.Context, rows bucketstore.Store) (err err
 // sources says of which times there are samples and rollups.
 func (a *adapter) sources(now time.Time) rollup.Sources {
 	return rollup.Sources{
-		RawFrom:  a.retention.Cut(now),
-		Until:    a.days.Made(),
-		Coarsest: rollup.Hour,
+		RawFrom: a.retention.Cut(now),
+		Until:   a.days.Made(),
 	}
 }
 

@@ -161,7 +161,7 @@ func New(cfg Config) (*API, error) {
 	}
 	m := newMetrics(cfg.Registerer)
 	for _, pattern := range upstreamPatterns() {
-		a.mux.Handle(pattern, a.bounded(m.instrument(pattern, withCacheControl(upstream))))
+		a.mux.Handle(pattern, a.bounded(m.instrument(pattern, withCacheControl(withMaxResolution(upstream)))))
 	}
 	for pattern, serve := range own() {
 		handler := func(w http.ResponseWriter, r *http.Request) { serve(a, w, r) }

@@ -67,7 +67,6 @@ func newRolled(t *testing.T, r *rand.Rand) *rolled {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	s.sources.Coarsest = rollup.Hour
 	counted := s.days.Counted(store)
 	open := func(sources func(time.Time) rollup.Sources) *engine.Engine {
 		e, err := engine.New(engine.Config{

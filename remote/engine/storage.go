@@ -45,7 +45,7 @@ func (q querier) Select(ctx context.Context, _ bool, hints *storage.SelectHints,
 	query := q.query(hints, ms)
 	query.Decoded, query.Passing, query.Hold = true, eval.Passing(ctx), holdFound(ctx, ms)
 	if b := eval.BucketsOf(ctx); b != nil {
-		query.Rollups = &reader.Rollups{Windows: b.Windows, Want: b.Want}
+		query.Rollups = &reader.Rollups{Windows: b.Windows, Want: b.Want, Coarsest: b.Coarsest}
 	}
 	set, err := q.e.Select(ctx, query)
 	switch {

@@ -57,9 +57,10 @@ type part struct {
 	number     float64
 	valueLabel string
 
-	// needsSamples says that buckets will not do. known is what is known of a series from buckets. isWide says that a window
+	// needsSamples says that buckets will not do. want is what is asked of them, and known what they tell of a series. isWide says that a window
 	// was widened to buckets, isUnknown that buckets did not tell the value of one.
 	needsSamples      bool
+	want              rollup.Want
 	known             rollup.Points
 	isWide, isUnknown bool
 
@@ -100,7 +101,11 @@ func (p *part) evaluateOnce(ctx context.Context, source storage.Queryable, maxSa
 	}
 	defer querier.Close()
 	p.isWide, p.isUnknown = false, false
-	selecting := context.WithValue(context.WithValue(ctx, passing{}, true), bucketsKey{}, p.buckets())
+	selecting := context.WithValue(ctx, passing{}, true)
+	if b := p.buckets(ctx); b != nil {
+		p.want = b.Want
+		selecting = context.WithValue(selecting, bucketsKey{}, b)
+	}
 	set := querier.Select(selecting, false, hints, p.vector.LabelMatchers...)
 	collect := p.newCollector(holding{ctx: ctx, part: p, maxSamples: maxSamples})
 	if err := p.evaluateSeries(ctx, set, collect); err != nil {

@@ -16,6 +16,8 @@ import (
 type Buckets struct {
 	Windows rollup.Windows
 	Want    rollup.Want
+	// Coarsest is the longest bucket that it may have.
+	Coarsest rollup.Resolution
 }
 
 // A PointSeries is a storage.Series that may have been read as buckets.
@@ -27,6 +29,14 @@ type PointSeries interface {
 	HasBuckets() bool
 	// AppendPoints appends what is known of the series. It returns false if some of its samples are no floats.
 	AppendPoints(*rollup.Points) (ok bool, err error)
+}
+
+// coarsestKey is the key of a rollup.Resolution in a context.
+type coarsestKey struct{}
+
+// WithCoarsest returns a context whose queries get no longer buckets, or none if r is rollup.Raw.
+func WithCoarsest(ctx context.Context, r rollup.Resolution) context.Context {
+	return context.WithValue(ctx, coarsestKey{}, r)
 }
 
 // bucketsKey is the key of *Buckets in a context.
@@ -48,11 +58,15 @@ var fromBuckets = map[string]rollup.Want{
 }
 
 // buckets returns what buckets the part needs, or nil if it needs samples.
-func (p *part) buckets() *Buckets {
-	if p.needsSamples || p.grid.count == 0 {
+func (p *part) buckets(ctx context.Context) *Buckets {
+	coarsest, isBounded := ctx.Value(coarsestKey{}).(rollup.Resolution)
+	if !isBounded {
+		coarsest = rollup.Hour
+	}
+	if p.needsSamples || p.grid.count == 0 || coarsest == rollup.Raw {
 		return nil
 	}
-	b := &Buckets{Windows: rollup.Windows{
+	b := &Buckets{Coarsest: coarsest, Windows: rollup.Windows{
 		Start: p.grid.start - p.shift, Step: p.grid.step, Range: p.rangeMs, Count: p.grid.count,
 	}}
 	if p.call == nil {
@@ -69,7 +83,7 @@ func (p *part) buckets() *Buckets {
 
 // pointsColumn evaluates the elements of a series of buckets. It returns false if some of its samples are no floats.
 func (p *part) pointsColumn(s PointSeries, out *column) (ok bool, err error) {
-	p.known.Reset(p.buckets().Want)
+	p.known.Reset(p.want)
 	if ok, err := s.AppendPoints(&p.known); !ok || err != nil {
 		return false, err
 	}

@@ -20,6 +20,8 @@ type Rollups struct {
 	// Windows are the times that are looked at, and Want is what of them.
 	Windows rollup.Windows
 	Want    rollup.Want
+	// Coarsest is the longest bucket that is of use.
+	Coarsest rollup.Resolution
 	// plan is made when the query begins.
 	plan *rollup.Plan
 }
@@ -41,12 +43,13 @@ func (r *Reader) planned(ctx context.Context, q Query) Query {
 		q.Rollups = nil
 		return q
 	}
-	plan := rollup.NewPlan(q.Rollups.Windows, r.sources(ctx))
-	if plan == nil {
+	sources, rollups := r.sources(ctx), *q.Rollups
+	sources.Coarsest = rollups.Coarsest
+	if rollups.plan = rollup.NewPlan(rollups.Windows, sources); rollups.plan == nil {
 		q.Rollups = nil
 		return q
 	}
-	q.Rollups = &Rollups{q.Rollups.Windows, q.Rollups.Want, plan}
+	q.Rollups = &rollups
 	return q
 }
 
