@@ -73,6 +73,8 @@ func run(ctx context.Context, args []string) error {
 			return runScale(ctx, args[1:])
 		case "churn":
 			return runChurn(ctx, args[1:])
+		case "year":
+			return runYear(ctx, args[1:])
 		}
 	}
 	o, err := parseFlags(args)

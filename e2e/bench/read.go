@@ -160,3 +160,14 @@ func countMatrix(body []byte) (digest, error) {
 	}
 	return d, nil
 }
+
+// bytesRead returns how many bytes of cells an answer of the adapter with stats=all says were read.
+func bytesRead(body []byte) (int64, error) {
+	var answer struct {
+		Data struct {
+			Stats struct{ Storage struct{ Bytes int64 } }
+		}
+	}
+	err := json.Unmarshal(body, &answer)
+	return answer.Data.Stats.Storage.Bytes, err
+}
