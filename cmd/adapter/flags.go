@@ -60,6 +60,7 @@ type options struct {
 	bufferMemory  byteSize
 
 	retention retentionOptions
+	schema    schemaOptions
 
 	command string
 	seal    sealOptions
@@ -331,6 +332,9 @@ func (o *options) check() error {
 		return err
 	}
 	if err := o.checkRetention(); err != nil {
+		return err
+	}
+	if err := o.checkSchema(); err != nil {
 		return err
 	}
 	if err := o.checkBuffer(); err != nil {
