@@ -46,6 +46,7 @@ func (o *options) commands(app *kingpin.Application) {
 	o.logCommands(app)
 	o.checkCommand(app)
 	o.schemaCommand(app)
+	o.estimateCommand(app)
 }
 
 func (o *options) sealFlags(app *kingpin.Application) {

@@ -61,6 +61,7 @@ type options struct {
 
 	retention retentionOptions
 	schema    schemaOptions
+	estimate  estimateOptions
 
 	command string
 	seal    sealOptions
@@ -335,6 +336,9 @@ func (o *options) check() error {
 		return err
 	}
 	if err := o.checkSchema(); err != nil {
+		return err
+	}
+	if err := o.checkEstimate(); err != nil {
 		return err
 	}
 	if err := o.checkBuffer(); err != nil {

@@ -53,6 +53,7 @@ func main() {
 		commandBufferForget: forgetLog,
 		commandCheck:        checkStored,
 		commandSchemaApply:  applySchema,
+		commandEstimate:     printEstimate,
 	}[o.command]
 	if err := do(ctx, o, logger); err != nil {
 		level.Error(logger).Log("msg", "adapter failed", "err", err)
