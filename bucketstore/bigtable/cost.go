@@ -7,6 +7,13 @@ const (
 	NodeRowReads = 10_000
 	// NodeScanBytes is how many bytes an SSD node scans in a second, by the same page.
 	NodeScanBytes = 220_000_000
+	// NodeRowWrites is how many rows of 1 KB an SSD or HDD node writes in a second, by the same
+	// page, the least of what it has said.
+	NodeRowWrites = 10_000
+	// NodeSSDBytes and NodeHDDBytes are how many bytes a node may store: see
+	// https://cloud.google.com/bigtable/quotas.
+	NodeSSDBytes = 5e12
+	NodeHDDBytes = 16e12
 	// scannedRowBytes is what a row of INDEX, which has hardly more than a key, counts for in a
 	// scan: the rows of that page have so many bytes.
 	scannedRowBytes = 1_000

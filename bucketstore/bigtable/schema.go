@@ -23,7 +23,8 @@ import (
 // what it means. Only META may not forget, because it holds the schema and the identity of
 // the store: this is an error. If it deletes too late, that only costs storage, because
 // readers ask for the latest version and check times themselves: this is a warning. To
-// shorten it deletes data, so it is left to the operator too.
+// shorten it deletes data, so it is left to the operator too, who has a command for it: see
+// Admin.
 type schemaCheck struct {
 	admin *bigtable.AdminClient
 	cfg   Config
@@ -70,10 +71,7 @@ func (c *schemaCheck) table(ctx context.Context, spec bucketstore.TableSpec) err
 			return fmt.Errorf("family %s: %w", family.Name, err)
 		}
 		if f, ok := found[family.Name]; ok {
-			family.MaxAge = 0
-			if age := lifetime(f.FullGCPolicy); age < forever {
-				family.MaxAge = age
-			}
+			family.MaxAge = ageOf(f.FullGCPolicy)
 		}
 		kept.Families = append(kept.Families, family)
 	}
@@ -189,14 +187,14 @@ func (c *schemaCheck) checkPolicy(spec bucketstore.TableSpec, f bucketstore.Fami
 	table, wanted := c.cfg.tableName(spec.Table), gcPolicy(f)
 	switch {
 	case lifetime(found) < lifetime(wanted) && spec.Table == bucketstore.Meta:
-		c.problem("family %s of table %s deletes the schema and the identity of the store by age: found %q, want %q; run: %s",
-			f.Name, table, found, wanted, c.command(table, f))
+		c.problem("family %s of table %s deletes the schema and the identity of the store by age: found %q, want %q; %s corrects it",
+			f.Name, table, found, wanted, applyCommand)
 	case lifetime(found) < lifetime(wanted):
 		level.Warn(c.cfg.Logger).Log("msg", "family is collected earlier than by the adapter's own rule, which someone has changed", "table", table, "family", f.Name,
-			"age", lifetime(found), "meaning", earlyMeaning[spec.Table], "found", found, "wanted", wanted, "to_keep_more", c.command(table, f))
+			"age", lifetime(found), "meaning", earlyMeaning[spec.Table], "found", found, "wanted", wanted, "to_keep_more", applyCommand)
 	case lifetime(found) > lifetime(wanted) || !singleVersion(found):
 		level.Warn(c.cfg.Logger).Log("msg", "family is collected later than wanted, which costs storage", "table", table, "family", f.Name,
-			"found", found, "wanted", wanted, "fix", c.command(table, f))
+			"found", found, "wanted", wanted, "fix", applyCommand)
 	}
 }
 
@@ -207,14 +205,9 @@ var earlyMeaning = map[bucketstore.Table]string{
 	bucketstore.Index:   "series are not found in index periods that ended longer ago, even if their samples are stored",
 }
 
-// command returns a command that sets the garbage collection of a family.
-func (c *schemaCheck) command(table string, f bucketstore.FamilySpec) string {
-	rule := "maxversions=1"
-	if f.MaxAge > 0 {
-		rule = fmt.Sprintf("maxage=%ds or maxversions=1", maxAge(f)/time.Second)
-	}
-	return fmt.Sprintf("cbt -project=%s -instance=%s setgcpolicy %s %s %q", c.cfg.Project, c.cfg.Instance, table, f.Name, rule)
-}
+// applyCommand is the command that sets the garbage collection of families, for messages. It
+// takes the flags of the adapter.
+const applyCommand = "adapter schema apply"
 
 func (c *schemaCheck) problem(format string, args ...any) {
 	c.problems = append(c.problems, fmt.Errorf(format, args...))

@@ -205,7 +205,61 @@ func TestGarbageCollectionDrift(t *testing.T) {
 			if err != nil || info.FamilyInfos[0].GCPolicy != tc.found.String() {
 				t.Errorf("the policy is now %+v: %v", info, err)
 			}
+			checkSetPolicy(t, cfg, tc.found.String(), tc.age, tc.want == ok)
 		})
+	}
+}
+
+// checkSetPolicy checks what an Admin says of the only family of cfg, and that SetPolicy makes
+// it as wanted.
+func checkSetPolicy(t *testing.T, cfg bigtable.Config, found string, age time.Duration, asWanted bool) {
+	t.Helper()
+	admin, err := bigtable.OpenAdmin(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer admin.Close()
+	for i := range 2 {
+		all, err := admin.Policies(t.Context())
+		if err != nil || len(all) != 1 {
+			t.Fatalf("%v, %v", all, err)
+		}
+		p := all[0]
+		own := p.FoundAge == 0 && p.Found == "versions() > 1" || p.FoundAge > 0 && strings.HasPrefix(p.Found, "(versions() > 1 || age() > ") && strings.Count(p.Found, "(") == 3
+		if p.TableName != "p_METRIC" || p.Family != "c" || p.Missing || p.Found != found || p.FoundAge != age || p.AsWanted != asWanted || p.Foreign == own {
+			t.Errorf("%d: %+v; want %q, %s", i, p, found, age)
+		}
+		if err := admin.SetPolicy(t.Context(), p); err != nil {
+			t.Fatal(err)
+		}
+		found, age, asWanted = p.Wanted, p.WantedAge, true
+	}
+}
+
+// TestPoliciesOfMissingFamilies: a missing table has missing families. An Admin makes none, and
+// SetPolicy fails.
+func TestPoliciesOfMissingFamilies(t *testing.T) {
+	addr := bigtabletest.Serve(t)
+	cfg := bigtabletest.Config(addr)
+	older := cfg
+	older.Tables = []bucketstore.TableSpec{{Table: bucketstore.Metric, Families: []bucketstore.FamilySpec{{Name: "l"}}}}
+	open(t, older)
+	admin, err := bigtable.OpenAdmin(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer admin.Close()
+	all, err := admin.Policies(t.Context())
+	if err != nil || len(all) != 10 {
+		t.Fatalf("%v, %v", all, err)
+	}
+	for _, p := range all {
+		if p.AsWanted == p.Missing || p.AsWanted != (p.Family == "l") {
+			t.Errorf("%+v", p)
+		}
+	}
+	if err := admin.SetPolicy(t.Context(), all[0]); err == nil || !strings.Contains(err.Error(), "family c of table METRIC") {
+		t.Errorf("SetPolicy: %v", err)
 	}
 }
 
@@ -218,7 +272,7 @@ func checkDrift(t *testing.T, want, logged string) {
 		}
 		return
 	}
-	for _, part := range []string{"level=warn", want, "table=p_METRIC family=c", "cbt -project=project -instance=instance setgcpolicy p_METRIC c", "maxversions=1"} {
+	for _, part := range []string{"level=warn", want, "table=p_METRIC family=c", "adapter schema apply"} {
 		if !strings.Contains(logged, part) {
 			t.Errorf("logged %q, want it to name %q", logged, part)
 		}
@@ -241,7 +295,7 @@ func TestMetaMayNotForget(t *testing.T) {
 	if err == nil {
 		s.Close()
 	}
-	if err == nil || !strings.Contains(err.Error(), `setgcpolicy META m "maxversions=1"`) {
+	if err == nil || !strings.Contains(err.Error(), "adapter schema apply corrects it") {
 		t.Errorf("Open: %v, want a command", err)
 	}
 }

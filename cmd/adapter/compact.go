@@ -45,6 +45,8 @@ func (o *options) commands(app *kingpin.Application) {
 	compact.Flag("interval", "Do not end, but seal again at this interval.").DurationVar(&o.seal.interval)
 	o.logCommands(app)
 	o.checkCommand(app)
+	o.schemaCommand(app)
+	o.estimateCommand(app)
 }
 
 func (o *options) sealFlags(app *kingpin.Application) {

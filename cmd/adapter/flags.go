@@ -60,6 +60,8 @@ type options struct {
 	bufferMemory  byteSize
 
 	retention retentionOptions
+	schema    schemaOptions
+	estimate  estimateOptions
 
 	command string
 	seal    sealOptions
@@ -331,6 +333,12 @@ func (o *options) check() error {
 		return err
 	}
 	if err := o.checkRetention(); err != nil {
+		return err
+	}
+	if err := o.checkSchema(); err != nil {
+		return err
+	}
+	if err := o.checkEstimate(); err != nil {
 		return err
 	}
 	if err := o.checkBuffer(); err != nil {

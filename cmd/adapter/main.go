@@ -52,6 +52,8 @@ func main() {
 		commandBufferList:   listLogs,
 		commandBufferForget: forgetLog,
 		commandCheck:        checkStored,
+		commandSchemaApply:  applySchema,
+		commandEstimate:     printEstimate,
 	}[o.command]
 	if err := do(ctx, o, logger); err != nil {
 		level.Error(logger).Log("msg", "adapter failed", "err", err)

@@ -265,7 +265,18 @@ func openStore(ctx context.Context, o *options, logger log.Logger, reg prometheu
 func openBigtable(ctx context.Context, o *options, logger log.Logger, reg prometheus.Registerer, tables []bucketstore.TableSpec) (bucketstore.Store, error) {
 	ctx, cancel := context.WithTimeout(ctx, o.storeTimeout)
 	defer cancel()
-	store, err := bigtable.Open(ctx, bigtable.Config{
+	cfg := bigtableConfig(o, tables)
+	cfg.Logger, cfg.Registerer = logger, reg
+	store, err := bigtable.Open(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	return store, nil
+}
+
+// bigtableConfig returns the configuration of the store on Bigtable from flags.
+func bigtableConfig(o *options, tables []bucketstore.TableSpec) bigtable.Config {
+	return bigtable.Config{
 		Project:       o.project,
 		Instance:      o.instance,
 		AppProfile:    o.appProfile,
@@ -277,13 +288,7 @@ func openBigtable(ctx context.Context, o *options, logger log.Logger, reg promet
 		UserAgent:     "promtable/" + version.Version,
 		Tables:        tables,
 		ReachTimeout:  o.reachTimeout,
-		Logger:        logger,
-		Registerer:    reg,
-	})
-	if err != nil {
-		return nil, err
 	}
-	return store, nil
 }
 
 // openAppender returns the Appender over rows, and the Store for reads: with a buffer,

@@ -1,0 +1,129 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"time"
+
+	"github.com/alecthomas/kingpin/v2"
+	"github.com/go-kit/log"
+	"github.com/go-kit/log/level"
+	"github.com/prometheus/common/model"
+
+	"github.com/promtable/promtable/cmd/adapter/estimate"
+	"github.com/promtable/promtable/remote/engine"
+)
+
+const commandEstimate = "estimate"
+
+// estimateOptions are the flags of estimate.
+type estimateOptions struct {
+	prometheus         *url.URL
+	between            time.Duration
+	json               bool
+	rollup5m, rollup1h rollupAge
+	prices             estimate.Prices
+}
+
+// A rollupAge is a flag that says how long rollups are kept.
+type rollupAge time.Duration
+
+// Set implements kingpin.Value.
+func (a *rollupAge) Set(text string) error {
+	if text == "off" {
+		*a = rollupAge(estimate.Off)
+		return nil
+	}
+	age, err := model.ParseDuration(text)
+	if err != nil {
+		return errors.New("give an age such as 1y, 0 for ever, or off")
+	}
+	*a = rollupAge(age)
+	return nil
+}
+
+func (a *rollupAge) String() string {
+	if *a == rollupAge(estimate.Off) {
+		return "off"
+	}
+	return model.Duration(*a).String()
+}
+
+func (o *options) estimateCommand(app *kingpin.Application) {
+	e := &o.estimate
+	e.prices = estimate.DefaultPrices
+	c := app.Command(commandEstimate, "Read a running Prometheus, and say what its series and samples would cost here: row mutations, stored bytes, memory, nodes and money. "+
+		"It reads Prometheus only, and takes a minute.")
+	c.Flag("prometheus", "Base URL of Prometheus, such as http://localhost:9090.").Required().URLVar(&e.prometheus)
+	c.Flag("measure-for", "Time between two reads of Prometheus' counters: its longest scrape interval, or a multiple.").Default("1m").DurationVar(&e.between)
+	c.Flag("json", "Print JSON.").BoolVar(&e.json)
+	// No rollups are made yet: when a start has these flags, they are its.
+	c.Flag("retention.resolution-5m", "How long rollups of 5 minutes would be kept. 0 is for ever.").Default("off").SetValue(&e.rollup5m)
+	c.Flag("retention.resolution-1h", "How long rollups of an hour would be kept. 0 is for ever.").Default("off").SetValue(&e.rollup1h)
+	for _, price := range []struct {
+		name, help string
+		value      *float64
+	}{
+		{"price.node-hour", "Price of a node of Bigtable for an hour.", &e.prices.NodeHour},
+		{"price.ssd-gb-month", "Price of a GB on SSD in Bigtable for a month.", &e.prices.SSDMonth},
+		{"price.hdd-gb-month", "Price of a GB on HDD in Bigtable for a month.", &e.prices.HDDMonth},
+	} {
+		c.Flag(price.name, price.help).Default(fmt.Sprint(*price.value)).Float64Var(price.value)
+	}
+}
+
+// checkEstimate checks the flags of estimate.
+func (o *options) checkEstimate() error {
+	e := &o.estimate
+	if o.command != commandEstimate {
+		return nil
+	}
+	switch {
+	case e.prometheus.Scheme != "http" && e.prometheus.Scheme != "https" || e.prometheus.Host == "":
+		return fmt.Errorf("--prometheus=%s: give a URL such as http://localhost:9090", e.prometheus.Redacted())
+	case e.between < time.Second:
+		return fmt.Errorf("--measure-for=%s is too short: give it the scrape interval of Prometheus, or a multiple", e.between)
+	case !(min(e.prices.NodeHour, e.prices.SSDMonth, e.prices.HDDMonth) >= 0): // NaN too
+		return errors.New("--price.node-hour, --price.ssd-gb-month and --price.hdd-gb-month are not negative")
+	}
+	return nil
+}
+
+// printEstimate runs estimate.
+func printEstimate(ctx context.Context, o *options, logger log.Logger) error {
+	schema, err := newSchema(o)
+	if err != nil {
+		return err
+	}
+	level.Info(logger).Log("msg", "reading Prometheus", "url", o.estimate.prometheus.Redacted(), "for", o.estimate.between)
+	source := estimate.Source{URL: o.estimate.prometheus, Schema: schema, Between: o.estimate.between}
+	measured, err := source.Measure(ctx)
+	if err != nil {
+		return err
+	}
+	e := estimate.New(measured, o.estimateConfig())
+	if !o.estimate.json {
+		return e.Print(os.Stdout)
+	}
+	encoder := json.NewEncoder(os.Stdout)
+	encoder.SetIndent("", "  ")
+	return encoder.Encode(e)
+}
+
+// estimateConfig returns how an adapter with these flags would run.
+func (o *options) estimateConfig() estimate.Config {
+	cfg := estimate.Config{
+		Raw: time.Duration(o.retention.raw), Rollup5m: time.Duration(o.estimate.rollup5m), Rollup1h: time.Duration(o.estimate.rollup1h),
+		DirectCurrent: o.engine.CurrentInterval, BufferedCurrent: o.engine.CurrentInterval,
+		BufferMemory: float64(o.bufferMemory.Base2Bytes), BufferLog: float64(o.bufferLog.Base2Bytes),
+		Prices: o.estimate.prices,
+	}
+	if !*o.given["current.flush-interval"] {
+		cfg.DirectCurrent, cfg.BufferedCurrent = engine.Config{}.WithDefaults().CurrentInterval, bufferedCurrentInterval
+	}
+	return cfg
+}

@@ -1,0 +1,47 @@
+package main
+
+import (
+	"testing"
+	"time"
+
+	"github.com/promtable/promtable/cmd/adapter/estimate"
+)
+
+func TestEstimateFlags(t *testing.T) {
+	const url = "--prometheus=http://localhost:9090/prometheus"
+	usual := estimate.Config{
+		Rollup5m: estimate.Off, Rollup1h: estimate.Off, DirectCurrent: time.Minute, BufferedCurrent: 15 * time.Minute,
+		BufferMemory: 512 << 20, BufferLog: 512 << 20, Prices: estimate.DefaultPrices,
+	}
+	with := func(change func(*estimate.Config)) estimate.Config {
+		cfg := usual
+		change(&cfg)
+		return cfg
+	}
+	for _, tt := range []struct {
+		args    []string
+		want    estimate.Config
+		refused string
+	}{
+		{[]string{url}, usual, ""},
+		{[]string{url, "--json", "--measure-for=30s", "--current.flush-interval=5m"}, with(func(c *estimate.Config) { c.DirectCurrent, c.BufferedCurrent = 5*time.Minute, 5*time.Minute }), ""},
+		{[]string{url, "--retention.resolution-raw=30d", "--retention.resolution-5m=1y", "--retention.resolution-1h=0"},
+			with(func(c *estimate.Config) { c.Raw, c.Rollup5m, c.Rollup1h = 30*24*time.Hour, 365*24*time.Hour, 0 }), ""},
+		{[]string{url, "--price.node-hour=1.5", "--price.ssd-gb-month=0", "--price.hdd-gb-month=0.5", "--buffer.max-memory=1GiB"},
+			with(func(c *estimate.Config) {
+				c.Prices, c.BufferMemory = estimate.Prices{NodeHour: 1.5, HDDMonth: 0.5}, 1<<30
+			}), ""},
+		{nil, usual, "--prometheus"},
+		{[]string{"--prometheus=localhost:9090"}, usual, "--prometheus=localhost:9090: give a URL"},
+		{[]string{"--prometheus=ftp://host"}, usual, "give a URL"},
+		{[]string{"--prometheus=http://"}, usual, "give a URL"},
+		{[]string{url, "--measure-for=0s"}, usual, "--measure-for=0s is too short"},
+		{[]string{url, "--price.node-hour=-1"}, usual, "--price.node-hour"},
+		{[]string{url, "--price.hdd-gb-month=NaN"}, usual, "--price.hdd-gb-month"},
+		{[]string{url, "--retention.resolution-5m=soon"}, usual, "--retention.resolution-5m=soon: give an age"},
+	} {
+		if o := parseOrRefuse(t, append([]string{"estimate"}, tt.args...), tt.refused); o != nil && (o.command != commandEstimate || o.estimateConfig() != tt.want) {
+			t.Errorf("%v: %+v, want %+v", tt.args, o.estimateConfig(), tt.want)
+		}
+	}
+}

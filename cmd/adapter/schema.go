@@ -1,0 +1,293 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/alecthomas/kingpin/v2"
+	"github.com/go-kit/log"
+	"github.com/prometheus/common/model"
+
+	"github.com/promtable/promtable/bucketstore"
+	"github.com/promtable/promtable/bucketstore/bigtable"
+	"github.com/promtable/promtable/bucketstore/meta"
+	"github.com/promtable/promtable/series"
+)
+
+const commandSchemaApply = "schema apply"
+
+// policyDelay is how long after a change Bigtable may still delete by the old rule, and how
+// far its clock may be ahead of ours.
+const policyDelay = time.Hour
+
+// schemaOptions are the flags of schema apply.
+type schemaOptions struct {
+	dryRun, yes bool
+}
+
+func (o *options) schemaCommand(app *kingpin.Application) {
+	schema := app.Command("schema", "The tables and column families in Bigtable, and at which age it deletes cells.")
+	apply := schema.Command("apply", "Make Bigtable delete at the ages that the flags about retention want, and create missing tables and families. Shows the changes and asks first. "+
+		"No other command, and no start, changes these ages.")
+	apply.Flag("dry-run", "Show the changes only.").BoolVar(&o.schema.dryRun)
+	apply.Flag("yes", "Do not ask.").BoolVar(&o.schema.yes)
+}
+
+// checkSchema checks the flags of schema apply.
+func (o *options) checkSchema() error {
+	if o.schema.dryRun && o.schema.yes {
+		return errors.New("--dry-run changes nothing: leave it out, or --yes")
+	}
+	return nil
+}
+
+// applySchema runs schema apply.
+func applySchema(ctx context.Context, o *options, _ log.Logger) error {
+	s := schemaApply{o: o, out: os.Stdout, now: time.Now}
+	if info, err := os.Stdin.Stat(); err == nil && info.Mode()&os.ModeCharDevice != 0 {
+		s.terminal = os.Stdin
+	}
+	return s.run(ctx)
+}
+
+// A schemaApply is one run of schema apply.
+type schemaApply struct {
+	o   *options
+	out io.Writer
+	// terminal answers questions. It is nil if there is none.
+	terminal io.Reader
+	now      func() time.Time
+	// unrolled returns the days before a time, in milliseconds, whose samples are in the store
+	// and whose rollups are not, as text. It is nil while no rollups are made.
+	unrolled func(ctx context.Context, cut int64) ([]string, error)
+}
+
+// run shows the changes, asks, and makes them. If it ends early, what is left is shown by the
+// next run.
+func (s *schemaApply) run(ctx context.Context) (err error) {
+	if s.o.backend == backendEmbedded {
+		fmt.Fprintln(s.out, "nothing to apply: the embedded store deletes by the flags alone; with Bigtable add --storage.backend=bigtable")
+		return nil
+	}
+	admin, err := bigtable.OpenAdmin(ctx, bigtableConfig(s.o, s.o.tables()))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, closing("close the connections", admin.Close())) }()
+	all, err := admin.Policies(ctx)
+	if err != nil {
+		return err
+	}
+	changes := slices.DeleteFunc(slices.Clone(all), func(p bigtable.Policy) bool { return p.AsWanted })
+	if err := s.show(all); err != nil {
+		return err
+	}
+	if len(changes) == 0 {
+		fmt.Fprintln(s.out, "nothing to apply: all is as wanted")
+		return nil
+	}
+	if err := s.allowed(ctx, changes); err != nil {
+		return err
+	}
+	if s.o.schema.dryRun {
+		fmt.Fprintf(s.out, "%d families would change; nothing was changed\n", len(changes))
+		return nil
+	}
+	if err := s.ask(len(changes)); err != nil {
+		return err
+	}
+	switch again, err := admin.Policies(ctx); {
+	case err != nil:
+		return err
+	case !slices.Equal(again, all):
+		return errors.New("the families have changed since they were shown; nothing was changed: run schema apply again")
+	}
+	return s.apply(ctx, admin, changes)
+}
+
+// show prints what is and what will be.
+func (s *schemaApply) show(all []bigtable.Policy) error {
+	table := tabwriter.NewWriter(s.out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "TABLE\tFAMILY\tFOUND\tWANTED\tMEANING")
+	for _, p := range all {
+		found := p.Found
+		switch {
+		case p.Missing:
+			found = "missing"
+		case found == "":
+			found = "no rule"
+		}
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", p.TableName, p.Family, found, p.Wanted, s.meaning(p))
+	}
+	return table.Flush()
+}
+
+// meaning says what it means that a family gets the wanted garbage collection.
+func (s *schemaApply) meaning(p bigtable.Policy) string {
+	switch {
+	case p.Missing:
+		return "is created"
+	case p.AsWanted:
+		return "as wanted"
+	}
+	text := "older versions of cells are deleted"
+	switch {
+	case longer(p.FoundAge, p.WantedAge):
+		text = fmt.Sprintf("cells older than %s (before %s) will be deleted, which are kept %s now", age(p.WantedAge), s.before(p.WantedAge), kept(p.FoundAge))
+	case longer(p.WantedAge, p.FoundAge):
+		text = fmt.Sprintf("cells will be kept %s, and not be deleted at the age of %s", kept(p.WantedAge), age(p.FoundAge))
+		if findsSamples(p) {
+			text += fmt.Sprintf("; samples before %s stay hidden", s.before(p.FoundAge))
+		}
+	}
+	if p.Foreign {
+		text += "; the rule found is not the adapter's, someone has set it"
+	}
+	return text
+}
+
+func (s *schemaApply) before(age time.Duration) string {
+	return time.UnixMilli(s.cut(age)).UTC().Format(time.RFC3339)
+}
+
+// cut returns the time before which cells of an age may be deleted until its rule has
+// changed, in milliseconds.
+func (s *schemaApply) cut(age time.Duration) int64 {
+	now := s.now()
+	return min(now.Add(policyDelay-age).UnixMilli(), now.UnixMilli())
+}
+
+// longer says whether age a is longer than b. 0 is for ever.
+func longer(a, b time.Duration) bool { return a != b && (a == 0 || b != 0 && a > b) }
+
+func age(d time.Duration) string { return model.Duration(d).String() }
+
+func kept(d time.Duration) string {
+	if d == 0 {
+		return "for ever"
+	}
+	return "for " + age(d)
+}
+
+// findsSamples says whether samples in METRIC cannot be read without the cells of a family.
+func findsSamples(p bigtable.Policy) bool {
+	return p.Table == bucketstore.Index ||
+		p.Table == bucketstore.Metric && p.Family != series.FamilyExemplar && bucketstore.ResolutionOf(p.Family) == bucketstore.Raw
+}
+
+// horizon returns the time before which samples may be deleted before or after the changes,
+// in milliseconds. It is 0 if there is none.
+func (s *schemaApply) horizon(changes []bigtable.Policy) (cut int64) {
+	for _, p := range changes {
+		for _, age := range []time.Duration{p.FoundAge, p.WantedAge} {
+			if !p.Missing && findsSamples(p) && age > 0 {
+				cut = max(cut, s.cut(age))
+			}
+		}
+	}
+	return cut
+}
+
+// allowed refuses changes that lose samples without a rollup, and what is missing if it may
+// not be created.
+func (s *schemaApply) allowed(ctx context.Context, changes []bigtable.Policy) error {
+	if !s.o.createTables && slices.ContainsFunc(changes, func(p bigtable.Policy) bool { return p.Missing }) {
+		return errors.New("tables or families are missing, and are not to be created: leave --no-bigtable.create-tables out")
+	}
+	var cut int64
+	for _, p := range changes {
+		if !p.Missing && findsSamples(p) && longer(p.FoundAge, p.WantedAge) {
+			cut = max(cut, s.cut(p.WantedAge))
+		}
+	}
+	if s.unrolled == nil || cut == 0 {
+		return nil
+	}
+	days, err := s.unrolled(ctx, cut)
+	if err == nil && len(days) > 0 {
+		err = fmt.Errorf("%d days would be lost, for they have no rollup yet: %s; nothing was changed", len(days), strings.Join(days, ", "))
+	}
+	return err
+}
+
+// ask asks whether to go on.
+func (s *schemaApply) ask(changes int) error {
+	if s.o.schema.yes {
+		return nil
+	}
+	if s.terminal == nil {
+		return errors.New("there is no terminal to ask: give --yes to change the families, or --dry-run; nothing was changed")
+	}
+	fmt.Fprintf(s.out, "Change %d families? [y/N] ", changes)
+	answer, err := bufio.NewReader(s.terminal).ReadString('\n')
+	if err != nil && err != io.EOF {
+		return err
+	}
+	switch strings.ToLower(strings.TrimSpace(answer)) {
+	case "y", "yes":
+		return nil
+	}
+	return errors.New("not confirmed; nothing was changed")
+}
+
+// apply makes the changes. The store does not open while META is deleted by age, so that
+// comes first. What is missing is created when it opens. Then the horizon is raised: what
+// Bigtable has deleted in part, or will, stays hidden when a family keeps cells for longer.
+func (s *schemaApply) apply(ctx context.Context, admin *bigtable.Admin, changes []bigtable.Policy) error {
+	set := func(wanted func(bigtable.Policy) bool) error {
+		for _, p := range changes {
+			if p.Missing || !wanted(p) {
+				continue
+			}
+			if err := admin.SetPolicy(ctx, p); err != nil {
+				return err
+			}
+			fmt.Fprintf(s.out, "changed family %s of %s to %s\n", p.Family, p.TableName, p.Wanted)
+		}
+		return nil
+	}
+	isMeta := func(p bigtable.Policy) bool { return p.Table == bucketstore.Meta }
+	if err := set(isMeta); err != nil {
+		return err
+	}
+	if err := s.raise(ctx, s.horizon(changes)); err != nil {
+		return err
+	}
+	for _, p := range changes {
+		if p.Missing {
+			fmt.Fprintf(s.out, "created family %s of %s\n", p.Family, p.TableName)
+		}
+	}
+	return set(func(p bigtable.Policy) bool { return !isMeta(p) })
+}
+
+// raise opens the store, which creates what is missing, and raises the horizon to cut, in
+// milliseconds, unless that is 0.
+func (s *schemaApply) raise(ctx context.Context, cut int64) (err error) {
+	schema, err := newSchema(s.o)
+	if err != nil {
+		return err
+	}
+	rows, err := openBigtable(ctx, s.o, log.NewNopLogger(), nil, s.o.tables())
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, closing("close the store", rows.Close())) }()
+	store, err := meta.Open(ctx, rows, schema, s.now) // it refuses another schema
+	if err != nil || cut == 0 {
+		return err
+	}
+	horizon, err := store.RaiseHorizon(ctx, cut)
+	if err == nil {
+		fmt.Fprintf(s.out, "samples before %s stay hidden: the horizon\n", time.UnixMilli(horizon).UTC().Format(time.RFC3339))
+	}
+	return err
+}
