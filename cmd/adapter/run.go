@@ -315,7 +315,7 @@ func (a *adapter) openAppender(ctx context.Context, rows bucketstore.Store) (buc
 	}
 	cfg := bufferConfig(a.o)
 	cfg.Store = rows
-	cfg.Cut = a.retention.Horizon()
+	cfg.Cut = a.retention.Horizon(bucketstore.Raw)
 	cfg.Schema = a.schema
 	cfg.Logger = a.logger
 	cfg.Registerer = a.reg
@@ -368,7 +368,7 @@ func newEngine(a *adapter, store bucketstore.Store, appender bucketstore.Appende
 	cfg.Schema = a.schema
 	cfg.Now = time.Now
 	cfg.LastTime = a.lastTime
-	cfg.Cut = a.retention.Cut
+	cfg.Cut = a.retention.RawCut
 	cfg.Logger = a.logger
 	cfg.Registerer = a.reg
 	cfg.IndexMemory = int(o.indexMemory.Base2Bytes)
@@ -435,7 +435,7 @@ func newAPI(a *adapter, e *engine.Engine, slow *request.SlowLog) (*api.API, erro
 	cfg.Registerer = a.reg
 	cfg.Gatherer = a.reg
 	cfg.Retention = o.retention.text()
-	cfg.Cut = a.retention.Cut
+	cfg.Cut = a.retention.RawCut
 	cfg.Status = api.Status{
 		Version:        version.Version,
 		Backend:        o.backend,
