@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"math"
 	"os"
 	"sync"
 	"time"
@@ -10,6 +11,7 @@ import (
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/bucketstore/buffer"
 	"github.com/promtable/promtable/bucketstore/downsample"
+	"github.com/promtable/promtable/bucketstore/retention"
 	"github.com/promtable/promtable/series/rollup"
 )
 
@@ -21,25 +23,52 @@ func (a *adapter) openDays(ctx context.Context, rows bucketstore.Store) (err err
 	return err
 }
 
-// sources says of which times there are samples and rollups.
-func (a *adapter) sources(now time.Time) rollup.Sources {
-	return rollup.Sources{
-		RawFrom: a.retention.Cut(now),
-		Until:   a.days.Made(),
+// rollupResolutions are the resolutions of rollups, as package bucketstore has them.
+var rollupResolutions = [...]bucketstore.Resolution{bucketstore.FiveMinutes, bucketstore.OneHour}
+
+// resolutions returns those of the rollups that are made.
+func (o *options) resolutions() (made []rollup.Resolution) {
+	keep := o.retention.keep()
+	for i, r := range rollup.Resolutions {
+		if keep[rollupResolutions[i]] != retention.Off {
+			made = append(made, r)
+		}
 	}
+	return made
 }
 
-// startRollups makes rollups until ctx ends. rows is the store beneath all others.
-func (a *adapter) startRollups(ctx context.Context, appender bucketstore.Appender) (*sync.WaitGroup, error) {
-	var running sync.WaitGroup
-	running.Go(func() { a.days.Run(ctx) })
+// sources says of which times there are samples and rollups.
+func (a *adapter) sources(now time.Time) rollup.Sources {
+	s, keep := rollup.Sources{RawFrom: a.retention.RawCut(now), Until: a.days.Made()}, a.o.retention.keep()
+	for i, of := range rollupResolutions {
+		if s.From[i] = a.retention.Cut(of, now); keep[of] == retention.Off {
+			s.From[i] = math.MaxInt64
+		}
+	}
+	return s
+}
+
+// release makes the rollups of samples before cut final, and returns up to which time they are.
+func (a *adapter) release(ctx context.Context, cut int64) (int64, error) {
+	if a.maker == nil { // at the start
+		return a.days.Released(), nil
+	}
+	return a.maker.Release(ctx, cut)
+}
+
+// openMaker opens what makes rollups, if any are made.
+func (a *adapter) openMaker(appender bucketstore.Appender) (err error) {
+	resolutions := a.o.resolutions()
+	if len(resolutions) == 0 {
+		return nil
+	}
 	host, err := os.Hostname()
 	if err != nil {
 		host = "unknown"
 	}
 	cfg := downsample.MakerConfig{
-		Resolutions: rollup.Resolutions[:],
-		Horizon:     a.retention.Horizon,
+		Resolutions: resolutions,
+		Horizon:     func() int64 { return a.retention.Horizon(bucketstore.Raw) },
 		Holder:      fmt.Sprintf("%s:%d", host, os.Getpid()),
 		Registerer:  a.reg,
 	}
@@ -49,10 +78,16 @@ func (a *adapter) startRollups(ctx context.Context, appender bucketstore.Appende
 	if a.clock != nil {
 		cfg.InDoubt = a.clock.Err
 	}
-	maker, err := downsample.NewMaker(a.days, cfg)
-	if err != nil {
-		return nil, err
+	a.maker, err = downsample.NewMaker(a.days, cfg)
+	return err
+}
+
+// startRollups makes rollups until ctx ends.
+func (a *adapter) startRollups(ctx context.Context) *sync.WaitGroup {
+	var running sync.WaitGroup
+	running.Go(func() { a.days.Run(ctx) })
+	if a.maker != nil {
+		running.Go(func() { a.maker.Run(ctx) })
 	}
-	running.Go(func() { maker.Run(ctx) })
-	return &running, nil
+	return &running
 }

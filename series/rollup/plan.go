@@ -161,7 +161,7 @@ func (w Windows) clip(after, to int64) (Windows, bool) {
 		w.Start, w.Count = w.Start+skip*w.Step, w.Count-int(skip)
 	}
 	if w.end()-w.Range >= to {
-		w.Count = int((to - 1 + w.Range - w.Start)/w.Step) + 1
+		w.Count = int((to-1+w.Range-w.Start)/w.Step) + 1
 	}
 	return w, w.Count > 0
 }

@@ -4,8 +4,6 @@ import (
 	"context"
 	"sync"
 	"time"
-
-	"github.com/promtable/promtable/series/rollup"
 )
 
 // A requestCut is the cut of a request, of which all queries have the same.
@@ -37,13 +35,20 @@ func (r *Reader) Cut(ctx context.Context) int64 {
 	return request.cut
 }
 
-// sources says of which times there are rollups, for the request of ctx.
-func (r *Reader) sources(ctx context.Context) rollup.Sources {
-	now := r.cfg.Now()
+// nowOf returns when the request of ctx came, or now.
+func (r *Reader) nowOf(ctx context.Context) time.Time {
 	if request, ok := ctx.Value(requestCutKey{}).(*requestCut); ok {
-		now = request.now
+		return request.now
 	}
-	return r.cfg.Sources(now)
+	return r.cfg.Now()
+}
+
+// indexCut returns the time before which no series is found, which is cut if none is configured.
+func (r *Reader) indexCut(ctx context.Context, cut int64) int64 {
+	if r.cfg.IndexCut == nil {
+		return cut
+	}
+	return r.cfg.IndexCut(r.nowOf(ctx))
 }
 
 // withCut returns q with the cut of ctx, unless it has one.

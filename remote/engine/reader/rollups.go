@@ -43,7 +43,7 @@ func (r *Reader) planned(ctx context.Context, q Query) Query {
 		q.Rollups = nil
 		return q
 	}
-	sources, rollups := r.sources(ctx), *q.Rollups
+	sources, rollups := r.cfg.Sources(r.nowOf(ctx)), *q.Rollups
 	sources.Coarsest = rollups.Coarsest
 	if rollups.plan = rollup.NewPlan(rollups.Windows, sources); rollups.plan == nil {
 		q.Rollups = nil
