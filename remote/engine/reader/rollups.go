@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"iter"
 	"slices"
 
 	"github.com/prometheus/prometheus/storage"
@@ -66,12 +67,15 @@ type dayPiece struct {
 	resolution     rollup.Resolution
 }
 
-// dayPieces returns the parts of days of a span.
-func dayPieces(s rollup.Span) (pieces []dayPiece) {
-	for day := rollup.DayOf(s.After + 1); day < s.To; day += rollup.Day {
-		pieces = append(pieces, dayPiece{day, max(day, s.After), min(day+rollup.Day, s.To), s.Resolution})
+// dayPieces yields the parts of days of a span.
+func dayPieces(s rollup.Span) iter.Seq[dayPiece] {
+	return func(yield func(dayPiece) bool) {
+		for day := rollup.DayOf(s.After + 1); day < s.To; day += rollup.Day {
+			if !yield(dayPiece{day, max(day, s.After), min(day+rollup.Day, s.To), s.Resolution}) {
+				return
+			}
+		}
 	}
-	return pieces
 }
 
 // A rollupScan reads the rollups of a batch, and the samples in their place where there are none.
@@ -251,7 +255,7 @@ func (s *rollupScan) eachMissing(fn func(after, to int64, wanted []bool) error) 
 			}
 			continue
 		}
-		for _, piece := range dayPieces(span) {
+		for piece := range dayPieces(span) {
 			wanted := s.missing(piece)
 			if wanted == nil {
 				continue
@@ -355,7 +359,7 @@ func (s *rolledSeries) AppendPoints(p *rollup.Points) (ok bool, err error) {
 			appendRaw(span.To)
 			continue
 		}
-		for _, piece := range dayPieces(span) {
+		for piece := range dayPieces(span) {
 			if err := s.appendPiece(p, piece, appendRaw); err != nil {
 				return false, err
 			}
