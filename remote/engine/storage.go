@@ -44,9 +44,7 @@ type querier struct{ labelQuerier }
 func (q querier) Select(ctx context.Context, _ bool, hints *storage.SelectHints, ms ...*labels.Matcher) storage.SeriesSet {
 	query := q.query(hints, ms)
 	query.Decoded, query.Passing, query.Hold = true, eval.Passing(ctx), holdFound(ctx, ms)
-	if b := eval.BucketsOf(ctx); b != nil {
-		query.Rollups = &reader.Rollups{Windows: b.Windows, Want: b.Want, Coarsest: b.Coarsest}
-	}
+	query.Rollups = rollups(eval.BucketsOf(ctx))
 	set, err := q.e.Select(ctx, query)
 	switch {
 	case err != nil:
@@ -58,6 +56,14 @@ func (q querier) Select(ctx context.Context, _ bool, hints *storage.SelectHints,
 		set = &heldSet{ChunkSeriesSet: set, ctx: ctx, query: query}
 	}
 	return sampleSet{set, query.Mint}
+}
+
+// rollups asks for buckets, unless b is nil.
+func rollups(b *eval.Buckets) *reader.Rollups {
+	if b == nil {
+		return nil
+	}
+	return &reader.Rollups{Windows: b.Windows, Want: b.Want, Coarsest: b.Coarsest}
 }
 
 // holdFound returns a function that counts what the series of a selector take, so many bytes

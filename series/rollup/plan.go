@@ -46,7 +46,11 @@ type Plan struct {
 	rawAfter int64
 	segments []segment
 	last     bool
+	widens   bool
 }
+
+// Widens says whether a window is widened.
+func (p *Plan) Widens() bool { return p.widens }
 
 // A segment is a part of time in which buckets of one resolution are used, up to its end.
 type segment struct {
@@ -257,6 +261,8 @@ func (p *Plan) makeSpans(w Windows) {
 	for i := range w.Count {
 		to := w.Start + int64(i)*w.Step
 		after := to - w.Range
+		_, _, isWide := p.Widen(after, to)
+		p.widens = p.widens || isWide
 		first, last := p.resolutionAt(after+1), p.resolutionAt(to)
 		covers = addSpan(covers, Span{first.floor(after), last.ceil(to), Raw})
 		if first.floor(after) != after && after >= p.rawAfter && !w.Last {

@@ -51,6 +51,7 @@ func (r *Reader) planned(ctx context.Context, q Query) Query {
 		return q
 	}
 	q.Rollups = &rollups
+	UsageOf(ctx).addPlan(rollups.plan)
 	return q
 }
 
@@ -103,7 +104,7 @@ func (s *rollupScan) read(ctx context.Context) error {
 		}
 	}
 	bases := basesOf(s.of)
-	return s.eachMissing(func(after, to int64, wanted []bool) error {
+	return s.eachMissing(ctx, func(after, to int64, wanted []bool) error {
 		limit := min(to+1, s.r.limit)
 		for p, ok := s.r.nextPart(bases, max(after+1, s.r.start), limit); ok; p, ok = s.r.nextPart(bases, p.limit, limit) {
 			p.wanted = wanted
@@ -184,7 +185,7 @@ func (s *rollupScan) readRows(ctx context.Context, p part, base int64, resolutio
 		if !ok || of != base {
 			return nil
 		}
-		return s.addCells(&s.scan.builders[slot], base, resolution, row.Cells)
+		return s.addCells(UsageOf(ctx), &s.scan.builders[slot], base, resolution, row.Cells)
 	})
 	counts.endScan()
 	if err != nil {
@@ -194,7 +195,7 @@ func (s *rollupScan) readRows(ctx context.Context, p part, base int64, resolutio
 }
 
 // addCells adds the rollups of a row that are of its samples.
-func (s *rollupScan) addCells(b *chunkBuilder, base int64, resolution rollup.Resolution, cells []bucketstore.Cell) error {
+func (s *rollupScan) addCells(usage *Usage, b *chunkBuilder, base int64, resolution rollup.Resolution, cells []bucketstore.Cell) error {
 	first, _ := slices.BinarySearchFunc(cells, series.FamilyCount, func(c bucketstore.Cell, family string) int {
 		return bytes.Compare([]byte(c.Family), []byte(family))
 	})
@@ -215,6 +216,7 @@ func (s *rollupScan) addCells(b *chunkBuilder, base int64, resolution rollup.Res
 		if hasRaw && (c.Time != day+rollup.Day+count || !rollup.HasAll(c.Value, s.want)) {
 			continue
 		}
+		usage.addRollups(resolution, 1)
 		b.rollups = append(b.rollups, rollupCell{day, resolution, s.copy(c.Value)})
 		b.rollupBytes += len(c.Value)
 		b.hasRollups = b.hasRollups || len(c.Value) > 0
@@ -235,7 +237,7 @@ func (s *rollupScan) copy(value []byte) []byte {
 
 // eachMissing calls fn with the times (after, to] of which samples are to be read, in their order, and says of which series. Nil is
 // all of them.
-func (s *rollupScan) eachMissing(fn func(after, to int64, wanted []bool) error) error {
+func (s *rollupScan) eachMissing(ctx context.Context, fn func(after, to int64, wanted []bool) error) error {
 	var pending dayPiece
 	var pendingWanted []bool
 	flush := func() error {
@@ -256,7 +258,7 @@ func (s *rollupScan) eachMissing(fn func(after, to int64, wanted []bool) error) 
 			continue
 		}
 		for piece := range dayPieces(span) {
-			wanted := s.missing(piece)
+			wanted := s.missing(UsageOf(ctx), piece)
 			if wanted == nil {
 				continue
 			}
@@ -274,10 +276,11 @@ func (s *rollupScan) eachMissing(fn func(after, to int64, wanted []bool) error) 
 }
 
 // missing returns of which series there is no rollup for a piece, but samples. It is nil if there are none.
-func (s *rollupScan) missing(piece dayPiece) (wanted []bool) {
+func (s *rollupScan) missing(usage *Usage, piece dayPiece) (wanted []bool) {
 	if !s.plan.HasRaw(piece.day) {
 		return nil
 	}
+	missing := 0
 	for i := range s.scan.builders {
 		if len(s.scan.builders[i].rollupsOf(piece)) > 0 {
 			continue
@@ -286,7 +289,9 @@ func (s *rollupScan) missing(piece dayPiece) (wanted []bool) {
 			wanted = make([]bool, len(s.scan.builders))
 		}
 		wanted[i] = true
+		missing++
 	}
+	usage.addNotRolled(missing)
 	return wanted
 }
 

@@ -111,6 +111,7 @@ func (sec *section) run(ctx context.Context, p part) error {
 		sec.widest = max(sec.widest, len(row.Cells))
 		return sec.addRow(p, row)
 	})
+	counts.usage.addRaw(counts.total)
 	counts.endScan()
 	if err != nil && !errors.Is(err, errSplit) && !errors.Is(err, ErrLimit) {
 		err = fmt.Errorf("read samples: %w", err)
