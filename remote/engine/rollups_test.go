@@ -16,6 +16,8 @@ import (
 	"github.com/prometheus/prometheus/promql"
 	"github.com/prometheus/prometheus/promql/parser"
 	"github.com/prometheus/prometheus/promql/promqltest"
+	"github.com/prometheus/prometheus/tsdb/chunkenc"
+	"github.com/prometheus/prometheus/util/annotations"
 
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/bucketstore/downsample"
@@ -70,7 +72,12 @@ func newRolled(t *testing.T, r *rand.Rand) *rolled {
 	}
 	counted := s.days.Counted(store)
 	open := func(sources func(time.Time) rollup.Sources) *engine.Engine {
+		cut := func(time.Time) int64 { return 0 }
+		if sources != nil {
+			cut = func(time.Time) int64 { return s.sources.RawFrom }
+		}
 		e, err := engine.New(engine.Config{
+			Cut: cut, IndexCut: func(time.Time) int64 { return 0 },
 			Store: counted, Appender: s.days.Appender(bucketstore.NewDirect(counted, schema, clock, nil)), Schema: schema, Now: clock,
 			MaxFuture: engine.Unbounded, AtomicApply: true, Sources: sources,
 		})
@@ -287,6 +294,7 @@ func (s *rolled) compare(t *testing.T) (compared, differ, used int) {
 // widened. Some may be missing there.
 func (s *rolled) compareKnown(t *testing.T, expr string, window time.Duration, shift int64, plan *rollup.Plan, got, want promql.Matrix) (compared, differ, used int) {
 	t.Helper()
+	needsSamples := strings.HasPrefix(expr, "irate") || strings.HasPrefix(expr, "quantile")
 	for i := range got {
 		n := slices.IndexFunc(want, func(of promql.Series) bool { return labels.Equal(of.Metric, got[i].Metric) })
 		values := make(map[int64]float64)
@@ -299,6 +307,9 @@ func (s *rolled) compareKnown(t *testing.T, expr string, window time.Duration, s
 			end := p.T - shift
 			if _, _, isWide := plan.Widen(end-window.Milliseconds(), end); isWide {
 				continue
+			}
+			if needsSamples && end-window.Milliseconds() < s.sources.RawFrom {
+				continue // the window has what is left
 			}
 			compared++
 			v, ok := values[p.T]
@@ -347,6 +358,13 @@ func (s *rolled) of(metric labels.Labels) *rolledSeries {
 // ask returns the answer of an engine.
 func (s *rolled) ask(t *testing.T, e *engine.Engine, expr string, from, to time.Time, step time.Duration) promql.Matrix {
 	t.Helper()
+	found, _ := s.askWith(t, e, expr, from, to, step)
+	return found
+}
+
+// askWith returns the answer of an engine with its warnings.
+func (s *rolled) askWith(t *testing.T, e *engine.Engine, expr string, from, to time.Time, step time.Duration) (promql.Matrix, annotations.Annotations) {
+	t.Helper()
 	engine := eval.New(promql.EngineOpts{
 		MaxSamples: math.MaxInt, Timeout: time.Hour, LookbackDelta: 5 * time.Minute, EnableAtModifier: true, EnableNegativeOffset: true, Parser: parser.NewParser(promqltest.TestParserOpts),
 	}, eval.NewMemory(0, 0))
@@ -359,5 +377,118 @@ func (s *rolled) ask(t *testing.T, e *engine.Engine, expr string, from, to time.
 	if res.Err != nil {
 		t.Fatalf("%s: %v", expr, res.Err)
 	}
-	return res.Value.(promql.Matrix)
+	return res.Value.(promql.Matrix), res.Warnings
+}
+
+// TestKept: a query for all that is kept gives the samples that rollups keep, and all of the time in which they are
+// there.
+func TestKept(t *testing.T) {
+	r := seriestest.NewRand(t)
+	s := newRolled(t, r)
+	s.fill(t, 6)
+	if err := s.maker.Once(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for range 20 {
+		s.sources.RawFrom = rollupStart + r.Int64N(rollupDays*rollup.Day)
+		wholeFrom := rollup.DayOf(s.sources.RawFrom) + rollup.Day
+		resolution := rollup.FiveMinutes
+		if s.sources.From[0] = 0; r.IntN(2) == 0 {
+			s.sources.From[0], resolution = math.MaxInt64, rollup.Hour
+		}
+		mint := rollupStart + r.Int64N(rollupDays*rollup.Day)
+		maxt := mint + r.Int64N(rollupDays*rollup.Day)
+		for i := range s.series {
+			of := &s.series[i]
+			q := engine.Query{Matchers: matchersOf(of.ls), Mint: mint, Maxt: maxt, Kept: true, Decoded: r.IntN(2) == 0}
+			got := selectAll(t, s.engine, q)
+			last := make(map[int64]int64) // of each bucket
+			for at, v := range of.samples {
+				if at < mint || at > maxt {
+					continue
+				}
+				kept, ok := got[at]
+				if ok && math.Float64bits(kept) != math.Float64bits(v) {
+					t.Fatalf("%s at %d: %v, want %v", of.ls, at, kept, v)
+				}
+				if !ok && at > wholeFrom {
+					t.Fatalf("%s: the sample at %d is missing; all from %d on are there", of.ls, at, wholeFrom)
+				}
+				last[resolution.Start(at)] = max(last[resolution.Start(at)], at)
+				delete(got, at)
+			}
+			for at := range got {
+				t.Fatalf("%s: there is no sample at %d in [%d, %d]", of.ls, at, mint, maxt)
+			}
+			again := selectAll(t, s.engine, q)
+			for start, at := range last {
+				if _, ok := again[at]; !ok && start+int64(resolution) <= maxt {
+					t.Fatalf("%s: the last sample of the bucket from %d is missing, at %d", of.ls, start, at)
+				}
+			}
+		}
+	}
+}
+
+// matchersOf selects a series.
+func matchersOf(ls labels.Labels) (ms []*labels.Matcher) {
+	ls.Range(func(l labels.Label) { ms = append(ms, labels.MustNewMatcher(labels.MatchEqual, l.Name, l.Value)) })
+	return ms
+}
+
+// selectAll returns the floats of the one series of q.
+func selectAll(t *testing.T, e *engine.Engine, q engine.Query) map[int64]float64 {
+	t.Helper()
+	set, err := e.Select(t.Context(), q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := make(map[int64]float64)
+	for set.Next() {
+		for chunks := set.At().Iterator(nil); chunks.Next(); {
+			samples := chunks.At().Chunk.Iterator(nil)
+			for samples.Next() == chunkenc.ValFloat {
+				at, v := samples.At()
+				found[at] = v
+			}
+		}
+	}
+	if err := set.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+// TestLostWarnings: what rollups cannot tell has no value where samples are gone, and the answer says so.
+func TestLostWarnings(t *testing.T) {
+	s := newRolled(t, seriestest.NewRand(t))
+	s.fill(t, 3)
+	if err := s.maker.Once(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	s.sources.RawFrom = rollupStart + 5*rollup.Day
+	at := time.UnixMilli(rollupStart + 2*rollup.Day + 3600_000)
+	for _, tt := range []struct {
+		expr     string
+		at       time.Time
+		hasValue bool
+		warning  string
+	}{
+		{"increase(x_total[1h])", at, true, ""},
+		{"increase(x_total[1h])", at.Add(time.Second), true, `windows of "increase(x_total[1h])" are widened`},
+		{"increase(x_total[100m])", at.Add(time.Minute), true, "widened"},
+		{"x_total", at, true, ""},
+		{"x_total", at.Add(7 * time.Second), true, "widened"},
+		{"irate(x_total[1h])", at, false, "only kept as rollups"},
+		{"quantile_over_time(0.5, x_total[1h])", at, false, "only kept as rollups"},
+		{"quantile_over_time(0.5, x_total[1h])", at.Add(4 * 24 * time.Hour), true, ""},
+	} {
+		found, warnings := s.askWith(t, s.engine, tt.expr, tt.at, tt.at, time.Hour)
+		if (len(found) > 0) != tt.hasValue {
+			t.Errorf("%s at %v: %v", tt.expr, tt.at, found)
+		}
+		if text := fmt.Sprint(warnings.AsErrors()); (tt.warning == "") != (len(warnings) == 0) || !strings.Contains(text, tt.warning) {
+			t.Errorf("%s at %v: warnings %s, want %q", tt.expr, tt.at, text, tt.warning)
+		}
+	}
 }

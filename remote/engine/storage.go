@@ -2,6 +2,8 @@ package engine
 
 import (
 	"context"
+	"fmt"
+	"time"
 
 	"github.com/prometheus/prometheus/model/exemplar"
 	"github.com/prometheus/prometheus/model/histogram"
@@ -55,7 +57,12 @@ func (q querier) Select(ctx context.Context, _ bool, hints *storage.SelectHints,
 	if !query.Passing {
 		set = &heldSet{ChunkSeriesSet: set, ctx: ctx, query: query}
 	}
-	return sampleSet{set, query.Mint}
+	found := sampleSet{ChunkSeriesSet: set, mint: query.Mint}
+	if before, ok := q.e.reader.RollupsOnly(ctx, query.Mint); ok && query.Rollups == nil {
+		found.warnings.Add(fmt.Errorf("%w: of %s, what is before %s is only kept as rollups, which do not tell what this expression needs: there it has no value",
+			annotations.PromQLWarning, reader.SelectorName(ms), time.UnixMilli(before).UTC().Format(time.RFC3339)))
+	}
+	return found
 }
 
 // rollups asks for buckets, unless b is nil.
@@ -110,8 +117,12 @@ func (s *heldSet) Err() error {
 // may deliver: the chunk has told of resets by then.
 type sampleSet struct {
 	storage.ChunkSeriesSet
-	mint int64
+	mint     int64
+	warnings annotations.Annotations
 }
+
+// Warnings implements storage.SeriesSet.
+func (s sampleSet) Warnings() annotations.Annotations { return s.warnings }
 
 // At implements storage.SeriesSet.
 func (s sampleSet) At() storage.Series { return sampleSeries{s.ChunkSeriesSet.At(), s.mint} }

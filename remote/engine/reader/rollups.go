@@ -40,9 +40,12 @@ type PointSeries interface {
 
 // planned returns q with a plan, if it asks for one and buckets are of use.
 func (r *Reader) planned(ctx context.Context, q Query) Query {
-	if q.Rollups == nil || r.cfg.Sources == nil {
+	if r.cfg.Sources == nil || q.Rollups == nil && !q.Kept {
 		q.Rollups = nil
 		return q
+	}
+	if q.Kept {
+		return r.plannedKept(ctx, q)
 	}
 	sources, rollups := r.cfg.Sources(r.nowOf(ctx)), *q.Rollups
 	sources.Coarsest = rollups.Coarsest
@@ -52,6 +55,22 @@ func (r *Reader) planned(ctx context.Context, q Query) Query {
 	}
 	q.Rollups = &rollups
 	UsageOf(ctx).addPlan(rollups.plan)
+	return q
+}
+
+// plannedKept is planned of a query for the samples that are kept.
+func (r *Reader) plannedKept(ctx context.Context, q Query) Query {
+	sources := r.cfg.Sources(r.nowOf(ctx))
+	start, limit := max(q.Mint, 0), min(q.Maxt, series.MaxTime)+1
+	if start >= limit || sources.RawFrom <= start {
+		return q
+	}
+	sources.Coarsest, sources.Until = rollup.FiveMinutes, 0 // the finest there is, and samples where they are there
+	w := rollup.Windows{Start: limit - 1, Step: 1, Range: limit - start, Count: 1, Last: true}
+	if plan := rollup.NewPlan(w, sources); plan != nil {
+		q.Rollups = &Rollups{Windows: w, Want: rollup.Markers, plan: plan}
+		UsageOf(ctx).addPlan(plan)
+	}
 	return q
 }
 
@@ -103,6 +122,11 @@ func (s *rollupScan) read(ctx context.Context) error {
 			return err
 		}
 	}
+	if s.r.query.Kept {
+		if err := s.addKept(); err != nil {
+			return err
+		}
+	}
 	bases := basesOf(s.of)
 	return s.eachMissing(ctx, func(after, to int64, wanted []bool) error {
 		limit := min(to+1, s.r.limit)
@@ -116,6 +140,39 @@ func (s *rollupScan) read(ctx context.Context) error {
 		}
 		return nil
 	})
+}
+
+// addKept adds the samples that rollups keep. They are before all others.
+func (s *rollupScan) addKept() error {
+	var points rollup.Points
+	var space []byte
+	start, limit := s.r.query.Mint, s.r.query.Maxt+1
+	for i := range s.scan.builders {
+		b := &s.scan.builders[i]
+		points.Reset(s.want)
+		for _, span := range s.plan.Spans {
+			for piece := range dayPieces(span) {
+				for _, c := range b.rollupsOf(piece) {
+					if !rollup.HasBuckets(c.value) {
+						continue
+					}
+					if err := points.AppendCell(c.resolution, c.day, c.value, piece.after, piece.to); err != nil {
+						return fmt.Errorf("series %s: %w", series.Abbreviate(s.of[i].Labels), err)
+					}
+				}
+			}
+		}
+		first, _ := slices.BinarySearch(points.Times, start)
+		last, _ := slices.BinarySearch(points.Times, limit)
+		space = b.AppendFloats(space, points.Times[first:last], points.Values[first:last])
+		b.samples += last - first
+		b.bytes = b.Bytes()
+		b.rollups, b.rollupBytes, b.hasRollups = nil, 0, false
+		if err := s.scan.checkLimits(i, last-first, b.bytes); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // readCells reads the rollups of a resolution that are right.
