@@ -138,7 +138,10 @@ func (s Sources) choose(w Windows, rawAfter, after, to int64) Resolution {
 		covers, edges := clipped.covers(r), clipped.edges(r)
 		cost := clipped.rawCost(edges)
 		if !hasRaw {
-			cost = float64(len(edges)) * 1e9 // they are not exact
+			cost = 0
+			for _, e := range edges { // by how much windows are widened comes before all
+				cost += float64(e.To-e.After) * 1e6
+			}
 		}
 		for _, c := range covers {
 			days := float64(c.To-c.After)/float64(Day) + 1
