@@ -41,6 +41,7 @@ func arrows() []arrow {
 		{"bucketstore/meta", []string{"series/...", "bucketstore"}, []string{"bucketstore/..."}},
 		{"bucketstore/buffer", []string{"series/...", "bucketstore", "bucketstore/meta"}, []string{"bucketstore/..."}},
 		{"bucketstore/seal", []string{"series/...", "bucketstore", "bucketstore/meta"}, []string{"bucketstore/..."}},
+		{"bucketstore/downsample", []string{"series/...", "bucketstore", "bucketstore/meta"}, []string{"bucketstore/..."}},
 		{"bucketstore/retention", []string{"bucketstore", "bucketstore/meta"}, []string{"series/...", "bucketstore/..."}},
 		{"bucketstore/storetest", []string{"series/...", "bucketstore"}, nil},
 		{"bucketstore", []string{"series/..."}, []string{"bucketstore/..."}},
@@ -48,10 +49,10 @@ func arrows() []arrow {
 		{"remote/engine/current", []string{"series/...", "bucketstore"}, nil},
 		{"remote/engine/ha", []string{"series/...", "bucketstore", "bucketstore/meta"}, nil},
 		{"remote/engine/metadata", []string{"series/...", "bucketstore", "bucketstore/meta"}, nil},
-		{"remote/engine/eval", nil, []string{"series/...", "bucketstore/...", "remote/engine", "remote/engine/resultcache"}},
+		{"remote/engine/eval", []string{"series/rollup"}, []string{"series/...", "bucketstore/...", "remote/engine", "remote/engine/resultcache"}},
 		{"remote/engine/resultcache", []string{"bucketstore", "remote/engine/eval"}, []string{"series/...", "bucketstore/..."}},
 		{"remote/engine/reader", []string{"series/...", "index/...", "bucketstore"}, nil},
-		{"remote/engine", []string{"series/...", "index/...", "bucketstore", "remote/engine/..."}, []string{"bucketstore/..."}},
+		{"remote/engine", []string{"series/...", "index/...", "bucketstore", "remote/engine/..."}, []string{"bucketstore/...", "remote/remotetest"}},
 		{"remote/request", []string{"series/...", "bucketstore", "remote/engine"}, nil},
 		{"remote/wire", []string{"series/...", "remote/engine", "remote/request"}, []string{"bucketstore/...", "remote/wire/wiretest", "remote/engine/seriescache"}},
 		{"remote/wire/wiretest", []string{"series/...", "bucketstore", "remote/engine"}, nil},
@@ -59,7 +60,7 @@ func arrows() []arrow {
 		{"remote/read", []string{"series/...", "remote/engine", "remote/request", "remote/wire"}, protocolTests},
 		{"remote/federate", []string{"remote/engine", "remote/request"}, protocolTests},
 		{"remote/explain", []string{"remote/engine", "remote/engine/eval", "remote/request"}, protocolTests},
-		{"remote/api", []string{"bucketstore", "remote/engine", "remote/engine/eval", "remote/engine/resultcache", "remote/request"}, []string{"series/...", "bucketstore/..."}},
+		{"remote/api", []string{"series/rollup", "bucketstore", "remote/engine", "remote/engine/eval", "remote/engine/resultcache", "remote/request"}, []string{"series/...", "bucketstore/..."}},
 		{"remote/ui", nil, nil},
 		{"remote/selfscrape", []string{"remote/engine"}, nil},
 		{"remote/remotetest", []string{"series/...", "bucketstore/...", "remote", "remote/engine", "remote/wire/wiretest"}, nil},
@@ -188,7 +189,7 @@ func TestClients(t *testing.T) {
 // the emulator (the conformance suite, a sealer with its own clock, and readers of METRIC and
 // META), and for a benchmark that fills a store.
 func TestOnlyHTTP(t *testing.T) {
-	exceptions := []string{"bench/churn.go", "bigtable/conformance_test.go", "bigtable/doubt_test.go", "bigtable/leave_test.go", "bigtable/sealed_test.go"}
+	exceptions := []string{"bench/churn.go", "bench/fill.go", "bigtable/conformance_test.go", "bigtable/doubt_test.go", "bigtable/leave_test.go", "bigtable/sealed_test.go"}
 	files, err := filepath.Glob("../*/*.go")
 	if err != nil {
 		t.Fatal(err)
