@@ -8,6 +8,7 @@ import (
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/bucketstore/pebble"
 	"github.com/promtable/promtable/index"
+	"github.com/promtable/promtable/remote/engine/indexrows"
 	"github.com/promtable/promtable/series"
 	"github.com/promtable/promtable/series/chunk"
 	"github.com/promtable/promtable/series/dense"
@@ -25,7 +26,7 @@ type filler struct {
 func (f *filler) open(dir string) (err error) {
 	f.store, err = pebble.Open(pebble.Config{Dir: dir, Tables: bucketstore.Tables(bucketstore.Retention{})})
 	if err == nil {
-		f.index = index.New(index.Config{Schema: f.schema, AtomicPuts: true, SoleWriter: true}, indexTable{f.store})
+		f.index = index.New(index.Config{Schema: f.schema, AtomicPuts: true, SoleWriter: true}, indexrows.New(f.store))
 	}
 	return err
 }
@@ -109,22 +110,4 @@ func (f *filler) flush(ctx context.Context, entries []index.Entry, times [][]int
 		}
 	}
 	return nil
-}
-
-// An indexTable is the INDEX table of a store, as package index reads and writes it.
-type indexTable struct{ store bucketstore.Store }
-
-func (t indexTable) PutRows(ctx context.Context, rows []index.Row) error {
-	muts := make([]bucketstore.Mutation, len(rows))
-	for i, row := range rows {
-		muts[i] = bucketstore.Mutation{Key: row.Key, Ops: []bucketstore.Op{{
-			Kind: bucketstore.SetCell, Family: series.FamilyIndex, Qualifier: []byte(series.QualifierIndex), Time: row.Time, Value: row.Value,
-		}}}
-	}
-	return t.store.Apply(ctx, bucketstore.Index, muts)
-}
-
-func (t indexTable) ScanRows(ctx context.Context, rows []series.RowRange, limit int, fn func(key, value []byte) error) error {
-	req := bucketstore.ScanRequest{Table: bucketstore.Index, Rows: rows, Families: []bucketstore.FamilyRange{{Family: series.FamilyIndex}}, Limit: limit}
-	return t.store.Scan(ctx, req, func(row bucketstore.Row) error { return fn(row.Key, row.Cells[0].Value) })
 }
