@@ -54,8 +54,7 @@ type table struct {
 // Open connects to an instance, creates or checks the tables of cfg and returns a store
 // over them. It returns an error when tables or families are missing and may not be
 // created, when META is collected by age, when a sum family is none, and when the app profile
-// does not fit. The end of ctx ends Open,
-// not the store.
+// does not fit. The end of ctx ends Open, not the store.
 func Open(ctx context.Context, cfg Config) (*Store, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {

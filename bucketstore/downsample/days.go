@@ -88,6 +88,12 @@ func (d *Days) Made() int64 {
 	return s.Made
 }
 
+// Released returns the end of the last day whose rollups are final, in milliseconds: its samples may be deleted.
+func (d *Days) Released() int64 {
+	s, _ := d.get()
+	return s.Released
+}
+
 // update changes the state in META and here. It returns false if another process has changed it meanwhile; then it is
 // read again.
 func (d *Days) update(ctx context.Context, change func(*state)) (ok bool, err error) {

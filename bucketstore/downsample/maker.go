@@ -12,7 +12,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
-	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/series"
 	"github.com/promtable/promtable/series/rollup"
 )
@@ -55,8 +54,10 @@ type MakerConfig struct {
 	Registerer prometheus.Registerer
 }
 
-// A Maker makes rollups. Of its methods one may run at a time, but for those of Days.
+// A Maker makes rollups. Its methods may be called concurrently; one runs at a time.
 type Maker struct {
+	working sync.Mutex
+
 	days    *Days
 	cfg     MakerConfig
 	tenants []series.Schema
@@ -151,6 +152,8 @@ func (m *Maker) Run(ctx context.Context) {
 // Once makes the rollups of all days that are due, and of those that were written to since. The error is ErrHeld while
 // another process does.
 func (m *Maker) Once(ctx context.Context) error {
+	m.working.Lock()
+	defer m.working.Unlock()
 	if m.cfg.InDoubt != nil {
 		if err := m.cfg.InDoubt(); err != nil {
 			return err
@@ -180,13 +183,12 @@ func (m *Maker) begin(ctx context.Context) error {
 		}
 	}
 	s, _ := m.days.get()
-	now := m.days.cfg.Now().UnixMilli()
-	if s.Token != "" && s.Token != m.token && now < s.Expires && s.Expires-now < 2*leaseTime.Milliseconds() && !m.days.cfg.Sole {
+	if m.isHeld(s) {
 		return ErrHeld
 	}
 	due, made := m.due(), s.Made
 	if made == 0 {
-		first, err := m.firstDay(ctx)
+		first, err := m.days.firstDay(ctx, m.tenants, m.cfg.Horizon())
 		if err != nil || first >= due {
 			return err
 		}
@@ -203,6 +205,12 @@ func (m *Maker) begin(ctx context.Context) error {
 		return nil
 	}
 	return m.settle(ctx)
+}
+
+// isHeld says whether another maker has the lease. One that ends later than any right clock could have set does not count.
+func (m *Maker) isHeld(s state) bool {
+	left := s.Expires - m.days.cfg.Now().UnixMilli()
+	return !m.days.cfg.Sole && s.Token != "" && s.Token != m.token && left > 0 && left < 2*leaseTime.Milliseconds()
 }
 
 // settle waits until every write obeys the last change of the state.
@@ -226,34 +234,6 @@ func (m *Maker) save(ctx context.Context, lock *sync.RWMutex, change func(*state
 		err = errChanged
 	}
 	return err
-}
-
-// firstDay returns the first day of which there may be samples, or MaxInt64.
-func (m *Maker) firstDay(ctx context.Context) (int64, error) {
-	first := int64(series.MaxTime)
-	for _, schema := range m.tenants {
-		found, err := m.firstPeriod(ctx, schema)
-		if err != nil {
-			return 0, err
-		}
-		first = min(first, found)
-	}
-	day := max(0, rollup.DayOf(first))
-	if horizon := m.cfg.Horizon(); day < horizon {
-		day = rollup.DayOf(horizon) + rollup.Day // all samples of it are there
-	}
-	return day, nil
-}
-
-// firstPeriod returns the first index period with series, or MaxTime.
-func (m *Maker) firstPeriod(ctx context.Context, schema series.Schema) (period int64, err error) {
-	period = series.MaxTime
-	names := series.RowRange{Start: schema.NameRange(0).Start, Limit: schema.NameRange(series.PeriodOf(series.MaxTime)).Start}
-	err = m.scanIndex(ctx, []series.RowRange{names}, 1, func(row bucketstore.Row) error {
-		period, err = schema.ParseNameKey(row.Key)
-		return err
-	})
-	return period, err
 }
 
 func (m *Maker) hasNotes(ctx context.Context) bool {
@@ -286,9 +266,11 @@ func (m *Maker) makeLate(ctx context.Context) error {
 // Release makes the rollups of whole days before cut final, in milliseconds, and returns the end of the last day of
 // which they are: the samples up to there may be deleted.
 func (m *Maker) Release(ctx context.Context, cut int64) (int64, error) {
+	m.working.Lock()
+	defer m.working.Unlock()
 	s, _ := m.days.get()
 	to := min(rollup.DayOf(cut), s.Made)
-	if to <= s.Released {
+	if to <= s.Released || m.isHeld(s) {
 		return s.Released, nil
 	}
 	if s.Closed < to {

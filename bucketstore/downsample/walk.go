@@ -44,7 +44,7 @@ func (m *Maker) eachSeries(ctx context.Context, schema series.Schema, period int
 	page := []string{""} // INDEX has no row of the empty name
 	for {
 		n := 0
-		err := m.scanIndex(ctx, []series.RowRange{names}, namesAtOnce, func(row bucketstore.Row) error {
+		err := m.days.scanIndex(ctx, []series.RowRange{names}, namesAtOnce, func(row bucketstore.Row) error {
 			page = append(page, string(row.Cells[0].Value))
 			names.Start = append(bytes.Clone(row.Key), 0)
 			n++
@@ -70,7 +70,7 @@ func (m *Maker) eachPosting(ctx context.Context, schema series.Schema, period in
 	for {
 		var keys [][]byte
 		var last []byte
-		err := m.scanIndex(ctx, ranges, rowsAtOnce, func(row bucketstore.Row) error {
+		err := m.days.scanIndex(ctx, ranges, rowsAtOnce, func(row bucketstore.Row) error {
 			last = append(last[:0], row.Key...)
 			of, key, err := schema.ParsePosting(row.Key)
 			if err == nil && of == period {
@@ -98,10 +98,10 @@ func (m *Maker) eachPosting(ctx context.Context, schema series.Schema, period in
 }
 
 // scanIndex reads up to limit rows of INDEX.
-func (m *Maker) scanIndex(ctx context.Context, ranges []series.RowRange, limit int, fn func(bucketstore.Row) error) error {
+func (d *Days) scanIndex(ctx context.Context, ranges []series.RowRange, limit int, fn func(bucketstore.Row) error) error {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
-	err := m.days.cfg.Store.Scan(ctx, bucketstore.ScanRequest{
+	err := d.cfg.Store.Scan(ctx, bucketstore.ScanRequest{
 		Table: bucketstore.Index, Rows: ranges, Families: []bucketstore.FamilyRange{{Family: series.FamilyIndex}}, Limit: limit,
 	}, fn)
 	if err != nil {

@@ -5,43 +5,57 @@ import (
 	"encoding/json"
 	"fmt"
 
+	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/series"
 )
 
-// rawHorizon is the name of the horizon of raw samples and their exemplars.
-const rawHorizon = "raw"
+// Horizons are the times, in milliseconds, before which cells of each resolution may have been
+// deleted, and the others must not be shown. Raw is for samples and their exemplars. 0 is none.
+type Horizons [bucketstore.NumResolutions]int64
 
-// Horizon returns the time, in milliseconds, before which raw samples may have been deleted,
-// and the others must not be shown. It is 0 if none were.
-func (s *Store) Horizon(ctx context.Context) (int64, error) {
+// Horizons returns the horizons.
+func (s *Store) Horizons(ctx context.Context) (h Horizons, err error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	_, horizons, err := s.readHorizons(ctx)
-	return horizons[rawHorizon], err
+	_, byName, err := s.readHorizons(ctx)
+	for r := range h {
+		h[r] = byName[bucketstore.Resolution(r).String()]
+	}
+	return h, err
 }
 
-// RaiseHorizon raises the horizon to cut, in milliseconds, unless it is there or later, and
-// returns what it is then. It never goes back. Samples before it may be deleted when
-// RaiseHorizon has returned without an error: the horizon is durable.
-func (s *Store) RaiseHorizon(ctx context.Context, cut int64) (int64, error) {
+// RaiseHorizons raises each horizon to that in to, unless it is there or later, and returns what
+// they are then. They never go back. Cells before them may be deleted when RaiseHorizons has
+// returned without an error: the horizons are durable.
+func (s *Store) RaiseHorizons(ctx context.Context, to Horizons) (Horizons, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	for {
-		old, horizons, err := s.readHorizons(ctx)
-		if err != nil || cut <= horizons[rawHorizon] {
-			return horizons[rawHorizon], err
-		}
-		horizons[rawHorizon] = cut
-		value, err := json.Marshal(horizons)
+		old, byName, err := s.readHorizons(ctx)
 		if err != nil {
-			return 0, err
+			return Horizons{}, err
+		}
+		raised, h := false, Horizons{}
+		for r := range h {
+			name := bucketstore.Resolution(r).String()
+			if to[r] > byName[name] {
+				byName[name], raised = to[r], true
+			}
+			h[r] = byName[name]
+		}
+		if !raised {
+			return h, nil
+		}
+		value, err := json.Marshal(byName)
+		if err != nil {
+			return Horizons{}, err
 		}
 		_, set, err := CompareAndSet(ctx, s.rows, series.MetaHorizon, old, value, s.now().UnixMilli())
 		if err != nil {
-			return 0, fmt.Errorf("store the horizon: %w", err)
+			return Horizons{}, fmt.Errorf("store the horizons: %w", err)
 		}
 		if set {
-			return cut, nil
+			return h, nil
 		}
 	}
 }
@@ -50,7 +64,7 @@ func (s *Store) RaiseHorizon(ctx context.Context, cut int64) (int64, error) {
 func (s *Store) readHorizons(ctx context.Context) (c Cell, horizons map[string]int64, err error) {
 	horizons = make(map[string]int64)
 	if c, err = ReadCell(ctx, s.rows, series.MetaHorizon); err != nil {
-		return c, nil, fmt.Errorf("read the horizon: %w", err)
+		return c, nil, fmt.Errorf("read the horizons: %w", err)
 	}
 	if c.Value == nil {
 		return c, horizons, nil

@@ -20,21 +20,33 @@ func TestHorizon(t *testing.T) {
 			rows := openRows(t)
 			s := open(t, rows, newSchema(t))
 			before := metaRows(t, rows)
-			if got, err := s.Horizon(t.Context()); err != nil || got != 0 {
+			if got, err := s.Horizons(t.Context()); err != nil || got != (meta.Horizons{}) {
 				t.Fatalf("of a new store: %d, %v", got, err)
 			}
-			for _, step := range []struct{ raise, want int64 }{{0, 0}, {500, 500}, {400, 500}, {500, 500}, {1_300_000_000_000, 1_300_000_000_000}} {
-				if got, err := s.RaiseHorizon(t.Context(), step.raise); err != nil || got != step.want {
+			for _, step := range []struct {
+				raise, want meta.Horizons
+				// stored is the row. Its bytes are part of the format.
+				stored string
+			}{
+				{meta.Horizons{0, 0, 0}, meta.Horizons{0, 0, 0}, ""},
+				{meta.Horizons{500, 0, 0}, meta.Horizons{500, 0, 0}, `{"raw":500}`},
+				{meta.Horizons{400, 0, 0}, meta.Horizons{500, 0, 0}, `{"raw":500}`},
+				{meta.Horizons{500, 0, 7}, meta.Horizons{500, 0, 7}, `{"1h":7,"raw":500}`},
+				{meta.Horizons{1_300_000_000_000, 9, 6}, meta.Horizons{1_300_000_000_000, 9, 7}, `{"1h":7,"5m":9,"raw":1300000000000}`},
+			} {
+				if got, err := s.RaiseHorizons(t.Context(), step.raise); err != nil || got != step.want {
 					t.Fatalf("raised to %d: %d, %v, want %d", step.raise, got, err, step.want)
 				}
-				if got, err := s.Horizon(t.Context()); err != nil || got != step.want {
+				if got, err := s.Horizons(t.Context()); err != nil || got != step.want {
 					t.Fatalf("after %d: %d, %v, want %d", step.raise, got, err, step.want)
 				}
-			}
-			// The stored bytes are part of the format.
-			want := append([]string{fmt.Sprintf(`horizon v@%d {"raw":1300000000000}`, someTime)}, before...)
-			if got := metaRows(t, rows); !slices.Equal(got, want) {
-				t.Errorf("META is %q, want %q", got, want)
+				want := before
+				if step.stored != "" {
+					want = append([]string{fmt.Sprintf("horizon v@%d %s", someTime, step.stored)}, before...)
+				}
+				if got := metaRows(t, rows); !slices.Equal(got, want) {
+					t.Errorf("META is %q, want %q", got, want)
+				}
 			}
 		})
 	}
@@ -52,17 +64,17 @@ func setHorizon(t *testing.T, rows bucketstore.Store, value string) {
 func TestHorizonOfLaterVersions(t *testing.T) {
 	rows := openPebble(t)
 	s := open(t, rows, newSchema(t))
-	setHorizon(t, rows, `{"5m":7,"raw":8}`)
-	if got, err := s.RaiseHorizon(t.Context(), 9); err != nil || got != 9 {
+	setHorizon(t, rows, `{"1d":7,"raw":8}`)
+	if got, err := s.RaiseHorizons(t.Context(), meta.Horizons{9}); err != nil || got != (meta.Horizons{9}) {
 		t.Fatal(got, err)
 	}
-	if got, want := metaRows(t, rows)[0], fmt.Sprintf(`horizon v@%d {"5m":7,"raw":9}`, someTime); got != want {
+	if got, want := metaRows(t, rows)[0], fmt.Sprintf(`horizon v@%d {"1d":7,"raw":9}`, someTime); got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
 	for _, bad := range []string{"", "9", `{"raw":"x"}`} {
 		setHorizon(t, rows, bad)
-		_, err := s.Horizon(t.Context())
-		_, raised := s.RaiseHorizon(t.Context(), 10)
+		_, err := s.Horizons(t.Context())
+		_, raised := s.RaiseHorizons(t.Context(), meta.Horizons{10})
 		if !errors.Is(err, series.ErrCorrupt) || !errors.Is(raised, series.ErrCorrupt) {
 			t.Errorf("%q: %v, %v", bad, err, raised)
 		}
@@ -78,14 +90,14 @@ func TestHorizonOfMany(t *testing.T) {
 		raising.Go(func() {
 			for i := range int64(20) {
 				cut := i*8 + n
-				if got, err := s.RaiseHorizon(t.Context(), cut); err != nil || got < cut {
+				if got, err := s.RaiseHorizons(t.Context(), meta.Horizons{cut, 1000 - cut}); err != nil || got[0] < cut || got[1] < 1000-cut {
 					t.Errorf("raised to %d: %d, %v", cut, got, err)
 				}
 			}
 		})
 	}
 	raising.Wait()
-	if got, err := open(t, rows, newSchema(t)).Horizon(t.Context()); err != nil || got != 19*8+7 {
+	if got, err := open(t, rows, newSchema(t)).Horizons(t.Context()); err != nil || got != (meta.Horizons{19*8 + 7, 1000}) {
 		t.Error(got, err)
 	}
 }

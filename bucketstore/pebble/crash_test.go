@@ -24,13 +24,13 @@ const (
 	cellsOfAFamily = 8
 )
 
-// crashBatch is the i-th write of a writer: rows with cells in two families, in
+// crashBatch is the i-th write of a writer: rows with cells in two families, of two layers, in
 // several days.
 func crashBatch(round, writer, i int) []bucketstore.Mutation {
 	muts := make([]bucketstore.Mutation, rowsOfABatch)
 	for n := range muts {
 		muts[n].Key = fmt.Appendf(nil, "round %d writer %d batch %d row %d,%s", round, writer, i, n, testBase)
-		for _, family := range []string{"r0", "r1"} {
+		for _, family := range []string{series.Family5m, series.FamilyR0} {
 			for c := range cellsOfAFamily {
 				muts[n].Ops = append(muts[n].Ops, bucketstore.Op{
 					Family: family, Qualifier: series.AppendQualifier(nil, uint32(c)*halfDay), Time: int64(i), Value: noise(i*cellsOfAFamily + c),

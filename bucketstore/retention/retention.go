@@ -1,16 +1,19 @@
-// Package retention says from when on samples are kept, and lets the store delete those
-// before.
+// Package retention says from when on samples and rollups are kept, and lets the store delete
+// those before.
 //
-// The cut is the least time of a sample that is shown and that can be written: as long ago as
-// samples are kept, or the horizon if that is later. The horizon stands in META. It is the
-// latest time before which samples may have been deleted. It is durable before the store
-// deletes any, and never goes back. So if samples are to be kept for longer than before, what
-// is left of half-deleted days stays hidden.
+// The cut of a resolution is the least time that is shown: as long ago as it is kept, or the
+// horizon if that is later. Samples before the cut of raw ones are not taken. The horizons stand
+// in META. A horizon is the latest time before which cells may have been deleted. It is durable
+// before the store deletes any, and never goes back. So if samples are to be kept for longer than
+// before, what is left of half-deleted days stays hidden.
 //
 // The cut moves with the clock, the horizon follows it at an interval, but never into the newest
-// 3 days with samples. The store deletes what
-// was before the horizon an interval ago: a request has one cut, and finds all samples from
-// there on until it ends.
+// 3 days with samples. The store deletes what was before the horizon an interval ago: a request
+// has one cut, and finds all samples from there on until it ends.
+//
+// Where rollups must be there before samples go, Config.RawBound bounds the horizon of raw
+// samples, and their cut is that horizon alone: the clock and the size of the store only ask
+// for it.
 package retention
 
 import (
@@ -47,13 +50,17 @@ type Config struct {
 	Meta *meta.Store
 	// Now is the clock.
 	Now func() time.Time
-	// Raw is how long raw samples are kept. 0 is for ever.
-	Raw time.Duration
-	// StoreAge is the age at which the store itself deletes samples. 0 is never.
-	StoreAge time.Duration
+	// Keep is how long each resolution is kept: Off, or as long as the finer ones or longer.
+	Keep bucketstore.Retention
+	// RawBound returns the time up to which raw samples may go, in milliseconds, if they are
+	// to go up to a cut. It is called before they do. It is nil if they need not wait for anything.
+	RawBound func(ctx context.Context, cut int64) (int64, error)
+	// StoreAge is the age at which the store itself deletes the cells of each resolution. 0 is
+	// never.
+	StoreAge bucketstore.Retention
 	// Expire lets the store delete what is before a time, in milliseconds. It is nil if the
-	// store deletes by StoreAge only. Then the horizon follows that, and not Raw.
-	Expire func(cut int64)
+	// store deletes by StoreAge only. Then the horizons follow that, and not Keep.
+	Expire func(r bucketstore.Resolution, cut int64)
 	// Usage says what there is to delete. It is required with Expire.
 	Usage func() (bucketstore.Usage, error)
 	// Size is how many bytes the store may take, by Usage: beyond it its oldest days go. 0 is
@@ -65,23 +72,39 @@ type Config struct {
 	Registerer prometheus.Registerer
 }
 
-// A Retention knows the cut. It is safe for concurrent use, but for Advance and Run, of which
+// Off, in the place of how long rollups are kept, says that none are made. Those that were made
+// are kept as long as the finer resolution.
+const Off time.Duration = -1
+
+// Ages returns keep with the ages that stand for Off.
+func Ages(keep bucketstore.Retention) bucketstore.Retention {
+	for r := bucketstore.FiveMinutes; r < bucketstore.NumResolutions; r++ {
+		if keep[r] == Off {
+			keep[r] = keep[r-1]
+		}
+	}
+	return keep
+}
+
+// A Retention knows the cuts. It is safe for concurrent use, but for Advance and Run, of which
 // one may run at a time.
 type Retention struct {
-	cfg      Config
-	horizon  atomic.Int64
+	cfg Config
+	// ages are those of Config.Keep.
+	ages     bucketstore.Retention
+	horizons [bucketstore.NumResolutions]atomic.Int64
 	failures prometheus.Counter
 	sizeDays prometheus.Counter
 }
 
-// Open reads the horizon, raises it, and lets the store delete what is before it: no request
-// may run yet.
+// Open reads the horizons, raises them, and lets the store delete what is before them: no
+// request may run yet.
 func Open(ctx context.Context, cfg Config) (*Retention, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = log.NewNopLogger()
 	}
 	f := promauto.With(cfg.Registerer)
-	r := &Retention{cfg: cfg, failures: f.NewCounter(prometheus.CounterOpts{
+	r := &Retention{cfg: cfg, ages: Ages(cfg.Keep), failures: f.NewCounter(prometheus.CounterOpts{
 		Name: "adapter_retention_failures_total",
 		Help: "Attempts to let the store delete old samples that failed and are repeated.",
 	}), sizeDays: f.NewCounter(prometheus.CounterOpts{
@@ -91,12 +114,12 @@ func Open(ctx context.Context, cfg Config) (*Retention, error) {
 	f.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "adapter_retention_cut_timestamp_seconds",
 		Help: "The time before which samples are neither shown nor taken. 0 if all are kept.",
-	}, func() float64 { return float64(r.Cut(cfg.Now())) / 1000 })
-	horizon, err := cfg.Meta.Horizon(ctx)
+	}, func() float64 { return float64(r.Cut(bucketstore.Raw, cfg.Now())) / 1000 })
+	horizons, err := cfg.Meta.Horizons(ctx)
 	if err != nil {
 		return nil, err
 	}
-	r.horizon.Store(horizon)
+	r.setHorizons(horizons)
 	if err := r.raise(ctx); err != nil {
 		return nil, err
 	}
@@ -104,15 +127,43 @@ func Open(ctx context.Context, cfg Config) (*Retention, error) {
 	return r, nil
 }
 
-// Cut returns the time before which samples are neither shown nor taken when the clock says
-// now, in milliseconds. It is 0 if all are kept.
-func (r *Retention) Cut(now time.Time) int64 {
-	return max(r.horizon.Load(), cutAt(now, r.cfg.Raw), cutAt(now, r.cfg.StoreAge))
+// Cut returns the time before which a resolution is not shown when the clock says now, in
+// milliseconds. Samples before that of Raw are not taken either. It is 0 if all are kept.
+func (r *Retention) Cut(of bucketstore.Resolution, now time.Time) int64 {
+	if of == bucketstore.Raw && r.cfg.RawBound != nil {
+		return max(r.Horizon(of), cutAt(now, r.cfg.StoreAge[of]))
+	}
+	return max(r.Horizon(of), r.wanted(of, now))
 }
 
-// Horizon returns the time before which samples may have been deleted, in milliseconds. It is 0 if
-// all are kept.
-func (r *Retention) Horizon() int64 { return r.horizon.Load() }
+// OldestCut is the least Cut of all resolutions that are made.
+func (r *Retention) OldestCut(now time.Time) int64 {
+	oldest := r.RawCut(now)
+	for of := bucketstore.FiveMinutes; of < bucketstore.NumResolutions; of++ {
+		if r.cfg.Keep[of] != Off {
+			oldest = min(oldest, r.Cut(of, now))
+		}
+	}
+	return oldest
+}
+
+// RawCut is Cut for raw samples.
+func (r *Retention) RawCut(now time.Time) int64 { return r.Cut(bucketstore.Raw, now) }
+
+// wanted returns the cut that the age of a resolution asks for.
+func (r *Retention) wanted(of bucketstore.Resolution, now time.Time) int64 {
+	return max(cutAt(now, r.ages[of]), cutAt(now, r.cfg.StoreAge[of]))
+}
+
+// Horizon returns the time before which cells of a resolution may have been deleted, in
+// milliseconds. It is 0 if all are kept.
+func (r *Retention) Horizon(of bucketstore.Resolution) int64 { return r.horizons[of].Load() }
+
+func (r *Retention) setHorizons(h meta.Horizons) {
+	for of := range h {
+		r.horizons[of].Store(h[of])
+	}
+}
 
 func cutAt(now time.Time, age time.Duration) int64 {
 	if age <= 0 {
@@ -121,37 +172,84 @@ func cutAt(now time.Time, age time.Duration) int64 {
 	return max(0, now.Add(-age).UnixMilli())
 }
 
-// Advance lets the store delete what is before the horizon, and then raises the horizon to
-// the cut.
+// Advance lets the store delete what is before the horizons, and then raises them to the cuts.
 func (r *Retention) Advance(ctx context.Context) error {
 	r.expire()
 	return r.raise(ctx)
 }
 
 func (r *Retention) expire() {
-	if horizon := r.horizon.Load(); r.cfg.Expire != nil && horizon > 0 {
-		r.cfg.Expire(horizon)
+	for of := range bucketstore.NumResolutions {
+		if horizon := r.Horizon(of); r.cfg.Expire != nil && horizon > 0 {
+			r.cfg.Expire(of, horizon)
+		}
 	}
 }
 
-// raise raises the horizon to the time before which samples may be deleted now.
+// raise raises the horizons to the times before which cells may be deleted now.
 func (r *Retention) raise(ctx context.Context) error {
-	to := cutAt(r.cfg.Now(), r.cfg.StoreAge)
-	if r.cfg.Expire != nil && (r.cfg.Raw > 0 || r.cfg.Size > 0) {
-		usage, err := r.cfg.Usage()
-		if err != nil {
-			return fmt.Errorf("size of the store: %w", err)
-		}
-		to = min(max(r.Cut(r.cfg.Now()), r.sizeCut(usage)), newest(usage.Days))
+	to, raised := meta.Horizons{}, false
+	now := r.cfg.Now()
+	for of := range bucketstore.NumResolutions {
+		to[of] = cutAt(now, r.cfg.StoreAge[of])
 	}
-	if to <= r.horizon.Load() {
+	if r.cfg.Expire == nil && r.cfg.RawBound != nil {
+		bound, err := r.bound(ctx, r.wanted(bucketstore.Raw, now))
+		if err != nil {
+			return err
+		}
+		to[bucketstore.Raw] = max(to[bucketstore.Raw], bound)
+	}
+	if r.cfg.Expire != nil && (r.ages != bucketstore.Retention{} || r.cfg.Size > 0) {
+		if err := r.raiseByUsage(ctx, now, &to); err != nil {
+			return err
+		}
+	}
+	for of := range bucketstore.NumResolutions {
+		raised = raised || to[of] > r.Horizon(of)
+	}
+	if !raised {
 		return nil
 	}
-	horizon, err := r.cfg.Meta.RaiseHorizon(ctx, to)
+	horizons, err := r.cfg.Meta.RaiseHorizons(ctx, to)
 	if err == nil {
-		r.horizon.Store(horizon)
+		r.setHorizons(horizons)
 	}
 	return err
+}
+
+// raiseByUsage sets to to the times before which a store that deletes what it is told to may
+// delete cells.
+func (r *Retention) raiseByUsage(ctx context.Context, now time.Time, to *meta.Horizons) error {
+	usage, err := r.cfg.Usage()
+	if err != nil {
+		return fmt.Errorf("size of the store: %w", err)
+	}
+	for of := range bucketstore.NumResolutions {
+		to[of] = min(r.wanted(of, now), newest(usage.Days))
+	}
+	to[bucketstore.Raw] = min(max(r.wanted(bucketstore.Raw, now), r.sizeCut(usage)), newest(usage.Days))
+	if to[bucketstore.Raw], err = r.bound(ctx, to[bucketstore.Raw]); err != nil {
+		return err
+	}
+	for of := bucketstore.FiveMinutes; of < bucketstore.NumResolutions; of++ {
+		if r.cfg.Keep[of] == Off {
+			to[of] = max(to[of-1], r.Horizon(of-1))
+		}
+	}
+	return nil
+}
+
+// bound returns the part of a cut of raw samples up to which they may go now.
+func (r *Retention) bound(ctx context.Context, cut int64) (int64, error) {
+	if r.cfg.RawBound == nil || cut <= r.Horizon(bucketstore.Raw) {
+		return cut, nil
+	}
+	bound, err := r.cfg.RawBound(ctx, cut)
+	if err != nil {
+		return 0, fmt.Errorf("samples that may go: %w", err)
+	}
+	return min(cut, bound), nil
 }
 
 // newest returns the time from which on samples are never deleted, in milliseconds: the newest
@@ -163,19 +261,18 @@ func newest(days []bucketstore.DayUsage) int64 {
 	return days[len(days)-1].End - MinRaw.Milliseconds()
 }
 
-// Run calls Advance at an interval until ctx ends.
+// Run calls Advance at once and then at an interval until ctx ends.
 func (r *Retention) Run(ctx context.Context) {
 	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-		}
+	for ctx.Err() == nil {
 		if err := r.Advance(ctx); err != nil && ctx.Err() == nil {
 			r.failures.Inc()
 			level.Error(r.cfg.Logger).Log("msg", "old samples are not deleted, trying again", "interval", interval, "err", err)
+		}
+		select {
+		case <-ctx.Done():
+		case <-ticker.C:
 		}
 	}
 }

@@ -49,7 +49,13 @@ func (f *fixture) CheckAndApply(ctx context.Context, table bucketstore.Table, co
 	return applied, err
 }
 
-func (f *fixture) expire(cut int64) { f.events = append(f.events, fmt.Sprint("expire ", cut-someTime)) }
+func (f *fixture) expire(r bucketstore.Resolution, cut int64) {
+	what := "expire "
+	if r != bucketstore.Raw {
+		what += r.String() + " "
+	}
+	f.events = append(f.events, fmt.Sprint(what, cut-someTime))
+}
 
 func newFixture(t *testing.T) *fixture {
 	t.Helper()
@@ -90,12 +96,12 @@ func (f *fixture) mustOpen(t *testing.T, change func(*retention.Config)) *retent
 }
 
 func raw(days int64) func(*retention.Config) {
-	return func(cfg *retention.Config) { cfg.Raw = time.Duration(days*day) * time.Millisecond }
+	return func(cfg *retention.Config) { cfg.Keep[bucketstore.Raw] = time.Duration(days*day) * time.Millisecond }
 }
 
 func (f *fixture) wantCut(t *testing.T, r *retention.Retention, want int64) {
 	t.Helper()
-	if got := r.Cut(f.now()); got != want {
+	if got := r.RawCut(f.now()); got != want {
 		t.Errorf("the cut is %d days and %d ms from someTime, want %d days and %d ms", (got-someTime)/day, (got-someTime)%day, (want-someTime)/day, (want-someTime)%day)
 	}
 }
@@ -218,7 +224,7 @@ func TestStoreAge(t *testing.T) {
 		t.Helper()
 		return f.mustOpen(t, func(cfg *retention.Config) {
 			raw(flag)(cfg)
-			cfg.Expire, cfg.StoreAge = nil, time.Duration(age*day)*time.Millisecond
+			cfg.Expire, cfg.StoreAge[bucketstore.Raw] = nil, time.Duration(age*day)*time.Millisecond
 		})
 	}
 	r := open(3, 0)
@@ -255,7 +261,7 @@ func TestClockAhead(t *testing.T) {
 	f.clock.Store(someTime + 1000*day)
 	r := f.mustOpen(t, raw(90))
 	f.wantCut(t, r, someTime+910*day)
-	if got := r.Horizon(); got != midnight-2*day {
+	if got := r.Horizon(bucketstore.Raw); got != midnight-2*day {
 		t.Errorf("the horizon is %d, want %d", got, midnight-2*day)
 	}
 	f.wantEvents(t, horizonAt(midnight-2*day), fmt.Sprint("expire ", midnight-2*day-someTime))
@@ -307,7 +313,7 @@ func TestSize(t *testing.T) {
 				t.Fatal(err)
 			}
 			if tt.horizon != none {
-				if _, err := m.RaiseHorizon(t.Context(), midnight+tt.horizon*day); err != nil {
+				if _, err := m.RaiseHorizons(t.Context(), meta.Horizons{midnight + tt.horizon*day}); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -341,4 +347,104 @@ func TestSizeFails(t *testing.T) {
 		t.Error(err)
 	}
 	f.wantEvents(t)
+}
+
+// days returns so many days.
+func days(n int64) time.Duration { return time.Duration(n*day) * time.Millisecond }
+
+func (f *fixture) wantCuts(t *testing.T, r *retention.Retention, want ...int64) {
+	t.Helper()
+	for of := range bucketstore.NumResolutions {
+		if got := r.Cut(of, f.now()); got != want[of] {
+			t.Errorf("the cut of %s is %d ms from someTime, want %d", of, got-someTime, want[of]-someTime)
+		}
+	}
+}
+
+// TestResolutions: each resolution has a horizon and a cut of its own.
+func TestResolutions(t *testing.T) {
+	f := newFixture(t)
+	keep := func(raw, fiveMinutes, oneHour int64) func(*retention.Config) {
+		return func(cfg *retention.Config) {
+			cfg.Keep = bucketstore.Retention{days(raw), days(fiveMinutes), days(oneHour)}
+		}
+	}
+	r := f.mustOpen(t, keep(10, 100, 0))
+	f.wantCuts(t, r, someTime-10*day, someTime-100*day, 0)
+	f.wantEvents(t, fmt.Sprintf(`horizon {"5m":%d,"raw":%d}`, someTime-100*day, someTime-10*day), fmt.Sprint("expire ", -10*day), fmt.Sprint("expire 5m ", -100*day))
+	f.clock.Add(day)
+	f.wantCuts(t, r, someTime-9*day, someTime-99*day, 0)
+	r = f.mustOpen(t, keep(20, 200, 1000))
+	f.wantCuts(t, r, someTime-10*day, someTime-100*day, someTime-999*day)
+	f.wantEvents(t, fmt.Sprintf(`horizon {"1h":%d,"5m":%d,"raw":%d}`, someTime-999*day, someTime-100*day, someTime-10*day),
+		fmt.Sprint("expire ", -10*day), fmt.Sprint("expire 5m ", -100*day), fmt.Sprint("expire 1h ", -999*day))
+	// A clock that is ahead deletes nothing of the newest days.
+	f.usage = bucketstore.Usage{Days: []bucketstore.DayUsage{{End: someTime}}}
+	f.clock.Add(5000 * day)
+	r = f.mustOpen(t, keep(20, 200, 1000))
+	for of := range bucketstore.NumResolutions {
+		if got := r.Horizon(of); got != someTime-3*day {
+			t.Errorf("the horizon of %s is %d ms from someTime", of, got-someTime)
+		}
+	}
+}
+
+// TestOff: rollups that are off go with the finer resolution, also when it goes by the size of
+// the store.
+func TestOff(t *testing.T) {
+	f := newFixture(t)
+	r := f.mustOpen(t, func(cfg *retention.Config) { cfg.Keep = bucketstore.Retention{days(10), retention.Off, days(100)} })
+	f.wantCuts(t, r, someTime-10*day, someTime-10*day, someTime-100*day)
+	r = f.mustOpen(t, func(cfg *retention.Config) { cfg.Keep = bucketstore.Retention{days(9), days(50), retention.Off} })
+	f.wantCuts(t, r, someTime-9*day, someTime-10*day, someTime-10*day) // the horizon of 5m is there
+	f.usage = bucketstore.Usage{Bytes: 40}
+	const midnight = someTime - someTime%day
+	for _, end := range []int64{-7, -6, -3, 0} {
+		f.usage.Days = append(f.usage.Days, bucketstore.DayUsage{End: midnight + end*day, Bytes: 10})
+	}
+	r = f.mustOpen(t, func(cfg *retention.Config) {
+		cfg.Keep, cfg.Size = bucketstore.Retention{0, retention.Off, retention.Off}, 30
+	})
+	f.wantCuts(t, r, midnight-7*day, midnight-7*day, midnight-7*day)
+}
+
+// TestRawBound: samples wait for the bound, and are shown until the horizon has passed them.
+func TestRawBound(t *testing.T) {
+	f := newFixture(t)
+	bound, boundErr := someTime-30*day, error(nil)
+	r := f.mustOpen(t, func(cfg *retention.Config) {
+		cfg.Keep = bucketstore.Retention{days(10), days(20), 0}
+		cfg.RawBound = func(context.Context, int64) (int64, error) { return bound, boundErr }
+	})
+	f.wantCuts(t, r, someTime-30*day, someTime-20*day, 0)
+	bound = someTime - 12*day
+	f.wantCuts(t, r, someTime-30*day, someTime-20*day, 0)
+	if err := r.Advance(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	f.wantCuts(t, r, someTime-12*day, someTime-20*day, 0)
+	bound = someTime
+	if err := r.Advance(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	f.wantCuts(t, r, someTime-10*day, someTime-20*day, 0) // The flag asks for no more.
+	f.clock.Add(day)
+	boundErr = errStore
+	if err := r.Advance(t.Context()); !errors.Is(err, errStore) {
+		t.Error(err)
+	}
+	f.wantCuts(t, r, someTime-10*day, someTime-19*day, 0)
+}
+
+// TestStoreAges: where the store deletes by age itself, each resolution has its own age, and no
+// bound keeps it.
+func TestStoreAges(t *testing.T) {
+	f := newFixture(t)
+	r := f.mustOpen(t, func(cfg *retention.Config) {
+		cfg.Keep = bucketstore.Retention{days(10), days(20), 0}
+		cfg.Expire, cfg.StoreAge = nil, bucketstore.Retention{days(17), days(15), days(300)}
+		cfg.RawBound = func(context.Context, int64) (int64, error) { return 0, nil }
+	})
+	f.wantCuts(t, r, someTime-17*day, someTime-15*day, someTime-300*day)
+	f.wantEvents(t, fmt.Sprintf(`horizon {"1h":%d,"5m":%d,"raw":%d}`, someTime-300*day, someTime-15*day, someTime-17*day))
 }

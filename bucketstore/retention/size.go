@@ -16,7 +16,7 @@ func (r *Retention) sizeCut(usage bucketstore.Usage) (cut int64) {
 		return 0
 	}
 	left, days := usage.Bytes, usage.Days
-	for len(days) > 0 && days[0].End <= r.horizon.Load() {
+	for len(days) > 0 && days[0].End <= r.Horizon(bucketstore.Raw) {
 		left, days = left-min(left, days[0].Bytes), days[1:]
 	}
 	limit := min(r.cfg.Now().Add(-MinRaw).UnixMilli(), newest(days))

@@ -15,7 +15,7 @@ func TestEveryFlagNeedsItsValue(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	switches := []string{"bigtable.client-metrics", "bigtable.create-tables", "bigtable.direct-access", "buffer.enabled", "seal.enabled"}
+	switches := []string{"rollup.enabled", "bigtable.client-metrics", "bigtable.create-tables", "bigtable.direct-access", "buffer.enabled", "seal.enabled"}
 	commands := map[string][]string{"interval": {commandCompact}}
 	names := []string{"interval"}
 	for name := range o.api.Flags {

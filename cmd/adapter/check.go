@@ -238,7 +238,7 @@ func (c *checker) checkRows(ctx context.Context) (err error) {
 	if err := c.checkBinding(ctx, terms); err != nil {
 		return err
 	}
-	horizon, err := terms.Store.Horizon(ctx)
+	horizons, err := terms.Store.Horizons(ctx)
 	if err != nil {
 		return err
 	}
@@ -247,7 +247,7 @@ func (c *checker) checkRows(ctx context.Context) (err error) {
 		Store:       bucketstore.Patient(store),
 		Schema:      schema,
 		AtomicApply: c.o.backend == backendEmbedded,
-		Horizon:     horizon,
+		Horizon:     horizons[bucketstore.Raw],
 		Repair:      c.repairs(repairIndex),
 		Report:      func(f bucketstore.Finding) { c.report(repairIndex, f) },
 		Progress: func(table bucketstore.Table, rows, bytes int64) {

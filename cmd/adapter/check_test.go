@@ -61,7 +61,7 @@ func openParts(t *testing.T, o *options) (*engine.Engine, *buffer.Buffer) {
 		t.Fatal(err)
 	}
 	a := &adapter{o: o, schema: schema, logger: log.NewNopLogger(), reg: prometheus.NewRegistry(), meta: terms.Store}
-	if err := a.openRetention(t.Context(), rows); err != nil {
+	if err := errors.Join(a.openDays(t.Context(), rows), a.openRetention(t.Context(), rows)); err != nil {
 		t.Fatal(err)
 	}
 	e, err := newEngine(a, b, b)

@@ -26,7 +26,6 @@ import (
 	"github.com/promtable/promtable/index"
 	"github.com/promtable/promtable/remote/engine/backfill"
 	"github.com/promtable/promtable/remote/engine/indexrows"
-	"github.com/promtable/promtable/series/rollup"
 )
 
 const commandDemo = "demo"
@@ -258,12 +257,10 @@ func writeSeries(ctx context.Context, w *backfill.Writer, from []*demo.Series, w
 	return w.Flush(ctx)
 }
 
-// makeRollups makes all rollups that are due, as fast as it can.
+// makeRollups makes all rollups that are due and not off, as fast as it can.
 func (d *demonstration) makeRollups(ctx context.Context, days *downsample.Days) error {
-	maker, err := downsample.NewMaker(days, downsample.MakerConfig{
-		Resolutions: rollup.Resolutions[:], RowsPerSecond: math.MaxInt32, Horizon: func() int64 { return 0 }, Holder: "demo",
-	})
-	if err != nil {
+	maker, err := newMaker(d.o, days, nil, downsample.MakerConfig{RowsPerSecond: math.MaxInt32, Horizon: func() int64 { return 0 }})
+	if err != nil || maker == nil {
 		return err
 	}
 	part := func() float64 { return float64(days.Made()-d.held.Begin) / float64(d.held.End-d.held.Begin) }
@@ -377,5 +374,5 @@ func askPanel(ctx context.Context, base string, start, end int64, resolution str
 		return "", errors.Join(err, errors.New(resp.Status+": "+answer.Error))
 	}
 	read := answer.Data.Stats.Storage
-	return fmt.Sprintf("%.3f s, %d cells with %.1f MB read", time.Since(began).Seconds(), read.Cells, float64(read.Bytes)/1e6), nil
+	return fmt.Sprintf("%.3f s, read %s: %d cells, %.1f MB", time.Since(began).Seconds(), resp.Header.Get("X-Promtable-Resolution"), read.Cells, float64(read.Bytes)/1e6), nil
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/alecthomas/kingpin/v2"
 	"github.com/go-kit/log"
 	"github.com/go-kit/log/level"
-	"github.com/prometheus/common/model"
 
+	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/cmd/adapter/estimate"
 	"github.com/promtable/promtable/remote/engine"
 )
@@ -22,35 +22,10 @@ const commandEstimate = "estimate"
 
 // estimateOptions are the flags of estimate.
 type estimateOptions struct {
-	prometheus         *url.URL
-	between            time.Duration
-	json               bool
-	rollup5m, rollup1h rollupAge
-	prices             estimate.Prices
-}
-
-// A rollupAge is a flag that says how long rollups are kept.
-type rollupAge time.Duration
-
-// Set implements kingpin.Value.
-func (a *rollupAge) Set(text string) error {
-	if text == "off" {
-		*a = rollupAge(estimate.Off)
-		return nil
-	}
-	age, err := model.ParseDuration(text)
-	if err != nil {
-		return errors.New("give an age such as 1y, 0 for ever, or off")
-	}
-	*a = rollupAge(age)
-	return nil
-}
-
-func (a *rollupAge) String() string {
-	if *a == rollupAge(estimate.Off) {
-		return "off"
-	}
-	return model.Duration(*a).String()
+	prometheus *url.URL
+	between    time.Duration
+	json       bool
+	prices     estimate.Prices
 }
 
 func (o *options) estimateCommand(app *kingpin.Application) {
@@ -62,8 +37,6 @@ func (o *options) estimateCommand(app *kingpin.Application) {
 	c.Flag("measure-for", "Time between two reads of Prometheus' counters: its longest scrape interval, or a multiple.").Default("1m").DurationVar(&e.between)
 	c.Flag("json", "Print JSON.").BoolVar(&e.json)
 	// No rollups are made yet: when a start has these flags, they are its.
-	c.Flag("retention.resolution-5m", "How long rollups of 5 minutes would be kept. 0 is for ever.").Default("off").SetValue(&e.rollup5m)
-	c.Flag("retention.resolution-1h", "How long rollups of an hour would be kept. 0 is for ever.").Default("off").SetValue(&e.rollup1h)
 	for _, price := range []struct {
 		name, help string
 		value      *float64
@@ -116,8 +89,9 @@ func printEstimate(ctx context.Context, o *options, logger log.Logger) error {
 
 // estimateConfig returns how an adapter with these flags would run.
 func (o *options) estimateConfig() estimate.Config {
+	keep := o.retention.keep()
 	cfg := estimate.Config{
-		Raw: time.Duration(o.retention.raw), Rollup5m: time.Duration(o.estimate.rollup5m), Rollup1h: time.Duration(o.estimate.rollup1h),
+		Raw: keep[bucketstore.Raw], Rollup5m: keep[bucketstore.FiveMinutes], Rollup1h: keep[bucketstore.OneHour],
 		DirectCurrent: o.engine.CurrentInterval, BufferedCurrent: o.engine.CurrentInterval,
 		BufferMemory: float64(o.bufferMemory.Base2Bytes), BufferLog: float64(o.bufferLog.Base2Bytes),
 		Prices: o.estimate.prices,

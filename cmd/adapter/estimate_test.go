@@ -10,7 +10,7 @@ import (
 func TestEstimateFlags(t *testing.T) {
 	const url = "--prometheus=http://localhost:9090/prometheus"
 	usual := estimate.Config{
-		Rollup5m: estimate.Off, Rollup1h: estimate.Off, DirectCurrent: time.Minute, BufferedCurrent: 15 * time.Minute,
+		DirectCurrent: time.Minute, BufferedCurrent: 15 * time.Minute,
 		BufferMemory: 512 << 20, BufferLog: 512 << 20, Prices: estimate.DefaultPrices,
 	}
 	with := func(change func(*estimate.Config)) estimate.Config {
@@ -38,7 +38,6 @@ func TestEstimateFlags(t *testing.T) {
 		{[]string{url, "--measure-for=0s"}, usual, "--measure-for=0s is too short"},
 		{[]string{url, "--price.node-hour=-1"}, usual, "--price.node-hour"},
 		{[]string{url, "--price.hdd-gb-month=NaN"}, usual, "--price.hdd-gb-month"},
-		{[]string{url, "--retention.resolution-5m=soon"}, usual, "--retention.resolution-5m=soon: give an age"},
 	} {
 		if o := parseOrRefuse(t, append([]string{"estimate"}, tt.args...), tt.refused); o != nil && (o.command != commandEstimate || o.estimateConfig() != tt.want) {
 			t.Errorf("%v: %+v, want %+v", tt.args, o.estimateConfig(), tt.want)

@@ -67,6 +67,8 @@ type options struct {
 
 	command string
 	seal    sealOptions
+	// rollups says that they are made while serving.
+	rollups bool
 	// discardLog is the ID of a lost log that a start discards, forgetLog the argument of
 	// buffer forget.
 	discardLog, forgetLog string
@@ -111,6 +113,7 @@ func parseFlags(args []string) (*options, error) {
 	o.retentionFlags(app)
 	o.bufferFlags(app)
 	o.sealFlags(app)
+	o.rollupFlags(app)
 	o.limitFlags(app)
 	o.haFlags(app)
 	o.queryFlags(app)

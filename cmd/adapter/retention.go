@@ -18,13 +18,55 @@ import (
 type retentionOptions struct {
 	// raw is how long raw samples are kept. 0 is for ever.
 	raw model.Duration
+	// rollups are how long rollups are kept, by resolution.
+	rollups [bucketstore.NumResolutions]rollupAge
 	// size is how many bytes the embedded store may take. 0 is no limit.
 	size byteSize
 }
 
+// A rollupAge is a flag such as 2y, or off.
+type rollupAge time.Duration
+
+const rollupsOff = "off"
+
+// Set implements kingpin.Value.
+func (a *rollupAge) Set(text string) error {
+	if text == rollupsOff {
+		*a = rollupAge(retention.Off)
+		return nil
+	}
+	d, err := model.ParseDuration(text)
+	*a = rollupAge(d)
+	return err
+}
+
+// String implements kingpin.Value.
+func (a *rollupAge) String() string {
+	if time.Duration(*a) == retention.Off {
+		return rollupsOff
+	}
+	return model.Duration(*a).String()
+}
+
+// resolutionFlag is the name of the flag that says how long a resolution is kept.
+func resolutionFlag(r bucketstore.Resolution) string { return "retention.resolution-" + r.String() }
+
+// keep returns how long each resolution is kept.
+func (r *retentionOptions) keep() (keep bucketstore.Retention) {
+	for of := range r.rollups {
+		keep[of] = time.Duration(r.rollups[of])
+	}
+	keep[bucketstore.Raw] = time.Duration(r.raw)
+	return keep
+}
+
 func (o *options) retentionFlags(app *kingpin.Application) {
-	app.Flag("retention.resolution-raw", fmt.Sprintf("How long samples are kept, such as 90d or 2y, at least %s. Older ones are not shown, and refused. 0 is for ever.", model.Duration(retention.MinRaw))).
+	app.Flag(resolutionFlag(bucketstore.Raw), fmt.Sprintf("How long samples are kept, such as 90d or 2y, at least %s. Older ones are not shown, and refused. 0 is for ever.", model.Duration(retention.MinRaw))).
 		Default("0s").SetValue(&o.retention.raw)
+	for r := bucketstore.FiveMinutes; r < bucketstore.NumResolutions; r++ {
+		app.Flag(resolutionFlag(r), fmt.Sprintf("How long rollups of %s are kept, such as 2y, at least as long as what they are made of. 0 is for ever. With off none are made, and those that were go with what they were made of.", r)).
+			Default("0s").SetValue(&o.retention.rollups[r])
+	}
 	o.retention.size.flag = "retention.size"
 	o.given[o.retention.size.flag] = new(bool)
 	app.Flag(o.retention.size.flag, "Size of the embedded store on the disk, without the log of the buffer, beyond which its oldest days go, but for the newest 3. 0 is no limit.").
@@ -35,6 +77,17 @@ func (o *options) retentionFlags(app *kingpin.Application) {
 func (o *options) checkRetention() error {
 	if raw := time.Duration(o.retention.raw); raw != 0 && raw < retention.MinRaw {
 		return fmt.Errorf("--retention.resolution-raw=%s is too short: give it %s or more, or 0 to keep samples for ever", o.retention.raw, model.Duration(retention.MinRaw))
+	}
+	keep, finer := o.retention.keep(), bucketstore.Raw
+	for r := bucketstore.FiveMinutes; r < bucketstore.NumResolutions; r++ {
+		switch {
+		case keep[r] == retention.Off:
+			continue
+		case keep[r] > 0 && (keep[finer] == 0 || keep[r] < keep[finer]):
+			return fmt.Errorf("--%s=%s is shorter than --%s=%s, where 0 is for ever: give it as much or more, 0 to keep such rollups for ever, or off to make none",
+				resolutionFlag(r), model.Duration(keep[r]), resolutionFlag(finer), model.Duration(keep[finer]))
+		}
+		finer = r
 	}
 	if *o.given[o.retention.size.flag] && o.backend == backendBigtable {
 		return errors.New("--retention.size is for the embedded store: leave it out, or use --storage.backend=embedded")
@@ -59,10 +112,16 @@ func (r *retentionOptions) text() string {
 // new ones. The embedded store deletes no samples by age, but what the retention lets it
 // delete.
 func (o *options) tables() []bucketstore.TableSpec {
-	if o.backend == backendEmbedded || o.retention.raw == 0 {
+	if o.backend == backendEmbedded {
 		return bucketstore.Tables(bucketstore.Retention{})
 	}
-	return bucketstore.Tables(bucketstore.KeepAll(time.Duration(o.retention.raw) + retention.StoreGrace))
+	ages := retention.Ages(o.retention.keep())
+	for r := range ages {
+		if ages[r] > 0 {
+			ages[r] += retention.StoreGrace
+		}
+	}
+	return bucketstore.Tables(ages)
 }
 
 // An ager is a store that deletes cells by age itself.
@@ -75,14 +134,16 @@ func (o *options) keptTables(rows bucketstore.Store) []bucketstore.TableSpec {
 	if store, ok := rows.(ager); ok {
 		return store.Tables()
 	}
-	return bucketstore.Tables(bucketstore.KeepAll(time.Duration(o.retention.raw)))
+	return bucketstore.Tables(retention.Ages(o.retention.keep()))
 }
 
-// sampleAge returns the least age at which samples are deleted in tables. 0 is never.
-func sampleAge(tables []bucketstore.TableSpec) (least time.Duration) {
+// storeAges returns the least ages at which cells of each resolution are deleted in tables,
+// exemplars aside. 0 is never.
+func storeAges(tables []bucketstore.TableSpec) (least bucketstore.Retention) {
 	for _, f := range tables[bucketstore.Metric].Families {
-		if f.Name != series.FamilyExemplar && f.MaxAge > 0 && (least == 0 || f.MaxAge < least) {
-			least = f.MaxAge
+		age := &least[bucketstore.ResolutionOf(f.Name)]
+		if f.Name != series.FamilyExemplar && f.MaxAge > 0 && (*age == 0 || f.MaxAge < *age) {
+			*age = f.MaxAge
 		}
 	}
 	return least
@@ -96,17 +157,16 @@ type expirer interface {
 
 // openRetention begins to delete old samples. The store has its schema.
 func (a *adapter) openRetention(ctx context.Context, rows bucketstore.Store) (err error) {
-	cfg := retention.Config{Meta: a.meta, Now: time.Now, Raw: time.Duration(a.o.retention.raw), Logger: a.logger, Registerer: a.reg}
+	cfg := retention.Config{Meta: a.meta, Now: time.Now, Keep: a.o.retention.keep(), Logger: a.logger, Registerer: a.reg}
 	a.kept = a.o.keptTables(rows)
 	if store, ok := rows.(expirer); ok {
-		cfg.Expire = func(cut int64) {
-			for r := range bucketstore.NumResolutions {
-				store.ExpireBefore(r, cut)
-			}
-		}
+		cfg.Expire = store.ExpireBefore
 		cfg.Usage, cfg.Size = store.Usage, uint64(a.o.retention.size.Base2Bytes)
 	} else {
-		cfg.StoreAge = sampleAge(a.kept)
+		cfg.StoreAge = storeAges(a.kept)
+	}
+	if len(a.o.resolutions()) > 0 {
+		cfg.RawBound = a.release
 	}
 	a.retention, err = retention.Open(ctx, cfg)
 	return err

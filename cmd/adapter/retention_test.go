@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/common/model"
 
 	"github.com/promtable/promtable/bucketstore"
+	"github.com/promtable/promtable/bucketstore/retention"
 )
 
 // TestRetentionFlags: samples are kept for ever unless a flag says otherwise, and then for
@@ -49,27 +50,69 @@ func TestRetentionFlags(t *testing.T) {
 	}
 }
 
-// TestSampleAge: of the ages of a store those of samples count, not those of exemplars and of
-// other tables.
-func TestSampleAge(t *testing.T) {
+// TestRollupFlags: rollups are kept for ever unless a flag says otherwise, and each as long as
+// what it is made of or longer.
+func TestRollupFlags(t *testing.T) {
+	const (
+		day     = 24 * time.Hour
+		r, m, h = "--retention.resolution-raw=", "--retention.resolution-5m=", "--retention.resolution-1h="
+	)
+	for _, tt := range []struct {
+		args    []string
+		want    bucketstore.Retention
+		refused string
+	}{
+		{nil, bucketstore.Retention{}, ""},
+		{[]string{r + "90d"}, bucketstore.Retention{90 * day, 0, 0}, ""},
+		{[]string{r + "90d", m + "1y", h + "2y"}, bucketstore.Retention{90 * day, 365 * day, 730 * day}, ""},
+		{[]string{r + "90d", m + "90d", h + "90d"}, bucketstore.Retention{90 * day, 90 * day, 90 * day}, ""},
+		{[]string{r + "90d", m + "1y", h + "0"}, bucketstore.Retention{90 * day, 365 * day, 0}, ""},
+		{[]string{r + "90d", m + "off"}, bucketstore.Retention{90 * day, retention.Off, 0}, ""},
+		{[]string{r + "90d", m + "off", h + "off"}, bucketstore.Retention{90 * day, retention.Off, retention.Off}, ""},
+		{[]string{m + "1y", h + "off", r + "5d"}, bucketstore.Retention{5 * day, 365 * day, retention.Off}, ""},
+		{[]string{m + "off", h + "off"}, bucketstore.Retention{0, retention.Off, retention.Off}, ""},
+		{[]string{m + "1y"}, bucketstore.Retention{}, m + "1y is shorter than --retention.resolution-raw=0s"},
+		{[]string{r + "90d", m + "89d"}, bucketstore.Retention{}, m + "89d is shorter than " + r + "90d"},
+		{[]string{r + "90d", h + "1y"}, bucketstore.Retention{}, h + "1y is shorter than --retention.resolution-5m=0s"},
+		{[]string{r + "90d", m + "2y", h + "1y"}, bucketstore.Retention{}, h + "1y is shorter than " + m + "2y"},
+		{[]string{r + "90d", m + "off", h + "30d"}, bucketstore.Retention{}, h + "30d is shorter than " + r + "90d"},
+		{[]string{m + "Off"}, bucketstore.Retention{}, m + "Off: "},
+		{[]string{h + "-1ns"}, bucketstore.Retention{}, h + "-1ns: "},
+		{[]string{h}, bucketstore.Retention{}, "--retention.resolution-1h is empty"},
+	} {
+		o, err := parseFlags(tt.args)
+		switch {
+		case tt.refused != "":
+			if err == nil || !strings.Contains(err.Error(), tt.refused) {
+				t.Errorf("%v: error %v, want %s", tt.args, err, tt.refused)
+			}
+		case err != nil || o.retention.keep() != tt.want:
+			t.Errorf("%v: %v, %v", tt.args, o.retention.keep(), err)
+		}
+	}
+}
+
+// TestStoreAges: of the ages of a store those of samples and rollups count, not those of
+// exemplars and of other tables.
+func TestStoreAges(t *testing.T) {
 	const day = 24 * time.Hour
 	tables := bucketstore.Tables(bucketstore.Retention{})
-	if got := sampleAge(tables); got != 0 {
+	if got := storeAges(tables); got != (bucketstore.Retention{}) {
 		t.Errorf("for ever: %s", got)
 	}
 	for i, f := range tables[bucketstore.Metric].Families {
-		tables[bucketstore.Metric].Families[i].MaxAge = map[string]time.Duration{"e": day, "c": 9 * day, "r2": 8 * day}[f.Name]
+		tables[bucketstore.Metric].Families[i].MaxAge = map[string]time.Duration{"e": day, "c": 9 * day, "r2": 8 * day, "5m": 30 * day}[f.Name]
 	}
-	if got := sampleAge(tables); got != 8*day {
-		t.Errorf("%s, want 8 days", got)
+	if got := storeAges(tables); got != (bucketstore.Retention{8 * day, 30 * day, 0}) {
+		t.Errorf("%s, want 8 and 30 days", got)
 	}
 	o := &options{backend: backendBigtable}
-	o.retention.raw = model.Duration(10 * day)
-	if got := sampleAge(o.tables()); got != 17*day {
-		t.Errorf("new tables keep samples for %s, want 17 days", got)
+	o.retention.raw, o.retention.rollups[bucketstore.FiveMinutes] = model.Duration(10*day), rollupAge(retention.Off)
+	if got := storeAges(o.tables()); got != (bucketstore.Retention{17 * day, 17 * day, 0}) {
+		t.Errorf("new tables keep samples for %s, want 17 days, and rollups of 1h for ever", got)
 	}
 	o.backend = backendEmbedded
-	if got := sampleAge(o.tables()); got != 0 {
+	if got := storeAges(o.tables()); got != (bucketstore.Retention{}) {
 		t.Errorf("the embedded store is to delete samples by age, after %s", got)
 	}
 }

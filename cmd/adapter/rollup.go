@@ -3,13 +3,18 @@ package main
 import (
 	"context"
 	"fmt"
+	"math"
 	"os"
 	"sync"
 	"time"
 
+	"github.com/alecthomas/kingpin/v2"
+
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/bucketstore/buffer"
 	"github.com/promtable/promtable/bucketstore/downsample"
+	"github.com/promtable/promtable/bucketstore/retention"
+	"github.com/promtable/promtable/bucketstore/seal"
 	"github.com/promtable/promtable/series/rollup"
 )
 
@@ -21,38 +26,82 @@ func (a *adapter) openDays(ctx context.Context, rows bucketstore.Store) (err err
 	return err
 }
 
-// sources says of which times there are samples and rollups.
-func (a *adapter) sources(now time.Time) rollup.Sources {
-	return rollup.Sources{
-		RawFrom: a.retention.Cut(now),
-		Until:   a.days.Made(),
-	}
+func (o *options) rollupFlags(app *kingpin.Application) {
+	app.Flag("rollup.enabled", "Make rollups while serving. Of several adapters on Bigtable only one does at a time. Without it, adapter compact has to make them.").
+		Default("true").BoolVar(&o.rollups)
 }
 
-// startRollups makes rollups until ctx ends. rows is the store beneath all others.
-func (a *adapter) startRollups(ctx context.Context, appender bucketstore.Appender) (*sync.WaitGroup, error) {
-	var running sync.WaitGroup
-	running.Go(func() { a.days.Run(ctx) })
-	host, err := os.Hostname()
-	if err != nil {
-		host = "unknown"
+// rollupResolutions are the resolutions of rollups, as package bucketstore has them.
+var rollupResolutions = [...]bucketstore.Resolution{bucketstore.FiveMinutes, bucketstore.OneHour}
+
+// resolutions returns those of the rollups that are made.
+func (o *options) resolutions() (made []rollup.Resolution) {
+	keep := o.retention.keep()
+	for i, r := range rollup.Resolutions {
+		if keep[rollupResolutions[i]] != retention.Off {
+			made = append(made, r)
+		}
+	}
+	return made
+}
+
+// sources says of which times there are samples and rollups.
+func (a *adapter) sources(now time.Time) rollup.Sources {
+	s, keep := rollup.Sources{RawFrom: a.retention.RawCut(now), Until: a.days.Made()}, a.o.retention.keep()
+	for i, of := range rollupResolutions {
+		if s.From[i] = a.retention.Cut(of, now); keep[of] == retention.Off {
+			s.From[i] = math.MaxInt64
+		}
+	}
+	return s
+}
+
+// release makes the rollups of samples before cut final, and returns up to which time they are.
+func (a *adapter) release(ctx context.Context, cut int64) (int64, error) {
+	if a.maker == nil { // at the start, or another process makes rollups
+		return a.days.Released(), nil
+	}
+	return a.maker.Release(ctx, cut)
+}
+
+// openMaker opens what makes rollups, if that is enabled.
+func (a *adapter) openMaker(appender bucketstore.Appender) (err error) {
+	if !a.o.rollups {
+		return nil
 	}
 	cfg := downsample.MakerConfig{
-		Resolutions: rollup.Resolutions[:],
-		Horizon:     a.retention.Horizon,
-		Holder:      fmt.Sprintf("%s:%d", host, os.Getpid()),
-		Registerer:  a.reg,
+		Horizon:    func() int64 { return a.retention.Horizon(bucketstore.Raw) },
+		Registerer: a.reg,
 	}
 	if b, ok := appender.(*buffer.Buffer); ok {
 		cfg.Flush = b.Flush
 	}
-	if a.clock != nil {
-		cfg.InDoubt = a.clock.Err
+	a.maker, err = newMaker(a.o, a.days, a.clock, cfg)
+	return err
+}
+
+// newMaker returns what makes rollups, or nil if none are made. clock may be nil.
+func newMaker(o *options, days *downsample.Days, clock *seal.Clock, cfg downsample.MakerConfig) (*downsample.Maker, error) {
+	if cfg.Resolutions = o.resolutions(); len(cfg.Resolutions) == 0 {
+		return nil, nil
 	}
-	maker, err := downsample.NewMaker(a.days, cfg)
+	host, err := os.Hostname()
 	if err != nil {
-		return nil, err
+		host = "unknown"
 	}
-	running.Go(func() { maker.Run(ctx) })
-	return &running, nil
+	cfg.Holder = fmt.Sprintf("%s:%d", host, os.Getpid())
+	if clock != nil {
+		cfg.InDoubt = clock.Err
+	}
+	return downsample.NewMaker(days, cfg)
+}
+
+// startRollups makes rollups until ctx ends.
+func (a *adapter) startRollups(ctx context.Context) *sync.WaitGroup {
+	var running sync.WaitGroup
+	running.Go(func() { a.days.Run(ctx) })
+	if a.maker != nil {
+		running.Go(func() { a.maker.Run(ctx) })
+	}
+	return &running
 }

@@ -98,6 +98,8 @@ type adapter struct {
 	retention *retention.Retention
 	// days knows which days have rollups.
 	days *downsample.Days
+	// maker is nil if no rollups are made.
+	maker *downsample.Maker
 	// kept are the tables with the ages to which they keep cells.
 	kept []bucketstore.TableSpec
 	// clock is compared with those of other adapters. It is nil on the embedded store.
@@ -176,6 +178,9 @@ func (a *adapter) open(ctx context.Context) (served handlers, err error) {
 	if err != nil {
 		return served, err
 	}
+	if err := a.openMaker(appender); err != nil {
+		return served, err
+	}
 	if err := a.startBackground(ctx, sealing, appender, e); err != nil {
 		return served, err
 	}
@@ -207,11 +212,8 @@ func (a *adapter) startBackground(ctx context.Context, sealing bucketstore.Store
 		return err
 	}
 	running = append(running, sealer)
-	rollups, err := a.startRollups(ctx, appender)
-	if err == nil {
-		running = append(running, rollups)
-	}
-	return err
+	running = append(running, a.startRollups(ctx))
+	return nil
 }
 
 // onClose makes close call fn. what is the prefix of its error.
@@ -337,7 +339,7 @@ func (a *adapter) openAppender(ctx context.Context, rows bucketstore.Store) (buc
 	}
 	cfg := bufferConfig(a.o)
 	cfg.Store = a.days.Counted(rows)
-	cfg.Cut = a.retention.Horizon()
+	cfg.Cut = a.retention.Horizon(bucketstore.Raw)
 	cfg.Schema = a.schema
 	cfg.Logger = a.logger
 	cfg.Registerer = a.reg
@@ -390,7 +392,8 @@ func newEngine(a *adapter, store bucketstore.Store, appender bucketstore.Appende
 	cfg.Schema = a.schema
 	cfg.Now = time.Now
 	cfg.LastTime = a.lastTime
-	cfg.Cut = a.retention.Cut
+	cfg.Cut = a.retention.RawCut
+	cfg.IndexCut = a.retention.OldestCut
 	cfg.Sources = a.sources
 	cfg.Logger = a.logger
 	cfg.Registerer = a.reg
@@ -458,7 +461,7 @@ func newAPI(a *adapter, e *engine.Engine, slow *request.SlowLog) (*api.API, erro
 	cfg.Registerer = a.reg
 	cfg.Gatherer = a.reg
 	cfg.Retention = o.retention.text()
-	cfg.Cut = a.retention.Cut
+	cfg.Cut = a.retention.RawCut
 	cfg.Status = api.Status{
 		Version:        version.Version,
 		Backend:        o.backend,

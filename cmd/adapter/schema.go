@@ -18,6 +18,7 @@ import (
 
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/bucketstore/bigtable"
+	"github.com/promtable/promtable/bucketstore/downsample"
 	"github.com/promtable/promtable/bucketstore/meta"
 	"github.com/promtable/promtable/series"
 )
@@ -55,7 +56,28 @@ func applySchema(ctx context.Context, o *options, _ log.Logger) error {
 	if info, err := os.Stdin.Stat(); err == nil && info.Mode()&os.ModeCharDevice != 0 {
 		s.terminal = os.Stdin
 	}
+	if made := o.resolutions(); len(made) > 0 {
+		s.unrolled = s.unreleased
+	}
 	return s.run(ctx)
+}
+
+// unreleased returns the days before cut whose rollups are not final.
+func (s *schemaApply) unreleased(ctx context.Context, cut int64) (days []string, err error) {
+	schema, err := newSchema(s.o)
+	if err != nil {
+		return nil, err
+	}
+	rows, err := openBigtable(ctx, s.o, log.NewNopLogger(), nil, s.o.tables())
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, closing("close the store", rows.Close())) }()
+	known, err := downsample.Open(ctx, downsample.Config{Store: rows, Schema: schema, Now: s.now})
+	if err != nil {
+		return nil, err
+	}
+	return known.Unreleased(ctx, cut)
 }
 
 // A schemaApply is one run of schema apply.
@@ -144,8 +166,8 @@ func (s *schemaApply) meaning(p bigtable.Policy) string {
 		text = fmt.Sprintf("cells older than %s (before %s) will be deleted, which are kept %s now", age(p.WantedAge), s.before(p.WantedAge), kept(p.FoundAge))
 	case longer(p.WantedAge, p.FoundAge):
 		text = fmt.Sprintf("cells will be kept %s, and not be deleted at the age of %s", kept(p.WantedAge), age(p.FoundAge))
-		if findsSamples(p) {
-			text += fmt.Sprintf("; samples before %s stay hidden", s.before(p.FoundAge))
+		if p.Table == bucketstore.Index || hides(p, bucketstore.ResolutionOf(p.Family)) {
+			text += fmt.Sprintf("; what is before %s stays hidden", s.before(p.FoundAge))
 		}
 	}
 	if p.Foreign {
@@ -177,23 +199,23 @@ func kept(d time.Duration) string {
 	return "for " + age(d)
 }
 
-// findsSamples says whether samples in METRIC cannot be read without the cells of a family.
-func findsSamples(p bigtable.Policy) bool {
-	return p.Table == bucketstore.Index ||
-		p.Table == bucketstore.Metric && p.Family != series.FamilyExemplar && bucketstore.ResolutionOf(p.Family) == bucketstore.Raw
+// hides says whether what METRIC has of a resolution cannot be read without the cells of a family.
+func hides(p bigtable.Policy, r bucketstore.Resolution) bool {
+	return p.Table == bucketstore.Index || p.Table == bucketstore.Metric && p.Family != series.FamilyExemplar && bucketstore.ResolutionOf(p.Family) == r
 }
 
-// horizon returns the time before which samples may be deleted before or after the changes,
-// in milliseconds. It is 0 if there is none.
-func (s *schemaApply) horizon(changes []bigtable.Policy) (cut int64) {
+// horizons returns the times before which cells of each resolution may be deleted before or after the changes.
+func (s *schemaApply) horizons(changes []bigtable.Policy) (cuts meta.Horizons) {
 	for _, p := range changes {
-		for _, age := range []time.Duration{p.FoundAge, p.WantedAge} {
-			if !p.Missing && findsSamples(p) && age > 0 {
-				cut = max(cut, s.cut(age))
+		for r := range cuts {
+			for _, age := range []time.Duration{p.FoundAge, p.WantedAge} {
+				if !p.Missing && hides(p, bucketstore.Resolution(r)) && age > 0 {
+					cuts[r] = max(cuts[r], s.cut(age))
+				}
 			}
 		}
 	}
-	return cut
+	return cuts
 }
 
 // allowed refuses changes that lose samples without a rollup, and what is missing if it may
@@ -204,7 +226,7 @@ func (s *schemaApply) allowed(ctx context.Context, changes []bigtable.Policy) er
 	}
 	var cut int64
 	for _, p := range changes {
-		if !p.Missing && findsSamples(p) && longer(p.FoundAge, p.WantedAge) {
+		if !p.Missing && hides(p, bucketstore.Raw) && longer(p.FoundAge, p.WantedAge) {
 			cut = max(cut, s.cut(p.WantedAge))
 		}
 	}
@@ -258,7 +280,7 @@ func (s *schemaApply) apply(ctx context.Context, admin *bigtable.Admin, changes 
 	if err := set(isMeta); err != nil {
 		return err
 	}
-	if err := s.raise(ctx, s.horizon(changes)); err != nil {
+	if err := s.raise(ctx, s.horizons(changes)); err != nil {
 		return err
 	}
 	for _, p := range changes {
@@ -269,9 +291,8 @@ func (s *schemaApply) apply(ctx context.Context, admin *bigtable.Admin, changes 
 	return set(func(p bigtable.Policy) bool { return !isMeta(p) })
 }
 
-// raise opens the store, which creates what is missing, and raises the horizon to cut, in
-// milliseconds, unless that is 0.
-func (s *schemaApply) raise(ctx context.Context, cut int64) (err error) {
+// raise opens the store, which creates what is missing, and raises the horizons to cuts.
+func (s *schemaApply) raise(ctx context.Context, cuts meta.Horizons) (err error) {
 	schema, err := newSchema(s.o)
 	if err != nil {
 		return err
@@ -282,12 +303,17 @@ func (s *schemaApply) raise(ctx context.Context, cut int64) (err error) {
 	}
 	defer func() { err = errors.Join(err, closing("close the store", rows.Close())) }()
 	store, err := meta.Open(ctx, rows, schema, s.now) // it refuses another schema
-	if err != nil || cut == 0 {
+	if err != nil || cuts == (meta.Horizons{}) {
 		return err
 	}
-	horizon, err := store.RaiseHorizon(ctx, cut)
-	if err == nil {
-		fmt.Fprintf(s.out, "samples before %s stay hidden: the horizon\n", time.UnixMilli(horizon).UTC().Format(time.RFC3339))
+	horizons, err := store.RaiseHorizons(ctx, cuts)
+	if err != nil {
+		return err
 	}
-	return err
+	for r, horizon := range horizons {
+		if horizon > 0 {
+			fmt.Fprintf(s.out, "resolution %s: what is before %s stays hidden: the horizon\n", bucketstore.Resolution(r), time.UnixMilli(horizon).UTC().Format(time.RFC3339))
+		}
+	}
+	return nil
 }

@@ -86,7 +86,7 @@ func (w *schemaWorld) changes() []string { return w.requests(createTable, modify
 // options parses flags beside those of the instance.
 func (w *schemaWorld) options(args ...string) *options {
 	w.t.Helper()
-	return parseOrRefuse(w.t, append(args, "--storage.backend=bigtable", "--bigtable.project=project", "--bigtable.instance=instance"), "")
+	return parseOrRefuse(w.t, append(args, "--retention.resolution-5m=off", "--retention.resolution-1h=off", "--storage.backend=bigtable", "--bigtable.project=project", "--bigtable.instance=instance"), "")
 }
 
 // apply runs schema apply, with an answer if it is not empty, and wants an error with the
@@ -125,7 +125,8 @@ func (w *schemaWorld) want(age time.Duration, horizon time.Time) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	got, err := about.Horizon(w.t.Context())
+	horizons, err := about.Horizons(w.t.Context())
+	got := horizons[bucketstore.Raw]
 	if want := horizon.UnixMilli(); err != nil || got != max(0, want) {
 		w.t.Errorf("the horizon is %s, %v, want %s", time.UnixMilli(got).UTC(), err, horizon)
 	}
@@ -167,7 +168,7 @@ func TestSchemaApply(t *testing.T) {
 
 	// Longer: the horizon is raised first. What is asked, and not confirmed, changes nothing.
 	longer := []string{"(versions() > 1 || age() > 97d)", "(versions() > 1 || age() > 372d)",
-		"cells will be kept for 372d, and not be deleted at the age of 97d; samples before 2025-11-24T13:00:00Z stay hidden"}
+		"cells will be kept for 372d, and not be deleted at the age of 97d; what is before 2025-11-24T13:00:00Z stays hidden"}
 	wantContains(t, w.apply(nil, "", "--dry-run", rawFlag+"365d"), append(longer, "11 families would change")...)
 	w.apply(nil, "there is no terminal", rawFlag+"365d")
 	for _, answer := range []string{"n\n", "\n", "", "yesterday\n"} {
@@ -180,7 +181,7 @@ func TestSchemaApply(t *testing.T) {
 	w.fail = ""
 	w.want(97*day, never)
 	w.changes()
-	wantContains(t, w.apply(strings.NewReader("Y\n"), "", rawFlag+"365d"), append(longer, "samples before 2025-11-24T13:00:00Z stay hidden: the horizon", "changed family i of INDEX")...)
+	wantContains(t, w.apply(strings.NewReader("Y\n"), "", rawFlag+"365d"), append(longer, "resolution raw: what is before 2025-11-24T13:00:00Z stays hidden: the horizon", "changed family i of INDEX")...)
 	if got := w.changes(); !slices.Equal(got, []string{setHorizon, modifyFamily}) {
 		t.Errorf("the requests are %v", got)
 	}
@@ -278,7 +279,7 @@ func TestSchemaMeaning(t *testing.T) {
 		{bigtable.Policy{Found: "versions() > 3", Foreign: true}, "older versions of cells are deleted" + foreign},
 		{bigtable.Policy{Table: bucketstore.Current, FoundAge: time.Hour, WantedAge: 48 * time.Hour, Foreign: true}, "cells will be kept for 2d, and not be deleted at the age of 1h" + foreign},
 		// An age of minutes would put the horizon into the future.
-		{bigtable.Policy{Table: bucketstore.Index, FoundAge: time.Minute}, "cells will be kept for ever, and not be deleted at the age of 1m; samples before 2026-03-01T12:00:00Z stay hidden"},
+		{bigtable.Policy{Table: bucketstore.Index, FoundAge: time.Minute}, "cells will be kept for ever, and not be deleted at the age of 1m; what is before 2026-03-01T12:00:00Z stays hidden"},
 	} {
 		if got := s.meaning(tt.p); got != tt.want {
 			t.Errorf("%+v:\n%s\nwant\n%s", tt.p, got, tt.want)

@@ -80,8 +80,8 @@ func TestDemo(t *testing.T) {
 	if rollups.Query().Get("res") != "" || samples.Query().Get("res") != "0s" || rollups.Query().Get("expr") != samples.Query().Get("expr") {
 		t.Errorf("the links are %s and %s", rollups, samples)
 	}
-	if strings.Contains(p.Printed(), "not measured") {
-		t.Errorf("what a panel costs is not measured:\n%s", p.Printed())
+	if printed := p.Printed(); strings.Contains(printed, "not measured") || !strings.Contains(printed, "s, read raw,1h: ") || !strings.Contains(printed, "s, read raw: ") {
+		t.Errorf("what a panel costs is not measured:\n%s", printed)
 	}
 	for _, link := range []*url.URL{rollups, samples} {
 		if resp := harness.MustGet(t, link.String(), nil); resp.Status != http.StatusOK || !strings.Contains(resp.Body, "Resolution") {

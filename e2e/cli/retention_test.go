@@ -134,14 +134,15 @@ func TestRetentionSize(t *testing.T) {
 	}
 }
 
-// TestRetentionDeletes: what a retention cuts is deleted from the disk at the next start.
+// TestRetentionDeletes: what a retention cuts is deleted from the disk at the next start, and the
+// index with it if no rollups need it.
 func TestRetentionDeletes(t *testing.T) {
 	b := harness.Embedded(t)
 	now := harness.NowMillis()
 	a := harness.StartAdapter(t, b)
 	harness.RemoteWrite2().MustSend(t, a.URL("/write"), hourly(now, 20*24, 0))
 	a.Terminate(t) // All is in the store.
-	a = harness.StartAdapter(t, b, "--retention.resolution-raw=3d")
+	a = harness.StartAdapter(t, b, "--retention.resolution-raw=3d", "--retention.resolution-5m=off", "--retention.resolution-1h=off")
 	harness.Eventually(t, "16 days and the index of two periods are deleted", func() error {
 		if got := a.Metric(t, "adapter_pebble_sweep_drops_total"); got < 18 {
 			return fmt.Errorf("%v days dropped", got)

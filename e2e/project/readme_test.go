@@ -37,7 +37,7 @@ var offSwitches = []string{"bigtable.direct-access", "bigtable.client-metrics"}
 
 // helpFlags returns "name default" for each flag of a help text.
 func helpFlags(help string) []string {
-	line := regexp.MustCompile(`(?m)^ {2,6}(?:-., )?--(\[no-\])?([a-z.-]+)(?:=(\S+))?`)
+	line := regexp.MustCompile(`(?m)^ {2,6}(?:-., )?--(\[no-\])?([a-z0-9.-]+)(?:=(\S+))?`)
 	var flags []string
 	for _, m := range line.FindAllStringSubmatch(help, -1) {
 		name, value := m[2], strings.Trim(m[3], `"`)
@@ -56,7 +56,7 @@ func helpFlags(help string) []string {
 
 // documentedFlags returns "name default" for each row of the table of flags.
 func documentedFlags(page string) []string {
-	row := regexp.MustCompile("(?m)^\\| `--([a-z.-]+)` \\| (?:`([^`]*)`)? ?\\|")
+	row := regexp.MustCompile("(?m)^\\| `--([a-z0-9.-]+)` \\| (?:`([^`]*)`)? ?\\|")
 	var flags []string
 	for _, m := range row.FindAllStringSubmatch(page, -1) {
 		flags = append(flags, m[1]+" "+m[2])

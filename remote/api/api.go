@@ -201,19 +201,30 @@ func (a *API) bounded(next http.Handler) http.Handler {
 		control := http.NewResponseController(w)
 		_ = control.SetWriteDeadline(time.Now().Add(a.cfg.Timeout + request.AnswerGrace)) // a writer without, as in a test, has no slow clients
 		defer func() { _ = control.SetWriteDeadline(time.Time{}) }()                      // also after a panic: the connection may live on
-		ctx = engine.WithOneCut(engine.WithUsage(ctx, &engine.Usage{}), a.cfg.Now())
-		next.ServeHTTP(retryWriter{w}, r.WithContext(ctx))
+		usage := &engine.Usage{}
+		ctx = engine.WithOneCut(engine.WithUsage(ctx, usage), a.cfg.Now())
+		next.ServeHTTP(retryWriter{w, usage}, r.WithContext(ctx))
 	})
 }
 
-// A retryWriter says with each 503 when to come back.
-type retryWriter struct{ http.ResponseWriter }
+// A retryWriter says with each 503 when to come back, and names the resolutions that were read.
+type retryWriter struct {
+	http.ResponseWriter
+	usage *engine.Usage
+}
 
 // retryAfter is in seconds.
 const retryAfter = "5"
 
+// resolutionHeader is the header of an answer that names what was read for it, such as "raw,1h".
+const resolutionHeader = "X-Promtable-Resolution"
+
 // WriteHeader implements http.ResponseWriter.
 func (w retryWriter) WriteHeader(status int) {
+	counts := w.usage.Counts()
+	if read := counts.Resolutions(); read != "" {
+		w.Header().Set(resolutionHeader, read)
+	}
 	if status == http.StatusServiceUnavailable {
 		w.Header().Set("Retry-After", retryAfter)
 	}

@@ -67,6 +67,9 @@ type Config struct {
 	// Cut, if set, returns the time in milliseconds before which nothing is kept when the
 	// clock says now: what is older is not shown, whether it is stored or not, and refused.
 	Cut func(now time.Time) int64
+	// IndexCut, if set, returns the time before which no series is found: that of the rollups that are kept
+	// for longest.
+	IndexCut func(now time.Time) int64
 	// Sources, if set, says of which times there are rollups when the clock says now.
 	Sources func(now time.Time) rollup.Sources
 	Limits  Limits
@@ -203,6 +206,7 @@ func New(cfg Config) (*Engine, error) {
 		ParallelScans:  cfg.ParallelScans,
 		StoredMatchers: e.elections.StoredMatchers,
 		Cut:            cfg.Cut,
+		IndexCut:       cfg.IndexCut,
 		Sources:        cfg.Sources,
 		Now:            cfg.Now,
 	})

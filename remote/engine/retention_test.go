@@ -70,27 +70,20 @@ func (m *retentionModel) start(raw time.Duration) {
 	m.check(m.meta.Init(m.t.Context()))
 	m.advance(func() {
 		m.retention, err = retention.Open(m.t.Context(), retention.Config{
-			Meta: m.meta, Now: m.clock.now, Raw: raw, Expire: m.expire, Usage: m.store.Usage,
+			Meta: m.meta, Now: m.clock.now, Keep: bucketstore.KeepAll(raw), Expire: m.store.ExpireBefore, Usage: m.store.Usage,
 		})
 		m.check(err)
 	})
 	log, err := buffer.OpenDir(m.log, m.clock.now())
 	m.check(err)
 	m.buffer, err = buffer.Open(m.t.Context(), log, buffer.Config{
-		Store: m.store, Now: m.clock.now, Cut: m.retention.Cut(m.clock.now()), PartSamples: 3, MaxOpenBytes: 8 << 10, SegmentBytes: 16 << 10,
+		Store: m.store, Now: m.clock.now, Cut: m.retention.RawCut(m.clock.now()), PartSamples: 3, MaxOpenBytes: 8 << 10, SegmentBytes: 16 << 10,
 	})
 	m.check(err)
 	m.engine, err = engine.New(engine.Config{
-		Store: m.buffer, Appender: m.buffer, Now: m.clock.now, Cut: m.retention.Cut, MaxFuture: engine.Unbounded, AtomicApply: true, SoleWriter: true,
+		Store: m.buffer, Appender: m.buffer, Now: m.clock.now, Cut: m.retention.RawCut, MaxFuture: engine.Unbounded, AtomicApply: true, SoleWriter: true,
 	})
 	m.check(err)
-}
-
-// expire lets all resolutions go.
-func (m *retentionModel) expire(cut int64) {
-	for r := range bucketstore.NumResolutions {
-		m.store.ExpireBefore(r, cut)
-	}
 }
 
 // advance calls what raises the horizon, and compares it: it is the cut, if that is not in the
@@ -99,8 +92,9 @@ func (m *retentionModel) advance(raise func()) {
 	m.t.Helper()
 	newest := m.newest()
 	raise()
-	got, err := m.meta.Horizon(m.t.Context())
+	horizons, err := m.meta.Horizons(m.t.Context())
 	m.check(err)
+	got := horizons[bucketstore.Raw]
 	want := max(m.horizon, min(m.cut(), newest-retention.MinRaw.Milliseconds()))
 	if m.raw == 0 {
 		want = m.horizon

@@ -4,8 +4,6 @@ import (
 	"context"
 	"sync"
 	"time"
-
-	"github.com/promtable/promtable/series/rollup"
 )
 
 // A requestCut is the cut of a request, of which all queries have the same.
@@ -37,13 +35,30 @@ func (r *Reader) Cut(ctx context.Context) int64 {
 	return request.cut
 }
 
-// sources says of which times there are rollups, for the request of ctx.
-func (r *Reader) sources(ctx context.Context) rollup.Sources {
-	now := r.cfg.Now()
+// nowOf returns when the request of ctx came, or now.
+func (r *Reader) nowOf(ctx context.Context) time.Time {
 	if request, ok := ctx.Value(requestCutKey{}).(*requestCut); ok {
-		now = request.now
+		return request.now
 	}
-	return r.cfg.Sources(now)
+	return r.cfg.Now()
+}
+
+// indexCut returns the time before which no series is found, which is cut if none is configured.
+func (r *Reader) indexCut(ctx context.Context, cut int64) int64 {
+	if r.cfg.IndexCut == nil {
+		return cut
+	}
+	return r.cfg.IndexCut(r.nowOf(ctx))
+}
+
+// RollupsOnly returns the time before which rollups are kept and samples are not, if a query from mint on asks for such a
+// time.
+func (r *Reader) RollupsOnly(ctx context.Context, mint int64) (before int64, ok bool) {
+	if r.cfg.IndexCut == nil {
+		return 0, false
+	}
+	cut := r.Cut(ctx)
+	return cut, max(mint, r.indexCut(ctx, cut)) < cut
 }
 
 // withCut returns q with the cut of ctx, unless it has one.

@@ -47,6 +47,8 @@ type Config struct {
 	// Cut, if set, returns the time in milliseconds before which nothing is shown when the
 	// clock, which is Now, says now. It needs Now.
 	Cut func(now time.Time) int64
+	// IndexCut, if set, is Cut for labels, and for queries with Rollups.
+	IndexCut func(now time.Time) int64
 	// Sources, if set, says of which times there are rollups when the clock says now. It needs Now.
 	Sources func(now time.Time) rollup.Sources
 	Now     func() time.Time
@@ -112,6 +114,10 @@ type Query struct {
 	// Rollups, if set, says that buckets will do in place of samples, where they tell the same. The
 	// series are then a PointSeries if it is of use.
 	Rollups *Rollups
+
+	// Kept asks for the samples that rollups keep where all samples are gone: the first and the last of a bucket, the least and the
+	// greatest, those around resets, and a staleness marker that ends it.
+	Kept bool
 
 	// cut is that of the request, in milliseconds, if hasCut is set.
 	cut    int64
@@ -193,17 +199,22 @@ func (r *Reader) Find(ctx context.Context, q Query) (*index.Result, error) {
 // LabelValues returns the values of a label of the series of q, sorted, up to q.Enough
 // unless that is 0.
 func (r *Reader) LabelValues(ctx context.Context, name string, q Query) ([]string, error) {
+	q.SeriesOnly = true
 	return r.cfg.Index.Values(ctx, name, r.indexQuery(ctx, q))
 }
 
 // LabelNames returns the label names of the series of q, sorted, up to q.Enough unless
 // that is 0.
 func (r *Reader) LabelNames(ctx context.Context, q Query) ([]string, error) {
+	q.SeriesOnly = true
 	return r.cfg.Index.Names(ctx, r.indexQuery(ctx, q))
 }
 
 func (r *Reader) indexQuery(ctx context.Context, q Query) index.Query {
-	start, limit := r.withCut(ctx, q).span()
+	if q = r.withCut(ctx, q); q.Rollups != nil || q.SeriesOnly || q.Kept {
+		q.cut = r.indexCut(ctx, q.cut)
+	}
+	start, limit := q.span()
 	return index.Query{Matchers: r.storedMatchers(q.Matchers), Start: start, Limit: limit, Enough: q.Enough}
 }
 
