@@ -349,8 +349,9 @@ func tableBytes(dir string) (sum int64) {
 func askPanel(ctx context.Context, base string, start, end int64, resolution string) (string, error) {
 	const hour = 3600
 	step := max(1, (end-start+panelSteps*hour/2)/(panelSteps*hour)) * hour
+	end -= end % hour
 	q := url.Values{
-		"query": {demoPanel}, "start": {fmt.Sprint((start + hour - 1) / hour * hour)}, "end": {fmt.Sprint(end / hour * hour)}, "step": {fmt.Sprint(step)},
+		"query": {demoPanel}, "start": {fmt.Sprint(end - (end-start)/step*step)}, "end": {fmt.Sprint(end)}, "step": {fmt.Sprint(step)},
 		"stats": {"all"}, "max_source_resolution": {resolution},
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, base+"/api/v1/query_range?"+q.Encode(), nil)

@@ -36,14 +36,16 @@ function example(expr, view) {
 }
 
 // stepsOf returns the times of a graph of a range, in seconds. Long steps, and their times, are of whole hours or of whole 5 minutes, as
-// rollups are, so that these can answer.
+// rollups are, so that these can answer. The last step is at the end.
 function stepsOf(start, end) {
   const step = Math.max(1, Math.ceil((end - start) / steps));
   const bucket = [3600, 300].find((size) => step >= size);
   if (bucket === undefined) {
     return { start, end, step };
   }
-  return { start: Math.ceil(start / bucket) * bucket, end, step: Math.round(step / bucket) * bucket };
+  const whole = Math.round(step / bucket) * bucket;
+  const last = Math.floor(end / bucket) * bucket;
+  return { start: last - Math.floor((last - start) / whole) * whole, end: last, step: whole };
 }
 
 // zoom returns the state that shows the time between two in seconds.
