@@ -48,6 +48,7 @@ func (o *options) commands(app *kingpin.Application) {
 	o.checkCommand(app)
 	o.schemaCommand(app)
 	o.estimateCommand(app)
+	o.demoCommand(app)
 }
 
 func (o *options) sealFlags(app *kingpin.Application) {

@@ -62,7 +62,13 @@ func run(ctx context.Context, o *options, logger log.Logger) (err error) {
 	defer a.server.close()
 	a.server.start(cancel)
 
-	served, err := a.open(ctx)
+	var served handlers
+	if o.prepare != nil {
+		err = o.prepare(ctx)
+	}
+	if err == nil {
+		served, err = a.open(ctx)
+	}
 	if err == nil {
 		err = a.server.serve(ctx, served)
 	} else {
