@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/promtable/promtable/bucketstore"
+	"github.com/promtable/promtable/bucketstore/meta"
 	"github.com/promtable/promtable/series"
 )
 
@@ -157,7 +158,7 @@ func (s *Sealer) once(ctx context.Context) error {
 		return errTurnOver // the clock was set meanwhile
 	}
 	err := s.lease.take(ctx, t)
-	if s.lease.cell.Value != nil && s.lease.Sealed != [4]int64{} {
+	if s.lease.Exists() && s.lease.Sealed != [4]int64{} {
 		s.metrics.oldest.Store(s.lease.oldest())
 	}
 	if err != nil || s.lease.isDone(t) {
@@ -196,7 +197,7 @@ func (s *Sealer) waitForClock(ctx context.Context) error {
 
 // release ends the lease, even if ctx has ended. If that fails the lease expires.
 func (s *Sealer) release(ctx context.Context) {
-	if err := s.lease.release(context.WithoutCancel(ctx)); err != nil && !errors.Is(err, errLost) {
+	if err := s.lease.Release(context.WithoutCancel(ctx)); err != nil && !errors.Is(err, meta.ErrLost) {
 		level.Warn(s.cfg.Logger).Log("msg", "the lease of the sealer was not released; it expires", "err", err)
 	}
 }

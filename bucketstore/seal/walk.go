@@ -291,7 +291,7 @@ func (w *walker) step(ctx context.Context, st span, ranges []series.RowRange) (n
 	}
 	w.at.Posting = last
 	w.count(n)
-	return n, w.s.lease.keep(ctx)
+	return n, w.s.lease.Keep(ctx)
 }
 
 // sealParts seals rows of the bucket at base. Each worker has a range of the keys, which are
