@@ -42,6 +42,10 @@ type Config struct {
 	// Workers is how many batches of 200 rows are read and written at the same time. 0 is
 	// DefaultWorkers.
 	Workers int
+	// Held, if set, returns a function that says which rows must not be sealed now: those of a
+	// series, by its key, from a base on. It is called before each step. A row that it leaves
+	// out is sealed by a later round.
+	Held func(ctx context.Context, schema series.Schema) (func(seriesKey []byte, base int64) bool, error)
 	// Clock says whether our clock is in doubt; nothing is sealed while it is. The caller
 	// runs it. Nil is a clock that is never in doubt.
 	Clock *Clock
@@ -93,6 +97,11 @@ func New(cfg Config) (*Sealer, error) {
 	}
 	if cfg.Logger == nil {
 		cfg.Logger = log.NewNopLogger()
+	}
+	if cfg.Held == nil {
+		cfg.Held = func(context.Context, series.Schema) (func([]byte, int64) bool, error) {
+			return func([]byte, int64) bool { return false }, nil
+		}
 	}
 	s := &Sealer{
 		cfg:          cfg,
