@@ -19,9 +19,9 @@ type Barrier struct {
 	Covers func(seriesKey []byte, start, limit int64) bool
 }
 
-// Barrier makes a barrier between the requests that were answered before the call and those that begin after it.
-// It returns its stamp: that of bar, or a greater one if a request has that or a later one. A replay has the barrier only if it is
-// in Config.Barriers.
+// Barrier makes a barrier between the requests that were answered before the call and those
+// that begin after it. It returns its stamp: that of bar, or a greater one if a request has
+// that or a later one. A replay has the barrier only if it is in Config.Barriers.
 func (b *Buffer) Barrier(ctx context.Context, bar Barrier) (stamp int64, err error) {
 	err = b.betweenCommits(ctx, func() error {
 		b.stamp = max(b.stamp+2, bar.Stamp)
@@ -32,7 +32,8 @@ func (b *Buffer) Barrier(ctx context.Context, bar Barrier) (stamp int64, err err
 	return stamp, err
 }
 
-// sealCovered seals the open chunks that a barrier covers. It is called by the committer, or by the replay.
+// sealCovered seals the open chunks that a barrier covers. It is called by the committer, or by
+// the replay.
 func (b *Buffer) sealCovered(bar Barrier) {
 	b.mu.RLock()
 	last := len(b.order)
@@ -56,8 +57,9 @@ func (b *Buffer) sealCovered(bar Barrier) {
 // ErrNotPassed says that something from before a call of Pass is still in the buffer.
 var ErrNotPassed = errors.New("the store has not taken all samples of the log")
 
-// Pass writes all samples of requests that were answered before to the store, and removes their segments
-// of the log, so that no replay writes them again. It is an ErrNotPassed if rows or segments stay.
+// Pass writes all samples of requests that were answered before to the store, and removes their
+// segments of the log, so that no replay writes them again. It is an ErrNotPassed if rows or
+// segments stay.
 func (b *Buffer) Pass(ctx context.Context) error {
 	var segment uint64
 	err := b.betweenCommits(ctx, func() (err error) {
@@ -83,7 +85,8 @@ func (b *Buffer) Pass(ctx context.Context) error {
 	return nil
 }
 
-// nextSegment begins a segment of the log, without a request, and returns its number. It is 0 if the log has no file.
+// nextSegment begins a segment of the log, without a request, and returns its number. It is 0
+// if the log has no file.
 func (b *Buffer) nextSegment() (segment uint64, err error) {
 	if b.log.file == nil {
 		return 0, nil
