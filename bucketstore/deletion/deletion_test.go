@@ -51,6 +51,15 @@ type faulty struct {
 	storetest.Memory
 	left    int
 	applied []string
+	// metaDown says that conditional writes fail, as those of META are.
+	metaDown bool
+}
+
+func (s *faulty) CheckAndApply(ctx context.Context, table bucketstore.Table, cond bucketstore.Condition, mut bucketstore.Mutation) (bool, error) {
+	if s.metaDown {
+		return false, errStore
+	}
+	return s.Memory.CheckAndApply(ctx, table, cond, mut)
 }
 
 var errStore = errors.New("the store is down")
@@ -305,6 +314,41 @@ adapter_deletion_unreadable_chunks_total 0
 `)); err != nil {
 		t.Error(err)
 	}
+}
+
+// TestTakenBack: a deletion that META does not take is taken back, and readers learn of that, too.
+func TestTakenBack(t *testing.T) {
+	b := newBench(t)
+	b.put(b.key("x"), base, floats(1, 0, 1, 1))
+	b.store.metaDown = true
+	if err := b.records.Delete(t.Context(), []*labels.Matcher{job("x")}, 0, math.MaxInt64); !errors.Is(err, errStore) {
+		t.Fatal(err)
+	}
+	b.store.metaDown = false
+	if b.changed != 2 {
+		t.Errorf("%d changes", b.changed)
+	}
+	b.want("taken back", b.records.Filter(b.store), "x 0=1")
+}
+
+// TestMatchers: names of metrics are compared as any label, though a name alone bounds the keys that are looked at.
+func TestMatchers(t *testing.T) {
+	b := newBench(t)
+	for _, name := range []string{"a", "b"} {
+		b.put(b.key(name), base, floats(1, 0, 1, 1))
+	}
+	match := func(kind labels.MatchType, name, value string) *labels.Matcher { return labels.MustNewMatcher(kind, name, value) }
+	for _, ms := range [][]*labels.Matcher{
+		{match(labels.MatchEqual, "__name__", "u")}, {match(labels.MatchEqual, "__name__", "upp")}, {match(labels.MatchNotEqual, "__name__", "up")},
+		{match(labels.MatchEqual, "__name__", "up"), match(labels.MatchNotRegexp, "job", "a|b")}, {match(labels.MatchEqual, "other", "x")}, {match(labels.MatchEqual, "job", "")},
+	} {
+		b.delete(0, math.MaxInt64, ms...)
+	}
+	b.want("of other series", b.records.Filter(b.store), "a 0=1", "b 0=1")
+	b.delete(0, math.MaxInt64, match(labels.MatchEqual, "__name__", "up"), match(labels.MatchRegexp, "job", "a|c"), match(labels.MatchEqual, "other", ""))
+	b.want("of a", b.records.Filter(b.store), "b 0=1")
+	b.advance()
+	b.want("removed", b.store, "b 0=1")
 }
 
 // TestLimit: a scan delivers as many rows as are left, up to its limit.

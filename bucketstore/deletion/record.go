@@ -16,12 +16,15 @@ type record struct {
 	meta.Deletion
 	matchers []*labels.Matcher
 	schema   series.Schema
+	// keys has the keys of all series that match.
+	keys series.RowRange
 	// foreign says that it is of another tenant: it covers nothing here.
 	foreign bool
 }
 
 func newRecord(d meta.Deletion, schema series.Schema) (*record, error) {
 	r := &record{Deletion: d, schema: schema, foreign: d.Tenant != schema.Tenant()}
+	name := ""
 	for _, m := range d.Matchers {
 		kind := slices.Index(matchTypes[:], m.Type)
 		if kind < 0 {
@@ -32,7 +35,11 @@ func newRecord(d meta.Deletion, schema series.Schema) (*record, error) {
 			return nil, fmt.Errorf("%w: deletion %s: %v", series.ErrCorrupt, d.ID, err)
 		}
 		r.matchers = append(r.matchers, matcher)
+		if m.Name == labels.MetricName && matcher.Type == labels.MatchEqual {
+			name = m.Value
+		}
 	}
+	r.keys = schema.SeriesRange(name)
 	return r, nil
 }
 
@@ -57,23 +64,9 @@ func (r *record) overlaps(start, limit int64) bool { return r.Start < limit && s
 
 func (r *record) has(t int64) bool { return t >= r.Start && t < r.Limit }
 
-// hasSeries says whether the record is about the series with this key.
-func (r *record) hasSeries(key []byte) bool {
-	if r.foreign {
-		return false
-	}
-	var b labels.ScratchBuilder
-	ls, err := r.schema.ParseSeriesKey(key, &b)
-	return err == nil && r.matches(ls)
-}
-
-func (r *record) matches(ls labels.Labels) bool {
-	return !slices.ContainsFunc(r.matchers, func(m *labels.Matcher) bool { return !m.Matches(ls.Get(m.Name)) })
-}
-
 // covers says whether samples of a series in [start, limit) may be deleted.
 func (r *record) covers(key []byte, start, limit int64) bool {
-	return r.overlaps(start, limit) && r.hasSeries(key)
+	return len(recordsOf([]*record{r}, key, start, limit)) > 0
 }
 
 // lateUntil returns the time, in milliseconds, before which samples go to FamilyLate because
@@ -94,11 +87,22 @@ func (r *record) isOver(now int64) bool {
 	return r.Done > 0 && r.Stamp < now && r.lateUntil() <= series.WindowOf(now)-2*series.Window
 }
 
-// recordsOf returns those of records that are about a series and have a time in [start,
-// limit).
+// recordsOf returns those of records, which are of one schema, that are about the series with
+// this key and have a time in [start, limit).
 func recordsOf(records []*record, key []byte, start, limit int64) (found []*record) {
+	var b labels.ScratchBuilder
+	var ls labels.Labels
 	for _, r := range records {
-		if r.covers(key, start, limit) {
+		if r.foreign || !r.overlaps(start, limit) || !r.keys.Contains(key) {
+			continue
+		}
+		if ls.IsEmpty() {
+			var err error
+			if ls, err = r.schema.ParseSeriesKey(key, &b); err != nil {
+				return nil
+			}
+		}
+		if !slices.ContainsFunc(r.matchers, func(m *labels.Matcher) bool { return !m.Matches(ls.Get(m.Name)) }) {
 			found = append(found, r)
 		}
 	}

@@ -40,7 +40,8 @@ type Config struct {
 	Now func() time.Time
 	// Shared says that other processes write to the store.
 	Shared bool
-	// Changed, if set, is called when reads find fewer samples than before.
+	// Changed, if set, is called when reads may find fewer samples than before, or more: a
+	// deletion that fails is taken back.
 	Changed func()
 	// Logger may be nil.
 	Logger log.Logger
@@ -305,7 +306,6 @@ func (r *Records) publish(records []*record) {
 	k, before := &known{all: records}, r.known.Load()
 	now := r.cfg.Now()
 	seen := make(map[string]time.Time)
-	isNew := false
 	for _, rec := range records {
 		if !rec.foreign {
 			k.rawFrom, k.lateFrom = max(k.rawFrom, rec.lateUntil()), max(k.lateFrom, rec.Stamp+1)
@@ -317,11 +317,10 @@ func (r *Records) publish(records []*record) {
 		if at, ok := r.seen[rec.ID]; ok {
 			seen[rec.ID] = at
 		}
-		isNew = isNew || before == nil || !slices.ContainsFunc(before.all, func(b *record) bool { return b.ID == rec.ID && b.Stamp == rec.Stamp })
 	}
 	r.seen = seen
 	r.known.Store(k)
-	if isNew {
+	if before != nil && !slices.EqualFunc(before.pending, k.pending, func(a, b *record) bool { return a.ID == b.ID && a.Stamp == b.Stamp }) {
 		r.cfg.Changed()
 	}
 }
@@ -334,9 +333,14 @@ func (r *Records) Covered(ctx context.Context, schema series.Schema) (func(serie
 	}
 	var pending []*record
 	for _, rec := range r.known.Load().all {
-		if rec.Done == 0 && rec.Tenant == schema.Tenant() {
-			pending = append(pending, &record{Deletion: rec.Deletion, matchers: rec.matchers, schema: schema})
+		if rec.Done > 0 {
+			continue
 		}
+		ours, err := newRecord(rec.Deletion, schema)
+		if err != nil {
+			return nil, err
+		}
+		pending = append(pending, ours)
 	}
 	return func(key []byte, base int64) bool {
 		return len(recordsOf(pending, key, base, base+series.Period)) > 0

@@ -63,6 +63,9 @@ type options struct {
 
 	command string
 	seal    sealOptions
+	// adminAPI turns on the requests that delete samples.
+	adminAPI bool
+	delete   deleteOptions
 	// discardLog is the ID of a lost log that a start discards, forgetLog the argument of
 	// buffer forget.
 	discardLog, forgetLog string
@@ -136,6 +139,7 @@ func parseFlags(args []string) (*options, error) {
 func (o *options) webFlags(app *kingpin.Application) {
 	app.Flag("web.listen-address", "Address to listen on; host:0 takes a free port. Repeatable.").Default(":9201").StringsVar(&o.listen)
 	app.Flag("web.config.file", "File that turns on TLS or basic auth, in the format of Prometheus' exporter-toolkit.").StringVar(&o.webConfig)
+	app.Flag("web.enable-admin-api", "Serve /api/v1/admin/tsdb/delete_series and clean_tombstones, which delete samples.").BoolVar(&o.adminAPI)
 	app.Flag("shutdown.timeout", "How long a stop waits for running requests.").Default("30s").DurationVar(&o.shutdownTimeout)
 }
 

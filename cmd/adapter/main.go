@@ -52,6 +52,7 @@ func main() {
 		commandBufferList:   listLogs,
 		commandBufferForget: forgetLog,
 		commandCheck:        checkStored,
+		commandDelete:       deleteSamples,
 	}[o.command]
 	if err := do(ctx, o, logger); err != nil {
 		level.Error(logger).Log("msg", "adapter failed", "err", err)

@@ -21,6 +21,7 @@ import (
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/bucketstore/bigtable"
 	"github.com/promtable/promtable/bucketstore/buffer"
+	"github.com/promtable/promtable/bucketstore/deletion"
 	"github.com/promtable/promtable/bucketstore/disk"
 	"github.com/promtable/promtable/bucketstore/meta"
 	"github.com/promtable/promtable/bucketstore/pebble"
@@ -89,6 +90,8 @@ type adapter struct {
 	meta *meta.Store
 	// retention knows from when on samples are kept.
 	retention *retention.Retention
+	// records are the samples that are deleted.
+	records *deletion.Records
 	// kept are the tables with the ages to which they keep cells.
 	kept []bucketstore.TableSpec
 	// clock is compared with those of other adapters. It is nil on the embedded store.
@@ -136,13 +139,13 @@ func (a *adapter) open(ctx context.Context) (served handlers, err error) {
 	if err != nil {
 		return served, err
 	}
+	if bytes := a.o.resultsCache.Base2Bytes; bytes > 0 {
+		a.results = resultcache.New(int64(bytes), a.reg)
+	}
 	store, appender, err := a.openAppender(ctx, rows)
 	a.onClose("close the store", store.Close)
 	if err != nil {
 		return served, err
-	}
-	if bytes := a.o.resultsCache.Base2Bytes; bytes > 0 {
-		a.results = resultcache.New(int64(bytes), a.reg)
 	}
 	e, err := newEngine(a, store, appender)
 	if err != nil {
@@ -154,7 +157,8 @@ func (a *adapter) open(ctx context.Context) (served handlers, err error) {
 		return e.Close(ctx)
 	})
 	slow := request.NewSlowLog(request.SlowConfig{Logger: a.logger, Registerer: a.reg, Now: time.Now, SlowerThan: a.o.slowerThan})
-	queries, err := newAPI(a, e, slow)
+	executor := a.newExecutor(store, e)
+	queries, err := newAPI(a, e, executor, slow)
 	if err != nil {
 		return served, err
 	}
@@ -167,7 +171,7 @@ func (a *adapter) open(ctx context.Context) (served handlers, err error) {
 	if err != nil {
 		return served, err
 	}
-	if err := a.startBackground(ctx, sealing, appender, e); err != nil {
+	if err := a.startBackground(ctx, sealing, appender, e, executor); err != nil {
 		return served, err
 	}
 	return handlers{protocols: newRemote(a.o, e, queries, slow, a.logger, a.reg), queries: queries, page: page}, nil
@@ -175,7 +179,7 @@ func (a *adapter) open(ctx context.Context) (served handlers, err error) {
 
 // startBackground starts what runs beside requests, until close. sealing is the store of the
 // sealer.
-func (a *adapter) startBackground(ctx context.Context, sealing bucketstore.Store, appender bucketstore.Appender, e *engine.Engine) error {
+func (a *adapter) startBackground(ctx context.Context, sealing bucketstore.Store, appender bucketstore.Appender, e *engine.Engine, executor *deletion.Executor) error {
 	ctx, stop := context.WithCancel(ctx)
 	var running []*sync.WaitGroup
 	a.onClose("", func() error {
@@ -188,9 +192,10 @@ func (a *adapter) startBackground(ctx context.Context, sealing bucketstore.Store
 		}
 		return nil
 	})
-	var expiring sync.WaitGroup
-	expiring.Go(func() { a.retention.Run(ctx) })
-	running = append(running, &expiring)
+	var removing sync.WaitGroup
+	removing.Go(func() { a.retention.Run(ctx) })
+	removing.Go(func() { executor.Run(ctx) })
+	running = append(running, &removing)
 	running = append(running, a.startWatchingLogs(ctx, appender))
 	running = append(running, startSelfScrape(ctx, a.o, e, a.server.instance(), a.logger, a.reg))
 	sealer, err := a.startSealing(ctx, sealing)
@@ -291,12 +296,13 @@ func (a *adapter) openAppender(ctx context.Context, rows bucketstore.Store) (buc
 		if err := checkNoLog(ctx, a.o, terms); err != nil {
 			return rows, nil, err
 		}
-		if err := a.openRetention(ctx, rows); err != nil {
+		if err := a.openRemoval(ctx, rows); err != nil {
 			return rows, nil, err
 		}
 		a.clock = newClock(a.o, rows, nil, a.logger, a.reg)
 		rows = bucketstore.Isolate(rows, time.Now) // also for exemplars
 		direct := bucketstore.NewDirect(rows, a.schema, time.Now, a.clock.RawFrom)
+		direct.OnArrival(a.records.Arrival)
 		if a.clock != nil {
 			if a.lastTime, err = a.clock.Latest(ctx); err != nil {
 				return rows, nil, err
@@ -310,12 +316,13 @@ func (a *adapter) openAppender(ctx context.Context, rows bucketstore.Store) (buc
 	if err != nil {
 		return rows, nil, err
 	}
-	if err := a.openRetention(ctx, rows); err != nil {
+	if err := a.openRemoval(ctx, rows); err != nil {
 		return rows, nil, errors.Join(err, dir.Close())
 	}
 	cfg := bufferConfig(a.o)
 	cfg.Store = rows
 	cfg.Cut = a.retention.Horizon()
+	cfg.Barriers = a.records.Barriers()
 	cfg.Schema = a.schema
 	cfg.Logger = a.logger
 	cfg.Registerer = a.reg
@@ -331,6 +338,7 @@ func (a *adapter) openAppender(ctx context.Context, rows bucketstore.Store) (buc
 	if err != nil {
 		return rows, nil, adviseLog(a.o, err)
 	}
+	a.records.SetBuffer(b)
 	a.clock = newClock(a.o, rows, b, a.logger, a.reg)
 	a.failingRows = b.FailingRows
 	a.lastTime = time.UnixMilli(b.LastStamp())
@@ -369,6 +377,9 @@ func newEngine(a *adapter, store bucketstore.Store, appender bucketstore.Appende
 	cfg.Now = time.Now
 	cfg.LastTime = a.lastTime
 	cfg.Cut = a.retention.Cut
+	if a.records != nil {
+		cfg.Deletions = a.records
+	}
 	cfg.Logger = a.logger
 	cfg.Registerer = a.reg
 	cfg.IndexMemory = int(o.indexMemory.Base2Bytes)
@@ -424,12 +435,15 @@ func newRemote(o *options, e *engine.Engine, queries *api.API, slow *request.Slo
 }
 
 // newAPI returns Prometheus' HTTP API.
-func newAPI(a *adapter, e *engine.Engine, slow *request.SlowLog) (*api.API, error) {
+func newAPI(a *adapter, e *engine.Engine, executor *deletion.Executor, slow *request.SlowLog) (*api.API, error) {
 	o, cfg := a.o, a.o.api
 	cfg.SlowLog = slow
 	cfg.MaxMemory, cfg.MaxTotalMemory = unbounded(int(o.queryMemory.Base2Bytes)), unbounded(int(o.totalMemory.Base2Bytes))
 	cfg.Engine = e
 	cfg.Results = a.results
+	if o.adminAPI {
+		cfg.Admin = deleter{e, executor}
+	}
 	cfg.Now = time.Now
 	cfg.Logger = a.logger
 	cfg.Registerer = a.reg

@@ -36,8 +36,8 @@ const (
 // admin is Config.Admin as upstream's API wants it.
 type admin struct {
 	Admin
-	// cleaning holds a token while a request runs CleanTombstones, and ctx is the context of that request:
-	// upstream does not pass it.
+	// cleaning holds a token while a request runs CleanTombstones, and ctx is the context of
+	// that request: upstream does not pass it.
 	cleaning chan struct{}
 	ctx      context.Context
 }
