@@ -337,7 +337,9 @@ func TestMatchers(t *testing.T) {
 	for _, name := range []string{"a", "b"} {
 		b.put(b.key(name), base, floats(1, 0, 1, 1))
 	}
-	match := func(kind labels.MatchType, name, value string) *labels.Matcher { return labels.MustNewMatcher(kind, name, value) }
+	match := func(kind labels.MatchType, name, value string) *labels.Matcher {
+		return labels.MustNewMatcher(kind, name, value)
+	}
 	for _, ms := range [][]*labels.Matcher{
 		{match(labels.MatchEqual, "__name__", "u")}, {match(labels.MatchEqual, "__name__", "upp")}, {match(labels.MatchNotEqual, "__name__", "up")},
 		{match(labels.MatchEqual, "__name__", "up"), match(labels.MatchNotRegexp, "job", "a|b")}, {match(labels.MatchEqual, "other", "x")}, {match(labels.MatchEqual, "job", "")},

@@ -5,7 +5,9 @@
 //	filter.go    the cells of a row without what is deleted
 //	store.go     a Store whose readers do not see it
 //	records.go   the deletions that a process knows: new ones, those of others
-//	executor.go  removes it from the store
+//	executor.go  removes it from the store: when, which series
+//	rows.go      what becomes of their rows
+//	current.go   and of CURRENT
 //	plan.go      what a deletion would remove
 //	metrics.go   metrics
 //

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -319,6 +320,7 @@ func (r *Records) publish(records []*record) {
 		}
 	}
 	r.seen = seen
+	maps.DeleteFunc(r.divided, func(id string, _ int64) bool { _, ok := seen[id]; return !ok })
 	r.known.Store(k)
 	if before != nil && !slices.EqualFunc(before.pending, k.pending, func(a, b *record) bool { return a.ID == b.ID && a.Stamp == b.Stamp }) {
 		r.cfg.Changed()
