@@ -4,9 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
-
-	"github.com/promtable/promtable/bucketstore"
 )
 
 // A Barrier is between two requests. No chunk that it covers has samples from before and
@@ -75,8 +72,7 @@ func (b *Buffer) Pass(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	isMetric := func(r bucketstore.FailingRow) bool { return r.Table == bucketstore.Metric }
-	if n := len(b.FailingRows()); n > 0 && slices.ContainsFunc(b.FailingRows(), isMetric) {
+	if n := len(b.FailingRows()); n > 0 {
 		return fmt.Errorf("%w: %d rows fail", ErrNotPassed, n)
 	}
 	if oldest := b.segments.first(); oldest < segment {

@@ -44,6 +44,8 @@ type bench struct {
 	executor *deletion.Executor
 	keys     map[string][]int64
 	changed  int
+	// flush is what flushing CURRENT does.
+	flush func() error
 }
 
 // A faulty store fails after some writes to METRIC, if left is not negative.
@@ -104,7 +106,12 @@ func (b *bench) start(change ...func(*deletion.Config)) {
 	if b.records, err = deletion.Open(b.Context(), cfg); err != nil {
 		b.Fatal(err)
 	}
-	b.executor = deletion.NewExecutor(deletion.ExecutorConfig{Records: b.records, Store: b.store, Holder: "host:1", RowsPerSecond: 1e9, Find: b.find})
+	b.executor = deletion.NewExecutor(deletion.ExecutorConfig{Records: b.records, Store: b.store, Holder: "host:1", RowsPerSecond: 1e9, Find: b.find, Flush: func(context.Context) error {
+		if b.flush == nil {
+			return nil
+		}
+		return b.flush()
+	}})
 }
 
 func (b *bench) find(_ context.Context, ms []*labels.Matcher, limit int64, fn func([]byte, []int64)) error {
@@ -384,6 +391,29 @@ func TestCurrent(t *testing.T) {
 	b.want("hidden", b.records.Filter(b.store), "before -1=7", "later 5000=9")
 	b.advance()
 	b.want("removed", b.store, "before -1=7", "later 5000=9", "before! -1", "later! 5000")
+}
+
+// TestFlush: what waits for CURRENT in the memory of any process is there before CURRENT is corrected.
+func TestFlush(t *testing.T) {
+	b := newBench(t)
+	b.put(b.key("x"), base, floats(1, 0, 3, 1))
+	failing := true
+	b.flush = func() error {
+		if failing {
+			return errStore
+		}
+		b.putCurrent(b.key("x"), base+2000, 3)
+		return nil
+	}
+	b.delete(base+1000, base+10_000, job("x"))
+	if err := b.executor.Advance(t.Context()); !errors.Is(err, errStore) {
+		t.Errorf("%v", err)
+	}
+	failing = false
+	b.advance()
+	b.want("removed", b.store, "x 0=1", "x! 0")
+	failing = true
+	b.advance() // there is no new deletion
 }
 
 // TestResume: an executor goes on where another one has stopped.

@@ -45,6 +45,9 @@ type ExecutorConfig struct {
 	// through it. A buffer shows what is in its memory, too.
 	Store bucketstore.Store
 	Find  FindSeries
+	// Flush, if set, writes what waits in memory to CURRENT. It is called when a deletion is
+	// new, so that nothing from before it is written later.
+	Flush func(ctx context.Context) error
 	// Holder names the process, for operators.
 	Holder string
 	// RowsPerSecond bounds how many rows are read. 0 is 2000.
@@ -65,6 +68,8 @@ type Executor struct {
 	lease   *meta.Lease
 	state   state
 	filter  filter
+	// flushed are the stamps of deletions for which CURRENT was flushed, by ID.
+	flushed map[string]int64
 }
 
 // A state is the row META/delete, as JSON.
@@ -84,6 +89,9 @@ func NewExecutor(cfg ExecutorConfig) *Executor {
 	}
 	if cfg.Logger == nil {
 		cfg.Logger = log.NewNopLogger()
+	}
+	if cfg.Flush == nil {
+		cfg.Flush = func(context.Context) error { return nil }
 	}
 	x := &Executor{cfg: cfg, records: cfg.Records, sleep: sleep, working: make(chan struct{}, 1)}
 	x.lease = meta.NewLease(cfg.Store, series.MetaDelete, cfg.Records.cfg.Now, cfg.Holder, &x.state, &x.state.Holding)
@@ -156,6 +164,9 @@ func (x *Executor) Advance(ctx context.Context) error {
 	if err := x.records.Poll(ctx); err != nil {
 		return err
 	}
+	if err := x.flushCurrent(ctx); err != nil {
+		return err
+	}
 	if err := x.records.pass(ctx); err != nil {
 		return fmt.Errorf("empty the buffer of what is deleted: %w", err)
 	}
@@ -181,6 +192,22 @@ func (x *Executor) Advance(ctx context.Context) error {
 		return waiting
 	}
 	return errors.Join(x.deleteAll(ctx, ready), waiting)
+}
+
+// flushCurrent flushes CURRENT if there are new deletions.
+func (x *Executor) flushCurrent(ctx context.Context) error {
+	stamps, isNew := make(map[string]int64), false
+	for _, rec := range x.records.pending() {
+		stamps[rec.ID] = rec.Stamp
+		isNew = isNew || x.flushed[rec.ID] != rec.Stamp
+	}
+	if isNew {
+		if err := x.cfg.Flush(ctx); err != nil {
+			return fmt.Errorf("flush CURRENT: %w", err)
+		}
+	}
+	x.flushed = stamps
+	return nil
 }
 
 // dropOver removes a record that nothing needs any more.

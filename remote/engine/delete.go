@@ -20,7 +20,11 @@ func (e *Engine) Delete(ctx context.Context, mint, maxt int64, matchers []*label
 	if err := e.cfg.Deletions.Delete(ctx, matchers, max(mint, 0), min(maxt, series.MaxTime)+1); err != nil {
 		return err
 	}
-	// What is in CURRENT is filtered, what waits for it is not.
+	return e.FlushCurrent(ctx) // what is in CURRENT is filtered, what waits for it is not
+}
+
+// FlushCurrent writes the current samples that wait in memory to CURRENT.
+func (e *Engine) FlushCurrent(ctx context.Context) error {
 	if err := e.current.Flush(ctx); err != nil {
 		return fmt.Errorf("write current samples: %w", err)
 	}
