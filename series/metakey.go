@@ -57,9 +57,9 @@ func ParseMetaLogKey(key []byte) (id string) { return string(key[len(metaLog)+1:
 // is for all tenants, to dst.
 func AppendMetaDeleteKey(dst []byte, id string) []byte { return appendFields(dst, MetaDelete, id) }
 
-// AppendMetaPassedKey appends the key of the META row that says that a log has nothing
-// from before a deletion, by their IDs, to dst.
-func AppendMetaPassedKey(dst []byte, id, log string) []byte {
+// AppendMetaDeleteLogKey appends the key of the META row that says how far a log is
+// with a deletion, by their IDs, to dst.
+func AppendMetaDeleteLogKey(dst []byte, id, log string) []byte {
 	return append(append(AppendMetaDeleteKey(dst, id), ','), log...)
 }
 

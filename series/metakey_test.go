@@ -53,7 +53,7 @@ func TestMetaDeleteKeys(t *testing.T) {
 		log       string
 	}{
 		{string(series.AppendMetaDeleteKey(nil, "ID")), "delete,ID", ""},
-		{string(series.AppendMetaPassedKey(nil, "ID", "LOG")), "delete,ID,LOG", "LOG"},
+		{string(series.AppendMetaDeleteLogKey(nil, "ID", "LOG")), "delete,ID,LOG", "LOG"},
 	} {
 		if id, log := series.ParseMetaDeleteKey([]byte(tt.key)); tt.key != tt.text || id != "ID" || log != tt.log || !rows.Contains([]byte(tt.key)) {
 			t.Errorf("%q has the IDs %q and %q, want %q", tt.key, id, log, tt.text)

@@ -187,6 +187,8 @@ type Buffer struct {
 	// stamp is the stamp of the last request. It is owned by the committer; during start-up
 	// by the replay.
 	stamp int64
+	// lastStamp is the stamp of the last request that was replayed.
+	lastStamp int64
 
 	// barriers are those before which the replay is.
 	barriers []Barrier
@@ -347,8 +349,8 @@ func (b *Buffer) ID() string { return b.dir.ID() }
 
 // LastStamp returns the stamp of the last request before this start, in milliseconds, or 0
 // if there was none. It is when the request came, or up to 2 ms later for each request
-// before it. LastStamp must be called before Append.
-func (b *Buffer) LastStamp() int64 { return b.stamp }
+// before it.
+func (b *Buffer) LastStamp() int64 { return b.lastStamp }
 
 // OnEmpty makes Close call fn after everything is in the store and the log is removed, and
 // before the store is closed. fn is not called if the log stays. OnEmpty must be called

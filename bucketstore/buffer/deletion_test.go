@@ -191,7 +191,9 @@ func (a *deletionAdapter) openBuffer(rows bucketstore.Store) {
 	if err != nil {
 		w.Fatal(err)
 	}
-	a.records.SetBuffer(a.buffer)
+	if err := a.records.SetBuffer(w.Context(), a.buffer); err != nil {
+		w.Fatal(err)
+	}
 	a.store, a.appender = a.buffer, a.buffer
 }
 
@@ -202,8 +204,10 @@ func (a *deletionAdapter) seal() {
 		return
 	}
 	a.writeIndex()
+	isPaused := a.w.rng.IntN(2) == 0
 	rows := &pausing{Store: a.w.store, pause: func() {
-		if a.w.rng.IntN(2) == 0 { // the sealer has read, and the others go on before it writes
+		if !isPaused {
+			isPaused = true // the sealer has read, and the others go on before it writes
 			a.w.clock.ms.Add(a.w.rng.Int64N(100_000))
 			a.w.adapters[a.w.rng.IntN(len(a.w.adapters))].delete()
 			a.w.clock.ms.Add(a.w.rng.Int64N(100_000))

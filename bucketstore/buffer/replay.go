@@ -25,6 +25,7 @@ func (b *Buffer) replay(ctx context.Context) (err error) {
 	slices.SortFunc(barriers, func(x, y Barrier) int { return cmp.Compare(x.Stamp, y.Stamp) })
 	b.barriers = barriers
 	defer func() {
+		b.lastStamp = b.stamp
 		if n := len(barriers); n > 0 {
 			b.stamp = max(b.stamp, barriers[n-1].Stamp)
 		}

@@ -38,8 +38,9 @@
 //
 // A buffer has no chunk with samples from both before and after the stamp: it seals the open
 // chunks that the record covers, and its next requests have later stamps, see buffer.Barrier. A
-// replay does the same between the same two requests. So a request in the log from before the
-// record makes chunks that are deleted, whenever they are written.
+// replay does the same between the same two requests, and META notes that the log is divided
+// there. So a request in the log from before the record makes chunks that are deleted, whenever
+// they are written.
 //
 // Without a buffer, samples that may be in the range go to l and not to r, with a time after
 // the stamp, see Arrival. They do so until their windows get no cells of r any more, even if
@@ -62,9 +63,9 @@
 // other adapters write it is a quarter of an hour ahead of the clock, and writers that know the
 // record use stamps ahead of their clocks until then. So chunks that another adapter makes
 // before it knows the record have lesser stamps, as long as clocks differ by less than that.
-// The samples that others write into the range in that minute are deleted. A buffer that learns
-// of the record later than that, because it could not read META, raises the stamp, and so
-// deletes what was written meanwhile.
+// The samples that others write into the range in that minute are deleted. A buffer that is
+// past the stamp when it learns of the record, because META could not be read, or by the next
+// process on its log, raises the stamp. That deletes also what was written meanwhile.
 //
 // # The executor
 //

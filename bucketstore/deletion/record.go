@@ -59,6 +59,12 @@ func storedMatchers(ms []*labels.Matcher) (stored []meta.Matcher, err error) {
 	return stored, nil
 }
 
+// hasPassed says whether a log has nothing from before the record any more.
+func (r *record) hasPassed(log string) bool {
+	state := r.Logs[log]
+	return state.Passed && state.Stamp >= r.Stamp
+}
+
 // overlaps says whether the range has a time in [start, limit).
 func (r *record) overlaps(start, limit int64) bool { return r.Start < limit && start < r.Limit }
 

@@ -53,6 +53,7 @@ type Config struct {
 // Buffer is what Records ask of a *buffer.Buffer.
 type Buffer interface {
 	ID() string
+	LastStamp() int64
 	Barrier(ctx context.Context, b buffer.Barrier) (stamp int64, err error)
 	Pass(ctx context.Context) error
 }
@@ -116,11 +117,17 @@ func (r *Records) Barriers() (all []buffer.Barrier) {
 
 // SetBuffer says that samples go to b, which was opened with Barriers. It must be called
 // before any other method but Barriers, and before the first write.
-func (r *Records) SetBuffer(b Buffer) {
+func (r *Records) SetBuffer(ctx context.Context, b Buffer) error {
+	r.changing.Lock()
+	defer r.changing.Unlock()
 	r.buffer = b
 	for _, rec := range r.known.Load().all {
-		r.divided[rec.ID] = rec.Stamp
+		// Else an earlier process has written past the stamp, and did not know the record.
+		if b.LastStamp() <= rec.Stamp || rec.Log == b.ID() || rec.Logs[b.ID()].Stamp >= rec.Stamp {
+			r.divided[rec.ID] = rec.Stamp
+		}
 	}
+	return r.load(ctx)
 }
 
 // Arrival returns where raw samples go: those that may be deleted to FamilyLate, with a time
@@ -206,7 +213,7 @@ func (r *Records) Delete(ctx context.Context, matchers []*labels.Matcher, start,
 		return err
 	}
 	now := r.cfg.Now().UnixMilli()
-	d := meta.Deletion{ID: rand.Text(), Tenant: r.cfg.Schema.Tenant(), Matchers: stored, Start: start, Limit: limit, At: now}
+	d := meta.Deletion{ID: rand.Text(), Tenant: r.cfg.Schema.Tenant(), Matchers: stored, Start: start, Limit: limit, At: now, Log: r.logID()}
 	rec, err := newRecord(d, r.cfg.Schema)
 	if err != nil {
 		return err
@@ -221,6 +228,14 @@ func (r *Records) Delete(ctx context.Context, matchers []*labels.Matcher, start,
 	}
 	// What was read has its cell. After an error META says whether it is there.
 	return errors.Join(err, r.load(context.WithoutCancel(ctx)))
+}
+
+// logID returns the ID of the log of the buffer, or nothing.
+func (r *Records) logID() string {
+	if r.buffer == nil {
+		return ""
+	}
+	return r.buffer.ID()
 }
 
 // leastStamp returns the least stamp of a record that is made now.
@@ -286,10 +301,14 @@ func (r *Records) learn(ctx context.Context, rec *record) (raised bool, err erro
 		return false, nil
 	}
 	stamp, err := r.divide(ctx, rec, rec.Stamp)
+	if err == nil && stamp == rec.Stamp {
+		err = r.cfg.Meta.NoteDeletion(ctx, &rec.Deletion, r.logID(), false) // for the next process on the log
+	}
 	if err != nil || stamp == rec.Stamp {
 		return false, err
 	}
 	later := rec.Deletion
+	later.Log = r.logID()
 	if later.Stamp, err = r.divide(ctx, rec, r.leastStamp(r.cfg.Now().UnixMilli())); err == nil {
 		raised, err = r.cfg.Meta.PutDeletion(ctx, &later)
 	}
@@ -357,7 +376,7 @@ func (r *Records) pass(ctx context.Context) error {
 	}
 	var due []*record
 	for _, rec := range r.known.Load().all {
-		if rec.Done == 0 && rec.Passed[r.buffer.ID()] < rec.Stamp {
+		if rec.Done == 0 && !rec.hasPassed(r.logID()) {
 			due = append(due, rec)
 		}
 	}
@@ -368,7 +387,7 @@ func (r *Records) pass(ctx context.Context) error {
 		return err
 	}
 	for _, rec := range due {
-		if err := r.cfg.Meta.PassDeletion(ctx, &rec.Deletion, r.buffer.ID()); err != nil {
+		if err := r.cfg.Meta.NoteDeletion(ctx, &rec.Deletion, r.logID(), true); err != nil {
 			return err
 		}
 	}
@@ -388,7 +407,7 @@ func (r *Records) ready(ctx context.Context, rec *record) error {
 		return err
 	}
 	for _, l := range logs {
-		if rec.Passed[l.ID] < rec.Stamp {
+		if !rec.hasPassed(l.ID) {
 			return fmt.Errorf("%w for %s, which may hold samples from before it", errWaiting, l)
 		}
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"strconv"
 
 	"github.com/promtable/promtable/series"
 )
@@ -24,12 +23,24 @@ type Deletion struct {
 	At int64 `json:"at"`
 	// Stamp is that of the last write before it. Adapters that learn of it late raise it.
 	Stamp int64 `json:"stamp"`
+	// Log is the ID of the log that was divided at Stamp when that was set. It is empty without a
+	// buffer.
+	Log string `json:"log,omitempty"`
 	// Done is when nothing was left to delete, in milliseconds. 0 is not yet.
 	Done int64 `json:"done,omitempty"`
 
-	// Passed are the stamps up to which logs hold nothing any more, by the IDs of the logs.
-	Passed map[string]int64 `json:"-"`
-	cell   Cell
+	// Logs are what other logs, and also that one, have done since, by ID.
+	Logs map[string]LogState `json:"-"`
+	cell Cell
+}
+
+// A LogState says how far a log is with a deletion.
+type LogState struct {
+	// Stamp is that of the deletion at which the log was divided: no chunk that the deletion
+	// covers has samples from both before and after.
+	Stamp int64 `json:"stamp"`
+	// Passed says that the log has nothing up to Stamp any more.
+	Passed bool `json:"passed,omitempty"`
 }
 
 // A Matcher is one of a selector.
@@ -49,11 +60,13 @@ func (s *Store) Deletions(ctx context.Context) (all []Deletion, err error) {
 		n := len(all) - 1
 		switch {
 		case log == "":
-			d := Deletion{ID: id, cell: c, Passed: make(map[string]int64)}
+			d := Deletion{ID: id, cell: c, Logs: make(map[string]LogState)}
 			err = json.Unmarshal(c.Value, &d)
 			all = append(all, d)
 		case n >= 0 && all[n].ID == id: // else it was written late, and the deletion is gone
-			all[n].Passed[log], err = strconv.ParseInt(string(c.Value), 10, 64)
+			var state LogState
+			err = json.Unmarshal(c.Value, &state)
+			all[n].Logs[log] = state
 		}
 		if err != nil {
 			return fmt.Errorf("%w: row %q of META: %v", series.ErrCorrupt, key, err)
@@ -92,9 +105,9 @@ func (s *Store) RemoveDeletion(ctx context.Context, d *Deletion) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	_, err := CompareAndDelete(ctx, s.rows, string(series.AppendMetaDeleteKey(nil, d.ID)), d.cell)
-	for log := range d.Passed {
+	for log := range d.Logs {
 		if err == nil {
-			err = Overwrite(ctx, s.rows, string(series.AppendMetaPassedKey(nil, d.ID, log)), nil, s.now().UnixMilli())
+			err = Overwrite(ctx, s.rows, string(series.AppendMetaDeleteLogKey(nil, d.ID, log)), nil, s.now().UnixMilli())
 		}
 	}
 	if err != nil {
@@ -103,13 +116,16 @@ func (s *Store) RemoveDeletion(ctx context.Context, d *Deletion) error {
 	return nil
 }
 
-// PassDeletion notes that a log has nothing from before a deletion any more.
-func (s *Store) PassDeletion(ctx context.Context, d *Deletion, log string) error {
+// NoteDeletion notes how far a log is with a deletion, whose Stamp it takes.
+func (s *Store) NoteDeletion(ctx context.Context, d *Deletion, log string, passed bool) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	key := string(series.AppendMetaPassedKey(nil, d.ID, log))
-	if err := Overwrite(ctx, s.rows, key, strconv.AppendInt(nil, d.Stamp, 10), s.now().UnixMilli()); err != nil {
-		return fmt.Errorf("note that a log has passed a deletion: %w", err)
+	value, err := json.Marshal(LogState{d.Stamp, passed})
+	if err == nil {
+		err = Overwrite(ctx, s.rows, string(series.AppendMetaDeleteLogKey(nil, d.ID, log)), value, s.now().UnixMilli())
+	}
+	if err != nil {
+		return fmt.Errorf("note how far log %s is with a deletion: %w", log, err)
 	}
 	return nil
 }

@@ -34,25 +34,31 @@ func TestDeletions(t *testing.T) {
 				}
 				return all
 			}
-			d := meta.Deletion{ID: "A", Matchers: []meta.Matcher{{Name: "job", Type: "=~", Value: "a|b"}}, Start: 1, Limit: 5, At: 7, Stamp: 9}
+			d := meta.Deletion{ID: "A", Matchers: []meta.Matcher{{Name: "job", Type: "=~", Value: "a|b"}}, Start: 1, Limit: 5, At: 7, Stamp: 9, Log: "BY"}
 			put(&d, true)
 			put(&meta.Deletion{ID: "A"}, false)
 			other := meta.Deletion{ID: "B", Tenant: "t", Start: 2, Limit: 3, At: 4, Stamp: 5, Done: 6}
 			put(&other, true)
-			if err := s.PassDeletion(t.Context(), &d, "LOG"); err != nil {
+			for _, passed := range []bool{false, true} {
+				if err := s.NoteDeletion(t.Context(), &d, "LOG", passed); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := s.NoteDeletion(t.Context(), &d, "OTHER", false); err != nil {
 				t.Fatal(err)
 			}
 			// The stored bytes are part of the format.
 			want := append([]string{
-				`delete,A v@130000000000 {"matchers":[{"name":"job","type":"=~","value":"a|b"}],"start":1,"limit":5,"at":7,"stamp":9}`,
-				`delete,A,LOG v@130000000000 9`,
+				`delete,A v@130000000000 {"matchers":[{"name":"job","type":"=~","value":"a|b"}],"start":1,"limit":5,"at":7,"stamp":9,"log":"BY"}`,
+				`delete,A,LOG v@130000000000 {"stamp":9,"passed":true}`,
+				`delete,A,OTHER v@130000000000 {"stamp":9}`,
 				`delete,B v@130000000000 {"tenant":"t","matchers":null,"start":2,"limit":3,"at":4,"stamp":5,"done":6}`,
 			}, before...)
 			if got := metaRows(t, rows); !slices.Equal(got, want) {
 				t.Errorf("META is\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 			}
 			first := read(2)
-			if got := first[0]; !reflect.DeepEqual(got.Passed, map[string]int64{"LOG": 9}) || !slices.Equal(got.Matchers, d.Matchers) || got.Limit != 5 || first[1].Tenant != "t" || first[1].Done != 6 {
+			if got := first[0]; !reflect.DeepEqual(got.Logs, map[string]meta.LogState{"LOG": {Stamp: 9, Passed: true}, "OTHER": {Stamp: 9}}) || !slices.Equal(got.Matchers, d.Matchers) || got.Limit != 5 || first[1].Tenant != "t" || first[1].Done != 6 {
 				t.Errorf("read %+v", first)
 			}
 			second := read(2)
@@ -74,7 +80,7 @@ func TestDeletions(t *testing.T) {
 				t.Errorf("META is %q, was %q", got, before)
 			}
 			// What a log says of a deletion that is gone is no deletion.
-			if err := s.PassDeletion(t.Context(), &d, "LATE"); err != nil {
+			if err := s.NoteDeletion(t.Context(), &d, "LATE", true); err != nil {
 				t.Fatal(err)
 			}
 			read(0)

@@ -7,8 +7,8 @@
 //	schema     {"format":1,"resource_labels":[…],"tenancy":false,"identity":"…"}
 //	log,<id>   {"host":"…","path":"…","seen":…,"bytes":…}
 //	horizon    {"raw":…}
-//	delete,<id>        {"tenant":"…","matchers":[…],"start":…,"limit":…,"at":…,"stamp":…,"done":…}
-//	delete,<id>,<log>  a stamp, in decimal digits
+//	delete,<id>        {"tenant":"…","matchers":[…],"start":…,"limit":…,"at":…,"stamp":…,"log":"…","done":…}
+//	delete,<id>,<log>  {"stamp":…,"passed":…}
 //
 // lease.go has the lease in a row: it says which process does a work, and how far that is.
 //

@@ -338,7 +338,9 @@ func (a *adapter) openAppender(ctx context.Context, rows bucketstore.Store) (buc
 	if err != nil {
 		return rows, nil, adviseLog(a.o, err)
 	}
-	a.records.SetBuffer(b)
+	if err := a.records.SetBuffer(ctx, b); err != nil {
+		return b, nil, err
+	}
 	a.clock = newClock(a.o, rows, b, a.logger, a.reg)
 	a.failingRows = b.FailingRows
 	a.lastTime = time.UnixMilli(b.LastStamp())

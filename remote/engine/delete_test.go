@@ -36,7 +36,9 @@ func openDeleting(t *testing.T, b backend, c *clock) (*fixture, *deletion.Execut
 	})
 	switch appender := f.cfg.Appender.(type) {
 	case *buffer.Buffer:
-		records.SetBuffer(appender)
+		if err := records.SetBuffer(t.Context(), appender); err != nil {
+			t.Fatal(err)
+		}
 	case *bucketstore.Direct:
 		appender.OnArrival(records.Arrival)
 	}
