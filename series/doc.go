@@ -32,6 +32,9 @@
 //	         horizon                                       m       "v"               JSON                 write time
 //	         rollup                                        m       "v"               JSON                 write time
 //	         late,<day>                                    m       "v"               random text          write time
+//	         delete                                        m       "v"               JSON                 write time
+//	         delete,<id>                                   m       "v"               JSON                 write time
+//	         delete,<id>,<log>                             m       "v"               JSON                 write time
 //	         [tenant,]metadata,<metric family>             m       "v"               JSON                 write time
 //	         [tenant,]ha,<cluster>                         m       "v"               JSON                 write time
 //	         [tenant,]seal,<period>                        m       "v"               write time, decimal  write time

@@ -15,6 +15,7 @@ import (
 
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/bucketstore/buffer"
+	"github.com/promtable/promtable/bucketstore/deletion"
 	"github.com/promtable/promtable/bucketstore/downsample"
 	"github.com/promtable/promtable/bucketstore/meta"
 	"github.com/promtable/promtable/bucketstore/seal"
@@ -45,6 +46,7 @@ func (o *options) commands(app *kingpin.Application) {
 	compact := app.Command(commandCompact, "Seal raw cells in Bigtable to chunks, and make rollups, without serving. Ends when all that is due is done.")
 	compact.Flag("interval", "Do not end, but seal again at this interval.").DurationVar(&o.seal.interval)
 	o.logCommands(app)
+	o.deleteCommand(app)
 	o.checkCommand(app)
 	o.schemaCommand(app)
 	o.estimateCommand(app)
@@ -116,6 +118,10 @@ func compact(ctx context.Context, o *options, logger log.Logger) (err error) {
 		return err
 	}
 
+	records, err := deletion.Open(ctx, deletion.Config{Meta: about, Schema: schema, Now: time.Now, Shared: true, Logger: logger})
+	if err != nil {
+		return err
+	}
 	running, stop := context.WithCancel(ctx)
 	clock := newClock(o, store, nil, logger, nil)
 	defer func() { leave(context.WithoutCancel(ctx), clock, logger) }()
@@ -123,7 +129,7 @@ func compact(ctx context.Context, o *options, logger log.Logger) (err error) {
 	comparing.Go(func() { clock.Run(running) })
 	defer comparing.Wait()
 	defer stop()
-	sealer, err := newSealer(o, schema, store, clock, logger, nil)
+	sealer, err := newSealer(o, schema, store, clock, records, logger, nil)
 	if err != nil {
 		return err
 	}
@@ -197,18 +203,24 @@ func leave(ctx context.Context, clock *seal.Clock, logger log.Logger) {
 	}
 }
 
-func newSealer(o *options, schema series.Schema, store bucketstore.Store, clock *seal.Clock, logger log.Logger, reg prometheus.Registerer) (*seal.Sealer, error) {
+// processName names this process as the holder of a lease, for operators.
+func processName() string {
 	host, err := os.Hostname()
 	if err != nil {
 		host = "unknown"
 	}
+	return fmt.Sprintf("%s:%d", host, os.Getpid())
+}
+
+func newSealer(o *options, schema series.Schema, store bucketstore.Store, clock *seal.Clock, records *deletion.Records, logger log.Logger, reg prometheus.Registerer) (*seal.Sealer, error) {
 	return seal.New(seal.Config{
 		Store:         bucketstore.Patient(store),
 		Schema:        schema,
 		Now:           time.Now,
-		Holder:        fmt.Sprintf("%s:%d", host, os.Getpid()),
+		Holder:        processName(),
 		RowsPerSecond: o.seal.rowsPerSecond,
 		Workers:       o.seal.workers,
+		Held:          records.Covered,
 		Clock:         clock,
 		Logger:        logger,
 		Registerer:    reg,
@@ -224,7 +236,7 @@ func (a *adapter) startSealing(ctx context.Context, store bucketstore.Store) (*s
 		return &running, nil
 	}
 	if a.o.seal.enabled {
-		sealer, err := newSealer(a.o, a.schema, store, a.clock, a.logger, a.reg)
+		sealer, err := newSealer(a.o, a.schema, store, a.clock, a.records, a.logger, a.reg)
 		if err != nil {
 			return nil, err
 		}

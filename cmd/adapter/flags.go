@@ -69,6 +69,9 @@ type options struct {
 	seal    sealOptions
 	// rollups says that they are made while serving.
 	rollups bool
+	// adminAPI turns on the requests that delete samples.
+	adminAPI bool
+	delete   deleteOptions
 	// discardLog is the ID of a lost log that a start discards, forgetLog the argument of
 	// buffer forget.
 	discardLog, forgetLog string
@@ -149,6 +152,7 @@ func (o *options) webFlags(app *kingpin.Application) {
 	o.given["web.listen-address"] = new(bool)
 	app.Flag("web.listen-address", "Address to listen on; host:0 takes a free port. Repeatable.").Default(":9201").IsSetByUser(o.given["web.listen-address"]).StringsVar(&o.listen)
 	app.Flag("web.config.file", "File that turns on TLS or basic auth, in the format of Prometheus' exporter-toolkit.").StringVar(&o.webConfig)
+	app.Flag("web.enable-admin-api", "Serve /api/v1/admin/tsdb/delete_series and clean_tombstones, which delete samples.").BoolVar(&o.adminAPI)
 	app.Flag("shutdown.timeout", "How long a stop waits for running requests.").Default("30s").DurationVar(&o.shutdownTimeout)
 }
 

@@ -43,7 +43,7 @@ func arrows() []arrow {
 		{"bucketstore/seal", []string{"series/...", "bucketstore", "bucketstore/meta"}, []string{"bucketstore/..."}},
 		{"bucketstore/downsample", []string{"series/...", "bucketstore", "bucketstore/meta"}, []string{"bucketstore/..."}},
 		{"bucketstore/retention", []string{"bucketstore", "bucketstore/meta"}, []string{"series/...", "bucketstore/..."}},
-		{"bucketstore/downsample", []string{"series/...", "bucketstore", "bucketstore/meta"}, []string{"bucketstore/..."}},
+		{"bucketstore/deletion", []string{"series/...", "bucketstore", "bucketstore/meta", "bucketstore/buffer"}, []string{"bucketstore/..."}},
 		{"bucketstore/storetest", []string{"series/...", "bucketstore"}, nil},
 		{"bucketstore", []string{"series/..."}, []string{"bucketstore/..."}},
 		{"remote/engine/backfill", []string{"series/...", "index", "bucketstore"}, []string{"bucketstore/...", "remote/engine", "remote/engine/indexrows"}},

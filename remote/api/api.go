@@ -4,6 +4,7 @@
 //
 //	api.go          what is served, and with what limits
 //	upstream.go     Prometheus' own API package and PromQL engine, wired
+//	admin.go        deletion of samples
 //	watched.go      slow queries, and the statistics of a query
 //	storage.go      the engine as that package wants it, errors marked
 //	metadata.go     /api/v1/metadata, from the store instead of from targets
@@ -71,6 +72,8 @@ type Config struct {
 	// Cut is that of the engine. Results that read what is before it are not cached. It may be
 	// nil.
 	Cut func(now time.Time) int64
+	// Admin deletes samples. Nil turns the requests for that off.
+	Admin Admin
 	// Features are the names of parts of PromQL that are off by default, see CheckFeatures.
 	Features []string
 	// SlowLog logs slow queries. It may be nil.
@@ -155,13 +158,17 @@ func New(cfg Config) (*API, error) {
 		started: cfg.Now(),
 		passes:  gate.New(cfg.MaxConcurrent),
 	}
-	upstream, err := a.newUpstream()
+	admin := &admin{Admin: cfg.Admin, cleaning: make(chan struct{}, 1)}
+	upstream, err := a.newUpstream(admin)
 	if err != nil {
 		return nil, err
 	}
 	m := newMetrics(cfg.Registerer)
 	for _, pattern := range upstreamPatterns() {
 		a.mux.Handle(pattern, a.bounded(m.instrument(pattern, withCacheControl(withMaxResolution(upstream)))))
+	}
+	for _, pattern := range adminPatterns() {
+		a.mux.Handle(pattern, a.bounded(m.instrument(pattern, admin.withContext(upstream))))
 	}
 	for pattern, serve := range own() {
 		handler := func(w http.ResponseWriter, r *http.Request) { serve(a, w, r) }
@@ -183,7 +190,9 @@ func own() map[string]func(*API, http.ResponseWriter, *http.Request) {
 }
 
 // Patterns returns what API serves, as patterns of http.ServeMux.
-func Patterns() []string { return slices.AppendSeq(upstreamPatterns(), maps.Keys(own())) }
+func Patterns() []string {
+	return slices.AppendSeq(slices.Concat(upstreamPatterns(), adminPatterns()), maps.Keys(own()))
+}
 
 // ServeHTTP implements http.Handler.
 func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) { a.mux.ServeHTTP(w, r) }
