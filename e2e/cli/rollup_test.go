@@ -74,11 +74,44 @@ func TestRollupsOutliveSamples(t *testing.T) {
 		return nil
 	})
 	check()
+	a.Terminate(t)
+	a = harness.StartAdapter(t, b, "--web.enable-admin-api")
+	deleteRolledDay(t, a)
 	if code, output := harness.RunCommand(t, harness.Backend{Args: b.Args[:1]}, "check"); code == 0 {
 		t.Errorf("check of a directory that is in use:\n%s", output)
 	}
 	a.Terminate(t)
 	if code, output := harness.RunCommand(t, harness.Backend{Args: b.Args[:1]}, "check"); code != 0 {
 		t.Errorf("check says %d:\n%s", code, output)
+	}
+}
+
+// deleteRolledDay deletes a day of which only rollups are kept, and the days beside it stay.
+func deleteRolledDay(t *testing.T, a *harness.Adapter) {
+	t.Helper()
+	end := int64(a.Metric(t, "adapter_retention_cut_timestamp_seconds"))/86400*86400 - 4*86400
+	count := func(at int64) (n int) {
+		t.Helper()
+		resp := harness.MustGet(t, a.URL("/api/v1/query")+"?"+url.Values{"query": {"count_over_time(http_requests_total[1d])"}, "time": {fmt.Sprint(at)}}.Encode(), nil)
+		if resp.Status != http.StatusOK {
+			t.Fatal(resp)
+		}
+		return strings.Count(resp.Body, `"metric"`)
+	}
+	if n := count(end); n < 5 {
+		t.Fatalf("%d series before the deletion", n)
+	}
+	for _, path := range []string{
+		"/api/v1/admin/tsdb/delete_series?" + url.Values{"match[]": {"http_requests_total"}, "start": {fmt.Sprint(end - 86400 + 1)}, "end": {fmt.Sprint(end)}}.Encode(),
+		"/api/v1/admin/tsdb/clean_tombstones",
+	} {
+		if resp, err := harness.Post(t.Context(), a.URL(path), nil, nil); err != nil || resp.Status != http.StatusNoContent {
+			t.Fatalf("%s: %v, %v", path, resp, err)
+		}
+		for days, want := range map[int64]bool{-1: true, 0: false, 1: true} {
+			if n := count(end + days*86400); n > 0 != want {
+				t.Errorf("%s: %d series %d days from the deleted one", path, n, days)
+			}
+		}
 	}
 }
