@@ -25,6 +25,8 @@ type Direct struct {
 	rawFrom RawFrom
 	// onLate is nil where nothing is sealed.
 	onLate func(period int64)
+	// onArrival is nil where nothing is deleted.
+	onArrival func(series.Arrival) series.Arrival
 	// batches recycles *directBatch.
 	batches sync.Pool
 }
@@ -41,6 +43,10 @@ func NewDirect(store Store, schema series.Schema, now func() time.Time, rawFrom 
 // also the period of the last window. fn may be called concurrently. OnLate must be called
 // before Append.
 func (d *Direct) OnLate(fn func(period int64)) { d.onLate = fn }
+
+// OnArrival makes Append ask fn where the samples go that it is about to write. fn may be
+// called concurrently. OnArrival must be called before Append.
+func (d *Direct) OnArrival(fn func(series.Arrival) series.Arrival) { d.onArrival = fn }
 
 // A RawFrom returns which samples may go to the raw family of their window when the
 // writer's clock says now: those from the returned time on, in milliseconds, see
@@ -118,7 +124,11 @@ func (d *Direct) apply(ctx context.Context, samples []Sample) error {
 	b := d.batches.Get().(*directBatch)
 	defer d.recycle(b)
 	b.gather(samples)
-	muts := b.mutations(d.schema, d.rawFrom.Arrival(d.now()), samples)
+	arrival := d.rawFrom.Arrival(d.now())
+	if d.onArrival != nil {
+		arrival = d.onArrival(arrival)
+	}
+	muts := b.mutations(d.schema, arrival, samples)
 	if d.onLate != nil {
 		for _, period := range b.latePeriods {
 			d.onLate(period)

@@ -219,6 +219,28 @@ func TestDirectInDoubt(t *testing.T) {
 	}
 }
 
+// TestDirectOnArrival: what is deleted decides where samples go, after the clock.
+func TestDirectOnArrival(t *testing.T) {
+	const now = 100<<23 + 1<<22
+	store := &recorder{}
+	direct := bucketstore.NewDirect(store, newSchema(t), at(now), func(time.Time) int64 { return now - 5 })
+	direct.OnArrival(func(a series.Arrival) series.Arrival {
+		if a != (series.Arrival{Now: now, RawFrom: now - 5}) {
+			t.Errorf("%+v", a)
+		}
+		return series.Arrival{Now: a.Now, RawFrom: now, LateFrom: now + 7}
+	})
+	ref := direct.Ref([]byte("up"))
+	if err := direct.Append(t.Context(), []bucketstore.Sample{{Ref: ref, T: now - 1, V: 1}, {Ref: ref, T: now, V: 2}}); err != nil {
+		t.Fatal(err)
+	}
+	base, delta := series.Split(now)
+	want := fmt.Sprintf("up,%013d l:%d=1@%d r0:%d=2@%d\n", base, delta-1, int64(now+7), delta, int64(now))
+	if got := describe(t, store.muts); got != want {
+		t.Errorf("wrote %q, want %q", got, want)
+	}
+}
+
 func TestDirectRows(t *testing.T) {
 	const base = 2 * series.Period
 	now := base + 1000

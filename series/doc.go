@@ -30,13 +30,19 @@
 //	         n,<period>,<label>                            i       "i"               label, unescaped     end of period
 //	META     schema                                        m       "v"               JSON                 write time
 //	         horizon                                       m       "v"               JSON                 write time
+//	         rollup                                        m       "v"               JSON                 write time
+//	         late,<day>                                    m       "v"               random text          write time
+//	         delete                                        m       "v"               JSON                 write time
+//	         delete,<id>                                   m       "v"               JSON                 write time
+//	         delete,<id>,<log>                             m       "v"               JSON                 write time
 //	         [tenant,]metadata,<metric family>             m       "v"               JSON                 write time
 //	         [tenant,]ha,<cluster>                         m       "v"               JSON                 write time
 //	         [tenant,]seal,<period>                        m       "v"               write time, decimal  write time
 //
 // Times of cells are whole milliseconds since 1970 UTC.
 //
-// Package cell draws the values and exemplars, package chunk the sealed chunks.
+// Package cell draws the values and exemplars, package chunk the sealed chunks, package
+// rollup the rollups.
 //
 // Of several samples at one time the one in l counts, then those in r0, r1, r2 and
 // r3 in this order, then that of the chunk with the highest stamp, and of equal

@@ -37,6 +37,10 @@ const (
 	// metaLate is the kind of the rows that name days that were written to after their rollups may
 	// have been made, each by its start as AppendTime writes it.
 	metaLate = "late"
+	// MetaDelete is the key of the row that says which process deletes samples, and how
+	// far it has come. It is also the kind of the rows that say what is to be deleted, each
+	// by its ID.
+	MetaDelete = "delete"
 	// metaLog is the kind of the rows that name the logs of adapters, each by its ID.
 	// Like the other keys of this list it is no name of a tenant.
 	metaLog = "log"
@@ -44,8 +48,10 @@ const (
 
 // AppendMetaLogKey appends the key of the META row of the log with this ID, which
 // is for all tenants, to dst.
-func AppendMetaLogKey(dst []byte, id string) []byte {
-	return append(append(append(dst, metaLog...), ','), id...)
+func AppendMetaLogKey(dst []byte, id string) []byte { return appendFields(dst, metaLog, id) }
+
+func appendFields(dst []byte, first, second string) []byte {
+	return append(append(append(dst, first...), ','), second...)
 }
 
 // MetaLogRange returns the META rows of all logs.
@@ -69,6 +75,27 @@ func ParseMetaLateKey(key []byte) (day int64, err error) {
 		return 0, fmt.Errorf("%w: key %q of META: %v", ErrCorrupt, key, err)
 	}
 	return day, nil
+}
+
+// AppendMetaDeleteKey appends the key of the META row of the deletion with this ID, which
+// is for all tenants, to dst.
+func AppendMetaDeleteKey(dst []byte, id string) []byte { return appendFields(dst, MetaDelete, id) }
+
+// AppendMetaDeleteLogKey appends the key of the META row that says how far a log is
+// with a deletion, by their IDs, to dst.
+func AppendMetaDeleteLogKey(dst []byte, id, log string) []byte {
+	return append(append(AppendMetaDeleteKey(dst, id), ','), log...)
+}
+
+// MetaDeleteRange returns the META rows of all deletions. The row of a deletion is
+// followed by those of the logs.
+func MetaDeleteRange() RowRange { return PrefixRange(AppendMetaDeleteKey(nil, "")) }
+
+// ParseMetaDeleteKey returns the IDs in a key of MetaDeleteRange. That of a log is empty in
+// the row of the deletion itself.
+func ParseMetaDeleteKey(key []byte) (id, log string) {
+	id, log, _ = strings.Cut(string(key[len(MetaDelete)+1:]), ",")
+	return id, log
 }
 
 // AppendMetaKey appends the key of the META row of this kind and name to dst. It

@@ -45,3 +45,29 @@ func TestMetaKeys(t *testing.T) {
 		}
 	}
 }
+
+func TestMetaDeleteKeys(t *testing.T) {
+	rows := series.MetaDeleteRange()
+	for _, tt := range []struct {
+		key, text string
+		log       string
+	}{
+		{string(series.AppendMetaDeleteKey(nil, "ID")), "delete,ID", ""},
+		{string(series.AppendMetaDeleteLogKey(nil, "ID", "LOG")), "delete,ID,LOG", "LOG"},
+	} {
+		if id, log := series.ParseMetaDeleteKey([]byte(tt.key)); tt.key != tt.text || id != "ID" || log != tt.log || !rows.Contains([]byte(tt.key)) {
+			t.Errorf("%q has the IDs %q and %q, want %q", tt.key, id, log, tt.text)
+		}
+	}
+	if rows.Contains([]byte(series.MetaDelete)) {
+		t.Errorf("%s has the row of the lease", rows)
+	}
+}
+
+func TestTenant(t *testing.T) {
+	for _, tenant := range []string{"", "a", "a,b\\c\n"} {
+		if got := newSchema(t, nil, tenant).Tenant(); got != tenant {
+			t.Errorf("%q is %q", tenant, got)
+		}
+	}
+}

@@ -66,6 +66,16 @@ func (s Schema) ForTenant(tenant string) (Schema, error) {
 // ResourceLabels returns the names of the resource labels, sorted.
 func (s Schema) ResourceLabels() []string { return slices.Clone(s.resource) }
 
+// Tenant returns the tenant, or the empty text in a schema without tenants.
+func (s Schema) Tenant() string {
+	field, _, _ := cutField(s.tenant)
+	name, err := parseEscaped(field, false)
+	if err != nil {
+		panic("series: a schema with a malformed tenant: " + err.Error()) // ForTenant has made it
+	}
+	return name
+}
+
 // Tenancy says whether keys begin with a tenant.
 func (s Schema) Tenancy() bool { return s.tenant != "" }
 

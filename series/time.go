@@ -133,6 +133,9 @@ type Arrival struct {
 	// family of their window. Those before it go to FamilyLate; it is after MaxTime
 	// while the writer's clock is in doubt.
 	RawFrom int64
+	// LateFrom is the least time of a cell of FamilyLate, in milliseconds: what is written
+	// now came after everything with an earlier one. It may be ahead of Now.
+	LateFrom int64
 }
 
 // Cell returns the family and the cell time, in milliseconds, of the raw sample
@@ -144,7 +147,7 @@ func (a Arrival) Cell(t int64) (family string, cellTime int64) {
 			return family, t
 		}
 	}
-	return FamilyLate, a.Now
+	return FamilyLate, max(a.Now, a.LateFrom)
 }
 
 // appendTime appends t as 13 digits. t is in [0, MaxTime] and a multiple of

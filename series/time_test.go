@@ -66,18 +66,22 @@ func TestArrival(t *testing.T) {
 		rawFrom, t int64
 		family     string
 		cellTime   int64
+		lateFrom   int64
 	}{
-		{"no doubt", 0, now, series.FamilyR0, now},
-		{"no doubt, two windows ago", 0, now - series.Window - 1, series.FamilyLate, now},
-		{"the first time", 0, 0, series.FamilyLate, now},
-		{"in doubt", series.MaxTime + 1, now, series.FamilyLate, now},
-		{"in doubt, the last time", series.MaxTime + 1, series.MaxTime, series.FamilyLate, now},
-		{"before the first raw one", now + 10, now + 9, series.FamilyLate, now},
-		{"the first raw one", now + 10, now + 10, series.FamilyR0, now + 10},
-		{"after it, too early", now + 10, now + 2*series.Window, series.FamilyLate, now},
+		{"no doubt", 0, now, series.FamilyR0, now, 0},
+		{"no doubt, two windows ago", 0, now - series.Window - 1, series.FamilyLate, now, 0},
+		{"the first time", 0, 0, series.FamilyLate, now, 0},
+		{"in doubt", series.MaxTime + 1, now, series.FamilyLate, now, 0},
+		{"in doubt, the last time", series.MaxTime + 1, series.MaxTime, series.FamilyLate, now, 0},
+		{"before the first raw one", now + 10, now + 9, series.FamilyLate, now, 0},
+		{"the first raw one", now + 10, now + 10, series.FamilyR0, now + 10, 0},
+		{"after it, too early", now + 10, now + 2*series.Window, series.FamilyLate, now, 0},
+		{"a later time of late cells", now + 10, now + 9, series.FamilyLate, now + 7, now + 7},
+		{"an earlier one", now + 10, now + 9, series.FamilyLate, now, now - 1},
+		{"a raw one beside it", 0, now, series.FamilyR0, now, now + 7},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			family, cellTime := series.Arrival{Now: now, RawFrom: tt.rawFrom}.Cell(tt.t)
+			family, cellTime := series.Arrival{Now: now, RawFrom: tt.rawFrom, LateFrom: tt.lateFrom}.Cell(tt.t)
 			if family != tt.family || cellTime != tt.cellTime {
 				t.Errorf("%s at %d, want %s at %d", family, cellTime, tt.family, tt.cellTime)
 			}

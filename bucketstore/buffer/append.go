@@ -97,7 +97,18 @@ const maxGroup = 256
 // runCommits commits all waiting requests at once, until the channel is closed.
 func (b *Buffer) runCommits() {
 	var group []*request
-	for first := range b.requests {
+	for {
+		var first *request
+		var open bool
+		select {
+		case first, open = <-b.requests:
+		case fn := <-b.between:
+			fn()
+			continue
+		}
+		if !open {
+			return
+		}
 		group = append(group[:0], first)
 		for waiting := true; waiting && len(group) < maxGroup; {
 			select {

@@ -4,6 +4,7 @@
 //
 //	buffer.go   opening, closing, the series
 //	append.go   samples into the log and into open chunks
+//	barrier.go  what is written before and after a deletion is kept apart
 //	late.go     open chunks of windows that are not the latest
 //	open.go     open chunks: samples as bytes, in order of arrival
 //	parts.go    most of their samples, encoded
@@ -72,6 +73,8 @@ type Config struct {
 	// Cut is a time in milliseconds. A replay drops the samples before it: they are no longer
 	// kept.
 	Cut int64
+	// Barriers are those that the requests in the log had. Later requests have later stamps.
+	Barriers []Barrier
 	// Logger may be nil.
 	Logger log.Logger
 	// Registerer takes the metrics adapter_buffer_*. It may be nil.
@@ -158,6 +161,8 @@ type Buffer struct {
 	segments *segments
 	log      *wal
 	requests chan *request
+	// between are functions for the committer.
+	between chan func()
 
 	// mu guards the series and everything in them but their keys.
 	mu sync.RWMutex
@@ -182,7 +187,11 @@ type Buffer struct {
 	// stamp is the stamp of the last request. It is owned by the committer; during start-up
 	// by the replay.
 	stamp int64
+	// lastStamp is the stamp of the last request that was replayed.
+	lastStamp int64
 
+	// barriers are those before which the replay is.
+	barriers []Barrier
 	// unlisted says that META may not list the log yet. It is owned by the committer.
 	unlisted bool
 
@@ -303,6 +312,7 @@ func newBuffer(dir *Dir, cfg Config) *Buffer {
 		seed:        maphash.MakeSeed(),
 
 		requests: make(chan *request),
+		between:  make(chan func()),
 		pressure: make(signal, 1),
 	}
 	b.retries = retryQueue{dir: dir.state, metrics: b.metrics}
@@ -339,8 +349,8 @@ func (b *Buffer) ID() string { return b.dir.ID() }
 
 // LastStamp returns the stamp of the last request before this start, in milliseconds, or 0
 // if there was none. It is when the request came, or up to 2 ms later for each request
-// before it. LastStamp must be called before Append.
-func (b *Buffer) LastStamp() int64 { return b.stamp }
+// before it.
+func (b *Buffer) LastStamp() int64 { return b.lastStamp }
 
 // OnEmpty makes Close call fn after everything is in the store and the log is removed, and
 // before the store is closed. fn is not called if the log stays. OnEmpty must be called

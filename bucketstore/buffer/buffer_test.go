@@ -225,17 +225,21 @@ func difference(got, want map[int64]string) string {
 	return ""
 }
 
+// sampleFamilies are the families of METRIC with samples.
+func sampleFamilies() (families []bucketstore.FamilyRange) {
+	for _, name := range []string{"c", "l", "r0", "r1", "r2", "r3"} {
+		families = append(families, bucketstore.FamilyRange{Family: name})
+	}
+	return families
+}
+
 // readAll reads every sample of a store.
 func readAll(t testing.TB, store bucketstore.Store) map[string]map[int64]string {
 	t.Helper()
 	found := make(map[string]map[int64]string)
-	var families []bucketstore.FamilyRange
-	for _, name := range []string{"c", "l", "r0", "r1", "r2", "r3"} {
-		families = append(families, bucketstore.FamilyRange{Family: name})
-	}
 	last := ""
 	err := store.Scan(t.Context(), bucketstore.ScanRequest{
-		Table: bucketstore.Metric, Rows: []series.RowRange{{}}, Families: families,
+		Table: bucketstore.Metric, Rows: []series.RowRange{{}}, Families: sampleFamilies(),
 	}, func(row bucketstore.Row) error {
 		if string(row.Key) <= last {
 			return fmt.Errorf("row %q after %q", row.Key, last)

@@ -90,8 +90,7 @@ func newLog(dir dirState, cfg Config, m *metrics, segments *segments) (*wal, err
 	return l, nil
 }
 
-// start creates the first segment, after the last one that was replayed, whose stamp must
-// be durable.
+// start creates a segment, after the last one, whose stamp must be durable elsewhere.
 func (l *wal) start() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -357,6 +356,8 @@ func (l *wal) remove(stamp int64) error {
 type segments struct {
 	dir     directory
 	metrics *metrics
+	// removing is held while files are removed, before mu.
+	removing sync.Mutex
 
 	mu sync.Mutex
 	// oldest and current are the numbers of the first and the last file.
@@ -411,6 +412,13 @@ func (s *segments) size() (bytes int64) {
 	return bytes
 }
 
+// first returns the number of the first segment. It is 0 if there is no file.
+func (s *segments) first() uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.oldest
+}
+
 // last returns the number of the current segment. It is 0 if there is no file.
 func (s *segments) last() uint64 {
 	s.mu.Lock()
@@ -433,6 +441,8 @@ func (s *segments) pin(segment uint64) {
 // unpin releases the segments of stored chunks, and removes the segments that no chunk
 // needs, but never the current one.
 func (s *segments) unpin(stored []*sealedChunk) error {
+	s.removing.Lock()
+	defer s.removing.Unlock()
 	s.mu.Lock()
 	for _, c := range stored {
 		if s.pins[c.segment]--; s.pins[c.segment] == 0 {
@@ -447,7 +457,8 @@ func (s *segments) unpin(stored []*sealedChunk) error {
 	return s.removeBefore(first)
 }
 
-// removeBefore removes the segments before first. Only one call may run at a time.
+// removeBefore removes the segments before first. Only one call may run at a time, that of unpin
+// included.
 func (s *segments) removeBefore(first uint64) error {
 	s.mu.Lock()
 	oldest := s.oldest

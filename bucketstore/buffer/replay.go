@@ -1,6 +1,7 @@
 package buffer
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,6 +21,15 @@ func (b *Buffer) replay(ctx context.Context) (err error) {
 	if b.stamp, err = readStamp(b.dir.state); err != nil {
 		return err
 	}
+	barriers := slices.Clone(b.cfg.Barriers)
+	slices.SortFunc(barriers, func(x, y Barrier) int { return cmp.Compare(x.Stamp, y.Stamp) })
+	b.barriers = barriers
+	defer func() {
+		b.lastStamp = b.stamp
+		if n := len(barriers); n > 0 {
+			b.stamp = max(b.stamp, barriers[n-1].Stamp)
+		}
+	}()
 	progress := b.newReplayProgress(heads)
 	if len(heads) > 0 {
 		b.segments.begin(heads[0].segment)
@@ -244,6 +254,10 @@ func (b *Buffer) reapply(ctx context.Context, samples []bucketstore.Sample, stam
 		return err
 	}
 	now := b.cfg.Now().UnixMilli()
+	for len(b.barriers) > 0 && b.barriers[0].Stamp < stamp {
+		b.sealCovered(b.barriers[0])
+		b.barriers = b.barriers[1:]
+	}
 	kept := b.dropOld(samples)
 	b.mu.Lock()
 	b.stamp = max(b.stamp, stamp)

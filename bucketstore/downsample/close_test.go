@@ -186,8 +186,8 @@ func TestRelease(t *testing.T) {
 			}
 		}
 		f.wantRollups("m", day0-rollup.Day, day0)
-		if !slices.Contains(f.waits(), downsample.SettleTime) || f.days.Closed() != end {
-			t.Errorf("it has slept %v, closed %d", f.waits(), f.days.Closed())
+		if closed, err := f.days.Closed(t.Context()); !slices.Contains(f.waits(), downsample.SettleTime) || err != nil || closed != end {
+			t.Errorf("it has slept %v, closed %d, %v", f.waits(), closed, err)
 		}
 		if err := f.appender().Append(t.Context(), []bucketstore.Sample{{Ref: f.appender().Ref(f.key("m")), T: end}}); !errors.Is(err, downsample.ErrClosed) {
 			t.Errorf("error %v", err)

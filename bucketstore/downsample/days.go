@@ -135,6 +135,16 @@ func (d *Days) Released() int64 {
 	return d.get().Released
 }
 
+// Closed returns the end of the last day of which no sample is taken any more, in milliseconds, as META has it now.
+func (d *Days) Closed(ctx context.Context) (int64, error) {
+	if !d.cfg.Sole {
+		if err := d.refresh(ctx); err != nil {
+			return 0, err
+		}
+	}
+	return d.get().Closed, nil
+}
+
 // update changes the state in META and here, unless change returns false. It returns false also if another process has
 // changed it meanwhile; then it is read again.
 func (d *Days) update(ctx context.Context, change func(*state) bool) (ok bool, err error) {

@@ -25,9 +25,8 @@ func (m *Maker) SetSleep(sleep func(ctx context.Context, d time.Duration) error)
 // SetSettleTime replaces settleTime.
 func (m *Maker) SetSettleTime(d time.Duration) { m.settleTime = d }
 
-// Begun and Closed are those of the state as it is known.
-func (d *Days) Begun() int64  { return d.get().Begun }
-func (d *Days) Closed() int64 { return d.get().Closed }
+// Begun is that of the state as it is known.
+func (d *Days) Begun() int64 { return d.get().Begun }
 
 const (
 	Delay       = delay

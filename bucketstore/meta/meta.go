@@ -1,12 +1,16 @@
 // Package meta reads and writes the META table, which has one cell in each row. cell.go
 // reads, compares and sets cells. The rows of this package describe the store as a whole:
-// its schema and identity, the logs whose samples are not in the store yet, and since when it
-// has all samples:
+// its schema and identity, the logs whose samples are not in the store yet, since when it
+// has all samples, and which samples are deleted:
 //
 //	row        cell, as JSON
 //	schema     {"format":1,"resource_labels":[…],"tenancy":false,"identity":"…"}
 //	log,<id>   {"host":"…","path":"…","seen":…,"bytes":…}
 //	horizon    {"raw":…}
+//	delete,<id>        {"tenant":"…","matchers":[…],"start":…,"limit":…,"at":…,"stamp":…,"log":"…","done":…}
+//	delete,<id>,<log>  {"stamp":…,"passed":…}
+//
+// lease.go has the lease in a row: it says which process does a work, and how far that is.
 //
 // META/clock, which has a cell for each process, belongs to package seal alone.
 //

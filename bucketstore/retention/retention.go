@@ -261,19 +261,18 @@ func newest(days []bucketstore.DayUsage) int64 {
 	return days[len(days)-1].End - MinRaw.Milliseconds()
 }
 
-// Run calls Advance at an interval until ctx ends.
+// Run calls Advance at once and then at an interval until ctx ends.
 func (r *Retention) Run(ctx context.Context) {
 	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-		}
+	for ctx.Err() == nil {
 		if err := r.Advance(ctx); err != nil && ctx.Err() == nil {
 			r.failures.Inc()
 			level.Error(r.cfg.Logger).Log("msg", "old samples are not deleted, trying again", "interval", interval, "err", err)
+		}
+		select {
+		case <-ctx.Done():
+		case <-ticker.C:
 		}
 	}
 }

@@ -235,7 +235,7 @@ func (s *worker) apply(ctx context.Context, t turn, b *batch) error {
 	if len(b.muts) == 0 {
 		return nil
 	}
-	if err := s.lease.keep(ctx); err != nil {
+	if err := s.lease.Keep(ctx); err != nil {
 		return err
 	}
 	now := s.cfg.Now()

@@ -9,6 +9,5 @@
 //	older rows, now and then older.go, late.go
 //	reading rows, batches    batch.go
 //	what becomes of a row    row.go
-//	samples to chunk cells   encode.go
 //	clocks that disagree     clock.go, doubt.go
 package seal

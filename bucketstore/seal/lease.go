@@ -2,12 +2,9 @@ package seal
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/promtable/promtable/bucketstore"
@@ -15,29 +12,16 @@ import (
 	"github.com/promtable/promtable/series"
 )
 
-const (
-	// leaseTime is how long a lease lasts without renewal. It is renewed after a third.
-	leaseTime = 5 * time.Minute
-	// metaTimeout bounds a request to META.
-	metaTimeout = 30 * time.Second
-)
+// metaTimeout bounds a request to META.
+const metaTimeout = 30 * time.Second
 
 // ErrHeld says that another sealer holds the lease.
 var ErrHeld = errors.New("another sealer holds the lease")
 
-// errLost says that another sealer has taken our lease.
-var errLost = errors.New("another sealer has taken the lease")
-
 // A state is the row META/seal, as JSON: the holder of the lease, and the progress of its
-// walks. Times are in milliseconds. Each write is conditional on the last value read or
-// written, so that a sealer that lost the lease cannot change it.
+// walks. Times are in milliseconds.
 type state struct {
-	// Holder names the holder, for operators.
-	Holder string `json:"holder"`
-	// Token is random and identifies the holder; empty if there is none.
-	Token string `json:"token"`
-	// Expires is when the lease ends, by the clock of the holder.
-	Expires int64 `json:"expires"`
+	meta.Holding
 
 	// Window is the window of the last turn, see turn. Done says that nothing is left to
 	// walk in it.
@@ -116,110 +100,35 @@ func (s *state) oldest() int64 { return slices.Min(s.Sealed[:]) + 4*series.Windo
 // familyOf returns the number of the raw family of a window.
 func familyOf(window int64) int64 { return window / series.Window & 3 }
 
-// isHeld says whether another holder than token has the lease. A lease that ends later than
-// any right clock could have set does not count.
-func (s *state) isHeld(token string, now int64) bool {
-	latest := now + leaseTime.Milliseconds() + grace
-	return s.Token != "" && s.Token != token && s.Expires > now && s.Expires <= latest
-}
-
-// A lease is a sealer's view of META/seal. Only keep is safe for concurrent use. Changes of
-// the state are stored when the lease is renewed or released.
+// A lease is a sealer's view of META/seal.
 type lease struct {
-	store  bucketstore.Store
-	now    func() time.Time
-	holder string
-	token  string
-
-	// keeping guards the fields below during a walk.
-	keeping sync.Mutex
+	*meta.Lease
 	state
-	cell meta.Cell
-	// renewed is when the lease was last renewed, in milliseconds.
-	renewed int64
 }
 
 func newLease(store bucketstore.Store, now func() time.Time, holder string) *lease {
-	return &lease{store: store, now: now, holder: holder, token: rand.Text()}
+	l := new(lease)
+	l.Lease = meta.NewLease(store, series.MetaSeal, now, holder, &l.state, &l.Holding)
+	return l
 }
 
 // take reads the row and takes the lease for a turn, unless the turn is done. If another
 // sealer has it the error is ErrHeld.
 func (l *lease) take(ctx context.Context, t turn) error {
-	if err := l.read(ctx); err != nil {
+	l.state = state{}
+	if err := l.Read(ctx); err != nil {
 		return err
 	}
 	if l.isDone(t) {
 		return nil
 	}
-	if l.isHeld(l.token, l.now().UnixMilli()) {
+	if l.IsHeld() {
 		return fmt.Errorf("%w: %s, until %s", ErrHeld, l.Holder, time.UnixMilli(l.Expires).UTC().Format(time.RFC3339))
 	}
 	l.begin(t)
-	err := l.renew(ctx)
-	if errors.Is(err, errLost) {
+	err := l.Renew(ctx)
+	if errors.Is(err, meta.ErrLost) {
 		return fmt.Errorf("%w: it was faster", ErrHeld)
 	}
 	return err
-}
-
-func (l *lease) read(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, metaTimeout)
-	defer cancel()
-	l.state = state{}
-	var err error
-	if l.cell, err = meta.ReadCell(ctx, l.store, series.MetaSeal); err != nil {
-		return fmt.Errorf("read the lease: %w", err)
-	}
-	if l.cell.Value == nil {
-		return nil
-	}
-	if err := json.Unmarshal(l.cell.Value, &l.state); err != nil {
-		return fmt.Errorf("read the lease: %w: row %q of META: %v", series.ErrCorrupt, series.MetaSeal, err)
-	}
-	return nil
-}
-
-// keep renews the lease, and stores the progress, if a third of its time has passed. take
-// must have succeeded. After an error the holder is unknown, except that errLost says that
-// another sealer has the lease.
-func (l *lease) keep(ctx context.Context) error {
-	l.keeping.Lock()
-	defer l.keeping.Unlock()
-	if age := l.now().UnixMilli() - l.renewed; age >= 0 && age < leaseTime.Milliseconds()/3 {
-		return nil
-	}
-	return l.renew(ctx)
-}
-
-func (l *lease) renew(ctx context.Context) error {
-	now := l.now()
-	next := l.state
-	next.Holder, next.Token, next.Expires = l.holder, l.token, now.Add(leaseTime).UnixMilli()
-	return l.write(ctx, now.UnixMilli(), next)
-}
-
-// release ends the lease and stores the progress.
-func (l *lease) release(ctx context.Context) error {
-	next := l.state
-	next.Token, next.Expires = "", 0
-	return l.write(ctx, l.now().UnixMilli(), next)
-}
-
-func (l *lease) write(ctx context.Context, now int64, next state) error {
-	ctx, cancel := context.WithTimeout(ctx, metaTimeout)
-	defer cancel()
-	value, err := json.Marshal(next)
-	if err != nil {
-		return err
-	}
-	cell, won, err := meta.CompareAndSet(ctx, l.store, series.MetaSeal, l.cell, value, now)
-	switch {
-	case err != nil:
-		return fmt.Errorf("write the lease: %w", err)
-	case !won:
-		return errLost
-	}
-	l.state, l.cell, l.renewed = next, cell, now
-	return nil
 }

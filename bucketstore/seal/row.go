@@ -47,7 +47,7 @@ type rowSealer struct {
 	// maxLate is the constant, or less in tests.
 	maxLate int
 	samples merge.Row
-	encoder encoder
+	encoder bucketstore.ChunkEncoder
 	windows []window
 	chunks  []chunkCell
 	// waiting are the windows with cells in the raw families of other turns.
@@ -260,7 +260,7 @@ func (r *rowSealer) window(p *plan, w *window, base, readAt int64, fit int) erro
 			}
 		}
 	}
-	sealed, err := r.encoder.encode(&r.samples, stamp)
+	sealed, err := r.encoder.Encode(&r.samples, stamp)
 	if err != nil {
 		return err
 	}

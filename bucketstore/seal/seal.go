@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/promtable/promtable/bucketstore"
+	"github.com/promtable/promtable/bucketstore/meta"
 	"github.com/promtable/promtable/series"
 )
 
@@ -41,6 +42,10 @@ type Config struct {
 	// Workers is how many batches of 200 rows are read and written at the same time. 0 is
 	// DefaultWorkers.
 	Workers int
+	// Held, if set, returns a function that says which rows must not be sealed now: those of a
+	// series, by its key, from a base on. It is called before each step. A row that it leaves
+	// out is sealed by a later round.
+	Held func(ctx context.Context, schema series.Schema) (func(seriesKey []byte, base int64) bool, error)
 	// Clock says whether our clock is in doubt; nothing is sealed while it is. The caller
 	// runs it. Nil is a clock that is never in doubt.
 	Clock *Clock
@@ -92,6 +97,11 @@ func New(cfg Config) (*Sealer, error) {
 	}
 	if cfg.Logger == nil {
 		cfg.Logger = log.NewNopLogger()
+	}
+	if cfg.Held == nil {
+		cfg.Held = func(context.Context, series.Schema) (func([]byte, int64) bool, error) {
+			return func([]byte, int64) bool { return false }, nil
+		}
 	}
 	s := &Sealer{
 		cfg:          cfg,
@@ -157,7 +167,7 @@ func (s *Sealer) once(ctx context.Context) error {
 		return errTurnOver // the clock was set meanwhile
 	}
 	err := s.lease.take(ctx, t)
-	if s.lease.cell.Value != nil && s.lease.Sealed != [4]int64{} {
+	if s.lease.Exists() && s.lease.Sealed != [4]int64{} {
 		s.metrics.oldest.Store(s.lease.oldest())
 	}
 	if err != nil || s.lease.isDone(t) {
@@ -196,7 +206,7 @@ func (s *Sealer) waitForClock(ctx context.Context) error {
 
 // release ends the lease, even if ctx has ended. If that fails the lease expires.
 func (s *Sealer) release(ctx context.Context) {
-	if err := s.lease.release(context.WithoutCancel(ctx)); err != nil && !errors.Is(err, errLost) {
+	if err := s.lease.Release(context.WithoutCancel(ctx)); err != nil && !errors.Is(err, meta.ErrLost) {
 		level.Warn(s.cfg.Logger).Log("msg", "the lease of the sealer was not released; it expires", "err", err)
 	}
 }

@@ -1,6 +1,7 @@
 package seal_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -588,5 +589,48 @@ func TestTenants(t *testing.T) {
 	}
 	if _, err := seal.New(seal.Config{Store: store, Tenants: []string{""}, Now: time.Now}); err == nil {
 		t.Error("a tenant without a name is accepted")
+	}
+}
+
+// TestHeld: rows that are held are left as they are, and sealed by a later turn.
+func TestHeld(t *testing.T) {
+	b := newBench(t, newMemory())
+	up, down := b.named("up"), b.named("down")
+	for n := range int64(5) {
+		b.write(up, window0+n*1000, float(1))
+		b.write(down, window0+n*1000, float(2))
+	}
+	b.now = window0 + 2*series.Window + hour
+	held := func(cfg *seal.Config) {
+		cfg.Held = func(context.Context, series.Schema) (func([]byte, int64) bool, error) {
+			return func(key []byte, base int64) bool {
+				return bytes.Equal(key, up.key) && base == window0&^(series.Period-1)
+			}, nil
+		}
+	}
+	if err := b.sealer(held).Once(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if n := b.check(); n[series.FamilyChunk] != 1 || n[series.RawFamily(window0, window0)] != 5 {
+		t.Errorf("cells: %v", n)
+	}
+	failed := errors.New("META is down")
+	err := b.sealer(func(cfg *seal.Config) {
+		cfg.Held = func(context.Context, series.Schema) (func([]byte, int64) bool, error) { return nil, failed }
+	}).Once(t.Context())
+	if err != nil { // the turn is done
+		t.Error(err)
+	}
+	b.seal(6)
+	if n := b.check(); n[series.FamilyChunk] != 2 || n[series.RawFamily(window0, window0)] != 0 {
+		t.Errorf("cells after the next turn: %v", n)
+	}
+	b.write(up, b.now, float(3))
+	b.now += 2 * series.Window
+	err = b.sealer(func(cfg *seal.Config) {
+		cfg.Held = func(context.Context, series.Schema) (func([]byte, int64) bool, error) { return nil, failed }
+	}).Once(t.Context())
+	if !errors.Is(err, failed) {
+		t.Errorf("%v", err)
 	}
 }

@@ -268,6 +268,10 @@ func (w *walker) step(ctx context.Context, st span, ranges []series.RowRange) (n
 		return 0, errTurnOver
 	}
 	base, _ := series.Split(st.period)
+	held, err := w.s.cfg.Held(ctx, st.schema)
+	if err != nil {
+		return 0, fmt.Errorf("find the rows that must not be sealed: %w", err)
+	}
 	var keys [][]byte
 	var last []byte
 	err = w.s.scanIndex(ctx, ranges, w.s.rowsInStep(), func(row bucketstore.Row) {
@@ -277,7 +281,7 @@ func (w *walker) step(ctx context.Context, st span, ranges []series.RowRange) (n
 		switch {
 		case err != nil:
 			w.s.failed(1, "posting not read", err)
-		case period == st.period:
+		case period == st.period && !held(seriesKey, base):
 			keys = append(keys, st.schema.AppendRowKey(nil, seriesKey, base))
 		}
 	})
@@ -291,7 +295,7 @@ func (w *walker) step(ctx context.Context, st span, ranges []series.RowRange) (n
 	}
 	w.at.Posting = last
 	w.count(n)
-	return n, w.s.lease.keep(ctx)
+	return n, w.s.lease.Keep(ctx)
 }
 
 // sealParts seals rows of the bucket at base. Each worker has a range of the keys, which are

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -15,9 +16,9 @@ func TestEveryFlagNeedsItsValue(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	switches := []string{"bigtable.client-metrics", "bigtable.create-tables", "bigtable.direct-access", "buffer.enabled", "seal.enabled"}
-	commands := map[string][]string{"interval": {commandCompact}}
-	names := []string{"interval"}
+	switches := []string{"rollup.enabled", "bigtable.client-metrics", "bigtable.create-tables", "bigtable.direct-access", "buffer.enabled", "seal.enabled", "web.enable-admin-api"}
+	commands := map[string][]string{"interval": {commandCompact}, "match": {commandDelete}, "start": {commandDelete}, "end": {commandDelete}}
+	names := slices.Collect(maps.Keys(commands))
 	for name := range o.api.Flags {
 		if !slices.Contains(switches, name) {
 			names = append(names, name)

@@ -15,6 +15,8 @@ import (
 
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/bucketstore/buffer"
+	"github.com/promtable/promtable/bucketstore/deletion"
+	"github.com/promtable/promtable/bucketstore/downsample"
 	"github.com/promtable/promtable/bucketstore/meta"
 	"github.com/promtable/promtable/bucketstore/seal"
 	"github.com/promtable/promtable/series"
@@ -41,12 +43,14 @@ type sealOptions struct {
 // commands adds the subcommands, and the flags that belong to one of them.
 func (o *options) commands(app *kingpin.Application) {
 	app.Command(commandServe, "Serve. This is the default command.").Default()
-	compact := app.Command(commandCompact, "Seal raw cells in Bigtable to chunks, without serving. Ends when all that is due is sealed.")
+	compact := app.Command(commandCompact, "Seal raw cells in Bigtable to chunks, and make rollups, without serving. Ends when all that is due is done.")
 	compact.Flag("interval", "Do not end, but seal again at this interval.").DurationVar(&o.seal.interval)
 	o.logCommands(app)
+	o.deleteCommand(app)
 	o.checkCommand(app)
 	o.schemaCommand(app)
 	o.estimateCommand(app)
+	o.demoCommand(app)
 }
 
 func (o *options) sealFlags(app *kingpin.Application) {
@@ -114,6 +118,10 @@ func compact(ctx context.Context, o *options, logger log.Logger) (err error) {
 		return err
 	}
 
+	records, err := deletion.Open(ctx, deletion.Config{Meta: about, Schema: schema, Now: time.Now, Shared: true, Logger: logger})
+	if err != nil {
+		return err
+	}
 	running, stop := context.WithCancel(ctx)
 	clock := newClock(o, store, nil, logger, nil)
 	defer func() { leave(context.WithoutCancel(ctx), clock, logger) }()
@@ -121,26 +129,50 @@ func compact(ctx context.Context, o *options, logger log.Logger) (err error) {
 	comparing.Go(func() { clock.Run(running) })
 	defer comparing.Wait()
 	defer stop()
-	sealer, err := newSealer(o, schema, store, clock, logger, nil)
+	sealer, err := newSealer(o, schema, store, clock, records, logger, nil)
+	if err != nil {
+		return err
+	}
+	maker, err := compactRollups(ctx, o, schema, store, about, clock, logger)
 	if err != nil {
 		return err
 	}
 	level.Info(logger).Log("msg", "sealing begins when clocks are compared and its turn has come, in half an hour at most")
 	if o.seal.interval > 0 {
+		if maker != nil {
+			comparing.Go(func() { maker.Run(running) })
+		}
 		sealer.Run(ctx, o.seal.interval)
 		return nil
 	}
-	switch err := sealer.Once(ctx); {
+	err = sealer.Once(ctx)
+	if err == nil && maker != nil {
+		err = maker.Once(ctx)
+	}
+	switch {
 	case ctx.Err() != nil:
 		level.Info(logger).Log("msg", "stopped; the next compact continues from here")
-	case errors.Is(err, seal.ErrHeld):
+	case errors.Is(err, seal.ErrHeld), errors.Is(err, downsample.ErrHeld):
 		level.Info(logger).Log("msg", "nothing to do", "reason", err)
 	case err != nil:
 		return err
 	default:
-		level.Info(logger).Log("msg", "all that was due is sealed")
+		level.Info(logger).Log("msg", "all that was due is sealed, and its rollups are made")
 	}
 	return nil
+}
+
+// compactRollups returns what makes the rollups of a store without serving, or nil if none are made.
+func compactRollups(ctx context.Context, o *options, schema series.Schema, store bucketstore.Store, about *meta.Store, clock *seal.Clock, logger log.Logger) (*downsample.Maker, error) {
+	days, err := downsample.Open(ctx, downsample.Config{Store: store, Schema: schema, Now: time.Now, Logger: logger})
+	if err != nil {
+		return nil, err
+	}
+	horizons, err := about.Horizons(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return newMaker(o, days, clock, downsample.MakerConfig{Horizon: func() int64 { return horizons[bucketstore.Raw] }})
 }
 
 // newClock returns the clock of a process that writes to a store on Bigtable or seals it,
@@ -171,18 +203,24 @@ func leave(ctx context.Context, clock *seal.Clock, logger log.Logger) {
 	}
 }
 
-func newSealer(o *options, schema series.Schema, store bucketstore.Store, clock *seal.Clock, logger log.Logger, reg prometheus.Registerer) (*seal.Sealer, error) {
+// processName names this process as the holder of a lease, for operators.
+func processName() string {
 	host, err := os.Hostname()
 	if err != nil {
 		host = "unknown"
 	}
+	return fmt.Sprintf("%s:%d", host, os.Getpid())
+}
+
+func newSealer(o *options, schema series.Schema, store bucketstore.Store, clock *seal.Clock, records *deletion.Records, logger log.Logger, reg prometheus.Registerer) (*seal.Sealer, error) {
 	return seal.New(seal.Config{
 		Store:         bucketstore.Patient(store),
 		Schema:        schema,
 		Now:           time.Now,
-		Holder:        fmt.Sprintf("%s:%d", host, os.Getpid()),
+		Holder:        processName(),
 		RowsPerSecond: o.seal.rowsPerSecond,
 		Workers:       o.seal.workers,
+		Held:          records.Covered,
 		Clock:         clock,
 		Logger:        logger,
 		Registerer:    reg,
@@ -198,7 +236,7 @@ func (a *adapter) startSealing(ctx context.Context, store bucketstore.Store) (*s
 		return &running, nil
 	}
 	if a.o.seal.enabled {
-		sealer, err := newSealer(a.o, a.schema, store, a.clock, a.logger, a.reg)
+		sealer, err := newSealer(a.o, a.schema, store, a.clock, a.records, a.logger, a.reg)
 		if err != nil {
 			return nil, err
 		}

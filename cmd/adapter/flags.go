@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -62,9 +63,15 @@ type options struct {
 	retention retentionOptions
 	schema    schemaOptions
 	estimate  estimateOptions
+	demo      demoOptions
 
 	command string
 	seal    sealOptions
+	// rollups says that they are made while serving.
+	rollups bool
+	// adminAPI turns on the requests that delete samples.
+	adminAPI bool
+	delete   deleteOptions
 	// discardLog is the ID of a lost log that a start discards, forgetLog the argument of
 	// buffer forget.
 	discardLog, forgetLog string
@@ -79,6 +86,11 @@ type options struct {
 	selfScrape time.Duration
 	logLevel   string
 	logFormat  string
+
+	// prepare, if set, is called before the store is opened, onReady when requests are answered, with the URL of the
+	// adapter. Both end early when ctx does.
+	prepare func(ctx context.Context) error
+	onReady func(ctx context.Context, url string)
 
 	// existing says that a command needs an existing store: it creates none. Tests replace
 	// netListen, storeTimeout, reachTimeout and diskUsage.
@@ -104,6 +116,7 @@ func parseFlags(args []string) (*options, error) {
 	o.retentionFlags(app)
 	o.bufferFlags(app)
 	o.sealFlags(app)
+	o.rollupFlags(app)
 	o.limitFlags(app)
 	o.haFlags(app)
 	o.queryFlags(app)
@@ -136,8 +149,10 @@ func parseFlags(args []string) (*options, error) {
 }
 
 func (o *options) webFlags(app *kingpin.Application) {
-	app.Flag("web.listen-address", "Address to listen on; host:0 takes a free port. Repeatable.").Default(":9201").StringsVar(&o.listen)
+	o.given["web.listen-address"] = new(bool)
+	app.Flag("web.listen-address", "Address to listen on; host:0 takes a free port. Repeatable.").Default(":9201").IsSetByUser(o.given["web.listen-address"]).StringsVar(&o.listen)
 	app.Flag("web.config.file", "File that turns on TLS or basic auth, in the format of Prometheus' exporter-toolkit.").StringVar(&o.webConfig)
+	app.Flag("web.enable-admin-api", "Serve /api/v1/admin/tsdb/delete_series and clean_tombstones, which delete samples.").BoolVar(&o.adminAPI)
 	app.Flag("shutdown.timeout", "How long a stop waits for running requests.").Default("30s").DurationVar(&o.shutdownTimeout)
 }
 
@@ -171,7 +186,8 @@ func (o *options) bufferFlags(app *kingpin.Application) {
 	app.Flag("buffer.enabled", "Keep new samples in a log and in memory, and write them as chunks later. All samples of a series must go to the same adapter. "+
 		"With Bigtable it is off by default.").
 		Default("true").IsSetByUser(o.given["buffer.enabled"]).BoolVar(&o.buffered)
-	app.Flag("buffer.path", "Directory of the log. Default: buffer in the directory of the embedded store, or ./buffer with Bigtable.").StringVar(&o.bufferPath)
+	o.given["buffer.path"] = new(bool)
+	app.Flag("buffer.path", "Directory of the log. Default: buffer in the directory of the embedded store, or ./buffer with Bigtable.").IsSetByUser(o.given["buffer.path"]).StringVar(&o.bufferPath)
 	app.Flag("buffer.fsync", "When the log is synced to the disk: always is before each answer; otherwise an interval such as 1s. "+
 		"With an interval, loss of power loses the samples acknowledged since the last sync; a crash of the process loses none.").
 		Default("always").StringVar(&o.bufferFsync)
@@ -339,6 +355,9 @@ func (o *options) check() error {
 		return err
 	}
 	if err := o.checkEstimate(); err != nil {
+		return err
+	}
+	if err := o.checkDemo(); err != nil {
 		return err
 	}
 	if err := o.checkBuffer(); err != nil {

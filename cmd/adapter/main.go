@@ -54,6 +54,8 @@ func main() {
 		commandCheck:        checkStored,
 		commandSchemaApply:  applySchema,
 		commandEstimate:     printEstimate,
+		commandDemo:         demonstrate,
+		commandDelete:       deleteSamples,
 	}[o.command]
 	if err := do(ctx, o, logger); err != nil {
 		level.Error(logger).Log("msg", "adapter failed", "err", err)

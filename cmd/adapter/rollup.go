@@ -8,10 +8,13 @@ import (
 	"sync"
 	"time"
 
+	"github.com/alecthomas/kingpin/v2"
+
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/bucketstore/buffer"
 	"github.com/promtable/promtable/bucketstore/downsample"
 	"github.com/promtable/promtable/bucketstore/retention"
+	"github.com/promtable/promtable/bucketstore/seal"
 	"github.com/promtable/promtable/series/rollup"
 )
 
@@ -21,6 +24,11 @@ func (a *adapter) openDays(ctx context.Context, rows bucketstore.Store) (err err
 		Store: rows, Schema: a.schema, Now: time.Now, Sole: a.o.backend == backendEmbedded, Logger: a.logger,
 	})
 	return err
+}
+
+func (o *options) rollupFlags(app *kingpin.Application) {
+	app.Flag("rollup.enabled", "Make rollups while serving. Of several adapters on Bigtable only one does at a time. Without it, adapter compact has to make them.").
+		Default("true").BoolVar(&o.rollups)
 }
 
 // rollupResolutions are the resolutions of rollups, as package bucketstore has them.
@@ -50,36 +58,42 @@ func (a *adapter) sources(now time.Time) rollup.Sources {
 
 // release makes the rollups of samples before cut final, and returns up to which time they are.
 func (a *adapter) release(ctx context.Context, cut int64) (int64, error) {
-	if a.maker == nil { // at the start
+	if a.maker == nil { // at the start, or another process makes rollups
 		return a.days.Released(), nil
 	}
 	return a.maker.Release(ctx, cut)
 }
 
-// openMaker opens what makes rollups, if any are made.
+// openMaker opens what makes rollups, if that is enabled.
 func (a *adapter) openMaker(appender bucketstore.Appender) (err error) {
-	resolutions := a.o.resolutions()
-	if len(resolutions) == 0 {
+	if !a.o.rollups {
 		return nil
+	}
+	cfg := downsample.MakerConfig{
+		Horizon:    func() int64 { return a.retention.Horizon(bucketstore.Raw) },
+		Registerer: a.reg,
+	}
+	if b, ok := appender.(*buffer.Buffer); ok {
+		cfg.Flush = b.Flush
+	}
+	a.maker, err = newMaker(a.o, a.days, a.clock, cfg)
+	return err
+}
+
+// newMaker returns what makes rollups, or nil if none are made. clock may be nil.
+func newMaker(o *options, days *downsample.Days, clock *seal.Clock, cfg downsample.MakerConfig) (*downsample.Maker, error) {
+	if cfg.Resolutions = o.resolutions(); len(cfg.Resolutions) == 0 {
+		return nil, nil
 	}
 	host, err := os.Hostname()
 	if err != nil {
 		host = "unknown"
 	}
-	cfg := downsample.MakerConfig{
-		Resolutions: resolutions,
-		Horizon:     func() int64 { return a.retention.Horizon(bucketstore.Raw) },
-		Holder:      fmt.Sprintf("%s:%d", host, os.Getpid()),
-		Registerer:  a.reg,
+	cfg.Holder = fmt.Sprintf("%s:%d", host, os.Getpid())
+	if clock != nil {
+		cfg.InDoubt = clock.Err
 	}
-	if b, ok := appender.(*buffer.Buffer); ok {
-		cfg.Flush = b.Flush
-	}
-	if a.clock != nil {
-		cfg.InDoubt = a.clock.Err
-	}
-	a.maker, err = downsample.NewMaker(a.days, cfg)
-	return err
+	return downsample.NewMaker(days, cfg)
 }
 
 // startRollups makes rollups until ctx ends.

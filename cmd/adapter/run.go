@@ -21,6 +21,7 @@ import (
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/bucketstore/bigtable"
 	"github.com/promtable/promtable/bucketstore/buffer"
+	"github.com/promtable/promtable/bucketstore/deletion"
 	"github.com/promtable/promtable/bucketstore/disk"
 	"github.com/promtable/promtable/bucketstore/downsample"
 	"github.com/promtable/promtable/bucketstore/meta"
@@ -62,7 +63,13 @@ func run(ctx context.Context, o *options, logger log.Logger) (err error) {
 	defer a.server.close()
 	a.server.start(cancel)
 
-	served, err := a.open(ctx)
+	var served handlers
+	if o.prepare != nil {
+		err = o.prepare(ctx)
+	}
+	if err == nil {
+		served, err = a.open(ctx)
+	}
 	if err == nil {
 		err = a.server.serve(ctx, served)
 	} else {
@@ -94,6 +101,8 @@ type adapter struct {
 	days *downsample.Days
 	// maker is nil if no rollups are made.
 	maker *downsample.Maker
+	// records are the samples that are deleted.
+	records *deletion.Records
 	// kept are the tables with the ages to which they keep cells.
 	kept []bucketstore.TableSpec
 	// clock is compared with those of other adapters. It is nil on the embedded store.
@@ -141,13 +150,13 @@ func (a *adapter) open(ctx context.Context) (served handlers, err error) {
 	if err != nil {
 		return served, err
 	}
+	if bytes := a.o.resultsCache.Base2Bytes; bytes > 0 {
+		a.results = resultcache.New(int64(bytes), a.reg)
+	}
 	store, appender, err := a.openAppender(ctx, rows)
 	a.onClose("close the store", store.Close)
 	if err != nil {
 		return served, err
-	}
-	if bytes := a.o.resultsCache.Base2Bytes; bytes > 0 {
-		a.results = resultcache.New(int64(bytes), a.reg)
 	}
 	e, err := newEngine(a, store, appender)
 	if err != nil {
@@ -159,7 +168,8 @@ func (a *adapter) open(ctx context.Context) (served handlers, err error) {
 		return e.Close(ctx)
 	})
 	slow := request.NewSlowLog(request.SlowConfig{Logger: a.logger, Registerer: a.reg, Now: time.Now, SlowerThan: a.o.slowerThan})
-	queries, err := newAPI(a, e, slow)
+	executor := a.newExecutor(store, e)
+	queries, err := newAPI(a, e, executor, slow)
 	if err != nil {
 		return served, err
 	}
@@ -175,7 +185,7 @@ func (a *adapter) open(ctx context.Context) (served handlers, err error) {
 	if err := a.openMaker(appender); err != nil {
 		return served, err
 	}
-	if err := a.startBackground(ctx, sealing, appender, e); err != nil {
+	if err := a.startBackground(ctx, sealing, appender, e, executor); err != nil {
 		return served, err
 	}
 	return handlers{protocols: newRemote(a.o, e, queries, slow, a.logger, a.reg), queries: queries, page: page}, nil
@@ -183,7 +193,7 @@ func (a *adapter) open(ctx context.Context) (served handlers, err error) {
 
 // startBackground starts what runs beside requests, until close. sealing is the store of the
 // sealer.
-func (a *adapter) startBackground(ctx context.Context, sealing bucketstore.Store, appender bucketstore.Appender, e *engine.Engine) error {
+func (a *adapter) startBackground(ctx context.Context, sealing bucketstore.Store, appender bucketstore.Appender, e *engine.Engine, executor *deletion.Executor) error {
 	ctx, stop := context.WithCancel(ctx)
 	var running []*sync.WaitGroup
 	a.onClose("", func() error {
@@ -196,9 +206,10 @@ func (a *adapter) startBackground(ctx context.Context, sealing bucketstore.Store
 		}
 		return nil
 	})
-	var expiring sync.WaitGroup
-	expiring.Go(func() { a.retention.Run(ctx) })
-	running = append(running, &expiring)
+	var removing sync.WaitGroup
+	removing.Go(func() { a.retention.Run(ctx) })
+	removing.Go(func() { executor.Run(ctx) })
+	running = append(running, &removing)
 	running = append(running, a.startWatchingLogs(ctx, appender))
 	running = append(running, startSelfScrape(ctx, a.o, e, a.server.instance(), a.logger, a.reg))
 	sealer, err := a.startSealing(ctx, sealing)
@@ -309,12 +320,13 @@ func (a *adapter) openAppender(ctx context.Context, rows bucketstore.Store) (buc
 		if err := checkNoLog(ctx, a.o, terms); err != nil {
 			return rows, nil, err
 		}
-		if err := a.openRetention(ctx, rows); err != nil {
+		if err := a.openRemoval(ctx, rows); err != nil {
 			return rows, nil, err
 		}
 		a.clock = newClock(a.o, rows, nil, a.logger, a.reg)
 		rows = bucketstore.Isolate(a.days.Counted(rows), time.Now) // also for exemplars
 		direct := bucketstore.NewDirect(rows, a.schema, time.Now, a.clock.RawFrom)
+		direct.OnArrival(a.records.Arrival)
 		if a.clock != nil {
 			if a.lastTime, err = a.clock.Latest(ctx); err != nil {
 				return rows, nil, err
@@ -328,12 +340,13 @@ func (a *adapter) openAppender(ctx context.Context, rows bucketstore.Store) (buc
 	if err != nil {
 		return rows, nil, err
 	}
-	if err := a.openRetention(ctx, rows); err != nil {
+	if err := a.openRemoval(ctx, rows); err != nil {
 		return rows, nil, errors.Join(err, dir.Close())
 	}
 	cfg := bufferConfig(a.o)
 	cfg.Store = a.days.Counted(rows)
 	cfg.Cut = a.retention.Horizon(bucketstore.Raw)
+	cfg.Barriers = a.records.Barriers()
 	cfg.Schema = a.schema
 	cfg.Logger = a.logger
 	cfg.Registerer = a.reg
@@ -348,6 +361,9 @@ func (a *adapter) openAppender(ctx context.Context, rows bucketstore.Store) (buc
 	b, err := buffer.Open(ctx, dir, cfg)
 	if err != nil {
 		return rows, nil, adviseLog(a.o, err)
+	}
+	if err := a.records.SetBuffer(ctx, b); err != nil {
+		return b, nil, err
 	}
 	a.clock = newClock(a.o, rows, b, a.logger, a.reg)
 	a.failingRows = b.FailingRows
@@ -389,6 +405,9 @@ func newEngine(a *adapter, store bucketstore.Store, appender bucketstore.Appende
 	cfg.Cut = a.retention.RawCut
 	cfg.IndexCut = a.retention.OldestCut
 	cfg.Sources = a.sources
+	if a.records != nil {
+		cfg.Deletions = a.records
+	}
 	cfg.Logger = a.logger
 	cfg.Registerer = a.reg
 	cfg.IndexMemory = int(o.indexMemory.Base2Bytes)
@@ -444,12 +463,15 @@ func newRemote(o *options, e *engine.Engine, queries *api.API, slow *request.Slo
 }
 
 // newAPI returns Prometheus' HTTP API.
-func newAPI(a *adapter, e *engine.Engine, slow *request.SlowLog) (*api.API, error) {
+func newAPI(a *adapter, e *engine.Engine, executor *deletion.Executor, slow *request.SlowLog) (*api.API, error) {
 	o, cfg := a.o, a.o.api
 	cfg.SlowLog = slow
 	cfg.MaxMemory, cfg.MaxTotalMemory = unbounded(int(o.queryMemory.Base2Bytes)), unbounded(int(o.totalMemory.Base2Bytes))
 	cfg.Engine = e
 	cfg.Results = a.results
+	if o.adminAPI {
+		cfg.Admin = deleter{e, executor}
+	}
 	cfg.Now = time.Now
 	cfg.Logger = a.logger
 	cfg.Registerer = a.reg

@@ -140,6 +140,9 @@ func (s *server) serve(ctx context.Context, h handlers) error {
 	url := s.scheme + "://" + s.address("localhost")
 	level.Info(s.logger).Log("msg", "ready to serve", "address", s.listeners[0].Addr(),
 		"remote_write", url+"/api/v1/write", "remote_read", url+"/api/v1/read", "grafana", url, "page", url+"/")
+	if s.o.onReady != nil {
+		s.o.onReady(ctx, url)
+	}
 	<-ctx.Done()
 	return s.shutdown()
 }

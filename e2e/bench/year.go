@@ -63,14 +63,12 @@ func runYear(ctx context.Context, args []string) (err error) {
 	if err != nil {
 		return err
 	}
-	y.adapter = newAdapter(p, strings.Fields(adapterArgs))
+	y.adapter = newAdapter(p, append(strings.Fields(adapterArgs), "--query.timeout=1h")) // from samples it takes minutes
 	fmt.Printf("%s, %d cores, %s, load %s before\n\n    %s\n\n", time.Now().UTC().Format(time.DateOnly), runtime.NumCPU(), runtime.Version(), load(), commandLine(append([]string{"year"}, args...)))
 	y.table = table{{fmt.Sprintf("%d series, %d days, a sample each %v", y.workload.Series, y.days, y.workload.Interval), ""}}
-	if err := y.run(ctx); err != nil {
-		return err
-	}
-	fmt.Println(y.table)
-	return nil
+	err = y.run(ctx)
+	fmt.Println(y.table) // what is known so far, too
+	return err
 }
 
 func (y *year) run(ctx context.Context) error {

@@ -57,6 +57,10 @@ func TestRefusedFlags(t *testing.T) {
 		{"no time to write", []string{"--write.timeout=0s"}, 2, "--write.timeout"},
 		{"no time to stop", []string{"--shutdown.timeout=0s"}, 2, "--shutdown.timeout"},
 		{"negative limit", []string{"--read.max-samples=-1"}, 2, "--read.max-samples"},
+		{"a demonstration elsewhere", []string{"demo", "--storage.path=x"}, 2, "--dir"},
+		{"a demonstration with a log", []string{"demo", "--buffer.path=x"}, 2, "--buffer.path"},
+		{"a demonstration on Bigtable", append([]string{"demo"}, bigtable...), 2, "--storage.backend"},
+		{"a demonstration of nothing", []string{"demo", "--years=0"}, 2, "--years=0"},
 		{"no such web config", []string{"--storage.path=" + t.TempDir(), "--web.config.file=/no/such/file"}, 1, "/no/such/file"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -41,11 +41,13 @@ func wantHours(t *testing.T, a *harness.Adapter, now int64, hours int) {
 }
 
 // TestRetention starts adapters with other retentions on what one wrote that was killed. On
-// Bigtable a flag hides only: nothing is deleted, so a longer one shows all again.
+// Bigtable a flag hides only: nothing is deleted, so a longer one shows all again. No rollups are made, for which samples would
+// wait.
 func TestRetention(t *testing.T) {
 	const kept, all, raw = 3 * 24, 20 * 24, "--retention.resolution-raw="
 	for _, open := range harness.Backends() {
 		b := open(t)
+		b.Args = append(b.Args, "--retention.resolution-5m=off", "--retention.resolution-1h=off")
 		t.Run(b.Name, func(t *testing.T) {
 			embedded := strings.HasPrefix(b.Name, "embedded")
 			now := harness.NowMillis()
@@ -95,9 +97,10 @@ func TestRetention(t *testing.T) {
 }
 
 // TestRetentionSize: a store that is too large loses its oldest days, and keeps the newest
-// three.
+// three. No rollups are made, for which they would wait.
 func TestRetentionSize(t *testing.T) {
 	b := harness.Embedded(t)
+	b.Args = append(b.Args, "--retention.resolution-5m=off", "--retention.resolution-1h=off")
 	now := harness.NowMillis()
 	sent := hourly(now, 20*24, 0)
 	a := harness.StartAdapter(t, b)

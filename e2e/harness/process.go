@@ -129,11 +129,25 @@ func (p *Process) Kill(t testing.TB) {
 // Terminate asks the program to end, and wants it to do so cleanly.
 func (p *Process) Terminate(t testing.TB) {
 	t.Helper()
-	p.signal(t, syscall.SIGTERM)
+	p.end(t, syscall.SIGTERM)
+}
+
+// Interrupt is Terminate as Ctrl-C asks.
+func (p *Process) Interrupt(t testing.TB) {
+	t.Helper()
+	p.end(t, syscall.SIGINT)
+}
+
+func (p *Process) end(t testing.TB, s syscall.Signal) {
+	t.Helper()
+	p.signal(t, s)
 	if code := p.wait(t); code != 0 {
-		t.Fatalf("%s ended with code %d after SIGTERM:\n%s", p.name, code, p.log.tail(30))
+		t.Fatalf("%s ended with code %d after %v:\n%s", p.name, code, s, p.log.tail(30))
 	}
 }
+
+// Printed returns all lines that the program has printed.
+func (p *Process) Printed() string { return p.log.text() }
 
 func (p *Process) signal(t testing.TB, s syscall.Signal) {
 	t.Helper()

@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/chromedp/chromedp/kb"
 	"github.com/prometheus/prometheus/model/histogram"
@@ -200,6 +201,64 @@ func (p *browserPage) checkZoom() {
 	p.back(`!new URLSearchParams(location.search).has("end")`)
 	p.wantParameters("tab", "query", "expr", "page_gauge", "view", "graph", "range", "3600")
 	p.checkGauges()
+}
+
+// TestPageResolution: a graph of a long time has steps and times of whole hours, or of whole 5 minutes, and asks for raw samples if
+// it is told to.
+func TestPageResolution(t *testing.T) {
+	p := newPage(t, startPaged(t))
+	const bodies = `(() => {
+		const ask = fetch;
+		window.bodies = [];
+		window.fetch = (url, options) => {
+			window.bodies.push(String(options.body));
+			return ask(url, options);
+		};
+		return true;
+	})()`
+	last := func() url.Values {
+		t.Helper()
+		asked, err := url.ParseQuery(evaluate[string](p, "window.bodies.at(-1)"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return asked
+	}
+	for _, c := range []struct{ seconds, bucket, step float64 }{{3600, 1, 15}, {86_400, 300, 300}, {604_800, 300, 2400}, {94_608_000, 3600, 105 * 3600}} {
+		p.open("expr", "page_gauge")
+		evaluate[bool](p, bodies)
+		evaluate[bool](p, fmt.Sprintf(`(() => {
+			document.querySelector("#query select[name=range]").value = "%.0f";
+			document.querySelector("#query input[value=graph]").click();
+			return true;
+		})()`, c.seconds))
+		p.wantParameters("view", "graph", "range", fmt.Sprint(int(c.seconds)))
+		p.settle()
+		asked := last()
+		start, step := mustFloat(t, asked.Get("start")), mustFloat(t, asked.Get("step"))
+		end := mustFloat(t, asked.Get("end"))
+		long, late := end-start, float64(time.Now().Unix())-end
+		if c.bucket > 1 && (math.Mod(start, c.bucket) != 0 || math.Mod(long, step) != 0) || step != c.step || long > c.seconds+1 || long < c.seconds-step-c.bucket ||
+			late > c.bucket+60 || asked.Has("max_source_resolution") {
+			t.Errorf("for %.0f s the page asks %v", c.seconds, asked)
+		}
+	}
+	p.choose("#query select[name=res]", "Raw (samples)")
+	p.wantParameters("range", "94608000", "res", "0s")
+	p.settle()
+	if asked := last(); asked.Get("max_source_resolution") != "0s" {
+		t.Errorf("for raw samples the page asks %v", asked)
+	}
+	p.shoot("query-raw")
+	p.open("expr", "page_gauge", "view", "graph", "res", "5s", "range", "7777")
+	if got := evaluate[[]string](p, `[...document.querySelectorAll("#query option:checked")].map((o) => o.text)`); !slices.Equal(got, []string{"7777 s", "5s"}) {
+		t.Errorf("the page has chosen %q", got)
+	}
+	p.expect("/api/v1/query_range", http.StatusBadRequest)
+	p.open("expr", "page_gauge", "view", "graph", "res", "raw")
+	if alerts := p.texts("[role=alert]"); len(alerts) != 1 || !strings.Contains(alerts[0], "max_source_resolution") {
+		t.Errorf("of a resolution that there is not the page says %q", alerts)
+	}
 }
 
 // back goes back to where an expression of JavaScript is true.

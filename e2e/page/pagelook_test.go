@@ -217,12 +217,12 @@ func (p *browserPage) checkChoice(light, dark colours) {
 	}{"dark": {"Light", dark, light}, "light": {"Dark", light, dark}} {
 		p.scheme(system)
 		p.open("expr", "page_gauge", "view", "graph")
-		p.choose("theme", c.choice)
+		p.choose("#theme", c.choice)
 		p.wantColours("chosen", c.other)
 		p.checkContrast(c.choice + " chosen")
 		p.reload()
 		p.wantColours("after a reload", c.other)
-		p.choose("theme", "Auto")
+		p.choose("#theme", "Auto")
 		p.wantColours("as the system prefers", c.preferred)
 		p.reload()
 		p.wantColours("as the system prefers, after a reload", c.preferred)
@@ -230,12 +230,12 @@ func (p *browserPage) checkChoice(light, dark colours) {
 }
 
 // choose selects an option by typing its name.
-func (p *browserPage) choose(id, option string) {
+func (p *browserPage) choose(selector, option string) {
 	p.Helper()
-	evaluate[bool](p, fmt.Sprintf(`(() => { document.getElementById(%q).focus(); return true })()`, id))
+	evaluate[bool](p, fmt.Sprintf(`(() => { document.querySelector(%q).focus(); return true })()`, selector))
 	p.press(option)
-	if got := evaluate[string](p, fmt.Sprintf(`document.getElementById(%q).selectedOptions[0].text`, id)); got != option {
-		p.Errorf("typing %s in #%s chooses %s", option, id, got)
+	if got := evaluate[string](p, fmt.Sprintf(`document.querySelector(%q).selectedOptions[0].text`, selector)); got != option {
+		p.Errorf("typing %s in %s chooses %s", option, selector, got)
 	}
 }
 

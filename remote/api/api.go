@@ -4,6 +4,7 @@
 //
 //	api.go          what is served, and with what limits
 //	upstream.go     Prometheus' own API package and PromQL engine, wired
+//	admin.go        deletion of samples
 //	watched.go      slow queries, and the statistics of a query
 //	storage.go      the engine as that package wants it, errors marked
 //	metadata.go     /api/v1/metadata, from the store instead of from targets
@@ -71,6 +72,8 @@ type Config struct {
 	// Cut is that of the engine. Results that read what is before it are not cached. It may be
 	// nil.
 	Cut func(now time.Time) int64
+	// Admin deletes samples. Nil turns the requests for that off.
+	Admin Admin
 	// Features are the names of parts of PromQL that are off by default, see CheckFeatures.
 	Features []string
 	// SlowLog logs slow queries. It may be nil.
@@ -155,13 +158,17 @@ func New(cfg Config) (*API, error) {
 		started: cfg.Now(),
 		passes:  gate.New(cfg.MaxConcurrent),
 	}
-	upstream, err := a.newUpstream()
+	admin := &admin{Admin: cfg.Admin, cleaning: make(chan struct{}, 1)}
+	upstream, err := a.newUpstream(admin)
 	if err != nil {
 		return nil, err
 	}
 	m := newMetrics(cfg.Registerer)
 	for _, pattern := range upstreamPatterns() {
 		a.mux.Handle(pattern, a.bounded(m.instrument(pattern, withCacheControl(withMaxResolution(upstream)))))
+	}
+	for _, pattern := range adminPatterns() {
+		a.mux.Handle(pattern, a.bounded(m.instrument(pattern, admin.withContext(upstream))))
 	}
 	for pattern, serve := range own() {
 		handler := func(w http.ResponseWriter, r *http.Request) { serve(a, w, r) }
@@ -183,7 +190,9 @@ func own() map[string]func(*API, http.ResponseWriter, *http.Request) {
 }
 
 // Patterns returns what API serves, as patterns of http.ServeMux.
-func Patterns() []string { return slices.AppendSeq(upstreamPatterns(), maps.Keys(own())) }
+func Patterns() []string {
+	return slices.AppendSeq(slices.Concat(upstreamPatterns(), adminPatterns()), maps.Keys(own()))
+}
 
 // ServeHTTP implements http.Handler.
 func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) { a.mux.ServeHTTP(w, r) }
@@ -201,19 +210,30 @@ func (a *API) bounded(next http.Handler) http.Handler {
 		control := http.NewResponseController(w)
 		_ = control.SetWriteDeadline(time.Now().Add(a.cfg.Timeout + request.AnswerGrace)) // a writer without, as in a test, has no slow clients
 		defer func() { _ = control.SetWriteDeadline(time.Time{}) }()                      // also after a panic: the connection may live on
-		ctx = engine.WithOneCut(engine.WithUsage(ctx, &engine.Usage{}), a.cfg.Now())
-		next.ServeHTTP(retryWriter{w}, r.WithContext(ctx))
+		usage := &engine.Usage{}
+		ctx = engine.WithOneCut(engine.WithUsage(ctx, usage), a.cfg.Now())
+		next.ServeHTTP(retryWriter{w, usage}, r.WithContext(ctx))
 	})
 }
 
-// A retryWriter says with each 503 when to come back.
-type retryWriter struct{ http.ResponseWriter }
+// A retryWriter says with each 503 when to come back, and names the resolutions that were read.
+type retryWriter struct {
+	http.ResponseWriter
+	usage *engine.Usage
+}
 
 // retryAfter is in seconds.
 const retryAfter = "5"
 
+// resolutionHeader is the header of an answer that names what was read for it, such as "raw,1h".
+const resolutionHeader = "X-Promtable-Resolution"
+
 // WriteHeader implements http.ResponseWriter.
 func (w retryWriter) WriteHeader(status int) {
+	counts := w.usage.Counts()
+	if read := counts.Resolutions(); read != "" {
+		w.Header().Set(resolutionHeader, read)
+	}
 	if status == http.StatusServiceUnavailable {
 		w.Header().Set("Retry-After", retryAfter)
 	}

@@ -42,7 +42,7 @@ func upstreamPatterns() []string {
 }
 
 // newUpstream wires Prometheus' API over the engine.
-func (a *API) newUpstream() (http.Handler, error) {
+func (a *API) newUpstream(admin *admin) (http.Handler, error) {
 	logger := slog.New(sloggokit.NewGoKitHandler(a.cfg.Logger, slog.LevelInfo))
 	tracker, err := a.newTracker(logger)
 	if err != nil {
@@ -79,7 +79,7 @@ func (a *API) newUpstream() (http.Handler, error) {
 		a.cfg.Flags,
 		v1.GlobalURLOptions{},
 		func(next http.HandlerFunc) http.HandlerFunc { return next },
-		nil, "", false, false, 0,
+		admin, "", a.cfg.Admin != nil, false, 0,
 		logger,
 		nil,
 		0, 0, 0, // of its remote read, which is not served

@@ -80,6 +80,12 @@ type storageStats struct {
 	Rows      int64 `json:"rows"`
 	Cells     int64 `json:"cells"`
 	Bytes     int64 `json:"bytes"`
+
+	Days5m        int64 `json:"rollupDays5m"`
+	Days1h        int64 `json:"rollupDays1h"`
+	DaysNotRolled int64 `json:"rollupDaysMissing"`
+	Raw           bool  `json:"raw"`
+	Widened       bool  `json:"widened"`
 }
 
 // renderStats is a v1.StatsRenderer. ctx is that of a request, see bounded.

@@ -70,6 +70,7 @@ func (e *Engine) Append(ctx context.Context, batch []Series, rejected *Rejected)
 	if err := e.cfg.Admit(); err != nil {
 		return stored, err
 	}
+	defer e.cfg.Deletions.Begin()()
 	kept, deduplicated, err := e.deduplicate(ctx, batch, rejected)
 	if err == nil {
 		stored, err = e.appendKept(ctx, kept, rejected)

@@ -144,12 +144,18 @@ func (c *storeCheck) metricRow(row bucketstore.Row) error {
 		return err
 	}
 	var samples []bucketstore.Cell
-	var exemplarErr error // of the last bad one
+	var otherErr error // of the last bad cell that is no sample
 	periods := make(map[int64]bool)
 	for _, stored := range row.Cells {
 		if stored.Family == series.FamilyExemplar {
 			if _, err := cell.ParseExemplar(base, stored.Qualifier, stored.Value, &c.builder); err != nil {
-				exemplarErr = err
+				otherErr = err
+			}
+			continue
+		}
+		if is, err := reader.CheckRollup(base, stored); is {
+			if err != nil {
+				otherErr = err
 			}
 			continue
 		}
@@ -168,7 +174,7 @@ func (c *storeCheck) metricRow(row bucketstore.Row) error {
 	if err := c.row.Check(base, samples); err != nil {
 		return err
 	}
-	return exemplarErr
+	return otherErr
 }
 
 // checkIndex looks for the rows of the index that the entries need.

@@ -7,6 +7,7 @@
 //	                  what is never stored                            rejected.go
 //	Lookup            the series cache, and what it has of a series   cached.go, indexed.go
 //	Select, Current   what the packages beneath read                  read.go
+//	Delete            samples, and what that needs of the index         delete.go
 //	Querier           and other interfaces of package storage         storage.go
 //	Check             everything stored, and the index against it      check.go
 //
@@ -30,6 +31,7 @@ import (
 	"github.com/go-kit/log"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
+	"github.com/prometheus/prometheus/model/labels"
 
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/index"
@@ -117,10 +119,32 @@ type Config struct {
 	// Written, if set, is called with samples when Append has stored them, or some of them, before
 	// it returns. Reads find them by then. It must not keep them.
 	Written func([]bucketstore.Sample)
+	// Deletions, if set, are the samples that are deleted: a *deletion.Records.
+	Deletions Deletions
 
 	// SeriesCache bounds what is kept of series to find them by the bytes in which
 	// senders write their labels.
 	SeriesCache seriescache.Config
+}
+
+// Deletions are the deletions that an Engine applies.
+type Deletions interface {
+	// Begin notes that a write begins. The caller calls end when it has ended.
+	Begin() (end func())
+	// Filter returns store for readers: its Scan leaves out what is deleted.
+	Filter(store bucketstore.Store) bucketstore.Store
+	// Delete deletes the samples in [start, limit), in milliseconds, of the series that
+	// match. On success that is durable, and Scan leaves them out.
+	Delete(ctx context.Context, matchers []*labels.Matcher, start, limit int64) error
+}
+
+// noDeletions is an adapter without deletions.
+type noDeletions struct{}
+
+func (noDeletions) Begin() (end func())                              { return func() {} }
+func (noDeletions) Filter(store bucketstore.Store) bucketstore.Store { return store }
+func (noDeletions) Delete(context.Context, []*labels.Matcher, int64, int64) error {
+	return errors.New("the engine has no deletions")
 }
 
 // defaultCachedSeries and cachedBytes are how many series are cached, and how many bytes each
@@ -180,6 +204,9 @@ func New(cfg Config) (*Engine, error) {
 	if cfg.Written == nil {
 		cfg.Written = func([]bucketstore.Sample) {}
 	}
+	if cfg.Deletions == nil {
+		cfg.Deletions = noDeletions{}
+	}
 	cfg = cfg.WithDefaults()
 	cfg.SeriesCache.MaxSeries = cmp.Or(cfg.SeriesCache.MaxSeries, cfg.CachedSeries)
 	cfg.SeriesCache.MaxBytes = cmp.Or(cfg.SeriesCache.MaxBytes, cachedBytes*cfg.CachedSeries)
@@ -197,8 +224,9 @@ func New(cfg Config) (*Engine, error) {
 	}
 	e.latest.raise(cfg.timeBound(cfg.LastTime).t)
 	e.elections = newElections(cfg)
+	shown := cfg.Deletions.Filter(cfg.Store)
 	e.reader = reader.New(reader.Config{
-		Store:          cfg.Store,
+		Store:          shown,
 		Index:          e.index,
 		Schema:         cfg.Schema,
 		Registerer:     cfg.Registerer,
@@ -211,7 +239,7 @@ func New(cfg Config) (*Engine, error) {
 		Now:            cfg.Now,
 	})
 	e.current = current.New(current.Config{
-		Store:      cfg.Store,
+		Store:      shown,
 		Schema:     cfg.Schema,
 		Logger:     cfg.Logger,
 		Registerer: cfg.Registerer,

@@ -107,7 +107,7 @@ func TestExplainCounts(t *testing.T) {
 				rows, cells, size = rows+r.Rows, cells+r.Cells, size+r.Bytes
 			}
 			checkCounts(t, "explanation", f, indexRows, rows, cells, len(x.Rows))
-			total := engine.Counts{Series: int64(x.Series), IndexRows: int64(indexRows), Rows: int64(rows), Cells: int64(cells), Bytes: int64(size)}
+			total := engine.Counts{Series: int64(x.Series), IndexRows: int64(indexRows), Rows: int64(rows), Cells: int64(cells), Bytes: int64(size), Raw: rows > 0}
 			if x.Total != total || rows > 0 && size == 0 {
 				t.Errorf("explained are %+v, and ranges with %+v", x.Total, total)
 			}
@@ -117,7 +117,7 @@ func TestExplainCounts(t *testing.T) {
 			}
 			checkCounts(t, "selection", f, indexRows, rows, cells, len(x.Rows))
 
-			measured, err := f.Measure(t.Context(), q)
+			measured, err := f.Measure(t.Context(), q, nil)
 			if err != nil || measured.Total != total || measured.Rows != nil {
 				t.Errorf("measured are %+v, %v, want %+v", measured, err, total)
 			}

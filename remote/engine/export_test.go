@@ -15,6 +15,3 @@ func (e *Engine) SetMinScanSeries(n int) { e.reader.MinScanSeries = n }
 
 // WriteAhead writes the queued series to the next index period.
 func (e *Engine) WriteAhead(ctx context.Context) error { return e.writeAhead(ctx) }
-
-// FlushCurrent writes the current samples to CURRENT.
-func (e *Engine) FlushCurrent(ctx context.Context) error { return e.current.Flush(ctx) }

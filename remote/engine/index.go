@@ -2,15 +2,13 @@ package engine
 
 import (
 	"context"
-	"slices"
-	"sync"
 	"time"
 
 	"github.com/go-kit/log/level"
 
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/index"
-	"github.com/promtable/promtable/series"
+	"github.com/promtable/promtable/remote/engine/indexrows"
 )
 
 const (
@@ -55,55 +53,5 @@ func newIndex(cfg Config) *index.Index {
 		Refresh:       cfg.IndexRefresh,
 		Now:           cfg.Now,
 		Registerer:    cfg.Registerer,
-	}, newIndexRows(cfg.Store))
-}
-
-// indexRows is the INDEX table of a store, with the methods that package index calls.
-type indexRows struct {
-	store bucketstore.Store
-	// spaces recycles *indexSpace: many new series with many rows each come at once.
-	spaces *sync.Pool
-}
-
-type indexSpace struct {
-	muts []bucketstore.Mutation
-	ops  []bucketstore.Op
-}
-
-func newIndexRows(store bucketstore.Store) indexRows {
-	return indexRows{store, &sync.Pool{New: func() any { return new(indexSpace) }}}
-}
-
-func (r indexRows) PutRows(ctx context.Context, rows []index.Row) error {
-	space := r.spaces.Get().(*indexSpace)
-	muts, ops := slices.Grow(space.muts[:0], len(rows)), slices.Grow(space.ops[:0], len(rows))
-	qualifier := []byte(series.QualifierIndex)
-	for i, row := range rows {
-		ops = append(ops, bucketstore.Op{
-			Kind:      bucketstore.SetCell,
-			Family:    series.FamilyIndex,
-			Qualifier: qualifier,
-			Time:      row.Time,
-			Value:     row.Value,
-		})
-		muts = append(muts, bucketstore.Mutation{Key: row.Key, Ops: ops[i : i+1 : i+1]})
-	}
-	err := r.store.Apply(ctx, bucketstore.Index, muts)
-	clear(muts)
-	clear(ops)
-	space.muts, space.ops = muts, ops
-	r.spaces.Put(space)
-	return err
-}
-
-func (r indexRows) ScanRows(ctx context.Context, ranges []series.RowRange, limit int, fn func(key, value []byte) error) error {
-	req := bucketstore.ScanRequest{
-		Table:    bucketstore.Index,
-		Rows:     ranges,
-		Families: []bucketstore.FamilyRange{{Family: series.FamilyIndex}},
-		Limit:    limit,
-	}
-	return r.store.Scan(ctx, req, func(row bucketstore.Row) error {
-		return fn(row.Key, row.Cells[0].Value)
-	})
+	}, indexrows.New(cfg.Store))
 }

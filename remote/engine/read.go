@@ -10,6 +10,7 @@ import (
 
 	"github.com/promtable/promtable/index"
 	"github.com/promtable/promtable/remote/engine/current"
+	"github.com/promtable/promtable/remote/engine/eval"
 	"github.com/promtable/promtable/remote/engine/metadata"
 	"github.com/promtable/promtable/remote/engine/reader"
 	"github.com/promtable/promtable/series"
@@ -52,8 +53,9 @@ func (e *Engine) Explain(ctx context.Context, q Query) (*Explanation, error) {
 }
 
 // Measure is Explain without the ranges of rows, so that memory does not follow what
-// is read.
-func (e *Engine) Measure(ctx context.Context, q Query) (*Explanation, error) {
+// is read. Unless b is nil, buckets are read where they would do.
+func (e *Engine) Measure(ctx context.Context, q Query, b *eval.Buckets) (*Explanation, error) {
+	q.Rollups = rollups(b)
 	return e.reader.Measure(ctx, q)
 }
 

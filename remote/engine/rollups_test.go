@@ -6,6 +6,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -15,6 +16,8 @@ import (
 	"github.com/prometheus/prometheus/promql"
 	"github.com/prometheus/prometheus/promql/parser"
 	"github.com/prometheus/prometheus/promql/promqltest"
+	"github.com/prometheus/prometheus/tsdb/chunkenc"
+	"github.com/prometheus/prometheus/util/annotations"
 
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/bucketstore/downsample"
@@ -69,7 +72,12 @@ func newRolled(t *testing.T, r *rand.Rand) *rolled {
 	}
 	counted := s.days.Counted(store)
 	open := func(sources func(time.Time) rollup.Sources) *engine.Engine {
+		cut := func(time.Time) int64 { return 0 }
+		if sources != nil {
+			cut = func(time.Time) int64 { return s.sources.RawFrom }
+		}
 		e, err := engine.New(engine.Config{
+			Cut: cut, IndexCut: func(time.Time) int64 { return 0 },
 			Store: counted, Appender: s.days.Appender(bucketstore.NewDirect(counted, schema, clock, nil)), Schema: schema, Now: clock,
 			MaxFuture: engine.Unbounded, AtomicApply: true, Sources: sources,
 		})
@@ -154,6 +162,9 @@ func (s *rolled) rewrite(t *testing.T) {
 	of := &s.series[s.r.IntN(len(s.series))]
 	late := make(map[int64]float64)
 	at := rollupStart + s.r.Int64N(rollupDays*rollup.Day)
+	if s.sources.RawFrom > 0 { // days of which samples are gone are closed
+		at = max(at, rollup.DayOf(s.sources.RawFrom)+rollup.Day+1)
+	}
 	for range 1 + s.r.IntN(20) {
 		late[at] = s.next(of.counter, s.r.Float64()*100)
 		of.samples[at] = late[at]
@@ -190,6 +201,10 @@ func TestRollups(t *testing.T) {
 	for compared < evaluations {
 		s := newRolled(t, r)
 		s.fill(t, 9)
+		if r.IntN(2) == 0 { // as if the samples before were gone
+			s.sources.RawFrom = rollupStart + r.Int64N(rollupDays*rollup.Day)
+			s.sources.From[0] = []int64{0, s.sources.RawFrom - r.Int64N(2*rollup.Day), math.MaxInt64}[r.IntN(3)]
+		}
 		if err := s.maker.Once(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -235,7 +250,17 @@ func (s *rolled) compare(t *testing.T) (compared, differ, used int) {
 		expr = strings.Replace(expr, "]", "] offset 1h", 1)
 	}
 	from, to := time.UnixMilli(start), time.UnixMilli(start).Add(step*time.Duration(s.r.IntN(120)))
+	sources := s.sources
+	sources.Until, sources.Coarsest = s.days.Made(), rollup.Hour
+	shift := int64(0)
+	if strings.Contains(expr, "offset") {
+		shift = 3600_000
+	}
+	plan := rollup.NewPlan(rollup.Windows{Start: start - shift, Step: step.Milliseconds(), Range: window.Milliseconds(), Count: int(to.Sub(from)/step) + 1, Last: fn == ""}, sources)
 	got, want := s.ask(t, s.engine, expr, from, to, step), s.ask(t, s.raw, expr, from, to, step)
+	if s.sources.RawFrom > 0 && plan != nil {
+		return s.compareKnown(t, expr, window, shift, plan, got, want)
+	}
 	if len(got) != len(want) {
 		t.Fatalf("%s from %d to %d, step %s: %d series, %d from samples", expr, from.UnixMilli(), to.UnixMilli(), step, len(got), len(want))
 	}
@@ -259,12 +284,47 @@ func (s *rolled) compare(t *testing.T) (compared, differ, used int) {
 			return
 		}
 	}
-	plan := rollup.NewPlan(rollup.Windows{Start: start, Step: step.Milliseconds(), Range: window.Milliseconds(), Count: int(to.Sub(from)/step) + 1, Last: fn == ""},
-		rollup.Sources{Until: s.days.Made(), Coarsest: rollup.Hour})
 	if plan != nil {
 		used++
 	}
 	return compared, differ, used
+}
+
+// compareKnown compares the values of an answer that is in part of a time of which no samples are there: those of windows that need not be
+// widened. Some may be missing there.
+func (s *rolled) compareKnown(t *testing.T, expr string, window time.Duration, shift int64, plan *rollup.Plan, got, want promql.Matrix) (compared, differ, used int) {
+	t.Helper()
+	needsSamples := strings.HasPrefix(expr, "irate") || strings.HasPrefix(expr, "quantile")
+	for i := range got {
+		n := slices.IndexFunc(want, func(of promql.Series) bool { return labels.Equal(of.Metric, got[i].Metric) })
+		values := make(map[int64]float64)
+		if n >= 0 {
+			for _, p := range want[n].Floats {
+				values[p.T] = p.F
+			}
+		}
+		for _, p := range got[i].Floats {
+			end := p.T - shift
+			if _, _, isWide := plan.Widen(end-window.Milliseconds(), end); isWide {
+				continue
+			}
+			if needsSamples && end-window.Milliseconds() < s.sources.RawFrom {
+				continue // the window has what is left
+			}
+			compared++
+			v, ok := values[p.T]
+			isSum := strings.HasPrefix(expr, "sum_") || strings.HasPrefix(expr, "avg_")
+			switch {
+			case ok && (math.Float64bits(p.F) == math.Float64bits(v) || math.IsNaN(p.F) && math.IsNaN(v)):
+			case ok && isSum && math.Abs(p.F-v) <= 1e-12*s.of(got[i].Metric).absolute(end-window.Milliseconds(), end):
+				differ++
+			default:
+				t.Errorf("%s at %d, %s: %v, %v (%t) from samples; the samples from %d on are there", expr, p.T, got[i].Metric, p.F, v, ok, s.sources.RawFrom)
+				return
+			}
+		}
+	}
+	return compared, differ, 1
 }
 
 // describe logs what both engines know of the window of a value.
@@ -298,6 +358,13 @@ func (s *rolled) of(metric labels.Labels) *rolledSeries {
 // ask returns the answer of an engine.
 func (s *rolled) ask(t *testing.T, e *engine.Engine, expr string, from, to time.Time, step time.Duration) promql.Matrix {
 	t.Helper()
+	found, _ := s.askWith(t, e, expr, from, to, step)
+	return found
+}
+
+// askWith returns the answer of an engine with its warnings.
+func (s *rolled) askWith(t *testing.T, e *engine.Engine, expr string, from, to time.Time, step time.Duration) (promql.Matrix, annotations.Annotations) {
+	t.Helper()
 	engine := eval.New(promql.EngineOpts{
 		MaxSamples: math.MaxInt, Timeout: time.Hour, LookbackDelta: 5 * time.Minute, EnableAtModifier: true, EnableNegativeOffset: true, Parser: parser.NewParser(promqltest.TestParserOpts),
 	}, eval.NewMemory(0, 0))
@@ -310,5 +377,122 @@ func (s *rolled) ask(t *testing.T, e *engine.Engine, expr string, from, to time.
 	if res.Err != nil {
 		t.Fatalf("%s: %v", expr, res.Err)
 	}
-	return res.Value.(promql.Matrix)
+	return res.Value.(promql.Matrix), res.Warnings
+}
+
+// TestKept: a query for all that is kept gives the samples that rollups keep, and all of the time in which they are
+// there.
+func TestKept(t *testing.T) {
+	r := seriestest.NewRand(t)
+	s := newRolled(t, r)
+	s.fill(t, 6)
+	if err := s.maker.Once(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for range 20 {
+		s.sources.RawFrom = rollupStart + r.Int64N(rollupDays*rollup.Day)
+		wholeFrom := rollup.DayOf(s.sources.RawFrom) + rollup.Day
+		resolution := rollup.FiveMinutes
+		if s.sources.From[0] = 0; r.IntN(2) == 0 {
+			s.sources.From[0], resolution = math.MaxInt64, rollup.Hour
+		}
+		mint := rollupStart + r.Int64N(rollupDays*rollup.Day)
+		maxt := mint + r.Int64N(rollupDays*rollup.Day)
+		for i := range s.series {
+			of := &s.series[i]
+			q := engine.Query{Matchers: matchersOf(of.ls), Mint: mint, Maxt: maxt, Kept: true, Decoded: r.IntN(2) == 0}
+			got := selectAll(t, s.engine, q)
+			last := make(map[int64]int64) // of each bucket
+			for at, v := range of.samples {
+				if at < mint || at > maxt {
+					continue
+				}
+				kept, ok := got[at]
+				if ok && math.Float64bits(kept) != math.Float64bits(v) {
+					t.Fatalf("%s at %d: %v, want %v", of.ls, at, kept, v)
+				}
+				if !ok && at > wholeFrom {
+					t.Fatalf("%s: the sample at %d is missing; all from %d on are there", of.ls, at, wholeFrom)
+				}
+				last[resolution.Start(at)] = max(last[resolution.Start(at)], at)
+				delete(got, at)
+			}
+			for at := range got {
+				t.Fatalf("%s: there is no sample at %d in [%d, %d]", of.ls, at, mint, maxt)
+			}
+			again := selectAll(t, s.engine, q)
+			for start, at := range last {
+				if _, ok := again[at]; !ok && start+int64(resolution) <= maxt {
+					t.Fatalf("%s: the last sample of the bucket from %d is missing, at %d", of.ls, start, at)
+				}
+			}
+		}
+	}
+}
+
+// matchersOf selects a series.
+func matchersOf(ls labels.Labels) (ms []*labels.Matcher) {
+	ls.Range(func(l labels.Label) { ms = append(ms, labels.MustNewMatcher(labels.MatchEqual, l.Name, l.Value)) })
+	return ms
+}
+
+// selectAll returns the floats of the one series of q.
+func selectAll(t *testing.T, e *engine.Engine, q engine.Query) map[int64]float64 {
+	t.Helper()
+	set, err := e.Select(t.Context(), q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := make(map[int64]float64)
+	for set.Next() {
+		for chunks := set.At().Iterator(nil); chunks.Next(); {
+			samples := chunks.At().Chunk.Iterator(nil)
+			for samples.Next() == chunkenc.ValFloat {
+				at, v := samples.At()
+				found[at] = v
+			}
+		}
+	}
+	if err := set.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+// TestLostWarnings: what rollups cannot tell has no value where samples are gone, and the answer says so.
+func TestLostWarnings(t *testing.T) {
+	s := newRolled(t, seriestest.NewRand(t))
+	samples := make(map[int64]float64)
+	for at := int64(rollupStart + 7_000); at < rollupStart+rollupDays*rollup.Day; at += 15_000 {
+		samples[at] = float64(at)
+	}
+	s.append(t, labels.FromStrings("__name__", "x_total"), samples)
+	if err := s.maker.Once(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	s.sources.RawFrom = rollupStart + 5*rollup.Day
+	at := time.UnixMilli(rollupStart + 2*rollup.Day + 3600_000)
+	for _, tt := range []struct {
+		expr     string
+		at       time.Time
+		hasValue bool
+		warning  string
+	}{
+		{"increase(x_total[1h])", at, true, ""},
+		{"increase(x_total[1h])", at.Add(time.Second), true, `windows of "increase(x_total[1h])" are widened`},
+		{"increase(x_total[100m])", at.Add(time.Minute), true, "widened"},
+		{"x_total", at, true, ""},
+		{"x_total", at.Add(7 * time.Second), true, "widened"},
+		{"irate(x_total[1h])", at, false, "only kept as rollups"},
+		{"quantile_over_time(0.5, x_total[1h])", at, false, "only kept as rollups"},
+		{"quantile_over_time(0.5, x_total[1h])", at.Add(4 * 24 * time.Hour), true, ""},
+	} {
+		found, warnings := s.askWith(t, s.engine, tt.expr, tt.at, tt.at, time.Hour)
+		if (len(found) > 0) != tt.hasValue {
+			t.Errorf("%s at %v: %v", tt.expr, tt.at, found)
+		}
+		if text := fmt.Sprint(warnings.AsErrors()); (tt.warning == "") != (len(warnings) == 0) || !strings.Contains(text, tt.warning) {
+			t.Errorf("%s at %v: warnings %s, want %q", tt.expr, tt.at, text, tt.warning)
+		}
+	}
 }

@@ -2,6 +2,8 @@ package engine
 
 import (
 	"context"
+	"fmt"
+	"time"
 
 	"github.com/prometheus/prometheus/model/exemplar"
 	"github.com/prometheus/prometheus/model/histogram"
@@ -44,9 +46,7 @@ type querier struct{ labelQuerier }
 func (q querier) Select(ctx context.Context, _ bool, hints *storage.SelectHints, ms ...*labels.Matcher) storage.SeriesSet {
 	query := q.query(hints, ms)
 	query.Decoded, query.Passing, query.Hold = true, eval.Passing(ctx), holdFound(ctx, ms)
-	if b := eval.BucketsOf(ctx); b != nil {
-		query.Rollups = &reader.Rollups{Windows: b.Windows, Want: b.Want, Coarsest: b.Coarsest}
-	}
+	query.Rollups = rollups(eval.BucketsOf(ctx))
 	set, err := q.e.Select(ctx, query)
 	switch {
 	case err != nil:
@@ -57,7 +57,20 @@ func (q querier) Select(ctx context.Context, _ bool, hints *storage.SelectHints,
 	if !query.Passing {
 		set = &heldSet{ChunkSeriesSet: set, ctx: ctx, query: query}
 	}
-	return sampleSet{set, query.Mint}
+	found := sampleSet{ChunkSeriesSet: set, mint: query.Mint}
+	if before, ok := q.e.reader.RollupsOnly(ctx, query.Mint); ok && query.Rollups == nil {
+		found.warnings.Add(fmt.Errorf("%w: of %s, what is before %s is only kept as rollups, which do not tell what this expression needs: there it has no value",
+			annotations.PromQLWarning, reader.SelectorName(ms), time.UnixMilli(before).UTC().Format(time.RFC3339)))
+	}
+	return found
+}
+
+// rollups asks for buckets, unless b is nil.
+func rollups(b *eval.Buckets) *reader.Rollups {
+	if b == nil {
+		return nil
+	}
+	return &reader.Rollups{Windows: b.Windows, Want: b.Want, Coarsest: b.Coarsest}
 }
 
 // holdFound returns a function that counts what the series of a selector take, so many bytes
@@ -104,8 +117,12 @@ func (s *heldSet) Err() error {
 // may deliver: the chunk has told of resets by then.
 type sampleSet struct {
 	storage.ChunkSeriesSet
-	mint int64
+	mint     int64
+	warnings annotations.Annotations
 }
+
+// Warnings implements storage.SeriesSet.
+func (s sampleSet) Warnings() annotations.Annotations { return s.warnings }
 
 // At implements storage.SeriesSet.
 func (s sampleSet) At() storage.Series { return sampleSeries{s.ChunkSeriesSet.At(), s.mint} }

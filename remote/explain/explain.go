@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/prometheus/promql/parser"
 
 	"github.com/promtable/promtable/remote/engine"
+	"github.com/promtable/promtable/remote/engine/eval"
 	"github.com/promtable/promtable/remote/request"
 )
 
@@ -25,7 +26,7 @@ const explainRange = time.Hour
 // Engine explains queries: an *engine.Engine.
 type Engine interface {
 	Explain(ctx context.Context, q engine.Query) (*engine.Explanation, error)
-	Measure(ctx context.Context, q engine.Query) (*engine.Explanation, error)
+	Measure(ctx context.Context, q engine.Query, b *eval.Buckets) (*engine.Explanation, error)
 }
 
 // Config is what a Handler is made of. All of it is required, but for Queries and

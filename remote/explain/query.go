@@ -146,7 +146,7 @@ func countReads(x *eval.Node) (n int) {
 func (h *Handler) measure(ctx context.Context, x *eval.Node, sum *engine.Counts) (*node, error) {
 	measured := &node{Expr: x.Text, Kind: x.Kind, Type: x.Type, Streamed: x.Streamed, InStreamed: x.InStreamed, NotStreamed: x.Reason}
 	if x.Read != nil {
-		found, err := h.cfg.Engine.Measure(ctx, engine.Query{Matchers: x.Read.Matchers, Mint: x.Read.Mint, Maxt: x.Read.Maxt})
+		found, err := h.cfg.Engine.Measure(ctx, engine.Query{Matchers: x.Read.Matchers, Mint: x.Read.Mint, Maxt: x.Read.Maxt}, x.Read.Buckets)
 		if err != nil {
 			return nil, err
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/prometheus/util/annotations"
 
 	"github.com/promtable/promtable/remote/engine"
+	"github.com/promtable/promtable/remote/engine/eval"
 	"github.com/promtable/promtable/series/chunk"
 )
 
@@ -134,7 +135,7 @@ func (f *Engine) Explain(ctx context.Context, q engine.Query) (*engine.Explanati
 }
 
 // Measure is Explain.
-func (f *Engine) Measure(ctx context.Context, q engine.Query) (*engine.Explanation, error) {
+func (f *Engine) Measure(ctx context.Context, q engine.Query, _ *eval.Buckets) (*engine.Explanation, error) {
 	return f.Explain(ctx, q)
 }
 

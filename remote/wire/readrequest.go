@@ -72,6 +72,7 @@ func Queries(queries []*prompb.Query) ([]engine.Query, error) {
 			return nil, request.BadRequest("query %d: %w", i, err)
 		}
 		qs[i] = engine.Query{
+			Kept:       true,
 			Matchers:   matchers,
 			Mint:       q.StartTimestampMs,
 			Maxt:       q.EndTimestampMs,

@@ -57,6 +57,7 @@ type Points struct {
 
 // Reset removes all points.
 func (p *Points) Reset(want Want) {
+	p.d.cell = nil
 	*p = Points{
 		Want: want, Times: p.Times[:0], Values: p.Values[:0], Numbers: p.Numbers[:0], Sums: p.Sums[:0],
 		Changes: p.Changes[:0], Resets: p.Resets[:0], Holes: p.Holes[:0], d: p.d,
@@ -153,7 +154,8 @@ func HasAll(cell []byte, want Want) bool {
 }
 
 // AppendCell appends what a cell keeps of the times (after, to], in milliseconds: buckets that lie only in part in
-// them are left out. The error is ErrSamples if the cell has no buckets; it is a series.ErrCorrupt, and what is appended
+// them are left out. It goes on where it was if it is called again with the same cell, which must not have changed, and
+// later times. The error is ErrSamples if the cell has no buckets; it is a series.ErrCorrupt, and what is appended
 // is to be dropped, if it is no cell.
 func (p *Points) AppendCell(r Resolution, day int64, cell []byte, after, to int64) error {
 	if len(cell) == 0 {
@@ -169,17 +171,21 @@ func (p *Points) AppendCell(r Resolution, day int64, cell []byte, after, to int6
 	if len(cell) < headSize {
 		return corrupt("%x", cell)
 	}
-	if err := p.d.open(cell[headSize:], int(Day/int64(r)), p.Want); err != nil {
-		return err
+	if !p.d.isOpen(cell, after) {
+		if err := p.d.open(cell, r, day, p.Want); err != nil {
+			return err
+		}
 	}
-	for p.d.hasNext() {
-		b, err := p.d.next(r, day)
+	for start, ok := p.d.nextStart(); ok && start+int64(r) <= to; start, ok = p.d.nextStart() {
+		if start < after {
+			p.d.skip()
+			continue
+		}
+		b, err := p.d.next()
 		if err != nil {
 			return err
 		}
-		if b.start >= after && b.end <= to {
-			p.addBucket(b)
-		}
+		p.addBucket(b)
 	}
 	return nil
 }

@@ -20,12 +20,14 @@ var floatColumns = [...]int{columnFirst, columnSum, columnLast, columnBetween}
 
 // A decoder reads the buckets of a cell, one after the other. It reuses its memory.
 type decoder struct {
-	data   [numColumns][]byte
-	ints   [numColumns][]int64
-	floats [numColumns][]float64
+	cell       []byte
+	resolution Resolution
+	day        int64
+	data       [numColumns][]byte
+	ints       [numColumns][]int64
+	floats     [numColumns][]float64
 	// at are the places in the columns.
 	at     [numColumns]int
-	number int64 // of the bucket before, or -1
 	want   Want
 	bucket decoded
 }
@@ -48,8 +50,40 @@ func corrupt(format string, args ...any) error {
 	return fmt.Errorf("%w: rollup cell: %s", series.ErrCorrupt, fmt.Sprintf(format, args...))
 }
 
-// open begins a cell, of which data is what follows the flags.
-func (d *decoder) open(data []byte, maxBuckets int, want Want) error {
+// isOpen says whether a cell is open, and no bucket that begins from after on was passed.
+func (d *decoder) isOpen(cell []byte, after int64) bool {
+	if len(d.cell) != len(cell) || &d.cell[0] != &cell[0] {
+		return false
+	}
+	at := d.at[columnNumber]
+	return at == 0 || d.start(at-1) < after
+}
+
+// start returns when a bucket begins.
+func (d *decoder) start(i int) int64 {
+	return d.day + d.ints[columnNumber][i]*int64(d.resolution)
+}
+
+// nextStart returns when the next bucket begins, if there is one.
+func (d *decoder) nextStart() (start int64, ok bool) {
+	if at := d.at[columnNumber]; at < len(d.ints[columnNumber]) {
+		return d.start(at), true
+	}
+	return 0, false
+}
+
+// open begins a cell, which is not empty.
+func (d *decoder) open(cell []byte, r Resolution, day int64, want Want) error {
+	d.cell = nil
+	if err := d.readCell(cell[headSize:], int(Day/int64(r)), want); err != nil {
+		return err
+	}
+	d.cell, d.resolution, d.day = cell, r, day
+	return nil
+}
+
+// readCell reads what follows the flags of a cell.
+func (d *decoder) readCell(data []byte, maxBuckets int, want Want) error {
 	buckets, n := binary.Uvarint(data)
 	if n <= 0 || buckets < 1 || buckets > uint64(maxBuckets) {
 		return corrupt("%d buckets", buckets)
@@ -66,19 +100,24 @@ func (d *decoder) open(data []byte, maxBuckets int, want Want) error {
 	if len(data) > 0 {
 		return corrupt("%d bytes follow it", len(data))
 	}
-	d.want, d.number = want, -1
-	return d.readColumns(int(buckets))
+	d.want = want
+	return d.readColumns(int(buckets), int64(maxBuckets))
 }
 
 // readColumns reads what is wanted of the columns.
-func (d *decoder) readColumns(buckets int) error {
+func (d *decoder) readColumns(buckets int, maxBuckets int64) error {
 	for _, column := range [...]int{columnNumber, columnFlags, columnSamples, columnKept} {
 		if err := d.read(column, buckets); err != nil {
 			return err
 		}
 	}
 	var some, several, between, markers int
-	for i := range buckets {
+	before := int64(-1)
+	for i, number := range d.ints[columnNumber] {
+		if number <= before || number >= maxBuckets {
+			return corrupt("bucket %d after %d", number, before)
+		}
+		before = number
 		samples, kept, flags := d.ints[columnSamples][i], d.ints[columnKept][i], d.ints[columnFlags][i]
 		if samples < 0 || samples > Day || kept < 0 || kept > min(maxKept, max(0, samples-2)) || flags&^allFlags != 0 {
 			return corrupt("bucket %d has %d samples, keeps %d, and has flags %x", i, samples, kept, flags)
@@ -133,8 +172,6 @@ func (d *decoder) read(column, n int) (err error) {
 	return err
 }
 
-func (d *decoder) hasNext() bool { return d.at[columnNumber] < len(d.ints[columnNumber]) }
-
 // int returns the next one of a column, or 0 if that was not read.
 func (d *decoder) int(column int) int64 {
 	if d.at[column] >= len(d.ints[column]) {
@@ -153,15 +190,36 @@ func (d *decoder) float(column int) float64 {
 	return d.floats[column][d.at[column]-1]
 }
 
-// next returns the next bucket, until the call after it.
-func (d *decoder) next(r Resolution, day int64) (*decoded, error) {
-	b, before := &d.bucket, d.number
-	d.number = d.int(columnNumber)
-	if d.number <= before || d.number >= Day/int64(r) {
-		return nil, corrupt("bucket %d after %d", d.number, before)
+// skip passes the next bucket.
+func (d *decoder) skip() {
+	at := d.at[columnNumber]
+	samples, kept, flags := d.ints[columnSamples][at], d.ints[columnKept][at], d.ints[columnFlags][at]
+	for _, column := range [...]int{columnNumber, columnFlags, columnSamples, columnKept} {
+		d.at[column]++
 	}
-	start := day + d.number*int64(r)
-	*b = decoded{start: start, end: start + int64(r), flags: d.int(columnFlags), times: b.times[:0], values: b.values[:0]}
+	if samples > 0 {
+		d.at[columnFirstTime]++
+		d.at[columnFirst]++
+		d.at[columnSum]++
+	}
+	if samples > 1 {
+		d.at[columnLastTime]++
+		d.at[columnLast]++
+		d.at[columnChanges]++
+		d.at[columnResets]++
+	}
+	d.at[columnBetweenTime] += int(kept)
+	d.at[columnBetween] += int(kept)
+	if flags&flagMarker != 0 {
+		d.at[columnMarker]++
+	}
+}
+
+// next returns the next bucket, until the call after it.
+func (d *decoder) next() (*decoded, error) {
+	b := &d.bucket
+	start := d.day + d.int(columnNumber)*int64(d.resolution)
+	*b = decoded{start: start, end: start + int64(d.resolution), flags: d.int(columnFlags), times: b.times[:0], values: b.values[:0]}
 	kept := d.int(columnKept)
 	if b.samples = int32(d.int(columnSamples)); b.samples > 0 {
 		b.keep(start+d.int(columnFirstTime), d.float(columnFirst))

@@ -62,9 +62,7 @@ type Encoder struct {
 // Append appends the cell of a day at resolution r: times ts, in milliseconds, each later than the one
 // before and in the day, and as many values. Of none it appends nothing. Times of other days panic.
 func (e *Encoder) Append(dst []byte, r Resolution, day int64, ts []int64, vs []float64) []byte {
-	for i := range numColumns {
-		e.ints[i], e.floats[i] = e.ints[i][:0], e.floats[i][:0]
-	}
+	e.begin()
 	for len(ts) > 0 {
 		start := r.Start(ts[0])
 		if start < day || start >= day+Day {
@@ -77,6 +75,18 @@ func (e *Encoder) Append(dst []byte, r Resolution, day int64, ts []int64, vs []f
 		e.addBucket(r, day, start, ts[:n], vs[:n])
 		ts, vs = ts[n:], vs[n:]
 	}
+	return e.end(dst)
+}
+
+// begin empties the columns.
+func (e *Encoder) begin() {
+	for i := range numColumns {
+		e.ints[i], e.floats[i] = e.ints[i][:0], e.floats[i][:0]
+	}
+}
+
+// end appends the cell of all buckets, or nothing if there are none.
+func (e *Encoder) end(dst []byte) []byte {
 	buckets := len(e.ints[columnNumber])
 	if buckets == 0 {
 		return dst

@@ -46,7 +46,11 @@ type Plan struct {
 	rawAfter int64
 	segments []segment
 	last     bool
+	widens   bool
 }
+
+// Widens says whether a window is widened.
+func (p *Plan) Widens() bool { return p.widens }
 
 // A segment is a part of time in which buckets of one resolution are used, up to its end.
 type segment struct {
@@ -134,7 +138,10 @@ func (s Sources) choose(w Windows, rawAfter, after, to int64) Resolution {
 		covers, edges := clipped.covers(r), clipped.edges(r)
 		cost := clipped.rawCost(edges)
 		if !hasRaw {
-			cost = float64(len(edges)) * 1e9 // they are not exact
+			cost = 0
+			for _, e := range edges { // by how much windows are widened comes before all
+				cost += float64(e.To-e.After) * 1e6
+			}
 		}
 		for _, c := range covers {
 			days := float64(c.To-c.After)/float64(Day) + 1
@@ -257,6 +264,8 @@ func (p *Plan) makeSpans(w Windows) {
 	for i := range w.Count {
 		to := w.Start + int64(i)*w.Step
 		after := to - w.Range
+		_, _, isWide := p.Widen(after, to)
+		p.widens = p.widens || isWide
 		first, last := p.resolutionAt(after+1), p.resolutionAt(to)
 		covers = addSpan(covers, Span{first.floor(after), last.ceil(to), Raw})
 		if first.floor(after) != after && after >= p.rawAfter && !w.Last {

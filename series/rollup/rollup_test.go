@@ -1,6 +1,7 @@
 package rollup_test
 
 import (
+	"bytes"
 	"errors"
 	"math"
 	"math/rand/v2"
@@ -117,7 +118,7 @@ func TestExact(t *testing.T) {
 			}
 		}
 		if t.Failed() {
-			t.Fatalf("times %v, values %v", ts, vs)
+			t.Fatalf("a day of %d samples", len(ts))
 		}
 	}
 }
@@ -266,4 +267,35 @@ func FuzzAppendCell(f *testing.F) {
 			}
 		}
 	})
+}
+
+// TestWithout: a cell without the buckets of a range is that of the samples outside of them.
+func TestWithout(t *testing.T) {
+	r := seriestest.NewRand(t)
+	var e, other rollup.Encoder
+	for range 1000 {
+		ts, vs := randomDay(r)
+		for _, resolution := range rollup.Resolutions {
+			start := day - rollup.Day/4 + r.Int64N(rollup.Day*3/2)
+			limit := start + 1 + r.Int64N(rollup.Day/2)
+			cell := e.Append(nil, resolution, day, ts, vs)
+			got, err := other.Without(cell, resolution, day, start, limit)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var keptTimes []int64
+			var keptValues []float64
+			for i, at := range ts {
+				if begin := resolution.Start(at); begin+int64(resolution) < start || begin+1 >= limit {
+					keptTimes, keptValues = append(keptTimes, at), append(keptValues, vs[i])
+				}
+			}
+			if want := e.Append(nil, resolution, day, keptTimes, keptValues); !bytes.Equal(got, want) {
+				t.Fatalf("%s without [%d, %d): %x, want %x", resolution, start-day, limit-day, got, want)
+			}
+		}
+	}
+	if left, err := e.Without(rollup.AppendSamples(nil), rollup.Hour, day, day+5, day+6); err != nil || len(left) > 0 {
+		t.Errorf("a day of other samples: %x, %v", left, err)
+	}
 }

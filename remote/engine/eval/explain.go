@@ -40,6 +40,8 @@ type Node struct {
 type Read struct {
 	Matchers   []*labels.Matcher
 	Mint, Maxt int64
+	// Buckets says what buckets would do in place of samples. It is nil if none.
+	Buckets *Buckets
 }
 
 // maxNodes is how large an expression is explained.
@@ -52,7 +54,7 @@ const maxNodes = 1000
 func (e *Engine) Explain(ctx context.Context, expr string, start, end time.Time, step time.Duration) (*Node, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	notes := &notes{text: expr, nodes: make(map[parser.Node]*Node), selectors: make(map[*labels.Matcher]*Node)}
+	notes := &notes{ctx: ctx, text: expr, nodes: make(map[parser.Node]*Node), selectors: make(map[*labels.Matcher]*Node)}
 	q := &query{engine: e, source: hintsOnly{notes, cancel}, notes: notes}
 	q.upstream = func(source storage.Queryable) (promql.Query, error) {
 		if step == 0 {
@@ -89,7 +91,7 @@ func (h hintsOnly) Querier(int64, int64) (storage.Querier, error) {
 
 // Select implements storage.Querier.
 func (h hintsOnly) Select(_ context.Context, _ bool, hints *storage.SelectHints, ms ...*labels.Matcher) storage.SeriesSet {
-	h.notes.reads(hints, ms)
+	h.notes.reads(hints, ms, nil)
 	return storage.EmptySeriesSet()
 }
 
@@ -109,6 +111,8 @@ func (hintsOnly) Close() error { return nil }
 // notes are what a planner says of the expressions of a query. Most queries have none: all
 // methods but finish do nothing on nil.
 type notes struct {
+	// ctx is that of the query.
+	ctx context.Context
 	// text is that of the query.
 	text  string
 	root  *Node
@@ -188,7 +192,7 @@ func (n *notes) streams(expr parser.Expr, p *part) {
 		return
 	}
 	n.nodes[expr].Streamed = p.describe()
-	n.reads(p.hints(), p.vector.LabelMatchers)
+	n.reads(p.hints(), p.vector.LabelMatchers, p.buckets(n.ctx))
 }
 
 // refuse says why an expression is no part. It may be an operand of the one that is asked for.
@@ -215,12 +219,12 @@ func (n *notes) doesNotStream(expr parser.Expr) {
 }
 
 // reads says of which times a selector is read.
-func (n *notes) reads(hints *storage.SelectHints, ms []*labels.Matcher) {
+func (n *notes) reads(hints *storage.SelectHints, ms []*labels.Matcher, b *Buckets) {
 	if len(ms) == 0 {
 		return
 	}
 	if x := n.selectors[ms[0]]; x != nil {
-		x.Read = &Read{ms, hints.Start, hints.End}
+		x.Read = &Read{ms, hints.Start, hints.End, b}
 	}
 }
 

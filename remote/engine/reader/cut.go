@@ -51,6 +51,16 @@ func (r *Reader) indexCut(ctx context.Context, cut int64) int64 {
 	return r.cfg.IndexCut(r.nowOf(ctx))
 }
 
+// RollupsOnly returns the time before which rollups are kept and samples are not, if a query from mint on asks for such a
+// time.
+func (r *Reader) RollupsOnly(ctx context.Context, mint int64) (before int64, ok bool) {
+	if r.cfg.IndexCut == nil {
+		return 0, false
+	}
+	cut := r.Cut(ctx)
+	return cut, max(mint, r.indexCut(ctx, cut)) < cut
+}
+
 // withCut returns q with the cut of ctx, unless it has one.
 func (r *Reader) withCut(ctx context.Context, q Query) Query {
 	if !q.hasCut {

@@ -83,6 +83,7 @@ func (r *Reader) explain(ctx context.Context, q Query, onRange func(part, series
 	ctx = WithUsage(ctx, usage)
 	q = r.withCut(ctx, q)
 	q.Decoded, q.Passing = true, true // as PromQL reads, and nothing is kept
+	q = r.planned(ctx, q)
 	found, err := r.Find(ctx, q)
 	if err != nil {
 		return nil, err
@@ -150,6 +151,8 @@ func SelectorName(ms []*labels.Matcher) string {
 // of each range; the ranges come in order.
 type rangeCounts struct {
 	rowCounts
+	// total counts all rows.
+	total  int
 	usage  *Usage
 	ranges []series.RowRange
 	report func(series.RowRange, rowCounts)
@@ -164,6 +167,7 @@ func (c *rangeCounts) addRow(row bucketstore.Row) {
 	case c.usage == nil:
 		return
 	}
+	c.total++
 	c.rowCounts.addRow(row)
 }
 

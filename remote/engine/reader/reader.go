@@ -115,6 +115,10 @@ type Query struct {
 	// series are then a PointSeries if it is of use.
 	Rollups *Rollups
 
+	// Kept asks for the samples that rollups keep where all samples are gone: the first and the last of a bucket, the least and the
+	// greatest, those around resets, and a staleness marker that ends it.
+	Kept bool
+
 	// cut is that of the request, in milliseconds, if hasCut is set.
 	cut    int64
 	hasCut bool
@@ -207,7 +211,7 @@ func (r *Reader) LabelNames(ctx context.Context, q Query) ([]string, error) {
 }
 
 func (r *Reader) indexQuery(ctx context.Context, q Query) index.Query {
-	if q = r.withCut(ctx, q); q.Rollups != nil || q.SeriesOnly {
+	if q = r.withCut(ctx, q); q.Rollups != nil || q.SeriesOnly || q.Kept {
 		q.cut = r.indexCut(ctx, q.cut)
 	}
 	start, limit := q.span()

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"iter"
 	"slices"
 
 	"github.com/prometheus/prometheus/storage"
@@ -39,9 +40,12 @@ type PointSeries interface {
 
 // planned returns q with a plan, if it asks for one and buckets are of use.
 func (r *Reader) planned(ctx context.Context, q Query) Query {
-	if q.Rollups == nil || r.cfg.Sources == nil {
+	if r.cfg.Sources == nil || q.Rollups == nil && !q.Kept {
 		q.Rollups = nil
 		return q
+	}
+	if q.Kept {
+		return r.plannedKept(ctx, q)
 	}
 	sources, rollups := r.cfg.Sources(r.nowOf(ctx)), *q.Rollups
 	sources.Coarsest = rollups.Coarsest
@@ -50,6 +54,23 @@ func (r *Reader) planned(ctx context.Context, q Query) Query {
 		return q
 	}
 	q.Rollups = &rollups
+	UsageOf(ctx).addPlan(rollups.plan)
+	return q
+}
+
+// plannedKept is planned of a query for the samples that are kept.
+func (r *Reader) plannedKept(ctx context.Context, q Query) Query {
+	sources := r.cfg.Sources(r.nowOf(ctx))
+	start, limit := max(q.Mint, 0), min(q.Maxt, series.MaxTime)+1
+	if start >= limit || sources.RawFrom <= start {
+		return q
+	}
+	sources.Coarsest, sources.Until = rollup.FiveMinutes, 0 // the finest there is, and samples where they are there
+	w := rollup.Windows{Start: limit - 1, Step: 1, Range: limit - start, Count: 1, Last: true}
+	if plan := rollup.NewPlan(w, sources); plan != nil {
+		q.Rollups = &Rollups{Windows: w, Want: rollup.Markers, plan: plan}
+		UsageOf(ctx).addPlan(plan)
+	}
 	return q
 }
 
@@ -66,12 +87,15 @@ type dayPiece struct {
 	resolution     rollup.Resolution
 }
 
-// dayPieces returns the parts of days of a span.
-func dayPieces(s rollup.Span) (pieces []dayPiece) {
-	for day := rollup.DayOf(s.After + 1); day < s.To; day += rollup.Day {
-		pieces = append(pieces, dayPiece{day, max(day, s.After), min(day+rollup.Day, s.To), s.Resolution})
+// dayPieces yields the parts of days of a span.
+func dayPieces(s rollup.Span) iter.Seq[dayPiece] {
+	return func(yield func(dayPiece) bool) {
+		for day := rollup.DayOf(s.After + 1); day < s.To; day += rollup.Day {
+			if !yield(dayPiece{day, max(day, s.After), min(day+rollup.Day, s.To), s.Resolution}) {
+				return
+			}
+		}
 	}
-	return pieces
 }
 
 // A rollupScan reads the rollups of a batch, and the samples in their place where there are none.
@@ -98,8 +122,13 @@ func (s *rollupScan) read(ctx context.Context) error {
 			return err
 		}
 	}
+	if s.r.query.Kept {
+		if err := s.addKept(); err != nil {
+			return err
+		}
+	}
 	bases := basesOf(s.of)
-	return s.eachMissing(func(after, to int64, wanted []bool) error {
+	return s.eachMissing(ctx, func(after, to int64, wanted []bool) error {
 		limit := min(to+1, s.r.limit)
 		for p, ok := s.r.nextPart(bases, max(after+1, s.r.start), limit); ok; p, ok = s.r.nextPart(bases, p.limit, limit) {
 			p.wanted = wanted
@@ -111,6 +140,39 @@ func (s *rollupScan) read(ctx context.Context) error {
 		}
 		return nil
 	})
+}
+
+// addKept adds the samples that rollups keep. They are before all others.
+func (s *rollupScan) addKept() error {
+	var points rollup.Points
+	var space []byte
+	start, limit := s.r.query.Mint, s.r.query.Maxt+1
+	for i := range s.scan.builders {
+		b := &s.scan.builders[i]
+		points.Reset(s.want)
+		for _, span := range s.plan.Spans {
+			for piece := range dayPieces(span) {
+				for _, c := range b.rollupsOf(piece) {
+					if !rollup.HasBuckets(c.value) {
+						continue
+					}
+					if err := points.AppendCell(c.resolution, c.day, c.value, piece.after, piece.to); err != nil {
+						return fmt.Errorf("series %s: %w", series.Abbreviate(s.of[i].Labels), err)
+					}
+				}
+			}
+		}
+		first, _ := slices.BinarySearch(points.Times, start)
+		last, _ := slices.BinarySearch(points.Times, limit)
+		space = b.AppendFloats(space, points.Times[first:last], points.Values[first:last])
+		b.samples += last - first
+		b.bytes = b.Bytes()
+		b.rollups, b.rollupBytes, b.hasRollups = nil, 0, false
+		if err := s.scan.checkLimits(i, last-first, b.bytes); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // readCells reads the rollups of a resolution that are right.
@@ -180,7 +242,7 @@ func (s *rollupScan) readRows(ctx context.Context, p part, base int64, resolutio
 		if !ok || of != base {
 			return nil
 		}
-		return s.addCells(&s.scan.builders[slot], base, resolution, row.Cells)
+		return s.addCells(UsageOf(ctx), &s.scan.builders[slot], base, resolution, row.Cells)
 	})
 	counts.endScan()
 	if err != nil {
@@ -190,7 +252,7 @@ func (s *rollupScan) readRows(ctx context.Context, p part, base int64, resolutio
 }
 
 // addCells adds the rollups of a row that are of its samples.
-func (s *rollupScan) addCells(b *chunkBuilder, base int64, resolution rollup.Resolution, cells []bucketstore.Cell) error {
+func (s *rollupScan) addCells(usage *Usage, b *chunkBuilder, base int64, resolution rollup.Resolution, cells []bucketstore.Cell) error {
 	first, _ := slices.BinarySearchFunc(cells, series.FamilyCount, func(c bucketstore.Cell, family string) int {
 		return bytes.Compare([]byte(c.Family), []byte(family))
 	})
@@ -211,6 +273,7 @@ func (s *rollupScan) addCells(b *chunkBuilder, base int64, resolution rollup.Res
 		if hasRaw && (c.Time != day+rollup.Day+count || !rollup.HasAll(c.Value, s.want)) {
 			continue
 		}
+		usage.addRollups(resolution, 1)
 		b.rollups = append(b.rollups, rollupCell{day, resolution, s.copy(c.Value)})
 		b.rollupBytes += len(c.Value)
 		b.hasRollups = b.hasRollups || len(c.Value) > 0
@@ -231,7 +294,7 @@ func (s *rollupScan) copy(value []byte) []byte {
 
 // eachMissing calls fn with the times (after, to] of which samples are to be read, in their order, and says of which series. Nil is
 // all of them.
-func (s *rollupScan) eachMissing(fn func(after, to int64, wanted []bool) error) error {
+func (s *rollupScan) eachMissing(ctx context.Context, fn func(after, to int64, wanted []bool) error) error {
 	var pending dayPiece
 	var pendingWanted []bool
 	flush := func() error {
@@ -251,8 +314,8 @@ func (s *rollupScan) eachMissing(fn func(after, to int64, wanted []bool) error) 
 			}
 			continue
 		}
-		for _, piece := range dayPieces(span) {
-			wanted := s.missing(piece)
+		for piece := range dayPieces(span) {
+			wanted := s.missing(UsageOf(ctx), piece)
 			if wanted == nil {
 				continue
 			}
@@ -270,10 +333,11 @@ func (s *rollupScan) eachMissing(fn func(after, to int64, wanted []bool) error) 
 }
 
 // missing returns of which series there is no rollup for a piece, but samples. It is nil if there are none.
-func (s *rollupScan) missing(piece dayPiece) (wanted []bool) {
+func (s *rollupScan) missing(usage *Usage, piece dayPiece) (wanted []bool) {
 	if !s.plan.HasRaw(piece.day) {
 		return nil
 	}
+	missing := 0
 	for i := range s.scan.builders {
 		if len(s.scan.builders[i].rollupsOf(piece)) > 0 {
 			continue
@@ -282,7 +346,9 @@ func (s *rollupScan) missing(piece dayPiece) (wanted []bool) {
 			wanted = make([]bool, len(s.scan.builders))
 		}
 		wanted[i] = true
+		missing++
 	}
+	usage.addNotRolled(missing)
 	return wanted
 }
 
@@ -355,7 +421,7 @@ func (s *rolledSeries) AppendPoints(p *rollup.Points) (ok bool, err error) {
 			appendRaw(span.To)
 			continue
 		}
-		for _, piece := range dayPieces(span) {
+		for piece := range dayPieces(span) {
 			if err := s.appendPiece(p, piece, appendRaw); err != nil {
 				return false, err
 			}

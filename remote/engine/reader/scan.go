@@ -22,6 +22,8 @@ const minScanSeries = 128
 // A batchScan is one reading of a batch.
 type batchScan struct {
 	r *batchReader
+	// of are the series.
+	of []index.Series
 	batch
 	// sections are read at the same time.
 	sections []section
@@ -53,7 +55,7 @@ type rangeMet struct {
 }
 
 func (r *batchReader) newBatchScan(series []index.Series) *batchScan {
-	s := &batchScan{r: r, batch: newBatch(len(series))}
+	s := &batchScan{r: r, of: series, batch: newBatch(len(series))}
 	count := max(1, min(r.scans, len(series)/r.least))
 	for n := range count {
 		first, limit := n*len(series)/count, (n+1)*len(series)/count
@@ -111,6 +113,7 @@ func (sec *section) run(ctx context.Context, p part) error {
 		sec.widest = max(sec.widest, len(row.Cells))
 		return sec.addRow(p, row)
 	})
+	counts.usage.addRaw(counts.total)
 	counts.endScan()
 	if err != nil && !errors.Is(err, errSplit) && !errors.Is(err, ErrLimit) {
 		err = fmt.Errorf("read samples: %w", err)
@@ -143,20 +146,20 @@ func (sec *section) addRow(p part, row bucketstore.Row) error {
 	if err := sec.reader.appendTo(b, base, p.start, p.limit, row.Cells); err != nil {
 		return fmt.Errorf("row %q: %w", row.Key, err)
 	}
-	return sec.checkLimits(slot, b.samples-samples, b.bytes-size)
+	return sec.s.checkLimits(sec.first+slot, b.samples-samples, b.bytes-size)
 }
 
 // checkLimits is called after each row: it was one of the series in slot, and had so
 // many samples and bytes.
-func (sec *section) checkLimits(slot, samples, bytes int) error {
-	r, limits := sec.s.r, sec.s.r.limits
-	all, size := sec.s.samples.Add(int64(samples)), sec.s.bytes.Add(int64(bytes))
+func (s *batchScan) checkLimits(slot, samples, bytes int) error {
+	r, limits := s.r, s.r.limits
+	all, size := s.samples.Add(int64(samples)), s.bytes.Add(int64(bytes))
 	switch {
 	case !r.query.Passing && r.samples+int(all) > limits.MaxSamples:
 		return limitError("selector %s reads more than %d samples", SelectorName(r.query.Matchers), limits.MaxSamples)
-	case sec.builders[slot].bytes > limits.MaxSeriesBytes:
-		return limitError("series %s takes more than %d bytes", series.Abbreviate(sec.batch[slot].Labels), limits.MaxSeriesBytes)
-	case int(size) > splitFactor*r.target && len(sec.s.builders) > 1:
+	case s.builders[slot].bytes > limits.MaxSeriesBytes:
+		return limitError("series %s takes more than %d bytes", series.Abbreviate(s.of[slot].Labels), limits.MaxSeriesBytes)
+	case int(size) > splitFactor*r.target && len(s.builders) > 1:
 		return errSplit
 	}
 	return nil

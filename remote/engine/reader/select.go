@@ -149,7 +149,7 @@ func (s *seriesSet) Next() bool {
 	next := &s.batch.builders[0]
 	entry := chunkSeries(s.read[0].Labels, next.Chunks)
 	s.at = &entry
-	if rollups := s.reader.query.Rollups; rollups != nil {
+	if rollups := s.reader.query.Rollups; rollups != nil && !s.reader.query.Kept {
 		s.at = &rolledSeries{entry, *next, rollups.plan}
 	}
 	s.metrics.series.Inc()

@@ -2,15 +2,19 @@ package reader
 
 import (
 	"context"
+	"strings"
 	"sync/atomic"
 
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/index"
+	"github.com/promtable/promtable/series/rollup"
 )
 
 // A Usage counts what is read for a request. It is safe for concurrent use.
 type Usage struct {
 	series, indexRows, rows, cells, bytes atomic.Int64
+	days5m, days1h, daysNotRolled, raw    atomic.Int64
+	widened                               atomic.Bool
 }
 
 // Counts are what was read.
@@ -24,6 +28,29 @@ type Counts struct {
 	Rows  int64 `json:"rows"`
 	Cells int64 `json:"cells"`
 	Bytes int64 `json:"bytes"`
+	// Days5m and Days1h are how many rollups of a series and day were read in place of its samples, and
+	// DaysNotRolled how many were wanted and were not there, or not right: samples were read.
+	Days5m        int64 `json:"rollup_days_5m,omitempty"`
+	Days1h        int64 `json:"rollup_days_1h,omitempty"`
+	DaysNotRolled int64 `json:"rollup_days_missing,omitempty"`
+	// Raw says that samples were read, and Widened that windows were widened to buckets, because samples are no longer
+	// kept.
+	Raw     bool `json:"raw,omitempty"`
+	Widened bool `json:"widened,omitempty"`
+}
+
+// Resolutions names what was read, such as "raw,1h", with "widened" at the end if windows were.
+func (c *Counts) Resolutions() string {
+	var names []string
+	for _, of := range []struct {
+		name   string
+		isRead bool
+	}{{"raw", c.Raw}, {"5m", c.Days5m > 0}, {"1h", c.Days1h > 0}, {"widened", c.Widened}} {
+		if of.isRead {
+			names = append(names, of.name)
+		}
+	}
+	return strings.Join(names, ",")
 }
 
 // Add adds what was read elsewhere.
@@ -33,11 +60,20 @@ func (c *Counts) Add(other Counts) {
 	c.Rows += other.Rows
 	c.Cells += other.Cells
 	c.Bytes += other.Bytes
+	c.Days5m += other.Days5m
+	c.Days1h += other.Days1h
+	c.DaysNotRolled += other.DaysNotRolled
+	c.Raw = c.Raw || other.Raw
+	c.Widened = c.Widened || other.Widened
 }
 
 // Counts returns what was read so far.
 func (u *Usage) Counts() Counts {
-	return Counts{u.series.Load(), u.indexRows.Load(), u.rows.Load(), u.cells.Load(), u.bytes.Load()}
+	return Counts{
+		Series: u.series.Load(), IndexRows: u.indexRows.Load(), Rows: u.rows.Load(), Cells: u.cells.Load(), Bytes: u.bytes.Load(),
+		Days5m: u.days5m.Load(), Days1h: u.days1h.Load(), DaysNotRolled: u.daysNotRolled.Load(),
+		Raw: u.raw.Load() > 0, Widened: u.widened.Load(),
+	}
 }
 
 // usageKey is the key of a *Usage in a context.
@@ -64,6 +100,38 @@ func (u *Usage) addFound(found *index.Result) {
 		for _, rows := range list.Rows {
 			u.indexRows.Add(int64(rows))
 		}
+	}
+}
+
+// addPlan notes how windows are read. It does nothing on nil.
+func (u *Usage) addPlan(p *rollup.Plan) {
+	if u != nil && p.Widens() {
+		u.widened.Store(true)
+	}
+}
+
+// addRollups counts the rollups of days. It does nothing on nil.
+func (u *Usage) addRollups(r rollup.Resolution, days int) {
+	switch {
+	case u == nil:
+	case r == rollup.Hour:
+		u.days1h.Add(int64(days))
+	default:
+		u.days5m.Add(int64(days))
+	}
+}
+
+// addNotRolled counts days without a rollup that is right. It does nothing on nil.
+func (u *Usage) addNotRolled(days int) {
+	if u != nil {
+		u.daysNotRolled.Add(int64(days))
+	}
+}
+
+// addRaw notes that rows of samples were read. It does nothing on nil.
+func (u *Usage) addRaw(rows int) {
+	if u != nil {
+		u.raw.Add(int64(rows))
 	}
 }
 

@@ -46,7 +46,7 @@ function fill(form, parameters) {
     if (field && name !== "tab") {
       field.value = value;
       if (field instanceof HTMLSelectElement && field.value !== value) {
-        field.append(element("option", { value }, `${value} s`)); // the range of a zoom
+        field.append(element("option", { value }, name === "range" ? `${value} s` : value)); // the range of a zoom
         field.value = value;
       }
     }

@@ -71,7 +71,7 @@ function options(lines, { start, end }, onZoom) {
     series: [{}, ...lines.map(({ name, colour, dash }) => ({ label: name, stroke: colour, dash, width: 1.5, points: { size: 4 } }))],
     scales: { x: { min: start, max: end }, y: { range: padded } },
     axes: [
-      { ...axis, values: clock },
+      { ...axis, values: clock, space: end - start > 7 * 86400 ? 90 : 50 }, // in pixels: dates are wider than hours
       { ...axis, size: 72, values: (_, ticks) => ticks.map((v) => v.toLocaleString("en", { notation: "compact", maximumFractionDigits: shortest })) },
     ],
     legend: { show: false },

@@ -18,9 +18,10 @@ export async function show(state, result, signal, navigate) {
   }
   const started = performance.now();
   const { start, end } = range(state);
+  const resolution = state.res ? { max_source_resolution: state.res } : {};
   const answer = state.view === "graph"
-    ? await ask("query_range", { query: expr, start, end, step: stepOf(end - start) }, { signal, post: true })
-    : await ask("query", { query: expr, time: end }, { signal, post: true });
+    ? await ask("query_range", { query: expr, ...stepsOf(start, end), ...resolution }, { signal, post: true })
+    : await ask("query", { query: expr, time: end, ...resolution }, { signal, post: true });
   const took = performance.now() - started;
   const { resultType, result: found } = answer.data;
   const shown = state.view === "graph"
@@ -34,9 +35,17 @@ function example(expr, view) {
   return element("a", { href: `?${new URLSearchParams({ tab: "query", expr, view })}` }, element("code", {}, expr));
 }
 
-// stepOf returns a step of whole seconds for a range of seconds.
-function stepOf(seconds) {
-  return Math.max(1, Math.ceil(seconds / steps));
+// stepsOf returns the times of a graph of a range, in seconds. Long steps, and their times, are of whole hours or of whole 5 minutes, as
+// rollups are, so that these can answer. The last step is at the end.
+function stepsOf(start, end) {
+  const step = Math.max(1, Math.ceil((end - start) / steps));
+  const bucket = [3600, 300].find((size) => step >= size);
+  if (bucket === undefined) {
+    return { start, end, step };
+  }
+  const whole = Math.round(step / bucket) * bucket;
+  const last = Math.floor(end / bucket) * bucket;
+  return { start: last - Math.floor((last - start) / whole) * whole, end: last, step: whole };
 }
 
 // zoom returns the state that shows the time between two in seconds.

@@ -1,26 +1,25 @@
-package seal
+package bucketstore
 
 import (
-	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/series/chunk"
 	"github.com/promtable/promtable/series/dense"
 	"github.com/promtable/promtable/series/merge"
 )
 
-// An encoder makes chunk cells of the samples of a window. It is used for one window after
-// another.
-type encoder struct {
+// A ChunkEncoder makes chunk cells of samples of a window. It is used for one window after
+// another; its zero value is ready.
+type ChunkEncoder struct {
 	stamp int64
-	cells []bucketstore.Cell
+	cells []Cell
 	// times and floats are a run of floats, others a run of other values.
 	times  []int64
 	floats []float64
 	others chunk.Builder
 }
 
-// encode returns the chunk cells of these samples, in order of time. They are valid until
-// the next call.
-func (e *encoder) encode(samples *merge.Row, stamp int64) ([]bucketstore.Cell, error) {
+// Encode returns the chunk cells with this stamp of these samples, in order of time. The slice
+// is valid until the next call, the cells in it for ever.
+func (e *ChunkEncoder) Encode(samples *merge.Row, stamp int64) ([]Cell, error) {
 	e.stamp, e.cells = stamp, e.cells[:0]
 	e.times, e.floats, e.others = e.times[:0], e.floats[:0], chunk.Builder{}
 	for {
@@ -45,7 +44,7 @@ func (e *encoder) encode(samples *merge.Row, stamp int64) ([]bucketstore.Cell, e
 	}
 }
 
-func (e *encoder) addFloats(ts []int64, vs []float64) {
+func (e *ChunkEncoder) addFloats(ts []int64, vs []float64) {
 	for len(ts) > 0 {
 		if len(e.times) == dense.MaxSamples {
 			e.flushFloats()
@@ -56,20 +55,20 @@ func (e *encoder) addFloats(ts []int64, vs []float64) {
 	}
 }
 
-func (e *encoder) flushFloats() {
+func (e *ChunkEncoder) flushFloats() {
 	if n := len(e.times); n > 0 {
 		e.addChunk(chunk.EncodingDense, e.times[0], e.times[n-1], dense.Append(nil, e.times, e.floats))
 		e.times, e.floats = e.times[:0], e.floats[:0]
 	}
 }
 
-func (e *encoder) flushOthers() {
+func (e *ChunkEncoder) flushOthers() {
 	for _, c := range e.others.Chunks {
 		e.addChunk(byte(c.Chunk.Encoding()), c.MinTime, c.MaxTime, c.Chunk.Bytes())
 	}
 	e.others = chunk.Builder{}
 }
 
-func (e *encoder) addChunk(encoding byte, mint, maxt int64, data []byte) {
-	e.cells = append(e.cells, bucketstore.ChunkCell(encoding, e.stamp, mint, maxt, data))
+func (e *ChunkEncoder) addChunk(encoding byte, mint, maxt int64, data []byte) {
+	e.cells = append(e.cells, ChunkCell(encoding, e.stamp, mint, maxt, data))
 }

@@ -1,0 +1,39 @@
+package deletion
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+)
+
+type metrics struct{ rows, cells, unreadable, failures prometheus.Counter }
+
+func newMetrics(reg prometheus.Registerer, r *Records) *metrics {
+	f := promauto.With(reg)
+	f.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "adapter_deletion_pending",
+		Help: "Deletions that are hidden from reads and not removed from the store yet.",
+	}, func() float64 {
+		if k := r.known.Load(); k != nil {
+			return float64(len(k.pending))
+		}
+		return 0
+	})
+	return &metrics{
+		rows: f.NewCounter(prometheus.CounterOpts{
+			Name: "adapter_deletion_rows_total",
+			Help: "Rows of METRIC from which deleted cells were removed.",
+		}),
+		cells: f.NewCounter(prometheus.CounterOpts{
+			Name: "adapter_deletion_cells_total",
+			Help: "Deleted cells that were removed or replaced by what is left: chunks, raw samples and exemplars.",
+		}),
+		unreadable: f.NewCounter(prometheus.CounterOpts{
+			Name: "adapter_deletion_unreadable_chunks_total",
+			Help: "Damaged chunks, of which a part is deleted, that were left as they are.",
+		}),
+		failures: f.NewCounter(prometheus.CounterOpts{
+			Name: "adapter_deletion_failures_total",
+			Help: "Attempts to learn of deletions, or to remove what is deleted, that failed and are repeated.",
+		}),
+	}
+}

@@ -1,0 +1,87 @@
+package deletion
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+
+	"github.com/promtable/promtable/bucketstore"
+	"github.com/promtable/promtable/series"
+	"github.com/promtable/promtable/series/rollup"
+)
+
+// removeRollups removes the buckets of rollups of which a record deletes a part, of days that are closed. Those of other days are
+// made again, as the removal of their samples counts.
+//
+// A rollup that is written gets a greater time than one that a maker may still write, which has that of a count up to now.
+func (x *Executor) removeRollups(ctx context.Context, rec *record, targets []target) error {
+	if x.cfg.Closed == nil {
+		return nil
+	}
+	closed, err := x.cfg.Closed(ctx)
+	if err != nil || closed <= rec.Start {
+		return err
+	}
+	families := []bucketstore.FamilyRange{{Family: series.Family1h}, {Family: series.Family5m}, {Family: series.FamilyCount}}
+	records := []*record{rec}
+	for _, t := range targets {
+		var muts []bucketstore.Mutation
+		for _, base := range t.bases {
+			if !rec.overlaps(base-rollup.Day, min(base+series.Period, closed)) {
+				continue
+			}
+			row := series.SingleRow(x.records.cfg.Schema.AppendRowKey(nil, t.key, base))
+			reading, cancel := context.WithTimeout(ctx, readTimeout)
+			err := x.cfg.Store.Scan(reading, bucketstore.ScanRequest{Table: bucketstore.Metric, Rows: []series.RowRange{row}, Families: families}, func(found bucketstore.Row) error {
+				ops, err := x.rollupOps(base, closed, found.Cells, records)
+				if len(ops) > 0 {
+					muts = append(muts, bucketstore.Mutation{Key: bytes.Clone(found.Key), Ops: ops})
+				}
+				return err
+			})
+			cancel()
+			if err != nil {
+				return fmt.Errorf("read rollups of a deletion: %w", err)
+			}
+		}
+		if err := x.apply(ctx, bucketstore.Metric, muts); err != nil {
+			return fmt.Errorf("remove deleted buckets: %w", err)
+		}
+	}
+	return nil
+}
+
+// rollupOps returns what removes buckets of the rollups of a row, of days that end up to closed.
+func (x *Executor) rollupOps(base, closed int64, cells []bucketstore.Cell, records []*record) (ops []bucketstore.Op, err error) {
+	for i := range cells {
+		c := &cells[i]
+		end := rollup.DayOfCell(base, c.Qualifier) + rollup.Day
+		if c.Family == series.FamilyCount || end > closed {
+			continue
+		}
+		deleted, left, err := x.filter.cell(base, c, records)
+		if err != nil {
+			return nil, err
+		}
+		if !deleted || bytes.Equal(left[0].Value, c.Value) {
+			continue
+		}
+		next := max(c.Time, end+count(cells, c.Qualifier)) + 1
+		ops = append(ops, bucketstore.Op{
+			Kind: bucketstore.SetCell, Family: c.Family, Qualifier: bytes.Clone(c.Qualifier), Time: next, Value: bytes.Clone(left[0].Value),
+		})
+	}
+	return ops, nil
+}
+
+// count returns the count of the day with this qualifier.
+func count(cells []bucketstore.Cell, qualifier []byte) int64 {
+	for _, c := range cells {
+		if c.Family == series.FamilyCount && bytes.Equal(c.Qualifier, qualifier) {
+			if n, err := bucketstore.ParseSum(c.Value); err == nil {
+				return n
+			}
+		}
+	}
+	return 0
+}

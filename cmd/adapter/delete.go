@@ -1,0 +1,201 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"net"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/alecthomas/kingpin/v2"
+	"github.com/go-kit/log"
+	"github.com/prometheus/common/model"
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/promql/parser"
+
+	"github.com/promtable/promtable/bucketstore"
+	"github.com/promtable/promtable/bucketstore/deletion"
+	"github.com/promtable/promtable/remote/engine"
+)
+
+const commandDelete = "delete"
+
+// deleteOptions are the flags of delete.
+type deleteOptions struct {
+	matches    []string
+	start, end string
+	yes        bool
+}
+
+func (o *options) deleteCommand(app *kingpin.Application) {
+	c := app.Command(commandDelete, "Delete samples. Says first what would go, and asks. The embedded store must be closed: a running adapter deletes by its HTTP API.")
+	c.Flag("match", "Selector of the series, such as 'up{job=\"x\"}'. Repeatable.").Required().StringsVar(&o.delete.matches)
+	c.Flag("start", "Delete from this time on: RFC 3339, or seconds since 1970. Default: the first sample.").StringVar(&o.delete.start)
+	c.Flag("end", "Delete up to this time, inclusive. Default: the last sample.").StringVar(&o.delete.end)
+	c.Flag("yes", "Do not ask.").BoolVar(&o.delete.yes)
+}
+
+// deleter is the engine and the executor as the HTTP API wants them.
+type deleter struct {
+	*engine.Engine
+	*deletion.Executor
+}
+
+// openRemoval reads from when on samples are kept, and which are deleted. The store has its schema.
+func (a *adapter) openRemoval(ctx context.Context, rows bucketstore.Store) error {
+	if err := a.openRetention(ctx, rows); err != nil {
+		return err
+	}
+	cfg := deletion.Config{Meta: a.meta, Schema: a.schema, Now: time.Now, Shared: a.o.backend == backendBigtable, Logger: a.logger, Registerer: a.reg}
+	if a.results != nil {
+		cfg.Changed = a.results.Drop
+	}
+	var err error
+	a.records, err = deletion.Open(ctx, cfg)
+	return err
+}
+
+// newExecutor returns what removes deleted samples from store, which is that of the engine.
+func (a *adapter) newExecutor(store bucketstore.Store, e *engine.Engine) *deletion.Executor {
+	return deletion.NewExecutor(deletion.ExecutorConfig{
+		Records: a.records, Store: store, Find: e.SeriesBefore, Closed: a.days.Closed, Flush: e.FlushCurrent, Holder: processName(), Logger: a.logger,
+	})
+}
+
+// deleteSamples deletes samples without serving.
+func deleteSamples(ctx context.Context, o *options, logger log.Logger) error {
+	return runDelete(ctx, o, logger, os.Stdin, os.Stdout)
+}
+
+func runDelete(ctx context.Context, o *options, logger log.Logger, in io.Reader, out io.Writer) (err error) {
+	selectors, mint, maxt, err := o.delete.parse()
+	if err != nil {
+		return err
+	}
+	existing := *o
+	existing.createTables, existing.existing = false, true
+	a, err := newAdapter(&existing, logger)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, a.close()) }()
+	rows, err := openStore(ctx, &existing, logger, a.reg, nil)
+	if err != nil {
+		if o.backend == backendEmbedded {
+			err = fmt.Errorf("%w; if an adapter with --web.enable-admin-api serves this store: %s", err, o.delete.curl(o.listen))
+		}
+		return err
+	}
+	store, appender, err := a.openAppender(ctx, rows)
+	a.onClose("close the store", store.Close)
+	if err != nil {
+		return err
+	}
+	e, err := newEngine(a, store, appender)
+	if err != nil {
+		return err
+	}
+	a.onClose("flush", func() error { return e.Close(context.WithoutCancel(ctx)) })
+	closed, err := a.days.Closed(ctx)
+	if err != nil {
+		return err
+	}
+	if closed > mint {
+		fmt.Fprintf(out, "samples before %s are gone, or go next: of rollups there whole buckets of 5 minutes and of an hour are deleted\n", time.UnixMilli(closed).UTC().Format(time.RFC3339))
+	}
+	return deleteAll(ctx, deleter{e, a.newExecutor(store, e)}, selectors, mint, maxt, o.delete.yes, in, out)
+}
+
+// deleteAll says what goes, asks, and deletes it.
+func deleteAll(ctx context.Context, d deleter, selectors [][]*labels.Matcher, mint, maxt int64, yes bool, in io.Reader, out io.Writer) error {
+	for _, ms := range selectors {
+		p, err := d.Plan(ctx, ms, max(mint, 0), min(maxt, math.MaxInt64-1)+1)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(out, "%s: %d series, %d rows, %d samples, %d exemplars, %d bytes\n", engine.SelectorName(ms), p.Series, p.Rows, p.Samples, p.Exemplars, p.Bytes)
+	}
+	if !yes {
+		fmt.Fprint(out, "Delete them? Type yes: ")
+		answer, err := bufio.NewReader(in).ReadString('\n')
+		if strings.TrimSpace(answer) != "yes" {
+			if errors.Is(err, io.EOF) {
+				err = nil
+			}
+			fmt.Fprintln(out, "nothing is deleted")
+			return err
+		}
+	}
+	for _, ms := range selectors {
+		if err := d.Delete(ctx, mint, maxt, ms); err != nil {
+			return err
+		}
+	}
+	fmt.Fprintln(out, "no adapter finds them any more, in a minute at most; removing them from the store")
+	if err := d.Finish(ctx); err != nil {
+		return fmt.Errorf("the samples are hidden, and an adapter that serves, or the next delete, removes them: %w", err)
+	}
+	fmt.Fprintln(out, "removed")
+	return nil
+}
+
+// parse returns the selectors and the range, in milliseconds, inclusive.
+func (o *deleteOptions) parse() (selectors [][]*labels.Matcher, mint, maxt int64, err error) {
+	p := parser.NewParser(parser.Options{})
+	for _, text := range o.matches {
+		ms, err := p.ParseMetricSelector(text)
+		if err != nil {
+			return nil, 0, 0, fmt.Errorf("--match=%s: %w", text, err)
+		}
+		selectors = append(selectors, ms)
+	}
+	if mint, err = parseMillis(o.start, math.MinInt64); err != nil {
+		return nil, 0, 0, fmt.Errorf("--start=%s: %w", o.start, err)
+	}
+	if maxt, err = parseMillis(o.end, math.MaxInt64); err != nil {
+		return nil, 0, 0, fmt.Errorf("--end=%s: %w", o.end, err)
+	}
+	if mint > maxt {
+		return nil, 0, 0, errors.New("--start is after --end")
+	}
+	return selectors, mint, maxt, nil
+}
+
+// parseMillis parses a time as the HTTP API does, in milliseconds.
+func parseMillis(text string, missing int64) (int64, error) {
+	if text == "" {
+		return missing, nil
+	}
+	if t, err := time.Parse(time.RFC3339Nano, text); err == nil {
+		return t.UnixMilli(), nil
+	}
+	var t model.Time
+	if err := t.UnmarshalJSON([]byte(text)); err != nil {
+		return 0, errors.New("it is no time: give it as 2026-01-02T15:04:05Z, or as seconds since 1970")
+	}
+	return int64(t), nil
+}
+
+// curl returns the commands that delete the same in an adapter that listens on one of these
+// addresses.
+func (o *deleteOptions) curl(listen []string) string {
+	form := url.Values{"match[]": o.matches}
+	if o.start != "" {
+		form.Set("start", o.start)
+	}
+	if o.end != "" {
+		form.Set("end", o.end)
+	}
+	address := listen[0]
+	if host, port, err := net.SplitHostPort(address); err == nil && host == "" {
+		address = net.JoinHostPort("localhost", port)
+	}
+	const path = "/api/v1/admin/tsdb/"
+	return fmt.Sprintf("curl -X POST 'http://%s%sdelete_series?%s' && curl -X POST http://%s%sclean_tombstones", address, path, form.Encode(), address, path)
+}

@@ -1,0 +1,64 @@
+package rollup
+
+// Without returns a cell without the buckets that have a part of the times [start, limit), in milliseconds. If there are none
+// it is the cell itself. Without any bucket, and where only samples can tell what there is, it is empty. The error is a
+// series.ErrCorrupt.
+func (e *Encoder) Without(cell []byte, r Resolution, day, start, limit int64) (left []byte, err error) {
+	if len(cell) == 0 || day+Day < start || limit <= day+1 {
+		return cell, nil
+	}
+	if !HasBuckets(cell) {
+		return nil, nil
+	}
+	var p Points
+	p.Want = Markers | Sums | Counts
+	if err := p.AppendCell(r, day, cell, day, day); err != nil { // which opens it
+		return nil, err
+	}
+	e.begin()
+	removed := false
+	for begin, ok := p.d.nextStart(); ok; begin, ok = p.d.nextStart() {
+		b, err := p.d.next()
+		if err != nil {
+			return nil, err
+		}
+		if begin < limit-1 && begin+int64(r) >= start {
+			removed = true
+			continue
+		}
+		e.addDecoded(b, r, day)
+	}
+	if !removed {
+		return cell, nil
+	}
+	return e.end(nil), nil
+}
+
+// addDecoded adds a bucket as it was read.
+func (e *Encoder) addDecoded(b *decoded, r Resolution, day int64) {
+	last := len(b.times) - 1
+	e.int(columnNumber, (b.start-day)/int64(r))
+	e.int(columnFlags, b.flags)
+	e.int(columnSamples, int64(b.samples))
+	e.int(columnKept, int64(max(0, last-1)))
+	if b.flags&flagMarker != 0 {
+		e.int(columnMarker, b.end-b.marker)
+	}
+	if last < 0 {
+		return
+	}
+	e.int(columnFirstTime, b.times[0]-b.start)
+	e.float(columnFirst, b.values[0])
+	e.float(columnSum, b.sum)
+	if last == 0 {
+		return
+	}
+	e.int(columnLastTime, b.end-b.times[last])
+	e.float(columnLast, b.values[last])
+	e.int(columnChanges, int64(b.changes))
+	e.int(columnResets, int64(b.resets))
+	for i := 1; i < last; i++ {
+		e.int(columnBetweenTime, b.times[i]-b.times[i-1])
+		e.float(columnBetween, b.values[i])
+	}
+}
