@@ -210,11 +210,14 @@ func (m *Maker) begin(ctx context.Context) (hasWork bool, err error) {
 	}
 	begun := max(s.Begun, due)
 	made = max(s.Made, min(made, begun))
-	if made >= begun && !m.hasNotes(ctx, made) {
+	if made >= begun && (s.Made == 0 || !m.hasNotes(ctx, made)) {
 		return false, nil
 	}
 	if err := m.save(ctx, m.days.writing, func(s *state) { s.Made, s.Begun = max(made, s.Made), max(begun, s.Begun) }); err != nil {
 		return false, err
+	}
+	if s.Made >= begun {
+		return true, nil // a maker that has waited has made them all once
 	}
 	return true, m.settle(ctx, &m.days.begunAt)
 }

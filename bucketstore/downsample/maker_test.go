@@ -374,6 +374,15 @@ func TestLease(t *testing.T) {
 		if err := f.maker.Once(t.Context()); !errors.Is(err, downsample.ErrHeld) && err != nil {
 			t.Errorf("error %v", err)
 		}
+		late.write("m", day0+2)
+		late.noteLate()
+		f.advance(downsample.LeaseTime)
+		o = f.other() // what was made once needs no wait
+		o.once()
+		f.wantRollups("m", day0)
+		if waits := o.waits(); len(waits) > 0 {
+			t.Errorf("for a late day the maker has slept %v", waits)
+		}
 	})
 }
 
