@@ -43,13 +43,22 @@ func (b *Buffer) scanRollups(ctx context.Context, req bucketstore.ScanRequest, f
 	})
 }
 
-// hasDay says whether windows of chunks of the row meet a day. Base is that of the row.
+// hasDay says whether chunks of the row have samples of a day. Base is that of the row.
 func (o *openRow) hasDay(day, base int64) bool {
-	meets := func(window int64) bool {
-		return rollup.DayOf(window) <= day && day <= rollup.DayOf(window+series.Window-1)
-	}
-	return slices.ContainsFunc(o.chunks, func(c openChunk) bool { return meets(c.window) }) ||
+	return slices.ContainsFunc(o.chunks, func(c openChunk) bool { return c.hasDay(day) }) ||
 		slices.ContainsFunc(o.cells, func(c bucketstore.Cell) bool {
-			return meets(series.WindowOf(base + int64(binary.BigEndian.Uint32(c.Qualifier))))
+			first, last := binary.BigEndian.Uint32(c.Qualifier), binary.BigEndian.Uint32(c.Qualifier[series.QualifierSize:])
+			return day == rollup.DayOf(base+int64(first)) || day == rollup.DayOf(base+int64(last)) // it meets two days at most
 		})
+}
+
+// hasDay says whether c, which is not empty, has samples of a day. A window may meet two.
+func (c *openChunk) hasDay(day int64) bool {
+	switch first, last := rollup.DayOf(c.window), rollup.DayOf(c.end()); {
+	case day == last:
+		return true
+	case day != first:
+		return false
+	}
+	return slices.ContainsFunc(c.allPoints(nil), func(p point) bool { return rollup.DayOf(p.t) == day })
 }

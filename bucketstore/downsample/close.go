@@ -4,12 +4,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"time"
 
 	"github.com/promtable/promtable/bucketstore"
+	"github.com/promtable/promtable/series/rollup"
 )
 
 // ErrClosed marks samples of days that are closed: their samples are about to be deleted, or are.
 var ErrClosed = errors.New("the day of the sample is closed: only its rollups are kept")
+
+// errUnknown marks samples of days that may be closed.
+var errUnknown = errors.New("whether the day of the sample is closed is not known now")
 
 // Appender returns an appender that refuses samples of closed days, and lets all others pass.
 func (d *Days) Appender(appender bucketstore.Appender) bucketstore.Appender {
@@ -28,34 +34,66 @@ func (c *closing) Append(ctx context.Context, samples []bucketstore.Sample) erro
 		d.appending.RLock()
 		defer d.appending.RUnlock()
 	}
-	s, isFresh := d.get()
+	begin := d.cfg.Now()
+	s, isFresh := d.at(begin)
 	closed := s.Closed
 	if !isFresh {
-		closed = s.Begun // no more can be closed by now
+		closed = max(s.Begun, dueAt(begin.Add(maxSkew))) // no later day can be closed by now
 	}
-	var open []bucketstore.Sample
+	err := c.appendOpen(ctx, samples, closed, isFresh)
+	if !d.tookLong(begin) {
+		return err
+	}
+	if err := d.refresh(ctx); err != nil {
+		return err
+	}
+	for _, s := range samples {
+		if now := d.get().Closed; closed < s.T && s.T <= now {
+			return fmt.Errorf("%w meanwhile: it is at %d, and days up to %d are closed", ErrClosed, s.T, now)
+		}
+	}
+	return err
+}
+
+// dueAt returns the end of the last day whose rollups may be made at a time.
+func dueAt(now time.Time) int64 { return rollup.DayOf(now.Add(-delay).UnixMilli()) }
+
+// appendOpen appends the samples of days after closed, in milliseconds, and fails for the others. 0 closes none.
+// These are refused for ever if isSure is set.
+func (c *closing) appendOpen(ctx context.Context, samples []bucketstore.Sample, closed int64, isSure bool) error {
+	isClosed := func(s bucketstore.Sample) bool { return s.T <= closed && closed > 0 }
+	if !slices.ContainsFunc(samples, isClosed) {
+		return c.Appender.Append(ctx, samples)
+	}
 	var failed bucketstore.SamplesError
-	for i := range samples {
-		if samples[i].T > closed {
-			if failed.Failed != nil {
-				open = append(open, samples[i])
-			}
+	var open []bucketstore.Sample
+	var at []int // positions of open in samples
+	for i, s := range samples {
+		if !isClosed(s) {
+			open, at = append(open, s), append(at, i)
 			continue
 		}
-		if failed.Failed == nil {
-			open = append(open, samples[:i]...)
-		}
 		failed.Failed = append(failed.Failed, i)
-		failed.Err = fmt.Errorf("%w: it is at %d, and days up to %d are closed", ErrClosed, samples[i].T, closed)
-		if isFresh {
+		failed.Err = fmt.Errorf("%w: it is at %d", errUnknown, s.T)
+		if isSure {
+			failed.Err = fmt.Errorf("%w: it is at %d, and days up to %d are closed", ErrClosed, s.T, closed)
 			failed.Refuse(i, failed.Err)
 		}
 	}
-	if failed.Failed == nil {
-		return c.Appender.Append(ctx, samples)
+	err := c.Appender.Append(ctx, open)
+	var part *bucketstore.SamplesError
+	if err != nil && !errors.As(err, &part) {
+		return err
 	}
-	if err := c.Appender.Append(ctx, open); err != nil {
-		return err // all are sent again
+	if part != nil {
+		failed.Err = part.Err
+		for _, i := range part.Failed {
+			failed.Failed = append(failed.Failed, at[i])
+			if err, ok := part.Refused[i]; ok {
+				failed.Refuse(at[i], err)
+			}
+		}
+		slices.Sort(failed.Failed)
 	}
 	return &failed
 }

@@ -3,8 +3,10 @@ package downsample
 import (
 	"context"
 	"encoding/binary"
+	"fmt"
 	"math"
 	"slices"
+	"time"
 
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/series"
@@ -30,31 +32,40 @@ func (c *counted) Apply(ctx context.Context, table bucketstore.Table, muts []buc
 		d.writing.RLock()
 		defer d.writing.RUnlock()
 	}
-	begun, begin := d.countUpTo(), d.cfg.Now()
+	begin := d.cfg.Now()
+	begun := d.countUpTo(begin)
 	all, err := d.withCounts(muts, math.MinInt64, begun, false)
 	if err != nil {
 		return err
 	}
-	if err := c.Store.Apply(ctx, table, all); err != nil {
+	err = c.Store.Apply(ctx, table, all)
+	if d.tookLong(begin) {
+		if countErr := c.countMore(ctx, muts, begun); countErr != nil {
+			return countErr
+		}
+	}
+	return err
+}
+
+// countMore adds to the counts of days that the maker has begun with while muts were written, and that were not counted: those after
+// counted. The error confirms no mutation.
+func (c *counted) countMore(ctx context.Context, muts []bucketstore.Mutation, counted int64) error {
+	if err := c.days.refresh(ctx); err != nil {
 		return err
 	}
-	if d.cfg.Sole || d.since(begin) < maxAttempt {
-		return nil
-	}
-	// The maker may have begun meanwhile with days that were not counted.
-	if err := d.refresh(ctx); err != nil {
-		return err
-	}
-	more, err := d.withCounts(muts, begun, d.countUpTo(), true)
+	more, err := c.days.withCounts(muts, counted, c.days.get().Begun, true)
 	if err != nil || len(more) == 0 {
 		return err
 	}
-	return c.Store.Apply(ctx, table, more)
+	if err := c.Store.Apply(ctx, bucketstore.Metric, more); err != nil {
+		return fmt.Errorf("count writes: %v", err) // which rows these are is of no use
+	}
+	return nil
 }
 
-// countUpTo returns up to which time writes are counted.
-func (d *Days) countUpTo() int64 {
-	s, isFresh := d.get()
+// countUpTo returns up to which time a write that begins now is counted.
+func (d *Days) countUpTo(now time.Time) int64 {
+	s, isFresh := d.at(now)
 	if !isFresh {
 		return math.MaxInt64
 	}
@@ -68,7 +79,8 @@ func (d *Days) withCounts(muts []bucketstore.Mutation, after, to int64, addOnly 
 		all = muts
 	}
 	var days []int64
-	var key []byte
+	var space [512]byte // so that most keys need no memory
+	key := space[:0]
 	for i, m := range muts {
 		var base int64
 		if key, base, err = d.cfg.Schema.ParseRowKey(key[:0], m.Key); err != nil {
@@ -96,11 +108,14 @@ func (d *Days) withCounts(muts []bucketstore.Mutation, after, to int64, addOnly 
 func appendDays(days []int64, base int64, ops []bucketstore.Op, after, to int64) []int64 {
 	for i := range ops {
 		op := &ops[i]
-		if len(op.Qualifier) < series.QualifierSize || !hasSamples(op.Family) {
+		if !hasSamples(op.Family) {
 			continue
 		}
-		first := base + int64(binary.BigEndian.Uint32(op.Qualifier))
-		last := first
+		first, last := base, base+series.Period-1 // of DeleteFamily
+		if len(op.Qualifier) >= series.QualifierSize {
+			first = base + int64(binary.BigEndian.Uint32(op.Qualifier))
+			last = first
+		}
 		if op.Family == series.FamilyChunk && len(op.Qualifier) >= 2*series.QualifierSize {
 			last = base + int64(binary.BigEndian.Uint32(op.Qualifier[series.QualifierSize:]))
 		}

@@ -33,16 +33,28 @@ type Config struct {
 type Days struct {
 	cfg Config
 	// writing is held for reading by writes to the store, and appending by calls of the Appender, if Sole.
-	writing, appending sync.RWMutex
+	writing, appending rwLocker
+	// elapsed returns the time between two times of Config.Now, by the monotonic and by the wall clock. Tests replace it, and
+	// the locks.
+	elapsed func(from, to time.Time) (monotonic, wall time.Duration)
 
 	// mu guards what follows.
 	mu    sync.Mutex
 	cell  meta.Cell
 	state state
-	// readAt is when state was read or written.
+	// readAt is when the request for state began.
 	readAt time.Time
+	// begunAt and closedAt are when this process first saw Begun and Closed of state.
+	begunAt, closedAt time.Time
 	// late are days that were written to and have no note yet, by their end.
 	late map[int64]bool
+}
+
+// A rwLocker is a sync.RWMutex.
+type rwLocker interface {
+	sync.Locker
+	RLock()
+	RUnlock()
 }
 
 // Open reads which days there are.
@@ -50,7 +62,7 @@ func Open(ctx context.Context, cfg Config) (*Days, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = log.NewNopLogger()
 	}
-	d := &Days{cfg: cfg, late: make(map[int64]bool)}
+	d := &Days{cfg: cfg, writing: new(sync.RWMutex), appending: new(sync.RWMutex), elapsed: elapsed, late: make(map[int64]bool)}
 	return d, d.refresh(ctx)
 }
 
@@ -61,37 +73,66 @@ func (d *Days) refresh(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if s.Begun >= d.state.Begun && s.Closed >= d.state.Closed { // else it was read before another one that we know
-		d.cell, d.state, d.readAt = cell, s, at
-	}
+	d.learn(cell, s, at)
 	return nil
 }
 
-// get returns the state, and whether it is fresh enough to rely on.
-func (d *Days) get() (s state, isFresh bool) {
+// learn takes over the state as it was read or written by a request that began at a time, unless a later one is known.
+func (d *Days) learn(cell meta.Cell, s state, at time.Time) {
+	now := d.cfg.Now()
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.state, d.cfg.Sole || d.since(d.readAt) < maxStateAge
+	if s.Writes < d.state.Writes {
+		return
+	}
+	if s.Begun != d.state.Begun {
+		d.begunAt = now
+	}
+	if s.Closed != d.state.Closed {
+		d.closedAt = now
+	}
+	d.cell, d.state, d.readAt = cell, s, at
 }
 
-// since returns the time since t, by the clock that has gone further of that of the wall and the monotonic one.
-func (d *Days) since(t time.Time) time.Duration {
-	now := d.cfg.Now()
-	return max(now.Sub(t), now.Round(0).Sub(t.Round(0)))
+// get returns the state.
+func (d *Days) get() state {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.state
+}
+
+// at returns the state, and whether a write that began at a time may rely on it.
+func (d *Days) at(begin time.Time) (s state, isFresh bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.state, d.cfg.Sole || d.age(d.readAt, begin) < maxStateAge
+}
+
+// tookLong says whether a write that began at a time took so long that days may have been begun or closed
+// meanwhile.
+func (d *Days) tookLong(begin time.Time) bool {
+	return !d.cfg.Sole && d.age(begin, d.cfg.Now()) >= maxAttempt
+}
+
+// age returns the time between two times, by the clock that has gone further. The monotonic one stands still while the machine
+// is suspended, and the wall clock may be set back.
+func (d *Days) age(from, to time.Time) time.Duration {
+	monotonic, wall := d.elapsed(from, to)
+	return max(monotonic, wall)
+}
+
+func elapsed(from, to time.Time) (monotonic, wall time.Duration) {
+	return to.Sub(from), to.Round(0).Sub(from.Round(0))
 }
 
 // Made returns the end of the last day up to which all rollups were made once, in milliseconds.
 func (d *Days) Made() int64 {
-	s, _ := d.get()
-	return s.Made
+	return d.get().Made
 }
 
 // Released returns the end of the last day whose rollups are final, in milliseconds: its samples may be deleted.
 func (d *Days) Released() int64 {
-	s, _ := d.get()
-	return s.Released
+	return d.get().Released
 }
 
 // Closed returns the end of the last day of which no sample is taken any more, in milliseconds, as META has it now.
@@ -101,17 +142,19 @@ func (d *Days) Closed(ctx context.Context) (int64, error) {
 			return 0, err
 		}
 	}
-	s, _ := d.get()
-	return s.Closed, nil
+	return d.get().Closed, nil
 }
 
-// update changes the state in META and here. It returns false if another process has changed it meanwhile; then it is
-// read again.
-func (d *Days) update(ctx context.Context, change func(*state)) (ok bool, err error) {
+// update changes the state in META and here, unless change returns false. It returns false also if another process has
+// changed it meanwhile; then it is read again.
+func (d *Days) update(ctx context.Context, change func(*state) bool) (ok bool, err error) {
 	d.mu.Lock()
 	cell, next := d.cell, d.state
 	d.mu.Unlock()
-	change(&next)
+	if !change(&next) {
+		return false, nil
+	}
+	next.Writes++
 	value, err := json.Marshal(next)
 	if err != nil {
 		return false, err
@@ -126,14 +169,12 @@ func (d *Days) update(ctx context.Context, change func(*state)) (ok bool, err er
 	if !set {
 		return false, d.refresh(ctx)
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.cell, d.state, d.readAt = written, next, at
+	d.learn(written, next, at)
 	return true, nil
 }
 
 // raise is update while nobody else holds a lock, if Sole: what begins later obeys the change.
-func (d *Days) raise(ctx context.Context, lock *sync.RWMutex, change func(*state)) (ok bool, err error) {
+func (d *Days) raise(ctx context.Context, lock rwLocker, change func(*state) bool) (ok bool, err error) {
 	if d.cfg.Sole {
 		lock.Lock()
 		defer lock.Unlock()
@@ -152,20 +193,21 @@ func (d *Days) Run(ctx context.Context) {
 			done = true
 		case <-ticker.C:
 		}
-		ctx := context.WithoutCancel(ctx)
-		if !d.cfg.Sole && !done && d.since(d.stateRead()) >= refreshInterval {
-			if err := d.refresh(ctx); err != nil {
-				level.Warn(d.cfg.Logger).Log("msg", "which days have rollups is not known, so all writes are counted", "err", err)
-			}
-		}
-		if err := d.writeNotes(ctx); err != nil {
-			level.Warn(d.cfg.Logger).Log("msg", "late days are not noted, so their rollups are made again later", "err", err)
-		}
+		d.tick(context.WithoutCancel(ctx), done)
 	}
 }
 
-func (d *Days) stateRead() time.Time {
+// tick is what Run does at an interval. At the end only notes are written.
+func (d *Days) tick(ctx context.Context, atEnd bool) {
 	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.readAt
+	readAt := d.readAt
+	d.mu.Unlock()
+	if !d.cfg.Sole && !atEnd && d.age(readAt, d.cfg.Now()) >= refreshInterval {
+		if err := d.refresh(ctx); err != nil {
+			level.Warn(d.cfg.Logger).Log("msg", "which days have rollups is not known, so all writes are counted", "err", err)
+		}
+	}
+	if err := d.writeNotes(ctx); err != nil {
+		level.Warn(d.cfg.Logger).Log("msg", "late days are not noted, so their rollups are made again later", "err", err)
+	}
 }

@@ -16,9 +16,10 @@
 //
 //   - It is raised before any rollup of a later day is made, and never goes back.
 //   - Where one process has the store, writers hold a lock while they write, and begun is raised under it.
-//   - Elsewhere each writer reads begun again and again. It leaves a count out only if it has read begun within ten minutes,
-//     by any clock, and decides again if the write took more than five. The maker waits for twenty minutes after begun was
-//     raised before it reads a row. So a write that is not counted is in the store by then, and read.
+//   - Elsewhere each writer reads begun again and again. It leaves a count out only if it has read begun within ten minutes
+//     when it begins, by any clock, and reads it and counts again if the write took more than five. A maker waits for twenty minutes
+//     after it has itself seen a value of begun before it reads a row: whoever raised it may have done so just then, also a request of its own that
+//     seemed to fail. So a write that is not counted is in the store by then, and read.
 //   - Of two makers that make the same rollup, the newest wins however late an older one arrives: it has
 //     the greater time.
 //
@@ -26,7 +27,11 @@
 //
 // # The end of the samples of a day
 //
-// Before the samples of a day may be deleted its rollups must be right for ever. First closed is raised: writers refuse the day. Then
-// buffers store what they hold of it. Then all its rows are read once more, and what differs is made. Only then the
-// horizon of the samples passes the day, and readers take its rollups as they are.
+// Before the samples of a day may be deleted its rollups must be right for ever. First closed is raised: writers refuse the day, as freshly
+// as they count. Then the maker waits as above, and buffers store what they hold of it. Then all its rows are read once more, and
+// what differs is made. Only then the day is released: the horizon of the samples passes it, and readers take its rollups as they are.
+//
+// A write may still come, and count, but it is not answered. A maker that reads its row then could take a day for empty whose samples
+// were deleted, and its rollup would be the newest. So a maker writes only if a state that is fresh after it has read says that
+// the day is not closed, or if the state says so when it is read again that the day is not released.
 package downsample

@@ -23,7 +23,9 @@ const (
 	delay = 9 * time.Hour
 	// interval is the time between two calls of Once.
 	interval = time.Minute
-	// leaseTime is how long a lease lasts without renewal. It is renewed for each day; no answer depends on it.
+	// logInterval is the time between two lines of the log about many days, or rows.
+	logInterval = time.Minute
+	// leaseTime is how long a lease lasts without renewal. No answer depends on it.
 	leaseTime = 30 * time.Minute
 )
 
@@ -44,7 +46,7 @@ type MakerConfig struct {
 	// Horizon returns the time before which samples may have been deleted, in milliseconds. No day that begins before
 	// it is made.
 	Horizon func() int64
-	// Flush, if set, stores what the buffer of this process holds.
+	// Flush, if set, stores all samples that the buffer of this process holds, or fails.
 	Flush func(ctx context.Context) error
 	// InDoubt, if set, says why our clock is in doubt, or nil. Nothing is made while it is.
 	InDoubt func() error
@@ -64,8 +66,11 @@ type Maker struct {
 	row     rowMaker
 	token   string
 	metrics metrics
-	// sleep waits; tests replace it.
-	sleep func(ctx context.Context, d time.Duration) error
+	// badLogged is when a row that cannot be read was last logged.
+	badLogged time.Time
+	// sleep waits, and settleTime is the constant; tests replace both.
+	sleep      func(ctx context.Context, d time.Duration) error
+	settleTime time.Duration
 }
 
 type metrics struct {
@@ -78,7 +83,7 @@ func NewMaker(days *Days, cfg MakerConfig) (*Maker, error) {
 	if cfg.RowsPerSecond <= 0 {
 		cfg.RowsPerSecond = DefaultRowsPerSecond
 	}
-	m := &Maker{days: days, cfg: cfg, token: rand.Text(), sleep: sleep, row: rowMaker{resolutions: cfg.Resolutions}}
+	m := &Maker{days: days, cfg: cfg, token: rand.Text(), sleep: sleep, settleTime: settleTime, row: rowMaker{resolutions: cfg.Resolutions}}
 	for _, name := range cfg.Tenants {
 		schema, err := days.cfg.Schema.ForTenant(name)
 		if err != nil {
@@ -101,7 +106,7 @@ func NewMaker(days *Days, cfg MakerConfig) (*Maker, error) {
 		}),
 		failures: f.NewCounter(prometheus.CounterOpts{
 			Name: "adapter_rollup_failures_total",
-			Help: "Attempts to make rollups that failed and are repeated.",
+			Help: "Attempts to make rollups that failed and are repeated, and rows of a day whose samples cannot be read.",
 		}),
 		cells: f.NewCounterVec(prometheus.CounterOpts{
 			Name: "adapter_rollup_cells_total",
@@ -124,10 +129,10 @@ func NewMaker(days *Days, cfg MakerConfig) (*Maker, error) {
 }
 
 // due returns the end of the last day whose rollups are due, in milliseconds.
-func (m *Maker) due() int64 { return rollup.DayOf(m.days.cfg.Now().Add(-delay).UnixMilli()) }
+func (m *Maker) due() int64 { return dueAt(m.days.cfg.Now()) }
 
 func (m *Maker) lag() float64 {
-	s, _ := m.days.get()
+	s := m.days.get()
 	if s.Made >= m.due() || s.Begun == 0 {
 		return 0
 	}
@@ -152,59 +157,85 @@ func (m *Maker) Run(ctx context.Context) {
 // Once makes the rollups of all days that are due, and of those that were written to since. The error is ErrHeld while
 // another process does.
 func (m *Maker) Once(ctx context.Context) error {
+	logged := m.days.cfg.Now()
+	for made := int64(0); ; {
+		more, err := m.makeDay(ctx)
+		if err != nil {
+			return err
+		}
+		if more {
+			made++
+		}
+		if now := m.days.cfg.Now(); made > 0 && !more || now.Sub(logged) >= logInterval {
+			s := m.days.get()
+			level.Info(m.days.cfg.Logger).Log("msg", "made rollups", "up_to", dayText(s.Made-1), "days", made, "of", made+(s.Begun-s.Made)/rollup.Day)
+			logged = now
+		}
+		if !more {
+			return nil
+		}
+	}
+}
+
+// makeDay makes the rollups of the first day that is due. If none is, it returns false, and has made those of days that were
+// written to since. Between two calls Release may run.
+func (m *Maker) makeDay(ctx context.Context) (more bool, err error) {
 	m.working.Lock()
 	defer m.working.Unlock()
+	hasWork, err := m.begin(ctx)
+	if err != nil || !hasWork {
+		return false, err
+	}
+	s := m.days.get()
+	if s.Made >= s.Begun {
+		return false, m.makeLate(ctx)
+	}
+	if err := m.walkDay(ctx, s.Made); err != nil {
+		return false, err
+	}
+	return true, m.save(ctx, m.days.writing, func(now *state) { now.Made = max(now.Made, s.Made+rollup.Day) })
+}
+
+// begin takes the lease if there is something to do, and raises begun to the last day that is due.
+func (m *Maker) begin(ctx context.Context) (hasWork bool, err error) {
+	if err := m.look(ctx); err != nil {
+		return false, err
+	}
+	s, due := m.days.get(), m.due()
+	made := s.Made
+	if horizon := m.cfg.Horizon(); made == 0 || made < horizon { // else all samples from there on are there
+		if made, err = m.days.firstDay(ctx, m.tenants, horizon); err != nil {
+			return false, err
+		}
+	}
+	begun := max(s.Begun, due)
+	made = max(s.Made, min(made, begun))
+	if made >= begun && (s.Made == 0 || !m.hasNotes(ctx, made)) {
+		return false, nil
+	}
+	if err := m.save(ctx, m.days.writing, func(s *state) { s.Made, s.Begun = max(made, s.Made), max(begun, s.Begun) }); err != nil {
+		return false, err
+	}
+	if s.Made >= begun {
+		return true, nil // a maker that has waited has made them all once
+	}
+	return true, m.settle(ctx, &m.days.begunAt)
+}
+
+// look reads the state. The error is that of a clock in doubt, or ErrHeld if another maker has the lease.
+func (m *Maker) look(ctx context.Context) error {
 	if m.cfg.InDoubt != nil {
 		if err := m.cfg.InDoubt(); err != nil {
 			return err
 		}
 	}
-	if err := m.begin(ctx); err != nil {
+	if err := m.days.refresh(ctx); err != nil {
 		return err
 	}
-	for s, _ := m.days.get(); s.Made < s.Begun; s, _ = m.days.get() {
-		if err := m.walkDay(ctx, s.Made); err != nil {
-			return err
-		}
-		m.metrics.days.Inc()
-		level.Info(m.days.cfg.Logger).Log("msg", "made the rollups of a day", "day", dayText(s.Made))
-		if err := m.save(ctx, &m.days.writing, func(s *state) { s.Made += rollup.Day }); err != nil {
-			return err
-		}
-	}
-	return m.makeLate(ctx)
-}
-
-// begin takes the lease if there is something to do, and raises begun to the last day that is due.
-func (m *Maker) begin(ctx context.Context) error {
-	if !m.days.cfg.Sole {
-		if err := m.days.refresh(ctx); err != nil {
-			return err
-		}
-	}
-	s, _ := m.days.get()
-	if m.isHeld(s) {
+	if m.isHeld(m.days.get()) {
 		return ErrHeld
 	}
-	due, made := m.due(), s.Made
-	if made == 0 {
-		first, err := m.days.firstDay(ctx, m.tenants, m.cfg.Horizon())
-		if err != nil || first >= due {
-			return err
-		}
-		made = first
-	}
-	if s.Begun >= due && s.Made >= s.Begun && !m.hasNotes(ctx) {
-		return nil
-	}
-	raised := due > s.Begun
-	if err := m.save(ctx, &m.days.writing, func(s *state) { s.Made, s.Begun = max(made, s.Made), max(s.Begun, due) }); err != nil {
-		return err
-	}
-	if !raised {
-		return nil
-	}
-	return m.settle(ctx)
+	return nil
 }
 
 // isHeld says whether another maker has the lease. One that ends later than any right clock could have set does not count.
@@ -213,38 +244,65 @@ func (m *Maker) isHeld(s state) bool {
 	return !m.days.cfg.Sole && s.Token != "" && s.Token != m.token && left > 0 && left < 2*leaseTime.Milliseconds()
 }
 
-// settle waits until every write obeys the last change of the state.
-func (m *Maker) settle(ctx context.Context) error {
+// settle waits until every write obeys a state that this process first saw at a time, one of Days. Another maker may have
+// written it, or an earlier process, at any time before that.
+func (m *Maker) settle(ctx context.Context, seen *time.Time) error {
 	if m.days.cfg.Sole {
 		return nil
 	}
-	if err := m.sleep(ctx, settleTime); err != nil {
-		return err
+	for waited := false; ; waited = true {
+		m.days.mu.Lock()
+		at := *seen
+		m.days.mu.Unlock()
+		passed, _ := m.days.elapsed(at, m.days.cfg.Now())
+		if passed >= m.settleTime {
+			if waited {
+				return m.save(ctx, m.days.writing, func(*state) {}) // if the lease is still ours
+			}
+			return nil
+		}
+		if err := m.sleep(ctx, m.settleTime-passed); err != nil {
+			return err
+		}
 	}
-	return m.save(ctx, &m.days.writing, func(*state) {}) // it is still ours
 }
 
 // save changes the state, and renews the lease. What holds lock later obeys the change.
-func (m *Maker) save(ctx context.Context, lock *sync.RWMutex, change func(*state)) error {
-	ok, err := m.days.raise(ctx, lock, func(s *state) {
+func (m *Maker) save(ctx context.Context, lock rwLocker, change func(*state)) error {
+	isHeld := false
+	ok, err := m.days.raise(ctx, lock, func(s *state) bool {
+		if isHeld = m.isHeld(*s); isHeld {
+			return false
+		}
 		s.Holder, s.Token, s.Expires = m.cfg.Holder, m.token, m.days.cfg.Now().Add(leaseTime).UnixMilli()
 		change(s)
+		return true
 	})
-	if err == nil && !ok {
-		err = errChanged
+	switch {
+	case err != nil || ok:
+		return err
+	case isHeld:
+		return ErrHeld
 	}
-	return err
+	return errChanged
 }
 
-func (m *Maker) hasNotes(ctx context.Context) bool {
-	s, _ := m.days.get()
-	notes, err := m.days.notes(ctx, s.Made)
+// renew renews the lease if half of it is over.
+func (m *Maker) renew(ctx context.Context) error {
+	if left := m.days.get().Expires - m.days.cfg.Now().UnixMilli(); m.days.cfg.Sole || left > leaseTime.Milliseconds()/2 {
+		return nil
+	}
+	return m.save(ctx, m.days.writing, func(*state) {})
+}
+
+func (m *Maker) hasNotes(ctx context.Context, made int64) bool {
+	notes, err := m.days.notes(ctx, made)
 	return err == nil && len(notes) > 0
 }
 
 // makeLate makes again what differs in days that were written to since.
 func (m *Maker) makeLate(ctx context.Context) error {
-	s, _ := m.days.get()
+	s := m.days.get()
 	notes, err := m.days.notes(ctx, s.Made)
 	if err != nil {
 		return err
@@ -254,7 +312,6 @@ func (m *Maker) makeLate(ctx context.Context) error {
 			if err := m.walkDay(ctx, n.day); err != nil {
 				return err
 			}
-			m.metrics.days.Inc()
 		}
 		if err := m.days.remove(ctx, n); err != nil {
 			return fmt.Errorf("remove the note of %s: %w", dayText(n.day), err)
@@ -268,32 +325,50 @@ func (m *Maker) makeLate(ctx context.Context) error {
 func (m *Maker) Release(ctx context.Context, cut int64) (int64, error) {
 	m.working.Lock()
 	defer m.working.Unlock()
-	s, _ := m.days.get()
-	to := min(rollup.DayOf(cut), s.Made)
-	if to <= s.Released || m.isHeld(s) {
-		return s.Released, nil
+	err := m.release(ctx, cut)
+	if errors.Is(err, ErrHeld) {
+		err = nil // another process does
 	}
-	if s.Closed < to {
-		if err := m.save(ctx, &m.days.appending, func(s *state) { s.Closed = to }); err != nil {
-			return s.Released, fmt.Errorf("close days up to %s: %w", dayText(to), err)
-		}
+	return m.days.Released(), err
+}
+
+func (m *Maker) release(ctx context.Context, cut int64) error {
+	if err := m.look(ctx); err != nil {
+		return err
+	}
+	s := m.days.get()
+	to := min(rollup.DayOf(cut), s.Made)
+	if to <= s.Released {
+		return nil
+	}
+	first, err := m.days.firstDay(ctx, m.tenants, m.cfg.Horizon())
+	if err != nil {
+		return err
+	}
+	if err := m.save(ctx, m.days.appending, func(s *state) { s.Closed = max(s.Closed, to) }); err != nil {
+		return fmt.Errorf("close days up to %s: %w", dayText(to-1), err)
+	}
+	if err := m.settle(ctx, &m.days.closedAt); err != nil {
+		return err
 	}
 	if m.cfg.Flush != nil {
 		if err := m.cfg.Flush(ctx); err != nil {
-			return s.Released, fmt.Errorf("store samples of days that are closed: %w", err)
+			return fmt.Errorf("store samples of days that are closed: %w", err)
 		}
 	}
-	if err := m.settle(ctx); err != nil {
-		return s.Released, err
-	}
-	released := max(s.Released, rollup.DayOf(max(1, m.cfg.Horizon())))
-	for ; released < to; released += rollup.Day {
-		if err := m.walkDay(ctx, released); err != nil {
-			return s.Released, err
+	for day := min(to, max(s.Released, first)); ; day += rollup.Day {
+		if day > s.Released {
+			if err := m.save(ctx, m.days.writing, func(s *state) { s.Released = max(s.Released, day) }); err != nil {
+				return err
+			}
 		}
-		m.metrics.days.Inc()
+		if day >= to {
+			return nil
+		}
+		if err := m.walkDay(ctx, day); err != nil {
+			return err
+		}
 	}
-	return to, m.save(ctx, &m.days.writing, func(s *state) { s.Released = max(s.Released, to) })
 }
 
 // sleep waits, and returns early with its error when ctx ends.

@@ -62,13 +62,14 @@ type note struct {
 func (d *Days) notes(ctx context.Context, made int64) (found []note, err error) {
 	ctx, cancel := context.WithTimeout(ctx, metaTimeout)
 	defer cancel()
-	old := d.cfg.Now().Add(-noteAge).UnixMilli()
+	now := d.cfg.Now().UnixMilli()
 	err = meta.ScanCells(ctx, d.cfg.Store, series.MetaLateRange(), func(key []byte, c meta.Cell) error {
 		day, err := series.ParseMetaLateKey(key)
 		if err != nil {
 			return err
 		}
-		if day+rollup.Day <= made && c.Time <= old {
+		age := time.Duration(now-c.Time) * time.Millisecond
+		if day+rollup.Day <= made && max(age, -age) >= noteAge { // a clock may have been far ahead
 			found = append(found, note{day, string(key), c})
 		}
 		return nil

@@ -20,12 +20,16 @@ const (
 	maxStateAge = 10 * time.Minute
 	// maxAttempt is how long a write may take that relies on it.
 	maxAttempt = 5 * time.Minute
-	// settleTime is how long the maker waits after it has raised begun or closed: longer than both.
+	// settleTime is how long a maker waits after it has seen that begun or closed was raised: longer than both.
 	settleTime = 20 * time.Minute
+	// maxSkew is how far the clocks of two processes differ at most, unless one is in doubt.
+	maxSkew = 10 * time.Minute
 )
 
 // A state is the row META/rollup, as JSON. Times are ends of days, in milliseconds.
 type state struct {
+	// Writes counts the writes of the row.
+	Writes int64 `json:"writes"`
 	// Begun is the last day of which there may be rollups.
 	Begun int64 `json:"begun"`
 	// Made is the last day up to which all were made once.

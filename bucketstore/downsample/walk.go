@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/go-kit/log/level"
 	"github.com/prometheus/prometheus/model/labels"
 
 	"github.com/promtable/promtable/bucketstore"
@@ -23,8 +24,9 @@ const (
 	writeTimeout = time.Minute
 )
 
-// walkDay makes the rollups of a day of all rows whose count differs from theirs.
+// walkDay makes the rollups of a day of all rows whose count differs from theirs, unless the horizon has passed its start.
 func (m *Maker) walkDay(ctx context.Context, day int64) error {
+	m.metrics.days.Inc()
 	for _, schema := range m.tenants {
 		first := series.PeriodOf(max(day, 0))
 		for period := first; period <= series.PeriodOf(day+rollup.Day); period += series.IndexPeriod {
@@ -125,6 +127,9 @@ func (m *Maker) makeRows(ctx context.Context, schema series.Schema, day, period 
 		return err
 	}
 	m.metrics.rows.Add(float64(len(rows)))
+	if err := m.renew(ctx); err != nil {
+		return err
+	}
 	return m.sleep(ctx, time.Duration(float64(len(rows))/m.cfg.RowsPerSecond*float64(time.Second))-m.days.cfg.Now().Sub(begin))
 }
 
@@ -137,7 +142,8 @@ func (m *Maker) makeRanges(ctx context.Context, day, base int64, rows []series.R
 		func(row bucketstore.Row) error {
 			ops, err := m.row.make(day, base, row.Cells)
 			if err != nil {
-				return fmt.Errorf("row %q: %w", row.Key, err)
+				m.addBad(row.Key, day, err)
+				return nil
 			}
 			if len(ops) > 0 {
 				muts = append(muts, bucketstore.Mutation{Key: bytes.Clone(row.Key), Ops: ops})
@@ -145,6 +151,9 @@ func (m *Maker) makeRanges(ctx context.Context, day, base int64, rows []series.R
 			return nil
 		})
 	if err != nil || len(muts) == 0 {
+		return err
+	}
+	if wasWhole, err := m.wasWhole(ctx, day); err != nil || !wasWhole {
 		return err
 	}
 	writing, cancel := context.WithTimeout(ctx, writeTimeout)
@@ -159,4 +168,27 @@ func (m *Maker) makeRanges(ctx context.Context, day, base int64, rows []series.R
 		}
 	}
 	return nil
+}
+
+// wasWhole says whether all samples of a day were there until now: what was read of it is right. The maker may have been suspended
+// for days, while another one has released the day.
+func (m *Maker) wasWhole(ctx context.Context, day int64) (bool, error) {
+	end, now := day+rollup.Day, m.days.cfg.Now()
+	s, isFresh := m.days.at(now)
+	if !isFresh || s.Closed >= end && !m.days.cfg.Sole { // else another maker that closes it waits for longer
+		if err := m.days.refresh(ctx); err != nil {
+			return false, err
+		}
+		s = m.days.get()
+	}
+	return s.Released < end && m.cfg.Horizon() <= day, nil
+}
+
+// addBad counts a row that has no rollups of a day because its samples cannot be read, and sometimes logs it.
+func (m *Maker) addBad(key []byte, day int64, err error) {
+	m.metrics.failures.Inc()
+	if now := m.days.cfg.Now(); now.Sub(m.badLogged) >= logInterval {
+		m.badLogged = now
+		level.Warn(m.days.cfg.Logger).Log("msg", "a row has no rollups: its samples cannot be read", "key", string(key), "day", dayText(day), "err", err)
+	}
 }

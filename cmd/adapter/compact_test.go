@@ -37,6 +37,7 @@ func TestSealFlags(t *testing.T) {
 		{"Bigtable with a buffer, sealing", on("--buffer.enabled", "--seal.enabled"), "", false, "--buffer.enabled"},
 		{"compact with a buffer", on("compact", "--buffer.enabled"), "", false, "--buffer.enabled"},
 		{"no rows", on("--seal.rows-per-second=0"), "", false, "--seal.rows-per-second"},
+		{"no rows for rollups", []string{"--rollup.rows-per-second=0"}, "", false, "--rollup.rows-per-second"},
 		{"no workers", on("--seal.workers=0"), "", false, "--seal.workers"},
 		{"app profile of an embedded store", []string{"--bigtable.seal-app-profile=low"}, "", false, "--storage.backend=bigtable"},
 		{"compact", on("compact"), commandCompact, true, ""},

@@ -69,6 +69,8 @@ type options struct {
 	seal    sealOptions
 	// rollups says that they are made while serving.
 	rollups bool
+	// rollupRows is how many rows a second are read to make them.
+	rollupRows float64
 	// adminAPI turns on the requests that delete samples.
 	adminAPI bool
 	delete   deleteOptions
@@ -364,6 +366,9 @@ func (o *options) check() error {
 		return err
 	}
 	if err := o.checkSeal(); err != nil {
+		return err
+	}
+	if err := o.checkRollups(); err != nil {
 		return err
 	}
 	if err := o.engine.HA.Validate(); err != nil {

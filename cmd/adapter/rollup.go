@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -29,6 +30,15 @@ func (a *adapter) openDays(ctx context.Context, rows bucketstore.Store) (err err
 func (o *options) rollupFlags(app *kingpin.Application) {
 	app.Flag("rollup.enabled", "Make rollups while serving. Of several adapters on Bigtable only one does at a time. Without it, adapter compact has to make them.").
 		Default("true").BoolVar(&o.rollups)
+	app.Flag("rollup.rows-per-second", "Maximum number of rows a second that are read to make rollups.").
+		Default(fmt.Sprint(downsample.DefaultRowsPerSecond)).Float64Var(&o.rollupRows)
+}
+
+func (o *options) checkRollups() error {
+	if o.rollupRows <= 0 {
+		return fmt.Errorf("--rollup.rows-per-second=%g: give it a positive value, or leave it out for the default", o.rollupRows)
+	}
+	return nil
 }
 
 // rollupResolutions are the resolutions of rollups, as package bucketstore has them.
@@ -74,9 +84,19 @@ func (a *adapter) openMaker(appender bucketstore.Appender) (err error) {
 		Registerer: a.reg,
 	}
 	if b, ok := appender.(*buffer.Buffer); ok {
-		cfg.Flush = b.Flush
+		cfg.Flush = func(ctx context.Context) error { return flushAll(ctx, b) }
 	}
 	a.maker, err = newMaker(a.o, a.days, a.clock, cfg)
+	return err
+}
+
+// flushAll stores all samples that a buffer holds. It fails if the store does not take some rows of them.
+func flushAll(ctx context.Context, b *buffer.Buffer) error {
+	err := b.Flush(ctx)
+	failing := slices.DeleteFunc(b.FailingRows(), func(r bucketstore.FailingRow) bool { return r.Table != bucketstore.Metric })
+	if err == nil && len(failing) > 0 {
+		err = fmt.Errorf("the store does not take %d rows, the first is %q: %v", len(failing), failing[0].Key, failing[0].Err)
+	}
 	return err
 }
 
@@ -89,6 +109,7 @@ func newMaker(o *options, days *downsample.Days, clock *seal.Clock, cfg downsamp
 	if err != nil {
 		host = "unknown"
 	}
+	cfg.RowsPerSecond = o.rollupRows
 	cfg.Holder = fmt.Sprintf("%s:%d", host, os.Getpid())
 	if clock != nil {
 		cfg.InDoubt = clock.Err
