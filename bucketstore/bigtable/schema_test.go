@@ -250,7 +250,7 @@ func TestPoliciesOfMissingFamilies(t *testing.T) {
 	}
 	defer admin.Close()
 	all, err := admin.Policies(t.Context())
-	if err != nil || len(all) != 10 {
+	if err != nil || len(all) != 13 {
 		t.Fatalf("%v, %v", all, err)
 	}
 	for _, p := range all {
@@ -258,7 +258,7 @@ func TestPoliciesOfMissingFamilies(t *testing.T) {
 			t.Errorf("%+v", p)
 		}
 	}
-	if err := admin.SetPolicy(t.Context(), all[0]); err == nil || !strings.Contains(err.Error(), "family c of table METRIC") {
+	if err := admin.SetPolicy(t.Context(), all[0]); err == nil || !strings.Contains(err.Error(), "family 1h of table METRIC") {
 		t.Errorf("SetPolicy: %v", err)
 	}
 }
