@@ -64,13 +64,14 @@ const (
 	windowCost = float64(series.Window) / 15_000
 	dayCost5m  = 1000
 	dayCost1h  = 300
-	placeCost  = 1000
+	placeCost  = 250
 )
 
 // maxPlanned is how many windows a plan may have.
 const maxPlanned = 100_000
 
-// NewPlan returns the cheapest plan that gives exact answers, where there is one. It is nil if that is to read samples only.
+// NewPlan returns the cheapest plan that gives exact answers, where there is one. It is nil if that is to read all samples
+// from the first to the last window.
 func NewPlan(w Windows, s Sources) *Plan {
 	if w.Count == 0 || w.Count > maxPlanned {
 		return nil
@@ -92,11 +93,20 @@ func NewPlan(w Windows, s Sources) *Plan {
 		}
 		after = to
 	}
-	if !usesBuckets {
+	p.makeSpans(w)
+	if !usesBuckets && !p.leavesOut(w) {
 		return nil
 	}
-	p.makeSpans(w)
 	return p
+}
+
+// leavesOut says whether it is worth it to read the spans of samples one by one, and not all from the first to the last.
+func (p *Plan) leavesOut(w Windows) bool {
+	if len(p.Spans) < 2 {
+		return false
+	}
+	whole := []Span{{p.Spans[0].After, p.Spans[len(p.Spans)-1].To, Raw}}
+	return w.rawCost(p.Spans) < w.rawCost(whole)*9/10
 }
 
 // wholeDays returns the end of the last day of which something is before from.
