@@ -197,10 +197,10 @@ func (a *deletionAdapter) openBuffer(rows bucketstore.Store) {
 	a.store, a.appender = a.buffer, a.buffer
 }
 
-// seal seals what is due, if now is a turn of the sealer.
+// seal seals what is due, if now is a turn of the sealer, which does not end during the pause.
 func (a *deletionAdapter) seal() {
 	now := a.now().UnixMilli()
-	if in := now & (series.Window - 1); in < 16*60_000 || in > series.Window-16*60_000 {
+	if in := now & (series.Window - 1); in < 16*60_000 || in > series.Window-30*60_000 {
 		return
 	}
 	a.writeIndex()
