@@ -46,7 +46,7 @@ type Days struct {
 	readAt time.Time
 	// begunAt and closedAt are when this process first saw Begun and Closed of state.
 	begunAt, closedAt time.Time
-	// late are days that were written to and have no note yet, by their end.
+	// late are days that were written to and have no note yet, by their start.
 	late map[int64]bool
 }
 
@@ -173,7 +173,7 @@ func (d *Days) update(ctx context.Context, change func(*state) bool) (ok bool, e
 	return true, nil
 }
 
-// raise is update while nobody else holds a lock, if Sole: what begins later obeys the change.
+// raise is update while no write holds a lock, if Sole: what begins later obeys the change.
 func (d *Days) raise(ctx context.Context, lock rwLocker, change func(*state) bool) (ok bool, err error) {
 	if d.cfg.Sole {
 		lock.Lock()

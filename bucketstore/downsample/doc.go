@@ -18,7 +18,7 @@
 //   - Where one process has the store, writers hold a lock while they write, and begun is raised under it.
 //   - Elsewhere each writer reads begun again and again. It leaves a count out only if it has read begun within ten minutes
 //     when it begins, by any clock, and reads it and counts again if the write took more than five. A maker waits for twenty minutes
-//     after it has itself seen a value of begun before it reads a row: whoever raised it may have done so just then, also a request of its own that
+//     after it has itself seen a value of begun before it reads a row: it may have been raised just then, also by a request of its own that
 //     seemed to fail. So a write that is not counted is in the store by then, and read.
 //   - Of two makers that make the same rollup, the newest wins however late an older one arrives: it has
 //     the greater time.

@@ -210,8 +210,13 @@ func (m *Maker) begin(ctx context.Context) (hasWork bool, err error) {
 	}
 	begun := max(s.Begun, due)
 	made = max(s.Made, min(made, begun))
-	if made >= begun && (s.Made == 0 || !m.hasNotes(ctx, made)) {
-		return false, nil
+	if made >= begun {
+		if s.Made == 0 {
+			return false, nil
+		}
+		if notes, err := m.days.notes(ctx, made); err != nil || len(notes) == 0 {
+			return false, err
+		}
 	}
 	if err := m.save(ctx, m.days.writing, func(s *state) { s.Made, s.Begun = max(made, s.Made), max(begun, s.Begun) }); err != nil {
 		return false, err
@@ -293,11 +298,6 @@ func (m *Maker) renew(ctx context.Context) error {
 		return nil
 	}
 	return m.save(ctx, m.days.writing, func(*state) {})
-}
-
-func (m *Maker) hasNotes(ctx context.Context, made int64) bool {
-	notes, err := m.days.notes(ctx, made)
-	return err == nil && len(notes) > 0
 }
 
 // makeLate makes again what differs in days that were written to since.

@@ -176,6 +176,26 @@ func (s *failing) CheckAndApply(ctx context.Context, table bucketstore.Table, co
 
 func works(string, bucketstore.Table) error { return nil }
 
+// TestNotesNotRead: if it is not known which days were written to late, that is an error.
+func TestNotesNotRead(t *testing.T) {
+	store := &failing{new(rows), works}
+	f := newFixture(t, store, true)
+	f.write("m", day0+1)
+	f.once()
+	scans := 0
+	store.fail = func(kind string, table bucketstore.Table) error {
+		if kind == "scan" && table == bucketstore.Meta {
+			if scans++; scans == 2 { // the first reads the state
+				return errRefused
+			}
+		}
+		return nil
+	}
+	if err := f.maker.Once(t.Context()); !errors.Is(err, errRefused) {
+		t.Errorf("error %v", err)
+	}
+}
+
 // TestMakerResumes: after an error in the middle of a day the maker goes on, and does not write again what is there. The metrics say what
 // it did.
 func TestMakerResumes(t *testing.T) {

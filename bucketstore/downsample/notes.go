@@ -74,6 +74,9 @@ func (d *Days) notes(ctx context.Context, made int64) (found []note, err error) 
 		}
 		return nil
 	})
+	if err != nil {
+		err = fmt.Errorf("read the notes of late days: %w", err)
+	}
 	return found, err
 }
 

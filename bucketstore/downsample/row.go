@@ -1,7 +1,7 @@
 package downsample
 
 import (
-	"bytes"
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -40,7 +40,7 @@ func (m *rowMaker) families(day, base int64) []bucketstore.FamilyRange {
 	for _, r := range m.resolutions {
 		families = append(families, bucketstore.FamilyRange{Family: r.Family(), Start: own.Start, Limit: own.Limit})
 	}
-	slices.SortFunc(families, func(a, b bucketstore.FamilyRange) int { return bytes.Compare([]byte(a.Family), []byte(b.Family)) })
+	slices.SortFunc(families, func(a, b bucketstore.FamilyRange) int { return cmp.Compare(a.Family, b.Family) })
 	return families
 }
 

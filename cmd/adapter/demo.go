@@ -39,7 +39,7 @@ type demoOptions struct {
 const (
 	// minDemoYears and maxDemoYears bound --years: a week, and what a disk has room for.
 	minDemoYears, maxDemoYears = 0.02, 20
-	// demoAddress is the default of --web.listen-address in a demonstration: nobody else shall see it.
+	// demoAddress is the default of --web.listen-address in a demonstration: other machines cannot reach it.
 	demoAddress = "127.0.0.1:9201"
 	// demoFile says what a directory of --dir holds, demoStore is the directory of the store in it.
 	demoFile, demoStore = "DEMO", "data"

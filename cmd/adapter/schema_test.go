@@ -221,7 +221,7 @@ func TestSchemaApply(t *testing.T) {
 	w.want(37*day, shorter.Add(day))
 }
 
-// TestSchemaApplyRaces: if somebody changes a family while schema apply asks, it does nothing.
+// TestSchemaApplyRaces: if a family changes while schema apply asks, it does nothing.
 func TestSchemaApplyRaces(t *testing.T) {
 	w := newSchemaWorld(t)
 	w.apply(nil, "", "--yes", rawFlag+"10d")

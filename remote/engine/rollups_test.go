@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql"
 	"github.com/prometheus/prometheus/promql/parser"
@@ -43,8 +44,10 @@ type rolled struct {
 	days        *downsample.Days
 	maker       *downsample.Maker
 	engine, raw *engine.Engine
-	series      []rolledSeries
-	r           *rand.Rand
+	// reg has the metrics of engine.
+	reg    *prometheus.Registry
+	series []rolledSeries
+	r      *rand.Rand
 }
 
 type rolledSeries struct {
@@ -55,7 +58,7 @@ type rolledSeries struct {
 
 func newRolled(t *testing.T, r *rand.Rand) *rolled {
 	t.Helper()
-	s := &rolled{now: time.UnixMilli(rollupStart + (rollupDays+2)*rollup.Day), r: r}
+	s := &rolled{now: time.UnixMilli(rollupStart + (rollupDays+2)*rollup.Day), r: r, reg: prometheus.NewRegistry()}
 	clock := func() time.Time { return s.now }
 	store := remotetest.OpenPebble(t)
 	schema, err := series.NewSchema(nil)
@@ -72,12 +75,13 @@ func newRolled(t *testing.T, r *rand.Rand) *rolled {
 	}
 	counted := s.days.Counted(store)
 	open := func(sources func(time.Time) rollup.Sources) *engine.Engine {
-		cut := func(time.Time) int64 { return 0 }
+		cut, reg := func(time.Time) int64 { return 0 }, prometheus.NewRegistry()
 		if sources != nil {
+			reg = s.reg
 			cut = func(time.Time) int64 { return s.sources.RawFrom }
 		}
 		e, err := engine.New(engine.Config{
-			Cut: cut, IndexCut: func(time.Time) int64 { return 0 },
+			Cut: cut, Registerer: reg, IndexCut: func(time.Time) int64 { return 0 },
 			Store: counted, Appender: s.days.Appender(bucketstore.NewDirect(counted, schema, clock, nil)), Schema: schema, Now: clock,
 			MaxFuture: engine.Unbounded, AtomicApply: true, Sources: sources,
 		})
@@ -380,6 +384,26 @@ func (s *rolled) askWith(t *testing.T, e *engine.Engine, expr string, from, to t
 	return res.Value.(promql.Matrix), res.Warnings
 }
 
+// TestRollupBatches: rollups that are too large for a batch are read in smaller ones, with the same answer.
+func TestRollupBatches(t *testing.T) {
+	s := newRolled(t, seriestest.NewRand(t))
+	s.fill(t, 9)
+	if err := s.maker.Once(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	from, to := time.UnixMilli(rollupStart+rollup.Day), time.UnixMilli(rollupStart+7*rollup.Day)
+	const expr = "count_over_time(x_total[6h])"
+	whole := s.ask(t, s.engine, expr, from, to, 6*time.Hour)
+	s.engine.SetBatchBytes(1 << 10)
+	parts := s.ask(t, s.engine, expr, from, to, 6*time.Hour)
+	if fmt.Sprint(parts) != fmt.Sprint(whole) || len(whole) != 6 {
+		t.Errorf("in one batch\n%v\nin smaller ones\n%v", whole, parts)
+	}
+	if f := (&fixture{reg: s.reg}); f.counter(t, "adapter_engine_read_batches_total", "result", "split") == 0 {
+		t.Error("no batch was split")
+	}
+}
+
 // TestKept: a query for all that is kept gives the samples that rollups keep, and all of the time in which they are
 // there.
 func TestKept(t *testing.T) {
@@ -389,7 +413,7 @@ func TestKept(t *testing.T) {
 	if err := s.maker.Once(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	for range 20 {
+	for round := range 20 {
 		s.sources.RawFrom = rollupStart + r.Int64N(rollupDays*rollup.Day)
 		wholeFrom := rollup.DayOf(s.sources.RawFrom) + rollup.Day
 		resolution := rollup.FiveMinutes
@@ -398,6 +422,9 @@ func TestKept(t *testing.T) {
 		}
 		mint := rollupStart + r.Int64N(rollupDays*rollup.Day)
 		maxt := mint + r.Int64N(rollupDays*rollup.Day)
+		if round%4 == 0 {
+			mint, maxt = math.MinInt64, math.MaxInt64
+		}
 		for i := range s.series {
 			of := &s.series[i]
 			q := engine.Query{Matchers: matchersOf(of.ls), Mint: mint, Maxt: maxt, Kept: true, Decoded: r.IntN(2) == 0}

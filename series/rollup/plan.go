@@ -1,6 +1,7 @@
 package rollup
 
 import (
+	"cmp"
 	"math"
 	"slices"
 
@@ -67,13 +68,13 @@ const (
 	placeCost  = 250
 )
 
-// maxPlanned is how many windows a plan may have.
-const maxPlanned = 100_000
+// MaxWindows is how many windows a plan may have: it has memory for each.
+const MaxWindows = 100_000
 
 // NewPlan returns the cheapest plan that gives exact answers, where there is one. It is nil if that is to read all samples
-// from the first to the last window.
+// from the first to the last window, and for more than MaxWindows.
 func NewPlan(w Windows, s Sources) *Plan {
-	if w.Count == 0 || w.Count > maxPlanned {
+	if w.Count == 0 || w.Count > MaxWindows {
 		return nil
 	}
 	p := &Plan{last: w.Last, rawAfter: wholeDays(s.RawFrom)}
@@ -94,19 +95,19 @@ func NewPlan(w Windows, s Sources) *Plan {
 		after = to
 	}
 	p.makeSpans(w)
-	if !usesBuckets && !p.leavesOut(w) {
+	if !usesBuckets && !p.leavesOut() {
 		return nil
 	}
 	return p
 }
 
 // leavesOut says whether it is worth it to read the spans of samples one by one, and not all from the first to the last.
-func (p *Plan) leavesOut(w Windows) bool {
+func (p *Plan) leavesOut() bool {
 	if len(p.Spans) < 2 {
 		return false
 	}
 	whole := []Span{{p.Spans[0].After, p.Spans[len(p.Spans)-1].To, Raw}}
-	return w.rawCost(p.Spans) < w.rawCost(whole)*9/10
+	return rawCost(p.Spans) < rawCost(whole)*9/10
 }
 
 // wholeDays returns the end of the last day of which something is before from.
@@ -136,7 +137,7 @@ func (s Sources) choose(w Windows, rawAfter, after, to int64) Resolution {
 	hasRaw := after >= rawAfter
 	best, least := Raw, math.Inf(1)
 	if hasRaw {
-		least = clipped.rawCost(clipped.covers(Raw))
+		least = rawCost(clipped.covers(Raw))
 	}
 	for i, r := range Resolutions {
 		switch {
@@ -146,7 +147,7 @@ func (s Sources) choose(w Windows, rawAfter, after, to int64) Resolution {
 			continue
 		}
 		covers, edges := clipped.covers(r), clipped.edges(r)
-		cost := clipped.rawCost(edges)
+		cost := rawCost(edges)
 		if !hasRaw {
 			cost = 0
 			for _, e := range edges { // by how much windows are widened comes before all
@@ -228,15 +229,7 @@ func addSpan(spans []Span, s Span) []Span {
 
 // merge sorts spans and joins those that meet.
 func merge(spans []Span) []Span {
-	slices.SortFunc(spans, func(a, b Span) int {
-		switch {
-		case a.After < b.After:
-			return -1
-		case a.After > b.After:
-			return 1
-		}
-		return 0
-	})
+	slices.SortFunc(spans, func(a, b Span) int { return cmp.Compare(a.After, b.After) })
 	merged := spans[:0]
 	for _, s := range spans {
 		merged = addSpan(merged, s)
@@ -245,7 +238,7 @@ func merge(spans []Span) []Span {
 }
 
 // rawCost is what it costs to read the samples of spans: of whole chunks.
-func (w Windows) rawCost(spans []Span) (cost float64) {
+func rawCost(spans []Span) (cost float64) {
 	last := int64(math.MinInt64)
 	for _, s := range spans {
 		first, limit := s.After/series.Window, s.To/series.Window+1

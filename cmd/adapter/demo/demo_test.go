@@ -114,14 +114,14 @@ func TestSeries(t *testing.T) {
 	if want := 60 * day / 50 / demo.Interval; zeros < want {
 		t.Errorf("up is 0 in %d scrapes, want %d for an outage", zeros, want)
 	}
-	nobody := 0
+	empty := 0
 	for _, n := range silent {
 		if n == len(series) {
-			nobody++
+			empty++
 		}
 	}
-	if nobody < 1 || nobody > 3 {
-		t.Errorf("no series has samples in %d quarters of an hour, want those of 40 minutes", nobody)
+	if empty < 1 || empty > 3 {
+		t.Errorf("no series has samples in %d quarters of an hour, want those of 40 minutes", empty)
 	}
 }
 

@@ -63,7 +63,7 @@ func (p *part) buckets(ctx context.Context) *Buckets {
 	if !isBounded {
 		coarsest = rollup.Hour
 	}
-	if p.needsSamples || p.grid.count == 0 || coarsest == rollup.Raw {
+	if p.needsSamples || p.grid.count == 0 || p.grid.count > rollup.MaxWindows || coarsest == rollup.Raw {
 		return nil
 	}
 	b := &Buckets{Coarsest: coarsest, Windows: rollup.Windows{

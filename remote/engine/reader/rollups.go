@@ -2,6 +2,7 @@ package reader
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"iter"
@@ -146,7 +147,7 @@ func (s *rollupScan) read(ctx context.Context) error {
 func (s *rollupScan) addKept() error {
 	var points rollup.Points
 	var space []byte
-	start, limit := s.r.query.Mint, s.r.query.Maxt+1
+	start, limit := max(s.r.query.Mint, 0), min(s.r.query.Maxt, series.MaxTime)+1
 	for i := range s.scan.builders {
 		b := &s.scan.builders[i]
 		points.Reset(s.want)
@@ -242,7 +243,12 @@ func (s *rollupScan) readRows(ctx context.Context, p part, base int64, resolutio
 		if !ok || of != base {
 			return nil
 		}
-		return s.addCells(UsageOf(ctx), &s.scan.builders[slot], base, resolution, row.Cells)
+		b := &s.scan.builders[slot]
+		size := b.rollupBytes
+		if err := s.addCells(UsageOf(ctx), b, base, resolution, row.Cells); err != nil {
+			return err
+		}
+		return s.scan.checkLimits(slot, 0, b.rollupBytes-size)
 	})
 	counts.endScan()
 	if err != nil {
@@ -254,7 +260,7 @@ func (s *rollupScan) readRows(ctx context.Context, p part, base int64, resolutio
 // addCells adds the rollups of a row that are of its samples.
 func (s *rollupScan) addCells(usage *Usage, b *chunkBuilder, base int64, resolution rollup.Resolution, cells []bucketstore.Cell) error {
 	first, _ := slices.BinarySearchFunc(cells, series.FamilyCount, func(c bucketstore.Cell, family string) int {
-		return bytes.Compare([]byte(c.Family), []byte(family))
+		return cmp.Compare(c.Family, family)
 	})
 	counts := cells[first:]
 	for _, c := range cells[:first] {
@@ -356,15 +362,7 @@ func (s *rollupScan) missing(usage *Usage, piece dayPiece) (wanted []bool) {
 // resolution, and then by day.
 func (b *chunkBuilder) rollupsOf(piece dayPiece) []rollupCell {
 	compare := func(c rollupCell, p dayPiece) int {
-		switch {
-		case c.resolution != p.resolution:
-			return int(c.resolution - p.resolution)
-		case c.day < p.day:
-			return -1
-		case c.day > p.day:
-			return 1
-		}
-		return 0
+		return cmp.Or(cmp.Compare(c.resolution, p.resolution), cmp.Compare(c.day, p.day))
 	}
 	first, _ := slices.BinarySearchFunc(b.rollups, piece, compare)
 	limit := first
