@@ -84,8 +84,8 @@ func TestNew(t *testing.T) {
 		got, want float64
 	}{
 		{"raw on Bigtable, with a week of grace", e.Direct.Kept[0].Total, samples * e.BytesPerSample * 37 / 1e9},
-		{"5m", e.Direct.Kept[1].Total, samples * 0.45 * 372 / 1e9},
-		{"1h, for ever, after a year", e.Direct.Kept[2].Total, samples * 0.06 * 365 / 1e9},
+		{"5m", e.Direct.Kept[1].Total, samples * 0.376 * 372 / 1e9},
+		{"1h, for ever, after a year", e.Direct.Kept[2].Total, samples * 0.05 * 365 / 1e9},
 		{"raw, embedded", e.Embedded.Kept[0].Total, e.Embedded.Kept[0].PerDay * 30},
 		{"INDEX is kept as 1h", e.Embedded.Kept[3].Days, 0},
 		{"nodes with SSD are for the bytes", e.Buffered.SSD.Nodes, math.Ceil(e.Buffered.Total * 1e9 / 5e12)},
