@@ -202,31 +202,41 @@ func TestRollups(t *testing.T) {
 	}
 	r := seriestest.NewRand(t)
 	compared, differ, used := 0, 0, 0
-	for compared < evaluations {
-		s := newRolled(t, r)
-		s.fill(t, 9)
-		if r.IntN(2) == 0 { // as if the samples before were gone
-			s.sources.RawFrom = rollupStart + r.Int64N(rollupDays*rollup.Day)
-			s.sources.From[0] = []int64{0, s.sources.RawFrom - r.Int64N(2*rollup.Day), math.MaxInt64}[r.IntN(3)]
-		}
-		if err := s.maker.Once(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		for i := range 60 {
-			if i%20 == 10 {
-				s.rewrite(t)
-			}
-			n, d, u := s.compare(t)
+	for world := 0; compared < evaluations && !t.Failed(); world++ {
+		t.Run(strconv.Itoa(world), func(t *testing.T) { // which closes its store
+			n, d, u := compareWorld(t, r)
 			compared, differ, used = compared+n, differ+d, used+u
-			if t.Failed() {
-				return
-			}
-		}
+		})
 	}
 	t.Logf("%d values compared, %d sums differ in the last bits, %d queries used rollups", compared, differ, used)
 	if used == 0 {
 		t.Error("no query used rollups")
 	}
+}
+
+// compareWorld compares the answers to random queries of random series.
+func compareWorld(t *testing.T, r *rand.Rand) (compared, differ, used int) {
+	t.Helper()
+	s := newRolled(t, r)
+	s.fill(t, 9)
+	if r.IntN(2) == 0 { // as if the samples before were gone
+		s.sources.RawFrom = rollupStart + r.Int64N(rollupDays*rollup.Day)
+		s.sources.From[0] = []int64{0, s.sources.RawFrom - r.Int64N(2*rollup.Day), math.MaxInt64}[r.IntN(3)]
+	}
+	if err := s.maker.Once(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 60 {
+		if i%20 == 10 {
+			s.rewrite(t)
+		}
+		n, d, u := s.compare(t)
+		if t.Failed() {
+			break
+		}
+		compared, differ, used = compared+n, differ+d, used+u
+	}
+	return compared, differ, used
 }
 
 var rollupFunctions = []string{
