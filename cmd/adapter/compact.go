@@ -51,6 +51,7 @@ func (o *options) commands(app *kingpin.Application) {
 	o.schemaCommand(app)
 	o.estimateCommand(app)
 	o.demoCommand(app)
+	o.snapshotCommands(app)
 }
 
 func (o *options) sealFlags(app *kingpin.Application) {

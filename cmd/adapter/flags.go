@@ -64,6 +64,7 @@ type options struct {
 	schema    schemaOptions
 	estimate  estimateOptions
 	demo      demoOptions
+	snapshot  snapshotOptions
 
 	command string
 	seal    sealOptions
@@ -154,7 +155,7 @@ func (o *options) webFlags(app *kingpin.Application) {
 	o.given["web.listen-address"] = new(bool)
 	app.Flag("web.listen-address", "Address to listen on; host:0 takes a free port. Repeatable.").Default(":9201").IsSetByUser(o.given["web.listen-address"]).StringsVar(&o.listen)
 	app.Flag("web.config.file", "File that turns on TLS or basic auth, in the format of Prometheus' exporter-toolkit.").StringVar(&o.webConfig)
-	app.Flag("web.enable-admin-api", "Serve /api/v1/admin/tsdb/delete_series and clean_tombstones, which delete samples.").BoolVar(&o.adminAPI)
+	app.Flag("web.enable-admin-api", "Serve /api/v1/admin/tsdb/delete_series and clean_tombstones, which delete samples, and snapshot, which copies the embedded store.").BoolVar(&o.adminAPI)
 	app.Flag("shutdown.timeout", "How long a stop waits for running requests.").Default("30s").DurationVar(&o.shutdownTimeout)
 }
 

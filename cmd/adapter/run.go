@@ -117,6 +117,8 @@ type adapter struct {
 	lateNotes *seal.LateNotes
 	// results is nil if results of queries are not cached.
 	results *resultcache.Cache
+	// snapshots is nil with Bigtable.
+	snapshots *snapshots
 	// closers end what open has opened. The last one is called first.
 	closers []func() error
 }
@@ -158,6 +160,7 @@ func (a *adapter) open(ctx context.Context) (served handlers, err error) {
 	if err != nil {
 		return served, err
 	}
+	a.snapshots = newSnapshots(rows, appender, a.logger, a.reg)
 	e, err := newEngine(a, store, appender)
 	if err != nil {
 		return served, err
@@ -471,6 +474,9 @@ func newAPI(a *adapter, e *engine.Engine, executor *deletion.Executor, slow *req
 	cfg.Results = a.results
 	if o.adminAPI {
 		cfg.Admin = deleter{e, executor}
+		if a.snapshots != nil {
+			cfg.Snapshots, cfg.DataDir = a.snapshots, o.path
+		}
 	}
 	cfg.Now = time.Now
 	cfg.Logger = a.logger

@@ -44,6 +44,7 @@ func arrows() []arrow {
 		{"bucketstore/downsample", []string{"series/...", "bucketstore", "bucketstore/meta"}, []string{"bucketstore/..."}},
 		{"bucketstore/retention", []string{"bucketstore", "bucketstore/meta"}, []string{"series/...", "bucketstore/..."}},
 		{"bucketstore/deletion", []string{"series/...", "bucketstore", "bucketstore/meta", "bucketstore/buffer"}, []string{"bucketstore/..."}},
+		{"bucketstore/snapshot", nil, []string{"series/...", "bucketstore/..."}},
 		{"bucketstore/storetest", []string{"series/...", "bucketstore"}, nil},
 		{"bucketstore", []string{"series/..."}, []string{"bucketstore/..."}},
 		{"remote/engine/backfill", []string{"series/...", "index", "bucketstore"}, []string{"bucketstore/...", "remote/engine", "remote/engine/indexrows"}},

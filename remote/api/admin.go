@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"os"
 
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/tsdb"
@@ -20,10 +21,16 @@ type Admin interface {
 	Finish(ctx context.Context) error
 }
 
-// adminPatterns are the requests that Config.Admin answers.
+// Snapshots copies the store while it is in use.
+type Snapshots interface {
+	// Snapshot writes a copy to a directory, which is there and empty. After an error nothing is in it.
+	Snapshot(ctx context.Context, dir string) error
+}
+
+// adminPatterns are the requests that Config.Admin and Config.Snapshots answer.
 func adminPatterns() (patterns []string) {
 	for _, method := range []string{"POST ", "PUT "} {
-		patterns = append(patterns, method+deleteSeriesPath, method+cleanTombstonesPath)
+		patterns = append(patterns, method+deleteSeriesPath, method+cleanTombstonesPath, method+snapshotPath)
 	}
 	return patterns
 }
@@ -31,26 +38,35 @@ func adminPatterns() (patterns []string) {
 const (
 	deleteSeriesPath    = "/api/v1/admin/tsdb/delete_series"
 	cleanTombstonesPath = "/api/v1/admin/tsdb/clean_tombstones"
+	snapshotPath        = "/api/v1/admin/tsdb/snapshot"
 )
 
-// admin is Config.Admin as upstream's API wants it.
+// admin is Config.Admin and Config.Snapshots as upstream's API wants them.
 type admin struct {
 	Admin
-	// cleaning holds a token while a request runs CleanTombstones, and ctx is the context of
+	snapshots Snapshots
+	// one holds a token while a request runs CleanTombstones or Snapshot, and ctx is the context of
 	// that request: upstream does not pass it.
-	cleaning chan struct{}
-	ctx      context.Context
+	one chan struct{}
+	ctx context.Context
 }
 
 var _ v1.TSDBAdminStats = (*admin)(nil)
 
-// withContext gives CleanTombstones the context of its request.
+// errNoSnapshots is the answer to a request for a snapshot of a store that makes none.
+var errNoSnapshots = errors.New("snapshots are of the embedded store: for Bigtable use its own backups")
+
+// withContext gives CleanTombstones and Snapshot the context of their request.
 func (a *admin) withContext(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == cleanTombstonesPath {
+		if a.Admin != nil && a.snapshots == nil && r.URL.Path == snapshotPath {
+			write(w, http.StatusBadRequest, response{Status: "error", ErrorType: "bad_data", Error: errNoSnapshots.Error()})
+			return
+		}
+		if r.URL.Path != deleteSeriesPath {
 			select {
-			case a.cleaning <- struct{}{}:
-				defer func() { <-a.cleaning }()
+			case a.one <- struct{}{}:
+				defer func() { <-a.one }()
 				a.ctx = r.Context()
 			case <-r.Context().Done():
 				respond(w, nil, fmt.Errorf("wait for another request: %w", r.Context().Err()))
@@ -80,8 +96,14 @@ func markAll(err error) error {
 // errNotServed is the answer to what this API does not serve.
 var errNotServed = errors.New("not served")
 
-// Snapshot implements v1.TSDBAdminStats.
-func (*admin) Snapshot(string, bool) error { return errNotServed }
+// Snapshot implements v1.TSDBAdminStats. It always copies all there is, what is in memory included.
+func (a *admin) Snapshot(dir string, _ bool) error {
+	if err := a.snapshots.Snapshot(a.ctx, dir); err != nil {
+		_ = os.Remove(dir) // upstream has made it, and it is empty, if it is there
+		return err
+	}
+	return nil
+}
 
 // Stats implements v1.TSDBAdminStats.
 func (*admin) Stats(string, int) (*tsdb.Stats, error) { return nil, errNotServed }

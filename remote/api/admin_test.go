@@ -57,7 +57,7 @@ func TestAdminOff(t *testing.T) {
 	f := serve(t, nil)
 	f.fill(t)
 	for _, method := range []string{http.MethodPost, http.MethodPut} {
-		for _, path := range []string{"delete_series", "clean_tombstones"} {
+		for _, path := range []string{"delete_series", "clean_tombstones", "snapshot"} {
 			got := f.ask(t, method, "/api/v1/admin/tsdb/"+path, params("match[]", "up"))
 			if got.status != http.StatusInternalServerError || got.ErrorType != "unavailable" || got.Error != "admin APIs disabled" {
 				t.Errorf("%s %s: %+v", method, path, got)

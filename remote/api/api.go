@@ -74,6 +74,10 @@ type Config struct {
 	Cut func(now time.Time) int64
 	// Admin deletes samples. Nil turns the requests for that off.
 	Admin Admin
+	// Snapshots copies the store to directories in snapshots in DataDir. It may be nil, and is not used without Admin.
+	Snapshots Snapshots
+	// DataDir is the directory of the embedded store.
+	DataDir string
 	// Features are the names of parts of PromQL that are off by default, see CheckFeatures.
 	Features []string
 	// SlowLog logs slow queries. It may be nil.
@@ -158,7 +162,7 @@ func New(cfg Config) (*API, error) {
 		started: cfg.Now(),
 		passes:  gate.New(cfg.MaxConcurrent),
 	}
-	admin := &admin{Admin: cfg.Admin, cleaning: make(chan struct{}, 1)}
+	admin := &admin{Admin: cfg.Admin, snapshots: cfg.Snapshots, one: make(chan struct{}, 1)}
 	upstream, err := a.newUpstream(admin)
 	if err != nil {
 		return nil, err

@@ -362,7 +362,7 @@ func TestErrors(t *testing.T) {
 // TestNothingElse: what upstream's API could do beside that is not served.
 func TestNothingElse(t *testing.T) {
 	f := serve(t, nil)
-	for _, path := range []string{"write", "read", "otlp/v1/metrics", "admin/tsdb/snapshot", "targets", "rules/x", "status/walreplay", "notifications", "openapi.yaml"} {
+	for _, path := range []string{"write", "read", "otlp/v1/metrics", "targets", "rules/x", "status/walreplay", "notifications", "openapi.yaml"} {
 		for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodPut} {
 			if got := f.ask(t, method, "/api/v1/"+path, nil); got.status != 404 {
 				t.Errorf("%s %s: status %d", method, path, got.status)

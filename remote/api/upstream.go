@@ -79,7 +79,7 @@ func (a *API) newUpstream(admin *admin) (http.Handler, error) {
 		a.cfg.Flags,
 		v1.GlobalURLOptions{},
 		func(next http.HandlerFunc) http.HandlerFunc { return next },
-		admin, "", a.cfg.Admin != nil, false, 0,
+		admin, a.cfg.DataDir, a.cfg.Admin != nil, false, 0,
 		logger,
 		nil,
 		0, 0, 0, // of its remote read, which is not served

@@ -1,0 +1,77 @@
+package buffer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+)
+
+// Snapshot copies the log to a directory, which must not exist. Before that it calls store, which copies the store. Together both
+// copies have every request that was answered before the call, as after a loss of power: from the call of store on
+// no segment is removed whose samples that copy may lack. Segments are hard links where the file system has them. ctx ends the
+// wait for the log.
+func (b *Buffer) Snapshot(ctx context.Context, dir string, store func() error) error {
+	b.segments.removing.Lock()
+	defer b.segments.removing.Unlock()
+	to := osDirectory(dir)
+	if err := os.Mkdir(dir, 0o750); err != nil {
+		return err
+	}
+	// A row file is removed when its rows are stored, so it is copied before the store is. Rows that are set aside later are in
+	// segments, too.
+	numbers, err := rowFilesIn(b.dir.state)
+	if err != nil {
+		return err
+	}
+	for _, n := range numbers {
+		if err := b.copyTo(to, rowFileName(n)); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
+	}
+	if err := store(); err != nil {
+		return err
+	}
+	var next uint64
+	err = b.betweenCommits(ctx, func() (err error) {
+		next, err = b.nextSegment()
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("begin a segment of the log: %w", err)
+	}
+	if first := b.segments.first(); first > 0 {
+		for segment := first; segment < next; segment++ {
+			if err := b.copyTo(to, segmentName(segment)); err != nil {
+				return err
+			}
+		}
+	}
+	for _, name := range []string{stampName, identityName} {
+		if err := b.copyTo(to, name); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
+	}
+	return to.sync()
+}
+
+// copyTo makes a copy of a file that does not change any more: a link, or a copy of its content.
+func (b *Buffer) copyTo(to osDirectory, name string) error {
+	from := filepath.Join(b.dir.state.path(), name)
+	err := os.Link(from, to.join(name))
+	if err == nil || errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	src, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	dst, err := os.OpenFile(to.join(name), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o640)
+	if err != nil {
+		return errors.Join(err, src.Close())
+	}
+	_, err = io.Copy(dst, src)
+	return errors.Join(err, dst.Sync(), dst.Close(), src.Close())
+}

@@ -1,0 +1,230 @@
+package snapshot
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+)
+
+// Progress is called with the bytes that are there, of all, and what the next file is.
+type Progress func(done, all int64, next string)
+
+// Copy copies a snapshot to a directory, which must not exist or be empty. A table that the snapshot like has, too, with the
+// same name, size and time of change, becomes a hard link to that, where the file system has them: then only what is new takes
+// room. like is empty if there is none. A copy that was interrupted goes on with the file at which it was. progress may be nil.
+func Copy(ctx context.Context, from, to, like string, progress Progress) (*Manifest, error) {
+	m, err := Read(from)
+	if err != nil {
+		return nil, err
+	}
+	building := to + unfinished
+	if err := checkEmpty(to); err != nil {
+		return nil, err
+	}
+	if err = copyFiles(ctx, m, from, building, like, progress); err == nil {
+		err = finish(m, building, to)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("copy the snapshot %q to %q: %w", from, to, err)
+	}
+	return m, nil
+}
+
+// Adopt makes what is there of an unfinished copy, in the same directory as to, the beginning of a copy to that.
+func Adopt(to string) error {
+	others, err := filepath.Glob(filepath.Join(filepath.Dir(to), "*"+unfinished))
+	for _, other := range others {
+		if other == to+unfinished {
+			return nil
+		}
+	}
+	if len(others) > 0 {
+		err = os.Rename(others[0], to+unfinished)
+	}
+	return err
+}
+
+// Restore copies a snapshot to a data directory and a directory of the log, which must not exist or be empty. The first is there when all is. A restore
+// that was interrupted goes on with the file at which it was.
+func Restore(ctx context.Context, from, dataDir, logDir string, progress Progress) (*Manifest, error) {
+	m, err := Read(from)
+	if err != nil {
+		return nil, err
+	}
+	isInside := logDir == filepath.Join(dataDir, LogDir)
+	if err = checkEmpty(dataDir); err == nil && !isInside {
+		err = checkEmpty(logDir)
+	}
+	if err != nil {
+		return nil, err
+	}
+	building := dataDir + unfinished
+	err = copyFiles(ctx, m, from, building, "", progress)
+	if err == nil && !isInside {
+		err = moveLog(ctx, m, building, logDir)
+	}
+	if err == nil {
+		err = publish(building, dataDir)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("restore the snapshot %q: %w", from, err)
+	}
+	return m, nil
+}
+
+// checkEmpty checks that a directory does not exist or is empty.
+func checkEmpty(dir string) error {
+	entries, err := os.ReadDir(dir)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return nil
+	case err != nil:
+		return err
+	case len(entries) > 0:
+		return fmt.Errorf("%q is not empty, it has %q: choose a directory that does not exist", dir, entries[0].Name())
+	}
+	return nil
+}
+
+// moveLog moves the log from what was copied to a directory that may be on another disk.
+func moveLog(ctx context.Context, m *Manifest, building, logDir string) error {
+	log := Manifest{}
+	for _, f := range m.Files {
+		if name, ok := strings.CutPrefix(f.Name, LogDir+"/"); ok {
+			log.Files = append(log.Files, File{Name: name, Size: f.Size})
+		}
+	}
+	if len(log.Files) == 0 {
+		return nil
+	}
+	if err := copyFiles(ctx, &log, filepath.Join(building, LogDir), logDir+unfinished, "", nil); err != nil {
+		return err
+	}
+	if err := publish(logDir+unfinished, logDir); err != nil {
+		return err
+	}
+	return os.RemoveAll(filepath.Join(building, LogDir))
+}
+
+// copyFiles copies the files of a snapshot that are not there yet. Other files are removed.
+func copyFiles(ctx context.Context, m *Manifest, from, to, like string, progress Progress) error {
+	if progress == nil {
+		progress = func(int64, int64, string) {}
+	}
+	if err := os.MkdirAll(to, 0o750); err != nil {
+		return err
+	}
+	if err := removeOthers(m, to); err != nil {
+		return err
+	}
+	all, done := m.Bytes(), int64(0)
+	for _, f := range m.Files {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		progress(done, all, f.Name)
+		name := filepath.FromSlash(f.Name)
+		if err := os.MkdirAll(filepath.Join(to, filepath.Dir(name)), 0o750); err != nil {
+			return err
+		}
+		if like != "" && isTable(f.Name) && linkSame(filepath.Join(like, name), filepath.Join(from, name), filepath.Join(to, name)) {
+			done += f.Size
+			continue
+		}
+		if err := copyFile(ctx, filepath.Join(from, name), filepath.Join(to, name)); err != nil {
+			return err
+		}
+		done += f.Size
+	}
+	progress(done, all, "")
+	return nil
+}
+
+// isTable says whether a file does not change as long as it has its name.
+func isTable(name string) bool { return path.Ext(name) == ".sst" && !strings.Contains(name, "/") }
+
+// removeOthers removes the files that are not of a snapshot: those of another one that was not finished.
+func removeOthers(m *Manifest, dir string) error {
+	files, err := filesIn(dir)
+	if err != nil {
+		return err
+	}
+	wanted := make(map[string]bool, len(m.Files))
+	for _, f := range m.Files {
+		wanted[f.Name] = true
+	}
+	for _, f := range files {
+		if !wanted[f.Name] {
+			if err := os.Remove(filepath.Join(dir, filepath.FromSlash(f.Name))); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// linkSame makes to a link to like if that has the size and the time of from.
+func linkSame(like, from, to string) bool {
+	if !isSame(like, from) {
+		return false
+	}
+	err := os.Link(like, to)
+	return err == nil || errors.Is(err, os.ErrExist) && isSame(to, from)
+}
+
+// isSame says whether two files have the same size and time of change.
+func isSame(a, b string) bool {
+	first, err := os.Stat(a)
+	if err != nil {
+		return false
+	}
+	second, err := os.Stat(b)
+	return err == nil && first.Size() == second.Size() && first.ModTime().Equal(second.ModTime())
+}
+
+// copyFile copies a file, with its time of change, unless the copy is there. It is durable before it has its name and its time.
+func copyFile(ctx context.Context, from, to string) (err error) {
+	if isSame(from, to) {
+		return nil
+	}
+	src, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, src.Close()) }()
+	info, err := src.Stat()
+	if err != nil {
+		return err
+	}
+	part := to + ".part"
+	dst, err := os.OpenFile(part, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o640)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(dst, contextReader{ctx, src})
+	if err = errors.Join(err, dst.Sync(), dst.Close()); err != nil {
+		return errors.Join(err, os.Remove(part))
+	}
+	if err := os.Chtimes(part, info.ModTime(), info.ModTime()); err != nil {
+		return err
+	}
+	return os.Rename(part, to)
+}
+
+// A contextReader ends with its context.
+type contextReader struct {
+	ctx context.Context
+	r   io.Reader
+}
+
+func (r contextReader) Read(p []byte) (int, error) {
+	if err := r.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return r.r.Read(p)
+}

@@ -1,0 +1,248 @@
+package snapshot
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/prometheus/prometheus/tsdb/fileutil"
+)
+
+const (
+	// LogDir is the directory of the log in a snapshot.
+	LogDir = "buffer"
+	// manifestName is the file that says what a snapshot has. It is written last.
+	manifestName = "SNAPSHOT"
+	// version is that of the manifest. Others are refused.
+	version = 1
+	// unfinished ends the name of a snapshot or a copy that is not whole yet.
+	unfinished = ".unfinished"
+)
+
+// A Manifest says what a snapshot has.
+type Manifest struct {
+	// Version is 1.
+	Version int `json:"version"`
+	// Time is when it was taken.
+	Time time.Time `json:"time"`
+	// Files are all other files.
+	Files []File `json:"files"`
+}
+
+// A File is a file of a snapshot.
+type File struct {
+	// Name is its path in the snapshot, with slashes.
+	Name string `json:"name"`
+	// Size is in bytes.
+	Size int64 `json:"size"`
+}
+
+// Bytes returns the size of all files.
+func (m *Manifest) Bytes() (bytes int64) {
+	for _, f := range m.Files {
+		bytes += f.Size
+	}
+	return bytes
+}
+
+// A Store can be copied while it is in use.
+type Store interface {
+	// Checkpoint writes a copy to a directory, which does not exist.
+	Checkpoint(dir string) error
+}
+
+// A Log can be copied while it is in use.
+type Log interface {
+	// Snapshot writes a copy to a directory, which does not exist, that is not older than what store copies.
+	Snapshot(ctx context.Context, dir string, store func() error) error
+}
+
+// Take writes a snapshot to a directory, which must not exist or be empty. log is nil if there is none. After an error the
+// directory is as it was before.
+func Take(ctx context.Context, store Store, log Log, dir string, now time.Time) (*Manifest, error) {
+	building, logCopy := dir+unfinished, dir+".log"+unfinished
+	removeBoth := func() error { return errors.Join(os.RemoveAll(building), os.RemoveAll(logCopy)) }
+	if err := removeBoth(); err != nil { // those of a process that died
+		return nil, err
+	}
+	m, err := take(ctx, store, log, building, logCopy, now)
+	if err == nil {
+		err = finish(m, building, dir)
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("take a snapshot: %w", err), removeBoth())
+	}
+	return m, nil
+}
+
+func take(ctx context.Context, store Store, log Log, dir, logCopy string, now time.Time) (m *Manifest, err error) {
+	if log == nil {
+		err = store.Checkpoint(dir)
+	} else if err = log.Snapshot(ctx, logCopy, func() error { return store.Checkpoint(dir) }); err == nil {
+		err = os.Rename(logCopy, filepath.Join(dir, LogDir))
+	}
+	if err != nil {
+		return nil, err
+	}
+	m = &Manifest{Version: version, Time: now.UTC()}
+	m.Files, err = filesIn(dir)
+	return m, err
+}
+
+// filesIn returns the files of a directory and those below.
+func filesIn(dir string) (files []File, err error) {
+	err = filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		info, err := entry.Info()
+		if err != nil {
+			return err
+		}
+		name, err := filepath.Rel(dir, path)
+		files = append(files, File{Name: filepath.ToSlash(name), Size: info.Size()})
+		return err
+	})
+	return files, err
+}
+
+// finish writes the manifest and gives a snapshot its name.
+func finish(m *Manifest, building, dir string) error {
+	text, err := json.MarshalIndent(m, "", " ")
+	if err != nil {
+		return err
+	}
+	path := filepath.Join(building, manifestName)
+	if err := writeSynced(path, text); err != nil {
+		return err
+	}
+	return publish(building, dir)
+}
+
+// publish gives a finished directory its name, durably. One of this name may be there if it is empty.
+func publish(building, dir string) error {
+	if err := syncDirs(building); err != nil {
+		return err
+	}
+	if err := os.Remove(dir); err != nil && !errors.Is(err, os.ErrNotExist) { // Rename wants no directory there
+		return err
+	}
+	if err := os.Rename(building, dir); err != nil {
+		return err
+	}
+	return syncDir(filepath.Dir(dir))
+}
+
+func writeSynced(path string, content []byte) error {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o640)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(content)
+	return errors.Join(err, f.Sync(), f.Close())
+}
+
+// syncDirs makes the entries of a directory and of those below durable.
+func syncDirs(dir string) error {
+	return filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || !entry.IsDir() {
+			return err
+		}
+		return syncDir(path)
+	})
+}
+
+func syncDir(path string) error {
+	dir, err := fileutil.OpenDir(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(dir.Sync(), dir.Close())
+}
+
+// ErrNone says that a directory is no snapshot, or not a whole one.
+var ErrNone = errors.New("no snapshot")
+
+// Read returns what a snapshot has, and checks that it is all there. The error is an ErrNone if the directory is no snapshot, or
+// lacks files.
+func Read(dir string) (*Manifest, error) {
+	text, err := os.ReadFile(filepath.Join(dir, manifestName))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("%q is %w: it has no file %s, which is written last", dir, ErrNone, manifestName)
+	}
+	if err != nil {
+		return nil, err
+	}
+	var m Manifest
+	if err := json.Unmarshal(text, &m); err != nil {
+		return nil, fmt.Errorf("%q is %w: %s is damaged: %v", dir, ErrNone, manifestName, err)
+	}
+	if m.Version != version {
+		return nil, fmt.Errorf("%q is %w of version %d, which this adapter reads: %s says %d; use the adapter that wrote it", dir, ErrNone, version, manifestName, m.Version)
+	}
+	for _, f := range m.Files {
+		if !filepath.IsLocal(filepath.FromSlash(f.Name)) {
+			return nil, fmt.Errorf("%q is %w: %s names %q, which is not in it", dir, ErrNone, manifestName, f.Name)
+		}
+		info, err := os.Stat(filepath.Join(dir, filepath.FromSlash(f.Name)))
+		switch {
+		case errors.Is(err, os.ErrNotExist):
+			return nil, fmt.Errorf("%q is %w: %s is missing", dir, ErrNone, f.Name)
+		case err != nil:
+			return nil, err
+		case info.Size() != f.Size:
+			return nil, fmt.Errorf("%q is %w: %s has %d bytes, it had %d; was an adapter started on it?", dir, ErrNone, f.Name, info.Size(), f.Size)
+		}
+	}
+	return &m, nil
+}
+
+// in returns the paths of the whole snapshots in a directory, the oldest first.
+func in(dir string) (paths []string, err error) {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	times := make(map[string]time.Time)
+	for _, entry := range entries {
+		path := filepath.Join(dir, entry.Name())
+		if !entry.IsDir() || strings.HasSuffix(path, unfinished) {
+			continue
+		}
+		if m, err := Read(path); err == nil {
+			paths = append(paths, path)
+			times[path] = m.Time
+		}
+	}
+	slices.SortFunc(paths, func(a, b string) int { return times[a].Compare(times[b]) })
+	return paths, err
+}
+
+// Latest returns the path of the latest whole snapshot in a directory. It is empty if there is none.
+func Latest(dir string) (string, error) {
+	paths, err := in(dir)
+	if len(paths) == 0 {
+		return "", err
+	}
+	return paths[len(paths)-1], err
+}
+
+// Prune removes all whole snapshots in a directory but the latest ones, of which keep stay, and returns what it removed.
+func Prune(dir string, keep int) (removed []string, err error) {
+	paths, err := in(dir)
+	for len(paths) > keep && err == nil {
+		// A part of it is none: the manifest goes first.
+		if err = os.Remove(filepath.Join(paths[0], manifestName)); err == nil {
+			err = os.RemoveAll(paths[0])
+		}
+		removed, paths = append(removed, paths[0]), paths[1:]
+	}
+	return removed, err
+}

@@ -1,0 +1,263 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/alecthomas/kingpin/v2"
+	"github.com/go-kit/log"
+	"github.com/go-kit/log/level"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"github.com/promtable/promtable/bucketstore"
+	"github.com/promtable/promtable/bucketstore/snapshot"
+)
+
+// The subcommands about snapshots.
+const (
+	commandSnapshot = "snapshot"
+	commandRestore  = "restore"
+)
+
+// snapshotsDir is the directory of the snapshots that were asked for by HTTP, in the data directory.
+const snapshotsDir = "snapshots"
+
+// snapshotOptions are the flags and arguments of both.
+type snapshotOptions struct {
+	// url is that of an adapter that serves the store. Empty is none.
+	url string
+	// into is the directory of the snapshots. keep is how many stay there, 0 is all.
+	into string
+	keep int
+	// from is the snapshot to restore.
+	from string
+}
+
+func (o *options) snapshotCommands(app *kingpin.Application) {
+	take := app.Command(commandSnapshot, "Copy the embedded store, with the log of its buffer. Beside an earlier snapshot only what is new takes room.")
+	take.Flag("url", "Adapter that serves the store, with --web.enable-admin-api, on this machine. Without it the store must be closed.").StringVar(&o.snapshot.url)
+	take.Flag("keep", "How many snapshots stay in the directory, of those that are whole; the oldest others are removed. 0 keeps all.").Default("0").IntVar(&o.snapshot.keep)
+	take.Arg("directory", "Directory of the snapshots, which exists: in it the snapshot is a directory whose name is its time.").Required().StringVar(&o.snapshot.into)
+	restore := app.Command(commandRestore, "Copy a snapshot to --storage.path, which must be empty or missing.")
+	restore.Arg("directory", "The snapshot.").Required().StringVar(&o.snapshot.from)
+}
+
+// snapshots takes snapshots of a store that is in use.
+type snapshots struct {
+	store    snapshot.Store
+	log      snapshot.Log
+	logger   log.Logger
+	last     prometheus.Gauge
+	failures prometheus.Counter
+}
+
+// newSnapshots returns nil if the store cannot be copied.
+func newSnapshots(rows bucketstore.Store, appender bucketstore.Appender, logger log.Logger, reg prometheus.Registerer) *snapshots {
+	store, ok := rows.(snapshot.Store)
+	if !ok {
+		return nil
+	}
+	f := promauto.With(reg)
+	s := &snapshots{store: store, logger: logger,
+		last: f.NewGauge(prometheus.GaugeOpts{
+			Name: "adapter_snapshot_last_success_timestamp_seconds",
+			Help: "When the last snapshot was taken, since the start. 0 if none was.",
+		}),
+		failures: f.NewCounter(prometheus.CounterOpts{
+			Name: "adapter_snapshot_failures_total",
+			Help: "Snapshots that failed.",
+		}),
+	}
+	s.log, _ = appender.(snapshot.Log)
+	return s
+}
+
+// Snapshot implements api.Snapshots.
+func (s *snapshots) Snapshot(ctx context.Context, dir string) error {
+	now := time.Now()
+	m, err := snapshot.Take(ctx, s.store, s.log, dir, now)
+	if err != nil {
+		s.failures.Inc()
+		return err
+	}
+	s.last.Set(float64(now.Unix()))
+	level.Info(s.logger).Log("msg", "a snapshot was taken", "directory", dir, "files", len(m.Files), "bytes", m.Bytes(), "duration", time.Since(now))
+	return nil
+}
+
+// takeSnapshot takes a snapshot of a closed store, or lets the adapter that serves it take one.
+func takeSnapshot(ctx context.Context, o *options, logger log.Logger) error {
+	if o.backend == backendBigtable {
+		return errors.New("snapshot is for the embedded store: for Bigtable use its own backups, see docs/bigtable.md")
+	}
+	if o.snapshot.keep < 0 {
+		return errors.New("--keep is negative")
+	}
+	into, err := filepath.Abs(o.snapshot.into)
+	if err != nil {
+		return err
+	}
+	if _, err := os.ReadDir(into); err != nil {
+		return fmt.Errorf("the directory of the snapshots: %w", err)
+	}
+	target := filepath.Join(into, time.Now().UTC().Format("20060102T150405Z"))
+	if o.snapshot.url != "" {
+		err = snapshotByURL(ctx, o, target, logger)
+	} else {
+		err = snapshotClosed(ctx, o, target, logger)
+	}
+	if err != nil {
+		return err
+	}
+	level.Info(logger).Log("msg", "a snapshot is finished", "directory", target)
+	if o.snapshot.keep == 0 {
+		return nil
+	}
+	removed, err := snapshot.Prune(into, o.snapshot.keep)
+	for _, path := range removed {
+		level.Info(logger).Log("msg", "an old snapshot is removed", "directory", path)
+	}
+	return err
+}
+
+// snapshotClosed takes a snapshot of a store that no adapter serves. What a log holds is stored first, as at a start.
+func snapshotClosed(ctx context.Context, o *options, target string, logger log.Logger) (err error) {
+	existing := *o
+	existing.existing = true
+	a, err := newAdapter(&existing, logger)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, a.close()) }()
+	rows, err := openStore(ctx, &existing, logger, a.reg, nil)
+	if err != nil {
+		return fmt.Errorf("%w; if an adapter with --web.enable-admin-api serves this store, give its --url", err)
+	}
+	store, appender, err := a.openAppender(ctx, rows)
+	a.onClose("close the store", store.Close)
+	if err != nil {
+		return err
+	}
+	s := newSnapshots(rows, appender, logger, a.reg)
+	return copyAway(ctx, o, target, logger, func(dir string) error { return s.Snapshot(ctx, dir) })
+}
+
+// snapshotByURL lets an adapter take a snapshot.
+func snapshotByURL(ctx context.Context, o *options, target string, logger log.Logger) error {
+	base, err := url.Parse(o.snapshot.url)
+	if err != nil || base.Host == "" {
+		return fmt.Errorf("--url=%s: give the URL of an adapter, such as http://localhost:9201", o.snapshot.url)
+	}
+	name, err := askSnapshot(ctx, base.JoinPath("/api/v1/admin/tsdb/snapshot").String())
+	if err != nil {
+		return err
+	}
+	taken := filepath.Join(o.path, snapshotsDir, name)
+	if _, err := snapshot.Read(taken); err != nil {
+		return fmt.Errorf("the adapter has taken a snapshot %s; is --storage.path=%s its directory? %w", name, o.path, err)
+	}
+	return copyAway(ctx, o, target, logger, func(dir string) error { return os.Rename(taken, dir) })
+}
+
+// copyAway makes the snapshot target of one that take takes beside the store. It may be on another disk.
+func copyAway(ctx context.Context, o *options, target string, logger log.Logger, take func(dir string) error) error {
+	beside := filepath.Join(o.path, snapshotsDir, filepath.Base(target)+".copying")
+	if err := errors.Join(os.RemoveAll(beside), os.MkdirAll(filepath.Dir(beside), 0o750)); err != nil {
+		return err
+	}
+	if err := take(beside); err != nil {
+		return err
+	}
+	if err := os.Rename(beside, target); !errors.Is(err, syscall.EXDEV) { // the same disk
+		return err
+	}
+	like, err := snapshot.Latest(filepath.Dir(target))
+	if err == nil {
+		err = snapshot.Adopt(target)
+	}
+	if err == nil {
+		report := &copyReport{logger: logger, started: time.Now()}
+		_, err = snapshot.Copy(ctx, beside, target, like, report.progress)
+	}
+	return errors.Join(err, os.RemoveAll(beside))
+}
+
+// askSnapshot returns the name of the snapshot that an adapter has taken.
+func askSnapshot(ctx context.Context, address string) (name string, err error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, address, nil)
+	if err != nil {
+		return "", err
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return "", fmt.Errorf("ask the adapter for a snapshot: %w", err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
+	if err != nil {
+		return "", fmt.Errorf("ask the adapter for a snapshot: %w", err)
+	}
+	var answer struct {
+		Data  struct{ Name string }
+		Error string
+	}
+	if err := json.Unmarshal(text, &answer); err != nil || answer.Data.Name == "" || !filepath.IsLocal(answer.Data.Name) {
+		return "", fmt.Errorf("ask %s for a snapshot: %s: %.200s", address, resp.Status, text)
+	}
+	return answer.Data.Name, nil
+}
+
+// restoreSnapshot makes a data directory of a snapshot.
+func restoreSnapshot(ctx context.Context, o *options, logger log.Logger) error {
+	if o.backend == backendBigtable {
+		return errors.New("restore is for the embedded store: for Bigtable use its own backups, see docs/bigtable.md")
+	}
+	dataDir, err := filepath.Abs(o.path)
+	if err != nil {
+		return err
+	}
+	logDir, err := filepath.Abs(o.bufferPath)
+	if err != nil {
+		return err
+	}
+	report := &copyReport{logger: logger, started: time.Now()}
+	m, err := snapshot.Restore(ctx, o.snapshot.from, dataDir, logDir, report.progress)
+	if err != nil {
+		return err
+	}
+	level.Info(logger).Log("msg", "restored", "directory", dataDir, "snapshot", o.snapshot.from, "of", m.Time.Format(time.RFC3339))
+	return nil
+}
+
+// reportInterval is the time between two log lines about a copy.
+const reportInterval = 5 * time.Second
+
+// A copyReport logs how far a copy is.
+type copyReport struct {
+	logger            log.Logger
+	started, reported time.Time
+}
+
+func (r *copyReport) progress(done, all int64, next string) {
+	now := time.Now()
+	if next != "" && now.Sub(r.reported) < reportInterval {
+		return
+	}
+	r.reported = now
+	rate := float64(done) / max(now.Sub(r.started).Seconds(), 0.001)
+	left := time.Duration(0)
+	if done > 0 {
+		left = time.Duration(float64(all-done) / rate * float64(time.Second)).Round(time.Second)
+	}
+	level.Info(r.logger).Log("msg", "copying", "bytes", done, "of", all, "bytes_per_second", int64(rate), "left", left)
+}
