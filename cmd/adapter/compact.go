@@ -52,6 +52,7 @@ func (o *options) commands(app *kingpin.Application) {
 	o.estimateCommand(app)
 	o.demoCommand(app)
 	o.snapshotCommands(app)
+	o.exportCommand(app)
 }
 
 func (o *options) sealFlags(app *kingpin.Application) {

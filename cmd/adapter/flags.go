@@ -65,6 +65,7 @@ type options struct {
 	estimate  estimateOptions
 	demo      demoOptions
 	snapshot  snapshotOptions
+	exports   exportOptions
 
 	command string
 	seal    sealOptions

@@ -58,6 +58,9 @@ func main() {
 		commandDelete:       deleteSamples,
 		commandSnapshot:     takeSnapshot,
 		commandRestore:      restoreSnapshot,
+
+		commandExportBlocks:      exportSamples,
+		commandExportOpenMetrics: exportSamples,
 	}[o.command]
 	if err := do(ctx, o, logger); err != nil {
 		level.Error(logger).Log("msg", "adapter failed", "err", err)

@@ -1,0 +1,213 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/alecthomas/kingpin/v2"
+	"github.com/go-kit/log"
+	"github.com/go-kit/log/level"
+	"github.com/prometheus/common/config"
+	"github.com/prometheus/common/model"
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/storage"
+	storageremote "github.com/prometheus/prometheus/storage/remote"
+
+	"github.com/promtable/promtable/bucketstore"
+	"github.com/promtable/promtable/remote/engine"
+	"github.com/promtable/promtable/remote/export"
+)
+
+const (
+	commandExportBlocks      = "export blocks"
+	commandExportOpenMetrics = "export openmetrics"
+)
+
+// exportOptions are the flags and arguments of export.
+type exportOptions struct {
+	deleteOptions // --match, --start, --end
+	url           string
+	blockSpan     model.Duration
+	dir, file     string
+}
+
+func (o *options) exportCommand(app *kingpin.Application) {
+	c := app.Command("export", "Write samples for other systems. The embedded store must be closed; --url reads from an adapter that serves, or from another server with remote read.")
+	e := &o.exports
+	c.Flag("match", "Selector of the series, such as 'up{job=\"x\"}'. Repeatable. Default: all.").StringsVar(&e.matches)
+	c.Flag("start", "Export from this time on: RFC 3339, or seconds since 1970.").Required().StringVar(&e.start)
+	c.Flag("end", "Export up to this time, inclusive. Default: now.").StringVar(&e.end)
+	c.Flag("url", "URL of remote read, such as http://localhost:9201/api/v1/read.").StringVar(&e.url)
+	blocks := c.Command("blocks", "Write blocks of a TSDB, which Prometheus, Thanos and Mimir read. An export that was stopped goes on.")
+	e.blockSpan = model.Duration(export.DefaultBlockSpan) * model.Duration(time.Millisecond)
+	blocks.Flag("block-duration", "How long a block is, such as 2h or 1d.").Default(e.blockSpan.String()).SetValue(&e.blockSpan)
+	blocks.Arg("dir", "Directory of the blocks, which exists.").Required().ExistingDirVar(&e.dir)
+	text := c.Command("openmetrics", "Write OpenMetrics text, without what it cannot hold: native histograms, staleness markers, and series without a name.")
+	text.Arg("file", "The file, or - for standard output.").Required().StringVar(&e.file)
+}
+
+// exportSamples runs export.
+func exportSamples(ctx context.Context, o *options, logger log.Logger) (err error) {
+	sel, err := o.exports.selection(time.Now())
+	if err != nil {
+		return err
+	}
+	from, cut, closeSource, err := o.exportSource(ctx, logger)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, closeSource()) }()
+	if cut > sel.Mint {
+		level.Warn(logger).Log("msg", "samples before this time are gone: of that time the export has those that rollups keep, which are true samples, but not all", "time", time.UnixMilli(cut).UTC().Format(time.RFC3339))
+	}
+	report := &exportReport{logger: logger, started: time.Now(), sel: sel}
+	var p export.Progress
+	if o.command == commandExportBlocks {
+		b := export.Blocks{From: from, Selection: sel, Dir: o.exports.dir, Span: time.Duration(o.exports.blockSpan).Milliseconds(), Name: o.exports.name(), Report: report.progress}
+		p, err = b.Run(ctx)
+	} else {
+		p, err = o.exportText(ctx, from, sel, report.progress)
+	}
+	if err != nil {
+		return fmt.Errorf("export: %w", err)
+	}
+	level.Info(logger).Log("msg", "exported", "series", p.Series, "samples", p.Samples, "left_out", p.Left, "duration", time.Since(report.started))
+	return nil
+}
+
+func (o *options) exportText(ctx context.Context, from export.Source, sel export.Selection, report func(export.Progress)) (p export.Progress, err error) {
+	if o.exports.file == "-" {
+		return export.OpenMetrics(ctx, from, sel, os.Stdout, report)
+	}
+	f, err := os.OpenFile(o.exports.file, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o640)
+	if err != nil {
+		return p, err
+	}
+	p, err = export.OpenMetrics(ctx, from, sel, f, report)
+	if err = errors.Join(err, f.Sync(), f.Close()); err != nil { // a part of it would look like all
+		err = errors.Join(err, os.Remove(o.exports.file))
+	}
+	return p, err
+}
+
+// selection returns what is to be exported.
+func (e *exportOptions) selection(now time.Time) (sel export.Selection, err error) {
+	if span := time.Duration(e.blockSpan); span < time.Minute || span%time.Minute != 0 {
+		return sel, fmt.Errorf("--block-duration=%s: give it whole minutes", e.blockSpan)
+	}
+	if sel.Selectors, sel.Mint, sel.Maxt, err = e.parse(); err != nil {
+		return sel, err
+	}
+	if sel.Maxt == math.MaxInt64 {
+		sel.Maxt = now.UnixMilli()
+	}
+	if len(sel.Selectors) == 0 {
+		sel.Selectors = [][]*labels.Matcher{{labels.MustNewMatcher(labels.MatchRegexp, labels.MetricName, ".*")}}
+	}
+	return sel, nil
+}
+
+// name tells selections apart.
+func (e *exportOptions) name() string {
+	return strings.Join(append([]string{e.start, e.end}, e.matches...), " ")
+}
+
+// exportSource returns where the samples come from, and the time before which only rollups are kept, in milliseconds. 0 is none, or unknown.
+func (o *options) exportSource(ctx context.Context, logger log.Logger) (from export.Source, cut int64, closeSource func() error, err error) {
+	if o.exports.url != "" {
+		from, err = remoteSource(o.exports.url)
+		return from, 0, func() error { return nil }, err
+	}
+	existing := *o
+	existing.createTables, existing.existing = false, true
+	existing.engine.Limits.MaxSeries = unboundedSeries
+	a, err := newAdapter(&existing, logger)
+	if err != nil {
+		return nil, 0, nil, err
+	}
+	e, err := a.openEngine(ctx)
+	if err != nil {
+		return nil, 0, nil, errors.Join(err, a.close())
+	}
+	from = func(ctx context.Context, mint, maxt int64, ms []*labels.Matcher) (storage.ChunkSeriesSet, error) {
+		return e.Select(ctx, engine.Query{Matchers: ms, Mint: mint, Maxt: maxt, Kept: true, Decoded: true, Passing: true})
+	}
+	return from, a.retention.Cut(bucketstore.Raw, time.Now()), a.close, nil
+}
+
+// unboundedSeries is more series than a store has.
+const unboundedSeries = math.MaxInt32
+
+// openEngine opens the store and an engine on it, as for serving, without background work.
+func (a *adapter) openEngine(ctx context.Context) (*engine.Engine, error) {
+	rows, err := openStore(ctx, a.o, a.logger, a.reg, nil)
+	if err != nil {
+		return nil, err
+	}
+	store, appender, err := a.openAppender(ctx, rows)
+	a.onClose("close the store", store.Close)
+	if err != nil {
+		return nil, err
+	}
+	e, err := newEngine(a, store, appender)
+	if err == nil {
+		a.onClose("flush", func() error { return e.Close(context.WithoutCancel(ctx)) })
+	}
+	return e, err
+}
+
+// remoteTimeout bounds one request for the samples of a block, or of all of a text.
+const remoteTimeout = time.Hour
+
+// maxFrame is the largest frame that is taken of a server, in bytes, as in Prometheus.
+const maxFrame = 50_000_000
+
+// remoteSource reads from a server with remote read.
+func remoteSource(address string) (export.Source, error) {
+	u, err := url.Parse(address)
+	if err != nil || u.Host == "" {
+		return nil, fmt.Errorf("--url=%s: give the URL of remote read, such as http://localhost:9201/api/v1/read", address)
+	}
+	client, err := storageremote.NewReadClient("export", &storageremote.ClientConfig{
+		URL: &config.URL{URL: u}, Timeout: model.Duration(remoteTimeout), ChunkedReadLimit: maxFrame,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context, mint, maxt int64, ms []*labels.Matcher) (storage.ChunkSeriesSet, error) {
+		queryable := storageremote.NewSampleAndChunkQueryableClient(client, labels.EmptyLabels(), nil, true, nil)
+		q, err := queryable.ChunkQuerier(mint, maxt)
+		if err != nil {
+			return nil, err
+		}
+		return q.Select(ctx, true, nil, ms...), nil
+	}, nil
+}
+
+// An exportReport logs how far an export is.
+type exportReport struct {
+	logger            log.Logger
+	started, reported time.Time
+	sel               export.Selection
+}
+
+func (r *exportReport) progress(p export.Progress) {
+	now := time.Now()
+	if now.Sub(r.reported) < reportInterval {
+		return
+	}
+	r.reported = now
+	took := now.Sub(r.started)
+	pairs := []any{"msg", "exporting", "series", p.Series, "samples", p.Samples, "samples_per_second", int64(float64(p.Samples) / max(took.Seconds(), 0.001))}
+	if p.Upto > r.sel.Mint {
+		share := float64(p.Upto-r.sel.Mint) / float64(max(1, r.sel.Maxt-r.sel.Mint))
+		pairs = append(pairs, "upto", time.UnixMilli(p.Upto).UTC().Format(time.RFC3339), "left", time.Duration(float64(took)*max(0, 1/share-1)).Round(time.Second))
+	}
+	level.Info(r.logger).Log(pairs...)
+}

@@ -1,0 +1,231 @@
+package export
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/oklog/ulid/v2"
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/storage"
+	"github.com/prometheus/prometheus/tsdb"
+	"github.com/prometheus/prometheus/tsdb/chunkenc"
+	"github.com/prometheus/prometheus/tsdb/chunks"
+	"github.com/prometheus/prometheus/tsdb/fileutil"
+	"github.com/prometheus/prometheus/tsdb/index"
+)
+
+// DefaultBlockSpan is how long a block is, in milliseconds, aligned to a multiple of it: as long as those that Prometheus writes first.
+const DefaultBlockSpan = int64(2 * time.Hour / time.Millisecond)
+
+const (
+	// unfinished ends the name of a block that is being written. TSDBs leave such directories out, and remove them.
+	unfinished = ".tmp-for-creation"
+	// mark begins the hint in the meta.json of a block that says of which selection it is.
+	mark = "promtable-export:"
+)
+
+// Blocks writes a selection to blocks in a directory, which exists. Blocks of the same selection that are there, from an export that was
+// interrupted, are left as they are.
+type Blocks struct {
+	From      Source
+	Selection Selection
+	// Dir is the directory.
+	Dir string
+	// Span is how long a block is, in milliseconds. 0 is DefaultBlockSpan.
+	Span int64
+	// Name tells selections apart: blocks of another name are not those of this export.
+	Name string
+	// Report, if set, is called after each block.
+	Report func(Progress)
+
+	progress Progress
+}
+
+// Run writes the blocks, one after the other. It holds the labels of the series of one block. The error is an ErrNothing if there
+// are no samples.
+func (b *Blocks) Run(ctx context.Context) (Progress, error) {
+	b.progress = Progress{}
+	if b.Span == 0 {
+		b.Span = DefaultBlockSpan
+	}
+	if err := b.Selection.check(); err != nil {
+		return b.progress, err
+	}
+	done, err := b.finished()
+	if err != nil {
+		return b.progress, err
+	}
+	for start := b.Selection.Mint - mod(b.Selection.Mint, b.Span); start <= b.Selection.Maxt; start += b.Span {
+		meta, isDone := done[start]
+		if !isDone {
+			if meta, err = b.write(ctx, start); err != nil {
+				return b.progress, fmt.Errorf("block from %s: %w", time.UnixMilli(start).UTC().Format(time.RFC3339), err)
+			}
+		}
+		b.progress.Series += int64(meta.Stats.NumSeries)
+		b.progress.Samples += int64(meta.Stats.NumSamples)
+		b.progress.Upto = start + b.Span
+		if b.Report != nil {
+			b.Report(b.progress)
+		}
+	}
+	if b.progress.Samples == 0 {
+		return b.progress, ErrNothing
+	}
+	return b.progress, nil
+}
+
+// mod returns the distance from the multiple of span that is before t or t itself.
+func mod(t, span int64) int64 { return ((t % span) + span) % span }
+
+// finished returns the blocks of this export that are there, by their start.
+func (b *Blocks) finished() (map[int64]tsdb.BlockMeta, error) {
+	done := make(map[int64]tsdb.BlockMeta)
+	entries, err := os.ReadDir(b.Dir)
+	if err != nil {
+		return nil, err
+	}
+	for _, entry := range entries {
+		if filepath.Ext(entry.Name()) == unfinished {
+			if err := os.RemoveAll(filepath.Join(b.Dir, entry.Name())); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		text, err := os.ReadFile(filepath.Join(b.Dir, entry.Name(), "meta.json"))
+		if err != nil {
+			continue // something else
+		}
+		var meta tsdb.BlockMeta
+		if json.Unmarshal(text, &meta) == nil && meta.MaxTime-meta.MinTime == b.Span && slices.Contains(meta.Compaction.Hints, mark+b.Name) {
+			done[meta.MinTime] = meta
+		}
+	}
+	return done, nil
+}
+
+// write writes the block from start on. There is none if it has no samples.
+func (b *Blocks) write(ctx context.Context, start int64) (meta tsdb.BlockMeta, err error) {
+	meta = tsdb.BlockMeta{ULID: ulid.MustNew(ulid.Timestamp(time.UnixMilli(max(start, 0))), rand.Reader), MinTime: start, MaxTime: start + b.Span, Version: 1}
+	meta.Compaction = tsdb.BlockMetaCompaction{Level: 1, Sources: []ulid.ULID{meta.ULID}, Hints: []string{mark + b.Name}}
+	dir := filepath.Join(b.Dir, meta.ULID.String())
+	building := dir + unfinished
+	defer func() { err = errors.Join(err, os.RemoveAll(building)) }()
+	if err := os.Mkdir(building, 0o750); err != nil {
+		return meta, err
+	}
+	found, err := b.writeChunks(ctx, &meta, building)
+	if err != nil || len(found) == 0 {
+		return meta, err
+	}
+	if err := writeIndex(ctx, filepath.Join(building, "index"), found); err != nil {
+		return meta, err
+	}
+	text, err := json.MarshalIndent(meta, "", "\t")
+	if err != nil {
+		return meta, err
+	}
+	if err := writeSynced(filepath.Join(building, "meta.json"), text); err != nil {
+		return meta, err
+	}
+	return meta, fileutil.Replace(building, dir)
+}
+
+// An indexed is a series of a block, whose chunks are written.
+type indexed struct {
+	labels labels.Labels
+	chunks []chunks.Meta
+}
+
+// writeChunks writes the chunks of a block, and returns its series, sorted.
+func (b *Blocks) writeChunks(ctx context.Context, meta *tsdb.BlockMeta, dir string) (found []indexed, err error) {
+	mint, maxt := max(meta.MinTime, b.Selection.Mint), min(meta.MaxTime-1, b.Selection.Maxt)
+	set, err := b.Selection.series(ctx, b.From, mint, maxt)
+	if err != nil {
+		return nil, err
+	}
+	w, err := chunks.NewWriter(filepath.Join(dir, "chunks"))
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, w.Close()) }()
+	var it chunks.Iterator
+	for set.Next() {
+		one := set.At()
+		it = storage.NewSeriesToChunkEncoder(clipped{one, mint, maxt}).Iterator(it)
+		var metas []chunks.Meta
+		for it.Next() {
+			metas = append(metas, it.At())
+		}
+		if err := it.Err(); err != nil {
+			return nil, fmt.Errorf("series %s: %w", one.Labels(), err)
+		}
+		if len(metas) == 0 {
+			continue
+		}
+		if err := w.WriteChunks(metas...); err != nil {
+			return nil, err
+		}
+		count(&meta.Stats, metas)
+		found = append(found, indexed{one.Labels().Copy(), metas})
+	}
+	return found, set.Err()
+}
+
+// count counts the chunks of a series, and forgets their bytes.
+func count(s *tsdb.BlockStats, metas []chunks.Meta) {
+	s.NumSeries++
+	s.NumChunks += uint64(len(metas))
+	for i := range metas {
+		n := uint64(metas[i].Chunk.NumSamples())
+		if s.NumSamples += n; metas[i].Chunk.Encoding() == chunkenc.EncXOR {
+			s.NumFloatSamples += n
+		} else {
+			s.NumHistogramSamples += n
+		}
+		metas[i].Chunk = nil
+	}
+}
+
+// writeIndex writes the index of a block.
+func writeIndex(ctx context.Context, path string, found []indexed) (err error) {
+	w, err := index.NewWriter(ctx, path)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, w.Close()) }()
+	symbols := make(map[string]struct{})
+	for _, s := range found {
+		s.labels.Range(func(l labels.Label) {
+			symbols[l.Name], symbols[l.Value] = struct{}{}, struct{}{}
+		})
+	}
+	for _, symbol := range slices.Sorted(maps.Keys(symbols)) {
+		if err := w.AddSymbol(symbol); err != nil {
+			return err
+		}
+	}
+	for i, s := range found {
+		if err := w.AddSeries(storage.SeriesRef(i+1), s.labels, s.chunks...); err != nil {
+			return fmt.Errorf("series %s: %w", s.labels, err)
+		}
+	}
+	return nil
+}
+
+func writeSynced(path string, content []byte) error {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o640)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(content)
+	return errors.Join(err, f.Sync(), f.Close())
+}

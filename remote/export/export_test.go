@@ -1,0 +1,297 @@
+package export_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/prometheus/model/histogram"
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/model/textparse"
+	"github.com/prometheus/prometheus/storage"
+	"github.com/prometheus/prometheus/tsdb"
+	"github.com/prometheus/prometheus/tsdb/chunkenc"
+	"github.com/prometheus/prometheus/tsdb/chunks"
+	"github.com/prometheus/prometheus/tsdb/tsdbutil"
+	"github.com/prometheus/prometheus/util/annotations"
+
+	"github.com/promtable/promtable/remote/export"
+	"github.com/promtable/promtable/series/seriestest"
+)
+
+const (
+	hour  = int64(3600_000)
+	start = 450_000*hour + 600_000
+)
+
+// A sample is of a float, or a histogram of any kind.
+type sample struct {
+	t  int64
+	v  float64
+	h  *histogram.Histogram
+	fh *histogram.FloatHistogram
+}
+
+func (s sample) T() int64                      { return s.t }
+func (s sample) ST() int64                     { return 0 }
+func (s sample) F() float64                    { return s.v }
+func (s sample) H() *histogram.Histogram       { return s.h }
+func (s sample) FH() *histogram.FloatHistogram { return s.fh }
+func (s sample) Copy() chunks.Sample           { return s }
+
+func (s sample) Type() chunkenc.ValueType {
+	switch {
+	case s.h != nil:
+		return chunkenc.ValHistogram
+	case s.fh != nil:
+		return chunkenc.ValFloatHistogram
+	}
+	return chunkenc.ValFloat
+}
+
+// text tells samples apart to the bit.
+func (s sample) text() string {
+	return fmt.Sprintf("%d %x %v %v", s.t, math.Float64bits(s.v), s.h, s.fh)
+}
+
+// A world is the series of a source, sorted.
+type world struct {
+	labels  []labels.Labels
+	samples [][]chunks.Sample
+}
+
+// newWorld makes samples of five hours: floats with staleness markers and strange values, histograms, and a series of one sample.
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	r := seriestest.NewRand(t)
+	w := &world{}
+	for n := range 6 {
+		w.labels = append(w.labels, labels.FromStrings("__name__", "x", "n", fmt.Sprint(n), "quoted", "a\"b\\c\nd"))
+		var samples []chunks.Sample
+		for at := start + int64(n); at < start+5*hour; at += 15_000 {
+			s := sample{t: at, v: float64(r.IntN(1000)) / 7}
+			switch i := (at - start) / 15_000; {
+			case n == 5 && i != 700:
+				continue
+			case n == 3:
+				s = sample{t: at, h: tsdbutil.GenerateTestHistogram(i)}
+			case n == 4:
+				s = sample{t: at, fh: tsdbutil.GenerateTestFloatHistogram(i)}
+			case i%100 == 99:
+				s.v = seriestest.StaleNaN
+			case i%100 == 50:
+				s.v = []float64{math.NaN(), math.Inf(-1), math.Copysign(0, -1)}[r.IntN(3)]
+			}
+			samples = append(samples, s)
+		}
+		w.samples = append(w.samples, samples)
+	}
+	return w
+}
+
+// A list is a storage.SeriesSet.
+type list struct {
+	storage.SeriesSet
+	of []storage.Series
+	at int
+}
+
+func (l *list) Next() bool                      { l.at++; return l.at <= len(l.of) }
+func (l *list) At() storage.Series              { return l.of[l.at-1] }
+func (*list) Err() error                        { return nil }
+func (*list) Warnings() annotations.Annotations { return nil }
+
+// source returns all series that match; their samples may be outside of the range, as those of a server with chunks.
+func (w *world) source(_ context.Context, _, _ int64, ms []*labels.Matcher) (storage.ChunkSeriesSet, error) {
+	var found []storage.Series
+	for i, ls := range w.labels {
+		if !slices.ContainsFunc(ms, func(m *labels.Matcher) bool { return !m.Matches(ls.Get(m.Name)) }) {
+			found = append(found, storage.NewListSeries(ls, w.samples[i]))
+		}
+	}
+	return storage.NewSeriesSetToChunkSet(&list{of: found}), nil
+}
+
+func (w *world) want(mint, maxt int64) map[string][]string {
+	want := make(map[string][]string)
+	for i, ls := range w.labels {
+		for _, s := range w.samples[i] {
+			if s.T() >= mint && s.T() <= maxt {
+				want[ls.String()] = append(want[ls.String()], s.(sample).text())
+			}
+		}
+	}
+	return want
+}
+
+func all() [][]*labels.Matcher {
+	return [][]*labels.Matcher{
+		{labels.MustNewMatcher(labels.MatchEqual, "__name__", "x")},
+		{labels.MustNewMatcher(labels.MatchRegexp, "n", "[1-3]")},
+	}
+}
+
+// read returns the samples of the blocks in a directory.
+func read(t *testing.T, dir string) map[string][]string {
+	t.Helper()
+	found := make(map[string][]string)
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, entry := range entries {
+		block, err := tsdb.OpenBlock(nil, filepath.Join(dir, entry.Name()), nil, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		q, err := tsdb.NewBlockQuerier(block, math.MinInt64, math.MaxInt64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		set := q.Select(t.Context(), true, nil, labels.MustNewMatcher(labels.MatchRegexp, "n", ".*"))
+		for set.Next() {
+			key := set.At().Labels().String()
+			it := set.At().Iterator(nil)
+			for kind := it.Next(); kind != chunkenc.ValNone; kind = it.Next() {
+				s := sample{t: it.AtT()}
+				switch kind {
+				case chunkenc.ValHistogram:
+					_, s.h = it.AtHistogram(nil)
+				case chunkenc.ValFloatHistogram:
+					_, s.fh = it.AtFloatHistogram(nil)
+				default:
+					_, s.v = it.At()
+				}
+				if meta := block.Meta(); s.t < meta.MinTime || s.t >= meta.MaxTime {
+					t.Errorf("block of [%d, %d) has a sample at %d", meta.MinTime, meta.MaxTime, s.t)
+				}
+				found[key] = append(found[key], s.text())
+			}
+		}
+		if err := errors.Join(set.Err(), q.Close(), block.Close()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return found
+}
+
+func wantSame(t *testing.T, got, want map[string][]string) {
+	t.Helper()
+	if len(got) != len(want) {
+		t.Errorf("%d series, want %d", len(got), len(want))
+	}
+	for key, samples := range want {
+		if !slices.Equal(got[key], samples) {
+			t.Errorf("%s: %d samples, want %d", key, len(got[key]), len(samples))
+		}
+	}
+}
+
+// TestBlocks: blocks have exactly the samples of the range, and an export that was interrupted goes on.
+func TestBlocks(t *testing.T) {
+	w, dir := newWorld(t), t.TempDir()
+	mint, maxt := start+hour/2, start+4*hour
+	b := export.Blocks{From: w.source, Selection: export.Selection{Selectors: all(), Mint: mint, Maxt: maxt}, Dir: dir, Name: "a"}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	interrupted := b
+	interrupted.From = func(ctx context.Context, mint, maxt int64, ms []*labels.Matcher) (storage.ChunkSeriesSet, error) {
+		if mint > start+hour {
+			cancel()
+			return nil, context.Canceled
+		}
+		return w.source(ctx, mint, maxt, ms)
+	}
+	if _, err := interrupted.Run(ctx); !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+	first, err := os.ReadDir(dir)
+	if err != nil || len(first) != 1 {
+		t.Fatalf("%d blocks, %v", len(first), err)
+	}
+	progress, err := b.Run(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	blocks, err := os.ReadDir(dir)
+	if err != nil || len(blocks) != 3 || !slices.ContainsFunc(blocks, func(e os.DirEntry) bool { return e.Name() == first[0].Name() }) {
+		t.Errorf("%d blocks, %v", len(blocks), err)
+	}
+	want := w.want(mint, maxt)
+	wantSame(t, read(t, dir), want)
+	samples := 0
+	for _, of := range want {
+		samples += len(of)
+	}
+	if progress.Samples != int64(samples) {
+		t.Errorf("%d samples reported, want %d", progress.Samples, samples)
+	}
+	if _, err := b.Run(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if again, err := os.ReadDir(dir); err != nil || len(again) != len(blocks) {
+		t.Errorf("%d blocks after a second run, %v", len(again), err)
+	}
+	b.Selection.Selectors = [][]*labels.Matcher{{labels.MustNewMatcher(labels.MatchEqual, "n", "none")}}
+	b.Name = "b"
+	if _, err := b.Run(t.Context()); !errors.Is(err, export.ErrNothing) {
+		t.Error(err)
+	}
+}
+
+// TestOpenMetrics parses what was written with upstream's parser.
+func TestOpenMetrics(t *testing.T) {
+	w := newWorld(t)
+	w.labels = append(w.labels, labels.FromStrings("__name__", "x.y", "n", "6", "a.b", "c"), labels.FromStrings("n", "7"))
+	w.samples = append(w.samples, []chunks.Sample{sample{t: start, v: 0.1}}, []chunks.Sample{sample{t: start + 1, v: 2}})
+	var out strings.Builder
+	sel := export.Selection{Selectors: [][]*labels.Matcher{{labels.MustNewMatcher(labels.MatchRegexp, "n", ".+")}}, Mint: start, Maxt: start + 5*hour}
+	progress, err := export.OpenMetrics(t.Context(), w.source, sel, &out, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := make(map[string][]string)
+	p := textparse.NewOpenMetricsParser([]byte(out.String()), labels.NewSymbolTable())
+	for {
+		entry, err := p.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if entry != textparse.EntrySeries {
+			continue
+		}
+		_, at, v := p.Series()
+		var ls labels.Labels
+		p.Labels(&ls)
+		if math.IsNaN(v) {
+			v = math.NaN() // one NaN is as good as another in text
+		}
+		got[ls.String()] = append(got[ls.String()], sample{t: *at, v: v}.text())
+	}
+	want, left := make(map[string][]string), int64(0)
+	for i, ls := range w.labels {
+		for _, s := range w.samples[i] {
+			if of := s.(sample); of.Type() != chunkenc.ValFloat || !ls.Has("__name__") || math.Float64bits(of.v) == math.Float64bits(seriestest.StaleNaN) {
+				left++
+				continue
+			} else if math.IsNaN(of.v) {
+				s = sample{t: of.t, v: math.NaN()}
+			}
+			want[ls.String()] = append(want[ls.String()], s.(sample).text())
+		}
+	}
+	wantSame(t, got, want)
+	if progress.Left != left || left == 0 {
+		t.Errorf("%d samples left out, want %d", progress.Left, left)
+	}
+}
