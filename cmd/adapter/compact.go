@@ -53,6 +53,7 @@ func (o *options) commands(app *kingpin.Application) {
 	o.demoCommand(app)
 	o.snapshotCommands(app)
 	o.exportCommand(app)
+	o.dumpCommand(app)
 }
 
 func (o *options) sealFlags(app *kingpin.Application) {

@@ -27,6 +27,7 @@ import (
 const (
 	commandExportBlocks      = "export blocks"
 	commandExportOpenMetrics = "export openmetrics"
+	commandDigest            = "digest"
 )
 
 // exportOptions are the flags and arguments of export.
@@ -35,15 +36,23 @@ type exportOptions struct {
 	url           string
 	blockSpan     model.Duration
 	dir, file     string
+	bySeries      bool
 }
 
 func (o *options) exportCommand(app *kingpin.Application) {
-	c := app.Command("export", "Write samples for other systems. The embedded store must be closed; --url reads from an adapter that serves, or from another server with remote read.")
 	e := &o.exports
-	c.Flag("match", "Selector of the series, such as 'up{job=\"x\"}'. Repeatable. Default: all.").StringsVar(&e.matches)
-	c.Flag("start", "Export from this time on: RFC 3339, or seconds since 1970.").Required().StringVar(&e.start)
-	c.Flag("end", "Export up to this time, inclusive. Default: now.").StringVar(&e.end)
-	c.Flag("url", "URL of remote read, such as http://localhost:9201/api/v1/read.").StringVar(&e.url)
+	selection := func(c *kingpin.CmdClause) {
+		c.Flag("match", "Selector of the series, such as 'up{job=\"x\"}'. Repeatable. Default: all.").StringsVar(&e.matches)
+		c.Flag("start", "From this time on: RFC 3339, or seconds since 1970.").Required().StringVar(&e.start)
+		c.Flag("end", "Up to this time, inclusive. Default: now.").StringVar(&e.end)
+		c.Flag("url", "URL of remote read, such as http://localhost:9201/api/v1/read.").StringVar(&e.url)
+	}
+	const source = " The embedded store must be closed; --url reads from an adapter that serves, or from another server with remote read."
+	digest := app.Command(commandDigest, "Print what tells whether two stores have the same samples: for each day of UTC the number of series, of samples, and a digest of both."+source)
+	selection(digest)
+	digest.Flag("by-series", "Print a line for each series and day.").BoolVar(&e.bySeries)
+	c := app.Command("export", "Write samples for other systems."+source)
+	selection(c)
 	blocks := c.Command("blocks", "Write blocks of a TSDB, which Prometheus, Thanos and Mimir read. An export that was stopped goes on.")
 	e.blockSpan = model.Duration(export.DefaultBlockSpan) * model.Duration(time.Millisecond)
 	blocks.Flag("block-duration", "How long a block is, such as 2h or 1d.").Default(e.blockSpan.String()).SetValue(&e.blockSpan)
@@ -66,7 +75,8 @@ func exportSamples(ctx context.Context, o *options, logger log.Logger) (err erro
 	if cut > sel.Mint {
 		level.Warn(logger).Log("msg", "samples before this time are gone: of that time the export has those that rollups keep, which are true samples, but not all", "time", time.UnixMilli(cut).UTC().Format(time.RFC3339))
 	}
-	report := &exportReport{logger: logger, started: time.Now(), sel: sel}
+	now := time.Now()
+	report := &exportReport{logger: logger, started: now, reported: now, sel: sel}
 	var p export.Progress
 	if o.command == commandExportBlocks {
 		b := export.Blocks{From: from, Selection: sel, Dir: o.exports.dir, Span: time.Duration(o.exports.blockSpan).Milliseconds(), Name: o.exports.name(), Report: report.progress}
@@ -79,6 +89,33 @@ func exportSamples(ctx context.Context, o *options, logger log.Logger) (err erro
 	}
 	level.Info(logger).Log("msg", "exported", "series", p.Series, "samples", p.Samples, "left_out", p.Left, "duration", time.Since(report.started))
 	return nil
+}
+
+// printDigest runs digest.
+func printDigest(ctx context.Context, o *options, logger log.Logger) (err error) {
+	sel, err := o.exports.selection(time.Now())
+	if err != nil {
+		return err
+	}
+	from, _, closeSource, err := o.exportSource(ctx, logger)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, closeSource()) }()
+	line := func(d export.DayDigest, of string) {
+		fmt.Println(time.UnixMilli(d.Start).UTC().Format(time.DateOnly), d.Series, d.Samples, d, of)
+	}
+	var each func(labels.Labels, export.DayDigest)
+	if o.exports.bySeries {
+		each = func(ls labels.Labels, d export.DayDigest) { line(d, ls.String()) }
+	}
+	days, err := export.Digest(ctx, from, sel, each)
+	for _, d := range days {
+		if !o.exports.bySeries {
+			line(d, "")
+		}
+	}
+	return err
 }
 
 func (o *options) exportText(ctx context.Context, from export.Source, sel export.Selection, report func(export.Progress)) (p export.Progress, err error) {

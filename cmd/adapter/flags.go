@@ -66,6 +66,7 @@ type options struct {
 	demo      demoOptions
 	snapshot  snapshotOptions
 	exports   exportOptions
+	dump      dumpOptions
 
 	command string
 	seal    sealOptions

@@ -59,6 +59,8 @@ func main() {
 		commandSnapshot:     takeSnapshot,
 		commandRestore:      restoreSnapshot,
 
+		commandDigest:            printDigest,
+		commandDump:              dumpRows,
 		commandExportBlocks:      exportSamples,
 		commandExportOpenMetrics: exportSamples,
 	}[o.command]

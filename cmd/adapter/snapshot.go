@@ -110,7 +110,7 @@ func takeSnapshot(ctx context.Context, o *options, logger log.Logger) error {
 	if _, err := os.ReadDir(into); err != nil {
 		return fmt.Errorf("the directory of the snapshots: %w", err)
 	}
-	target := filepath.Join(into, time.Now().UTC().Format("20060102T150405Z"))
+	target := filepath.Join(into, time.Now().UTC().Format("20060102T150405.000Z"))
 	if o.snapshot.url != "" {
 		err = snapshotByURL(ctx, o, target, logger)
 	} else {
@@ -186,7 +186,8 @@ func copyAway(ctx context.Context, o *options, target string, logger log.Logger,
 		err = snapshot.Adopt(target)
 	}
 	if err == nil {
-		report := &copyReport{logger: logger, started: time.Now()}
+		now := time.Now()
+		report := &copyReport{logger: logger, started: now, reported: now}
 		_, err = snapshot.Copy(ctx, beside, target, like, report.progress)
 	}
 	return errors.Join(err, os.RemoveAll(beside))
@@ -230,7 +231,8 @@ func restoreSnapshot(ctx context.Context, o *options, logger log.Logger) error {
 	if err != nil {
 		return err
 	}
-	report := &copyReport{logger: logger, started: time.Now()}
+	now := time.Now()
+	report := &copyReport{logger: logger, started: now, reported: now}
 	m, err := snapshot.Restore(ctx, o.snapshot.from, dataDir, logDir, report.progress)
 	if err != nil {
 		return err

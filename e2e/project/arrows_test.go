@@ -67,7 +67,7 @@ func arrows() []arrow {
 		{"remote/api", []string{"series/rollup", "bucketstore", "remote/engine", "remote/engine/eval", "remote/engine/resultcache", "remote/request"}, []string{"series/...", "bucketstore/..."}},
 		{"remote/ui", nil, nil},
 		{"remote/selfscrape", []string{"remote/engine"}, nil},
-		{"remote/export", nil, []string{"series/..."}},
+		{"remote/export", []string{"series/cell"}, []string{"series/..."}},
 		{"remote/remotetest", []string{"series/...", "bucketstore/...", "remote", "remote/engine", "remote/engine/eval", "remote/wire/wiretest"}, nil},
 		{"remote", []string{"remote/engine", "remote/request", "remote/write", "remote/read", "remote/federate", "remote/explain"}, protocolTests},
 		{"cmd/adapter/demo", nil, nil},

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -293,5 +294,56 @@ func TestOpenMetrics(t *testing.T) {
 	wantSame(t, got, want)
 	if progress.Left != left || left == 0 {
 		t.Errorf("%d samples left out, want %d", progress.Left, left)
+	}
+}
+
+// TestDigest: digests do not depend on chunks or on the order of series, and change with each sample.
+func TestDigest(t *testing.T) {
+	w := newWorld(t)
+	sel := export.Selection{Selectors: all(), Mint: start, Maxt: start + 5*hour}
+	sums := func(w *world) string {
+		t.Helper()
+		days, err := export.Digest(t.Context(), w.source, sel, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return fmt.Sprint(days)
+	}
+	want := sums(w)
+	for range 20 {
+		i := rand.IntN(len(w.samples))
+		j := rand.IntN(len(w.samples[i]))
+		before := w.samples[i][j].(sample)
+		changed := before
+		switch {
+		case changed.h != nil:
+			changed.h = changed.h.Copy()
+			changed.h.ZeroCount++
+			changed.h.Count++
+		case changed.fh != nil:
+			changed.fh = changed.fh.Copy()
+			changed.fh.Sum++
+		default:
+			changed.v = math.Float64frombits(math.Float64bits(changed.v) + 1)
+		}
+		if w.samples[i][j] = changed; sums(w) == want {
+			t.Errorf("the digest is the same with another sample %d of series %d", j, i)
+		}
+		w.samples[i][j] = before
+	}
+	var samples int64
+	each := make(map[string]bool)
+	days, err := export.Digest(t.Context(), w.source, sel, func(ls labels.Labels, d export.DayDigest) {
+		samples += d.Samples
+		each[fmt.Sprint(ls, d.Start)] = true
+	})
+	if err != nil || len(days) == 0 {
+		t.Fatal(err)
+	}
+	for _, d := range days {
+		samples -= d.Samples
+	}
+	if samples != 0 || len(each) < len(w.labels) {
+		t.Errorf("%d samples more by series, %d series and days", samples, len(each))
 	}
 }
