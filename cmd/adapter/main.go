@@ -56,6 +56,7 @@ func main() {
 		commandEstimate:     printEstimate,
 		commandDemo:         demonstrate,
 		commandDelete:       deleteSamples,
+		commandImportBlocks: importSamples,
 	}[o.command]
 	if err := do(ctx, o, logger); err != nil {
 		level.Error(logger).Log("msg", "adapter failed", "err", err)

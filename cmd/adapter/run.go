@@ -411,8 +411,9 @@ func newEngine(a *adapter, store bucketstore.Store, appender bucketstore.Appende
 	cfg.Logger = a.logger
 	cfg.Registerer = a.reg
 	cfg.IndexMemory = int(o.indexMemory.Base2Bytes)
+	cfg.Days = a.days
 	if a.results != nil {
-		cfg.Written = a.results.Written
+		cfg.Written, cfg.Changed = a.results.Written, a.results.Drop
 	}
 	if cfg.MaxFuture == 0 {
 		cfg.MaxFuture = engine.Unbounded

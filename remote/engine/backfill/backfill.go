@@ -98,6 +98,11 @@ func (c *Counts) Add(other Counts) {
 	c.Invalid += other.Invalid
 }
 
+// Negate turns the sign of all counts.
+func (c *Counts) Negate() {
+	*c = Counts{-c.Series, -c.Samples, -c.Histograms, -c.Bytes, -c.Mutations, -c.Old, -c.Future, -c.Invalid}
+}
+
 // A Writer writes samples of history. It is not safe for concurrent use; several may have the same store and index.
 type Writer struct {
 	cfg Config
