@@ -32,7 +32,9 @@ type importOptions struct {
 	dryRun        bool
 	perSecond     float64
 	concurrency   int
-	dirs          []string
+	// url is that of a running adapter, or empty.
+	url  string
+	dirs []string
 }
 
 // importInterval is how often an import logs how far it is, terminalInterval how often it writes that to a terminal.
@@ -42,12 +44,13 @@ const (
 )
 
 func (o *options) importCommand(app *kingpin.Application) {
-	c := app.Command(commandImport, "Import samples of another system. What was imported before is left out, so an import that was stopped, by Ctrl-C or otherwise, goes on where it was. The embedded store must be closed.")
+	c := app.Command(commandImport, "Import samples of another system. What was imported before is left out, so an import that was stopped, by Ctrl-C or otherwise, goes on where it was. The embedded store must be closed, or its adapter be given by --url.")
 	i := &o.imports
 	c.Flag("match", "Selector of the series, such as 'up{job=\"x\"}'. Repeatable. Default: all.").StringsVar(&i.matches)
 	c.Flag("start", "Import from this time on: RFC 3339, or seconds since 1970. Default: the first sample.").StringVar(&i.start)
 	c.Flag("end", "Import up to this time, inclusive. Default: the last sample.").StringVar(&i.end)
 	c.Flag("dry-run", "Import nothing, but say how many series, samples, bytes and row mutations it would be.").BoolVar(&i.dryRun)
+	c.Flag("url", "URL of a running adapter with --web.enable-admin-api, which stores the samples. Default: this process opens the store itself.").StringVar(&i.url)
 	c.Flag("samples-per-second", "Maximum number of samples a second that are read. 0 is no limit.").Default("0").Float64Var(&i.perSecond)
 	c.Flag("concurrency", "How many series, or parts of a slow source, are imported at the same time. 0 is the number of CPUs.").Default("0").IntVar(&i.concurrency)
 	blocks := c.Command("blocks", "Import TSDB blocks of Prometheus, Thanos or Mimir.")
@@ -63,6 +66,8 @@ func (o *options) checkImport() error {
 	switch {
 	case !(i.perSecond >= 0):
 		return fmt.Errorf("--samples-per-second=%g: give it 0 or more", i.perSecond)
+	case i.url != "" && i.dryRun:
+		return errors.New("--dry-run counts what a store of its own would take: leave --url out")
 	case i.concurrency < 0:
 		return errors.New("--concurrency is negative")
 	case i.concurrency == 0:
@@ -164,8 +169,8 @@ func reportImport(ctx context.Context, o *options, p history.Progress, took time
 	if i.dryRun {
 		what = "would import"
 	}
-	fmt.Fprintf(out, "%s %d samples (%d histograms) of %d series in %d parts: %s in %d row mutations, %.1f s, %.3g M samples/s\n",
-		what, p.Samples, p.Histograms, p.Series, p.Finished, megabytes(p.Bytes), p.Mutations, took.Seconds(), float64(p.Read)/1e6/took.Seconds())
+	fmt.Fprintf(out, "%s %d samples (%d histograms) in %d parts of up to %d series: %s in %d row mutations, %.1f s, %.3g M samples/s\n",
+		what, p.Samples, p.Histograms, p.Finished, p.Series, megabytes(p.Bytes), p.Mutations, took.Seconds(), float64(p.Read)/1e6/took.Seconds())
 	for _, of := range []struct {
 		n    int64
 		text string
@@ -197,6 +202,10 @@ func reportImport(ctx context.Context, o *options, p history.Progress, took time
 func openTarget(ctx context.Context, o *options, logger log.Logger) (target history.Target, close func() error, err error) {
 	own := *o
 	close = func() error { return nil }
+	if o.imports.url != "" {
+		client := history.NewClient(o.imports.url)
+		return client, func() error { client.Close(); return nil }, nil
+	}
 	if o.imports.dryRun {
 		if _, err := os.Stat(o.path); o.backend == backendEmbedded && errors.Is(err, os.ErrNotExist) {
 			dir, err := os.MkdirTemp("", "promtable-dry-run-")
@@ -216,7 +225,7 @@ func openTarget(ctx context.Context, o *options, logger log.Logger) (target hist
 	rows, err := openStore(ctx, &own, logger, a.reg, nil)
 	if err != nil {
 		if o.backend == backendEmbedded {
-			err = fmt.Errorf("%w; if an adapter serves this store: stop it", err)
+			err = fmt.Errorf("%w; if an adapter with --web.enable-admin-api serves this store, give its --url=http://%s", err, localAddress(o.listen))
 		}
 		return nil, close, err
 	}

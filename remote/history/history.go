@@ -113,8 +113,12 @@ func (e *DamageError) Error() string { return e.Err.Error() }
 // Unwrap implements error.
 func (e *DamageError) Unwrap() error { return e.Err }
 
-// A RefusedError is about a series that can never be stored.
-type RefusedError struct{ Err error }
+// A RefusedError is about series that can never be stored. All others are.
+type RefusedError struct {
+	Err error
+	// Series is how many.
+	Series int
+}
 
 // Error implements error.
 func (e *RefusedError) Error() string { return e.Err.Error() }
@@ -178,6 +182,7 @@ type Import struct {
 
 // Progress says how far an import is.
 type Progress struct {
+	// Counts are those of all units, but Series is the most that a unit has.
 	backfill.Counts
 	// Units is how many there are to do, Finished how many are done, Skipped how many were done before.
 	Units, Finished, Skipped int
@@ -272,6 +277,7 @@ func (i *Import) finish(ctx context.Context, u Unit, isWhole bool) error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.progress.Finished++
+	level.Debug(i.cfg.Logger).Log("msg", "imported a part", "part", u, "finished", i.progress.Finished, "of", i.progress.Units)
 	if !isWhole {
 		return nil
 	}
@@ -292,13 +298,14 @@ func (i *Import) tryUnit(ctx context.Context, u Unit, workers int) (isWhole bool
 	for _, err := range r.Damaged {
 		i.addDamage(err)
 	}
+	var written atomic.Int64
 	var damaged atomic.Bool
 	damaged.Store(len(r.Damaged) > 0)
 	group, workCtx := errgroup.WithContext(ctx)
 	todo := make(chan storage.ChunkSeries, workers)
 	for range workers {
 		group.Go(func() error {
-			isWhole, err := i.work(workCtx, u, todo)
+			isWhole, err := i.work(workCtx, u, todo, &written)
 			if !isWhole {
 				damaged.Store(true)
 			}
@@ -325,6 +332,9 @@ func (i *Import) tryUnit(ctx context.Context, u Unit, workers int) (isWhole bool
 		i.addDamage(err)
 		damaged.Store(true)
 	}
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.progress.Series = max(i.progress.Series, written.Load())
 	return !damaged.Load(), nil
 }
 
@@ -336,8 +346,9 @@ func temporaryOf(err error) error {
 	return nil
 }
 
-// work writes series until there are no more, and flushes. It returns false if some samples could not be read.
-func (i *Import) work(ctx context.Context, u Unit, todo <-chan storage.ChunkSeries) (isWhole bool, err error) {
+// work writes series until there are no more, and flushes. It counts those that had samples in written, and returns false if some
+// samples could not be read.
+func (i *Import) work(ctx context.Context, u Unit, todo <-chan storage.ChunkSeries, written *atomic.Int64) (isWhole bool, err error) {
 	w, err := i.cfg.Target.NewWriter(ctx, u)
 	if err != nil {
 		return false, err
@@ -345,20 +356,19 @@ func (i *Import) work(ctx context.Context, u Unit, todo <-chan storage.ChunkSeri
 	isWhole = true
 	var counted backfill.Counts
 	count := func() (read int64) { read, counted = i.count(counted, w.Counts()); return read }
-	defer count()
+	defer func() {
+		count()
+		written.Add(counted.Series)
+	}()
 	for s := range todo {
 		err := w.Write(ctx, s)
-		switch {
-		case err == nil:
-		case temporaryOf(err) != nil:
+		isRefused, isDamaged := i.addRefused(err), errors.As(err, new(*DamageError))
+		if err != nil && !isRefused && !isDamaged {
 			return false, err
-		case errors.As(err, new(*RefusedError)):
-			i.addRefused(err)
-		case errors.As(err, new(*DamageError)):
+		}
+		if isDamaged {
 			isWhole = false
 			i.addDamage(err)
-		default:
-			return false, err
 		}
 		if err := i.pace(ctx, count()); err != nil {
 			return false, err
@@ -367,7 +377,10 @@ func (i *Import) work(ctx context.Context, u Unit, todo <-chan storage.ChunkSeri
 	if err := ctx.Err(); err != nil {
 		return false, err
 	}
-	return isWhole, w.Flush(ctx)
+	if err := w.Flush(ctx); err != nil && !i.addRefused(err) {
+		return false, err
+	}
+	return isWhole, nil
 }
 
 // count adds what was counted since before to the progress, and returns how many samples that were, and now.
@@ -378,6 +391,7 @@ func (i *Import) count(before, now backfill.Counts) (read int64, counted backfil
 	read = diff.Samples + diff.Old + diff.Future + diff.Invalid
 	i.mu.Lock()
 	defer i.mu.Unlock()
+	diff.Series = 0
 	i.progress.Counts.Add(diff)
 	i.progress.Read += read
 	return read, now
@@ -405,13 +419,19 @@ func (i *Import) addDamage(err error) {
 	}
 }
 
-// addRefused counts a series that can never be stored, and logs it.
-func (i *Import) addRefused(err error) {
+// addRefused counts series that can never be stored, and logs it. It returns false if err is about something else.
+func (i *Import) addRefused(err error) bool {
+	var refused *RefusedError
+	if !errors.As(err, &refused) {
+		return false
+	}
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if i.progress.Refused++; i.progress.Refused <= maxSentences {
+	if i.progress.Refused < maxSentences {
 		level.Warn(i.cfg.Logger).Log("msg", "a series can never be stored, and is left out", "err", err)
 	}
+	i.progress.Refused += refused.Series
+	return true
 }
 
 // String names the times of a unit.

@@ -48,11 +48,11 @@ type storeWriter struct {
 func (w *storeWriter) Write(ctx context.Context, s storage.ChunkSeries) error {
 	ls := s.Labels().WithoutEmpty()
 	if err := engine.CheckLabels(ls); err != nil {
-		return &RefusedError{err}
+		return &RefusedError{err, 1}
 	}
 	to, err := w.Series(ls)
 	if err != nil {
-		return &RefusedError{err}
+		return &RefusedError{err, 1}
 	}
 	w.it = s.Iterator(w.it)
 	var damage error
