@@ -24,6 +24,9 @@ import (
 const (
 	commandImport       = "import"
 	commandImportBlocks = "import blocks"
+	commandImportText   = "import openmetrics"
+	commandImportRead   = "import remote-read"
+	commandImportExport = "import victoriametrics"
 )
 
 // importOptions are the flags of import.
@@ -35,6 +38,9 @@ type importOptions struct {
 	// url is that of a running adapter, or empty.
 	url  string
 	dirs []string
+	// file is a text, or - for the standard input, from the URL of a source, headers those of requests to it.
+	file, from string
+	headers    map[string]string
 }
 
 // importInterval is how often an import logs how far it is, terminalInterval how often it writes that to a terminal.
@@ -55,6 +61,17 @@ func (o *options) importCommand(app *kingpin.Application) {
 	c.Flag("concurrency", "How many series, or parts of a slow source, are imported at the same time. 0 is the number of CPUs.").Default("0").IntVar(&i.concurrency)
 	blocks := c.Command("blocks", "Import TSDB blocks of Prometheus, Thanos or Mimir.")
 	blocks.Arg("dir", "A block, or a directory with blocks: that of --storage.tsdb.path of Prometheus, or a snapshot of it.").Required().ExistingDirsVar(&i.dirs)
+	text := c.Command("openmetrics", "Import OpenMetrics text with timestamps.")
+	text.Arg("file", "File with the text, or - for the standard input.").Required().StringVar(&i.file)
+	i.headers = make(map[string]string)
+	for _, of := range []struct{ name, help, example string }{
+		{"remote-read", "Import from a server with remote read, such as Prometheus, Mimir or another adapter. It needs --start.", "http://localhost:9090/api/v1/read"},
+		{"victoriametrics", "Import from VictoriaMetrics by its export. It needs --start.", "http://localhost:8428"},
+	} {
+		from := c.Command(of.name, of.help)
+		from.Arg("url", "URL of the source, such as "+of.example+".").Required().StringVar(&i.from)
+		from.Flag("header", "Header of requests to the source, such as X-Scope-OrgID=tenant. Repeatable.").StringMapVar(&i.headers)
+	}
 }
 
 // checkImport checks the flags of import.
@@ -90,8 +107,16 @@ func (o *options) source() (source history.Source, id string, err error) {
 	case commandImportBlocks:
 		// Blocks have names of their own, so that those of another directory go on with the same import.
 		source = history.NewBlocks(i.dirs, sel)
+	case commandImportText:
+		source, err = history.NewOpenMetrics(i.file, os.Stdin, sel)
+	case commandImportRead:
+		source, err = history.NewRemoteRead(i.from, i.headers, sel)
+		texts = append(texts, i.from)
+	case commandImportExport:
+		source = history.NewVictoriaMetrics(i.from, i.headers, sel)
+		texts = append(texts, i.from)
 	}
-	return source, history.Digest(texts...), nil
+	return source, history.Digest(texts...), err
 }
 
 // importSamples runs import.

@@ -57,6 +57,9 @@ func main() {
 		commandDemo:         demonstrate,
 		commandDelete:       deleteSamples,
 		commandImportBlocks: importSamples,
+		commandImportText:   importSamples,
+		commandImportRead:   importSamples,
+		commandImportExport: importSamples,
 	}[o.command]
 	if err := do(ctx, o, logger); err != nil {
 		level.Error(logger).Log("msg", "adapter failed", "err", err)

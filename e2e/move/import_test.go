@@ -324,3 +324,58 @@ func TestImportRunning(t *testing.T) {
 		t.Errorf("%d:\n%s", code, output)
 	}
 }
+
+// TestImportText: OpenMetrics text gives the samples that promtool makes of it, and a text that is cut off gives none.
+func TestImportText(t *testing.T) {
+	_, p, text, first, last := openMetrics(t, 9)
+	b := harness.Embedded(t)
+	whole, err := os.ReadFile(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, bad := range map[string][]byte{
+		"does not end with # EOF": whole[:bytes.LastIndexByte(whole[:len(whole)/2], '\n')+1],
+		"has no timestamp":        []byte("# TYPE a gauge\na 1\n# EOF\n"),
+		"are out of order":        []byte("# TYPE a gauge\na 1 100\na 2 50\n# EOF\n"),
+	} {
+		file := filepath.Join(t.TempDir(), "text")
+		if err := os.WriteFile(file, bad, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if code, output := harness.RunCommand(t, b, "import", "openmetrics", file); code != 1 || !strings.Contains(output, name) {
+			t.Errorf("want %q: %d\n%s", name, code, output)
+		}
+	}
+	mustImport(t, b, "openmetrics", text)
+	if output := mustImport(t, b, "openmetrics", text); !strings.Contains(output, "nothing to do") {
+		t.Errorf("again:\n%s", output)
+	}
+	a := harness.StartAdapter(t, b)
+	wantSame(t, a, p, first, last)
+	a.Terminate(t)
+}
+
+// TestImportRead: what a Prometheus answers to remote read is there after an import, histograms and staleness markers among it, and what
+// an adapter answers is there in another one.
+func TestImportRead(t *testing.T) {
+	p := startSource(t)
+	first := fill(t, p)
+	last := harness.NowMillis()
+	from := p.URL("/api/v1/read")
+	words := func(from string) []string {
+		return []string{"remote-read", from, "--start=" + harness.FormatSeconds(first), "--end=" + harness.FormatSeconds(last), "--match={n=~'[0-4]'}", "--match={n!~'[0-4]'}"}
+	}
+	for range 2 {
+		b := harness.Embedded(t)
+		mustImport(t, b, words(from)...)
+		if output := mustImport(t, b, words(from)...); !strings.Contains(output, "nothing to do") {
+			t.Errorf("again:\n%s", output)
+		}
+		a := harness.StartAdapter(t, b)
+		wantSame(t, a, p, first, last)
+		from = a.URL("/api/v1/read")
+	}
+	if code, output := harness.RunCommand(t, harness.Embedded(t), "import", "remote-read", from); code != 1 || !strings.Contains(output, "--start is missing") {
+		t.Errorf("%d:\n%s", code, output)
+	}
+}

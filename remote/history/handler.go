@@ -176,8 +176,5 @@ func seriesOf(s *prompb.ChunkedSeries) (storage.ChunkSeries, error) {
 		}
 		metas[i] = chunks.Meta{Chunk: decoded, MinTime: c.MinTimeMs, MaxTime: c.MaxTimeMs}
 	}
-	return &storage.ChunkSeriesEntry{
-		Lset:            b.Labels(),
-		ChunkIteratorFn: func(chunks.Iterator) chunks.Iterator { return storage.NewListChunkSeriesIterator(metas...) },
-	}, nil
+	return &listSeries{b.Labels(), metas}, nil
 }

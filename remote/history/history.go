@@ -255,9 +255,10 @@ func (i *Import) Run(ctx context.Context) error {
 func (i *Import) runUnit(ctx context.Context, u Unit, workers int) error {
 	wait := firstPause
 	for n := 1; ; n++ {
-		isWhole, err := i.tryUnit(ctx, u, workers)
-		var temporary *Temporary
-		if errors.As(err, &temporary) && n < attempts && ctx.Err() == nil {
+		var counted attempt
+		isWhole, err := i.tryUnit(ctx, u, workers, &counted)
+		if temporaryOf(err) != nil && n < attempts && ctx.Err() == nil {
+			i.forget(&counted)
 			level.Warn(i.cfg.Logger).Log("msg", "a part of the import failed, trying again", "part", u, "pause", wait, "err", err)
 			if err := i.cfg.pause(ctx, wait); err != nil {
 				return err
@@ -270,6 +271,20 @@ func (i *Import) runUnit(ctx context.Context, u Unit, workers int) error {
 		}
 		return i.finish(ctx, u, isWhole)
 	}
+}
+
+// An attempt is what was counted of a unit so far.
+type attempt struct {
+	mu     sync.Mutex
+	counts backfill.Counts
+}
+
+// forget takes what an attempt has counted out of the progress: the next one counts it again.
+func (i *Import) forget(a *attempt) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.counts.Negate()
+	i.count(backfill.Counts{}, a.counts)
 }
 
 // finish notes a unit that is stored, unless a part of it could not be read.
@@ -289,7 +304,7 @@ func (i *Import) finish(ctx context.Context, u Unit, isWhole bool) error {
 }
 
 // tryUnit imports a unit. It returns false if a part of it could not be read.
-func (i *Import) tryUnit(ctx context.Context, u Unit, workers int) (isWhole bool, err error) {
+func (i *Import) tryUnit(ctx context.Context, u Unit, workers int, counted *attempt) (isWhole bool, err error) {
 	r, err := i.cfg.Source.Open(ctx, u)
 	if err != nil {
 		return false, err
@@ -298,14 +313,13 @@ func (i *Import) tryUnit(ctx context.Context, u Unit, workers int) (isWhole bool
 	for _, err := range r.Damaged {
 		i.addDamage(err)
 	}
-	var written atomic.Int64
 	var damaged atomic.Bool
 	damaged.Store(len(r.Damaged) > 0)
 	group, workCtx := errgroup.WithContext(ctx)
 	todo := make(chan storage.ChunkSeries, workers)
 	for range workers {
 		group.Go(func() error {
-			isWhole, err := i.work(workCtx, u, todo, &written)
+			isWhole, err := i.work(workCtx, u, todo, counted)
 			if !isWhole {
 				damaged.Store(true)
 			}
@@ -334,7 +348,7 @@ func (i *Import) tryUnit(ctx context.Context, u Unit, workers int) (isWhole bool
 	}
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	i.progress.Series = max(i.progress.Series, written.Load())
+	i.progress.Series = max(i.progress.Series, counted.counts.Series)
 	return !damaged.Load(), nil
 }
 
@@ -346,9 +360,9 @@ func temporaryOf(err error) error {
 	return nil
 }
 
-// work writes series until there are no more, and flushes. It counts those that had samples in written, and returns false if some
-// samples could not be read.
-func (i *Import) work(ctx context.Context, u Unit, todo <-chan storage.ChunkSeries, written *atomic.Int64) (isWhole bool, err error) {
+// work writes series until there are no more, and flushes. It adds what became of them to all, and returns false if
+// some samples could not be read.
+func (i *Import) work(ctx context.Context, u Unit, todo <-chan storage.ChunkSeries, all *attempt) (isWhole bool, err error) {
 	w, err := i.cfg.Target.NewWriter(ctx, u)
 	if err != nil {
 		return false, err
@@ -358,7 +372,9 @@ func (i *Import) work(ctx context.Context, u Unit, todo <-chan storage.ChunkSeri
 	count := func() (read int64) { read, counted = i.count(counted, w.Counts()); return read }
 	defer func() {
 		count()
-		written.Add(counted.Series)
+		all.mu.Lock()
+		defer all.mu.Unlock()
+		all.counts.Add(counted)
 	}()
 	for s := range todo {
 		err := w.Write(ctx, s)
