@@ -46,7 +46,7 @@ func (x *Index) WriteAhead(ctx context.Context) error {
 		if len(needs) == 0 {
 			return nil
 		}
-		err := x.write(ctx, needs)
+		_, err := x.write(ctx, needs)
 		x.writer.finishAhead(needs, err)
 		if err != nil {
 			return err

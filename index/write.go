@@ -38,32 +38,40 @@ type need struct {
 // A series that was written before costs no row. Write waits for a series that another
 // call is writing. It does not keep the entries.
 func (x *Index) Write(ctx context.Context, entries []Entry) error {
+	_, err := x.WriteCounted(ctx, entries)
+	return err
+}
+
+// WriteCounted is Write, and returns how many rows it has written.
+func (x *Index) WriteCounted(ctx context.Context, entries []Entry) (rows int, err error) {
 	return x.write(ctx, x.writer.missing(entries))
 }
 
-func (x *Index) write(ctx context.Context, missing []need) error {
+func (x *Index) write(ctx context.Context, missing []need) (rows int, err error) {
 	for len(missing) > 0 {
-		others, err := x.writeReserved(ctx, missing)
+		written, others, err := x.writeReserved(ctx, missing)
+		rows += written
 		if err != nil {
-			return err
+			return rows, err
 		}
 		if err := await(ctx, others); err != nil {
-			return err
+			return rows, err
 		}
 		// What the others wrote is remembered now; what failed is ours to write.
 		missing = others
 	}
-	return nil
+	return rows, nil
 }
 
-// writeReserved writes the needs that no other call is writing, and returns the
-// others.
-func (x *Index) writeReserved(ctx context.Context, missing []need) (others []need, err error) {
+// writeReserved writes the needs that no other call is writing, and returns how many rows
+// that were, and the others.
+func (x *Index) writeReserved(ctx context.Context, missing []need) (rows int, others []need, err error) {
 	w := &x.writer
 	done := make(chan struct{})
 	mine, others := w.reserve(missing, done)
 	defer w.release(mine, done)
-	return others, x.writeNeeds(ctx, mine)
+	rows, err = x.writeNeeds(ctx, mine)
+	return rows, others, err
 }
 
 // await waits until all calls that write needs have ended, with or without an error.
@@ -85,20 +93,21 @@ const batchBytes = 4 << 20
 
 // writeNeeds writes the rows of those needs whose commit mark is not in the table. What
 // has become durable is remembered, also after an error.
-func (x *Index) writeNeeds(ctx context.Context, needs []need) error {
+func (x *Index) writeNeeds(ctx context.Context, needs []need) (rows int, err error) {
 	slices.SortFunc(needs, compareNeeds)
 	for some := range slices.Chunk(needs, lookupKeys) {
 		absent, err := x.lookUp(ctx, some)
 		for err == nil && len(absent) > 0 {
-			n := countBatch(absent)
-			err = x.writeBatch(ctx, absent[:n])
+			n, written := countBatch(absent), 0
+			written, err = x.writeBatch(ctx, absent[:n])
+			rows += written
 			absent = absent[n:]
 		}
 		if err != nil {
-			return err
+			return rows, err
 		}
 	}
-	return nil
+	return rows, nil
 }
 
 // compareNeeds orders by period, then by series key.
@@ -118,8 +127,8 @@ func countBatch(needs []need) int {
 }
 
 // writeBatch writes all rows of needs, and the marks when they are durable or with
-// them.
-func (x *Index) writeBatch(ctx context.Context, needs []need) error {
+// them. It returns how many these are.
+func (x *Index) writeBatch(ctx context.Context, needs []need) (rows int, err error) {
 	b := x.batches.Get().(*batch)
 	defer func() {
 		b.reset()
@@ -127,14 +136,14 @@ func (x *Index) writeBatch(ctx context.Context, needs []need) error {
 	}()
 	x.fillBatch(b, needs)
 	if err := x.putRows(ctx, b.rows); err != nil {
-		return fmt.Errorf("write index rows: %w", err)
+		return 0, fmt.Errorf("write index rows: %w", err)
 	}
 	if err := x.putRows(ctx, b.marks); err != nil {
-		return fmt.Errorf("write index marks: %w", err)
+		return 0, fmt.Errorf("write index marks: %w", err)
 	}
 	x.memory.add(needs)
 	x.writer.remember(needs, b.texts)
-	return nil
+	return len(b.rows) + len(b.marks), nil
 }
 
 // putRows writes rows, if there are any.

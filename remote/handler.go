@@ -6,6 +6,7 @@
 //	write     remote write and OTLP
 //	read      remote read
 //	federate  the current samples as text
+//	history   samples of earlier times, from other systems
 //	explain   what a selector or an expression reads, as JSON
 //	engine    samples stored and found; no HTTP
 //	api       Prometheus' HTTP API
@@ -22,6 +23,7 @@ import (
 	"github.com/promtable/promtable/remote/engine"
 	"github.com/promtable/promtable/remote/explain"
 	"github.com/promtable/promtable/remote/federate"
+	"github.com/promtable/promtable/remote/history"
 	"github.com/promtable/promtable/remote/read"
 	"github.com/promtable/promtable/remote/request"
 	"github.com/promtable/promtable/remote/write"
@@ -73,6 +75,8 @@ type Config struct {
 	Queries explain.Queries
 	// NodeSeconds is that of explain.Config. It may be nil.
 	NodeSeconds func(rows, indexRows, bytes int64) float64
+	// History takes samples of earlier times. Nil turns that off.
+	History *history.Store
 	// CurrentLookback is how old the current sample of a series may be to be
 	// federated.
 	CurrentLookback time.Duration // 5m
@@ -117,6 +121,7 @@ type backend interface {
 //	POST      /api/v1/read, /read      remote read
 //	GET       /federate                the current samples
 //	GET POST  /api/v1/explain          what a selector or an expression reads
+//	GET PUT POST  /api/v1/admin/import  history, if Config.History is set
 //
 // and nothing else. It is safe for concurrent use.
 type Handler struct {
@@ -164,6 +169,9 @@ func New(cfg Config) *Handler {
 	h.mux.Handle("/read", remoteRead)
 	h.mux.Handle("/federate", m.Instrument("federate", federation, http.MethodGet))
 	h.mux.Handle("/api/v1/explain", m.Instrument("explain", explanation, http.MethodGet, http.MethodPost))
+	if cfg.History != nil {
+		h.mux.Handle(history.Path, m.Instrument("import", history.NewHandler(cfg.History, e), http.MethodGet, http.MethodPut, http.MethodPost))
+	}
 	return h
 }
 

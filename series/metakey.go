@@ -15,6 +15,8 @@ const (
 	// MetaHA is the kind of the rows that say which replica of a cluster is
 	// elected, by the name of the cluster.
 	MetaHA = "ha"
+	// MetaImport is the kind of the rows that say how far an import is, by its ID.
+	MetaImport = "import"
 	// MetaSealPeriod is the kind of the rows that name index periods with cells in
 	// FamilyLate that are not sealed yet, each by its start as AppendTime writes it.
 	MetaSealPeriod = "seal"

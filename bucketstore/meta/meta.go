@@ -7,6 +7,7 @@
 //	schema     {"format":1,"resource_labels":[…],"tenancy":false,"identity":"…"}
 //	log,<id>   {"host":"…","path":"…","seen":…,"bytes":…}
 //	horizon    {"raw":…}
+//	[tenant,]import,<id>  {"units":[…]}
 //	delete,<id>        {"tenant":"…","matchers":[…],"start":…,"limit":…,"at":…,"stamp":…,"log":"…","done":…}
 //	delete,<id>,<log>  {"stamp":…,"passed":…}
 //
@@ -70,8 +71,9 @@ type storedSchema struct {
 // A Store is the META table of a store. Init must not run beside other calls; the other
 // methods may be called concurrently. Each of their requests has a deadline of its own.
 type Store struct {
-	rows bucketstore.Store
-	now  func() time.Time
+	rows   bucketstore.Store
+	now    func() time.Time
+	schema series.Schema
 	// want is the wanted schema, without an identity.
 	want storedSchema
 	// cell is META/schema as it was read, stored its content.
@@ -87,7 +89,7 @@ type Store struct {
 // If they differ the error is ErrSchema. If the store has lost its schema the error is
 // ErrLostSchema; RestoreSchema may be called then.
 func Open(ctx context.Context, rows bucketstore.Store, schema series.Schema, now func() time.Time) (*Store, error) {
-	s := &Store{rows: rows, now: now, want: storedSchema{Format: FormatVersion, ResourceLabels: []string{}, Tenancy: schema.Tenancy()}}
+	s := &Store{rows: rows, now: now, schema: schema, want: storedSchema{Format: FormatVersion, ResourceLabels: []string{}, Tenancy: schema.Tenancy()}}
 	s.want.ResourceLabels = append(s.want.ResourceLabels, schema.ResourceLabels()...) // never null
 	if s.copier, _ = rows.(schemaCopier); s.copier != nil {
 		s.schemaCopy, s.copyErr = s.copier.ReadSchemaCopy()

@@ -47,6 +47,7 @@ func (o *options) commands(app *kingpin.Application) {
 	compact.Flag("interval", "Do not end, but seal again at this interval.").DurationVar(&o.seal.interval)
 	o.logCommands(app)
 	o.deleteCommand(app)
+	o.importCommand(app)
 	o.checkCommand(app)
 	o.schemaCommand(app)
 	o.estimateCommand(app)

@@ -192,10 +192,15 @@ func (o *deleteOptions) curl(listen []string) string {
 	if o.end != "" {
 		form.Set("end", o.end)
 	}
-	address := listen[0]
-	if host, port, err := net.SplitHostPort(address); err == nil && host == "" {
-		address = net.JoinHostPort("localhost", port)
-	}
+	address := localAddress(listen)
 	const path = "/api/v1/admin/tsdb/"
 	return fmt.Sprintf("curl -X POST 'http://%s%sdelete_series?%s' && curl -X POST http://%s%sclean_tombstones", address, path, form.Encode(), address, path)
+}
+
+// localAddress returns the first of these addresses, as this machine reaches it.
+func localAddress(listen []string) string {
+	if host, port, err := net.SplitHostPort(listen[0]); err == nil && host == "" {
+		return net.JoinHostPort("localhost", port)
+	}
+	return listen[0]
 }

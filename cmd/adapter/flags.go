@@ -77,6 +77,7 @@ type options struct {
 	// adminAPI turns on the requests that delete samples.
 	adminAPI bool
 	delete   deleteOptions
+	imports  importOptions
 	// discardLog is the ID of a lost log that a start discards, forgetLog the argument of
 	// buffer forget.
 	discardLog, forgetLog string
@@ -363,6 +364,9 @@ func (o *options) check() error {
 		return err
 	}
 	if err := o.checkDemo(); err != nil {
+		return err
+	}
+	if err := o.checkImport(); err != nil {
 		return err
 	}
 	if err := o.checkBuffer(); err != nil {

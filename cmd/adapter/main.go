@@ -63,6 +63,10 @@ func main() {
 		commandDump:              dumpRows,
 		commandExportBlocks:      exportSamples,
 		commandExportOpenMetrics: exportSamples,
+		commandImportBlocks:      importSamples,
+		commandImportText:        importSamples,
+		commandImportRead:        importSamples,
+		commandImportExport:      importSamples,
 	}[o.command]
 	if err := do(ctx, o, logger); err != nil {
 		level.Error(logger).Log("msg", "adapter failed", "err", err)

@@ -32,6 +32,7 @@ import (
 	"github.com/promtable/promtable/remote/api"
 	"github.com/promtable/promtable/remote/engine"
 	"github.com/promtable/promtable/remote/engine/resultcache"
+	"github.com/promtable/promtable/remote/history"
 	"github.com/promtable/promtable/remote/request"
 	"github.com/promtable/promtable/remote/selfscrape"
 	"github.com/promtable/promtable/remote/ui"
@@ -191,7 +192,7 @@ func (a *adapter) open(ctx context.Context) (served handlers, err error) {
 	if err := a.startBackground(ctx, sealing, appender, e, executor); err != nil {
 		return served, err
 	}
-	return handlers{protocols: newRemote(a.o, e, queries, slow, a.logger, a.reg), queries: queries, page: page}, nil
+	return handlers{protocols: newRemote(a, e, queries, slow), queries: queries, page: page}, nil
 }
 
 // startBackground starts what runs beside requests, until close. sealing is the store of the
@@ -414,8 +415,9 @@ func newEngine(a *adapter, store bucketstore.Store, appender bucketstore.Appende
 	cfg.Logger = a.logger
 	cfg.Registerer = a.reg
 	cfg.IndexMemory = int(o.indexMemory.Base2Bytes)
+	cfg.Days = a.days
 	if a.results != nil {
-		cfg.Written = a.results.Written
+		cfg.Written, cfg.Changed = a.results.Written, a.results.Drop
 	}
 	if cfg.MaxFuture == 0 {
 		cfg.MaxFuture = engine.Unbounded
@@ -450,16 +452,19 @@ func newWatch(o *options, logger log.Logger, reg prometheus.Registerer) *disk.Wa
 }
 
 // newRemote returns the handlers of the protocols.
-func newRemote(o *options, e *engine.Engine, queries *api.API, slow *request.SlowLog, logger log.Logger, reg prometheus.Registerer) *remote.Handler {
-	cfg := o.remote
+func newRemote(a *adapter, e *engine.Engine, queries *api.API, slow *request.SlowLog) *remote.Handler {
+	o, cfg := a.o, a.o.remote
 	cfg.Engine = e
 	cfg.Queries, cfg.SlowLog = queries, slow
 	if o.backend == backendBigtable {
 		cfg.NodeSeconds = bigtable.NodeSeconds
 	}
 	cfg.Now = time.Now
-	cfg.Logger = logger
-	cfg.Registerer = reg
+	cfg.Logger = a.logger
+	cfg.Registerer = a.reg
+	if o.adminAPI {
+		cfg.History = &history.Store{Engine: e, Meta: a.meta}
+	}
 	cfg.MaxSamples = unbounded(o.engine.Limits.MaxSamples)
 	cfg.MaxFrameBytes = unbounded(cfg.MaxFrameBytes)
 	return remote.New(cfg)

@@ -119,6 +119,14 @@ func (p *Process) wait(t testing.TB) int {
 	return p.cmd.ProcessState.ExitCode()
 }
 
+// Wait waits until the program has ended by itself, and wants that to be without an error.
+func (p *Process) Wait(t testing.TB) {
+	t.Helper()
+	if code := p.wait(t); code != 0 {
+		t.Fatalf("%s ended with code %d:\n%s", p.name, code, p.log.tail(30))
+	}
+}
+
 // Kill ends the program as kill -9 does.
 func (p *Process) Kill(t testing.TB) {
 	t.Helper()

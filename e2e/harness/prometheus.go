@@ -38,15 +38,24 @@ func StartPrometheus(t testing.TB, args ...string) *Prometheus {
 		"--web.enable-lifecycle",
 		"--scrape.discovery-reload-interval=1s",
 	}, args...)
+	p.run(t, args)
+	return p
+}
+
+// run starts the program and waits until it serves.
+func (p *Prometheus) run(t testing.TB, args []string) {
+	t.Helper()
 	p.Process = start(t, "prometheus", command{path: prometheusProgram(t), args: args})
 	line := p.WaitLine(t, `msg="Listening on"`)
 	p.Addr = regexp.MustCompile(`127\.0\.0\.1:[0-9]+`).FindString(line)
 	p.WaitLine(t, "Server is ready to receive web requests")
-	return p
 }
 
 // URL returns the URL of a path.
 func (p *Prometheus) URL(path string) string { return "http://" + p.Addr + path }
+
+// Data returns the directory of its TSDB.
+func (p *Prometheus) Data() string { return filepath.Join(filepath.Dir(p.config), "data") }
 
 // Configure gives Prometheus a new configuration, which promtool must accept.
 func (p *Prometheus) Configure(t testing.TB, config string) {
@@ -148,4 +157,12 @@ func SameElements(got, want []string, err error) error {
 		}
 	}
 	return nil
+}
+
+// Again starts Prometheus again, after it has ended, on the same directory and another port.
+func (p *Prometheus) Again(t testing.TB) *Prometheus {
+	t.Helper()
+	again := &Prometheus{config: p.config}
+	again.run(t, p.cmd.Args[1:])
+	return again
 }

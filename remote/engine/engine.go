@@ -8,6 +8,7 @@
 //	Lookup            the series cache, and what it has of a series   cached.go, indexed.go
 //	Select, Current   what the packages beneath read                  read.go
 //	Delete            samples, and what that needs of the index         delete.go
+//	History           chunks of earlier times                           history.go
 //	Querier           and other interfaces of package storage         storage.go
 //	Check             everything stored, and the index against it      check.go
 //
@@ -121,6 +122,10 @@ type Config struct {
 	Written func([]bucketstore.Sample)
 	// Deletions, if set, are the samples that are deleted: a *deletion.Records.
 	Deletions Deletions
+	// Days, if set, are the days of which samples are taken, for History: a *downsample.Days.
+	Days Days
+	// Changed, if set, is called after history was written, when reads find it.
+	Changed func()
 
 	// SeriesCache bounds what is kept of series to find them by the bytes in which
 	// senders write their labels.

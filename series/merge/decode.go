@@ -153,6 +153,18 @@ func (d *chunkDecoder) checkLast(t int64) error {
 	return nil
 }
 
+// CheckData returns what is wrong with the data of a chunk of an encoding of Prometheus that upstream's decoder trusts: it may panic
+// over them, or take all memory. What it finds out itself is not checked.
+func CheckData(encoding byte, data []byte) error {
+	if isHistogramChunk(encoding) {
+		return checkHistogramData(chunk.Sealed{Encoding: encoding, Data: data})
+	}
+	if len(data) < upstreamHeaderSize {
+		return fmt.Errorf("%d bytes of data", len(data))
+	}
+	return nil
+}
+
 // checkHistogramData checks the layout of a chunk of histograms.
 func checkHistogramData(c chunk.Sealed) error {
 	bucketBits := 1

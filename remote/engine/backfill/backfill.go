@@ -1,14 +1,19 @@
 // Package backfill writes history: samples of series, in order of time, as sealed chunks, beside what senders
 // write meanwhile. A buffer would make the same chunks, but only of what it logs first.
 //
+//	Writer   batches of rows, the index first   backfill.go
+//	Series   samples to the chunks of windows   series.go
+//	         chunks of Prometheus to samples    chunk.go
+//
 // The rules:
 //
 //   - Index before samples. The index rows of a chunk are durable before the chunk.
 //   - A chunk has stamp 0. Where a sender has written a sample of the same time, that one stays, in whatever order
 //     both were written. Of two samples of history, readers choose by the qualifier of their chunks.
-//   - A chunk lies in one window, and has up to dense.MaxSamples floats.
+//   - A chunk lies in one window, and has up to dense.MaxSamples floats. Histograms, and what has start timestamps, lie in the chunks
+//     of Prometheus that chunk.Builder makes of them.
 //   - The store counts: it is what downsample.Days.Counted returns. Rollups of days that were made before are made again.
-//   - It does not know which days are closed, or beyond the retention: the caller leaves out their samples.
+//   - Samples outside of Config.Bounds are left out, and counted: those that are not kept, and those that no sender could write.
 //   - To write the same samples again, from the same sample on, is harmless: they make the same cells. So what was
 //     interrupted is begun again.
 //   - A Writer holds a batch and one window of each series that is not closed, whatever it writes.
@@ -22,13 +27,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/prometheus/prometheus/model/labels"
-
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/index"
 	"github.com/promtable/promtable/series"
-	"github.com/promtable/promtable/series/chunk"
-	"github.com/promtable/promtable/series/dense"
 )
 
 const (
@@ -40,10 +41,11 @@ const (
 	writeTimeout = time.Minute
 )
 
-// ErrSamples marks samples that a Writer does not take: their times do not ascend or are out of bounds.
+// ErrSamples marks samples that a Writer does not take: their times do not ascend or are out of bounds, or their chunk is damaged. The
+// Writer goes on with other series.
 var ErrSamples = errors.New("these samples cannot be stored")
 
-// Config says where a Writer writes. All but BatchBytes is required.
+// Config says where a Writer writes. Store, Index and Schema are required.
 type Config struct {
 	// Store takes chunks. It counts writes to days that may have rollups, see downsample.Days.Counted. Where the store may be overloaded
 	// it waits, see bucketstore.Patient.
@@ -52,8 +54,53 @@ type Config struct {
 	Index *index.Index
 	// Schema is that of the store, and of the tenant.
 	Schema series.Schema
+	// Bounds are the times of samples that are taken. The zero value takes all that can be stored.
+	Bounds Bounds
+	// Around, if set, is called for each batch, and calls write, which stores it. Its error is that of the batch.
+	Around func(ctx context.Context, write func() error) error
 	// BatchBytes is about how many bytes are written at once. 0 is DefaultBatchBytes.
 	BatchBytes int
+}
+
+// Bounds are times in milliseconds, both inclusive.
+type Bounds struct {
+	// From is the first time that is kept, Until the last that a sender may write. An Until of 0 is series.MaxTime.
+	From, Until int64
+}
+
+// Counts are what became of samples.
+type Counts struct {
+	// Series is how many series had samples that were taken, once for each Series of a Writer.
+	Series int64 `json:"series"`
+	// Samples are those that were taken, histograms among them.
+	Samples    int64 `json:"samples"`
+	Histograms int64 `json:"histograms"`
+	// Bytes are those of qualifiers and values of chunks.
+	Bytes int64 `json:"bytes"`
+	// Mutations are the rows of METRIC and INDEX, each once for each batch.
+	Mutations int64 `json:"mutations"`
+	// Old are the samples before Bounds.From, Future those after Bounds.Until, Invalid those whose time or value can never be stored,
+	// or whose series cannot.
+	Old     int64 `json:"old"`
+	Future  int64 `json:"future"`
+	Invalid int64 `json:"invalid"`
+}
+
+// Add adds other to c.
+func (c *Counts) Add(other Counts) {
+	c.Series += other.Series
+	c.Samples += other.Samples
+	c.Histograms += other.Histograms
+	c.Bytes += other.Bytes
+	c.Mutations += other.Mutations
+	c.Old += other.Old
+	c.Future += other.Future
+	c.Invalid += other.Invalid
+}
+
+// Negate turns the sign of all counts.
+func (c *Counts) Negate() {
+	*c = Counts{-c.Series, -c.Samples, -c.Histograms, -c.Bytes, -c.Mutations, -c.Old, -c.Future, -c.Invalid}
 }
 
 // A Writer writes samples of history. It is not safe for concurrent use; several may have the same store and index.
@@ -66,8 +113,10 @@ type Writer struct {
 	space   []byte
 	// size is about how many bytes the batch takes.
 	size int
-	// key and encoded are scratch space.
+	// key and encoded are scratch space, chunk what AppendChunk decodes.
 	key, encoded []byte
+	chunk        decoded
+	counts       Counts
 	err          error
 }
 
@@ -76,79 +125,17 @@ func New(cfg Config) *Writer {
 	if cfg.BatchBytes <= 0 {
 		cfg.BatchBytes = DefaultBatchBytes
 	}
+	if cfg.Bounds.Until == 0 {
+		cfg.Bounds.Until = series.MaxTime
+	}
+	if cfg.Around == nil {
+		cfg.Around = func(_ context.Context, write func() error) error { return write() }
+	}
 	return &Writer{cfg: cfg, rows: make(map[string]int)}
 }
 
-// A Series takes the samples of a series for its Writer.
-type Series struct {
-	w      *Writer
-	labels labels.Labels
-	key    []byte
-	// times and values are those of the open window.
-	times  []int64
-	values []float64
-	// last is the time of the last sample, period the index period of the last entry, both -1 at first.
-	last, period int64
-}
-
-// Series returns what takes the samples of the series with these labels. Of one series there may be several, one after the other or
-// at once: their samples are merged when they are read. The error is that of series.Schema.AppendSeriesKey.
-func (w *Writer) Series(ls labels.Labels) (*Series, error) {
-	key, err := w.cfg.Schema.AppendSeriesKey(nil, ls)
-	if err != nil {
-		return nil, fmt.Errorf("series %s: %w", ls, err)
-	}
-	return &Series{w: w, labels: ls, key: key, last: -1, period: -1}, nil
-}
-
-// Append adds samples, whose times, in milliseconds, ascend and are later than all before. It keeps neither slice. The error is an ErrSamples
-// if they are not, and else that of the store or the index, after which the Writer does nothing more.
-func (s *Series) Append(ctx context.Context, times []int64, values []float64) error {
-	for i, t := range times {
-		if t <= s.last || t > series.MaxTime {
-			return fmt.Errorf("%w: series %s: time %d after %d", ErrSamples, s.labels, t, s.last)
-		}
-		if n := len(s.times); n > 0 && (series.WindowOf(t) != series.WindowOf(s.times[0]) || n == dense.MaxSamples) {
-			if err := s.seal(ctx); err != nil {
-				return err
-			}
-		}
-		s.times, s.values, s.last = append(s.times, t), append(s.values, values[i]), t
-	}
-	return nil
-}
-
-// Close adds what is left of the series to the batch, and releases its memory. Nothing may be appended after it.
-func (s *Series) Close(ctx context.Context) error {
-	err := s.seal(ctx)
-	s.times, s.values = nil, nil
-	return err
-}
-
-// seal adds a chunk of the open window to the batch, and writes the batch if it is full.
-func (s *Series) seal(ctx context.Context) error {
-	w := s.w
-	if len(s.times) == 0 || w.err != nil {
-		return w.err
-	}
-	first, last := s.times[0], s.times[len(s.times)-1]
-	w.encoded = dense.Append(w.encoded[:0], s.times, s.values)
-	s.times, s.values = s.times[:0], s.values[:0]
-	var c bucketstore.Cell
-	c, w.space = bucketstore.AppendChunkCell(w.space, chunk.EncodingDense, 0, first, last, w.encoded)
-	m := w.row(s.key, first)
-	m.Ops = append(m.Ops, bucketstore.Op{Kind: bucketstore.SetCell, Family: c.Family, Qualifier: c.Qualifier, Time: c.Time, Value: c.Value})
-	w.size += len(c.Qualifier) + len(c.Value) + opBytes
-	if period := series.PeriodOf(first); period != s.period { // a window lies in one
-		w.entries = append(w.entries, index.Entry{Key: s.key, Labels: s.labels, T: first})
-		w.size += s.labels.Len() * len(s.key) // in each row of the index
-		s.period = period
-	}
-	if w.size < w.cfg.BatchBytes {
-		return nil
-	}
-	return w.Flush(ctx)
-}
+// Counts returns what became of all samples so far. Those that were taken are in the store, or in the batch.
+func (w *Writer) Counts() Counts { return w.counts }
 
 // row returns the mutation of a row: a row is only once in a batch.
 func (w *Writer) row(seriesKey []byte, t int64) *bucketstore.Mutation {
@@ -179,10 +166,24 @@ func (w *Writer) write(ctx context.Context) error {
 		return ctx.Err()
 	}
 	slices.SortFunc(w.muts, func(a, b bucketstore.Mutation) int { return bytes.Compare(a.Key, b.Key) })
+	if err := w.cfg.Around(ctx, func() error { return w.store(ctx) }); err != nil {
+		return err
+	}
+	clear(w.entries)
+	clear(w.muts)
+	clear(w.rows)
+	w.entries, w.muts, w.space, w.size = w.entries[:0], w.muts[:0], w.space[:0], 0
+	return nil
+}
+
+// store writes the index rows, and then the chunks.
+func (w *Writer) store(ctx context.Context) error {
 	if len(w.entries) > 0 {
 		indexing, cancel := context.WithTimeout(ctx, writeTimeout)
 		defer cancel()
-		if err := w.cfg.Index.Write(indexing, w.entries); err != nil {
+		rows, err := w.cfg.Index.WriteCounted(indexing, w.entries)
+		w.counts.Mutations += int64(rows)
+		if err != nil {
 			return fmt.Errorf("index %d series, the first %s: %w", len(w.entries), w.entries[0].Labels, err)
 		}
 	}
@@ -191,10 +192,7 @@ func (w *Writer) write(ctx context.Context) error {
 	if err := w.cfg.Store.Apply(storing, bucketstore.Metric, w.muts); err != nil {
 		return fmt.Errorf("store chunks of %d rows, %s: %w", len(w.muts), w.failed(err), err)
 	}
-	clear(w.entries)
-	clear(w.muts)
-	clear(w.rows)
-	w.entries, w.muts, w.space, w.size = w.entries[:0], w.muts[:0], w.space[:0], 0
+	w.counts.Mutations += int64(len(w.muts))
 	return nil
 }
 

@@ -1,0 +1,300 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/alecthomas/kingpin/v2"
+	"github.com/go-kit/log"
+	"github.com/go-kit/log/level"
+
+	"github.com/promtable/promtable/bucketstore"
+	"github.com/promtable/promtable/remote/history"
+)
+
+const (
+	commandImport       = "import"
+	commandImportBlocks = "import blocks"
+	commandImportText   = "import openmetrics"
+	commandImportRead   = "import remote-read"
+	commandImportExport = "import victoriametrics"
+)
+
+// importOptions are the flags of import.
+type importOptions struct {
+	deleteOptions // --match, --start, --end
+	dryRun        bool
+	perSecond     float64
+	concurrency   int
+	// url is that of a running adapter, or empty.
+	url  string
+	dirs []string
+	// file is a text, or - for the standard input, from the URL of a source, headers those of requests to it.
+	file, from string
+	headers    map[string]string
+}
+
+// importInterval is how often an import logs how far it is, terminalInterval how often it writes that to a terminal.
+const (
+	importInterval   = 10 * time.Second
+	terminalInterval = 500 * time.Millisecond
+)
+
+func (o *options) importCommand(app *kingpin.Application) {
+	c := app.Command(commandImport, "Import samples of another system. What was imported before is left out, so an import that was stopped, by Ctrl-C or otherwise, goes on where it was. The embedded store must be closed, or its adapter be given by --url.")
+	i := &o.imports
+	c.Flag("match", "Selector of the series, such as 'up{job=\"x\"}'. Repeatable. Default: all.").StringsVar(&i.matches)
+	c.Flag("start", "Import from this time on: RFC 3339, or seconds since 1970. Default: the first sample.").StringVar(&i.start)
+	c.Flag("end", "Import up to this time, inclusive. Default: the last sample.").StringVar(&i.end)
+	c.Flag("dry-run", "Import nothing, but say how many series, samples, bytes and row mutations it would be.").BoolVar(&i.dryRun)
+	c.Flag("url", "URL of a running adapter with --web.enable-admin-api, which stores the samples. Default: this process opens the store itself.").StringVar(&i.url)
+	c.Flag("samples-per-second", "Maximum number of samples a second that are read. 0 is no limit.").Default("0").Float64Var(&i.perSecond)
+	c.Flag("concurrency", "How many series, or parts of a slow source, are imported at the same time. 0 is the number of CPUs.").Default("0").IntVar(&i.concurrency)
+	blocks := c.Command("blocks", "Import TSDB blocks of Prometheus, Thanos or Mimir.")
+	blocks.Arg("dir", "A block, or a directory with blocks: that of --storage.tsdb.path of Prometheus, or a snapshot of it.").Required().ExistingDirsVar(&i.dirs)
+	text := c.Command("openmetrics", "Import OpenMetrics text with timestamps.")
+	text.Arg("file", "File with the text, or - for the standard input.").Required().StringVar(&i.file)
+	i.headers = make(map[string]string)
+	for _, of := range []struct{ name, help, example string }{
+		{"remote-read", "Import from a server with remote read, such as Prometheus, Mimir or another adapter. It needs --start.", "http://localhost:9090/api/v1/read"},
+		{"victoriametrics", "Import from VictoriaMetrics by its export. It needs --start.", "http://localhost:8428"},
+	} {
+		from := c.Command(of.name, of.help)
+		from.Arg("url", "URL of the source, such as "+of.example+".").Required().StringVar(&i.from)
+		from.Flag("header", "Header of requests to the source, such as X-Scope-OrgID=tenant. Repeatable.").StringMapVar(&i.headers)
+	}
+}
+
+// checkImport checks the flags of import.
+func (o *options) checkImport() error {
+	if !strings.HasPrefix(o.command, commandImport+" ") {
+		return nil
+	}
+	i := &o.imports
+	switch {
+	case !(i.perSecond >= 0):
+		return fmt.Errorf("--samples-per-second=%g: give it 0 or more", i.perSecond)
+	case i.url != "" && i.dryRun:
+		return errors.New("--dry-run counts what a store of its own would take: leave --url out")
+	case i.concurrency < 0:
+		return errors.New("--concurrency is negative")
+	case i.concurrency == 0:
+		i.concurrency = runtime.GOMAXPROCS(0)
+	}
+	_, _, _, err := i.parse()
+	return err
+}
+
+// source returns what is imported, and a name of it and of the options that choose its samples.
+func (o *options) source() (source history.Source, id string, err error) {
+	i := &o.imports
+	var sel history.Selection
+	if sel.Matchers, sel.Mint, sel.Maxt, err = i.parse(); err != nil {
+		return nil, "", err
+	}
+	sel.Maxt = min(sel.Maxt, math.MaxInt64-1)
+	texts := append([]string{o.command, i.start, i.end}, i.matches...)
+	switch o.command {
+	case commandImportBlocks:
+		// Blocks have names of their own, so that those of another directory go on with the same import.
+		source = history.NewBlocks(i.dirs, sel)
+	case commandImportText:
+		source, err = history.NewOpenMetrics(i.file, os.Stdin, sel)
+	case commandImportRead:
+		source, err = history.NewRemoteRead(i.from, i.headers, sel)
+		texts = append(texts, i.from)
+	case commandImportExport:
+		source = history.NewVictoriaMetrics(i.from, i.headers, sel)
+		texts = append(texts, i.from)
+	}
+	return source, history.Digest(texts...), err
+}
+
+// importSamples runs import.
+func importSamples(ctx context.Context, o *options, logger log.Logger) error {
+	return runImport(ctx, o, logger, os.Stdout)
+}
+
+func runImport(ctx context.Context, o *options, logger log.Logger, out io.Writer) (err error) {
+	source, id, err := o.source()
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, source.Close()) }()
+	target, closeTarget, err := openTarget(ctx, o, logger)
+	defer func() { err = errors.Join(err, closeTarget()) }()
+	if err != nil {
+		return err
+	}
+	i := history.New(history.Config{
+		Source: source, Target: target, ID: id, Workers: o.imports.concurrency, SamplesPerSecond: o.imports.perSecond, Logger: logger,
+	})
+	began := time.Now()
+	err = watchImport(i, logger, out, func() error { return i.Run(ctx) })
+	return reportImport(ctx, o, i.Progress(), time.Since(began), err, out)
+}
+
+// watchImport calls do, and says how far it is.
+func watchImport(i *history.Import, logger log.Logger, out io.Writer, do func() error) error {
+	isTerminal, every := false, importInterval
+	if f, ok := out.(*os.File); ok {
+		if info, err := f.Stat(); err == nil && info.Mode()&os.ModeCharDevice != 0 {
+			isTerminal, every = true, terminalInterval
+			defer fmt.Fprint(out, "\r\x1b[K")
+		}
+	}
+	began := time.Now()
+	done := make(chan error, 1)
+	go func() { done <- do() }()
+	ticker := time.NewTicker(every)
+	defer ticker.Stop()
+	for {
+		select {
+		case err := <-done:
+			return err
+		case <-ticker.C:
+		}
+		p, took := i.Progress(), time.Since(began)
+		rate, left := float64(p.Read)/took.Seconds(), "unknown"
+		if p.Expected > 0 && p.Read > 0 {
+			left = time.Duration(max(0, float64(p.Expected-p.Read)/rate) * float64(time.Second)).Round(time.Second).String()
+		}
+		if isTerminal {
+			const width = 30
+			full := width * p.Finished / max(1, p.Units)
+			if p.Expected > 0 {
+				full = int(min(width, width*p.Read/p.Expected))
+			}
+			fmt.Fprintf(out, "\r\x1b[K[%s%s] %d samples, %.2g M/s, %s, left %s", strings.Repeat("=", full), strings.Repeat(" ", width-full), p.Read, rate/1e6, megabytes(p.Bytes), left)
+			continue
+		}
+		level.Info(logger).Log("msg", "importing", "parts", p.Finished, "of", p.Units, "samples", p.Read, "expected", p.Expected, "per_second", int64(rate), "bytes", p.Bytes, "left", left)
+	}
+}
+
+func megabytes(bytes int64) string { return fmt.Sprintf("%.1f MB", float64(bytes)/1e6) }
+
+// reportImport says what became of an import. The error says that not all is imported.
+func reportImport(ctx context.Context, o *options, p history.Progress, took time.Duration, err error, out io.Writer) error {
+	i := &o.imports
+	if p.Units == 0 && err == nil && p.Damaged == 0 {
+		fmt.Fprintf(out, "nothing to do: all %d parts are imported already\n", p.Skipped)
+		return nil
+	}
+	what := "imported"
+	if i.dryRun {
+		what = "would import"
+	}
+	fmt.Fprintf(out, "%s %d samples (%d histograms) in %d parts of up to %d series: %s in %d row mutations, %.1f s, %.3g M samples/s\n",
+		what, p.Samples, p.Histograms, p.Finished, p.Series, megabytes(p.Bytes), p.Mutations, took.Seconds(), float64(p.Read)/1e6/took.Seconds())
+	for _, of := range []struct {
+		n    int64
+		text string
+	}{
+		{int64(p.Skipped), "parts were imported before"},
+		{p.Old, "samples are before what is kept (--retention.resolution-raw), and are left out"},
+		{p.Future, "samples are further ahead of the clock than --write.max-future, and are left out"},
+		{p.Invalid, "samples have a time or a value that can never be stored, and are left out"},
+		{int64(p.Refused), "series can never be stored, and are left out"},
+	} {
+		if of.n > 0 {
+			fmt.Fprintf(out, "%d %s\n", of.n, of.text)
+		}
+	}
+	if ctx.Err() != nil {
+		fmt.Fprintln(out, "stopped. The same command goes on with it")
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("%w; what is imported stays, and the same command goes on with the rest", err)
+	}
+	if p.Damaged > 0 {
+		return fmt.Errorf("%d parts of the source could not be read, see above; all else is imported", p.Damaged)
+	}
+	return nil
+}
+
+// openTarget opens where samples go. close is to be called in any case.
+func openTarget(ctx context.Context, o *options, logger log.Logger) (target history.Target, close func() error, err error) {
+	own := *o
+	close = func() error { return nil }
+	if o.imports.url != "" {
+		client := history.NewClient(o.imports.url)
+		return client, func() error { client.Close(); return nil }, nil
+	}
+	if o.imports.dryRun {
+		if _, err := os.Stat(o.path); o.backend == backendEmbedded && errors.Is(err, os.ErrNotExist) {
+			dir, err := os.MkdirTemp("", "promtable-dry-run-")
+			if err != nil {
+				return nil, close, err
+			}
+			close = func() error { return os.RemoveAll(dir) }
+			own.path, own.bufferPath = dir, filepath.Join(dir, "buffer")
+		}
+	}
+	a, err := newAdapter(&own, logger)
+	if err != nil {
+		return nil, close, err
+	}
+	removeDir := close
+	close = func() error { return errors.Join(a.close(), removeDir()) }
+	rows, err := openStore(ctx, &own, logger, a.reg, nil)
+	if err != nil {
+		if o.backend == backendEmbedded {
+			err = fmt.Errorf("%w; if an adapter with --web.enable-admin-api serves this store, give its --url=http://%s", err, localAddress(o.listen))
+		}
+		return nil, close, err
+	}
+	store, appender, err := a.openAppender(ctx, rows)
+	a.onClose("close the store", store.Close)
+	if err != nil {
+		return nil, close, err
+	}
+	if o.imports.dryRun {
+		store = dryStore{store}
+	}
+	e, err := newEngine(a, store, appender)
+	if err != nil {
+		return nil, close, err
+	}
+	a.onClose("flush", func() error { return e.Close(context.WithoutCancel(ctx)) })
+	if o.imports.dryRun {
+		return dryTarget{&history.Store{Engine: e, Meta: a.meta}}, close, nil
+	}
+	// The days that are written to after their rollups were made are noted, so that these are made again.
+	noting, stop := context.WithCancel(context.WithoutCancel(ctx))
+	var noted sync.WaitGroup
+	noted.Go(func() { a.days.Run(noting) })
+	a.onClose("", func() error {
+		stop()
+		noted.Wait()
+		return nil
+	})
+	return &history.Store{Engine: e, Meta: a.meta}, close, nil
+}
+
+// A dryStore stores no samples.
+type dryStore struct{ bucketstore.Store }
+
+// Apply implements bucketstore.Store.
+func (s dryStore) Apply(ctx context.Context, table bucketstore.Table, muts []bucketstore.Mutation) error {
+	if table == bucketstore.Metric || table == bucketstore.Index {
+		return nil
+	}
+	return s.Store.Apply(ctx, table, muts)
+}
+
+// A dryTarget notes nothing.
+type dryTarget struct{ *history.Store }
+
+// SetDone implements history.Target.
+func (dryTarget) SetDone(context.Context, string, []string) error { return nil }

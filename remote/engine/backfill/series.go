@@ -1,0 +1,199 @@
+package backfill
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/prometheus/prometheus/model/labels"
+
+	"github.com/promtable/promtable/bucketstore"
+	"github.com/promtable/promtable/index"
+	"github.com/promtable/promtable/series"
+	"github.com/promtable/promtable/series/cell"
+	"github.com/promtable/promtable/series/chunk"
+	"github.com/promtable/promtable/series/dense"
+)
+
+// splitBatches is by how many times a batch may exceed Config.BatchBytes until the samples of a Series are divided between two.
+const splitBatches = 2
+
+// A Series takes the samples of a series for its Writer.
+type Series struct {
+	w      *Writer
+	labels labels.Labels
+	key    []byte
+	// times and values are floats of the open window, others its values of other kinds: one of both is empty.
+	times  []int64
+	values []float64
+	others chunk.Builder
+	// last is the time of the last sample, taken or not, or math.MinInt64. period is the index period of the last entry, or -1.
+	last, period int64
+	// taken says that there was a sample that was taken.
+	taken bool
+}
+
+// Series returns what takes the samples of the series with these labels. Of one series there may be several, one after the other or
+// at once: their samples are merged when they are read. The error is that of series.Schema.AppendSeriesKey.
+func (w *Writer) Series(ls labels.Labels) (*Series, error) {
+	key, err := w.cfg.Schema.AppendSeriesKey(nil, ls)
+	if err != nil {
+		return nil, fmt.Errorf("series %s: %w", ls, err)
+	}
+	return &Series{w: w, labels: ls, key: key, last: math.MinInt64, period: -1}, nil
+}
+
+// Append adds floats, whose times, in milliseconds, ascend and are later than all before. It keeps neither slice. The error is an ErrSamples
+// if they are not, and else that of the store or the index, after which the Writer does nothing more.
+func (s *Series) Append(ctx context.Context, times []int64, values []float64) error {
+	for _, t := range times {
+		if t <= s.last {
+			return s.outOfOrder(t)
+		}
+		s.last = t
+	}
+	from, until := s.w.bounded(times)
+	times, values = times[from:until], values[from:until]
+	for len(times) > 0 {
+		if err := s.begin(ctx, times[0], len(s.others.Chunks) > 0 || len(s.times) == dense.MaxSamples); err != nil {
+			return err
+		}
+		n := min(len(times), dense.MaxSamples-len(s.times))
+		if window := series.WindowOf(times[0]); series.WindowOf(times[n-1]) != window {
+			n, _ = slices.BinarySearchFunc(times[:n], window, func(t, window int64) int {
+				if series.WindowOf(t) > window {
+					return 1
+				}
+				return -1
+			})
+		}
+		s.times, s.values = append(s.times, times[:n]...), append(s.values, values[:n]...)
+		s.w.counts.Samples += int64(n)
+		times, values = times[n:], values[n:]
+	}
+	return nil
+}
+
+// AppendValue adds a histogram, or a float with a start timestamp. It may keep what v refers to. The errors are those of Append.
+func (s *Series) AppendValue(ctx context.Context, t int64, v cell.Value) error {
+	if t <= s.last {
+		return s.outOfOrder(t)
+	}
+	s.last = t
+	if from, until := s.w.bounded([]int64{t}); from == until {
+		return nil
+	}
+	isHistogram := v.Histogram != nil || v.FloatHistogram != nil
+	if isHistogram && !isValid(v) {
+		s.w.counts.Invalid++
+		return nil
+	}
+	if err := s.begin(ctx, t, len(s.times) > 0); err != nil {
+		return err
+	}
+	if err := s.others.Append(t, v); err != nil {
+		return fmt.Errorf("%w: series %s: sample at %d: %v", ErrSamples, s.labels, t, err)
+	}
+	s.w.counts.Samples++
+	if isHistogram {
+		s.w.counts.Histograms++
+	}
+	return nil
+}
+
+// isValid says whether a histogram can be stored.
+func isValid(v cell.Value) bool {
+	if v.Histogram != nil {
+		return v.Histogram.Validate() == nil
+	}
+	return v.FloatHistogram.Validate() == nil
+}
+
+func (s *Series) outOfOrder(t int64) error {
+	return fmt.Errorf("%w: series %s: time %d after %d", ErrSamples, s.labels, t, s.last)
+}
+
+// bounded returns which of ascending times are taken, and counts the others.
+func (w *Writer) bounded(times []int64) (from, until int) {
+	b := w.cfg.Bounds
+	if n := len(times); n == 0 || times[0] >= max(b.From, 0) && times[n-1] <= min(b.Until, series.MaxTime) {
+		return 0, n
+	}
+	after := func(t int64) int { at, _ := slices.BinarySearch(times, t); return at }
+	negative, beyond := after(0), after(series.MaxTime+1)
+	from, until = max(negative, after(b.From)), min(beyond, after(b.Until+1))
+	from = min(from, until)
+	w.counts.Invalid += int64(negative + len(times) - beyond)
+	w.counts.Old += int64(from - min(negative, from))
+	w.counts.Future += int64(max(beyond, until) - until)
+	return from, until
+}
+
+// begin seals the open window if a sample at t is of another one, or if isFull is set.
+func (s *Series) begin(ctx context.Context, t int64, isFull bool) error {
+	if !s.taken {
+		s.taken = true
+		s.w.counts.Series++
+	}
+	open := t
+	switch {
+	case len(s.times) > 0:
+		open = s.times[0]
+	case len(s.others.Chunks) > 0:
+		open = s.others.Chunks[0].MinTime
+	}
+	if !isFull && series.WindowOf(t) == series.WindowOf(open) {
+		return nil
+	}
+	if err := s.seal(); err != nil || s.w.size < splitBatches*s.w.cfg.BatchBytes {
+		return err
+	}
+	return s.w.Flush(ctx)
+}
+
+// Close adds what is left of the series to the batch, releases its memory, and writes the batch if it is full. Nothing may be appended
+// after it.
+func (s *Series) Close(ctx context.Context) error {
+	err := s.seal()
+	s.times, s.values = nil, nil
+	if err != nil || s.w.size < s.w.cfg.BatchBytes {
+		return err
+	}
+	return s.w.Flush(ctx)
+}
+
+// seal adds the chunks of the open window to the batch.
+func (s *Series) seal() error {
+	w := s.w
+	if w.err != nil {
+		return w.err
+	}
+	if n := len(s.times); n > 0 {
+		w.encoded = dense.Append(w.encoded[:0], s.times, s.values)
+		s.addChunk(chunk.EncodingDense, s.times[0], s.times[n-1], w.encoded)
+		s.times, s.values = s.times[:0], s.values[:0]
+	}
+	for _, c := range s.others.Chunks {
+		s.addChunk(byte(c.Chunk.Encoding()), c.MinTime, c.MaxTime, c.Chunk.Bytes())
+	}
+	s.others = chunk.Builder{}
+	return nil
+}
+
+// addChunk adds a chunk to the batch.
+func (s *Series) addChunk(encoding byte, first, last int64, data []byte) {
+	w := s.w
+	var c bucketstore.Cell
+	c, w.space = bucketstore.AppendChunkCell(w.space, encoding, 0, first, last, data)
+	m := w.row(s.key, first)
+	m.Ops = append(m.Ops, bucketstore.Op{Kind: bucketstore.SetCell, Family: c.Family, Qualifier: c.Qualifier, Time: c.Time, Value: c.Value})
+	w.size += len(c.Qualifier) + len(c.Value) + opBytes
+	w.counts.Bytes += int64(len(c.Qualifier) + len(c.Value))
+	if period := series.PeriodOf(first); period != s.period { // a window lies in one
+		// The start of the period, so that the series is not written ahead to the next one.
+		w.entries = append(w.entries, index.Entry{Key: s.key, Labels: s.labels, T: period})
+		w.size += s.labels.Len() * len(s.key) // in each row of the index
+		s.period = period
+	}
+}

@@ -1,0 +1,375 @@
+package history
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/storage"
+	"github.com/prometheus/prometheus/tsdb"
+	"github.com/prometheus/prometheus/tsdb/chunks"
+	"github.com/prometheus/prometheus/tsdb/index"
+
+	"github.com/promtable/promtable/series"
+)
+
+// maxPlainSpan is how long a block may be whose units are all opened. Of a longer one, which has wrong times, only units with chunks are.
+const maxPlainSpan = 64 * UnitSpan
+
+// Blocks is the blocks of TSDBs: of Prometheus, Thanos or Mimir, compacted or not. Series that several blocks have are merged.
+type Blocks struct {
+	dirs []string
+	sel  Selection
+	all  []*block
+	// open are the blocks that are open.
+	open map[*block]*tsdb.Block
+}
+
+// A Selection is what to read of a source.
+type Selection struct {
+	// Matchers are selectors, of which a series must match one. None is all series.
+	Matchers [][]*labels.Matcher
+	// Mint and Maxt are in milliseconds, inclusive.
+	Mint, Maxt int64
+}
+
+// A block is a folder with a block.
+type block struct {
+	dir  string
+	meta blockMeta
+	// external are the labels that Thanos has for all series, key is their text.
+	external labels.Labels
+	key      string
+	err      error
+}
+
+// blockMeta is meta.json, with what Thanos and Mimir add.
+type blockMeta struct {
+	tsdb.BlockMeta
+	Thanos struct {
+		Labels     map[string]string `json:"labels"`
+		Downsample struct {
+			Resolution int64 `json:"resolution"`
+		} `json:"downsample"`
+	} `json:"thanos"`
+}
+
+// NewBlocks returns the blocks in dirs. Each is a block, or a folder of blocks.
+func NewBlocks(dirs []string, sel Selection) *Blocks {
+	return &Blocks{dirs: dirs, sel: sel, open: make(map[*block]*tsdb.Block)}
+}
+
+// Parallel implements Source.
+func (*Blocks) Parallel() bool { return false }
+
+// Units implements Source. It opens no block, unless its times are odd.
+func (b *Blocks) Units(ctx context.Context) (units []Unit, damaged []error, err error) {
+	known := make(map[string]string)
+	for _, dir := range b.dirs {
+		folders, err := blockFolders(dir)
+		if err != nil {
+			return nil, damaged, err
+		}
+		for _, folder := range folders {
+			found, err := readBlock(folder)
+			if err != nil {
+				damaged = append(damaged, err)
+				continue
+			}
+			id := found.meta.ULID.String()
+			if other, ok := known[id]; ok {
+				if other != folder {
+					damaged = append(damaged, &LeftOut{fmt.Errorf("%s is the same block as %s, which is imported", folder, other)})
+				}
+				continue
+			}
+			known[id] = folder
+			b.all = append(b.all, found)
+		}
+	}
+	byStart := make(map[int64][]*block)
+	for _, found := range b.all {
+		starts, err := b.starts(ctx, found)
+		if err != nil {
+			damaged = append(damaged, err)
+		}
+		for _, start := range starts {
+			byStart[start] = append(byStart[start], found)
+		}
+	}
+	for _, start := range slices.Sorted(maps.Keys(byStart)) {
+		from, limit := max(start, b.sel.Mint), min(start+UnitSpan-1, b.sel.Maxt)+1
+		if from >= limit {
+			continue
+		}
+		var samples float64
+		var ids []string
+		for _, of := range byStart[start] {
+			m := of.meta
+			overlap := min(limit, m.MaxTime) - max(from, m.MinTime)
+			samples += float64(m.Stats.NumSamples) * float64(max(overlap, 0)) / float64(m.MaxTime-m.MinTime)
+			ids = append(ids, m.ULID.String())
+		}
+		slices.Sort(ids)
+		units = append(units, newUnit(from, limit, int64(samples), ids...))
+	}
+	return units, damaged, nil
+}
+
+// starts returns where the units begin that a block may have samples of.
+func (b *Blocks) starts(ctx context.Context, of *block) (starts []int64, err error) {
+	first, last := unitStart(max(of.meta.MinTime, b.sel.Mint)), unitStart(min(of.meta.MaxTime-1, b.sel.Maxt))
+	if of.meta.MaxTime-of.meta.MinTime > maxPlainSpan {
+		return b.occupied(ctx, of)
+	}
+	for start := first; start <= last; start += UnitSpan {
+		starts = append(starts, start)
+	}
+	return starts, nil
+}
+
+// occupied returns where the units begin that a block has chunks of.
+func (b *Blocks) occupied(ctx context.Context, of *block) ([]int64, error) {
+	opened, err := b.openBlock(of)
+	if err != nil {
+		return nil, err
+	}
+	reader, err := opened.Index()
+	if err != nil {
+		return nil, err
+	}
+	defer reader.Close()
+	name, value := index.AllPostingsKey()
+	postings, err := reader.Postings(ctx, name, value)
+	if err != nil {
+		return nil, err
+	}
+	found := make(map[int64]bool)
+	var builder labels.ScratchBuilder
+	var metas []chunks.Meta
+	for postings.Next() {
+		if err := reader.Series(postings.At(), &builder, &metas); err != nil {
+			return nil, fmt.Errorf("block %s: %w", of.dir, err)
+		}
+		for _, m := range metas {
+			for start := unitStart(m.MinTime); start <= min(unitStart(m.MaxTime), unitStart(series.MaxTime)); start += UnitSpan {
+				found[start] = true
+			}
+		}
+	}
+	return slices.Sorted(maps.Keys(found)), postings.Err()
+}
+
+// unitStart returns where the unit that has t begins.
+func unitStart(t int64) int64 { return t &^ (UnitSpan - 1) }
+
+// blockFolders returns the folders of a directory that look as if they were blocks: the directory itself, or those in it.
+func blockFolders(dir string) (folders []string, err error) {
+	if _, err := os.Stat(filepath.Join(dir, "meta.json")); err == nil {
+		return []string{dir}, nil
+	}
+	// The name of a block is a ULID, and while it is written or removed that is followed by a dot and more.
+	isBlock := regexp.MustCompile(`^[0-9A-HJKMNP-TV-Z]{26}($|\.)`)
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range entries {
+		if isBlock.MatchString(e.Name()) && e.IsDir() {
+			folders = append(folders, filepath.Join(dir, e.Name()))
+		}
+	}
+	if len(folders) == 0 {
+		return nil, fmt.Errorf("%s has no blocks: give a block, or a directory with blocks, such as that of --storage.tsdb.path of Prometheus, or a snapshot of it", dir)
+	}
+	return folders, nil
+}
+
+// readBlock reads the meta.json of a block. The error is a sentence.
+func readBlock(dir string) (*block, error) {
+	if strings.Contains(filepath.Base(dir), ".") {
+		return nil, &LeftOut{fmt.Errorf("%s is a block that is being written or removed: import again when it is there", dir)}
+	}
+	text, err := os.ReadFile(filepath.Join(dir, "meta.json"))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, &LeftOut{fmt.Errorf("%s has no meta.json: the block is not complete; import again when it is", dir)}
+	}
+	b := &block{dir: dir}
+	if err == nil {
+		err = json.Unmarshal(text, &b.meta)
+	}
+	switch m := b.meta; {
+	case err != nil:
+		return nil, fmt.Errorf("%s has a damaged meta.json: %w", dir, err)
+	case m.Version != 1:
+		return nil, fmt.Errorf("%s has format %d, this program knows 1", dir, m.Version)
+	case m.Thanos.Downsample.Resolution > 0:
+		return nil, &LeftOut{fmt.Errorf("%s is downsampled by Thanos, so it has no samples: import the blocks that it was made of", dir)}
+	case m.MinTime >= m.MaxTime:
+		return nil, fmt.Errorf("%s has a damaged meta.json: it ends at %d and begins at %d", dir, m.MaxTime, m.MinTime)
+	}
+	// Names that begin with __ are those of Mimir, about the block and not about its series.
+	maps.DeleteFunc(b.meta.Thanos.Labels, func(name, _ string) bool { return strings.HasPrefix(name, "__") })
+	b.external = labels.FromMap(b.meta.Thanos.Labels)
+	b.key = b.external.String()
+	return b, nil
+}
+
+// openBlock returns a block, opened once. The error is a sentence.
+func (b *Blocks) openBlock(of *block) (*tsdb.Block, error) {
+	if opened, ok := b.open[of]; ok {
+		return opened, nil
+	}
+	if of.err != nil {
+		return nil, of.err
+	}
+	opened, err := tsdb.OpenBlock(slog.New(slog.DiscardHandler), of.dir, nil, nil)
+	if err != nil {
+		of.err = fmt.Errorf("block %s is damaged, or gone: %w", of.dir, err)
+		return nil, of.err
+	}
+	b.open[of] = opened
+	return opened, nil
+}
+
+// Open implements Source. One unit may be open at a time, and no earlier one follows a later one.
+func (b *Blocks) Open(ctx context.Context, u Unit) (*Reading, error) {
+	for of, opened := range b.open {
+		if of.meta.MaxTime <= u.Start {
+			delete(b.open, of)
+			if err := opened.Close(); err != nil {
+				return nil, err
+			}
+		}
+	}
+	r := new(Reading)
+	var queriers []storage.ChunkQuerier
+	r.Close = func() (err error) {
+		for _, q := range queriers {
+			err = errors.Join(err, q.Close())
+		}
+		return err
+	}
+	// Blocks with other external labels have other series.
+	groups := make(map[string][]storage.ChunkSeriesSet)
+	external := make(map[string]labels.Labels)
+	for _, of := range b.all {
+		if of.meta.MinTime >= u.Limit || of.meta.MaxTime <= u.Start {
+			continue
+		}
+		opened, err := b.openBlock(of)
+		var q storage.ChunkQuerier
+		if err == nil {
+			q, err = tsdb.NewBlockChunkQuerier(opened, u.Start, u.Limit-1)
+		}
+		if err != nil {
+			r.Damaged = append(r.Damaged, err)
+			continue
+		}
+		queriers = append(queriers, q)
+		external[of.key] = of.external
+		hints := &storage.SelectHints{Start: u.Start, End: u.Limit - 1, DisableTrimming: true}
+		for _, ms := range b.sel.selectors() {
+			if ms, ok := withoutExternal(ms, of.external); ok {
+				groups[of.key] = append(groups[of.key], q.Select(ctx, true, hints, ms...))
+			}
+		}
+	}
+	all := &chain{}
+	for _, key := range slices.Sorted(maps.Keys(groups)) {
+		all.sets = append(all.sets, mergeSets(groups[key]))
+		all.external = append(all.external, external[key])
+	}
+	r.ChunkSeriesSet = all
+	return r, nil
+}
+
+// Close implements Source.
+func (b *Blocks) Close() (err error) {
+	for _, opened := range b.open {
+		err = errors.Join(err, opened.Close())
+	}
+	return err
+}
+
+// selectors returns the selectors, at least one.
+func (s Selection) selectors() [][]*labels.Matcher {
+	if len(s.Matchers) > 0 {
+		return s.Matchers
+	}
+	name, value := index.AllPostingsKey()
+	return [][]*labels.Matcher{{labels.MustNewMatcher(labels.MatchEqual, name, value)}}
+}
+
+// withoutExternal returns the matchers on labels that are not external. It is not ok if one does not match an external label.
+func withoutExternal(ms []*labels.Matcher, external labels.Labels) (rest []*labels.Matcher, ok bool) {
+	for _, m := range ms {
+		switch {
+		case !external.Has(m.Name):
+			rest = append(rest, m)
+		case !m.Matches(external.Get(m.Name)):
+			return nil, false
+		}
+	}
+	if len(rest) == 0 {
+		return Selection{}.selectors()[0], true
+	}
+	return rest, true
+}
+
+// mergeSets returns the series of sets, each once.
+func mergeSets(sets []storage.ChunkSeriesSet) storage.ChunkSeriesSet {
+	if len(sets) == 1 {
+		return sets[0]
+	}
+	return storage.NewMergeChunkSeriesSet(sets, 0, storage.NewCompactingChunkSeriesMerger(storage.ChainedSeriesMerge))
+}
+
+// A chain is one set after the other, each with its external labels.
+type chain struct {
+	storage.ChunkSeriesSet
+	sets     []storage.ChunkSeriesSet
+	external []labels.Labels
+	at       int
+}
+
+// Next implements storage.ChunkSeriesSet.
+func (c *chain) Next() bool {
+	for ; c.at < len(c.sets); c.at++ {
+		if c.sets[c.at].Next() {
+			return true
+		}
+		if c.sets[c.at].Err() != nil {
+			return false
+		}
+	}
+	return false
+}
+
+// At implements storage.ChunkSeriesSet.
+func (c *chain) At() storage.ChunkSeries {
+	s, external := c.sets[c.at].At(), c.external[c.at]
+	if external.IsEmpty() {
+		return s
+	}
+	b := labels.NewBuilder(s.Labels())
+	external.Range(func(l labels.Label) { b.Set(l.Name, l.Value) })
+	return &storage.ChunkSeriesEntry{Lset: b.Labels(), ChunkIteratorFn: s.Iterator}
+}
+
+// Err implements storage.ChunkSeriesSet.
+func (c *chain) Err() error {
+	if c.at < len(c.sets) {
+		return c.sets[c.at].Err()
+	}
+	return nil
+}

@@ -1,0 +1,184 @@
+package history
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/prometheus/prometheus/prompb"
+	"github.com/prometheus/prometheus/storage"
+	"github.com/prometheus/prometheus/storage/remote"
+	"github.com/prometheus/prometheus/tsdb/chunks"
+
+	"github.com/promtable/promtable/remote/engine/backfill"
+)
+
+const (
+	// sendBytes is about how many bytes a request has.
+	sendBytes = 4 << 20
+	// requestTimeout is longer than handleTimeout.
+	requestTimeout = 3 * time.Minute
+	// sendAttempts is how often a request is sent that the adapter does not answer, or answers to try again. The pause doubles up to
+	// maxSendPause.
+	sendAttempts = 12
+	maxSendPause = 30 * time.Second
+	// maxAnswer bounds an answer, in bytes.
+	maxAnswer = 16 << 20
+)
+
+// Client is a running adapter as a Target. A request that fails for a time is sent again.
+type Client struct {
+	url    string
+	client *http.Client
+	// pause replaces the pause between two attempts in tests.
+	pause func(ctx context.Context, d time.Duration) error
+}
+
+// NewClient returns a client of the adapter at a URL such as http://localhost:9201, of which the import uses Path.
+func NewClient(base string) *Client {
+	return &Client{url: strings.TrimSuffix(base, "/") + Path, client: &http.Client{Timeout: requestTimeout}, pause: pause}
+}
+
+// Close closes idle connections.
+func (c *Client) Close() { c.client.CloseIdleConnections() }
+
+// Done implements Target.
+func (c *Client) Done(ctx context.Context, id string) ([]string, error) {
+	var found units
+	err := c.do(ctx, http.MethodGet, url.Values{"id": {id}}, nil, &found)
+	return found.Units, err
+}
+
+// SetDone implements Target.
+func (c *Client) SetDone(ctx context.Context, id string, done []string) error {
+	body, err := json.Marshal(units{done})
+	if err != nil {
+		return err
+	}
+	return c.do(ctx, http.MethodPut, url.Values{"id": {id}}, body, new(units))
+}
+
+// NewWriter implements Target.
+func (c *Client) NewWriter(_ context.Context, u Unit) (Writer, error) {
+	w := &clientWriter{client: c, params: url.Values{"start": {strconv.FormatInt(u.Start, 10)}, "limit": {strconv.FormatInt(u.Limit, 10)}}}
+	w.frames = remote.NewChunkedWriter(&w.body, noFlusher{})
+	return w, nil
+}
+
+// do sends a request until it is answered, and decodes the answer.
+func (c *Client) do(ctx context.Context, method string, params url.Values, body []byte, result any) error {
+	wait := firstPause
+	for n := 1; ; n++ {
+		again, err := c.try(ctx, method, params, body, result)
+		if err == nil || !again || n == sendAttempts || ctx.Err() != nil {
+			return err
+		}
+		if err := c.pause(ctx, wait); err != nil {
+			return err
+		}
+		wait = min(2*wait, maxSendPause)
+	}
+}
+
+// try sends a request once, and says whether to send it again.
+func (c *Client) try(ctx context.Context, method string, params url.Values, body []byte, result any) (again bool, err error) {
+	req, err := http.NewRequestWithContext(ctx, method, c.url+"?"+params.Encode(), bytes.NewReader(body))
+	if err != nil {
+		return false, err
+	}
+	resp, err := c.client.Do(req)
+	if err != nil {
+		return true, err
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+	if err != nil {
+		return true, err
+	}
+	switch {
+	case resp.StatusCode == http.StatusOK:
+		return false, json.Unmarshal(text, result)
+	case resp.StatusCode == http.StatusNotFound:
+		return false, fmt.Errorf("%s is no adapter with --web.enable-admin-api", req.URL.Redacted())
+	}
+	return resp.StatusCode >= 500, fmt.Errorf("%s %s: %s: %s", method, req.URL.Redacted(), resp.Status, bytes.TrimSpace(text))
+}
+
+// A clientWriter sends the series of a unit.
+type clientWriter struct {
+	client *Client
+	params url.Values
+	body   bytes.Buffer
+	frames *remote.ChunkedWriter
+	counts backfill.Counts
+	it     chunks.Iterator
+}
+
+// noFlusher is for upstream's writer, which flushes after each frame.
+type noFlusher struct{}
+
+func (noFlusher) Flush() {}
+
+// Write implements Writer.
+func (w *clientWriter) Write(ctx context.Context, s storage.ChunkSeries) error {
+	series := prompb.ChunkedSeries{Labels: prompb.FromLabels(s.Labels(), nil)}
+	w.it = s.Iterator(w.it)
+	for w.it.Next() {
+		c := w.it.At()
+		series.Chunks = append(series.Chunks, prompb.Chunk{MinTimeMs: c.MinTime, MaxTimeMs: c.MaxTime, Type: prompb.Chunk_Encoding(c.Chunk.Encoding()), Data: c.Chunk.Bytes()})
+	}
+	damage := w.it.Err()
+	if damage != nil && temporaryOf(damage) == nil {
+		damage = &DamageError{damage}
+	}
+	if len(series.Chunks) > 0 {
+		frame, err := (&prompb.ChunkedReadResponse{ChunkedSeries: []*prompb.ChunkedSeries{&series}}).Marshal()
+		if err == nil {
+			_, err = w.frames.Write(frame)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if w.body.Len() < sendBytes {
+		return damage
+	}
+	err := w.send(ctx)
+	if err != nil && !errors.As(err, new(*RefusedError)) {
+		return err
+	}
+	return errors.Join(damage, err)
+}
+
+// Flush implements Writer.
+func (w *clientWriter) Flush(ctx context.Context) error {
+	if w.body.Len() == 0 {
+		return nil
+	}
+	return w.send(ctx)
+}
+
+// Counts implements Writer.
+func (w *clientWriter) Counts() backfill.Counts { return w.counts }
+
+// send sends what is there. A RefusedError is about some of its series; the others are stored.
+func (w *clientWriter) send(ctx context.Context) error {
+	var a answer
+	if err := w.client.do(ctx, http.MethodPost, w.params, w.body.Bytes(), &a); err != nil {
+		return err
+	}
+	w.body.Reset()
+	w.counts.Add(a.Counts)
+	if a.Refused > 0 {
+		return &RefusedError{Err: fmt.Errorf("%d series, such as %s", a.Refused, strings.Join(a.Reasons, "; ")), Series: a.Refused}
+	}
+	return nil
+}

@@ -1,0 +1,472 @@
+// Package history imports samples of other systems: it reads them from a Source, in units of time that are done one after the other, and
+// writes them to a Target.
+//
+//	Import        units, workers, what is done already      history.go
+//	Blocks        blocks of a TSDB in a directory           blocks.go
+//	OpenMetrics   text with timestamps                      openmetrics.go
+//	RemoteRead    a server with remote read                 remoteread.go
+//	VictoriaMetrics  its export of JSON lines               victoria.go
+//	Store         the target in this process                store.go
+//	Client        a running adapter as a target             client.go
+//	Handler       what it answers there                     handler.go
+//
+// A unit is done when all its samples are durable. Then the target notes its ID, so that the next import of the same source does not read
+// it again. To write a unit twice changes nothing: units end where windows end, so the same samples make the same chunks, whatever blocks
+// or answers they come from.
+package history
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-kit/log"
+	"github.com/go-kit/log/level"
+	"github.com/prometheus/prometheus/storage"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/promtable/promtable/remote/engine/backfill"
+	"github.com/promtable/promtable/series"
+)
+
+// UnitSpan is how long a unit of blocks is, in milliseconds, aligned: 16 windows, 37 hours. So a row is written once for each 37 hours, and
+// what an interrupted import reads again is bounded.
+const UnitSpan = 16 * series.Window
+
+// A Unit is a part of a source: the samples in [Start, Limit), in milliseconds.
+type Unit struct {
+	// ID changes if the unit has other samples.
+	ID           string
+	Start, Limit int64
+	// Samples is about how many there are, or 0 if that is not known.
+	Samples int64
+}
+
+// newUnit returns a unit whose ID is of its times and of these texts.
+func newUnit(start, limit, samples int64, texts ...string) Unit {
+	return Unit{ID: Digest(append([]string{fmt.Sprint(start, limit)}, texts...)...), Start: start, Limit: limit, Samples: samples}
+}
+
+// Digest returns a short name of texts.
+func Digest(texts ...string) string {
+	h := sha256.New()
+	for _, text := range texts {
+		fmt.Fprintf(h, "%d %s", len(text), text)
+	}
+	return hex.EncodeToString(h.Sum(nil)[:8])
+}
+
+// A Source has samples.
+type Source interface {
+	// Units returns its parts, in order of time. What cannot be read is in damaged, each error a sentence for operators.
+	Units(ctx context.Context) (units []Unit, damaged []error, err error)
+	// Open opens a unit, which the caller closes. Its series may have samples outside of the unit. After a Temporary error, also one of the
+	// set or its series, the unit may be opened again.
+	Open(ctx context.Context, u Unit) (*Reading, error)
+	// Parallel says that several units are to be read at once, each by one worker: the source is slow to answer.
+	Parallel() bool
+	// Close releases what the source holds.
+	Close() error
+}
+
+// A Reading is an open unit.
+type Reading struct {
+	storage.ChunkSeriesSet
+	// Damaged are errors about parts of the unit that are left out.
+	Damaged []error
+	Close   func() error
+}
+
+// A Target stores samples. It is safe for concurrent use.
+type Target interface {
+	// Done returns the IDs of the units of an import that are stored.
+	Done(ctx context.Context, id string) ([]string, error)
+	// SetDone notes them.
+	SetDone(ctx context.Context, id string, units []string) error
+	// NewWriter returns a writer for a unit.
+	NewWriter(ctx context.Context, u Unit) (Writer, error)
+}
+
+// A Writer stores the samples of a unit. It is not safe for concurrent use.
+type Writer interface {
+	// Write takes a series, and leaves out its samples that are not of the unit. A RefusedError and a DamageError are about this series,
+	// others end the writer.
+	Write(ctx context.Context, s storage.ChunkSeries) error
+	// Flush returns when all is durable.
+	Flush(ctx context.Context) error
+	// Counts returns what became of all samples so far.
+	Counts() backfill.Counts
+}
+
+// A DamageError is about samples that cannot be read. The others of the series are stored.
+type DamageError struct{ Err error }
+
+// Error implements error.
+func (e *DamageError) Error() string { return e.Err.Error() }
+
+// Unwrap implements error.
+func (e *DamageError) Unwrap() error { return e.Err }
+
+// A RefusedError is about series that can never be stored. All others are.
+type RefusedError struct {
+	Err error
+	// Series is how many.
+	Series int
+}
+
+// Error implements error.
+func (e *RefusedError) Error() string { return e.Err.Error() }
+
+// Unwrap implements error.
+func (e *RefusedError) Unwrap() error { return e.Err }
+
+// A LeftOut error says why a part of a source is not imported, though nothing is wrong with it.
+type LeftOut struct{ Err error }
+
+// Error implements error.
+func (e *LeftOut) Error() string { return e.Err.Error() }
+
+// Unwrap implements error.
+func (e *LeftOut) Unwrap() error { return e.Err }
+
+// A Temporary error may be gone at the next attempt.
+type Temporary struct{ Err error }
+
+// Error implements error.
+func (e *Temporary) Error() string { return e.Err.Error() }
+
+// Unwrap implements error.
+func (e *Temporary) Unwrap() error { return e.Err }
+
+const (
+	// attempts is how often a unit is begun if its source fails, with pauses that double.
+	attempts   = 5
+	firstPause = time.Second
+	// maxSentences is how many sentences about damage are logged.
+	maxSentences = 20
+)
+
+// Config says what an Import does. Source and Target are required.
+type Config struct {
+	Source Source
+	Target Target
+	// ID names what is imported: source and options. What an earlier import of the same ID has done is left out.
+	ID string
+	// Workers is how many series are written at once. 0 is 1.
+	Workers int
+	// SamplesPerSecond bounds the rate. 0 is no limit.
+	SamplesPerSecond float64
+	// Logger may be nil.
+	Logger log.Logger
+	// pause replaces the pause between two attempts in tests.
+	pause func(ctx context.Context, d time.Duration) error
+}
+
+// An Import copies a source to a target.
+type Import struct {
+	cfg   Config
+	began time.Time
+
+	// mu guards what follows.
+	mu       sync.Mutex
+	progress Progress
+	done     []string
+	paced    atomic.Int64
+}
+
+// Progress says how far an import is.
+type Progress struct {
+	// Counts are those of all units, but Series is the most that a unit has.
+	backfill.Counts
+	// Units is how many there are to do, Finished how many are done, Skipped how many were done before.
+	Units, Finished, Skipped int
+	// Expected is about how many samples the units to do have. 0 is not known.
+	Expected int64
+	// Read is how many of their samples, taken or not, were read.
+	Read int64
+	// Refused is how many series can never be stored, counted in each unit.
+	Refused int
+	// Damaged is how many parts of the source could not be read. They are tried again by the next import.
+	Damaged int
+}
+
+// New returns an import, which does nothing before Run.
+func New(cfg Config) *Import {
+	if cfg.Logger == nil {
+		cfg.Logger = log.NewNopLogger()
+	}
+	if cfg.pause == nil {
+		cfg.pause = pause
+	}
+	cfg.Workers = max(cfg.Workers, 1)
+	return &Import{cfg: cfg}
+}
+
+// Progress returns how far the import is. It may be called while Run runs.
+func (i *Import) Progress() Progress {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.progress
+}
+
+// Run imports all units that are not done, oldest first, until ctx ends.
+func (i *Import) Run(ctx context.Context) error {
+	units, damaged, err := i.cfg.Source.Units(ctx)
+	for _, err := range damaged {
+		i.addDamage(err)
+	}
+	if err != nil {
+		return err
+	}
+	if i.done, err = i.cfg.Target.Done(ctx, i.cfg.ID); err != nil {
+		return fmt.Errorf("read what is imported already: %w", err)
+	}
+	todo := slices.DeleteFunc(slices.Clone(units), func(u Unit) bool { return slices.Contains(i.done, u.ID) })
+	i.mu.Lock()
+	i.progress.Units, i.progress.Skipped = len(todo), len(units)-len(todo)
+	for _, u := range todo {
+		i.progress.Expected += u.Samples
+	}
+	i.mu.Unlock()
+	i.began = time.Now()
+	group, groupCtx := errgroup.WithContext(ctx)
+	group.SetLimit(1)
+	workers := i.cfg.Workers
+	if i.cfg.Source.Parallel() {
+		group.SetLimit(workers)
+		workers = 1
+	}
+	for _, u := range todo {
+		if groupCtx.Err() != nil {
+			break
+		}
+		group.Go(func() error { return i.runUnit(groupCtx, u, workers) })
+	}
+	return errors.Join(group.Wait(), ctx.Err())
+}
+
+// runUnit imports a unit, and begins it again while the source fails for a time.
+func (i *Import) runUnit(ctx context.Context, u Unit, workers int) error {
+	wait := firstPause
+	for n := 1; ; n++ {
+		var counted attempt
+		isWhole, err := i.tryUnit(ctx, u, workers, &counted)
+		if temporaryOf(err) != nil && n < attempts && ctx.Err() == nil {
+			i.forget(&counted)
+			level.Warn(i.cfg.Logger).Log("msg", "a part of the import failed, trying again", "part", u, "pause", wait, "err", err)
+			if err := i.cfg.pause(ctx, wait); err != nil {
+				return err
+			}
+			wait *= 2
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("import %s: %w", u, err)
+		}
+		return i.finish(ctx, u, isWhole)
+	}
+}
+
+// An attempt is what was counted of a unit so far.
+type attempt struct {
+	mu     sync.Mutex
+	counts backfill.Counts
+}
+
+// forget takes what an attempt has counted out of the progress: the next one counts it again.
+func (i *Import) forget(a *attempt) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.counts.Negate()
+	i.count(backfill.Counts{}, a.counts)
+}
+
+// finish notes a unit that is stored, unless a part of it could not be read.
+func (i *Import) finish(ctx context.Context, u Unit, isWhole bool) error {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.progress.Finished++
+	level.Debug(i.cfg.Logger).Log("msg", "imported a part", "part", u, "finished", i.progress.Finished, "of", i.progress.Units)
+	if !isWhole {
+		return nil
+	}
+	i.done = append(i.done, u.ID)
+	if err := i.cfg.Target.SetDone(ctx, i.cfg.ID, i.done); err != nil {
+		return fmt.Errorf("note that %s is imported: %w", u, err)
+	}
+	return nil
+}
+
+// tryUnit imports a unit. It returns false if a part of it could not be read.
+func (i *Import) tryUnit(ctx context.Context, u Unit, workers int, counted *attempt) (isWhole bool, err error) {
+	r, err := i.cfg.Source.Open(ctx, u)
+	if err != nil {
+		return false, err
+	}
+	defer func() { err = errors.Join(err, r.Close()) }()
+	for _, err := range r.Damaged {
+		i.addDamage(err)
+	}
+	var damaged atomic.Bool
+	damaged.Store(len(r.Damaged) > 0)
+	group, workCtx := errgroup.WithContext(ctx)
+	todo := make(chan storage.ChunkSeries, workers)
+	for range workers {
+		group.Go(func() error {
+			isWhole, err := i.work(workCtx, u, todo, counted)
+			if !isWhole {
+				damaged.Store(true)
+			}
+			return err
+		})
+	}
+	func() {
+		defer close(todo)
+		for r.Next() {
+			select {
+			case todo <- r.At():
+			case <-workCtx.Done():
+				return
+			}
+		}
+	}()
+	if err := group.Wait(); err != nil {
+		return false, err
+	}
+	if err := errors.Join(ctx.Err(), temporaryOf(r.Err())); err != nil {
+		return false, err
+	}
+	if err := r.Err(); err != nil {
+		i.addDamage(err)
+		damaged.Store(true)
+	}
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.progress.Series = max(i.progress.Series, counted.counts.Series)
+	return !damaged.Load(), nil
+}
+
+// temporaryOf returns err if it is a Temporary.
+func temporaryOf(err error) error {
+	if errors.As(err, new(*Temporary)) {
+		return err
+	}
+	return nil
+}
+
+// work writes series until there are no more, and flushes. It adds what became of them to all, and returns false if
+// some samples could not be read.
+func (i *Import) work(ctx context.Context, u Unit, todo <-chan storage.ChunkSeries, all *attempt) (isWhole bool, err error) {
+	w, err := i.cfg.Target.NewWriter(ctx, u)
+	if err != nil {
+		return false, err
+	}
+	isWhole = true
+	var counted backfill.Counts
+	count := func() (read int64) { read, counted = i.count(counted, w.Counts()); return read }
+	defer func() {
+		count()
+		all.mu.Lock()
+		defer all.mu.Unlock()
+		all.counts.Add(counted)
+	}()
+	for s := range todo {
+		err := w.Write(ctx, s)
+		isRefused, isDamaged := i.addRefused(err), errors.As(err, new(*DamageError))
+		if err != nil && !isRefused && !isDamaged {
+			return false, err
+		}
+		if isDamaged {
+			isWhole = false
+			i.addDamage(err)
+		}
+		if err := i.pace(ctx, count()); err != nil {
+			return false, err
+		}
+	}
+	if err := ctx.Err(); err != nil {
+		return false, err
+	}
+	if err := w.Flush(ctx); err != nil && !i.addRefused(err) {
+		return false, err
+	}
+	return isWhole, nil
+}
+
+// count adds what was counted since before to the progress, and returns how many samples that were, and now.
+func (i *Import) count(before, now backfill.Counts) (read int64, counted backfill.Counts) {
+	diff := before
+	diff.Negate()
+	diff.Add(now)
+	read = diff.Samples + diff.Old + diff.Future + diff.Invalid
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	diff.Series = 0
+	i.progress.Counts.Add(diff)
+	i.progress.Read += read
+	return read, now
+}
+
+// pace waits until n more samples may have been read.
+func (i *Import) pace(ctx context.Context, n int64) error {
+	if i.cfg.SamplesPerSecond <= 0 {
+		return nil
+	}
+	due := time.Duration(float64(i.paced.Add(n)) / i.cfg.SamplesPerSecond * float64(time.Second))
+	return i.cfg.pause(ctx, due-time.Since(i.began))
+}
+
+// addDamage counts a part of the source that cannot be read, and logs it.
+func (i *Import) addDamage(err error) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if errors.As(err, new(*LeftOut)) {
+		level.Info(i.cfg.Logger).Log("msg", "a part of the source is left out", "reason", err)
+		return
+	}
+	if i.progress.Damaged++; i.progress.Damaged <= maxSentences {
+		level.Warn(i.cfg.Logger).Log("msg", "a part of the source cannot be read, and is left out", "err", err)
+	}
+}
+
+// addRefused counts series that can never be stored, and logs it. It returns false if err is about something else.
+func (i *Import) addRefused(err error) bool {
+	var refused *RefusedError
+	if !errors.As(err, &refused) {
+		return false
+	}
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.progress.Refused < maxSentences {
+		level.Warn(i.cfg.Logger).Log("msg", "a series can never be stored, and is left out", "err", err)
+	}
+	i.progress.Refused += refused.Series
+	return true
+}
+
+// String names the times of a unit.
+func (u Unit) String() string {
+	text := func(t int64) string { return time.UnixMilli(t).UTC().Format(time.RFC3339) }
+	return text(u.Start) + " to " + text(u.Limit)
+}
+
+// pause waits, and returns early with its error when ctx ends.
+func pause(ctx context.Context, d time.Duration) error {
+	if d <= 0 {
+		return ctx.Err()
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

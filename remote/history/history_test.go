@@ -1,0 +1,412 @@
+package history
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/go-kit/log"
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/model/value"
+	"github.com/prometheus/prometheus/storage"
+	"github.com/prometheus/prometheus/tsdb/chunkenc"
+	"go.uber.org/goleak"
+
+	"github.com/promtable/promtable/bucketstore"
+	"github.com/promtable/promtable/bucketstore/meta"
+	"github.com/promtable/promtable/bucketstore/pebble"
+	"github.com/promtable/promtable/remote/engine"
+	"github.com/promtable/promtable/remote/request"
+	"github.com/promtable/promtable/series"
+)
+
+// TestMain wants no goroutine to outlive the tests.
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// start is where the first unit of the tests begins.
+const start = int64(12_000) * UnitSpan
+
+func now() time.Time { return time.UnixMilli(start + 100*UnitSpan) }
+
+// newStore returns a target over an embedded store.
+func newStore(t *testing.T) *Store {
+	t.Helper()
+	rows, err := pebble.Open(pebble.Config{Dir: t.TempDir(), Tables: bucketstore.Tables(bucketstore.Retention{}), CacheBytes: 4 << 20, MemTableBytes: 4 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	schema, err := series.NewSchema(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	about, err := meta.Open(t.Context(), rows, schema, now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, err := engine.New(engine.Config{Store: rows, Appender: bucketstore.NewDirect(rows, schema, now, nil), Schema: schema, Now: now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := errors.Join(e.Close(context.Background()), rows.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	return &Store{Engine: e, Meta: about}
+}
+
+// read returns all floats of a store, as text.
+func read(t *testing.T, s *Store) (all []string) {
+	t.Helper()
+	set, err := s.Engine.Select(t.Context(), engine.Query{Mint: 0, Maxt: math.MaxInt64, Matchers: Selection{}.named()[0]})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for set.Next() {
+		for it := set.At().Iterator(nil); it.Next(); {
+			for c := it.At().Chunk.Iterator(nil); c.Next() == chunkenc.ValFloat; {
+				at, v := c.At()
+				all = append(all, fmt.Sprintf("%s %d %x", set.At().Labels(), at-start, math.Float64bits(v)))
+			}
+		}
+	}
+	if err := set.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+func text(ls string, t int64, v float64) string {
+	return fmt.Sprintf("%s %d %x", ls, t, math.Float64bits(v))
+}
+
+// all selects everything from start on.
+func all() Selection { return Selection{Mint: start, Maxt: start + 3*UnitSpan - 1} }
+
+// noPause notes pauses.
+type noPause struct {
+	mu     sync.Mutex
+	pauses []time.Duration
+}
+
+func (p *noPause) pause(ctx context.Context, d time.Duration) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if d > 0 {
+		p.pauses = append(p.pauses, d)
+	}
+	return ctx.Err()
+}
+
+// run imports a source with a pause that takes no time.
+func run(t *testing.T, source Source, target Target) (Progress, *noPause, error) {
+	t.Helper()
+	p := new(noPause)
+	i := New(Config{Source: source, Target: target, ID: "test", Workers: 2, pause: p.pause})
+	err := i.Run(t.Context())
+	return i.Progress(), p, err
+}
+
+// TestVictoriaMetrics: lines of an export come in, with all values that JSON does not know. A source that breaks off, or answers with an
+// error, is asked again, and each sample counts once.
+func TestVictoriaMetrics(t *testing.T) {
+	var requests atomic.Int64
+	lines := []string{
+		fmt.Sprintf(`{"metric":{"__name__":"a","x":"1"},"values":[1,null,"Infinity","-Infinity",2.5],"timestamps":[%d,%d,%d,%d,%d]}`, start, start+1, start+2, start+3, start+4),
+		fmt.Sprintf(`{"metric":{"__name__":"b"},"values":[3,2,1],"timestamps":[%d,%d,%d]}`, start+9, start+8, start+9),
+	}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/api/v1/export" || r.Header.Get("X") != "y" || r.PostFormValue("match[]") != `{__name__=~".+"}` {
+			http.Error(w, fmt.Sprintf("%s %v", r.URL, r.Form), http.StatusBadRequest)
+			return
+		}
+		if r.PostFormValue("start") != fmt.Sprint(start) {
+			return // the other units are empty
+		}
+		switch requests.Add(1) {
+		case 1:
+			http.Error(w, "not now", http.StatusServiceUnavailable)
+		case 2:
+			io.WriteString(w, lines[0]+"\n"+lines[1][:30])
+		default:
+			io.WriteString(w, strings.Join(lines, "\n\n"))
+		}
+	}))
+	defer server.Close()
+	s := newStore(t)
+	source := NewVictoriaMetrics(server.URL+"/", map[string]string{"X": "y"}, all())
+	defer source.Close()
+	p, pauses, err := run(t, source, s)
+	if err != nil || p.Units != 3 || p.Finished != 3 || p.Samples != 7 || p.Read != 7 {
+		t.Fatalf("%+v, %v", p, err)
+	}
+	if want := []time.Duration{firstPause, 2 * firstPause}; !slices.Equal(pauses.pauses, want) {
+		t.Errorf("pauses %v, want %v", pauses.pauses, want)
+	}
+	a, b := `{__name__="a", x="1"}`, `{__name__="b"}`
+	want := []string{
+		text(a, 0, 1), text(a, 1, math.Float64frombits(value.StaleNaN)), text(a, 2, math.Inf(1)), text(a, 3, math.Inf(-1)), text(a, 4, 2.5),
+		text(b, 8, 2), text(b, 9, 1),
+	}
+	if got := read(t, s); !slices.Equal(got, want) {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+	if p, _, err := run(t, source, s); err != nil || p.Units != 0 || p.Skipped != 3 {
+		t.Errorf("again: %+v, %v", p, err)
+	}
+}
+
+// TestSourceDies: a source that does not come back ends the import, and the next one goes on.
+func TestSourceDies(t *testing.T) {
+	dead := atomic.Bool{}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if dead.Load() && r.PostFormValue("start") != fmt.Sprint(start) {
+			panic(http.ErrAbortHandler)
+		}
+		fmt.Fprintf(w, `{"metric":{"__name__":"a"},"values":[1],"timestamps":[%s]}`, r.PostFormValue("start"))
+	}))
+	defer server.Close()
+	s := newStore(t)
+	source := NewVictoriaMetrics(server.URL, nil, all())
+	defer source.Close()
+	dead.Store(true)
+	if p, pauses, err := run(t, source, s); err == nil || p.Finished > 1 || len(pauses.pauses) < attempts-1 {
+		t.Fatalf("%+v, %v, %v", p, pauses.pauses, err)
+	}
+	dead.Store(false)
+	if p, _, err := run(t, source, s); err != nil || p.Finished+p.Skipped != 3 {
+		t.Fatalf("%+v, %v", p, err)
+	}
+	if got := read(t, s); len(got) != 3 {
+		t.Errorf("got %q", got)
+	}
+}
+
+// serve serves a store by HTTP.
+func serve(t *testing.T, s *Store, wrap func(http.Handler) http.Handler) *Client {
+	t.Helper()
+	server := httptest.NewServer(wrap(NewHandler(s, request.NewResponder(log.NewNopLogger(), now))))
+	t.Cleanup(server.Close)
+	c := NewClient(server.URL)
+	t.Cleanup(c.Close)
+	c.pause = new(noPause).pause
+	return c
+}
+
+// listSource has series in one unit.
+type listSource struct {
+	VictoriaMetrics
+	list []storage.ChunkSeries
+}
+
+func (s *listSource) Units(context.Context) ([]Unit, []error, error) {
+	return []Unit{newUnit(start, start+UnitSpan, 0)}, nil, nil
+}
+
+func (s *listSource) Open(context.Context, Unit) (*Reading, error) {
+	set := &listSet{list: s.list, at: -1}
+	return &Reading{ChunkSeriesSet: set, Close: func() error { return nil }}, nil
+}
+
+type listSet struct {
+	storage.ChunkSeriesSet
+	list []storage.ChunkSeries
+	at   int
+}
+
+func (s *listSet) Next() bool              { s.at++; return s.at < len(s.list) }
+func (s *listSet) At() storage.ChunkSeries { return s.list[s.at] }
+func (s *listSet) Err() error              { return nil }
+
+// line returns the series of a line of an export.
+func line(t *testing.T, metric map[string]string, times ...int64) storage.ChunkSeries {
+	t.Helper()
+	e := exported{Metric: metric, Timestamps: times, Values: make([]exportedValue, len(times))}
+	s, err := e.series()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// TestClient: an adapter that answers 503, or breaks off, gets a request again. Series that it refuses are named, and what lies outside
+// of the unit is left out.
+func TestClient(t *testing.T) {
+	s := newStore(t)
+	var posts atomic.Int64
+	c := serve(t, s, func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.Method == http.MethodPost {
+				switch posts.Add(1) {
+				case 1:
+					http.Error(w, "not now", http.StatusServiceUnavailable)
+					return
+				case 2:
+					next.ServeHTTP(httptest.NewRecorder(), r)
+					panic(http.ErrAbortHandler) // stored, and not answered
+				}
+			}
+			next.ServeHTTP(w, r)
+		})
+	})
+	source := &listSource{list: []storage.ChunkSeries{
+		line(t, map[string]string{"__name__": "a"}, start-1, start, start+UnitSpan-1, start+UnitSpan),
+		line(t, map[string]string{"x": "no name"}, start),
+		line(t, map[string]string{"__name__": "long", "x": strings.Repeat("y", 5000)}, start),
+	}}
+	p, _, err := run(t, source, c)
+	if err != nil || p.Samples != 2 || p.Refused != 2 || p.Damaged != 0 {
+		t.Fatalf("%+v, %v", p, err)
+	}
+	name := `{__name__="a"}`
+	if got, want := read(t, s), []string{text(name, 0, 0), text(name, UnitSpan-1, 0)}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if p, _, err := run(t, source, c); err != nil || p.Skipped != 1 || p.Units != 0 {
+		t.Errorf("again: %+v, %v", p, err)
+	}
+}
+
+// TestBadRequests: what is no request is a 400, and the client does not send it again.
+func TestBadRequests(t *testing.T) {
+	s := newStore(t)
+	c := serve(t, s, func(next http.Handler) http.Handler { return next })
+	for _, bad := range []struct{ method, params, body string }{
+		{http.MethodPost, "start=1&limit=x", ""},
+		{http.MethodPost, "start=1", ""},
+		{http.MethodPost, "start=1&limit=2", "no frame"},
+		{http.MethodPost, "start=1&limit=2", "\x05\x00\x00\x00\x00abcde"},
+		{http.MethodPut, "id=x", "no JSON"},
+	} {
+		req, err := http.NewRequestWithContext(t.Context(), bad.method, c.url+"?"+bad.params, strings.NewReader(bad.body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := c.client.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		if resp.StatusCode != http.StatusBadRequest {
+			t.Errorf("%+v: %s", bad, resp.Status)
+		}
+	}
+	damaged, err := chunkenc.FromData(chunkenc.EncHistogram, []byte("\x00\x05\x00\xff\xff\xff"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	bad := line(t, map[string]string{"__name__": "a"}, start).(*listSeries)
+	bad.chunks[0].Chunk = damaged
+	if _, pauses, err := run(t, &listSource{list: []storage.ChunkSeries{bad}}, c); err == nil || !strings.Contains(err.Error(), "400") || len(pauses.pauses) > 0 {
+		t.Errorf("a damaged chunk: %v, %v", err, pauses.pauses)
+	}
+	// In this process the others are stored.
+	good := line(t, map[string]string{"__name__": "b"}, start)
+	p, _, err := run(t, &listSource{list: []storage.ChunkSeries{bad, good}}, s)
+	if err != nil || p.Damaged != 1 || p.Samples != 1 {
+		t.Errorf("%+v, %v", p, err)
+	}
+	if p, _, err := run(t, &listSource{list: []storage.ChunkSeries{good}}, s); err != nil || p.Skipped != 0 {
+		t.Errorf("after damage: %+v, %v", p, err)
+	}
+}
+
+// TestPace: a rate bounds what is read.
+func TestPace(t *testing.T) {
+	p := new(noPause)
+	s := newStore(t)
+	times := make([]int64, 1000)
+	for i := range times {
+		times[i] = start + int64(i)
+	}
+	i := New(Config{
+		Source: &listSource{list: []storage.ChunkSeries{line(t, map[string]string{"__name__": "a"}, times...)}}, Target: s, SamplesPerSecond: 0.1, pause: p.pause,
+	})
+	if err := i.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if len(p.pauses) != 1 || p.pauses[0] < 2*time.Hour || p.pauses[0] > 10_000*time.Second {
+		t.Errorf("pauses %v", p.pauses)
+	}
+}
+
+// TestExternalLabels: series of Thanos' blocks get the labels of their block, and matchers see them. Downsampled blocks are left out.
+func TestExternalLabels(t *testing.T) {
+	text := filepath.Join(t.TempDir(), "text")
+	if err := os.WriteFile(text, fmt.Appendf(nil, "# TYPE a gauge\na{x=\"1\"} 1 %d\na{x=\"2\"} 2 %d\n# EOF\n", start/1000+1, start/1000+1), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	o, err := NewOpenMetrics(text, nil, Selection{Mint: 0, Maxt: math.MaxInt64 - 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer o.Close()
+	units, _, err := o.Units(t.Context())
+	if err != nil || len(units) != 1 {
+		t.Fatal(units, err)
+	}
+	if err := o.makeBlock(t.Context(), 0); err != nil {
+		t.Fatal(err)
+	}
+	made := o.block.all[0].dir
+	dir := t.TempDir()
+	plain, err := os.ReadFile(filepath.Join(made, "meta.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, thanos := range []string{
+		`{"labels":{"replica":"a","x":"9","__org_id__":"t"},"downsample":{"resolution":0}}`,
+		`{"labels":{"replica":"b"}}`,
+		`{"labels":{"replica":"c"},"downsample":{"resolution":300000}}`,
+	} {
+		id := o.block.all[0].meta.ULID
+		id[15] = byte(i)
+		to := filepath.Join(dir, id.String())
+		if err := os.CopyFS(to, os.DirFS(made)); err != nil {
+			t.Fatal(err)
+		}
+		changed := strings.Replace(string(plain), o.block.all[0].meta.ULID.String(), id.String(), 2)
+		changed = strings.TrimSuffix(strings.TrimSpace(changed), "}") + `,"thanos":` + thanos + "}"
+		if err := os.WriteFile(filepath.Join(to, "meta.json"), []byte(changed), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, test := range []struct {
+		matchers []*labels.Matcher
+		want     []string
+	}{
+		{nil, []string{`{__name__="a", replica="a", x="9"} 1000`, `{__name__="a", replica="b", x="1"} 1000`, `{__name__="a", replica="b", x="2"} 1000`}},
+		{[]*labels.Matcher{labels.MustNewMatcher(labels.MatchEqual, "replica", "b"), labels.MustNewMatcher(labels.MatchEqual, "x", "1")}, []string{`{__name__="a", replica="b", x="1"} 1000`}},
+		{[]*labels.Matcher{labels.MustNewMatcher(labels.MatchEqual, "replica", "c")}, nil},
+	} {
+		s := newStore(t)
+		sel := Selection{Mint: 0, Maxt: math.MaxInt64 - 1}
+		if test.matchers != nil {
+			sel.Matchers = [][]*labels.Matcher{test.matchers}
+		}
+		source := NewBlocks([]string{dir}, sel)
+		p, _, err := run(t, source, s)
+		if err := errors.Join(err, source.Close()); err != nil || p.Damaged > 0 {
+			t.Fatal(p, err)
+		}
+		var got []string
+		for _, line := range read(t, s) {
+			got = append(got, line[:strings.LastIndex(line, " ")])
+		}
+		if !slices.Equal(got, test.want) {
+			t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(test.want, "\n"))
+		}
+	}
+}

@@ -1,0 +1,78 @@
+package history
+
+import (
+	"context"
+	"errors"
+
+	"github.com/prometheus/prometheus/storage"
+	"github.com/prometheus/prometheus/tsdb/chunks"
+
+	"github.com/promtable/promtable/bucketstore/meta"
+	"github.com/promtable/promtable/remote/engine"
+	"github.com/promtable/promtable/remote/engine/backfill"
+)
+
+// Store is a Target in this process.
+type Store struct {
+	Engine *engine.Engine
+	Meta   *meta.Store
+}
+
+// Done implements Target.
+func (s *Store) Done(ctx context.Context, id string) ([]string, error) {
+	return s.Meta.Imported(ctx, id)
+}
+
+// SetDone implements Target.
+func (s *Store) SetDone(ctx context.Context, id string, units []string) error {
+	return s.Meta.SetImported(ctx, id, units)
+}
+
+// NewWriter implements Target.
+func (s *Store) NewWriter(ctx context.Context, u Unit) (Writer, error) {
+	w, err := s.Engine.History(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &storeWriter{Writer: w, unit: u}, nil
+}
+
+// A storeWriter writes to a backfill.Writer.
+type storeWriter struct {
+	*backfill.Writer
+	unit Unit
+	it   chunks.Iterator
+}
+
+// Write implements Writer.
+func (w *storeWriter) Write(ctx context.Context, s storage.ChunkSeries) error {
+	ls := s.Labels().WithoutEmpty()
+	if err := engine.CheckLabels(ls); err != nil {
+		return &RefusedError{err, 1}
+	}
+	to, err := w.Series(ls)
+	if err != nil {
+		return &RefusedError{err, 1}
+	}
+	w.it = s.Iterator(w.it)
+	var damage error
+	for w.it.Next() {
+		c := w.it.At()
+		switch err := to.AppendChunk(ctx, c.Chunk, w.unit.Start, w.unit.Limit); {
+		case errors.Is(err, backfill.ErrSamples):
+			damage = err
+		case err != nil:
+			return err
+		}
+	}
+	if err := to.Close(ctx); err != nil {
+		return err
+	}
+	if err := w.it.Err(); err != nil {
+		damage = err
+	}
+	if damage != nil && temporaryOf(damage) == nil {
+		damage = &DamageError{damage}
+	}
+	return damage
+}
