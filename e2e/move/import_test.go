@@ -194,10 +194,16 @@ func openMetrics(t *testing.T, days int) (dir string, p *harness.Prometheus, tex
 	}
 	p = startSource(t)
 	p.Kill(t)
-	if out, err := exec.Command(harness.PromtoolProgram(t), "tsdb", "create-blocks-from", "openmetrics", text, p.Data()).CombinedOutput(); err != nil {
+	createBlocks(t, text, p.Data())
+	return p.Data(), p.Again(t), text, first, last
+}
+
+// createBlocks makes blocks of text with promtool.
+func createBlocks(t *testing.T, text, dir string) {
+	t.Helper()
+	if out, err := exec.Command(harness.PromtoolProgram(t), "tsdb", "create-blocks-from", "openmetrics", text, dir).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	return p.Data(), p.Again(t), text, first, last
 }
 
 // TestImportStopped: an import that is killed, or stopped by Ctrl-C, goes on where it was, and all is there once.
