@@ -74,7 +74,7 @@ type options struct {
 	rollups bool
 	// rollupRows is how many rows a second are read to make them.
 	rollupRows float64
-	// adminAPI turns on the requests that delete samples.
+	// adminAPI turns on the requests that delete and import samples.
 	adminAPI bool
 	delete   deleteOptions
 	imports  importOptions
@@ -158,7 +158,7 @@ func (o *options) webFlags(app *kingpin.Application) {
 	o.given["web.listen-address"] = new(bool)
 	app.Flag("web.listen-address", "Address to listen on; host:0 takes a free port. Repeatable.").Default(":9201").IsSetByUser(o.given["web.listen-address"]).StringsVar(&o.listen)
 	app.Flag("web.config.file", "File that turns on TLS or basic auth, in the format of Prometheus' exporter-toolkit.").StringVar(&o.webConfig)
-	app.Flag("web.enable-admin-api", "Serve /api/v1/admin/tsdb/delete_series and clean_tombstones, which delete samples, and snapshot, which copies the embedded store.").BoolVar(&o.adminAPI)
+	app.Flag("web.enable-admin-api", "Serve /api/v1/admin/: tsdb/delete_series and tsdb/clean_tombstones, which delete samples, tsdb/snapshot, which copies the embedded store, and import, which takes samples of earlier times.").BoolVar(&o.adminAPI)
 	app.Flag("shutdown.timeout", "How long a stop waits for running requests.").Default("30s").DurationVar(&o.shutdownTimeout)
 }
 

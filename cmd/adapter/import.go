@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -108,7 +109,7 @@ func (o *options) source() (source history.Source, id string, err error) {
 		// Blocks have names of their own, so that those of another directory go on with the same import.
 		source = history.NewBlocks(i.dirs, sel)
 	case commandImportText:
-		source, err = history.NewOpenMetrics(i.file, os.Stdin, sel)
+		source, err = history.NewOpenMetrics(cmp.Or(i.file, "-"), os.Stdin, sel) // kingpin makes "" of "-"
 	case commandImportRead:
 		source, err = history.NewRemoteRead(i.from, i.headers, sel)
 		texts = append(texts, i.from)
