@@ -55,6 +55,7 @@ func (o *options) commands(app *kingpin.Application) {
 	o.snapshotCommands(app)
 	o.exportCommand(app)
 	o.dumpCommand(app)
+	o.copyCommand(app)
 }
 
 func (o *options) sealFlags(app *kingpin.Application) {

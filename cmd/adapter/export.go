@@ -145,9 +145,14 @@ func (e *exportOptions) selection(now time.Time) (sel export.Selection, err erro
 		sel.Maxt = now.UnixMilli()
 	}
 	if len(sel.Selectors) == 0 {
-		sel.Selectors = [][]*labels.Matcher{{labels.MustNewMatcher(labels.MatchRegexp, labels.MetricName, ".*")}}
+		sel.Selectors = allSeries()
 	}
 	return sel, nil
+}
+
+// allSeries returns selectors of all series.
+func allSeries() [][]*labels.Matcher {
+	return [][]*labels.Matcher{{labels.MustNewMatcher(labels.MatchRegexp, labels.MetricName, ".*")}}
 }
 
 // name tells selections apart.

@@ -67,6 +67,7 @@ type options struct {
 	snapshot  snapshotOptions
 	exports   exportOptions
 	dump      dumpOptions
+	copy      copyOptions
 
 	command string
 	seal    sealOptions

@@ -59,6 +59,7 @@ func main() {
 		commandSnapshot:     takeSnapshot,
 		commandRestore:      restoreSnapshot,
 
+		commandCopy:              copySamples,
 		commandDigest:            printDigest,
 		commandDump:              dumpRows,
 		commandExportBlocks:      exportSamples,

@@ -23,6 +23,7 @@ func TestDocumentedCommands(t *testing.T) {
 	p := startSource(t)
 	first := fill(t, p)
 	a := harness.StartAdapter(t, harness.Embedded(t), "--web.enable-admin-api")
+	b := harness.StartAdapter(t, harness.Embedded(t), "--web.enable-admin-api")
 	victoria := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprintf(w, `{"metric":{"__name__":"v"},"values":[1],"timestamps":[%s]}`, r.FormValue("start"))
 	}))
@@ -50,7 +51,7 @@ func TestDocumentedCommands(t *testing.T) {
 	}
 	replace := strings.NewReplacer(
 		"/prometheus/data/snapshots", filepath.Join(p.Data(), "snapshots"), "/thanos", filepath.Join(dir, "thanos"), "/mimir/tenant", filepath.Join(dir, "mimir"),
-		"http://localhost:9090", p.URL(""), "http://localhost:8080/prometheus", p.URL(""), "http://localhost:9201", a.URL(""), "http://localhost:8428", victoria.URL,
+		"http://localhost:9090", p.URL(""), "http://localhost:8080/prometheus", p.URL(""), "http://localhost:9201", a.URL(""), "http://localhost:9301", b.URL(""), "http://localhost:8428", victoria.URL,
 		"2026-01-01T00:00:00Z", harness.FormatSeconds(first), "--match=up", "--match=requests_total",
 	)
 	commands := regexp.MustCompile(`(?m)^    (.+)$`).FindAllStringSubmatch(string(page), -1)
@@ -67,7 +68,7 @@ func TestDocumentedCommands(t *testing.T) {
 		cmd := exec.CommandContext(t.Context(), "sh", "-c", line)
 		cmd.Dir, cmd.Env = dir, append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH"))
 		output, err := cmd.CombinedOutput()
-		if err != nil || strings.Contains(line, "adapter") && !regexp.MustCompile(`import(ed)? [1-9]\d* samples|msg=exported series=[1-9]`).Match(output) {
+		if err != nil || strings.Contains(line, "adapter") && !regexp.MustCompile(`import(ed)? [1-9]\d* samples|msg=exported series=[1-9]|msg=copied parts=[1-9]`).Match(output) {
 			t.Errorf("%s: %v\n%s", line, err, output)
 		}
 	}

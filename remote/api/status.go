@@ -34,9 +34,11 @@ type Status struct {
 }
 
 type statusAnswer struct {
-	Version        string    `json:"version"`
-	Started        time.Time `json:"started"`
-	Now            time.Time `json:"now"`
+	Version string    `json:"version"`
+	Started time.Time `json:"started"`
+	Now     time.Time `json:"now"`
+	// RawFrom is the time before which samples are gone, and only rollups are kept.
+	RawFrom        time.Time `json:"rawFrom"`
 	Backend        string    `json:"backend"`
 	Location       string    `json:"location"`
 	Format         int       `json:"format"`
@@ -115,6 +117,10 @@ func (a *API) serveStatus(w http.ResponseWriter, _ *http.Request) {
 		Format: s.Format, ResourceLabels: append([]string{}, s.ResourceLabels...), // not null
 		Tables:  []table{},
 		Metrics: map[string]float64{}, FailingRows: s.failingRows(),
+	}
+	answer.RawFrom = time.UnixMilli(0).UTC()
+	if a.cfg.Cut != nil {
+		answer.RawFrom = time.UnixMilli(a.cfg.Cut(answer.Now)).UTC()
 	}
 	for _, spec := range s.Tables {
 		t := table{Name: s.TablePrefix + spec.Table.String()}

@@ -1,0 +1,172 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"runtime"
+	"strings"
+	"time"
+
+	"github.com/alecthomas/kingpin/v2"
+	"github.com/go-kit/log"
+	"github.com/go-kit/log/level"
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/storage"
+
+	"github.com/promtable/promtable/remote/engine"
+	"github.com/promtable/promtable/remote/export"
+	"github.com/promtable/promtable/remote/history"
+)
+
+const commandCopy = "copy"
+
+// copyOptions are the flags of copy.
+type copyOptions struct {
+	deleteOptions // --match, --start, --end
+	from, to      string
+	concurrency   int
+}
+
+// copyAge is how old samples are at least that copy compares by default: senders have brought them to both.
+const copyAge = 10 * time.Minute
+
+func (o *options) copyCommand(app *kingpin.Application) {
+	c := app.Command(commandCopy, "Bring the samples of an adapter to another store: compares both, and writes what differs. Can be stopped and repeated at any time; ends with 0 if both have the same samples. --to is an adapter that serves; without it this process opens the store, which must be closed if it is embedded.")
+	v := &o.copy
+	c.Flag("from", "URL of the adapter that has the samples, such as http://localhost:9201.").Required().StringVar(&v.from)
+	c.Flag("to", "URL of the adapter that is to have them, with --web.enable-admin-api.").StringVar(&v.to)
+	c.Flag("match", "Selector of the series, such as 'up{job=\"x\"}'. Repeatable. Default: all.").StringsVar(&v.matches)
+	c.Flag("start", "From this time on: RFC 3339, or seconds since 1970.").Required().StringVar(&v.start)
+	c.Flag("end", "Up to this time, inclusive. Default: ten minutes ago.").StringVar(&v.end)
+	c.Flag("concurrency", "How many parts of 37 hours are compared at the same time. 0 is the number of CPUs.").Default("0").IntVar(&v.concurrency)
+}
+
+// copySamples runs copy.
+func copySamples(ctx context.Context, o *options, logger log.Logger) (err error) {
+	v := &o.copy
+	if v.concurrency < 0 {
+		return errors.New("--concurrency is negative")
+	}
+	var sel history.Selection
+	if sel.Matchers, sel.Mint, sel.Maxt, err = v.parse(); err != nil {
+		return err
+	}
+	if v.end == "" {
+		sel.Maxt = time.Now().Add(-copyAge).UnixMilli()
+	}
+	if err := checkCut(ctx, v.from, sel.Mint); err != nil {
+		return err
+	}
+	source, err := history.NewRemoteRead(readURL(v.from), nil, sel)
+	if err != nil {
+		return fmt.Errorf("--from=%s: %w", v.from, err)
+	}
+	defer func() { err = errors.Join(err, source.Close()) }()
+	from, err := remoteSource(readURL(v.from))
+	if err != nil {
+		return err
+	}
+	o.imports.url = v.to
+	target, closeTarget, err := openTarget(ctx, o, logger)
+	defer func() { err = errors.Join(err, closeTarget()) }()
+	if err != nil {
+		return err
+	}
+	to, err := targetSource(v.to, target)
+	if err != nil {
+		return err
+	}
+	report := &reporter{logger: logger, started: time.Now(), reported: time.Now()}
+	copied, err := history.Copy(ctx, history.CopyConfig{
+		Source: source, Selection: sel, Target: target, Same: same(sel, from, to), Logger: logger,
+		Workers: map[bool]int{true: runtime.GOMAXPROCS(0), false: v.concurrency}[v.concurrency == 0],
+	}, report.copied)
+	if err != nil {
+		return fmt.Errorf("copy: %w; the same command goes on", err)
+	}
+	level.Info(logger).Log("msg", "copied", "parts", copied.Units, "same", copied.Same, "written", copied.Written, "different", copied.Different, "samples", copied.Samples, "duration", time.Since(report.started))
+	if copied.Different > 0 {
+		return fmt.Errorf("%d of %d parts differ; adapter digest --by-series, for both, says where", copied.Different, copied.Units)
+	}
+	return nil
+}
+
+// readURL returns the URL of the remote read of an adapter.
+func readURL(base string) string { return strings.TrimSuffix(base, "/") + "/api/v1/read" }
+
+// targetSource returns what reads a target.
+func targetSource(to string, target history.Target) (export.Source, error) {
+	if to != "" {
+		return remoteSource(readURL(to))
+	}
+	e := target.(*history.Store).Engine
+	return func(ctx context.Context, mint, maxt int64, ms []*labels.Matcher) (storage.ChunkSeriesSet, error) {
+		return e.Select(ctx, engine.Query{Matchers: ms, Mint: mint, Maxt: maxt, Kept: true, Decoded: true, Passing: true})
+	}, nil
+}
+
+// same returns what compares two sources in a unit.
+func same(sel history.Selection, from, to export.Source) func(ctx context.Context, u history.Unit) (bool, error) {
+	selectors := sel.Matchers
+	if len(selectors) == 0 {
+		selectors = allSeries()
+	}
+	return func(ctx context.Context, u history.Unit) (bool, error) {
+		part := export.Selection{Selectors: selectors, Mint: u.Start, Maxt: u.Limit - 1}
+		a, err := export.Digest(ctx, from, part, nil)
+		if err != nil {
+			return false, fmt.Errorf("source: %w", err)
+		}
+		b, err := export.Digest(ctx, to, part, nil)
+		if err != nil {
+			return false, fmt.Errorf("target: %w", err)
+		}
+		return fmt.Sprint(a) == fmt.Sprint(b), nil
+	}
+}
+
+// checkCut refuses a start before which an adapter has only rollups: what it has of that time are not all samples.
+func checkCut(ctx context.Context, base string, start int64) error {
+	u, err := url.Parse(base)
+	if err != nil || u.Host == "" {
+		return fmt.Errorf("--from=%s: give the URL of an adapter, such as http://localhost:9201", base)
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.JoinPath("/api/v1/status/adapter").String(), nil)
+	if err != nil {
+		return err
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return fmt.Errorf("ask the source from when on it has samples: %w", err)
+	}
+	defer resp.Body.Close()
+	var answer struct{ Data struct{ RawFrom *time.Time } }
+	if err := json.NewDecoder(resp.Body).Decode(&answer); err != nil || answer.Data.RawFrom == nil {
+		return fmt.Errorf("--from=%s is no adapter of this version: use adapter import remote-read", base)
+	}
+	if cut := *answer.Data.RawFrom; cut.UnixMilli() > max(start, 0) {
+		return fmt.Errorf("--start is before %s, from when on the source has samples; before it has only rollups, which are not copied", cut.UTC().Format(time.RFC3339))
+	}
+	return nil
+}
+
+// A reporter logs how far a copy is.
+type reporter struct {
+	logger            log.Logger
+	started, reported time.Time
+}
+
+func (r *reporter) copied(c history.Copied) {
+	now := time.Now()
+	if now.Sub(r.reported) < reportInterval {
+		return
+	}
+	r.reported = now
+	done := c.Same + c.Written
+	left := time.Duration(float64(now.Sub(r.started)) * float64(c.Units-done) / max(float64(done), 1)).Round(time.Second)
+	level.Info(r.logger).Log("msg", "copying", "parts", done, "of", c.Units, "same", c.Same, "written", c.Written, "samples", c.Samples, "left", left)
+}

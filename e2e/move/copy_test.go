@@ -1,0 +1,93 @@
+package move
+
+import (
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/prometheus/prometheus/model/labels"
+
+	"github.com/promtable/promtable/e2e/harness"
+)
+
+// TestCopy: while a sender writes to two adapters, the history of the first is copied to the second. Both are killed meanwhile. Then both have the
+// same samples, bit for bit.
+func TestCopy(t *testing.T) {
+	dir, p, _, first, last := openMetrics(t, 12)
+	source := startSource(t)
+	firstOfAll := min(first, fill(t, source))
+	histograms := snapshot(t, source)
+	for _, open := range harness.Backends() {
+		b := open(t)
+		t.Run("embedded to "+b.Name, func(t *testing.T) { copyBetween(t, harness.Embedded(t), b, dir, histograms, firstOfAll) })
+	}
+	t.Run("bttest to embedded", func(t *testing.T) {
+		to := harness.Embedded(t)
+		copyBetween(t, harness.InProcess(t), to, dir, histograms, firstOfAll)
+		a := harness.StartAdapter(t, to)
+		q := harness.Query{Mint: first, Maxt: last, Matchers: harness.MustMatchers(t, "n", "=~", "1.")}
+		want, got := harness.MustRead(t, p.URL("/api/v1/read"), harness.Samples, q), harness.MustRead(t, a.URL("/read"), harness.Samples, q)
+		if diff := harness.DiffSeries(got, want); diff != "" {
+			t.Errorf("other than in Prometheus: %s", diff)
+		}
+		a.Terminate(t)
+	})
+}
+
+func copyBetween(t *testing.T, from, to harness.Backend, dir, histograms string, first int64) {
+	mustImport(t, from, "blocks", dir, histograms)
+	a := harness.StartAdapter(t, from)
+	b := harness.StartAdapter(t, to, "--web.enable-admin-api")
+	var stop atomic.Bool
+	sending := make(chan int64)
+	begin := harness.NowMillis()
+	go func() { // as Prometheus with two remote_write entries, each of which repeats what is not acknowledged
+		at := begin
+		for ; !stop.Load(); time.Sleep(20 * time.Millisecond) {
+			at++
+			series := []harness.SentSeries{harness.SeriesOf(labels.FromStrings("__name__", "live"), harness.PointAt(at, float64(at)))}
+			for _, to := range []*harness.Adapter{a, b} {
+				for {
+					answer, err := harness.RemoteWrite2().Send(t.Context(), to.URL("/write"), series)
+					if err == nil && answer.Status/100 == 2 || t.Context().Err() != nil {
+						break
+					}
+					time.Sleep(20 * time.Millisecond)
+				}
+			}
+		}
+		sending <- at
+	}()
+	words := []string{"copy", "--from=" + a.URL(""), "--to=" + b.URL(""), "--start=" + harness.FormatSeconds(first), "--concurrency=1"}
+	copying := harness.StartCommand(t, harness.Backend{}, words...)
+	b.Kill(t)
+	b.Rerun(t)
+	a.Kill(t)
+	a.Rerun(t)
+	copying.Kill(t)
+	mustRun(t, harness.Backend{}, words...)
+	stop.Store(true)
+	end := <-sending
+	// What senders have brought to both is the same, too.
+	output := mustRun(t, harness.Backend{}, append(words, "--end="+harness.FormatSeconds(end))...)
+	if !strings.Contains(output, "different=0") {
+		t.Errorf("a second copy:\n%s", output)
+	}
+	span := []string{"--start=" + harness.FormatSeconds(first), "--end=" + harness.FormatSeconds(end)}
+	want := digests(t, harness.Backend{}, slices.Concat(span, []string{"--url=" + a.URL("/api/v1/read")})...)
+	got := digests(t, harness.Backend{}, slices.Concat(span, []string{"--url=" + b.URL("/api/v1/read")})...)
+	if !slices.Equal(got, want) || len(want) < 12 {
+		t.Errorf("digests are\n%s, want\n%s", got, want)
+	}
+	q := harness.Query{Mint: begin, Maxt: end, Matchers: harness.MustMatchers(t, "__name__", "=", "live")}
+	if n := harness.CountPoints(harness.MustRead(t, b.URL("/read"), harness.Samples, q)); int64(n) != end-begin {
+		t.Errorf("%d of %d live samples", n, end-begin)
+	}
+	a.Terminate(t)
+	b.Terminate(t)
+	if code, output := harness.RunCommand(t, harness.Backend{}, words...); code == 0 || !strings.Contains(output, "ask the source") {
+		t.Errorf("without a source: %d\n%s", code, output)
+	}
+}

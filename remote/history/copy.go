@@ -1,0 +1,127 @@
+package history
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/go-kit/log"
+	"github.com/go-kit/log/level"
+	"golang.org/x/sync/errgroup"
+)
+
+// CopyConfig says what a Copy does. All but Workers and Logger is required.
+type CopyConfig struct {
+	// Source is read where both differ.
+	Source *RemoteRead
+	// Selection bounds what is copied.
+	Selection Selection
+	Target    Target
+	// Same compares source and target in the times of a unit.
+	Same func(ctx context.Context, u Unit) (bool, error)
+	// Workers is how many units are compared at once. 0 is 1.
+	Workers int
+	Logger  log.Logger
+}
+
+// Copied says what a Copy has done.
+type Copied struct {
+	// Same is how many units were the same before, Written in how many samples were written, and Different how many differ after that:
+	// their targets have samples that the source has not, or do not take all.
+	Units, Same, Written, Different int
+	// Samples is how many were written.
+	Samples int64
+}
+
+// Copy brings the samples of a source to a target: it compares both, unit by unit, writes what differs, and compares again. So it
+// goes on where it was, whatever interrupts it, and what senders write to both meanwhile is not in its way.
+func Copy(ctx context.Context, cfg CopyConfig, report func(Copied)) (Copied, error) {
+	units, _, err := unitsOf(cfg.Selection, UnitSpan)
+	if err != nil {
+		return Copied{}, err
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = log.NewNopLogger()
+	}
+	var mu sync.Mutex
+	all := Copied{Units: len(units)}
+	group, groupCtx := errgroup.WithContext(ctx)
+	group.SetLimit(max(cfg.Workers, 1))
+	for _, u := range units {
+		if groupCtx.Err() != nil {
+			break
+		}
+		group.Go(func() error {
+			one, err := cfg.copyUnit(groupCtx, u)
+			mu.Lock()
+			defer mu.Unlock()
+			all.Same += one.Same
+			all.Written += one.Written
+			all.Different += one.Different
+			all.Samples += one.Samples
+			report(all)
+			return err
+		})
+	}
+	return all, errors.Join(group.Wait(), ctx.Err())
+}
+
+// copyUnit makes a unit of the target that of the source.
+func (cfg *CopyConfig) copyUnit(ctx context.Context, u Unit) (c Copied, err error) {
+	isSame, err := cfg.same(ctx, u)
+	if err != nil || isSame {
+		return Copied{Same: 1}, err
+	}
+	i := New(Config{Source: oneUnit{cfg.Source, u}, Target: notNoted{cfg.Target}, Logger: cfg.Logger})
+	if err := i.Run(ctx); err != nil {
+		return c, err
+	}
+	p := i.Progress()
+	c.Written, c.Samples = 1, p.Read
+	if isSame, err = cfg.same(ctx, u); err == nil && !isSame {
+		c.Different = 1
+		level.Warn(cfg.Logger).Log("msg", "source and target differ after the copy: the target has other samples, too, or does not take all", "part", u, "refused", p.Refused)
+	}
+	return c, err
+}
+
+// same compares, and tries again for a while: either side may be started anew.
+func (cfg *CopyConfig) same(ctx context.Context, u Unit) (isSame bool, err error) {
+	wait := firstPause
+	for n := 1; ; n++ {
+		if isSame, err = cfg.Same(ctx, u); err == nil || n == attempts || ctx.Err() != nil {
+			break
+		}
+		level.Warn(cfg.Logger).Log("msg", "source and target could not be compared, trying again", "part", u, "pause", wait, "err", err)
+		if err := pause(ctx, wait); err != nil {
+			return false, err
+		}
+		wait *= 2
+	}
+	if err != nil {
+		err = fmt.Errorf("compare %s: %w", u, err)
+	}
+	return isSame, err
+}
+
+// oneUnit is a unit of a source.
+type oneUnit struct {
+	Source
+	unit Unit
+}
+
+// Units implements Source.
+func (s oneUnit) Units(context.Context) ([]Unit, []error, error) { return []Unit{s.unit}, nil, nil }
+
+// Parallel implements Source.
+func (oneUnit) Parallel() bool { return false }
+
+// notNoted is a target that does not note which units are done: the comparison tells.
+type notNoted struct{ Target }
+
+// Done implements Target.
+func (notNoted) Done(context.Context, string) ([]string, error) { return nil, nil }
+
+// SetDone implements Target.
+func (notNoted) SetDone(context.Context, string, []string) error { return nil }
