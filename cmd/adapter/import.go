@@ -202,7 +202,9 @@ func reportImport(ctx context.Context, o *options, p history.Progress, took time
 		text string
 	}{
 		{int64(p.Skipped), "parts were imported before"},
-		{p.Old, "samples are before what is kept (--retention.resolution-raw), and are left out"},
+		{p.Rolled, "samples are of days whose samples are not kept (--retention.resolution-raw): they are there as rollups"},
+		{p.Kept, "days of rows, of whose samples only rollups are kept, had rollups already, which stay"},
+		{p.Old, "samples are before what is kept (--retention), or are histograms where only rollups are kept, and are left out"},
 		{p.Future, "samples are further ahead of the clock than --write.max-future, and are left out"},
 		{p.Invalid, "samples have a time or a value that can never be stored, and are left out"},
 		{int64(p.Refused), "series can never be stored, and are left out"},

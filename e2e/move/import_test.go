@@ -3,6 +3,7 @@ package move
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"net/url"
@@ -383,5 +384,55 @@ func TestImportRead(t *testing.T) {
 	}
 	if code, output := harness.RunCommand(t, harness.Embedded(t), "import", "remote-read", from); code != 1 || !strings.Contains(output, "--start is missing") {
 		t.Errorf("%d:\n%s", code, output)
+	}
+}
+
+// TestImportRolled: of days whose samples have gone, rollups come in. They answer as Prometheus does from samples, and they stay when
+// the same days are imported again.
+func TestImportRolled(t *testing.T) {
+	dir, p, _, first, last := openMetrics(t, 14)
+	b := harness.Embedded(t)
+	b.Args = append(b.Args, "--retention.resolution-raw=5d", "--web.enable-admin-api")
+	mustImport(t, b, "blocks", dir, `--match={n="0"}`)
+	a := harness.StartAdapter(t, b)
+	a.WaitLine(t, "made rollups")
+	a.Terminate(t)
+	a = harness.StartAdapter(t, b) // at a start samples go whose rollups are there
+	var cut int64
+	harness.Eventually(t, "samples go", func() error {
+		if cut = int64(a.Metric(t, "adapter_retention_cut_timestamp_seconds")) * 1000; cut == 0 {
+			return errors.New("all samples are kept")
+		}
+		return nil
+	})
+	for _, match := range []string{`--match={n!="0"}`, `--match={n=~"1.*"}`} {
+		output := mustImport(t, harness.Backend{}, "blocks", dir, match, "--url="+a.URL(""))
+		again := strings.Contains(output, "had rollups already, which stay")
+		if !strings.Contains(output, "they are there as rollups") || again != strings.Contains(match, "~") {
+			t.Errorf("%s:\n%s", match, output)
+		}
+		checked := 0
+		for at := first/day*day + 2*day; at <= last; at += 6 * hour {
+			for _, expr := range []string{"rate(requests_total[1d])", "max_over_time(requests_total[3h])", "count_over_time(requests_total[1h])", "last_over_time(requests_total[6h])"} {
+				params := url.Values{"query": {expr}, "time": {harness.FormatSeconds(at)}}
+				got, want := elements(t, a.URL("/api/v1/query"), params), elements(t, p.URL("/api/v1/query"), params)
+				if err := harness.SameElements(got, want, nil); err != nil || len(want) != 20 {
+					t.Fatalf("%s at %d, samples from %d on, of %d series: %v", expr, at, cut, len(want), err)
+				}
+			}
+			if at <= cut {
+				checked++
+			}
+		}
+		if checked < 10 {
+			t.Errorf("%d times before %d", checked, cut)
+		}
+	}
+	a.Kill(t)
+	a.Rerun(t)
+	wantSame(t, a, p, cut+day+hour, last)
+	a.Terminate(t)
+	if code, output := harness.RunCommand(t, harness.Backend{Args: b.Args[:1]}, "check"); code != 0 {
+		t.Errorf("check says %d:\n%s", code, output)
 	}
 }

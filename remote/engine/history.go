@@ -13,16 +13,34 @@ import (
 type Days interface {
 	// Closed returns the end of the last day of which none is taken any more, in milliseconds. 0 is none.
 	Closed(ctx context.Context) (int64, error)
+	// Released returns the end of the last day whose rollups are final, in milliseconds. 0 is none.
+	Released() int64
 	// WriteOpen calls write, which stores samples after closed, and fails if days after it were closed meanwhile.
 	WriteOpen(ctx context.Context, closed int64, write func() error) error
 }
 
-// HistoryBounds returns the times of samples that History takes now.
-func (e *Engine) HistoryBounds(ctx context.Context) (b backfill.Bounds, err error) {
-	b, _, err = e.historyBounds(ctx)
-	return b, err
+// Rolled returns the end of the last day whose rollups are final, in milliseconds. Of samples up to there only rollups are taken. 0 is none.
+func (e *Engine) Rolled(ctx context.Context) (int64, error) {
+	if e.cfg.Days == nil || e.cfg.Sources == nil {
+		return 0, nil
+	}
+	if _, err := e.cfg.Days.Closed(ctx); err != nil { // which reads what is released
+		return 0, err
+	}
+	return e.cfg.Days.Released(), nil
 }
 
+// HistoryRollups returns what writes rollups of samples up to Rolled, which are not kept themselves.
+func (e *Engine) HistoryRollups(ctx context.Context) (*backfill.Writer, error) {
+	until, err := e.Rolled(ctx)
+	if err != nil {
+		return nil, err
+	}
+	rollups := &backfill.Rollups{From: e.cfg.Sources(e.cfg.Now()).From}
+	return e.newHistory(backfill.Config{Rollups: rollups, Bounds: backfill.Bounds{Until: max(until, 1)}}, func(_ context.Context, write func() error) error { return write() }), nil
+}
+
+// historyBounds returns the times of samples that History takes now, and the end of the last day that is closed.
 func (e *Engine) historyBounds(ctx context.Context) (b backfill.Bounds, closed int64, err error) {
 	live := e.cfg.timeBound(e.cfg.Now())
 	if e.cfg.Days != nil {
@@ -45,22 +63,28 @@ func (e *Engine) History(ctx context.Context) (*backfill.Writer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return backfill.New(backfill.Config{
-		Store: bucketstore.Patient(e.rows), Index: e.index, Schema: e.cfg.Schema, Bounds: bounds,
-		Around: func(ctx context.Context, write func() error) error {
-			if err := e.cfg.Admit(); err != nil {
-				return err
-			}
-			defer e.cfg.Deletions.Begin()()
-			if e.cfg.Changed != nil {
-				defer e.cfg.Changed()
-			}
-			if e.cfg.Days == nil {
-				return write()
-			}
-			return e.cfg.Days.WriteOpen(ctx, closed, write)
-		},
+	return e.newHistory(backfill.Config{Bounds: bounds}, func(ctx context.Context, write func() error) error {
+		if e.cfg.Days == nil {
+			return write()
+		}
+		return e.cfg.Days.WriteOpen(ctx, closed, write)
 	}), nil
+}
+
+// newHistory returns what writes history as around lets it.
+func (e *Engine) newHistory(cfg backfill.Config, around func(ctx context.Context, write func() error) error) *backfill.Writer {
+	cfg.Store, cfg.Index, cfg.Schema = bucketstore.Patient(e.rows), e.index, e.cfg.Schema
+	cfg.Around = func(ctx context.Context, write func() error) error {
+		if err := e.cfg.Admit(); err != nil {
+			return err
+		}
+		defer e.cfg.Deletions.Begin()()
+		if e.cfg.Changed != nil {
+			defer e.cfg.Changed()
+		}
+		return around(ctx, write)
+	}
+	return backfill.New(cfg)
 }
 
 // CheckLabels returns what is wrong with the labels of a series for any protocol, or nil.

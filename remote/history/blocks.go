@@ -72,7 +72,8 @@ func NewBlocks(dirs []string, sel Selection) *Blocks {
 func (*Blocks) Parallel() bool { return false }
 
 // Units implements Source. It opens no block, unless its times are odd.
-func (b *Blocks) Units(ctx context.Context) (units []Unit, damaged []error, err error) {
+func (b *Blocks) Units(ctx context.Context, rolled int64) (units []Unit, damaged []error, err error) {
+	g := grid{rolled, UnitSpan}
 	known := make(map[string]string)
 	for _, dir := range b.dirs {
 		folders, err := blockFolders(dir)
@@ -98,7 +99,7 @@ func (b *Blocks) Units(ctx context.Context) (units []Unit, damaged []error, err 
 	}
 	byStart := make(map[int64][]*block)
 	for _, found := range b.all {
-		starts, err := b.starts(ctx, found)
+		starts, err := b.starts(ctx, g, found)
 		if err != nil {
 			damaged = append(damaged, err)
 		}
@@ -107,10 +108,7 @@ func (b *Blocks) Units(ctx context.Context) (units []Unit, damaged []error, err 
 		}
 	}
 	for _, start := range slices.Sorted(maps.Keys(byStart)) {
-		from, limit := max(start, b.sel.Mint), min(start+UnitSpan-1, b.sel.Maxt)+1
-		if from >= limit {
-			continue
-		}
+		from, limit := g.at(start)
 		var samples float64
 		var ids []string
 		for _, of := range byStart[start] {
@@ -120,25 +118,28 @@ func (b *Blocks) Units(ctx context.Context) (units []Unit, damaged []error, err 
 			ids = append(ids, m.ULID.String())
 		}
 		slices.Sort(ids)
-		units = append(units, newUnit(from, limit, int64(samples), ids...))
+		if u, ok := g.unit(start, int64(samples), b.sel, ids...); ok {
+			units = append(units, u)
+		}
 	}
 	return units, damaged, nil
 }
 
 // starts returns where the units begin that a block may have samples of.
-func (b *Blocks) starts(ctx context.Context, of *block) (starts []int64, err error) {
-	first, last := unitStart(max(of.meta.MinTime, b.sel.Mint)), unitStart(min(of.meta.MaxTime-1, b.sel.Maxt))
+func (b *Blocks) starts(ctx context.Context, g grid, of *block) (starts []int64, err error) {
+	first, last := max(of.meta.MinTime, b.sel.Mint), min(of.meta.MaxTime-1, b.sel.Maxt)
 	if of.meta.MaxTime-of.meta.MinTime > maxPlainSpan {
-		return b.occupied(ctx, of)
+		return b.occupied(ctx, g, of)
 	}
-	for start := first; start <= last; start += UnitSpan {
-		starts = append(starts, start)
+	for t := first; t <= last; {
+		start, limit := g.at(t)
+		starts, t = append(starts, start), limit
 	}
 	return starts, nil
 }
 
 // occupied returns where the units begin that a block has chunks of.
-func (b *Blocks) occupied(ctx context.Context, of *block) ([]int64, error) {
+func (b *Blocks) occupied(ctx context.Context, g grid, of *block) ([]int64, error) {
 	opened, err := b.openBlock(of)
 	if err != nil {
 		return nil, err
@@ -161,16 +162,14 @@ func (b *Blocks) occupied(ctx context.Context, of *block) ([]int64, error) {
 			return nil, fmt.Errorf("block %s: %w", of.dir, err)
 		}
 		for _, m := range metas {
-			for start := unitStart(m.MinTime); start <= min(unitStart(m.MaxTime), unitStart(series.MaxTime)); start += UnitSpan {
-				found[start] = true
+			for t := m.MinTime; t <= min(m.MaxTime, series.MaxTime); {
+				start, limit := g.at(t)
+				found[start], t = true, limit
 			}
 		}
 	}
 	return slices.Sorted(maps.Keys(found)), postings.Err()
 }
-
-// unitStart returns where the unit that has t begins.
-func unitStart(t int64) int64 { return t &^ (UnitSpan - 1) }
 
 // blockFolders returns the folders of a directory that look as if they were blocks: the directory itself, or those in it.
 func blockFolders(dir string) (folders []string, err error) {

@@ -57,9 +57,16 @@ func (c *Client) Done(ctx context.Context, id string) ([]string, error) {
 	return found.Units, err
 }
 
+// Rolled implements Target.
+func (c *Client) Rolled(ctx context.Context) (int64, error) {
+	var found units
+	err := c.do(ctx, http.MethodGet, nil, nil, &found)
+	return found.Rolled, err
+}
+
 // SetDone implements Target.
 func (c *Client) SetDone(ctx context.Context, id string, done []string) error {
-	body, err := json.Marshal(units{done})
+	body, err := json.Marshal(units{Units: done})
 	if err != nil {
 		return err
 	}
@@ -68,7 +75,7 @@ func (c *Client) SetDone(ctx context.Context, id string, done []string) error {
 
 // NewWriter implements Target.
 func (c *Client) NewWriter(_ context.Context, u Unit) (Writer, error) {
-	w := &clientWriter{client: c, params: url.Values{"start": {strconv.FormatInt(u.Start, 10)}, "limit": {strconv.FormatInt(u.Limit, 10)}}}
+	w := &clientWriter{client: c, params: url.Values{"start": {strconv.FormatInt(u.Start, 10)}, "limit": {strconv.FormatInt(u.Limit, 10)}, "rolled": {strconv.FormatBool(u.Rolled)}}}
 	w.frames = remote.NewChunkedWriter(&w.body, noFlusher{})
 	return w, nil
 }

@@ -40,6 +40,8 @@ const (
 // units is the body of an answer to GET, and of a PUT.
 type units struct {
 	Units []string `json:"units"`
+	// Rolled is that of the target.
+	Rolled int64 `json:"rolled,omitempty"`
 }
 
 // An answer is that to a POST.
@@ -52,9 +54,9 @@ type answer struct {
 
 // A Handler takes history by HTTP:
 //
-//	GET  ?id=I         which units of an import are stored, as {"units":[…]}
+//	GET  ?id=I         which units of an import are stored, and up to which time only rollups are taken, as {"units":[…],"rolled":…}
 //	PUT  ?id=I         notes them
-//	POST ?start=&limit=  samples of a unit, in milliseconds: a stream of frames as a streamed remote read has them, each with whole series.
+//	POST ?start=&limit=&rolled=  samples of a unit, in milliseconds: a stream of frames as a streamed remote read has them, each with whole series.
 //	                   It is answered when all is durable, with the counts
 //
 // It is safe for concurrent use.
@@ -92,7 +94,9 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 func (h *Handler) done(ctx context.Context, r *http.Request) (found units, err error) {
-	found.Units, err = h.store.Done(ctx, r.FormValue("id"))
+	if found.Units, err = h.store.Done(ctx, r.URL.Query().Get("id")); err == nil {
+		found.Rolled, err = h.store.Rolled(ctx)
+	}
 	return found, err
 }
 
@@ -111,7 +115,7 @@ func (h *Handler) take(ctx context.Context, w http.ResponseWriter, r *http.Reque
 	}
 	defer h.gate.Leave()
 	defer request.LimitBody(ctx, w)()
-	var u Unit
+	u := Unit{Rolled: r.URL.Query().Get("rolled") == "true"}
 	for name, value := range map[string]*int64{"start": &u.Start, "limit": &u.Limit} {
 		if *value, err = strconv.ParseInt(r.URL.Query().Get(name), 10, 64); err != nil {
 			return a, request.BadRequest("parameter %s: %w", name, err)

@@ -33,6 +33,7 @@ import (
 
 	"github.com/promtable/promtable/remote/engine/backfill"
 	"github.com/promtable/promtable/series"
+	"github.com/promtable/promtable/series/rollup"
 )
 
 // UnitSpan is how long a unit of blocks is, in milliseconds, aligned: 16 windows, 37 hours. So a row is written once for each 37 hours, and
@@ -41,6 +42,8 @@ const UnitSpan = 16 * series.Window
 
 // A Unit is a part of a source: the samples in [Start, Limit), in milliseconds.
 type Unit struct {
+	// Rolled says that only rollups are taken of it.
+	Rolled bool
 	// ID changes if the unit has other samples.
 	ID           string
 	Start, Limit int64
@@ -48,9 +51,38 @@ type Unit struct {
 	Samples int64
 }
 
-// newUnit returns a unit whose ID is of its times and of these texts.
-func newUnit(start, limit, samples int64, texts ...string) Unit {
-	return Unit{ID: Digest(append([]string{fmt.Sprint(start, limit)}, texts...)...), Start: start, Limit: limit, Samples: samples}
+// A grid says where units begin and end.
+type grid struct {
+	// rolled is up to which time, inclusive, only rollups are taken, by whole days. 0 is none.
+	rolled int64
+	// span is how long later units are, which end where windows end.
+	span int64
+}
+
+// at returns the start and the limit of the unit that has t.
+func (g grid) at(t int64) (start, limit int64) {
+	if t <= g.rolled && t > 0 {
+		day := rollup.DayOf(t)
+		return day + 1, day + rollup.Day + 1
+	}
+	start = t &^ (g.span - 1)
+	limit = start + g.span
+	switch {
+	case g.rolled > 0 && t > g.rolled:
+		start = max(start, g.rolled+1)
+	case g.rolled > 0: // the time 0 is in no day
+		limit = min(limit, 1)
+	}
+	return start, limit
+}
+
+// unit returns the unit that begins at a start, as far as it is selected, with an ID of its times and of these texts. It is not ok if
+// nothing of it is.
+func (g grid) unit(start, samples int64, sel Selection, texts ...string) (u Unit, ok bool) {
+	_, limit := g.at(start)
+	u = Unit{Rolled: start > 0 && limit <= g.rolled+1, Start: max(start, sel.Mint), Limit: min(limit-1, sel.Maxt) + 1, Samples: samples}
+	u.ID = Digest(append([]string{fmt.Sprint(u.Start, u.Limit, u.Rolled)}, texts...)...)
+	return u, u.Start < u.Limit
 }
 
 // Digest returns a short name of texts.
@@ -65,7 +97,8 @@ func Digest(texts ...string) string {
 // A Source has samples.
 type Source interface {
 	// Units returns its parts, in order of time. What cannot be read is in damaged, each error a sentence for operators.
-	Units(ctx context.Context) (units []Unit, damaged []error, err error)
+	// Of samples up to rolled, inclusive, only rollups are taken.
+	Units(ctx context.Context, rolled int64) (units []Unit, damaged []error, err error)
 	// Open opens a unit, which the caller closes. Its series may have samples outside of the unit. After a Temporary error, also one of the
 	// set or its series, the unit may be opened again.
 	Open(ctx context.Context, u Unit) (*Reading, error)
@@ -89,6 +122,8 @@ type Target interface {
 	Done(ctx context.Context, id string) ([]string, error)
 	// SetDone notes them.
 	SetDone(ctx context.Context, id string, units []string) error
+	// Rolled returns up to which time, inclusive, only rollups are taken, in milliseconds. 0 is none.
+	Rolled(ctx context.Context) (int64, error)
 	// NewWriter returns a writer for a unit.
 	NewWriter(ctx context.Context, u Unit) (Writer, error)
 }
@@ -217,7 +252,11 @@ func (i *Import) Progress() Progress {
 
 // Run imports all units that are not done, oldest first, until ctx ends.
 func (i *Import) Run(ctx context.Context) error {
-	units, damaged, err := i.cfg.Source.Units(ctx)
+	rolled, err := i.cfg.Target.Rolled(ctx)
+	if err != nil {
+		return fmt.Errorf("read which samples are kept: %w", err)
+	}
+	units, damaged, err := i.cfg.Source.Units(ctx, rolled)
 	for _, err := range damaged {
 		i.addDamage(err)
 	}

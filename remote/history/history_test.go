@@ -211,8 +211,8 @@ type listSource struct {
 	list []storage.ChunkSeries
 }
 
-func (s *listSource) Units(context.Context) ([]Unit, []error, error) {
-	return []Unit{newUnit(start, start+UnitSpan, 0)}, nil, nil
+func (s *listSource) Units(context.Context, int64) ([]Unit, []error, error) {
+	return []Unit{{ID: "unit", Start: start, Limit: start + UnitSpan}}, nil, nil
 }
 
 func (s *listSource) Open(context.Context, Unit) (*Reading, error) {
@@ -353,7 +353,7 @@ func TestExternalLabels(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer o.Close()
-	units, _, err := o.Units(t.Context())
+	units, _, err := o.Units(t.Context(), 0)
 	if err != nil || len(units) != 1 {
 		t.Fatal(units, err)
 	}

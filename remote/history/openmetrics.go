@@ -81,9 +81,11 @@ func (o *OpenMetrics) Close() (err error) {
 }
 
 // Units implements Source. It parses all of the text.
-func (o *OpenMetrics) Units(ctx context.Context) (units []Unit, _ []error, err error) {
+func (o *OpenMetrics) Units(ctx context.Context, rolled int64) (units []Unit, _ []error, err error) {
+	g := grid{rolled, UnitSpan}
 	err = o.each(ctx, func(t int64, _ float64, _ textparse.Parser) error {
-		o.perUnit[unitStart(t)]++
+		start, _ := g.at(t)
+		o.perUnit[start]++
 		return nil
 	})
 	if err != nil {
@@ -92,14 +94,14 @@ func (o *OpenMetrics) Units(ctx context.Context) (units []Unit, _ []error, err e
 	sum := sha256.Sum256(o.text.Bytes())
 	for _, start := range slices.Sorted(maps.Keys(o.perUnit)) {
 		n := o.perUnit[start]
+		_, limit := g.at(start)
 		if last := len(o.runs) - 1; last >= 0 && o.runs[last].Samples+n <= blockSamples {
-			o.runs[last].Limit, o.runs[last].Samples = start+UnitSpan, o.runs[last].Samples+n
+			o.runs[last].Limit, o.runs[last].Samples = limit, o.runs[last].Samples+n
 		} else {
-			o.runs = append(o.runs, Unit{Start: start, Limit: start + UnitSpan, Samples: n})
+			o.runs = append(o.runs, Unit{Start: start, Limit: limit, Samples: n})
 		}
-		from, limit := max(start, o.sel.Mint), min(start+UnitSpan-1, o.sel.Maxt)+1
-		if from < limit {
-			units = append(units, newUnit(from, limit, n, string(sum[:])))
+		if u, ok := g.unit(start, n, o.sel, string(sum[:])); ok {
+			units = append(units, u)
 		}
 	}
 	return units, nil, nil
@@ -190,7 +192,7 @@ func (o *OpenMetrics) makeBlock(ctx context.Context, run int) (err error) {
 		return err
 	}
 	o.block = NewBlocks([]string{dir}, o.sel)
-	_, damaged, err := o.block.Units(ctx)
+	_, damaged, err := o.block.Units(ctx, 0)
 	if err = errors.Join(append(damaged, err)...); err != nil {
 		return err
 	}

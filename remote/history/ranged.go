@@ -10,13 +10,17 @@ import (
 )
 
 // unitsOf returns units of a source that does not say which times it has.
-func unitsOf(sel Selection, span int64) (units []Unit, damaged []error, err error) {
+func unitsOf(sel Selection, g grid) (units []Unit, damaged []error, err error) {
 	if sel.Mint < 0 {
 		return nil, nil, errors.New("--start is missing: the source does not say when its samples begin")
 	}
-	maxt := min(sel.Maxt, time.Now().UnixMilli())
-	for start := sel.Mint &^ (span - 1); start <= maxt; start += span {
-		units = append(units, newUnit(max(start, sel.Mint), min(start+span-1, maxt)+1, 0))
+	sel.Maxt = min(sel.Maxt, time.Now().UnixMilli())
+	for t := sel.Mint; t <= sel.Maxt; {
+		start, limit := g.at(t)
+		if u, ok := g.unit(start, 0, sel); ok {
+			units = append(units, u)
+		}
+		t = limit
 	}
 	return units, nil, nil
 }

@@ -54,7 +54,9 @@ func (r *RemoteRead) Close() error {
 }
 
 // Units implements Source.
-func (r *RemoteRead) Units(context.Context) ([]Unit, []error, error) { return unitsOf(r.sel, readSpan) }
+func (r *RemoteRead) Units(_ context.Context, rolled int64) ([]Unit, []error, error) {
+	return unitsOf(r.sel, grid{rolled, readSpan})
+}
 
 // Open implements Source.
 func (r *RemoteRead) Open(ctx context.Context, u Unit) (*Reading, error) {

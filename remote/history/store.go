@@ -28,9 +28,16 @@ func (s *Store) SetDone(ctx context.Context, id string, units []string) error {
 	return s.Meta.SetImported(ctx, id, units)
 }
 
+// Rolled implements Target.
+func (s *Store) Rolled(ctx context.Context) (int64, error) { return s.Engine.Rolled(ctx) }
+
 // NewWriter implements Target.
 func (s *Store) NewWriter(ctx context.Context, u Unit) (Writer, error) {
-	w, err := s.Engine.History(ctx)
+	open := s.Engine.History
+	if u.Rolled {
+		open = s.Engine.HistoryRollups
+	}
+	w, err := open(ctx)
 	if err != nil {
 		return nil, err
 	}

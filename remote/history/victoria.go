@@ -46,8 +46,8 @@ func (v *VictoriaMetrics) Close() error {
 }
 
 // Units implements Source.
-func (v *VictoriaMetrics) Units(context.Context) ([]Unit, []error, error) {
-	return unitsOf(v.sel, UnitSpan)
+func (v *VictoriaMetrics) Units(_ context.Context, rolled int64) ([]Unit, []error, error) {
+	return unitsOf(v.sel, grid{rolled, UnitSpan})
 }
 
 // Open implements Source.

@@ -4,6 +4,7 @@
 //	Writer   batches of rows, the index first   backfill.go
 //	Series   samples to the chunks of windows   series.go
 //	         chunks of Prometheus to samples    chunk.go
+//	Rollups  of days whose samples are gone     rollups.go
 //
 // The rules:
 //
@@ -30,6 +31,7 @@ import (
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/index"
 	"github.com/promtable/promtable/series"
+	"github.com/promtable/promtable/series/rollup"
 )
 
 const (
@@ -58,6 +60,8 @@ type Config struct {
 	Bounds Bounds
 	// Around, if set, is called for each batch, and calls write, which stores it. Its error is that of the batch.
 	Around func(ctx context.Context, write func() error) error
+	// Rollups, if set, says that only rollups of the samples are written.
+	Rollups *Rollups
 	// BatchBytes is about how many bytes are written at once. 0 is DefaultBatchBytes.
 	BatchBytes int
 }
@@ -75,11 +79,15 @@ type Counts struct {
 	// Samples are those that were taken, histograms among them.
 	Samples    int64 `json:"samples"`
 	Histograms int64 `json:"histograms"`
+	// Rolled are those of which only rollups are kept. Kept is how many days of rows had a rollup already, which stays.
+	Rolled int64 `json:"rolled"`
+	Kept   int64 `json:"kept"`
 	// Bytes are those of qualifiers and values of chunks.
 	Bytes int64 `json:"bytes"`
 	// Mutations are the rows of METRIC and INDEX, each once for each batch.
 	Mutations int64 `json:"mutations"`
-	// Old are the samples before Bounds.From, Future those after Bounds.Until, Invalid those whose time or value can never be stored,
+	// Old are the samples before Bounds.From, and those that rollups do not tell where only rollups are kept: histograms, and those with
+	// start timestamps. Future those after Bounds.Until, Invalid those whose time or value can never be stored,
 	// or whose series cannot.
 	Old     int64 `json:"old"`
 	Future  int64 `json:"future"`
@@ -91,6 +99,8 @@ func (c *Counts) Add(other Counts) {
 	c.Series += other.Series
 	c.Samples += other.Samples
 	c.Histograms += other.Histograms
+	c.Rolled += other.Rolled
+	c.Kept += other.Kept
 	c.Bytes += other.Bytes
 	c.Mutations += other.Mutations
 	c.Old += other.Old
@@ -100,7 +110,7 @@ func (c *Counts) Add(other Counts) {
 
 // Negate turns the sign of all counts.
 func (c *Counts) Negate() {
-	*c = Counts{-c.Series, -c.Samples, -c.Histograms, -c.Bytes, -c.Mutations, -c.Old, -c.Future, -c.Invalid}
+	*c = Counts{-c.Series, -c.Samples, -c.Histograms, -c.Rolled, -c.Kept, -c.Bytes, -c.Mutations, -c.Old, -c.Future, -c.Invalid}
 }
 
 // A Writer writes samples of history. It is not safe for concurrent use; several may have the same store and index.
@@ -116,6 +126,7 @@ type Writer struct {
 	// key and encoded are scratch space, chunk what AppendChunk decodes.
 	key, encoded []byte
 	chunk        decoded
+	encoder      rollup.Encoder
 	counts       Counts
 	err          error
 }
@@ -189,6 +200,11 @@ func (w *Writer) store(ctx context.Context) error {
 	}
 	storing, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
+	if w.cfg.Rollups != nil {
+		if err := w.keepFirst(storing); err != nil || len(w.muts) == 0 {
+			return err
+		}
+	}
 	if err := w.cfg.Store.Apply(storing, bucketstore.Metric, w.muts); err != nil {
 		return fmt.Errorf("store chunks of %d rows, %s: %w", len(w.muts), w.failed(err), err)
 	}

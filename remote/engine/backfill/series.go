@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"sort"
 
 	"github.com/prometheus/prometheus/model/labels"
 
@@ -14,6 +15,7 @@ import (
 	"github.com/promtable/promtable/series/cell"
 	"github.com/promtable/promtable/series/chunk"
 	"github.com/promtable/promtable/series/dense"
+	"github.com/promtable/promtable/series/rollup"
 )
 
 // splitBatches is by how many times a batch may exceed Config.BatchBytes until the samples of a Series are divided between two.
@@ -56,17 +58,16 @@ func (s *Series) Append(ctx context.Context, times []int64, values []float64) er
 	from, until := s.w.bounded(times)
 	times, values = times[from:until], values[from:until]
 	for len(times) > 0 {
-		if err := s.begin(ctx, times[0], len(s.others.Chunks) > 0 || len(s.times) == dense.MaxSamples); err != nil {
+		most := dense.MaxSamples
+		if s.w.cfg.Rollups != nil {
+			most = math.MaxInt
+		}
+		if err := s.begin(ctx, times[0], len(s.others.Chunks) > 0 || len(s.times) == most); err != nil {
 			return err
 		}
-		n := min(len(times), dense.MaxSamples-len(s.times))
-		if window := series.WindowOf(times[0]); series.WindowOf(times[n-1]) != window {
-			n, _ = slices.BinarySearchFunc(times[:n], window, func(t, window int64) int {
-				if series.WindowOf(t) > window {
-					return 1
-				}
-				return -1
-			})
+		n := min(len(times), most-len(s.times))
+		if part := s.w.partOf(times[0]); s.w.partOf(times[n-1]) != part {
+			n = sort.Search(n, func(i int) bool { return s.w.partOf(times[i]) != part })
 		}
 		s.times, s.values = append(s.times, times[:n]...), append(s.values, values[:n]...)
 		s.w.counts.Samples += int64(n)
@@ -82,6 +83,10 @@ func (s *Series) AppendValue(ctx context.Context, t int64, v cell.Value) error {
 	}
 	s.last = t
 	if from, until := s.w.bounded([]int64{t}); from == until {
+		return nil
+	}
+	if s.w.cfg.Rollups != nil {
+		s.w.counts.Old++
 		return nil
 	}
 	isHistogram := v.Histogram != nil || v.FloatHistogram != nil
@@ -130,6 +135,18 @@ func (w *Writer) bounded(times []int64) (from, until int) {
 	return from, until
 }
 
+// A part is what is encoded together: a window, or a day in a row, by its start, and the start of the row.
+type part struct{ start, base int64 }
+
+// partOf returns that of a time.
+func (w *Writer) partOf(t int64) part {
+	if w.cfg.Rollups == nil {
+		return part{series.WindowOf(t), 0}
+	}
+	base, _ := series.Split(t)
+	return part{rollup.DayOf(t), base}
+}
+
 // begin seals the open window if a sample at t is of another one, or if isFull is set.
 func (s *Series) begin(ctx context.Context, t int64, isFull bool) error {
 	if !s.taken {
@@ -143,7 +160,7 @@ func (s *Series) begin(ctx context.Context, t int64, isFull bool) error {
 	case len(s.others.Chunks) > 0:
 		open = s.others.Chunks[0].MinTime
 	}
-	if !isFull && series.WindowOf(t) == series.WindowOf(open) {
+	if !isFull && s.w.partOf(t) == s.w.partOf(open) {
 		return nil
 	}
 	if err := s.seal(); err != nil || s.w.size < splitBatches*s.w.cfg.BatchBytes {
@@ -169,7 +186,10 @@ func (s *Series) seal() error {
 	if w.err != nil {
 		return w.err
 	}
-	if n := len(s.times); n > 0 {
+	if n := len(s.times); n > 0 && w.cfg.Rollups != nil {
+		s.addRollups(s.times, s.values)
+		s.times, s.values = s.times[:0], s.values[:0]
+	} else if n > 0 {
 		w.encoded = dense.Append(w.encoded[:0], s.times, s.values)
 		s.addChunk(chunk.EncodingDense, s.times[0], s.times[n-1], w.encoded)
 		s.times, s.values = s.times[:0], s.values[:0]
@@ -186,11 +206,23 @@ func (s *Series) addChunk(encoding byte, first, last int64, data []byte) {
 	w := s.w
 	var c bucketstore.Cell
 	c, w.space = bucketstore.AppendChunkCell(w.space, encoding, 0, first, last, data)
+	s.addOp(first, bucketstore.Op{Kind: bucketstore.SetCell, Family: c.Family, Qualifier: c.Qualifier, Time: c.Time, Value: c.Value})
+}
+
+// addOp adds an operation for samples from first on to the batch.
+func (s *Series) addOp(first int64, op bucketstore.Op) {
+	w := s.w
 	m := w.row(s.key, first)
-	m.Ops = append(m.Ops, bucketstore.Op{Kind: bucketstore.SetCell, Family: c.Family, Qualifier: c.Qualifier, Time: c.Time, Value: c.Value})
-	w.size += len(c.Qualifier) + len(c.Value) + opBytes
-	w.counts.Bytes += int64(len(c.Qualifier) + len(c.Value))
-	if period := series.PeriodOf(first); period != s.period { // a window lies in one
+	m.Ops = append(m.Ops, op)
+	w.size += len(op.Qualifier) + len(op.Value) + opBytes
+	w.counts.Bytes += int64(len(op.Qualifier) + len(op.Value))
+	s.addEntry(first) // a window lies in one period
+}
+
+// addEntry adds an index entry to the batch, if t is of another period than the last one.
+func (s *Series) addEntry(t int64) {
+	w := s.w
+	if period := series.PeriodOf(t); period != s.period {
 		// The start of the period, so that the series is not written ahead to the next one.
 		w.entries = append(w.entries, index.Entry{Key: s.key, Labels: s.labels, T: period})
 		w.size += s.labels.Len() * len(s.key) // in each row of the index

@@ -1,0 +1,97 @@
+package backfill
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/promtable/promtable/bucketstore"
+	"github.com/promtable/promtable/series"
+	"github.com/promtable/promtable/series/rollup"
+)
+
+// Rollups make a Writer write rollups instead of samples: of days whose samples are not kept any more, and whose rollups are final. All
+// samples of a series and a day go to one Series. Of a day of which a row has a rollup already the first one stays, because two cannot be
+// merged.
+type Rollups struct {
+	// From is for each of rollup.Resolutions the first time of which rollups are kept, in milliseconds, or math.MaxInt64 if none are made.
+	From [len(rollup.Resolutions)]int64
+}
+
+// addRollups adds the rollups of the samples of a day in one row.
+func (s *Series) addRollups(times []int64, values []float64) {
+	w := s.w
+	day := rollup.DayOf(times[0])
+	base, _ := series.Split(times[0])
+	kept := false
+	for i, r := range rollup.Resolutions {
+		if day < w.cfg.Rollups.From[i] {
+			continue
+		}
+		kept = true
+		at := len(w.space)
+		w.space = w.encoder.Append(w.space, r, day, times, values)
+		s.addOp(times[0], bucketstore.Op{
+			Kind: bucketstore.SetCell, Family: r.Family(), Time: day + rollup.Day, Value: w.space[at:len(w.space):len(w.space)],
+			Qualifier: series.AppendQualifier(nil, rollup.Qualifier(day, base)),
+		})
+	}
+	if kept {
+		s.addEntry(times[len(times)-1]) // a day may lie in two periods
+		w.counts.Rolled += int64(len(times))
+	} else {
+		w.counts.Samples -= int64(len(times))
+		w.counts.Old += int64(len(times))
+	}
+}
+
+// rowsAtOnce is how many rows are read at once.
+const rowsAtOnce = 200
+
+// rolledFamilies are those of rollups, sorted.
+func rolledFamilies() []bucketstore.FamilyRange {
+	return []bucketstore.FamilyRange{{Family: series.Family1h}, {Family: series.Family5m}}
+}
+
+// keepFirst takes the rollups of days that have some already out of the batch.
+func (w *Writer) keepFirst(ctx context.Context) error {
+	rows := make([]series.RowRange, len(w.muts))
+	for i, m := range w.muts {
+		rows[i] = series.SingleRow(m.Key)
+	}
+	at := 0
+	for some := range slices.Chunk(rows, rowsAtOnce) {
+		err := w.cfg.Store.Scan(ctx, bucketstore.ScanRequest{Table: bucketstore.Metric, Rows: some, Families: rolledFamilies()}, func(row bucketstore.Row) error {
+			for !bytes.Equal(w.muts[at].Key, row.Key) {
+				at++
+			}
+			for _, c := range row.Cells {
+				w.leaveOut(&w.muts[at], c)
+			}
+			return nil
+		})
+		if err != nil {
+			return fmt.Errorf("read the rollups of %d rows: %w", len(some), err)
+		}
+	}
+	w.muts = slices.DeleteFunc(w.muts, func(m bucketstore.Mutation) bool { return len(m.Ops) == 0 })
+	return nil
+}
+
+// leaveOut takes what is in the way of a cell out of m. A day without samples has an empty cell, which is in nobody's way.
+func (w *Writer) leaveOut(m *bucketstore.Mutation, c bucketstore.Cell) {
+	if len(c.Value) == 0 {
+		for i := range m.Ops {
+			if op := &m.Ops[i]; op.Family == c.Family && bytes.Equal(op.Qualifier, c.Qualifier) {
+				op.Time = max(op.Time, c.Time)
+			}
+		}
+		return
+	}
+	before := len(m.Ops)
+	m.Ops = slices.DeleteFunc(m.Ops, func(op bucketstore.Op) bool { return bytes.Equal(op.Qualifier, c.Qualifier) })
+	if len(m.Ops) < before {
+		w.counts.Kept++
+	}
+}

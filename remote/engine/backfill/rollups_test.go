@@ -1,0 +1,151 @@
+package backfill_test
+
+import (
+	"bytes"
+	"maps"
+	"math"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/prometheus/prometheus/model/histogram"
+
+	"github.com/promtable/promtable/bucketstore"
+	"github.com/promtable/promtable/bucketstore/downsample"
+	"github.com/promtable/promtable/remote/engine/backfill"
+	"github.com/promtable/promtable/series"
+	"github.com/promtable/promtable/series/cell"
+	"github.com/promtable/promtable/series/rollup"
+)
+
+// TestRollups: the rollups that are written directly are those that a maker makes of the samples, also where a base begins in a day. They
+// are found in the index, and later ones of the same days are left out.
+func TestRollups(t *testing.T) {
+	const start = 31*series.Period - 3*rollup.Day/2
+	r := rand.New(rand.NewPCG(1, 2))
+	made := make(samples)
+	for at, v := int64(start), 0.0; at < start+4*rollup.Day; at += 60_000 + r.Int64N(1000) {
+		if v += r.Float64(); r.IntN(500) == 0 {
+			v = 0
+		}
+		made[at] = v
+	}
+	raw := newFixture(t)
+	w := raw.writer(raw.spy, 0)
+	add(t, w, up, made)
+	flush(t, w)
+	now := func() time.Time { return time.UnixMilli(start + 30*rollup.Day) }
+	days, err := downsample.Open(t.Context(), downsample.Config{Store: raw.spy, Schema: raw.schema, Now: now, Sole: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	maker, err := downsample.NewMaker(days, downsample.MakerConfig{Resolutions: rollup.Resolutions[:], RowsPerSecond: math.MaxInt32, Horizon: func() int64 { return 0 }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := maker.Once(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+
+	direct := newFixture(t)
+	write := func(made samples, from [2]int64) backfill.Counts {
+		t.Helper()
+		cfg := direct.config(direct.spy, 0)
+		cfg.Rollups = &backfill.Rollups{From: from}
+		w := backfill.New(cfg)
+		add(t, w, up, made)
+		flush(t, w)
+		return w.Counts()
+	}
+	c := write(made, [2]int64{})
+	if c.Samples != int64(len(made)) || c.Rolled != c.Samples || c.Kept != 0 || c.Old != 0 {
+		t.Errorf("counts %+v", c)
+	}
+	want := make(map[string]map[string][]byte)
+	for _, family := range []string{series.Family5m, series.Family1h} {
+		want[family] = raw.cells(family)
+		maps.DeleteFunc(want[family], func(_ string, v []byte) bool { return len(v) == 0 }) // a maker says that there are none
+		if got := direct.cells(family); !maps.EqualFunc(got, want[family], bytes.Equal) || len(got) < 5 {
+			t.Errorf("%d cells of %s, want %d", len(got), family, len(want[family]))
+		}
+	}
+	if got := direct.cells(series.FamilyChunk); len(got) > 0 {
+		t.Errorf("%d chunks", len(got))
+	}
+
+	other := every(start, 60_000, 1000, 5)
+	if c := write(other, [2]int64{}); c.Kept == 0 || c.Mutations != 0 {
+		t.Errorf("counts of days that are there: %+v", c)
+	}
+	for family, cells := range want {
+		if got := direct.cells(family); !maps.EqualFunc(got, cells, bytes.Equal) {
+			t.Errorf("cells of %s are others", family)
+		}
+	}
+	// What is not kept at any resolution is left out.
+	late := every(start+10*rollup.Day, 60_000, 10, 5)
+	if c := write(late, [2]int64{math.MaxInt64, start + 20*rollup.Day}); c.Old != 10 || c.Samples != 0 || c.Rolled != 0 {
+		t.Errorf("counts of what is not kept: %+v", c)
+	}
+	if c := write(late, [2]int64{math.MaxInt64, start}); c.Rolled != 10 || c.Mutations == 0 {
+		t.Errorf("counts of what is kept at an hour: %+v", c)
+	}
+	if got := direct.cells(series.Family5m); len(got) != len(want[series.Family5m]) {
+		t.Errorf("%d cells of 5m", len(got))
+	}
+}
+
+// TestRollupsBesideOthers: a day without samples has an empty rollup, which is replaced, whatever its time. Histograms have none.
+func TestRollupsBesideOthers(t *testing.T) {
+	f := newFixture(t)
+	day := rollup.DayOf(someTime)
+	key, err := f.schema.AppendSeriesKey(nil, temp)
+	if err != nil {
+		t.Fatal(err)
+	}
+	base, _ := series.Split(someTime)
+	qualifier := series.AppendQualifier(nil, rollup.Qualifier(day, base))
+	empty := bucketstore.Op{Kind: bucketstore.SetCell, Family: series.Family1h, Qualifier: qualifier, Time: day + rollup.Day + 7}
+	if err := f.Apply(t.Context(), bucketstore.Metric, []bucketstore.Mutation{{Key: f.schema.AppendRowKey(nil, key, base), Ops: []bucketstore.Op{empty}}}); err != nil {
+		t.Fatal(err)
+	}
+	cfg := f.config(f.spy, 0)
+	cfg.Rollups = &backfill.Rollups{}
+	w := backfill.New(cfg)
+	add(t, w, temp, samples{someTime: 1})
+	s, err := w.Series(up)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.AppendValue(t.Context(), someTime, cell.Value{Histogram: &histogram.Histogram{}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	flush(t, w)
+	if c := w.Counts(); c.Rolled != 1 || c.Old != 1 || c.Kept != 0 || c.Series != 1 {
+		t.Errorf("counts %+v", c)
+	}
+	for family, want := range map[string]int64{series.Family1h: day + rollup.Day + 7, series.Family5m: day + rollup.Day} {
+		f.wantCell(family, want)
+	}
+}
+
+// wantCell wants one cell of a family, which is not empty, at a time.
+func (f *fixture) wantCell(family string, at int64) {
+	f.t.Helper()
+	req := bucketstore.ScanRequest{Table: bucketstore.Metric, Rows: []series.RowRange{{}}, Families: []bucketstore.FamilyRange{{Family: family}}}
+	n := 0
+	err := f.Scan(f.t.Context(), req, func(row bucketstore.Row) error {
+		for _, c := range row.Cells {
+			if n++; len(c.Value) == 0 || c.Time != at {
+				f.t.Errorf("%s: cell of %d bytes at %d, want %d", family, len(c.Value), c.Time, at)
+			}
+		}
+		return nil
+	})
+	if err != nil || n != 1 {
+		f.t.Errorf("%s: %d cells, %v", family, n, err)
+	}
+}
