@@ -315,6 +315,12 @@ func TestCopy(t *testing.T) {
 	if _, err := snapshot.Read(filepath.Join(backups, "2")); !errors.Is(err, snapshot.ErrNone) {
 		t.Fatal(err)
 	}
+	// What a crash may leave: a part of a file, and a file of another snapshot.
+	for _, name := range []string{"FORMAT.part", "999999.sst"} {
+		if err := os.WriteFile(filepath.Join(backups, "2.unfinished", name), []byte("x"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
 	if err := snapshot.Adopt(filepath.Join(backups, "3")); err != nil {
 		t.Fatal(err)
 	}
@@ -324,6 +330,9 @@ func TestCopy(t *testing.T) {
 	}
 	if left, err := filepath.Glob(filepath.Join(backups, "*.unfinished")); err != nil || len(left) > 0 {
 		t.Errorf("%q are left, %v", left, err)
+	}
+	if _, err := os.Stat(filepath.Join(backups, "3", "999999.sst")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a file of another snapshot: %v", err)
 	}
 	linked := 0
 	for _, f := range m.Files {

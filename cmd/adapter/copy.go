@@ -29,6 +29,7 @@ type copyOptions struct {
 	deleteOptions // --match, --start, --end
 	from, to      string
 	concurrency   int
+	perSecond     float64
 }
 
 // copyAge is how old samples are at least that copy compares by default: senders have brought them to both.
@@ -42,14 +43,20 @@ func (o *options) copyCommand(app *kingpin.Application) {
 	c.Flag("match", "Selector of the series, such as 'up{job=\"x\"}'. Repeatable. Default: all.").StringsVar(&v.matches)
 	c.Flag("start", "From this time on: RFC 3339, or seconds since 1970.").Required().StringVar(&v.start)
 	c.Flag("end", "Up to this time, inclusive. Default: ten minutes ago.").StringVar(&v.end)
+	c.Flag("samples-per-second", "Maximum number of samples a second that each of them writes. 0 is no limit.").Default("0").Float64Var(&v.perSecond)
 	c.Flag("concurrency", "How many parts of 37 hours are compared at the same time. 0 is the number of CPUs.").Default("0").IntVar(&v.concurrency)
 }
 
 // copySamples runs copy.
 func copySamples(ctx context.Context, o *options, logger log.Logger) (err error) {
 	v := &o.copy
-	if v.concurrency < 0 {
+	switch {
+	case v.concurrency < 0:
 		return errors.New("--concurrency is negative")
+	case !(v.perSecond >= 0):
+		return fmt.Errorf("--samples-per-second=%g: give it 0 or more", v.perSecond)
+	case v.concurrency == 0:
+		v.concurrency = runtime.GOMAXPROCS(0)
 	}
 	var sel history.Selection
 	if sel.Matchers, sel.Mint, sel.Maxt, err = v.parse(); err != nil {
@@ -83,7 +90,7 @@ func copySamples(ctx context.Context, o *options, logger log.Logger) (err error)
 	report := &reporter{logger: logger, started: time.Now(), reported: time.Now()}
 	copied, err := history.Copy(ctx, history.CopyConfig{
 		Source: source, Selection: sel, Target: target, Same: same(sel, from, to), Logger: logger,
-		Workers: map[bool]int{true: runtime.GOMAXPROCS(0), false: v.concurrency}[v.concurrency == 0],
+		Workers: v.concurrency, SamplesPerSecond: v.perSecond, ID: history.Digest(append([]string{commandCopy, v.from, v.start, v.end}, v.matches...)...),
 	}, report.copied)
 	if err != nil {
 		return fmt.Errorf("copy: %w; the same command goes on", err)

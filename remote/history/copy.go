@@ -5,24 +5,29 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/go-kit/log"
 	"github.com/go-kit/log/level"
 	"golang.org/x/sync/errgroup"
 )
 
-// CopyConfig says what a Copy does. All but Workers and Logger is required.
+// CopyConfig says what a Copy does. All but Workers, SamplesPerSecond and Logger is required.
 type CopyConfig struct {
 	// Source is read where both differ.
 	Source *RemoteRead
 	// Selection bounds what is copied.
 	Selection Selection
 	Target    Target
+	// ID names source and selection, see Config.
+	ID string
 	// Same compares source and target in the times of a unit.
 	Same func(ctx context.Context, u Unit) (bool, error)
 	// Workers is how many units are compared at once. 0 is 1.
 	Workers int
-	Logger  log.Logger
+	// SamplesPerSecond bounds the rate at which each of them writes. 0 is no limit.
+	SamplesPerSecond float64
+	Logger           log.Logger
 }
 
 // Copied says what a Copy has done.
@@ -35,14 +40,21 @@ type Copied struct {
 }
 
 // Copy brings the samples of a source to a target: it compares both, unit by unit, writes what differs, and compares again. So it
-// goes on where it was, whatever interrupts it, and what senders write to both meanwhile is not in its way.
+// goes on where it was, whatever interrupts it, and what senders write to both meanwhile is not in its way. Of days of which the target takes only
+// rollups there is nothing to compare: they are imported once.
 func Copy(ctx context.Context, cfg CopyConfig, report func(Copied)) (Copied, error) {
-	units, _, err := unitsOf(cfg.Selection, UnitSpan)
+	if cfg.Logger == nil {
+		cfg.Logger = log.NewNopLogger()
+	}
+	rolled, err := cfg.copyRolled(ctx)
 	if err != nil {
 		return Copied{}, err
 	}
-	if cfg.Logger == nil {
-		cfg.Logger = log.NewNopLogger()
+	newer := cfg.Selection
+	newer.Mint = max(newer.Mint, rolled+1)
+	units, _, err := unitsOf(newer, grid{span: UnitSpan})
+	if err != nil {
+		return Copied{}, err
 	}
 	var mu sync.Mutex
 	all := Copied{Units: len(units)}
@@ -67,13 +79,27 @@ func Copy(ctx context.Context, cfg CopyConfig, report func(Copied)) (Copied, err
 	return all, errors.Join(group.Wait(), ctx.Err())
 }
 
+// copyRolled imports the days of which the target takes only rollups, and returns up to which time that is.
+func (cfg *CopyConfig) copyRolled(ctx context.Context) (rolled int64, err error) {
+	if rolled, err = cfg.Target.Rolled(ctx); err != nil {
+		return 0, fmt.Errorf("read which samples the target keeps: %w", err)
+	}
+	older := *cfg.Source
+	older.sel.Maxt = min(older.sel.Maxt, rolled)
+	if rolled == 0 || older.sel.Mint > older.sel.Maxt {
+		return rolled, nil
+	}
+	level.Info(cfg.Logger).Log("msg", "of this time the target takes only rollups", "until", time.UnixMilli(rolled).UTC().Format(time.RFC3339))
+	return rolled, New(Config{Source: &older, Target: cfg.Target, ID: cfg.ID, Workers: cfg.Workers, SamplesPerSecond: cfg.SamplesPerSecond, Logger: cfg.Logger}).Run(ctx)
+}
+
 // copyUnit makes a unit of the target that of the source.
 func (cfg *CopyConfig) copyUnit(ctx context.Context, u Unit) (c Copied, err error) {
 	isSame, err := cfg.same(ctx, u)
 	if err != nil || isSame {
 		return Copied{Same: 1}, err
 	}
-	i := New(Config{Source: oneUnit{cfg.Source, u}, Target: notNoted{cfg.Target}, Logger: cfg.Logger})
+	i := New(Config{Source: oneUnit{cfg.Source, u}, Target: notNoted{cfg.Target}, SamplesPerSecond: cfg.SamplesPerSecond, Logger: cfg.Logger})
 	if err := i.Run(ctx); err != nil {
 		return c, err
 	}
@@ -112,7 +138,9 @@ type oneUnit struct {
 }
 
 // Units implements Source.
-func (s oneUnit) Units(context.Context) ([]Unit, []error, error) { return []Unit{s.unit}, nil, nil }
+func (s oneUnit) Units(context.Context, int64) ([]Unit, []error, error) {
+	return []Unit{s.unit}, nil, nil
+}
 
 // Parallel implements Source.
 func (oneUnit) Parallel() bool { return false }
