@@ -1,0 +1,101 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-kit/log"
+
+	"github.com/promtable/promtable/bucketstore/disk"
+)
+
+// hoursText returns the path of a text with samples of 100 hours.
+func hoursText(t *testing.T) string {
+	t.Helper()
+	text := filepath.Join(t.TempDir(), "text")
+	var samples bytes.Buffer
+	samples.WriteString("# TYPE hours gauge\n")
+	first := time.Now().Add(-100 * time.Hour).Unix()
+	for hour := range int64(100) {
+		fmt.Fprintf(&samples, "hours %d %d\n", hour, first+hour*3600)
+	}
+	samples.WriteString("# EOF\n")
+	if err := os.WriteFile(text, samples.Bytes(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+// importText runs an import of a text into a store, with so many bytes of free space, and returns what it printed.
+func importText(t *testing.T, ctx context.Context, logger log.Logger, text, dir string, free uint64, args ...string) (string, error) {
+	t.Helper()
+	o := parse(t, append([]string{"import", "openmetrics", text, "--storage.path=" + dir}, args...)...)
+	o.diskUsage = func(string) (disk.Usage, error) { return disk.Usage{Free: free, Total: 200 << 30}, nil }
+	var out bytes.Buffer
+	err := runImport(ctx, o, logger, &out)
+	return out.String(), err
+}
+
+// TestImportFullDisk: an import ends where a writer would be refused, and says why. With more space the same command brings all.
+func TestImportFullDisk(t *testing.T) {
+	text, dir := hoursText(t), filepath.Join(t.TempDir(), "data")
+	if output, err := importText(t, t.Context(), log.NewNopLogger(), text, dir, 100); err == nil || !strings.Contains(err.Error(), "100 bytes free") || !strings.Contains(err.Error(), "the same command goes on") {
+		t.Errorf("%v\n%s", err, output)
+	}
+	if output, err := importText(t, t.Context(), log.NewNopLogger(), text, dir, 100<<30); err != nil || !strings.Contains(output, "imported 100 samples") {
+		t.Errorf("%v\n%s", err, output)
+	}
+}
+
+// TestImportStops: an import whose context ends says how to go on, and is no failure. A dry run makes no store.
+func TestImportStops(t *testing.T) {
+	text, dir := hoursText(t), filepath.Join(t.TempDir(), "data")
+	if output, err := importText(t, t.Context(), log.NewNopLogger(), text, dir, 100<<30, "--dry-run"); err != nil || !strings.Contains(output, "would import 100 samples") {
+		t.Errorf("%v\n%s", err, output)
+	}
+	if _, err := os.Stat(dir); !os.IsNotExist(err) {
+		t.Errorf("a dry run has made %s: %v", dir, err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	stop := log.LoggerFunc(func(pairs ...any) error {
+		if slices.Contains(pairs, any("imported a part")) {
+			cancel()
+		}
+		return nil
+	})
+	if output, err := importText(t, ctx, stop, text, dir, 100<<30); err != nil || !strings.Contains(output, "stopped. The same command goes on with it") {
+		t.Errorf("%v\n%s", err, output)
+	}
+	if output, err := importText(t, t.Context(), log.NewNopLogger(), text, dir, 100<<30); err != nil || !strings.Contains(output, "1 parts were imported before") {
+		t.Errorf("%v\n%s", err, output)
+	}
+}
+
+// TestImportFlags: flags that do not go together are refused.
+func TestImportFlags(t *testing.T) {
+	dir := t.TempDir()
+	for _, tt := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"blocks"}, "required argument 'dir'"},
+		{[]string{"blocks", filepath.Join(dir, "missing")}, "missing"},
+		{[]string{"blocks", dir, "--match={"}, "--match={"},
+		{[]string{"blocks", dir, "--start=2", "--end=1"}, "--start is after --end"},
+		{[]string{"blocks", dir, "--samples-per-second=-1"}, "--samples-per-second=-1"},
+		{[]string{"blocks", dir, "--concurrency=-1"}, "--concurrency is negative"},
+		{[]string{"blocks", dir, "--dry-run", "--url=http://x"}, "leave --url out"},
+	} {
+		if _, err := parseFlags(append([]string{"import"}, tt.args...)); err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%q: %v, want %q", tt.args, err, tt.want)
+		}
+	}
+}
