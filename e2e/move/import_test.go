@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -219,7 +220,10 @@ func TestImportStopped(t *testing.T) {
 	}
 	output := mustImport(t, b, words[1:]...)
 	m := regexp.MustCompile(`(\d+) parts were imported before`).FindStringSubmatch(output)
-	if m == nil || m[1] < "4" {
+	if m == nil {
+		t.Fatalf("nothing was imported before:\n%s", output)
+	}
+	if before, err := strconv.Atoi(m[1]); err != nil || before < 4 {
 		t.Errorf("what was imported before is imported again:\n%s", output)
 	}
 	// Another match is another import. It writes the same samples, as the same chunks.

@@ -330,15 +330,14 @@ func (i *Import) forget(a *attempt) {
 func (i *Import) finish(ctx context.Context, u Unit, isWhole bool) error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
+	if isWhole {
+		i.done = append(i.done, u.ID)
+		if err := i.cfg.Target.SetDone(ctx, i.cfg.ID, i.done); err != nil {
+			return fmt.Errorf("note that %s is imported: %w", u, err)
+		}
+	}
 	i.progress.Finished++
 	level.Debug(i.cfg.Logger).Log("msg", "imported a part", "part", u, "finished", i.progress.Finished, "of", i.progress.Units)
-	if !isWhole {
-		return nil
-	}
-	i.done = append(i.done, u.ID)
-	if err := i.cfg.Target.SetDone(ctx, i.cfg.ID, i.done); err != nil {
-		return fmt.Errorf("note that %s is imported: %w", u, err)
-	}
 	return nil
 }
 
