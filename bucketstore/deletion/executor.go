@@ -96,21 +96,9 @@ func NewExecutor(cfg ExecutorConfig) *Executor {
 	if cfg.Flush == nil {
 		cfg.Flush = func(context.Context) error { return nil }
 	}
-	x := &Executor{cfg: cfg, records: cfg.Records, sleep: sleep, working: make(chan struct{}, 1)}
+	x := &Executor{cfg: cfg, records: cfg.Records, sleep: bucketstore.Sleep, working: make(chan struct{}, 1)}
 	x.lease = meta.NewLease(cfg.Store, series.MetaDelete, cfg.Records.cfg.Now, cfg.Holder, &x.state, &x.state.Holding)
 	return x
-}
-
-// sleep waits, and returns early with its error when ctx ends.
-func sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }
 
 // Run calls Advance at an interval until ctx ends, and logs errors.

@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
+	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/series"
 	"github.com/promtable/promtable/series/rollup"
 )
@@ -83,7 +84,7 @@ func NewMaker(days *Days, cfg MakerConfig) (*Maker, error) {
 	if cfg.RowsPerSecond <= 0 {
 		cfg.RowsPerSecond = DefaultRowsPerSecond
 	}
-	m := &Maker{days: days, cfg: cfg, token: rand.Text(), sleep: sleep, settleTime: settleTime, row: rowMaker{resolutions: cfg.Resolutions}}
+	m := &Maker{days: days, cfg: cfg, token: rand.Text(), sleep: bucketstore.Sleep, settleTime: settleTime, row: rowMaker{resolutions: cfg.Resolutions}}
 	for _, name := range cfg.Tenants {
 		schema, err := days.cfg.Schema.ForTenant(name)
 		if err != nil {
@@ -368,20 +369,5 @@ func (m *Maker) release(ctx context.Context, cut int64) error {
 		if err := m.walkDay(ctx, day); err != nil {
 			return err
 		}
-	}
-}
-
-// sleep waits, and returns early with its error when ctx ends.
-func sleep(ctx context.Context, d time.Duration) error {
-	if d <= 0 {
-		return ctx.Err()
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
 	}
 }
