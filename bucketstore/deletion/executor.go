@@ -48,6 +48,8 @@ type ExecutorConfig struct {
 	// Closed, if set, returns the end of the last day of which no rollup is made any more, or only from samples that are
 	// final, in milliseconds. Up to there the executor removes buckets of rollups, too. It is read anew for each batch.
 	Closed func(ctx context.Context) (int64, error)
+	// ClosedOf, if set, returns a function that says the same of the series with a key, where that is more. It is read like Closed.
+	ClosedOf func(ctx context.Context) (func(seriesKey []byte) int64, error)
 	// Flush, if set, writes what waits in memory to CURRENT. It is called when a deletion is
 	// new, so that nothing from before it is written later.
 	Flush func(ctx context.Context) error

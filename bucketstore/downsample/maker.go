@@ -47,6 +47,9 @@ type MakerConfig struct {
 	// Horizon returns the time before which samples may have been deleted, in milliseconds. No day that begins before
 	// it is made.
 	Horizon func() int64
+	// Cuts, if set, returns a function that says before which time samples of the series with a key may have been deleted, in
+	// milliseconds, as a Horizon of its own: no day that begins before it is made. What it says is not older than what is known of META/rollup may be.
+	Cuts func(ctx context.Context) (func(seriesKey []byte) int64, error)
 	// Flush, if set, stores all samples that the buffer of this process holds, or fails.
 	Flush func(ctx context.Context) error
 	// InDoubt, if set, says why our clock is in doubt, or nil. Nothing is made while it is.
