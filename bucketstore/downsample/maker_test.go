@@ -339,6 +339,46 @@ func TestHorizonMoves(t *testing.T) {
 	}
 }
 
+// TestCuts: of a series of which some samples may have been deleted, also since its row was read, nothing of their day is made.
+func TestCuts(t *testing.T) {
+	store := &failing{new(rows), works}
+	f := newFixture(t, store, true)
+	cuts := make(map[string]int64)
+	failure := error(nil)
+	f.cfg.Cuts = func(context.Context) (func([]byte) int64, error) {
+		return func(key []byte) int64 { return cuts[string(key)] }, failure
+	}
+	f.start(true)
+	f.write("cut", day0+1)
+	f.write("whole", day0+1)
+	cuts[string(f.key("cut"))] = day0
+	f.once()
+	f.wantRollups("cut", day0) // it begins with the day
+	f.wantRollups("whole", day0)
+	f.write("cut", day0+2)
+	f.write("whole", day0+2)
+	store.fail = func(kind string, table bucketstore.Table) error {
+		if kind == "scan" && table == bucketstore.Metric {
+			cuts[string(f.key("cut"))] = day0 + 1
+		}
+		return nil
+	}
+	before := fmt.Sprint(f.rollups("cut"))
+	cuts[string(f.key("cut"))] = 0
+	if err := f.maker.MakeSeries(t.Context(), day0, [][]byte{f.key("cut"), f.key("whole")}); err != nil {
+		t.Fatal(err)
+	}
+	f.wantRollups("whole", day0)
+	if got := fmt.Sprint(f.rollups("cut")); got != before {
+		t.Errorf("rollups %s, want %s", got, before)
+	}
+	failure = errors.New("META is down")
+	f.write("whole", day0+3)
+	if err := f.maker.MakeSeries(t.Context(), day0, [][]byte{f.key("whole")}); !errors.Is(err, failure) {
+		t.Error(err)
+	}
+}
+
 // TestClockAhead: a clock that was far ahead has days begun and made that are not there yet. They are made when they are
 // written to, as late ones.
 func TestClockAhead(t *testing.T) {

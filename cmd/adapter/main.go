@@ -56,6 +56,8 @@ func main() {
 		commandEstimate:     printEstimate,
 		commandDemo:         demonstrate,
 		commandDelete:       deleteSamples,
+
+		commandRetentionExplain: explainRetention,
 	}[o.command]
 	if err := do(ctx, o, logger); err != nil {
 		level.Error(logger).Log("msg", "adapter failed", "err", err)

@@ -48,20 +48,29 @@ func (r *Reader) planned(ctx context.Context, q Query) Query {
 	if q.Kept {
 		return r.plannedKept(ctx, q)
 	}
-	sources, rollups := r.cfg.Sources(r.nowOf(ctx)), *q.Rollups
+	sources, rollups := r.sources(ctx, q), *q.Rollups
 	sources.Coarsest = rollups.Coarsest
 	if rollups.plan = rollup.NewPlan(rollups.Windows, sources); rollups.plan == nil {
 		q.Rollups = nil
 		return q
 	}
 	q.Rollups = &rollups
-	UsageOf(ctx).addPlan(rollups.plan)
 	return q
+}
+
+// sources says what there is of which time for the series of q.
+func (r *Reader) sources(ctx context.Context, q Query) rollup.Sources {
+	s := r.cfg.Sources(r.nowOf(ctx))
+	s.RawFrom = max(s.RawFrom, q.later[bucketstore.Raw])
+	for i := range s.From {
+		s.From[i] = max(s.From[i], q.later[int(bucketstore.FiveMinutes)+i])
+	}
+	return s
 }
 
 // plannedKept is planned of a query for the samples that are kept.
 func (r *Reader) plannedKept(ctx context.Context, q Query) Query {
-	sources := r.cfg.Sources(r.nowOf(ctx))
+	sources := r.sources(ctx, q)
 	start, limit := max(q.Mint, 0), min(q.Maxt, series.MaxTime)+1
 	if start >= limit || sources.RawFrom <= start {
 		return q
@@ -70,7 +79,6 @@ func (r *Reader) plannedKept(ctx context.Context, q Query) Query {
 	w := rollup.Windows{Start: limit - 1, Step: 1, Range: limit - start, Count: 1, Last: true}
 	if plan := rollup.NewPlan(w, sources); plan != nil {
 		q.Rollups = &Rollups{Windows: w, Want: rollup.Markers, plan: plan}
-		UsageOf(ctx).addPlan(plan)
 	}
 	return q
 }
