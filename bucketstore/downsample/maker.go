@@ -218,7 +218,7 @@ func (m *Maker) begin(ctx context.Context) (hasWork bool, err error) {
 		if s.Made == 0 {
 			return false, nil
 		}
-		if notes, err := m.days.notes(ctx, made); err != nil || len(notes) == 0 {
+		if notes, err := m.days.notes(ctx, made); err != nil || len(notes) == 0 && s.Again == 0 {
 			return false, err
 		}
 	}
@@ -306,6 +306,9 @@ func (m *Maker) renew(ctx context.Context) error {
 
 // makeLate makes again what differs in days that were written to since.
 func (m *Maker) makeLate(ctx context.Context) error {
+	if err := m.makeAgain(ctx); err != nil {
+		return err
+	}
 	s := m.days.get()
 	notes, err := m.days.notes(ctx, s.Made)
 	if err != nil {

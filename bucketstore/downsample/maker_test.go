@@ -71,7 +71,7 @@ func (f *fixture) wantCount(name string, want map[int64]int64) {
 	}
 }
 
-// TestMakerKinds: histograms and start timestamps have no buckets, rows that lose their samples have an empty cell, and
+// TestMakerKinds: histograms beside floats and start timestamps have no buckets, rows that lose their samples have an empty cell, and
 // those that cannot be read have none.
 func TestMakerKinds(t *testing.T) {
 	f := newFixture(t, new(rows), true)
