@@ -1,6 +1,7 @@
 package bucketstore
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -55,4 +56,40 @@ func RetryAfter(err error) (wait time.Duration) {
 		return overload.RetryAfter
 	}
 	return 0
+}
+
+// ApplyInOrder applies the mutations of work in the background, Patiently. Those of one row follow each other, and are applied one after the
+// other. An attempt takes timeout at most, by the wall clock: it passes while the machine is suspended.
+func ApplyInOrder(ctx context.Context, store Store, table Table, muts []Mutation, timeout time.Duration) error {
+	for len(muts) > 0 {
+		n := 1
+		for n < len(muts) && !bytes.Equal(muts[n].Key, muts[n-1].Key) {
+			n++
+		}
+		err := Patiently(ctx, func() error {
+			ctx, cancel := context.WithDeadline(ctx, time.Now().Add(timeout).Round(0))
+			defer cancel()
+			return store.Apply(ctx, table, muts[:n])
+		})
+		if err != nil {
+			return err
+		}
+		muts = muts[n:]
+	}
+	return nil
+}
+
+// Sleep waits, and returns early with the error of ctx when that ends.
+func Sleep(ctx context.Context, d time.Duration) error {
+	if d <= 0 {
+		return ctx.Err()
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }

@@ -43,6 +43,10 @@ const (
 	// far it has come. It is also the kind of the rows that say what is to be deleted, each
 	// by its ID.
 	MetaDelete = "delete"
+	// MetaRules is the key of the row that says which process deletes what retention rules cut, and how
+	// far it has come. It is also the kind of the rows that say what lists of rules have cut, each by
+	// its ID.
+	MetaRules = "rules"
 	// metaLog is the kind of the rows that name the logs of adapters, each by its ID.
 	// Like the other keys of this list it is no name of a tenant.
 	metaLog = "log"
@@ -99,6 +103,16 @@ func ParseMetaDeleteKey(key []byte) (id, log string) {
 	id, log, _ = strings.Cut(string(key[len(MetaDelete)+1:]), ",")
 	return id, log
 }
+
+// AppendMetaRulesKey appends the key of the META row of the list of retention rules with this ID,
+// which is for all tenants, to dst.
+func AppendMetaRulesKey(dst []byte, id string) []byte { return appendFields(dst, MetaRules, id) }
+
+// MetaRulesRange returns the META rows of all lists of retention rules.
+func MetaRulesRange() RowRange { return PrefixRange(AppendMetaRulesKey(nil, "")) }
+
+// ParseMetaRulesKey returns the ID in a key of MetaRulesRange.
+func ParseMetaRulesKey(key []byte) (id string) { return string(key[len(MetaRules)+1:]) }
 
 // AppendMetaKey appends the key of the META row of this kind and name to dst. It
 // is limited like a series key. The only error is ErrKeyTooLong, with dst unchanged.

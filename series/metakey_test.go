@@ -71,3 +71,11 @@ func TestTenant(t *testing.T) {
 		}
 	}
 }
+
+// TestMetaRulesKeys: the keys of lists of retention rules are in their range, and that of the lease is not.
+func TestMetaRulesKeys(t *testing.T) {
+	key, rows := series.AppendMetaRulesKey(nil, "ID"), series.MetaRulesRange()
+	if string(key) != "rules,ID" || series.ParseMetaRulesKey(key) != "ID" || !rows.Contains(key) || rows.Contains([]byte(series.MetaRules)) {
+		t.Errorf("key %q, range %s", key, rows)
+	}
+}

@@ -73,6 +73,9 @@ type Config struct {
 	// Cut is a time in milliseconds. A replay drops the samples before it: they are no longer
 	// kept.
 	Cut int64
+	// LaterCut, if set, is Cut of the series with a key, where that is later: it is asked about samples before LatestCut.
+	LaterCut  func(seriesKey []byte) int64
+	LatestCut int64
 	// Barriers are those that the requests in the log had. Later requests have later stamps.
 	Barriers []Barrier
 	// Logger may be nil.

@@ -75,9 +75,12 @@ func (b *Buffer) storeReplayed(ctx context.Context, progress *replayProgress) er
 // progressInterval is the time between two log lines about the progress.
 const progressInterval = 10 * time.Second
 
-// dropOld drops the samples before Config.Cut in place, and returns the others.
+// dropOld drops the samples before Config.Cut, or LaterCut, in place, and returns the others.
 func (b *Buffer) dropOld(samples []bucketstore.Sample) []bucketstore.Sample {
-	kept := slices.DeleteFunc(samples, func(s bucketstore.Sample) bool { return s.T < b.cfg.Cut })
+	cfg := &b.cfg
+	kept := slices.DeleteFunc(samples, func(s bucketstore.Sample) bool {
+		return s.T < cfg.Cut || s.T < cfg.LatestCut && s.T < cfg.LaterCut(s.Ref.SeriesKey())
+	})
 	b.metrics.replayDropped.Add(float64(len(samples) - len(kept)))
 	return kept
 }

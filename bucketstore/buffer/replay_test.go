@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -127,6 +128,12 @@ func TestReplayMemory(t *testing.T) {
 // TestReplayDropsOld: samples that are no longer kept are counted and dropped, also where all
 // of a request are. The others are there, and the log is empty after that.
 func TestReplayDropsOld(t *testing.T) {
+	for _, bySeries := range []bool{false, true} {
+		t.Run(fmt.Sprint("by series ", bySeries), func(t *testing.T) { testReplayDropsOld(t, bySeries) })
+	}
+}
+
+func testReplayDropsOld(t *testing.T, bySeries bool) {
 	const first = 30 * series.Period
 	for kept := range 4 {
 		dir, store := t.TempDir(), openEmbedded(t)
@@ -136,7 +143,13 @@ func TestReplayDropsOld(t *testing.T) {
 			t.Fatal(err)
 		}
 		reg := prometheus.NewRegistry()
-		b, err := Open(t.Context(), log, Config{Store: store, Cut: first + 3 - int64(kept), Registerer: reg})
+		cfg := Config{Store: store, Cut: first + 3 - int64(kept), Registerer: reg}
+		if bySeries {
+			later := cfg.Cut
+			cfg.Cut, cfg.LatestCut = 0, later+1000
+			cfg.LaterCut = func(key []byte) int64 { return map[string]int64{"up": later}[string(key)] }
+		}
+		b, err := Open(t.Context(), log, cfg)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -48,6 +48,8 @@ type ExecutorConfig struct {
 	// Closed, if set, returns the end of the last day of which no rollup is made any more, or only from samples that are
 	// final, in milliseconds. Up to there the executor removes buckets of rollups, too. It is read anew for each batch.
 	Closed func(ctx context.Context) (int64, error)
+	// ClosedOf, if set, returns a function that says the same of the series with a key, where that is more. It is read like Closed.
+	ClosedOf func(ctx context.Context) (func(seriesKey []byte) int64, error)
 	// Flush, if set, writes what waits in memory to CURRENT. It is called when a deletion is
 	// new, so that nothing from before it is written later.
 	Flush func(ctx context.Context) error
@@ -96,21 +98,9 @@ func NewExecutor(cfg ExecutorConfig) *Executor {
 	if cfg.Flush == nil {
 		cfg.Flush = func(context.Context) error { return nil }
 	}
-	x := &Executor{cfg: cfg, records: cfg.Records, sleep: sleep, working: make(chan struct{}, 1)}
+	x := &Executor{cfg: cfg, records: cfg.Records, sleep: bucketstore.Sleep, working: make(chan struct{}, 1)}
 	x.lease = meta.NewLease(cfg.Store, series.MetaDelete, cfg.Records.cfg.Now, cfg.Holder, &x.state, &x.state.Holding)
 	return x
-}
-
-// sleep waits, and returns early with its error when ctx ends.
-func sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }
 
 // Run calls Advance at an interval until ctx ends, and logs errors.

@@ -18,13 +18,23 @@ func (x *Executor) removeRollups(ctx context.Context, rec *record, targets []tar
 	if x.cfg.Closed == nil {
 		return nil
 	}
-	closed, err := x.cfg.Closed(ctx)
-	if err != nil || closed <= rec.Start {
+	forAll, err := x.cfg.Closed(ctx)
+	if err != nil {
 		return err
+	}
+	closedOf := func([]byte) int64 { return 0 }
+	if x.cfg.ClosedOf != nil {
+		if closedOf, err = x.cfg.ClosedOf(ctx); err != nil {
+			return err
+		}
 	}
 	families := []bucketstore.FamilyRange{{Family: series.Family1h}, {Family: series.Family5m}, {Family: series.FamilyCount}}
 	records := []*record{rec}
 	for _, t := range targets {
+		closed := max(forAll, closedOf(t.key))
+		if closed <= rec.Start {
+			continue
+		}
 		var muts []bucketstore.Mutation
 		for _, base := range t.bases {
 			if !rec.overlaps(base-rollup.Day, min(base+series.Period, closed)) {

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/go-kit/log/level"
 
@@ -146,23 +145,7 @@ func (x *Executor) operations(base int64, cells []bucketstore.Cell, records []*r
 	return parts
 }
 
-// apply applies mutations. Those of one row follow each other, and are applied one after the other.
+// apply applies mutations.
 func (x *Executor) apply(ctx context.Context, table bucketstore.Table, muts []bucketstore.Mutation) error {
-	for len(muts) > 0 {
-		n := 1
-		for n < len(muts) && !bytes.Equal(muts[n].Key, muts[n-1].Key) {
-			n++
-		}
-		err := bucketstore.Patiently(ctx, func() error {
-			// By the wall clock: it passes while the machine is suspended.
-			ctx, cancel := context.WithDeadline(ctx, time.Now().Add(writeTimeout).Round(0))
-			defer cancel()
-			return x.cfg.Store.Apply(ctx, table, muts[:n])
-		})
-		if err != nil {
-			return err
-		}
-		muts = muts[n:]
-	}
-	return nil
+	return bucketstore.ApplyInOrder(ctx, x.cfg.Store, table, muts, writeTimeout)
 }

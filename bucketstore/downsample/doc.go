@@ -6,6 +6,7 @@
 //	         days of which no sample is taken any more           close.go
 //	Notes    which days were written to after they were made     notes.go
 //	Maker    day after day, all rows                             maker.go, walk.go, row.go
+//	         once more those that an earlier version has made    again.go
 //
 // # Why no rollup is ever wrong
 //

@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
+	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/series"
 	"github.com/promtable/promtable/series/rollup"
 )
@@ -46,6 +47,9 @@ type MakerConfig struct {
 	// Horizon returns the time before which samples may have been deleted, in milliseconds. No day that begins before
 	// it is made.
 	Horizon func() int64
+	// Cuts, if set, returns a function that says before which time samples of the series with a key may have been deleted, in
+	// milliseconds, as a Horizon of its own: no day that begins before it is made. What it says is not older than what is known of META/rollup may be.
+	Cuts func(ctx context.Context) (func(seriesKey []byte) int64, error)
 	// Flush, if set, stores all samples that the buffer of this process holds, or fails.
 	Flush func(ctx context.Context) error
 	// InDoubt, if set, says why our clock is in doubt, or nil. Nothing is made while it is.
@@ -83,7 +87,7 @@ func NewMaker(days *Days, cfg MakerConfig) (*Maker, error) {
 	if cfg.RowsPerSecond <= 0 {
 		cfg.RowsPerSecond = DefaultRowsPerSecond
 	}
-	m := &Maker{days: days, cfg: cfg, token: rand.Text(), sleep: sleep, settleTime: settleTime, row: rowMaker{resolutions: cfg.Resolutions}}
+	m := &Maker{days: days, cfg: cfg, token: rand.Text(), sleep: bucketstore.Sleep, settleTime: settleTime, row: rowMaker{resolutions: cfg.Resolutions}}
 	for _, name := range cfg.Tenants {
 		schema, err := days.cfg.Schema.ForTenant(name)
 		if err != nil {
@@ -214,7 +218,7 @@ func (m *Maker) begin(ctx context.Context) (hasWork bool, err error) {
 		if s.Made == 0 {
 			return false, nil
 		}
-		if notes, err := m.days.notes(ctx, made); err != nil || len(notes) == 0 {
+		if notes, err := m.days.notes(ctx, made); err != nil || len(notes) == 0 && s.Again == 0 {
 			return false, err
 		}
 	}
@@ -302,6 +306,9 @@ func (m *Maker) renew(ctx context.Context) error {
 
 // makeLate makes again what differs in days that were written to since.
 func (m *Maker) makeLate(ctx context.Context) error {
+	if err := m.makeAgain(ctx); err != nil {
+		return err
+	}
 	s := m.days.get()
 	notes, err := m.days.notes(ctx, s.Made)
 	if err != nil {
@@ -368,20 +375,5 @@ func (m *Maker) release(ctx context.Context, cut int64) error {
 		if err := m.walkDay(ctx, day); err != nil {
 			return err
 		}
-	}
-}
-
-// sleep waits, and returns early with its error when ctx ends.
-func sleep(ctx context.Context, d time.Duration) error {
-	if d <= 0 {
-		return ctx.Err()
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
 	}
 }

@@ -71,7 +71,7 @@ func (f *fixture) wantCount(name string, want map[int64]int64) {
 	}
 }
 
-// TestMakerKinds: histograms and start timestamps have no buckets, rows that lose their samples have an empty cell, and
+// TestMakerKinds: histograms beside floats and start timestamps have no buckets, rows that lose their samples have an empty cell, and
 // those that cannot be read have none.
 func TestMakerKinds(t *testing.T) {
 	f := newFixture(t, new(rows), true)
@@ -336,6 +336,46 @@ func TestHorizonMoves(t *testing.T) {
 	f.wantRollups("m", day0)
 	if f.days.Made() != day0+rollup.Day {
 		t.Errorf("made up to %d", f.days.Made())
+	}
+}
+
+// TestCuts: of a series of which some samples may have been deleted, also since its row was read, nothing of their day is made.
+func TestCuts(t *testing.T) {
+	store := &failing{new(rows), works}
+	f := newFixture(t, store, true)
+	cuts := make(map[string]int64)
+	failure := error(nil)
+	f.cfg.Cuts = func(context.Context) (func([]byte) int64, error) {
+		return func(key []byte) int64 { return cuts[string(key)] }, failure
+	}
+	f.start(true)
+	f.write("cut", day0+1)
+	f.write("whole", day0+1)
+	cuts[string(f.key("cut"))] = day0
+	f.once()
+	f.wantRollups("cut", day0) // it begins with the day
+	f.wantRollups("whole", day0)
+	f.write("cut", day0+2)
+	f.write("whole", day0+2)
+	store.fail = func(kind string, table bucketstore.Table) error {
+		if kind == "scan" && table == bucketstore.Metric {
+			cuts[string(f.key("cut"))] = day0 + 1
+		}
+		return nil
+	}
+	before := fmt.Sprint(f.rollups("cut"))
+	cuts[string(f.key("cut"))] = 0
+	if err := f.maker.MakeSeries(t.Context(), day0, [][]byte{f.key("cut"), f.key("whole")}); err != nil {
+		t.Fatal(err)
+	}
+	f.wantRollups("whole", day0)
+	if got := fmt.Sprint(f.rollups("cut")); got != before {
+		t.Errorf("rollups %s, want %s", got, before)
+	}
+	failure = errors.New("META is down")
+	f.write("whole", day0+3)
+	if err := f.maker.MakeSeries(t.Context(), day0, [][]byte{f.key("whole")}); !errors.Is(err, failure) {
+		t.Error(err)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/bucketstore/meta"
 	"github.com/promtable/promtable/series"
+	"github.com/promtable/promtable/series/rollup"
 )
 
 const (
@@ -38,6 +39,10 @@ type state struct {
 	// rollups are final.
 	Closed   int64 `json:"closed,omitempty"`
 	Released int64 `json:"released,omitempty"`
+	// Kinds is rollup.Kinds of the maker. Days that a maker with less has made are looked at once more, from Again back: that is
+	// the end of the last of them, or 0 if there are none.
+	Kinds int   `json:"kinds,omitempty"`
+	Again int64 `json:"again,omitempty"`
 	// Holder names the maker, for operators, and Token identifies it. Its lease ends at Expires, by its clock.
 	Holder  string `json:"holder,omitempty"`
 	Token   string `json:"token,omitempty"`
@@ -51,10 +56,13 @@ func readState(ctx context.Context, store bucketstore.Store) (c meta.Cell, s sta
 		return c, s, fmt.Errorf("read META/%s: %w", series.MetaRollup, err)
 	}
 	if c.Value == nil {
-		return c, s, nil
+		return c, state{Kinds: rollup.Kinds}, nil
 	}
 	if err := json.Unmarshal(c.Value, &s); err != nil {
 		return c, s, fmt.Errorf("%w: row %q of META: %v", series.ErrCorrupt, series.MetaRollup, err)
+	}
+	if s.Kinds < rollup.Kinds {
+		s.Kinds, s.Again = rollup.Kinds, s.Made
 	}
 	return c, s, nil
 }

@@ -117,24 +117,47 @@ func (d *Days) scanIndex(ctx context.Context, ranges []series.RowRange, limit in
 func (m *Maker) makeRows(ctx context.Context, schema series.Schema, day, period int64, keys [][]byte) error {
 	begin := m.days.cfg.Now()
 	base, _ := series.Split(period)
+	rows, err := m.makeBase(ctx, schema, day, base, keys)
+	if err != nil {
+		return err
+	}
+	if err := m.renew(ctx); err != nil {
+		return err
+	}
+	return m.sleep(ctx, time.Duration(float64(rows)/m.cfg.RowsPerSecond*float64(time.Second))-m.days.cfg.Now().Sub(begin))
+}
+
+// MakeSeries makes the rollups of a day of these series whose count differs from theirs. All of the day were made once. It needs no
+// lease: of two makers that make the same rollup, the newest wins.
+func (m *Maker) MakeSeries(ctx context.Context, day int64, keys [][]byte) error {
+	m.working.Lock()
+	defer m.working.Unlock()
+	first, _ := series.Split(max(day, 0))
+	for base := first; base <= day+rollup.Day; base += series.Period {
+		if _, err := m.makeBase(ctx, m.days.cfg.Schema, day, base, keys); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// makeBase makes the rollups of a day of the rows of series in a base, and returns how many rows that are.
+func (m *Maker) makeBase(ctx context.Context, schema series.Schema, day, base int64, keys [][]byte) (n int, err error) {
 	rows := make([]series.RowRange, len(keys))
 	for i, key := range keys {
 		rows[i] = series.SingleRow(schema.AppendRowKey(nil, key, base))
 	}
 	slices.SortFunc(rows, func(a, b series.RowRange) int { return bytes.Compare(a.Start, b.Start) })
 	rows = slices.CompactFunc(rows, func(a, b series.RowRange) bool { return bytes.Equal(a.Start, b.Start) })
-	if err := m.makeRanges(ctx, day, base, rows); err != nil {
-		return err
+	if err := m.makeRanges(ctx, schema, day, base, rows); err != nil {
+		return 0, err
 	}
 	m.metrics.rows.Add(float64(len(rows)))
-	if err := m.renew(ctx); err != nil {
-		return err
-	}
-	return m.sleep(ctx, time.Duration(float64(len(rows))/m.cfg.RowsPerSecond*float64(time.Second))-m.days.cfg.Now().Sub(begin))
+	return len(rows), nil
 }
 
 // makeRanges makes the rollups of a day of rows of a base.
-func (m *Maker) makeRanges(ctx context.Context, day, base int64, rows []series.RowRange) error {
+func (m *Maker) makeRanges(ctx context.Context, schema series.Schema, day, base int64, rows []series.RowRange) error {
 	var muts []bucketstore.Mutation
 	reading, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
@@ -154,6 +177,9 @@ func (m *Maker) makeRanges(ctx context.Context, day, base int64, rows []series.R
 		return err
 	}
 	if wasWhole, err := m.wasWhole(ctx, day); err != nil || !wasWhole {
+		return err
+	}
+	if muts, err = m.withoutCut(ctx, schema, day, muts); err != nil || len(muts) == 0 {
 		return err
 	}
 	writing, cancel := context.WithTimeout(ctx, writeTimeout)
@@ -182,6 +208,27 @@ func (m *Maker) wasWhole(ctx context.Context, day int64) (bool, error) {
 		s = m.days.get()
 	}
 	return s.Released < end && m.cfg.Horizon() <= day, nil
+}
+
+// withoutCut returns the mutations of rows of which all samples of a day were there until now.
+func (m *Maker) withoutCut(ctx context.Context, schema series.Schema, day int64, muts []bucketstore.Mutation) (whole []bucketstore.Mutation, err error) {
+	if m.cfg.Cuts == nil {
+		return muts, nil
+	}
+	cutOf, err := m.cfg.Cuts(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, mut := range muts {
+		key, _, err := schema.ParseRowKey(nil, mut.Key)
+		if err != nil {
+			return nil, err
+		}
+		if cutOf(key) <= day {
+			whole = append(whole, mut)
+		}
+	}
+	return whole, nil
 }
 
 // addBad counts a row that has no rollups of a day because its samples cannot be read, and sometimes logs it.

@@ -1,13 +1,14 @@
 // Package meta reads and writes the META table, which has one cell in each row. cell.go
 // reads, compares and sets cells. The rows of this package describe the store as a whole:
 // its schema and identity, the logs whose samples are not in the store yet, since when it
-// has all samples, and which samples are deleted:
+// has all samples, what retention rules have cut, and which samples are deleted:
 //
 //	row        cell, as JSON
 //	schema     {"format":1,"resource_labels":[…],"tenancy":false,"identity":"…"}
 //	log,<id>   {"host":"…","path":"…","seen":…,"bytes":…}
 //	horizon    {"raw":…}
 //	[tenant,]import,<id>  {"units":[…]}
+//	rules,<id>         {"tenant":"…","rules":[{"matchers":[…],"closed":…,"cuts":{"raw":…},"gone":{"raw":…}}]}
 //	delete,<id>        {"tenant":"…","matchers":[…],"start":…,"limit":…,"at":…,"stamp":…,"log":"…","done":…}
 //	delete,<id>,<log>  {"stamp":…,"passed":…}
 //

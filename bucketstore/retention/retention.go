@@ -14,6 +14,12 @@
 // Where rollups must be there before samples go, Config.RawBound bounds the horizon of raw
 // samples, and their cut is that horizon alone: the clock and the size of the store only ask
 // for it.
+//
+//	Retention   of all series                              retention.go, size.go
+//	Rule        of the series of a selector, in a file     file.go
+//	Rules       what they have cut, in META                rules.go
+//	Walker      removes that, series by series             walk.go
+//	Covers      what a rule matches of a selector          covers.go
 package retention
 
 import (
@@ -226,9 +232,9 @@ func (r *Retention) raiseByUsage(ctx context.Context, now time.Time, to *meta.Ho
 		return fmt.Errorf("size of the store: %w", err)
 	}
 	for of := range bucketstore.NumResolutions {
-		to[of] = min(r.wanted(of, now), newest(usage.Days))
+		to[of] = min(r.wanted(of, now), Newest(usage.Days))
 	}
-	to[bucketstore.Raw] = min(max(r.wanted(bucketstore.Raw, now), r.sizeCut(usage)), newest(usage.Days))
+	to[bucketstore.Raw] = min(max(r.wanted(bucketstore.Raw, now), r.sizeCut(usage)), Newest(usage.Days))
 	if to[bucketstore.Raw], err = r.bound(ctx, to[bucketstore.Raw]); err != nil {
 		return err
 	}
@@ -252,9 +258,9 @@ func (r *Retention) bound(ctx context.Context, cut int64) (int64, error) {
 	return min(cut, bound), nil
 }
 
-// newest returns the time from which on samples are never deleted, in milliseconds: the newest
+// Newest returns the time from which on samples are never deleted, in milliseconds: the newest
 // 3 days of those stay. So a clock that is far ahead hides them and cannot delete all.
-func newest(days []bucketstore.DayUsage) int64 {
+func Newest(days []bucketstore.DayUsage) int64 {
 	if len(days) == 0 {
 		return math.MaxInt64
 	}

@@ -19,7 +19,7 @@ func (r *Retention) sizeCut(usage bucketstore.Usage) (cut int64) {
 	for len(days) > 0 && days[0].End <= r.Horizon(bucketstore.Raw) {
 		left, days = left-min(left, days[0].Bytes), days[1:]
 	}
-	limit := min(r.cfg.Now().Add(-MinRaw).UnixMilli(), newest(days))
+	limit := min(r.cfg.Now().Add(-MinRaw).UnixMilli(), Newest(days))
 	dropped := 0
 	for left > r.cfg.Size && len(days) > 0 && days[0].End <= limit {
 		cut, left, days = days[0].End, left-min(left, days[0].Bytes), days[1:]

@@ -132,7 +132,7 @@ func (c *Clock) Run(ctx context.Context) {
 			level.Warn(c.cfg.Logger).Log("msg", "clocks not compared", "err", err)
 		}
 		last = c.report(last)
-		if sleep(ctx, clockInterval) != nil {
+		if bucketstore.Sleep(ctx, clockInterval) != nil {
 			return
 		}
 	}

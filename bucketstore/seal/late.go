@@ -62,7 +62,7 @@ func (l *LateNotes) Add(period int64) {
 // Run calls Write every minute, and once more when ctx ends. It logs errors.
 func (l *LateNotes) Run(ctx context.Context) {
 	for isLast := false; !isLast; {
-		isLast = sleep(ctx, noteInterval) != nil
+		isLast = bucketstore.Sleep(ctx, noteInterval) != nil
 		if err := l.Write(context.WithoutCancel(ctx)); err != nil {
 			level.Warn(l.logger).Log("msg", "late samples are sealed later, because their periods are not noted", "err", err)
 		}

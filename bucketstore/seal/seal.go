@@ -109,7 +109,7 @@ func New(cfg Config) (*Sealer, error) {
 		metrics:      newMetrics(cfg.Registerer, cfg.Now),
 		lease:        newLease(cfg.Store, cfg.Now, cfg.Holder),
 		batchCells:   batchCells,
-		sleep:        sleep,
+		sleep:        bucketstore.Sleep,
 		withDeadline: wallDeadline,
 	}
 	for range cfg.Workers {
@@ -208,17 +208,5 @@ func (s *Sealer) waitForClock(ctx context.Context) error {
 func (s *Sealer) release(ctx context.Context) {
 	if err := s.lease.Release(context.WithoutCancel(ctx)); err != nil && !errors.Is(err, meta.ErrLost) {
 		level.Warn(s.cfg.Logger).Log("msg", "the lease of the sealer was not released; it expires", "err", err)
-	}
-}
-
-// sleep waits, and returns early with its error when ctx ends.
-func sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
 	}
 }

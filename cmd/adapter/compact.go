@@ -18,6 +18,7 @@ import (
 	"github.com/promtable/promtable/bucketstore/deletion"
 	"github.com/promtable/promtable/bucketstore/downsample"
 	"github.com/promtable/promtable/bucketstore/meta"
+	"github.com/promtable/promtable/bucketstore/retention"
 	"github.com/promtable/promtable/bucketstore/seal"
 	"github.com/promtable/promtable/series"
 )
@@ -56,6 +57,7 @@ func (o *options) commands(app *kingpin.Application) {
 	o.exportCommand(app)
 	o.dumpCommand(app)
 	o.copyCommand(app)
+	o.retentionCommand(app)
 }
 
 func (o *options) sealFlags(app *kingpin.Application) {
@@ -177,7 +179,11 @@ func compactRollups(ctx context.Context, o *options, schema series.Schema, store
 	if err != nil {
 		return nil, err
 	}
-	return newMaker(o, days, clock, downsample.MakerConfig{Horizon: func() int64 { return horizons[bucketstore.Raw] }})
+	rules, err := retention.OpenRules(ctx, o.rulesConfig(about, schema, logger))
+	if err != nil {
+		return nil, err
+	}
+	return newMaker(o, days, clock, downsample.MakerConfig{Horizon: func() int64 { return horizons[bucketstore.Raw] }, Cuts: keyCuts(rules)})
 }
 
 // newClock returns the clock of a process that writes to a store on Bigtable or seals it,

@@ -68,6 +68,7 @@ func main() {
 		commandImportText:        importSamples,
 		commandImportRead:        importSamples,
 		commandImportExport:      importSamples,
+		commandRetentionExplain:  explainRetention,
 	}[o.command]
 	if err := do(ctx, o, logger); err != nil {
 		level.Error(logger).Log("msg", "adapter failed", "err", err)

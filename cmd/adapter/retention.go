@@ -20,6 +20,11 @@ type retentionOptions struct {
 	raw model.Duration
 	// rollups are how long rollups are kept, by resolution.
 	rollups [bucketstore.NumResolutions]rollupAge
+	// file is that of rules. Empty is none.
+	file  string
+	rules []retention.Rule
+	// selector is that of retention explain.
+	selector string
 	// size is how many bytes the embedded store may take. 0 is no limit.
 	size byteSize
 }
@@ -51,8 +56,11 @@ func (a *rollupAge) String() string {
 // resolutionFlag is the name of the flag that says how long a resolution is kept.
 func resolutionFlag(r bucketstore.Resolution) string { return "retention.resolution-" + r.String() }
 
-// keep returns how long each resolution is kept.
-func (r *retentionOptions) keep() (keep bucketstore.Retention) {
+// keep returns how long the store keeps each resolution: the longest of the flags and all rules.
+func (r *retentionOptions) keep() bucketstore.Retention { return retention.Longest(r.flags(), r.rules) }
+
+// flags returns how long each resolution is kept of series that no rule matches.
+func (r *retentionOptions) flags() (keep bucketstore.Retention) {
 	for of := range r.rollups {
 		keep[of] = time.Duration(r.rollups[of])
 	}
@@ -67,27 +75,25 @@ func (o *options) retentionFlags(app *kingpin.Application) {
 		app.Flag(resolutionFlag(r), fmt.Sprintf("How long rollups of %s are kept, such as 2y, at least as long as what they are made of. 0 is for ever. With off none are made, and those that were go with what they were made of.", r)).
 			Default("0s").SetValue(&o.retention.rollups[r])
 	}
+	app.Flag("retention.rules", "File, as YAML, that says how long the series of a selector are kept, where that differs from the flags above.").
+		StringVar(&o.retention.file)
 	o.retention.size.flag = "retention.size"
 	o.given[o.retention.size.flag] = new(bool)
 	app.Flag(o.retention.size.flag, "Size of the embedded store on the disk, without the log of the buffer, beyond which its oldest days go, but for the newest 3. 0 is no limit.").
 		Default("0B").IsSetByUser(o.given[o.retention.size.flag]).SetValue(&o.retention.size)
 }
 
-// checkRetention checks the flags about retention.
+// checkRetention checks the flags about retention, and reads the file of rules.
 func (o *options) checkRetention() error {
-	if raw := time.Duration(o.retention.raw); raw != 0 && raw < retention.MinRaw {
-		return fmt.Errorf("--retention.resolution-raw=%s is too short: give it %s or more, or 0 to keep samples for ever", o.retention.raw, model.Duration(retention.MinRaw))
+	flags := o.retention.flags()
+	err := retention.Check(flags, func(of bucketstore.Resolution, age time.Duration) string {
+		return fmt.Sprintf("--%s=%s", resolutionFlag(of), model.Duration(age))
+	})
+	if err == nil && o.retention.file != "" {
+		err = o.retention.readRules(flags)
 	}
-	keep, finer := o.retention.keep(), bucketstore.Raw
-	for r := bucketstore.FiveMinutes; r < bucketstore.NumResolutions; r++ {
-		switch {
-		case keep[r] == retention.Off:
-			continue
-		case keep[r] > 0 && (keep[finer] == 0 || keep[r] < keep[finer]):
-			return fmt.Errorf("--%s=%s is shorter than --%s=%s, where 0 is for ever: give it as much or more, 0 to keep such rollups for ever, or off to make none",
-				resolutionFlag(r), model.Duration(keep[r]), resolutionFlag(finer), model.Duration(keep[finer]))
-		}
-		finer = r
+	if err != nil {
+		return err
 	}
 	if *o.given[o.retention.size.flag] && o.backend == backendBigtable {
 		return errors.New("--retention.size is for the embedded store: leave it out, or use --storage.backend=embedded")
@@ -97,15 +103,16 @@ func (o *options) checkRetention() error {
 
 // text says how long samples are kept, as Prometheus says it.
 func (r *retentionOptions) text() string {
+	raw := model.Duration(r.keep()[bucketstore.Raw])
 	switch {
-	case r.raw == 0 && r.size.Base2Bytes == 0:
+	case raw == 0 && r.size.Base2Bytes == 0:
 		return "for ever"
-	case r.raw == 0:
+	case raw == 0:
 		return r.size.String()
 	case r.size.Base2Bytes == 0:
-		return r.raw.String()
+		return raw.String()
 	}
-	return r.raw.String() + " or " + r.size.String()
+	return raw.String() + " or " + r.size.String()
 }
 
 // tables returns the tables as the store is opened with them, on Bigtable with the ages of
@@ -168,6 +175,8 @@ func (a *adapter) openRetention(ctx context.Context, rows bucketstore.Store) (er
 	if len(a.o.resolutions()) > 0 {
 		cfg.RawBound = a.release
 	}
-	a.retention, err = retention.Open(ctx, cfg)
-	return err
+	if a.retention, err = retention.Open(ctx, cfg); err != nil {
+		return err
+	}
+	return a.openRules(ctx)
 }

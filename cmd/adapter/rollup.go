@@ -81,6 +81,7 @@ func (a *adapter) openMaker(appender bucketstore.Appender) (err error) {
 	}
 	cfg := downsample.MakerConfig{
 		Horizon:    func() int64 { return a.retention.Horizon(bucketstore.Raw) },
+		Cuts:       keyCuts(a.rules),
 		Registerer: a.reg,
 	}
 	if b, ok := appender.(*buffer.Buffer); ok {

@@ -98,6 +98,8 @@ type adapter struct {
 	meta *meta.Store
 	// retention knows from when on samples are kept.
 	retention *retention.Retention
+	// rules know what rules cut of some series.
+	rules *retention.Rules
 	// days knows which days have rollups.
 	days *downsample.Days
 	// maker is nil if no rollups are made.
@@ -189,7 +191,7 @@ func (a *adapter) open(ctx context.Context) (served handlers, err error) {
 	if err := a.openMaker(appender); err != nil {
 		return served, err
 	}
-	if err := a.startBackground(ctx, sealing, appender, e, executor); err != nil {
+	if err := a.startBackground(ctx, sealing, appender, e, executor, a.newWalker(rows, appender, e)); err != nil {
 		return served, err
 	}
 	return handlers{protocols: newRemote(a, e, queries, slow), queries: queries, page: page}, nil
@@ -197,7 +199,7 @@ func (a *adapter) open(ctx context.Context) (served handlers, err error) {
 
 // startBackground starts what runs beside requests, until close. sealing is the store of the
 // sealer.
-func (a *adapter) startBackground(ctx context.Context, sealing bucketstore.Store, appender bucketstore.Appender, e *engine.Engine, executor *deletion.Executor) error {
+func (a *adapter) startBackground(ctx context.Context, sealing bucketstore.Store, appender bucketstore.Appender, e *engine.Engine, executor *deletion.Executor, walker *retention.Walker) error {
 	ctx, stop := context.WithCancel(ctx)
 	var running []*sync.WaitGroup
 	a.onClose("", func() error {
@@ -213,6 +215,7 @@ func (a *adapter) startBackground(ctx context.Context, sealing bucketstore.Store
 	var removing sync.WaitGroup
 	removing.Go(func() { a.retention.Run(ctx) })
 	removing.Go(func() { executor.Run(ctx) })
+	removing.Go(func() { walker.Run(ctx) })
 	running = append(running, &removing)
 	running = append(running, a.startWatchingLogs(ctx, appender))
 	running = append(running, startSelfScrape(ctx, a.o, e, a.server.instance(), a.logger, a.reg))
@@ -350,6 +353,8 @@ func (a *adapter) openAppender(ctx context.Context, rows bucketstore.Store) (buc
 	cfg := bufferConfig(a.o)
 	cfg.Store = a.days.Counted(rows)
 	cfg.Cut = a.retention.Horizon(bucketstore.Raw)
+	cuts := a.rules.Known()
+	cfg.LaterCut, cfg.LatestCut = cuts.KeyCut, cuts.Latest()
 	cfg.Barriers = a.records.Barriers()
 	cfg.Schema = a.schema
 	cfg.Logger = a.logger
@@ -408,6 +413,9 @@ func newEngine(a *adapter, store bucketstore.Store, appender bucketstore.Appende
 	cfg.LastTime = a.lastTime
 	cfg.Cut = a.retention.RawCut
 	cfg.IndexCut = a.retention.OldestCut
+	cfg.Rules = func(ctx context.Context, now time.Time, from func() int64) (engine.Rules, error) {
+		return a.rules.At(ctx, now, from)
+	}
 	cfg.Sources = a.sources
 	if a.records != nil {
 		cfg.Deletions = a.records
@@ -488,7 +496,7 @@ func newAPI(a *adapter, e *engine.Engine, executor *deletion.Executor, slow *req
 	cfg.Registerer = a.reg
 	cfg.Gatherer = a.reg
 	cfg.Retention = o.retention.text()
-	cfg.Cut = a.retention.RawCut
+	cfg.Cut = a.latestCut
 	cfg.Status = api.Status{
 		Version:        version.Version,
 		Backend:        o.backend,

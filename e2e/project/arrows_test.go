@@ -42,7 +42,7 @@ func arrows() []arrow {
 		{"bucketstore/buffer", []string{"series/...", "bucketstore", "bucketstore/meta"}, []string{"bucketstore/..."}},
 		{"bucketstore/seal", []string{"series/...", "bucketstore", "bucketstore/meta"}, []string{"bucketstore/..."}},
 		{"bucketstore/downsample", []string{"series/...", "bucketstore", "bucketstore/meta"}, []string{"bucketstore/..."}},
-		{"bucketstore/retention", []string{"bucketstore", "bucketstore/meta"}, []string{"series/...", "bucketstore/..."}},
+		{"bucketstore/retention", []string{"series/...", "bucketstore", "bucketstore/meta"}, []string{"bucketstore/..."}},
 		{"bucketstore/deletion", []string{"series/...", "bucketstore", "bucketstore/meta", "bucketstore/buffer"}, []string{"bucketstore/..."}},
 		{"bucketstore/snapshot", nil, []string{"series/...", "bucketstore/..."}},
 		{"bucketstore/storetest", []string{"series/...", "bucketstore"}, nil},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -28,7 +29,10 @@ func (e *Engine) accept(ctx context.Context, a *accepted, batch []Series, reject
 	for i := range batch {
 		n += len(batch[i].Samples) + len(batch[i].Histograms)
 	}
-	bound := e.cfg.timeBound(e.cfg.Now())
+	bound, err := e.cfg.boundOfRules(ctx, e.cfg.Now(), batch)
+	if err != nil {
+		return err
+	}
 	if err := e.checkClock(batch, n, bound); err != nil {
 		return err
 	}
@@ -74,6 +78,7 @@ func (e *Engine) acceptNew(a *accepted, s Series, bound timeBound, rejected *Rej
 // with it, the labels of s are not used.
 func (a *accepted) addSeries(s *Series, ref bucketstore.Ref, cached *CachedSeries, bound timeBound, rejected *Rejected) bool {
 	samples, exemplars := len(a.samples), len(a.exemplars)
+	bound = bound.of(s)
 	to := addition{accepted: a, series: s, ref: ref, first: len(a.entries)}
 	if cached != nil {
 		to.cached, to.handle = cached, &cached.State.current
@@ -210,6 +215,54 @@ func keyReason(err error) Reason {
 type timeBound struct {
 	cut, t int64
 	future time.Duration
+	// rules cut more of some series, if set. rule is the one that has set cut.
+	rules Rules
+	rule  string
+}
+
+// boundOfRules is timeBound with what rules cut of a batch.
+func (cfg *Config) boundOfRules(ctx context.Context, now time.Time, batch []Series) (b timeBound, err error) {
+	b = cfg.timeBound(now)
+	if cfg.Rules == nil {
+		return b, nil
+	}
+	rules, err := cfg.Rules(ctx, now, func() int64 {
+		oldest := int64(math.MaxInt64)
+		for i := range batch {
+			oldest = min(oldest, batch[i].oldest())
+		}
+		return oldest
+	})
+	if err == nil && rules.LatestRefused() > b.cut {
+		b.rules = rules
+	}
+	return b, err
+}
+
+// of returns the bound of s. Rules are asked if s has something so old: of most requests nothing is.
+func (b timeBound) of(s *Series) timeBound {
+	if b.rules == nil || s.oldest() >= b.rules.LatestRefused() {
+		return b
+	}
+	if cut, rule := b.rules.Refused(s.DecodedLabels()); cut > b.cut {
+		b.cut, b.rule = cut, rule
+	}
+	return b
+}
+
+// oldest returns the earliest time in s, in milliseconds.
+func (s *Series) oldest() int64 {
+	oldest := int64(math.MaxInt64)
+	for i := range s.Samples {
+		oldest = min(oldest, s.Samples[i].T)
+	}
+	for i := range s.Histograms {
+		oldest = min(oldest, s.Histograms[i].T)
+	}
+	for i := range s.Exemplars {
+		oldest = min(oldest, s.Exemplars[i].Ts)
+	}
+	return oldest
 }
 
 // timeBound returns the bound when the clock says now.
@@ -225,13 +278,13 @@ func (cfg *Config) timeBound(now time.Time) timeBound {
 }
 
 // allows says whether t is a time for something of s. If not, it is rejected.
-func (b timeBound) allows(s *Series, t int64, rejected *Rejected) bool {
+func (b *timeBound) allows(s *Series, t int64, rejected *Rejected) bool {
 	if t >= b.cut && t <= b.t {
 		return true
 	}
 	reason := b.check(t)
 	if reason != "" {
-		rejected.Add(reason, 1, timeError{reason, b, s.DecodedLabels(), t})
+		rejected.Add(reason, 1, timeError{reason, *b, s.DecodedLabels(), t})
 	}
 	return reason == ""
 }
@@ -263,6 +316,9 @@ func (e timeError) Error() string {
 	case ReasonFuture:
 		return fmt.Sprintf("series %s: timestamp %d is more than %s ahead of the clock", series.Abbreviate(e.ls), e.t, e.bound.future)
 	case ReasonOld:
+		if e.bound.rule != "" {
+			return fmt.Sprintf("series %s: timestamp %d is too old: samples are kept from %d on, see --retention.rules, %s", series.Abbreviate(e.ls), e.t, e.bound.cut, e.bound.rule)
+		}
 		return fmt.Sprintf("series %s: timestamp %d is too old: samples are kept from %d on, see --retention.resolution-raw and --retention.size", series.Abbreviate(e.ls), e.t, e.bound.cut)
 	}
 	return fmt.Sprintf("series %s: timestamp %d is not in [0, %d]", series.Abbreviate(e.ls), e.t, series.MaxTime)

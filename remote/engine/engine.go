@@ -73,6 +73,9 @@ type Config struct {
 	// IndexCut, if set, returns the time before which no series is found: that of the rollups that are kept
 	// for longest.
 	IndexCut func(now time.Time) int64
+	// Rules, if set, returns what rules cut of some series beside Cut, when the clock says now. from returns the first time
+	// that is looked at, in milliseconds.
+	Rules func(ctx context.Context, now time.Time, from func() int64) (Rules, error)
 	// Sources, if set, says of which times there are rollups when the clock says now.
 	Sources func(now time.Time) rollup.Sources
 	Limits  Limits
@@ -130,6 +133,15 @@ type Config struct {
 	// SeriesCache bounds what is kept of series to find them by the bytes in which
 	// senders write their labels.
 	SeriesCache seriescache.Config
+}
+
+// Rules are what rules cut at one time: a *retention.RuleView.
+type Rules interface {
+	SeriesCuts
+	// LatestRefused is the latest time before which any series takes no samples, in milliseconds, or 0.
+	LatestRefused() int64
+	// Refused returns the time before which a series takes no samples, in milliseconds, and what to say of the reason.
+	Refused(ls labels.Labels) (before int64, rule string)
 }
 
 // Deletions are the deletions that an Engine applies.
@@ -240,6 +252,7 @@ func New(cfg Config) (*Engine, error) {
 		StoredMatchers: e.elections.StoredMatchers,
 		Cut:            cfg.Cut,
 		IndexCut:       cfg.IndexCut,
+		SeriesCuts:     cfg.seriesCuts(),
 		Sources:        cfg.Sources,
 		Now:            cfg.Now,
 	})
@@ -261,6 +274,17 @@ func New(cfg Config) (*Engine, error) {
 		Help: "Series remembered by the bytes in which senders write their labels, so that those need no decoding.",
 	}, func() float64 { return float64(e.cache.Len()) })
 	return e, nil
+}
+
+// seriesCuts returns Rules as package reader wants them.
+func (cfg *Config) seriesCuts() func(context.Context, time.Time, int64) (SeriesCuts, error) {
+	if cfg.Rules == nil {
+		return nil
+	}
+	rules := cfg.Rules
+	return func(ctx context.Context, now time.Time, from int64) (SeriesCuts, error) {
+		return rules(ctx, now, func() int64 { return from })
+	}
 }
 
 // newElections returns nil if HA is off in cfg.

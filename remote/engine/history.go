@@ -63,7 +63,18 @@ func (e *Engine) History(ctx context.Context) (*backfill.Writer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return e.newHistory(backfill.Config{Bounds: bounds}, func(ctx context.Context, write func() error) error {
+	cfg := backfill.Config{Bounds: bounds}
+	if e.cfg.Rules != nil {
+		rules, err := e.cfg.Rules(ctx, e.cfg.Now(), func() int64 { return bounds.From })
+		if err != nil {
+			return nil, err
+		}
+		cfg.From = func(ls labels.Labels) int64 {
+			before, _ := rules.Refused(ls)
+			return before
+		}
+	}
+	return e.newHistory(cfg, func(ctx context.Context, write func() error) error {
 		if e.cfg.Days == nil {
 			return write()
 		}

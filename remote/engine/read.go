@@ -2,12 +2,14 @@ package engine
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/storage"
 
+	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/index"
 	"github.com/promtable/promtable/remote/engine/current"
 	"github.com/promtable/promtable/remote/engine/eval"
@@ -34,6 +36,9 @@ var ErrLimit = reader.ErrLimit
 
 // SelectorName names a selector in a message, cut after 256 bytes.
 func SelectorName(ms []*labels.Matcher) string { return reader.SelectorName(ms) }
+
+// SeriesCuts are those of package reader.
+type SeriesCuts = reader.SeriesCuts
 
 // Count and Cardinality are those of package index.
 type (
@@ -92,13 +97,28 @@ func (e *Engine) Current(ctx context.Context, selectors [][]*labels.Matcher, min
 			found[s.Key] = s.Labels
 		}
 	}
-	return e.current.Read(ctx, found, mint)
+	cuts, err := e.reader.SeriesCuts(ctx, mint)
+	if err != nil {
+		return nil, err
+	}
+	samples, err := e.current.Read(ctx, found, mint)
+	return slices.DeleteFunc(samples, func(s CurrentSample) bool { return isCut(cuts, s) }), err
+}
+
+// isCut says whether a current sample is of a series that is kept for less long.
+func isCut(cuts SeriesCuts, s CurrentSample) bool {
+	return s.T < cuts.Latest() && s.T < cuts.Of(s.Labels)[bucketstore.Raw]
 }
 
 // Inventory calls fn with the current sample of each series that any of the
 // selectors matches, or of all series if there are none. See current.Table.
 func (e *Engine) Inventory(ctx context.Context, selectors [][]*labels.Matcher, limit int, fn func(CurrentSample) error) (Inventory, error) {
-	return e.current.Inventory(ctx, selectors, e.reader.Cut(ctx), limit, fn)
+	cuts, err := e.reader.SeriesCuts(ctx, 0)
+	if err != nil {
+		return Inventory{}, err
+	}
+	shown := func(s CurrentSample) bool { return !isCut(cuts, s) }
+	return e.current.Inventory(ctx, selectors, e.reader.Cut(ctx), shown, limit, fn)
 }
 
 // Metadata is that of metadata.Store: what is stored of a family, or of all.

@@ -3,6 +3,7 @@ package engine_test
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"os"
@@ -26,6 +27,7 @@ import (
 	"github.com/promtable/promtable/remote/engine/eval"
 	"github.com/promtable/promtable/remote/remotetest"
 	"github.com/promtable/promtable/series"
+	"github.com/promtable/promtable/series/cell"
 	"github.com/promtable/promtable/series/rollup"
 	"github.com/promtable/promtable/series/seriestest"
 )
@@ -54,6 +56,9 @@ type rolledSeries struct {
 	ls      labels.Labels
 	counter bool
 	samples map[int64]float64
+	// source draws the histograms, unless it is nil.
+	source     *seriestest.HistogramSource
+	histograms map[int64]engine.Histogram
 }
 
 func newRolled(t *testing.T, r *rand.Rand) *rolled {
@@ -169,6 +174,12 @@ func (s *rolled) rewrite(t *testing.T) {
 	if s.sources.RawFrom > 0 { // days of which samples are gone are closed
 		at = max(at, rollup.DayOf(s.sources.RawFrom)+rollup.Day+1)
 	}
+	if of.source != nil {
+		histograms := map[int64]engine.Histogram{at: nextHistogram(of.source), at + s.r.Int64N(600_000): nextHistogram(of.source)}
+		maps.Copy(of.histograms, histograms)
+		s.appendHistograms(t, of.ls, histograms)
+		return
+	}
 	for range 1 + s.r.IntN(20) {
 		late[at] = s.next(of.counter, s.r.Float64()*100)
 		of.samples[at] = late[at]
@@ -219,6 +230,9 @@ func compareWorld(t *testing.T, r *rand.Rand) (compared, differ, used int) {
 	t.Helper()
 	s := newRolled(t, r)
 	s.fill(t, 9)
+	if r.IntN(2) == 0 {
+		s.fillHistograms(t)
+	}
 	if r.IntN(2) == 0 { // as if the samples before were gone
 		s.sources.RawFrom = rollupStart + r.Int64N(rollupDays*rollup.Day)
 		s.sources.From[0] = []int64{0, s.sources.RawFrom - r.Int64N(2*rollup.Day), math.MaxInt64}[r.IntN(3)]
@@ -252,6 +266,9 @@ func (s *rolled) compare(t *testing.T) (compared, differ, used int) {
 	step := []time.Duration{5 * time.Minute, time.Hour, 6 * time.Hour, 24 * time.Hour, 13 * time.Minute, 90 * time.Second}[s.r.IntN(6)]
 	start := rollupStart + s.r.Int64N(rollupDays)*rollup.Day + []int64{0, 300_000, 3_600_000, s.r.Int64N(rollup.Day)}[s.r.IntN(4)]
 	name := []string{"x_total", "gauge"}[s.r.IntN(2)]
+	if len(s.series) > 9 && s.r.IntN(3) > 0 {
+		name = []string{"native", "native", "other_native", "mixed_native"}[s.r.IntN(4)]
+	}
 	expr := name
 	switch fn {
 	case "":
@@ -263,6 +280,9 @@ func (s *rolled) compare(t *testing.T) (compared, differ, used int) {
 	if s.r.IntN(4) == 0 {
 		expr = strings.Replace(expr, "]", "] offset 1h", 1)
 	}
+	if strings.HasSuffix(name, "native") && s.sources.RawFrom == 0 {
+		expr = fmt.Sprintf(histogramExpressions[s.r.IntN(len(histogramExpressions))], expr)
+	}
 	from, to := time.UnixMilli(start), time.UnixMilli(start).Add(step*time.Duration(s.r.IntN(120)))
 	sources := s.sources
 	sources.Until, sources.Coarsest = s.days.Made(), rollup.Hour
@@ -271,18 +291,30 @@ func (s *rolled) compare(t *testing.T) (compared, differ, used int) {
 		shift = 3600_000
 	}
 	plan := rollup.NewPlan(rollup.Windows{Start: start - shift, Step: step.Milliseconds(), Range: window.Milliseconds(), Count: int(to.Sub(from)/step) + 1, Last: fn == ""}, sources)
-	got, want := s.ask(t, s.engine, expr, from, to, step), s.ask(t, s.raw, expr, from, to, step)
+	got, warnings := s.askWith(t, s.engine, expr, from, to, step)
+	want, wantWarnings := s.askWith(t, s.raw, expr, from, to, step)
 	if s.sources.RawFrom > 0 && plan != nil {
 		return s.compareKnown(t, expr, window, shift, plan, got, want)
 	}
 	if len(got) != len(want) {
 		t.Fatalf("%s from %d to %d, step %s: %d series, %d from samples", expr, from.UnixMilli(), to.UnixMilli(), step, len(got), len(want))
 	}
+	if !slices.Equal(textsOf(warnings), textsOf(wantWarnings)) {
+		t.Fatalf("%s from %d to %d, step %s: warnings %v, %v from samples", expr, from.UnixMilli(), to.UnixMilli(), step, textsOf(warnings), textsOf(wantWarnings))
+	}
 	isSum := fn == "sum_over_time" || fn == "avg_over_time"
 	for i := range want {
-		if labels.Compare(got[i].Metric, want[i].Metric) != 0 || len(got[i].Floats) != len(want[i].Floats) {
-			t.Fatalf("%s from %d to %d, step %s: %s has %d values, %s %d from samples", expr, from.UnixMilli(), to.UnixMilli(), step,
-				got[i].Metric, len(got[i].Floats), want[i].Metric, len(want[i].Floats))
+		if labels.Compare(got[i].Metric, want[i].Metric) != 0 || len(got[i].Floats) != len(want[i].Floats) || len(got[i].Histograms) != len(want[i].Histograms) {
+			t.Fatalf("%s from %d to %d, step %s: %s has %d values and %d histograms, %s %d and %d from samples", expr, from.UnixMilli(), to.UnixMilli(), step,
+				got[i].Metric, len(got[i].Floats), len(got[i].Histograms), want[i].Metric, len(want[i].Floats), len(want[i].Histograms))
+		}
+		for j, p := range want[i].Histograms {
+			compared++
+			if q := got[i].Histograms[j]; q.T != p.T || !sameHistograms(p.H, q.H) {
+				s.describe(t, expr, p.T, want[i].Metric)
+				t.Errorf("%s at %d (query from %d, step %s), %s:\n%v at %d,\n%v from samples", expr, p.T, from.UnixMilli(), step, want[i].Metric, q.H, q.T, p.H)
+				return
+			}
 		}
 		for j, p := range want[i].Floats {
 			compared++
@@ -308,16 +340,14 @@ func (s *rolled) compare(t *testing.T) (compared, differ, used int) {
 // widened. Some may be missing there.
 func (s *rolled) compareKnown(t *testing.T, expr string, window time.Duration, shift int64, plan *rollup.Plan, got, want promql.Matrix) (compared, differ, used int) {
 	t.Helper()
-	needsSamples := strings.HasPrefix(expr, "irate") || strings.HasPrefix(expr, "quantile")
+	needsSamples := strings.HasPrefix(expr, "irate") || strings.HasPrefix(expr, "quantile") || strings.Contains(expr, "mixed")
 	for i := range got {
 		n := slices.IndexFunc(want, func(of promql.Series) bool { return labels.Equal(of.Metric, got[i].Metric) })
-		values := make(map[int64]float64)
+		var values map[int64]promql.Sample
 		if n >= 0 {
-			for _, p := range want[n].Floats {
-				values[p.T] = p.F
-			}
+			values = pointsOf(want[n])
 		}
-		for _, p := range got[i].Floats {
+		for _, p := range pointsOf(got[i]) {
 			end := p.T - shift
 			if _, _, isWide := plan.Widen(end-window.Milliseconds(), end); isWide {
 				continue
@@ -329,11 +359,11 @@ func (s *rolled) compareKnown(t *testing.T, expr string, window time.Duration, s
 			v, ok := values[p.T]
 			isSum := strings.HasPrefix(expr, "sum_") || strings.HasPrefix(expr, "avg_")
 			switch {
-			case ok && (math.Float64bits(p.F) == math.Float64bits(v) || math.IsNaN(p.F) && math.IsNaN(v)):
-			case ok && isSum && math.Abs(p.F-v) <= 1e-12*s.of(got[i].Metric).absolute(end-window.Milliseconds(), end):
+			case ok && sameHistograms(p.H, v.H) && (math.Float64bits(p.F) == math.Float64bits(v.F) || math.IsNaN(p.F) && math.IsNaN(v.F)):
+			case ok && isSum && p.H == nil && math.Abs(p.F-v.F) <= 1e-12*s.of(got[i].Metric).absolute(end-window.Milliseconds(), end):
 				differ++
 			default:
-				t.Errorf("%s at %d, %s: %v, %v (%t) from samples; the samples from %d on are there", expr, p.T, got[i].Metric, p.F, v, ok, s.sources.RawFrom)
+				t.Errorf("%s at %d, %s: %s, %s (%t) from samples; the samples from %d on are there", expr, p.T, got[i].Metric, textOf(p), textOf(v), ok, s.sources.RawFrom)
 				return
 			}
 		}
@@ -344,19 +374,32 @@ func (s *rolled) compareKnown(t *testing.T, expr string, window time.Duration, s
 // describe logs what both engines know of the window of a value.
 func (s *rolled) describe(t *testing.T, expr string, at int64, metric labels.Labels) {
 	t.Helper()
-	_, rest, _ := strings.Cut(expr, "(")
-	if rest == "" {
+	at0 := strings.Index(expr, "[")
+	if at0 < 0 {
 		return
 	}
+	rest := expr[strings.LastIndex(expr[:at0], "(")+1:]
+	rest = rest[:strings.Index(rest, ")")+1]
 	for _, fn := range []string{"count_over_time", "first_over_time", "last_over_time", "ts_of_first_over_time", "ts_of_last_over_time", "resets", "changes", "increase", "delta"} {
 		for name, e := range map[string]*engine.Engine{"rollups": s.engine, "samples": s.raw} {
 			for _, found := range s.ask(t, e, fn+"("+rest, time.UnixMilli(at), time.UnixMilli(at), time.Hour) {
 				if found.Metric.Get("instance") == metric.Get("instance") {
-					t.Logf("%s: %s %v", name, fn, found.Floats)
+					t.Logf("%s: %s %v", name, fn, found)
 				}
 			}
 		}
 	}
+}
+
+// textsOf returns warnings, sorted. One is left out: where only counts and sums of histograms are asked for, it depends on where chunks begin.
+func textsOf(warnings annotations.Annotations) (texts []string) {
+	for _, err := range warnings.AsErrors() {
+		if !strings.Contains(err.Error(), "conflicting counter resets") {
+			texts = append(texts, err.Error())
+		}
+	}
+	slices.Sort(texts)
+	return texts
 }
 
 // of returns the series with the labels of a result, which may lack the name.
@@ -391,7 +434,11 @@ func (s *rolled) askWith(t *testing.T, e *engine.Engine, expr string, from, to t
 	if res.Err != nil {
 		t.Fatalf("%s: %v", expr, res.Err)
 	}
-	return res.Value.(promql.Matrix), res.Warnings
+	found := slices.Clone(res.Value.(promql.Matrix))
+	for i := range found { // Close gives the memory to other queries
+		found[i].Floats, found[i].Histograms = slices.Clone(found[i].Floats), slices.Clone(found[i].Histograms)
+	}
+	return found, res.Warnings
 }
 
 // TestRollupBatches: rollups that are too large for a batch are read in smaller ones, with the same answer.
@@ -420,8 +467,13 @@ func TestKept(t *testing.T) {
 	r := seriestest.NewRand(t)
 	s := newRolled(t, r)
 	s.fill(t, 6)
+	s.fillHistograms(t)
 	if err := s.maker.Once(t.Context()); err != nil {
 		t.Fatal(err)
+	}
+	values := make([]map[int64]string, len(s.series))
+	for i := range s.series {
+		values[i] = s.series[i].values()
 	}
 	for round := range 20 {
 		s.sources.RawFrom = rollupStart + r.Int64N(rollupDays*rollup.Day)
@@ -437,16 +489,19 @@ func TestKept(t *testing.T) {
 		}
 		for i := range s.series {
 			of := &s.series[i]
+			if of.ls.Get("__name__") == "mixed_native" {
+				continue // days without buckets keep nothing
+			}
 			q := engine.Query{Matchers: matchersOf(of.ls), Mint: mint, Maxt: maxt, Kept: true, Decoded: r.IntN(2) == 0}
 			got := selectAll(t, s.engine, q)
 			last := make(map[int64]int64) // of each bucket
-			for at, v := range of.samples {
+			for at, v := range values[i] {
 				if at < mint || at > maxt {
 					continue
 				}
 				kept, ok := got[at]
-				if ok && math.Float64bits(kept) != math.Float64bits(v) {
-					t.Fatalf("%s at %d: %v, want %v", of.ls, at, kept, v)
+				if ok && kept != v {
+					t.Fatalf("%s at %d: %x, want %x", of.ls, at, kept, v)
 				}
 				if !ok && at > wholeFrom {
 					t.Fatalf("%s: the sample at %d is missing; all from %d on are there", of.ls, at, wholeFrom)
@@ -455,6 +510,9 @@ func TestKept(t *testing.T) {
 				delete(got, at)
 			}
 			for at := range got {
+				if of.source != nil && at < mint {
+					continue // it tells of a reset
+				}
 				t.Fatalf("%s: there is no sample at %d in [%d, %d]", of.ls, at, mint, maxt)
 			}
 			again := selectAll(t, s.engine, q)
@@ -473,20 +531,43 @@ func matchersOf(ls labels.Labels) (ms []*labels.Matcher) {
 	return ms
 }
 
-// selectAll returns the floats of the one series of q.
-func selectAll(t *testing.T, e *engine.Engine, q engine.Query) map[int64]float64 {
+// values returns the samples as valueText has them.
+func (of *rolledSeries) values() map[int64]string {
+	values := make(map[int64]string)
+	for at, v := range of.samples {
+		values[at] = valueText(cell.Value{Float: v})
+	}
+	for at, h := range of.histograms {
+		values[at] = valueText(cell.Value{Histogram: h.H, FloatHistogram: h.FH})
+	}
+	return values
+}
+
+// selectAll returns the samples of the one series of q as valueText has them.
+func selectAll(t *testing.T, e *engine.Engine, q engine.Query) map[int64]string {
 	t.Helper()
 	set, err := e.Select(t.Context(), q)
 	if err != nil {
 		t.Fatal(err)
 	}
-	found := make(map[int64]float64)
+	found := make(map[int64]string)
 	for set.Next() {
 		for chunks := set.At().Iterator(nil); chunks.Next(); {
 			samples := chunks.At().Chunk.Iterator(nil)
-			for samples.Next() == chunkenc.ValFloat {
-				at, v := samples.At()
-				found[at] = v
+			for kind := samples.Next(); kind != chunkenc.ValNone; kind = samples.Next() {
+				var v cell.Value
+				switch kind {
+				case chunkenc.ValFloat:
+					_, v.Float = samples.At()
+				case chunkenc.ValHistogram:
+					_, v.Histogram = samples.AtHistogram(nil)
+				default:
+					_, v.FloatHistogram = samples.AtFloatHistogram(nil)
+				}
+				found[samples.AtT()] = valueText(v)
+			}
+			if err := samples.Err(); err != nil {
+				t.Fatal(err)
 			}
 		}
 	}
@@ -504,6 +585,14 @@ func TestLostWarnings(t *testing.T) {
 		samples[at] = float64(at)
 	}
 	s.append(t, labels.FromStrings("__name__", "x_total"), samples)
+	histograms, source := make(map[int64]engine.Histogram), seriestest.HistogramSource{Rand: s.r, Steady: true}
+	for at := range samples {
+		histograms[at] = engine.Histogram{}
+	}
+	for _, at := range slices.Sorted(maps.Keys(histograms)) {
+		histograms[at] = nextHistogram(&source)
+	}
+	s.appendHistograms(t, labels.FromStrings("__name__", "native"), histograms)
 	if err := s.maker.Once(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -523,6 +612,12 @@ func TestLostWarnings(t *testing.T) {
 		{"irate(x_total[1h])", at, false, "only kept as rollups"},
 		{"quantile_over_time(0.5, x_total[1h])", at, false, "only kept as rollups"},
 		{"quantile_over_time(0.5, x_total[1h])", at.Add(4 * 24 * time.Hour), true, ""},
+		{"histogram_quantile(0.9, sum(rate(native[1h])))", at, true, ""},
+		{"increase(native[1h])", at.Add(time.Second), true, `windows of "increase(native[1h])" are widened`},
+		{"histogram_count(native)", at, true, ""},
+		{"native", at.Add(7 * time.Second), true, "widened"},
+		{"sum_over_time(native[1h])", at, false, "rollups do not tell"},
+		{"irate(native[1h])", at, false, "only kept as rollups"},
 	} {
 		found, warnings := s.askWith(t, s.engine, tt.expr, tt.at, tt.at, time.Hour)
 		if (len(found) > 0) != tt.hasValue {

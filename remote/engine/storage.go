@@ -54,11 +54,12 @@ func (q querier) Select(ctx context.Context, _ bool, hints *storage.SelectHints,
 	case query.SeriesOnly:
 		return labelSet{set}
 	}
+	before, ok := q.e.reader.RollupsOnly(ctx, query.Mint, set)
 	if !query.Passing {
 		set = &heldSet{ChunkSeriesSet: set, ctx: ctx, query: query}
 	}
 	found := sampleSet{ChunkSeriesSet: set, mint: query.Mint}
-	if before, ok := q.e.reader.RollupsOnly(ctx, query.Mint); ok && query.Rollups == nil {
+	if ok && query.Rollups == nil {
 		found.warnings.Add(fmt.Errorf("%w: of %s, what is before %s is only kept as rollups, which do not tell what this expression needs: there it has no value",
 			annotations.PromQLWarning, reader.SelectorName(ms), time.UnixMilli(before).UTC().Format(time.RFC3339)))
 	}

@@ -157,7 +157,7 @@ func (d *chunkDecoder) checkLast(t int64) error {
 // over them, or take all memory. What it finds out itself is not checked.
 func CheckData(encoding byte, data []byte) error {
 	if isHistogramChunk(encoding) {
-		return checkHistogramData(chunk.Sealed{Encoding: encoding, Data: data})
+		return checkHistogramData(encoding, data)
 	}
 	if len(data) < upstreamHeaderSize {
 		return fmt.Errorf("%d bytes of data", len(data))
@@ -166,16 +166,16 @@ func CheckData(encoding byte, data []byte) error {
 }
 
 // checkHistogramData checks the layout of a chunk of histograms.
-func checkHistogramData(c chunk.Sealed) error {
+func checkHistogramData(encoding byte, data []byte) error {
 	bucketBits := 1
-	if e := chunkenc.Encoding(c.Encoding); e == chunkenc.EncFloatHistogram || e == chunkenc.EncFloatHistogramST {
+	if e := chunkenc.Encoding(encoding); e == chunkenc.EncFloatHistogram || e == chunkenc.EncFloatHistogramST {
 		bucketBits = 64
 	}
-	return checkHistogramLayout(c.Data, bucketBits)
+	return checkHistogramLayout(data, bucketBits)
 }
 
 func (d *chunkDecoder) openHistograms() error {
-	err := checkHistogramData(d.chunk)
+	err := checkHistogramData(d.chunk.Encoding, d.chunk.Data)
 	if err == nil {
 		err = d.openUpstream()
 	}
@@ -239,7 +239,7 @@ func (d *chunkDecoder) hint(hint histogram.CounterResetHint, sum float64, follow
 	switch {
 	case hint == histogram.GaugeType || value.IsStaleNaN(sum):
 		return hint
-	case d.read == 1 && d.saysReset():
+	case d.read == 1 && SaysReset(d.upstream):
 		return histogram.CounterReset
 	case d.read > 1 && follows:
 		return hint
@@ -247,12 +247,12 @@ func (d *chunkDecoder) hint(hint histogram.CounterResetHint, sum float64, follow
 	return histogram.UnknownCounterReset
 }
 
-// saysReset says whether the header tells of a reset before the first histogram.
-func (d *chunkDecoder) saysReset() bool {
-	chunk, ok := d.upstream.(interface {
+// SaysReset says whether the header of a chunk tells of a reset before its first histogram.
+func SaysReset(c chunkenc.Chunk) bool {
+	headed, ok := c.(interface {
 		GetCounterResetHeader() chunkenc.CounterResetHeader
 	})
-	return ok && chunk.GetCounterResetHeader() == chunkenc.CounterReset
+	return ok && headed.GetCounterResetHeader() == chunkenc.CounterReset
 }
 
 // corrupt says in which chunk err is, and that it is a series.ErrCorrupt.

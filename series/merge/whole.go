@@ -20,18 +20,27 @@ func (r *Row) takeChunk() bool {
 	}
 	c, ok := r.aloneChunk()
 	mint, maxt := r.base+int64(c.First), r.base+int64(c.Last)
-	if !ok || mint < r.start || maxt >= r.limit || checkHistogramData(c) != nil {
-		return false // what is wrong with it shows when it is decoded
-	}
-	whole, err := chunkenc.FromData(chunkenc.Encoding(c.Encoding), c.Data)
-	if err != nil || !r.options.PassChunk(whole) {
+	if !ok || mint < r.start || maxt >= r.limit {
 		return false
+	}
+	whole, err := HistogramChunk(c.Encoding, c.Data)
+	if err != nil || !r.options.PassChunk(whole) {
+		return false // what is wrong with it shows when it is decoded
 	}
 	r.opened++
 	r.previous = nil
 	whole.Reset(bytes.Clone(c.Data))
 	r.chunk = chunks.Meta{Chunk: whole, MinTime: mint, MaxTime: maxt}
 	return true
+}
+
+// HistogramChunk returns the chunk with data of an encoding of histograms. Upstream's iterator may fail over the data, but
+// does not panic. The error is for data that begin with what no chunk does.
+func HistogramChunk(encoding byte, data []byte) (chunkenc.Chunk, error) {
+	if err := checkHistogramData(encoding, data); err != nil {
+		return nil, err
+	}
+	return chunkenc.FromData(chunkenc.Encoding(encoding), data)
 }
 
 // takeRegular takes the next samples if they are floats at regular times, at least

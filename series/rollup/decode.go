@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/prometheus/prometheus/model/histogram"
 	"github.com/prometheus/prometheus/model/value"
 
 	"github.com/promtable/promtable/series"
+	"github.com/promtable/promtable/series/cell"
 )
 
 // ErrSamples says that only the samples of a day can tell what is asked for.
@@ -26,6 +28,9 @@ const (
 	Sums
 	// Counts are the changes and resets of Points.
 	Counts
+	// Integers are histograms of integers as such, and all histograms with the hints with which they were written. Else Points have histograms of
+	// floats, which do not tell of counter resets but by comparison.
+	Integers
 )
 
 // Points are true samples of a series, some of all, in order of time, and what is known of those
@@ -35,6 +40,10 @@ type Points struct {
 	// Times are in milliseconds.
 	Times  []int64
 	Values []float64
+	// Histograms is empty if all samples are floats. Else it has the histogram at each time, and no histogram where there is a float or, unless
+	// Integers are wanted, a staleness marker. HasFloats says whether there are floats.
+	Histograms []cell.Value
+	HasFloats  bool
 	// Numbers are how many samples there are up to each, itself included. A marker does not
 	// count.
 	Numbers []int32
@@ -48,18 +57,19 @@ type Points struct {
 	// them. They are in order of time.
 	Holes [][2]int64
 
-	// before is the value of the last sample, hasBefore says that there is one.
-	before    float64
-	hasBefore bool
-	number    int32
-	d         decoder
+	// before is the value of the last sample, or histogramBefore the sample, and hasBefore says that there is one.
+	before          float64
+	histogramBefore *histogram.FloatHistogram
+	hasBefore       bool
+	number          int32
+	d               decoder
 }
 
 // Reset removes all points.
 func (p *Points) Reset(want Want) {
 	p.d.cell = nil
 	*p = Points{
-		Want: want, Times: p.Times[:0], Values: p.Values[:0], Numbers: p.Numbers[:0], Sums: p.Sums[:0],
+		Want: want, Times: p.Times[:0], Values: p.Values[:0], Histograms: p.Histograms[:0], Numbers: p.Numbers[:0], Sums: p.Sums[:0],
 		Changes: p.Changes[:0], Resets: p.Resets[:0], Holes: p.Holes[:0], d: p.d,
 	}
 }
@@ -68,12 +78,25 @@ func (p *Points) Reset(want Want) {
 func (p *Points) Append(ts []int64, vs []float64) {
 	for i, v := range vs {
 		if isStale(v) {
-			p.addMarker(ts[i])
+			p.addMarker(ts[i], cell.Value{})
 			continue
 		}
 		changes, resets := p.counts(v)
-		p.add(point{ts[i], v, 1, v, changes, resets})
+		p.add(point{t: ts[i], v: v, samples: 1, sum: v, changes: changes, resets: resets})
 	}
+}
+
+// AppendHistogram appends the one sample of its time. It may be a staleness marker.
+func (p *Points) AppendHistogram(t int64, h *histogram.FloatHistogram) {
+	v := cell.Value{FloatHistogram: h}
+	if isMarker(v) {
+		p.addMarker(t, cell.Value{})
+		return
+	}
+	v.FloatHistogram = floatOf(v)
+	at := point{t: t, histogram: v, samples: 1}
+	at.changes, at.resets = p.countsOfHistogram(v)
+	p.add(at)
 }
 
 // counts returns how often the value changes, and is less, from the last sample to v, if that follows it.
@@ -90,11 +113,30 @@ func (p *Points) counts(v float64) (changes, resets int32) {
 	return changes, resets
 }
 
-// A point is a sample. After the one before it, up to itself, there are so many samples, with this
+// countsOfHistogram is counts of a histogram, if Counts are wanted.
+func (p *Points) countsOfHistogram(v cell.Value) (changes, resets int32) {
+	if p.Want&Counts == 0 {
+		return 0, 0
+	}
+	h := floatOf(v)
+	if before := p.histogramBefore; p.hasBefore && before != nil {
+		if isHistogramChange(before, h) {
+			changes = 1
+		}
+		if h.DetectReset(before) {
+			resets = 1
+		}
+	}
+	p.histogramBefore = h
+	return changes, resets
+}
+
+// A point is a sample, of which histogram is none if it is a float. After the one before it, up to itself, there are so many samples, with this
 // sum, changes and resets.
 type point struct {
 	t               int64
 	v               float64
+	histogram       cell.Value
 	samples         int32
 	sum             float64
 	changes, resets int32
@@ -103,18 +145,27 @@ type point struct {
 func (p *Points) add(at point) {
 	p.append(at)
 	p.before, p.hasBefore = at.v, true
+	if at.histogram == (cell.Value{}) {
+		p.HasFloats, p.histogramBefore = true, nil
+	}
 }
 
 // addMarker adds a staleness marker, which is no sample, if it is wanted.
-func (p *Points) addMarker(t int64) {
+func (p *Points) addMarker(t int64, v cell.Value) {
 	if p.Want&Markers != 0 {
-		p.append(point{t: t, v: stale})
+		p.append(point{t: t, v: stale, histogram: v})
 	}
 }
 
 func (p *Points) append(at point) {
 	p.number += at.samples
 	p.Times, p.Values, p.Numbers = append(p.Times, at.t), append(p.Values, at.v), append(p.Numbers, p.number)
+	if at.histogram != (cell.Value{}) || len(p.Histograms) > 0 {
+		for len(p.Histograms) < len(p.Times)-1 {
+			p.Histograms = append(p.Histograms, cell.Value{})
+		}
+		p.Histograms = append(p.Histograms, at.histogram)
+	}
 	if p.Want&Sums != 0 {
 		p.Sums = append(p.Sums, at.sum)
 	}
@@ -145,40 +196,42 @@ func (w Want) missing() (flags int64) {
 	return flags
 }
 
-// HasBuckets says whether a cell has what AppendCell needs.
-func HasBuckets(cell []byte) bool { return len(cell) == 0 || cell[0] != kindSamples }
+// HasBuckets says whether a cell has what AppendCell needs. It does of kinds that this version does not know, so that AppendCell tells of them.
+func HasBuckets(data []byte) bool { return len(data) == 0 || data[0] != kindSamples }
 
 // HasAll says whether a cell tells all that is wanted of its day: AppendCell gives no hole and not ErrSamples.
-func HasAll(cell []byte, want Want) bool {
-	return len(cell) == 0 || len(cell) >= headSize && cell[0] == kindFloats && int64(cell[1])&want.missing() == 0
+func HasAll(data []byte, want Want) bool {
+	return len(data) == 0 || len(data) >= headSize && (data[0] == kindFloats || data[0] == kindHistograms) && int64(data[1])&want.missing() == 0
 }
 
 // AppendCell appends what a cell keeps of the times (after, to], in milliseconds: buckets that lie only in part in
 // them are left out. It goes on where it was if it is called again with the same cell, which must not have changed, and
 // later times. The error is ErrSamples if the cell has no buckets; it is a series.ErrCorrupt, and what is appended
 // is to be dropped, if it is no cell.
-func (p *Points) AppendCell(r Resolution, day int64, cell []byte, after, to int64) error {
-	if len(cell) == 0 {
+func (p *Points) AppendCell(r Resolution, day int64, data []byte, after, to int64) error {
+	if len(data) == 0 {
 		return nil
 	}
-	switch cell[0] {
+	switch data[0] {
 	case kindSamples:
 		return ErrSamples
-	case kindFloats:
+	case kindFloats, kindHistograms:
 	default:
-		return fmt.Errorf("%w: a rollup of kind %d, which this version does not know", series.ErrCorrupt, cell[0])
+		return fmt.Errorf("%w: a rollup of kind %d, which this version does not know", series.ErrCorrupt, data[0])
 	}
-	if len(cell) < headSize {
-		return corrupt("%x", cell)
+	if len(data) < headSize {
+		return corrupt("%x", data)
 	}
-	if !p.d.isOpen(cell, after) {
-		if err := p.d.open(cell, r, day, p.Want); err != nil {
+	if !p.d.isOpen(data, after) {
+		if err := p.d.open(data, r, day, p.Want); err != nil {
 			return err
 		}
 	}
 	for start, ok := p.d.nextStart(); ok && start+int64(r) <= to; start, ok = p.d.nextStart() {
 		if start < after {
-			p.d.skip()
+			if err := p.d.skip(); err != nil {
+				return err
+			}
 			continue
 		}
 		b, err := p.d.next()
@@ -198,11 +251,20 @@ func (p *Points) addBucket(b *decoded) {
 		return
 	}
 	for i, t := range b.times {
-		at := point{t: t, v: b.values[i]}
+		at := point{t: t}
+		if len(b.histograms) > 0 {
+			at.histogram = b.histograms[i]
+		} else {
+			at.v = b.values[i]
+		}
 		switch {
 		case i == 0:
 			at.samples, at.sum = 1, b.sum
-			at.changes, at.resets = p.counts(at.v)
+			if len(b.histograms) > 0 {
+				at.changes, at.resets = p.countsOfHistogram(at.histogram)
+			} else {
+				at.changes, at.resets = p.counts(at.v)
+			}
 		case i == len(b.times)-1:
 			at.samples = b.samples - int32(i)
 			at.changes, at.resets = b.changes, b.resets
@@ -211,7 +273,14 @@ func (p *Points) addBucket(b *decoded) {
 		}
 		p.add(at)
 	}
+	if last := len(b.histograms) - 1; last > 0 && p.Want&Counts != 0 {
+		p.histogramBefore = floatOf(b.histograms[last])
+	}
 	if b.flags&flagMarker != 0 {
-		p.addMarker(b.marker)
+		marker := b.markerValue
+		if p.Want&Integers == 0 {
+			marker = cell.Value{}
+		}
+		p.addMarker(b.marker, marker)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/promtable/promtable/series"
+	"github.com/promtable/promtable/series/cell"
 	"github.com/promtable/promtable/series/dense"
 )
 
@@ -30,6 +31,9 @@ type decoder struct {
 	at     [numColumns]int
 	want   Want
 	bucket decoded
+	// isHistograms says that the samples are those of chunks.
+	isHistograms bool
+	chunks       chunkReader
 }
 
 // A decoded is a bucket that was read.
@@ -37,13 +41,17 @@ type decoded struct {
 	start, end int64
 	flags      int64
 	// times and values are those of the samples that it keeps.
-	times   []int64
-	values  []float64
-	samples int32
-	sum     float64
-	changes int32
-	resets  int32
-	marker  int64
+	times  []int64
+	values []float64
+	// histograms are in place of values if there are any.
+	histograms []cell.Value
+	samples    int32
+	sum        float64
+	changes    int32
+	resets     int32
+	marker     int64
+	// markerValue is the marker if the others are histograms.
+	markerValue cell.Value
 }
 
 func corrupt(format string, args ...any) error {
@@ -51,8 +59,8 @@ func corrupt(format string, args ...any) error {
 }
 
 // isOpen says whether a cell is open, and no bucket that begins from after on was passed.
-func (d *decoder) isOpen(cell []byte, after int64) bool {
-	if len(d.cell) != len(cell) || &d.cell[0] != &cell[0] {
+func (d *decoder) isOpen(data []byte, after int64) bool {
+	if len(d.cell) != len(data) || &d.cell[0] != &data[0] {
 		return false
 	}
 	at := d.at[columnNumber]
@@ -73,12 +81,12 @@ func (d *decoder) nextStart() (start int64, ok bool) {
 }
 
 // open begins a cell, which is not empty.
-func (d *decoder) open(cell []byte, r Resolution, day int64, want Want) error {
-	d.cell = nil
-	if err := d.readCell(cell[headSize:], int(Day/int64(r)), want); err != nil {
+func (d *decoder) open(data []byte, r Resolution, day int64, want Want) error {
+	d.cell, d.isHistograms = nil, data[0] == kindHistograms
+	if err := d.readCell(data[headSize:], int(Day/int64(r)), want); err != nil {
 		return err
 	}
-	d.cell, d.resolution, d.day = cell, r, day
+	d.cell, d.resolution, d.day = data, r, day
 	return nil
 }
 
@@ -89,7 +97,11 @@ func (d *decoder) readCell(data []byte, maxBuckets int, want Want) error {
 		return corrupt("%d buckets", buckets)
 	}
 	data = data[n:]
-	for i := range d.data {
+	columns := numFloatColumns
+	if d.isHistograms {
+		columns = numColumns
+	}
+	for i := range columns {
 		size, n := binary.Uvarint(data)
 		if n <= 0 || size > uint64(len(data)-n) {
 			return corrupt("column %d is not whole", i)
@@ -132,6 +144,10 @@ func (d *decoder) readColumns(buckets int, maxBuckets int64) error {
 			markers++
 		}
 	}
+	if d.isHistograms {
+		d.chunks.rest, d.chunks.left = d.data[columnChunks], 0
+		return d.readCounts(several)
+	}
 	for column, n := range [numColumns]int{
 		columnFirstTime: some, columnFirst: some,
 		columnLastTime: several, columnLast: several,
@@ -149,15 +165,32 @@ func (d *decoder) readWanted(some, several, markers int) (err error) {
 	if d.want&Sums != 0 {
 		err = d.read(columnSum, some)
 	}
-	if err == nil && d.want&Counts != 0 {
-		if err = d.read(columnChanges, several); err == nil {
-			err = d.read(columnResets, several)
-		}
+	if err == nil {
+		err = d.readCounts(several)
 	}
 	if err == nil && d.want&Markers != 0 {
 		err = d.read(columnMarker, markers)
 	}
 	return err
+}
+
+// readCounts reads the columns of counts, if they are wanted.
+func (d *decoder) readCounts(several int) (err error) {
+	if d.want&Counts != 0 {
+		if err = d.read(columnChanges, several); err == nil {
+			err = d.read(columnResets, several)
+		}
+	}
+	return err
+}
+
+// histogramsOf returns how many histograms bucket i has in columnChunks, with the marker, if the cell has that column.
+func (d *decoder) histogramsOf(i int) int {
+	n := int(min(d.ints[columnSamples][i], 2) + d.ints[columnKept][i])
+	if d.ints[columnFlags][i]&flagMarker != 0 {
+		n++
+	}
+	return n
 }
 
 // read reads a column of n, if it is not read.
@@ -191,7 +224,7 @@ func (d *decoder) float(column int) float64 {
 }
 
 // skip passes the next bucket.
-func (d *decoder) skip() {
+func (d *decoder) skip() error {
 	at := d.at[columnNumber]
 	samples, kept, flags := d.ints[columnSamples][at], d.ints[columnKept][at], d.ints[columnFlags][at]
 	for _, column := range [...]int{columnNumber, columnFlags, columnSamples, columnKept} {
@@ -213,15 +246,27 @@ func (d *decoder) skip() {
 	if flags&flagMarker != 0 {
 		d.at[columnMarker]++
 	}
+	if d.isHistograms {
+		return d.chunks.skip(d.histogramsOf(at))
+	}
+	return nil
 }
 
 // next returns the next bucket, until the call after it.
 func (d *decoder) next() (*decoded, error) {
 	b := &d.bucket
+	histograms := 0
+	if d.isHistograms {
+		histograms = d.histogramsOf(d.at[columnNumber])
+	}
 	start := d.day + d.int(columnNumber)*int64(d.resolution)
-	*b = decoded{start: start, end: start + int64(d.resolution), flags: d.int(columnFlags), times: b.times[:0], values: b.values[:0]}
+	*b = decoded{start: start, end: start + int64(d.resolution), flags: d.int(columnFlags), times: b.times[:0], values: b.values[:0], histograms: b.histograms[:0]}
 	kept := d.int(columnKept)
-	if b.samples = int32(d.int(columnSamples)); b.samples > 0 {
+	b.samples = int32(d.int(columnSamples))
+	if d.isHistograms {
+		return b, d.nextHistograms(histograms)
+	}
+	if b.samples > 0 {
 		b.keep(start+d.int(columnFirstTime), d.float(columnFirst))
 		b.sum = d.float(columnSum)
 	}
@@ -232,19 +277,53 @@ func (d *decoder) next() (*decoded, error) {
 		b.keep(b.end-d.int(columnLastTime), d.float(columnLast))
 		b.changes, b.resets = int32(d.int(columnChanges)), int32(d.int(columnResets))
 	}
-	last := start
-	for _, t := range b.times {
-		if t <= last || t > b.end {
-			return nil, corrupt("time %d after %d, in the bucket up to %d", t, last, b.end)
-		}
-		last = t
-	}
 	if b.flags&flagMarker != 0 && d.want&Markers != 0 {
-		if b.marker = b.end - d.int(columnMarker); b.marker <= last || b.marker > b.end {
-			return nil, corrupt("marker at %d after %d, in the bucket up to %d", b.marker, last, b.end)
+		b.marker = b.end - d.int(columnMarker)
+		return b, b.checkTimes(b.marker)
+	}
+	return b, b.checkTimes()
+}
+
+// checkTimes checks that the times of the bucket ascend, and then that of a marker, if there is one.
+func (b *decoded) checkTimes(marker ...int64) error {
+	last := b.start
+	for _, times := range [...][]int64{b.times, marker} {
+		for _, t := range times {
+			if t <= last || t > b.end {
+				return corrupt("time %d after %d, in the bucket up to %d", t, last, b.end)
+			}
+			last = t
 		}
 	}
-	return b, nil
+	return nil
+}
+
+// nextHistograms reads the n histograms of the bucket, of which the last one may be a marker.
+func (d *decoder) nextHistograms(n int) error {
+	b := &d.bucket
+	for range n {
+		t, v, err := d.chunks.next(d.want&Integers != 0)
+		if err != nil {
+			return err
+		}
+		b.times, b.histograms = append(b.times, t), append(b.histograms, v)
+	}
+	for i, v := range b.histograms {
+		if isMarker(v) != (i == n-1 && b.flags&flagMarker != 0) {
+			return corrupt("histogram %d of %d of a bucket is a marker, or is none", i, n)
+		}
+	}
+	if b.samples > 1 {
+		b.changes, b.resets = int32(d.int(columnChanges)), int32(d.int(columnResets))
+	}
+	if b.flags&flagMarker != 0 {
+		b.marker, b.markerValue = b.times[n-1], b.histograms[n-1]
+	}
+	err := b.checkTimes()
+	if b.flags&flagMarker != 0 {
+		b.times, b.histograms = b.times[:n-1], b.histograms[:n-1]
+	}
+	return err
 }
 
 func (b *decoded) keep(t int64, v float64) {

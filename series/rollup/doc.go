@@ -12,6 +12,11 @@
 // ends it. So all that rate, increase, delta, changes, resets and the like need of a
 // range of whole buckets is there, to the bit.
 //
+// Of native histograms a bucket keeps the first and the last one, those around counter resets as above, and a gauge if there is
+// one. Whether a counter is reset is found out by comparison, as functions of PromQL do. The schema only falls up to a reset, and custom
+// buckets do not begin or end without one: so the least schema is among those that are kept. The numbers are how many there are, how
+// often they change, and how often they are reset.
+//
 // # The cell
 //
 // A cell of the family 5m or 1h holds the buckets of a day, of the samples of its row. A day in which a
@@ -24,7 +29,12 @@
 // The kinds are:
 //
 //	1  buckets of floats, below
-//	2  no buckets: the row has samples of the day that are no floats, or have start timestamps
+//	2  no buckets: the row has samples of the day with start timestamps, histograms beside floats, or histograms
+//	   of which a cell would have more than a megabyte
+//	3  buckets of histograms, below
+//
+// Where samples are there, versions that do not know a kind read them; where they are gone, their queries fail. Versions before kind 3
+// made kind 2 of such days.
 //
 // Kind 1 has flags, a number and 14 columns:
 //
@@ -55,4 +65,11 @@
 //
 // Times are in milliseconds. A column of integers is the first one as a varint and a sequence, one
 // of floats begins with its kind. A column of nothing is empty.
+//
+// Kind 3 has the same, and one column more. Its columns 4 to 8 and 11 to 13 are empty, and all buckets have the flag 4:
+//
+//	14  chunks of the histograms that are kept, bucket after bucket: the first, those between, the last, and the marker
+//
+// A chunk is its encoding in 1 byte, that of integers or that of floats of package chunkenc of Prometheus, its size as a uvarint, and its
+// bytes. A staleness marker that was written as a float is kept as a histogram of integers.
 package rollup

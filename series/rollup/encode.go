@@ -13,9 +13,13 @@ import (
 
 // Kinds of cells. They are part of the stored format.
 const (
-	kindFloats  = 1
-	kindSamples = 2
+	kindFloats     = 1
+	kindSamples    = 2
+	kindHistograms = 3
 )
+
+// Kinds is the greatest kind of cells that this version makes.
+const Kinds = kindHistograms
 
 // The columns of a cell. They are part of the stored format.
 const (
@@ -33,7 +37,10 @@ const (
 	columnBetweenTime
 	columnBetween
 	columnMarker
-	numColumns
+	numFloatColumns
+	// columnChunks is one of cells of histograms alone.
+	columnChunks = numFloatColumns
+	numColumns   = numFloatColumns + 1
 )
 
 // Flags of a bucket. They are part of the stored format.
@@ -47,8 +54,8 @@ const (
 // maxSummed bounds the values whose sum is kept: the sum of fewer than 2^32 of them is finite, in any order.
 const maxSummed = 1e290
 
-// AppendSamples appends the cell of a day whose samples only they themselves can tell: histograms, or
-// start timestamps.
+// AppendSamples appends the cell of a day whose samples only they themselves can tell: start timestamps, histograms
+// beside floats, or very large ones.
 func AppendSamples(dst []byte) []byte { return append(dst, kindSamples) }
 
 // An Encoder makes cells. It reuses its memory.
@@ -75,7 +82,7 @@ func (e *Encoder) Append(dst []byte, r Resolution, day int64, ts []int64, vs []f
 		e.addBucket(r, day, start, ts[:n], vs[:n])
 		ts, vs = ts[n:], vs[n:]
 	}
-	return e.end(dst)
+	return e.end(dst, kindFloats)
 }
 
 // begin empties the columns.
@@ -85,8 +92,8 @@ func (e *Encoder) begin() {
 	}
 }
 
-// end appends the cell of all buckets, or nothing if there are none.
-func (e *Encoder) end(dst []byte) []byte {
+// end appends the cell of all buckets, up to the columns of floats, or nothing if there are none.
+func (e *Encoder) end(dst []byte, kind byte) []byte {
 	buckets := len(e.ints[columnNumber])
 	if buckets == 0 {
 		return dst
@@ -95,8 +102,8 @@ func (e *Encoder) end(dst []byte) []byte {
 	for _, f := range e.ints[columnFlags] {
 		flags |= f
 	}
-	dst = binary.AppendUvarint(append(dst, kindFloats, byte(flags)), uint64(buckets))
-	for i := range numColumns {
+	dst = binary.AppendUvarint(append(dst, kind, byte(flags)), uint64(buckets))
+	for i := range numFloatColumns {
 		if len(e.floats[i]) > 0 {
 			e.column = dense.AppendFloats(e.column[:0], e.floats[i])
 		} else {

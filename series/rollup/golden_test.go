@@ -13,11 +13,12 @@ import (
 // columnNames are what the columns of a cell are, in order.
 var columnNames = [...]string{
 	"number of the bucket", "flags", "samples", "kept between", "time of the first", "first", "sum", "time of the last", "last", "changes", "resets",
-	"times between", "between", "markers",
+	"times between", "between", "markers", "chunks",
 }
 
 // TestGolden pins the bytes of cells. The input of a case is one of golden.Samples, and its output
-// are the bytes of the cell at each resolution, column by column.
+// are the bytes of the cell at each resolution, column by column. If it begins with a line of histograms and their kind, the
+// values are those that name a histogram.
 func TestGolden(t *testing.T) {
 	golden.Run(t, func(t *testing.T, input string) string {
 		ts, vs := golden.Samples(t, input)
@@ -25,10 +26,15 @@ func TestGolden(t *testing.T) {
 		var e rollup.Encoder
 		for _, r := range rollup.Resolutions {
 			cell := e.Append(nil, r, rollup.DayOf(ts[0]), ts, vs)
+			names := columnNames[:14]
+			if _, kind, ok := strings.Cut(input, "\nhistograms "); ok {
+				kind, _, _ = strings.Cut(kind, "\n")
+				cell, names = encodeHistograms(t, r, rollup.DayOf(ts[0]), namedHistograms(t, kind, ts, vs)), columnNames[:]
+			}
 			buckets, n := binary.Uvarint(cell[2:])
 			fmt.Fprintf(&out, "%s: kind %02x, flags %02x, %d buckets: % x\n", r, cell[0], cell[1], buckets, cell[2:2+n])
 			rest := cell[2+n:]
-			for _, name := range columnNames {
+			for _, name := range names {
 				size, n := binary.Uvarint(rest)
 				fmt.Fprintf(&out, "  %-20s  % x", name, rest[:n])
 				if size > 0 {

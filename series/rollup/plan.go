@@ -204,7 +204,7 @@ func (w Windows) edges(r Resolution) (spans []Span) {
 			spans = append(spans, Span{r.floor(to), r.ceil(to), Raw})
 		}
 	}
-	return merge(spans)
+	return join(spans)
 }
 
 // floor returns the latest multiple of r up to t, and ceil the first from t on. Of Raw both
@@ -227,8 +227,8 @@ func addSpan(spans []Span, s Span) []Span {
 	return append(spans, s)
 }
 
-// merge sorts spans and joins those that meet.
-func merge(spans []Span) []Span {
+// join sorts spans and joins those that meet.
+func join(spans []Span) []Span {
 	slices.SortFunc(spans, func(a, b Span) int { return cmp.Compare(a.After, b.After) })
 	merged := spans[:0]
 	for _, s := range spans {
@@ -278,7 +278,7 @@ func (p *Plan) makeSpans(w Windows) {
 			edges = append(edges, Span{last.floor(to), last.ceil(to), Raw})
 		}
 	}
-	edges = merge(edges)
+	edges = join(edges)
 	for _, c := range covers {
 		for c.After < c.To {
 			next := Span{c.After, c.To, p.resolutionAt(c.After + 1)}

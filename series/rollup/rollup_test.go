@@ -238,7 +238,7 @@ func TestSamples(t *testing.T) {
 	if err := p.AppendCell(rollup.Hour, day, rollup.AppendSamples(nil), day, day+rollup.Day); !errors.Is(err, rollup.ErrSamples) {
 		t.Errorf("got %v", err)
 	}
-	if err := p.AppendCell(rollup.Hour, day, []byte{3}, day, day+rollup.Day); !errors.Is(err, series.ErrCorrupt) {
+	if err := p.AppendCell(rollup.Hour, day, []byte{rollup.Kinds + 1}, day, day+rollup.Day); !errors.Is(err, series.ErrCorrupt) {
 		t.Errorf("a later kind: got %v", err)
 	}
 	if err := p.AppendCell(rollup.Hour, day, nil, day, day+rollup.Day); err != nil || len(p.Times)+len(p.Holes) > 0 {
@@ -252,7 +252,8 @@ func FuzzAppendCell(f *testing.F) {
 	var e rollup.Encoder
 	for range 20 {
 		ts, vs := randomDay(r)
-		f.Add(e.Append(nil, rollup.Hour, day, ts, vs), byte(r.IntN(16)))
+		f.Add(e.Append(nil, rollup.Hour, day, ts, vs), byte(r.IntN(32)))
+		f.Add(encodeHistograms(f, rollup.Hour, day, randomHistograms(r)), byte(r.IntN(32)))
 	}
 	f.Fuzz(func(t *testing.T, cell []byte, want byte) {
 		for _, resolution := range rollup.Resolutions {

@@ -1,5 +1,11 @@
 package rollup
 
+import (
+	"fmt"
+
+	"github.com/promtable/promtable/series"
+)
+
 // Without returns a cell without the buckets that have a part of the times [start, limit), in milliseconds. If there are none
 // it is the cell itself. Without any bucket, and where only samples can tell what there is, it is empty. The error is a
 // series.ErrCorrupt.
@@ -11,10 +17,12 @@ func (e *Encoder) Without(cell []byte, r Resolution, day, start, limit int64) (l
 		return nil, nil
 	}
 	var p Points
-	p.Want = Markers | Sums | Counts
+	p.Want = Markers | Sums | Counts | Integers
 	if err := p.AppendCell(r, day, cell, day, day); err != nil { // which opens it
 		return nil, err
 	}
+	var h HistogramEncoder
+	h.Begin(r, day)
 	e.begin()
 	removed := false
 	for begin, ok := p.d.nextStart(); ok; begin, ok = p.d.nextStart() {
@@ -26,12 +34,33 @@ func (e *Encoder) Without(cell []byte, r Resolution, day, start, limit int64) (l
 			removed = true
 			continue
 		}
-		e.addDecoded(b, r, day)
+		if !p.d.isHistograms {
+			e.addDecoded(b, r, day)
+		} else if err := h.addDecoded(b); err != nil {
+			return nil, err
+		}
 	}
 	if !removed {
 		return cell, nil
 	}
-	return e.end(nil), nil
+	if p.d.isHistograms {
+		return h.end(nil), nil
+	}
+	return e.end(nil, kindFloats), nil
+}
+
+// addDecoded adds a bucket as it was read.
+func (e *HistogramEncoder) addDecoded(b *decoded) error {
+	e.addColumns(b.start, b.flags, int(b.samples), len(b.times), int(b.changes), int(b.resets))
+	for i, v := range b.histograms {
+		if err := e.chunks.Append(b.times[i], v); err != nil {
+			return fmt.Errorf("%w: %w", series.ErrCorrupt, err)
+		}
+	}
+	if b.flags&flagMarker != 0 {
+		return e.chunks.Append(b.marker, b.markerValue)
+	}
+	return nil
 }
 
 // addDecoded adds a bucket as it was read.

@@ -28,6 +28,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/prometheus/prometheus/model/labels"
+
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/index"
 	"github.com/promtable/promtable/series"
@@ -58,6 +60,8 @@ type Config struct {
 	Schema series.Schema
 	// Bounds are the times of samples that are taken. The zero value takes all that can be stored.
 	Bounds Bounds
+	// From, if set, returns the time before which no samples of a series are taken, in milliseconds, beside Bounds.
+	From func(ls labels.Labels) int64
 	// Around, if set, is called for each batch, and calls write, which stores it. Its error is that of the batch.
 	Around func(ctx context.Context, write func() error) error
 	// Rollups, if set, says that only rollups of the samples are written.

@@ -32,6 +32,8 @@ type Series struct {
 	others chunk.Builder
 	// last is the time of the last sample, taken or not, or math.MinInt64. period is the index period of the last entry, or -1.
 	last, period int64
+	// bounds are the times that are taken.
+	bounds Bounds
 	// taken says that there was a sample that was taken.
 	taken bool
 }
@@ -43,7 +45,11 @@ func (w *Writer) Series(ls labels.Labels) (*Series, error) {
 	if err != nil {
 		return nil, fmt.Errorf("series %s: %w", ls, err)
 	}
-	return &Series{w: w, labels: ls, key: key, last: math.MinInt64, period: -1}, nil
+	s := &Series{w: w, labels: ls, key: key, last: math.MinInt64, period: -1, bounds: w.cfg.Bounds}
+	if w.cfg.From != nil {
+		s.bounds.From = max(s.bounds.From, w.cfg.From(ls))
+	}
+	return s, nil
 }
 
 // Append adds floats, whose times, in milliseconds, ascend and are later than all before. It keeps neither slice. The error is an ErrSamples
@@ -55,7 +61,7 @@ func (s *Series) Append(ctx context.Context, times []int64, values []float64) er
 		}
 		s.last = t
 	}
-	from, until := s.w.bounded(times)
+	from, until := s.bounded(times)
 	times, values = times[from:until], values[from:until]
 	for len(times) > 0 {
 		most := dense.MaxSamples
@@ -82,7 +88,7 @@ func (s *Series) AppendValue(ctx context.Context, t int64, v cell.Value) error {
 		return s.outOfOrder(t)
 	}
 	s.last = t
-	if from, until := s.w.bounded([]int64{t}); from == until {
+	if from, until := s.bounded([]int64{t}); from == until {
 		return nil
 	}
 	if s.w.cfg.Rollups != nil {
@@ -120,8 +126,8 @@ func (s *Series) outOfOrder(t int64) error {
 }
 
 // bounded returns which of ascending times are taken, and counts the others.
-func (w *Writer) bounded(times []int64) (from, until int) {
-	b := w.cfg.Bounds
+func (s *Series) bounded(times []int64) (from, until int) {
+	b, w := s.bounds, s.w
 	if n := len(times); n == 0 || times[0] >= max(b.From, 0) && times[n-1] <= min(b.Until, series.MaxTime) {
 		return 0, n
 	}

@@ -23,14 +23,14 @@ type Inventory struct {
 
 // Inventory calls fn with the current sample of each series that any of the
 // selectors matches, or of all series if there are no selectors, in the order of
-// row keys, and no more than limit times; staleness markers, and samples before mint, are
-// left out. It
+// row keys, and no more than limit times; staleness markers, samples before mint, and those
+// that are not shown, are left out. It
 // reads CURRENT in one pass and nothing else: no index and no samples. A single
 // selector with a metric name, or several with the same, read only the rows of
 // that name. An error from fn ends the pass unchanged.
-func (t *Table) Inventory(ctx context.Context, selectors [][]*labels.Matcher, mint int64, limit int, fn func(Sample) error) (Inventory, error) {
+func (t *Table) Inventory(ctx context.Context, selectors [][]*labels.Matcher, mint int64, shown func(Sample) bool, limit int, fn func(Sample) error) (Inventory, error) {
 	rows := t.schema.SeriesRange(commonName(selectors))
-	p := inventoryPass{schema: t.schema, selectors: selectors, mint: mint, left: limit, fn: fn}
+	p := inventoryPass{schema: t.schema, selectors: selectors, mint: mint, shown: shown, left: limit, fn: fn}
 	p.pending = t.inRange(rows)
 	err := t.store.Scan(ctx, bucketstore.ScanRequest{
 		Table:    bucketstore.Current,
@@ -72,6 +72,7 @@ type inventoryPass struct {
 	// pending are sorted by key; those before the last row are gone.
 	pending []pendingSample
 	mint    int64
+	shown   func(Sample) bool
 	left    int
 	fn      func(Sample) error
 	found   Inventory
@@ -119,7 +120,7 @@ func (p *inventoryPass) deliver(key []byte, s sample) error {
 	switch {
 	case err != nil:
 		return fmt.Errorf("row %q of CURRENT: %w", key, err)
-	case !ok:
+	case !ok || !p.shown(current):
 		return nil
 	case p.left == 0:
 		return errEnough

@@ -20,6 +20,7 @@
 //	read.go       the samples of a series, and windows of them
 //	window.go     functions over windows of samples
 //	mixed.go      windows of a series with native histograms
+//	rollups.go    windows of buckets, histogrampoints.go those of native histograms
 //	element.go    operators between elements and a number
 //	group.go      groups of series
 //	aggregate.go  sum, avg, count, group, min, max, stddev, stdvar, quantile

@@ -174,7 +174,7 @@ func (p *part) evaluateSeries(ctx context.Context, set storage.SeriesSet, collec
 		s := set.At()
 		out.clear()
 		p.input[0].Metric = s.Labels()
-		err := p.evaluateOne(s, &read, evaluate, &out)
+		err := p.evaluateOne(ctx, s, &read, evaluate, &out)
 		if err == nil && !out.isEmpty() {
 			err = p.collect(collect, names, s.Labels(), &out)
 		}
@@ -186,9 +186,9 @@ func (p *part) evaluateSeries(ctx context.Context, set storage.SeriesSet, collec
 }
 
 // evaluateOne evaluates the column of a series.
-func (p *part) evaluateOne(s storage.Series, read *samples, evaluate func(*samples, *column), out *column) error {
+func (p *part) evaluateOne(ctx context.Context, s storage.Series, read *samples, evaluate func(*samples, *column), out *column) error {
 	if points, is := s.(PointSeries); is && points.HasBuckets() {
-		ok, err := p.pointsColumn(points, out)
+		ok, err := p.pointsColumn(ctx, points, out)
 		if err == nil && !ok {
 			err = errMixed
 		}
@@ -208,8 +208,8 @@ func (p *part) evaluateOne(s storage.Series, read *samples, evaluate func(*sampl
 	return nil
 }
 
-// errMixed says that a series has buckets of floats and samples that are no floats.
-var errMixed = errors.New("a series has buckets and samples that are no floats")
+// errMixed says that a series has buckets, and samples that these cannot be evaluated with.
+var errMixed = errors.New("a series has buckets, and samples of other kinds")
 
 // collect gives the column of a series to a collector.
 func (p *part) collect(to collector, names *names, metric labels.Labels, c *column) error {

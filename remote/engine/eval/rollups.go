@@ -27,7 +27,7 @@ type PointSeries interface {
 	Plan() *rollup.Plan
 	// HasBuckets says whether there is anything but samples.
 	HasBuckets() bool
-	// AppendPoints appends what is known of the series. It returns false if some of its samples are no floats.
+	// AppendPoints appends what is known of the series. It returns false if some of its samples are not of a kind that it knows.
 	AppendPoints(*rollup.Points) (ok bool, err error)
 }
 
@@ -75,27 +75,44 @@ func (p *part) buckets(ctx context.Context) *Buckets {
 	}
 	var ok bool
 	b.Want, ok = fromBuckets[p.call.Func.Name]
-	if !ok {
+	if !ok || b.Want&rollup.Counts != 0 && p.vector.SkipHistogramBuckets { // then the counts of histograms are those of their counts and sums
 		return nil
 	}
 	return b
 }
 
-// pointsColumn evaluates the elements of a series of buckets. It returns false if some of its samples are no floats.
-func (p *part) pointsColumn(s PointSeries, out *column) (ok bool, err error) {
+// pointsColumn evaluates the elements of a series of buckets. It returns false if it needs samples: if there are floats and histograms, or
+// samples of other kinds.
+func (p *part) pointsColumn(ctx context.Context, s PointSeries, out *column) (ok bool, err error) {
 	p.known.Reset(p.want)
-	if ok, err := s.AppendPoints(&p.known); !ok || err != nil {
+	ok, err = s.AppendPoints(&p.known)
+	hasHistograms := len(p.known.Histograms) > 0
+	if !ok || err != nil || hasHistograms && p.known.HasFloats {
 		return false, err
 	}
-	evaluate := p.pointsFunc()
-	plan, holes := s.Plan(), p.known.Holes
+	if !hasHistograms {
+		p.eachWindow(s.Plan(), p.pointsFunc(), p.counts.addWindow, out)
+		return true, nil
+	}
+	h, held := p.newHistogramPoints()
+	if err := Hold(ctx, held, p.vector.String()); err != nil {
+		return false, &evaluationError{err}
+	}
+	defer Hold(ctx, -held, p.vector.String())
+	p.eachWindow(s.Plan(), h.evaluate, h.count, out)
+	return true, nil
+}
+
+// eachWindow evaluates the windows of a series of which plan was read, if they are known.
+func (p *part) eachWindow(plan *rollup.Plan, evaluate func(i int, w window, after, to int64, out *column), count func(i int, before, w window), out *column) {
+	holes := p.known.Holes
 	var w window
 	for i := range p.grid.count {
 		end := p.grid.at(i) - p.shift
 		after, to, isWide := plan.Widen(end-p.rangeMs, end)
 		before := w
 		w.move(p.known.Times, after, to)
-		p.counts.addWindow(i, before, w)
+		count(i, before, w)
 		for len(holes) > 0 && holes[0][1] <= after+1 {
 			holes = holes[1:]
 		}
@@ -109,7 +126,6 @@ func (p *part) pointsColumn(s PointSeries, out *column) (ok bool, err error) {
 		p.isWide = p.isWide || isWide
 		evaluate(i, w, after, to, out)
 	}
-	return true, nil
 }
 
 // pointsFunc returns what evaluates step i of p.known over the points of w, which is not empty: those of the
@@ -123,7 +139,27 @@ func (p *part) pointsFunc() func(i int, w window, after, to int64, out *column) 
 			}
 		}
 	}
-	number := func(w window) int32 { return k.Numbers[w.limit-1] - k.Numbers[w.first] + 1 }
+	switch p.call.Func.Name {
+	case "rate", "increase", "delta":
+		return p.extrapolatedPoints()
+	case "sum_over_time":
+		return func(i int, w window, _, _ int64, out *column) { out.set(i, sumOf(k.Sums[w.first:w.limit])) }
+	case "avg_over_time":
+		return func(i int, w window, _, _ int64, out *column) {
+			out.set(i, sumOf(k.Sums[w.first:w.limit])/float64(p.numberOf(w)))
+		}
+	}
+	if count := p.countFunc(); count != nil {
+		return func(i int, w window, _, _ int64, out *column) { out.set(i, count(w)) }
+	}
+	p.setPoints(k.Times, k.Values)
+	return func(i int, w window, _, _ int64, out *column) {
+		p.callAt(i, p.points[w.first:w.limit:w.limit], nil, out)
+	}
+}
+
+// countFunc returns what counts something of the samples of a window of p.known, or nil if the function counts nothing.
+func (p *part) countFunc() func(w window) float64 {
 	sum := func(of []int32) (n float64) {
 		for _, v := range of {
 			n += float64(v)
@@ -131,25 +167,19 @@ func (p *part) pointsFunc() func(i int, w window, after, to int64, out *column) 
 		return n
 	}
 	switch p.call.Func.Name {
-	case "rate", "increase", "delta":
-		return p.extrapolatedPoints()
 	case "count_over_time":
-		return func(i int, w window, _, _ int64, out *column) { out.set(i, float64(number(w))) }
+		return func(w window) float64 { return float64(p.numberOf(w)) }
 	case "changes":
-		return func(i int, w window, _, _ int64, out *column) { out.set(i, sum(k.Changes[w.first+1:w.limit])) }
+		return func(w window) float64 { return sum(p.known.Changes[w.first+1 : w.limit]) }
 	case "resets":
-		return func(i int, w window, _, _ int64, out *column) { out.set(i, sum(k.Resets[w.first+1:w.limit])) }
-	case "sum_over_time":
-		return func(i int, w window, _, _ int64, out *column) { out.set(i, sumOf(k.Sums[w.first:w.limit])) }
-	case "avg_over_time":
-		return func(i int, w window, _, _ int64, out *column) {
-			out.set(i, sumOf(k.Sums[w.first:w.limit])/float64(number(w)))
-		}
+		return func(w window) float64 { return sum(p.known.Resets[w.first+1 : w.limit]) }
 	}
-	p.setPoints(k.Times, k.Values)
-	return func(i int, w window, _, _ int64, out *column) {
-		p.callAt(i, p.points[w.first:w.limit:w.limit], nil, out)
-	}
+	return nil
+}
+
+// numberOf returns how many samples a window of p.known has.
+func (p *part) numberOf(w window) int32 {
+	return p.known.Numbers[w.limit-1] - p.known.Numbers[w.first] + 1
 }
 
 // extrapolatedPoints is pointsFunc of rate, increase and delta. Over a window that is widened it is what the window of the

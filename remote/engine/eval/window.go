@@ -51,25 +51,31 @@ func (e *extrapolated) value(s *samples, w window, end int64) (v float64, ok boo
 		}
 		v += s.vs[i-1]
 	}
-	return e.extrapolate(s, w, end, v), true
+	return v * e.factor(growth{s.ts[w.first], s.ts[last], s.between(w), s.vs[w.first], v}, end), true
 }
 
-// extrapolate makes of v, which the samples of the window grow, what the window grows.
-func (e *extrapolated) extrapolate(s *samples, w window, end int64, v float64) float64 {
-	first, last := s.ts[w.first], s.ts[w.limit-1]
+// A growth is how much the samples of a window grow, from the value of the first one on. So many samples lie after that.
+type growth struct {
+	first, last int64
+	samples     int
+	from, by    float64
+}
+
+// factor returns what makes of the growth of the samples of a window that of the window, which ends at end.
+func (e *extrapolated) factor(g growth, end int64) float64 {
 	start := end - e.window.Milliseconds()
-	toStart := float64(first-start) / 1000
-	toEnd := float64(end-last) / 1000
-	sampled := float64(last-first) / 1000
-	between := sampled / float64(s.between(w))
+	toStart := float64(g.first-start) / 1000
+	toEnd := float64(end-g.last) / 1000
+	sampled := float64(g.last-g.first) / 1000
+	between := sampled / float64(g.samples)
 	threshold := between * 1.1
 
 	if toStart >= threshold {
 		toStart = between / 2
 	}
-	if e.counter && v > 0 && s.vs[w.first] >= 0 {
+	if e.counter && g.by > 0 && g.from >= 0 {
 		// A counter is not extrapolated to less than 0.
-		if toZero := sampled * (s.vs[w.first] / v); toZero < toStart {
+		if toZero := sampled * (g.from / g.by); toZero < toStart {
 			toStart = toZero
 		}
 	}
@@ -83,7 +89,7 @@ func (e *extrapolated) extrapolate(s *samples, w window, end int64, v float64) f
 	if e.perSecond {
 		factor /= e.window.Seconds()
 	}
-	return v * factor
+	return factor
 }
 
 // columnOf evaluates rate, increase or delta of a series.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/index"
@@ -86,8 +87,8 @@ type batchReader struct {
 	size int
 	// widths says how much of a bucket is read at once.
 	widths widths
-	// samples counts the samples of all batches.
-	samples int
+	// samples counts the samples of all batches, also those of other groups of the query.
+	samples *atomic.Int64
 	// onRange, if set, is called with what was read of each range, in the order of scans.
 	onRange func(part, series.RowRange, rowCounts)
 }
@@ -152,7 +153,7 @@ func (r *batchReader) readSeries(ctx context.Context, of []index.Series) (batch,
 			r.widths.learn(part.span(), widest)
 		}
 	}
-	r.samples += int(scan.samples.Load())
+	r.samples.Add(scan.samples.Load())
 	return scan.batch, r.addBefore(ctx, of, scan.builders)
 }
 

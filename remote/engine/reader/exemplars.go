@@ -56,7 +56,11 @@ func (r *Reader) readExemplars(ctx context.Context, found map[string]index.Serie
 		return nil, nil
 	}
 	slices.SortFunc(rows, func(a, b series.RowRange) int { return bytes.Compare(a.Start, b.Start) })
-	read := exemplarScan{r: r, found: found, start: start, limit: limit, at: make(map[string]int)}
+	cuts, err := r.SeriesCuts(ctx, start)
+	if err != nil {
+		return nil, err
+	}
+	read := exemplarScan{r: r, found: found, cuts: cuts, start: start, limit: limit, at: make(map[string]int)}
 	family := bucketstore.FamilyRange{Family: series.FamilyExemplar}
 	if asked := (part{start: start, limit: limit}); asked.inOneBucket() {
 		family.Start, family.Limit = asked.qualifiers()
@@ -88,6 +92,7 @@ const exemplarRows = 128
 type exemplarScan struct {
 	r            *Reader
 	found        map[string]index.Series
+	cuts         SeriesCuts
 	start, limit int64
 
 	results []exemplar.QueryResult
@@ -108,12 +113,16 @@ func (s *exemplarScan) add(row bucketstore.Row) error {
 	if !ok {
 		return nil
 	}
+	start := s.start
+	if start < s.cuts.Latest() {
+		start = max(start, s.cuts.Of(found.Labels)[bucketstore.Raw])
+	}
 	for _, c := range row.Cells {
 		x, err := cell.ParseExemplar(base, c.Qualifier, c.Value, &s.builder)
 		if err != nil {
 			return fmt.Errorf("row %q: %w", row.Key, err)
 		}
-		if x.Ts < s.start || x.Ts >= s.limit {
+		if x.Ts < start || x.Ts >= s.limit {
 			continue
 		}
 		if s.n++; s.n > s.r.cfg.Limits.MaxSamples {

@@ -83,20 +83,20 @@ func (r *Reader) explain(ctx context.Context, q Query, onRange func(part, series
 	ctx = WithUsage(ctx, usage)
 	q = r.withCut(ctx, q)
 	q.Decoded, q.Passing = true, true // as PromQL reads, and nothing is kept
-	q = r.planned(ctx, q)
-	found, err := r.Find(ctx, q)
+	groups, found, err := r.find(ctx, q)
 	if err != nil {
 		return nil, err
 	}
-	reader := r.newBatchReader(q)
-	reader.onRange = onRange
-	for rest := found.Series; len(rest) > 0 && !q.SeriesOnly; {
-		read, err := reader.read(ctx, rest, r.metrics)
-		if err != nil {
-			return nil, err
+	for i, reader := range r.readers(groups) {
+		reader.onRange = onRange
+		for rest := groups[i].series; len(rest) > 0 && !q.SeriesOnly; {
+			read, err := reader.read(ctx, rest, r.metrics)
+			if err != nil {
+				return nil, err
+			}
+			rest = rest[len(read.builders):]
+			read.release()
 		}
-		rest = rest[len(read.builders):]
-		read.release()
 	}
 	start, limit := q.span()
 	return &Explanation{

@@ -10,6 +10,7 @@
 //	Explain         which rows a query reads                    explain.go
 //	Usage           how much was read for a request             usage.go
 //	Cut             before which nothing is read                cut.go
+//	                series that are kept for less long          groups.go
 package reader
 
 import (
@@ -18,6 +19,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -49,6 +51,9 @@ type Config struct {
 	Cut func(now time.Time) int64
 	// IndexCut, if set, is Cut for labels, and for queries with Rollups.
 	IndexCut func(now time.Time) int64
+	// SeriesCuts, if set, returns the later cuts of some series, when the clock says now, for a read of times from one on, in milliseconds.
+	// It needs Now.
+	SeriesCuts func(ctx context.Context, now time.Time, from int64) (SeriesCuts, error)
 	// Sources, if set, says of which times there are rollups when the clock says now. It needs Now.
 	Sources func(now time.Time) rollup.Sources
 	Now     func() time.Time
@@ -122,6 +127,8 @@ type Query struct {
 	// cut is that of the request, in milliseconds, if hasCut is set.
 	cut    int64
 	hasCut bool
+	// later are the cuts of the series of a group, where they are later.
+	later [bucketstore.NumResolutions]int64
 }
 
 // span returns the times of q that can be stored and are not cut, half-open. It is empty
@@ -228,7 +235,7 @@ func (r *Reader) newBatchReader(q Query) *batchReader {
 		query:  q,
 		start:  start,
 		limit:  limit,
-		target: r.batchTarget(q.Share),
+		target: r.batchTarget(q.Share), samples: new(atomic.Int64),
 		scans:  r.cfg.ParallelScans,
 		least:  r.MinScanSeries,
 		size:   firstBatch,

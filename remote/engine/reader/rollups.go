@@ -9,6 +9,8 @@ import (
 	"slices"
 
 	"github.com/prometheus/prometheus/storage"
+	"github.com/prometheus/prometheus/tsdb/chunkenc"
+	"github.com/prometheus/prometheus/tsdb/chunks"
 
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/index"
@@ -31,7 +33,7 @@ type Rollups struct {
 // A PointSeries is a series of which buckets were read, too.
 type PointSeries interface {
 	storage.ChunkSeries
-	// AppendPoints appends what is known of the times that were asked for. It returns false if some samples are no floats.
+	// AppendPoints appends what is known of the times that were asked for. It returns false if some samples have start timestamps, or are too many.
 	AppendPoints(*rollup.Points) (ok bool, err error)
 	// Plan says what was read at which resolution.
 	Plan() *rollup.Plan
@@ -48,20 +50,29 @@ func (r *Reader) planned(ctx context.Context, q Query) Query {
 	if q.Kept {
 		return r.plannedKept(ctx, q)
 	}
-	sources, rollups := r.cfg.Sources(r.nowOf(ctx)), *q.Rollups
+	sources, rollups := r.sources(ctx, q), *q.Rollups
 	sources.Coarsest = rollups.Coarsest
 	if rollups.plan = rollup.NewPlan(rollups.Windows, sources); rollups.plan == nil {
 		q.Rollups = nil
 		return q
 	}
 	q.Rollups = &rollups
-	UsageOf(ctx).addPlan(rollups.plan)
 	return q
+}
+
+// sources says what there is of which time for the series of q.
+func (r *Reader) sources(ctx context.Context, q Query) rollup.Sources {
+	s := r.cfg.Sources(r.nowOf(ctx))
+	s.RawFrom = max(s.RawFrom, q.later[bucketstore.Raw])
+	for i := range s.From {
+		s.From[i] = max(s.From[i], q.later[int(bucketstore.FiveMinutes)+i])
+	}
+	return s
 }
 
 // plannedKept is planned of a query for the samples that are kept.
 func (r *Reader) plannedKept(ctx context.Context, q Query) Query {
-	sources := r.cfg.Sources(r.nowOf(ctx))
+	sources := r.sources(ctx, q)
 	start, limit := max(q.Mint, 0), min(q.Maxt, series.MaxTime)+1
 	if start >= limit || sources.RawFrom <= start {
 		return q
@@ -69,8 +80,7 @@ func (r *Reader) plannedKept(ctx context.Context, q Query) Query {
 	sources.Coarsest, sources.Until = rollup.FiveMinutes, 0 // the finest there is, and samples where they are there
 	w := rollup.Windows{Start: limit - 1, Step: 1, Range: limit - start, Count: 1, Last: true}
 	if plan := rollup.NewPlan(w, sources); plan != nil {
-		q.Rollups = &Rollups{Windows: w, Want: rollup.Markers, plan: plan}
-		UsageOf(ctx).addPlan(plan)
+		q.Rollups = &Rollups{Windows: w, Want: rollup.Markers | rollup.Integers, plan: plan}
 	}
 	return q
 }
@@ -144,7 +154,7 @@ func (s *rollupScan) read(ctx context.Context) error {
 }
 
 // addKept adds the samples that rollups keep. They are before all others.
-func (s *rollupScan) addKept() error {
+func (s *rollupScan) addKept() (err error) {
 	var points rollup.Points
 	var space []byte
 	start, limit := max(s.r.query.Mint, 0), min(s.r.query.Maxt, series.MaxTime)+1
@@ -165,7 +175,9 @@ func (s *rollupScan) addKept() error {
 		}
 		first, _ := slices.BinarySearch(points.Times, start)
 		last, _ := slices.BinarySearch(points.Times, limit)
-		space = b.AppendFloats(space, points.Times[first:last], points.Values[first:last])
+		if space, err = appendKept(b, space, &points, first, last); err != nil {
+			return fmt.Errorf("series %s: %w", series.Abbreviate(s.of[i].Labels), err)
+		}
 		b.samples += last - first
 		b.bytes = b.Bytes()
 		b.rollups, b.rollupBytes, b.hasRollups = nil, 0, false
@@ -174,6 +186,23 @@ func (s *rollupScan) addKept() error {
 		}
 	}
 	return nil
+}
+
+// appendKept appends points from first up to last.
+func appendKept(b *chunkBuilder, space []byte, points *rollup.Points, first, last int) ([]byte, error) {
+	if len(points.Histograms) == 0 {
+		return b.AppendFloats(space, points.Times[first:last], points.Values[first:last]), nil
+	}
+	for i := first; i < last; i++ {
+		v := points.Histograms[i]
+		if !isHistogram(v) {
+			v.Float = points.Values[i]
+		}
+		if err := b.Append(points.Times[i], v); err != nil {
+			return space, err
+		}
+	}
+	return space, nil
 }
 
 // readCells reads the rollups of a resolution that are right.
@@ -389,51 +418,28 @@ func (s *rolledSeries) HasBuckets() bool { return s.built.hasRollups }
 
 // AppendPoints implements PointSeries.
 func (s *rolledSeries) AppendPoints(p *rollup.Points) (ok bool, err error) {
-	var ts []int64
-	var vs []float64
-	it := s.Iterator(nil)
-	more := func() bool {
-		for len(ts) == 0 && it.Next() {
-			decoded, isFloats := it.At().Chunk.(*chunk.Decoded)
-			if !isFloats {
-				ok = false
-				return false
-			}
-			ts, vs = decoded.Floats()
-		}
-		return len(ts) > 0
-	}
-	// appendRaw appends the samples up to a time.
-	appendRaw := func(to int64) {
-		for more() {
-			n, _ := slices.BinarySearch(ts, to+1)
-			p.Append(ts[:n], vs[:n])
-			if ts, vs = ts[n:], vs[n:]; len(ts) > 0 {
-				return
-			}
-		}
-	}
-	ok = true
+	raw := rawSamples{it: s.Iterator(nil)}
 	for _, span := range s.plan.Spans {
 		if span.Resolution == rollup.Raw {
-			appendRaw(span.To)
+			if err := raw.appendTo(p, span.After, span.To); err != nil {
+				return false, err
+			}
 			continue
 		}
 		for piece := range dayPieces(span) {
-			if err := s.appendPiece(p, piece, appendRaw); err != nil {
+			if err := s.appendPiece(p, piece, &raw); err != nil {
 				return false, err
 			}
 		}
 	}
-	return ok, it.Err()
+	return !raw.isOther, raw.it.Err()
 }
 
 // appendPiece appends what is known of a part of a day.
-func (s *rolledSeries) appendPiece(p *rollup.Points, piece dayPiece, appendRaw func(to int64)) error {
+func (s *rolledSeries) appendPiece(p *rollup.Points, piece dayPiece, raw *rawSamples) error {
 	cells := s.built.rollupsOf(piece)
 	if len(cells) == 0 {
-		appendRaw(piece.to)
-		return nil
+		return raw.appendTo(p, piece.after, piece.to)
 	}
 	for _, c := range cells {
 		if !rollup.HasBuckets(c.value) {
@@ -445,4 +451,68 @@ func (s *rolledSeries) appendPiece(p *rollup.Points, piece dayPiece, appendRaw f
 		}
 	}
 	return nil
+}
+
+// rawSamples are the samples of a series, read up to a time.
+type rawSamples struct {
+	it chunks.Iterator
+	// ts and vs are floats, and histograms, unless nil, stands at a histogram.
+	ts         []int64
+	vs         []float64
+	histograms chunkenc.Iterator
+	// isOther says that there were samples of other chunks.
+	isOther bool
+}
+
+// more makes sure that there is a sample, and returns false if there is none.
+func (r *rawSamples) more() (ok bool, err error) {
+	for len(r.ts) == 0 && r.histograms == nil && !r.isOther && r.it.Next() {
+		switch c := r.it.At().Chunk; c.Encoding() {
+		case chunkenc.EncHistogram, chunkenc.EncFloatHistogram:
+			r.histograms = c.Iterator(nil)
+			if err := r.nextHistogram(); err != nil {
+				return false, err
+			}
+		default:
+			floats, isFloats := c.(*chunk.Decoded)
+			if r.isOther = !isFloats; isFloats {
+				r.ts, r.vs = floats.Floats()
+			}
+		}
+	}
+	return len(r.ts) > 0 || r.histograms != nil, nil
+}
+
+func (r *rawSamples) nextHistogram() (err error) {
+	if r.histograms.Next() == chunkenc.ValNone {
+		err, r.histograms = r.histograms.Err(), nil
+	}
+	return err
+}
+
+// appendTo appends the samples of the times (after, to]. Those before were read, but for one that tells of a reset.
+func (r *rawSamples) appendTo(p *rollup.Points, after, to int64) error {
+	for {
+		if ok, err := r.more(); err != nil || !ok {
+			return err
+		}
+		if len(r.ts) > 0 {
+			n, _ := slices.BinarySearch(r.ts, to+1)
+			p.Append(r.ts[:n], r.vs[:n])
+			if r.ts, r.vs = r.ts[n:], r.vs[n:]; len(r.ts) > 0 {
+				return nil
+			}
+			continue
+		}
+		t := r.histograms.AtT()
+		if t > to {
+			return nil
+		}
+		if t > after {
+			p.AppendHistogram(r.histograms.AtFloatHistogram(nil))
+		}
+		if err := r.nextHistogram(); err != nil {
+			return err
+		}
+	}
 }

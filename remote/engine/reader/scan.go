@@ -155,7 +155,7 @@ func (s *batchScan) checkLimits(slot, samples, bytes int) error {
 	r, limits := s.r, s.r.limits
 	all, size := s.samples.Add(int64(samples)), s.bytes.Add(int64(bytes))
 	switch {
-	case !r.query.Passing && r.samples+int(all) > limits.MaxSamples:
+	case !r.query.Passing && r.samples.Load()+all > int64(limits.MaxSamples):
 		return limitError("selector %s reads more than %d samples", SelectorName(r.query.Matchers), limits.MaxSamples)
 	case s.builders[slot].bytes > limits.MaxSeriesBytes:
 		return limitError("series %s takes more than %d bytes", series.Abbreviate(s.of[slot].Labels), limits.MaxSeriesBytes)

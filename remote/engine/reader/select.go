@@ -25,20 +25,25 @@ import (
 // delivered. A caller may drop a set half-way: then that batch is read to its end,
 // unless ctx ends before.
 func (r *Reader) Select(ctx context.Context, q Query) (storage.ChunkSeriesSet, error) {
-	q = r.planned(ctx, r.withCut(ctx, q))
-	found, err := r.Find(ctx, q)
+	groups, _, err := r.find(ctx, q)
 	if err != nil {
 		return nil, err
 	}
-	set := &seriesSet{ctx: ctx, metrics: r.metrics, rest: found.Series, reader: r.newBatchReader(q), passing: q.Passing, inBackground: r.inBackground}
-	if q.SeriesOnly {
-		set.reader = nil
-		return set, nil
+	merged := &mergedSet{}
+	for i, reader := range r.readers(groups) {
+		g := groups[i]
+		set := &seriesSet{ctx: ctx, metrics: r.metrics, rest: g.series, reader: reader, passing: q.Passing, inBackground: r.inBackground, cut: g.query.cut}
+		if q.SeriesOnly {
+			set.reader = nil
+		} else if set.fill(); set.err != nil {
+			return nil, set.err
+		}
+		merged.sets, merged.cut = append(merged.sets, set), max(merged.cut, set.cut)
 	}
-	if set.fill(); set.err != nil {
-		return nil, set.err
+	if len(merged.sets) == 1 {
+		return merged.sets[0], nil
 	}
-	return set, nil
+	return merged, nil
 }
 
 // A seriesSet delivers the series that the index found. It holds two batches: one
@@ -56,6 +61,8 @@ type seriesSet struct {
 	read    []index.Series
 	rest    []index.Series
 	passing bool
+	// cut is that of the query.
+	cut int64
 	// ahead delivers the batch that is read in the background. It is nil if none is.
 	// Until the batch is there, only the goroutine that reads it uses reader.
 	ahead <-chan batchRead

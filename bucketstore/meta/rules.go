@@ -1,0 +1,119 @@
+package meta
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+
+	"github.com/promtable/promtable/bucketstore"
+	"github.com/promtable/promtable/series"
+)
+
+// A RuleList is a list of retention rules and what they have cut so far. The first rule that matches a
+// series holds for it. Package retention says what that means.
+type RuleList struct {
+	// ID follows from the tenant and the matchers: adapters with the same rules have one list.
+	ID string `json:"-"`
+	// Tenant is empty in a store without tenants.
+	Tenant string     `json:"tenant,omitempty"`
+	Rules  []RuleCuts `json:"rules"`
+
+	cell Cell
+}
+
+// RuleCuts are what a rule has cut so far. No time in it ever goes back.
+type RuleCuts struct {
+	// Matchers are those of the selector. Without any the rule matches every series.
+	Matchers []Matcher `json:"matchers"`
+	// Closed is the time up to which, inclusive, no sample is taken any more, in milliseconds.
+	Closed int64 `json:"closed,omitempty"`
+	// Cuts are the times before which cells may have been deleted, and the others must not be shown.
+	Cuts Horizons `json:"cuts"`
+	// Gone are those before which all cells are deleted.
+	Gone Horizons `json:"gone"`
+}
+
+// MarshalJSON implements json.Marshaler: an object with the names of the resolutions, without zeros.
+func (h Horizons) MarshalJSON() ([]byte, error) {
+	byName := make(map[string]int64)
+	for r, t := range h {
+		if t != 0 {
+			byName[bucketstore.Resolution(r).String()] = t
+		}
+	}
+	return json.Marshal(byName)
+}
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (h *Horizons) UnmarshalJSON(text []byte) error {
+	var byName map[string]int64
+	err := json.Unmarshal(text, &byName)
+	for r := range h {
+		h[r] = byName[bucketstore.Resolution(r).String()]
+	}
+	return err
+}
+
+// NewRuleList returns a list that has cut nothing, of rules with these matchers.
+func NewRuleList(tenant string, rules [][]Matcher) RuleList {
+	l := RuleList{Tenant: tenant}
+	for _, matchers := range rules {
+		l.Rules = append(l.Rules, RuleCuts{Matchers: append([]Matcher{}, matchers...)}) // never null
+	}
+	text, err := json.Marshal(l)
+	if err != nil {
+		panic(err) // it holds texts and numbers only
+	}
+	sum := sha256.Sum256(text)
+	l.ID = hex.EncodeToString(sum[:len(sum)/2])
+	return l
+}
+
+// RuleLists returns the lists in META, ordered by ID.
+func (s *Store) RuleLists(ctx context.Context) (all []RuleList, err error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	err = ScanCells(ctx, s.rows, series.MetaRulesRange(), func(key []byte, c Cell) error {
+		l := RuleList{ID: series.ParseMetaRulesKey(key), cell: c}
+		if err := json.Unmarshal(c.Value, &l); err != nil {
+			return fmt.Errorf("%w: row %q of META: %v", series.ErrCorrupt, key, err)
+		}
+		all = append(all, l)
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read the retention rules: %w", err)
+	}
+	return all, nil
+}
+
+// PutRuleList writes a list in place of what was read of it; a new one was not read. It returns false if
+// the row has changed since. After an error it may be written or not. On success l is as if it was read.
+func (s *Store) PutRuleList(ctx context.Context, l *RuleList) (put bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	value, err := json.Marshal(l)
+	if err != nil {
+		return false, err
+	}
+	next, put, err := CompareAndSet(ctx, s.rows, string(series.AppendMetaRulesKey(nil, l.ID)), l.cell, value, s.now().UnixMilli())
+	if err != nil {
+		return false, fmt.Errorf("store the retention rules: %w", err)
+	}
+	if put {
+		l.cell = next
+	}
+	return put, nil
+}
+
+// RemoveRuleList removes a list, unless it has changed since it was read.
+func (s *Store) RemoveRuleList(ctx context.Context, l *RuleList) error {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	if _, err := CompareAndDelete(ctx, s.rows, string(series.AppendMetaRulesKey(nil, l.ID)), l.cell); err != nil {
+		return fmt.Errorf("remove retention rules: %w", err)
+	}
+	return nil
+}

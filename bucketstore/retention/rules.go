@@ -1,0 +1,358 @@
+package retention
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-kit/log"
+	"github.com/prometheus/prometheus/model/labels"
+
+	"github.com/promtable/promtable/bucketstore"
+	"github.com/promtable/promtable/bucketstore/meta"
+	"github.com/promtable/promtable/series"
+)
+
+const (
+	// maxStale is how old what a process knows of the cuts of rules may be for a read, a write or a maker.
+	maxStale = 10 * time.Minute
+	// settle is how long a Walker waits after it has seen that a cut was raised: then every request relies on it
+	// that runs, for it began with an older one before that, or read META since.
+	settle = 20 * time.Minute
+)
+
+// RulesConfig says what Rules know. Meta and Now are required.
+type RulesConfig struct {
+	// Meta is that of the store.
+	Meta   *meta.Store
+	Schema series.Schema
+	// Now is the clock.
+	Now func() time.Time
+	// Rules are those of the file, and a last one, see WithRest. Nil are none: then only what earlier rules have cut is
+	// known.
+	Rules []Rule
+	// Longest is how long the store keeps each resolution.
+	Longest bucketstore.Retention
+	// Rollups says that rollups are made: samples go when these are final.
+	Rollups bool
+	// Shared says that other processes use the store.
+	Shared bool
+	// Logger may be nil.
+	Logger log.Logger
+}
+
+// Rules know from when on series are kept that are kept for less long than others. They are safe for concurrent use.
+type Rules struct {
+	cfg   RulesConfig
+	known atomic.Pointer[known]
+	// polling guards a change of known.
+	polling sync.Mutex
+}
+
+// known is what is known of META at one time. It does not change.
+type known struct {
+	// lists are those of our tenant.
+	lists []*ruleList
+	// at is when META was read.
+	at time.Time
+}
+
+// A ruleList is a list of rules and what they have cut.
+type ruleList struct {
+	meta.RuleList
+	matchers [][]*labels.Matcher
+	// isOurs says that it is that of RulesConfig.
+	isOurs bool
+	// seen is when this process first saw these cuts.
+	seen time.Time
+}
+
+// match returns the number of the first rule that matches a series, or -1.
+func (l *ruleList) match(ls labels.Labels) int {
+	return slices.IndexFunc(l.matchers, func(ms []*labels.Matcher) bool { return matchesAll(ms, ls) })
+}
+
+// OpenRules reads META.
+func OpenRules(ctx context.Context, cfg RulesConfig) (*Rules, error) {
+	if cfg.Logger == nil {
+		cfg.Logger = log.NewNopLogger()
+	}
+	r := &Rules{cfg: cfg}
+	return r, r.Poll(ctx)
+}
+
+// Poll reads META: other processes may have changed it.
+func (r *Rules) Poll(ctx context.Context) error {
+	r.polling.Lock()
+	defer r.polling.Unlock()
+	at := r.cfg.Now()
+	all, err := r.cfg.Meta.RuleLists(ctx)
+	if err != nil {
+		return err
+	}
+	next := &known{at: at}
+	isThere, ours := false, r.ourList()
+	for _, stored := range all {
+		if stored.Tenant != r.cfg.Schema.Tenant() {
+			continue
+		}
+		l, err := r.learn(stored)
+		if err != nil {
+			return err
+		}
+		l.isOurs = stored.ID == ours.ID && r.cfg.Rules != nil
+		isThere = isThere || l.isOurs
+		next.lists = append(next.lists, l)
+	}
+	if !isThere && r.cfg.Rules != nil {
+		l, err := r.learn(ours)
+		if err != nil {
+			return err
+		}
+		l.isOurs = true
+		next.lists = append(next.lists, l)
+	}
+	r.known.Store(next)
+	return nil
+}
+
+// ourList returns the list of RulesConfig, without cuts.
+func (r *Rules) ourList() meta.RuleList {
+	rules := make([][]meta.Matcher, len(r.cfg.Rules))
+	for i := range r.cfg.Rules {
+		for _, m := range r.cfg.Rules[i].Matchers {
+			rules[i] = append(rules[i], meta.Matcher{Name: m.Name, Type: m.Type.String(), Value: m.Value})
+		}
+	}
+	return meta.NewRuleList(r.cfg.Schema.Tenant(), rules)
+}
+
+// learn returns what is known of a list that was read.
+func (r *Rules) learn(stored meta.RuleList) (*ruleList, error) {
+	l := &ruleList{RuleList: stored, seen: r.cfg.Now()}
+	before := r.known.Load()
+	switch {
+	case before != nil:
+		for _, b := range before.lists {
+			if b.ID == l.ID && slices.EqualFunc(b.Rules, l.Rules, func(x, y meta.RuleCuts) bool { return x.Closed == y.Closed && x.Cuts == y.Cuts }) {
+				l.seen = b.seen
+			}
+		}
+	case !r.cfg.Shared: // no request from before runs
+		l.seen = time.Time{}
+	}
+	for _, rule := range l.Rules {
+		var ms []*labels.Matcher
+		for _, m := range rule.Matchers {
+			matcher, err := newMatcher(m)
+			if err != nil {
+				return nil, fmt.Errorf("%w: retention rules %s of META: %v", series.ErrCorrupt, l.ID, err)
+			}
+			ms = append(ms, matcher)
+		}
+		l.matchers = append(l.matchers, ms)
+	}
+	return l, nil
+}
+
+func newMatcher(m meta.Matcher) (*labels.Matcher, error) {
+	for kind := labels.MatchEqual; kind <= labels.MatchNotRegexp; kind++ {
+		if kind.String() == m.Type {
+			return labels.NewMatcher(kind, m.Name, m.Value)
+		}
+	}
+	return nil, fmt.Errorf("a matcher %q", m.Type)
+}
+
+// A RuleView is what rules cut at one time. Nil cuts nothing. It does not change.
+type RuleView struct {
+	schema series.Schema
+	rules  []Rule
+	lists  []*ruleList
+	// cuts are those of each rule of each of lists.
+	cuts                  [][]meta.RuleCuts
+	latest, latestRefused int64
+}
+
+// At returns what is cut when the clock says now, for those who look at times from one on, in milliseconds. If what is known of META is old, and a cut may be
+// after that, it reads META, and fails if that does.
+func (r *Rules) At(ctx context.Context, now time.Time, from func() int64) (*RuleView, error) {
+	k := r.known.Load()
+	if r.cfg.Shared && r.age(k) > maxStale && from() < cutAt(now, MinRaw) {
+		if err := r.Poll(ctx); err != nil {
+			return nil, fmt.Errorf("which samples rules have cut is not known: %w", err)
+		}
+		k = r.known.Load()
+	}
+	return r.view(k, now), nil
+}
+
+// age returns how long ago META was read, by the clock that has gone further: the monotonic one stands still while the machine is suspended.
+func (r *Rules) age(k *known) time.Duration {
+	now := r.cfg.Now()
+	return max(now.Sub(k.at), now.Round(0).Sub(k.at.Round(0)))
+}
+
+// Sure is At for those who look at any time.
+func (r *Rules) Sure(ctx context.Context) (*RuleView, error) {
+	return r.At(ctx, r.cfg.Now(), func() int64 { return 0 })
+}
+
+// Known is At of what is known already.
+func (r *Rules) Known() *RuleView { return r.view(r.known.Load(), r.cfg.Now()) }
+
+func (r *Rules) view(k *known, now time.Time) *RuleView {
+	if len(k.lists) == 0 {
+		return nil
+	}
+	v := &RuleView{schema: r.cfg.Schema, rules: r.cfg.Rules, lists: k.lists, cuts: make([][]meta.RuleCuts, len(k.lists))}
+	for i, l := range k.lists {
+		v.cuts[i] = slices.Clone(l.Rules)
+		for n := range v.cuts[i] {
+			c := &v.cuts[i][n]
+			if l.isOurs {
+				r.cutByClock(&c.Cuts, &r.cfg.Rules[n], now)
+			}
+			v.latest = max(v.latest, slices.Max(c.Cuts[:]))
+			v.latestRefused = max(v.latestRefused, refusedBefore(c))
+		}
+	}
+	return v
+}
+
+// cutByClock raises cuts to those that the ages of a rule ask for. Samples that wait for their rollups are there until META says otherwise.
+func (r *Rules) cutByClock(cuts *meta.Horizons, rule *Rule, now time.Time) {
+	for of := range bucketstore.NumResolutions {
+		if age, ok := rule.Walked(of, r.cfg.Longest); ok && (of != bucketstore.Raw || !r.cfg.Rollups) {
+			cuts[of] = max(cuts[of], cutAt(now, age))
+		}
+	}
+}
+
+// Latest returns the latest cut of any series and resolution, in milliseconds. It is 0 if there is none.
+func (v *RuleView) Latest() int64 {
+	if v == nil {
+		return 0
+	}
+	return v.latest
+}
+
+// Of returns the times before which the cells of a series are not shown, by resolution, in milliseconds.
+func (v *RuleView) Of(ls labels.Labels) (cuts [bucketstore.NumResolutions]int64) {
+	if v == nil {
+		return cuts
+	}
+	for i, l := range v.lists {
+		if n := l.match(ls); n >= 0 {
+			for of, cut := range v.cuts[i][n].Cuts {
+				cuts[of] = max(cuts[of], cut)
+			}
+		}
+	}
+	return cuts
+}
+
+// refusedBefore returns the time before which samples are refused.
+func refusedBefore(c *meta.RuleCuts) int64 {
+	if c.Closed == 0 {
+		return c.Cuts[bucketstore.Raw]
+	}
+	return max(c.Closed+1, c.Cuts[bucketstore.Raw])
+}
+
+// LatestRefused returns the latest time before which any series takes no samples, in milliseconds. It is 0 if there is none.
+func (v *RuleView) LatestRefused() int64 {
+	if v == nil {
+		return 0
+	}
+	return v.latestRefused
+}
+
+// Refused returns the time before which a series takes no samples, in milliseconds, and the rule that says so.
+func (v *RuleView) Refused(ls labels.Labels) (before int64, rule string) {
+	if v == nil {
+		return 0, ""
+	}
+	for i, l := range v.lists {
+		n := l.match(ls)
+		if n < 0 {
+			continue
+		}
+		if t := refusedBefore(&v.cuts[i][n]); t > before {
+			before, rule = t, v.name(l, n)
+		}
+	}
+	return before, rule
+}
+
+// name names a rule for a sender.
+func (v *RuleView) name(l *ruleList, n int) string {
+	switch {
+	case !l.isOurs:
+		return "a rule that was there before"
+	case n == len(v.rules)-1:
+		return "of which none matches, and --retention.resolution-raw"
+	}
+	return fmt.Sprintf("rule %d %s", n+1, v.rules[n].Selector)
+}
+
+// KeyCut returns the time before which samples of the series with a key may be deleted, in milliseconds.
+func (v *RuleView) KeyCut(key []byte) int64 {
+	if ls, ok := v.labels(key); ok {
+		return v.Of(ls)[bucketstore.Raw]
+	}
+	return 0
+}
+
+// KeyClosed returns the end of the last day of which no rollup of the series with a key is made any more, or only from samples
+// that are final, in milliseconds.
+func (v *RuleView) KeyClosed(key []byte) (closed int64) {
+	ls, ok := v.labels(key)
+	if !ok {
+		return 0
+	}
+	for i, l := range v.lists {
+		if n := l.match(ls); n >= 0 {
+			closed = max(closed, v.cuts[i][n].Closed, v.cuts[i][n].Cuts[bucketstore.Raw])
+		}
+	}
+	return closed
+}
+
+func (v *RuleView) labels(key []byte) (ls labels.Labels, ok bool) {
+	if v == nil {
+		return ls, false
+	}
+	var b labels.ScratchBuilder
+	ls, err := v.schema.ParseSeriesKey(key, &b)
+	return ls, err == nil
+}
+
+// errChanged says that another process has changed a list.
+var errChanged = errors.New("another process has changed what retention rules have cut, trying again")
+
+// put writes a list that has changed, and reads META again.
+func (r *Rules) put(ctx context.Context, l *meta.RuleList) error {
+	ok, err := r.cfg.Meta.PutRuleList(ctx, l)
+	switch {
+	case err != nil:
+		return errors.Join(err, r.Poll(context.WithoutCancel(ctx)))
+	case !ok:
+		return errors.Join(errChanged, r.Poll(ctx))
+	}
+	return r.Poll(ctx)
+}
+
+// midnight returns the last end of a day of UTC that is not after t, in milliseconds.
+func midnight(t int64) int64 {
+	const day = int64(24 * time.Hour / time.Millisecond)
+	if t == math.MaxInt64 {
+		return t
+	}
+	return t - t%day
+}

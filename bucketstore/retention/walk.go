@@ -1,0 +1,521 @@
+package retention
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/go-kit/log/level"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+	"github.com/prometheus/prometheus/model/labels"
+
+	"github.com/promtable/promtable/bucketstore"
+	"github.com/promtable/promtable/bucketstore/meta"
+	"github.com/promtable/promtable/series"
+	"github.com/promtable/promtable/series/chunk"
+	"github.com/promtable/promtable/series/rollup"
+)
+
+const (
+	// walkInterval is how often Run looks for work.
+	walkInterval = time.Minute
+	// defaultRowsPerSecond is that of package deletion.
+	defaultRowsPerSecond = 2000
+	// seriesAtOnce is how many series are walked between two notes of the progress.
+	seriesAtOnce = 100
+	// batchOps is after how many operations they are sent. A row has no more in one mutation.
+	batchOps = 10_000
+	// readTimeout and writeTimeout bound one request.
+	readTimeout  = 2 * time.Minute
+	writeTimeout = time.Minute
+)
+
+// WalkerConfig says what a Walker works on. Rules, Store, Find and Horizon are required.
+type WalkerConfig struct {
+	Rules *Rules
+	// Store holds the rows. It counts no writes: rollups stay as they are.
+	Store bucketstore.Store
+	// Find calls fn with the key of each series that matches and may have samples in [start, limit), in milliseconds, and with the bases
+	// of its rows there. fn keeps what it is given.
+	Find func(ctx context.Context, matchers []*labels.Matcher, start, limit int64, fn func(key []byte, bases []int64)) error
+	// Horizon is that of a Retention.
+	Horizon func(of bucketstore.Resolution) int64
+	// Newest, if set, returns the time from which on nothing may be deleted, in milliseconds.
+	Newest func() (int64, error)
+	// Made returns the end of the last day up to which all rollups were made once, and Make makes those of a day again that differ, of
+	// series. If Make is nil, samples that wait for rollups wait for another process.
+	Made func() int64
+	Make func(ctx context.Context, day int64, keys [][]byte) error
+	// Flush, if set, stores all samples that the buffer of this process holds, or fails.
+	Flush func(ctx context.Context) error
+	// InDoubt, if set, says why our clock is in doubt, or nil. Nothing is cut while it is.
+	InDoubt func() error
+	// Holder names the process, for operators.
+	Holder string
+	// RowsPerSecond bounds how many rows are read. 0 is 2000.
+	RowsPerSecond float64
+	// Registerer takes the metrics adapter_retention_rule_*. It may be nil.
+	Registerer prometheus.Registerer
+}
+
+// A Walker removes from the store what rules cut, series by series. For each list of rules in META, and each rule in it,
+//
+//   - it raises closed to the end of the last day that is to go: no writer takes samples up to there any more,
+//   - makes the rollups of these days that differ from their samples, once every writer obeys that,
+//   - raises the cuts: no reader shows what is before, and no maker makes it again,
+//   - and deletes it, once every reader obeys that, and so every request that began before has ended.
+//
+// One process at a time works, by a lease, see meta.Lease. Its position is in META, so that another goes on from there. To repeat a part
+// changes nothing. One goroutine may use it.
+type Walker struct {
+	cfg   WalkerConfig
+	rules *Rules
+	lease *meta.Lease
+	state walkState
+	// sleep is replaced by tests.
+	sleep func(ctx context.Context, d time.Duration) error
+
+	rows, cells, failures prometheus.Counter
+}
+
+// A walkState is the row META/rules, as JSON.
+type walkState struct {
+	meta.Holding
+	// Work names what is done, After is the key of the last series of which it is.
+	Work  string `json:"work,omitempty"`
+	After []byte `json:"after,omitempty"`
+}
+
+// NewWalker returns a Walker, which does nothing before Run or Advance.
+func NewWalker(cfg WalkerConfig) *Walker {
+	if cfg.RowsPerSecond <= 0 {
+		cfg.RowsPerSecond = defaultRowsPerSecond
+	}
+	f := promauto.With(cfg.Registerer)
+	w := &Walker{cfg: cfg, rules: cfg.Rules, sleep: bucketstore.Sleep,
+		rows: f.NewCounter(prometheus.CounterOpts{
+			Name: "adapter_retention_rule_rows_total",
+			Help: "Rows of METRIC from which cells were removed that --retention.rules cut.",
+		}),
+		cells: f.NewCounter(prometheus.CounterOpts{
+			Name: "adapter_retention_rule_cells_total",
+			Help: "Cells that were removed because --retention.rules cut them: chunks, raw samples, exemplars and rollups.",
+		}),
+		failures: f.NewCounter(prometheus.CounterOpts{
+			Name: "adapter_retention_rule_failures_total",
+			Help: "Attempts to learn what --retention.rules have cut, or to remove it, that failed and are repeated.",
+		}),
+	}
+	w.lease = meta.NewLease(cfg.Store, series.MetaRules, w.rules.cfg.Now, cfg.Holder, &w.state, &w.state.Holding)
+	return w
+}
+
+// Run calls Advance every minute until ctx ends, and logs errors.
+func (w *Walker) Run(ctx context.Context) {
+	var ended sync.WaitGroup
+	defer ended.Wait()
+	ended.Go(func() { w.poll(ctx) })
+	for ctx.Err() == nil {
+		if err := w.Advance(ctx); err != nil && ctx.Err() == nil {
+			w.failures.Inc()
+			level.Warn(w.rules.cfg.Logger).Log("msg", "what retention rules cut is not removed yet, trying again", "err", err)
+		}
+		if w.sleep(ctx, walkInterval) != nil {
+			return
+		}
+	}
+}
+
+// poll learns of the cuts of other processes, also while Advance works.
+func (w *Walker) poll(ctx context.Context) {
+	for w.rules.cfg.Shared && w.sleep(ctx, walkInterval) == nil {
+		if err := w.rules.Poll(ctx); err != nil && ctx.Err() == nil {
+			w.failures.Inc()
+			level.Warn(w.rules.cfg.Logger).Log("msg", "what retention rules have cut is not read, trying again", "err", err)
+		}
+	}
+}
+
+// Advance does what may be done now.
+func (w *Walker) Advance(ctx context.Context) error {
+	if err := w.rules.Poll(ctx); err != nil {
+		return err
+	}
+	if err := w.dropOver(ctx); err != nil {
+		return err
+	}
+	targets, err := w.targets()
+	if err != nil || !w.hasWork(targets) {
+		return err
+	}
+	w.state = walkState{}
+	if err := w.lease.Read(ctx); err != nil {
+		return err
+	}
+	// One process has the embedded store: a holder of the lease is gone.
+	if w.rules.cfg.Shared && w.lease.IsHeld() {
+		return nil
+	}
+	if err := w.lease.Renew(ctx); err != nil {
+		return err
+	}
+	err = w.work(ctx, targets)
+	if released := w.lease.Release(context.WithoutCancel(ctx)); err == nil {
+		err = released
+	}
+	return err
+}
+
+// dropOver removes lists of earlier rules that the store has overtaken.
+func (w *Walker) dropOver(ctx context.Context) error {
+	for _, l := range w.rules.known.Load().lists {
+		isOver := !l.isOurs
+		for _, rule := range l.Rules {
+			isOver = isOver && rule.Closed <= w.cfg.Horizon(bucketstore.Raw)
+			for of, cut := range rule.Cuts {
+				isOver = isOver && cut <= w.cfg.Horizon(bucketstore.Resolution(of))
+			}
+		}
+		if isOver {
+			if err := w.rules.cfg.Meta.RemoveRuleList(ctx, &l.RuleList); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// targets returns up to which times our rules may cut now: whole days of UTC. Closed is that of samples that wait for rollups.
+func (w *Walker) targets() (targets []meta.RuleCuts, err error) {
+	cfg := &w.rules.cfg
+	if w.cfg.InDoubt != nil && w.cfg.InDoubt() != nil {
+		return nil, nil
+	}
+	newest := int64(math.MaxInt64)
+	if w.cfg.Newest != nil {
+		if newest, err = w.cfg.Newest(); err != nil {
+			return nil, err
+		}
+	}
+	now := cfg.Now()
+	for i := range cfg.Rules {
+		var t meta.RuleCuts
+		for of := range bucketstore.NumResolutions {
+			if age, ok := cfg.Rules[i].Walked(of, cfg.Longest); ok {
+				t.Cuts[of] = midnight(min(cutAt(now, age), newest))
+			}
+		}
+		if cfg.Rollups {
+			if w.cfg.Make != nil {
+				t.Closed = min(t.Cuts[bucketstore.Raw], midnight(w.cfg.Made()))
+			}
+			t.Cuts[bucketstore.Raw] = 0
+		}
+		targets = append(targets, t)
+	}
+	return targets, nil
+}
+
+// raised returns what a rule has cut with all that target asks for. A resolution is not cut further than the finer one.
+func (w *Walker) raised(rule, target meta.RuleCuts) meta.RuleCuts {
+	for of := range rule.Cuts {
+		to := target.Cuts[of]
+		if of > 0 {
+			to = min(to, max(rule.Cuts[of-1], w.cfg.Horizon(bucketstore.Resolution(of-1))))
+		}
+		rule.Cuts[of] = max(rule.Cuts[of], to)
+	}
+	return rule
+}
+
+// hasWork says whether anything can be done.
+func (w *Walker) hasWork(targets []meta.RuleCuts) bool {
+	for _, l := range w.rules.known.Load().lists {
+		for i, rule := range l.Rules {
+			if l.isOurs && targets != nil {
+				if targets[i].Closed > rule.Closed || w.raised(rule, targets[i]).Cuts != rule.Cuts || w.cfg.Make != nil && w.isClosing(l, i) {
+					return true
+				}
+			}
+			if w.isSettled(l) && rule.Gone != rule.Cuts {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// isSettled says whether every request relies on the cuts of a list.
+func (w *Walker) isSettled(l *ruleList) bool { return w.rules.cfg.Now().Sub(l.seen) >= settle }
+
+// isClosing says whether the rollups of a rule may be made for the last time.
+func (w *Walker) isClosing(l *ruleList, i int) bool {
+	return w.isSettled(l) && l.Rules[i].Closed > l.Rules[i].Cuts[bucketstore.Raw]
+}
+
+// work does what may be done now, under the lease.
+func (w *Walker) work(ctx context.Context, targets []meta.RuleCuts) error {
+	for _, l := range w.rules.known.Load().lists {
+		if l.isOurs && targets != nil {
+			if err := w.cut(ctx, l, targets); err != nil {
+				return err
+			}
+		}
+	}
+	for _, l := range w.rules.known.Load().lists {
+		if !w.isSettled(l) {
+			continue
+		}
+		next := l.RuleList
+		next.Rules = slices.Clone(l.Rules)
+		for i := range next.Rules {
+			for of := range bucketstore.NumResolutions {
+				from, to := next.Rules[i].Gone[of], next.Rules[i].Cuts[of]
+				if from >= to {
+					continue
+				}
+				if err := w.delete(ctx, l, i, of, from, to); err != nil {
+					return fmt.Errorf("remove %s of a retention rule: %w", of, err)
+				}
+				next.Rules[i].Gone[of] = to
+				if err := w.rules.put(ctx, &next); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// cut raises what our rules have closed and cut.
+func (w *Walker) cut(ctx context.Context, l *ruleList, targets []meta.RuleCuts) error {
+	next := l.RuleList
+	next.Rules = slices.Clone(l.Rules)
+	for i := range next.Rules {
+		rule := l.Rules[i]
+		if w.cfg.Make != nil && w.isClosing(l, i) {
+			if err := w.finish(ctx, l, i, rule.Cuts[bucketstore.Raw], rule.Closed); err != nil {
+				return fmt.Errorf("make the rollups of samples that a retention rule cuts: %w", err)
+			}
+			rule.Cuts[bucketstore.Raw] = rule.Closed
+		}
+		rule = w.raised(rule, targets[i])
+		rule.Closed = max(rule.Closed, targets[i].Closed)
+		if rule.Closed == l.Rules[i].Closed && rule.Cuts == l.Rules[i].Cuts {
+			continue
+		}
+		next.Rules[i] = rule
+		if err := w.rules.put(ctx, &next); err != nil {
+			return err
+		}
+		level.Info(w.rules.cfg.Logger).Log("msg", "a retention rule cuts", "rule", i+1, "closed", timeText(rule.Closed),
+			"raw", timeText(rule.Cuts[bucketstore.Raw]), "5m", timeText(rule.Cuts[bucketstore.FiveMinutes]), "1h", timeText(rule.Cuts[bucketstore.OneHour]))
+	}
+	return nil
+}
+
+// timeText writes a time for operators, or nothing for 0.
+func timeText(t int64) string {
+	if t == 0 {
+		return ""
+	}
+	return time.UnixMilli(t).UTC().Format(time.RFC3339)
+}
+
+// A target is a series, and the bases of its rows.
+type target struct {
+	key   []byte
+	bases []int64
+}
+
+// each calls fn with the series for which a rule holds and that may have samples in [start, limit), some at a time, from where the work with this
+// name was left. fn returns how many rows it has read.
+func (w *Walker) each(ctx context.Context, work string, l *ruleList, rule int, start, limit int64, fn func(context.Context, []target) (int, error)) error {
+	if w.state.Work != work {
+		w.state.Work, w.state.After = work, nil
+	}
+	begun := w.rules.cfg.Now()
+	var found []target
+	var b labels.ScratchBuilder
+	var bad error
+	err := w.cfg.Find(ctx, l.matchers[rule], max(0, start), limit, func(key []byte, bases []int64) {
+		ls, err := w.rules.cfg.Schema.ParseSeriesKey(key, &b)
+		if bad = cmp.Or(bad, err); err == nil && l.match(ls) == rule && bytes.Compare(key, w.state.After) > 0 {
+			found = append(found, target{key, bases})
+		}
+	})
+	if err = errors.Join(err, bad); err != nil {
+		return fmt.Errorf("find the series: %w", err)
+	}
+	slices.SortFunc(found, func(a, b target) int { return bytes.Compare(a.key, b.key) })
+	for part := range slices.Chunk(found, seriesAtOnce) {
+		partBegun := w.rules.cfg.Now()
+		n, err := fn(ctx, part)
+		if err != nil {
+			return err
+		}
+		w.state.After = part[len(part)-1].key
+		if err := w.lease.Keep(ctx); err != nil {
+			return err
+		}
+		wait := time.Duration(float64(n)/w.cfg.RowsPerSecond*float64(time.Second)) - w.rules.cfg.Now().Sub(partBegun)
+		if err := w.sleep(ctx, wait); err != nil {
+			return err
+		}
+	}
+	level.Info(w.rules.cfg.Logger).Log("msg", "walked the series of a retention rule", "work", work, "series", len(found), "took", w.rules.cfg.Now().Sub(begun))
+	w.state.Work, w.state.After = "", nil
+	return nil
+}
+
+// finish makes the rollups of a rule of the days from after on, up to an end, that differ from their samples.
+func (w *Walker) finish(ctx context.Context, l *ruleList, rule int, after, end int64) error {
+	if w.cfg.Flush != nil {
+		if err := w.cfg.Flush(ctx); err != nil {
+			return fmt.Errorf("store samples of days that are closed: %w", err)
+		}
+	}
+	after = max(after, w.cfg.Horizon(bucketstore.Raw)) // what is before is final
+	work := fmt.Sprintf("make the rollups of rule %d of %s up to %d", rule+1, l.ID, end)
+	return w.each(ctx, work, l, rule, after, end+1, func(ctx context.Context, targets []target) (rows int, err error) {
+		first := int64(math.MaxInt64)
+		for _, t := range targets {
+			first = min(first, t.bases[0])
+		}
+		for day := rollup.DayOf(max(after, first) + 1); day < end; day += rollup.Day {
+			var keys [][]byte
+			for _, t := range targets {
+				if slices.ContainsFunc(t.bases, func(base int64) bool { return base <= day+rollup.Day && base+series.Period > day }) {
+					keys = append(keys, t.key)
+				}
+			}
+			if rows += len(keys); len(keys) == 0 {
+				continue
+			}
+			if err := w.cfg.Make(ctx, day, keys); err != nil {
+				return rows, err
+			}
+		}
+		return rows, nil
+	})
+}
+
+// delete deletes the cells of a resolution of a rule that are before to, and not before from. A chunk with samples on both sides of from is
+// deleted with them, one with samples on both sides of to is left for the next time.
+func (w *Walker) delete(ctx context.Context, l *ruleList, rule int, of bucketstore.Resolution, from, to int64) error {
+	work := fmt.Sprintf("remove %s of rule %d of %s before %d", of, rule+1, l.ID, to)
+	start := max(0, from-max(series.Window, rollup.Day))
+	return w.each(ctx, work, l, rule, start, to, func(ctx context.Context, targets []target) (rows int, err error) {
+		byBase := make(map[int64][]series.RowRange)
+		for _, t := range targets {
+			for _, base := range t.bases {
+				byBase[base] = append(byBase[base], series.SingleRow(w.rules.cfg.Schema.AppendRowKey(nil, t.key, base)))
+				rows++
+			}
+		}
+		for base, ranges := range byBase {
+			if base >= to || base+series.Period <= start {
+				continue
+			}
+			slices.SortFunc(ranges, func(a, b series.RowRange) int { return bytes.Compare(a.Start, b.Start) })
+			if err := w.deleteRows(ctx, of, base, max(base, start), to, ranges); err != nil {
+				return rows, err
+			}
+		}
+		return rows, nil
+	})
+}
+
+// errFull ends a scan when a batch is full.
+var errFull = errors.New("batch is full")
+
+// deleteRows deletes the cells of a resolution in [start, to) of rows of the bucket at base.
+func (w *Walker) deleteRows(ctx context.Context, of bucketstore.Resolution, base, start, to int64, ranges []series.RowRange) error {
+	families := familiesOf(of, base, start, to)
+	for more := true; more; {
+		var muts []bucketstore.Mutation
+		ops := 0
+		reading, cancel := context.WithTimeout(ctx, readTimeout)
+		err := w.cfg.Store.Scan(reading, bucketstore.ScanRequest{Table: bucketstore.Metric, Rows: ranges, Families: families}, func(row bucketstore.Row) error {
+			key := bytes.Clone(row.Key)
+			for len(ranges) > 0 && bytes.Compare(ranges[0].Start, key) <= 0 {
+				ranges = ranges[1:]
+			}
+			found := deletions(base, to, row.Cells)
+			for part := range slices.Chunk(found, batchOps) {
+				muts = append(muts, bucketstore.Mutation{Key: key, Ops: part})
+			}
+			if ops += len(found); ops >= batchOps {
+				return errFull
+			}
+			return nil
+		})
+		cancel()
+		if more = errors.Is(err, errFull) && len(ranges) > 0; err != nil && !errors.Is(err, errFull) {
+			return fmt.Errorf("read rows: %w", err)
+		}
+		if err := bucketstore.ApplyInOrder(ctx, w.cfg.Store, bucketstore.Metric, muts, writeTimeout); err != nil {
+			return err
+		}
+		w.rows.Add(float64(len(muts)))
+		w.cells.Add(float64(ops))
+	}
+	return nil
+}
+
+// familiesOf returns the cells of a resolution that may have samples in [start, limit) of a row of the bucket at base.
+func familiesOf(of bucketstore.Resolution, base, start, limit int64) (families []bucketstore.FamilyRange) {
+	var first, firstChunk, end []byte
+	if start > base {
+		first, firstChunk = series.AppendQualifier(nil, uint32(start-base)), chunk.AppendStart(nil, uint32(start-base))
+	}
+	if limit < base+series.Period {
+		end = series.AppendQualifier(nil, uint32(limit-base))
+	}
+	switch of {
+	case bucketstore.FiveMinutes:
+		return []bucketstore.FamilyRange{{Family: series.Family5m, Start: first, Limit: end}}
+	case bucketstore.OneHour:
+		return []bucketstore.FamilyRange{{Family: series.Family1h, Start: first, Limit: end}}
+	}
+	families = append(families, bucketstore.FamilyRange{Family: series.FamilyChunk, Start: firstChunk, Limit: end},
+		bucketstore.FamilyRange{Family: series.FamilyExemplar, Start: first, Limit: end})
+	for _, family := range series.RawFamilies {
+		families = append(families, bucketstore.FamilyRange{Family: family, Start: first, Limit: end})
+	}
+	return families
+}
+
+// deletions returns what deletes the cells of a row of which all is before to.
+func deletions(base, to int64, cells []bucketstore.Cell) (ops []bucketstore.Op) {
+	for i := range cells {
+		if c := &cells[i]; endOf(base, c) <= to {
+			ops = append(ops, bucketstore.Op{Kind: bucketstore.DeleteColumn, Family: c.Family, Qualifier: bytes.Clone(c.Qualifier)})
+		}
+	}
+	return ops
+}
+
+// endOf returns the end of the time of a cell: of a rollup that of its day, else the first millisecond after its last sample. It is MaxInt64 for a cell
+// that cannot be read.
+func endOf(base int64, c *bucketstore.Cell) int64 {
+	last := c.Qualifier
+	switch c.Family {
+	case series.Family5m, series.Family1h:
+		return rollup.DayOfCell(base, c.Qualifier) + rollup.Day
+	case series.FamilyChunk:
+		last = last[min(len(last), series.QualifierSize):]
+	}
+	if len(last) < series.QualifierSize {
+		return math.MaxInt64
+	}
+	return base + int64(binary.BigEndian.Uint32(last)) + 1
+}

@@ -1,0 +1,162 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"text/tabwriter"
+	"time"
+
+	"github.com/alecthomas/kingpin/v2"
+	"github.com/go-kit/log"
+	"github.com/prometheus/common/model"
+	"github.com/prometheus/prometheus/promql/parser"
+
+	"github.com/promtable/promtable/bucketstore"
+	"github.com/promtable/promtable/bucketstore/buffer"
+	"github.com/promtable/promtable/bucketstore/meta"
+	"github.com/promtable/promtable/bucketstore/retention"
+	"github.com/promtable/promtable/remote/engine"
+	"github.com/promtable/promtable/series"
+)
+
+const commandRetentionExplain = "retention explain"
+
+// readRules reads the file of rules.
+func (r *retentionOptions) readRules(flags bucketstore.Retention) error {
+	text, err := os.ReadFile(r.file)
+	if err != nil {
+		return fmt.Errorf("--retention.rules: %w", err)
+	}
+	if r.rules, err = retention.ParseRules(r.file, text, flags); err != nil {
+		return fmt.Errorf("--retention.rules: %w", err)
+	}
+	return nil
+}
+
+// rulesConfig returns what rules know of a store.
+func (o *options) rulesConfig(about *meta.Store, schema series.Schema, logger log.Logger) retention.RulesConfig {
+	cfg := retention.RulesConfig{
+		Meta: about, Schema: schema, Now: time.Now, Longest: o.retention.keep(), Rollups: len(o.resolutions()) > 0, Shared: o.backend == backendBigtable, Logger: logger,
+	}
+	if o.retention.rules != nil {
+		cfg.Rules = retention.WithRest(o.retention.rules, o.retention.flags())
+	}
+	return cfg
+}
+
+// openRules reads what rules have cut.
+func (a *adapter) openRules(ctx context.Context) (err error) {
+	a.rules, err = retention.OpenRules(ctx, a.o.rulesConfig(a.meta, a.schema, a.logger))
+	return err
+}
+
+// keyCuts returns before which time samples of a series may have been deleted, by its key.
+func keyCuts(rules *retention.Rules) func(context.Context) (func([]byte) int64, error) {
+	return func(ctx context.Context) (func([]byte) int64, error) {
+		v, err := rules.Sure(ctx)
+		return v.KeyCut, err
+	}
+}
+
+// closedOf returns up to which time no rollups of a series are made, by its key.
+func (a *adapter) closedOf(ctx context.Context) (func([]byte) int64, error) {
+	v, err := a.rules.Sure(ctx)
+	return v.KeyClosed, err
+}
+
+// latestCut returns the time before which some series may not be shown.
+func (a *adapter) latestCut(now time.Time) int64 {
+	return max(a.retention.RawCut(now), a.rules.Known().Latest())
+}
+
+// newWalker returns what removes what rules cut from rows, the store beneath all others.
+func (a *adapter) newWalker(rows bucketstore.Store, appender bucketstore.Appender, e *engine.Engine) *retention.Walker {
+	cfg := retention.WalkerConfig{
+		Rules: a.rules, Store: rows, Find: e.SeriesIn, Horizon: a.retention.Horizon, Made: a.days.Made, Holder: processName(), Registerer: a.reg,
+	}
+	if store, ok := rows.(expirer); ok {
+		cfg.Newest = func() (int64, error) {
+			usage, err := store.Usage()
+			return retention.Newest(usage.Days), err
+		}
+	}
+	if a.maker != nil {
+		cfg.Make = a.maker.MakeSeries
+	}
+	if a.clock != nil {
+		cfg.InDoubt = a.clock.Err
+	}
+	if b, ok := appender.(*buffer.Buffer); ok {
+		cfg.Flush = func(ctx context.Context) error { return flushAll(ctx, b) }
+	}
+	return retention.NewWalker(cfg)
+}
+
+func (o *options) retentionCommand(app *kingpin.Application) {
+	c := app.Command("retention", "How long samples are kept.").Command("explain", "Say which rules of --retention.rules may hold for the series of a selector, and what of them goes when. Opens no store.")
+	c.Arg("selector", "Selector of the series, such as '{job=\"x\"}'.").Required().StringVar(&o.retention.selector)
+}
+
+// explainRetention runs retention explain.
+func explainRetention(_ context.Context, o *options, _ log.Logger) error {
+	return o.retention.explain(os.Stdout, time.Now())
+}
+
+// explain says what of the series of a selector goes when.
+func (r *retentionOptions) explain(out io.Writer, now time.Time) error {
+	ms, err := parser.NewParser(parser.Options{}).ParseMetricSelector(r.selector)
+	if err != nil {
+		return fmt.Errorf("selector %s: %w", r.selector, err)
+	}
+	rules := retention.WithRest(r.rules, r.flags())
+	isDecided := false
+	for i := range rules {
+		rule, name := &rules[i], fmt.Sprintf("rule %d %s", i+1, rules[i].Selector)
+		does := retention.Covers(rule.Matchers, ms)
+		if i == len(rules)-1 {
+			name = "the flags, of series that no rule matches"
+		}
+		switch {
+		case isDecided:
+			fmt.Fprintf(out, "%s: not reached\n", name)
+			continue
+		case does == retention.Never:
+			fmt.Fprintf(out, "%s: cannot match\n", name)
+			continue
+		case does == retention.Always:
+			isDecided = true
+			fmt.Fprintf(out, "%s: holds for all that is left\n", name)
+		default:
+			fmt.Fprintf(out, "%s: may match\n", name)
+		}
+		if err := r.explainRule(out, rule, now); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// explainRule says what of the series goes when for which a rule holds.
+func (r *retentionOptions) explainRule(out io.Writer, rule *retention.Rule, now time.Time) error {
+	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	ages := retention.Ages(rule.Keep)
+	for of, age := range ages {
+		of := bucketstore.Resolution(of)
+		kept := "kept for ever"
+		switch {
+		case rule.Keep[of] == retention.Off:
+			kept = "off, none are made"
+		case age > 0:
+			before, today := retention.Dates(now, age)
+			how := "dropped by whole days"
+			if _, ok := rule.Walked(of, r.keep()); ok {
+				how = "removed series by series, which rewrites days"
+			}
+			kept = fmt.Sprintf("%s\tbefore %s goes now, samples of today from %s on\t%s", model.Duration(age), before.Format(time.RFC3339), today.Format(time.RFC3339), how)
+		}
+		fmt.Fprintf(table, "  %s\t%s\n", of, kept)
+	}
+	return table.Flush()
+}
