@@ -97,6 +97,10 @@ func TestNew(t *testing.T) {
 			t.Errorf("%s: %v, want %v", tt.what, tt.got, tt.want)
 		}
 	}
+	m.HistogramShare = 0.25
+	if got, want := New(m, cfg).Direct.Kept[2].Total, samples*(0.75*0.05+0.25*0.44*38/21)*365/1e9; math.Abs(got-want) > 1e-9*want {
+		t.Errorf("1h with histograms: %v, want %v", got, want)
+	}
 	if got := longest(30*day, Off, Off); got != 30*day {
 		t.Errorf("the longest age is %s", got)
 	}
