@@ -25,6 +25,8 @@ type HistogramEncoder struct {
 	chunks  chunk.Builder
 	bucket  histogramBucket
 	space   []byte
+	// tooLarge says that the cell would exceed maxHistogramBytes: then nothing is kept any more.
+	tooLarge bool
 }
 
 // A keptHistogram is a histogram that a bucket may keep.
@@ -49,7 +51,8 @@ type histogramBucket struct {
 
 // Begin begins the cell of a day at resolution r.
 func (e *HistogramEncoder) Begin(r Resolution, day int64) {
-	e.resolution, e.day, e.bucket, e.chunks = r, day, histogramBucket{kept: e.bucket.kept[:0]}, chunk.Builder{}
+	e.resolution, e.day, e.tooLarge = r, day, false
+	e.bucket, e.chunks = histogramBucket{kept: e.bucket.kept[:0]}, chunk.Builder{}
 	e.columns.begin()
 }
 
@@ -60,6 +63,9 @@ func (e *HistogramEncoder) Add(t int64, v cell.Value) error {
 	start := e.resolution.Start(t)
 	if start < e.day || start >= e.day+Day {
 		panic(fmt.Sprintf("rollup: time %d is not in the day %d", t, e.day))
+	}
+	if e.tooLarge {
+		return nil
 	}
 	if b := &e.bucket; b.start != start {
 		if err := e.endBucket(); err != nil {
@@ -190,6 +196,9 @@ func (e *HistogramEncoder) endBucket() error {
 		}
 	}
 	*b = histogramBucket{kept: b.kept[:0]}
+	if e.chunks.Bytes() > maxHistogramBytes {
+		e.tooLarge, e.chunks = true, chunk.Builder{}
+	}
 	return nil
 }
 
@@ -222,7 +231,7 @@ func (e *HistogramEncoder) Append(dst []byte) ([]byte, error) {
 	if err := e.endBucket(); err != nil {
 		return dst, err
 	}
-	if e.chunks.Bytes() > maxHistogramBytes {
+	if e.tooLarge {
 		return AppendSamples(dst), nil
 	}
 	return e.end(dst), nil

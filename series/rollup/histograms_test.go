@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"math"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"testing"
 
@@ -250,6 +251,35 @@ func TestLargeHistograms(t *testing.T) {
 	}
 	if data := encodeHistograms(t, rollup.Hour, day, samples); !rollup.HasBuckets(data) || len(data) < 1<<19 {
 		t.Errorf("%d bytes of hours", len(data))
+	}
+}
+
+// TestLargeHistogramsMemory: what exceeds a cell is not held until the end of the day.
+func TestLargeHistogramsMemory(t *testing.T) {
+	r := seriestest.NewRand(t)
+	held := func() uint64 {
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	var e rollup.HistogramEncoder
+	e.Begin(rollup.FiveMinutes, day)
+	before := held()
+	for i := range int64(200) {
+		h := &histogram.FloatHistogram{Schema: 3, PositiveSpans: []histogram.Span{{Length: 20_000}}, PositiveBuckets: make([]float64, 20_000)}
+		for j := range h.PositiveBuckets {
+			h.PositiveBuckets[j] = r.Float64()
+		}
+		if err := e.Add(day+1+i*5*60_000, cell.Value{FloatHistogram: h}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if after := held(); after > before+8<<20 {
+		t.Errorf("%d bytes are held", after-before)
+	}
+	if data, err := e.Append(nil); err != nil || rollup.HasBuckets(data) {
+		t.Errorf("%d bytes, %v", len(data), err)
 	}
 }
 
