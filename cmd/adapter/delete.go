@@ -85,23 +85,13 @@ func runDelete(ctx context.Context, o *options, logger log.Logger, in io.Reader,
 		return err
 	}
 	defer func() { err = errors.Join(err, a.close()) }()
-	rows, err := openStore(ctx, &existing, logger, a.reg, nil)
-	if err != nil {
-		if o.backend == backendEmbedded {
-			err = fmt.Errorf("%w; if an adapter with --web.enable-admin-api serves this store: %s", err, o.delete.curl(o.listen))
-		}
-		return err
+	e, store, err := a.openEngine(ctx)
+	if errors.As(err, new(errStore)) && o.backend == backendEmbedded {
+		err = fmt.Errorf("%w; if an adapter with --web.enable-admin-api serves this store: %s", err, o.delete.curl(o.listen))
 	}
-	store, appender, err := a.openAppender(ctx, rows)
-	a.onClose("close the store", store.Close)
 	if err != nil {
 		return err
 	}
-	e, err := newEngine(a, store, appender)
-	if err != nil {
-		return err
-	}
-	a.onClose("flush", func() error { return e.Close(context.WithoutCancel(ctx)) })
 	closed, err := a.days.Closed(ctx)
 	if err != nil {
 		return err

@@ -173,7 +173,7 @@ func (o *options) exportSource(ctx context.Context, logger log.Logger) (from exp
 	if err != nil {
 		return nil, 0, nil, err
 	}
-	e, err := a.openEngine(ctx)
+	e, _, err := a.openEngine(ctx)
 	if err != nil {
 		return nil, 0, nil, errors.Join(err, a.close())
 	}
@@ -185,24 +185,6 @@ func (o *options) exportSource(ctx context.Context, logger log.Logger) (from exp
 
 // unboundedSeries is more series than a store has.
 const unboundedSeries = math.MaxInt32
-
-// openEngine opens the store and an engine on it, as for serving, without background work.
-func (a *adapter) openEngine(ctx context.Context) (*engine.Engine, error) {
-	rows, err := openStore(ctx, a.o, a.logger, a.reg, nil)
-	if err != nil {
-		return nil, err
-	}
-	store, appender, err := a.openAppender(ctx, rows)
-	a.onClose("close the store", store.Close)
-	if err != nil {
-		return nil, err
-	}
-	e, err := newEngine(a, store, appender)
-	if err == nil {
-		a.onClose("flush", func() error { return e.Close(context.WithoutCancel(ctx)) })
-	}
-	return e, err
-}
 
 // remoteTimeout bounds one request for the samples of a block, or of all of a text.
 const remoteTimeout = time.Hour

@@ -197,6 +197,29 @@ func (a *adapter) open(ctx context.Context) (served handlers, err error) {
 	return handlers{protocols: newRemote(a, e, queries, slow), queries: queries, page: page}, nil
 }
 
+// errStore marks an error of openEngine about the store itself, which an adapter may hold that serves.
+type errStore struct{ error }
+
+func (e errStore) Unwrap() error { return e.error }
+
+// openEngine opens the store and an engine on it, as for serving, without background work. What the log holds is in the store then.
+func (a *adapter) openEngine(ctx context.Context) (*engine.Engine, bucketstore.Store, error) {
+	rows, err := openStore(ctx, a.o, a.logger, a.reg, nil)
+	if err != nil {
+		return nil, nil, errStore{err}
+	}
+	store, appender, err := a.openAppender(ctx, rows)
+	a.onClose("close the store", store.Close)
+	if err != nil {
+		return nil, nil, err
+	}
+	e, err := newEngine(a, store, appender)
+	if err == nil {
+		a.onClose("flush", func() error { return e.Close(context.WithoutCancel(ctx)) })
+	}
+	return e, store, err
+}
+
 // startBackground starts what runs beside requests, until close. sealing is the store of the
 // sealer.
 func (a *adapter) startBackground(ctx context.Context, sealing bucketstore.Store, appender bucketstore.Appender, e *engine.Engine, executor *deletion.Executor, walker *retention.Walker) error {

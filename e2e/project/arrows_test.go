@@ -65,7 +65,7 @@ func arrows() []arrow {
 		{"remote/federate", []string{"remote/engine", "remote/request"}, protocolTests},
 		{"remote/explain", []string{"remote/engine", "remote/engine/eval", "remote/request"}, protocolTests},
 		{"remote/api", []string{"series/rollup", "bucketstore", "remote/engine", "remote/engine/eval", "remote/engine/resultcache", "remote/request"}, []string{"series/...", "bucketstore/..."}},
-		{"remote/history", []string{"series/...", "bucketstore/meta", "remote/engine", "remote/engine/backfill", "remote/request"}, protocolTests},
+		{"remote/history", []string{"bucketstore", "series/...", "bucketstore/meta", "remote/engine", "remote/engine/backfill", "remote/request"}, protocolTests},
 		{"remote/ui", nil, nil},
 		{"remote/selfscrape", []string{"remote/engine"}, nil},
 		{"remote/export", []string{"series/cell"}, []string{"series/..."}},

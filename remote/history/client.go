@@ -18,6 +18,7 @@ import (
 	"github.com/prometheus/prometheus/storage/remote"
 	"github.com/prometheus/prometheus/tsdb/chunks"
 
+	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/remote/engine/backfill"
 )
 
@@ -44,7 +45,7 @@ type Client struct {
 
 // NewClient returns a client of the adapter at a URL such as http://localhost:9201, of which the import uses Path.
 func NewClient(base string) *Client {
-	return &Client{url: strings.TrimSuffix(base, "/") + Path, client: &http.Client{Timeout: requestTimeout}, pause: pause}
+	return &Client{url: strings.TrimSuffix(base, "/") + Path, client: &http.Client{Timeout: requestTimeout}, pause: bucketstore.Sleep}
 }
 
 // Close closes idle connections.

@@ -10,6 +10,8 @@ import (
 	"github.com/go-kit/log"
 	"github.com/go-kit/log/level"
 	"golang.org/x/sync/errgroup"
+
+	"github.com/promtable/promtable/bucketstore"
 )
 
 // CopyConfig says what a Copy does. All but Workers, SamplesPerSecond and Logger is required.
@@ -120,7 +122,7 @@ func (cfg *CopyConfig) same(ctx context.Context, u Unit) (isSame bool, err error
 			break
 		}
 		level.Warn(cfg.Logger).Log("msg", "source and target could not be compared, trying again", "part", u, "pause", wait, "err", err)
-		if err := pause(ctx, wait); err != nil {
+		if err := bucketstore.Sleep(ctx, wait); err != nil {
 			return false, err
 		}
 		wait *= 2

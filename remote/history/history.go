@@ -31,6 +31,7 @@ import (
 	"github.com/prometheus/prometheus/storage"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/remote/engine/backfill"
 	"github.com/promtable/promtable/series"
 	"github.com/promtable/promtable/series/rollup"
@@ -237,7 +238,7 @@ func New(cfg Config) *Import {
 		cfg.Logger = log.NewNopLogger()
 	}
 	if cfg.pause == nil {
-		cfg.pause = pause
+		cfg.pause = bucketstore.Sleep
 	}
 	cfg.Workers = max(cfg.Workers, 1)
 	return &Import{cfg: cfg}
@@ -492,19 +493,4 @@ func (i *Import) addRefused(err error) bool {
 func (u Unit) String() string {
 	text := func(t int64) string { return time.UnixMilli(t).UTC().Format(time.RFC3339) }
 	return text(u.Start) + " to " + text(u.Limit)
-}
-
-// pause waits, and returns early with its error when ctx ends.
-func pause(ctx context.Context, d time.Duration) error {
-	if d <= 0 {
-		return ctx.Err()
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }
