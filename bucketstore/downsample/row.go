@@ -6,11 +6,8 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/prometheus/prometheus/model/value"
-
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/series"
-	"github.com/promtable/promtable/series/cell"
 	"github.com/promtable/promtable/series/chunk"
 	"github.com/promtable/promtable/series/merge"
 	"github.com/promtable/promtable/series/rollup"
@@ -20,22 +17,8 @@ import (
 type rowMaker struct {
 	resolutions []rollup.Resolution
 	samples     merge.Row
-	encoder     rollup.Encoder
-	// times and values are the floats of a day, and histograms the rollups of its histograms, one of each resolution.
-	times      []int64
-	values     []float64
-	histograms []rollup.HistogramEncoder
+	encoder     rollup.DayEncoder
 }
-
-// A dayKind says what samples a day has.
-type dayKind int
-
-// The kinds of days: of floats, of histograms, and of both or of samples with start timestamps.
-const (
-	ofFloats dayKind = iota
-	ofHistograms
-	ofSamples
-)
 
 // families returns what is to be read of rows of a base: all that the rollups of a day are made of, and these.
 func (m *rowMaker) families(day, base int64) []bucketstore.FamilyRange {
@@ -75,29 +58,22 @@ func (m *rowMaker) make(day, base int64, cells []bucketstore.Cell) (ops []bucket
 			made[c.Family] = c
 		}
 	}
-	isRead, kind := false, ofFloats
-	for i, r := range m.resolutions {
+	isRead := false
+	for _, r := range m.resolutions {
 		was, isMade := made[r.Family()]
 		isMade = isMade && was.Time == end+count
 		if isMade && rollup.HasBuckets(was.Value) { // else an earlier version may have made it, that knew fewer kinds
 			continue
 		}
 		if !isRead {
-			if kind, err = m.read(day, base, cells); err != nil {
+			if err := m.read(day, base, cells); err != nil {
 				return nil, err
 			}
 			isRead = true
 		}
-		var data []byte
-		switch kind {
-		case ofFloats:
-			data = m.encoder.Append(nil, r, day, m.times, m.values)
-		case ofHistograms:
-			if data, err = m.histograms[i].Append(nil); err != nil {
-				return nil, err
-			}
-		default:
-			data = rollup.AppendSamples(nil)
+		data, err := m.encoder.Append(nil, r)
+		if err != nil {
+			return nil, err
 		}
 		if isMade && bytes.Equal(data, was.Value) {
 			continue
@@ -110,84 +86,39 @@ func (m *rowMaker) make(day, base int64, cells []bucketstore.Cell) (ops []bucket
 	return ops, nil
 }
 
-// read reads the samples of a day, and returns what they are.
-func (m *rowMaker) read(day, base int64, cells []bucketstore.Cell) (kind dayKind, err error) {
-	m.times, m.values = m.times[:0], m.values[:0]
+// read gives the samples of a day to the encoder.
+func (m *rowMaker) read(day, base int64, cells []bucketstore.Cell) error {
+	m.encoder.Begin(day, m.resolutions)
 	m.samples.Reset(base, max(day+1, base), min(day+rollup.Day+1, base+series.Period), merge.Options{})
 	for _, c := range cells {
 		switch c.Family {
 		case series.FamilyChunk:
 			sealed, err := chunk.Parse(c.Qualifier, c.Value)
 			if err != nil {
-				return kind, err
+				return err
 			}
 			m.samples.AddChunk(sealed)
 		case series.FamilyCount, series.Family5m, series.Family1h:
 		default:
 			if err := m.samples.AddRaw(c.Family, c.Qualifier, c.Value); err != nil {
-				return kind, fmt.Errorf("family %s: %w", c.Family, err)
+				return fmt.Errorf("family %s: %w", c.Family, err)
 			}
 		}
 	}
-	for {
+	for !m.encoder.IsOfSamples() {
 		switch m.samples.Next() {
 		case merge.Floats:
-			times, values := m.samples.Floats()
-			m.times, m.values = append(m.times, times...), append(m.values, values...)
+			m.encoder.AddFloats(m.samples.Floats())
 		case merge.None:
-			if kind == ofHistograms {
-				kind, err = m.addMarkers()
-			}
-			return kind, cmp.Or(err, m.samples.Err())
+			return m.samples.Err()
 		default:
 			t, v, err := m.samples.Value()
+			if err == nil {
+				err = m.encoder.Add(t, v)
+			}
 			if err != nil {
-				return kind, err
+				return err
 			}
-			if v.Start != 0 || v.Histogram == nil && v.FloatHistogram == nil {
-				return ofSamples, nil
-			}
-			if kind == ofFloats {
-				m.beginHistograms(day)
-			}
-			if kind, err = m.addMarkers(); err == nil && kind == ofHistograms {
-				err = m.addHistogram(t, v)
-			}
-			if err != nil || kind == ofSamples {
-				return kind, err
-			}
-		}
-	}
-}
-
-// beginHistograms begins the rollups of a day of histograms.
-func (m *rowMaker) beginHistograms(day int64) {
-	m.histograms = slices.Grow(m.histograms, len(m.resolutions))[:len(m.resolutions)]
-	for i, r := range m.resolutions {
-		m.histograms[i].Begin(r, day)
-	}
-}
-
-// addMarkers adds the floats that were read between two histograms, if all are staleness markers: some senders write these as floats. Else it returns
-// ofSamples.
-func (m *rowMaker) addMarkers() (dayKind, error) {
-	for i, v := range m.values {
-		if !value.IsStaleNaN(v) {
-			return ofSamples, nil
-		}
-		if err := m.addHistogram(m.times[i], cell.Value{Float: v}); err != nil {
-			return ofSamples, err
-		}
-	}
-	m.times, m.values = m.times[:0], m.values[:0]
-	return ofHistograms, nil
-}
-
-// addHistogram adds a sample to the rollups of a day of histograms.
-func (m *rowMaker) addHistogram(t int64, v cell.Value) error {
-	for i := range m.histograms {
-		if err := m.histograms[i].Add(t, v); err != nil {
-			return err
 		}
 	}
 	return nil

@@ -33,7 +33,6 @@ import (
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/index"
 	"github.com/promtable/promtable/series"
-	"github.com/promtable/promtable/series/rollup"
 )
 
 const (
@@ -90,8 +89,8 @@ type Counts struct {
 	Bytes int64 `json:"bytes"`
 	// Mutations are the rows of METRIC and INDEX, each once for each batch.
 	Mutations int64 `json:"mutations"`
-	// Old are the samples before Bounds.From, and those that rollups do not tell where only rollups are kept: histograms, and those with
-	// start timestamps. Future those after Bounds.Until, Invalid those whose time or value can never be stored,
+	// Old are the samples before Bounds.From, and those that rollups do not tell where only rollups are kept: of days with start
+	// timestamps, or with floats and histograms. Future those after Bounds.Until, Invalid those whose time or value can never be stored,
 	// or whose series cannot.
 	Old     int64 `json:"old"`
 	Future  int64 `json:"future"`
@@ -130,7 +129,6 @@ type Writer struct {
 	// key and encoded are scratch space, chunk what AppendChunk decodes.
 	key, encoded []byte
 	chunk        decoded
-	encoder      rollup.Encoder
 	counts       Counts
 	err          error
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/series"
+	"github.com/promtable/promtable/series/cell"
 	"github.com/promtable/promtable/series/rollup"
 )
 
@@ -19,11 +20,43 @@ type Rollups struct {
 	From [len(rollup.Resolutions)]int64
 }
 
-// addRollups adds the rollups of the samples of a day in one row.
-func (s *Series) addRollups(times []int64, values []float64) {
-	w := s.w
-	day := rollup.DayOf(times[0])
-	base, _ := series.Split(times[0])
+// A rolledDay is the samples of a day of a series, in one row.
+type rolledDay struct {
+	encoder rollup.DayEncoder
+	// histograms are among the samples.
+	samples, histograms int64
+	first, last         int64
+}
+
+func (d *rolledDay) begin(t int64) {
+	if d.samples == 0 {
+		d.encoder.Begin(rollup.DayOf(t), rollup.Resolutions[:])
+		d.first = t
+	}
+}
+
+func (d *rolledDay) addFloats(times []int64, values []float64) {
+	d.begin(times[0])
+	d.encoder.AddFloats(times, values)
+	d.samples += int64(len(times))
+	d.last = times[len(times)-1]
+}
+
+func (d *rolledDay) add(t int64, v cell.Value) error {
+	d.begin(t)
+	d.samples++
+	if v.Histogram != nil || v.FloatHistogram != nil {
+		d.histograms++
+	}
+	d.last = t
+	return d.encoder.Add(t, v)
+}
+
+// addRollups adds the rollups of the open day.
+func (s *Series) addRollups() error {
+	w, d := s.w, &s.rolled
+	day := rollup.DayOf(d.first)
+	base, _ := series.Split(d.first)
 	kept := false
 	for i, r := range rollup.Resolutions {
 		if day < w.cfg.Rollups.From[i] {
@@ -31,19 +64,27 @@ func (s *Series) addRollups(times []int64, values []float64) {
 		}
 		kept = true
 		at := len(w.space)
-		w.space = w.encoder.Append(w.space, r, day, times, values)
-		s.addOp(times[0], bucketstore.Op{
+		var err error
+		if w.space, err = d.encoder.Append(w.space, r); err != nil {
+			return fmt.Errorf("%w: series %s: rollup from %d: %v", ErrSamples, s.labels, d.first, err)
+		}
+		s.addOp(d.first, bucketstore.Op{
 			Kind: bucketstore.SetCell, Family: r.Family(), Time: day + rollup.Day, Value: w.space[at:len(w.space):len(w.space)],
 			Qualifier: series.AppendQualifier(nil, rollup.Qualifier(day, base)),
 		})
 	}
 	if kept {
-		s.addEntry(times[len(times)-1]) // a day may lie in two periods
-		w.counts.Rolled += int64(len(times))
-	} else {
-		w.counts.Samples -= int64(len(times))
-		w.counts.Old += int64(len(times))
+		s.addEntry(d.last) // a day may lie in two periods
 	}
+	if kept && !d.encoder.IsOfSamples() {
+		w.counts.Rolled += d.samples
+	} else {
+		w.counts.Samples -= d.samples
+		w.counts.Histograms -= d.histograms
+		w.counts.Old += d.samples
+	}
+	d.samples, d.histograms = 0, 0
+	return nil
 }
 
 // rowsAtOnce is how many rows are read at once.

@@ -8,7 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/prometheus/model/histogram"
+	"github.com/prometheus/prometheus/model/value"
+	"github.com/prometheus/prometheus/tsdb/tsdbutil"
 
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/bucketstore/downsample"
@@ -95,7 +96,64 @@ func TestRollups(t *testing.T) {
 	}
 }
 
-// TestRollupsBesideOthers: a day without samples has an empty rollup, which is replaced, whatever its time. Histograms have none.
+// TestRollupsOfHistograms: rollups of histograms, and of days with floats, too, are those that a maker makes.
+func TestRollupsOfHistograms(t *testing.T) {
+	day := rollup.DayOf(someTime)
+	write := func(f *fixture, rollups *backfill.Rollups) backfill.Counts {
+		t.Helper()
+		cfg := f.config(f.spy, 0)
+		cfg.Rollups = rollups
+		w := backfill.New(cfg)
+		s, err := w.Series(up)
+		for i := int64(0); i < 3*24*60 && err == nil; i++ {
+			at := day + 1 + i*60_000
+			switch {
+			case i == 100:
+				err = s.Append(t.Context(), []int64{at}, []float64{math.Float64frombits(value.StaleNaN)})
+			case i == 3000: // its day has floats and histograms
+				err = s.Append(t.Context(), []int64{at}, []float64{1})
+			default:
+				err = s.AppendValue(t.Context(), at, cell.Value{Histogram: tsdbutil.GenerateTestHistogram(i % 500)})
+			}
+		}
+		if err == nil {
+			err = s.Close(t.Context())
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		flush(t, w)
+		return w.Counts()
+	}
+	raw, direct := newFixture(t), newFixture(t)
+	write(raw, nil)
+	now := func() time.Time { return time.UnixMilli(day + 10*rollup.Day) }
+	days, err := downsample.Open(t.Context(), downsample.Config{Store: raw.spy, Schema: raw.schema, Now: now, Sole: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	maker, err := downsample.NewMaker(days, downsample.MakerConfig{Resolutions: rollup.Resolutions[:], RowsPerSecond: math.MaxInt32, Horizon: func() int64 { return 0 }})
+	if err == nil {
+		err = maker.Once(t.Context())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := write(direct, &backfill.Rollups{})
+	if c.Rolled != 2*24*60 || c.Old != 24*60 || c.Samples != c.Rolled || c.Histograms != c.Rolled-1 {
+		t.Errorf("counts %+v", c)
+	}
+	for _, family := range []string{series.Family5m, series.Family1h} {
+		want := raw.cells(family)
+		maps.DeleteFunc(want, func(_ string, v []byte) bool { return len(v) == 0 })
+		if got := direct.cells(family); !maps.EqualFunc(got, want, bytes.Equal) || len(got) < 3 {
+			t.Errorf("%d cells of %s, want %d", len(got), family, len(want))
+		}
+	}
+}
+
+// TestRollupsBesideOthers: a day without samples has an empty rollup, which is replaced, whatever its time. Of samples with start timestamps
+// there is only a cell that says so.
 func TestRollupsBesideOthers(t *testing.T) {
 	f := newFixture(t)
 	day := rollup.DayOf(someTime)
@@ -117,25 +175,25 @@ func TestRollupsBesideOthers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := s.AppendValue(t.Context(), someTime, cell.Value{Histogram: &histogram.Histogram{}}); err != nil {
+	if err := s.AppendValue(t.Context(), someTime, cell.Value{Float: 1, Start: someTime - 1}); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	flush(t, w)
-	if c := w.Counts(); c.Rolled != 1 || c.Old != 1 || c.Kept != 0 || c.Series != 1 {
+	if c := w.Counts(); c.Rolled != 1 || c.Old != 1 || c.Kept != 0 || c.Series != 2 {
 		t.Errorf("counts %+v", c)
 	}
 	for family, want := range map[string]int64{series.Family1h: day + rollup.Day + 7, series.Family5m: day + rollup.Day} {
-		f.wantCell(family, want)
+		f.wantCell(f.schema.AppendRowKey(nil, key, base), family, want)
 	}
 }
 
-// wantCell wants one cell of a family, which is not empty, at a time.
-func (f *fixture) wantCell(family string, at int64) {
+// wantCell wants one cell of a family in a row, which is not empty, at a time.
+func (f *fixture) wantCell(row []byte, family string, at int64) {
 	f.t.Helper()
-	req := bucketstore.ScanRequest{Table: bucketstore.Metric, Rows: []series.RowRange{{}}, Families: []bucketstore.FamilyRange{{Family: family}}}
+	req := bucketstore.ScanRequest{Table: bucketstore.Metric, Rows: []series.RowRange{series.SingleRow(row)}, Families: []bucketstore.FamilyRange{{Family: family}}}
 	n := 0
 	err := f.Scan(f.t.Context(), req, func(row bucketstore.Row) error {
 		for _, c := range row.Cells {

@@ -30,6 +30,8 @@ type Series struct {
 	times  []int64
 	values []float64
 	others chunk.Builder
+	// rolled is the open day, if only rollups are written.
+	rolled rolledDay
 	// last is the time of the last sample, taken or not, or math.MinInt64. period is the index period of the last entry, or -1.
 	last, period int64
 	// bounds are the times that are taken.
@@ -64,18 +66,18 @@ func (s *Series) Append(ctx context.Context, times []int64, values []float64) er
 	from, until := s.bounded(times)
 	times, values = times[from:until], values[from:until]
 	for len(times) > 0 {
-		most := dense.MaxSamples
-		if s.w.cfg.Rollups != nil {
-			most = math.MaxInt
-		}
-		if err := s.begin(ctx, times[0], len(s.others.Chunks) > 0 || len(s.times) == most); err != nil {
+		if err := s.begin(ctx, times[0], len(s.others.Chunks) > 0 || len(s.times) == dense.MaxSamples); err != nil {
 			return err
 		}
-		n := min(len(times), most-len(s.times))
+		n := min(len(times), dense.MaxSamples-len(s.times))
 		if part := s.w.partOf(times[0]); s.w.partOf(times[n-1]) != part {
 			n = sort.Search(n, func(i int) bool { return s.w.partOf(times[i]) != part })
 		}
-		s.times, s.values = append(s.times, times[:n]...), append(s.values, values[:n]...)
+		if s.w.cfg.Rollups != nil {
+			s.rolled.addFloats(times[:n], values[:n])
+		} else {
+			s.times, s.values = append(s.times, times[:n]...), append(s.values, values[:n]...)
+		}
 		s.w.counts.Samples += int64(n)
 		times, values = times[n:], values[n:]
 	}
@@ -91,10 +93,6 @@ func (s *Series) AppendValue(ctx context.Context, t int64, v cell.Value) error {
 	if from, until := s.bounded([]int64{t}); from == until {
 		return nil
 	}
-	if s.w.cfg.Rollups != nil {
-		s.w.counts.Old++
-		return nil
-	}
 	isHistogram := v.Histogram != nil || v.FloatHistogram != nil
 	if isHistogram && !isValid(v) {
 		s.w.counts.Invalid++
@@ -103,7 +101,11 @@ func (s *Series) AppendValue(ctx context.Context, t int64, v cell.Value) error {
 	if err := s.begin(ctx, t, len(s.times) > 0); err != nil {
 		return err
 	}
-	if err := s.others.Append(t, v); err != nil {
+	add := s.others.Append
+	if s.w.cfg.Rollups != nil {
+		add = s.rolled.add
+	}
+	if err := add(t, v); err != nil {
 		return fmt.Errorf("%w: series %s: sample at %d: %v", ErrSamples, s.labels, t, err)
 	}
 	s.w.counts.Samples++
@@ -163,6 +165,8 @@ func (s *Series) begin(ctx context.Context, t int64, isFull bool) error {
 	switch {
 	case len(s.times) > 0:
 		open = s.times[0]
+	case s.rolled.samples > 0:
+		open = s.rolled.first
 	case len(s.others.Chunks) > 0:
 		open = s.others.Chunks[0].MinTime
 	}
@@ -192,10 +196,12 @@ func (s *Series) seal() error {
 	if w.err != nil {
 		return w.err
 	}
-	if n := len(s.times); n > 0 && w.cfg.Rollups != nil {
-		s.addRollups(s.times, s.values)
-		s.times, s.values = s.times[:0], s.values[:0]
-	} else if n > 0 {
+	if s.rolled.samples > 0 {
+		if err := s.addRollups(); err != nil {
+			return err
+		}
+	}
+	if n := len(s.times); n > 0 {
 		w.encoded = dense.Append(w.encoded[:0], s.times, s.values)
 		s.addChunk(chunk.EncodingDense, s.times[0], s.times[n-1], w.encoded)
 		s.times, s.values = s.times[:0], s.values[:0]
