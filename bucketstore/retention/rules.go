@@ -68,8 +68,8 @@ type ruleList struct {
 	matchers [][]*labels.Matcher
 	// isOurs says that it is that of RulesConfig.
 	isOurs bool
-	// seen is when this process first saw these cuts.
-	seen time.Time
+	// seen is when this process first saw the cuts of each rule.
+	seen []time.Time
 }
 
 // match returns the number of the first rule that matches a series, or -1.
@@ -134,18 +134,7 @@ func (r *Rules) ourList() meta.RuleList {
 
 // learn returns what is known of a list that was read.
 func (r *Rules) learn(stored meta.RuleList) (*ruleList, error) {
-	l := &ruleList{RuleList: stored, seen: r.cfg.Now()}
-	before := r.known.Load()
-	switch {
-	case before != nil:
-		for _, b := range before.lists {
-			if b.ID == l.ID && slices.EqualFunc(b.Rules, l.Rules, func(x, y meta.RuleCuts) bool { return x.Closed == y.Closed && x.Cuts == y.Cuts }) {
-				l.seen = b.seen
-			}
-		}
-	case !r.cfg.Shared: // no request from before runs
-		l.seen = time.Time{}
-	}
+	l := &ruleList{RuleList: stored, seen: r.firstSeen(stored)}
 	for _, rule := range l.Rules {
 		var ms []*labels.Matcher
 		for _, m := range rule.Matchers {
@@ -158,6 +147,29 @@ func (r *Rules) learn(stored meta.RuleList) (*ruleList, error) {
 		l.matchers = append(l.matchers, ms)
 	}
 	return l, nil
+}
+
+// firstSeen returns when this process first saw the cuts of each rule of a list that was read.
+func (r *Rules) firstSeen(l meta.RuleList) []time.Time {
+	seen := make([]time.Time, len(l.Rules))
+	before := r.known.Load()
+	if before == nil && !r.cfg.Shared {
+		return seen // no request from before runs
+	}
+	for i := range seen {
+		seen[i] = r.cfg.Now()
+	}
+	if before == nil {
+		return seen
+	}
+	for _, b := range before.lists {
+		for i := 0; b.ID == l.ID && i < min(len(b.Rules), len(seen)); i++ {
+			if b.Rules[i].Closed == l.Rules[i].Closed && b.Rules[i].Cuts == l.Rules[i].Cuts {
+				seen[i] = b.seen[i]
+			}
+		}
+	}
+	return seen
 }
 
 func newMatcher(m meta.Matcher) (*labels.Matcher, error) {

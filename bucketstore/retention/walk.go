@@ -224,12 +224,13 @@ func (w *Walker) targets() (targets []meta.RuleCuts, err error) {
 	return targets, nil
 }
 
-// raised returns what a rule has cut with all that target asks for. A resolution is not cut further than the finer one.
+// raised returns what a rule has cut with all that target asks for. A resolution is not cut further than the finer one. All cuts are
+// ends of days: the horizon may move each time it is asked, and a cut that moved as often would never settle.
 func (w *Walker) raised(rule, target meta.RuleCuts) meta.RuleCuts {
 	for of := range rule.Cuts {
 		to := target.Cuts[of]
 		if of > 0 {
-			to = min(to, max(rule.Cuts[of-1], w.cfg.Horizon(bucketstore.Resolution(of-1))))
+			to = min(to, midnight(max(rule.Cuts[of-1], w.cfg.Horizon(bucketstore.Resolution(of-1)))))
 		}
 		rule.Cuts[of] = max(rule.Cuts[of], to)
 	}
@@ -245,7 +246,7 @@ func (w *Walker) hasWork(targets []meta.RuleCuts) bool {
 					return true
 				}
 			}
-			if w.isSettled(l) && rule.Gone != rule.Cuts {
+			if w.isSettled(l, i) && rule.Gone != rule.Cuts {
 				return true
 			}
 		}
@@ -253,12 +254,14 @@ func (w *Walker) hasWork(targets []meta.RuleCuts) bool {
 	return false
 }
 
-// isSettled says whether every request relies on the cuts of a list.
-func (w *Walker) isSettled(l *ruleList) bool { return w.rules.cfg.Now().Sub(l.seen) >= settle }
+// isSettled says whether every request relies on the cuts of a rule.
+func (w *Walker) isSettled(l *ruleList, i int) bool {
+	return w.rules.cfg.Now().Sub(l.seen[i]) >= settle
+}
 
 // isClosing says whether the rollups of a rule may be made for the last time.
 func (w *Walker) isClosing(l *ruleList, i int) bool {
-	return w.isSettled(l) && l.Rules[i].Closed > l.Rules[i].Cuts[bucketstore.Raw]
+	return w.isSettled(l, i) && l.Rules[i].Closed > l.Rules[i].Cuts[bucketstore.Raw]
 }
 
 // work does what may be done now, under the lease.
@@ -271,12 +274,12 @@ func (w *Walker) work(ctx context.Context, targets []meta.RuleCuts) error {
 		}
 	}
 	for _, l := range w.rules.known.Load().lists {
-		if !w.isSettled(l) {
-			continue
-		}
 		next := l.RuleList
 		next.Rules = slices.Clone(l.Rules)
 		for i := range next.Rules {
+			if !w.isSettled(l, i) {
+				continue
+			}
 			for of := range bucketstore.NumResolutions {
 				from, to := next.Rules[i].Gone[of], next.Rules[i].Cuts[of]
 				if from >= to {

@@ -60,6 +60,8 @@ type ruledProcess struct {
 	*ruled
 	rules  *retention.Rules
 	walker *retention.Walker
+	// config is that of walker, without a registry.
+	config retention.WalkerConfig
 	maker  *downsample.Maker
 	engine *engine.Engine
 	reg    *prometheus.Registry
@@ -154,6 +156,8 @@ func (w *ruled) start(text string, rollups bool) *ruledProcess {
 	})
 	wcfg.Find = p.engine.SeriesIn
 	p.walker = retention.NewWalker(wcfg)
+	p.config = wcfg
+	p.config.Registerer = nil
 	return p
 }
 
@@ -917,4 +921,50 @@ func TestRulesClock(t *testing.T) {
 	}
 	w.wantStored("debug", "l", 5)
 	w.wantStored("other", "l", 0)
+}
+
+// TestRulesSettle: cuts settle while other things move: the horizon of the store, and the cuts of other rules.
+func TestRulesSettle(t *testing.T) {
+	moving := func(w *ruled, of bucketstore.Resolution) int64 {
+		if of != bucketstore.Raw {
+			return 0
+		}
+		return w.clock.ms.Load() - ruledDays*rollup.Day
+	}
+	closeMore := func(w *ruled) {
+		lists, err := w.meta.RuleLists(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, l := range lists {
+			l.Rules[1].Closed++
+			if ok, err := w.meta.PutRuleList(t.Context(), &l); err != nil || !ok {
+				t.Fatal(ok, err)
+			}
+		}
+	}
+	for name, tt := range map[string]struct {
+		horizon func(*ruled, bucketstore.Resolution) int64
+		step    func(*ruled)
+	}{
+		"horizon":    {moving, func(*ruled) {}},
+		"other rule": {func(*ruled, bucketstore.Resolution) int64 { return 0 }, closeMore},
+	} {
+		t.Run(name, func(t *testing.T) {
+			eachRuled(t, func(t *testing.T, w *ruled) {
+				p := w.start(someRules, true)
+				p.fill()
+				p.config.Horizon = func(of bucketstore.Resolution) int64 { return tt.horizon(w, of) }
+				p.walker = retention.NewWalker(p.config)
+				for range 12 {
+					if err := p.walker.Advance(t.Context()); err != nil {
+						t.Fatal(err)
+					}
+					tt.step(w)
+					w.clock.ms.Add(10 * 60_000)
+				}
+				p.wantStored("debug", "l", ruledDays-3)
+			})
+		})
+	}
 }
