@@ -6,12 +6,12 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/go-kit/log"
 	"github.com/prometheus/prometheus/model/labels"
+	"golang.org/x/sync/semaphore"
 
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/bucketstore/meta"
@@ -24,6 +24,8 @@ const (
 	// settle is how long a Walker waits after it has seen that a cut was raised: then every request relies on it
 	// that runs, for it began with an older one before that, or read META since.
 	settle = 20 * time.Minute
+	// shareFailure is how long requests share the error of a read of META, rather than read it again.
+	shareFailure = 10 * time.Second
 )
 
 // RulesConfig says what Rules know. Meta and Now are required.
@@ -50,8 +52,11 @@ type RulesConfig struct {
 type Rules struct {
 	cfg   RulesConfig
 	known atomic.Pointer[known]
-	// polling guards a change of known.
-	polling sync.Mutex
+	// polling guards a change of the fields below, and of known. A request that waits for it obeys its context.
+	polling *semaphore.Weighted
+	// failure is why META could not be read at failedAt, or nil.
+	failure  error
+	failedAt time.Time
 }
 
 // known is what is known of META at one time. It does not change.
@@ -82,18 +87,53 @@ func OpenRules(ctx context.Context, cfg RulesConfig) (*Rules, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = log.NewNopLogger()
 	}
-	r := &Rules{cfg: cfg}
+	r := &Rules{cfg: cfg, polling: semaphore.NewWeighted(1)}
 	return r, r.Poll(ctx)
 }
 
 // Poll reads META: other processes may have changed it.
 func (r *Rules) Poll(ctx context.Context) error {
-	r.polling.Lock()
-	defer r.polling.Unlock()
+	if err := r.polling.Acquire(ctx, 1); err != nil {
+		return err
+	}
+	defer r.polling.Release(1)
+	return r.poll(ctx)
+}
+
+// refresh is Poll for a request whose view is old. Of those that wait for it one reads META, and they share its error.
+func (r *Rules) refresh(ctx context.Context) error {
+	if err := r.polling.Acquire(ctx, 1); err != nil {
+		return err
+	}
+	defer r.polling.Release(1)
+	switch {
+	case r.age(r.known.Load().at) <= maxStale:
+		return nil
+	case r.failure != nil && r.age(r.failedAt) < shareFailure:
+		return r.failure
+	}
+	return r.poll(ctx)
+}
+
+// poll is Poll under the lock.
+func (r *Rules) poll(ctx context.Context) error {
+	next, err := r.read(ctx)
+	if err == nil {
+		r.known.Store(next)
+	}
+	if r.failure = err; ctx.Err() != nil {
+		r.failure = nil // that is of this request alone
+	}
+	r.failedAt = r.cfg.Now()
+	return err
+}
+
+// read returns what META says now.
+func (r *Rules) read(ctx context.Context) (*known, error) {
 	at := r.cfg.Now()
 	all, err := r.cfg.Meta.RuleLists(ctx)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	next := &known{at: at}
 	isThere, ours := false, r.ourList()
@@ -103,7 +143,7 @@ func (r *Rules) Poll(ctx context.Context) error {
 		}
 		l, err := r.learn(stored)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		l.isOurs = stored.ID == ours.ID && r.cfg.Rules != nil
 		isThere = isThere || l.isOurs
@@ -112,13 +152,12 @@ func (r *Rules) Poll(ctx context.Context) error {
 	if !isThere && r.cfg.Rules != nil {
 		l, err := r.learn(ours)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		l.isOurs = true
 		next.lists = append(next.lists, l)
 	}
-	r.known.Store(next)
-	return nil
+	return next, nil
 }
 
 // ourList returns the list of RulesConfig, without cuts.
@@ -195,8 +234,8 @@ type RuleView struct {
 // after that, it reads META, and fails if that does.
 func (r *Rules) At(ctx context.Context, now time.Time, from func() int64) (*RuleView, error) {
 	k := r.known.Load()
-	if r.cfg.Shared && r.age(k) > maxStale && from() < cutAt(now, MinRaw) {
-		if err := r.Poll(ctx); err != nil {
+	if r.cfg.Shared && r.age(k.at) > maxStale && from() < cutAt(now, MinRaw) {
+		if err := r.refresh(ctx); err != nil {
 			return nil, fmt.Errorf("which samples rules have cut is not known: %w", err)
 		}
 		k = r.known.Load()
@@ -204,10 +243,10 @@ func (r *Rules) At(ctx context.Context, now time.Time, from func() int64) (*Rule
 	return r.view(k, now), nil
 }
 
-// age returns how long ago META was read, by the clock that has gone further: the monotonic one stands still while the machine is suspended.
-func (r *Rules) age(k *known) time.Duration {
+// age returns how long ago a time was, by the clock that has gone further: the monotonic one stands still while the machine is suspended.
+func (r *Rules) age(at time.Time) time.Duration {
 	now := r.cfg.Now()
-	return max(now.Sub(k.at), now.Round(0).Sub(k.at.Round(0)))
+	return max(now.Sub(at), now.Round(0).Sub(at.Round(0)))
 }
 
 // Sure is At for those who look at any time.
