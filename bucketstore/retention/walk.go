@@ -2,7 +2,6 @@ package retention
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -29,8 +28,6 @@ const (
 	walkInterval = time.Minute
 	// defaultRowsPerSecond is that of package deletion.
 	defaultRowsPerSecond = 2000
-	// seriesAtOnce is how many series are walked between two notes of the progress.
-	seriesAtOnce = 100
 	// batchOps is after how many operations they are sent. A row has no more in one mutation.
 	batchOps = 10_000
 	// readTimeout and writeTimeout bound one request.
@@ -38,14 +35,11 @@ const (
 	writeTimeout = time.Minute
 )
 
-// WalkerConfig says what a Walker works on. Rules, Store, Find and Horizon are required.
+// WalkerConfig says what a Walker works on. Rules, Store and Horizon are required.
 type WalkerConfig struct {
 	Rules *Rules
 	// Store holds the rows. It counts no writes: rollups stay as they are.
 	Store bucketstore.Store
-	// Find calls fn with the key of each series that matches and may have samples in [start, limit), in milliseconds, and with the bases
-	// of its rows there. fn keeps what it is given.
-	Find func(ctx context.Context, matchers []*labels.Matcher, start, limit int64, fn func(key []byte, bases []int64)) error
 	// Horizon is that of a Retention.
 	Horizon func(of bucketstore.Resolution) int64
 	// Newest, if set, returns the time from which on nothing may be deleted, in milliseconds.
@@ -89,9 +83,19 @@ type Walker struct {
 // A walkState is the row META/rules, as JSON.
 type walkState struct {
 	meta.Holding
-	// Work names what is done, After is the key of the last series of which it is.
-	Work  string `json:"work,omitempty"`
-	After []byte `json:"after,omitempty"`
+	// Work names what is done.
+	Work string `json:"work,omitempty"`
+	position
+}
+
+// A position is how far a walk over INDEX has come.
+type position struct {
+	// Period is the index period.
+	Period int64 `json:"period,omitempty"`
+	// Names is where the page of metric names begins that is walked, Posting the last posting of these names of which the work is
+	// done. They are nil at the start.
+	Names   []byte `json:"names,omitempty"`
+	Posting []byte `json:"posting,omitempty"`
 }
 
 // NewWalker returns a Walker, which does nothing before Run or Advance.
@@ -333,50 +337,110 @@ func timeText(t int64) string {
 	return time.UnixMilli(t).UTC().Format(time.RFC3339)
 }
 
-// A target is a series, and the bases of its rows.
-type target struct {
-	key   []byte
-	bases []int64
-}
-
-// each calls fn with the series for which a rule holds and that may have samples in [start, limit), some at a time, from where the work with this
-// name was left. fn returns how many rows it has read.
-func (w *Walker) each(ctx context.Context, work string, l *ruleList, rule int, start, limit int64, fn func(context.Context, []target) (int, error)) error {
+// each calls fn with the keys of the series for which a rule holds and that may have samples in [start, limit), some of an index period
+// at a time, from where the work with this name was left. fn returns how many rows it has read.
+func (w *Walker) each(ctx context.Context, work string, l *ruleList, rule int, start, limit int64, fn func(ctx context.Context, period int64, keys [][]byte) (int, error)) error {
 	if w.state.Work != work {
-		w.state.Work, w.state.After = work, nil
+		w.state.Work, w.state.position = work, position{}
 	}
-	begun := w.rules.cfg.Now()
-	var found []target
-	var b labels.ScratchBuilder
-	var bad error
-	err := w.cfg.Find(ctx, l.matchers[rule], max(0, start), limit, func(key []byte, bases []int64) {
-		ls, err := w.rules.cfg.Schema.ParseSeriesKey(key, &b)
-		if bad = cmp.Or(bad, err); err == nil && l.match(ls) == rule && bytes.Compare(key, w.state.After) > 0 {
-			found = append(found, target{key, bases})
-		}
-	})
-	if err = errors.Join(err, bad); err != nil {
-		return fmt.Errorf("find the series: %w", err)
-	}
-	slices.SortFunc(found, func(a, b target) int { return bytes.Compare(a.key, b.key) })
-	for part := range slices.Chunk(found, seriesAtOnce) {
-		partBegun := w.rules.cfg.Now()
-		n, err := fn(ctx, part)
+	begun, found := w.rules.cfg.Now(), 0
+	for next := max(series.PeriodOf(max(0, start)), w.state.Period); ; {
+		period, ok, err := bucketstore.NextPeriod(ctx, w.cfg.Store, w.rules.cfg.Schema, next)
 		if err != nil {
 			return err
 		}
-		w.state.After = part[len(part)-1].key
-		if err := w.lease.Keep(ctx); err != nil {
+		if !ok || period >= limit {
+			break
+		}
+		if period != w.state.Period {
+			w.state.position = position{Period: period}
+		}
+		err = w.eachPosting(ctx, l.matchers[rule], func(keys [][]byte) error {
+			held, err := w.held(l, rule, keys)
+			if err != nil || len(held) == 0 {
+				return err
+			}
+			found += len(held)
+			return w.pace(ctx, func() (int, error) { return fn(ctx, period, held) })
+		})
+		if err != nil {
 			return err
 		}
-		wait := time.Duration(float64(n)/w.cfg.RowsPerSecond*float64(time.Second)) - w.rules.cfg.Now().Sub(partBegun)
-		if err := w.sleep(ctx, wait); err != nil {
-			return err
+		if next = period + series.IndexPeriod; next > series.MaxTime {
+			break
 		}
 	}
-	level.Info(w.rules.cfg.Logger).Log("msg", "walked the series of a retention rule", "work", work, "series", len(found), "took", w.rules.cfg.Now().Sub(begun))
-	w.state.Work, w.state.After = "", nil
+	level.Info(w.rules.cfg.Logger).Log("msg", "walked the series of a retention rule", "work", work, "series", found, "took", w.rules.cfg.Now().Sub(begun))
+	w.state.Work, w.state.position = "", position{}
 	return nil
+}
+
+// eachPosting calls fn with the keys of the series of a period that may match, some at a time, from the position on.
+func (w *Walker) eachPosting(ctx context.Context, ms []*labels.Matcher, fn func(keys [][]byte) error) error {
+	at, store, schema := &w.state.position, w.cfg.Store, w.rules.cfg.Schema
+	walk := func(name string, values []string) error {
+		return bucketstore.EachPosting(ctx, store, schema, at.Period, name, values, at.Posting, func(keys [][]byte, last []byte) error {
+			err := fn(keys)
+			if err == nil {
+				at.Posting = last
+				err = w.lease.Keep(ctx)
+			}
+			return err
+		})
+	}
+	for _, m := range ms {
+		if values := valuesOf(m); values != nil {
+			return walk(m.Name, values)
+		}
+	}
+	return bucketstore.EachNamePage(ctx, store, schema, at.Period, at.Names, func(names []string, next []byte) error {
+		names = slices.DeleteFunc(names, func(name string) bool {
+			return slices.ContainsFunc(ms, func(m *labels.Matcher) bool { return m.Name == labels.MetricName && !m.Matches(name) })
+		})
+		err := walk(labels.MetricName, names)
+		if err == nil {
+			at.Names, at.Posting = next, nil
+		}
+		return err
+	})
+}
+
+// valuesOf returns the values of a label that a matcher matches. It is nil if they are not known, or the empty one is among them: INDEX has no
+// postings of a label that a series does not have.
+func valuesOf(m *labels.Matcher) []string {
+	values := m.SetMatches()
+	if m.Type == labels.MatchEqual {
+		values = []string{m.Value}
+	}
+	if m.Type == labels.MatchNotEqual || m.Type == labels.MatchNotRegexp || m.Matches("") {
+		return nil
+	}
+	return values
+}
+
+// held returns the keys of the series for which a rule holds.
+func (w *Walker) held(l *ruleList, rule int, keys [][]byte) (held [][]byte, err error) {
+	var b labels.ScratchBuilder
+	for _, key := range keys {
+		ls, err := w.rules.cfg.Schema.ParseSeriesKey(key, &b)
+		if err != nil {
+			return nil, fmt.Errorf("find the series: %w", err)
+		}
+		if l.match(ls) == rule {
+			held = append(held, key)
+		}
+	}
+	return held, nil
+}
+
+// pace calls fn, which returns how many rows it has read, and waits for as long as so many rows may take.
+func (w *Walker) pace(ctx context.Context, fn func() (int, error)) error {
+	begun := w.rules.cfg.Now()
+	n, err := fn()
+	if err != nil {
+		return err
+	}
+	return w.sleep(ctx, time.Duration(float64(n)/w.cfg.RowsPerSecond*float64(time.Second))-w.rules.cfg.Now().Sub(begun))
 }
 
 // finish makes the rollups of a rule of the days from after on, up to an end, that differ from their samples.
@@ -388,22 +452,14 @@ func (w *Walker) finish(ctx context.Context, l *ruleList, rule int, after, end i
 	}
 	after = max(after, w.cfg.Horizon(bucketstore.Raw)) // what is before is final
 	work := fmt.Sprintf("make the rollups of rule %d of %s up to %d", rule+1, l.ID, end)
-	return w.each(ctx, work, l, rule, after, end+1, func(ctx context.Context, targets []target) (rows int, err error) {
-		first := int64(math.MaxInt64)
-		for _, t := range targets {
-			first = min(first, t.bases[0])
-		}
-		for day := rollup.DayOf(max(after, first) + 1); day < end; day += rollup.Day {
-			var keys [][]byte
-			for _, t := range targets {
-				if slices.ContainsFunc(t.bases, func(base int64) bool { return base <= day+rollup.Day && base+series.Period > day }) {
-					keys = append(keys, t.key)
-				}
-			}
-			if rows += len(keys); len(keys) == 0 {
-				continue
-			}
+	return w.each(ctx, work, l, rule, after, end+1, func(ctx context.Context, period int64, keys [][]byte) (rows int, err error) {
+		last := rollup.DayOf(period + series.IndexPeriod - 1)
+		for day := rollup.DayOf(max(after+1, period)); day <= last && day < end; day += rollup.Day {
 			if err := w.cfg.Make(ctx, day, keys); err != nil {
+				return rows, err
+			}
+			rows += len(keys)
+			if err := w.lease.Keep(ctx); err != nil {
 				return rows, err
 			}
 		}
@@ -415,34 +471,25 @@ func (w *Walker) finish(ctx context.Context, l *ruleList, rule int, after, end i
 // deleted with them, one with samples on both sides of to is left for the next time.
 func (w *Walker) delete(ctx context.Context, l *ruleList, rule int, of bucketstore.Resolution, from, to int64) error {
 	work := fmt.Sprintf("remove %s of rule %d of %s before %d", of, rule+1, l.ID, to)
-	start := max(0, from-max(series.Window, rollup.Day))
-	return w.each(ctx, work, l, rule, start, to, func(ctx context.Context, targets []target) (rows int, err error) {
-		byBase := make(map[int64][]series.RowRange)
-		for _, t := range targets {
-			for _, base := range t.bases {
-				byBase[base] = append(byBase[base], series.SingleRow(w.rules.cfg.Schema.AppendRowKey(nil, t.key, base)))
-				rows++
-			}
+	const margin = max(series.Window, rollup.Day) // of what begins before its samples
+	start := max(0, from-margin)
+	return w.each(ctx, work, l, rule, start, to, func(ctx context.Context, period int64, keys [][]byte) (rows int, err error) {
+		base, _ := series.Split(period)
+		ranges := make([]series.RowRange, len(keys))
+		for i, key := range keys {
+			ranges[i] = series.SingleRow(w.rules.cfg.Schema.AppendRowKey(nil, key, base))
 		}
-		for base, ranges := range byBase {
-			if base >= to || base+series.Period <= start {
-				continue
-			}
-			slices.SortFunc(ranges, func(a, b series.RowRange) int { return bytes.Compare(a.Start, b.Start) })
-			if err := w.deleteRows(ctx, of, base, max(base, start), to, ranges); err != nil {
-				return rows, err
-			}
-		}
-		return rows, nil
+		slices.SortFunc(ranges, func(a, b series.RowRange) int { return bytes.Compare(a.Start, b.Start) })
+		families := familiesOf(of, base, max(base, start, period-margin), min(to, period+series.IndexPeriod))
+		return len(keys), w.deleteRows(ctx, base, to, families, ranges)
 	})
 }
 
 // errFull ends a scan when a batch is full.
 var errFull = errors.New("batch is full")
 
-// deleteRows deletes the cells of a resolution in [start, to) of rows of the bucket at base.
-func (w *Walker) deleteRows(ctx context.Context, of bucketstore.Resolution, base, start, to int64, ranges []series.RowRange) error {
-	families := familiesOf(of, base, start, to)
+// deleteRows deletes the cells in families of rows of the bucket at base of which all is before to.
+func (w *Walker) deleteRows(ctx context.Context, base, to int64, families []bucketstore.FamilyRange, ranges []series.RowRange) error {
 	for more := true; more; {
 		var muts []bucketstore.Mutation
 		ops := 0

@@ -46,7 +46,6 @@ func TestWalkerRun(t *testing.T) {
 	asked := make(chan struct{}, 1)
 	w := retention.NewWalker(retention.WalkerConfig{
 		Rules: rules, Store: f, Registerer: reg, Horizon: func(bucketstore.Resolution) int64 { return 0 },
-		Find: func(context.Context, []*labels.Matcher, int64, int64, func([]byte, []int64)) error { return errStore },
 		Newest: func() (int64, error) {
 			asked <- struct{}{}
 			return 0, errStore

@@ -187,7 +187,7 @@ func (a *adapter) open(ctx context.Context) (served handlers, err error) {
 	if err := a.openMaker(appender); err != nil {
 		return served, err
 	}
-	if err := a.startBackground(ctx, sealing, appender, e, executor, a.newWalker(rows, appender, e)); err != nil {
+	if err := a.startBackground(ctx, sealing, appender, e, executor, a.newWalker(rows, appender)); err != nil {
 		return served, err
 	}
 	return handlers{protocols: newRemote(a.o, e, queries, slow, a.logger, a.reg), queries: queries, page: page}, nil

@@ -154,7 +154,6 @@ func (w *ruled) start(text string, rollups bool) *ruledProcess {
 			w.Error(err)
 		}
 	})
-	wcfg.Find = p.engine.SeriesIn
 	p.walker = retention.NewWalker(wcfg)
 	p.config = wcfg
 	p.config.Registerer = nil
@@ -592,8 +591,8 @@ func TestRulesInterrupted(t *testing.T) {
 			}
 			return n
 		}
-		if got := left(); got != 150 {
-			t.Errorf("%d series are left, want 150", got)
+		if got := left(); got != 50 { // it walks 200 at once
+			t.Errorf("%d series are left, want 50", got)
 		}
 		w.store.reset()
 		p = w.start(someRules, true)
@@ -877,7 +876,7 @@ func TestRulesOvertaken(t *testing.T) {
 	}
 	p = w.start("", true)
 	horizon := firstDay
-	cfg := retention.WalkerConfig{Rules: p.rules, Store: w.store, Find: p.engine.SeriesIn, Horizon: func(bucketstore.Resolution) int64 { return horizon }}
+	cfg := retention.WalkerConfig{Rules: p.rules, Store: w.store, Horizon: func(bucketstore.Resolution) int64 { return horizon }}
 	walker := retention.NewWalker(cfg)
 	for _, want := range []int{1, 1, 0} {
 		if err := walker.Advance(t.Context()); err != nil {
@@ -899,7 +898,7 @@ func TestRulesClock(t *testing.T) {
 	p.make()
 	doubt := errors.New("the clock is in doubt")
 	cfg := retention.WalkerConfig{
-		Rules: p.rules, Store: w.store, Find: p.engine.SeriesIn, Horizon: func(bucketstore.Resolution) int64 { return 0 }, RowsPerSecond: 1e12,
+		Rules: p.rules, Store: w.store, Horizon: func(bucketstore.Resolution) int64 { return 0 }, RowsPerSecond: 1e12,
 		Made: w.days.Made, Make: p.maker.MakeSeries, InDoubt: func() error { return doubt },
 		Newest: func() (int64, error) { return firstDay + 5*rollup.Day, nil },
 	}
@@ -967,4 +966,89 @@ func TestRulesSettle(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestRulesWalk: a walk of most series reads the index by pages, stops at any of them, and goes on from there.
+func TestRulesWalk(t *testing.T) {
+	eachRuled(t, func(t *testing.T, w *ruled) {
+		p := w.start("rules: [{match: '{job=\"billing\"}', raw: 12d}, {match: '{job!=\"billing\"}', raw: 3d}]", false)
+		var batch []engine.Series
+		for i := range 800 {
+			name := "many"
+			if i%2 == 0 {
+				name = fmt.Sprintf("name%03d", i) // more than a page of names
+			}
+			job := "x"
+			if i >= 700 {
+				job = "billing"
+			}
+			ls := labels.FromStrings("__name__", name, "job", job, "n", fmt.Sprintf("%03d", i))
+			batch = append(batch, one(ls, firstDay+7*rollup.Day+7, firstDay+8*rollup.Day+7)) // of two bases
+		}
+		w.clock.ms.Add(-6 * rollup.Day)
+		var rejected engine.Rejected
+		if _, err := p.engine.Append(t.Context(), batch, &rejected); err != nil || rejected.Err() != nil {
+			t.Fatal(err, rejected.Err())
+		}
+		w.clock.ms.Add(6 * rollup.Day)
+		p.advance()
+		w.store.reset()
+		down := errors.New("the store is down")
+		read := make(map[string]int)
+		for failures := 0; ; failures++ {
+			writes := 0
+			w.store.onApply = func(table bucketstore.Table, _ []bucketstore.Mutation) error {
+				if table != bucketstore.Metric {
+					return nil
+				}
+				if writes++; writes > 1 {
+					return down
+				}
+				return nil
+			}
+			w.clock.ms.Add(20 * 60_000)
+			err := p.walker.Advance(t.Context())
+			if err == nil && failures < 5 {
+				t.Fatalf("ended after %d failures", failures)
+			}
+			if err == nil {
+				break
+			}
+			if !errors.Is(err, down) || failures > 100 {
+				t.Fatal(failures, err)
+			}
+		}
+		for _, scan := range w.store.scans(bucketstore.Index) {
+			if scan.req.Limit == 0 || scan.req.Limit > 200 {
+				t.Errorf("the walk reads %d rows of the index at once", scan.req.Limit)
+			}
+		}
+		for _, scan := range w.store.scans(bucketstore.Metric) {
+			for _, key := range scan.keys {
+				read[key]++
+			}
+		}
+		for key, n := range read {
+			if n > 3 { // once for each failure and success of its part, and for the one before
+				t.Errorf("%q was read %d times", key, n)
+			}
+		}
+		w.store.onApply = nil
+		left := make(map[bool]int)
+		var families []bucketstore.FamilyRange
+		for _, family := range series.RawFamilies {
+			families = append(families, bucketstore.FamilyRange{Family: family})
+		}
+		if err := w.store.Scan(t.Context(), bucketstore.ScanRequest{
+			Table: bucketstore.Metric, Rows: []series.RowRange{{}}, Families: families,
+		}, func(row bucketstore.Row) error {
+			left[strings.Contains(string(row.Key), "billing")] += len(row.Cells)
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		if left[false] != 0 || left[true] != 200 {
+			t.Errorf("%d samples are left of those that go, and %d of 200 others", left[false], left[true])
+		}
+	})
 }
