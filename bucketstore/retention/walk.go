@@ -241,12 +241,21 @@ func (w *Walker) raised(rule, target meta.RuleCuts) meta.RuleCuts {
 	return rule
 }
 
+// closed returns up to when a rule is closed with what target asks for. It closes no more before the last rollups of what it has closed are
+// made: that may take days, and a walk to another end would begin anew.
+func (w *Walker) closed(rule, target meta.RuleCuts) int64 {
+	if rule.Closed > rule.Cuts[bucketstore.Raw] {
+		return rule.Closed
+	}
+	return max(rule.Closed, target.Closed)
+}
+
 // hasWork says whether anything can be done.
 func (w *Walker) hasWork(targets []meta.RuleCuts) bool {
 	for _, l := range w.rules.known.Load().lists {
 		for i, rule := range l.Rules {
 			if l.isOurs && targets != nil {
-				if targets[i].Closed > rule.Closed || w.raised(rule, targets[i]).Cuts != rule.Cuts || w.cfg.Make != nil && w.isClosing(l, i) {
+				if w.closed(rule, targets[i]) > rule.Closed || w.raised(rule, targets[i]).Cuts != rule.Cuts || w.cfg.Make != nil && w.isClosing(l, i) {
 					return true
 				}
 			}
@@ -306,16 +315,23 @@ func (w *Walker) work(ctx context.Context, targets []meta.RuleCuts) error {
 func (w *Walker) cut(ctx context.Context, l *ruleList, targets []meta.RuleCuts) error {
 	next := l.RuleList
 	next.Rules = slices.Clone(l.Rules)
+	isFlushed := w.cfg.Flush == nil
 	for i := range next.Rules {
 		rule := l.Rules[i]
 		if w.cfg.Make != nil && w.isClosing(l, i) {
+			if !isFlushed {
+				if err := w.cfg.Flush(ctx); err != nil {
+					return fmt.Errorf("store samples of days that are closed: %w", err)
+				}
+				isFlushed = true
+			}
 			if err := w.finish(ctx, l, i, rule.Cuts[bucketstore.Raw], rule.Closed); err != nil {
 				return fmt.Errorf("make the rollups of samples that a retention rule cuts: %w", err)
 			}
 			rule.Cuts[bucketstore.Raw] = rule.Closed
 		}
 		rule = w.raised(rule, targets[i])
-		rule.Closed = max(rule.Closed, targets[i].Closed)
+		rule.Closed = w.closed(rule, targets[i])
 		if rule.Closed == l.Rules[i].Closed && rule.Cuts == l.Rules[i].Cuts {
 			continue
 		}
@@ -445,11 +461,6 @@ func (w *Walker) pace(ctx context.Context, fn func() (int, error)) error {
 
 // finish makes the rollups of a rule of the days from after on, up to an end, that differ from their samples.
 func (w *Walker) finish(ctx context.Context, l *ruleList, rule int, after, end int64) error {
-	if w.cfg.Flush != nil {
-		if err := w.cfg.Flush(ctx); err != nil {
-			return fmt.Errorf("store samples of days that are closed: %w", err)
-		}
-	}
 	after = max(after, w.cfg.Horizon(bucketstore.Raw)) // what is before is final
 	work := fmt.Sprintf("make the rollups of rule %d of %s up to %d", rule+1, l.ID, end)
 	return w.each(ctx, work, l, rule, after, end+1, func(ctx context.Context, period int64, keys [][]byte) (rows int, err error) {

@@ -1052,3 +1052,71 @@ func TestRulesWalk(t *testing.T) {
 		}
 	})
 }
+
+// TestRulesLongWalk: a walk that makes the last rollups for more than a day goes on where it was, in another process. The buffer is flushed once
+// for all rules.
+func TestRulesLongWalk(t *testing.T) {
+	eachRuled(t, func(t *testing.T, w *ruled) {
+		p := w.start(someRules, true)
+		p.fill()
+		var more []engine.Series
+		for i := range 250 {
+			more = append(more, one(labels.FromStrings("__name__", "more", "job", "debug", "n", fmt.Sprintf("%03d", i)), firstDay+7))
+		}
+		var rejected engine.Rejected
+		if _, err := p.engine.Append(t.Context(), more, &rejected); err != nil || rejected.Err() != nil {
+			t.Fatal(err, rejected.Err())
+		}
+		down, isDown := errors.New("the store is down"), true
+		flushes, isMade := 0, make(map[string]bool)
+		advance := func() error {
+			p.make()
+			p.config.Flush = func(context.Context) error { flushes++; return nil }
+			p.config.Make = func(ctx context.Context, day int64, keys [][]byte) error {
+				if isDown && !strings.Contains(string(keys[0]), "n=000") {
+					return down
+				}
+				for _, key := range keys {
+					if day == firstDay {
+						if isMade[string(key)] {
+							t.Fatalf("the rollups of %s are made again", key)
+						}
+						isMade[string(key)] = true
+					}
+				}
+				return p.maker.MakeSeries(ctx, day, keys)
+			}
+			defer w.clock.ms.Add(20 * 60_000)
+			return retention.NewWalker(p.config).Advance(t.Context())
+		}
+		if err := advance(); err != nil {
+			t.Fatal(err)
+		}
+		w.clock.ms.Add(20 * 60_000)
+		for range 3 {
+			if err := advance(); !errors.Is(err, down) {
+				t.Fatal(err)
+			}
+			w.clock.ms.Add(rollup.Day)
+			p = w.start(someRules, true)
+			if w.shared { // requests of the process before may run
+				if err := advance(); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		isDown, flushes = false, 0
+		if err := advance(); err != nil {
+			t.Fatal(err)
+		}
+		if len(isMade) != 253-1 || flushes != 1 {
+			t.Errorf("rollups of %d series are made, after %d flushes", len(isMade), flushes)
+		}
+		for range 3 {
+			if err := advance(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		p.wantStored("debug", "l", ruledDays)
+	})
+}
