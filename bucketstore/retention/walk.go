@@ -74,6 +74,8 @@ type Walker struct {
 	rules *Rules
 	lease *meta.Lease
 	state walkState
+	// over is since when the store has been seen to have overtaken lists of earlier rules, by their ID.
+	over map[string]time.Time
 	// sleep is replaced by tests.
 	sleep func(ctx context.Context, d time.Duration) error
 
@@ -104,7 +106,7 @@ func NewWalker(cfg WalkerConfig) *Walker {
 		cfg.RowsPerSecond = defaultRowsPerSecond
 	}
 	f := promauto.With(cfg.Registerer)
-	w := &Walker{cfg: cfg, rules: cfg.Rules, sleep: bucketstore.Sleep,
+	w := &Walker{cfg: cfg, rules: cfg.Rules, over: make(map[string]time.Time), sleep: bucketstore.Sleep,
 		rows: f.NewCounter(prometheus.CounterOpts{
 			Name: "adapter_retention_rule_rows_total",
 			Help: "Rows of METRIC from which cells were removed that --retention.rules cut.",
@@ -178,7 +180,7 @@ func (w *Walker) Advance(ctx context.Context) error {
 	return err
 }
 
-// dropOver removes lists of earlier rules that the store has overtaken.
+// dropOver removes lists of earlier rules that the store has overtaken, once every other process knows the horizons.
 func (w *Walker) dropOver(ctx context.Context) error {
 	for _, l := range w.rules.known.Load().lists {
 		isOver := !l.isOurs
@@ -188,10 +190,20 @@ func (w *Walker) dropOver(ctx context.Context) error {
 				isOver = isOver && cut <= w.cfg.Horizon(bucketstore.Resolution(of))
 			}
 		}
-		if isOver {
+		if !isOver {
+			delete(w.over, l.ID)
+			continue
+		}
+		now := w.rules.cfg.Now()
+		since, ok := w.over[l.ID]
+		if !ok {
+			since, w.over[l.ID] = now, now
+		}
+		if now.Sub(since) >= settle {
 			if err := w.rules.cfg.Meta.RemoveRuleList(ctx, &l.RuleList); err != nil {
 				return err
 			}
+			delete(w.over, l.ID)
 		}
 	}
 	return nil
