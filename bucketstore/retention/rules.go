@@ -146,6 +146,9 @@ func (r *Rules) read(ctx context.Context) (*known, error) {
 			return nil, err
 		}
 		l.isOurs = stored.ID == ours.ID && r.cfg.Rules != nil
+		if l.isOurs && len(l.Rules) != len(ours.Rules) {
+			return nil, fmt.Errorf("%w: retention rules %s of META are %d, want the %d of --retention.rules", series.ErrCorrupt, l.ID, len(l.Rules), len(ours.Rules))
+		}
 		isThere = isThere || l.isOurs
 		next.lists = append(next.lists, l)
 	}

@@ -92,3 +92,36 @@ func TestRulesMetaAway(t *testing.T) {
 	ask()
 	wantAll(nil, 0)
 }
+
+// TestRulesCorrupt: a list in META that has another number of rules than the file of that name is an error, at a start and later.
+func TestRulesCorrupt(t *testing.T) {
+	f := newFixture(t)
+	about, err := meta.Open(t.Context(), f, series.Schema{}, f.now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	list, err := retention.ParseRules("rules.yml", []byte("rules: [{match: up, raw: 5d}]"), bucketstore.Retention{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := retention.RulesConfig{Meta: about, Now: f.now, Rules: retention.WithRest(list, bucketstore.Retention{})}
+	rules, err := retention.OpenRules(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	up := []meta.Matcher{{Name: "__name__", Type: "=", Value: "up"}}
+	stored := meta.NewRuleList("", [][]meta.Matcher{up, nil})
+	stored.Rules = append(stored.Rules, stored.Rules[0])
+	if ok, err := about.PutRuleList(t.Context(), &stored); err != nil || !ok {
+		t.Fatal(ok, err)
+	}
+	if err := rules.Poll(t.Context()); !errors.Is(err, series.ErrCorrupt) {
+		t.Errorf("read again: %v", err)
+	}
+	if _, err := retention.OpenRules(t.Context(), cfg); !errors.Is(err, series.ErrCorrupt) {
+		t.Errorf("opened: %v", err)
+	}
+	if rules.Known() == nil {
+		t.Error("what was known is forgotten")
+	}
+}
