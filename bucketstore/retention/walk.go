@@ -6,8 +6,10 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -85,13 +87,14 @@ type Walker struct {
 // A walkState is the row META/rules, as JSON.
 type walkState struct {
 	meta.Holding
-	// Work names what is done.
-	Work string `json:"work,omitempty"`
-	position
+	// Works are the walks that have begun, by their names, which begin with the ID of their list.
+	Works map[string]*position `json:"works,omitempty"`
 }
 
 // A position is how far a walk over INDEX has come.
 type position struct {
+	// End is the time up to which it works, in milliseconds.
+	End int64 `json:"end"`
 	// Period is the index period.
 	Period int64 `json:"period,omitempty"`
 	// Names is where the page of metric names begins that is walked, Posting the last posting of these names of which the work is
@@ -212,6 +215,9 @@ func (w *Walker) dropOver(ctx context.Context) error {
 // targets returns up to which times our rules may cut now: whole days of UTC. Closed is that of samples that wait for rollups.
 func (w *Walker) targets() (targets []meta.RuleCuts, err error) {
 	cfg := &w.rules.cfg
+	if len(cfg.Rules) == 0 {
+		return nil, nil
+	}
 	if w.cfg.InDoubt != nil && w.cfg.InDoubt() != nil {
 		return nil, nil
 	}
@@ -289,13 +295,20 @@ func (w *Walker) isClosing(l *ruleList, i int) bool {
 	return w.isSettled(l, i) && l.Rules[i].Closed > l.Rules[i].Cuts[bucketstore.Raw]
 }
 
-// work does what may be done now, under the lease.
+// work does what may be done now, under the lease. What fails for one rule stops no other.
 func (w *Walker) work(ctx context.Context, targets []meta.RuleCuts) error {
-	for _, l := range w.rules.known.Load().lists {
+	lists := w.rules.known.Load().lists
+	maps.DeleteFunc(w.state.Works, func(name string, _ *position) bool {
+		return !slices.ContainsFunc(lists, func(l *ruleList) bool { return strings.HasPrefix(name, l.ID) })
+	})
+	var errs []error
+	for _, l := range lists {
 		if l.isOurs && targets != nil {
-			if err := w.cut(ctx, l, targets); err != nil {
+			err := w.cut(ctx, l, targets)
+			if isOver(ctx, err) {
 				return err
 			}
+			errs = append(errs, err)
 		}
 	}
 	for _, l := range w.rules.known.Load().lists {
@@ -310,23 +323,33 @@ func (w *Walker) work(ctx context.Context, targets []meta.RuleCuts) error {
 				if from >= to {
 					continue
 				}
-				if err := w.delete(ctx, l, i, of, from, to); err != nil {
-					return fmt.Errorf("remove %s of a retention rule: %w", of, err)
+				err := w.delete(ctx, l, i, of, from, to)
+				if err == nil {
+					next.Rules[i].Gone[of] = to
+					err = w.rules.put(ctx, &next)
+				} else {
+					err = fmt.Errorf("remove %s of a retention rule: %w", of, err)
 				}
-				next.Rules[i].Gone[of] = to
-				if err := w.rules.put(ctx, &next); err != nil {
-					return err
+				if isOver(ctx, err) || errors.Is(err, errChanged) {
+					return errors.Join(append(errs, err)...)
 				}
+				errs = append(errs, err)
 			}
 		}
 	}
-	return nil
+	return errors.Join(errs...)
+}
+
+// isOver says whether an error means that this process may not go on.
+func isOver(ctx context.Context, err error) bool {
+	return ctx.Err() != nil || errors.Is(err, meta.ErrLost)
 }
 
 // cut raises what our rules have closed and cut.
 func (w *Walker) cut(ctx context.Context, l *ruleList, targets []meta.RuleCuts) error {
 	next := l.RuleList
 	next.Rules = slices.Clone(l.Rules)
+	var errs []error
 	isFlushed := w.cfg.Flush == nil
 	for i := range next.Rules {
 		rule := l.Rules[i]
@@ -338,7 +361,12 @@ func (w *Walker) cut(ctx context.Context, l *ruleList, targets []meta.RuleCuts) 
 				isFlushed = true
 			}
 			if err := w.finish(ctx, l, i, rule.Cuts[bucketstore.Raw], rule.Closed); err != nil {
-				return fmt.Errorf("make the rollups of samples that a retention rule cuts: %w", err)
+				err = fmt.Errorf("make the rollups of samples that a retention rule cuts: %w", err)
+				if isOver(ctx, err) {
+					return err
+				}
+				errs = append(errs, err)
+				continue
 			}
 			rule.Cuts[bucketstore.Raw] = rule.Closed
 		}
@@ -349,12 +377,12 @@ func (w *Walker) cut(ctx context.Context, l *ruleList, targets []meta.RuleCuts) 
 		}
 		next.Rules[i] = rule
 		if err := w.rules.put(ctx, &next); err != nil {
-			return err
+			return errors.Join(append(errs, err)...)
 		}
 		level.Info(w.rules.cfg.Logger).Log("msg", "a retention rule cuts", "rule", i+1, "closed", timeText(rule.Closed),
 			"raw", timeText(rule.Cuts[bucketstore.Raw]), "5m", timeText(rule.Cuts[bucketstore.FiveMinutes]), "1h", timeText(rule.Cuts[bucketstore.OneHour]))
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 // timeText writes a time for operators, or nothing for 0.
@@ -366,13 +394,18 @@ func timeText(t int64) string {
 }
 
 // each calls fn with the keys of the series for which a rule holds and that may have samples in [start, limit), some of an index period
-// at a time, from where the work with this name was left. fn returns how many rows it has read.
+// at a time, from where the walk with this name and limit was left. fn returns how many rows it has read.
 func (w *Walker) each(ctx context.Context, work string, l *ruleList, rule int, start, limit int64, fn func(ctx context.Context, period int64, keys [][]byte) (int, error)) error {
-	if w.state.Work != work {
-		w.state.Work, w.state.position = work, position{}
+	at := w.state.Works[work]
+	if at == nil || at.End != limit {
+		at = &position{End: limit}
+		if w.state.Works == nil {
+			w.state.Works = make(map[string]*position)
+		}
+		w.state.Works[work] = at
 	}
 	begun, found := w.rules.cfg.Now(), 0
-	for next := max(series.PeriodOf(max(0, start)), w.state.Period); ; {
+	for next := max(series.PeriodOf(max(0, start)), at.Period); ; {
 		period, ok, err := bucketstore.NextPeriod(ctx, w.cfg.Store, w.rules.cfg.Schema, next)
 		if err != nil {
 			return err
@@ -380,10 +413,10 @@ func (w *Walker) each(ctx context.Context, work string, l *ruleList, rule int, s
 		if !ok || period >= limit {
 			break
 		}
-		if period != w.state.Period {
-			w.state.position = position{Period: period}
+		if period != at.Period {
+			*at = position{End: limit, Period: period}
 		}
-		err = w.eachPosting(ctx, l.matchers[rule], func(keys [][]byte) error {
+		err = w.eachPosting(ctx, at, l.matchers[rule], func(keys [][]byte) error {
 			held, err := w.held(l, rule, keys)
 			if err != nil || len(held) == 0 {
 				return err
@@ -398,14 +431,14 @@ func (w *Walker) each(ctx context.Context, work string, l *ruleList, rule int, s
 			break
 		}
 	}
-	level.Info(w.rules.cfg.Logger).Log("msg", "walked the series of a retention rule", "work", work, "series", found, "took", w.rules.cfg.Now().Sub(begun))
-	w.state.Work, w.state.position = "", position{}
+	level.Info(w.rules.cfg.Logger).Log("msg", "walked the series of a retention rule", "work", work, "end", timeText(limit), "series", found, "took", w.rules.cfg.Now().Sub(begun))
+	delete(w.state.Works, work)
 	return nil
 }
 
-// eachPosting calls fn with the keys of the series of a period that may match, some at a time, from the position on.
-func (w *Walker) eachPosting(ctx context.Context, ms []*labels.Matcher, fn func(keys [][]byte) error) error {
-	at, store, schema := &w.state.position, w.cfg.Store, w.rules.cfg.Schema
+// eachPosting calls fn with the keys of the series of a period that may match, some at a time, from a position on.
+func (w *Walker) eachPosting(ctx context.Context, at *position, ms []*labels.Matcher, fn func(keys [][]byte) error) error {
+	store, schema := w.cfg.Store, w.rules.cfg.Schema
 	walk := func(name string, values []string) error {
 		return bucketstore.EachPosting(ctx, store, schema, at.Period, name, values, at.Posting, func(keys [][]byte, last []byte) error {
 			err := fn(keys)
@@ -474,7 +507,7 @@ func (w *Walker) pace(ctx context.Context, fn func() (int, error)) error {
 // finish makes the rollups of a rule of the days from after on, up to an end, that differ from their samples.
 func (w *Walker) finish(ctx context.Context, l *ruleList, rule int, after, end int64) error {
 	after = max(after, w.cfg.Horizon(bucketstore.Raw)) // what is before is final
-	work := fmt.Sprintf("make the rollups of rule %d of %s up to %d", rule+1, l.ID, end)
+	work := fmt.Sprintf("%s: make the rollups of rule %d", l.ID, rule+1)
 	return w.each(ctx, work, l, rule, after, end+1, func(ctx context.Context, period int64, keys [][]byte) (rows int, err error) {
 		last := rollup.DayOf(period + series.IndexPeriod - 1)
 		for day := rollup.DayOf(max(after+1, period)); day <= last && day < end; day += rollup.Day {
@@ -493,7 +526,7 @@ func (w *Walker) finish(ctx context.Context, l *ruleList, rule int, after, end i
 // delete deletes the cells of a resolution of a rule that are before to, and not before from. A chunk with samples on both sides of from is
 // deleted with them, one with samples on both sides of to is left for the next time.
 func (w *Walker) delete(ctx context.Context, l *ruleList, rule int, of bucketstore.Resolution, from, to int64) error {
-	work := fmt.Sprintf("remove %s of rule %d of %s before %d", of, rule+1, l.ID, to)
+	work := fmt.Sprintf("%s: remove %s of rule %d", l.ID, of, rule+1)
 	const margin = max(series.Window, rollup.Day) // of what begins before its samples
 	start := max(0, from-margin)
 	return w.each(ctx, work, l, rule, start, to, func(ctx context.Context, period int64, keys [][]byte) (rows int, err error) {

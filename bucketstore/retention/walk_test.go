@@ -2,6 +2,7 @@ package retention_test
 
 import (
 	"context"
+	"errors"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -26,6 +27,13 @@ func TestWalkerRun(t *testing.T) {
 	}
 	if v := none.Known(); v != nil || v.Latest() != 0 || v.LatestRefused() != 0 || v.KeyCut([]byte("up,")) != 0 || v.KeyClosed([]byte("up,")) != 0 {
 		t.Errorf("a view %v", v)
+	}
+	idle := retention.NewWalker(retention.WalkerConfig{
+		Rules: none, Store: f, Horizon: func(bucketstore.Resolution) int64 { return 0 },
+		Newest: func() (int64, error) { return 0, errors.New("without rules it asks for the newest samples") },
+	})
+	if err := idle.Advance(t.Context()); err != nil {
+		t.Error(err)
 	}
 	list, err := retention.ParseRules("rules.yml", []byte("rules: [{match: up, raw: 5d}]"), bucketstore.Retention{})
 	if err != nil {

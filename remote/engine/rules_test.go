@@ -1121,3 +1121,29 @@ func TestRulesLongWalk(t *testing.T) {
 		p.wantStored("debug", "l", ruledDays)
 	})
 }
+
+// TestRulesOneFails: what fails for one rule stops no other.
+func TestRulesOneFails(t *testing.T) {
+	eachRuled(t, func(t *testing.T, w *ruled) {
+		p := w.start(someRules, true)
+		p.fill()
+		down := errors.New("the maker is down")
+		makeAll := p.config.Make
+		p.config.Make = func(ctx context.Context, day int64, keys [][]byte) error {
+			if strings.Contains(string(keys[0]), "debug") {
+				return down
+			}
+			return makeAll(ctx, day, keys)
+		}
+		p.walker = retention.NewWalker(p.config)
+		p.advance()
+		for range 2 {
+			if err := p.walker.Advance(t.Context()); !errors.Is(err, down) {
+				t.Fatal(err)
+			}
+			w.clock.ms.Add(20 * 60_000)
+		}
+		p.wantStored("debug", "l", 0)
+		p.wantStored("slow", "l", ruledDays-7)
+	})
+}
