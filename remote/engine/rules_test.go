@@ -1147,3 +1147,39 @@ func TestRulesOneFails(t *testing.T) {
 		p.wantStored("slow", "l", ruledDays-7)
 	})
 }
+
+// TestRulesStall: a write that is so slow that another process closes its day meanwhile is not acknowledged.
+func TestRulesStall(t *testing.T) {
+	eachRuled(t, func(t *testing.T, w *ruled) {
+		a := w.start(someRules, true)
+		a.fill()
+		b := w.start("", true)
+		for _, tt := range []struct {
+			job   string
+			stall bool
+			want  string
+		}{{"debug", false, ""}, {"other", true, ""}, {"debug", true, "were closed while they were stored"}} {
+			stalled := false
+			w.store.onApply = func(table bucketstore.Table, _ []bucketstore.Mutation) error {
+				if table == bucketstore.Metric && tt.stall && !stalled {
+					stalled = true
+					if tt.job == "debug" {
+						a.advance()
+					} else {
+						w.clock.ms.Add(5 * 60_000)
+					}
+					return b.rules.Poll(t.Context()) // as it does each minute
+				}
+				return nil
+			}
+			var rejected engine.Rejected
+			stored, err := b.engine.Append(t.Context(), []engine.Series{one(jobSeries(tt.job), firstDay+rollup.Day+8)}, &rejected)
+			if rejected.Err() != nil || (err != nil) != (tt.want != "") || err != nil && !strings.Contains(err.Error(), tt.want) || (stored.Total() == 1) != (err == nil) {
+				t.Errorf("%+v: stored %+v, %v, %v", tt, stored, err, rejected.Err())
+			}
+			if stalled != tt.stall {
+				t.Errorf("%+v: stalled %t", tt, stalled)
+			}
+		}
+	})
+}
