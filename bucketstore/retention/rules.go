@@ -35,9 +35,9 @@ type RulesConfig struct {
 	Schema series.Schema
 	// Now is the clock.
 	Now func() time.Time
-	// Rules are those of the file, and a last one, see WithRest. Nil are none: then only what earlier rules have cut is
+	// FileRules are those of the file, and a last one, see WithRest. Nil are none: then only what earlier rules have cut is
 	// known.
-	Rules []Rule
+	FileRules []Rule
 	// Longest is how long the store keeps each resolution.
 	Longest bucketstore.Retention
 	// Rollups says that rollups are made: samples go when these are final.
@@ -145,14 +145,14 @@ func (r *Rules) read(ctx context.Context) (*known, error) {
 		if err != nil {
 			return nil, err
 		}
-		l.isOurs = stored.ID == ours.ID && r.cfg.Rules != nil
+		l.isOurs = stored.ID == ours.ID && r.cfg.FileRules != nil
 		if l.isOurs && len(l.Rules) != len(ours.Rules) {
 			return nil, fmt.Errorf("%w: retention rules %s of META are %d, want the %d of --retention.rules", series.ErrCorrupt, l.ID, len(l.Rules), len(ours.Rules))
 		}
 		isThere = isThere || l.isOurs
 		next.lists = append(next.lists, l)
 	}
-	if !isThere && r.cfg.Rules != nil {
+	if !isThere && r.cfg.FileRules != nil {
 		l, err := r.learn(ours)
 		if err != nil {
 			return nil, err
@@ -165,9 +165,9 @@ func (r *Rules) read(ctx context.Context) (*known, error) {
 
 // ourList returns the list of RulesConfig, without cuts.
 func (r *Rules) ourList() meta.RuleList {
-	rules := make([][]meta.Matcher, len(r.cfg.Rules))
-	for i := range r.cfg.Rules {
-		for _, m := range r.cfg.Rules[i].Matchers {
+	rules := make([][]meta.Matcher, len(r.cfg.FileRules))
+	for i := range r.cfg.FileRules {
+		for _, m := range r.cfg.FileRules[i].Matchers {
 			rules[i] = append(rules[i], meta.Matcher{Name: m.Name, Type: m.Type.String(), Value: m.Value})
 		}
 	}
@@ -264,13 +264,13 @@ func (r *Rules) view(k *known, now time.Time) *RuleView {
 	if len(k.lists) == 0 {
 		return nil
 	}
-	v := &RuleView{schema: r.cfg.Schema, rules: r.cfg.Rules, lists: k.lists, cuts: make([][]meta.RuleCuts, len(k.lists))}
+	v := &RuleView{schema: r.cfg.Schema, rules: r.cfg.FileRules, lists: k.lists, cuts: make([][]meta.RuleCuts, len(k.lists))}
 	for i, l := range k.lists {
 		v.cuts[i] = slices.Clone(l.Rules)
 		for n := range v.cuts[i] {
 			c := &v.cuts[i][n]
 			if l.isOurs {
-				r.cutByClock(&c.Cuts, &r.cfg.Rules[n], now)
+				r.cutByClock(&c.Cuts, &r.cfg.FileRules[n], now)
 			}
 			v.latest = max(v.latest, slices.Max(c.Cuts[:]))
 			v.latestRefused = max(v.latestRefused, refusedBefore(c))

@@ -104,7 +104,7 @@ func TestRulesCorrupt(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg := retention.RulesConfig{Meta: about, Now: f.now, Rules: retention.WithRest(list, bucketstore.Retention{})}
+	cfg := retention.RulesConfig{Meta: about, Now: f.now, FileRules: retention.WithRest(list, bucketstore.Retention{})}
 	rules, err := retention.OpenRules(t.Context(), cfg)
 	if err != nil {
 		t.Fatal(err)

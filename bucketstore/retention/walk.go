@@ -215,7 +215,7 @@ func (w *Walker) dropOver(ctx context.Context) error {
 // targets returns up to which times our rules may cut now: whole days of UTC. Closed is that of samples that wait for rollups.
 func (w *Walker) targets() (targets []meta.RuleCuts, err error) {
 	cfg := &w.rules.cfg
-	if len(cfg.Rules) == 0 {
+	if len(cfg.FileRules) == 0 {
 		return nil, nil
 	}
 	if w.cfg.InDoubt != nil && w.cfg.InDoubt() != nil {
@@ -228,10 +228,10 @@ func (w *Walker) targets() (targets []meta.RuleCuts, err error) {
 		}
 	}
 	now := cfg.Now()
-	for i := range cfg.Rules {
+	for i := range cfg.FileRules {
 		var t meta.RuleCuts
 		for of := range bucketstore.NumResolutions {
-			if age, ok := cfg.Rules[i].Walked(of, cfg.Longest); ok {
+			if age, ok := cfg.FileRules[i].Walked(of, cfg.Longest); ok {
 				t.Cuts[of] = midnight(min(cutAt(now, age), newest))
 			}
 		}

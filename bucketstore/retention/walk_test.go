@@ -39,7 +39,7 @@ func TestWalkerRun(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rules, err := retention.OpenRules(t.Context(), retention.RulesConfig{Meta: about, Now: f.now, Rules: retention.WithRest(list, bucketstore.Retention{})})
+	rules, err := retention.OpenRules(t.Context(), retention.RulesConfig{Meta: about, Now: f.now, FileRules: retention.WithRest(list, bucketstore.Retention{})})
 	if err != nil {
 		t.Fatal(err)
 	}

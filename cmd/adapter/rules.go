@@ -40,7 +40,7 @@ func (o *options) rulesConfig(about *meta.Store, schema series.Schema, logger lo
 		Meta: about, Schema: schema, Now: time.Now, Longest: o.retention.keep(), Rollups: len(o.resolutions()) > 0, Shared: o.backend == backendBigtable, Logger: logger,
 	}
 	if o.retention.rules != nil {
-		cfg.Rules = retention.WithRest(o.retention.rules, o.retention.flags())
+		cfg.FileRules = retention.WithRest(o.retention.rules, o.retention.flags())
 	}
 	return cfg
 }

@@ -409,7 +409,7 @@ func newEngine(a *adapter, store bucketstore.Store, appender bucketstore.Appende
 	cfg.LastTime = a.lastTime
 	cfg.Cut = a.retention.RawCut
 	cfg.IndexCut = a.retention.OldestCut
-	cfg.Rules = func(ctx context.Context, now time.Time, from func() int64) (engine.Rules, error) {
+	cfg.Rules = func(ctx context.Context, now time.Time, from func() int64) (engine.RuleView, error) {
 		return a.rules.At(ctx, now, from)
 	}
 	cfg.Sources = a.sources

@@ -221,7 +221,7 @@ type timeBound struct {
 	cut, t int64
 	future time.Duration
 	// rules cut more of some series, if set. rule is the one that has set cut.
-	rules Rules
+	rules RuleView
 	rule  string
 }
 

@@ -116,7 +116,7 @@ func (w *ruled) start(text string, rollups bool) *ruledProcess {
 		if err != nil {
 			w.Fatal(err)
 		}
-		cfg.Rules, cfg.Longest = retention.WithRest(rules, flags), retention.Longest(flags, rules)
+		cfg.FileRules, cfg.Longest = retention.WithRest(rules, flags), retention.Longest(flags, rules)
 	}
 	var err error
 	if p.rules, err = retention.OpenRules(w.Context(), cfg); err != nil {
@@ -137,7 +137,7 @@ func (w *ruled) start(text string, rollups bool) *ruledProcess {
 	ecfg := engine.Config{
 		Store: counted, Appender: w.days.Appender(bucketstore.NewDirect(counted, w.schema, w.clock.now, nil)), Schema: w.schema, Now: w.clock.now,
 		MaxFuture: engine.Unbounded, Registerer: p.reg, Cut: none, IndexCut: none, CurrentInterval: time.Hour,
-		Rules: func(ctx context.Context, now time.Time, from func() int64) (engine.Rules, error) {
+		Rules: func(ctx context.Context, now time.Time, from func() int64) (engine.RuleView, error) {
 			return p.rules.At(ctx, now, from)
 		},
 	}
@@ -780,7 +780,7 @@ func TestRulePaths(t *testing.T) {
 			clock := newClock(someTime + 1000)
 			cuts := jobCuts{}
 			all := openOn(t, backend.open(t, clock), clock, func(cfg *engine.Config) {
-				cfg.Rules = func(context.Context, time.Time, func() int64) (engine.Rules, error) { return cuts, nil }
+				cfg.Rules = func(context.Context, time.Time, func() int64) (engine.RuleView, error) { return cuts, nil }
 			})
 			all.append(t, cutBatch(math.MinInt64)...)
 			cuts["a"], cuts["at"], cuts["ended"], cuts["just_ended"] = someTime, someTime-5, someTime-1, someTime
@@ -810,7 +810,7 @@ func TestRulePaths(t *testing.T) {
 func TestRuleLimit(t *testing.T) {
 	cuts := jobCuts{"a": 1, "b": 2}
 	f := openFixture(t, func(cfg *engine.Config) {
-		cfg.Rules = func(context.Context, time.Time, func() int64) (engine.Rules, error) { return cuts, nil }
+		cfg.Rules = func(context.Context, time.Time, func() int64) (engine.RuleView, error) { return cuts, nil }
 		cfg.Limits.MaxSamples = 150
 	})
 	for _, job := range []string{"a", "b"} {
