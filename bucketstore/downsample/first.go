@@ -13,14 +13,12 @@ import (
 func (d *Days) firstDay(ctx context.Context, tenants []series.Schema, horizon int64) (int64, error) {
 	first := int64(series.MaxTime) + rollup.Day
 	for _, schema := range tenants {
-		names := series.RowRange{Start: schema.NameRange(0).Start, Limit: schema.NameRange(series.PeriodOf(series.MaxTime)).Start}
-		err := d.scanIndex(ctx, []series.RowRange{names}, 1, func(row bucketstore.Row) error {
-			period, err := schema.ParseNameKey(row.Key)
-			first = min(first, period)
-			return err
-		})
+		period, ok, err := bucketstore.NextPeriod(ctx, d.cfg.Store, schema, 0)
 		if err != nil {
 			return 0, err
+		}
+		if ok {
+			first = min(first, period)
 		}
 	}
 	day := max(0, rollup.DayOf(first))

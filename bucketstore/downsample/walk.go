@@ -16,9 +16,6 @@ import (
 )
 
 const (
-	// namesAtOnce is how many metric names are read at once, rowsAtOnce how many rows.
-	namesAtOnce = 100
-	rowsAtOnce  = 200
 	// readTimeout bounds the read of a batch of rows, writeTimeout its write: what a writer may take is longer.
 	readTimeout  = 2 * time.Minute
 	writeTimeout = time.Minute
@@ -39,77 +36,12 @@ func (m *Maker) walkDay(ctx context.Context, day int64) error {
 	return nil
 }
 
-// eachSeries calls fn with the keys of the series of an index period, some at a time, from the rows of INDEX. They are valid during the
-// call.
+// eachSeries calls fn with the keys of the series of an index period, some at a time.
 func (m *Maker) eachSeries(ctx context.Context, schema series.Schema, period int64, fn func(keys [][]byte) error) error {
-	names := schema.ValueRange(labels.MetricName, "", period)
-	page := []string{""} // INDEX has no row of the empty name
-	for {
-		n := 0
-		err := m.days.scanIndex(ctx, []series.RowRange{names}, namesAtOnce, func(row bucketstore.Row) error {
-			page = append(page, string(row.Cells[0].Value))
-			names.Start = append(bytes.Clone(row.Key), 0)
-			n++
-			return nil
-		})
-		if err == nil {
-			err = m.eachPosting(ctx, schema, period, page, fn)
-		}
-		if err != nil || n < namesAtOnce {
-			return err
-		}
-		page = page[:0]
-	}
-}
-
-// eachPosting is eachSeries of series with these metric names.
-func (m *Maker) eachPosting(ctx context.Context, schema series.Schema, period int64, names []string, fn func(keys [][]byte) error) error {
-	ranges := make([]series.RowRange, len(names))
-	for i, name := range names {
-		ranges[i] = series.PrefixRange(schema.AppendPostingPrefix(nil, labels.MetricName, name, period))
-	}
-	slices.SortFunc(ranges, func(a, b series.RowRange) int { return bytes.Compare(a.Start, b.Start) })
-	for {
-		var keys [][]byte
-		var last []byte
-		err := m.days.scanIndex(ctx, ranges, rowsAtOnce, func(row bucketstore.Row) error {
-			last = append(last[:0], row.Key...)
-			of, key, err := schema.ParsePosting(row.Key)
-			if err == nil && of == period {
-				keys = append(keys, bytes.Clone(key))
-			}
-			return err
-		})
-		if err == nil && len(keys) > 0 {
-			err = fn(keys)
-		}
-		if err != nil || last == nil {
-			return err
-		}
-		last = append(last, 0)
-		for len(ranges) > 0 && bytes.Compare(ranges[0].Limit, last) <= 0 {
-			ranges = ranges[1:]
-		}
-		if len(ranges) == 0 {
-			return nil
-		}
-		if bytes.Compare(ranges[0].Start, last) < 0 {
-			ranges[0].Start = last
-		}
-	}
-}
-
-// scanIndex reads up to limit rows of INDEX.
-func (d *Days) scanIndex(ctx context.Context, ranges []series.RowRange, limit int, fn func(bucketstore.Row) error) error {
-	ctx, cancel := context.WithTimeout(ctx, readTimeout)
-	defer cancel()
-	err := d.cfg.Store.Scan(ctx, bucketstore.ScanRequest{
-		Table: bucketstore.Index, Rows: ranges, Families: []bucketstore.FamilyRange{{Family: series.FamilyIndex}}, Limit: limit,
-	}, fn)
-	if err != nil {
-		return fmt.Errorf("read the index: %w", err)
-	}
-	return nil
+	store := m.days.cfg.Store
+	return bucketstore.EachNamePage(ctx, store, schema, period, nil, func(names []string, _ []byte) error {
+		return bucketstore.EachPosting(ctx, store, schema, period, labels.MetricName, names, nil, func(keys [][]byte, _ []byte) error { return fn(keys) })
+	})
 }
 
 // makeRows makes the rollups of a day of the rows of series, in the bases that the day and the index period have in

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"maps"
 
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/series"
@@ -23,37 +24,67 @@ type RuleList struct {
 	cell Cell
 }
 
-// RuleCuts are what a rule has cut so far. No time in it ever goes back.
+// RuleCuts are what a rule has cut so far. No time in it ever goes back. As JSON the times have the names of their resolutions; those of
+// later versions stay as they were read.
 type RuleCuts struct {
 	// Matchers are those of the selector. Without any the rule matches every series.
-	Matchers []Matcher `json:"matchers"`
+	Matchers []Matcher
 	// Closed is the time up to which, inclusive, no sample is taken any more, in milliseconds.
-	Closed int64 `json:"closed,omitempty"`
+	Closed int64
 	// Cuts are the times before which cells may have been deleted, and the others must not be shown.
-	Cuts Horizons `json:"cuts"`
+	Cuts Horizons
 	// Gone are those before which all cells are deleted.
-	Gone Horizons `json:"gone"`
+	Gone Horizons
+
+	// laterCuts and laterGone are those of resolutions that this version does not know.
+	laterCuts, laterGone map[string]int64
 }
 
-// MarshalJSON implements json.Marshaler: an object with the names of the resolutions, without zeros.
-func (h Horizons) MarshalJSON() ([]byte, error) {
+// storedCuts is the JSON of RuleCuts.
+type storedCuts struct {
+	Matchers []Matcher        `json:"matchers"`
+	Closed   int64            `json:"closed,omitempty"`
+	Cuts     map[string]int64 `json:"cuts"`
+	Gone     map[string]int64 `json:"gone"`
+}
+
+// MarshalJSON implements json.Marshaler.
+func (c RuleCuts) MarshalJSON() ([]byte, error) {
+	return json.Marshal(storedCuts{c.Matchers, c.Closed, c.Cuts.byName(c.laterCuts), c.Gone.byName(c.laterGone)})
+}
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (c *RuleCuts) UnmarshalJSON(text []byte) error {
+	var stored storedCuts
+	err := json.Unmarshal(text, &stored)
+	*c = RuleCuts{Matchers: stored.Matchers, Closed: stored.Closed}
+	c.laterCuts, c.laterGone = c.Cuts.take(stored.Cuts), c.Gone.take(stored.Gone)
+	return err
+}
+
+// byName returns the times that are not 0 by the names of their resolutions, and later.
+func (h Horizons) byName(later map[string]int64) map[string]int64 {
 	byName := make(map[string]int64)
+	maps.Copy(byName, later)
 	for r, t := range h {
 		if t != 0 {
 			byName[bucketstore.Resolution(r).String()] = t
 		}
 	}
-	return json.Marshal(byName)
+	return byName
 }
 
-// UnmarshalJSON implements json.Unmarshaler.
-func (h *Horizons) UnmarshalJSON(text []byte) error {
-	var byName map[string]int64
-	err := json.Unmarshal(text, &byName)
+// take sets h to the times in byName, and returns those of other names, nil if there are none.
+func (h *Horizons) take(byName map[string]int64) (later map[string]int64) {
 	for r := range h {
-		h[r] = byName[bucketstore.Resolution(r).String()]
+		name := bucketstore.Resolution(r).String()
+		h[r] = byName[name]
+		delete(byName, name)
 	}
-	return err
+	if len(byName) > 0 {
+		later = byName
+	}
+	return later
 }
 
 // NewRuleList returns a list that has cut nothing, of rules with these matchers.

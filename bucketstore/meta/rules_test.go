@@ -69,3 +69,26 @@ func TestBadRuleList(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestRuleListLater: times of resolutions of later versions stay when a list is changed.
+func TestRuleListLater(t *testing.T) {
+	rows := openPebble(t)
+	s := open(t, rows, newSchema(t))
+	const text = `{"rules":[{"matchers":[],"closed":9,"cuts":{"1d":5,"raw":8},"gone":{"1d":4,"raw":6}}]}`
+	if err := meta.Overwrite(t.Context(), rows, string(series.AppendMetaRulesKey(nil, "x")), []byte(text), someTime); err != nil {
+		t.Fatal(err)
+	}
+	lists, err := s.RuleLists(t.Context())
+	if err != nil || len(lists) != 1 || lists[0].Rules[0].Cuts != (meta.Horizons{8}) {
+		t.Fatal(lists, err)
+	}
+	lists[0].Rules = slices.Clone(lists[0].Rules)
+	lists[0].Rules[0].Gone[1] = 7
+	if ok, err := s.PutRuleList(t.Context(), &lists[0]); err != nil || !ok {
+		t.Fatal(ok, err)
+	}
+	want := strings.Replace(text, `"raw":6`, `"5m":7,"raw":6`, 1)
+	if got := strings.Join(metaRows(t, rows), "\n"); !strings.Contains(got, want) {
+		t.Errorf("META is\n%s\nwant %s", got, want)
+	}
+}

@@ -6,12 +6,12 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/go-kit/log"
 	"github.com/prometheus/prometheus/model/labels"
+	"golang.org/x/sync/semaphore"
 
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/bucketstore/meta"
@@ -24,6 +24,8 @@ const (
 	// settle is how long a Walker waits after it has seen that a cut was raised: then every request relies on it
 	// that runs, for it began with an older one before that, or read META since.
 	settle = 20 * time.Minute
+	// shareFailure is how long requests share the error of a read of META, rather than read it again.
+	shareFailure = 10 * time.Second
 )
 
 // RulesConfig says what Rules know. Meta and Now are required.
@@ -33,9 +35,9 @@ type RulesConfig struct {
 	Schema series.Schema
 	// Now is the clock.
 	Now func() time.Time
-	// Rules are those of the file, and a last one, see WithRest. Nil are none: then only what earlier rules have cut is
+	// FileRules are those of the file, and a last one, see WithRest. Nil are none: then only what earlier rules have cut is
 	// known.
-	Rules []Rule
+	FileRules []Rule
 	// Longest is how long the store keeps each resolution.
 	Longest bucketstore.Retention
 	// Rollups says that rollups are made: samples go when these are final.
@@ -50,8 +52,11 @@ type RulesConfig struct {
 type Rules struct {
 	cfg   RulesConfig
 	known atomic.Pointer[known]
-	// polling guards a change of known.
-	polling sync.Mutex
+	// polling guards a change of the fields below, and of known. A request that waits for it obeys its context.
+	polling *semaphore.Weighted
+	// failure is why META could not be read at failedAt, or nil.
+	failure  error
+	failedAt time.Time
 }
 
 // known is what is known of META at one time. It does not change.
@@ -68,8 +73,8 @@ type ruleList struct {
 	matchers [][]*labels.Matcher
 	// isOurs says that it is that of RulesConfig.
 	isOurs bool
-	// seen is when this process first saw these cuts.
-	seen time.Time
+	// seen is when this process first saw the cuts of each rule.
+	seen []time.Time
 }
 
 // match returns the number of the first rule that matches a series, or -1.
@@ -82,18 +87,53 @@ func OpenRules(ctx context.Context, cfg RulesConfig) (*Rules, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = log.NewNopLogger()
 	}
-	r := &Rules{cfg: cfg}
+	r := &Rules{cfg: cfg, polling: semaphore.NewWeighted(1)}
 	return r, r.Poll(ctx)
 }
 
 // Poll reads META: other processes may have changed it.
 func (r *Rules) Poll(ctx context.Context) error {
-	r.polling.Lock()
-	defer r.polling.Unlock()
+	if err := r.polling.Acquire(ctx, 1); err != nil {
+		return err
+	}
+	defer r.polling.Release(1)
+	return r.poll(ctx)
+}
+
+// refresh is Poll for a request whose view is old. Of those that wait for it one reads META, and they share its error.
+func (r *Rules) refresh(ctx context.Context) error {
+	if err := r.polling.Acquire(ctx, 1); err != nil {
+		return err
+	}
+	defer r.polling.Release(1)
+	switch {
+	case r.age(r.known.Load().at) <= maxStale:
+		return nil
+	case r.failure != nil && r.age(r.failedAt) < shareFailure:
+		return r.failure
+	}
+	return r.poll(ctx)
+}
+
+// poll is Poll under the lock.
+func (r *Rules) poll(ctx context.Context) error {
+	next, err := r.read(ctx)
+	if err == nil {
+		r.known.Store(next)
+	}
+	if r.failure = err; ctx.Err() != nil {
+		r.failure = nil // that is of this request alone
+	}
+	r.failedAt = r.cfg.Now()
+	return err
+}
+
+// read returns what META says now.
+func (r *Rules) read(ctx context.Context) (*known, error) {
 	at := r.cfg.Now()
 	all, err := r.cfg.Meta.RuleLists(ctx)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	next := &known{at: at}
 	isThere, ours := false, r.ourList()
@@ -103,29 +143,31 @@ func (r *Rules) Poll(ctx context.Context) error {
 		}
 		l, err := r.learn(stored)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		l.isOurs = stored.ID == ours.ID && r.cfg.Rules != nil
+		l.isOurs = stored.ID == ours.ID && r.cfg.FileRules != nil
+		if l.isOurs && len(l.Rules) != len(ours.Rules) {
+			return nil, fmt.Errorf("%w: retention rules %s of META are %d, want the %d of --retention.rules", series.ErrCorrupt, l.ID, len(l.Rules), len(ours.Rules))
+		}
 		isThere = isThere || l.isOurs
 		next.lists = append(next.lists, l)
 	}
-	if !isThere && r.cfg.Rules != nil {
+	if !isThere && r.cfg.FileRules != nil {
 		l, err := r.learn(ours)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		l.isOurs = true
 		next.lists = append(next.lists, l)
 	}
-	r.known.Store(next)
-	return nil
+	return next, nil
 }
 
 // ourList returns the list of RulesConfig, without cuts.
 func (r *Rules) ourList() meta.RuleList {
-	rules := make([][]meta.Matcher, len(r.cfg.Rules))
-	for i := range r.cfg.Rules {
-		for _, m := range r.cfg.Rules[i].Matchers {
+	rules := make([][]meta.Matcher, len(r.cfg.FileRules))
+	for i := range r.cfg.FileRules {
+		for _, m := range r.cfg.FileRules[i].Matchers {
 			rules[i] = append(rules[i], meta.Matcher{Name: m.Name, Type: m.Type.String(), Value: m.Value})
 		}
 	}
@@ -134,18 +176,7 @@ func (r *Rules) ourList() meta.RuleList {
 
 // learn returns what is known of a list that was read.
 func (r *Rules) learn(stored meta.RuleList) (*ruleList, error) {
-	l := &ruleList{RuleList: stored, seen: r.cfg.Now()}
-	before := r.known.Load()
-	switch {
-	case before != nil:
-		for _, b := range before.lists {
-			if b.ID == l.ID && slices.EqualFunc(b.Rules, l.Rules, func(x, y meta.RuleCuts) bool { return x.Closed == y.Closed && x.Cuts == y.Cuts }) {
-				l.seen = b.seen
-			}
-		}
-	case !r.cfg.Shared: // no request from before runs
-		l.seen = time.Time{}
-	}
+	l := &ruleList{RuleList: stored, seen: r.firstSeen(stored)}
 	for _, rule := range l.Rules {
 		var ms []*labels.Matcher
 		for _, m := range rule.Matchers {
@@ -158,6 +189,29 @@ func (r *Rules) learn(stored meta.RuleList) (*ruleList, error) {
 		l.matchers = append(l.matchers, ms)
 	}
 	return l, nil
+}
+
+// firstSeen returns when this process first saw the cuts of each rule of a list that was read.
+func (r *Rules) firstSeen(l meta.RuleList) []time.Time {
+	seen := make([]time.Time, len(l.Rules))
+	before := r.known.Load()
+	if before == nil && !r.cfg.Shared {
+		return seen // no request from before runs
+	}
+	for i := range seen {
+		seen[i] = r.cfg.Now()
+	}
+	if before == nil {
+		return seen
+	}
+	for _, b := range before.lists {
+		for i := 0; b.ID == l.ID && i < min(len(b.Rules), len(seen)); i++ {
+			if b.Rules[i].Closed == l.Rules[i].Closed && b.Rules[i].Cuts == l.Rules[i].Cuts {
+				seen[i] = b.seen[i]
+			}
+		}
+	}
+	return seen
 }
 
 func newMatcher(m meta.Matcher) (*labels.Matcher, error) {
@@ -183,8 +237,8 @@ type RuleView struct {
 // after that, it reads META, and fails if that does.
 func (r *Rules) At(ctx context.Context, now time.Time, from func() int64) (*RuleView, error) {
 	k := r.known.Load()
-	if r.cfg.Shared && r.age(k) > maxStale && from() < cutAt(now, MinRaw) {
-		if err := r.Poll(ctx); err != nil {
+	if r.cfg.Shared && r.age(k.at) > maxStale && from() < cutAt(now, MinRaw) {
+		if err := r.refresh(ctx); err != nil {
 			return nil, fmt.Errorf("which samples rules have cut is not known: %w", err)
 		}
 		k = r.known.Load()
@@ -192,10 +246,10 @@ func (r *Rules) At(ctx context.Context, now time.Time, from func() int64) (*Rule
 	return r.view(k, now), nil
 }
 
-// age returns how long ago META was read, by the clock that has gone further: the monotonic one stands still while the machine is suspended.
-func (r *Rules) age(k *known) time.Duration {
+// age returns how long ago a time was, by the clock that has gone further: the monotonic one stands still while the machine is suspended.
+func (r *Rules) age(at time.Time) time.Duration {
 	now := r.cfg.Now()
-	return max(now.Sub(k.at), now.Round(0).Sub(k.at.Round(0)))
+	return max(now.Sub(at), now.Round(0).Sub(at.Round(0)))
 }
 
 // Sure is At for those who look at any time.
@@ -210,13 +264,13 @@ func (r *Rules) view(k *known, now time.Time) *RuleView {
 	if len(k.lists) == 0 {
 		return nil
 	}
-	v := &RuleView{schema: r.cfg.Schema, rules: r.cfg.Rules, lists: k.lists, cuts: make([][]meta.RuleCuts, len(k.lists))}
+	v := &RuleView{schema: r.cfg.Schema, rules: r.cfg.FileRules, lists: k.lists, cuts: make([][]meta.RuleCuts, len(k.lists))}
 	for i, l := range k.lists {
 		v.cuts[i] = slices.Clone(l.Rules)
 		for n := range v.cuts[i] {
 			c := &v.cuts[i][n]
 			if l.isOurs {
-				r.cutByClock(&c.Cuts, &r.cfg.Rules[n], now)
+				r.cutByClock(&c.Cuts, &r.cfg.FileRules[n], now)
 			}
 			v.latest = max(v.latest, slices.Max(c.Cuts[:]))
 			v.latestRefused = max(v.latestRefused, refusedBefore(c))

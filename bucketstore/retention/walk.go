@@ -2,13 +2,14 @@ package retention
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -29,8 +30,6 @@ const (
 	walkInterval = time.Minute
 	// defaultRowsPerSecond is that of package deletion.
 	defaultRowsPerSecond = 2000
-	// seriesAtOnce is how many series are walked between two notes of the progress.
-	seriesAtOnce = 100
 	// batchOps is after how many operations they are sent. A row has no more in one mutation.
 	batchOps = 10_000
 	// readTimeout and writeTimeout bound one request.
@@ -38,14 +37,11 @@ const (
 	writeTimeout = time.Minute
 )
 
-// WalkerConfig says what a Walker works on. Rules, Store, Find and Horizon are required.
+// WalkerConfig says what a Walker works on. Rules, Store and Horizon are required.
 type WalkerConfig struct {
 	Rules *Rules
 	// Store holds the rows. It counts no writes: rollups stay as they are.
 	Store bucketstore.Store
-	// Find calls fn with the key of each series that matches and may have samples in [start, limit), in milliseconds, and with the bases
-	// of its rows there. fn keeps what it is given.
-	Find func(ctx context.Context, matchers []*labels.Matcher, start, limit int64, fn func(key []byte, bases []int64)) error
 	// Horizon is that of a Retention.
 	Horizon func(of bucketstore.Resolution) int64
 	// Newest, if set, returns the time from which on nothing may be deleted, in milliseconds.
@@ -80,6 +76,8 @@ type Walker struct {
 	rules *Rules
 	lease *meta.Lease
 	state walkState
+	// over is since when the store has been seen to have overtaken lists of earlier rules, by their ID.
+	over map[string]time.Time
 	// sleep is replaced by tests.
 	sleep func(ctx context.Context, d time.Duration) error
 
@@ -89,9 +87,20 @@ type Walker struct {
 // A walkState is the row META/rules, as JSON.
 type walkState struct {
 	meta.Holding
-	// Work names what is done, After is the key of the last series of which it is.
-	Work  string `json:"work,omitempty"`
-	After []byte `json:"after,omitempty"`
+	// Works are the walks that have begun, by their names, which begin with the ID of their list.
+	Works map[string]*position `json:"works,omitempty"`
+}
+
+// A position is how far a walk over INDEX has come.
+type position struct {
+	// End is the time up to which it works, in milliseconds.
+	End int64 `json:"end"`
+	// Period is the index period.
+	Period int64 `json:"period,omitempty"`
+	// Names is where the page of metric names begins that is walked, Posting the last posting of these names of which the work is
+	// done. They are nil at the start.
+	Names   []byte `json:"names,omitempty"`
+	Posting []byte `json:"posting,omitempty"`
 }
 
 // NewWalker returns a Walker, which does nothing before Run or Advance.
@@ -100,7 +109,7 @@ func NewWalker(cfg WalkerConfig) *Walker {
 		cfg.RowsPerSecond = defaultRowsPerSecond
 	}
 	f := promauto.With(cfg.Registerer)
-	w := &Walker{cfg: cfg, rules: cfg.Rules, sleep: bucketstore.Sleep,
+	w := &Walker{cfg: cfg, rules: cfg.Rules, over: make(map[string]time.Time), sleep: bucketstore.Sleep,
 		rows: f.NewCounter(prometheus.CounterOpts{
 			Name: "adapter_retention_rule_rows_total",
 			Help: "Rows of METRIC from which cells were removed that --retention.rules cut.",
@@ -174,7 +183,7 @@ func (w *Walker) Advance(ctx context.Context) error {
 	return err
 }
 
-// dropOver removes lists of earlier rules that the store has overtaken.
+// dropOver removes lists of earlier rules that the store has overtaken, once every other process knows the horizons.
 func (w *Walker) dropOver(ctx context.Context) error {
 	for _, l := range w.rules.known.Load().lists {
 		isOver := !l.isOurs
@@ -184,10 +193,20 @@ func (w *Walker) dropOver(ctx context.Context) error {
 				isOver = isOver && cut <= w.cfg.Horizon(bucketstore.Resolution(of))
 			}
 		}
-		if isOver {
+		if !isOver {
+			delete(w.over, l.ID)
+			continue
+		}
+		now := w.rules.cfg.Now()
+		since, ok := w.over[l.ID]
+		if !ok {
+			since, w.over[l.ID] = now, now
+		}
+		if now.Sub(since) >= settle {
 			if err := w.rules.cfg.Meta.RemoveRuleList(ctx, &l.RuleList); err != nil {
 				return err
 			}
+			delete(w.over, l.ID)
 		}
 	}
 	return nil
@@ -196,6 +215,9 @@ func (w *Walker) dropOver(ctx context.Context) error {
 // targets returns up to which times our rules may cut now: whole days of UTC. Closed is that of samples that wait for rollups.
 func (w *Walker) targets() (targets []meta.RuleCuts, err error) {
 	cfg := &w.rules.cfg
+	if len(cfg.FileRules) == 0 {
+		return nil, nil
+	}
 	if w.cfg.InDoubt != nil && w.cfg.InDoubt() != nil {
 		return nil, nil
 	}
@@ -206,10 +228,10 @@ func (w *Walker) targets() (targets []meta.RuleCuts, err error) {
 		}
 	}
 	now := cfg.Now()
-	for i := range cfg.Rules {
+	for i := range cfg.FileRules {
 		var t meta.RuleCuts
 		for of := range bucketstore.NumResolutions {
-			if age, ok := cfg.Rules[i].Walked(of, cfg.Longest); ok {
+			if age, ok := cfg.FileRules[i].Walked(of, cfg.Longest); ok {
 				t.Cuts[of] = midnight(min(cutAt(now, age), newest))
 			}
 		}
@@ -224,16 +246,26 @@ func (w *Walker) targets() (targets []meta.RuleCuts, err error) {
 	return targets, nil
 }
 
-// raised returns what a rule has cut with all that target asks for. A resolution is not cut further than the finer one.
+// raised returns what a rule has cut with all that target asks for. A resolution is not cut further than the finer one. All cuts are
+// ends of days: the horizon may move each time it is asked, and a cut that moved as often would never settle.
 func (w *Walker) raised(rule, target meta.RuleCuts) meta.RuleCuts {
 	for of := range rule.Cuts {
 		to := target.Cuts[of]
 		if of > 0 {
-			to = min(to, max(rule.Cuts[of-1], w.cfg.Horizon(bucketstore.Resolution(of-1))))
+			to = min(to, midnight(max(rule.Cuts[of-1], w.cfg.Horizon(bucketstore.Resolution(of-1)))))
 		}
 		rule.Cuts[of] = max(rule.Cuts[of], to)
 	}
 	return rule
+}
+
+// closed returns up to when a rule is closed with what target asks for. It closes no more before the last rollups of what it has closed are
+// made: that may take days, and a walk to another end would begin anew.
+func (w *Walker) closed(rule, target meta.RuleCuts) int64 {
+	if rule.Closed > rule.Cuts[bucketstore.Raw] {
+		return rule.Closed
+	}
+	return max(rule.Closed, target.Closed)
 }
 
 // hasWork says whether anything can be done.
@@ -241,11 +273,11 @@ func (w *Walker) hasWork(targets []meta.RuleCuts) bool {
 	for _, l := range w.rules.known.Load().lists {
 		for i, rule := range l.Rules {
 			if l.isOurs && targets != nil {
-				if targets[i].Closed > rule.Closed || w.raised(rule, targets[i]).Cuts != rule.Cuts || w.cfg.Make != nil && w.isClosing(l, i) {
+				if w.closed(rule, targets[i]) > rule.Closed || w.raised(rule, targets[i]).Cuts != rule.Cuts || w.cfg.Make != nil && w.isClosing(l, i) {
 					return true
 				}
 			}
-			if w.isSettled(l) && rule.Gone != rule.Cuts {
+			if w.isSettled(l, i) && rule.Gone != rule.Cuts {
 				return true
 			}
 		}
@@ -253,73 +285,104 @@ func (w *Walker) hasWork(targets []meta.RuleCuts) bool {
 	return false
 }
 
-// isSettled says whether every request relies on the cuts of a list.
-func (w *Walker) isSettled(l *ruleList) bool { return w.rules.cfg.Now().Sub(l.seen) >= settle }
+// isSettled says whether every request relies on the cuts of a rule.
+func (w *Walker) isSettled(l *ruleList, i int) bool {
+	return w.rules.cfg.Now().Sub(l.seen[i]) >= settle
+}
 
 // isClosing says whether the rollups of a rule may be made for the last time.
 func (w *Walker) isClosing(l *ruleList, i int) bool {
-	return w.isSettled(l) && l.Rules[i].Closed > l.Rules[i].Cuts[bucketstore.Raw]
+	return w.isSettled(l, i) && l.Rules[i].Closed > l.Rules[i].Cuts[bucketstore.Raw]
 }
 
-// work does what may be done now, under the lease.
+// work does what may be done now, under the lease. What fails for one rule stops no other.
 func (w *Walker) work(ctx context.Context, targets []meta.RuleCuts) error {
-	for _, l := range w.rules.known.Load().lists {
+	lists := w.rules.known.Load().lists
+	maps.DeleteFunc(w.state.Works, func(name string, _ *position) bool {
+		return !slices.ContainsFunc(lists, func(l *ruleList) bool { return strings.HasPrefix(name, l.ID) })
+	})
+	var errs []error
+	for _, l := range lists {
 		if l.isOurs && targets != nil {
-			if err := w.cut(ctx, l, targets); err != nil {
+			err := w.cut(ctx, l, targets)
+			if isOver(ctx, err) {
 				return err
 			}
+			errs = append(errs, err)
 		}
 	}
 	for _, l := range w.rules.known.Load().lists {
-		if !w.isSettled(l) {
-			continue
-		}
 		next := l.RuleList
 		next.Rules = slices.Clone(l.Rules)
 		for i := range next.Rules {
+			if !w.isSettled(l, i) {
+				continue
+			}
 			for of := range bucketstore.NumResolutions {
 				from, to := next.Rules[i].Gone[of], next.Rules[i].Cuts[of]
 				if from >= to {
 					continue
 				}
-				if err := w.delete(ctx, l, i, of, from, to); err != nil {
-					return fmt.Errorf("remove %s of a retention rule: %w", of, err)
+				err := w.delete(ctx, l, i, of, from, to)
+				if err == nil {
+					next.Rules[i].Gone[of] = to
+					err = w.rules.put(ctx, &next)
+				} else {
+					err = fmt.Errorf("remove %s of a retention rule: %w", of, err)
 				}
-				next.Rules[i].Gone[of] = to
-				if err := w.rules.put(ctx, &next); err != nil {
-					return err
+				if isOver(ctx, err) || errors.Is(err, errChanged) {
+					return errors.Join(append(errs, err)...)
 				}
+				errs = append(errs, err)
 			}
 		}
 	}
-	return nil
+	return errors.Join(errs...)
+}
+
+// isOver says whether an error means that this process may not go on.
+func isOver(ctx context.Context, err error) bool {
+	return ctx.Err() != nil || errors.Is(err, meta.ErrLost)
 }
 
 // cut raises what our rules have closed and cut.
 func (w *Walker) cut(ctx context.Context, l *ruleList, targets []meta.RuleCuts) error {
 	next := l.RuleList
 	next.Rules = slices.Clone(l.Rules)
+	var errs []error
+	isFlushed := w.cfg.Flush == nil
 	for i := range next.Rules {
 		rule := l.Rules[i]
 		if w.cfg.Make != nil && w.isClosing(l, i) {
+			if !isFlushed {
+				if err := w.cfg.Flush(ctx); err != nil {
+					return fmt.Errorf("store samples of days that are closed: %w", err)
+				}
+				isFlushed = true
+			}
 			if err := w.finish(ctx, l, i, rule.Cuts[bucketstore.Raw], rule.Closed); err != nil {
-				return fmt.Errorf("make the rollups of samples that a retention rule cuts: %w", err)
+				err = fmt.Errorf("make the rollups of samples that a retention rule cuts: %w", err)
+				if isOver(ctx, err) {
+					return err
+				}
+				errs = append(errs, err)
+				continue
 			}
 			rule.Cuts[bucketstore.Raw] = rule.Closed
 		}
 		rule = w.raised(rule, targets[i])
-		rule.Closed = max(rule.Closed, targets[i].Closed)
+		rule.Closed = w.closed(rule, targets[i])
 		if rule.Closed == l.Rules[i].Closed && rule.Cuts == l.Rules[i].Cuts {
 			continue
 		}
 		next.Rules[i] = rule
 		if err := w.rules.put(ctx, &next); err != nil {
-			return err
+			return errors.Join(append(errs, err)...)
 		}
 		level.Info(w.rules.cfg.Logger).Log("msg", "a retention rule cuts", "rule", i+1, "closed", timeText(rule.Closed),
 			"raw", timeText(rule.Cuts[bucketstore.Raw]), "5m", timeText(rule.Cuts[bucketstore.FiveMinutes]), "1h", timeText(rule.Cuts[bucketstore.OneHour]))
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 // timeText writes a time for operators, or nothing for 0.
@@ -330,77 +393,129 @@ func timeText(t int64) string {
 	return time.UnixMilli(t).UTC().Format(time.RFC3339)
 }
 
-// A target is a series, and the bases of its rows.
-type target struct {
-	key   []byte
-	bases []int64
-}
-
-// each calls fn with the series for which a rule holds and that may have samples in [start, limit), some at a time, from where the work with this
-// name was left. fn returns how many rows it has read.
-func (w *Walker) each(ctx context.Context, work string, l *ruleList, rule int, start, limit int64, fn func(context.Context, []target) (int, error)) error {
-	if w.state.Work != work {
-		w.state.Work, w.state.After = work, nil
-	}
-	begun := w.rules.cfg.Now()
-	var found []target
-	var b labels.ScratchBuilder
-	var bad error
-	err := w.cfg.Find(ctx, l.matchers[rule], max(0, start), limit, func(key []byte, bases []int64) {
-		ls, err := w.rules.cfg.Schema.ParseSeriesKey(key, &b)
-		if bad = cmp.Or(bad, err); err == nil && l.match(ls) == rule && bytes.Compare(key, w.state.After) > 0 {
-			found = append(found, target{key, bases})
+// each calls fn with the keys of the series for which a rule holds and that may have samples in [start, limit), some of an index period
+// at a time, from where the walk with this name and limit was left. fn returns how many rows it has read.
+func (w *Walker) each(ctx context.Context, work string, l *ruleList, rule int, start, limit int64, fn func(ctx context.Context, period int64, keys [][]byte) (int, error)) error {
+	at := w.state.Works[work]
+	if at == nil || at.End != limit {
+		at = &position{End: limit}
+		if w.state.Works == nil {
+			w.state.Works = make(map[string]*position)
 		}
-	})
-	if err = errors.Join(err, bad); err != nil {
-		return fmt.Errorf("find the series: %w", err)
+		w.state.Works[work] = at
 	}
-	slices.SortFunc(found, func(a, b target) int { return bytes.Compare(a.key, b.key) })
-	for part := range slices.Chunk(found, seriesAtOnce) {
-		partBegun := w.rules.cfg.Now()
-		n, err := fn(ctx, part)
+	begun, found := w.rules.cfg.Now(), 0
+	for next := max(series.PeriodOf(max(0, start)), at.Period); ; {
+		period, ok, err := bucketstore.NextPeriod(ctx, w.cfg.Store, w.rules.cfg.Schema, next)
 		if err != nil {
 			return err
 		}
-		w.state.After = part[len(part)-1].key
-		if err := w.lease.Keep(ctx); err != nil {
+		if !ok || period >= limit {
+			break
+		}
+		if period != at.Period {
+			*at = position{End: limit, Period: period}
+		}
+		err = w.eachPosting(ctx, at, l.matchers[rule], func(keys [][]byte) error {
+			held, err := w.held(l, rule, keys)
+			if err != nil || len(held) == 0 {
+				return err
+			}
+			found += len(held)
+			return w.pace(ctx, func() (int, error) { return fn(ctx, period, held) })
+		})
+		if err != nil {
 			return err
 		}
-		wait := time.Duration(float64(n)/w.cfg.RowsPerSecond*float64(time.Second)) - w.rules.cfg.Now().Sub(partBegun)
-		if err := w.sleep(ctx, wait); err != nil {
-			return err
+		if next = period + series.IndexPeriod; next > series.MaxTime {
+			break
 		}
 	}
-	level.Info(w.rules.cfg.Logger).Log("msg", "walked the series of a retention rule", "work", work, "series", len(found), "took", w.rules.cfg.Now().Sub(begun))
-	w.state.Work, w.state.After = "", nil
+	level.Info(w.rules.cfg.Logger).Log("msg", "walked the series of a retention rule", "work", work, "end", timeText(limit), "series", found, "took", w.rules.cfg.Now().Sub(begun))
+	delete(w.state.Works, work)
 	return nil
+}
+
+// eachPosting calls fn with the keys of the series of a period that may match, some at a time, from a position on.
+func (w *Walker) eachPosting(ctx context.Context, at *position, ms []*labels.Matcher, fn func(keys [][]byte) error) error {
+	store, schema := w.cfg.Store, w.rules.cfg.Schema
+	walk := func(name string, values []string) error {
+		return bucketstore.EachPosting(ctx, store, schema, at.Period, name, values, at.Posting, func(keys [][]byte, last []byte) error {
+			err := fn(keys)
+			if err == nil {
+				at.Posting = last
+				err = w.lease.Keep(ctx)
+			}
+			return err
+		})
+	}
+	for _, m := range ms {
+		if values := valuesOf(m); values != nil {
+			return walk(m.Name, values)
+		}
+	}
+	return bucketstore.EachNamePage(ctx, store, schema, at.Period, at.Names, func(names []string, next []byte) error {
+		names = slices.DeleteFunc(names, func(name string) bool {
+			return slices.ContainsFunc(ms, func(m *labels.Matcher) bool { return m.Name == labels.MetricName && !m.Matches(name) })
+		})
+		err := walk(labels.MetricName, names)
+		if err == nil {
+			at.Names, at.Posting = next, nil
+		}
+		return err
+	})
+}
+
+// valuesOf returns the values of a label that a matcher matches. It is nil if they are not known, or the empty one is among them: INDEX has no
+// postings of a label that a series does not have.
+func valuesOf(m *labels.Matcher) []string {
+	values := m.SetMatches()
+	if m.Type == labels.MatchEqual {
+		values = []string{m.Value}
+	}
+	if m.Type == labels.MatchNotEqual || m.Type == labels.MatchNotRegexp || m.Matches("") {
+		return nil
+	}
+	return values
+}
+
+// held returns the keys of the series for which a rule holds.
+func (w *Walker) held(l *ruleList, rule int, keys [][]byte) (held [][]byte, err error) {
+	var b labels.ScratchBuilder
+	for _, key := range keys {
+		ls, err := w.rules.cfg.Schema.ParseSeriesKey(key, &b)
+		if err != nil {
+			return nil, fmt.Errorf("find the series: %w", err)
+		}
+		if l.match(ls) == rule {
+			held = append(held, key)
+		}
+	}
+	return held, nil
+}
+
+// pace calls fn, which returns how many rows it has read, and waits for as long as so many rows may take.
+func (w *Walker) pace(ctx context.Context, fn func() (int, error)) error {
+	begun := w.rules.cfg.Now()
+	n, err := fn()
+	if err != nil {
+		return err
+	}
+	return w.sleep(ctx, time.Duration(float64(n)/w.cfg.RowsPerSecond*float64(time.Second))-w.rules.cfg.Now().Sub(begun))
 }
 
 // finish makes the rollups of a rule of the days from after on, up to an end, that differ from their samples.
 func (w *Walker) finish(ctx context.Context, l *ruleList, rule int, after, end int64) error {
-	if w.cfg.Flush != nil {
-		if err := w.cfg.Flush(ctx); err != nil {
-			return fmt.Errorf("store samples of days that are closed: %w", err)
-		}
-	}
 	after = max(after, w.cfg.Horizon(bucketstore.Raw)) // what is before is final
-	work := fmt.Sprintf("make the rollups of rule %d of %s up to %d", rule+1, l.ID, end)
-	return w.each(ctx, work, l, rule, after, end+1, func(ctx context.Context, targets []target) (rows int, err error) {
-		first := int64(math.MaxInt64)
-		for _, t := range targets {
-			first = min(first, t.bases[0])
-		}
-		for day := rollup.DayOf(max(after, first) + 1); day < end; day += rollup.Day {
-			var keys [][]byte
-			for _, t := range targets {
-				if slices.ContainsFunc(t.bases, func(base int64) bool { return base <= day+rollup.Day && base+series.Period > day }) {
-					keys = append(keys, t.key)
-				}
-			}
-			if rows += len(keys); len(keys) == 0 {
-				continue
-			}
+	work := fmt.Sprintf("%s: make the rollups of rule %d", l.ID, rule+1)
+	return w.each(ctx, work, l, rule, after, end+1, func(ctx context.Context, period int64, keys [][]byte) (rows int, err error) {
+		last := rollup.DayOf(period + series.IndexPeriod - 1)
+		for day := rollup.DayOf(max(after+1, period)); day <= last && day < end; day += rollup.Day {
 			if err := w.cfg.Make(ctx, day, keys); err != nil {
+				return rows, err
+			}
+			rows += len(keys)
+			if err := w.lease.Keep(ctx); err != nil {
 				return rows, err
 			}
 		}
@@ -411,35 +526,26 @@ func (w *Walker) finish(ctx context.Context, l *ruleList, rule int, after, end i
 // delete deletes the cells of a resolution of a rule that are before to, and not before from. A chunk with samples on both sides of from is
 // deleted with them, one with samples on both sides of to is left for the next time.
 func (w *Walker) delete(ctx context.Context, l *ruleList, rule int, of bucketstore.Resolution, from, to int64) error {
-	work := fmt.Sprintf("remove %s of rule %d of %s before %d", of, rule+1, l.ID, to)
-	start := max(0, from-max(series.Window, rollup.Day))
-	return w.each(ctx, work, l, rule, start, to, func(ctx context.Context, targets []target) (rows int, err error) {
-		byBase := make(map[int64][]series.RowRange)
-		for _, t := range targets {
-			for _, base := range t.bases {
-				byBase[base] = append(byBase[base], series.SingleRow(w.rules.cfg.Schema.AppendRowKey(nil, t.key, base)))
-				rows++
-			}
+	work := fmt.Sprintf("%s: remove %s of rule %d", l.ID, of, rule+1)
+	const margin = max(series.Window, rollup.Day) // of what begins before its samples
+	start := max(0, from-margin)
+	return w.each(ctx, work, l, rule, start, to, func(ctx context.Context, period int64, keys [][]byte) (rows int, err error) {
+		base, _ := series.Split(period)
+		ranges := make([]series.RowRange, len(keys))
+		for i, key := range keys {
+			ranges[i] = series.SingleRow(w.rules.cfg.Schema.AppendRowKey(nil, key, base))
 		}
-		for base, ranges := range byBase {
-			if base >= to || base+series.Period <= start {
-				continue
-			}
-			slices.SortFunc(ranges, func(a, b series.RowRange) int { return bytes.Compare(a.Start, b.Start) })
-			if err := w.deleteRows(ctx, of, base, max(base, start), to, ranges); err != nil {
-				return rows, err
-			}
-		}
-		return rows, nil
+		slices.SortFunc(ranges, func(a, b series.RowRange) int { return bytes.Compare(a.Start, b.Start) })
+		families := familiesOf(of, base, max(base, start, period-margin), min(to, period+series.IndexPeriod))
+		return len(keys), w.deleteRows(ctx, base, to, families, ranges)
 	})
 }
 
 // errFull ends a scan when a batch is full.
 var errFull = errors.New("batch is full")
 
-// deleteRows deletes the cells of a resolution in [start, to) of rows of the bucket at base.
-func (w *Walker) deleteRows(ctx context.Context, of bucketstore.Resolution, base, start, to int64, ranges []series.RowRange) error {
-	families := familiesOf(of, base, start, to)
+// deleteRows deletes the cells in families of rows of the bucket at base of which all is before to.
+func (w *Walker) deleteRows(ctx context.Context, base, to int64, families []bucketstore.FamilyRange, ranges []series.RowRange) error {
 	for more := true; more; {
 		var muts []bucketstore.Mutation
 		ops := 0

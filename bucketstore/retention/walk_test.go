@@ -2,6 +2,7 @@ package retention_test
 
 import (
 	"context"
+	"errors"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -27,11 +28,18 @@ func TestWalkerRun(t *testing.T) {
 	if v := none.Known(); v != nil || v.Latest() != 0 || v.LatestRefused() != 0 || v.KeyCut([]byte("up,")) != 0 || v.KeyClosed([]byte("up,")) != 0 {
 		t.Errorf("a view %v", v)
 	}
+	idle := retention.NewWalker(retention.WalkerConfig{
+		Rules: none, Store: f, Horizon: func(bucketstore.Resolution) int64 { return 0 },
+		Newest: func() (int64, error) { return 0, errors.New("without rules it asks for the newest samples") },
+	})
+	if err := idle.Advance(t.Context()); err != nil {
+		t.Error(err)
+	}
 	list, err := retention.ParseRules("rules.yml", []byte("rules: [{match: up, raw: 5d}]"), bucketstore.Retention{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	rules, err := retention.OpenRules(t.Context(), retention.RulesConfig{Meta: about, Now: f.now, Rules: retention.WithRest(list, bucketstore.Retention{})})
+	rules, err := retention.OpenRules(t.Context(), retention.RulesConfig{Meta: about, Now: f.now, FileRules: retention.WithRest(list, bucketstore.Retention{})})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,7 +54,6 @@ func TestWalkerRun(t *testing.T) {
 	asked := make(chan struct{}, 1)
 	w := retention.NewWalker(retention.WalkerConfig{
 		Rules: rules, Store: f, Registerer: reg, Horizon: func(bucketstore.Resolution) int64 { return 0 },
-		Find: func(context.Context, []*labels.Matcher, int64, int64, func([]byte, []int64)) error { return errStore },
 		Newest: func() (int64, error) {
 			asked <- struct{}{}
 			return 0, errStore

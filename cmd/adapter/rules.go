@@ -17,7 +17,6 @@ import (
 	"github.com/promtable/promtable/bucketstore/buffer"
 	"github.com/promtable/promtable/bucketstore/meta"
 	"github.com/promtable/promtable/bucketstore/retention"
-	"github.com/promtable/promtable/remote/engine"
 	"github.com/promtable/promtable/series"
 )
 
@@ -41,7 +40,7 @@ func (o *options) rulesConfig(about *meta.Store, schema series.Schema, logger lo
 		Meta: about, Schema: schema, Now: time.Now, Longest: o.retention.keep(), Rollups: len(o.resolutions()) > 0, Shared: o.backend == backendBigtable, Logger: logger,
 	}
 	if o.retention.rules != nil {
-		cfg.Rules = retention.WithRest(o.retention.rules, o.retention.flags())
+		cfg.FileRules = retention.WithRest(o.retention.rules, o.retention.flags())
 	}
 	return cfg
 }
@@ -72,9 +71,9 @@ func (a *adapter) latestCut(now time.Time) int64 {
 }
 
 // newWalker returns what removes what rules cut from rows, the store beneath all others.
-func (a *adapter) newWalker(rows bucketstore.Store, appender bucketstore.Appender, e *engine.Engine) *retention.Walker {
+func (a *adapter) newWalker(rows bucketstore.Store, appender bucketstore.Appender) *retention.Walker {
 	cfg := retention.WalkerConfig{
-		Rules: a.rules, Store: rows, Find: e.SeriesIn, Horizon: a.retention.Horizon, Made: a.days.Made, Holder: processName(), Registerer: a.reg,
+		Rules: a.rules, Store: rows, Horizon: a.retention.Horizon, Made: a.days.Made, Holder: processName(), Registerer: a.reg,
 	}
 	if store, ok := rows.(expirer); ok {
 		cfg.Newest = func() (int64, error) {

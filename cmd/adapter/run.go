@@ -191,7 +191,7 @@ func (a *adapter) open(ctx context.Context) (served handlers, err error) {
 	if err := a.openMaker(appender); err != nil {
 		return served, err
 	}
-	if err := a.startBackground(ctx, sealing, appender, e, executor, a.newWalker(rows, appender, e)); err != nil {
+	if err := a.startBackground(ctx, sealing, appender, e, executor, a.newWalker(rows, appender)); err != nil {
 		return served, err
 	}
 	return handlers{protocols: newRemote(a, e, queries, slow), queries: queries, page: page}, nil
@@ -436,7 +436,7 @@ func newEngine(a *adapter, store bucketstore.Store, appender bucketstore.Appende
 	cfg.LastTime = a.lastTime
 	cfg.Cut = a.retention.RawCut
 	cfg.IndexCut = a.retention.OldestCut
-	cfg.Rules = func(ctx context.Context, now time.Time, from func() int64) (engine.Rules, error) {
+	cfg.Rules = func(ctx context.Context, now time.Time, from func() int64) (engine.RuleView, error) {
 		return a.rules.At(ctx, now, from)
 	}
 	cfg.Sources = a.sources

@@ -23,6 +23,10 @@ import (
 // has ended.
 const acceptStep = 10_000
 
+// maxStall is how long samples may take to be stored before rules are asked again. The walk of rules waits for longer
+// between the time when it closes a day and the last rollups of that.
+const maxStall = 5 * time.Minute
+
 // accept puts what is valid in batch into a. An error is that of ctx, or of the clock.
 func (e *Engine) accept(ctx context.Context, a *accepted, batch []Series, rejected *Rejected) error {
 	n := 0
@@ -36,6 +40,7 @@ func (e *Engine) accept(ctx context.Context, a *accepted, batch []Series, reject
 	if err := e.checkClock(batch, n, bound); err != nil {
 		return err
 	}
+	a.bound = bound
 	a.samples, a.handles = slices.Grow(a.samples, n), slices.Grow(a.handles, n)
 	step := acceptStep // at once
 	for i := range batch {
@@ -216,7 +221,7 @@ type timeBound struct {
 	cut, t int64
 	future time.Duration
 	// rules cut more of some series, if set. rule is the one that has set cut.
-	rules Rules
+	rules RuleView
 	rule  string
 }
 
@@ -237,6 +242,39 @@ func (cfg *Config) boundOfRules(ctx context.Context, now time.Time, batch []Seri
 		b.rules = rules
 	}
 	return b, err
+}
+
+// checkStall returns an error if rules have closed the day of something in batch while it was stored, since begun: it may be in no
+// rollup, and is removed.
+func (e *Engine) checkStall(ctx context.Context, begun time.Time, bound timeBound, batch []Series) error {
+	now := e.cfg.Now()
+	// The monotonic clock stands still while the machine is suspended.
+	if max(now.Sub(begun), now.Round(0).Sub(begun.Round(0))) < maxStall {
+		return nil
+	}
+	after, err := e.cfg.boundOfRules(ctx, now, batch)
+	if err != nil || after.rules == nil {
+		return err
+	}
+	for i := range batch {
+		s := &batch[i]
+		if s.oldest() >= after.rules.LatestRefused() {
+			continue
+		}
+		closed, rule := after.rules.Refused(s.DecodedLabels())
+		if from := bound.of(s).cut; s.hasIn(from, closed) {
+			return fmt.Errorf("series %s: samples before %d were closed while they were stored, see --retention.rules, %s", series.Abbreviate(s.DecodedLabels()), closed, rule)
+		}
+	}
+	return nil
+}
+
+// hasIn says whether s has something in [start, limit), in milliseconds.
+func (s *Series) hasIn(start, limit int64) bool {
+	is := func(t int64) bool { return start <= t && t < limit }
+	return slices.ContainsFunc(s.Samples, func(x Sample) bool { return is(x.T) }) ||
+		slices.ContainsFunc(s.Histograms, func(x Histogram) bool { return is(x.T) }) ||
+		slices.ContainsFunc(s.Exemplars, func(x exemplar.Exemplar) bool { return is(x.Ts) })
 }
 
 // of returns the bound of s. Rules are asked if s has something so old: of most requests nothing is.

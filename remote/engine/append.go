@@ -90,7 +90,7 @@ func (e *Engine) AppendMetadata(ctx context.Context, batch []Metadata, rejected 
 
 // appendKept is Append without HA.
 func (e *Engine) appendKept(ctx context.Context, batch []Series, rejected *Rejected) (stored Stored, err error) {
-	a := e.borrow()
+	a, begun := e.borrow(), e.cfg.Now()
 	if err = e.accept(ctx, a, batch, rejected); err != nil {
 		return stored, err
 	}
@@ -98,6 +98,9 @@ func (e *Engine) appendKept(ctx context.Context, batch []Series, rejected *Rejec
 		stored, err = e.store(ctx, a, rejected)
 	}
 	if err == nil {
+		if err = e.checkStall(ctx, begun, a.bound, batch); err != nil {
+			return Stored{}, err
+		}
 		e.giveBack(a)
 	}
 	return stored, err
@@ -155,6 +158,8 @@ type accepted struct {
 	fresh []*CachedSeries
 	// histograms is how many of samples are histograms.
 	histograms int
+	// bound is the times that were accepted.
+	bound timeBound
 	// values holds the encoded values of samples.
 	values []byte
 	// key is scratch space.

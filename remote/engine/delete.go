@@ -31,15 +31,10 @@ func (e *Engine) FlushCurrent(ctx context.Context) error {
 	return nil
 }
 
-// SeriesBefore is SeriesIn from the first sample on.
-func (e *Engine) SeriesBefore(ctx context.Context, matchers []*labels.Matcher, limit int64, fn func(key []byte, bases []int64)) error {
-	return e.SeriesIn(ctx, matchers, 0, limit, fn)
-}
-
-// SeriesIn calls fn with the key of each series that matches and may have samples in [start, limit), in
+// SeriesBefore calls fn with the key of each series that matches and may have samples before limit, in
 // milliseconds, and with the bases of its rows there, ascending. There is no limit on their number.
-func (e *Engine) SeriesIn(ctx context.Context, matchers []*labels.Matcher, start, limit int64, fn func(key []byte, bases []int64)) error {
-	found, err := e.index.Select(ctx, index.Query{Matchers: matchers, Start: start, Limit: min(limit, series.MaxTime+1)})
+func (e *Engine) SeriesBefore(ctx context.Context, matchers []*labels.Matcher, limit int64, fn func(key []byte, bases []int64)) error {
+	found, err := e.index.Select(ctx, index.Query{Matchers: matchers, Limit: min(limit, series.MaxTime+1)})
 	if err != nil {
 		return err
 	}

@@ -75,7 +75,7 @@ type Config struct {
 	IndexCut func(now time.Time) int64
 	// Rules, if set, returns what rules cut of some series beside Cut, when the clock says now. from returns the first time
 	// that is looked at, in milliseconds.
-	Rules func(ctx context.Context, now time.Time, from func() int64) (Rules, error)
+	Rules func(ctx context.Context, now time.Time, from func() int64) (RuleView, error)
 	// Sources, if set, says of which times there are rollups when the clock says now.
 	Sources func(now time.Time) rollup.Sources
 	Limits  Limits
@@ -135,8 +135,8 @@ type Config struct {
 	SeriesCache seriescache.Config
 }
 
-// Rules are what rules cut at one time: a *retention.RuleView.
-type Rules interface {
+// A RuleView is what rules cut at one time: a *retention.RuleView.
+type RuleView interface {
 	SeriesCuts
 	// LatestRefused is the latest time before which any series takes no samples, in milliseconds, or 0.
 	LatestRefused() int64

@@ -60,6 +60,8 @@ type ruledProcess struct {
 	*ruled
 	rules  *retention.Rules
 	walker *retention.Walker
+	// config is that of walker, without a registry.
+	config retention.WalkerConfig
 	maker  *downsample.Maker
 	engine *engine.Engine
 	reg    *prometheus.Registry
@@ -114,7 +116,7 @@ func (w *ruled) start(text string, rollups bool) *ruledProcess {
 		if err != nil {
 			w.Fatal(err)
 		}
-		cfg.Rules, cfg.Longest = retention.WithRest(rules, flags), retention.Longest(flags, rules)
+		cfg.FileRules, cfg.Longest = retention.WithRest(rules, flags), retention.Longest(flags, rules)
 	}
 	var err error
 	if p.rules, err = retention.OpenRules(w.Context(), cfg); err != nil {
@@ -135,7 +137,7 @@ func (w *ruled) start(text string, rollups bool) *ruledProcess {
 	ecfg := engine.Config{
 		Store: counted, Appender: w.days.Appender(bucketstore.NewDirect(counted, w.schema, w.clock.now, nil)), Schema: w.schema, Now: w.clock.now,
 		MaxFuture: engine.Unbounded, Registerer: p.reg, Cut: none, IndexCut: none, CurrentInterval: time.Hour,
-		Rules: func(ctx context.Context, now time.Time, from func() int64) (engine.Rules, error) {
+		Rules: func(ctx context.Context, now time.Time, from func() int64) (engine.RuleView, error) {
 			return p.rules.At(ctx, now, from)
 		},
 	}
@@ -152,8 +154,9 @@ func (w *ruled) start(text string, rollups bool) *ruledProcess {
 			w.Error(err)
 		}
 	})
-	wcfg.Find = p.engine.SeriesIn
 	p.walker = retention.NewWalker(wcfg)
+	p.config = wcfg
+	p.config.Registerer = nil
 	return p
 }
 
@@ -588,8 +591,8 @@ func TestRulesInterrupted(t *testing.T) {
 			}
 			return n
 		}
-		if got := left(); got != 150 {
-			t.Errorf("%d series are left, want 150", got)
+		if got := left(); got != 50 { // it walks 200 at once
+			t.Errorf("%d series are left, want 50", got)
 		}
 		w.store.reset()
 		p = w.start(someRules, true)
@@ -777,7 +780,7 @@ func TestRulePaths(t *testing.T) {
 			clock := newClock(someTime + 1000)
 			cuts := jobCuts{}
 			all := openOn(t, backend.open(t, clock), clock, func(cfg *engine.Config) {
-				cfg.Rules = func(context.Context, time.Time, func() int64) (engine.Rules, error) { return cuts, nil }
+				cfg.Rules = func(context.Context, time.Time, func() int64) (engine.RuleView, error) { return cuts, nil }
 			})
 			all.append(t, cutBatch(math.MinInt64)...)
 			cuts["a"], cuts["at"], cuts["ended"], cuts["just_ended"] = someTime, someTime-5, someTime-1, someTime
@@ -807,7 +810,7 @@ func TestRulePaths(t *testing.T) {
 func TestRuleLimit(t *testing.T) {
 	cuts := jobCuts{"a": 1, "b": 2}
 	f := openFixture(t, func(cfg *engine.Config) {
-		cfg.Rules = func(context.Context, time.Time, func() int64) (engine.Rules, error) { return cuts, nil }
+		cfg.Rules = func(context.Context, time.Time, func() int64) (engine.RuleView, error) { return cuts, nil }
 		cfg.Limits.MaxSamples = 150
 	})
 	for _, job := range []string{"a", "b"} {
@@ -863,7 +866,7 @@ func TestRulesDelete(t *testing.T) {
 	}
 }
 
-// TestRulesOvertaken: what an earlier list has cut is forgotten when the store has cut it.
+// TestRulesOvertaken: what an earlier list has cut is forgotten when the store has cut it, and other processes have had the time to see that.
 func TestRulesOvertaken(t *testing.T) {
 	w := newRuled(t, openEmbedded(t, newClock(someTime)), false)
 	p := w.start(someRules, true)
@@ -873,9 +876,9 @@ func TestRulesOvertaken(t *testing.T) {
 	}
 	p = w.start("", true)
 	horizon := firstDay
-	cfg := retention.WalkerConfig{Rules: p.rules, Store: w.store, Find: p.engine.SeriesIn, Horizon: func(bucketstore.Resolution) int64 { return horizon }}
+	cfg := retention.WalkerConfig{Rules: p.rules, Store: w.store, Horizon: func(bucketstore.Resolution) int64 { return horizon }}
 	walker := retention.NewWalker(cfg)
-	for _, want := range []int{1, 1, 0} {
+	for _, want := range []int{1, 1, 1, 1, 0} {
 		if err := walker.Advance(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -883,6 +886,7 @@ func TestRulesOvertaken(t *testing.T) {
 			t.Errorf("%d lists, %v, want %d", len(lists), err, want)
 		}
 		horizon += (ruledDays - 4) * rollup.Day
+		w.clock.ms.Add(19 * 60_000)
 	}
 }
 
@@ -895,7 +899,7 @@ func TestRulesClock(t *testing.T) {
 	p.make()
 	doubt := errors.New("the clock is in doubt")
 	cfg := retention.WalkerConfig{
-		Rules: p.rules, Store: w.store, Find: p.engine.SeriesIn, Horizon: func(bucketstore.Resolution) int64 { return 0 }, RowsPerSecond: 1e12,
+		Rules: p.rules, Store: w.store, Horizon: func(bucketstore.Resolution) int64 { return 0 }, RowsPerSecond: 1e12,
 		Made: w.days.Made, Make: p.maker.MakeSeries, InDoubt: func() error { return doubt },
 		Newest: func() (int64, error) { return firstDay + 5*rollup.Day, nil },
 	}
@@ -917,6 +921,267 @@ func TestRulesClock(t *testing.T) {
 	}
 	w.wantStored("debug", "l", 5)
 	w.wantStored("other", "l", 0)
+}
+
+// TestRulesSettle: cuts settle while other things move: the horizon of the store, and the cuts of other rules.
+func TestRulesSettle(t *testing.T) {
+	moving := func(w *ruled, of bucketstore.Resolution) int64 {
+		if of != bucketstore.Raw {
+			return 0
+		}
+		return w.clock.ms.Load() - ruledDays*rollup.Day
+	}
+	closeMore := func(w *ruled) {
+		lists, err := w.meta.RuleLists(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, l := range lists {
+			l.Rules[1].Closed++
+			if ok, err := w.meta.PutRuleList(t.Context(), &l); err != nil || !ok {
+				t.Fatal(ok, err)
+			}
+		}
+	}
+	for name, tt := range map[string]struct {
+		horizon func(*ruled, bucketstore.Resolution) int64
+		step    func(*ruled)
+	}{
+		"horizon":    {moving, func(*ruled) {}},
+		"other rule": {func(*ruled, bucketstore.Resolution) int64 { return 0 }, closeMore},
+	} {
+		t.Run(name, func(t *testing.T) {
+			eachRuled(t, func(t *testing.T, w *ruled) {
+				p := w.start(someRules, true)
+				p.fill()
+				p.config.Horizon = func(of bucketstore.Resolution) int64 { return tt.horizon(w, of) }
+				p.walker = retention.NewWalker(p.config)
+				for range 12 {
+					if err := p.walker.Advance(t.Context()); err != nil {
+						t.Fatal(err)
+					}
+					tt.step(w)
+					w.clock.ms.Add(10 * 60_000)
+				}
+				p.wantStored("debug", "l", ruledDays-3)
+			})
+		})
+	}
+}
+
+// TestRulesWalk: a walk of most series reads the index by pages, stops at any of them, and goes on from there.
+func TestRulesWalk(t *testing.T) {
+	eachRuled(t, func(t *testing.T, w *ruled) {
+		p := w.start("rules: [{match: '{job=\"billing\"}', raw: 12d}, {match: '{job!=\"billing\"}', raw: 3d}]", false)
+		var batch []engine.Series
+		for i := range 800 {
+			name := "many"
+			if i%2 == 0 {
+				name = fmt.Sprintf("name%03d", i) // more than a page of names
+			}
+			job := "x"
+			if i >= 700 {
+				job = "billing"
+			}
+			ls := labels.FromStrings("__name__", name, "job", job, "n", fmt.Sprintf("%03d", i))
+			batch = append(batch, one(ls, firstDay+7*rollup.Day+7, firstDay+8*rollup.Day+7)) // of two bases
+		}
+		w.clock.ms.Add(-6 * rollup.Day)
+		var rejected engine.Rejected
+		if _, err := p.engine.Append(t.Context(), batch, &rejected); err != nil || rejected.Err() != nil {
+			t.Fatal(err, rejected.Err())
+		}
+		w.clock.ms.Add(6 * rollup.Day)
+		p.advance()
+		w.store.reset()
+		down := errors.New("the store is down")
+		read := make(map[string]int)
+		for failures := 0; ; failures++ {
+			writes := 0
+			w.store.onApply = func(table bucketstore.Table, _ []bucketstore.Mutation) error {
+				if table != bucketstore.Metric {
+					return nil
+				}
+				if writes++; writes > 1 {
+					return down
+				}
+				return nil
+			}
+			w.clock.ms.Add(20 * 60_000)
+			err := p.walker.Advance(t.Context())
+			if err == nil && failures < 5 {
+				t.Fatalf("ended after %d failures", failures)
+			}
+			if err == nil {
+				break
+			}
+			if !errors.Is(err, down) || failures > 100 {
+				t.Fatal(failures, err)
+			}
+		}
+		for _, scan := range w.store.scans(bucketstore.Index) {
+			if scan.req.Limit == 0 || scan.req.Limit > 200 {
+				t.Errorf("the walk reads %d rows of the index at once", scan.req.Limit)
+			}
+		}
+		for _, scan := range w.store.scans(bucketstore.Metric) {
+			for _, key := range scan.keys {
+				read[key]++
+			}
+		}
+		for key, n := range read {
+			if n > 3 { // once for each failure and success of its part, and for the one before
+				t.Errorf("%q was read %d times", key, n)
+			}
+		}
+		w.store.onApply = nil
+		left := make(map[bool]int)
+		var families []bucketstore.FamilyRange
+		for _, family := range series.RawFamilies {
+			families = append(families, bucketstore.FamilyRange{Family: family})
+		}
+		if err := w.store.Scan(t.Context(), bucketstore.ScanRequest{
+			Table: bucketstore.Metric, Rows: []series.RowRange{{}}, Families: families,
+		}, func(row bucketstore.Row) error {
+			left[strings.Contains(string(row.Key), "billing")] += len(row.Cells)
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		if left[false] != 0 || left[true] != 200 {
+			t.Errorf("%d samples are left of those that go, and %d of 200 others", left[false], left[true])
+		}
+	})
+}
+
+// TestRulesLongWalk: a walk that makes the last rollups for more than a day goes on where it was, in another process. The buffer is flushed once
+// for all rules.
+func TestRulesLongWalk(t *testing.T) {
+	eachRuled(t, func(t *testing.T, w *ruled) {
+		p := w.start(someRules, true)
+		p.fill()
+		var more []engine.Series
+		for i := range 250 {
+			more = append(more, one(labels.FromStrings("__name__", "more", "job", "debug", "n", fmt.Sprintf("%03d", i)), firstDay+7))
+		}
+		var rejected engine.Rejected
+		if _, err := p.engine.Append(t.Context(), more, &rejected); err != nil || rejected.Err() != nil {
+			t.Fatal(err, rejected.Err())
+		}
+		down, isDown := errors.New("the store is down"), true
+		flushes, isMade := 0, make(map[string]bool)
+		advance := func() error {
+			p.make()
+			p.config.Flush = func(context.Context) error { flushes++; return nil }
+			p.config.Make = func(ctx context.Context, day int64, keys [][]byte) error {
+				if isDown && !strings.Contains(string(keys[0]), "n=000") {
+					return down
+				}
+				for _, key := range keys {
+					if day == firstDay {
+						if isMade[string(key)] {
+							t.Fatalf("the rollups of %s are made again", key)
+						}
+						isMade[string(key)] = true
+					}
+				}
+				return p.maker.MakeSeries(ctx, day, keys)
+			}
+			defer w.clock.ms.Add(20 * 60_000)
+			return retention.NewWalker(p.config).Advance(t.Context())
+		}
+		if err := advance(); err != nil {
+			t.Fatal(err)
+		}
+		w.clock.ms.Add(20 * 60_000)
+		for range 3 {
+			if err := advance(); !errors.Is(err, down) {
+				t.Fatal(err)
+			}
+			w.clock.ms.Add(rollup.Day)
+			p = w.start(someRules, true)
+			if w.shared { // requests of the process before may run
+				if err := advance(); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		isDown, flushes = false, 0
+		if err := advance(); err != nil {
+			t.Fatal(err)
+		}
+		if len(isMade) != 253-1 || flushes != 1 {
+			t.Errorf("rollups of %d series are made, after %d flushes", len(isMade), flushes)
+		}
+		for range 3 {
+			if err := advance(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		p.wantStored("debug", "l", ruledDays)
+	})
+}
+
+// TestRulesOneFails: what fails for one rule stops no other.
+func TestRulesOneFails(t *testing.T) {
+	eachRuled(t, func(t *testing.T, w *ruled) {
+		p := w.start(someRules, true)
+		p.fill()
+		down := errors.New("the maker is down")
+		makeAll := p.config.Make
+		p.config.Make = func(ctx context.Context, day int64, keys [][]byte) error {
+			if strings.Contains(string(keys[0]), "debug") {
+				return down
+			}
+			return makeAll(ctx, day, keys)
+		}
+		p.walker = retention.NewWalker(p.config)
+		p.advance()
+		for range 2 {
+			if err := p.walker.Advance(t.Context()); !errors.Is(err, down) {
+				t.Fatal(err)
+			}
+			w.clock.ms.Add(20 * 60_000)
+		}
+		p.wantStored("debug", "l", 0)
+		p.wantStored("slow", "l", ruledDays-7)
+	})
+}
+
+// TestRulesStall: a write that is so slow that another process closes its day meanwhile is not acknowledged.
+func TestRulesStall(t *testing.T) {
+	eachRuled(t, func(t *testing.T, w *ruled) {
+		a := w.start(someRules, true)
+		a.fill()
+		b := w.start("", true)
+		for _, tt := range []struct {
+			job   string
+			stall bool
+			want  string
+		}{{"debug", false, ""}, {"other", true, ""}, {"debug", true, "were closed while they were stored"}} {
+			stalled := false
+			w.store.onApply = func(table bucketstore.Table, _ []bucketstore.Mutation) error {
+				if table == bucketstore.Metric && tt.stall && !stalled {
+					stalled = true
+					if tt.job == "debug" {
+						a.advance()
+					} else {
+						w.clock.ms.Add(5 * 60_000)
+					}
+					return b.rules.Poll(t.Context()) // as it does each minute
+				}
+				return nil
+			}
+			var rejected engine.Rejected
+			stored, err := b.engine.Append(t.Context(), []engine.Series{one(jobSeries(tt.job), firstDay+rollup.Day+8)}, &rejected)
+			if rejected.Err() != nil || (err != nil) != (tt.want != "") || err != nil && !strings.Contains(err.Error(), tt.want) || (stored.Total() == 1) != (err == nil) {
+				t.Errorf("%+v: stored %+v, %v, %v", tt, stored, err, rejected.Err())
+			}
+			if stalled != tt.stall {
+				t.Errorf("%+v: stalled %t", tt, stalled)
+			}
+		}
+	})
 }
 
 // TestRulesHistory: history before what a rule keeps of a series is left out, and counted.
