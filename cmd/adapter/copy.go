@@ -43,7 +43,7 @@ func (o *options) copyCommand(app *kingpin.Application) {
 	c.Flag("match", "Selector of the series, such as 'up{job=\"x\"}'. Repeatable. Default: all.").StringsVar(&v.matches)
 	c.Flag("start", "From this time on: RFC 3339, or seconds since 1970.").Required().StringVar(&v.start)
 	c.Flag("end", "Up to this time, inclusive. Default: ten minutes ago.").StringVar(&v.end)
-	c.Flag("samples-per-second", "Maximum number of samples a second that each of them writes. 0 is no limit.").Default("0").Float64Var(&v.perSecond)
+	c.Flag("samples-per-second", "Maximum number of samples a second that are read of the source to compare it, and that each part writes. 0 is no limit.").Default("0").Float64Var(&v.perSecond)
 	c.Flag("concurrency", "How many parts of 37 hours are compared at the same time. 0 is the number of CPUs.").Default("0").IntVar(&v.concurrency)
 }
 
@@ -89,7 +89,7 @@ func copySamples(ctx context.Context, o *options, logger log.Logger) (err error)
 	}
 	report := &reporter{logger: logger, started: time.Now(), reported: time.Now()}
 	copied, err := history.Copy(ctx, history.CopyConfig{
-		Source: source, Selection: sel, Target: target, Same: same(sel, from, to), Logger: logger,
+		Source: source, Selection: sel, Target: target, Same: same(sel, export.Paced(from, v.perSecond), to), Logger: logger,
 		Workers: v.concurrency, SamplesPerSecond: v.perSecond, ID: history.Digest(append([]string{commandCopy, v.from, v.start, v.end}, v.matches...)...),
 	}, report.copied)
 	if err != nil {

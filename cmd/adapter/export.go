@@ -37,6 +37,7 @@ type exportOptions struct {
 	blockSpan     model.Duration
 	dir, file     string
 	bySeries      bool
+	perSecond     float64
 }
 
 func (o *options) exportCommand(app *kingpin.Application) {
@@ -45,6 +46,7 @@ func (o *options) exportCommand(app *kingpin.Application) {
 		c.Flag("match", "Selector of the series, such as 'up{job=\"x\"}'. Repeatable. Default: all.").StringsVar(&e.matches)
 		c.Flag("start", "From this time on: RFC 3339, or seconds since 1970.").Required().StringVar(&e.start)
 		c.Flag("end", "Up to this time, inclusive. Default: now.").StringVar(&e.end)
+		c.Flag("samples-per-second", "Maximum number of samples a second that are read. 0 is no limit.").Default("0").Float64Var(&e.perSecond)
 		c.Flag("url", "URL of remote read, such as http://localhost:9201/api/v1/read.").StringVar(&e.url)
 	}
 	const source = " The embedded store must be closed; --url reads from an adapter that serves, or from another server with remote read."
@@ -138,6 +140,9 @@ func (e *exportOptions) selection(now time.Time) (sel export.Selection, err erro
 	if span := time.Duration(e.blockSpan); span < time.Minute || span%time.Minute != 0 {
 		return sel, fmt.Errorf("--block-duration=%s: give it whole minutes", e.blockSpan)
 	}
+	if !(e.perSecond >= 0) {
+		return sel, fmt.Errorf("--samples-per-second=%g: give it 0 or more", e.perSecond)
+	}
 	if sel.Selectors, sel.Mint, sel.Maxt, err = e.parse(); err != nil {
 		return sel, err
 	}
@@ -164,7 +169,7 @@ func (e *exportOptions) name() string {
 func (o *options) exportSource(ctx context.Context, logger log.Logger) (from export.Source, cut int64, closeSource func() error, err error) {
 	if o.exports.url != "" {
 		from, err = remoteSource(o.exports.url)
-		return from, 0, func() error { return nil }, err
+		return export.Paced(from, o.exports.perSecond), 0, func() error { return nil }, err
 	}
 	existing := *o
 	existing.createTables, existing.existing = false, true
@@ -180,7 +185,7 @@ func (o *options) exportSource(ctx context.Context, logger log.Logger) (from exp
 	from = func(ctx context.Context, mint, maxt int64, ms []*labels.Matcher) (storage.ChunkSeriesSet, error) {
 		return e.Select(ctx, engine.Query{Matchers: ms, Mint: mint, Maxt: maxt, Kept: true, Decoded: true, Passing: true})
 	}
-	return from, a.retention.Cut(bucketstore.Raw, time.Now()), a.close, nil
+	return export.Paced(from, o.exports.perSecond), a.retention.Cut(bucketstore.Raw, time.Now()), a.close, nil
 }
 
 // unboundedSeries is more series than a store has.

@@ -68,7 +68,7 @@ func arrows() []arrow {
 		{"remote/history", []string{"bucketstore", "series/...", "bucketstore/meta", "remote/engine", "remote/engine/backfill", "remote/request"}, protocolTests},
 		{"remote/ui", nil, nil},
 		{"remote/selfscrape", []string{"remote/engine"}, nil},
-		{"remote/export", []string{"series/cell"}, []string{"series/..."}},
+		{"remote/export", []string{"series/cell", "bucketstore"}, []string{"series/..."}},
 		{"remote/remotetest", []string{"series/...", "bucketstore/...", "remote", "remote/engine", "remote/engine/eval", "remote/wire/wiretest"}, nil},
 		{"remote", []string{"remote/engine", "remote/history", "remote/request", "remote/write", "remote/read", "remote/federate", "remote/explain"}, protocolTests},
 		{"cmd/adapter/demo", nil, nil},

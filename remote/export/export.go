@@ -3,6 +3,7 @@
 //	export.go  what is exported, and where it comes from
 //	blocks.go  blocks of a TSDB
 //	text.go    OpenMetrics
+//	pace.go    a limit on samples a second
 //	digest.go  what tells whether two stores have the same
 package export
 

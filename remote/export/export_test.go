@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/prometheus/prometheus/model/histogram"
 	"github.com/prometheus/prometheus/model/labels"
@@ -345,5 +346,24 @@ func TestDigest(t *testing.T) {
 	}
 	if samples != 0 || len(each) < len(w.labels) {
 		t.Errorf("%d samples more by series, %d series and days", samples, len(each))
+	}
+}
+
+// TestPaced: all samples come, and a rate that is far too low makes the reader wait, until its context ends.
+func TestPaced(t *testing.T) {
+	w := newWorld(t)
+	sel := export.Selection{Selectors: all(), Mint: start, Maxt: start + 5*hour}
+	want, err := export.Digest(t.Context(), w.source, sel, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := export.Digest(t.Context(), export.Paced(w.source, 1e5), sel, nil)
+	if err != nil || fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("%v, want %v, %v", got, want, err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if _, err := export.Digest(ctx, export.Paced(w.source, 1), sel, nil); !errors.Is(err, context.DeadlineExceeded) {
+		t.Error(err)
 	}
 }
