@@ -11,8 +11,13 @@ import (
 
 // Checkpoint writes a copy of the store, as it is now, to a directory, which must not exist. Tables are hard links
 // where the file system has them. All that was written before the call is in the copy, durably; it opens as the store
-// would after a loss of power. After an error a part of it may be there. The store stays in use.
+// would after a loss of power. After an error a part of it may be there. The store stays in use. One call may run at a time.
 func (s *Store) Checkpoint(dir string) error {
+	// Pebble takes its tables first and its log last: a table that is ingested between would be in neither, and a write after it in the log.
+	s.checkpointing.Store(true)
+	defer s.checkpointing.Store(false)
+	s.ingesting.Lock()
+	s.ingesting.Unlock() // those that began before have ended
 	err := s.db.Checkpoint(dir, pebble.WithFlushedWAL())
 	if err == nil {
 		err = s.copySchema(dir)

@@ -89,10 +89,16 @@ func (s *Store) ingest(ctx context.Context, t *table, muts []bucketstore.Mutatio
 		return errors.Join(s.applyBlind(ctx, t, muts), removeIfThere(s.fs, paths...))
 	}
 	if err == nil {
+		s.ingesting.RLock()
+		if s.checkpointing.Load() {
+			s.ingesting.RUnlock()
+			return errors.Join(s.applyBlind(ctx, t, muts), removeIfThere(s.fs, paths...))
+		}
 		s.columns.RLock()
 		e.addWritten()
 		err = s.db.Ingest(ctx, paths)
 		s.columns.RUnlock()
+		s.ingesting.RUnlock()
 	}
 	if err != nil {
 		return errors.Join(fmt.Errorf("ingest a table: %w", err), removeIfThere(s.fs, paths...))

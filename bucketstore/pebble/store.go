@@ -120,14 +120,17 @@ type Store struct {
 	// waiting counts batches that are visible and may not be durable yet.
 	waiting sync.WaitGroup
 	// Tables to be ingested are written to dir in fs. ingested counts them.
-	fs           vfs.FS
-	dir          string
-	ingestBytes  int
-	minFree      uint64
-	reserving    sync.Mutex // held while the reserve is made
-	copying      sync.Mutex // held while the copy of META/schema is written
-	ingested     atomic.Uint64
-	tableOptions sstable.WriterOptions
+	fs          vfs.FS
+	dir         string
+	ingestBytes int
+	minFree     uint64
+	reserving   sync.Mutex // held while the reserve is made
+	copying     sync.Mutex // held while the copy of META/schema is written
+	ingested    atomic.Uint64
+	// ingesting is held shared while tables are ingested. While checkpointing is set none are: all goes through the log.
+	ingesting     sync.RWMutex
+	checkpointing atomic.Bool
+	tableOptions  sstable.WriterOptions
 	// readerOptions are for tables that are read without the database.
 	readerOptions sstable.ReaderOptions
 	// slowChecks reports slow operations of the disk.

@@ -1,6 +1,7 @@
 package snapshot
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -49,32 +51,105 @@ func Adopt(to string) error {
 	return err
 }
 
-// Restore copies a snapshot to a data directory and a directory of the log, which must not exist or be empty. The first is there when all is. A restore
-// that was interrupted goes on with the file at which it was.
+// Restore copies a snapshot to a data directory and a directory of the log, which must not exist or be empty. They may be on other disks, and
+// where disks are mounted. FORMAT, without which no adapter starts on it, comes last. A restore that was interrupted goes on.
 func Restore(ctx context.Context, from, dataDir, logDir string, progress Progress) (*Manifest, error) {
 	m, err := Read(from)
 	if err != nil {
 		return nil, err
 	}
-	isInside := logDir == filepath.Join(dataDir, LogDir)
-	if err = checkEmpty(dataDir); err == nil && !isInside {
-		err = checkEmpty(logDir)
-	}
-	if err != nil {
-		return nil, err
-	}
-	building := dataDir + unfinished
-	err = copyFiles(ctx, m, from, building, "", progress)
-	if err == nil && !isInside {
-		err = moveLog(ctx, m, building, logDir)
-	}
-	if err == nil {
-		err = publish(building, dataDir)
-	}
-	if err != nil {
+	if err = restore(ctx, m, from, dataDir, logDir, progress); err != nil {
 		return nil, fmt.Errorf("restore the snapshot %q: %w", from, err)
 	}
 	return m, nil
+}
+
+// restoring is the directory in a data directory in which a restore is made.
+const restoring = "restoring" + unfinished
+
+func restore(ctx context.Context, m *Manifest, from, dataDir, logDir string, progress Progress) error {
+	store, log := m.split()
+	if err := checkRestorable(dataDir, store, logDir == filepath.Join(dataDir, LogDir)); err != nil {
+		return err
+	}
+	if err := checkRestorable(logDir, log, false); err != nil {
+		return err
+	}
+	building := filepath.Join(dataDir, restoring)
+	if err := copyFiles(ctx, m, from, building, "", progress); err != nil {
+		return err
+	}
+	if err := checkFiles(m, building); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(logDir, 0o750); err != nil {
+		return err
+	}
+	for _, f := range log.Files { // the directory may be on another disk
+		if err := copyFile(ctx, filepath.Join(building, LogDir, f.Name), filepath.Join(logDir, f.Name)); err != nil {
+			return err
+		}
+	}
+	if err := syncDir(logDir); err != nil {
+		return err
+	}
+	slices.SortStableFunc(store.Files, func(a, b File) int { return cmp.Compare(rank(a), rank(b)) })
+	for _, f := range store.Files {
+		if err := syncDir(dataDir); err != nil {
+			return err
+		}
+		if err := os.Rename(filepath.Join(building, f.Name), filepath.Join(dataDir, f.Name)); err != nil {
+			return err
+		}
+	}
+	return errors.Join(os.RemoveAll(building), syncDir(dataDir))
+}
+
+// lastFile is the file that makes a directory a data directory.
+const lastFile = "FORMAT"
+
+func rank(f File) int {
+	if f.Name == lastFile {
+		return 1
+	}
+	return 0
+}
+
+// split returns the files of the store and those of the log, without its directory.
+func (m *Manifest) split() (store, log *Manifest) {
+	store, log = &Manifest{}, &Manifest{}
+	for _, f := range m.Files {
+		if name, ok := strings.CutPrefix(f.Name, LogDir+"/"); ok {
+			log.Files = append(log.Files, File{Name: name, Size: f.Size})
+		} else {
+			store.Files = append(store.Files, f)
+		}
+	}
+	return store, log
+}
+
+// checkRestorable checks that a directory does not exist, is empty, or has a part of what is to be restored, from a restore that was interrupted.
+func checkRestorable(dir string, m *Manifest, hasLog bool) error {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	isRestoring := slices.ContainsFunc(entries, func(e os.DirEntry) bool { return e.Name() == restoring })
+	for _, entry := range entries {
+		isOurs := slices.ContainsFunc(m.Files, func(f File) bool {
+			info, err := entry.Info()
+			return err == nil && f.Name == entry.Name() && f.Size == info.Size() && f.Name != lastFile
+		})
+		switch name := entry.Name(); {
+		case name == restoring, name == "lost+found", isOurs && (isRestoring || !hasLog), name == LogDir && hasLog && isRestoring:
+		default:
+			return fmt.Errorf("%q is not empty, it has %q: choose a directory that does not exist", dir, name)
+		}
+	}
+	return nil
 }
 
 // checkEmpty checks that a directory does not exist or is empty.
@@ -89,26 +164,6 @@ func checkEmpty(dir string) error {
 		return fmt.Errorf("%q is not empty, it has %q: choose a directory that does not exist", dir, entries[0].Name())
 	}
 	return nil
-}
-
-// moveLog moves the log from what was copied to a directory that may be on another disk.
-func moveLog(ctx context.Context, m *Manifest, building, logDir string) error {
-	log := Manifest{}
-	for _, f := range m.Files {
-		if name, ok := strings.CutPrefix(f.Name, LogDir+"/"); ok {
-			log.Files = append(log.Files, File{Name: name, Size: f.Size})
-		}
-	}
-	if len(log.Files) == 0 {
-		return nil
-	}
-	if err := copyFiles(ctx, &log, filepath.Join(building, LogDir), logDir+unfinished, "", nil); err != nil {
-		return err
-	}
-	if err := publish(logDir+unfinished, logDir); err != nil {
-		return err
-	}
-	return os.RemoveAll(filepath.Join(building, LogDir))
 }
 
 // copyFiles copies the files of a snapshot that are not there yet. Other files are removed.

@@ -119,8 +119,10 @@ func finish(m *Manifest, building, dir string) error {
 	if err != nil {
 		return err
 	}
-	path := filepath.Join(building, manifestName)
-	if err := writeSynced(path, text); err != nil {
+	if err := checkFiles(m, building); err != nil {
+		return err
+	}
+	if err := writeSynced(filepath.Join(building, manifestName), text); err != nil {
 		return err
 	}
 	return publish(building, dir)
@@ -167,6 +169,35 @@ func syncDir(path string) error {
 	return errors.Join(dir.Sync(), dir.Close())
 }
 
+// Lock locks a directory of snapshots for this process, and fails if another one has it.
+func Lock(dir string) (unlock func() error, err error) {
+	lock, _, err := fileutil.Flock(filepath.Join(dir, lockName))
+	if err != nil {
+		return nil, fmt.Errorf("another process works on the snapshots in %q: %w", dir, err)
+	}
+	return lock.Release, nil
+}
+
+// lockName is the file that is locked.
+const lockName = ".lock"
+
+// Clean removes what a process left in a directory of snapshots that died.
+func Clean(dir string) error {
+	left, err := filepath.Glob(filepath.Join(dir, "*"+unfinished))
+	for _, path := range left {
+		err = errors.Join(err, os.RemoveAll(path))
+	}
+	return err
+}
+
+// Rename gives a snapshot another name on the same disk, durably.
+func Rename(from, to string) error {
+	if err := os.Rename(from, to); err != nil {
+		return err
+	}
+	return errors.Join(syncDir(filepath.Dir(to)), syncDir(filepath.Dir(from)))
+}
+
 // ErrNone says that a directory is no snapshot, or not a whole one.
 var ErrNone = errors.New("no snapshot")
 
@@ -187,21 +218,29 @@ func Read(dir string) (*Manifest, error) {
 	if m.Version != version {
 		return nil, fmt.Errorf("%q is %w of version %d, which this adapter reads: %s says %d; use the adapter that wrote it", dir, ErrNone, version, manifestName, m.Version)
 	}
+	if err := checkFiles(&m, dir); err != nil {
+		return nil, fmt.Errorf("%q is %w: %w", dir, ErrNone, err)
+	}
+	return &m, nil
+}
+
+// checkFiles checks that a directory has the files of a manifest.
+func checkFiles(m *Manifest, dir string) error {
 	for _, f := range m.Files {
 		if !filepath.IsLocal(filepath.FromSlash(f.Name)) {
-			return nil, fmt.Errorf("%q is %w: %s names %q, which is not in it", dir, ErrNone, manifestName, f.Name)
+			return fmt.Errorf("%s names %q, which is not in it", manifestName, f.Name)
 		}
 		info, err := os.Stat(filepath.Join(dir, filepath.FromSlash(f.Name)))
 		switch {
 		case errors.Is(err, os.ErrNotExist):
-			return nil, fmt.Errorf("%q is %w: %s is missing", dir, ErrNone, f.Name)
+			return fmt.Errorf("%s is missing", f.Name)
 		case err != nil:
-			return nil, err
+			return err
 		case info.Size() != f.Size:
-			return nil, fmt.Errorf("%q is %w: %s has %d bytes, it had %d; was an adapter started on it?", dir, ErrNone, f.Name, info.Size(), f.Size)
+			return fmt.Errorf("%s has %d bytes, it had %d; was an adapter started on it?", f.Name, info.Size(), f.Size)
 		}
 	}
-	return &m, nil
+	return nil
 }
 
 // in returns the paths of the whole snapshots in a directory, the oldest first.
@@ -234,10 +273,12 @@ func Latest(dir string) (string, error) {
 	return paths[len(paths)-1], err
 }
 
-// Prune removes all whole snapshots in a directory but the latest ones, of which keep stay, and returns what it removed.
-func Prune(dir string, keep int) (removed []string, err error) {
+// Prune removes all whole snapshots in a directory but the latest ones, of which keep stay, and that at taken, whatever its time. It returns what it
+// removed.
+func Prune(dir string, keep int, taken string) (removed []string, err error) {
 	paths, err := in(dir)
-	for len(paths) > keep && err == nil {
+	paths = slices.DeleteFunc(paths, func(path string) bool { return path == taken })
+	for len(paths) > keep-1 && err == nil {
 		// A part of it is none: the manifest goes first.
 		if err = os.Remove(filepath.Join(paths[0], manifestName)); err == nil {
 			err = os.RemoveAll(paths[0])

@@ -347,7 +347,7 @@ func TestCopy(t *testing.T) {
 	if linked == 0 {
 		t.Error("no file is that of the snapshot before")
 	}
-	if removed, err := snapshot.Prune(backups, 1); err != nil || len(removed) != 1 || removed[0] != filepath.Join(backups, "1") {
+	if removed, err := snapshot.Prune(backups, 1, filepath.Join(backups, "3")); err != nil || len(removed) != 1 || removed[0] != filepath.Join(backups, "1") {
 		t.Errorf("removed %q, %v", removed, err)
 	}
 	dir := filepath.Join(t.TempDir(), "restored")

@@ -7,7 +7,6 @@ import (
 	"math"
 	"net/url"
 	"os"
-	"strings"
 	"time"
 
 	"github.com/alecthomas/kingpin/v2"
@@ -22,6 +21,7 @@ import (
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/remote/engine"
 	"github.com/promtable/promtable/remote/export"
+	"github.com/promtable/promtable/remote/history"
 )
 
 const (
@@ -81,7 +81,7 @@ func exportSamples(ctx context.Context, o *options, logger log.Logger) (err erro
 	report := &exportReport{logger: logger, started: now, reported: now, sel: sel}
 	var p export.Progress
 	if o.command == commandExportBlocks {
-		b := export.Blocks{From: from, Selection: sel, Dir: o.exports.dir, Span: time.Duration(o.exports.blockSpan).Milliseconds(), Name: o.exports.name(), Report: report.progress}
+		b := export.Blocks{From: from, Selection: sel, Dir: o.exports.dir, Span: time.Duration(o.exports.blockSpan).Milliseconds(), Name: o.exportName(), Report: report.progress}
 		p, err = b.Run(ctx)
 	} else {
 		p, err = o.exportText(ctx, from, sel, report.progress)
@@ -160,9 +160,13 @@ func allSeries() [][]*labels.Matcher {
 	return [][]*labels.Matcher{{labels.MustNewMatcher(labels.MatchRegexp, labels.MetricName, ".*")}}
 }
 
-// name tells selections apart.
-func (e *exportOptions) name() string {
-	return strings.Join(append([]string{e.start, e.end}, e.matches...), " ")
+// exportName tells exports apart, but for their times.
+func (o *options) exportName() string {
+	from := o.exports.url
+	if from == "" {
+		from = o.location()
+	}
+	return history.Digest(append([]string{from}, o.exports.matches...)...)
 }
 
 // exportSource returns where the samples come from, and the time before which only rollups are kept, in milliseconds. 0 is none, or unknown.

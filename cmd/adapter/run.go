@@ -28,6 +28,7 @@ import (
 	"github.com/promtable/promtable/bucketstore/pebble"
 	"github.com/promtable/promtable/bucketstore/retention"
 	"github.com/promtable/promtable/bucketstore/seal"
+	"github.com/promtable/promtable/bucketstore/snapshot"
 	"github.com/promtable/promtable/remote"
 	"github.com/promtable/promtable/remote/api"
 	"github.com/promtable/promtable/remote/engine"
@@ -163,7 +164,11 @@ func (a *adapter) open(ctx context.Context) (served handlers, err error) {
 	if err != nil {
 		return served, err
 	}
-	a.snapshots = newSnapshots(rows, appender, a.logger, a.reg)
+	if a.snapshots = newSnapshots(rows, appender, a.logger, a.reg); a.snapshots != nil {
+		if err := snapshot.Clean(filepath.Join(a.o.path, snapshotsDir)); err != nil {
+			return served, fmt.Errorf("remove snapshots that were not finished: %w", err)
+		}
+	}
 	e, err := newEngine(a, store, appender)
 	if err != nil {
 		return served, err

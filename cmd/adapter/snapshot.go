@@ -96,7 +96,7 @@ func (s *snapshots) Snapshot(ctx context.Context, dir string) error {
 }
 
 // takeSnapshot takes a snapshot of a closed store, or lets the adapter that serves it take one.
-func takeSnapshot(ctx context.Context, o *options, logger log.Logger) error {
+func takeSnapshot(ctx context.Context, o *options, logger log.Logger) (err error) {
 	if o.backend == backendBigtable {
 		return errors.New("snapshot is for the embedded store: for Bigtable use its own backups, see docs/bigtable.md")
 	}
@@ -110,6 +110,11 @@ func takeSnapshot(ctx context.Context, o *options, logger log.Logger) error {
 	if _, err := os.ReadDir(into); err != nil {
 		return fmt.Errorf("the directory of the snapshots: %w", err)
 	}
+	unlock, err := snapshot.Lock(into)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, unlock()) }()
 	target := filepath.Join(into, time.Now().UTC().Format("20060102T150405.000Z"))
 	if o.snapshot.url != "" {
 		err = snapshotByURL(ctx, o, target, logger)
@@ -123,7 +128,7 @@ func takeSnapshot(ctx context.Context, o *options, logger log.Logger) error {
 	if o.snapshot.keep == 0 {
 		return nil
 	}
-	removed, err := snapshot.Prune(into, o.snapshot.keep)
+	removed, err := snapshot.Prune(into, o.snapshot.keep, target)
 	for _, path := range removed {
 		level.Info(logger).Log("msg", "an old snapshot is removed", "directory", path)
 	}
@@ -166,20 +171,31 @@ func snapshotByURL(ctx context.Context, o *options, target string, logger log.Lo
 	if _, err := snapshot.Read(taken); err != nil {
 		return fmt.Errorf("the adapter has taken a snapshot %s; is --storage.path=%s its directory? %w", name, o.path, err)
 	}
-	return copyAway(ctx, o, target, logger, func(dir string) error { return os.Rename(taken, dir) })
+	return copyAway(ctx, o, target, logger, func(dir string) error { return snapshot.Rename(taken, dir) })
 }
 
 // copyAway makes the snapshot target of one that take takes beside the store. It may be on another disk.
-func copyAway(ctx context.Context, o *options, target string, logger log.Logger, take func(dir string) error) error {
-	beside := filepath.Join(o.path, snapshotsDir, filepath.Base(target)+".copying")
-	if err := errors.Join(os.RemoveAll(beside), os.MkdirAll(filepath.Dir(beside), 0o750)); err != nil {
+func copyAway(ctx context.Context, o *options, target string, logger log.Logger, take func(dir string) error) (err error) {
+	dir := filepath.Join(o.path, snapshotsDir)
+	if err := os.MkdirAll(dir, 0o750); err != nil {
+		return err
+	}
+	if dir != filepath.Dir(target) { // that is locked already
+		unlock, err := snapshot.Lock(dir)
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, unlock()) }()
+	}
+	beside := filepath.Join(dir, "copying")
+	if err := os.RemoveAll(beside); err != nil { // of a process that died
 		return err
 	}
 	if err := take(beside); err != nil {
 		return err
 	}
-	if err := os.Rename(beside, target); !errors.Is(err, syscall.EXDEV) { // the same disk
-		return err
+	if err := snapshot.Rename(beside, target); !errors.Is(err, syscall.EXDEV) { // the same disk
+		return errors.Join(err, os.RemoveAll(beside))
 	}
 	like, err := snapshot.Latest(filepath.Dir(target))
 	if err == nil {

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"os"
 	"path/filepath"
 	"testing"
 
@@ -23,11 +22,11 @@ func TestSnapshot(t *testing.T) {
 	}
 	latest := func(want int) string {
 		t.Helper()
-		entries, err := os.ReadDir(backups)
-		if err != nil || len(entries) != want {
-			t.Fatalf("%d snapshots, %v", len(entries), err)
+		found, err := filepath.Glob(filepath.Join(backups, "20*"))
+		if err != nil || len(found) != want {
+			t.Fatalf("snapshots %q, %v", found, err)
 		}
-		return filepath.Join(backups, entries[want-1].Name())
+		return found[want-1]
 	}
 	harness.RemoteWrite2().MustSend(t, a.URL("/write"), hourly(now, 99, 50))
 	take("--url=http://" + a.Addr)
@@ -37,7 +36,7 @@ func TestSnapshot(t *testing.T) {
 		t.Errorf("while an adapter runs: %d:\n%s", code, output)
 	}
 	a.Kill(t)
-	restored := harness.Backend{Name: "restored", Args: []string{"--storage.path=" + filepath.Join(t.TempDir(), "data")}}
+	restored := harness.Backend{Name: "restored", Args: []string{"--storage.path=" + t.TempDir()}} // as a mounted disk
 	if code, output := harness.RunCommand(t, restored, "restore", first); code != 0 {
 		t.Fatalf("%d:\n%s", code, output)
 	}

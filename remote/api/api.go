@@ -21,6 +21,7 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/go-kit/log"
@@ -172,7 +173,11 @@ func New(cfg Config) (*API, error) {
 		a.mux.Handle(pattern, a.bounded(m.instrument(pattern, withCacheControl(withMaxResolution(upstream)))))
 	}
 	for _, pattern := range adminPatterns() {
-		a.mux.Handle(pattern, a.bounded(m.instrument(pattern, admin.withContext(upstream))))
+		handler := m.instrument(pattern, admin.withContext(upstream))
+		if !strings.HasSuffix(pattern, snapshotPath) { // that takes as long as the copy of a disk
+			handler = a.bounded(handler)
+		}
+		a.mux.Handle(pattern, handler)
 	}
 	for pattern, serve := range own() {
 		handler := func(w http.ResponseWriter, r *http.Request) { serve(a, w, r) }

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/oklog/ulid/v2"
@@ -27,8 +28,8 @@ const DefaultBlockSpan = int64(2 * time.Hour / time.Millisecond)
 
 const (
 	// unfinished ends the name of a block that is being written. TSDBs leave such directories out, and remove them.
-	unfinished = ".tmp-for-creation"
-	// mark begins the hint in the meta.json of a block that says of which selection it is.
+	unfinished = ".promtable.tmp-for-creation"
+	// mark begins the hint in the meta.json of a block that says of which export it is, and from when to when it has all samples.
 	mark = "promtable-export:"
 )
 
@@ -41,7 +42,7 @@ type Blocks struct {
 	Dir string
 	// Span is how long a block is, in milliseconds. 0 is DefaultBlockSpan.
 	Span int64
-	// Name tells selections apart: blocks of another name are not those of this export.
+	// Name tells sources and selectors apart: blocks of another name are not those of this export.
 	Name string
 	// Report, if set, is called after each block.
 	Report func(Progress)
@@ -64,9 +65,12 @@ func (b *Blocks) Run(ctx context.Context) (Progress, error) {
 		return b.progress, err
 	}
 	for start := b.Selection.Mint - mod(b.Selection.Mint, b.Span); start <= b.Selection.Maxt; start += b.Span {
-		meta, isDone := done[start]
-		if !isDone {
-			if meta, err = b.write(ctx, start); err != nil {
+		meta, isThere := done[start]
+		if before := meta.ULID; !isThere || !slices.Contains(meta.Compaction.Hints, b.hint(start)) {
+			if meta, err = b.write(ctx, start); err == nil && isThere { // that was of a shorter time, such as up to the now of then
+				err = os.RemoveAll(filepath.Join(b.Dir, before.String()))
+			}
+			if err != nil {
 				return b.progress, fmt.Errorf("block from %s: %w", time.UnixMilli(start).UTC().Format(time.RFC3339), err)
 			}
 		}
@@ -83,10 +87,15 @@ func (b *Blocks) Run(ctx context.Context) (Progress, error) {
 	return b.progress, nil
 }
 
+// hint says of which export a block is, and from when to when it has all samples.
+func (b *Blocks) hint(start int64) string {
+	return fmt.Sprintf("%s%s %d %d", mark, b.Name, max(start, b.Selection.Mint), min(start+b.Span-1, b.Selection.Maxt))
+}
+
 // mod returns the distance from the multiple of span that is before t or t itself.
 func mod(t, span int64) int64 { return ((t % span) + span) % span }
 
-// finished returns the blocks of this export that are there, by their start.
+// finished returns the blocks of this export that are there, by their start, also those of other times.
 func (b *Blocks) finished() (map[int64]tsdb.BlockMeta, error) {
 	done := make(map[int64]tsdb.BlockMeta)
 	entries, err := os.ReadDir(b.Dir)
@@ -94,7 +103,7 @@ func (b *Blocks) finished() (map[int64]tsdb.BlockMeta, error) {
 		return nil, err
 	}
 	for _, entry := range entries {
-		if filepath.Ext(entry.Name()) == unfinished {
+		if strings.HasSuffix(entry.Name(), unfinished) {
 			if err := os.RemoveAll(filepath.Join(b.Dir, entry.Name())); err != nil {
 				return nil, err
 			}
@@ -105,7 +114,7 @@ func (b *Blocks) finished() (map[int64]tsdb.BlockMeta, error) {
 			continue // something else
 		}
 		var meta tsdb.BlockMeta
-		if json.Unmarshal(text, &meta) == nil && meta.MaxTime-meta.MinTime == b.Span && slices.Contains(meta.Compaction.Hints, mark+b.Name) {
+		if json.Unmarshal(text, &meta) == nil && meta.MaxTime-meta.MinTime == b.Span && slices.ContainsFunc(meta.Compaction.Hints, func(hint string) bool { return strings.HasPrefix(hint, mark+b.Name+" ") }) {
 			done[meta.MinTime] = meta
 		}
 	}
@@ -115,7 +124,7 @@ func (b *Blocks) finished() (map[int64]tsdb.BlockMeta, error) {
 // write writes the block from start on. There is none if it has no samples.
 func (b *Blocks) write(ctx context.Context, start int64) (meta tsdb.BlockMeta, err error) {
 	meta = tsdb.BlockMeta{ULID: ulid.MustNew(ulid.Timestamp(time.UnixMilli(max(start, 0))), rand.Reader), MinTime: start, MaxTime: start + b.Span, Version: 1}
-	meta.Compaction = tsdb.BlockMetaCompaction{Level: 1, Sources: []ulid.ULID{meta.ULID}, Hints: []string{mark + b.Name}}
+	meta.Compaction = tsdb.BlockMetaCompaction{Level: 1, Sources: []ulid.ULID{meta.ULID}, Hints: []string{b.hint(start)}}
 	dir := filepath.Join(b.Dir, meta.ULID.String())
 	building := dir + unfinished
 	defer func() { err = errors.Join(err, os.RemoveAll(building)) }()

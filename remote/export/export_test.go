@@ -241,6 +241,21 @@ func TestBlocks(t *testing.T) {
 	if again, err := os.ReadDir(dir); err != nil || len(again) != len(blocks) {
 		t.Errorf("%d blocks after a second run, %v", len(again), err)
 	}
+	// A longer time, as of an export that ends now: the last block is written again, in place of the shorter one.
+	b.Selection.Maxt += hour / 2
+	if _, err := b.Run(t.Context()); err != nil {
+		t.Error(err)
+	}
+	wantSame(t, read(t, dir), w.want(mint, maxt+hour/2))
+	// Another source has blocks of its own.
+	other := b
+	other.Name = "other"
+	if _, err := other.Run(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if again, err := os.ReadDir(dir); err != nil || len(again) != 2*len(blocks) {
+		t.Errorf("%d blocks of two sources, %v", len(again), err)
+	}
 	b.Selection.Selectors = [][]*labels.Matcher{{labels.MustNewMatcher(labels.MatchEqual, "n", "none")}}
 	b.Name = "b"
 	if _, err := b.Run(t.Context()); !errors.Is(err, export.ErrNothing) {
