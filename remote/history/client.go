@@ -45,7 +45,11 @@ type Client struct {
 
 // NewClient returns a client of the adapter at a URL such as http://localhost:9201, of which the import uses Path.
 func NewClient(base string) *Client {
-	return &Client{url: strings.TrimSuffix(base, "/") + Path, client: &http.Client{Timeout: requestTimeout}, pause: bucketstore.Sleep}
+	client := &http.Client{Timeout: requestTimeout, CheckRedirect: func(*http.Request, []*http.Request) error {
+		// To follow most of them turns a POST into a GET, whose answer looks as if all were stored.
+		return http.ErrUseLastResponse
+	}}
+	return &Client{url: strings.TrimSuffix(base, "/") + Path, client: client, pause: bucketstore.Sleep}
 }
 
 // Close closes idle connections.
@@ -116,6 +120,8 @@ func (c *Client) try(ctx context.Context, method string, params url.Values, body
 		return false, json.Unmarshal(text, result)
 	case resp.StatusCode == http.StatusNotFound:
 		return false, fmt.Errorf("%s is no adapter with --web.enable-admin-api", req.URL.Redacted())
+	case resp.StatusCode >= 300 && resp.StatusCode < 400:
+		return false, fmt.Errorf("%s %s: %s to %q: give the URL behind it", method, req.URL.Redacted(), resp.Status, resp.Header.Get("Location"))
 	}
 	return resp.StatusCode >= 500, fmt.Errorf("%s %s: %s: %s", method, req.URL.Redacted(), resp.Status, bytes.TrimSpace(text))
 }

@@ -279,6 +279,23 @@ func TestClient(t *testing.T) {
 	}
 }
 
+// TestRedirect: an adapter behind a redirect is an error, and is not taken to have stored what it never got.
+func TestRedirect(t *testing.T) {
+	c := serve(t, newStore(t), func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Query().Has("moved") {
+				next.ServeHTTP(w, r)
+				return
+			}
+			http.Redirect(w, r, r.URL.Path+"?moved&"+r.URL.RawQuery, http.StatusMovedPermanently)
+		})
+	})
+	source := &listSource{list: []storage.ChunkSeries{line(t, map[string]string{"__name__": "a"}, start)}}
+	if p, _, err := run(t, source, c); err == nil || !strings.Contains(err.Error(), "301 Moved Permanently to") {
+		t.Errorf("%+v, %v", p, err)
+	}
+}
+
 // TestBadRequests: what is no request is a 400, and the client does not send it again.
 func TestBadRequests(t *testing.T) {
 	s := newStore(t)
