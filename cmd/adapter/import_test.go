@@ -79,6 +79,33 @@ func TestImportStops(t *testing.T) {
 	}
 }
 
+// TestImportHeaders: imports of two tenants of a source are not the same, in whatever order their headers are given.
+func TestImportHeaders(t *testing.T) {
+	for _, from := range []string{"remote-read", "victoriametrics"} {
+		id := func(headers ...string) string {
+			args := []string{"import", from, "http://localhost:1", "--start=1"}
+			for _, header := range headers {
+				args = append(args, "--header="+header)
+			}
+			source, id, err := parse(t, args...).source()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := source.Close(); err != nil {
+				t.Error(err)
+			}
+			return id
+		}
+		plain, a, b := id(), id("X-Scope-OrgID=a", "x=y"), id("X-Scope-OrgID=b", "x=y")
+		if plain == a || a == b {
+			t.Errorf("%s: IDs %s, %s and %s", from, plain, a, b)
+		}
+		if other := id("x=y", "X-Scope-OrgID=a"); other != a {
+			t.Errorf("%s: IDs %s and %s of the same headers", from, a, other)
+		}
+	}
+}
+
 // TestImportFlags: flags that do not go together are refused.
 func TestImportFlags(t *testing.T) {
 	dir := t.TempDir()
