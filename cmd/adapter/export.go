@@ -22,6 +22,7 @@ import (
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/remote/engine"
 	"github.com/promtable/promtable/remote/export"
+	"github.com/promtable/promtable/remote/history"
 )
 
 const (
@@ -215,7 +216,7 @@ func remoteSource(address string) (export.Source, error) {
 		if err != nil {
 			return nil, err
 		}
-		return q.Select(ctx, true, nil, ms...), nil
+		return history.Joined(q.Select(ctx, true, nil, ms...)), nil
 	}, nil
 }
 

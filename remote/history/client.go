@@ -80,7 +80,7 @@ func (c *Client) SetDone(ctx context.Context, id string, done []string) error {
 
 // NewWriter implements Target.
 func (c *Client) NewWriter(_ context.Context, u Unit) (Writer, error) {
-	w := &clientWriter{client: c, params: url.Values{"start": {strconv.FormatInt(u.Start, 10)}, "limit": {strconv.FormatInt(u.Limit, 10)}, "rolled": {strconv.FormatBool(u.Rolled)}}}
+	w := &clientWriter{client: c, rolled: u.Rolled, params: url.Values{"start": {strconv.FormatInt(u.Start, 10)}, "limit": {strconv.FormatInt(u.Limit, 10)}, "rolled": {strconv.FormatBool(u.Rolled)}}}
 	w.frames = remote.NewChunkedWriter(&w.body, noFlusher{})
 	return w, nil
 }
@@ -130,6 +130,7 @@ func (c *Client) try(ctx context.Context, method string, params url.Values, body
 type clientWriter struct {
 	client *Client
 	params url.Values
+	rolled bool
 	body   bytes.Buffer
 	frames *remote.ChunkedWriter
 	counts backfill.Counts
@@ -152,6 +153,9 @@ func (w *clientWriter) Write(ctx context.Context, s storage.ChunkSeries) error {
 	damage := w.it.Err()
 	if damage != nil && temporaryOf(damage) == nil {
 		damage = &DamageError{damage}
+	}
+	if w.rolled && damage != nil {
+		return damage // see storeWriter.Write
 	}
 	if len(series.Chunks) > 0 {
 		frame, err := (&prompb.ChunkedReadResponse{ChunkedSeries: []*prompb.ChunkedSeries{&series}}).Marshal()
