@@ -224,9 +224,8 @@ func reportImport(ctx context.Context, o *options, p history.Progress, took time
 			fmt.Fprintf(out, "%d %s\n", of.n, of.text)
 		}
 	}
-	if ctx.Err() != nil {
-		fmt.Fprintln(out, "stopped. The same command goes on with it")
-		return nil
+	if err != nil && ctx.Err() != nil {
+		return errors.New("stopped before all is imported: what is imported stays, and the same command goes on with the rest")
 	}
 	if err != nil {
 		return fmt.Errorf("%w; what is imported stays, and the same command goes on with the rest", err)
