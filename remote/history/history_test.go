@@ -359,6 +359,32 @@ func TestPace(t *testing.T) {
 	}
 }
 
+// TestOddBlockTimes: a block whose times are no times is damaged. One whose times are only wrong is opened for those of its chunks.
+func TestOddBlockTimes(t *testing.T) {
+	const id = "01ARZ3NDEKTSV4RRFFQ69G5FAV"
+	for _, test := range []struct {
+		from, to int64
+		want     string
+	}{
+		{math.MaxInt64 - 1, math.MaxInt64, "damaged meta.json"},
+		{math.MinInt64, math.MaxInt64, "damaged meta.json"},
+		{math.MinInt64, start, "is damaged, or gone"},
+	} {
+		dir := filepath.Join(t.TempDir(), id)
+		if err := os.Mkdir(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, "meta.json"), fmt.Appendf(nil, `{"ulid":%q,"version":1,"minTime":%d,"maxTime":%d}`, id, test.from, test.to), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		source := NewBlocks([]string{dir}, Selection{Mint: math.MinInt64, Maxt: math.MaxInt64 - 1})
+		units, damaged, err := source.Units(t.Context(), 0)
+		if err := errors.Join(err, source.Close()); err != nil || len(units) > 0 || len(damaged) != 1 || !strings.Contains(damaged[0].Error(), test.want) {
+			t.Errorf("%d to %d: %d units, %v, %v", test.from, test.to, len(units), damaged, err)
+		}
+	}
+}
+
 // TestExternalLabels: series of Thanos' blocks get the labels of their block, and matchers see them. Downsampled blocks are left out.
 func TestExternalLabels(t *testing.T) {
 	text := filepath.Join(t.TempDir(), "text")
