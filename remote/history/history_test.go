@@ -385,6 +385,30 @@ func TestOddBlockTimes(t *testing.T) {
 	}
 }
 
+// TestTemporaryBlocks: of the blocks that are made of a text one is there at a time.
+func TestTemporaryBlocks(t *testing.T) {
+	text := filepath.Join(t.TempDir(), "text")
+	if err := os.WriteFile(text, fmt.Appendf(nil, "# TYPE a gauge\na 1 %d\n# EOF\n", start/1000+1), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	o, err := NewOpenMetrics(text, nil, Selection{Mint: 0, Maxt: math.MaxInt64 - 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer o.Close()
+	if _, _, err := o.Units(t.Context(), 0); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		if err := o.makeBlock(t.Context(), 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if left, err := os.ReadDir(o.temporary); err != nil || len(left) != 1 || len(o.block.all) != 1 {
+		t.Errorf("%v, %v", left, err)
+	}
+}
+
 // TestExternalLabels: series of Thanos' blocks get the labels of their block, and matchers see them. Downsampled blocks are left out.
 func TestExternalLabels(t *testing.T) {
 	text := filepath.Join(t.TempDir(), "text")
