@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
@@ -12,6 +14,9 @@ import (
 	"time"
 
 	"github.com/go-kit/log"
+	"github.com/prometheus/prometheus/prompb"
+	"github.com/prometheus/prometheus/storage/remote"
+	"github.com/prometheus/prometheus/tsdb/chunkenc"
 
 	"github.com/promtable/promtable/bucketstore/disk"
 )
@@ -103,6 +108,49 @@ func TestImportHeaders(t *testing.T) {
 		if other := id("x=y", "X-Scope-OrgID=a"); other != a {
 			t.Errorf("%s: IDs %s and %s of the same headers", from, a, other)
 		}
+	}
+}
+
+// TestRemoteSource: a series that a server divides between two frames is one for digest, copy and export.
+func TestRemoteSource(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/x-streamed-protobuf; proto=prometheus.ChunkedReadResponse")
+		frames := remote.NewChunkedWriter(w, w.(http.Flusher))
+		for at := range int64(2) {
+			c := chunkenc.NewXORChunk()
+			app, err := c.Appender()
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			app.Append(0, at, 1)
+			frame, err := (&prompb.ChunkedReadResponse{ChunkedSeries: []*prompb.ChunkedSeries{{
+				Labels: []prompb.Label{{Name: "__name__", Value: "a"}},
+				Chunks: []prompb.Chunk{{MinTimeMs: at, MaxTimeMs: at, Type: prompb.Chunk_XOR, Data: c.Bytes()}},
+			}}}).Marshal()
+			if err == nil {
+				_, err = frames.Write(frame)
+			}
+			if err != nil {
+				t.Error(err)
+			}
+		}
+	}))
+	defer server.Close()
+	from, err := remoteSource(server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	set, err := from(t.Context(), 0, 10, allSeries()[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for set.Next() {
+		n++
+	}
+	if set.Err() != nil || n != 1 {
+		t.Errorf("%d series, %v", n, set.Err())
 	}
 }
 
