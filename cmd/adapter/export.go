@@ -219,7 +219,7 @@ func remoteSource(address string) (export.Source, error) {
 		if err != nil {
 			return nil, err
 		}
-		return q.Select(ctx, true, nil, ms...), nil
+		return history.Joined(q.Select(ctx, true, nil, ms...)), nil
 	}, nil
 }
 

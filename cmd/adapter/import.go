@@ -7,9 +7,11 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"net/http"
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -112,12 +114,21 @@ func (o *options) source() (source history.Source, id string, err error) {
 		source, err = history.NewOpenMetrics(cmp.Or(i.file, "-"), os.Stdin, sel) // kingpin makes "" of "-"
 	case commandImportRead:
 		source, err = history.NewRemoteRead(i.from, i.headers, sel)
-		texts = append(texts, i.from)
+		texts = append(append(texts, i.from), i.headerTexts()...)
 	case commandImportExport:
 		source = history.NewVictoriaMetrics(i.from, i.headers, sel)
-		texts = append(texts, i.from)
+		texts = append(append(texts, i.from), i.headerTexts()...)
 	}
 	return source, history.Digest(texts...), err
+}
+
+// headerTexts returns the headers of requests to the source, sorted: one of them may choose the tenant.
+func (i *importOptions) headerTexts() (texts []string) {
+	for name, value := range i.headers {
+		texts = append(texts, http.CanonicalHeaderKey(name)+"="+value)
+	}
+	slices.Sort(texts)
+	return texts
 }
 
 // importSamples runs import.
@@ -213,9 +224,8 @@ func reportImport(ctx context.Context, o *options, p history.Progress, took time
 			fmt.Fprintf(out, "%d %s\n", of.n, of.text)
 		}
 	}
-	if ctx.Err() != nil {
-		fmt.Fprintln(out, "stopped. The same command goes on with it")
-		return nil
+	if err != nil && ctx.Err() != nil {
+		return errors.New("stopped before all is imported: what is imported stays, and the same command goes on with the rest")
 	}
 	if err != nil {
 		return fmt.Errorf("%w; what is imported stays, and the same command goes on with the rest", err)

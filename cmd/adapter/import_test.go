@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
@@ -12,6 +14,9 @@ import (
 	"time"
 
 	"github.com/go-kit/log"
+	"github.com/prometheus/prometheus/prompb"
+	"github.com/prometheus/prometheus/storage/remote"
+	"github.com/prometheus/prometheus/tsdb/chunkenc"
 
 	"github.com/promtable/promtable/bucketstore/disk"
 )
@@ -54,7 +59,7 @@ func TestImportFullDisk(t *testing.T) {
 	}
 }
 
-// TestImportStops: an import whose context ends says how to go on, and is no failure. A dry run makes no store.
+// TestImportStops: an import whose context ends is a failure that says how to go on. A dry run makes no store.
 func TestImportStops(t *testing.T) {
 	text, dir := hoursText(t), filepath.Join(t.TempDir(), "data")
 	if output, err := importText(t, t.Context(), log.NewNopLogger(), text, dir, 100<<30, "--dry-run"); err != nil || !strings.Contains(output, "would import 100 samples") {
@@ -71,11 +76,81 @@ func TestImportStops(t *testing.T) {
 		}
 		return nil
 	})
-	if output, err := importText(t, ctx, stop, text, dir, 100<<30); err != nil || !strings.Contains(output, "stopped. The same command goes on with it") {
+	if output, err := importText(t, ctx, stop, text, dir, 100<<30); err == nil || !strings.Contains(err.Error(), "stopped before") || !strings.Contains(err.Error(), "the same command goes on") {
 		t.Errorf("%v\n%s", err, output)
 	}
 	if output, err := importText(t, t.Context(), log.NewNopLogger(), text, dir, 100<<30); err != nil || !strings.Contains(output, "1 parts were imported before") {
 		t.Errorf("%v\n%s", err, output)
+	}
+}
+
+// TestImportHeaders: imports of two tenants of a source are not the same, in whatever order their headers are given.
+func TestImportHeaders(t *testing.T) {
+	for _, from := range []string{"remote-read", "victoriametrics"} {
+		id := func(headers ...string) string {
+			args := []string{"import", from, "http://localhost:1", "--start=1"}
+			for _, header := range headers {
+				args = append(args, "--header="+header)
+			}
+			source, id, err := parse(t, args...).source()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := source.Close(); err != nil {
+				t.Error(err)
+			}
+			return id
+		}
+		plain, a, b := id(), id("X-Scope-OrgID=a", "x=y"), id("X-Scope-OrgID=b", "x=y")
+		if plain == a || a == b {
+			t.Errorf("%s: IDs %s, %s and %s", from, plain, a, b)
+		}
+		if other := id("x=y", "X-Scope-OrgID=a"); other != a {
+			t.Errorf("%s: IDs %s and %s of the same headers", from, a, other)
+		}
+	}
+}
+
+// TestRemoteSource: a series that a server divides between two frames is one for digest, copy and export.
+func TestRemoteSource(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/x-streamed-protobuf; proto=prometheus.ChunkedReadResponse")
+		frames := remote.NewChunkedWriter(w, w.(http.Flusher))
+		for at := range int64(2) {
+			c := chunkenc.NewXORChunk()
+			app, err := c.Appender()
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			app.Append(0, at, 1)
+			frame, err := (&prompb.ChunkedReadResponse{ChunkedSeries: []*prompb.ChunkedSeries{{
+				Labels: []prompb.Label{{Name: "__name__", Value: "a"}},
+				Chunks: []prompb.Chunk{{MinTimeMs: at, MaxTimeMs: at, Type: prompb.Chunk_XOR, Data: c.Bytes()}},
+			}}}).Marshal()
+			if err == nil {
+				_, err = frames.Write(frame)
+			}
+			if err != nil {
+				t.Error(err)
+			}
+		}
+	}))
+	defer server.Close()
+	from, err := remoteSource(server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	set, err := from(t.Context(), 0, 10, allSeries()[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for set.Next() {
+		n++
+	}
+	if set.Err() != nil || n != 1 {
+		t.Errorf("%d series, %v", n, set.Err())
 	}
 }
 

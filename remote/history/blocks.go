@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"math"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -24,6 +25,10 @@ import (
 
 // maxPlainSpan is how long a block may be whose units are all opened. Of a longer one, which has wrong times, only units with chunks are.
 const maxPlainSpan = 64 * UnitSpan
+
+// maxBlockTime is so far from the last number that no unit up to it ends beyond that. Samples after series.MaxTime, as those with times in
+// nanoseconds are, are only invalid; the other ones of their block are imported.
+const maxBlockTime = math.MaxInt64 / 4
 
 // Blocks is the blocks of TSDBs: of Prometheus, Thanos or Mimir, compacted or not. Series that several blocks have are merged.
 type Blocks struct {
@@ -114,7 +119,7 @@ func (b *Blocks) Units(ctx context.Context, rolled int64) (units []Unit, damaged
 		for _, of := range byStart[start] {
 			m := of.meta
 			overlap := min(limit, m.MaxTime) - max(from, m.MinTime)
-			samples += float64(m.Stats.NumSamples) * float64(max(overlap, 0)) / float64(m.MaxTime-m.MinTime)
+			samples += float64(m.Stats.NumSamples) * float64(max(overlap, 0)) / (float64(m.MaxTime) - float64(m.MinTime))
 			ids = append(ids, m.ULID.String())
 		}
 		slices.Sort(ids)
@@ -128,7 +133,7 @@ func (b *Blocks) Units(ctx context.Context, rolled int64) (units []Unit, damaged
 // starts returns where the units begin that a block may have samples of.
 func (b *Blocks) starts(ctx context.Context, g grid, of *block) (starts []int64, err error) {
 	first, last := max(of.meta.MinTime, b.sel.Mint), min(of.meta.MaxTime-1, b.sel.Maxt)
-	if of.meta.MaxTime-of.meta.MinTime > maxPlainSpan {
+	if uint64(of.meta.MaxTime-of.meta.MinTime) > uint64(maxPlainSpan) { // the difference may be more than an int64 holds
 		return b.occupied(ctx, g, of)
 	}
 	for t := first; t <= last; {
@@ -162,7 +167,7 @@ func (b *Blocks) occupied(ctx context.Context, g grid, of *block) ([]int64, erro
 			return nil, fmt.Errorf("block %s: %w", of.dir, err)
 		}
 		for _, m := range metas {
-			for t := m.MinTime; t <= min(m.MaxTime, series.MaxTime); {
+			for t := max(m.MinTime, -series.MaxTime); t <= min(m.MaxTime, series.MaxTime); {
 				start, limit := g.at(t)
 				found[start], t = true, limit
 			}
@@ -213,6 +218,8 @@ func readBlock(dir string) (*block, error) {
 		return nil, fmt.Errorf("%s has format %d, this program knows 1", dir, m.Version)
 	case m.Thanos.Downsample.Resolution > 0:
 		return nil, &LeftOut{fmt.Errorf("%s is downsampled by Thanos, so it has no samples: import the blocks that it was made of", dir)}
+	case m.MaxTime > maxBlockTime:
+		return nil, fmt.Errorf("%s has a damaged meta.json: its end, %d, is no time in milliseconds", dir, m.MaxTime)
 	case m.MinTime >= m.MaxTime:
 		return nil, fmt.Errorf("%s has a damaged meta.json: it ends at %d and begins at %d", dir, m.MaxTime, m.MinTime)
 	}

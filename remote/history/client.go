@@ -45,7 +45,11 @@ type Client struct {
 
 // NewClient returns a client of the adapter at a URL such as http://localhost:9201, of which the import uses Path.
 func NewClient(base string) *Client {
-	return &Client{url: strings.TrimSuffix(base, "/") + Path, client: &http.Client{Timeout: requestTimeout}, pause: bucketstore.Sleep}
+	client := &http.Client{Timeout: requestTimeout, CheckRedirect: func(*http.Request, []*http.Request) error {
+		// To follow most of them turns a POST into a GET, whose answer looks as if all were stored.
+		return http.ErrUseLastResponse
+	}}
+	return &Client{url: strings.TrimSuffix(base, "/") + Path, client: client, pause: bucketstore.Sleep}
 }
 
 // Close closes idle connections.
@@ -76,7 +80,7 @@ func (c *Client) SetDone(ctx context.Context, id string, done []string) error {
 
 // NewWriter implements Target.
 func (c *Client) NewWriter(_ context.Context, u Unit) (Writer, error) {
-	w := &clientWriter{client: c, params: url.Values{"start": {strconv.FormatInt(u.Start, 10)}, "limit": {strconv.FormatInt(u.Limit, 10)}, "rolled": {strconv.FormatBool(u.Rolled)}}}
+	w := &clientWriter{client: c, rolled: u.Rolled, params: url.Values{"start": {strconv.FormatInt(u.Start, 10)}, "limit": {strconv.FormatInt(u.Limit, 10)}, "rolled": {strconv.FormatBool(u.Rolled)}}}
 	w.frames = remote.NewChunkedWriter(&w.body, noFlusher{})
 	return w, nil
 }
@@ -116,6 +120,8 @@ func (c *Client) try(ctx context.Context, method string, params url.Values, body
 		return false, json.Unmarshal(text, result)
 	case resp.StatusCode == http.StatusNotFound:
 		return false, fmt.Errorf("%s is no adapter with --web.enable-admin-api", req.URL.Redacted())
+	case resp.StatusCode >= 300 && resp.StatusCode < 400:
+		return false, fmt.Errorf("%s %s: %s to %q: give the URL behind it", method, req.URL.Redacted(), resp.Status, resp.Header.Get("Location"))
 	}
 	return resp.StatusCode >= 500, fmt.Errorf("%s %s: %s: %s", method, req.URL.Redacted(), resp.Status, bytes.TrimSpace(text))
 }
@@ -124,6 +130,7 @@ func (c *Client) try(ctx context.Context, method string, params url.Values, body
 type clientWriter struct {
 	client *Client
 	params url.Values
+	rolled bool
 	body   bytes.Buffer
 	frames *remote.ChunkedWriter
 	counts backfill.Counts
@@ -146,6 +153,9 @@ func (w *clientWriter) Write(ctx context.Context, s storage.ChunkSeries) error {
 	damage := w.it.Err()
 	if damage != nil && temporaryOf(damage) == nil {
 		damage = &DamageError{damage}
+	}
+	if w.rolled && damage != nil {
+		return damage // see storeWriter.Write
 	}
 	if len(series.Chunks) > 0 {
 		frame, err := (&prompb.ChunkedReadResponse{ChunkedSeries: []*prompb.ChunkedSeries{&series}}).Marshal()

@@ -48,18 +48,18 @@ func Copy(ctx context.Context, cfg CopyConfig, report func(Copied)) (Copied, err
 	if cfg.Logger == nil {
 		cfg.Logger = log.NewNopLogger()
 	}
-	rolled, err := cfg.copyRolled(ctx)
+	rolled, all, err := cfg.copyRolled(ctx)
 	if err != nil {
-		return Copied{}, err
+		return all, err
 	}
 	newer := cfg.Selection
 	newer.Mint = max(newer.Mint, rolled+1)
 	units, _, err := unitsOf(newer, grid{span: UnitSpan})
 	if err != nil {
-		return Copied{}, err
+		return all, err
 	}
 	var mu sync.Mutex
-	all := Copied{Units: len(units)}
+	all.Units += len(units)
 	group, groupCtx := errgroup.WithContext(ctx)
 	group.SetLimit(max(cfg.Workers, 1))
 	for _, u := range units {
@@ -81,18 +81,28 @@ func Copy(ctx context.Context, cfg CopyConfig, report func(Copied)) (Copied, err
 	return all, errors.Join(group.Wait(), ctx.Err())
 }
 
-// copyRolled imports the days of which the target takes only rollups, and returns up to which time that is.
-func (cfg *CopyConfig) copyRolled(ctx context.Context) (rolled int64, err error) {
+// copyRolled imports the days of which the target takes only rollups, and returns up to which time that is. If some of their series cannot
+// be read or stored, these days count as one unit that differs.
+func (cfg *CopyConfig) copyRolled(ctx context.Context) (rolled int64, c Copied, err error) {
 	if rolled, err = cfg.Target.Rolled(ctx); err != nil {
-		return 0, fmt.Errorf("read which samples the target keeps: %w", err)
+		return 0, c, fmt.Errorf("read which samples the target keeps: %w", err)
 	}
 	older := *cfg.Source
 	older.sel.Maxt = min(older.sel.Maxt, rolled)
 	if rolled == 0 || older.sel.Mint > older.sel.Maxt {
-		return rolled, nil
+		return rolled, c, nil
 	}
-	level.Info(cfg.Logger).Log("msg", "of this time the target takes only rollups", "until", time.UnixMilli(rolled).UTC().Format(time.RFC3339))
-	return rolled, New(Config{Source: &older, Target: cfg.Target, ID: cfg.ID, Workers: cfg.Workers, SamplesPerSecond: cfg.SamplesPerSecond, Logger: cfg.Logger}).Run(ctx)
+	until := time.UnixMilli(rolled).UTC().Format(time.RFC3339)
+	level.Info(cfg.Logger).Log("msg", "of this time the target takes only rollups", "until", until)
+	i := New(Config{Source: &older, Target: cfg.Target, ID: cfg.ID, Workers: cfg.Workers, SamplesPerSecond: cfg.SamplesPerSecond, Logger: cfg.Logger})
+	if err := i.Run(ctx); err != nil {
+		return rolled, c, err
+	}
+	if p := i.Progress(); p.Damaged > 0 || p.Refused > 0 {
+		c.Units, c.Different = 1, 1
+		level.Warn(cfg.Logger).Log("msg", "not all is copied of the time of which the target takes only rollups", "until", until, "damaged", p.Damaged, "refused", p.Refused)
+	}
+	return rolled, c, nil
 }
 
 // copyUnit makes a unit of the target that of the source.

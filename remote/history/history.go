@@ -5,6 +5,7 @@
 //	Blocks        blocks of a TSDB in a directory           blocks.go
 //	OpenMetrics   text with timestamps                      openmetrics.go
 //	RemoteRead    a server with remote read                 remoteread.go
+//	Joined        whole series of remote read               joined.go
 //	VictoriaMetrics  its export of JSON lines               victoria.go
 //	Store         the target in this process                store.go
 //	Client        a running adapter as a target             client.go
@@ -140,7 +141,7 @@ type Writer interface {
 	Counts() backfill.Counts
 }
 
-// A DamageError is about samples that cannot be read. The others of the series are stored.
+// A DamageError is about samples that cannot be read. The others of the series are stored, unless only rollups are and the series has no end.
 type DamageError struct{ Err error }
 
 // Error implements error.

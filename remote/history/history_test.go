@@ -279,6 +279,23 @@ func TestClient(t *testing.T) {
 	}
 }
 
+// TestRedirect: an adapter behind a redirect is an error, and is not taken to have stored what it never got.
+func TestRedirect(t *testing.T) {
+	c := serve(t, newStore(t), func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Query().Has("moved") {
+				next.ServeHTTP(w, r)
+				return
+			}
+			http.Redirect(w, r, r.URL.Path+"?moved&"+r.URL.RawQuery, http.StatusMovedPermanently)
+		})
+	})
+	source := &listSource{list: []storage.ChunkSeries{line(t, map[string]string{"__name__": "a"}, start)}}
+	if p, _, err := run(t, source, c); err == nil || !strings.Contains(err.Error(), "301 Moved Permanently to") {
+		t.Errorf("%+v, %v", p, err)
+	}
+}
+
 // TestBadRequests: what is no request is a 400, and the client does not send it again.
 func TestBadRequests(t *testing.T) {
 	s := newStore(t)
@@ -339,6 +356,56 @@ func TestPace(t *testing.T) {
 	}
 	if len(p.pauses) != 1 || p.pauses[0] < 2*time.Hour || p.pauses[0] > 10_000*time.Second {
 		t.Errorf("pauses %v", p.pauses)
+	}
+}
+
+// TestOddBlockTimes: a block whose times are no times is damaged. One whose times are only wrong is opened for those of its chunks.
+func TestOddBlockTimes(t *testing.T) {
+	const id = "01ARZ3NDEKTSV4RRFFQ69G5FAV"
+	for _, test := range []struct {
+		from, to int64
+		want     string
+	}{
+		{math.MaxInt64 - 1, math.MaxInt64, "damaged meta.json"},
+		{math.MinInt64, math.MaxInt64, "damaged meta.json"},
+		{math.MinInt64, start, "is damaged, or gone"},
+	} {
+		dir := filepath.Join(t.TempDir(), id)
+		if err := os.Mkdir(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, "meta.json"), fmt.Appendf(nil, `{"ulid":%q,"version":1,"minTime":%d,"maxTime":%d}`, id, test.from, test.to), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		source := NewBlocks([]string{dir}, Selection{Mint: math.MinInt64, Maxt: math.MaxInt64 - 1})
+		units, damaged, err := source.Units(t.Context(), 0)
+		if err := errors.Join(err, source.Close()); err != nil || len(units) > 0 || len(damaged) != 1 || !strings.Contains(damaged[0].Error(), test.want) {
+			t.Errorf("%d to %d: %d units, %v, %v", test.from, test.to, len(units), damaged, err)
+		}
+	}
+}
+
+// TestTemporaryBlocks: of the blocks that are made of a text one is there at a time.
+func TestTemporaryBlocks(t *testing.T) {
+	text := filepath.Join(t.TempDir(), "text")
+	if err := os.WriteFile(text, fmt.Appendf(nil, "# TYPE a gauge\na 1 %d\n# EOF\n", start/1000+1), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	o, err := NewOpenMetrics(text, nil, Selection{Mint: 0, Maxt: math.MaxInt64 - 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer o.Close()
+	if _, _, err := o.Units(t.Context(), 0); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		if err := o.makeBlock(t.Context(), 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if left, err := os.ReadDir(o.temporary); err != nil || len(left) != 1 || len(o.block.all) != 1 {
+		t.Errorf("%v, %v", left, err)
 	}
 }
 

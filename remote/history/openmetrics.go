@@ -38,6 +38,8 @@ type OpenMetrics struct {
 	// block is the source of the block of run, which is -1 if there is none yet.
 	block *Blocks
 	run   int
+	// dir is the directory of the block, or of what was made of it, or empty.
+	dir string
 }
 
 // NewOpenMetrics returns the text in a file, or that of in if path is "-".
@@ -152,14 +154,18 @@ func (o *OpenMetrics) makeBlock(ctx context.Context, run int) (err error) {
 			return err
 		}
 	}
-	o.block, o.run = nil, run
-	dir, err := os.MkdirTemp(o.temporary, "blocks")
-	if err != nil {
+	o.block, o.run = nil, -1
+	if o.dir != "" {
+		if err := os.RemoveAll(o.dir); err != nil {
+			return err
+		}
+	}
+	if o.dir, err = os.MkdirTemp(o.temporary, "blocks"); err != nil {
 		return err
 	}
 	r := o.runs[run]
 	// A block writer takes samples that are up to half its length older than its newest one.
-	w, err := tsdb.NewBlockWriter(slog.New(slog.DiscardHandler), dir, 2*(r.Limit-r.Start))
+	w, err := tsdb.NewBlockWriter(slog.New(slog.DiscardHandler), o.dir, 2*(r.Limit-r.Start))
 	if err != nil {
 		return err
 	}
@@ -191,7 +197,7 @@ func (o *OpenMetrics) makeBlock(ctx context.Context, run int) (err error) {
 	if err != nil {
 		return err
 	}
-	o.block = NewBlocks([]string{dir}, o.sel)
+	o.block = NewBlocks([]string{o.dir}, o.sel)
 	_, damaged, err := o.block.Units(ctx, 0)
 	if err = errors.Join(append(damaged, err)...); err != nil {
 		return err
@@ -200,5 +206,6 @@ func (o *OpenMetrics) makeBlock(ctx context.Context, run int) (err error) {
 	if lost := n - int(o.block.all[0].meta.Stats.NumSamples); lost > 0 {
 		return fmt.Errorf("%s: %d samples from %s are out of order, or there twice: those of a series must ascend", o.path, lost, r)
 	}
+	o.run = run
 	return nil
 }

@@ -72,7 +72,7 @@ func (r *RemoteRead) Open(ctx context.Context, u Unit) (*Reading, error) {
 			cancel()
 			return nil, &Temporary{fmt.Errorf("remote read: %w", err)}
 		}
-		sets = append(sets, temporarySet{storage.NewSeriesSetToChunkSet(set)})
+		sets = append(sets, temporarySet{Joined(storage.NewSeriesSetToChunkSet(set))})
 	}
 	return &Reading{ChunkSeriesSet: mergeSets(sets), Close: func() error { cancel(); return nil }}, nil
 }

@@ -51,7 +51,8 @@ type storeWriter struct {
 	it   chunks.Iterator
 }
 
-// Write implements Writer.
+// Write implements Writer. The rollup of a part of a day would be in the way of that of all of it, so none is made if the series cannot be
+// read to its end.
 func (w *storeWriter) Write(ctx context.Context, s storage.ChunkSeries) error {
 	ls := s.Labels().WithoutEmpty()
 	if err := engine.CheckLabels(ls); err != nil {
@@ -63,20 +64,34 @@ func (w *storeWriter) Write(ctx context.Context, s storage.ChunkSeries) error {
 	}
 	w.it = s.Iterator(w.it)
 	var damage error
+	add := func(c chunks.Meta) error {
+		err := to.AppendChunk(ctx, c.Chunk, w.unit.Start, w.unit.Limit)
+		if errors.Is(err, backfill.ErrSamples) {
+			damage, err = err, nil
+		}
+		return err
+	}
+	var read []chunks.Meta
 	for w.it.Next() {
-		c := w.it.At()
-		switch err := to.AppendChunk(ctx, c.Chunk, w.unit.Start, w.unit.Limit); {
-		case errors.Is(err, backfill.ErrSamples):
-			damage = err
-		case err != nil:
+		if w.unit.Rolled {
+			read = append(read, w.it.At())
+		} else if err := add(w.it.At()); err != nil {
 			return err
+		}
+	}
+	failed := w.it.Err()
+	if failed == nil {
+		for _, c := range read {
+			if err := add(c); err != nil {
+				return err
+			}
 		}
 	}
 	if err := to.Close(ctx); err != nil {
 		return err
 	}
-	if err := w.it.Err(); err != nil {
-		damage = err
+	if failed != nil {
+		damage = failed
 	}
 	if damage != nil && temporaryOf(damage) == nil {
 		damage = &DamageError{damage}
