@@ -146,6 +146,15 @@ func (p *Process) Interrupt(t testing.TB) {
 	p.end(t, syscall.SIGINT)
 }
 
+// InterruptUndone is Interrupt of a program that is to say with code 1 that it is not done.
+func (p *Process) InterruptUndone(t testing.TB) {
+	t.Helper()
+	p.signal(t, syscall.SIGINT)
+	if code := p.wait(t); code != 1 {
+		t.Fatalf("%s ended with code %d after Ctrl-C:\n%s", p.name, code, p.log.tail(30))
+	}
+}
+
 func (p *Process) end(t testing.TB, s syscall.Signal) {
 	t.Helper()
 	p.signal(t, s)

@@ -213,7 +213,7 @@ func TestImportStopped(t *testing.T) {
 	dir, p, _, first, last := openMetrics(t, 20)
 	b := harness.Embedded(t)
 	words := []string{"import", "blocks", dir, "--concurrency=1", "--samples-per-second=20000", "--log.level=debug"}
-	for _, stop := range []func(*harness.Process, testing.TB){(*harness.Process).Kill, (*harness.Process).Interrupt} {
+	for _, stop := range []func(*harness.Process, testing.TB){(*harness.Process).Kill, (*harness.Process).InterruptUndone} {
 		p := harness.StartCommand(t, b, words...)
 		p.WaitLine(t, "imported a part", "finished=2")
 		stop(p, t)
