@@ -8,7 +8,7 @@
 //	api.js          requests
 //	dom.js          elements and tables
 //	format.js       numbers, times and label sets as text
-//	query.js        the expression box; graph.js its graph
+//	query.js        the expression box; graph.js its graph, axis.js the labels of that
 //	latest.js       the current sample of every series
 //	cardinality.js  what makes so many series
 //	explain.js      which rows a selector reads
