@@ -9,8 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	protopage "github.com/chromedp/cdproto/page"
-
 	"github.com/promtable/promtable/e2e/harness"
 )
 
@@ -45,7 +43,7 @@ func (l label) overlaps(o label) bool {
 // noteLabels makes pages that are opened from now on tell the labels of graphs.
 func (p *browserPage) noteLabels() {
 	p.Helper()
-	devtools(p, protopage.AddScriptToEvaluateOnNewDocument, protopage.AddScriptToEvaluateOnNewDocumentParams{Source: writingScript})
+	p.onOpen(writingScript)
 }
 
 // labels returns those of the graph, of the axis of values and of that of times.

@@ -97,7 +97,7 @@ func (p *browserPage) checkTypedTime() {
 	before := len(p.asked("/api/v1/query"))
 	p.tabTo("End")
 	p.press("11212025" + "091543" + "p" + kb.Enter)
-	p.wantParameters("expr", "page_gauge", "end", "2025-11-21T21:15:43")
+	p.wantParameters("expr", "page_gauge", "end", "2025-11-21T15:45:43Z")
 	if n := len(p.asked("/api/v1/query")) - before; n != 1 {
 		p.Errorf("a time that is typed is asked for %d times", n)
 	}

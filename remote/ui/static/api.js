@@ -1,5 +1,7 @@
 // Requests to the server that the page came from.
 
+import { instant } from "./format.js";
+
 // ask returns the answer of an endpoint, with its data and warnings, or throws
 // an Error that says what the server said.
 export async function ask(path, parameters = {}, { signal, post } = {}) {
@@ -26,6 +28,9 @@ export async function ask(path, parameters = {}, { signal, post } = {}) {
 
 // range returns the start and the end in seconds of what a form asks for.
 export function range(state) {
-  const end = state.end ? new Date(state.end).getTime() / 1000 : Date.now() / 1000;
+  const end = state.end ? instant(state.end) : Date.now() / 1000;
+  if (Number.isNaN(end)) {
+    throw new Error(`The end in the URL is no time: ${state.end}`);
+  }
   return { start: end - Number(state.range), end };
 }

@@ -2,6 +2,7 @@
 // the same again, and the back button goes back.
 
 import { element, message } from "./dom.js";
+import { instant, time, utc } from "./format.js";
 import * as query from "./query.js";
 import * as latest from "./latest.js";
 import * as cardinality from "./cardinality.js";
@@ -37,13 +38,16 @@ function navigate(tab, state) {
   return show();
 }
 
-// fill writes the state of the URL into a form; what is not in the URL takes its
-// first value.
-function fill(form, parameters) {
+// fill writes a state into a form.
+function fill(form, state) {
   form.reset();
-  for (const [name, value] of parameters) {
+  for (const [name, value] of Object.entries(state)) {
     const field = form.elements.namedItem(name);
-    if (field && name !== "tab") {
+    if (name === "end") {
+      const seconds = instant(value);
+      field.value = Number.isNaN(seconds) ? "" : time(seconds).replace(" ", "T");
+      Object.assign(field.dataset, { filled: field.value, instant: value });
+    } else {
       field.value = value;
       if (field instanceof HTMLSelectElement && field.value !== value) {
         field.append(element("option", { value }, name === "range" ? `${value} s` : value)); // the range of a zoom
@@ -53,15 +57,46 @@ function fill(form, parameters) {
   }
 }
 
+// read returns the state of a form. Its local time becomes that of a URL, and stays
+// as it was if nobody has changed it: an hour in autumn has two instants.
+function read(form) {
+  const state = Object.fromEntries(new FormData(form));
+  if (state.end) {
+    const { filled, instant: before } = form.elements.end.dataset;
+    state.end = state.end === filled ? before : utc(instant(state.end));
+  }
+  return state;
+}
+
+// firsts are the states of the forms that nobody has filled, by tab.
+const firsts = {};
+
+// stateOf returns the state of a tab that the URL says. What it does not say is as
+// in a form that nobody has filled.
+function stateOf(tab, parameters) {
+  const state = { ...firsts[tab] };
+  for (const name of Object.keys(state)) {
+    state[name] = parameters.get(name) ?? state[name];
+  }
+  return state;
+}
+
 async function show() {
   running.abort();
   running = new AbortController();
   const { signal } = running;
   const { tab, parameters } = current();
+  const state = stateOf(tab, parameters);
+  if (/T[\d:.]+$/.test(state.end) && !Number.isNaN(instant(state.end))) { // a link of before, without a zone
+    state.end = utc(instant(state.end));
+    parameters.set("end", state.end);
+    history.replaceState(null, "", `?${parameters}`);
+  }
   for (const link of document.querySelectorAll("nav a")) {
     link.toggleAttribute("aria-current", false);
     if (link.dataset.tab === tab) {
       link.setAttribute("aria-current", "page");
+      link.setAttribute("href", location.search || `?tab=${tab}`); // its state, to come back to
     }
   }
   for (const name of Object.keys(tabs)) {
@@ -69,14 +104,14 @@ async function show() {
   }
   const section = document.getElementById(tab);
   const form = section.querySelector("form");
-  if (form) {
-    fill(form, parameters);
+  if (form && form.dataset.search !== location.search) {
+    form.dataset.search = location.search;
+    fill(form, state);
   }
   document.title = `${section.getAttribute("aria-label")} · promtable`;
   const result = section.querySelector(".result");
   result.setAttribute("aria-busy", "true");
   try {
-    const state = form ? Object.fromEntries(new FormData(form)) : {};
     await tabs[tab].show(state, result, signal, (changes) => navigate(tab, { ...state, ...changes }));
   } catch (err) {
     if (!signal.aborted) {
@@ -95,9 +130,11 @@ function focusFirst() {
 
 for (const form of document.querySelectorAll("form")) {
   const tab = form.closest("section").id;
+  form.reset(); // browsers fill it again after a reload
+  firsts[tab] = read(form);
   form.addEventListener("submit", (event) => {
     event.preventDefault();
-    navigate(tab, Object.fromEntries(new FormData(form)));
+    navigate(tab, read(form));
   });
   // A time changes with each digit of it; it is asked for by Enter.
   form.addEventListener("change", (event) => {

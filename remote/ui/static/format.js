@@ -39,6 +39,18 @@ export function time(seconds) {
     `${two(date.getHours())}:${two(date.getMinutes())}:${two(date.getSeconds())}`;
 }
 
+// instant reads a time as URLs have it, in seconds since 1970: RFC 3339, or seconds.
+// One without a zone is local, as in the field of a form and in links of before.
+// What is no time is NaN.
+export function instant(text) {
+  return /^\d+(\.\d+)?$/.test(text) ? Number(text) : new Date(text).getTime() / 1000;
+}
+
+// utc writes seconds since 1970 as RFC 3339, which is the same time everywhere.
+export function utc(seconds) {
+  return new Date(seconds * 1000).toISOString().replace(".000Z", "Z");
+}
+
 const plainName = /^[a-zA-Z_:][a-zA-Z0-9_:]*$/;
 
 // series writes a label set as a selector that matches it.

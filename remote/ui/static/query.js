@@ -2,7 +2,7 @@
 
 import { ask, range } from "./api.js";
 import { element, message, table } from "./dom.js";
-import { count, sample, series, time } from "./format.js";
+import { count, sample, series, time, utc } from "./format.js";
 import { graph, maxSeries } from "./graph.js";
 
 // steps is how many points a graph has across, about.
@@ -50,9 +50,7 @@ function stepsOf(start, end) {
 
 // zoom returns the state that shows the time between two in seconds.
 function zoom(from, to) {
-  const end = new Date(Math.ceil(to) * 1000);
-  const local = new Date(end.getTime() - end.getTimezoneOffset() * 60_000).toISOString().slice(0, 19);
-  return { end: local, range: String(Math.max(1, Math.ceil(to) - Math.floor(from))) };
+  return { end: utc(Math.ceil(to)), range: String(Math.max(1, Math.ceil(to) - Math.floor(from))) };
 }
 
 function notes(answer) {

@@ -1,0 +1,113 @@
+//go:build browser
+
+package page
+
+import (
+	"testing"
+
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/chromedp/kb"
+
+	"github.com/promtable/promtable/e2e/harness"
+)
+
+// zone makes the page be in another time zone.
+func (p *browserPage) zone(name string) {
+	p.Helper()
+	devtools(p, emulation.SetTimezoneOverride, emulation.SetTimezoneOverrideParams{TimezoneID: name})
+}
+
+// wantQueryEnd wants the last query to have been for a time.
+func (p *browserPage) wantQueryEnd(want string) {
+	p.Helper()
+	if got := evaluate[string](p, `new URLSearchParams(window.bodies.at(-1)).get("time")`); got != want {
+		p.Errorf("in the URL %v the page asks for the time %s, want %s", p.parameters(), got, want)
+	}
+}
+
+// noteBodies makes pages that are opened from now on keep what they post.
+func (p *browserPage) noteBodies() {
+	p.Helper()
+	p.onOpen(`(() => {
+		const ask = fetch;
+		window.bodies = [];
+		window.fetch = (url, options) => {
+			if (options?.body) { window.bodies.push(String(options.body)); }
+			return ask(url, options);
+		};
+	})()`)
+}
+
+// TestPageZones wants a link to show the same time in each zone.
+func TestPageZones(t *testing.T) {
+	p := newPage(t, harness.StartAdapter(t, harness.Embedded(t)))
+	p.noteBodies()
+	p.zone("Europe/Berlin")
+	p.open("expr", "time()")
+	p.tabTo("End")
+	p.press("03042026" + "050607" + "a" + kb.Enter)
+	p.wantParameters("end", "2026-03-04T04:06:07Z")
+	p.wantQueryEnd("1772597167")
+	link := p.parameters()
+	for _, c := range []struct{ zone, field string }{
+		{"America/New_York", "2026-03-03T23:06:07"}, {"Asia/Kolkata", "2026-03-04T09:36:07"}, {"UTC", "2026-03-04T04:06:07"},
+	} {
+		p.zone(c.zone)
+		p.open("expr", "time()", "end", link.Get("end"))
+		p.wantQueryEnd("1772597167")
+		if got := evaluate[string](p, `document.querySelector("#query [name=end]").value`); got != c.field {
+			t.Errorf("in %s the field has %s, want %s", c.zone, got, c.field)
+		}
+		p.click("#query button.primary")
+		p.wantParameters("end", link.Get("end"))
+	}
+	p.open("expr", "time()", "end", "1772597167")
+	p.wantQueryEnd("1772597167")
+
+	// A link of before, and the second of two hours that clocks call the same.
+	p.zone("Europe/Berlin")
+	p.open("expr", "time()", "end", "2026-03-04T05:06:07")
+	p.wantQueryEnd("1772597167")
+	p.wantParameters("expr", "time()", "end", link.Get("end"))
+	p.open("expr", "time()", "end", "2025-10-26T01:30:00Z")
+	p.click("#query button.primary")
+	p.wantParameters("end", "2025-10-26T01:30:00Z")
+	p.wantQueryEnd("1761442200")
+
+	for _, end := range []string{"soon", "2026-13-40T05:06:07"} {
+		p.open("expr", "time()", "end", end)
+		if got := p.texts("[role=alert]"); len(got) != 1 || got[0] != "The end in the URL is no time: "+end {
+			t.Errorf("of an end that is no time the page says %q", got)
+		}
+	}
+}
+
+// TestPageTabs wants tabs to be as they were left.
+func TestPageTabs(t *testing.T) {
+	p := newPage(t, startPaged(t))
+	p.eachLook(func(string) {
+		p.open("expr", "page_gauge", "range", "21600")
+		p.enter("#query textarea", "page_gauge * 2")
+		evaluate[bool](p, `(() => { document.querySelector("#query textarea").value += " + 1"; return true })()`)
+		p.click("nav a[data-tab=latest]")
+		p.enter("#latest input", "gauge")
+		p.click("nav a[data-tab=status]")
+		p.click("nav a[data-tab=query]")
+		p.wantParameters("expr", "page_gauge * 2", "range", "21600")
+		if got := evaluate[string](p, `document.querySelector("#query textarea").value`); got != "page_gauge * 2 + 1" {
+			t.Errorf("what was typed is %q", got)
+		}
+		if rows := p.rows(0); len(rows) != 3 || rows[2][1] != "84" {
+			t.Errorf("the result is %q", rows)
+		}
+		p.click("nav a[data-tab=latest]")
+		p.wantParameters("filter", "gauge")
+		p.wantLatest(pageGauges())
+		p.back(`new URLSearchParams(location.search).get("tab") === "query"`)
+		p.wantParameters("expr", "page_gauge * 2")
+		p.click("h1 a")
+		if got := evaluate[string](p, `document.querySelector("#query textarea").value`); got != "" {
+			t.Errorf("the front page has the expression %q", got)
+		}
+	})
+}
