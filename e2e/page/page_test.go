@@ -108,15 +108,21 @@ func TestPageQuery(t *testing.T) {
 	}
 }
 
-// checkGauges wants a graph of page_gauge: three lines, in their colours, in
-// their order.
-func (p *browserPage) checkGauges() {
+// checkGaugeRows wants the list of a graph of page_gauge.
+func (p *browserPage) checkGaugeRows() {
 	p.Helper()
 	var want [][]string
 	for _, row := range pageGauges() {
 		want = append(want, []string{row[0], "", row[1], row[1], row[1]})
 	}
 	p.wantRows(0, want)
+}
+
+// checkGauges wants a graph of page_gauge: three lines, in their colours, in
+// their order.
+func (p *browserPage) checkGauges() {
+	p.Helper()
+	p.checkGaugeRows()
 	var drawn []drawnLine
 	harness.Eventually(p, "the lines are drawn", func() error {
 		drawn = p.lines()
@@ -207,26 +213,21 @@ func (p *browserPage) checkZoom() {
 // it is told to.
 func TestPageResolution(t *testing.T) {
 	p := newPage(t, startPaged(t))
-	const bodies = `(() => {
-		const ask = fetch;
-		window.bodies = [];
-		window.fetch = (url, options) => {
-			window.bodies.push(String(options.body));
-			return ask(url, options);
-		};
-		return true;
-	})()`
-	last := func() url.Values {
+	p.noteBodies()
+	// last returns the last n questions.
+	last := func(n int) (asked []url.Values) {
 		t.Helper()
-		asked, err := url.ParseQuery(evaluate[string](p, "window.bodies.at(-1)"))
-		if err != nil {
-			t.Fatal(err)
+		for _, body := range evaluate[[]string](p, fmt.Sprintf("window.bodies.slice(-%d)", n)) {
+			values, err := url.ParseQuery(body)
+			if err != nil {
+				t.Fatal(err)
+			}
+			asked = append(asked, values)
 		}
 		return asked
 	}
 	for _, c := range []struct{ seconds, bucket, step float64 }{{3600, 1, 15}, {86_400, 300, 300}, {604_800, 300, 2400}, {94_608_000, 3600, 105 * 3600}} {
 		p.open("expr", "page_gauge")
-		evaluate[bool](p, bodies)
 		evaluate[bool](p, fmt.Sprintf(`(() => {
 			document.querySelector("#query select[name=range]").value = "%.0f";
 			document.querySelector("#query input[value=graph]").click();
@@ -234,7 +235,14 @@ func TestPageResolution(t *testing.T) {
 		})()`, c.seconds))
 		p.wantParameters("view", "graph", "range", fmt.Sprint(int(c.seconds)))
 		p.settle()
-		asked := last()
+		asked := last(1)[0]
+		if c.bucket > 1 {
+			both := last(2)
+			asked = both[0]
+			if newest := both[1]; newest.Get("start") != newest.Get("end") || math.Abs(float64(time.Now().Unix())-mustFloat(t, newest.Get("end"))) > 60 {
+				t.Errorf("for %.0f s the page asks for the newest point at %v", c.seconds, newest)
+			}
+		}
 		start, step := mustFloat(t, asked.Get("start")), mustFloat(t, asked.Get("step"))
 		end := mustFloat(t, asked.Get("end"))
 		long, late := end-start, float64(time.Now().Unix())-end
@@ -246,7 +254,7 @@ func TestPageResolution(t *testing.T) {
 	p.choose("#query select[name=res]", "Raw (samples)")
 	p.wantParameters("range", "94608000", "res", "0s")
 	p.settle()
-	if asked := last(); asked.Get("max_source_resolution") != "0s" {
+	if asked := last(1)[0]; asked.Get("max_source_resolution") != "0s" {
 		t.Errorf("for raw samples the page asks %v", asked)
 	}
 	p.shoot("query-raw")

@@ -20,7 +20,7 @@ export async function show(state, result, signal, navigate) {
   const { start, end } = range(state);
   const resolution = state.res ? { max_source_resolution: state.res } : {};
   const answer = state.view === "graph"
-    ? await ask("query_range", { query: expr, ...stepsOf(start, end), ...resolution }, { signal, post: true })
+    ? await askRange({ query: expr, ...resolution }, stepsOf(start, end), end, signal)
     : await ask("query", { query: expr, time: end, ...resolution }, { signal, post: true });
   const took = performance.now() - started;
   const { resultType, result: found } = answer.data;
@@ -36,16 +36,42 @@ function example(expr, view) {
 }
 
 // stepsOf returns the times of a graph of a range, in seconds. Long steps, and their times, are of whole hours or of whole 5 minutes, as
-// rollups are, so that these can answer. The last step is at the end.
+// rollups are, so that these can answer. Steps are counted from the last one back, which is the end, or less than a bucket before it.
 function stepsOf(start, end) {
-  const step = Math.max(1, Math.ceil((end - start) / steps));
-  const bucket = [3600, 300].find((size) => step >= size);
-  if (bucket === undefined) {
-    return { start, end, step };
+  const about = Math.max(1, Math.ceil((end - start) / steps));
+  const bucket = [3600, 300].find((size) => about >= size);
+  const step = bucket ? Math.round(about / bucket) * bucket : about;
+  const last = bucket ? Math.floor(end / bucket) * bucket : end;
+  return { start: last - Math.floor((last - start) / step) * step, end: last, step };
+}
+
+// askRange asks for the steps, and for a point at the end if it is behind the last one.
+async function askRange(query, steps, end, signal) {
+  const askAt = (times) => ask("query_range", { ...query, ...times }, { signal, post: true });
+  if (steps.end === end) {
+    return askAt(steps);
   }
-  const whole = Math.round(step / bucket) * bucket;
-  const last = Math.floor(end / bucket) * bucket;
-  return { start: last - Math.floor((last - start) / whole) * whole, end: last, step: whole };
+  const [answer, newest] = await Promise.all([askAt(steps), askAt({ start: end, end, step: steps.step })]);
+  append(answer.data.result, newest.data.result);
+  for (const kind of ["warnings", "infos"]) {
+    answer[kind] = [...new Set([...(answer[kind] ?? []), ...(newest[kind] ?? [])])];
+  }
+  return answer;
+}
+
+// append adds points to the series that they are of.
+function append(found, newest) {
+  const known = new Map(found.map((s) => [series(s.metric), s]));
+  for (const s of newest) {
+    const before = known.get(series(s.metric));
+    if (!before) {
+      found.push(s);
+      continue;
+    }
+    for (const kind of ["values", "histograms"].filter((kind) => s[kind])) {
+      before[kind] = [...(before[kind] ?? []), ...s[kind]];
+    }
+  }
 }
 
 // zoom returns the state that shows the time between two in seconds.
