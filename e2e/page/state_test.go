@@ -3,6 +3,7 @@
 package page
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/chromedp/cdproto/emulation"
@@ -110,4 +111,33 @@ func TestPageTabs(t *testing.T) {
 			t.Errorf("the front page has the expression %q", got)
 		}
 	})
+}
+
+// TestPageUnreachable wants the page to say that the adapter is gone, and to show
+// the result when it is back.
+func TestPageUnreachable(t *testing.T) {
+	a := startPaged(t)
+	p := startBrowser(t, a.Addr) // whose requests fail, as they must
+	p.eachLook(func(look string) {
+		p.open("expr", "page_gauge")
+		p.wantRows(0, pageGauges())
+		a.Terminate(t)
+		p.click("#query button.primary")
+		if got := p.texts("[role=alert]"); len(got) != 1 || !strings.HasPrefix(got[0], "The adapter at "+a.Addr+" does not answer.") {
+			t.Errorf("without an adapter the page says %q", got)
+		}
+		p.checkContrast(look)
+		p.shoot("unreachable-" + look)
+		a.Rerun(t)
+		p.await(shown + `.querySelectorAll("tbody tr").length === 3`)
+		p.wantRows(0, pageGauges())
+	})
+	p.open("tab", "status")
+	a.Terminate(t)
+	p.await(shown + `.querySelector("[role=alert]")?.innerText.includes("does not answer") ?? false`)
+	if len(p.tiles()) == 0 {
+		t.Error("the numbers are gone")
+	}
+	a.Rerun(t)
+	p.await(shown + `.querySelector("[role=alert]") === null`)
 }

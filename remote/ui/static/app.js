@@ -1,6 +1,7 @@
 // Tabs and the state of the page, which is in the URL: a link to the page shows
 // the same again, and the back button goes back.
 
+import { answers, Unreachable } from "./api.js";
 import { element, message } from "./dom.js";
 import { instant, time, utc } from "./format.js";
 import * as query from "./query.js";
@@ -116,6 +117,9 @@ async function show() {
   } catch (err) {
     if (!signal.aborted) {
       result.replaceChildren(message("error", err.message));
+      if (err instanceof Unreachable) {
+        answers(signal).then(() => signal.aborted || show());
+      }
     }
   } finally {
     if (!signal.aborted) {

@@ -1,7 +1,7 @@
 // What the adapter is and does. Rates are the differences between two answers.
 
 import { ask } from "./api.js";
-import { element, table, tiles } from "./dom.js";
+import { element, message, table, tiles } from "./dom.js";
 import { bytes, count, duration, time } from "./format.js";
 
 const interval = 5000;
@@ -19,7 +19,11 @@ export async function show(_, result, signal) {
   await update();
   const timer = setInterval(() => {
     if (!document.hidden && !selecting(result)) {
-      update().catch(() => {}); // what is shown stays; the next time may go well
+      update().catch((err) => { // the numbers stay; the next time may go well
+        if (!signal.aborted && !result.querySelector("[role=alert]")) {
+          result.prepend(message("error", `${err.message} The numbers are those of ${time(new Date(last.now) / 1000)}.`));
+        }
+      });
     }
   }, interval);
   signal.addEventListener("abort", () => clearInterval(timer));
