@@ -412,7 +412,22 @@ func TestPageCardinality(t *testing.T) {
 			}
 		}
 	}
-	p.shoot("cardinality")
+	// 150 and 3 of 155 series.
+	if rows := p.rows(0); rows[0][2] != "96.8%" || !slices.ContainsFunc(rows, func(r []string) bool { return r[0] == "page_gauge" && r[2] == "1.94%" }) {
+		t.Errorf("the shares of metrics are %q", rows)
+	}
+	// 150 of all values.
+	if share, want := p.rows(2)[0][2], fmt.Sprintf("%.3g%%", 100*pageMany/want.HeadStats.NumLabelPairs); share != want {
+		t.Errorf("the share of the values of the largest label is %s, want %s", share, want)
+	}
+	p.eachLook(func(look string) {
+		p.open("tab", "cardinality")
+		if got := evaluate[float64](p, shown+`.querySelector("meter").value`); math.Abs(got-150.0/155) > 1e-9 {
+			t.Errorf("the largest share is drawn as %g", got)
+		}
+		p.checkContrast(look)
+		p.shoot("cardinality-" + look)
+	})
 	p.open("tab", "cardinality", "top", "10")
 	if rows := p.rows(1); len(rows) != 10 {
 		t.Errorf("the ten largest are %d", len(rows))
