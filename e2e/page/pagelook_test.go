@@ -340,6 +340,20 @@ func TestPageNarrow(t *testing.T) {
 	}
 }
 
+// TestPageExplainNarrow wants a plan of a long selector to fit on a telephone.
+func TestPageExplainNarrow(t *testing.T) {
+	p := newPage(t, startPaged(t))
+	p.eachLook(func(look string) {
+		p.open("tab", "explain", "selector", `page_gauge{instance=~"a|b|`+strings.Repeat("c", 80)+`", code!="`+strings.Repeat("5", 60)+`"}`)
+		wide := evaluate[[]string](p, `[document.documentElement, ...document.querySelectorAll("main *")]
+			.filter((e) => e.checkVisibility() && e.matches("html, .scroll") && e.scrollWidth > e.clientWidth).map((e) => e.tagName + " " + e.scrollWidth + " > " + e.clientWidth)`)
+		if len(wide) > 0 {
+			t.Errorf("%s: too wide are %q", look, wide)
+		}
+		p.shoot("explain-long-" + look)
+	})
+}
+
 // TestPageOffline wants all views to need nothing but the adapter. The browser
 // reaches no other host, and what it asks of others is a problem in every test.
 func TestPageOffline(t *testing.T) {
