@@ -259,7 +259,7 @@ func TestPageResolution(t *testing.T) {
 	}
 	p.shoot("query-raw")
 	p.open("expr", "page_gauge", "view", "graph", "res", "5s", "range", "7777")
-	if got := evaluate[[]string](p, `[...document.querySelectorAll("#query option:checked")].map((o) => o.text)`); !slices.Equal(got, []string{"7777 s", "5s"}) {
+	if got := evaluate[[]string](p, `[...document.querySelectorAll("#query option:checked")].map((o) => o.text)`); !slices.Equal(got, []string{"7777 s", "5s", "60 lines"}) {
 		t.Errorf("the page has chosen %q", got)
 	}
 	p.expect("/api/v1/query_range", http.StatusBadRequest)
@@ -568,6 +568,20 @@ func (p *browserPage) checkAdapter(a *harness.Adapter) {
 	p.wantRows(1, tables)
 }
 
+// wantShown wants the facts of a graph, and so many lines in its list, and no warning.
+func (p *browserPage) wantShown(facts string, lines int) {
+	p.Helper()
+	if got := p.texts(".facts"); len(got) != 1 || !strings.HasPrefix(got[0], facts) {
+		p.Errorf("the facts are %q, want %s", got, facts)
+	}
+	if got := p.rows(0); len(got) != lines {
+		p.Errorf("the list has %d lines, want %d", len(got), lines)
+	}
+	if got := p.texts(".message"); len(got) > 0 {
+		p.Errorf("the page warns %q", got)
+	}
+}
+
 // TestPageMany shows 30,000 series in pages, and finds one of them.
 func TestPageMany(t *testing.T) {
 	const many = 30_000
@@ -619,6 +633,19 @@ func TestPageMany(t *testing.T) {
 	if rows, got := p.rows(0), p.texts(place); len(rows) != 200 || !slices.Equal(got, []string{"1–200 of 30,000"}) {
 		t.Errorf("a query shows %d rows, %q", len(rows), got)
 	}
+	p.eachLook(func(look string) {
+		p.open("expr", "a_zz_cpu", "view", "graph")
+		p.wantShown("60 of 30,000 series shown, ", 60)
+		p.checkContrast(look)
+		p.shoot("lines-" + look)
+		p.click("#query .result p button")
+		p.wantParameters("lines", "240", "expr", "a_zz_cpu", "view", "graph")
+		p.wantShown("240 of 30,000 series shown, ", 200) // the first page of the list
+	})
+	p.open("expr", "a_zz_cpu", "view", "graph", "range", "604800")
+	p.wantShown("60 of 30,000 series shown, ", 60)
+	p.open("expr", `topk(5, a_zz_cpu)`, "view", "graph")
+	p.wantShown("5 series, ", 5)
 	// The limit keeps the exact name.
 	p.open("tab", "latest", "filter", "zz_cpu", "limit", "100")
 	if rows := p.rows(0); len(rows) != 100 || rows[0][0] != "zz_cpu" {

@@ -5,20 +5,16 @@ import * as axis from "./axis.js";
 import { element, message, table } from "./dom.js";
 import { count, number, series, time } from "./format.js";
 
-// maxSeries is how many series are drawn.
-export const maxSeries = 60;
-
 // The colours of lines, light and dark; more lines take them again, dashed.
 const colours = {
   light: ["#2457c5", "#b3261e", "#1b7a3d", "#8a5a00", "#7b2fa8", "#00727f", "#b0206e", "#4f5b66"],
   dark: ["#86aefc", "#ff9a8f", "#7bd88f", "#f2c063", "#d3a4f5", "#6fd6e0", "#ff9bd0", "#b6c2cf"],
 };
 
-// graph returns the nodes of a graph of found, from start to end in seconds, and
+// graph returns the nodes of a graph of series, from start to end in seconds, and
 // how to draw it once they are on the page. onZoom(from, to) is called with what
 // somebody selects.
-export function graph(found, { start, end }, onZoom) {
-  const drawn = found.slice(0, maxSeries);
+export function graph(drawn, { start, end }, onZoom) {
   if (drawn.length === 0) {
     return { nodes: [element("p", {}, "No series has a value in this range.")] };
   }

@@ -3,7 +3,7 @@
 import { ask, range } from "./api.js";
 import { element, message, table } from "./dom.js";
 import { count, sample, series, time, utc } from "./format.js";
-import { graph, maxSeries } from "./graph.js";
+import { graph } from "./graph.js";
 
 // steps is how many points a graph has across, about.
 const steps = 250;
@@ -20,14 +20,14 @@ export async function show(state, result, signal, navigate) {
   const { start, end } = range(state);
   const resolution = state.res ? { max_source_resolution: state.res } : {};
   const answer = state.view === "graph"
-    ? await askRange({ query: expr, ...resolution }, stepsOf(start, end), end, signal)
+    ? await askRange({ query: expr, limit: state.lines, ...resolution }, stepsOf(start, end), end, signal)
     : await ask("query", { query: expr, time: end, ...resolution }, { signal, post: true });
   const took = performance.now() - started;
   const { resultType, result: found } = answer.data;
   const shown = state.view === "graph"
     ? graph(found, { start, end }, (from, to) => navigate(zoom(from, to)))
     : instant(resultType, found);
-  result.replaceChildren(...notes(answer), facts(found, took, state.view), ...shown.nodes);
+  result.replaceChildren(...notes(answer), facts(answer, took), more(answer, navigate), ...shown.nodes);
   shown.draw?.(signal);
 }
 
@@ -52,20 +52,21 @@ async function askRange(query, steps, end, signal) {
     return askAt(steps);
   }
   const [answer, newest] = await Promise.all([askAt(steps), askAt({ start: end, end, step: steps.step })]);
-  append(answer.data.result, newest.data.result);
+  append(answer.data.result, newest.data.result, Number(query.limit));
+  answer.series = Math.max(answer.series, newest.series);
   for (const kind of ["warnings", "infos"]) {
     answer[kind] = [...new Set([...(answer[kind] ?? []), ...(newest[kind] ?? [])])];
   }
   return answer;
 }
 
-// append adds points to the series that they are of.
-function append(found, newest) {
+// append adds points to the series that they are of, or as series of their own up to a limit.
+function append(found, newest, limit) {
   const known = new Map(found.map((s) => [series(s.metric), s]));
   for (const s of newest) {
     const before = known.get(series(s.metric));
     if (!before) {
-      found.push(s);
+      found.push(...(found.length < limit ? [s] : []));
       continue;
     }
     for (const kind of ["values", "histograms"].filter((kind) => s[kind])) {
@@ -80,13 +81,22 @@ function zoom(from, to) {
 }
 
 function notes(answer) {
-  return [...(answer.warnings ?? []), ...(answer.infos ?? [])].map((text) => message("warning", text));
+  const cut = "results truncated due to limit"; // the facts say how
+  return [...(answer.warnings ?? []), ...(answer.infos ?? [])].filter((text) => text !== cut).map((text) => message("warning", text));
 }
 
-function facts(found, took, view) {
-  const of = Array.isArray(found) && typeof found[0] === "object" ? `${count(found.length)} series, ` : "";
-  const rest = view === "graph" && found.length > maxSeries ? `, the first ${maxSeries} drawn` : "";
-  return element("p", { class: "facts" }, `${of}${count(took)} ms${rest}`);
+function facts({ data: { result: found }, series: all }, took) {
+  const shown = all > found.length ? `${count(found.length)} of ${count(all)} series shown, ` : `${count(found.length)} series, `;
+  const isList = Array.isArray(found) && typeof found[0] === "object";
+  return element("p", { class: "facts" }, `${isList ? shown : ""}${count(took)} ms`);
+}
+
+// more is a button that shows more lines, if there are more.
+function more({ data: { result: found }, series: all }, navigate) {
+  const { options, selectedIndex } = document.querySelector("#query select[name=lines]");
+  const next = options[selectedIndex + 1];
+  return all > found.length && next
+    ? element("p", {}, element("button", { type: "button", onclick: () => navigate({ lines: next.value }) }, `Show ${next.text}`)) : "";
 }
 
 // instant shows the result of an instant query.
