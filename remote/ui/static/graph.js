@@ -137,7 +137,10 @@ function legendOf(lines, onToggle) {
   }
   return table(undefined, [
     { title: "Series", kind: "text", value: (l) => l.name, cell: (l) => element("label", {},
-      element("input", { type: "checkbox", checked: true, onchange: (event) => onToggle(l.index, event.target.checked) }),
+      element("input", { type: "checkbox", checked: !l.hidden, onchange: ({ target }) => { // sorted, the row is made anew
+        l.hidden = !target.checked;
+        onToggle(l.index, target.checked);
+      } }),
       " ", swatch(l), " ", l.name) },
     { title: "Cursor", kind: "number", cell: (l) => l.under },
     { title: "Last", kind: "number", cell: (l) => text(l.last), value: (l) => l.last },
