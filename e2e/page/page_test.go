@@ -7,6 +7,8 @@ import (
 	"math"
 	"net/http"
 	"net/url"
+	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -177,6 +179,13 @@ func (p *browserPage) checkHiding() {
 	evaluate[bool](p, `(() => { document.querySelector("#query .result input[type=checkbox]").focus(); return true })()`)
 	for _, hidden := range []bool{true, false} {
 		p.press(" ")
+		if hidden {
+			p.click("#query .result th button") // the rows are made anew, and the line stays hidden
+			if evaluate[bool](p, `document.querySelector("#query .result input[type=checkbox]").checked`) {
+				p.Error("after sorting the line is said to be shown")
+			}
+			evaluate[bool](p, `(() => { document.querySelector("#query .result input[type=checkbox]").focus(); return true })()`)
+		}
 		harness.Eventually(p, fmt.Sprintf("the line is hidden: %t", hidden), func() error {
 			if l := p.lines(); (l[0].Pixels == 0) != hidden || l[1].Pixels == 0 {
 				return fmt.Errorf("lines are %+v", l)
@@ -524,10 +533,16 @@ func TestPageStatus(t *testing.T) {
 		}
 		return nil
 	})
-	if size := p.tiles()["Disk"]; !strings.HasSuffix(size, "B") {
-		t.Errorf("the size on disk is %q", size)
-	}
-	p.shoot("status")
+	p.eachLook(func(look string) {
+		p.open("tab", "status")
+		for _, name := range []string{"Database on the disk", "Log on the disk, beside it"} {
+			if size := p.tiles()[name]; !strings.HasSuffix(size, "iB") {
+				t.Errorf("%s: %q", name, size)
+			}
+		}
+		p.checkContrast(look)
+		p.shoot("status-" + look)
+	})
 }
 
 // checkAdapter wants the page to say what the adapter and its tables are.
@@ -535,6 +550,7 @@ func (p *browserPage) checkAdapter(a *harness.Adapter) {
 	p.Helper()
 	var want struct {
 		Version, Backend, Location string
+		DirectoryFormat            string
 		Format                     int
 		Tables                     []struct {
 			Name     string
@@ -549,8 +565,16 @@ func (p *browserPage) checkAdapter(a *harness.Adapter) {
 	for _, row := range p.rows(0) {
 		facts[row[0]] = row[1]
 	}
-	if want.Version != harness.AdapterVersion || facts["Version"] != want.Version || facts["Backend"] != want.Backend+": "+want.Location || facts["Stored format"] != fmt.Sprintf("version %d", want.Format) {
+	if want.Version != harness.AdapterVersion || facts["Version"] != want.Version || facts["Backend"] != want.Backend+": "+want.Location || facts["Format of the tables"] != fmt.Sprintf("version %d", want.Format) {
 		p.Errorf("the page says %v, want %+v", facts, want)
+	}
+	file, err := os.ReadFile(filepath.Join(want.Location, "FORMAT"))
+	if err != nil {
+		p.Fatal(err)
+	}
+	_, version, _ := strings.Cut(strings.TrimSpace(string(file)), " format ")
+	if want.DirectoryFormat != version || facts["Format of the directory"] != "version "+version+", as its file FORMAT says" {
+		p.Errorf("the page says %q, FORMAT %q", facts["Format of the directory"], file)
 	}
 	var tables [][]string
 	for _, table := range want.Tables {
