@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
 	"github.com/promtable/promtable/e2e/harness"
@@ -79,6 +80,21 @@ func TestPageZones(t *testing.T) {
 		p.open("expr", "time()", "end", end)
 		if got := p.texts("[role=alert]"); len(got) != 1 || got[0] != "The end in the URL is no time: "+end {
 			t.Errorf("of an end that is no time the page says %q", got)
+		}
+	}
+}
+
+// TestPagePrometheusLinks opens links to Prometheus' page.
+func TestPagePrometheusLinks(t *testing.T) {
+	p := newPage(t, harness.StartAdapter(t, harness.Embedded(t)))
+	p.noteBodies()
+	for _, path := range []string{"graph", "query"} {
+		p.do(chromedp.Navigate("http://" + p.host + "/" + path + "?g0.expr=vector(7)&g0.tab=0&g0.range_input=1h&g0.end_input=2026-03-04%2005%3A06%3A07"))
+		p.settle()
+		p.wantParameters("expr", "vector(7)", "view", "graph", "range", "3600", "end", "2026-03-04T05:06:07Z")
+		p.wantRows(0, [][]string{{"{}", "", "7", "7", "7"}})
+		if got := evaluate[string](p, `new URLSearchParams(window.bodies.at(-1)).get("end")`); got != "1772600767" {
+			t.Errorf("the page asks up to %s", got)
 		}
 	}
 }
