@@ -3,6 +3,7 @@
 package page
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -95,6 +96,39 @@ func TestPagePrometheusLinks(t *testing.T) {
 		p.wantRows(0, [][]string{{"{}", "", "7", "7", "7"}})
 		if got := evaluate[string](p, `new URLSearchParams(window.bodies.at(-1)).get("end")`); got != "1772600767" {
 			t.Errorf("the page asks up to %s", got)
+		}
+	}
+}
+
+// TestPageNewestSample wants a query without a result to say where the samples are, and to lead there.
+func TestPageNewestSample(t *testing.T) {
+	a := harness.StartAdapter(t, harness.Embedded(t))
+	const last = 1_772_600_767_000
+	send := func(tb testing.TB, t int64, n string) {
+		harness.RemoteWrite2().MustSend(tb, a.URL("/api/v1/write"), harness.SentSeries{Labels: []string{"__name__", "old_total", "n", n}, Points: []harness.Point{harness.PointAt(t-60_000, 4), harness.PointAt(t, 5)}})
+	}
+	send(t, last-3_600_000, "1")
+	send(t, last, `2"`)
+	p := newPage(t, a)
+	p.eachLook(func(look string) {
+		for view, want := range map[string][]string{"table": {`old_total{n="2\""}`, "5"}, "graph": {`old_total{n="2\""}`, "", "5"}} {
+			p.open("expr", "old_total > 1", "view", view)
+			if got := p.texts("p:last-child"); len(got) != 1 || !strings.HasPrefix(got[0], "The newest sample is at 2026-03-04 10:36:07.") { // in Kolkata
+				t.Errorf("the page says %q", got)
+			}
+			p.checkContrast(look)
+			p.shoot("newest-sample-" + look)
+			p.click("#query .result p button")
+			p.wantParameters("expr", "old_total > 1", "view", view, "end", "2026-03-04T05:06:07Z")
+			if rows := p.rows(0); !slices.ContainsFunc(rows, func(r []string) bool { return slices.Equal(r[:len(want)], want) }) {
+				t.Errorf("as a %s there is %q", view, rows)
+			}
+		}
+	})
+	for _, expr := range []string{"none", "vector(1) == 2", `rate(none{x=~"a.*"}[5m]) + sum(none)`} {
+		p.open("expr", expr)
+		if got := p.texts("p button"); len(got) != 0 {
+			t.Errorf("of %s the page says %q", expr, got)
 		}
 	}
 }

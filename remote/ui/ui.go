@@ -9,6 +9,7 @@
 //	dom.js          elements and tables
 //	format.js       numbers, times and label sets as text
 //	query.js        the expression box; graph.js its graph, axis.js the labels of that
+//	newest.js       where the samples are of a query without a result
 //	latest.js       the current sample of every series
 //	cardinality.js  what makes so many series
 //	explain.js      which rows a selector reads

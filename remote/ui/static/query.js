@@ -4,6 +4,7 @@ import { ask, range } from "./api.js";
 import { element, message, table } from "./dom.js";
 import { count, sample, series, time, utc } from "./format.js";
 import { graph } from "./graph.js";
+import { newest } from "./newest.js";
 
 // steps is how many points a graph has across, about.
 const steps = 250;
@@ -29,6 +30,9 @@ export async function show(state, result, signal, navigate) {
     : instant(resultType, found);
   result.replaceChildren(...notes(answer), facts(answer, took), more(answer, navigate), ...shown.nodes);
   shown.draw?.(signal);
+  if (resultType !== "scalar" && resultType !== "string" && found.length === 0) {
+    result.append(await newest(expr, signal, navigate));
+  }
 }
 
 function example(expr, view) {
