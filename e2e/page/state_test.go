@@ -133,6 +133,45 @@ func TestPageNewestSample(t *testing.T) {
 	}
 }
 
+// TestPageUTC shows all times in UTC, and local again.
+func TestPageUTC(t *testing.T) {
+	p := newPage(t, harness.StartAdapter(t, harness.Embedded(t)))
+	p.noteLabels()
+	const end = "2026-03-04T05:06:07Z"
+	p.eachLook(func(look string) {
+		for _, c := range []struct{ choice, zone, field string }{
+			{"UTC", "(UTC)", "2026-03-04T05:06:07"},
+			{"Local", "(Asia/Calcutta)", "2026-03-04T10:36:07"},
+		} {
+			p.open("expr", "vector(1)", "view", "graph", "range", "86400", "end", end)
+			p.choose("#times", c.choice)
+			for range 2 { // it is kept
+				p.checkLabels(c.choice + " " + look)
+				if _, times := p.labels(); slices.ContainsFunc(times, func(l label) bool { return !strings.HasSuffix(l.Text, ":00") && !strings.HasPrefix(l.Text, "2026-") }) {
+					t.Errorf("%s: the labels are not of whole hours: %v", c.choice, times)
+				}
+				if got := evaluate[string](p, `document.querySelector("#query [name=end]").value`); got != c.field {
+					t.Errorf("%s: the field has %s, want %s", c.choice, got, c.field)
+				}
+				if got := evaluate[string](p, `document.querySelector("#query .zone").innerText`); got != c.zone {
+					t.Errorf("%s: the zone is called %s", c.choice, got)
+				}
+				if got := evaluate[string](p, `document.querySelector("#query .graph").getAttribute("aria-label")`); !strings.HasSuffix(got, strings.Replace(c.field, "T", " ", 1)) {
+					t.Errorf("%s: the graph is called %q", c.choice, got)
+				}
+				p.checkContrast(look)
+				p.shoot("zone-" + c.choice + "-" + look)
+				p.reload()
+			}
+			p.wantParameters("end", end)
+		}
+	})
+	p.choose("#times", "UTC")
+	p.tabTo("End")
+	p.press("03042026" + "050608" + "a" + kb.Enter)
+	p.wantParameters("end", "2026-03-04T05:06:08Z")
+}
+
 // TestPageTabs wants tabs to be as they were left.
 func TestPageTabs(t *testing.T) {
 	p := newPage(t, startPaged(t))

@@ -3,7 +3,7 @@
 
 import { answers, Unreachable } from "./api.js";
 import { element, message } from "./dom.js";
-import { instant, time, utc } from "./format.js";
+import { instant, inUTC, time, utc, zone } from "./format.js";
 import * as query from "./query.js";
 import * as latest from "./latest.js";
 import * as cardinality from "./cardinality.js";
@@ -64,7 +64,7 @@ function read(form) {
   const state = Object.fromEntries(new FormData(form));
   if (state.end) {
     const { filled, instant: before } = form.elements.end.dataset;
-    state.end = state.end === filled ? before : utc(instant(state.end));
+    state.end = state.end === filled ? before : utc(instant(inUTC() ? `${state.end}Z` : state.end));
   }
   return state;
 }
@@ -184,6 +184,25 @@ theme.addEventListener("change", () => {
   show(); // graphs are drawn in the colours of the scheme
 });
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", show);
+
+// nameZone says which zone times are shown in.
+function nameZone() {
+  document.querySelectorAll(".zone").forEach((label) => label.replaceChildren(`(${zone()})`));
+}
+
+const times = document.getElementById("times");
+times.value = inUTC() ? "UTC" : "";
+nameZone();
+times.addEventListener("change", () => {
+  if (times.value) {
+    localStorage.setItem("zone", times.value);
+  } else {
+    localStorage.removeItem("zone");
+  }
+  nameZone();
+  document.querySelectorAll("form").forEach((form) => delete form.dataset.search); // to be filled anew
+  show();
+});
 
 addEventListener("popstate", show);
 show().then(focusFirst);

@@ -3,7 +3,7 @@
 
 import * as axis from "./axis.js";
 import { element, message, table } from "./dom.js";
-import { count, number, series, time } from "./format.js";
+import { count, inUTC, number, series, time } from "./format.js";
 
 // The colours of lines, light and dark; more lines take them again, dashed.
 const colours = {
@@ -90,6 +90,7 @@ function options(lines, { start, end }, onZoom) {
       { ...both, size: axis.valueSize, values: (_, ticks, at, space, increment) => axis.values(ticks, increment) },
     ],
     padding: [null, 40, null, null], // half a day's label, in pixels
+    tzDate: (t) => (inUTC() ? uPlot.tzDate(new Date(t * 1000), "Etc/UTC") : new Date(t * 1000)),
     legend: { show: false },
     cursor: { drag: { x: true, y: false, setScale: false } },
     hooks: {
