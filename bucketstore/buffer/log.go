@@ -387,6 +387,7 @@ func (s *segments) grow(segment uint64, bytes int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.sizes[segment] += bytes
+	s.metrics.logSize.Add(float64(bytes))
 }
 
 // within returns the first of the last segments that together have at most this size. There
@@ -472,6 +473,7 @@ func (s *segments) removeBefore(first uint64) error {
 		}
 		s.mu.Lock()
 		s.oldest = oldest + 1
+		s.metrics.logSize.Sub(float64(s.sizes[oldest]))
 		delete(s.sizes, oldest)
 		s.metrics.segments.Set(float64(s.current + 1 - s.oldest))
 		s.mu.Unlock()

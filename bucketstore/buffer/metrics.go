@@ -12,6 +12,7 @@ type metrics struct {
 	sealed, sealFailures, late, replay prometheus.Counter
 	replayDropped                      prometheus.Counter
 	segments, openBytes, series        prometheus.Gauge
+	logSize                            prometheus.Gauge
 	replayRatio                        prometheus.Gauge
 	failingRows                        *prometheus.GaugeVec
 }
@@ -51,6 +52,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		replayDropped: counter("replay_dropped_samples_total",
 			"Samples of these that were dropped: they are older than samples are kept."),
 		segments:    gauge("log_segments", "Segments of the log."),
+		logSize:     gauge("log_size_bytes", "Size of the segments of the log on the disk."),
 		openBytes:   gauge("open_bytes", "Bytes of open chunks."),
 		replayRatio: gauge("replay_progress_ratio", "Replayed part of the log at the start, from 0 to 1. 1 if there is no log."),
 		series:      gauge("series", "Series in memory: those with open chunks, and those used lately."),

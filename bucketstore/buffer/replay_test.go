@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"testing"
 	"time"
@@ -125,6 +127,26 @@ func TestReplayMemory(t *testing.T) {
 	b.done.Wait()
 }
 
+// wantLogSize wants the metric of the size of the log to be that of its segments.
+func wantLogSize(t *testing.T, b *Buffer, dir string) {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(dir, "*.log"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("the segments in %s: %q, %v", dir, files, err)
+	}
+	var want int64
+	for _, path := range files {
+		info, err := os.Stat(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want += info.Size()
+	}
+	if got := testutil.ToFloat64(b.metrics.logSize); got != float64(want) {
+		t.Errorf("the log has %d bytes, the metric says %g", want, got)
+	}
+}
+
 // TestReplayDropsOld: samples that are no longer kept are counted and dropped, also where all
 // of a request are. The others are there, and the log is empty after that.
 func TestReplayDropsOld(t *testing.T) {
@@ -159,6 +181,7 @@ func testReplayDropsOld(t *testing.T, bySeries bool) {
 		if got := testutil.ToFloat64(b.metrics.replay); got != 3 {
 			t.Errorf("%d samples are kept: %v replayed", kept, got)
 		}
+		wantLogSize(t, b, dir)
 		var row merge.Row
 		row.Reset(first, first, first+10, merge.Options{})
 		err = b.Scan(t.Context(), bucketstore.ScanRequest{

@@ -22,10 +22,13 @@ const (
 	ownerFile  = "OWNER"
 )
 
+// Format is the version of the format of a data directory that is open.
+const Format = "3"
+
 // format is the content of FORMAT. Everything in a directory of formatBefore means the same in
 // this one, see raiseFormat.
 const (
-	format       = "promtable pebble format 3"
+	format       = "promtable pebble format " + Format
 	formatBefore = "promtable pebble format 2"
 )
 

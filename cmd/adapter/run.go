@@ -538,6 +538,7 @@ func newAPI(a *adapter, e *engine.Engine, executor *deletion.Executor, slow *req
 	switch o.backend {
 	case backendEmbedded:
 		cfg.ActiveQueries = filepath.Join(o.path, "queries")
+		cfg.Status.DirectoryFormat = pebble.Format
 	case backendBigtable:
 		cfg.Status.Wanted = o.tables()
 		cfg.Status.Location = o.project + "/" + o.instance

@@ -317,6 +317,12 @@ func (p *browserPage) open(parameters ...string) {
 	p.settle()
 }
 
+// onOpen runs a script in pages that are opened from now on, before their own.
+func (p *browserPage) onOpen(script string) {
+	p.Helper()
+	devtools(p, protopage.AddScriptToEvaluateOnNewDocument, protopage.AddScriptToEvaluateOnNewDocumentParams{Source: script})
+}
+
 // reload loads the page again.
 func (p *browserPage) reload() {
 	p.Helper()

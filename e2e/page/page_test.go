@@ -7,6 +7,8 @@ import (
 	"math"
 	"net/http"
 	"net/url"
+	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -108,15 +110,21 @@ func TestPageQuery(t *testing.T) {
 	}
 }
 
-// checkGauges wants a graph of page_gauge: three lines, in their colours, in
-// their order.
-func (p *browserPage) checkGauges() {
+// checkGaugeRows wants the list of a graph of page_gauge.
+func (p *browserPage) checkGaugeRows() {
 	p.Helper()
 	var want [][]string
 	for _, row := range pageGauges() {
 		want = append(want, []string{row[0], "", row[1], row[1], row[1]})
 	}
 	p.wantRows(0, want)
+}
+
+// checkGauges wants a graph of page_gauge: three lines, in their colours, in
+// their order.
+func (p *browserPage) checkGauges() {
+	p.Helper()
+	p.checkGaugeRows()
 	var drawn []drawnLine
 	harness.Eventually(p, "the lines are drawn", func() error {
 		drawn = p.lines()
@@ -171,6 +179,13 @@ func (p *browserPage) checkHiding() {
 	evaluate[bool](p, `(() => { document.querySelector("#query .result input[type=checkbox]").focus(); return true })()`)
 	for _, hidden := range []bool{true, false} {
 		p.press(" ")
+		if hidden {
+			p.click("#query .result th button") // the rows are made anew, and the line stays hidden
+			if evaluate[bool](p, `document.querySelector("#query .result input[type=checkbox]").checked`) {
+				p.Error("after sorting the line is said to be shown")
+			}
+			evaluate[bool](p, `(() => { document.querySelector("#query .result input[type=checkbox]").focus(); return true })()`)
+		}
 		harness.Eventually(p, fmt.Sprintf("the line is hidden: %t", hidden), func() error {
 			if l := p.lines(); (l[0].Pixels == 0) != hidden || l[1].Pixels == 0 {
 				return fmt.Errorf("lines are %+v", l)
@@ -207,26 +222,21 @@ func (p *browserPage) checkZoom() {
 // it is told to.
 func TestPageResolution(t *testing.T) {
 	p := newPage(t, startPaged(t))
-	const bodies = `(() => {
-		const ask = fetch;
-		window.bodies = [];
-		window.fetch = (url, options) => {
-			window.bodies.push(String(options.body));
-			return ask(url, options);
-		};
-		return true;
-	})()`
-	last := func() url.Values {
+	p.noteBodies()
+	// last returns the last n questions.
+	last := func(n int) (asked []url.Values) {
 		t.Helper()
-		asked, err := url.ParseQuery(evaluate[string](p, "window.bodies.at(-1)"))
-		if err != nil {
-			t.Fatal(err)
+		for _, body := range evaluate[[]string](p, fmt.Sprintf("window.bodies.slice(-%d)", n)) {
+			values, err := url.ParseQuery(body)
+			if err != nil {
+				t.Fatal(err)
+			}
+			asked = append(asked, values)
 		}
 		return asked
 	}
 	for _, c := range []struct{ seconds, bucket, step float64 }{{3600, 1, 15}, {86_400, 300, 300}, {604_800, 300, 2400}, {94_608_000, 3600, 105 * 3600}} {
 		p.open("expr", "page_gauge")
-		evaluate[bool](p, bodies)
 		evaluate[bool](p, fmt.Sprintf(`(() => {
 			document.querySelector("#query select[name=range]").value = "%.0f";
 			document.querySelector("#query input[value=graph]").click();
@@ -234,7 +244,14 @@ func TestPageResolution(t *testing.T) {
 		})()`, c.seconds))
 		p.wantParameters("view", "graph", "range", fmt.Sprint(int(c.seconds)))
 		p.settle()
-		asked := last()
+		asked := last(1)[0]
+		if c.bucket > 1 {
+			both := last(2)
+			asked = both[0]
+			if newest := both[1]; newest.Get("start") != newest.Get("end") || math.Abs(float64(time.Now().Unix())-mustFloat(t, newest.Get("end"))) > 60 {
+				t.Errorf("for %.0f s the page asks for the newest point at %v", c.seconds, newest)
+			}
+		}
 		start, step := mustFloat(t, asked.Get("start")), mustFloat(t, asked.Get("step"))
 		end := mustFloat(t, asked.Get("end"))
 		long, late := end-start, float64(time.Now().Unix())-end
@@ -246,12 +263,12 @@ func TestPageResolution(t *testing.T) {
 	p.choose("#query select[name=res]", "Raw (samples)")
 	p.wantParameters("range", "94608000", "res", "0s")
 	p.settle()
-	if asked := last(); asked.Get("max_source_resolution") != "0s" {
+	if asked := last(1)[0]; asked.Get("max_source_resolution") != "0s" {
 		t.Errorf("for raw samples the page asks %v", asked)
 	}
 	p.shoot("query-raw")
 	p.open("expr", "page_gauge", "view", "graph", "res", "5s", "range", "7777")
-	if got := evaluate[[]string](p, `[...document.querySelectorAll("#query option:checked")].map((o) => o.text)`); !slices.Equal(got, []string{"7777 s", "5s"}) {
+	if got := evaluate[[]string](p, `[...document.querySelectorAll("#query option:checked")].map((o) => o.text)`); !slices.Equal(got, []string{"7777 s", "5s", "60 lines"}) {
 		t.Errorf("the page has chosen %q", got)
 	}
 	p.expect("/api/v1/query_range", http.StatusBadRequest)
@@ -404,7 +421,22 @@ func TestPageCardinality(t *testing.T) {
 			}
 		}
 	}
-	p.shoot("cardinality")
+	// 150 and 3 of 155 series.
+	if rows := p.rows(0); rows[0][2] != "96.8%" || !slices.ContainsFunc(rows, func(r []string) bool { return r[0] == "page_gauge" && r[2] == "1.94%" }) {
+		t.Errorf("the shares of metrics are %q", rows)
+	}
+	// 150 of all values.
+	if share, want := p.rows(2)[0][2], fmt.Sprintf("%.3g%%", 100*pageMany/want.HeadStats.NumLabelPairs); share != want {
+		t.Errorf("the share of the values of the largest label is %s, want %s", share, want)
+	}
+	p.eachLook(func(look string) {
+		p.open("tab", "cardinality")
+		if got := evaluate[float64](p, shown+`.querySelector("meter").value`); math.Abs(got-150.0/155) > 1e-9 {
+			t.Errorf("the largest share is drawn as %g", got)
+		}
+		p.checkContrast(look)
+		p.shoot("cardinality-" + look)
+	})
 	p.open("tab", "cardinality", "top", "10")
 	if rows := p.rows(1); len(rows) != 10 {
 		t.Errorf("the ten largest are %d", len(rows))
@@ -501,10 +533,16 @@ func TestPageStatus(t *testing.T) {
 		}
 		return nil
 	})
-	if size := p.tiles()["Disk"]; !strings.HasSuffix(size, "B") {
-		t.Errorf("the size on disk is %q", size)
-	}
-	p.shoot("status")
+	p.eachLook(func(look string) {
+		p.open("tab", "status")
+		for _, name := range []string{"Database on the disk", "Log on the disk, beside it"} {
+			if size := p.tiles()[name]; !strings.HasSuffix(size, "iB") {
+				t.Errorf("%s: %q", name, size)
+			}
+		}
+		p.checkContrast(look)
+		p.shoot("status-" + look)
+	})
 }
 
 // checkAdapter wants the page to say what the adapter and its tables are.
@@ -512,6 +550,7 @@ func (p *browserPage) checkAdapter(a *harness.Adapter) {
 	p.Helper()
 	var want struct {
 		Version, Backend, Location string
+		DirectoryFormat            string
 		Format                     int
 		Tables                     []struct {
 			Name     string
@@ -526,8 +565,16 @@ func (p *browserPage) checkAdapter(a *harness.Adapter) {
 	for _, row := range p.rows(0) {
 		facts[row[0]] = row[1]
 	}
-	if want.Version != harness.AdapterVersion || facts["Version"] != want.Version || facts["Backend"] != want.Backend+": "+want.Location || facts["Stored format"] != fmt.Sprintf("version %d", want.Format) {
+	if want.Version != harness.AdapterVersion || facts["Version"] != want.Version || facts["Backend"] != want.Backend+": "+want.Location || facts["Format of the tables"] != fmt.Sprintf("version %d", want.Format) {
 		p.Errorf("the page says %v, want %+v", facts, want)
+	}
+	file, err := os.ReadFile(filepath.Join(want.Location, "FORMAT"))
+	if err != nil {
+		p.Fatal(err)
+	}
+	_, version, _ := strings.Cut(strings.TrimSpace(string(file)), " format ")
+	if want.DirectoryFormat != version || facts["Format of the directory"] != "version "+version+", as its file FORMAT says" {
+		p.Errorf("the page says %q, FORMAT %q", facts["Format of the directory"], file)
 	}
 	var tables [][]string
 	for _, table := range want.Tables {
@@ -543,4 +590,89 @@ func (p *browserPage) checkAdapter(a *harness.Adapter) {
 		p.Errorf("there are only the tables %q", tables)
 	}
 	p.wantRows(1, tables)
+}
+
+// wantShown wants the facts of a graph, and so many lines in its list, and no warning.
+func (p *browserPage) wantShown(facts string, lines int) {
+	p.Helper()
+	if got := p.texts(".facts"); len(got) != 1 || !strings.HasPrefix(got[0], facts) {
+		p.Errorf("the facts are %q, want %s", got, facts)
+	}
+	if got := p.rows(0); len(got) != lines {
+		p.Errorf("the list has %d lines, want %d", len(got), lines)
+	}
+	if got := p.texts(".message"); len(got) > 0 {
+		p.Errorf("the page warns %q", got)
+	}
+}
+
+// TestPageMany shows 30,000 series in pages, and finds one of them.
+func TestPageMany(t *testing.T) {
+	const many = 30_000
+	a := harness.StartAdapter(t, harness.Embedded(t))
+	now := harness.NowMillis()
+	series := []harness.SentSeries{{Labels: []string{"__name__", "zz_cpu"}, Points: []harness.Point{harness.PointAt(now, 7)}}}
+	for i := range many {
+		series = append(series, harness.SentSeries{Labels: []string{"__name__", "a_zz_cpu", "n", fmt.Sprintf("%05d", i)}, Points: []harness.Point{harness.PointAt(now, float64(i))}})
+	}
+	for some := range slices.Chunk(series, 5000) {
+		harness.RemoteWrite2().MustSend(t, a.URL("/api/v1/write"), some...)
+	}
+	p := newPage(t, a)
+	const next, back, place = ".pages button:last-of-type", ".pages button:first-of-type", "span[role=status]"
+	p.eachLook(func(look string) {
+		p.open("tab", "latest", "filter", "zz_cpu", "limit", "100000")
+		if rows := p.rows(0); len(rows) != 200 || rows[0][0] != "zz_cpu" || rows[1][0] != `a_zz_cpu{n="00000"}` {
+			t.Fatalf("%d rows, from %q on", len(rows), rows[:min(2, len(rows))])
+		}
+		if got := p.texts(place); !slices.Equal(got, []string{"1–200 of 30,001"}) {
+			t.Errorf("the page is %q", got)
+		}
+		if tall := evaluate[int](p, "document.documentElement.scrollHeight"); tall > 20_000 {
+			t.Errorf("it is %d px tall", tall)
+		}
+		p.checkContrast(look)
+		p.shoot("many-" + look)
+		p.click("#latest " + next)
+		if rows := p.rows(0); rows[0][0] != `a_zz_cpu{n="00199"}` {
+			t.Errorf("the second page begins with %q", rows[0])
+		}
+		p.click("#latest " + back)
+		p.click("#latest th:nth-child(2) button")
+		p.click("#latest th:nth-child(2) button")
+		if rows := p.rows(0); rows[0][1] != strconv.Itoa(many-1) {
+			t.Errorf("the largest of all is %q", rows[0])
+		}
+		evaluate[bool](p, `(() => { document.querySelector("#latest .pages input").focus(); return true })()`)
+		p.press("zz_cpu")
+		if rows := p.rows(0); rows[0][0] != "zz_cpu" || rows[1][1] != strconv.Itoa(many-1) {
+			t.Errorf("found is %q", rows[:2])
+		}
+		p.press(`{n="12345"`)
+		if rows, got := p.rows(0), p.texts(place); len(rows) != 1 || rows[0][1] != "12345" || !slices.Equal(got, []string{"1–1 of 1"}) {
+			t.Errorf("found is %q, %q", rows, got)
+		}
+	})
+	p.open("expr", "a_zz_cpu")
+	if rows, got := p.rows(0), p.texts(place); len(rows) != 200 || !slices.Equal(got, []string{"1–200 of 30,000"}) {
+		t.Errorf("a query shows %d rows, %q", len(rows), got)
+	}
+	p.eachLook(func(look string) {
+		p.open("expr", "a_zz_cpu", "view", "graph")
+		p.wantShown("60 of 30,000 series shown, ", 60)
+		p.checkContrast(look)
+		p.shoot("lines-" + look)
+		p.click("#query .result p button")
+		p.wantParameters("lines", "240", "expr", "a_zz_cpu", "view", "graph")
+		p.wantShown("240 of 30,000 series shown, ", 200) // the first page of the list
+	})
+	p.open("expr", "a_zz_cpu", "view", "graph", "range", "604800")
+	p.wantShown("60 of 30,000 series shown, ", 60)
+	p.open("expr", `topk(5, a_zz_cpu)`, "view", "graph")
+	p.wantShown("5 series, ", 5)
+	// The limit keeps the exact name.
+	p.open("tab", "latest", "filter", "zz_cpu", "limit", "100")
+	if rows := p.rows(0); len(rows) != 100 || rows[0][0] != "zz_cpu" {
+		t.Errorf("of 100 series the first of %d is %q", len(rows), rows[0])
+	}
 }

@@ -97,7 +97,7 @@ func (p *browserPage) checkTypedTime() {
 	before := len(p.asked("/api/v1/query"))
 	p.tabTo("End")
 	p.press("11212025" + "091543" + "p" + kb.Enter)
-	p.wantParameters("expr", "page_gauge", "end", "2025-11-21T21:15:43")
+	p.wantParameters("expr", "page_gauge", "end", "2025-11-21T15:45:43Z")
 	if n := len(p.asked("/api/v1/query")) - before; n != 1 {
 		p.Errorf("a time that is typed is asked for %d times", n)
 	}
@@ -338,6 +338,20 @@ func TestPageNarrow(t *testing.T) {
 		}
 		p.shoot(v.name + "-narrow")
 	}
+}
+
+// TestPageExplainNarrow wants a plan of a long selector to fit on a telephone.
+func TestPageExplainNarrow(t *testing.T) {
+	p := newPage(t, startPaged(t))
+	p.eachLook(func(look string) {
+		p.open("tab", "explain", "selector", `page_gauge{instance=~"a|b|`+strings.Repeat("c", 80)+`", code!="`+strings.Repeat("5", 60)+`"}`)
+		wide := evaluate[[]string](p, `[document.documentElement, ...document.querySelectorAll("main *")]
+			.filter((e) => e.checkVisibility() && e.matches("html, .scroll") && e.scrollWidth > e.clientWidth).map((e) => e.tagName + " " + e.scrollWidth + " > " + e.clientWidth)`)
+		if len(wide) > 0 {
+			t.Errorf("%s: too wide are %q", look, wide)
+		}
+		p.shoot("explain-long-" + look)
+	})
 }
 
 // TestPageOffline wants all views to need nothing but the adapter. The browser

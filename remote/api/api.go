@@ -170,7 +170,7 @@ func New(cfg Config) (*API, error) {
 	}
 	m := newMetrics(cfg.Registerer)
 	for _, pattern := range upstreamPatterns() {
-		a.mux.Handle(pattern, a.bounded(m.instrument(pattern, withCacheControl(withMaxResolution(upstream)))))
+		a.mux.Handle(pattern, a.bounded(m.instrument(pattern, withCacheControl(withMaxResolution(withLimit(upstream))))))
 	}
 	for _, pattern := range adminPatterns() {
 		handler := m.instrument(pattern, admin.withContext(upstream))

@@ -20,8 +20,10 @@ type Status struct {
 	// Backend is the name of the backend, and Location where it keeps its rows: a
 	// directory, or a project and an instance.
 	Backend, Location string
-	// Format is the version of the stored format.
-	Format int
+	// Format is the version of the format of the tables, and DirectoryFormat that of the directory
+	// of an embedded store, or empty.
+	Format          int
+	DirectoryFormat string
 	// ResourceLabels are those of the schema.
 	ResourceLabels []string
 	// Tables are those of the store, with the ages to which they keep cells, and Wanted those
@@ -38,12 +40,14 @@ type statusAnswer struct {
 	Started time.Time `json:"started"`
 	Now     time.Time `json:"now"`
 	// RawFrom is the time before which samples are gone, and only rollups are kept.
-	RawFrom        time.Time `json:"rawFrom"`
-	Backend        string    `json:"backend"`
-	Location       string    `json:"location"`
-	Format         int       `json:"format"`
-	ResourceLabels []string  `json:"resourceLabels"`
-	Tables         []table   `json:"tables"`
+	RawFrom  time.Time `json:"rawFrom"`
+	Backend  string    `json:"backend"`
+	Location string    `json:"location"`
+	Format   int       `json:"format"`
+	// DirectoryFormat is what the file FORMAT of the directory says, if there is one.
+	DirectoryFormat string   `json:"directoryFormat,omitempty"`
+	ResourceLabels  []string `json:"resourceLabels"`
+	Tables          []table  `json:"tables"`
 	// Metrics are the counters and gauges of the adapter, by name and labels, as in
 	// the text format; of a histogram or summary it is the count.
 	Metrics map[string]float64 `json:"metrics"`
@@ -114,7 +118,7 @@ func (a *API) serveStatus(w http.ResponseWriter, _ *http.Request) {
 	answer := statusAnswer{
 		Version: s.Version, Started: a.started, Now: a.cfg.Now(),
 		Backend: s.Backend, Location: s.Location,
-		Format: s.Format, ResourceLabels: append([]string{}, s.ResourceLabels...), // not null
+		Format: s.Format, DirectoryFormat: s.DirectoryFormat, ResourceLabels: append([]string{}, s.ResourceLabels...), // not null
 		Tables:  []table{},
 		Metrics: map[string]float64{}, FailingRows: s.failingRows(),
 	}

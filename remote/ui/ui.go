@@ -8,7 +8,8 @@
 //	api.js          requests
 //	dom.js          elements and tables
 //	format.js       numbers, times and label sets as text
-//	query.js        the expression box; graph.js its graph
+//	query.js        the expression box; graph.js its graph, axis.js the labels of that
+//	newest.js       where the samples are of a query without a result
 //	latest.js       the current sample of every series
 //	cardinality.js  what makes so many series
 //	explain.js      which rows a selector reads
@@ -33,9 +34,11 @@ const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src
 	"connect-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
 
 // Patterns returns what the page is served at, as patterns of http.ServeMux.
-func Patterns() []string { return []string{"GET /{$}", "GET /ui/"} }
+func Patterns() []string {
+	return []string{"GET /{$}", "GET /ui/", "GET " + graphPath, "GET " + queryPath}
+}
 
-// New returns the page at / and its files at /ui/.
+// New returns the page at / and its files at /ui/, and leads links to Prometheus' page there.
 func New() (http.Handler, error) {
 	files, err := fs.Sub(static, "static")
 	if err != nil {
@@ -48,6 +51,12 @@ func New() (http.Handler, error) {
 	serve := http.StripPrefix("/ui", http.FileServerFS(files))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		path, next := r.URL.Path, serve
+		if path == graphPath || path == queryPath {
+			// Relative, as the page may stand under another path of a proxy.
+			w.Header().Set("Location", "./?"+fromPrometheus(r.URL.Query()).Encode())
+			w.WriteHeader(http.StatusFound)
+			return
+		}
 		if path == "/" {
 			// Not redirected: the parameters of the page are its state.
 			path, next = "/ui/index.html", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

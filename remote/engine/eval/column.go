@@ -76,6 +76,12 @@ func (c *column) held() (n int) {
 	return n
 }
 
+// size returns how many samples a column is that is held, and how many bytes it and its series take.
+func (c *column) size() (samples, bytes int) {
+	samples = c.held()
+	return samples, len(c.has)*pointSize + samples*sampleSize
+}
+
 // heldAt is held of step i.
 func (c *column) heldAt(i int) int {
 	switch h := c.histogram(i); {

@@ -26,6 +26,7 @@
 //	aggregate.go  sum, avg, count, group, min, max, stddev, stdvar, quantile
 //	histogram.go  sums and averages of native histograms
 //	topk.go       topk and bottomk, countvalues.go count_values
+//	limit.go      the first series of a result
 //	memory.go     how much memory queries hold
 //	stats.go      how many samples are read
 //	explain.go    what streams of an expression, and why the rest does not

@@ -184,6 +184,7 @@ func (q *query) Exec(ctx context.Context) *promql.Result {
 			if q.parts.whole != nil && res.Err == nil {
 				res.Value = q.parts.value(res.Value.Type())
 			}
+			limitOf(ctx).count(res)
 			return res
 		}
 		q.Query.Close()
@@ -266,6 +267,9 @@ func (ps *parts) find(ms []*labels.Matcher) *part {
 
 // evaluate evaluates a part.
 func (ps *parts) evaluate(ctx context.Context, p *part) ([]result, annotations.Annotations, error) {
+	if p == ps.whole {
+		p.limit = limitOf(ctx)
+	}
 	results, err := p.evaluate(ctx, ps.source, ps.maxSamples)
 	if ended := ctx.Err(); err != nil && ended != nil {
 		err = &evaluationError{endedError(ended)}

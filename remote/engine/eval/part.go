@@ -50,8 +50,10 @@ type part struct {
 	// aggregation is nil if the results are those of single series.
 	// aggregate is nil for topk, bottomk and count_values.
 	aggregation *parser.AggregateExpr
-	aggregate   aggregate
-	grouping    []string
+	// limit bounds the results, if it is not nil.
+	limit     *Limit
+	aggregate aggregate
+	grouping  []string
 	// number is the parameter of quantile, topk or bottomk, valueLabel that of
 	// count_values.
 	number     float64
@@ -149,7 +151,10 @@ type collector interface {
 }
 
 func (p *part) newCollector(held holding) collector {
-	if p.aggregation == nil {
+	switch {
+	case p.aggregation == nil && p.limit != nil:
+		return &limited{elements: elements{p: p, holding: held}, limit: p.limit}
+	case p.aggregation == nil:
 		return &elements{p: p, holding: held}
 	}
 	switch p.aggregation.Op {
@@ -306,12 +311,18 @@ type elements struct {
 	found []result
 }
 
-func (e *elements) add(metric labels.Labels, c *column) error {
+func (e *elements) add(metric labels.Labels, c *column) error { return e.keep(e.nameOf(metric), c) }
+
+// nameOf returns the labels of the result of a series.
+func (e *elements) nameOf(metric labels.Labels) labels.Labels {
 	if e.p.dropsName {
-		metric = metric.DropReserved(schema.IsMetadataLabel)
+		return metric.DropReserved(schema.IsMetadataLabel)
 	}
-	held := c.held()
-	if err := e.hold(held, len(c.has)*pointSize+held*sampleSize); err != nil {
+	return metric
+}
+
+func (e *elements) keep(metric labels.Labels, c *column) error {
+	if err := e.hold(c.size()); err != nil {
 		return err
 	}
 	e.found = append(e.found, result{metric, c.clone()})

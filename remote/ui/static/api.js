@@ -1,7 +1,39 @@
 // Requests to the server that the page came from.
 
-// ask returns the answer of an endpoint, with its data and warnings, or throws
-// an Error that says what the server said.
+import { instant } from "./format.js";
+
+// An Unreachable says that no server answers.
+export class Unreachable extends Error {
+  constructor() {
+    super(`The adapter at ${location.host} does not answer. It has stopped, it restarts, or there is no network to it: ` +
+      "see whether it runs, and its log. The page tries again by itself.");
+  }
+}
+
+// reach is fetch, but for its error.
+async function reach(url, options) {
+  try {
+    return await fetch(url, options);
+  } catch (err) {
+    throw options.signal?.aborted ? err : new Unreachable();
+  }
+}
+
+// answers waits until a server answers, or signal is aborted.
+export async function answers(signal) {
+  const pause = 2000; // in milliseconds
+  while (!signal.aborted) {
+    await new Promise((resolve) => setTimeout(resolve, pause));
+    try {
+      await reach("ui/icon.svg", { signal, cache: "no-store" });
+      return;
+    } catch { } // not yet
+  }
+}
+
+// ask returns the answer of an endpoint, with its data and warnings and how many
+// series there are if it has a limit, or throws an Error that says what the server
+// said.
 export async function ask(path, parameters = {}, { signal, post } = {}) {
   const form = new URLSearchParams();
   for (const [name, values] of Object.entries(parameters)) {
@@ -10,8 +42,10 @@ export async function ask(path, parameters = {}, { signal, post } = {}) {
     }
   }
   const url = `api/v1/${path}`;
-  const response = await (post ? fetch(url, { method: "POST", body: form, signal }) : fetch(`${url}?${form}`, { signal }));
-  const text = await response.text();
+  const response = await (post ? reach(url, { method: "POST", body: form, signal }) : reach(`${url}?${form}`, { signal }));
+  const text = await response.text().catch((err) => {
+    throw signal?.aborted ? err : new Error("The answer broke off: the adapter stopped, or failed, while it was answering. Ask again; its log says more.");
+  });
   let answer;
   try {
     answer = JSON.parse(text);
@@ -21,11 +55,14 @@ export async function ask(path, parameters = {}, { signal, post } = {}) {
   if (answer.status !== "success") {
     throw new Error(answer.error || `${response.status} ${response.statusText}`);
   }
-  return answer;
+  return { ...answer, series: Number(response.headers.get("X-Promtable-Series")) };
 }
 
 // range returns the start and the end in seconds of what a form asks for.
 export function range(state) {
-  const end = state.end ? new Date(state.end).getTime() / 1000 : Date.now() / 1000;
+  const end = state.end ? instant(state.end) : Date.now() / 1000;
+  if (Number.isNaN(end)) {
+    throw new Error(`The end in the URL is no time: ${state.end}`);
+  }
   return { start: end - Number(state.range), end };
 }

@@ -1,7 +1,9 @@
 // Tabs and the state of the page, which is in the URL: a link to the page shows
 // the same again, and the back button goes back.
 
+import { answers, Unreachable } from "./api.js";
 import { element, message } from "./dom.js";
+import { instant, inUTC, time, utc, zone } from "./format.js";
 import * as query from "./query.js";
 import * as latest from "./latest.js";
 import * as cardinality from "./cardinality.js";
@@ -37,13 +39,16 @@ function navigate(tab, state) {
   return show();
 }
 
-// fill writes the state of the URL into a form; what is not in the URL takes its
-// first value.
-function fill(form, parameters) {
+// fill writes a state into a form.
+function fill(form, state) {
   form.reset();
-  for (const [name, value] of parameters) {
+  for (const [name, value] of Object.entries(state)) {
     const field = form.elements.namedItem(name);
-    if (field && name !== "tab") {
+    if (name === "end") {
+      const seconds = instant(value);
+      field.value = Number.isNaN(seconds) ? "" : time(seconds).replace(" ", "T");
+      Object.assign(field.dataset, { filled: field.value, instant: value });
+    } else {
       field.value = value;
       if (field instanceof HTMLSelectElement && field.value !== value) {
         field.append(element("option", { value }, name === "range" ? `${value} s` : value)); // the range of a zoom
@@ -53,15 +58,46 @@ function fill(form, parameters) {
   }
 }
 
+// read returns the state of a form. Its local time becomes that of a URL, and stays
+// as it was if nobody has changed it: an hour in autumn has two instants.
+function read(form) {
+  const state = Object.fromEntries(new FormData(form));
+  if (state.end) {
+    const { filled, instant: before } = form.elements.end.dataset;
+    state.end = state.end === filled ? before : utc(instant(inUTC() ? `${state.end}Z` : state.end));
+  }
+  return state;
+}
+
+// firsts are the states of the forms that nobody has filled, by tab.
+const firsts = {};
+
+// stateOf returns the state of a tab that the URL says. What it does not say is as
+// in a form that nobody has filled.
+function stateOf(tab, parameters) {
+  const state = { ...firsts[tab] };
+  for (const name of Object.keys(state)) {
+    state[name] = parameters.get(name) ?? state[name];
+  }
+  return state;
+}
+
 async function show() {
   running.abort();
   running = new AbortController();
   const { signal } = running;
   const { tab, parameters } = current();
+  const state = stateOf(tab, parameters);
+  if (/T[\d:.]+$/.test(state.end) && !Number.isNaN(instant(state.end))) { // a link of before, without a zone
+    state.end = utc(instant(state.end));
+    parameters.set("end", state.end);
+    history.replaceState(null, "", `?${parameters}`);
+  }
   for (const link of document.querySelectorAll("nav a")) {
     link.toggleAttribute("aria-current", false);
     if (link.dataset.tab === tab) {
       link.setAttribute("aria-current", "page");
+      link.setAttribute("href", location.search || `?tab=${tab}`); // its state, to come back to
     }
   }
   for (const name of Object.keys(tabs)) {
@@ -69,18 +105,21 @@ async function show() {
   }
   const section = document.getElementById(tab);
   const form = section.querySelector("form");
-  if (form) {
-    fill(form, parameters);
+  if (form && form.dataset.search !== location.search) {
+    form.dataset.search = location.search;
+    fill(form, state);
   }
   document.title = `${section.getAttribute("aria-label")} · promtable`;
   const result = section.querySelector(".result");
   result.setAttribute("aria-busy", "true");
   try {
-    const state = form ? Object.fromEntries(new FormData(form)) : {};
     await tabs[tab].show(state, result, signal, (changes) => navigate(tab, { ...state, ...changes }));
   } catch (err) {
     if (!signal.aborted) {
       result.replaceChildren(message("error", err.message));
+      if (err instanceof Unreachable) {
+        answers(signal).then(() => signal.aborted || show());
+      }
     }
   } finally {
     if (!signal.aborted) {
@@ -95,9 +134,11 @@ function focusFirst() {
 
 for (const form of document.querySelectorAll("form")) {
   const tab = form.closest("section").id;
+  form.reset(); // browsers fill it again after a reload
+  firsts[tab] = read(form);
   form.addEventListener("submit", (event) => {
     event.preventDefault();
-    navigate(tab, Object.fromEntries(new FormData(form)));
+    navigate(tab, read(form));
   });
   // A time changes with each digit of it; it is asked for by Enter.
   form.addEventListener("change", (event) => {
@@ -143,6 +184,25 @@ theme.addEventListener("change", () => {
   show(); // graphs are drawn in the colours of the scheme
 });
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", show);
+
+// nameZone says which zone times are shown in.
+function nameZone() {
+  document.querySelectorAll(".zone").forEach((label) => label.replaceChildren(`(${zone()})`));
+}
+
+const times = document.getElementById("times");
+times.value = inUTC() ? "UTC" : "";
+nameZone();
+times.addEventListener("change", () => {
+  if (times.value) {
+    localStorage.setItem("zone", times.value);
+  } else {
+    localStorage.removeItem("zone");
+  }
+  nameZone();
+  document.querySelectorAll("form").forEach((form) => delete form.dataset.search); // to be filled anew
+  show();
+});
 
 addEventListener("popstate", show);
 show().then(focusFirst);

@@ -11,23 +11,28 @@ export async function show(state, result, signal) {
     tiles(["Series", count(head.numSeries)], ["Label pairs", count(head.numLabelPairs)],
       ["Index period from", time(head.minTime / 1000)], ["to", time(head.maxTime / 1000)]),
     element("div", { class: "tables" },
-      counts("Series of a metric", "Metric", "Series", data.seriesCountByMetricName, metricSelector),
-      counts("Series of a label pair", "Pair", "Series", data.seriesCountByLabelValuePair, pairSelector),
-      counts("Values of a label", "Label", "Values", data.labelValueCountByLabelName),
-      counts("Bytes of the values of a label", "Label", "Bytes", data.memoryInBytesByLabelName, undefined, bytes)));
+      counts("Series of a metric", "Metric", "Series", data.seriesCountByMetricName, { of: "all series", total: head.numSeries, selectorOf: metricSelector }),
+      counts("Series of a label pair", "Pair", "Series", data.seriesCountByLabelValuePair, { of: "all series", total: head.numSeries, selectorOf: pairSelector }),
+      counts("Values of a label", "Label", "Values", data.labelValueCountByLabelName, { of: "all pairs", total: head.numLabelPairs }),
+      counts("Bytes of the values of a label", "Label", "Bytes", data.memoryInBytesByLabelName, { format: bytes })));
 }
 
-// counts is one list, each with its share of the largest.
-function counts(caption, title, what, rows, selectorOf, format = count) {
-  const largest = Math.max(1, ...rows.map((r) => r.value));
+// counts is one list, each with its share of a total if there is one.
+function counts(caption, title, what, rows, { of, total, selectorOf, format = count }) {
   const name = (r) => (selectorOf
     ? element("a", { href: `?${new URLSearchParams({ tab: "latest", filter: selectorOf(r.name) })}` }, r.name)
     : r.name);
   return table(caption, [
     { title, kind: "text", cell: name, value: (r) => r.name },
     { title: what, kind: "number", cell: (r) => format(r.value), value: (r) => r.value },
-    { title: "Share", cell: (r) => element("meter", { min: 0, max: largest, value: r.value }, format(r.value)) },
+    ...(total ? [{ title: `Share of ${of}`, cell: (r) => share(r.value / total) }] : []),
   ], rows);
+}
+
+// share shows a part of 1.
+function share(part) {
+  const text = `${(100 * part).toLocaleString("en", { maximumSignificantDigits: 3 })}%`;
+  return element("div", { class: "share" }, element("meter", { min: 0, max: 1, value: part, "aria-hidden": true }), text);
 }
 
 function metricSelector(name) {

@@ -28,15 +28,41 @@ export function duration(seconds) {
   return `${ago}${count(seconds)}s`;
 }
 
-// time writes seconds since 1970 as local time.
+// inUTC says whether times are shown in UTC, which the reader chooses, or in the
+// zone of the browser.
+export function inUTC() {
+  return localStorage.getItem("zone") === "UTC";
+}
+
+// zone names the zone in which times are shown.
+export function zone() {
+  return inUTC() ? "UTC" : Intl.DateTimeFormat().resolvedOptions().timeZone;
+}
+
+// time writes seconds since 1970, in the zone in which times are shown.
 export function time(seconds) {
   const date = new Date(seconds * 1000);
   if (Number.isNaN(date.getTime())) {
     return String(seconds);
   }
+  if (inUTC()) {
+    return date.toISOString().slice(0, 19).replace("T", " ");
+  }
   const two = (n) => String(n).padStart(2, "0");
   return `${date.getFullYear()}-${two(date.getMonth() + 1)}-${two(date.getDate())} ` +
     `${two(date.getHours())}:${two(date.getMinutes())}:${two(date.getSeconds())}`;
+}
+
+// instant reads a time as URLs have it, in seconds since 1970: RFC 3339, or seconds.
+// One without a zone is that of the browser's zone, as in links of before.
+// What is no time is NaN.
+export function instant(text) {
+  return /^\d+(\.\d+)?$/.test(text) ? Number(text) : new Date(text).getTime() / 1000;
+}
+
+// utc writes seconds since 1970 as RFC 3339, which is the same time everywhere.
+export function utc(seconds) {
+  return new Date(seconds * 1000).toISOString().replace(".000Z", "Z");
 }
 
 const plainName = /^[a-zA-Z_:][a-zA-Z0-9_:]*$/;

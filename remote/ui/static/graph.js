@@ -1,11 +1,9 @@
 // A graph of range vectors, drawn by uPlot, with a legend that can be used
 // without a mouse.
 
-import { element, table } from "./dom.js";
-import { count, number, series, time } from "./format.js";
-
-// maxSeries is how many series are drawn.
-export const maxSeries = 60;
+import * as axis from "./axis.js";
+import { element, message, table } from "./dom.js";
+import { count, inUTC, number, series, time } from "./format.js";
 
 // The colours of lines, light and dark; more lines take them again, dashed.
 const colours = {
@@ -13,11 +11,10 @@ const colours = {
   dark: ["#86aefc", "#ff9a8f", "#7bd88f", "#f2c063", "#d3a4f5", "#6fd6e0", "#ff9bd0", "#b6c2cf"],
 };
 
-// graph returns the nodes of a graph of found, from start to end in seconds, and
+// graph returns the nodes of a graph of series, from start to end in seconds, and
 // how to draw it once they are on the page. onZoom(from, to) is called with what
 // somebody selects.
-export function graph(found, { start, end }, onZoom) {
-  const drawn = found.slice(0, maxSeries);
+export function graph(drawn, { start, end }, onZoom) {
   if (drawn.length === 0) {
     return { nodes: [element("p", {}, "No series has a value in this range.")] };
   }
@@ -28,7 +25,7 @@ export function graph(found, { start, end }, onZoom) {
   let chart;
   const draw = (signal) => {
     const size = () => ({ width: plot.clientWidth, height: Math.max(260, Math.min(420, innerHeight * 0.5)) });
-    chart = new uPlot({ ...size(), ...options(lines, { start, end }, onZoom) }, [times, ...columns], plot);
+    chart = new uPlot({ ...size(), ...options(lines, { start, end }, onZoom) }, [times, ...columns.map((values) => values.map(drawable))], plot);
     const resized = new ResizeObserver(() => chart.setSize(size()));
     resized.observe(plot);
     signal.addEventListener("abort", () => {
@@ -36,7 +33,7 @@ export function graph(found, { start, end }, onZoom) {
       chart.destroy();
     });
   };
-  return { nodes: [plot, legend], draw };
+  return { nodes: [...undrawable(columns), plot, legend], draw };
 }
 
 // align puts series on one axis of time; where one has no value there is null, a
@@ -47,8 +44,27 @@ function align(drawn) {
     ...(s.histograms ?? []).map(([t, h]) => [t, number(h.count)]),
   ]));
   const times = [...new Set(all.flatMap((values) => [...values.keys()]))].sort((a, b) => a - b);
-  const finite = (v) => (Number.isFinite(v) ? v : null);
-  return { times, columns: all.map((values) => times.map((t) => (values.has(t) ? finite(values.get(t)) : null))) };
+  return { times, columns: all.map((values) => times.map((t) => values.get(t) ?? null)) };
+}
+
+// maxDrawn is the largest value that is drawn: uPlot computes with differences of
+// them.
+const maxDrawn = 1e300;
+
+// drawable is a value that has a place in the graph, or null, which is a gap.
+function drawable(v) {
+  return Math.abs(v) <= maxDrawn ? v : null;
+}
+
+// undrawable says which values have no place in the graph, if there are any.
+function undrawable(columns) {
+  const kinds = [["+Inf", (v) => v === Infinity], ["-Inf", (v) => v === -Infinity], ["NaN", Number.isNaN], ["beyond 1e300", (v) => Number.isFinite(v) && Math.abs(v) > maxDrawn]];
+  const without = columns.filter((values) => values.some((v) => v !== null && drawable(v) === null));
+  if (without.length === 0) {
+    return [];
+  }
+  const met = kinds.filter(([, is]) => without.some((values) => values.some((v) => v !== null && is(v)))).map(([name]) => name);
+  return [message("warning", `Gaps in ${count(without.length)} of the lines are values that cannot be drawn: ${met.join(", ")}. The list below has them.`)];
 }
 
 function isDark() {
@@ -64,38 +80,24 @@ function look(i) {
 }
 
 function options(lines, { start, end }, onZoom) {
-  const font = `12px ${getComputedStyle(document.body).fontFamily}`;
-  const axis = { font, stroke: resolved("--faint"), grid: { stroke: resolved("--line"), width: 1 }, ticks: { stroke: resolved("--line"), width: 1 } };
-  const shortest = end - start <= 300 ? 3 : 2;
+  const line = { stroke: resolved("--line"), width: 1 };
+  const both = { font: axis.font(), stroke: resolved("--faint"), grid: line, ticks: line };
   return {
     series: [{}, ...lines.map(({ name, colour, dash }) => ({ label: name, stroke: colour, dash, width: 1.5, points: { size: 4 } }))],
     scales: { x: { min: start, max: end }, y: { range: padded } },
     axes: [
-      { ...axis, values: clock, space: end - start > 7 * 86400 ? 90 : 50 }, // in pixels: dates are wider than hours
-      { ...axis, size: 72, values: (_, ticks) => ticks.map((v) => v.toLocaleString("en", { notation: "compact", maximumFractionDigits: shortest })) },
+      { ...both, space: axis.timeSpace, values: (_, ticks, at, space, increment) => axis.times(ticks, increment) },
+      { ...both, size: axis.valueSize, values: (_, ticks, at, space, increment) => axis.values(ticks, increment) },
     ],
+    padding: [null, 40, null, null], // half a day's label, in pixels
+    tzDate: (t) => (inUTC() ? uPlot.tzDate(new Date(t * 1000), "Etc/UTC") : new Date(t * 1000)),
     legend: { show: false },
     cursor: { drag: { x: true, y: false, setScale: false } },
     hooks: {
-      setCursor: [(u) => lines.forEach((line) => line.point(u.cursor.idx))],
+      setCursor: [(u) => lines.forEach((l) => l.point(u.cursor.idx))],
       setSelect: [(u) => u.select.width > 4 && onZoom(u.posToVal(u.select.left, "x"), u.posToVal(u.select.left + u.select.width, "x"))],
     },
   };
-}
-
-// clock labels the axis of time, whose labels are increment seconds apart: the
-// day stands under the first of each day.
-function clock(_, at, axis, space, increment) {
-  let last;
-  return at.map((t) => {
-    const [day, hour] = time(t).split(" ");
-    if (increment >= 86400) {
-      return day;
-    }
-    const under = day === last ? "" : `\n${day}`;
-    last = day;
-    return (increment < 60 ? hour : hour.slice(0, 5)) + under;
-  });
 }
 
 // resolved returns a colour of the style sheet as the canvas understands it.
@@ -108,12 +110,14 @@ function resolved(variable) {
   return color;
 }
 
-// padded leaves room above and below, also for a line that is flat.
+// padded leaves room above and below, also for a line that is flat. Values that
+// differ by less than floats can tell are as flat.
 function padded(_, min, max) {
   if (min === null) {
     return [0, 1];
   }
-  const room = (max - min) * 0.08 || Math.abs(max) * 0.1 || 1;
+  const largest = Math.max(Math.abs(min), Math.abs(max));
+  const room = max - min > largest * 1e-12 ? (max - min) * 0.08 : largest * 0.1 || 1;
   return [min >= 0 && min - room < 0 ? 0 : min - room, max + room];
 }
 
@@ -122,9 +126,10 @@ function padded(_, min, max) {
 function legendOf(lines, onToggle) {
   for (const line of lines) {
     const present = line.values.filter((v) => v !== null);
-    line.last = present.at(-1) ?? NaN;
-    line.min = present.reduce((a, b) => Math.min(a, b), Infinity);
-    line.max = present.reduce((a, b) => Math.max(a, b), -Infinity);
+    const numbers = present.filter((v) => !Number.isNaN(v));
+    line.last = present.at(-1);
+    line.min = numbers.reduce((a, b) => Math.min(a, b), numbers[0] ?? NaN);
+    line.max = numbers.reduce((a, b) => Math.max(a, b), numbers[0] ?? NaN);
     line.under = element("span", {});
     line.point = (index) => {
       const v = index === null || index === undefined ? null : line.values[index];
@@ -133,7 +138,10 @@ function legendOf(lines, onToggle) {
   }
   return table(undefined, [
     { title: "Series", kind: "text", value: (l) => l.name, cell: (l) => element("label", {},
-      element("input", { type: "checkbox", checked: true, onchange: (event) => onToggle(l.index, event.target.checked) }),
+      element("input", { type: "checkbox", checked: !l.hidden, onchange: ({ target }) => { // sorted, the row is made anew
+        l.hidden = !target.checked;
+        onToggle(l.index, target.checked);
+      } }),
       " ", swatch(l), " ", l.name) },
     { title: "Cursor", kind: "number", cell: (l) => l.under },
     { title: "Last", kind: "number", cell: (l) => text(l.last), value: (l) => l.last },
@@ -142,8 +150,13 @@ function legendOf(lines, onToggle) {
   ], lines);
 }
 
+// text writes a value as Prometheus does if it is no number for people.
 function text(v) {
-  return Number.isFinite(v) ? (Math.abs(v) >= 1e6 || Number.isInteger(v) ? count(v) : String(Number(v.toPrecision(6)))) : "";
+  if (!Number.isFinite(v)) {
+    return Number.isNaN(v) ? "NaN" : v > 0 ? "+Inf" : "-Inf";
+  }
+  const size = Math.abs(v);
+  return size >= 1e15 ? String(v) : size >= 1e6 || Number.isInteger(v) ? count(v) : String(Number(v.toPrecision(6)));
 }
 
 // swatch is the piece of line that stands for a series.

@@ -5,21 +5,20 @@ import { element, message, table } from "./dom.js";
 import { count, duration, sample, series } from "./format.js";
 
 export async function show(state, result, signal) {
-  const parameters = { limit: state.limit };
-  const selector = selectorOf(state.filter.trim());
-  if (selector) {
-    parameters["match[]"] = selector;
-  }
-  const { data } = await ask("current", parameters, { signal });
+  const limit = Number(state.limit);
+  const answers = await Promise.all(selectorsOf(state.filter.trim()).map((selector) =>
+    ask("current", { limit, ...(selector && { "match[]": selector }) }, { signal })));
   const now = Date.now() / 1000;
-  const rows = data.samples.map((s) => ({ ...sample(s), name: series(s.metric) }));
+  const samples = answers.flatMap(({ data }) => data.samples);
+  const rows = samples.slice(0, limit).map((s) => ({ ...sample(s), name: series(s.metric) }));
+  const rowsRead = answers.reduce((sum, { data }) => sum + data.rowsRead, 0);
   const facts = element("p", { class: "facts" },
-    `${count(rows.length)} series, ${count(data.rowsRead)} rows of CURRENT read and no samples`);
+    `${count(rows.length)} series, ${count(rowsRead)} rows of CURRENT read and no samples`);
   if (rows.length === 0) {
     result.replaceChildren(facts, element("p", {}, "No series matches."));
     return;
   }
-  const more = data.truncated ? [message("warning", "There are more series than are shown: narrow the filter, or show more.")] : [];
+  const more = samples.length > limit || answers.some(({ data }) => data.truncated) ? [message("warning", "There are more series than are shown: narrow the filter, or show more.")] : [];
   result.replaceChildren(facts, ...more, table(undefined, [
     { title: "Series", kind: "text", cell: link, value: (r) => r.name },
     { title: "Value", kind: "number", cell: (r) => r.text, value: (r) => r.number },
@@ -27,13 +26,14 @@ export async function show(state, result, signal) {
   ], rows));
 }
 
-// selectorOf takes a selector as it is; other text is a part of a metric name.
-function selectorOf(filter) {
+// selectorsOf takes a selector as it is; other text is a metric name, and then a part of others.
+function selectorsOf(filter) {
   if (filter === "" || filter.includes("{")) {
-    return filter;
+    return [filter];
   }
+  const name = JSON.stringify(filter);
   const escaped = filter.replace(/[.*+?^${}()|[\]\\]/g, "\\$&");
-  return `{__name__=~${JSON.stringify(`(?i).*${escaped}.*`)}}`;
+  return [`{__name__=${name}}`, `{__name__!=${name}, __name__=~${JSON.stringify(`(?i).*${escaped}.*`)}}`];
 }
 
 function link({ name }) {

@@ -1,7 +1,7 @@
 // What the adapter is and does. Rates are the differences between two answers.
 
 import { ask } from "./api.js";
-import { element, table, tiles } from "./dom.js";
+import { element, message, table, tiles } from "./dom.js";
 import { bytes, count, duration, time } from "./format.js";
 
 const interval = 5000;
@@ -19,7 +19,11 @@ export async function show(_, result, signal) {
   await update();
   const timer = setInterval(() => {
     if (!document.hidden && !selecting(result)) {
-      update().catch(() => {}); // what is shown stays; the next time may go well
+      update().catch((err) => { // the numbers stay; the next time may go well
+        if (!signal.aborted && !result.querySelector("[role=alert]")) {
+          result.prepend(message("error", `${err.message} The numbers are those of ${time(new Date(last.now) / 1000)}.`));
+        }
+      });
     }
   }, interval);
   signal.addEventListener("abort", () => clearInterval(timer));
@@ -56,8 +60,9 @@ function page(now, before) {
       ["Series and periods known to be indexed", count(metric("adapter_index_known_series"))],
       ["Series waiting for CURRENT", count(metric("adapter_current_pending_series"))],
       ["Open chunks", size("adapter_buffer_open_bytes")],
+      ["Database on the disk", size("adapter_pebble_disk_bytes")],
+      ["Log on the disk, beside it", size("adapter_buffer_log_size_bytes")],
       ["Segments of the log", "adapter_buffer_log_segments" in now.metrics ? count(metric("adapter_buffer_log_segments")) : "–"],
-      ["Disk", size("adapter_pebble_disk_bytes")],
       ["Not flushed yet", size("adapter_pebble_memtable_bytes")],
       ["Memory of the process", size("process_resident_memory_bytes")],
       ["Samples stored since the start", count(metric(stored))]),
@@ -66,7 +71,8 @@ function page(now, before) {
       ["Version", now.version || "built without one"],
       ["Started", `${time(new Date(now.started) / 1000)}, ${duration((new Date(now.now) - new Date(now.started)) / 1000)} ago`],
       ["Backend", `${now.backend}: ${now.location}`],
-      ["Stored format", `version ${now.format}`],
+      ...(now.directoryFormat ? [["Format of the directory", `version ${now.directoryFormat}, as its file FORMAT says`]] : []),
+      ["Format of the tables", `version ${now.format}`],
       ["Resource labels", now.resourceLabels.join(", ") || "none"],
     ]),
     element("h2", {}, "Tables"),

@@ -1,0 +1,72 @@
+package api_test
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"reflect"
+	"strconv"
+	"testing"
+
+	"github.com/promtable/promtable/remote/api"
+	"github.com/promtable/promtable/remote/engine"
+)
+
+// rangeAnswer returns the series of a range query, how many there are by the header, and the warnings.
+func rangeAnswer(t *testing.T, f *fixture, query, limit string) (series []any, found string, warnings []string) {
+	t.Helper()
+	resp, err := http.Get(f.url + "/api/v1/query_range?" + params("query", query, "limit", limit, "start", at(-300), "end", at(0), "step", "60").Encode())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	var answer struct {
+		Data     struct{ Result []any }
+		Warnings []string
+	}
+	text, err := io.ReadAll(resp.Body)
+	if err == nil {
+		err = json.Unmarshal(text, &answer)
+	}
+	if err != nil || resp.StatusCode != http.StatusOK {
+		t.Fatalf("%s: %d, %v: %s", query, resp.StatusCode, err, text)
+	}
+	return answer.Data.Result, resp.Header.Get("X-Promtable-Series"), answer.Warnings
+}
+
+// TestLimit: a range query with a limit has the first series of the one without, a warning if there
+// are more, and the number of all. It is so whether it is evaluated while series are read or not.
+func TestLimit(t *testing.T) {
+	f := serve(t, nil)
+	f.fill(t)
+	for _, query := range []string{`up`, `rate(up[5m])`, `up > 5`, `-up`, `sum by (n) (up)`, `label_replace(up, "x", "$1", "n", "(.*)")`, `up * on (n) up`, `vector(1)`, `none`} {
+		all, none, _ := rangeAnswer(t, f, query, "0")
+		if none != "" {
+			t.Errorf("%s without a limit has the header %s", query, none)
+		}
+		for _, limit := range []int{1, 3, 9, 10, 11, 1 << 62} {
+			got, found, warnings := rangeAnswer(t, f, query, strconv.Itoa(limit))
+			if want := all[:min(limit, len(all))]; !reflect.DeepEqual(got, want) {
+				t.Errorf("%s with limit %d:\n%v, want\n%v", query, limit, got, want)
+			}
+			if found != strconv.Itoa(len(all)) || (len(warnings) > 0) != (limit < len(all)) {
+				t.Errorf("%s with limit %d: %s found, want %d; warnings %q", query, limit, found, len(all), warnings)
+			}
+		}
+	}
+}
+
+// TestLimitMemory: a limit bounds what a query of many series holds.
+func TestLimitMemory(t *testing.T) {
+	f := serve(t, func(c *api.Config, _ *engine.Config) { c.MaxMemory = found + 3*6*(9+16) }) // three series of six steps
+	f.fill(t)
+	ask := func(limit string) int {
+		return f.ask(t, http.MethodPost, "/api/v1/query_range", params("query", "-up", "limit", limit, "start", at(-300), "end", at(0), "step", "60")).status
+	}
+	if got := ask("0"); got != http.StatusUnprocessableEntity {
+		t.Errorf("without a limit the status is %d", got)
+	}
+	if got := ask("2"); got != http.StatusOK {
+		t.Errorf("with a limit the status is %d", got)
+	}
+}

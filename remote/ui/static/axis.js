@@ -1,0 +1,81 @@
+// The labels of the axes of a graph.
+
+import { time } from "./format.js";
+
+// The font of the labels, in pixels.
+const fontSize = 12;
+
+// gap is the room between two labels, in pixels.
+const gap = 8;
+
+export function font() {
+  return `${fontSize}px ${getComputedStyle(document.body).fontFamily}`;
+}
+
+// prefixes are those of SI, from 10^-24 on, each of three more.
+const prefixes = ["y", "z", "a", "f", "p", "n", "µ", "m", "", "k", "M", "G", "T", "P", "E", "Z", "Y"];
+const noPrefix = prefixes.indexOf("");
+
+// values labels ticks that are increment apart, all with one prefix of SI and
+// with the digits that tell them from each other.
+export function values(ticks, increment) {
+  const largest = Math.max(...ticks.map(Math.abs));
+  const power = largest >= 0.01 && largest < 10_000 ? 0 : Math.floor(Math.log10(largest || 1) / 3 + 1e-9);
+  const prefix = prefixes[power + noPrefix];
+  if (prefix === undefined) {
+    return ticks.map((v) => v.toExponential(Math.max(0, digits(increment) + Math.floor(Math.log10(largest)))));
+  }
+  const decimals = digits(increment) + 3 * power;
+  if (power > 0 && decimals > 3 && largest < 1e15) {
+    return ticks.map((v) => fixed(v, digits(increment))); // more than a prefix can shorten: 1,000,030
+  }
+  const unit = 10 ** (3 * power);
+  return ticks.map((v) => fixed(v / unit, decimals) + (v === 0 ? "" : prefix));
+}
+
+// digits returns how many digits behind the point it takes to write v, which has
+// up to two that are not 0, as increments do: 2 for 0.05, 3 for 0.025, -2 for 100.
+function digits(v) {
+  const first = -Math.floor(Math.log10(v) + 1e-9);
+  return Math.abs(v * 10 ** first - Math.round(v * 10 ** first)) < 1e-6 ? first : first + 1;
+}
+
+function fixed(v, decimals) {
+  const places = Math.min(20, Math.max(0, decimals));
+  return v.toLocaleString("en", { minimumFractionDigits: places, maximumFractionDigits: places });
+}
+
+// times labels ticks that are increment seconds apart: the day stands under the
+// first of each day.
+export function times(ticks, increment) {
+  let last;
+  return ticks.map((t) => {
+    const [day, hour] = time(t).split(" ");
+    if (increment >= 86400) {
+      return day;
+    }
+    const under = day === last ? "" : `\n${day}`;
+    last = day;
+    return (increment < 60 ? hour : hour.slice(0, 5)) + under;
+  });
+}
+
+// timeSpace is the room that the label of a day takes, in pixels. The gap is also
+// that by which a month can be shorter than uPlot thinks.
+export function timeSpace(plot) {
+  return width(plot, "0000-00-00") + gap;
+}
+
+// valueSize is the width of an axis, in pixels, with labels such as these.
+export function valueSize(plot, labels, index) {
+  const { ticks, gap: room } = plot.axes[index];
+  return Math.ceil(ticks.size + room + Math.max(0, ...(labels ?? []).map((label) => width(plot, label)))) + 2;
+}
+
+function width({ ctx }, text) {
+  ctx.save();
+  ctx.font = font();
+  const { width: pixels } = ctx.measureText(text);
+  ctx.restore();
+  return pixels;
+}
