@@ -18,7 +18,7 @@
 //	Retention   of all series                              retention.go, size.go
 //	Rule        of the series of a selector, in a file     file.go
 //	Rules       what they have cut, in META                rules.go
-//	Walker      removes that, series by series             walk.go
+//	Walker      removes that, series by series             walk.go, walkrows.go
 //	Covers      what a rule matches of a selector          covers.go
 package retention
 

@@ -120,7 +120,7 @@ func (w *Writer) keepFirst(ctx context.Context) error {
 	return nil
 }
 
-// leaveOut takes what is in the way of a cell out of m. A day without samples has an empty cell, which is in nobody's way.
+// leaveOut takes what is in the way of a cell out of m. A day without samples has an empty cell, which is in the way of none.
 func (w *Writer) leaveOut(m *bucketstore.Mutation, c bucketstore.Cell) {
 	if len(c.Value) == 0 {
 		for i := range m.Ops {
