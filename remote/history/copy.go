@@ -34,7 +34,7 @@ type CopyConfig struct {
 
 // Copied says what a Copy has done.
 type Copied struct {
-	// Same is how many units were the same before, Written in how many samples were written, and Different how many differ after that:
+	// Units is how many there are to compare, Same how many were the same before, Written in how many samples were written, and Different how many differ after that:
 	// their targets have samples that the source has not, or do not take all.
 	Units, Same, Written, Different int
 	// Samples is how many were written.
@@ -108,8 +108,11 @@ func (cfg *CopyConfig) copyRolled(ctx context.Context) (rolled int64, c Copied, 
 // copyUnit makes a unit of the target that of the source.
 func (cfg *CopyConfig) copyUnit(ctx context.Context, u Unit) (c Copied, err error) {
 	isSame, err := cfg.same(ctx, u)
-	if err != nil || isSame {
-		return Copied{Same: 1}, err
+	if err != nil {
+		return c, err
+	}
+	if isSame {
+		return Copied{Same: 1}, nil
 	}
 	i := New(Config{Source: oneUnit{cfg.Source, u}, Target: notNoted{cfg.Target}, SamplesPerSecond: cfg.SamplesPerSecond, Logger: cfg.Logger})
 	if err := i.Run(ctx); err != nil {
