@@ -2,19 +2,16 @@
 // API. They are embedded, load nothing from elsewhere, and need no build step:
 // what the browser runs is what is in the directory static.
 //
-//	index.html      the frame: navigation and one section for each tab
-//	style.css       both colour schemes
-//	app.js          tabs, the state in the URL, errors
-//	api.js          requests
-//	dom.js          elements and tables
-//	format.js       numbers, times and label sets as text
-//	query.js        the expression box; graph.js its graph, axis.js the labels of that
-//	newest.js       where the samples are of a query without a result
-//	latest.js       the current sample of every series
-//	cardinality.js  what makes so many series
-//	explain.js      which rows a selector reads
-//	status.js       what the adapter is and does
-//	vendor/uplot    uPlot 1.6.32, MIT: the charts
+//	index.html     the frame: navigation and one section for each tab
+//	style.css      both colour schemes
+//	app.js         tabs, the state in the URL, errors
+//	common/api     requests
+//	common/dom     elements and tables
+//	common/format  numbers, times and label sets as text
+//	query/query    the tab Query: expressions, what they are asked, tables and graphs of the answers
+//	query/start    what the page shows before there is a query
+//	tabs/...       the other tabs, a file each
+//	vendor/...     the work of others, with its licences: uPlot 1.6.32, MIT, the charts
 package ui
 
 import (

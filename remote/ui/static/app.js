@@ -1,17 +1,20 @@
 // Tabs and the state of the page, which is in the URL: a link to the page shows
 // the same again, and the back button goes back.
 
-import { answers, Unreachable } from "./api.js";
-import { element, message } from "./dom.js";
-import { instant, inUTC, time, utc, zone } from "./format.js";
-import * as query from "./query.js";
-import * as latest from "./latest.js";
-import * as cardinality from "./cardinality.js";
-import * as explain from "./explain.js";
-import * as status from "./status.js";
+import { answers, Unreachable } from "./common/api.js";
+import { element, message } from "./common/dom.js";
+import { instant, inUTC, time, utc, zone } from "./common/format.js";
+import * as query from "./query/query.js";
+import * as latest from "./tabs/latest.js";
+import * as cardinality from "./tabs/cardinality.js";
+import * as explain from "./tabs/explain.js";
+import * as status from "./tabs/status.js";
 
 // A tab has show(state, result, signal, navigate): it fills result with what
-// state asks for, until signal is aborted.
+// state asks for, until signal is aborted. Its state is that of the fields of its
+// form, by name. Where these are not all, it has fill(form, state), which writes the
+// rest of a state into the form, and read(form), which returns that rest; a list
+// there is a parameter that the URL has several times.
 const tabs = { query, latest, cardinality, explain, status };
 const front = "query";
 
@@ -27,9 +30,9 @@ function current() {
 // navigate changes the state of a tab and shows it.
 function navigate(tab, state) {
   const parameters = new URLSearchParams({ tab });
-  for (const [name, value] of Object.entries(state)) {
-    if (value !== "") {
-      parameters.set(name, value);
+  for (const [name, values] of Object.entries(state)) {
+    for (const value of [values].flat().filter((value) => value !== "")) {
+      parameters.append(name, value);
     }
   }
   const search = `?${parameters}`;
@@ -39,11 +42,15 @@ function navigate(tab, state) {
   return show();
 }
 
-// fill writes a state into a form.
-function fill(form, state) {
+// fill writes the state of a tab into its form.
+function fill(tab, form, state) {
   form.reset();
+  tabs[tab].fill?.(form, state);
   for (const [name, value] of Object.entries(state)) {
     const field = form.elements.namedItem(name);
+    if (!field || Array.isArray(value)) {
+      continue; // the tab has filled it
+    }
     if (name === "end") {
       const seconds = instant(value);
       field.value = Number.isNaN(seconds) ? "" : time(seconds).replace(" ", "T");
@@ -58,10 +65,10 @@ function fill(form, state) {
   }
 }
 
-// read returns the state of a form. Its local time becomes that of a URL, and stays
+// read returns the state of a tab that its form says. Its local time becomes that of a URL, and stays
 // as it was if nobody has changed it: an hour in autumn has two instants.
-function read(form) {
-  const state = Object.fromEntries(new FormData(form));
+function read(tab, form) {
+  const state = { ...Object.fromEntries(new FormData(form)), ...tabs[tab].read?.(form) };
   if (state.end) {
     const { filled, instant: before } = form.elements.end.dataset;
     state.end = state.end === filled ? before : utc(instant(inUTC() ? `${state.end}Z` : state.end));
@@ -77,7 +84,9 @@ const firsts = {};
 function stateOf(tab, parameters) {
   const state = { ...firsts[tab] };
   for (const name of Object.keys(state)) {
-    state[name] = parameters.get(name) ?? state[name];
+    if (parameters.has(name)) {
+      state[name] = Array.isArray(state[name]) ? parameters.getAll(name) : parameters.get(name);
+    }
   }
   return state;
 }
@@ -107,7 +116,7 @@ async function show() {
   const form = section.querySelector("form");
   if (form && form.dataset.search !== location.search) {
     form.dataset.search = location.search;
-    fill(form, state);
+    fill(tab, form, state);
   }
   document.title = `${section.getAttribute("aria-label")} · promtable`;
   const result = section.querySelector(".result");
@@ -135,20 +144,14 @@ function focusFirst() {
 for (const form of document.querySelectorAll("form")) {
   const tab = form.closest("section").id;
   form.reset(); // browsers fill it again after a reload
-  firsts[tab] = read(form);
+  firsts[tab] = read(tab, form);
   form.addEventListener("submit", (event) => {
     event.preventDefault();
-    navigate(tab, read(form));
+    navigate(tab, read(tab, form));
   });
   // A time changes with each digit of it; it is asked for by Enter.
   form.addEventListener("change", (event) => {
     if (event.target.matches("select, input[type=radio]")) {
-      form.requestSubmit();
-    }
-  });
-  form.querySelector("textarea")?.addEventListener("keydown", (event) => {
-    if (event.key === "Enter" && !event.shiftKey && !event.isComposing) {
-      event.preventDefault();
       form.requestSubmit();
     }
   });

@@ -1,8 +1,8 @@
 // The current sample of every series, from one pass over CURRENT.
 
-import { ask } from "./api.js";
-import { element, message, table } from "./dom.js";
-import { count, duration, sample, series } from "./format.js";
+import { ask } from "../common/api.js";
+import { element, message, table } from "../common/dom.js";
+import { count, duration, sample, series } from "../common/format.js";
 
 export async function show(state, result, signal) {
   const limit = Number(state.limit);

@@ -1,8 +1,8 @@
 // Where the samples are of an expression that has none in a range.
 
-import { ask } from "./api.js";
-import { element } from "./dom.js";
-import { sample, time, utc } from "./format.js";
+import { ask } from "../common/api.js";
+import { element } from "../common/dom.js";
+import { sample, time, utc } from "../common/format.js";
 
 // most is how many series of a selector are looked at.
 const most = 1000;

@@ -1,8 +1,8 @@
 // Which rows a selector reads.
 
-import { ask, range } from "./api.js";
-import { element, table, tiles } from "./dom.js";
-import { count, time } from "./format.js";
+import { ask, range } from "../common/api.js";
+import { element, table, tiles } from "../common/dom.js";
+import { count, time } from "../common/format.js";
 
 export async function show(state, result, signal) {
   const selector = state.selector.trim();

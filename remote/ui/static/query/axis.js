@@ -1,6 +1,6 @@
 // The labels of the axes of a graph.
 
-import { time } from "./format.js";
+import { time } from "../common/format.js";
 
 // The font of the labels, in pixels.
 const fontSize = 12;

@@ -2,8 +2,8 @@
 // without a mouse.
 
 import * as axis from "./axis.js";
-import { element, message, table } from "./dom.js";
-import { count, inUTC, number, series, time } from "./format.js";
+import { element, message, table } from "../common/dom.js";
+import { count, inUTC, number, series, time } from "../common/format.js";
 
 // The colours of lines, light and dark; more lines take them again, dashed.
 const colours = {

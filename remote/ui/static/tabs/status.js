@@ -1,8 +1,8 @@
 // What the adapter is and does. Rates are the differences between two answers.
 
-import { ask } from "./api.js";
-import { element, message, table, tiles } from "./dom.js";
-import { bytes, count, duration, time } from "./format.js";
+import { ask } from "../common/api.js";
+import { element, message, table, tiles } from "../common/dom.js";
+import { bytes, count, duration, time } from "../common/format.js";
 
 const interval = 5000;
 

@@ -1,8 +1,8 @@
 // What makes so many series, from the index.
 
-import { ask } from "./api.js";
-import { element, table, tiles } from "./dom.js";
-import { bytes, count, time } from "./format.js";
+import { ask } from "../common/api.js";
+import { element, table, tiles } from "../common/dom.js";
+import { bytes, count, time } from "../common/format.js";
 
 export async function show(state, result, signal) {
   const { data } = await ask("status/tsdb", { limit: state.top }, { signal });
