@@ -381,6 +381,7 @@ func (r *listReader) finish() {
 		}
 		if len(run.series) > 0 {
 			r.runs = append(r.runs, *run)
+			r.size += len(run.series)
 		}
 	}
 	if r.partial || r.matching != nil {

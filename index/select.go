@@ -57,6 +57,9 @@ type ListRead struct {
 	// InMemory is how many of the lists that it is made of were in memory: of values, and
 	// of series for each value and period.
 	InMemory int
+	// Series is how many series it had in all index periods, as far as it was in memory or read to
+	// its end. Other matchers may not match them.
+	Series int
 	// Ranges are the row ranges that were read, and Rows how many rows of each. Of a
 	// label with very many values one range stands for those of many.
 	Ranges []series.RowRange
@@ -348,7 +351,7 @@ func (r *results) extended(bases []int64, base int64) []int64 {
 func listsRead(lists []*list, readers []*listReader, chosen *list, periods ListRead) []ListRead {
 	read := make([]ListRead, len(lists))
 	for i, l := range lists {
-		read[i].Matcher, read[i].InMemory = l.matcher, l.inMemory
+		read[i].Matcher, read[i].InMemory, read[i].Series = l.matcher, l.inMemory, l.size
 		if l == chosen {
 			read[i].Complete = true
 			read[i].Ranges, read[i].Rows = periods.Ranges, periods.Rows

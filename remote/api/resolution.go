@@ -1,15 +1,10 @@
 package api
 
 import (
-	"errors"
 	"net/http"
-	"time"
-
-	"github.com/prometheus/common/model"
 
 	"github.com/promtable/promtable/remote/engine/eval"
 	"github.com/promtable/promtable/remote/engine/resultcache"
-	"github.com/promtable/promtable/series/rollup"
 )
 
 // maxResolution is the parameter of Thanos that bounds the resolution of what a query reads.
@@ -21,7 +16,7 @@ func withMaxResolution(next http.Handler) http.Handler {
 		switch text := r.FormValue(maxResolution); text {
 		case "", "auto":
 		default:
-			coarsest, err := parseResolution(text)
+			coarsest, err := eval.ParseCoarsest(text)
 			if err != nil {
 				badParameter(w, maxResolution, err)
 				return
@@ -30,18 +25,4 @@ func withMaxResolution(next http.Handler) http.Handler {
 		}
 		next.ServeHTTP(w, r)
 	})
-}
-
-// parseResolution returns the longest resolution of up to a duration.
-func parseResolution(text string) (coarsest rollup.Resolution, err error) {
-	longest, err := model.ParseDuration(text)
-	if err != nil {
-		return 0, errors.New("it has to be auto, 0s, 5m or 1h")
-	}
-	for _, r := range rollup.Resolutions {
-		if time.Duration(r)*time.Millisecond <= time.Duration(longest) {
-			coarsest = r
-		}
-	}
-	return coarsest, nil
 }

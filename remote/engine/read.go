@@ -23,6 +23,7 @@ type (
 	Query         = reader.Query
 	Limits        = reader.Limits
 	Explanation   = reader.Explanation
+	ExplainedPart = reader.ExplainedPart
 	Usage         = reader.Usage
 	Counts        = reader.Counts
 	CurrentSample = current.Sample
@@ -62,6 +63,12 @@ func (e *Engine) Explain(ctx context.Context, q Query) (*Explanation, error) {
 func (e *Engine) Measure(ctx context.Context, q Query, b *eval.Buckets) (*Explanation, error) {
 	q.Rollups = rollups(b)
 	return e.reader.Measure(ctx, q)
+}
+
+// PlanRead is Measure without a look at METRIC: it finds the series, and says what is planned.
+func (e *Engine) PlanRead(ctx context.Context, q Query, b *eval.Buckets) (*Explanation, error) {
+	q.Rollups = rollups(b)
+	return e.reader.Plan(ctx, q)
 }
 
 // WithUsage returns a context whose reads u counts.

@@ -628,3 +628,110 @@ func TestLostWarnings(t *testing.T) {
 		}
 	}
 }
+
+// partTexts returns the parts of an explanation as text, with hours since the start.
+func partTexts(parts []engine.ExplainedPart) (texts []string) {
+	for _, p := range parts {
+		text := fmt.Sprintf("%v to %v: %s", float64(p.From-rollupStart)/3600_000, float64(p.To-rollupStart)/3600_000, strings.Join(p.Read, ","))
+		if p.Gone {
+			text += " gone"
+		}
+		if p.Widened {
+			text += " widened"
+		}
+		texts = append(texts, text)
+	}
+	return texts
+}
+
+// TestParts: an explanation says which windows come from samples and which from buckets, as it is planned, and as it is read.
+func TestParts(t *testing.T) {
+	s := newRolled(t, seriestest.NewRand(t))
+	for i := range 2 {
+		samples := make(map[int64]float64)
+		for at := int64(rollupStart + 7_000); at < rollupStart+rollupDays*rollup.Day; at += 15_000 {
+			samples[at] = float64(at)
+		}
+		s.append(t, labels.FromStrings("__name__", "x_total", "i", strconv.Itoa(i)), samples)
+	}
+	if err := s.maker.Once(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	const hour, day = int64(3600_000), rollup.Day
+	hours := func(first, step, long int64, count int) rollup.Windows {
+		return rollup.Windows{Start: rollupStart + first, Step: step, Range: long, Count: count}
+	}
+	for _, tt := range []struct {
+		name    string
+		windows rollup.Windows
+		want    rollup.Want
+		change  func(*rollup.Sources)
+		// late is a time of a late sample of one of the two series.
+		late       int64
+		plan, read []string
+	}{
+		{name: "whole hours", windows: hours(day, 6*hour, 6*hour, 9), want: rollup.Resets, plan: []string{"24 to 72: 1h"}},
+		{name: "minutes", windows: hours(day, 60_000, 300_000, 100), want: rollup.Resets, plan: []string{"24 to 25.65: raw"}},
+		{name: "edges", windows: hours(day+60_000, day, day, 3), want: rollup.Resets, plan: []string{"24.016666666666666 to 72.01666666666667: raw,1h"}},
+		{name: "no hours", windows: hours(day, 6*hour, 6*hour, 2), want: rollup.Resets, plan: []string{"24 to 30: 5m"},
+			change: func(s *rollup.Sources) { s.From[1] = math.MaxInt64 }},
+		{name: "after the last day", windows: hours(8*day, 6*hour, 6*hour, 9), want: rollup.Resets, plan: []string{"192 to 216: 1h", "222 to 240: raw"},
+			read: []string{"192 to 192: 1h", "198 to 240: raw"}}, // days without samples have no rollups,
+		{name: "samples gone", windows: hours(day, day, day, 5), want: rollup.Resets, plan: []string{"24 to 72: 1h gone", "96 to 120: 1h"},
+			change: func(s *rollup.Sources) { s.RawFrom = rollupStart + 2*day + 1 }},
+		{name: "widened", windows: hours(day+60_000, day, day, 4), want: rollup.Resets,
+			plan: []string{"24.016666666666666 to 24.016666666666666: 5m gone widened", "48.016666666666666 to 48.016666666666666: raw,5m gone widened",
+				"72.01666666666667 to 96.01666666666667: raw,1h"},
+			change: func(s *rollup.Sources) { s.RawFrom = rollupStart + 2*day }},
+		{name: "nothing left", windows: hours(day, 60_000, 300_000, 3), want: rollup.Resets, plan: []string{"24 to 24.033333333333335:  gone"},
+			change: func(s *rollup.Sources) { s.RawFrom, s.From = rollupStart+2*day, [2]int64{math.MaxInt64, math.MaxInt64} }},
+		{name: "a late sample", windows: hours(day, day, day, 5), want: rollup.Resets, late: rollupStart + 2*day + hour,
+			plan: []string{"24 to 120: 1h"}, read: []string{"24 to 48: 1h", "72 to 72: raw,1h", "96 to 120: 1h"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s.sources = rollup.Sources{}
+			if tt.change != nil {
+				tt.change(&s.sources)
+			}
+			if tt.late > 0 {
+				s.append(t, labels.FromStrings("__name__", "x_total", "i", "0"), map[int64]float64{tt.late: 1})
+			}
+			if tt.read == nil {
+				tt.read = tt.plan
+			}
+			w := tt.windows
+			q := engine.Query{Matchers: matchersOf(labels.FromStrings("__name__", "x_total")), Mint: w.Start - w.Range + 1, Maxt: w.Start + int64(w.Count-1)*w.Step}
+			b := &eval.Buckets{Windows: w, Want: tt.want, Coarsest: rollup.Hour}
+			planned, err := s.engine.PlanRead(t.Context(), q, b)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := partTexts(planned.Parts); !slices.Equal(got, tt.plan) || planned.Total.Rows > 0 {
+				t.Errorf("planned %q, want %q; %+v", got, tt.plan, planned.Total)
+			}
+			read, err := s.engine.Measure(t.Context(), q, b)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := partTexts(read.Parts); !slices.Equal(got, tt.read) {
+				t.Errorf("read %q, want %q", got, tt.read)
+			}
+		})
+	}
+}
+
+// TestPartsBounded: an explanation has not more parts than can be shown.
+func TestPartsBounded(t *testing.T) {
+	s := newRolled(t, seriestest.NewRand(t))
+	// One window in two is of whole hours, and 5 minutes are not there.
+	w := rollup.Windows{Start: rollupStart, Step: 30 * 60_000 * 37, Range: 3600_000, Count: 5000}
+	s.sources = rollup.Sources{RawFrom: rollupStart + 1e12, From: [2]int64{math.MaxInt64, 0}}
+	q := engine.Query{Matchers: matchersOf(labels.FromStrings("__name__", "x_total")), Mint: w.Start, Maxt: w.Start + 5000*w.Step}
+	x, err := s.engine.PlanRead(t.Context(), q, &eval.Buckets{Windows: w, Want: rollup.Resets, Coarsest: rollup.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := len(x.Parts); n == 0 || n > 200 || x.Parts[0].From != w.Start || x.Parts[n-1].To != w.Start+4999*w.Step || !x.Parts[0].Widened {
+		t.Errorf("%d parts: %v", n, partTexts(x.Parts))
+	}
+}

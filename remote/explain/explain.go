@@ -27,6 +27,7 @@ const explainRange = time.Hour
 type Engine interface {
 	Explain(ctx context.Context, q engine.Query) (*engine.Explanation, error)
 	Measure(ctx context.Context, q engine.Query, b *eval.Buckets) (*engine.Explanation, error)
+	PlanRead(ctx context.Context, q engine.Query, b *eval.Buckets) (*engine.Explanation, error)
 }
 
 // Config is what a Handler is made of. All of it is required, but for Queries and
@@ -50,7 +51,8 @@ type Config struct {
 // Handler explains each match[] from start to end, both inclusive, RFC 3339 or
 // seconds since 1970. The default of end is now, and of start an hour before end. With
 // query it explains an expression: from start to end each step, or at time, which is now
-// if none of these is given.
+// if none of these is given. max_source_resolution is that of queries, and with reads=false no
+// samples and rollups are read.
 type Handler struct {
 	cfg    Config
 	parser parser.Parser

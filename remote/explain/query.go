@@ -61,6 +61,10 @@ type read struct {
 	Mint  int64  `json:"mint"`
 	Maxt  int64  `json:"maxt"`
 	Lists []list `json:"lists"`
+	// Parts say what the values come from, by the times at which they are evaluated. There are none if buckets cannot answer.
+	Parts []engine.ExplainedPart `json:"parts,omitempty"`
+	// Seconds is how long reading took.
+	Seconds float64 `json:"seconds"`
 	total
 }
 
@@ -69,6 +73,7 @@ type list struct {
 	Matcher  string `json:"matcher"`
 	Chosen   bool   `json:"chosen"`
 	InMemory int    `json:"in_memory"`
+	Series   int    `json:"series"`
 	RowsRead int    `json:"rows_read"`
 }
 
@@ -78,6 +83,15 @@ func (h *Handler) explainQuery(ctx context.Context, r *http.Request) (*queryAnsw
 	if err != nil {
 		return nil, err
 	}
+	reads, err := readsParam(r)
+	if err != nil {
+		return nil, err
+	}
+	coarsest, err := eval.ParseCoarsest(r.Form.Get("max_source_resolution"))
+	if err != nil {
+		return nil, request.BadRequest("invalid parameter \"max_source_resolution\": %w", err)
+	}
+	ctx = eval.WithCoarsest(ctx, coarsest)
 	if err := h.cfg.Gate.Enter(ctx); err != nil {
 		return nil, err
 	}
@@ -93,9 +107,26 @@ func (h *Handler) explainQuery(ctx context.Context, r *http.Request) (*queryAnsw
 	if n := countReads(tree); n > h.cfg.MaxSelectors {
 		return nil, request.BadRequest("invalid parameter \"query\": it has %d selectors, and %d are allowed", n, h.cfg.MaxSelectors)
 	}
-	answer.Tree, err = h.measure(ctx, tree, &answer.Total.Counts)
-	answer.Total = h.newTotal(answer.Total.Counts)
+	m := measurement{Handler: h, query: answer, read: h.cfg.Engine.PlanRead}
+	if reads {
+		m.read = h.cfg.Engine.Measure
+	}
+	answer.Tree, err = m.measure(ctx, tree)
+	answer.Total = h.newTotal(m.sum)
 	return answer, err
+}
+
+// readsParam reads whether samples and rollups are to be read.
+func readsParam(r *http.Request) (bool, error) {
+	text := r.Form.Get("reads")
+	if text == "" {
+		return true, nil
+	}
+	reads, err := strconv.ParseBool(text)
+	if err != nil {
+		err = request.BadRequest("invalid parameter \"reads\": %s is neither true nor false", request.Abbreviate(text))
+	}
+	return reads, err
 }
 
 // queryTimes reads the parameters of an instant query, time, or of a range query.
@@ -142,19 +173,30 @@ func countReads(x *eval.Node) (n int) {
 	return n
 }
 
-// measure measures what the selectors of x read, and adds it to sum.
-func (h *Handler) measure(ctx context.Context, x *eval.Node, sum *engine.Counts) (*node, error) {
+// A measurement measures what the selectors of a query read.
+type measurement struct {
+	*Handler
+	query *queryAnswer
+	read  func(context.Context, engine.Query, *eval.Buckets) (*engine.Explanation, error)
+	// sum is what was read so far.
+	sum engine.Counts
+}
+
+// measure returns x with what its selectors read.
+func (m *measurement) measure(ctx context.Context, x *eval.Node) (*node, error) {
 	measured := &node{Expr: x.Text, Kind: x.Kind, Type: x.Type, Streamed: x.Streamed, InStreamed: x.InStreamed, NotStreamed: x.Reason}
 	if x.Read != nil {
-		found, err := h.cfg.Engine.Measure(ctx, engine.Query{Matchers: x.Read.Matchers, Mint: x.Read.Mint, Maxt: x.Read.Maxt}, x.Read.Buckets)
+		began := time.Now()
+		found, err := m.read(ctx, engine.Query{Matchers: x.Read.Matchers, Mint: x.Read.Mint, Maxt: x.Read.Maxt}, x.Read.Buckets)
 		if err != nil {
 			return nil, err
 		}
-		measured.Read = h.newRead(found)
-		sum.Add(found.Total)
+		measured.Read = m.newRead(x.Read, found)
+		measured.Read.Seconds = time.Since(began).Seconds()
+		m.sum.Add(found.Total)
 	}
 	for _, child := range x.Children {
-		node, err := h.measure(ctx, child, sum)
+		node, err := m.measure(ctx, child)
 		if err != nil {
 			return nil, err
 		}
@@ -163,10 +205,17 @@ func (h *Handler) measure(ctx context.Context, x *eval.Node, sum *engine.Counts)
 	return measured, nil
 }
 
-func (h *Handler) newRead(found *engine.Explanation) *read {
-	x := &read{Selector: found.Selector, Mint: found.Mint, Maxt: found.Maxt, Lists: []list{}, total: h.newTotal(found.Total)}
+func (m *measurement) newRead(of *eval.Read, found *engine.Explanation) *read {
+	x := &read{Selector: found.Selector, Mint: found.Mint, Maxt: found.Maxt, Lists: []list{}, total: m.newTotal(found.Total)}
 	for _, l := range found.Lists {
-		x.Lists = append(x.Lists, list{l.Matcher, l.Chosen, l.InMemory, l.RowsRead})
+		x.Lists = append(x.Lists, list{l.Matcher, l.Chosen, l.InMemory, l.Series, l.RowsRead})
+	}
+	for _, p := range found.Parts {
+		p.From, p.To = p.From+of.Buckets.Shift, p.To+of.Buckets.Shift
+		if of.Buckets.Windows.Count == 1 { // that of a fixed time (@) is of all steps
+			p.From, p.To = m.query.Start, m.query.End
+		}
+		x.Parts = append(x.Parts, p)
 	}
 	return x
 }

@@ -23,13 +23,15 @@ type queries struct {
 	err        error
 	start, end time.Time
 	step       time.Duration
+	// buckets are what the selectors ask for.
+	buckets *eval.Buckets
 }
 
 func (q *queries) Explain(_ context.Context, expr string, start, end time.Time, step time.Duration) (*eval.Node, error) {
 	q.start, q.end, q.step = start, end, step
 	selector := func(name string) *eval.Node {
 		ms := []*labels.Matcher{labels.MustNewMatcher(labels.MatchEqual, "__name__", name)}
-		return &eval.Node{Text: name, Kind: "selector", Type: "instant vector", Streamed: "selector", Read: &eval.Read{Matchers: ms, Mint: 1, Maxt: 2}}
+		return &eval.Node{Text: name, Kind: "selector", Type: "instant vector", Streamed: "selector", Read: &eval.Read{Matchers: ms, Mint: 1, Maxt: 2, Buckets: q.buckets}}
 	}
 	return &eval.Node{Text: expr, Kind: "operator", Type: "instant vector", Reason: "because", Children: []*eval.Node{selector("a"), selector("b")}}, q.err
 }
@@ -60,6 +62,8 @@ func TestExplainQuery(t *testing.T) {
 		{params: "query=a&time=1&step=1", status: 400, text: `parameter "time"`},
 		{params: "query=a&start=0&end=11001&step=1", status: 400, text: "maximum resolution"},
 		{params: "query=a&match[]=b", status: 400, text: "either query or match[]"},
+		{params: "query=a&reads=maybe", status: 400, text: `parameter "reads"`},
+		{params: "query=a&max_source_resolution=raw", status: 400, text: `parameter "max_source_resolution"`},
 		{params: "query=a", err: errors.New("no expression"), status: 400, text: `parameter "query": no expression`},
 	}
 	for _, tt := range tests {
@@ -79,6 +83,53 @@ func TestExplainQuery(t *testing.T) {
 			got.WantStatus(t, http.StatusOK)
 			if q.start.UnixMilli() != tt.start || q.end.UnixMilli() != tt.end || q.step != tt.step {
 				t.Errorf("explained from %d to %d, step %s", q.start.UnixMilli(), q.end.UnixMilli(), q.step)
+			}
+		})
+	}
+}
+
+// TestExplainParts: the parts of a selector have the times at which it is evaluated, and with reads=false no rows are read.
+func TestExplainParts(t *testing.T) {
+	shifted := &eval.Buckets{Shift: 500}
+	shifted.Windows.Count = 2
+	fixed := &eval.Buckets{Shift: 500}
+	fixed.Windows.Count = 1
+	for _, tt := range []struct {
+		params   string
+		buckets  *eval.Buckets
+		from, to int64
+		rows     int64
+	}{
+		{"", shifted, 1500, 2500, 3},
+		{"&reads=true", fixed, 0, 60_000, 3},
+		{"&reads=false", shifted, 1500, 2500, 0},
+	} {
+		t.Run(tt.params, func(t *testing.T) {
+			eng := &remotetest.Engine{
+				Read:  engine.Counts{Series: 1, Rows: 3},
+				Parts: []engine.ExplainedPart{{From: 1000, To: 2000, Read: []string{"raw", "1h"}}},
+			}
+			base, _ := remotetest.Serve(t, eng, func(c *remote.Config) { c.Queries = &queries{buckets: tt.buckets} })
+			got := remotetest.Send(t, http.MethodGet, base+"/api/v1/explain?query=a&start=0&end=60&step=1"+tt.params, nil, nil)
+			got.WantStatus(t, http.StatusOK)
+			var answer struct {
+				Data struct {
+					Tree struct {
+						Children []struct {
+							Read struct {
+								Series, Rows int64
+								Parts        []engine.ExplainedPart
+							}
+						}
+					}
+				}
+			}
+			if err := json.Unmarshal([]byte(got.Body), &answer); err != nil {
+				t.Fatal(err)
+			}
+			read := answer.Data.Tree.Children[0].Read
+			if read.Series != 1 || read.Rows != tt.rows || len(read.Parts) != 1 || read.Parts[0].From != tt.from || read.Parts[0].To != tt.to || len(read.Parts[0].Read) != 2 {
+				t.Errorf("answer %s", got.Body)
 			}
 		})
 	}

@@ -30,6 +30,8 @@ type Engine struct {
 	Queries        []engine.Query
 	// Read is what every explanation says that was read.
 	Read engine.Counts
+	// Parts are those of every explanation.
+	Parts []engine.ExplainedPart
 
 	MetadataErr error
 
@@ -131,12 +133,21 @@ func (f *Engine) Explain(ctx context.Context, q engine.Query) (*engine.Explanati
 			return nil, err
 		}
 	}
-	return &engine.Explanation{Selector: q.Matchers[0].String(), Mint: q.Mint, Maxt: q.Maxt, Total: f.Read}, nil
+	return &engine.Explanation{Selector: q.Matchers[0].String(), Mint: q.Mint, Maxt: q.Maxt, Total: f.Read, Parts: slices.Clone(f.Parts)}, nil
 }
 
 // Measure is Explain.
 func (f *Engine) Measure(ctx context.Context, q engine.Query, _ *eval.Buckets) (*engine.Explanation, error) {
 	return f.Explain(ctx, q)
+}
+
+// PlanRead is Explain, but only for the index.
+func (f *Engine) PlanRead(ctx context.Context, q engine.Query, _ *eval.Buckets) (*engine.Explanation, error) {
+	x, err := f.Explain(ctx, q)
+	if err == nil {
+		x.Total = engine.Counts{Series: f.Read.Series, IndexRows: f.Read.IndexRows}
+	}
+	return x, err
 }
 
 func matches(ls labels.Labels, ms []*labels.Matcher) bool {

@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/prometheus/storage"
 
 	"github.com/promtable/promtable/remote/engine/eval"
+	"github.com/promtable/promtable/series/rollup"
 )
 
 // The times of the queries that are explained.
@@ -108,6 +109,40 @@ func TestExplainTree(t *testing.T) {
 				t.Errorf("got\n%s\nwant\n%s", got, tt.want)
 			}
 		})
+	}
+}
+
+// TestExplainBuckets: a selector asks for buckets if rollups can answer, up to the resolution that the query allows.
+func TestExplainBuckets(t *testing.T) {
+	for _, tt := range []struct {
+		expr, coarsest string
+		want           rollup.Resolution
+	}{
+		{"rate(a[5m])", "", rollup.Hour},
+		{"rate(a[5m] offset 1m)", "auto", rollup.Hour},
+		{"rate(a[5m])", "30m", rollup.FiveMinutes},
+		{"rate(a[5m])", "0s", rollup.Raw},
+		{"irate(a[5m])", "", rollup.Raw},
+	} {
+		coarsest, err := eval.ParseCoarsest(tt.coarsest)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx := eval.WithCoarsest(t.Context(), coarsest)
+		root, err := eval.New(options(), eval.NewMemory(0, 0)).Explain(ctx, tt.expr, explainStart, explainEnd, time.Minute)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b := root.Children[0].Read.Buckets
+		switch {
+		case (b != nil) != (tt.want != rollup.Raw), b != nil && b.Coarsest != tt.want:
+			t.Errorf("%s up to %q asks for %+v", tt.expr, tt.coarsest, b)
+		case b != nil && b.Windows.Start+b.Shift != explainStart.UnixMilli():
+			t.Errorf("%s: windows %+v are shifted by %d", tt.expr, b.Windows, b.Shift)
+		}
+	}
+	if _, err := eval.ParseCoarsest("raw"); err == nil {
+		t.Error("raw is a resolution")
 	}
 }
 

@@ -2,9 +2,11 @@ package eval
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
+	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/storage"
 	"github.com/prometheus/prometheus/util/annotations"
 	"github.com/prometheus/prometheus/util/kahansum"
@@ -18,6 +20,8 @@ type Buckets struct {
 	Want    rollup.Want
 	// Coarsest is the longest bucket that it may have.
 	Coarsest rollup.Resolution
+	// Shift is how much later than its end a window is evaluated, in milliseconds: the offset.
+	Shift int64
 }
 
 // A PointSeries is a storage.Series that may have been read as buckets.
@@ -37,6 +41,23 @@ type coarsestKey struct{}
 // WithCoarsest returns a context whose queries get no longer buckets, or none if r is rollup.Raw.
 func WithCoarsest(ctx context.Context, r rollup.Resolution) context.Context {
 	return context.WithValue(ctx, coarsestKey{}, r)
+}
+
+// ParseCoarsest returns the longest resolution of up to a duration, as Prometheus writes it. "auto" and "" are the longest there is.
+func ParseCoarsest(text string) (coarsest rollup.Resolution, err error) {
+	if text == "" || text == "auto" {
+		return rollup.Hour, nil
+	}
+	longest, err := model.ParseDuration(text)
+	if err != nil {
+		return 0, errors.New("it has to be auto, 0s, 5m or 1h")
+	}
+	for _, r := range rollup.Resolutions {
+		if time.Duration(r)*time.Millisecond <= time.Duration(longest) {
+			coarsest = r
+		}
+	}
+	return coarsest, nil
 }
 
 // bucketsKey is the key of *Buckets in a context.
@@ -66,7 +87,7 @@ func (p *part) buckets(ctx context.Context) *Buckets {
 	if p.needsSamples || p.grid.count == 0 || p.grid.count > rollup.MaxWindows || coarsest == rollup.Raw {
 		return nil
 	}
-	b := &Buckets{Coarsest: coarsest, Windows: rollup.Windows{
+	b := &Buckets{Coarsest: coarsest, Shift: p.shift, Windows: rollup.Windows{
 		Start: p.grid.start - p.shift, Step: p.grid.step, Range: p.rangeMs, Count: p.grid.count,
 	}}
 	if p.call == nil {

@@ -91,6 +91,8 @@ type batchReader struct {
 	samples *atomic.Int64
 	// onRange, if set, is called with what was read of each range, in the order of scans.
 	onRange func(part, series.RowRange, rowCounts)
+	// days, unless nil, notes which rollups were there.
+	days foundDays
 }
 
 // read reads a batch of the first series of from, and returns a builder for each

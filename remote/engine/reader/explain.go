@@ -28,6 +28,8 @@ type Explanation struct {
 	Total Counts `json:"total"`
 	// Rows are the ranges read from METRIC.
 	Rows []ExplainedRange `json:"rows"`
+	// Parts say what the windows of a query that buckets can answer come from.
+	Parts []ExplainedPart `json:"parts,omitempty"`
 }
 
 // ExplainedList is one index list: the postings of one matcher.
@@ -36,7 +38,10 @@ type ExplainedList struct {
 	Chosen  bool   `json:"chosen"`
 	// InMemory is how many of the lists of values and of series that it is made of, by
 	// value and index period, were in memory. The rows are those of the others.
-	InMemory int              `json:"in_memory"`
+	InMemory int `json:"in_memory"`
+	// Series is how many series the list had in all index periods, as far as it was in memory or read to its end,
+	// before other matchers.
+	Series   int              `json:"series"`
 	Ranges   []ExplainedRange `json:"ranges"`
 	RowsRead int              `json:"rows_read"`
 }
@@ -62,7 +67,7 @@ type ExplainedRange struct {
 // returning them.
 func (r *Reader) Explain(ctx context.Context, q Query) (*Explanation, error) {
 	ranges := []ExplainedRange{}
-	x, err := r.explain(ctx, q, func(p part, read series.RowRange, counts rowCounts) {
+	x, err := r.explain(ctx, q, true, func(p part, read series.RowRange, counts rowCounts) {
 		explained := explainRange(bucketstore.Metric, read, counts)
 		explained.Mint, explained.Maxt = p.start, p.limit-1
 		ranges = append(ranges, explained)
@@ -75,10 +80,16 @@ func (r *Reader) Explain(ctx context.Context, q Query) (*Explanation, error) {
 
 // Measure is Explain without Rows, so that memory does not follow what is read.
 func (r *Reader) Measure(ctx context.Context, q Query) (*Explanation, error) {
-	return r.explain(ctx, q, nil)
+	return r.explain(ctx, q, true, nil)
 }
 
-func (r *Reader) explain(ctx context.Context, q Query, onRange func(part, series.RowRange, rowCounts)) (*Explanation, error) {
+// Plan is Measure without a look at METRIC: it finds the series, and Parts are what is planned.
+func (r *Reader) Plan(ctx context.Context, q Query) (*Explanation, error) {
+	return r.explain(ctx, q, false, nil)
+}
+
+// explain reads the rows of METRIC if reads is set.
+func (r *Reader) explain(ctx context.Context, q Query, reads bool, onRange func(part, series.RowRange, rowCounts)) (*Explanation, error) {
 	usage := &Usage{}
 	ctx = WithUsage(ctx, usage)
 	q = r.withCut(ctx, q)
@@ -87,9 +98,14 @@ func (r *Reader) explain(ctx context.Context, q Query, onRange func(part, series
 	if err != nil {
 		return nil, err
 	}
+	var days []foundDays
 	for i, reader := range r.readers(groups) {
-		reader.onRange = onRange
-		for rest := groups[i].series; len(rest) > 0 && !q.SeriesOnly; {
+		if !reads || q.SeriesOnly {
+			break
+		}
+		reader.onRange, reader.days = onRange, make(foundDays)
+		days = append(days, reader.days)
+		for rest := groups[i].series; len(rest) > 0; {
 			read, err := reader.read(ctx, rest, r.metrics)
 			if err != nil {
 				return nil, err
@@ -106,13 +122,14 @@ func (r *Reader) explain(ctx context.Context, q Query, onRange func(part, series
 		Lists:    explainLists(found.Lists),
 		Series:   len(found.Series),
 		Total:    usage.Counts(),
+		Parts:    r.partsOf(ctx, q, groups, days),
 	}, nil
 }
 
 func explainLists(lists []index.ListRead) []ExplainedList {
 	explained := make([]ExplainedList, len(lists))
 	for i, l := range lists {
-		x := ExplainedList{Matcher: "every series", Chosen: l.Complete, InMemory: l.InMemory, Ranges: []ExplainedRange{}}
+		x := ExplainedList{Matcher: "every series", Chosen: l.Complete, InMemory: l.InMemory, Series: l.Series, Ranges: []ExplainedRange{}}
 		if l.Matcher != nil {
 			x.Matcher = l.Matcher.String()
 		}

@@ -7,7 +7,7 @@
 //	batchReader     how many series and rows are read at once   batch.go, parts.go, scan.go
 //	rowReader       from the cells of a row to chunks           row.go, chunks.go, before.go
 //	Exemplars       beside the samples of a series              exemplars.go
-//	Explain         which rows a query reads                    explain.go
+//	Explain         which rows a query reads                    explain.go, origins.go
 //	Usage           how much was read for a request             usage.go
 //	Cut             before which nothing is read                cut.go
 //	                series that are kept for less long          groups.go

@@ -384,6 +384,7 @@ func (s *rollupScan) missing(usage *Usage, piece dayPiece) (wanted []bool) {
 		missing++
 	}
 	usage.addNotRolled(missing)
+	s.r.days.note(piece, len(s.scan.builders), missing)
 	return wanted
 }
 

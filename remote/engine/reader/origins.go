@@ -1,0 +1,112 @@
+package reader
+
+import (
+	"context"
+
+	"github.com/promtable/promtable/series/rollup"
+)
+
+// An ExplainedPart is a run of windows whose values come from the same.
+type ExplainedPart struct {
+	// From and To are the ends of the first and the last window, in milliseconds.
+	From int64 `json:"from"`
+	To   int64 `json:"to"`
+	// Read names what is read: "raw", "5m" and "1h".
+	Read []string `json:"read"`
+	// Gone says that samples of the windows are no longer kept, and Widened that windows are widened to whole buckets.
+	Gone    bool `json:"gone,omitempty"`
+	Widened bool `json:"widened,omitempty"`
+}
+
+// maxParts is how many parts an explanation has at most.
+const maxParts = 200
+
+// foundDays notes what was read of days that a plan takes from rollups. Nil notes nothing.
+type foundDays map[dayAt]rollup.Origin
+
+type dayAt struct {
+	day        int64
+	resolution rollup.Resolution
+}
+
+// note adds a day of some series, of which so many have no rollup that is right.
+func (f foundDays) note(piece dayPiece, series, missing int) {
+	if f == nil {
+		return
+	}
+	at := dayAt{piece.day, piece.resolution}
+	if missing > 0 {
+		f[at] |= rollup.FromSamples
+	}
+	if missing < series {
+		f[at] |= piece.resolution.Origin()
+	}
+}
+
+// origin is what Plan.Origins asks for.
+func (f foundDays) origin(day int64, r rollup.Resolution) rollup.Origin { return f[dayAt{day, r}] }
+
+// partsOf returns the parts of a query that asks for buckets, of which groups are what is read and days what was found, if that
+// is known.
+func (r *Reader) partsOf(ctx context.Context, q Query, groups []group, days []foundDays) []ExplainedPart {
+	if q.Rollups == nil || r.cfg.Sources == nil {
+		return nil
+	}
+	w := q.Rollups.Windows
+	origins := make([]rollup.Origin, w.Count)
+	for i, g := range groups {
+		var of []rollup.Origin
+		switch {
+		case g.query.Rollups == nil:
+			of = rollup.AllSamples(w, r.sources(ctx, g.query).RawFrom)
+		case days == nil:
+			of = g.query.Rollups.plan.Origins(w, nil)
+		default:
+			of = g.query.Rollups.plan.Origins(w, days[i].origin)
+		}
+		for n := range origins {
+			origins[n] |= of[n]
+		}
+	}
+	return joinParts(w, origins)
+}
+
+// joinParts joins windows with the same origins, and neighbours with others if there are too many.
+func joinParts(w rollup.Windows, origins []rollup.Origin) (parts []ExplainedPart) {
+	parts = joinEqual(w, origins)
+	if len(parts) <= maxParts {
+		return parts
+	}
+	for n := range maxParts {
+		run := origins[n*len(origins)/maxParts : (n+1)*len(origins)/maxParts]
+		var all rollup.Origin
+		for _, o := range run {
+			all |= o
+		}
+		for i := range run {
+			run[i] = all
+		}
+	}
+	return joinEqual(w, origins)
+}
+
+func joinEqual(w rollup.Windows, origins []rollup.Origin) (parts []ExplainedPart) {
+	for i, o := range origins {
+		at := w.Start + int64(i)*w.Step
+		if i > 0 && origins[i-1] == o {
+			parts[len(parts)-1].To = at
+			continue
+		}
+		part := ExplainedPart{From: at, To: at, Read: []string{}, Gone: o&rollup.Gone != 0, Widened: o&rollup.Widened != 0}
+		for _, of := range []struct {
+			name   string
+			origin rollup.Origin
+		}{{"raw", rollup.FromSamples}, {"5m", rollup.From5m}, {"1h", rollup.From1h}} {
+			if o&of.origin != 0 {
+				part.Read = append(part.Read, of.name)
+			}
+		}
+		parts = append(parts, part)
+	}
+	return parts
+}
