@@ -121,6 +121,7 @@ func Open(ctx context.Context, cfg Config) (*Retention, error) {
 		Name: "adapter_retention_cut_timestamp_seconds",
 		Help: "The time before which samples are neither shown nor taken. 0 if all are kept.",
 	}, func() float64 { return float64(r.Cut(bucketstore.Raw, cfg.Now())) / 1000 })
+	r.registerLimits(f)
 	horizons, err := cfg.Meta.Horizons(ctx)
 	if err != nil {
 		return nil, err
@@ -131,6 +132,47 @@ func Open(ctx context.Context, cfg Config) (*Retention, error) {
 	}
 	r.expire()
 	return r, nil
+}
+
+// registerLimits registers what was asked for.
+func (r *Retention) registerLimits(f promauto.Factory) {
+	f.NewGauge(prometheus.GaugeOpts{
+		Name: "adapter_retention_limit_bytes",
+		Help: "How large the store may be, by --retention.size. 0 is no limit.",
+	}).Set(float64(r.cfg.Size))
+	for of := range bucketstore.NumResolutions {
+		if r.cfg.Keep[of] == Off {
+			continue
+		}
+		labels := prometheus.Labels{"resolution": of.String()}
+		f.NewGauge(prometheus.GaugeOpts{
+			Name: "adapter_retention_limit_seconds", ConstLabels: labels,
+			Help: "How long samples (raw) and rollups of a resolution are kept. 0 is for ever.",
+		}).Set(r.age(of).Seconds())
+		f.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "adapter_retention_next_cut_timestamp_seconds", ConstLabels: labels,
+			Help: "When the next whole day (UTC) of a resolution is as old as it is kept. The day ended adapter_retention_limit_seconds before. 0 if all is kept.",
+		}, func() float64 { return float64(r.nextCut(of, r.cfg.Now())) / 1000 })
+	}
+}
+
+// age returns how long a resolution is kept. 0 is for ever.
+func (r *Retention) age(of bucketstore.Resolution) time.Duration {
+	age, store := r.ages[of], r.cfg.StoreAge[of]
+	if age <= 0 || store > 0 && store < age {
+		return store
+	}
+	return age
+}
+
+// nextCut returns when the next day of a resolution is as old as it is kept, in milliseconds. It is 0 if all is kept.
+func (r *Retention) nextCut(of bucketstore.Resolution, now time.Time) int64 {
+	age := r.age(of)
+	if age <= 0 {
+		return 0
+	}
+	const day = 24 * time.Hour
+	return now.Add(-age).UTC().Truncate(day).Add(day).Add(age).UnixMilli()
 }
 
 // Cut returns the time before which a resolution is not shown when the clock says now, in

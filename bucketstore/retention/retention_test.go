@@ -152,15 +152,52 @@ func TestHorizonFirst(t *testing.T) {
 	}
 }
 
-func gauge(t *testing.T, reg *prometheus.Registry, name string) float64 {
+// TestNextCut: metrics say how long everything is kept, and when the next day goes.
+func TestNextCut(t *testing.T) {
+	f := newFixture(t)
+	f.clock.Store(1_700_000_000_000) // 2023-11-14T22:13:20Z
+	const midnight = 1_699_920_000   // of that day
+	f.mustOpen(t, func(cfg *retention.Config) {
+		cfg.Keep = bucketstore.Retention{10 * 24 * time.Hour, retention.Off, 0}
+		cfg.Size = 7
+	})
+	for _, tt := range []struct {
+		name  string
+		pairs []string
+		want  float64
+	}{
+		{"adapter_retention_limit_bytes", nil, 7},
+		{"adapter_retention_limit_seconds", []string{"raw"}, 10 * 86400},
+		{"adapter_retention_limit_seconds", []string{"1h"}, 0},
+		{"adapter_retention_next_cut_timestamp_seconds", []string{"raw"}, midnight + 86400},
+		{"adapter_retention_next_cut_timestamp_seconds", []string{"1h"}, 0},
+	} {
+		if got := gauge(t, f.reg, tt.name, tt.pairs...); got != tt.want {
+			t.Errorf("%s %v is %v, want %v", tt.name, tt.pairs, got, tt.want)
+		}
+	}
+	f.clock.Store((midnight + 86400) * 1000) // the day is over
+	if got := gauge(t, f.reg, "adapter_retention_next_cut_timestamp_seconds", "raw"); got != midnight+2*86400 {
+		t.Errorf("a day later the next cut is at %v", got)
+	}
+}
+
+// gauge returns the value of a gauge whose labels have these values.
+func gauge(t *testing.T, reg *prometheus.Registry, name string, values ...string) float64 {
 	t.Helper()
 	families, err := reg.Gather()
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, family := range families {
-		if family.GetName() == name {
-			return family.GetMetric()[0].GetGauge().GetValue()
+		for _, m := range family.GetMetric() {
+			var have []string
+			for _, l := range m.GetLabel() {
+				have = append(have, l.GetValue())
+			}
+			if family.GetName() == name && slices.Equal(have, values) {
+				return m.GetGauge().GetValue()
+			}
 		}
 	}
 	t.Fatalf("no metric %s", name)

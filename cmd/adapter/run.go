@@ -534,6 +534,7 @@ func newAPI(a *adapter, e *engine.Engine, executor *deletion.Executor, slow *req
 		Tables:         a.kept,
 		TablePrefix:    o.tablePrefix,
 		FailingRows:    a.failingRows,
+		SelfScrape:     api.SelfScrape{Job: selfScrapeJob, Instance: a.server.instance(), IntervalSeconds: max(0, o.selfScrape.Seconds())},
 	}
 	switch o.backend {
 	case backendEmbedded:
@@ -556,6 +557,9 @@ func unbounded(limit int) int {
 	return limit
 }
 
+// selfScrapeJob is the label job of the adapter's own metrics.
+const selfScrapeJob = "adapter"
+
 // startSelfScrape stores the adapter's own metrics until ctx ends, if that is enabled. The
 // caller waits for it before it closes the engine.
 func startSelfScrape(ctx context.Context, o *options, e *engine.Engine, instance string, logger log.Logger, reg prometheus.Gatherer) *sync.WaitGroup {
@@ -566,7 +570,7 @@ func startSelfScrape(ctx context.Context, o *options, e *engine.Engine, instance
 	scraper := selfscrape.New(selfscrape.Config{
 		Gatherer: reg,
 		Appender: e,
-		Job:      "adapter",
+		Job:      selfScrapeJob,
 		Instance: instance,
 		Interval: o.selfScrape,
 		Now:      time.Now,

@@ -105,7 +105,7 @@ func TestStatus(t *testing.T) {
 	f := serve(t, func(a *api.Config, e *engine.Config) {
 		a.Registerer, a.Gatherer, e.Registerer = reg, reg, reg
 		a.Status = api.Status{
-			Version: "1.2.3", Backend: "embedded", Location: "./data", Format: 1, DirectoryFormat: "3", TablePrefix: "x_",
+			Version: "1.2.3", Backend: "embedded", Location: "./data", Format: 1, DirectoryFormat: "3", TablePrefix: "x_", SelfScrape: api.SelfScrape{Job: "adapter", Instance: "host:1", IntervalSeconds: 15},
 			Tables: bucketstore.Tables(bucketstore.Retention{}), Wanted: bucketstore.Tables(bucketstore.KeepAll(60 * 24 * time.Hour)),
 			FailingRows: func() []bucketstore.FailingRow {
 				return []bucketstore.FailingRow{{Table: bucketstore.Metric, Key: []byte("up,1297080123392"), Err: errors.New("too large"), Refused: true}}
@@ -115,7 +115,7 @@ func TestStatus(t *testing.T) {
 	f.fill(t)
 	got := f.ask(t, http.MethodGet, "/api/v1/status/adapter", nil)
 	const want = `{"version":"1.2.3","started":"1974-04-04T`
-	const tables = `"backend":"embedded","location":"./data","format":1,"directoryFormat":"3","resourceLabels":[],"tables":[{"name":"x_METRIC","families":[{"name":"1h","maxAgeSeconds":0,"wantedMaxAgeSeconds":5184000},{"name":"5m","maxAgeSeconds":0,"wantedMaxAgeSeconds":5184000},`
+	const tables = `"backend":"embedded","location":"./data","format":1,"directoryFormat":"3","resourceLabels":[],"selfScrape":{"job":"adapter","instance":"host:1","intervalSeconds":15},"tables":[{"name":"x_METRIC","families":[{"name":"1h","maxAgeSeconds":0,"wantedMaxAgeSeconds":5184000},{"name":"5m","maxAgeSeconds":0,"wantedMaxAgeSeconds":5184000},`
 	if text := string(got.Data); !strings.Contains(text, tables) {
 		t.Errorf("got\n%s\nwant in it\n%s\n%s", text, want, tables)
 	}

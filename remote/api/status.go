@@ -31,8 +31,17 @@ type Status struct {
 	Tables, Wanted []bucketstore.TableSpec
 	// TablePrefix stands in front of their names.
 	TablePrefix string
+	// SelfScrape says as what the adapter stores its own metrics.
+	SelfScrape SelfScrape
 	// FailingRows returns the rows that the store does not take. It may be nil.
 	FailingRows func() []bucketstore.FailingRow
+}
+
+// SelfScrape says as what an adapter stores its own metrics, and how often: never if IntervalSeconds is 0.
+type SelfScrape struct {
+	Job             string  `json:"job"`
+	Instance        string  `json:"instance"`
+	IntervalSeconds float64 `json:"intervalSeconds"`
 }
 
 type statusAnswer struct {
@@ -47,7 +56,9 @@ type statusAnswer struct {
 	// DirectoryFormat is what the file FORMAT of the directory says, if there is one.
 	DirectoryFormat string   `json:"directoryFormat,omitempty"`
 	ResourceLabels  []string `json:"resourceLabels"`
-	Tables          []table  `json:"tables"`
+	// SelfScrape is that of Status.
+	SelfScrape SelfScrape `json:"selfScrape"`
+	Tables     []table    `json:"tables"`
 	// Metrics are the counters and gauges of the adapter, by name and labels, as in
 	// the text format; of a histogram or summary it is the count.
 	Metrics map[string]float64 `json:"metrics"`
@@ -119,7 +130,7 @@ func (a *API) serveStatus(w http.ResponseWriter, _ *http.Request) {
 		Version: s.Version, Started: a.started, Now: a.cfg.Now(),
 		Backend: s.Backend, Location: s.Location,
 		Format: s.Format, DirectoryFormat: s.DirectoryFormat, ResourceLabels: append([]string{}, s.ResourceLabels...), // not null
-		Tables:  []table{},
+		SelfScrape: s.SelfScrape, Tables: []table{},
 		Metrics: map[string]float64{}, FailingRows: s.failingRows(),
 	}
 	answer.RawFrom = time.UnixMilli(0).UTC()
