@@ -451,69 +451,6 @@ func TestPageCardinality(t *testing.T) {
 	}
 }
 
-func TestPageExplain(t *testing.T) {
-	a := startPaged(t)
-	p := newPage(t, a)
-	p.open("tab", "explain")
-	for _, selector := range []string{`page_gauge{instance="a"}`, `{__name__=~"page_.*", code=""}`, "page_nothing"} {
-		// From the second time on the index is in memory, and the answers are the same.
-		p.mustAsk(a, "/api/v1/explain", url.Values{"match[]": {selector}}, &[]listedPlan{})
-		p.enter("#explain input", selector)
-		p.wantParameters("tab", "explain", "selector", selector, "range", "3600")
-		// The same question again.
-		asked := p.asked("/api/v1/explain")
-		var plans []listedPlan
-		p.mustAsk(a, "/api/v1/explain", asked[len(asked)-1].Query(), &plans)
-		p.checkPlan(selector, plans[0])
-		p.shoot("explain-" + strconv.Itoa(plans[0].Series))
-	}
-	p.expect("/api/v1/explain", http.StatusBadRequest)
-	p.enter("#explain input", `{x=~"("}`)
-	p.wantAlert(a, "/api/v1/explain", url.Values{"match[]": {`{x=~"("}`}})
-}
-
-// A listedPlan is a plan with the index lists that led to it.
-type listedPlan struct {
-	harness.Plan
-	Lists []struct {
-		Matcher  string
-		Chosen   bool
-		InMemory float64 `json:"in_memory"`
-		RowsRead float64 `json:"rows_read"`
-	}
-}
-
-// checkPlan wants the page to show a plan as it is.
-func (p *browserPage) checkPlan(selector string, want listedPlan) {
-	p.Helper()
-	lists, ranges, tiles := p.rows(0), p.rows(1), p.tiles()
-	if len(lists) != len(want.Lists) || len(lists) == 0 || len(ranges) != len(want.Rows) {
-		p.Fatalf("%s: %d lists and %d ranges, want %+v", selector, len(lists), len(ranges), want)
-	}
-	index := 0.0
-	for i, row := range lists {
-		l := want.Lists[i]
-		index += l.RowsRead
-		if row[0] != l.Matcher || (row[1] == "yes") != l.Chosen || plain(p, row[2]) != l.InMemory || plain(p, row[3]) != l.RowsRead {
-			p.Errorf("%s: list %q, want %+v", selector, row, l)
-		}
-	}
-	for i, row := range ranges {
-		r := want.Rows[i]
-		if row[0] != r.Start || row[1] != strings.ReplaceAll(r.Limit, "\x00", `\0`) || plain(p, row[3]) != float64(r.Rows) || plain(p, row[4]) != float64(r.Cells) {
-			p.Errorf("%s: range %q, want %v", selector, row, r)
-		}
-	}
-	rows, cells := want.Counts()
-	for name, n := range map[string]float64{
-		"Series": float64(want.Series), "Rows of INDEX read": index, "Rows of METRIC read": float64(rows), "Cells of METRIC read": float64(cells),
-	} {
-		if plain(p, tiles[name]) != n {
-			p.Errorf("%s: %s is %q, want %g", selector, name, tiles[name], n)
-		}
-	}
-}
-
 func TestPageStatus(t *testing.T) {
 	a := startPaged(t, "--self-scrape-interval=1s")
 	p := newPage(t, a)

@@ -32,6 +32,7 @@ func pageViews() []pageView {
 		{"latest", []string{"tab", "latest", "limit", "100"}, ""},
 		{"cardinality", []string{"tab", "cardinality"}, ""},
 		{"explain", []string{"tab", "explain", "selector", `page_gauge{instance=~".+"}`}, ""},
+		{"expression", []string{"tab", "explain", "expr", `histogram_quantile(0.9, sum by (le) (rate(page_gauge{instance=~".+"}[5m])))`}, ""},
 		{"status", []string{"tab", "status"}, ""},
 	}
 }
@@ -53,7 +54,7 @@ func TestPageKeyboard(t *testing.T) {
 	for _, tab := range []struct{ name, focus string }{
 		{"Latest", "Filter: a part of a metric name, or a selector"},
 		{"Cardinality", "Largest"},
-		{"Explain", "Selector"},
+		{"Explain", "Expression to explain"},
 		{"Status", "Status"},
 		{"Query", "PromQL expression"},
 	} {

@@ -31,8 +31,8 @@ export async function answers(signal) {
   }
 }
 
-// ask returns the answer of an endpoint, with its data and warnings and how many
-// series there are if it has a limit, or throws an Error that says what the server
+// ask returns the answer of an endpoint, with its data and warnings, how many series there
+// are if it has a limit, and at which resolutions it was read, or throws an Error that says what the server
 // said.
 export async function ask(path, parameters = {}, { signal, post } = {}) {
   const form = new URLSearchParams();
@@ -55,7 +55,7 @@ export async function ask(path, parameters = {}, { signal, post } = {}) {
   if (answer.status !== "success") {
     throw new Error(answer.error || `${response.status} ${response.statusText}`);
   }
-  return { ...answer, series: Number(response.headers.get("X-Promtable-Series")) };
+  return { ...answer, series: Number(response.headers.get("X-Promtable-Series")), resolution: response.headers.get("X-Promtable-Resolution") ?? "" };
 }
 
 // range returns the start and the end in seconds of what a form asks for.

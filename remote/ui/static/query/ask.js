@@ -44,7 +44,7 @@ function append(found, newest, limit) {
 
 // stepsOf returns the times of a graph of a range, in seconds. Long steps, and their times, are of whole hours or of whole 5 minutes, as
 // rollups are, so that these can answer. Steps are counted from the last one back, which is the end, or less than a bucket before it.
-function stepsOf(start, end) {
+export function stepsOf(start, end) {
   const about = Math.max(1, Math.ceil((end - start) / steps));
   const bucket = [3600, 300].find((size) => about >= size);
   const step = bucket ? Math.round(about / bucket) * bucket : about;

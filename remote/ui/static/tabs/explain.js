@@ -1,54 +1,286 @@
-// Which rows a selector reads.
+// How an expression is evaluated, and what its selectors read.
 
 import { ask, range } from "../common/api.js";
-import { element, table, tiles } from "../common/dom.js";
-import { count, time } from "../common/format.js";
+import { element, message, table, tiles } from "../common/dom.js";
+import { bytes, count, duration, time } from "../common/format.js";
+import { stepsOf } from "../query/ask.js";
+import { kindOf } from "../query/resolution.js";
 
-export async function show(state, result, signal) {
-  const selector = state.selector.trim();
-  if (selector === "") {
-    result.replaceChildren(element("p", { class: "hint" },
-      "A selector is answered from the index first. The shortest list of a matcher in memory is the answer; else their postings are read side by side, and the list that ends first is. Then the rows of those series are read."));
-    return;
-  }
-  const { start, end } = range(state);
-  const { data } = await ask("explain", { "match[]": selector, start, end }, { signal });
-  result.replaceChildren(...data.flatMap(explanation));
+// read and fill know the parameter selector of old links.
+export function read() {
+  return { selector: "" };
 }
 
-function explanation(x) {
-  const rowsRead = sum(x.rows, (r) => r.rows);
-  const indexRows = sum(x.lists, (l) => l.rows_read);
+export function fill(form, state) {
+  state.expr ||= state.selector;
+}
+
+document.querySelector("#explain textarea").addEventListener("keydown", (event) => {
+  if (event.key === "Enter" && !event.shiftKey && !event.isComposing) {
+    event.preventDefault();
+    event.target.form.requestSubmit();
+  }
+});
+
+export async function show(state, result, signal) {
+  const expr = (state.expr || state.selector).trim();
+  if (expr === "") {
+    result.replaceChildren(...["An expression is taken apart: what the adapter evaluates while it reads series, and what Prometheus' engine evaluates over the results.",
+      "Its selectors are answered from the index first, then the rows of their series are read. Nothing is evaluated, but all is read and counted."]
+      .map((text) => element("p", { class: "hint" }, text)));
+    return;
+  }
+  const times = range(state);
+  const asked = { query: expr, ...(state.view === "table" ? { time: times.end } : stepsOf(times.start, times.end)) };
+  let answer;
+  try {
+    answer = await ask("explain", { ...asked, ...(state.res && { max_source_resolution: state.res }) }, { signal, post: true });
+  } catch (err) {
+    const marked = signal.aborted ? undefined : markError(expr, err.message);
+    if (!marked) {
+      throw err;
+    }
+    result.replaceChildren(message("error", err.message), marked);
+    return;
+  }
+  const { total, tree } = answer.data;
+  result.replaceChildren(
+    element("p", { class: "facts" }, whenText(answer.data), " ", element("a", { href: runLink(state, expr) }, "Run it")),
+    totals(total, sum(reads(tree), (r) => r.seconds)),
+    ...(rollupDays(total) > 0 ? [comparison(asked, answer.data, signal)] : []),
+    treeOf(tree, signal));
+}
+
+// markError shows where in the expression an error is, if its text says a line and a column.
+function markError(expr, text) {
+  const [, line, column] = /(?:^|: )(\d+):(\d+): /.exec(text) ?? [];
+  const found = expr.split("\n")[line - 1];
+  if (found === undefined) {
+    return undefined;
+  }
+  return element("pre", { class: "marked", "aria-label": `The error is in line ${line}, column ${column}.` }, `${found}\n${" ".repeat(Math.min(column - 1, found.length))}^`);
+}
+
+function runLink({ range, end, view, res }, expr) {
+  return link("query", { expr, range, end, view, res });
+}
+
+// link returns a link to a tab with the parameters that are not empty.
+function link(tab, state) {
+  return `?${new URLSearchParams(Object.entries({ tab, ...state }).filter(([, value]) => value))}`;
+}
+
+// explainLink returns a link from a query to its explanation.
+export function explainLink({ range, end, view, res }, expr) {
+  return element("a", { class: "explain", href: link("explain", { expr, range, end, view, res }) }, "Explain");
+}
+
+function whenText({ start, end, step }) {
+  return step === 0 ? `At ${time(end / 1000)}.` : `From ${time(start / 1000)} to ${time(end / 1000)}, each ${duration(step / 1000)}.`;
+}
+
+// totals shows what was read, large.
+function totals(total, seconds) {
+  const days = (n) => `${count(n)} series-days`;
+  return tiles(
+    ["Series", count(total.series)],
+    ["Rows of INDEX read", count(total.index_rows)],
+    ["Rows of METRIC read", count(total.rows)],
+    ["Cells of METRIC read", count(total.cells)],
+    ["Bytes of METRIC read", bytes(total.bytes)],
+    ...(total.rollup_days_5m ? [["Rollups of 5m", days(total.rollup_days_5m)]] : []),
+    ...(total.rollup_days_1h ? [["Rollups of 1h", days(total.rollup_days_1h)]] : []),
+    ...(total.rollup_days_missing ? [["Without a rollup, read as samples", days(total.rollup_days_missing)]] : []),
+    ...(total.widened ? [["Windows widened to rollups", "yes"]] : []),
+    ["Time to read", secondsText(seconds)],
+    ...(total.node_seconds === undefined ? [] : [["Keeps a node of Bigtable busy for", secondsText(total.node_seconds)]]));
+}
+
+function rollupDays(total) {
+  return (total.rollup_days_5m ?? 0) + (total.rollup_days_1h ?? 0);
+}
+
+// secondsText writes a short time with as many digits as matter.
+function secondsText(seconds) {
+  return seconds >= 1 ? `${count(seconds)} s` : seconds >= 0.001 ? `${count(Number((seconds * 1000).toPrecision(2)))} ms` : seconds > 0 ? "less than 1 ms" : "0 s";
+}
+
+// comparison is a button that asks what the same would read without rollups.
+function comparison(asked, data, signal) {
+  const node = element("p", {});
+  const compare = async () => {
+    node.setAttribute("aria-busy", "true");
+    try {
+      const { data: raw } = await ask("explain", { ...asked, max_source_resolution: "0s" }, { signal, post: true });
+      node.replaceWith(compared(data, raw));
+    } catch (err) {
+      if (!signal.aborted) {
+        node.replaceChildren(message("error", err.message));
+      }
+    }
+  };
+  node.append(element("button", { type: "button", onclick: compare }, "Compare with raw samples"), " ",
+    element("span", { class: "hint" }, "reads all samples of the range once."));
+  return node;
+}
+
+function compared(data, raw) {
+  const of = (x) => ({ ...x.total, seconds: sum(reads(x.tree), (r) => r.seconds) });
+  const [a, b] = [of(data), of(raw)];
+  const rows = [["Rows of METRIC", "rows", count], ["Cells of METRIC", "cells", count], ["Bytes", "bytes", bytes], ["Time to read", "seconds", secondsText],
+    ["Keeps a node of Bigtable busy for", "node_seconds", secondsText]].filter(([, name]) => a[name] !== undefined);
+  return element("div", { class: "compared" }, table("The same with raw samples only", [
+    { title: "What is read", cell: ([title]) => title },
+    { title: "With rollups", kind: "number", cell: ([, name, format]) => format(a[name]) },
+    { title: "Raw samples", kind: "number", cell: ([, name, format]) => format(b[name]) },
+    { title: "Times as much", kind: "number", cell: ([, name]) => (a[name] > 0 ? `${count(b[name] / a[name])}×` : "–") },
+  ], rows));
+}
+
+// reads returns what the selectors of a tree read.
+function reads(x) {
+  return [...(x.read ? [x.read] : []), ...(x.children ?? []).flatMap(reads)];
+}
+
+function treeOf(tree, signal) {
+  const nodes = element("ul", { class: "tree" }, nodeOf(tree, signal, tree));
+  const all = (open) => nodes.querySelectorAll("details.node").forEach((d) => { d.open = open; });
+  return element("div", {},
+    element("h2", {}, "How it is evaluated"),
+    element("p", { class: "pages", role: "group", "aria-label": "Tree" },
+      element("button", { type: "button", onclick: () => all(true) }, "Open all"),
+      element("button", { type: "button", onclick: () => all(false) }, "Close all")),
+    nodes);
+}
+
+// nodeOf shows a node of the tree and all below it.
+function nodeOf(x, signal, root) {
+  const heading = [element("code", {}, x.expr), " ", element("span", { class: "kind" }, x.kind === "literal" ? x.type : `${x.kind}, ${x.type}`)];
+  const children = x.children ?? [];
+  if (x.kind === "literal") {
+    return element("li", {}, element("div", { class: "leaf" }, ...heading));
+  }
+  return element("li", { class: x.streamed ? "streamed" : undefined }, element("details", { class: "node", open: true },
+    element("summary", {}, ...heading),
+    element("p", { class: "meaning" }, meaning(x)),
+    ...(x.read ? readOf(x, signal, x === root) : []),
+    children.length > 0 ? element("ul", {}, ...children.map((child) => nodeOf(child, signal, root))) : undefined));
+}
+
+// meaning says in a sentence how a node is evaluated.
+function meaning({ kind, streamed, in_streamed: inStreamed, not_streamed: reason, read }) {
+  if (streamed) {
+    return `Evaluated while series are read${streamed === "selector" ? "" : `: ${streamed}`}.`;
+  }
+  if (inStreamed) {
+    return read ? "Read, and evaluated as a part of the above." : "Evaluated while series are read, as a part of the above.";
+  }
+  if (!reason) {
+    return kind === "function" || kind === "operator" ? "Evaluated by Prometheus' engine. It reads nothing." : "Evaluated by Prometheus' engine.";
+  }
+  const [, why, over] = /^(.*?)(?:: Prometheus' engine evaluates it(.*))?$/s.exec(reason);
+  return `Evaluated by Prometheus' engine${over ?? ""}, because ${why}.`;
+}
+
+// readOf shows what a selector reads.
+function readOf({ read }, signal, isRoot) {
+  const partsOf = read.parts ?? [];
+  const details = element("details", { class: "rows" }, element("summary", {}, "Index lists and ranges of rows"));
+  const load = async () => {
+    try {
+      const { data: [found] } = await ask("explain", { "match[]": read.selector, start: read.mint / 1000, end: read.maxt / 1000 }, { signal });
+      details.append(...ranges(found));
+    } catch (err) {
+      if (!signal.aborted) {
+        details.append(message("error", err.message));
+      }
+    }
+  };
+  details.addEventListener("toggle", () => details.open && load(), { once: true });
+  details.open = isRoot && rollupDays(read) === 0;
   return [
-    element("h2", {}, element("code", {}, x.selector)),
-    element("p", { class: "facts" }, `from ${time(x.mint / 1000)} to ${time(x.maxt / 1000)}`),
-    tiles(["Series", count(x.series)], ["Rows of INDEX read", count(indexRows)], ["Rows of METRIC read", count(rowsRead)],
-      ["Cells of METRIC read", count(sum(x.rows, (r) => r.cells))]),
+    element("dl", { class: "read" }, ...[
+      ["Selector", element("code", {}, read.selector)],
+      ["Times", `${time(read.mint / 1000)} – ${time(read.maxt / 1000)}`],
+      ["Read", `${amount(read)}, in ${secondsText(read.seconds)}`],
+      ...(read.node_seconds === undefined ? [] : [["Cost", `Keeps a node of Bigtable busy for ${secondsText(read.node_seconds)}.`]]),
+      ...(rollupDays(read) > 0 || read.rollup_days_missing ? [["Rollups", rollupText(read)]] : []),
+      ...(partsOf.length > 0 ? [["Values from", element("ul", {}, ...partsOf.slice(0, 10).map((p) => element("li", {}, partText(p))),
+        ...(partsOf.length > 10 ? [element("li", {}, `and ${count(partsOf.length - 10)} more times`)] : []))]] : []),
+      ["Index", element("ul", {}, ...listTexts(read).map((text) => element("li", {}, text)))],
+    ].map(([title, value]) => element("div", {}, element("dt", {}, title), element("dd", {}, value)))),
+    details,
+  ];
+}
+
+function amount({ series, rows, cells, bytes: size }) {
+  return `${count(series)} series, ${count(rows)} rows of METRIC with ${count(cells)} cells, ${bytes(size)}`;
+}
+
+function rollupText({ rollup_days_5m: fine = 0, rollup_days_1h: coarse = 0, rollup_days_missing: missing = 0, widened }) {
+  const parts = [[coarse, "1h"], [fine, "5m"]].filter(([n]) => n > 0).map(([n, name]) => `${count(n)} series-days from rollups of ${name}`);
+  return [parts.join(", "), missing > 0 && `${count(missing)} series-days had no rollup that is right, so samples were read`,
+    widened && "windows are widened to whole rollups where samples are gone"].filter(Boolean).join("; ");
+}
+
+function partText(p) {
+  const kind = kindOf(p).text;
+  return p.from === p.to ? `${kind} at ${time(p.to / 1000)}` : `${kind} from ${time(p.from / 1000)} to ${time(p.to / 1000)}`;
+}
+
+// listTexts says what became of each index list.
+function listTexts({ lists }) {
+  if (lists.length === 0) {
+    return ["Nothing was looked up: no samples of these times are kept, or the selector matches nothing."];
+  }
+  const isOnly = lists.length === 1;
+  return lists.map(({ matcher, chosen, in_memory: inMemory, rows_read: rows, series: entries }) => {
+    const list = `The list of ${matcher}`;
+    if (chosen && rows === 0 && inMemory > 0) {
+      return `${list} was in memory, with ${entriesText(entries)}${isOnly ? "" : ". It is the shortest, so its series are compared with the other matchers"}.`;
+    }
+    if (chosen) {
+      return `${list} was read whole, ${count(rows)} rows${isOnly ? "" : ", because it ended first of those that were read side by side"}. It had ${entriesText(entries)}.`;
+    }
+    if (rows > 0) {
+      return `${list} was left after ${count(rows)} rows, because another one was shorter.`;
+    }
+    return inMemory > 0 ? `${list} was in memory, too, and is not the shortest.` : `${list} was not needed.`;
+  });
+}
+
+function entriesText(n) {
+  return n === 1 ? "1 entry" : `${count(n)} entries, one for each series and index period`;
+}
+
+// ranges shows the lists and the rows of a selector.
+function ranges(x) {
+  return [
     table("Index lists; the chosen one was the shortest in memory or ended first, the others were left where they were", [
       { title: "Matcher", kind: "text", cell: (l) => l.matcher, value: (l) => l.matcher },
       { title: "Chosen", cell: (l) => (l.chosen ? "yes" : "") },
       { title: "Lists in memory", kind: "number", cell: (l) => count(l.in_memory), value: (l) => l.in_memory },
       { title: "Rows read", kind: "number", cell: (l) => count(l.rows_read), value: (l) => l.rows_read },
-      { title: "Ranges of INDEX", kind: "key", cell: (l) => ranges(l.ranges) },
+      { title: "Ranges of INDEX", kind: "key", cell: (l) => indexRanges(l.ranges) },
     ], x.lists, (l) => (l.chosen ? "chosen" : undefined)),
-    table("Ranges of METRIC", [
+    table("Ranges of METRIC, for samples", [
       { title: "From", kind: "key", cell: (r) => visible(r.start), value: (r) => r.start },
       { title: "Up to, not with", kind: "key", cell: (r) => visible(r.limit), value: (r) => r.limit },
-      { title: "Times read", kind: "time", cell: times, value: (r) => r.mint },
+      { title: "Times read", kind: "time", cell: rowTimes, value: (r) => r.mint },
       { title: "Rows", kind: "number", cell: (r) => count(r.rows), value: (r) => r.rows },
       { title: "Cells", kind: "number", cell: (r) => count(r.cells), value: (r) => r.cells },
     ], x.rows),
   ];
 }
 
-function times(r) {
+function rowTimes(r) {
   return element("div", {}, `${time(r.mint / 1000)} –`, element("br"), time(r.maxt / 1000));
 }
 
 // maxRanges is how many ranges of a list are shown.
 const maxRanges = 20;
 
-function ranges(all) {
+function indexRanges(all) {
   const shown = all.slice(0, maxRanges).map((r) => element("div", {}, `[${visible(r.start)}, ${visible(r.limit)})`));
   if (all.length > maxRanges) {
     shown.push(element("div", {}, `and ${count(all.length - maxRanges)} more`));
