@@ -451,37 +451,6 @@ func TestPageCardinality(t *testing.T) {
 	}
 }
 
-func TestPageStatus(t *testing.T) {
-	a := startPaged(t, "--self-scrape-interval=1s")
-	p := newPage(t, a)
-	p.open("tab", "status")
-	p.checkAdapter(a)
-	if got := p.texts("pre"); len(got) != 1 || !strings.Contains(got[0], "url: http://"+a.Addr+"/api/v1/write\n") {
-		t.Errorf("for prometheus.yml: %q", got)
-	}
-	harness.Eventually(t, "the rates are numbers", func() error {
-		harness.RemoteWrite2().MustSend(t, a.URL("/api/v1/write"), harness.SomeSeries())
-		tiles := p.tiles()
-		for _, name := range []string{"Samples stored", "Requests, write and read"} {
-			per, ok := strings.CutSuffix(tiles[name], "/s")
-			if !ok || plain(t, per) <= 0 {
-				return fmt.Errorf("%s: %q", name, tiles[name])
-			}
-		}
-		return nil
-	})
-	p.eachLook(func(look string) {
-		p.open("tab", "status")
-		for _, name := range []string{"Database on the disk", "Log on the disk, beside it"} {
-			if size := p.tiles()[name]; !strings.HasSuffix(size, "iB") {
-				t.Errorf("%s: %q", name, size)
-			}
-		}
-		p.checkContrast(look)
-		p.shoot("status-" + look)
-	})
-}
-
 // checkAdapter wants the page to say what the adapter and its tables are.
 func (p *browserPage) checkAdapter(a *harness.Adapter) {
 	p.Helper()
@@ -499,7 +468,7 @@ func (p *browserPage) checkAdapter(a *harness.Adapter) {
 	}
 	p.mustAsk(a, "/api/v1/status/adapter", nil, &want)
 	facts := map[string]string{}
-	for _, row := range p.rows(0) {
+	for _, row := range p.rowsOf("What it is") {
 		facts[row[0]] = row[1]
 	}
 	if want.Version != harness.AdapterVersion || facts["Version"] != want.Version || facts["Backend"] != want.Backend+": "+want.Location || facts["Format of the tables"] != fmt.Sprintf("version %d", want.Format) {
@@ -526,7 +495,9 @@ func (p *browserPage) checkAdapter(a *harness.Adapter) {
 	if len(tables) < 4 {
 		p.Errorf("there are only the tables %q", tables)
 	}
-	p.wantRows(1, tables)
+	if got := p.rowsOf("How long cells are kept"); !slices.EqualFunc(got, tables, slices.Equal) {
+		p.Errorf("the tables are %q, want %q", got, tables)
+	}
 }
 
 // wantShown wants the facts of a graph, and so many lines in its list, and no warning.

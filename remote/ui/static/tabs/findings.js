@@ -1,0 +1,206 @@
+// What is wrong with an adapter: one table of rules over its metrics. docs/operations.md says the same in words.
+
+import { bytes, count, duration } from "../common/format.js";
+
+const day = 86400; // in seconds
+
+// grows is a rule of a counter: it holds if it has grown, and says by how much.
+function grows(metric, say, labels) {
+  return { metrics: [metric], find: (s) => s.growth(metric, labels) > 0 && say(s.growth(metric, labels), s) };
+}
+
+// many writes a number of things.
+function many(n, one, more) {
+  return `${count(n)} ${n === 1 ? one : more}`;
+}
+
+function times(n) {
+  return many(n, "time", "times");
+}
+
+// by lists the growth of a counter by a label.
+function by(s, metric, label) {
+  return s.grown(metric).sort((a, b) => b.value - a.value).map((m) => `${count(m.value)} ${m.labels[label]}`).join(", ");
+}
+
+// rules are all that there are, the worst first. find(snapshot) returns a sentence, or what is false if all is well. Growth is that of
+// about an hour; where a sentence has "…" stands of what time it is. level is error, warning or note, todo says what
+// to do, and doc is a heading of the documentation.
+export const rules = [
+  {
+    name: "disk full", level: "error", metrics: ["adapter_disk_free_bytes", "adapter_disk_min_free_bytes"], doc: "operations.md#a-full-disk",
+    find: (s) => disks(s, (free, floor) => free < floor).map(({ path, free, floor }) =>
+      `Writes are refused: the disk of ${path} has ${bytes(free)} free, and the floor is ${bytes(floor)}.`).join(" "),
+    todo: "Free some space, but delete no files of the store. Writing goes on by itself. Or keep samples for less long.",
+  },
+  {
+    name: "damaged files", level: "error", metrics: ["adapter_pebble_damaged_files"], doc: "operations.md#damaged-files-of-the-embedded-store",
+    find: (s) => s.sum("adapter_pebble_damaged_files") > 0 && `${many(s.sum("adapter_pebble_damaged_files"), "file of the store is", "files of the store are")} damaged. Queries that need it fail.`,
+    todo: "The log names them. Restore a backup, or stop the adapter and run adapter check.",
+  },
+  {
+    name: "log not writable", level: "error", doc: "operations.md#the-buffer",
+    ...grows("adapter_buffer_refused_commits_total", (n) => `The log of the buffer took no samples ${times(n)}…`),
+    todo: "Its disk is full, or its quota: free some space. Senders repeat what was refused.",
+  },
+  {
+    name: "clock in doubt", level: "error", metrics: ["adapter_clock_in_doubt"], doc: "bigtable.md#sealing",
+    find: (s) => s.sum("adapter_clock_in_doubt") > 0 && "The clock is in doubt. Samples are stored, and nothing is sealed.",
+    todo: "Compare the clock of this machine with those of the other adapters.",
+  },
+  {
+    name: "writes fail", level: "error", metrics: ["adapter_http_requests_total"], doc: "operations.md#metrics-to-watch",
+    find: (s) => s.growth("adapter_http_requests_total", { handler: /^(write|otlp)$/, code: /^5/ }) > 0 &&
+      `${many(s.growth("adapter_http_requests_total", { handler: /^(write|otlp)$/, code: /^5/ }), "write request was", "write requests were")} answered with a 5xx…`,
+    todo: "Senders repeat them. The log says why: the store, the disk, or more at once than the adapter takes.",
+  },
+  {
+    name: "samples not confirmed", level: "error", doc: "operations.md#metrics-to-watch",
+    ...grows("adapter_write_failed_samples_total", (n) => `${many(n, "sample was", "samples were")} not confirmed by the store…`),
+    todo: "Senders repeat them. The log says what the store answered.",
+  },
+  {
+    name: "samples refused", level: "warning", doc: "operations.md#metrics-to-watch",
+    ...grows("adapter_write_rejected_total", (n, s) => `${many(n, "sample was", "samples were")} refused for good (${by(s, "adapter_write_rejected_total", "reason")})…`),
+    todo: "Senders drop them. The log, and the answer to the sender, name the first one. Mend the sender, its clock, or the retention.",
+  },
+  {
+    name: "rows that the store does not take", level: "error", metrics: ["adapter_buffer_failing_rows"], doc: "operations.md#metrics-to-watch",
+    find: (s) => s.sum("adapter_buffer_failing_rows") > 0 && `The store does not take ${many(s.sum("adapter_buffer_failing_rows"), "row. It waits", "rows. They wait")} in the directory of the log, and readers see them.`,
+    todo: "They are listed below with their errors. Refused ones are tried again at the next start only.",
+  },
+  {
+    name: "chunks not written", level: "warning", doc: "operations.md#metrics-to-watch",
+    ...grows("adapter_buffer_seal_failures_total", (n) => `${many(n, "write", "writes")} of chunks to the store failed…`),
+    todo: "They are repeated. If that goes on, the log of the buffer fills: see what the store answers.",
+  },
+  {
+    name: "disk nearly full", level: "warning", metrics: ["adapter_disk_free_bytes", "adapter_disk_min_free_bytes"], doc: "operations.md#a-full-disk",
+    find: (s) => disks(s, (free, floor) => free >= floor && free < 2 * floor).map(({ path, free, floor }) =>
+      `The disk of ${path} has ${bytes(free)} free. Writes stop below ${bytes(floor)}.`).join(" "),
+    todo: "Free some space, or keep samples for less long.",
+  },
+  {
+    name: "retention fails", level: "error", doc: "operations.md#retention",
+    ...grows("adapter_retention_failures_total", (n) => `Old samples could not be deleted, ${times(n)}…`),
+    todo: "It is repeated every 10 minutes. The log says what META, or the store, answered.",
+  },
+  {
+    name: "rules fail", level: "warning", doc: "operations.md#rules-by-selector",
+    ...grows("adapter_retention_rule_failures_total", (n) => `What retention rules cut could not be removed, ${times(n)}…`),
+    todo: "It is repeated. What is cut is not shown in any case.",
+  },
+  {
+    name: "deletion waits", level: "warning", metrics: ["adapter_deletion_pending", "adapter_deletion_failures_total"], doc: "deletion.md",
+    find: (s) => (s.growth("adapter_deletion_failures_total") > 0 && `Deleted samples could not be removed from the store, ${times(s.growth("adapter_deletion_failures_total"))}…`) ||
+      (s.sum("adapter_deletion_pending") > 0 && s.before.get('["adapter_deletion_pending"]') > 0 && "Deleted samples have not been removed from the store for an hour. They are hidden."),
+    todo: "No answer has them. The log says why they are still in the store.",
+  },
+  {
+    name: "rollups behind", level: "warning", metrics: ["adapter_rollup_lag_seconds"], doc: "rollups.md#how-they-are-made",
+    find: (s) => s.max("adapter_rollup_lag_seconds") > day && `Rollups have been due for ${duration(s.max("adapter_rollup_lag_seconds"))} and are not made.`,
+    todo: "Queries read samples meanwhile, which takes longer. Raise --rollup.rows-per-second, or see the log.",
+  },
+  {
+    name: "rollups fail", level: "warning", doc: "rollups.md#how-they-are-made",
+    ...grows("adapter_rollup_failures_total", (n) => `${many(n, "attempt", "attempts")} to make rollups failed…`),
+    todo: "They are repeated. The log names the rows that cannot be read.",
+  },
+  {
+    name: "sealing behind", level: "warning", metrics: ["adapter_seal_lag_seconds"], doc: "bigtable.md#sealing",
+    find: (s) => s.max("adapter_seal_lag_seconds") > 17 * 3600 && `The oldest window that is not sealed began ${duration(s.max("adapter_seal_lag_seconds"))} ago.`,
+    todo: "Raise --seal.rows-per-second, and --seal.workers if Bigtable answers slowly. Until then raw cells take more room.",
+  },
+  {
+    name: "sealing fails", level: "warning", doc: "bigtable.md#sealing",
+    ...grows("adapter_seal_failures_total", (n) => `${many(n, "turn of the sealer, or row of one,", "turns of the sealer, or rows of them,")} failed…`),
+    todo: "They are repeated. The log names the rows.",
+  },
+  {
+    name: "turns too short", level: "warning", metrics: ["adapter_seal_walked_ratio"], doc: "bigtable.md#sealing",
+    find: (s) => s.list("adapter_seal_walked_ratio").some((m) => m.value < 1) && `The last turn of the sealer walked ${count(100 * s.sum("adapter_seal_walked_ratio"))}% of the rows: it is too short for all.`,
+    todo: "Raise --seal.rows-per-second, and --seal.workers if Bigtable answers slowly.",
+  },
+  {
+    name: "clocks differ", level: "warning", metrics: ["adapter_clock_skew_seconds"], doc: "bigtable.md#sealing",
+    find: (s) => s.list("adapter_clock_skew_seconds").filter((m) => Math.abs(m.value) >= 1).map((m) =>
+      `The clock of another adapter is ${duration(Math.abs(m.value))} ${m.value > 0 ? "ahead of" : "behind"} this one.`).join(" "),
+    todo: "Run NTP on all machines.",
+  },
+  {
+    name: "Bigtable fails", level: "error", doc: "bigtable.md",
+    ...grows("adapter_bigtable_requests_total", (n) => `${many(n, "request", "requests")} to Bigtable failed…`, { result: "failure" }),
+    todo: "See the log, and the latency and retries below. ResourceExhausted says that nodes are missing.",
+  },
+  {
+    name: "HA fails", level: "error", doc: "operations.md#ha-pairs",
+    ...grows("adapter_ha_failures_total", (n) => `${many(n, "request of an HA replica was", "requests of HA replicas were")} refused, because META failed…`),
+    todo: "Senders repeat them. See whether the store can be reached.",
+  },
+  {
+    name: "snapshots fail", level: "warning", doc: "operations.md#backups-of-the-embedded-store",
+    ...grows("adapter_snapshot_failures_total", (n) => `${many(n, "snapshot", "snapshots")} failed…`),
+    todo: "The log says why. Mind the room that they take.",
+  },
+  {
+    name: "background work fails", level: "warning", doc: "operations.md#metrics-to-watch",
+    ...grows("adapter_pebble_background_failures_total", (n) => `${many(n, "flush or compaction", "flushes or compactions")} of the store failed…`),
+    todo: "They are repeated. The disk is full, or a file is damaged: the log says which.",
+  },
+  {
+    name: "slow disk", level: "warning", metrics: ["adapter_pebble_write_stalls_total", "adapter_pebble_slow_disk_operations_total"], doc: "operations.md#metrics-to-watch",
+    find: (s) => [["adapter_pebble_write_stalls_total", "times writes waited for compactions"], ["adapter_pebble_slow_disk_operations_total", "operations of the disk were very slow"]]
+      .filter(([name]) => s.growth(name) > 0).map(([name, what]) => `${count(s.growth(name))} ${what}…`).join(" "),
+    todo: "The disk is too slow for what is written: give the store a faster one, or one of its own.",
+  },
+  {
+    name: "logs without an adapter", level: "warning", metrics: ["adapter_buffer_other_logs"], doc: "operations.md#lost-logs",
+    find: (s) => s.sum("adapter_buffer_other_logs") > 0 && `The store waits for ${many(s.sum("adapter_buffer_other_logs"), "log of another adapter", "logs of other adapters")}.`,
+    todo: "If one of these adapters has ended for good, adapter buffer list and forget make the store forget its log.",
+  },
+  {
+    name: "CURRENT dropped", level: "warning", doc: "operations.md#metrics-to-watch",
+    ...grows("adapter_current_dropped_total", (n) => `${many(n, "current value was", "current values were")} not written to CURRENT…`),
+    todo: "The samples themselves are stored. The store is too slow for CURRENT, or fails.",
+  },
+  {
+    name: "queries refused", level: "warning", metrics: ["adapter_api_requests_total", "adapter_http_requests_total"], doc: "configuration.md",
+    find: (s) => {
+      const n = s.growth("adapter_api_requests_total", { code: /^(422|503)$/ }) + s.growth("adapter_http_requests_total", { handler: /^(read|federate)$/, code: "503" });
+      return n > 0 && `${many(n, "query was", "queries were")} refused: ${n === 1 ? "it" : "they"} asked for more than a limit allows, or waited too long for others…`;
+    },
+    todo: "The answer to a client names the limit. Explain shows which selector reads too much.",
+  },
+  {
+    name: "index marks read", level: "note", metrics: ["adapter_index_mark_lookups_total"], doc: "operations.md#metrics-to-watch",
+    find: (s) => s.growth("adapter_index_mark_lookups_total", { result: "found" }) > 100_000 &&
+      `Marks of ${count(s.growth("adapter_index_mark_lookups_total", { result: "found" }))} series were read again…`,
+    todo: "If it goes on hours after a start, raise --index.written-series.",
+  },
+  {
+    name: "slow queries", level: "note", doc: "operations.md#slow-queries",
+    ...grows("adapter_slow_queries_total", (n) => `${many(n, "query was", "queries were")} slow…`),
+    todo: "The log names them. Explain says what they read.",
+  },
+];
+
+// disks returns the directories whose free space and floor are as wanted, one for each disk.
+function disks(s, wanted) {
+  const floors = new Map(s.list("adapter_disk_min_free_bytes").map((m) => [m.labels.path, m.value]));
+  const found = s.list("adapter_disk_free_bytes").map((m) => ({ path: m.labels.path, free: m.value, floor: floors.get(m.labels.path) ?? 0 }))
+    .filter(({ free, floor }) => wanted(free, floor));
+  return found.filter((d, i) => !found.slice(0, i).some((other) => d.path.startsWith(`${other.path}/`)));
+}
+
+// ruleMetrics names all metrics that rules look at.
+export const ruleMetrics = [...new Set(rules.flatMap(({ metrics }) => metrics))];
+
+// findings returns what is wrong: the rules that hold, each with its sentence. window says of what time growth is,
+// such as "in the last hour".
+export function findings(snapshot, window) {
+  return rules.map((rule) => ({ rule, found: rule.find(snapshot) })).filter(({ found }) => found)
+    .map(({ rule, found }) => ({ ...rule, text: found.replaceAll("…", ` ${window}.`) }))
+    .sort((a, b) => levels.indexOf(a.level) - levels.indexOf(b.level));
+}
+
+const levels = ["error", "warning", "note"];
