@@ -13,8 +13,10 @@ const colours = {
 
 // graph returns the nodes of a graph of series, from start to end in seconds, and
 // how to draw it once they are on the page. onZoom(from, to) is called with what
-// somebody selects.
-export function graph(drawn, { start, end }, onZoom) {
+// somebody selects. strip(signal), if there is one, returns a node that stands under the
+// graph, and place({ left, width, from, to }), which is called with where the
+// axis of time is, in pixels of the graph and in seconds, whenever that changes.
+export function graph(drawn, { start, end }, onZoom, { strip } = {}) {
   if (drawn.length === 0) {
     return { nodes: [element("p", {}, "No series has a value in this range.")] };
   }
@@ -22,10 +24,13 @@ export function graph(drawn, { start, end }, onZoom) {
   const plot = element("div", { class: "graph", role: "img", "aria-label": `Graph of ${drawn.length} series from ${time(start)} to ${time(end)}` });
   const lines = drawn.map((s, i) => ({ name: series(s.metric), values: columns[i], index: i + 1, ...look(i) }));
   const legend = legendOf(lines, (index, shown) => chart?.setSeries(index, { show: shown }));
+  const below = element("div", {});
   let chart;
   const draw = (signal) => {
+    const under = strip?.(signal);
+    below.replaceChildren(...(under ? [under.node] : []));
     const size = () => ({ width: plot.clientWidth, height: Math.max(260, Math.min(420, innerHeight * 0.5)) });
-    chart = new uPlot({ ...size(), ...options(lines, { start, end }, onZoom) }, [times, ...columns.map((values) => values.map(drawable))], plot);
+    chart = new uPlot({ ...size(), ...options(lines, { start, end }, onZoom, under?.place) }, [times, ...columns.map((values) => values.map(drawable))], plot);
     const resized = new ResizeObserver(() => chart.setSize(size()));
     resized.observe(plot);
     signal.addEventListener("abort", () => {
@@ -33,7 +38,7 @@ export function graph(drawn, { start, end }, onZoom) {
       chart.destroy();
     });
   };
-  return { nodes: [...undrawable(columns), plot, legend], draw };
+  return { nodes: [...undrawable(columns), plot, below, legend], draw };
 }
 
 // align puts series on one axis of time; where one has no value there is null, a
@@ -79,7 +84,7 @@ function look(i) {
   return { colour: palette[i % palette.length], dash: dashes[Math.floor(i / palette.length) % dashes.length] };
 }
 
-function options(lines, { start, end }, onZoom) {
+function options(lines, { start, end }, onZoom, place) {
   const line = { stroke: resolved("--line"), width: 1 };
   const both = { font: axis.font(), stroke: resolved("--faint"), grid: line, ticks: line };
   return {
@@ -94,6 +99,7 @@ function options(lines, { start, end }, onZoom) {
     legend: { show: false },
     cursor: { drag: { x: true, y: false, setScale: false } },
     hooks: {
+      draw: [(u) => place?.({ left: u.over.offsetLeft, width: u.over.offsetWidth, from: u.scales.x.min, to: u.scales.x.max })],
       setCursor: [(u) => lines.forEach((l) => l.point(u.cursor.idx))],
       setSelect: [(u) => u.select.width > 4 && onZoom(u.posToVal(u.select.left, "x"), u.posToVal(u.select.left + u.select.width, "x"))],
     },
