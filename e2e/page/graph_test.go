@@ -160,7 +160,7 @@ func TestPageNewest(t *testing.T) {
 	p := newPage(t, startPaged(t))
 	for _, end := range []string{"", "2026-03-04T05:47:13Z"} {
 		for _, seconds := range []string{"900", "3600", "7777", "21600", "86400", "604800", "2592000", "31536000", "94608000"} {
-			p.open("expr", "vector(time())", "view", "graph", "range", seconds, "end", end)
+			p.open("expr", "vector(time())", "view", "graph", "unit", "none", "range", seconds, "end", end)
 			to := evaluate[float64](p, `new Date(document.querySelector("#query .graph").getAttribute("aria-label").split(" to ")[1].replace(" ", "T")).getTime() / 1000`)
 			if last := plain(t, p.rows(0)[0][2]); math.Abs(last-to) > 1 {
 				t.Errorf("of %s s up to %q the last point is %.0f s before the end", seconds, end, to-last)

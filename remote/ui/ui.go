@@ -9,6 +9,8 @@
 //	common/dom     elements and tables
 //	common/format  numbers, times and label sets as text
 //	query/query    the tab Query: expressions, what they are asked, tables and graphs of the answers
+//	query/view     its graph: graph (lines, areas, bars) or heatmap, on a plot with a cursor, in units
+//	query/picker   its control of time; step and refresh are beside it
 //	query/resolution  what of a graph comes from samples, and what from rollups
 //	query/start    what the page shows before there is a query
 //	tabs/...       the other tabs, a file each

@@ -11,7 +11,8 @@ import * as explain from "./tabs/explain.js";
 import * as status from "./tabs/status.js";
 
 // A tab has show(state, result, signal, navigate): it fills result with what
-// state asks for, until signal is aborted. Its state is that of the fields of its
+// state asks for, until signal is aborted. navigate(changes) goes to a changed state; with { again: false } only the URL changes,
+// as the tab shows it already. Its state is that of the fields of its
 // form, by name. Where these are not all, it has fill(form, state), which writes the
 // rest of a state into the form, and read(form), which returns that rest; a list
 // there is a parameter that the URL has several times.
@@ -27,8 +28,8 @@ function current() {
   return { tab: Object.hasOwn(tabs, tab) ? tab : front, parameters };
 }
 
-// navigate changes the state of a tab and shows it.
-function navigate(tab, state) {
+// navigate changes the state of a tab and shows it, or has been told that it is shown.
+function navigate(tab, state, { again = true } = {}) {
   const parameters = new URLSearchParams({ tab });
   for (const [name, values] of Object.entries(state)) {
     for (const value of [values].flat().filter((value) => value !== "")) {
@@ -36,10 +37,15 @@ function navigate(tab, state) {
     }
   }
   const search = `?${parameters}`;
-  if (search !== location.search) {
-    history.pushState(null, "", search);
+  if (again) {
+    if (search !== location.search) {
+      history.pushState(null, "", search);
+    }
+    return show();
   }
-  return show();
+  history.replaceState(null, "", search);
+  document.querySelector(`#${tab} form`).dataset.search = search; // what is typed there stays
+  document.querySelector(`nav a[data-tab=${tab}]`).setAttribute("href", search);
 }
 
 // fill writes the state of a tab into its form.
@@ -51,7 +57,7 @@ function fill(tab, form, state) {
     if (!field || Array.isArray(value)) {
       continue; // the tab has filled it
     }
-    if (name === "end") {
+    if (name === "end" && field.type === "datetime-local") {
       const seconds = instant(value);
       field.value = Number.isNaN(seconds) ? "" : time(seconds).replace(" ", "T");
       Object.assign(field.dataset, { filled: field.value, instant: value });
@@ -69,7 +75,7 @@ function fill(tab, form, state) {
 // as it was if nobody has changed it: an hour in autumn has two instants.
 function read(tab, form) {
   const state = { ...Object.fromEntries(new FormData(form)), ...tabs[tab].read?.(form) };
-  if (state.end) {
+  if (state.end && form.elements.end.type === "datetime-local") {
     const { filled, instant: before } = form.elements.end.dataset;
     state.end = state.end === filled ? before : utc(instant(inUTC() ? `${state.end}Z` : state.end));
   }
@@ -122,7 +128,7 @@ async function show() {
   const result = section.querySelector(".result");
   result.setAttribute("aria-busy", "true");
   try {
-    await tabs[tab].show(state, result, signal, (changes) => navigate(tab, { ...state, ...changes }));
+    await tabs[tab].show(state, result, signal, (changes, how) => navigate(tab, Object.assign(state, changes), how));
   } catch (err) {
     if (!signal.aborted) {
       result.replaceChildren(message("error", err.message));

@@ -1,20 +1,23 @@
 // Questions to the API: an expression at a time, or over a range in steps.
 
 import { ask } from "../common/api.js";
-import { series } from "../common/format.js";
+import { count, series } from "../common/format.js";
+import { seconds, span } from "./times.js";
 
-// steps is how many points a graph has across, about.
-const steps = 250;
+// about is how many points a graph has across.
+const about = 250;
+
+// maxPoints is how many points the adapter answers of a series, as Prometheus does.
+const maxPoints = 11_000;
 
 // askInstant asks for an expression at a time, in seconds.
 export function askInstant(query, time, signal) {
   return ask("query", { ...query, time }, { signal, post: true });
 }
 
-// askRange asks for an expression from start to end, in seconds: in steps, and for a point at the end if it is behind the last one.
-export async function askRange(query, start, end, signal) {
+// askRange asks for an expression in steps, as stepsOf returns them, and for a point at the end if it is behind the last one.
+export async function askRange(query, steps, end, signal) {
   const askAt = (times) => ask("query_range", { ...query, ...times }, { signal, post: true });
-  const steps = stepsOf(start, end);
   if (steps.end === end) {
     return askAt(steps);
   }
@@ -42,12 +45,22 @@ function append(found, newest, limit) {
   }
 }
 
-// stepsOf returns the times of a graph of a range, in seconds. Long steps, and their times, are of whole hours or of whole 5 minutes, as
-// rollups are, so that these can answer. Steps are counted from the last one back, which is the end, or less than a bucket before it.
-export function stepsOf(start, end) {
-  const about = Math.max(1, Math.ceil((end - start) / steps));
-  const bucket = [3600, 300].find((size) => about >= size);
-  const step = bucket ? Math.round(about / bucket) * bucket : about;
+// stepsOf returns the times of a graph of a range, in seconds: in steps of a length such as 15s, or of one that gives
+// about as many as a graph has. These are of whole hours or of whole 5 minutes if they are long, and so are their times, as rollups are, so that these can
+// answer. Steps are counted from the last one back, which is the end, or less than a bucket before it.
+export function stepsOf(start, end, wanted) {
+  const auto = Math.max(1, Math.ceil((end - start) / about));
+  const own = wanted ? seconds(wanted) : auto;
+  if (!(own > 0)) {
+    throw new Error(`The step in the URL is no time: ${wanted}. Write 15s, 5m or 1h.`);
+  }
+  const bucket = [3600, 300].find((size) => (wanted ? own % size === 0 : own >= size));
+  const step = bucket && !wanted ? Math.round(own / bucket) * bucket : own;
+  const points = Math.floor((end - start) / step) + 1;
+  if (points > maxPoints) {
+    throw new Error(`With a step of ${span(step)} this range has ${count(points)} points, and a series may have ${count(maxPoints)}: ` +
+      `choose a step of at least ${span(Math.ceil((end - start) / (maxPoints - 1)))}, or a shorter range.`);
+  }
   const last = bucket ? Math.floor(end / bucket) * bucket : end;
-  return { start: last - Math.floor((last - start) / step) * step, end: last, step };
+  return { start: last - Math.max(0, Math.floor((last - start) / step)) * step, end: last, step };
 }

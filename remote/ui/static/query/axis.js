@@ -40,7 +40,15 @@ function digits(v) {
   return Math.abs(v * 10 ** first - Math.round(v * 10 ** first)) < 1e-6 ? first : first + 1;
 }
 
-function fixed(v, decimals) {
+// decimals returns how many digits behind the point tell apart what is increment apart, and not less than it takes to write an increment of up
+// to three.
+export function decimals(increment) {
+  const exact = [0, 1, 2, 3].find((places) => Math.abs(increment * 10 ** places - Math.round(increment * 10 ** places)) < 1e-6 && increment * 10 ** places > 0.5);
+  return exact ?? digits(increment);
+}
+
+// fixed writes a number with so many digits behind the point.
+export function fixed(v, decimals) {
   const places = Math.min(20, Math.max(0, decimals));
   return v.toLocaleString("en", { minimumFractionDigits: places, maximumFractionDigits: places });
 }
@@ -66,10 +74,11 @@ export function timeSpace(plot) {
   return width(plot, "0000-00-00") + gap;
 }
 
-// valueSize is the width of an axis, in pixels, with labels such as these.
+// valueSize is the width of an axis, in pixels, with labels such as these. There is room for half the label of a day, too.
 export function valueSize(plot, labels, index) {
   const { ticks, gap: room } = plot.axes[index];
-  return Math.ceil(ticks.size + room + Math.max(0, ...(labels ?? []).map((label) => width(plot, label)))) + 2;
+  const widest = Math.max(0, ...(labels ?? []).map((label) => width(plot, label)));
+  return Math.ceil(Math.max(ticks.size + room + widest, width(plot, "0000-00-00") / 2)) + 2;
 }
 
 function width({ ctx }, text) {

@@ -1,178 +1,188 @@
-// A graph of range vectors, drawn by uPlot, with a legend that can be used
-// without a mouse.
+// A graph of series as lines, areas, points or bars, with a legend that can be used without a mouse.
 
 import * as axis from "./axis.js";
-import { element, message, table } from "../common/dom.js";
-import { count, inUTC, number, series, time } from "../common/format.js";
+import { element, message } from "../common/dom.js";
+import { count, time } from "../common/format.js";
+import { legendOf } from "./legend.js";
+import { drawable, linesOf, maxDrawn } from "./lines.js";
+import { look, swatch } from "./looks.js";
+import { barAt, drawing } from "./modes.js";
+import { plotOf } from "./plot.js";
+import { isolate, toggle, visible } from "./shown.js";
 
-// The colours of lines, light and dark; more lines take them again, dashed.
-const colours = {
-  light: ["#2457c5", "#b3261e", "#1b7a3d", "#8a5a00", "#7b2fa8", "#00727f", "#b0206e", "#4f5b66"],
-  dark: ["#86aefc", "#ff9a8f", "#7bd88f", "#f2c063", "#d3a4f5", "#6fd6e0", "#ff9bd0", "#b6c2cf"],
-};
-
-// graph returns the nodes of a graph of series, from start to end in seconds, and
-// how to draw it once they are on the page. onZoom(from, to) is called with what
-// somebody selects.
-export function graph(drawn, { start, end }, onZoom) {
-  if (drawn.length === 0) {
+// graph returns the nodes of a graph of answers, each with a letter and a result, over times, from start to end in seconds, and
+// draw(signal), which draws it once they are on the page. update(answers, times) shows newer answers, or returns false if they have other series;
+// busy() says whether it is being read. The options: mode is how lines are drawn; unit how values are written; shown says which lines
+// are, and onShown(changes) is called when that changes; onZoom, onZoomOut and strip are those of plotOf.
+export function graph(answers, times, { mode, unit, shown, onShown, onZoom, onZoomOut, strip }) {
+  let { times: at, lines, shared } = linesOf(answers);
+  if (lines.length === 0) {
     return { nodes: [element("p", {}, "No series has a value in this range.")] };
   }
-  const { times, columns } = align(drawn);
-  const plot = element("div", { class: "graph", role: "img", "aria-label": `Graph of ${drawn.length} series from ${time(start)} to ${time(end)}` });
-  const lines = drawn.map((s, i) => ({ name: series(s.metric), values: columns[i], index: i + 1, ...look(i) }));
-  const legend = legendOf(lines, (index, shown) => chart?.setSeries(index, { show: shown }));
-  let chart;
-  const draw = (signal) => {
-    const size = () => ({ width: plot.clientWidth, height: Math.max(260, Math.min(420, innerHeight * 0.5)) });
-    chart = new uPlot({ ...size(), ...options(lines, { start, end }, onZoom) }, [times, ...columns.map((values) => values.map(drawable))], plot);
-    const resized = new ResizeObserver(() => chart.setSize(size()));
-    resized.observe(plot);
-    signal.addEventListener("abort", () => {
-      resized.disconnect();
-      chart.destroy();
-    });
+  lines.forEach((line, i) => Object.assign(line, look(i)));
+  const viewOf = ({ start, end, step }) => (mode === "bars" ? { start: start - step / 2, end: end + step / 2 } : { start, end }); // bars are around their times
+  const view = viewOf(times);
+  const isShown = (line) => visible(shown, lines)(line);
+  const way = drawing(mode, lines, (line) => line.isShown);
+  const note = () => lines.forEach((line) => { line.isShown = isShown(line); });
+  note();
+  const columns = () => [at, ...way.columns()];
+  const warnings = element("div", {});
+  const warn = () => warnings.replaceChildren(...undrawable(lines), ...(mode === "stacked" && lines.some(({ min }) => min < 0) ? [message("warning", "Values below 0 are stacked downwards from 0.")] : []));
+  warn();
+
+  let overlay;
+  const target = targetOf(lines, way, mode, unit, () => at, () => plot.chart(), (now, i) => {
+    legend.mark(now);
+    drawMark(overlay, plot.chart(), now, lines[i], way, mode, i);
+  });
+  const plot = plotOf({
+    what: () => `Graph of ${count(lines.length)} series`, view, columns, target, onZoom, onZoomOut, strip,
+    describe: () => description(lines.filter((line) => line.isShown), unit),
+    options: () => ({
+      series: [{}, ...lines.map((line, i) => ({ label: line.name, show: line.isShown, ...way.style(line, i) }))],
+      scales: { y: { range: (_, min, max) => padded(...(way.fromZero && min !== null ? [Math.min(0, min), Math.max(0, max)] : [min, max])) } },
+      axes: [{ size: axis.valueSize, incrs: unit.increments, values: (_, ticks, at, space, increment) => unit.labels(ticks, increment) }],
+      hooks: { ready: [(u) => {
+        overlay = element("canvas", { class: "graph-mark" });
+        u.over.append(overlay);
+      }] },
+    }),
+  });
+  const change = (changes) => {
+    Object.assign(shown, changes);
+    note();
+    const chart = plot.chart();
+    lines.forEach((line) => chart.series[line.index].show !== line.isShown && chart.setSeries(line.index, { show: line.isShown }));
+    plot.refresh();
+    legend.refill();
+    onShown(changes);
   };
-  return { nodes: [...undrawable(columns), plot, legend], draw };
+  const legend = legendOf(lines, shared, unit.text, (line) => line.isShown,
+    (line) => change(isolate(shown, lines, line)), (line) => change(toggle(shown, lines, line)));
+  const update = (newer, newTimes) => {
+    const found = linesOf(newer);
+    if (found.lines.length !== lines.length || found.lines.some(({ key }, i) => key !== lines[i].key)) {
+      return false;
+    }
+    at = found.times;
+    Object.assign(view, viewOf(newTimes));
+    found.lines.forEach(({ values, last, min, max, avg }, i) => Object.assign(lines[i], { values, last, min, max, avg }));
+    plot.refresh();
+    legend.refill();
+    warn();
+    return true;
+  };
+  return { nodes: [warnings, ...plot.nodes, legend.node], draw: plot.draw, update, busy: plot.busy };
 }
 
-// align puts series on one axis of time; where one has no value there is null, a
-// gap.
-function align(drawn) {
-  const all = drawn.map((s) => new Map([
-    ...(s.values ?? []).map(([t, v]) => [t, number(v)]),
-    ...(s.histograms ?? []).map(([t, h]) => [t, number(h.count)]),
-  ]));
-  const times = [...new Set(all.flatMap((values) => [...values.keys()]))].sort((a, b) => a - b);
-  return { times, columns: all.map((values) => times.map((t) => values.get(t) ?? null)) };
+// description says in a sentence what a graph shows.
+function description(lines, { text }) {
+  const of = (better) => lines.filter(({ min }) => !Number.isNaN(min)).reduce((best, line) => (best && !better(line, best) ? best : line), undefined);
+  const least = of((a, b) => a.min < b.min), greatest = of((a, b) => a.max > b.max);
+  if (!least) {
+    return `${count(lines.length)} lines are shown.`;
+  }
+  const name = (line) => (lines.length > 1 ? ` of ${line.name}` : "");
+  const last = lines.length === 1 ? ` The last is ${text(least.last)}.` : "";
+  return `${count(lines.length)} ${lines.length === 1 ? "line is" : "lines are"} shown. The least value is ${text(least.min)}${name(least)}, the greatest ${text(greatest.max)}${name(greatest)}.${last}`;
 }
 
-// maxDrawn is the largest value that is drawn: uPlot computes with differences of
-// them.
-const maxDrawn = 1e300;
+// targetOf returns what cursorOf needs to read lines: what it reads is the index of one.
+function targetOf(lines, way, mode, unit, times, chart, mark) {
+  const has = (at, i) => lines[i]?.isShown && way.span(i, at)[1] !== null;
+  const there = (at) => lines.map((_, i) => i).filter((i) => has(at, i));
+  const top = (at, i) => chart().valToPos(way.span(i, at)[1], "y");
+  const written = (at, i) => unit.text(lines[i].values[at]);
+  const total = (at) => unit.text(there(at).reduce((sum, i) => sum + lines[i].values[at], 0));
+  const label = (line) => (line.label === "{}" ? line.name : line.label);
+  return {
+    has, mark, place: top,
+    first: (at) => there(at)[0] ?? lines.findIndex((line) => line.isShown),
+    near: (at, left, y) => {
+      let best, least = Infinity;
+      const shown = there(at);
+      for (const i of shown) {
+        const [from, to] = way.span(i, at).map((v) => chart().valToPos(v, "y"));
+        const aside = mode === "bars" ? besideBar(chart(), lines, i, at, left) : 0;
+        const inside = mode === "bars" || (y - from) * (y - to) <= 0;
+        const distance = inside ? aside : Math.min(Math.abs(y - to), Math.abs(y - from));
+        if (distance < least) {
+          [best, least] = [i, distance];
+        }
+      }
+      return best;
+    },
+    beside: (at, thing, d) => {
+      const sorted = there(at).sort((a, b) => top(at, b) - top(at, a) || a - b);
+      return sorted[Math.max(0, Math.min(sorted.length - 1, sorted.indexOf(thing) + d))] ?? thing;
+    },
+    tell: (at, i) => [
+      element("div", { class: "graph-tip-time" }, time(times()[at])),
+      element("div", { class: "graph-tip-line" }, swatch(lines[i]), lines[i].letter && element("b", {}, lines[i].letter), element("strong", {}, written(at, i))),
+      element("div", { class: "graph-tip-name" }, label(lines[i])),
+      ...(mode === "stacked" ? [element("div", {}, `All: ${total(at)}`)] : []),
+    ],
+    sentence: (at, i) => `${time(times()[at])}: ${written(at, i)}, ${[lines[i].letter, label(lines[i])].join(" ").trim()}${mode === "stacked" ? `, all ${total(at)}` : ""}`,
+  };
+}
 
-// drawable is a value that has a place in the graph, or null, which is a gap.
-function drawable(v) {
-  return Math.abs(v) <= maxDrawn ? v : null;
+// besideBar returns how far a place is from the bar of a line, in pixels.
+function besideBar(chart, lines, i, at, x) {
+  const shown = lines.filter((line) => line.isShown);
+  const { left, width } = barAt(chart, shown.indexOf(lines[i]), shown.length, false);
+  return Math.abs(x - chart.valToPos(chart.data[0][at], "x") - left - width / 2);
+}
+
+// drawMark draws the line that is read once more, above the others, and its point.
+function drawMark(overlay, chart, at, line, way, mode, i) {
+  if (!overlay) {
+    return;
+  }
+  const { clientWidth: width, clientHeight: height } = chart.over;
+  const ratio = devicePixelRatio;
+  Object.assign(overlay, { width: width * ratio, height: height * ratio }); // this clears it, too
+  if (at === null) {
+    return;
+  }
+  const context = overlay.getContext("2d");
+  context.scale(ratio, ratio);
+  const x = (t) => chart.valToPos(chart.data[0][t], "x"), y = (t) => chart.valToPos(way.span(i, t)[1], "y");
+  Object.assign(context, { strokeStyle: line.colour, fillStyle: line.colour, lineWidth: 3 });
+  if (mode !== "bars" && mode !== "points") {
+    let isGap = true;
+    context.beginPath();
+    for (let t = 0; t < chart.data[0].length; t++) {
+      const is = way.span(i, t)[1] !== null;
+      is && context[isGap ? "moveTo" : "lineTo"](x(t), y(t));
+      isGap = !is;
+    }
+    context.stroke();
+  }
+  const { left, width: wide } = mode === "bars" ? barAt(chart, 0, 1, false) : { left: 0, width: 0 };
+  context.beginPath();
+  context.arc(x(at) + (mode === "bars" ? left + wide / 2 : 0), y(at), 5, 0, 2 * Math.PI);
+  context.fill();
 }
 
 // undrawable says which values have no place in the graph, if there are any.
-function undrawable(columns) {
+function undrawable(lines) {
   const kinds = [["+Inf", (v) => v === Infinity], ["-Inf", (v) => v === -Infinity], ["NaN", Number.isNaN], ["beyond 1e300", (v) => Number.isFinite(v) && Math.abs(v) > maxDrawn]];
-  const without = columns.filter((values) => values.some((v) => v !== null && drawable(v) === null));
+  const without = lines.filter(({ values }) => values.some((v) => v !== null && drawable(v) === null));
   if (without.length === 0) {
     return [];
   }
-  const met = kinds.filter(([, is]) => without.some((values) => values.some((v) => v !== null && is(v)))).map(([name]) => name);
+  const met = kinds.filter(([, is]) => without.some(({ values }) => values.some((v) => v !== null && is(v)))).map(([name]) => name);
   return [message("warning", `Gaps in ${count(without.length)} of the lines are values that cannot be drawn: ${met.join(", ")}. The list below has them.`)];
-}
-
-function isDark() {
-  const { theme } = document.documentElement.dataset;
-  return theme ? theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
-}
-
-// look returns the colour and the dashes of the i-th line.
-function look(i) {
-  const palette = isDark() ? colours.dark : colours.light;
-  const dashes = [undefined, [8, 4], [2, 3], [10, 3, 2, 3]];
-  return { colour: palette[i % palette.length], dash: dashes[Math.floor(i / palette.length) % dashes.length] };
-}
-
-function options(lines, { start, end }, onZoom) {
-  const line = { stroke: resolved("--line"), width: 1 };
-  const both = { font: axis.font(), stroke: resolved("--faint"), grid: line, ticks: line };
-  return {
-    series: [{}, ...lines.map(({ name, colour, dash }) => ({ label: name, stroke: colour, dash, width: 1.5, points: { size: 4 } }))],
-    scales: { x: { min: start, max: end }, y: { range: padded } },
-    axes: [
-      { ...both, space: axis.timeSpace, values: (_, ticks, at, space, increment) => axis.times(ticks, increment) },
-      { ...both, size: axis.valueSize, values: (_, ticks, at, space, increment) => axis.values(ticks, increment) },
-    ],
-    padding: [null, 40, null, null], // half a day's label, in pixels
-    tzDate: (t) => (inUTC() ? uPlot.tzDate(new Date(t * 1000), "Etc/UTC") : new Date(t * 1000)),
-    legend: { show: false },
-    cursor: { drag: { x: true, y: false, setScale: false } },
-    hooks: {
-      setCursor: [(u) => lines.forEach((l) => l.point(u.cursor.idx))],
-      setSelect: [(u) => u.select.width > 4 && onZoom(u.posToVal(u.select.left, "x"), u.posToVal(u.select.left + u.select.width, "x"))],
-    },
-  };
-}
-
-// resolved returns a colour of the style sheet as the canvas understands it.
-function resolved(variable) {
-  const probe = element("span", {});
-  probe.style.color = `var(${variable})`;
-  document.body.append(probe);
-  const { color } = getComputedStyle(probe);
-  probe.remove();
-  return color;
 }
 
 // padded leaves room above and below, also for a line that is flat. Values that
 // differ by less than floats can tell are as flat.
-function padded(_, min, max) {
+function padded(min, max) {
   if (min === null) {
     return [0, 1];
   }
   const largest = Math.max(Math.abs(min), Math.abs(max));
   const room = max - min > largest * 1e-12 ? (max - min) * 0.08 : largest * 0.1 || 1;
   return [min >= 0 && min - room < 0 ? 0 : min - room, max + room];
-}
-
-// legendOf lists the lines, each with a box that hides it and with its value
-// under the cursor. It gives each line point(index), which shows that value.
-function legendOf(lines, onToggle) {
-  for (const line of lines) {
-    const present = line.values.filter((v) => v !== null);
-    const numbers = present.filter((v) => !Number.isNaN(v));
-    line.last = present.at(-1);
-    line.min = numbers.reduce((a, b) => Math.min(a, b), numbers[0] ?? NaN);
-    line.max = numbers.reduce((a, b) => Math.max(a, b), numbers[0] ?? NaN);
-    line.under = element("span", {});
-    line.point = (index) => {
-      const v = index === null || index === undefined ? null : line.values[index];
-      line.under.textContent = v === null ? "" : text(v);
-    };
-  }
-  return table(undefined, [
-    { title: "Series", kind: "text", value: (l) => l.name, cell: (l) => element("label", {},
-      element("input", { type: "checkbox", checked: !l.hidden, onchange: ({ target }) => { // sorted, the row is made anew
-        l.hidden = !target.checked;
-        onToggle(l.index, target.checked);
-      } }),
-      " ", swatch(l), " ", l.name) },
-    { title: "Cursor", kind: "number", cell: (l) => l.under },
-    { title: "Last", kind: "number", cell: (l) => text(l.last), value: (l) => l.last },
-    { title: "Min", kind: "number", cell: (l) => text(l.min), value: (l) => l.min },
-    { title: "Max", kind: "number", cell: (l) => text(l.max), value: (l) => l.max },
-  ], lines);
-}
-
-// text writes a value as Prometheus does if it is no number for people.
-function text(v) {
-  if (!Number.isFinite(v)) {
-    return Number.isNaN(v) ? "NaN" : v > 0 ? "+Inf" : "-Inf";
-  }
-  const size = Math.abs(v);
-  return size >= 1e15 ? String(v) : size >= 1e6 || Number.isInteger(v) ? count(v) : String(Number(v.toPrecision(6)));
-}
-
-// swatch is the piece of line that stands for a series.
-function swatch({ colour, dash }) {
-  const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
-  svg.setAttribute("class", "swatch");
-  svg.setAttribute("width", 24);
-  svg.setAttribute("height", 8);
-  svg.setAttribute("aria-hidden", "true");
-  const line = document.createElementNS(svg.namespaceURI, "path");
-  line.setAttribute("d", "M0 4h24");
-  line.setAttribute("stroke", colour);
-  line.setAttribute("stroke-width", 3);
-  if (dash) {
-    line.setAttribute("stroke-dasharray", dash.join(" "));
-  }
-  svg.append(line);
-  return svg;
 }

@@ -2,68 +2,80 @@
 
 import { range, Unreachable } from "../common/api.js";
 import { element, message } from "../common/dom.js";
-import { count, utc } from "../common/format.js";
-import { askInstant, askRange } from "./ask.js";
-import { shown } from "./expressions.js";
-import { graph } from "./graph.js";
+import { count } from "../common/format.js";
+import { askInstant, askRange, stepsOf } from "./ask.js";
+import * as expressions from "./expressions.js";
+import { letter } from "./lines.js";
 import { newest } from "./newest.js";
+import * as picker from "./picker.js";
 import { results } from "./results.js";
+import * as lines from "./shown.js";
 import { start as startPage } from "./start.js";
+import * as step from "./step.js";
+import { span } from "./times.js";
+import { showGraph } from "./view.js";
 
-export { fill, read } from "./expressions.js";
+// fill writes the state into the form, as far as it is not that of its fields.
+export function fill(form, state) {
+  expressions.fill(form, state);
+  picker.fill(form, state);
+  step.fill(form);
+  lines.fill(state);
+}
+
+// read returns what fill writes.
+export function read(form) {
+  const typed = expressions.read(form);
+  return { ...typed, ...lines.read(typed.expr) };
+}
 
 export async function show(state, result, signal, navigate) {
   if (state.expr.length === 0) {
     result.replaceChildren(...await startPage(signal));
     return;
   }
-  const times = range(state);
-  const isGraph = state.view === "graph";
-  const asked = await Promise.all(shown(state).map((expr) => askOne(expr, state, times, signal)));
+  const hidden = state.hide.split(",");
+  const queries = state.expr.map((expr, i) => ({ expr, letter: letter(i) })).filter((_, i) => !hidden.includes(String(i)));
+  const askAll = (times) => Promise.all(queries.map((query) => askOne(query, state, times, signal)));
+  if (state.view === "graph") {
+    await showGraph(state, result, signal, navigate, askAll, (asked) => asked.flatMap((one) => [...heading(one, asked), ...about(one, navigate)]));
+    return;
+  }
+  const asked = await askAll(range(state));
   const answers = asked.filter(({ error }) => !error);
-  const nodes = [];
-  let drawing;
-  for (const one of asked) {
-    const heading = asked.length > 1 && element("h2", {}, element("code", {}, one.expr));
-    nodes.push(...(heading ? [heading] : []), ...about(one, navigate), ...(one.error || isGraph ? [] : [results(one.answer.data)]));
-  }
-  if (isGraph && answers.length > 0) {
-    drawing = graph(answers.flatMap(({ answer }) => answer.data.result), times, (from, to) => navigate(zoom(from, to)));
-    nodes.push(...drawing.nodes);
-  }
-  result.replaceChildren(...nodes);
-  drawing?.draw?.(signal);
+  result.replaceChildren(...asked.flatMap((one) => [...heading(one, asked), ...about(one, navigate), ...(one.error ? [] : [results(one.answer.data)])]));
   if (answers.length > 0 && answers.every(({ answer: { data } }) => Array.isArray(data.result) && data.result.length === 0)) {
     result.append(await newest(answers[0].expr, signal, navigate));
   }
 }
 
-// askOne returns an expression with its answer and how long it took in milliseconds, or its error. Only where no
+function heading({ expr, letter }, asked) {
+  return asked.length > 1 ? [element("h2", {}, `${letter} `, element("code", {}, expr))] : [];
+}
+
+// askOne returns an expression and its letter with its answer and how long it took in milliseconds, or its error. Only where no
 // server answers it throws.
-async function askOne(expr, state, { start, end }, signal) {
+async function askOne({ expr, letter }, state, { start, end }, signal) {
   const began = performance.now();
   const query = { query: expr, ...(state.res && { max_source_resolution: state.res }) };
   try {
-    const answer = state.view === "graph"
-      ? await askRange({ ...query, limit: state.lines }, start, end, signal)
-      : await askInstant(query, end, signal);
-    return { expr, answer, took: performance.now() - began };
+    if (state.view !== "graph") {
+      return { expr, letter, answer: await askInstant(query, end, signal), took: performance.now() - began };
+    }
+    const steps = stepsOf(start, end, state.step);
+    const answer = await askRange({ ...query, limit: state.lines }, steps, end, signal);
+    return { expr, letter, answer, took: performance.now() - began, step: steps.step };
   } catch (error) {
     if (signal.aborted || error instanceof Unreachable) {
       throw error;
     }
-    return { expr, error };
+    return { expr, letter, error };
   }
 }
 
 // about returns what there is to say of an answer beside its result.
-function about({ answer, error, took }, navigate) {
-  return error ? [message("error", error.message)] : [...notes(answer), facts(answer, took), more(answer, navigate)];
-}
-
-// zoom returns the state that shows the time between two in seconds.
-function zoom(from, to) {
-  return { end: utc(Math.ceil(to)), range: String(Math.max(1, Math.ceil(to) - Math.floor(from))) };
+function about({ answer, error, took, step }, navigate) {
+  return error ? [message("error", error.message)] : [...notes(answer), facts(answer, took, step), more(answer, navigate)];
 }
 
 function notes(answer) {
@@ -71,10 +83,10 @@ function notes(answer) {
   return [...(answer.warnings ?? []), ...(answer.infos ?? [])].filter((text) => text !== cut).map((text) => message("warning", text));
 }
 
-function facts({ data: { result: found }, series: all }, took) {
+function facts({ data: { result: found }, series: all }, took, step) {
   const shown = all > found.length ? `${count(found.length)} of ${count(all)} series shown, ` : `${count(found.length)} series, `;
   const isList = Array.isArray(found) && typeof found[0] === "object";
-  return element("p", { class: "facts" }, `${isList ? shown : ""}${count(took)} ms`);
+  return element("p", { class: "facts" }, `${isList ? shown : ""}${count(took)} ms${step ? `, step ${span(step)}` : ""}`);
 }
 
 // more is a button that shows more lines, if there are more.

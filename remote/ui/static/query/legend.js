@@ -1,0 +1,44 @@
+// The legend of a graph: its lines as a table, with the values under the cursor.
+
+import { element, table } from "../common/dom.js";
+import { copy } from "./copy.js";
+import { swatch } from "./looks.js";
+
+// legendOf lists lines, whose values text writes. isShown says whether a line is shown; onIsolate(line) and onToggle(line)
+// are called for clicks. It returns the node, mark(at), which shows the values of a time, and refill(), which shows
+// the lines as they are now.
+export function legendOf(lines, shared, text, isShown, onIsolate, onToggle) {
+  for (const line of lines) {
+    line.cells = Object.fromEntries(["under", "last", "min", "max", "avg"].map((name) => [name, element("span", {})]));
+    line.box = element("input", { type: "checkbox", "aria-label": `Show ${line.name}`, onchange: () => onToggle(line) });
+    line.button = element("button", { type: "button", class: "line", title: "Show this line alone; with Ctrl, hide or show it",
+      onclick: ({ ctrlKey, metaKey }) => (ctrlKey || metaKey ? onToggle : onIsolate)(line) },
+    line.letter && element("b", {}, line.letter), line.letter && " ", line.label === "{}" ? line.name : line.label);
+    line.copy = element("button", { type: "button", class: "copy", "aria-label": `Copy the selector ${line.name}`, title: "Copy the selector", onclick: () => copy(line.name, line.copy) });
+  }
+  const statistic = (title, name) => ({ title, kind: "number", cell: (l) => l.cells[name], value: (l) => l[name] });
+  const list = table(undefined, [
+    { title: "Series", kind: "text", value: (l) => `${l.letter} ${l.name}`.trim(), cell: (l) =>
+      element("div", { class: "line" }, element("label", {}, l.box, swatch(l)), l.button, l.copy) },
+    { title: "Cursor", kind: "number", cell: (l) => l.cells.under },
+    statistic("Last", "last"), statistic("Min", "min"), statistic("Max", "max"), statistic("Avg", "avg"),
+  ], lines);
+  const mark = (at) => lines.forEach((line) => {
+    if (line.cells.under.isConnected) { // the table has pages
+      const v = at === null ? null : line.values[at] ?? null;
+      line.cells.under.textContent = v === null ? "" : text(v);
+    }
+  });
+  const refill = () => lines.forEach((line) => {
+    for (const name of ["last", "min", "max", "avg"]) {
+      line.cells[name].textContent = text(line[name]);
+      line.cells[name].title = String(line[name]);
+    }
+    line.box.checked = isShown(line);
+    line.button.classList.toggle("hidden-line", !isShown(line));
+  });
+  refill();
+  const node = element("div", { class: "legend", "aria-live": "off" },
+    shared && element("div", { class: "shared" }, "All have ", element("code", {}, shared)), list);
+  return { node, mark, refill };
+}

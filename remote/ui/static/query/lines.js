@@ -1,0 +1,62 @@
+// The lines of a graph: the series of its answers on one axis of time, with the labels that tell them apart.
+
+import { number as read, series } from "../common/format.js";
+
+// letter names the i-th expression of the page: A, B, …
+export function letter(i) {
+  return i < 26 ? String.fromCharCode(65 + i) : letter(Math.floor(i / 26) - 1) + letter(i % 26);
+}
+
+// linesOf returns the times of the series of answers, and a line for each of these: its values at the times, null
+// where it has none, its name, its label, which leaves out what all have in common, and a key that names it in the URL.
+export function linesOf(answers) {
+  const all = answers.flatMap(({ letter, result }) => result.map((s) => ({ letter, metric: s.metric, points: pointsOf(s) })));
+  const times = [...new Set(all.flatMap(({ points }) => [...points.keys()]))].sort((a, b) => a - b);
+  const shared = all.length > 1 ? sharedBy(all.map(({ metric }) => metric)) : {};
+  const several = answers.length > 1;
+  const lines = all.map(({ letter, metric, points }, i) => {
+    const name = series(metric);
+    const own = Object.fromEntries(Object.entries(metric).filter(([label]) => !Object.hasOwn(shared, label)));
+    const values = times.map((t) => points.get(t) ?? null);
+    return { name, letter: several ? letter : "", label: series(own), key: letter === "A" ? name : `${letter} ${name}`, index: i + 1, values, ...factsOf(values) };
+  });
+  return { times, lines, shared: Object.keys(shared).length > 0 ? series(shared) : "" };
+}
+
+function pointsOf(s) {
+  return new Map([
+    ...(s.values ?? []).map(([t, v]) => [t, read(v)]),
+    ...(s.histograms ?? []).map(([t, h]) => [t, read(h.count)]),
+  ]);
+}
+
+// sharedBy returns the labels that all label sets have with the same value.
+function sharedBy([first, ...rest]) {
+  return Object.fromEntries(Object.entries(first).filter(([label, value]) => rest.every((metric) => metric[label] === value)));
+}
+
+// factsOf returns the last, the least, the greatest and the average of values.
+function factsOf(values) {
+  let last, least = NaN, greatest = NaN, sum = 0, numbers = 0;
+  for (const v of values) {
+    if (v === null) {
+      continue;
+    }
+    last = v;
+    if (!Number.isNaN(v)) {
+      least = v >= least ? least : v; // also where there is none yet
+      greatest = v <= greatest ? greatest : v;
+      sum += v;
+      numbers++;
+    }
+  }
+  return { last, min: least, max: greatest, avg: numbers ? sum / numbers : NaN };
+}
+
+// maxDrawn is the largest value that is drawn: uPlot computes with differences of them.
+export const maxDrawn = 1e300;
+
+// drawable is a value that has a place in the graph, or null, which is a gap.
+export function drawable(v) {
+  return Math.abs(v) <= maxDrawn ? v : null;
+}

@@ -1,0 +1,108 @@
+// The graph of the tab Query: what is asked for, how it is drawn, and that it is asked for again.
+
+import { range } from "../common/api.js";
+import { element, message } from "../common/dom.js";
+import { stepsOf } from "./ask.js";
+import { isClassic, isNative } from "./buckets.js";
+import { graph } from "./graph.js";
+import { heatmap } from "./heatmap.js";
+import { newest } from "./newest.js";
+import { fill as keep } from "./shown.js";
+import { refresh } from "./refresh.js";
+import { between, moved } from "./times.js";
+import { namesIn, treeOf } from "./trees.js";
+import { unit } from "./units.js";
+import { unitOf } from "./unitsof.js";
+
+// showGraph shows the graph of a state of the page. askAll(times) asks for its expressions, and about(asked) says what there
+// is to say of the answers.
+export async function showGraph(state, result, signal, navigate, askAll, about) {
+  const shown = { only: [...state.only], off: [...state.off] };
+  const said = element("div", { "aria-live": state.refresh ? "off" : undefined }), problems = element("div", {}), place = element("div", { class: "graph-place" });
+  let drawing, drawn = new AbortController();
+
+  // ask returns the times that are shown now, and the answers.
+  const ask = async () => {
+    const { start, end } = range(state);
+    const { step } = stepsOf(start, end, state.step);
+    const asked = await askAll({ start, end });
+    return { times: { start, end, step }, asked, answers: answersOf(asked) };
+  };
+  const say = (asked) => said.replaceChildren(...about(asked), problems);
+  const paint = async ({ times, asked, answers }) => {
+    const options = {
+      shown, strip: undefined,
+      onShown: (changes) => {
+        keep({ ...state, ...changes });
+        navigate(changes, { again: false });
+      },
+      onZoom: (from, to) => navigate(between(from, to)),
+      onZoomOut: () => navigate(moved(state, 0, 2, Math.ceil(Date.now() / 1000))),
+    };
+    const made = answers.length > 0 ? await drawingOf(state, answers, times, options, signal) : { nodes: [] };
+    const isEmpty = answers.length > 0 && answers.every((answer) => answer.result.length === 0);
+    const found = isEmpty ? await newest(answers[0].expr, signal, navigate) : "";
+    drawn.abort();
+    drawn = new AbortController();
+    drawing = made;
+    say(asked);
+    place.replaceChildren(...made.nodes, found);
+    if (!said.isConnected) {
+      result.replaceChildren(said, place);
+    }
+    made.draw?.(AbortSignal.any([signal, drawn.signal]));
+  };
+  await paint(await ask());
+  if (state.refresh && !state.end) {
+    refresh(state.refresh, async () => {
+      const now = await ask();
+      const failed = now.asked.find(({ error }) => error);
+      if (failed && now.answers.length === 0) {
+        throw failed.error;
+      }
+      if (drawing.update?.(now.answers, now.times)) {
+        say(now.asked);
+      } else {
+        await paint(now);
+      }
+    }, () => drawing.busy?.() ?? false, problems, signal);
+  }
+}
+
+// answersOf returns the results that there are, with their letters.
+function answersOf(asked) {
+  return asked.filter(({ error }) => !error).map(({ expr, letter, answer }) => ({ expr, letter, result: answer.data.result }));
+}
+
+// drawingOf returns the graph or the heatmap of answers.
+async function drawingOf(state, answers, times, options, signal) {
+  const full = answers.filter(({ result }) => result.length > 0);
+  const known = await Promise.all(full.map(async (answer) => {
+    const tree = await treeOf(answer.expr, signal);
+    return { answer, tree, ...unitOf(tree) };
+  }));
+  const isBuckets = ({ answer: { result }, tree }) => result.every(isNative) || result.every(isClassic) && isOneHistogram(tree);
+  const warnings = [];
+  const wanted = state.mode || (known.length === 1 && known.every(isBuckets) ? "heatmap" : "lines");
+  if (wanted === "heatmap") {
+    for (const { answer, counts, observed } of known) {
+      const made = heatmap(answer, times, { ...options, unit: unit(counts), bounds: unit(state.unit || observed) });
+      if (made) {
+        return { ...made, nodes: [...(full.length > 1 ? [message("note", `A heatmap shows one expression: ${answer.letter}.`)] : []), ...made.nodes] };
+      }
+    }
+    if (full.length > 0) {
+      warnings.push(message("warning", "A heatmap needs histograms: series with the label le, or native histograms. These are drawn as lines."));
+    }
+  }
+  const units = new Set(known.map(({ answer, values, counts }) => (answer.result.every(isNative) ? counts : values)));
+  const derived = units.size === 1 ? [...units][0] : "";
+  const made = graph(answers, times, { ...options, mode: wanted === "heatmap" ? "lines" : wanted, unit: unit(state.unit || derived) });
+  return { ...made, nodes: [...warnings, ...made.nodes] };
+}
+
+// isOneHistogram says whether an expression selects the buckets of one classic histogram.
+function isOneHistogram(tree) {
+  const names = new Set(namesIn(tree));
+  return names.size === 1 && [...names][0]?.endsWith("_bucket") === true;
+}
