@@ -233,3 +233,82 @@ func TestPageExplainRollups(t *testing.T) {
 	p.click("#explain .facts a")
 	p.wantParameters("tab", "query", "expr", expr, "range", "2592000", "view", "graph", "res", "0s")
 }
+
+// stripScript returns the parts of the strip under the graph: where they are, as shares of the axis of time, and what they say.
+const stripScript = `(() => {
+	const axis = document.querySelector("#query .u-over").getBoundingClientRect();
+	return [...document.querySelectorAll("#query .resolution:not([hidden]) .part")].map((part) => {
+		const box = part.getBoundingClientRect();
+		return { From: (box.left - axis.left) / axis.width, To: (box.right - axis.left) / axis.width, Says: part.getAttribute("aria-label"), Look: part.className };
+	});
+})()`
+
+type stripPart struct {
+	From, To   float64
+	Says, Look string
+}
+
+// TestPageStrip: under a graph stands which part of it comes from samples, and which from rollups.
+func TestPageStrip(t *testing.T) {
+	a := startRolled(t, "--retention.resolution-raw=10d")
+	harness.Eventually(t, "samples may go", func() error {
+		if a.Metric(t, "adapter_retention_cut_timestamp_seconds") == 0 {
+			return fmt.Errorf("the rollups of no day are final")
+		}
+		return nil
+	})
+	cut := a.Metric(t, "adapter_retention_cut_timestamp_seconds")
+	p := newPage(t, a)
+	end := time.Now().UTC().Truncate(24 * time.Hour)
+	const long = 30 * 86400.0
+	at := []string{"view", "graph", "range", fmt.Sprint(int(long)), "end", end.Format(time.RFC3339)}
+	strip := func() []stripPart {
+		p.await(`document.querySelectorAll("#query .resolution:not([hidden]) .part").length > 0`)
+		return evaluate[[]stripPart](p, stripScript)
+	}
+	p.eachLook(func(look string) {
+		p.open(append([]string{"expr", "sum by (handler) (rate(http_requests_total[1d]))"}, at...)...)
+		parts := strip()
+		// Where windows begin before the cut, samples are gone.
+		share := 1 - (float64(end.Unix())-cut-86400)/long
+		if len(parts) != 2 || !strings.HasPrefix(parts[0].Says, "Samples gone, only 1h rollups, from ") || !strings.HasPrefix(parts[1].Says, "1h rollups, from ") ||
+			parts[0].Look == parts[1].Look || parts[0].From < -0.01 || parts[1].To < 0.99 || parts[1].To > 1.01 || parts[0].To < share-0.05 || parts[0].To > share+0.05 {
+			t.Errorf("%s: the strip is %+v, want the cut at %.2f", look, parts, share)
+		}
+		if got := p.texts(".resolution .kinds li"); !slices.Equal(got, []string{"Values from:", " samples gone, only 1h rollups", " 1h rollups"}) {
+			t.Errorf("the legend says %q", got)
+		}
+		if got := p.texts(".resolution .unseen"); len(got) != 1 || !harness.ContainsAll(got[0], []string{"The values come from: samples gone", "; 1h rollups from "}) {
+			t.Errorf("to screen readers the page says %q", got)
+		}
+		p.checkContrast(look)
+		p.shoot("strip-" + look)
+		evaluate[bool](p, `(() => { document.querySelector("#query .resolution .part").focus(); return true })()`)
+		p.press(kb.ArrowRight)
+		if got := p.texts(".resolution .said"); len(got) != 1 || got[0] != parts[1].Says {
+			t.Errorf("the second part says %q, want %q", got, parts[1].Says)
+		}
+		if got := evaluate[int](p, "document.documentElement.scrollWidth - document.documentElement.clientWidth"); got > 0 {
+			t.Errorf("%s: the page is %d px too wide", look, got)
+		}
+	})
+	p.open(append([]string{"expr", "rate(http_requests_total[7h] offset 7m)"}, at...)...)
+	if parts := strip(); !slices.ContainsFunc(parts, func(p stripPart) bool { return strings.Contains(p.Says, "widened") }) ||
+		!slices.ContainsFunc(parts, func(p stripPart) bool {
+			return strings.Contains(p.Says, "raw samples at the edges") || strings.HasPrefix(p.Says, "Raw samples")
+		}) {
+		t.Errorf("of windows that are no whole hours the strip is %+v", parts)
+	}
+	p.shoot("strip-widened")
+	// Raw samples need no strip, and nothing is asked for it.
+	asked := len(p.asked("/api/v1/explain"))
+	p.open("expr", "rate(http_requests_total[5m])", "view", "graph", "range", "3600")
+	if n := len(p.asked("/api/v1/explain")); n != asked || evaluate[bool](p, `document.querySelector("#query .resolution") !== null`) {
+		t.Errorf("a graph of raw samples has a strip, and asked %d times for it", n-asked)
+	}
+	p.click("#query a.explain")
+	p.wantParameters("tab", "explain", "expr", "rate(http_requests_total[5m])", "range", "3600", "view", "graph")
+	if len(p.tiles()) == 0 {
+		t.Error("the link to an explanation shows none")
+	}
+}

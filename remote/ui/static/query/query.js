@@ -14,6 +14,7 @@ import { start as startPage } from "./start.js";
 import * as step from "./step.js";
 import { span } from "./times.js";
 import { showGraph } from "./view.js";
+import { explainLink } from "../tabs/explain.js";
 
 // fill writes the state into the form, as far as it is not that of its fields.
 export function fill(form, state) {
@@ -38,12 +39,12 @@ export async function show(state, result, signal, navigate) {
   const queries = state.expr.map((expr, i) => ({ expr, letter: letter(i) })).filter((_, i) => !hidden.includes(String(i)));
   const askAll = (times) => Promise.all(queries.map((query) => askOne(query, state, times, signal)));
   if (state.view === "graph") {
-    await showGraph(state, result, signal, navigate, askAll, (asked) => asked.flatMap((one) => [...heading(one, asked), ...about(one, navigate)]));
+    await showGraph(state, result, signal, navigate, askAll, (asked) => asked.flatMap((one) => [...heading(one, asked), ...about(one, state, navigate)]));
     return;
   }
   const asked = await askAll(range(state));
   const answers = asked.filter(({ error }) => !error);
-  result.replaceChildren(...asked.flatMap((one) => [...heading(one, asked), ...about(one, navigate), ...(one.error ? [] : [results(one.answer.data)])]));
+  result.replaceChildren(...asked.flatMap((one) => [...heading(one, asked), ...about(one, state, navigate), ...(one.error ? [] : [results(one.answer.data)])]));
   if (answers.length > 0 && answers.every(({ answer: { data } }) => Array.isArray(data.result) && data.result.length === 0)) {
     result.append(await newest(answers[0].expr, signal, navigate));
   }
@@ -74,8 +75,8 @@ async function askOne({ expr, letter }, state, { start, end }, signal) {
 }
 
 // about returns what there is to say of an answer beside its result.
-function about({ answer, error, took, step }, navigate) {
-  return error ? [message("error", error.message)] : [...notes(answer), facts(answer, took, step), more(answer, navigate)];
+function about({ expr, answer, error, took, step }, state, navigate) {
+  return error ? [message("error", error.message)] : [...notes(answer), element("div", { class: "answer" }, facts(answer, took, step), explainLink(state, expr)), more(answer, navigate)];
 }
 
 function notes(answer) {

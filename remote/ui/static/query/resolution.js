@@ -6,7 +6,7 @@ import { time } from "../common/format.js";
 import { stepsOf } from "./ask.js";
 
 // hasRollups says whether rollups were read for an answer.
-export function hasRollups({ resolution = "" }) {
+function hasRollups({ resolution = "" }) {
   return /5m|1h|widened/.test(resolution);
 }
 
@@ -32,7 +32,7 @@ export function kindOf({ read, gone = false, widened = false }) {
 
 // partsOf returns the parts of a graph from start to end, in seconds: what the values come from, in order of time. plans are
 // explanations of its expressions.
-export function partsOf(plans, { start, end }) {
+function partsOf(plans, { start, end }) {
   const selectors = plans.flatMap(({ tree }) => selectorsOf(tree)).map((parts) => runs(parts, start, end));
   const bounds = [...new Set([start, end, ...selectors.flat().map(({ to }) => to)])].filter((t) => t >= start && t <= end).sort((a, b) => a - b);
   const joined = [];
@@ -69,9 +69,13 @@ function union(parts) {
   };
 }
 
-// strip returns what graph() takes as strip: the parts of the expressions of a graph from start to end, in seconds. There is
-// nothing to see until the server has said which these are.
-export function strip(exprs, { start, end }, res) {
+// stripOf returns what graph() takes as strip, or undefined if no rollups were read: the parts of the expressions that were asked over
+// times. There is nothing to see until the server has said which these are.
+export function stripOf(asked, { start, end }, { res, step }) {
+  const exprs = asked.filter(({ error }) => !error).map(({ expr }) => expr);
+  if (!asked.some(({ answer }) => answer && hasRollups(answer))) {
+    return undefined;
+  }
   return (signal) => {
     const node = element("div", { class: "resolution", hidden: true });
     let axis, bar;
@@ -79,7 +83,7 @@ export function strip(exprs, { start, end }, res) {
       axis = at;
       bar?.place(axis);
     };
-    const plan = (query) => ask("explain", { query, ...stepsOf(start, end), reads: false, ...(res && { max_source_resolution: res }) }, { signal, post: true });
+    const plan = (query) => ask("explain", { query, ...stepsOf(start, end, step), reads: false, ...(res && { max_source_resolution: res }) }, { signal, post: true });
     Promise.all(exprs.map(plan)).then((answers) => {
       const parts = partsOf(answers.map(({ data }) => data), { start, end });
       bar = barOf(parts);
@@ -116,10 +120,11 @@ function barOf(parts) {
   const place = ({ left, width, from, to }) => {
     group.style.marginLeft = `${left}px`;
     group.style.width = `${width}px`;
+    const x = (t) => Math.min(Math.max((t - from) / (to - from), 0), 1) * width;
     parts.forEach((p, i) => {
-      const x = (t) => Math.min(Math.max((t - from) / (to - from), 0), 1) * width;
+      const limit = i === parts.length - 1 ? Math.max(p.to, to) : p.to; // a graph that moves on has newer values of the last kind
       buttons[i].style.left = `${x(p.from)}px`;
-      buttons[i].style.width = `${Math.max(2, x(p.to) - x(p.from))}px`;
+      buttons[i].style.width = `${Math.max(2, x(limit) - x(p.from))}px`;
       const words = buttons[i].querySelector(".words");
       words.hidden = false;
       words.hidden = words.scrollWidth > words.clientWidth;

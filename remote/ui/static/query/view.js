@@ -9,6 +9,7 @@ import { heatmap } from "./heatmap.js";
 import { newest } from "./newest.js";
 import { fill as keep } from "./shown.js";
 import { refresh } from "./refresh.js";
+import { stripOf } from "./resolution.js";
 import { between, moved } from "./times.js";
 import { namesIn, treeOf } from "./trees.js";
 import { unit } from "./units.js";
@@ -31,7 +32,7 @@ export async function showGraph(state, result, signal, navigate, askAll, about) 
   const say = (asked) => said.replaceChildren(...about(asked), problems);
   const paint = async ({ times, asked, answers }) => {
     const options = {
-      shown, strip: undefined,
+      shown, strip: stripOf(asked, times, state),
       onShown: (changes) => {
         keep({ ...state, ...changes });
         navigate(changes, { again: false });

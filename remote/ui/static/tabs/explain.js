@@ -6,13 +6,14 @@ import { bytes, count, duration, time } from "../common/format.js";
 import { stepsOf } from "../query/ask.js";
 import { kindOf } from "../query/resolution.js";
 
-// read and fill know the parameter selector of old links.
-export function read() {
-  return { selector: "" };
+// read and fill know the parameter selector of old links, and the step of the query that a link comes from.
+export function read(form) {
+  return { selector: "", step: form.dataset.step ?? "" };
 }
 
 export function fill(form, state) {
   state.expr ||= state.selector;
+  form.dataset.step = state.step;
 }
 
 document.querySelector("#explain textarea").addEventListener("keydown", (event) => {
@@ -31,7 +32,7 @@ export async function show(state, result, signal) {
     return;
   }
   const times = range(state);
-  const asked = { query: expr, ...(state.view === "table" ? { time: times.end } : stepsOf(times.start, times.end)) };
+  const asked = { query: expr, ...(state.view === "table" ? { time: times.end } : stepsOf(times.start, times.end, state.step)) };
   let answer;
   try {
     answer = await ask("explain", { ...asked, ...(state.res && { max_source_resolution: state.res }) }, { signal, post: true });
@@ -61,8 +62,8 @@ function markError(expr, text) {
   return element("pre", { class: "marked", "aria-label": `The error is in line ${line}, column ${column}.` }, `${found}\n${" ".repeat(Math.min(column - 1, found.length))}^`);
 }
 
-function runLink({ range, end, view, res }, expr) {
-  return link("query", { expr, range, end, view, res });
+function runLink({ range, end, view, res, step }, expr) {
+  return link("query", { expr, range, end, view, res, step });
 }
 
 // link returns a link to a tab with the parameters that are not empty.
@@ -71,8 +72,8 @@ function link(tab, state) {
 }
 
 // explainLink returns a link from a query to its explanation.
-export function explainLink({ range, end, view, res }, expr) {
-  return element("a", { class: "explain", href: link("explain", { expr, range, end, view, res }) }, "Explain");
+export function explainLink({ range, end, view, res, step }, expr) {
+  return element("a", { class: "explain", href: link("explain", { expr, range, end, view, res, step }) }, "Explain");
 }
 
 function whenText({ start, end, step }) {
