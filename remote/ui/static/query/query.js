@@ -38,7 +38,8 @@ export async function show(state, result, signal, navigate) {
   const queries = state.expr.map((expr, i) => ({ expr, letter: letter(i) })).filter((_, i) => !hidden.includes(String(i)));
   const askAll = (times) => Promise.all(queries.map((query) => askOne(query, state, times, signal)));
   if (state.view === "graph") {
-    await showGraph(state, result, signal, navigate, askAll, (asked) => asked.flatMap((one) => [...heading(one, asked), ...about(one, navigate)]));
+    await showGraph(state, result, signal, navigate, askAll, (asked) => (asked.length === 1 ? about(asked[0], navigate)
+      : asked.map((one) => element("div", { class: "answer" }, ...heading(one, asked), ...about(one, navigate)))));
     return;
   }
   const asked = await askAll(range(state));
