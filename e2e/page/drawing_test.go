@@ -3,6 +3,7 @@
 package page
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -399,5 +400,220 @@ func TestPageDrawing(t *testing.T) {
 				t.Errorf("%s %s: the page scrolls sideways", c.name, look)
 			}
 		})
+	}
+}
+
+// pixels returns the colours of places of the plot, x and y in turn, on the canvas of a graph, as the style sheet would write them.
+func (p *browserPage) pixels(at ...float64) []string {
+	p.Helper()
+	places, err := json.Marshal(slices.Collect(slices.Chunk(at, 2)))
+	if err != nil {
+		p.Fatal(err)
+	}
+	return evaluate[[]string](p, fmt.Sprintf(`(() => {
+		const drawn = document.querySelector("#query .uplot canvas"), box = drawn.getBoundingClientRect();
+		const copy = Object.assign(document.createElement("canvas"), { width: drawn.width, height: drawn.height });
+		const context = copy.getContext("2d", { willReadFrequently: true });
+		context.drawImage(drawn, 0, 0);
+		return %s.map(([x, y]) => {
+			const [r, g, b, a] = context.getImageData(Math.round(x - box.x), Math.round(y - box.y), 1, 1).data;
+			return a === 0 ? "" : "rgb(" + [r, g, b].join(", ") + ")";
+		});
+	})()`, places))
+}
+
+// TestPageStacked wants lines on top of each other, and again when one is hidden.
+func TestPageStacked(t *testing.T) {
+	p := newPage(t, startDrawn(t))
+	p.eachLook(func(look string) {
+		p.draw("draw_level", "step", "1m", "mode", "stacked")
+		plot := p.plot()
+		x, y := plot.at(1800, 0.5)
+		p.do(mouseTo(x, y))
+		p.wantTip("2026-03-04 10:00:00", "60", `{host="c"}`, "All: 90")
+		_, y = plot.at(1800, 0.97)
+		p.do(mouseTo(x, y))
+		p.wantTip("2026-03-04 10:00:00", "10", `{host="a"}`, "All: 90")
+		if got := p.texts(".message"); len(got) > 0 {
+			t.Errorf("without values below 0 the page says %q", got)
+		}
+		// From the bottom up there are three areas, and above them nothing.
+		colours := map[string]bool{}
+		var at []float64
+		for _, part := range []float64{0.97, 0.85, 0.5, 0.02} {
+			x, y := plot.at(2400, part)
+			at = append(at, x+7, y)
+		}
+		found := p.pixels(at...)
+		for _, colour := range found[:3] {
+			colours[colour] = true
+		}
+		if above := found[3]; len(colours) != 3 || colours[""] || colours[above] {
+			t.Errorf("%s: the areas have the colours %v, above is %q", look, colours, above)
+		}
+		p.click("#query .legend input")
+		plot = p.plot()
+		x, y = plot.at(1800, 0.97)
+		p.do(mouseTo(x, y))
+		p.wantTip("2026-03-04 10:00:00", "20", `{host="b"}`, "All: 80")
+		p.draw(`{__name__=~"draw_level|draw_debt"}`, "step", "1m", "mode", "stacked")
+		if got := p.texts(".message"); !slices.Equal(got, []string{"Values below 0 are stacked downwards from 0."}) {
+			t.Errorf("with values below 0 the page says %q", got)
+		}
+		x, y = p.plot().at(1800, 0.99)
+		p.do(mouseTo(x, y))
+		p.wantTip("2026-03-04 10:00:00", "-5", `draw_debt{host="a"}`, "All: 85")
+	})
+}
+
+// TestPageBars wants a bar of each line at each step, and points and no lines between them.
+func TestPageBars(t *testing.T) {
+	p := newPage(t, startDrawn(t))
+	p.eachLook(func(look string) {
+		p.draw("draw_level", "step", "10m", "mode", "bars")
+		plot := p.plot()
+		// Half a step is left at both sides: a step is a seventh.
+		at := func(i int, aside float64) float64 { return plot.X + plot.Width*(float64(i)+0.5+aside)/7 }
+		bottom := plot.Y + plot.Height*0.97
+		swatches := evaluate[[]string](p, `[...document.querySelectorAll("#query tbody path")].map((e) => {
+			const n = parseInt(e.getAttribute("stroke").slice(1), 16);
+			return "rgb(" + [n >> 16, n >> 8 & 255, n & 255].join(", ") + ")";
+		})`)
+		for i := range 7 {
+			got := p.pixels(at(i, -0.27)+3, bottom, at(i, 0)+3, bottom, at(i, 0.27)+3, bottom, at(i, 0.46), bottom)
+			if !slices.Equal(got[:3], swatches) || slices.Contains(swatches, got[3]) {
+				t.Errorf("%s: at step %d there are the colours %q, want %q and a gap", look, i, got, swatches)
+			}
+		}
+		p.do(mouseTo(at(3, -0.27), bottom-30))
+		p.wantTip("2026-03-04 10:00:00", "10", `{host="a"}`)
+		p.do(mouseTo(at(3, 0.27), bottom-30))
+		p.wantTip("2026-03-04 10:00:00", "60", `{host="c"}`)
+
+		p.draw("draw_level", "step", "10m", "mode", "points")
+		lines := p.lines()
+		p.draw("draw_level", "step", "10m", "mode", "lines")
+		for i, l := range p.lines() {
+			if lines[i].Pixels == 0 || lines[i].Pixels*2 > l.Pixels {
+				t.Errorf("%s: as points line %d has %d pixels, as a line %d", look, i, lines[i].Pixels, l.Pixels)
+			}
+		}
+	})
+}
+
+// TestPageHeatmap wants the buckets of histograms in their places, and their counts.
+func TestPageHeatmap(t *testing.T) {
+	p := newPage(t, startDrawn(t))
+	fullest := map[string]string{"light": "rgb(12, 35, 88)", "dark": "rgb(251, 253, 255)"}
+	p.eachLook(func(look string) {
+		scheme, _, _ := strings.Cut(look, "-")
+		p.draw("sum by (le) (rate(draw_took_seconds_bucket[5m]))", "step", "1m")
+		plot := p.plot()
+		// Of two hosts each second: 0.2 up to 0.1 s, 1 to 1 s, 0.8 to 10 s; in three rows of a logarithmic axis.
+		seen := map[string]bool{}
+		for _, c := range []struct {
+			part         float64
+			count, bound string
+		}{{0.83, "0.2/s", "0 s – 100 ms"}, {0.5, "1/s", "100 ms – 1 s"}, {0.17, "0.8/s", "1 s – 10 s"}} {
+			x, y := plot.at(1800, c.part)
+			p.do(mouseTo(x, y))
+			p.wantTip("2026-03-04 10:00:00", c.count, c.bound)
+			colour := p.pixels(x+2, y)[0]
+			if seen[colour] || colour == "" || (colour == fullest[scheme]) != (c.count == "1/s") {
+				t.Errorf("%s: the bucket %s has the colour %q", look, c.bound, colour)
+			}
+			seen[colour] = true
+		}
+		if got := p.texts(".heat-marks span"); !slices.Equal(got, []string{"0", "0.25/s", "1/s"}) {
+			t.Errorf("the colours are called %q", got)
+		}
+		if got := p.texts("#graph-description"); len(got) != 1 || !strings.HasPrefix(got[0], "The fullest bucket has 1/s, from 100 ms to 1 s at 2026-03-04 ") || !strings.Contains(got[0], "The last histogram has 2/s in all.") {
+			t.Errorf("the heatmap is described by %q", got)
+		}
+		if rows := p.texts("tbody tr"); len(rows) > 0 {
+			t.Errorf("there is a list of %d rows", len(rows))
+		}
+		p.do(mouseTo(plot.X, plot.Y-20))
+		evaluate[bool](p, `(() => { document.querySelector("#query .graph").focus(); return true })()`)
+		p.press(kb.ArrowLeft)
+		p.wantTip("2026-03-04 10:30:00", "1/s", "100 ms – 1 s")
+		p.press(kb.ArrowUp)
+		p.press(kb.ArrowLeft)
+		p.wantSaid("2026-03-04 10:29:00: 0.8/s from 1 s to 10 s")
+		p.checkContrast(look)
+		p.shoot("heatmap-" + look)
+
+		p.draw("rate(draw_took_seconds_bucket[5m])", "step", "1m")
+		if got := p.texts(".message"); !slices.Equal(got, []string{"The buckets of 2 histograms are added up: their other labels are not told apart here."}) {
+			t.Errorf("of two histograms the page says %q", got)
+		}
+		x, y := p.plot().at(1800, 0.5)
+		p.do(mouseTo(x, y))
+		p.wantTip("2026-03-04 10:00:00", "1/s", "100 ms – 1 s")
+
+		// (0.5, 1], (1, 2] and (4, 8] of bytes, on a linear axis; between the last two there is nothing.
+		p.draw("draw_size_bytes", "step", "1m")
+		plot = p.plot()
+		for _, c := range []struct {
+			v     float64
+			count string
+			bound string
+		}{{0.75, "3", "0.5 B – 1 B"}, {1.5, "4", "1 B – 2 B"}, {6, "5", "4 B – 8 B"}} {
+			x, y := plot.at(1800, 1-(c.v-0.5)/7.5)
+			p.do(mouseTo(x, y))
+			p.wantTip("2026-03-04 10:00:00", c.count, c.bound)
+			if got := p.pixels(x+2, y)[0]; (got == fullest[scheme]) != (c.count == "5") || got == "" {
+				t.Errorf("%s: the bucket %s has the colour %q", look, c.bound, got)
+			}
+		}
+		x, y = plot.at(1800, 1-2.5/7.5)
+		p.do(mouseTo(x, y))
+		p.wantTip()
+		if got := p.pixels(x+10, y)[0]; got != "" {
+			t.Errorf("%s: where there is no bucket the colour is %q", look, got)
+		}
+	})
+	p.draw("draw_size_bytes", "mode", "lines")
+	p.wantRows(0, [][]string{{"draw_size_bytes", "", "12", "12", "12", "12"}})
+	p.draw("draw_level", "mode", "heatmap")
+	if got := p.texts(".message"); len(got) != 1 || !strings.HasPrefix(got[0], "A heatmap needs histograms") {
+		t.Errorf("of a gauge as a heatmap the page says %q", got)
+	}
+	if rows := p.rows(0); len(rows) != 3 {
+		t.Errorf("and the list has %q", rows)
+	}
+}
+
+// TestPageUnits wants values in the units that the names of metrics say.
+func TestPageUnits(t *testing.T) {
+	p := newPage(t, startDrawn(t))
+	p.noteLabels()
+	for _, c := range []struct{ expr, unit, last, label string }{
+		{"draw_used_bytes", "", "3 MiB", " MiB"},
+		{"sum(draw_used_bytes) by (host)", "", "3 MiB", " MiB"},
+		{"rate(draw_sent_bytes_total[5m])", "", "2 KiB/s", " KiB/s"},
+		{"increase(draw_sent_bytes_total[5m])", "", "600 KiB", " KiB"},
+		{"draw_used_bytes * 8", "", "25,165,824", "M"},
+		{"draw_used_bytes / draw_used_bytes", "", "1", ""},
+		{"draw_used_bytes > 5", "", "3 MiB", " MiB"},
+		{"draw_wait_seconds", "", "12.5 ms", " ms"},
+		{"draw_wait_seconds * 1", "seconds", "12.5 ms", " ms"},
+		{"draw_wait_seconds", "none", "0.0125", ""},
+		{"draw_busy_ratio", "", "42%", "%"},
+		{"draw_busy_ratio", "percent", "0.42%", "%"},
+		{"histogram_quantile(0.5, sum by (le) (rate(draw_took_seconds_bucket[5m])))", "", "820 ms", " ms"},
+		{"sum(rate(draw_took_seconds_bucket[5m]))", "", "5.4/s", "/s"},
+		{"draw_level", "volts", "10 V", " V"},
+		{"draw_level / 1000", "bytes", "0.01 B", " B"},
+	} {
+		p.draw(c.expr, "unit", c.unit, "mode", "lines")
+		if got := p.rows(0)[0][2]; got != c.last {
+			t.Errorf("%s in %q: the last value is %q, want %q", c.expr, c.unit, got, c.last)
+		}
+		p.checkLabels(c.expr)
+		values, _ := p.labels()
+		if last := values[len(values)-1].Text; !strings.HasSuffix(last, c.label) || c.label == "" && strings.ContainsAny(last, " %/") {
+			t.Errorf("%s in %q: the axis has %q, want %q", c.expr, c.unit, last, c.label)
+		}
 	}
 }

@@ -248,8 +248,8 @@ type stripPart struct {
 	Says, Look string
 }
 
-// TestPageStrip: under a graph stands which part of it comes from samples, and which from rollups.
-func TestPageStrip(t *testing.T) {
+// TestPageResolutionStrip: under a graph stands which part of it comes from samples, and which from rollups.
+func TestPageResolutionStrip(t *testing.T) {
 	a := startRolled(t, "--retention.resolution-raw=10d")
 	harness.Eventually(t, "samples may go", func() error {
 		if a.Metric(t, "adapter_retention_cut_timestamp_seconds") == 0 {

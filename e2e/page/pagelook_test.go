@@ -34,6 +34,8 @@ func pageViews() []pageView {
 		{"explain", []string{"tab", "explain", "selector", `page_gauge{instance=~".+"}`}, ""},
 		{"expression", []string{"tab", "explain", "expr", `histogram_quantile(0.9, sum by (le) (rate(page_gauge{instance=~".+"}[5m])))`}, ""},
 		{"status", []string{"tab", "status"}, ""},
+		{"stacked", []string{"expr", "page_gauge", "view", "graph", "mode", "stacked"}, ""},
+		{"heatmap", []string{"expr", "page_seconds", "view", "graph", "range", "900"}, ""},
 	}
 }
 
@@ -375,7 +377,7 @@ func TestPageOffline(t *testing.T) {
 		asked[u.Path] = true
 	}
 	for _, want := range []string{
-		"/", "/ui/style.css", "/ui/theme.js", "/ui/app.js", "/ui/query/graph.js", "/ui/vendor/uplot/uPlot.iife.min.js", "/ui/vendor/uplot/uPlot.min.css",
+		"/", "/ui/style.css", "/ui/theme.js", "/ui/app.js", "/ui/query/graph.js", "/ui/query/graph.css", "/ui/vendor/uplot/uPlot.iife.min.js", "/ui/vendor/uplot/uPlot.min.css",
 		"/api/v1/query", "/api/v1/query_range", "/api/v1/current", "/api/v1/status/tsdb", "/api/v1/explain", "/api/v1/status/adapter",
 	} {
 		if !asked[want] {

@@ -22,9 +22,13 @@ export function graph(answers, times, { mode, unit, shown, onShown, onZoom, onZo
   lines.forEach((line, i) => Object.assign(line, look(i)));
   const viewOf = ({ start, end, step }) => (mode === "bars" ? { start: start - step / 2, end: end + step / 2 } : { start, end }); // bars are around their times
   const view = viewOf(times);
-  const isShown = (line) => visible(shown, lines)(line);
-  const way = drawing(mode, lines, (line) => line.isShown);
-  const note = () => lines.forEach((line) => { line.isShown = isShown(line); });
+  const way = drawing(mode, lines);
+  const note = () => {
+    const is = visible(shown, lines);
+    lines.forEach((line) => { line.isShown = is(line); });
+    const all = lines.filter((line) => line.isShown);
+    all.forEach((line, i) => Object.assign(line, { place: i, places: all.length })); // beside each other, as bars
+  };
   note();
   const columns = () => [at, ...way.columns()];
   const warnings = element("div", {});
@@ -129,8 +133,7 @@ function targetOf(lines, way, mode, unit, times, chart, mark) {
 
 // besideBar returns how far a place is from the bar of a line, in pixels.
 function besideBar(chart, lines, i, at, x) {
-  const shown = lines.filter((line) => line.isShown);
-  const { left, width } = barAt(chart, shown.indexOf(lines[i]), shown.length, false);
+  const { left, width } = barAt(chart, lines[i], false);
   return Math.abs(x - chart.valToPos(chart.data[0][at], "x") - left - width / 2);
 }
 
@@ -159,9 +162,9 @@ function drawMark(overlay, chart, at, line, way, mode, i) {
     }
     context.stroke();
   }
-  const { left, width: wide } = mode === "bars" ? barAt(chart, 0, 1, false) : { left: 0, width: 0 };
+  const { left, width: wide } = mode === "bars" ? barAt(chart, line, false) : { left: 0, width: 0 };
   context.beginPath();
-  context.arc(x(at) + (mode === "bars" ? left + wide / 2 : 0), y(at), 5, 0, 2 * Math.PI);
+  context.arc(x(at) + left + wide / 2, y(at), 5, 0, 2 * Math.PI);
   context.fill();
 }
 

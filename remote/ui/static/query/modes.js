@@ -7,15 +7,16 @@ const areaAlpha = "66";
 
 // drawing returns how lines are drawn in a mode: columns() are the values where they are drawn, of those that are shown, and
 // span(i, at) from where to where the i-th line reaches at a time. style(line, i) are options of uPlot. fromZero says that the axis has 0.
-export function drawing(mode, lines, isShown) {
-  const columns = () => lines.map((line) => (isShown(line) ? line.values.map(drawable) : line.values.map(() => null)));
+// A line says whether it is shown, as isShown, and which it is of those that are, as place of places.
+export function drawing(mode, lines) {
+  const columns = () => lines.map((line) => (line.isShown ? line.values.map(drawable) : line.values.map(() => null)));
   const flat = { columns: () => lines.map((line) => line.values.map(drawable)), span: (i, at) => [drawable(lines[i].values[at]), drawable(lines[i].values[at])], fromZero: false };
   switch (mode) {
     case "stacked":
       return stacked(columns);
     case "bars":
       return { ...flat, fromZero: true, span: (i, at) => [0, drawable(lines[i].values[at])], style: (line, i) => ({
-        fill: line.colour, width: 0, points: { show: false }, paths: bars(i, () => lines.filter(isShown).indexOf(line), () => lines.filter(isShown).length) }) };
+        points: { show: false }, paths: bars(line, i) }) };
     case "points":
       return { ...flat, style: (line) => ({ stroke: line.colour, width: 1.5, paths: () => null, points: { show: true, size: 5, fill: line.colour } }) };
     default:
@@ -81,27 +82,44 @@ function trace(path, [first, ...rest]) {
   rest.forEach((point) => path.lineTo(...point));
 }
 
-// bars draws one for each value, those of a time beside each other. place() is which of count() it is.
-function bars(i, place, count) {
+// bars draws one for each value of the i-th line, those of a time beside each other. They are drawn at once, as a path
+// of so many takes a browser seconds.
+function bars(line, i) {
   return (u) => {
-    const fill = new Path2D();
-    const { left, width } = barAt(u, place(), count(), true);
+    const { ctx, bbox } = u;
+    const { left, width } = barAt(u, line, true);
     const zero = u.valToPos(0, "y", true);
+    ctx.save();
+    ctx.beginPath();
+    ctx.rect(bbox.left, bbox.top, bbox.width, bbox.height);
+    ctx.clip();
+    ctx.fillStyle = line.colour;
     u.data[0].forEach((t, at) => {
       const v = u.data[i + 1][at];
       if (v !== null) {
         const y = u.valToPos(v, "y", true);
-        fill.rect(u.valToPos(t, "x", true) + left, Math.min(y, zero), width, Math.max(1, Math.abs(y - zero)));
+        ctx.fillRect(u.valToPos(t, "x", true) + left, Math.min(y, zero), width, Math.max(1, Math.abs(y - zero)));
       }
     });
-    return { fill, stroke: null, clip: null, band: null, gaps: null, flags: 3 };
+    ctx.restore();
+    return null;
   };
 }
 
-// barAt returns where the i-th of n bars of a time is, in pixels from the time: of the canvas, or of the page.
-export function barAt(u, i, n, ofCanvas) {
+// steps are the least distances between times, by the times.
+const steps = new WeakMap();
+
+function stepOf(times) {
+  if (!steps.has(times)) {
+    steps.set(times, Math.min(...times.slice(1).map((t, at) => t - times[at])));
+  }
+  return steps.get(times);
+}
+
+// barAt returns where the bar of a line is, in pixels from the time that it is of: of the canvas, or of the page.
+export function barAt(u, { place, places }, ofCanvas) {
   const times = u.data[0];
-  const gap = times.length > 1 ? Math.min(...times.slice(1).map((t, at) => t - times[at])) : (u.scales.x.max - u.scales.x.min) / 20;
-  const room = (u.valToPos(times[0] + gap, "x", ofCanvas) - u.valToPos(times[0], "x", ofCanvas)) * 0.8;
-  return { left: -room / 2 + i * room / n, width: Math.max(1, room / n) };
+  const step = times.length > 1 ? stepOf(times) : (u.scales.x.max - u.scales.x.min) / 20;
+  const room = (u.valToPos(times[0] + step, "x", ofCanvas) - u.valToPos(times[0], "x", ofCanvas)) * 0.8;
+  return { left: -room / 2 + place * room / places, width: Math.max(1, room / places) };
 }

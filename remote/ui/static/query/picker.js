@@ -50,7 +50,7 @@ function controls(form) {
 function put(panel, button) {
   const { left, bottom } = button.getBoundingClientRect();
   const page = document.documentElement.clientWidth, margin = 8;
-  const width = Math.min(panel.querySelector(".when-quick").hidden ? 300 : 640, page - 2 * margin);
+  const width = Math.min(panel.querySelector(".when-quick").hidden ? 300 : 700, page - 2 * margin);
   Object.assign(panel.style, { width: `${width}px`, left: `${scrollX + Math.max(margin, Math.min(left, page - width - margin))}px`, top: `${scrollY + bottom + 4}px` });
 }
 

@@ -39,7 +39,8 @@ export async function show(state, result, signal, navigate) {
   const queries = state.expr.map((expr, i) => ({ expr, letter: letter(i) })).filter((_, i) => !hidden.includes(String(i)));
   const askAll = (times) => Promise.all(queries.map((query) => askOne(query, state, times, signal)));
   if (state.view === "graph") {
-    await showGraph(state, result, signal, navigate, askAll, (asked) => asked.flatMap((one) => [...heading(one, asked), ...about(one, state, navigate)]));
+    await showGraph(state, result, signal, navigate, askAll, (asked) => (asked.length === 1 ? about(asked[0], state, navigate)
+      : asked.map((one) => element("div", { class: "answer" }, ...heading(one, asked), ...about(one, state, navigate)))));
     return;
   }
   const asked = await askAll(range(state));
@@ -76,7 +77,7 @@ async function askOne({ expr, letter }, state, { start, end }, signal) {
 
 // about returns what there is to say of an answer beside its result.
 function about({ expr, answer, error, took, step }, state, navigate) {
-  return error ? [message("error", error.message)] : [...notes(answer), element("div", { class: "answer" }, facts(answer, took, step), explainLink(state, expr)), more(answer, navigate)];
+  return error ? [message("error", error.message)] : [...notes(answer), element("div", { class: "answer-facts" }, facts(answer, took, step), explainLink(state, expr)), more(answer, navigate)];
 }
 
 function notes(answer) {
