@@ -244,7 +244,7 @@ function factsOf(now, { now: metrics, before, seconds }) {
       ["Samples stored since the start", count(s.sum(stored, { result: "success" }))]),
     ...failingRows(now),
     element("h2", {}, "Adapter"),
-    table("What it is", [{ title: "Property", cell: ([what]) => what }, { title: "Value", cell: ([, value]) => value }], [
+    table("What it is", [{ title: "Property", cell: ([what]) => what }, { title: "Value", kind: "text", cell: ([, value]) => value }], [
       ["Version", now.version || "built without one"],
       ["Started", `${time(new Date(now.started) / 1000)}, ${duration((new Date(now.now) - new Date(now.started)) / 1000)} ago`],
       ["Backend", `${now.backend}: ${now.location}`],
