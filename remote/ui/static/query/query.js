@@ -4,7 +4,7 @@ import { range, Unreachable } from "../common/api.js";
 import { element, message } from "../common/dom.js";
 import { count, utc } from "../common/format.js";
 import { askInstant, askRange } from "./ask.js";
-import { shown } from "./expressions.js";
+import { ran, shown } from "./expressions.js";
 import { graph } from "./graph.js";
 import { newest } from "./newest.js";
 import { results } from "./results.js";
@@ -20,8 +20,9 @@ export async function show(state, result, signal, navigate) {
   const times = range(state);
   const isGraph = state.view === "graph";
   const asked = await Promise.all(shown(state).map((expr) => askOne(expr, state, times, signal)));
+  ran(asked);
   const answers = asked.filter(({ error }) => !error);
-  const nodes = [];
+  const nodes = asked.length === 0 ? [element("p", { class: "hint" }, "All expressions are hidden.")] : [];
   let drawing;
   for (const one of asked) {
     const heading = asked.length > 1 && element("h2", {}, element("code", {}, one.expr));
