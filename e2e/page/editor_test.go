@@ -169,6 +169,16 @@ func TestPageCompletion(t *testing.T) {
 		p.press(kb.Escape)
 		p.awaitNoOffer()
 
+		for name, want := range map[string]string{"round": "(vector, [scalar])", "label_joi": "(vector, string, string, [string …])", "timestam": "(vector)", "bottom": "(k, vector)"} {
+			p.typeNew(name)
+			harness.Eventually(t, "completion says the arguments of "+name, func() error {
+				if all := p.offers(); len(all) == 0 || !strings.HasPrefix(all[0].Label, name) || all[0].Detail != want {
+					return fmt.Errorf("it offers %v", all)
+				}
+				return nil
+			})
+		}
+
 		p.typeNew("page_gauge{")
 		p.awaitOffer("__name__")
 		if p.offers()[0].Chosen {
@@ -291,6 +301,15 @@ func TestPageEditorKeys(t *testing.T) {
 	p.press(kb.Tab, kb.ModifierShift)
 	p.wantFocus("PromQL expression")
 	p.wantExpressions("page_gau")
+	// Also of what is filled in by parts.
+	p.typeNew("bottomk")
+	p.awaitOffer("bottomk")
+	p.press(kb.ArrowDown + kb.Enter + "3" + kb.Tab + "page_gauge")
+	p.wantExpressions("bottomk(3, page_gauge)")
+	p.press(kb.Escape + kb.Tab)
+	p.wantFocus("Format")
+	p.press(kb.Tab, kb.ModifierShift)
+	p.typeNew("page_gau")
 	p.press(" / /")
 	p.wantExpressions("page_gau / /")
 }
@@ -344,6 +363,7 @@ func TestPageEditorErrors(t *testing.T) {
 		p.checkContrast(look)
 		p.shoot("editor-error-" + look)
 		p.do(chromedp.MouseEvent("mouseMoved", 1, 1))
+		p.open() // another scheme asks again
 	})
 }
 
@@ -574,8 +594,8 @@ func TestPageDrafts(t *testing.T) {
 	p := newPage(t, startPaged(t))
 	p.open("expr", "page_gauge")
 	p.awaitEditors()
-	p.selectText(expression)
-	p.press(kb.End + " * 7")
+	p.wantFocus("PromQL expression")
+	p.press(" * 7") // at the end
 	p.button("+ Add query")
 	p.press("vector(1)")
 	draft := []string{"page_gauge * 7", "vector(1)"}

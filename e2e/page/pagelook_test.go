@@ -44,6 +44,7 @@ func (p *browserPage) view(v pageView) {
 		p.expect(v.refused, 400)
 	}
 	p.open(v.parameters...)
+	p.awaitEditors()
 }
 
 // TestPageKeyboard uses the page without a mouse.
@@ -372,7 +373,7 @@ func TestPageOffline(t *testing.T) {
 		asked[u.Path] = true
 	}
 	for _, want := range []string{
-		"/", "/ui/style.css", "/ui/theme.js", "/ui/app.js", "/ui/query/graph.js", "/ui/vendor/uplot/uPlot.iife.min.js", "/ui/vendor/uplot/uPlot.min.css",
+		"/", "/ui/style.css", "/ui/theme.js", "/ui/app.js", "/ui/query/graph.js", "/ui/vendor/codemirror/codemirror.js", "/ui/vendor/uplot/uPlot.iife.min.js", "/ui/vendor/uplot/uPlot.min.css",
 		"/api/v1/query", "/api/v1/query_range", "/api/v1/current", "/api/v1/status/tsdb", "/api/v1/explain", "/api/v1/status/adapter",
 	} {
 		if !asked[want] {

@@ -2,6 +2,7 @@ package ui_test
 
 import (
 	"bytes"
+	"compress/gzip"
 	"encoding/json"
 	"io/fs"
 	"net/http"
@@ -177,6 +178,32 @@ func TestReferences(t *testing.T) {
 	}
 	if counts["html"] < 5 || counts["js"] < 10 {
 		t.Errorf("only %v references are found", counts)
+	}
+}
+
+// TestSize wants the page to stay small, as a proxy sends it.
+func TestSize(t *testing.T) {
+	const most = 300 << 10
+	var sum int
+	for name, content := range files(t) {
+		if strings.HasPrefix(path.Base(name), "LICENSE") {
+			continue // nothing asks for it
+		}
+		var packed bytes.Buffer
+		w, err := gzip.NewWriterLevel(&packed, gzip.BestCompression)
+		if err == nil {
+			_, err = w.Write(content)
+		}
+		if err == nil {
+			err = w.Close()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		sum += packed.Len()
+	}
+	if sum > most {
+		t.Errorf("all files have %d bytes with gzip, want at most %d", sum, most)
 	}
 }
 

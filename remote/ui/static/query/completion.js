@@ -94,12 +94,14 @@ function described(cm, option) {
   return option;
 }
 
-// signature writes the types of arguments: in brackets those that may be left out, and dots after one that may be repeated.
+// signature writes the types of arguments: in brackets the last one if it may be left out, with dots if it may be repeated.
 function signature({ argTypes, variadic }) {
   const names = { vector: "vector", matrix: "range vector", scalar: "scalar", string: "string" };
-  const required = argTypes.length - Math.max(0, variadic);
-  const list = argTypes.map((type, i) => (i < required ? names[type] : `[${names[type]}]`)).join(", ");
-  return `(${list}${variadic < 0 ? " …" : ""})`;
+  const list = argTypes.map((type) => names[type]);
+  if (variadic !== 0) {
+    list.push(`[${list.pop()}${variadic === 1 ? "" : " …"}]`);
+  }
+  return `(${list.join(", ")})`;
 }
 
 // call returns what writes a name with its parentheses, and stands between them if there is something to write there.

@@ -18,13 +18,14 @@ function load() {
 // the text has changed, and times returns the start and the end in seconds of what completion looks at.
 //
 // It returns the editor: text can be read and set, replace(text) sets it as if it was typed, so that undo brings
-// the text before it, mark(error) underlines where an error of the server says, of the text as it is now.
+// the text before it, mark(error) underlines where an error of the server says, of the text as it is now, and
+// destroy() removes it.
 export function makeEditor(parent, { value = "", label, placeholder = "", onRun, onChange = () => {}, times }) {
   const root = element("div", { class: "editor" });
   parent.append(root);
   const plain = plainField(value, { label, placeholder, onRun, onChange });
   root.append(plain.node);
-  let field = plain, error;
+  let field = plain, error, destroyed = false;
   const editor = {
     get text() { return field.text; },
     set text(text) {
@@ -48,9 +49,17 @@ export function makeEditor(parent, { value = "", label, placeholder = "", onRun,
       }
       error = found;
     },
+    destroy() {
+      destroyed = true;
+      field.destroy();
+      root.remove();
+    },
   };
   steps(root, editor);
   load().then((cm) => plain.whenIdle(() => {
+    if (destroyed) {
+      return;
+    }
     field = codeField(cm, root, plain, { label, placeholder, onRun, onChange, times });
     root.classList.add("ready");
     if (error) {
@@ -109,11 +118,13 @@ function plainField(value, { label, placeholder, onRun, onChange }) {
     get text() { return box.value; },
     replace(text) {
       box.value = box.defaultValue = text;
+      box.setSelectionRange(text.length, text.length);
       onChange();
     },
     focus: () => box.focus(),
     name: (text) => name.replaceChildren(text),
     mark: () => {},
+    destroy: () => {},
     // whenIdle calls f when no character is being composed.
     whenIdle(f) {
       idle = () => {
@@ -177,6 +188,7 @@ function codeField(cm, root, { node, box }, { label, placeholder, onRun, onChang
     focus: () => view.focus(),
     name: (text) => view.dispatch({ effects: naming.reconfigure(attributes(text)) }),
     mark: (error) => errors.mark(view, error),
+    destroy: () => view.destroy(),
   };
 }
 

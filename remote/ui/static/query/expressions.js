@@ -31,7 +31,7 @@ export function fill(of, wanted) {
 function write(texts) {
   filling = true;
   while (rows.length > Math.max(1, texts.length)) {
-    rows.pop().node.remove();
+    drop(rows.pop());
   }
   while (rows.length < Math.max(1, texts.length)) {
     addRow();
@@ -155,11 +155,16 @@ function addRow() {
   list.append(row.node);
 }
 
+function drop({ editor, node }) {
+  editor.destroy();
+  node.remove();
+}
+
 function remove(row) {
   const at = rows.indexOf(row);
   const had = row.editor.text.trim() !== "";
   rows.splice(at, 1);
-  row.node.remove();
+  drop(row);
   name();
   rows[Math.max(0, at - 1)].editor.focus();
   if (had) {
