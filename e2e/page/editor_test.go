@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/chromedp/cdproto/input"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 	"github.com/golang/snappy"
@@ -117,6 +118,20 @@ func TestPageEditorSwap(t *testing.T) {
 	p.press("_" + kb.Enter)
 	p.wantRows(0, pageGauges())
 	p.wantExpressions("page_gauge")
+
+	// What is being composed is not broken off.
+	p.open()
+	devtools(p, input.ImeSetComposition, input.ImeSetCompositionParams{Text: "pa", SelectionStart: 2, SelectionEnd: 2})
+	evaluate[bool](p, `(() => { window.letIn(); return true })()`)
+	p.await(`performance.getEntriesByName(new URL("ui/vendor/codemirror/codemirror.js", location.href).href).length > 0`)
+	devtools(p, input.ImeSetComposition, input.ImeSetCompositionParams{Text: "page", SelectionStart: 4, SelectionEnd: 4})
+	if evaluate[bool](p, `document.querySelector(".cm-editor") !== null`) {
+		t.Error("the editor does not wait for what is being composed")
+	}
+	devtools(p, input.InsertText, input.InsertTextParams{Text: "page_"})
+	p.awaitEditors()
+	p.press("gauge" + kb.Enter)
+	p.wantParameters("expr", "page_gauge")
 
 	// Without it the field can be used.
 	p.open()
@@ -396,7 +411,8 @@ func TestPageFormat(t *testing.T) {
 		p.typeNew("sum(page_gauge) +")
 		p.expect("/api/v1/format_query", http.StatusBadRequest)
 		p.button("Format")
-		p.await(`document.querySelector("#query .said [role=alert]")?.innerText.includes("parse error") ?? false`)
+		p.await(`document.querySelector("#query .said [role=alert]")?.innerText === "1:18: parse error: unexpected end of input"`)
+		p.awaitNoOffer()
 		p.checkContrast(look)
 		p.shoot("format-error-" + look)
 		p.press("x")
@@ -540,7 +556,7 @@ func TestPagePast(t *testing.T) {
 	// By completion: the whole expression, in the place of what is typed.
 	p.typeNew("page_ga")
 	p.awaitOffer("page_gauge")
-	if all := p.offers(); !slices.Contains(all, offered{"page_gauge * 2", "run before", false}) {
+	if all := p.offers(); !slices.Contains(all, offered{"page_gauge * 2", "run before", false}) || slices.Contains(all, offered{"page_gauge", "run before", false}) {
 		t.Errorf("completion offers %v", all)
 	}
 	p.press(kb.Escape)

@@ -72,9 +72,12 @@ async function offer(cm, client, server, context) {
   if (context.aborted || (!explicit && result.from === pos && !/[{(,"'[\d]/.test(before))) {
     return null; // after a whole word there is nothing to say
   }
-  const options = result.options.map((option) => described(cm, option));
+  const typed = state.sliceDoc(result.from, pos);
+  const isWholeOperator = ({ label, type }) => type === undefined && label === typed;
+  const options = result.options.filter((option) => !isWholeOperator(option)).map((option) => described(cm, option));
   if (result.from === 0 && pos === state.doc.length) {
-    options.push(...past.list().map(pastOption));
+    const names = new Set(options.map(({ label }) => label));
+    options.push(...past.list().filter((expr) => !names.has(expr)).map(pastOption));
   }
   return options.length === 0 ? null : { ...result, options, validFor: client.isCut ? undefined : result.validFor };
 }

@@ -204,7 +204,7 @@ async function formatRow({ editor }, said) {
     }
   } catch (err) {
     if (editor.text === before) {
-      said.replaceChildren(message("error", err.message));
+      said.replaceChildren(message("error", err.message.replace(/^invalid parameter "query": /, "")));
       editor.mark(err);
     }
   }
