@@ -352,11 +352,40 @@ func (p *browserPage) press(keys string, modifiers ...kb.Modifier) {
 	p.settle()
 }
 
-// enter replaces the text of a field, and presses Enter.
+// expression is the first editor of an expression of the tab Query, as a selector of CSS.
+const expression = "#query [data-focus]"
+
+// enter replaces the text of a field or an editor, and presses Enter.
 func (p *browserPage) enter(field, text string) {
 	p.Helper()
-	evaluate[bool](p, fmt.Sprintf(`(() => { const f = document.querySelector(%q); f.focus(); f.select(); return true })()`, field))
+	p.selectText(field)
 	p.press(text + "\r")
+}
+
+// selectText selects all of a field or an editor, once that is there. What is typed next replaces it.
+func (p *browserPage) selectText(field string) {
+	p.Helper()
+	p.awaitEditors()
+	evaluate[bool](p, fmt.Sprintf(`(() => {
+		const f = document.querySelector(%q);
+		f.focus();
+		f.select ? f.select() : getSelection().selectAllChildren(f);
+		return true;
+	})()`, field))
+}
+
+// awaitEditors waits until no editor is a plain field any more.
+func (p *browserPage) awaitEditors() {
+	p.Helper()
+	p.await(`document.querySelectorAll("main section:not([hidden]) .editor:not(.ready)").length === 0`)
+}
+
+// expressions returns the texts of the editors that are to be seen.
+func (p *browserPage) expressions() []string {
+	p.Helper()
+	p.awaitEditors()
+	return evaluate[[]string](p, shown+`.querySelectorAll(".editor .cm-content").values().map((e) =>
+		[...e.querySelectorAll(".cm-line")].map((l) => l.querySelector(".cm-placeholder") ? "" : l.textContent).join("\n")).toArray()`)
 }
 
 // click clicks what a selector of CSS finds first.

@@ -91,7 +91,7 @@ func TestPageQuery(t *testing.T) {
 	p.wantParameters("tab", "query", "expr", "page_gauge", "view", "table", "range", "3600")
 	p.shoot("query-table")
 
-	p.press(kb.Tab)
+	p.tabTo("Table")
 	p.press(kb.ArrowRight) // from Table to Graph
 	p.checkGauges()
 	p.wantParameters("tab", "query", "expr", "page_gauge", "view", "graph", "range", "3600")
@@ -104,7 +104,7 @@ func TestPageQuery(t *testing.T) {
 
 	p.back(`new URLSearchParams(location.search).get("view") === "table"`)
 	p.wantRows(0, pageGauges())
-	p.enter("#query textarea", "rate(page_requests_total[5m])")
+	p.enter(expression, "rate(page_requests_total[5m])")
 	if rows := p.rows(0); len(rows) != 1 || rows[0][0] != `{code="200"}` || math.Abs(mustFloat(t, rows[0][1])-0.5) > 1e-6 {
 		t.Errorf("a rate is %q, want 0.5", rows)
 	}

@@ -29,6 +29,7 @@ func pageViews() []pageView {
 		{"histogram", []string{"expr", "page_seconds"}, ""},
 		{"graph", []string{"expr", "page_gauge", "view", "graph"}, ""},
 		{"error", []string{"expr", "sum(page_gauge"}, "/api/v1/query"},
+		{"hidden", []string{"expr", "sum by (instance) (rate(page_gauge{instance!=\"a\"}[5m] offset 1h)) > bool 0.5", "hide", "0"}, ""},
 		{"latest", []string{"tab", "latest", "limit", "100"}, ""},
 		{"cardinality", []string{"tab", "cardinality"}, ""},
 		{"explain", []string{"tab", "explain", "selector", `page_gauge{instance=~".+"}`}, ""},
@@ -46,6 +47,7 @@ func (p *browserPage) view(v pageView) {
 		p.expect(v.refused, 400)
 	}
 	p.open(v.parameters...)
+	p.awaitEditors()
 }
 
 // TestPageKeyboard uses the page without a mouse.
@@ -78,8 +80,7 @@ func TestPageKeyboard(t *testing.T) {
 	if rows := p.rows(0); len(rows) != 1 || rows[0][0] != "0.25" {
 		t.Errorf("1/4 is %q", rows)
 	}
-	p.press(kb.Tab)
-	p.wantFocus("Table")
+	p.tabTo("Table")
 	p.shoot("focus")
 	p.tabTo("Execute")
 	p.press(kb.Enter)
@@ -118,8 +119,8 @@ type focus struct {
 func (p *browserPage) focused() focus {
 	p.Helper()
 	return evaluate[focus](p, `(() => {
-		const e = document.activeElement, style = getComputedStyle(e);
-		const name = (e.labels?.[0]?.firstChild.nodeType === Node.TEXT_NODE ? e.labels[0].firstChild : e.labels?.[0] ?? e).textContent;
+		const e = document.activeElement, style = getComputedStyle(e.closest(".editor") ?? e);
+		const name = e.ariaLabel ?? (e.labels?.[0]?.firstChild.nodeType === Node.TEXT_NODE ? e.labels[0].firstChild : e.labels?.[0] ?? e).textContent;
 		return { Name: name.trim(), Outline: style.outlineStyle !== "none" && parseFloat(style.outlineWidth) >= 2 };
 	})()`)
 }
@@ -377,7 +378,7 @@ func TestPageOffline(t *testing.T) {
 		asked[u.Path] = true
 	}
 	for _, want := range []string{
-		"/", "/ui/style.css", "/ui/theme.js", "/ui/app.js", "/ui/query/graph.js", "/ui/query/graph.css", "/ui/vendor/uplot/uPlot.iife.min.js", "/ui/vendor/uplot/uPlot.min.css",
+		"/", "/ui/style.css", "/ui/theme.js", "/ui/app.js", "/ui/query/graph.js", "/ui/query/graph.css", "/ui/vendor/codemirror/codemirror.js", "/ui/vendor/uplot/uPlot.iife.min.js", "/ui/vendor/uplot/uPlot.min.css",
 		"/api/v1/query", "/api/v1/query_range", "/api/v1/current", "/api/v1/status/tsdb", "/api/v1/explain", "/api/v1/status/adapter",
 	} {
 		if !asked[want] {

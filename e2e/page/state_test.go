@@ -175,14 +175,14 @@ func TestPageTabs(t *testing.T) {
 	p := newPage(t, startPaged(t))
 	p.eachLook(func(string) {
 		p.open("expr", "page_gauge", "range", "21600")
-		p.enter("#query textarea", "page_gauge * 2")
-		evaluate[bool](p, `(() => { document.querySelector("#query textarea").value += " + 1"; return true })()`)
+		p.enter(expression, "page_gauge * 2")
+		p.press(" + 1")
 		p.click("nav a[data-tab=latest]")
 		p.enter("#latest input", "gauge")
 		p.click("nav a[data-tab=status]")
 		p.click("nav a[data-tab=query]")
 		p.wantParameters("expr", "page_gauge * 2", "range", "21600")
-		if got := evaluate[string](p, `document.querySelector("#query textarea").value`); got != "page_gauge * 2 + 1" {
+		if got := p.expressions(); !slices.Equal(got, []string{"page_gauge * 2 + 1"}) {
 			t.Errorf("what was typed is %q", got)
 		}
 		if rows := p.rows(0); len(rows) != 3 || rows[2][1] != "84" {
@@ -194,8 +194,8 @@ func TestPageTabs(t *testing.T) {
 		p.back(`new URLSearchParams(location.search).get("tab") === "query"`)
 		p.wantParameters("expr", "page_gauge * 2")
 		p.click("h1 a")
-		if got := evaluate[string](p, `document.querySelector("#query textarea").value`); got != "" {
-			t.Errorf("the front page has the expression %q", got)
+		if got := p.expressions(); !slices.Equal(got, []string{""}) {
+			t.Errorf("the front page has the expressions %q", got)
 		}
 	})
 }

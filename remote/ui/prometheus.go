@@ -1,8 +1,11 @@
 package ui
 
 import (
+	"cmp"
 	"net/url"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/prometheus/common/model"
@@ -14,12 +17,14 @@ const (
 	queryPath = "/query"
 )
 
-// fromPrometheus returns the state of the page that shows what a link to Prometheus' page does, of its first panel.
-// What cannot be read is left out.
+// fromPrometheus returns the state of the page that shows what a link to Prometheus' page does: the expressions of all its
+// panels, as its first panel shows its own. What cannot be read is left out.
 func fromPrometheus(link url.Values) url.Values {
 	state := url.Values{"tab": {"query"}, "view": {"table"}}
-	if expr := link.Get("g0.expr"); expr != "" {
-		state.Set("expr", expr)
+	for _, panel := range panels(link) {
+		if expr := link.Get(panel + ".expr"); expr != "" {
+			state.Add("expr", expr)
+		}
 	}
 	if tab := link.Get("g0.tab"); tab == "0" || tab == "graph" {
 		state.Set("view", "graph")
@@ -35,4 +40,21 @@ func fromPrometheus(link url.Values) url.Values {
 		}
 	}
 	return state
+}
+
+// panels returns the names of the panels of a link that have an expression, in their order: g0, g1 and so on.
+func panels(link url.Values) (names []string) {
+	numbers := make(map[string]uint64)
+	for name := range link {
+		panel, ok := strings.CutSuffix(name, ".expr")
+		digits, isPanel := strings.CutPrefix(panel, "g")
+		if n, err := strconv.ParseUint(digits, 10, 32); ok && isPanel && err == nil {
+			numbers[panel] = n
+			names = append(names, panel)
+		}
+	}
+	slices.SortFunc(names, func(a, b string) int {
+		return cmp.Or(cmp.Compare(numbers[a], numbers[b]), strings.Compare(a, b))
+	})
+	return names
 }

@@ -1,6 +1,8 @@
 // Package ui is the adapter's page for people: static files that ask the HTTP
 // API. They are embedded, load nothing from elsewhere, and need no build step:
-// what the browser runs is what is in the directory static.
+// what the browser runs is what is in the directory static. One file there is
+// made of packages of npm, by the sources in the directory editor: go generate
+// makes it again after a change of those, or of the versions in package-lock.json.
 //
 //	index.html     the frame: navigation and one section for each tab
 //	style.css      both colour schemes
@@ -14,7 +16,8 @@
 //	query/resolution  what of a graph comes from samples, and what from rollups
 //	query/start    what the page shows before there is a query
 //	tabs/...       the other tabs, a file each
-//	vendor/...     the work of others, with its licences: uPlot 1.6.32, MIT, the charts
+//	vendor/...     the work of others, with its licences: uPlot 1.6.32, MIT, the charts;
+//	               CodeMirror 6, MIT, with Prometheus' mode for PromQL, Apache-2.0, the editor
 package ui
 
 import (
@@ -24,6 +27,8 @@ import (
 	"io/fs"
 	"net/http"
 )
+
+//go:generate sh -c "cd editor && npm ci --ignore-scripts && npm run build"
 
 //go:embed static
 var static embed.FS

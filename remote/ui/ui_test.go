@@ -2,6 +2,8 @@ package ui_test
 
 import (
 	"bytes"
+	"compress/gzip"
+	"encoding/json"
 	"io/fs"
 	"net/http"
 	"net/http/httptest"
@@ -179,6 +181,32 @@ func TestReferences(t *testing.T) {
 	}
 }
 
+// TestSize wants the page to stay small, as a proxy sends it.
+func TestSize(t *testing.T) {
+	const most = 300 << 10
+	var sum int
+	for name, content := range files(t) {
+		if strings.HasPrefix(path.Base(name), "LICENSE") {
+			continue // nothing asks for it
+		}
+		var packed bytes.Buffer
+		w, err := gzip.NewWriterLevel(&packed, gzip.BestCompression)
+		if err == nil {
+			_, err = w.Write(content)
+		}
+		if err == nil {
+			err = w.Close()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		sum += packed.Len()
+	}
+	if sum > most {
+		t.Errorf("all files have %d bytes with gzip, want at most %d", sum, most)
+	}
+}
+
 // TestNothingFromElsewhere wants our own files to name no other host.
 func TestNothingFromElsewhere(t *testing.T) {
 	address := regexp.MustCompile(`(?i)(?:https?:)?//[a-z0-9][a-z0-9.-]*\.[a-z]{2,}[^"'\s]*|https?://`)
@@ -215,5 +243,45 @@ func TestVendored(t *testing.T) {
 	}
 	if banner := all["vendor/uplot/uPlot.min.css"]; !bytes.Contains(banner, []byte(".uplot")) {
 		t.Error("the style sheet of uPlot is none")
+	}
+}
+
+// TestEditorVendored wants the versions of the lock file in the bundle of the editor, and their licences beside it. That
+// the bundle is what these versions give is a test of the page, which has npm.
+func TestEditorVendored(t *testing.T) {
+	text, err := os.ReadFile("editor/package-lock.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var lock struct {
+		Packages map[string]struct{ Version, Resolved, Integrity, License string }
+	}
+	if err := json.Unmarshal(text, &lock); err != nil {
+		t.Fatal(err)
+	}
+	for name, p := range lock.Packages {
+		if name != "" && (!strings.HasPrefix(p.Resolved, "https://registry.npmjs.org/") || !strings.HasPrefix(p.Integrity, "sha512-")) {
+			t.Errorf("%s is from %q, with the hash %q", name, p.Resolved, p.Integrity)
+		}
+	}
+	all := files(t)
+	heading, _, _ := strings.Cut(string(all["vendor/codemirror/codemirror.js"]), "\nvar ")
+	bundled := regexp.MustCompile(`([@a-z][a-z0-9@/-]*) ([0-9.]+), ([A-Za-z0-9.-]+[A-Za-z0-9])(?:;|$)`).FindAllStringSubmatch(heading, -1)
+	if len(bundled) < 12 {
+		t.Fatalf("only %q are in the bundle: %s", bundled, heading)
+	}
+	for _, b := range bundled {
+		p := lock.Packages["node_modules/"+b[1]]
+		if p.Version != b[2] || p.License != b[3] || b[3] != "MIT" && b[3] != "Apache-2.0" {
+			t.Errorf("the bundle has %q, the lock file %+v", b[0], p)
+		}
+		if title := b[1] + " " + b[2] + ", " + b[3] + "\n"; !bytes.Contains(all["vendor/codemirror/LICENSES"], []byte(title)) {
+			t.Errorf("there is no licence of %s", title)
+		}
+	}
+	for _, want := range []string{"Permission is hereby granted, free of charge", "Apache License\n", "TERMS AND CONDITIONS FOR USE"} {
+		if !bytes.Contains(all["vendor/codemirror/LICENSES"], []byte(want)) {
+			t.Errorf("the licences do not say %q", want)
+		}
 	}
 }

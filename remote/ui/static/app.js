@@ -174,7 +174,7 @@ document.addEventListener("click", (event) => {
 });
 
 document.addEventListener("keydown", (event) => {
-  if (event.key === "/" && !event.ctrlKey && !event.metaKey && !event.target.matches("input, textarea, select")) {
+  if (event.key === "/" && !event.ctrlKey && !event.metaKey && !event.target.matches("input, textarea, select") && !event.target.isContentEditable) {
     event.preventDefault();
     focusFirst();
   }

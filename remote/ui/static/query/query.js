@@ -5,7 +5,6 @@ import { element, message } from "../common/dom.js";
 import { count } from "../common/format.js";
 import { askInstant, askRange, stepsOf } from "./ask.js";
 import * as expressions from "./expressions.js";
-import { letter } from "./lines.js";
 import { newest } from "./newest.js";
 import * as picker from "./picker.js";
 import { results } from "./results.js";
@@ -35,9 +34,16 @@ export async function show(state, result, signal, navigate) {
     result.replaceChildren(...await startPage(signal));
     return;
   }
-  const hidden = state.hide.split(",");
-  const queries = state.expr.map((expr, i) => ({ expr, letter: letter(i) })).filter((_, i) => !hidden.includes(String(i)));
-  const askAll = (times) => Promise.all(queries.map((query) => askOne(query, state, times, signal)));
+  const queries = expressions.shown(state);
+  if (queries.length === 0) {
+    result.replaceChildren(element("p", { class: "hint" }, "All expressions are hidden."));
+    return;
+  }
+  const askAll = async (times) => {
+    const asked = await Promise.all(queries.map((query) => askOne(query, state, times, signal)));
+    expressions.ran(asked);
+    return asked;
+  };
   if (state.view === "graph") {
     await showGraph(state, result, signal, navigate, askAll, (asked) => (asked.length === 1 ? about(asked[0], state, navigate)
       : asked.map((one) => element("div", { class: "answer" }, ...heading(one, asked), ...about(one, state, navigate)))));
