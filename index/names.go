@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sort"
 	"strings"
 
 	"github.com/prometheus/prometheus/model/labels"
@@ -133,12 +134,18 @@ func (m *Metrics) search(names []string, q MetricQuery, bySeries func(string) ui
 
 func isSeparator(b byte) bool { return b == '_' || b == ':' || b == '.' }
 
-// tree finds the names with a prefix, and groups them by what follows up to a separator.
+// tree finds the names with a prefix, and groups them by what follows up to a separator, or by
+// what follows the longest prefix that all of them have.
 func (m *Metrics) tree(names []string, q MetricQuery, bySeries func(string) uint64) {
 	from, _ := slices.BinarySearch(names, q.Prefix)
 	names = names[from:]
-	for len(names) > 0 && strings.HasPrefix(names[0], q.Prefix) {
-		group := names[:sameStart(names, len(q.Prefix))]
+	end := sort.Search(len(names), func(i int) bool { return !strings.HasPrefix(names[i], q.Prefix) })
+	if names = names[:end]; end == 0 {
+		return
+	}
+	after := max(len(q.Prefix), len(commonPrefix(names[0], names[end-1])))
+	for len(names) > 0 {
+		group := names[:sameStart(names, after)]
 		names = names[len(group):]
 		m.Found += len(group)
 		switch {

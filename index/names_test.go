@@ -61,6 +61,9 @@ func TestMetricTree(t *testing.T) {
 	if err != nil || len(got.Groups)+len(got.Names) != 3 || got.Left != 5 || got.Found != 16 {
 		t.Errorf("three of them: %+v, %v", got, err)
 	}
+	if got, err := x.Metrics(t.Context(), index.MetricQuery{Time: 5, Prefix: "g", Limit: 10}); err != nil || len(got.Groups) != 0 || len(got.Names) != 4 {
+		t.Errorf("where all have a longer prefix: %+v, %v", got, err)
+	}
 	names(t, x, "go_new")
 	if got, err := x.Metrics(t.Context(), index.MetricQuery{Time: 5, Prefix: "go_", Limit: 10}); err != nil || got.Found != 5 || got.Names[0].Name != "go_new" {
 		t.Errorf("with a new name: %+v, %v", got, err)

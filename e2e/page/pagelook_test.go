@@ -33,6 +33,9 @@ func pageViews() []pageView {
 		{"cardinality", []string{"tab", "cardinality"}, ""},
 		{"explain", []string{"tab", "explain", "selector", `page_gauge{instance=~".+"}`}, ""},
 		{"status", []string{"tab", "status"}, ""},
+		{"explore", []string{"tab", "explore"}, ""},
+		{"explore-metric", []string{"tab", "explore", "metric", "page_requests_total", "match", `code="200"`}, ""},
+		{"cardinality-of", []string{"tab", "cardinality", "match", "page_many", "focus", "n"}, ""},
 	}
 }
 
@@ -52,7 +55,8 @@ func TestPageKeyboard(t *testing.T) {
 	p.wantFocus("PromQL expression")
 	for _, tab := range []struct{ name, focus string }{
 		{"Latest", "Filter: a part of a metric name, or a selector"},
-		{"Cardinality", "Largest"},
+		{"Cardinality", "Selector, empty for all series"},
+		{"Explore", "Find a metric"},
 		{"Explain", "Selector"},
 		{"Status", "Status"},
 		{"Query", "PromQL expression"},
@@ -374,6 +378,7 @@ func TestPageOffline(t *testing.T) {
 	for _, want := range []string{
 		"/", "/ui/style.css", "/ui/theme.js", "/ui/app.js", "/ui/query/graph.js", "/ui/vendor/uplot/uPlot.iife.min.js", "/ui/vendor/uplot/uPlot.min.css",
 		"/api/v1/query", "/api/v1/query_range", "/api/v1/current", "/api/v1/status/tsdb", "/api/v1/explain", "/api/v1/status/adapter",
+		"/api/v1/status/store", "/api/v1/metric_names",
 	} {
 		if !asked[want] {
 			t.Errorf("%s was not asked for", want)

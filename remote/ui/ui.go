@@ -8,6 +8,8 @@
 //	common/api     requests
 //	common/dom     elements and tables
 //	common/format  numbers, times and label sets as text
+//	common/kinds   what a metric is, and the expressions that show it
+//	common/...     small graphs, tables of very many rows, files of lists
 //	query/query    the tab Query: expressions, what they are asked, tables and graphs of the answers
 //	query/start    what the page shows before there is a query
 //	tabs/...       the other tabs, a file each

@@ -3,6 +3,7 @@
 import { ask } from "../common/api.js";
 import { element, message, table, tiles } from "../common/dom.js";
 import { bytes, count, duration, time } from "../common/format.js";
+import { configuration } from "../common/senders.js";
 
 const interval = 5000;
 
@@ -82,11 +83,7 @@ function page(now, before) {
       { title: "Kept for", cell: (t) => (t.seconds ? duration(t.seconds) : "ever") },
     ], now.tables.flatMap((t) => t.families.map((f) => ({ name: t.name, family: f.name, seconds: f.maxAgeSeconds })))),
     element("h2", {}, "For prometheus.yml"),
-    element("pre", {}, configuration(new URL(".", location.href).href)),
+    element("pre", {}, configuration()),
     element("p", {}, element("a", { href: "metrics" }, "All metrics"), " · ", element("a", { href: "debug/pprof/" }, "Profiles")),
   ];
-}
-
-function configuration(url) {
-  return `remote_write:\n  - url: ${url}api/v1/write\nremote_read:\n  - url: ${url}api/v1/read\n    read_recent: true`;
 }
