@@ -155,7 +155,7 @@ func BenchmarkMillion(b *testing.B) {
 	if _, err := x.Names(b.Context(), all); err != nil {
 		b.Fatal(err)
 	}
-	if _, err := x.Cardinality(b.Context(), q.Start, 10); err != nil {
+	if _, err := x.Cardinality(b.Context(), index.CountQuery{Time: q.Start, Top: 10}); err != nil {
 		b.Fatal(err)
 	}
 	for n := range 4 {
@@ -190,10 +190,13 @@ func BenchmarkMillion(b *testing.B) {
 		{"series with limit", func() error { _, err := x.Select(b.Context(), limited); return err }},
 		{"all series of a label", func() error { _, err := x.Select(b.Context(), everyJob); return err }},
 		{"all series", func() error { _, err := x.Select(b.Context(), q); return err }},
-		{"counts", func() error { _, err := x.Cardinality(b.Context(), q.Start, 10); return err }},
+		{"counts", func() error {
+			_, err := x.Cardinality(b.Context(), index.CountQuery{Time: q.Start, Top: 10})
+			return err
+		}},
 		{"counts after a write", func() error {
 			mustWrite(b, x, entry(b, q.Start, "__name__", "new", "id", fmt.Sprint(b.N)))
-			_, err := x.Cardinality(b.Context(), q.Start, 10)
+			_, err := x.Cardinality(b.Context(), index.CountQuery{Time: q.Start, Top: 10})
 			return err
 		}},
 	} {

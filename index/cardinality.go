@@ -29,35 +29,97 @@ type Cardinality struct {
 	// Pairs is how many different pairs of a label and a value there are.
 	Pairs int
 	// Metrics counts the series of each metric, Labels the values of each label,
-	// LabelBytes the bytes of these values, and SeriesByPair the series of each
-	// name=value.
-	Metrics, Labels, LabelBytes, SeriesByPair []Count
+	// LabelBytes the bytes of these values, SeriesByLabel the series that have a label,
+	// SeriesByPair the series of each name=value, and Focus the series of each value of
+	// CountQuery.Focus.
+	Metrics, Labels, LabelBytes, SeriesByLabel, SeriesByPair, Focus []Count
+}
+
+// A CountQuery asks for counts of the series of an index period.
+type CountQuery struct {
+	// Time is one in the period, in milliseconds.
+	Time int64
+	// Top is how many counts of each kind are wanted.
+	Top int
+	// Focus is the label of Cardinality.Focus, or empty.
+	Focus string
+	// Selectors are matchers: only the series that all matchers of one of them match are
+	// counted. Without selectors all series are.
+	Selectors [][]*labels.Matcher
+	// MaxSeries bounds how many series a selector matches. 0 is no bound.
+	MaxSeries int
+	// Hold, if set, is called when the series of a selector, and the counts, take so many
+	// bytes by now. Its error ends the query and is returned unchanged.
+	Hold func(bytes int) error
 }
 
 // countsAge is how long counts are good for if other processes write: to count again costs
 // a row for each series.
 const countsAge = time.Minute
 
-// Cardinality returns what the index knows of the period that holds t, in milliseconds,
-// with up to top counts of each kind. The first call for a period reads a row of each of
-// its series. After that the counts are in memory, and get what this process writes. If
-// other processes write, too, they are counted again after a minute.
-func (x *Index) Cardinality(ctx context.Context, t int64, top int) (*Cardinality, error) {
+// Cardinality counts the series of a period. Without selectors, the first call for a
+// period reads a row of each of its series. After that the counts are in memory, and get
+// what this process writes. If other processes write, too, they are counted again after a
+// minute. With selectors the series are found as by Select.
+func (x *Index) Cardinality(ctx context.Context, q CountQuery) (*Cardinality, error) {
+	c, err := x.counted(ctx, &q)
+	if err != nil {
+		return nil, err
+	}
+	return c.cardinality(series.PeriodOf(q.Time), q.Top, q.Focus), nil
+}
+
+// counted returns the counts of a query.
+func (x *Index) counted(ctx context.Context, q *CountQuery) (*counts, error) {
+	if len(q.Selectors) > 0 {
+		return x.countSelected(ctx, q)
+	}
 	select {
 	case x.counting <- struct{}{}: // others wait for the counts instead of counting, too
 		defer func() { <-x.counting }()
 	case <-ctx.Done():
 		return nil, fmt.Errorf("wait for the index: %w", ctx.Err())
 	}
-	period := series.PeriodOf(t)
-	c := x.memory.countsOf(period)
-	if c == nil {
-		var err error
-		if c, err = x.count(ctx, period); err != nil {
+	period := series.PeriodOf(q.Time)
+	if c := x.memory.countsOf(period); c != nil {
+		return c, nil
+	}
+	return x.count(ctx, period)
+}
+
+// countSelected counts the series that selectors match, one that several match once.
+func (x *Index) countSelected(ctx context.Context, q *CountQuery) (*counts, error) {
+	c := &counts{byLabel: make(map[string]*labelCounts)}
+	var counted map[string]struct{}
+	if len(q.Selectors) > 1 {
+		counted = make(map[string]struct{})
+	}
+	period := series.PeriodOf(q.Time)
+	for _, ms := range q.Selectors {
+		in := Query{Matchers: ms, Start: period, Limit: period + series.IndexPeriod, MaxSeries: q.MaxSeries}
+		if q.Hold != nil {
+			in.Hold = func(series int) error { return q.Hold(series*FoundBytes + c.bytes) }
+		}
+		found, err := x.Select(ctx, in)
+		if err != nil {
 			return nil, err
 		}
+		for i, s := range found.Series {
+			if counted != nil {
+				if _, ok := counted[s.Key]; ok {
+					continue
+				}
+				counted[s.Key] = struct{}{}
+			}
+			c.add(s.Labels)
+			if i%holdSteps == 0 && q.Hold != nil {
+				if err := q.Hold(len(found.Series)*FoundBytes + c.bytes); err != nil {
+					return nil, err
+				}
+			}
+		}
 	}
-	return c.cardinality(period, top), nil
+	return c, nil
 }
 
 // countsOf returns the counts of a period, or nil if they are not in memory.
@@ -79,7 +141,7 @@ func (x *Index) count(ctx context.Context, period int64) (*counts, error) {
 	c := &counts{byLabel: make(map[string]*labelCounts)}
 	var counted hashTable
 	builder := labels.NewScratchBuilder(16)
-	err := x.eachMark(ctx, period, func(seriesKey []byte) error {
+	err := x.eachMark(ctx, period, 0, func(seriesKey []byte) error {
 		ls, err := x.schema.ParseSeriesKey(seriesKey, &builder)
 		if err != nil {
 			return fmt.Errorf("posting of %q: %w", seriesKey, err)
@@ -102,12 +164,12 @@ func (x *Index) count(ctx context.Context, period int64) (*counts, error) {
 	return c, nil
 }
 
-// eachMark calls fn with the key of each series in a period. An error of fn ends it and is
-// returned unchanged.
-func (x *Index) eachMark(ctx context.Context, period int64, fn func(seriesKey []byte) error) error {
+// eachMark calls fn with the key of each series in a period, of up to so many metrics unless
+// that is 0. An error of fn ends it and is returned unchanged.
+func (x *Index) eachMark(ctx context.Context, period int64, maxMetrics int, fn func(seriesKey []byte) error) error {
 	metrics := []string{""} // that of series without a metric name
 	values := x.schema.ValueRange(labels.MetricName, "", period)
-	err := x.rows.ScanRows(ctx, []series.RowRange{values}, 0, func(_, value []byte) error {
+	err := x.rows.ScanRows(ctx, []series.RowRange{values}, maxMetrics, func(_, value []byte) error {
 		metrics = append(metrics, string(value))
 		return nil
 	})
@@ -155,11 +217,15 @@ type counts struct {
 	mu      sync.Mutex
 	byLabel map[string]*labelCounts
 	series  int
+	// names are the metric names, sorted, unless there are others by now.
+	names []string
 	// bytes is about what all of it takes.
 	bytes int
-	// last is the last answer, with up to lastTop counts of each kind, nil after a change.
-	last    *Cardinality
-	lastTop int
+	// last is the last answer, with up to lastTop counts of each kind and those of the label
+	// lastFocus, nil after a change.
+	last      *Cardinality
+	lastTop   int
+	lastFocus string
 }
 
 // labelCounts counts the series with each value of a label.
@@ -196,28 +262,40 @@ func (c *counts) add(ls labels.Labels) (size int) {
 }
 
 // cardinality returns the largest counts.
-func (c *counts) cardinality(period int64, top int) *Cardinality {
+func (c *counts) cardinality(period int64, top int, focus string) *Cardinality {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.last != nil && c.lastTop == top {
+	if c.last != nil && c.lastTop == top && c.lastFocus == focus {
 		return c.last
 	}
 	found := &Cardinality{Mint: period, Maxt: period + series.IndexPeriod - 1, Series: c.series}
-	metrics, byLabel, size, pairs := topCounts{limit: top}, topCounts{limit: top}, topCounts{limit: top}, topCounts{limit: top}
+	byLabel, bySeries, size, pairs := topCounts{limit: top}, topCounts{limit: top}, topCounts{limit: top}, topCounts{limit: top}
 	for name, of := range c.byLabel {
 		found.Pairs += len(of.values)
 		byLabel.add(uint64(len(of.values)), name)
 		size.add(of.bytes, name)
+		var all uint64
 		for value, n := range of.values {
 			pairs.add(n, name, "=", value)
-			if name == labels.MetricName {
-				metrics.add(n, value)
-			}
+			all += n
+		}
+		bySeries.add(all, name)
+	}
+	found.Labels, found.SeriesByLabel, found.LabelBytes, found.SeriesByPair = byLabel.sorted(), bySeries.sorted(), size.sorted(), pairs.sorted()
+	found.Metrics, found.Focus = c.topValues(labels.MetricName, top), c.topValues(focus, top)
+	c.last, c.lastTop, c.lastFocus = found, top, focus
+	return found
+}
+
+// topValues returns the values of a label that have the most series. The lock is held.
+func (c *counts) topValues(label string, top int) []Count {
+	found := topCounts{limit: top}
+	if of := c.byLabel[label]; of != nil {
+		for value, n := range of.values {
+			found.add(n, value)
 		}
 	}
-	found.Metrics, found.Labels, found.LabelBytes, found.SeriesByPair = metrics.sorted(), byLabel.sorted(), size.sorted(), pairs.sorted()
-	c.last, c.lastTop = found, top
-	return found
+	return found.sorted()
 }
 
 // topCounts keeps the largest counts.

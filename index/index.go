@@ -14,6 +14,8 @@
 //	the shortest list, and its series    select.go
 //	label names and values               labels.go
 //	counts of series                     cardinality.go
+//	and how they differ                  compare.go
+//	metric names, and what there is      names.go
 package index
 
 import (
@@ -91,7 +93,7 @@ type Index struct {
 	metrics metrics
 	lists   int
 	atomic  bool
-	// counting holds a token while a call of Cardinality runs.
+	// counting holds a token while a call of Cardinality without selectors runs.
 	counting chan struct{}
 	// batches are *batch that are empty.
 	batches sync.Pool

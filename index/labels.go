@@ -224,6 +224,12 @@ func (x *Index) periodsOf(ctx context.Context, q *Query) (periods []int64, read 
 		}
 		return periods, read, nil
 	}
+	return x.periodsWithRows(ctx, first, last)
+}
+
+// periodsWithRows returns the periods from first to last that have rows, ascending, and says
+// what it has read to find them: some rows of each period that there is.
+func (x *Index) periodsWithRows(ctx context.Context, first, last int64) (periods []int64, read ListRead, err error) {
 	if periods, ok := x.memory.periodsFrom(first, last); ok {
 		return periods, read, nil
 	}

@@ -622,18 +622,18 @@ func TestCardinalityWhileWriting(t *testing.T) {
 	}
 	writing = true
 	for range 5 {
-		got, err := x.Cardinality(t.Context(), 5, 2)
+		got, err := x.Cardinality(t.Context(), index.CountQuery{Time: 5, Top: 2})
 		writing = false
 		if err != nil {
 			t.Fatal(err)
 		}
-		want, err := index.New(index.Config{}, tab).Cardinality(t.Context(), 5, 2)
+		want, err := index.New(index.Config{}, tab).Cardinality(t.Context(), index.CountQuery{Time: 5, Top: 2})
 		if err != nil || fmt.Sprintf("%+v", got) != fmt.Sprintf("%+v", want) || got.Series != n {
 			t.Errorf("%+v, want %d and %+v, %v", got, n, want, err)
 		}
 		tab.reset()
 		write()
-		if _, err := x.Cardinality(t.Context(), 5, 2); err != nil {
+		if _, err := x.Cardinality(t.Context(), index.CountQuery{Time: 5, Top: 2}); err != nil {
 			t.Fatal(err)
 		}
 		if rows := tab.work().scanRows; rows != 0 {

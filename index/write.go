@@ -220,7 +220,7 @@ func (x *Index) readMarks(ctx context.Context, needs []need) error {
 	}
 	defer w.reading.Unlock()
 	for _, period := range w.beginReading(needs) {
-		err := x.eachMark(ctx, period, func(seriesKey []byte) error {
+		err := x.eachMark(ctx, period, 0, func(seriesKey []byte) error {
 			if !w.addMark(rowID{period, w.hash.of(seriesKey)}) {
 				return errEnough
 			}

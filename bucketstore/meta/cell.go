@@ -20,9 +20,14 @@ type Cell struct {
 // keys. The key is valid during the call, the cell for ever. An error from fn ends the scan
 // and is returned unchanged.
 func ScanCells(ctx context.Context, store bucketstore.Store, rows series.RowRange, fn func(key []byte, c Cell) error) error {
+	return ScanRanges(ctx, store, []series.RowRange{rows}, fn)
+}
+
+// ScanRanges is ScanCells for several ranges, which are ascending and do not overlap.
+func ScanRanges(ctx context.Context, store bucketstore.Store, rows []series.RowRange, fn func(key []byte, c Cell) error) error {
 	return store.Scan(ctx, bucketstore.ScanRequest{
 		Table:    bucketstore.Meta,
-		Rows:     []series.RowRange{rows},
+		Rows:     rows,
 		Families: []bucketstore.FamilyRange{{Family: series.FamilyMeta}},
 	}, func(row bucketstore.Row) error {
 		return fn(row.Key, Cell{Value: bytes.Clone(row.Cells[0].Value), Time: row.Cells[0].Time})

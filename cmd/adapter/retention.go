@@ -11,6 +11,7 @@ import (
 
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/bucketstore/retention"
+	"github.com/promtable/promtable/remote/api"
 	"github.com/promtable/promtable/series"
 )
 
@@ -113,6 +114,17 @@ func (r *retentionOptions) text() string {
 		return raw.String()
 	}
 	return raw.String() + " or " + r.size.String()
+}
+
+// resolutions returns what is kept when the clock says now: the longest of the flags and all rules.
+func (a *adapter) resolutions(now time.Time) (kept []api.Resolution) {
+	keep := a.o.retention.keep()
+	for of := range bucketstore.NumResolutions {
+		if keep[of] != retention.Off {
+			kept = append(kept, api.Resolution{Name: of.String(), Age: keep[of], From: a.retention.Cut(of, now)})
+		}
+	}
+	return kept
 }
 
 // tables returns the tables as the store is opened with them, on Bigtable with the ages of

@@ -525,6 +525,7 @@ func newAPI(a *adapter, e *engine.Engine, executor *deletion.Executor, slow *req
 	cfg.Gatherer = a.reg
 	cfg.Retention = o.retention.text()
 	cfg.Cut = a.latestCut
+	cfg.Resolutions = a.resolutions
 	cfg.Status = api.Status{
 		Version:        version.Version,
 		Backend:        o.backend,

@@ -37,6 +37,9 @@ func pageViews() []pageView {
 		{"status", []string{"tab", "status"}, ""},
 		{"stacked", []string{"expr", "page_gauge", "view", "graph", "mode", "stacked"}, ""},
 		{"heatmap", []string{"expr", "page_seconds", "view", "graph", "range", "900"}, ""},
+		{"explore", []string{"tab", "explore"}, ""},
+		{"explore-metric", []string{"tab", "explore", "metric", "page_requests_total", "match", `code="200"`}, ""},
+		{"cardinality-of", []string{"tab", "cardinality", "match", "page_many", "focus", "n"}, ""},
 	}
 }
 
@@ -57,7 +60,8 @@ func TestPageKeyboard(t *testing.T) {
 	p.wantFocus("PromQL expression")
 	for _, tab := range []struct{ name, focus string }{
 		{"Latest", "Filter: a part of a metric name, or a selector"},
-		{"Cardinality", "Largest"},
+		{"Cardinality", "Selector, empty for all series"},
+		{"Explore", "Find a metric"},
 		{"Explain", "Expression to explain"},
 		{"Status", "Status"},
 		{"Query", "PromQL expression"},
@@ -380,6 +384,7 @@ func TestPageOffline(t *testing.T) {
 	for _, want := range []string{
 		"/", "/ui/style.css", "/ui/theme.js", "/ui/app.js", "/ui/query/graph.js", "/ui/query/graph.css", "/ui/vendor/codemirror/codemirror.js", "/ui/vendor/uplot/uPlot.iife.min.js", "/ui/vendor/uplot/uPlot.min.css",
 		"/api/v1/query", "/api/v1/query_range", "/api/v1/current", "/api/v1/status/tsdb", "/api/v1/explain", "/api/v1/status/adapter",
+		"/api/v1/status/store", "/api/v1/metric_names",
 	} {
 		if !asked[want] {
 			t.Errorf("%s was not asked for", want)

@@ -9,6 +9,8 @@
 //	storage.go      the engine as that package wants it, errors marked
 //	metadata.go     /api/v1/metadata, from the store instead of from targets
 //	cardinality.go  /api/v1/status/tsdb, from the index instead of from a TSDB
+//	names.go        /api/v1/metric_names, a tree of them, and a search
+//	stored.go       /api/v1/status/store, what is stored
 //	current.go      /api/v1/current, the current sample of every series
 //	status.go       /api/v1/status/adapter, what the adapter is and does
 //	rules.go        /api/v1/rules and alerts, of which there are none
@@ -91,6 +93,8 @@ type Config struct {
 	Flags map[string]string
 	// Retention is what /api/v1/status/runtimeinfo says of it.
 	Retention string
+	// Resolutions returns what is kept when the clock says now. It may be nil.
+	Resolutions func(now time.Time) []Resolution
 	// Status is what /api/v1/status/adapter says.
 	Status Status
 }
@@ -130,7 +134,9 @@ type backend interface {
 	storage.ChunkQueryable
 	storage.ExemplarQueryable
 	Metadata(ctx context.Context, family string, limit int) ([]engine.Metadata, error)
-	Cardinality(ctx context.Context, limit int) (*engine.Cardinality, error)
+	Cardinality(ctx context.Context, q engine.CountQuery) (*engine.Cardinality, *engine.Comparison, error)
+	MetricNames(ctx context.Context, q engine.MetricQuery) (*engine.Metrics, map[string]engine.Metadata, error)
+	Extent(ctx context.Context, most int) (engine.Extent, error)
 	Inventory(ctx context.Context, selectors [][]*labels.Matcher, limit int, fn func(engine.CurrentSample) error) (engine.Inventory, error)
 }
 
@@ -143,8 +149,11 @@ type API struct {
 	mux     *http.ServeMux
 	started time.Time
 
-	// passes bounds the passes over CURRENT that run at once.
+	// passes bounds the passes over CURRENT, and the counts of series of selectors, that run at
+	// once.
 	passes *gate.Gate
+	// memory bounds what queries hold.
+	memory *eval.Memory
 }
 
 // New returns an API. Its metrics, and those of Prometheus' query engine, are
@@ -193,6 +202,8 @@ func own() map[string]func(*API, http.ResponseWriter, *http.Request) {
 		"GET /api/v1/current":        (*API).serveCurrent,
 		"GET /api/v1/status/tsdb":    (*API).serveCardinality,
 		"GET /api/v1/status/adapter": (*API).serveStatus,
+		"GET /api/v1/status/store":   (*API).serveStore,
+		"GET /api/v1/metric_names":   (*API).serveMetricNames,
 		"GET /api/v1/rules":          (*API).serveRules,
 		"GET /api/v1/alerts":         (*API).serveAlerts,
 	}

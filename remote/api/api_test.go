@@ -62,17 +62,31 @@ type fixture struct {
 
 func serve(t *testing.T, change func(*api.Config, *engine.Config)) *fixture {
 	t.Helper()
-	now := func() time.Time { return time.UnixMilli(someTime) }
-	store, err := pebble.Open(pebble.Config{Dir: t.TempDir(), Tables: bucketstore.Tables(bucketstore.Retention{}), Now: now})
+	store, err := pebble.Open(pebble.Config{Dir: t.TempDir(), Tables: bucketstore.Tables(bucketstore.Retention{}), Now: someNow})
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() {
+		if err := store.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return serveStore(t, store, change)
+}
+
+func someNow() time.Time { return time.UnixMilli(someTime) }
+
+// serveStore is serve on a store, which is closed later.
+func serveStore(t *testing.T, store bucketstore.Store, change func(*api.Config, *engine.Config)) *fixture {
+	t.Helper()
+	now := someNow
 	f := &fixture{store: &spy{Store: store}}
 	engineConfig := engine.Config{Store: f.store, Appender: bucketstore.NewDirect(f.store, series.Schema{}, now, nil), Now: now, MaxFuture: engine.Unbounded}
 	apiConfig := api.Config{Now: now, Registerer: prometheus.NewRegistry(), Flags: map[string]string{"some.flag": "some value"}}
 	if change != nil {
 		change(&apiConfig, &engineConfig)
 	}
+	var err error
 	if f.engine, err = engine.New(engineConfig); err != nil {
 		t.Fatal(err)
 	}
@@ -84,7 +98,7 @@ func serve(t *testing.T, change func(*api.Config, *engine.Config)) *fixture {
 	srv := httptest.NewServer(a)
 	t.Cleanup(func() {
 		srv.Close()
-		if err := errors.Join(a.Close(), f.engine.Close(context.Background()), store.Close()); err != nil {
+		if err := errors.Join(a.Close(), f.engine.Close(context.Background())); err != nil {
 			t.Error(err)
 		}
 	})
@@ -303,7 +317,8 @@ func TestCardinality(t *testing.T) {
 		`"seriesCountByMetricName":[{"name":"up","value":10}],` +
 		`"labelValueCountByLabelName":[{"name":"n","value":10},{"name":"job","value":3}],` +
 		`"memoryInBytesByLabelName":[{"name":"job","value":12},{"name":"n","value":10}],` +
-		`"seriesCountByLabelValuePair":[{"name":"__name__=up","value":10},{"name":"dot.ted=ä","value":10}]}`
+		`"seriesCountByLabelValuePair":[{"name":"__name__=up","value":10},{"name":"dot.ted=ä","value":10}],` +
+		`"seriesCountByLabelName":[{"name":"__name__","value":10},{"name":"dot.ted","value":10}]}`
 	period := series.PeriodOf(someTime)
 	if want := fmt.Sprintf(want, period, period+series.IndexPeriod-1); string(got.Data) != want {
 		t.Errorf("got\n%s\nwant\n%s", got.Data, want)

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"strconv"
 
+	"github.com/promtable/promtable/remote/engine/eval"
 	"github.com/promtable/promtable/remote/request"
 )
 
@@ -23,6 +24,9 @@ type response struct {
 func respond(w http.ResponseWriter, data any, err error) {
 	if err != nil {
 		status, kind := request.Status(context.Background(), request.API, err), "unavailable"
+		if errors.Is(err, eval.ErrMemory) {
+			status = http.StatusUnprocessableEntity
+		}
 		switch {
 		case status < http.StatusInternalServerError:
 			kind = "execution"

@@ -62,6 +62,7 @@ func (a *API) newUpstream(admin *admin) (http.Handler, error) {
 	opts.NoStepSubqueryIntervalFn = func(int64) int64 { return a.cfg.EvaluationInterval.Milliseconds() }
 	memory := eval.NewMemory(int64(a.cfg.MaxMemory), int64(a.cfg.MaxTotalMemory))
 	observeMemory(a.cfg.Registerer, memory)
+	a.memory = memory
 	a.queries = eval.New(opts, memory)
 	a.close = a.queries.Close
 	var queries promql.QueryEngine = a.queries

@@ -41,10 +41,23 @@ func SelectorName(ms []*labels.Matcher) string { return reader.SelectorName(ms) 
 // SeriesCuts are those of package reader.
 type SeriesCuts = reader.SeriesCuts
 
-// Count and Cardinality are those of package index.
+// What package index counts, and how it is asked.
 type (
 	Count       = index.Count
 	Cardinality = index.Cardinality
+	Changes     = index.Changes
+	Comparison  = index.Comparison
+	CountQuery  = reader.CountQuery
+	Extent      = index.Extent
+	MetricGroup = index.MetricGroup
+	MetricQuery = index.MetricQuery
+	Metrics     = index.Metrics
+)
+
+// Errors of questions about a period of the index.
+var (
+	ErrNotKept    = reader.ErrNotKept
+	ErrSamePeriod = index.ErrSamePeriod
 )
 
 // Select is that of reader.Reader.
@@ -83,10 +96,32 @@ func WithOneCut(ctx context.Context, now time.Time) context.Context {
 // UsageOf returns the usage of a context, or nil if there is none.
 func UsageOf(ctx context.Context) *Usage { return reader.UsageOf(ctx) }
 
-// Cardinality says how many series the running index period has, and which
-// metrics and labels make them so many: the top largest counts of each kind.
-func (e *Engine) Cardinality(ctx context.Context, top int) (*Cardinality, error) {
-	return e.index.Cardinality(ctx, e.cfg.Now().UnixMilli(), top)
+// Cardinality is that of reader.Reader. With Hold nil the query of ctx holds the memory that
+// the series of selectors take.
+func (e *Engine) Cardinality(ctx context.Context, q CountQuery) (*Cardinality, *Comparison, error) {
+	if q.Hold == nil && len(q.Selectors) > 0 {
+		q.Hold = holdFound(ctx, q.Selectors[0])
+	}
+	return e.reader.Cardinality(ctx, q)
+}
+
+// MetricNames returns metric names, and the metadata of those that are named, by name.
+func (e *Engine) MetricNames(ctx context.Context, q MetricQuery) (*Metrics, map[string]Metadata, error) {
+	found, err := e.reader.Metrics(ctx, q)
+	if err != nil {
+		return nil, nil, err
+	}
+	names := make([]string, len(found.Names))
+	for i, n := range found.Names {
+		names[i] = n.Name
+	}
+	said, err := e.metadata.ReadMetrics(ctx, names)
+	return found, said, err
+}
+
+// Extent is that of reader.Reader.
+func (e *Engine) Extent(ctx context.Context, most int) (Extent, error) {
+	return e.reader.Extent(ctx, most)
 }
 
 // Current returns the current sample of each series that any of the selectors

@@ -10,6 +10,8 @@
 //	common/api     requests
 //	common/dom     elements and tables
 //	common/format  numbers, times and label sets as text
+//	common/kinds   what a metric is, and the expressions that show it
+//	common/...     small graphs, tables of very many rows, files of lists
 //	query/query    the tab Query: expressions, what they are asked, tables and graphs of the answers
 //	query/view     its graph: graph (lines, areas, bars) or heatmap, on a plot with a cursor, in units
 //	query/picker   its control of time; step and refresh are beside it

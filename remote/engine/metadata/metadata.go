@@ -10,6 +10,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -174,6 +176,46 @@ func (s *Store) Read(ctx context.Context, family string, limit int) ([]Entry, er
 		return err
 	})
 	if err != nil && !errors.Is(err, errEnough) {
+		return nil, fmt.Errorf("read metadata: %w", err)
+	}
+	return found, nil
+}
+
+// suffixes are those of series of families, by which ReadMetrics looks for metadata.
+var suffixes = []string{"_bucket", "_count", "_sum", "_gcount", "_gsum"}
+
+// ReadMetrics returns what is stored of the families of metrics, by metric name. It reads a row
+// or two for each.
+func (s *Store) ReadMetrics(ctx context.Context, names []string) (map[string]Entry, error) {
+	metrics := make(map[string][]string) // by key
+	for _, name := range names {
+		families := []string{name}
+		for _, suffix := range suffixes {
+			if family, ok := strings.CutSuffix(name, suffix); ok && family != "" {
+				families = append(families, family)
+			}
+		}
+		for _, family := range families {
+			if key, err := s.schema.AppendMetaKey(nil, series.MetaMetadata, family); err == nil { // else no row can have so long a name
+				metrics[string(key)] = append(metrics[string(key)], name)
+			}
+		}
+	}
+	rows := make([]series.RowRange, 0, len(metrics))
+	for _, key := range slices.Sorted(maps.Keys(metrics)) {
+		rows = append(rows, series.SingleRow([]byte(key)))
+	}
+	found := make(map[string]Entry)
+	err := meta.ScanRanges(ctx, s.store, rows, func(key []byte, c meta.Cell) error {
+		m, err := s.parseRow(key, c)
+		for _, name := range metrics[string(key)] {
+			if FamilyName(name, m.Type) == m.Family && (found[name].Family != name || m.Family == name) {
+				found[name] = m
+			}
+		}
+		return err
+	})
+	if err != nil {
 		return nil, fmt.Errorf("read metadata: %w", err)
 	}
 	return found, nil

@@ -5,6 +5,7 @@ import { answers, Unreachable } from "./common/api.js";
 import { element, message } from "./common/dom.js";
 import { instant, inUTC, time, utc, zone } from "./common/format.js";
 import * as query from "./query/query.js";
+import * as explore from "./tabs/explore.js";
 import * as latest from "./tabs/latest.js";
 import * as cardinality from "./tabs/cardinality.js";
 import * as explain from "./tabs/explain.js";
@@ -16,7 +17,7 @@ import * as status from "./tabs/status.js";
 // form, by name. Where these are not all, it has fill(form, state), which writes the
 // rest of a state into the form, and read(form), which returns that rest; a list
 // there is a parameter that the URL has several times.
-const tabs = { query, latest, cardinality, explain, status };
+const tabs = { query, explore, latest, cardinality, explain, status };
 const front = "query";
 
 let running = new AbortController();

@@ -31,7 +31,8 @@ function isNumber(v) {
 function drawing(name, runs, { from, to, low, high }) {
   const x = (t) => round(to > from ? (t - from) / (to - from) * width : width / 2);
   const y = (v) => round(height - 2 - (high > low ? (v - low) / (high - low) : 0) * (height - 4));
-  const line = runs.map((run) => `M${run.map(([t, v]) => `${x(t)} ${y(v)}`).join("L")}${run.length === 1 ? "h.01" : ""}`).join("");
+  const dot = ([t, v]) => `M${Math.min(x(t), width - 3)} ${y(v)}h3`;
+  const line = runs.map((run) => (run.length === 1 ? dot(run[0]) : `M${run.map(([t, v]) => `${x(t)} ${y(v)}`).join("L")}`)).join("");
   const area = runs.filter((run) => run.length > 1).map((run) =>
     `M${x(run[0][0])} ${y(0)}L${run.map(([t, v]) => `${x(t)} ${y(v)}`).join("L")}L${x(run.at(-1)[0])} ${y(0)}Z`).join("");
   const svg = shape("svg", { viewBox: `0 0 ${width} ${height}`, preserveAspectRatio: "none", role: "img", "aria-label": name });

@@ -1,46 +1,127 @@
-// What makes so many series, from the index.
+// What makes so many series, from the index: of all, or of a selector; of an index period, and since another.
 
 import { ask } from "../common/api.js";
-import { element, table, tiles } from "../common/dom.js";
-import { bytes, count, time } from "../common/format.js";
+import { csvButton } from "../common/csv.js";
+import { element, message, table, tiles } from "../common/dom.js";
+import { bytes, count, series, time } from "../common/format.js";
+import { link, matcher, withMatcher } from "../common/selectors.js";
 
 export async function show(state, result, signal) {
-  const { data } = await ask("status/tsdb", { limit: state.top }, { signal });
+  const selector = state.match.trim();
+  const asked = { limit: state.top, ...(selector && { "match[]": selector }), ...(state.focus && { focusLabel: state.focus }),
+    ...(state.date && { date: state.date }), ...(state.compare && { compare: state.compare }) };
+  const { data } = await ask("status/tsdb", asked, { signal });
   const head = data.headStats;
+  const to = (changes) => link("cardinality", { ...state, ...changes });
   result.replaceChildren(
-    tiles(["Series", count(head.numSeries)], ["Label pairs", count(head.numLabelPairs)],
+    ...(selector ? [selected(selector, data, state)] : []),
+    tiles([selector ? "Series of the selector" : "Series", count(head.numSeries)], ["Label pairs", count(head.numLabelPairs)],
       ["Index period from", time(head.minTime / 1000)], ["to", time(head.maxTime / 1000)]),
-    element("div", { class: "tables" },
-      counts("Series of a metric", "Metric", "Series", data.seriesCountByMetricName, { of: "all series", total: head.numSeries, selectorOf: metricSelector }),
-      counts("Series of a label pair", "Pair", "Series", data.seriesCountByLabelValuePair, { of: "all series", total: head.numSeries, selectorOf: pairSelector }),
-      counts("Values of a label", "Label", "Values", data.labelValueCountByLabelName, { of: "all pairs", total: head.numLabelPairs }),
-      counts("Bytes of the values of a label", "Label", "Bytes", data.memoryInBytesByLabelName, { format: bytes })));
+    ...(head.numSeries === 0 ? [element("p", {}, `No series ${selector ? "of the selector " : ""}is in the index period ${state.date ? "of that day" : "of now"}.`)] : []),
+    ...(data.comparison ? compared(data, state) : []),
+    ...(state.focus ? [focused(data, state, to)] : []),
+    ...(head.numSeries > 0 ? [lists(data, state, to)] : []));
 }
 
-// counts is one list, each with its share of a total if there is one.
-function counts(caption, title, what, rows, { of, total, selectorOf, format = count }) {
-  const name = (r) => (selectorOf
-    ? element("a", { href: `?${new URLSearchParams({ tab: "latest", filter: selectorOf(r.name) })}` }, r.name)
-    : r.name);
-  return table(caption, [
-    { title, kind: "text", cell: name, value: (r) => r.name },
+// selected says which selector counts, and where else it can be looked at.
+function selected(selector, data, state) {
+  const [metric, another] = data.seriesCountByMetricName;
+  return element("p", { class: "links" },
+    element("code", {}, selector), " ",
+    element("a", { href: link("query", { expr: selector, view: "graph" }) }, "Query"), " ",
+    element("a", { href: link("latest", { filter: selector.includes("{") ? selector : `{__name__=${JSON.stringify(selector)}}` }) }, "Latest"), " ",
+    metric && !another ? element("a", { href: link("explore", { metric: metric.name }) }, "Explore") : "", " ",
+    element("a", { href: link("cardinality", { ...state, match: "", focus: "" }) }, "All series"));
+}
+
+function lists(data, state, to) {
+  const head = data.headStats;
+  const isAll = state.match.trim() === "";
+  const add = (added) => to({ match: withMatcher(state.match, added) });
+  const hasOne = data.seriesCountByMetricName.length === 1 && !isAll;
+  const ofMetric = ({ name }) => element("a", { href: isAll ? to({ match: series({ __name__: name }) }) : add(matcher("__name__", name)) }, name);
+  const ofPair = ({ name, value }) => {
+    if (!isAll && value === head.numSeries) {
+      return name; // all of them have it
+    }
+    const at = name.indexOf("="); // a label name cannot hold one in practice
+    return element("a", { href: add(matcher(name.slice(0, at), name.slice(at + 1))) }, name);
+  };
+  const ofLabel = ({ name }) => element("a", { href: to({ focus: name }) }, name);
+  const bySeries = new Map(data.seriesCountByLabelName.map(({ name, value }) => [name, value]));
+  const share = { title: "Share of all series", of: ({ value }) => value / head.numSeries };
+  return element("div", { class: "tables" },
+    hasOne ? "" : list("Series of a metric", "Metric", "Series", data.seriesCountByMetricName, { cell: ofMetric, share }),
+    list("Series of a label pair", "Pair", "Series", data.seriesCountByLabelValuePair, { cell: ofPair, share }),
+    list("Values of a label", "Label", "Values", data.labelValueCountByLabelName, { cell: ofLabel, share: { title: "Share of all pairs", of: ({ value }) => value / head.numLabelPairs },
+      more: [{ title: "Series", kind: "number", cell: ({ name }) => (bySeries.has(name) ? count(bySeries.get(name)) : "–"), value: ({ name }) => bySeries.get(name) ?? NaN }] }),
+    list("Bytes of the values of a label", "Label", "Bytes", data.memoryInBytesByLabelName, { cell: ofLabel, format: bytes }));
+}
+
+// focused lists the values of the label of the state.
+function focused(data, state, to) {
+  const cell = ({ name }) => element("a", { href: to({ match: withMatcher(state.match, matcher(state.focus, name)), focus: "" }) }, name);
+  const of = data.labelValueCountByLabelName.find(({ name }) => name === state.focus);
+  const found = data.seriesCountByFocusLabelValue;
+  if (found.length === 0) {
+    return element("p", {}, "No series has the label ", element("code", {}, state.focus), ".");
+  }
+  return list(`Series of each value of ${state.focus}${of && of.value > found.length ? `, the largest ${count(found.length)} of ${count(of.value)}` : ""}`, "Value", "Series", found,
+    { cell, share: { title: "Share of the series", of: ({ value }) => value / data.headStats.numSeries } });
+}
+
+// list is one, which can be saved.
+function list(caption, title, what, rows, { cell, share, more = [], format = count }) {
+  const columns = [
+    { title, kind: "text", cell, value: (r) => r.name },
     { title: what, kind: "number", cell: (r) => format(r.value), value: (r) => r.value },
-    ...(total ? [{ title: `Share of ${of}`, cell: (r) => share(r.value / total) }] : []),
-  ], rows);
+    ...(share ? [{ title: share.title, cell: (r) => meter(share.of(r)), value: share.of }] : []),
+    ...more,
+  ];
+  return element("div", { class: "list" }, csvButton(caption, () => [columns.map((c) => c.title), ...rows.map((r) => columns.map((c) => c.value(r)))]),
+    table(caption, columns, rows));
 }
 
-// share shows a part of 1.
-function share(part) {
+// compared shows how the counts differ from those of another period.
+function compared(data, state) {
+  const { headStats: before, ...kinds } = data.comparison;
+  const names = { seriesCountByMetricName: ["Series of a metric", "Metric"], labelValueCountByLabelName: ["Values of a label", "Label"],
+    seriesCountByLabelName: ["Series with a label", "Label"], seriesCountByLabelValuePair: ["Series of a label pair", "Pair"],
+    seriesCountByFocusLabelValue: [`Series of a value of ${state.focus}`, "Value"] };
+  return [
+    element("h2", {}, `Since the index period from ${time(before.minTime / 1000)} to ${time(before.maxTime / 1000)}`),
+    tiles(["Series then", count(before.numSeries)], ["Difference", signed(data.headStats.numSeries - before.numSeries)],
+      ["Label pairs then", count(before.numLabelPairs)], ["Difference of pairs", signed(data.headStats.numLabelPairs - before.numLabelPairs)]),
+    element("div", { class: "tables" }, ...Object.keys(names).filter((kind) => kinds[kind]).map((kind) => changes(...names[kind], kinds[kind]))),
+    element("h2", {}, "In the period"),
+  ];
+}
+
+function changes(caption, title, { new: made, gone, grown, shrunk, largest }) {
+  if (largest.length === 0) {
+    return element("div", { class: "list" }, message("same", `${caption}: nothing has changed.`));
+  }
+  const columns = [
+    { title, kind: "text", cell: (c) => c.name, value: (c) => c.name },
+    { title: "Then", kind: "number", cell: (c) => count(c.before), value: (c) => c.before },
+    { title: "In the period", kind: "number", cell: (c) => count(c.value), value: (c) => c.value },
+    { title: "Difference", kind: "number", cell: (c) => signed(c.value - c.before), value: (c) => c.value - c.before },
+    { title: "Is", kind: "time", cell: kindOf, value: kindOf },
+  ];
+  const full = `${caption}: ${count(made)} new, ${count(gone)} gone, ${count(grown)} grown, ${count(shrunk)} shrunk`;
+  return element("div", { class: "list" }, csvButton(`${caption}, changes`, () => [columns.map((c) => c.title), ...largest.map((r) => columns.map((c) => c.value(r)))]), table(full, columns, largest));
+}
+
+function kindOf({ before, value }) {
+  return before === 0 ? "new" : value === 0 ? "gone" : value > before ? "grown" : "shrunk";
+}
+
+function signed(n) {
+  return n > 0 ? `+${count(n)}` : n < 0 ? `−${count(-n)}` : "0";
+}
+
+// meter shows a part of 1.
+function meter(part) {
   const text = `${(100 * part).toLocaleString("en", { maximumSignificantDigits: 3 })}%`;
   return element("div", { class: "share" }, element("meter", { min: 0, max: 1, value: part, "aria-hidden": true }), text);
-}
-
-function metricSelector(name) {
-  return `{__name__=${JSON.stringify(name)}}`;
-}
-
-// pairSelector takes name=value, where the name cannot hold a = in practice.
-function pairSelector(pair) {
-  const at = pair.indexOf("=");
-  return `{${JSON.stringify(pair.slice(0, at))}=${JSON.stringify(pair.slice(at + 1))}}`;
 }

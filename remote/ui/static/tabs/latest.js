@@ -1,8 +1,12 @@
-// The current sample of every series, from one pass over CURRENT.
+// The current sample of every series, from one pass over CURRENT. Many are a list that is scrolled.
 
 import { ask } from "../common/api.js";
 import { element, message, table } from "../common/dom.js";
 import { count, duration, sample, series } from "../common/format.js";
+import { virtualTable } from "../common/virtual.js";
+
+// fewRows is up to how many rows are all shown.
+const fewRows = 200;
 
 export async function show(state, result, signal) {
   const limit = Number(state.limit);
@@ -19,11 +23,12 @@ export async function show(state, result, signal) {
     return;
   }
   const more = samples.length > limit || answers.some(({ data }) => data.truncated) ? [message("warning", "There are more series than are shown: narrow the filter, or show more.")] : [];
-  result.replaceChildren(facts, ...more, table(undefined, [
+  const columns = [
     { title: "Series", kind: "text", cell: link, value: (r) => r.name },
     { title: "Value", kind: "number", cell: (r) => r.text, value: (r) => r.number },
     { title: "Age", kind: "number", cell: (r) => duration(now - r.t), value: (r) => now - r.t },
-  ], rows));
+  ];
+  result.replaceChildren(facts, ...more, rows.length > fewRows ? virtualTable("Series", columns, rows) : table(undefined, columns, rows));
 }
 
 // selectorsOf takes a selector as it is; other text is a metric name, and then a part of others.
@@ -37,5 +42,5 @@ function selectorsOf(filter) {
 }
 
 function link({ name }) {
-  return element("a", { href: `?${new URLSearchParams({ tab: "query", expr: name, view: "graph" })}` }, name);
+  return element("a", { href: `?${new URLSearchParams({ tab: "query", expr: name, view: "graph" })}`, title: name }, name);
 }

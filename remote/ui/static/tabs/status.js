@@ -3,6 +3,7 @@
 import { ask } from "../common/api.js";
 import { element, message, table, tiles } from "../common/dom.js";
 import { bytes, count, duration, sample, time } from "../common/format.js";
+import { configuration } from "../common/senders.js";
 import { sparkline } from "../common/sparkline.js";
 import { findings, ruleMetrics, rules } from "./findings.js";
 import { atTimes, fromQuery, fromStatus, Snapshot } from "./metrics.js";
@@ -259,7 +260,7 @@ function factsOf(now, { now: metrics, before, seconds }) {
       { title: "Kept for", cell: (t) => (t.seconds ? duration(t.seconds) : "ever") },
     ], now.tables.flatMap((t) => t.families.map((f) => ({ name: t.name, family: f.name, seconds: f.maxAgeSeconds })))),
     element("h2", {}, "For prometheus.yml"),
-    element("pre", {}, configuration(new URL(".", location.href).href)),
+    element("pre", {}, configuration()),
     element("p", {}, element("a", { href: "metrics" }, "All metrics"), " · ", element("a", { href: "debug/pprof/" }, "Profiles")),
   ];
 }
@@ -272,8 +273,4 @@ function failingRows({ failingRows: rows }) {
     { title: "Tried again", cell: (r) => (r.refused ? "at the next start" : "yes") },
     { title: "Error", kind: "text", cell: (r) => r.error },
   ], rows)];
-}
-
-function configuration(url) {
-  return `remote_write:\n  - url: ${url}api/v1/write\nremote_read:\n  - url: ${url}api/v1/read\n    read_recent: true`;
 }

@@ -1,0 +1,71 @@
+package api
+
+import (
+	"net/http"
+	"time"
+)
+
+// maxStoreSeries is how many series /api/v1/status/store counts if they are not counted in memory.
+const maxStoreSeries = 10_000
+
+// A Resolution is one in which samples are kept.
+type Resolution struct {
+	// Name is raw, 5m or 1h.
+	Name string
+	// Age is how long it is kept, 0 for ever, and From the time in milliseconds from which on it is there.
+	Age  time.Duration
+	From int64
+}
+
+// storeStatus is the answer of /api/v1/status/store.
+type storeStatus struct {
+	// Series is how many series the running index period has, which is that from MinTime to MaxTime. If
+	// SeriesExact is false there are more.
+	Series      int   `json:"series"`
+	SeriesExact bool  `json:"seriesExact"`
+	MinTime     int64 `json:"minTime"`
+	MaxTime     int64 `json:"maxTime"`
+	// Oldest and Newest are the first and the last index period with series, without what is cut and what is to
+	// come. They are missing in an empty store.
+	Oldest      *period      `json:"oldest,omitempty"`
+	Newest      *period      `json:"newest,omitempty"`
+	Resolutions []resolution `json:"resolutions"`
+}
+
+type period struct {
+	MinTime int64 `json:"minTime"`
+	MaxTime int64 `json:"maxTime"`
+}
+
+type resolution struct {
+	Name          string  `json:"name"`
+	MaxAgeSeconds float64 `json:"maxAgeSeconds"`
+	From          int64   `json:"from"`
+}
+
+// serveStore answers /api/v1/status/store: what is stored, as far as that is cheap to know.
+func (a *API) serveStore(w http.ResponseWriter, r *http.Request) {
+	found, err := a.cfg.Engine.Extent(r.Context(), maxStoreSeries)
+	if err != nil {
+		respond(w, nil, mark(err))
+		return
+	}
+	now := a.cfg.Now()
+	answer := storeStatus{Series: found.Series, SeriesExact: found.Exact, MinTime: found.Mint, MaxTime: found.Maxt, Resolutions: []resolution{}}
+	cut := int64(0)
+	if a.cfg.Resolutions != nil {
+		for i, of := range a.cfg.Resolutions(now) {
+			answer.Resolutions = append(answer.Resolutions, resolution{of.Name, of.Age.Seconds(), of.From})
+			if i == 0 || of.From < cut {
+				cut = of.From
+			}
+		}
+	}
+	if found.First >= 0 {
+		within := func(start int64) *period {
+			return &period{max(start, cut), min(start+found.Maxt-found.Mint, now.UnixMilli())}
+		}
+		answer.Oldest, answer.Newest = within(found.First), within(found.Last)
+	}
+	respond(w, answer, nil)
+}

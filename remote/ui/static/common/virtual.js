@@ -1,0 +1,138 @@
+// A table of very many rows, of which only those in sight are elements.
+//
+// Pages would be simpler, but a reader of a list scrolls, and a page ends in the middle of a metric. All rows have one
+// height, so that a place in the list is a place in the scrolled area. Screen readers are told how many rows there are, and which one each is.
+
+import { element } from "./dom.js";
+import { count } from "./format.js";
+
+// maxLines is how many lines of text a row has at most, and letter about how wide one is in pixels.
+const maxLines = 8, letter = 8;
+
+// ahead is how many rows are made above and below those in sight: the Tab key comes to them, and scrolls.
+const ahead = 12;
+
+// virtualTable makes one, with columns as those of table, whose first one can be searched. Controls are nodes to put beside the search;
+// the rows that are found, in their order, are those of shown() of the node.
+export function virtualTable(label, columns, rows, { controls = [] } = {}) {
+  const texts = rows.map((row) => String(columns[0].value(row)));
+  const longest = texts.reduce((most, text) => Math.max(most, text.length), 1);
+  const lower = texts.map((text) => text.toLowerCase());
+  let order = rows.map((_, i) => i); // by the last sort
+  let found = order;
+  let height = 0; // of a row, in pixels
+
+  const above = element("td", { colspan: columns.length }), below = element("td", { colspan: columns.length });
+  const body = element("tbody");
+  const table = element("table", {}, element("caption", {}, label),
+    element("thead", {}, element("tr", { "aria-rowindex": 1 }, ...columns.map(heading))),
+    element("tbody", { "aria-hidden": true, class: "pad" }, element("tr", {}, above)), body,
+    element("tbody", { "aria-hidden": true, class: "pad" }, element("tr", {}, below)));
+  const scroller = element("div", { class: "rows", tabindex: 0, role: "region", "aria-label": `${label}, scrolled by the arrow keys`,
+    onscroll: () => draw(), onkeydown: (event) => event.target === scroller && jump(event) }, table);
+  const place = element("span", { role: "status" });
+  const search = element("input", { type: "search", spellcheck: "false", autocomplete: "off", oninput: () => find() });
+
+  function heading(column) {
+    const made = element("th", { scope: "col", class: column.kind });
+    made.append(element("button", { type: "button", onclick: () => {
+      const ascending = made.getAttribute("aria-sort") !== "ascending";
+      table.querySelectorAll("th").forEach((other) => other.removeAttribute("aria-sort"));
+      made.setAttribute("aria-sort", ascending ? "ascending" : "descending");
+      order = sorted(rows, column.value, ascending);
+      find();
+    } }, column.title));
+    return made;
+  }
+
+  function find() {
+    const part = search.value.trim(), small = part.toLowerCase();
+    const rank = (i) => (texts[i] === part ? 0 : texts[i].split("{")[0] === part ? 1 : 2);
+    found = part === "" ? order : order.filter((i) => lower[i].includes(small));
+    found = part === "" ? found : [0, 1, 2].flatMap((wanted) => found.filter((i) => rank(i) === wanted));
+    place.textContent = found.length === rows.length ? `${count(rows.length)} rows` : `${count(found.length)} of ${count(rows.length)} rows`;
+    table.setAttribute("aria-rowcount", found.length + 1);
+    keepFocus();
+    body.replaceChildren();
+    scroller.scrollTop = 0;
+    draw();
+  }
+
+  // keepFocus lets the list have the focus in place of a row of it that goes.
+  function keepFocus(row = body) {
+    if (row.contains(document.activeElement)) {
+      scroller.focus({ preventScroll: true });
+    }
+  }
+
+  // jump goes to an end of the list at once: browsers would glide through all of it.
+  function jump(event) {
+    const to = { Home: 0, End: scroller.scrollHeight }[event.key];
+    if (to !== undefined && !event.ctrlKey && !event.metaKey && !event.altKey) {
+      event.preventDefault();
+      scroller.scrollTo({ top: to, behavior: "instant" });
+    }
+  }
+
+  function draw() {
+    if (!height && found.length > 0) { // the first row, to be measured
+      const room = Math.max(1, Math.floor((table.querySelector("th").clientWidth - 16) / letter));
+      table.style.setProperty("--lines", longest <= room ? 1 : Math.min(maxLines, Math.ceil(1.35 * longest / room))); // lines end at words
+      body.replaceChildren(made(0));
+      height = body.firstChild.getBoundingClientRect().height;
+    }
+    const first = Math.max(0, Math.floor(scroller.scrollTop / (height || 1)) - ahead);
+    const limit = Math.min(found.length, Math.ceil((scroller.scrollTop + scroller.clientHeight) / (height || 1)) + ahead);
+    const have = new Map([...body.children].map((row) => [Number(row.getAttribute("aria-rowindex")) - 2, row]));
+    for (const [i, row] of have) {
+      if (i < first || i >= limit) {
+        keepFocus(row);
+        row.remove();
+        have.delete(i);
+      }
+    }
+    let next = body.firstChild;
+    for (let i = first; i < limit; i++) {
+      if (have.has(i)) {
+        next = have.get(i).nextSibling;
+      } else {
+        body.insertBefore(made(i), next);
+      }
+    }
+    above.style.height = `${first * height}px`;
+    below.style.height = `${(found.length - limit) * height}px`;
+  }
+
+  function made(i) {
+    const row = rows[found[i]];
+    return element("tr", { "aria-rowindex": i + 2 }, ...columns.map((c) => element("td", { class: c.kind }, element("div", {}, c.cell(row)))));
+  }
+
+  const node = element("div", { class: "virtual" },
+    element("div", { class: "pages", role: "group", "aria-label": `Find in ${label}` }, element("label", {}, `Find in ${columns[0].title} `, search), place, ...controls),
+    scroller);
+  node.shown = () => found.map((i) => rows[i]);
+  const resized = new ResizeObserver(() => { // other widths have other heights of rows
+    if (node.isConnected) {
+      const at = height ? scroller.scrollTop / height : 0;
+      height = 0;
+      keepFocus();
+      body.replaceChildren();
+      draw();
+      scroller.scrollTop = at * height;
+    }
+  });
+  resized.observe(scroller);
+  find();
+  return node;
+}
+
+const byText = new Intl.Collator(undefined, { numeric: true });
+
+// sorted returns the numbers of rows in the order of their values. NaN is last.
+function sorted(rows, value, ascending) {
+  const direction = ascending ? 1 : -1;
+  const compare = (a, b) => (typeof a === "number" ? Number.isNaN(a) - Number.isNaN(b) || direction * (a < b ? -1 : a > b) : direction * byText.compare(a, b));
+  const keys = rows.map(value);
+  return keys.map((_, i) => i).sort((a, b) => compare(keys[a], keys[b]));
+}

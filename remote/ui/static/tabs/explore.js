@@ -1,0 +1,236 @@
+// Metrics by their prefixes, and what is drawn of one without typing an expression.
+
+import { ask, range, Unreachable } from "../common/api.js";
+import { element, message, table } from "../common/dom.js";
+import { count, instant, series, utc } from "../common/format.js";
+import { byOf, expressionsOf, heatmapOf, kindOf, windowOf } from "../common/kinds.js";
+import { labelName, link, matcher, withMatcher } from "../common/selectors.js";
+import { askInstant, askRange, stepsOf } from "../query/ask.js";
+import { graph } from "../query/graph.js";
+import { results } from "../query/results.js";
+import { between, moved } from "../query/times.js";
+import { treeOf } from "../query/trees.js";
+import { unit } from "../query/units.js";
+import { unitOf } from "../query/unitsof.js";
+
+// mostValues is how many values of a label are listed, and mostLines how many series are drawn.
+const mostValues = 100, mostLines = 60;
+
+// none is the state of by where no label is wanted.
+const none = "-";
+
+// What the form does not show is beside it.
+const rest = { prefix: "", metric: "", by: "", label: "", match: [] };
+
+export function fill(form, state) {
+  form.dataset.rest = JSON.stringify(Object.fromEntries(Object.keys(rest).map((name) => [name, state[name]])));
+}
+
+export function read(form) {
+  return { ...rest, ...JSON.parse(form.dataset.rest ?? "{}") };
+}
+
+export async function show(state, result, signal, navigate) {
+  const to = (changes) => link("explore", { ...state, ...changes });
+  const names = element("div", { class: "names" });
+  const chosen = element("div", { class: "metric", "aria-live": "polite" });
+  result.replaceChildren(element("div", { class: state.metric ? "explore chosen" : "explore" }, names, chosen));
+  if (!state.metric) {
+    chosen.append(element("p", { class: "hint" }, "Choose a metric: its graph, its labels and their values are shown here."));
+  }
+  const shown = [showNames(names, state, signal, to)];
+  if (state.metric) {
+    shown.push(inPlace(chosen, signal, () => showMetric(chosen, state, signal, navigate, to)));
+  }
+  await Promise.all(shown);
+}
+
+// inPlace does something, and shows an error where its result would be.
+async function inPlace(node, signal, work) {
+  try {
+    await work();
+  } catch (err) {
+    if (signal.aborted || err instanceof Unreachable) {
+      throw err;
+    }
+    node.append(message("error", err.message));
+  }
+}
+
+// dateOf says of which index period the metrics are: that of the end.
+function dateOf({ end }) {
+  return instant(end) < Date.now() / 1000 ? { date: String(instant(end)) } : {};
+}
+
+// counted are the index periods whose series this page has asked to be counted, with the time when it did.
+const counted = new Map();
+
+// countAgain is after how long they are counted again, if the adapter has the counts no more, in milliseconds.
+const countAgain = 600_000;
+
+// showNames lists names. Where their series are not counted yet, the numbers come later.
+async function showNames(node, state, signal, to) {
+  const search = state.search.trim();
+  const asked = { ...dateOf(state), ...(search ? { search } : { prefix: state.prefix }) };
+  const { data } = await ask("metric_names", asked, { signal });
+  node.replaceChildren(...namesOf(data, state, to));
+  if (!data.counted && data.total > 0 && !(Date.now() - counted.get(data.minTime) < countAgain)) {
+    counted.set(data.minTime, Date.now());
+    ask("status/tsdb", { limit: 1, ...dateOf(state) }, { signal }).then(() => ask("metric_names", asked, { signal })).then(({ data: again }) => {
+      if (!node.contains(document.activeElement)) {
+        node.replaceChildren(...namesOf(again, state, to));
+      }
+    }, () => counted.delete(data.minTime)); // they are not needed
+  }
+}
+
+function namesOf(data, state, to) {
+  const search = state.search.trim();
+  const number = (n) => (data.counted ? element("span", { class: "count" }, `${count(n)} series`) : "");
+  const groups = data.groups.map((group) => ({ key: group.prefix, node: element("li", {},
+    element("a", { class: "group", href: to({ prefix: group.prefix, search: "" }) }, `${group.prefix}…`), element("span", { class: "count" }, `${count(group.names)} metrics`), number(group.series)) }));
+  const names = data.names.map((metric) => ({ key: metric.name, node: element("li", {},
+    element("a", { href: to({ metric: metric.name, by: "", label: "", match: [] }), "aria-current": metric.name === state.metric && "true", title: metric.help }, metric.name),
+    metric.type && metric.type !== "unknown" ? element("span", { class: "count" }, metric.type) : "", number(metric.series)) }));
+  const all = [...groups, ...names];
+  if (!search) {
+    all.sort((a, b) => (a.key < b.key ? -1 : 1));
+  }
+  const facts = data.total === 0 ? "No series is in this index period." : search
+    ? `${count(data.found)} of ${count(data.total)} metrics` : `${count(data.found)} metrics${state.prefix ? ` begin with ${state.prefix}` : ""}`;
+  return [
+    ...(state.prefix && !search ? [crumbs(state.prefix, to)] : []),
+    element("p", { class: "facts" }, facts),
+    element("ul", {}, ...all.map(({ node }) => node)),
+    ...(data.left > 0 ? [element("p", { class: "hint" }, `${count(data.left)} more are not listed: search for a part of the name.`)] : []),
+  ];
+}
+
+// crumbs leads back to shorter prefixes.
+function crumbs(prefix, to) {
+  const parts = prefix.match(/[^_:.]*[_:.]+|[^_:.]+$/g) ?? [prefix];
+  const links = parts.slice(0, -1).map((part, i) => element("a", { href: to({ prefix: parts.slice(0, i + 1).join("") }) }, part));
+  return element("nav", { class: "crumbs", "aria-label": "Prefixes" }, element("a", { href: to({ prefix: "" }) }, "All metrics"), ...links, element("span", {}, parts.at(-1)));
+}
+
+async function showMetric(node, state, signal, navigate, to) {
+  const selector = state.match.reduce(withMatcher, series({ __name__: state.metric }));
+  const times = range(state);
+  const [{ data: said }, { data: counts }] = await Promise.all([
+    ask("metric_names", { search: state.metric, limit: 1, ...dateOf(state) }, { signal }),
+    ask("status/tsdb", { "match[]": selector, limit: mostValues, ...dateOf(state) }, { signal }),
+  ]);
+  const metric = said.names.find(({ name }) => name === state.metric) ?? { name: state.metric };
+  const labels = labelsOf(counts);
+  const number = counts.headStats.numSeries;
+  const kind = kindOf(metric, labels.map(({ name }) => name));
+  const by = state.by === none ? "" : state.by || (["buckets", "native"].includes(kind) ? "" : byOf(labels));
+  const drawn = element("div", {}), values = element("div", { class: "values" });
+  node.replaceChildren(heading(metric, kind, number, state, to), drawn,
+    element("div", { class: "breakdown" }, labelList(labels, by, state, to), values));
+  if (number === 0) {
+    drawn.replaceChildren(element("p", {}, "No series of this metric is in the index period of the end."));
+    return;
+  }
+  const label = state.label || by;
+  await Promise.all([
+    inPlace(drawn, signal, () => draw(drawn, kind, { number, by, selector, times, state }, signal, navigate)),
+    label ? inPlace(values, signal, () => listValues(values, label, labels, selector, state, signal, to)) : undefined,
+  ]);
+}
+
+// labelsOf returns the labels of counts, with the numbers of their values and series.
+function labelsOf(counts) {
+  const bySeries = new Map(counts.seriesCountByLabelName.map(({ name, value }) => [name, value]));
+  return counts.labelValueCountByLabelName.filter(({ name }) => name !== "__name__")
+    .map(({ name, value }) => ({ name, values: value, series: bySeries.get(name) ?? 0 })).sort((a, b) => (a.name < b.name ? -1 : 1));
+}
+
+// drawnAs names kinds.
+const drawnAs = { counter: "a counter", gauge: "a gauge", buckets: "a histogram", native: "a histogram", summary: "a summary", info: "a table" };
+
+function heading(metric, kind, number, state, to) {
+  const known = metric.type && metric.type !== "unknown";
+  const facts = [known ? metric.type : `no type is known, drawn as ${drawnAs[kind]}`, metric.unit, `${count(number)} series`].filter(Boolean);
+  return element("div", {},
+    element("a", { class: "back", href: to({ metric: "", by: "", label: "", match: [] }) }, "Back to the metrics"),
+    element("h2", {}, element("code", {}, metric.name)),
+    element("p", { class: "facts" }, facts.join(" · "), metric.help ? `: ${metric.help}` : ""),
+    state.match.length > 0 ? element("p", { class: "links" }, "With", ...state.match.map((text, i) => element("span", { class: "chip" }, element("code", {}, text),
+      element("a", { href: to({ match: state.match.filter((_, j) => j !== i) }), "aria-label": `Without ${text}` }, "×")))) : "");
+}
+
+// draw shows what makes sense of a metric.
+async function draw(node, kind, { number, by, selector, times, state }, signal, navigate) {
+  const window = windowOf(times.end - times.start);
+  const of = (kind) => expressionsOf(kind, { selector, series: number, by: by && labelName(by), fold: state.fold, window });
+  if (kind === "info") {
+    const [{ expr }] = of(kind);
+    const { data } = await askInstant({ query: expr, limit: mostLines }, times.end, signal);
+    node.replaceChildren(...expressions([expr], selector, state), results(data), ...more(data.result.length === mostLines && number > mostLines, number));
+    return;
+  }
+  let asked = await askAll(of(kind), times, signal);
+  let shown = kind;
+  if (kind === "gauge" && asked.some(({ result }) => result.some((s) => s.histograms))) {
+    shown = "native"; // nothing but its samples says so
+    asked = await askAll(of(shown), times, signal);
+  }
+  const found = asked.flatMap(({ quantile, result }) => result.map((s) => (quantile ? { ...s, metric: { ...s.metric, quantile } } : s)));
+  const heatmap = ["buckets", "native"].includes(shown) ? heatmapOf(shown, selector, window) : undefined;
+  const { step } = stepsOf(times.start, times.end);
+  const { values, counts } = unitOf(await treeOf(asked[0].expr, signal));
+  const drawing = graph([{ letter: "A", result: found }], { ...times, step }, {
+    mode: "lines", unit: unit(shown === "native" ? counts : values), shown: { only: [], off: [] }, onShown: () => {},
+    onZoom: (from, to) => navigate(between(from, to)), onZoomOut: () => navigate(moved(state, 0, 2, Math.ceil(Date.now() / 1000))),
+  });
+  node.replaceChildren(...expressions(asked.map(({ expr }) => expr), selector, state, heatmap),
+    ...asked.flatMap(({ notes }) => notes).map((text) => message("warning", text)), ...drawing.nodes,
+    ...more(asked.some(({ all, result }) => all > result.length), Math.max(...asked.map(({ all }) => all))));
+  drawing.draw?.(signal);
+}
+
+function more(isCut, all) {
+  return isCut ? [element("p", { class: "hint" }, `${count(mostLines)} of ${count(all)} series are shown: choose a label, or a value of one.`)] : [];
+}
+
+// askAll returns what expressions have over a range.
+function askAll(all, { start, end }, signal) {
+  return Promise.all(all.map(async ({ expr, quantile }) => {
+    const answer = await askRange({ query: expr, limit: mostLines }, stepsOf(start, end), end, signal);
+    const cut = "results truncated due to limit";
+    return { expr, quantile, result: answer.data.result, all: answer.series, notes: [...(answer.warnings ?? []), ...(answer.infos ?? [])].filter((text) => text !== cut) };
+  }));
+}
+
+// expressions shows what is drawn, and leads to it in the tab Query, and to the series of it in others.
+function expressions(all, selector, state, heatmap) {
+  const time = { range: state.range, end: state.end };
+  return [element("p", { class: "links" },
+    element("a", { href: link("query", { expr: all, view: "graph", ...time }) }, "Open in Query"),
+    heatmap ? element("a", { href: link("query", { expr: heatmap, view: "graph", mode: "heatmap", ...time }) }, "Heatmap") : "",
+    element("a", { href: link("latest", { filter: selector.includes("{") ? selector : `{__name__=${JSON.stringify(selector)}}` }) }, "Latest values"),
+    element("a", { href: link("cardinality", { match: selector }) }, "Cardinality")),
+  element("pre", {}, all.join("\n"))];
+}
+
+function labelList(labels, by, state, to) {
+  const chosen = state.label || by;
+  return element("div", { class: "labels" }, table("Labels: a click on one makes a line of each of its values", [
+    { title: "Label", kind: "text", value: (l) => l.name, cell: (l) => element("a", { href: to({ by: l.values > 1 ? l.name : state.by, label: l.name }), "aria-current": l.name === chosen && "true" }, l.name) },
+    { title: "Values", kind: "number", value: (l) => l.values, cell: (l) => count(l.values) },
+    { title: "Series", kind: "number", value: (l) => l.series, cell: (l) => count(l.series) },
+  ], labels), by ? element("p", { class: "links" }, element("a", { href: to({ by: none, label: chosen }) }, "One line for all")) : "");
+}
+
+// listValues lists the values of a label.
+async function listValues(node, label, labels, selector, state, signal, to) {
+  const { data } = await ask("status/tsdb", { "match[]": selector, limit: mostValues, focusLabel: label, ...dateOf(state) }, { signal });
+  const found = data.seriesCountByFocusLabelValue;
+  const all = labels.find(({ name }) => name === label)?.values ?? found.length;
+  const shown = all > found.length ? `, the ${count(found.length)} with the most series of ${count(all)}` : "";
+  node.replaceChildren(table(`Values of ${label}${shown}: a click on one shows only its series`, [
+    { title: "Value", kind: "text", value: (v) => v.name, cell: (v) => element("a", { href: to({ match: [...state.match, matcher(label, v.name)], label: "", by: state.by === label ? "" : state.by }) }, v.name) },
+    { title: "Series", kind: "number", value: (v) => v.value, cell: (v) => count(v.value) },
+  ], found));
+}
