@@ -34,6 +34,13 @@ const (
 func startPaged(t testing.TB, args ...string) *harness.Adapter {
 	t.Helper()
 	a := harness.StartAdapter(t, harness.Embedded(t), args...)
+	fillPaged(t, a.URL(""))
+	return a
+}
+
+// fillPaged writes it to the adapter at a URL.
+func fillPaged(t testing.TB, url string) {
+	t.Helper()
 	now := harness.NowMillis()
 	over := func(value func(i int) float64, labels ...string) harness.SentSeries {
 		s := harness.SentSeries{Labels: labels}
@@ -53,8 +60,7 @@ func startPaged(t testing.TB, args ...string) *harness.Adapter {
 	for i := range pageMany {
 		series = append(series, harness.SentSeries{Labels: []string{"__name__", "page_many", "n", fmt.Sprintf("%03d", i)}, Points: []harness.Point{harness.PointAt(now, float64(i))}})
 	}
-	harness.RemoteWrite2().MustSend(t, a.URL("/api/v1/write"), series...)
-	return a
+	harness.RemoteWrite2().MustSend(t, url+"/api/v1/write", series...)
 }
 
 // pageHistogram encodes 3 observations in (0.5, 1], 4 in (1, 2] and 5 in (4, 8].
