@@ -181,7 +181,7 @@ func New(cfg Config) (*API, error) {
 	}
 	for pattern, serve := range own() {
 		handler := func(w http.ResponseWriter, r *http.Request) { serve(a, w, r) }
-		a.mux.Handle(pattern, a.bounded(m.instrument(pattern, http.HandlerFunc(handler))))
+		a.mux.Handle(pattern, a.bounded(m.instrument(pattern, request.Compressed(http.HandlerFunc(handler)))))
 	}
 	return a, nil
 }
