@@ -6,7 +6,10 @@
 //	style.css      both colour schemes
 //	app.js         tabs, the state in the URL, errors
 //	common/api     requests
-//	common/dom     elements and tables
+//	common/dom     elements
+//	common/table   tables: sorted, in pages, searched; common/copied takes their rows along
+//	common/keys    the keys of the page, and the dialog that lists them
+//	common/said    sentences for screen readers
 //	common/format  numbers, times and label sets as text
 //	query/query    the tab Query: expressions, what they are asked, tables and graphs of the answers
 //	query/start    what the page shows before there is a query
