@@ -663,7 +663,7 @@ func TestPageMany(t *testing.T) {
 	if rows, got := p.rows(0), p.texts(place); len(rows) != 200 || !slices.Equal(got, []string{"1–200 of 30,000"}) {
 		t.Errorf("a query shows %d rows, %q", len(rows), got)
 	}
-	_, saved := p.download(t.TempDir(), "#query .tools button:last-child")
+	_, saved := p.download(t.TempDir(), "#query .table-tools button:last-child")
 	if rows := p.cells(saved); len(rows) != many+1 || rows[many][0] != `a_zz_cpu{n="29999"}` || rows[many][2] != "29999" {
 		t.Errorf("%d rows are saved, the last is %q", len(rows), rows[len(rows)-1])
 	}

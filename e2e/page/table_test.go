@@ -105,13 +105,13 @@ func TestPageCSV(t *testing.T) {
 		{[]string{"expr", "scalar(vector(1)) / 0", "end", tableEnd}, [][]string{{"Value", "Time"}, {"+Inf", tableEnd}}},
 	} {
 		p.open(c.parameters...)
-		name, text := p.download(dir, `#query .tools button:last-child`)
+		name, text := p.download(dir, `#query .table-tools button:last-child`)
 		if rows := p.cells(text); name != "promtable-query.csv" || !slices.EqualFunc(rows, c.want, slices.Equal) {
 			t.Errorf("of %q the file %s has %q, want %q", c.parameters, name, rows, c.want)
 		}
 	}
 	p.open("tab", "cardinality")
-	name, text := p.download(dir, "#cardinality .tools button:last-child")
+	name, text := p.download(dir, "#cardinality .table-tools button:last-child")
 	if rows := p.cells(text); name != "promtable-cardinality-series-of-a-metric.csv" || len(rows) != 2 || !slices.Equal(rows[1], []string{"tabled_now", "1", "100%"}) {
 		t.Errorf("the file %s has %q", name, rows)
 	}
@@ -133,7 +133,7 @@ func TestPageCopy(t *testing.T) {
 	for _, kind := range []string{"secure", "plain"} {
 		p.open("expr", "tabled", "end", tableEnd, "columns", "1", "kind", kind)
 		evaluate[bool](p, `(() => { window.clip = undefined; return true })()`)
-		p.click("#query .tools button")
+		p.click("#query .table-tools button")
 		p.said("2 rows are copied.")
 		if focus := p.focused().Name; focus != "Copy" {
 			t.Errorf("%s: the keyboard is at %q", kind, focus)
@@ -152,7 +152,7 @@ func TestPageTables(t *testing.T) {
 	p := newPage(t, startPaged(t))
 	for _, v := range pageViews() {
 		p.view(v)
-		if bare := evaluate[int](p, fmt.Sprintf(`[...%s.querySelectorAll(".result table")].filter((t) => t.closest(".table")?.querySelectorAll(".tools button").length !== 2).length`, shown)); bare > 0 {
+		if bare := evaluate[int](p, fmt.Sprintf(`[...%s.querySelectorAll(".result table")].filter((t) => t.closest(".table")?.querySelectorAll(".table-tools button").length !== 2).length`, shown)); bare > 0 {
 			t.Errorf("%s: %d tables cannot be copied", v.name, bare)
 		}
 		if live := evaluate[int](p, `document.querySelectorAll(".result[aria-live]").length`); live > 0 {
@@ -243,7 +243,7 @@ func TestPageSampleTimes(t *testing.T) {
 	if rows := p.rows(0); rows[0][2] != "90s before" || rows[1][2] != "as asked" {
 		t.Errorf("the times are %q", rows)
 	}
-	_, text := p.download(t.TempDir(), `#query .tools button:last-child`)
+	_, text := p.download(t.TempDir(), `#query .table-tools button:last-child`)
 	if rows := p.cells(text); rows[1][1] != "2026-03-04T05:04:37Z" || rows[2][1] != tableEnd {
 		t.Errorf("the file has %q", rows)
 	}

@@ -179,7 +179,7 @@ function shift(seconds) {
   const { tab, parameters } = current();
   const { end } = stateOf(tab, parameters);
   const now = Date.now() / 1000;
-  const to = Math.round((end ? instant(end) : now) + seconds);
+  const to = Math.round((instant(end || now) || now) + seconds);
   parameters.set("tab", tab);
   parameters.delete("end");
   if (to < now - Math.abs(seconds) / 10) {

@@ -35,7 +35,7 @@ export function table(caption, columns, rows, classOf = () => undefined, { find 
   fill(rows);
   const written = () => [lines.titles, ...found().flatMap(lines.of)];
   return element("div", { class: "table" },
-    element("div", { class: isLong ? "bar long" : "bar" }, ...bar, ...controls, tools(caption, written)),
+    element("div", { class: isLong ? "table-bar long" : "table-bar" }, ...bar, ...controls, tools(caption, written)),
     element("div", { class: "scroll" }, element("table", {},
       caption && element("caption", {}, caption), element("thead", {}, element("tr", {}, ...headings)), body)));
 }
@@ -63,7 +63,7 @@ function tools(caption, written) {
   };
   const name = () => ["promtable", document.querySelector("main section:not([hidden])").id, ...(caption?.toLowerCase().match(/[a-z0-9]+/g) ?? []).slice(0, 5)].join("-");
   const of = caption ? ` of: ${caption}` : "";
-  return element("div", { class: "tools" },
+  return element("div", { class: "table-tools" },
     element("button", { type: "button", title: "Copy all rows, with tabs between the cells", "aria-label": `Copy the rows${of}`, onclick: copies }, "Copy"),
     element("button", { type: "button", title: "Save all rows as a file, with commas between the cells", "aria-label": `CSV${of}`, onclick: () => save(`${name()}.csv`, "text/csv", csv(written())) }, "CSV"));
 }

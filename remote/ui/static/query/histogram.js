@@ -40,7 +40,7 @@ export function bars({ buckets }) {
 export function bucketsOf({ buckets }) {
   const largest = Math.max(...buckets.map(([, , , n]) => number(n)));
   return element("ul", { class: "buckets" }, ...buckets.map((bucket) => {
-    const bar = element("span", { class: "part", "aria-hidden": "true" });
+    const bar = element("span", { class: "bucket-part", "aria-hidden": "true" });
     bar.style.width = `${largest > 0 ? (100 * number(bucket[3])) / largest : 0}%`;
     return element("li", {}, element("span", {}, bounds(bucket)), element("span", {}, count(bucket[3])), element("span", {}, bar));
   }));

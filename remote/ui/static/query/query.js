@@ -2,12 +2,13 @@
 
 import { range, Unreachable } from "../common/api.js";
 import { element, message } from "../common/dom.js";
-import { count, time, utc } from "../common/format.js";
+import { count, utc } from "../common/format.js";
 import { askInstant, askRange } from "./ask.js";
 import { shown } from "./expressions.js";
 import { graph } from "./graph.js";
 import { newest } from "./newest.js";
-import { results } from "./results.js";
+import { columns, results } from "./results.js";
+import { sentence } from "./sentence.js";
 import { start as startPage } from "./start.js";
 
 export { fill, read } from "./expressions.js";
@@ -25,7 +26,7 @@ export async function show(state, result, signal, navigate) {
   let drawing;
   for (const one of asked) {
     const heading = asked.length > 1 && element("h2", {}, element("code", {}, one.expr));
-    nodes.push(...(heading ? [heading] : []), ...about(one, navigate), ...(one.error || isGraph ? [] : [results(one.answer.data, columns(state, times, navigate))]));
+    nodes.push(...(heading ? [heading] : []), ...about(one, navigate), ...(one.error || isGraph ? [] : [results(one.answer.data, columns(state, times.end, navigate))]));
   }
   if (isGraph && answers.length > 0) {
     drawing = graph(answers.flatMap(({ answer }) => answer.data.result), times, (from, to) => navigate(zoom(from, to)));
@@ -36,22 +37,7 @@ export async function show(state, result, signal, navigate) {
   if (answers.length > 0 && answers.every(({ answer: { data } }) => Array.isArray(data.result) && data.result.length === 0)) {
     result.append(await newest(answers[0].expr, signal, navigate));
   }
-  return answers.length > 0 ? sentence(answers, isGraph, times) : undefined;
-}
-
-// columns says how tables are made, and what changes that.
-function columns(state, { end }, navigate) {
-  const onColumns = (on) => navigate({ columns: on ? "1" : "" }).then(() => document.querySelector("#query .choice input")?.focus());
-  return { at: end, asColumns: state.columns === "1", onColumns };
-}
-
-// sentence says what is shown.
-function sentence(answers, isGraph, { start, end }) {
-  const found = answers.map(({ answer: { data: { result }, series: all } }) => ({ shown: result.length, all: Math.max(all, result.length) }));
-  const shown = found.reduce((sum, f) => sum + f.shown, 0);
-  const all = found.reduce((sum, f) => sum + f.all, 0);
-  const series = `${all > shown ? `${count(shown)} of ` : ""}${count(all)} series`;
-  return isGraph ? `Graph of ${series} from ${time(start)} to ${time(end)}.` : `${series} at ${time(end)}.`;
+  return sentence(answers, isGraph, times);
 }
 
 // askOne returns an expression with its answer and how long it took in milliseconds, or its error. Only where no

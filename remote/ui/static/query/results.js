@@ -29,6 +29,12 @@ export function results({ resultType, result }, { at, asColumns = false, onColum
   return table(undefined, [...names, ...columns], result, undefined, { find: name, lines, controls: onColumns ? [choice(asColumns, onColumns)] : [] });
 }
 
+// columns returns the options of results that a state says, and that change it.
+export function columns(state, at, navigate) {
+  const onColumns = (on) => navigate({ columns: on ? "1" : "" }).then(() => document.querySelector("#query .choice input")?.focus());
+  return { at, asColumns: state.columns === "1", onColumns };
+}
+
 // choice is the box that makes labels columns.
 function choice(asColumns, onColumns) {
   return element("label", { class: "choice" },
