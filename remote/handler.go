@@ -129,6 +129,12 @@ type Handler struct {
 	now func() time.Time
 }
 
+// QueryPatterns returns what a Handler serves beside the protocols for those who ask Prometheus' HTTP API, as patterns
+// of http.ServeMux.
+func QueryPatterns() []string { return []string{"GET " + explainPath, "POST " + explainPath} }
+
+const explainPath = "/api/v1/explain"
+
 // maxReadWait is how long a read waits for a slot.
 const maxReadWait = 30 * time.Second
 
@@ -168,7 +174,7 @@ func New(cfg Config) *Handler {
 	h.mux.Handle("/api/v1/read", remoteRead)
 	h.mux.Handle("/read", remoteRead)
 	h.mux.Handle("/federate", m.Instrument("federate", federation, http.MethodGet))
-	h.mux.Handle("/api/v1/explain", m.Instrument("explain", explanation, http.MethodGet, http.MethodPost))
+	h.mux.Handle(explainPath, m.Instrument("explain", explanation, http.MethodGet, http.MethodPost))
 	if cfg.History != nil {
 		h.mux.Handle(history.Path, m.Instrument("import", history.NewHandler(cfg.History, e), http.MethodGet, http.MethodPut, http.MethodPost))
 	}

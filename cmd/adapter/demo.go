@@ -310,7 +310,7 @@ func yearsText(h demo.History) string {
 }
 
 // show prints links to a graph of all that there is, from rollups and from samples, and what both cost.
-func (d *demonstration) show(ctx context.Context, base string) {
+func (d *demonstration) show(ctx context.Context, own, link string) {
 	h := d.held
 	fmt.Fprintf(d.out, "\n%s of %d series, %d samples, %.2f B each on the disk:\n\n", yearsText(h.History), h.Series, h.Samples, float64(tableBytes(d.o.path))/float64(h.Samples))
 	now := time.Now().Unix()
@@ -320,8 +320,8 @@ func (d *demonstration) show(ctx context.Context, base string) {
 		if as.resolution != "" {
 			page.Set("res", as.resolution)
 		}
-		fmt.Fprintf(d.out, "  from %s  %s/?%s\n", as.name, base, page.Encode())
-		cost, err := askPanel(ctx, base, now-long, now, as.resolution)
+		fmt.Fprintf(d.out, "  from %s  %s/?%s\n", as.name, link, page.Encode())
+		cost, err := askPanel(ctx, own, now-long, now, as.resolution)
 		if err != nil {
 			cost = fmt.Sprintf("not measured: %v", err)
 		}

@@ -37,6 +37,7 @@ const (
 type options struct {
 	listen          []string
 	webConfig       string
+	web             webOptions
 	shutdownTimeout time.Duration
 
 	backend string
@@ -95,9 +96,9 @@ type options struct {
 	logFormat  string
 
 	// prepare, if set, is called before the store is opened, onReady when requests are answered, with the URL of the
-	// adapter. Both end early when ctx does.
+	// adapter for this machine, and that for others. Both end early when ctx does.
 	prepare func(ctx context.Context) error
-	onReady func(ctx context.Context, url string)
+	onReady func(ctx context.Context, own, link string)
 
 	// existing says that a command needs an existing store: it creates none. Tests replace
 	// netListen, storeTimeout, reachTimeout and diskUsage.
@@ -159,6 +160,9 @@ func (o *options) webFlags(app *kingpin.Application) {
 	o.given["web.listen-address"] = new(bool)
 	app.Flag("web.listen-address", "Address to listen on; host:0 takes a free port. Repeatable.").Default(":9201").IsSetByUser(o.given["web.listen-address"]).StringsVar(&o.listen)
 	app.Flag("web.config.file", "File that turns on TLS or basic auth, in the format of Prometheus' exporter-toolkit.").StringVar(&o.webConfig)
+	app.Flag("web.external-url", "URL under which the adapter is reachable, such as behind a reverse proxy, for the links that it prints. Its path is the default of --web.route-prefix.").StringVar(&o.web.externalURL)
+	app.Flag("web.route-prefix", "Prefix of the paths of all endpoints. Default: the path of --web.external-url. With / a proxy has to remove that path.").StringVar(&o.web.routePrefix)
+	app.Flag("web.cors.origin", "Regular expression, fully anchored, of the origins whose pages may ask the HTTP API, such as https?://(one|two)\\.example. Default: none.").StringVar(&o.web.corsOrigin)
 	app.Flag("web.enable-admin-api", "Serve /api/v1/admin/: tsdb/delete_series and tsdb/clean_tombstones, which delete samples, tsdb/snapshot, which copies the embedded store, and import, which takes samples of earlier times.").BoolVar(&o.adminAPI)
 	app.Flag("shutdown.timeout", "How long a stop waits for running requests.").Default("30s").DurationVar(&o.shutdownTimeout)
 }
@@ -353,6 +357,9 @@ func (o *options) haFlags(app *kingpin.Application) {
 // check refuses flags that do not go together. The error says what to change.
 func (o *options) check() error {
 	if err := o.checkNumbers(); err != nil {
+		return err
+	}
+	if err := o.web.check(); err != nil {
 		return err
 	}
 	if err := o.checkRetention(); err != nil {

@@ -25,8 +25,6 @@ import (
 	"go.yaml.in/yaml/v2"
 
 	"github.com/promtable/promtable/index/repanic"
-	"github.com/promtable/promtable/remote/api"
-	"github.com/promtable/promtable/remote/ui"
 )
 
 // server is the HTTP server. It takes its addresses at the start, so that a busy port is
@@ -137,11 +135,11 @@ func (s *server) answer(next http.Handler) { s.handler.Store(&next) }
 func (s *server) serve(ctx context.Context, h handlers) error {
 	s.answer(s.routes(h))
 	s.ready.Store(true)
-	url := s.scheme + "://" + s.address("localhost")
+	url := s.link()
 	level.Info(s.logger).Log("msg", "ready to serve", "address", s.listeners[0].Addr(),
 		"remote_write", url+"/api/v1/write", "remote_read", url+"/api/v1/read", "grafana", url, "page", url+"/")
 	if s.o.onReady != nil {
-		s.o.onReady(ctx, url)
+		s.o.onReady(ctx, s.own(), url)
 	}
 	<-ctx.Done()
 	return s.shutdown()
@@ -239,24 +237,6 @@ func (s *server) close() {
 	}
 }
 
-// handlers are what the server serves: remote write and read, the HTTP API, and the page.
-type handlers struct{ protocols, queries, page http.Handler }
-
-// routes returns the routes of the protocols, the HTTP API and the page, and
-// operatorRoutes.
-func (s *server) routes(h handlers) http.Handler {
-	mux := http.NewServeMux()
-	mux.Handle("/", h.protocols)
-	for _, pattern := range api.Patterns() {
-		mux.Handle(pattern, h.queries)
-	}
-	for _, pattern := range ui.Patterns() {
-		mux.Handle(pattern, h.page)
-	}
-	s.operatorRoutes(mux)
-	return mux
-}
-
 // retryAfter is after how many seconds a client should retry while the adapter starts.
 const retryAfter = "5"
 
@@ -282,28 +262,32 @@ func (s *server) starting(w http.ResponseWriter, text string) {
 // startingRoutes answers while the adapter opens its store and replays its log: it is
 // alive, operators may watch it, and clients shall retry.
 func (s *server) startingRoutes() http.Handler {
-	mux := http.NewServeMux()
-	s.operatorRoutes(mux)
-	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
+	r := s.newRoutes()
+	s.operatorRoutes(r)
+	r.handle("/", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		s.starting(w, "The adapter is starting: it opens its store and replays its log.")
-	})
-	return mux
+	}))
+	return r
 }
 
 // operatorRoutes adds the routes that answer at all times: health, metrics and profiles.
-func (s *server) operatorRoutes(mux *http.ServeMux) {
-	mux.Handle("GET /metrics", promhttp.InstrumentMetricHandler(s.reg, promhttp.HandlerFor(s.reg, promhttp.HandlerOpts{Registry: s.reg})))
-	mux.HandleFunc("GET /-/healthy", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "The adapter is healthy.") })
-	mux.HandleFunc("GET /-/ready", func(w http.ResponseWriter, _ *http.Request) {
-		if !s.ready.Load() {
-			s.starting(w, "The adapter is starting or stopping.")
-			return
-		}
-		fmt.Fprintln(w, "The adapter is ready.")
-	})
-	mux.HandleFunc("/debug/pprof/", pprof.Index)
-	mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
-	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
-	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
-	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
+func (s *server) operatorRoutes(r routes) {
+	r.handle("GET /metrics", promhttp.InstrumentMetricHandler(s.reg, promhttp.HandlerFor(s.reg, promhttp.HandlerOpts{Registry: s.reg})))
+	for pattern, serve := range map[string]http.HandlerFunc{
+		"GET /-/healthy": func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "The adapter is healthy.") },
+		"GET /-/ready": func(w http.ResponseWriter, _ *http.Request) {
+			if !s.ready.Load() {
+				s.starting(w, "The adapter is starting or stopping.")
+				return
+			}
+			fmt.Fprintln(w, "The adapter is ready.")
+		},
+		"/debug/pprof/":        pprof.Index,
+		"/debug/pprof/cmdline": pprof.Cmdline,
+		"/debug/pprof/profile": pprof.Profile,
+		"/debug/pprof/symbol":  pprof.Symbol,
+		"/debug/pprof/trace":   pprof.Trace,
+	} {
+		r.handle(pattern, serve)
+	}
 }

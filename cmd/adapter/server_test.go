@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/prometheus/util/httputil"
 
 	"github.com/promtable/promtable/remote/api"
+	"github.com/promtable/promtable/remote/request"
 )
 
 // TestRecovered: a request that panics is a 500, unless a part of its answer was written,
@@ -97,6 +98,7 @@ func TestRecoveredHeaders(t *testing.T) {
 			panic("a defect")
 		})},
 		{"within the compression of the API", httputil.CompressionHandler{Handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("a defect") })}},
+		{"within our own compression", request.Compressed(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("a defect") }))},
 		{"the API", withoutEngine},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -44,7 +44,8 @@ const (
 type browserPage struct {
 	testing.TB
 	ctx  context.Context
-	host string // host:port of the adapter
+	host string // host:port of the adapter, or of a proxy before it
+	path string // under which the page is, without a slash at its end
 
 	mu       sync.Mutex
 	requests []string // URLs, in order
@@ -201,7 +202,7 @@ func (p *browserPage) response(r *network.Response) {
 		p.problem("an answer from %q: %v", r.URL, err)
 		return
 	}
-	text := refusal(u.Path, r.Status)
+	text := refusal(strings.TrimPrefix(u.Path, p.path), r.Status)
 	if i := slices.Index(p.refusals, text); i >= 0 {
 		p.refusals = slices.Delete(p.refusals, i, i+1)
 		return
@@ -240,7 +241,7 @@ func (p *browserPage) asked(path string) (found []*url.URL) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, text := range p.requests {
-		if u, err := url.Parse(text); err == nil && (path == "" || u.Path == path) {
+		if u, err := url.Parse(text); err == nil && (path == "" || strings.TrimPrefix(u.Path, p.path) == path) {
 			found = append(found, u)
 		}
 	}
@@ -313,7 +314,7 @@ func (p *browserPage) open(parameters ...string) {
 	for pair := range slices.Chunk(parameters, 2) {
 		values.Set(pair[0], pair[1])
 	}
-	p.do(chromedp.Navigate("http://" + p.host + "/?" + values.Encode()))
+	p.do(chromedp.Navigate("http://" + p.host + p.path + "/?" + values.Encode()))
 	p.settle()
 }
 

@@ -149,7 +149,7 @@ func TestPageCardinalityCSV(t *testing.T) {
 		HTMLAnchorElement.prototype.click = function () { window.savedAs = this.download; };`)
 	saved := func(name string) [][]string {
 		t.Helper()
-		evaluate[bool](p, fmt.Sprintf(`(() => { window.saved = undefined; document.querySelector('[aria-label=%q]').dispatchEvent(new MouseEvent("click")); return true })()`, "CSV of: "+name))
+		evaluate[bool](p, fmt.Sprintf(`(() => { window.saved = undefined; document.querySelector('[aria-label^=%q]').dispatchEvent(new MouseEvent("click")); return true })()`, "CSV of: "+name))
 		p.await(`window.saved !== undefined`)
 		text := evaluate[string](p, "window.saved")
 		if !strings.HasSuffix(text, "\r\n") || strings.Count(text, "\r\n") != strings.Count(text, "\n") {
@@ -165,7 +165,7 @@ func TestPageCardinalityCSV(t *testing.T) {
 	if rows := saved("Series of a metric"); !slices.EqualFunc(rows[:2], [][]string{{"Metric", "Series", "Share of all series"}, {"shop_shards", "50", fmt.Sprint(50.0 / 57)}}, slices.Equal) || len(rows) != 3 {
 		t.Errorf("the metrics are saved as %q", rows)
 	}
-	if name := evaluate[string](p, "window.savedAs"); name != "promtable-series-of-a-metric.csv" {
+	if name := evaluate[string](p, "window.savedAs"); name != "promtable-cardinality-series-of-a-metric.csv" {
 		t.Errorf("the file is called %s", name)
 	}
 	// A spreadsheet takes what begins with = for a formula.
@@ -173,7 +173,7 @@ func TestPageCardinalityCSV(t *testing.T) {
 		t.Errorf("the values are saved as %q", rows)
 	}
 	p.open("tab", "cardinality", "compare", before.UTC().Format(time.DateOnly))
-	if rows := saved("Series of a metric, changes"); len(rows) != 11 || !slices.ContainsFunc(rows, func(row []string) bool { return slices.Equal(row, []string{"shop_gone", "7", "0", "-7", "gone"}) }) {
+	if rows := saved("Series of a metric:"); len(rows) != 11 || !slices.ContainsFunc(rows, func(row []string) bool { return slices.Equal(row, []string{"shop_gone", "7", "0", "-7", "gone"}) }) {
 		t.Errorf("the changes are saved as %q", rows)
 	}
 }

@@ -112,8 +112,8 @@ func TestPageCopy(t *testing.T) {
 	p := newPage(t, startDrawn(t))
 	for name, script := range map[string]string{
 		"clipboard": `Object.defineProperty(navigator, "clipboard", { value: { writeText: async (text) => { window.copied = text } } })`,
-		"refused":   `Object.defineProperty(navigator, "clipboard", { value: { writeText: async () => { throw new Error("no") } } }); document.execCommand = () => { window.copied = document.activeElement.value }`,
-		"none":      `Object.defineProperty(navigator, "clipboard", { value: undefined }); document.execCommand = () => { window.copied = document.activeElement.value }`,
+		"refused":   `Object.defineProperty(navigator, "clipboard", { value: { writeText: async () => { throw new Error("no") } } }); document.execCommand = () => { window.copied = document.activeElement.value; return true }`,
+		"none":      `Object.defineProperty(navigator, "clipboard", { value: undefined }); document.execCommand = () => { window.copied = document.activeElement.value; return true }`,
 	} {
 		p.draw("draw_level")
 		evaluate[bool](p, "(() => { "+script+"; return true })()")

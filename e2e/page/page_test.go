@@ -34,6 +34,13 @@ const (
 func startPaged(t testing.TB, args ...string) *harness.Adapter {
 	t.Helper()
 	a := harness.StartAdapter(t, harness.Embedded(t), args...)
+	fillPaged(t, a.URL(""))
+	return a
+}
+
+// fillPaged writes it to the adapter at a URL.
+func fillPaged(t testing.TB, url string) {
+	t.Helper()
 	now := harness.NowMillis()
 	over := func(value func(i int) float64, labels ...string) harness.SentSeries {
 		s := harness.SentSeries{Labels: labels}
@@ -53,8 +60,7 @@ func startPaged(t testing.TB, args ...string) *harness.Adapter {
 	for i := range pageMany {
 		series = append(series, harness.SentSeries{Labels: []string{"__name__", "page_many", "n", fmt.Sprintf("%03d", i)}, Points: []harness.Point{harness.PointAt(now, float64(i))}})
 	}
-	harness.RemoteWrite2().MustSend(t, a.URL("/api/v1/write"), series...)
-	return a
+	harness.RemoteWrite2().MustSend(t, url+"/api/v1/write", series...)
 }
 
 // pageHistogram encodes 3 observations in (0.5, 1], 4 in (1, 2] and 5 in (4, 8].
@@ -310,7 +316,7 @@ func TestPageQueryAnswers(t *testing.T) {
 	p.open("expr", "page_seconds")
 	p.wantRows(0, [][]string{{"page_seconds", "count 12, sum 33.5"}})
 	p.click("#query summary")
-	if got, want := p.texts("pre"), []string{"(0.5, 1]  3\n(1, 2]  4\n(4, 8]  5"}; !slices.Equal(got, want) {
+	if got, want := p.texts(".buckets li"), []string{"(0.5, 1]\n3", "(1, 2]\n4", "(4, 8]\n5"}; !slices.Equal(got, want) {
 		t.Errorf("the buckets are %q, want %q", got, want)
 	}
 	p.shoot("query-histogram")
@@ -544,6 +550,10 @@ func TestPageMany(t *testing.T) {
 	p.open("expr", "a_zz_cpu")
 	if rows, got := p.rows(0), p.texts(place); len(rows) != 200 || !slices.Equal(got, []string{"1–200 of 30,000"}) {
 		t.Errorf("a query shows %d rows, %q", len(rows), got)
+	}
+	_, saved := p.download(t.TempDir(), "#query .table-tools button:last-child")
+	if rows := p.cells(saved); len(rows) != many+1 || rows[many][0] != `a_zz_cpu{n="29999"}` || rows[many][2] != "29999" {
+		t.Errorf("%d rows are saved, the last is %q", len(rows), rows[len(rows)-1])
 	}
 	p.eachLook(func(look string) {
 		p.open("expr", "a_zz_cpu", "view", "graph")

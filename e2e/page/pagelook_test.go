@@ -26,6 +26,8 @@ func pageViews() []pageView {
 	return []pageView{
 		{"front", nil, ""},
 		{"table", []string{"expr", "page_gauge"}, ""},
+		{"columns", []string{"expr", "page_gauge", "columns", "1"}, ""},
+		{"samples", []string{"expr", "page_gauge[1h]"}, ""},
 		{"histogram", []string{"expr", "page_seconds"}, ""},
 		{"graph", []string{"expr", "page_gauge", "view", "graph"}, ""},
 		{"error", []string{"expr", "sum(page_gauge"}, "/api/v1/query"},
@@ -208,7 +210,7 @@ func TestPageDark(t *testing.T) {
 			p.checkContrast(name + " " + v.name)
 			p.shoot(v.name + "-" + name)
 		}
-		p.view(pageViews()[3])
+		p.open("expr", "page_gauge", "view", "graph")
 		schemes[name] = p.colours()
 	}
 	light, dark := schemes["light"], schemes["dark"]
@@ -242,6 +244,9 @@ func (p *browserPage) checkChoice(light, dark colours) {
 // choose selects an option by typing its name.
 func (p *browserPage) choose(selector, option string) {
 	p.Helper()
+	if !evaluate[bool](p, fmt.Sprintf(`document.querySelector(%q).checkVisibility()`, selector)) {
+		p.click("#settings")
+	}
 	evaluate[bool](p, fmt.Sprintf(`(() => { document.querySelector(%q).focus(); return true })()`, selector))
 	p.press(option)
 	if got := evaluate[string](p, fmt.Sprintf(`document.querySelector(%q).selectedOptions[0].text`, selector)); got != option {
@@ -382,7 +387,7 @@ func TestPageOffline(t *testing.T) {
 		asked[u.Path] = true
 	}
 	for _, want := range []string{
-		"/", "/ui/style.css", "/ui/theme.js", "/ui/app.js", "/ui/query/graph.js", "/ui/query/graph.css", "/ui/vendor/codemirror/codemirror.js", "/ui/vendor/uplot/uPlot.iife.min.js", "/ui/vendor/uplot/uPlot.min.css",
+		"/", "/ui/style.css", "/ui/theme.js", "/ui/app.js", "/ui/query/graph.js", "/ui/query/graph.css", "/ui/common/table.css", "/ui/vendor/codemirror/codemirror.js", "/ui/vendor/uplot/uPlot.iife.min.js", "/ui/vendor/uplot/uPlot.min.css",
 		"/api/v1/query", "/api/v1/query_range", "/api/v1/current", "/api/v1/status/tsdb", "/api/v1/explain", "/api/v1/status/adapter",
 		"/api/v1/status/store", "/api/v1/metric_names",
 	} {

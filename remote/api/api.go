@@ -190,7 +190,7 @@ func New(cfg Config) (*API, error) {
 	}
 	for pattern, serve := range own() {
 		handler := func(w http.ResponseWriter, r *http.Request) { serve(a, w, r) }
-		a.mux.Handle(pattern, a.bounded(m.instrument(pattern, http.HandlerFunc(handler))))
+		a.mux.Handle(pattern, a.bounded(m.instrument(pattern, request.Compressed(http.HandlerFunc(handler)))))
 	}
 	return a, nil
 }
@@ -209,10 +209,11 @@ func own() map[string]func(*API, http.ResponseWriter, *http.Request) {
 	}
 }
 
-// Patterns returns what API serves, as patterns of http.ServeMux.
-func Patterns() []string {
-	return slices.AppendSeq(slices.Concat(upstreamPatterns(), adminPatterns()), maps.Keys(own()))
-}
+// Patterns returns what API serves, but for AdminPatterns, as patterns of http.ServeMux.
+func Patterns() []string { return slices.AppendSeq(upstreamPatterns(), maps.Keys(own())) }
+
+// AdminPatterns returns the requests of API that change what is stored.
+func AdminPatterns() []string { return adminPatterns() }
 
 // ServeHTTP implements http.Handler.
 func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) { a.mux.ServeHTTP(w, r) }

@@ -75,7 +75,11 @@ type apiResponse struct {
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	ctx, end := request.Begin(w, r, h.cfg.Timeout)
 	defer end()
-	answer, err := h.explain(ctx, r)
+	request.Compressed(http.HandlerFunc(h.serve)).ServeHTTP(w, r.WithContext(ctx))
+}
+
+func (h *Handler) serve(w http.ResponseWriter, r *http.Request) {
+	answer, err := h.explain(r.Context(), r)
 	if err != nil {
 		h.fail(w, r, err)
 		return

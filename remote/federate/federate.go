@@ -57,6 +57,11 @@ func New(cfg Config) *Handler {
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	ctx, end := request.Begin(w, r, h.cfg.Timeout)
 	defer end()
+	request.Compressed(http.HandlerFunc(h.serve)).ServeHTTP(w, r.WithContext(ctx))
+}
+
+func (h *Handler) serve(w http.ResponseWriter, r *http.Request) {
+	ctx := r.Context()
 	selectors, err := h.selectors(r)
 	if err != nil {
 		h.cfg.Errors.Fail(w, r, err)

@@ -8,7 +8,10 @@
 //	style.css      both colour schemes
 //	app.js         tabs, the state in the URL, errors
 //	common/api     requests
-//	common/dom     elements and tables
+//	common/dom     elements
+//	common/table   tables: sorted, in pages, searched; common/copied takes their rows along
+//	common/keys    the keys of the page, and the dialog that lists them
+//	common/said    sentences for screen readers
 //	common/format  numbers, times and label sets as text
 //	common/kinds   what a metric is, and the expressions that show it
 //	common/...     small graphs, tables of very many rows, files of lists
@@ -23,11 +26,12 @@
 package ui
 
 import (
-	"crypto/sha256"
+	"bytes"
 	"embed"
-	"encoding/hex"
 	"io/fs"
 	"net/http"
+	"strings"
+	"time"
 )
 
 //go:generate sh -c "cd editor && npm ci --ignore-scripts && npm run build"
@@ -51,27 +55,24 @@ func New() (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	tags, err := tagsOf(files)
+	all, err := readFiles(files)
 	if err != nil {
 		return nil, err
 	}
-	serve := http.StripPrefix("/ui", http.FileServerFS(files))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		path, next := r.URL.Path, serve
-		if path == graphPath || path == queryPath {
+		name, isFile := strings.CutPrefix(r.URL.Path, "/ui/")
+		switch r.URL.Path {
+		case graphPath, queryPath:
 			// Relative, as the page may stand under another path of a proxy.
 			w.Header().Set("Location", "./?"+fromPrometheus(r.URL.Query()).Encode())
 			w.WriteHeader(http.StatusFound)
 			return
-		}
-		if path == "/" {
+		case "/":
 			// Not redirected: the parameters of the page are its state.
-			path, next = "/ui/index.html", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				http.ServeFileFS(w, r, files, "index.html")
-			})
+			name, isFile = "index.html", true
 		}
-		tag, ok := tags[path]
-		if !ok {
+		f, ok := all[name]
+		if !isFile || !ok {
 			http.NotFound(w, r)
 			return
 		}
@@ -81,22 +82,16 @@ func New() (http.Handler, error) {
 		header.Set("Referrer-Policy", "no-referrer")
 		// A new version is seen at once, the same one is not sent again.
 		header.Set("Cache-Control", "no-cache")
-		header.Set("ETag", tag)
-		next.ServeHTTP(w, r)
-	}), nil
-}
-
-// tagsOf returns the entity tag of each file, by its path under /ui.
-func tagsOf(files fs.FS) (map[string]string, error) {
-	tags := make(map[string]string)
-	err := fs.WalkDir(files, ".", func(path string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
-			return err
+		content, tag := f.content, f.tag
+		if f.compressed != nil {
+			header.Set("Vary", "Accept-Encoding")
+			if acceptsGzip(r.Header) {
+				content, tag = f.compressed, f.compressedTag
+				header.Set("Content-Encoding", "gzip")
+			}
 		}
-		content, err := fs.ReadFile(files, path)
-		sum := sha256.Sum256(content)
-		tags["/ui/"+path] = `"` + hex.EncodeToString(sum[:16]) + `"`
-		return err
-	})
-	return tags, err
+		header.Set("ETag", tag)
+		header.Set("Content-Type", f.kind)
+		http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(content))
+	}), nil
 }

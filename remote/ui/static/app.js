@@ -4,6 +4,8 @@
 import { answers, Unreachable } from "./common/api.js";
 import { element, message } from "./common/dom.js";
 import { instant, inUTC, time, utc, zone } from "./common/format.js";
+import * as keys from "./common/keys.js";
+import { say } from "./common/said.js";
 import * as query from "./query/query.js";
 import * as explore from "./tabs/explore.js";
 import * as latest from "./tabs/latest.js";
@@ -12,7 +14,8 @@ import * as explain from "./tabs/explain.js";
 import * as status from "./tabs/status.js";
 
 // A tab has show(state, result, signal, navigate): it fills result with what
-// state asks for, until signal is aborted. navigate(changes) goes to a changed state; with { again: false } only the URL changes,
+// state asks for, until signal is aborted, and may return a sentence about it for screen
+// readers; without one they say the facts of the result. navigate(changes) goes to a changed state; with { again: false } only the URL changes,
 // as the tab shows it already. Its state is that of the fields of its
 // form, by name. Where these are not all, it has fill(form, state), which writes the
 // rest of a state into the form, and read(form), which returns that rest; a list
@@ -114,6 +117,7 @@ async function show() {
     if (link.dataset.tab === tab) {
       link.setAttribute("aria-current", "page");
       link.setAttribute("href", location.search || `?tab=${tab}`); // its state, to come back to
+      link.parentElement.scrollLeft = link.offsetLeft - (link.parentElement.clientWidth - link.offsetWidth) / 2;
     }
   }
   for (const name of Object.keys(tabs)) {
@@ -129,7 +133,10 @@ async function show() {
   const result = section.querySelector(".result");
   result.setAttribute("aria-busy", "true");
   try {
-    await tabs[tab].show(state, result, signal, (changes, how) => navigate(tab, Object.assign(state, changes), how));
+    const sentence = await tabs[tab].show(state, result, signal, (changes, how) => navigate(tab, Object.assign(state, changes), how));
+    if (!signal.aborted) {
+      say(sentence ?? result.querySelector(".facts")?.textContent ?? "");
+    }
   } catch (err) {
     if (!signal.aborted) {
       result.replaceChildren(message("error", err.message));
@@ -174,11 +181,26 @@ document.addEventListener("click", (event) => {
   }
 });
 
-document.addEventListener("keydown", (event) => {
-  if (event.key === "/" && !event.ctrlKey && !event.metaKey && !event.target.matches("input, textarea, select") && !event.target.isContentEditable) {
-    event.preventDefault();
-    focusFirst();
+// shift moves the times of the tab by seconds. An end that is nearly now is now, which moves on.
+function shift(seconds) {
+  const { tab, parameters } = current();
+  const { end } = stateOf(tab, parameters);
+  const now = Date.now() / 1000;
+  const to = Math.round((instant(end || now) || now) + seconds);
+  parameters.set("tab", tab);
+  parameters.delete("end");
+  if (to < now - Math.abs(seconds) / 10) {
+    parameters.set("end", utc(to));
   }
+  history.pushState(null, "", `?${parameters}`);
+  show();
+}
+
+keys.listen({ focusFirst, again: show, shift });
+
+const settings = document.getElementById("settings");
+settings.addEventListener("click", () => {
+  settings.setAttribute("aria-expanded", settings.getAttribute("aria-expanded") !== "true");
 });
 
 const theme = document.getElementById("theme");

@@ -1,7 +1,8 @@
 // The legend of a graph: its lines as a table, with the values under the cursor.
 
 import { element, table } from "../common/dom.js";
-import { copy } from "./copy.js";
+import { copy } from "../common/copied.js";
+import { say } from "../common/said.js";
 import { swatch } from "./looks.js";
 
 // legendOf lists lines, whose values text writes. isShown says whether a line is shown; onIsolate(line) and onToggle(line)
@@ -14,13 +15,13 @@ export function legendOf(lines, shared, text, isShown, onIsolate, onToggle) {
     line.button = element("button", { type: "button", class: "line", title: "Show this line alone; with Ctrl, hide or show it",
       onclick: ({ ctrlKey, metaKey }) => (ctrlKey || metaKey ? onToggle : onIsolate)(line) },
     line.letter && element("b", {}, line.letter), line.letter && " ", line.label === "{}" ? line.name : line.label);
-    line.copy = element("button", { type: "button", class: "copy", "aria-label": `Copy the selector ${line.name}`, title: "Copy the selector", onclick: () => copy(line.name, line.copy) });
+    line.copy = element("button", { type: "button", class: "copy", "aria-label": `Copy the selector ${line.name}`, title: "Copy the selector", onclick: () => copied(line) });
   }
   const statistic = (title, name) => ({ title, kind: "number", cell: (l) => l.cells[name], value: (l) => l[name] });
   const list = table(undefined, [
     { title: "Series", kind: "text", value: (l) => `${l.letter} ${l.name}`.trim(), cell: (l) =>
       element("div", { class: "line" }, element("label", {}, l.box, swatch(l)), l.button, l.copy) },
-    { title: "Cursor", kind: "number", cell: (l) => l.cells.under },
+    { title: "Cursor", kind: "number", text: false, cell: (l) => l.cells.under },
     statistic("Last", "last"), statistic("Min", "min"), statistic("Max", "max"), statistic("Avg", "avg"),
   ], lines);
   const mark = (at) => lines.forEach((line) => {
@@ -41,4 +42,13 @@ export function legendOf(lines, shared, text, isShown, onIsolate, onToggle) {
   const node = element("div", { class: "legend", "aria-live": "off" },
     shared && element("div", { class: "shared" }, "All have ", element("code", {}, shared)), list);
   return { node, mark, refill };
+}
+
+// copied puts the selector of a line on the clipboard, and shows at its button that it is there.
+function copied({ name, copy: button }) {
+  copy(name).then(() => {
+    button.classList.add("done");
+    button.addEventListener("blur", () => button.classList.remove("done"), { once: true });
+    say("The selector is copied.");
+  }, (err) => say(err.message));
 }

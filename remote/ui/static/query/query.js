@@ -7,7 +7,8 @@ import { askInstant, askRange, stepsOf } from "./ask.js";
 import * as expressions from "./expressions.js";
 import { newest } from "./newest.js";
 import * as picker from "./picker.js";
-import { results } from "./results.js";
+import { columns, results } from "./results.js";
+import { sentence } from "./sentence.js";
 import * as lines from "./shown.js";
 import { start as startPage } from "./start.js";
 import * as step from "./step.js";
@@ -39,22 +40,25 @@ export async function show(state, result, signal, navigate) {
     result.replaceChildren(element("p", { class: "hint" }, "All expressions are hidden."));
     return;
   }
-  const askAll = async (times) => {
-    const asked = await Promise.all(queries.map((query) => askOne(query, state, times, signal)));
+  let asked, times = range(state);
+  const askAll = async (of) => {
+    times = of;
+    asked = await Promise.all(queries.map((query) => askOne(query, state, times, signal)));
     expressions.ran(asked);
     return asked;
   };
   if (state.view === "graph") {
     await showGraph(state, result, signal, navigate, askAll, (asked) => (asked.length === 1 ? about(asked[0], state, navigate)
       : asked.map((one) => element("div", { class: "answer" }, ...heading(one, asked), ...about(one, state, navigate)))));
-    return;
+    return sentence(asked.filter(({ error }) => !error), true, times);
   }
-  const asked = await askAll(range(state));
+  await askAll(times);
   const answers = asked.filter(({ error }) => !error);
-  result.replaceChildren(...asked.flatMap((one) => [...heading(one, asked), ...about(one, state, navigate), ...(one.error ? [] : [results(one.answer.data)])]));
+  result.replaceChildren(...asked.flatMap((one) => [...heading(one, asked), ...about(one, state, navigate), ...(one.error ? [] : [results(one.answer.data, columns(state, times.end, navigate))])]));
   if (answers.length > 0 && answers.every(({ answer: { data } }) => Array.isArray(data.result) && data.result.length === 0)) {
     result.append(await newest(answers[0].expr, signal, navigate));
   }
+  return sentence(answers, false, times);
 }
 
 function heading({ expr, letter }, asked) {

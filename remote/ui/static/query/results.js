@@ -1,45 +1,104 @@
 // The result of an instant query as a table.
 
 import { element, table } from "../common/dom.js";
-import { sample, series, time } from "../common/format.js";
+import { count, duration, sample, series, time, utc } from "../common/format.js";
+import { bars, bucketsOf, histogramText } from "./histogram.js";
 
-// results returns a node that shows the result of an instant query.
-export function results({ resultType, result }) {
+// results returns a node that shows the result of an instant query, asked for at a time in seconds. With asColumns
+// there is a column for each label; onColumns(whether) is called when that is to change.
+export function results({ resultType, result }, { at, asColumns = false, onColumns } = {}) {
   if (resultType === "scalar" || resultType === "string") {
     return table(undefined, [
-      { title: "Value", kind: "text", cell: ([, value]) => value },
-      { title: "Time", cell: ([t]) => time(t) },
+      { title: "Value", kind: resultType === "string" ? "text whole" : "text", cell: ([, value]) => value },
+      { title: "Time", kind: "time", cell: ([t]) => time(t), text: ([t]) => utc(t) },
     ], [result]);
   }
   if (result.length === 0) {
     return element("p", {}, "No series has a value at this time.");
   }
-  if (resultType === "matrix") {
-    return table(undefined, [
-      { title: "Series", kind: "text", cell: (s) => series(s.metric), value: (s) => series(s.metric) },
-      { title: "Samples", kind: "text", cell: samples },
-    ], result);
-  }
-  return table(undefined, [
-    { title: "Series", kind: "text", cell: (s) => series(s.metric), value: (s) => series(s.metric) },
-    { title: "Value", kind: "number", cell: (s) => buckets(sample(s)), value: (s) => sample(s).number },
-  ], result);
+  const name = { title: "Series", kind: "text", cell: (s) => series(s.metric), value: (s) => series(s.metric) };
+  const names = asColumns ? labelColumns(result) : [name];
+  const columns = resultType === "matrix"
+    ? [{ title: "Samples", kind: "text", cell: samples, value: (s) => samplesOf(s).length }]
+    : vectorColumns(result, at);
+  const lines = {
+    titles: [...names.map(({ title }) => title), "Time", "Value"],
+    of: (s) => samplesOf(s).map(({ t, text, histogram }) =>
+      [...names.map(({ value }) => value(s)), utc(t), histogram ? histogramText(histogram) : text]),
+  };
+  return table(undefined, [...names, ...columns], result, undefined, { find: name, lines, controls: onColumns ? [choice(asColumns, onColumns)] : [] });
 }
 
-// samples lists those of a range vector, a line each.
-function samples(s) {
+// columns returns the options of results that a state says, and that change it.
+export function columns(state, at, navigate) {
+  const onColumns = (on) => navigate({ columns: on ? "1" : "" }).then(() => document.querySelector("#query .choice input")?.focus());
+  return { at, asColumns: state.columns === "1", onColumns };
+}
+
+// choice is the box that makes labels columns.
+function choice(asColumns, onColumns) {
+  return element("label", { class: "choice" },
+    element("input", { type: "checkbox", checked: asColumns, onchange: ({ target }) => onColumns(target.checked) }), " Labels as columns");
+}
+
+// labelColumns returns a column for each label that a series has.
+function labelColumns(result) {
+  const labels = [...new Set(result.flatMap((s) => Object.keys(s.metric)))].sort();
+  return labels.map((label) => {
+    const value = (s) => s.metric[label] ?? "";
+    return { title: label === "__name__" ? "Metric" : label, kind: "text label", cell: value, value };
+  });
+}
+
+// vectorColumns returns the columns of the values of an instant vector, with their times where these are not what was asked for.
+function vectorColumns(result, at) {
+  const isOther = (s) => Math.abs(sample(s).t - at) >= 0.001; // the API has milliseconds
+  const value = { title: "Value", kind: "number", cell: (s) => shownValue(sample(s)), value: (s) => sample(s).number };
+  const t = { title: "Time", kind: "number", value: (s) => sample(s).t,
+    cell: (s) => (isOther(s) ? element("span", { title: time(sample(s).t) }, ago(at - sample(s).t)) : "as asked") };
+  return at !== undefined && result.some(isOther) ? [value, t] : [value];
+}
+
+function ago(seconds) {
+  return seconds < 0 ? `${duration(-seconds)} after` : `${duration(seconds)} before`;
+}
+
+// samplesOf returns the samples of a series of any result, in their order.
+function samplesOf(s) {
+  if (s.value || s.histogram) {
+    return [sample(s)];
+  }
   const values = (s.values ?? []).map((value) => sample({ value }));
   const histograms = (s.histograms ?? []).map((histogram) => sample({ histogram }));
-  const lines = [...values, ...histograms].sort((a, b) => a.t - b.t).map(({ t, text }) => `${text}  @ ${time(t)}`);
-  return element("pre", {}, lines.join("\n"));
+  return [...values, ...histograms].sort((a, b) => a.t - b.t);
 }
 
-// buckets shows a value, or a histogram with its buckets folded away.
-function buckets({ text, histogram }) {
+// fewSamples is how many samples of a series are shown at once, and mostSamples how many at all.
+const fewSamples = 12;
+const mostSamples = 1000;
+
+// samples lists those of a range vector. Many are folded away.
+function samples(s) {
+  const all = samplesOf(s);
+  if (all.length <= fewSamples) {
+    return list(all);
+  }
+  const days = [time(all[0].t), time(all.at(-1).t)];
+  const folded = element("details", { ontoggle: () => folded.open && !folded.querySelector("ol") && folded.append(list(all)) },
+    element("summary", {}, `${count(all.length)} samples from ${days[0]} to ${days[1]}, the last is ${all.at(-1).text}`));
+  return folded;
+}
+
+function list(all) {
+  const items = all.slice(-mostSamples).map(({ t, text }) => element("li", {}, element("time", { datetime: utc(t) }, time(t)), element("span", {}, text)));
+  const before = all.length - items.length;
+  return element("ol", { class: "samples", tabindex: 0, "aria-label": "Samples" }, before > 0 ? element("li", {}, `${count(before)} before these are in the CSV.`) : undefined, ...items);
+}
+
+// shownValue shows a value, or a histogram as bars with its buckets folded away.
+function shownValue({ text, histogram }) {
   if (!histogram?.buckets?.length) {
     return text;
   }
-  const bounds = [["(", "]"], ["[", ")"], ["(", ")"], ["[", "]"]];
-  const lines = histogram.buckets.map(([kind, lower, upper, n]) => `${bounds[kind][0]}${lower}, ${upper}${bounds[kind][1]}  ${n}`);
-  return element("details", {}, element("summary", {}, text), element("pre", {}, lines.join("\n")));
+  return element("details", {}, element("summary", {}, text, " ", bars(histogram)), bucketsOf(histogram));
 }

@@ -19,7 +19,7 @@ import { unitOf } from "./unitsof.js";
 // is to say of the answers.
 export async function showGraph(state, result, signal, navigate, askAll, about) {
   const shown = { only: [...state.only], off: [...state.off] };
-  const said = element("div", { "aria-live": state.refresh ? "off" : undefined }), problems = element("div", {}), place = element("div", { class: "graph-place" });
+  const said = element("div", {}), problems = element("div", {}), place = element("div", { class: "graph-place" });
   let drawing, drawn = new AbortController();
 
   // ask returns the times that are shown now, and the answers.

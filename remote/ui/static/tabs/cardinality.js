@@ -1,7 +1,6 @@
 // What makes so many series, from the index: of all, or of a selector; of an index period, and since another.
 
 import { ask } from "../common/api.js";
-import { csvButton } from "../common/csv.js";
 import { element, message, table, tiles } from "../common/dom.js";
 import { bytes, count, series, time } from "../common/format.js";
 import { link, matcher, withMatcher } from "../common/selectors.js";
@@ -78,8 +77,7 @@ function list(caption, title, what, rows, { cell, share, more = [], format = cou
     ...(share ? [{ title: share.title, cell: (r) => meter(share.of(r)), value: share.of }] : []),
     ...more,
   ];
-  return element("div", { class: "list" }, csvButton(caption, () => [columns.map((c) => c.title), ...rows.map((r) => columns.map((c) => c.value(r)))]),
-    table(caption, columns, rows));
+  return element("div", { class: "list" }, table(caption, columns, rows));
 }
 
 // compared shows how the counts differ from those of another period.
@@ -109,7 +107,7 @@ function changes(caption, title, { new: made, gone, grown, shrunk, largest }) {
     { title: "Is", kind: "time", cell: kindOf, value: kindOf },
   ];
   const full = `${caption}: ${count(made)} new, ${count(gone)} gone, ${count(grown)} grown, ${count(shrunk)} shrunk`;
-  return element("div", { class: "list" }, csvButton(`${caption}, changes`, () => [columns.map((c) => c.title), ...largest.map((r) => columns.map((c) => c.value(r)))]), table(full, columns, largest));
+  return element("div", { class: "list" }, table(full, columns, largest));
 }
 
 function kindOf({ before, value }) {

@@ -2,7 +2,7 @@
 
 import { ask, range, Unreachable } from "../common/api.js";
 import { element, message, table } from "../common/dom.js";
-import { count, instant, series, utc } from "../common/format.js";
+import { count, instant, series } from "../common/format.js";
 import { byOf, expressionsOf, heatmapOf, kindOf, windowOf } from "../common/kinds.js";
 import { labelName, link, matcher, withMatcher } from "../common/selectors.js";
 import { askInstant, askRange, stepsOf } from "../query/ask.js";
@@ -33,7 +33,7 @@ export function read(form) {
 export async function show(state, result, signal, navigate) {
   const to = (changes) => link("explore", { ...state, ...changes });
   const names = element("div", { class: "names" });
-  const chosen = element("div", { class: "metric", "aria-live": "polite" });
+  const chosen = element("div", { class: "metric" });
   result.replaceChildren(element("div", { class: state.metric ? "explore chosen" : "explore" }, names, chosen));
   if (!state.metric) {
     chosen.append(element("p", { class: "hint" }, "Choose a metric: its graph, its labels and their values are shown here."));

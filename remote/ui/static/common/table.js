@@ -1,0 +1,128 @@
+// Tables: sorted by a heading, in pages, searched, copied and saved.
+
+import { copy, csv, save, tsv } from "./copied.js";
+import { element } from "./dom.js";
+import { count } from "./format.js";
+import { say } from "./said.js";
+
+// pageRows is how many rows of a table are shown at once.
+const pageRows = 200;
+
+// table makes a table whose rows can be sorted by a click on a heading, and be taken along as text. A column has a
+// title, a cell(row) that returns a node or text, and optionally a value(row) to sort by, a text(row) to copy, which is
+// the value if there is none, or false if it is not copied, and a kind: number, text, key or time. A long table has
+// pages, and a search. The options are find, a column to search in instead of the first; controls, nodes that stand
+// beside the buttons; and lines, with titles and of(row), which says in which lines of text a row is copied.
+export function table(caption, columns, rows, classOf = () => undefined, { find = columns[0], controls = [], lines = linesOf(columns) } = {}) {
+  const body = element("tbody");
+  const show = (some) => body.replaceChildren(...some.map((row) =>
+    element("tr", { class: classOf(row) }, ...columns.map((c) => element("td", { class: c.kind }, c.cell(row))))));
+  const isLong = rows.length > pageRows;
+  const { fill, found, bar } = isLong ? pages(find, show) : whole(show);
+  const headings = columns.map((column) => {
+    const heading = element("th", { scope: "col", class: column.kind }, column.value ? undefined : column.title);
+    if (column.value) {
+      heading.append(element("button", { type: "button", onclick: () => sortBy(column, heading) }, column.title));
+    }
+    return heading;
+  });
+  const sortBy = (column, heading) => {
+    const ascending = heading.getAttribute("aria-sort") !== "ascending";
+    headings.forEach((other) => other.removeAttribute("aria-sort"));
+    heading.setAttribute("aria-sort", ascending ? "ascending" : "descending");
+    fill(sorted(rows, column.value, ascending));
+  };
+  fill(rows);
+  const written = () => [lines.titles, ...found().flatMap(lines.of)];
+  return element("div", { class: "table" },
+    element("div", { class: isLong ? "table-bar long" : "table-bar" }, ...bar, ...controls, tools(caption, written)),
+    element("div", { class: "scroll" }, element("table", {},
+      caption && element("caption", {}, caption), element("thead", {}, element("tr", {}, ...headings)), body)));
+}
+
+// linesOf says how rows are copied: a line each, of the texts of columns.
+function linesOf(columns) {
+  const copied = columns.filter(({ text }) => text !== false);
+  const textOf = ({ text, value, cell }, row) => {
+    const it = text ? text(row) : value ? value(row) : cell(row);
+    return typeof it === "number" ? written(it) : it instanceof Node ? it.textContent : String(it ?? "");
+  };
+  return { titles: copied.map(({ title }) => title), of: (row) => [copied.map((column) => textOf(column, row))] };
+}
+
+// written writes a number as Prometheus does.
+function written(n) {
+  return Number.isFinite(n) || Number.isNaN(n) ? String(n) : n > 0 ? "+Inf" : "-Inf";
+}
+
+// tools are the buttons that take all rows along that are found, not only those of a page.
+function tools(caption, written) {
+  const copies = async () => {
+    const all = written();
+    await copy(tsv(all)).then(() => say(`${count(all.length - 1)} rows are copied.`), (err) => say(err.message));
+  };
+  const name = () => ["promtable", document.querySelector("main section:not([hidden])").id, ...(caption?.toLowerCase().match(/[a-z0-9]+/g) ?? []).slice(0, 5)].join("-");
+  const of = caption ? ` of: ${caption}` : "";
+  return element("div", { class: "table-tools" },
+    element("button", { type: "button", title: "Copy all rows, with tabs between the cells", "aria-label": `Copy the rows${of}`, onclick: copies }, "Copy"),
+    element("button", { type: "button", title: "Save all rows as a file, with commas between the cells", "aria-label": `CSV${of}`, onclick: () => save(`${name()}.csv`, "text/csv", csv(written())) }, "CSV"));
+}
+
+// whole shows all rows.
+function whole(show) {
+  let all = [];
+  const fill = (rows) => {
+    all = rows;
+    show(rows);
+  };
+  return { fill, found: () => all, bar: [] };
+}
+
+// pages returns fill(rows), which lets show one page of rows at a time, found(), the rows of all pages, and the nodes of
+// the bar that chooses the page and searches in a column.
+function pages({ title, cell, value = cell }, show) {
+  let all, found, first;
+  const texts = new Map(); // of rows, made by the first search
+  const textOf = (row) => texts.get(row) ?? texts.set(row, String(value(row))).get(row);
+  const place = element("span", { role: "status" });
+  const turn = (to) => {
+    first = to;
+    const limit = Math.min(found.length, first + pageRows);
+    back.disabled = first === 0;
+    next.disabled = limit === found.length;
+    place.textContent = found.length ? `${count(first + 1)}–${count(limit)} of ${count(found.length)}` : "Nothing found.";
+    show(found.slice(first, limit));
+  };
+  const back = element("button", { type: "button", onclick: () => turn(first - pageRows) }, "Previous");
+  const next = element("button", { type: "button", onclick: () => turn(first + pageRows) }, "Next");
+  const search = element("input", { type: "search", spellcheck: "false", oninput: () => fill(all) });
+  const fill = (some) => {
+    all = some;
+    found = matching(all, textOf, search.value.trim());
+    turn(0);
+  };
+  const bar = [element("div", { class: "pages", role: "group", "aria-label": "Pages" },
+    element("label", {}, `Find in ${title} `, search), back, next, place)];
+  return { fill, found: () => found, bar };
+}
+
+// matching returns the rows whose text has a part, those first whose text, or metric name, it is.
+function matching(rows, textOf, part) {
+  if (part === "") {
+    return rows;
+  }
+  const small = part.toLowerCase();
+  const isExact = (row) => [textOf(row), textOf(row).split("{")[0]].includes(part);
+  const found = rows.filter((row) => textOf(row).toLowerCase().includes(small));
+  return [...found.filter(isExact), ...found.filter((row) => !isExact(row))];
+}
+
+// texts orders texts with numbers in them as people would.
+const texts = new Intl.Collator(undefined, { numeric: true });
+
+// sorted returns rows in the order of their values, numbers as such, and NaN last in both directions. Equal ones stay as they are.
+function sorted(rows, value, ascending) {
+  const direction = ascending ? 1 : -1;
+  const order = (a, b) => (typeof a === "number" ? Number.isNaN(a) - Number.isNaN(b) || direction * (a < b ? -1 : a > b) : direction * texts.compare(a, b));
+  return rows.map((row) => ({ row, key: value(row) })).sort((a, b) => order(a.key, b.key)).map(({ row }) => row);
+}
