@@ -97,7 +97,7 @@ func TestPageLegend(t *testing.T) {
 		p.draw("draw_debt", "only", level("a"))
 		p.wantLines(0)
 		p.draw("draw_level", "off", level("a"))
-		p.enter("#query textarea", "draw_level * 1")
+		p.enter(expression, "draw_level * 1")
 		p.wantLines(0, 1, 2)
 		want(nil, nil)
 	})

@@ -9,12 +9,12 @@
 //	app.js         tabs, the state in the URL, errors
 //	common/api     requests
 //	common/dom     elements
-//	common/table   tables: sorted, in pages, searched; common/copied takes their rows along
+//	common/table   tables, in pages; common/virtual tables of very many rows; common/rows sorts, searches and copies the rows of both
 //	common/keys    the keys of the page, and the dialog that lists them
 //	common/said    sentences for screen readers
 //	common/format  numbers, times and label sets as text
 //	common/kinds   what a metric is, and the expressions that show it
-//	common/...     small graphs, tables of very many rows, files of lists
+//	common/...     small graphs, the clipboard and files, selectors
 //	query/query    the tab Query: expressions, what they are asked, tables and graphs of the answers
 //	query/view     its graph: graph (lines, areas, bars) or heatmap, on a plot with a cursor, in units
 //	query/picker   its control of time; step and refresh are beside it

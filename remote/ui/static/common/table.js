@@ -1,9 +1,8 @@
 // Tables: sorted by a heading, in pages, searched, copied and saved.
 
-import { copy, csv, save, tsv } from "./copied.js";
 import { element } from "./dom.js";
 import { count } from "./format.js";
-import { say } from "./said.js";
+import { linesOf, matching, sorted, tools } from "./rows.js";
 
 // pageRows is how many rows of a table are shown at once.
 const pageRows = 200;
@@ -38,34 +37,6 @@ export function table(caption, columns, rows, classOf = () => undefined, { find 
     element("div", { class: isLong ? "table-bar long" : "table-bar" }, ...bar, ...controls, tools(caption, written)),
     element("div", { class: "scroll" }, element("table", {},
       caption && element("caption", {}, caption), element("thead", {}, element("tr", {}, ...headings)), body)));
-}
-
-// linesOf says how rows are copied: a line each, of the texts of columns.
-function linesOf(columns) {
-  const copied = columns.filter(({ text }) => text !== false);
-  const textOf = ({ text, value, cell }, row) => {
-    const it = text ? text(row) : value ? value(row) : cell(row);
-    return typeof it === "number" ? written(it) : it instanceof Node ? it.textContent : String(it ?? "");
-  };
-  return { titles: copied.map(({ title }) => title), of: (row) => [copied.map((column) => textOf(column, row))] };
-}
-
-// written writes a number as Prometheus does.
-function written(n) {
-  return Number.isFinite(n) || Number.isNaN(n) ? String(n) : n > 0 ? "+Inf" : "-Inf";
-}
-
-// tools are the buttons that take all rows along that are found, not only those of a page.
-function tools(caption, written) {
-  const copies = async () => {
-    const all = written();
-    await copy(tsv(all)).then(() => say(`${count(all.length - 1)} rows are copied.`), (err) => say(err.message));
-  };
-  const name = () => ["promtable", document.querySelector("main section:not([hidden])").id, ...(caption?.toLowerCase().match(/[a-z0-9]+/g) ?? []).slice(0, 5)].join("-");
-  const of = caption ? ` of: ${caption}` : "";
-  return element("div", { class: "table-tools" },
-    element("button", { type: "button", title: "Copy all rows, with tabs between the cells", "aria-label": `Copy the rows${of}`, onclick: copies }, "Copy"),
-    element("button", { type: "button", title: "Save all rows as a file, with commas between the cells", "aria-label": `CSV${of}`, onclick: () => save(`${name()}.csv`, "text/csv", csv(written())) }, "CSV"));
 }
 
 // whole shows all rows.
@@ -104,25 +75,4 @@ function pages({ title, cell, value = cell }, show) {
   const bar = [element("div", { class: "pages", role: "group", "aria-label": "Pages" },
     element("label", {}, `Find in ${title} `, search), back, next, place)];
   return { fill, found: () => found, bar };
-}
-
-// matching returns the rows whose text has a part, those first whose text, or metric name, it is.
-function matching(rows, textOf, part) {
-  if (part === "") {
-    return rows;
-  }
-  const small = part.toLowerCase();
-  const isExact = (row) => [textOf(row), textOf(row).split("{")[0]].includes(part);
-  const found = rows.filter((row) => textOf(row).toLowerCase().includes(small));
-  return [...found.filter(isExact), ...found.filter((row) => !isExact(row))];
-}
-
-// texts orders texts with numbers in them as people would.
-const texts = new Intl.Collator(undefined, { numeric: true });
-
-// sorted returns rows in the order of their values, numbers as such, and NaN last in both directions. Equal ones stay as they are.
-function sorted(rows, value, ascending) {
-  const direction = ascending ? 1 : -1;
-  const order = (a, b) => (typeof a === "number" ? Number.isNaN(a) - Number.isNaN(b) || direction * (a < b ? -1 : a > b) : direction * texts.compare(a, b));
-  return rows.map((row) => ({ row, key: value(row) })).sort((a, b) => order(a.key, b.key)).map(({ row }) => row);
 }

@@ -5,6 +5,7 @@
 
 import { element } from "./dom.js";
 import { count } from "./format.js";
+import { linesOf, matching, sorted, tools } from "./rows.js";
 
 // maxLines is how many lines of text a row has at most, and letter about how wide one is in pixels.
 const maxLines = 8, letter = 8;
@@ -12,14 +13,13 @@ const maxLines = 8, letter = 8;
 // ahead is how many rows are made above and below those in sight: the Tab key comes to them, and scrolls.
 const ahead = 12;
 
-// virtualTable makes one, with columns as those of table, whose first one can be searched. Controls are nodes to put beside the search;
-// the rows that are found, in their order, are those of shown() of the node.
-export function virtualTable(label, columns, rows, { controls = [] } = {}) {
+// virtualTable makes one, with columns as those of table, whose first one can be searched.
+export function virtualTable(label, columns, rows) {
   const texts = rows.map((row) => String(columns[0].value(row)));
   const longest = texts.reduce((most, text) => Math.max(most, text.length), 1);
-  const lower = texts.map((text) => text.toLowerCase());
   let order = rows.map((_, i) => i); // by the last sort
   let found = order;
+  const lines = linesOf(columns);
   let height = 0; // of a row, in pixels
 
   const above = element("td", { colspan: columns.length }), below = element("td", { colspan: columns.length });
@@ -39,17 +39,14 @@ export function virtualTable(label, columns, rows, { controls = [] } = {}) {
       const ascending = made.getAttribute("aria-sort") !== "ascending";
       table.querySelectorAll("th").forEach((other) => other.removeAttribute("aria-sort"));
       made.setAttribute("aria-sort", ascending ? "ascending" : "descending");
-      order = sorted(rows, column.value, ascending);
+      order = sorted([...rows.keys()], (i) => column.value(rows[i]), ascending);
       find();
     } }, column.title));
     return made;
   }
 
   function find() {
-    const part = search.value.trim(), small = part.toLowerCase();
-    const rank = (i) => (texts[i] === part ? 0 : texts[i].split("{")[0] === part ? 1 : 2);
-    found = part === "" ? order : order.filter((i) => lower[i].includes(small));
-    found = part === "" ? found : [0, 1, 2].flatMap((wanted) => found.filter((i) => rank(i) === wanted));
+    found = matching(order, (i) => texts[i], search.value.trim());
     place.textContent = found.length === rows.length ? `${count(rows.length)} rows` : `${count(found.length)} of ${count(rows.length)} rows`;
     table.setAttribute("aria-rowcount", found.length + 1);
     keepFocus();
@@ -109,9 +106,8 @@ export function virtualTable(label, columns, rows, { controls = [] } = {}) {
   }
 
   const node = element("div", { class: "virtual" },
-    element("div", { class: "pages", role: "group", "aria-label": `Find in ${label}` }, element("label", {}, `Find in ${columns[0].title} `, search), place, ...controls),
+    element("div", { class: "pages", role: "group", "aria-label": `Find in ${label}` }, element("label", {}, `Find in ${columns[0].title} `, search), place, tools(undefined, () => [lines.titles, ...found.flatMap((i) => lines.of(rows[i]))])),
     scroller);
-  node.shown = () => found.map((i) => rows[i]);
   const resized = new ResizeObserver(() => { // other widths have other heights of rows
     if (node.isConnected) {
       const at = height ? scroller.scrollTop / height : 0;
@@ -125,14 +121,4 @@ export function virtualTable(label, columns, rows, { controls = [] } = {}) {
   resized.observe(scroller);
   find();
   return node;
-}
-
-const byText = new Intl.Collator(undefined, { numeric: true });
-
-// sorted returns the numbers of rows in the order of their values. NaN is last.
-function sorted(rows, value, ascending) {
-  const direction = ascending ? 1 : -1;
-  const compare = (a, b) => (typeof a === "number" ? Number.isNaN(a) - Number.isNaN(b) || direction * (a < b ? -1 : a > b) : direction * byText.compare(a, b));
-  const keys = rows.map(value);
-  return keys.map((_, i) => i).sort((a, b) => compare(keys[a], keys[b]));
 }
