@@ -117,9 +117,12 @@ type handlers struct{ protocols, queries, page http.Handler }
 // operatorRoutes.
 func (s *server) routes(h handlers) http.Handler {
 	r := s.newRoutes()
-	r.handle("/", h.protocols)
+	// A page of another origin may let a browser send here what it likes, without its owner knowing: nothing that
+	// changes the store. Senders are no browsers.
+	guard := http.NewCrossOriginProtection()
+	r.handle("/", guard.Handler(h.protocols))
 	for _, pattern := range api.AdminPatterns() {
-		r.handle(pattern, h.queries)
+		r.handle(pattern, guard.Handler(h.queries))
 	}
 	for _, pattern := range ui.Patterns() {
 		r.handle(pattern, h.page)

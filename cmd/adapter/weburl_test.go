@@ -223,3 +223,28 @@ func TestCORS(t *testing.T) {
 		t.Errorf("the answer to another origin varies by %q", got)
 	}
 }
+
+// TestCrossOrigin wants pages of other origins not to change anything, whatever may ask the API: their requests are
+// simple ones, without a preflight.
+func TestCrossOrigin(t *testing.T) {
+	h := startRoutes(t, "--web.cors.origin=.*", "--web.external-url=https://m.example/a/")
+	for _, path := range []string{"/api/v1/write", "/write", "/api/v1/otlp/v1/metrics", "/api/v1/admin/import", "/api/v1/admin/tsdb/delete_series", "/api/v1/admin/tsdb/clean_tombstones", "/api/v1/admin/tsdb/snapshot"} {
+		for _, tt := range []struct {
+			name    string
+			headers []string
+			want    int
+		}{
+			{"another site", []string{"Origin", "https://one.example", "Sec-Fetch-Site", "cross-site"}, http.StatusForbidden},
+			{"an old browser at another site", []string{"Origin", "https://one.example"}, http.StatusForbidden},
+			{"the page", []string{"Origin", "https://m.example", "Sec-Fetch-Site", "same-origin"}, http.StatusOK},
+			{"a sender", nil, http.StatusOK},
+		} {
+			if got := askRoute(h, http.MethodPost, "/a"+path, tt.headers...).StatusCode; got != tt.want {
+				t.Errorf("%s to %s: %d, want %d", tt.name, path, got, tt.want)
+			}
+		}
+	}
+	if got := askRoute(h, http.MethodPost, "/a/api/v1/query", "Origin", "https://one.example", "Sec-Fetch-Site", "cross-site").StatusCode; got != http.StatusOK {
+		t.Errorf("a query of another site: %d", got)
+	}
+}

@@ -335,6 +335,18 @@ func TestPageTimes(t *testing.T) {
 	}
 }
 
+// TestPageHeatmapCut wants no heatmap of a part of the buckets.
+func TestPageHeatmapCut(t *testing.T) {
+	p := newPage(t, startDrawn(t))
+	p.draw("rate(draw_took_seconds_bucket[5m])", "lines", "3")
+	if got := p.texts(".message"); len(got) != 1 || !strings.HasPrefix(got[0], "A heatmap needs all series, and these are 3 of 8, drawn as lines.") {
+		t.Errorf("the page says %q", got)
+	}
+	if rows := p.rows(0); len(rows) != 3 {
+		t.Errorf("the lines are %q", rows)
+	}
+}
+
 // TestPageStep chooses the step of a graph.
 func TestPageStep(t *testing.T) {
 	p := newPage(t, startDrawn(t))
@@ -357,6 +369,22 @@ func TestPageStep(t *testing.T) {
 	if got := facts(); !strings.HasSuffix(got, "step 7m") {
 		t.Errorf("the facts are %q", got)
 	}
+	// What is typed there counts also where another button sends the form, and what is no step is refused there.
+	own := func(text string) {
+		t.Helper()
+		evaluate[bool](p, `(() => { const s = document.querySelector("#query select[name=step]"); s.focus(); s.value = "own"; s.dispatchEvent(new Event("change", { bubbles: true })); return true })()`)
+		p.wantFocus("Step of")
+		p.press(text)
+		p.click("#query .primary")
+	}
+	own("9m")
+	p.wantParameters("step", "9m")
+	own("soon")
+	if got := evaluate[string](p, `document.querySelector("#query .step-own [role=alert]").innerText`); got != "Write 15s, 5m or 1h." || p.parameters().Get("step") != "9m" {
+		t.Errorf("of no step the page says %q, and has %v", got, p.parameters())
+	}
+	own("7m")
+	p.wantParameters("step", "7m")
 	// Counted from the end back.
 	if got := evaluate[string](p, `(() => { const q = new URLSearchParams(window.bodies.at(-1)); return [q.get("start"), q.get("end"), q.get("step")].join(" ") })()`); got != fmt.Sprintf("%d %d 420", drawEnd-8*420, drawEnd) {
 		t.Errorf("the page asks for %s", got)
@@ -369,6 +397,10 @@ func TestPageStep(t *testing.T) {
 	want := "With a step of 1s this range has 86,401 points, and a series may have 11,000: choose a step of at least 8s, or a shorter range."
 	if got := p.texts("[role=alert]"); !slices.Equal(got, []string{want}) {
 		t.Errorf("of too many points the page says %q", got)
+	}
+	p.open("expr", "draw_level", "view", "graph", "range", "-5")
+	if got := p.texts("[role=alert]"); !slices.Equal(got, []string{"The range in the URL is no number of seconds above 0: -5"}) {
+		t.Errorf("of no range the page says %q", got)
 	}
 	p.open("expr", "draw_level", "view", "graph", "step", "soon")
 	if got := p.texts("[role=alert]"); len(got) != 1 || !strings.HasPrefix(got[0], "The step in the URL is no time: soon.") {

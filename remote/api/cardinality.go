@@ -63,12 +63,12 @@ func (a *API) serveCardinality(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	ctx := r.Context()
+	if err := a.passes.Start(ctx); err != nil {
+		respond(w, nil, fmt.Errorf("wait for others that count: %w", err))
+		return
+	}
+	defer a.passes.Done()
 	if len(q.Selectors) > 0 {
-		if err := a.passes.Start(ctx); err != nil {
-			respond(w, nil, fmt.Errorf("wait for others that count: %w", err))
-			return
-		}
-		defer a.passes.Done()
 		var done func()
 		ctx, done = a.memory.With(ctx)
 		defer done()

@@ -62,9 +62,7 @@ function fill(tab, form, state) {
       continue; // the tab has filled it
     }
     if (name === "end" && field.type === "datetime-local") {
-      const seconds = instant(value);
-      field.value = Number.isNaN(seconds) ? "" : time(seconds).replace(" ", "T");
-      Object.assign(field.dataset, { filled: field.value, instant: value });
+      fillTime(field, value);
     } else {
       field.value = value;
       if (field instanceof HTMLSelectElement && field.value !== value) {
@@ -73,6 +71,13 @@ function fill(tab, form, state) {
       }
     }
   }
+}
+
+// fillTime writes a time of a URL into a field, in the zone in which times are shown.
+function fillTime(field, value) {
+  const seconds = instant(value);
+  field.value = Number.isNaN(seconds) ? "" : time(seconds).replace(" ", "T");
+  Object.assign(field.dataset, { filled: field.value, instant: value });
 }
 
 // read returns the state of a tab that its form says. Its local time becomes that of a URL, and stays
@@ -95,7 +100,7 @@ function stateOf(tab, parameters) {
   const state = { ...firsts[tab] };
   for (const name of Object.keys(state)) {
     if (parameters.has(name)) {
-      state[name] = Array.isArray(state[name]) ? parameters.getAll(name) : parameters.get(name);
+      state[name] = Array.isArray(state[name]) ? parameters.getAll(name).filter((value) => value !== "") : parameters.get(name);
     }
   }
   return state;
@@ -151,6 +156,13 @@ async function show() {
   }
 }
 
+// focusResult puts the focus where a link has led within a tab, if the link is gone.
+function focusResult() {
+  if (document.activeElement === document.body) {
+    document.querySelector("main section:not([hidden]) .result").focus();
+  }
+}
+
 function focusFirst() {
   document.querySelector("main section:not([hidden]) [data-focus]")?.focus();
 }
@@ -176,8 +188,9 @@ document.addEventListener("click", (event) => {
   const link = event.target.closest('a[href^="?"]');
   if (link && event.button === 0 && !event.ctrlKey && !event.metaKey && !event.shiftKey) {
     event.preventDefault();
+    const before = current().tab;
     history.pushState(null, "", link.getAttribute("href"));
-    show().then(focusFirst);
+    show().then(() => (current().tab === before ? focusResult() : focusFirst()));
   }
 });
 
@@ -232,7 +245,8 @@ times.addEventListener("change", () => {
     localStorage.removeItem("zone");
   }
   nameZone();
-  document.querySelectorAll("form").forEach((form) => delete form.dataset.search); // to be filled anew
+  document.querySelectorAll('input[type="datetime-local"]').forEach((field) => fillTime(field, field.dataset.instant ?? ""));
+  delete document.querySelector("#query form").dataset.search; // its time is in words
   show();
 });
 

@@ -64,5 +64,8 @@ export function range(state) {
   if (Number.isNaN(end)) {
     throw new Error(`The end in the URL is no time: ${state.end}`);
   }
+  if (!(Number(state.range) > 0)) {
+    throw new Error(`The range in the URL is no number of seconds above 0: ${state.range}`);
+  }
   return { start: end - Number(state.range), end };
 }

@@ -9,6 +9,9 @@ const tabKeys = { query: "q", explore: "e", latest: "l", cardinality: "c", expla
 const keys = [
   { shown: ["/"], what: "Go to the first field", is: "/", run: ({ focusFirst }) => focusFirst() },
   { shown: ["Enter"], what: "Run the expression; Shift+Enter is a new line" },
+  { shown: ["Alt+↑"], what: "In the editor: what was run before; Alt+↓ is newer, Alt+H lists all" },
+  { shown: ["Ctrl+Space"], what: "In the editor: what could stand here; F8 is the next error" },
+  { shown: ["Tab"], what: "To the graph: there ← → go from time to time, ↑ ↓ from line to line" },
   { shown: ["Esc"], what: "Leave the field, so that the keys below work" },
   { shown: ["r"], what: "Run again", is: "r", run: ({ again }) => again() },
   { shown: ["t"], what: "Table or graph", is: "t", run: toggleView },

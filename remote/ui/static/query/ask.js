@@ -36,7 +36,7 @@ function append(found, newest, limit) {
   for (const s of newest) {
     const before = known.get(series(s.metric));
     if (!before) {
-      found.push(...(found.length < limit ? [s] : []));
+      found.push(...(!(found.length >= limit) ? [s] : []));
       continue;
     }
     for (const kind of ["values", "histograms"].filter((kind) => s[kind])) {

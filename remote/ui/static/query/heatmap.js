@@ -54,7 +54,7 @@ export function heatmap({ letter, result }, times, { unit, bounds, onZoom, onZoo
       }
       frame.hidden = at === null;
       if (at !== null) {
-        const [left, right] = edges(chart(), cells.times[at], view.step, false);
+        const [left, right] = edges(chart(), cells.times, at, view.step, false);
         const [top, bottom] = [thing.upper, thing.lower].map((v) => chart().valToPos(across.pos(v), "y"));
         Object.assign(frame.style, { left: `${left}px`, top: `${top}px`, width: `${right - left}px`, height: `${bottom - top}px` });
       }
@@ -96,9 +96,10 @@ export function heatmap({ letter, result }, times, { unit, bounds, onZoom, onZoo
   return { nodes: [notes, ...plot.nodes, legend], draw: plot.draw, update, busy: plot.busy };
 }
 
-// edges returns from where to where in pixels the cells of a time are: half a step to each side.
-function edges(u, t, step, ofCanvas) {
-  return [t - step / 2, t + step / 2].map((at) => u.valToPos(at, "x", ofCanvas));
+// edges returns from where to where in pixels the cells of the at-th time are: half a step to each side, or half way to the next time.
+function edges(u, times, at, step, ofCanvas) {
+  const t = times[at], half = (other) => Math.min(step, Math.abs((other ?? Infinity) - t)) / 2;
+  return [t - half(times[at - 1]), t + half(times[at + 1])].map((edge) => u.valToPos(edge, "x", ofCanvas));
 }
 
 function drawCells(u, cells, across, step, colour) {
@@ -107,8 +108,8 @@ function drawCells(u, cells, across, step, colour) {
   ctx.beginPath();
   ctx.rect(bbox.left, bbox.top, bbox.width, bbox.height);
   ctx.clip();
-  cells.times.forEach((t, at) => {
-    const [left, right] = edges(u, t, step, true).map(Math.round);
+  cells.times.forEach((_, at) => {
+    const [left, right] = edges(u, cells.times, at, step, true).map(Math.round);
     for (const { lower, upper, count: n } of cells.columns[at]) {
       if (n > 0) {
         const [top, bottom] = [upper, lower].map((v) => Math.round(u.valToPos(across.pos(v), "y", true)));

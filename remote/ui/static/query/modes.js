@@ -106,12 +106,12 @@ function bars(line, i) {
   };
 }
 
-// steps are the least distances between times, by the times.
+// steps are the least distances between times, by the times. The last time is the end, which may be soon after the step before it.
 const steps = new WeakMap();
 
 function stepOf(times) {
   if (!steps.has(times)) {
-    steps.set(times, Math.min(...times.slice(1).map((t, at) => t - times[at])));
+    steps.set(times, Math.min(...times.slice(1, Math.max(2, times.length - 1)).map((t, at) => t - times[at])));
   }
   return steps.get(times);
 }

@@ -24,18 +24,28 @@ export function fill(form) {
       close();
       step.focus();
     } else if (event.key === "Enter") {
-      event.preventDefault(); // it is not the form that is sent
+      event.preventDefault();
+      form.requestSubmit();
+    }
+  } });
+  form.addEventListener("submit", (event) => { // before the form is read
+    if (!place.hidden) {
       const text = field.value.trim();
+      if (text === "") {
+        close();
+        return;
+      }
       if (!(seconds(text) > 0)) {
         problem.textContent = "Write 15s, 5m or 1h.";
+        event.preventDefault();
+        event.stopImmediatePropagation();
         return;
       }
       place.hidden = true;
       step.append(element("option", { value: text }, text));
       step.value = text;
-      form.requestSubmit();
     }
-  } });
+  }, { capture: true });
   place.append(element("label", {}, "Step of ", field), problem);
   step.addEventListener("focus", () => { step.dataset.before = step.value === own ? "" : step.value; });
   step.addEventListener("change", (event) => {

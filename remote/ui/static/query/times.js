@@ -91,7 +91,7 @@ export function between(from, to) {
 // beyond now, unless it was there.
 export function moved({ range, end }, by, factor, now) {
   const size = Number(range);
-  const before = end ? instant(end) : now;
+  const before = (end ? instant(end) : now) || now;
   const wide = Math.max(1, Math.round(size * factor));
   const to = Math.round(before + by * size + (wide - size) / 2);
   if (to >= now && before <= now) {

@@ -2,6 +2,7 @@
 
 import { range } from "../common/api.js";
 import { element, message } from "../common/dom.js";
+import { count } from "../common/format.js";
 import { stepsOf } from "./ask.js";
 import { isClassic, isNative } from "./buckets.js";
 import { graph } from "./graph.js";
@@ -29,7 +30,7 @@ export async function showGraph(state, result, signal, navigate, askAll, about) 
     const asked = await askAll({ start, end });
     return { times: { start, end, step }, asked, answers: answersOf(asked) };
   };
-  const say = (asked) => said.replaceChildren(...about(asked), problems);
+  const say = (asked) => said.replaceChildren(...about(asked));
   const paint = async ({ times, asked, answers }) => {
     const options = {
       shown, strip: stripOf(asked, times, state),
@@ -49,7 +50,7 @@ export async function showGraph(state, result, signal, navigate, askAll, about) 
     say(asked);
     place.replaceChildren(...made.nodes, found);
     if (!said.isConnected) {
-      result.replaceChildren(said, place);
+      result.replaceChildren(said, problems, place);
     }
     made.draw?.(AbortSignal.any([signal, drawn.signal]));
   };
@@ -62,7 +63,7 @@ export async function showGraph(state, result, signal, navigate, askAll, about) 
         throw failed.error;
       }
       if (drawing.update?.(now.answers, now.times)) {
-        say(now.asked);
+        update(said, about(now.asked));
       } else {
         await paint(now);
       }
@@ -70,9 +71,22 @@ export async function showGraph(state, result, signal, navigate, askAll, about) 
   }
 }
 
+// update puts newer facts into a node that has some. Links with the focus, and messages that say the same, stay.
+function update(node, newer) {
+  const fresh = element("div", {}, ...newer);
+  const all = (of, selector) => [...of.querySelectorAll(selector)];
+  const messages = (of) => all(of, ".message").map(({ textContent }) => textContent).join("\n");
+  const facts = all(fresh, ".facts");
+  if (messages(fresh) !== messages(node) || facts.length !== all(node, ".facts").length) {
+    node.replaceChildren(...newer);
+    return;
+  }
+  all(node, ".facts").forEach((p, i) => p.replaceChildren(...facts[i].childNodes));
+}
+
 // answersOf returns the results that there are, with their letters.
 function answersOf(asked) {
-  return asked.filter(({ error }) => !error).map(({ expr, letter, answer }) => ({ expr, letter, result: answer.data.result }));
+  return asked.filter(({ error }) => !error).map(({ expr, letter, answer }) => ({ expr, letter, result: answer.data.result, all: Math.max(answer.series, answer.data.result.length) }));
 }
 
 // drawingOf returns the graph or the heatmap of answers.
@@ -86,13 +100,16 @@ async function drawingOf(state, answers, times, options, signal) {
   const warnings = [];
   const wanted = state.mode || (known.length === 1 && known.every(isBuckets) ? "heatmap" : "lines");
   if (wanted === "heatmap") {
-    for (const { answer, counts, observed } of known) {
+    const cut = known.find(({ answer: { result, all } }) => all > result.length)?.answer;
+    for (const { answer, counts, observed } of cut ? [] : known) {
       const made = heatmap(answer, times, { ...options, unit: unit(counts), bounds: unit(state.unit || observed) });
       if (made) {
         return { ...made, nodes: [...(full.length > 1 ? [message("note", `A heatmap shows one expression: ${answer.letter}.`)] : []), ...made.nodes] };
       }
     }
-    if (full.length > 0) {
+    if (cut) {
+      warnings.push(message("warning", `A heatmap needs all series, and these are ${count(cut.result.length)} of ${count(cut.all)}, drawn as lines. Show more, or add the buckets up: sum by (le) (…).`));
+    } else if (full.length > 0) {
       warnings.push(message("warning", "A heatmap needs histograms: series with the label le, or native histograms. These are drawn as lines."));
     }
   }

@@ -31,7 +31,9 @@ export async function show(state, result, signal) {
     metrics = isOther ? await storedMetrics(adapter, Date.now() / 1000, undefined, signal) : fromStatus(status.metrics);
     const rates = { now: fromStatus(status.metrics), before: fromStatus(last.metrics), seconds: seconds(last.now, status.now) };
     await showFindings(page.found, { status, adapter, now: metrics, isOther }, signal);
-    page.facts.replaceChildren(...factsOf(status, rates));
+    if (!page.facts.contains(document.activeElement)) { // what has the focus stays
+      page.facts.replaceChildren(...factsOf(status, rates));
+    }
     last = status;
   };
   await update(first);
@@ -45,15 +47,17 @@ export async function show(state, result, signal) {
     }
   };
   const every = (milliseconds, run) => {
+    let isRunning = false;
     const timer = setInterval(() => {
-      if (!document.hidden && !selecting(result)) {
-        run().then(() => result.querySelector(":scope > [role=alert]")?.remove(), failed);
+      if (!document.hidden && !selecting(result) && !isRunning) {
+        isRunning = true;
+        run().finally(() => { isRunning = false; }).then(() => result.querySelector(":scope > [role=alert]")?.remove(), failed);
       }
     }, milliseconds);
     signal.addEventListener("abort", () => clearInterval(timer));
   };
   every(interval, async () => update((await ask("status/adapter", {}, { signal })).data));
-  every(graphsInterval, drawGraphs);
+  every(graphsInterval, async () => page.graphs.contains(document.activeElement) || drawGraphs());
 }
 
 // selecting says whether somebody marks text in there, to copy it.
@@ -160,20 +164,22 @@ async function showGraphs(node, { state, adapter, metrics, every, hasHistory }, 
   node.replaceChildren(...drawn, ...retention(new Snapshot(metrics)), ...await senders(signal));
 }
 
-async function panelOf({ title, sentence, lines }, adapter, window, { start, end, step }, signal) {
+async function panelOf({ title, sentence, lines }, adapter, window, times, signal) {
   const drawn = await Promise.all(lines.map(async (line) => {
-    const { data: { result } } = await ask("query_range", { query: expressionOf(line, adapter, window), start, end, step }, { signal, post: true });
+    const { data: { result } } = await ask("query_range", { query: expressionOf(line, adapter, window), ...times }, { signal, post: true });
     if (line.empty === undefined) {
-      return [spark(line.name, line.unit, result[0])];
+      return [spark(line.name, line.unit, result[0], times)];
     }
-    return result.length === 0 ? [element("p", { class: "facts" }, line.empty)] : result.map((s) => spark(s.metric[line.name], line.unit, s));
+    return result.length === 0 ? [element("p", { class: "facts" }, line.empty)] : result.map((s) => spark(s.metric[line.name], line.unit, s, times));
   }));
   return element("div", { class: "panel" }, element("h3", {}, title), ...drawn.flat(), element("p", { class: "facts" }, sentence));
 }
 
-function spark(label, unit, found) {
-  const values = (found?.values ?? []).map(([t, text]) => [t, Number(text)]);
-  return sparkline({ times: values.map(([t]) => t), values: values.map(([, v]) => (Number.isFinite(v) ? v : null)), unit, label });
+// spark shows a series from start to end, also where it has no values.
+function spark(label, unit, found, { start, end, step }) {
+  const values = new Map((found?.values ?? []).map(([t, text]) => [Math.round((t - start) / step), Number(text)]));
+  const steps = Array.from({ length: Math.floor((end - start) / step) + 1 }, (_, i) => i);
+  return sparkline({ times: steps.map((i) => start + i * step), values: steps.map((i) => (Number.isFinite(values.get(i)) ? values.get(i) : null)), unit, label });
 }
 
 // retention says how long everything is kept, and what goes next.
