@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"path"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -88,5 +89,22 @@ func TestWeight(t *testing.T) {
 	t.Logf("%d files of %d bytes: %v", len(sizes), sum, sizes)
 	if len(sizes) < 15 || sum < 30_000 || sum > most {
 		t.Errorf("the first view loads %d files of %d bytes, want at most %d: %v", len(sizes), sum, most, sizes)
+	}
+}
+
+// TestPreloads wants index.html to name each module once: the browser asks for all of them at once then.
+func TestPreloads(t *testing.T) {
+	var want, got []string
+	for name := range files(t) {
+		if path.Ext(name) == ".js" && !strings.HasPrefix(name, "vendor/") && name != "theme.js" && name != "app.js" {
+			want = append(want, "ui/"+name)
+		}
+	}
+	for _, m := range regexp.MustCompile(`<link rel="modulepreload" href="([^"]*)">`).FindAllStringSubmatch(string(files(t)["index.html"]), -1) {
+		got = append(got, m[1])
+	}
+	slices.Sort(want)
+	if !slices.Equal(got, want) {
+		t.Errorf("index.html names %q, want %q", got, want)
 	}
 }
