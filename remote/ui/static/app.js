@@ -81,7 +81,7 @@ function fillTime(field, value) {
 }
 
 // read returns the state of a tab that its form says. Its local time becomes that of a URL, and stays
-// as it was if nobody has changed it: an hour in autumn has two instants.
+// as it was if it was not changed: an hour in autumn has two instants.
 function read(tab, form) {
   const state = { ...Object.fromEntries(new FormData(form)), ...tabs[tab].read?.(form) };
   if (state.end && form.elements.end.type === "datetime-local") {
@@ -91,11 +91,11 @@ function read(tab, form) {
   return state;
 }
 
-// firsts are the states of the forms that nobody has filled, by tab.
+// firsts are the states of the forms before they are filled, by tab.
 const firsts = {};
 
 // stateOf returns the state of a tab that the URL says. What it does not say is as
-// in a form that nobody has filled.
+// in a form before it is filled.
 function stateOf(tab, parameters) {
   const state = { ...firsts[tab] };
   for (const name of Object.keys(state)) {

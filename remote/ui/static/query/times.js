@@ -1,4 +1,4 @@
-// Ranges of time: in words, as somebody types them, and moved.
+// Ranges of time: in words, as they are typed, and moved.
 
 import { inUTC, instant, time, utc, zone } from "../common/format.js";
 
@@ -50,7 +50,7 @@ function split(at) {
   return [day, hour.replace(/:00$/, "")];
 }
 
-// parse reads a time as somebody types it, in seconds: absolute in the zone in which times are shown, or from now on.
+// parse reads a time as it is typed, in seconds: absolute in the zone in which times are shown, or from now on.
 export function parse(text, now) {
   const wanted = text.trim();
   const relative = wanted.match(/^now(?:\s*([+-])\s*(\S+))?$/i);

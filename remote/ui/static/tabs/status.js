@@ -60,7 +60,7 @@ export async function show(state, result, signal) {
   every(graphsInterval, async () => page.graphs.contains(document.activeElement) || drawGraphs());
 }
 
-// selecting says whether somebody marks text in there, to copy it.
+// selecting says whether text in there is marked, to be copied.
 function selecting(node) {
   const selection = getSelection();
   return !selection.isCollapsed && node.contains(selection.anchorNode);
