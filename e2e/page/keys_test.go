@@ -182,4 +182,23 @@ func TestPageOneHand(t *testing.T) {
 	if evaluate[bool](p, `document.getElementById("times").checkVisibility()`) {
 		t.Error("the settings stay open")
 	}
+	// How a graph is drawn is folded away, so that the graph is near.
+	p.open("expr", "page_gauge", "view", "graph")
+	unfolded := func() bool {
+		return evaluate[bool](p, `document.querySelector("#query select[name=mode]").checkVisibility()`)
+	}
+	if unfolded() {
+		t.Error("the options are open")
+	}
+	if top := evaluate[float64](p, `document.querySelector("#query .graph").getBoundingClientRect().top`); top > 600 {
+		t.Errorf("the graph begins at %g px", top)
+	}
+	p.click("#query .fold")
+	if !unfolded() {
+		t.Error("the options stay closed")
+	}
+	p.checkAxe("options")
+	p.choose("#query select[name=mode]", "Stacked")
+	p.wantParameters("mode", "stacked")
+	p.shoot("options-narrow")
 }

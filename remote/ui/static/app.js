@@ -211,10 +211,10 @@ function shift(seconds) {
 
 keys.listen({ focusFirst, again: show, shift });
 
-const settings = document.getElementById("settings");
-settings.addEventListener("click", () => {
-  settings.setAttribute("aria-expanded", settings.getAttribute("aria-expanded") !== "true");
-});
+// What there is no room for on a telephone is folded away.
+for (const button of document.querySelectorAll("#settings, .fold")) {
+  button.addEventListener("click", () => button.setAttribute("aria-expanded", button.getAttribute("aria-expanded") !== "true"));
+}
 
 const theme = document.getElementById("theme");
 theme.value = document.documentElement.dataset.theme ?? "";
