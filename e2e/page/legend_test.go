@@ -170,7 +170,7 @@ func TestPageStrip(t *testing.T) {
 	})()`)
 	for _, width := range []int64{1200, 500} {
 		p.width(width)
-		p.await(`window.isUnder && (() => {
+		p.await(`window.isUnder === true && (() => {
 			const { offsetLeft, offsetWidth } = document.querySelector("#query .u-over"), { left, width, from, to } = window.placed ?? {};
 			return left === offsetLeft && width === offsetWidth && from === 50 && to === 250;
 		})()`)
