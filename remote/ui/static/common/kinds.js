@@ -4,7 +4,7 @@
 const quantiles = ["0.5", "0.9", "0.99"];
 
 // fewLines is how many series are drawn as they are.
-export const fewLines = 20;
+const fewLines = 20;
 
 // kindOf returns what a metric is, from its name, its type in the metadata if it has one, and its labels if they are known: counter, gauge, buckets
 // of a classic histogram, native histogram, summary, or info.
