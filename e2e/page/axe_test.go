@@ -53,7 +53,7 @@ func (p *browserPage) checkAxe(what string) {
 func TestPageAxe(t *testing.T) {
 	p := newPage(t, startPaged(t))
 	p.open()
-	evaluate[bool](p, `(() => { document.querySelector("#query label").prepend(document.createElement("img")); return true })()`)
+	evaluate[bool](p, `(() => { document.querySelector("main").prepend(document.createElement("img")); return true })()`)
 	if found := p.axe(); len(found) != 1 || found[0].ID != "image-alt" {
 		t.Fatalf("of an image without a text axe finds %+v", found)
 	}

@@ -46,7 +46,7 @@ func TestRandom(t *testing.T) {
 		step := time.Duration(1+r.IntN(300)) * time.Second
 		end := start.Add(time.Duration(r.IntN(40))*step + time.Duration(r.IntN(1000))*time.Millisecond)
 		instant := r.IntN(4) == 0
-		c.compare(t.Context(), qs, func(e promql.QueryEngine) (promql.Query, error) {
+		c.compare(t.Context(), data, qs, func(e promql.QueryEngine, data storage.Queryable) (promql.Query, error) {
 			if instant {
 				return e.NewInstantQuery(t.Context(), data, nil, qs, start)
 			}
