@@ -26,7 +26,7 @@ func TestPageExplain(t *testing.T) {
 	for _, selector := range []string{`page_gauge{instance="a"}`, `{__name__=~"page_.*", code=""}`, "page_nothing"} {
 		// From the second time on the index is in memory, and the answers are the same.
 		p.mustAsk(a, "/api/v1/explain", url.Values{"match[]": {selector}}, &[]listedPlan{})
-		p.enter("#explain textarea", selector)
+		p.enter("#explain [data-focus]", selector)
 		p.wantParameters("tab", "explain", "expr", selector, "view", "graph", "range", "3600")
 		p.await(`document.querySelectorAll("#explain details.rows table").length === 2`)
 		// The same question again.
@@ -37,11 +37,13 @@ func TestPageExplain(t *testing.T) {
 		p.shoot("explain-" + strconv.Itoa(plans[0].Series))
 	}
 	p.expect("/api/v1/explain", http.StatusBadRequest)
-	p.enter("#explain textarea", `{x=~"("}`)
+	p.selectText("#explain [data-focus]")
+	p.paste(`{x=~"("}`)
+	p.press(kb.Enter, kb.ModifierCtrl)
 	p.wantAlert(a, "/api/v1/explain", url.Values{"query": {`{x=~"("}`}})
 	// An old link.
 	p.open("tab", "explain", "selector", `page_gauge{instance="a"}`)
-	if got := evaluate[string](p, `document.querySelector("#explain textarea").value`); got != `page_gauge{instance="a"}` {
+	if got := evaluate[string](p, `document.querySelector("#explain [data-focus]").value`); got != `page_gauge{instance="a"}` {
 		t.Errorf("the expression of an old link is %q", got)
 	}
 	if tiles := p.tiles(); tiles["Series"] != "1" {
@@ -168,7 +170,7 @@ func TestPageExplainTree(t *testing.T) {
 			t.Errorf("not all nodes are open: %t", open)
 		}
 	}
-	p.enter("#explain textarea", "vector(1) + time()")
+	p.enter("#explain [data-focus]", "vector(1) + time()")
 	if tree := evaluate[[]treeNode](p, treeScript); len(tree) != 4 || tree[0].Meaning != "Evaluated by Prometheus' engine. It reads nothing." {
 		t.Errorf("without a selector the tree is %+v", tree)
 	}
@@ -190,6 +192,61 @@ func TestPageExplainError(t *testing.T) {
 		p.shoot("explain-error-" + look)
 		p.open() // another scheme shows the page anew
 	})
+}
+
+// TestPageExplainEditor: the expression has the editor of the tab Query, with its help, and is a field before that is there.
+func TestPageExplainEditor(t *testing.T) {
+	p := newPage(t, startDescribed(t))
+	p.onOpen(`window.requestIdleCallback = (f) => { window.letIn = f }`)
+	p.open("tab", "explain")
+	p.wantFocus("Expression to explain")
+	p.press("page_gauge" + kb.Enter) // by the plain field
+	p.wantParameters("tab", "explain", "expr", "page_gauge")
+	evaluate[bool](p, `(() => { window.letIn(); return true })()`)
+	p.wantExpressions("page_gauge")
+	p.wantFocus("Expression to explain")
+	const field = "#explain [data-focus]"
+	p.eachLook(func(look string) {
+		p.selectText(field)
+		p.press("page_reque")
+		p.awaitOffer("page_requests_total")
+		p.shoot("explain-completion-" + look)
+		p.press(kb.Enter)
+		p.awaitNoOffer()
+		p.wantExpressions("page_requests_total")
+		if got := evaluate[string](p, `document.querySelector("#explain .pq-metric").textContent`); got != "page_requests_total" {
+			t.Errorf("%q is highlighted", got)
+		}
+		p.selectText(field)
+		p.press("sum(rate(page_gauge))")
+		p.expect("/api/v1/explain", http.StatusBadRequest)
+		p.press(kb.Enter)
+		p.await(`document.querySelector("#explain .cm-lintRange-error")?.textContent === "page_gauge"`)
+		p.checkContrast(look)
+		p.shoot("explain-underlined-" + look)
+		p.selectText(field)
+		p.press("sum by(code)(page_requests_total)")
+		p.pressButtonOf("#explain form", "Format")
+		p.wantExpressions("sum by (code) (page_requests_total)")
+		p.wantFocus("Expression to explain")
+		p.press(kb.Enter)
+		p.wantParameters("expr", "sum by (code) (page_requests_total)")
+		p.open("tab", "explain", "expr", "page_gauge") // another scheme asks again
+		evaluate[bool](p, `(() => { window.letIn(); return true })()`)
+		p.wantExpressions("page_gauge")
+	})
+	p.selectText(field)
+	p.press("page_many" + kb.Enter)
+	p.wantParameters("expr", "page_many")
+	p.back(`new URLSearchParams(location.search).get("expr") === "page_gauge"`)
+	p.wantExpressions("page_gauge")
+}
+
+// pressButtonOf clicks the button of an element that has this text.
+func (p *browserPage) pressButtonOf(selector, text string) {
+	p.Helper()
+	evaluate[bool](p, fmt.Sprintf(`(() => { [...document.querySelectorAll(%q)].find((b) => b.textContent === %q).click(); return true })()`, selector+" button", text))
+	p.settle()
 }
 
 // startRolled writes five weeks of a demonstration, and starts an adapter on it.

@@ -173,6 +173,7 @@ function codeField(cm, root, { node, box }, { label, placeholder, onRun, onChang
       EditorView.lineWrapping,
       cm.placeholder(placeholder),
       naming.of(attributes(label)),
+      EditorView.domEventHandlers({ beforeinput: (event, v) => typeOver(cm, event, v) }),
       EditorView.updateListener.of(({ docChanged }) => docChanged && onChange()),
     ],
   });
@@ -190,6 +191,19 @@ function codeField(cm, root, { node, box }, { label, placeholder, onRun, onChang
     mark: (error) => errors.mark(view, error),
     destroy: () => view.destroy(),
   };
+}
+
+// typeOver puts what is typed in the place of what is selected. A browser would give it the colour of what was there, as an inline style.
+function typeOver({ EditorView }, { inputType, data: text, isComposing }, view) {
+  const { from, to, empty } = view.state.selection.main;
+  if (inputType !== "insertText" || !text || isComposing || empty) {
+    return false;
+  }
+  const insert = () => view.state.update(view.state.replaceSelection(text), { userEvent: "input.type", scrollIntoView: true });
+  if (!view.state.facet(EditorView.inputHandler).some((handle) => handle(view, from, to, text, insert))) {
+    view.dispatch(insert());
+  }
+  return true;
 }
 
 // highlighter gives the parts of an expression classes, whose colours are in the style sheet.

@@ -1,10 +1,10 @@
 // The expressions of the page: what is typed, and which of them are shown. In the URL each is a parameter
 // expr, and hide names those that are not shown, as numbers from 0 with commas between.
 
-import { ask, range } from "../common/api.js";
-import { element, message } from "../common/dom.js";
+import { range } from "../common/api.js";
+import { element } from "../common/dom.js";
 import * as drafts from "./drafts.js";
-import { makeEditor } from "./editor.js";
+import { makeField } from "./field.js";
 import { letter } from "./lines.js";
 import * as past from "./past.js";
 
@@ -123,32 +123,21 @@ function sayChanged() {
 
 function addRow() {
   const row = { hidden: false };
-  const said = element("div", { class: "said", "aria-live": "polite" });
   row.eye = element("button", { type: "button", class: "eye", onclick: () => {
     row.hidden = !row.hidden;
     name();
     form.requestSubmit();
   } });
   row.remove = element("button", { type: "button", class: "remove", onclick: () => remove(row) }, "×");
-  const format = element("button", { type: "button", title: "Write it as PromQL's formatter does", onclick: () => formatRow(row, said) }, "Format");
-  const history = () => past.choose((expr) => row.editor.replace(expr));
-  row.node = element("div", { class: "expression", role: "group", onkeydown: (event) => {
-    if (event.altKey && event.code === "KeyH") {
-      event.preventDefault();
-      history();
-    }
-  } }, row.eye);
-  row.editor = makeEditor(row.node, {
+  const { node, editor, tools } = makeField({
     label: "PromQL expression", placeholder: "rate(adapter_write_samples_total[5m])",
-    onRun: () => form.requestSubmit(), times: () => range(state),
-    onChange: () => {
-      said.replaceChildren();
-      changed();
-    },
+    onRun: () => form.requestSubmit(), times: () => range(state), onChange: changed,
   });
-  row.node.append(element("div", { class: "tools" }, format, element("button", { type: "button", title: "Expressions that were run (Alt+H)", onclick: history }, "History"), row.remove), said);
-  rows.push(row);
-  list.append(row.node);
+  node.setAttribute("role", "group");
+  node.prepend(row.eye);
+  tools.append(row.remove);
+  rows.push(Object.assign(row, { node, editor }));
+  list.append(node);
 }
 
 function drop({ editor, node }) {
@@ -186,24 +175,6 @@ function name() {
     row.remove.setAttribute("aria-label", `Remove expression ${called}`);
     row.remove.title = "Remove it";
   });
-}
-
-async function formatRow({ editor }, said) {
-  const before = editor.text;
-  if (before.trim() === "") {
-    return;
-  }
-  try {
-    const { data } = await ask("format_query", { query: before.trim() }, { post: true });
-    if (editor.text === before) { // nothing was typed while the server was asked
-      editor.replace(data);
-    }
-  } catch (err) {
-    if (editor.text === before) {
-      said.replaceChildren(message("error", err.message.replace(/^invalid parameter "query": /, "")));
-      editor.mark(err);
-    }
-  }
 }
 
 // eye draws an open or a closed one.

@@ -4,24 +4,30 @@ import { ask, range } from "../common/api.js";
 import { element, message, table, tiles } from "../common/dom.js";
 import { bytes, count, duration, time } from "../common/format.js";
 import { stepsOf } from "../query/ask.js";
+import { makeField } from "../query/field.js";
 import { kindOf } from "../query/resolution.js";
+
+let editor;
+let last = {}; // the state that is in the form
 
 // read and fill know the parameter selector of old links, and the step of the query that a link comes from.
 export function read(form) {
-  return { selector: "", step: form.dataset.step ?? "" };
+  return { expr: editor?.text.trim() ?? "", selector: "", step: form.dataset.step ?? "" };
 }
 
 export function fill(form, state) {
-  state.expr ||= state.selector;
-  form.dataset.step = state.step;
-}
-
-document.querySelector("#explain textarea").addEventListener("keydown", (event) => {
-  if (event.key === "Enter" && !event.shiftKey && !event.isComposing) {
-    event.preventDefault();
-    event.target.form.requestSubmit();
+  if (!editor) {
+    const field = makeField({
+      label: "Expression to explain", placeholder: 'sum by (job) (rate(http_requests_total{code=~"5.."}[5m]))',
+      onRun: () => form.requestSubmit(), times: () => range(last),
+    });
+    ({ editor } = field);
+    form.prepend(field.node);
   }
-});
+  last = state;
+  form.dataset.step = state.step;
+  editor.text = state.expr || state.selector;
+}
 
 export async function show(state, result, signal) {
   const expr = (state.expr || state.selector).trim();
@@ -38,12 +44,14 @@ export async function show(state, result, signal) {
     answer = await ask("explain", { ...asked, ...(state.res && { max_source_resolution: state.res }) }, { signal, post: true });
   } catch (err) {
     const marked = signal.aborted ? undefined : markError(expr, err.message);
+    editor.mark(err);
     if (!marked) {
       throw err;
     }
     result.replaceChildren(message("error", err.message), marked);
     return;
   }
+  editor.mark();
   const { total, tree } = answer.data;
   result.replaceChildren(
     element("p", { class: "facts" }, whenText(answer.data), " ", element("a", { href: runLink(state, expr) }, "Run it")),
