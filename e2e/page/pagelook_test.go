@@ -39,6 +39,7 @@ func pageViews() []pageView {
 		{"status", []string{"tab", "status"}, ""},
 		{"stacked", []string{"expr", "page_gauge", "view", "graph", "mode", "stacked"}, ""},
 		{"heatmap", []string{"expr", "page_seconds", "view", "graph", "range", "900"}, ""},
+		{"refresh-waits", []string{"expr", "page_gauge", "view", "graph", "refresh", "5s", "end", "2026-03-04T05:00:00Z"}, ""},
 		{"explore", []string{"tab", "explore"}, ""},
 		{"explore-metric", []string{"tab", "explore", "metric", "page_requests_total", "match", `code="200"`}, ""},
 		{"cardinality-of", []string{"tab", "cardinality", "match", "page_many", "focus", "n"}, ""},

@@ -23,6 +23,12 @@ export function tiles(...pairs) {
     element("div", {}, element("dt", {}, title), element("dd", {}, value))));
 }
 
+// selecting says whether text in a node is marked, to be copied.
+export function selecting(node) {
+  const selection = getSelection();
+  return !selection.isCollapsed && node.contains(selection.anchorNode);
+}
+
 // message shows a warning or an error.
 export function message(kind, text) {
   return element("p", { class: `message ${kind}`, role: kind === "error" ? "alert" : "status" }, text);

@@ -41,6 +41,26 @@ export function linesOf(columns) {
   return { titles: copied.map(({ title }) => title), of: (row) => [copied.map((column) => textOf(column, row))] };
 }
 
+// updates are those of the tables on the page, by their nodes.
+const updates = new WeakMap();
+
+// updatable lets update(node, …) call a function for a table.
+export function updatable(node, change) {
+  updates.set(node, change);
+  return node;
+}
+
+// update shows newer rows in a table: in the order, with the search and at the place that were chosen. What says the same stays, and so does
+// the focus. It returns false if node is no table with such columns and about as many rows.
+export function update(node, columns, rows) {
+  return updates.get(node)?.(columns, rows) ?? false;
+}
+
+// haveSameTitles says whether columns are those of the same table.
+export function haveSameTitles(some, others) {
+  return some.map(({ title }) => title).join("\n") === others.map(({ title }) => title).join("\n");
+}
+
 // written writes a number as Prometheus does.
 function written(n) {
   return Number.isFinite(n) || Number.isNaN(n) ? String(n) : n > 0 ? "+Inf" : "-Inf";

@@ -2,7 +2,7 @@
 
 import { element } from "./dom.js";
 import { count } from "./format.js";
-import { linesOf, matching, sorted, tools } from "./rows.js";
+import { haveSameTitles, linesOf, matching, sorted, tools, updatable } from "./rows.js";
 
 // pageRows is how many rows of a table are shown at once.
 const pageRows = 200;
@@ -14,37 +14,78 @@ const pageRows = 200;
 // beside the buttons; and lines, with titles and of(row), which says in which lines of text a row is copied.
 export function table(caption, columns, rows, classOf = () => undefined, { find = columns[0], controls = [], lines = linesOf(columns) } = {}) {
   const body = element("tbody");
-  const show = (some) => body.replaceChildren(...some.map((row) =>
-    element("tr", { class: classOf(row) }, ...columns.map((c) => element("td", { class: c.kind }, c.cell(row))))));
+  const keyOf = (row) => find.value?.(row);
+  let keys = []; // of the rows in sight
+  const show = (some, isUpdate = false) => {
+    const before = new Map(isUpdate ? keys.map((key, i) => [key, body.rows[i]]) : []);
+    const focused = document.activeElement;
+    keys = some.map(keyOf);
+    body.replaceChildren(...some.map((row, i) => {
+      const made = element("tr", { class: classOf(row) }, ...columns.map((c) => element("td", { class: c.kind }, c.cell(row))));
+      return before.has(keys[i]) ? renewed(before.get(keys[i]), made) : made;
+    }));
+    if (focused.isConnected && document.activeElement !== focused) {
+      focused.focus({ preventScroll: true });
+    }
+  };
   const isLong = rows.length > pageRows;
   const { fill, found, bar } = isLong ? pages(find, show) : whole(show);
-  const headings = columns.map((column) => {
+  const headings = columns.map((column, i) => {
     const heading = element("th", { scope: "col", class: column.kind }, column.value ? undefined : column.title);
     if (column.value) {
-      heading.append(element("button", { type: "button", onclick: () => sortBy(column, heading) }, column.title));
+      heading.append(element("button", { type: "button", onclick: () => sortBy(i) }, column.title));
     }
     return heading;
   });
-  const sortBy = (column, heading) => {
-    const ascending = heading.getAttribute("aria-sort") !== "ascending";
+  let ordered = (some) => some;
+  const sortBy = (i) => {
+    const ascending = headings[i].getAttribute("aria-sort") !== "ascending";
     headings.forEach((other) => other.removeAttribute("aria-sort"));
-    heading.setAttribute("aria-sort", ascending ? "ascending" : "descending");
-    fill(sorted(rows, column.value, ascending));
+    headings[i].setAttribute("aria-sort", ascending ? "ascending" : "descending");
+    ordered = (some) => sorted(some, columns[i].value, ascending);
+    fill(ordered(rows));
   };
   fill(rows);
   const written = () => [lines.titles, ...found().flatMap(lines.of)];
-  return element("div", { class: "table" },
+  const node = element("div", { class: "table" },
     element("div", { class: isLong ? "table-bar long" : "table-bar" }, ...bar, ...controls, tools(caption, written)),
     element("div", { class: "scroll" }, element("table", {},
       caption && element("caption", {}, caption), element("thead", {}, element("tr", {}, ...headings)), body)));
+  return updatable(node, (newColumns, newRows) => {
+    if (!haveSameTitles(columns, newColumns) || newRows.length > pageRows !== isLong) {
+      return false;
+    }
+    [columns, rows] = [newColumns, newRows];
+    fill(ordered(rows), true);
+    return true;
+  });
+}
+
+// renewed returns a row with what a newer one says. Cells that say the same stay, and what is unfolded in the others.
+function renewed(row, newer) {
+  row.className = newer.className;
+  [...newer.cells].forEach((cell, i) => {
+    const old = row.cells[i];
+    if (old.textContent === cell.textContent) {
+      return;
+    }
+    const had = old.contains(document.activeElement);
+    const unfolded = [...old.querySelectorAll("details")].map(({ open }) => open);
+    old.replaceChildren(...cell.childNodes);
+    old.querySelectorAll("details").forEach((folded, j) => { folded.open = unfolded[j] ?? false; });
+    if (had) {
+      old.querySelector("summary, a, button")?.focus({ preventScroll: true });
+    }
+  });
+  return row;
 }
 
 // whole shows all rows.
 function whole(show) {
   let all = [];
-  const fill = (rows) => {
+  const fill = (rows, isUpdate) => {
     all = rows;
-    show(rows);
+    show(rows, isUpdate);
   };
   return { fill, found: () => all, bar: [] };
 }
@@ -56,21 +97,21 @@ function pages({ title, cell, value = cell }, show) {
   const texts = new Map(); // of rows, made by the first search
   const textOf = (row) => texts.get(row) ?? texts.set(row, String(value(row))).get(row);
   const place = element("span", { role: "status" });
-  const turn = (to) => {
+  const turn = (to, isUpdate) => {
     first = to;
     const limit = Math.min(found.length, first + pageRows);
     back.disabled = first === 0;
     next.disabled = limit === found.length;
     place.textContent = found.length ? `${count(first + 1)}–${count(limit)} of ${count(found.length)}` : "Nothing found.";
-    show(found.slice(first, limit));
+    show(found.slice(first, limit), isUpdate);
   };
   const back = element("button", { type: "button", onclick: () => turn(first - pageRows) }, "Previous");
   const next = element("button", { type: "button", onclick: () => turn(first + pageRows) }, "Next");
   const search = element("input", { type: "search", spellcheck: "false", oninput: () => fill(all) });
-  const fill = (some) => {
+  const fill = (some, isUpdate) => {
     all = some;
     found = matching(all, textOf, search.value.trim());
-    turn(0);
+    turn(isUpdate && first < found.length ? first : 0, isUpdate);
   };
   const bar = [element("div", { class: "pages", role: "group", "aria-label": "Pages" },
     element("label", {}, `Find in ${title} `, search), back, next, place)];

@@ -5,7 +5,7 @@
 
 import { element } from "./dom.js";
 import { count } from "./format.js";
-import { linesOf, matching, sorted, tools } from "./rows.js";
+import { haveSameTitles, linesOf, matching, sorted, tools, updatable } from "./rows.js";
 
 // maxLines is how many lines of text a row has at most, and letter about how wide one is in pixels.
 const maxLines = 8, letter = 8;
@@ -15,10 +15,9 @@ const ahead = 12;
 
 // virtualTable makes one, with columns as those of table, whose first one can be searched.
 export function virtualTable(label, columns, rows) {
-  const texts = rows.map((row) => String(columns[0].value(row)));
-  const longest = texts.reduce((most, text) => Math.max(most, text.length), 1);
-  let order = rows.map((_, i) => i); // by the last sort
-  let found = order;
+  let texts, longest;
+  let ordered = (all) => all; // by the last sort
+  let found = [];
   const lines = linesOf(columns);
   let height = 0; // of a row, in pixels
 
@@ -33,22 +32,31 @@ export function virtualTable(label, columns, rows) {
   const place = element("span", { role: "status" });
   const search = element("input", { type: "search", spellcheck: "false", autocomplete: "off", oninput: () => find() });
 
-  function heading(column) {
+  function heading(column, i) {
     const made = element("th", { scope: "col", class: column.kind });
     made.append(element("button", { type: "button", onclick: () => {
       const ascending = made.getAttribute("aria-sort") !== "ascending";
       table.querySelectorAll("th").forEach((other) => other.removeAttribute("aria-sort"));
       made.setAttribute("aria-sort", ascending ? "ascending" : "descending");
-      order = sorted([...rows.keys()], (i) => column.value(rows[i]), ascending);
+      ordered = (all) => sorted(all, (row) => columns[i].value(rows[row]), ascending);
       find();
     } }, column.title));
     return made;
   }
 
-  function find() {
-    found = matching(order, (i) => texts[i], search.value.trim());
+  function read() {
+    texts = rows.map((row) => String(columns[0].value(row)));
+    longest = texts.reduce((most, text) => Math.max(most, text.length), 1);
+  }
+
+  function choose() {
+    found = matching(ordered([...rows.keys()]), (i) => texts[i], search.value.trim());
     place.textContent = found.length === rows.length ? `${count(rows.length)} rows` : `${count(found.length)} of ${count(rows.length)} rows`;
     table.setAttribute("aria-rowcount", found.length + 1);
+  }
+
+  function find() {
+    choose();
     keepFocus();
     body.replaceChildren();
     scroller.scrollTop = 0;
@@ -119,6 +127,24 @@ export function virtualTable(label, columns, rows) {
     }
   });
   resized.observe(scroller);
+  read();
   find();
-  return node;
+  return updatable(node, (newColumns, newRows) => {
+    if (!haveSameTitles(columns, newColumns) || newRows.length === 0) {
+      return false;
+    }
+    const textOf = (row) => texts[found[Number(row.getAttribute("aria-rowindex")) - 2]];
+    const focused = body.contains(document.activeElement) ? textOf(document.activeElement.closest("tr")) : undefined;
+    keepFocus();
+    [columns, rows] = [newColumns, newRows];
+    read();
+    choose();
+    height = 0;
+    body.replaceChildren();
+    draw();
+    if (focused !== undefined) {
+      [...body.children].find((row) => textOf(row) === focused)?.querySelector("a")?.focus({ preventScroll: true });
+    }
+    return true;
+  });
 }

@@ -1,17 +1,17 @@
 // The tab Query: expressions at a time as tables, or over a range as one graph.
 
-import { range, Unreachable } from "../common/api.js";
+import { Unreachable } from "../common/api.js";
 import { element, message } from "../common/dom.js";
 import { count } from "../common/format.js";
 import { askInstant, askRange, stepsOf } from "./ask.js";
 import * as expressions from "./expressions.js";
-import { newest } from "./newest.js";
 import * as picker from "./picker.js";
-import { columns, results } from "./results.js";
+import * as refreshing from "./refresh.js";
 import { sentence } from "./sentence.js";
 import * as lines from "./shown.js";
 import { start as startPage } from "./start.js";
 import * as step from "./step.js";
+import { showTables } from "./tables.js";
 import { span } from "./times.js";
 import { showGraph } from "./view.js";
 import { explainLink } from "../tabs/explain.js";
@@ -21,6 +21,7 @@ export function fill(form, state) {
   expressions.fill(form, state);
   picker.fill(form, state);
   step.fill(form);
+  refreshing.fill(form, state);
   lines.fill(state);
 }
 
@@ -40,25 +41,24 @@ export async function show(state, result, signal, navigate) {
     result.replaceChildren(element("p", { class: "hint" }, "All expressions are hidden."));
     return;
   }
-  let asked, times = range(state);
-  const askAll = async (of) => {
-    times = of;
-    asked = await Promise.all(queries.map((query) => askOne(query, state, times, signal)));
+  let asked, times;
+  const askAll = async (of, isAgain = false) => {
+    const found = await Promise.all(queries.map((query) => askOne(query, state, of, signal)));
+    if (isAgain && found.every(({ error }) => error)) {
+      throw found[0].error; // what is shown stays
+    }
+    [asked, times] = [found, of];
     expressions.ran(asked);
     return asked;
   };
-  if (state.view === "graph") {
+  const isGraph = state.view === "graph";
+  if (isGraph) {
     await showGraph(state, result, signal, navigate, askAll, (asked) => (asked.length === 1 ? about(asked[0], state, navigate)
       : asked.map((one) => element("div", { class: "answer" }, ...heading(one, asked), ...about(one, state, navigate)))));
-    return sentence(asked.filter(({ error }) => !error), true, times);
+  } else {
+    await showTables(state, result, signal, navigate, askAll, (one, asked) => [...heading(one, asked), ...about(one, state, navigate)]);
   }
-  await askAll(times);
-  const answers = asked.filter(({ error }) => !error);
-  result.replaceChildren(...asked.flatMap((one) => [...heading(one, asked), ...about(one, state, navigate), ...(one.error ? [] : [results(one.answer.data, columns(state, times.end, navigate))])]));
-  if (answers.length > 0 && answers.every(({ answer: { data } }) => Array.isArray(data.result) && data.result.length === 0)) {
-    result.append(await newest(answers[0].expr, signal, navigate));
-  }
-  return sentence(answers, false, times);
+  return sentence(asked.filter(({ error }) => !error), isGraph, times)?.concat(refreshing.sentence(state));
 }
 
 function heading({ expr, letter }, asked) {

@@ -1,8 +1,34 @@
-// A graph that is asked for again by itself.
+// What is shown up to now, and asked for again by itself.
 
-import { message } from "../common/dom.js";
+import { element, message } from "../common/dom.js";
 import { time } from "../common/format.js";
 import { seconds } from "./times.js";
+
+// The choices of how often.
+const choices = [["", "Off"], ["5s", "5 s"], ["10s", "10 s"], ["30s", "30 s"], ["1m", "1 min"], ["5m", "5 min"]];
+
+for (const select of document.querySelectorAll("select[name=refresh]")) {
+  select.append(...choices.map(([value, text]) => element("option", { value }, text)));
+}
+
+// fill says in a form with an end of time that a refresh waits for one that is now. To choose a refresh is to choose that end.
+export function fill(form, { refresh, end }) {
+  const place = form.querySelector(".waits");
+  const now = () => { form.elements.end.value = ""; };
+  if (place.children.length === 0) {
+    place.append("Refresh waits: the time does not end now. ", element("button", { type: "button", onclick: () => {
+      now();
+      form.requestSubmit();
+    } }, "Up to now"));
+    form.elements.refresh.addEventListener("change", ({ target }) => target.value && now()); // before the form is sent
+  }
+  place.hidden = !(refresh && end);
+}
+
+// sentence says for screen readers how often a state is asked for again.
+export function sentence({ refresh, end }) {
+  return refresh ? end ? " Refresh waits: the time does not end now." : ` It is asked for again every ${refresh}.` : "";
+}
 
 // refresh calls again() every so often, as every says, a duration such as 5s, until signal is aborted: after the answer of the time before, not while
 // the page is hidden, and not while busy(). Where it fails it says so in the node problems, and goes on.
@@ -27,7 +53,7 @@ export function refresh(every, again, busy, problems, signal) {
       problems.replaceChildren();
     } catch (err) {
       if (!signal.aborted) {
-        problems.replaceChildren(message("error", `${err.message} The graph is that of ${time(last)}; it is asked for again every ${every}.`));
+        problems.replaceChildren(message("error", `${err.message} What is shown is of ${time(last)}; it is asked for again every ${every}.`));
       }
     }
     isAsking = false;
@@ -44,4 +70,17 @@ export function refresh(every, again, busy, problems, signal) {
   document.addEventListener("visibilitychange", seen, { signal });
   signal.addEventListener("abort", () => clearTimeout(timer));
   wait();
+}
+
+// retell puts newer nodes into one that has some. Links with the focus, and messages that say the same, stay.
+export function retell(node, newer) {
+  const fresh = element("div", {}, ...newer);
+  const all = (of, selector) => [...of.querySelectorAll(selector)];
+  const messages = (of) => all(of, ".message").map(({ textContent }) => textContent).join("\n");
+  const facts = all(fresh, ".facts");
+  if (messages(fresh) !== messages(node) || facts.length !== all(node, ".facts").length) {
+    node.replaceChildren(...fresh.childNodes);
+    return;
+  }
+  all(node, ".facts").forEach((p, i) => p.replaceChildren(...facts[i].childNodes));
 }

@@ -2,19 +2,28 @@
 
 import { element, table } from "../common/dom.js";
 import { count, duration, sample, series, time, utc } from "../common/format.js";
+import { update } from "../common/rows.js";
 import { bars, bucketsOf, histogramText } from "./histogram.js";
 
 // results returns a node that shows the result of an instant query, asked for at a time in seconds. With asColumns
 // there is a column for each label; onColumns(whether) is called when that is to change.
-export function results({ resultType, result }, { at, asColumns = false, onColumns } = {}) {
+export function results(data, options = {}) {
+  const { columns, rows, more } = tableOf(data, options);
+  return rows.length === 0 ? element("p", {}, "No series has a value at this time.") : table(undefined, columns, rows, undefined, more);
+}
+
+// updateResults shows a newer result in such a node. It returns false if that needs another one.
+export function updateResults(node, data, options) {
+  const { columns, rows } = tableOf(data, options);
+  return rows.length > 0 && update(node, columns, rows);
+}
+
+function tableOf({ resultType, result }, { at, asColumns = false, onColumns }) {
   if (resultType === "scalar" || resultType === "string") {
-    return table(undefined, [
+    return { rows: [result], columns: [
       { title: "Value", kind: resultType === "string" ? "text whole" : "text", cell: ([, value]) => value },
       { title: "Time", kind: "time", cell: ([t]) => time(t), text: ([t]) => utc(t) },
-    ], [result]);
-  }
-  if (result.length === 0) {
-    return element("p", {}, "No series has a value at this time.");
+    ] };
   }
   const name = { title: "Series", kind: "text", cell: (s) => series(s.metric), value: (s) => series(s.metric) };
   const names = asColumns ? labelColumns(result) : [name];
@@ -26,7 +35,7 @@ export function results({ resultType, result }, { at, asColumns = false, onColum
     of: (s) => samplesOf(s).map(({ t, text, histogram }) =>
       [...names.map(({ value }) => value(s)), utc(t), histogram ? histogramText(histogram) : text]),
   };
-  return table(undefined, [...names, ...columns], result, undefined, { find: name, lines, controls: onColumns ? [choice(asColumns, onColumns)] : [] });
+  return { rows: result, columns: [...names, ...columns], more: { find: name, lines, controls: onColumns ? [choice(asColumns, onColumns)] : [] } };
 }
 
 // columns returns the options of results that a state says, and that change it.

@@ -9,14 +9,14 @@ import { graph } from "./graph.js";
 import { heatmap } from "./heatmap.js";
 import { newest } from "./newest.js";
 import { fill as keep } from "./shown.js";
-import { refresh } from "./refresh.js";
+import { refresh, retell } from "./refresh.js";
 import { stripOf } from "./resolution.js";
 import { between, moved } from "./times.js";
 import { namesIn, treeOf } from "./trees.js";
 import { unit } from "./units.js";
 import { unitOf } from "./unitsof.js";
 
-// showGraph shows the graph of a state of the page. askAll(times) asks for its expressions, and about(asked) says what there
+// showGraph shows the graph of a state of the page. askAll(times, isAgain) asks for its expressions, and about(asked) says what there
 // is to say of the answers.
 export async function showGraph(state, result, signal, navigate, askAll, about) {
   const shown = { only: [...state.only], off: [...state.off] };
@@ -24,10 +24,10 @@ export async function showGraph(state, result, signal, navigate, askAll, about) 
   let drawing, drawn = new AbortController();
 
   // ask returns the times that are shown now, and the answers.
-  const ask = async () => {
+  const ask = async (isAgain) => {
     const { start, end } = range(state);
     const { step } = stepsOf(start, end, state.step);
-    const asked = await askAll({ start, end });
+    const asked = await askAll({ start, end }, isAgain);
     return { times: { start, end, step }, asked, answers: answersOf(asked) };
   };
   const say = (asked) => said.replaceChildren(...about(asked));
@@ -57,31 +57,14 @@ export async function showGraph(state, result, signal, navigate, askAll, about) 
   await paint(await ask());
   if (state.refresh && !state.end) {
     refresh(state.refresh, async () => {
-      const now = await ask();
-      const failed = now.asked.find(({ error }) => error);
-      if (failed && now.answers.length === 0) {
-        throw failed.error;
-      }
+      const now = await ask(true);
       if (drawing.update?.(now.answers, now.times)) {
-        update(said, about(now.asked));
+        retell(said, about(now.asked));
       } else {
         await paint(now);
       }
     }, () => drawing.busy?.() ?? false, problems, signal);
   }
-}
-
-// update puts newer facts into a node that has some. Links with the focus, and messages that say the same, stay.
-function update(node, newer) {
-  const fresh = element("div", {}, ...newer);
-  const all = (of, selector) => [...of.querySelectorAll(selector)];
-  const messages = (of) => all(of, ".message").map(({ textContent }) => textContent).join("\n");
-  const facts = all(fresh, ".facts");
-  if (messages(fresh) !== messages(node) || facts.length !== all(node, ".facts").length) {
-    node.replaceChildren(...newer);
-    return;
-  }
-  all(node, ".facts").forEach((p, i) => p.replaceChildren(...facts[i].childNodes));
 }
 
 // answersOf returns the results that there are, with their letters.

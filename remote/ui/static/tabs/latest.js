@@ -1,14 +1,34 @@
 // The current sample of every series, from one pass over CURRENT. Many are a list that is scrolled.
 
 import { ask } from "../common/api.js";
-import { element, message, table } from "../common/dom.js";
+import { element, message, selecting, table } from "../common/dom.js";
 import { count, duration, sample, series } from "../common/format.js";
+import { update } from "../common/rows.js";
 import { virtualTable } from "../common/virtual.js";
+import { refresh } from "../query/refresh.js";
 
 // fewRows is up to how many rows are all shown.
 const fewRows = 200;
 
 export async function show(state, result, signal) {
+  const problems = element("div", {}), facts = element("p", { class: "facts" });
+  let shown, wasCut;
+  const paint = async () => {
+    const { text, isCut, rows, columns } = await read(state, signal);
+    facts.textContent = text;
+    if (isCut === wasCut && update(shown, columns, rows)) {
+      return;
+    }
+    shown = rows.length === 0 ? element("p", {}, "No series matches.") : rows.length > fewRows ? virtualTable("Series", columns, rows) : table(undefined, columns, rows);
+    wasCut = isCut;
+    result.replaceChildren(problems, facts, ...(isCut ? [message("warning", "There are more series than are shown: narrow the filter, or show more.")] : []), shown);
+  };
+  await paint();
+  refresh(state.refresh, paint, () => selecting(result), problems, signal);
+}
+
+// read returns the rows that a state asks for, and what there is to say of them.
+async function read(state, signal) {
   const limit = Number(state.limit);
   const answers = await Promise.all(selectorsOf(state.filter.trim()).map((selector) =>
     ask("current", { limit, ...(selector && { "match[]": selector }) }, { signal })));
@@ -16,19 +36,13 @@ export async function show(state, result, signal) {
   const samples = answers.flatMap(({ data }) => data.samples);
   const rows = samples.slice(0, limit).map((s) => ({ ...sample(s), name: series(s.metric) }));
   const rowsRead = answers.reduce((sum, { data }) => sum + data.rowsRead, 0);
-  const facts = element("p", { class: "facts" },
-    `${count(rows.length)} series, ${count(rowsRead)} rows of CURRENT read and no samples`);
-  if (rows.length === 0) {
-    result.replaceChildren(facts, element("p", {}, "No series matches."));
-    return;
-  }
-  const more = samples.length > limit || answers.some(({ data }) => data.truncated) ? [message("warning", "There are more series than are shown: narrow the filter, or show more.")] : [];
   const columns = [
     { title: "Series", kind: "text", cell: link, value: (r) => r.name },
     { title: "Value", kind: "number", cell: (r) => r.text, value: (r) => r.number },
     { title: "Age", kind: "number", cell: (r) => duration(now - r.t), value: (r) => now - r.t },
   ];
-  result.replaceChildren(facts, ...more, rows.length > fewRows ? virtualTable("Series", columns, rows) : table(undefined, columns, rows));
+  return { text: `${count(rows.length)} series, ${count(rowsRead)} rows of CURRENT read and no samples`,
+    isCut: samples.length > limit || answers.some(({ data }) => data.truncated), rows, columns };
 }
 
 // selectorsOf takes a selector as it is; other text is a metric name, and then a part of others.

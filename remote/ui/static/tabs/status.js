@@ -1,7 +1,7 @@
 // What is wrong with an adapter, what it does, and what it is.
 
 import { ask } from "../common/api.js";
-import { element, message, table, tiles } from "../common/dom.js";
+import { element, message, selecting, table, tiles } from "../common/dom.js";
 import { bytes, count, duration, sample, time } from "../common/format.js";
 import { configuration } from "../common/senders.js";
 import { sparkline } from "../common/sparkline.js";
@@ -58,12 +58,6 @@ export async function show(state, result, signal) {
   };
   every(interval, async () => update((await ask("status/adapter", {}, { signal })).data));
   every(graphsInterval, async () => page.graphs.contains(document.activeElement) || drawGraphs());
-}
-
-// selecting says whether text in there is marked, to be copied.
-function selecting(node) {
-  const selection = getSelection();
-  return !selection.isCollapsed && node.contains(selection.anchorNode);
 }
 
 function seconds(from, to) {
