@@ -195,3 +195,35 @@ func TestPageRefreshWaits(t *testing.T) {
 	p.choose("#query select[name=refresh]", "Off")
 	p.wantParameters("refresh", "", "end", "2026-03-04T05:00:00Z")
 }
+
+// TestPageRefreshPast: what refreshes ask for is not what was run, and tabs of one browser share what was.
+func TestPageRefreshPast(t *testing.T) {
+	p := newPage(t, startPaged(t))
+	p.open("expr", "page_gauge", "view", "graph", "refresh", "1s")
+	other := p.newTab("expr", "page_many", "refresh", "1s")
+	wantPast := func(want string) {
+		t.Helper()
+		if got := evaluate[string](p, `JSON.parse(localStorage.getItem("expressions")).join()`); got != want {
+			t.Errorf("what was run is %s, want %s", got, want)
+		}
+	}
+	refreshed := func() {
+		t.Helper()
+		for _, tab := range []struct {
+			*browserPage
+			path string
+		}{{p, "query_range"}, {other, "query"}} {
+			asked := `performance.getEntriesByType("resource").filter((e) => e.name.endsWith("/api/v1/` + tab.path + `")).length`
+			before := evaluate[int](tab.browserPage, asked)
+			tab.await(fmt.Sprintf("%s >= %d", asked, before+2))
+		}
+	}
+	refreshed()
+	wantPast("page_many,page_gauge")
+	p.enter(expression, "page_gauge * 2")
+	refreshed()
+	wantPast("page_gauge * 2,page_many,page_gauge")
+	other.enter(expression, "page_many * 2")
+	refreshed()
+	wantPast("page_many * 2,page_gauge * 2,page_many,page_gauge")
+}

@@ -60,9 +60,12 @@ export function shown(state) {
   return textsOf(state).map(({ text, hidden }, i) => ({ expr: text, letter: letter(i), hidden })).filter(({ hidden }) => !hidden);
 }
 
-// ran takes note of expressions that the server has answered: { expr, error }. Errors are underlined where they are.
-export function ran(asked) {
-  past.add(asked.filter(({ error }) => !error?.message.includes("parse error")).map(({ expr }) => expr));
+// ran takes note of expressions that the server has answered: { expr, error }. Errors are underlined where they are. What a refresh has asked
+// for is not among what was run.
+export function ran(asked, isRefresh) {
+  if (!isRefresh) {
+    past.add(asked.filter(({ error }) => !error?.message.includes("parse error")).map(({ expr }) => expr));
+  }
   for (const row of rows) {
     row.editor.mark(asked.find(({ expr }) => expr === row.editor.text.trim())?.error);
   }

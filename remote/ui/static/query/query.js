@@ -42,13 +42,13 @@ export async function show(state, result, signal, navigate) {
     return;
   }
   let asked, times;
-  const askAll = async (of, isAgain = false) => {
+  const askAll = async (of, isRefresh = false) => {
     const found = await Promise.all(queries.map((query) => askOne(query, state, of, signal)));
-    if (isAgain && found.every(({ error }) => error)) {
+    if (isRefresh && found.every(({ error }) => error)) {
       throw found[0].error; // what is shown stays
     }
     [asked, times] = [found, of];
-    expressions.ran(asked);
+    expressions.ran(asked, isRefresh);
     return asked;
   };
   const isGraph = state.view === "graph";

@@ -6,14 +6,14 @@ import { newest } from "./newest.js";
 import { refresh, retell } from "./refresh.js";
 import { columns, results, updateResults } from "./results.js";
 
-// showTables shows them. askAll(times, isAgain) asks for the expressions of a state, and tell(one, asked) returns the nodes that stand above
+// showTables shows them. askAll(times, isRefresh) asks for the expressions of a state, and tell(one, asked) returns the nodes that stand above
 // the result of one.
 export async function showTables(state, result, signal, navigate, askAll, tell) {
   const problems = element("div", {}), hint = element("div", {});
   let parts;
-  const paint = async (isAgain) => {
+  const paint = async (isRefresh) => {
     const times = range(state);
-    const asked = await askAll(times, isAgain);
+    const asked = await askAll(times, isRefresh);
     const answers = asked.filter(({ error }) => !error);
     const isEmpty = answers.length > 0 && answers.every(({ answer: { data } }) => Array.isArray(data.result) && data.result.length === 0);
     const found = isEmpty && !hint.hasChildNodes() ? await newest(answers[0].expr, signal, navigate) : undefined;
