@@ -3,12 +3,15 @@
 package page
 
 import (
+	"bytes"
 	"fmt"
+	"image/png"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/chromedp/cdproto/accessibility"
+	protopage "github.com/chromedp/cdproto/page"
 	"github.com/chromedp/chromedp/kb"
 
 	"github.com/promtable/promtable/e2e/harness"
@@ -353,6 +356,40 @@ func TestPageNarrow(t *testing.T) {
 			t.Errorf("%s is %d wide: %q", v.name, got, wide)
 		}
 		p.shoot(v.name + "-narrow")
+	}
+}
+
+// TestPagePlaceholders wants all of a placeholder to be seen, also what is below the line.
+func TestPagePlaceholders(t *testing.T) {
+	p := newPage(t, harness.StartAdapter(t, harness.Embedded(t)))
+	for _, tab := range []string{"explore", "latest", "cardinality"} {
+		p.open("tab", tab)
+		ink := func(text string) (dark int) {
+			t.Helper()
+			field := evaluate[place](p, fmt.Sprintf(`(() => {
+				const field = %s.querySelector("input[placeholder]");
+				field.placeholder = %q;
+				field.blur();
+				return field.getBoundingClientRect().toJSON();
+			})()`, shown, text))
+			clip := &protopage.Viewport{X: field.X, Y: field.Y, Width: 100, Height: field.Height, Scale: 1}
+			shot := devtools(p, protopage.CaptureScreenshot, protopage.CaptureScreenshotParams{Clip: clip})
+			picture, err := png.Decode(bytes.NewReader(shot.Data))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for x := range picture.Bounds().Dx() {
+				for y := range picture.Bounds().Dy() {
+					if r, _, _, _ := picture.At(x, y).RGBA(); r < 0xb000 {
+						dark++
+					}
+				}
+			}
+			return dark
+		}
+		if empty, lines := ink(" "), ink("______"); lines < empty+40 {
+			t.Errorf("%s: a placeholder of underscores has %d pixels more than none", tab, lines-empty)
+		}
 	}
 }
 
