@@ -5,6 +5,7 @@ package page
 import (
 	"encoding/json"
 	"fmt"
+	"net/url"
 	"slices"
 	"strings"
 	"testing"
@@ -613,6 +614,56 @@ func TestPageHeatmap(t *testing.T) {
 	}
 	if rows := p.rows(0); len(rows) != 3 {
 		t.Errorf("and the list has %q", rows)
+	}
+}
+
+// TestPageHeatmapChoice: of several expressions a heatmap says which it is of, and another can be chosen.
+func TestPageHeatmapChoice(t *testing.T) {
+	p := newPage(t, startDrawn(t))
+	open := func(exprs ...string) {
+		t.Helper()
+		values := url.Values{"expr": exprs, "mode": {"heatmap"}, "step": {"1m"}}
+		for pair := range slices.Chunk(drawLink, 2) {
+			values.Set(pair[0], pair[1])
+		}
+		p.do(chromedp.Navigate("http://" + p.host + "/?" + values.Encode()))
+		p.settle()
+	}
+	counts := func(want ...string) {
+		t.Helper()
+		if got := p.texts(".heat-marks span"); !slices.Equal(got, want) {
+			t.Errorf("the colours are called %q, want %q", got, want)
+		}
+	}
+	p.eachLook(func(look string) {
+		open("draw_level", "sum by (le) (rate(draw_took_seconds_bucket[5m]))", "draw_size_bytes")
+		counts("0", "0.25/s", "1/s")
+		if got := p.texts(".heat-choice"); len(got) != 1 || strings.Join(strings.Fields(got[0]), " ") != "A heatmap shows one expression: B C" {
+			t.Errorf("the page says %q", got)
+		}
+		p.checkContrast(look)
+		p.shoot("heatmap-choice-" + look)
+		if wide := evaluate[bool](p, "document.documentElement.scrollWidth > innerWidth"); wide {
+			t.Errorf("%s: the page scrolls sideways", look)
+		}
+		evaluate[bool](p, `(() => { document.querySelector("#query .heat-choice :checked").focus(); return true })()`)
+		p.press(kb.ArrowRight)
+		p.wantParameters("heatmap", "C")
+		counts("0", "1.25", "5")
+		p.wantFocus("C")
+		p.reload()
+		counts("0", "1.25", "5")
+	})
+	// One that is hidden is not drawn, and of a single one there is nothing to choose.
+	p.named("Show expression C")
+	counts("0", "0.25/s", "1/s")
+	if got := p.texts(".message"); !slices.Equal(got, []string{"A heatmap shows one expression: B."}) {
+		t.Errorf("the page says %q", got)
+	}
+	p.named("Show expression A")
+	counts("0", "0.25/s", "1/s")
+	if got := p.texts(".message"); len(got) > 0 {
+		t.Errorf("of one expression the page says %q", got)
 	}
 }
 

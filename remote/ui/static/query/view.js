@@ -16,7 +16,7 @@ import { namesIn, treeOf } from "./trees.js";
 import { unit } from "./units.js";
 import { unitOf } from "./unitsof.js";
 
-// showGraph shows the graph of a state of the page. askAll(times, isAgain) asks for its expressions, and about(asked) says what there
+// showGraph shows the graph of a state of the page. askAll(times, isRefresh) asks for its expressions, and about(asked) says what there
 // is to say of the answers.
 export async function showGraph(state, result, signal, navigate, askAll, about) {
   const shown = { only: [...state.only], off: [...state.off] };
@@ -24,10 +24,10 @@ export async function showGraph(state, result, signal, navigate, askAll, about) 
   let drawing, drawn = new AbortController();
 
   // ask returns the times that are shown now, and the answers.
-  const ask = async (isAgain) => {
+  const ask = async (isRefresh) => {
     const { start, end } = range(state);
     const { step } = stepsOf(start, end, state.step);
-    const asked = await askAll({ start, end }, isAgain);
+    const asked = await askAll({ start, end }, isRefresh);
     return { times: { start, end, step }, asked, answers: answersOf(asked) };
   };
   const say = (asked) => said.replaceChildren(...about(asked));
@@ -39,6 +39,7 @@ export async function showGraph(state, result, signal, navigate, askAll, about) 
         navigate(changes, { again: false });
       },
       onZoom: (from, to) => navigate(between(from, to)),
+      onHeatmap: (heatmap) => navigate({ heatmap }).then(() => result.querySelector(".heat-choice :checked")?.focus()),
       onZoomOut: () => navigate(moved(state, 0, 2, Math.ceil(Date.now() / 1000))),
     };
     const made = answers.length > 0 ? await drawingOf(state, answers, times, options, signal) : { nodes: [] };
@@ -83,13 +84,16 @@ async function drawingOf(state, answers, times, options, signal) {
   const warnings = [];
   const wanted = state.mode || (known.length === 1 && known.every(isBuckets) ? "heatmap" : "lines");
   if (wanted === "heatmap") {
-    const cut = known.find(({ answer: { result, all } }) => all > result.length)?.answer;
-    for (const { answer, counts, observed } of cut ? [] : known) {
+    const isCut = ({ answer: { result, all } }) => all > result.length;
+    const fit = known.filter(({ answer: { result } }) => result.some((s) => isClassic(s) || isNative(s)));
+    const whole = fit.filter((one) => !isCut(one));
+    if (whole.length > 0) {
+      const { answer, counts, observed } = whole.find((one) => one.answer.letter === state.heatmap) ?? whole[0];
       const made = heatmap(answer, times, { ...options, unit: unit(counts), bounds: unit(state.unit || observed) });
-      if (made) {
-        return { ...made, nodes: [...(full.length > 1 ? [message("note", `A heatmap shows one expression: ${answer.letter}.`)] : []), ...made.nodes] };
-      }
+      const letters = whole.map((one) => one.answer.letter);
+      return { ...made, nodes: [...(full.length > 1 ? [choiceOf(answer.letter, letters, options.onHeatmap)] : []), ...made.nodes] };
     }
+    const cut = fit.find(isCut)?.answer;
     if (cut) {
       warnings.push(message("warning", `A heatmap needs all series, and these are ${count(cut.result.length)} of ${count(cut.all)}, drawn as lines. Show more, or add the buckets up: sum by (le) (…).`));
     } else if (full.length > 0) {
@@ -100,6 +104,13 @@ async function drawingOf(state, answers, times, options, signal) {
   const derived = units.size === 1 ? [...units][0] : "";
   const made = graph(answers, times, { ...options, mode: wanted === "heatmap" ? "lines" : wanted, unit: unit(state.unit || derived) });
   return { ...made, nodes: [...warnings, ...made.nodes] };
+}
+
+// choiceOf says of which expression a heatmap is, and lets another be chosen of those that have one.
+function choiceOf(drawn, letters, onChoice) {
+  return letters.length === 1 ? message("note", `A heatmap shows one expression: ${drawn}.`)
+    : element("fieldset", { class: "heat-choice" }, element("legend", {}, "A heatmap shows one expression:"), ...letters.map((letter) => element("label", {},
+      element("input", { type: "radio", name: "heat-choice", checked: letter === drawn, onchange: () => onChoice(letter) }), ` ${letter}`)));
 }
 
 // isOneHistogram says whether an expression selects the buckets of one classic histogram.
