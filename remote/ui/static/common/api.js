@@ -58,6 +58,18 @@ export async function ask(path, parameters = {}, { signal, post } = {}) {
   return { ...answer, series: Number(response.headers.get("X-Promtable-Series")), resolution: response.headers.get("X-Promtable-Resolution") ?? "" };
 }
 
+const truncated = "results truncated due to limit";
+
+// isTruncated says whether there is more than the limit of an answer.
+export function isTruncated({ warnings = [] }) {
+  return warnings.some((text) => text.includes(truncated));
+}
+
+// notes returns what an answer warns of and says, but for that.
+export function notes({ warnings = [], infos = [] }) {
+  return [...warnings, ...infos].filter((text) => text !== truncated);
+}
+
 // range returns the start and the end in seconds of what a form asks for.
 export function range(state) {
   const end = state.end ? instant(state.end) : Date.now() / 1000;

@@ -1,5 +1,7 @@
 // Elements, and what is made of them everywhere.
 
+import { Unreachable } from "./api.js";
+
 export { table } from "./table.js";
 
 // element makes one: attributes by name, children that are nodes or text. What
@@ -14,6 +16,16 @@ export function element(name, attributes = {}, ...children) {
     }
   }
   made.append(...children.filter((child) => child !== undefined && child !== null));
+  return made;
+}
+
+// shape makes an element of SVG.
+export function shape(name, attributes, ...children) {
+  const made = document.createElementNS("http://www.w3.org/2000/svg", name);
+  for (const [key, value] of Object.entries(attributes).filter(([, value]) => value !== undefined)) {
+    made.setAttribute(key, value);
+  }
+  made.append(...children);
   return made;
 }
 
@@ -32,4 +44,17 @@ export function selecting(node) {
 // message shows a warning or an error.
 export function message(kind, text) {
   return element("p", { class: `message ${kind}`, role: kind === "error" ? "alert" : "status" }, text);
+}
+
+// orMessage returns the nodes that a part of a view comes to, or what went wrong with it: the other parts are of use without it. Only where no
+// server answers it throws.
+export async function orMessage(part, signal) {
+  try {
+    return await part ?? [];
+  } catch (err) {
+    if (signal.aborted || err instanceof Unreachable) {
+      throw err;
+    }
+    return [message("error", err.message)];
+  }
 }

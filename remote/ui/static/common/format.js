@@ -5,29 +5,6 @@ export function count(n) {
   return Number(n).toLocaleString("en", { maximumFractionDigits: Math.abs(n) < 100 ? 2 : 0 });
 }
 
-// bytes writes a size.
-export function bytes(n) {
-  const units = ["B", "KiB", "MiB", "GiB", "TiB"];
-  let unit = 0;
-  while (n >= 1024 && unit < units.length - 1) {
-    n /= 1024;
-    unit++;
-  }
-  return `${count(n)} ${units[unit]}`;
-}
-
-// duration writes seconds.
-export function duration(seconds) {
-  const ago = seconds < 0 ? "-" : "";
-  seconds = Math.abs(seconds);
-  for (const [unit, size] of [["d", 86400], ["h", 3600], ["m", 60]]) {
-    if (seconds >= 2 * size) {
-      return `${ago}${Math.floor(seconds / size)}${unit}`;
-    }
-  }
-  return `${ago}${count(seconds)}s`;
-}
-
 // inUTC says whether times are shown in UTC, which the reader chooses, or in the
 // zone of the browser.
 export function inUTC() {
@@ -88,6 +65,11 @@ export function sample({ value, histogram }) {
     return { t, text: `count ${h.count}, sum ${h.sum}`, number: Number(h.count), histogram: h };
   }
   return { t: value[0], text: value[1], number: number(value[1]) };
+}
+
+// written writes a value as the API does.
+export function written(v) {
+  return Math.abs(v) === Infinity ? `${v > 0 ? "+" : "-"}Inf` : String(v);
 }
 
 // number reads a value as the API writes it.

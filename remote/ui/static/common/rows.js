@@ -2,7 +2,7 @@
 
 import { copy, csv, save, tsv } from "./copied.js";
 import { element } from "./dom.js";
-import { count } from "./format.js";
+import { count, written } from "./format.js";
 import { say } from "./said.js";
 
 // matching returns the rows whose text has a part, those first whose text it is, and then those whose metric name it is.
@@ -61,20 +61,15 @@ export function haveSameTitles(some, others) {
   return some.map(({ title }) => title).join("\n") === others.map(({ title }) => title).join("\n");
 }
 
-// written writes a number as Prometheus does.
-function written(n) {
-  return Number.isFinite(n) || Number.isNaN(n) ? String(n) : n > 0 ? "+Inf" : "-Inf";
-}
-
 // tools are the buttons that take all rows along that are found, not only those of a page.
-export function tools(caption, written) {
+export function tools(caption, lines) {
   const copies = async () => {
-    const all = written();
+    const all = lines();
     await copy(tsv(all)).then(() => say(`${count(all.length - 1)} rows are copied.`), (err) => say(err.message));
   };
   const name = () => ["promtable", document.querySelector("main section:not([hidden])").id, ...(caption?.toLowerCase().match(/[a-z0-9]+/g) ?? []).slice(0, 5)].join("-");
   const of = caption ? ` of: ${caption}` : "";
   return element("div", { class: "table-tools" },
     element("button", { type: "button", title: "Copy all rows, with tabs between the cells", "aria-label": `Copy the rows${of}`, onclick: copies }, "Copy"),
-    element("button", { type: "button", title: "Save all rows as a file, with commas between the cells", "aria-label": `CSV${of}`, onclick: () => save(`${name()}.csv`, "text/csv", csv(written())) }, "CSV"));
+    element("button", { type: "button", title: "Save all rows as a file, with commas between the cells", "aria-label": `CSV${of}`, onclick: () => save(`${name()}.csv`, "text/csv", csv(lines())) }, "CSV"));
 }

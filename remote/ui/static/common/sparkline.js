@@ -1,7 +1,8 @@
 // A small graph of one line, with its numbers in words.
 
-import { element } from "./dom.js";
-import { bytes, count, time } from "./format.js";
+import { element, shape } from "./dom.js";
+import { count, time } from "./format.js";
+import { bytes } from "./quantities.js";
 
 // The size of the drawing, which is stretched to the room there is.
 const width = 240, height = 48;
@@ -35,9 +36,8 @@ function drawing(name, runs, { from, to, low, high }) {
   const line = runs.map((run) => (run.length === 1 ? dot(run[0]) : `M${run.map(([t, v]) => `${x(t)} ${y(v)}`).join("L")}`)).join("");
   const area = runs.filter((run) => run.length > 1).map((run) =>
     `M${x(run[0][0])} ${y(0)}L${run.map(([t, v]) => `${x(t)} ${y(v)}`).join("L")}L${x(run.at(-1)[0])} ${y(0)}Z`).join("");
-  const svg = shape("svg", { viewBox: `0 0 ${width} ${height}`, preserveAspectRatio: "none", role: "img", "aria-label": name });
-  svg.append(shape("path", { class: "base", d: `M0 ${y(0)}h${width}` }), shape("path", { class: "area", d: area }), shape("path", { class: "line", d: line }));
-  return svg;
+  return shape("svg", { viewBox: `0 0 ${width} ${height}`, preserveAspectRatio: "none", role: "img", "aria-label": name },
+    shape("path", { class: "base", d: `M0 ${y(0)}h${width}` }), shape("path", { class: "area", d: area }), shape("path", { class: "line", d: line }));
 }
 
 // runsOf cuts the line where there is no value, and where two times are further apart than most are.
@@ -58,12 +58,4 @@ function runsOf(times, values) {
 
 function round(v) {
   return Math.round(v * 100) / 100;
-}
-
-function shape(name, attributes) {
-  const made = document.createElementNS("http://www.w3.org/2000/svg", name);
-  for (const [key, value] of Object.entries(attributes)) {
-    made.setAttribute(key, value);
-  }
-  return made;
 }

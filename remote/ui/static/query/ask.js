@@ -2,7 +2,7 @@
 
 import { ask } from "../common/api.js";
 import { count, series } from "../common/format.js";
-import { seconds, span } from "./times.js";
+import { formatDuration, parseDuration } from "../common/quantities.js";
 
 // about is how many points a graph has across.
 const about = 250;
@@ -50,7 +50,7 @@ function append(found, newest, limit) {
 // answer. Steps are counted from the last one back, which is the end, or less than a bucket before it.
 export function stepsOf(start, end, wanted) {
   const auto = Math.max(1, Math.ceil((end - start) / about));
-  const own = wanted ? seconds(wanted) : auto;
+  const own = wanted ? parseDuration(wanted) : auto;
   if (!(own > 0)) {
     throw new Error(`The step in the URL is no time: ${wanted}. Write 15s, 5m or 1h.`);
   }
@@ -58,8 +58,8 @@ export function stepsOf(start, end, wanted) {
   const step = bucket && !wanted ? Math.round(own / bucket) * bucket : own;
   const points = Math.floor((end - start) / step) + 1;
   if (points > maxPoints) {
-    throw new Error(`With a step of ${span(step)} this range has ${count(points)} points, and a series may have ${count(maxPoints)}: ` +
-      `choose a step of at least ${span(Math.ceil((end - start) / (maxPoints - 1)))}, or a shorter range.`);
+    throw new Error(`With a step of ${formatDuration(step)} this range has ${count(points)} points, and a series may have ${count(maxPoints)}: ` +
+      `choose a step of at least ${formatDuration(Math.ceil((end - start) / (maxPoints - 1)))}, or a shorter range.`);
   }
   const last = bucket ? Math.floor(end / bucket) * bucket : end;
   return { start: last - Math.max(0, Math.floor((last - start) / step)) * step, end: last, step };

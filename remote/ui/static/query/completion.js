@@ -1,7 +1,7 @@
 // What an editor offers while an expression is typed: metrics with their types and help, functions with their arguments,
 // labels, their values, and expressions that were run.
 
-import { ask } from "../common/api.js";
+import { ask, isTruncated } from "../common/api.js";
 import * as past from "./past.js";
 
 const keep = 5 * 60; // for so many seconds answers are good, and times are rounded to it
@@ -154,7 +154,7 @@ function makeClient(cm, times) {
   const list = async (path, label, matchers, limit) => {
     const asked = (of, most) => get(path, { ...during(times), ...(of.length ? { "match[]": `{${of.join(", ")}}` } : {}), limit: most });
     const all = await asked(matchers, limit);
-    if (!isCut(all)) {
+    if (!isTruncated(all)) {
       return all.data;
     }
     client.isCut = true;
@@ -174,10 +174,6 @@ function makeClient(cm, times) {
       list(`label/${encodeURIComponent(label)}/values`, label, selection(cm, metric, matchers?.filter(({ name }) => name !== label)), mostValues),
   };
   return client;
-}
-
-function isCut({ warnings = [] }) {
-  return warnings.some((text) => text.includes("truncated"));
 }
 
 // during returns the parameters of the times that are shown, rounded, so that the same is asked for a while.

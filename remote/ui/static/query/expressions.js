@@ -2,7 +2,7 @@
 // expr, and hide names those that are not shown, as numbers from 0 with commas between.
 
 import { range } from "../common/api.js";
-import { element } from "../common/dom.js";
+import { element, shape } from "../common/dom.js";
 import * as drafts from "./drafts.js";
 import { makeField } from "./field.js";
 import { letter } from "./lines.js";
@@ -182,15 +182,7 @@ function name() {
 
 // eye draws an open or a closed one.
 function eye(isClosed) {
-  const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
-  for (const [attribute, value] of Object.entries({ viewBox: "0 0 20 20", width: 18, height: 18, "aria-hidden": "true", fill: "none", stroke: "currentColor", "stroke-width": 1.5 })) {
-    svg.setAttribute(attribute, value);
-  }
   const lines = ["M2 10c2-4 5-5.5 8-5.5s6 1.5 8 5.5c-2 4-5 5.5-8 5.5S4 14 2 10z", "M10 7.5a2.5 2.5 0 1 0 0 5a2.5 2.5 0 1 0 0-5z", ...(isClosed ? ["M3 17L17 3"] : [])];
-  for (const d of lines) {
-    const path = document.createElementNS(svg.namespaceURI, "path");
-    path.setAttribute("d", d);
-    svg.append(path);
-  }
-  return svg;
+  return shape("svg", { viewBox: "0 0 20 20", width: 18, height: 18, "aria-hidden": "true", fill: "none", stroke: "currentColor", "stroke-width": 1.5 },
+    ...lines.map((d) => shape("path", { d })));
 }

@@ -1,9 +1,7 @@
 // A native histogram as bars and as text.
 
-import { element } from "../common/dom.js";
+import { element, shape } from "../common/dom.js";
 import { count, number } from "../common/format.js";
-
-const svg = "http://www.w3.org/2000/svg";
 
 // The height of bars, and the width of one, in pixels. At most so many are drawn.
 const height = 20;
@@ -20,20 +18,9 @@ export function bars({ buckets }) {
     counts[at] = (counts[at] ?? 0) + number(n);
   });
   const largest = Math.max(...counts);
-  const drawn = document.createElementNS(svg, "svg");
-  const attributes = { class: "bars", "aria-hidden": "true", width: counts.length * width, height, viewBox: `0 0 ${counts.length * width} ${height}` };
-  for (const [name, value] of Object.entries(attributes)) {
-    drawn.setAttribute(name, value);
-  }
-  counts.forEach((n, i) => {
-    const bar = document.createElementNS(svg, "rect");
-    const tall = largest > 0 ? Math.max(n > 0 ? 1 : 0, (n / largest) * height) : 0;
-    for (const [name, value] of Object.entries({ x: i * width, y: height - tall, width: width - 1, height: tall })) {
-      bar.setAttribute(name, value);
-    }
-    drawn.append(bar);
-  });
-  return drawn;
+  const tall = (n) => (largest > 0 ? Math.max(n > 0 ? 1 : 0, (n / largest) * height) : 0);
+  return shape("svg", { class: "bars", "aria-hidden": "true", width: counts.length * width, height, viewBox: `0 0 ${counts.length * width} ${height}` },
+    ...counts.map((n, i) => shape("rect", { x: i * width, y: height - tall(n), width: width - 1, height: tall(n) })));
 }
 
 // bucketsOf lists the buckets, each with its bounds, how many observations it has, and a bar.

@@ -1,6 +1,6 @@
 // Colours of graphs.
 
-import { element } from "../common/dom.js";
+import { element, shape } from "../common/dom.js";
 
 // The colours of lines, light and dark; more lines take them again, dashed.
 const colours = {
@@ -50,18 +50,6 @@ export function resolved(variable) {
 
 // swatch is the piece of line that stands for a series.
 export function swatch({ colour, dash }) {
-  const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
-  svg.setAttribute("class", "swatch");
-  svg.setAttribute("width", 24);
-  svg.setAttribute("height", 8);
-  svg.setAttribute("aria-hidden", "true");
-  const line = document.createElementNS(svg.namespaceURI, "path");
-  line.setAttribute("d", "M0 4h24");
-  line.setAttribute("stroke", colour);
-  line.setAttribute("stroke-width", 3);
-  if (dash) {
-    line.setAttribute("stroke-dasharray", dash.join(" "));
-  }
-  svg.append(line);
-  return svg;
+  return shape("svg", { class: "swatch", width: 24, height: 8, "aria-hidden": "true" },
+    shape("path", { d: "M0 4h24", stroke: colour, "stroke-width": 3, "stroke-dasharray": dash?.join(" ") }));
 }

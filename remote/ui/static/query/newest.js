@@ -3,6 +3,7 @@
 import { ask } from "../common/api.js";
 import { element } from "../common/dom.js";
 import { sample, time, utc } from "../common/format.js";
+import { matchersIn, treeOf } from "./trees.js";
 
 // most is how many series of a selector are looked at.
 const most = 1000;
@@ -11,8 +12,8 @@ const most = 1000;
 // expression, and shows the time up to it; nothing if there is none. Series that
 // have ended properly have none.
 export async function newest(expr, signal, navigate) {
-  const { data } = await ask("parse_query", { query: expr }, { signal });
-  const selectors = [...new Set(selectorsIn(data))];
+  const written = (matchers) => `{${matchers.map((m) => `${JSON.stringify(m.name)}${m.type}${JSON.stringify(m.value)}`).join(", ")}}`;
+  const selectors = [...new Set(matchersIn(await treeOf(expr, signal)).map(written))];
   if (selectors.length === 0) {
     return "";
   }
@@ -24,15 +25,4 @@ export async function newest(expr, signal, navigate) {
   const end = Math.ceil(last);
   return element("p", {}, `The newest sample${found.data.truncated ? ` of the first ${most} series` : ""} is at ${time(last)}. `,
     element("button", { type: "button", onclick: () => navigate({ end: utc(end) }) }, "Show the time up to it"));
-}
-
-// selectorsIn returns those in a syntax tree.
-function selectorsIn(node) {
-  if (node === null || typeof node !== "object") {
-    return [];
-  }
-  if (Array.isArray(node.matchers)) {
-    return [`{${node.matchers.map((m) => `${JSON.stringify(m.name)}${m.type}${JSON.stringify(m.value)}`).join(", ")}}`];
-  }
-  return Object.values(node).flatMap(selectorsIn);
 }

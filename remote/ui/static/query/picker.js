@@ -2,6 +2,7 @@
 
 import { element } from "../common/dom.js";
 import { instant, inUTC, time, zone } from "../common/format.js";
+import { formatDuration } from "../common/quantities.js";
 import * as times from "./times.js";
 
 // now returns the time in whole seconds.
@@ -108,7 +109,7 @@ function panelOf(form, go) {
   ranges);
   panel.fill = () => {
     const last = end.value ? instant(end.value) : NaN;
-    write(from, end.value ? last - range.value : `now-${times.span(range.value)}`);
+    write(from, end.value ? last - range.value : `now-${formatDuration(range.value)}`);
     write(to, end.value ? last : "now");
     problem.textContent = "";
     shownZone.textContent = zone();

@@ -1,8 +1,9 @@
 // The tab Query: expressions at a time as tables, or over a range as one graph.
 
-import { Unreachable } from "../common/api.js";
+import { notes, Unreachable } from "../common/api.js";
 import { element, message } from "../common/dom.js";
 import { count } from "../common/format.js";
+import { formatDuration } from "../common/quantities.js";
 import { askInstant, askRange, stepsOf } from "./ask.js";
 import * as expressions from "./expressions.js";
 import * as picker from "./picker.js";
@@ -12,7 +13,6 @@ import * as lines from "./shown.js";
 import { start as startPage } from "./start.js";
 import * as step from "./step.js";
 import { showTables } from "./tables.js";
-import { span } from "./times.js";
 import { showGraph } from "./view.js";
 import { explainLink } from "../tabs/explain.js";
 
@@ -87,18 +87,13 @@ async function askOne({ expr, letter }, state, { start, end }, signal) {
 
 // about returns what there is to say of an answer beside its result.
 function about({ expr, answer, error, took, step }, state, navigate) {
-  return error ? [message("error", error.message)] : [...notes(answer), element("div", { class: "answer-facts" }, facts(answer, took, step), explainLink(state, expr)), more(answer, navigate)];
-}
-
-function notes(answer) {
-  const cut = "results truncated due to limit"; // the facts say how
-  return [...(answer.warnings ?? []), ...(answer.infos ?? [])].filter((text) => text !== cut).map((text) => message("warning", text));
+  return error ? [message("error", error.message)] : [...notes(answer).map((text) => message("warning", text)), element("div", { class: "answer-facts" }, facts(answer, took, step), explainLink(state, expr)), more(answer, navigate)];
 }
 
 function facts({ data: { result: found }, series: all }, took, step) {
   const shown = all > found.length ? `${count(found.length)} of ${count(all)} series shown, ` : `${count(found.length)} series, `;
   const isList = Array.isArray(found) && typeof found[0] === "object";
-  return element("p", { class: "facts" }, `${isList ? shown : ""}${count(took)} ms${step ? `, step ${span(step)}` : ""}`);
+  return element("p", { class: "facts" }, `${isList ? shown : ""}${count(took)} ms${step ? `, step ${formatDuration(step)}` : ""}`);
 }
 
 // more is a button that shows more lines, if there are more.

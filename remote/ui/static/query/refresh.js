@@ -2,7 +2,7 @@
 
 import { element, message } from "../common/dom.js";
 import { time } from "../common/format.js";
-import { seconds } from "./times.js";
+import { parseDuration } from "../common/quantities.js";
 
 // The choices of how often.
 const choices = [["", "Off"], ["5s", "5 s"], ["10s", "10 s"], ["30s", "30 s"], ["1m", "1 min"], ["5m", "5 min"]];
@@ -33,7 +33,7 @@ export function sentence({ refresh, end }) {
 // refresh calls again() every so often, as every says, a duration such as 5s, until signal is aborted: after the answer of the time before, not while
 // the page is hidden, and not while busy(). Where it fails it says so in the node problems, and goes on.
 export function refresh(every, again, busy, problems, signal) {
-  const pause = seconds(every) * 1000;
+  const pause = parseDuration(every) * 1000;
   if (!(pause >= 1000)) {
     return;
   }

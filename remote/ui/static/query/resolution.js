@@ -4,6 +4,7 @@ import { ask } from "../common/api.js";
 import { element } from "../common/dom.js";
 import { time } from "../common/format.js";
 import { stepsOf } from "./ask.js";
+import { readsIn } from "./trees.js";
 
 // hasRollups says whether rollups were read for an answer.
 function hasRollups({ resolution = "" }) {
@@ -12,8 +13,8 @@ function hasRollups({ resolution = "" }) {
 
 const raw = { read: ["raw"] };
 
-// kindOf returns the name of the look of a part, and what it is in words.
-export function kindOf({ read, gone = false, widened = false }) {
+// sourceOf returns the name of the look of a part, and what it is in words.
+export function sourceOf({ read, gone = false, widened = false }) {
   const rollups = read.filter((name) => name !== "raw");
   const isRaw = rollups.length < read.length;
   const words = rollups.map((name) => `${name} rollups`).join(" and ");
@@ -33,12 +34,12 @@ export function kindOf({ read, gone = false, widened = false }) {
 // partsOf returns the parts of a graph from start to end, in seconds: what the values come from, in order of time. plans are
 // explanations of its expressions.
 function partsOf(plans, { start, end }) {
-  const selectors = plans.flatMap(({ tree }) => selectorsOf(tree)).map((parts) => runs(parts, start, end));
+  const selectors = plans.flatMap(({ tree }) => readsIn(tree)).map(({ parts = [] }) => runs(parts, start, end));
   const bounds = [...new Set([start, end, ...selectors.flat().map(({ to }) => to)])].filter((t) => t >= start && t <= end).sort((a, b) => a - b);
   const joined = [];
   bounds.slice(1).forEach((to, i) => {
     const from = bounds[i];
-    const { look, text } = kindOf(union(selectors.map((parts) => parts.find((p) => p.to >= to) ?? parts.at(-1))));
+    const { look, text } = sourceOf(union(selectors.map((parts) => parts.find((p) => p.to >= to) ?? parts.at(-1))));
     const last = joined.at(-1);
     if (last?.text === text) {
       last.to = to;
@@ -47,11 +48,6 @@ function partsOf(plans, { start, end }) {
     }
   });
   return joined;
-}
-
-// selectorsOf returns the parts of each selector that reads something.
-function selectorsOf(x) {
-  return [...(x.read ? [x.read.parts ?? []] : []), ...(x.children ?? []).flatMap(selectorsOf)];
 }
 
 // runs lets each part begin where the one before ends: a line leads to its first step from the last step before.

@@ -1,7 +1,8 @@
 // The result of an instant query as a table.
 
 import { element, table } from "../common/dom.js";
-import { count, duration, sample, series, time, utc } from "../common/format.js";
+import { count, sample, series, time, utc } from "../common/format.js";
+import { roughDuration } from "../common/quantities.js";
 import { update } from "../common/rows.js";
 import { bars, bucketsOf, histogramText } from "./histogram.js";
 
@@ -69,7 +70,7 @@ function vectorColumns(result, at) {
 }
 
 function ago(seconds) {
-  return seconds < 0 ? `${duration(-seconds)} after` : `${duration(seconds)} before`;
+  return seconds < 0 ? `${roughDuration(-seconds)} after` : `${roughDuration(seconds)} before`;
 }
 
 // samplesOf returns the samples of a series of any result, in their order.

@@ -1,8 +1,9 @@
 // What the page shows before there is a query: what is stored, what comes in, and queries that show something of it.
 
-import { ask, Unreachable } from "../common/api.js";
-import { element, message, table, tiles } from "../common/dom.js";
-import { bytes, count, duration, number, series, time } from "../common/format.js";
+import { ask } from "../common/api.js";
+import { element, orMessage, table, tiles } from "../common/dom.js";
+import { count, number, series, time } from "../common/format.js";
+import { bytes, roughDuration } from "../common/quantities.js";
 import { byOf, expressionsOf, kindOf } from "../common/kinds.js";
 import { labelName, link } from "../common/selectors.js";
 import { configuration } from "../common/senders.js";
@@ -19,20 +20,8 @@ const stored = 'adapter_engine_appended_samples_total{result="success"}';
 export async function start(signal) {
   const names = ask("label/__name__/values", { limit: mostNames, start: Math.floor(Date.now() / 1000) - 3600 }, { signal }).then(({ data }) => data);
   const parts = [[senders(names), examples(names, signal)], [arrivals(signal), about(signal)]];
-  const columns = await Promise.all(parts.map((some) => Promise.all(some.map((part) => shown(part, signal)))));
+  const columns = await Promise.all(parts.map((some) => Promise.all(some.map((part) => orMessage(part, signal)))));
   return [element("div", { class: "start" }, ...columns.map((nodes) => element("div", {}, ...nodes.flat())))];
-}
-
-// shown returns the nodes of a part, or what went wrong: the others are of use without it.
-async function shown(part, signal) {
-  try {
-    return await part;
-  } catch (err) {
-    if (signal.aborted || err instanceof Unreachable) {
-      throw err;
-    }
-    return [message("error", err.message)];
-  }
 }
 
 // about tells what is stored.
@@ -46,14 +35,14 @@ async function about(signal) {
       ["Series of the running index period", `${store.seriesExact ? "" : "more than "}${count(store.series)}`],
       ["Oldest sample, at the earliest", store.oldest ? time(store.oldest.minTime / 1000) : "none yet"],
       ["Newest sample, at the latest", store.newest ? time(store.newest.maxTime / 1000) : "none yet"],
-      [`Samples stored since the start, ${duration(since)} ago`, count(status.metrics[stored] ?? 0)],
+      [`Samples stored since the start, ${roughDuration(since)} ago`, count(status.metrics[stored] ?? 0)],
       ...(sizes.length === 0 ? [] : [["Database and log on the disk", bytes(sizes.reduce((sum, size) => sum + size))]])),
     element("p", { class: "facts" }, `The index knows of each series in which periods of 6.2 days it had samples. The running one began ${time(store.minTime / 1000)}. `,
       ...(store.seriesExact ? [] : ["The series are not counted yet: ", element("a", { href: link("cardinality", {}) }, "count all of them"), ". "])),
     ...(store.resolutions.length > 0 ? [table("Resolutions that are kept, of series that no rule keeps for less long", [
       { title: "Resolution", kind: "text", cell: (r) => r.name },
       { title: "What it has", cell: (r) => (r.name === "raw" ? "the samples" : `rollups of ${r.name}`) },
-      { title: "Kept for", cell: (r) => (r.maxAgeSeconds ? duration(r.maxAgeSeconds) : "ever") },
+      { title: "Kept for", cell: (r) => (r.maxAgeSeconds ? roughDuration(r.maxAgeSeconds) : "ever") },
       { title: "Shown from", kind: "time", cell: (r) => (r.from > 0 ? time(r.from / 1000) : "the oldest on") },
     ], store.resolutions)] : []),
   ];

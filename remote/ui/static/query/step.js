@@ -1,7 +1,7 @@
 // The step of a graph: one of a list, or typed.
 
 import { element } from "../common/dom.js";
-import { seconds } from "./times.js";
+import { parseDuration } from "../common/quantities.js";
 
 // own is what the list calls a step that is typed.
 const own = "own";
@@ -35,7 +35,7 @@ export function fill(form) {
         close();
         return;
       }
-      if (!(seconds(text) > 0)) {
+      if (!(parseDuration(text) > 0)) {
         problem.textContent = "Write 15s, 5m or 1h.";
         event.preventDefault();
         event.stopImmediatePropagation();

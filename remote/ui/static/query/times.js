@@ -1,6 +1,8 @@
 // Ranges of time: in words, as they are typed, and moved.
 
+import { element } from "../common/dom.js";
 import { inUTC, instant, time, utc, zone } from "../common/format.js";
+import { formatDuration, parseDuration } from "../common/quantities.js";
 
 // quick are ranges up to now, in seconds.
 export const quick = [
@@ -9,24 +11,9 @@ export const quick = [
   [31536000, "1 year"], [94608000, "3 years"],
 ];
 
-const units = { y: 31536000, w: 604800, d: 86400, h: 3600, m: 60, s: 1 };
-
-// span writes seconds as PromQL does: 1h30m.
-export function span(seconds) {
-  let text = "", rest = Math.round(seconds);
-  for (const [unit, size] of Object.entries(units).filter(([unit]) => unit !== "w" && unit !== "y")) {
-    text += rest >= size ? `${Math.floor(rest / size)}${unit}` : "";
-    rest %= size;
-  }
-  return text || "0s";
-}
-
-// seconds reads a duration such as 1h30m, or a number of seconds; what is none is NaN.
-export function seconds(text) {
-  if (/^\d+(\.\d+)?$/.test(text)) {
-    return Number(text);
-  }
-  return /^(\d+(\.\d+)?[ywdhms])+$/.test(text) ? [...text.matchAll(/([\d.]+)(.)/g)].reduce((sum, [, n, unit]) => sum + n * units[unit], 0) : NaN;
+// The forms without a picker have them as a choice.
+for (const select of document.querySelectorAll("select[name=range]")) {
+  select.append(...quick.map(([size, title]) => element("option", { value: size, selected: size === 3600 }, title)));
 }
 
 // words says which time a state shows: over a range, or, in a table, at its end.
@@ -42,7 +29,7 @@ export function words({ range, end, view }) {
     const [fromDay, fromHour] = split(to - range), [toDay, toHour] = split(to);
     return `${fromDay} ${fromHour} – ${fromDay === toDay ? "" : `${toDay} `}${toHour} ${zone()}`;
   }
-  return `Last ${quick.find(([size]) => size === Number(range))?.[1] ?? span(Number(range))}`;
+  return `Last ${quick.find(([size]) => size === Number(range))?.[1] ?? formatDuration(Number(range))}`;
 }
 
 function split(at) {
@@ -55,7 +42,7 @@ export function parse(text, now) {
   const wanted = text.trim();
   const relative = wanted.match(/^now(?:\s*([+-])\s*(\S+))?$/i);
   if (relative) {
-    return now + (relative[1] ? (relative[1] === "-" ? -1 : 1) * seconds(relative[2]) : 0);
+    return now + (relative[1] ? (relative[1] === "-" ? -1 : 1) * parseDuration(relative[2]) : 0);
   }
   const absolute = wanted.match(/^(\d{4}-\d{2}-\d{2})(?:[ T](\d{1,2}:\d{2}(?::\d{2})?))?$/);
   if (absolute) {

@@ -16,11 +16,20 @@ export async function treeOf(expr, signal) {
   return trees.get(expr);
 }
 
-// namesIn returns the names of the metrics that a syntax tree selects.
-export function namesIn(node) {
+// matchersIn returns those of each selector of a syntax tree.
+export function matchersIn(node) {
   if (node === null || typeof node !== "object") {
     return [];
   }
-  const own = Array.isArray(node.matchers) ? [node.matchers.find(({ name, type }) => name === "__name__" && type === "=")?.value] : [];
-  return [...own, ...Object.values(node).flatMap(namesIn)];
+  return Array.isArray(node.matchers) ? [node.matchers] : Object.values(node).flatMap(matchersIn);
+}
+
+// namesIn returns the names of the metrics that a syntax tree selects.
+export function namesIn(tree) {
+  return matchersIn(tree).map((matchers) => matchers.find(({ name, type }) => name === "__name__" && type === "=")?.value);
+}
+
+// readsIn returns what the selectors of an explanation read.
+export function readsIn({ read, children = [] }) {
+  return [...(read ? [read] : []), ...children.flatMap(readsIn)];
 }

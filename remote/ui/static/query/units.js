@@ -2,7 +2,8 @@
 // volts, and may be per second: bytes/s. The empty name and none are numbers without a unit.
 
 import { decimals, fixed, values } from "./axis.js";
-import { count, time } from "../common/format.js";
+import { count, time, written } from "../common/format.js";
+import { bytes, humanizeDuration, sizeUnit, timeUnit } from "../common/quantities.js";
 
 // symbols are those of units that are written with the prefixes of SI.
 const symbols = {
@@ -11,12 +12,6 @@ const symbols = {
 
 // plain are units that are written without a prefix.
 const plain = { percent: "%", ratio: "%", celsius: "°C" };
-
-const binary = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
-
-// Parts of time and their lengths in seconds.
-const long = [["d", 86400], ["h", 3600], ["m", 60], ["s", 1]];
-const short = [["s", 1], ["ms", 1e-3], ["µs", 1e-6], ["ns", 1e-9]];
 
 // known says whether there is a unit of this name.
 export function known(name) {
@@ -30,15 +25,15 @@ export function unit(wanted) {
   const name = perSecond ? wanted.slice(0, -2) : wanted;
   const per = perSecond ? "/s" : "";
   const of = (text, labels, increments) => ({
-    text: (v) => (Number.isFinite(v) ? text(v) + per : number(v)),
+    text: (v) => (Number.isFinite(v) ? text(v) + per : written(v)),
     labels: (ticks, increment) => labels(ticks, increment).map((label) => label + per),
     increments,
   });
   switch (name) {
     case "bytes":
-      return of(sizeText, sizeLabels, sizes);
+      return of(bytes, unitLabels(sizeUnit), sizes);
     case "seconds":
-      return of(secondsText, secondsLabels, spans);
+      return of(humanizeDuration, unitLabels(timeUnit), spans);
     case "timestamp":
       return of(time, (ticks, increment) => ticks.map((t) => (increment >= 86400 ? time(t).slice(0, 10) : increment >= 60 ? time(t).slice(0, 16) : time(t))), spans);
     case "ratio":
@@ -51,36 +46,17 @@ export function unit(wanted) {
   if (Object.hasOwn(symbols, name)) {
     return of((v) => prefixed(v, symbols[name]), (ticks, increment) => values(ticks, increment).map((label) => withSymbol(label, symbols[name])));
   }
-  return of(number, values);
+  return of(numberText, values);
 }
 
-// number writes a value without a unit, as Prometheus does if it is no number for people.
-export function number(v) {
-  if (!Number.isFinite(v)) {
-    return Number.isNaN(v) ? "NaN" : v > 0 ? "+Inf" : "-Inf";
-  }
+// numberText writes a value without a unit, as Prometheus does if it is no number for people.
+function numberText(v) {
   const size = Math.abs(v);
-  return size >= 1e15 ? String(v) : size >= 1e6 || Number.isInteger(v) ? count(v) : short6(v);
+  return !(size < 1e15) ? written(v) : size >= 1e6 || Number.isInteger(v) ? count(v) : short6(v);
 }
 
 function short6(v) {
   return String(Number(v.toPrecision(6)));
-}
-
-// power returns which of the units of a size is the largest that fits into it.
-function power(size) {
-  return size < 1 ? 0 : Math.min(binary.length - 1, Math.floor(Math.log2(size) / 10 + 1e-9));
-}
-
-function sizeText(v) {
-  const p = power(Math.abs(v));
-  return `${Number((v / 1024 ** p).toPrecision(4))} ${binary[p]}`;
-}
-
-function sizeLabels(ticks, increment) {
-  const p = power(Math.max(...ticks.map(Math.abs)));
-  const places = decimals(increment / 1024 ** p);
-  return ticks.map((v) => (v === 0 ? "0" : `${fixed(v / 1024 ** p, places)} ${binary[p]}`));
 }
 
 const decimal = [-9, -8, -7, -6, -5, -4, -3, -2, -1].flatMap((e) => [1, 2, 5].map((n) => Number(`${n}e${e}`)));
@@ -92,23 +68,13 @@ const sizes = [...decimal, ...Array.from({ length: 70 }, (_, i) => 2 ** i)];
 const spans = [...decimal, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 21600, 43200,
   ...[1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000, 1e5, 1e6, 1e7, 1e8].map((days) => days * 86400)];
 
-function secondsText(v) {
-  const size = Math.abs(v);
-  if (size < 60) {
-    const [name, length] = short.find(([, length]) => size >= length) ?? (size === 0 ? short[0] : short.at(-1));
-    return `${Number((v / length).toPrecision(4))} ${name}`;
-  }
-  const i = long.findIndex(([, length]) => size >= length);
-  const first = Math.floor(size / long[i][1]);
-  const rest = long[i + 1] ? Math.floor((size - first * long[i][1]) / long[i + 1][1]) : 0;
-  return `${v < 0 ? "-" : ""}${count(first)}${long[i][0]}${rest ? ` ${rest}${long[i + 1][0]}` : ""}`;
-}
-
-function secondsLabels(ticks, increment) {
-  const largest = Math.max(...ticks.map(Math.abs));
-  const [name, length] = long.find(([, length]) => length > 1 && largest >= 2 * length) ?? short.find(([, length]) => largest >= length) ?? short.at(-1);
-  const places = decimals(increment / length);
-  return ticks.map((v) => (v === 0 ? "0" : `${fixed(v / length, places)} ${name}`));
+// unitLabels returns what labels an axis in the unit of its largest tick, as unitOf(size) returns it: the name and the length.
+function unitLabels(unitOf) {
+  return (ticks, increment) => {
+    const [name, length] = unitOf(Math.max(...ticks.map(Math.abs)));
+    const places = decimals(increment / length);
+    return ticks.map((v) => (v === 0 ? "0" : `${fixed(v / length, places)} ${name}`));
+  };
 }
 
 function prefixed(v, symbol) {

@@ -2,7 +2,8 @@
 
 import { ask } from "../common/api.js";
 import { element, message, table, tiles } from "../common/dom.js";
-import { bytes, count, series, time } from "../common/format.js";
+import { count, series, time } from "../common/format.js";
+import { bytes } from "../common/quantities.js";
 import { link, matcher, withMatcher } from "../common/selectors.js";
 
 export async function show(state, result, signal) {
@@ -104,13 +105,13 @@ function changes(caption, title, { new: made, gone, grown, shrunk, largest }) {
     { title: "Then", kind: "number", cell: (c) => count(c.before), value: (c) => c.before },
     { title: "In the period", kind: "number", cell: (c) => count(c.value), value: (c) => c.value },
     { title: "Difference", kind: "number", cell: (c) => signed(c.value - c.before), value: (c) => c.value - c.before },
-    { title: "Is", kind: "time", cell: kindOf, value: kindOf },
+    { title: "Is", kind: "time", cell: changeOf, value: changeOf },
   ];
   const full = `${caption}: ${count(made)} new, ${count(gone)} gone, ${count(grown)} grown, ${count(shrunk)} shrunk`;
   return element("div", { class: "list" }, table(full, columns, largest));
 }
 
-function kindOf({ before, value }) {
+function changeOf({ before, value }) {
   return before === 0 ? "new" : value === 0 ? "gone" : value > before ? "grown" : "shrunk";
 }
 

@@ -2,10 +2,13 @@
 
 import { ask, range } from "../common/api.js";
 import { element, message, table, tiles } from "../common/dom.js";
-import { bytes, count, duration, time } from "../common/format.js";
+import { count, time } from "../common/format.js";
+import { bytes, formatDuration, humanizeDuration } from "../common/quantities.js";
+import { link } from "../common/selectors.js";
 import { stepsOf } from "../query/ask.js";
 import { makeField } from "../query/field.js";
-import { kindOf } from "../query/resolution.js";
+import { sourceOf } from "../query/resolution.js";
+import { readsIn } from "../query/trees.js";
 
 let editor;
 let last = {}; // the state that is in the form
@@ -55,7 +58,7 @@ export async function show(state, result, signal) {
   const { total, tree } = answer.data;
   result.replaceChildren(
     element("p", { class: "facts" }, whenText(answer.data), " ", element("a", { href: runLink(state, expr) }, "Run it")),
-    totals(total, sum(reads(tree), (r) => r.seconds)),
+    totals(total, sum(readsIn(tree), (r) => r.seconds)),
     ...(rollupDays(total) > 0 ? [comparison(asked, answer.data, signal)] : []),
     treeOf(tree, signal));
 }
@@ -74,18 +77,13 @@ function runLink({ range, end, view, res, step }, expr) {
   return link("query", { expr, range, end, view, res, step });
 }
 
-// link returns a link to a tab with the parameters that are not empty.
-function link(tab, state) {
-  return `?${new URLSearchParams(Object.entries({ tab, ...state }).filter(([, value]) => value))}`;
-}
-
 // explainLink returns a link from a query to its explanation.
 export function explainLink({ range, end, view, res, step }, expr) {
   return element("a", { class: "explain", href: link("explain", { expr, range, end, view, res, step }) }, "Explain");
 }
 
 function whenText({ start, end, step }) {
-  return step === 0 ? `At ${time(end / 1000)}.` : `From ${time(start / 1000)} to ${time(end / 1000)}, each ${duration(step / 1000)}.`;
+  return step === 0 ? `At ${time(end / 1000)}.` : `From ${time(start / 1000)} to ${time(end / 1000)}, each ${formatDuration(step / 1000)}.`;
 }
 
 // totals shows what was read, large.
@@ -101,17 +99,12 @@ function totals(total, seconds) {
     ...(total.rollup_days_1h ? [["Rollups of 1h", days(total.rollup_days_1h)]] : []),
     ...(total.rollup_days_missing ? [["Without a rollup, read as samples", days(total.rollup_days_missing)]] : []),
     ...(total.widened ? [["Windows widened to rollups", "yes"]] : []),
-    ["Time to read", secondsText(seconds)],
-    ...(total.node_seconds === undefined ? [] : [["Keeps a node of Bigtable busy for", secondsText(total.node_seconds)]]));
+    ["Time to read", humanizeDuration(seconds)],
+    ...(total.node_seconds === undefined ? [] : [["Keeps a node of Bigtable busy for", humanizeDuration(total.node_seconds)]]));
 }
 
 function rollupDays(total) {
   return (total.rollup_days_5m ?? 0) + (total.rollup_days_1h ?? 0);
-}
-
-// secondsText writes a short time with as many digits as matter.
-function secondsText(seconds) {
-  return seconds >= 1 ? `${count(seconds)} s` : seconds >= 0.001 ? `${count(Number((seconds * 1000).toPrecision(2)))} ms` : seconds > 0 ? "less than 1 ms" : "0 s";
 }
 
 // comparison is a button that asks what the same would read without rollups.
@@ -134,21 +127,16 @@ function comparison(asked, data, signal) {
 }
 
 function compared(data, raw) {
-  const of = (x) => ({ ...x.total, seconds: sum(reads(x.tree), (r) => r.seconds) });
+  const of = (x) => ({ ...x.total, seconds: sum(readsIn(x.tree), (r) => r.seconds) });
   const [a, b] = [of(data), of(raw)];
-  const rows = [["Rows of METRIC", "rows", count], ["Cells of METRIC", "cells", count], ["Bytes", "bytes", bytes], ["Time to read", "seconds", secondsText],
-    ["Keeps a node of Bigtable busy for", "node_seconds", secondsText]].filter(([, name]) => a[name] !== undefined);
+  const rows = [["Rows of METRIC", "rows", count], ["Cells of METRIC", "cells", count], ["Bytes", "bytes", bytes], ["Time to read", "seconds", humanizeDuration],
+    ["Keeps a node of Bigtable busy for", "node_seconds", humanizeDuration]].filter(([, name]) => a[name] !== undefined);
   return element("div", { class: "compared" }, table("The same with raw samples only", [
     { title: "What is read", cell: ([title]) => title },
     { title: "With rollups", kind: "number", cell: ([, name, format]) => format(a[name]) },
     { title: "Raw samples", kind: "number", cell: ([, name, format]) => format(b[name]) },
     { title: "Times as much", kind: "number", cell: ([, name]) => (a[name] > 0 ? `${count(b[name] / a[name])}×` : "–") },
   ], rows));
-}
-
-// reads returns what the selectors of a tree read.
-function reads(x) {
-  return [...(x.read ? [x.read] : []), ...(x.children ?? []).flatMap(reads)];
 }
 
 function treeOf(tree, signal) {
@@ -211,8 +199,8 @@ function readOf({ read }, signal, isRoot) {
     element("dl", { class: "read" }, ...[
       ["Selector", element("code", {}, read.selector)],
       ["Times", `${time(read.mint / 1000)} – ${time(read.maxt / 1000)}`],
-      ["Read", `${amount(read)}, in ${secondsText(read.seconds)}`],
-      ...(read.node_seconds === undefined ? [] : [["Cost", `Keeps a node of Bigtable busy for ${secondsText(read.node_seconds)}.`]]),
+      ["Read", `${amount(read)}, in ${humanizeDuration(read.seconds)}`],
+      ...(read.node_seconds === undefined ? [] : [["Cost", `Keeps a node of Bigtable busy for ${humanizeDuration(read.node_seconds)}.`]]),
       ...(rollupDays(read) > 0 || read.rollup_days_missing ? [["Rollups", rollupText(read)]] : []),
       ...(partsOf.length > 0 ? [["Values from", element("ul", {}, ...partsOf.slice(0, 10).map((p) => element("li", {}, partText(p))),
         ...(partsOf.length > 10 ? [element("li", {}, `and ${count(partsOf.length - 10)} more times`)] : []))]] : []),
@@ -233,8 +221,8 @@ function rollupText({ rollup_days_5m: fine = 0, rollup_days_1h: coarse = 0, roll
 }
 
 function partText(p) {
-  const kind = kindOf(p).text;
-  return p.from === p.to ? `${kind} at ${time(p.to / 1000)}` : `${kind} from ${time(p.from / 1000)} to ${time(p.to / 1000)}`;
+  const source = sourceOf(p).text;
+  return p.from === p.to ? `${source} at ${time(p.to / 1000)}` : `${source} from ${time(p.from / 1000)} to ${time(p.to / 1000)}`;
 }
 
 // listTexts says what became of each index list.

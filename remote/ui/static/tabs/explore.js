@@ -1,7 +1,7 @@
 // Metrics by their prefixes, and what is drawn of one without typing an expression.
 
-import { ask, range, Unreachable } from "../common/api.js";
-import { element, message, table } from "../common/dom.js";
+import { ask, notes, range } from "../common/api.js";
+import { element, message, orMessage, table } from "../common/dom.js";
 import { count, instant, series } from "../common/format.js";
 import { byOf, expressionsOf, heatmapOf, kindOf, windowOf } from "../common/kinds.js";
 import { labelName, link, matcher, withMatcher } from "../common/selectors.js";
@@ -40,21 +40,14 @@ export async function show(state, result, signal, navigate) {
   }
   const shown = [showNames(names, state, signal, to)];
   if (state.metric) {
-    shown.push(inPlace(chosen, signal, () => showMetric(chosen, state, signal, navigate, to)));
+    shown.push(append(chosen, showMetric(chosen, state, signal, navigate, to), signal));
   }
   await Promise.all(shown);
 }
 
-// inPlace does something, and shows an error where its result would be.
-async function inPlace(node, signal, work) {
-  try {
-    await work();
-  } catch (err) {
-    if (signal.aborted || err instanceof Unreachable) {
-      throw err;
-    }
-    node.append(message("error", err.message));
-  }
+// append lets a part fill a node, and appends what went wrong with it.
+async function append(node, part, signal) {
+  node.append(...await orMessage(part, signal));
 }
 
 // dateOf says of which index period the metrics are: that of the end.
@@ -134,8 +127,8 @@ async function showMetric(node, state, signal, navigate, to) {
   }
   const label = state.label || by;
   await Promise.all([
-    inPlace(drawn, signal, () => draw(drawn, kind, { number, by, selector, times, state }, signal, navigate)),
-    label ? inPlace(values, signal, () => listValues(values, label, labels, selector, state, signal, to)) : undefined,
+    append(drawn, draw(drawn, kind, { number, by, selector, times, state }, signal, navigate), signal),
+    label ? append(values, listValues(values, label, labels, selector, state, signal, to), signal) : undefined,
   ]);
 }
 
@@ -198,8 +191,7 @@ function more(isCut, all) {
 function askAll(all, { start, end }, signal) {
   return Promise.all(all.map(async ({ expr, quantile }) => {
     const answer = await askRange({ query: expr, limit: mostLines }, stepsOf(start, end), end, signal);
-    const cut = "results truncated due to limit";
-    return { expr, quantile, result: answer.data.result, all: answer.series, notes: [...(answer.warnings ?? []), ...(answer.infos ?? [])].filter((text) => text !== cut) };
+    return { expr, quantile, result: answer.data.result, all: answer.series, notes: notes(answer) };
   }));
 }
 

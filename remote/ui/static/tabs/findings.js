@@ -1,6 +1,7 @@
 // What is wrong with an adapter: one table of rules over its metrics. docs/operations.md says the same in words.
 
-import { bytes, count, duration } from "../common/format.js";
+import { count } from "../common/format.js";
+import { bytes, roughDuration } from "../common/quantities.js";
 
 const day = 86400; // in seconds
 
@@ -98,7 +99,7 @@ export const rules = [
   },
   {
     name: "rollups behind", level: "warning", metrics: ["adapter_rollup_lag_seconds"], doc: "rollups.md#how-they-are-made",
-    find: (s) => s.max("adapter_rollup_lag_seconds") > day && `Rollups have been due for ${duration(s.max("adapter_rollup_lag_seconds"))} and are not made.`,
+    find: (s) => s.max("adapter_rollup_lag_seconds") > day && `Rollups have been due for ${roughDuration(s.max("adapter_rollup_lag_seconds"))} and are not made.`,
     todo: "Queries read samples meanwhile, which takes longer. Raise --rollup.rows-per-second, or see the log.",
   },
   {
@@ -108,7 +109,7 @@ export const rules = [
   },
   {
     name: "sealing behind", level: "warning", metrics: ["adapter_seal_lag_seconds"], doc: "bigtable.md#sealing",
-    find: (s) => s.max("adapter_seal_lag_seconds") > 17 * 3600 && `The oldest window that is not sealed began ${duration(s.max("adapter_seal_lag_seconds"))} ago.`,
+    find: (s) => s.max("adapter_seal_lag_seconds") > 17 * 3600 && `The oldest window that is not sealed began ${roughDuration(s.max("adapter_seal_lag_seconds"))} ago.`,
     todo: "Raise --seal.rows-per-second, and --seal.workers if Bigtable answers slowly. Until then raw cells take more room.",
   },
   {
@@ -124,7 +125,7 @@ export const rules = [
   {
     name: "clocks differ", level: "warning", metrics: ["adapter_clock_skew_seconds"], doc: "bigtable.md#sealing",
     find: (s) => s.list("adapter_clock_skew_seconds").filter((m) => Math.abs(m.value) >= 1).map((m) =>
-      `The clock of another adapter is ${duration(Math.abs(m.value))} ${m.value > 0 ? "ahead of" : "behind"} this one.`).join(" "),
+      `The clock of another adapter is ${roughDuration(Math.abs(m.value))} ${m.value > 0 ? "ahead of" : "behind"} this one.`).join(" "),
     todo: "Run NTP on all machines.",
   },
   {

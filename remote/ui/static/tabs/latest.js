@@ -2,8 +2,10 @@
 
 import { ask } from "../common/api.js";
 import { element, message, selecting, table } from "../common/dom.js";
-import { count, duration, sample, series } from "../common/format.js";
+import { count, sample, series } from "../common/format.js";
+import { roughDuration } from "../common/quantities.js";
 import { update } from "../common/rows.js";
+import { link } from "../common/selectors.js";
 import { virtualTable } from "../common/virtual.js";
 import { refresh } from "../query/refresh.js";
 
@@ -37,9 +39,9 @@ async function read(state, signal) {
   const rows = samples.slice(0, limit).map((s) => ({ ...sample(s), name: series(s.metric) }));
   const rowsRead = answers.reduce((sum, { data }) => sum + data.rowsRead, 0);
   const columns = [
-    { title: "Series", kind: "text", cell: link, value: (r) => r.name },
+    { title: "Series", kind: "text", cell: ({ name }) => element("a", { href: link("query", { expr: name, view: "graph" }), title: name }, name), value: (r) => r.name },
     { title: "Value", kind: "number", cell: (r) => r.text, value: (r) => r.number },
-    { title: "Age", kind: "number", cell: (r) => duration(now - r.t), value: (r) => now - r.t },
+    { title: "Age", kind: "number", cell: (r) => roughDuration(now - r.t), value: (r) => now - r.t },
   ];
   return { text: `${count(rows.length)} series, ${count(rowsRead)} rows of CURRENT read and no samples`,
     isCut: samples.length > limit || answers.some(({ data }) => data.truncated), rows, columns };
@@ -53,8 +55,4 @@ function selectorsOf(filter) {
   const name = JSON.stringify(filter);
   const escaped = filter.replace(/[.*+?^${}()|[\]\\]/g, "\\$&");
   return [`{__name__=${name}}`, `{__name__!=${name}, __name__=~${JSON.stringify(`(?i).*${escaped}.*`)}}`];
-}
-
-function link({ name }) {
-  return element("a", { href: `?${new URLSearchParams({ tab: "query", expr: name, view: "graph" })}`, title: name }, name);
 }

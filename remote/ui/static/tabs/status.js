@@ -2,7 +2,8 @@
 
 import { ask } from "../common/api.js";
 import { element, message, selecting, table, tiles } from "../common/dom.js";
-import { bytes, count, duration, sample, time } from "../common/format.js";
+import { count, sample, time } from "../common/format.js";
+import { bytes, roughDuration } from "../common/quantities.js";
 import { configuration } from "../common/senders.js";
 import { sparkline } from "../common/sparkline.js";
 import { findings, ruleMetrics, rules } from "./findings.js";
@@ -183,7 +184,7 @@ function retention(s) {
   const lines = Object.entries(kinds).filter(([resolution]) => s.list("adapter_retention_limit_seconds", { resolution }).length > 0).map(([resolution, name]) => {
     const age = s.sum("adapter_retention_limit_seconds", { resolution }), next = s.sum("adapter_retention_next_cut_timestamp_seconds", { resolution });
     return age === 0 ? `${name} are kept for ever.`
-      : `${name} are kept for ${duration(age)}. The day up to ${time(next - age)} goes at ${time(next)}, or soon after.`;
+      : `${name} are kept for ${roughDuration(age)}. The day up to ${time(next - age)} goes at ${time(next)}, or soon after.`;
   });
   const cut = s.sum("adapter_retention_cut_timestamp_seconds");
   return lines.length === 0 ? [] : [element("section", { class: "group", "aria-label": "Retention" }, element("h2", {}, "Retention"), element("ul", { class: "plain" },
@@ -211,8 +212,8 @@ async function senders(signal) {
         { title: "Job", kind: "text", cell: (j) => j.job, value: (j) => j.job },
         { title: "Targets", kind: "number", cell: (j) => count(j.all), value: (j) => j.all },
         { title: "Down", kind: "text", cell: (j) => names(j.down), value: (j) => j.down.length },
-        { title: `Silent for ${duration(silent)}`, kind: "text", cell: (j) => names(j.silent), value: (j) => j.silent.length },
-        { title: "Last sample", kind: "number", cell: (j) => `${duration(now - j.last)} ago`, value: (j) => now - j.last },
+        { title: `Silent for ${roughDuration(silent)}`, kind: "text", cell: (j) => names(j.silent), value: (j) => j.silent.length },
+        { title: "Last sample", kind: "number", cell: (j) => `${roughDuration(now - j.last)} ago`, value: (j) => now - j.last },
       ], jobs)]),
     ...(replicas.length === 0 ? [] : [table("Elected replicas", [
       { title: "Cluster", kind: "text", cell: (s) => s.metric.cluster, value: (s) => s.metric.cluster },
@@ -247,7 +248,7 @@ function factsOf(now, { now: metrics, before, seconds }) {
     element("h2", {}, "Adapter"),
     table("What it is", [{ title: "Property", cell: ([what]) => what }, { title: "Value", kind: "text", cell: ([, value]) => value }], [
       ["Version", now.version || "built without one"],
-      ["Started", `${time(new Date(now.started) / 1000)}, ${duration((new Date(now.now) - new Date(now.started)) / 1000)} ago`],
+      ["Started", `${time(new Date(now.started) / 1000)}, ${roughDuration((new Date(now.now) - new Date(now.started)) / 1000)} ago`],
       ["Backend", `${now.backend}: ${now.location}`],
       ...(now.directoryFormat ? [["Format of the directory", `version ${now.directoryFormat}, as its file FORMAT says`]] : []),
       ["Format of the tables", `version ${now.format}`],
@@ -257,7 +258,7 @@ function factsOf(now, { now: metrics, before, seconds }) {
     table("How long cells are kept", [
       { title: "Table", kind: "text", cell: (t) => t.name },
       { title: "Column family", kind: "text", cell: (t) => t.family },
-      { title: "Kept for", cell: (t) => (t.seconds ? duration(t.seconds) : "ever") },
+      { title: "Kept for", cell: (t) => (t.seconds ? roughDuration(t.seconds) : "ever") },
     ], now.tables.flatMap((t) => t.families.map((f) => ({ name: t.name, family: f.name, seconds: f.maxAgeSeconds })))),
     element("h2", {}, "For prometheus.yml"),
     element("pre", {}, configuration()),
