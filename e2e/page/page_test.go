@@ -565,7 +565,7 @@ func TestPageMany(t *testing.T) {
 		p.wantShown("240 of 30,000 series shown, ", 200) // the first page of the list
 	})
 	p.open("expr", "a_zz_cpu", "view", "graph", "range", "604800")
-	p.wantShown("60 of 30,000 series shown, ", 60)
+	p.wantShown("60 of ", 60) // whether of at least 30,000 depends on the time
 	p.open("expr", `topk(5, a_zz_cpu)`, "view", "graph")
 	p.wantShown("5 series, ", 5)
 	// The limit keeps the exact name.

@@ -1,6 +1,6 @@
 // Questions to the API: an expression at a time, or over a range in steps.
 
-import { ask } from "../common/api.js";
+import { ask, isTruncated } from "../common/api.js";
 import { count, series } from "../common/format.js";
 import { formatDuration, parseDuration } from "../common/quantities.js";
 
@@ -15,27 +15,31 @@ export function askInstant(query, time, signal) {
   return ask("query", { ...query, time }, { signal, post: true });
 }
 
-// askRange asks for an expression in steps, as stepsOf returns them, and for a point at the end if it is behind the last one.
+// askRange asks for an expression in steps, as stepsOf returns them, and for a point at the end if it is behind the last one. A limit keeps the first
+// series in the order of labels. Those that are only at the end may be before others, so that there twice as many are asked for. How many there are in both is known
+// for a cut answer only at least, which its isLeast says.
 export async function askRange(query, steps, end, signal) {
   const askAt = (times) => ask("query_range", { ...query, ...times }, { signal, post: true });
   if (steps.end === end) {
     return askAt(steps);
   }
-  const [answer, newest] = await Promise.all([askAt(steps), askAt({ start: end, end, step: steps.step })]);
-  append(answer.data.result, newest.data.result, Number(query.limit));
-  answer.series = Math.max(answer.series, newest.series);
+  const [answer, newest] = await Promise.all([askAt(steps), askAt({ start: end, end, step: steps.step, ...(query.limit && { limit: 2 * query.limit }) })]);
+  answer.isLeast = answer.data.result.length > 0 && (isTruncated(answer) || isTruncated(newest));
+  answer.series = Math.max(answer.series, newest.series, append(answer.data.result, newest.data.result, Number(query.limit)));
   for (const kind of ["warnings", "infos"]) {
     answer[kind] = [...new Set([...(answer[kind] ?? []), ...(newest[kind] ?? [])])];
   }
   return answer;
 }
 
-// append adds points to the series that they are of, or as series of their own up to a limit.
+// append adds points to the series that they are of, or as series of their own up to a limit. It returns how many series there are without that.
 function append(found, newest, limit) {
   const known = new Map(found.map((s) => [series(s.metric), s]));
+  let all = found.length;
   for (const s of newest) {
     const before = known.get(series(s.metric));
     if (!before) {
+      all++;
       found.push(...(!(found.length >= limit) ? [s] : []));
       continue;
     }
@@ -43,6 +47,12 @@ function append(found, newest, limit) {
       before[kind] = [...(before[kind] ?? []), ...s[kind]];
     }
   }
+  return all;
+}
+
+// shownOf writes how many series are shown, and of how many if these are more.
+export function shownOf(shown, { series: all, isLeast }) {
+  return `${count(shown)}${all > shown ? ` of ${isLeast ? "at least " : ""}${count(all)}` : ""}`;
 }
 
 // stepsOf returns the times of a graph of a range, in seconds: in steps of a length such as 15s, or of one that gives

@@ -4,7 +4,7 @@ import { notes, Unreachable } from "../common/api.js";
 import { element, message } from "../common/dom.js";
 import { count } from "../common/format.js";
 import { formatDuration } from "../common/quantities.js";
-import { askInstant, askRange, stepsOf } from "./ask.js";
+import { askInstant, askRange, shownOf, stepsOf } from "./ask.js";
 import * as expressions from "./expressions.js";
 import * as picker from "./picker.js";
 import * as refreshing from "./refresh.js";
@@ -90,8 +90,9 @@ function about({ expr, answer, error, took, step }, state, navigate) {
   return error ? [message("error", error.message)] : [...notes(answer).map((text) => message("warning", text)), element("div", { class: "answer-facts" }, facts(answer, took, step), explainLink(state, expr)), more(answer, navigate)];
 }
 
-function facts({ data: { result: found }, series: all }, took, step) {
-  const shown = all > found.length ? `${count(found.length)} of ${count(all)} series shown, ` : `${count(found.length)} series, `;
+function facts(answer, took, step) {
+  const { data: { result: found }, series: all } = answer;
+  const shown = `${shownOf(found.length, answer)} series${all > found.length ? " shown" : ""}, `;
   const isList = Array.isArray(found) && typeof found[0] === "object";
   return element("p", { class: "facts" }, `${isList ? shown : ""}${count(took)} ms${step ? `, step ${formatDuration(step)}` : ""}`);
 }

@@ -1,15 +1,16 @@
 // What screen readers say of a query.
 
-import { count, time } from "../common/format.js";
+import { time } from "../common/format.js";
+import { shownOf } from "./ask.js";
 
 // sentence says what is shown of answers, or nothing if there is none: its error says enough.
 export function sentence(answers, isGraph, { start, end }) {
   if (answers.length === 0) {
     return undefined;
   }
-  const found = answers.map(({ answer: { data: { result }, series: all } }) => ({ shown: result.length, all: Math.max(all, result.length) }));
-  const shown = found.reduce((sum, f) => sum + f.shown, 0);
-  const all = found.reduce((sum, f) => sum + f.all, 0);
-  const series = `${all > shown ? `${count(shown)} of ` : ""}${count(all)} series`;
+  const sum = (of) => answers.reduce((all, { answer }) => all + of(answer), 0);
+  const shown = sum(({ data }) => data.result.length);
+  const all = sum(({ data, series }) => Math.max(series, data.result.length));
+  const series = `${shownOf(shown, { series: all, isLeast: answers.some(({ answer }) => answer.isLeast) })} series`;
   return isGraph ? `Graph of ${series} from ${time(start)} to ${time(end)}.` : `${series} at ${time(end)}.`;
 }

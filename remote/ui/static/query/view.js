@@ -2,8 +2,7 @@
 
 import { range } from "../common/api.js";
 import { element, message } from "../common/dom.js";
-import { count } from "../common/format.js";
-import { stepsOf } from "./ask.js";
+import { shownOf, stepsOf } from "./ask.js";
 import { isClassic, isNative } from "./buckets.js";
 import { graph } from "./graph.js";
 import { heatmap } from "./heatmap.js";
@@ -70,7 +69,7 @@ export async function showGraph(state, result, signal, navigate, askAll, about) 
 
 // answersOf returns the results that there are, with their letters.
 function answersOf(asked) {
-  return asked.filter(({ error }) => !error).map(({ expr, letter, answer }) => ({ expr, letter, result: answer.data.result, all: Math.max(answer.series, answer.data.result.length) }));
+  return asked.filter(({ error }) => !error).map(({ expr, letter, answer }) => ({ expr, letter, result: answer.data.result, series: answer.series, isLeast: answer.isLeast }));
 }
 
 // drawingOf returns the graph or the heatmap of answers.
@@ -84,7 +83,7 @@ async function drawingOf(state, answers, times, options, signal) {
   const warnings = [];
   const wanted = state.mode || (known.length === 1 && known.every(isBuckets) ? "heatmap" : "lines");
   if (wanted === "heatmap") {
-    const isCut = ({ answer: { result, all } }) => all > result.length;
+    const isCut = ({ answer: { result, series } }) => series > result.length;
     const fit = known.filter(({ answer: { result } }) => result.some((s) => isClassic(s) || isNative(s)));
     const whole = fit.filter((one) => !isCut(one));
     if (whole.length > 0) {
@@ -95,7 +94,7 @@ async function drawingOf(state, answers, times, options, signal) {
     }
     const cut = fit.find(isCut)?.answer;
     if (cut) {
-      warnings.push(message("warning", `A heatmap needs all series, and these are ${count(cut.result.length)} of ${count(cut.all)}, drawn as lines. Show more, or add the buckets up: sum by (le) (…).`));
+      warnings.push(message("warning", `A heatmap needs all series, and these are ${shownOf(cut.result.length, cut)}, drawn as lines. Show more, or add the buckets up: sum by (le) (…).`));
     } else if (full.length > 0) {
       warnings.push(message("warning", "A heatmap needs histograms: series with the label le, or native histograms. These are drawn as lines."));
     }

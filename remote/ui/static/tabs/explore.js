@@ -5,7 +5,7 @@ import { element, message, orMessage, table } from "../common/dom.js";
 import { count, instant, series } from "../common/format.js";
 import { byOf, expressionsOf, heatmapOf, kindOf, windowOf } from "../common/kinds.js";
 import { labelName, link, matcher, withMatcher } from "../common/selectors.js";
-import { askInstant, askRange, stepsOf } from "../query/ask.js";
+import { askInstant, askRange, shownOf, stepsOf } from "../query/ask.js";
 import { graph } from "../query/graph.js";
 import { results } from "../query/results.js";
 import { between, moved } from "../query/times.js";
@@ -160,7 +160,7 @@ async function draw(node, kind, { number, by, selector, times, state }, signal, 
   if (kind === "info") {
     const [{ expr }] = of(kind);
     const { data } = await askInstant({ query: expr, limit: mostLines }, times.end, signal);
-    node.replaceChildren(...expressions([expr], selector, state), results(data), ...more(data.result.length === mostLines && number > mostLines, number));
+    node.replaceChildren(...expressions([expr], selector, state), results(data), ...(data.result.length === mostLines ? more({ series: number }) : []));
     return;
   }
   let asked = await askAll(of(kind), times, signal);
@@ -179,19 +179,19 @@ async function draw(node, kind, { number, by, selector, times, state }, signal, 
   });
   node.replaceChildren(...expressions(asked.map(({ expr }) => expr), selector, state, heatmap),
     ...asked.flatMap(({ notes }) => notes).map((text) => message("warning", text)), ...drawing.nodes,
-    ...more(asked.some(({ all, result }) => all > result.length), Math.max(...asked.map(({ all }) => all))));
+    ...more(asked.reduce((most, one) => (one.series > most.series ? one : most))));
   drawing.draw?.(signal);
 }
 
-function more(isCut, all) {
-  return isCut ? [element("p", { class: "hint" }, `${count(mostLines)} of ${count(all)} series are shown: choose a label, or a value of one.`)] : [];
+function more(answer) {
+  return answer.series > mostLines ? [element("p", { class: "hint" }, `${shownOf(mostLines, answer)} series are shown: choose a label, or a value of one.`)] : [];
 }
 
 // askAll returns what expressions have over a range.
 function askAll(all, { start, end }, signal) {
   return Promise.all(all.map(async ({ expr, quantile }) => {
     const answer = await askRange({ query: expr, limit: mostLines }, stepsOf(start, end), end, signal);
-    return { expr, quantile, result: answer.data.result, all: answer.series, notes: notes(answer) };
+    return { expr, quantile, result: answer.data.result, series: answer.series, isLeast: answer.isLeast, notes: notes(answer) };
   }));
 }
 
