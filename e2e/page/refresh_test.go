@@ -161,6 +161,23 @@ func TestPageRefreshLatest(t *testing.T) {
 	if got := p.texts(".virtual span[role=status]"); !slices.Equal(got, []string{"100 of 300 rows"}) {
 		t.Errorf("the list has %q", got)
 	}
+	// What is saved is as it is shown: the sample came after the page.
+	_, saved := p.download(t.TempDir(), "#latest .table-tools button:last-child")
+	for _, row := range p.cells(saved)[1:] {
+		if mustFloat(t, row[2]) < 0 {
+			t.Errorf("the age of %s is saved as %s", row[0], row[2])
+		}
+	}
+	// At its end the list stays there.
+	evaluate[bool](p, `(() => { const rows = document.querySelector(".virtual .rows"); rows.focus(); rows.scrollTop = rows.scrollHeight; return true })()`)
+	p.await(`[...document.querySelectorAll("#latest .virtual tr")].at(-2)?.innerText.includes('"199"') ?? false`)
+	end := evaluate[float64](p, `document.querySelector(".virtual .rows").scrollTop`)
+	many[199].Points = []harness.Point{harness.PointAt(harness.NowMillis(), 199.5)}
+	harness.RemoteWrite2().MustSend(t, a.URL("/api/v1/write"), many[199])
+	p.await(`[...document.querySelectorAll("#latest .virtual tr")].at(-2)?.innerText.includes("199.5") ?? false`)
+	if got := evaluate[float64](p, `document.querySelector(".virtual .rows").scrollTop`); got != end {
+		t.Errorf("the list is scrolled to %g, was %g at its end", got, end)
+	}
 }
 
 // TestPageRefreshWaits: with an end of time a refresh waits and says so, and to choose one is to look at now.

@@ -12,7 +12,7 @@ const pageRows = 200;
 // the value if there is none, or false if it is not copied, and a kind: number, text, key or time. A long table has
 // pages, and a search. The options are find, a column to search in instead of the first; controls, nodes that stand
 // beside the buttons; and lines, with titles and of(row), which says in which lines of text a row is copied.
-export function table(caption, columns, rows, classOf = () => undefined, { find = columns[0], controls = [], lines = linesOf(columns) } = {}) {
+export function table(caption, columns, rows, classOf = () => undefined, { find = columns[0], controls = [], lines } = {}) {
   const body = element("tbody");
   const keyOf = (row) => find.value?.(row);
   let keys = []; // of the rows in sight
@@ -22,7 +22,9 @@ export function table(caption, columns, rows, classOf = () => undefined, { find 
     keys = some.map(keyOf);
     body.replaceChildren(...some.map((row, i) => {
       const made = element("tr", { class: classOf(row) }, ...columns.map((c) => element("td", { class: c.kind }, c.cell(row))));
-      return before.has(keys[i]) ? renewed(before.get(keys[i]), made) : made;
+      const old = before.get(keys[i]);
+      before.delete(keys[i]);
+      return old ? renewed(old, made) : made;
     }));
     if (focused.isConnected && document.activeElement !== focused) {
       focused.focus({ preventScroll: true });
@@ -46,7 +48,10 @@ export function table(caption, columns, rows, classOf = () => undefined, { find 
     fill(ordered(rows));
   };
   fill(rows);
-  const written = () => [lines.titles, ...found().flatMap(lines.of)];
+  const written = () => {
+    const { titles, of } = lines ?? linesOf(columns);
+    return [titles, ...found().flatMap(of)];
+  };
   const node = element("div", { class: "table" },
     element("div", { class: isLong ? "table-bar long" : "table-bar" }, ...bar, ...controls, tools(caption, written)),
     element("div", { class: "scroll" }, element("table", {},
@@ -109,6 +114,9 @@ function pages({ title, cell, value = cell }, show) {
   const next = element("button", { type: "button", onclick: () => turn(first + pageRows) }, "Next");
   const search = element("input", { type: "search", spellcheck: "false", oninput: () => fill(all) });
   const fill = (some, isUpdate) => {
+    if (isUpdate) {
+      texts.clear();
+    }
     all = some;
     found = matching(all, textOf, search.value.trim());
     turn(isUpdate && first < found.length ? first : 0, isUpdate);

@@ -15,10 +15,8 @@ const ahead = 12;
 
 // virtualTable makes one, with columns as those of table, whose first one can be searched.
 export function virtualTable(label, columns, rows) {
-  let texts, longest;
+  let texts, longest, order, found;
   let ordered = (all) => all; // by the last sort
-  let found = [];
-  const lines = linesOf(columns);
   let height = 0; // of a row, in pixels
 
   const above = element("td", { colspan: columns.length }), below = element("td", { colspan: columns.length });
@@ -28,7 +26,7 @@ export function virtualTable(label, columns, rows) {
     element("tbody", { "aria-hidden": true, class: "pad" }, element("tr", {}, above)), body,
     element("tbody", { "aria-hidden": true, class: "pad" }, element("tr", {}, below)));
   const scroller = element("div", { class: "rows", tabindex: 0, role: "region", "aria-label": `${label}, scrolled by the arrow keys`,
-    onscroll: () => draw(), onkeydown: (event) => event.target === scroller && jump(event) }, table);
+    onscroll: () => draw(), onfocusin: () => draw(), onkeydown: (event) => event.target === scroller && jump(event) }, table);
   const place = element("span", { role: "status" });
   const search = element("input", { type: "search", spellcheck: "false", autocomplete: "off", oninput: () => find() });
 
@@ -39,6 +37,7 @@ export function virtualTable(label, columns, rows) {
       table.querySelectorAll("th").forEach((other) => other.removeAttribute("aria-sort"));
       made.setAttribute("aria-sort", ascending ? "ascending" : "descending");
       ordered = (all) => sorted(all, (row) => columns[i].value(rows[row]), ascending);
+      read();
       find();
     } }, column.title));
     return made;
@@ -47,10 +46,16 @@ export function virtualTable(label, columns, rows) {
   function read() {
     texts = rows.map((row) => String(columns[0].value(row)));
     longest = texts.reduce((most, text) => Math.max(most, text.length), 1);
+    order = ordered([...rows.keys()]);
+  }
+
+  function written() {
+    const { titles, of } = linesOf(columns);
+    return [titles, ...found.flatMap((i) => of(rows[i]))];
   }
 
   function choose() {
-    found = matching(ordered([...rows.keys()]), (i) => texts[i], search.value.trim());
+    found = matching(order, (i) => texts[i], search.value.trim());
     place.textContent = found.length === rows.length ? `${count(rows.length)} rows` : `${count(found.length)} of ${count(rows.length)} rows`;
     table.setAttribute("aria-rowcount", found.length + 1);
   }
@@ -114,7 +119,7 @@ export function virtualTable(label, columns, rows) {
   }
 
   const node = element("div", { class: "virtual" },
-    element("div", { class: "pages", role: "group", "aria-label": `Find in ${label}` }, element("label", {}, `Find in ${columns[0].title} `, search), place, tools(undefined, () => [lines.titles, ...found.flatMap((i) => lines.of(rows[i]))])),
+    element("div", { class: "pages", role: "group", "aria-label": `Find in ${label}` }, element("label", {}, `Find in ${columns[0].title} `, search), place, tools(undefined, written)),
     scroller);
   const resized = new ResizeObserver(() => { // other widths have other heights of rows
     if (node.isConnected) {
@@ -135,12 +140,15 @@ export function virtualTable(label, columns, rows) {
     }
     const textOf = (row) => texts[found[Number(row.getAttribute("aria-rowindex")) - 2]];
     const focused = body.contains(document.activeElement) ? textOf(document.activeElement.closest("tr")) : undefined;
+    const at = scroller.scrollTop;
     keepFocus();
     [columns, rows] = [newColumns, newRows];
     read();
     choose();
     height = 0;
     body.replaceChildren();
+    draw();
+    scroller.scrollTop = at; // without rows there was less to scroll
     draw();
     if (focused !== undefined) {
       [...body.children].find((row) => textOf(row) === focused)?.querySelector("a")?.focus({ preventScroll: true });
