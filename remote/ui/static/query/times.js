@@ -75,13 +75,13 @@ export function between(from, to) {
 }
 
 // moved returns the state of a range that is moved by a part of itself, or grown by a factor around its middle. It does not go
-// beyond now, unless it was there.
+// beyond now, unless it was there. An end that is nearly now is now, which moves on.
 export function moved({ range, end }, by, factor, now) {
   const size = Number(range);
   const before = (end ? instant(end) : now) || now;
   const wide = Math.max(1, Math.round(size * factor));
   const to = Math.round(before + by * size + (wide - size) / 2);
-  if (to >= now && before <= now) {
+  if (to >= now - Math.abs(by) * size / 10 && before <= now) {
     return { range: String(wide), end: "" };
   }
   return { range: String(Math.min(wide, to)), end: utc(to) };
