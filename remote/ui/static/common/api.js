@@ -25,8 +25,10 @@ export async function answers(signal) {
   while (!signal.aborted) {
     await new Promise((resolve) => setTimeout(resolve, pause));
     try {
-      await reach("ui/icon.svg", { signal, cache: "no-store" });
-      return;
+      const { status } = await reach("ui/icon.svg", { signal, cache: "no-store" });
+      if (status !== 503) { // or else it is starting
+        return;
+      }
     } catch { } // not yet
   }
 }
