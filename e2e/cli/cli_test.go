@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"os/exec"
@@ -155,7 +156,7 @@ func withoutFamily(text, family string) string {
 	return regexp.MustCompile(`(?m)^(# [A-Z]+ )?`+family+`.*\n`).ReplaceAllString(text, "")
 }
 
-// TestSelfScrape reads on a fresh start samples that no sender wrote.
+// TestSelfScrape reads on a fresh start samples that no sender wrote, and what they are.
 func TestSelfScrape(t *testing.T) {
 	a := harness.StartAdapter(t, harness.Embedded(t), "--self-scrape-interval=1s")
 	for _, name := range []string{"adapter_build_info", "process_resident_memory_bytes"} {
@@ -168,4 +169,23 @@ func TestSelfScrape(t *testing.T) {
 			return err
 		})
 	}
+	for name, want := range map[string]string{"adapter_build_info": "gauge", "adapter_http_requests_total": "counter", "adapter_http_request_duration_seconds": "histogram"} {
+		harness.Eventually(t, name+" has metadata", func() error { return hasType(a.URL("/api/v1/metadata"), name, want) })
+	}
+}
+
+// hasType returns an error unless there are metadata of a metric family, of this type and with a text.
+func hasType(url, family, want string) error {
+	data, err := harness.GetAPI(url, map[string][]string{"metric": {family}})
+	if err != nil {
+		return err
+	}
+	var found map[string][]struct{ Type, Help string }
+	if err := json.Unmarshal(data, &found); err != nil {
+		return err
+	}
+	if m := found[family]; len(m) != 1 || m[0].Type != want || m[0].Help == "" {
+		return fmt.Errorf("the metadata of %s are %v", family, m)
+	}
+	return nil
 }

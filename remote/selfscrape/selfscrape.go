@@ -6,14 +6,17 @@ import (
 	"context"
 	"maps"
 	"math"
+	"strings"
 	"time"
 
 	"github.com/go-kit/log"
 	"github.com/go-kit/log/level"
 	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/model/metadata"
 	"github.com/prometheus/prometheus/model/value"
 
 	"github.com/promtable/promtable/remote/engine"
@@ -34,6 +37,7 @@ type Config struct {
 
 type appender interface {
 	Append(ctx context.Context, batch []engine.Series, rejected *engine.Rejected) (engine.Stored, error)
+	AppendMetadata(ctx context.Context, batch []engine.Metadata, rejected *engine.Rejected) error
 }
 
 // Scraper stores metrics at an interval. Not safe for concurrent use.
@@ -43,6 +47,8 @@ type Scraper struct {
 	// before it that may not have been stored: those that are gone get a
 	// staleness marker.
 	last map[uint64]labels.Labels
+	// said has the metadata that are stored, by metric family.
+	said map[string]metadata.Metadata
 }
 
 // New returns a Scraper.
@@ -50,7 +56,7 @@ func New(cfg Config) *Scraper {
 	if cfg.Logger == nil {
 		cfg.Logger = log.NewNopLogger()
 	}
-	return &Scraper{cfg: cfg, last: make(map[uint64]labels.Labels)}
+	return &Scraper{cfg: cfg, last: make(map[uint64]labels.Labels), said: make(map[string]metadata.Metadata)}
 }
 
 // Run scrapes at once and then at the interval, until ctx ends. Each scrape has
@@ -72,7 +78,7 @@ func (s *Scraper) Run(ctx context.Context) {
 	}
 }
 
-// Scrape stores the metrics as they are now.
+// Scrape stores the metrics as they are now, and then what is new of their metadata.
 func (s *Scraper) Scrape(ctx context.Context) error {
 	now := s.cfg.Now().UnixMilli()
 	families, err := s.cfg.Gatherer.Gather()
@@ -102,7 +108,43 @@ func (s *Scraper) Scrape(ctx context.Context) error {
 		return err
 	}
 	s.last = seen
+	if err := s.describe(ctx, families, &rejected); err != nil {
+		return err
+	}
 	return rejected.Err()
+}
+
+// describe stores the metadata that are not stored yet.
+func (s *Scraper) describe(ctx context.Context, families []*dto.MetricFamily, rejected *engine.Rejected) error {
+	var changed []engine.Metadata
+	for _, f := range families {
+		m := engine.Metadata{Family: f.GetName(), Metadata: metadata.Metadata{Type: typeOf(f), Unit: f.GetUnit(), Help: f.GetHelp()}}
+		if said, ok := s.said[m.Family]; !ok || said != m.Metadata {
+			changed = append(changed, m)
+		}
+	}
+	if len(changed) == 0 {
+		return nil
+	}
+	if err := s.cfg.Appender.AppendMetadata(ctx, changed, rejected); err != nil {
+		return err
+	}
+	for _, m := range changed {
+		s.said[m.Family] = m.Metadata
+	}
+	return nil
+}
+
+// typeOf returns the type of a metric family, as Prometheus names it.
+func typeOf(f *dto.MetricFamily) model.MetricType {
+	switch t := f.GetType(); t {
+	case dto.MetricType_UNTYPED:
+		return model.MetricTypeUnknown
+	case dto.MetricType_GAUGE_HISTOGRAM:
+		return model.MetricTypeGaugeHistogram
+	default:
+		return model.MetricType(strings.ToLower(t.String()))
+	}
 }
 
 // labels adds job and instance to those of a metric. As in any scrape, a label

@@ -26,6 +26,27 @@ type sink struct {
 	err    error
 	// reject has every batch rejected in part.
 	reject bool
+	// described are the families of the metadata since the last look, metadataErr is what storing them returns.
+	described   []string
+	metadataErr error
+}
+
+func (s *sink) AppendMetadata(_ context.Context, batch []engine.Metadata, _ *engine.Rejected) error {
+	for _, m := range batch {
+		s.described = append(s.described, fmt.Sprintf("%s %s %q %q", m.Family, m.Type, m.Unit, m.Help))
+	}
+	return s.metadataErr
+}
+
+// wantDescribed compares the metadata since the last call with lines.
+func (s *sink) wantDescribed(t *testing.T, lines ...string) {
+	t.Helper()
+	slices.Sort(lines)
+	slices.Sort(s.described)
+	if !slices.Equal(s.described, lines) {
+		t.Errorf("metadata %q, want %q", s.described, lines)
+	}
+	s.described = nil
 }
 
 func (s *sink) Append(_ context.Context, batch []engine.Series, rejected *engine.Rejected) (engine.Stored, error) {
@@ -205,6 +226,40 @@ func TestScrapeMarksAfterFailure(t *testing.T) {
 	f.sink.want(t, line("1", "stale", 1000), line("2", "2", 1000), line("3", "stale", 1000))
 	f.scrape(t)
 	f.sink.want(t, line("2", "2", 1000))
+}
+
+// TestScrapeDescribes wants metadata of each type once, again when it changes, and again after it could not be stored.
+func TestScrapeDescribes(t *testing.T) {
+	f := newFixture()
+	family := func(kind dto.MetricType, name, help string) *dto.MetricFamily {
+		one := &dto.Metric{Untyped: new(dto.Untyped), Counter: new(dto.Counter), Gauge: new(dto.Gauge), Histogram: new(dto.Histogram), Summary: new(dto.Summary)}
+		return &dto.MetricFamily{Name: &name, Help: &help, Type: &kind, Metric: []*dto.Metric{one}}
+	}
+	unit, all := "bytes", []*dto.MetricFamily{
+		family(dto.MetricType_COUNTER, "c_total", "Counts."), family(dto.MetricType_GAUGE, "g_bytes", "Is."), family(dto.MetricType_HISTOGRAM, "h", ""),
+		family(dto.MetricType_SUMMARY, "s", ""), family(dto.MetricType_UNTYPED, "u", ""), family(dto.MetricType_GAUGE_HISTOGRAM, "gh", ""),
+	}
+	all[1].Unit = &unit
+	s := f.scraper(prometheus.GathererFunc(func() ([]*dto.MetricFamily, error) { return all, nil }), time.Minute)
+	scrape := func(want error) {
+		t.Helper()
+		if err := s.Scrape(t.Context()); !errors.Is(err, want) {
+			t.Errorf("error %v, want %v", err, want)
+		}
+	}
+	scrape(nil)
+	f.sink.wantDescribed(t, `c_total counter "" "Counts."`, `g_bytes gauge "bytes" "Is."`, `h histogram "" ""`, `s summary "" ""`, `u unknown "" ""`, `gh gaugehistogram "" ""`)
+	scrape(nil)
+	f.sink.wantDescribed(t)
+	all[0] = family(dto.MetricType_COUNTER, "c_total", "Counts more.")
+	f.sink.metadataErr = errors.New("the store is away")
+	scrape(f.sink.metadataErr)
+	f.sink.wantDescribed(t, `c_total counter "" "Counts more."`)
+	f.sink.metadataErr = nil
+	scrape(nil)
+	f.sink.wantDescribed(t, `c_total counter "" "Counts more."`)
+	scrape(nil)
+	f.sink.wantDescribed(t)
 }
 
 func TestScrapeErrors(t *testing.T) {
