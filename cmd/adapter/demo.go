@@ -20,12 +20,16 @@ import (
 	"github.com/go-kit/log"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/bucketstore/downsample"
 	"github.com/promtable/promtable/bucketstore/meta"
 	"github.com/promtable/promtable/cmd/adapter/demo"
 	"github.com/promtable/promtable/index"
 	"github.com/promtable/promtable/remote/engine/backfill"
+	"github.com/promtable/promtable/remote/engine/current"
 	"github.com/promtable/promtable/remote/engine/indexrows"
+	"github.com/promtable/promtable/remote/engine/metadata"
+	"github.com/promtable/promtable/series"
 )
 
 const commandDemo = "demo"
@@ -189,7 +193,11 @@ func (d *demonstration) prepare(ctx context.Context) (err error) {
 		Store: days.Counted(rows), Schema: schema,
 		Index: index.New(index.Config{Schema: schema, AtomicPuts: true, SoleWriter: true}, indexrows.New(rows)),
 	}
-	if err := d.write(ctx, w); err != nil {
+	latest, err := d.write(ctx, w)
+	if err != nil {
+		return err
+	}
+	if err := describe(ctx, rows, schema, latest); err != nil {
 		return err
 	}
 	if err := d.makeRollups(ctx, days); err != nil {
@@ -199,10 +207,11 @@ func (d *demonstration) prepare(ctx context.Context) (err error) {
 	return d.save()
 }
 
-// write writes the samples, on all cores.
-func (d *demonstration) write(ctx context.Context, to backfill.Config) error {
+// write writes the samples, on all cores, and returns the latest of each series.
+func (d *demonstration) write(ctx context.Context, to backfill.Config) ([]bucketstore.Sample, error) {
 	all := d.held.History.Series()
 	d.held.Series = int64(len(all))
+	latest := make([]bucketstore.Sample, len(all))
 	expected := float64(d.held.End-d.held.Begin) / demo.Interval * float64(len(all))
 	var written atomic.Int64
 	part := func() float64 { return float64(written.Load()) / expected }
@@ -211,25 +220,44 @@ func (d *demonstration) write(ctx context.Context, to backfill.Config) error {
 		workers := min(runtime.GOMAXPROCS(0), len(all))
 		for i := range workers {
 			group.Go(func() error {
-				var mine []*demo.Series
+				var mine []demoSeries
 				for j := i; j < len(all); j += workers {
-					mine = append(mine, all[j])
+					mine = append(mine, demoSeries{Series: all[j], latest: &latest[j]})
 				}
-				return writeSeries(ctx, backfill.New(to), mine, &written)
+				return writeSeries(ctx, to, mine, &written)
 			})
 		}
 		return group.Wait()
 	})
 	d.held.Samples = written.Load()
-	return err
+	return latest, err
 }
 
+// demoSeries is a series that is written.
+type demoSeries struct {
+	*demo.Series
+	to *backfill.Series
+	// latest is its last sample so far.
+	latest *bucketstore.Sample
+}
+
+// demoRef is the reference of a series by its key.
+type demoRef []byte
+
+// SeriesKey implements bucketstore.Ref.
+func (r demoRef) SeriesKey() []byte { return r }
+
 // writeSeries writes all samples of some series, in order of time, and counts them.
-func writeSeries(ctx context.Context, w *backfill.Writer, from []*demo.Series, written *atomic.Int64) error {
-	to := make([]*backfill.Series, len(from))
-	for i, s := range from {
-		var err error
-		if to[i], err = w.Series(s.Labels); err != nil {
+func writeSeries(ctx context.Context, to backfill.Config, all []demoSeries, written *atomic.Int64) error {
+	w := backfill.New(to)
+	for i := range all {
+		s := &all[i]
+		key, err := to.Schema.AppendSeriesKey(nil, s.Labels)
+		if err != nil {
+			return err
+		}
+		s.latest.Ref = demoRef(key)
+		if s.to, err = w.Series(s.Labels); err != nil {
 			return err
 		}
 	}
@@ -237,24 +265,44 @@ func writeSeries(ctx context.Context, w *backfill.Writer, from []*demo.Series, w
 	var values []float64
 	for left := true; left; {
 		left = false
-		for i, s := range from {
+		for _, s := range all {
 			times, values = s.Next(times[:0], values[:0])
-			if err := to[i].Append(ctx, times, values); err != nil {
+			if len(times) == 0 {
+				continue
+			}
+			if err := s.to.Append(ctx, times, values); err != nil {
 				return err
 			}
+			s.latest.T, s.latest.V = times[len(times)-1], values[len(values)-1]
 			written.Add(int64(len(times)))
-			left = left || len(times) > 0
+			left = true
 		}
 		if err := ctx.Err(); err != nil {
 			return err
 		}
 	}
-	for _, s := range to {
-		if err := s.Close(ctx); err != nil {
+	for _, s := range all {
+		if err := s.to.Close(ctx); err != nil {
 			return err
 		}
 	}
 	return w.Flush(ctx)
+}
+
+// describe writes what a sender's samples would leave beside them: the current samples, which history does not change, and metadata.
+func describe(ctx context.Context, rows bucketstore.Store, schema series.Schema, latest []bucketstore.Sample) error {
+	table := current.New(current.Config{Store: rows, Schema: schema})
+	table.Add(latest, make([]*current.Handle, len(latest)))
+	if err := table.Close(ctx); err != nil {
+		return err
+	}
+	var entries []metadata.Entry
+	for family, said := range demo.Metadata() {
+		entries = append(entries, metadata.Entry{Family: family, Metadata: said})
+	}
+	var rejected error
+	err := metadata.New(rows, schema, time.Now, nil).Append(ctx, entries, func(err error) { rejected = err })
+	return errors.Join(err, rejected)
 }
 
 // makeRollups makes all rollups that are due and not off, as fast as it can.

@@ -104,6 +104,23 @@ func TestDemo(t *testing.T) {
 			t.Errorf("%s: %+v are read for it, %+v from samples", expr, a, r)
 		}
 	}
+	data, err := harness.GetAPI("http://"+rollups.Host+"/api/v1/current", nil)
+	var found struct {
+		Samples []struct{ Metric map[string]string }
+	}
+	if err := errors.Join(err, json.Unmarshal(data, &found)); err != nil || len(found.Samples) < 20 {
+		t.Errorf("%d series have a current sample, %v", len(found.Samples), err)
+	}
+	for _, s := range found.Samples {
+		name := s.Metric["__name__"]
+		kind := "gauge"
+		if strings.HasSuffix(name, "_total") {
+			kind = "counter"
+		}
+		if err := hasType("http://"+rollups.Host+"/api/v1/metadata", name, kind); err != nil {
+			t.Error(err)
+		}
+	}
 	p.Interrupt(t)
 	wantEmpty(t, dir)
 

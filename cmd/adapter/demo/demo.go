@@ -1,7 +1,8 @@
 // Package demo makes the series of a small shop, as a Prometheus would have scraped them for years: requests that follow the day
 // and the week and grow, processes that restart, hosts, temperatures, and times without samples. Equal histories have equal samples.
 //
-//	which series there are, and when they have no samples  demo.go
+//	which series there are, what they are, and when they
+//	have no samples                                        demo.go
 //	their samples                                          series.go
 package demo
 
@@ -10,7 +11,9 @@ import (
 	"math/rand/v2"
 	"slices"
 
+	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/model/metadata"
 )
 
 // Interval is the time between two scrapes, in milliseconds.
@@ -112,4 +115,15 @@ func (h History) Series() (all []*Series) {
 		add(sensors, "sensors", "room_temperature_celsius", temperature, []float64{19, 24}[i], "room", room)
 	}
 	return all
+}
+
+// Metadata returns what is to be said of the metric families of all series, by name.
+func Metadata() map[string]metadata.Metadata {
+	return map[string]metadata.Metadata{
+		"http_requests_total":           {Type: model.MetricTypeCounter, Help: "Requests answered, by handler and code."},
+		"process_resident_memory_bytes": {Type: model.MetricTypeGauge, Unit: "bytes", Help: "Resident memory of the process."},
+		"up":                            {Type: model.MetricTypeGauge, Help: "1 if the target answered the scrape, else 0."},
+		"node_cpu_seconds_total":        {Type: model.MetricTypeCounter, Unit: "seconds", Help: "Seconds that the cores spent in each mode."},
+		"room_temperature_celsius":      {Type: model.MetricTypeGauge, Unit: "celsius", Help: "Temperature of the room."},
+	}
 }

@@ -3,6 +3,7 @@ package demo_test
 import (
 	"math"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/prometheus/prometheus/model/value"
@@ -147,6 +148,21 @@ func TestLoad(t *testing.T) {
 			t.Errorf("%s: by hour %.0f, by day of the week %.0f, by year %.0f", s.Labels, byHour, byDay[:7], byYear[:3])
 		}
 		return
+	}
+}
+
+// TestMetadata wants a type and a text for each metric, and nothing else.
+func TestMetadata(t *testing.T) {
+	said, names := demo.Metadata(), make(map[string]bool)
+	for _, s := range history.Series() {
+		name := s.Labels.Get("__name__")
+		names[name] = true
+		if m := said[name]; m.Help == "" || (m.Type == "counter") != strings.HasSuffix(name, "_total") {
+			t.Errorf("of %s it says %+v", name, m)
+		}
+	}
+	if len(said) != len(names) {
+		t.Errorf("metadata of %d metrics, and there are %d", len(said), len(names))
 	}
 }
 
