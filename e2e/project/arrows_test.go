@@ -63,7 +63,7 @@ func arrows() []arrow {
 		{"remote/write", []string{"remote/engine", "remote/request", "remote/wire"}, protocolTests},
 		{"remote/read", []string{"series/...", "remote/engine", "remote/request", "remote/wire"}, protocolTests},
 		{"remote/federate", []string{"remote/engine", "remote/request"}, protocolTests},
-		{"remote/explain", []string{"remote/engine", "remote/engine/eval", "remote/request"}, protocolTests},
+		{"remote/explain", []string{"remote/engine", "remote/engine/eval", "remote/engine/resultcache", "remote/request"}, protocolTests},
 		{"remote/api", []string{"series/rollup", "bucketstore", "remote/engine", "remote/engine/eval", "remote/engine/resultcache", "remote/request"}, []string{"series/...", "bucketstore/..."}},
 		{"remote/history", []string{"bucketstore", "series/...", "bucketstore/meta", "remote/engine", "remote/engine/backfill", "remote/request"}, protocolTests},
 		{"remote/ui", nil, nil},

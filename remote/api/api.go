@@ -144,6 +144,8 @@ type backend interface {
 type API struct {
 	cfg     Config
 	queries *eval.Engine
+	// cached is in front of queries. It is nil if results are not cached.
+	cached  *resultcache.Engine
 	parser  parser.Parser
 	close   func() error
 	mux     *http.ServeMux

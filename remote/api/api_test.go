@@ -58,6 +58,7 @@ type fixture struct {
 	url    string
 	store  *spy
 	engine *engine.Engine
+	api    *api.API
 }
 
 func serve(t *testing.T, change func(*api.Config, *engine.Config)) *fixture {
@@ -95,6 +96,7 @@ func serveStore(t *testing.T, store bucketstore.Store, change func(*api.Config, 
 	if err != nil {
 		t.Fatal(err)
 	}
+	f.api = a
 	srv := httptest.NewServer(a)
 	t.Cleanup(func() {
 		srv.Close()

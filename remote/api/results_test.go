@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/prometheus/prometheus/model/labels"
 
@@ -32,6 +33,14 @@ func TestCachedResults(t *testing.T) {
 	}
 	start := int64(someTime - 2*hour - someTime%60_000)
 	write("a", start+30_000)
+	covered := func() int64 {
+		t.Helper()
+		held := f.api.Coverage(t.Context(), "up", time.Unix(start/1000, 0), time.Unix((start+hour)/1000, 0), time.Minute)
+		if held.Why != "" || held.Steps != 61 || held.Closed != 61 {
+			t.Errorf("coverage %+v", held)
+		}
+		return held.Cached
+	}
 	ask := func(cacheControl ...string) (found int, reads int64) {
 		params := url.Values{"query": {"up"}, "start": {strconv.FormatInt(start/1000, 10)}, "end": {strconv.FormatInt((start+hour)/1000, 10)}, "step": {"60"}}
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, f.url+"/api/v1/query_range", strings.NewReader(params.Encode()))
@@ -57,6 +66,9 @@ func TestCachedResults(t *testing.T) {
 		}
 		return strings.Count(string(text), `"metric"`), f.store.samples.Load() - before
 	}
+	if n := covered(); n != 0 {
+		t.Errorf("%d steps are cached of what was never asked", n)
+	}
 	for i, c := range []struct {
 		header []string
 		series int
@@ -69,8 +81,26 @@ func TestCachedResults(t *testing.T) {
 			t.Errorf("query %d: %d series, %d reads", i, series, reads)
 		}
 	}
+	if n := covered(); n != 61 {
+		t.Errorf("%d steps are cached", n)
+	}
 	write("late", start+90_000)
+	if n := covered(); n == 61 {
+		t.Errorf("%d steps are cached after a late sample", n)
+	}
 	if series, reads := ask(); series != 2 || reads == 0 {
 		t.Errorf("after a late sample: %d series, %d reads", series, reads)
+	}
+}
+
+// TestNotCached: without a cache, and of an instant query, nothing is cached.
+func TestNotCached(t *testing.T) {
+	f := serve(t, nil)
+	if held := f.api.Coverage(t.Context(), "up", time.Unix(0, 0), time.Unix(60, 0), time.Second); !strings.Contains(held.Why, "keeps no results") {
+		t.Errorf("coverage %+v", held)
+	}
+	f = serve(t, func(cfg *api.Config, _ *engine.Config) { cfg.Results = resultcache.New(1<<20, nil) })
+	if held := f.api.Coverage(t.Context(), "up", time.Unix(0, 0), time.Unix(0, 0), 0); !strings.Contains(held.Why, "instant") {
+		t.Errorf("coverage %+v", held)
 	}
 }

@@ -67,7 +67,8 @@ func (a *API) newUpstream(admin *admin) (http.Handler, error) {
 	a.close = a.queries.Close
 	var queries promql.QueryEngine = a.queries
 	if a.cfg.Results != nil {
-		queries = a.cfg.Results.Engine(resultcache.Config{Engine: a.queries, Options: opts, Memory: memory, Now: a.cfg.Now, Cut: a.cfg.Cut})
+		a.cached = a.cfg.Results.Engine(resultcache.Config{Engine: a.queries, Options: opts, Memory: memory, Now: a.cfg.Now, Cut: a.cfg.Cut})
+		queries = a.cached
 	}
 	// NewAPI renders openapi.yaml, which is not served: without paths that takes
 	// half the time and memory.
@@ -108,6 +109,17 @@ func (a *API) newUpstream(admin *admin) (http.Handler, error) {
 // step is 0.
 func (a *API) Explain(ctx context.Context, expr string, start, end time.Time, step time.Duration) (*eval.Node, error) {
 	return a.queries.Explain(ctx, expr, start, end, step)
+}
+
+// Coverage returns how many steps of a range query would be answered from the cache of results, or why none is.
+func (a *API) Coverage(ctx context.Context, expr string, start, end time.Time, step time.Duration) resultcache.Coverage {
+	switch {
+	case a.cached == nil:
+		return resultcache.Coverage{Why: "this adapter keeps no results"}
+	case step == 0:
+		return resultcache.Coverage{Why: "it is an instant query"}
+	}
+	return a.cached.Coverage(ctx, expr, start, end, step)
 }
 
 // withCacheControl evaluates queries whose client asks for no cached answer, by the header

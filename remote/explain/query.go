@@ -10,6 +10,7 @@ import (
 
 	"github.com/promtable/promtable/remote/engine"
 	"github.com/promtable/promtable/remote/engine/eval"
+	"github.com/promtable/promtable/remote/engine/resultcache"
 	"github.com/promtable/promtable/remote/request"
 )
 
@@ -18,6 +19,8 @@ type Queries interface {
 	// Explain returns the tree of an expression that is evaluated from start to end, each
 	// step, or at start if step is 0. An error is one of the expression, or that of ctx.
 	Explain(ctx context.Context, expr string, start, end time.Time, step time.Duration) (*eval.Node, error)
+	// Coverage returns how many steps of the same would be answered from cached results.
+	Coverage(ctx context.Context, expr string, start, end time.Time, step time.Duration) resultcache.Coverage
 }
 
 // maxPoints is how many steps a range query may have, as in Prometheus' API.
@@ -30,9 +33,19 @@ type queryAnswer struct {
 	Start int64 `json:"start"`
 	End   int64 `json:"end"`
 	Step  int64 `json:"step"`
+	Cache cache `json:"cache"`
 	// Total is what all selectors read.
 	Total total `json:"total"`
 	Tree  *node `json:"tree"`
+}
+
+// A cache is a resultcache.Coverage.
+type cache struct {
+	Eligible bool   `json:"eligible"`
+	Reason   string `json:"reason,omitempty"`
+	Steps    int64  `json:"steps"`
+	Closed   int64  `json:"steps_closed"`
+	Cached   int64  `json:"steps_cached"`
 }
 
 // A total is what was read.
@@ -92,6 +105,9 @@ func (h *Handler) explainQuery(ctx context.Context, r *http.Request) (*queryAnsw
 		return nil, request.BadRequest("invalid parameter \"max_source_resolution\": %w", err)
 	}
 	ctx = eval.WithCoarsest(ctx, coarsest)
+	if text := r.Form.Get("max_source_resolution"); text != "" && text != "auto" {
+		ctx = resultcache.WithoutCache(ctx) // as the queries are
+	}
 	if err := h.cfg.Gate.Enter(ctx); err != nil {
 		return nil, err
 	}
@@ -107,6 +123,8 @@ func (h *Handler) explainQuery(ctx context.Context, r *http.Request) (*queryAnsw
 	if n := countReads(tree); n > h.cfg.MaxSelectors {
 		return nil, request.BadRequest("invalid parameter \"query\": it has %d selectors, and %d are allowed", n, h.cfg.MaxSelectors)
 	}
+	held := h.cfg.Queries.Coverage(ctx, answer.Query, start, end, step)
+	answer.Cache = cache{held.Why == "", held.Why, held.Steps, held.Closed, held.Cached}
 	m := measurement{Handler: h, query: answer, read: h.cfg.Engine.PlanRead}
 	if reads {
 		m.read = h.cfg.Engine.Measure

@@ -11,10 +11,13 @@ import (
 	"time"
 
 	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/promql"
+	"github.com/prometheus/prometheus/promql/parser"
 
 	"github.com/promtable/promtable/remote"
 	"github.com/promtable/promtable/remote/engine"
 	"github.com/promtable/promtable/remote/engine/eval"
+	"github.com/promtable/promtable/remote/engine/resultcache"
 	"github.com/promtable/promtable/remote/remotetest"
 )
 
@@ -34,6 +37,34 @@ func (q *queries) Explain(_ context.Context, expr string, start, end time.Time, 
 		return &eval.Node{Text: name, Kind: "selector", Type: "instant vector", Streamed: "selector", Read: &eval.Read{Matchers: ms, Mint: 1, Maxt: 2, Buckets: q.buckets}}
 	}
 	return &eval.Node{Text: expr, Kind: "operator", Type: "instant vector", Reason: "because", Children: []*eval.Node{selector("a"), selector("b")}}, q.err
+}
+
+func (q *queries) Coverage(ctx context.Context, expr string, _, _ time.Time, step time.Duration) resultcache.Coverage {
+	if step == 0 {
+		return resultcache.Coverage{Why: "because"}
+	}
+	e := resultcache.New(1, nil).Engine(resultcache.Config{Options: promql.EngineOpts{Parser: parser.NewParser(parser.Options{})}, Now: time.Now})
+	if why := e.Coverage(ctx, expr, time.UnixMilli(0), time.UnixMilli(2), time.Millisecond).Why; why != "" { // ctx may ask for no cached results
+		return resultcache.Coverage{Why: why}
+	}
+	return resultcache.Coverage{Steps: 3, Closed: 2, Cached: 1}
+}
+
+// TestExplainCache: an explanation says what of a query is cached, or why nothing is.
+func TestExplainCache(t *testing.T) {
+	for params, want := range map[string]string{
+		"query=a":                       `"cache":{"eligible":false,"reason":"because","steps":0,"steps_closed":0,"steps_cached":0}`,
+		"query=a&start=0&end=60&step=1": `"cache":{"eligible":true,"steps":3,"steps_closed":2,"steps_cached":1}`,
+		"query=a&start=0&end=60&step=1&max_source_resolution=auto": `"cache":{"eligible":true,`,
+		"query=a&start=0&end=60&step=1&max_source_resolution=0s":   `"cache":{"eligible":false,"reason":"it is asked for without cached results, `,
+	} {
+		base, _ := remotetest.Serve(t, &remotetest.Engine{}, func(c *remote.Config) { c.Queries = &queries{} })
+		got := remotetest.Send(t, http.MethodGet, base+"/api/v1/explain?"+params, nil, nil)
+		got.WantStatus(t, http.StatusOK)
+		if !strings.Contains(got.Body, want) {
+			t.Errorf("%s: the answer %s has no %s", params, got.Body, want)
+		}
+	}
 }
 
 // TestExplainQuery: the parameters of a query go to the engine of queries, and a wrong one is

@@ -121,14 +121,24 @@ func bytesOf(m promql.Matrix) int64 {
 	return n
 }
 
-// find returns the blocks of a query that have any of some steps, by number.
+// find returns the blocks of a query that have any of some steps, by number, and notes that they are used.
 func (c *Cache) find(key queryKey, of steps) map[int64]*block {
+	return c.look(key, of, c.order.MoveToFront)
+}
+
+// peek is find for what does not use the blocks.
+func (c *Cache) peek(key queryKey, of steps) map[int64]*block {
+	return c.look(key, of, func(*list.Element) {})
+}
+
+// look returns blocks, and calls met for each with mu held.
+func (c *Cache) look(key queryKey, of steps, met func(*list.Element)) map[int64]*block {
 	found := make(map[int64]*block)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for number := range of.blocks() {
 		if e, ok := c.blocks[blockKey{key, number}]; ok {
-			c.order.MoveToFront(e)
+			met(e)
 			found[number] = e.Value.(*block)
 		}
 	}

@@ -68,26 +68,67 @@ func WithoutCache(ctx context.Context) context.Context {
 // NewRangeQuery implements promql.QueryEngine.
 func (e *Engine) NewRangeQuery(ctx context.Context, source storage.Queryable, opts promql.QueryOpts, qs string, start, end time.Time, interval time.Duration) (promql.Query, error) {
 	whole, err := e.QueryEngine.NewRangeQuery(ctx, source, opts, qs, start, end, interval)
-	if err != nil || ctx.Value(uncached{}) != nil || !e.knowsOptions() {
+	if err != nil {
 		return whole, err
 	}
-	g, ok := gridOf(start, end, interval)
-	if !ok {
+	q, why := e.plan(ctx, opts, qs, start, end, interval)
+	if why != "" {
 		return whole, nil
 	}
+	q.Query, q.source = whole, source
+	return q, nil
+}
+
+// plan returns a query without what evaluates it, or why queries like it are not cached.
+func (e *Engine) plan(ctx context.Context, opts promql.QueryOpts, qs string, start, end time.Time, interval time.Duration) (q *query, why string) {
+	switch {
+	case ctx.Value(uncached{}) != nil:
+		return nil, "it is asked for without cached results, as each query with max_source_resolution is"
+	case !e.knowsOptions():
+		return nil, "a feature that is enabled makes steps depend on each other"
+	}
+	g, why := gridOf(start, end, interval)
+	if why != "" {
+		return nil, why
+	}
 	expr, err := e.cfg.Options.Parser.ParseExpr(qs)
-	if err != nil || !isCacheable(expr) {
-		return whole, nil
+	if err != nil {
+		return nil, err.Error()
+	}
+	if why := whyNot(expr); why != "" {
+		return nil, why
 	}
 	lookback := e.cfg.Options.LookbackDelta
 	if opts != nil && opts.LookbackDelta() > 0 {
 		lookback = opts.LookbackDelta()
 	}
 	return &query{
-		Query: whole, engine: e, source: source, opts: opts, grid: g,
+		engine: e, opts: opts, grid: g,
 		stmt: parser.EvalStmt{Expr: expr, Interval: interval, LookbackDelta: lookback},
 		key:  queryKey{text: qs, step: g.step, phase: g.phase, lookback: lookback.Milliseconds()},
-	}, nil
+	}, ""
+}
+
+// A Coverage is how many steps of a range query would be answered from a cache.
+type Coverage struct {
+	// Why is empty, or says why queries like this one are never answered from the cache; then nothing else is set.
+	Why string
+	// Steps are those of the query. Closed ones are so old that they are cached once they are evaluated, unless there is a warning;
+	// Cached ones are there.
+	Steps, Closed, Cached int64
+}
+
+// Coverage returns how many steps of a range query, with the default options, would be answered from the cache now. It
+// evaluates nothing and changes nothing.
+func (e *Engine) Coverage(ctx context.Context, qs string, start, end time.Time, interval time.Duration) Coverage {
+	q, why := e.plan(ctx, nil, qs, start, end, interval)
+	if why != "" {
+		return Coverage{Why: why}
+	}
+	closed := q.closed()
+	_, gaps := q.split(e.cache.peek(q.key, closed), closed)
+	n := closed.limit - closed.start
+	return Coverage{Steps: q.steps.limit - q.steps.start, Closed: n, Cached: n - missingOf(gaps, closed)}
 }
 
 // knowsOptions says that no option makes steps depend on each other. Without names that are dropped
@@ -126,17 +167,25 @@ type grid struct {
 	steps       steps
 }
 
-// gridOf returns the grid of a range query, and whether queries on it may be cached.
-func gridOf(start, end time.Time, interval time.Duration) (g grid, ok bool) {
+// gridOf returns the grid of a range query, or why queries on it are not cached.
+func gridOf(start, end time.Time, interval time.Duration) (g grid, why string) {
 	first, last := start.UnixMilli(), end.UnixMilli()
 	g.step = interval.Milliseconds()
-	if g.step <= 0 || interval%time.Millisecond != 0 || first < 0 || last-first < g.step {
-		return g, false // with one step upstream's engine orders series in another way
+	switch {
+	case g.step <= 0 || interval%time.Millisecond != 0:
+		return g, "its step is not a number of milliseconds"
+	case first < 0:
+		return g, "it begins before 1970"
+	case last-first < g.step:
+		return g, "it has one step" // with which upstream's engine orders series in another way
 	}
 	g.phase = first % g.step
 	g.steps.start = first / g.step
 	g.steps.limit = g.steps.start + (last-first)/g.step + 1
-	return g, g.phase == 0 || first%gridOffset.Milliseconds() == 0
+	if g.phase != 0 && first%gridOffset.Milliseconds() != 0 {
+		return g, "its start is a multiple neither of its step nor of 15 minutes"
+	}
+	return g, ""
 }
 
 func (g grid) time(step int64) int64 { return g.phase + step*g.step }

@@ -2,14 +2,15 @@ package resultcache
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql/parser"
 )
 
-// isCacheable says that expr reads series, and that its value at a step is the same to the bit
-// whatever other steps a query has. Upstream's engine looks at other steps where
+// whyNot returns nothing if expr reads series, and its value at a step is the same to the bit
+// whatever other steps a query has. Else it says why not. Upstream's engine looks at other steps where
 //
 //   - the expression says so: @ start(), range() and others, warnings about sort
 //   - it refuses series that are the same without their names, although they are not at the same
@@ -19,28 +20,71 @@ import (
 //   - the parameter of an aggregation is no number
 //
 // Features that are not in this list because they are new, or rare, are not cached, either.
-func isCacheable(expr parser.Expr) bool {
+func whyNot(expr parser.Expr) (why string) {
 	selects := false
-	depends := anyNode(expr, func(node parser.Node) bool {
-		switch n := node.(type) {
-		case *parser.VectorSelector:
+	anyNode(expr, func(node parser.Node) bool {
+		if _, ok := node.(*parser.VectorSelector); ok {
 			selects = true
-			return n.StartOrEnd != 0 || n.OriginalOffsetExpr != nil || n.Anchored || n.Smoothed
-		case *parser.MatrixSelector:
-			return n.RangeExpr != nil || !hasOneName(n.VectorSelector.(*parser.VectorSelector))
-		case *parser.SubqueryExpr:
-			return n.StartOrEnd != 0 || n.OriginalOffsetExpr != nil || n.RangeExpr != nil || n.StepExpr != nil || anyNode(n.Expr, mixesNames)
-		case *parser.Call:
-			return slices.Contains(dependentFunctions, n.Func.Name)
-		case *parser.BinaryExpr:
-			m := n.VectorMatching
-			return m != nil && (m.FillValues.LHS != nil || m.FillValues.RHS != nil)
-		case *parser.AggregateExpr:
-			return !isLiteral(n.Param) || !slices.Contains(unorderedAggregations, n.Op) && hasGroups(n.Expr)
 		}
-		return false
+		why = dependence(node)
+		return why != ""
 	})
-	return selects && !depends
+	if why == "" && !selects {
+		why = "it reads no series"
+	}
+	return why
+}
+
+const (
+	ofTheRange    = "@ start() and @ end() depend on the range of a query"
+	ofExpressions = "a duration is an expression, which may depend on the range of a query"
+)
+
+// dependence says why the value of node at a step may depend on other steps, if it may.
+func dependence(node parser.Node) string {
+	switch n := node.(type) {
+	case *parser.VectorSelector:
+		switch {
+		case n.StartOrEnd != 0:
+			return ofTheRange
+		case n.OriginalOffsetExpr != nil:
+			return ofExpressions
+		case n.Anchored || n.Smoothed:
+			return "anchored and smoothed are experimental"
+		}
+	case *parser.MatrixSelector:
+		switch {
+		case n.RangeExpr != nil:
+			return ofExpressions
+		case !hasOneName(n.VectorSelector.(*parser.VectorSelector)):
+			return "the selector of a range does not name one metric"
+		}
+	case *parser.SubqueryExpr:
+		switch {
+		case n.StartOrEnd != 0:
+			return ofTheRange
+		case n.OriginalOffsetExpr != nil || n.RangeExpr != nil || n.StepExpr != nil:
+			return ofExpressions
+		case anyNode(n.Expr, mixesNames):
+			return "the series of a subquery may be of several metrics"
+		}
+	case *parser.Call:
+		if slices.Contains(dependentFunctions, n.Func.Name) {
+			return n.Func.Name + "() may depend on the range of a query"
+		}
+	case *parser.BinaryExpr:
+		if m := n.VectorMatching; m != nil && (m.FillValues.LHS != nil || m.FillValues.RHS != nil) {
+			return "fill is experimental"
+		}
+	case *parser.AggregateExpr:
+		switch {
+		case !isLiteral(n.Param):
+			return fmt.Sprintf("the parameter of %s is not a number", n.Op)
+		case !slices.Contains(unorderedAggregations, n.Op) && hasGroups(n.Expr):
+			return fmt.Sprintf("%s of groups depends on their order", n.Op)
+		}
+	}
+	return ""
 }
 
 var (

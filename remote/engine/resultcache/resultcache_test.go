@@ -1,6 +1,7 @@
 package resultcache_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"runtime"
@@ -486,6 +487,110 @@ func TestWithoutCache(t *testing.T) {
 			t.Errorf("lookback %s: %d series, %v", lookback, len(matrix), err)
 		}
 		q.Close()
+	}
+}
+
+// TestCoverage: a cache says what it has of a query, without counting that as use.
+func TestCoverage(t *testing.T) {
+	const qs = "sum by (job) (rate(x_total[5m]))"
+	f := newFixture(t, mib)
+	f.now = time.Unix(3600, 0)
+	ask := func(qs string, start, end, step int64) resultcache.Coverage {
+		return f.engine.Coverage(t.Context(), qs, time.Unix(start, 0), time.Unix(end, 0), time.Duration(step)*time.Second)
+	}
+	for _, c := range []struct {
+		what             string
+		start, end, step int64
+		want             resultcache.Coverage
+	}{
+		{"never asked", 600, 3600, 10, resultcache.Coverage{Steps: 301, Closed: 241}},
+		{"after the first half of it", 600, 3600, 10, resultcache.Coverage{Steps: 301, Closed: 241, Cached: 121}},
+		{"of it only that half", 600, 1800, 10, resultcache.Coverage{Steps: 121, Closed: 121, Cached: 121}},
+		{"with another step", 600, 3600, 20, resultcache.Coverage{Steps: 151, Closed: 121}},
+		{"too young", 3500, 3600, 10, resultcache.Coverage{Steps: 11}},
+	} {
+		if got := ask(qs, c.start, c.end, c.step); got != c.want {
+			t.Errorf("%s: %+v, want %+v", c.what, got, c.want)
+		}
+		f.query(qs, 600, 1800, 10)
+	}
+	if got := ask(qs, 600, 1800, 10); got.Cached != 121 {
+		t.Errorf("%+v", got)
+	}
+	f.write(labels.FromStrings("__name__", "late"), 700*second, 1)
+	if got := ask(qs, 600, 1800, 10); got != (resultcache.Coverage{Steps: 121, Closed: 121, Cached: 53}) { // a block of 128 steps is gone
+		t.Errorf("after a late sample %+v", got)
+	}
+
+	// With many gaps a query is evaluated as a whole.
+	f = newFixture(t, mib)
+	for i := range int64(12) {
+		f.query("x_total", i*256+10, i*256+50, 1)
+	}
+	if got := ask("x_total", 0, 3000, 1); got != (resultcache.Coverage{Steps: 3001, Closed: 3001}) {
+		t.Errorf("with many gaps %+v", got)
+	}
+
+	// What was used last stays, whatever was looked at since.
+	f = newFixture(t, 7500)
+	f.query("x_total", 0, 500, 10)
+	f.query("x_total", 0, 500, 5)
+	before := ask("x_total", 0, 500, 5)
+	ask("x_total", 0, 500, 10)
+	f.query("x_total", 0, 500, 20)
+	if first, second := ask("x_total", 0, 500, 10), ask("x_total", 0, 500, 5); before.Cached == 0 || first.Cached != 0 || second.Cached != before.Cached {
+		t.Errorf("of the first query %+v, of the second %+v, before %+v", first, second, before)
+	}
+}
+
+// TestCoverageReasons: what is not cached has a reason, and what is has none.
+func TestCoverageReasons(t *testing.T) {
+	f := newFixture(t, mib)
+	ask := func(ctx context.Context, qs string, start, end int64, step time.Duration) string {
+		return f.engine.Coverage(ctx, qs, time.UnixMilli(start), time.UnixMilli(end), step).Why
+	}
+	for qs, want := range map[string]string{
+		"x_total":                             "",
+		"1":                                   "reads no series",
+		"x_total @ start()":                   "@ start()",
+		"max_over_time(x_total[5m:] @ end())": "@ start()",
+		"rate(x_total[step()])":               "duration",
+		"x_total offset step()":               "duration",
+		"max_over_time(x_total[5m:step()])":   "duration",
+		"rate(x_total[5m] anchored)":          "experimental",
+		`rate({job="a"}[5m])`:                 "does not name one metric",
+		`max_over_time({job="a"}[5m:])`:       "several metrics",
+		"sort(x_total)":                       "sort()",
+		"topk(scalar(x_total), x_total)":      "topk is not a number",
+		"sum(sum by (job) (x_total))":         "sum of groups",
+		"x_total + fill(0) x_total":           "fill",
+		"max(":                                "parse error",
+	} {
+		if got := ask(t.Context(), qs, 0, 60_000, time.Second); !strings.Contains(got, want) || (want == "") != (got == "") {
+			t.Errorf("%s: %q, want %q", qs, got, want)
+		}
+	}
+	for _, c := range []struct {
+		start, end int64
+		step       time.Duration
+		want       string
+	}{
+		{0, 60_000, time.Second + time.Nanosecond, "milliseconds"},
+		{0, 60_000, 0, "milliseconds"},
+		{-1, 60_000, time.Second, "1970"},
+		{0, 999, time.Second, "one step"},
+		{1, 60_000, time.Second, "15 minutes"},
+	} {
+		if got := ask(t.Context(), "x_total", c.start, c.end, c.step); !strings.Contains(got, c.want) {
+			t.Errorf("%+v: %q", c, got)
+		}
+	}
+	if got := ask(resultcache.WithoutCache(t.Context()), "x_total", 0, 60_000, time.Second); !strings.Contains(got, "without cached results") {
+		t.Errorf("asked for without: %q", got)
+	}
+	f = newFixture(t, mib, func(cfg *resultcache.Config) { cfg.Options.UseStartTimestamps = true })
+	if got := ask(t.Context(), "x_total", 0, 60_000, time.Second); !strings.Contains(got, "feature") {
+		t.Errorf("with a feature: %q", got)
 	}
 }
 
