@@ -104,6 +104,15 @@ func TestDemo(t *testing.T) {
 			t.Errorf("%s: %+v are read for it, %+v from samples", expr, a, r)
 		}
 	}
+	// Cached results say what they are from.
+	day := now.Unix()/86400*86400 - 86400
+	again := url.Values{"query": {"sum(rate(http_requests_total[1d]))"}, "start": {fmt.Sprint(day - 20*86400)}, "end": {fmt.Sprint(day)}, "step": {"86400"}, "stats": {"all"}}
+	for i := range 2 {
+		resp := harness.MustGet(t, "http://"+rollups.Host+"/api/v1/query_range?"+again.Encode(), nil)
+		if got := resp.Header.Get("X-Promtable-Resolution"); got != "1h" || strings.Contains(resp.Body, `"rollupDays1h":0`) != (i == 1) {
+			t.Errorf("query %d is from %q: %v", i, got, resp)
+		}
+	}
 	data, err := harness.GetAPI("http://"+rollups.Host+"/api/v1/current", nil)
 	var found struct {
 		Samples []struct{ Metric map[string]string }

@@ -253,8 +253,7 @@ const resolutionHeader = "X-Promtable-Resolution"
 
 // WriteHeader implements http.ResponseWriter.
 func (w retryWriter) WriteHeader(status int) {
-	counts := w.usage.Counts()
-	if read := counts.Resolutions(); read != "" {
+	if read := w.usage.Resolutions(); read != "" {
 		w.Header().Set(resolutionHeader, read)
 	}
 	if status == http.StatusServiceUnavailable {

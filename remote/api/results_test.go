@@ -60,6 +60,9 @@ func TestCachedResults(t *testing.T) {
 		if resp.StatusCode != http.StatusOK {
 			t.Fatal(resp.Status)
 		}
+		if read := resp.Header.Get("X-Promtable-Resolution"); read != "raw" {
+			t.Errorf("the answer says that it is from %q", read)
+		}
 		text, err := io.ReadAll(resp.Body)
 		if err != nil {
 			t.Fatal(err)

@@ -67,7 +67,11 @@ func (a *API) newUpstream(admin *admin) (http.Handler, error) {
 	a.close = a.queries.Close
 	var queries promql.QueryEngine = a.queries
 	if a.cfg.Results != nil {
-		a.cached = a.cfg.Results.Engine(resultcache.Config{Engine: a.queries, Options: opts, Memory: memory, Now: a.cfg.Now, Cut: a.cfg.Cut})
+		a.cached = a.cfg.Results.Engine(resultcache.Config{
+			Engine: a.queries, Options: opts, Memory: memory, Now: a.cfg.Now, Cut: a.cfg.Cut,
+			Sources: func(ctx context.Context) uint8 { return uint8(engine.UsageOf(ctx).Sources()) },
+			Reuse:   func(ctx context.Context, from uint8) { engine.UsageOf(ctx).AddCached(engine.Sources(from)) },
+		})
 		queries = a.cached
 	}
 	// NewAPI renders openapi.yaml, which is not served: without paths that takes

@@ -93,6 +93,9 @@ func WithOneCut(ctx context.Context, now time.Time) context.Context {
 	return reader.WithOneCut(ctx, now)
 }
 
+// Sources are those of reader.Usage.
+type Sources = reader.Sources
+
 // UsageOf returns the usage of a context, or nil if there is none.
 func UsageOf(ctx context.Context) *Usage { return reader.UsageOf(ctx) }
 

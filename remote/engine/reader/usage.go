@@ -15,7 +15,17 @@ type Usage struct {
 	series, indexRows, rows, cells, bytes atomic.Int64
 	days5m, days1h, daysNotRolled, raw    atomic.Int64
 	widened                               atomic.Bool
+	cached                                atomic.Uint32
 }
+
+// Sources is a set of what answers come from: samples, rollups of 5 minutes and of an hour.
+type Sources uint8
+
+const (
+	fromRaw Sources = 1 << iota
+	from5m
+	from1h
+)
 
 // Counts are what was read.
 type Counts struct {
@@ -39,20 +49,6 @@ type Counts struct {
 	Widened bool `json:"widened,omitempty"`
 }
 
-// Resolutions names what was read, such as "raw,1h", with "widened" at the end if windows were.
-func (c *Counts) Resolutions() string {
-	var names []string
-	for _, of := range []struct {
-		name   string
-		isRead bool
-	}{{"raw", c.Raw}, {"5m", c.Days5m > 0}, {"1h", c.Days1h > 0}, {"widened", c.Widened}} {
-		if of.isRead {
-			names = append(names, of.name)
-		}
-	}
-	return strings.Join(names, ",")
-}
-
 // Add adds what was read elsewhere.
 func (c *Counts) Add(other Counts) {
 	c.Series += other.Series
@@ -74,6 +70,42 @@ func (u *Usage) Counts() Counts {
 		Days5m: u.days5m.Load(), Days1h: u.days1h.Load(), DaysNotRolled: u.daysNotRolled.Load(),
 		Raw: u.raw.Load() > 0, Widened: u.widened.Load(),
 	}
+}
+
+// Sources returns what was read so far, and what the cached results that were used came from. It returns none of nil.
+func (u *Usage) Sources() (all Sources) {
+	if u == nil {
+		return 0
+	}
+	all = Sources(u.cached.Load())
+	for of, n := range map[Sources]*atomic.Int64{fromRaw: &u.raw, from5m: &u.days5m, from1h: &u.days1h} {
+		if n.Load() > 0 {
+			all |= of
+		}
+	}
+	return all
+}
+
+// AddCached notes that cached results were used, and what they came from. It does nothing on nil.
+func (u *Usage) AddCached(from Sources) {
+	if u != nil {
+		u.cached.Or(uint32(from))
+	}
+}
+
+// Resolutions names the Sources, such as "raw,1h", with "widened" at the end if windows were.
+func (u *Usage) Resolutions() string {
+	var names []string
+	all := u.Sources()
+	for _, of := range []struct {
+		name   string
+		isRead bool
+	}{{"raw", all&fromRaw != 0}, {"5m", all&from5m != 0}, {"1h", all&from1h != 0}, {"widened", u.widened.Load()}} {
+		if of.isRead {
+			names = append(names, of.name)
+		}
+	}
+	return strings.Join(names, ",")
 }
 
 // usageKey is the key of a *Usage in a context.

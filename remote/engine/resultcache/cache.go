@@ -93,6 +93,8 @@ type block struct {
 	// read is what they read.
 	read   span
 	matrix promql.Matrix
+	// sources are the Config.Sources of the evaluations that they are from.
+	sources uint8
 }
 
 const (

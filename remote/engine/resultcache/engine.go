@@ -40,6 +40,10 @@ type Config struct {
 	// Cut, if set, returns the time in milliseconds before which nothing is shown when the clock
 	// says now. What reads earlier times is not cached.
 	Cut func(now time.Time) int64
+	// Sources, if set, returns what was read with a context so far, as bits; then Reuse is called with those of the cached results
+	// that answers are made of.
+	Sources func(ctx context.Context) uint8
+	Reuse   func(ctx context.Context, sources uint8)
 }
 
 // An Engine is a promql.QueryEngine that answers range queries from a Cache. It is safe for

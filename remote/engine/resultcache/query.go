@@ -58,9 +58,30 @@ func (q *query) Exec(ctx context.Context) *promql.Result {
 	q.fromCache = len(parts) > 0
 	res := q.evaluate(ctx, parts, gaps)
 	if res.Err == nil && missing > 0 && len(res.Warnings) == 0 {
-		q.store(running, res.Value.(promql.Matrix), gaps, blocks, closed)
+		q.store(running, res.Value.(promql.Matrix), gaps, blocks, closed, q.engine.sources(ctx))
+	}
+	if q.fromCache && q.engine.cfg.Reuse != nil {
+		q.engine.cfg.Reuse(ctx, sourcesOf(blocks, closed))
 	}
 	return res
+}
+
+// sources returns those of the Config.
+func (e *Engine) sources(ctx context.Context) uint8 {
+	if e.cfg.Sources == nil {
+		return 0
+	}
+	return e.cfg.Sources(ctx)
+}
+
+// sourcesOf returns those of the blocks that have any of some steps.
+func sourcesOf(blocks map[int64]*block, of steps) (sources uint8) {
+	for _, b := range blocks {
+		if !b.steps.within(of).isEmpty() {
+			sources |= b.sources
+		}
+	}
+	return sources
 }
 
 // split returns the parts of the answer that blocks have, and the steps between them.
@@ -170,15 +191,16 @@ func (q *query) assemble(ctx context.Context, parts []part) (promql.Matrix, erro
 	return matrix, eval.Hold(ctx, int(bytesOf(matrix)), "the result")
 }
 
-// store caches the closed steps of an answer that were evaluated: those in gaps. blocks are those
+// store caches the closed steps of an answer that were evaluated, from sources: those in gaps. blocks are those
 // that were there before.
-func (q *query) store(running *evaluation, answer promql.Matrix, gaps []steps, blocks map[int64]*block, closed steps) {
+func (q *query) store(running *evaluation, answer promql.Matrix, gaps []steps, blocks map[int64]*block, closed steps, sources uint8) {
 	for number := range closed.blocks() {
 		of := stepsOf(number).within(closed)
 		if missingOf(gaps, of) == 0 {
 			continue
 		}
 		if b := q.newBlock(number, of, answer, blocks[number]); b != nil {
+			b.sources |= sources
 			q.engine.cache.add(running, b, blocks[number])
 		}
 	}
@@ -188,6 +210,7 @@ func (q *query) store(running *evaluation, answer promql.Matrix, gaps []steps, b
 // returns nil if before has more steps that are elsewhere.
 func (q *query) newBlock(number int64, of steps, answer promql.Matrix, before *block) *block {
 	parts := []part{{answer, q.times(of)}}
+	sources := uint8(0)
 	if before != nil {
 		old := before.steps
 		apart := old.start > of.limit || old.limit < of.start
@@ -202,6 +225,9 @@ func (q *query) newBlock(number int64, of steps, answer promql.Matrix, before *b
 			parts = append(parts, part{before.matrix, q.times(steps{of.limit, old.limit})})
 			of.limit = old.limit
 		}
+		if !apart {
+			sources = before.sources // of its steps that stay, and of those that are in the answer
+		}
 	}
 	matrix := merge(parts)
 	for _, s := range matrix {
@@ -209,7 +235,7 @@ func (q *query) newBlock(number int64, of steps, answer promql.Matrix, before *b
 			s.Histograms[i].H = s.Histograms[i].H.Copy() // upstream's engine uses it again
 		}
 	}
-	return &block{key: blockKey{q.key, number}, steps: of, read: q.read(of), matrix: matrix}
+	return &block{key: blockKey{q.key, number}, steps: of, read: q.read(of), matrix: matrix, sources: sources}
 }
 
 // Stats implements promql.Query: what was evaluated, and the time that the query took.

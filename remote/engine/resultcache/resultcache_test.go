@@ -490,6 +490,35 @@ func TestWithoutCache(t *testing.T) {
 	}
 }
 
+// TestSources: blocks know what the evaluations that they are from have read, and answers that are made of them say so.
+func TestSources(t *testing.T) {
+	var read, reused uint8
+	f := newFixture(t, mib, func(c *resultcache.Config) {
+		c.Sources = func(context.Context) uint8 { return read }
+		c.Reuse = func(_ context.Context, sources uint8) { reused |= sources }
+	})
+	for i, c := range []struct {
+		start, end int64
+		// read is what an evaluation reads, want what cached results are from.
+		read, want uint8
+	}{
+		{100, 600, 1, 0},
+		{100, 600, 8, 1},      // nothing is evaluated
+		{100, 1200, 2, 1},     // in the same block
+		{700, 1200, 8, 1 | 2}, // which now is from both
+		{1300, 1800, 4, 0},
+		{100, 1800, 8, 1 | 2 | 4}, // evaluates the steps between, in both blocks
+		{1300, 1800, 16, 4 | 8},
+		{100, 600, 16, 1 | 2 | 8},
+	} {
+		read, reused = c.read, 0
+		f.query("x_total", c.start, c.end, 10)
+		if reused != c.want {
+			t.Errorf("query %d: from %b, want %b", i, reused, c.want)
+		}
+	}
+}
+
 // TestCoverage: a cache says what it has of a query, without counting that as use.
 func TestCoverage(t *testing.T) {
 	const qs = "sum by (job) (rate(x_total[5m]))"
