@@ -82,12 +82,17 @@ func TestPageStart(t *testing.T) {
 		Series         float64
 		SeriesExact    bool
 		Oldest, Newest struct{ MinTime, MaxTime float64 }
+		NewestSample   int64
 		Resolutions    []struct{ Name string }
 	}
 	p.mustAsk(a, "/api/v1/status/store", nil, &store)
 	tiles := p.tiles()
 	if !store.SeriesExact || store.Series != exploredSeries || plain(t, tiles["Series of the running index period"]) != store.Series {
 		t.Errorf("the page shows %q, the adapter has %+v", tiles, store)
+	}
+	newest := fmt.Sprintf(`new Date(%d).getFullYear().toString()`, store.NewestSample)
+	if age := harness.NowMillis() - store.NewestSample; age < 0 || age > 3600_000 || !strings.Contains(tiles["Newest sample"], evaluate[string](p, newest)) {
+		t.Errorf("the newest sample is of %d ms ago, and the page shows %q", age, tiles)
 	}
 	if rows := p.rows(0); len(rows) != len(store.Resolutions) || rows[0][0] != "raw" || rows[0][2] != "ever" || rows[0][3] != "the oldest on" {
 		t.Errorf("the resolutions are %q", rows)

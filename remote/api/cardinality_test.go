@@ -3,8 +3,10 @@ package api_test
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +14,7 @@ import (
 	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/model/metadata"
+	"github.com/prometheus/prometheus/model/value"
 
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/bucketstore/bigtable/bigtabletest"
@@ -212,8 +215,36 @@ func TestStoreStatus(t *testing.T) {
 	const resolutions = `"resolutions":[{"name":"raw","maxAgeSeconds":3600,"from":%d},{"name":"1h","maxAgeSeconds":0,"from":%d}]}`
 	eachBackend(t, kept, func(t *testing.T, f *fixture) {
 		f.wantData(t, "/api/v1/status/store", nil, fmt.Sprintf(`{"series":9,"seriesExact":true,"minTime":%%[1]d,"maxTime":%%[2]d,`+
-			`"oldest":{"minTime":%d,"maxTime":%d},"newest":{"minTime":%%[1]d,"maxTime":%d},`+resolutions,
-			int64(cut), series.PeriodOf(someTime)-1, int64(someTime), int64(someTime)-3600_000, int64(cut)))
+			`"oldest":{"minTime":%d,"maxTime":%d},"newest":{"minTime":%%[1]d,"maxTime":%d},"newestSample":%d,"newestSampleExact":true,`+resolutions,
+			int64(cut), series.PeriodOf(someTime)-1, int64(someTime), int64(someTime), int64(someTime)-3600_000, int64(cut)))
 	})
 	serve(t, nil).wantData(t, "/api/v1/status/store", nil, `{"series":0,"seriesExact":true,"minTime":%[1]d,"maxTime":%[2]d,"resolutions":[]}`)
+
+	// Of many series some are looked at; those that have ended do not count.
+	f := serve(t, nil)
+	var batch []engine.Series
+	for i := range 1001 {
+		batch = append(batch, engine.Series{Labels: labels.FromStrings("__name__", "x", "i", strconv.Itoa(i)), Samples: []engine.Sample{{T: someTime - 1000, V: 1}}})
+	}
+	appendAll := func(batch ...engine.Series) {
+		t.Helper()
+		var rejected engine.Rejected
+		if _, err := f.engine.Append(t.Context(), batch, &rejected); err != nil || rejected.Err() != nil {
+			t.Fatal(err, rejected.Err())
+		}
+	}
+	ended := batch[0]
+	ended.Samples = []engine.Sample{{T: someTime, V: math.Float64frombits(value.StaleNaN)}}
+	for _, c := range []struct {
+		batch []engine.Series
+		want  string
+	}{
+		{batch, fmt.Sprintf(`"newestSample":%d,"resolutions"`, someTime-1000)},
+		{[]engine.Series{ended}, fmt.Sprintf(`"newestSample":%d,"newestSampleExact":true,"resolutions"`, someTime-1000)},
+	} {
+		appendAll(c.batch...)
+		if got := string(f.ask(t, http.MethodGet, "/api/v1/status/store", nil).Data); !strings.Contains(got, c.want) {
+			t.Errorf("the answer %s has no %s", got, c.want)
+		}
+	}
 }

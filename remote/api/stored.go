@@ -1,12 +1,19 @@
 package api
 
 import (
+	"context"
+	"fmt"
 	"net/http"
 	"time"
+
+	"github.com/promtable/promtable/remote/engine"
 )
 
 // maxStoreSeries is how many series /api/v1/status/store counts if they are not counted in memory.
 const maxStoreSeries = 10_000
+
+// maxNewest is of how many series /api/v1/status/store reads the current sample: on Bigtable a tenth of a node-second.
+const maxNewest = 1000
 
 // A Resolution is one in which samples are kept.
 type Resolution struct {
@@ -27,9 +34,13 @@ type storeStatus struct {
 	MaxTime     int64 `json:"maxTime"`
 	// Oldest and Newest are the first and the last index period with series, without what is cut and what is to
 	// come. They are missing in an empty store.
-	Oldest      *period      `json:"oldest,omitempty"`
-	Newest      *period      `json:"newest,omitempty"`
-	Resolutions []resolution `json:"resolutions"`
+	Oldest *period `json:"oldest,omitempty"`
+	Newest *period `json:"newest,omitempty"`
+	// NewestSample is the time of the newest sample of which the store knows that it is current, not counting series that have ended. If
+	// NewestExact is false only some series were looked at. It is missing if there is none.
+	NewestSample int64        `json:"newestSample,omitempty"`
+	NewestExact  bool         `json:"newestSampleExact,omitempty"`
+	Resolutions  []resolution `json:"resolutions"`
 }
 
 type period struct {
@@ -67,5 +78,19 @@ func (a *API) serveStore(w http.ResponseWriter, r *http.Request) {
 		}
 		answer.Oldest, answer.Newest = within(found.First), within(found.Last)
 	}
-	respond(w, answer, nil)
+	answer.NewestSample, answer.NewestExact, err = a.newest(r.Context())
+	respond(w, answer, err)
+}
+
+// newest returns the greatest time of the current samples of up to maxNewest series, and whether these are all.
+func (a *API) newest(ctx context.Context) (t int64, exact bool, err error) {
+	if err := a.passes.Start(ctx); err != nil {
+		return 0, false, fmt.Errorf("wait for other passes over CURRENT: %w", err)
+	}
+	defer a.passes.Done()
+	found, err := a.cfg.Engine.Inventory(ctx, nil, maxNewest, func(s engine.CurrentSample) error {
+		t = max(t, s.T)
+		return nil
+	})
+	return t, t > 0 && !found.Truncated, mark(err)
 }

@@ -34,7 +34,8 @@ async function about(signal) {
     tiles(
       ["Series of the running index period", `${store.seriesExact ? "" : "more than "}${count(store.series)}`],
       ["Oldest sample, at the earliest", store.oldest ? time(store.oldest.minTime / 1000) : "none yet"],
-      ["Newest sample, at the latest", store.newest ? time(store.newest.maxTime / 1000) : "none yet"],
+      store.newestSample ? [store.newestSampleExact ? "Newest sample" : "Newest sample of 1,000 series", time(store.newestSample / 1000)]
+        : ["Newest sample, at the latest", store.newest ? time(store.newest.maxTime / 1000) : "none yet"],
       [`Samples stored since the start, ${roughDuration(since)} ago`, count(status.metrics[stored] ?? 0)],
       ...(sizes.length === 0 ? [] : [["Database and log on the disk", bytes(sizes.reduce((sum, size) => sum + size))]])),
     element("p", { class: "facts" }, `The index knows of each series in which periods of 6.2 days it had samples. The running one began ${time(store.minTime / 1000)}. `,
