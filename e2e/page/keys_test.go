@@ -190,8 +190,15 @@ func TestPageOneHand(t *testing.T) {
 	if unfolded() {
 		t.Error("the options are open")
 	}
-	if top := evaluate[float64](p, `document.querySelector("#query .graph").getBoundingClientRect().top`); top > 600 {
+	if top := evaluate[float64](p, `document.querySelector("#query .graph").getBoundingClientRect().top`); top > 500 {
 		t.Errorf("the graph begins at %g px", top)
+	}
+	// The names of the lines have the width, and the numbers are below them.
+	if narrow := evaluate[[]float64](p, `[...document.querySelectorAll("#query .legend div.line")].map((e) => e.clientWidth).filter((width) => width < 300)`); len(narrow) > 0 {
+		t.Errorf("names of lines have only %g px", narrow)
+	}
+	if !evaluate[bool](p, `(({ scrollWidth, clientWidth }) => scrollWidth <= clientWidth)(document.querySelector("#query .legend .scroll"))`) {
+		t.Error("the legend has to be scrolled sideways")
 	}
 	p.click("#query .fold")
 	if !unfolded() {

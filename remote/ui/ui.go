@@ -5,7 +5,7 @@
 // makes it again after a change of those, or of the versions in package-lock.json.
 //
 //	index.html     the frame: navigation and one section for each tab
-//	style.css      both colour schemes
+//	style.css      both colour schemes, the frame, forms and messages; the styles of a view stand beside its module, by its name
 //	app.js         tabs, the state in the URL, errors
 //	common/api     requests
 //	common/dom     elements

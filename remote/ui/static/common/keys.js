@@ -84,9 +84,9 @@ function showKeys() {
     .map((link) => [["g", tabKeys[link.dataset.tab]], link.textContent.trim(), "then"]);
   const dialog = element("dialog", { class: "keys", "aria-labelledby": "keys-title", onclose: () => dialog.remove(),
     onclick: ({ target }) => target === dialog && dialog.close() },
-  element("div", {}, element("h2", { id: "keys-title" }, "Keys"),
+  element("div", {}, element("h2", { id: "keys-title" }, "Keys"), close,
     element("dl", {}, ...keys.map(({ shown, what }) => row([shown, what])), ...tabs.map(row)),
-    element("p", { class: "hint" }, "They work where no text is typed."), close));
+    element("p", { class: "hint" }, "They work where no text is typed.")));
   document.body.append(dialog);
   dialog.showModal();
 }

@@ -21,7 +21,7 @@ export function virtualTable(label, columns, rows) {
 
   const above = element("td", { colspan: columns.length }), below = element("td", { colspan: columns.length });
   const body = element("tbody");
-  const table = element("table", {}, element("caption", {}, label),
+  const table = element("table", {}, element("caption", { class: "unseen" }, label),
     element("thead", {}, element("tr", { "aria-rowindex": 1 }, ...columns.map(heading))),
     element("tbody", { "aria-hidden": true, class: "pad" }, element("tr", {}, above)), body,
     element("tbody", { "aria-hidden": true, class: "pad" }, element("tr", {}, below)));
@@ -87,7 +87,7 @@ export function virtualTable(label, columns, rows) {
   function draw() {
     if (!height && found.length > 0) { // the first row, to be measured
       const room = Math.max(1, Math.floor((table.querySelector("th").clientWidth - 16) / letter));
-      table.style.setProperty("--lines", longest <= room ? 1 : Math.min(maxLines, Math.ceil(1.35 * longest / room))); // lines end at words
+      table.style.setProperty("--lines", longest <= room ? 1 : Math.min(maxLines, Math.ceil(longest / room)));
       body.replaceChildren(made(0));
       height = body.firstChild.getBoundingClientRect().height;
     }

@@ -105,7 +105,7 @@ function plainField(value, { label, placeholder, onRun, onChange }) {
       }
     } });
   box.defaultValue = value;
-  const name = element("span", {}, label);
+  const name = element("span", { class: "unseen" }, label);
   let composing = false, idle = () => {};
   box.addEventListener("compositionstart", () => { composing = true; });
   box.addEventListener("compositionend", () => {

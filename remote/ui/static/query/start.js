@@ -59,7 +59,7 @@ async function arrivals(signal) {
   }
   const times = [...Array(61).keys()].map((i) => end - 3600 + i * step);
   return [element("h2", {}, "What comes in"),
-    element("div", { class: "arrivals" }, sparkline({ times, values: times.map((t) => found.get(t) ?? null), unit: "/s", label: "Samples stored, the last hour" }))];
+    sparkline({ times, values: times.map((t) => found.get(t) ?? null), unit: "/s", label: "Samples stored, the last hour" })];
 }
 
 // telling is a part of names that say something to most readers.
