@@ -16,11 +16,13 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
 	"github.com/chromedp/chromedp"
 	"github.com/prometheus/prometheus/model/histogram"
+	"github.com/prometheus/prometheus/promql/parser"
 
 	"github.com/promtable/promtable/e2e/harness"
 )
@@ -73,9 +75,13 @@ func TestPictures(t *testing.T) {
 	}
 	harness.AdapterProgram(t) // built where its source is
 	t.Chdir(t.TempDir())      // a picture shows the path of the store
-	a := harness.StartAdapter(t, harness.Backend{Args: []string{"--storage.path=data"}}, "--self-scrape-interval=1s")
-	writeShop(t, a)
+	store := harness.Backend{Args: []string{"--storage.path=data"}}
+	filled := harness.StartAdapter(t, store)
+	writeShop(t, filled)
+	filled.Terminate(t)
+	a := harness.StartAdapter(t, store, "--self-scrape-interval=1s") // which has not just stored days of samples at once
 	p := newPage(t, a)
+	writeOwnHour(p, a)
 	p.zone("UTC")
 	p.do(chromedp.EmulateViewport(pictureWidth, pictureHeight))
 	for _, c := range pictures() {
@@ -208,6 +214,98 @@ func writeShop(t testing.TB, a *harness.Adapter) {
 	for some := range slices.Chunk(all, 8) {
 		harness.RemoteWrite2().MustSend(t, a.URL("/api/v1/write"), some...)
 	}
+}
+
+// writeOwnHour writes what an adapter would have stored of itself in the hour before, had it been there: it has few requests, as one
+// for a picture has, and its last minute is its own.
+func writeOwnHour(p *browserPage, a *harness.Adapter) {
+	p.Helper()
+	var status struct {
+		SelfScrape struct{ Job, Instance string }
+		Metrics    map[string]float64
+	}
+	p.mustAsk(a, "/api/v1/status/adapter", nil, &status)
+	const interval, points = 15 * time.Second, 240
+	now := time.Now().UnixMilli()
+	r := rand.New(rand.NewPCG(5, 11))
+	var all []harness.SentSeries
+	// value is told how many minutes ago it is.
+	add := func(value func(ago float64) float64, labels ...string) {
+		s := harness.SentSeries{Labels: append([]string{"job", status.SelfScrape.Job, "instance", status.SelfScrape.Instance}, labels...)}
+		for i := range points {
+			ago := time.Duration(points-i) * interval
+			s.Points = append(s.Points, harness.PointAt(now-ago.Milliseconds(), value(ago.Minutes())))
+		}
+		all = append(all, s)
+	}
+	busy := func(ago float64) float64 {
+		return 1 + 0.2*math.Sin(ago/7) + 0.5*math.Exp(-math.Pow((ago-22)/4, 2)) + 0.03*r.NormFloat64()
+	}
+	counter := func(perSecond float64) func(float64) float64 {
+		sum := 0.0
+		return func(ago float64) float64 {
+			sum += perSecond * busy(ago) * interval.Seconds()
+			return sum
+		}
+	}
+	counters := []struct {
+		perSecond float64
+		labels    []string
+	}{
+		{500, []string{"__name__", "adapter_engine_appended_samples_total", "result", "success"}},
+		{180, []string{"__name__", "adapter_engine_selected_series_total"}},
+		{3, []string{"__name__", "adapter_http_requests_total", "code", "204", "handler", "write"}},
+		{0.4, []string{"__name__", "adapter_http_requests_total", "code", "200", "handler", "read"}},
+		{2, []string{"__name__", "adapter_api_requests_total", "code", "200", "endpoint", "query_range"}},
+		{80, []string{"__name__", "adapter_results_cache_steps_total", "result", "hit"}},
+		{30, []string{"__name__", "adapter_results_cache_steps_total", "result", "miss"}},
+		{0.02, []string{"__name__", "adapter_pebble_compactions_total"}},
+	}
+	for _, c := range counters {
+		add(counter(c.perSecond), c.labels...)
+	}
+	for _, h := range []struct {
+		name, label, value string
+		median             float64 // in seconds
+	}{
+		{"adapter_http_request_duration_seconds_bucket", "handler", "write", 0.002},
+		{"adapter_api_request_duration_seconds_bucket", "endpoint", "query_range", 0.008},
+	} {
+		for _, le := range []float64{0.001, 0.005, 0.01, 0.05, 0.1, 0.5, math.Inf(1)} {
+			sum := 0.0
+			add(func(ago float64) float64 {
+				sum += 100 * (1 - math.Exp(-math.Ln2*le/(h.median*busy(ago))))
+				return math.Round(sum)
+			}, "__name__", h.name, h.label, h.value, "le", strconv.FormatFloat(le, 'g', -1, 64))
+		}
+	}
+	harness.RemoteWrite2().MustSend(p, a.URL("/api/v1/write"), all...)
+	all = nil
+	// Gauges end at what they are now.
+	p.mustAsk(a, "/api/v1/status/adapter", nil, &status)
+	shapes := map[string]func(ago float64) float64{
+		"adapter_buffer_open_bytes":            func(ago float64) float64 { return 1 - 0.6*math.Mod(ago, 20)/20 },
+		"adapter_buffer_log_size_bytes":        func(ago float64) float64 { return 1 - 0.7*math.Mod(ago, 30)/30 },
+		"adapter_buffer_log_segments":          func(float64) float64 { return 1 },
+		"adapter_disk_free_bytes":              func(ago float64) float64 { return 1 + ago/600 },
+		"adapter_disk_min_free_bytes":          func(float64) float64 { return 1 },
+		"adapter_pebble_disk_bytes":            func(ago float64) float64 { return 1 - ago/400 },
+		"adapter_pebble_memtable_bytes":        func(ago float64) float64 { return 1 - 0.8*math.Mod(ago, 15)/15 },
+		"adapter_pebble_compaction_debt_bytes": func(ago float64) float64 { return 1 - 0.5*math.Mod(ago, 12)/12 },
+		"adapter_index_memory_bytes":           func(ago float64) float64 { return 1 - 0.5*ago/60 },
+		"process_resident_memory_bytes":        func(ago float64) float64 { return 0.8 + 0.2*busy(ago) },
+	}
+	parse := parser.NewParser(parser.Options{})
+	for key, v := range status.Metrics {
+		ls, err := parse.ParseMetric(key)
+		if err != nil {
+			p.Fatal(err)
+		}
+		if shape, ok := shapes[ls.Get("__name__")]; ok {
+			add(func(ago float64) float64 { return v * shape(ago) }, harness.SeriesOf(ls).Labels...)
+		}
+	}
+	harness.RemoteWrite2().MustSend(p, a.URL("/api/v1/write"), all...)
 }
 
 // shopLatency is the native histogram of a process.
