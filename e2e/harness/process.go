@@ -19,7 +19,7 @@ import (
 const (
 	// Patience bounds every wait. It is generous: the machine may be busy with
 	// other packages' tests, and nothing here asserts how long things take.
-	Patience = 60 * time.Second
+	Patience = 3 * time.Minute
 	// The pause between two polls grows from the first of these to the second.
 	pollFirst, pollLast = 10 * time.Millisecond, 500 * time.Millisecond
 )

@@ -3,7 +3,6 @@
 package page
 
 import (
-	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -49,28 +48,20 @@ func (p *browserPage) checkAxe(what string) {
 	}
 }
 
-// TestPageAxe runs axe-core over each view, in both colour schemes, wide and narrow.
+// TestPageAxe wants axe-core to find what is wrong.
 func TestPageAxe(t *testing.T) {
+	t.Parallel()
 	p := newPage(t, startPaged(t))
 	p.open()
 	evaluate[bool](p, `(() => { document.querySelector("main").prepend(document.createElement("img")); return true })()`)
 	if found := p.axe(); len(found) != 1 || found[0].ID != "image-alt" {
 		t.Fatalf("of an image without a text axe finds %+v", found)
 	}
-	for _, width := range []int64{390, 1200} {
-		p.width(width)
-		for _, scheme := range []string{"light", "dark"} {
-			p.scheme(scheme)
-			for _, v := range pageViews() {
-				p.view(v)
-				p.checkAxe(fmt.Sprintf("%s, %s, %d", v.name, scheme, width))
-			}
-		}
-	}
 }
 
 // TestPageAxeOpened runs axe-core over what is folded away, or opens above the page.
 func TestPageAxeOpened(t *testing.T) {
+	t.Parallel()
 	p := newPage(t, startPaged(t))
 	p.eachLook(func(look string) {
 		for _, parameters := range [][]string{{"expr", "page_seconds"}, {"expr", "page_gauge[1h]"}} {

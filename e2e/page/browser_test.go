@@ -5,6 +5,7 @@ package page
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/url"
 	"os"
@@ -40,7 +41,7 @@ const (
 	installChromium     = "apt-get install -y --no-install-recommends chromium"
 )
 
-// A browserPage is a tab of a browser of its own.
+// A browserPage is a tab that shares nothing with those of other tests.
 type browserPage struct {
 	testing.TB
 	ctx  context.Context
@@ -53,8 +54,36 @@ type browserPage struct {
 	refusals []string // what it may be answered, as refusal writes it
 }
 
-// newPage starts a browser that knows no host but 127.0.0.1. Whatever goes wrong
-// in the page, be it in the console or on the network, fails the test at its end.
+// chromium starts the browser that the tests share, which knows no host but 127.0.0.1.
+var chromium = sync.OnceValues(func() (browser context.Context, err error) {
+	path, err := exec.LookPath("chromium")
+	if err != nil {
+		return nil, fmt.Errorf("%w; install it with: %s", err, installChromium)
+	}
+	options := append(slices.Clone(chromedp.DefaultExecAllocatorOptions[:]),
+		chromedp.ExecPath(path), chromedp.WindowSize(1200, 900),
+		chromedp.Flag("host-resolver-rules", "MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"))
+	allocator, stop := chromedp.NewExecAllocator(context.Background(), options...)
+	browser, cancel := chromedp.NewContext(allocator)
+	stopChromium = func() {
+		chromedp.Cancel(browser)
+		cancel()
+		stop()
+	}
+	return browser, chromedp.Do(browser)
+})
+
+// stopChromium ends the browser, if there is one.
+var stopChromium = func() {}
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	stopChromium()
+	os.Exit(code)
+}
+
+// newPage opens a tab. Whatever goes wrong in the page, be it in the console or on the
+// network, fails the test at its end.
 func newPage(t testing.TB, a *harness.Adapter) *browserPage {
 	t.Helper()
 	p := startBrowser(t, a.Addr)
@@ -66,25 +95,18 @@ func newPage(t testing.TB, a *harness.Adapter) *browserPage {
 	return p
 }
 
-// startBrowser starts a browser and leaves it to the caller to look at problems.
+// startBrowser opens a tab, with storage, a cache and permissions of its own, and leaves it to the caller to look at problems.
 func startBrowser(t testing.TB, host string) *browserPage {
 	t.Helper()
-	path, err := exec.LookPath("chromium")
+	browser, err := chromium()
 	if err != nil {
-		t.Fatalf("this test drives Chromium: %v; install it with: %s", err, installChromium)
+		t.Fatalf("this test drives Chromium: %v", err)
 	}
-	options := append(slices.Clone(chromedp.DefaultExecAllocatorOptions[:]),
-		chromedp.ExecPath(path), chromedp.WindowSize(1200, 900),
-		chromedp.Flag("host-resolver-rules", "MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"))
-	allocator, stop := chromedp.NewExecAllocator(context.Background(), options...)
-	ctx, cancel := chromedp.NewContext(allocator)
+	ctx, cancel := chromedp.NewContext(browser, chromedp.WithNewBrowserContext())
+	t.Cleanup(cancel)
 	p := &browserPage{TB: t, ctx: ctx, host: host}
-	t.Cleanup(func() {
-		cancel()
-		stop()
-	})
 	if err := chromedp.Listen(ctx, p.note); err != nil {
-		t.Fatalf("start %s: %v", path, err)
+		t.Fatalf("open a tab: %v", err)
 	}
 	// Not UTC, and not whole hours from it: times are local in the page.
 	devtools(p, emulation.SetTimezoneOverride, emulation.SetTimezoneOverrideParams{TimezoneID: "Asia/Kolkata"})
@@ -93,9 +115,15 @@ func startBrowser(t testing.TB, host string) *browserPage {
 	return p
 }
 
+// owner is what the browser calls that which the tab shares with no other test.
+func (p *browserPage) owner() cdp.BrowserContextID {
+	return chromedp.FromContext(p.ctx).BrowserContextID
+}
+
 // TestPageProblems wants what the other tests rely on: that what goes wrong in a
 // page is noticed.
 func TestPageProblems(t *testing.T) {
+	t.Parallel()
 	a := harness.StartAdapter(t, harness.Embedded(t))
 	p := startBrowser(t, a.Addr)
 	p.open()
@@ -276,22 +304,36 @@ func devtools[P, R any](p *browserPage, command cdp.Command[P, R], params P) R {
 }
 
 // evaluate returns the value of a JavaScript expression.
-func evaluate[T any](p *browserPage, expression string) T {
+func evaluate[T any](p *browserPage, expression string, options ...chromedp.EvaluateOption) T {
 	p.Helper()
 	ctx, cancel := p.limited()
 	defer cancel()
-	value, err := chromedp.Run(ctx, chromedp.Evaluate[T](expression))
+	value, err := chromedp.Run(ctx, chromedp.Evaluate[T](expression, options...))
 	if err != nil {
 		p.Fatalf("evaluate %s: %v", expression, err)
 	}
 	return value
 }
 
+// soon says whether a JavaScript expression becomes true within half a second.
+func (p *browserPage) soon(expression string) bool {
+	p.Helper()
+	return evaluate[bool](p, `new Promise((resolve, reject) => {
+		const began = performance.now();
+		const look = () => {
+			try {
+				if (`+expression+`) { resolve(true); } else if (performance.now() - began > 500) { resolve(false); } else { setTimeout(look, 5); }
+			} catch (err) { reject(err); }
+		};
+		look();
+	})`, chromedp.EvalAwaitPromise)
+}
+
 // await waits until a JavaScript expression is true.
 func (p *browserPage) await(expression string) {
 	p.Helper()
 	harness.Eventually(p, expression, func() error {
-		if !evaluate[bool](p, expression) {
+		if !p.soon(expression) {
 			return fmt.Errorf("it is not; the page says %q, problems so far: %q", evaluate[string](p, "document.body.innerText"), p.peekProblems())
 		}
 		return nil
@@ -371,8 +413,11 @@ func (p *browserPage) selectText(field string) {
 		const f = document.querySelector(%q);
 		f.focus();
 		f.select ? f.select() : getSelection().selectAllChildren(f);
+		window.isSelected = false;
+		setTimeout(() => setTimeout(() => { window.isSelected = true; })); // an editor hears of it by an event, which is later than this
 		return true;
 	})()`, field))
+	p.await("window.isSelected")
 }
 
 // awaitEditors waits until no editor is a plain field any more.
@@ -389,10 +434,32 @@ func (p *browserPage) expressions() []string {
 		[...e.querySelectorAll(".cm-line")].map((l) => l.querySelector(".cm-placeholder") ? "" : l.textContent).join("\n")).toArray()`)
 }
 
-// click clicks what a selector of CSS finds first.
+// click clicks what a selector of CSS finds first, once it is there with nothing above it.
 func (p *browserPage) click(selector string) {
 	p.Helper()
-	p.do(chromedp.Click(chromedp.CSS(selector)))
+	var at struct {
+		X, Y  float64
+		Wrong string
+	}
+	harness.Eventually(p, selector+" can be clicked", func() error {
+		at.Wrong = ""
+		at = evaluate[struct {
+			X, Y  float64
+			Wrong string
+		}](p, fmt.Sprintf(`(() => {
+			const e = document.querySelector(%q);
+			if (!e?.checkVisibility()) { return { Wrong: "it is not to be seen" }; }
+			e.scrollIntoView({ block: "nearest", inline: "nearest", behavior: "instant" });
+			const { left, top, width, height } = e.getClientRects()[0], X = left + width / 2, Y = top + height / 2;
+			const hit = document.elementFromPoint(X, Y);
+			return { X, Y, Wrong: e.contains(hit) || hit?.closest("label")?.contains(e) ? "" : "above it is " + (hit?.outerHTML.slice(0, 200) ?? "nothing") };
+		})()`, selector))
+		if at.Wrong != "" {
+			return errors.New(at.Wrong)
+		}
+		return nil
+	})
+	p.do(chromedp.MouseClickXY(at.X, at.Y))
 	p.settle()
 }
 
@@ -439,11 +506,20 @@ func (p *browserPage) texts(selector string) []string {
 	return evaluate[[]string](p, fmt.Sprintf(`[...%s.querySelectorAll(%q)].map((e) => e.innerText)`, shown, ".result "+selector))
 }
 
-// rows returns the cells of the n-th table of the result, without its headings.
+// rows returns the cells of the n-th table of the result, without its headings, or none if there is no such table.
 func (p *browserPage) rows(n int) [][]string {
 	p.Helper()
 	return evaluate[[][]string](p, fmt.Sprintf(
-		`[...%s.querySelectorAll(".result table")[%d].tBodies[0].rows].map((r) => [...r.cells].map((c) => c.innerText.trim()))`, shown, n))
+		`[...%s.querySelectorAll(".result table")[%d]?.tBodies[0].rows ?? []].map((r) => [...r.cells].map((c) => c.innerText.trim()))`, shown, n))
+}
+
+// cell returns one of the cells of rows, or nothing if it is not there.
+func (p *browserPage) cell(n, row, column int) string {
+	p.Helper()
+	if rows := p.rows(n); row < len(rows) && column < len(rows[row]) {
+		return rows[row][column]
+	}
+	return ""
 }
 
 // tiles returns the facts that are shown large.

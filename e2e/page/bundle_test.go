@@ -13,6 +13,7 @@ import (
 
 // TestPageBundle makes the editor's bundle again, in another directory, and wants it to be the one that is committed.
 func TestPageBundle(t *testing.T) {
+	t.Parallel()
 	const ui = "../../remote/ui"
 	if _, err := exec.LookPath("npm"); err != nil {
 		t.Fatalf("this test makes the editor of the page: %v; install it with: apt-get install -y --no-install-recommends npm", err)

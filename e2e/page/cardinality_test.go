@@ -36,6 +36,7 @@ func startCounted(t testing.TB) (a *harness.Adapter, before time.Time) {
 
 // TestPageCardinalityDrill goes from a metric to its labels, to the values of one, and to a selector.
 func TestPageCardinalityDrill(t *testing.T) {
+	t.Parallel()
 	p := newPage(t, startExplored(t))
 	p.open("tab", "cardinality")
 	p.follow("shop_http_requests_total")
@@ -87,6 +88,7 @@ func TestPageCardinalityDrill(t *testing.T) {
 
 // TestPageCardinalityDates counts another day, and compares.
 func TestPageCardinalityDates(t *testing.T) {
+	t.Parallel()
 	a, before := startCounted(t)
 	day := before.UTC().Format(time.DateOnly)
 	p := newPage(t, a)
@@ -128,6 +130,7 @@ func TestPageCardinalityDates(t *testing.T) {
 
 // TestPageCardinalityKept wants a clear answer of a day of which nothing is kept.
 func TestPageCardinalityKept(t *testing.T) {
+	t.Parallel()
 	a := startExplored(t, "--retention.resolution-raw=10d", "--retention.resolution-5m=off", "--retention.resolution-1h=off")
 	p := newPage(t, a)
 	p.expect("/api/v1/status/tsdb", http.StatusBadRequest)
@@ -143,6 +146,7 @@ func TestPageCardinalityKept(t *testing.T) {
 
 // TestPageCardinalityCSV saves lists as files.
 func TestPageCardinalityCSV(t *testing.T) {
+	t.Parallel()
 	a, before := startCounted(t)
 	p := newPage(t, a)
 	p.onOpen(`URL.createObjectURL = (blob) => { blob.text().then((text) => { window.saved = text; }); return "blob:none"; };

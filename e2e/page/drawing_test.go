@@ -143,6 +143,7 @@ func (p *browserPage) marked() (pixels int) {
 
 // TestPageCursor reads a graph by the mouse, by touch and by the keyboard.
 func TestPageCursor(t *testing.T) {
+	t.Parallel()
 	p := newPage(t, startDrawn(t))
 	p.eachLook(func(look string) {
 		p.draw("draw_level", "step", "1m")
@@ -218,6 +219,7 @@ func (p *browserPage) wantRange(seconds, end string) {
 
 // TestPageMoves moves the range, and goes back.
 func TestPageMoves(t *testing.T) {
+	t.Parallel()
 	p := newPage(t, startDrawn(t))
 	p.draw("draw_level")
 	for _, c := range []struct{ button, seconds, end string }{
@@ -258,6 +260,7 @@ func TestPageMoves(t *testing.T) {
 
 // TestPageTimes chooses a range, and types one.
 func TestPageTimes(t *testing.T) {
+	t.Parallel()
 	p := newPage(t, startDrawn(t))
 	openPanel := func() {
 		t.Helper()
@@ -341,6 +344,7 @@ func TestPageTimes(t *testing.T) {
 
 // TestPageHeatmapCut wants no heatmap of a part of the buckets.
 func TestPageHeatmapCut(t *testing.T) {
+	t.Parallel()
 	p := newPage(t, startDrawn(t))
 	p.draw("rate(draw_took_seconds_bucket[5m])", "lines", "3")
 	if got := p.texts(".message"); len(got) != 1 || !strings.HasPrefix(got[0], "A heatmap needs all series, and these are 3 of 8, drawn as lines.") {
@@ -353,6 +357,7 @@ func TestPageHeatmapCut(t *testing.T) {
 
 // TestPageStep chooses the step of a graph.
 func TestPageStep(t *testing.T) {
+	t.Parallel()
 	p := newPage(t, startDrawn(t))
 	p.noteBodies()
 	p.draw("draw_level")
@@ -414,6 +419,7 @@ func TestPageStep(t *testing.T) {
 
 // TestPageDrawing looks at graphs of all kinds.
 func TestPageDrawing(t *testing.T) {
+	t.Parallel()
 	p := newPage(t, startDrawn(t))
 	for _, c := range []struct{ name, expr, mode, unit string }{
 		{"lines", "draw_level", "", ""}, {"stacked", "draw_level", "stacked", ""}, {"below", "{__name__=~\"draw_level|draw_debt\"}", "stacked", ""},
@@ -460,6 +466,7 @@ func (p *browserPage) pixels(at ...float64) []string {
 
 // TestPageStacked wants lines on top of each other, and again when one is hidden.
 func TestPageStacked(t *testing.T) {
+	t.Parallel()
 	p := newPage(t, startDrawn(t))
 	p.eachLook(func(look string) {
 		p.draw("draw_level", "step", "1m", "mode", "stacked")
@@ -504,6 +511,7 @@ func TestPageStacked(t *testing.T) {
 
 // TestPageBars wants a bar of each line at each step, and points and no lines between them.
 func TestPageBars(t *testing.T) {
+	t.Parallel()
 	p := newPage(t, startDrawn(t))
 	p.eachLook(func(look string) {
 		p.draw("draw_level", "step", "10m", "mode", "bars")
@@ -539,6 +547,7 @@ func TestPageBars(t *testing.T) {
 
 // TestPageHeatmap wants the buckets of histograms in their places, and their counts.
 func TestPageHeatmap(t *testing.T) {
+	t.Parallel()
 	p := newPage(t, startDrawn(t))
 	fullest := map[string]string{"light": "rgb(12, 35, 88)", "dark": "rgb(251, 253, 255)"}
 	p.eachLook(func(look string) {
@@ -672,6 +681,7 @@ func TestPageHeatmapChoice(t *testing.T) {
 
 // TestPageUnits wants values in the units that the names of metrics say.
 func TestPageUnits(t *testing.T) {
+	t.Parallel()
 	p := newPage(t, startDrawn(t))
 	p.noteLabels()
 	for _, c := range []struct{ expr, unit, last, label string }{

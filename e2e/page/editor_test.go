@@ -4,6 +4,7 @@ package page
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -100,6 +101,7 @@ func (p *browserPage) button(text string) {
 
 // TestPageEditorSwap types before the editor is there: the text, the cursor and the keyboard stay when it comes.
 func TestPageEditorSwap(t *testing.T) {
+	t.Parallel()
 	p := newPage(t, startPaged(t))
 	p.onOpen(`window.requestIdleCallback = (f) => { window.letIn = f }`)
 	p.open()
@@ -144,6 +146,7 @@ func TestPageEditorSwap(t *testing.T) {
 
 // TestPageCompletion wants metrics, functions, labels and values where they belong, from few requests.
 func TestPageCompletion(t *testing.T) {
+	t.Parallel()
 	p := newPage(t, startDescribed(t))
 	p.eachLook(func(look string) {
 		p.open("range", "21600")
@@ -195,8 +198,7 @@ func TestPageCompletion(t *testing.T) {
 		}
 
 		p.typeNew("page_gauge{")
-		p.awaitOffer("__name__")
-		if p.offers()[0].Chosen {
+		if p.awaitOffer("__name__").Chosen {
 			t.Error("of a name of which nothing is typed one is chosen")
 		}
 		p.press("inst")
@@ -253,6 +255,7 @@ func isStart(u *url.URL) bool { return u.Query().Get("limit") == "2000" }
 
 // TestPageCompletionMany finds a metric that is not among those that the page has.
 func TestPageCompletionMany(t *testing.T) {
+	t.Parallel()
 	const many = 11_000
 	a := harness.StartAdapter(t, harness.Embedded(t))
 	now := harness.NowMillis()
@@ -283,6 +286,7 @@ func TestPageCompletionMany(t *testing.T) {
 
 // TestPageEditorKeys wants keys to do what they say, and the keyboard to come out of the editor.
 func TestPageEditorKeys(t *testing.T) {
+	t.Parallel()
 	p := newPage(t, startPaged(t))
 	p.open()
 	p.typeNew("page_gauge")
@@ -296,8 +300,7 @@ func TestPageEditorKeys(t *testing.T) {
 	}
 	// A text that is an option is run, also while options are shown.
 	p.typeNew("page_gauge")
-	p.awaitOffer("page_gauge")
-	if first := p.offers()[0]; first.Chosen {
+	if first := p.awaitOffer("page_gauge"); first.Chosen {
 		t.Errorf("what is typed is chosen: %v", first)
 	}
 	p.press(kb.Enter)
@@ -350,6 +353,7 @@ func (p *browserPage) wantErrors(want ...string) {
 
 // TestPageEditorErrors underlines what is wrong where it is.
 func TestPageEditorErrors(t *testing.T) {
+	t.Parallel()
 	a := startPaged(t)
 	p := newPage(t, a)
 	p.eachLook(func(look string) {
@@ -374,14 +378,31 @@ func TestPageEditorErrors(t *testing.T) {
 		p.press(kb.Delete) // the bracket that was closed
 		p.expect("/api/v1/query", http.StatusBadRequest)
 		p.press(kb.Enter, kb.ModifierCtrl)
-		p.await(`document.querySelectorAll("#query .cm-lintRange-error").length > 0`)
-		box := evaluate[struct{ X, Y float64 }](p, `(({ left, bottom }) => ({ X: left + 3, Y: bottom - 5 }))(document.querySelector("#query .cm-lintRange-error").getBoundingClientRect())`)
-		p.do(chromedp.MouseEvent("mouseMoved", box.X, box.Y))
-		p.await(`document.querySelector(".cm-tooltip-lint, .cm-tooltip-hover")?.innerText.includes("unclosed left bracket") ?? false`)
+		p.hoverError("unclosed left bracket")
 		p.checkContrast(look)
 		p.shoot("editor-error-" + look)
 		p.do(chromedp.MouseEvent("mouseMoved", 1, 1))
 		p.open() // another scheme asks again
+	})
+}
+
+// hoverError moves the mouse over what is underlined, until the page says what is wrong. The line is made anew with each answer,
+// and what the mouse rests on is told after a while.
+func (p *browserPage) hoverError(want string) {
+	p.Helper()
+	away := 0.0
+	harness.Eventually(p, "the page says "+want, func() error {
+		at := evaluate[[]float64](p, `[...document.querySelectorAll("#query .cm-lintRange-error")].slice(0, 1).map((e) => e.getBoundingClientRect()).flatMap(({ left, bottom }) => [left + 3, bottom - 5])`)
+		if len(at) == 0 {
+			return errors.New("nothing is underlined")
+		}
+		away = 1 - away
+		p.do(chromedp.MouseEvent("mouseMoved", at[0]+away, at[1]))
+		const tip = `(document.querySelector(".cm-tooltip-lint, .cm-tooltip-hover")?.innerText ?? "")`
+		if !p.soon(fmt.Sprintf("%s.includes(%q)", tip, want)) {
+			return fmt.Errorf("it says %q", evaluate[string](p, tip))
+		}
+		return nil
 	})
 }
 
@@ -401,6 +422,7 @@ func (p *browserPage) paste(text string) {
 
 // TestPageFormat formats an expression, and brings it back.
 func TestPageFormat(t *testing.T) {
+	t.Parallel()
 	a := startPaged(t)
 	p := newPage(t, a)
 	p.open("expr", "page_gauge")
@@ -442,6 +464,7 @@ func (p *browserPage) wantExprs(hide string, want ...string) {
 
 // TestPageSeveral asks for several expressions, hides and removes some.
 func TestPageSeveral(t *testing.T) {
+	t.Parallel()
 	p := newPage(t, startPaged(t))
 	results := func(want ...string) {
 		t.Helper()
@@ -515,6 +538,7 @@ func (p *browserPage) pastList() []string {
 
 // TestPagePast brings back what was run.
 func TestPagePast(t *testing.T) {
+	t.Parallel()
 	p := newPage(t, startPaged(t))
 	p.open()
 	for _, expr := range []string{"page_gauge", "page_gauge * 2", "page_gauge * 3", "page_gauge"} {
@@ -590,6 +614,11 @@ func (p *browserPage) newTab(parameters ...string) *browserPage {
 	ctx, cancel := chromedp.NewContext(p.ctx)
 	tab := &browserPage{TB: p.TB, ctx: ctx, host: p.host}
 	p.Cleanup(cancel)
+	p.Cleanup(func() {
+		for _, problem := range tab.takeProblems() {
+			p.Errorf("in another tab: %s", problem)
+		}
+	})
 	if err := chromedp.Listen(ctx, tab.note); err != nil {
 		p.Fatal(err)
 	}
@@ -610,6 +639,7 @@ func (p *browserPage) change(selector, value string) {
 
 // TestPageDrafts wants what was typed and not run to be there again, where it was typed.
 func TestPageDrafts(t *testing.T) {
+	t.Parallel()
 	p := newPage(t, startPaged(t))
 	p.open("expr", "page_gauge")
 	p.awaitEditors()

@@ -20,6 +20,7 @@ import (
 )
 
 func TestPageExplain(t *testing.T) {
+	t.Parallel()
 	a := startPaged(t)
 	p := newPage(t, a)
 	p.open("tab", "explain")
@@ -118,6 +119,7 @@ func (p *browserPage) pressButton(text string) {
 
 // TestPageExplainTree: an expression is a tree, each node with its meaning, and selectors with what they read.
 func TestPageExplainTree(t *testing.T) {
+	t.Parallel()
 	p := newPage(t, startPaged(t))
 	const expr = `histogram_quantile(0.9, sum by (code) (rate(page_requests_total{code!=""}[5m]))) / 2`
 	p.eachLook(func(look string) {
@@ -178,6 +180,7 @@ func TestPageExplainTree(t *testing.T) {
 
 // TestPageExplainError: an error is shown where it is in the expression.
 func TestPageExplainError(t *testing.T) {
+	t.Parallel()
 	p := newPage(t, startPaged(t))
 	p.eachLook(func(look string) {
 		p.expect("/api/v1/explain", http.StatusBadRequest)
@@ -261,6 +264,7 @@ func startRolled(t *testing.T, args ...string) *harness.Adapter {
 
 // TestPageExplainRollups: an explanation says which rollups are read, and compares with raw samples.
 func TestPageExplainRollups(t *testing.T) {
+	t.Parallel()
 	p := newPage(t, startRolled(t))
 	const expr = "sum by (handler) (rate(http_requests_total[1d]))"
 	at := []string{"expr", expr, "range", "2592000", "end", time.Now().UTC().Truncate(24 * time.Hour).Format(time.RFC3339)}
@@ -307,6 +311,7 @@ type stripPart struct {
 
 // TestPageResolutionStrip: under a graph stands which part of it comes from samples, and which from rollups.
 func TestPageResolutionStrip(t *testing.T) {
+	t.Parallel()
 	a := startRolled(t, "--retention.resolution-raw=10d")
 	harness.Eventually(t, "samples may go", func() error {
 		if a.Metric(t, "adapter_retention_cut_timestamp_seconds") == 0 {
@@ -314,7 +319,6 @@ func TestPageResolutionStrip(t *testing.T) {
 		}
 		return nil
 	})
-	cut := a.Metric(t, "adapter_retention_cut_timestamp_seconds")
 	p := newPage(t, a)
 	end := time.Now().UTC().Truncate(24 * time.Hour)
 	const long = 30 * 86400.0
@@ -327,6 +331,7 @@ func TestPageResolutionStrip(t *testing.T) {
 		p.open(append([]string{"expr", "sum by (handler) (rate(http_requests_total[1d]))"}, at...)...)
 		parts := strip()
 		// Where windows begin before the cut, samples are gone.
+		cut := a.Metric(t, "adapter_retention_cut_timestamp_seconds")
 		share := 1 - (float64(end.Unix())-cut-86400)/long
 		if len(parts) != 2 || !strings.HasPrefix(parts[0].Says, "Samples gone, only 1h rollups, from ") || !strings.HasPrefix(parts[1].Says, "1h rollups, from ") ||
 			parts[0].Look == parts[1].Look || parts[0].From < -0.01 || parts[1].To < 0.99 || parts[1].To > 1.01 || parts[0].To < share-0.05 || parts[0].To > share+0.05 {

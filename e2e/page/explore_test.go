@@ -75,6 +75,7 @@ func (p *browserPage) examples() []string { return p.texts(".examples code") }
 
 // TestPageStart wants the page to say what is stored, and to offer queries that have an answer.
 func TestPageStart(t *testing.T) {
+	t.Parallel()
 	a := startExplored(t)
 	p := newPage(t, a)
 	p.open()
@@ -129,6 +130,7 @@ func TestPageStart(t *testing.T) {
 
 // TestPageStartEmpty wants an empty store to say how samples come in, and to offer nothing that has no answer.
 func TestPageStartEmpty(t *testing.T) {
+	t.Parallel()
 	a := harness.StartAdapter(t, harness.Embedded(t))
 	p := newPage(t, a)
 	p.eachLook(func(look string) {
@@ -149,6 +151,7 @@ func TestPageStartEmpty(t *testing.T) {
 
 // TestPageStartOwn wants examples and a small graph of the metrics of the adapter itself, where there are no others, and none that has ended.
 func TestPageStartOwn(t *testing.T) {
+	t.Parallel()
 	a := harness.StartAdapter(t, harness.Embedded(t), "--self-scrape-interval=1s")
 	old := harness.SentSeries{Labels: []string{"__name__", "adapter_aged_total"}, Points: []harness.Point{harness.PointAt(harness.NowMillis()-3600_000, 1)}}
 	harness.RemoteWrite2().MustSend(t, a.URL("/api/v1/write"), old)
@@ -205,6 +208,7 @@ func (p *browserPage) follow(text string) {
 
 // TestPageExplore goes from the tree of names to a metric, its labels and values.
 func TestPageExplore(t *testing.T) {
+	t.Parallel()
 	p := newPage(t, startExplored(t))
 	p.open("tab", "explore")
 	want := []string{"shop_build_info", "shop_http_…", "shop_native_seconds", "shop_queue_bytes", "shop_shards", "shop_wait_seconds"}
@@ -291,6 +295,7 @@ func (p *browserPage) wantExplored(exprs []string, lines int) {
 
 // TestPageExploreKinds draws each kind of metric as makes sense of it.
 func TestPageExploreKinds(t *testing.T) {
+	t.Parallel()
 	p := newPage(t, startExplored(t))
 	quantiles := func(of string) (all []string) {
 		for _, q := range []string{"0.5", "0.9", "0.99"} {
@@ -348,6 +353,7 @@ func TestPageExploreKinds(t *testing.T) {
 
 // TestPageExploreMany finds one of many names, of which few are elements.
 func TestPageExploreMany(t *testing.T) {
+	t.Parallel()
 	const many = 20_000
 	a := harness.StartAdapter(t, harness.Embedded(t))
 	var series []harness.SentSeries

@@ -102,6 +102,7 @@ func (p *browserPage) eachLook(do func(name string)) {
 
 // TestPageAxes wants labels of values of all sizes, and of short and long times.
 func TestPageAxes(t *testing.T) {
+	t.Parallel()
 	p := newPage(t, harness.StartAdapter(t, harness.Embedded(t)))
 	p.noteLabels()
 	for _, c := range []struct{ name, expr, want string }{
@@ -134,6 +135,7 @@ func TestPageAxes(t *testing.T) {
 
 // TestPageUndrawable wants values that are no numbers to be said in words.
 func TestPageUndrawable(t *testing.T) {
+	t.Parallel()
 	p := newPage(t, harness.StartAdapter(t, harness.Embedded(t)))
 	for expr, want := range map[string]string{
 		"vector(1) / 0":                 "+Inf",
@@ -157,6 +159,7 @@ func TestPageUndrawable(t *testing.T) {
 
 // TestPageNewest wants the last point of a graph to be at its end, of all ranges.
 func TestPageNewest(t *testing.T) {
+	t.Parallel()
 	p := newPage(t, startPaged(t))
 	for _, end := range []string{"", "2026-03-04T05:47:13Z"} {
 		for _, seconds := range []string{"900", "3600", "7777", "21600", "86400", "604800", "2592000", "31536000", "94608000"} {

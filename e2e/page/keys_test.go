@@ -21,6 +21,7 @@ func (p *browserPage) focusMain() {
 
 // TestPageKeys uses the keys of the page where no text is typed.
 func TestPageKeys(t *testing.T) {
+	t.Parallel()
 	p := newPage(t, startPaged(t))
 	p.open("expr", "page_gauge")
 	p.press(kb.Escape)
@@ -64,6 +65,7 @@ func TestPageKeys(t *testing.T) {
 
 // TestPageShift moves the times of a graph by half of its range.
 func TestPageShift(t *testing.T) {
+	t.Parallel()
 	p := newPage(t, startPaged(t))
 	p.open("expr", "page_gauge", "view", "graph", "range", "3600", "end", "2026-03-04T05:06:07Z")
 	p.focusMain()
@@ -92,6 +94,7 @@ func TestPageShift(t *testing.T) {
 
 // TestPageKeysTyped wants letters to be letters in a field, and arrows to be of what has the keyboard.
 func TestPageKeysTyped(t *testing.T) {
+	t.Parallel()
 	p := newPage(t, startPaged(t))
 	p.open()
 	p.press("t?u[]gs/r")
@@ -118,6 +121,7 @@ func TestPageKeysTyped(t *testing.T) {
 
 // TestPageKeysDialog lists the keys, from the keyboard and by its button.
 func TestPageKeysDialog(t *testing.T) {
+	t.Parallel()
 	p := newPage(t, startPaged(t))
 	p.eachLook(func(look string) {
 		p.open("tab", "latest")
@@ -151,25 +155,28 @@ func TestPageKeysDialog(t *testing.T) {
 	})
 }
 
-// TestPageOneHand wants what is used most to be large enough for a thumb on a telephone, and the tabs in one line.
+// checkThumb wants what is used most to be large enough for a thumb on a telephone, and the tabs in one line.
+func (p *browserPage) checkThumb(what string) {
+	p.Helper()
+	small := evaluate[[]string](p, `[...document.querySelectorAll("header :is(a, button, select), main form :is(button, select, input:not([type=hidden]), textarea), .result .table-bar :is(button, input)")]
+		.filter((e) => e.checkVisibility() && (e.matches("[type=radio], [type=checkbox]") ? e.closest("label") : e).getBoundingClientRect().height < 32)
+		.map((e) => e.outerHTML.slice(0, 80))`)
+	if len(small) > 0 {
+		p.Errorf("%s: less than 32 px high are %q", what, small)
+	}
+	if tops := evaluate[[]float64](p, `[...new Set([...document.querySelectorAll("nav a")].map((a) => a.getBoundingClientRect().top))]`); len(tops) != 1 {
+		p.Errorf("%s: the tabs are in %d lines", what, len(tops))
+	}
+	if in := evaluate[bool](p, `(() => { const { left, right } = document.querySelector("nav a[aria-current]").getBoundingClientRect(); return left >= 0 && right <= innerWidth })()`); !in {
+		p.Errorf("%s: its tab is out of view", what)
+	}
+}
+
+// TestPageOneHand folds away the settings, and how a graph is drawn, on a telephone.
 func TestPageOneHand(t *testing.T) {
+	t.Parallel()
 	p := newPage(t, startPaged(t))
 	p.width(390)
-	for _, v := range pageViews() {
-		p.view(v)
-		small := evaluate[[]string](p, `[...document.querySelectorAll("header :is(a, button, select), main form :is(button, select, input:not([type=hidden]), textarea), .result .table-bar :is(button, input)")]
-			.filter((e) => e.checkVisibility() && (e.matches("[type=radio], [type=checkbox]") ? e.closest("label") : e).getBoundingClientRect().height < 32)
-			.map((e) => e.outerHTML.slice(0, 80))`)
-		if len(small) > 0 {
-			t.Errorf("%s: less than 32 px high are %q", v.name, small)
-		}
-		if tops := evaluate[[]float64](p, `[...new Set([...document.querySelectorAll("nav a")].map((a) => a.getBoundingClientRect().top))]`); len(tops) != 1 {
-			t.Errorf("%s: the tabs are in %d lines", v.name, len(tops))
-		}
-		if in := evaluate[bool](p, `(() => { const { left, right } = document.querySelector("nav a[aria-current]").getBoundingClientRect(); return left >= 0 && right <= innerWidth })()`); !in {
-			t.Errorf("%s: its tab is out of view", v.name)
-		}
-	}
 	p.open()
 	p.click("#settings")
 	p.choose("#times", "UTC")

@@ -121,6 +121,8 @@ func (p *browserPage) checkTabs() {
 	const rows = 60
 	for range 3 + 1 + rows { // the headings, and zz_cpu
 		p.press(kb.Tab)
+		// Rows are made as the list scrolls, which it does after the key.
+		p.await(`document.activeElement.closest(".virtual tbody tr")?.matches(":nth-last-child(n + 6)") ?? true`)
 	}
 	p.wantFocus(fmt.Sprintf(`a_zz_cpu{n="%05d"}`, rows-1))
 	evaluate[bool](p, `(() => { document.querySelector(".virtual .rows").scrollTop = 100_000; return true })()`)
@@ -159,6 +161,7 @@ func (p *browserPage) checkReflow() {
 
 // TestPageLatestLong shows label sets that take several lines: no row hides the next one.
 func TestPageLatestLong(t *testing.T) {
+	t.Parallel()
 	a := harness.StartAdapter(t, harness.Embedded(t))
 	var series []harness.SentSeries
 	for i := range 250 {
@@ -181,6 +184,7 @@ func TestPageLatestLong(t *testing.T) {
 
 // TestPageLatestOrder sorts a list that is scrolled by each of its columns.
 func TestPageLatestOrder(t *testing.T) {
+	t.Parallel()
 	a := harness.StartAdapter(t, harness.Embedded(t))
 	now := harness.NowMillis()
 	var series []harness.SentSeries

@@ -53,6 +53,7 @@ func (p *browserPage) clickLine(i int, modifiers string) {
 
 // TestPageLegend shows lines alone and hides them, and wants this to be in the URL.
 func TestPageLegend(t *testing.T) {
+	t.Parallel()
 	p := newPage(t, startDrawn(t))
 	level := func(host string) string { return `draw_level{host="` + host + `", job="j"}` }
 	want := func(only, off []string) {
@@ -109,6 +110,7 @@ func TestPageLegend(t *testing.T) {
 
 // TestPageCopy copies the selector of a line, with and without a clipboard of the browser.
 func TestPageCopy(t *testing.T) {
+	t.Parallel()
 	p := newPage(t, startDrawn(t))
 	for name, script := range map[string]string{
 		"clipboard": `Object.defineProperty(navigator, "clipboard", { value: { writeText: async (text) => { window.copied = text } } })`,
@@ -127,6 +129,7 @@ func TestPageCopy(t *testing.T) {
 
 // TestPageLetters wants the lines of several expressions in one graph, each with the letter of its own, and an error beside them.
 func TestPageLetters(t *testing.T) {
+	t.Parallel()
 	p := newPage(t, startDrawn(t))
 	link := append([]string{"tab", "query"}, drawLink...)
 	p.eachLook(func(look string) {
@@ -152,6 +155,7 @@ func TestPageLetters(t *testing.T) {
 
 // TestPageStrip wants what stands under a graph to be told where its axis of time is, also when the page becomes narrow.
 func TestPageStrip(t *testing.T) {
+	t.Parallel()
 	p := newPage(t, startDrawn(t))
 	p.draw("draw_level")
 	evaluate[bool](p, `(() => {
@@ -179,6 +183,7 @@ func TestPageStrip(t *testing.T) {
 
 // TestPageRefresh wants a graph up to now to be asked for again, and to stay while it is read or cannot be had.
 func TestPageRefresh(t *testing.T) {
+	t.Parallel()
 	a := startPaged(t)
 	p := newPage(t, a)
 	send := func(v float64) {
@@ -188,7 +193,7 @@ func TestPageRefresh(t *testing.T) {
 	last := func(want string) {
 		t.Helper()
 		harness.Eventually(t, "the last value is "+want, func() error {
-			if got := p.rows(0)[2][2]; got != want {
+			if got := p.cell(0, 2, 2); got != want {
 				return fmt.Errorf("it is %s", got)
 			}
 			return nil
@@ -252,7 +257,7 @@ func TestPageRefresh(t *testing.T) {
 	send(1236)
 	hidden(false)
 	harness.Eventually(t, "the last value is new", func() error {
-		if got := p.rows(0)[3][2]; got != "1,236" {
+		if got := p.cell(0, 3, 2); got != "1,236" {
 			return fmt.Errorf("it is %s", got)
 		}
 		return nil

@@ -87,6 +87,7 @@ func pageGauges() [][]string {
 }
 
 func TestPageQuery(t *testing.T) {
+	t.Parallel()
 	p := newPage(t, startPaged(t))
 	p.open()
 	p.press("page_gauge\r")
@@ -227,6 +228,7 @@ func (p *browserPage) checkZoom() {
 // TestPageResolution: a graph of a long time has steps and times of whole hours, or of whole 5 minutes, and asks for raw samples if
 // it is told to.
 func TestPageResolution(t *testing.T) {
+	t.Parallel()
 	p := newPage(t, startPaged(t))
 	p.noteBodies()
 	// last returns the last n questions.
@@ -311,6 +313,7 @@ func (p *browserPage) back(arrived string) {
 
 // TestPageQueryAnswers shows answers that are no numbers.
 func TestPageQueryAnswers(t *testing.T) {
+	t.Parallel()
 	a := startPaged(t)
 	p := newPage(t, a)
 	p.open("expr", "page_seconds")
@@ -342,6 +345,7 @@ func TestPageQueryAnswers(t *testing.T) {
 }
 
 func TestPageLatest(t *testing.T) {
+	t.Parallel()
 	a := startPaged(t)
 	p := newPage(t, a)
 	p.open("tab", "latest")
@@ -416,6 +420,7 @@ func (p *browserPage) wantLatest(want [][]string) {
 }
 
 func TestPageCardinality(t *testing.T) {
+	t.Parallel()
 	a := startPaged(t)
 	p := newPage(t, a)
 	p.open("tab", "cardinality")
@@ -534,6 +539,7 @@ func (p *browserPage) wantShown(facts string, lines int) {
 
 // TestPageMany shows 30,000 series, in a list that is scrolled and in pages, and finds one of them.
 func TestPageMany(t *testing.T) {
+	t.Parallel()
 	const many = pageLong
 	a := harness.StartAdapter(t, harness.Embedded(t))
 	now := harness.NowMillis()

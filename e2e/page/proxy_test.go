@@ -54,6 +54,7 @@ func startProxied(t testing.TB, strips bool) string {
 
 // TestPageProxy uses the page under a path of a reverse proxy, which removes the path, or does not.
 func TestPageProxy(t *testing.T) {
+	t.Parallel()
 	for _, strips := range []bool{true, false} {
 		t.Run(fmt.Sprintf("strips=%t", strips), func(t *testing.T) {
 			host := startProxied(t, strips)
@@ -122,6 +123,7 @@ func checkGrafanaCalls(t *testing.T, base string) {
 
 // TestPageOtherOrigin asks the API from pages of other origins: one that is allowed, and one that is not.
 func TestPageOtherOrigin(t *testing.T) {
+	t.Parallel()
 	other := func() string {
 		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "<title>other</title>") }))
 		t.Cleanup(s.Close)

@@ -39,6 +39,7 @@ func (p *browserPage) sparkline(of string) sparkline {
 
 // TestPageSparkline wants small graphs to say what they draw, and to leave gaps where there are no values.
 func TestPageSparkline(t *testing.T) {
+	t.Parallel()
 	p := newPage(t, harness.StartAdapter(t, harness.Embedded(t)))
 	p.open()
 	p.zone("UTC")

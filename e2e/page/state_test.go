@@ -42,6 +42,7 @@ func (p *browserPage) noteBodies() {
 
 // TestPageZones wants a link to show the same time in each zone.
 func TestPageZones(t *testing.T) {
+	t.Parallel()
 	p := newPage(t, harness.StartAdapter(t, harness.Embedded(t)))
 	p.noteBodies()
 	p.zone("Europe/Berlin")
@@ -85,6 +86,7 @@ func TestPageZones(t *testing.T) {
 
 // TestPagePrometheusLinks opens links to Prometheus' page.
 func TestPagePrometheusLinks(t *testing.T) {
+	t.Parallel()
 	p := newPage(t, harness.StartAdapter(t, harness.Embedded(t)))
 	p.noteBodies()
 	for _, path := range []string{"graph", "query"} {
@@ -100,6 +102,7 @@ func TestPagePrometheusLinks(t *testing.T) {
 
 // TestPageNewestSample wants a query without a result to say where the samples are, and to lead there.
 func TestPageNewestSample(t *testing.T) {
+	t.Parallel()
 	a := harness.StartAdapter(t, harness.Embedded(t))
 	const last = 1_772_600_767_000
 	send := func(tb testing.TB, t int64, n string) {
@@ -133,6 +136,7 @@ func TestPageNewestSample(t *testing.T) {
 
 // TestPageUTC shows all times in UTC, and local again.
 func TestPageUTC(t *testing.T) {
+	t.Parallel()
 	p := newPage(t, harness.StartAdapter(t, harness.Embedded(t)))
 	p.noteLabels()
 	const end = "2026-03-04T05:06:07Z"
@@ -172,6 +176,7 @@ func TestPageUTC(t *testing.T) {
 
 // TestPageTabs wants tabs to be as they were left.
 func TestPageTabs(t *testing.T) {
+	t.Parallel()
 	p := newPage(t, startPaged(t))
 	p.eachLook(func(string) {
 		p.open("expr", "page_gauge", "range", "21600")
@@ -203,6 +208,7 @@ func TestPageTabs(t *testing.T) {
 // TestPageUnreachable wants the page to say that the adapter is gone, and to show
 // the result when it is back.
 func TestPageUnreachable(t *testing.T) {
+	t.Parallel()
 	a := startPaged(t)
 	p := startBrowser(t, a.Addr) // whose requests fail, as they must
 	p.eachLook(func(look string) {

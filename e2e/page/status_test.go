@@ -19,6 +19,7 @@ import (
 
 // TestPageStatus: what the adapter is, its sizes, and small graphs of what it does.
 func TestPageStatus(t *testing.T) {
+	t.Parallel()
 	a := startPaged(t, "--self-scrape-interval=1s")
 	p := newPage(t, a)
 	p.open("tab", "status")
@@ -85,6 +86,7 @@ func (p *browserPage) rowsOf(caption string) [][]string {
 
 // TestPageStatusWithout: without its own metrics an adapter has no graphs, but rates, and what it is.
 func TestPageStatusWithout(t *testing.T) {
+	t.Parallel()
 	a := startPaged(t) // whose harness turns self-scrape off
 	p := newPage(t, a)
 	p.open("tab", "status")
@@ -121,6 +123,7 @@ func (p *browserPage) wantFinding(texts ...string) {
 
 // TestPageFindings makes real faults, and wants the page to say them and what to do.
 func TestPageFindings(t *testing.T) {
+	t.Parallel()
 	t.Run("queries refused", func(t *testing.T) {
 		a := startPaged(t, "--read.max-series=100")
 		p := newPage(t, a)
@@ -242,6 +245,7 @@ func ruleCases() map[string][]ruleCase {
 
 // TestPageRules: each rule holds with the metrics that it is about, and says so, and none does with those of an adapter that is well.
 func TestPageRules(t *testing.T) {
+	t.Parallel()
 	a := startPaged(t)
 	p := newPage(t, a)
 	p.open()
@@ -297,6 +301,7 @@ func TestPageRules(t *testing.T) {
 
 // TestPageStatusSenders: the page says which targets have sent, which are down, which replica is elected, and which adapters there are.
 func TestPageStatusSenders(t *testing.T) {
+	t.Parallel()
 	a := harness.StartAdapter(t, harness.Embedded(t), "--self-scrape-interval=1s", "--ha.cluster-label=cluster", "--ha.replica-label=__replica__", "--retention.resolution-raw=30d")
 	now := harness.NowMillis()
 	up := func(job, instance string, ago time.Duration, v float64) harness.SentSeries {
@@ -337,6 +342,7 @@ func TestPageStatusSenders(t *testing.T) {
 
 // TestPageStatusSince: a finding says since when it holds, as the stored metrics tell, of another adapter, too.
 func TestPageStatusSince(t *testing.T) {
+	t.Parallel()
 	a := harness.StartAdapter(t, harness.Embedded(t), "--self-scrape-interval=1h")
 	const step = 300_000
 	now := harness.NowMillis() / step * step
@@ -351,6 +357,9 @@ func TestPageStatusSince(t *testing.T) {
 		lag.Points = append(lag.Points, harness.PointAt(at, v))
 		refused.Points = append(refused.Points, harness.PointAt(at, 7))
 	}
+	// The newest may not be as old as a query looks back.
+	lag.Points = append(lag.Points, harness.PointAt(harness.NowMillis()+1, 100_000))
+	refused.Points = append(refused.Points, harness.PointAt(harness.NowMillis()+1, 7))
 	harness.RemoteWrite2().MustSend(t, a.URL("/api/v1/write"), lag, refused)
 	p := newPage(t, a)
 	p.open("tab", "status", "instance", "other:9201")

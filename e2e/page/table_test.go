@@ -19,7 +19,7 @@ import (
 // download clicks what a selector of CSS finds first, and returns the name and the text of the file that comes of it.
 func (p *browserPage) download(dir, selector string) (name, text string) {
 	p.Helper()
-	devtools(p, browser.SetDownloadBehavior, browser.SetDownloadBehaviorParams{Behavior: browser.SetDownloadBehaviorBehaviorAllow, DownloadPath: dir})
+	devtools(p, browser.SetDownloadBehavior, browser.SetDownloadBehaviorParams{Behavior: browser.SetDownloadBehaviorBehaviorAllow, BrowserContextID: p.owner(), DownloadPath: dir})
 	p.click(selector)
 	harness.Eventually(p, "the file is there", func() error {
 		files, err := filepath.Glob(filepath.Join(dir, "*.csv"))
@@ -28,6 +28,9 @@ func (p *browserPage) download(dir, selector string) (name, text string) {
 		}
 		content, err := os.ReadFile(files[0])
 		name, text = filepath.Base(files[0]), string(content)
+		if err == nil && text == "" {
+			return fmt.Errorf("%s is empty: the browser keeps its name, and moves the file there when it is whole", name)
+		}
 		return err
 	})
 	if err := os.Remove(filepath.Join(dir, name)); err != nil {
@@ -76,6 +79,7 @@ func startTabled(t testing.TB) *harness.Adapter {
 
 // TestPageCSV saves tables as files, with all that their cells shorten.
 func TestPageCSV(t *testing.T) {
+	t.Parallel()
 	p := newPage(t, startTabled(t))
 	dir := t.TempDir()
 	long := "tab\there\nand there"
@@ -119,9 +123,10 @@ func TestPageCSV(t *testing.T) {
 
 // TestPageCopy copies a table, with and without the object that pages over plain HTTP lack.
 func TestPageCopyRows(t *testing.T) {
+	t.Parallel()
 	p := newPage(t, startTabled(t))
 	for _, permission := range []string{"clipboard-read", "clipboard-write"} {
-		devtools(p, browser.SetPermission, browser.SetPermissionParams{Permission: &browser.PermissionDescriptor{Name: permission}, Setting: browser.PermissionSettingGranted})
+		devtools(p, browser.SetPermission, browser.SetPermissionParams{Permission: &browser.PermissionDescriptor{Name: permission}, Setting: browser.PermissionSettingGranted, BrowserContextID: p.owner()})
 	}
 	p.onOpen(`(() => {
 		const clipboard = navigator.clipboard;
@@ -147,22 +152,20 @@ func TestPageCopyRows(t *testing.T) {
 	}
 }
 
-// TestPageTables wants each table of each view to be one that can be taken along.
-func TestPageTables(t *testing.T) {
-	p := newPage(t, startPaged(t))
-	for _, v := range pageViews() {
-		p.view(v)
-		if bare := evaluate[int](p, fmt.Sprintf(`[...%s.querySelectorAll(".result table")].filter((t) => t.closest(".table")?.querySelectorAll(".table-tools button").length !== 2).length`, shown)); bare > 0 {
-			t.Errorf("%s: %d tables cannot be copied", v.name, bare)
-		}
-		if live := evaluate[int](p, `document.querySelectorAll(".result[aria-live]").length`); live > 0 {
-			t.Errorf("%s: %d results are read as a whole by screen readers", v.name, live)
-		}
+// checkTaken wants each table to be one that can be taken along.
+func (p *browserPage) checkTaken(what string) {
+	p.Helper()
+	if bare := evaluate[int](p, fmt.Sprintf(`[...%s.querySelectorAll(".result table")].filter((t) => t.closest(".table")?.querySelectorAll(".table-tools button").length !== 2).length`, shown)); bare > 0 {
+		p.Errorf("%s: %d tables cannot be copied", what, bare)
+	}
+	if live := evaluate[int](p, `document.querySelectorAll(".result[aria-live]").length`); live > 0 {
+		p.Errorf("%s: %d results are read as a whole by screen readers", what, live)
 	}
 }
 
 // TestPageColumns shows labels as columns, and goes back.
 func TestPageColumns(t *testing.T) {
+	t.Parallel()
 	p := newPage(t, startTabled(t))
 	p.eachLook(func(look string) {
 		p.open("expr", "tabled", "end", tableEnd)
@@ -198,6 +201,7 @@ func (p *browserPage) wantHeadings(want ...string) {
 
 // TestPageKinds shows range vectors and strings so that they can be read.
 func TestPageKinds(t *testing.T) {
+	t.Parallel()
 	p := newPage(t, startTabled(t))
 	p.eachLook(func(look string) {
 		p.open("expr", `tabled{job="a,b"}[45s]`, "end", tableEnd)
@@ -228,6 +232,7 @@ func TestPageKinds(t *testing.T) {
 
 // TestPageSampleTimes shows the times of values where they are not what was asked for.
 func TestPageSampleTimes(t *testing.T) {
+	t.Parallel()
 	p := newPage(t, startTabled(t))
 	p.onOpen(`(() => {
 		const ask = fetch;
@@ -251,6 +256,7 @@ func TestPageSampleTimes(t *testing.T) {
 
 // TestPageSaid wants a sentence for screen readers after each answer.
 func TestPageSaid(t *testing.T) {
+	t.Parallel()
 	p := newPage(t, startPaged(t))
 	p.open("expr", "page_gauge", "end", tableEnd)
 	p.said("0 series at 2026-03-04 10:36:07.")
