@@ -100,6 +100,19 @@ func (p *browserPage) eachLook(do func(name string)) {
 	}
 }
 
+// eachWidth does something on a telephone, in light, and on a wide screen, in dark: what is looked at depends on no colour.
+func (p *browserPage) eachWidth(do func(name string)) {
+	p.Helper()
+	for _, look := range []struct {
+		scheme string
+		width  int64
+	}{{"light", 390}, {"dark", 1440}} {
+		p.width(look.width)
+		p.scheme(look.scheme)
+		do(fmt.Sprintf("%s-%d", look.scheme, look.width))
+	}
+}
+
 // TestPageAxes wants labels of values of all sizes, and of short and long times.
 func TestPageAxes(t *testing.T) {
 	t.Parallel()
@@ -115,7 +128,7 @@ func TestPageAxes(t *testing.T) {
 		{"extreme", "1.7e308 * sgn(sin(vector(time() / 600)))", "0.0"},
 		{"thousands", "45e3 + 30e3 * sin(vector(time() / 600))", "40k"},
 	} {
-		p.eachLook(func(look string) {
+		p.eachWidth(func(look string) {
 			p.open("expr", c.expr, "view", "graph")
 			p.checkLabels(c.name + " " + look)
 			if values, _ := p.labels(); !slices.ContainsFunc(values, func(l label) bool { return l.Text == c.want }) {
@@ -125,7 +138,7 @@ func TestPageAxes(t *testing.T) {
 		})
 	}
 	for _, seconds := range []string{"1", "60", "900", "3600", "21600", "86400", "200000", "604800", "2592000", "31536000", "94608000"} {
-		p.eachLook(func(look string) {
+		p.eachWidth(func(look string) {
 			p.open("expr", "vector(time() % 86400)", "view", "graph", "range", seconds, "end", "2026-02-20T10:11:12")
 			p.checkLabels(seconds + " s " + look)
 			p.shoot("axes-" + seconds + "-" + look)
