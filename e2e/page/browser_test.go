@@ -322,7 +322,8 @@ func (p *browserPage) soon(expression string) bool {
 		const began = performance.now();
 		const look = () => {
 			try {
-				if (`+expression+`) { resolve(true); } else if (performance.now() - began > 500) { resolve(false); } else { setTimeout(look, 5); }
+				const passed = performance.now() - began;
+				if (`+expression+`) { resolve(true); } else if (passed > 500) { resolve(false); } else { setTimeout(look, Math.min(5 + passed / 10, 25)); }
 			} catch (err) { reject(err); }
 		};
 		look();
