@@ -410,15 +410,14 @@ func (p *browserPage) enter(field, text string) {
 func (p *browserPage) selectText(field string) {
 	p.Helper()
 	p.awaitEditors()
-	evaluate[bool](p, fmt.Sprintf(`(() => {
+	if !evaluate[bool](p, fmt.Sprintf(`(() => {
 		const f = document.querySelector(%q);
 		f.focus();
-		f.select ? f.select() : getSelection().selectAllChildren(f);
-		window.isSelected = false;
-		setTimeout(() => setTimeout(() => { window.isSelected = true; })); // an editor hears of it by an event, which is later than this
-		return true;
-	})()`, field))
-	p.await("window.isSelected")
+		f.select?.();
+		return f.select !== undefined;
+	})()`, field)) {
+		p.press("a", kb.ModifierCtrl) // by its key, as an editor hears later of what a script has selected
+	}
 }
 
 // awaitEditors waits until no editor is a plain field any more.
