@@ -374,3 +374,26 @@ func TestPageResolutionStrip(t *testing.T) {
 		t.Error("the link to an explanation shows none")
 	}
 }
+
+// TestPageExplainCached: a graph of days is in the cache of results when it was drawn once, whatever its limit, and Explain
+// says so.
+func TestPageExplainCached(t *testing.T) {
+	t.Parallel()
+	p := newPage(t, startPaged(t))
+	cached := func() string {
+		p.open("tab", "explain", "expr", "page_gauge", "range", "604800")
+		return p.texts(".facts")[0]
+	}
+	if got := cached(); !strings.Contains(got, " None of its 252 steps are in the cache of results.") {
+		t.Errorf("of a new query it says %q", got)
+	}
+	p.open("expr", "page_gauge", "view", "graph", "range", "604800")
+	p.await(`document.querySelector("#query .graph") !== null`)
+	if got := cached(); !regexp.MustCompile(` 25[012] of its 252 steps are in the cache of results\.`).MatchString(got) {
+		t.Errorf("after a graph it says %q", got)
+	}
+	p.open("tab", "explain", "expr", "page_gauge", "view", "table")
+	if got := p.texts(".facts")[0]; !strings.Contains(got, "Nothing of it comes from the cache of results: it is an instant query.") {
+		t.Errorf("of an instant query it says %q", got)
+	}
+}

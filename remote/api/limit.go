@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/promtable/promtable/remote/engine/eval"
-	"github.com/promtable/promtable/remote/engine/resultcache"
 )
 
 // seriesHeader is the header of the answer to a range query with a limit that tells how many series there are without it.
@@ -16,7 +15,7 @@ const seriesHeader = "X-Promtable-Series"
 const maxSeriesLimit = 1 << 30
 
 // withLimit makes a range query with the parameter limit hold no more series than that, where it can:
-// upstream's API cuts the answer when it is whole. Such answers are not cached.
+// upstream's API cuts the answer when it is whole.
 func withLimit(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		limit, err := limitParameter(r, "limit", 0)
@@ -26,7 +25,7 @@ func withLimit(next http.Handler) http.Handler {
 		}
 		// One more tells upstream's API that there are more, which it warns of.
 		series := &eval.Limit{Series: min(limit, maxSeriesLimit) + 1}
-		next.ServeHTTP(limitWriter{w, series}, r.WithContext(resultcache.WithoutCache(eval.WithLimit(r.Context(), series))))
+		next.ServeHTTP(limitWriter{w, series}, r.WithContext(eval.WithLimit(r.Context(), series)))
 	})
 }
 

@@ -105,8 +105,7 @@ func (h *Handler) explainQuery(ctx context.Context, r *http.Request) (*queryAnsw
 		return nil, request.BadRequest("invalid parameter \"max_source_resolution\": %w", err)
 	}
 	ctx = eval.WithCoarsest(ctx, coarsest)
-	resolution, limit := r.Form.Get("max_source_resolution"), r.Form.Get("limit")
-	if resolution != "" && resolution != "auto" || limit != "" && limit != "0" {
+	if resolution := r.Form.Get("max_source_resolution"); resolution != "" && resolution != "auto" {
 		ctx = resultcache.WithoutCache(ctx) // as the queries are
 	}
 	if err := h.cfg.Gate.Enter(ctx); err != nil {

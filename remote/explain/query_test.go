@@ -56,8 +56,7 @@ func TestExplainCache(t *testing.T) {
 		"query=a":                       `"cache":{"eligible":false,"reason":"because","steps":0,"steps_closed":0,"steps_cached":0}`,
 		"query=a&start=0&end=60&step=1": `"cache":{"eligible":true,"steps":3,"steps_closed":2,"steps_cached":1}`,
 		"query=a&start=0&end=60&step=1&max_source_resolution=auto": `"cache":{"eligible":true,`,
-		"query=a&start=0&end=60&step=1&limit=0":                    `"cache":{"eligible":true,`,
-		"query=a&start=0&end=60&step=1&limit=1000":                 `"cache":{"eligible":false,"reason":"it is asked for without cached results, `,
+		"query=a&start=0&end=60&step=1&limit=1000":                 `"cache":{"eligible":true,`,
 		"query=a&start=0&end=60&step=1&max_source_resolution=0s":   `"cache":{"eligible":false,"reason":"it is asked for without cached results, `,
 	} {
 		base, _ := remotetest.Serve(t, &remotetest.Engine{}, func(c *remote.Config) { c.Queries = &queries{} })

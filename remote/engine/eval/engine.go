@@ -184,7 +184,7 @@ func (q *query) Exec(ctx context.Context) *promql.Result {
 			if q.parts.whole != nil && res.Err == nil {
 				res.Value = q.parts.value(res.Value.Type())
 			}
-			limitOf(ctx).count(res)
+			LimitOf(ctx).count(res)
 			return res
 		}
 		q.Query.Close()
@@ -268,7 +268,7 @@ func (ps *parts) find(ms []*labels.Matcher) *part {
 // evaluate evaluates a part.
 func (ps *parts) evaluate(ctx context.Context, p *part) ([]result, annotations.Annotations, error) {
 	if p == ps.whole {
-		p.limit = limitOf(ctx)
+		p.limit = LimitOf(ctx)
 	}
 	results, err := p.evaluate(ctx, ps.source, ps.maxSamples)
 	if ended := ctx.Err(); err != nil && ended != nil {

@@ -20,13 +20,16 @@ type Limit struct {
 
 type limitKey struct{}
 
-// WithLimit returns a context in which the Exec of a range query obeys l. It is for one query, which
-// must not be cached.
+// IsCut says whether Exec left series out.
+func (l *Limit) IsCut() bool { return l.Found > l.Series }
+
+// WithLimit returns a context in which the Exec of a range query obeys l. It is for one query.
 func WithLimit(ctx context.Context, l *Limit) context.Context {
 	return context.WithValue(ctx, limitKey{}, l)
 }
 
-func limitOf(ctx context.Context) *Limit {
+// LimitOf returns the limit of WithLimit, or nil.
+func LimitOf(ctx context.Context) *Limit {
 	l, _ := ctx.Value(limitKey{}).(*Limit)
 	return l
 }

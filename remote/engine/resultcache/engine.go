@@ -87,7 +87,7 @@ func (e *Engine) NewRangeQuery(ctx context.Context, source storage.Queryable, op
 func (e *Engine) plan(ctx context.Context, opts promql.QueryOpts, qs string, start, end time.Time, interval time.Duration) (q *query, why string) {
 	switch {
 	case ctx.Value(uncached{}) != nil:
-		return nil, "it is asked for without cached results, as each query with max_source_resolution or a limit is"
+		return nil, "it is asked for without cached results, as each query with max_source_resolution is"
 	case !e.knowsOptions():
 		return nil, "a feature that is enabled makes steps depend on each other"
 	}

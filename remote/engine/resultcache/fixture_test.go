@@ -200,6 +200,22 @@ func (f *fixture) query(qs string, start, end, step int64) (evaluated string) {
 	return strings.Join(f.direct.executed, " ")
 }
 
+// limited is query with a limit. Of the answer it compares as many series, and how many there are.
+func (f *fixture) limited(qs string, limit int, start, end, step int64) (evaluated string) {
+	f.t.Helper()
+	answer := func(e promql.QueryEngine) (string, int) {
+		l := &eval.Limit{Series: limit}
+		lines := strings.SplitAfter(f.answer(eval.WithLimit(f.t.Context(), l), e, qs, start, end, step), "\n")
+		return strings.Join(lines[:min(1+limit, len(lines))], ""), l.Found // the first line is of errors
+	}
+	want, all := answer(f.direct)
+	f.direct.executed = nil
+	if got, found := answer(f.engine); got != want || found != all {
+		f.t.Errorf("%s, limit %d:\n got %s of %d\nwant %s of %d", qs, limit, got, found, want, all)
+	}
+	return strings.Join(f.direct.executed, " ")
+}
+
 // answer returns an answer as text, floats as their bits.
 func (f *fixture) answer(ctx context.Context, e promql.QueryEngine, qs string, start, end, step int64) string {
 	f.t.Helper()

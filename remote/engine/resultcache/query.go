@@ -29,6 +29,8 @@ type query struct {
 	// fromCache says that Query is not executed. made are those that are, in place of it.
 	fromCache bool
 	made      []gap
+	// limit is that of the query, or nil.
+	limit *eval.Limit
 	// samples is how many samples the answer has.
 	samples int
 	timers  *stats.QueryTimers
@@ -44,6 +46,7 @@ type gap struct {
 // Exec implements promql.Query.
 func (q *query) Exec(ctx context.Context) *promql.Result {
 	cache, closed := q.engine.cache, q.closed()
+	q.limit = eval.LimitOf(ctx)
 	blocks := cache.find(q.key, closed)
 	parts, gaps := q.split(blocks, closed)
 	missing := missingOf(gaps, closed)
@@ -57,7 +60,7 @@ func (q *query) Exec(ctx context.Context) *promql.Result {
 	}
 	q.fromCache = len(parts) > 0
 	res := q.evaluate(ctx, parts, gaps)
-	if res.Err == nil && missing > 0 && len(res.Warnings) == 0 {
+	if isWhole := q.fromCache || q.limit == nil || !q.limit.IsCut(); isWhole && res.Err == nil && missing > 0 && len(res.Warnings) == 0 {
 		q.store(running, res.Value.(promql.Matrix), gaps, blocks, closed, q.engine.sources(ctx))
 	}
 	if q.fromCache && q.engine.cfg.Reuse != nil {
@@ -133,6 +136,7 @@ func (q *query) readBy(gaps []steps, closed steps) span {
 
 // evaluate evaluates the gaps and puts the answer together. If there are warnings it evaluates all
 // steps: some tell of how many samples they hold, and where. So answers with warnings are not cached.
+// It does so, too, if the limit cuts a gap, as other series may be the first of all steps.
 func (q *query) evaluate(ctx context.Context, parts []part, gaps []steps) *promql.Result {
 	if !q.fromCache {
 		return q.Query.Exec(ctx)
@@ -144,9 +148,9 @@ func (q *query) evaluate(ctx context.Context, parts []part, gaps []steps) *promq
 	defer q.cancel()
 
 	for _, g := range gaps {
-		res := q.evaluateGap(ctx, g)
+		res, isCut := q.evaluateGap(ctx, g)
 		switch {
-		case len(res.Warnings) > 0:
+		case len(res.Warnings) > 0, isCut:
 			q.fromCache = false
 			return q.Query.Exec(ctx)
 		case res.Err != nil:
@@ -159,19 +163,28 @@ func (q *query) evaluate(ctx context.Context, parts []part, gaps []steps) *promq
 	if err != nil {
 		return &promql.Result{Err: err}
 	}
+	if q.limit != nil {
+		q.limit.Found = len(matrix)
+	}
 	return &promql.Result{Value: matrix}
 }
 
-func (q *query) evaluateGap(ctx context.Context, s steps) *promql.Result {
+// evaluateGap evaluates some steps, within a limit of their own, and says whether it cut them.
+func (q *query) evaluateGap(ctx context.Context, s steps) (res *promql.Result, isCut bool) {
 	timer, ctx := q.timers.GetSpanTimer(ctx, stats.EvalTotalTime)
 	defer timer.Finish()
 	times := q.times(s)
 	made, err := q.engine.QueryEngine.NewRangeQuery(ctx, q.source, q.opts, q.key.text, time.UnixMilli(times.mint), time.UnixMilli(times.maxt), q.stmt.Interval)
 	if err != nil {
-		return &promql.Result{Err: err}
+		return &promql.Result{Err: err}, false
 	}
 	q.made = append(q.made, gap{s, made})
-	return made.Exec(ctx)
+	if q.limit == nil {
+		return made.Exec(ctx), false
+	}
+	limit := &eval.Limit{Series: q.limit.Series}
+	res = made.Exec(eval.WithLimit(ctx, limit))
+	return res, limit.IsCut()
 }
 
 // assemble puts the parts of an answer together, within the limits of any answer.

@@ -172,6 +172,29 @@ func TestWarnings(t *testing.T) {
 	}
 }
 
+// TestSeriesLimit: an answer that a limit does not cut is cached, and what is cached answers with any limit. An evaluation that
+// is cut between cached steps is one of all steps.
+func TestSeriesLimit(t *testing.T) {
+	for _, qs := range []string{"x_total", "sum by (job) (x_total)"} {
+		f := newFixture(t, mib)
+		for i := range int64(20) { // the first in order, and later than the others
+			f.store.write(labels.FromStrings("__name__", "x_total", "job", "_"), 2000*second+i*10*second, float64(i))
+		}
+		for _, c := range []struct {
+			limit      int
+			start, end int64
+			want       string
+		}{
+			{1, 600, 900, "600-900"}, {1, 600, 900, "600-900"}, {2, 600, 900, "600-900"}, {2, 600, 900, ""}, {1, 600, 900, ""},
+			{2, 600, 2200, "910-2200 600-2200"}, {3, 600, 2200, "910-2200"}, {3, 600, 2200, ""}, {1, 600, 2200, ""},
+		} {
+			if got := f.limited(qs, c.limit, c.start, c.end, 10); got != c.want {
+				t.Errorf("%s, limit %d, %d to %d: evaluated %q, want %q", qs, c.limit, c.start, c.end, got, c.want)
+			}
+		}
+	}
+}
+
 // TestOrderOfGroups: the groups of an aggregation are in the order of their first series, and sums of
 // them differ with the order. The answer must be that of the whole range.
 func TestOrderOfGroups(t *testing.T) {

@@ -56,8 +56,8 @@ export function shownOf(shown, { series: all, isLeast }) {
 }
 
 // stepsOf returns the times of a graph of a range, in seconds: in steps of a length such as 15s, or of one that gives
-// about as many as a graph has. These are of whole hours or of whole 5 minutes if they are long, and so are their times, as rollups are, so that these can
-// answer. Steps are counted from the last one back, which is the end, or less than a bucket before it.
+// about as many as a graph has. These are of whole hours or of whole 5 minutes if they are long, as rollups are, so that these can answer. Then their times
+// are multiples of the step, so that what was asked for before comes from the cache of results; else they are counted back from the end.
 export function stepsOf(start, end, wanted) {
   const auto = Math.max(1, Math.ceil((end - start) / about));
   const own = wanted ? parseDuration(wanted) : auto;
@@ -71,6 +71,7 @@ export function stepsOf(start, end, wanted) {
     throw new Error(`With a step of ${formatDuration(step)} this range has ${count(points)} points, and a series may have ${count(maxPoints)}: ` +
       `choose a step of at least ${formatDuration(Math.ceil((end - start) / (maxPoints - 1)))}, or a shorter range.`);
   }
-  const last = bucket ? Math.floor(end / bucket) * bucket : end;
+  const multiple = Math.floor(end / step) * step;
+  const last = bucket && multiple >= start ? multiple : end;
   return { start: last - Math.max(0, Math.floor((last - start) / step)) * step, end: last, step };
 }

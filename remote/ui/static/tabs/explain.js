@@ -57,7 +57,7 @@ export async function show(state, result, signal) {
   editor.mark();
   const { total, tree } = answer.data;
   result.replaceChildren(
-    element("p", { class: "facts" }, whenText(answer.data), " ", element("a", { href: runLink(state, expr) }, "Run it")),
+    element("p", { class: "facts" }, whenText(answer.data), " ", cachedText(answer.data.cache), " ", element("a", { href: runLink(state, expr) }, "Run it")),
     totals(total, sum(readsIn(tree), (r) => r.seconds)),
     ...(rollupDays(total) > 0 ? [comparison(asked, answer.data, signal)] : []),
     treeOf(tree, signal));
@@ -84,6 +84,11 @@ export function explainLink({ range, end, view, res, step }, expr) {
 
 function whenText({ start, end, step }) {
   return step === 0 ? `At ${time(end / 1000)}.` : `From ${time(start / 1000)} to ${time(end / 1000)}, each ${formatDuration(step / 1000)}.`;
+}
+
+function cachedText({ eligible, reason, steps, steps_cached: cached }) {
+  return eligible ? `${cached === 0 ? "None" : count(cached)} of its ${count(steps)} steps ${cached === 1 ? "is" : "are"} in the cache of results.`
+    : `Nothing of it comes from the cache of results: ${reason}.`;
 }
 
 // totals shows what was read, large.
