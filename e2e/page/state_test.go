@@ -3,7 +3,6 @@
 package page
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -212,19 +211,9 @@ func TestPageUnreachable(t *testing.T) {
 	t.Parallel()
 	a := startPaged(t)
 	p := startBrowser(t, a.Addr) // whose requests fail, as they must
-	// An adapter that starts has its files before its store, and the page asks for one of them: it would show that the adapter is starting.
-	p.onOpen(`(() => {
-		const ask = fetch;
-		window.fetch = (url, options) => (window.isDown && String(url).includes("icon.svg") ? Promise.reject(new TypeError("down")) : ask(url, options));
-	})()`)
-	down := func(is bool) {
-		t.Helper()
-		evaluate[bool](p, fmt.Sprintf("(() => { window.isDown = %t; return true })()", is))
-	}
 	p.eachLook(func(look string) {
 		p.open("expr", "page_gauge")
 		p.wantRows(0, pageGauges())
-		down(true)
 		a.Terminate(t)
 		p.click("#query button.primary")
 		if got := p.texts("[role=alert]"); len(got) != 1 || !strings.HasPrefix(got[0], "The adapter at "+a.Addr+" does not answer.") {
@@ -233,7 +222,6 @@ func TestPageUnreachable(t *testing.T) {
 		p.checkContrast(look)
 		p.shoot("unreachable-" + look)
 		a.Rerun(t)
-		down(false)
 		p.await(shown + `.querySelectorAll("tbody tr").length === 3`)
 		p.wantRows(0, pageGauges())
 	})
