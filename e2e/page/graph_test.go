@@ -193,7 +193,7 @@ func TestPageNewest(t *testing.T) {
 // TestPageNewestCut wants the last point of each line that is shown, also where a limit leaves series out and others are only at the end.
 func TestPageNewestCut(t *testing.T) {
 	a := harness.StartAdapter(t, harness.Embedded(t))
-	const last = drawEnd + 190
+	const last = drawEnd + 190 // and drawEnd is the last step of the range below
 	var series []harness.SentSeries
 	for i := range 80 {
 		series = append(series, harness.SentSeries{Labels: []string{"__name__", "cut_gauge", "n", fmt.Sprintf("b%02d", i)},
@@ -204,7 +204,7 @@ func TestPageNewestCut(t *testing.T) {
 	}
 	harness.RemoteWrite2().MustSend(t, a.URL("/api/v1/write"), series...)
 	p := newPage(t, a)
-	p.open("expr", "cut_gauge", "view", "graph", "range", "604800", "end", "2026-03-04T05:03:20Z")
+	p.open("expr", "cut_gauge", "view", "graph", "range", "864000", "end", "2026-03-04T05:03:20Z")
 	p.wantShown("60 of at least 120 series shown, ", 60)
 	for i, row := range p.rows(0) {
 		if want := fmt.Sprintf(`{n="b%02d"}`, i); row[0] != want || row[2] != "2" || row[3] != "1" {
@@ -212,6 +212,6 @@ func TestPageNewestCut(t *testing.T) {
 		}
 	}
 	p.await(`document.getElementById("said").textContent.startsWith("Graph of 60 of at least 120 series from ")`)
-	p.open("expr", "cut_gauge", "view", "graph", "range", "604800", "end", "2026-03-04T05:03:20Z", "lines", "240")
+	p.open("expr", "cut_gauge", "view", "graph", "range", "864000", "end", "2026-03-04T05:03:20Z", "lines", "240")
 	p.wantShown("120 series, ", 120)
 }

@@ -243,7 +243,10 @@ func TestPageResolution(t *testing.T) {
 		}
 		return asked
 	}
-	for _, c := range []struct{ seconds, bucket, step float64 }{{3600, 1, 15}, {86_400, 300, 300}, {604_800, 300, 2400}, {94_608_000, 3600, 105 * 3600}} {
+	for _, c := range []struct {
+		seconds, step float64
+		isLong        bool // so that its steps are multiples
+	}{{3600, 15, false}, {86_400, 300, true}, {604_800, 2400, true}, {94_608_000, 105 * 3600, true}} {
 		p.open("expr", "page_gauge")
 		evaluate[bool](p, fmt.Sprintf(`(() => {
 			document.querySelector("#query [name=range]").value = "%.0f";
@@ -253,7 +256,7 @@ func TestPageResolution(t *testing.T) {
 		p.wantParameters("view", "graph", "range", fmt.Sprint(int(c.seconds)))
 		p.settle()
 		asked := last(1)[0]
-		if c.bucket > 1 {
+		if c.isLong {
 			both := last(2)
 			asked = both[0]
 			if newest := both[1]; newest.Get("start") != newest.Get("end") || math.Abs(float64(time.Now().Unix())-mustFloat(t, newest.Get("end"))) > 60 {
@@ -263,8 +266,8 @@ func TestPageResolution(t *testing.T) {
 		start, step := mustFloat(t, asked.Get("start")), mustFloat(t, asked.Get("step"))
 		end := mustFloat(t, asked.Get("end"))
 		long, late := end-start, float64(time.Now().Unix())-end
-		if c.bucket > 1 && (math.Mod(start, c.bucket) != 0 || math.Mod(long, step) != 0) || step != c.step || long > c.seconds+1 || long < c.seconds-step-c.bucket ||
-			late > c.bucket+60 || asked.Has("max_source_resolution") {
+		if c.isLong && (math.Mod(start, step) != 0 || math.Mod(long, step) != 0) || step != c.step || long > c.seconds+1 || long < c.seconds-2*step ||
+			late > 60 && !c.isLong || late > step+60 || asked.Has("max_source_resolution") {
 			t.Errorf("for %.0f s the page asks %v", c.seconds, asked)
 		}
 	}

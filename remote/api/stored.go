@@ -15,6 +15,9 @@ const maxStoreSeries = 10_000
 // maxNewest is of how many series /api/v1/status/store reads the current sample: on Bigtable a tenth of a node-second.
 const maxNewest = 1000
 
+// newestPatience is how long /api/v1/status/store looks for them.
+const newestPatience = 2 * time.Second
+
 // A Resolution is one in which samples are kept.
 type Resolution struct {
 	// Name is raw, 5m or 1h.
@@ -37,7 +40,7 @@ type storeStatus struct {
 	Oldest *period `json:"oldest,omitempty"`
 	Newest *period `json:"newest,omitempty"`
 	// NewestSample is the time of the newest sample of which the store knows that it is current, not counting series that have ended. If
-	// NewestExact is false only some series were looked at. It is missing if there is none.
+	// NewestExact is false only some series were looked at. It is missing if there is none, or if the store is too busy to look.
 	NewestSample int64        `json:"newestSample,omitempty"`
 	NewestExact  bool         `json:"newestSampleExact,omitempty"`
 	Resolutions  []resolution `json:"resolutions"`
@@ -78,8 +81,12 @@ func (a *API) serveStore(w http.ResponseWriter, r *http.Request) {
 		}
 		answer.Oldest, answer.Newest = within(found.First), within(found.Last)
 	}
-	answer.NewestSample, answer.NewestExact, err = a.newest(r.Context())
-	respond(w, answer, err)
+	ctx, cancel := context.WithTimeout(r.Context(), newestPatience)
+	defer cancel()
+	if t, exact, err := a.newest(ctx); err == nil { // or else all but this is known
+		answer.NewestSample, answer.NewestExact = t, exact
+	}
+	respond(w, answer, nil)
 }
 
 // newest returns the greatest time of the current samples of up to maxNewest series, and whether these are all.

@@ -136,7 +136,7 @@ func (q *query) readBy(gaps []steps, closed steps) span {
 
 // evaluate evaluates the gaps and puts the answer together. If there are warnings it evaluates all
 // steps: some tell of how many samples they hold, and where. So answers with warnings are not cached.
-// It does so, too, if the limit cuts a gap, as other series may be the first of all steps.
+// It does so, too, if there are more series than the limit, of which no more are to be held.
 func (q *query) evaluate(ctx context.Context, parts []part, gaps []steps) *promql.Result {
 	if !q.fromCache {
 		return q.Query.Exec(ctx)
@@ -159,12 +159,13 @@ func (q *query) evaluate(ctx context.Context, parts []part, gaps []steps) *promq
 		parts = append(parts, part{res.Value.(promql.Matrix), q.times(g)})
 	}
 	slices.SortFunc(parts, func(a, b part) int { return cmp.Compare(a.times.mint, b.times.mint) })
-	matrix, err := q.assemble(ctx, parts)
-	if err != nil {
+	matrix, isCut, err := q.assemble(ctx, parts)
+	switch {
+	case isCut:
+		q.fromCache = false
+		return q.Query.Exec(ctx)
+	case err != nil:
 		return &promql.Result{Err: err}
-	}
-	if q.limit != nil {
-		q.limit.Found = len(matrix)
 	}
 	return &promql.Result{Value: matrix}
 }
@@ -187,21 +188,29 @@ func (q *query) evaluateGap(ctx context.Context, s steps) (res *promql.Result, i
 	return res, limit.IsCut()
 }
 
-// assemble puts the parts of an answer together, within the limits of any answer.
-func (q *query) assemble(ctx context.Context, parts []part) (promql.Matrix, error) {
-	var matrix promql.Matrix
+// assemble puts the parts of an answer together, within the limits of any answer, unless it has more series than the limit.
+func (q *query) assemble(ctx context.Context, parts []part) (matrix promql.Matrix, isCut bool, err error) {
+	if q.limit != nil && slices.ContainsFunc(parts, func(p part) bool { return len(p.matrix) > q.limit.Series && len(p.series()) > q.limit.Series }) {
+		return nil, true, nil
+	}
 	if len(parts) == 1 {
 		matrix = parts[0].series()
 	} else {
 		matrix = merge(parts)
 	}
+	if q.limit != nil {
+		if len(matrix) > q.limit.Series {
+			return nil, true, nil
+		}
+		q.limit.Found = len(matrix)
+	}
 	q.samples = matrix.TotalSamples()
 	if q.samples > q.engine.cfg.Options.MaxSamples {
-		return nil, promql.ErrTooManySamples("query execution")
+		return nil, false, promql.ErrTooManySamples("query execution")
 	}
 	ctx, end := q.engine.cfg.Memory.With(ctx)
 	defer end()
-	return matrix, eval.Hold(ctx, int(bytesOf(matrix)), "the result")
+	return matrix, false, eval.Hold(ctx, int(bytesOf(matrix)), "the result")
 }
 
 // store caches the closed steps of an answer that were evaluated, from sources: those in gaps. blocks are those

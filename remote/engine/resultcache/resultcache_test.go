@@ -172,8 +172,8 @@ func TestWarnings(t *testing.T) {
 	}
 }
 
-// TestSeriesLimit: an answer that a limit does not cut is cached, and what is cached answers with any limit. An evaluation that
-// is cut between cached steps is one of all steps.
+// TestSeriesLimit: an answer that a limit does not cut is cached, and what is cached answers with any limit that does not cut it. Else
+// all steps are evaluated, which holds no more series than the limit.
 func TestSeriesLimit(t *testing.T) {
 	for _, qs := range []string{"x_total", "sum by (job) (x_total)"} {
 		f := newFixture(t, mib)
@@ -185,8 +185,9 @@ func TestSeriesLimit(t *testing.T) {
 			start, end int64
 			want       string
 		}{
-			{1, 600, 900, "600-900"}, {1, 600, 900, "600-900"}, {2, 600, 900, "600-900"}, {2, 600, 900, ""}, {1, 600, 900, ""},
-			{2, 600, 2200, "910-2200 600-2200"}, {3, 600, 2200, "910-2200"}, {3, 600, 2200, ""}, {1, 600, 2200, ""},
+			{1, 600, 900, "600-900"}, {1, 600, 900, "600-900"}, {2, 600, 900, "600-900"}, {2, 600, 900, ""}, {1, 600, 900, "600-900"},
+			{2, 600, 2200, "910-2200 600-2200"}, {3, 600, 2200, "910-2200"}, {3, 600, 2200, ""}, {1, 600, 2200, "600-2200"},
+			{2, 600, 1900, ""}, {2, 1800, 2200, "1800-2200"}, {1, 600, 1210, "600-1210"},
 		} {
 			if got := f.limited(qs, c.limit, c.start, c.end, 10); got != c.want {
 				t.Errorf("%s, limit %d, %d to %d: evaluated %q, want %q", qs, c.limit, c.start, c.end, got, c.want)

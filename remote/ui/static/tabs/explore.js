@@ -178,7 +178,7 @@ async function draw(node, kind, { number, by, selector, times, state }, signal, 
     onZoom: (from, to) => navigate(between(from, to)), onZoomOut: () => navigate(moved(state, 0, 2, Math.ceil(Date.now() / 1000))),
   });
   node.replaceChildren(...expressions(asked.map(({ expr }) => expr), selector, state, heatmap),
-    ...asked.flatMap(({ notes }) => notes).map((text) => message("warning", text)), ...drawing.nodes,
+    ...[...new Set(asked.flatMap(({ notes }) => notes))].map((text) => message("warning", text)), ...drawing.nodes,
     ...more(asked.reduce((most, one) => (one.series > most.series ? one : most))));
   drawing.draw?.(signal);
 }
