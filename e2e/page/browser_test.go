@@ -52,6 +52,8 @@ type browserPage struct {
 	requests []string // URLs, in order
 	problems []string // what a page must not do
 	refusals []string // what it may be answered, as refusal writes it
+	// mouse is where the mouse was moved since the last key.
+	mouse *place
 }
 
 // chromium starts the browser that the tests share, which knows no host but 127.0.0.1.
@@ -378,6 +380,7 @@ func (p *browserPage) reload() {
 // what came of it.
 func (p *browserPage) press(keys string, modifiers ...kb.Modifier) {
 	p.Helper()
+	p.mouse = nil
 	for _, r := range keys {
 		// Down with its text, and up: a text of its own would be typed even where
 		// the page has taken the key for itself.

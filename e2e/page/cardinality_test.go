@@ -19,7 +19,7 @@ import (
 func startCounted(t testing.TB) (a *harness.Adapter, before time.Time) {
 	t.Helper()
 	a = startExplored(t)
-	before = time.Now().Add(-8 * 24 * time.Hour)
+	before = time.Now().UTC().Truncate(24*time.Hour).AddDate(0, 0, -7).Add(-time.Second) // a date stands for its last moment
 	var series []harness.SentSeries
 	add := func(labels ...string) {
 		series = append(series, harness.SentSeries{Labels: labels, Points: []harness.Point{harness.PointAt(before.UnixMilli(), 1)}})

@@ -97,8 +97,10 @@ func (b place) at(before, part float64) (x, y float64) {
 }
 
 // mouseTo moves the mouse.
-func mouseTo(x, y float64) chromedp.Action[chromedp.Void] {
-	return chromedp.MouseEvent(input.DispatchMouseEventTypeMouseMoved, x, y)
+func (p *browserPage) mouseTo(x, y float64) {
+	p.Helper()
+	p.mouse = &place{X: x, Y: y}
+	p.do(chromedp.MouseEvent(input.DispatchMouseEventTypeMouseMoved, x, y))
 }
 
 const tip = "document.querySelector('#query .graph-tip:not([hidden])')"
@@ -113,10 +115,15 @@ func (p *browserPage) tip() []string {
 func (p *browserPage) wantTip(want ...string) {
 	p.Helper()
 	harness.Eventually(p, fmt.Sprintf("the cursor says %q", want), func() error {
-		if got := p.tip(); !slices.Equal(got, want) {
-			return fmt.Errorf("it says %q", got)
+		got := p.tip()
+		if slices.Equal(got, want) {
+			return nil
 		}
-		return nil
+		if at := p.mouse; at != nil { // again: a page that draws just then may miss it
+			p.mouseTo(at.X+1, at.Y)
+			p.mouseTo(at.X, at.Y)
+		}
+		return fmt.Errorf("it says %q", got)
 	})
 }
 
@@ -150,7 +157,7 @@ func TestPageCursor(t *testing.T) {
 		plot := p.plot()
 		// The axis is from about 3 to 97: 10 is at the bottom, and 90 at the top.
 		x, y := plot.at(1800, 0.8)
-		p.do(mouseTo(x, y))
+		p.mouseTo(x, y)
 		p.wantTip("2026-03-04 10:00:00", "20", `{host="b"}`)
 		if rows := p.rows(0); rows[0][1] != "10" || rows[1][1] != "20" || rows[2][1] != "60" {
 			t.Errorf("%s: under the cursor the list has %q", look, rows)
@@ -162,9 +169,9 @@ func TestPageCursor(t *testing.T) {
 		p.shoot("cursor-" + look)
 		plot = p.plot() // a screenshot may have moved it
 		x, y = plot.at(0, 0.1)
-		p.do(mouseTo(x-1, y))
+		p.mouseTo(x-1, y)
 		p.wantTip("2026-03-04 10:30:00", "90", `{host="c"}`)
-		p.do(mouseTo(plot.X+5, plot.Y-20))
+		p.mouseTo(plot.X+5, plot.Y-20)
 		p.wantTip()
 		if p.marked() > 0 {
 			t.Errorf("%s: without a cursor a line is marked", look)
@@ -175,10 +182,10 @@ func TestPageCursor(t *testing.T) {
 		p.do(chromedp.MouseClickXY(x, y))
 		p.wantTip("2026-03-04 10:00:00", "10", `{host="a"}`)
 		p.wantSaid(`2026-03-04 10:00:00: 10, {host="a"}`)
-		p.do(mouseTo(plot.X+5, plot.Y+5))
+		p.mouseTo(plot.X+5, plot.Y+5)
 		p.wantTip("2026-03-04 10:00:00", "10", `{host="a"}`)
 		p.do(chromedp.MouseClickXY(x, y))
-		p.do(mouseTo(plot.X+5, plot.Y-20))
+		p.mouseTo(plot.X+5, plot.Y-20)
 		p.wantTip()
 
 		evaluate[bool](p, `(() => { document.querySelector("#query .graph").focus(); return true })()`)
@@ -436,7 +443,7 @@ func TestPageDrawing(t *testing.T) {
 			p.draw(c.expr, "mode", c.mode, "unit", c.unit, "step", step)
 			p.checkContrast(c.name + " " + look)
 			x, y := p.plot().at(1800, 0.6)
-			p.do(mouseTo(x, y))
+			p.mouseTo(x, y)
 			p.shoot("draw-" + c.name + "-" + look)
 			if wide := evaluate[bool](p, "document.documentElement.scrollWidth > innerWidth"); wide {
 				t.Errorf("%s %s: the page scrolls sideways", c.name, look)
@@ -472,10 +479,10 @@ func TestPageStacked(t *testing.T) {
 		p.draw("draw_level", "step", "1m", "mode", "stacked")
 		plot := p.plot()
 		x, y := plot.at(1800, 0.5)
-		p.do(mouseTo(x, y))
+		p.mouseTo(x, y)
 		p.wantTip("2026-03-04 10:00:00", "60", `{host="c"}`, "All: 90")
 		_, y = plot.at(1800, 0.97)
-		p.do(mouseTo(x, y))
+		p.mouseTo(x, y)
 		p.wantTip("2026-03-04 10:00:00", "10", `{host="a"}`, "All: 90")
 		if got := p.texts(".message"); len(got) > 0 {
 			t.Errorf("without values below 0 the page says %q", got)
@@ -497,14 +504,14 @@ func TestPageStacked(t *testing.T) {
 		p.click("#query .legend input")
 		plot = p.plot()
 		x, y = plot.at(1800, 0.97)
-		p.do(mouseTo(x, y))
+		p.mouseTo(x, y)
 		p.wantTip("2026-03-04 10:00:00", "20", `{host="b"}`, "All: 80")
 		p.draw(`{__name__=~"draw_level|draw_debt"}`, "step", "1m", "mode", "stacked")
 		if got := p.texts(".message"); !slices.Equal(got, []string{"Values below 0 are stacked downwards from 0."}) {
 			t.Errorf("with values below 0 the page says %q", got)
 		}
 		x, y = p.plot().at(1800, 0.99)
-		p.do(mouseTo(x, y))
+		p.mouseTo(x, y)
 		p.wantTip("2026-03-04 10:00:00", "-5", `draw_debt{host="a"}`, "All: 85")
 	})
 }
@@ -529,9 +536,9 @@ func TestPageBars(t *testing.T) {
 				t.Errorf("%s: at step %d there are the colours %q, want %q and a gap", look, i, got, swatches)
 			}
 		}
-		p.do(mouseTo(at(3, -0.27), bottom-30))
+		p.mouseTo(at(3, -0.27), bottom-30)
 		p.wantTip("2026-03-04 10:00:00", "10", `{host="a"}`)
-		p.do(mouseTo(at(3, 0.27), bottom-30))
+		p.mouseTo(at(3, 0.27), bottom-30)
 		p.wantTip("2026-03-04 10:00:00", "60", `{host="c"}`)
 
 		p.draw("draw_level", "step", "10m", "mode", "points")
@@ -561,7 +568,7 @@ func TestPageHeatmap(t *testing.T) {
 			count, bound string
 		}{{0.83, "0.2/s", "0 s – 100 ms"}, {0.5, "1/s", "100 ms – 1 s"}, {0.17, "0.8/s", "1 s – 10 s"}} {
 			x, y := plot.at(1800, c.part)
-			p.do(mouseTo(x, y))
+			p.mouseTo(x, y)
 			p.wantTip("2026-03-04 10:00:00", c.count, c.bound)
 			colour := p.pixels(x+2, y)[0]
 			if seen[colour] || colour == "" || (colour == fullest[scheme]) != (c.count == "1/s") {
@@ -578,7 +585,7 @@ func TestPageHeatmap(t *testing.T) {
 		if rows := p.texts("tbody tr"); len(rows) > 0 {
 			t.Errorf("there is a list of %d rows", len(rows))
 		}
-		p.do(mouseTo(plot.X, plot.Y-20))
+		p.mouseTo(plot.X, plot.Y-20)
 		evaluate[bool](p, `(() => { document.querySelector("#query .graph").focus(); return true })()`)
 		p.press(kb.ArrowLeft)
 		p.wantTip("2026-03-04 10:30:00", "1/s", "100 ms – 1 s")
@@ -593,7 +600,7 @@ func TestPageHeatmap(t *testing.T) {
 			t.Errorf("of two histograms the page says %q", got)
 		}
 		x, y := p.plot().at(1800, 0.5)
-		p.do(mouseTo(x, y))
+		p.mouseTo(x, y)
 		p.wantTip("2026-03-04 10:00:00", "1/s", "100 ms – 1 s")
 
 		// (0.5, 1], (1, 2] and (4, 8] of bytes, on a linear axis; between the last two there is nothing.
@@ -605,14 +612,14 @@ func TestPageHeatmap(t *testing.T) {
 			bound string
 		}{{0.75, "3", "0.5 B – 1 B"}, {1.5, "4", "1 B – 2 B"}, {6, "5", "4 B – 8 B"}} {
 			x, y := plot.at(1800, 1-(c.v-0.5)/7.5)
-			p.do(mouseTo(x, y))
+			p.mouseTo(x, y)
 			p.wantTip("2026-03-04 10:00:00", c.count, c.bound)
 			if got := p.pixels(x+2, y)[0]; (got == fullest[scheme]) != (c.count == "5") || got == "" {
 				t.Errorf("%s: the bucket %s has the colour %q", look, c.bound, got)
 			}
 		}
 		x, y = plot.at(1800, 1-2.5/7.5)
-		p.do(mouseTo(x, y))
+		p.mouseTo(x, y)
 		p.wantTip()
 		if got := p.pixels(x+10, y)[0]; got != "" {
 			t.Errorf("%s: where there is no bucket the colour is %q", look, got)

@@ -320,7 +320,7 @@ func TestPageResolutionStrip(t *testing.T) {
 		return nil
 	})
 	p := newPage(t, a)
-	end := time.Now().UTC().Truncate(24 * time.Hour)
+	end := time.Now().Add(-10 * time.Hour).UTC().Truncate(24 * time.Hour) // rollups of a day are made nine hours after it
 	const long = 30 * 86400.0
 	at := []string{"view", "graph", "range", fmt.Sprint(int(long)), "end", end.Format(time.RFC3339)}
 	strip := func() []stripPart {
