@@ -44,10 +44,20 @@ export function linesOf(columns) {
 // updates are those of the tables on the page, by their nodes.
 const updates = new WeakMap();
 
-// updatable lets update(node, …) call a function for a table.
-export function updatable(node, change) {
+// choices are what was chosen in them.
+const choices = new WeakMap();
+
+// updatable lets update(node, …) call a function for a table, and chosen(node) another.
+export function updatable(node, change, choice) {
   updates.set(node, change);
+  choices.set(node, choice);
   return node;
+}
+
+// chosen returns what was chosen in a table, for another one that takes its place: the sort, which is the title of a column and whether it
+// is ascending, and the text of the search. Nothing has been chosen in what is no table.
+export function chosen(node) {
+  return choices.get(node)?.() ?? {};
 }
 
 // update shows newer rows in a table: in the order, with the search and at the place that were chosen. What says the same stays, and so does

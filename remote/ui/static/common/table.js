@@ -11,8 +11,9 @@ const pageRows = 200;
 // title, a cell(row) that returns a node or text, and optionally a value(row) to sort by, a text(row) to copy, which is
 // the value if there is none, or false if it is not copied, and a kind: number, text, key or time. A long table has
 // pages, and a search. The options are find, a column to search in instead of the first; controls, nodes that stand
-// beside the buttons; and lines, with titles and of(row), which says in which lines of text a row is copied.
-export function table(caption, columns, rows, classOf = () => undefined, { find = columns[0], controls = [], lines } = {}) {
+// beside the buttons; lines, with titles and of(row), which says in which lines of text a row is copied; and chosen, what
+// was chosen in the table before.
+export function table(caption, columns, rows, classOf = () => undefined, { find = columns[0], controls = [], lines, chosen = {} } = {}) {
   const body = element("tbody");
   const keyOf = (row) => find.value?.(row);
   let keys = []; // of the rows in sight
@@ -31,7 +32,7 @@ export function table(caption, columns, rows, classOf = () => undefined, { find 
     }
   };
   const isLong = rows.length > pageRows;
-  const { fill, found, bar } = isLong ? pages(find, show) : whole(show);
+  const { fill, found, searched, bar } = isLong ? pages(find, show, chosen.search) : whole(show, chosen.search);
   const headings = columns.map((column, i) => {
     const heading = element("th", { scope: "col", class: column.kind }, column.value ? undefined : column.title);
     if (column.value) {
@@ -39,15 +40,16 @@ export function table(caption, columns, rows, classOf = () => undefined, { find 
     }
     return heading;
   });
-  let ordered = (some) => some;
-  const sortBy = (i) => {
-    const ascending = headings[i].getAttribute("aria-sort") !== "ascending";
+  let ordered = (some) => some, sort;
+  const sortBy = (i, ascending = headings[i].getAttribute("aria-sort") !== "ascending") => {
+    sort = { title: columns[i].title, ascending };
     headings.forEach((other) => other.removeAttribute("aria-sort"));
     headings[i].setAttribute("aria-sort", ascending ? "ascending" : "descending");
     ordered = (some) => sorted(some, columns[i].value, ascending);
     fill(ordered(rows));
   };
-  fill(rows);
+  const sortedBy = columns.findIndex(({ title, value }) => value && title === chosen.sort?.title);
+  sortedBy < 0 ? fill(rows) : sortBy(sortedBy, chosen.sort.ascending);
   const written = () => {
     const { titles, of } = lines ?? linesOf(columns);
     return [titles, ...found().flatMap(of)];
@@ -63,7 +65,7 @@ export function table(caption, columns, rows, classOf = () => undefined, { find 
     [columns, rows] = [newColumns, newRows];
     fill(ordered(rows), true);
     return true;
-  });
+  }, () => ({ sort, search: searched() }));
 }
 
 // renewed returns a row with what a newer one says. Cells that say the same stay, and what is unfolded in the others.
@@ -85,19 +87,19 @@ function renewed(row, newer) {
   return row;
 }
 
-// whole shows all rows.
-function whole(show) {
+// whole shows all rows. A search is kept for a table that is long again.
+function whole(show, search) {
   let all = [];
   const fill = (rows, isUpdate) => {
     all = rows;
     show(rows, isUpdate);
   };
-  return { fill, found: () => all, bar: [] };
+  return { fill, found: () => all, searched: () => search, bar: [] };
 }
 
-// pages returns fill(rows), which lets show one page of rows at a time, found(), the rows of all pages, and the nodes of
-// the bar that chooses the page and searches in a column.
-function pages({ title, cell, value = cell }, show) {
+// pages returns fill(rows), which lets show one page of rows at a time, found(), the rows of all pages, searched(), the text of the
+// search, and the nodes of the bar that chooses the page and searches in a column.
+function pages({ title, cell, value = cell }, show, searched = "") {
   let all, found, first;
   const texts = new Map(); // of rows, made by the first search
   const textOf = (row) => texts.get(row) ?? texts.set(row, String(value(row))).get(row);
@@ -113,6 +115,7 @@ function pages({ title, cell, value = cell }, show) {
   const back = element("button", { type: "button", onclick: () => turn(first - pageRows) }, "Previous");
   const next = element("button", { type: "button", onclick: () => turn(first + pageRows) }, "Next");
   const search = element("input", { type: "search", spellcheck: "false", oninput: () => fill(all) });
+  search.value = searched;
   const fill = (some, isUpdate) => {
     if (isUpdate) {
       texts.clear();
@@ -123,5 +126,5 @@ function pages({ title, cell, value = cell }, show) {
   };
   const bar = [element("div", { class: "pages", role: "group", "aria-label": "Pages" },
     element("label", {}, `Find in ${title} `, search), back, next, place)];
-  return { fill, found: () => found, bar };
+  return { fill, found: () => found, searched: () => search.value, bar };
 }

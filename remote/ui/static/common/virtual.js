@@ -7,17 +7,18 @@ import { element } from "./dom.js";
 import { count } from "./format.js";
 import { haveSameTitles, linesOf, matching, sorted, tools, updatable } from "./rows.js";
 
-// maxLines is how many lines of text a row has at most, and letter about how wide one is in pixels.
-const maxLines = 8, letter = 8;
+// maxLines is how many lines of text a row has at most.
+const maxLines = 8;
 
 // ahead is how many rows are made above and below those in sight: the Tab key comes to them, and scrolls.
 const ahead = 12;
 
-// virtualTable makes one, with columns as those of table, whose first one can be searched.
-export function virtualTable(label, columns, rows) {
+// virtualTable makes one, with columns as those of table, whose first one can be searched, and with what was chosen in the table before.
+export function virtualTable(label, columns, rows, chosen = {}) {
   let texts, longest, order, found;
   let ordered = (all) => all; // by the last sort
-  let height = 0; // of a row, in pixels
+  let height = 0, letter = 0; // of a row and of its text, in pixels
+  let sort;
 
   const above = element("td", { colspan: columns.length }), below = element("td", { colspan: columns.length });
   const body = element("tbody");
@@ -29,18 +30,27 @@ export function virtualTable(label, columns, rows) {
     onscroll: () => draw(), onfocusin: () => draw(), onkeydown: (event) => event.target === scroller && jump(event) }, table);
   const place = element("span", { role: "status" });
   const search = element("input", { type: "search", spellcheck: "false", autocomplete: "off", oninput: () => find() });
+  search.value = chosen.search ?? "";
 
   function heading(column, i) {
     const made = element("th", { scope: "col", class: column.kind });
     made.append(element("button", { type: "button", onclick: () => {
       const ascending = made.getAttribute("aria-sort") !== "ascending";
       table.querySelectorAll("th").forEach((other) => other.removeAttribute("aria-sort"));
-      made.setAttribute("aria-sort", ascending ? "ascending" : "descending");
-      ordered = (all) => sorted(all, (row) => columns[i].value(rows[row]), ascending);
+      sortBy(made, i, ascending);
       read();
       find();
     } }, column.title));
+    if (column.title === chosen.sort?.title) {
+      sortBy(made, i, chosen.sort.ascending);
+    }
     return made;
+  }
+
+  function sortBy(heading, i, ascending) {
+    sort = { title: columns[i].title, ascending };
+    heading.setAttribute("aria-sort", ascending ? "ascending" : "descending");
+    ordered = (all) => sorted(all, (row) => columns[i].value(rows[row]), ascending);
   }
 
   function read() {
@@ -86,9 +96,10 @@ export function virtualTable(label, columns, rows) {
 
   function draw() {
     if (!height && found.length > 0) { // the first row, to be measured
+      body.replaceChildren(made(0));
+      letter ||= letterIn(body.querySelector("td > div"));
       const room = Math.max(1, Math.floor((table.querySelector("th").clientWidth - 16) / letter));
       table.style.setProperty("--lines", longest <= room ? 1 : Math.min(maxLines, Math.ceil(longest / room)));
-      body.replaceChildren(made(0));
       height = body.firstChild.getBoundingClientRect().height;
     }
     const first = Math.max(0, Math.floor(scroller.scrollTop / (height || 1)) - ahead);
@@ -154,5 +165,12 @@ export function virtualTable(label, columns, rows) {
       [...body.children].find((row) => textOf(row) === focused)?.querySelector("a")?.focus({ preventScroll: true });
     }
     return true;
-  });
+  }, () => ({ sort, search: search.value }));
+}
+
+// letterIn returns how wide a letter of a node is, in pixels.
+function letterIn(node) {
+  const context = document.createElement("canvas").getContext("2d");
+  context.font = getComputedStyle(node).font;
+  return context.measureText("0").width;
 }

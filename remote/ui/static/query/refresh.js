@@ -72,13 +72,13 @@ export function refresh(every, again, busy, problems, signal) {
   wait();
 }
 
-// retell puts newer nodes into one that has some. Links with the focus, and messages that say the same, stay.
+// retell puts newer nodes into one that has some. Where messages and buttons say the same, they stay, and so do links with the focus.
 export function retell(node, newer) {
   const fresh = element("div", {}, ...newer);
   const all = (of, selector) => [...of.querySelectorAll(selector)];
-  const messages = (of) => all(of, ".message").map(({ textContent }) => textContent).join("\n");
+  const lasting = (of) => all(of, ".message, button").map(({ textContent }) => textContent).join("\n");
   const facts = all(fresh, ".facts");
-  if (messages(fresh) !== messages(node) || facts.length !== all(node, ".facts").length) {
+  if (lasting(fresh) !== lasting(node) || facts.length !== all(node, ".facts").length) {
     node.replaceChildren(...fresh.childNodes);
     return;
   }

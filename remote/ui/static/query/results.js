@@ -3,20 +3,20 @@
 import { element, table } from "../common/dom.js";
 import { count, sample, series, time, utc } from "../common/format.js";
 import { roughDuration } from "../common/quantities.js";
-import { update } from "../common/rows.js";
+import { chosen, update } from "../common/rows.js";
 import { bars, bucketsOf, histogramText } from "./histogram.js";
 
 // results returns a node that shows the result of an instant query, asked for at a time in seconds. With asColumns
 // there is a column for each label; onColumns(whether) is called when that is to change.
 export function results(data, options = {}) {
   const { columns, rows, more } = tableOf(data, options);
-  return rows.length === 0 ? element("p", {}, "No series has a value at this time.") : table(undefined, columns, rows, undefined, more);
+  return rows.length === 0 ? element("p", {}, "No series has a value at this time.") : table(undefined, columns, rows, undefined, { ...more, chosen: options.chosen });
 }
 
-// updateResults shows a newer result in such a node. It returns false if that needs another one.
-export function updateResults(node, data, options) {
+// newerResults shows a newer result in such a node, and returns it, or another one that has what was chosen in it.
+export function newerResults(node, data, options) {
   const { columns, rows } = tableOf(data, options);
-  return rows.length > 0 && update(node, columns, rows);
+  return rows.length > 0 && update(node, columns, rows) ? node : results(data, { ...options, chosen: chosen(node) });
 }
 
 function tableOf({ resultType, result }, { at, asColumns = false, onColumns }) {

@@ -4,7 +4,7 @@ import { range } from "../common/api.js";
 import { element, selecting } from "../common/dom.js";
 import { newest } from "./newest.js";
 import { refresh, retell } from "./refresh.js";
-import { columns, results, updateResults } from "./results.js";
+import { columns, newerResults } from "./results.js";
 
 // showTables shows them. askAll(times, isRefresh) asks for the expressions of a state, and tell(one, asked) returns the nodes that stand above
 // the result of one.
@@ -18,12 +18,15 @@ export async function showTables(state, result, signal, navigate, askAll, tell) 
     const isEmpty = answers.length > 0 && answers.every(({ answer: { data } }) => Array.isArray(data.result) && data.result.length === 0);
     const found = isEmpty && !hint.hasChildNodes() ? await newest(answers[0].expr, signal, navigate) : undefined;
     const isFirst = !parts;
-    parts ??= asked.map(() => ({ told: element("div", { class: "told" }), table: element("div", {}) }));
+    parts ??= asked.map(() => ({ told: element("div", { class: "told" }), table: element("div", {}) })); // last is the last table that had rows
     asked.forEach((one, i) => {
       const part = parts[i], options = columns(state, times.end, navigate);
       retell(part.told, tell(one, asked));
-      if (one.error || !updateResults(part.table, one.answer.data, options)) {
-        const made = one.error ? element("div", {}) : results(one.answer.data, options);
+      const made = one.error ? element("div", {}) : newerResults(part.last, one.answer.data, options);
+      if (made.matches(".table")) {
+        part.last = made;
+      }
+      if (made !== part.table) {
         part.table.replaceWith(made);
         part.table = made;
       }

@@ -4,7 +4,7 @@ import { ask } from "../common/api.js";
 import { element, message, selecting, table } from "../common/dom.js";
 import { count, sample, series } from "../common/format.js";
 import { roughDuration } from "../common/quantities.js";
-import { update } from "../common/rows.js";
+import { chosen, update } from "../common/rows.js";
 import { link } from "../common/selectors.js";
 import { virtualTable } from "../common/virtual.js";
 import { refresh } from "../query/refresh.js";
@@ -14,14 +14,16 @@ const fewRows = 200;
 
 export async function show(state, result, signal) {
   const problems = element("div", {}), facts = element("p", { class: "facts" });
-  let shown, wasCut;
+  let shown, last, wasCut; // last is the last one that had rows
   const paint = async () => {
     const { text, isCut, rows, columns } = await read(state, signal);
     facts.textContent = text;
     if (isCut === wasCut && update(shown, columns, rows)) {
       return;
     }
-    shown = rows.length === 0 ? element("p", {}, "No series matches.") : rows.length > fewRows ? virtualTable("Series", columns, rows) : table(undefined, columns, rows);
+    shown = rows.length === 0 ? element("p", {}, "No series matches.") : rows.length > fewRows ? virtualTable("Series", columns, rows, chosen(last))
+      : table(undefined, columns, rows, undefined, { chosen: chosen(last) });
+    last = rows.length === 0 ? last : shown;
     wasCut = isCut;
     result.replaceChildren(problems, facts, ...(isCut ? [message("warning", "There are more series than are shown: narrow the filter, or show more.")] : []), shown);
   };
