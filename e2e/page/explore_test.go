@@ -267,7 +267,7 @@ func TestPageExplore(t *testing.T) {
 	p.open("tab", "explore", "metric", "shop_http_requests_total", "fold", "each")
 	p.wantExplored([]string{"rate(shop_http_requests_total[5m])"}, 6)
 	p.open("tab", "explore", "metric", "nothing")
-	if got := p.texts(".metric p"); !slices.Contains(got, "No series of this metric is in the index period of the end.") {
+	if got := p.texts(".metric p"); !slices.Contains(got, "There is no metric of this name in the index period of the end.") {
 		t.Errorf("of a metric that is not there the page says %q", got)
 	}
 	p.expect("/api/v1/metric_names", 400)
@@ -386,4 +386,43 @@ func TestPageExploreMany(t *testing.T) {
 	if got := p.texts(".names .facts"); len(p.listed()) > 0 || !slices.Equal(got, []string{"0 of 20,001 metrics"}) {
 		t.Errorf("of what is not there the page says %q", got)
 	}
+}
+
+// TestPageExploreMissing: a metric without samples in the time leads to its newest one, and one that is not there to those that begin with its name.
+func TestPageExploreMissing(t *testing.T) {
+	t.Parallel()
+	a := harness.StartAdapter(t, harness.Embedded(t))
+	p := newPage(t, a)
+	send := func(ago int64, labels ...string) {
+		t.Helper()
+		at := harness.NowMillis() - ago
+		harness.RemoteWrite2().MustSend(t, a.URL("/api/v1/write"), harness.SentSeries{Labels: labels, Points: []harness.Point{harness.PointAt(at-60_000, 4), harness.PointAt(at, 5)}})
+	}
+	send(30*60_000, "__name__", "gone_total")
+	send(0, "__name__", "wait_seconds_bucket", "le", "1")
+	send(0, "__name__", "wait_seconds_count")
+	const days = 86_400_000
+	send(40*days, "__name__", "long_gone")
+	for _, metric := range []string{"gone_total", "long_gone"} {
+		p.open("tab", "explore", "metric", metric, "range", "300")
+		p.await(`[...document.querySelectorAll(".metric p")].some((p) => p.innerText.startsWith("The newest sample is at "))`)
+		p.click(".metric p button")
+		p.await(`document.querySelector(".metric .legend tbody tr") !== null`)
+	}
+	p.eachLook(func(look string) {
+		p.open("tab", "explore", "metric", "wait_seconds")
+		if got := p.texts(".metric p"); !slices.Contains(got, "There is no metric of this name in the index period of the end.") {
+			t.Errorf("%s: the page says %q", look, got)
+		}
+		if got := p.texts(".metric table, .metric .facts"); len(got) > 0 && strings.Join(got, "") != "" {
+			t.Errorf("%s: there are %q", look, got)
+		}
+		if got := p.texts(".metric .links a"); !slices.Equal(got, []string{"wait_seconds_bucket", "wait_seconds_count"}) {
+			t.Errorf("%s: offered are %q", look, got)
+		}
+		p.checkContrast(look)
+		p.shoot("explore-missing-" + look)
+	})
+	p.follow("wait_seconds_bucket")
+	p.wantParameters("tab", "explore", "metric", "wait_seconds_bucket")
 }

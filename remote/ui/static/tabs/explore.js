@@ -7,6 +7,7 @@ import { byOf, expressionsOf, heatmapOf, kindOf, windowOf } from "../common/kind
 import { labelName, link, matcher, withMatcher } from "../common/selectors.js";
 import { askInstant, askRange, shownOf, stepsOf } from "../query/ask.js";
 import { graph } from "../query/graph.js";
+import { newest } from "../query/newest.js";
 import { results } from "../query/results.js";
 import { between, moved } from "../query/times.js";
 import { treeOf } from "../query/trees.js";
@@ -119,12 +120,14 @@ async function showMetric(node, state, signal, navigate, to) {
   const kind = kindOf(metric, labels.map(({ name }) => name));
   const by = state.by === none ? "" : state.by || (["buckets", "native"].includes(kind) ? "" : byOf(labels));
   const drawn = element("div", {}), values = element("div", { class: "values" });
-  node.replaceChildren(heading(metric, kind, number, state, to), drawn,
-    element("div", { class: "breakdown" }, labelList(labels, by, state, to), values));
   if (number === 0) {
-    drawn.replaceChildren(element("p", {}, "No series of this metric is in the index period of the end."));
+    node.replaceChildren(heading(metric, [], state, to), ...await missing(state, selector, signal, navigate, to));
     return;
   }
+  const known = metric.type && metric.type !== "unknown";
+  const facts = [known ? metric.type : `no type is known, drawn as ${drawnAs[kind]}`, metric.unit, `${count(number)} series`].filter(Boolean);
+  node.replaceChildren(heading(metric, facts, state, to), drawn,
+    element("div", { class: "breakdown" }, labelList(labels, by, state, to), values));
   const label = state.label || by;
   await Promise.all([
     append(drawn, draw(drawn, kind, { number, by, selector, times, state }, signal, navigate), signal),
@@ -142,9 +145,23 @@ function labelsOf(counts) {
 // drawnAs names kinds.
 const drawnAs = { counter: "a counter", gauge: "a gauge", buckets: "a histogram", native: "a histogram", summary: "a summary", info: "a table" };
 
-function heading(metric, kind, number, state, to) {
-  const known = metric.type && metric.type !== "unknown";
-  const facts = [known ? metric.type : `no type is known, drawn as ${drawnAs[kind]}`, metric.unit, `${count(number)} series`].filter(Boolean);
+// mostOthers is how many other names are offered where there is no metric of a name.
+const mostOthers = 10;
+
+// missing says that nothing is there of a metric in the time, and leads to its newest sample and to the metrics whose names begin with its own,
+// such as those of a histogram.
+async function missing(state, selector, signal, navigate, to) {
+  const [found, { data: { names } }] = await Promise.all([
+    newest(selector, signal, navigate), ask("metric_names", { prefix: `${state.metric}_`, limit: mostOthers, ...dateOf(state) }, { signal })]);
+  return [
+    element("p", {}, state.match.length > 0 ? "No series with these labels is in the index period of the end." : "There is no metric of this name in the index period of the end."),
+    found,
+    names.length > 0 ? element("p", { class: "links" }, "There are: ", ...names.map(({ name }) =>
+      element("a", { href: to({ metric: name, by: "", label: "", match: [] }) }, name))) : "",
+  ];
+}
+
+function heading(metric, facts, state, to) {
   return element("div", {},
     element("a", { class: "back", href: to({ metric: "", by: "", label: "", match: [] }) }, "Back to the metrics"),
     element("h2", {}, element("code", {}, metric.name)),
@@ -160,7 +177,7 @@ async function draw(node, kind, { number, by, selector, times, state }, signal, 
   if (kind === "info") {
     const [{ expr }] = of(kind);
     const { data } = await askInstant({ query: expr, limit: mostLines }, times.end, signal);
-    node.replaceChildren(...expressions([expr], selector, state), results(data), ...(data.result.length === mostLines ? more({ series: number }) : []));
+    node.replaceChildren(...expressions([expr], selector, state), results(data), data.result.length === 0 ? await newest(expr, signal, navigate) : "", ...(data.result.length === mostLines ? more({ series: number }) : []));
     return;
   }
   let asked = await askAll(of(kind), times, signal);
@@ -173,12 +190,13 @@ async function draw(node, kind, { number, by, selector, times, state }, signal, 
   const heatmap = ["buckets", "native"].includes(shown) ? heatmapOf(shown, selector, window) : undefined;
   const { step } = stepsOf(times.start, times.end);
   const { values, counts } = unitOf(await treeOf(asked[0].expr, signal));
+  const last = found.length === 0 ? await newest(asked[0].expr, signal, navigate) : "";
   const drawing = graph([{ letter: "A", result: found }], { ...times, step }, {
     mode: "lines", unit: unit(shown === "native" ? counts : values), shown: { only: [], off: [] }, onShown: () => {},
     onZoom: (from, to) => navigate(between(from, to)), onZoomOut: () => navigate(moved(state, 0, 2, Math.ceil(Date.now() / 1000))),
   });
   node.replaceChildren(...expressions(asked.map(({ expr }) => expr), selector, state, heatmap),
-    ...[...new Set(asked.flatMap(({ notes }) => notes))].map((text) => message("warning", text)), ...drawing.nodes,
+    ...[...new Set(asked.flatMap(({ notes }) => notes))].map((text) => message("warning", text)), ...drawing.nodes, last,
     ...more(asked.reduce((most, one) => (one.series > most.series ? one : most))));
   drawing.draw?.(signal);
 }
