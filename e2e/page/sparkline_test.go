@@ -52,6 +52,8 @@ func TestPageSparkline(t *testing.T) {
 			"Rate: last 2.5/s, min 1/s, max 5/s, from 1970-01-01 00:01:00 to 1970-01-01 00:03:00", "Rate 2.5/s min 1/s, max 5/s", 1, 1}},
 		{"sizes", `{ times: [60, 120], values: [1024, 2048], unit: "B/s", label: "Log" }`, sparkline{
 			"Log: last 2 KiB/s, min 1 KiB/s, max 2 KiB/s, from 1970-01-01 00:01:00 to 1970-01-01 00:02:00", "Log 2 KiB/s min 1 KiB/s, max 2 KiB/s", 1, 1}},
+		{"milliseconds", `{ times: [60, 120], values: [12.5, 4640], unit: " ms", label: "p99" }`, sparkline{
+			"p99: last 4.64 s, min 12.5 ms, max 4.64 s, from 1970-01-01 00:01:00 to 1970-01-01 00:02:00", "p99 4.64 s min 12.5 ms, max 4.64 s", 1, 1}},
 		{"gaps", `{ times: [0, 60, 120, 180, 400, 460, 520, 580], values: [1, 2, null, -3, 4, NaN, 5, 6], label: "Gaps" }`, sparkline{
 			"Gaps: last 6, min -3, max 6, from 1970-01-01 00:00:00 to 1970-01-01 00:09:40", "Gaps 6 min -3, max 6", 4, 2}},
 		{"point", `{ times: [60], values: [0], label: "One" }`, sparkline{

@@ -5,6 +5,7 @@ import { answers, Unreachable } from "./common/api.js";
 import { element, message } from "./common/dom.js";
 import { instant, inUTC, time, utc, zone } from "./common/format.js";
 import * as keys from "./common/keys.js";
+import { formatDuration } from "./common/quantities.js";
 import { say } from "./common/said.js";
 import * as query from "./query/query.js";
 import * as explore from "./tabs/explore.js";
@@ -66,7 +67,7 @@ function fill(tab, form, state) {
     } else {
       field.value = value;
       if (field instanceof HTMLSelectElement && field.value !== value) {
-        field.append(element("option", { value }, name === "range" ? `${value} s` : value)); // the range of a zoom
+        field.append(element("option", { value }, name === "range" && Number(value) > 0 ? formatDuration(Number(value)) : value)); // the range of a zoom
         field.value = value;
       }
     }

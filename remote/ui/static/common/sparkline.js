@@ -9,13 +9,14 @@ const width = 240, height = 48;
 
 // sparkline shows values at times, in seconds since 1970 and ascending. The axis begins at 0, or at the least value if
 // that is less. What is null or no number is a gap, and so is time without points. A unit stands behind the numbers,
-// such as "/s"; "B" and those that begin with it are sizes.
+// such as "/s"; "B" and those that begin with it are sizes, and " ms" becomes s where
+// there are 1,000.
 export function sparkline({ times, values, unit = "", label }) {
   const numbers = values.filter(isNumber);
   if (numbers.length === 0) {
     return element("figure", { class: "spark" }, element("figcaption", {}, element("span", { class: "name" }, label), " no values yet"));
   }
-  const text = (v) => (unit.startsWith("B") ? bytes(v) + unit.slice(1) : `${count(v)}${unit}`);
+  const text = (v) => (unit.startsWith("B") ? bytes(v) + unit.slice(1) : unit === " ms" && Math.abs(v) >= 1000 ? `${count(v / 1000)} s` : `${count(v)}${unit}`);
   const [min, max] = [numbers.reduce((a, b) => Math.min(a, b)), numbers.reduce((a, b) => Math.max(a, b))];
   const facts = `min ${text(min)}, max ${text(max)}`;
   const name = `${label}: last ${text(numbers.at(-1))}, ${facts}, from ${time(times[0])} to ${time(times.at(-1))}`;

@@ -170,13 +170,14 @@ function drawMark(overlay, chart, at, line, way, mode, i) {
 
 // undrawable says which values have no place in the graph, if there are any.
 function undrawable(lines) {
-  const kinds = [["+Inf", (v) => v === Infinity], ["-Inf", (v) => v === -Infinity], ["NaN", Number.isNaN], ["beyond 1e300", (v) => Number.isFinite(v) && Math.abs(v) > maxDrawn]];
-  const without = lines.filter(({ values }) => values.some((v) => v !== null && drawable(v) === null));
-  if (without.length === 0) {
-    return [];
-  }
-  const met = kinds.filter(([, is]) => without.some(({ values }) => values.some((v) => v !== null && is(v)))).map(([name]) => name);
-  return [message("warning", `Gaps in ${count(without.length)} of the lines are values that cannot be drawn: ${met.join(", ")}. The list below has them.`)];
+  const kinds = [["+Inf", (v) => v === Infinity], ["-Inf", (v) => v === -Infinity], ["beyond 1e300", (v) => Number.isFinite(v) && Math.abs(v) > maxDrawn]];
+  const having = (is) => lines.filter(({ values }) => values.some((v) => v !== null && is(v))).length;
+  const met = kinds.filter(([, is]) => having(is) > 0).map(([name]) => name);
+  const large = having((v) => !Number.isNaN(v) && drawable(v) === null), none = having(Number.isNaN);
+  return [
+    ...(large > 0 ? [message("warning", `Gaps in ${count(large)} of the lines are values that cannot be drawn: ${met.join(", ")}.`)] : []),
+    ...(none > 0 ? [message("note", `Gaps in ${count(none)} of the lines are NaN, which is no number: such as 0 / 0.`)] : []),
+  ];
 }
 
 // padded leaves room above and below, also for a line that is flat. Values that

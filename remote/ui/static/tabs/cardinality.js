@@ -121,6 +121,6 @@ function signed(n) {
 
 // meter shows a part of 1.
 function meter(part) {
-  const text = `${(100 * part).toLocaleString("en", { maximumSignificantDigits: 3 })}%`;
+  const text = `${(100 * part).toLocaleString("en", part < 0.01 ? { maximumFractionDigits: 2 } : { maximumSignificantDigits: 3 })}%`;
   return element("div", { class: "share" }, element("meter", { min: 0, max: 1, value: part, "aria-hidden": true }), text);
 }

@@ -135,7 +135,7 @@ export const rules = [
   },
   {
     name: "HA fails", level: "error", doc: "operations.md#ha-pairs",
-    ...grows("adapter_ha_failures_total", (n) => `${many(n, "request of an HA replica was", "requests of HA replicas were")} refused, because META failed…`),
+    ...grows("adapter_ha_failures_total", (n) => `${many(n, "request of an HA replica was", "requests of HA replicas were")} refused… META failed.`),
     todo: "Senders repeat them. See whether the store can be reached.",
   },
   {
@@ -168,7 +168,7 @@ export const rules = [
     name: "queries refused", level: "warning", metrics: ["adapter_api_requests_total", "adapter_http_requests_total"], doc: "configuration.md",
     find: (s) => {
       const n = s.growth("adapter_api_requests_total", { code: /^(422|503)$/ }) + s.growth("adapter_http_requests_total", { handler: /^(read|federate)$/, code: "503" });
-      return n > 0 && `${many(n, "query was", "queries were")} refused: ${n === 1 ? "it" : "they"} asked for more than a limit allows, or waited too long for others…`;
+      return n > 0 && `${many(n, "query was", "queries were")} refused… ${n === 1 ? "It" : "They"} asked for more than a limit allows, or waited too long for others.`;
     },
     todo: "The answer to a client names the limit. Explain shows which selector reads too much.",
   },
