@@ -56,13 +56,13 @@ func pictures() []picture {
 	requests := "sum by (handler) (rate(http_requests_total[10m]))"
 	return []picture{
 		{"page", "light", []string{"expr", requests, "view", "graph", "range", "604800"}, drawnLines},
-		{"page-dark", "dark", []string{"expr", requests, "view", "graph", "range", "86400"}, drawnLines},
+		{"page-dark", "dark", []string{"expr", requests, "view", "graph", "range", "172800"}, drawnLines},
 		{"heatmap", "dark", []string{"expr", "sum(rate(http_request_duration_seconds[10m]))", "view", "graph", "range", "86400"}, drawnLines},
 		{"start", "light", nil, `document.querySelectorAll("#query .examples a").length === 3`},
 		{"explore", "light", []string{"tab", "explore", "metric", "http_requests_total", "range", "86400"}, drawnLines},
 		{"table", "light", []string{"expr", `sum by (job, instance, handler) (rate(http_requests_total[5m]))`, "columns", "1"}, `document.querySelectorAll("#query tbody tr").length === 12`},
 		{"cardinality", "dark", []string{"tab", "cardinality", "top", "10"}, `document.querySelectorAll("#cardinality tbody tr").length > 20`},
-		{"explain", "light", []string{"tab", "explain", "expr", `sum by (handler) (rate(http_requests_total{handler=~"/api/.*",code="500"}[10m]))`, "range", "86400"}, `document.querySelectorAll("#explain details").length > 2`},
+		{"explain", "light", []string{"tab", "explain", "expr", `sum by (handler) (rate(http_requests_total{handler=~"/api/.*",code="500"}[10m]))`, "range", "172800"}, `document.querySelectorAll("#explain details").length > 2`},
 		{"status", "dark", []string{"tab", "status"}, `[...document.querySelectorAll("#status dd")].every((e) => e.innerText !== "…")`},
 	}
 }

@@ -121,6 +121,7 @@ function signed(n) {
 
 // meter shows a part of 1.
 function meter(part) {
-  const text = `${(100 * part).toLocaleString("en", part < 0.01 ? { maximumFractionDigits: 2 } : { maximumSignificantDigits: 3 })}%`;
+  const percent = 100 * part, digits = percent < 1 ? { maximumFractionDigits: 2 } : { maximumSignificantDigits: 3 };
+  const text = percent > 0 && percent < 0.01 ? "< 0.01%" : `${percent.toLocaleString("en", digits)}%`;
   return element("div", { class: "share" }, element("meter", { min: 0, max: 1, value: part, "aria-hidden": true }), text);
 }
