@@ -131,7 +131,7 @@ func TestPageFindings(t *testing.T) {
 		if resp := harness.MustGet(t, a.URL("/api/v1/query")+"?query=page_many", nil); resp.Status != http.StatusUnprocessableEntity {
 			t.Fatal(resp)
 		}
-		p.wantFinding("Warning 1 query was refused: it asked for more than a limit allows, or waited too long for others since the start.", "Explain shows which selector reads too much.", "docs/configuration.md")
+		p.wantFinding("Warning 1 query was refused since the start. It asked for more than a limit allows, or waited too long for others.", "Explain shows which selector reads too much.", "docs/configuration.md")
 	})
 	t.Run("refused samples", func(t *testing.T) {
 		a := harness.StartAdapter(t, harness.Embedded(t), "--self-scrape-interval=1s")

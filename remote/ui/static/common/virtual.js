@@ -7,8 +7,8 @@ import { element } from "./dom.js";
 import { count } from "./format.js";
 import { haveSameTitles, linesOf, matching, sorted, tools, updatable } from "./rows.js";
 
-// maxLines is how many lines of text a row has at most.
-const maxLines = 8;
+// maxLines is how many lines of text a row has at most, and letter about how wide one is in pixels: words that do not fit leave room.
+const maxLines = 8, letter = 8;
 
 // ahead is how many rows are made above and below those in sight: the Tab key comes to them, and scrolls.
 const ahead = 12;
@@ -17,7 +17,7 @@ const ahead = 12;
 export function virtualTable(label, columns, rows, chosen = {}) {
   let texts, longest, order, found;
   let ordered = (all) => all; // by the last sort
-  let height = 0, letter = 0; // of a row and of its text, in pixels
+  let height = 0; // of a row, in pixels
   let sort;
 
   const above = element("td", { colspan: columns.length }), below = element("td", { colspan: columns.length });
@@ -97,7 +97,6 @@ export function virtualTable(label, columns, rows, chosen = {}) {
   function draw() {
     if (!height && found.length > 0) { // the first row, to be measured
       body.replaceChildren(made(0));
-      letter ||= letterIn(body.querySelector("td > div"));
       const room = Math.max(1, Math.floor((table.querySelector("th").clientWidth - 16) / letter));
       table.style.setProperty("--lines", longest <= room ? 1 : Math.min(maxLines, Math.ceil(longest / room)));
       height = body.firstChild.getBoundingClientRect().height;
@@ -166,11 +165,4 @@ export function virtualTable(label, columns, rows, chosen = {}) {
     }
     return true;
   }, () => ({ sort, search: search.value }));
-}
-
-// letterIn returns how wide a letter of a node is, in pixels.
-function letterIn(node) {
-  const context = document.createElement("canvas").getContext("2d");
-  context.font = getComputedStyle(node).font;
-  return context.measureText("0").width;
 }
