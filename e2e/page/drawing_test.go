@@ -28,6 +28,7 @@ var drawLink = []string{"view", "graph", "range", "3600", "end", "2026-03-04T05:
 func (p *browserPage) draw(expr string, more ...string) {
 	p.Helper()
 	p.open(append(append([]string{"expr", expr}, drawLink...), more...)...)
+	p.awaitEditors() // which move what is below them
 }
 
 // startDrawn starts an adapter that holds an hour of samples, one each minute, up to drawEnd.
