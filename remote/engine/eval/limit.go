@@ -20,8 +20,8 @@ type Limit struct {
 
 type limitKey struct{}
 
-// IsCut says whether Exec left series out.
-func (l *Limit) IsCut() bool { return l.Found > l.Series }
+// IsCut says whether Exec left series out. Without a limit, which is nil, it did not.
+func (l *Limit) IsCut() bool { return l != nil && l.Found > l.Series }
 
 // WithLimit returns a context in which the Exec of a range query obeys l. It is for one query.
 func WithLimit(ctx context.Context, l *Limit) context.Context {

@@ -60,7 +60,7 @@ func (q *query) Exec(ctx context.Context) *promql.Result {
 	}
 	q.fromCache = len(parts) > 0
 	res := q.evaluate(ctx, parts, gaps)
-	if isWhole := q.fromCache || q.limit == nil || !q.limit.IsCut(); isWhole && res.Err == nil && missing > 0 && len(res.Warnings) == 0 {
+	if res.Err == nil && missing > 0 && len(res.Warnings) == 0 && !q.limit.IsCut() {
 		q.store(running, res.Value.(promql.Matrix), gaps, blocks, closed, q.engine.sources(ctx))
 	}
 	if q.fromCache && q.engine.cfg.Reuse != nil {

@@ -9,8 +9,7 @@ const width = 240, height = 48;
 
 // sparkline shows values at times, in seconds since 1970 and ascending. The axis begins at 0, or at the least value if
 // that is less. What is null or no number is a gap, and so is time without points. A unit stands behind the numbers,
-// such as "/s"; "B" and those that begin with it are sizes, and " ms" becomes s where
-// there are 1,000.
+// such as "/s"; "B" and those that begin with it are sizes, and " ms" becomes s from 1,000 on.
 export function sparkline({ times, values, unit = "", label }) {
   const numbers = values.filter(isNumber);
   if (numbers.length === 0) {
