@@ -5,6 +5,7 @@ package page
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"net/url"
 	"slices"
 	"strings"
@@ -264,6 +265,111 @@ func TestPageMoves(t *testing.T) {
 	evaluate[bool](p, `(() => { const now = Date.now; Date.now = () => now() + 60_000; return true })()`) // a minute later
 	p.click("#query .when-later")
 	p.wantRange("7200", "")
+}
+
+// TestPageZoom drags over a part of a graph, and wants every click after that to do what it is for: the chart that a drag ends on is
+// replaced by that drag, or by a key that is pressed during it.
+func TestPageZoom(t *testing.T) {
+	t.Parallel()
+	p := newPage(t, startDrawn(t))
+	button := chromedp.ButtonType(input.MouseButtonLeft)
+	// dragHalf drags over the middle half of the plot. During it, do is called.
+	dragHalf := func(during func()) {
+		t.Helper()
+		plot := p.plot()
+		x, y := plot.at(2700, 0.3)
+		to, _ := plot.at(900, 0.3)
+		p.do(chromedp.MouseEvent(input.DispatchMouseEventTypeMouseMoved, x, y),
+			chromedp.MouseEvent(input.DispatchMouseEventTypeMousePressed, x, y, button, chromedp.ClickCount(1)),
+			chromedp.MouseEvent(input.DispatchMouseEventTypeMouseMoved, (x+to)/2, y, button),
+			chromedp.MouseEvent(input.DispatchMouseEventTypeMouseMoved, to, y, button))
+		during()
+		p.do(chromedp.MouseEvent(input.DispatchMouseEventTypeMouseReleased, to, y, button, chromedp.ClickCount(1)))
+		p.settle()
+	}
+	for _, c := range []struct {
+		name, expr string
+		during     func()
+		seconds    string
+	}{
+		{"lines", "draw_level", func() {}, "1800"},
+		{"a heatmap", "rate(draw_took_seconds_bucket[5m])", func() {}, "1800"},
+		{"another range during the drag", "draw_level", func() {
+			evaluate[bool](p, `(() => { document.querySelector("#query .when-out").click(); return true })()`)
+			p.wantRange("7200", "2026-03-04T05:30:00Z")
+		}, "7200"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			p.draw(c.expr)
+			dragHalf(c.during)
+			zoomed := p.parameters()
+			if got := mustFloat(t, zoomed.Get("range")); math.Abs(got-mustFloat(t, c.seconds)) > 15 {
+				t.Fatalf("after the drag the page shows %v, want %s s", zoomed, c.seconds)
+			}
+			p.click("#query .graph-zone") // which does nothing
+			if got := p.parameters(); got.Encode() != zoomed.Encode() {
+				t.Errorf("a click beside the graph leads to %v, want %v", got, zoomed)
+			}
+			x, y := p.plot().at(1800, 0.3)
+			for n := range 2 {
+				p.do(chromedp.MouseEvent(input.DispatchMouseEventTypeMousePressed, x, y, button, chromedp.ClickCount(n+1)),
+					chromedp.MouseEvent(input.DispatchMouseEventTypeMouseReleased, x, y, button, chromedp.ClickCount(n+1)))
+			}
+			p.settle()
+			harness.Eventually(t, "a double click zooms out", func() error {
+				if got := mustFloat(t, p.parameters().Get("range")); math.Abs(got-2*mustFloat(t, zoomed.Get("range"))) > 1 {
+					return fmt.Errorf("the range is %g s", got)
+				}
+				return nil
+			})
+			p.click("nav a[data-tab=explore]")
+			p.click("#explore label")
+			if got := p.parameters().Get("tab"); got != "explore" {
+				t.Errorf("a click in Explore leads to the tab %q", got)
+			}
+		})
+	}
+}
+
+// drawnAt says whether a line is drawn in the plot within three pixels of a time, in seconds before drawEnd.
+func (p *browserPage) drawnAt(plot place, before float64) bool {
+	p.Helper()
+	x, _ := plot.at(before, 0)
+	return evaluate[bool](p, fmt.Sprintf(`(() => {
+		const drawn = document.querySelector("#query .u-wrap canvas"), { left, top } = drawn.getBoundingClientRect(), over = document.querySelector("#query .u-over").getBoundingClientRect();
+		const ratio = devicePixelRatio, copy = Object.assign(document.createElement("canvas"), { width: drawn.width, height: drawn.height });
+		const context = copy.getContext("2d", { willReadFrequently: true });
+		context.drawImage(drawn, 0, 0);
+		const { data } = context.getImageData((%g - 3 - left) * ratio, (over.top - top) * ratio, 7 * ratio, over.height * ratio);
+		const colours = [...document.querySelectorAll("#query .result tbody path")].map((path) => [1, 3, 5].map((at) => parseInt(path.getAttribute("stroke").slice(at, at + 2), 16)));
+		for (let i = 0; i < data.length; i += 4) {
+			if (data[i + 3] > 90 && colours.some((colour) => colour.every((v, j) => Math.abs(data[i + j] - v) < 8))) {
+				return true;
+			}
+		}
+		return false;
+	})()`, x))
+}
+
+// TestPageGap wants a time in which no series has a value to be drawn as a gap.
+func TestPageGap(t *testing.T) {
+	t.Parallel()
+	p := newPage(t, startDrawn(t))
+	// There is nothing from 09:50 to 10:09, and one value at 10:10.
+	const outage = "draw_level and on() (vector(time()) < 1772598000 or vector(time()) == 1772599200 or vector(time()) > 1772599500)"
+	for _, mode := range []string{"lines", "stacked", "points", "bars"} {
+		p.draw(outage, "step", "1m", "mode", mode)
+		plot := p.plot()
+		for _, c := range []struct {
+			before float64
+			drawn  bool
+		}{{3000, true}, {2100, false}, {1500, false}, {1200, true}, {1050, false}, {600, true}} {
+			if got := p.drawnAt(plot, c.before); got != c.drawn {
+				t.Errorf("%s: %g s before the end there is something: %t, want %t", mode, c.before, got, c.drawn)
+			}
+		}
+		p.shoot("gap-" + mode)
+	}
 }
 
 // TestPageTimes chooses a range, and types one.

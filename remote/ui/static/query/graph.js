@@ -15,7 +15,7 @@ import { isolate, toggle, visible } from "./shown.js";
 // busy() says whether it is being read. The options: mode is how lines are drawn; unit how values are written; shown says which lines
 // are, and onShown(changes) is called when that changes; onZoom, onZoomOut and strip are those of plotOf.
 export function graph(answers, times, { mode, unit, shown, onShown, onZoom, onZoomOut, strip }) {
-  let { times: at, lines, shared } = linesOf(answers);
+  let { times: at, lines, shared } = linesOf(answers, times.step);
   if (lines.length === 0) {
     return { nodes: [element("p", {}, "No series has a value in this range.")] };
   }
@@ -65,7 +65,7 @@ export function graph(answers, times, { mode, unit, shown, onShown, onZoom, onZo
   const legend = legendOf(lines, shared, unit.text, (line) => line.isShown,
     (line) => change(isolate(shown, lines, line)), (line) => change(toggle(shown, lines, line)));
   const update = (newer, newTimes) => {
-    const found = linesOf(newer);
+    const found = linesOf(newer, newTimes.step);
     if (found.lines.length !== lines.length || found.lines.some(({ key }, i) => key !== lines[i].key)) {
       return false;
     }

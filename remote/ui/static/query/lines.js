@@ -7,11 +7,11 @@ export function letter(i) {
   return i < 26 ? String.fromCharCode(65 + i) : letter(Math.floor(i / 26) - 1) + letter(i % 26);
 }
 
-// linesOf returns the times of the series of answers, and a line for each of these: its values at the times, null
-// where it has none, its name, its label, which leaves out what all have in common, and a key that names it in the URL.
-export function linesOf(answers) {
+// linesOf returns the times of the series of answers, which were asked for in steps of so many seconds, and a line for each of the series: its values
+// at the times, null where it has none, its name, its label, which leaves out what all have in common, and a key that names it in the URL.
+export function linesOf(answers, step) {
   const all = answers.flatMap(({ letter, result }) => result.map((s) => ({ letter, metric: s.metric, points: pointsOf(s) })));
-  const times = [...new Set(all.flatMap(({ points }) => [...points.keys()]))].sort((a, b) => a - b);
+  const times = withEmptySteps([...new Set(all.flatMap(({ points }) => [...points.keys()]))].sort((a, b) => a - b), step);
   const shared = all.length > 1 ? sharedBy(all.map(({ metric }) => metric)) : {};
   const several = answers.length > 1;
   const lines = all.map(({ letter, metric, points }, i) => {
@@ -21,6 +21,14 @@ export function linesOf(answers) {
     return { name, letter: several ? letter : "", label: series(own), key: letter === "A" ? name : `${letter} ${name}`, index: i + 1, values, ...factsOf(values) };
   });
   return { times, lines, shared: Object.keys(shared).length > 0 ? series(shared) : "" };
+}
+
+// withEmptySteps adds the steps between times at which no series has a value, so that each line has a gap there.
+function withEmptySteps(times, step) {
+  return times.flatMap((t, i) => {
+    const missing = Math.max(0, Math.round((times[i + 1] - t) / step) - 1) || 0; // none behind the last time
+    return [t, ...Array.from({ length: missing }, (_, k) => Math.round((t + (k + 1) * step) * 1000) / 1000)];
+  });
 }
 
 function pointsOf(s) {

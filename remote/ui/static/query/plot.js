@@ -29,7 +29,7 @@ export function plotOf({ what, view, options, columns, target, describe, onZoom,
     below.replaceChildren(...(under ? [under.node] : []));
     const size = () => ({ width: node.clientWidth, height: Math.max(260, Math.min(420, innerHeight * 0.5)) });
     const own = options();
-    chart = new uPlot({ ...size(), ...shared(view, onZoom), ...own,
+    chart = new uPlot({ ...size(), ...shared(signal), ...own,
       scales: { x: { range: () => [view.start, view.end] }, y: own.scales.y },
       axes: [timeAxis(), { ...colours(), ...own.axes[0] }],
       hooks: { ...own.hooks,
@@ -63,12 +63,27 @@ function timeAxis() {
   return { ...colours(), space: axis.timeSpace, values: (_, ticks, at, space, increment) => axis.times(ticks, increment) };
 }
 
-// shared are options that all graphs have.
-function shared() {
+// shared are options that all graphs have. signal ends when the chart is destroyed.
+function shared(signal) {
   return {
     padding: [null, 40, null, null], // half a day's label, in pixels
     tzDate: (t) => (inUTC() ? uPlot.tzDate(new Date(t * 1000), "Etc/UTC") : new Date(t * 1000)),
     legend: { show: false },
-    cursor: { points: { show: false }, drag: { x: true, y: false, setScale: false }, bind: { dblclick: () => null } },
+    cursor: { points: { show: false }, drag: { x: true, y: false, setScale: false }, bind: { dblclick: () => null, mouseup: onRelease(signal) } },
+  };
+}
+
+// onRelease listens for the end of a drag in place of uPlot. uPlot forgets its listener on the document when a chart is destroyed
+// during a drag, or by the zoom at its end; every later click would then zoom again.
+function onRelease(signal) {
+  return (_, target, handle) => {
+    const released = new AbortController();
+    target.addEventListener("mouseup", (event) => {
+      if (event.button === 0) {
+        released.abort();
+        handle(event);
+      }
+    }, { signal: AbortSignal.any([signal, released.signal]) });
+    return null; // uPlot adds no listener of its own
   };
 }
