@@ -248,8 +248,10 @@ func (r *Retention) raise(ctx context.Context) error {
 		}
 		to[bucketstore.Raw] = max(to[bucketstore.Raw], bound)
 	}
+	var usage bucketstore.Usage
 	if r.cfg.Expire != nil && (r.ages != bucketstore.Retention{} || r.cfg.Size > 0) {
-		if err := r.raiseByUsage(ctx, now, &to); err != nil {
+		var err error
+		if usage, err = r.raiseByUsage(ctx, now, &to); err != nil {
 			return err
 		}
 	}
@@ -260,32 +262,36 @@ func (r *Retention) raise(ctx context.Context) error {
 		return nil
 	}
 	horizons, err := r.cfg.Meta.RaiseHorizons(ctx, to)
-	if err == nil {
-		r.setHorizons(horizons)
+	if err != nil {
+		return err
 	}
-	return err
+	if r.cfg.Size > 0 {
+		r.reportSize(usage, r.Horizon(bucketstore.Raw), horizons[bucketstore.Raw], now)
+	}
+	r.setHorizons(horizons)
+	return nil
 }
 
 // raiseByUsage sets to to the times before which a store that deletes what it is told to may
-// delete cells.
-func (r *Retention) raiseByUsage(ctx context.Context, now time.Time, to *meta.Horizons) error {
+// delete cells, and returns the usage that they follow from.
+func (r *Retention) raiseByUsage(ctx context.Context, now time.Time, to *meta.Horizons) (bucketstore.Usage, error) {
 	usage, err := r.cfg.Usage()
 	if err != nil {
-		return fmt.Errorf("size of the store: %w", err)
+		return usage, fmt.Errorf("size of the store: %w", err)
 	}
 	for of := range bucketstore.NumResolutions {
 		to[of] = min(r.wanted(of, now), Newest(usage.Days))
 	}
 	to[bucketstore.Raw] = min(max(r.wanted(bucketstore.Raw, now), r.sizeCut(usage)), Newest(usage.Days))
 	if to[bucketstore.Raw], err = r.bound(ctx, to[bucketstore.Raw]); err != nil {
-		return err
+		return usage, err
 	}
 	for of := bucketstore.FiveMinutes; of < bucketstore.NumResolutions; of++ {
 		if r.cfg.Keep[of] == Off {
 			to[of] = max(to[of-1], r.Horizon(of-1))
 		}
 	}
-	return nil
+	return usage, nil
 }
 
 // bound returns the part of a cut of raw samples up to which they may go now.

@@ -1,14 +1,17 @@
 package retention_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/go-kit/log"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/promtable/promtable/bucketstore"
@@ -182,7 +185,7 @@ func TestNextCut(t *testing.T) {
 	}
 }
 
-// gauge returns the value of a gauge whose labels have these values.
+// gauge returns the value of a gauge or a counter whose labels have these values.
 func gauge(t *testing.T, reg *prometheus.Registry, name string, values ...string) float64 {
 	t.Helper()
 	families, err := reg.Gather()
@@ -196,7 +199,7 @@ func gauge(t *testing.T, reg *prometheus.Registry, name string, values ...string
 				have = append(have, l.GetValue())
 			}
 			if family.GetName() == name && slices.Equal(have, values) {
-				return m.GetGauge().GetValue()
+				return m.GetGauge().GetValue() + m.GetCounter().GetValue()
 			}
 		}
 	}
@@ -370,6 +373,50 @@ func TestSize(t *testing.T) {
 			f.wantCut(t, r, want)
 			f.wantEvents(t, events...)
 		})
+	}
+}
+
+// TestSizeCountsOnce: days that are over the size are counted and logged when they are cut, once, however often they have to wait before.
+func TestSizeCountsOnce(t *testing.T) {
+	const midnight = someTime - someTime%day
+	f := newFixture(t)
+	for _, end := range []int64{-30, -20, -10, -9, 0} {
+		f.usage.Bytes += 10
+		f.usage.Days = append(f.usage.Days, bucketstore.DayUsage{End: midnight + end*day, Bytes: 10})
+	}
+	bound := int64(0) // no rollup is final yet
+	var logged bytes.Buffer
+	r := f.mustOpen(t, func(cfg *retention.Config) {
+		raw(25)(cfg) // the first day goes for its age
+		cfg.Size = 25
+		cfg.Logger = log.NewLogfmtLogger(&logged)
+		cfg.RawBound = func(context.Context, int64) (int64, error) { return bound, nil }
+	})
+	wantDropped := func(want int) {
+		t.Helper()
+		if got := gauge(t, f.reg, "adapter_retention_size_drops_total"); got != float64(want) {
+			t.Errorf("%v days are counted, want %d", got, want)
+		}
+		lines := 0
+		for line := range strings.Lines(logged.String()) {
+			if strings.Contains(line, "--retention.size") {
+				lines++
+			}
+		}
+		if lines != want {
+			t.Errorf("%d lines, want %d:\n%s", lines, want, &logged)
+		}
+	}
+	wantDropped(0)
+	for _, step := range []struct {
+		bound int64
+		want  int
+	}{{0, 0}, {midnight - 20*day, 1}, {midnight - 20*day, 1}, {midnight - 10*day, 2}, {midnight, 2}} {
+		bound = step.bound
+		if err := r.Advance(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		wantDropped(step.want)
 	}
 }
 

@@ -20,17 +20,26 @@ func (r *Retention) sizeCut(usage bucketstore.Usage) (cut int64) {
 		left, days = left-min(left, days[0].Bytes), days[1:]
 	}
 	limit := min(r.cfg.Now().Add(-MinRaw).UnixMilli(), Newest(days))
-	dropped := 0
 	for left > r.cfg.Size && len(days) > 0 && days[0].End <= limit {
 		cut, left, days = days[0].End, left-min(left, days[0].Bytes), days[1:]
-		dropped++
-	}
-	r.sizeDays.Add(float64(dropped))
-	if dropped > 0 {
-		level.Info(r.cfg.Logger).Log("msg", "the store exceeds --retention.size, its oldest days go", "bytes", usage.Bytes, "limit", r.cfg.Size, "days", dropped, "until", time.UnixMilli(cut).UTC().Format(time.RFC3339))
 	}
 	if left > r.cfg.Size {
 		level.Warn(r.cfg.Logger).Log("msg", "the store exceeds --retention.size with its newest 3 days alone, which are kept", "bytes", left, "limit", r.cfg.Size)
 	}
 	return cut
+}
+
+// reportSize logs and counts the days of usage that the horizon of raw samples, raised from a time to another, cut for their size and not for their age.
+func (r *Retention) reportSize(usage bucketstore.Usage, from, to int64, now time.Time) {
+	from = max(from, r.wanted(bucketstore.Raw, now))
+	days := 0
+	for _, day := range usage.Days {
+		if from < day.End && day.End <= to {
+			days++
+		}
+	}
+	if days > 0 {
+		r.sizeDays.Add(float64(days))
+		level.Info(r.cfg.Logger).Log("msg", "the store exceeds --retention.size, its oldest days are deleted", "bytes", usage.Bytes, "limit", r.cfg.Size, "days", days, "until", time.UnixMilli(to).UTC().Format(time.RFC3339))
+	}
 }
