@@ -44,8 +44,8 @@ type sealOptions struct {
 // commands adds the subcommands, and the flags that belong to one of them.
 func (o *options) commands(app *kingpin.Application) {
 	app.Command(commandServe, "Serve. This is the default command.").Default()
-	compact := app.Command(commandCompact, "Seal raw cells in Bigtable to chunks, and make rollups, without serving. Ends when all that is due is done.")
-	compact.Flag("interval", "Do not end, but seal again at this interval.").DurationVar(&o.seal.interval)
+	compact := app.Command(commandCompact, "Seal raw cells in Bigtable to chunks, and make rollups, without serving. Ends when all that is due is done. The embedded store must be closed; it only needs rollups.")
+	compact.Flag("interval", "On Bigtable, do not end, but seal again at this interval.").DurationVar(&o.seal.interval)
 	o.logCommands(app)
 	o.deleteCommand(app)
 	o.importCommand(app)
@@ -84,8 +84,10 @@ func (o *options) checkSeal() error {
 		return errors.New("compact is for samples that were written without a buffer: leave --buffer.enabled out")
 	case o.backend == backendBigtable && o.buffered && o.seal.enabled:
 		return errors.New("--seal.enabled is for samples that are written without a buffer, which makes chunks itself: leave it out, or --buffer.enabled")
-	case o.backend != backendBigtable && o.command == commandCompact:
-		return errors.New("compact is for Bigtable: add --storage.backend=bigtable; the embedded store needs none")
+	case o.backend != backendBigtable && o.seal.interval != 0:
+		return errors.New("--interval is for Bigtable: add --storage.backend=bigtable, or leave it out, because compact keeps the embedded store from serving")
+	case o.backend != backendBigtable && o.command == commandCompact && len(o.resolutions()) == 0:
+		return errors.New("compact makes rollups, and --retention.resolution-5m and --retention.resolution-1h are off")
 	case o.backend != backendBigtable && o.seal.enabled:
 		return errors.New("--seal.enabled is for Bigtable: add --storage.backend=bigtable, or leave it out")
 	case o.seal.rowsPerSecond <= 0:
@@ -106,8 +108,41 @@ func (o *options) forSealing() *options {
 	return &sealing
 }
 
+// compactEmbedded makes all rollups that are due in a closed embedded store, and then deletes the samples that only waited for them.
+func compactEmbedded(ctx context.Context, o *options, logger log.Logger) (err error) {
+	existing := *o
+	existing.existing = true
+	a, err := newAdapter(&existing, logger)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, a.close()) }()
+	_, store, err := a.openEngine(ctx)
+	if err != nil {
+		return err
+	}
+	if err := a.openMaker(store); err != nil {
+		return err
+	}
+	if err := a.maker.Once(ctx); err != nil {
+		if ctx.Err() != nil {
+			level.Info(logger).Log("msg", "stopped; the next compact continues from here")
+			return nil
+		}
+		return err
+	}
+	if err := a.retention.Advance(ctx); err != nil {
+		return err
+	}
+	level.Info(logger).Log("msg", "all rollups that were due are made")
+	return nil
+}
+
 // compact seals all that is due, once or at an interval until ctx ends.
 func compact(ctx context.Context, o *options, logger log.Logger) (err error) {
+	if o.backend == backendEmbedded {
+		return compactEmbedded(ctx, o, logger)
+	}
 	schema, err := newSchema(o)
 	if err != nil {
 		return err

@@ -74,17 +74,14 @@ func (a *adapter) release(ctx context.Context, cut int64) (int64, error) {
 	return a.maker.Release(ctx, cut)
 }
 
-// openMaker opens what makes rollups, if that is enabled.
-func (a *adapter) openMaker(appender bucketstore.Appender) (err error) {
-	if !a.o.rollups {
-		return nil
-	}
+// openMaker opens what makes rollups. store is what the engine reads: the buffer, if there is one.
+func (a *adapter) openMaker(store bucketstore.Store) (err error) {
 	cfg := downsample.MakerConfig{
 		Horizon:    func() int64 { return a.retention.Horizon(bucketstore.Raw) },
 		Cuts:       keyCuts(a.rules),
 		Registerer: a.reg,
 	}
-	if b, ok := appender.(*buffer.Buffer); ok {
+	if b, ok := store.(*buffer.Buffer); ok {
 		cfg.Flush = func(ctx context.Context) error { return flushAll(ctx, b) }
 	}
 	a.maker, err = newMaker(a.o, a.days, a.clock, cfg)

@@ -193,8 +193,10 @@ func (a *adapter) open(ctx context.Context) (served handlers, err error) {
 	if err != nil {
 		return served, err
 	}
-	if err := a.openMaker(appender); err != nil {
-		return served, err
+	if a.o.rollups {
+		if err := a.openMaker(store); err != nil {
+			return served, err
+		}
 	}
 	if err := a.startBackground(ctx, sealing, appender, e, executor, a.newWalker(rows, appender)); err != nil {
 		return served, err

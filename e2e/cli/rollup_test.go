@@ -3,12 +3,15 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"math"
 	"net/http"
 	"net/url"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/prometheus/prometheus/model/labels"
 
 	"github.com/promtable/promtable/e2e/harness"
 )
@@ -83,6 +86,49 @@ func TestRollupsOutliveSamples(t *testing.T) {
 	a.Terminate(t)
 	if code, output := harness.RunCommand(t, harness.Backend{Args: b.Args[:1]}, "check"); code != 0 {
 		t.Errorf("check says %d:\n%s", code, output)
+	}
+}
+
+// TestCompactEmbedded: an adapter that makes no rollups keeps the samples that only they may replace. Compact makes the rollups of its closed store, and deletes the
+// samples that are old enough; what windows of whole buckets have is what it was before.
+func TestCompactEmbedded(t *testing.T) {
+	b := harness.Backend{Name: "embedded", Args: []string{"--storage.path=" + filepath.Join(t.TempDir(), "data"), "--retention.resolution-raw=5d"}}
+	now := time.Now()
+	const hours = 20 * 24
+	start := func() *harness.Adapter { return harness.StartAdapter(t, b, "--no-rollup.enabled") }
+	a := start()
+	s := harness.SeriesOf(labels.FromStrings("__name__", "compacted_total"))
+	for i := range hours * 4 { // every 15 minutes
+		s.Points = append(s.Points, harness.PointAt(now.UnixMilli()-int64(hours*4-i)*15*60_000, float64(i)))
+	}
+	harness.RemoteWrite2().MustSend(t, a.URL("/write"), s)
+	day := now.Add(-10 * 24 * time.Hour).Truncate(24 * time.Hour).Unix()
+	ask := func(resolution string) (string, string) {
+		t.Helper()
+		resp := harness.MustGet(t, a.URL("/api/v1/query")+"?"+url.Values{"query": {"increase(compacted_total[1d])"}, "time": {fmt.Sprint(day)}, "max_source_resolution": {resolution}}.Encode(), nil)
+		if resp.Status != http.StatusOK || !strings.Contains(resp.Body, `"value"`) {
+			t.Fatalf("at %s: %v", resolution, resp)
+		}
+		return resp.Body, resp.Header.Get("X-Promtable-Resolution")
+	}
+	before, from := ask("auto")
+	if from != "raw" {
+		t.Errorf("before compact the answer is from %q", from)
+	}
+	a.Terminate(t)
+	if code, output := harness.RunCommand(t, b, "compact"); code != 0 || !strings.Contains(output, "all rollups that were due are made") {
+		t.Fatalf("compact says %d:\n%s", code, output)
+	}
+	a = start()
+	if after, from := ask("auto"); after != before || from != "1h" {
+		t.Errorf("after compact, from %q:\n%s\nbefore:\n%s", from, after, before)
+	}
+	if cut := a.Metric(t, "adapter_retention_cut_timestamp_seconds"); math.Abs(float64(now.Unix()-5*86400)-cut) > 86400 {
+		t.Errorf("samples are cut at %v, want 5 days before %d", cut, now.Unix())
+	}
+	a.Terminate(t)
+	if code, output := harness.RunCommand(t, harness.Backend{Args: []string{"--storage.path=" + filepath.Join(t.TempDir(), "none")}}, "compact"); code == 0 || !strings.Contains(output, "none") {
+		t.Errorf("compact of a directory that is not there says %d:\n%s", code, output)
 	}
 }
 
