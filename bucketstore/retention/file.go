@@ -11,6 +11,7 @@ import (
 	"go.yaml.in/yaml/v2"
 
 	"github.com/promtable/promtable/bucketstore"
+	"github.com/promtable/promtable/series/expr"
 )
 
 // A Rule says how long the series are kept that a selector matches.
@@ -84,7 +85,7 @@ func (e *ruleEntry) parse(flags bucketstore.Retention) (r Rule, err error) {
 		return r, errors.New("it has no selector: give it match: '{…}'")
 	}
 	r = Rule{Selector: e.Match, Keep: flags}
-	if r.Matchers, err = parser.NewParser(parser.Options{}).ParseMetricSelector(e.Match); err != nil {
+	if r.Matchers, err = expr.NewParser(parser.Options{}).ParseMetricSelector(e.Match); err != nil {
 		return r, fmt.Errorf("match: %w", err)
 	}
 	for of, text := range [...]string{bucketstore.Raw: e.Raw, bucketstore.FiveMinutes: e.FiveMinutes, bucketstore.OneHour: e.OneHour} {

@@ -84,6 +84,7 @@ func TestBadRules(t *testing.T) {
 		{"a key twice", "rules:\n- match: '{c=\"d\"}'\n  raw: 3d\n  raw: 4d\n", []string{`file rules.yml, rule 1 {c="d"}: `, "raw"}},
 		{"no selector", good + "- raw: 3d\n", []string{"file rules.yml, rule 2 : it has no selector"}},
 		{"a bad selector", "rules: [{match: '{a='}]", []string{"file rules.yml, rule 1 {a=: match: "}},
+		{"too long a selector", "rules: [{match: '{a=\"" + strings.Repeat("b", 1<<18) + "\"}'}]", []string{"file rules.yml, rule 1 ", "match: PromQL of 262150 bytes, the limit is 262144"}},
 		{"a bad duration", "rules: [{match: a, raw: 3}]", []string{"file rules.yml, rule 1 a: raw: ", `"3"`, "forever"}},
 		{"too short", "rules: [{match: a, raw: 2d}]", []string{"file rules.yml, rule 1 a: raw: 2d is too short: give it 3d or more"}},
 		{"shorter than finer", "rules: [{match: a, 5m: 20d}]", []string{"file rules.yml, rule 1 a: 5m: 20d is shorter than raw: 30d"}},

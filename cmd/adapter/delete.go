@@ -22,6 +22,7 @@ import (
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/bucketstore/deletion"
 	"github.com/promtable/promtable/remote/engine"
+	"github.com/promtable/promtable/series/expr"
 )
 
 const commandDelete = "delete"
@@ -137,7 +138,7 @@ func deleteAll(ctx context.Context, d deleter, selectors [][]*labels.Matcher, mi
 
 // parse returns the selectors and the range, in milliseconds, inclusive.
 func (o *deleteOptions) parse() (selectors [][]*labels.Matcher, mint, maxt int64, err error) {
-	p := parser.NewParser(parser.Options{})
+	p := expr.NewParser(parser.Options{})
 	for _, text := range o.matches {
 		ms, err := p.ParseMetricSelector(text)
 		if err != nil {

@@ -18,6 +18,7 @@ import (
 	"github.com/promtable/promtable/bucketstore/meta"
 	"github.com/promtable/promtable/bucketstore/retention"
 	"github.com/promtable/promtable/series"
+	"github.com/promtable/promtable/series/expr"
 )
 
 const commandRetentionExplain = "retention explain"
@@ -105,7 +106,7 @@ func explainRetention(_ context.Context, o *options, _ log.Logger) error {
 
 // explain says what of the series of a selector goes when.
 func (r *retentionOptions) explain(out io.Writer, now time.Time) error {
-	ms, err := parser.NewParser(parser.Options{}).ParseMetricSelector(r.selector)
+	ms, err := expr.NewParser(parser.Options{}).ParseMetricSelector(r.selector)
 	if err != nil {
 		return fmt.Errorf("selector %s: %w", r.selector, err)
 	}

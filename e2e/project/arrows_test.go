@@ -7,6 +7,8 @@ import (
 	"go/parser"
 	"go/token"
 	"io"
+	"io/fs"
+	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -62,9 +64,9 @@ func arrows() []arrow {
 		{"remote/wire/wiretest", []string{"series/...", "bucketstore", "remote/engine"}, nil},
 		{"remote/write", []string{"remote/engine", "remote/request", "remote/wire"}, protocolTests},
 		{"remote/read", []string{"series/...", "remote/engine", "remote/request", "remote/wire"}, protocolTests},
-		{"remote/federate", []string{"remote/engine", "remote/request"}, protocolTests},
-		{"remote/explain", []string{"remote/engine", "remote/engine/eval", "remote/engine/resultcache", "remote/request"}, protocolTests},
-		{"remote/api", []string{"series/rollup", "bucketstore", "remote/engine", "remote/engine/eval", "remote/engine/resultcache", "remote/request"}, []string{"series/...", "bucketstore/..."}},
+		{"remote/federate", []string{"series/expr", "remote/engine", "remote/request"}, protocolTests},
+		{"remote/explain", []string{"series/expr", "remote/engine", "remote/engine/eval", "remote/engine/resultcache", "remote/request"}, protocolTests},
+		{"remote/api", []string{"series/expr", "series/rollup", "bucketstore", "remote/engine", "remote/engine/eval", "remote/engine/resultcache", "remote/request"}, []string{"series/...", "bucketstore/..."}},
 		{"remote/history", []string{"bucketstore", "series/...", "bucketstore/meta", "remote/engine", "remote/engine/backfill", "remote/request"}, protocolTests},
 		{"remote/ui", nil, nil},
 		{"remote/selfscrape", []string{"remote/engine"}, nil},
@@ -189,6 +191,24 @@ func TestClients(t *testing.T) {
 				t.Error("no package imports it")
 			}
 		})
+	}
+}
+
+// TestParsers: text of PromQL is parsed within limits, everywhere.
+func TestParsers(t *testing.T) {
+	root := "../.."
+	err := filepath.WalkDir(root, func(file string, entry fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(file, ".go") || strings.HasSuffix(file, "_test.go") {
+			return err
+		}
+		text, err := os.ReadFile(file)
+		if dir, _ := filepath.Rel(root, filepath.Dir(file)); err == nil && dir != "series/expr" && bytes.Contains(text, []byte("parser.NewParser(")) {
+			t.Errorf("%s makes a parser of its own: take that of series/expr", file)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 }
 

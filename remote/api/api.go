@@ -37,6 +37,7 @@ import (
 	"github.com/promtable/promtable/remote/engine/eval"
 	"github.com/promtable/promtable/remote/engine/resultcache"
 	"github.com/promtable/promtable/remote/request"
+	"github.com/promtable/promtable/series/expr"
 )
 
 // Config says what an API is made of. Engine and Now are required; a zero limit
@@ -169,7 +170,7 @@ func New(cfg Config) (*API, error) {
 	_, options := cfg.promqlOptions()
 	a := &API{
 		cfg:     cfg,
-		parser:  parser.NewParser(options),
+		parser:  expr.NewParser(options),
 		mux:     http.NewServeMux(),
 		started: cfg.Now(),
 		passes:  gate.New(cfg.MaxConcurrent),
@@ -181,7 +182,11 @@ func New(cfg Config) (*API, error) {
 	}
 	m := newMetrics(cfg.Registerer)
 	for _, pattern := range upstreamPatterns() {
-		a.mux.Handle(pattern, a.bounded(m.instrument(pattern, withCacheControl(withMaxResolution(withLimit(upstream))))))
+		handler := withCacheControl(withMaxResolution(withLimit(upstream)))
+		if strings.HasSuffix(pattern, "/format_query") || strings.HasSuffix(pattern, "/parse_query") {
+			handler = withShownLimit(handler)
+		}
+		a.mux.Handle(pattern, a.bounded(m.instrument(pattern, handler)))
 	}
 	for _, pattern := range adminPatterns() {
 		handler := m.instrument(pattern, admin.withContext(upstream))

@@ -25,6 +25,7 @@ import (
 	"github.com/promtable/promtable/remote/engine/eval"
 	"github.com/promtable/promtable/remote/engine/resultcache"
 	"github.com/promtable/promtable/remote/request"
+	"github.com/promtable/promtable/series/expr"
 )
 
 // upstreamPatterns are the requests that Prometheus' own API answers here. The
@@ -111,19 +112,19 @@ func (a *API) newUpstream(admin *admin) (http.Handler, error) {
 
 // Explain returns how an expression is evaluated from start to end, each step, or at start if
 // step is 0.
-func (a *API) Explain(ctx context.Context, expr string, start, end time.Time, step time.Duration) (*eval.Node, error) {
-	return a.queries.Explain(ctx, expr, start, end, step)
+func (a *API) Explain(ctx context.Context, query string, start, end time.Time, step time.Duration) (*eval.Node, error) {
+	return a.queries.Explain(ctx, query, start, end, step)
 }
 
 // Coverage returns how many steps of a range query would be answered from the cache of results, or why none is.
-func (a *API) Coverage(ctx context.Context, expr string, start, end time.Time, step time.Duration) resultcache.Coverage {
+func (a *API) Coverage(ctx context.Context, query string, start, end time.Time, step time.Duration) resultcache.Coverage {
 	switch {
 	case a.cached == nil:
 		return resultcache.Coverage{Why: "this adapter keeps no results"}
 	case step == 0:
 		return resultcache.Coverage{Why: "it is an instant query"}
 	}
-	return a.cached.Coverage(ctx, expr, start, end, step)
+	return a.cached.Coverage(ctx, query, start, end, step)
 }
 
 // withCacheControl evaluates queries whose client asks for no cached answer, by the header
@@ -135,6 +136,17 @@ func withCacheControl(next http.Handler) http.Handler {
 			case "no-cache", "no-store":
 				r = r.WithContext(resultcache.WithoutCache(r.Context()))
 			}
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// withShownLimit refuses expressions that would take too long to format, or to write as a tree.
+func withShownLimit(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if err := expr.CheckShown(r.FormValue("query")); err != nil {
+			badParameter(w, "query", err)
+			return
 		}
 		next.ServeHTTP(w, r)
 	})

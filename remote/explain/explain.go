@@ -18,6 +18,7 @@ import (
 	"github.com/promtable/promtable/remote/engine"
 	"github.com/promtable/promtable/remote/engine/eval"
 	"github.com/promtable/promtable/remote/request"
+	"github.com/promtable/promtable/series/expr"
 )
 
 // explainRange is the range of an explanation without the parameter start.
@@ -60,7 +61,7 @@ type Handler struct {
 
 // New returns a handler of /api/v1/explain.
 func New(cfg Config) *Handler {
-	return &Handler{cfg: cfg, parser: parser.NewParser(parser.Options{})}
+	return &Handler{cfg: cfg, parser: expr.NewParser(parser.Options{})}
 }
 
 // apiResponse is the envelope of Prometheus' HTTP API.

@@ -43,6 +43,7 @@ func TestExplain(t *testing.T) {
 		{name: "start before an end given", params: params("match[]", "up", "end", "7200"), status: 200, n: 1, mint: 3_600_000, maxt: 7_200_000},
 		{name: "no match[]", params: params("start", "1"), status: 400, errorType: "bad_data", text: "no match[] parameter"},
 		{name: "bad match[]", params: params("match[]", "{"), status: 400, errorType: "bad_data", text: `invalid parameter "match[]"`},
+		{name: "match[] beyond a limit", params: params("match[]", "{"+strings.Repeat("a='b',", 10_001)+"}"), status: 400, errorType: "bad_data", text: "10000 matchers"},
 		{name: "bad start", params: params("match[]", "up", "start", "yesterday"), status: 400, errorType: "bad_data", text: `invalid parameter "start"`},
 		{name: "NaN", params: params("match[]", "up", "end", "NaN"), status: 400, errorType: "bad_data", text: `invalid parameter "end"`},
 		{name: "too far", params: params("match[]", "up", "end", "1e300"), status: 400, errorType: "bad_data", text: `invalid parameter "end"`},

@@ -19,6 +19,7 @@ import (
 
 	"github.com/promtable/promtable/remote/engine"
 	"github.com/promtable/promtable/remote/request"
+	"github.com/promtable/promtable/series/expr"
 )
 
 // Engine finds current samples and metadata: an *engine.Engine.
@@ -50,7 +51,7 @@ type Handler struct {
 
 // New returns a handler of /federate.
 func New(cfg Config) *Handler {
-	return &Handler{cfg: cfg, parser: parser.NewParser(parser.Options{})}
+	return &Handler{cfg: cfg, parser: expr.NewParser(parser.Options{})}
 }
 
 // ServeHTTP implements http.Handler.

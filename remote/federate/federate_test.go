@@ -226,3 +226,14 @@ func TestFederateMaxMatches(t *testing.T) {
 		t.Errorf("text %q", got.Body)
 	}
 }
+
+// TestFederateLongSelector: a selector beyond a limit is not parsed.
+func TestFederateLongSelector(t *testing.T) {
+	base, _ := remotetest.Serve(t, &remotetest.Engine{}, nil)
+	params := url.Values{"match[]": {"{" + strings.Repeat("a='b',", 10_001) + "}"}}
+	got := remotetest.Send(t, http.MethodGet, base+"/federate?"+params.Encode(), nil, nil)
+	got.WantStatus(t, http.StatusBadRequest)
+	if !strings.Contains(got.Body, "10000 matchers") {
+		t.Errorf("text %q", got.Body)
+	}
+}
