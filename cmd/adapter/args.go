@@ -28,15 +28,16 @@ func expandFiles(args []string) ([]string, error) {
 	return append(words, args...), nil
 }
 
-// checkValues refuses flags with an empty, missing or malformed value, and switches with a
-// value. The error names the flag. kingpin accepts an empty value, and does not name a flag
+// checkValues returns the names of the flags that are given. It refuses flags with an empty,
+// missing or malformed value, and switches with a value. The error names the flag. kingpin accepts an empty value, and does not name a flag
 // with a malformed one. With a default command, kingpin also drops the error about a
 // missing value.
-func checkValues(app *kingpin.ApplicationModel, args []string) error {
+func checkValues(app *kingpin.ApplicationModel, args []string) (given map[string]bool, err error) {
 	if slices.Contains(args, "--completion-bash") {
-		return nil // a shell completes the line: its last word is not finished
+		return nil, nil // a shell completes the line: its last word is not finished
 	}
 	flags := flagsByName(app)
+	given = make(map[string]bool)
 	for i := 0; i < len(args) && args[i] != "--"; i++ {
 		name, isFlag := strings.CutPrefix(args[i], "--")
 		name, value, hasValue := strings.Cut(name, "=")
@@ -44,28 +45,29 @@ func checkValues(app *kingpin.ApplicationModel, args []string) error {
 		if !isFlag || !exists {
 			continue // a command, -h, or a word that kingpin refuses
 		}
+		given[flag.Name] = true
 		if flag.IsBoolFlag() {
 			if hasValue {
 				name = strings.TrimPrefix(name, "no-")
-				return fmt.Errorf("--%s takes no value: give --%s or --no-%s", name, name, name)
+				return nil, fmt.Errorf("--%s takes no value: give --%s or --no-%s", name, name, name)
 			}
 			continue
 		}
 		if !hasValue { // it is the next word
 			i++
 			if err := checkNextWord(name, args[i:]); err != nil {
-				return err
+				return nil, err
 			}
 			value = args[i]
 		}
 		if value == "" {
-			return fmt.Errorf("--%s is empty: give it a value, or leave it out for the default", name)
+			return nil, fmt.Errorf("--%s is empty: give it a value, or leave it out for the default", name)
 		}
 		if err := checkValue(flag, value); err != nil {
-			return fmt.Errorf("--%s=%s: %w", name, value, err)
+			return nil, fmt.Errorf("--%s=%s: %w", name, value, err)
 		}
 	}
-	return nil
+	return given, nil
 }
 
 // checkValue refuses a value that the flag cannot be set to.

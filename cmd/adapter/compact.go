@@ -61,10 +61,8 @@ func (o *options) commands(app *kingpin.Application) {
 }
 
 func (o *options) sealFlags(app *kingpin.Application) {
-	o.given["seal.enabled"] = new(bool)
 	app.Flag("seal.enabled", "Seal raw cells in Bigtable to chunks while serving. Of several adapters only one seals at a time. "+
-		"Not with a buffer.").Default("true").
-		IsSetByUser(o.given["seal.enabled"]).BoolVar(&o.seal.enabled)
+		"Not with a buffer.").Default("true").BoolVar(&o.seal.enabled)
 	app.Flag("seal.rows-per-second", "Maximum number of rows a second that are read for sealing.").
 		Default(fmt.Sprint(seal.DefaultRowsPerSecond)).Float64Var(&o.seal.rowsPerSecond)
 	app.Flag("seal.workers", "How many batches of 200 rows are sealed at the same time.").
@@ -76,7 +74,7 @@ func (o *options) sealFlags(app *kingpin.Application) {
 // buffer received before and stores after. The sealer would have little to do anyway,
 // because a buffer writes chunks.
 func (o *options) checkSeal() error {
-	if !*o.given["seal.enabled"] {
+	if !o.given["seal.enabled"] {
 		o.seal.enabled = o.backend == backendBigtable && !o.buffered
 	}
 	switch {

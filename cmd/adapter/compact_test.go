@@ -88,7 +88,7 @@ func TestSealAppProfile(t *testing.T) {
 	}{
 		{"none", "main", nil},
 		{"one", "low", []string{"--bigtable.seal-app-profile=low"}},
-		{"one, not sealing", "main", []string{"--bigtable.seal-app-profile=low", "--no-seal.enabled"}},
+		{"one, not sealing", "main", []string{"--no-seal.enabled"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			o, err := parseFlags(append(tt.args, "--storage.backend=bigtable", "--bigtable.project=p", "--bigtable.instance=i", "--bigtable.app-profile=main"))

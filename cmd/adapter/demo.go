@@ -69,14 +69,14 @@ func (o *options) checkDemo() error {
 	switch {
 	case o.backend != backendEmbedded:
 		return errors.New("demo is for the embedded store: leave --storage.backend out")
-	case *o.given["storage.path"]:
+	case o.given["storage.path"]:
 		return errors.New("demo makes a store of its own: give --dir instead of --storage.path")
-	case *o.given["buffer.path"]:
+	case o.given["buffer.path"]:
 		return errors.New("demo makes a store of its own: leave --buffer.path out")
 	case !(o.demo.years >= minDemoYears && o.demo.years <= maxDemoYears): // NaN too
 		return fmt.Errorf("--years=%g: give it %g to %d", o.demo.years, minDemoYears, maxDemoYears)
 	}
-	if !*o.given["web.listen-address"] {
+	if !o.given["web.listen-address"] {
 		o.listen = []string{demoAddress}
 	}
 	return nil

@@ -96,7 +96,7 @@ func (o *options) estimateConfig() estimate.Config {
 		BufferMemory: float64(o.bufferMemory.Base2Bytes), BufferLog: float64(o.bufferLog.Base2Bytes),
 		Prices: o.estimate.prices,
 	}
-	if !*o.given["current.flush-interval"] {
+	if !o.given["current.flush-interval"] {
 		cfg.DirectCurrent, cfg.BufferedCurrent = engine.Config{}.WithDefaults().CurrentInterval, bufferedCurrentInterval
 	}
 	return cfg

@@ -108,13 +108,13 @@ type options struct {
 	reachTimeout time.Duration
 	diskUsage    func(path string) (disk.Usage, error)
 
-	// given says which flags are on the command line, of those that depend on others.
-	given map[string]*bool
+	// given says which flags are on the command line.
+	given map[string]bool
 }
 
 // parseFlags parses the command line and checks it.
 func parseFlags(args []string) (*options, error) {
-	o := &options{netListen: net.Listen, storeTimeout: storeTimeout, diskUsage: pebble.DiskUsage, given: make(map[string]*bool)}
+	o := &options{netListen: net.Listen, storeTimeout: storeTimeout, diskUsage: pebble.DiskUsage}
 	o.remote, o.engine, o.api = o.remote.WithDefaults(), o.engine.WithDefaults(), o.api.WithDefaults()
 	app := kingpin.New("adapter", "Remote storage for Prometheus: keeps samples in Google Bigtable or in an embedded store, and gives them back.")
 	app.Version(version.Print("adapter")).UsageWriter(os.Stdout)
@@ -137,7 +137,7 @@ func parseFlags(args []string) (*options, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := checkValues(app.Model(), args); err != nil {
+	if o.given, err = checkValues(app.Model(), args); err != nil {
 		return nil, err
 	}
 	if o.command, err = app.Parse(args); err != nil {
@@ -157,8 +157,7 @@ func parseFlags(args []string) (*options, error) {
 }
 
 func (o *options) webFlags(app *kingpin.Application) {
-	o.given["web.listen-address"] = new(bool)
-	app.Flag("web.listen-address", "Address to listen on; host:0 takes a free port. Repeatable.").Default(":9201").IsSetByUser(o.given["web.listen-address"]).StringsVar(&o.listen)
+	app.Flag("web.listen-address", "Address to listen on; host:0 takes a free port. Repeatable.").Default(":9201").StringsVar(&o.listen)
 	app.Flag("web.config.file", "File that turns on TLS or basic auth, in the format of Prometheus' exporter-toolkit.").StringVar(&o.webConfig)
 	app.Flag("web.external-url", "URL under which the adapter is reachable, such as behind a reverse proxy, for the links that it prints. Its path is the default of --web.route-prefix.").StringVar(&o.web.externalURL)
 	app.Flag("web.route-prefix", "Prefix of the paths of all endpoints. Default: the path of --web.external-url. With / a proxy has to remove that path.").StringVar(&o.web.routePrefix)
@@ -170,42 +169,36 @@ func (o *options) webFlags(app *kingpin.Application) {
 func (o *options) storageFlags(app *kingpin.Application) {
 	app.Flag("storage.backend", "Store of the samples: embedded (on the local disk) or bigtable.").
 		Default(backendEmbedded).EnumVar(&o.backend, backendEmbedded, backendBigtable)
-	flag := func(name, help string) *kingpin.FlagClause {
-		o.given[name] = new(bool)
-		return app.Flag(name, help).IsSetByUser(o.given[name])
-	}
-	flag("storage.path", "Directory of the embedded store.").Default("./data").StringVar(&o.path)
+	app.Flag("storage.path", "Directory of the embedded store.").Default("./data").StringVar(&o.path)
 	o.minFree.flag = "storage.min-free-space"
-	flag(o.minFree.flag, "Refuse writes while the file system of the embedded store, or of the buffer's log, has less free space; reads go on. At most 5% of the file system. 0 is never.").
+	app.Flag(o.minFree.flag, "Refuse writes while the file system of the embedded store, or of the buffer's log, has less free space; reads go on. At most 5% of the file system. 0 is never.").
 		Default(units.GiB.String()).SetValue(&o.minFree)
-	flag("bigtable.project", "Google Cloud project of the Bigtable instance.").StringVar(&o.project)
-	flag("bigtable.instance", "Bigtable instance.").StringVar(&o.instance)
-	flag("bigtable.app-profile", "App profile with single-cluster routing. Default: the default profile of the instance.").StringVar(&o.appProfile)
-	flag("bigtable.seal-app-profile", "App profile of sealing, with the same cluster and a low priority. Default: that of --bigtable.app-profile.").StringVar(&o.sealAppProfile)
-	flag("bigtable.table-prefix", "Prefix of the table names METRIC, CURRENT, INDEX and META.").StringVar(&o.tablePrefix)
-	flag("bigtable.connections", "Connections to Bigtable at the start; Google's client adapts the number. 0 is its default, 10. An emulator gets one.").Default("0").IntVar(&o.connections)
-	flag("bigtable.create-tables", "Create missing tables and column families.").Default("true").BoolVar(&o.createTables)
-	flag("bigtable.direct-access", "Let Google's client use its direct path, inside Google Cloud. "+
+	app.Flag("bigtable.project", "Google Cloud project of the Bigtable instance.").StringVar(&o.project)
+	app.Flag("bigtable.instance", "Bigtable instance.").StringVar(&o.instance)
+	app.Flag("bigtable.app-profile", "App profile with single-cluster routing. Default: the default profile of the instance.").StringVar(&o.appProfile)
+	app.Flag("bigtable.seal-app-profile", "App profile of sealing, with the same cluster and a low priority. Default: that of --bigtable.app-profile.").StringVar(&o.sealAppProfile)
+	app.Flag("bigtable.table-prefix", "Prefix of the table names METRIC, CURRENT, INDEX and META.").StringVar(&o.tablePrefix)
+	app.Flag("bigtable.connections", "Connections to Bigtable at the start; Google's client adapts the number. 0 is its default, 10. An emulator gets one.").Default("0").IntVar(&o.connections)
+	app.Flag("bigtable.create-tables", "Create missing tables and column families.").Default("true").BoolVar(&o.createTables)
+	app.Flag("bigtable.direct-access", "Let Google's client use its direct path, inside Google Cloud. "+
 		"Refused by programs that are built with -tags disable_grpc_modules, as the image is.").BoolVar(&o.directAccess)
-	flag("bigtable.client-metrics", "Let Google's client send its own metrics to Cloud Monitoring, which needs the right to write them.").BoolVar(&o.clientMetrics)
+	app.Flag("bigtable.client-metrics", "Let Google's client send its own metrics to Cloud Monitoring, which needs the right to write them.").BoolVar(&o.clientMetrics)
 	app.Flag("schema.resource-label", "Label whose value is at the end of the row key. Repeatable. It cannot be changed after the first start.").
 		StringsVar(&o.resourceLabels)
 }
 
 func (o *options) bufferFlags(app *kingpin.Application) {
-	o.given["buffer.enabled"] = new(bool)
 	app.Flag("buffer.enabled", "Keep new samples in a log and in memory, and write them as chunks later. All samples of a series must go to the same adapter. "+
 		"With Bigtable it is off by default.").
-		Default("true").IsSetByUser(o.given["buffer.enabled"]).BoolVar(&o.buffered)
-	o.given["buffer.path"] = new(bool)
-	app.Flag("buffer.path", "Directory of the log. Default: buffer in the directory of the embedded store, or ./buffer with Bigtable.").IsSetByUser(o.given["buffer.path"]).StringVar(&o.bufferPath)
+		Default("true").BoolVar(&o.buffered)
+	app.Flag("buffer.path", "Directory of the log. Default: buffer in the directory of the embedded store, or ./buffer with Bigtable.").StringVar(&o.bufferPath)
 	app.Flag("buffer.fsync", "When the log is synced to the disk: always is before each answer; otherwise an interval such as 1s. "+
 		"With an interval, loss of power loses the samples acknowledged since the last sync; a crash of the process loses none.").
 		Default("always").StringVar(&o.bufferFsync)
 	app.Flag("buffer.discard-lost-log", "ID of a lost log that the store waits for: start without the samples in it.").StringVar(&o.discardLog)
 	size := func(value *byteSize, name, help string) {
-		o.given[name], value.flag = new(bool), name
-		app.Flag(name, help).Default(embeddedBufferBytes.String()).IsSetByUser(o.given[name]).SetValue(value)
+		value.flag = name
+		app.Flag(name, help).Default(embeddedBufferBytes.String()).SetValue(value)
 	}
 	size(&o.bufferLog, "buffer.max-log", fmt.Sprintf("Maximum size of the log; above it chunks are written early. With Bigtable the default is %s.", bigtableMaxLog))
 	size(&o.bufferMemory, "buffer.max-memory", fmt.Sprintf("Maximum bytes of samples in memory; above it chunks are written early. "+
@@ -250,7 +243,7 @@ func (o *options) checkBufferSizes() error {
 		{&o.bufferMemory, bigtableMaxMemory},
 	} {
 		size := limit.size
-		if !*o.given[size.flag] && o.backend == backendBigtable {
+		if !o.given[size.flag] && o.backend == backendBigtable {
 			size.Base2Bytes = limit.onBigtable
 		}
 		if size.Base2Bytes < leastBufferBytes {
@@ -265,10 +258,10 @@ const bufferedCurrentInterval = 15 * time.Minute
 
 // checkBuffer sets the defaults of the buffer that depend on the backend.
 func (o *options) checkBuffer() error {
-	if !*o.given["buffer.enabled"] {
+	if !o.given["buffer.enabled"] {
 		o.buffered = o.backend == backendEmbedded
 	}
-	if o.buffered && !*o.given["current.flush-interval"] {
+	if o.buffered && !o.given["current.flush-interval"] {
 		o.engine.CurrentInterval = bufferedCurrentInterval
 	}
 	if o.bufferPath == "" {
@@ -311,26 +304,23 @@ func (o *options) limitFlags(app *kingpin.Application) {
 	o.indexMemory.flag = "index.max-memory"
 	app.Flag(o.indexMemory.flag, "Maximum bytes of the index that are kept in memory for queries. What was not used for longest is dropped first, and read again when it is used.").
 		Default(units.Base2Bytes(o.engine.IndexMemory).String()).SetValue(&o.indexMemory)
-	o.given["index.refresh"] = new(bool)
 	app.Flag("index.refresh", "How long after another adapter has written a new series to Bigtable queries find it at the latest: a part of the index in memory that is older is read again when it is used. 0 keeps no index in memory.").
-		Default("15s").IsSetByUser(o.given["index.refresh"]).DurationVar(&o.engine.IndexRefresh)
+		Default("15s").DurationVar(&o.engine.IndexRefresh)
 	intFlag(app.Flag("read.max-series", "Maximum number of series that one selector may match. 0 is no limit."), &limits.MaxSeries)
 	intFlag(app.Flag("read.max-samples", "Maximum number of samples that one selector may read, where they are held: in a remote read that is not streamed, and where PromQL keeps them. 0 is no limit."), &limits.MaxSamples)
 	intFlag(app.Flag("read.max-frame-bytes", "Maximum bytes of one series in a remote read answer, like chunked_read_limit of Prometheus. 0 is no limit."), &o.remote.MaxFrameBytes)
 	intFlag(app.Flag("read.max-concurrent", "Maximum number of concurrent remote reads, federations and explanations; others wait."), &o.remote.MaxConcurrentReads)
 	durationFlag(app.Flag("read.timeout", "Maximum time of one read."), &o.remote.ReadTimeout)
 	durationFlag(app.Flag("current.lookback", "/federate leaves out a series whose last sample is older than this."), &o.remote.CurrentLookback)
-	o.given["current.flush-interval"] = new(bool)
-	durationFlag(app.Flag("current.flush-interval", "How often the last sample of each series is written to CURRENT. With the buffer the default is 15m: its log has them after a crash.").
-		IsSetByUser(o.given["current.flush-interval"]), &o.engine.CurrentInterval)
+	durationFlag(app.Flag("current.flush-interval", "How often the last sample of each series is written to CURRENT. With the buffer the default is 15m: its log has them after a crash."), &o.engine.CurrentInterval)
 }
 
 func (o *options) queryFlags(app *kingpin.Application) {
 	durationFlag(app.Flag("query.timeout", "Maximum time of one PromQL query, or of another request to the HTTP API."), &o.api.Timeout)
 	intFlag(app.Flag("query.max-samples", "Maximum number of samples that one PromQL query may hold in memory."), &o.api.MaxSamples)
 	size := func(value *byteSize, name string, bytes int, help string) {
-		o.given[name], value.flag = new(bool), name
-		app.Flag(name, help).Default(units.Base2Bytes(bytes).String()).IsSetByUser(o.given[name]).SetValue(value)
+		value.flag = name
+		app.Flag(name, help).Default(units.Base2Bytes(bytes).String()).SetValue(value)
 	}
 	size(&o.queryMemory, "query.max-memory-bytes", o.api.MaxMemory, "Maximum bytes of samples and results that one PromQL query may hold. 0 is no limit.")
 	size(&o.totalMemory, "query.max-total-memory-bytes", o.api.MaxTotalMemory, "Maximum bytes that all PromQL queries together may hold; others are answered 503. 0 is no limit.")
@@ -349,9 +339,7 @@ func (o *options) haFlags(app *kingpin.Application) {
 	ha := &o.engine.HA
 	app.Flag("ha.cluster-label", "Label that the replicas of one Prometheus share. Only one replica of each cluster is stored. Without this flag all are.").StringVar(&ha.ClusterLabel)
 	app.Flag("ha.replica-label", "Label in which the replicas of a cluster differ. It is not stored, and matchers on it are ignored.").StringVar(&ha.ReplicaLabel)
-	o.given["ha.failover"] = new(bool)
-	durationFlag(app.Flag("ha.failover", "How long the elected replica may be silent before another one takes over. At least twice the interval of its requests.").
-		IsSetByUser(o.given["ha.failover"]), &ha.Failover)
+	durationFlag(app.Flag("ha.failover", "How long the elected replica may be silent before another one takes over. At least twice the interval of its requests."), &ha.Failover)
 }
 
 // check refuses flags that do not go together. The error says what to change.
@@ -392,29 +380,16 @@ func (o *options) check() error {
 	if err := api.CheckFeatures(o.api.Features); err != nil {
 		return fmt.Errorf("--enable-feature: %w", err)
 	}
-	if *o.given["ha.failover"] && o.engine.HA.ClusterLabel == "" {
-		return errors.New("--ha.failover needs --ha.cluster-label and --ha.replica-label")
+	if err := o.checkModes(); err != nil {
+		return err
 	}
-	if o.backend == backendEmbedded {
-		for _, name := range []string{
-			"bigtable.project", "bigtable.instance", "bigtable.app-profile", "bigtable.seal-app-profile",
-			"bigtable.table-prefix", "bigtable.connections", "bigtable.create-tables",
-			"bigtable.direct-access", "bigtable.client-metrics", "index.refresh",
-		} {
-			if *o.given[name] {
-				return fmt.Errorf("--%s is for Bigtable: add --storage.backend=bigtable, or leave it out", name)
-			}
-		}
+	if o.isEmbedded() {
 		return nil
 	}
-	if !*o.given[o.resultsCache.flag] {
+	if !o.given[o.resultsCache.flag] {
 		o.resultsCache.Base2Bytes = 0
 	}
 	switch {
-	case *o.given["storage.path"]:
-		return errors.New("--storage.path is for the embedded store: leave it out, or use --storage.backend=embedded")
-	case *o.given[o.minFree.flag] && !o.buffered:
-		return errors.New("--storage.min-free-space is for the local disk: add --buffer.enabled, or leave it out")
 	case o.resultsCache.Base2Bytes != 0:
 		return errors.New("--query.results-cache-bytes is for the embedded store: other adapters may write to Bigtable; leave it out")
 	case o.project == "":

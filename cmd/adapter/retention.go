@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -79,9 +78,8 @@ func (o *options) retentionFlags(app *kingpin.Application) {
 	app.Flag("retention.rules", "File, as YAML, that says how long the series of a selector are kept, where that differs from the flags above.").
 		StringVar(&o.retention.file)
 	o.retention.size.flag = "retention.size"
-	o.given[o.retention.size.flag] = new(bool)
 	app.Flag(o.retention.size.flag, "Size of the embedded store on the disk, without the log of the buffer, beyond which its oldest days go, but for the newest 3. 0 is no limit.").
-		Default("0B").IsSetByUser(o.given[o.retention.size.flag]).SetValue(&o.retention.size)
+		Default("0B").SetValue(&o.retention.size)
 }
 
 // checkRetention checks the flags about retention, and reads the file of rules.
@@ -93,13 +91,7 @@ func (o *options) checkRetention() error {
 	if err == nil && o.retention.file != "" {
 		err = o.retention.readRules(flags)
 	}
-	if err != nil {
-		return err
-	}
-	if *o.given[o.retention.size.flag] && o.backend == backendBigtable {
-		return errors.New("--retention.size is for the embedded store: leave it out, or use --storage.backend=embedded")
-	}
-	return nil
+	return err
 }
 
 // text says how long samples are kept, as Prometheus says it.

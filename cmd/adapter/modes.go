@@ -1,0 +1,76 @@
+package main
+
+import "fmt"
+
+// A mode is a way to run in which some flags have an effect.
+type mode struct {
+	flags []string
+	// holds says whether the adapter runs in it.
+	holds func(*options) bool
+	// otherwise says, behind the name of a flag, why it has no effect and what to change.
+	otherwise string
+}
+
+// modes has every flag that has no effect in some modes.
+var modes = []mode{
+	{
+		[]string{"storage.path", "retention.size"},
+		(*options).isEmbedded,
+		"is for the embedded store: leave it out, or use --storage.backend=embedded",
+	},
+	{
+		[]string{
+			"bigtable.project", "bigtable.instance", "bigtable.app-profile", "bigtable.seal-app-profile", "bigtable.table-prefix", "bigtable.connections",
+			"bigtable.create-tables", "bigtable.direct-access", "bigtable.client-metrics", "index.refresh", "seal.rows-per-second", "seal.workers",
+		},
+		func(o *options) bool { return !o.isEmbedded() },
+		"is for Bigtable: add --storage.backend=bigtable, or leave it out",
+	},
+	{
+		[]string{"storage.min-free-space"},
+		func(o *options) bool { return o.isEmbedded() || o.buffered },
+		"is for the local disk: add --buffer.enabled, or leave it out",
+	},
+	{ // told not to have a buffer, an adapter makes sure that none has left a log there
+		[]string{"buffer.path", "buffer.discard-lost-log"},
+		func(o *options) bool { return o.buffered || o.given["buffer.enabled"] },
+		"is for the buffer, which is off by default on Bigtable: add --buffer.enabled, or leave it out",
+	},
+	{
+		[]string{"buffer.fsync", "buffer.max-log", "buffer.max-memory"},
+		func(o *options) bool { return o.buffered || o.command == commandEstimate },
+		"is for the buffer: add --buffer.enabled, which on Bigtable is off by default, or leave it out",
+	},
+	{
+		[]string{"seal.rows-per-second", "seal.workers", "bigtable.seal-app-profile"},
+		func(o *options) bool { return o.seal.enabled || o.command != commandServe },
+		"is for sealing, which is off: leave out --no-seal.enabled or --buffer.enabled, or leave it out",
+	},
+	{
+		[]string{"rollup.rows-per-second"},
+		func(o *options) bool { return o.rollups && len(o.resolutions()) > 0 || o.command != commandServe },
+		"is for making rollups, which is off: leave out --no-rollup.enabled, or --retention.resolution-5m=off with --retention.resolution-1h=off, or leave it out",
+	},
+	{
+		[]string{"ha.failover"},
+		func(o *options) bool { return o.engine.HA.ClusterLabel != "" },
+		"needs --ha.cluster-label and --ha.replica-label",
+	},
+}
+
+func (o *options) isEmbedded() bool { return o.backend == backendEmbedded }
+
+// checkModes refuses flags that have no effect in the modes that others choose. It comes after the checks that set defaults.
+func (o *options) checkModes() error {
+	for _, m := range modes {
+		if m.holds(o) {
+			continue
+		}
+		for _, name := range m.flags {
+			if o.given[name] {
+				return fmt.Errorf("--%s %s", name, m.otherwise)
+			}
+		}
+	}
+	return nil
+}
