@@ -270,12 +270,12 @@ func (s *dirState) absPath() string {
 	return path
 }
 
-// register writes the log and its size to META, if the log is bound to a store.
-func (d *Dir) register(ctx context.Context, now time.Time, bytes int64) error {
+// register writes the row of the log to META, if the log is bound to a store.
+func (d *Dir) register(ctx context.Context, l meta.Log) error {
 	if d.store == nil {
 		return nil
 	}
-	return d.store.PutLog(ctx, d.describe(now, bytes))
+	return d.store.PutLog(ctx, l)
 }
 
 // deregister removes the log from META: the store holds all its samples.

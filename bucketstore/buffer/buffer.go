@@ -46,6 +46,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/maphash"
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -55,6 +56,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/promtable/promtable/bucketstore"
+	"github.com/promtable/promtable/bucketstore/meta"
 	"github.com/promtable/promtable/series"
 )
 
@@ -76,6 +78,9 @@ type Config struct {
 	// LaterCut, if set, is Cut of the series with a key, where that is later: it is asked about samples before LatestCut.
 	LaterCut  func(seriesKey []byte) int64
 	LatestCut int64
+	// Closed, if set, returns the time up to which, inclusive, no call of Append is acknowledged any more, in milliseconds. It never goes
+	// back. META has it beside the oldest sample.
+	Closed func() int64
 	// Barriers are those that the requests in the log had. Later requests have later stamps.
 	Barriers []Barrier
 	// Logger may be nil.
@@ -296,7 +301,7 @@ func (b *Buffer) startSegment() error {
 
 // list has META list the log.
 func (b *Buffer) list(ctx context.Context) error {
-	if err := b.dir.register(ctx, b.cfg.Now(), 0); err != nil {
+	if err := b.dir.register(ctx, b.dir.describe(b.cfg.Now(), 0)); err != nil {
 		return refusal{err}
 	}
 	b.unlisted = false
@@ -341,10 +346,43 @@ func (b *Buffer) runRegister(ctx context.Context) {
 			continue
 		}
 		// A cancelled request could still arrive after Close has deregistered the log.
-		if err := b.dir.register(context.WithoutCancel(ctx), b.cfg.Now(), b.segments.size()); err != nil {
+		if err := b.dir.register(context.WithoutCancel(ctx), b.describe()); err != nil {
 			level.Warn(b.cfg.Logger).Log("msg", "the log was not registered in META, retrying", "err", err)
 		}
 	}
+}
+
+// describe returns the row of META for the log.
+func (b *Buffer) describe() meta.Log {
+	l := b.dir.describe(b.cfg.Now(), b.segments.size())
+	if b.cfg.Closed != nil {
+		l.Closed = b.cfg.Closed()
+		l.Oldest = b.Oldest()
+	}
+	return l
+}
+
+// Oldest returns a time in milliseconds: no sample before it is in the buffer that was there when Oldest was called, and is not in the
+// store. It is at most a window before the oldest sample. It is 0 if the buffer is empty, and 1 for samples before that.
+func (b *Buffer) Oldest() int64 {
+	oldest := int64(math.MaxInt64)
+	b.mu.RLock()
+	last := len(b.order)
+	b.mu.RUnlock()
+	for last > 0 { // backwards: a series that is forgotten is replaced by the last one
+		b.mu.RLock()
+		last = min(last, len(b.order))
+		first := max(0, last-sweepAtOnce)
+		for _, r := range b.order[first:last] {
+			oldest = min(oldest, r.oldest())
+		}
+		b.mu.RUnlock()
+		last = first
+	}
+	if oldest = min(oldest, b.retries.oldest(b.cfg.Schema)); oldest == math.MaxInt64 {
+		return 0
+	}
+	return max(1, oldest)
 }
 
 // ID is the random name of the log. It survives restarts.

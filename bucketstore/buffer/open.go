@@ -61,6 +61,20 @@ func (r *ref) isIdle() bool {
 	return r.newer.n == 0 && (r.older == nil || r.older.n == 0) && len(r.late) == 0 && r.sealed == nil
 }
 
+// oldest returns the start of the first window of which r holds samples, or MaxInt64. Buffer.mu is held for reading.
+func (r *ref) oldest() int64 {
+	oldest := int64(math.MaxInt64)
+	for c := range r.open {
+		if c.n > 0 {
+			oldest = min(oldest, c.window)
+		}
+	}
+	for s := range r.allSealed {
+		oldest = min(oldest, s.window)
+	}
+	return oldest
+}
+
 // noWindow is before all windows.
 const noWindow = -series.Window
 

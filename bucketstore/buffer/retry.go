@@ -3,7 +3,9 @@ package buffer
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -177,6 +179,26 @@ func (b *Buffer) FailingRows() (rows []bucketstore.FailingRow) {
 		rows = append(rows, row.FailingRow)
 	}
 	return rows
+}
+
+// oldest returns the time of the first sample in rows of METRIC, in milliseconds, or MaxInt64.
+func (q *retryQueue) oldest(schema series.Schema) int64 {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	oldest := int64(math.MaxInt64)
+	for _, row := range q.rows {
+		if row.Table != bucketstore.Metric {
+			continue
+		}
+		_, base, err := schema.ParseRowKey(nil, row.Key)
+		if err != nil {
+			return 0 // any time
+		}
+		for _, op := range row.ops {
+			oldest = min(oldest, base+int64(binary.BigEndian.Uint32(op.Qualifier)))
+		}
+	}
+	return oldest
 }
 
 // addTo adds the chunks of METRIC that wait in these ranges to rows. Both are ascending.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"sync"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/series"
+	"github.com/promtable/promtable/series/seriestest"
 )
 
 // A choosy store takes some rows and not others.
@@ -153,6 +155,75 @@ func TestFailingRow(t *testing.T) {
 	}
 	if got := readAll(t, f.store); len(got) != len(f.want) {
 		t.Errorf("%d series are in the store, want %d", len(got), len(f.want))
+	}
+}
+
+// TestOldest: no sample that is not in the store is before Oldest, wherever it is: in an open, late or sealed chunk, or in a row that fails.
+// If all is in the store Oldest is 0.
+func TestOldest(t *testing.T) {
+	r := seriestest.NewRand(t)
+	f, store := openChoosy(t, nil)
+	unstored := func() (oldest int64) {
+		stored := readAll(t, f.store)
+		oldest = math.MaxInt64
+		for key, samples := range f.want {
+			for at, v := range samples {
+				if stored[key][at] != v {
+					oldest = min(oldest, at)
+				}
+			}
+		}
+		return oldest
+	}
+	check := func(when string) {
+		t.Helper()
+		before := unstored()
+		oldest := f.Oldest()
+		after := unstored()
+		// A row that fails may be left of one that was written since.
+		isEarly := oldest != 0 && oldest < series.WindowOf(before) && len(f.FailingRows()) == 0
+		if after < math.MaxInt64 && (oldest == 0 || oldest > after) || isEarly {
+			t.Fatalf("%s: Oldest is %d, samples from %d on were not stored before, and from %d on after", when, oldest, before, after)
+		}
+	}
+	empty := 0
+	for round := range 60 {
+		if round == 30 {
+			store.set(string(key(3)), errBusy)
+		}
+		for range r.IntN(30) {
+			at := f.clock.ms.Load() - r.Int64N(1000)
+			if r.IntN(4) == 0 { // a late one
+				at -= r.Int64N(30 * series.Window)
+			}
+			f.append(t, f.sample(r.IntN(5), at, r.Float64()))
+			check("after a sample")
+		}
+		switch r.IntN(4) {
+		case 0:
+			if err := f.Flush(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			check("after a flush")
+			if len(f.FailingRows()) == 0 {
+				if empty++; f.Oldest() != 0 {
+					t.Errorf("all is stored: Oldest is %d", f.Oldest())
+				}
+			}
+		case 1:
+			f.Sweep()
+			check("after a sweep")
+		case 2:
+			if round%5 == 0 {
+				f.kill()
+				f.reopen(t)
+				check("after a death")
+			}
+		}
+		f.clock.ms.Add(r.Int64N(2 * series.Window))
+	}
+	if empty == 0 {
+		t.Error("too few flushes for a test")
 	}
 }
 

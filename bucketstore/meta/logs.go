@@ -21,6 +21,11 @@ type Log struct {
 	Seen int64 `json:"seen"`
 	// Bytes is the size of the log at that time.
 	Bytes int64 `json:"bytes"`
+	// Closed is the time up to which, inclusive, its adapter acknowledges no sample any more, in milliseconds, and Oldest is at most the
+	// time of its oldest sample that is not in the store, or 0 if there was none then. Both were true at one time, Closed before Oldest. So
+	// a sample of a time up to Closed is not in the log, or not before Oldest. Closed is 0 during a start.
+	Closed int64 `json:"closed,omitempty"`
+	Oldest int64 `json:"oldest,omitempty"`
 }
 
 // String describes l for messages.

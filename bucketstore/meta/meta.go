@@ -5,7 +5,7 @@
 //
 //	row        cell, as JSON
 //	schema     {"format":1,"resource_labels":[…],"tenancy":false,"identity":"…"}
-//	log,<id>   {"host":"…","path":"…","seen":…,"bytes":…}
+//	log,<id>   {"host":"…","path":"…","seen":…,"bytes":…,"closed":…,"oldest":…}
 //	horizon    {"raw":…}
 //	[tenant,]import,<id>  {"units":[…]}
 //	rules,<id>         {"tenant":"…","rules":[{"matchers":[…],"closed":…,"cuts":{"raw":…},"gone":{"raw":…}}]}
