@@ -57,6 +57,8 @@ type Rules struct {
 	// failure is why META could not be read at failedAt, or nil.
 	failure  error
 	failedAt time.Time
+	// isUnread says that the last read of META failed.
+	isUnread atomic.Bool
 }
 
 // known is what is known of META at one time. It does not change.
@@ -121,6 +123,7 @@ func (r *Rules) poll(ctx context.Context) error {
 	if err == nil {
 		r.known.Store(next)
 	}
+	r.isUnread.Store(err != nil)
 	if r.failure = err; ctx.Err() != nil {
 		r.failure = nil // that is of this request alone
 	}
@@ -244,6 +247,20 @@ func (r *Rules) At(ctx context.Context, now time.Time, from func() int64) (*Rule
 		k = r.known.Load()
 	}
 	return r.view(k, now), nil
+}
+
+// Shown is At for reads. If META cannot be read, and there was no list of rules when it was last read, nothing is cut: lists appear when an
+// adapter starts with new rules, and what these cut is deleted later.
+func (r *Rules) Shown(ctx context.Context, now time.Time, from func() int64) (*RuleView, error) {
+	hasNone := len(r.known.Load().lists) == 0
+	if hasNone && r.isUnread.Load() { // a Walker tries again every minute
+		return nil, nil
+	}
+	v, err := r.At(ctx, now, from)
+	if err != nil && hasNone && ctx.Err() == nil {
+		return nil, nil
+	}
+	return v, err
 }
 
 // age returns how long ago a time was, by the clock that has gone further: the monotonic one stands still while the machine is suspended.

@@ -93,6 +93,60 @@ func TestRulesMetaAway(t *testing.T) {
 	wantAll(nil, 0)
 }
 
+// TestShownMetaAway: while META cannot be read, reads of a store without rules go on, of any time. Writes and makers do not, and neither do
+// reads of a store with rules.
+func TestShownMetaAway(t *testing.T) {
+	f := newFixture(t)
+	store := &slowMeta{Store: f.Store}
+	about, err := meta.Open(t.Context(), store, series.Schema{}, f.now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, err := meta.Open(t.Context(), f.Store, series.Schema{}, f.now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rules, err := retention.OpenRules(t.Context(), retention.RulesConfig{Meta: about, Now: f.now, Shared: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := func(when string, shown, sure error, hasRules bool) {
+		t.Helper()
+		for _, from := range []int64{0, someTime - 3*day} {
+			v, err := rules.Shown(t.Context(), f.now(), func() int64 { return from })
+			if !errors.Is(err, shown) || err == nil && (v != nil) != hasRules {
+				t.Errorf("%s: a read from %d on has %v, %v, want rules %v, %v", when, from, v, err, hasRules, shown)
+			}
+		}
+		if _, err := rules.Sure(t.Context()); !errors.Is(err, sure) {
+			t.Errorf("%s: a write has %v, want %v", when, err, sure)
+		}
+	}
+	away := func() {
+		f.clock.Add((11 * time.Minute).Milliseconds())
+		store.answers = make(chan error, 100)
+		for range cap(store.answers) {
+			store.answers <- errStore
+		}
+	}
+	want("at once", nil, nil, false)
+	away()
+	want("META is away", nil, errStore, false)
+	f.clock.Add((24 * time.Hour).Milliseconds())
+	want("for a day", nil, errStore, false)
+	list := meta.NewRuleList("", [][]meta.Matcher{{{Name: "__name__", Type: "=", Value: "up"}}})
+	if ok, err := other.PutRuleList(t.Context(), &list); err != nil || !ok {
+		t.Fatal(ok, err)
+	}
+	store.answers = nil
+	if err := rules.Poll(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	want("META is back, with rules", nil, nil, true)
+	away()
+	want("META is away again", errStore, errStore, false)
+}
+
 // TestRulesCorrupt: a list in META that has another number of rules than the file of that name is an error, at a start and later.
 func TestRulesCorrupt(t *testing.T) {
 	f := newFixture(t)
