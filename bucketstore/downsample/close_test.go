@@ -8,8 +8,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-kit/log"
+
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/bucketstore/downsample"
+	"github.com/promtable/promtable/bucketstore/meta"
 	"github.com/promtable/promtable/series/rollup"
 )
 
@@ -237,6 +240,109 @@ func TestReleaseOrder(t *testing.T) {
 	if released, err := g.maker.Release(t.Context(), day0+2*rollup.Day); !errors.Is(err, errRefused) || released > 0 {
 		t.Errorf("released %d, %v", released, err)
 	}
+}
+
+// TestReleaseLogs: a day is released when no log of another process has a sample of it, or may get one. Until then it is a state: a
+// metric, and a line of the log when it changes.
+func TestReleaseLogs(t *testing.T) {
+	const end = day0 + rollup.Day
+	for _, tt := range []struct {
+		name     string
+		logs     []meta.Log
+		released int64
+	}{
+		{"none", nil, end},
+		{"one that does not say", []meta.Log{{ID: "a"}}, 0},
+		{"one of an adapter that may take more", []meta.Log{{ID: "a", Closed: end - 1, Oldest: end + 1}}, day0},
+		{"one that is empty, and may get more", []meta.Log{{ID: "a", Closed: day0}}, day0},
+		{"one that is empty", []meta.Log{{ID: "a", Closed: end}}, end},
+		{"one of later samples", []meta.Log{{ID: "a", Closed: end + rollup.Day, Oldest: end + 1}}, end},
+		{"one with the last sample", []meta.Log{{ID: "a", Closed: end, Oldest: end}}, day0},
+		{"one with earlier samples", []meta.Log{{ID: "a", Closed: end, Oldest: day0}}, day0 - rollup.Day},
+		{"one with any samples", []meta.Log{{ID: "a", Closed: end, Oldest: 1}}, 0},
+		{"one of many", []meta.Log{{ID: "a", Closed: end}, {ID: "b", Closed: end, Oldest: day0 + 1}, {ID: "c", Closed: end}}, day0},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			f := begun(t, new(rows), false)
+			var lines []string
+			f.logger = log.LoggerFunc(func(pairs ...any) error {
+				lines = append(lines, fmt.Sprint(pairs...))
+				return nil
+			})
+			f.advance(downsample.LeaseTime)
+			logs := tt.logs
+			f.cfg.Logs = func(context.Context) ([]meta.Log, error) { return logs, nil }
+			f.start(false)
+			release := func(want int64) {
+				t.Helper()
+				lines = nil
+				released, err := f.maker.Release(t.Context(), end+hour)
+				if err != nil || released != want {
+					t.Errorf("released %d, %v, want %d", released, err, want)
+				}
+			}
+			waiting := func(want float64, n int) {
+				t.Helper()
+				if got := f.metric("adapter_rollup_waiting", "logs"); got != want || len(lines) != n {
+					t.Errorf("waiting %v, want %v; logged %q, want %d lines", got, want, lines, n)
+				}
+			}
+			release(tt.released)
+			if tt.released == end {
+				waiting(0, 0)
+				return
+			}
+			waiting(1, 1)
+			release(tt.released)
+			waiting(1, 0)
+			if closed, err := f.days.Closed(t.Context()); err != nil || closed != end {
+				t.Errorf("closed %d, %v", closed, err)
+			}
+			logs = nil
+			release(end)
+			waiting(0, 1)
+		})
+	}
+	f := begun(t, new(rows), false)
+	f.cfg.Logs = func(context.Context) ([]meta.Log, error) { return nil, errRefused }
+	f.advance(downsample.LeaseTime)
+	f.start(false)
+	if released, err := f.maker.Release(t.Context(), end); !errors.Is(err, errRefused) || released != 0 {
+		t.Errorf("the logs are not known: released %d, %v", released, err)
+	}
+}
+
+// TestRefused: a process says that a day is closed for it when every write that may not know so has ended.
+func TestRefused(t *testing.T) {
+	f := begun(t, new(rows), false)
+	o := f.other()
+	o.days.SetElapsed(func(from, to time.Time) (monotonic, wall time.Duration) { return to.Sub(from), to.Sub(from) })
+	want := func(when string, of *fixture, want int64) {
+		t.Helper()
+		if got := of.days.Refused(); got != want {
+			t.Errorf("%s: %d, want %d", when, got, want)
+		}
+	}
+	want("nothing is closed", o, 0)
+	const first, second = day0, day0 + rollup.Day
+	if released, err := f.maker.Release(t.Context(), first+1); err != nil || released != first {
+		t.Fatal(released, err)
+	}
+	want("it has not seen that a day is closed", o, 0)
+	o.days.Tick(t.Context())
+	want("it has just seen it", o, 0)
+	o.advance(downsample.SettleTime - time.Millisecond)
+	want("almost later", o, 0)
+	o.advance(time.Millisecond)
+	want("later", o, first)
+	if _, err := f.maker.Release(t.Context(), second+1); err != nil {
+		t.Fatal(err)
+	}
+	o.days.Tick(t.Context())
+	want("it has just seen the next day", o, first)
+	o.advance(downsample.SettleTime)
+	want("later", o, second)
+	want("a start", f.other(), second)
 }
 
 // TestReleaseHeld: while another process makes rollups nothing is released.

@@ -46,6 +46,8 @@ type Days struct {
 	readAt time.Time
 	// begunAt and closedAt are when this process first saw Begun and Closed of state.
 	begunAt, closedAt time.Time
+	// refused is the last result of Refused.
+	refused int64
 	// late are days that were written to and have no note yet, by their start.
 	late map[int64]bool
 }
@@ -63,7 +65,9 @@ func Open(ctx context.Context, cfg Config) (*Days, error) {
 		cfg.Logger = log.NewNopLogger()
 	}
 	d := &Days{cfg: cfg, writing: new(sync.RWMutex), appending: new(sync.RWMutex), elapsed: elapsed, late: make(map[int64]bool)}
-	return d, d.refresh(ctx)
+	err := d.refresh(ctx)
+	d.refused = d.state.Closed // no call runs yet
+	return d, err
 }
 
 // refresh reads the state again.
@@ -143,6 +147,18 @@ func (d *Days) Closed(ctx context.Context) (int64, error) {
 		}
 	}
 	return d.get().Closed, nil
+}
+
+// Refused returns the end of the last day of which this process acknowledges no sample any more, in milliseconds: each call of the
+// Appender that may have known less has ended, or fails.
+func (d *Days) Refused() int64 {
+	now := d.cfg.Now()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if passed, _ := d.elapsed(d.closedAt, now); passed >= settleTime {
+		d.refused = max(d.refused, d.state.Closed)
+	}
+	return d.refused
 }
 
 // update changes the state in META and here, unless change returns false. It returns false also if another process has

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-kit/log"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/prometheus/model/labels"
 
@@ -50,6 +51,7 @@ type fixture struct {
 	maker  *downsample.Maker
 	reg    *prometheus.Registry
 	cfg    downsample.MakerConfig
+	logger log.Logger
 	// slept are the pauses of the maker. The clock moves meanwhile.
 	slept []time.Duration
 }
@@ -72,7 +74,7 @@ func newFixture(t testing.TB, store bucketstore.Store, sole bool) *fixture {
 func (f *fixture) start(sole bool) {
 	f.Helper()
 	var err error
-	if f.days, err = downsample.Open(f.Context(), downsample.Config{Store: f.store, Schema: f.schema, Now: f.now, Sole: sole}); err != nil {
+	if f.days, err = downsample.Open(f.Context(), downsample.Config{Store: f.store, Schema: f.schema, Now: f.now, Sole: sole, Logger: f.logger}); err != nil {
 		f.Fatal(err)
 	}
 	f.reg = prometheus.NewRegistry()

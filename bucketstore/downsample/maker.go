@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-kit/log/level"
@@ -13,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/promtable/promtable/bucketstore"
+	"github.com/promtable/promtable/bucketstore/meta"
 	"github.com/promtable/promtable/series"
 	"github.com/promtable/promtable/series/rollup"
 )
@@ -33,6 +35,9 @@ const (
 // ErrHeld says that another maker holds the lease.
 var ErrHeld = errors.New("another process makes the rollups")
 
+// ErrClock says that rollups wait until our clock agrees with those of other adapters.
+var ErrClock = errors.New("rollups wait for clocks to agree")
+
 // errChanged says that another process has changed META/rollup.
 var errChanged = errors.New("another process has changed META/rollup, trying again")
 
@@ -52,7 +57,11 @@ type MakerConfig struct {
 	Cuts func(ctx context.Context) (func(seriesKey []byte) int64, error)
 	// Flush, if set, stores all samples that the buffer of this process holds, or fails.
 	Flush func(ctx context.Context) error
-	// InDoubt, if set, says why our clock is in doubt, or nil. Nothing is made while it is.
+	// Logs, if set, returns the logs of other processes with samples that may not be in the store. A day is released when none has, or
+	// may get, a sample of it.
+	Logs func(ctx context.Context) ([]meta.Log, error)
+	// InDoubt, if set, says why our clock is in doubt, or nil. Nothing is made while it is. Buffers of others are no reason: what they
+	// store later is counted.
 	InDoubt func() error
 	// Holder names the process, for operators.
 	Holder string
@@ -70,6 +79,10 @@ type Maker struct {
 	row     rowMaker
 	token   string
 	metrics metrics
+	// waits are why nothing is made, and nothing released. They are states and no failures.
+	waits waits
+	// firstDue is the start of the first day of which there may be samples while none is made, or -1 if that is not known.
+	firstDue atomic.Int64
 	// badLogged is when a row that cannot be read was last logged.
 	badLogged time.Time
 	// sleep waits, and settleTime is the constant; tests replace both.
@@ -125,6 +138,8 @@ func NewMaker(days *Days, cfg MakerConfig) (*Maker, error) {
 		m.metrics.cells.WithLabelValues(r.Family())
 		m.metrics.bytes.WithLabelValues(r.Family())
 	}
+	m.firstDue.Store(-1)
+	m.waits = newWaits(f, days.cfg.Logger)
 	f.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "adapter_rollup_lag_seconds",
 		Help: "Time since the first day ended whose rollups are due and not made. 0 if there is none.",
@@ -136,18 +151,22 @@ func NewMaker(days *Days, cfg MakerConfig) (*Maker, error) {
 func (m *Maker) due() int64 { return dueAt(m.days.cfg.Now()) }
 
 func (m *Maker) lag() float64 {
-	s := m.days.get()
-	if s.Made >= m.due() || s.Begun == 0 {
+	made := m.days.get().Made
+	if made == 0 {
+		made = m.firstDue.Load()
+	}
+	if made < 0 || made >= m.due() {
 		return 0
 	}
-	return m.days.cfg.Now().Sub(time.UnixMilli(s.Made + rollup.Day)).Seconds()
+	return m.days.cfg.Now().Sub(time.UnixMilli(made + rollup.Day)).Seconds()
 }
 
-// Run calls Once every minute until ctx ends, and logs errors.
+// Run calls Once every minute until ctx ends, and logs errors. At the end it gives up the lease, so that another process goes on at once.
 func (m *Maker) Run(ctx context.Context) {
+	defer m.Leave(context.WithoutCancel(ctx))
 	for ctx.Err() == nil {
 		switch err := m.Once(ctx); {
-		case err == nil || ctx.Err() != nil || errors.Is(err, ErrHeld):
+		case err == nil || ctx.Err() != nil || isWait(err):
 		default:
 			m.metrics.failures.Inc()
 			level.Warn(m.days.cfg.Logger).Log("msg", "rollups are not made, trying again", "interval", interval, "err", err)
@@ -158,8 +177,11 @@ func (m *Maker) Run(ctx context.Context) {
 	}
 }
 
+// isWait says whether an error is a state that ends by itself, and no failure.
+func isWait(err error) bool { return errors.Is(err, ErrHeld) || errors.Is(err, ErrClock) }
+
 // Once makes the rollups of all days that are due, and of those that were written to since. The error is ErrHeld while
-// another process does.
+// another process does, and ErrClock while our clock is in doubt.
 func (m *Maker) Once(ctx context.Context) error {
 	logged := m.days.cfg.Now()
 	for made := int64(0); ; {
@@ -231,17 +253,28 @@ func (m *Maker) begin(ctx context.Context) (hasWork bool, err error) {
 	return true, m.settle(ctx, &m.days.begunAt)
 }
 
-// look reads the state. The error is that of a clock in doubt, or ErrHeld if another maker has the lease.
+// look reads the state. The error is ErrClock if our clock is in doubt, or ErrHeld if another maker has the lease.
 func (m *Maker) look(ctx context.Context) error {
-	if m.cfg.InDoubt != nil {
-		if err := m.cfg.InDoubt(); err != nil {
-			return err
-		}
-	}
 	if err := m.days.refresh(ctx); err != nil {
 		return err
 	}
+	if m.days.get().Made == 0 { // the lag is true also while nothing can be made
+		first, err := m.days.firstDay(ctx, m.tenants, m.cfg.Horizon())
+		if err != nil {
+			return err
+		}
+		m.firstDue.Store(first)
+	}
+	var inDoubt error
+	if m.cfg.InDoubt != nil {
+		inDoubt = m.cfg.InDoubt()
+	}
+	m.waits.set(waitClock, inDoubt)
+	if inDoubt != nil {
+		return fmt.Errorf("%w: %w", ErrClock, inDoubt)
+	}
 	if m.isHeld(m.days.get()) {
+		m.waits.set(waitLogs, nil) // the other process does
 		return ErrHeld
 	}
 	return nil
@@ -304,6 +337,23 @@ func (m *Maker) renew(ctx context.Context) error {
 	return m.save(ctx, m.days.writing, func(*state) {})
 }
 
+// Leave gives up the lease, if it is ours, and logs an error.
+func (m *Maker) Leave(ctx context.Context) {
+	if m.days.cfg.Sole {
+		return
+	}
+	m.working.Lock()
+	defer m.working.Unlock()
+	ok, err := m.days.raise(ctx, m.days.writing, func(s *state) bool {
+		isOurs := s.Token == m.token
+		s.Holder, s.Token, s.Expires = "", "", 0
+		return isOurs
+	})
+	if err != nil || !ok && m.days.get().Token == m.token {
+		level.Warn(m.days.cfg.Logger).Log("msg", "other processes make no rollups until the lease of this one expires", "expires", leaseTime, "err", err)
+	}
+}
+
 // makeLate makes again what differs in days that were written to since.
 func (m *Maker) makeLate(ctx context.Context) error {
 	if err := m.makeAgain(ctx); err != nil {
@@ -333,8 +383,8 @@ func (m *Maker) Release(ctx context.Context, cut int64) (int64, error) {
 	m.working.Lock()
 	defer m.working.Unlock()
 	err := m.release(ctx, cut)
-	if errors.Is(err, ErrHeld) {
-		err = nil // another process does
+	if isWait(err) {
+		err = nil
 	}
 	return m.days.Released(), err
 }
@@ -362,6 +412,9 @@ func (m *Maker) release(ctx context.Context, cut int64) error {
 		if err := m.cfg.Flush(ctx); err != nil {
 			return fmt.Errorf("store samples of days that are closed: %w", err)
 		}
+	}
+	if to, err = m.pastLogs(ctx, to); err != nil || to <= s.Released {
+		return err
 	}
 	for day := min(to, max(s.Released, first)); ; day += rollup.Day {
 		if day > s.Released {

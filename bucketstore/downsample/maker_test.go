@@ -241,7 +241,7 @@ func TestMakerResumes(t *testing.T) {
 	if rows, walks := f.metric("adapter_rollup_rows_total"), f.metric("adapter_rollup_walks_total"); rows < 700 || walks < 2 {
 		t.Errorf("%v rows, %v walks", rows, walks)
 	}
-	if n, err := testutil.GatherAndCount(f.reg); err != nil || n != 8 {
+	if n, err := testutil.GatherAndCount(f.reg); err != nil || n != 10 {
 		t.Errorf("%d metrics, %v", n, err)
 	}
 	before := f.metric("adapter_rollup_rows_total")
@@ -446,6 +446,94 @@ func TestLease(t *testing.T) {
 	})
 }
 
+// TestLeave: a maker that ends gives up its lease, so that another one goes on at once; but not that of another maker.
+func TestLeave(t *testing.T) {
+	eachBackend(t, func(t *testing.T, store bucketstore.Store) {
+		f := newFixture(t, store, false)
+		o := f.other()
+		f.write("m", day0+1)
+		ctx, cancel := context.WithCancel(t.Context())
+		f.maker.SetSleep(func(_ context.Context, d time.Duration) error {
+			f.advance(d)
+			if d == time.Minute { // it has made all that is due
+				cancel()
+			}
+			return ctx.Err()
+		})
+		f.maker.Run(ctx)
+		f.wantRollups("m", day0)
+		f.advance(24 * time.Hour)
+		o.once()
+		f.wantRollups("m", day0)
+		if o.days.Made() != day0+2*rollup.Day {
+			t.Errorf("the other has made up to %d", o.days.Made())
+		}
+		f.maker.Leave(t.Context())
+		if err := f.maker.Once(t.Context()); !errors.Is(err, downsample.ErrHeld) {
+			t.Errorf("the lease of another maker was given up: error %v", err)
+		}
+	})
+}
+
+// TestLag: the lag grows from the first day on that is due, whatever keeps the maker from it, and what it waits for is no failure.
+func TestLag(t *testing.T) {
+	for _, tt := range []struct {
+		name     string
+		change   func(f *fixture)
+		waiting  float64
+		failures float64
+	}{
+		{"a clock in doubt", func(f *fixture) { f.cfg.InDoubt = func() error { return errRefused } }, 1, 0},
+		{"META is not written", func(f *fixture) {
+			f.store = &failing{f.store, func(kind string, table bucketstore.Table) error {
+				if kind != "scan" && table == bucketstore.Meta {
+					return errRefused
+				}
+				return nil
+			}}
+		}, 0, 2},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			f := newFixture(t, new(rows), false)
+			var lines int
+			f.logger = log.LoggerFunc(func(...any) error { lines++; return nil })
+			tt.change(f)
+			f.start(false)
+			want := func(what string, days float64) {
+				t.Helper()
+				runs := 0
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				f.maker.SetSleep(func(context.Context, time.Duration) error {
+					if runs++; runs == 2 {
+						cancel()
+					}
+					return ctx.Err()
+				})
+				f.maker.Run(ctx)
+				since := 0.0
+				if days > 0 {
+					since = (days-1)*24*3600 + downsample.Delay.Seconds() + 0.001
+				}
+				if lag := f.metric("adapter_rollup_lag_seconds"); lag != since {
+					t.Errorf("%s: the lag is %v s, want %v", what, lag, since)
+				}
+			}
+			want("no samples", 0)
+			f.apply(bucketstore.Index, indexRows(f.schema, f.key("m"), "m", series.PeriodOf(day0))...)
+			first := rollup.DayOf(series.PeriodOf(day0))
+			before := f.metric("adapter_rollup_failures_total")
+			want("some", float64((day0+rollup.Day-first)/rollup.Day))
+			if got := f.metric("adapter_rollup_failures_total") - before; got != tt.failures {
+				t.Errorf("%v failures, want %v", got, tt.failures)
+			}
+			if got := f.metric("adapter_rollup_waiting", "clock"); got != tt.waiting || tt.waiting > 0 && lines != 1 {
+				t.Errorf("waiting %v, want %v; %d lines", got, tt.waiting, lines)
+			}
+		})
+	}
+}
+
 // TestLostAnswer: a maker that does not know whether begun was raised waits as if it was raised when it sees it.
 func TestLostAnswer(t *testing.T) {
 	store := &failing{new(rows), works}
@@ -542,11 +630,11 @@ func TestInDoubt(t *testing.T) {
 	doubt := errors.New("the clock is in doubt")
 	f.cfg.InDoubt = func() error { return doubt }
 	f.start(false)
-	if err := f.maker.Once(t.Context()); !errors.Is(err, doubt) || f.days.Begun() != 0 {
+	if err := f.maker.Once(t.Context()); !errors.Is(err, doubt) || !errors.Is(err, downsample.ErrClock) || f.days.Begun() != 0 {
 		t.Errorf("error %v, begun %d", err, f.days.Begun())
 	}
-	if _, err := f.maker.Release(t.Context(), f.clock.Load()); !errors.Is(err, doubt) {
-		t.Errorf("error %v of Release", err)
+	if released, err := f.maker.Release(t.Context(), f.clock.Load()); err != nil || released != 0 {
+		t.Errorf("released %d, %v: a clock in doubt is a state, and nothing is released", released, err)
 	}
 }
 

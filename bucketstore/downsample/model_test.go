@@ -45,10 +45,19 @@ func (w *world) finish() error {
 			return err
 		}
 	}
-	released, err := p.maker.Release(w.ctx, w.now.Load())
-	if err != nil {
-		return err
+	released := int64(0)
+	for range 3 { // other processes see what is closed, obey it, and say so
+		var err error
+		if released, err = p.maker.Release(w.ctx, w.now.Load()); err != nil {
+			return err
+		}
+		for _, p := range w.processes {
+			p.days.Tick(w.ctx)
+			p.register()
+		}
+		w.now.Add(hour)
 	}
+	w.now.Add(-3 * hour)
 	if want := rollup.DayOf(w.now.Load() - downsample.Delay.Milliseconds()); released != want || p.days.Made() != want {
 		return fmt.Errorf("days up to %d are released, up to %d made, want %d", released, p.days.Made(), want)
 	}
@@ -130,6 +139,8 @@ func TestModelFindsFaults(t *testing.T) {
 		{"days are never closed", false, rules{dropClosed: true}, 0},
 		{"closed days are written to", false, rules{openClosed: true}, 0},
 		{"memory is ignored", false, rules{ignoreMemory: true}, 0},
+		{"logs of others are ignored", false, rules{ignoreLogs: true}, 0},
+		{"logs do not say what is in them", false, rules{emptyLogs: true}, 0},
 		{"one process: writes that are not counted", true, rules{noCounts: true}, 0},
 		{"one process: no locks", true, rules{noLocks: true}, 17},
 		{"one process: no last walk", true, rules{noWalk: true}, 0},

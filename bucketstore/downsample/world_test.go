@@ -20,6 +20,7 @@ import (
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/bucketstore/buffer"
 	"github.com/promtable/promtable/bucketstore/downsample"
+	"github.com/promtable/promtable/bucketstore/meta"
 	"github.com/promtable/promtable/series"
 	"github.com/promtable/promtable/series/rollup"
 	"github.com/promtable/promtable/series/seriestest"
@@ -47,6 +48,8 @@ type rules struct {
 	openClosed bool
 	// flatTimes gives all rollups of a day one time, so that the one that arrives last wins.
 	flatTimes bool
+	// ignoreLogs releases days whatever is in the buffers of other processes, emptyLogs lets these say that nothing is.
+	ignoreLogs, emptyLogs bool
 	// ignoreMemory reads the rollups of days of which samples are in memory.
 	ignoreMemory bool
 	// noLocks leaves out the locks of a process that has the store for itself.
@@ -131,6 +134,8 @@ type process struct {
 	reads  bucketstore.Store
 	buffer *buffer.Buffer
 	gate   *gate
+	// log is what META says of the log of the buffer.
+	log meta.Log
 	// appends counts requests to the buffer.
 	appends int
 	locks   [2]*turnLock
@@ -178,6 +183,7 @@ func newWorld(t testing.TB, seed uint64, sole bool, broken rules) *world {
 		w.spawn(p, p.read)
 		if p.buffer != nil {
 			w.spawn(p, p.flushOften)
+			w.spawn(p, p.registerOften)
 		}
 	}
 	w.spawn(w.processes[0], func(a *actor) { w.collect(a) })
@@ -233,7 +239,7 @@ func (p *process) open(sole bool) (err error) {
 	}
 	p.maker, err = downsample.NewMaker(p.days, downsample.MakerConfig{
 		Resolutions: rollup.Resolutions[:], Tenants: []string{"one", "other"}, RowsPerSecond: 1e9, Horizon: func() int64 { return p.horizon },
-		Flush: p.w.flush, Holder: "a process",
+		Flush: p.flush, Logs: p.otherLogs, Holder: "a process",
 	})
 	if err != nil {
 		return err
@@ -243,6 +249,48 @@ func (p *process) open(sole bool) (err error) {
 		p.maker.SetSettleTime(0)
 	}
 	return nil
+}
+
+// flush stores what is in the buffer of the process.
+func (p *process) flush(ctx context.Context) error {
+	if p.buffer == nil {
+		return nil
+	}
+	return p.w.flush(ctx)
+}
+
+// otherLogs returns the logs of other processes in META.
+func (p *process) otherLogs(context.Context) (logs []meta.Log, err error) {
+	if err := (&slowStore{p}).request(bucketstore.Meta); err != nil {
+		return nil, err
+	}
+	for _, o := range p.w.processes {
+		if o != p && o.buffer != nil && !p.w.rules.ignoreLogs {
+			logs = append(logs, o.log)
+		}
+	}
+	return logs, p.between()
+}
+
+// registerOften writes what META says of the log of the process, now and then.
+func (p *process) registerOften(*actor) {
+	_ = p.sleep(minute/4 + p.w.rand.Int64N(time.Hour.Milliseconds()))
+	p.register()
+}
+
+// register writes what META says of the log of the process, if it has one.
+func (p *process) register() {
+	if p.buffer == nil {
+		return
+	}
+	l := meta.Log{ID: "log", Closed: p.days.Refused()}
+	_ = p.between()
+	if !p.w.rules.emptyLogs {
+		l.Oldest = p.buffer.Oldest()
+	}
+	if err := (&slowStore{p}).request(bucketstore.Meta); err == nil && p.between() == nil {
+		p.log = l
+	}
 }
 
 func (w *world) skew() int64 { return w.rand.Int64N(2*maxSkew+1) - maxSkew }

@@ -13,7 +13,8 @@
 //
 // Where rollups must be there before samples go, Config.RawBound bounds the horizon of raw
 // samples, and their cut is that horizon alone: the clock and the size of the store only ask
-// for it.
+// for it. A store that deletes by age itself cannot wait. What it may have deleted is taken by no
+// writer and no maker, see Deleted. But it is shown, as far as it is there, until its rollups are made.
 //
 //	Retention   of all series                              retention.go, size.go
 //	Rule        of the series of a selector, in a file     file.go
@@ -61,6 +62,9 @@ type Config struct {
 	// RawBound returns the time up to which raw samples may go, in milliseconds, if they are
 	// to go up to a cut. It is called before they do. It is nil if they need not wait for anything.
 	RawBound func(ctx context.Context, cut int64) (int64, error)
+	// Made returns the end of the last day up to which all rollups were made once, in milliseconds. It is required with RawBound
+	// and StoreAge.
+	Made func() int64
 	// StoreAge is the age at which the store itself deletes the cells of each resolution. 0 is
 	// never.
 	StoreAge bucketstore.Retention
@@ -179,9 +183,25 @@ func (r *Retention) nextCut(of bucketstore.Resolution, now time.Time) int64 {
 // milliseconds. Samples before that of Raw are not taken either. It is 0 if all are kept.
 func (r *Retention) Cut(of bucketstore.Resolution, now time.Time) int64 {
 	if of == bucketstore.Raw && r.cfg.RawBound != nil {
-		return max(r.Horizon(of), cutAt(now, r.cfg.StoreAge[of]))
+		return max(r.Horizon(of), r.storeCut(of, now))
 	}
 	return max(r.Horizon(of), r.wanted(of, now))
+}
+
+// storeCut returns the time before which a resolution is not shown because the store may have deleted it by age. Samples are shown
+// until their rollups are made, if any are.
+func (r *Retention) storeCut(of bucketstore.Resolution, now time.Time) int64 {
+	cut := cutAt(now, r.cfg.StoreAge[of])
+	if of == bucketstore.Raw && r.cfg.RawBound != nil && cut > 0 {
+		cut = min(cut, r.cfg.Made())
+	}
+	return cut
+}
+
+// Deleted returns the time before which samples may have been deleted when the clock says now, in milliseconds: none are to be
+// stored, and no rollup made. It is Cut or later.
+func (r *Retention) Deleted(now time.Time) int64 {
+	return max(r.RawCut(now), cutAt(now, r.cfg.StoreAge[bucketstore.Raw]))
 }
 
 // OldestCut is the least Cut of all resolutions that are made.
@@ -239,7 +259,7 @@ func (r *Retention) raise(ctx context.Context) error {
 	to, raised := meta.Horizons{}, false
 	now := r.cfg.Now()
 	for of := range bucketstore.NumResolutions {
-		to[of] = cutAt(now, r.cfg.StoreAge[of])
+		to[of] = r.storeCut(of, now)
 	}
 	if r.cfg.Expire == nil && r.cfg.RawBound != nil {
 		bound, err := r.bound(ctx, r.wanted(bucketstore.Raw, now))

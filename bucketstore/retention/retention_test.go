@@ -520,14 +520,50 @@ func TestRawBound(t *testing.T) {
 	f.wantCuts(t, r, someTime-10*day, someTime-19*day, 0)
 }
 
-// TestStoreAges: where the store deletes by age itself, each resolution has its own age, and no
-// bound keeps it.
+// TestMade: where the store deletes by age itself, samples are shown until their rollups are made, as far as they are there. But none are
+// taken, and no rollup is made, of what it may have deleted.
+func TestMade(t *testing.T) {
+	f := newFixture(t)
+	made, bound := int64(0), int64(0)
+	r := f.mustOpen(t, func(cfg *retention.Config) {
+		cfg.Keep = bucketstore.Retention{days(3), 0, 0}
+		cfg.Expire, cfg.StoreAge = nil, bucketstore.Retention{days(10), 0, 0}
+		cfg.RawBound = func(_ context.Context, cut int64) (int64, error) { return min(cut, bound), nil }
+		cfg.Made = func() int64 { return made }
+	})
+	for _, tt := range []struct {
+		name              string
+		made, bound, want int64
+	}{
+		{"no rollup is made", 0, 0, 0},
+		{"some days have rollups", someTime - 12*day, 0, someTime - 12*day},
+		{"all that may be deleted have rollups", someTime - 9*day, 0, someTime - 10*day},
+		{"days are released", someTime - 2*day, someTime - 5*day, someTime - 5*day},
+		{"all that are old enough", someTime - 2*day, someTime - 2*day, someTime - 3*day},
+	} {
+		made, bound = tt.made, tt.bound
+		if err := r.Advance(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		f.wantCut(t, r, tt.want)
+		if got := r.Horizon(bucketstore.Raw); got != tt.want {
+			t.Errorf("%s: the horizon is %d days from someTime", tt.name, (got-someTime)/day)
+		}
+		if got, want := r.Deleted(f.now()), max(tt.want, someTime-10*day); got != want {
+			t.Errorf("%s: samples may have been deleted before %d days from someTime", tt.name, (got-someTime)/day)
+		}
+	}
+}
+
+// TestStoreAges: where the store deletes by age itself, each resolution has its own age. Rollups
+// that are made keep no samples.
 func TestStoreAges(t *testing.T) {
 	f := newFixture(t)
 	r := f.mustOpen(t, func(cfg *retention.Config) {
 		cfg.Keep = bucketstore.Retention{days(10), days(20), 0}
 		cfg.Expire, cfg.StoreAge = nil, bucketstore.Retention{days(17), days(15), days(300)}
 		cfg.RawBound = func(context.Context, int64) (int64, error) { return 0, nil }
+		cfg.Made = func() int64 { return someTime }
 	})
 	f.wantCuts(t, r, someTime-17*day, someTime-15*day, someTime-300*day)
 	f.wantEvents(t, fmt.Sprintf(`horizon {"1h":%d,"5m":%d,"raw":%d}`, someTime-300*day, someTime-15*day, someTime-17*day))

@@ -115,7 +115,7 @@ func NewClock(cfg ClockConfig) *Clock {
 		Name: "adapter_clock_in_doubt",
 		Help: "1 while the clock is in doubt: until then samples go to the family l, and nothing is sealed.",
 	}, func() float64 {
-		if errors.Is(c.Err(), ErrClock) {
+		if c.TimeErr() != nil {
 			return 1
 		}
 		return 0
@@ -272,6 +272,14 @@ func (c *Clock) readMarks(ctx context.Context) (marks map[string]clockCell, err 
 func (c *Clock) Err() error {
 	_, err := c.relied(c.cfg.Now())
 	return err
+}
+
+// TimeErr returns an ErrClock while our clock is in doubt, whatever buffers there are. It is for
+// work that relies on the clock alone.
+func (c *Clock) TimeErr() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.doubtAt(c.read())
 }
 
 // relied returns since when our clock is not in doubt at now, in milliseconds, or the error

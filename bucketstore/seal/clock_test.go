@@ -68,6 +68,9 @@ func (b *clocks) want(what string, c *seal.Clock, want error) {
 	if err := c.Err(); !errors.Is(err, want) {
 		b.Errorf("%s: %v, want %v", what, err, want)
 	}
+	if err := c.TimeErr(); errors.Is(want, seal.ErrClock) != errors.Is(err, seal.ErrClock) || errors.Is(err, seal.ErrBuffer) {
+		b.Errorf("%s: as for work beside buffers: %v, want only %v", what, err, seal.ErrClock)
+	}
 	if isRaw := c.RawFrom(c.Now()) <= series.MaxTime; isRaw == errors.Is(want, seal.ErrClock) {
 		b.Errorf("%s: samples go to raw families: %v", what, isRaw)
 	}

@@ -186,8 +186,9 @@ func compact(ctx context.Context, o *options, logger log.Logger) (err error) {
 		return nil
 	}
 	err = sealer.Once(ctx)
-	if err == nil && maker != nil {
-		err = maker.Once(ctx)
+	if maker != nil && (err == nil || errors.Is(err, seal.ErrBuffer)) { // rollups are made beside buffers
+		err = errors.Join(err, maker.Once(ctx))
+		maker.Leave(context.WithoutCancel(ctx))
 	}
 	switch {
 	case ctx.Err() != nil:
@@ -227,7 +228,7 @@ func newClock(o *options, store bucketstore.Store, appender bucketstore.Appender
 	if o.backend != backendBigtable {
 		return nil
 	}
-	cfg := seal.ClockConfig{Store: store, Now: time.Now, MaxFuture: o.engine.MaxFuture, Logger: logger, Registerer: reg}
+	cfg := seal.ClockConfig{Store: store, Now: o.now, MaxFuture: o.engine.MaxFuture, Logger: logger, Registerer: reg}
 	b, buffered := appender.(*buffer.Buffer)
 	if buffered {
 		cfg.Buffered, cfg.ID = true, b.ID()

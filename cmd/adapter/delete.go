@@ -53,7 +53,7 @@ func (a *adapter) openRemoval(ctx context.Context, rows bucketstore.Store) error
 	if err := a.openRetention(ctx, rows); err != nil {
 		return err
 	}
-	cfg := deletion.Config{Meta: a.meta, Schema: a.schema, Now: time.Now, Shared: a.o.backend == backendBigtable, Logger: a.logger, Registerer: a.reg}
+	cfg := deletion.Config{Meta: a.meta, Schema: a.schema, Now: a.o.now, Shared: a.o.backend == backendBigtable, Logger: a.logger, Registerer: a.reg}
 	if a.results != nil {
 		cfg.Changed = a.results.Drop
 	}

@@ -101,8 +101,9 @@ type options struct {
 	onReady func(ctx context.Context, own, link string)
 
 	// existing says that a command needs an existing store: it creates none. Tests replace
-	// netListen, storeTimeout, reachTimeout and diskUsage.
+	// now, netListen, storeTimeout, reachTimeout and diskUsage.
 	existing     bool
+	now          func() time.Time
 	netListen    func(network, address string) (net.Listener, error)
 	storeTimeout time.Duration
 	reachTimeout time.Duration
@@ -114,7 +115,7 @@ type options struct {
 
 // parseFlags parses the command line and checks it.
 func parseFlags(args []string) (*options, error) {
-	o := &options{netListen: net.Listen, storeTimeout: storeTimeout, diskUsage: pebble.DiskUsage}
+	o := &options{now: time.Now, netListen: net.Listen, storeTimeout: storeTimeout, diskUsage: pebble.DiskUsage}
 	o.remote, o.engine, o.api = o.remote.WithDefaults(), o.engine.WithDefaults(), o.api.WithDefaults()
 	app := kingpin.New("adapter", "Remote storage for Prometheus: keeps samples in Google Bigtable or in an embedded store, and gives them back.")
 	app.Version(version.Print("adapter")).UsageWriter(os.Stdout)

@@ -42,13 +42,13 @@ func (o *options) logCommands(app *kingpin.Application) {
 // newTerms reads META and says how a log is bound to the store. It fails if the store has
 // another schema.
 func newTerms(ctx context.Context, o *options, schema series.Schema, rows bucketstore.Store, logger log.Logger) (t buffer.Terms, err error) {
-	store, err := meta.Open(ctx, rows, schema, time.Now)
+	store, err := meta.Open(ctx, rows, schema, o.now)
 	return buffer.Terms{
 		Store:     store,
 		Location:  o.location(),
 		Exclusive: o.backend == backendEmbedded,
 		Discard:   o.discardLog,
-		Now:       time.Now,
+		Now:       o.now,
 		Logger:    logger,
 	}, err
 }
@@ -67,7 +67,7 @@ func (o *options) location() string {
 
 // bindLog opens the directory of the log and binds it to the store.
 func bindLog(ctx context.Context, o *options, terms buffer.Terms) (*buffer.Dir, error) {
-	dir, err := buffer.OpenDir(o.bufferPath, time.Now())
+	dir, err := buffer.OpenDir(o.bufferPath, o.now())
 	if err != nil {
 		return nil, adviseLog(o, err)
 	}
@@ -151,11 +151,10 @@ func (w *logWatch) run(ctx context.Context) {
 }
 
 func (w *logWatch) count(ctx context.Context) error {
-	logs, err := w.store.Logs(ctx)
+	logs, err := otherLogs(ctx, w.store, w.own)
 	if err != nil {
 		return err
 	}
-	logs = slices.DeleteFunc(logs, func(l meta.Log) bool { return l.ID == w.own })
 	for _, l := range logs {
 		if !w.seen[l.ID] {
 			level.Info(w.logger).Log(append([]any{"msg", "another adapter has samples in its log that are not in the store yet"}, describeLog(l)...)...)
@@ -164,6 +163,12 @@ func (w *logWatch) count(ctx context.Context) error {
 	}
 	w.others.Set(float64(len(logs)))
 	return nil
+}
+
+// otherLogs returns the logs in META without that of this adapter, which may have none.
+func otherLogs(ctx context.Context, store *meta.Store, own string) ([]meta.Log, error) {
+	logs, err := store.Logs(ctx)
+	return slices.DeleteFunc(logs, func(l meta.Log) bool { return l.ID == own }), err
 }
 
 // describeLog returns pairs for a line of the logger.

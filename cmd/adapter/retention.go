@@ -168,7 +168,7 @@ type expirer interface {
 
 // openRetention begins to delete old samples. The store has its schema.
 func (a *adapter) openRetention(ctx context.Context, rows bucketstore.Store) (err error) {
-	cfg := retention.Config{Meta: a.meta, Now: time.Now, Keep: a.o.retention.keep(), Logger: a.logger, Registerer: a.reg}
+	cfg := retention.Config{Meta: a.meta, Now: a.o.now, Keep: a.o.retention.keep(), Logger: a.logger, Registerer: a.reg}
 	a.kept = a.o.keptTables(rows)
 	if store, ok := rows.(expirer); ok {
 		cfg.Expire = store.ExpireBefore
@@ -177,7 +177,7 @@ func (a *adapter) openRetention(ctx context.Context, rows bucketstore.Store) (er
 		cfg.StoreAge = storeAges(a.kept)
 	}
 	if len(a.o.resolutions()) > 0 {
-		cfg.RawBound = a.release
+		cfg.RawBound, cfg.Made = a.release, a.days.Made
 	}
 	if a.retention, err = retention.Open(ctx, cfg); err != nil {
 		return err

@@ -14,6 +14,7 @@ import (
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/bucketstore/buffer"
 	"github.com/promtable/promtable/bucketstore/downsample"
+	"github.com/promtable/promtable/bucketstore/meta"
 	"github.com/promtable/promtable/bucketstore/retention"
 	"github.com/promtable/promtable/bucketstore/seal"
 	"github.com/promtable/promtable/series/rollup"
@@ -22,7 +23,7 @@ import (
 // openDays reads which days have rollups. rows is the store beneath all others.
 func (a *adapter) openDays(ctx context.Context, rows bucketstore.Store) (err error) {
 	a.days, err = downsample.Open(ctx, downsample.Config{
-		Store: rows, Schema: a.schema, Now: time.Now, Sole: a.o.backend == backendEmbedded, Logger: a.logger,
+		Store: rows, Schema: a.schema, Now: a.o.now, Sole: a.o.backend == backendEmbedded, Logger: a.logger,
 	})
 	return err
 }
@@ -77,12 +78,17 @@ func (a *adapter) release(ctx context.Context, cut int64) (int64, error) {
 // openMaker opens what makes rollups. store is what the engine reads: the buffer, if there is one.
 func (a *adapter) openMaker(store bucketstore.Store) (err error) {
 	cfg := downsample.MakerConfig{
-		Horizon:    func() int64 { return a.retention.Horizon(bucketstore.Raw) },
+		Horizon:    func() int64 { return a.retention.Deleted(a.o.now()) },
 		Cuts:       keyCuts(a.rules),
 		Registerer: a.reg,
 	}
+	own := ""
 	if b, ok := store.(*buffer.Buffer); ok {
+		own = b.ID()
 		cfg.Flush = func(ctx context.Context) error { return flushAll(ctx, b) }
+	}
+	if a.o.backend == backendBigtable {
+		cfg.Logs = func(ctx context.Context) ([]meta.Log, error) { return otherLogs(ctx, a.meta, own) }
 	}
 	a.maker, err = newMaker(a.o, a.days, a.clock, cfg)
 	return err
@@ -110,7 +116,7 @@ func newMaker(o *options, days *downsample.Days, clock *seal.Clock, cfg downsamp
 	cfg.RowsPerSecond = o.rollupRows
 	cfg.Holder = fmt.Sprintf("%s:%d", host, os.Getpid())
 	if clock != nil {
-		cfg.InDoubt = clock.Err
+		cfg.InDoubt = clock.TimeErr
 	}
 	return downsample.NewMaker(days, cfg)
 }

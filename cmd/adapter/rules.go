@@ -38,7 +38,7 @@ func (r *retentionOptions) readRules(flags bucketstore.Retention) error {
 // rulesConfig returns what rules know of a store.
 func (o *options) rulesConfig(about *meta.Store, schema series.Schema, logger log.Logger) retention.RulesConfig {
 	cfg := retention.RulesConfig{
-		Meta: about, Schema: schema, Now: time.Now, Longest: o.retention.keep(), Rollups: len(o.resolutions()) > 0, Shared: o.backend == backendBigtable, Logger: logger,
+		Meta: about, Schema: schema, Now: o.now, Longest: o.retention.keep(), Rollups: len(o.resolutions()) > 0, Shared: o.backend == backendBigtable, Logger: logger,
 	}
 	if o.retention.rules != nil {
 		cfg.FileRules = retention.WithRest(o.retention.rules, o.retention.flags())

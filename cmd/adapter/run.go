@@ -361,14 +361,14 @@ func (a *adapter) openAppender(ctx context.Context, rows bucketstore.Store) (buc
 			return rows, nil, err
 		}
 		a.clock = newClock(a.o, rows, nil, a.logger, a.reg)
-		rows = bucketstore.Isolate(a.days.Counted(rows), time.Now) // also for exemplars
-		direct := bucketstore.NewDirect(rows, a.schema, time.Now, a.clock.RawFrom)
+		rows = bucketstore.Isolate(a.days.Counted(rows), a.o.now) // also for exemplars
+		direct := bucketstore.NewDirect(rows, a.schema, a.o.now, a.clock.RawFrom)
 		direct.OnArrival(a.records.Arrival)
 		if a.clock != nil {
 			if a.lastTime, err = a.clock.Latest(ctx); err != nil {
 				return rows, nil, err
 			}
-			a.lateNotes = seal.NewLateNotes(rows, a.schema, time.Now, a.logger)
+			a.lateNotes = seal.NewLateNotes(rows, a.schema, a.o.now, a.logger)
 			direct.OnLate(a.lateNotes.Add)
 		}
 		return rows, direct, nil
@@ -382,6 +382,7 @@ func (a *adapter) openAppender(ctx context.Context, rows bucketstore.Store) (buc
 	}
 	cfg := bufferConfig(a.o)
 	cfg.Store = a.days.Counted(rows)
+	cfg.Closed = a.days.Refused
 	cfg.Cut = a.retention.Horizon(bucketstore.Raw)
 	cuts := a.rules.Known()
 	cfg.LaterCut, cfg.LatestCut = cuts.KeyCut, cuts.Latest()
@@ -413,6 +414,7 @@ func (a *adapter) openAppender(ctx context.Context, rows bucketstore.Store) (buc
 // bufferConfig returns the configuration of the buffer from flags.
 func bufferConfig(o *options) buffer.Config {
 	cfg := buffer.Config{
+		Now:           o.now,
 		FsyncInterval: o.fsyncInterval,
 		MaxLogBytes:   int(o.bufferLog.Base2Bytes),
 		MaxOpenBytes:  int(o.bufferMemory.Base2Bytes),
@@ -439,12 +441,16 @@ func newEngine(a *adapter, store bucketstore.Store, appender bucketstore.Appende
 	cfg.Appender = a.days.Appender(appender)
 	cfg.Admit = newWatch(o, a.logger, a.reg).Admit
 	cfg.Schema = a.schema
-	cfg.Now = time.Now
+	cfg.Now = a.o.now
 	cfg.LastTime = a.lastTime
 	cfg.Cut = a.retention.RawCut
+	cfg.WriteCut = a.retention.Deleted
 	cfg.IndexCut = a.retention.OldestCut
 	cfg.Rules = func(ctx context.Context, now time.Time, from func() int64) (engine.RuleView, error) {
 		return a.rules.At(ctx, now, from)
+	}
+	cfg.ShownRules = func(ctx context.Context, now time.Time, from func() int64) (engine.RuleView, error) {
+		return a.rules.Shown(ctx, now, from)
 	}
 	cfg.Sources = a.sources
 	if a.records != nil {
@@ -497,7 +503,7 @@ func newRemote(a *adapter, e *engine.Engine, queries *api.API, slow *request.Slo
 	if o.backend == backendBigtable {
 		cfg.NodeSeconds = bigtable.NodeSeconds
 	}
-	cfg.Now = time.Now
+	cfg.Now = o.now
 	cfg.Logger = a.logger
 	cfg.Registerer = a.reg
 	if o.adminAPI {
@@ -521,7 +527,7 @@ func newAPI(a *adapter, e *engine.Engine, executor *deletion.Executor, slow *req
 			cfg.Snapshots, cfg.DataDir = a.snapshots, o.path
 		}
 	}
-	cfg.Now = time.Now
+	cfg.Now = o.now
 	cfg.Logger = a.logger
 	cfg.Registerer = a.reg
 	cfg.Gatherer = a.reg

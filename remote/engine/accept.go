@@ -312,6 +312,9 @@ func (cfg *Config) timeBound(now time.Time) timeBound {
 	if cfg.Cut != nil {
 		b.cut = cfg.Cut(now)
 	}
+	if cfg.WriteCut != nil {
+		b.cut = max(b.cut, cfg.WriteCut(now))
+	}
 	return b
 }
 

@@ -70,12 +70,16 @@ type Config struct {
 	// Cut, if set, returns the time in milliseconds before which nothing is kept when the
 	// clock says now: what is older is not shown, whether it is stored or not, and refused.
 	Cut func(now time.Time) int64
+	// WriteCut, if set, returns the time before which samples are refused, in milliseconds, where that is later than Cut.
+	WriteCut func(now time.Time) int64
 	// IndexCut, if set, returns the time before which no series is found: that of the rollups that are kept
 	// for longest.
 	IndexCut func(now time.Time) int64
 	// Rules, if set, returns what rules cut of some series beside Cut, when the clock says now. from returns the first time
 	// that is looked at, in milliseconds.
 	Rules func(ctx context.Context, now time.Time, from func() int64) (RuleView, error)
+	// ShownRules, if set, is Rules for reads.
+	ShownRules func(ctx context.Context, now time.Time, from func() int64) (RuleView, error)
 	// Sources, if set, says of which times there are rollups when the clock says now.
 	Sources func(now time.Time) rollup.Sources
 	Limits  Limits
@@ -278,10 +282,13 @@ func New(cfg Config) (*Engine, error) {
 
 // seriesCuts returns Rules as package reader wants them.
 func (cfg *Config) seriesCuts() func(context.Context, time.Time, int64) (SeriesCuts, error) {
-	if cfg.Rules == nil {
+	rules := cfg.ShownRules
+	if rules == nil {
+		rules = cfg.Rules
+	}
+	if rules == nil {
 		return nil
 	}
-	rules := cfg.Rules
 	return func(ctx context.Context, now time.Time, from int64) (SeriesCuts, error) {
 		return rules(ctx, now, func() int64 { return from })
 	}

@@ -1,0 +1,314 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/go-kit/log"
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/promql"
+	"github.com/prometheus/prometheus/promql/parser"
+
+	"github.com/promtable/promtable/bucketstore"
+	"github.com/promtable/promtable/bucketstore/bigtable/bigtabletest"
+	"github.com/promtable/promtable/bucketstore/buffer"
+	"github.com/promtable/promtable/bucketstore/downsample"
+	"github.com/promtable/promtable/remote/engine"
+	"github.com/promtable/promtable/remote/engine/eval"
+	"github.com/promtable/promtable/series/rollup"
+)
+
+// A fleet is adapters on one Bigtable, none of which works by itself: the test moves their clock.
+type fleet struct {
+	*testing.T
+	clock    atomic.Int64
+	adapters []*fleetAdapter
+}
+
+type fleetAdapter struct {
+	*adapter
+	f        *fleet
+	engine   *engine.Engine
+	appender bucketstore.Appender
+}
+
+func newFleet(t *testing.T) *fleet {
+	t.Setenv("BIGTABLE_EMULATOR_HOST", bigtabletest.Serve(t))
+	f := &fleet{T: t}
+	f.clock.Store(time.Now().UnixMilli())
+	return f
+}
+
+func (f *fleet) now() time.Time { return time.UnixMilli(f.clock.Load()) }
+
+// start starts an adapter, and wants an error with the text refused, unless that is empty.
+func (f *fleet) start(refused string, args ...string) *fleetAdapter {
+	f.Helper()
+	o, err := parseFlags(append(args, "--storage.backend=bigtable", "--bigtable.project=p", "--bigtable.instance=i"))
+	if err != nil {
+		f.Fatal(err)
+	}
+	o.now = f.now
+	a := &fleetAdapter{f: f}
+	if a.adapter, err = newAdapter(o, log.NewNopLogger()); err != nil {
+		f.Fatal(err)
+	}
+	rows, err := openStore(f.Context(), o, a.logger, a.reg, nil)
+	if err != nil {
+		f.Fatal(err)
+	}
+	store, appender, err := a.openAppender(f.Context(), rows)
+	a.onClose("close the store", store.Close)
+	if refused != "" {
+		if err == nil {
+			err = errors.New("it starts")
+		}
+		wantContains(f.T, err.Error(), refused)
+		if err := a.close(); err != nil {
+			f.Error(err)
+		}
+		return nil
+	}
+	if err != nil {
+		f.Fatal(err)
+	}
+	if a.engine, err = newEngine(a.adapter, store, appender); err != nil {
+		f.Fatal(err)
+	}
+	a.onClose("flush", func() error { return a.engine.Close(context.Background()) })
+	if err := a.openMaker(store); err != nil {
+		f.Fatal(err)
+	}
+	a.appender = appender
+	f.adapters = append(f.adapters, a)
+	f.Cleanup(a.stop)
+	return a
+}
+
+// stop stops an adapter.
+func (a *fleetAdapter) stop() {
+	if err := a.close(); err != nil {
+		a.f.Error(err)
+	}
+	a.closers = nil
+}
+
+// minutes lets time pass, in which adapters compare their clocks, and read what others have written.
+func (f *fleet) minutes(n int, adapters ...*fleetAdapter) {
+	f.Helper()
+	for range n {
+		f.clock.Add(time.Minute.Milliseconds())
+		for _, a := range adapters {
+			if err := a.clock.Compare(f.Context()); err != nil {
+				f.Fatal(err)
+			}
+		}
+	}
+}
+
+// until calls do, which waits for time to pass, until it succeeds.
+func (f *fleet) until(what string, do func(ctx context.Context) error, adapters ...*fleetAdapter) {
+	f.Helper()
+	for i := range 60 {
+		timeout := 50 * time.Millisecond
+		if i > 25 { // what it waits for is over
+			timeout = time.Minute
+		}
+		ctx, cancel := context.WithTimeout(f.Context(), timeout)
+		err := do(ctx)
+		cancel()
+		if err == nil {
+			return
+		}
+		if !errors.Is(err, context.DeadlineExceeded) {
+			f.Fatalf("%s: %v", what, err)
+		}
+		f.minutes(1, adapters...)
+	}
+	f.Fatalf("%s: it takes for ever", what)
+}
+
+// send writes n samples of a series, a minute apart, from a time on.
+func (a *fleetAdapter) send(name string, from int64, n int) error {
+	s := engine.Series{Labels: labels.FromStrings("__name__", name)}
+	for i := range n {
+		s.Samples = append(s.Samples, engine.Sample{T: from + int64(i)*time.Minute.Milliseconds(), V: float64(i)})
+	}
+	var rejected engine.Rejected
+	if _, err := a.engine.Append(a.f.Context(), []engine.Series{s}, &rejected); err != nil {
+		return err
+	}
+	return rejected.Err()
+}
+
+// wantSamples wants so many samples of a series.
+func (a *fleetAdapter) wantSamples(when, name string, want int) {
+	a.f.Helper()
+	n, err := a.count(name)
+	if err != nil || n != want {
+		a.f.Errorf("%s: %d samples of %s, %v, want %d", when, n, name, err, want)
+	}
+}
+
+func (a *fleetAdapter) metric(name, label string) float64 {
+	a.f.Helper()
+	families, err := a.reg.Gather()
+	if err != nil {
+		a.f.Fatal(err)
+	}
+	for _, family := range families {
+		for _, m := range family.GetMetric() {
+			if family.GetName() == name && (label == "" || m.GetLabel()[0].GetValue() == label) {
+				return m.GetGauge().GetValue() + m.GetCounter().GetValue()
+			}
+		}
+	}
+	a.f.Fatalf("no metric %s", name)
+	return 0
+}
+
+// count returns how many samples of a series are shown.
+func (a *fleetAdapter) count(name string) (n int, err error) {
+	set, err := a.engine.Select(a.f.Context(), engine.Query{Maxt: a.f.clock.Load(), Matchers: []*labels.Matcher{labels.MustNewMatcher(labels.MatchEqual, "__name__", name)}})
+	if err != nil {
+		return 0, err
+	}
+	for set.Next() {
+		chunks := set.At().Iterator(nil)
+		for chunks.Next() {
+			n += chunks.At().Chunk.NumSamples()
+		}
+		if chunks.Err() != nil {
+			return 0, chunks.Err()
+		}
+	}
+	return n, set.Err()
+}
+
+// wantRolled wants a PromQL query over whole days to count so many samples of a series.
+func (a *fleetAdapter) wantRolled(name string, want int) {
+	a.f.Helper()
+	opts := promql.EngineOpts{MaxSamples: math.MaxInt, Timeout: time.Hour, Parser: parser.NewParser(parser.Options{})}
+	end := rollup.DayOf(a.f.clock.Load())
+	q, err := eval.New(opts, eval.NewMemory(0, 0)).NewInstantQuery(a.f.Context(), a.engine, nil, fmt.Sprintf("count_over_time(%s[20d])", name), time.UnixMilli(end))
+	if err != nil {
+		a.f.Fatal(err)
+	}
+	defer q.Close()
+	res := q.Exec(a.f.Context())
+	if v, err := res.Vector(); err != nil || len(v) != 1 || v[0].F != float64(want) {
+		a.f.Errorf("rollups of %s: %v, %v, want %d samples", name, v, err, want)
+	}
+}
+
+// make makes the rollups of all days that are due.
+func (a *fleetAdapter) make(adapters ...*fleetAdapter) {
+	a.f.Helper()
+	a.f.until("make rollups", a.maker.Once, adapters...)
+}
+
+// TestRollupsBesideBuffers: of adapters with buffers, and one without, one makes the rollups. The lag is true before. Samples that are
+// older than their retention are shown until their rollups are final, and those of days of which another log may have samples are not
+// released until that is stored.
+func TestRollupsBesideBuffers(t *testing.T) {
+	f := newFleet(t)
+	const raw = "--retention.resolution-raw=3d"
+	start := func() *fleetAdapter { return f.start("", raw, "--buffer.enabled", "--buffer.path="+t.TempDir()) }
+	a, b, direct := start(), start(), f.start("", raw)
+	all := []*fleetAdapter{a, b, direct}
+	const samples = 100
+	first := f.clock.Load()
+	day := rollup.DayOf(first)
+	for i, p := range all {
+		if err := p.send(fmt.Sprint("m", i), first-samples*60_000, samples); err != nil {
+			t.Fatal(err)
+		}
+	}
+	flush := func(p *fleetAdapter) {
+		t.Helper()
+		if err := p.appender.(*buffer.Buffer).Flush(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	flush(a)
+	f.clock.Add(8 * rollup.Day) // the samples of b are in its log alone
+	want := func(what string, waitsForClock, waitsForLogs float64) {
+		t.Helper()
+		for i, p := range all[:2] {
+			if n := p.metric("adapter_rollup_failures_total", ""); n != 0 {
+				t.Errorf("%s: adapter %d counts %v failures", what, i, n)
+			}
+		}
+		if c, l := a.metric("adapter_rollup_waiting", "clock"), a.metric("adapter_rollup_waiting", "logs"); c != waitsForClock || l != waitsForLogs {
+			t.Errorf("%s: a waits for clocks: %v, for logs: %v", what, c, l)
+		}
+	}
+	shown := func(what string, of ...int) {
+		t.Helper()
+		for _, i := range of {
+			a.wantSamples(what, fmt.Sprint("m", i), samples)
+		}
+	}
+
+	if err := a.maker.Once(t.Context()); !errors.Is(err, downsample.ErrClock) {
+		t.Errorf("clocks are not compared: %v", err)
+	}
+	want("clocks are not compared", 1, 0)
+	if lag := a.metric("adapter_rollup_lag_seconds", ""); lag < 6*24*3600 || lag > 10*24*3600 {
+		t.Errorf("the lag is %v s, want about 7 days, or some more: the index knows of periods", lag)
+	}
+	shown("no rollup is made", 0, 2)
+	if err := a.send("old", first-3*rollup.Day, 1); err == nil {
+		t.Error("a sample that Bigtable may delete at once was taken")
+	}
+
+	f.minutes(4, all...)
+	a.make(all...)
+	want("rollups are made", 0, 0)
+	if lag, made := a.metric("adapter_rollup_lag_seconds", ""), a.days.Made(); lag != 0 || made < day+7*rollup.Day {
+		t.Errorf("the lag is %v s, days up to %s are made", lag, time.UnixMilli(made).UTC())
+	}
+
+	release := func() int64 {
+		t.Helper()
+		f.until("release", func(ctx context.Context) error {
+			_, err := a.maker.Release(ctx, f.clock.Load()-3*rollup.Day)
+			return err
+		}, all...)
+		if err := a.retention.Advance(t.Context()); err != nil {
+			t.Error(err)
+		}
+		return a.days.Released()
+	}
+	if released := release(); released != 0 {
+		t.Errorf("days up to %s are released beside a log that holds samples of them", time.UnixMilli(released).UTC())
+	}
+	want("beside a log with samples", 0, 1)
+	b.stop() // which stores them
+	all = []*fleetAdapter{a, direct}
+	if released, asked := release(), rollup.DayOf(f.clock.Load()-3*rollup.Day); released != asked {
+		t.Errorf("days up to %s are released, want %s", time.UnixMilli(released).UTC(), time.UnixMilli(asked).UTC())
+	}
+	if horizon := a.retention.Horizon(bucketstore.Raw); horizon != a.days.Released() || a.sources(f.now()).RawFrom != horizon {
+		t.Errorf("the horizon is %d, days up to %d are released", horizon, a.days.Released())
+	}
+	for i := range 3 {
+		a.wantSamples("released", fmt.Sprint("m", i), 0)
+		a.wantRolled(fmt.Sprint("m", i), samples)
+	}
+
+	// A clean stop gives up the lease: the next goes on at once.
+	f.clock.Add(rollup.Day)
+	f.minutes(4, all...)
+	a.maker.Leave(t.Context())
+	made := direct.days.Made()
+	direct.make(all...)
+	if got := direct.days.Made(); got <= made {
+		t.Errorf("the next maker has made up to %d, before %d", got, made)
+	}
+}
