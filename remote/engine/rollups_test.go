@@ -340,7 +340,7 @@ func (s *rolled) compare(t *testing.T) (compared, differ, used int) {
 // widened. Some may be missing there.
 func (s *rolled) compareKnown(t *testing.T, expr string, window time.Duration, shift int64, plan *rollup.Plan, got, want promql.Matrix) (compared, differ, used int) {
 	t.Helper()
-	needsSamples := strings.HasPrefix(expr, "irate") || strings.HasPrefix(expr, "quantile") || strings.Contains(expr, "mixed")
+	needsSamples := strings.HasPrefix(expr, "irate") || strings.HasPrefix(expr, "quantile")
 	for i := range got {
 		n := slices.IndexFunc(want, func(of promql.Series) bool { return labels.Equal(of.Metric, got[i].Metric) })
 		var values map[int64]promql.Sample

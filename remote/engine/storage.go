@@ -194,7 +194,7 @@ func (s sampleSeries) HasBuckets() bool {
 }
 
 // AppendPoints implements eval.PointSeries. It is called if HasBuckets.
-func (s sampleSeries) AppendPoints(p *rollup.Points) (ok bool, err error) {
+func (s sampleSeries) AppendPoints(p *rollup.Points) error {
 	return s.ChunkSeries.(reader.PointSeries).AppendPoints(p)
 }
 

@@ -99,10 +99,13 @@ func (p *Points) AppendHistogram(t int64, h *histogram.FloatHistogram) {
 	p.add(at)
 }
 
-// counts returns how often the value changes, and is less, from the last sample to v, if that follows it.
+// counts returns how often the value changes, and is less, from the last sample to v, if that follows it. From a histogram it is both.
 func (p *Points) counts(v float64) (changes, resets int32) {
 	if !p.hasBefore {
 		return 0, 0
+	}
+	if p.histogramBefore != nil {
+		return 1, 1
 	}
 	if isChange(p.before, v) {
 		changes = 1
@@ -119,7 +122,11 @@ func (p *Points) countsOfHistogram(v cell.Value) (changes, resets int32) {
 		return 0, 0
 	}
 	h := floatOf(v)
-	if before := p.histogramBefore; p.hasBefore && before != nil {
+	switch before := p.histogramBefore; {
+	case !p.hasBefore:
+	case before == nil: // a float
+		changes, resets = 1, 1
+	default:
 		if isHistogramChange(before, h) {
 			changes = 1
 		}

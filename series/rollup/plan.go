@@ -28,7 +28,7 @@ type Sources struct {
 	From    [len(Resolutions)]int64
 	// Until is the end of the last day of which there may be buckets.
 	Until int64
-	// Coarsest is the resolution beyond which none is used while a finer one is there.
+	// Coarsest is the resolution beyond which none is used while a finer one is there. Of Raw no buckets are used.
 	Coarsest Resolution
 }
 
@@ -68,13 +68,10 @@ const (
 	placeCost  = 250
 )
 
-// MaxWindows is how many windows a plan may have: it has memory for each.
-const MaxWindows = 100_000
-
 // NewPlan returns the cheapest plan that gives exact answers, where there is one. It is nil if that is to read all samples
-// from the first to the last window, and for more than MaxWindows.
+// from the first to the last window. What a window is read from where there are no samples does not depend on how many windows there are.
 func NewPlan(w Windows, s Sources) *Plan {
-	if w.Count == 0 || w.Count > MaxWindows {
+	if w.Count == 0 {
 		return nil
 	}
 	p := &Plan{last: w.Last, rawAfter: wholeDays(s.RawFrom)}
@@ -131,11 +128,11 @@ func (w Windows) end() int64 { return w.Start + int64(w.Count-1)*w.Step }
 // choose returns the resolution of the times (after, to].
 func (s Sources) choose(w Windows, rawAfter, after, to int64) Resolution {
 	clipped, ok := w.clip(after, to)
-	if !ok {
+	if !ok || s.Coarsest == Raw {
 		return Raw
 	}
 	hasRaw := after >= rawAfter
-	best, least := Raw, math.Inf(1)
+	best, least := Raw, 0.0
 	if hasRaw {
 		least = rawCost(clipped.covers(Raw))
 	}
@@ -145,28 +142,35 @@ func (s Sources) choose(w Windows, rawAfter, after, to int64) Resolution {
 			continue // there are none
 		case r > s.Coarsest && (hasRaw || best != Raw):
 			continue
-		}
-		covers, edges := clipped.covers(r), clipped.edges(r)
-		cost := rawCost(edges)
-		if !hasRaw {
-			cost = 0
-			for _, e := range edges { // by how much windows are widened comes before all
-				cost += float64(e.To-e.After) * 1e6
+		case !hasRaw: // the finest, by which windows are widened least, or a longer one by which none is
+			if best == Raw || w.areWhole(r) {
+				best = r
 			}
+			continue
 		}
-		for _, c := range covers {
-			days := float64(c.To-c.After)/float64(Day) + 1
-			if r == Hour {
-				cost += days * dayCost1h
-			} else {
-				cost += days * dayCost5m
-			}
-		}
-		if cost < least {
+		if cost := rawCost(clipped.edges(r)) + cellCost(clipped.covers(r), r); cost < least {
 			best, least = r, cost
 		}
 	}
 	return best
+}
+
+// areWhole says whether all windows are made of whole buckets of r.
+func (w Windows) areWhole(r Resolution) bool {
+	isWhole := func(t int64) bool { return r.floor(t) == t }
+	return isWhole(w.Start) && (w.Count == 1 || isWhole(w.Step)) && (w.Last || isWhole(w.Range))
+}
+
+// cellCost is what it costs to read the cells of r of spans.
+func cellCost(spans []Span, r Resolution) (cost float64) {
+	day := float64(dayCost5m)
+	if r == Hour {
+		day = dayCost1h
+	}
+	for _, s := range spans {
+		cost += (float64(s.To-s.After)/float64(Day) + 1) * day
+	}
+	return cost
 }
 
 // clip returns the windows that have a part of (after, to].
@@ -194,17 +198,18 @@ func (w Windows) covers(r Resolution) (spans []Span) {
 }
 
 // edges returns the buckets that lie only in part in a window.
-func (w Windows) edges(r Resolution) (spans []Span) {
+func (w Windows) edges(r Resolution) []Span {
+	var starts, ends []Span
 	for i := range w.Count {
 		to := w.Start + int64(i)*w.Step
 		if after := to - w.Range; !w.Last && r.floor(after) != after {
-			spans = append(spans, Span{r.floor(after), r.floor(after) + int64(r), Raw})
+			starts = addSpan(starts, Span{r.floor(after), r.floor(after) + int64(r), Raw})
 		}
 		if r.floor(to) != to {
-			spans = append(spans, Span{r.floor(to), r.ceil(to), Raw})
+			ends = addSpan(ends, Span{r.floor(to), r.ceil(to), Raw})
 		}
 	}
-	return join(spans)
+	return join(append(starts, ends...))
 }
 
 // floor returns the latest multiple of r up to t, and ceil the first from t on. Of Raw both
@@ -263,7 +268,7 @@ func (p *Plan) resolutionAt(t int64) Resolution {
 
 // makeSpans makes the spans: all times of windows, the edges of those as samples where these are there.
 func (p *Plan) makeSpans(w Windows) {
-	var covers, edges []Span
+	var covers, starts, ends []Span
 	for i := range w.Count {
 		to := w.Start + int64(i)*w.Step
 		after := to - w.Range
@@ -272,13 +277,13 @@ func (p *Plan) makeSpans(w Windows) {
 		first, last := p.resolutionAt(after+1), p.resolutionAt(to)
 		covers = addSpan(covers, Span{first.floor(after), last.ceil(to), Raw})
 		if first.floor(after) != after && after >= p.rawAfter && !w.Last {
-			edges = append(edges, Span{first.floor(after), first.floor(after) + int64(first), Raw})
+			starts = addSpan(starts, Span{first.floor(after), first.floor(after) + int64(first), Raw})
 		}
 		if last.floor(to) != to && to > p.rawAfter {
-			edges = append(edges, Span{last.floor(to), last.ceil(to), Raw})
+			ends = addSpan(ends, Span{last.floor(to), last.ceil(to), Raw})
 		}
 	}
-	edges = join(edges)
+	edges := join(append(starts, ends...))
 	for _, c := range covers {
 		for c.After < c.To {
 			next := Span{c.After, c.To, p.resolutionAt(c.After + 1)}

@@ -172,7 +172,7 @@ func gridOf(s *parser.EvalStmt) grid {
 }
 
 // Exec implements promql.Query. If a part meets what it cannot evaluate, upstream's engine
-// does, from the beginning.
+// does, from the beginning, over smaller parts inside it.
 func (q *query) Exec(ctx context.Context) *promql.Result {
 	defer q.report(ctx)
 	for {

@@ -12,8 +12,11 @@ import (
 // histogramPoints evaluate the histograms of p.known.
 type histogramPoints struct {
 	p *part
-	// points are the histograms, where there is no staleness marker.
+	// points are the histograms, where there is no staleness marker and no float.
 	points []promql.HPoint
+	// floatsBefore, unless nil, is how many floats there are before each point and before the end, and evaluateFloats is pointsFunc.
+	floatsBefore   []int
+	evaluateFloats func(i int, w window, after, to int64, out *column)
 	// counted, unless nil, is what the function counts.
 	counted func(window) float64
 	// grow, unless nil, is upstream's function that tells how much the samples of a window grow, selector and arguments what it is called
@@ -36,6 +39,10 @@ func (p *part) newHistogramPoints() (h *histogramPoints, bytes int) {
 	if p.vector.SkipHistogramBuckets {
 		h.skipBuckets()
 	}
+	if p.known.HasFloats {
+		bytes += h.countFloats()
+		h.evaluateFloats = p.pointsFunc()
+	}
 	if p.call == nil {
 		return h, bytes
 	}
@@ -47,6 +54,26 @@ func (p *part) newHistogramPoints() (h *histogramPoints, bytes int) {
 		h.beginGrowth("delta")
 	}
 	return h, bytes
+}
+
+// countFloats makes floatsBefore, and returns how many bytes it takes.
+func (h *histogramPoints) countFloats() (bytes int) {
+	h.floatsBefore = make([]int, len(h.points)+1)
+	for i, point := range h.points {
+		h.floatsBefore[i+1] = h.floatsBefore[i]
+		if point.H == nil && !isStale(h.p.known.Values[i]) {
+			h.floatsBefore[i+1]++
+		}
+	}
+	return 8 * len(h.floatsBefore)
+}
+
+// floatsIn returns how many floats a window has.
+func (h *histogramPoints) floatsIn(w window) int {
+	if h.floatsBefore == nil {
+		return 0
+	}
+	return h.floatsBefore[w.limit] - h.floatsBefore[w.first]
 }
 
 // skipBuckets leaves of the histograms what upstream does where only counts and sums are asked for.
@@ -91,18 +118,40 @@ func (h *histogramPoints) beginGrowth(function string) {
 // evaluate evaluates step i over the points of w, see part.pointsFunc.
 func (h *histogramPoints) evaluate(i int, w window, after, to int64, out *column) {
 	points := h.points[w.first:w.limit:w.limit]
+	floats := h.floatsIn(w)
 	switch {
 	case h.p.call == nil:
 		if last := points[len(points)-1].H; last != nil {
 			out.setHistogram(i, last)
+		} else if floats > 0 {
+			h.evaluateFloats(i, w, after, to, out)
 		}
+	case floats == len(points):
+		h.evaluateFloats(i, w, after, to, out)
 	case h.counted != nil:
 		out.set(i, h.counted(w))
+	case floats > 0:
+		h.evaluateMixed(i, w, out)
 	case h.grow != nil:
 		h.setGrowth(i, w, after, to, out)
 	default:
 		h.p.callAt(i, nil, points, out)
 	}
+}
+
+// evaluateMixed evaluates step i over a window of floats and histograms. Functions that take all samples of one kind have no value there,
+// and the samples that buckets keep are enough for others.
+func (h *histogramPoints) evaluateMixed(i int, w window, out *column) {
+	var floats []promql.FPoint
+	var histograms []promql.HPoint
+	for at := w.first; at < w.limit; at++ {
+		if point := h.points[at]; point.H != nil {
+			histograms = append(histograms, point)
+		} else {
+			floats = append(floats, promql.FPoint{T: point.T, F: h.p.known.Values[at]})
+		}
+	}
+	h.p.callAt(i, floats, histograms, out)
 }
 
 // setGrowth sets rate, increase or delta at step i. Upstream's function is called for the time from the first to the last sample, of which it
@@ -133,7 +182,8 @@ func (h *histogramPoints) setGrowth(i int, w window, after, to int64, out *colum
 
 // count counts a window at step i, see counts.addWindow.
 func (h *histogramPoints) count(i int, before, w window) {
-	total, read := 0, 0
+	total := h.floatsIn(w)
+	read := h.floatsIn(window{max(w.first, before.limit), w.limit})
 	for at := w.first; at < w.limit; at++ {
 		if h.points[at].H == nil {
 			continue

@@ -2,7 +2,6 @@ package eval
 
 import (
 	"context"
-	"errors"
 	"strings"
 	"time"
 
@@ -59,9 +58,8 @@ type part struct {
 	number     float64
 	valueLabel string
 
-	// needsSamples says that buckets will not do. want is what is asked of them, and known what they tell of a series. isWide says that a window
-	// was widened to buckets, isUnknown that buckets did not tell the value of one.
-	needsSamples      bool
+	// want is what is asked of buckets, and known what they tell of a series. isWide says that a window was widened to buckets, isUnknown
+	// that buckets did not tell the value of one.
 	want              rollup.Want
 	known             rollup.Points
 	isWide, isUnknown bool
@@ -86,16 +84,6 @@ func (p *part) begin(g grid) {
 func (p *part) evaluate(ctx context.Context, source storage.Queryable, maxSamples int) ([]result, error) {
 	p.vector.Offset = time.Duration(p.shift) * time.Millisecond // where upstream's functions look for it
 	p.input, p.warnings, p.counts = make(promql.Matrix, 1), nil, newCounts(p.grid.count)
-
-	results, err := p.evaluateOnce(ctx, source, maxSamples)
-	if errors.Is(err, errMixed) {
-		p.needsSamples, p.warnings, p.counts = true, nil, newCounts(p.grid.count)
-		results, err = p.evaluateOnce(ctx, source, maxSamples)
-	}
-	return results, err
-}
-
-func (p *part) evaluateOnce(ctx context.Context, source storage.Queryable, maxSamples int) ([]result, error) {
 	hints := p.hints()
 	querier, err := source.Querier(hints.Start, hints.End)
 	if err != nil {
@@ -193,11 +181,7 @@ func (p *part) evaluateSeries(ctx context.Context, set storage.SeriesSet, collec
 // evaluateOne evaluates the column of a series.
 func (p *part) evaluateOne(ctx context.Context, s storage.Series, read *samples, evaluate func(*samples, *column), out *column) error {
 	if points, is := s.(PointSeries); is && points.HasBuckets() {
-		ok, err := p.pointsColumn(ctx, points, out)
-		if err == nil && !ok {
-			err = errMixed
-		}
-		return err
+		return p.pointsColumn(ctx, points, out)
 	}
 	floats, err := read.read(s)
 	switch {
@@ -212,9 +196,6 @@ func (p *part) evaluateOne(ctx context.Context, s storage.Series, read *samples,
 	evaluate(read, out)
 	return nil
 }
-
-// errMixed says that a series has buckets, and samples that these cannot be evaluated with.
-var errMixed = errors.New("a series has buckets, and samples of other kinds")
 
 // collect gives the column of a series to a collector.
 func (p *part) collect(to collector, names *names, metric labels.Labels, c *column) error {

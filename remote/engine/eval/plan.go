@@ -16,7 +16,7 @@ type planner struct {
 	lookback time.Duration
 	// subqueryStep is the step of subqueries that name none, in milliseconds.
 	subqueryStep func(rangeMs int64) int64
-	// unknown has the places of parts that are left to upstream's engine.
+	// unknown has the places of expressions that are left to upstream's engine, over the parts inside.
 	unknown map[posrange.PositionRange]bool
 	parts   *parts
 	// steps is how many steps the query has, and within where the planner is.
@@ -31,13 +31,12 @@ type planner struct {
 func (p *planner) replace(expr parser.Expr, g grid) parser.Expr {
 	part := p.match(expr)
 	if part != nil && p.fits(part, g) {
-		if part.place = expr.PositionRange(); p.unknown[part.place] {
-			return expr
+		if part.place = expr.PositionRange(); !p.unknown[part.place] {
+			part.begin(g)
+			part.within, part.steps = p.within, p.steps
+			p.notes.streams(expr, part)
+			return p.parts.add(part)
 		}
-		part.begin(g)
-		part.within, part.steps = p.within, p.steps
-		p.notes.streams(expr, part)
-		return p.parts.add(part)
 	}
 	p.notes.doesNotStream(expr)
 	switch n := expr.(type) {

@@ -37,7 +37,7 @@ func (q *query) report(ctx context.Context) {
 }
 
 // GaveUp returns how many parts met samples that they cannot evaluate. They were left to
-// upstream's engine.
+// upstream's engine, over smaller parts.
 func (r *Report) GaveUp() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -28,7 +28,7 @@ load 1m
 		{`sum by (n) (rate(a[5m]))`, []string{"sum by (n) of rate"}, 0, 601}, // of one of two groups
 		{`max by (n) (a)`, []string{"max by (n) of selector"}, 0, 2 * 601},
 		{`absent(a)`, []string{}, 0, 0},
-		{`sum(h * 2) or topk(2, ceil(a)) + sum(a)`, []string{"topk of an operation on selector", "sum of selector"}, 1, 601},
+		{`sum(h * 2) or topk(2, ceil(a)) + sum(a)`, []string{"selector", "topk of an operation on selector", "sum of selector"}, 2, 601},
 	} {
 		t.Run(tt.expr, func(t *testing.T) {
 			q, err := eval.New(options(), eval.NewMemory(0, 0)).NewRangeQuery(t.Context(), source, nil, tt.expr, time.Unix(0, 0), time.Unix(600, 0), time.Second)

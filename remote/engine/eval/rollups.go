@@ -31,8 +31,8 @@ type PointSeries interface {
 	Plan() *rollup.Plan
 	// HasBuckets says whether there is anything but samples.
 	HasBuckets() bool
-	// AppendPoints appends what is known of the series. It returns false if some of its samples are not of a kind that it knows.
-	AppendPoints(*rollup.Points) (ok bool, err error)
+	// AppendPoints appends what is known of the series.
+	AppendPoints(*rollup.Points) error
 }
 
 // coarsestKey is the key of a rollup.Resolution in a context.
@@ -84,7 +84,7 @@ func (p *part) buckets(ctx context.Context) *Buckets {
 	if !isBounded {
 		coarsest = rollup.Hour
 	}
-	if p.needsSamples || p.grid.count == 0 || p.grid.count > rollup.MaxWindows || coarsest == rollup.Raw {
+	if p.grid.count == 0 || coarsest == rollup.Raw {
 		return nil
 	}
 	b := &Buckets{Coarsest: coarsest, Shift: p.shift, Windows: rollup.Windows{
@@ -102,26 +102,23 @@ func (p *part) buckets(ctx context.Context) *Buckets {
 	return b
 }
 
-// pointsColumn evaluates the elements of a series of buckets. It returns false if it needs samples: if there are floats and histograms, or
-// samples of other kinds.
-func (p *part) pointsColumn(ctx context.Context, s PointSeries, out *column) (ok bool, err error) {
+// pointsColumn evaluates the elements of a series of buckets.
+func (p *part) pointsColumn(ctx context.Context, s PointSeries, out *column) error {
 	p.known.Reset(p.want)
-	ok, err = s.AppendPoints(&p.known)
-	hasHistograms := len(p.known.Histograms) > 0
-	if !ok || err != nil || hasHistograms && p.known.HasFloats {
-		return false, err
+	if err := s.AppendPoints(&p.known); err != nil {
+		return err
 	}
-	if !hasHistograms {
+	if len(p.known.Histograms) == 0 {
 		p.eachWindow(s.Plan(), p.pointsFunc(), p.counts.addWindow, out)
-		return true, nil
+		return nil
 	}
 	h, held := p.newHistogramPoints()
 	if err := Hold(ctx, held, p.vector.String()); err != nil {
-		return false, &evaluationError{err}
+		return &evaluationError{err}
 	}
 	defer Hold(ctx, -held, p.vector.String())
 	p.eachWindow(s.Plan(), h.evaluate, h.count, out)
-	return true, nil
+	return nil
 }
 
 // eachWindow evaluates the windows of a series of which plan was read, if they are known.

@@ -33,8 +33,8 @@ type Rollups struct {
 // A PointSeries is a series of which buckets were read, too.
 type PointSeries interface {
 	storage.ChunkSeries
-	// AppendPoints appends what is known of the times that were asked for. It returns false if some samples have start timestamps, or are too many.
-	AppendPoints(*rollup.Points) (ok bool, err error)
+	// AppendPoints appends what is known of the times that were asked for. Start timestamps are left out.
+	AppendPoints(*rollup.Points) error
 	// Plan says what was read at which resolution.
 	Plan() *rollup.Plan
 	// HasBuckets says whether there is anything but samples.
@@ -418,22 +418,22 @@ func (s *rolledSeries) Plan() *rollup.Plan { return s.plan }
 func (s *rolledSeries) HasBuckets() bool { return s.built.hasRollups }
 
 // AppendPoints implements PointSeries.
-func (s *rolledSeries) AppendPoints(p *rollup.Points) (ok bool, err error) {
+func (s *rolledSeries) AppendPoints(p *rollup.Points) error {
 	raw := rawSamples{it: s.Iterator(nil)}
 	for _, span := range s.plan.Spans {
 		if span.Resolution == rollup.Raw {
 			if err := raw.appendTo(p, span.After, span.To); err != nil {
-				return false, err
+				return err
 			}
 			continue
 		}
 		for piece := range dayPieces(span) {
 			if err := s.appendPiece(p, piece, &raw); err != nil {
-				return false, err
+				return err
 			}
 		}
 	}
-	return !raw.isOther, raw.it.Err()
+	return raw.it.Err()
 }
 
 // appendPiece appends what is known of a part of a day.
@@ -461,27 +461,46 @@ type rawSamples struct {
 	ts         []int64
 	vs         []float64
 	histograms chunkenc.Iterator
-	// isOther says that there were samples of other chunks.
-	isOther bool
+	// decoded is memory for floats of encoded chunks, which floats iterates over.
+	decoded struct {
+		ts []int64
+		vs []float64
+	}
+	floats chunkenc.Iterator
 }
 
 // more makes sure that there is a sample, and returns false if there is none.
 func (r *rawSamples) more() (ok bool, err error) {
-	for len(r.ts) == 0 && r.histograms == nil && !r.isOther && r.it.Next() {
-		switch c := r.it.At().Chunk; c.Encoding() {
-		case chunkenc.EncHistogram, chunkenc.EncFloatHistogram:
-			r.histograms = c.Iterator(nil)
-			if err := r.nextHistogram(); err != nil {
-				return false, err
-			}
+	for len(r.ts) == 0 && r.histograms == nil && r.it.Next() {
+		switch c := r.it.At().Chunk.(type) {
+		case *chunk.Decoded:
+			r.ts, r.vs = c.Floats()
 		default:
-			floats, isFloats := c.(*chunk.Decoded)
-			if r.isOther = !isFloats; isFloats {
-				r.ts, r.vs = floats.Floats()
+			if isFloats := c.Encoding() == chunkenc.EncXOR || c.Encoding() == chunkenc.EncXOR2; isFloats {
+				err = r.decode(c)
+			} else {
+				r.histograms = c.Iterator(nil)
+				err = r.nextHistogram()
+			}
+			if err != nil {
+				return false, err
 			}
 		}
 	}
 	return len(r.ts) > 0 || r.histograms != nil, nil
+}
+
+// decode makes ts and vs the floats of an encoded chunk: one with start timestamps, or one of many samples of the series.
+func (r *rawSamples) decode(c chunkenc.Chunk) error {
+	ts, vs := r.decoded.ts[:0], r.decoded.vs[:0]
+	r.floats = c.Iterator(r.floats)
+	for r.floats.Next() != chunkenc.ValNone {
+		t, v := r.floats.At()
+		ts, vs = append(ts, t), append(vs, v)
+	}
+	r.decoded.ts, r.decoded.vs = ts, vs
+	r.ts, r.vs = ts, vs
+	return r.floats.Err()
 }
 
 func (r *rawSamples) nextHistogram() (err error) {
