@@ -67,6 +67,14 @@ func (s Schema) ParsePosting(key []byte) (period int64, seriesKey []byte, err er
 	return period, seriesKey, nil
 }
 
+// AppendPostingIn appends the posting of the same label and series as a posting, in another period.
+// The posting is one that ParsePosting accepts, with the series key that it returned.
+func AppendPostingIn(dst, posting, seriesKey []byte, period int64) []byte {
+	label := len(posting) - len(seriesKey) - len(",") - TimeDigits
+	dst = appendPeriod(append(dst, posting[:label]...), period)
+	return append(dst, seriesKey...)
+}
+
 // AppendValueKey appends the key of the INDEX row that says: the label name has
 // this value in a period. The cell of the row holds the value, unescaped.
 func (s Schema) AppendValueKey(dst []byte, name, value string, period int64) []byte {

@@ -47,6 +47,9 @@ func TestParsePosting(t *testing.T) {
 					if err != nil || gotPeriod != period || !bytes.Equal(gotSeries, seriesKey) {
 						t.Fatalf("ParsePosting(%q) = %d, %q, %v", key, gotPeriod, gotSeries, err)
 					}
+					if got, want := series.AppendPostingIn(nil, key, gotSeries, 2*series.IndexPeriod), appendPosting(s, name, value, 2*series.IndexPeriod, seriesKey); !bytes.Equal(got, want) {
+						t.Fatalf("in another period %q is %q, want %q", key, got, want)
+					}
 				}
 			}
 		}

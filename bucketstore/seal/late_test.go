@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/prometheus/model/labels"
+
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/bucketstore/meta"
 	"github.com/promtable/promtable/bucketstore/seal"
@@ -116,6 +118,58 @@ func TestOlderPeriods(t *testing.T) {
 				t.Errorf("in a week the row is read in %d turns, want one", turns)
 			}
 			b.wantCells("the sample without a note", map[string]int{"c": 2})
+		})
+	}
+}
+
+// TestFullWalkReadsRowsOnce: a row that eight index periods name is read once by a walk of all older periods, and once more where the series
+// was away for a period. What it finds without a note is sealed in all of them.
+func TestFullWalkReadsRowsOnce(t *testing.T) {
+	for name, open := range stores() {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, open(t))
+			const base = worldBase - series.Period
+			all := []int64{0, 1, 2, 3, 4, 5, 6, 7}
+			chosen := map[string]struct {
+				periods []int64
+				reads   int
+			}{
+				"steady": {all, 1}, "steady2": {all, 1}, "steady,3": {all, 1}, "away": {[]int64{0, 1, 3, 4}, 2}, "last": {[]int64{7}, 1}, "twice": {[]int64{2, 3}, 1},
+			}
+			keys := make(map[string]string)
+			for name, c := range chosen {
+				for i := range 3 { // of one metric name
+					s := newTestSeries(t, b.schema, labels.FromStrings("__name__", name, "i", fmt.Sprint(i)))
+					keys[string(b.schema.AppendRowKey(nil, s.key, base))] = name
+					for _, period := range c.periods {
+						b.write(s, base+period*series.IndexPeriod+minute, float(1))
+					}
+				}
+			}
+			b.seal(2)
+			if n := b.check()["l"]; n != 0 {
+				t.Errorf("%d late cells are left", n)
+			}
+			reads := make(map[string]int)
+			b.now = window0 + 3*series.Window + hour // the walk of another family, which finds nothing to seal
+			err := b.sealer(func(c *seal.Config) {
+				c.Store = &scanHook{b.store, func(ranges []series.RowRange) error {
+					for key, name := range keys {
+						if slices.ContainsFunc(ranges, func(r series.RowRange) bool { return r.Contains([]byte(key)) }) {
+							reads[name]++
+						}
+					}
+					return nil
+				}}
+			}).Once(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			for name, c := range chosen {
+				if reads[name] != 3*c.reads {
+					t.Errorf("the rows of %q are read %d times, want %d", name, reads[name], 3*c.reads)
+				}
+			}
 		})
 	}
 }

@@ -64,7 +64,7 @@ func (s *Sealer) walkLate(ctx context.Context, t turn) error {
 		if late.Began == 0 {
 			*late = lateWalk{position{Tenant: n.name, Period: n.period}, s.cfg.Now().UnixMilli()}
 		}
-		w := &walker{s, t, &late.Position, func(int) {}}
+		w := &walker{s: s, turn: t, at: &late.Position, count: func(int) {}}
 		if err := w.span(ctx, n.span); err != nil {
 			return fmt.Errorf("late cells of index period %d: %w", n.period, err)
 		}
@@ -96,7 +96,7 @@ func (s *Sealer) walkFull(ctx context.Context, t turn) error {
 		}
 	}
 	full := &s.lease.Full[family]
-	w := &walker{s, t, &full.Position, func(int) {}}
+	w := &walker{s: s, turn: t, at: &full.Position, count: func(int) {}, oncePerBase: true}
 	if err := w.spans(ctx, spans); err != nil {
 		return err
 	}

@@ -134,6 +134,8 @@ type walker struct {
 	at *position
 	// count takes the number of rows walked.
 	count func(n int)
+	// oncePerBase leaves out a row that the walk has read for the index period before: a row holds a base, which has eight periods.
+	oncePerBase bool
 }
 
 // walk seals all rows of a turn. The rows of current periods come first.
@@ -159,7 +161,7 @@ func (s *Sealer) walkRounds(ctx context.Context, t turn) error {
 		if r.Window == 0 {
 			r.Window = t.window
 		}
-		w := &walker{s, t, &r.Position, func(n int) {
+		w := &walker{s: s, turn: t, at: &r.Position, count: func(n int) {
 			r.Walked += int64(n)
 			s.lease.Walked += int64(n)
 		}}
@@ -233,11 +235,11 @@ func (w *walker) page(ctx context.Context, st span, names []string) error {
 			return nil
 		}
 		begun := w.s.cfg.Now()
-		n, err := w.step(ctx, st, ranges)
+		n, rows, err := w.step(ctx, st, ranges)
 		if err != nil || n == 0 {
 			return err
 		}
-		if err := w.pause(ctx, n, begun); err != nil || n < w.s.rowsInStep() {
+		if err := w.pause(ctx, rows, begun); err != nil || n < w.s.rowsInStep() {
 			return err
 		}
 	}
@@ -262,17 +264,17 @@ func behind(ranges []series.RowRange, key []byte) []series.RowRange {
 // rowsInStep is how many rows the workers read at once.
 func (s *Sealer) rowsInStep() int { return rowsAtOnce * len(s.workers) }
 
-// step seals the rows of the first postings in ranges and returns their number.
-func (w *walker) step(ctx context.Context, st span, ranges []series.RowRange) (n int, err error) {
+// step seals the rows of the first postings in ranges. It returns how many postings these are, and how many rows it has read.
+func (w *walker) step(ctx context.Context, st span, ranges []series.RowRange) (n, rows int, err error) {
 	if !w.turn.isOpen(w.s.cfg.Now().UnixMilli()) {
-		return 0, errTurnOver
+		return 0, 0, errTurnOver
 	}
 	base, _ := series.Split(st.period)
 	held, err := w.s.cfg.Held(ctx, st.schema)
 	if err != nil {
-		return 0, fmt.Errorf("find the rows that must not be sealed: %w", err)
+		return 0, 0, fmt.Errorf("find the rows that must not be sealed: %w", err)
 	}
-	var keys [][]byte
+	var found []posting
 	var last []byte
 	err = w.s.scanIndex(ctx, ranges, w.s.rowsInStep(), func(row bucketstore.Row) {
 		n++
@@ -282,20 +284,63 @@ func (w *walker) step(ctx context.Context, st span, ranges []series.RowRange) (n
 		case err != nil:
 			w.s.failed(1, "posting not read", err)
 		case period == st.period && !held(seriesKey, base):
-			keys = append(keys, st.schema.AppendRowKey(nil, seriesKey, base))
+			key := bytes.Clone(row.Key)
+			found = append(found, posting{key, key[len(key)-len(seriesKey):]})
 		}
 	})
+	if err == nil && w.oncePerBase && st.period > base {
+		found, err = w.s.withoutPeriodBefore(ctx, st, found)
+	}
 	if err != nil || n == 0 {
-		return 0, err
+		return 0, 0, err
+	}
+	keys := make([][]byte, 0, len(found))
+	for _, p := range found {
+		keys = append(keys, st.schema.AppendRowKey(nil, p.series, base))
 	}
 	slices.SortFunc(keys, bytes.Compare)
 	keys = slices.CompactFunc(keys, bytes.Equal)
 	if err := w.s.sealParts(ctx, w.turn, base, keys); err != nil {
-		return n, err
+		return n, len(keys), err
 	}
 	w.at.Posting = last
 	w.count(n)
-	return n, w.s.lease.Keep(ctx)
+	return n, len(keys), w.s.lease.Keep(ctx)
+}
+
+// A posting is a key of INDEX, and the series key in it.
+type posting struct{ key, series []byte }
+
+// withoutPeriodBefore returns those of postings whose series has none in the index period before. The postings are ascending.
+func (s *Sealer) withoutPeriodBefore(ctx context.Context, st span, postings []posting) ([]posting, error) {
+	before := st.period - series.IndexPeriod
+	wanted := make(map[string]bool, len(postings))
+	var ranges []series.RowRange
+	for i, p := range postings {
+		key := series.AppendPostingIn(nil, p.key, p.series, before)
+		wanted[string(key)] = true
+		if i == 0 || !p.hasLabelOf(postings[i-1]) {
+			ranges = append(ranges, series.RowRange{Start: key})
+		}
+		ranges[len(ranges)-1].Limit = append(bytes.Clone(key), 0)
+	}
+	if len(ranges) == 0 {
+		return nil, nil
+	}
+	seen := make(map[string]bool)
+	err := s.scanIndex(ctx, ranges, 0, func(row bucketstore.Row) {
+		if wanted[string(row.Key)] {
+			seen[string(row.Key)] = true
+		}
+	})
+	return slices.DeleteFunc(postings, func(p posting) bool {
+		return seen[string(series.AppendPostingIn(nil, p.key, p.series, before))]
+	}), err
+}
+
+// hasLabelOf says whether two postings are of the same label and period.
+func (p posting) hasLabelOf(other posting) bool {
+	return bytes.Equal(p.key[:len(p.key)-len(p.series)], other.key[:len(other.key)-len(other.series)])
 }
 
 // sealParts seals rows of the bucket at base. Each worker has a range of the keys, which are
