@@ -100,7 +100,7 @@ type Index struct {
 }
 
 // DefaultWrittenSeries is how many series an Index remembers as written.
-const DefaultWrittenSeries = 2_000_000
+const DefaultWrittenSeries = 10_000_000
 
 // New returns the index in these rows.
 func New(cfg Config, rows rows) *Index {

@@ -25,6 +25,7 @@ type estimateOptions struct {
 	prometheus *url.URL
 	between    time.Duration
 	json       bool
+	adapters   int
 	prices     estimate.Prices
 }
 
@@ -35,6 +36,7 @@ func (o *options) estimateCommand(app *kingpin.Application) {
 		"It reads Prometheus only, and takes a minute.")
 	c.Flag("prometheus", "Base URL of Prometheus, such as http://localhost:9090.").Required().URLVar(&e.prometheus)
 	c.Flag("measure-for", "Time between two reads of Prometheus' counters: its longest scrape interval, or a multiple.").Default("1m").DurationVar(&e.between)
+	c.Flag("adapters", "How many adapters share the load on Bigtable. In direct mode each of them writes the current values of every series.").Default("1").IntVar(&e.adapters)
 	c.Flag("json", "Print JSON.").BoolVar(&e.json)
 	// No rollups are made yet: when a start has these flags, they are its.
 	for _, price := range []struct {
@@ -60,6 +62,8 @@ func (o *options) checkEstimate() error {
 		return fmt.Errorf("--prometheus=%s: give a URL such as http://localhost:9090", e.prometheus.Redacted())
 	case e.between < time.Second:
 		return fmt.Errorf("--measure-for=%s is too short: give it the scrape interval of Prometheus, or a multiple", e.between)
+	case e.adapters < 1:
+		return fmt.Errorf("--adapters=%d: give it 1 or more", e.adapters)
 	case !(min(e.prices.NodeHour, e.prices.SSDMonth, e.prices.HDDMonth) >= 0): // NaN too
 		return errors.New("--price.node-hour, --price.ssd-gb-month and --price.hdd-gb-month are not negative")
 	}
@@ -93,11 +97,20 @@ func (o *options) estimateConfig() estimate.Config {
 	cfg := estimate.Config{
 		Raw: keep[bucketstore.Raw], Rollup5m: keep[bucketstore.FiveMinutes], Rollup1h: keep[bucketstore.OneHour],
 		DirectCurrent: o.engine.CurrentInterval, BufferedCurrent: o.engine.CurrentInterval,
+		Adapters:     float64(o.estimate.adapters),
 		BufferMemory: float64(o.bufferMemory.Base2Bytes), BufferLog: float64(o.bufferLog.Base2Bytes),
+		BigtableMemory: float64(o.bufferMemory.Base2Bytes), BigtableLog: float64(o.bufferLog.Base2Bytes),
+		WrittenSeries: float64(o.engine.WrittenSeries), CachedSeries: float64(o.engine.CachedSeries),
 		Prices: o.estimate.prices,
 	}
 	if !o.given["current.flush-interval"] {
 		cfg.DirectCurrent, cfg.BufferedCurrent = engine.Config{}.WithDefaults().CurrentInterval, bufferedCurrentInterval
+	}
+	if !o.given[o.bufferMemory.flag] {
+		cfg.BigtableMemory = float64(bigtableMaxMemory)
+	}
+	if !o.given[o.bufferLog.flag] {
+		cfg.BigtableLog = float64(bigtableMaxLog)
 	}
 	return cfg
 }

@@ -12,6 +12,7 @@ func TestEstimateFlags(t *testing.T) {
 	usual := estimate.Config{
 		DirectCurrent: time.Minute, BufferedCurrent: 15 * time.Minute,
 		BufferMemory: 512 << 20, BufferLog: 512 << 20, Prices: estimate.DefaultPrices,
+		Adapters: 1, BigtableMemory: 2 << 30, BigtableLog: 12 << 30, WrittenSeries: 1e7, CachedSeries: 2e6,
 	}
 	with := func(change func(*estimate.Config)) estimate.Config {
 		cfg := usual
@@ -29,8 +30,12 @@ func TestEstimateFlags(t *testing.T) {
 			with(func(c *estimate.Config) { c.Raw, c.Rollup5m, c.Rollup1h = 30*24*time.Hour, 365*24*time.Hour, 0 }), ""},
 		{[]string{url, "--price.node-hour=1.5", "--price.ssd-gb-month=0", "--price.hdd-gb-month=0.5", "--buffer.max-memory=1GiB"},
 			with(func(c *estimate.Config) {
-				c.Prices, c.BufferMemory = estimate.Prices{NodeHour: 1.5, HDDMonth: 0.5}, 1<<30
+				c.Prices, c.BufferMemory, c.BigtableMemory = estimate.Prices{NodeHour: 1.5, HDDMonth: 0.5}, 1<<30, 1<<30
 			}), ""},
+		{[]string{url, "--adapters=3", "--buffer.max-log=2GiB", "--index.written-series=5", "--write.cached-series=6"}, with(func(c *estimate.Config) {
+			c.Adapters, c.BufferLog, c.BigtableLog, c.WrittenSeries, c.CachedSeries = 3, 2<<30, 2<<30, 5, 6
+		}), ""},
+		{[]string{url, "--adapters=0"}, usual, "--adapters=0"},
 		{nil, usual, "--prometheus"},
 		{[]string{"--prometheus=localhost:9090"}, usual, "--prometheus=localhost:9090: give a URL"},
 		{[]string{"--prometheus=ftp://host"}, usual, "give a URL"},

@@ -25,7 +25,8 @@ func workload(series float64) Measured {
 }
 
 func config() Config {
-	return Config{Rollup5m: Off, Rollup1h: Off, DirectCurrent: time.Minute, BufferedCurrent: 15 * time.Minute, BufferMemory: 512 << 20, BufferLog: 512 << 20, Prices: DefaultPrices}
+	return Config{Rollup5m: Off, Rollup1h: Off, DirectCurrent: time.Minute, BufferedCurrent: 15 * time.Minute, BufferMemory: 512 << 20, BufferLog: 512 << 20,
+		Adapters: 1, BigtableMemory: 2 << 30, BigtableLog: 12 << 30, WrittenSeries: 1e7, CachedSeries: 2e6, Prices: DefaultPrices}
 }
 
 // near wants that a figure is within 15 % of what was measured.
@@ -59,6 +60,15 @@ func TestBenchmarks(t *testing.T) {
 	for series, gb := range map[float64]float64{300_000: 0.61, 1e6: 1.61, 1e7: 12.6} {
 		near(t, fmt.Sprintf("memory, creation of %g series, GB", series), New(workload(series), fewSamples).Embedded.Memory, gb)
 	}
+
+	for series, gb := range map[float64][2]float64{60_000: {0.360, 0.273}, 200_000: {0.572, 0.557}} {
+		e := New(workload(series), Config{Adapters: 1, BigtableLog: 1, DirectCurrent: time.Minute, BufferedCurrent: time.Minute})
+		near(t, fmt.Sprintf("memory in direct mode, creation of %g series, GB", series), e.Direct.Memory, gb[0])
+		near(t, fmt.Sprintf("memory with the buffer on Bigtable, creation of %g series, GB", series), e.Buffered.Memory, gb[1])
+	}
+	three := config()
+	three.Adapters = 3
+	near(t, "row mutations a sample of CURRENT, three adapters in direct mode", New(workload(1e6), three).Direct.Mutations.Current/(1e6*5760), 0.71)
 
 	e := New(workload(1e6), config())
 	near(t, "row mutations a sample, direct", e.Direct.Mutations.PerSample, 1.25)
@@ -111,6 +121,38 @@ func TestNew(t *testing.T) {
 	m.SamplesPerSecond = m.Series / 86400 // A sample a day is a chunk each, and a row of CURRENT each.
 	if e := New(m, cfg); e.SamplesPerChunk != 1 || e.Direct.Mutations.Current != e.Direct.Mutations.Metric {
 		t.Errorf("%v samples in a chunk, %+v", e.SamplesPerChunk, e.Direct.Mutations)
+	}
+}
+
+// TestManySeries: an estimate says which limits of an adapter are too low, and which value would do.
+func TestManySeries(t *testing.T) {
+	m := workload(3e6)
+	m.ChurnPerDay = 1.5e6
+	for _, tt := range []struct {
+		written, cached float64
+		want            []string
+	}{
+		{2e7, 3e6, nil},
+		{2e6, 3e6, []string{"--index.written-series=12"}},
+		{2e6, 2e6, []string{"--index.written-series=12", "--write.cached-series=3000000"}},
+	} {
+		cfg := config()
+		cfg.WrittenSeries, cfg.CachedSeries = tt.written, tt.cached
+		notes := New(m, cfg).Measured.Notes
+		if len(notes) != len(tt.want) {
+			t.Fatalf("notes %q, want %q", notes, tt.want)
+		}
+		for i, want := range tt.want {
+			if !strings.Contains(notes[i], want) {
+				t.Errorf("note %q has no %s", notes[i], want)
+			}
+		}
+	}
+	cfg := config()
+	cfg.Adapters = 4
+	one, four := New(m, config()), New(m, cfg)
+	if four.Direct.Memory != one.Direct.Memory || four.Buffered.Memory >= one.Buffered.Memory || four.Buffered.Log >= one.Buffered.Log {
+		t.Errorf("of four adapters: direct %v GB, buffered %v GB, log %v GB; of one %v, %v, %v", four.Direct.Memory, four.Buffered.Memory, four.Buffered.Log, one.Direct.Memory, one.Buffered.Memory, one.Buffered.Log)
 	}
 }
 

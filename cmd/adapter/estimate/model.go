@@ -53,6 +53,9 @@ const (
 	// cache of the store when it is full, and of a series (1,246 to 1,736 bytes in the runs of
 	// 300,000 to ten million).
 	emptyMemory, cacheMemory, seriesMemory = 76e6, 64 << 20, 1400
+	// The same of an adapter on Bigtable, at its peak while it creates 60,000 and 200,000 series: docs/estimate.md.
+	directMemory, directSeriesMemory     = 270e6, 1500
+	bufferedMemory, bufferedSeriesMemory = 150e6, 2000
 	// openSampleBytes is a sample in an open chunk at most, logSampleBytes one in the log:
 	// TestMillionSeries of cmd/adapter.
 	openSampleBytes, logSampleBytes = 3, 8.6
@@ -95,9 +98,15 @@ type Config struct {
 	Raw, Rollup5m, Rollup1h time.Duration
 	// DirectCurrent and BufferedCurrent are the intervals at which CURRENT is written.
 	DirectCurrent, BufferedCurrent time.Duration
-	// BufferMemory and BufferLog are the limits of the buffer in bytes, on the embedded store.
-	BufferMemory, BufferLog float64
-	Prices                  Prices
+	// Adapters is how many share the load on Bigtable, at least 1. In direct mode each of them gets samples of every series, with the
+	// buffer each has series of its own.
+	Adapters float64
+	// BufferMemory and BufferLog are the limits of the buffer in bytes, on the embedded store, and BigtableMemory and BigtableLog those on
+	// Bigtable.
+	BufferMemory, BufferLog, BigtableMemory, BigtableLog float64
+	// WrittenSeries and CachedSeries are how many series an adapter remembers, see --index.written-series and --write.cached-series.
+	WrittenSeries, CachedSeries float64
+	Prices                      Prices
 }
 
 // Measured is what is known of a Prometheus. Counts are of its head, as of now.
@@ -163,6 +172,9 @@ type Bigtable struct {
 	Total    float64 `json:"gb_total"`
 	SSD      Disks   `json:"ssd"`
 	HDD      Disks   `json:"hdd"`
+	// Memory and Log are those of one adapter, in GB. Direct mode has no log.
+	Memory float64 `json:"memory_gb_per_adapter"`
+	Log    float64 `json:"log_gb_per_adapter"`
 }
 
 // Embedded is the estimate of the embedded store.
@@ -192,6 +204,7 @@ type Estimate struct {
 	Direct    Bigtable `json:"bigtable_direct"`
 	Buffered  Bigtable `json:"bigtable_buffered"`
 	Embedded  Embedded `json:"embedded"`
+	Adapters  float64  `json:"adapters"`
 	Prices    Prices   `json:"prices"`
 }
 
@@ -205,6 +218,7 @@ func New(m Measured, cfg Config) Estimate {
 		SamplesPerChunk: samples / chunks,
 		ChunkOverhead:   chunkOverhead,
 		IndexRows:       m.Labels,
+		Adapters:        cfg.Adapters,
 		Prices:          cfg.Prices,
 	}
 	value := m.Payload*(1-m.HistogramShare) + histogramBytes*m.HistogramShare + chunkOverhead/e.SamplesPerChunk
@@ -214,8 +228,8 @@ func New(m Measured, cfg Config) Estimate {
 	indexRows := (inPeriod*m.Labels + m.LabelTexts) * perDay(periodTime)
 	indexBytes := inPeriod * m.PostingBytes * perDay(periodTime)
 
-	direct := Mutations{Metric: samples, Seal: chunks, Index: indexRows, Current: m.current(samples, cfg.DirectCurrent)}
-	buffered := Mutations{Metric: chunks, Index: indexRows, Current: m.current(samples, cfg.BufferedCurrent)}
+	direct := Mutations{Metric: samples, Seal: chunks, Index: indexRows, Current: m.current(samples, cfg.DirectCurrent, cfg.Adapters)}
+	buffered := Mutations{Metric: chunks, Index: indexRows, Current: m.current(samples, cfg.BufferedCurrent, 1)}
 	rolled := func(float, histogram float64) float64 {
 		return samples * (float*(1-m.HistogramShare) + histogram*rollupShare*m.HistogramShare)
 	}
@@ -232,9 +246,14 @@ func New(m Measured, cfg Config) Estimate {
 	e.Buffered = newBigtable(buffered.sum(samples), onBigtable, 0, cfg.Prices)
 
 	open := m.Series * e.SamplesPerChunk * openSampleBytes
+	log := m.SamplesPerSecond * 2 * windowTime.Seconds() * logSampleBytes
+	e.Direct.Memory = gb(directMemory + m.Series*directSeriesMemory)
+	e.Buffered.Memory = gb(bufferedMemory + m.Series/cfg.Adapters*bufferedSeriesMemory + min(cfg.BigtableMemory, open/cfg.Adapters))
+	e.Buffered.Log = gb(min(cfg.BigtableLog, log/cfg.Adapters))
+	e.note(inPeriod, cfg)
 	e.Embedded = Embedded{
 		Kept:       kept(0, value*embeddedOverhead, indexRows*indexRowDisk),
-		Log:        gb(min(cfg.BufferLog, m.SamplesPerSecond*2*windowTime.Seconds()*logSampleBytes)),
+		Log:        gb(min(cfg.BufferLog, log)),
 		Memory:     gb(emptyMemory + cacheMemory + m.Series*seriesMemory + min(cfg.BufferMemory, open)),
 		OpenChunks: gb(open),
 	}
@@ -242,10 +261,20 @@ func New(m Measured, cfg Config) Estimate {
 	return e
 }
 
-// current returns the rows of CURRENT in a day: one for each series and interval, but no more
+// note says which limits of an adapter in direct mode are too low for the series of an index period.
+func (e *Estimate) note(inPeriod float64, cfg Config) {
+	if inPeriod > cfg.WrittenSeries {
+		e.Measured.note("An index period of 6.2 days has %.0f series, and an adapter remembers %.0f of them: give it --index.written-series=%.0f, else a sample of the others reads a row of INDEX", inPeriod, cfg.WrittenSeries, math.Ceil(inPeriod))
+	}
+	if m := e.Measured; m.Series > cfg.CachedSeries {
+		e.Measured.note("There are %.0f series, and an adapter finds %.0f by the bytes of their labels: give it --write.cached-series=%.0f, else a sample of the others costs several times as much CPU", m.Series, cfg.CachedSeries, math.Ceil(m.Series))
+	}
+}
+
+// current returns the rows of CURRENT in a day at most: one for each series, interval and adapter that gets samples of it, but no more
 // than there are samples, and one for each series that ends.
-func (m Measured) current(samples float64, interval time.Duration) float64 {
-	return min(samples, m.Series*perDay(interval)+m.ChurnPerDay)
+func (m Measured) current(samples float64, interval time.Duration, adapters float64) float64 {
+	return min(samples, adapters*m.Series*perDay(interval)+m.ChurnPerDay)
 }
 
 func (m Mutations) sum(samples float64) Mutations {

@@ -28,7 +28,7 @@ func (e Estimate) Print(w io.Writer) error {
 		return err
 	}
 
-	fmt.Fprintf(w, "\nHere it would cost:\n\n")
+	fmt.Fprintf(w, "\nHere it would cost, with %s:\n\n", adapters(e.Adapters))
 	line("", "Bigtable, direct", "Bigtable, buffer", "embedded")
 	both := func(name string, of func(Bigtable) float64) {
 		line(name, number(of(e.Direct)), number(of(e.Buffered)), "-")
@@ -52,9 +52,9 @@ func (e Estimate) Print(w io.Writer) error {
 		all(k.Name+", GB "+k.until(), func(k Kept) float64 { return k.Total }, i)
 	}
 	both("samples not sealed yet, GB", func(b Bigtable) float64 { return b.RawCells })
-	line("log, GB", "-", "-", number(e.Embedded.Log))
+	line("log of an adapter, GB", "-", number(e.Buffered.Log), number(e.Embedded.Log))
 	line("stored in all, GB", number(e.Direct.Total), number(e.Buffered.Total), number(e.Embedded.Total))
-	line("memory, GB", "-", "-", number(e.Embedded.Memory))
+	line("memory of an adapter, GB", number(e.Direct.Memory), number(e.Buffered.Memory), number(e.Embedded.Memory))
 	both("nodes with SSD", func(b Bigtable) float64 { return b.SSD.Nodes })
 	both("money a month with SSD", func(b Bigtable) float64 { return b.SSD.Money })
 	both("nodes with HDD", func(b Bigtable) float64 { return b.HDD.Nodes })
@@ -67,6 +67,14 @@ func (e Estimate) Print(w io.Writer) error {
 		fmt.Fprintln(w, "Note:", note)
 	}
 	return nil
+}
+
+// adapters says how many adapters there are on Bigtable.
+func adapters(n float64) string {
+	if n == 1 {
+		return "one adapter"
+	}
+	return fmt.Sprintf("%.0f adapters on Bigtable, or one on the embedded store", n)
 }
 
 // until says when a resolution takes its total.
