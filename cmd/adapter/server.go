@@ -25,6 +25,7 @@ import (
 	"go.yaml.in/yaml/v2"
 
 	"github.com/promtable/promtable/index/repanic"
+	"github.com/promtable/promtable/remote/request"
 )
 
 // server is the HTTP server. It takes its addresses at the start, so that a busy port is
@@ -111,7 +112,9 @@ var errServing = errors.New("serve")
 func (s *server) start(fail context.CancelCauseFunc) {
 	s.answer(s.startingRoutes())
 	s.http = &http.Server{
-		Handler:           s.counted(s.recovered(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { (*s.handler.Load()).ServeHTTP(w, r) }))),
+		Handler: s.counted(s.recovered(request.WithBodies(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			(*s.handler.Load()).ServeHTTP(w, r)
+		})))),
 		ReadHeaderTimeout: 10 * time.Second,
 		IdleTimeout:       5 * time.Minute,
 	}

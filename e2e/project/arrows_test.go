@@ -71,7 +71,7 @@ func arrows() []arrow {
 		{"remote/ui", nil, nil},
 		{"remote/selfscrape", []string{"remote/engine"}, nil},
 		{"remote/export", []string{"series/cell", "bucketstore"}, []string{"series/..."}},
-		{"remote/remotetest", []string{"series/...", "bucketstore/...", "remote", "remote/engine", "remote/engine/eval", "remote/wire/wiretest"}, nil},
+		{"remote/remotetest", []string{"series/...", "bucketstore/...", "remote", "remote/request", "remote/engine", "remote/engine/eval", "remote/wire/wiretest"}, nil},
 		{"remote", []string{"remote/engine", "remote/history", "remote/request", "remote/write", "remote/read", "remote/federate", "remote/explain"}, protocolTests},
 		{"cmd/adapter/demo", nil, nil},
 		{"cmd/adapter/estimate", []string{"series/...", "bucketstore/bigtable", "bucketstore/retention"}, nil},

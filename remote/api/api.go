@@ -20,8 +20,11 @@ package api
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"maps"
 	"net/http"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -186,10 +189,10 @@ func New(cfg Config) (*API, error) {
 		if strings.HasSuffix(pattern, "/format_query") || strings.HasSuffix(pattern, "/parse_query") {
 			handler = withShownLimit(handler)
 		}
-		a.mux.Handle(pattern, a.bounded(m.instrument(pattern, handler)))
+		a.mux.Handle(pattern, a.bounded(m.instrument(pattern, withForm(handler))))
 	}
 	for _, pattern := range adminPatterns() {
-		handler := m.instrument(pattern, admin.withContext(upstream))
+		handler := m.instrument(pattern, withForm(admin.withContext(upstream)))
 		if !strings.HasSuffix(pattern, snapshotPath) { // that takes as long as the copy of a disk
 			handler = a.bounded(handler)
 		}
@@ -235,6 +238,7 @@ func (a *API) bounded(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), a.cfg.Timeout)
 		defer cancel()
+		request.LimitBody(ctx, w, r)
 		control := http.NewResponseController(w)
 		_ = control.SetWriteDeadline(time.Now().Add(a.cfg.Timeout + request.AnswerGrace)) // a writer without, as in a test, has no slow clients
 		defer func() { _ = control.SetWriteDeadline(time.Time{}) }()                      // also after a panic: the connection may live on
@@ -243,6 +247,27 @@ func (a *API) bounded(next http.Handler) http.Handler {
 		next.ServeHTTP(retryWriter{w, usage}, r.WithContext(ctx))
 	})
 }
+
+// withForm reads the body of a request, which upstream's handlers take for empty if it does not come.
+func withForm(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		err := r.ParseForm()
+		if err == nil {
+			err = r.ParseMultipartForm(maxFormMemory)
+		}
+		switch {
+		case err == nil, errors.Is(err, http.ErrNotMultipart):
+			next.ServeHTTP(w, r)
+		case errors.Is(err, os.ErrDeadlineExceeded):
+			respond(w, nil, fmt.Errorf("read request body: %w", err))
+		default:
+			write(w, http.StatusBadRequest, response{Status: "error", ErrorType: "bad_data", Error: fmt.Sprintf("parse form: %v", err)})
+		}
+	})
+}
+
+// maxFormMemory is how much of a form of several parts is kept in memory.
+const maxFormMemory = 1 << 20
 
 // A retryWriter says with each 503 when to come back, and names the resolutions that were read.
 type retryWriter struct {

@@ -28,6 +28,7 @@ import (
 	"github.com/promtable/promtable/bucketstore/pebble"
 	"github.com/promtable/promtable/remote/api"
 	"github.com/promtable/promtable/remote/engine"
+	"github.com/promtable/promtable/remote/request"
 	"github.com/promtable/promtable/series"
 )
 
@@ -97,7 +98,7 @@ func serveStore(t *testing.T, store bucketstore.Store, change func(*api.Config, 
 		t.Fatal(err)
 	}
 	f.api = a
-	srv := httptest.NewServer(a)
+	srv := httptest.NewServer(request.WithBodies(a))
 	t.Cleanup(func() {
 		srv.Close()
 		if err := errors.Join(a.Close(), f.engine.Close(context.Background())); err != nil {

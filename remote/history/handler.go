@@ -101,7 +101,6 @@ func (h *Handler) done(ctx context.Context, r *http.Request) (found units, err e
 }
 
 func (h *Handler) setDone(ctx context.Context, w http.ResponseWriter, r *http.Request) (given units, err error) {
-	defer request.LimitBody(ctx, w)()
 	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxUnits)).Decode(&given); err != nil {
 		return given, request.BadRequest("units: %w", err)
 	}
@@ -114,7 +113,6 @@ func (h *Handler) take(ctx context.Context, w http.ResponseWriter, r *http.Reque
 		return a, err
 	}
 	defer h.gate.Leave()
-	defer request.LimitBody(ctx, w)()
 	u := Unit{Rolled: r.URL.Query().Get("rolled") == "true"}
 	for name, value := range map[string]*int64{"start": &u.Start, "limit": &u.Limit} {
 		if *value, err = strconv.ParseInt(r.URL.Query().Get(name), 10, 64); err != nil {

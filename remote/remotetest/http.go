@@ -17,6 +17,7 @@ import (
 
 	"github.com/promtable/promtable/remote"
 	"github.com/promtable/promtable/remote/engine"
+	"github.com/promtable/promtable/remote/request"
 )
 
 // Discard takes an answer and forgets it.
@@ -105,7 +106,7 @@ func Serve(t testing.TB, eng *Engine, change func(*remote.Config)) (url string, 
 	if change != nil {
 		change(&cfg)
 	}
-	srv := httptest.NewServer(remote.New(cfg))
+	srv := httptest.NewServer(request.WithBodies(remote.New(cfg)))
 	t.Cleanup(srv.Close)
 	return srv.URL, reg
 }

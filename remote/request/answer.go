@@ -23,13 +23,14 @@ func MatchParams(r *http.Request, limit int) ([]string, error) {
 // error often comes with the deadline and must still go out.
 const AnswerGrace = 5 * time.Second
 
-// Begin gives r until timeout from now, answer included: a client that does not
+// Begin gives r until timeout from now, body and answer included: a client that does not
 // read its answer must not hold a slot and the answer for ever. The caller calls
 // end when the answer is complete: end sends what the server has buffered, and
 // removes the deadline from the connection.
 func Begin(w http.ResponseWriter, r *http.Request, timeout time.Duration) (ctx context.Context, end func()) {
 	deadline := time.Now().Add(timeout)
 	ctx, cancel := context.WithDeadline(r.Context(), deadline)
+	LimitBody(ctx, w, r)
 	control := http.NewResponseController(w)
 	_ = control.SetWriteDeadline(deadline) // a writer without, as in a test, has no slow clients
 	return ctx, func() {

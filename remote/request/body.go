@@ -7,7 +7,6 @@ import (
 	"io"
 	"net/http"
 	"sync"
-	"time"
 
 	"github.com/golang/snappy"
 )
@@ -77,19 +76,9 @@ func (b *BodyReader) load(ctx context.Context, w http.ResponseWriter, r *http.Re
 	return nil
 }
 
-// LimitBody sets the deadline of ctx for the body of a request. The caller calls
-// end when it has the body: the server goes on reading, to notice when the client
-// hangs up.
-func LimitBody(ctx context.Context, w http.ResponseWriter) (end func()) {
-	control := http.NewResponseController(w)
-	deadline, _ := ctx.Deadline()
-	_ = control.SetReadDeadline(deadline) // a writer without, as in a test, has no slow clients
-	return func() { _ = control.SetReadDeadline(time.Time{}) }
-}
-
 // receive reads the body of r as it was sent.
 func (b *BodyReader) receive(ctx context.Context, w http.ResponseWriter, r *http.Request, buf *bodyBuffers, large *Reservation) error {
-	defer LimitBody(ctx, w)()
+	LimitBody(ctx, w, r)
 	body := http.MaxBytesReader(w, r.Body, int64(b.Limit))
 	n, err := buf.compressed.ReadFrom(io.LimitReader(body, smallBodyBytes))
 	if err != nil || n < smallBodyBytes {

@@ -3,6 +3,7 @@
 //
 //	gate.go     how many requests, and how many of their bytes, are in memory
 //	body.go     a body, received and decompressed within its limit
+//	bodytime.go how long a body may take
 //	answer.go   the deadline of a request and its answer
 //	errors.go   errors to status codes and log lines
 //	metrics.go  requests counted

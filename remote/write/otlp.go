@@ -96,7 +96,7 @@ func (h *OTLPHandler) write(w http.ResponseWriter, r *http.Request, contentType 
 
 // receive reads the body of r, decompressed.
 func (h *OTLPHandler) receive(ctx context.Context, w http.ResponseWriter, r *http.Request, decoded *request.Reservation) ([]byte, error) {
-	defer request.LimitBody(ctx, w)()
+	request.LimitBody(ctx, w, r)
 	limit := h.body.Limit
 	announced := limit
 	if r.ContentLength >= 0 && r.ContentLength < int64(limit) && r.Header.Get("Content-Encoding") == "" {

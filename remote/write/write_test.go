@@ -234,20 +234,25 @@ func TestWriteDeadline(t *testing.T) {
 func TestWriteSlowBody(t *testing.T) {
 	eng := &remotetest.Engine{}
 	url, _ := remotetest.Serve(t, eng, func(cfg *remote.Config) { cfg.WriteTimeout = 50 * time.Millisecond })
-	body, writer := io.Pipe()
-	defer writer.Close()
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url+"/write", body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	req.Header.Set("Content-Type", remotetest.TypeV1)
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusServiceUnavailable || eng.Appends != 0 {
-		t.Errorf("status %d, %d appends", resp.StatusCode, eng.Appends)
+	for _, length := range []int64{-1, 1000, 1 << 20} {
+		body, writer := io.Pipe()
+		defer writer.Close()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // for a server that waits for ever
+		defer cancel()
+		req, err := http.NewRequestWithContext(ctx, http.MethodPost, url+"/write", body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.ContentLength = length
+		req.Header.Set("Content-Type", remotetest.TypeV1)
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatalf("length %d: %v", length, err)
+		}
+		defer resp.Body.Close()
+		if resp.StatusCode != http.StatusServiceUnavailable || !resp.Close || eng.Appends != 0 {
+			t.Errorf("length %d: status %d, close %t, %d appends", length, resp.StatusCode, resp.Close, eng.Appends)
+		}
 	}
 }
 
