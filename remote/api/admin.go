@@ -6,10 +6,16 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"time"
 
+	"github.com/go-kit/log"
+	"github.com/go-kit/log/level"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/tsdb"
 	v1 "github.com/prometheus/prometheus/web/api/v1"
+
+	"github.com/promtable/promtable/remote/engine"
+	"github.com/promtable/promtable/series"
 )
 
 // Admin deletes samples.
@@ -45,6 +51,8 @@ const (
 type admin struct {
 	Admin
 	snapshots Snapshots
+	// logger takes a line for each deletion.
+	logger log.Logger
 	// one holds a token while a request runs CleanTombstones or Snapshot, and ctx is the context of
 	// that request: upstream does not pass it.
 	one chan struct{}
@@ -63,7 +71,9 @@ func (a *admin) withContext(next http.Handler) http.Handler {
 			write(w, http.StatusBadRequest, response{Status: "error", ErrorType: "bad_data", Error: errNoSnapshots.Error()})
 			return
 		}
-		if r.URL.Path != deleteSeriesPath {
+		if r.URL.Path == deleteSeriesPath {
+			r = r.WithContext(context.WithValue(r.Context(), clientKey{}, r))
+		} else {
 			select {
 			case a.one <- struct{}{}:
 				defer func() { <-a.one }()
@@ -77,9 +87,46 @@ func (a *admin) withContext(next http.Handler) http.Handler {
 	})
 }
 
-// Delete implements v1.TSDBAdminStats.
+// clientKey is the key of the request in the context of a deletion.
+type clientKey struct{}
+
+// Delete implements v1.TSDBAdminStats. It logs who has deleted what.
 func (a *admin) Delete(ctx context.Context, mint, maxt int64, ms ...*labels.Matcher) error {
-	return markAll(a.Admin.Delete(ctx, mint, maxt, ms))
+	err := a.Admin.Delete(ctx, mint, maxt, ms)
+	line := log.With(level.Info(a.logger), "msg", "samples are deleted")
+	if err != nil {
+		line = log.With(level.Warn(a.logger), "msg", "samples are not deleted", "err", err)
+	}
+	line.Log(append([]any{"selector", engine.SelectorName(ms), "start", deletionTime(mint), "end", deletionTime(maxt)}, clientOf(ctx)...)...)
+	return markAll(err)
+}
+
+// deletionTime returns an end of the range of a deletion for a log line. Upstream's API stands for no end by a time far away.
+func deletionTime(t int64) string {
+	if t < 0 || t > series.MaxTime {
+		return "none"
+	}
+	return time.UnixMilli(t).UTC().Format("2006-01-02T15:04:05.999Z07:00")
+}
+
+// clientOf returns what a request says of its client, as pairs of a log line: its address, its user of basic auth or its certificate, and
+// what a proxy says of it, which a client could say, too.
+func clientOf(ctx context.Context) (pairs []any) {
+	r, ok := ctx.Value(clientKey{}).(*http.Request)
+	if !ok {
+		return nil
+	}
+	pairs = append(pairs, "client", r.RemoteAddr)
+	if user, _, ok := r.BasicAuth(); ok {
+		pairs = append(pairs, "user", user)
+	}
+	if r.TLS != nil && len(r.TLS.PeerCertificates) > 0 {
+		pairs = append(pairs, "certificate", r.TLS.PeerCertificates[0].Subject)
+	}
+	if by := r.Header.Get("X-Forwarded-For"); by != "" {
+		pairs = append(pairs, "forwarded_for", by)
+	}
+	return pairs
 }
 
 // CleanTombstones implements v1.TSDBAdminStats.

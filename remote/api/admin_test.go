@@ -1,6 +1,7 @@
 package api_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"net/http"
@@ -9,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-kit/log"
 	"github.com/prometheus/prometheus/model/exemplar"
 	"github.com/prometheus/prometheus/model/labels"
 
@@ -27,7 +29,7 @@ type deleter struct {
 }
 
 // serveAdmin serves an engine from which samples can be deleted.
-func serveAdmin(t *testing.T) *fixture {
+func serveAdmin(t *testing.T, change ...func(*api.Config)) *fixture {
 	t.Helper()
 	admin := &deleter{}
 	var records *deletion.Records
@@ -46,6 +48,9 @@ func serveAdmin(t *testing.T) *fixture {
 		}
 		e.Appender.(*bucketstore.Direct).OnArrival(records.Arrival)
 		e.Deletions, cfg.Admin = records, admin
+		for _, f := range change {
+			f(cfg)
+		}
 	})
 	admin.Engine = f.engine
 	admin.Executor = deletion.NewExecutor(deletion.ExecutorConfig{Records: records, Store: f.store, Find: f.engine.SeriesBefore})
@@ -128,6 +133,50 @@ func TestDelete(t *testing.T) {
 		}
 		if got, want := current(all), current(kept); got != want {
 			t.Errorf("current samples %s, want %s", got, want)
+		}
+	}
+}
+
+// TestDeletionsAreLogged: a line says who has deleted which samples, or has tried to.
+func TestDeletionsAreLogged(t *testing.T) {
+	var logged bytes.Buffer
+	f := serveAdmin(t, func(cfg *api.Config) { cfg.Logger = log.NewLogfmtLogger(log.NewSyncWriter(&logged)) })
+	f.fill(t)
+	target := f.url + "/api/v1/admin/tsdb/delete_series?" + params("match[]", `up{n="0"}`, "match[]", "down", "start", "1600000000.5").Encode()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, target, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.SetBasicAuth("mona", "secret")
+	req.Header.Set("X-Forwarded-For", "192.0.2.7")
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+	f.store.fail.Store(true)
+	if got := f.ask(t, http.MethodPut, "/api/v1/admin/tsdb/delete_series", params("match[]", "up")); got.status != http.StatusServiceUnavailable {
+		t.Errorf("a store that is down: %+v", got)
+	}
+	var lines []string
+	for line := range strings.Lines(logged.String()) {
+		if strings.Contains(line, "deleted") {
+			lines = append(lines, line)
+		}
+	}
+	want := [][]string{
+		{"level=info", `msg="samples are deleted"`, `selector="{n=\"0\",__name__=\"up\"}"`, "start=2020-09-13T12:26:40.5Z", "end=none", "client=127.0.0.1:", "user=mona", "forwarded_for=192.0.2.7"},
+		{"level=info", `msg="samples are deleted"`, `selector="{__name__=\"down\"}"`, "user=mona"},
+		{"level=warn", `msg="samples are not deleted"`, `selector="{__name__=\"up\"}"`, "start=none", "client=127.0.0.1:", "err="},
+	}
+	if len(lines) != len(want) || strings.Contains(logged.String(), "secret") {
+		t.Fatalf("%d lines, want %d:\n%s", len(lines), len(want), &logged)
+	}
+	for i, line := range lines {
+		for _, part := range want[i] {
+			if !strings.Contains(line, part) {
+				t.Errorf("line %d has no %s: %s", i, part, line)
+			}
 		}
 	}
 }

@@ -178,7 +178,7 @@ func New(cfg Config) (*API, error) {
 		started: cfg.Now(),
 		passes:  gate.New(cfg.MaxConcurrent),
 	}
-	admin := &admin{Admin: cfg.Admin, snapshots: cfg.Snapshots, one: make(chan struct{}, 1)}
+	admin := &admin{Admin: cfg.Admin, snapshots: cfg.Snapshots, logger: cfg.Logger, one: make(chan struct{}, 1)}
 	upstream, err := a.newUpstream(admin)
 	if err != nil {
 		return nil, err
