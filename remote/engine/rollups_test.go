@@ -422,15 +422,25 @@ func (s *rolled) ask(t *testing.T, e *engine.Engine, expr string, from, to time.
 // askWith returns the answer of an engine with its warnings.
 func (s *rolled) askWith(t *testing.T, e *engine.Engine, expr string, from, to time.Time, step time.Duration) (promql.Matrix, annotations.Annotations) {
 	t.Helper()
-	engine := eval.New(promql.EngineOpts{
+	return runQuery(t, t.Context(), eval.New(queryOptions(), eval.NewMemory(0, 0)), e, expr, from, to, step)
+}
+
+func queryOptions() promql.EngineOpts {
+	return promql.EngineOpts{
 		MaxSamples: math.MaxInt, Timeout: time.Hour, LookbackDelta: 5 * time.Minute, EnableAtModifier: true, EnableNegativeOffset: true, Parser: parser.NewParser(promqltest.TestParserOpts),
-	}, eval.NewMemory(0, 0))
-	q, err := engine.NewRangeQuery(t.Context(), e, nil, expr, from, to, step)
+		NoStepSubqueryIntervalFn: func(int64) int64 { return 60_000 },
+	}
+}
+
+// runQuery returns the answer of an engine of PromQL over the series of e.
+func runQuery(t *testing.T, ctx context.Context, engine promql.QueryEngine, e *engine.Engine, expr string, from, to time.Time, step time.Duration) (promql.Matrix, annotations.Annotations) {
+	t.Helper()
+	q, err := engine.NewRangeQuery(ctx, e, nil, expr, from, to, step)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer q.Close()
-	res := q.Exec(t.Context())
+	res := q.Exec(ctx)
 	if res.Err != nil {
 		t.Fatalf("%s: %v", expr, res.Err)
 	}

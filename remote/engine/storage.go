@@ -59,7 +59,7 @@ func (q querier) Select(ctx context.Context, _ bool, hints *storage.SelectHints,
 		set = &heldSet{ChunkSeriesSet: set, ctx: ctx, query: query}
 	}
 	found := sampleSet{ChunkSeriesSet: set, mint: query.Mint}
-	if ok && query.Rollups == nil {
+	if ok && !query.Rollups.UsesBuckets() {
 		found.warnings.Add(fmt.Errorf("%w: of %s, what is before %s is only kept as rollups, which do not tell what this expression needs: there it has no value",
 			annotations.PromQLWarning, reader.SelectorName(ms), time.UnixMilli(before).UTC().Format(time.RFC3339)))
 	}

@@ -57,7 +57,7 @@ func randomWindows(r *rand.Rand) rollup.Windows {
 
 func randomSources(r *rand.Rand) (s rollup.Sources) {
 	s.Until = day + r.Int64N(100)*rollup.Day
-	s.Coarsest = rollup.Resolutions[r.IntN(2)]
+	s.Coarsest = []rollup.Resolution{rollup.Raw, rollup.FiveMinutes, rollup.Hour}[r.IntN(3)]
 	if r.IntN(2) == 0 {
 		s.RawFrom = day + r.Int64N(30*rollup.Day)
 		s.Until = max(s.Until, rollup.DayOf(s.RawFrom)+rollup.Day)

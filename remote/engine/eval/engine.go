@@ -229,6 +229,11 @@ func (q embeddedQuerier) Select(ctx context.Context, sorted bool, hints *storage
 			return q.parts.evaluate(ctx, part)
 		}}
 	}
+	if len(ms) > 0 {
+		if b := q.parts.left[ms[0]]; b != nil {
+			ctx = context.WithValue(ctx, bucketsKey{}, b)
+		}
+	}
 	return q.Querier.Select(ctx, sorted, hints, ms...)
 }
 
@@ -239,6 +244,8 @@ type parts struct {
 	// maxSamples is how many samples a query may hold.
 	maxSamples int
 	bySelector map[*labels.Matcher]*part
+	// left is what is needed of selectors that are left to upstream's engine, by their first matcher.
+	left map[*labels.Matcher]*Buckets
 	// whole is the part that is the whole expression, or nil, and matrix its results. Upstream's
 	// engine sees no series of it: it would copy all samples, and look for each again.
 	whole  *part
@@ -255,6 +262,14 @@ func (ps *parts) add(p *part) *parser.VectorSelector {
 	}
 	ps.bySelector[m] = p
 	return &parser.VectorSelector{LabelMatchers: []*labels.Matcher{m}, PosRange: p.place}
+}
+
+// leave notes what is needed of a selector that is left to upstream's engine.
+func (ps *parts) leave(vector *parser.VectorSelector, b *Buckets) {
+	if ps.left == nil {
+		ps.left = make(map[*labels.Matcher]*Buckets)
+	}
+	ps.left[vector.LabelMatchers[0]] = b
 }
 
 // find returns the part that a selector stands in place of, or nil.

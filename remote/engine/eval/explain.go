@@ -40,7 +40,7 @@ type Node struct {
 type Read struct {
 	Matchers   []*labels.Matcher
 	Mint, Maxt int64
-	// Buckets says what buckets would do in place of samples. It is nil if none.
+	// Buckets says what of these times is needed. It is nil if all samples are.
 	Buckets *Buckets
 }
 
@@ -90,8 +90,8 @@ func (h hintsOnly) Querier(int64, int64) (storage.Querier, error) {
 }
 
 // Select implements storage.Querier.
-func (h hintsOnly) Select(_ context.Context, _ bool, hints *storage.SelectHints, ms ...*labels.Matcher) storage.SeriesSet {
-	h.notes.reads(hints, ms, nil)
+func (h hintsOnly) Select(ctx context.Context, _ bool, hints *storage.SelectHints, ms ...*labels.Matcher) storage.SeriesSet {
+	h.notes.reads(hints, ms, BucketsOf(ctx))
 	return storage.EmptySeriesSet()
 }
 

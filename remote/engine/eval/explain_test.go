@@ -112,7 +112,7 @@ func TestExplainTree(t *testing.T) {
 	}
 }
 
-// TestExplainBuckets: a selector asks for buckets if rollups can answer, up to the resolution that the query allows.
+// TestExplainBuckets: a selector asks for its windows, and for buckets if rollups can answer, up to the resolution that the query allows.
 func TestExplainBuckets(t *testing.T) {
 	for _, tt := range []struct {
 		expr, coarsest string
@@ -123,6 +123,10 @@ func TestExplainBuckets(t *testing.T) {
 		{"rate(a[5m])", "30m", rollup.FiveMinutes},
 		{"rate(a[5m])", "0s", rollup.Raw},
 		{"irate(a[5m])", "", rollup.Raw},
+		{"timestamp(a offset 1m)", "", rollup.Raw},
+		{"absent_over_time((a[5m]))", "", rollup.Raw},
+		{"label_replace(a, \"b\", \"c\", \"d\", \"e\")", "", rollup.Hour},
+		{"double_exponential_smoothing(a[5m], 0.5, 0.5)", "", rollup.Raw},
 	} {
 		coarsest, err := eval.ParseCoarsest(tt.coarsest)
 		if err != nil {
@@ -135,9 +139,9 @@ func TestExplainBuckets(t *testing.T) {
 		}
 		b := root.Children[0].Read.Buckets
 		switch {
-		case (b != nil) != (tt.want != rollup.Raw), b != nil && b.Coarsest != tt.want:
+		case b == nil || b.Coarsest != tt.want || b.Windows.Range != 300_000:
 			t.Errorf("%s up to %q asks for %+v", tt.expr, tt.coarsest, b)
-		case b != nil && b.Windows.Start+b.Shift != explainStart.UnixMilli():
+		case b.Windows.Start+b.Shift != explainStart.UnixMilli():
 			t.Errorf("%s: windows %+v are shifted by %d", tt.expr, b.Windows, b.Shift)
 		}
 	}

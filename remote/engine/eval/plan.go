@@ -39,6 +39,7 @@ func (p *planner) replace(expr parser.Expr, g grid) parser.Expr {
 		}
 	}
 	p.notes.doesNotStream(expr)
+	p.leave(expr, g)
 	switch n := expr.(type) {
 	case *parser.AggregateExpr:
 		n.Expr = p.replace(n.Expr, g)
@@ -81,10 +82,35 @@ func (p *planner) replaceArguments(call *parser.Call, g grid) {
 		for _, arg := range call.Args {
 			p.notes.doesNotStream(arg)
 		}
+		p.leave(call.Args[0], g)
 		return
 	}
 	for i, arg := range call.Args {
 		call.Args[i] = p.replace(arg, g)
+	}
+}
+
+// leave notes what is needed of a selector that is left to upstream's engine at the times of g.
+func (p *planner) leave(expr parser.Expr, g grid) {
+	window := p.lookback
+	switch n := expr.(type) {
+	case *parser.ParenExpr:
+		p.leave(n.Expr, g)
+	case *parser.StepInvariantExpr:
+		p.leave(n.Expr, g.first())
+	case *parser.MatrixSelector:
+		expr, window = n.VectorSelector, n.Range
+	}
+	vector, ok := expr.(*parser.VectorSelector)
+	if !ok {
+		return
+	}
+	if vector.Timestamp != nil {
+		g = g.first()
+	}
+	if part := p.selector(vector, window); part != nil && p.fits(part, g) {
+		part.begin(g)
+		p.parts.leave(vector, part.windows())
 	}
 }
 

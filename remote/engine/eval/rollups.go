@@ -14,11 +14,12 @@ import (
 	"github.com/promtable/promtable/series/rollup"
 )
 
-// Buckets says what a part needs to know of its series: a source may give it buckets in place of samples.
+// Buckets says what a selector needs to know of its series: what is in its windows. A source may leave out what is between them, and give
+// it buckets in place of samples.
 type Buckets struct {
 	Windows rollup.Windows
 	Want    rollup.Want
-	// Coarsest is the longest bucket that it may have.
+	// Coarsest is the longest bucket that it may have. Of rollup.Raw it needs samples.
 	Coarsest rollup.Resolution
 	// Shift is how much later than its end a window is evaluated, in milliseconds: the offset.
 	Shift int64
@@ -63,7 +64,7 @@ func ParseCoarsest(text string) (coarsest rollup.Resolution, err error) {
 // bucketsKey is the key of *Buckets in a context.
 type bucketsKey struct{}
 
-// BucketsOf returns what the part needs that selects with this context, or nil if it needs samples.
+// BucketsOf returns what is needed by a select with this context, or nil if it needs all samples.
 func BucketsOf(ctx context.Context) *Buckets {
 	b, _ := ctx.Value(bucketsKey{}).(*Buckets)
 	return b
@@ -78,28 +79,35 @@ var fromBuckets = map[string]rollup.Want{
 	"first_over_time": 0, "last_over_time": 0, "ts_of_first_over_time": 0, "ts_of_last_over_time": 0,
 }
 
-// buckets returns what buckets the part needs, or nil if it needs samples.
+// buckets returns what the part needs, or nil if that is nothing.
 func (p *part) buckets(ctx context.Context) *Buckets {
+	b := p.windows()
 	coarsest, isBounded := ctx.Value(coarsestKey{}).(rollup.Resolution)
 	if !isBounded {
 		coarsest = rollup.Hour
 	}
-	if p.grid.count == 0 || coarsest == rollup.Raw {
-		return nil
-	}
-	b := &Buckets{Coarsest: coarsest, Shift: p.shift, Windows: rollup.Windows{
-		Start: p.grid.start - p.shift, Step: p.grid.step, Range: p.rangeMs, Count: p.grid.count,
-	}}
-	if p.call == nil {
-		b.Windows.Last, b.Want = true, rollup.Markers
+	if b == nil || coarsest == rollup.Raw {
 		return b
 	}
-	var ok bool
-	b.Want, ok = fromBuckets[p.call.Func.Name]
-	if !ok || b.Want&rollup.Counts != 0 && p.vector.SkipHistogramBuckets { // then the counts of histograms are those of their counts and sums
-		return nil
+	if p.call == nil {
+		b.Coarsest, b.Windows.Last, b.Want = coarsest, true, rollup.Markers
+		return b
+	}
+	want, ok := fromBuckets[p.call.Func.Name]
+	if ok && (want&rollup.Counts == 0 || !p.vector.SkipHistogramBuckets) { // else the counts of histograms are those of their counts and sums
+		b.Coarsest, b.Want = coarsest, want
 	}
 	return b
+}
+
+// windows returns the samples that the part needs, or nil if it has no step.
+func (p *part) windows() *Buckets {
+	if p.grid.count == 0 {
+		return nil
+	}
+	return &Buckets{Coarsest: rollup.Raw, Shift: p.shift, Windows: rollup.Windows{
+		Start: p.grid.start - p.shift, Step: p.grid.step, Range: p.rangeMs, Count: p.grid.count,
+	}}
 }
 
 // pointsColumn evaluates the elements of a series of buckets.

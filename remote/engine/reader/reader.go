@@ -49,7 +49,7 @@ type Config struct {
 	// Cut, if set, returns the time in milliseconds before which nothing is shown when the
 	// clock, which is Now, says now. It needs Now.
 	Cut func(now time.Time) int64
-	// IndexCut, if set, is Cut for labels, and for queries with Rollups.
+	// IndexCut, if set, is Cut for labels, and for queries that use buckets.
 	IndexCut func(now time.Time) int64
 	// SeriesCuts, if set, returns the later cuts of some series, when the clock says now, for a read of times from one on, in milliseconds.
 	// It needs Now.
@@ -116,8 +116,8 @@ type Query struct {
 	// accordingly, down to 128 KB. 0 is the same as 1.
 	Share int
 
-	// Rollups, if set, says that buckets will do in place of samples, where they tell the same. The
-	// series are then a PointSeries if it is of use.
+	// Rollups, if set, says which windows are looked at, and whether buckets will do in place of samples, where they tell the same.
+	// The series are then a PointSeries if it is of use.
 	Rollups *Rollups
 
 	// Kept asks for the samples that rollups keep where all samples are gone: the first and the last of a bucket, the least and the
@@ -218,7 +218,7 @@ func (r *Reader) LabelNames(ctx context.Context, q Query) ([]string, error) {
 }
 
 func (r *Reader) indexQuery(ctx context.Context, q Query) index.Query {
-	if q = r.withCut(ctx, q); q.Rollups != nil || q.SeriesOnly || q.Kept {
+	if q = r.withCut(ctx, q); q.Rollups.UsesBuckets() || q.SeriesOnly || q.Kept {
 		q.cut = r.indexCut(ctx, q.cut)
 	}
 	start, limit := q.span()

@@ -19,16 +19,19 @@ import (
 	"github.com/promtable/promtable/series/rollup"
 )
 
-// A Rollups asks for buckets in place of samples where they tell the same.
+// A Rollups asks for what is in windows, and for buckets in place of samples where they tell the same.
 type Rollups struct {
 	// Windows are the times that are looked at, and Want is what of them.
 	Windows rollup.Windows
 	Want    rollup.Want
-	// Coarsest is the longest bucket that is of use.
+	// Coarsest is the longest bucket that is of use. Of rollup.Raw only samples are.
 	Coarsest rollup.Resolution
 	// plan is made when the query begins.
 	plan *rollup.Plan
 }
+
+// UsesBuckets says whether buckets are of use. Of nil they are not.
+func (r *Rollups) UsesBuckets() bool { return r != nil && r.Coarsest != rollup.Raw }
 
 // A PointSeries is a series of which buckets were read, too.
 type PointSeries interface {
