@@ -36,9 +36,9 @@ const (
 	// MetaRollup is the key of the row that says of which days there are rollups, see package
 	// downsample.
 	MetaRollup = "rollup"
-	// metaLate is the kind of the rows that name days that were written to after their rollups may
+	// MetaLate is the kind of the rows that name days that were written to after their rollups may
 	// have been made, each by its start as AppendTime writes it.
-	metaLate = "late"
+	MetaLate = "late"
 	// MetaDelete is the key of the row that says which process deletes samples, and how
 	// far it has come. It is also the kind of the rows that say what is to be deleted, each
 	// by its ID.
@@ -47,14 +47,14 @@ const (
 	// far it has come. It is also the kind of the rows that say what lists of rules have cut, each by
 	// its ID.
 	MetaRules = "rules"
-	// metaLog is the kind of the rows that name the logs of adapters, each by its ID.
+	// MetaLog is the kind of the rows that name the logs of adapters, each by its ID.
 	// Like the other keys of this list it is no name of a tenant.
-	metaLog = "log"
+	MetaLog = "log"
 )
 
 // AppendMetaLogKey appends the key of the META row of the log with this ID, which
 // is for all tenants, to dst.
-func AppendMetaLogKey(dst []byte, id string) []byte { return appendFields(dst, metaLog, id) }
+func AppendMetaLogKey(dst []byte, id string) []byte { return appendFields(dst, MetaLog, id) }
 
 func appendFields(dst []byte, first, second string) []byte {
 	return append(append(append(dst, first...), ','), second...)
@@ -64,20 +64,20 @@ func appendFields(dst []byte, first, second string) []byte {
 func MetaLogRange() RowRange { return PrefixRange(AppendMetaLogKey(nil, "")) }
 
 // ParseMetaLogKey returns the ID in a key of MetaLogRange.
-func ParseMetaLogKey(key []byte) (id string) { return string(key[len(metaLog)+1:]) }
+func ParseMetaLogKey(key []byte) (id string) { return string(key[len(MetaLog)+1:]) }
 
 // AppendMetaLateKey appends the key of the META row of a day, in milliseconds, that was written to late, which is for
 // all tenants, to dst.
 func AppendMetaLateKey(dst []byte, day int64) []byte {
-	return AppendTime(append(append(dst, metaLate...), ','), day)
+	return AppendTime(append(append(dst, MetaLate...), ','), day)
 }
 
 // MetaLateRange returns the META rows of all such days.
-func MetaLateRange() RowRange { return PrefixRange([]byte(metaLate + ",")) }
+func MetaLateRange() RowRange { return PrefixRange([]byte(MetaLate + ",")) }
 
 // ParseMetaLateKey returns the day in a key of MetaLateRange. A bad one is ErrCorrupt.
 func ParseMetaLateKey(key []byte) (day int64, err error) {
-	if day, err = strconv.ParseInt(string(key[len(metaLate)+1:]), 10, 64); err != nil {
+	if day, err = strconv.ParseInt(string(key[len(MetaLate)+1:]), 10, 64); err != nil {
 		return 0, fmt.Errorf("%w: key %q of META: %v", ErrCorrupt, key, err)
 	}
 	return day, nil

@@ -44,6 +44,7 @@ func openPebble(t testing.TB) bucketstore.Store {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
+		storetest.CheckMeta(t, store, series.Schema{})
 		if err := store.Close(); err != nil {
 			t.Error(err)
 		}

@@ -554,10 +554,13 @@ func (w *deletionWorld) finish() {
 	for _, a := range w.adapters {
 		a.close()
 	}
+	schemas := []series.Schema{{}}
 	for _, a := range w.adapters {
+		schemas = append(schemas, a.schema)
 		w.compare("at the end", a.read(w.store), func(key string) bool {
 			_, err := a.schema.ParseSeriesKey([]byte(key), new(labels.ScratchBuilder))
 			return err == nil
 		})
 	}
+	storetest.CheckMeta(w, w.store, schemas...)
 }

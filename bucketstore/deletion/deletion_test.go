@@ -82,6 +82,7 @@ func (s *faulty) Apply(ctx context.Context, table bucketstore.Table, muts []buck
 func newBench(t *testing.T, change ...func(*deletion.Config)) *bench {
 	b := &bench{T: t, store: &faulty{left: -1}, keys: make(map[string][]int64)}
 	b.now.Store(now)
+	t.Cleanup(func() { storetest.CheckMeta(t, b.store, series.Schema{}) })
 	var err error
 	if b.meta, err = meta.Open(t.Context(), b.store, series.Schema{}, b.clock); err == nil {
 		err = b.meta.Init(t.Context())

@@ -17,6 +17,7 @@ import (
 	"github.com/promtable/promtable/bucketstore/bigtable/bigtabletest"
 	"github.com/promtable/promtable/bucketstore/downsample"
 	"github.com/promtable/promtable/bucketstore/pebble"
+	"github.com/promtable/promtable/bucketstore/storetest"
 	"github.com/promtable/promtable/series"
 	"github.com/promtable/promtable/series/rollup"
 )
@@ -67,6 +68,7 @@ func newFixture(t testing.TB, store bucketstore.Store, sole bool) *fixture {
 	}
 	f.cfg = downsample.MakerConfig{Resolutions: rollup.Resolutions[:], RowsPerSecond: 1e9, Horizon: func() int64 { return 0 }, Holder: "test"}
 	f.start(sole)
+	t.Cleanup(func() { storetest.CheckMeta(t, store, f.schema) })
 	return f
 }
 

@@ -92,6 +92,7 @@ func TestModel(t *testing.T) {
 		for _, sole := range []bool{false, true} {
 			w := newWorld(t, seed, sole, rules{})
 			err := w.live()
+			storetest.CheckMeta(t, &w.store, w.schema)
 			if err == nil {
 				err = w.finish()
 			}

@@ -12,7 +12,8 @@
 //	delete,<id>        {"tenant":"…","matchers":[…],"start":…,"limit":…,"at":…,"stamp":…,"log":"…","done":…}
 //	delete,<id>,<log>  {"stamp":…,"passed":…}
 //
-// lease.go has the lease in a row: it says which process does a work, and how far that is.
+// lease.go has the lease in a row: it says which process does a work, and how far that is. check.go knows the rows of all
+// packages.
 //
 // META/clock, which has a cell for each process, belongs to package seal alone.
 //

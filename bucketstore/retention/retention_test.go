@@ -18,6 +18,7 @@ import (
 	"github.com/promtable/promtable/bucketstore/meta"
 	"github.com/promtable/promtable/bucketstore/pebble"
 	"github.com/promtable/promtable/bucketstore/retention"
+	"github.com/promtable/promtable/bucketstore/storetest"
 	"github.com/promtable/promtable/series"
 )
 
@@ -69,6 +70,7 @@ func newFixture(t *testing.T) *fixture {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
+		storetest.CheckMeta(t, f.Store, series.Schema{})
 		if err := f.Store.Close(); err != nil {
 			t.Error(err)
 		}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/promtable/promtable/bucketstore"
+	"github.com/promtable/promtable/bucketstore/storetest"
 	"github.com/promtable/promtable/series"
 )
 
@@ -148,6 +149,7 @@ func TestModel(t *testing.T) {
 		if err := w.settle(t); err != nil {
 			t.Fatalf("%s=%d repeats this: %v", seedVariable, seed, err)
 		}
+		storetest.CheckMeta(t, w.store, w.schema)
 		sum.stalls += w.stalls
 		sum.deaths += w.deaths
 		sum.late += w.late

@@ -247,15 +247,21 @@ func one(t *testing.T, pattern string) string {
 // removeIndexRows removes rows of the index.
 func removeIndexRows(t *testing.T, o *options, keys ...string) {
 	t.Helper()
+	writeRow(t, o, bucketstore.Index, bucketstore.Op{Kind: bucketstore.DeleteFamily, Family: series.FamilyIndex}, keys...)
+}
+
+// writeRow does the same to some rows of a table.
+func writeRow(t *testing.T, o *options, table bucketstore.Table, op bucketstore.Op, keys ...string) {
+	t.Helper()
 	rows, err := openStore(t.Context(), o, log.NewNopLogger(), nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var muts []bucketstore.Mutation
 	for _, key := range keys {
-		muts = append(muts, bucketstore.Mutation{Key: []byte(key), Ops: []bucketstore.Op{{Kind: bucketstore.DeleteFamily, Family: series.FamilyIndex}}})
+		muts = append(muts, bucketstore.Mutation{Key: []byte(key), Ops: []bucketstore.Op{op}})
 	}
-	if err := errors.Join(rows.Apply(t.Context(), bucketstore.Index, muts), rows.Close()); err != nil {
+	if err := errors.Join(rows.Apply(t.Context(), table, muts), rows.Close()); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -287,6 +293,10 @@ func TestCheck(t *testing.T) {
 		mayBeLost func(t *testing.T, output string, i int) bool
 	}{
 		{name: "kill -9", damage: func(*testing.T, *options, string) {}},
+		{name: "a day that was written to late", damage: func(t *testing.T, o *options, _ string) {
+			writeRow(t, o, bucketstore.Meta, bucketstore.Op{Family: series.FamilyMeta, Qualifier: []byte(series.QualifierMeta), Time: 1, Value: []byte("7Q4ZK2XB")},
+				string(series.AppendMetaLateKey(nil, checkedFrom)))
+		}},
 		{name: "missing rows of the index", damage: func(t *testing.T, o *options, _ string) {
 			removeIndexRows(t, o, indexRows(checkedFrom+series.IndexPeriod)...)
 		},

@@ -3,14 +3,13 @@ package engine
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/prometheus/prometheus/model/labels"
 
 	"github.com/promtable/promtable/bucketstore"
+	"github.com/promtable/promtable/bucketstore/meta"
 	"github.com/promtable/promtable/index"
 	"github.com/promtable/promtable/remote/engine/reader"
 	"github.com/promtable/promtable/series"
@@ -58,7 +57,7 @@ const (
 func Check(ctx context.Context, cfg CheckConfig) (CheckResult, error) {
 	c := storeCheck{CheckConfig: cfg, index: newIndex(Config{Store: cfg.Store, Schema: cfg.Schema, AtomicApply: cfg.AtomicApply}), builder: labels.NewScratchBuilder(0)}
 	checks := map[bucketstore.Table]func(bucketstore.Row) error{
-		bucketstore.Metric: c.metricRow, bucketstore.Current: c.currentRow, bucketstore.Index: c.indexRow, bucketstore.Meta: metaRow,
+		bucketstore.Metric: c.metricRow, bucketstore.Current: c.currentRow, bucketstore.Index: c.indexRow, bucketstore.Meta: c.metaRow,
 	}
 	for _, spec := range bucketstore.Tables(bucketstore.Retention{}) {
 		if err := c.table(ctx, spec, checks[spec.Table]); err != nil {
@@ -243,9 +242,4 @@ func compareKey(got, want []byte) error {
 	return nil
 }
 
-func metaRow(row bucketstore.Row) error {
-	if i := slices.IndexFunc(row.Cells, func(c bucketstore.Cell) bool { return !json.Valid(c.Value) }); i >= 0 {
-		return fmt.Errorf("%w: %.80q is no JSON", series.ErrCorrupt, row.Cells[i].Value)
-	}
-	return nil
-}
+func (c *storeCheck) metaRow(row bucketstore.Row) error { return meta.CheckRow(c.Schema, row) }

@@ -81,7 +81,7 @@ func TestCheck(t *testing.T) {
 		{bucketstore.Index, "x,some", "i", "i", "", "is no posting"},
 		{bucketstore.Index, string(cfg.Schema.AppendNameKey(nil, "n", period)), "i", "i", "other", "belongs to row"},
 		{bucketstore.Index, string(cfg.Schema.AppendValueKey(nil, "n", "7", period)), "i", "i", "other", "is no posting"},
-		{bucketstore.Meta, "schema", "m", "v", "{", "is no JSON"},
+		{bucketstore.Meta, "schema", "m", "v", "{", "its format cannot be read"},
 	} {
 		op := bucketstore.Op{Family: bad.family, Qualifier: []byte(bad.qualifier), Time: 1 << 42, Value: []byte(bad.value)}
 		if err := store.Apply(t.Context(), bad.table, []bucketstore.Mutation{{Key: []byte(bad.key), Ops: []bucketstore.Op{op}}}); err != nil {
@@ -146,6 +146,7 @@ func TestCheckListsSome(t *testing.T) {
 // TestCheckHorizon: samples of index periods before the horizon need no index.
 func TestCheckHorizon(t *testing.T) {
 	f := openFixture(t)
+	f.unchecked = true
 	f.append(t, one(up, someTime-series.IndexPeriod, someTime))
 	end := series.PeriodOf(someTime)
 	if err := f.store.Drop(t.Context(), bucketstore.Index, f.cfg.Schema.NameRange(end-series.IndexPeriod)); err != nil {

@@ -332,6 +332,7 @@ func TestCurrentManyRows(t *testing.T) {
 
 func TestCurrentErrors(t *testing.T) {
 	f := openFixture(t, func(c *engine.Config) { c.Limits.MaxSeries = 1 })
+	f.unchecked = true
 	f.append(t, sample(up, someTime, 1))
 	f.reopen(t)
 	if err := f.store.Store.Apply(t.Context(), bucketstore.Current, []bucketstore.Mutation{{Key: []byte("up"), Ops: []bucketstore.Op{

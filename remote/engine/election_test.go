@@ -217,7 +217,7 @@ func TestElectionFailures(t *testing.T) {
 		{"read", func(m *member) { m.votes.onRead = fail }, errStore},
 		{"write", func(m *member) { m.votes.onWrite = fail }, errStore},
 		{"write that has happened", func(m *member) { m.votes.afterWrite = fail }, errStore},
-		{"corrupt row", func(m *member) { m.put(t, "c", "{") }, series.ErrCorrupt},
+		{"corrupt row", func(m *member) { m.put(t, "c", "{"); m.unchecked = true }, series.ErrCorrupt},
 	} {
 		for _, first := range []bool{true, false} {
 			t.Run(fmt.Sprintf("%s, first of the cluster %t", tt.name, first), func(t *testing.T) {

@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -21,6 +22,7 @@ import (
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/bucketstore/bigtable/bigtabletest"
 	"github.com/promtable/promtable/bucketstore/buffer"
+	"github.com/promtable/promtable/bucketstore/meta"
 	"github.com/promtable/promtable/bucketstore/pebble"
 	"github.com/promtable/promtable/remote/engine"
 	"github.com/promtable/promtable/series"
@@ -201,6 +203,8 @@ type fixture struct {
 	store *spy
 	clock *clock
 	reg   *prometheus.Registry
+	// unchecked says that the test damages the store, or that scans of it fail.
+	unchecked bool
 }
 
 // openFixture opens an engine on an empty embedded store.
@@ -224,8 +228,36 @@ func openOn(t testing.TB, store bucketstore.Store, c *clock, change ...func(*eng
 		f.openBuffer(t, c)
 	}
 	f.open(t)
-	t.Cleanup(func() { f.close(t) })
+	t.Cleanup(func() {
+		f.close(t)
+		if found := f.check(t); len(found) > 0 {
+			t.Errorf("a check of the store finds %q", found)
+		}
+	})
 	return f
+}
+
+// check returns what a check of the store finds.
+func (f *fixture) check(t testing.TB) (found []string) {
+	t.Helper()
+	if f.unchecked {
+		return nil
+	}
+	ctx, horizons := context.Background(), make(map[string]int64)
+	cell, err := meta.ReadCell(ctx, f.store.Store, series.MetaHorizon)
+	if err == nil && cell.Value != nil {
+		err = json.Unmarshal(cell.Value, &horizons)
+	}
+	if err == nil {
+		_, err = engine.Check(ctx, engine.CheckConfig{
+			Store: f.store.Store, Schema: f.cfg.Schema, AtomicApply: f.cfg.AtomicApply, Horizon: horizons[bucketstore.Raw.String()],
+			Report: func(f bucketstore.Finding) { found = append(found, f.String()) }, Progress: func(bucketstore.Table, int64, int64) {},
+		})
+	}
+	if err != nil {
+		t.Error("check the store:", err)
+	}
+	return found
 }
 
 func (f *fixture) open(t testing.TB) {

@@ -43,6 +43,7 @@ func openWatched(t testing.TB, batch []engine.Series, change ...func(*engine.Con
 	c := newClock(someTime)
 	w := &watched{Store: openEmbedded(t, c)}
 	f := openOn(t, w, c, change...)
+	f.unchecked = true
 	f.append(t, batch...)
 	return f, w
 }

@@ -266,6 +266,7 @@ func TestSelectFails(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			f := openFixture(t)
+			f.unchecked = true
 			f.append(t, many(100, someTime)...)
 			if err := f.store.Store.Apply(t.Context(), bucketstore.Metric, []bucketstore.Mutation{tt.mut}); err != nil {
 				t.Fatal(err)

@@ -60,7 +60,12 @@ func newStore(t *testing.T) *Store {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := errors.Join(e.Close(context.Background()), rows.Close()); err != nil {
+		err := e.Close(context.Background())
+		_, checkErr := engine.Check(context.Background(), engine.CheckConfig{
+			Store: rows, Schema: schema, Progress: func(bucketstore.Table, int64, int64) {},
+			Report: func(f bucketstore.Finding) { t.Errorf("a check of the store finds %s", f) },
+		})
+		if err := errors.Join(err, checkErr, rows.Close()); err != nil {
 			t.Error(err)
 		}
 	})

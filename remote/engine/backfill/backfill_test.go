@@ -76,15 +76,19 @@ func newFixture(t *testing.T) *fixture {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		if err := store.Close(); err != nil {
-			t.Error(err)
-		}
-	})
 	schema, err := series.NewSchema([]string{"host"})
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() {
+		_, err := engine.Check(context.Background(), engine.CheckConfig{
+			Store: store, Schema: schema, AtomicApply: true, Progress: func(bucketstore.Table, int64, int64) {},
+			Report: func(f bucketstore.Finding) { t.Errorf("a check of the store finds %s", f) },
+		})
+		if err := errors.Join(err, store.Close()); err != nil {
+			t.Error(err)
+		}
+	})
 	return &fixture{&spy{Store: store}, t, schema}
 }
 
