@@ -56,6 +56,11 @@ var modes = []mode{
 		func(o *options) bool { return o.engine.HA.ClusterLabel != "" },
 		"needs --ha.cluster-label and --ha.replica-label",
 	},
+	{
+		[]string{"web.allowed-hosts"},
+		func(o *options) bool { return o.adminAPI },
+		"is for the admin API: add --web.enable-admin-api, or leave it out",
+	},
 }
 
 func (o *options) isEmbedded() bool { return o.backend == backendEmbedded }

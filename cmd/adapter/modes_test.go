@@ -45,10 +45,12 @@ func TestModes(t *testing.T) {
 		{{with(bigtable, "--no-rollup.enabled"), "--no-rollup.enabled"}, {with(embedded, "--no-rollup.enabled"), "--no-rollup.enabled"},
 			{with(embedded, "--retention.resolution-5m=off", "--retention.resolution-1h=off"), "--retention.resolution-5m=off"}},
 		{{embedded, "--ha.cluster-label"}, {bigtable, "--ha.cluster-label"}},
+		{{embedded, "--web.enable-admin-api"}, {bigtable, "--web.enable-admin-api"}},
 	}
 	effective := [][]string{
 		embedded, bigtable, with(bigtable, "--buffer.enabled"), with(bigtable, "--buffer.enabled"), with(bigtable, "--buffer.enabled"),
 		bigtable, embedded, with(embedded, "--ha.cluster-label=c", "--ha.replica-label=r"),
+		with(embedded, "--web.enable-admin-api"),
 	}
 	if len(lines) != len(modes) || len(effective) != len(modes) {
 		t.Fatalf("%d modes, and %d and %d lines of tests", len(modes), len(lines), len(effective))

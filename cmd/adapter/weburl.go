@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"path"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/promtable/promtable/remote"
@@ -18,6 +19,8 @@ import (
 // webOptions are the flags that say where the adapter stands among other servers, and what they mean.
 type webOptions struct {
 	externalURL, routePrefix, corsOrigin string
+	// allowedHosts are names that the adapter has beside that of externalURL and localhost.
+	allowedHosts commaList
 
 	// external is externalURL. It has no host if the flag is only a path, and no slash at its end.
 	external url.URL
@@ -57,6 +60,18 @@ func (o *webOptions) check() error {
 		if o.origins, err = regexp.Compile(`^(?s:` + o.corsOrigin + `)$`); err != nil {
 			return fmt.Errorf("--web.cors.origin: %w", err)
 		}
+	}
+	return o.checkHosts()
+}
+
+// checkHosts reads --web.allowed-hosts.
+func (o *webOptions) checkHosts() error {
+	for i, host := range o.allowedHosts {
+		name := request.HostName(host)
+		if u, err := url.Parse("http://" + host); err != nil || u.Host != host || u.Port() != "" || name == "" {
+			return fmt.Errorf("--web.allowed-hosts=%s: give names such as metrics.example, without port and path", host)
+		}
+		o.allowedHosts[i] = name
 	}
 	return nil
 }
@@ -117,12 +132,9 @@ type handlers struct{ protocols, queries, page http.Handler }
 // operatorRoutes.
 func (s *server) routes(h handlers) http.Handler {
 	r := s.newRoutes()
-	// A page of another origin may let a browser send here what it likes, without its owner knowing: nothing that
-	// changes the store. Senders are no browsers.
-	guard := http.NewCrossOriginProtection()
-	r.handle("/", guard.Handler(h.protocols))
+	r.handle("/", s.guarded(h.protocols))
 	for _, pattern := range api.AdminPatterns() {
-		r.handle(pattern, guard.Handler(h.queries))
+		r.handle(pattern, s.guarded(h.queries))
 	}
 	for _, pattern := range ui.Patterns() {
 		r.handle(pattern, h.page)
@@ -131,6 +143,26 @@ func (s *server) routes(h handlers) http.Handler {
 	s.apiRoutes(r, remote.QueryPatterns(), h.protocols)
 	s.operatorRoutes(r)
 	return r
+}
+
+// guarded keeps pages from requests of next that change the store: a page of another origin may let a browser send here
+// what it likes, without its owner knowing. Senders are no browsers. With the admin API, which can delete all there is,
+// the adapter must also be asked by a name of its own.
+func (s *server) guarded(next http.Handler) http.Handler {
+	if s.o.adminAPI {
+		isAdmin := func(r *http.Request) bool { return strings.HasPrefix(r.URL.Path, "/api/v1/admin/") }
+		next = request.WithHosts(s.o.web.hosts(), isAdmin, next)
+	}
+	return http.NewCrossOriginProtection().Handler(next)
+}
+
+// hosts are the names of the adapter.
+func (o *webOptions) hosts() []string {
+	hosts := slices.Clone([]string(o.allowedHosts))
+	if o.external.Host != "" {
+		hosts = append(hosts, request.HostName(o.external.Host))
+	}
+	return hosts
 }
 
 // apiRoutes adds routes that pages of other origins may ask, if --web.cors.origin says so.

@@ -69,6 +69,11 @@ func TestWebFlags(t *testing.T) {
 	if _, err := parseFlags([]string{"--web.cors.origin=("}); err == nil || !strings.Contains(err.Error(), "--web.cors.origin") {
 		t.Errorf("of a regular expression that is none: %v", err)
 	}
+	for _, host := range []string{"https://metrics.example", "metrics.example:9201", "metrics.example/a", "[::1]:9201", "a b", "me@metrics.example", "."} {
+		if _, err := parseFlags([]string{"--web.enable-admin-api", "--web.allowed-hosts=metrics.example," + host}); err == nil || !strings.Contains(err.Error(), "--web.allowed-hosts="+host) {
+			t.Errorf("a host %q: %v", host, err)
+		}
+	}
 }
 
 // anyAddress listens nowhere, and says it does on all addresses of port 9201.
@@ -246,5 +251,55 @@ func TestCrossOrigin(t *testing.T) {
 	}
 	if got := askRoute(h, http.MethodPost, "/a/api/v1/query", "Origin", "https://one.example", "Sec-Fetch-Site", "cross-site").StatusCode; got != http.StatusOK {
 		t.Errorf("a query of another site: %d", got)
+	}
+}
+
+// TestHosts: with the admin API, a page of a site whose name leads here changes nothing: by its host it is known to be
+// another one's. Without the API nothing can be deleted, and senders may use any name.
+func TestHosts(t *testing.T) {
+	admin := startRoutes(t, "--web.enable-admin-api", "--web.external-url=https://Metrics.example:8443/", "--web.allowed-hosts=promtable,Store.example.", "--web.allowed-hosts=third", "--web.route-prefix=/")
+	plain := startRoutes(t)
+	own := []string{
+		"localhost", "localhost:9201", "LocalHost:1", "localhost.:9201", "127.0.0.1:9201", "127.1.2.3", "[::1]:9201", "[::1]", "10.1.2.3:80", "[2001:db8::1]:9201",
+		"metrics.example", "METRICS.example:9201", "metrics.example.:443", "promtable", "promtable:9201", "store.example", "STORE.example.:1", "third",
+	}
+	others := []string{
+		"evil.example", "evil.example:9201", "localhost.evil.example", "evil-localhost", "localhost.evil", "127.0.0.1.evil.example:9201", "metrics.example.evil", "x.metrics.example", "etrics.example",
+		"promtable.evil:9201", "127.1", "0x7f.1", "2130706433", "", "localhost..",
+	}
+	paths := []string{"/api/v1/admin/tsdb/delete_series", "/api/v1/admin/tsdb/clean_tombstones", "/api/v1/admin/tsdb/snapshot", "/api/v1/admin/import", "/api/v1/write", "/api/v1/otlp/v1/metrics"}
+	ask := func(h http.Handler, path, host, origin string) (int, string) {
+		r := httptest.NewRequest(http.MethodPost, path, nil)
+		r.Host = host
+		if origin != "" {
+			r.Header.Set("Origin", origin)
+		}
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		return w.Code, w.Body.String()
+	}
+	for _, path := range paths {
+		isAdmin := strings.HasPrefix(path, "/api/v1/admin/")
+		for _, host := range own {
+			for _, origin := range []string{"", "http://" + host} {
+				if got, text := ask(admin, path, host, origin); got != http.StatusOK {
+					t.Errorf("%s at %s with origin %q: %d %s", path, host, origin, got, text)
+				}
+			}
+		}
+		for _, host := range others {
+			if got, text := ask(admin, path, host, "http://"+host); got != http.StatusForbidden || host != "" && !strings.Contains(text, host) || !strings.Contains(text, "--web.allowed-hosts") {
+				t.Errorf("%s of a page at %s: %d %s", path, host, got, text)
+			}
+			if got, _ := ask(admin, path, host, ""); (got == http.StatusForbidden) != isAdmin {
+				t.Errorf("%s at %s of a sender: %d", path, host, got)
+			}
+			if got, _ := ask(plain, path, host, "http://"+host); got != http.StatusOK {
+				t.Errorf("%s at %s without the admin API: %d", path, host, got)
+			}
+		}
+	}
+	if got, _ := ask(admin, "/api/v1/query", "evil.example", "http://evil.example"); got != http.StatusOK {
+		t.Errorf("a query: %d", got)
 	}
 }

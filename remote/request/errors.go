@@ -6,6 +6,7 @@
 //	bodytime.go how long a body may take
 //	answer.go   the deadline of a request and its answer
 //	errors.go   errors to status codes and log lines
+//	host.go     by which names the adapter may be asked
 //	metrics.go  requests counted
 package request
 
