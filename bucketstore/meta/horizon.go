@@ -3,6 +3,7 @@ package meta
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 
 	"github.com/promtable/promtable/bucketstore"
@@ -24,10 +25,77 @@ func (s *Store) Horizons(ctx context.Context) (h Horizons, err error) {
 	return h, err
 }
 
+// Deleted returns the times, in milliseconds, before which the store has deleted cells by ages that it had before, as far as is known:
+// see NoteDeleted.
+func (s *Store) Deleted(ctx context.Context) (h Horizons, err error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	_, byName, err := s.readHorizons(ctx)
+	for r := range h {
+		h[r] = byName[deletedName(r)]
+	}
+	return h, err
+}
+
+// deletedName is the name of a time of Deleted in the row of the horizons.
+func deletedName(r int) string { return "deleted." + bucketstore.Resolution(r).String() }
+
+// NoteDeleted raises the horizons, and what Deleted returns, to times before which the store may delete cells by age: no horizon is taken
+// back before them.
+func (s *Store) NoteDeleted(ctx context.Context, to Horizons) (Horizons, error) {
+	return s.changeHorizons(ctx, func(byName map[string]int64) (changed bool) {
+		for r := range to {
+			for _, name := range []string{bucketstore.Resolution(r).String(), deletedName(r)} {
+				if to[r] > byName[name] {
+					byName[name], changed = to[r], true
+				}
+			}
+		}
+		return changed
+	})
+}
+
+// LowerHorizons takes the horizons back to to, where they are from. It returns what they are then. Where one has changed since it was read,
+// the error is an ErrHorizons and nothing is changed.
+func (s *Store) LowerHorizons(ctx context.Context, from, to Horizons) (Horizons, error) {
+	isThere := true
+	h, err := s.changeHorizons(ctx, func(byName map[string]int64) (changed bool) {
+		for r := range to {
+			name := bucketstore.Resolution(r).String()
+			if isThere = isThere && byName[name] == from[r]; !isThere {
+				return false
+			}
+			if to[r] < from[r] && to[r] >= byName[deletedName(r)] {
+				byName[name], changed = to[r], true
+			}
+		}
+		return changed
+	})
+	if err == nil && !isThere {
+		err = ErrHorizons
+	}
+	return h, err
+}
+
+// ErrHorizons says that the horizons have changed since they were read.
+var ErrHorizons = errors.New("the horizons have changed since they were read")
+
 // RaiseHorizons raises each horizon to that in to, unless it is there or later, and returns what
-// they are then. They never go back. Cells before them may be deleted when RaiseHorizons has
+// they are then. Cells before them may be deleted when RaiseHorizons has
 // returned without an error: the horizons are durable.
 func (s *Store) RaiseHorizons(ctx context.Context, to Horizons) (Horizons, error) {
+	return s.changeHorizons(ctx, func(byName map[string]int64) (changed bool) {
+		for r := range to {
+			if name := bucketstore.Resolution(r).String(); to[r] > byName[name] {
+				byName[name], changed = to[r], true
+			}
+		}
+		return changed
+	})
+}
+
+// changeHorizons calls change with the horizons, by name, and writes them if it returns true; again if another process was faster.
+func (s *Store) changeHorizons(ctx context.Context, change func(byName map[string]int64) bool) (h Horizons, err error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	for {
@@ -35,15 +103,11 @@ func (s *Store) RaiseHorizons(ctx context.Context, to Horizons) (Horizons, error
 		if err != nil {
 			return Horizons{}, err
 		}
-		raised, h := false, Horizons{}
+		isChanged := change(byName)
 		for r := range h {
-			name := bucketstore.Resolution(r).String()
-			if to[r] > byName[name] {
-				byName[name], raised = to[r], true
-			}
-			h[r] = byName[name]
+			h[r] = byName[bucketstore.Resolution(r).String()]
 		}
-		if !raised {
+		if !isChanged {
 			return h, nil
 		}
 		value, err := json.Marshal(byName)

@@ -101,3 +101,44 @@ func TestHorizonOfMany(t *testing.T) {
 		t.Error(got, err)
 	}
 }
+
+// TestLowerHorizons: a horizon is taken back to where nothing was deleted, and only if it is what it was when it was read.
+func TestLowerHorizons(t *testing.T) {
+	rows := openPebble(t)
+	s := open(t, rows, newSchema(t))
+	want := func(horizons, deleted meta.Horizons) {
+		t.Helper()
+		if got, err := s.Horizons(t.Context()); err != nil || got != horizons {
+			t.Errorf("the horizons are %v, %v, want %v", got, err, horizons)
+		}
+		if got, err := s.Deleted(t.Context()); err != nil || got != deleted {
+			t.Errorf("deleted before %v, %v, want %v", got, err, deleted)
+		}
+	}
+	if _, err := s.RaiseHorizons(t.Context(), meta.Horizons{500, 400, 300}); err != nil {
+		t.Fatal(err)
+	}
+	want(meta.Horizons{500, 400, 300}, meta.Horizons{})
+	if _, err := s.NoteDeleted(t.Context(), meta.Horizons{100, 0, 350}); err != nil {
+		t.Fatal(err)
+	}
+	want(meta.Horizons{500, 400, 350}, meta.Horizons{100, 0, 350})
+	if got, want := metaRows(t, rows)[0], fmt.Sprintf(`horizon v@%d {"1h":350,"5m":400,"deleted.1h":350,"deleted.raw":100,"raw":500}`, someTime); got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+	if _, err := s.NoteDeleted(t.Context(), meta.Horizons{50, 0, 0}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.LowerHorizons(t.Context(), meta.Horizons{499, 400, 350}, meta.Horizons{}); !errors.Is(err, meta.ErrHorizons) {
+		t.Errorf("horizons that have changed: %v", err)
+	}
+	want(meta.Horizons{500, 400, 350}, meta.Horizons{100, 0, 350})
+	got, err := s.LowerHorizons(t.Context(), meta.Horizons{500, 400, 350}, meta.Horizons{99, 0, 350})
+	if err != nil || got != (meta.Horizons{500, 0, 350}) {
+		t.Errorf("before what was deleted: %v, %v", got, err)
+	}
+	if got, err = s.LowerHorizons(t.Context(), got, meta.Horizons{100, 7, 350}); err != nil || got != (meta.Horizons{100, 0, 350}) {
+		t.Errorf("to what was deleted: %v, %v", got, err)
+	}
+	want(meta.Horizons{100, 0, 350}, meta.Horizons{100, 0, 350})
+}

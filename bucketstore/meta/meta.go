@@ -4,9 +4,9 @@
 // has all samples, what retention rules have cut, and which samples are deleted:
 //
 //	row        cell, as JSON
-//	schema     {"format":1,"resource_labels":[…],"tenancy":false,"identity":"…"}
+//	schema     {"format":1,"resource_labels":[…],"tenancy":false,"identity":"…","retention":{"raw":…}}
 //	log,<id>   {"host":"…","path":"…","seen":…,"bytes":…,"closed":…,"oldest":…}
-//	horizon    {"raw":…}
+//	horizon    {"raw":…,"deleted.raw":…}
 //	[tenant,]import,<id>  {"units":[…]}
 //	rules,<id>         {"tenant":"…","rules":[{"matchers":[…],"closed":…,"cuts":{"raw":…},"gone":{"raw":…}}]}
 //	delete,<id>        {"tenant":"…","matchers":[…],"start":…,"limit":…,"at":…,"stamp":…,"log":"…","done":…}
@@ -68,6 +68,8 @@ type storedSchema struct {
 	Tenancy        bool     `json:"tenancy"`
 	// Identity is the random name of the store. It is made once.
 	Identity string `json:"identity,omitempty"`
+	// Retention is how long each resolution is kept, by name, in milliseconds: 0 is for ever, and -1 that none is made. Nil is not known.
+	Retention map[string]int64 `json:"retention,omitempty"`
 }
 
 // A Store is the META table of a store. Init must not run beside other calls; the other

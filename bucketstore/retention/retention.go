@@ -4,8 +4,12 @@
 // The cut of a resolution is the least time that is shown: as long ago as it is kept, or the
 // horizon if that is later. Samples before the cut of raw ones are not taken. The horizons stand
 // in META. A horizon is the latest time before which cells may have been deleted. It is durable
-// before the store deletes any, and never goes back. So if samples are to be kept for longer than
+// before the store deletes any, and never goes back by itself. So if samples are to be kept for longer than
 // before, what is left of half-deleted days stays hidden.
+//
+// Where several adapters share a store, META has how long they keep samples. One that keeps less
+// shows less, but lets go only what META lets go, too. Each reads that and the horizons again
+// every few minutes: a horizon may be taken back, see package meta.
 //
 // The cut moves with the clock, the horizon follows it at an interval, but never into the newest
 // 3 days with samples. The store deletes what was before the horizon an interval ago: a request
@@ -47,6 +51,9 @@ const MinRaw = 3 * 24 * time.Hour
 // has lost nothing.
 const StoreGrace = 7 * 24 * time.Hour
 
+// readInterval is how often META is read again where other adapters change it.
+const readInterval = 2 * time.Minute
+
 // interval is the time between two calls of Advance. It is longer than a request may take by
 // default.
 const interval = 10 * time.Minute
@@ -57,6 +64,8 @@ type Config struct {
 	Meta *meta.Store
 	// Now is the clock.
 	Now func() time.Time
+	// Shared says that other adapters use the store.
+	Shared bool
 	// Keep is how long each resolution is kept: Off, or as long as the finer ones or longer.
 	Keep bucketstore.Retention
 	// RawBound returns the time up to which raw samples may go, in milliseconds, if they are
@@ -101,7 +110,9 @@ func Ages(keep bucketstore.Retention) bucketstore.Retention {
 type Retention struct {
 	cfg Config
 	// ages are those of Config.Keep.
-	ages     bucketstore.Retention
+	ages bucketstore.Retention
+	// shared are those that META has, or nil if it has none.
+	shared   atomic.Pointer[bucketstore.Retention]
 	horizons [bucketstore.NumResolutions]atomic.Int64
 	failures prometheus.Counter
 	sizeDays prometheus.Counter
@@ -126,17 +137,36 @@ func Open(ctx context.Context, cfg Config) (*Retention, error) {
 		Help: "The time before which samples are neither shown nor taken. 0 if all are kept.",
 	}, func() float64 { return float64(r.Cut(bucketstore.Raw, cfg.Now())) / 1000 })
 	r.registerLimits(f)
-	horizons, err := cfg.Meta.Horizons(ctx)
-	if err != nil {
+	if err := r.read(ctx); err != nil {
 		return nil, err
 	}
-	r.setHorizons(horizons)
 	if err := r.raise(ctx); err != nil {
 		return nil, err
 	}
 	r.expire()
 	return r, nil
 }
+
+// read reads META.
+func (r *Retention) read(ctx context.Context) error {
+	if r.cfg.Shared {
+		keep, ok, err := r.cfg.Meta.Retention(ctx)
+		if err != nil {
+			return err
+		}
+		if keep = Ages(keep); ok {
+			r.shared.Store(&keep)
+		}
+	}
+	horizons, err := r.cfg.Meta.Horizons(ctx)
+	if err == nil {
+		r.setHorizons(horizons)
+	}
+	return err
+}
+
+// Longer says whether to keep something for a is longer than for b. 0 is for ever, and Off is the shortest.
+func Longer(a, b time.Duration) bool { return a != b && (a == 0 || b != 0 && a > b) }
 
 // registerLimits registers what was asked for.
 func (r *Retention) registerLimits(f promauto.Factory) {
@@ -223,6 +253,15 @@ func (r *Retention) wanted(of bucketstore.Resolution, now time.Time) int64 {
 	return max(cutAt(now, r.ages[of]), cutAt(now, r.cfg.StoreAge[of]))
 }
 
+// asked returns the cut of raw samples that all adapters ask for.
+func (r *Retention) asked(now time.Time) int64 {
+	cut := r.wanted(bucketstore.Raw, now)
+	if shared := r.shared.Load(); shared != nil {
+		cut = min(cut, max(cutAt(now, shared[bucketstore.Raw]), cutAt(now, r.cfg.StoreAge[bucketstore.Raw])))
+	}
+	return cut
+}
+
 // Horizon returns the time before which cells of a resolution may have been deleted, in
 // milliseconds. It is 0 if all are kept.
 func (r *Retention) Horizon(of bucketstore.Resolution) int64 { return r.horizons[of].Load() }
@@ -257,16 +296,26 @@ func (r *Retention) expire() {
 // raise raises the horizons to the times before which cells may be deleted now.
 func (r *Retention) raise(ctx context.Context) error {
 	to, raised := meta.Horizons{}, false
+	if r.cfg.Shared {
+		if err := r.read(ctx); err != nil {
+			return err
+		}
+	}
 	now := r.cfg.Now()
 	for of := range bucketstore.NumResolutions {
 		to[of] = r.storeCut(of, now)
 	}
 	if r.cfg.Expire == nil && r.cfg.RawBound != nil {
-		bound, err := r.bound(ctx, r.wanted(bucketstore.Raw, now))
+		bound, err := r.bound(ctx, r.asked(now))
 		if err != nil {
 			return err
 		}
-		to[bucketstore.Raw] = max(to[bucketstore.Raw], bound)
+		if r.cfg.Shared { // the last rollups may have taken long
+			if err := r.read(ctx); err != nil {
+				return err
+			}
+		}
+		to[bucketstore.Raw] = max(to[bucketstore.Raw], min(bound, r.asked(now)))
 	}
 	var usage bucketstore.Usage
 	if r.cfg.Expire != nil && (r.ages != bucketstore.Retention{} || r.cfg.Size > 0) {
@@ -335,18 +384,27 @@ func Newest(days []bucketstore.DayUsage) int64 {
 	return days[len(days)-1].End - MinRaw.Milliseconds()
 }
 
-// Run calls Advance at once and then at an interval until ctx ends.
+// Run calls Advance at once and then at an interval until ctx ends, and reads META more often if others change it.
 func (r *Retention) Run(ctx context.Context) {
-	ticker := time.NewTicker(interval)
+	ticker := time.NewTicker(readInterval)
 	defer ticker.Stop()
-	for ctx.Err() == nil {
-		if err := r.Advance(ctx); err != nil && ctx.Err() == nil {
-			r.failures.Inc()
-			level.Error(r.cfg.Logger).Log("msg", "old samples are not deleted, trying again", "interval", interval, "err", err)
+	for n := 0; ctx.Err() == nil; n++ {
+		if n%int(interval/readInterval) == 0 {
+			r.report(ctx, "old samples are not deleted, trying again", interval, r.Advance(ctx))
+		} else if r.cfg.Shared {
+			r.report(ctx, "how long samples are kept is not read, trying again", readInterval, r.read(ctx))
 		}
 		select {
 		case <-ctx.Done():
 		case <-ticker.C:
 		}
+	}
+}
+
+// report counts and logs an error.
+func (r *Retention) report(ctx context.Context, msg string, again time.Duration, err error) {
+	if err != nil && ctx.Err() == nil {
+		r.failures.Inc()
+		level.Error(r.cfg.Logger).Log("msg", msg, "interval", again, "err", err)
 	}
 }

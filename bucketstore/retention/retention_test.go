@@ -522,6 +522,89 @@ func TestRawBound(t *testing.T) {
 	f.wantCuts(t, r, someTime-10*day, someTime-19*day, 0)
 }
 
+// TestShared: of the adapters of a store each shows what its flags say, and none lets go what META keeps. A horizon that is taken back is
+// read again.
+func TestShared(t *testing.T) {
+	f := newFixture(t)
+	about, err := meta.Open(t.Context(), f, series.Schema{}, f.now)
+	if err == nil {
+		err = about.Init(t.Context())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	var last *bucketstore.Retention
+	share := func(of int64) {
+		t.Helper()
+		keep := bucketstore.Retention{days(of)}
+		if set, err := about.SetRetention(t.Context(), last, keep); err != nil || !set {
+			t.Fatal(set, err)
+		}
+		last = &keep
+	}
+	asked := int64(-1)
+	meanwhile := func() {}
+	open := func(age int64) *retention.Retention {
+		t.Helper()
+		return f.mustOpen(t, func(cfg *retention.Config) {
+			raw(age)(cfg)
+			cfg.Shared, cfg.Expire, cfg.Made = true, nil, func() int64 { return 0 }
+			cfg.RawBound = func(_ context.Context, cut int64) (int64, error) {
+				asked = cut
+				meanwhile()
+				return cut, nil
+			}
+		})
+	}
+	for _, tt := range []struct {
+		name              string
+		shared, flag, let int64 // in days, 0 is for ever
+	}{
+		{"for ever, the flag for less", 0, 3, 0},
+		{"for longer than the flag", 30, 3, 30},
+		{"as the flag", 30, 30, 30},
+		{"for less than the flag", 30, 60, 60},
+		{"for less than the flag, which is for ever", 30, 0, 0},
+	} {
+		share(tt.shared)
+		r := open(tt.flag)
+		want := int64(0)
+		if tt.let > 0 {
+			want = someTime - tt.let*day
+		}
+		if got := r.Horizon(bucketstore.Raw); got != want {
+			t.Errorf("%s: the horizon is %d days from someTime", tt.name, (got-someTime)/day)
+		}
+		if _, err := about.LowerHorizons(t.Context(), meta.Horizons{r.Horizon(bucketstore.Raw)}, meta.Horizons{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	share(3)
+	r := open(3)
+	f.wantCut(t, r, someTime-3*day)
+	share(30)
+	if _, err := about.LowerHorizons(t.Context(), meta.Horizons{someTime - 3*day}, meta.Horizons{someTime - 20*day}); err != nil {
+		t.Fatal(err)
+	}
+	f.clock.Add(day)
+	if err := r.Advance(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	f.wantCut(t, r, someTime-20*day)
+
+	// META may change while the last rollups are made.
+	share(3)
+	meanwhile = func() { share(10) }
+	if err := r.Advance(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if asked != someTime+day-3*day {
+		t.Errorf("asked for samples before %d days from someTime", (asked-someTime)/day)
+	}
+	f.wantCut(t, r, someTime+day-10*day)
+}
+
 // TestMade: where the store deletes by age itself, samples are shown until their rollups are made, as far as they are there. But none are
 // taken, and no rollup is made, of what it may have deleted.
 func TestMade(t *testing.T) {

@@ -2,13 +2,16 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
 	"github.com/alecthomas/kingpin/v2"
+	"github.com/go-kit/log/level"
 	"github.com/prometheus/common/model"
 
 	"github.com/promtable/promtable/bucketstore"
+	"github.com/promtable/promtable/bucketstore/meta"
 	"github.com/promtable/promtable/bucketstore/retention"
 	"github.com/promtable/promtable/remote/api"
 	"github.com/promtable/promtable/series"
@@ -166,9 +169,82 @@ type expirer interface {
 	Usage() (bucketstore.Usage, error)
 }
 
+// sharedRetention returns how long all adapters of a store on Bigtable keep each resolution, and whether META says so. If not, it is as long as
+// the tables or the flags of this adapter keep it, which is the first one.
+func (o *options) sharedRetention(ctx context.Context, about *meta.Store, rows bucketstore.Store) (keep bucketstore.Retention, ok bool, err error) {
+	keep, ok, err = about.Retention(ctx)
+	if ok || err != nil && !errors.Is(err, meta.ErrNoSchema) {
+		return keep, ok, err
+	}
+	keep = o.retention.keep()
+	for of, age := range storeAges(o.keptTables(rows)) {
+		if age > retention.StoreGrace {
+			age -= retention.StoreGrace
+		}
+		if keep[of] != retention.Off && retention.Longer(age, keep[of]) {
+			keep[of] = age
+		}
+	}
+	return keep, false, nil
+}
+
+// checkShared refuses flags by which this adapter would let go what others keep.
+func (a *adapter) checkShared(ctx context.Context, about *meta.Store, rows bucketstore.Store) error {
+	if a.o.backend != backendBigtable {
+		return nil
+	}
+	shared, _, err := a.o.sharedRetention(ctx, about, rows)
+	if err != nil {
+		return err
+	}
+	for of, own := range a.o.retention.keep() {
+		if retention.Longer(shared[of], own) {
+			return fmt.Errorf("--%s: this adapter would keep %s, and META/schema says that all adapters of the store keep %s: give it the flags of the others; "+
+				"or, to keep less in the whole store, run adapter schema apply with the flags of this one, and restart the others with them",
+				resolutionFlag(bucketstore.Resolution(of)), ageText(own), ageText(shared[of]))
+		}
+	}
+	return nil
+}
+
+// shareRetention writes to META how long samples are kept, if no adapter has done so before, and checks what META says. The store has its schema.
+func (a *adapter) shareRetention(ctx context.Context, rows bucketstore.Store) error {
+	if a.o.backend != backendBigtable {
+		return nil
+	}
+	shared, ok, err := a.o.sharedRetention(ctx, a.meta, rows)
+	if err == nil && !ok {
+		_, err = a.meta.SetRetention(ctx, nil, shared) // or another adapter does
+	}
+	if err != nil {
+		return err
+	}
+	if shared, _, err = a.o.sharedRetention(ctx, a.meta, rows); err != nil {
+		return err
+	}
+	for of, own := range a.o.retention.keep() {
+		if retention.Longer(own, shared[of]) {
+			level.Warn(a.logger).Log("msg", "META/schema says that the adapters of this store keep less than the flags of this one", "resolution", bucketstore.Resolution(of),
+				"flags", ageText(own), "store", ageText(shared[of]), "to_keep_more", "adapter schema apply")
+		}
+	}
+	return a.checkShared(ctx, a.meta, rows)
+}
+
+// ageText writes how long a resolution is kept, as a flag has it, but 0.
+func ageText(age time.Duration) string {
+	if age == 0 {
+		return "for ever"
+	}
+	return (*rollupAge)(&age).String()
+}
+
 // openRetention begins to delete old samples. The store has its schema.
 func (a *adapter) openRetention(ctx context.Context, rows bucketstore.Store) (err error) {
-	cfg := retention.Config{Meta: a.meta, Now: a.o.now, Keep: a.o.retention.keep(), Logger: a.logger, Registerer: a.reg}
+	if err := a.shareRetention(ctx, rows); err != nil {
+		return err
+	}
+	cfg := retention.Config{Meta: a.meta, Now: a.o.now, Keep: a.o.retention.keep(), Shared: a.o.backend == backendBigtable, Logger: a.logger, Registerer: a.reg}
 	a.kept = a.o.keptTables(rows)
 	if store, ok := rows.(expirer); ok {
 		cfg.Expire = store.ExpireBefore

@@ -350,6 +350,9 @@ func (a *adapter) openAppender(ctx context.Context, rows bucketstore.Store) (buc
 		return rows, nil, err
 	}
 	a.meta = terms.Store
+	if err := a.checkShared(ctx, a.meta, rows); err != nil { // before a log is bound and replayed
+		return rows, nil, err
+	}
 	if err := a.openDays(ctx, rows); err != nil {
 		return rows, nil, err
 	}

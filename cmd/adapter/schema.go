@@ -20,6 +20,7 @@ import (
 	"github.com/promtable/promtable/bucketstore/bigtable"
 	"github.com/promtable/promtable/bucketstore/downsample"
 	"github.com/promtable/promtable/bucketstore/meta"
+	"github.com/promtable/promtable/bucketstore/retention"
 	"github.com/promtable/promtable/series"
 )
 
@@ -36,8 +37,8 @@ type schemaOptions struct {
 
 func (o *options) schemaCommand(app *kingpin.Application) {
 	schema := app.Command("schema", "The tables and column families in Bigtable, and at which age it deletes cells.")
-	apply := schema.Command("apply", "Make Bigtable delete at the ages that the flags about retention want, and create missing tables and families. Shows the changes and asks first. "+
-		"No other command, and no start, changes these ages.")
+	apply := schema.Command("apply", "Make Bigtable delete at the ages that the flags about retention want, let all adapters of the store share these flags, and create missing tables and families. "+
+		"Samples that a shorter retention has hidden, and that Bigtable cannot have deleted, are shown again. Shows the changes and asks first. No other command, and no start, changes these ages.")
 	apply.Flag("dry-run", "Show the changes only.").BoolVar(&o.schema.dryRun)
 	apply.Flag("yes", "Do not ask.").BoolVar(&o.schema.yes)
 }
@@ -112,16 +113,27 @@ func (s *schemaApply) run(ctx context.Context) (err error) {
 	if err := s.show(all); err != nil {
 		return err
 	}
-	if len(changes) == 0 {
+	shared, err := s.readShared(ctx, all)
+	if err != nil {
+		return err
+	}
+	shared.show(s)
+	if len(changes) == 0 && !shared.differs() {
 		fmt.Fprintln(s.out, "nothing to apply: all is as wanted")
 		return nil
 	}
-	if err := s.allowed(ctx, changes); err != nil {
-		return err
+	lost := s.allowed(ctx, changes)
+	if lost != nil && !(errors.Is(lost, errUnrolled) && shared.isChanged) {
+		return lost
 	}
 	if s.o.schema.dryRun {
-		fmt.Fprintf(s.out, "%d families would change; nothing was changed\n", len(changes))
-		return nil
+		if lost == nil {
+			fmt.Fprintf(s.out, "%d families would change; nothing was changed\n", len(changes))
+		}
+		return lost
+	}
+	if lost != nil {
+		changes = nil
 	}
 	if err := s.ask(len(changes)); err != nil {
 		return err
@@ -132,7 +144,13 @@ func (s *schemaApply) run(ctx context.Context) (err error) {
 	case !slices.Equal(again, all):
 		return errors.New("the families have changed since they were shown; nothing was changed: run schema apply again")
 	}
-	return s.apply(ctx, admin, changes)
+	if err := s.apply(ctx, admin, changes, shared); err != nil {
+		return err
+	}
+	if lost != nil {
+		lost = fmt.Errorf("%w; adapters with these flags may start now, and make them: run schema apply again then", lost)
+	}
+	return lost
 }
 
 // show prints what is and what will be.
@@ -162,9 +180,9 @@ func (s *schemaApply) meaning(p bigtable.Policy) string {
 	}
 	text := "older versions of cells are deleted"
 	switch {
-	case longer(p.FoundAge, p.WantedAge):
+	case retention.Longer(p.FoundAge, p.WantedAge):
 		text = fmt.Sprintf("cells older than %s (before %s) will be deleted, which are kept %s now", age(p.WantedAge), s.before(p.WantedAge), kept(p.FoundAge))
-	case longer(p.WantedAge, p.FoundAge):
+	case retention.Longer(p.WantedAge, p.FoundAge):
 		text = fmt.Sprintf("cells will be kept %s, and not be deleted at the age of %s", kept(p.WantedAge), age(p.FoundAge))
 		if p.Table == bucketstore.Index || hides(p, bucketstore.ResolutionOf(p.Family)) {
 			text += fmt.Sprintf("; what is before %s stays hidden", s.before(p.FoundAge))
@@ -177,8 +195,10 @@ func (s *schemaApply) meaning(p bigtable.Policy) string {
 }
 
 func (s *schemaApply) before(age time.Duration) string {
-	return time.UnixMilli(s.cut(age)).UTC().Format(time.RFC3339)
+	return timeOf(s.cut(age))
 }
+
+func timeOf(t int64) string { return time.UnixMilli(t).UTC().Format(time.RFC3339) }
 
 // cut returns the time before which cells of an age may be deleted until its rule has
 // changed, in milliseconds.
@@ -186,9 +206,6 @@ func (s *schemaApply) cut(age time.Duration) int64 {
 	now := s.now()
 	return min(now.Add(policyDelay-age).UnixMilli(), now.UnixMilli())
 }
-
-// longer says whether age a is longer than b. 0 is for ever.
-func longer(a, b time.Duration) bool { return a != b && (a == 0 || b != 0 && a > b) }
 
 func age(d time.Duration) string { return model.Duration(d).String() }
 
@@ -218,6 +235,9 @@ func (s *schemaApply) horizons(changes []bigtable.Policy) (cuts meta.Horizons) {
 	return cuts
 }
 
+// errUnrolled says that days of samples would be lost.
+var errUnrolled = errors.New("days would be lost, for they have no rollup yet")
+
 // allowed refuses changes that lose samples without a rollup, and what is missing if it may
 // not be created.
 func (s *schemaApply) allowed(ctx context.Context, changes []bigtable.Policy) error {
@@ -226,7 +246,7 @@ func (s *schemaApply) allowed(ctx context.Context, changes []bigtable.Policy) er
 	}
 	var cut int64
 	for _, p := range changes {
-		if !p.Missing && hides(p, bucketstore.Raw) && longer(p.FoundAge, p.WantedAge) {
+		if !p.Missing && hides(p, bucketstore.Raw) && retention.Longer(p.FoundAge, p.WantedAge) {
 			cut = max(cut, s.cut(p.WantedAge))
 		}
 	}
@@ -235,7 +255,7 @@ func (s *schemaApply) allowed(ctx context.Context, changes []bigtable.Policy) er
 	}
 	days, err := s.unrolled(ctx, cut)
 	if err == nil && len(days) > 0 {
-		err = fmt.Errorf("%d days would be lost, for they have no rollup yet: %s; nothing was changed", len(days), strings.Join(days, ", "))
+		err = fmt.Errorf("%d %w: %s; no family was changed", len(days), errUnrolled, strings.Join(days, ", "))
 	}
 	return err
 }
@@ -248,7 +268,11 @@ func (s *schemaApply) ask(changes int) error {
 	if s.terminal == nil {
 		return errors.New("there is no terminal to ask: give --yes to change the families, or --dry-run; nothing was changed")
 	}
-	fmt.Fprintf(s.out, "Change %d families? [y/N] ", changes)
+	question := fmt.Sprintf("Change %d families?", changes)
+	if changes == 0 {
+		question = "Change what all adapters share?"
+	}
+	fmt.Fprintf(s.out, "%s [y/N] ", question)
 	answer, err := bufio.NewReader(s.terminal).ReadString('\n')
 	if err != nil && err != io.EOF {
 		return err
@@ -262,8 +286,9 @@ func (s *schemaApply) ask(changes int) error {
 
 // apply makes the changes. The store does not open while META is deleted by age, so that
 // comes first. What is missing is created when it opens. Then the horizon is raised: what
-// Bigtable has deleted in part, or will, stays hidden when a family keeps cells for longer.
-func (s *schemaApply) apply(ctx context.Context, admin *bigtable.Admin, changes []bigtable.Policy) error {
+// Bigtable has deleted in part, or will, stays hidden when a family keeps cells for longer. And
+// what adapters share is changed: they may start with the flags then.
+func (s *schemaApply) apply(ctx context.Context, admin *bigtable.Admin, changes []bigtable.Policy, shared sharedChange) error {
 	set := func(wanted func(bigtable.Policy) bool) error {
 		for _, p := range changes {
 			if p.Missing || !wanted(p) {
@@ -280,7 +305,7 @@ func (s *schemaApply) apply(ctx context.Context, admin *bigtable.Admin, changes 
 	if err := set(isMeta); err != nil {
 		return err
 	}
-	if err := s.raise(ctx, s.horizons(changes)); err != nil {
+	if err := s.raise(ctx, s.horizons(changes), shared); err != nil {
 		return err
 	}
 	for _, p := range changes {
@@ -291,29 +316,39 @@ func (s *schemaApply) apply(ctx context.Context, admin *bigtable.Admin, changes 
 	return set(func(p bigtable.Policy) bool { return !isMeta(p) })
 }
 
-// raise opens the store, which creates what is missing, and raises the horizons to cuts.
-func (s *schemaApply) raise(ctx context.Context, cuts meta.Horizons) (err error) {
-	schema, err := newSchema(s.o)
+// raise opens the store, which creates what is missing, raises the horizons to cuts, and changes what adapters share.
+func (s *schemaApply) raise(ctx context.Context, cuts meta.Horizons, shared sharedChange) error {
+	return s.withMeta(ctx, s.o, func(store *meta.Store) error {
+		if _, err := store.NoteDeleted(ctx, cuts); err != nil {
+			return err
+		}
+		if err := s.share(ctx, store, shared, cuts); err != nil {
+			return err
+		}
+		horizons, err := store.Horizons(ctx)
+		for r, horizon := range horizons {
+			if horizon > 0 {
+				fmt.Fprintf(s.out, "resolution %s: what is before %s stays hidden: the horizon\n", bucketstore.Resolution(r), timeOf(horizon))
+			}
+		}
+		return err
+	})
+}
+
+// withMeta opens the store, calls fn with its META, and closes it.
+func (s *schemaApply) withMeta(ctx context.Context, o *options, fn func(store *meta.Store) error) (err error) {
+	schema, err := newSchema(o)
 	if err != nil {
 		return err
 	}
-	rows, err := openBigtable(ctx, s.o, log.NewNopLogger(), nil, s.o.tables())
+	rows, err := openBigtable(ctx, o, log.NewNopLogger(), nil, o.tables())
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, closing("close the store", rows.Close())) }()
 	store, err := meta.Open(ctx, rows, schema, s.now) // it refuses another schema
-	if err != nil || cuts == (meta.Horizons{}) {
-		return err
-	}
-	horizons, err := store.RaiseHorizons(ctx, cuts)
 	if err != nil {
 		return err
 	}
-	for r, horizon := range horizons {
-		if horizon > 0 {
-			fmt.Fprintf(s.out, "resolution %s: what is before %s stays hidden: the horizon\n", bucketstore.Resolution(r), time.UnixMilli(horizon).UTC().Format(time.RFC3339))
-		}
-	}
-	return nil
+	return fn(store)
 }

@@ -8,9 +8,9 @@ import (
 	"github.com/promtable/promtable/e2e/harness"
 )
 
-// TestSchemaApply changes the ages at which Bigtable deletes, shorter and longer. A retention
-// that is lengthened shows nothing of what the shorter one let Bigtable delete. With rollups no day may be lost that has none; then
-// none are made.
+// TestSchemaApply changes the ages at which Bigtable deletes, shorter and longer. An adapter with a shorter retention starts only after that, so
+// that it hides nothing that others keep. A retention that is lengthened shows nothing of what the shorter one let Bigtable delete. With rollups
+// no day may be lost that has none; then none are made.
 func TestSchemaApply(t *testing.T) {
 	const all, raw = 20 * 24, "--retention.resolution-raw="
 	withRollups := harness.Emulator(t)
@@ -40,16 +40,25 @@ func TestSchemaApply(t *testing.T) {
 	harness.RemoteWrite2().MustSend(t, a.URL("/write"), hourly(now, all-1, 0))
 	a.Terminate(t)
 
+	refused := func(flags ...string) {
+		t.Helper()
+		code, output := harness.RunCommand(t, b, append(flags, "--web.listen-address=127.0.0.1:0")...)
+		if code != 1 || !harness.ContainsAll(output, []string{"--retention.resolution-raw: this adapter would keep 3d", "all adapters of the store keep for ever", "run adapter schema apply"}) {
+			t.Errorf("a start with %v: code %d:\n%s", flags, code, output)
+		}
+	}
 	for _, flag := range []string{"--dry-run", "--yes"} {
+		refused(raw + "3d")
 		if code, output := harness.RunCommand(t, withRollups, "schema", "apply", flag, raw+"3d"); code != 1 || !strings.Contains(output, "days would be lost, for they have no rollup yet: ") {
 			t.Errorf("days without rollups: code %d:\n%s", code, output)
 		}
 	}
+	run(0, []string{"each adapter keeps 3d now, and will keep for ever"}, "--yes")
 	for range 2 { // A dry run changes nothing, and neither does a run that cannot ask.
 		run(0, []string{"cells older than 10d", "which are kept for ever now", "nothing was changed"}, "--dry-run", raw+"3d")
 	}
 	run(1, []string{"not confirmed; nothing was changed"}, raw+"3d") // the input is empty
-	serve(3*24, `fix="adapter schema apply"`, raw+"3d")
+	refused(raw + "3d")
 	serve(all, "")
 	run(0, []string{"changed family c of METRIC", "changed family i of INDEX"}, "--yes", raw+"3d")
 	run(0, []string{"nothing to apply: all is as wanted"}, "--yes", raw+"3d")
