@@ -356,7 +356,7 @@ func (b *Buffer) runRegister(ctx context.Context) {
 func (b *Buffer) describe() meta.Log {
 	l := b.dir.describe(b.cfg.Now(), b.segments.size())
 	if b.cfg.Closed != nil {
-		l.Closed = b.cfg.Closed()
+		l.Closed = max(1, b.cfg.Closed())
 		l.Oldest = b.Oldest()
 	}
 	return l
@@ -387,6 +387,9 @@ func (b *Buffer) Oldest() int64 {
 
 // ID is the random name of the log. It survives restarts.
 func (b *Buffer) ID() string { return b.dir.ID() }
+
+// Log returns the row of META for the log: where it is, and what it holds now.
+func (b *Buffer) Log() meta.Log { return b.describe() }
 
 // LastStamp returns the stamp of the last request before this start, in milliseconds, or 0
 // if there was none. It is when the request came, or up to 2 ms later for each request

@@ -23,9 +23,18 @@ type Log struct {
 	Bytes int64 `json:"bytes"`
 	// Closed is the time up to which, inclusive, its adapter acknowledges no sample any more, in milliseconds, and Oldest is at most the
 	// time of its oldest sample that is not in the store, or 0 if there was none then. Both were true at one time, Closed before Oldest. So
-	// a sample of a time up to Closed is not in the log, or not before Oldest. Closed is 0 during a start.
+	// a sample of a time up to Closed is not in the log, or not before Oldest. Closed is 0 until its adapter has
+	// told both, such as during a start, and at least 1 then.
 	Closed int64 `json:"closed,omitempty"`
 	Oldest int64 `json:"oldest,omitempty"`
+}
+
+// IsPast says whether the log has no sample of a time up to t that is not in the store, as far as its row says.
+func (l Log) IsPast(t int64) bool {
+	if l.Closed == 0 { // not told
+		return false
+	}
+	return l.Oldest == 0 || l.Oldest > t
 }
 
 // String describes l for messages.

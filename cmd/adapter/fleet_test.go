@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -13,11 +14,13 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql"
 	"github.com/prometheus/prometheus/promql/parser"
+	"github.com/prometheus/prometheus/util/annotations"
 
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/bucketstore/bigtable/bigtabletest"
 	"github.com/promtable/promtable/bucketstore/buffer"
 	"github.com/promtable/promtable/bucketstore/downsample"
+	"github.com/promtable/promtable/bucketstore/meta"
 	"github.com/promtable/promtable/remote/engine"
 	"github.com/promtable/promtable/remote/engine/eval"
 	"github.com/promtable/promtable/series/rollup"
@@ -313,5 +316,81 @@ func TestRollupsBesideBuffers(t *testing.T) {
 	direct.make(all...)
 	if got := direct.days.Made(); got <= made {
 		t.Errorf("the next maker has made up to %d, before %d", got, made)
+	}
+}
+
+// TestOtherLogs: what is known of the logs of other adapters is in metrics, and a read of samples that they may have is warned about, by
+// the row of the log: none for times before its oldest sample. A log that was in the own directory is lost.
+func TestOtherLogs(t *testing.T) {
+	f := newFleet(t)
+	start := func() *fleetAdapter { return f.start("", "--buffer.enabled", "--buffer.path="+t.TempDir()) }
+	a, b, direct := start(), start(), f.start("")
+	oldest := f.clock.Load() - 600_000
+	if err := a.send("m", oldest, 5); err != nil {
+		t.Fatal(err)
+	}
+	log := a.appender.(*buffer.Buffer).Log()
+	log.Closed = 1
+	put := func(l meta.Log) {
+		t.Helper()
+		if err := a.meta.PutLog(t.Context(), l); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put(log)
+	own := b.appender.(*buffer.Buffer).Log() // without samples
+	own.Closed = 1
+	put(own)
+	for p, others := range map[*fleetAdapter]float64{b: 1, direct: 2} {
+		w := p.newLogWatch(p.appender)
+		read := func() {
+			t.Helper()
+			if err := w.read(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := w.missing(math.MaxInt64); got != nil {
+			t.Errorf("before a read: %v", got)
+		}
+		read()
+		// of returns a metric of a log, or -1.
+		of := func(name, id string) float64 {
+			families, err := p.reg.Gather()
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, family := range families {
+				for _, m := range family.GetMetric() {
+					if family.GetName() == "adapter_buffer_other_log_"+name && m.GetLabel()[1].GetValue() == id {
+						return m.GetGauge().GetValue()
+					}
+				}
+			}
+			return -1
+		}
+		if n, bytes, from := p.metric("adapter_buffer_other_logs", ""), of("bytes", log.ID), of("oldest_sample_timestamp_seconds", log.ID); n != others || bytes < 50 || from > float64(oldest)/1000 || from < float64(oldest)/1000-10_000 {
+			t.Errorf("%v logs, of %v bytes, from %v s on, want %v, from %v s on", n, bytes, from, others, oldest/1000)
+		}
+		if seen := of("last_seen_timestamp_seconds", log.ID); seen != float64(log.Seen)/1000 {
+			t.Errorf("last seen at %v s", seen)
+		}
+		if got := w.missing(oldest); len(got) != 1 || !strings.Contains(got[0].Error(), log.ID) || !strings.Contains(got[0].Error(), log.Host) || !errors.Is(got[0], annotations.PromQLWarning) {
+			t.Errorf("a read of what the log has is warned about by %q", got)
+		}
+		if got := w.missing(log.Oldest - 1); got != nil {
+			t.Errorf("a read of what it has not: %q", got)
+		}
+		lost := meta.Log{ID: "lost", Host: own.Host, Path: own.Path, Seen: log.Seen}
+		put(lost)
+		read()
+		if got := w.missing(0); len(got) != 1 || !strings.Contains(got[0].Error(), "lost") {
+			t.Errorf("a read beside a log whose samples are unknown: %q", got)
+		}
+		if isLost, want := of("lost", "lost") == 1, p == b; isLost != want {
+			t.Errorf("a log of the directory of b is lost: %t, want %t", isLost, want)
+		}
+		if err := a.meta.RemoveLog(t.Context(), "lost"); err != nil {
+			t.Fatal(err)
+		}
 	}
 }

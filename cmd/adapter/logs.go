@@ -8,7 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"sync"
+	"sync/atomic"
 	"syscall"
 	"text/tabwriter"
 	"time"
@@ -18,6 +18,7 @@ import (
 	"github.com/go-kit/log/level"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
+	"github.com/prometheus/prometheus/util/annotations"
 
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/bucketstore/buffer"
@@ -102,44 +103,63 @@ func adviseLog(o *options, err error) error {
 	return err
 }
 
-// A logWatch counts the logs of other adapters.
+// A logWatch knows the logs of other adapters. Missing is safe for concurrent use.
 type logWatch struct {
 	store *meta.Store
-	// own is the ID of the log of this adapter, or empty.
-	own    string
-	logger log.Logger
-	others prometheus.Gauge
+	// own is the log of this adapter. Its ID is empty if there is none.
+	own     meta.Log
+	logger  log.Logger
+	metrics logMetrics
 	// seen are the IDs that were logged.
 	seen map[string]bool
+	// logs are those of other adapters when META was last read.
+	logs atomic.Pointer[[]meta.Log]
 }
 
-// startWatchingLogs counts the logs of other adapters, and logs new ones, until ctx ends.
-// On the embedded store there are none.
-func (a *adapter) startWatchingLogs(ctx context.Context, appender bucketstore.Appender) *sync.WaitGroup {
-	var running sync.WaitGroup
-	if a.o.backend != backendBigtable {
-		return &running
+// logMetrics are of the logs of other adapters.
+type logMetrics struct {
+	count                     prometheus.Gauge
+	seen, bytes, oldest, lost *prometheus.GaugeVec
+}
+
+// newLogWatch returns the watch over the logs of other adapters, or nil on the embedded store, where there are none.
+func (a *adapter) newLogWatch(appender bucketstore.Appender) *logWatch {
+	if a.o.isEmbedded() {
+		return nil
 	}
-	w := logWatch{store: a.meta, logger: a.logger, seen: make(map[string]bool)}
+	w := &logWatch{store: a.meta, logger: a.logger, seen: make(map[string]bool)}
 	if b, ok := appender.(*buffer.Buffer); ok {
-		w.own = b.ID()
+		w.own = b.Log()
 	}
-	w.others = promauto.With(a.reg).NewGauge(prometheus.GaugeOpts{
-		Name: "adapter_buffer_other_logs",
-		Help: "Logs of other adapters on the store, whose samples are not all in the store yet.",
-	})
-	running.Go(func() { w.run(ctx) })
-	return &running
+	f := promauto.With(a.reg)
+	of := func(name, help string) *prometheus.GaugeVec {
+		return f.NewGaugeVec(prometheus.GaugeOpts{Name: "adapter_buffer_other_log_" + name, Help: help}, []string{"log", "host", "path"})
+	}
+	w.metrics = logMetrics{
+		count: f.NewGauge(prometheus.GaugeOpts{
+			Name: "adapter_buffer_other_logs",
+			Help: "Logs of other adapters on the store, whose samples are not all in the store yet.",
+		}),
+		seen:   of("last_seen_timestamp_seconds", "When the adapter of another log last wrote what is in it to META."),
+		bytes:  of("bytes", "Size of the log of another adapter when it was last seen."),
+		oldest: of("oldest_sample_timestamp_seconds", "At most the time of the oldest sample of another log that is not in the store. 0 if there was none when it was last seen, or if it was not written yet."),
+		lost:   of("lost", "1 for a log that was in the directory of the log of this adapter, on a host of the same name, and is not there now."),
+	}
+	return w
 }
 
-// logWatchInterval is how often logs are counted.
-const logWatchInterval = time.Minute
+// logWatchInterval is how often logs are read from META: as often as adapters write there what is in theirs.
+const logWatchInterval = 15 * time.Second
 
+// run reads the logs of other adapters until ctx ends. w may be nil.
 func (w *logWatch) run(ctx context.Context) {
+	if w == nil {
+		return
+	}
 	ticker := time.NewTicker(logWatchInterval)
 	defer ticker.Stop()
 	for {
-		if err := w.count(ctx); err != nil && ctx.Err() == nil {
+		if err := w.read(ctx); err != nil && ctx.Err() == nil {
 			level.Warn(w.logger).Log("msg", "logs of other adapters not counted", "err", err)
 		}
 		select {
@@ -150,19 +170,55 @@ func (w *logWatch) run(ctx context.Context) {
 	}
 }
 
-func (w *logWatch) count(ctx context.Context) error {
-	logs, err := otherLogs(ctx, w.store, w.own)
+// read reads the logs of other adapters, and says what is new.
+func (w *logWatch) read(ctx context.Context) error {
+	logs, err := otherLogs(ctx, w.store, w.own.ID)
 	if err != nil {
 		return err
 	}
+	m := &w.metrics
+	for _, vec := range []*prometheus.GaugeVec{m.seen, m.bytes, m.oldest, m.lost} {
+		vec.Reset()
+	}
 	for _, l := range logs {
-		if !w.seen[l.ID] {
+		isLost := l.Host == w.own.Host && l.Path == w.own.Path
+		switch {
+		case w.seen[l.ID]:
+		case isLost:
+			level.Error(w.logger).Log(append([]any{"msg", "the directory of the log held another log before, which is not there: samples in it that were not in the store are lost, unless it comes back. " +
+				"If it does not, adapter buffer forget lets deletions and retention go on", "forget", l.ID}, describeLog(l)...)...)
+		default:
 			level.Info(w.logger).Log(append([]any{"msg", "another adapter has samples in its log that are not in the store yet"}, describeLog(l)...)...)
 		}
 		w.seen[l.ID] = true
+		m.seen.WithLabelValues(l.ID, l.Host, l.Path).Set(float64(l.Seen) / 1000)
+		m.bytes.WithLabelValues(l.ID, l.Host, l.Path).Set(float64(l.Bytes))
+		m.oldest.WithLabelValues(l.ID, l.Host, l.Path).Set(float64(l.Oldest) / 1000)
+		if isLost {
+			m.lost.WithLabelValues(l.ID, l.Host, l.Path).Set(1)
+		}
 	}
-	w.others.Set(float64(len(logs)))
+	m.count.Set(float64(len(logs)))
+	w.logs.Store(&logs)
 	return nil
+}
+
+// missing says which samples up to maxt, in milliseconds, a read may lack because other adapters have them in their logs. w may be nil.
+func (w *logWatch) missing(maxt int64) (warnings []error) {
+	if w == nil || w.logs.Load() == nil {
+		return nil
+	}
+	for _, l := range *w.logs.Load() {
+		if l.IsPast(maxt) {
+			continue
+		}
+		from := "which have not been told yet"
+		if l.Oldest > 0 {
+			from = "from " + time.UnixMilli(l.Oldest).UTC().Format(time.RFC3339) + " on"
+		}
+		warnings = append(warnings, fmt.Errorf("%w: the adapter on %s has samples in its log %s, %s, that are not in the store yet, and this answer may lack them: ask that adapter", annotations.PromQLWarning, l.Host, l.ID, from))
+	}
+	return warnings
 }
 
 // otherLogs returns the logs in META without that of this adapter, which may have none.
@@ -173,7 +229,7 @@ func otherLogs(ctx context.Context, store *meta.Store, own string) ([]meta.Log, 
 
 // describeLog returns pairs for a line of the logger.
 func describeLog(l meta.Log) []any {
-	return []any{"log", l.ID, "host", l.Host, "path", l.Path, "last_seen", time.UnixMilli(l.Seen).UTC(), "bytes", l.Bytes}
+	return []any{"log", l.ID, "host", l.Host, "path", l.Path, "last_seen", time.UnixMilli(l.Seen).UTC(), "bytes", l.Bytes, "oldest_sample", oldestSample(l)}
 }
 
 // listLogs prints the logs that META lists.
@@ -189,11 +245,22 @@ func listLogs(ctx context.Context, o *options, logger log.Logger) error {
 
 func printLogs(w io.Writer, logs []meta.Log) error {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "ID\tHOST\tPATH\tLAST SEEN\tBYTES")
+	fmt.Fprintln(table, "ID\tHOST\tPATH\tLAST SEEN\tBYTES\tOLDEST SAMPLE")
 	for _, l := range logs {
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%d\n", l.ID, l.Host, l.Path, time.UnixMilli(l.Seen).UTC().Format(time.RFC3339), l.Bytes)
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%d\t%s\n", l.ID, l.Host, l.Path, time.UnixMilli(l.Seen).UTC().Format(time.RFC3339), l.Bytes, oldestSample(l))
 	}
 	return table.Flush()
+}
+
+// oldestSample says from when on a log has samples that are not in the store.
+func oldestSample(l meta.Log) string {
+	switch {
+	case l.Oldest > 0:
+		return time.UnixMilli(l.Oldest).UTC().Format(time.RFC3339)
+	case l.Closed == 0:
+		return "unknown"
+	}
+	return "none"
 }
 
 // forgetLog removes a log from META.

@@ -119,6 +119,8 @@ type adapter struct {
 	// lateNotes tell the sealer of late cells. They are nil with a buffer and on the embedded
 	// store.
 	lateNotes *seal.LateNotes
+	// logs are those of other adapters. It is nil on the embedded store.
+	logs *logWatch
 	// results is nil if results of queries are not cached.
 	results *resultcache.Cache
 	// snapshots is nil with Bigtable.
@@ -169,6 +171,7 @@ func (a *adapter) open(ctx context.Context) (served handlers, err error) {
 			return served, fmt.Errorf("remove snapshots that were not finished: %w", err)
 		}
 	}
+	a.logs = a.newLogWatch(appender)
 	e, err := newEngine(a, store, appender)
 	if err != nil {
 		return served, err
@@ -247,7 +250,7 @@ func (a *adapter) startBackground(ctx context.Context, sealing bucketstore.Store
 	removing.Go(func() { executor.Run(ctx) })
 	removing.Go(func() { walker.Run(ctx) })
 	running = append(running, &removing)
-	running = append(running, a.startWatchingLogs(ctx, appender))
+	removing.Go(func() { a.logs.run(ctx) })
 	running = append(running, startSelfScrape(ctx, a.o, e, a.server.instance(), a.logger, a.reg))
 	sealer, err := a.startSealing(ctx, sealing)
 	if err != nil {
@@ -536,6 +539,7 @@ func newAPI(a *adapter, e *engine.Engine, executor *deletion.Executor, slow *req
 	cfg.Gatherer = a.reg
 	cfg.Retention = o.retention.text()
 	cfg.Cut = a.latestCut
+	cfg.Missing = a.logs.missing
 	cfg.Resolutions = a.resolutions
 	cfg.Status = api.Status{
 		Version:        version.Version,

@@ -1,8 +1,10 @@
 package durability
 
 import (
+	"errors"
 	"fmt"
 	"math"
+	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -97,6 +99,36 @@ func TestLostLog(t *testing.T) {
 	}
 	a := harness.StartAdapter(t, elsewhere, id[0])
 	a.WaitLine(t, "level=error", "a lost log is discarded", id[1], dir)
+}
+
+// TestLostDisk: on Bigtable an adapter starts where a disk was lost, says which log was in its directory, and warns about answers until the
+// log is forgotten.
+func TestLostDisk(t *testing.T) {
+	b := harness.InProcess(t)
+	dir := filepath.Join(t.TempDir(), "log")
+	leaveSamples(t, harness.WithBuffer(b, dir))
+	if err := os.RemoveAll(dir); err != nil {
+		t.Fatal(err)
+	}
+	a := harness.StartAdapter(t, harness.WithBuffer(b, dir))
+	line := a.WaitLine(t, "level=error", "held another log before", dir)
+	id := regexp.MustCompile(`\blog=(\w+)`).FindStringSubmatch(line)[1]
+	const path = "/api/v1/query?query=count(up)%20or%20vector(0)"
+	harness.Eventually(t, "answers are warned about", func() error {
+		if resp := harness.MustGet(t, a.URL(path), nil); !harness.ContainsAll(resp.Body, []string{`"warnings"`, id, "may lack them"}) {
+			return errors.New(resp.Body)
+		}
+		return nil
+	})
+	if code, output := harness.RunCommand(t, b, "buffer", "forget", id); code != 0 {
+		t.Errorf("code %d:\n%s", code, output)
+	}
+	harness.Eventually(t, "answers are whole", func() error {
+		if resp := harness.MustGet(t, a.URL(path), nil); strings.Contains(resp.Body, id) {
+			return errors.New(resp.Body)
+		}
+		return nil
+	})
 }
 
 // TestOtherLogs: on Bigtable each adapter has its own log, and operators can list the logs

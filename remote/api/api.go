@@ -79,6 +79,9 @@ type Config struct {
 	// Cut is that of the engine. Results that read what is before it are not cached. It may be
 	// nil.
 	Cut func(now time.Time) int64
+	// Missing returns warnings about samples up to a time, in milliseconds, that a read may lack because other adapters have not stored
+	// them yet. It may be nil.
+	Missing func(maxt int64) []error
 	// Admin deletes samples. Nil turns the requests for that off.
 	Admin Admin
 	// Snapshots copies the store to directories in snapshots in DataDir. It may be nil, and is not used without Admin.

@@ -30,23 +30,50 @@ func mark(err error) error {
 	return &storeError{err}
 }
 
-// markedStorage is the engine with its errors marked.
-type markedStorage struct{ backend }
+// markedStorage is the engine with its errors marked, and warnings about samples that a read may lack, see Config.Missing.
+type markedStorage struct {
+	backend
+	missing func(maxt int64) []error
+}
 
 // Querier implements storage.Queryable.
 func (s markedStorage) Querier(mint, maxt int64) (storage.Querier, error) {
 	q, err := s.backend.Querier(mint, maxt)
-	return markedQuerier{q}, mark(err)
+	return markedQuerier{q, maxt, s.missing}, mark(err)
 }
 
-type markedQuerier struct{ storage.Querier }
+type markedQuerier struct {
+	storage.Querier
+	maxt    int64
+	missing func(maxt int64) []error
+}
 
 // Select implements storage.Querier.
 func (q markedQuerier) Select(ctx context.Context, sorted bool, hints *storage.SelectHints, ms ...*labels.Matcher) storage.SeriesSet {
-	return markedSet{q.Querier.Select(ctx, sorted, hints, ms...)}
+	set := markedSet{SeriesSet: q.Querier.Select(ctx, sorted, hints, ms...)}
+	if q.missing != nil && (hints == nil || hints.Func != "series") { // index rows are in the store before samples are in a log
+		maxt := q.maxt
+		if hints != nil {
+			maxt = hints.End
+		}
+		set.warnings = q.missing(maxt)
+	}
+	return set
 }
 
-type markedSet struct{ storage.SeriesSet }
+type markedSet struct {
+	storage.SeriesSet
+	warnings []error
+}
+
+// Warnings implements storage.SeriesSet.
+func (s markedSet) Warnings() annotations.Annotations {
+	warnings := s.SeriesSet.Warnings()
+	for _, warning := range s.warnings {
+		warnings.Add(warning)
+	}
+	return warnings
+}
 
 // Err implements storage.SeriesSet.
 func (s markedSet) Err() error { return mark(s.SeriesSet.Err()) }

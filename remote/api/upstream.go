@@ -78,7 +78,7 @@ func (a *API) newUpstream(admin *admin) (http.Handler, error) {
 	// NewAPI renders openapi.yaml, which is not served: without paths that takes
 	// half the time and memory.
 	noPaths := v1.OpenAPIOptions{IncludePaths: []string{"none"}}
-	store := markedStorage{a.cfg.Engine}
+	store := markedStorage{a.cfg.Engine, a.cfg.Missing}
 	api := v1.NewAPI(
 		watchedEngine{queries, a.cfg.SlowLog}, store, nil, nil, store,
 		nil, nil, nil,
