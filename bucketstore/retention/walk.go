@@ -47,8 +47,8 @@ type WalkerConfig struct {
 	Make func(ctx context.Context, day int64, keys [][]byte) error
 	// Flush, if set, stores all samples that the buffer of this process holds, or fails.
 	Flush func(ctx context.Context) error
-	// InDoubt, if set, says why our clock is in doubt, or nil. Nothing is cut while it is.
-	InDoubt func() error
+	// Waits, if set, says why nothing may be cut now, or nil: our clock is in doubt, or another process may have samples that are not in Store.
+	Waits func(ctx context.Context) error
 	// Holder names the process, for operators.
 	Holder string
 	// RowsPerSecond bounds how many rows are read. 0 is 2000.
@@ -156,7 +156,7 @@ func (w *Walker) Advance(ctx context.Context) error {
 	if err := w.dropOver(ctx); err != nil {
 		return err
 	}
-	targets, err := w.targets()
+	targets, err := w.targets(ctx)
 	if err != nil || !w.hasWork(targets) {
 		return err
 	}
@@ -208,12 +208,12 @@ func (w *Walker) dropOver(ctx context.Context) error {
 }
 
 // targets returns up to which times our rules may cut now: whole days of UTC. Closed is that of samples that wait for rollups.
-func (w *Walker) targets() (targets []meta.RuleCuts, err error) {
+func (w *Walker) targets(ctx context.Context) (targets []meta.RuleCuts, err error) {
 	cfg := &w.rules.cfg
 	if len(cfg.FileRules) == 0 {
 		return nil, nil
 	}
-	if w.cfg.InDoubt != nil && w.cfg.InDoubt() != nil {
+	if w.cfg.Waits != nil && w.cfg.Waits(ctx) != nil {
 		return nil, nil
 	}
 	newest := int64(math.MaxInt64)

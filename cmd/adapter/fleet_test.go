@@ -38,6 +38,7 @@ type fleetAdapter struct {
 	f        *fleet
 	engine   *engine.Engine
 	appender bucketstore.Appender
+	rows     bucketstore.Store
 }
 
 func newFleet(t *testing.T) *fleet {
@@ -87,7 +88,7 @@ func (f *fleet) start(refused string, args ...string) *fleetAdapter {
 	if err := a.openMaker(store); err != nil {
 		f.Fatal(err)
 	}
-	a.appender = appender
+	a.appender, a.rows = appender, rows
 	f.adapters = append(f.adapters, a)
 	f.Cleanup(a.stop)
 	return a
@@ -216,6 +217,35 @@ func (a *fleetAdapter) wantRolled(name string, want int) {
 func (a *fleetAdapter) make(adapters ...*fleetAdapter) {
 	a.f.Helper()
 	a.f.until("make rollups", a.maker.Once, adapters...)
+}
+
+// TestRulesWaitForLogs: rules cut nothing while another log may have samples, also when the mark of its adapter has gone.
+func TestRulesWaitForLogs(t *testing.T) {
+	f := newFleet(t)
+	a := f.start("", "--retention.resolution-5m=off", "--retention.resolution-1h=off", "--retention.rules="+writeRules(t, "rules: [{match: m, raw: 3d}]"))
+	if err := a.send("m", f.clock.Load(), 1); err != nil {
+		t.Fatal(err)
+	}
+	f.clock.Add(8 * rollup.Day)
+	f.minutes(4, a)
+	walker := a.newWalker(a.rows, a.appender)
+	want := func(when string, lists int) {
+		t.Helper()
+		if err := walker.Advance(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if found, err := a.meta.RuleLists(t.Context()); err != nil || len(found) != lists {
+			t.Errorf("%s: META has %d lists of rules that cut something, %v, want %d", when, len(found), err, lists)
+		}
+	}
+	if err := a.meta.PutLog(t.Context(), meta.Log{ID: "dead"}); err != nil {
+		t.Fatal(err)
+	}
+	want("beside the log of an adapter that has died", 0)
+	if err := a.meta.RemoveLog(t.Context(), "dead"); err != nil {
+		t.Fatal(err)
+	}
+	want("its samples are in the store", 1)
 }
 
 // TestRollupsBesideBuffers: of adapters with buffers, and one without, one makes the rollups. The lag is true before. Samples that are

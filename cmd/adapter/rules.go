@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -17,6 +18,7 @@ import (
 	"github.com/promtable/promtable/bucketstore/buffer"
 	"github.com/promtable/promtable/bucketstore/meta"
 	"github.com/promtable/promtable/bucketstore/retention"
+	"github.com/promtable/promtable/bucketstore/seal"
 	"github.com/promtable/promtable/series"
 	"github.com/promtable/promtable/series/expr"
 )
@@ -85,13 +87,25 @@ func (a *adapter) newWalker(rows bucketstore.Store, appender bucketstore.Appende
 	if a.maker != nil {
 		cfg.Make = a.maker.MakeSeries
 	}
+	own := ""
 	if a.clock != nil {
-		cfg.InDoubt = a.clock.Err
+		cfg.Waits = func(ctx context.Context) error { return errors.Join(a.clock.Err(), a.noOtherLogs(ctx, own)) }
 	}
 	if b, ok := appender.(*buffer.Buffer); ok {
+		own = b.ID()
 		cfg.Flush = func(ctx context.Context) error { return flushAll(ctx, b) }
 	}
 	return retention.NewWalker(cfg)
+}
+
+// noOtherLogs returns an error if a log but the own one may have samples that are not in the store: they would be missing in the last rollups
+// of what a rule cuts. The mark of a process that has died, see seal.Clock, stays for an hour only.
+func (a *adapter) noOtherLogs(ctx context.Context, own string) error {
+	logs, err := otherLogs(ctx, a.meta, own)
+	if err == nil && len(logs) > 0 {
+		err = fmt.Errorf("%w: %s", seal.ErrBuffer, logs[0])
+	}
+	return err
 }
 
 func (o *options) retentionCommand(app *kingpin.Application) {

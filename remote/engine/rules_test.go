@@ -900,7 +900,7 @@ func TestRulesClock(t *testing.T) {
 	doubt := errors.New("the clock is in doubt")
 	cfg := retention.WalkerConfig{
 		Rules: p.rules, Store: w.store, Horizon: func(bucketstore.Resolution) int64 { return 0 }, RowsPerSecond: 1e12,
-		Made: w.days.Made, Make: p.maker.MakeSeries, InDoubt: func() error { return doubt },
+		Made: w.days.Made, Make: p.maker.MakeSeries, Waits: func(context.Context) error { return doubt },
 		Newest: func() (int64, error) { return firstDay + 5*rollup.Day, nil },
 	}
 	walker := retention.NewWalker(cfg)
