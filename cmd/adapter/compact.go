@@ -205,7 +205,7 @@ func compact(ctx context.Context, o *options, logger log.Logger) (err error) {
 
 // compactRollups returns what makes the rollups of a store without serving, or nil if none are made.
 func compactRollups(ctx context.Context, o *options, schema series.Schema, store bucketstore.Store, about *meta.Store, clock *seal.Clock, logger log.Logger) (*downsample.Maker, error) {
-	days, err := downsample.Open(ctx, downsample.Config{Store: store, Schema: schema, Now: time.Now, Logger: logger})
+	days, err := downsample.Open(ctx, downsample.Config{Store: store, Schema: schema, Now: o.now, Logger: logger})
 	if err != nil {
 		return nil, err
 	}
@@ -217,7 +217,14 @@ func compactRollups(ctx context.Context, o *options, schema series.Schema, store
 	if err != nil {
 		return nil, err
 	}
-	return newMaker(o, days, clock, downsample.MakerConfig{Horizon: func() int64 { return horizons[bucketstore.Raw] }, Cuts: keyCuts(rules)})
+	age := storeAges(o.keptTables(store))[bucketstore.Raw]
+	deleted := func() int64 {
+		if age <= 0 {
+			return horizons[bucketstore.Raw]
+		}
+		return max(horizons[bucketstore.Raw], o.now().Add(-age).UnixMilli())
+	}
+	return newMaker(o, days, clock, downsample.MakerConfig{Horizon: deleted, Cuts: keyCuts(rules)})
 }
 
 // newClock returns the clock of a process that writes to a store on Bigtable or seals it,

@@ -23,6 +23,7 @@ import (
 	"github.com/promtable/promtable/bucketstore/meta"
 	"github.com/promtable/promtable/remote/engine"
 	"github.com/promtable/promtable/remote/engine/eval"
+	"github.com/promtable/promtable/series"
 	"github.com/promtable/promtable/series/rollup"
 )
 
@@ -217,6 +218,44 @@ func (a *fleetAdapter) wantRolled(name string, want int) {
 func (a *fleetAdapter) make(adapters ...*fleetAdapter) {
 	a.f.Helper()
 	a.f.until("make rollups", a.maker.Once, adapters...)
+}
+
+// TestNoRollupsOfDeleted: neither an adapter nor compact makes rollups of days of which Bigtable may have deleted a part by age, and only of these.
+func TestNoRollupsOfDeleted(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		days int64 // since the samples
+		made bool
+	}{
+		{"old enough to go", 8, true},
+		{"Bigtable may have deleted them", 12, false},
+	} {
+		for _, byCompact := range []bool{false, true} {
+			t.Run(fmt.Sprint(tt.name, byCompact), func(t *testing.T) {
+				f := newFleet(t)
+				a := f.start("", "--retention.resolution-raw=3d")
+				if err := a.send("m", f.clock.Load(), 1); err != nil {
+					t.Fatal(err)
+				}
+				f.clock.Add(tt.days * rollup.Day)
+				a.wantSamples("no rollup is made", "m", 1)
+				f.minutes(4, a)
+				if byCompact {
+					var err error
+					if a.maker, err = compactRollups(t.Context(), a.o, a.schema, a.rows, a.meta, a.clock, a.logger); err != nil {
+						t.Fatal(err)
+					}
+				}
+				a.make(a)
+				cells := 0
+				err := a.rows.Scan(t.Context(), bucketstore.ScanRequest{Table: bucketstore.Metric, Rows: []series.RowRange{{}}, Families: []bucketstore.FamilyRange{{Family: series.Family5m}}},
+					func(row bucketstore.Row) error { cells += len(row.Cells); return nil })
+				if err != nil || (cells > 0) != tt.made {
+					t.Errorf("%d rollups are made, %v", cells, err)
+				}
+			})
+		}
+	}
 }
 
 // TestRulesWaitForLogs: rules cut nothing while another log may have samples, also when the mark of its adapter has gone.

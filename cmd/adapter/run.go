@@ -388,7 +388,9 @@ func (a *adapter) openAppender(ctx context.Context, rows bucketstore.Store) (buc
 	}
 	cfg := bufferConfig(a.o)
 	cfg.Store = a.days.Counted(rows)
-	cfg.Closed = a.days.Refused
+	if a.o.backend == backendBigtable { // for the makers of other adapters
+		cfg.Closed = a.days.Refused
+	}
 	cfg.Cut = a.retention.Horizon(bucketstore.Raw)
 	cuts := a.rules.Known()
 	cfg.LaterCut, cfg.LatestCut = cuts.KeyCut, cuts.Latest()
