@@ -62,15 +62,16 @@ type Points struct {
 	histogramBefore *histogram.FloatHistogram
 	hasBefore       bool
 	number          int32
-	d               decoder
+	// d reads the cell, and finer the one in its place, see AppendCells.
+	d, finer decoder
 }
 
 // Reset removes all points.
 func (p *Points) Reset(want Want) {
-	p.d.cell = nil
+	p.d.cell, p.finer.cell = nil, nil
 	*p = Points{
 		Want: want, Times: p.Times[:0], Values: p.Values[:0], Histograms: p.Histograms[:0], Numbers: p.Numbers[:0], Sums: p.Sums[:0],
-		Changes: p.Changes[:0], Resets: p.Resets[:0], Holes: p.Holes[:0], d: p.d,
+		Changes: p.Changes[:0], Resets: p.Resets[:0], Holes: p.Holes[:0], d: p.d, finer: p.finer,
 	}
 }
 
@@ -211,11 +212,39 @@ func HasAll(data []byte, want Want) bool {
 	return len(data) == 0 || len(data) >= headSize && (data[0] == kindFloats || data[0] == kindHistograms) && int64(data[1])&want.missing() == 0
 }
 
+// NeedsFiner says whether a cell of an hour does not tell all that is wanted of its day, and one of 5 minutes may: there are too many resets.
+func NeedsFiner(data []byte, want Want) bool {
+	return !HasAll(data, want) && HasBuckets(data) && len(data) >= headSize && int64(data[1])&want.missing()&flagNoResets != 0
+}
+
+// AppendCells is AppendCell of the cell of an hour. For hours of which it does not tell what is wanted it appends what finer does, the cell of 5
+// minutes of the same row and day, which may be empty.
+func (p *Points) AppendCells(day int64, hour, finer []byte, after, to int64) error {
+	return p.appendCell(&p.d, Hour, day, hour, after, to, func(b *decoded) error {
+		if len(finer) == 0 || b.flags&p.Want.missing() == 0 {
+			p.addBucket(b)
+			return nil
+		}
+		return p.appendCell(&p.finer, FiveMinutes, day, finer, b.start, b.end, p.addTold)
+	})
+}
+
 // AppendCell appends what a cell keeps of the times (after, to], in milliseconds: buckets that lie only in part in
 // them are left out. It goes on where it was if it is called again with the same cell, which must not have changed, and
 // later times. The error is ErrSamples if the cell has no buckets; it is a series.ErrCorrupt, and what is appended
 // is to be dropped, if it is no cell.
 func (p *Points) AppendCell(r Resolution, day int64, data []byte, after, to int64) error {
+	return p.appendCell(&p.d, r, day, data, after, to, p.addTold)
+}
+
+// addTold is addBucket, which never fails.
+func (p *Points) addTold(b *decoded) error {
+	p.addBucket(b)
+	return nil
+}
+
+// appendCell calls add with the buckets of a cell, which d reads, see AppendCell.
+func (p *Points) appendCell(d *decoder, r Resolution, day int64, data []byte, after, to int64, add func(*decoded) error) error {
 	if len(data) == 0 {
 		return nil
 	}
@@ -229,23 +258,25 @@ func (p *Points) AppendCell(r Resolution, day int64, data []byte, after, to int6
 	if len(data) < headSize {
 		return corrupt("%x", data)
 	}
-	if !p.d.isOpen(data, after) {
-		if err := p.d.open(data, r, day, p.Want); err != nil {
+	if !d.isOpen(data, after) {
+		if err := d.open(data, r, day, p.Want); err != nil {
 			return err
 		}
 	}
-	for start, ok := p.d.nextStart(); ok && start+int64(r) <= to; start, ok = p.d.nextStart() {
+	for start, ok := d.nextStart(); ok && start+int64(r) <= to; start, ok = d.nextStart() {
 		if start < after {
-			if err := p.d.skip(); err != nil {
+			if err := d.skip(); err != nil {
 				return err
 			}
 			continue
 		}
-		b, err := p.d.next()
+		b, err := d.next()
+		if err == nil {
+			err = add(b)
+		}
 		if err != nil {
 			return err
 		}
-		p.addBucket(b)
 	}
 	return nil
 }

@@ -43,11 +43,11 @@ type Span struct {
 type Plan struct {
 	// Spans are in order of time and do not overlap.
 	Spans []Span
-	// rawAfter is the end of the last day of which not all samples are there, or MinInt64.
-	rawAfter int64
-	segments []segment
-	last     bool
-	widens   bool
+	// rawAfter is the end of the last day of which not all samples are there, or MinInt64, and fineAfter that of buckets of 5 minutes.
+	rawAfter, fineAfter int64
+	segments            []segment
+	last                bool
+	widens              bool
 }
 
 // Widens says whether a window is widened.
@@ -74,7 +74,7 @@ func NewPlan(w Windows, s Sources) *Plan {
 	if w.Count == 0 {
 		return nil
 	}
-	p := &Plan{last: w.Last, rawAfter: wholeDays(s.RawFrom)}
+	p := &Plan{last: w.Last, rawAfter: wholeDays(s.RawFrom), fineAfter: wholeDays(s.From[0])}
 	bounds := []int64{0, max(0, s.Until), math.MaxInt64, p.rawAfter}
 	for _, from := range s.From {
 		bounds = append(bounds, wholeDays(from))
@@ -348,5 +348,6 @@ func (p *Plan) Range(r Resolution) (after, to int64, ok bool) {
 	return after, to, ok
 }
 
-// HasRaw says whether all samples of a day are there.
-func (p *Plan) HasRaw(day int64) bool { return day >= p.rawAfter }
+// HasRaw says whether all samples of a day are there, and HasFine whether its buckets of 5 minutes may be.
+func (p *Plan) HasRaw(day int64) bool  { return day >= p.rawAfter }
+func (p *Plan) HasFine(day int64) bool { return day >= p.fineAfter }

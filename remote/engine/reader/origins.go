@@ -43,6 +43,13 @@ func (f foundDays) note(piece dayPiece, series, missing int) {
 	}
 }
 
+// noteFiner adds a day that is also read at 5 minutes, because hours do not tell all of some series.
+func (f foundDays) noteFiner(day int64) {
+	if f != nil {
+		f[dayAt{day, rollup.Hour}] |= rollup.From5m | rollup.From1h
+	}
+}
+
 // origin is what Plan.Origins asks for.
 func (f foundDays) origin(day int64, r rollup.Resolution) rollup.Origin { return f[dayAt{day, r}] }
 

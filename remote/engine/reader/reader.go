@@ -6,6 +6,7 @@
 //	Select          the series of a query, batch by batch       select.go
 //	batchReader     how many series and rows are read at once   batch.go, parts.go, scan.go
 //	rowReader       from the cells of a row to chunks           row.go, chunks.go, before.go
+//	rollupScan      rollups in place of samples                 rollups.go, points.go
 //	Exemplars       beside the samples of a series              exemplars.go
 //	Explain         which rows a query reads                    explain.go, origins.go
 //	Usage           how much was read for a request             usage.go

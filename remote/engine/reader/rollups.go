@@ -6,16 +6,12 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"maps"
 	"slices"
-
-	"github.com/prometheus/prometheus/storage"
-	"github.com/prometheus/prometheus/tsdb/chunkenc"
-	"github.com/prometheus/prometheus/tsdb/chunks"
 
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/index"
 	"github.com/promtable/promtable/series"
-	"github.com/promtable/promtable/series/chunk"
 	"github.com/promtable/promtable/series/rollup"
 )
 
@@ -32,17 +28,6 @@ type Rollups struct {
 
 // UsesBuckets says whether buckets are of use. Of nil they are not.
 func (r *Rollups) UsesBuckets() bool { return r != nil && r.Coarsest != rollup.Raw }
-
-// A PointSeries is a series of which buckets were read, too.
-type PointSeries interface {
-	storage.ChunkSeries
-	// AppendPoints appends what is known of the times that were asked for. Start timestamps are left out.
-	AppendPoints(*rollup.Points) error
-	// Plan says what was read at which resolution.
-	Plan() *rollup.Plan
-	// HasBuckets says whether there is anything but samples.
-	HasBuckets() bool
-}
 
 // planned returns q with a plan, if it asks for one and buckets are of use.
 func (r *Reader) planned(ctx context.Context, q Query) Query {
@@ -88,9 +73,9 @@ func (r *Reader) plannedKept(ctx context.Context, q Query) Query {
 	return q
 }
 
-// A rollupCell is the rollup of a day.
+// A rollupCell is the rollup of a day, in the row of a base.
 type rollupCell struct {
-	day        int64
+	day, base  int64
 	resolution rollup.Resolution
 	value      []byte
 }
@@ -121,13 +106,15 @@ type rollupScan struct {
 	want rollup.Want
 	// slots maps series keys to positions.
 	slots map[string]int
+	// finer says of which days, and of which series, hours do not tell what buckets of 5 minutes may.
+	finer map[int64][]bool
 	// space is memory for cells.
 	space []byte
 }
 
 // read reads what the plan says.
 func (s *rollupScan) read(ctx context.Context) error {
-	s.slots = make(map[string]int, len(s.of))
+	s.slots, s.finer = make(map[string]int, len(s.of)), make(map[int64][]bool)
 	for i := range s.of {
 		s.slots[s.of[i].Key] = i
 	}
@@ -135,6 +122,9 @@ func (s *rollupScan) read(ctx context.Context) error {
 		if err := s.readCells(ctx, resolution); err != nil {
 			return err
 		}
+	}
+	if err := s.readFiner(ctx); err != nil {
+		return err
 	}
 	if s.r.query.Kept {
 		if err := s.addKept(); err != nil {
@@ -214,11 +204,21 @@ func (s *rollupScan) readCells(ctx context.Context, resolution rollup.Resolution
 	if !ok {
 		return nil
 	}
+	if err := s.readSpan(ctx, after, to, nil, resolution); err != nil {
+		return err
+	}
+	for i := range s.of {
+		s.dropHalves(&s.scan.builders[i], s.of[i].Bases, resolution)
+	}
+	return nil
+}
+
+// readSpan reads the rollups of the times (after, to] of the wanted series. Nil is all of them.
+func (s *rollupScan) readSpan(ctx context.Context, after, to int64, wanted []bool, resolution rollup.Resolution) error {
 	after, to = max(after, 0), min(to, series.MaxTime)
-	bases := basesOf(s.of)
-	for _, base := range bases {
+	for _, base := range basesOf(s.of) {
 		// Whole rows in the middle, parts of the first and the last one.
-		p := part{start: max(after+1, base), limit: min(to+1, base+series.Period)}
+		p := part{start: max(after+1, base), limit: min(to+1, base+series.Period), wanted: wanted}
 		if p.start >= p.limit {
 			continue
 		}
@@ -226,10 +226,46 @@ func (s *rollupScan) readCells(ctx context.Context, resolution rollup.Resolution
 			return err
 		}
 	}
+	return nil
+}
+
+// readFiner reads the rollups of 5 minutes of days of which those of an hour do not tell what is wanted.
+func (s *rollupScan) readFiner(ctx context.Context) error {
+	days := slices.Sorted(maps.Keys(s.finer))
+	for len(days) > 0 {
+		n := 1
+		for n < len(days) && days[n] == days[n-1]+rollup.Day && slices.Equal(s.finer[days[n]], s.finer[days[0]]) {
+			n++
+		}
+		if err := s.readSpan(ctx, days[0], days[n-1]+rollup.Day, s.finer[days[0]], rollup.FiveMinutes); err != nil {
+			return err
+		}
+		days = days[n:]
+	}
+	if len(s.finer) == 0 {
+		return nil
+	}
 	for i := range s.of {
-		s.dropHalves(&s.scan.builders[i], s.of[i].Bases, resolution)
+		b := &s.scan.builders[i]
+		slices.SortStableFunc(b.rollups, func(x, y rollupCell) int {
+			return cmp.Or(cmp.Compare(x.resolution, y.resolution), cmp.Compare(x.day, y.day))
+		})
+		s.dropHalves(b, s.of[i].Bases, rollup.FiveMinutes)
 	}
 	return nil
+}
+
+// noteFiner notes that a cell of an hour needs the one of 5 minutes, unless that is read anyway.
+func (s *rollupScan) noteFiner(slot int, day int64) {
+	after, to, ok := s.plan.Range(rollup.FiveMinutes)
+	if !s.plan.HasFine(day) || ok && day+rollup.Day > after && day < to {
+		return
+	}
+	if s.finer[day] == nil {
+		s.finer[day] = make([]bool, len(s.of))
+		s.r.days.noteFiner(day)
+	}
+	s.finer[day][slot] = true
 }
 
 // dropHalves drops the rollups of days in which a base begins if that of one of the two rows is missing, and there are
@@ -275,9 +311,12 @@ func (s *rollupScan) readRows(ctx context.Context, p part, base int64, resolutio
 		if !ok || of != base {
 			return nil
 		}
+		if p.wanted != nil && !p.wanted[slot] {
+			return nil
+		}
 		b := &s.scan.builders[slot]
 		size := b.rollupBytes
-		if err := s.addCells(UsageOf(ctx), b, base, resolution, row.Cells); err != nil {
+		if err := s.addCells(UsageOf(ctx), slot, base, resolution, row.Cells); err != nil {
 			return err
 		}
 		return s.scan.checkLimits(slot, 0, b.rollupBytes-size)
@@ -290,7 +329,8 @@ func (s *rollupScan) readRows(ctx context.Context, p part, base int64, resolutio
 }
 
 // addCells adds the rollups of a row that are of its samples.
-func (s *rollupScan) addCells(usage *Usage, b *chunkBuilder, base int64, resolution rollup.Resolution, cells []bucketstore.Cell) error {
+func (s *rollupScan) addCells(usage *Usage, slot int, base int64, resolution rollup.Resolution, cells []bucketstore.Cell) error {
+	b := &s.scan.builders[slot]
 	first, _ := slices.BinarySearchFunc(cells, series.FamilyCount, func(c bucketstore.Cell, family string) int {
 		return cmp.Compare(c.Family, family)
 	})
@@ -308,11 +348,17 @@ func (s *rollupScan) addCells(usage *Usage, b *chunkBuilder, base int64, resolut
 			}
 		}
 		hasRaw := s.plan.HasRaw(day)
-		if hasRaw && (c.Time != day+rollup.Day+count || !rollup.HasAll(c.Value, s.want)) {
+		if hasRaw && c.Time != day+rollup.Day+count {
+			continue
+		}
+		if resolution == rollup.Hour && rollup.NeedsFiner(c.Value, s.want) {
+			s.noteFiner(slot, day)
+		}
+		if hasRaw && !rollup.HasAll(c.Value, s.want) {
 			continue
 		}
 		usage.addRollups(resolution, 1)
-		b.rollups = append(b.rollups, rollupCell{day, resolution, s.copy(c.Value)})
+		b.rollups = append(b.rollups, rollupCell{day, base, resolution, s.copy(c.Value)})
 		b.rollupBytes += len(c.Value)
 		b.hasRollups = b.hasRollups || len(c.Value) > 0
 	}
@@ -377,7 +423,7 @@ func (s *rollupScan) missing(usage *Usage, piece dayPiece) (wanted []bool) {
 	}
 	missing := 0
 	for i := range s.scan.builders {
-		if len(s.scan.builders[i].rollupsOf(piece)) > 0 {
+		if len(s.scan.builders[i].rollupsOf(piece)) > 0 || len(s.scan.builders[i].finerOf(piece)) > 0 {
 			continue
 		}
 		if wanted == nil {
@@ -405,137 +451,11 @@ func (b *chunkBuilder) rollupsOf(piece dayPiece) []rollupCell {
 	return b.rollups[first:limit]
 }
 
-// rolledSeries is a series of which rollups were read.
-type rolledSeries struct {
-	storage.ChunkSeriesEntry
-	built chunkBuilder
-	plan  *rollup.Plan
-}
-
-var _ PointSeries = (*rolledSeries)(nil)
-
-// Plan implements PointSeries.
-func (s *rolledSeries) Plan() *rollup.Plan { return s.plan }
-
-// HasBuckets implements PointSeries.
-func (s *rolledSeries) HasBuckets() bool { return s.built.hasRollups }
-
-// AppendPoints implements PointSeries.
-func (s *rolledSeries) AppendPoints(p *rollup.Points) error {
-	raw := rawSamples{it: s.Iterator(nil)}
-	for _, span := range s.plan.Spans {
-		if span.Resolution == rollup.Raw {
-			if err := raw.appendTo(p, span.After, span.To); err != nil {
-				return err
-			}
-			continue
-		}
-		for piece := range dayPieces(span) {
-			if err := s.appendPiece(p, piece, &raw); err != nil {
-				return err
-			}
-		}
+// finerOf is rollupsOf of 5 minutes, of a piece that is planned to be read by the hour.
+func (b *chunkBuilder) finerOf(piece dayPiece) []rollupCell {
+	if piece.resolution != rollup.Hour {
+		return nil
 	}
-	return raw.it.Err()
-}
-
-// appendPiece appends what is known of a part of a day.
-func (s *rolledSeries) appendPiece(p *rollup.Points, piece dayPiece, raw *rawSamples) error {
-	cells := s.built.rollupsOf(piece)
-	if len(cells) == 0 {
-		return raw.appendTo(p, piece.after, piece.to)
-	}
-	for _, c := range cells {
-		if !rollup.HasBuckets(c.value) {
-			p.AppendHole(piece.after+1, piece.to+1)
-			continue
-		}
-		if err := p.AppendCell(c.resolution, c.day, c.value, piece.after, piece.to); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// rawSamples are the samples of a series, read up to a time.
-type rawSamples struct {
-	it chunks.Iterator
-	// ts and vs are floats, and histograms, unless nil, stands at a histogram.
-	ts         []int64
-	vs         []float64
-	histograms chunkenc.Iterator
-	// decoded is memory for floats of encoded chunks, which floats iterates over.
-	decoded struct {
-		ts []int64
-		vs []float64
-	}
-	floats chunkenc.Iterator
-}
-
-// more makes sure that there is a sample, and returns false if there is none.
-func (r *rawSamples) more() (ok bool, err error) {
-	for len(r.ts) == 0 && r.histograms == nil && r.it.Next() {
-		switch c := r.it.At().Chunk.(type) {
-		case *chunk.Decoded:
-			r.ts, r.vs = c.Floats()
-		default:
-			if isFloats := c.Encoding() == chunkenc.EncXOR || c.Encoding() == chunkenc.EncXOR2; isFloats {
-				err = r.decode(c)
-			} else {
-				r.histograms = c.Iterator(nil)
-				err = r.nextHistogram()
-			}
-			if err != nil {
-				return false, err
-			}
-		}
-	}
-	return len(r.ts) > 0 || r.histograms != nil, nil
-}
-
-// decode makes ts and vs the floats of an encoded chunk: one with start timestamps, or one of many samples of the series.
-func (r *rawSamples) decode(c chunkenc.Chunk) error {
-	ts, vs := r.decoded.ts[:0], r.decoded.vs[:0]
-	r.floats = c.Iterator(r.floats)
-	for r.floats.Next() != chunkenc.ValNone {
-		t, v := r.floats.At()
-		ts, vs = append(ts, t), append(vs, v)
-	}
-	r.decoded.ts, r.decoded.vs = ts, vs
-	r.ts, r.vs = ts, vs
-	return r.floats.Err()
-}
-
-func (r *rawSamples) nextHistogram() (err error) {
-	if r.histograms.Next() == chunkenc.ValNone {
-		err, r.histograms = r.histograms.Err(), nil
-	}
-	return err
-}
-
-// appendTo appends the samples of the times (after, to]. Those before were read, but for one that tells of a reset.
-func (r *rawSamples) appendTo(p *rollup.Points, after, to int64) error {
-	for {
-		if ok, err := r.more(); err != nil || !ok {
-			return err
-		}
-		if len(r.ts) > 0 {
-			n, _ := slices.BinarySearch(r.ts, to+1)
-			p.Append(r.ts[:n], r.vs[:n])
-			if r.ts, r.vs = r.ts[n:], r.vs[n:]; len(r.ts) > 0 {
-				return nil
-			}
-			continue
-		}
-		t := r.histograms.AtT()
-		if t > to {
-			return nil
-		}
-		if t > after {
-			p.AppendHistogram(r.histograms.AtFloatHistogram(nil))
-		}
-		if err := r.nextHistogram(); err != nil {
-			return err
-		}
-	}
+	piece.resolution = rollup.FiveMinutes
+	return b.rollupsOf(piece)
 }

@@ -1,0 +1,119 @@
+package engine_test
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/promql"
+
+	"github.com/promtable/promtable/remote/engine"
+	"github.com/promtable/promtable/remote/engine/eval"
+	"github.com/promtable/promtable/series/rollup"
+	"github.com/promtable/promtable/series/seriestest"
+)
+
+// fillResets appends counters that begin again ever more often, and some in bursts.
+func (s *rolled) fillResets(t *testing.T) {
+	t.Helper()
+	for i, between := range []int{5000, 100, 22, 20, 18, 8} { // samples, of which an hour has 240
+		of := rolledSeries{counter: true, samples: make(map[int64]float64)}
+		of.ls = labels.FromStrings("__name__", "restarts_total", "job", strconv.Itoa(i%2), "instance", strconv.Itoa(i))
+		v, burst := 0.0, 0
+		for at := rollupStart + s.r.Int64N(15_000); at < rollupStart+rollupDays*rollup.Day; at += 15_000 {
+			v += 1 + s.r.Float64()
+			if burst--; s.r.IntN(3*between) == 0 {
+				burst = 1 + s.r.IntN(6)
+			}
+			if burst > 0 || between < 5000 && len(of.samples)%between == 0 {
+				v = s.r.Float64()
+			}
+			of.samples[at] = v
+		}
+		s.append(t, of.ls, of.samples)
+		s.series = append(s.series, of)
+	}
+}
+
+// tells says whether buckets of a resolution keep the resets of an hour.
+func (of *rolledSeries) tells(times []int64, after int64, r rollup.Resolution) bool {
+	most := map[rollup.Resolution]int{rollup.FiveMinutes: 3, rollup.Hour: 8}[r]
+	for start := after; start < after+int64(rollup.Hour); start += int64(r) {
+		resets := 0
+		first, _ := slices.BinarySearch(times, start+1)
+		limit, _ := slices.BinarySearch(times, start+int64(r)+1)
+		for i := first + 1; i < limit; i++ {
+			if of.samples[times[i]] < of.samples[times[i-1]] {
+				resets++
+			}
+		}
+		if resets > most {
+			return false
+		}
+	}
+	return true
+}
+
+// TestResets: resets that an hour does not keep are those of 5 minutes, and else those of samples: there is a value wherever anything that is
+// kept tells it.
+func TestResets(t *testing.T) {
+	s := newRolled(t, seriestest.NewRand(t))
+	s.fillResets(t)
+	if err := s.maker.Once(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	const hour = int64(rollup.Hour)
+	step := hour * (1 + s.r.Int64N(3))
+	window := hour * (1 + s.r.Int64N(3))
+	from := time.UnixMilli(rollupStart + 4*hour)
+	steps := int((rollupDays*rollup.Day - 4*hour) / step)
+	to := from.Add(time.Duration(int64(steps-1)*step) * time.Millisecond)
+	streaming := eval.New(queryOptions(), eval.NewMemory(0, 0))
+	missing, told := 0, 0
+	for i := range s.series {
+		of := &s.series[i]
+		var times []int64
+		for at := range of.samples {
+			times = append(times, at)
+		}
+		slices.Sort(times)
+		expr := fmt.Sprintf("increase(%s[%dh])", of.ls, window/hour)
+		exact := pointsOf(s.ask(t, s.raw, expr, from, to, time.Duration(step)*time.Millisecond)[0])
+		for _, rawFrom := range []int64{0, rollupStart + 3*rollup.Day, math.MaxInt64 / 2} {
+			s.sources.RawFrom = rawFrom
+			var usage engine.Usage
+			var found promql.Matrix
+			found, _ = runQuery(t, engine.WithUsage(t.Context(), &usage), streaming, s.engine, expr, from, to, time.Duration(step)*time.Millisecond)
+			points := map[int64]promql.Sample{}
+			if len(found) > 0 {
+				points = pointsOf(found[0])
+			}
+			needsSamples := false
+			for n := range steps {
+				at := from.UnixMilli() + int64(n)*step
+				want := true
+				for after := at - window; after < at; after += hour {
+					tells5m, tells1h := of.tells(times, after, rollup.FiveMinutes), of.tells(times, after, rollup.Hour)
+					want = want && (tells5m || tells1h || rawFrom == 0 || rollup.DayOf(after+1) >= rawFrom)
+					needsSamples = needsSamples || !tells5m && !tells1h
+				}
+				if told++; !want {
+					missing++
+				}
+				if p, ok := points[at]; ok != want || ok && p.F != exact[at].F {
+					t.Fatalf("%s at %d, samples from %d: %v (%t), want %v (%t)", expr, at, rawFrom, p.F, ok, exact[at].F, want)
+				}
+			}
+			if rawFrom == 0 && !needsSamples && usage.Counts().Days5m+usage.Counts().Days1h < rollupDays {
+				t.Errorf("%s is from %+v", expr, usage.Counts())
+			}
+		}
+	}
+	if t.Logf("%d of %d windows have no value", missing, told); missing == 0 || missing > told/2 {
+		t.Errorf("%d of %d windows have no value", missing, told)
+	}
+}
