@@ -98,7 +98,7 @@ func (o *options) checkImport() error {
 }
 
 // source returns what is imported, and a name of it and of the options that choose its samples.
-func (o *options) source() (source history.Source, id string, err error) {
+func (o *options) source(logger log.Logger) (source history.Source, id string, err error) {
 	i := &o.imports
 	var sel history.Selection
 	if sel.Matchers, sel.Mint, sel.Maxt, err = i.parse(); err != nil {
@@ -111,7 +111,7 @@ func (o *options) source() (source history.Source, id string, err error) {
 		// Blocks have names of their own, so that those of another directory go on with the same import.
 		source = history.NewBlocks(i.dirs, sel)
 	case commandImportText:
-		source, err = history.NewOpenMetrics(cmp.Or(i.file, "-"), os.Stdin, sel) // kingpin makes "" of "-"
+		source, err = history.NewOpenMetrics(cmp.Or(i.file, "-"), os.Stdin, sel, logger) // kingpin makes "" of "-"
 	case commandImportRead:
 		source, err = history.NewRemoteRead(i.from, i.headers, sel)
 		texts = append(append(texts, i.from), i.headerTexts()...)
@@ -137,7 +137,7 @@ func importSamples(ctx context.Context, o *options, logger log.Logger) error {
 }
 
 func runImport(ctx context.Context, o *options, logger log.Logger, out io.Writer) (err error) {
-	source, id, err := o.source()
+	source, id, err := o.source(logger)
 	if err != nil {
 		return err
 	}

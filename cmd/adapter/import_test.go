@@ -92,7 +92,7 @@ func TestImportHeaders(t *testing.T) {
 			for _, header := range headers {
 				args = append(args, "--header="+header)
 			}
-			source, id, err := parse(t, args...).source()
+			source, id, err := parse(t, args...).source(log.NewNopLogger())
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -2,6 +2,7 @@ package move
 
 import (
 	"bytes"
+	"compress/gzip"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -347,7 +348,8 @@ func TestImportText(t *testing.T) {
 	for name, bad := range map[string][]byte{
 		"does not end with # EOF": whole[:bytes.LastIndexByte(whole[:len(whole)/2], '\n')+1],
 		"has no timestamp":        []byte("# TYPE a gauge\na 1\n# EOF\n"),
-		"are out of order":        []byte("# TYPE a gauge\na 1 100\na 2 50\n# EOF\n"),
+		"it is empty":             {},
+		"has no samples":          []byte("# EOF\n"),
 	} {
 		file := filepath.Join(t.TempDir(), "text")
 		if err := os.WriteFile(file, bad, 0o600); err != nil {
@@ -362,6 +364,22 @@ func TestImportText(t *testing.T) {
 		t.Errorf("again:\n%s", output)
 	}
 	a := harness.StartAdapter(t, b)
+	wantSame(t, a, p, first, last)
+	a.Terminate(t)
+
+	// One line twice, in a file that is compressed: promtool takes it, too.
+	last1 := bytes.LastIndexByte(bytes.TrimSuffix(whole, []byte("\n# EOF\n")), '\n') + 1
+	twice := slices.Concat(whole[:len(whole)-len("# EOF\n")], whole[last1:])
+	packed := filepath.Join(t.TempDir(), "text.gz")
+	var zipped bytes.Buffer
+	w := gzip.NewWriter(&zipped)
+	w.Write(twice)
+	if err := errors.Join(w.Close(), os.WriteFile(packed, zipped.Bytes(), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	again := harness.Embedded(t)
+	mustImport(t, again, "openmetrics", packed)
+	a = harness.StartAdapter(t, again)
 	wantSame(t, a, p, first, last)
 	a.Terminate(t)
 }

@@ -1,10 +1,13 @@
 package history
 
 import (
+	"bytes"
+	"compress/gzip"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"math"
 	"net/http"
 	"net/http/httptest"
@@ -18,9 +21,11 @@ import (
 	"time"
 
 	"github.com/go-kit/log"
+	"github.com/klauspost/compress/zstd"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/model/value"
 	"github.com/prometheus/prometheus/storage"
+	"github.com/prometheus/prometheus/tsdb"
 	"github.com/prometheus/prometheus/tsdb/chunkenc"
 	"go.uber.org/goleak"
 
@@ -390,49 +395,133 @@ func TestOddBlockTimes(t *testing.T) {
 	}
 }
 
-// TestTemporaryBlocks: of the blocks that are made of a text one is there at a time.
-func TestTemporaryBlocks(t *testing.T) {
-	text := filepath.Join(t.TempDir(), "text")
-	if err := os.WriteFile(text, fmt.Appendf(nil, "# TYPE a gauge\na 1 %d\n# EOF\n", start/1000+1), 0o600); err != nil {
+// openText returns the source of a text.
+func openText(t *testing.T, text []byte, logger log.Logger) (*OpenMetrics, error) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "text")
+	if err := os.WriteFile(file, text, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	o, err := NewOpenMetrics(text, nil, Selection{Mint: 0, Maxt: math.MaxInt64 - 1})
+	o, err := NewOpenMetrics(file, nil, Selection{Mint: 0, Maxt: math.MaxInt64 - 1}, logger)
+	if err == nil {
+		t.Cleanup(func() {
+			if err := o.Close(); err != nil {
+				t.Error(err)
+			}
+			if _, err := os.Stat(o.temporary); err == nil {
+				t.Errorf("%s is left", o.temporary)
+			}
+		})
+	}
+	return o, err
+}
+
+// TestText: lines that are there twice, out of order or with labels in another order are samples of one series, of which the last one of each
+// time is stored, whatever the text is compressed with.
+func TestText(t *testing.T) {
+	const sec = int(start/1000 + 1)
+	var text bytes.Buffer
+	fmt.Fprintf(&text, "# TYPE a gauge\n")
+	var want []string
+	for i := range 3000 {
+		fmt.Fprintf(&text, "a{x=\"1\",y=\"2\"} %d %d\n", i, sec+i)
+		v := i
+		switch i {
+		case 7: // the same line again
+			fmt.Fprintf(&text, "a{x=\"1\",y=\"2\"} %d %d\n", i, sec+i)
+		case 8: // and another value, by another order of labels
+			v = 800
+			fmt.Fprintf(&text, "a{y=\"2\",x=\"1\"} 800 %d\n", sec+i)
+		case 2999: // far out of order
+			fmt.Fprintf(&text, "a{x=\"1\",y=\"2\"} -1 %d\n", sec)
+		}
+		if i == 0 {
+			v = -1
+		}
+		want = append(want, fmt.Sprintf(`{__name__="a", x="1", y="2"} %d %x`, (1+i)*1000, math.Float64bits(float64(v))))
+	}
+	fmt.Fprintf(&text, "# TYPE b gauge\nb 5 %d\n# EOF\n", sec)
+	want = append(want, fmt.Sprintf(`{__name__="b"} 1000 %x`, math.Float64bits(5)))
+	packed := map[string][]byte{"plain": text.Bytes()}
+	var zipped bytes.Buffer
+	gz := gzip.NewWriter(&zipped)
+	gz.Write(text.Bytes())
+	if err := gz.Close(); err != nil {
+		t.Fatal(err)
+	}
+	packed["gzip"] = zipped.Bytes()
+	encoder, err := zstd.NewWriter(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer o.Close()
-	if _, _, err := o.Units(t.Context(), 0); err != nil {
-		t.Fatal(err)
+	packed["zstd"] = encoder.EncodeAll(text.Bytes(), nil)
+	for name, text := range packed {
+		t.Run(name, func(t *testing.T) {
+			var logged bytes.Buffer
+			o, err := openText(t, text, log.NewLogfmtLogger(&logged))
+			if err != nil {
+				t.Fatal(err)
+			}
+			s := newStore(t)
+			p, _, err := run(t, o, s)
+			if err != nil || p.Damaged > 0 || p.Refused > 0 || p.Samples != 3001 {
+				t.Fatalf("%+v, %v", p, err)
+			}
+			if got := read(t, s); !slices.Equal(got, want) {
+				t.Errorf("%d samples, want %d; the first are\n%s", len(got), len(want), strings.Join(got[:min(12, len(got))], "\n"))
+			}
+			if strings.Count(logged.String(), "\n") != 1 || !strings.Contains(logged.String(), "samples=2 ") || !strings.Contains(logged.String(), `x=\"1\"`) {
+				t.Errorf("logged:\n%s", &logged)
+			}
+		})
 	}
-	for range 3 {
-		if err := o.makeBlock(t.Context(), 0); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if left, err := os.ReadDir(o.temporary); err != nil || len(left) != 1 || len(o.block.all) != 1 {
-		t.Errorf("%v, %v", left, err)
+}
+
+// TestBadText: an error names the file, and the line where there is one.
+func TestBadText(t *testing.T) {
+	for _, c := range []struct{ name, text, want string }{
+		{"empty", "", "it is empty"},
+		{"only its end", "# EOF\n", "has no samples"},
+		{"only metadata", "# TYPE a gauge\n# EOF\n", "has no samples"},
+		{"no end", "# TYPE a gauge\na 1 1\n", "line 3: data does not end with # EOF"},
+		{"no timestamp", "# TYPE a gauge\na 1 1\na{b=\"c\"} 1\n# EOF\n", `line 3: a sample of a{b="c"} has no timestamp`},
+		{"no value", "# TYPE a gauge\na x 1\n# EOF\n", "line 2: "},
+		{"gzip that is cut off", "\x1f\x8b\x08", "unexpected EOF"},
+		{"zstd that is cut off", "\x28\xb5\x2f\xfd\x00", "unexpected EOF"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			o, err := openText(t, []byte(c.text), log.NewNopLogger())
+			if err == nil {
+				_, _, err = o.Units(t.Context(), 0)
+			}
+			if err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), "text") {
+				t.Errorf("error %v, want %s", err, c.want)
+			}
+		})
 	}
 }
 
 // TestExternalLabels: series of Thanos' blocks get the labels of their block, and matchers see them. Downsampled blocks are left out.
 func TestExternalLabels(t *testing.T) {
-	text := filepath.Join(t.TempDir(), "text")
-	if err := os.WriteFile(text, fmt.Appendf(nil, "# TYPE a gauge\na{x=\"1\"} 1 %d\na{x=\"2\"} 2 %d\n# EOF\n", start/1000+1, start/1000+1), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	o, err := NewOpenMetrics(text, nil, Selection{Mint: 0, Maxt: math.MaxInt64 - 1})
+	blocks := t.TempDir()
+	w, err := tsdb.NewBlockWriter(slog.New(slog.DiscardHandler), blocks, UnitSpan)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer o.Close()
-	units, _, err := o.Units(t.Context(), 0)
-	if err != nil || len(units) != 1 {
-		t.Fatal(units, err)
+	app := w.Appender(t.Context())
+	for n := range 2 {
+		if _, err := app.Append(0, labels.FromStrings("__name__", "a", "x", fmt.Sprint(n+1)), start+1000, float64(n+1)); err != nil {
+			t.Fatal(err)
+		}
 	}
-	if err := o.makeBlock(t.Context(), 0); err != nil {
+	if err := app.Commit(); err != nil {
 		t.Fatal(err)
 	}
-	made := o.block.all[0].dir
+	id, err := w.Flush(t.Context())
+	if err := errors.Join(err, w.Close()); err != nil {
+		t.Fatal(err)
+	}
+	made := filepath.Join(blocks, id.String())
 	dir := t.TempDir()
 	plain, err := os.ReadFile(filepath.Join(made, "meta.json"))
 	if err != nil {
@@ -443,13 +532,13 @@ func TestExternalLabels(t *testing.T) {
 		`{"labels":{"replica":"b"}}`,
 		`{"labels":{"replica":"c"},"downsample":{"resolution":300000}}`,
 	} {
-		id := o.block.all[0].meta.ULID
-		id[15] = byte(i)
-		to := filepath.Join(dir, id.String())
+		copied := id
+		copied[15] = byte(i)
+		to := filepath.Join(dir, copied.String())
 		if err := os.CopyFS(to, os.DirFS(made)); err != nil {
 			t.Fatal(err)
 		}
-		changed := strings.Replace(string(plain), o.block.all[0].meta.ULID.String(), id.String(), 2)
+		changed := strings.Replace(string(plain), id.String(), copied.String(), 2)
 		changed = strings.TrimSuffix(strings.TrimSpace(changed), "}") + `,"thanos":` + thanos + "}"
 		if err := os.WriteFile(filepath.Join(to, "meta.json"), []byte(changed), 0o600); err != nil {
 			t.Fatal(err)

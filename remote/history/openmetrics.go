@@ -1,71 +1,123 @@
 package history
 
 import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"compress/gzip"
 	"context"
 	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"maps"
+	"math"
 	"os"
 	"slices"
 
+	"github.com/go-kit/log"
+	"github.com/go-kit/log/level"
+	"github.com/klauspost/compress/zstd"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/model/textparse"
-	"github.com/prometheus/prometheus/tsdb"
+	"github.com/prometheus/prometheus/storage"
 	"github.com/prometheus/prometheus/tsdb/fileutil"
+
+	"github.com/promtable/promtable/series/chunk"
 )
 
 const (
-	// blockSamples is about how many samples of a text are in memory at once, as a block that is made of them.
-	blockSamples = 10_000_000
-	// appendedAtOnce is how many are appended before a commit.
-	appendedAtOnce = 5000
+	// runSamples is about how many samples of a text are in memory at once, in 16 bytes each.
+	runSamples = 5_000_000
+	// parsedAtOnce is how many lines are parsed before the context is asked.
+	parsedAtOnce = 5000
 )
 
-// OpenMetrics is a text with timestamps, as promtool tsdb create-blocks-from openmetrics takes it. It is read once for its times, and once
-// for each 10 million samples, of which a temporary block is made. Exemplars in it are left out.
+// OpenMetrics is a text with timestamps, as promtool tsdb create-blocks-from openmetrics takes it, or such a text compressed by gzip or
+// zstd. It is read once for its times, and once for each 5 million samples. Samples of a series may come in any order; of several at one
+// time the last one counts. Exemplars are left out.
 type OpenMetrics struct {
-	path string
-	sel  Selection
-	text *fileutil.MmapFile
-	// temporary is a directory for a copy of a text that is no file, and for blocks.
+	// path names the text in errors.
+	path   string
+	sel    Selection
+	logger log.Logger
+	text   *fileutil.MmapFile
+	// temporary is a copy of a text that is compressed or no file, or empty.
 	temporary string
-	// perUnit are how many samples begin in a unit, by its start, runs the units that become one block.
+	// perUnit are how many samples begin in a unit, by its start, runs the units whose samples are in memory together.
 	perUnit map[int64]int64
 	runs    []Unit
-	// block is the source of the block of run, which is -1 if there is none yet.
-	block *Blocks
-	run   int
-	// dir is the directory of the block, or of what was made of it, or empty.
-	dir string
+	// loaded are the series of the run, sorted by their labels. run is -1 if there is none yet.
+	loaded []*textSeries
+	run    int
 }
 
-// NewOpenMetrics returns the text in a file, or that of in if path is "-".
-func NewOpenMetrics(path string, in io.Reader, sel Selection) (o *OpenMetrics, err error) {
-	o = &OpenMetrics{path: path, sel: sel, perUnit: make(map[int64]int64), run: -1}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, o.Close())
-		}
-	}()
-	if o.temporary, err = os.MkdirTemp("", "promtable-import-"); err != nil {
-		return o, err
-	}
+// NewOpenMetrics returns the text in a file, or that of in if path is "-". logger takes what of the text is there twice.
+func NewOpenMetrics(path string, in io.Reader, sel Selection, logger log.Logger) (o *OpenMetrics, err error) {
+	o = &OpenMetrics{path: path, sel: sel, logger: logger, perUnit: make(map[int64]int64), run: -1}
 	if path == "-" {
-		f, err := os.CreateTemp(o.temporary, "text")
+		o.path = "the standard input"
+	}
+	if err = o.open(path, in); err != nil {
+		return o, errors.Join(fmt.Errorf("%s: %w", o.path, err), o.Close())
+	}
+	return o, nil
+}
+
+// open maps the text into memory.
+func (o *OpenMetrics) open(path string, in io.Reader) error {
+	if path != "-" {
+		f, err := os.Open(path)
 		if err != nil {
-			return o, err
+			return err
 		}
-		_, err = io.Copy(f, in)
-		if err = errors.Join(err, f.Close()); err != nil {
-			return o, fmt.Errorf("copy the standard input: %w", err)
+		defer f.Close()
+		in = f
+	}
+	plain := bufio.NewReaderSize(in, 1<<20)
+	unpacked, err := unpack(plain)
+	if err != nil {
+		return err
+	}
+	if path == "-" || unpacked != plain {
+		if path, err = o.copy(unpacked); err != nil {
+			return err
 		}
-		path = f.Name()
+	}
+	info, err := os.Stat(path)
+	switch {
+	case err != nil:
+		return err
+	case info.Size() == 0:
+		return errors.New("it is empty")
 	}
 	o.text, err = fileutil.OpenMmapFile(path)
-	return o, err
+	return err
+}
+
+// unpack returns what decompresses a text, or the text itself if it is not compressed.
+func unpack(text *bufio.Reader) (io.Reader, error) {
+	magic, err := text.Peek(4)
+	switch {
+	case bytes.HasPrefix(magic, []byte{0x1f, 0x8b}):
+		return gzip.NewReader(text)
+	case bytes.Equal(magic, []byte{0x28, 0xb5, 0x2f, 0xfd}):
+		return zstd.NewReader(text, zstd.WithDecoderConcurrency(1))
+	case errors.Is(err, io.EOF):
+		err = nil
+	}
+	return text, err
+}
+
+// copy writes a text to a temporary file, and returns its path.
+func (o *OpenMetrics) copy(text io.Reader) (path string, err error) {
+	f, err := os.CreateTemp("", "promtable-import-")
+	if err != nil {
+		return "", err
+	}
+	o.temporary = f.Name()
+	_, err = io.Copy(f, text)
+	return o.temporary, errors.Join(err, f.Close())
 }
 
 // Parallel implements Source.
@@ -73,13 +125,13 @@ func (*OpenMetrics) Parallel() bool { return false }
 
 // Close implements Source.
 func (o *OpenMetrics) Close() (err error) {
-	if o.block != nil {
-		err = o.block.Close()
-	}
 	if o.text != nil {
-		err = errors.Join(err, o.text.Close())
+		err = o.text.Close()
 	}
-	return errors.Join(err, os.RemoveAll(o.temporary))
+	if o.temporary != "" {
+		err = errors.Join(err, os.Remove(o.temporary))
+	}
+	return err
 }
 
 // Units implements Source. It parses all of the text.
@@ -90,6 +142,9 @@ func (o *OpenMetrics) Units(ctx context.Context, rolled int64) (units []Unit, _ 
 		o.perUnit[start]++
 		return nil
 	})
+	if err == nil && len(o.perUnit) == 0 {
+		err = fmt.Errorf("%s has no samples", o.path)
+	}
 	if err != nil {
 		return nil, nil, err
 	}
@@ -97,7 +152,7 @@ func (o *OpenMetrics) Units(ctx context.Context, rolled int64) (units []Unit, _ 
 	for _, start := range slices.Sorted(maps.Keys(o.perUnit)) {
 		n := o.perUnit[start]
 		_, limit := g.at(start)
-		if last := len(o.runs) - 1; last >= 0 && o.runs[last].Samples+n <= blockSamples {
+		if last := len(o.runs) - 1; last >= 0 && o.runs[last].Samples+n <= runSamples {
 			o.runs[last].Limit, o.runs[last].Samples = limit, o.runs[last].Samples+n
 		} else {
 			o.runs = append(o.runs, Unit{Start: start, Limit: limit, Samples: n})
@@ -109,11 +164,11 @@ func (o *OpenMetrics) Units(ctx context.Context, rolled int64) (units []Unit, _ 
 	return units, nil, nil
 }
 
-// each calls fn for each sample, in the order of the text.
+// each calls fn for each sample, in the order of the text. An error names the line, of which the parser takes one at a time.
 func (o *OpenMetrics) each(ctx context.Context, fn func(t int64, v float64, p textparse.Parser) error) error {
 	p := textparse.NewOpenMetricsParser(o.text.Bytes(), labels.NewSymbolTable())
-	for n := 0; ; n++ {
-		if n%appendedAtOnce == 0 && ctx.Err() != nil {
+	for line := 1; ; line++ {
+		if line%parsedAtOnce == 0 && ctx.Err() != nil {
 			return ctx.Err()
 		}
 		entry, err := p.Next()
@@ -121,17 +176,15 @@ func (o *OpenMetrics) each(ctx context.Context, fn func(t int64, v float64, p te
 			return nil
 		}
 		if err == nil && entry == textparse.EntrySeries {
-			_, t, v := p.Series()
+			text, t, v := p.Series()
 			if t == nil {
-				var ls labels.Labels
-				p.Labels(&ls)
-				err = fmt.Errorf("a sample of %s has no timestamp", ls)
+				err = fmt.Errorf("a sample of %s has no timestamp", text)
 			} else {
 				err = fn(*t, v, p)
 			}
 		}
 		if err != nil {
-			return fmt.Errorf("%s: %w", o.path, err)
+			return fmt.Errorf("%s, line %d: %w", o.path, line, err)
 		}
 	}
 }
@@ -140,72 +193,135 @@ func (o *OpenMetrics) each(ctx context.Context, fn func(t int64, v float64, p te
 func (o *OpenMetrics) Open(ctx context.Context, u Unit) (*Reading, error) {
 	run := slices.IndexFunc(o.runs, func(r Unit) bool { return r.Start <= u.Start && u.Limit <= r.Limit })
 	if run != o.run {
-		if err := o.makeBlock(ctx, run); err != nil {
+		if err := o.load(ctx, run); err != nil {
 			return nil, err
 		}
 	}
-	return o.block.Open(ctx, u)
+	return &Reading{ChunkSeriesSet: &textSet{series: o.loaded, unit: u, at: -1}, Close: func() error { return nil }}, nil
 }
 
-// makeBlock replaces the block by that of a run.
-func (o *OpenMetrics) makeBlock(ctx context.Context, run int) (err error) {
-	if o.block != nil {
-		if err := o.block.Close(); err != nil {
-			return err
-		}
-	}
-	o.block, o.run = nil, -1
-	if o.dir != "" {
-		if err := os.RemoveAll(o.dir); err != nil {
-			return err
-		}
-	}
-	if o.dir, err = os.MkdirTemp(o.temporary, "blocks"); err != nil {
-		return err
-	}
+// load replaces the samples in memory by those of a run.
+func (o *OpenMetrics) load(ctx context.Context, run int) error {
+	o.loaded, o.run = nil, -1
 	r := o.runs[run]
-	// A block writer takes samples that are up to half its length older than its newest one.
-	w, err := tsdb.NewBlockWriter(slog.New(slog.DiscardHandler), o.dir, 2*(r.Limit-r.Start))
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, w.Close()) }()
-	app := w.Appender(ctx)
-	n := 0
-	err = o.each(ctx, func(t int64, v float64, p textparse.Parser) error {
+	bySeries, byText := make(map[string]*textSeries), make(map[string]*textSeries)
+	err := o.each(ctx, func(t int64, v float64, p textparse.Parser) error {
 		if t < r.Start || t >= r.Limit {
 			return nil
 		}
-		var ls labels.Labels
-		p.Labels(&ls)
-		if _, err := app.Append(0, ls, t, v); err != nil {
-			return fmt.Errorf("sample of %s at %d: %w", ls, t, err)
+		text, _, _ := p.Series()
+		s, ok := byText[string(text)]
+		if !ok {
+			s = o.seriesOf(p, bySeries)
+			byText[string(text)] = s
 		}
-		if n++; n%appendedAtOnce != 0 {
-			return nil
+		if s != nil {
+			s.times, s.values = append(s.times, t), append(s.values, v)
 		}
-		err := app.Commit()
-		app = w.Appender(ctx)
-		return err
+		return nil
 	})
-	if err == nil {
-		err = app.Commit()
-	}
-	if err == nil {
-		_, err = w.Flush(ctx)
-	}
 	if err != nil {
 		return err
 	}
-	o.block = NewBlocks([]string{o.dir}, o.sel)
-	_, damaged, err := o.block.Units(ctx, 0)
-	if err = errors.Join(append(damaged, err)...); err != nil {
-		return err
+	o.loaded = slices.SortedFunc(maps.Values(bySeries), func(a, b *textSeries) int { return labels.Compare(a.labels, b.labels) })
+	changed, first := 0, ""
+	for _, s := range o.loaded {
+		if n := s.sort(); n > 0 {
+			changed, first = changed+n, cmp.Or(first, s.labels.String())
+		}
 	}
-	// The writer drops them when it commits, and says nothing.
-	if lost := n - int(o.block.all[0].meta.Stats.NumSamples); lost > 0 {
-		return fmt.Errorf("%s: %d samples from %s are out of order, or there twice: those of a series must ascend", o.path, lost, r)
+	if changed > 0 {
+		level.Warn(o.logger).Log("msg", "samples are there more than once with other values: the last one of each time is taken", "file", o.path, "samples", changed, "from", r, "first_series", first)
 	}
 	o.run = run
 	return nil
 }
+
+// seriesOf returns the series of a sample, which is another text of one that is known or a new one, or nil if it is not selected.
+func (o *OpenMetrics) seriesOf(p textparse.Parser, bySeries map[string]*textSeries) *textSeries {
+	s := new(textSeries)
+	p.Labels(&s.labels)
+	if !o.sel.matches(s.labels) {
+		return nil
+	}
+	key := s.labels.String()
+	if known, ok := bySeries[key]; ok {
+		return known
+	}
+	bySeries[key] = s
+	return s
+}
+
+// matches says whether a series is selected.
+func (s Selection) matches(ls labels.Labels) bool {
+	return len(s.Matchers) == 0 || slices.ContainsFunc(s.Matchers, func(ms []*labels.Matcher) bool {
+		return !slices.ContainsFunc(ms, func(m *labels.Matcher) bool { return !m.Matches(ls.Get(m.Name)) })
+	})
+}
+
+// A textSeries is a series of a run.
+type textSeries struct {
+	labels labels.Labels
+	times  []int64
+	values []float64
+}
+
+// sort sorts the samples by time, and keeps the last of those of one time. It returns how many it dropped that had another value.
+func (s *textSeries) sort() (changed int) {
+	if !slices.IsSorted(s.times) {
+		order := make([]int, len(s.times))
+		for i := range order {
+			order[i] = i
+		}
+		slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(s.times[a], s.times[b]) })
+		times, values := make([]int64, len(order)), make([]float64, len(order))
+		for i, from := range order {
+			times[i], values[i] = s.times[from], s.values[from]
+		}
+		s.times, s.values = times, values
+	}
+	n := 0
+	for i, t := range s.times {
+		if n > 0 && s.times[n-1] == t {
+			if math.Float64bits(s.values[n-1]) != math.Float64bits(s.values[i]) {
+				changed++
+			}
+			n--
+		}
+		s.times[n], s.values[n] = t, s.values[i]
+		n++
+	}
+	s.times, s.values = s.times[:n], s.values[:n]
+	return changed
+}
+
+// A textSet are the series of a run that have samples in a unit.
+type textSet struct {
+	storage.ChunkSeriesSet
+	series []*textSeries
+	unit   Unit
+	at     int
+	now    *listSeries
+}
+
+// Next implements storage.ChunkSeriesSet.
+func (s *textSet) Next() bool {
+	for s.at++; s.at < len(s.series); s.at++ {
+		of := s.series[s.at]
+		from, _ := slices.BinarySearch(of.times, s.unit.Start)
+		to, _ := slices.BinarySearch(of.times, s.unit.Limit)
+		if from < to {
+			var b chunk.Builder
+			b.AppendFloats(nil, of.times[from:to], of.values[from:to])
+			s.now = &listSeries{of.labels, b.Chunks}
+			return true
+		}
+	}
+	return false
+}
+
+// At implements storage.ChunkSeriesSet.
+func (s *textSet) At() storage.ChunkSeries { return s.now }
+
+// Err implements storage.ChunkSeriesSet.
+func (s *textSet) Err() error { return nil }
