@@ -60,6 +60,13 @@ func appendFields(dst []byte, first, second string) []byte {
 	return append(append(append(dst, first...), ','), second...)
 }
 
+// MetaStamp is the kind of the rows that say up to which stamp a log has been, each by the ID of the log. They stay when the log is
+// removed.
+const MetaStamp = "stamp"
+
+// AppendMetaStampKey appends the key of the META row with the stamp of the log with this ID, which is for all tenants, to dst.
+func AppendMetaStampKey(dst []byte, id string) []byte { return appendFields(dst, MetaStamp, id) }
+
 // MetaLogRange returns the META rows of all logs.
 func MetaLogRange() RowRange { return PrefixRange(AppendMetaLogKey(nil, "")) }
 

@@ -18,6 +18,9 @@ import (
 // ErrForeignLog says that the samples in a log belong to another store or schema.
 var ErrForeignLog = errors.New("the log is not one of this store")
 
+// ErrOlderLog says that the store knows later requests of a log than those in it.
+var ErrOlderLog = errors.New("the log is older than its store")
+
 // ErrInUse says that a log holds samples that may not be in the store.
 var ErrInUse = errors.New("it holds samples that are not in the store yet")
 
@@ -60,7 +63,19 @@ func (d *Dir) Bind(ctx context.Context, t Terms) error {
 	if err != nil {
 		return err
 	}
-	if err := t.discard(ctx, discarded, d.state.hasSamplesOf(discarded, logs, t.Exclusive)); err != nil {
+	if d.known, err = t.checkAge(ctx, &d.state, logs); err != nil {
+		return err
+	}
+	isHere := d.state.hasSamplesOf(discarded, logs, t.Exclusive)
+	if t.Discard == d.state.Log && d.state.holdsSamples() { // it is older: the store keeps what it knows of the ID
+		isHere, d.known = true, 0
+		next := d.state.dirIdentity
+		next.Log = rand.Text()
+		if err := d.setIdentity(next); err != nil {
+			return err
+		}
+	}
+	if err := t.discard(ctx, discarded, isHere); err != nil {
 		return err
 	}
 	// META lists the log before its replay, and before the store gets an identity. So a
@@ -144,16 +159,13 @@ func (t *Terms) check(s *dirState, logs []meta.Log) (discarded *meta.Log, err er
 	var isListed bool
 	for i := range logs {
 		switch l := &logs[i]; {
-		case l.ID == s.Log && len(s.heads) > 0:
-			isListed = true
 		case l.ID == t.Discard:
 			discarded = l
+		case l.ID == s.Log && len(s.heads) > 0:
+			isListed = true
 		case l.ID == s.Log || t.Exclusive:
 			return nil, &LostLogError{Log: *l, Dir: s.path()}
 		}
-	}
-	if t.Discard != "" && t.Discard == s.Log && len(s.heads) > 0 {
-		return nil, fmt.Errorf("log %s is not lost: it is in %s", t.Discard, s.path())
 	}
 	if !s.holdsSamples() {
 		return discarded, nil
@@ -163,6 +175,43 @@ func (t *Terms) check(s *dirState, logs []meta.Log) (discarded *meta.Log, err er
 			"start the version that wrote it on the log and its store, stop it cleanly, and start again", ErrForeignLog, s.path(), t.describeStore())
 	}
 	return discarded, t.checkBinding(s)
+}
+
+// checkAge returns the stamp up to which the store knows the log. If the log holds samples, and none of its requests is as late, it is
+// an older copy, or its end is lost: replayed, it would bring back what was deleted since. It is an ErrOlderLog, unless it is to be
+// discarded.
+func (t *Terms) checkAge(ctx context.Context, s *dirState, logs []meta.Log) (known int64, err error) {
+	if s.Log == "" || len(s.heads) == 0 {
+		return 0, nil
+	}
+	if known, err = t.Store.LogStamp(ctx, s.Log); err != nil {
+		return 0, err
+	}
+	isOlder := false
+	var latest int64
+	if known > 0 && s.holdsSamples() {
+		if latest, err = s.latestStamp(); err != nil {
+			return 0, err
+		}
+		isOlder = latest < known
+	}
+	switch {
+	case t.Discard == s.Log && !isOlder:
+		return 0, fmt.Errorf("log %s is not lost: it is in %s", t.Discard, s.path())
+	case !isOlder || t.Discard == s.Log:
+		return known, nil
+	}
+	what := "the store has all samples of the log: move this directory away"
+	if slices.ContainsFunc(logs, func(l meta.Log) bool { return l.ID == s.Log }) {
+		what = "the store waits for the samples of the log: put the latest one in its place. If its end is lost, start once with --buffer.discard-lost-log=" + s.Log +
+			", which replays what is here; samples that were deleted since may come back"
+	}
+	return 0, fmt.Errorf("%w: %s ends with a request of %s, and the store knows requests of this log up to %s. It is an older copy, or its end is lost; %s",
+		ErrOlderLog, s.path(), stampText(latest), stampText(known), what)
+}
+
+func stampText(stamp int64) string {
+	return time.UnixMilli(stamp).UTC().Format("2006-01-02T15:04:05.000Z")
 }
 
 // checkBinding compares the bindings of a log that holds samples with the store.
@@ -233,7 +282,7 @@ func (t *Terms) discard(ctx context.Context, lost *meta.Log, isHere bool) error 
 		return err
 	}
 	if isHere {
-		level.Warn(logger).Log("msg", "the log gets another ID: its identity was lost, and its samples are replayed", "log", lost.ID, "path", lost.Path)
+		level.Warn(logger).Log("msg", "the log gets another ID, and its samples are replayed", "log", lost.ID, "path", lost.Path)
 		return nil
 	}
 	level.Error(logger).Log("msg", "a lost log is discarded: samples that were acknowledged and not stored yet are lost",
@@ -278,10 +327,25 @@ func (d *Dir) register(ctx context.Context, l meta.Log) error {
 	return d.store.PutLog(ctx, l)
 }
 
-// deregister removes the log from META: the store holds all its samples.
-func (d *Dir) deregister(ctx context.Context) error {
+// note writes the stamp of a durable request of the log to META, if it is later than what META has. Only one call may run at a time.
+func (d *Dir) note(ctx context.Context, stamp int64) error {
+	if d.store == nil || stamp <= d.known {
+		return nil
+	}
+	if err := d.store.PutLogStamp(ctx, d.state.Log, stamp); err != nil {
+		return err
+	}
+	d.known = stamp
+	return nil
+}
+
+// deregister removes the log from META: the store holds all its samples, up to a stamp.
+func (d *Dir) deregister(ctx context.Context, stamp int64) error {
 	if d.store == nil {
 		return nil
+	}
+	if err := d.note(ctx, stamp); err != nil {
+		return err
 	}
 	return d.store.RemoveLog(ctx, d.state.Log)
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/bucketstore/buffer"
 	"github.com/promtable/promtable/bucketstore/meta"
+	"github.com/promtable/promtable/bucketstore/storetest"
 	"github.com/promtable/promtable/series"
 )
 
@@ -572,4 +573,130 @@ func TestHeadBytes(t *testing.T) {
 		t.Errorf("%q", content[:68])
 	}
 	wantLogged(t, dir, rows)
+}
+
+// copyLog copies the files of a log, but for its lock.
+func copyLog(t *testing.T, from, to string) {
+	t.Helper()
+	err := os.RemoveAll(to)
+	if err == nil {
+		err = os.Mkdir(to, 0o750)
+	}
+	for name, content := range contents(t, from) {
+		err = errors.Join(err, os.WriteFile(filepath.Join(to, name), []byte(content), 0o640))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestOlderLog: a log whose requests are all older than what the store knows of it is a copy, or has lost its end. It is refused, and
+// nothing changes: what was deleted since would come back. The error says what to do, and that helps.
+func TestOlderLog(t *testing.T) {
+	more := func(t *testing.T, b *buffer.Buffer) {
+		t.Helper()
+		if err := b.Append(t.Context(), []bucketstore.Sample{{Ref: b.Ref(key(30)), T: someTime, V: 1}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, tt := range []struct {
+		name string
+		// since is what the log does after it was copied.
+		since  func(t *testing.T, b *buffer.Buffer) error
+		listed bool
+	}{
+		{"stopped", func(_ *testing.T, b *buffer.Buffer) error { return b.Close() }, false},
+		{"written, and stopped", func(t *testing.T, b *buffer.Buffer) error { more(t, b); return b.Close() }, false},
+		{"written, registered and killed", func(t *testing.T, b *buffer.Buffer) error {
+			more(t, b)
+			err := b.Register(t.Context())
+			b.Kill()
+			return err
+		}, true},
+		{"passed, written, registered and killed", func(t *testing.T, b *buffer.Buffer) error {
+			err := b.Pass(t.Context())
+			more(t, b)
+			err = errors.Join(err, b.Register(t.Context()))
+			b.Kill()
+			return err
+		}, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			rows, dir, older := openPebble(t), filepath.Join(t.TempDir(), "log"), filepath.Join(t.TempDir(), "older")
+			logged(t, dir, rows)
+			copyLog(t, dir, older)
+			b := mustStart(t, dir, rows)
+			more(t, b)
+			id := b.ID()
+			if err := tt.since(t, b); err != nil {
+				t.Fatal(err)
+			}
+			deleted := series.Schema{}.AppendRowKey(nil, key(3), 30*series.Period)
+			if err := rows.Apply(t.Context(), bucketstore.Metric, []bucketstore.Mutation{{Key: deleted, Ops: []bucketstore.Op{{Kind: bucketstore.DeleteFamily, Family: "c"}}}}); err != nil {
+				t.Fatal(err)
+			}
+			copyLog(t, older, dir)
+			before := contents(t, dir)
+			terms := newTerms(t, rows)
+			_, err := startBound(t.Context(), dir, rows, terms)
+			advice := map[bool]string{false: "move this directory away", true: "start once with --buffer.discard-lost-log=" + id}[tt.listed]
+			if !errors.Is(err, buffer.ErrOlderLog) || !strings.Contains(err.Error(), dir) || !strings.Contains(err.Error(), advice) {
+				t.Fatalf("%v, without %q", err, advice)
+			}
+			if err := terms.CheckBinding(t.Context(), dir); !errors.Is(err, buffer.ErrOlderLog) {
+				t.Errorf("a check finds %v", err)
+			}
+			delete(before, "lock")
+			after := contents(t, dir)
+			delete(after, "lock")
+			if !maps.Equal(before, after) {
+				t.Error("the log was changed")
+			}
+			if _, ok := readAll(t, rows)[string(key(3))]; ok {
+				t.Error("what was deleted is back")
+			}
+
+			if tt.listed {
+				terms.Discard = id
+				b, err = startBound(t.Context(), dir, rows, terms)
+			} else {
+				b, err = startBound(t.Context(), filepath.Join(t.TempDir(), "empty"), rows, terms)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if b.ID() == id {
+				t.Error("the log still has the ID of another")
+			}
+			if err := b.Close(); err != nil {
+				t.Fatal(err)
+			}
+			if logs, err := terms.Store.Logs(t.Context()); err != nil || len(logs) > 0 {
+				t.Errorf("META lists %v, %v", logs, err)
+			}
+		})
+	}
+}
+
+// TestOlderLogOfSnapshot: a log and a store that were copied together are of one time, whatever META says when the store is copied.
+func TestOlderLogOfSnapshot(t *testing.T) {
+	rows, dir, snapshot := new(storetest.Memory), filepath.Join(t.TempDir(), "log"), filepath.Join(t.TempDir(), "snapshot")
+	logged(t, dir, rows)
+	b := mustStart(t, dir, rows)
+	write := func(n int) error {
+		return b.Append(t.Context(), []bucketstore.Sample{{Ref: b.Ref(key(n)), T: someTime, V: float64(n)}})
+	}
+	if err := write(0); err != nil {
+		t.Fatal(err)
+	}
+	var copied *storetest.Memory
+	err := b.Snapshot(t.Context(), snapshot, func() error {
+		defer func() { copied = rows.Clone() }()
+		return errors.Join(write(1), write(2), b.Register(t.Context()))
+	})
+	b.Kill()
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantLogged(t, snapshot, copied)
 }

@@ -346,10 +346,18 @@ func (b *Buffer) runRegister(ctx context.Context) {
 			continue
 		}
 		// A cancelled request could still arrive after Close has deregistered the log.
-		if err := b.dir.register(context.WithoutCancel(ctx), b.describe()); err != nil {
+		if err := b.register(context.WithoutCancel(ctx)); err != nil {
 			level.Warn(b.cfg.Logger).Log("msg", "the log was not registered in META, retrying", "err", err)
 		}
 	}
+}
+
+// register updates what META says of the log.
+func (b *Buffer) register(ctx context.Context) error {
+	if err := b.dir.register(ctx, b.describe()); err != nil {
+		return err
+	}
+	return b.dir.note(ctx, b.log.durableStamp())
 }
 
 // describe returns the row of META for the log.
@@ -423,12 +431,16 @@ func (b *Buffer) Close() error {
 }
 
 // removeLog removes the log, which is no longer needed. META forgets it first: otherwise a
-// start that finds no segments could not tell whether samples are lost.
+// start that finds no segments could not tell whether samples are lost. The stamp that META
+// keeps is in the directory before: a log without it would look like an older copy.
 func (b *Buffer) removeLog() error {
-	if err := b.dir.deregister(context.Background()); err != nil {
-		return errors.Join(err, b.log.close())
+	if err := errors.Join(b.log.close(), writeStamp(b.dir.state, b.stamp)); err != nil {
+		return fmt.Errorf("remove the log: %w", err)
 	}
-	if err := b.log.remove(b.stamp); err != nil {
+	if err := b.dir.deregister(context.Background(), b.stamp); err != nil {
+		return err
+	}
+	if err := b.log.remove(); err != nil {
 		return err
 	}
 	if b.onEmpty != nil {

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"syscall"
+	"time"
 
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/series"
@@ -60,7 +61,7 @@ func check(ctx context.Context, dir directory, cfg CheckConfig) (err error) {
 	if err := c.smallFiles(); err != nil {
 		return err
 	}
-	if err := c.segments(); err != nil {
+	if err := errors.Join(c.segments(), c.writeStamp()); err != nil {
 		return fmt.Errorf("the log in %s: %w", dir.path(), err)
 	}
 	return c.rowFiles()
@@ -77,7 +78,9 @@ func (t Terms) CheckBinding(ctx context.Context, path string) error {
 	if err != nil {
 		return err
 	}
-	_, err = t.check(&state, logs)
+	if _, err = t.check(&state, logs); err == nil {
+		_, err = t.checkAge(ctx, &state, logs)
+	}
 	return err
 }
 
@@ -88,6 +91,8 @@ type logCheck struct {
 	CheckConfig
 	binding Binding
 	synced  position
+	// cutOff says that a repair has removed requests from the log.
+	cutOff bool
 }
 
 func (c *logCheck) where(name string) string { return filepath.Join(c.dir.path(), name) }
@@ -177,6 +182,7 @@ func (c *logCheck) segments() error {
 		}
 		if n == c.synced.segment && size < c.synced.size {
 			what := fmt.Errorf("it says that %d bytes of segment %s were synced; %d of them are whole", c.synced.size, segmentName(n), size)
+			c.cutOff = c.cutOff || c.Repair
 			if err := c.setAside(syncedName, what, "the next start makes it again"); err != nil {
 				return err
 			}
@@ -382,8 +388,21 @@ func (c *logCheck) cut(file *segmentFile, what error) error {
 		if err := errors.Join(err, tail.Sync(), tail.Close(), c.dir.sync()); err != nil {
 			return err
 		}
+		c.cutOff = true
 		return file.cutOff(c.dir)
 	})
+}
+
+// writeStamp makes the log as late as it was, after a repair has cut off requests: the store may know them.
+func (c *logCheck) writeStamp() error {
+	if !c.cutOff {
+		return nil
+	}
+	stamp, err := readStamp(c.dir)
+	if err != nil {
+		return err
+	}
+	return writeStamp(c.dir, max(stamp, time.Now().UnixMilli()))
 }
 
 // rowFiles lists the rows that were set aside, and checks their files.

@@ -66,6 +66,11 @@ func makeCheckedLog(t *testing.T, interval time.Duration, synced int) *checkedLo
 		if n == synced {
 			b.SyncLog()
 		}
+		if n == 24 {
+			if err := b.Register(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
 		segments := segmentsOf(t, l.dir)
 		size := sizeOf(t, segments[len(segments)-1])
 		if err := b.Append(t.Context(), []bucketstore.Sample{{Ref: b.Ref(key(n % 3)), T: someTime + int64(n)*1000, V: float64(n) * 1.1}}); err != nil {

@@ -151,8 +151,9 @@ func (s *dirState) size() (bytes int64) {
 type Dir struct {
 	state dirState
 	lock  fileutil.Releaser
-	// store lists the log in META, once it is bound.
+	// store lists the log in META, once it is bound. known is the stamp that META has of it.
 	store *meta.Store
+	known int64
 }
 
 // OpenDir locks the directory of a log, creates it if it is missing, and reads its state.

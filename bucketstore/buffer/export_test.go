@@ -1,6 +1,7 @@
 package buffer
 
 import (
+	"context"
 	"runtime"
 
 	"github.com/promtable/promtable/series"
@@ -56,6 +57,9 @@ func (b *Buffer) OpenBytes() (counted, held int) {
 	}
 	return b.openBytes, held
 }
+
+// Register updates what META says of the log.
+func (b *Buffer) Register(ctx context.Context) error { return b.register(ctx) }
 
 // SyncLog syncs the log once.
 func (b *Buffer) SyncLog() { b.syncLog() }

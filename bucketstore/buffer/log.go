@@ -61,6 +61,8 @@ type wal struct {
 	dirty   bool
 	size    int
 	frame   []byte
+	// written is the stamp of the first request of the last commit, durable that of the last one that is synced.
+	written, durable int64
 	// numbered counts the series in the segment. bitsBefore are the last values of their
 	// series before the samples of the requests that are being written, in order.
 	numbered   numbered
@@ -178,6 +180,10 @@ func (l *wal) write(group []*request) (segment uint64, err error) {
 	if err != nil {
 		return 0, err
 	}
+	l.written = group[0].stamp
+	if !l.dirty {
+		l.durable = l.written
+	}
 	l.segments.begin(l.current) // the segments before are needed until this one holds a stamp
 	return l.current, nil
 }
@@ -288,6 +294,9 @@ func (l *wal) sync() error {
 	l.mu.Lock()
 	isWritten, to := l.dirty, position{l.current, int64(l.size)}
 	err := l.syncLocked()
+	if err == nil {
+		l.durable = l.written
+	}
 	l.mu.Unlock()
 	if err != nil || !isWritten {
 		return err
@@ -296,6 +305,13 @@ func (l *wal) sync() error {
 		return err
 	}
 	return nil // what it says is less, and true
+}
+
+// durableStamp returns the stamp of a request that is durable, the latest that is known, or 0.
+func (l *wal) durableStamp() int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.durable
 }
 
 func (l *wal) syncLocked() error {
@@ -339,13 +355,9 @@ func (l *wal) close() error {
 	return errors.Join(err, l.file.Close())
 }
 
-// remove closes the log and removes its files. Only stamp, the last one, is kept.
-func (l *wal) remove(stamp int64) error {
-	err := errors.Join(l.close(), writeStamp(l.dir, stamp))
-	if err == nil {
-		err = removeIfThere(l.dir, syncedName) // later segments have the same names
-	}
-	if err != nil {
+// remove removes the files of the log, which is closed. Only the stamp is kept.
+func (l *wal) remove() error {
+	if err := removeIfThere(l.dir, syncedName); err != nil { // later segments have the same names
 		return fmt.Errorf("remove the log: %w", err)
 	}
 	return l.segments.removeBefore(l.current + 1)

@@ -119,6 +119,9 @@ func (m *machine) write(ctx context.Context, ids ...sampleID) error {
 	if err := m.Append(ctx, samples); err != nil {
 		return err
 	}
+	if err := m.Register(ctx); err != nil && !m.dir.IsOff() { // META is never older than the log
+		return err
+	}
 	for _, id := range ids {
 		w := m.sent[id]
 		w.acked = len(w.values)

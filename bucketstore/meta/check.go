@@ -28,6 +28,7 @@ var allTenants = []rowKind{
 	{series.MetaDelete, false, isJSON[Holding]},
 	{series.MetaRules, false, isJSON[Holding]},
 	{series.MetaLog, true, isJSON[Log]},
+	{series.MetaStamp, true, isJSON[logStamp]},
 	{series.MetaDelete, true, isDeletion},
 	{series.MetaRules, true, isJSON[RuleList]},
 	{series.MetaLate, true, func(name string, _ []byte) error { return isTime(name) }}, // the value is random

@@ -76,6 +76,45 @@ func (s *Store) RemoveLog(ctx context.Context, id string) error {
 	return s.overwriteLog(ctx, id, nil)
 }
 
+// logStamp is the cell of META/stamp,<id>, as JSON.
+type logStamp struct {
+	Stamp int64 `json:"stamp"`
+}
+
+// LogStamp returns the stamp that PutLogStamp has written of the log with this ID, or 0.
+func (s *Store) LogStamp(ctx context.Context, id string) (int64, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	key := string(series.AppendMetaStampKey(nil, id))
+	c, err := ReadCell(ctx, s.rows, key)
+	if err != nil {
+		return 0, fmt.Errorf("read the stamp of log %s: %w", id, err)
+	}
+	var l logStamp
+	if c.Value == nil {
+		return 0, nil
+	}
+	if err := json.Unmarshal(c.Value, &l); err != nil {
+		return 0, fmt.Errorf("%w: row %q of META: %v", series.ErrCorrupt, key, err)
+	}
+	return l.Stamp, nil
+}
+
+// PutLogStamp notes that a request with this stamp, or a later one, is durable in the log with this ID, or was. The row stays when the log
+// is removed, and so tells an older copy of it.
+func (s *Store) PutLogStamp(ctx context.Context, id string, stamp int64) error {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	value, err := json.Marshal(logStamp{stamp})
+	if err == nil {
+		err = Overwrite(ctx, s.rows, string(series.AppendMetaStampKey(nil, id)), value, s.now().UnixMilli())
+	}
+	if err != nil {
+		return fmt.Errorf("store the stamp of log %s: %w", id, err)
+	}
+	return nil
+}
+
 func (s *Store) overwriteLog(ctx context.Context, id string, value []byte) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()

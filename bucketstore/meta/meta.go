@@ -6,6 +6,7 @@
 //	row        cell, as JSON
 //	schema     {"format":1,"resource_labels":[…],"tenancy":false,"identity":"…","retention":{"raw":…}}
 //	log,<id>   {"host":"…","path":"…","seen":…,"bytes":…,"closed":…,"oldest":…}
+//	stamp,<id> {"stamp":…}
 //	horizon    {"raw":…,"deleted.raw":…}
 //	[tenant,]import,<id>  {"units":[…]}
 //	rules,<id>         {"tenant":"…","rules":[{"matchers":[…],"closed":…,"cuts":{"raw":…},"gone":{"raw":…}}]}

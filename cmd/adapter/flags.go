@@ -198,7 +198,7 @@ func (o *options) bufferFlags(app *kingpin.Application) {
 	app.Flag("buffer.fsync", "When the log is synced to the disk: always is before each answer; otherwise an interval such as 1s. "+
 		"With an interval, loss of power loses the samples acknowledged since the last sync; a crash of the process loses none.").
 		Default("always").StringVar(&o.bufferFsync)
-	app.Flag("buffer.discard-lost-log", "ID of a lost log that the store waits for: start without the samples in it.").StringVar(&o.discardLog)
+	app.Flag("buffer.discard-lost-log", "ID of a lost log that the store waits for: start without the samples in it, or with those that are left of it.").StringVar(&o.discardLog)
 	size := func(value *byteSize, name, help string) {
 		value.flag = name
 		app.Flag(name, help).Default(embeddedBufferBytes.String()).SetValue(value)
