@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-kit/log"
@@ -292,6 +293,47 @@ func TestRunEnds(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	r.Run(ctx)
+}
+
+// TestRunReads: an adapter knows within minutes what another one, or schema apply, has changed.
+func TestRunReads(t *testing.T) {
+	rows := new(storetest.Memory)
+	synctest.Test(t, func(t *testing.T) {
+		about, err := meta.Open(t.Context(), rows, series.Schema{}, time.Now)
+		if err == nil {
+			err = about.Init(t.Context())
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := retention.Open(t.Context(), retention.Config{Meta: about, Now: time.Now, Shared: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() { r.Run(ctx); close(ended) }()
+		for _, h := range []meta.Horizons{{300, 200, 100}, {400, 200, 100}, {50, 50, 50}} {
+			before, err := about.Horizons(t.Context())
+			if err == nil && h[0] > before[0] {
+				_, err = about.RaiseHorizons(t.Context(), h)
+			} else if err == nil {
+				_, err = about.LowerHorizons(t.Context(), before, h)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(2*time.Minute + time.Second) // of the bubble
+			synctest.Wait()
+			for of, want := range h {
+				if got := r.Horizon(bucketstore.Resolution(of)); got != want {
+					t.Errorf("the horizon of %s is %d, want %d", bucketstore.Resolution(of), got, want)
+				}
+			}
+		}
+		cancel()
+		<-ended
+	})
 }
 
 // TestClockAhead: a clock that is years ahead hides all samples, and the newest days of them are

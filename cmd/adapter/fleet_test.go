@@ -15,6 +15,9 @@ import (
 	"github.com/prometheus/prometheus/promql"
 	"github.com/prometheus/prometheus/promql/parser"
 	"github.com/prometheus/prometheus/util/annotations"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/bucketstore/bigtable/bigtabletest"
@@ -32,6 +35,8 @@ type fleet struct {
 	*testing.T
 	clock    atomic.Int64
 	adapters []*fleetAdapter
+	// isMetaAway says that no row of META can be read or written.
+	isMetaAway atomic.Bool
 }
 
 type fleetAdapter struct {
@@ -43,8 +48,13 @@ type fleetAdapter struct {
 }
 
 func newFleet(t *testing.T) *fleet {
-	t.Setenv("BIGTABLE_EMULATOR_HOST", bigtabletest.Serve(t))
 	f := &fleet{T: t}
+	t.Setenv("BIGTABLE_EMULATOR_HOST", bigtabletest.Serve(t, bigtabletest.WithFaults(func(req proto.Message) bigtabletest.Fault {
+		if r, ok := req.(interface{ GetTableName() string }); ok && f.isMetaAway.Load() && strings.HasSuffix(r.GetTableName(), "/META") {
+			return bigtabletest.Fault{Err: status.Error(codes.FailedPrecondition, "META is away")}
+		}
+		return bigtabletest.Fault{}
+	})))
 	f.clock.Store(time.Now().UnixMilli())
 	return f
 }
@@ -218,6 +228,35 @@ func (a *fleetAdapter) wantRolled(name string, want int) {
 func (a *fleetAdapter) make(adapters ...*fleetAdapter) {
 	a.f.Helper()
 	a.f.until("make rollups", a.maker.Once, adapters...)
+}
+
+// TestMetaAway: while META cannot be read a store without rules answers queries of any time. Old samples are sent again later.
+func TestMetaAway(t *testing.T) {
+	f := newFleet(t)
+	a := f.start("", "--retention.resolution-5m=off", "--retention.resolution-1h=off")
+	first := f.clock.Load()
+	if err := a.send("m", first, 1); err != nil {
+		t.Fatal(err)
+	}
+	f.clock.Add(8 * rollup.Day)
+	if err := a.send("m", f.clock.Load(), 1); err != nil {
+		t.Fatal(err)
+	}
+	f.isMetaAway.Store(true)
+	for range 3 {
+		f.clock.Add(time.Hour.Milliseconds())
+		a.wantSamples("META is away", "m", 2)
+		s := engine.Series{Labels: labels.FromStrings("__name__", "m"), Samples: []engine.Sample{{T: first + 1}}}
+		if _, err := a.engine.Append(t.Context(), []engine.Series{s}, new(engine.Rejected)); err == nil {
+			t.Error("a sample of a time that a rule may have closed was taken")
+		}
+	}
+	f.isMetaAway.Store(false)
+	f.clock.Add(time.Minute.Milliseconds()) // requests share the error for some seconds
+	if err := a.send("m", first+1, 1); err != nil {
+		t.Error(err)
+	}
+	a.wantSamples("META is back", "m", 3)
 }
 
 // TestNoRollupsOfDeleted: neither an adapter nor compact makes rollups of days of which Bigtable may have deleted a part by age, and only of these.
