@@ -40,8 +40,8 @@ func (s *Store) Deleted(ctx context.Context) (h Horizons, err error) {
 // deletedName is the name of a time of Deleted in the row of the horizons.
 func deletedName(r int) string { return "deleted." + bucketstore.Resolution(r).String() }
 
-// NoteDeleted raises the horizons, and what Deleted returns, to times before which the store may delete cells by age: no horizon is taken
-// back before them.
+// NoteDeleted raises the horizons, and what Deleted returns, to times before which the store may delete cells by age, or retention rules
+// have removed some: no horizon is taken back before them.
 func (s *Store) NoteDeleted(ctx context.Context, to Horizons) (Horizons, error) {
 	return s.changeHorizons(ctx, func(byName map[string]int64) (changed bool) {
 		for r := range to {

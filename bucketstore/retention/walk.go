@@ -181,11 +181,12 @@ func (w *Walker) Advance(ctx context.Context) error {
 // dropOver removes lists of earlier rules that the store has overtaken, once every other process knows the horizons.
 func (w *Walker) dropOver(ctx context.Context) error {
 	for _, l := range w.rules.known.Load().lists {
-		isOver := !l.isOurs
+		isOver, cuts := !l.isOurs, meta.Horizons{}
 		for _, rule := range l.Rules {
 			isOver = isOver && rule.Closed <= w.cfg.Horizon(bucketstore.Raw)
 			for of, cut := range rule.Cuts {
 				isOver = isOver && cut <= w.cfg.Horizon(bucketstore.Resolution(of))
+				cuts[of] = max(cuts[of], cut)
 			}
 		}
 		if !isOver {
@@ -198,6 +199,11 @@ func (w *Walker) dropOver(ctx context.Context) error {
 			since, w.over[l.ID] = now, now
 		}
 		if now.Sub(since) >= settle {
+			if w.rules.cfg.Shared { // what they cut stays hidden, also if a horizon is taken back
+				if _, err := w.rules.cfg.Meta.NoteDeleted(ctx, cuts); err != nil {
+					return err
+				}
+			}
 			if err := w.rules.cfg.Meta.RemoveRuleList(ctx, &l.RuleList); err != nil {
 				return err
 			}

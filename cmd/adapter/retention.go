@@ -193,15 +193,19 @@ func (a *adapter) checkShared(ctx context.Context, about *meta.Store, rows bucke
 	if a.o.backend != backendBigtable {
 		return nil
 	}
-	shared, _, err := a.o.sharedRetention(ctx, about, rows)
+	shared, ok, err := a.o.sharedRetention(ctx, about, rows)
 	if err != nil {
 		return err
 	}
+	says := "META/schema says"
+	if !ok {
+		says = "the garbage collection of the tables says"
+	}
 	for of, own := range a.o.retention.keep() {
 		if retention.Longer(shared[of], own) {
-			return fmt.Errorf("--%s: this adapter would keep %s, and META/schema says that all adapters of the store keep %s: give it the flags of the others; "+
+			return fmt.Errorf("--%s: this adapter would keep %s, and %s that all adapters of the store keep %s: give it the flags of the others; "+
 				"or, to keep less in the whole store, run adapter schema apply with the flags of this one, and restart the others with them",
-				resolutionFlag(bucketstore.Resolution(of)), ageText(own), ageText(shared[of]))
+				resolutionFlag(bucketstore.Resolution(of)), ageText(own), says, ageText(shared[of]))
 		}
 	}
 	return nil

@@ -91,7 +91,7 @@ func TestRetentionOfEarlierStore(t *testing.T) {
 	if err := rows.Close(); err != nil {
 		t.Fatal(err)
 	}
-	f.start("would keep 3d, and META/schema says that all adapters of the store keep for ever", "--retention.resolution-raw=3d")
+	f.start("would keep 3d, and the garbage collection of the tables says that all adapters of the store keep for ever", "--retention.resolution-raw=3d")
 	f.start("")
 }
 

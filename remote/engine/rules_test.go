@@ -867,12 +867,36 @@ func TestRulesDelete(t *testing.T) {
 }
 
 // TestRulesOvertaken: what an earlier list has cut is forgotten when the store has cut it, and other processes have had the time to see that.
+// Where a horizon may be taken back, it goes back no further than to what the list has cut.
 func TestRulesOvertaken(t *testing.T) {
-	w := newRuled(t, openEmbedded(t, newClock(someTime)), false)
+	t.Run("one process", func(t *testing.T) { testRulesOvertaken(t, false) })
+	t.Run("several", func(t *testing.T) { testRulesOvertaken(t, true) })
+}
+
+func testRulesOvertaken(t *testing.T, shared bool) {
+	w := newRuled(t, openEmbedded(t, newClock(someTime)), shared)
 	p := w.start(someRules, true)
 	p.fill()
 	for range 3 {
 		p.advance()
+	}
+	var cuts, none meta.Horizons
+	lists, err := w.meta.RuleLists(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, l := range lists {
+		for _, rule := range l.Rules {
+			for of, cut := range rule.Cuts {
+				cuts[of] = max(cuts[of], cut)
+			}
+		}
+	}
+	if cuts == none {
+		t.Fatal("nothing is cut")
+	}
+	if !shared {
+		cuts = none
 	}
 	p = w.start("", true)
 	horizon := firstDay
@@ -887,6 +911,9 @@ func TestRulesOvertaken(t *testing.T) {
 		}
 		horizon += (ruledDays - 4) * rollup.Day
 		w.clock.ms.Add(19 * 60_000)
+	}
+	if deleted, err := w.meta.Deleted(t.Context()); err != nil || deleted != cuts {
+		t.Errorf("a horizon may go back to %v, %v, want %v", deleted, err, cuts)
 	}
 }
 
