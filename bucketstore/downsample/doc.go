@@ -7,6 +7,7 @@
 //	Notes    which days were written to after they were made     notes.go
 //	Maker    day after day, all rows                             maker.go, walk.go, row.go
 //	         once more those that an earlier version has made    again.go
+//	         what it waits for, which is a state and no failure  wait.go
 //
 // # Why no rollup is ever wrong
 //
@@ -29,7 +30,9 @@
 // # The end of the samples of a day
 //
 // Before the samples of a day may be deleted its rollups must be right for ever. First closed is raised: writers refuse the day, as freshly
-// as they count. Then the maker waits as above, and buffers store what they hold of it. Then all its rows are read once more, and
+// as they count. Then the maker waits as above, and its own buffer stores what it holds of it. Every other log that META lists must say that it
+// has no sample of it, seen after its adapter refuses the day: a row that says so stays true, also of a process that dies. A log that does not
+// say so holds back the day, and no day is released beside it before it is replayed or forgotten. Then all rows of the day are read once more, and
 // what differs is made. Only then the day is released: the horizon of the samples passes it, and readers take its rollups as they are.
 //
 // A write may still come, and count, but it is not answered. A maker that reads its row then could take a day for empty whose samples
