@@ -201,13 +201,13 @@ func (s *Store) open(cfg Config) error {
 	opts.EnsureDefaults()
 	// In front of the checks for slow operations.
 	opts.FS = unreadableFS{patientFS{opts.FS, s.guard}, s.guard}
+	if err := checkFiles(cfg.fs, cfg.Dir, opts); err != nil {
+		return fmt.Errorf("open data directory %q: %w", cfg.Dir, err)
+	}
 	if cfg.ReadOnly {
 		setReadOnly(opts)
 	} else if err := prepareIngest(cfg.fs, cfg.Dir); err != nil {
 		return err
-	}
-	if err := checkFiles(cfg.fs, cfg.Dir, opts); err != nil {
-		return fmt.Errorf("open data directory %q: %w", cfg.Dir, err)
 	}
 	db, err := s.openDatabase(cfg, opts)
 	if err != nil {
