@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/promtable/promtable/remote/engine"
 	"github.com/promtable/promtable/remote/engine/eval"
+	"github.com/promtable/promtable/series"
 	"github.com/promtable/promtable/series/rollup"
 	"github.com/promtable/promtable/series/seriestest"
 )
@@ -39,10 +41,10 @@ func (s *rolled) fillResets(t *testing.T) {
 	}
 }
 
-// tells says whether buckets of a resolution keep the resets of an hour.
-func (of *rolledSeries) tells(times []int64, after int64, r rollup.Resolution) bool {
+// tells says whether buckets of a resolution keep the resets of the times (after, to], of which times are those of one row.
+func (of *rolledSeries) tells(times []int64, after, to int64, r rollup.Resolution) bool {
 	most := map[rollup.Resolution]int{rollup.FiveMinutes: 3, rollup.Hour: 8}[r]
-	for start := after; start < after+int64(rollup.Hour); start += int64(r) {
+	for start := after; start < to; start += int64(r) {
 		resets := 0
 		first, _ := slices.BinarySearch(times, start+1)
 		limit, _ := slices.BinarySearch(times, start+int64(r)+1)
@@ -56,6 +58,38 @@ func (of *rolledSeries) tells(times []int64, after int64, r rollup.Resolution) b
 		}
 	}
 	return true
+}
+
+// rows returns the times of a series by row.
+func (of *rolledSeries) rows() (rows [][]int64) {
+	for _, at := range slices.Sorted(maps.Keys(of.samples)) {
+		base, _ := series.Split(at)
+		if len(rows) == 0 || rows[len(rows)-1][0] < base {
+			rows = append(rows, nil)
+		}
+		rows[len(rows)-1] = append(rows[len(rows)-1], at)
+	}
+	return rows
+}
+
+// isTold says whether buckets keep the resets of an hour, and needsSamples whether they do not of a whole day.
+func (of *rolledSeries) isTold(rows [][]int64, after int64) bool {
+	return !slices.ContainsFunc(rows, func(times []int64) bool {
+		to := after + int64(rollup.Hour)
+		return !of.tells(times, after, to, rollup.Hour) && !of.tells(times, after, to, rollup.FiveMinutes)
+	})
+}
+
+func (of *rolledSeries) needsSamples(rows [][]int64) bool {
+	for day := int64(rollupStart); day < rollupStart+rollupDays*rollup.Day; day += rollup.Day {
+		lacks := func(r rollup.Resolution) bool {
+			return slices.ContainsFunc(rows, func(times []int64) bool { return !of.tells(times, day, day+rollup.Day, r) })
+		}
+		if lacks(rollup.Hour) && lacks(rollup.FiveMinutes) {
+			return true
+		}
+	}
+	return false
 }
 
 // TestResets: resets that an hour does not keep are those of 5 minutes, and else those of samples: there is a value wherever anything that is
@@ -76,11 +110,7 @@ func TestResets(t *testing.T) {
 	missing, told := 0, 0
 	for i := range s.series {
 		of := &s.series[i]
-		var times []int64
-		for at := range of.samples {
-			times = append(times, at)
-		}
-		slices.Sort(times)
+		rows := of.rows()
 		expr := fmt.Sprintf("increase(%s[%dh])", of.ls, window/hour)
 		exact := pointsOf(s.ask(t, s.raw, expr, from, to, time.Duration(step)*time.Millisecond)[0])
 		for _, rawFrom := range []int64{0, rollupStart + 3*rollup.Day, math.MaxInt64 / 2} {
@@ -92,14 +122,11 @@ func TestResets(t *testing.T) {
 			if len(found) > 0 {
 				points = pointsOf(found[0])
 			}
-			needsSamples := false
 			for n := range steps {
 				at := from.UnixMilli() + int64(n)*step
 				want := true
 				for after := at - window; after < at; after += hour {
-					tells5m, tells1h := of.tells(times, after, rollup.FiveMinutes), of.tells(times, after, rollup.Hour)
-					want = want && (tells5m || tells1h || rawFrom == 0 || rollup.DayOf(after+1) >= rawFrom)
-					needsSamples = needsSamples || !tells5m && !tells1h
+					want = want && (of.isTold(rows, after) || rawFrom == 0 || rollup.DayOf(after+1) >= rawFrom)
 				}
 				if told++; !want {
 					missing++
@@ -108,7 +135,7 @@ func TestResets(t *testing.T) {
 					t.Fatalf("%s at %d, samples from %d: %v (%t), want %v (%t)", expr, at, rawFrom, p.F, ok, exact[at].F, want)
 				}
 			}
-			if rawFrom == 0 && !needsSamples && usage.Counts().Days5m+usage.Counts().Days1h < rollupDays {
+			if rawFrom == 0 && !of.needsSamples(rows) && usage.Counts().Days5m+usage.Counts().Days1h < rollupDays {
 				t.Errorf("%s is from %+v", expr, usage.Counts())
 			}
 		}
