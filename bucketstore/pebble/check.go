@@ -21,7 +21,7 @@ import (
 	"github.com/promtable/promtable/series"
 )
 
-// A DamagedTable is a table of which a part cannot be read. SetAside keeps the rest.
+// A DamagedTable is a table of which a part cannot be read.
 type DamagedTable struct {
 	// Name is that of the file, in the directory of the store.
 	Name string
@@ -36,7 +36,7 @@ type DamagedTable struct {
 	LostBytes uint64
 
 	info pebble.SSTableInfo
-	// level is where the table stands, which says how it is compressed.
+	// level is where the table stands.
 	level int
 	// blocks are the damaged blocks with cells. If whole is set nothing can be read, and if
 	// deletions is set only what the table deletes cannot.

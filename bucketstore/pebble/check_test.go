@@ -2,7 +2,6 @@ package pebble_test
 
 import (
 	"bytes"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -154,115 +153,9 @@ func TestReadOnlyOnDisk(t *testing.T) {
 	}
 }
 
-// isComplete compares a row with what was written: every cell is one of them, and those that
-// are missing cannot be read in a damaged table.
-func (c contents) isComplete(t *testing.T, row bucketstore.Row, damaged []pebble.DamagedTable) {
-	t.Helper()
-	got := strings.SplitAfter(cellsText(row), "\n")
-	want := strings.SplitAfter(c[string(row.Key)], "\n")
-	for _, line := range got {
-		if !slices.Contains(want, line) {
-			t.Errorf("row %q has the cell %s, which the test did not write", row.Key, line)
-		}
-	}
-	for _, line := range want {
-		if slices.Contains(got, line) {
-			continue
-		}
-		words := strings.Fields(line)
-		qualifier, err := hex.DecodeString(words[1])
-		if err != nil {
-			t.Fatal(err)
-		}
-		if !slices.ContainsFunc(damaged, func(d pebble.DamagedTable) bool { return d.HasLost(row.Key, words[0], qualifier) }) {
-			t.Errorf("row %q has lost the cell %s", row.Key, line)
-		}
-	}
-}
-
-// checkRepaired opens a store whose damaged tables are set aside. All but the damaged part is
-// there, is written, and is compacted.
-func (f flipStore) checkRepaired(t *testing.T, cfg pebble.Config, damaged []pebble.DamagedTable) (rows int) {
-	t.Helper()
-	s, err := pebble.Open(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-	}()
-	read := func() (rows int) {
-		found := make(map[string]bool)
-		req := allOf(bucketstore.Metric)
-		req.Rows = []series.RowRange{{}}
-		err := s.Scan(t.Context(), req, func(row bucketstore.Row) error {
-			found[string(row.Key)] = true
-			f.isComplete(t, row, damaged)
-			return nil
-		})
-		if err != nil {
-			t.Errorf("after the repair: %v", err)
-		}
-		for key := range f.contents {
-			if !found[key] {
-				f.isComplete(t, bucketstore.Row{Key: []byte(key)}, damaged)
-			}
-		}
-		return len(found)
-	}
-	rows = read()
-	f.contents = maps.Clone(f.contents)
-	f.write(t, s, flipBatch(800))
-	if err := errors.Join(s.Flush(), s.Compact(t.Context())); err != nil {
-		t.Errorf("compact: %v", err)
-	}
-	if after := read(); after != rows+len(flipBatch(800)) {
-		t.Errorf("%d rows, and %d after a compaction", rows, after)
-	}
-	return rows
-}
-
-// setAside checks that this content of a table is damage, sets it aside and checks the rest.
-func (f flipStore) setAside(t *testing.T, name string, content []byte) (damaged []pebble.DamagedTable, rows int) {
-	t.Helper()
-	cfg := flipConfig(f.replace(t, name, content))
-	damaged = checkTables(t, cfg)
-	if len(damaged) == 0 {
-		return nil, f.checkRepaired(t, cfg, nil)
-	}
-	if len(damaged) != 1 || damaged[0].Name != name || len(damaged[0].Lost) == 0 || !errors.Is(damaged[0].Err, series.ErrCorrupt) || strings.Contains(damaged[0].Err.Error(), "table 000000") {
-		t.Fatalf("damaged: %+v", damaged)
-	}
-	before := snapshot(t, cfg.FS(), flipDir)
-	want := path.Join(flipDir, pebble.DamagedDir, name)
-	err := pebble.SetAside(t.Context(), cfg, damaged, func(_ *pebble.DamagedTable, at string) {
-		if at != want {
-			t.Errorf("set aside in %s, want %s", at, want)
-		}
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	after := snapshot(t, cfg.FS(), flipDir)
-	if after[want] != string(content) {
-		t.Error("the damaged file is not kept")
-	}
-	for file, text := range before {
-		if file != path.Join(flipDir, name) && after[file] != text && path.Base(file) != "OWNER" {
-			t.Errorf("%s has changed", file)
-		}
-	}
-	if still := checkTables(t, cfg); len(still) > 0 {
-		t.Errorf("still damaged: %+v", still)
-	}
-	return damaged, f.checkRepaired(t, cfg, damaged)
-}
-
-// TestSetAside damages every table, one bit at a time and by larger parts: the check finds the
-// file, SetAside keeps it, and the store has all that is not damaged.
-func TestSetAside(t *testing.T) {
+// TestCheckTables damages every table, one bit at a time and by larger parts: the check finds the
+// file, and changes nothing.
+func TestCheckTables(t *testing.T) {
 	f := makeFlipStore(t)
 	for name, size := range f.files(t) {
 		if !strings.HasSuffix(name, ".sst") {
@@ -283,16 +176,32 @@ func TestSetAside(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				damaged, rows := f.setAside(t, name, damage(content))
-				if len(damaged) == 0 && !strings.HasPrefix(what, "bit") { // no reader looks at some bytes
-					t.Error("the check finds nothing")
-				}
-				for _, d := range damaged {
-					t.Logf("%v: lost %q, %d rows of %d are there", d.Err, d.Lost, rows, len(f.contents))
-				}
+				f.wantDamaged(t, name, damage(content), strings.HasPrefix(what, "bit"))
 			})
 		}
 	}
+}
+
+// wantDamaged checks the store with this content of a table, which must be damaged unless it may
+// be where no reader looks.
+func (f flipStore) wantDamaged(t *testing.T, name string, content []byte, mayBeSound bool) (damaged []pebble.DamagedTable) {
+	t.Helper()
+	cfg := flipConfig(f.replace(t, name, content))
+	before := snapshot(t, cfg.FS(), flipDir)
+	damaged = checkTables(t, cfg)
+	if len(damaged) == 0 && mayBeSound {
+		if found, err := f.scanAll(t, openReadOnly(t, cfg)); err != nil || len(found) != len(f.contents) {
+			t.Errorf("the check finds nothing, and %d rows of %d are there, %v", len(found), len(f.contents), err)
+		}
+		return nil
+	}
+	if len(damaged) != 1 || damaged[0].Name != name || len(damaged[0].Lost) == 0 || !errors.Is(damaged[0].Err, series.ErrCorrupt) || strings.Contains(damaged[0].Err.Error(), "table 000000") {
+		t.Fatalf("damaged: %+v", damaged)
+	}
+	if !maps.Equal(before, snapshot(t, cfg.FS(), flipDir)) {
+		t.Error("the check has changed files")
+	}
+	return damaged
 }
 
 // makeLargeTable makes a store with a table of many blocks, and returns its name.
@@ -318,8 +227,8 @@ func makeLargeTable(t *testing.T) (f flipStore, name string) {
 	return f, name
 }
 
-// TestSetAsideBlocks damages some blocks of a table of many: the others stay.
-func TestSetAsideBlocks(t *testing.T) {
+// TestCheckBlocks damages some blocks of a table of many, and only these are named.
+func TestCheckBlocks(t *testing.T) {
 	f, name := makeLargeTable(t)
 	content, err := f.read(name)
 	if err != nil {
@@ -338,17 +247,17 @@ func TestSetAsideBlocks(t *testing.T) {
 				content[blocks[i].Offset+blocks[i].Length/2] ^= 1
 				lost += blocks[i].Length
 			}
-			damaged, rows := f.setAside(t, name, content)
-			if len(damaged) != 1 || damaged[0].LostBytes != lost || len(damaged[0].Lost) != len(bad) || rows < len(f.contents)/4 {
-				t.Errorf("%d rows of %d; damaged: %+v", rows, len(f.contents), damaged)
+			damaged := f.wantDamaged(t, name, content, false)
+			if damaged[0].LostBytes != lost || len(damaged[0].Lost) != len(bad) {
+				t.Errorf("damaged: %+v", damaged)
 			}
 		})
 	}
 }
 
 // TestUnreadableTable: a bad sector is handled as a damaged block. The store opens, reads that
-// meet it fail and name the file, compactions do not end the process, the check names the
-// file, and SetAside keeps the rest.
+// meet it fail and name the file, compactions do not end the process, and the check names the
+// file.
 func TestUnreadableTable(t *testing.T) {
 	f, name := makeLargeTable(t)
 	blocks := pebble.DataBlocks(t.Context(), f.disk, path.Join(flipDir, name))
@@ -365,8 +274,7 @@ func TestUnreadableTable(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			f := flipStore{disk: f.disk.CrashClone(vfs.CrashCloneCfg{}), contents: f.contents}
-			isRepaired := false
-			disk := vfs.FS(badSector{f.disk, path.Join(flipDir, name), int64(tt.at), int64(tt.at + tt.bytes), &isRepaired})
+			disk := vfs.FS(badSector{f.disk, path.Join(flipDir, name), int64(tt.at), int64(tt.at + tt.bytes)})
 			cfg := flipConfig(disk)
 			var output logOutput
 			cfg.Logger = log.NewLogfmtLogger(&output)
@@ -396,32 +304,20 @@ func TestUnreadableTable(t *testing.T) {
 			if d := damaged[0]; tt.lost > 0 && d.LostBytes != tt.lost {
 				t.Errorf("lost %d bytes, want %d: %q", d.LostBytes, tt.lost, d.Lost)
 			}
-			err = pebble.SetAside(t.Context(), cfg, damaged, func(*pebble.DamagedTable, string) { isRepaired = true })
-			if err != nil {
-				t.Fatal(err)
-			}
-			if still := checkTables(t, cfg); len(still) > 0 {
-				t.Errorf("still damaged: %+v", still)
-			}
-			rows := f.checkRepaired(t, cfg, damaged)
-			if isPart := rows > len(f.contents)/4; isPart != (tt.lost > 0) {
-				t.Errorf("%d rows of %d", rows, len(f.contents))
-			}
 		})
 	}
 }
 
-// A badSector is a disk that cannot read the bytes [from, to) of a file, until it is replaced.
+// A badSector is a disk that cannot read the bytes [from, to) of a file.
 type badSector struct {
 	vfs.FS
 	path     string
 	from, to int64
-	replaced *bool
 }
 
 func (b badSector) Open(name string, opts ...vfs.OpenOption) (vfs.File, error) {
 	file, err := b.FS.Open(name, opts...)
-	if err != nil || name != b.path || *b.replaced {
+	if err != nil || name != b.path {
 		return file, err
 	}
 	return badFile{file, b}, nil
@@ -466,8 +362,7 @@ func (f flipStore) tables(t *testing.T) (names []string) {
 	return names
 }
 
-// TestMissingTable: the start is refused and names the file. The check names it, too, and
-// SetAside puts an empty table in its place, so that the store has all the others.
+// TestMissingTable: the start is refused and names the file. The check names it, too.
 func TestMissingTable(t *testing.T) {
 	f := makeFlipStore(t)
 	tables := f.tables(t)
@@ -500,18 +395,6 @@ func TestMissingTable(t *testing.T) {
 			if slices.Sort(found); !slices.Equal(found, missing) {
 				t.Fatalf("missing are %q, want %q", found, missing)
 			}
-			err = pebble.SetAside(t.Context(), cfg, damaged, func(d *pebble.DamagedTable, at string) {
-				if at != "" {
-					t.Errorf("%s is in %s", d.Name, at)
-				}
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if still := checkTables(t, cfg); len(still) > 0 {
-				t.Errorf("still damaged: %+v", still)
-			}
-			f.checkRepaired(t, cfg, damaged)
 		})
 	}
 }

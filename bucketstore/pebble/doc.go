@@ -11,12 +11,11 @@
 // # Damage
 //
 // A damaged table fails the reads and compactions that need the damaged part, with an error
-// that names the file; everything else goes on. A damaged manifest or log stops the start.
-// One thing cannot be told from an unfinished write after a crash: damage in the last write
-// of a log. That write is left out.
+// that names the file; everything else goes on. A damaged manifest or log stops the start, before
+// Pebble writes or deletes anything. What cannot be told from an unfinished write after a crash is
+// left out: damage in the last write of a log, the loss of its end, and zeros where the last few were.
 //
-// CheckTables reads every block of every table, and SetAside replaces a damaged table by what
-// can be read of it. Both are for a store that no process uses.
+// CheckTables reads every block of every table, of a store that no process uses.
 //
 // # Layout, format 3
 //
@@ -81,6 +80,5 @@
 //
 // The directory holds files of our own beside those of Pebble: FORMAT, which is checked at
 // each start, OWNER, which names the process that holds the directory, and SCHEMA, a copy of
-// META/schema. RESERVE takes space for a start on a full disk. In the directory ingest, large batches are written as tables that Pebble then ingests. The directory
-// damaged, if there is one, has tables that were set aside.
+// META/schema. RESERVE takes space for a start on a full disk. In the directory ingest, large batches are written as tables that Pebble then ingests.
 package pebble

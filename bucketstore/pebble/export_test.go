@@ -1,15 +1,12 @@
 package pebble
 
 import (
-	"bytes"
 	"context"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/sstable/block"
 	"github.com/cockroachdb/pebble/v2/vfs"
-
-	"github.com/promtable/promtable/bucketstore"
 )
 
 // WithFS returns c with another file system.
@@ -61,21 +58,6 @@ func (s *Store) StartFlush() error {
 
 // Flush flushes the memtables.
 func (s *Store) Flush() error { return s.db.Flush() }
-
-// HasLost says whether the cell in this column of METRIC is among what cannot be read of d.
-func (d *DamagedTable) HasLost(row []byte, family string, qualifier []byte) bool {
-	l := newTable(bucketstore.Tables(bucketstore.Retention{})[bucketstore.Metric]).layerOf(family)
-	key := appendColumn(appendRow(appendHead(nil, l.first, l.bucketOf(row).day(qualifier)), row), family, qualifier)
-	if d.whole {
-		return bytes.Compare(d.info.Smallest.UserKey, key) <= 0 && bytes.Compare(key, d.info.Largest.UserKey) <= 0
-	}
-	for _, b := range d.blocks {
-		if bytes.Compare(b.after, key) < 0 && bytes.Compare(key, b.last) <= 0 {
-			return true
-		}
-	}
-	return false
-}
 
 // DataBlocks returns the blocks with cells of a table.
 func DataBlocks(ctx context.Context, fs vfs.FS, path string) []block.Handle {

@@ -131,7 +131,7 @@ func (g *guard) logDamage(path string, err error) {
 	}
 	g.damaged[path] = now.Add(damageInterval)
 	g.metrics.damagedFiles.Set(float64(len(g.damaged)))
-	level.Error(g.logger).Log("msg", "a file of the store is damaged: reads and compactions that need the damaged part fail, all others go on; restore it from a backup, or stop the adapter and let adapter check --repair=tables keep what can be read", "file", path, "err", err)
+	level.Error(g.logger).Log("msg", "a file of the store is damaged: reads and compactions that need the damaged part fail, all others go on; restore the snapshot; adapter check says what is damaged", "file", path, "err", err)
 }
 
 // readError makes an error that meets a damaged file an ErrCorrupt that names it.

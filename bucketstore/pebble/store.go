@@ -240,7 +240,7 @@ func (s *Store) openDatabase(cfg Config, opts *pebble.Options) (db *pebble.DB, e
 	}
 	db, err = pebble.Open(cfg.Dir, opts)
 	if errors.Is(err, os.ErrNotExist) {
-		err = fmt.Errorf("a file is missing: restore it from a backup; adapter check says what is lost without it: %w", err)
+		err = fmt.Errorf("a file is missing: restore the snapshot; adapter check says what is lost without it: %w", err)
 	}
 	return db, err
 }

@@ -27,10 +27,9 @@ const commandCheck = "check"
 
 // What check repairs, each kind only if it is asked for.
 const (
-	repairLog    = "log"
-	repairTables = "tables"
-	repairIndex  = "index"
-	// noRepair is the kind of a finding that keeps the store from opening.
+	repairLog   = "log"
+	repairIndex = "index"
+	// noRepair is the kind of damage of the store's files.
 	noRepair = ""
 )
 
@@ -38,9 +37,9 @@ const (
 func (o *options) checkCommand(app *kingpin.Application) {
 	check := app.Command(commandCheck, "Read the log and the store, and say what is damaged or missing, without a change of any file. No adapter may use them, except for Bigtable. "+
 		"Ends with 0 if all is well. On Bigtable it reads every row of the store, and the log with --buffer.enabled; the rest is for the embedded store.")
-	check.Flag("repair", "Repair what was found: log moves the damaged end of a segment of the log to a file beside it; tables moves damaged tables of the embedded store to a directory in it and keeps what can be read of them; "+
+	check.Flag("repair", "Repair what was found: log moves the damaged end of a segment of the log to a file beside it; "+
 		"index writes missing rows of the index, and the row of META with the schema and the identity of the embedded store, of which there is a copy in SCHEMA. Repeatable. Run it without this flag first: it says what each would do.").
-		EnumsVar(&o.repairs, repairLog, repairTables, repairIndex)
+		EnumsVar(&o.repairs, repairLog, repairIndex)
 }
 
 // errWrong says that a check found something that is not repaired.
@@ -76,10 +75,8 @@ func runCheck(ctx context.Context, o *options, logger log.Logger, out io.Writer)
 			return err
 		}
 	}
-	if c.found[repairTables] > 0 {
-		c.print("the rows and the index are not checked: tables are damaged")
-	} else if c.found[noRepair] > 0 {
-		c.print("the rows and the index are not checked: the store does not open")
+	if c.found[noRepair] > 0 {
+		c.print("the rows and the index are not checked: the store is damaged")
 	} else if err := c.checkRows(ctx); err != nil {
 		return err
 	}
@@ -105,7 +102,7 @@ func (c *checker) repairs(kind string) bool { return slices.Contains(c.o.repairs
 func (c *checker) report(kind string, f bucketstore.Finding) {
 	switch {
 	case f.Repair == "":
-		c.print("%s; nothing repairs it: restore it from a backup", f)
+		c.print("%s; nothing repairs it: restore the snapshot (adapter restore)", f)
 	case f.Repaired:
 		c.print("%s; repaired: %s", f, f.Repair)
 		return
@@ -150,7 +147,7 @@ func (c *checker) checkLog(ctx context.Context) error {
 	return err
 }
 
-// checkTables checks the tables of the embedded store, and sets damaged ones aside.
+// checkTables checks the tables of the embedded store.
 func (c *checker) checkTables(ctx context.Context) error {
 	const part = "tables"
 	c.begin(part)
@@ -163,29 +160,11 @@ func (c *checker) checkTables(ctx context.Context) error {
 		return err
 	}
 	c.logProgress("checked", part)
-	if c.repairs(repairTables) && len(damaged) > 0 {
-		return pebble.SetAside(ctx, c.config(), damaged, func(d *pebble.DamagedTable, path string) {
-			f := c.describeTable(d, path)
-			f.Repaired = true
-			c.report(repairTables, f)
-		})
-	}
 	for i := range damaged {
-		c.report(repairTables, c.describeTable(&damaged[i], filepath.Join(c.o.path, pebble.DamagedDir)))
+		d := &damaged[i]
+		c.report(noRepair, bucketstore.Finding{Where: filepath.Join(c.o.path, d.Name), What: fmt.Sprintf("%v; %d bytes cannot be read: %s", d.Err, d.LostBytes, strings.Join(d.Lost, "; "))})
 	}
 	return nil
-}
-
-// describeTable describes a damaged table, which is or would be moved to a path.
-func (c *checker) describeTable(d *pebble.DamagedTable, path string) bucketstore.Finding {
-	f := bucketstore.Finding{Where: filepath.Join(c.o.path, d.Name), What: d.Err.Error()}
-	lost := strings.Join(d.Lost, "; ")
-	if d.Missing {
-		f.Repair = fmt.Sprintf("put an empty table in its place; lost: %s", lost)
-	} else {
-		f.Repair = fmt.Sprintf("move it to %s, and keep all but %d bytes; lost: %s", path, d.LostBytes, lost)
-	}
-	return f
 }
 
 func (c *checker) damagedTables(ctx context.Context, part string) ([]pebble.DamagedTable, error) {

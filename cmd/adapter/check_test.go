@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,10 +9,8 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/go-kit/log"
 	"github.com/prometheus/client_golang/prometheus"
@@ -148,21 +145,6 @@ func checkSamples(t *testing.T, o *options, mayBeLost func(i int) bool) (lost in
 	return lost
 }
 
-// lostDays matches what a check says of a lost part of METRIC.
-var lostDays = regexp.MustCompile(`METRIC of (\S+), (?:rows |.*, to METRIC of (\S+), )`)
-
-// isLostDay says whether the i-th samples lie in a day that output names as lost.
-func isLostDay(t *testing.T, output string, i int) bool {
-	t.Helper()
-	day := time.UnixMilli(checkedTime(i)).UTC().Format(time.DateOnly)
-	for _, days := range lostDays.FindAllStringSubmatch(output, -1) {
-		if first, last := days[1], cmp.Or(days[2], days[1]); first <= day && day <= last {
-			return true
-		}
-	}
-	return false
-}
-
 // killedAdapter returns the flags for a copy of the directory of an adapter that runs: what
 // its death would leave. Most samples are in tables, the last 10 requests in the log.
 func killedAdapter(t *testing.T) (args []string, dir string) {
@@ -286,11 +268,10 @@ func TestCheck(t *testing.T) {
 		// repairs are needed, in this order; found are parts of the output of the check.
 		repairs []string
 		found   []string
-		// replay says that the log has samples whose index is lost: it is repaired again when
-		// they are in the store.
-		replay bool
-		// mayBeLost are samples by what the check says; some are lost if it is set.
-		mayBeLost func(t *testing.T, output string, i int) bool
+		// isDamaged says that nothing repairs it.
+		isDamaged bool
+		// mayBeLost are samples; some are lost if it is set.
+		mayBeLost func(i int) bool
 	}{
 		{name: "kill -9", damage: func(*testing.T, *options, string) {}},
 		{name: "a day that was written to late", damage: func(t *testing.T, o *options, _ string) {
@@ -307,10 +288,10 @@ func TestCheck(t *testing.T) {
 		},
 			repairs:   []string{repairLog},
 			found:     []string{"at byte 68 of ", ".log.damaged; the samples in them are lost"},
-			mayBeLost: func(_ *testing.T, _ string, i int) bool { return i >= checkedSamples-10 }},
+			mayBeLost: func(i int) bool { return i >= checkedSamples-10 }},
 		{name: "a damaged table of META", damage: damageTable("META, row"),
-			repairs: []string{repairTables, repairIndex},
-			found:   []string{"the rows and the index are not checked"}},
+			isDamaged: true,
+			found:     []string{"the rows and the index are not checked"}},
 		{name: "a damaged copy of the schema", damage: func(t *testing.T, _ *options, dir string) {
 			flipIn(t, filepath.Join(dir, "SCHEMA"), 50)
 		},
@@ -321,17 +302,14 @@ func TestCheck(t *testing.T) {
 				t.Fatal(err)
 			}
 		},
-			repairs:   []string{repairTables, repairIndex},
-			found:     []string{".sst: ", "the file is missing", "put an empty table in its place"},
-			replay:    true,
-			mayBeLost: func(_ *testing.T, _ string, i int) bool { return i < checkedSamples-10 }},
-		{name: "a damaged table of METRIC", damage: damageTable("lost: METRIC of "),
-			repairs:   []string{repairTables},
-			found:     []string{"has another checksum", "keep all but "},
-			mayBeLost: isLostDay},
-		{name: "a damaged table of INDEX", damage: damageTable("lost: INDEX of "),
-			repairs: []string{repairTables, repairIndex},
-			found:   []string{"the rows and the index are not checked"}},
+			isDamaged: true,
+			found:     []string{".sst: ", "the file is missing"}},
+		{name: "a damaged table of METRIC", damage: damageTable("be read: METRIC of "),
+			isDamaged: true,
+			found:     []string{"has another checksum"}},
+		{name: "a damaged table of INDEX", damage: damageTable("be read: INDEX of "),
+			isDamaged: true,
+			found:     []string{"the rows and the index are not checked"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			args, dir := killedAdapter(t)
@@ -339,7 +317,7 @@ func TestCheck(t *testing.T) {
 			tt.damage(t, o, dir)
 			before := filesBelow(t, dir)
 			said, err := runChecked(t, args...)
-			if (err != nil) != (len(tt.repairs) > 0) || err != nil && !errors.Is(err, errWrong) {
+			if (err != nil) != (tt.isDamaged || len(tt.repairs) > 0) || err != nil && !errors.Is(err, errWrong) {
 				t.Fatalf("the check ends with %v\n%s", err, said)
 			}
 			for _, want := range tt.found {
@@ -349,6 +327,12 @@ func TestCheck(t *testing.T) {
 			}
 			if after := filesBelow(t, dir); !maps.Equal(before, after) {
 				t.Error("the check has changed files")
+			}
+			if tt.isDamaged {
+				if !strings.Contains(said, "nothing repairs it: restore the snapshot") {
+					t.Errorf("what to do is not in\n%s", said)
+				}
+				return
 			}
 			output, repairs := said, args
 			for _, kind := range tt.repairs {
@@ -363,14 +347,7 @@ func TestCheck(t *testing.T) {
 			if output, err := runChecked(t, args...); err != nil || !strings.Contains(output, "all is well") {
 				t.Errorf("after all repairs: %v\n%s", err, output)
 			}
-			if tt.replay {
-				e, b := openParts(t, o)
-				closeParts(t, e, b)
-				if output, err := runChecked(t, append(args, "--repair="+repairIndex)...); err != nil {
-					t.Errorf("after the replay: %v\n%s", err, output)
-				}
-			}
-			lost := checkSamples(t, o, func(i int) bool { return tt.mayBeLost != nil && tt.mayBeLost(t, said, i) })
+			lost := checkSamples(t, o, func(i int) bool { return tt.mayBeLost != nil && tt.mayBeLost(i) })
 			if (lost > 0) != (tt.mayBeLost != nil) {
 				t.Errorf("%d samples are lost", lost)
 			}
@@ -423,7 +400,7 @@ func TestCheckOnBigtable(t *testing.T) {
 
 // TestCheckFlags: a repair is confirmed by its kind.
 func TestCheckFlags(t *testing.T) {
-	for args, want := range map[string]string{"--repair": "--repair needs a value", "--repair=all": "enum value must be one of log,tables,index"} {
+	for args, want := range map[string]string{"--repair": "--repair needs a value", "--repair=all": "enum value must be one of log,index"} {
 		if _, err := parseFlags([]string{commandCheck, args}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, not %s", args, err, want)
 		}
@@ -458,9 +435,9 @@ func TestCheckManifest(t *testing.T) {
 	}
 	manifest := manifests[len(manifests)-1] // the one before is kept, too
 	flipIn(t, manifest, 20)
-	output, err := runChecked(t, append(args, "--repair=tables", "--repair=index")...)
-	if !errors.Is(err, errWrong) || !strings.Contains(output, manifest+" is damaged at byte 0") || !strings.Contains(output, "the store does not open") ||
-		!strings.Contains(output, "restore it from a backup") || strings.Contains(output, "tables are damaged") {
+	output, err := runChecked(t, append(args, "--repair=index")...)
+	if !errors.Is(err, errWrong) || !strings.Contains(output, manifest+" is damaged at byte 0") || !strings.Contains(output, "the store is damaged") ||
+		!strings.Contains(output, "restore the snapshot") {
 		t.Errorf("%v\n%s", err, output)
 	}
 }
