@@ -90,6 +90,12 @@ func copySamples(ctx context.Context, o *options, logger log.Logger) (err error)
 	report := &reporter{logger: logger, started: time.Now(), reported: time.Now()}
 	copied, err := history.Copy(ctx, history.CopyConfig{
 		Source: source, Selection: sel, Target: target, Same: same(sel, export.Paced(from, v.perSecond), to), Logger: logger,
+		Read: func(ctx context.Context, u history.Unit) (storage.ChunkSeriesSet, error) {
+			return export.Selection{Selectors: selectorsOf(sel), Mint: u.Start, Maxt: u.Limit - 1}.Read(ctx, to)
+		},
+		Contains: func(target, source storage.ChunkSeries, u history.Unit) (bool, error) {
+			return export.Contains(target, source, u.Start, u.Limit-1)
+		},
 		Workers: v.concurrency, SamplesPerSecond: v.perSecond, ID: history.Digest(append([]string{commandCopy, v.from, v.start, v.end}, v.matches...)...),
 	}, report.copied)
 	if err != nil {
@@ -116,14 +122,18 @@ func targetSource(to string, target history.Target) (export.Source, error) {
 	}, nil
 }
 
+// selectorsOf returns the selectors of what is copied, at least one.
+func selectorsOf(sel history.Selection) [][]*labels.Matcher {
+	if len(sel.Matchers) == 0 {
+		return allSeries()
+	}
+	return sel.Matchers
+}
+
 // same returns what compares two sources in a unit.
 func same(sel history.Selection, from, to export.Source) func(ctx context.Context, u history.Unit) (bool, error) {
-	selectors := sel.Matchers
-	if len(selectors) == 0 {
-		selectors = allSeries()
-	}
 	return func(ctx context.Context, u history.Unit) (bool, error) {
-		part := export.Selection{Selectors: selectors, Mint: u.Start, Maxt: u.Limit - 1}
+		part := export.Selection{Selectors: selectorsOf(sel), Mint: u.Start, Maxt: u.Limit - 1}
 		a, err := export.Digest(ctx, from, part, nil)
 		if err != nil {
 			return false, fmt.Errorf("source: %w", err)

@@ -1,7 +1,11 @@
 package move
 
 import (
+	"fmt"
+	"net/url"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -90,4 +94,54 @@ func copyBetween(t *testing.T, from, to harness.Backend, dir, histograms string,
 	if code, output := harness.RunCommand(t, harness.Backend{}, words...); code == 0 || !strings.Contains(output, "ask the source") {
 		t.Errorf("without a source: %d\n%s", code, output)
 	}
+}
+
+// TestCopyAfterDeletion: after a deletion at the target a copy sends the samples of the series that it concerns, and after one at the source nothing,
+// however often it runs: it says that both differ.
+func TestCopyAfterDeletion(t *testing.T) {
+	const admin = "--web.enable-admin-api"
+	a, b := harness.StartAdapter(t, harness.Embedded(t), admin), harness.StartAdapter(t, harness.Embedded(t), admin)
+	const series, points = 20, 500
+	first := harness.NowMillis() - 10*day
+	var sent []harness.SentSeries
+	for i := range series {
+		s := harness.SeriesOf(labels.FromStrings("__name__", "copied", "n", strconv.Itoa(i)))
+		for j := range int64(points) {
+			s.Points = append(s.Points, harness.PointAt(first+j*minute, float64(i)*1000+float64(j)))
+		}
+		sent = append(sent, s)
+	}
+	harness.RemoteWrite2().MustSend(t, a.URL("/write"), sent...)
+	words := []string{"copy", "--from=" + a.URL(""), "--to=" + b.URL(""), "--start=" + harness.FormatSeconds(first)}
+	samples := regexp.MustCompile(`msg=copied .* samples=(\d+)`)
+	copied := func(code, want int) {
+		t.Helper()
+		got, output := harness.RunCommand(t, harness.Backend{}, words...)
+		found := samples.FindStringSubmatch(output)
+		if got != code || found == nil || found[1] != strconv.Itoa(want) {
+			t.Errorf("code %d, samples %v, want %d and %d:\n%s", got, found, code, want, output)
+		}
+	}
+	remove := func(from *harness.Adapter, n string) {
+		t.Helper()
+		for _, path := range []string{
+			"/api/v1/admin/tsdb/delete_series?" + url.Values{"match[]": {fmt.Sprintf("copied{n=%q}", n)}}.Encode(),
+			"/api/v1/admin/tsdb/clean_tombstones",
+		} {
+			if resp, err := harness.Post(t.Context(), from.URL(path), nil, nil); err != nil || resp.Status/100 != 2 {
+				t.Fatal(resp, err)
+			}
+		}
+	}
+	copied(0, series*points)
+	copied(0, 0)
+	remove(b, "3")
+	copied(0, points)
+	remove(a, "4")
+	copied(1, 0)
+	copied(1, 0)
+	remove(b, "4")
+	copied(0, 0)
+	a.Terminate(t)
+	b.Terminate(t)
 }

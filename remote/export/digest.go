@@ -1,9 +1,11 @@
 package export
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"hash"
 	"maps"
@@ -11,6 +13,7 @@ import (
 
 	"github.com/prometheus/prometheus/model/histogram"
 	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/storage"
 	"github.com/prometheus/prometheus/tsdb/chunkenc"
 
 	"github.com/promtable/promtable/series/cell"
@@ -101,6 +104,13 @@ func (d *daySums) sample(kind chunkenc.ValueType, it chunkenc.Iterator) {
 			d.hash.Write(append(d.space, l.Value...))
 		})
 	}
+	d.space = appendSample(d.space[:0], kind, it)
+	d.hash.Write(d.space)
+	d.day.Samples++
+}
+
+// appendSample appends what two stores have in common of a sample: its time, and its value as a cell.
+func appendSample(dst []byte, kind chunkenc.ValueType, it chunkenc.Iterator) []byte {
 	var v cell.Value
 	switch kind {
 	case chunkenc.ValHistogram:
@@ -112,10 +122,62 @@ func (d *daySums) sample(kind chunkenc.ValueType, it chunkenc.Iterator) {
 	default:
 		_, v.Float = it.At()
 	}
-	d.space = cell.Append(binary.BigEndian.AppendUint64(d.space[:0], uint64(t)), v)
-	d.hash.Write(d.space)
-	d.day.Samples++
+	return cell.Append(binary.BigEndian.AppendUint64(dst, uint64(it.AtT())), v)
 }
+
+// Contains says whether one series has all samples of another in [mint, maxt], in milliseconds, as a digest compares them. Both are read once.
+func Contains(one, other storage.ChunkSeries, mint, maxt int64) (bool, error) {
+	first, err := samplesOf(one)
+	if err != nil {
+		return false, err
+	}
+	second, err := samplesOf(other)
+	if err != nil {
+		return false, err
+	}
+	has, wants := clipped{first, mint, maxt}.Iterator(nil), clipped{second, mint, maxt}.Iterator(nil)
+	var a, b []byte
+	for kind := wants.Next(); kind != chunkenc.ValNone; kind = wants.Next() {
+		found := has.Seek(wants.AtT())
+		if found == chunkenc.ValNone || has.AtT() != wants.AtT() {
+			return false, has.Err()
+		}
+		a, b = appendSample(a[:0], found, has), appendSample(b[:0], kind, wants)
+		if !bytes.Equal(a, b) {
+			return false, nil
+		}
+	}
+	return true, errors.Join(has.Err(), wants.Err())
+}
+
+// samplesOf returns a series as samples.
+func samplesOf(s storage.ChunkSeries) (storage.Series, error) {
+	set := storage.NewSeriesSetFromChunkSeriesSet(&singleSet{of: s})
+	if !set.Next() {
+		return nil, set.Err()
+	}
+	if found := set.At(); found != nil {
+		return found, nil
+	}
+	return storage.NewListSeries(s.Labels(), nil), nil // upstream has none of a series without chunks
+}
+
+// A singleSet is a set of one series.
+type singleSet struct {
+	storage.ChunkSeriesSet
+	of    storage.ChunkSeries
+	began bool
+}
+
+func (s *singleSet) Next() bool {
+	isFirst := !s.began
+	s.began = true
+	return isFirst
+}
+
+func (s *singleSet) At() storage.ChunkSeries { return s.of }
+
+func (*singleSet) Err() error { return nil }
 
 // forget leaves of a hint only whether it is of a gauge.
 func forget(hint *histogram.CounterResetHint) {

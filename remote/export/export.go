@@ -41,19 +41,29 @@ type Progress struct {
 
 // series returns the series of a selection in [mint, maxt], each once, sorted.
 func (s Selection) series(ctx context.Context, from Source, mint, maxt int64) (storage.SeriesSet, error) {
+	s.Mint, s.Maxt = mint, maxt
+	set, err := s.Read(ctx, from)
+	if err != nil {
+		return nil, err
+	}
+	return storage.NewSeriesSetFromChunkSeriesSet(set), nil
+}
+
+// Read returns the series of the selection, sorted by labels. They may have samples beside its times.
+func (s Selection) Read(ctx context.Context, from Source) (storage.ChunkSeriesSet, error) {
 	var sets []storage.ChunkSeriesSet
 	for _, ms := range s.Selectors {
-		set, err := from(ctx, mint, maxt, ms)
+		set, err := from(ctx, s.Mint, s.Maxt, ms)
 		if err != nil {
 			return nil, err
 		}
 		sets = append(sets, set)
 	}
 	if len(sets) == 1 {
-		return storage.NewSeriesSetFromChunkSeriesSet(sets[0]), nil
+		return sets[0], nil
 	}
 	same := func(all ...storage.ChunkSeries) storage.ChunkSeries { return all[0] }
-	return storage.NewSeriesSetFromChunkSeriesSet(storage.NewMergeChunkSeriesSet(sets, 0, same)), nil
+	return storage.NewMergeChunkSeriesSet(sets, 0, same), nil
 }
 
 // ErrNothing says that the selection has no samples.

@@ -9,6 +9,8 @@ import (
 
 	"github.com/go-kit/log"
 	"github.com/go-kit/log/level"
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/storage"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/promtable/promtable/bucketstore"
@@ -25,6 +27,10 @@ type CopyConfig struct {
 	ID string
 	// Same compares source and target in the times of a unit.
 	Same func(ctx context.Context, u Unit) (bool, error)
+	// Read returns the series of the target in a unit, sorted by labels, and Contains says whether one of them has all samples that the source has
+	// there: where they differ, only the series of which the target lacks samples are sent.
+	Read     func(ctx context.Context, u Unit) (storage.ChunkSeriesSet, error)
+	Contains func(target, source storage.ChunkSeries, u Unit) (bool, error)
 	// Workers is how many units are compared at once. 0 is 1.
 	Workers int
 	// SamplesPerSecond bounds the rate at which each of them writes. 0 is no limit.
@@ -114,12 +120,12 @@ func (cfg *CopyConfig) copyUnit(ctx context.Context, u Unit) (c Copied, err erro
 	if isSame {
 		return Copied{Same: 1}, nil
 	}
-	i := New(Config{Source: oneUnit{cfg.Source, u}, Target: notNoted{cfg.Target}, SamplesPerSecond: cfg.SamplesPerSecond, Logger: cfg.Logger})
+	i := New(Config{Source: lackingSource{cfg.Source, u, cfg}, Target: notNoted{cfg.Target}, SamplesPerSecond: cfg.SamplesPerSecond, Logger: cfg.Logger})
 	if err := i.Run(ctx); err != nil {
 		return c, err
 	}
 	p := i.Progress()
-	c.Written, c.Samples = 1, p.Read
+	c.Written, c.Samples = 1, p.Read // without those of series of which the target lacks none
 	if isSame, err = cfg.same(ctx, u); err == nil && !isSame {
 		c.Different = 1
 		level.Warn(cfg.Logger).Log("msg", "source and target differ after the copy: the target has other samples, too, or does not take all", "part", u, "refused", p.Refused)
@@ -146,19 +152,72 @@ func (cfg *CopyConfig) same(ctx context.Context, u Unit) (isSame bool, err error
 	return isSame, err
 }
 
-// oneUnit is a unit of a source.
-type oneUnit struct {
+// lackingSource is a unit of the source of a copy, with the series of which the target lacks samples.
+type lackingSource struct {
 	Source
 	unit Unit
+	cfg  *CopyConfig
 }
 
 // Units implements Source.
-func (s oneUnit) Units(context.Context, int64) ([]Unit, []error, error) {
+func (s lackingSource) Units(context.Context, int64) ([]Unit, []error, error) {
 	return []Unit{s.unit}, nil, nil
 }
 
 // Parallel implements Source.
-func (oneUnit) Parallel() bool { return false }
+func (lackingSource) Parallel() bool { return false }
+
+// Open implements Source.
+func (s lackingSource) Open(ctx context.Context, u Unit) (*Reading, error) {
+	target, err := s.cfg.Read(ctx, u)
+	if err != nil {
+		return nil, &Temporary{fmt.Errorf("read the target: %w", err)}
+	}
+	r, err := s.Source.Open(ctx, u)
+	if err == nil {
+		r.ChunkSeriesSet = &lackingSet{ChunkSeriesSet: r.ChunkSeriesSet, target: target, hasTarget: target.Next(), contains: func(target, source storage.ChunkSeries) (bool, error) {
+			return s.cfg.Contains(target, source, u)
+		}}
+	}
+	return r, err
+}
+
+// A lackingSet are the series of a source of which a target lacks samples. Both are sorted by labels.
+type lackingSet struct {
+	storage.ChunkSeriesSet
+	target    storage.ChunkSeriesSet
+	hasTarget bool
+	contains  func(target, source storage.ChunkSeries) (bool, error)
+	err       error
+}
+
+// Next implements storage.ChunkSeriesSet.
+func (s *lackingSet) Next() bool {
+	for s.err == nil && s.ChunkSeriesSet.Next() {
+		one := s.At()
+		for s.hasTarget && labels.Compare(s.target.At().Labels(), one.Labels()) < 0 {
+			s.hasTarget = s.target.Next()
+		}
+		if !s.hasTarget || !labels.Equal(s.target.At().Labels(), one.Labels()) {
+			return true
+		}
+		isThere, err := s.contains(s.target.At(), one)
+		if err != nil {
+			s.err = fmt.Errorf("compare %s: %w", one.Labels(), err)
+		} else if !isThere {
+			return true
+		}
+	}
+	return false
+}
+
+// Err implements storage.ChunkSeriesSet. What a target does not answer may come another time, as what a source does not.
+func (s *lackingSet) Err() error {
+	if err := errors.Join(s.err, s.target.Err()); err != nil {
+		return &Temporary{err}
+	}
+	return s.ChunkSeriesSet.Err()
+}
 
 // notNoted is a target that does not note which units are done: the comparison tells.
 type notNoted struct{ Target }
