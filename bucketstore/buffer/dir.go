@@ -128,6 +128,13 @@ func (s *dirState) holdsSamples() bool {
 	return len(s.rowFiles) > 0 || slices.ContainsFunc(s.heads, func(h segmentHead) bool { return !h.empty })
 }
 
+// HoldsSamples says whether the log in a directory has samples that may not be in the store. It changes nothing. A directory that does not exist
+// has none.
+func HoldsSamples(dir string) (bool, error) {
+	state, err := readDir(osDirectory(dir))
+	return state.holdsSamples(), err
+}
+
 // splitUnused returns the heads without the last one if that segment never had a frame, and
 // that one. It may not be durable, so that it could be damage between two others. A log keeps
 // its only segment, without which it would look lost, unless that was not finished.

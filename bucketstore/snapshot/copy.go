@@ -67,6 +67,15 @@ func Restore(ctx context.Context, from, dataDir, logDir string, progress Progres
 // restoring is the directory in a data directory in which a restore is made.
 const restoring = "restoring" + unfinished
 
+// CheckRestored refuses a data directory in which a restore has not finished.
+func CheckRestored(dataDir string) error {
+	_, err := os.Stat(filepath.Join(dataDir, restoring))
+	if err == nil {
+		return fmt.Errorf("a restore to %q has not finished: it has a directory %s. Run adapter restore again, with the same snapshot, which goes on; or remove %q to begin anew", dataDir, restoring, dataDir)
+	}
+	return nil // that it cannot be read is for those who open it
+}
+
 func restore(ctx context.Context, m *Manifest, from, dataDir, logDir string, progress Progress) error {
 	store, log := m.split()
 	if err := checkRestorable(dataDir, store, logDir == filepath.Join(dataDir, LogDir)); err != nil {
@@ -86,7 +95,7 @@ func restore(ctx context.Context, m *Manifest, from, dataDir, logDir string, pro
 		return err
 	}
 	for _, f := range log.Files { // the directory may be on another disk
-		if err := copyFile(ctx, filepath.Join(building, LogDir, f.Name), filepath.Join(logDir, f.Name)); err != nil {
+		if err := copyFile(ctx, filepath.Join(building, LogDir, f.Name), filepath.Join(logDir, f.Name), f.Sum); err != nil {
 			return err
 		}
 	}
@@ -120,7 +129,8 @@ func (m *Manifest) split() (store, log *Manifest) {
 	store, log = &Manifest{}, &Manifest{}
 	for _, f := range m.Files {
 		if name, ok := strings.CutPrefix(f.Name, LogDir+"/"); ok {
-			log.Files = append(log.Files, File{Name: name, Size: f.Size})
+			f.Name = name
+			log.Files = append(log.Files, f)
 		} else {
 			store.Files = append(store.Files, f)
 		}
@@ -191,8 +201,8 @@ func copyFiles(ctx context.Context, m *Manifest, from, to, like string, progress
 			done += f.Size
 			continue
 		}
-		if err := copyFile(ctx, filepath.Join(from, name), filepath.Join(to, name)); err != nil {
-			return err
+		if err := copyFile(ctx, filepath.Join(from, name), filepath.Join(to, name), f.Sum); err != nil {
+			return fmt.Errorf("%s: %w", f.Name, err)
 		}
 		done += f.Size
 	}
@@ -242,8 +252,12 @@ func isSame(a, b string) bool {
 	return err == nil && first.Size() == second.Size() && first.ModTime().Equal(second.ModTime())
 }
 
-// copyFile copies a file, with its time of change, unless the copy is there. It is durable before it has its name and its time.
-func copyFile(ctx context.Context, from, to string) (err error) {
+// ErrDamaged says that a file of a snapshot has another content than when it was taken.
+var ErrDamaged = errors.New("its content is not that of which the snapshot was taken: the disk has damaged it; use another snapshot")
+
+// copyFile copies a file whose content has a sum, with its time of change, unless the copy is there. It is durable before it has its name and
+// its time.
+func copyFile(ctx context.Context, from, to, sum string) (err error) {
 	if isSame(from, to) {
 		return nil
 	}
@@ -261,7 +275,10 @@ func copyFile(ctx context.Context, from, to string) (err error) {
 	if err != nil {
 		return err
 	}
-	_, err = io.Copy(dst, contextReader{ctx, src})
+	got, err := sumOf(ctx, io.TeeReader(src, dst))
+	if err == nil && got != sum {
+		err = ErrDamaged
+	}
 	if err = errors.Join(err, dst.Sync(), dst.Close()); err != nil {
 		return errors.Join(err, os.Remove(part))
 	}

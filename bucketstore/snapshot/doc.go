@@ -6,7 +6,7 @@
 // A snapshot is a data directory: an adapter can be started on it. Beside the files of the store it has
 //
 //	buffer/    the log, as it was a moment before the store: all that was acknowledged before the request is in one of both
-//	SNAPSHOT   when it was taken, and the names and sizes of all other files, as JSON. It is written last
+//	SNAPSHOT   when it was taken, and the names, sizes and sums of all other files, as JSON. It is written last
 //
 // What the log has is not removed from it before both are copied. So a start on them is one after a loss of power: it replays the log.
 //

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -12,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cespare/xxhash/v2"
 	"github.com/prometheus/prometheus/tsdb/fileutil"
 )
 
@@ -21,14 +23,14 @@ const (
 	// manifestName is the file that says what a snapshot has. It is written last.
 	manifestName = "SNAPSHOT"
 	// version is that of the manifest. Others are refused.
-	version = 1
+	version = 2
 	// unfinished ends the name of a snapshot or a copy that is not whole yet.
 	unfinished = ".unfinished"
 )
 
 // A Manifest says what a snapshot has.
 type Manifest struct {
-	// Version is 1.
+	// Version is 2.
 	Version int `json:"version"`
 	// Time is when it was taken.
 	Time time.Time `json:"time"`
@@ -42,6 +44,15 @@ type File struct {
 	Name string `json:"name"`
 	// Size is in bytes.
 	Size int64 `json:"size"`
+	// Sum is the XXH64 of its content, as 16 hexadecimal digits.
+	Sum string `json:"xxh64"`
+}
+
+// sumOf returns the sum of a content.
+func sumOf(ctx context.Context, content io.Reader) (string, error) {
+	h := xxhash.New()
+	_, err := io.Copy(h, contextReader{ctx, content})
+	return fmt.Sprintf("%016x", h.Sum64()), err
 }
 
 // Bytes returns the size of all files.
@@ -65,14 +76,18 @@ type Log interface {
 }
 
 // Take writes a snapshot to a directory, which must not exist or be empty. log is nil if there is none. After an error the
-// directory is as it was before.
-func Take(ctx context.Context, store Store, log Log, dir string, now time.Time) (*Manifest, error) {
+// directory is as it was before. All files are read for their sums, but for tables that an earlier snapshot of the store has, too: last is its
+// manifest, or nil.
+func Take(ctx context.Context, store Store, log Log, dir string, now time.Time, last *Manifest) (*Manifest, error) {
 	building, logCopy := dir+unfinished, dir+".log"+unfinished
 	removeBoth := func() error { return errors.Join(os.RemoveAll(building), os.RemoveAll(logCopy)) }
 	if err := removeBoth(); err != nil { // those of a process that died
 		return nil, err
 	}
 	m, err := take(ctx, store, log, building, logCopy, now)
+	if err == nil {
+		err = m.sum(ctx, building, last)
+	}
 	if err == nil {
 		err = finish(m, building, dir)
 	}
@@ -94,6 +109,32 @@ func take(ctx context.Context, store Store, log Log, dir, logCopy string, now ti
 	m = &Manifest{Version: version, Time: now.UTC()}
 	m.Files, err = filesIn(dir)
 	return m, err
+}
+
+// sum sets the sums of the files, which are in a directory.
+func (m *Manifest) sum(ctx context.Context, dir string, last *Manifest) error {
+	known := make(map[string]File)
+	if last != nil {
+		for _, f := range last.Files {
+			known[f.Name] = f
+		}
+	}
+	for i := range m.Files {
+		f := &m.Files[i]
+		if before := known[f.Name]; isTable(f.Name) && before.Size == f.Size {
+			f.Sum = before.Sum
+			continue
+		}
+		content, err := os.Open(filepath.Join(dir, filepath.FromSlash(f.Name)))
+		if err != nil {
+			return err
+		}
+		f.Sum, err = sumOf(ctx, content)
+		if err = errors.Join(err, content.Close()); err != nil {
+			return fmt.Errorf("read %s: %w", f.Name, err)
+		}
+	}
+	return nil
 }
 
 // filesIn returns the files of a directory and those below.

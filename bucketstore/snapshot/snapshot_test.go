@@ -1,6 +1,7 @@
 package snapshot_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -164,7 +165,7 @@ func TestTake(t *testing.T) {
 		for n := range writers {
 			want[i][n] = acknowledged[n].Load()
 		}
-		if _, err := snapshot.Take(t.Context(), w.rows, w.buffer, filepath.Join(snapshots, fmt.Sprint(i)), time.UnixMilli(w.now.Load())); err != nil {
+		if _, err := snapshot.Take(t.Context(), w.rows, w.buffer, filepath.Join(snapshots, fmt.Sprint(i)), time.UnixMilli(w.now.Load()), nil); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -240,7 +241,7 @@ func TestTakeKeepsSegments(t *testing.T) {
 	}
 	taken, dir := filepath.Join(t.TempDir(), "taken"), filepath.Join(t.TempDir(), "restored")
 	store := flushAfter{w, key, make(chan error, 1)}
-	if _, err := snapshot.Take(t.Context(), store, w.buffer, taken, time.UnixMilli(someTime)); err != nil {
+	if _, err := snapshot.Take(t.Context(), store, w.buffer, taken, time.UnixMilli(someTime), nil); err != nil {
 		t.Fatal(err)
 	}
 	if err := <-store.done; err != nil {
@@ -272,7 +273,7 @@ func fill(t *testing.T, w *world, from, to int64, dir string) *snapshot.Manifest
 	if err := w.buffer.Flush(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	m, err := snapshot.Take(t.Context(), w.rows, w.buffer, dir, time.UnixMilli(w.now.Load()))
+	m, err := snapshot.Take(t.Context(), w.rows, w.buffer, dir, time.UnixMilli(w.now.Load()), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -288,7 +289,7 @@ func TestCopy(t *testing.T) {
 	w = openWorld(t, data, w.now.Load())
 	defer w.close(t)
 	first := filepath.Join(taken, "1")
-	if _, err := snapshot.Take(t.Context(), w.rows, w.buffer, first, time.UnixMilli(w.now.Load())); err != nil {
+	if _, err := snapshot.Take(t.Context(), w.rows, w.buffer, first, time.UnixMilli(w.now.Load()), nil); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := snapshot.Copy(t.Context(), first, filepath.Join(backups, "1"), "", nil); err != nil {
@@ -394,8 +395,8 @@ func TestRefused(t *testing.T) {
 		{"longer file", "was an adapter started on it?", func(dir, _ string, _ *snapshot.Manifest) error {
 			return os.WriteFile(filepath.Join(dir, "FORMAT"), []byte("something else, and much longer"), 0o600)
 		}},
-		{"later version", "says 2", func(dir, _ string, m *snapshot.Manifest) error {
-			m.Version = 2
+		{"later version", "says 3", func(dir, _ string, m *snapshot.Manifest) error {
+			m.Version = 3
 			return writeManifest(dir, m)
 		}},
 		{"path", "which is not in it", func(dir, _ string, m *snapshot.Manifest) error {
@@ -423,6 +424,73 @@ func TestRefused(t *testing.T) {
 				t.Errorf("copy: %v", err)
 			}
 		})
+	}
+}
+
+// TestDamagedCopy: a file of a snapshot that has one other bit, with the size and the time that it had, is named, whatever is done with it,
+// and nothing is there on which an adapter would start.
+func TestDamagedCopy(t *testing.T) {
+	w := openWorld(t, filepath.Join(t.TempDir(), "data"), someTime)
+	defer w.close(t)
+	taken := filepath.Join(t.TempDir(), "taken")
+	m := fill(t, w, 1, 50_000, taken)
+	for _, f := range m.Files {
+		if f.Size == 0 {
+			continue
+		}
+		path := filepath.Join(taken, f.Name)
+		info, err := os.Stat(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		whole, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		write := func(content []byte) {
+			t.Helper()
+			// A new file: the store has the same table under another name.
+			if err := errors.Join(os.Remove(path), os.WriteFile(path, content, 0o600), os.Chtimes(path, info.ModTime(), info.ModTime())); err != nil {
+				t.Fatal(err)
+			}
+		}
+		damaged := bytes.Clone(whole)
+		damaged[rand.IntN(len(damaged))] ^= 1 << rand.IntN(8)
+		write(damaged)
+		target := filepath.Join(t.TempDir(), "target")
+		if _, err := snapshot.Restore(t.Context(), taken, target, filepath.Join(target, snapshot.LogDir), nil); !errors.Is(err, snapshot.ErrDamaged) || !strings.Contains(err.Error(), f.Name) {
+			t.Errorf("restore with another %s: %v", f.Name, err)
+		}
+		if _, err := os.Stat(filepath.Join(target, "FORMAT")); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("restore with another %s has made a data directory: %v", f.Name, err)
+		}
+		if _, err := snapshot.Copy(t.Context(), taken, target+"2", "", nil); !errors.Is(err, snapshot.ErrDamaged) || !strings.Contains(err.Error(), f.Name) {
+			t.Errorf("copy with another %s: %v", f.Name, err)
+		}
+		write(whole)
+		if _, err := snapshot.Restore(t.Context(), taken, target, filepath.Join(target, snapshot.LogDir), nil); err != nil {
+			t.Errorf("restore of the whole snapshot after that: %v", err)
+		}
+	}
+	// The sums of tables that the last snapshot had are those that reading them gives.
+	again, err := snapshot.Take(t.Context(), w.rows, w.buffer, taken+"2", time.UnixMilli(w.now.Load()), m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fresh, err := snapshot.Take(t.Context(), w.rows, w.buffer, taken+"3", time.UnixMilli(w.now.Load()), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sums := func(m *snapshot.Manifest) (sums []string) {
+		for _, f := range m.Files {
+			if strings.HasSuffix(f.Name, ".sst") {
+				sums = append(sums, f.Name+" "+f.Sum)
+			}
+		}
+		return sums
+	}
+	if got, want := sums(again), sums(fresh); !slices.Equal(got, want) || len(want) == 0 {
+		t.Errorf("sums\n%q, want\n%q", got, want)
 	}
 }
 

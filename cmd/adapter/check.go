@@ -19,6 +19,7 @@ import (
 	"github.com/promtable/promtable/bucketstore/buffer"
 	"github.com/promtable/promtable/bucketstore/meta"
 	"github.com/promtable/promtable/bucketstore/pebble"
+	"github.com/promtable/promtable/bucketstore/snapshot"
 	"github.com/promtable/promtable/remote/engine"
 	"github.com/promtable/promtable/series"
 )
@@ -60,6 +61,11 @@ type checker struct {
 
 // checkStored checks the log and the store.
 func checkStored(ctx context.Context, o *options, logger log.Logger) error {
+	if o.isEmbedded() {
+		if err := snapshot.CheckRestored(o.path); err != nil {
+			return err
+		}
+	}
 	return runCheck(ctx, o, logger, os.Stdout)
 }
 

@@ -19,7 +19,6 @@ import (
 	"github.com/prometheus/prometheus/tsdb/chunkenc"
 
 	"github.com/promtable/promtable/bucketstore"
-	"github.com/promtable/promtable/bucketstore/pebble"
 	"github.com/promtable/promtable/series"
 	"github.com/promtable/promtable/series/cell"
 	"github.com/promtable/promtable/series/chunk"
@@ -86,11 +85,8 @@ func runDump(ctx context.Context, o *options, logger log.Logger, out io.Writer) 
 // openReadOnly opens an existing store to read its rows only.
 func (o *options) openReadOnly(ctx context.Context, logger log.Logger) (bucketstore.Store, error) {
 	existing := *o
-	existing.createTables, existing.existing = false, true
-	if o.backend == backendBigtable {
-		return openStore(ctx, &existing, logger, nil, nil)
-	}
-	return pebble.Open(pebble.Config{Dir: o.path, Existing: true, ReadOnly: true, Tables: o.tables(), Now: time.Now, Logger: logger})
+	existing.createTables, existing.existing, existing.readOnly = false, true, true
+	return openStore(ctx, &existing, logger, nil, nil)
 }
 
 // A dumper prints rows.

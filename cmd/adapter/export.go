@@ -182,7 +182,7 @@ func (o *options) exportSource(ctx context.Context, logger log.Logger) (from exp
 	if err != nil {
 		return nil, 0, nil, err
 	}
-	e, _, err := a.openEngine(ctx)
+	e, err := a.openForReading(ctx)
 	if err != nil {
 		return nil, 0, nil, errors.Join(err, a.close())
 	}

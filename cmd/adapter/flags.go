@@ -102,7 +102,9 @@ type options struct {
 
 	// existing says that a command needs an existing store: it creates none. Tests replace
 	// now, netListen, storeTimeout, reachTimeout and diskUsage.
-	existing     bool
+	existing bool
+	// readOnly says that the embedded store is opened to be read only: no file of it changes.
+	readOnly     bool
 	now          func() time.Time
 	netListen    func(network, address string) (net.Listener, error)
 	storeTimeout time.Duration

@@ -234,7 +234,9 @@ func describeLog(l meta.Log) []any {
 
 // listLogs prints the logs that META lists.
 func listLogs(ctx context.Context, o *options, logger log.Logger) error {
-	return withMeta(ctx, o, logger, func(store *meta.Store) error {
+	reading := *o
+	reading.readOnly = true
+	return withMeta(ctx, &reading, logger, func(store *meta.Store) error {
 		logs, err := store.Logs(ctx)
 		if err != nil {
 			return err

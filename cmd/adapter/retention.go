@@ -250,6 +250,10 @@ func (a *adapter) openRetention(ctx context.Context, rows bucketstore.Store) (er
 	}
 	cfg := retention.Config{Meta: a.meta, Now: a.o.now, Keep: a.o.retention.keep(), Shared: a.o.backend == backendBigtable, Logger: a.logger, Registerer: a.reg}
 	a.kept = a.o.keptTables(rows)
+	if a.o.readOnly { // nothing is cut that an adapter has not cut before
+		a.retention, err = retention.Open(ctx, retention.Config{Meta: a.meta, Now: a.o.now, Logger: a.logger, Registerer: a.reg})
+		return errors.Join(err, a.openRules(ctx))
+	}
 	if store, ok := rows.(expirer); ok {
 		cfg.Expire = store.ExpireBefore
 		cfg.Usage, cfg.Size = store.Usage, uint64(a.o.retention.size.Base2Bytes)

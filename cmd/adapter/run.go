@@ -230,6 +230,40 @@ func (a *adapter) openEngine(ctx context.Context) (*engine.Engine, bucketstore.S
 	return e, store, err
 }
 
+// openForReading opens an existing store and an engine on it, to read samples only. No file of an embedded store changes, unless its log holds
+// samples: these are stored first, as at a start.
+func (a *adapter) openForReading(ctx context.Context) (*engine.Engine, error) {
+	if holds, err := buffer.HoldsSamples(a.o.bufferPath); err != nil || holds || !a.o.isEmbedded() { // an error is that of openEngine, too
+		e, _, err := a.openEngine(ctx)
+		return e, err
+	}
+	a.o.readOnly = true
+	rows, err := openStore(ctx, a.o, a.logger, a.reg, nil)
+	if err != nil {
+		return nil, errStore{err}
+	}
+	a.onClose("close the store", rows.Close)
+	terms, err := newTerms(ctx, a.o, a.schema, rows, a.logger)
+	if err != nil {
+		return nil, err
+	}
+	a.meta = terms.Store
+	if err := adviseLog(a.o, terms.CheckBinding(ctx, a.o.bufferPath)); err != nil {
+		return nil, err
+	}
+	if err := a.openDays(ctx, rows); err != nil {
+		return nil, err
+	}
+	if err := a.openRemoval(ctx, rows); err != nil {
+		return nil, err
+	}
+	e, err := newEngine(a, rows, bucketstore.NewDirect(rows, a.schema, a.o.now, nil))
+	if err == nil {
+		a.onClose("end reading", func() error { return e.Close(context.WithoutCancel(ctx)) })
+	}
+	return e, err
+}
+
 // startBackground starts what runs beside requests, until close. sealing is the store of the
 // sealer.
 func (a *adapter) startBackground(ctx context.Context, sealing bucketstore.Store, appender bucketstore.Appender, e *engine.Engine, executor *deletion.Executor, walker *retention.Walker) error {
@@ -287,8 +321,11 @@ func closing(what string, err error) error {
 func openStore(ctx context.Context, o *options, logger log.Logger, reg prometheus.Registerer, waiting func(error)) (bucketstore.Store, error) {
 	tables := o.tables()
 	if o.backend == backendEmbedded {
+		if err := snapshot.CheckRestored(o.path); err != nil {
+			return nil, err
+		}
 		level.Info(logger).Log("msg", "opening the embedded store", "path", o.path)
-		return pebble.Open(pebble.Config{Dir: o.path, Existing: o.existing, Tables: tables, Now: time.Now, Logger: logger, Registerer: reg,
+		return pebble.Open(pebble.Config{Dir: o.path, Existing: o.existing, ReadOnly: o.readOnly, Tables: tables, Now: time.Now, Logger: logger, Registerer: reg,
 			MinFree: uint64(o.minFree.Base2Bytes)})
 	}
 	level.Info(logger).Log("msg", "opening Bigtable", "project", o.project, "instance", o.instance)

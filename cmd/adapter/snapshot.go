@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"sync"
 	"syscall"
 	"time"
 
@@ -57,8 +58,11 @@ type snapshots struct {
 	store    snapshot.Store
 	log      snapshot.Log
 	logger   log.Logger
-	last     prometheus.Gauge
+	time     prometheus.Gauge
 	failures prometheus.Counter
+	// mu is for last, the manifest of the last snapshot since the start, whose tables are not read again.
+	mu   sync.Mutex
+	last *snapshot.Manifest
 }
 
 // newSnapshots returns nil if the store cannot be copied.
@@ -69,7 +73,7 @@ func newSnapshots(rows bucketstore.Store, appender bucketstore.Appender, logger 
 	}
 	f := promauto.With(reg)
 	s := &snapshots{store: store, logger: logger,
-		last: f.NewGauge(prometheus.GaugeOpts{
+		time: f.NewGauge(prometheus.GaugeOpts{
 			Name: "adapter_snapshot_last_success_timestamp_seconds",
 			Help: "When the last snapshot was taken, since the start. 0 if none was.",
 		}),
@@ -85,12 +89,15 @@ func newSnapshots(rows bucketstore.Store, appender bucketstore.Appender, logger 
 // Snapshot implements api.Snapshots.
 func (s *snapshots) Snapshot(ctx context.Context, dir string) error {
 	now := time.Now()
-	m, err := snapshot.Take(ctx, s.store, s.log, dir, now)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	m, err := snapshot.Take(ctx, s.store, s.log, dir, now, s.last)
 	if err != nil {
 		s.failures.Inc()
 		return err
 	}
-	s.last.Set(float64(now.Unix()))
+	s.last = m
+	s.time.Set(float64(now.Unix()))
 	level.Info(s.logger).Log("msg", "a snapshot was taken", "directory", dir, "files", len(m.Files), "bytes", m.Bytes(), "duration", time.Since(now))
 	return nil
 }
