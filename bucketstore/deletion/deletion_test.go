@@ -44,8 +44,8 @@ type bench struct {
 	executor *deletion.Executor
 	keys     map[string][]int64
 	changed  int
-	// flush is what flushing CURRENT does.
-	flush func() error
+	// flush is what flushing CURRENT does, and admit says whether writes are admitted.
+	flush, admit func() error
 }
 
 // A faulty store fails after some writes to METRIC, if left is not negative.
@@ -112,6 +112,11 @@ func (b *bench) start(change ...func(*deletion.Config)) {
 			return nil
 		}
 		return b.flush()
+	}, Admit: func() error {
+		if b.admit == nil {
+			return nil
+		}
+		return b.admit()
 	}})
 }
 
@@ -436,6 +441,38 @@ func TestResume(t *testing.T) {
 	b.want("removed", b.store)
 	if n := len(b.store.applied); n != 150 {
 		t.Errorf("%d rows were written by the second executor", n)
+	}
+}
+
+// TestAdmit: nothing is removed while writes are refused, from the first or from some series on.
+func TestAdmit(t *testing.T) {
+	for _, admitted := range []int{0, 2} {
+		t.Run(fmt.Sprint(admitted), func(t *testing.T) {
+			b := newBench(t)
+			for i := range 250 {
+				b.put(b.key(fmt.Sprintf("%03d", i)), base, floats(1, 0, 3, 1))
+			}
+			b.delete(base, base+10_000, labels.MustNewMatcher(labels.MatchRegexp, "job", ".+"))
+			left := admitted
+			b.admit = func() error {
+				if left--; left < 0 {
+					return errStore
+				}
+				return nil
+			}
+			for range 2 {
+				if err := b.executor.Advance(t.Context()); !errors.Is(err, errStore) {
+					t.Errorf("error %v", err)
+				}
+			}
+			if n := len(b.store.applied); n > 100*admitted || n == 250 {
+				t.Errorf("%d rows were written", n)
+			}
+			b.want("hidden", b.records.Filter(b.store))
+			b.admit = nil
+			b.advance()
+			b.want("removed", b.store)
+		})
 	}
 }
 

@@ -45,6 +45,9 @@ type ExecutorConfig struct {
 	// through it. A buffer shows what is in its memory, too.
 	Store bucketstore.Store
 	Find  FindSeries
+	// Admit, if set, is asked before samples are removed, which takes space at first. After its error
+	// nothing more is removed until the next turn.
+	Admit func() error
 	// Closed, if set, returns the end of the last day of which no rollup is made any more, or only from samples that are
 	// final, in milliseconds. Up to there the executor removes buckets of rollups, too. It is read anew for each batch.
 	Closed func(ctx context.Context) (int64, error)
@@ -94,6 +97,9 @@ func NewExecutor(cfg ExecutorConfig) *Executor {
 	}
 	if cfg.Logger == nil {
 		cfg.Logger = log.NewNopLogger()
+	}
+	if cfg.Admit == nil {
+		cfg.Admit = func() error { return nil }
 	}
 	if cfg.Flush == nil {
 		cfg.Flush = func(context.Context) error { return nil }
@@ -156,6 +162,11 @@ func (x *Executor) Advance(ctx context.Context) error {
 	}
 	if err := x.records.Poll(ctx); err != nil {
 		return err
+	}
+	if len(x.records.pending()) > 0 {
+		if err := x.cfg.Admit(); err != nil {
+			return err
+		}
 	}
 	if err := x.flushCurrent(ctx); err != nil {
 		return err

@@ -145,7 +145,10 @@ func (x *Executor) operations(base int64, cells []bucketstore.Cell, records []*r
 	return parts
 }
 
-// apply applies mutations.
+// apply applies mutations, if writes are admitted.
 func (x *Executor) apply(ctx context.Context, table bucketstore.Table, muts []bucketstore.Mutation) error {
+	if err := x.cfg.Admit(); err != nil {
+		return err
+	}
 	return bucketstore.ApplyInOrder(ctx, x.cfg.Store, table, muts, writeTimeout)
 }

@@ -5,6 +5,7 @@ package disk
 import (
 	"errors"
 	"fmt"
+	"os"
 	"sync"
 	"time"
 
@@ -41,6 +42,9 @@ type Config struct {
 	MinFree uint64
 	// Usage returns the space of the file system of a directory.
 	Usage func(path string) (Usage, error)
+	// Stat, if set, says which file a path is, as os.Stat. Once a path is another directory than
+	// that of the first time, or none, nothing is written: what is open there has been removed.
+	Stat func(path string) (os.FileInfo, error)
 	// Now is the clock.
 	Now func() time.Time
 	// Logger may be nil.
@@ -66,8 +70,10 @@ type state struct {
 	path        string
 	free, floor uint64
 	isLow       bool
-	// failure is the text of the last error of Usage, empty after a success.
-	failure string
+	// dir is the directory that was there first.
+	dir os.FileInfo
+	// failure says why the free space is unknown, or that the directory is another one.
+	failure error
 }
 
 // New returns a Watch.
@@ -82,6 +88,9 @@ func New(cfg Config) *Watch {
 	})}
 	for i, path := range cfg.Paths {
 		w.states = append(w.states, state{path: path})
+		if err := w.checkSame(&w.states[i]); err != nil {
+			w.fail(&w.states[i], err)
+		}
 		gauge := func(name, help string, value func(*state) uint64) {
 			f.NewGaugeFunc(prometheus.GaugeOpts{
 				Name: name, Help: help, ConstLabels: prometheus.Labels{"path": path},
@@ -101,13 +110,19 @@ func (w *Watch) read(i int, value func(*state) uint64) float64 {
 	return float64(value(&w.states[i]))
 }
 
-// Admit returns nil if a write may be accepted now, else an ErrLittleSpace that says why.
+// Admit returns nil if a write may be accepted now, else an error that says why: an ErrLittleSpace, or
+// that the free space is unknown or the directory another one.
 func (w *Watch) Admit() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.refresh()
 	for i := range w.states {
-		if s := &w.states[i]; s.isLow {
+		s := &w.states[i]
+		if s.failure != nil {
+			w.refused.Inc()
+			return fmt.Errorf("%s takes no writes: %w", s.path, s.failure)
+		}
+		if s.isLow {
 			w.refused.Inc()
 			return fmt.Errorf("%w: the file system of %s has %d bytes free, and takes writes from %d bytes on (--storage.min-free-space)",
 				ErrLittleSpace, s.path, s.free, s.floor)
@@ -126,11 +141,11 @@ func (w *Watch) refresh() {
 	for i := range w.states {
 		s := &w.states[i]
 		usage, err := w.cfg.Usage(s.path)
-		if err != nil {
+		if err = errors.Join(w.checkSame(s), err); err != nil {
 			w.fail(s, err)
 			continue
 		}
-		s.failure = ""
+		s.failure = nil
 		s.free, s.floor = usage.Free, Floor(w.cfg.MinFree, usage.Total)
 		if isLow := s.free < s.floor; isLow != s.isLow {
 			s.isLow = isLow
@@ -139,12 +154,30 @@ func (w *Watch) refresh() {
 	}
 }
 
-// fail logs a new error of Usage. The state stays what it was.
-func (w *Watch) fail(s *state, err error) {
-	if text := err.Error(); text != s.failure {
-		s.failure = text
-		level.Warn(w.cfg.Logger).Log("msg", "free space is unknown", "path", s.path, "err", err)
+// checkSame returns an error if the path of s is not the directory that it was first.
+func (w *Watch) checkSame(s *state) error {
+	if w.cfg.Stat == nil {
+		return nil
 	}
+	dir, err := w.cfg.Stat(s.path)
+	if err != nil {
+		return err
+	}
+	if s.dir == nil {
+		s.dir = dir
+	}
+	if !os.SameFile(s.dir, dir) {
+		return errors.New("it is another directory than the one that was opened: it was removed or replaced; restart the adapter")
+	}
+	return nil
+}
+
+// fail notes why writes are refused, and logs it if it is new.
+func (w *Watch) fail(s *state, err error) {
+	if s.failure == nil || err.Error() != s.failure.Error() {
+		level.Error(w.cfg.Logger).Log("msg", "free space is unknown: writes are refused", "path", s.path, "err", err)
+	}
+	s.failure = err
 }
 
 func (w *Watch) logChange(s *state) {

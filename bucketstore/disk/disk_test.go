@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -148,8 +150,7 @@ func TestOff(t *testing.T) {
 	}
 }
 
-// TestUnknownUsage: while the free space is unknown the last answer holds, and one line is
-// logged.
+// TestUnknownUsage: while the free space is unknown nothing is written, and one line is logged.
 func TestUnknownUsage(t *testing.T) {
 	for _, free := range []uint64{0, 50 * gib} {
 		d := newDisks(gib)
@@ -157,13 +158,56 @@ func TestUnknownUsage(t *testing.T) {
 		before := d.watch.Admit()
 		d.err = errors.New("no such file system")
 		for range 3 {
-			d.set("/store", 25*gib)
-			if err := d.watch.Admit(); (err == nil) != (before == nil) {
-				t.Errorf("%d bytes were free: error %v, before %v", free, err, before)
+			d.set("/store", free)
+			if err := d.watch.Admit(); err == nil || !strings.Contains(err.Error(), "/store takes no writes: no such file system") {
+				t.Errorf("%d bytes were free: error %v", free, err)
 			}
 		}
 		if n := strings.Count(d.log.String(), "path=/store err=\"no such file system\""); n != 1 {
 			t.Errorf("%d lines:\n%s", n, d.log.String())
+		}
+		d.err = nil
+		d.set("/store", free)
+		if err := d.watch.Admit(); (err == nil) != (before == nil) {
+			t.Errorf("%d bytes are free again: error %v, before %v", free, err, before)
+		}
+	}
+}
+
+// TestOtherDirectory: once a directory is another one than it was, or none, nothing is written.
+func TestOtherDirectory(t *testing.T) {
+	for _, minFree := range []uint64{0, gib} {
+		for _, tt := range []struct {
+			name    string
+			replace func(dir string) error
+			want    string
+		}{
+			{"removed", os.RemoveAll, "no such file"},
+			{"removed and made again", func(dir string) error { return errors.Join(os.Rename(dir, dir+".old"), os.Mkdir(dir, 0o750)) }, "it is another directory"},
+			{"a file", func(dir string) error { return errors.Join(os.Rename(dir, dir+".old"), os.WriteFile(dir, nil, 0o600)) }, "it is another directory"},
+		} {
+			t.Run(fmt.Sprintf("%s, %d", tt.name, minFree), func(t *testing.T) {
+				parent := t.TempDir()
+				store, log := filepath.Join(parent, "store"), filepath.Join(parent, "log")
+				if err := errors.Join(os.Mkdir(store, 0o750), os.Mkdir(log, 0o750)); err != nil {
+					t.Fatal(err)
+				}
+				now := time.Unix(1e9, 0)
+				watch := disk.New(disk.Config{
+					Paths: []string{store, log}, MinFree: minFree, Stat: os.Stat, Now: func() time.Time { return now },
+					Usage: func(string) (disk.Usage, error) { return disk.Usage{Free: 50 * gib, Total: 100 * gib}, nil },
+				})
+				if err := watch.Admit(); err != nil {
+					t.Fatal(err)
+				}
+				if err := tt.replace(log); err != nil {
+					t.Fatal(err)
+				}
+				now = now.Add(time.Second)
+				if err := watch.Admit(); err == nil || !strings.Contains(err.Error(), log+" takes no writes") || !strings.Contains(err.Error(), tt.want) {
+					t.Errorf("error %v, want %q", err, tt.want)
+				}
+			})
 		}
 	}
 }

@@ -65,7 +65,7 @@ func (a *adapter) openRemoval(ctx context.Context, rows bucketstore.Store) error
 // newExecutor returns what removes deleted samples from store, which is that of the engine.
 func (a *adapter) newExecutor(store bucketstore.Store, e *engine.Engine) *deletion.Executor {
 	return deletion.NewExecutor(deletion.ExecutorConfig{
-		Records: a.records, Store: store, Find: e.SeriesBefore, Closed: a.days.Closed, ClosedOf: a.closedOf, Flush: e.FlushCurrent, Holder: processName(), Logger: a.logger,
+		Records: a.records, Store: store, Admit: a.admit, Find: e.SeriesBefore, Closed: a.days.Closed, ClosedOf: a.closedOf, Flush: e.FlushCurrent, Holder: processName(), Logger: a.logger,
 	})
 }
 

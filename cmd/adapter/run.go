@@ -95,6 +95,8 @@ type adapter struct {
 	reg    *prometheus.Registry
 	schema series.Schema
 	server *server
+	// admit refuses writes while the local disk has little space.
+	admit func() error
 	// meta is the META table of the store.
 	meta *meta.Store
 	// retention knows from when on samples are kept.
@@ -484,7 +486,8 @@ func newEngine(a *adapter, store bucketstore.Store, appender bucketstore.Appende
 	o, cfg := a.o, a.o.engine
 	cfg.Store = store
 	cfg.Appender = a.days.Appender(appender)
-	cfg.Admit = newWatch(o, a.logger, a.reg).Admit
+	a.admit = newWatch(o, a.logger, a.reg).Admit
+	cfg.Admit = a.admit
 	cfg.Schema = a.schema
 	cfg.Now = a.o.now
 	cfg.LastTime = a.lastTime
@@ -536,7 +539,7 @@ func newWatch(o *options, logger log.Logger, reg prometheus.Registerer) *disk.Wa
 		paths = append(paths, o.bufferPath)
 	}
 	return disk.New(disk.Config{
-		Paths: paths, MinFree: uint64(o.minFree.Base2Bytes), Usage: o.diskUsage, Now: time.Now, Logger: logger, Registerer: reg,
+		Paths: paths, MinFree: uint64(o.minFree.Base2Bytes), Usage: o.diskUsage, Stat: os.Stat, Now: time.Now, Logger: logger, Registerer: reg,
 	})
 }
 

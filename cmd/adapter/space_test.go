@@ -7,6 +7,8 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -35,11 +37,12 @@ func TestLittleSpace(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			dir := t.TempDir()
-			a := startWithUsage(t, append(tt.args(t, dir), "--self-scrape-interval=1s")...)
+			a := startWithUsage(t, append(tt.args(t, dir), "--self-scrape-interval=1s", "--web.enable-admin-api")...)
 			now := time.Now()
 			a.send(t, now, 1, http.StatusNoContent, http.StatusOK, "")
 			a.free.Store(1<<30 - 1)
 			a.send(t, now, 2, http.StatusServiceUnavailable, http.StatusServiceUnavailable, dir+" has 1073741823 bytes free, and takes writes from 1073741824 bytes on")
+			a.deleteSeries(t, http.StatusServiceUnavailable, dir+" has 1073741823 bytes free")
 			for _, metric := range []string{`adapter_disk_free_bytes{path="` + dir + `"} 1.073741823e+09`, `adapter_disk_min_free_bytes{path="` + dir + `"} 1.073741824e+09`} {
 				if _, _, body := ask(t, "GET", a.base+"/metrics"); !strings.Contains(body, metric) {
 					t.Errorf("no metric %s", metric)
@@ -52,6 +55,37 @@ func TestLittleSpace(t *testing.T) {
 			a.send(t, now, 3, http.StatusNoContent, http.StatusOK, "")
 			a.wantValue(t, "max_over_time(written[1h])", "3")
 			a.wantValue(t, "max_over_time(otlp[1h])", "3")
+			a.deleteSeries(t, http.StatusNoContent, "")
+		})
+	}
+}
+
+// deleteSeries deletes a series, and checks the answer.
+func (a *spaceAdapter) deleteSeries(t *testing.T, want int, reason string) {
+	t.Helper()
+	if status, _, body := ask(t, "POST", a.base+"/api/v1/admin/tsdb/delete_series?match[]=none"); status != want || !strings.Contains(body, reason) {
+		t.Errorf("delete_series: %d %s, want %d %s", status, body, want, reason)
+	}
+}
+
+// TestRemovedDirectory: writes to a directory that was removed, of the store or of the log, are
+// refused, with the reason.
+func TestRemovedDirectory(t *testing.T) {
+	for _, tt := range []struct{ name, removed string }{{"the store", "data"}, {"the log", "log"}} {
+		t.Run(tt.name, func(t *testing.T) {
+			dir := t.TempDir()
+			a := startWithUsage(t, "--storage.path="+filepath.Join(dir, "data"), "--buffer.enabled", "--buffer.path="+filepath.Join(dir, "log"))
+			now := time.Now()
+			a.send(t, now, 1, http.StatusNoContent, http.StatusOK, "")
+			removed := filepath.Join(dir, tt.removed)
+			if err := os.Rename(removed, removed+".removed"); err != nil {
+				t.Fatal(err)
+			}
+			a.send(t, now, 2, http.StatusServiceUnavailable, http.StatusServiceUnavailable, removed+" takes no writes")
+			if err := os.Rename(removed+".removed", removed); err != nil { // so that the adapter can end
+				t.Fatal(err)
+			}
+			a.send(t, now, 3, http.StatusNoContent, http.StatusOK, "")
 		})
 	}
 }

@@ -15,6 +15,9 @@ import (
 // an error it may be so or not, and to repeat it is harmless. What is written meanwhile is
 // deleted or not.
 func (e *Engine) Delete(ctx context.Context, mint, maxt int64, matchers []*labels.Matcher) error {
+	if err := e.cfg.Admit(); err != nil { // the record, and what is cut off for it, take space
+		return err
+	}
 	// Matchers on the replica label stay: it is not stored, and without them a selector could
 	// match more than was meant.
 	if err := e.cfg.Deletions.Delete(ctx, matchers, max(mint, 0), min(maxt, series.MaxTime)+1); err != nil {
