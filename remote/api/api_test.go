@@ -42,10 +42,14 @@ type spy struct {
 	bucketstore.Store
 	samples atomic.Int64
 	fail    atomic.Bool
+	failure atomic.Pointer[error] // nil is errStore
 }
 
 func (s *spy) Scan(ctx context.Context, req bucketstore.ScanRequest, fn func(bucketstore.Row) error) error {
 	if s.fail.Load() {
+		if failure := s.failure.Load(); failure != nil {
+			return *failure
+		}
 		return errStore
 	}
 	if req.Table == bucketstore.Metric {
@@ -374,6 +378,26 @@ func TestErrors(t *testing.T) {
 				t.Errorf("%+v, want %d %s %q", got, tt.status, tt.kind, tt.text)
 			}
 		})
+	}
+}
+
+// TestStoreFails: if the store fails, a query is a 503, however it is evaluated and whatever the error is: a store has deadlines of
+// its own, and its errors are not the end of the query.
+func TestStoreFails(t *testing.T) {
+	f := serve(t, nil)
+	f.fill(t)
+	for _, failure := range []error{errStore, fmt.Errorf("scan METRIC: %w", context.DeadlineExceeded), fmt.Errorf("scan METRIC: %w", context.Canceled)} {
+		f.store.failure.Store(&failure)
+		for _, query := range []string{`up{n="1"}`, `sum(rate(up[5m]))`, `up * on (n) up`, `max_over_time(up[5m:1m])`, `timestamp(up)`, `absent(up)`} {
+			for _, path := range []string{"query", "query_range"} {
+				f.store.fail.Store(true)
+				got := f.ask(t, http.MethodGet, "/api/v1/"+path, params("query", query, "time", at(0), "start", at(-60), "end", at(0), "step", "60"))
+				f.store.fail.Store(false)
+				if got.status != http.StatusServiceUnavailable || !strings.Contains(got.Error, failure.Error()) {
+					t.Errorf("%s %s: %+v, want 503 and %v", path, query, got, failure)
+				}
+			}
+		}
 	}
 }
 

@@ -82,7 +82,7 @@ func (a *API) serveCardinality(w http.ResponseWriter, r *http.Request) {
 		badParameter(w, "compare", err)
 		return
 	case err != nil:
-		respond(w, nil, mark(err))
+		respond(w, nil, mark(r.Context(), err))
 		return
 	}
 	answer := tsdbStatus{

@@ -48,7 +48,7 @@ func (a *API) serveCurrent(w http.ResponseWriter, r *http.Request) {
 	case err == nil:
 		answer.end(found)
 	case answer.body == nil:
-		respond(w, nil, mark(err))
+		respond(w, nil, mark(r.Context(), err))
 	default:
 		panic(http.ErrAbortHandler) // never half an answer that looks whole
 	}

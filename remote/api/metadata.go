@@ -32,5 +32,5 @@ func (a *API) serveMetadata(w http.ResponseWriter, r *http.Request) {
 	for _, m := range found {
 		entries[m.Family] = []metadataEntry{{Type: string(m.Type), Help: m.Help, Unit: m.Unit}}
 	}
-	respond(w, entries, mark(err))
+	respond(w, entries, mark(r.Context(), err))
 }

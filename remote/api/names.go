@@ -58,7 +58,7 @@ func (a *API) serveMetricNames(w http.ResponseWriter, r *http.Request) {
 		badParameter(w, "date", err)
 		return
 	case err != nil:
-		respond(w, nil, mark(err))
+		respond(w, nil, mark(r.Context(), err))
 		return
 	}
 	answer := metricNames{

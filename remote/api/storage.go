@@ -20,11 +20,12 @@ type storeError struct{ err error }
 func (e *storeError) Error() string { return e.err.Error() }
 func (e *storeError) Unwrap() error { return e.err }
 
-// mark marks err as one of the store, unless it is the client's: a limit, or an
-// end of waiting.
-func mark(err error) error {
+// mark marks err as one of the store, unless it is the client's: a limit, or the end of a query whose context
+// is ctx. A store has deadlines of its own, too.
+func mark(ctx context.Context, err error) error {
+	isEnd := errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 	switch {
-	case err == nil, errors.Is(err, engine.ErrLimit), errors.Is(err, eval.ErrMemory), errors.Is(err, eval.ErrBusy), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+	case err == nil, errors.Is(err, engine.ErrLimit), errors.Is(err, eval.ErrMemory), errors.Is(err, eval.ErrBusy), isEnd && ctx.Err() != nil:
 		return err
 	}
 	return &storeError{err}
@@ -39,7 +40,7 @@ type markedStorage struct {
 // Querier implements storage.Queryable.
 func (s markedStorage) Querier(mint, maxt int64) (storage.Querier, error) {
 	q, err := s.backend.Querier(mint, maxt)
-	return markedQuerier{q, maxt, s.missing}, mark(err)
+	return markedQuerier{q, maxt, s.missing}, mark(context.Background(), err)
 }
 
 type markedQuerier struct {
@@ -50,7 +51,7 @@ type markedQuerier struct {
 
 // Select implements storage.Querier.
 func (q markedQuerier) Select(ctx context.Context, sorted bool, hints *storage.SelectHints, ms ...*labels.Matcher) storage.SeriesSet {
-	set := markedSet{SeriesSet: q.Querier.Select(ctx, sorted, hints, ms...)}
+	set := markedSet{SeriesSet: q.Querier.Select(ctx, sorted, hints, ms...), ctx: ctx}
 	if q.missing != nil && (hints == nil || hints.Func != "series") { // index rows are in the store before samples are in a log
 		maxt := q.maxt
 		if hints != nil {
@@ -63,6 +64,7 @@ func (q markedQuerier) Select(ctx context.Context, sorted bool, hints *storage.S
 
 type markedSet struct {
 	storage.SeriesSet
+	ctx      context.Context
 	warnings []error
 }
 
@@ -76,30 +78,33 @@ func (s markedSet) Warnings() annotations.Annotations {
 }
 
 // Err implements storage.SeriesSet.
-func (s markedSet) Err() error { return mark(s.SeriesSet.Err()) }
+func (s markedSet) Err() error { return mark(s.ctx, s.SeriesSet.Err()) }
 
 // LabelValues implements storage.LabelQuerier.
 func (q markedQuerier) LabelValues(ctx context.Context, name string, hints *storage.LabelHints, ms ...*labels.Matcher) ([]string, annotations.Annotations, error) {
 	values, warnings, err := q.Querier.LabelValues(ctx, name, hints, ms...)
-	return values, warnings, mark(err)
+	return values, warnings, mark(ctx, err)
 }
 
 // LabelNames implements storage.LabelQuerier.
 func (q markedQuerier) LabelNames(ctx context.Context, hints *storage.LabelHints, ms ...*labels.Matcher) ([]string, annotations.Annotations, error) {
 	names, warnings, err := q.Querier.LabelNames(ctx, hints, ms...)
-	return names, warnings, mark(err)
+	return names, warnings, mark(ctx, err)
 }
 
 // ExemplarQuerier implements storage.ExemplarQueryable.
 func (s markedStorage) ExemplarQuerier(ctx context.Context) (storage.ExemplarQuerier, error) {
 	q, err := s.backend.ExemplarQuerier(ctx)
-	return markedExemplars{q}, mark(err)
+	return markedExemplars{q, ctx}, mark(ctx, err)
 }
 
-type markedExemplars struct{ storage.ExemplarQuerier }
+type markedExemplars struct {
+	storage.ExemplarQuerier
+	ctx context.Context
+}
 
 // Select implements storage.ExemplarQuerier.
 func (q markedExemplars) Select(start, end int64, selectors ...[]*labels.Matcher) ([]exemplar.QueryResult, error) {
 	results, err := q.ExemplarQuerier.Select(start, end, selectors...)
-	return results, mark(err)
+	return results, mark(q.ctx, err)
 }

@@ -61,7 +61,7 @@ type resolution struct {
 func (a *API) serveStore(w http.ResponseWriter, r *http.Request) {
 	found, err := a.cfg.Engine.Extent(r.Context(), maxStoreSeries)
 	if err != nil {
-		respond(w, nil, mark(err))
+		respond(w, nil, mark(r.Context(), err))
 		return
 	}
 	now := a.cfg.Now()
@@ -99,5 +99,5 @@ func (a *API) newest(ctx context.Context) (t int64, exact bool, err error) {
 		t = max(t, s.T)
 		return nil
 	})
-	return t, t > 0 && !found.Truncated, mark(err)
+	return t, t > 0 && !found.Truncated, mark(ctx, err)
 }
