@@ -12,7 +12,7 @@ import (
 )
 
 // ErrClosed marks samples of days that are closed: their samples are about to be deleted, or are.
-var ErrClosed = errors.New("the day of the sample is closed: only its rollups are kept")
+var ErrClosed = errors.New("the day of the sample is closed: only its rollups are kept, see --retention.resolution-raw")
 
 // errUnknown marks samples of days that may be closed.
 var errUnknown = errors.New("whether the day of the sample is closed is not known now")

@@ -139,6 +139,14 @@ func (d *Days) Released() int64 {
 	return d.get().Released
 }
 
+// TakenFrom returns the first time of which samples are taken, as this process knows it, in milliseconds. It is 0 if all are.
+func (d *Days) TakenFrom() int64 {
+	if closed := d.get().Closed; closed > 0 {
+		return closed + 1
+	}
+	return 0
+}
+
 // Closed returns the end of the last day of which no sample is taken any more, in milliseconds, as META has it now.
 func (d *Days) Closed(ctx context.Context) (int64, error) {
 	if !d.cfg.Sole {

@@ -492,7 +492,7 @@ func newEngine(a *adapter, store bucketstore.Store, appender bucketstore.Appende
 	cfg.Now = a.o.now
 	cfg.LastTime = a.lastTime
 	cfg.Cut = a.retention.RawCut
-	cfg.WriteCut = a.retention.Deleted
+	cfg.WriteCut = func(now time.Time) int64 { return max(a.retention.Deleted(now), a.days.TakenFrom()) }
 	cfg.IndexCut = a.retention.OldestCut
 	cfg.Rules = func(ctx context.Context, now time.Time, from func() int64) (engine.RuleView, error) {
 		return a.rules.At(ctx, now, from)

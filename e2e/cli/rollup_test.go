@@ -77,6 +77,17 @@ func TestRollupsOutliveSamples(t *testing.T) {
 		return nil
 	})
 	check()
+	cut := int64(a.Metric(t, "adapter_retention_cut_timestamp_seconds") * 1000)
+	for _, at := range []int64{cut - 1, cut, cut + 1} { // a day has its end, so the cut is of a day that is gone
+		series := harness.SeriesOf(labels.FromStrings("__name__", "edge"), harness.PointAt(at, 1))
+		resp, err := harness.RemoteWrite2().Send(t.Context(), a.URL("/write"), []harness.SentSeries{series})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if says := fmt.Sprintf("samples are kept from %d on, see --retention.resolution-raw", cut+1); at <= cut && (resp.Status != http.StatusBadRequest || !strings.Contains(resp.Body, says)) || at > cut && resp.Status != http.StatusNoContent {
+			t.Errorf("a sample %d ms after the cut: %v, want %q", at-cut, resp, says)
+		}
+	}
 	a.Terminate(t)
 	a = harness.StartAdapter(t, b, "--web.enable-admin-api")
 	deleteRolledDay(t, a)
