@@ -21,6 +21,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/promtable/promtable/remote/engine"
+	"github.com/promtable/promtable/remote/engine/eval"
 	"github.com/promtable/promtable/remote/explain"
 	"github.com/promtable/promtable/remote/federate"
 	"github.com/promtable/promtable/remote/history"
@@ -71,6 +72,8 @@ type Config struct {
 	MaxFrameBytes int // 50,000,000
 	// SlowLog logs slow reads. It may be nil.
 	SlowLog *request.SlowLog
+	// Memory counts what remote reads hold, beside PromQL. It may be nil.
+	Memory *eval.Memory
 	// Queries explains expressions. It may be nil.
 	Queries explain.Queries
 	// NodeSeconds is that of explain.Config. It may be nil.
@@ -153,7 +156,7 @@ func New(cfg Config) *Handler {
 	})
 	remoteWrite := m.Instrument("write", writes, http.MethodPost)
 	remoteRead := m.Instrument("read", read.New(read.Config{
-		Engine: cfg.Engine, Errors: e, Gate: reads, Registerer: cfg.Registerer, SlowLog: cfg.SlowLog,
+		Engine: cfg.Engine, Errors: e, Gate: reads, Registerer: cfg.Registerer, SlowLog: cfg.SlowLog, Memory: cfg.Memory,
 		MaxBodyBytes: cfg.MaxBodyBytes, Timeout: cfg.ReadTimeout,
 		MaxQueries: cfg.MaxQueries, MaxSamples: cfg.MaxSamples, MaxFrameBytes: cfg.MaxFrameBytes,
 	}), http.MethodPost)

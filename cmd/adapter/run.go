@@ -519,6 +519,9 @@ func newEngine(a *adapter, store bucketstore.Store, appender bucketstore.Appende
 		MaxSamples:     unbounded(cfg.Limits.MaxSamples),
 		MaxSeriesBytes: unbounded(o.remote.MaxFrameBytes),
 	}
+	if total := o.totalMemory.Base2Bytes; total > 0 { // the batches of all take up to a quarter of it
+		cfg.BatchBytes = max(1, int(total)/(16*o.api.MaxConcurrent))
+	}
 	if o.backend == backendBigtable {
 		cfg.ParallelScans, cfg.ParallelLists = bigtableParallel, bigtableParallel
 		cfg.KeepsVersions = true
@@ -547,7 +550,7 @@ func newWatch(o *options, logger log.Logger, reg prometheus.Registerer) *disk.Wa
 func newRemote(a *adapter, e *engine.Engine, queries *api.API, slow *request.SlowLog) *remote.Handler {
 	o, cfg := a.o, a.o.remote
 	cfg.Engine = e
-	cfg.Queries, cfg.SlowLog = queries, slow
+	cfg.Queries, cfg.SlowLog, cfg.Memory = queries, slow, queries.Memory()
 	if o.backend == backendBigtable {
 		cfg.NodeSeconds = bigtable.NodeSeconds
 	}

@@ -228,6 +228,9 @@ func Patterns() []string { return slices.AppendSeq(upstreamPatterns(), maps.Keys
 // AdminPatterns returns the requests of API that change what is stored.
 func AdminPatterns() []string { return adminPatterns() }
 
+// Memory bounds what the queries of a hold, and others that use it.
+func (a *API) Memory() *eval.Memory { return a.memory }
+
 // ServeHTTP implements http.Handler.
 func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) { a.mux.ServeHTTP(w, r) }
 
@@ -246,6 +249,8 @@ func (a *API) bounded(next http.Handler) http.Handler {
 		_ = control.SetWriteDeadline(time.Now().Add(a.cfg.Timeout + request.AnswerGrace)) // a writer without, as in a test, has no slow clients
 		defer func() { _ = control.SetWriteDeadline(time.Time{}) }()                      // also after a panic: the connection may live on
 		usage := &engine.Usage{}
+		ctx, end := a.memory.With(ctx) // of the answer
+		defer end()
 		ctx = engine.WithOneCut(engine.WithUsage(ctx, usage), a.cfg.Now())
 		next.ServeHTTP(retryWriter{w, usage}, r.WithContext(ctx))
 	})

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/prometheus/prometheus/model/histogram"
 	"github.com/prometheus/prometheus/promql"
 	"github.com/prometheus/prometheus/promql/parser"
 	"github.com/prometheus/prometheus/storage"
@@ -52,7 +53,42 @@ func (q watchedQuery) Exec(ctx context.Context) *promql.Result {
 	ctx, watch := q.log.Watch(eval.WithReport(ctx, &report), q.kind)
 	res := q.Query.Exec(ctx)
 	watch.End(res.Err, func() request.SlowQuery { return q.describe(&report) })
+	if res.Err == nil {
+		res.Err = eval.Lend(ctx, answerBytes(res.Value), "the answer")
+	}
 	return res
+}
+
+const (
+	// floatBytes and bucketBytes are what a float and a bucket of a histogram take up to their answer: in the result, and four times
+	// in its JSON, which grows by doubling, and is copied then.
+	floatBytes  = 16 + 4*28
+	bucketBytes = 16 + 4*56
+)
+
+// answerBytes returns about what a result takes until it is sent.
+func answerBytes(v parser.Value) (bytes int) {
+	switch v := v.(type) {
+	case promql.Matrix:
+		for _, s := range v {
+			bytes += len(s.Floats) * floatBytes
+			for _, p := range s.Histograms {
+				bytes += histogramBytes(p.H)
+			}
+		}
+	case promql.Vector:
+		for _, s := range v {
+			bytes += int(s.Metric.ByteSize()) + floatBytes + histogramBytes(s.H)
+		}
+	}
+	return bytes
+}
+
+func histogramBytes(h *histogram.FloatHistogram) int {
+	if h == nil {
+		return 0
+	}
+	return 2*floatBytes + (len(h.PositiveBuckets)+len(h.NegativeBuckets))*bucketBytes
 }
 
 func (q watchedQuery) describe(report *eval.Report) request.SlowQuery {

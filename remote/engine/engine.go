@@ -89,6 +89,9 @@ type Config struct {
 	// a network. On the embedded store 2 make large answers a fifth faster if a CPU is
 	// idle, and every answer takes 5% more CPU time.
 	ParallelScans int
+	// BatchBytes bounds what a query reads at once, in bytes. It holds two such batches, of up to twice as much. 0 is 8 MiB,
+	// which is the most.
+	BatchBytes int
 	// ParallelLists is the same for the index, where each scan reads another list. 0
 	// is 1. More pays only where a scan waits for a network: when the first list ends,
 	// the pages of the others were read in vain.
@@ -253,6 +256,7 @@ func New(cfg Config) (*Engine, error) {
 		Registerer:     cfg.Registerer,
 		Limits:         cfg.Limits,
 		ParallelScans:  cfg.ParallelScans,
+		BatchBytes:     cfg.BatchBytes,
 		StoredMatchers: e.elections.StoredMatchers,
 		Cut:            cfg.Cut,
 		IndexCut:       cfg.IndexCut,

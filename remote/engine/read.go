@@ -62,6 +62,9 @@ var (
 
 // Select is that of reader.Reader.
 func (e *Engine) Select(ctx context.Context, q Query) (storage.ChunkSeriesSet, error) {
+	if q.Lend == nil {
+		q.Lend = func(bytes int) error { return eval.Lend(ctx, bytes, reader.SelectorName(q.Matchers)) }
+	}
 	return e.reader.Select(ctx, q)
 }
 

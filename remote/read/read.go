@@ -22,6 +22,7 @@ import (
 	upstream "github.com/prometheus/prometheus/storage/remote"
 
 	"github.com/promtable/promtable/remote/engine"
+	"github.com/promtable/promtable/remote/engine/eval"
 	"github.com/promtable/promtable/remote/request"
 	"github.com/promtable/promtable/remote/wire"
 )
@@ -58,6 +59,8 @@ type Config struct {
 	// MaxFrameBytes is how large a frame of a streamed answer may be, which holds
 	// one whole series.
 	MaxFrameBytes int
+	// Memory counts what reads hold, beside PromQL. It may be nil.
+	Memory *eval.Memory
 }
 
 // Handler serves remote read.
@@ -74,6 +77,7 @@ type Handler struct {
 	encoders      sync.Pool // of *samplesEncoder
 	metrics       *metrics
 	slow          *request.SlowLog
+	memory        *eval.Memory
 }
 
 // New returns a handler of remote read. Its metrics are registered
@@ -90,6 +94,7 @@ func New(cfg Config) *Handler {
 		maxFrameBytes: cfg.MaxFrameBytes,
 		metrics:       newMetrics(cfg.Registerer),
 		slow:          cfg.SlowLog,
+		memory:        cfg.Memory,
 	}
 }
 
@@ -134,6 +139,11 @@ func (h *Handler) read(ctx context.Context, w http.ResponseWriter, r *http.Reque
 	for i := range queries {
 		queries[i].Decoded = kind == prompb.ReadRequest_SAMPLES
 		queries[i].Passing = !queries[i].Decoded
+	}
+	if h.memory != nil && kind == prompb.ReadRequest_SAMPLES { // a stream is bounded by its batches, and cannot be refused half-way
+		held, end := h.memory.With(ctx)
+		ctx = held
+		defer end()
 	}
 	ctx, watch := h.slow.Watch(ctx, request.QueryRead)
 	defer func() { watch.End(err, func() request.SlowQuery { return describe(queries) }) }()

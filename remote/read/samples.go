@@ -18,6 +18,7 @@ import (
 	"github.com/prometheus/prometheus/tsdb/chunks"
 
 	"github.com/promtable/promtable/remote/engine"
+	"github.com/promtable/promtable/remote/engine/eval"
 	"github.com/promtable/promtable/series/chunk"
 )
 
@@ -66,6 +67,9 @@ func (h *Handler) samples(ctx context.Context, w http.ResponseWriter, queries []
 // growing them is a large part of the cost of an answer.
 const maxPooledSamples = 16 << 20
 
+// answerCopies is how often an answer is in memory: as it grows, as what it was before, and as its compressed block.
+const answerCopies = 3
+
 // samplesEncoder returns an encoder of an empty answer.
 func (h *Handler) samplesEncoder() *samplesEncoder {
 	enc, ok := h.encoders.Get().(*samplesEncoder)
@@ -93,6 +97,8 @@ type samplesEncoder struct {
 	front   int // where the answer begins in buf
 	samples int
 	series  int
+	// lent is what the answer counts as memory of queries, in bytes.
+	lent int
 
 	block     []byte // the answer, compressed
 	histogram []byte // the Histogram being encoded
@@ -118,6 +124,12 @@ func (e *samplesEncoder) addResult(ctx context.Context, set storage.ChunkSeriesS
 		}
 		if err := e.addSeries(set.At(), mint); err != nil {
 			return err
+		}
+		if more := answerCopies*cap(e.buf) - e.lent; more > 0 {
+			e.lent += more
+			if err := eval.Lend(ctx, more, "the answer to a remote read"); err != nil {
+				return err
+			}
 		}
 	}
 	if err := set.Err(); err != nil {

@@ -225,16 +225,18 @@ type embeddedQuerier struct {
 // Select implements storage.Querier.
 func (q embeddedQuerier) Select(ctx context.Context, sorted bool, hints *storage.SelectHints, ms ...*labels.Matcher) storage.SeriesSet {
 	if part := q.parts.find(ms); part != nil {
-		return &resultSet{grid: part.grid, evaluate: func() ([]result, annotations.Annotations, error) {
+		set := &resultSet{grid: part.grid, evaluate: func() ([]result, annotations.Annotations, error) {
 			return q.parts.evaluate(ctx, part)
 		}}
+		hints := &storage.SelectHints{Start: part.grid.start, End: part.grid.last(), Step: part.grid.step}
+		return lending(ctx, set, hints, part.vector.LabelMatchers)
 	}
 	if len(ms) > 0 {
 		if b := q.parts.left[ms[0]]; b != nil {
 			ctx = context.WithValue(ctx, bucketsKey{}, b)
 		}
 	}
-	return q.Querier.Select(ctx, sorted, hints, ms...)
+	return lending(ctx, q.Querier.Select(ctx, sorted, hints, ms...), hints, ms)
 }
 
 // parts are those of a query.

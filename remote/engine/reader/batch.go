@@ -41,6 +41,8 @@ type batch struct {
 	builders []chunkBuilder
 	// spaces are the memory of their decoded samples.
 	spaces []*chunk.Space
+	// lent is what Query.Lend was called with.
+	lent int
 }
 
 func newBatch(series int) batch { return batch{builders: make([]chunkBuilder, series)} }
@@ -110,9 +112,20 @@ func (r *batchReader) read(ctx context.Context, from []index.Series, m metrics) 
 			return batch{}, err
 		}
 		m.batches.WithLabelValues(resultRead).Inc()
-		r.resize(read.builders)
+		read.lent = r.resize(read.builders)
+		if err := r.lend(read.lent); err != nil {
+			read.release()
+			return batch{}, err
+		}
 		return read, nil
 	}
+}
+
+func (r *batchReader) lend(bytes int) error {
+	if r.query.Lend == nil {
+		return nil
+	}
+	return r.query.Lend(bytes)
 }
 
 // cut returns how many series of from are the next batch.
@@ -127,14 +140,14 @@ func (r *batchReader) cut(from []index.Series) int {
 	return min(len(from), r.size)
 }
 
-// resize computes the size of the next batch from the bytes of this one. It grows at
+// resize computes the size of the next batch from the bytes of this one, which it returns. It grows at
 // most fourfold.
-func (r *batchReader) resize(builders []chunkBuilder) {
-	total := len(builders) * seriesOverhead
+func (r *batchReader) resize(builders []chunkBuilder) (bytes int) {
 	for i := range builders {
-		total += builders[i].bytes + builders[i].rollupBytes
+		bytes += builders[i].bytes + builders[i].rollupBytes
 	}
-	r.size = min(4*len(builders), maxBatch, max(1, r.target*len(builders)/total))
+	r.size = min(4*len(builders), maxBatch, max(1, r.target*len(builders)/(bytes+len(builders)*seriesOverhead)))
+	return bytes
 }
 
 // readSeries reads the rows of these series.

@@ -44,6 +44,8 @@ type Config struct {
 	// ParallelScans is how many scans of METRIC a query may run at a
 	// time. They share what the limits allow. 0 is 1.
 	ParallelScans int
+	// BatchBytes bounds a batch of rows, in bytes. 0 is 8 MiB, which is the most.
+	BatchBytes int
 	// StoredMatchers, if set, returns the matchers on labels that are stored. It
 	// leaves its argument as it is.
 	StoredMatchers func([]*labels.Matcher) []*labels.Matcher
@@ -112,6 +114,9 @@ type Query struct {
 	// Hold, if set, is called when the memory that the found series take has grown to so
 	// many bytes. Its error ends the query and is returned unchanged.
 	Hold func(bytes int) error
+	// Lend, if set, is called with the bytes of each batch that is read, and with as many less when it is delivered. Its
+	// error ends the query and is returned unchanged.
+	Lend func(bytes int) error
 	// Share is how many queries are answered at the same time for one request, and
 	// share the memory that one alone may take: the batches of each are smaller
 	// accordingly, down to 128 KB. 0 is the same as 1.
@@ -167,7 +172,8 @@ type Sizes struct {
 func New(cfg Config) *Reader {
 	cfg.Limits = cfg.Limits.WithDefaults()
 	cfg.ParallelScans = cmp.Or(cfg.ParallelScans, 1)
-	r := &Reader{cfg: cfg, metrics: newMetrics(cfg.Registerer), Sizes: Sizes{batchBytes, rowCells, minScanSeries}}
+	size := min(cmp.Or(cfg.BatchBytes, batchBytes), batchBytes)
+	r := &Reader{cfg: cfg, metrics: newMetrics(cfg.Registerer), Sizes: Sizes{max(size, minBatchBytes), rowCells, minScanSeries}}
 	r.closing, r.stop = context.WithCancel(context.Background())
 	return r
 }

@@ -80,7 +80,7 @@ type batchRead struct {
 // fill takes batches until one has a sample or all are read.
 func (s *seriesSet) fill() {
 	for s.err == nil && len(s.rest) > 0 && !s.skipEmpty() {
-		s.releaseIfPassing()
+		s.leaveBatch()
 		if s.batch, s.err = s.nextBatch(); s.err != nil {
 			s.batch, s.rest = batch{}, nil
 			return
@@ -91,8 +91,10 @@ func (s *seriesSet) fill() {
 	s.skipEmpty()
 }
 
-// releaseIfPassing gives up the memory of the batch, of which all is delivered.
-func (s *seriesSet) releaseIfPassing() {
+// leaveBatch gives up the memory of the batch, of which all is delivered.
+func (s *seriesSet) leaveBatch() {
+	_ = s.reader.lend(-s.batch.lent)
+	s.batch.lent = 0
 	if s.passing {
 		s.batch.release()
 	}
@@ -149,7 +151,7 @@ func (s *seriesSet) Next() bool {
 		return s.nextLabels()
 	}
 	if s.fill(); len(s.batch.builders) == 0 {
-		s.releaseIfPassing()
+		s.leaveBatch()
 		return false
 	}
 	s.readAhead()
