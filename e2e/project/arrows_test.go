@@ -66,7 +66,7 @@ func arrows() []arrow {
 		{"remote/read", []string{"series/...", "remote/engine", "remote/engine/eval", "remote/request", "remote/wire"}, protocolTests},
 		{"remote/federate", []string{"series/expr", "remote/engine", "remote/request"}, protocolTests},
 		{"remote/explain", []string{"series/expr", "remote/engine", "remote/engine/eval", "remote/engine/resultcache", "remote/request"}, protocolTests},
-		{"remote/api", []string{"series/expr", "series/rollup", "bucketstore", "remote/engine", "remote/engine/eval", "remote/engine/resultcache", "remote/request"}, []string{"series/...", "bucketstore/..."}},
+		{"remote/api", []string{"series", "series/expr", "series/rollup", "bucketstore", "remote/engine", "remote/engine/eval", "remote/engine/resultcache", "remote/request"}, []string{"series/...", "bucketstore/..."}},
 		{"remote/history", []string{"bucketstore", "series/...", "bucketstore/meta", "remote/engine", "remote/engine/backfill", "remote/request"}, protocolTests},
 		{"remote/ui", nil, nil},
 		{"remote/selfscrape", []string{"remote/engine"}, nil},
