@@ -119,7 +119,7 @@ func TestRetentionSize(t *testing.T) {
 	wantHours(t, a, now, 20*24+1)
 	a.Terminate(t)
 	a = harness.StartAdapter(t, b, "--retention.size=1KiB")
-	a.WaitLine(t, `msg="the store exceeds --retention.size, its oldest days go"`)
+	a.WaitLine(t, `msg="the store exceeds --retention.size, its oldest days are deleted"`)
 	cut := int64(a.Metric(t, "adapter_retention_cut_timestamp_seconds") * 1000)
 	if kept := now - cut; cut%(24*hour) != 0 || kept < 3*24*hour-hour || kept > 4*24*hour {
 		t.Errorf("the cut is %d, now %d", cut, now)
