@@ -15,7 +15,6 @@ import (
 	v1 "github.com/prometheus/prometheus/web/api/v1"
 
 	"github.com/promtable/promtable/remote/engine"
-	"github.com/promtable/promtable/series"
 )
 
 // Admin deletes samples.
@@ -103,7 +102,7 @@ func (a *admin) Delete(ctx context.Context, mint, maxt int64, ms ...*labels.Matc
 
 // deletionTime returns an end of the range of a deletion for a log line. Upstream's API stands for no end by a time far away.
 func deletionTime(t int64) string {
-	if t < 0 || t > series.MaxTime {
+	if t <= v1.MinTime.UnixMilli() || t >= v1.MaxTime.UnixMilli() {
 		return "none"
 	}
 	return time.UnixMilli(t).UTC().Format("2006-01-02T15:04:05.999Z07:00")
