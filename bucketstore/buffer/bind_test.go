@@ -425,7 +425,7 @@ func (s *cancellingStore) Apply(ctx context.Context, table bucketstore.Table, mu
 // unbind turns the log in dir into one of an early version, without a binding.
 func unbind(t testing.TB, dir string) {
 	t.Helper()
-	const head = 68
+	const head = 76
 	for _, path := range segmentsOf(t, dir) {
 		content, err := os.ReadFile(path)
 		if err != nil {
@@ -568,9 +568,9 @@ func TestHeadBytes(t *testing.T) {
 	logged(t, dir, rows)
 	content := []byte(contents(t, dir)[buffer.SegmentName(1)])
 	terms := newTerms(t, rows)
-	want := slices.Concat([]byte("promtable log\x00\x00\x02"), []byte(terms.Store.Identity()), make([]byte, 32-len(terms.Store.Identity())))
+	want := slices.Concat([]byte("promtable log\x00\x00\x03"), []byte(terms.Store.Identity()), make([]byte, 32-len(terms.Store.Identity())))
 	if !bytes.HasPrefix(content, want) || fmt.Sprintf("%x", content[48:64]) != terms.Store.SchemaDigest() {
-		t.Errorf("%q", content[:68])
+		t.Errorf("%q", content[:76])
 	}
 	wantLogged(t, dir, rows)
 }

@@ -72,6 +72,9 @@ type Config struct {
 	// answer: every acknowledged sample survives the loss of power. With an interval,
 	// samples acknowledged since the last fsync survive only the death of the process.
 	FsyncInterval time.Duration
+	// NoteInterval is the time between two notes of how far the log is synced, if FsyncInterval is 0. What is cut off before the
+	// last note is noticed. 0 is 1 s.
+	NoteInterval time.Duration
 	// Cut is a time in milliseconds. A replay drops the samples before it: they are no longer
 	// kept.
 	Cut int64
@@ -144,6 +147,9 @@ func (cfg Config) withDefaults() Config {
 	setDefault(&cfg.SegmentBytes, max(1, min(DefaultSegmentBytes, cfg.MaxLogBytes/8)))
 	if cfg.SealSpread == 0 {
 		cfg.SealSpread = time.Duration(series.Window) * time.Millisecond
+	}
+	if cfg.NoteInterval == 0 {
+		cfg.NoteInterval = time.Second
 	}
 	if cfg.SweepInterval == 0 {
 		cfg.SweepInterval = 10 * time.Second
@@ -259,9 +265,7 @@ func open(ctx context.Context, dir *Dir, cfg Config) (*Buffer, error) {
 	b.done.Go(func() { b.runSweeps(background) })
 	b.done.Go(func() { b.runRetries(background) })
 	b.done.Go(func() { b.runRegister(background) })
-	if cfg.FsyncInterval > 0 {
-		b.done.Go(func() { b.runFsync(background) })
-	}
+	b.done.Go(func() { b.runFsync(background) })
 	return b, nil
 }
 
@@ -269,9 +273,7 @@ func open(ctx context.Context, dir *Dir, cfg Config) (*Buffer, error) {
 // full, the last segment with a stamp stays, and the first requests that find room start the
 // log.
 func (b *Buffer) startLog() (err error) {
-	if b.log, err = newLog(b.dir.state, b.cfg, b.metrics, b.segments); err != nil {
-		return err
-	}
+	b.log = newLog(b.dir.state, b.cfg, b.metrics, b.segments)
 	err = b.startSegment()
 	if isRefusal(err) {
 		if err := b.segments.removeBefore(b.segments.last()); err != nil {

@@ -2,6 +2,7 @@ package buffer
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -93,6 +94,8 @@ type logCheck struct {
 	synced  position
 	// cutOff says that a repair has removed requests from the log.
 	cutOff bool
+	// damaged is the last segment with a damaged frame.
+	damaged uint64
 }
 
 func (c *logCheck) where(name string) string { return filepath.Join(c.dir.path(), name) }
@@ -161,7 +164,7 @@ func errOf[T any](_ T, err error) error { return err }
 // segments checks the segments, and that none is missing.
 func (c *logCheck) segments() error {
 	numbers, err := segmentsIn(c.dir)
-	if err != nil || len(numbers) == 0 {
+	if err != nil || len(numbers) == 0 && c.synced.segment == 0 {
 		return err
 	}
 	if c.binding == (Binding{}) {
@@ -169,26 +172,36 @@ func (c *logCheck) segments() error {
 			return err
 		}
 	}
-	last := numbers[len(numbers)-1]
-	for i, n := range numbers {
-		if i > 0 && n > numbers[i-1]+1 {
-			if err := c.missing(numbers[i-1]+1, n); err != nil {
+	next := c.synced.segment // that is expected
+	if len(numbers) > 0 {
+		next = numbers[0]
+	}
+	for _, n := range numbers {
+		if n > next {
+			if err := c.missing(next, n); err != nil {
 				return err
 			}
 		}
-		size, err := c.segment(n, n == last)
-		if err != nil {
+		isLast := n == max(numbers[len(numbers)-1], c.synced.segment)
+		if err := c.segment(n, isLast); err != nil {
 			return fmt.Errorf("segment %s: %w", segmentName(n), err)
 		}
-		if n == c.synced.segment && size < c.synced.size {
-			what := fmt.Errorf("it says that %d bytes of segment %s were synced; %d of them are whole", c.synced.size, segmentName(n), size)
-			c.cutOff = c.cutOff || c.Repair
-			if err := c.setAside(syncedName, what, "the next start makes it again"); err != nil {
-				return err
-			}
+		next = n + 1
+	}
+	if len(numbers) == 0 || c.synced.segment > numbers[len(numbers)-1] {
+		if err := c.missing(next, c.synced.segment+1); err != nil {
+			return err
 		}
+		return c.lessThanSynced(0)
 	}
 	return nil
+}
+
+// lessThanSynced reports that only so many bytes of what was synced are there.
+func (c *logCheck) lessThanSynced(whole int64) error {
+	what := fmt.Errorf("it says that %d bytes of segment %s were synced; %d of them are whole", c.synced.size, segmentName(c.synced.segment), whole)
+	c.cutOff = c.cutOff || c.Repair
+	return c.setAside(syncedName, what, fmt.Sprintf("the samples in the other %d bytes are lost", c.synced.size-whole))
 }
 
 // bindingOfHeads returns the binding in the heads of segments, for a directory without an
@@ -230,12 +243,56 @@ func (c *logCheck) missing(first, limit uint64) error {
 		what, repair = c.ofNoStore(what), ""
 	}
 	return c.found(segmentName(first), what, repair, func() error {
-		head, err := appendHead(nil, c.binding)
+		c.cutOff = true
+		head, err := appendHead(nil, c.binding, 0)
 		for n := first; n < limit && err == nil; n++ {
 			err = c.write(segmentName(n), head)
 		}
-		return err
+		return errors.Join(err, c.record(limit-1, int64(headSize)))
 	})
+}
+
+// recorded returns the size that a segment had when the next one was begun, or 0 if that is not known.
+func (c *logCheck) recorded(n uint64) (int64, error) {
+	next, err := readHead(c.dir, n+1)
+	if errors.Is(err, os.ErrNotExist) || errors.Is(err, series.ErrCorrupt) {
+		return 0, nil
+	}
+	return next.previous, err
+}
+
+// record lets the head of the next segment say that a segment has this size, which a repair has changed.
+func (c *logCheck) record(n uint64, size int64) error {
+	next, err := readHead(c.dir, n+1)
+	if errors.Is(err, os.ErrNotExist) || errors.Is(err, series.ErrCorrupt) || err == nil && (next.previous == 0 || next.previous == size) {
+		return nil
+	}
+	head, nextErr := appendHead(nil, next.Binding, size)
+	to, nameErr := c.freeName(segmentName(n + 1))
+	if err := errors.Join(err, nextErr, nameErr); err != nil {
+		return err
+	}
+	return c.replaceHead(segmentName(n+1), head, to)
+}
+
+// replaceHead writes the head of a segment again, and keeps what was there in a file beside it.
+func (c *logCheck) replaceHead(name string, head []byte, to string) error {
+	f, err := c.dir.open(name, os.O_RDWR)
+	if err != nil {
+		return err
+	}
+	old := make([]byte, len(head))
+	n, err := f.ReadAt(old, 0)
+	if errors.Is(err, io.EOF) {
+		err = nil
+	}
+	if err == nil {
+		err = c.write(to, old[:n])
+	}
+	if err == nil {
+		_, err = f.WriteAt(head, 0)
+	}
+	return errors.Join(err, f.Sync(), f.Close())
 }
 
 // ofNoStore adds to what is wrong why a head cannot be written.
@@ -253,29 +310,88 @@ func (c *logCheck) write(name string, content []byte) error {
 	return errors.Join(err, f.Sync(), f.Close(), c.dir.sync())
 }
 
-// segment checks a segment, and returns how many bytes of it a replay reads.
-func (c *logCheck) segment(n uint64, isLast bool) (size int64, err error) {
+// segment checks a segment, and that it has all bytes that were there when it was synced last.
+func (c *logCheck) segment(n uint64, isLast bool) (err error) {
 	file, err := openSegment(c.dir, n)
 	if err != nil {
-		return 0, err
+		return err
 	}
 	defer func() { err = errors.Join(err, file.close()) }()
-	switch head, err := file.start(); {
+	recorded, err := c.recorded(n)
+	if err != nil {
+		return err
+	}
+	size := file.size
+	head, err := file.start()
+	switch isCorrupt := errors.Is(err, series.ErrCorrupt); {
 	case head.blank && isLast:
+		if n == c.synced.segment {
+			return c.lessThanSynced(0)
+		}
 		c.Note(c.where(segmentName(n)), "nothing is in it; the next start removes it")
-		return file.size, nil
+		return nil
 	case head.blank:
-		err = fmt.Errorf("%w: nothing is in it", series.ErrCorrupt)
-		fallthrough
-	case errors.Is(err, series.ErrCorrupt):
-		if err := c.badHead(file, head.version, err); err != nil {
-			return 0, err
+		if err := c.badHead(file, head.version, fmt.Errorf("%w: nothing is in it", series.ErrCorrupt), blankLost(size, recorded)); err != nil {
+			return err
+		}
+		size = recorded // all is said
+	case isCorrupt:
+		if err := c.badHead(file, head.version, err, c.headLost(file)); err != nil {
+			return err
 		}
 	case err != nil:
-		return 0, err
+		return err
 	}
-	err = c.frames(file, isLast)
-	return file.at, err
+	if err := c.frames(file, isLast); err != nil {
+		return err
+	}
+	return c.sizes(file, size, recorded)
+}
+
+// blankLost says what is lost of a segment without a frame that has this size, and had the other one when the next was begun.
+func blankLost(size, recorded int64) string {
+	switch recorded {
+	case 0:
+		return "the samples that were in it are lost"
+	case int64(headSize):
+		return "nothing is lost, no sample was in it"
+	}
+	return fmt.Sprintf("the samples in it are lost: it had %d bytes, and has %d", recorded, size)
+}
+
+// headLost says what is lost with the damaged head of a segment.
+func (c *logCheck) headLost(file *segmentFile) string {
+	src := make([]byte, headSize)
+	before, err := openSegment(c.dir, file.segment-1)
+	if err != nil { // it is the first one
+		return "nothing is lost"
+	}
+	defer before.close()
+	if _, err := file.file.ReadAt(src, 0); err == nil && int64(binary.LittleEndian.Uint64(src[sizelessHead-4:])) == before.size {
+		return "nothing is lost"
+	}
+	return fmt.Sprintf("whether %s has all its bytes is not known any more", segmentName(file.segment-1))
+}
+
+// sizes compares the size of a segment with what was recorded of it. What a repair has cut off is recorded.
+func (c *logCheck) sizes(file *segmentFile, size, recorded int64) error {
+	n := file.segment
+	if recorded > 0 && size != recorded && c.damaged != n {
+		what := fmt.Errorf("%w: it has %d bytes, and had %d when the next one was begun", series.ErrCorrupt, size, recorded)
+		repair := fmt.Sprintf("let %s say %d; the samples in the other %d bytes are lost", segmentName(n+1), size, recorded-size)
+		if err := c.found(segmentName(n), what, repair, func() error { return nil }); err != nil {
+			return err
+		}
+	}
+	if c.Repair && recorded > 0 && file.at != recorded {
+		if err := c.record(n, file.at); err != nil {
+			return err
+		}
+	}
+	if n == c.synced.segment && file.at < c.synced.size {
+		return c.lessThanSynced(file.at)
+	}
+	return nil
 }
 
 // frames checks the frames of a segment, up to the first that a replay refuses.
@@ -325,15 +441,22 @@ func (c *logCheck) headOf(file *segmentFile, version byte) ([]byte, error) {
 	switch {
 	case beginsAt(magicSize):
 		return append([]byte(magicPrefix), unboundVersion), nil
-	case c.binding == (Binding{}), version > headVersion && !beginsAt(headSize):
+	case c.binding == (Binding{}), version > headVersion && !beginsAt(headSize) && !beginsAt(sizelessHead):
 		return nil, nil
+	case beginsAt(sizelessHead):
+		return appendSizelessHead(nil, c.binding)
 	}
-	return appendHead(nil, c.binding)
+	var before int64
+	if previous, err := openSegment(c.dir, file.segment-1); err == nil {
+		before = previous.size
+		previous.close()
+	}
+	return appendHead(nil, c.binding, before)
 }
 
-// badHead reports a damaged head, which the repair writes again. Then the frames follow. If
+// badHead reports a damaged head, which the repair writes again, and what is lost with it. Then the frames follow. If
 // the head is not known they are left alone.
-func (c *logCheck) badHead(file *segmentFile, version byte, what error) error {
+func (c *logCheck) badHead(file *segmentFile, version byte, what error, lost string) error {
 	name := segmentName(file.segment)
 	head, err := c.headOf(file, version)
 	if err != nil {
@@ -350,21 +473,10 @@ func (c *logCheck) badHead(file *segmentFile, version byte, what error) error {
 	if err != nil {
 		return err
 	}
-	old := make([]byte, min(int64(len(head)), file.size))
-	err = c.found(name, what, fmt.Sprintf("copy its first %d bytes to %s, and write the head again; nothing is lost", len(old), to), func() error {
-		if _, err := file.file.ReadAt(old, 0); err != nil {
-			return err
-		}
-		if err := c.write(to, old); err != nil {
-			return err
-		}
-		f, err := c.dir.open(name, os.O_WRONLY)
-		if err != nil {
-			return err
-		}
-		_, err = f.WriteAt(head, 0)
+	old := min(int64(len(head)), file.size)
+	err = c.found(name, what, fmt.Sprintf("copy its first %d bytes to %s, and write the head again; %s", old, to, lost), func() error {
 		file.size = max(file.size, int64(len(head)))
-		return errors.Join(err, f.Sync(), f.Close())
+		return c.replaceHead(name, head, to)
 	})
 	file.skipTo(min(int64(len(head)), file.size))
 	return err
@@ -373,6 +485,7 @@ func (c *logCheck) badHead(file *segmentFile, version byte, what error) error {
 // cut reports damage at the position of a segment, after which nothing in it can be read:
 // frames refer to those before. The repair moves the rest to a file.
 func (c *logCheck) cut(file *segmentFile, what error) error {
+	c.damaged = file.segment
 	name, bytes := segmentName(file.segment), file.size-file.at
 	to, err := c.freeName(name)
 	if err != nil {

@@ -34,7 +34,7 @@ type writePlace struct {
 }
 
 // headSize is the size of the head of a segment.
-const headSize = 68
+const headSize = 76
 
 // start opens the log. Its segments are small.
 func (l *checkedLog) start(t testing.TB, interval time.Duration) (*buffer.Buffer, error) {
@@ -49,7 +49,7 @@ func (l *checkedLog) start(t testing.TB, interval time.Duration) (*buffer.Buffer
 		return nil, errors.Join(err, log.Close())
 	}
 	return buffer.Open(t.Context(), log, buffer.Config{
-		Store: &lasting{Store: l.rows}, Now: terms.Now, SegmentBytes: 400, FsyncInterval: interval,
+		Store: &lasting{Store: l.rows}, Now: terms.Now, SegmentBytes: 400, FsyncInterval: interval, NoteInterval: time.Hour,
 		Die: func(err error) { t.Errorf("Die: %v", err) },
 	})
 }
@@ -63,7 +63,7 @@ func makeCheckedLog(t *testing.T, interval time.Duration, synced int) *checkedLo
 		t.Fatal(err)
 	}
 	for n := range 25 {
-		if n == synced {
+		if n == synced && n > 0 {
 			b.SyncLog()
 		}
 		if n == 24 {
@@ -87,6 +87,16 @@ func makeCheckedLog(t *testing.T, interval time.Duration, synced int) *checkedLo
 		t.Fatalf("the log has too few segments: %v", l.writes)
 	}
 	return l
+}
+
+// last returns the last write of a segment.
+func (l *checkedLog) last(segment uint64) (last writePlace) {
+	for _, w := range l.writes {
+		if w.segment == segment {
+			last = w
+		}
+	}
+	return last
 }
 
 func (l *checkedLog) path(segment uint64) string {
@@ -174,6 +184,48 @@ func TestCheck(t *testing.T) {
 			},
 			found: []string{"synced"},
 			lost:  func(_ *checkedLog, n int) bool { return n >= 22 }},
+		{name: "half of the last segment, with an fsync before each answer", synced: 24,
+			damage: func(t *testing.T, l *checkedLog) {
+				change(t, l.path(l.writes[22].segment), func(b []byte) []byte { return b[:l.writes[22].at] })
+			},
+			found: []string{"synced"},
+			lost:  func(_ *checkedLog, n int) bool { return n >= 22 }},
+		{name: "an empty last segment, with an fsync before each answer", synced: 24,
+			damage: func(t *testing.T, l *checkedLog) {
+				change(t, l.path(l.writes[24].segment), func(b []byte) []byte { return nil })
+			},
+			found: []string{"0 of them are whole"},
+			lost:  func(l *checkedLog, n int) bool { return l.writes[n].segment == l.writes[24].segment }},
+		{name: "no last segment, with an fsync before each answer", synced: 24,
+			damage: func(t *testing.T, l *checkedLog) {
+				if err := os.Remove(l.path(l.writes[24].segment)); err != nil {
+					t.Fatal(err)
+				}
+			},
+			found: []string{"the segment is missing", "0 of them are whole"},
+			lost:  func(l *checkedLog, n int) bool { return l.writes[n].segment == l.writes[24].segment }},
+		{name: "the end of a segment, between two writes",
+			damage: func(t *testing.T, l *checkedLog) {
+				change(t, l.path(2), func(b []byte) []byte { return b[:len(b)-int(l.last(2).end-l.last(2).at)] })
+			},
+			found: []string{"bytes, and had "},
+			lost:  func(l *checkedLog, n int) bool { return l.writes[n] == l.last(2) }},
+		{name: "half of a segment, between two writes",
+			damage: func(t *testing.T, l *checkedLog) {
+				change(t, l.path(1), func(b []byte) []byte { return b[:l.writes[3].at] })
+			},
+			found: []string{"bytes, and had "},
+			lost:  func(l *checkedLog, n int) bool { return n >= 3 && l.writes[n].segment == 1 }},
+		{name: "a flipped bit after the last note, with an fsync before each answer", synced: 22,
+			damage: func(t *testing.T, l *checkedLog) { change(t, l.path(l.writes[23].segment), flip(l.writes[23].at)) },
+			found:  []string{"at byte"},
+			lost:   func(_ *checkedLog, n int) bool { return n >= 23 }},
+		{name: "a torn write after the last note, with an fsync before each answer", synced: 22,
+			damage: func(t *testing.T, l *checkedLog) {
+				change(t, l.path(l.writes[24].segment), func(b []byte) []byte { return b[:len(b)-1] })
+			},
+			notes: "the log ends with a write that was not finished",
+			lost:  func(_ *checkedLog, n int) bool { return n == 24 }},
 		{name: "a flipped bit in a head",
 			damage: func(t *testing.T, l *checkedLog) { change(t, l.path(2), flip(20)) },
 			found:  []string{"its head has another checksum"}},
@@ -181,11 +233,11 @@ func TestCheck(t *testing.T) {
 			damage: func(t *testing.T, l *checkedLog) {
 				change(t, l.path(2), func(b []byte) []byte { clear(b[:100]); return b })
 			},
-			found: []string{"does not begin like a log", "at byte 68"},
+			found: []string{"does not begin like a log", "at byte 76"},
 			lost:  func(l *checkedLog, n int) bool { return l.writes[n].segment == 2 }},
 		{name: "a segment of zeros",
 			damage: func(t *testing.T, l *checkedLog) { change(t, l.path(2), func(b []byte) []byte { clear(b); return b }) },
-			found:  []string{"nothing is in it", "at byte 68"},
+			found:  []string{"nothing is in it", "at byte 76"},
 			lost:   func(l *checkedLog, n int) bool { return l.writes[n].segment == 2 }},
 		{name: "an empty segment",
 			damage: func(t *testing.T, l *checkedLog) { change(t, l.path(1), func([]byte) []byte { return nil }) },

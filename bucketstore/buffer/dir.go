@@ -96,10 +96,16 @@ func readDir(dir directory) (s dirState, err error) {
 		if err != nil {
 			return s, fmt.Errorf("segment %s: %w", segmentName(segment), err)
 		}
+		if i > 0 && head.previous > 0 && head.previous != s.heads[i-1].size {
+			return s, fmt.Errorf("segment %s: %w: it has %d bytes, and had %d when the next one was begun", segmentName(segment-1), series.ErrCorrupt, s.heads[i-1].size, head.previous)
+		}
 		if s.synced.segment == segment && (head.size < s.synced.size || head.blank) {
 			return s, fmt.Errorf("segment %s: %w: only %d of %d bytes that were synced are there", segmentName(segment), series.ErrCorrupt, head.size, s.synced.size)
 		}
 		s.heads = append(s.heads, head)
+	}
+	if n := len(s.heads); s.synced.segment > 0 && (n == 0 || s.heads[n-1].segment < s.synced.segment) {
+		return s, fmt.Errorf("%w: segment %s is missing, of which %d bytes were synced", series.ErrCorrupt, segmentName(s.synced.segment), s.synced.size)
 	}
 	s.rowFiles, err = readRowHeads(dir)
 	return s, err

@@ -27,7 +27,7 @@ func TestCheckUnused(t *testing.T) {
 		{"a log with a request", func(t *testing.T, dir string) { killIn(t, dir, 1) }, false},
 		{"a log that was not finished", func(t *testing.T, dir string) { writeSegment(t, dir, 1, make([]byte, 16)) }, true},
 		{"a head that was not finished", func(t *testing.T, dir string) { writeSegment(t, dir, 1, []byte("promtable")) }, true},
-		{"another log", func(t *testing.T, dir string) { writeSegment(t, dir, 1, []byte("promtable log\x00\x00\x03")) }, false},
+		{"another log", func(t *testing.T, dir string) { writeSegment(t, dir, 1, []byte("promtable log\x00\x00\x04")) }, false},
 		{"zeros before the last segment", func(t *testing.T, dir string) {
 			writeSegment(t, dir, 1, make([]byte, 16))
 			writeSegment(t, dir, 2, []byte("promtable log\x00\x00\x01"))

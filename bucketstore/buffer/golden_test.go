@@ -19,7 +19,7 @@ func TestGolden(t *testing.T) {
 // goldenSynced writes the file synced: segment and size.
 func goldenSynced(c *golden.Case) {
 	for _, arg := range c.Args {
-		p := position{uint64(c.Int(arg[1])), c.Int(arg[2])}
+		p := position{uint64(c.Int(arg[1])), c.Int(arg[2]), arg[0] == "always"}
 		slot := appendSynced(nil, p)
 		c.Dump("slot", slot)
 		if parsed, err := parseSynced(slot); parsed != p || err != nil {

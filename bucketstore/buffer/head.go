@@ -11,48 +11,69 @@ import (
 	"github.com/promtable/promtable/series"
 )
 
-// A segment begins with a head, which says which store its samples belong to:
+// A segment begins with a head, which says which store its samples belong to, and the size of the
+// segment before, which gets no more bytes: one that is cut short is damaged, even between two frames.
 //
 //	head = magic, 16 bytes | identity of the store, 32 bytes, zeros at its end |
-//	       digest of the schema, 16 bytes | CRC-32C of all that, 4 bytes little-endian
+//	       digest of the schema, 16 bytes | size of the segment before, or 0 if this process did not write it, uint64 |
+//	       CRC-32C of all that, 4 bytes, both little-endian
 //
-// The last byte of magic is the version. The head of version 1 is magic alone.
+// The last byte of magic is the version. The head of version 1 is magic alone, that of version 2 has no size.
 const (
 	magicPrefix = "promtable log\x00\x00"
 	magicSize   = len(magicPrefix) + 1
 	// headVersion is the version that is written.
-	headVersion = 2
+	headVersion = 3
+	// sizelessVersion is the version without the size of the segment before, which is still read.
+	sizelessVersion = 2
 	// unboundVersion is the version without a binding, which is still read.
 	unboundVersion = 1
 
 	identityBytes = 32
 	digestBytes   = 16
-	headSize      = magicSize + identityBytes + digestBytes + 4
+	headSize      = sizelessHead + 8
+	sizelessHead  = magicSize + identityBytes + digestBytes + 4
 )
 
 // A segmentHead is the parsed head of a segment.
 type segmentHead struct {
 	segment uint64
-	// size is the size of the segment in bytes.
-	size    int64
-	version byte
+	// size is the size of the segment in bytes, previous that of the segment before, 0 if that is not known.
+	size, previous int64
+	version        byte
 	Binding
 	// blank says that the segment ends inside its head, or is all zeros: it never had a
 	// frame. empty says that it has no frame.
 	blank, empty bool
 }
 
-// appendHead appends the head of a segment to dst.
-func appendHead(dst []byte, b Binding) ([]byte, error) {
+// appendHead appends the head of a segment to dst, behind one of this size.
+func appendHead(dst []byte, b Binding, previous int64) ([]byte, error) {
+	start := len(dst)
+	dst, err := appendBinding(dst, headVersion, b)
+	if err != nil {
+		return nil, err
+	}
+	dst = binary.LittleEndian.AppendUint64(dst, uint64(previous))
+	return binary.LittleEndian.AppendUint32(dst, checksum(dst[start:])), nil
+}
+
+// appendSizelessHead appends a head of sizelessVersion to dst.
+func appendSizelessHead(dst []byte, b Binding) ([]byte, error) {
+	start := len(dst)
+	dst, err := appendBinding(dst, sizelessVersion, b)
+	return binary.LittleEndian.AppendUint32(dst, checksum(dst[start:])), err
+}
+
+// appendBinding appends a head up to the binding.
+func appendBinding(dst []byte, version byte, b Binding) ([]byte, error) {
 	digest, err := hex.DecodeString(b.Schema)
 	if err != nil || len(digest) > digestBytes || len(b.Store) > identityBytes {
 		return nil, fmt.Errorf("a log cannot be bound to store %q with schema %q", b.Store, b.Schema)
 	}
-	start := len(dst)
-	dst = append(append(dst, magicPrefix...), headVersion)
+	dst = append(append(dst, magicPrefix...), version)
 	dst = append(append(dst, b.Store...), make([]byte, identityBytes-len(b.Store))...)
-	dst = append(append(dst, digest...), make([]byte, digestBytes-len(digest))...)
-	return binary.LittleEndian.AppendUint32(dst, checksum(dst[start:])), nil
+	return append(append(dst, digest...), make([]byte, digestBytes-len(digest))...), nil
 }
 
 // parseHead parses the head at the front of src and returns its size.
@@ -63,19 +84,25 @@ func parseHead(src []byte) (head segmentHead, size int, err error) {
 	switch head.version = src[len(magicPrefix)]; head.version {
 	case unboundVersion:
 		return head, magicSize, nil
+	case sizelessVersion:
+		size = sizelessHead
 	case headVersion:
+		size = headSize
 	default:
-		return head, 0, fmt.Errorf("%w: a log of version %d, this adapter reads version %d and %d; use the version that wrote it",
+		return head, 0, fmt.Errorf("%w: a log of version %d, this adapter reads versions %d to %d; use the version that wrote it",
 			series.ErrCorrupt, head.version, unboundVersion, headVersion)
 	}
-	if len(src) < headSize || checksum(src[:headSize-4]) != binary.LittleEndian.Uint32(src[headSize-4:]) {
+	if len(src) < size || checksum(src[:size-4]) != binary.LittleEndian.Uint32(src[size-4:]) {
 		return head, 0, fmt.Errorf("%w: its head has another checksum", series.ErrCorrupt)
 	}
 	store, digest := src[magicSize:][:identityBytes], src[magicSize+identityBytes:][:digestBytes]
 	if head.Store = strings.TrimRight(string(store), "\x00"); len(bytes.Trim(digest, "\x00")) > 0 {
 		head.Schema = hex.EncodeToString(digest)
 	}
-	return head, headSize, nil
+	if size == headSize {
+		head.previous = int64(binary.LittleEndian.Uint64(src[sizelessHead-4:]))
+	}
+	return head, size, nil
 }
 
 // readHead reads the head of a segment.

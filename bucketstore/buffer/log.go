@@ -1,6 +1,7 @@
 package buffer
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -42,16 +43,15 @@ func segmentsIn(dir directory) (segments []uint64, err error) {
 // A wal is the log. Its segments hold the acknowledged samples that are not in the store.
 type wal struct {
 	dir          directory
-	head         []byte // of each segment
-	always       bool   // fsync before write returns
+	binding      Binding // of each segment
+	always       bool    // fsync before write returns
 	segmentBytes int
 	// mostBytes bounds a segment that would consist mostly of keys at segmentBytes.
 	mostBytes int
 	metrics   *metrics
 
 	segments *segments
-	// synced is nil if all frames are synced.
-	synced *syncedFile
+	synced   *syncedFile
 
 	mu sync.Mutex
 	// file is the segment current. It is nil if the disk had no room for one yet. dirty says
@@ -73,23 +73,17 @@ type wal struct {
 func checksum(b []byte) uint32 { return crc32.Checksum(b, crc32.MakeTable(crc32.Castagnoli)) }
 
 // newLog returns a log without a current segment.
-func newLog(dir dirState, cfg Config, m *metrics, segments *segments) (*wal, error) {
-	head, err := appendHead(nil, dir.Binding)
-	if err != nil {
-		return nil, err
-	}
+func newLog(dir dirState, cfg Config, m *metrics, segments *segments) *wal {
 	l := &wal{
-		dir: dir.directory, head: head, always: cfg.FsyncInterval == 0, metrics: m,
+		dir: dir.directory, binding: dir.Binding, always: cfg.FsyncInterval == 0, metrics: m,
 		segmentBytes: cfg.SegmentBytes, mostBytes: max(cfg.SegmentBytes, cfg.MaxLogBytes/2),
 		segments: segments,
 	}
 	if n := len(dir.heads); n > 0 {
 		l.current = dir.heads[n-1].segment
 	}
-	if !l.always {
-		l.synced = &syncedFile{dir: dir.directory}
-	}
-	return l, nil
+	l.synced = &syncedFile{dir: dir.directory, always: l.always}
+	return l
 }
 
 // start creates a segment, after the last one, whose stamp must be durable elsewhere.
@@ -118,9 +112,9 @@ func (l *wal) rotate() error {
 			return errors.Join(err, next.Close())
 		}
 	}
-	l.file, l.size, l.numbered = next, len(l.head), numbered{}
+	l.file, l.size, l.numbered = next, headSize, numbered{}
 	l.current++
-	l.segments.grow(l.current, int64(len(l.head)))
+	l.segments.grow(l.current, int64(headSize))
 	return nil
 }
 
@@ -128,13 +122,21 @@ func (l *wal) rotate() error {
 // it the segment before could not go on.
 func (l *wal) create(segment uint64) (file, error) {
 	name := segmentName(segment)
+	var previous int64
+	if l.file != nil { // else a start has all of it in the store, and its end may not be synced
+		previous = int64(l.size)
+	}
+	head, err := appendHead(nil, l.binding, previous)
+	if err != nil {
+		return nil, err
+	}
 	file, err := l.dir.open(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY|os.O_APPEND)
 	if err != nil {
 		return nil, refuseIfFull(err)
 	}
-	if _, err = file.Write(l.head); err == nil {
-		if err = errors.Join(file.Sync(), l.dir.sync()); err == nil {
-			err = l.synced.put(position{segment, int64(len(l.head))})
+	if _, err = file.Write(head); err == nil {
+		if err = errors.Join(file.Sync(), l.dir.sync()); err == nil && !l.always {
+			err = l.synced.put(position{segment: segment, size: int64(headSize)})
 		}
 	} else {
 		err = refuseIfFull(err)
@@ -292,13 +294,13 @@ func (l *wal) writeFrame(sync bool) error {
 // sync makes the written frames durable, and then what the file synced says of them.
 func (l *wal) sync() error {
 	l.mu.Lock()
-	isWritten, to := l.dirty, position{l.current, int64(l.size)}
+	hasFile, to := l.file != nil, position{segment: l.current, size: int64(l.size)}
 	err := l.syncLocked()
 	if err == nil {
 		l.durable = l.written
 	}
 	l.mu.Unlock()
-	if err != nil || !isWritten {
+	if err != nil || !hasFile {
 		return err
 	}
 	if err := l.synced.put(to); !isRefusal(err) {
@@ -323,9 +325,9 @@ func (l *wal) syncLocked() error {
 	return l.file.Sync()
 }
 
-// runFsync syncs the log at an interval, until ctx ends.
+// runFsync syncs the log at an interval, and notes how far that is, until ctx ends.
 func (b *Buffer) runFsync(ctx context.Context) {
-	ticker := time.NewTicker(b.cfg.FsyncInterval)
+	ticker := time.NewTicker(cmp.Or(b.cfg.FsyncInterval, b.cfg.NoteInterval))
 	defer ticker.Stop()
 	for {
 		select {
@@ -357,7 +359,7 @@ func (l *wal) close() error {
 
 // remove removes the files of the log, which is closed. Only the stamp is kept.
 func (l *wal) remove() error {
-	if err := removeIfThere(l.dir, syncedName); err != nil { // later segments have the same names
+	if err := removeSynced(l.dir); err != nil {
 		return fmt.Errorf("remove the log: %w", err)
 	}
 	return l.segments.removeBefore(l.current + 1)

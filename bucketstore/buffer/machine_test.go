@@ -47,7 +47,7 @@ func newMachine(interval time.Duration) *machine {
 	m := &machine{dir: buffer.NewMemDir(), rows: new(storetest.Memory), clock: new(clock), sent: make(map[sampleID]*writes)}
 	m.clock.ms.Store(someTime)
 	m.cfg = buffer.Config{
-		Now: m.clock.now, FsyncInterval: interval, SweepInterval: time.Hour, SegmentBytes: 200, MaxLogBytes: 800, PartSamples: 4,
+		Now: m.clock.now, FsyncInterval: interval, NoteInterval: time.Hour, SweepInterval: time.Hour, SegmentBytes: 200, MaxLogBytes: 800, PartSamples: 4,
 		Die: func(err error) {
 			if m.dir.IsOff() {
 				return

@@ -126,7 +126,7 @@ func (f *model) tear(t testing.TB) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const segmentHead, head = 68, 12
+	const segmentHead, head = 76, 12
 	if len(content) < segmentHead+head {
 		return
 	}

@@ -42,7 +42,7 @@ func (b *Buffer) replay(ctx context.Context) (err error) {
 		progress.log("replaying the log")
 	}
 	for _, head := range unused {
-		if err := errors.Join(removeIfThere(b.dir.state, segmentName(head.segment)), b.dir.state.sync()); err != nil {
+		if err := errors.Join(removeSynced(b.dir.state), removeIfThere(b.dir.state, segmentName(head.segment)), b.dir.state.sync()); err != nil {
 			return fmt.Errorf("remove segment %s, in which nothing is: %w", segmentName(head.segment), err)
 		}
 	}
@@ -224,10 +224,10 @@ func (b *Buffer) readSegment(file *segmentFile, isLast bool, p *replayer, progre
 // whyUnfinished says why the last segment may end at the damage here with no harm to what
 // was promised, if the log is synced so far. It is empty if it may not.
 func whyUnfinished(file *segmentFile, synced position) (why string, err error) {
-	if synced.segment == file.segment {
-		if file.at < synced.size {
-			return "", nil
-		}
+	switch {
+	case synced.segment == file.segment && file.at < synced.size:
+		return "", nil
+	case synced.segment == file.segment && !synced.always:
 		return "the log is damaged after the last sync, by a loss of power or a write that was not finished", nil
 	}
 	followed, err := file.hasFrame()

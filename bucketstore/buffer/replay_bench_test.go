@@ -125,11 +125,8 @@ func (b *Buffer) forgetSealed(ctx context.Context) {
 func writeLog(b *testing.B, dir string, seriesCount, perSeries int) (size int64) {
 	const atOnce = 2_000
 	m := newMetrics(nil)
-	l, err := newLog(dirState{directory: osDirectory(dir)}, Config{FsyncInterval: time.Hour}.withDefaults(), m, newSegments(osDirectory(dir), m))
-	if err == nil {
-		err = l.start()
-	}
-	if err != nil {
+	l := newLog(dirState{directory: osDirectory(dir)}, Config{FsyncInterval: time.Hour}.withDefaults(), m, newSegments(osDirectory(dir), m))
+	if err := l.start(); err != nil {
 		b.Fatal(err)
 	}
 	rng := rand.New(rand.NewPCG(1, 1))

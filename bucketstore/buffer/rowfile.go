@@ -67,7 +67,7 @@ func writeRowFile(dir dirState, n uint64, rows []*failingRow) error {
 
 // appendRowFile appends the content of a row file.
 func appendRowFile(dst []byte, binding Binding, rows []*failingRow) ([]byte, error) {
-	dst, err := appendHead(dst, binding)
+	dst, err := appendHead(dst, binding, 0)
 	if err != nil {
 		return nil, err
 	}

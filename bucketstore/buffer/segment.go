@@ -116,9 +116,12 @@ func (s *segmentFile) isBlank() (bool, error) {
 	if s.size < int64(magicSize) {
 		return true, nil
 	}
-	if s.size < int64(headSize) {
+	for version, size := range map[byte]int{sizelessVersion: sizelessHead, headVersion: headSize} {
+		if s.size >= int64(size) {
+			continue
+		}
 		src, err := s.peek(s.size)
-		if err != nil || strings.HasPrefix(string(src), magicPrefix+string(rune(headVersion))) {
+		if err != nil || strings.HasPrefix(string(src), magicPrefix+string(rune(version))) {
 			return err == nil, err
 		}
 	}

@@ -9,29 +9,33 @@ import (
 	"sync"
 )
 
-// With an interval between fsyncs, the file synced says how far the log was synced. After a
-// loss of power the bytes before are all there; those after are left out from the first
-// damage on. The file has two slots, in two sectors of a disk. They are written in turn, so
+// The file synced says how far the log was synced: the bytes before are all there, or the log is damaged.
+// With an interval between fsyncs it is written after each; those after are left out from the first
+// damage on, as a loss of power leaves it. With an fsync before each answer it is written each second, beside
+// the requests: of what comes after, only an unfinished last write may be left out. The file has two slots, in two sectors of a disk. They are written in turn, so
 // that one is whole at any time, and in place, so that this works on a full disk.
 //
 //	slot = magic, 16 bytes | segment uint64 | size of it that is synced uint64 | CRC-32C of all that
 //	       all three little-endian
 //
-// The last byte of magic is the version.
+// The last byte of magic is the version: 1 with an interval, 2 with an fsync before each answer.
 const (
 	syncedName    = "synced"
 	syncedPrefix  = "promtable sync\x00"
 	syncedVersion = 1
+	alwaysVersion = 2
 	syncedSize    = magicSize + 8 + 8 + 4
 	syncedSlots   = 2
 	// slotDistance is the distance between the starts of two slots.
 	slotDistance = 512
 )
 
-// A position is a size of a segment in bytes, up to which it is synced.
+// A position is a size of a segment in bytes, up to which it is synced. always says that so is each request
+// after it that was answered.
 type position struct {
 	segment uint64
 	size    int64
+	always  bool
 }
 
 // after says whether p is after q in the log.
@@ -42,7 +46,11 @@ func (p position) after(q position) bool {
 // appendSynced appends a slot to dst.
 func appendSynced(dst []byte, p position) []byte {
 	start := len(dst)
-	dst = append(append(dst, syncedPrefix...), syncedVersion)
+	version := byte(syncedVersion)
+	if p.always {
+		version = alwaysVersion
+	}
+	dst = append(append(dst, syncedPrefix...), version)
 	dst = binary.LittleEndian.AppendUint64(dst, p.segment)
 	dst = binary.LittleEndian.AppendUint64(dst, uint64(p.size))
 	return binary.LittleEndian.AppendUint32(dst, checksum(dst[start:]))
@@ -53,14 +61,15 @@ func parseSynced(src []byte) (p position, err error) {
 	if len(src) < magicSize || string(src[:len(syncedPrefix)]) != syncedPrefix {
 		return p, nil
 	}
-	if version := src[len(syncedPrefix)]; version != syncedVersion {
-		return p, fmt.Errorf("%s has version %d, this adapter reads version %d; use the version that wrote it", syncedName, version, syncedVersion)
+	version := src[len(syncedPrefix)]
+	if version != syncedVersion && version != alwaysVersion {
+		return p, fmt.Errorf("%s has version %d, this adapter reads versions %d and %d; use the version that wrote it", syncedName, version, syncedVersion, alwaysVersion)
 	}
 	if len(src) < syncedSize || checksum(src[:syncedSize-4]) != binary.LittleEndian.Uint32(src[syncedSize-4:]) {
 		return p, nil
 	}
 	src = src[magicSize:]
-	return position{segment: binary.LittleEndian.Uint64(src), size: int64(binary.LittleEndian.Uint64(src[8:]))}, nil
+	return position{binary.LittleEndian.Uint64(src), int64(binary.LittleEndian.Uint64(src[8:])), version == alwaysVersion}, nil
 }
 
 // readSynced returns how far the log in dir is known to be synced. Without the file it is the
@@ -91,10 +100,15 @@ func readSynced(dir directory) (last position, err error) {
 	return last, nil
 }
 
-// A syncedFile writes the file synced. A nil one writes nothing. It is safe for concurrent
-// use.
+// removeSynced removes the file synced, durably, before the segment that it names: later ones have the same names.
+func removeSynced(dir directory) error {
+	return errors.Join(removeIfThere(dir, syncedName), dir.sync())
+}
+
+// A syncedFile writes the file synced. It is safe for concurrent use.
 type syncedFile struct {
-	dir directory
+	dir    directory
+	always bool
 
 	mu sync.Mutex
 	// file is nil before the first call of put.
@@ -106,11 +120,9 @@ type syncedFile struct {
 // put makes durable that the log is synced up to p. After a refusal the file says what it
 // said before.
 func (s *syncedFile) put(p position) error {
-	if s == nil {
-		return nil
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	p.always = s.always
 	if !p.after(s.last) { // the committer has begun a segment meanwhile
 		return nil
 	}
@@ -137,7 +149,9 @@ func (s *syncedFile) put(p position) error {
 }
 
 func (s *syncedFile) close() error {
-	if s == nil || s.file == nil {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.file == nil {
 		return nil
 	}
 	return s.file.Close()

@@ -9,7 +9,7 @@ import (
 )
 
 func FuzzParseSynced(f *testing.F) {
-	f.Add(appendSynced(nil, position{1, 68}))
+	f.Add(appendSynced(nil, position{1, 68, false}))
 	f.Fuzz(func(t *testing.T, src []byte) {
 		p, err := parseSynced(src)
 		if err != nil || p == (position{}) {
@@ -34,7 +34,7 @@ func TestSyncedFile(t *testing.T) {
 	}
 	check("no file", position{})
 	s := &syncedFile{dir: dir}
-	for _, p := range []position{{1, 68}, {1, 70}, {2, 68}, {1, 90}, {2, 69}, {2, 68}} {
+	for _, p := range []position{{1, 68, false}, {1, 70, false}, {2, 68, false}, {1, 90, false}, {2, 69, false}, {2, 68, false}} {
 		if err := s.put(p); err != nil {
 			t.Fatal(err)
 		}
@@ -42,7 +42,7 @@ func TestSyncedFile(t *testing.T) {
 	if err := s.close(); err != nil {
 		t.Fatal(err)
 	}
-	check("written", position{2, 69})
+	check("written", position{2, 69, false})
 	content, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
@@ -54,13 +54,13 @@ func TestSyncedFile(t *testing.T) {
 		}
 	}
 	damage(func(b []byte) []byte { return b[:len(b)-1] })
-	check("the last slot is torn", position{2, 68})
+	check("the last slot is torn", position{2, 68, false})
 	damage(func(b []byte) []byte { b[magicSize+8] ^= 1; return b })
-	check("the slot before is damaged", position{2, 69})
+	check("the slot before is damaged", position{2, 69, false})
 	damage(func([]byte) []byte { return nil })
 	check("empty", position{})
-	damage(func(b []byte) []byte { b[len(syncedPrefix)] = 2; return b })
-	if _, err := OpenDir(string(dir), time.Now()); err == nil || !strings.Contains(err.Error(), "synced has version 2, this adapter reads version 1; use the version that wrote it") {
+	damage(func(b []byte) []byte { b[len(syncedPrefix)] = 3; return b })
+	if _, err := OpenDir(string(dir), time.Now()); err == nil || !strings.Contains(err.Error(), "synced has version 3, this adapter reads versions 1 and 2; use the version that wrote it") {
 		t.Errorf("another version: %v", err)
 	}
 }

@@ -287,7 +287,7 @@ func TestCheck(t *testing.T) {
 			flipIn(t, one(t, filepath.Join(dir, "buffer", "*.log")), 100)
 		},
 			repairs:   []string{repairLog},
-			found:     []string{"at byte 68 of ", ".log.damaged; the samples in them are lost"},
+			found:     []string{"at byte 76 of ", ".log.damaged; the samples in them are lost"},
 			mayBeLost: func(i int) bool { return i >= checkedSamples-10 }},
 		{name: "a damaged table of META", damage: damageTable("META, row"),
 			isDamaged: true,

@@ -274,12 +274,12 @@ func TestFormatsOfLaterVersions(t *testing.T) {
 	}{
 		{"the store", "closed", edit("FORMAT", len("promtable pebble format "), "4"),
 			[]string{`FORMAT says "promtable pebble format 4"`, `"promtable pebble format 2" and "promtable pebble format 3" only`, "start with a new --storage.path, or with the version that wrote it"}, "*"},
-		{"the log", "killed", edit("buffer/*.log", 15, "\x03"),
-			[]string{"a log of version 3, this adapter reads version 1 and 2; use the version that wrote it"}, "buffer/*.[lr]o*"},
-		{"rows set aside", "killed", edit("buffer/*.rows", 15, "\x03"),
-			[]string{".rows", "a log of version 3, this adapter reads version 1 and 2; use the version that wrote it"}, "buffer/*.[lr]o*"},
-		{"synced", "killed", edit("buffer/synced", 15, "\x02"),
-			[]string{"synced has version 2, this adapter reads version 1; use the version that wrote it"}, "buffer/*.[lr]o*"},
+		{"the log", "killed", edit("buffer/*.log", 15, "\x04"),
+			[]string{"a log of version 4, this adapter reads versions 1 to 3; use the version that wrote it"}, "buffer/*.[lr]o*"},
+		{"rows set aside", "killed", edit("buffer/*.rows", 15, "\x04"),
+			[]string{".rows", "a log of version 4, this adapter reads versions 1 to 3; use the version that wrote it"}, "buffer/*.[lr]o*"},
+		{"synced", "killed", edit("buffer/synced", 15, "\x03"),
+			[]string{"synced has version 3, this adapter reads versions 1 and 2; use the version that wrote it"}, "buffer/*.[lr]o*"},
 		{"the schema", "closed", setSchema(`{"format":2,"resource_labels":[{"host":"changed"}]}`),
 			[]string{"format 2, this adapter reads format 1; use the version that wrote it"}, "buffer/*"},
 	} {
