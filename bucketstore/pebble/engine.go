@@ -17,6 +17,9 @@ const (
 	mergerName   = "promtable.newest.0"
 )
 
+// memTables is how many memtables there may be, before writes wait for flushes.
+const memTables = 4
+
 // engineOptions returns the options of the database. They were measured with a load of
 // samples. The caller adds logs, events and the file system.
 func engineOptions(cfg Config) *pebble.Options {
@@ -32,7 +35,7 @@ func engineOptions(cfg Config) *pebble.Options {
 		L0StopWritesThreshold:       1000,
 		LBaseMaxBytes:               64 << 20,
 		MemTableSize:                cfg.MemTableBytes,
-		MemTableStopWritesThreshold: 4,
+		MemTableStopWritesThreshold: memTables,
 		Merger:                      newMerger(),
 	}
 	for i := range opts.Levels {

@@ -1,6 +1,7 @@
 package pebble_test
 
 import (
+	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -267,6 +268,47 @@ func TestStartOnFullDisk(t *testing.T) {
 	openStore(t, onDisk(nearlyFull))
 	if nearlyFull.reserve() != reserve {
 		t.Error("a start with enough space removed the reserve")
+	}
+}
+
+// TestStartOnSmallDisk: on a small file system, whose floor is small, a start without a free byte
+// reads everything, even if no memtable was flushed before.
+func TestStartOnSmallDisk(t *testing.T) {
+	for _, total := range []uint64{120 << 20, 300 << 20} {
+		t.Run(fmt.Sprint(total), func(t *testing.T) {
+			const memTable = 1 << 20
+			config := func(disk vfs.FS) pebble.Config {
+				cfg := onSmallDisk(disk).WithIngest(1 << 30)
+				cfg.MinFree = total / 20
+				cfg.MemTableBytes = memTable
+				return cfg
+			}
+			disk := &tablesFull{smallDisk: newSmallDisk(int64(total))}
+			disk.full.Store(true)
+			s := openStore(t, config(disk))
+			if err := s.MakeReserve(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			written := contents{}
+			for n, bytes := 0, 0; bytes < memTable/2; n++ {
+				batch := flipBatch(n)
+				for i := range batch {
+					for j := range batch[i].Ops {
+						if value := &batch[i].Ops[j].Value; *value != nil {
+							*value = noise(n*1000 + i*100 + j)
+							bytes += len(*value)
+						}
+					}
+				}
+				written.write(t, s, batch)
+			}
+			full := disk.reboot(0)
+			disk.full.Store(false)
+			s = openStore(t, config(full))
+			if found, err := written.scanAll(t, s); err != nil || len(found) != len(written) {
+				t.Errorf("%d rows of %d, %v", len(found), len(written), err)
+			}
+		})
 	}
 }
 

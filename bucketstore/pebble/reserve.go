@@ -22,6 +22,8 @@ const (
 	// maxReserve bounds its size, and reserveShare is its share of the floor of free space.
 	maxReserve   = 64 << 20
 	reserveShare = 16
+	// startBytes is what a start writes beside tables: a log, a manifest and small files.
+	startBytes = 2 << 20
 	// reserveInterval is how often a missing reserve is looked for.
 	reserveInterval = time.Minute
 )
@@ -73,6 +75,15 @@ func (s *Store) keepReserve(ctx context.Context) {
 	}
 }
 
+// reserveBytes returns the size of the reserve. A start writes what the logs of all memtables have
+// as tables, however small the file system is. Without a floor there is no reserve.
+func (s *Store) reserveBytes(floor uint64) uint64 {
+	if floor == 0 {
+		return 0
+	}
+	return min(maxReserve, max(floor/reserveShare, memTables*s.memTableBytes+startBytes))
+}
+
 // makeReserve makes the reserve if it is missing, and if enough space is left above the
 // floor.
 func (s *Store) makeReserve(ctx context.Context) error {
@@ -83,7 +94,7 @@ func (s *Store) makeReserve(ctx context.Context) error {
 		return err
 	}
 	floor := disk.Floor(s.minFree, u.Total)
-	size := min(maxReserve, floor/reserveShare)
+	size := s.reserveBytes(floor)
 	path := s.fs.PathJoin(s.dir, reserveFile)
 	if _, err := s.fs.Stat(path); size == 0 || u.Free < floor+2*size || !errors.Is(err, os.ErrNotExist) {
 		return nil

@@ -61,7 +61,8 @@ type Config struct {
 	// DefaultSweepInterval.
 	SweepInterval time.Duration
 	// MinFree is the free space in bytes below which no writes come, see disk.Floor. A 16th
-	// of it, at most 64 MiB, is kept in a file for a start on a full disk. 0 keeps none.
+	// of it, and at least what a start writes, which is a little more than four memtables, but at
+	// most 64 MiB, is kept in a file for a start on a full disk. 0 keeps none.
 	MinFree uint64
 
 	// fs, ingestBytes and patience replace the disk and constants in tests.
@@ -124,9 +125,11 @@ type Store struct {
 	dir         string
 	ingestBytes int
 	minFree     uint64
-	reserving   sync.Mutex // held while the reserve is made
-	copying     sync.Mutex // held while the copy of META/schema is written
-	ingested    atomic.Uint64
+	// memTableBytes is the size of a memtable.
+	memTableBytes uint64
+	reserving     sync.Mutex // held while the reserve is made
+	copying       sync.Mutex // held while the copy of META/schema is written
+	ingested      atomic.Uint64
 	// ingesting is held shared while tables are ingested. While checkpointing is set none are: all goes through the log.
 	ingesting     sync.RWMutex
 	checkpointing atomic.Bool
@@ -166,7 +169,7 @@ func Open(cfg Config) (*Store, error) {
 	}
 	s := &Store{
 		now: cfg.Now, metrics: newMetrics(), registerer: cfg.Registerer, readOnly: cfg.ReadOnly,
-		fs: cfg.fs, dir: cfg.Dir, ingestBytes: cfg.ingestBytes, minFree: cfg.MinFree,
+		fs: cfg.fs, dir: cfg.Dir, ingestBytes: cfg.ingestBytes, minFree: cfg.MinFree, memTableBytes: cfg.MemTableBytes,
 		wakeSweep: make(chan struct{}, 1),
 	}
 	if s.tables, err = newTables(cfg.Tables); err != nil {
