@@ -35,7 +35,7 @@ const (
 // importOptions are the flags of import.
 type importOptions struct {
 	deleteOptions // --match, --start, --end
-	dryRun        bool
+	dryRun, again bool
 	perSecond     float64
 	concurrency   int
 	// url is that of a running adapter, or empty.
@@ -59,6 +59,7 @@ func (o *options) importCommand(app *kingpin.Application) {
 	c.Flag("start", "Import from this time on: RFC 3339, or seconds since 1970. Default: the first sample.").StringVar(&i.start)
 	c.Flag("end", "Import up to this time, inclusive. Default: the last sample.").StringVar(&i.end)
 	c.Flag("dry-run", "Import nothing, but say how many series, samples, bytes and row mutations it would be.").BoolVar(&i.dryRun)
+	c.Flag("again", "Import also what was imported before. To write the same samples again changes nothing.").BoolVar(&i.again)
 	c.Flag("url", "URL of a running adapter with --web.enable-admin-api, which stores the samples. Default: this process opens the store itself.").StringVar(&i.url)
 	c.Flag("samples-per-second", "Maximum number of samples a second that are read. 0 is no limit.").Default("0").Float64Var(&i.perSecond)
 	c.Flag("concurrency", "How many series, or parts of a slow source, are imported at the same time. 0 is the number of CPUs.").Default("0").IntVar(&i.concurrency)
@@ -148,11 +149,16 @@ func runImport(ctx context.Context, o *options, logger log.Logger, out io.Writer
 		return err
 	}
 	i := history.New(history.Config{
-		Source: source, Target: target, ID: id, Workers: o.imports.concurrency, SamplesPerSecond: o.imports.perSecond, Logger: logger,
+		Source: source, Target: target, ID: id, Again: o.imports.again, Workers: o.imports.concurrency, SamplesPerSecond: o.imports.perSecond, Logger: logger,
 	})
 	began := time.Now()
 	err = watchImport(i, logger, out, func() error { return i.Run(ctx) })
-	return reportImport(ctx, o, i.Progress(), time.Since(began), err, out)
+	err = reportImport(ctx, o, i.Progress(), time.Since(began), err, out)
+	if err == nil && source.Parallel() {
+		// Notes of times do not say which samples the source had, and it may get older ones. They are for an import that was stopped.
+		err = target.SetDone(ctx, id, nil)
+	}
+	return err
 }
 
 // watchImport calls do, and says how far it is.
@@ -198,7 +204,7 @@ func megabytes(bytes int64) string { return fmt.Sprintf("%.1f MB", float64(bytes
 // reportImport says what became of an import. The error says that not all is imported.
 func reportImport(ctx context.Context, o *options, p history.Progress, took time.Duration, err error, out io.Writer) error {
 	i := &o.imports
-	if p.Units == 0 && err == nil && p.Damaged == 0 {
+	if p.Units == 0 && p.Skipped > 0 && err == nil && p.Damaged == 0 {
 		fmt.Fprintf(out, "nothing to do: all %d parts are imported already\n", p.Skipped)
 		return nil
 	}
@@ -219,10 +225,15 @@ func reportImport(ctx context.Context, o *options, p history.Progress, took time
 		{p.Future, "samples are further ahead of the clock than --write.max-future, and are left out"},
 		{p.Invalid, "samples have a time or a value that can never be stored, and are left out"},
 		{int64(p.Refused), "series can never be stored, and are left out"},
+		{int64(p.Empty), "parts have no samples in the source that are selected"},
 	} {
 		if of.n > 0 {
 			fmt.Fprintf(out, "%d %s\n", of.n, of.text)
 		}
+	}
+	if p.TooLarge > 0 {
+		seconds := time.UnixMilli(p.TooLarge / 1000).UTC().Format(time.RFC3339)
+		fmt.Fprintf(out, "the times look like milliseconds where seconds are expected: divided by 1000, the first is about %s\n", seconds)
 	}
 	if err != nil && ctx.Err() != nil {
 		return errors.New("stopped before all is imported: what is imported stays, and the same command goes on with the rest")
@@ -232,6 +243,12 @@ func reportImport(ctx context.Context, o *options, p history.Progress, took time
 	}
 	if p.Damaged > 0 {
 		return fmt.Errorf("%d parts of the source could not be read, see above; all else is imported", p.Damaged)
+	}
+	if p.Refused > 0 {
+		return fmt.Errorf("%d series can never be stored, see above; all else is imported", p.Refused)
+	}
+	if p.Samples == 0 && p.Skipped == 0 {
+		return fmt.Errorf("nothing is imported: of %d samples that were read in %d parts none is stored", p.Read, p.Finished)
 	}
 	return nil
 }

@@ -84,6 +84,46 @@ func TestImportStops(t *testing.T) {
 	}
 }
 
+// TestImportNothing: an import that stores nothing, or not all series, is a failure that says what it has found, and each time. A file with
+// milliseconds where seconds are expected is said to be one.
+func TestImportNothing(t *testing.T) {
+	dir := t.TempDir()
+	at := time.Now().Add(-time.Hour).Unix()
+	for i, tt := range []struct {
+		samples, want, output string
+	}{
+		{fmt.Sprintf("a 1 %d000\n", at), "nothing is imported", "look like milliseconds"},
+		{fmt.Sprintf("a 1 %d\n", at+1_000_000), "nothing is imported", "--write.max-future"},
+		{fmt.Sprintf("a 1 %d\na{x=\"%s\"} 1 %d\n", at, strings.Repeat("y", 5000), at), "1 series can never be stored", "imported 1 samples"},
+	} {
+		text, store := filepath.Join(dir, fmt.Sprint("text", i)), filepath.Join(dir, fmt.Sprint("store", i))
+		if err := os.WriteFile(text, []byte("# TYPE a gauge\n"+tt.samples+"# EOF\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			output, err := importText(t, t.Context(), log.NewNopLogger(), text, store, 100<<30)
+			if err == nil || !strings.Contains(err.Error(), tt.want) || !strings.Contains(output, tt.output) {
+				t.Errorf("%s: %v\n%s", tt.samples[:10], err, output)
+			}
+		}
+	}
+	text, store := hoursText(t), filepath.Join(dir, "hours")
+	for _, tt := range []struct{ flag, want string }{{"--concurrency=1", "imported 100"}, {"--concurrency=1", "nothing to do"}, {"--again", "imported 100"}} {
+		if output, err := importText(t, t.Context(), log.NewNopLogger(), text, store, 100<<30, tt.flag); err != nil || !strings.Contains(output, tt.want) {
+			t.Errorf("%s: %v\n%s", tt.flag, err, output)
+		}
+	}
+	// What is not kept, and is with another flag.
+	kept := filepath.Join(dir, "kept")
+	off := []string{"--retention.resolution-raw=3d", "--retention.resolution-5m=off", "--retention.resolution-1h=off"}
+	if output, err := importText(t, t.Context(), log.NewNopLogger(), text, kept, 100<<30, off...); err != nil || !strings.Contains(output, "are before what is kept") {
+		t.Errorf("%v\n%s", err, output)
+	}
+	if output, err := importText(t, t.Context(), log.NewNopLogger(), text, kept, 100<<30); err != nil || strings.Contains(output, "nothing to do") {
+		t.Errorf("%v\n%s", err, output)
+	}
+}
+
 // TestImportHeaders: imports of two tenants of a source are not the same, in whatever order their headers are given.
 func TestImportHeaders(t *testing.T) {
 	for _, from := range []string{"remote-read", "victoriametrics"} {

@@ -397,7 +397,8 @@ func TestImportRead(t *testing.T) {
 	for range 2 {
 		b := harness.Embedded(t)
 		mustImport(t, b, words(from)...)
-		if output := mustImport(t, b, words(from)...); !strings.Contains(output, "nothing to do") {
+		// The source may have got older samples since, so all is read again.
+		if output := mustImport(t, b, words(from)...); strings.Contains(output, "nothing to do") {
 			t.Errorf("again:\n%s", output)
 		}
 		a := harness.StartAdapter(t, b)

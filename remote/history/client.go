@@ -195,8 +195,8 @@ func (w *clientWriter) send(ctx context.Context) error {
 	}
 	w.body.Reset()
 	w.counts.Add(a.Counts)
-	if a.Refused > 0 {
-		return &RefusedError{Err: fmt.Errorf("%d series, such as %s", a.Refused, strings.Join(a.Reasons, "; ")), Series: a.Refused}
+	if len(a.Refused) > 0 {
+		return &RefusedError{a.Refused}
 	}
 	return nil
 }

@@ -33,8 +33,6 @@ const (
 	handleTimeout = 2 * time.Minute
 	// concurrentRequests is how many requests with samples run at once. Each holds a frame and two batches.
 	concurrentRequests, maxWait = 4, 30 * time.Second
-	// maxRefusals is how many series that can never be stored an answer names.
-	maxRefusals = 5
 )
 
 // units is the body of an answer to GET, and of a PUT.
@@ -47,9 +45,8 @@ type units struct {
 // An answer is that to a POST.
 type answer struct {
 	backfill.Counts
-	// Refused is how many series can never be stored, Reasons why the first of them cannot.
-	Refused int      `json:"refused,omitempty"`
-	Reasons []string `json:"reasons,omitempty"`
+	// Refused are the series that can never be stored.
+	Refused []Refusal `json:"refused,omitempty"`
 }
 
 // A Handler takes history by HTTP:
@@ -151,11 +148,10 @@ func (a *answer) write(ctx context.Context, to Writer, s *prompb.ChunkedSeries) 
 		return request.BadRequest("%w", err)
 	}
 	err = to.Write(ctx, decoded)
+	var refused *RefusedError
 	switch {
-	case errors.As(err, new(*RefusedError)):
-		if a.Refused++; len(a.Reasons) < maxRefusals {
-			a.Reasons = append(a.Reasons, request.ErrorText(err))
-		}
+	case errors.As(err, &refused):
+		a.Refused = append(a.Refused, refused.Series...)
 		return nil
 	case errors.As(err, new(*DamageError)):
 		return request.BadRequest("%w", err)

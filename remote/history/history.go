@@ -151,17 +151,17 @@ func (e *DamageError) Error() string { return e.Err.Error() }
 func (e *DamageError) Unwrap() error { return e.Err }
 
 // A RefusedError is about series that can never be stored. All others are.
-type RefusedError struct {
-	Err error
-	// Series is how many.
-	Series int
+type RefusedError struct{ Series []Refusal }
+
+// A Refusal is a series that can never be stored.
+type Refusal struct {
+	// Hash is that of its labels, Reason a sentence that names them.
+	Hash   uint64 `json:"hash"`
+	Reason string `json:"reason"`
 }
 
 // Error implements error.
-func (e *RefusedError) Error() string { return e.Err.Error() }
-
-// Unwrap implements error.
-func (e *RefusedError) Unwrap() error { return e.Err }
+func (e *RefusedError) Error() string { return e.Series[0].Reason }
 
 // A LeftOut error says why a part of a source is not imported, though nothing is wrong with it.
 type LeftOut struct{ Err error }
@@ -185,8 +185,12 @@ const (
 	// attempts is how often a unit is begun if its source fails, with pauses that double.
 	attempts   = 5
 	firstPause = time.Second
+	// maxAhead is how far after now a time may be that is taken for one in another unit.
+	maxAhead = 24 * time.Hour
 	// maxSentences is how many sentences about damage are logged.
 	maxSentences = 20
+	// maxRefused is how many refused series are known, in 8 bytes each. Later ones are counted and named in each unit.
+	maxRefused = 1 << 20
 )
 
 // Config says what an Import does. Source and Target are required.
@@ -195,6 +199,8 @@ type Config struct {
 	Target Target
 	// ID names what is imported: source and options. What an earlier import of the same ID has done is left out.
 	ID string
+	// Again says that what earlier imports have done is read and written again.
+	Again bool
 	// Workers is how many series are written at once. 0 is 1.
 	Workers int
 	// SamplesPerSecond bounds the rate. 0 is no limit.
@@ -214,6 +220,7 @@ type Import struct {
 	mu       sync.Mutex
 	progress Progress
 	done     []string
+	refused  map[uint64]bool
 	paced    atomic.Int64
 }
 
@@ -227,8 +234,12 @@ type Progress struct {
 	Expected int64
 	// Read is how many of their samples, taken or not, were read.
 	Read int64
-	// Refused is how many series can never be stored, counted in each unit.
+	// Refused is how many series can never be stored.
 	Refused int
+	// Empty is how many units had no sample though they were read. A source that can be asked again is, by the next import.
+	Empty int
+	// TooLarge is a time after series.MaxTime that would be one of today if it were divided by 1000, in milliseconds, or 0.
+	TooLarge int64
 	// Damaged is how many parts of the source could not be read. They are tried again by the next import.
 	Damaged int
 }
@@ -242,7 +253,7 @@ func New(cfg Config) *Import {
 		cfg.pause = bucketstore.Sleep
 	}
 	cfg.Workers = max(cfg.Workers, 1)
-	return &Import{cfg: cfg}
+	return &Import{cfg: cfg, refused: make(map[uint64]bool)}
 }
 
 // Progress returns how far the import is. It may be called while Run runs.
@@ -265,7 +276,10 @@ func (i *Import) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if i.done, err = i.cfg.Target.Done(ctx, i.cfg.ID); err != nil {
+	if !i.cfg.Again {
+		i.done, err = i.cfg.Target.Done(ctx, i.cfg.ID)
+	}
+	if err != nil {
 		return fmt.Errorf("read what is imported already: %w", err)
 	}
 	todo := slices.DeleteFunc(slices.Clone(units), func(u Unit) bool { return slices.Contains(i.done, u.ID) })
@@ -273,6 +287,9 @@ func (i *Import) Run(ctx context.Context) error {
 	i.progress.Units, i.progress.Skipped = len(todo), len(units)-len(todo)
 	for _, u := range todo {
 		i.progress.Expected += u.Samples
+		if scaled := u.Start / 1000; i.progress.TooLarge == 0 && u.Start > series.MaxTime && scaled > 0 && scaled <= time.Now().Add(maxAhead).UnixMilli() {
+			i.progress.TooLarge = u.Start
+		}
 	}
 	i.mu.Unlock()
 	i.began = time.Now()
@@ -328,7 +345,7 @@ func (i *Import) forget(a *attempt) {
 	i.count(backfill.Counts{}, a.counts)
 }
 
-// finish notes a unit that is stored, unless a part of it could not be read.
+// finish notes a unit, if all of it is stored.
 func (i *Import) finish(ctx context.Context, u Unit, isWhole bool) error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -343,7 +360,8 @@ func (i *Import) finish(ctx context.Context, u Unit, isWhole bool) error {
 	return nil
 }
 
-// tryUnit imports a unit. It returns false if a part of it could not be read.
+// tryUnit imports a unit. It returns false if something of it could not be read, was left out or refused, or if a source that may answer
+// otherwise the next time had nothing.
 func (i *Import) tryUnit(ctx context.Context, u Unit, workers int, counted *attempt) (isWhole bool, err error) {
 	r, err := i.cfg.Source.Open(ctx, u)
 	if err != nil {
@@ -389,7 +407,13 @@ func (i *Import) tryUnit(ctx context.Context, u Unit, workers int, counted *atte
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.progress.Series = max(i.progress.Series, counted.counts.Series)
-	return !damaged.Load(), nil
+	c := counted.counts
+	isEmpty := readOf(c) == 0
+	if isEmpty {
+		i.progress.Empty++
+	}
+	isAll := c.Old+c.Future+c.Invalid == 0 && !(isEmpty && i.cfg.Source.Parallel())
+	return isAll && !damaged.Load(), nil
 }
 
 // temporaryOf returns err if it is a Temporary.
@@ -401,7 +425,7 @@ func temporaryOf(err error) error {
 }
 
 // work writes series until there are no more, and flushes. It adds what became of them to all, and returns false if
-// some samples could not be read.
+// some samples could not be read or stored.
 func (i *Import) work(ctx context.Context, u Unit, todo <-chan storage.ChunkSeries, all *attempt) (isWhole bool, err error) {
 	w, err := i.cfg.Target.NewWriter(ctx, u)
 	if err != nil {
@@ -422,8 +446,8 @@ func (i *Import) work(ctx context.Context, u Unit, todo <-chan storage.ChunkSeri
 		if err != nil && !isRefused && !isDamaged {
 			return false, err
 		}
+		isWhole = isWhole && err == nil
 		if isDamaged {
-			isWhole = false
 			i.addDamage(err)
 		}
 		if err := i.pace(ctx, count()); err != nil {
@@ -433,10 +457,11 @@ func (i *Import) work(ctx context.Context, u Unit, todo <-chan storage.ChunkSeri
 	if err := ctx.Err(); err != nil {
 		return false, err
 	}
-	if err := w.Flush(ctx); err != nil && !i.addRefused(err) {
+	err = w.Flush(ctx)
+	if err != nil && !i.addRefused(err) {
 		return false, err
 	}
-	return isWhole, nil
+	return isWhole && err == nil, nil
 }
 
 // count adds what was counted since before to the progress, and returns how many samples that were, and now.
@@ -444,7 +469,7 @@ func (i *Import) count(before, now backfill.Counts) (read int64, counted backfil
 	diff := before
 	diff.Negate()
 	diff.Add(now)
-	read = diff.Samples + diff.Old + diff.Future + diff.Invalid
+	read = readOf(diff)
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	diff.Series = 0
@@ -452,6 +477,9 @@ func (i *Import) count(before, now backfill.Counts) (read int64, counted backfil
 	i.progress.Read += read
 	return read, now
 }
+
+// readOf returns how many samples were counted.
+func readOf(c backfill.Counts) int64 { return c.Samples + c.Old + c.Future + c.Invalid }
 
 // pace waits until n more samples may have been read.
 func (i *Import) pace(ctx context.Context, n int64) error {
@@ -475,7 +503,7 @@ func (i *Import) addDamage(err error) {
 	}
 }
 
-// addRefused counts series that can never be stored, and logs it. It returns false if err is about something else.
+// addRefused counts and names series that can never be stored, each once. It returns false if err is about something else.
 func (i *Import) addRefused(err error) bool {
 	var refused *RefusedError
 	if !errors.As(err, &refused) {
@@ -483,10 +511,16 @@ func (i *Import) addRefused(err error) bool {
 	}
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if i.progress.Refused < maxSentences {
-		level.Warn(i.cfg.Logger).Log("msg", "a series can never be stored, and is left out", "err", err)
+	for _, s := range refused.Series {
+		if i.refused[s.Hash] {
+			continue
+		}
+		if len(i.refused) < maxRefused {
+			i.refused[s.Hash] = true
+		}
+		i.progress.Refused++
+		level.Warn(i.cfg.Logger).Log("msg", "a series can never be stored, and is left out", "err", s.Reason)
 	}
-	i.progress.Refused += refused.Series
 	return true
 }
 

@@ -2,6 +2,7 @@ package history
 
 import (
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"context"
 	"errors"
@@ -173,7 +174,8 @@ func TestVictoriaMetrics(t *testing.T) {
 	if got := read(t, s); !slices.Equal(got, want) {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
-	if p, _, err := run(t, source, s); err != nil || p.Units != 0 || p.Skipped != 3 {
+	// The source may have samples by now where it had none.
+	if p, _, err := run(t, source, s); err != nil || p.Units != 2 || p.Empty != 2 || p.Skipped != 1 {
 		t.Errorf("again: %+v, %v", p, err)
 	}
 }
@@ -219,10 +221,16 @@ func serve(t *testing.T, s *Store, wrap func(http.Handler) http.Handler) *Client
 type listSource struct {
 	VictoriaMetrics
 	list []storage.ChunkSeries
+	// limit is that of the unit, or 0 for UnitSpan, units how many there are, or 0 for one.
+	limit int64
+	units int
 }
 
-func (s *listSource) Units(context.Context, int64) ([]Unit, []error, error) {
-	return []Unit{{ID: "unit", Start: start, Limit: start + UnitSpan}}, nil, nil
+func (s *listSource) Units(context.Context, int64) (units []Unit, _ []error, _ error) {
+	for i := range max(s.units, 1) {
+		units = append(units, Unit{ID: fmt.Sprint("unit", i), Start: start, Limit: cmp.Or(s.limit, start+UnitSpan)})
+	}
+	return units, nil, nil
 }
 
 func (s *listSource) Open(context.Context, Unit) (*Reading, error) {
@@ -284,8 +292,101 @@ func TestClient(t *testing.T) {
 	if got, want := read(t, s), []string{text(name, 0, 0), text(name, UnitSpan-1, 0)}; !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
-	if p, _, err := run(t, source, c); err != nil || p.Skipped != 1 || p.Units != 0 {
+	// What was refused may be taken by another version or tenant.
+	if p, _, err := run(t, source, c); err != nil || p.Skipped != 0 || p.Refused != 2 {
 		t.Errorf("again: %+v, %v", p, err)
+	}
+	source.list = source.list[:1]
+	for _, skipped := range []int{0, 1} {
+		if p, _, err := run(t, source, c); err != nil || p.Skipped != skipped {
+			t.Errorf("without what is refused: %+v, %v", p, err)
+		}
+	}
+}
+
+// TestNotNoted: a part that left out or refused anything, or had nothing, is taken again by the next import, and brings what is there by
+// then. So is all of it if that is asked for.
+func TestNotNoted(t *testing.T) {
+	a := func(times ...int64) storage.ChunkSeries { return line(t, map[string]string{"__name__": "a"}, times...) }
+	ahead := now().UnixMilli() + 1000*series.Window
+	for name, list := range map[string][]storage.ChunkSeries{
+		"nothing":                         {},
+		"a time that will be taken later": {a(start, ahead)},
+		"a name":                          {a(start), line(t, map[string]string{"x": "y"}, start)},
+		"a key":                           {a(start), line(t, map[string]string{"__name__": "a", "x": strings.Repeat("y", 5000)}, start)},
+	} {
+		s := newStore(t)
+		for _, target := range []Target{s, serve(t, s, func(next http.Handler) http.Handler { return next })} {
+			source := &listSource{list: list, limit: ahead + 1}
+			if p, _, err := run(t, source, target); err != nil || p.Units != 1 {
+				t.Fatalf("%s: %+v, %v", name, p, err)
+			}
+			source.list = []storage.ChunkSeries{a(start, start+1)}
+			if p, _, err := run(t, source, target); err != nil || p.Units != 1 || p.Samples != 2 {
+				t.Errorf("%s, into %T: the next import: %+v, %v", name, target, p, err)
+			}
+			if p, _, err := run(t, source, target); err != nil || p.Units != 0 || p.Skipped != 1 {
+				t.Errorf("%s, into %T: the one after it: %+v, %v", name, target, p, err)
+			}
+			again := New(Config{Source: source, Target: target, ID: "test", Again: true})
+			if err := errors.Join(again.Run(t.Context()), target.SetDone(t.Context(), "test", nil)); err != nil || again.Progress().Samples != 2 {
+				t.Errorf("%s, into %T: again: %+v, %v", name, target, again.Progress(), err)
+			}
+		}
+	}
+}
+
+// TestRefusedOnce: a series that can never be stored is counted once and named once, in however many units, requests and workers it is,
+// and none hides another.
+func TestRefusedOnce(t *testing.T) {
+	s := newStore(t)
+	list := []storage.ChunkSeries{line(t, map[string]string{"x": "no name"}, start, start+UnitSpan)}
+	for i := range 3 * maxSentences {
+		list = append(list, line(t, map[string]string{"__name__": fmt.Sprintf("long%03d", i), "x": strings.Repeat("y", 5000)}, start, start+UnitSpan))
+	}
+	for _, target := range []Target{s, serve(t, s, func(next http.Handler) http.Handler { return next })} {
+		var lines bytes.Buffer
+		i := New(Config{Source: &listSource{list: list, units: 5}, Target: target, ID: "test", Workers: 2, Logger: log.NewSyncLogger(log.NewLogfmtLogger(&lines))})
+		if err := i.Run(t.Context()); err != nil || i.Progress().Refused != len(list) {
+			t.Errorf("%T: %+v, %v, want %d", target, i.Progress(), err, len(list))
+		}
+		for i, name := range []string{"no name", "long000", fmt.Sprintf("long%03d", len(list)-2)} {
+			if n := strings.Count(lines.String(), name); n != 1 {
+				t.Errorf("%T: series %d is named %d times", target, i, n)
+			}
+		}
+	}
+}
+
+// TestNoNames: a source is asked for series without a metric name, too.
+func TestNoNames(t *testing.T) {
+	for _, ms := range []Selection{{}, {Matchers: Selection{}.named()}} {
+		matched := 0
+		for _, of := range ms.named() {
+			if len(of) == 1 && of[0].Name == labels.MetricName && of[0].Matches("") {
+				matched++
+			}
+		}
+		if matched != 1 {
+			t.Errorf("%d selectors", matched)
+		}
+	}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if err := r.ParseForm(); err != nil {
+			t.Error(err)
+		}
+		for _, text := range r.Form["match[]"] {
+			if text == `{__name__=""}` {
+				fmt.Fprintf(w, `{"metric":{"x":"no name"},"values":[1],"timestamps":[%d]}`+"\n", start)
+				return
+			}
+		}
+	}))
+	defer server.Close()
+	source := NewVictoriaMetrics(server.URL, nil, Selection{Mint: start, Maxt: start + 3*UnitSpan - 1})
+	p, _, err := run(t, source, newStore(t))
+	if err := errors.Join(err, source.Close()); err != nil || p.Refused != 1 {
+		t.Errorf("%+v, %v", p, err)
 	}
 }
 

@@ -25,12 +25,16 @@ func unitsOf(sel Selection, g grid) (units []Unit, damaged []error, err error) {
 	return units, nil, nil
 }
 
-// named returns the selectors, at least one, for a source that wants a matcher on a label.
+// named returns the selectors, at least one, for a source that wants a matcher on a label. Series without a metric name are asked for, too:
+// they can never be stored, and are counted and named.
 func (s Selection) named() [][]*labels.Matcher {
 	if len(s.Matchers) > 0 {
 		return s.Matchers
 	}
-	return [][]*labels.Matcher{{labels.MustNewMatcher(labels.MatchRegexp, labels.MetricName, ".+")}}
+	return [][]*labels.Matcher{
+		{labels.MustNewMatcher(labels.MatchRegexp, labels.MetricName, ".+")},
+		{labels.MustNewMatcher(labels.MatchEqual, labels.MetricName, "")},
+	}
 }
 
 // A temporarySet is a set of a source that may answer another time: its errors are Temporary.

@@ -1,6 +1,7 @@
 package history
 
 import (
+	"cmp"
 	"context"
 	"errors"
 
@@ -10,6 +11,7 @@ import (
 	"github.com/promtable/promtable/bucketstore/meta"
 	"github.com/promtable/promtable/remote/engine"
 	"github.com/promtable/promtable/remote/engine/backfill"
+	"github.com/promtable/promtable/remote/request"
 )
 
 // Store is a Target in this process.
@@ -55,12 +57,9 @@ type storeWriter struct {
 // read to its end.
 func (w *storeWriter) Write(ctx context.Context, s storage.ChunkSeries) error {
 	ls := s.Labels().WithoutEmpty()
-	if err := engine.CheckLabels(ls); err != nil {
-		return &RefusedError{err, 1}
-	}
 	to, err := w.Series(ls)
-	if err != nil {
-		return &RefusedError{err, 1}
+	if err := cmp.Or(engine.CheckLabels(ls), err); err != nil {
+		return &RefusedError{[]Refusal{{ls.Hash(), request.ErrorText(err)}}}
 	}
 	w.it = s.Iterator(w.it)
 	var damage error
