@@ -10,6 +10,8 @@ import (
 	"os/exec"
 	"strings"
 	"sync"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -54,6 +56,8 @@ func runChild(role, dir string) error {
 		return childFail(cfg, ".log")
 	case "table sync fails":
 		return childFail(cfg, ".sst")
+	case "no next log":
+		return childNoLog(cfg)
 	}
 	return fmt.Errorf("unknown role %q", role)
 }
@@ -125,6 +129,33 @@ func childFail(cfg pebble.Config, ending string) error {
 		}
 	}
 	return fmt.Errorf("the failure of the disk was not noticed")
+}
+
+// childNoLog ingests tables on a disk that has no space for another log.
+func childNoLog(cfg pebble.Config) error {
+	var isFull atomic.Bool
+	s, err := pebble.Open(cfg.WithIngest(-1).WithFS(errorfs.Wrap(vfs.Default, errorfs.InjectorFunc(func(op errorfs.Op) error {
+		isLog := strings.HasSuffix(op.Path, ".log") && (op.Kind == errorfs.OpCreate || op.Kind == errorfs.OpReuseForWrite)
+		if isLog && isFull.Load() {
+			return syscall.ENOSPC
+		}
+		return nil
+	}))))
+	if err != nil {
+		return err
+	}
+	isFull.Store(true)
+	small := []bucketstore.Mutation{indexRows(100, 1)[99]}
+	small[0].Ops = append(small[0].Ops, bucketstore.Op{Kind: bucketstore.DeleteColumn, Family: small[0].Ops[0].Family, Qualifier: []byte("other")}) // through the log
+	for i := range int64(1000) {                                                                                                                    // a table that lies over what is in memory begins another log
+		if err := s.Apply(context.Background(), bucketstore.Index, small); err != nil {
+			return err
+		}
+		if err := s.Apply(context.Background(), bucketstore.Index, indexRows(100, i)); err != nil {
+			return err
+		}
+	}
+	return fmt.Errorf("no other log was begun")
 }
 
 // A child is a process that runs a role.

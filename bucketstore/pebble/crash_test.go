@@ -229,6 +229,7 @@ func TestDiskFailure(t *testing.T) {
 	for _, tc := range []struct{ role, want string }{
 		{"log sync fails", "injected error"},
 		{"table sync fails", "injected error"},
+		{"no next log", "the disk is full"},
 	} {
 		t.Run(tc.role, func(t *testing.T) {
 			startChild(t, tc.role, t.TempDir()).wantDeath(tc.want)

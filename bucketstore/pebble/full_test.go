@@ -1,6 +1,7 @@
 package pebble_test
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -12,6 +13,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/bucketstore/pebble"
 )
 
@@ -209,6 +211,68 @@ func TestFlushOnFullDisk(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestIngestOnFullDisk: while flushes find no space, and where there is almost none left, a batch that would be a table of its own is an error that
+// says so, at once, and nothing of it is stored. With space the same batch is stored.
+func TestIngestOnFullDisk(t *testing.T) {
+	open := func(t *testing.T) (*tablesFull, *prometheus.Registry, *pebble.Store) {
+		t.Helper()
+		disk := &tablesFull{smallDisk: newSmallDisk(1 << 40)}
+		reg := prometheus.NewRegistry()
+		cfg := onSmallDisk(disk).WithPatience(time.Hour).WithIngest(-1)
+		cfg.Registerer = reg
+		s, err := pebble.Open(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return disk, reg, s
+	}
+	again := func(t *testing.T, disk *tablesFull, rows int, at int64) {
+		t.Helper()
+		disk.full.Store(false)
+		disk.size.Store(1 << 40)
+		s := openStore(t, onSmallDisk(disk).WithIngest(-1))
+		if err := s.Apply(t.Context(), bucketstore.Index, indexRows(rows, at)); err != nil {
+			t.Fatal(err)
+		}
+		want := make(map[string]int64)
+		for _, m := range indexRows(rows, at) {
+			want[string(m.Key)] = at
+		}
+		wantLatest(t, s, want)
+	}
+	t.Run("flushes have none", func(t *testing.T) {
+		disk, reg, s := open(t)
+		disk.full.Store(true)
+		contents{}.write(t, s, flipBatch(0))
+		if err := s.StartFlush(); err != nil {
+			t.Fatal(err)
+		}
+		for metricValue(t, reg, "adapter_pebble_background_failures_total") == 0 {
+			time.Sleep(time.Millisecond)
+		}
+		if err := s.Apply(t.Context(), bucketstore.Index, indexRows(50, 1)); !errors.Is(err, syscall.ENOSPC) {
+			t.Errorf("error %v", err)
+		}
+		wantLatest(t, s, nil)
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+		again(t, disk, 50, 2)
+	})
+	t.Run("almost none", func(t *testing.T) {
+		disk, _, s := open(t)
+		disk.size.Store(disk.used() + 100<<10)
+		if err := s.Apply(t.Context(), bucketstore.Index, indexRows(50, 1)); !errors.Is(err, syscall.ENOSPC) {
+			t.Errorf("error %v", err)
+		}
+		wantLatest(t, s, nil)
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+		again(t, disk, 50, 2)
+	})
 }
 
 // reserve returns the size of the reserve, 0 if there is none.

@@ -8,6 +8,8 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -30,6 +32,9 @@ type guard struct {
 	// closing ends when background work is being cancelled.
 	closing context.Context
 	close   context.CancelFunc
+
+	// isOpen says that the database is open: from then on the process ends if the write-ahead log has no next file.
+	isOpen atomic.Bool
 
 	mu sync.Mutex
 	// damaged maps the damaged files to the times of their next log lines.
@@ -195,7 +200,8 @@ func calledBy(function string) bool {
 	}
 }
 
-// A patientFS delays flushes and compactions after the disk was full.
+// A patientFS delays flushes and compactions after the disk was full, and ends the process where Pebble would panic: if the next file of the
+// write-ahead log cannot be made. The panic would leave a lock of Pebble unusable.
 type patientFS struct {
 	vfs.FS
 	*guard
@@ -206,7 +212,31 @@ func (fs patientFS) Create(name string, category vfs.DiskWriteCategory) (vfs.Fil
 	if category == "pebble-memtable-flush" || category == "pebble-compaction" {
 		sleep(fs.closing, fs.untilRetry())
 	}
-	return fs.FS.Create(name, category)
+	f, err := fs.FS.Create(name, category)
+	fs.checkLog(name, err)
+	return f, err
+}
+
+// ReuseForWrite implements vfs.FS.
+func (fs patientFS) ReuseForWrite(from, to string, category vfs.DiskWriteCategory) (vfs.File, error) {
+	f, err := fs.FS.ReuseForWrite(from, to, category)
+	fs.checkLog(to, err)
+	return f, err
+}
+
+// checkLog ends the process if a file of the write-ahead log could not be made.
+func (fs patientFS) checkLog(name string, err error) {
+	if err != nil && strings.HasSuffix(name, ".log") && fs.isOpen.Load() {
+		fs.die("write-ahead log", err)
+	}
+}
+
+// checkSpace returns an error if flushes wait for space on the disk.
+func (g *guard) checkSpace() error {
+	if wait := g.untilRetry(); wait > 0 {
+		return fmt.Errorf("flushes wait for space on the disk, and try again in %s: %w", wait.Round(time.Second), syscall.ENOSPC)
+	}
+	return nil
 }
 
 // untilRetry returns how long flushes and compactions must not write, if it is positive.

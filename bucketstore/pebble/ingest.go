@@ -9,6 +9,7 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"syscall"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -85,26 +86,66 @@ func (s *Store) ingest(ctx context.Context, t *table, muts []bucketstore.Mutatio
 	start := time.Now()
 	e := newEncoder(t, nil)
 	paths, err := s.writeTables(e.cells(muts))
-	if errors.Is(err, errDamagedPlace) {
-		return errors.Join(s.applyBlind(ctx, t, muts), removeIfThere(s.fs, paths...))
-	}
 	if err == nil {
-		s.ingesting.RLock()
-		if s.checkpointing.Load() {
-			s.ingesting.RUnlock()
-			return errors.Join(s.applyBlind(ctx, t, muts), removeIfThere(s.fs, paths...))
-		}
-		s.columns.RLock()
-		e.addWritten()
-		err = s.db.Ingest(ctx, paths)
-		s.columns.RUnlock()
-		s.ingesting.RUnlock()
+		err = s.checkRoom()
 	}
-	if err != nil {
+	isIngested := false
+	if err == nil {
+		isIngested, err = s.ingestTables(ctx, e, paths)
+	}
+	switch {
+	case errors.Is(err, errDamagedPlace), err == nil && !isIngested:
+		return errors.Join(s.applyBlind(ctx, t, muts), removeIfThere(s.fs, paths...))
+	case errors.Is(err, errStillIngesting):
+		return err
+	case err != nil:
 		return errors.Join(fmt.Errorf("ingest a table: %w", err), removeIfThere(s.fs, paths...))
 	}
 	s.metrics.commits.Observe(time.Since(start).Seconds())
 	return nil
+}
+
+// ingestRoom is how much space, in bytes, an ingestion leaves on the disk: Pebble writes to its manifest, and may begin a file of its log.
+const ingestRoom = 1 << 20
+
+// checkRoom returns an error if there is no room for an ingestion whose tables are written. Pebble may wait in it for a flush, so none begins
+// while flushes have no space.
+func (s *Store) checkRoom() error {
+	usage, err := s.fs.GetDiskUsage(s.dir)
+	if err == nil && usage.AvailBytes < ingestRoom {
+		return fmt.Errorf("%d bytes are free where %d are needed: %w", usage.AvailBytes, ingestRoom, syscall.ENOSPC)
+	}
+	return s.guard.checkSpace()
+}
+
+// errStillIngesting says that an ingestion was not waited for: it may end well or not.
+var errStillIngesting = errors.New("an ingestion has not ended")
+
+// ingestTables lets Pebble ingest tables, unless a checkpoint is being made. It returns early when ctx ends.
+func (s *Store) ingestTables(ctx context.Context, e *encoder, paths []string) (isIngested bool, err error) {
+	type outcome struct {
+		isIngested bool
+		err        error
+	}
+	done := make(chan outcome, 1)
+	s.waiting.Go(func() {
+		s.ingesting.RLock()
+		defer s.ingesting.RUnlock()
+		if s.checkpointing.Load() {
+			done <- outcome{}
+			return
+		}
+		s.columns.RLock()
+		defer s.columns.RUnlock()
+		e.addWritten()
+		done <- outcome{true, s.db.Ingest(context.WithoutCancel(ctx), paths)}
+	})
+	select {
+	case o := <-done:
+		return o.isIngested, o.err
+	case <-ctx.Done():
+		return false, fmt.Errorf("%w: %w", errStillIngesting, ctx.Err())
+	}
 }
 
 func removeIfThere(fs vfs.FS, paths ...string) (err error) {

@@ -216,6 +216,7 @@ func (s *Store) open(cfg Config) error {
 	if err != nil {
 		return fmt.Errorf("open data directory %q: %w", cfg.Dir, err)
 	}
+	s.guard.isOpen.Store(true)
 	s.tableOptions = opts.MakeWriterOptions(0, db.TableFormat())
 	s.readerOptions = opts.MakeReaderOptions()
 	err = s.loadDays(db)
@@ -268,7 +269,9 @@ func (s *Store) loadDays(db *pebble.DB) error {
 func (s *Store) Close() error {
 	s.stopSweep()
 	s.sweeping.Wait()
-	s.waiting.Wait()
+	if err := s.awaitWrites(); err != nil { // the end of the process ends them
+		return errors.Join(err, s.slowChecks.Close(), s.lock.Close())
+	}
 	if s.registerer != nil {
 		s.registerer.Unregister(s.metrics)
 	}
@@ -278,6 +281,25 @@ func (s *Store) Close() error {
 	}
 	s.guard.close()
 	return errors.Join(err, s.db.Close(), s.slowChecks.Close(), s.lock.Close())
+}
+
+// awaitWrites waits for writes that go on though their callers have left: for as long as a flush may take if the disk is full.
+func (s *Store) awaitWrites() error {
+	done := make(chan struct{})
+	go func() {
+		s.waiting.Wait()
+		close(done)
+	}()
+	for {
+		select {
+		case <-done:
+			return nil
+		case <-time.After(flushTimeout):
+			if err := s.guard.checkSpace(); err != nil {
+				return fmt.Errorf("a write has not ended: %w", err)
+			}
+		}
+	}
 }
 
 // DiskUsage returns about how many bytes of the database on the disk hold rows of a table,
