@@ -295,6 +295,9 @@ func (x *Executor) delete(ctx context.Context, rec *record) error {
 			return err
 		}
 	}
+	if err := x.records.cfg.Meta.ForgetImported(ctx, rec.Start, rec.Limit); err != nil {
+		return err
+	}
 	done := rec.Deletion
 	done.Done = x.records.cfg.Now().UnixMilli()
 	put, err := x.records.cfg.Meta.PutDeletion(ctx, &done)

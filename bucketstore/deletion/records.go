@@ -368,6 +368,25 @@ func (r *Records) Covered(ctx context.Context, schema series.Schema) (func(serie
 	}, nil
 }
 
+// ErrPending says that a deletion covers samples of history and is not finished.
+var ErrPending = errors.New("a deletion is not finished")
+
+// Pending returns a function that returns an ErrPending if a deletion that is not done covers samples of a series in [start, limit), in
+// milliseconds: chunks of history in there are hidden, and removed with the rest. It reads META first.
+func (r *Records) Pending(ctx context.Context) (func(seriesKey []byte, start, limit int64) error, error) {
+	if err := r.Poll(ctx); err != nil {
+		return nil, err
+	}
+	return func(key []byte, start, limit int64) error {
+		found := recordsOf(r.pending(), key, start, limit)
+		if len(found) == 0 {
+			return nil
+		}
+		return fmt.Errorf("%w: %s, of %s, removes samples of %s from %d to %d, and what is written there now", ErrPending,
+			found[0].ID, time.UnixMilli(found[0].At).UTC().Format(time.RFC3339), key, found[0].Start, found[0].Limit)
+	}, nil
+}
+
 // pass empties the buffer of what is from before the deletions that are not done, and notes
 // that in META.
 func (r *Records) pass(ctx context.Context) error {

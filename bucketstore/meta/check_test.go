@@ -64,7 +64,7 @@ func TestCheckRow(t *testing.T) {
 		{"rules,ID", `{"rules":[{"matchers":[],"cuts":{"raw":5},"gone":{}}]}`, []string{"", `{"rules":5}`}, nil},
 		{"late," + someDay, "7Q4ZK2XB", nil, []string{"late", "late,", "late,5", "late,x" + someDay[1:], "late," + someDay + "0"}},
 		{"seal," + someDay, "1600000000001", []string{"", "x", "{}"}, []string{"seal,5"}},
-		{"import,ID", `{"units":["a"]}`, []string{"", `{"units":5}`}, []string{"import", "import,a,b"}},
+		{"import,ID", `{"parts":[{"id":"a"}]}`, []string{"", `{"parts":5}`}, []string{"import", "import,a,b"}},
 		{"metadata,up", `{"type":"gauge","unit":"","help":"h"}`, []string{"", "5", `{"help":5}`}, []string{"metadata"}},
 		{"ha,cluster", `{"replica":"a","elected":1,"heartbeat":2}`, []string{"", "5"}, []string{"ha"}},
 	} {

@@ -18,7 +18,8 @@ func TestImported(t *testing.T) {
 			before := metaRows(t, rows)
 			for _, want := range [][]string{nil, {"a"}, {"a", "b"}} {
 				if want != nil {
-					if err := s.SetImported(t.Context(), "one", want); err != nil {
+					last := want[len(want)-1]
+					if err := s.NoteImported(t.Context(), "one", meta.Part{ID: last, Start: int64(len(want)), Limit: int64(len(want)) + 1}); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -30,8 +31,25 @@ func TestImported(t *testing.T) {
 				t.Errorf("got %q, %v", got, err)
 			}
 			// The stored bytes are part of the format.
-			if got, want := metaRows(t, rows), append([]string{`import,one v@130000000000 {"units":["a","b"]}`}, before...); !slices.Equal(got, want) {
+			if got, want := metaRows(t, rows), append([]string{`import,one v@130000000000 {"parts":[{"id":"a","start":1,"limit":2},{"id":"b","start":2,"limit":3}]}`}, before...); !slices.Equal(got, want) {
 				t.Errorf("META is %q, want %q", got, want)
+			}
+			for _, tt := range []struct {
+				start, limit int64
+				want         []string
+			}{{0, 1, []string{"a", "b"}}, {3, 9, []string{"a", "b"}}, {2, 3, []string{"a"}}, {0, 9, nil}} {
+				if err := s.ForgetImported(t.Context(), tt.start, tt.limit); err != nil {
+					t.Fatal(err)
+				}
+				if got, err := s.Imported(t.Context(), "one"); err != nil || !slices.Equal(got, tt.want) {
+					t.Errorf("[%d, %d) is deleted: got %q, %v, want %q", tt.start, tt.limit, got, err, tt.want)
+				}
+			}
+			if err := errors.Join(s.NoteImported(t.Context(), "one", meta.Part{ID: "c"}), s.NoteImported(t.Context(), "one")); err != nil {
+				t.Fatal(err)
+			}
+			if got := metaRows(t, rows); !slices.Equal(got, before) {
+				t.Errorf("META is %q, want %q", got, before)
 			}
 			if err := meta.Overwrite(t.Context(), rows, "import,one", []byte("no JSON"), someTime); err != nil {
 				t.Fatal(err)

@@ -8,7 +8,7 @@
 //	log,<id>   {"host":"…","path":"…","seen":…,"bytes":…,"closed":…,"oldest":…}
 //	stamp,<id> {"stamp":…}
 //	horizon    {"raw":…,"deleted.raw":…}
-//	[tenant,]import,<id>  {"units":[…]}
+//	[tenant,]import,<id>  {"parts":[{"id":"…","start":…,"limit":…}]}
 //	rules,<id>         {"tenant":"…","rules":[{"matchers":[…],"closed":…,"cuts":{"raw":…},"gone":{"raw":…}}]}
 //	delete,<id>        {"tenant":"…","matchers":[…],"start":…,"limit":…,"at":…,"stamp":…,"log":"…","done":…}
 //	delete,<id>,<log>  {"stamp":…,"passed":…}

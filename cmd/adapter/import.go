@@ -21,6 +21,7 @@ import (
 	"github.com/go-kit/log/level"
 
 	"github.com/promtable/promtable/bucketstore"
+	"github.com/promtable/promtable/bucketstore/meta"
 	"github.com/promtable/promtable/remote/history"
 )
 
@@ -156,7 +157,7 @@ func runImport(ctx context.Context, o *options, logger log.Logger, out io.Writer
 	err = reportImport(ctx, o, i.Progress(), time.Since(began), err, out)
 	if err == nil && source.Parallel() {
 		// Notes of times do not say which samples the source had, and it may get older ones. They are for an import that was stopped.
-		err = target.SetDone(ctx, id, nil)
+		err = target.SetDone(ctx, id)
 	}
 	return err
 }
@@ -300,6 +301,11 @@ func openTarget(ctx context.Context, o *options, logger log.Logger) (target hist
 	if o.imports.dryRun {
 		return dryTarget{&history.Store{Engine: e, Meta: a.meta}}, close, nil
 	}
+	if o.backend == backendEmbedded { // no other process removes what is deleted, and new samples of its times with it
+		if err := a.newExecutor(store, e).Finish(ctx); err != nil {
+			return nil, close, fmt.Errorf("finish deletions: %w", err)
+		}
+	}
 	// The days that are written to after their rollups were made are noted, so that these are made again.
 	noting, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var noted sync.WaitGroup
@@ -327,4 +333,4 @@ func (s dryStore) Apply(ctx context.Context, table bucketstore.Table, muts []buc
 type dryTarget struct{ *history.Store }
 
 // SetDone implements history.Target.
-func (dryTarget) SetDone(context.Context, string, []string) error { return nil }
+func (dryTarget) SetDone(context.Context, string, ...meta.Part) error { return nil }

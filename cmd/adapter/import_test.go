@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -123,6 +124,50 @@ func TestImportNothing(t *testing.T) {
 		t.Errorf("%v\n%s", err, output)
 	}
 }
+
+// TestImportDeleted: what was imported, and is deleted then, is imported again by the same command; what a deletion does not touch is not
+// read again. A deletion that is not finished is finished first, as it would remove what is imported.
+func TestImportDeleted(t *testing.T) {
+	for name, finish := range map[string]bool{"finished": true, "pending": false} {
+		t.Run(name, func(t *testing.T) {
+			text, dir := hoursText(t), filepath.Join(t.TempDir(), "data")
+			mustPrint := func(want string) {
+				t.Helper()
+				if output, err := importText(t, t.Context(), log.NewNopLogger(), text, dir, 100<<30); err != nil || !strings.Contains(output, want) {
+					t.Fatalf("want %q: %v\n%s", want, err, output)
+				}
+			}
+			mustPrint("imported 100 samples")
+			end := time.Now().Add(-99*time.Hour + time.Minute).UTC().Format(time.RFC3339) // two samples of the first part
+			o := parse(t, "delete", "--match=hours", "--end="+end, "--yes", "--storage.path="+dir)
+			ctx, cancel := context.WithCancel(t.Context())
+			var out io.Writer = new(bytes.Buffer)
+			if !finish { // it says "removing them" when they are hidden
+				out = writerFunc(func(p []byte) (int, error) {
+					if bytes.Contains(p, []byte("removing them")) {
+						cancel()
+					}
+					return len(p), nil
+				})
+			}
+			if err := runDelete(ctx, o, log.NewNopLogger(), strings.NewReader(""), out); (err == nil) != finish {
+				t.Fatal(err)
+			}
+			cancel()
+			mustPrint("were imported before")
+			mustPrint("nothing to do")
+			o = parse(t, "delete", "--match=hours", "--yes", "--storage.path="+dir)
+			var plan bytes.Buffer
+			if err := runDelete(t.Context(), o, log.NewNopLogger(), strings.NewReader(""), &plan); err != nil || !strings.Contains(plan.String(), " 100 samples") {
+				t.Errorf("after all: %v\n%s", err, &plan)
+			}
+		})
+	}
+}
+
+type writerFunc func(p []byte) (int, error)
+
+func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
 
 // TestImportHeaders: imports of two tenants of a source are not the same, in whatever order their headers are given.
 func TestImportHeaders(t *testing.T) {

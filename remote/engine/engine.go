@@ -155,6 +155,8 @@ type RuleView interface {
 type Deletions interface {
 	// Begin notes that a write begins. The caller calls end when it has ended.
 	Begin() (end func())
+	// Pending returns what returns an error if a deletion that is not finished covers samples of a series in [start, limit).
+	Pending(ctx context.Context) (func(seriesKey []byte, start, limit int64) error, error)
 	// Filter returns store for readers: its Scan leaves out what is deleted.
 	Filter(store bucketstore.Store) bucketstore.Store
 	// Delete deletes the samples in [start, limit), in milliseconds, of the series that
@@ -165,7 +167,10 @@ type Deletions interface {
 // noDeletions is an adapter without deletions.
 type noDeletions struct{}
 
-func (noDeletions) Begin() (end func())                              { return func() {} }
+func (noDeletions) Begin() (end func()) { return func() {} }
+func (noDeletions) Pending(context.Context) (func([]byte, int64, int64) error, error) {
+	return func([]byte, int64, int64) error { return nil }, nil
+}
 func (noDeletions) Filter(store bucketstore.Store) bucketstore.Store { return store }
 func (noDeletions) Delete(context.Context, []*labels.Matcher, int64, int64) error {
 	return errors.New("the engine has no deletions")

@@ -37,7 +37,7 @@ func (e *Engine) HistoryRollups(ctx context.Context) (*backfill.Writer, error) {
 		return nil, err
 	}
 	rollups := &backfill.Rollups{From: e.cfg.Sources(e.cfg.Now()).From}
-	return e.newHistory(backfill.Config{Rollups: rollups, Bounds: backfill.Bounds{Until: max(until, 1)}}, func(_ context.Context, write func() error) error { return write() }), nil
+	return e.newHistory(ctx, backfill.Config{Rollups: rollups, Bounds: backfill.Bounds{Until: max(until, 1)}}, func(_ context.Context, write func() error) error { return write() })
 }
 
 // historyBounds returns the times of samples that History takes now, and the end of the last day that is closed.
@@ -74,16 +74,19 @@ func (e *Engine) History(ctx context.Context) (*backfill.Writer, error) {
 			return before
 		}
 	}
-	return e.newHistory(cfg, func(ctx context.Context, write func() error) error {
+	return e.newHistory(ctx, cfg, func(ctx context.Context, write func() error) error {
 		if e.cfg.Days == nil {
 			return write()
 		}
 		return e.cfg.Days.WriteOpen(ctx, closed, write)
-	}), nil
+	})
 }
 
 // newHistory returns what writes history as around lets it.
-func (e *Engine) newHistory(cfg backfill.Config, around func(ctx context.Context, write func() error) error) *backfill.Writer {
+func (e *Engine) newHistory(ctx context.Context, cfg backfill.Config, around func(ctx context.Context, write func() error) error) (w *backfill.Writer, err error) {
+	if cfg.Pending, err = e.cfg.Deletions.Pending(ctx); err != nil {
+		return nil, err
+	}
 	cfg.Store, cfg.Index, cfg.Schema = bucketstore.Patient(e.rows), e.index, e.cfg.Schema
 	cfg.Around = func(ctx context.Context, write func() error) error {
 		if err := e.cfg.Admit(); err != nil {
@@ -95,7 +98,7 @@ func (e *Engine) newHistory(cfg backfill.Config, around func(ctx context.Context
 		}
 		return around(ctx, write)
 	}
-	return backfill.New(cfg)
+	return backfill.New(cfg), nil
 }
 
 // CheckLabels returns what is wrong with the labels of a series for any protocol, or nil.

@@ -19,6 +19,7 @@ import (
 	"github.com/prometheus/prometheus/tsdb/chunks"
 
 	"github.com/promtable/promtable/bucketstore"
+	"github.com/promtable/promtable/bucketstore/meta"
 	"github.com/promtable/promtable/remote/engine/backfill"
 )
 
@@ -70,8 +71,8 @@ func (c *Client) Rolled(ctx context.Context) (int64, error) {
 }
 
 // SetDone implements Target.
-func (c *Client) SetDone(ctx context.Context, id string, done []string) error {
-	body, err := json.Marshal(units{Units: done})
+func (c *Client) SetDone(ctx context.Context, id string, done ...meta.Part) error {
+	body, err := json.Marshal(units{Parts: done})
 	if err != nil {
 		return err
 	}

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/promtable/promtable/bucketstore"
+	"github.com/promtable/promtable/bucketstore/meta"
 )
 
 // CopyConfig says what a Copy does. All but Workers, SamplesPerSecond and Logger is required.
@@ -226,4 +227,4 @@ type notNoted struct{ Target }
 func (notNoted) Done(context.Context, string) ([]string, error) { return nil, nil }
 
 // SetDone implements Target.
-func (notNoted) SetDone(context.Context, string, []string) error { return nil }
+func (notNoted) SetDone(context.Context, string, ...meta.Part) error { return nil }

@@ -17,6 +17,7 @@ import (
 	"github.com/prometheus/prometheus/tsdb/chunkenc"
 	"github.com/prometheus/prometheus/tsdb/chunks"
 
+	"github.com/promtable/promtable/bucketstore/meta"
 	"github.com/promtable/promtable/remote/engine/backfill"
 	"github.com/promtable/promtable/remote/request"
 )
@@ -37,7 +38,9 @@ const (
 
 // units is the body of an answer to GET, and of a PUT.
 type units struct {
-	Units []string `json:"units"`
+	Units []string `json:"units,omitempty"`
+	// Parts are those of a PUT.
+	Parts []meta.Part `json:"parts,omitempty"`
 	// Rolled is that of the target.
 	Rolled int64 `json:"rolled,omitempty"`
 }
@@ -52,7 +55,7 @@ type answer struct {
 // A Handler takes history by HTTP:
 //
 //	GET  ?id=I         which units of an import are stored, and up to which time only rollups are taken, as {"units":[…],"rolled":…}
-//	PUT  ?id=I         notes them
+//	PUT  ?id=I         notes them, as {"parts":[{"id":…,"start":…,"limit":…}]}, beside those that are noted; without parts it forgets all
 //	POST ?start=&limit=&rolled=  samples of a unit, in milliseconds: a stream of frames as a streamed remote read has them, each with whole series.
 //	                   It is answered when all is durable, with the counts
 //
@@ -101,7 +104,7 @@ func (h *Handler) setDone(ctx context.Context, w http.ResponseWriter, r *http.Re
 	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxUnits)).Decode(&given); err != nil {
 		return given, request.BadRequest("units: %w", err)
 	}
-	return given, h.store.SetDone(ctx, r.URL.Query().Get("id"), given.Units)
+	return given, h.store.SetDone(ctx, r.URL.Query().Get("id"), given.Parts...)
 }
 
 // take stores the frames of a request.

@@ -33,6 +33,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/promtable/promtable/bucketstore"
+	"github.com/promtable/promtable/bucketstore/meta"
 	"github.com/promtable/promtable/remote/engine/backfill"
 	"github.com/promtable/promtable/series"
 	"github.com/promtable/promtable/series/rollup"
@@ -122,8 +123,8 @@ type Reading struct {
 type Target interface {
 	// Done returns the IDs of the units of an import that are stored.
 	Done(ctx context.Context, id string) ([]string, error)
-	// SetDone notes them.
-	SetDone(ctx context.Context, id string, units []string) error
+	// SetDone notes units that are stored, beside those that are noted. Without units it forgets all.
+	SetDone(ctx context.Context, id string, units ...meta.Part) error
 	// Rolled returns up to which time, inclusive, only rollups are taken, in milliseconds. 0 is none.
 	Rolled(ctx context.Context) (int64, error)
 	// NewWriter returns a writer for a unit.
@@ -219,7 +220,6 @@ type Import struct {
 	// mu guards what follows.
 	mu       sync.Mutex
 	progress Progress
-	done     []string
 	refused  map[uint64]bool
 	paced    atomic.Int64
 }
@@ -276,13 +276,16 @@ func (i *Import) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if !i.cfg.Again {
-		i.done, err = i.cfg.Target.Done(ctx, i.cfg.ID)
+	var done []string
+	if i.cfg.Again {
+		err = i.cfg.Target.SetDone(ctx, i.cfg.ID)
+	} else {
+		done, err = i.cfg.Target.Done(ctx, i.cfg.ID)
 	}
 	if err != nil {
 		return fmt.Errorf("read what is imported already: %w", err)
 	}
-	todo := slices.DeleteFunc(slices.Clone(units), func(u Unit) bool { return slices.Contains(i.done, u.ID) })
+	todo := slices.DeleteFunc(slices.Clone(units), func(u Unit) bool { return slices.Contains(done, u.ID) })
 	i.mu.Lock()
 	i.progress.Units, i.progress.Skipped = len(todo), len(units)-len(todo)
 	for _, u := range todo {
@@ -350,8 +353,7 @@ func (i *Import) finish(ctx context.Context, u Unit, isWhole bool) error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if isWhole {
-		i.done = append(i.done, u.ID)
-		if err := i.cfg.Target.SetDone(ctx, i.cfg.ID, i.done); err != nil {
+		if err := i.cfg.Target.SetDone(ctx, i.cfg.ID, meta.Part{ID: u.ID, Start: u.Start, Limit: u.Limit}); err != nil {
 			return fmt.Errorf("note that %s is imported: %w", u, err)
 		}
 	}

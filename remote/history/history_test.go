@@ -31,6 +31,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/promtable/promtable/bucketstore"
+	"github.com/promtable/promtable/bucketstore/deletion"
 	"github.com/promtable/promtable/bucketstore/meta"
 	"github.com/promtable/promtable/bucketstore/pebble"
 	"github.com/promtable/promtable/remote/engine"
@@ -49,6 +50,13 @@ func now() time.Time { return time.UnixMilli(start + 100*UnitSpan) }
 // newStore returns a target over an embedded store.
 func newStore(t *testing.T) *Store {
 	t.Helper()
+	s, _ := openStore(t)
+	return s
+}
+
+// openStore returns a target over an embedded store, and what removes its deleted samples.
+func openStore(t *testing.T) (*Store, *deletion.Executor) {
+	t.Helper()
 	rows, err := pebble.Open(pebble.Config{Dir: t.TempDir(), Tables: bucketstore.Tables(bucketstore.Retention{}), CacheBytes: 4 << 20, MemTableBytes: 4 << 20})
 	if err != nil {
 		t.Fatal(err)
@@ -61,7 +69,11 @@ func newStore(t *testing.T) *Store {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e, err := engine.New(engine.Config{Store: rows, Appender: bucketstore.NewDirect(rows, schema, now, nil), Schema: schema, Now: now})
+	records, err := deletion.Open(t.Context(), deletion.Config{Meta: about, Schema: schema, Now: now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, err := engine.New(engine.Config{Store: rows, Appender: bucketstore.NewDirect(rows, schema, now, nil), Schema: schema, Now: now, Deletions: records})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,7 +87,7 @@ func newStore(t *testing.T) *Store {
 			t.Error(err)
 		}
 	})
-	return &Store{Engine: e, Meta: about}
+	return &Store{Engine: e, Meta: about}, deletion.NewExecutor(deletion.ExecutorConfig{Records: records, Store: rows, Find: e.SeriesBefore, RowsPerSecond: 1e9})
 }
 
 // read returns all floats of a store, as text.
@@ -124,8 +136,14 @@ func (p *noPause) pause(ctx context.Context, d time.Duration) error {
 // run imports a source with a pause that takes no time.
 func run(t *testing.T, source Source, target Target) (Progress, *noPause, error) {
 	t.Helper()
+	return runAs(t, "test", source, target)
+}
+
+// runAs is run of an import with an ID.
+func runAs(t *testing.T, id string, source Source, target Target) (Progress, *noPause, error) {
+	t.Helper()
 	p := new(noPause)
-	i := New(Config{Source: source, Target: target, ID: "test", Workers: 2, pause: p.pause})
+	i := New(Config{Source: source, Target: target, ID: id, Workers: 2, pause: p.pause})
 	err := i.Run(t.Context())
 	return i.Progress(), p, err
 }
@@ -329,9 +347,52 @@ func TestNotNoted(t *testing.T) {
 				t.Errorf("%s, into %T: the one after it: %+v, %v", name, target, p, err)
 			}
 			again := New(Config{Source: source, Target: target, ID: "test", Again: true})
-			if err := errors.Join(again.Run(t.Context()), target.SetDone(t.Context(), "test", nil)); err != nil || again.Progress().Samples != 2 {
+			if err := errors.Join(again.Run(t.Context()), target.SetDone(t.Context(), "test")); err != nil || again.Progress().Samples != 2 {
 				t.Errorf("%s, into %T: again: %+v, %v", name, target, again.Progress(), err)
 			}
+		}
+	}
+}
+
+// TestPendingDeletion: what a deletion that is not finished covers is not taken, as it would be removed with the rest; the error names the
+// deletion, and other series and times are taken. What was noted of its times is read again when it is finished.
+func TestPendingDeletion(t *testing.T) {
+	s, executor := openStore(t)
+	c := serve(t, s, func(next http.Handler) http.Handler { return next })
+	c.pause = new(noPause).pause
+	for _, target := range []Target{s, c} {
+		name := fmt.Sprintf("%T", target)[len("*history."):]
+		deleted, other := line(t, map[string]string{"__name__": name}, start, start+series.Window), line(t, map[string]string{"__name__": "not" + name}, start)
+		both := &listSource{list: []storage.ChunkSeries{deleted, other}}
+		if p, _, err := runAs(t, name, both, target); err != nil || p.Samples != 3 {
+			t.Fatalf("%+v, %v", p, err)
+		}
+		if err := s.Engine.Delete(t.Context(), start, start, []*labels.Matcher{labels.MustNewMatcher(labels.MatchEqual, labels.MetricName, name)}); err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := runAs(t, "all", both, target); err == nil || !strings.Contains(err.Error(), deletion.ErrPending.Error()) {
+			t.Errorf("%s: %v", name, err)
+		}
+		later := &listSource{list: []storage.ChunkSeries{line(t, map[string]string{"__name__": name}, start+series.Window), other}}
+		if p, _, err := runAs(t, "later", later, target); err != nil || p.Samples != 2 {
+			t.Errorf("%s: other times: %+v, %v", name, p, err)
+		}
+		if err := executor.Finish(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range []int{0, 1} {
+			if p, _, err := runAs(t, name, both, target); err != nil || p.Skipped != want {
+				t.Errorf("%s: after the deletion: %+v, %v", name, p, err)
+			}
+		}
+		var got int
+		for _, sample := range read(t, s) {
+			if strings.HasPrefix(sample, `{__name__="`+name) {
+				got++
+			}
+		}
+		if got != 2 {
+			t.Errorf("%s: %d samples", name, got)
 		}
 	}
 }

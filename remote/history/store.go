@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/prometheus/storage"
 	"github.com/prometheus/prometheus/tsdb/chunks"
 
+	"github.com/promtable/promtable/bucketstore/deletion"
 	"github.com/promtable/promtable/bucketstore/meta"
 	"github.com/promtable/promtable/remote/engine"
 	"github.com/promtable/promtable/remote/engine/backfill"
@@ -26,8 +27,8 @@ func (s *Store) Done(ctx context.Context, id string) ([]string, error) {
 }
 
 // SetDone implements Target.
-func (s *Store) SetDone(ctx context.Context, id string, units []string) error {
-	return s.Meta.SetImported(ctx, id, units)
+func (s *Store) SetDone(ctx context.Context, id string, parts ...meta.Part) error {
+	return s.Meta.NoteImported(ctx, id, parts...)
 }
 
 // Rolled implements Target.
@@ -44,6 +45,14 @@ func (s *Store) NewWriter(ctx context.Context, u Unit) (Writer, error) {
 		return nil, err
 	}
 	return &storeWriter{Writer: w, unit: u}, nil
+}
+
+// temporary makes a Temporary of an error about samples that a deletion covers: when it is finished, they can be stored.
+func temporary(err error) error {
+	if errors.Is(err, deletion.ErrPending) {
+		return &Temporary{err}
+	}
+	return err
 }
 
 // A storeWriter writes to a backfill.Writer.
@@ -64,7 +73,7 @@ func (w *storeWriter) Write(ctx context.Context, s storage.ChunkSeries) error {
 	w.it = s.Iterator(w.it)
 	var damage error
 	add := func(c chunks.Meta) error {
-		err := to.AppendChunk(ctx, c.Chunk, w.unit.Start, w.unit.Limit)
+		err := temporary(to.AppendChunk(ctx, c.Chunk, w.unit.Start, w.unit.Limit))
 		if errors.Is(err, backfill.ErrSamples) {
 			damage, err = err, nil
 		}
@@ -86,7 +95,7 @@ func (w *storeWriter) Write(ctx context.Context, s storage.ChunkSeries) error {
 			}
 		}
 	}
-	if err := to.Close(ctx); err != nil {
+	if err := temporary(to.Close(ctx)); err != nil {
 		return err
 	}
 	if failed != nil {

@@ -61,6 +61,9 @@ type Config struct {
 	Bounds Bounds
 	// From, if set, returns the time before which no samples of a series are taken, in milliseconds, beside Bounds.
 	From func(ls labels.Labels) int64
+	// Pending, if set, returns an error if samples of a series in [start, limit), in milliseconds, cannot be written now, as a deletion
+	// covers them.
+	Pending func(seriesKey []byte, start, limit int64) error
 	// Around, if set, is called for each batch, and calls write, which stores it. Its error is that of the batch.
 	Around func(ctx context.Context, write func() error) error
 	// Rollups, if set, says that only rollups of the samples are written.

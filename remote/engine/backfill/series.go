@@ -161,22 +161,27 @@ func (s *Series) begin(ctx context.Context, t int64, isFull bool) error {
 		s.taken = true
 		s.w.counts.Series++
 	}
-	open := t
-	switch {
-	case len(s.times) > 0:
-		open = s.times[0]
-	case s.rolled.samples > 0:
-		open = s.rolled.first
-	case len(s.others.Chunks) > 0:
-		open = s.others.Chunks[0].MinTime
-	}
-	if !isFull && s.w.partOf(t) == s.w.partOf(open) {
+	open, isOpen := s.open()
+	if !isFull && (!isOpen || s.w.partOf(t) == s.w.partOf(open)) {
 		return nil
 	}
 	if err := s.seal(); err != nil || s.w.size < splitBatches*s.w.cfg.BatchBytes {
 		return err
 	}
 	return s.w.Flush(ctx)
+}
+
+// open returns the time of the first sample of the open window, if there is one.
+func (s *Series) open() (t int64, ok bool) {
+	switch {
+	case len(s.times) > 0:
+		return s.times[0], true
+	case s.rolled.samples > 0:
+		return s.rolled.first, true
+	case len(s.others.Chunks) > 0:
+		return s.others.Chunks[0].MinTime, true
+	}
+	return 0, false
 }
 
 // Close adds what is left of the series to the batch, releases its memory, and writes the batch if it is full. Nothing may be appended
@@ -196,6 +201,9 @@ func (s *Series) seal() error {
 	if w.err != nil {
 		return w.err
 	}
+	if err := s.pending(); err != nil {
+		return err
+	}
 	if s.rolled.samples > 0 {
 		if err := s.addRollups(); err != nil {
 			return err
@@ -211,6 +219,25 @@ func (s *Series) seal() error {
 	}
 	s.others = chunk.Builder{}
 	return nil
+}
+
+// pending returns the error of Config.Pending for the open window.
+func (s *Series) pending() error {
+	if s.w.cfg.Pending == nil {
+		return nil
+	}
+	first, isOpen := s.open()
+	if !isOpen {
+		return nil
+	}
+	start := s.w.partOf(first).start
+	limit := start + series.Window
+	if s.w.cfg.Rollups != nil {
+		start, limit = start+1, start+rollup.Day+1
+	} else if n := len(s.times); n > 0 {
+		start, limit = first, s.times[n-1]+1
+	}
+	return s.w.cfg.Pending(s.key, start, limit)
 }
 
 // addChunk adds a chunk to the batch.
