@@ -8,6 +8,7 @@ import (
 	"io"
 	"math"
 	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -124,6 +125,14 @@ func (o *options) source(logger log.Logger) (source history.Source, id string, e
 	return source, history.Digest(texts...), err
 }
 
+// name returns the source as it was given, without a password.
+func (i *importOptions) name() string {
+	if u, err := url.Parse(i.from); i.from != "" && err == nil {
+		return u.Redacted()
+	}
+	return cmp.Or(i.file, strings.Join(i.dirs, " "))
+}
+
 // headerTexts returns the headers of requests to the source, sorted: one of them may choose the tenant.
 func (i *importOptions) headerTexts() (texts []string) {
 	for name, value := range i.headers {
@@ -150,7 +159,7 @@ func runImport(ctx context.Context, o *options, logger log.Logger, out io.Writer
 		return err
 	}
 	i := history.New(history.Config{
-		Source: source, Target: target, ID: id, Again: o.imports.again, Workers: o.imports.concurrency, SamplesPerSecond: o.imports.perSecond, Logger: logger,
+		Source: source, Target: target, ID: id, Again: o.imports.again, Name: o.imports.name(), Workers: o.imports.concurrency, SamplesPerSecond: o.imports.perSecond, Logger: logger,
 	})
 	began := time.Now()
 	err = watchImport(i, logger, out, func() error { return i.Run(ctx) })

@@ -85,6 +85,7 @@ func (b *Blocks) Units(ctx context.Context, rolled int64) (units []Unit, damaged
 		if err != nil {
 			return nil, damaged, err
 		}
+		end := int64(math.MinInt64)
 		for _, folder := range folders {
 			found, err := readBlock(folder)
 			if err != nil {
@@ -100,6 +101,10 @@ func (b *Blocks) Units(ctx context.Context, rolled int64) (units []Unit, damaged
 			}
 			known[id] = folder
 			b.all = append(b.all, found)
+			end = max(end, found.meta.MaxTime)
+		}
+		if err := checkHead(ctx, dir, end, b.sel); err != nil {
+			damaged = append(damaged, err)
 		}
 	}
 	byStart := make(map[int64][]*block)

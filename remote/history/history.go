@@ -3,6 +3,7 @@
 //
 //	Import        units, workers, what is done already      history.go
 //	Blocks        blocks of a TSDB in a directory           blocks.go
+//	checkHead     what their write-ahead log has more   wal.go
 //	OpenMetrics   text with timestamps                      openmetrics.go
 //	RemoteRead    a server with remote read                 remoteread.go
 //	Joined        whole series of remote read               joined.go
@@ -186,6 +187,8 @@ const (
 	// attempts is how often a unit is begun if its source fails, with pauses that double.
 	attempts   = 5
 	firstPause = time.Second
+	// stallAfter is how long a source may be silent until that is logged, and then again and again.
+	stallAfter = 20 * time.Second
 	// maxAhead is how far after now a time may be that is taken for one in another unit.
 	maxAhead = 24 * time.Hour
 	// maxSentences is how many sentences about damage are logged.
@@ -208,6 +211,10 @@ type Config struct {
 	SamplesPerSecond float64
 	// Logger may be nil.
 	Logger log.Logger
+	// Name names the source in log lines. It may be empty.
+	Name string
+	// stall replaces stallAfter in tests.
+	stall time.Duration
 	// pause replaces the pause between two attempts in tests.
 	pause func(ctx context.Context, d time.Duration) error
 }
@@ -251,6 +258,9 @@ func New(cfg Config) *Import {
 	}
 	if cfg.pause == nil {
 		cfg.pause = bucketstore.Sleep
+	}
+	if cfg.stall == 0 {
+		cfg.stall = stallAfter
 	}
 	cfg.Workers = max(cfg.Workers, 1)
 	return &Import{cfg: cfg, refused: make(map[uint64]bool)}
@@ -365,6 +375,8 @@ func (i *Import) finish(ctx context.Context, u Unit, isWhole bool) error {
 // tryUnit imports a unit. It returns false if something of it could not be read, was left out or refused, or if a source that may answer
 // otherwise the next time had nothing.
 func (i *Import) tryUnit(ctx context.Context, u Unit, workers int, counted *attempt) (isWhole bool, err error) {
+	silence := i.watch(u)
+	defer silence.end()
 	r, err := i.cfg.Source.Open(ctx, u)
 	if err != nil {
 		return false, err
@@ -389,12 +401,15 @@ func (i *Import) tryUnit(ctx context.Context, u Unit, workers int, counted *atte
 	func() {
 		defer close(todo)
 		for r.Next() {
+			silence.end()
 			select {
 			case todo <- r.At():
 			case <-workCtx.Done():
 				return
 			}
+			silence.begin()
 		}
+		silence.end()
 	}()
 	if err := group.Wait(); err != nil {
 		return false, err
@@ -416,6 +431,47 @@ func (i *Import) tryUnit(ctx context.Context, u Unit, workers int, counted *atte
 	}
 	isAll := c.Old+c.Future+c.Invalid == 0 && !(isEmpty && i.cfg.Source.Parallel())
 	return isAll && !damaged.Load(), nil
+}
+
+// A silence is a time in which the source of an import is asked and gives nothing. It logs itself.
+type silence struct {
+	mu    sync.Mutex
+	timer *time.Timer
+	every time.Duration
+	// asked says that the source is asked.
+	asked bool
+}
+
+// watch begins a silence about a unit, which the caller ends.
+func (i *Import) watch(u Unit) *silence {
+	s := &silence{every: i.cfg.stall, asked: true}
+	began := time.Now()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.timer = time.AfterFunc(s.every, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if !s.asked {
+			return
+		}
+		level.Warn(i.cfg.Logger).Log("msg", "the source is silent, waiting for it", "source", i.cfg.Name, "part", u, "silent", s.every, "asked", time.Since(began).Round(time.Second))
+		s.timer.Reset(s.every)
+	})
+	return s
+}
+
+func (s *silence) begin() { s.set(true) }
+
+func (s *silence) end() { s.set(false) }
+
+func (s *silence) set(asked bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.asked = asked; asked {
+		s.timer.Reset(s.every)
+	} else {
+		s.timer.Stop()
+	}
 }
 
 // temporaryOf returns err if it is a Temporary.

@@ -397,6 +397,108 @@ func TestPendingDeletion(t *testing.T) {
 	}
 }
 
+// TestSilence: a source that does not answer, or not go on, is said to be silent, with its name and the part, and is not while it is not
+// asked.
+func TestSilence(t *testing.T) {
+	for name, opening := range map[string]bool{"at the open": true, "in the middle": false} {
+		logged := make(chan struct{})
+		var once sync.Once
+		var lines bytes.Buffer
+		lineLogger := log.NewSyncLogger(log.NewLogfmtLogger(&lines))
+		logger := log.LoggerFunc(func(pairs ...any) error {
+			err := lineLogger.Log(pairs...)
+			if slices.Contains(pairs, any("the source is silent, waiting for it")) {
+				once.Do(func() { close(logged) })
+			}
+			return err
+		})
+		list := []storage.ChunkSeries{line(t, map[string]string{"__name__": "a"}, start), line(t, map[string]string{"__name__": "b"}, start)}
+		source := &silentSource{listSource{list: list}, opening, logged}
+		i := New(Config{Source: source, Target: newStore(t), ID: "test", Name: "the one in the cellar", Logger: logger, stall: time.Millisecond})
+		if err := i.Run(t.Context()); err != nil || i.Progress().Samples != 2 {
+			t.Errorf("%s: %+v, %v", name, i.Progress(), err)
+		}
+		if text := lines.String(); !strings.Contains(text, "the one in the cellar") || !strings.Contains(text, Unit{Start: start, Limit: start + UnitSpan}.String()) {
+			t.Errorf("%s:\n%s", name, text)
+		}
+	}
+}
+
+// A silentSource goes on when that is closed.
+type silentSource struct {
+	listSource
+	opening bool
+	until   chan struct{}
+}
+
+func (s *silentSource) Open(ctx context.Context, u Unit) (*Reading, error) {
+	r, err := s.listSource.Open(ctx, u)
+	if s.opening {
+		<-s.until
+	} else {
+		r.ChunkSeriesSet = silentSet{r.ChunkSeriesSet, s.until}
+	}
+	return r, err
+}
+
+type silentSet struct {
+	storage.ChunkSeriesSet
+	until chan struct{}
+}
+
+func (s silentSet) Next() bool {
+	<-s.until
+	return s.ChunkSeriesSet.Next()
+}
+
+// TestHead: samples that only the write-ahead log of a TSDB has are counted and said, unless they are not selected.
+func TestHead(t *testing.T) {
+	dir := t.TempDir()
+	db, err := tsdb.Open(dir, slog.New(slog.DiscardHandler), nil, tsdb.DefaultOptions(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	app := db.Appender(t.Context())
+	for i := range int64(4 * 60) { // two blocks of two hours, and what follows
+		for _, name := range []string{"a", "b"} {
+			if _, err := app.Append(0, labels.FromStrings("__name__", name), start+i*60_000, float64(i)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := errors.Join(app.Commit(), db.Compact(t.Context()), db.Close()); err != nil {
+		t.Fatal(err)
+	}
+	sources := NewBlocks([]string{dir}, Selection{Mint: 0, Maxt: math.MaxInt64 - 1})
+	p, _, err := run(t, sources, newStore(t))
+	if err := errors.Join(err, sources.Close()); err != nil || p.Samples == 0 || p.Samples >= 480 || p.Damaged != 1 {
+		t.Fatalf("%+v, %v", p, err)
+	}
+	end := start + p.Samples/2*60_000
+	name := func(name string) [][]*labels.Matcher {
+		return [][]*labels.Matcher{{labels.MustNewMatcher(labels.MatchEqual, labels.MetricName, name)}}
+	}
+	for _, tt := range []struct {
+		sel  Selection
+		want int64
+	}{
+		{Selection{Mint: 0, Maxt: math.MaxInt64 - 1}, 480 - p.Samples},
+		{Selection{Mint: 0, Maxt: math.MaxInt64 - 1, Matchers: name("a")}, 240 - p.Samples/2},
+		{Selection{Mint: 0, Maxt: math.MaxInt64 - 1, Matchers: name("c")}, 0},
+		{Selection{Mint: 0, Maxt: end - 1}, 0},
+		{Selection{Mint: 0, Maxt: end}, 2},
+	} {
+		b := NewBlocks([]string{dir}, tt.sel)
+		_, damaged, err := b.Units(t.Context(), 0)
+		if err := errors.Join(err, b.Close()); err != nil {
+			t.Fatal(err)
+		}
+		if text := fmt.Sprint(damaged); (tt.want == 0) != (len(damaged) == 0) || tt.want > 0 && !strings.Contains(text, fmt.Sprintf(" %d samples", tt.want)) {
+			t.Errorf("%+v: %s, want %d", tt.sel, text, tt.want)
+		}
+	}
+}
+
 // TestRefusedOnce: a series that can never be stored is counted once and named once, in however many units, requests and workers it is,
 // and none hides another.
 func TestRefusedOnce(t *testing.T) {
