@@ -36,7 +36,13 @@ type Blocks struct {
 	sel  Selection
 	all  []*block
 	// open are the blocks that are open.
-	open map[*block]*tsdb.Block
+	open map[*block]openBlock
+}
+
+// An openBlock is a *tsdb.Block, or a *salvaged.
+type openBlock interface {
+	tsdb.BlockReader
+	Close() error
 }
 
 // A Selection is what to read of a source.
@@ -54,7 +60,8 @@ type block struct {
 	// external are the labels that Thanos has for all series, key is their text.
 	external labels.Labels
 	key      string
-	err      error
+	// err says why the block cannot be opened, lost what of its index cannot be read.
+	err, lost error
 }
 
 // blockMeta is meta.json, with what Thanos and Mimir add.
@@ -70,7 +77,7 @@ type blockMeta struct {
 
 // NewBlocks returns the blocks in dirs. Each is a block, or a folder of blocks.
 func NewBlocks(dirs []string, sel Selection) *Blocks {
-	return &Blocks{dirs: dirs, sel: sel, open: make(map[*block]*tsdb.Block)}
+	return &Blocks{dirs: dirs, sel: sel, open: make(map[*block]openBlock)}
 }
 
 // Parallel implements Source.
@@ -150,7 +157,7 @@ func (b *Blocks) starts(ctx context.Context, g grid, of *block) (starts []int64,
 
 // occupied returns where the units begin that a block has chunks of.
 func (b *Blocks) occupied(ctx context.Context, g grid, of *block) ([]int64, error) {
-	opened, err := b.openBlock(of)
+	opened, err := b.openBlock(ctx, of)
 	if err != nil {
 		return nil, err
 	}
@@ -236,19 +243,40 @@ func readBlock(dir string) (*block, error) {
 }
 
 // openBlock returns a block, opened once. The error is a sentence.
-func (b *Blocks) openBlock(of *block) (*tsdb.Block, error) {
+func (b *Blocks) openBlock(ctx context.Context, of *block) (openBlock, error) {
 	if opened, ok := b.open[of]; ok {
 		return opened, nil
 	}
 	if of.err != nil {
 		return nil, of.err
 	}
-	opened, err := tsdb.OpenBlock(slog.New(slog.DiscardHandler), of.dir, nil, nil)
+	opened, err := openWhole(ctx, of, b.sel)
+	if err != nil && ctx.Err() == nil {
+		var left *salvaged
+		if left, of.lost, err = salvage(of, err); err == nil {
+			opened = left
+		}
+	}
+	if ctx.Err() != nil {
+		return nil, errors.Join(err, ctx.Err())
+	}
 	if err != nil {
 		of.err = fmt.Errorf("block %s is damaged, or gone: %w", of.dir, err)
 		return nil, of.err
 	}
 	b.open[of] = opened
+	return opened, nil
+}
+
+// openWhole opens a block whose index is whole.
+func openWhole(ctx context.Context, of *block, sel Selection) (openBlock, error) {
+	opened, err := tsdb.OpenBlock(slog.New(slog.DiscardHandler), of.dir, nil, nil)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkIndex(ctx, opened, sel); err != nil {
+		return nil, errors.Join(err, opened.Close())
+	}
 	return opened, nil
 }
 
@@ -277,7 +305,7 @@ func (b *Blocks) Open(ctx context.Context, u Unit) (*Reading, error) {
 		if of.meta.MinTime >= u.Limit || of.meta.MaxTime <= u.Start {
 			continue
 		}
-		opened, err := b.openBlock(of)
+		opened, err := b.openBlock(ctx, of)
 		var q storage.ChunkQuerier
 		if err == nil {
 			q, err = tsdb.NewBlockChunkQuerier(opened, u.Start, u.Limit-1)
@@ -287,11 +315,20 @@ func (b *Blocks) Open(ctx context.Context, u Unit) (*Reading, error) {
 			continue
 		}
 		queriers = append(queriers, q)
+		if of.lost != nil {
+			r.Damaged = append(r.Damaged, of.lost)
+		}
 		external[of.key] = of.external
 		hints := &storage.SelectHints{Start: u.Start, End: u.Limit - 1, DisableTrimming: true}
 		for _, ms := range b.sel.selectors() {
-			if ms, ok := withoutExternal(ms, of.external); ok {
+			ms, ok := withoutExternal(ms, of.external)
+			switch {
+			case !ok:
+			case of.lost == nil:
 				groups[of.key] = append(groups[of.key], q.Select(ctx, true, hints, ms...))
+			default:
+				set := q.Select(ctx, true, hints, Selection{}.selectors()[0]...)
+				groups[of.key] = append(groups[of.key], matchingSet{set, Selection{Matchers: [][]*labels.Matcher{ms}}})
 			}
 		}
 	}

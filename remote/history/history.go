@@ -4,6 +4,7 @@
 //	Import        units, workers, what is done already      history.go
 //	Blocks        blocks of a TSDB in a directory           blocks.go
 //	checkHead     what their write-ahead log has more   wal.go
+//	salvage       what a damaged index still has       salvage.go
 //	OpenMetrics   text with timestamps                      openmetrics.go
 //	RemoteRead    a server with remote read                 remoteread.go
 //	Joined        whole series of remote read               joined.go

@@ -28,6 +28,7 @@ import (
 	"github.com/prometheus/prometheus/storage"
 	"github.com/prometheus/prometheus/tsdb"
 	"github.com/prometheus/prometheus/tsdb/chunkenc"
+	"github.com/prometheus/prometheus/tsdb/index"
 	"go.uber.org/goleak"
 
 	"github.com/promtable/promtable/bucketstore"
@@ -833,5 +834,74 @@ func TestExternalLabels(t *testing.T) {
 		if !slices.Equal(got, test.want) {
 			t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(test.want, "\n"))
 		}
+	}
+}
+
+// TestDamagedIndex: one flipped bit in the index of a block loses at most a series or two, unless it is in the symbols, which all labels are
+// made of. What is stored is what the block had, and what is lost is said, with and without selectors.
+func TestDamagedIndex(t *testing.T) {
+	blocks := t.TempDir()
+	w, err := tsdb.NewBlockWriter(slog.New(slog.DiscardHandler), blocks, UnitSpan)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const count = 40
+	app := w.Appender(t.Context())
+	var want []string
+	for n := range count {
+		ls := labels.FromStrings("__name__", "a", "x", fmt.Sprintf("%03d", n))
+		if _, err := app.Append(0, ls, start+int64(n), float64(n)); err != nil {
+			t.Fatal(err)
+		}
+		want = append(want, text(ls.String(), int64(n), float64(n)))
+	}
+	err = app.Commit()
+	id, flushErr := w.Flush(t.Context())
+	if err := errors.Join(err, flushErr, w.Close()); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(blocks, id.String(), "index")
+	whole, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	toc, err := index.NewTOCFromByteSlice(indexBytes(whole))
+	if err != nil {
+		t.Fatal(err)
+	}
+	salvagedSome := 0
+	for at := index.HeaderLen; at < len(whole); at += 37 {
+		damaged := bytes.Clone(whole)
+		damaged[at] ^= 1 << (at % 8)
+		if err := os.WriteFile(file, damaged, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		sel := all()
+		if at%2 == 0 {
+			sel.Matchers = [][]*labels.Matcher{{labels.MustNewMatcher(labels.MatchRegexp, "x", "0.*")}}
+		}
+		s, source := newStore(t), NewBlocks([]string{blocks}, sel)
+		p, _, err := run(t, source, s)
+		if err := errors.Join(err, source.Close()); err != nil {
+			t.Fatalf("byte %d: %v", at, err)
+		}
+		got := read(t, s)
+		for _, sample := range got {
+			if !slices.Contains(want, sample) {
+				t.Errorf("byte %d: the block has no %s", at, sample)
+			}
+		}
+		if len(got) < count && p.Damaged == 0 {
+			t.Errorf("byte %d: %d samples are lost in silence", at, count-len(got))
+		}
+		if at >= int(toc.Series) && len(got) < count-2 {
+			t.Errorf("byte %d of %d, series at %d to %d: only %d samples are stored", at, len(whole), toc.Series, toc.LabelIndices, len(got))
+		}
+		if len(got) > 0 && p.Damaged > 0 {
+			salvagedSome++
+		}
+	}
+	if salvagedSome < 20 {
+		t.Errorf("of %d damaged blocks something is stored", salvagedSome)
 	}
 }
