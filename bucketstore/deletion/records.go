@@ -368,10 +368,7 @@ func (r *Records) Covered(ctx context.Context, schema series.Schema) (func(serie
 	}, nil
 }
 
-// ErrPending says that a deletion covers samples of history and is not finished.
-var ErrPending = errors.New("a deletion is not finished")
-
-// Pending returns a function that returns an ErrPending if a deletion that is not done covers samples of a series in [start, limit), in
+// Pending returns a function that returns an error if a deletion that is not done covers samples of a series in [start, limit), in
 // milliseconds: chunks of history in there are hidden, and removed with the rest. It reads META first.
 func (r *Records) Pending(ctx context.Context) (func(seriesKey []byte, start, limit int64) error, error) {
 	if err := r.Poll(ctx); err != nil {
@@ -382,7 +379,7 @@ func (r *Records) Pending(ctx context.Context) (func(seriesKey []byte, start, li
 		if len(found) == 0 {
 			return nil
 		}
-		return fmt.Errorf("%w: %s, of %s, removes samples of %s from %d to %d, and what is written there now", ErrPending,
+		return fmt.Errorf("%s, of %s, removes samples of %s from %d to %d, and what is written there now",
 			found[0].ID, time.UnixMilli(found[0].At).UTC().Format(time.RFC3339), key, found[0].Start, found[0].Limit)
 	}, nil
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/go-kit/log/level"
 
 	"github.com/promtable/promtable/bucketstore"
+	"github.com/promtable/promtable/bucketstore/deletion"
 	"github.com/promtable/promtable/bucketstore/meta"
 	"github.com/promtable/promtable/remote/history"
 )
@@ -311,7 +312,7 @@ func openTarget(ctx context.Context, o *options, logger log.Logger) (target hist
 		return dryTarget{&history.Store{Engine: e, Meta: a.meta}}, close, nil
 	}
 	if o.backend == backendEmbedded { // no other process removes what is deleted, and new samples of its times with it
-		if err := a.newExecutor(store, e).Finish(ctx); err != nil {
+		if err := a.newExecutor(store, e).Advance(ctx); err != nil && !deletion.IsWaiting(err) {
 			return nil, close, fmt.Errorf("finish deletions: %w", err)
 		}
 	}

@@ -36,6 +36,7 @@ import (
 	"github.com/promtable/promtable/bucketstore/meta"
 	"github.com/promtable/promtable/bucketstore/pebble"
 	"github.com/promtable/promtable/remote/engine"
+	"github.com/promtable/promtable/remote/engine/backfill"
 	"github.com/promtable/promtable/remote/request"
 	"github.com/promtable/promtable/series"
 )
@@ -371,7 +372,7 @@ func TestPendingDeletion(t *testing.T) {
 		if err := s.Engine.Delete(t.Context(), start, start, []*labels.Matcher{labels.MustNewMatcher(labels.MatchEqual, labels.MetricName, name)}); err != nil {
 			t.Fatal(err)
 		}
-		if _, _, err := runAs(t, "all", both, target); err == nil || !strings.Contains(err.Error(), deletion.ErrPending.Error()) {
+		if _, _, err := runAs(t, "all", both, target); err == nil || !strings.Contains(err.Error(), backfill.ErrPending.Error()) {
 			t.Errorf("%s: %v", name, err)
 		}
 		later := &listSource{list: []storage.ChunkSeries{line(t, map[string]string{"__name__": name}, start+series.Window), other}}

@@ -8,7 +8,6 @@ import (
 	"github.com/prometheus/prometheus/storage"
 	"github.com/prometheus/prometheus/tsdb/chunks"
 
-	"github.com/promtable/promtable/bucketstore/deletion"
 	"github.com/promtable/promtable/bucketstore/meta"
 	"github.com/promtable/promtable/remote/engine"
 	"github.com/promtable/promtable/remote/engine/backfill"
@@ -49,7 +48,7 @@ func (s *Store) NewWriter(ctx context.Context, u Unit) (Writer, error) {
 
 // temporary makes a Temporary of an error about samples that a deletion covers: when it is finished, they can be stored.
 func temporary(err error) error {
-	if errors.Is(err, deletion.ErrPending) {
+	if errors.Is(err, backfill.ErrPending) {
 		return &Temporary{err}
 	}
 	return err

@@ -48,6 +48,9 @@ const (
 // Writer goes on with other series.
 var ErrSamples = errors.New("these samples cannot be stored")
 
+// ErrPending says that samples cannot be written now, as a deletion covers them that is not finished.
+var ErrPending = errors.New("a deletion is not finished")
+
 // Config says where a Writer writes. Store, Index and Schema are required.
 type Config struct {
 	// Store takes chunks. It counts writes to days that may have rollups, see downsample.Days.Counted. Where the store may be overloaded
@@ -61,8 +64,8 @@ type Config struct {
 	Bounds Bounds
 	// From, if set, returns the time before which no samples of a series are taken, in milliseconds, beside Bounds.
 	From func(ls labels.Labels) int64
-	// Pending, if set, returns an error if samples of a series in [start, limit), in milliseconds, cannot be written now, as a deletion
-	// covers them.
+	// Pending, if set, returns an error that names a deletion which is not finished and covers samples of a series in [start, limit), in
+	// milliseconds. It makes an ErrPending.
 	Pending func(seriesKey []byte, start, limit int64) error
 	// Around, if set, is called for each batch, and calls write, which stores it. Its error is that of the batch.
 	Around func(ctx context.Context, write func() error) error

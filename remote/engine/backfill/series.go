@@ -237,7 +237,10 @@ func (s *Series) pending() error {
 	} else if n := len(s.times); n > 0 {
 		start, limit = first, s.times[n-1]+1
 	}
-	return s.w.cfg.Pending(s.key, start, limit)
+	if err := s.w.cfg.Pending(s.key, start, limit); err != nil {
+		return fmt.Errorf("%w: %w", ErrPending, err)
+	}
+	return nil
 }
 
 // addChunk adds a chunk to the batch.
