@@ -136,11 +136,12 @@ func (f *fleet) until(what string, do func(ctx context.Context) error, adapters 
 		}
 		ctx, cancel := context.WithTimeout(f.Context(), timeout)
 		err := do(ctx)
+		isOver := ctx.Err() != nil // a call of the store may say so in words of its own
 		cancel()
 		if err == nil {
 			return
 		}
-		if !errors.Is(err, context.DeadlineExceeded) {
+		if !isOver {
 			f.Fatalf("%s: %v", what, err)
 		}
 		f.minutes(1, adapters...)
