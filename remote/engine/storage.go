@@ -2,8 +2,6 @@ package engine
 
 import (
 	"context"
-	"fmt"
-	"time"
 
 	"github.com/prometheus/prometheus/model/exemplar"
 	"github.com/prometheus/prometheus/model/histogram"
@@ -60,8 +58,7 @@ func (q querier) Select(ctx context.Context, _ bool, hints *storage.SelectHints,
 	}
 	found := sampleSet{ChunkSeriesSet: set, mint: query.Mint}
 	if ok && !query.Rollups.UsesBuckets() {
-		found.warnings.Add(fmt.Errorf("%w: of %s, what is before %s is only kept as rollups, which do not tell what this expression needs: there it has no value",
-			annotations.PromQLWarning, reader.SelectorName(ms), time.UnixMilli(before).UTC().Format(time.RFC3339)))
+		found.warnings.Add(&eval.RollupsOnly{Selector: reader.SelectorName(ms), Before: before})
 	}
 	return found
 }

@@ -287,7 +287,11 @@ func (p *part) describe() string {
 	if p.call != nil {
 		text = p.call.Func.Name
 	}
-	switch n := len(p.operations); {
+	operations := len(p.operations)
+	if p.isTimestamp {
+		text, operations = "timestamp", operations-1
+	}
+	switch n := operations; {
 	case n == 1:
 		text = "an operation on " + text
 	case n > 1:
@@ -295,6 +299,9 @@ func (p *part) describe() string {
 	}
 	if p.aggregation != nil {
 		text = strings.TrimSpace(p.aggregation.ShortString()) + " of " + text
+	}
+	if p.absent != nil {
+		text = "absence of " + text
 	}
 	return text
 }

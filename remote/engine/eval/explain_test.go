@@ -85,8 +85,8 @@ func TestExplainTree(t *testing.T) {
       a[5m] @ 3000 (range selector, range vector) in streamed reads [2700001, 3000000]
   sum(b) (aggregation, instant vector) streamed: sum of selector
     b (selector, instant vector) in streamed reads [9700001, 19960000]`},
-		{`absent(a offset 10s)`, time.Minute, `absent(a offset 10s) (function, instant vector) not streamed: absent is no function that streams: Prometheus' engine evaluates it
-  a offset 10s (selector, instant vector) not streamed: absent(a offset 10s) looks at its selector, not only at values: Prometheus' engine evaluates it reads [9690001, 19990000]`},
+		{`absent(a offset 10s)`, time.Minute, `absent(a offset 10s) (function, instant vector) streamed: absence of selector
+  a offset 10s (selector, instant vector) in streamed reads [9690001, 19950000]`},
 		{`max_over_time(sum(a)[1h:5m] offset 10m)`, time.Minute, `max_over_time(sum(a)[1h:5m] offset 10m) (function, instant vector) not streamed: max_over_time is over a subquery: Prometheus' engine evaluates it over the streamed part below
   sum(a)[1h:5m] offset 10m (subquery, range vector) not streamed: the subquery is no selector, and no operation on one: Prometheus' engine evaluates it over the streamed part below
     sum(a) (aggregation, instant vector) streamed: sum of selector
@@ -123,8 +123,8 @@ func TestExplainBuckets(t *testing.T) {
 		{"rate(a[5m])", "30m", rollup.FiveMinutes},
 		{"rate(a[5m])", "0s", rollup.Raw},
 		{"irate(a[5m])", "", rollup.Raw},
-		{"timestamp(a offset 1m)", "", rollup.Raw},
-		{"absent_over_time((a[5m]))", "", rollup.Raw},
+		{"timestamp(a offset 1m)", "", rollup.Hour},
+		{"absent_over_time((a[5m]))", "", rollup.Hour},
 		{"label_replace(a, \"b\", \"c\", \"d\", \"e\")", "", rollup.Hour},
 		{"double_exponential_smoothing(a[5m], 0.5, 0.5)", "", rollup.Raw},
 	} {

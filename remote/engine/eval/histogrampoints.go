@@ -121,15 +121,17 @@ func (h *histogramPoints) evaluate(i int, w window, after, to int64, out *column
 	floats := h.floatsIn(w)
 	switch {
 	case h.p.call == nil:
-		if last := points[len(points)-1].H; last != nil {
-			out.setHistogram(i, last)
+		if last := points[len(points)-1]; last.H != nil && h.p.isTimestamp {
+			out.set(i, h.p.timeOr(last.T, 0))
+		} else if last.H != nil {
+			out.setHistogram(i, last.H)
 		} else if floats > 0 {
 			h.evaluateFloats(i, w, after, to, out)
 		}
 	case floats == len(points):
 		h.evaluateFloats(i, w, after, to, out)
 	case h.counted != nil:
-		out.set(i, h.counted(w))
+		out.set(i, h.p.scaled(h.counted(w), after, to))
 	case floats > 0:
 		h.evaluateMixed(i, w, out)
 	case h.grow != nil:

@@ -33,7 +33,7 @@ func (p *part) mixedColumn(s storage.Series, out *column) error {
 			p.callAt(i, m.floats, m.histograms, out)
 			continue
 		}
-		m.selectAt(i, out)
+		m.selectAt(p, i, out)
 		p.counts.add(i, out.heldAt(i), out.heldAt(i))
 	}
 	return it.Err()
@@ -82,7 +82,7 @@ func (m *mixedWindow) held() int {
 
 // selectAt evaluates an instant selector at step i: it has the last sample of the window,
 // if that is no staleness marker.
-func (m *mixedWindow) selectAt(i int, out *column) {
+func (m *mixedWindow) selectAt(p *part, i int, out *column) {
 	var float promql.FPoint
 	var last promql.HPoint
 	if n := len(m.floats); n > 0 {
@@ -95,9 +95,12 @@ func (m *mixedWindow) selectAt(i int, out *column) {
 	case len(m.floats)+len(m.histograms) == 0:
 	case last.H == nil || len(m.floats) > 0 && float.T > last.T:
 		if !isStale(float.F) {
-			out.set(i, float.F)
+			out.set(i, p.timeOr(float.T, float.F))
 		}
-	case !isStale(last.H.Sum):
+	case isStale(last.H.Sum):
+	case p.isTimestamp:
+		out.set(i, p.timeOr(last.T, 0))
+	default:
 		out.setHistogram(i, last.H)
 	}
 }

@@ -44,11 +44,15 @@ type part struct {
 	// dropsName says that the results have no metric name.
 	dropsName bool
 
-	operations []operation
+	// isTimestamp says that the elements are the times of the samples of a selector, in seconds.
+	isTimestamp bool
+	operations  []operation
 
 	// aggregation is nil if the results are those of single series.
 	// aggregate is nil for topk, bottomk and count_values.
 	aggregation *parser.AggregateExpr
+	// absent, unless nil, is what the results are in place of those of the part.
+	absent *absence
 	// limit bounds the results, if it is not nil.
 	limit     *Limit
 	aggregate aggregate
@@ -91,6 +95,9 @@ func (p *part) evaluate(ctx context.Context, source storage.Queryable, maxSample
 	}
 	defer querier.Close()
 	p.isWide, p.isUnknown = false, false
+	if p.absent != nil {
+		p.absent.begin(p.grid.count)
+	}
 	selecting := context.WithValue(ctx, passing{}, true)
 	if b := p.buckets(ctx); b != nil {
 		p.want = b.Want
@@ -108,6 +115,10 @@ func (p *part) evaluate(ctx context.Context, source storage.Queryable, maxSample
 	p.warnings.Merge(warnings) // in upstream's order: of some that say the same the place of one is told
 	p.warnings.Merge(set.Warnings())
 	p.warnOfBuckets()
+	if p.absent != nil {
+		p.noteRollupsOnly(set.Warnings())
+		results = p.absent.of(results)
+	}
 	return results, set.Err()
 }
 
@@ -140,6 +151,8 @@ type collector interface {
 
 func (p *part) newCollector(held holding) collector {
 	switch {
+	case p.aggregation == nil && p.absent != nil:
+		return &absentElements{p.absent, held}
 	case p.aggregation == nil && p.limit != nil:
 		return &limited{elements: elements{p: p, holding: held}, limit: p.limit}
 	case p.aggregation == nil:

@@ -73,11 +73,12 @@ func (p *planner) replace(expr parser.Expr, g grid) parser.Expr {
 	return expr
 }
 
-// looksAtSelector are functions that look at their argument and not only at its value.
+// looksAtSelector are functions that look at their argument and not only at its value. Of the first three that is so only where the
+// argument is a selector.
 var looksAtSelector = []string{"absent", "absent_over_time", "timestamp", "start_timestamp", "info"}
 
 func (p *planner) replaceArguments(call *parser.Call, g grid) {
-	if slices.Contains(looksAtSelector, call.Func.Name) {
+	if i := slices.Index(looksAtSelector, call.Func.Name); i > 2 || i >= 0 && p.becomesSelector(call.Args[0]) {
 		p.refuse(call, "looks at its selector, not only at values")
 		for _, arg := range call.Args {
 			p.notes.doesNotStream(arg)
@@ -88,6 +89,22 @@ func (p *planner) replaceArguments(call *parser.Call, g grid) {
 	for i, arg := range call.Args {
 		call.Args[i] = p.replace(arg, g)
 	}
+}
+
+// becomesSelector says whether upstream's engine would take the argument of a function for a selector: because it is one, or because a part, in
+// whose place a selector stands, would be.
+func (p *planner) becomesSelector(arg parser.Expr) bool {
+	switch e := arg.(type) {
+	case *parser.ParenExpr:
+		return p.becomesSelector(e.Expr)
+	case *parser.StepInvariantExpr:
+		return p.becomesSelector(e.Expr)
+	case *parser.VectorSelector, *parser.MatrixSelector:
+		return true
+	}
+	quiet := *p // says nothing of what it refuses
+	quiet.notes = nil
+	return quiet.match(arg) != nil
 }
 
 // leave notes what is needed of a selector that is left to upstream's engine at the times of g.
@@ -135,6 +152,9 @@ func (p *planner) subqueryGrid(n *parser.SubqueryExpr, g grid) grid {
 
 // match returns the part that expr is, or nil if it is none.
 func (p *planner) match(expr parser.Expr) *part {
+	if call, ok := expr.(*parser.Call); ok && (call.Func.Name == "absent" || call.Func.Name == "absent_over_time") {
+		return p.absent(call)
+	}
 	e, ok := expr.(*parser.AggregateExpr)
 	if !ok {
 		return p.elements(expr)
@@ -215,6 +235,9 @@ func (p *planner) elements(expr parser.Expr) *part {
 	case *parser.VectorSelector:
 		return p.selector(e, p.lookback)
 	case *parser.Call:
+		if e.Func.Name == "timestamp" {
+			return p.timestamp(e)
+		}
 		if fn := simpleFunctions[e.Func.Name]; fn != nil && len(e.Args) == 1 {
 			return p.with(p.elements(e.Args[0]), e, always(fn), true)
 		}

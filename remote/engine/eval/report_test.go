@@ -27,7 +27,8 @@ load 1m
 	}{
 		{`sum by (n) (rate(a[5m]))`, []string{"sum by (n) of rate"}, 0, 601}, // of one of two groups
 		{`max by (n) (a)`, []string{"max by (n) of selector"}, 0, 2 * 601},
-		{`absent(a)`, []string{}, 0, 0},
+		{`absent(a)`, []string{"absence of selector"}, 0, 0},
+		{`sum(timestamp(a))`, []string{"sum of timestamp"}, 0, 0},
 		{`sum(h * 2) or topk(2, ceil(a)) + sum(a)`, []string{"selector", "topk of an operation on selector", "sum of selector"}, 2, 601},
 	} {
 		t.Run(tt.expr, func(t *testing.T) {

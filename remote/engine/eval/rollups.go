@@ -144,6 +144,9 @@ func (p *part) eachWindow(plan *rollup.Plan, evaluate func(i int, w window, afte
 		}
 		if len(holes) > 0 && holes[0][0] <= to {
 			p.isUnknown = true
+			if p.absent != nil {
+				p.absent.unknown[i] = true
+			}
 			continue
 		}
 		if w.first == w.limit {
@@ -161,7 +164,7 @@ func (p *part) pointsFunc() func(i int, w window, after, to int64, out *column) 
 	if p.call == nil {
 		return func(i int, w window, _, _ int64, out *column) {
 			if v := k.Values[w.limit-1]; !isStale(v) {
-				out.set(i, v)
+				out.set(i, p.timeOr(k.Times[w.limit-1], v))
 			}
 		}
 	}
@@ -169,19 +172,29 @@ func (p *part) pointsFunc() func(i int, w window, after, to int64, out *column) 
 	case "rate", "increase", "delta":
 		return p.extrapolatedPoints()
 	case "sum_over_time":
-		return func(i int, w window, _, _ int64, out *column) { out.set(i, sumOf(k.Sums[w.first:w.limit])) }
+		return func(i int, w window, after, to int64, out *column) {
+			out.set(i, p.scaled(sumOf(k.Sums[w.first:w.limit]), after, to))
+		}
 	case "avg_over_time":
 		return func(i int, w window, _, _ int64, out *column) {
 			out.set(i, sumOf(k.Sums[w.first:w.limit])/float64(p.numberOf(w)))
 		}
 	}
 	if count := p.countFunc(); count != nil {
-		return func(i int, w window, _, _ int64, out *column) { out.set(i, count(w)) }
+		return func(i int, w window, after, to int64, out *column) { out.set(i, p.scaled(count(w), after, to)) }
 	}
 	p.setPoints(k.Times, k.Values)
 	return func(i int, w window, _, _ int64, out *column) {
 		p.callAt(i, p.points[w.first:w.limit:w.limit], nil, out)
 	}
+}
+
+// timeOr returns what an instant selector has of a sample: its value, or its time in seconds.
+func (p *part) timeOr(t int64, v float64) float64 {
+	if p.isTimestamp {
+		return float64(t) / 1000
+	}
+	return v
 }
 
 // countFunc returns what counts something of the samples of a window of p.known, or nil if the function counts nothing.
@@ -208,6 +221,15 @@ func (p *part) numberOf(w window) int32 {
 	return p.known.Numbers[w.limit-1] - p.known.Numbers[w.first] + 1
 }
 
+// scaled returns what the window that was asked for has of a number that grows with the time, such as one of samples, if the window (after, to]
+// has v and was widened.
+func (p *part) scaled(v float64, after, to int64) float64 {
+	if to-after == p.rangeMs {
+		return v
+	}
+	return v * (float64(p.rangeMs) / float64(to-after))
+}
+
 // extrapolatedPoints is pointsFunc of rate, increase and delta. Over a window that is widened it is what the window of the
 // query has of it, if it grows evenly.
 func (p *part) extrapolatedPoints() func(i int, w window, after, to int64, out *column) {
@@ -217,8 +239,8 @@ func (p *part) extrapolatedPoints() func(i int, w window, after, to int64, out *
 	return func(i int, w window, after, to int64, out *column) {
 		e.window = time.Duration(to-after) * time.Millisecond
 		if v, ok := e.value(s, w, to); ok {
-			if to-after != p.rangeMs && !e.perSecond {
-				v *= float64(p.rangeMs) / float64(to-after)
+			if !e.perSecond {
+				v = p.scaled(v, after, to)
 			}
 			out.set(i, v)
 		}

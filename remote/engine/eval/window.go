@@ -159,7 +159,7 @@ func (p *part) selectColumn(s *samples, out *column) {
 			at++
 		}
 		if at > 0 && s.ts[at-1] > to-p.rangeMs && !isStale(s.vs[at-1]) {
-			out.set(i, s.vs[at-1])
+			out.set(i, p.timeOr(s.ts[at-1], s.vs[at-1]))
 			p.counts.add(i, 1, 1)
 		}
 	}
