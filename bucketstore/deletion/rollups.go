@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/series"
@@ -59,6 +60,26 @@ func (x *Executor) removeRollups(ctx context.Context, rec *record, targets []tar
 		}
 	}
 	return nil
+}
+
+// Widened says in a sentence what a deletion of [start, limit), in milliseconds, removes beside these times, because only rollups are kept there. It is
+// empty if that is nothing.
+func (x *Executor) Widened(ctx context.Context, start, limit int64) (text string, err error) {
+	if x.cfg.Closed == nil {
+		return "", nil
+	}
+	closed, err := x.cfg.Closed(ctx)
+	start, last := max(start, 0), min(limit-1, closed)
+	if err != nil || start > last {
+		return "", err
+	}
+	from, to := rollup.FiveMinutes.Start(start), rollup.FiveMinutes.Start(last)+int64(rollup.FiveMinutes)
+	if from+1 >= start && to == last {
+		return "", nil
+	}
+	utc := func(t int64) string { return time.UnixMilli(t).UTC().Format("2006-01-02T15:04:05.999Z07:00") }
+	return fmt.Sprintf("up to %s samples are only kept as rollups, of which whole buckets of 5 minutes are deleted: those from %s to %s. Hours of which a part is deleted are answered from what is left of 5 minutes",
+		utc(closed), utc(from), utc(to)), nil
 }
 
 // rollupOps returns what removes buckets of the rollups of a row, of days that end up to closed.

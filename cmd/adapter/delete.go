@@ -93,14 +93,15 @@ func runDelete(ctx context.Context, o *options, logger log.Logger, in io.Reader,
 	if err != nil {
 		return err
 	}
-	closed, err := a.days.Closed(ctx)
+	executor := a.newExecutor(store, e)
+	widened, err := executor.Widened(ctx, mint, min(maxt, math.MaxInt64-1)+1)
 	if err != nil {
 		return err
 	}
-	if closed > mint {
-		fmt.Fprintf(out, "samples before %s are gone, or go next: of rollups there whole buckets of 5 minutes and of an hour are deleted\n", time.UnixMilli(closed).UTC().Format(time.RFC3339))
+	if widened != "" {
+		fmt.Fprintln(out, widened)
 	}
-	return deleteAll(ctx, deleter{e, a.newExecutor(store, e)}, selectors, mint, maxt, o.delete.yes, in, out)
+	return deleteAll(ctx, deleter{e, executor}, selectors, mint, maxt, o.delete.yes, in, out)
 }
 
 // deleteAll says what goes, asks, and deletes it.

@@ -1,12 +1,14 @@
 package cli
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
 	"net/http"
 	"net/url"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -91,6 +93,7 @@ func TestRollupsOutliveSamples(t *testing.T) {
 	a.Terminate(t)
 	a = harness.StartAdapter(t, b, "--web.enable-admin-api")
 	deleteRolledDay(t, a)
+	deleteRolledMinutes(t, a)
 	if code, output := harness.RunCommand(t, harness.Backend{Args: b.Args[:1]}, "check"); code == 0 {
 		t.Errorf("check of a directory that is in use:\n%s", output)
 	}
@@ -143,6 +146,62 @@ func TestCompactEmbedded(t *testing.T) {
 	}
 }
 
+// deleteRolledMinutes deletes five minutes of an hour of which only rollups are kept: the answer says which ten are deleted, and the hour has
+// what is left of 5 minutes.
+func deleteRolledMinutes(t *testing.T, a *harness.Adapter) {
+	t.Helper()
+	end := int64(a.Metric(t, "adapter_retention_cut_timestamp_seconds"))/86400*86400 - 2*86400 - 12*3600
+	// counts returns how many samples each series has in an hour up to a time.
+	counts := func(at int64, resolution string) map[string]float64 {
+		t.Helper()
+		resp := harness.MustGet(t, a.URL("/api/v1/query")+"?"+url.Values{"query": {"count_over_time(http_requests_total[1h])"}, "time": {fmt.Sprint(at)}, "max_source_resolution": {resolution}}.Encode(), nil)
+		var answer struct {
+			Data struct {
+				Result []struct {
+					Metric map[string]string
+					Value  [2]any
+				}
+			}
+		}
+		if err := json.Unmarshal([]byte(resp.Body), &answer); err != nil || resp.Status != http.StatusOK {
+			t.Fatal(resp, err)
+		}
+		found := make(map[string]float64)
+		for _, s := range answer.Data.Result {
+			n, err := strconv.ParseFloat(s.Value[1].(string), 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			found[fmt.Sprint(s.Metric)] = n
+		}
+		return found
+	}
+	before, beside := counts(end, "auto"), counts(end+3600, "auto")
+	from := time.Unix(end-53*60, 0).UTC()
+	params := url.Values{"match[]": {"http_requests_total"}, "start": {from.Format(time.RFC3339)}, "end": {from.Add(5 * time.Minute).Format(time.RFC3339)}}
+	for range 2 { // again, nothing else goes
+		resp, err := harness.Post(t.Context(), a.URL("/api/v1/admin/tsdb/delete_series?"+params.Encode()), nil, nil)
+		want := []string{`"status":"success"`, `"warnings"`, time.Unix(end-55*60, 0).UTC().Format(time.RFC3339), time.Unix(end-45*60, 0).UTC().Format(time.RFC3339)}
+		if err != nil || resp.Status != http.StatusOK || !harness.ContainsAll(resp.Body, want) {
+			t.Fatalf("want %q: %v, %v", want, resp, err)
+		}
+		if resp, err := harness.Post(t.Context(), a.URL("/api/v1/admin/tsdb/clean_tombstones"), nil, nil); err != nil || resp.Status != http.StatusNoContent {
+			t.Fatal(resp, err)
+		}
+		for _, resolution := range []string{"auto", "5m"} {
+			left := counts(end, resolution)
+			for of, n := range before {
+				if left[of] < n*49/60 || left[of] > n*51/60 {
+					t.Errorf("%s: %s has %v of %v samples, want those of 50 minutes", resolution, of, left[of], n)
+				}
+			}
+			if fmt.Sprint(counts(end+3600, resolution)) != fmt.Sprint(beside) || len(before) < 5 {
+				t.Errorf("%s: the hour after it has other samples", resolution)
+			}
+		}
+	}
+}
+
 // deleteRolledDay deletes a day of which only rollups are kept, and the days beside it stay.
 func deleteRolledDay(t *testing.T, a *harness.Adapter) {
 	t.Helper()
@@ -159,7 +218,7 @@ func deleteRolledDay(t *testing.T, a *harness.Adapter) {
 		t.Fatalf("%d series before the deletion", n)
 	}
 	for _, path := range []string{
-		"/api/v1/admin/tsdb/delete_series?" + url.Values{"match[]": {"http_requests_total"}, "start": {fmt.Sprint(end - 86400 + 1)}, "end": {fmt.Sprint(end)}}.Encode(),
+		"/api/v1/admin/tsdb/delete_series?" + url.Values{"match[]": {"http_requests_total"}, "start": {fmt.Sprintf("%d.001", end-86400)}, "end": {fmt.Sprint(end)}}.Encode(),
 		"/api/v1/admin/tsdb/clean_tombstones",
 	} {
 		if resp, err := harness.Post(t.Context(), a.URL(path), nil, nil); err != nil || resp.Status != http.StatusNoContent {

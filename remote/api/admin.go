@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"net/http"
 	"os"
 	"time"
@@ -22,6 +23,8 @@ type Admin interface {
 	// Delete deletes the samples in [mint, maxt], in milliseconds, of the series that match.
 	// On success that is durable, and no query finds them.
 	Delete(ctx context.Context, mint, maxt int64, matchers []*labels.Matcher) error
+	// Widened says in a sentence what a deletion of [start, limit), in milliseconds, removes beside these times. It is empty if that is nothing.
+	Widened(ctx context.Context, start, limit int64) (string, error)
 	// Finish removes what is deleted from the store.
 	Finish(ctx context.Context) error
 }
@@ -71,7 +74,9 @@ func (a *admin) withContext(next http.Handler) http.Handler {
 			return
 		}
 		if r.URL.Path == deleteSeriesPath {
-			r = r.WithContext(context.WithValue(r.Context(), clientKey{}, r))
+			asked := &deletion{request: r}
+			r = r.WithContext(context.WithValue(r.Context(), deletionKey{}, asked))
+			w = &deletionAnswer{ResponseWriter: w, asked: asked}
 		} else {
 			select {
 			case a.one <- struct{}{}:
@@ -86,12 +91,52 @@ func (a *admin) withContext(next http.Handler) http.Handler {
 	})
 }
 
-// clientKey is the key of the request in the context of a deletion.
-type clientKey struct{}
+// deletionKey is the key of a *deletion in the context of its request.
+type deletionKey struct{}
+
+// A deletion is a request that deletes samples.
+type deletion struct {
+	request *http.Request
+	// warning says what is deleted beside what was asked for, if anything is.
+	warning string
+}
+
+// A deletionAnswer answers a deletion that has a warning with it, and others as upstream does: without a body.
+type deletionAnswer struct {
+	http.ResponseWriter
+	asked *deletion
+	// isWritten says that the answer is written: upstream ends a compressed body, also of no bytes.
+	isWritten bool
+}
+
+// WriteHeader implements http.ResponseWriter.
+func (w *deletionAnswer) WriteHeader(status int) {
+	if status != http.StatusNoContent || w.asked.warning == "" {
+		w.ResponseWriter.WriteHeader(status)
+		return
+	}
+	w.isWritten = true
+	w.Header().Del("Content-Encoding")
+	write(w.ResponseWriter, http.StatusOK, response{Status: "success", Warnings: []string{w.asked.warning}})
+}
+
+// Write implements http.ResponseWriter.
+func (w *deletionAnswer) Write(body []byte) (int, error) {
+	if w.isWritten {
+		return len(body), nil
+	}
+	return w.ResponseWriter.Write(body)
+}
 
 // Delete implements v1.TSDBAdminStats. It logs who has deleted what.
 func (a *admin) Delete(ctx context.Context, mint, maxt int64, ms ...*labels.Matcher) error {
-	err := a.Admin.Delete(ctx, mint, maxt, ms)
+	warning, err := a.Admin.Widened(ctx, mint, min(maxt, math.MaxInt64-1)+1)
+	if err == nil {
+		err = a.Admin.Delete(ctx, mint, maxt, ms)
+	}
+	if asked, ok := ctx.Value(deletionKey{}).(*deletion); ok {
+		asked.warning = warning
+	}
 	line := log.With(level.Info(a.logger), "msg", "samples are deleted")
 	if err != nil {
 		line = log.With(level.Warn(a.logger), "msg", "samples are not deleted", "err", err)
@@ -111,10 +156,11 @@ func deletionTime(t int64) string {
 // clientOf returns what a request says of its client, as pairs of a log line: its address, its user of basic auth or its certificate, and
 // what a proxy says of it, which a client could say, too.
 func clientOf(ctx context.Context) (pairs []any) {
-	r, ok := ctx.Value(clientKey{}).(*http.Request)
+	asked, ok := ctx.Value(deletionKey{}).(*deletion)
 	if !ok {
 		return nil
 	}
+	r := asked.request
 	pairs = append(pairs, "client", r.RemoteAddr)
 	if user, _, ok := r.BasicAuth(); ok {
 		pairs = append(pairs, "user", user)

@@ -18,6 +18,8 @@ type response struct {
 	Data      any    `json:"data,omitempty"`
 	ErrorType string `json:"errorType,omitempty"`
 	Error     string `json:"error,omitempty"`
+	// Warnings are about an answer that is a success.
+	Warnings []string `json:"warnings,omitempty"`
 }
 
 // respond answers with data, or with err if there is one.

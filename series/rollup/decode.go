@@ -195,6 +195,7 @@ func (p *Points) AppendHole(start, limit int64) {
 
 // missing are the flags of buckets that do not have what is wanted.
 func (w Want) missing() (flags int64) {
+	flags = flagRemoved
 	if w&Resets != 0 {
 		flags |= flagNoResets
 	}
@@ -212,9 +213,10 @@ func HasAll(data []byte, want Want) bool {
 	return len(data) == 0 || len(data) >= headSize && (data[0] == kindFloats || data[0] == kindHistograms) && int64(data[1])&want.missing() == 0
 }
 
-// NeedsFiner says whether a cell of an hour does not tell all that is wanted of its day, and one of 5 minutes may: there are too many resets.
+// NeedsFiner says whether a cell of an hour does not tell all that is wanted of its day, and one of 5 minutes may: there are too many resets, or a part of
+// an hour is deleted.
 func NeedsFiner(data []byte, want Want) bool {
-	return !HasAll(data, want) && HasBuckets(data) && len(data) >= headSize && int64(data[1])&want.missing()&flagNoResets != 0
+	return !HasAll(data, want) && HasBuckets(data) && len(data) >= headSize && int64(data[1])&want.missing()&(flagNoResets|flagRemoved) != 0
 }
 
 // AppendCells is AppendCell of the cell of an hour. For hours of which it does not tell what is wanted it appends what finer does, the cell of 5

@@ -45,7 +45,8 @@
 // The columns, of integers but where it says floats, are written as package dense has columns of chunks:
 //
 //	 0  number of the bucket, ascending
-//	 1  flags of the bucket: 1 if a marker ends it, 2 if resets are not kept, 4 if the sum is not kept
+//	 1  flags of the bucket: 1 if a marker ends it, 2 if resets are not kept, 4 if the sum is not kept, 8 if it lost
+//	    all that it kept to a deletion of a part of its samples
 //	 2  how many samples it has
 //	 3  how many samples it keeps between the first and the last
 //	    of buckets with a sample:

@@ -48,7 +48,9 @@ const (
 	flagMarker   = 1
 	flagNoResets = 2
 	flagNoSum    = 4
-	allFlags     = flagMarker | flagNoResets | flagNoSum
+	// flagRemoved says that a part of the samples is deleted, and so all that the bucket kept. A finer bucket may have the others.
+	flagRemoved = 8
+	allFlags    = flagMarker | flagNoResets | flagNoSum | flagRemoved
 )
 
 // maxSummed bounds the values whose sum is kept: the sum of fewer than 2^32 of them is finite, in any order.

@@ -17,10 +17,11 @@ var columnNames = [...]string{
 }
 
 // TestGolden pins the bytes of cells. The input of a case is one of golden.Samples, and its output
-// are the bytes of the cell at each resolution, column by column. If it begins with a line of histograms and their kind, the
+// are the bytes of the cell at each resolution, column by column. A last line "without" has the times whose buckets are removed of it. If it begins with a line of histograms and their kind, the
 // values are those that name a histogram.
 func TestGolden(t *testing.T) {
 	golden.Run(t, func(t *testing.T, input string) string {
+		input, removed, isRemoved := strings.Cut(input, "\nwithout ")
 		ts, vs := golden.Samples(t, input)
 		var out strings.Builder
 		var e rollup.Encoder
@@ -30,6 +31,9 @@ func TestGolden(t *testing.T) {
 			if _, kind, ok := strings.Cut(input, "\nhistograms "); ok {
 				kind, _, _ = strings.Cut(kind, "\n")
 				cell, names = encodeHistograms(t, r, rollup.DayOf(ts[0]), namedHistograms(t, kind, ts, vs)), columnNames[:]
+			}
+			if isRemoved {
+				cell = without(t, cell, r, rollup.DayOf(ts[0]), removed)
 			}
 			buckets, n := binary.Uvarint(cell[2:])
 			fmt.Fprintf(&out, "%s: kind %02x, flags %02x, %d buckets: % x\n", r, cell[0], cell[1], buckets, cell[2:2+n])
@@ -49,4 +53,19 @@ func TestGolden(t *testing.T) {
 		}
 		return out.String()
 	})
+}
+
+// without returns a cell without the buckets of the times that a text has, as start and limit.
+func without(t *testing.T, cell []byte, r rollup.Resolution, day int64, removed string) []byte {
+	t.Helper()
+	var start, limit int64
+	var e rollup.Encoder
+	_, err := fmt.Sscan(removed, &start, &limit)
+	if err == nil {
+		cell, err = e.Without(cell, r, day, start, limit)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cell
 }

@@ -3,6 +3,7 @@ package rollup_test
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -270,6 +271,37 @@ func FuzzAppendCell(f *testing.F) {
 	})
 }
 
+// checkRemoved checks that a cell without [start, limit) has the points of want, and a hole for each hour of which a part is removed.
+func checkRemoved(t *testing.T, r rollup.Resolution, got, want []byte, ts []int64, start, limit int64) {
+	t.Helper()
+	var left, other rollup.Points
+	for p, cell := range map[*rollup.Points][]byte{&left: got, &other: want} {
+		p.Reset(rollup.Markers | rollup.Sums)
+		if err := p.AppendCell(r, day, cell, day, day+rollup.Day); err != nil {
+			t.Fatal(err)
+		}
+	}
+	holes := make(map[int64]bool)
+	for _, at := range ts {
+		begin := r.Start(at)
+		end := begin + int64(r)
+		if isIn := end >= start && begin+1 < limit; isIn && (begin+1 < start || end >= limit) && r == rollup.Hour {
+			holes[begin] = true
+		}
+	}
+	if !slices.Equal(left.Times, other.Times) || fmt.Sprint(left.Values) != fmt.Sprint(other.Values) {
+		t.Fatalf("%s without [%d, %d): times %v, want %v", r, start-day, limit-day, left.Times, other.Times)
+	}
+	for begin := range holes {
+		if !slices.ContainsFunc(left.Holes, func(h [2]int64) bool { return h[0] <= begin+1 && begin+int64(r) < h[1] }) {
+			t.Fatalf("%s without [%d, %d): no hole from %d: %v", r, start-day, limit-day, begin-day, left.Holes)
+		}
+	}
+	if len(holes) == 0 && len(left.Holes) != len(other.Holes) || len(holes) > 0 && !rollup.NeedsFiner(got, 0) {
+		t.Fatalf("%s without [%d, %d): holes %v, want of %v", r, start-day, limit-day, left.Holes, holes)
+	}
+}
+
 // TestWithout: a cell without the buckets of a range is that of the samples outside of them.
 func TestWithout(t *testing.T) {
 	r := seriestest.NewRand(t)
@@ -291,9 +323,11 @@ func TestWithout(t *testing.T) {
 					keptTimes, keptValues = append(keptTimes, at), append(keptValues, vs[i])
 				}
 			}
-			if want := e.Append(nil, resolution, day, keptTimes, keptValues); !bytes.Equal(got, want) {
+			want := e.Append(nil, resolution, day, keptTimes, keptValues)
+			if resolution == rollup.FiveMinutes && !bytes.Equal(got, want) {
 				t.Fatalf("%s without [%d, %d): %x, want %x", resolution, start-day, limit-day, got, want)
 			}
+			checkRemoved(t, resolution, got, want, ts, start, limit)
 		}
 	}
 	if left, err := e.Without(rollup.AppendSamples(nil), rollup.Hour, day, day+5, day+6); err != nil || len(left) > 0 {

@@ -7,7 +7,8 @@ import (
 )
 
 // Without returns a cell without the buckets that have a part of the times [start, limit), in milliseconds. If there are none
-// it is the cell itself. Without any bucket, and where only samples can tell what there is, it is empty. The error is a
+// it is the cell itself. Of an hour that lies only in part in these times it keeps that something was removed, so that the buckets of 5 minutes that
+// are left are not taken for nothing. Without any bucket, and where only samples can tell what there is, it is empty. The error is a
 // series.ErrCorrupt.
 func (e *Encoder) Without(cell []byte, r Resolution, day, start, limit int64) (left []byte, err error) {
 	if len(cell) == 0 || day+Day < start || limit <= day+1 {
@@ -32,7 +33,13 @@ func (e *Encoder) Without(cell []byte, r Resolution, day, start, limit int64) (l
 		}
 		if begin < limit-1 && begin+int64(r) >= start {
 			removed = true
-			continue
+			if isWhole := start <= begin+1 && begin+int64(r) < limit; isWhole || r == FiveMinutes {
+				continue
+			}
+			*b = decoded{start: b.start, end: b.end, flags: flagRemoved, times: b.times[:0], values: b.values[:0], histograms: b.histograms[:0]}
+			if p.d.isHistograms {
+				b.flags |= flagNoSum // as all have
+			}
 		}
 		if !p.d.isHistograms {
 			e.addDecoded(b, r, day)
