@@ -25,6 +25,7 @@ import (
 	"github.com/promtable/promtable/series/chunk"
 	"github.com/promtable/promtable/series/dense"
 	"github.com/promtable/promtable/series/merge"
+	"github.com/promtable/promtable/series/rollup"
 )
 
 // base is that of a bucket, and now the time of the tests, a week into it.
@@ -606,6 +607,33 @@ func TestCorruptRecords(t *testing.T) {
 		}
 		if err := b.records.Poll(t.Context()); !errors.Is(err, series.ErrCorrupt) || !strings.Contains(err.Error(), "ID") {
 			t.Errorf("%v", err)
+		}
+	}
+}
+
+// TestWidened: a sentence says what a deletion takes beside its times where only rollups are kept, and there is none where it takes nothing else.
+func TestWidened(t *testing.T) {
+	b := newBench(t)
+	const closed = 10 * rollup.Day
+	for _, c := range []struct {
+		name                 string
+		closed, start, limit int64
+		want                 string
+	}{
+		{"no day is closed", 0, 0, math.MaxInt64, ""},
+		{"samples are there", closed, closed + 1, closed + 500, ""},
+		{"everything", closed, 0, math.MaxInt64, ""},
+		{"whole buckets", closed, 300_001, 900_001, ""},
+		{"up to samples", closed, 300_001, closed + 77, ""},
+		{"a part of the first", closed, 300_002, 900_001, "from 1970-01-01T00:05:00Z to 1970-01-01T00:15:00Z"},
+		{"a part of the last", closed, 300_001, 900_002, "from 1970-01-01T00:05:00Z to 1970-01-01T00:20:00Z"},
+		{"one sample", closed, 300_000, 300_001, "from 1970-01-01T00:00:00Z to 1970-01-01T00:05:00Z"},
+		{"a part of the first, up to samples", closed, closed - 5, closed + 5, "from 1970-01-10T23:55:00Z to 1970-01-11T00:00:00Z"},
+	} {
+		x := deletion.NewExecutor(deletion.ExecutorConfig{Records: b.records, Closed: func(context.Context) (int64, error) { return c.closed, nil }})
+		got, err := x.Widened(t.Context(), c.start, c.limit)
+		if err != nil || (got == "") != (c.want == "") || !strings.Contains(got, c.want) {
+			t.Errorf("%s: %q, %v, want %q", c.name, got, err, c.want)
 		}
 	}
 }

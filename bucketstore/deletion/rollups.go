@@ -70,7 +70,7 @@ func (x *Executor) Widened(ctx context.Context, start, limit int64) (text string
 	}
 	closed, err := x.cfg.Closed(ctx)
 	start, last := max(start, 0), min(limit-1, closed)
-	if err != nil || start > last {
+	if err != nil || closed <= 0 || start > last {
 		return "", err
 	}
 	from, to := rollup.FiveMinutes.Start(start), rollup.FiveMinutes.Start(last)+int64(rollup.FiveMinutes)

@@ -136,7 +136,7 @@ func (f *fleet) until(what string, do func(ctx context.Context) error, adapters 
 		}
 		ctx, cancel := context.WithTimeout(f.Context(), timeout)
 		err := do(ctx)
-		isOver := ctx.Err() != nil // a call of the store may say so in words of its own
+		isOver := ctx.Err() != nil || status.Code(err) == codes.Unavailable // an attempt of a call ends before its context does
 		cancel()
 		if err == nil {
 			return
