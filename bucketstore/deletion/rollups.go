@@ -69,7 +69,7 @@ func (x *Executor) Widened(ctx context.Context, start, limit int64) (text string
 		return "", nil
 	}
 	closed, err := x.cfg.Closed(ctx)
-	start, last := max(start, 0), min(limit-1, closed)
+	start, last := max(start, 1), min(limit-1, closed) // the time 0 is in no day
 	if err != nil || closed <= 0 || start > last {
 		return "", err
 	}
