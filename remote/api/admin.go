@@ -128,7 +128,7 @@ func (w *deletionAnswer) Write(body []byte) (int, error) {
 	return w.ResponseWriter.Write(body)
 }
 
-// Delete implements v1.TSDBAdminStats. It logs who has deleted what.
+// Delete implements v1.TSDBAdminStats. It logs what was deleted, and for which client.
 func (a *admin) Delete(ctx context.Context, mint, maxt int64, ms ...*labels.Matcher) error {
 	warning, err := a.Admin.Widened(ctx, mint, min(maxt, math.MaxInt64-1)+1)
 	if err == nil {
