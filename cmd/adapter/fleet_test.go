@@ -136,7 +136,8 @@ func (f *fleet) until(what string, do func(ctx context.Context) error, adapters 
 		}
 		ctx, cancel := context.WithTimeout(f.Context(), timeout)
 		err := do(ctx)
-		isOver := ctx.Err() != nil || status.Code(err) == codes.Unavailable // an attempt of a call ends before its context does
+		isOver := ctx.Err() != nil || errors.Is(err, context.DeadlineExceeded) || // an attempt of a call ends before its context does
+			status.Code(err) == codes.DeadlineExceeded || status.Code(err) == codes.Unavailable
 		cancel()
 		if err == nil {
 			return

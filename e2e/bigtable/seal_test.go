@@ -35,7 +35,7 @@ func TestCompactRefused(t *testing.T) {
 		args    []string
 		want    string
 	}{
-		{"embedded store", harness.Embedded, []string{"compact"}, "--storage.backend=bigtable"},
+		{"no embedded store", harness.Embedded, []string{"compact"}, "no store in data directory"},
 		{"buffer", harness.InProcess, []string{"compact", "--buffer.enabled"}, "--buffer.enabled"},
 		{"sealing beside a buffer", harness.InProcess, []string{"--buffer.enabled", "--seal.enabled"}, "--buffer.enabled"},
 		{"other rows", harness.InProcess, []string{"compact", "--schema.resource-label=host"}, "--schema.resource-label"},
