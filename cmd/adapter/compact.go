@@ -108,9 +108,7 @@ func (o *options) forSealing() *options {
 
 // compactEmbedded makes all rollups that are due in a closed embedded store, and then deletes the samples that only waited for them.
 func compactEmbedded(ctx context.Context, o *options, logger log.Logger) (err error) {
-	existing := *o
-	existing.existing = true
-	a, err := newAdapter(&existing, logger)
+	a, err := newAdapter(o.forExisting(), logger)
 	if err != nil {
 		return err
 	}

@@ -144,14 +144,12 @@ func takeSnapshot(ctx context.Context, o *options, logger log.Logger) (err error
 
 // snapshotClosed takes a snapshot of a store that no adapter serves. What a log holds is stored first, as at a start.
 func snapshotClosed(ctx context.Context, o *options, target string, logger log.Logger) (err error) {
-	existing := *o
-	existing.existing = true
-	a, err := newAdapter(&existing, logger)
+	a, err := newAdapter(o.forExisting(), logger)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, a.close()) }()
-	rows, err := openStore(ctx, &existing, logger, a.reg, nil)
+	rows, err := openStore(ctx, a.o, logger, a.reg, nil)
 	if err != nil {
 		return fmt.Errorf("%w; if an adapter with --web.enable-admin-api serves this store, give its --url", err)
 	}

@@ -137,7 +137,7 @@ func TestDelete(t *testing.T) {
 	}
 }
 
-// TestDeletionsAreLogged: a line says who has deleted which samples, or has tried to.
+// TestDeletionsAreLogged: a line names the client of a deletion, also of one that failed.
 func TestDeletionsAreLogged(t *testing.T) {
 	var logged bytes.Buffer
 	f := serveAdmin(t, func(cfg *api.Config) { cfg.Logger = log.NewLogfmtLogger(log.NewSyncWriter(&logged)) })
