@@ -9,16 +9,16 @@ import (
 // with this stamp. Its samples lie in one window, from mint to maxt, in milliseconds and
 // inclusive. The cell does not refer to data.
 func ChunkCell(encoding byte, stamp, mint, maxt int64, data []byte) Cell {
-	c, _ := AppendChunkCell(make([]byte, 0, len(data)+8+chunk.QualifierSize), encoding, stamp, mint, maxt, data)
+	c, _ := AppendChunkCell(make([]byte, 0, len(data)+8+chunk.QualifierSize), chunk.Sealed{Encoding: encoding, Stamp: stamp, Data: data}, mint, maxt)
 	return c
 }
 
 // AppendChunkCell is ChunkCell, but the cell refers to what is appended to dst.
-func AppendChunkCell(dst []byte, encoding byte, stamp, mint, maxt int64, data []byte) (c Cell, appended []byte) {
+func AppendChunkCell(dst []byte, sealed chunk.Sealed, mint, maxt int64) (c Cell, appended []byte) {
 	_, first := series.Split(mint)
 	_, last := series.Split(maxt)
 	at := len(dst)
-	dst = chunk.Append(dst, chunk.Sealed{Encoding: encoding, Stamp: stamp, Data: data})
+	dst = chunk.Append(dst, sealed)
 	end := len(dst)
 	dst = chunk.AppendQualifier(dst, first, last, dst[at:])
 	return Cell{

@@ -143,3 +143,10 @@ func FailedRows(err error, n int) map[int]error {
 	}
 	return failed
 }
+
+// Traits implements Store. Rows that were refused leave the others of their Apply.
+func (s *isolating) Traits() Traits {
+	t := s.Store.Traits()
+	t.AtomicApply = false
+	return t
+}

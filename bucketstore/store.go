@@ -58,6 +58,9 @@ type Store interface {
 	// may be removed or stay.
 	Drop(ctx context.Context, table Table, rows series.RowRange) error
 
+	// Traits returns what distinguishes the store. It may be called at any time.
+	Traits() Traits
+
 	// Close releases what the store holds. No other call may be running or
 	// follow.
 	Close() error
@@ -146,12 +149,21 @@ type Cell struct {
 	Value []byte
 }
 
+// SetOp returns the operation that writes c.
+func (c Cell) SetOp() Op {
+	return Op{Kind: SetCell, Family: c.Family, Qualifier: c.Qualifier, Time: c.Time, Value: c.Value}
+}
+
 // ErrTable marks a request for a table or a family that does not exist.
 var ErrTable = errors.New("no such table or family")
 
 // ErrRefused marks the error of a row that the store can never take, or of a request
 // with such a row: to repeat it is of no use.
 var ErrRefused = errors.New("the store can never take this row")
+
+// ErrUnreachable marks the error of opening a store that does not answer. To try again later
+// may help.
+var ErrUnreachable = errors.New("does not answer")
 
 // A FailingRow is a row that a store did not take, while it took others. Its cells are
 // durable elsewhere, and readers see them.
@@ -168,7 +180,7 @@ type FailingRow struct {
 }
 
 // An OverloadError says that the store has no room now, and when to come back. A live
-// request fails with it at once; work in the background waits, see Patient.
+// request fails with it at once; work in the background waits, see Retrying.
 type OverloadError struct {
 	// RetryAfter is how long the store wants to be left alone. It is greater than 0.
 	RetryAfter time.Duration

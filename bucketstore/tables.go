@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/promtable/promtable/series"
+	"github.com/promtable/promtable/series/rollup"
 )
 
 // Table names one of the tables of the stored format.
@@ -65,18 +66,27 @@ func (f *FamilySpec) CheckOp(op *Op) error {
 // MaxCurrentAge is the MaxAge of CURRENT: the span of a bucket, rounded up.
 const MaxCurrentAge = 50 * 24 * time.Hour
 
+// RollupFamilies returns all cells of the families of rollups, sorted.
+func RollupFamilies() (all []FamilyRange) {
+	for _, name := range rollup.Families() {
+		all = append(all, FamilyRange{Family: name})
+	}
+	return all
+}
+
 // Tables returns the tables of the stored format, in order, families sorted by name.
 // The index is kept as long as the longest resolution.
 func Tables(kept Retention) []TableSpec {
 	family := func(name string, age time.Duration) FamilySpec { return FamilySpec{Name: name, MaxAge: age} }
-	raw, current := kept[Raw], MaxCurrentAge
+	raw, current := kept[rollup.Raw], MaxCurrentAge
 	if raw > 0 && raw < current {
 		current = raw
 	}
-	metric := []FamilySpec{
-		family(series.Family1h, kept[OneHour]), family(series.Family5m, kept[FiveMinutes]),
-		family(series.FamilyChunk, raw), {Name: series.FamilyCount, MaxAge: raw, Sum: true}, family(series.FamilyExemplar, raw),
+	var metric []FamilySpec
+	for _, name := range rollup.Families() {
+		metric = append(metric, family(name, kept[rollup.ResolutionOf(name)]))
 	}
+	metric = append(metric, family(series.FamilyChunk, raw), FamilySpec{Name: series.FamilyCount, MaxAge: raw, Sum: true}, family(series.FamilyExemplar, raw))
 	for _, name := range series.RawFamilies {
 		metric = append(metric, family(name, raw))
 	}

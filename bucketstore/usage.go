@@ -1,5 +1,7 @@
 package bucketstore
 
+import "github.com/promtable/promtable/series/rollup"
+
 // A Usage says what a store on the local disk takes.
 type Usage struct {
 	// Bytes are those of all its files. Those of days that were deleted and still have their
@@ -8,7 +10,7 @@ type Usage struct {
 	// Days are the days with raw cells, in order.
 	Days []DayUsage
 	// Resolutions is about how many of the bytes each resolution of METRIC takes.
-	Resolutions [NumResolutions]uint64
+	Resolutions [rollup.NumResolutions]uint64
 }
 
 // A DayUsage is a day of sample times and about how many bytes its raw cells take.

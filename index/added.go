@@ -9,7 +9,7 @@ import (
 
 // addFound adds series that were in the table when this process was to write them.
 func (m *memory) addFound(needs []need) {
-	if !m.sole { // else every load has met them
+	if !m.exclusive { // else every load has met them
 		m.addNeeds(needs, false)
 	}
 }

@@ -62,9 +62,9 @@ func BenchmarkWriteAfterRestart(b *testing.B) {
 // BenchmarkWriteNew writes new series, 500 at a time. One
 // operation is one series, making its labels and key included.
 func BenchmarkWriteNew(b *testing.B) {
-	for _, sole := range []bool{false, true} {
-		b.Run(fmt.Sprintf("memory=%v", sole), func(b *testing.B) {
-			x := index.New(index.Config{SoleWriter: sole}, nowhere{})
+	for _, exclusive := range []bool{false, true} {
+		b.Run(fmt.Sprintf("memory=%v", exclusive), func(b *testing.B) {
+			x := index.New(index.Config{Exclusive: exclusive}, nowhere{})
 			q := index.Query{Start: 1300000000000, Limit: 1300000000001}
 			for _, name := range []string{"__name__", "cpu", "env", "instance", "job", "mode", "serial"} { // lists, if there is memory
 				q.Matchers = []*labels.Matcher{labels.MustNewMatcher(labels.MatchNotEqual, name, "")}
@@ -112,11 +112,11 @@ func BenchmarkSelect(b *testing.B) {
 
 // BenchmarkSelectOne finds one series by four labels, as a dashboard does.
 func BenchmarkSelectOne(b *testing.B) {
-	for _, sole := range []bool{false, true} {
-		b.Run(fmt.Sprintf("memory=%v", sole), func(b *testing.B) {
+	for _, exclusive := range []bool{false, true} {
+		b.Run(fmt.Sprintf("memory=%v", exclusive), func(b *testing.B) {
 			tab := newTable(b)
 			tab.countOnly = true
-			x := index.New(index.Config{SoleWriter: sole}, tab)
+			x := index.New(index.Config{Exclusive: exclusive}, tab)
 			var entries []index.Entry
 			for i := range 10_000 {
 				entries = append(entries, nodeSeries(b, i))
@@ -142,7 +142,7 @@ func BenchmarkSelectOne(b *testing.B) {
 // BenchmarkMillion asks about a million series of one metric, all in memory.
 func BenchmarkMillion(b *testing.B) {
 	const count = 1_000_000
-	x := index.New(index.Config{SoleWriter: true, MaxMemory: 4 << 30}, nowhere{})
+	x := index.New(index.Config{Exclusive: true, MaxMemory: 4 << 30}, nowhere{})
 	q := index.Query{Start: 1300000000000, Limit: 1300000000001, Matchers: []*labels.Matcher{labels.MustNewMatcher(labels.MatchEqual, "__name__", "http_requests_total")}}
 	mustSelect(b, x, q) // the list is there, and gets what is written
 	all := q

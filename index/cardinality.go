@@ -127,7 +127,7 @@ func (m *memory) countsOf(period int64) *counts {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	l := m.lists[listKey{kind: countsList, period: period}]
-	if l == nil || !m.sole && m.now().Sub(l.readAt) >= countsAge {
+	if l == nil || !m.exclusive && m.now().Sub(l.readAt) >= countsAge {
 		return nil
 	}
 	m.use(l)

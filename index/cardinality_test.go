@@ -46,7 +46,7 @@ func TestCardinality(t *testing.T) {
 		if rng.IntN(3) == 0 {
 			ls = append(ls, "zone", values[rng.IntN(2)])
 		}
-		// Times near the beginning of a period: nothing is written ahead.
+		// Times near the beginning of a period: nothing is prewritten.
 		at := int64(rng.IntN(3)) * series.IndexPeriod
 		entries = append(entries, entry(t, at, ls...))
 		if at != series.IndexPeriod {
@@ -102,7 +102,7 @@ func stock(t *testing.T, x *index.Index) {
 // TestCardinalityOfSelectors: only what a selector matches is counted, once.
 func TestCardinalityOfSelectors(t *testing.T) {
 	tab := newTable(t)
-	x := index.New(index.Config{SoleWriter: true}, tab)
+	x := index.New(index.Config{Exclusive: true}, tab)
 	stock(t, x)
 	q := index.CountQuery{Time: 7, Top: 3, Focus: "job", Selectors: [][]*labels.Matcher{
 		{labels.MustNewMatcher(labels.MatchRegexp, "job", "j[01]"), labels.MustNewMatcher(labels.MatchEqual, "__name__", "x_total")},
@@ -135,7 +135,7 @@ func TestCardinalityOfSelectors(t *testing.T) {
 // TestCompare: what is new, gone, grown and shrunk, largest difference first.
 func TestCompare(t *testing.T) {
 	tab := newTable(t)
-	x := index.New(index.Config{SoleWriter: true}, tab)
+	x := index.New(index.Config{Exclusive: true}, tab)
 	stock(t, x)
 	q := index.CountQuery{Time: series.IndexPeriod + 7, Top: 2, Focus: "job"}
 	for _, backwards := range []bool{false, true} {
@@ -181,7 +181,7 @@ func TestCompare(t *testing.T) {
 func TestCompareMany(t *testing.T) {
 	tab := newTable(t)
 	tab.countOnly = true
-	x := index.New(index.Config{SoleWriter: true}, tab)
+	x := index.New(index.Config{Exclusive: true}, tab)
 	const many = 40
 	var entries []index.Entry
 	for i := range many {

@@ -5,7 +5,7 @@
 //
 //	what to write for a new series       write.go, batch.go
 //	what was written                     written.go, rowset.go
-//	and for the next period              ahead.go
+//	and for the next period              prewrite.go
 //	what is missing                      check.go
 //	lists in memory                      memory.go
 //	what is written goes to them         added.go
@@ -71,9 +71,9 @@ type Config struct {
 
 	// MaxMemory is how many bytes of lists are kept in memory. 0 is DefaultMemory.
 	MaxMemory int
-	// SoleWriter says that no other process writes the table. Then lists in memory are
+	// Exclusive says that no other process writes the table. Then lists in memory are
 	// good for ever, because they get all that this Index writes.
-	SoleWriter bool
+	Exclusive bool
 	// Refresh is how old a list in memory may be if other processes write: after that
 	// time what they have written is found. 0 is that no list is kept.
 	Refresh time.Duration

@@ -94,12 +94,12 @@ type textKind struct {
 // is used up to an age, and then it is read again.
 type memory struct {
 	max int
-	// sole says that no other process writes. refresh is how old a list may be otherwise;
+	// exclusive says that no other process writes. refresh is how old a list may be otherwise;
 	// if it is 0 nothing is kept.
-	sole    bool
-	refresh time.Duration
-	now     func() time.Time
-	metrics memoryMetrics
+	exclusive bool
+	refresh   time.Duration
+	now       func() time.Time
+	metrics   memoryMetrics
 
 	mu    sync.Mutex
 	lists map[listKey]*memList
@@ -136,7 +136,7 @@ type addedSeries struct {
 
 func newMemory(cfg Config) *memory {
 	m := &memory{
-		max: cfg.MaxMemory, sole: cfg.SoleWriter, refresh: cfg.Refresh, now: cfg.Now,
+		max: cfg.MaxMemory, exclusive: cfg.Exclusive, refresh: cfg.Refresh, now: cfg.Now,
 		lists: make(map[listKey]*memList), wide: make(map[listKey][]*memList), inPeriod: make(map[int64]int), prefixes: make(map[int]int),
 		series: make(map[string]*Identity), loads: make(map[*load]struct{}),
 	}
@@ -151,9 +151,11 @@ func newMemory(cfg Config) *memory {
 }
 
 // keeps says whether lists are kept at all.
-func (m *memory) keeps() bool { return m.sole || m.refresh > 0 }
+func (m *memory) keeps() bool { return m.exclusive || m.refresh > 0 }
 
-func (m *memory) isOld(readAt time.Time) bool { return !m.sole && m.now().Sub(readAt) >= m.refresh }
+func (m *memory) isOld(readAt time.Time) bool {
+	return !m.exclusive && m.now().Sub(readAt) >= m.refresh
+}
 
 // find returns a list, or nil if it is not in memory or too old. The lock is held.
 func (m *memory) find(k listKey) *memList {
@@ -540,7 +542,7 @@ func (m *memory) evict() {
 // forget drops all lists after a write that has failed, because rows of it may be there.
 // With other writers that is found when lists are read again.
 func (m *memory) forget() {
-	if !m.sole {
+	if !m.exclusive {
 		return
 	}
 	m.mu.Lock()

@@ -47,7 +47,7 @@ func TestMemory(t *testing.T) {
 	} {
 		t.Run(fmt.Sprint(pairs), func(t *testing.T) {
 			tab := newTable(t)
-			x := index.New(index.Config{SoleWriter: true}, tab)
+			x := index.New(index.Config{Exclusive: true}, tab)
 			model := &model{table: tab, index: x, series: make(map[string]*stored)}
 			write := func(from, to int, job string) {
 				var entries []index.Entry
@@ -135,7 +135,7 @@ func TestReadsOnlyItsPeriods(t *testing.T) {
 func TestMemoryOrRows(t *testing.T) {
 	tab := newTable(t)
 	tab.countOnly = true
-	x := index.New(index.Config{SoleWriter: true}, tab)
+	x := index.New(index.Config{Exclusive: true}, tab)
 	const count = 20_000
 	fill(t, x, count, func(i int) labels.Labels {
 		return labels.FromStrings("__name__", "up", "half", fmt.Sprint(i%2), "ten", fmt.Sprint(i/10), "id", fmt.Sprint(i))
@@ -188,7 +188,7 @@ func TestVeryManyValues(t *testing.T) {
 		want  int
 	}{{[]string{"id!=", ""}, count + 2}, {[]string{"id!=", "5"}, count + 1}, {[]string{"id=~", ".*[05]"}, count/5 + 1}, {nil, count + 2}} {
 		for _, limit := range []int{0, 1} {
-			x := index.New(index.Config{SoleWriter: true, MaxMemory: limit}, tab)
+			x := index.New(index.Config{Exclusive: true, MaxMemory: limit}, tab)
 			for n := range 2 {
 				tab.reset()
 				q := index.Query{Matchers: matchers(t, test.pairs...), Limit: 2 * series.IndexPeriod}
@@ -232,7 +232,7 @@ func TestMemoryWriteWhileReading(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				tab, scans := newTable(t), make(chan struct{})
 				held := func() {}
-				x := index.New(index.Config{SoleWriter: true}, heldTable{tab, func() { held() }})
+				x := index.New(index.Config{Exclusive: true}, heldTable{tab, func() { held() }})
 				for i := range 1001 {
 					mustWrite(t, x, entry(t, 0, "__name__", "up", "job", "a", "id", fmt.Sprint(i)))
 				}
@@ -315,7 +315,7 @@ func TestMemoryRefresh(t *testing.T) {
 // After a write that failed, rows may be there that no list has.
 func TestMemoryAfterFailure(t *testing.T) {
 	tab := newTable(t)
-	x := index.New(index.Config{SoleWriter: true, AtomicPuts: true}, failingTable{tab})
+	x := index.New(index.Config{Exclusive: true, AtomicPuts: true}, failingTable{tab})
 	q := index.Query{Matchers: matchers(t, "__name__=", "up"), Limit: 1}
 	mustSelect(t, x, q)
 	if err := x.Write(t.Context(), []index.Entry{entry(t, 0, "__name__", "up")}); err == nil {
@@ -343,7 +343,7 @@ func TestMemoryBound(t *testing.T) {
 		t.Run(fmt.Sprint(limit), func(t *testing.T) {
 			tab, reg := newTable(t), prometheus.NewRegistry()
 			tab.countOnly = true
-			x := index.New(index.Config{SoleWriter: true, MaxMemory: limit, Registerer: reg}, tab)
+			x := index.New(index.Config{Exclusive: true, MaxMemory: limit, Registerer: reg}, tab)
 			const count = 3000
 			fill(t, x, count, func(i int) labels.Labels {
 				return labels.FromStrings("__name__", "up", "id", fmt.Sprint(i), "ten", fmt.Sprint(i/10))
@@ -388,7 +388,7 @@ func TestMemoryEstimate(t *testing.T) {
 			"instance", fmt.Sprintf("10.0.%d.%d:9100", i/256%256, i%256), "job", "node", "mode", fmt.Sprint("mode", i/8%8), "serial", fmt.Sprint(i))
 	})
 	mustSelect(t, index.New(index.Config{}, tab), index.Query{Limit: 1, Enough: 1}) // the table sorts its rows
-	x := index.New(index.Config{SoleWriter: true, Registerer: reg}, tab)
+	x := index.New(index.Config{Exclusive: true, Registerer: reg}, tab)
 	heap := func() float64 {
 		runtime.GC()
 		runtime.GC() // what sync.Pool keeps
@@ -414,19 +414,19 @@ func TestMemoryModel(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	for n, limit := range []int{0, 1, 100_000, 1_000_000} {
-		for _, sole := range []bool{true, false} {
-			t.Run(fmt.Sprintf("%d bytes, sole %v", limit, sole), func(t *testing.T) {
+		for _, exclusive := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%d bytes, exclusive %v", limit, exclusive), func(t *testing.T) {
 				tab := newTable(t)
 				tab.countOnly = true
 				m := newModel(t, tab, seed+uint64(n), nil, "")
 				now := time.Unix(1e9, 0)
-				cfg := index.Config{SoleWriter: sole, Refresh: 15 * time.Second, MaxMemory: limit, Now: func() time.Time { return now }, ParallelLists: 1 + m.rng.IntN(3)}
+				cfg := index.Config{Exclusive: exclusive, Refresh: 15 * time.Second, MaxMemory: limit, Now: func() time.Time { return now }, ParallelLists: 1 + m.rng.IntN(3)}
 				m.index = index.New(cfg, tab)
 				other := index.New(index.Config{}, tab)
 				m.write(t, 300)
 				for range 60 {
 					mine := m.index
-					if !sole && m.rng.IntN(2) == 0 {
+					if !exclusive && m.rng.IntN(2) == 0 {
 						m.index = other
 					}
 					m.write(t, m.rng.IntN(40))
@@ -454,7 +454,7 @@ func TestMemoryConcurrently(t *testing.T) {
 	for _, limit := range []int{20_000, 0} {
 		tab := newTable(t)
 		tab.countOnly = true
-		x := index.New(index.Config{SoleWriter: true, MaxMemory: limit, ParallelLists: 2}, tab)
+		x := index.New(index.Config{Exclusive: true, MaxMemory: limit, ParallelLists: 2}, tab)
 		var wg sync.WaitGroup
 		for w := range writers {
 			wg.Go(func() {
@@ -516,10 +516,10 @@ func TestLabelsOfMatching(t *testing.T) {
 		{"absent", "only", []string{"__name__=", "up"}, 0, nil, count + 1},
 		{"nothing", "job", []string{"__name__=", "nothing"}, 0, nil, 0},
 	}
-	for _, sole := range []bool{false, true} {
-		warm := index.New(index.Config{SoleWriter: sole}, tab)
+	for _, exclusive := range []bool{false, true} {
+		warm := index.New(index.Config{Exclusive: exclusive}, tab)
 		for _, test := range tests {
-			t.Run(fmt.Sprint(test.name, sole), func(t *testing.T) {
+			t.Run(fmt.Sprint(test.name, exclusive), func(t *testing.T) {
 				tab.reset()
 				q := index.Query{Matchers: matchers(t, test.pairs...), Limit: 1, Enough: test.limit, MaxSeries: 10}
 				ask := func() (found []string, err error) {
@@ -535,7 +535,7 @@ func TestLabelsOfMatching(t *testing.T) {
 					if rows := tab.work().scanRows; rows > test.rows {
 						t.Errorf("%d rows are read, want %d at most", rows, test.rows)
 					}
-					if sole && test.limit == 0 {
+					if exclusive && test.limit == 0 {
 						tab.reset()
 						test.rows = 0 // all is in memory
 					} else {
@@ -546,8 +546,8 @@ func TestLabelsOfMatching(t *testing.T) {
 		}
 	}
 	t.Run("without matchers", func(t *testing.T) {
-		for _, sole := range []bool{false, true} {
-			x := index.New(index.Config{SoleWriter: sole}, tab)
+		for _, exclusive := range []bool{false, true} {
+			x := index.New(index.Config{Exclusive: exclusive}, tab)
 			tab.reset()
 			got, err := x.Values(t.Context(), "id", index.Query{Limit: 1, Enough: 3})
 			if want := []string{"00000", "00001", "00002"}; err != nil || !slices.Equal(got, want) {
@@ -562,7 +562,7 @@ func TestLabelsOfMatching(t *testing.T) {
 func TestLabelsAfterWrites(t *testing.T) {
 	tab := newTable(t)
 	tab.countOnly = true
-	m := &model{table: tab, index: index.New(index.Config{SoleWriter: true}, tab), series: make(map[string]*stored)}
+	m := &model{table: tab, index: index.New(index.Config{Exclusive: true}, tab), series: make(map[string]*stored)}
 	n := 0
 	write := func(count int, pairs ...string) {
 		var entries []index.Entry
@@ -609,7 +609,7 @@ func TestCardinalityWhileWriting(t *testing.T) {
 		mustWrite(t, x, entry(t, 0, "__name__", fmt.Sprint("m", n%3), "id", fmt.Sprint(n)), entry(t, series.IndexPeriod, "__name__", "later", "id", fmt.Sprint(n)))
 	}
 	writing := false
-	x = index.New(index.Config{SoleWriter: true}, heldTable{tab, func() {
+	x = index.New(index.Config{Exclusive: true}, heldTable{tab, func() {
 		if writing {
 			writing = false
 			write()

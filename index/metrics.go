@@ -2,7 +2,8 @@ package index
 
 import (
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"github.com/promtable/promtable/bucketstore/metricset"
 )
 
 // metrics are those of an Index.
@@ -15,31 +16,21 @@ type metrics struct {
 }
 
 func newMetrics(reg prometheus.Registerer) metrics {
-	f := promauto.With(reg)
-	lookups := f.NewCounterVec(prometheus.CounterOpts{
-		Name: "adapter_index_mark_lookups_total",
-		Help: "Series in an index period that were not remembered as written, and that the adapter looked up in the index by point reads, by result.",
-	}, []string{"result"})
-	evictions := f.NewCounterVec(prometheus.CounterOpts{
-		Name: "adapter_index_evictions_total",
-		Help: "What the adapter forgot of the written index because there was no room: series in an index period, and label values and names.",
-	}, []string{"of"})
+	f := metricset.New(reg)
+	lookups := f.CounterVec("adapter_index_mark_lookups_total",
+		"Series in an index period that were not remembered as written, and that the adapter looked up in the index by point reads, by result.", "result")
+	evictions := f.CounterVec("adapter_index_evictions_total",
+		"What the adapter forgot of the written index because there was no room: series in an index period, and label values and names.", "of")
 	return metrics{
-		writtenRows: f.NewCounter(prometheus.CounterOpts{
-			Name: "adapter_index_written_rows_total",
-			Help: "Rows written to the index.",
-		}),
-		found: lookups.WithLabelValues("found"), absent: lookups.WithLabelValues("absent"), failed: lookups.WithLabelValues("failure"),
+		writtenRows: f.Counter("adapter_index_written_rows_total", "Rows written to the index."),
+		found:       lookups.WithLabelValues("found"), absent: lookups.WithLabelValues("absent"), failed: lookups.WithLabelValues("failure"),
 		evictedMarks: evictions.WithLabelValues("series"), evictedTexts: evictions.WithLabelValues("labels"),
 	}
 }
 
 // registerKnownSeries registers the gauge of what w remembers.
 func registerKnownSeries(reg prometheus.Registerer, w *writer) {
-	promauto.With(reg).NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "adapter_index_known_series",
-		Help: "Series in an index period that are remembered as written to the index.",
-	}, func() float64 { return float64(w.numWritten()) })
+	metricset.New(reg).GaugeFunc("adapter_index_known_series", "Series in an index period that are remembered as written to the index.", func() float64 { return float64(w.numWritten()) })
 }
 
 // memoryMetrics are those of the lists in memory.
@@ -50,13 +41,11 @@ type memoryMetrics struct {
 }
 
 func newMemoryMetrics(reg prometheus.Registerer, m *memory) memoryMetrics {
-	f := promauto.With(reg)
-	lookups := f.NewCounterVec(prometheus.CounterOpts{
-		Name: "adapter_index_list_lookups_total",
-		Help: "Lists of the index that queries looked for in memory, by result: hit, miss, or reread for one that is older than --index.refresh.",
-	}, []string{"result"})
+	f := metricset.New(reg)
+	lookups := f.CounterVec("adapter_index_list_lookups_total",
+		"Lists of the index that queries looked for in memory, by result: hit, miss, or reread for one that is older than --index.refresh.", "result")
 	gauge := func(name, help string, value func() int) {
-		f.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 {
+		f.GaugeFunc(name, help, func() float64 {
 			m.mu.Lock()
 			defer m.mu.Unlock()
 			return float64(value())
@@ -67,9 +56,6 @@ func newMemoryMetrics(reg prometheus.Registerer, m *memory) memoryMetrics {
 	gauge("adapter_index_memory_series", "Series in lists of the index in memory.", func() int { return len(m.series) })
 	return memoryMetrics{
 		hits: lookups.WithLabelValues("hit"), misses: lookups.WithLabelValues("miss"), rereads: lookups.WithLabelValues("reread"),
-		evicted: f.NewCounter(prometheus.CounterOpts{
-			Name: "adapter_index_evicted_lists_total",
-			Help: "Lists of the index that were dropped from memory, because it was full.",
-		}),
+		evicted: f.Counter("adapter_index_evicted_lists_total", "Lists of the index that were dropped from memory, because it was full."),
 	}
 }

@@ -86,7 +86,7 @@ func (m *model) randomLabels() labels.Labels {
 }
 
 // write writes count random series at random times, none of them so late in
-// its period that it is written ahead.
+// its period that it is prewritten.
 func (m *model) write(t *testing.T, count int) {
 	for count > 0 {
 		var batch []index.Entry

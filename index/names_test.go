@@ -25,7 +25,7 @@ func names(t *testing.T, x *index.Index, all ...string) {
 
 // TestMetricTree: names are grouped by their prefixes, down to few of them.
 func TestMetricTree(t *testing.T) {
-	x := index.New(index.Config{SoleWriter: true}, newTable(t))
+	x := index.New(index.Config{Exclusive: true}, newTable(t))
 	all := []string{"up", "node", "node_a1", "node_a2", "node_b_1", "node_b_2", "node_b_3", "node_b_4", "go_x_y_1", "go_x_y_2", "go_x_y_3", "go_x_z", "a_1", "a_2", "_x", "job:r:1"}
 	names(t, x, all...)
 	groups := func(counted uint64) map[string]*index.Metrics {
@@ -72,7 +72,7 @@ func TestMetricTree(t *testing.T) {
 
 // TestMetricSearch: the exact name is first, then those that begin with the text, then words.
 func TestMetricSearch(t *testing.T) {
-	x := index.New(index.Config{SoleWriter: true}, newTable(t))
+	x := index.New(index.Config{Exclusive: true}, newTable(t))
 	names(t, x, "a_xcpu", "b_cpu", "cpu", "CPU", "cpu_1", "node_cpu_2", "other")
 	got, err := x.Metrics(t.Context(), index.MetricQuery{Time: 5, Search: "cpu", Limit: 5})
 	if err != nil {
@@ -90,7 +90,7 @@ func TestMetricSearch(t *testing.T) {
 // TestExtent: which periods there are, and how many series the running one has, counted up to a bound.
 func TestExtent(t *testing.T) {
 	tab := newTable(t)
-	x := index.New(index.Config{SoleWriter: true}, tab)
+	x := index.New(index.Config{Exclusive: true}, tab)
 	const now = 100*series.IndexPeriod + 9
 	want := func(most int, want index.Extent) {
 		t.Helper()

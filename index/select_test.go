@@ -296,7 +296,7 @@ func TestSelectMaxSeries(t *testing.T) {
 func TestSelectHold(t *testing.T) {
 	const count = 3000
 	tab := newTable(t)
-	x := index.New(index.Config{SoleWriter: true}, tab)
+	x := index.New(index.Config{Exclusive: true}, tab)
 	mustWrite(t, x, ups(t, count, 0)...)
 	for _, pairs := range [][]string{{"__name__=", "up"}, {"__name__=~", "u.*"}, {"__name__=", "up", "id!=", "none"}} {
 		for range 2 {

@@ -34,7 +34,7 @@ type need struct {
 
 // Write sees to it that every entry is found in its index period. When it returns
 // without an error all rows are durable. When the last eighth of the period has
-// come far enough the series is noted down for the next one, too: see WriteAhead.
+// come far enough the series is noted down for the next one, too: see Prewrite.
 // A series that was written before costs no row. Write waits for a series that another
 // call is writing. It does not keep the entries.
 func (x *Index) Write(ctx context.Context, entries []Entry) error {
@@ -215,7 +215,7 @@ func (x *Index) lookUp(ctx context.Context, needs []need) (absent []need, err er
 // the next row.
 func (x *Index) readMarks(ctx context.Context, needs []need) error {
 	w := &x.writer
-	if !x.memory.sole || !w.reading.TryLock() { // calls that meet another one look up
+	if !x.memory.exclusive || !w.reading.TryLock() { // calls that meet another one look up
 		return nil
 	}
 	defer w.reading.Unlock()

@@ -26,7 +26,7 @@ func TestWriteRows(t *testing.T) {
 		times    []int64
 		// rows are what is put first, marks what is put after them.
 		rows, marks []string
-		// ahead are those of the call of WriteAhead that follows.
+		// ahead are those of the call of Prewrite that follows.
 		ahead [][]string
 	}{
 		{
@@ -138,7 +138,7 @@ func TestWriteRows(t *testing.T) {
 			if len(tab.puts) != 2 || !slices.Equal(tab.puts[0], test.rows) || !slices.Equal(tab.puts[1], test.marks) {
 				t.Errorf("put %q, want %q and then %q", tab.puts, test.rows, test.marks)
 			}
-			writeAhead(t, x)
+			prewrite(t, x)
 			if !slices.EqualFunc(tab.puts[2:], test.ahead, slices.Equal) {
 				t.Errorf("put %q ahead, want %q", tab.puts[2:], test.ahead)
 			}
@@ -148,7 +148,7 @@ func TestWriteRows(t *testing.T) {
 			if err := x.Write(t.Context(), entries); err != nil {
 				t.Fatal(err)
 			}
-			writeAhead(t, x)
+			prewrite(t, x)
 			want := [][]string{slices.Concat(test.rows, test.marks)}
 			if len(test.ahead) > 0 {
 				want = append(want, slices.Concat(test.ahead...))
@@ -296,7 +296,7 @@ func TestWriteAfterCrash(t *testing.T) {
 	wantWork(t, tab, "the next start", work{putCalls: 2, putRows: 6, scanCalls: 1})
 }
 
-func TestWriteAhead(t *testing.T) {
+func TestPrewrite(t *testing.T) {
 	const (
 		count  = 4000
 		eighth = series.IndexPeriod / 8
@@ -330,15 +330,15 @@ func TestWriteAhead(t *testing.T) {
 			before := ahead()
 			mustWrite(t, x, at(start+test.offset)...)
 			if now := ahead(); now != before {
-				t.Errorf("%d series are written ahead at once", now-before)
+				t.Errorf("%d series are prewritten at once", now-before)
 			}
-			writeAhead(t, x)
+			prewrite(t, x)
 			got := ahead()
 			if got < test.min || got > test.max {
-				t.Errorf("%d of %d series are written ahead, want %d to %d", got, count, test.min, test.max)
+				t.Errorf("%d of %d series are prewritten, want %d to %d", got, count, test.min, test.max)
 			}
 			mustWrite(t, x, at(start+test.offset)...)
-			writeAhead(t, x)
+			prewrite(t, x)
 			if again := ahead(); again != got {
 				t.Errorf("%d are when it is written again, %d before", again, got)
 			}
@@ -349,16 +349,16 @@ func TestWriteAhead(t *testing.T) {
 	wantWork(t, tab, "the turn of the period", work{})
 }
 
-func writeAhead(t *testing.T, x *index.Index) {
+func prewrite(t *testing.T, x *index.Index) {
 	t.Helper()
-	if err := x.WriteAhead(t.Context()); err != nil {
+	if err := x.Prewrite(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// What cannot be written ahead is written by the next call, or by the first sample
+// What cannot be prewritten is written by the next call, or by the first sample
 // of the period.
-func TestWriteAheadFails(t *testing.T) {
+func TestPrewriteFails(t *testing.T) {
 	const start, end = 3 * series.IndexPeriod, 4*series.IndexPeriod - 1
 	tab := newTable(t)
 	x := index.New(index.Config{}, tab)
@@ -366,7 +366,7 @@ func TestWriteAheadFails(t *testing.T) {
 	mustWrite(t, x, up(end))
 	tab.onPut = func(int) error { return errors.New("the store is down") }
 	for range 2 {
-		if err := x.WriteAhead(t.Context()); err == nil {
+		if err := x.Prewrite(t.Context()); err == nil {
 			t.Fatal("no error")
 		}
 	}
@@ -377,12 +377,12 @@ func TestWriteAheadFails(t *testing.T) {
 	mustWrite(t, x, up(start+series.IndexPeriod))
 	wantWork(t, tab, "the turn of the period", work{putCalls: 2, putRows: 6, scanCalls: 1})
 	tab.reset()
-	writeAhead(t, x)
+	prewrite(t, x)
 	wantWork(t, tab, "writing ahead, too late", work{})
 }
 
 // Series for which the queue has no room are written at once.
-func TestWriteAheadQueueFull(t *testing.T) {
+func TestPrewriteQueueFull(t *testing.T) {
 	const end, count = 4*series.IndexPeriod - 1, 30_000
 	x := index.New(index.Config{}, newTable(t))
 	var entries []index.Entry
@@ -392,11 +392,11 @@ func TestWriteAheadQueueFull(t *testing.T) {
 	mustWrite(t, x, entries...)
 	ahead := func() int { return len(mustSelect(t, x, index.Query{Start: end + 1, Limit: end + 2}).Series) }
 	if n := ahead(); n != 10_000 {
-		t.Errorf("%d series are written ahead at once", n)
+		t.Errorf("%d series are prewritten at once", n)
 	}
-	writeAhead(t, x)
+	prewrite(t, x)
 	if n := ahead(); n != count {
-		t.Errorf("%d series are written ahead", n)
+		t.Errorf("%d series are prewritten", n)
 	}
 }
 

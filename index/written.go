@@ -25,24 +25,24 @@ type writer struct {
 	// all marks of the period are read, by one call at a time.
 	lookups map[int64]int
 	reading sync.Mutex
-	// ahead are those that are due in the next period.
-	ahead aheadQueue
+	// prewrites are those that are due in the next period.
+	prewrites prewriteQueue
 }
 
 // newWriter returns a writer that remembers so many series, each in two periods.
 func newWriter(writtenSeries int, m metrics) writer {
 	return writer{
-		hash:     newHasher(),
-		marks:    rowSet{max: 2 * min(writtenSeries, math.MaxInt/2), evicted: m.evictedMarks, whole: make(map[int64]bool)},
-		texts:    rowSet{max: max(1, writtenSeries/2), evicted: m.evictedTexts},
-		reserved: make(map[rowID]chan struct{}),
-		lookups:  make(map[int64]int),
-		ahead:    aheadQueue{queued: make(map[rowID]struct{})},
+		hash:      newHasher(),
+		marks:     rowSet{max: 2 * min(writtenSeries, math.MaxInt/2), evicted: m.evictedMarks, whole: make(map[int64]bool)},
+		texts:     rowSet{max: max(1, writtenSeries/2), evicted: m.evictedTexts},
+		reserved:  make(map[rowID]chan struct{}),
+		lookups:   make(map[int64]int),
+		prewrites: prewriteQueue{queued: make(map[rowID]struct{})},
 	}
 }
 
 // missing returns the entries that are not remembered as written, and queues those to
-// be written ahead. In the steady state that is nothing.
+// be prewritten. In the steady state that is nothing.
 func (w *writer) missing(entries []Entry) []need {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -53,12 +53,12 @@ func (w *writer) missing(entries []Entry) []need {
 		if !w.marks.has(n.rowID) {
 			missing = append(missing, n)
 		}
-		if !writesAhead(e) {
+		if !prewrites(e) {
 			continue
 		}
 		next := n
 		next.period += series.IndexPeriod
-		if !w.marks.has(next.rowID) && !w.ahead.enqueue(next) {
+		if !w.marks.has(next.rowID) && !w.prewrites.enqueue(next) {
 			missing = append(missing, next)
 		}
 	}

@@ -37,12 +37,12 @@ func TestWriteUpToCapacity(t *testing.T) {
 		mustWrite(t, x, ups(t, count, start)...)
 		mustWrite(t, x, ups(t, count, (first-1-i)*series.IndexPeriod)...)
 		mustWrite(t, x, ups(t, count, next-1)...)
-		writeAhead(t, x)
+		prewrite(t, x)
 		tab.reset()
 		for range 3 {
 			mustWrite(t, x, ups(t, count, start)...)
 			mustWrite(t, x, ups(t, count, next-1)...)
-			writeAhead(t, x)
+			prewrite(t, x)
 			mustWrite(t, x, ups(t, count, next)...)
 		}
 		wantWork(t, tab, fmt.Sprint("period ", i), work{})
@@ -68,7 +68,7 @@ func TestWriteBeyondCapacity(t *testing.T) {
 		for one := range slices.Chunk(ups(t, count, at), 7) {
 			mustWrite(t, x, one...)
 		}
-		writeAhead(t, x)
+		prewrite(t, x)
 	}
 	wantMarks := func(what string, want int) {
 		t.Helper()
@@ -206,7 +206,7 @@ func (m *writeModel) step(t *testing.T) {
 	case 0:
 		m.index = index.New(m.cfg, m.table)
 	case 1:
-		for m.index.WriteAhead(t.Context()) != nil {
+		for m.index.Prewrite(t.Context()) != nil {
 			continue
 		}
 	case 2: // a request that is sent again
@@ -232,7 +232,7 @@ func (m *writeModel) send(t *testing.T, entries []index.Entry) {
 		}
 		period := series.PeriodOf(e.T)
 		m.due[mark(period)] = true
-		if e.T-period >= index.AheadFrom(e.Key) {
+		if e.T-period >= index.PrewriteFrom(e.Key) {
 			m.ahead[mark(period+series.IndexPeriod)] = true
 		}
 	}
@@ -250,7 +250,7 @@ func (m *writeModel) check(t *testing.T) {
 		m.table.reset()
 		m.index = index.New(m.cfg, m.table)
 		m.send(t, m.sent)
-		for m.index.WriteAhead(t.Context()) != nil {
+		for m.index.Prewrite(t.Context()) != nil {
 			continue
 		}
 	}
@@ -296,7 +296,7 @@ func wantMetric(t *testing.T, reg *prometheus.Registry, name string, want float6
 	}
 }
 
-// After a restart the sole writer looks up many series by point reads, and then reads the
+// After a restart the exclusive writer looks up many series by point reads, and then reads the
 // marks of the period once: no row is written twice, and a new series costs no read.
 func TestWriteReadsMarks(t *testing.T) {
 	const count = 13_000
@@ -309,10 +309,10 @@ func TestWriteReadsMarks(t *testing.T) {
 		lookups float64
 		scans   int
 	}{
-		{name: "sole writer", cfg: index.Config{SoleWriter: true}, lookups: 9000, scans: 9 + 2},
+		{name: "exclusive writer", cfg: index.Config{Exclusive: true}, lookups: 9000, scans: 9 + 2},
 		{name: "others write too", lookups: count, scans: 13},
-		{name: "no room", cfg: index.Config{SoleWriter: true, WrittenSeries: 50}, lookups: count, scans: 13 + 2},
-		{name: "a failed read", cfg: index.Config{SoleWriter: true}, fails: 10, lookups: count, scans: 13 + 1},
+		{name: "no room", cfg: index.Config{Exclusive: true, WrittenSeries: 50}, lookups: count, scans: 13 + 2},
+		{name: "a failed read", cfg: index.Config{Exclusive: true}, fails: 10, lookups: count, scans: 13 + 1},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -342,7 +342,7 @@ func TestWriteReadsMarks(t *testing.T) {
 			tab.reset()
 			mustWrite(t, x, entry(t, 0, "__name__", "up", "id", "new"))
 			wantMetric(t, reg, "adapter_index_mark_lookups_total absent", float64(tab.scanCalls))
-			if whole := tt.name == "sole writer"; whole != (tab.scanCalls == 0) {
+			if whole := tt.name == "exclusive writer"; whole != (tab.scanCalls == 0) {
 				t.Errorf("a new series cost %d scans", tab.scanCalls)
 			}
 		})

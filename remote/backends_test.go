@@ -19,7 +19,9 @@ import (
 
 	"github.com/promtable/promtable/bucketstore/bigtable/bigtabletest"
 	"github.com/promtable/promtable/remote/engine"
+	"github.com/promtable/promtable/remote/ingest"
 	"github.com/promtable/promtable/remote/remotetest"
+	"github.com/promtable/promtable/remote/timeline/timelinetest"
 	"github.com/promtable/promtable/remote/wire/wiretest"
 	"github.com/promtable/promtable/series"
 )
@@ -54,14 +56,14 @@ func TestBackendsRoundTrip(t *testing.T) {
 }
 
 // readBack asks for all, which is stock, in several ways.
-func readBack(t *testing.T, base string, kind prompb.ReadRequest_ResponseType, all []engine.Series) {
+func readBack(t *testing.T, base string, kind prompb.ReadRequest_ResponseType, all []ingest.Series) {
 	t.Helper()
 	for _, test := range []struct {
 		q    *prompb.Query
-		want []engine.Series
+		want []ingest.Series
 	}{
 		{remotetest.Query(math.MinInt64, math.MaxInt64), all},
-		{remotetest.Query(math.MinInt64, math.MaxInt64, remotetest.Eq("__name__", "up")), []engine.Series{all[0], all[2], all[3]}},
+		{remotetest.Query(math.MinInt64, math.MaxInt64, remotetest.Eq("__name__", "up")), []ingest.Series{all[0], all[2], all[3]}},
 		{remotetest.Query(0, 1<<40, remotetest.Re("job", "a|c")), all[2:3]},
 		{remotetest.Query(0, 1<<40, remotetest.Eq("a.b c", "\x00\n,=#é")), all[1:2]},
 		{remotetest.Query(0, 1<<40, remotetest.Re("a.b c", ".*=#é")), all[1:2]},
@@ -88,35 +90,35 @@ func TestBackendsBadPieces(t *testing.T) {
 	tests := []struct {
 		name     string
 		bad      prompb.TimeSeries
-		reason   engine.Reason
+		reason   ingest.Reason
 		rejected int
 		text     string
 	}{
-		{"no name", wiretest.V1Series(sample, "job", "bad"), engine.ReasonLabels, 1, `{job="bad"}`},
-		{"empty name", wiretest.V1Series(sample, "__name__", "", "job", "bad"), engine.ReasonLabels, 1, `{job="bad"}`},
-		{"no labels", wiretest.V1Series(sample), engine.ReasonLabels, 1, "{}"},
-		{"label twice", wiretest.V1Series(sample, "__name__", "bad", "a", "x", "b", "y", "a", "z"), engine.ReasonLabels, 1, `"a" is there twice`},
-		{"label twice with the same value", wiretest.V1Series(sample, "__name__", "bad", "a", "x", "a", "x"), engine.ReasonLabels, 1, `"a" is there twice`},
-		{"name twice", wiretest.V1Series(sample, "__name__", "bad", "__name__", "worse"), engine.ReasonLabels, 1, `"__name__" is there twice`},
-		{"empty label name", wiretest.V1Series(sample, "__name__", "bad", "", "x"), engine.ReasonLabels, 1, "bad"},
-		{"label name not UTF-8", wiretest.V1Series(sample, "__name__", "bad", "a\xff", "x"), engine.ReasonLabels, 1, "UTF-8"},
-		{"label value not UTF-8", wiretest.V1Series(sample, "__name__", "bad", "a", "\xc3"), engine.ReasonLabels, 1, "UTF-8"},
-		{"metric name not UTF-8", wiretest.V1Series(sample, "__name__", "bad\x80"), engine.ReasonLabels, 1, "UTF-8"},
-		{"key too long", wiretest.V1Series(sample, "__name__", "bad", "a", long, "b", long), engine.ReasonKeyTooLong, 1, "the limit is 3072"},
-		{"negative time", wiretest.V1Series([]prompb.Sample{{Timestamp: -1}, {Timestamp: math.MinInt64}}, "__name__", "bad"), engine.ReasonTime, 2, "timestamp -1"},
-		{"after all time", wiretest.V1Series([]prompb.Sample{{Timestamp: series.MaxTime + 1}, {Timestamp: math.MaxInt64}}, "__name__", "bad"), engine.ReasonTime, 2, "9223372036854775807"},
+		{"no name", wiretest.V1Series(sample, "job", "bad"), ingest.ReasonLabels, 1, `{job="bad"}`},
+		{"empty name", wiretest.V1Series(sample, "__name__", "", "job", "bad"), ingest.ReasonLabels, 1, `{job="bad"}`},
+		{"no labels", wiretest.V1Series(sample), ingest.ReasonLabels, 1, "{}"},
+		{"label twice", wiretest.V1Series(sample, "__name__", "bad", "a", "x", "b", "y", "a", "z"), ingest.ReasonLabels, 1, `"a" is there twice`},
+		{"label twice with the same value", wiretest.V1Series(sample, "__name__", "bad", "a", "x", "a", "x"), ingest.ReasonLabels, 1, `"a" is there twice`},
+		{"name twice", wiretest.V1Series(sample, "__name__", "bad", "__name__", "worse"), ingest.ReasonLabels, 1, `"__name__" is there twice`},
+		{"empty label name", wiretest.V1Series(sample, "__name__", "bad", "", "x"), ingest.ReasonLabels, 1, "bad"},
+		{"label name not UTF-8", wiretest.V1Series(sample, "__name__", "bad", "a\xff", "x"), ingest.ReasonLabels, 1, "UTF-8"},
+		{"label value not UTF-8", wiretest.V1Series(sample, "__name__", "bad", "a", "\xc3"), ingest.ReasonLabels, 1, "UTF-8"},
+		{"metric name not UTF-8", wiretest.V1Series(sample, "__name__", "bad\x80"), ingest.ReasonLabels, 1, "UTF-8"},
+		{"key too long", wiretest.V1Series(sample, "__name__", "bad", "a", long, "b", long), ingest.ReasonKeyTooLong, 1, "the limit is 3072"},
+		{"negative time", wiretest.V1Series([]prompb.Sample{{Timestamp: -1}, {Timestamp: math.MinInt64}}, "__name__", "bad"), ingest.ReasonTime, 2, "timestamp -1"},
+		{"after all time", wiretest.V1Series([]prompb.Sample{{Timestamp: series.MaxTime + 1}, {Timestamp: math.MaxInt64}}, "__name__", "bad"), ingest.ReasonTime, 2, "9223372036854775807"},
 		{
 			"in the future", wiretest.V1Series([]prompb.Sample{{Timestamp: time.Now().Add(11 * time.Minute).UnixMilli()}}, "__name__", "bad"),
-			engine.ReasonFuture, 1, "ahead of the clock",
+			ingest.ReasonFuture, 1, "ahead of the clock",
 		},
 		{
-			"too old", wiretest.V1Series([]prompb.Sample{{Timestamp: 0}, {Timestamp: 4}}, "__name__", "bad"), engine.ReasonOld, 2,
+			"too old", wiretest.V1Series([]prompb.Sample{{Timestamp: 0}, {Timestamp: 4}}, "__name__", "bad"), ingest.ReasonOld, 2,
 			`{__name__="bad"}: timestamp 0 is too old: samples are kept from 5 on, see --retention.resolution-raw`,
 		},
 	}
 	for _, backend := range remotetest.Backends {
-		base, reg := remotetest.ServeStore(t, backend.Open(t), func(cfg *engine.Config) { cfg.Cut = func(time.Time) int64 { return 5 } })
-		counted := make(map[engine.Reason]float64)
+		base, reg := remotetest.ServeStore(t, backend.Open(t), func(cfg *engine.Config) { cfg.Timeline = timelinetest.Cut(func(time.Time) int64 { return 5 }) })
+		counted := make(map[ingest.Reason]float64)
 		for i, test := range tests {
 			for _, contentType := range []string{remotetest.TypeV1, remotetest.TypeV2} {
 				t.Run(backend.Name+"/"+test.name+"/"+contentType, func(t *testing.T) {
@@ -136,7 +138,7 @@ func TestBackendsBadPieces(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					remotetest.WantSeries(t, stored, []engine.Series{{Labels: wiretest.LabelSet("__name__", name), Samples: []engine.Sample{{T: 5, V: 7}}}})
+					remotetest.WantSeries(t, stored, []ingest.Series{{Labels: wiretest.LabelSet("__name__", name), Samples: []ingest.Sample{{T: 5, V: 7}}}})
 					counted[test.reason] += float64(test.rejected)
 					remotetest.WantCounter(t, reg, counted[test.reason], "adapter_write_rejected_total", "reason", string(test.reason))
 				})
@@ -149,16 +151,16 @@ func TestBackendsBadPieces(t *testing.T) {
 // can be stored, whatever range begins or ends there.
 func TestBackendsBounds(t *testing.T) {
 	base := 380 * series.Period // in 2021
-	want := engine.Series{Labels: wiretest.LabelSet("__name__", "bound")}
+	want := ingest.Series{Labels: wiretest.LabelSet("__name__", "bound")}
 	for i, ts := range []int64{0, series.Period - 1, series.Period, base - 1, base, base + 1, base + series.Period - 1, base + series.Period} {
-		want.Samples = append(want.Samples, engine.Sample{T: ts, V: float64(i)})
+		want.Samples = append(want.Samples, ingest.Sample{T: ts, V: float64(i)})
 	}
 	for _, backend := range remotetest.Backends {
 		t.Run(backend.Name, func(t *testing.T) {
 			url, _ := remotetest.ServeStore(t, backend.Open(t))
 			shuffled := slices.Clone(want.Samples)
 			slices.Reverse(shuffled)
-			body := wiretest.EncodeV1(t, []engine.Series{{Labels: want.Labels, Samples: shuffled}})
+			body := wiretest.EncodeV1(t, []ingest.Series{{Labels: want.Labels, Samples: shuffled}})
 			remotetest.Post(t, url+"/write", remotetest.TypeV1, body).WantStatus(t, http.StatusNoContent)
 			for _, kind := range remotetest.ResponseTypes {
 				for i := range want.Samples {
@@ -168,7 +170,7 @@ func TestBackendsBounds(t *testing.T) {
 						if err != nil {
 							t.Fatal(err)
 						}
-						remotetest.WantSeries(t, got, []engine.Series{{Labels: want.Labels, Samples: want.Samples[i : j+1]}})
+						remotetest.WantSeries(t, got, []ingest.Series{{Labels: want.Labels, Samples: want.Samples[i : j+1]}})
 					}
 				}
 				got, err := remotetest.Read(t, url, kind, remotetest.Query(1, series.Period-2))
@@ -187,15 +189,15 @@ func TestBackendsLastWriteWins(t *testing.T) {
 		t.Run(backend.Name, func(t *testing.T) {
 			base, _ := remotetest.ServeStore(t, backend.Open(t))
 			ls := wiretest.LabelSet("__name__", "up")
-			first := engine.Series{Labels: ls, Samples: []engine.Sample{{T: 5, V: 1}, {T: 5, V: 2}}}
-			again := engine.Series{Labels: ls, Samples: []engine.Sample{{T: 5, V: 3}}}
-			for i, body := range [][]byte{wiretest.EncodeV1(t, []engine.Series{first}), wiretest.EncodeV2([]engine.Series{again, again})} {
+			first := ingest.Series{Labels: ls, Samples: []ingest.Sample{{T: 5, V: 1}, {T: 5, V: 2}}}
+			again := ingest.Series{Labels: ls, Samples: []ingest.Sample{{T: 5, V: 3}}}
+			for i, body := range [][]byte{wiretest.EncodeV1(t, []ingest.Series{first}), wiretest.EncodeV2([]ingest.Series{again, again})} {
 				remotetest.Post(t, base+"/write", []string{remotetest.TypeV1, remotetest.TypeV2}[i], body).WantStatus(t, http.StatusNoContent)
 				got, err := remotetest.Read(t, base, prompb.ReadRequest_STREAMED_XOR_CHUNKS, remotetest.Query(0, 10))
 				if err != nil {
 					t.Fatal(err)
 				}
-				remotetest.WantSeries(t, got, []engine.Series{{Labels: ls, Samples: []engine.Sample{{T: 5, V: float64(i + 2)}}}})
+				remotetest.WantSeries(t, got, []ingest.Series{{Labels: ls, Samples: []ingest.Sample{{T: 5, V: float64(i + 2)}}}})
 			}
 		})
 	}
@@ -265,10 +267,10 @@ func TestBackendsFederateAndExplain(t *testing.T) {
 			base, _ := remotetest.ServeStore(t, backend.Open(t))
 			now := time.Now().UnixMilli()
 			stale := math.Float64frombits(0x7ff0000000000002)
-			remotetest.Post(t, base+"/write", remotetest.TypeV1, wiretest.EncodeV1(t, []engine.Series{
-				{Labels: wiretest.LabelSet("__name__", "fresh", "instance", "i"), Samples: []engine.Sample{{T: now - 1000, V: 2}, {T: now - 2000, V: 1}}},
-				{Labels: wiretest.LabelSet("__name__", "old"), Samples: []engine.Sample{{T: now - 600_000, V: 1}}},
-				{Labels: wiretest.LabelSet("__name__", "stale"), Samples: []engine.Sample{{T: now - 2000, V: 1}, {T: now - 1000, V: stale}}},
+			remotetest.Post(t, base+"/write", remotetest.TypeV1, wiretest.EncodeV1(t, []ingest.Series{
+				{Labels: wiretest.LabelSet("__name__", "fresh", "instance", "i"), Samples: []ingest.Sample{{T: now - 1000, V: 2}, {T: now - 2000, V: 1}}},
+				{Labels: wiretest.LabelSet("__name__", "old"), Samples: []ingest.Sample{{T: now - 600_000, V: 1}}},
+				{Labels: wiretest.LabelSet("__name__", "stale"), Samples: []ingest.Sample{{T: now - 2000, V: 1}, {T: now - 1000, V: stale}}},
 			})).WantStatus(t, http.StatusNoContent)
 
 			matchAll := url.Values{"match[]": {`{__name__=~".+"}`}}.Encode()

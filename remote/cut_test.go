@@ -13,7 +13,9 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 
 	"github.com/promtable/promtable/remote/engine"
+	"github.com/promtable/promtable/remote/ingest"
 	"github.com/promtable/promtable/remote/remotetest"
+	"github.com/promtable/promtable/remote/timeline/timelinetest"
 	"github.com/promtable/promtable/remote/wire/wiretest"
 )
 
@@ -26,16 +28,16 @@ func TestCutProtocols(t *testing.T) {
 			cut := now - 50
 			send := func(base string, from int64) {
 				t.Helper()
-				old := engine.Series{Labels: labels.FromStrings("__name__", "old")}
-				young := engine.Series{Labels: labels.FromStrings("__name__", "young")}
+				old := ingest.Series{Labels: labels.FromStrings("__name__", "old")}
+				young := ingest.Series{Labels: labels.FromStrings("__name__", "young")}
 				for at := now - 100; at < now; at++ {
 					if at >= from {
-						young.Samples = append(young.Samples, engine.Sample{T: at, V: float64(at)})
+						young.Samples = append(young.Samples, ingest.Sample{T: at, V: float64(at)})
 					}
 				}
-				batch := []engine.Series{young}
+				batch := []ingest.Series{young}
 				if from < cut {
-					old.Samples = []engine.Sample{{T: cut - 1, V: 1}}
+					old.Samples = []ingest.Sample{{T: cut - 1, V: 1}}
 					batch = append(batch, old)
 				}
 				remotetest.Post(t, base+"/api/v1/write", remotetest.TypeV1, wiretest.EncodeV1(t, batch)).WantStatus(t, http.StatusNoContent)
@@ -43,12 +45,12 @@ func TestCutProtocols(t *testing.T) {
 			// It takes all samples before it cuts.
 			var cutting atomic.Bool
 			all, _ := remotetest.ServeStore(t, backend.Open(t), func(cfg *engine.Config) {
-				cfg.Cut = func(time.Time) int64 {
+				cfg.Timeline = timelinetest.Cut(func(time.Time) int64 {
 					if cutting.Load() {
 						return cut
 					}
 					return 0
-				}
+				})
 			})
 			send(all, 0)
 			cutting.Store(true)

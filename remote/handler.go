@@ -20,13 +20,13 @@ import (
 	"github.com/go-kit/log"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/promtable/promtable/remote/engine"
 	"github.com/promtable/promtable/remote/engine/eval"
 	"github.com/promtable/promtable/remote/explain"
 	"github.com/promtable/promtable/remote/federate"
 	"github.com/promtable/promtable/remote/history"
 	"github.com/promtable/promtable/remote/read"
 	"github.com/promtable/promtable/remote/request"
+	"github.com/promtable/promtable/remote/timeline"
 	"github.com/promtable/promtable/remote/write"
 )
 
@@ -186,5 +186,5 @@ func New(cfg Config) *Handler {
 
 // ServeHTTP implements http.Handler.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	h.mux.ServeHTTP(w, r.WithContext(engine.WithOneCut(r.Context(), h.now())))
+	h.mux.ServeHTTP(w, r.WithContext(timeline.WithRequest(r.Context(), h.now())))
 }

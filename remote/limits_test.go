@@ -14,7 +14,7 @@ import (
 	"github.com/prometheus/prometheus/prompb"
 
 	"github.com/promtable/promtable/remote"
-	"github.com/promtable/promtable/remote/engine"
+	"github.com/promtable/promtable/remote/engine/current"
 	"github.com/promtable/promtable/remote/remotetest"
 	"github.com/promtable/promtable/remote/wire/wiretest"
 )
@@ -106,7 +106,7 @@ func TestStuckClient(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				eng := &remotetest.Engine{Series: remotetest.Stock(), CurrentSamples: []engine.CurrentSample{{Labels: wiretest.LabelSet("__name__", "up"), T: 1, V: 1}}}
+				eng := &remotetest.Engine{Series: remotetest.Stock(), CurrentSamples: []current.Sample{{Labels: wiretest.LabelSet("__name__", "up"), T: 1, V: 1}}}
 				here, there := net.Pipe() // holds no bytes
 				closed := make(chan struct{})
 				srv := &http.Server{

@@ -34,7 +34,7 @@ const (
 	// deleted, see package meta.
 	MetaHorizon = "horizon"
 	// MetaRollup is the key of the row that says of which days there are rollups, see package
-	// downsample.
+	// rollups.
 	MetaRollup = "rollup"
 	// MetaLate is the kind of the rows that name days that were written to after their rollups may
 	// have been made, each by its start as AppendTime writes it.

@@ -45,14 +45,9 @@ const FamilyChunk = "c"
 // part of the stored format.
 const FamilyExemplar = "e"
 
-// Families of the METRIC table that hold rollups, by the length of their buckets, and the one
-// that counts writes to the days of which a rollup may exist, a sum family. They are part of
-// the stored format.
-const (
-	Family5m    = "5m"
-	Family1h    = "1h"
-	FamilyCount = "d"
-)
+// FamilyCount is the family of the METRIC table that counts writes to the days of which a rollup
+// may exist, a sum family. It is part of the stored format. Those of rollups are in package rollup.
+const FamilyCount = "d"
 
 // Families and qualifiers of the other tables. They are part of the stored
 // format.

@@ -44,7 +44,7 @@ func OpenAdmin(ctx context.Context, cfg Config) (*Admin, error) {
 	if err != nil {
 		return nil, err
 	}
-	c, err := reach(ctx, cfg, newMetrics(cfg.Tables))
+	c, err := reach(ctx, cfg, newMetrics(nil, cfg.Tables))
 	if err != nil {
 		return nil, err
 	}

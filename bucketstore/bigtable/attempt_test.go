@@ -178,13 +178,13 @@ func TestOverload(t *testing.T) {
 	})
 	t.Run("Patient", func(t *testing.T) {
 		overloaded.Store(int64(time.Millisecond))
-		if err := bucketstore.Patient(s).Apply(t.Context(), bucketstore.Meta, metaRows(3, 8)); err != nil {
+		if err := bucketstore.Retrying(s).Apply(t.Context(), bucketstore.Meta, metaRows(3, 8)); err != nil {
 			t.Errorf("Apply: %v", err)
 		}
 		overloaded.Store(int64(time.Hour))
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		check(t, bucketstore.Patient(s).Apply(ctx, bucketstore.Meta, metaRows(3, 8)))
+		check(t, bucketstore.Retrying(s).Apply(ctx, bucketstore.Meta, metaRows(3, 8)))
 	})
 }
 

@@ -16,6 +16,8 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/status"
+
+	"github.com/promtable/promtable/bucketstore"
 )
 
 // maxMessageSize is the largest gRPC message: 256 MiB, Bigtable's limit for a row. The
@@ -32,10 +34,6 @@ type clients struct {
 	stop context.CancelFunc
 }
 
-// ErrUnreachable marks the error of an Open that Bigtable has not answered. To try again
-// later may help.
-var ErrUnreachable = errors.New("Bigtable does not answer")
-
 // unreachable marks an error of a request to address, or to the emulator, if it is for want
 // of an answer.
 func (c Config) unreachable(ctx context.Context, address string, err error) error {
@@ -46,7 +44,7 @@ func (c Config) unreachable(ctx context.Context, address string, err error) erro
 	if c.EmulatorHost != "" {
 		address = c.EmulatorHost
 	}
-	return fmt.Errorf("%w at %s: %w", ErrUnreachable, address, err)
+	return fmt.Errorf("Bigtable %w at %s: %w", bucketstore.ErrUnreachable, address, err)
 }
 
 // reach makes the clients within ReachTimeout.

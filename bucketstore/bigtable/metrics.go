@@ -1,11 +1,10 @@
 package bigtable
 
 import (
-	"errors"
-
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/promtable/promtable/bucketstore"
+	"github.com/promtable/promtable/bucketstore/metricset"
 )
 
 // The counted operations.
@@ -29,38 +28,22 @@ type metrics struct {
 	inFlight *prometheus.GaugeVec
 }
 
-// newMetrics returns metrics, all of them 0, for the given tables.
-func newMetrics(tables []bucketstore.TableSpec) *metrics {
+// newMetrics returns metrics for the given tables, all of them 0, or those that another store has registered in reg, which may be nil.
+func newMetrics(reg prometheus.Registerer, tables []bucketstore.TableSpec) *metrics {
+	f := metricset.New(reg)
 	m := &metrics{
-		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "adapter_bigtable_requests_total",
-			Help: "Requests to Bigtable, without the client's retries. One with a failed row is a failure.",
-		}, []string{"table", "op", "result"}),
-		mutations: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "adapter_bigtable_mutations_total",
-			Help: "Row mutations sent to Bigtable, without the client's retries: one for each row of a batch.",
-		}, []string{"table", "result"}),
-		rows: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "adapter_bigtable_rows_total",
-			Help: "Rows read from Bigtable.",
-		}, []string{"table"}),
-		bytes: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "adapter_bigtable_bytes_total",
-			Help: "Bytes of keys, columns and values that were sent to Bigtable and read from it, without the client's retries.",
-		}, []string{"table", "op"}),
-		attempts: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name:    "adapter_bigtable_attempt_duration_seconds",
-			Help:    "How long each attempt of a request for rows waited for Bigtable, by gRPC code. DeadlineExceeded had no answer in its time.",
-			Buckets: []float64{.002, .005, .01, .025, .05, .1, .25, 1, 5, 20},
-		}, []string{"method", "table", "code"}),
-		retries: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "adapter_bigtable_retries_total",
-			Help: "Attempts of a request for rows after its first one.",
-		}, []string{"method", "table"}),
-		inFlight: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "adapter_bigtable_attempts_in_flight",
-			Help: "Attempts of requests for rows that have not ended.",
-		}, []string{"method"}),
+		requests: f.CounterVec("adapter_bigtable_requests_total",
+			"Requests to Bigtable, without the client's retries. One with a failed row is a failure.", "table", "op", "result"),
+		mutations: f.CounterVec("adapter_bigtable_mutations_total",
+			"Row mutations sent to Bigtable, without the client's retries: one for each row of a batch.", "table", "result"),
+		rows: f.CounterVec("adapter_bigtable_rows_total", "Rows read from Bigtable.", "table"),
+		bytes: f.CounterVec("adapter_bigtable_bytes_total",
+			"Bytes of keys, columns and values that were sent to Bigtable and read from it, without the client's retries.", "table", "op"),
+		attempts: f.HistogramVec("adapter_bigtable_attempt_duration_seconds",
+			"How long each attempt of a request for rows waited for Bigtable, by gRPC code. DeadlineExceeded had no answer in its time.",
+			[]float64{.002, .005, .01, .025, .05, .1, .25, 1, 5, 20}, "method", "table", "code"),
+		retries:  f.CounterVec("adapter_bigtable_retries_total", "Attempts of a request for rows after its first one.", "method", "table"),
+		inFlight: f.GaugeVec("adapter_bigtable_attempts_in_flight", "Attempts of requests for rows that have not ended.", "method"),
 	}
 	for _, spec := range tables {
 		m.initialize(spec.Table.String())
@@ -84,29 +67,6 @@ func (m *metrics) initialize(table string) {
 		m.retries.WithLabelValues(method, table)
 		m.inFlight.WithLabelValues(method)
 	}
-}
-
-// register registers the metrics in reg, which may be nil. The stores with one registry have
-// the same metrics. It must be called before a request for rows.
-func (m *metrics) register(reg prometheus.Registerer) error {
-	if reg == nil {
-		return nil
-	}
-	return errors.Join(share(reg, &m.requests), share(reg, &m.mutations), share(reg, &m.rows), share(reg, &m.bytes),
-		share(reg, &m.attempts), share(reg, &m.retries), share(reg, &m.inFlight))
-}
-
-// share registers *c, or replaces it with the one that another store has registered.
-func share[C prometheus.Collector](reg prometheus.Registerer, c *C) error {
-	err := reg.Register(*c)
-	var there prometheus.AlreadyRegisteredError
-	if errors.As(err, &there) {
-		if other, ok := there.ExistingCollector.(C); ok {
-			*c = other
-			return nil
-		}
-	}
-	return err
 }
 
 // addRequest counts a request.

@@ -60,7 +60,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := newMetrics(cfg.Tables)
+	m := newMetrics(cfg.Registerer, cfg.Tables)
 	c, err := reach(ctx, cfg, m)
 	if err != nil {
 		return nil, err
@@ -99,7 +99,7 @@ func (s *Store) open(ctx context.Context, cfg Config) error {
 		t.rows = s.data.Open(t.name)
 		s.tables[spec.Table] = t
 	}
-	return s.metrics.register(cfg.Registerer)
+	return nil
 }
 
 // Close implements bucketstore.Store.
@@ -154,4 +154,12 @@ func refusal(err error) error {
 		return fmt.Errorf("%w: %w", bucketstore.ErrRefused, err)
 	}
 	return err
+}
+
+// parallelScans is enough to hide the time that a request is on the network.
+const parallelScans = 4
+
+// Traits implements bucketstore.Store.
+func (s *Store) Traits() bucketstore.Traits {
+	return bucketstore.Traits{Shared: true, KeepsVersions: true, OwnAges: true, ParallelScans: parallelScans}
 }

@@ -42,6 +42,13 @@ func TestConformance(t *testing.T) {
 	}
 }
 
+func TestTraits(t *testing.T) {
+	storetest.RunTraits(t, func(t *testing.T) (bucketstore.Store, func() (bucketstore.Store, error)) {
+		address := bigtabletest.Serve(t)
+		return open(t, bigtabletest.Config(address)), func() (bucketstore.Store, error) { return open(t, bigtabletest.Config(address)), nil }
+	})
+}
+
 func TestEmulatorVariable(t *testing.T) {
 	t.Setenv("BIGTABLE_EMULATOR_HOST", bigtabletest.Serve(t))
 	cfg := bigtabletest.Config("")
@@ -96,14 +103,14 @@ func TestOpenDeadServer(t *testing.T) {
 	t.Run("own timeout", func(t *testing.T) {
 		cfg := bigtabletest.Config(listener.Addr().String())
 		cfg.ReachTimeout = 50 * time.Millisecond
-		if _, err := bigtable.Open(t.Context(), cfg); !errors.Is(err, bigtable.ErrUnreachable) || !strings.Contains(err.Error(), cfg.EmulatorHost) {
+		if _, err := bigtable.Open(t.Context(), cfg); !errors.Is(err, bucketstore.ErrUnreachable) || !strings.Contains(err.Error(), cfg.EmulatorHost) {
 			t.Fatalf("Open: %v, want the address", err)
 		}
 	})
 	t.Run("own timeout, as Google's service", func(t *testing.T) {
 		cfg := bigtabletest.ServiceConfig(listener.Addr().String())
 		cfg.ReachTimeout = 50 * time.Millisecond
-		if _, err := bigtable.Open(t.Context(), cfg); !errors.Is(err, bigtable.ErrUnreachable) || !strings.Contains(err.Error(), "bigtable.googleapis.com:443") {
+		if _, err := bigtable.Open(t.Context(), cfg); !errors.Is(err, bucketstore.ErrUnreachable) || !strings.Contains(err.Error(), "bigtable.googleapis.com:443") {
 			t.Fatalf("Open: %v, want the address", err)
 		}
 	})

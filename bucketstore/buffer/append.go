@@ -37,7 +37,7 @@ func (b *Buffer) refOf(key string) *ref {
 
 // addRef adds r to the series, with mu held.
 func (b *Buffer) addRef(r *ref) {
-	r.gone = false
+	r.forgotten = false
 	b.refs[r.key] = r
 	b.order = append(b.order, r)
 	if mayInterleave(r.key) {
@@ -128,7 +128,7 @@ func (b *Buffer) runCommits() {
 func (b *Buffer) commit(group []*request) {
 	now := b.cfg.Now().UnixMilli()
 	for _, req := range group {
-		b.stamp = max(b.stamp+2, now) // earlier versions stored late samples with +1
+		b.stamp = max(b.stamp+1, now)
 		req.stamp = b.stamp
 	}
 	segment, err := b.writeLog(group)
@@ -182,7 +182,7 @@ func (b *Buffer) apply(samples []bucketstore.Sample, stamp, now int64, segment u
 	for i := range samples {
 		s := &samples[i]
 		r := s.Ref.(*ref)
-		if r.gone {
+		if r.forgotten {
 			r = b.adopt(r)
 		}
 		c := b.chunkFor(r, s.T, last)
@@ -256,7 +256,7 @@ func (b *Buffer) review(r *ref, c *openChunk) {
 		b.sealContent(r, c) // c is about to get a sample
 	case c.rawCount >= part && !c.mixed:
 		b.openBytes -= c.size()
-		b.partEncoder.encodePart(c, &b.buffers)
+		b.encoder.encodePart(c, &b.buffers)
 		b.openBytes += c.size()
 	}
 	if c == &r.newer && int64(c.last) >= b.grace(r) {

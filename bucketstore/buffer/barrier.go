@@ -21,7 +21,7 @@ type Barrier struct {
 // that or a later one. A replay has the barrier only if it is in Config.Barriers.
 func (b *Buffer) Barrier(ctx context.Context, bar Barrier) (stamp int64, err error) {
 	err = b.betweenCommits(ctx, func() error {
-		b.stamp = max(b.stamp+2, bar.Stamp)
+		b.stamp = max(b.stamp+1, bar.Stamp)
 		stamp = b.stamp
 		b.sealCovered(bar)
 		return nil
@@ -32,23 +32,13 @@ func (b *Buffer) Barrier(ctx context.Context, bar Barrier) (stamp int64, err err
 // sealCovered seals the open chunks that a barrier covers. It is called by the committer, or by
 // the replay.
 func (b *Buffer) sealCovered(bar Barrier) {
-	b.mu.RLock()
-	last := len(b.order)
-	b.mu.RUnlock()
-	for last > 0 { // from the last series to the first, as forgetIdle goes
-		b.mu.Lock()
-		last = min(last, len(b.order))
-		first := max(0, last-sweepAtOnce)
-		for _, r := range b.order[first:last] {
-			for c := range r.open {
-				if c.n > 0 && bar.Covers(r.SeriesKey(), c.window, c.end()+1) {
-					b.seal(r, c)
-				}
+	b.eachSeries(&b.mu, func(r *ref) {
+		for c := range r.open {
+			if c.n > 0 && bar.Covers(r.SeriesKey(), c.window, c.end()+1) {
+				b.seal(r, c)
 			}
 		}
-		b.mu.Unlock()
-		last = first
-	}
+	})
 }
 
 // ErrNotPassed says that something from before a call of Pass is still in the buffer.

@@ -12,6 +12,7 @@ import (
 	"github.com/go-kit/log"
 	"github.com/go-kit/log/level"
 
+	"github.com/promtable/promtable/bucketstore/durable"
 	"github.com/promtable/promtable/bucketstore/meta"
 )
 
@@ -41,9 +42,6 @@ type Terms struct {
 	Store *meta.Store
 	// Location says where the store is, for messages.
 	Location string
-	// Exclusive says that only one adapter at a time can open the store, as with the
-	// embedded one. Then META must list no other log.
-	Exclusive bool
 	// Discard is the ID of a lost log, which the store is to forget. Empty is none.
 	Discard string
 	Now     func() time.Time
@@ -63,23 +61,22 @@ func (d *Dir) Bind(ctx context.Context, t Terms) error {
 	if err != nil {
 		return err
 	}
-	if d.known, err = t.checkAge(ctx, &d.state, logs); err != nil {
+	if d.metaStamp, err = t.checkAge(ctx, &d.state, logs); err != nil {
 		return err
 	}
-	isHere := d.state.hasSamplesOf(discarded, logs, t.Exclusive)
+	hasSamples := d.state.hasSamplesOf(discarded, logs, !t.Store.Traits().Shared)
 	if t.Discard == d.state.Log && d.state.holdsSamples() { // it is older: the store keeps what it knows of the ID
-		isHere, d.known = true, 0
+		hasSamples, d.metaStamp = true, 0
 		next := d.state.dirIdentity
 		next.Log = rand.Text()
 		if err := d.setIdentity(next); err != nil {
 			return err
 		}
 	}
-	if err := t.discard(ctx, discarded, isHere); err != nil {
+	if err := t.discard(ctx, discarded, hasSamples); err != nil {
 		return err
 	}
-	// META lists the log before its replay, and before the store gets an identity. So a
-	// start that dies in between can be repeated.
+	// META lists the log before its replay. So a start that dies in between can be repeated.
 	if d.state.holdsSamples() {
 		if err := t.Store.PutLog(ctx, d.describe(t.Now(), d.state.size())); err != nil {
 			return err
@@ -106,7 +103,7 @@ func (d *Dir) bindTo(t Terms) error {
 		level.Warn(t.logger()).Log("msg", "the store of the log was elsewhere before; of a store and its copy only one may have the log", "before", before.Location, "now", next.Location)
 	}
 	if err := d.setIdentity(next); err != nil {
-		return fmt.Errorf("bind the log in %s to its store: %w", d.state.path(), err)
+		return fmt.Errorf("bind the log in %s to its store: %w", d.state.Path(), err)
 	}
 	return nil
 }
@@ -115,17 +112,17 @@ func (d *Dir) bindTo(t Terms) error {
 // dir with samples is an ErrInUse; a log that an exclusive store lists is a *LostLogError.
 // CheckUnused also stores the schema and the identity of the store.
 func CheckUnused(ctx context.Context, dir string, t Terms) (err error) {
-	state, err := readDir(osDirectory(dir))
+	state, err := readDir(durable.OS(dir))
 	if err != nil {
 		return fmt.Errorf("the log in %s: %w", dir, err)
 	}
 	if len(state.heads) > 0 { // another adapter may use it
-		held, openErr := OpenDir(dir, t.Now())
+		locked, openErr := OpenDir(dir, t.Now())
 		if openErr != nil {
 			return openErr
 		}
-		defer func() { err = errors.Join(err, held.Close()) }()
-		state = held.state
+		defer func() { err = errors.Join(err, locked.Close()) }()
+		state = locked.state
 	}
 	if state.holdsSamples() {
 		return fmt.Errorf("the log in %s: %w", dir, ErrInUse)
@@ -156,23 +153,16 @@ func (t *Terms) binding() Binding {
 // check compares the state of a directory with the logs in META. It returns the log to
 // discard, or nil.
 func (t *Terms) check(s *dirState, logs []meta.Log) (discarded *meta.Log, err error) {
-	var isListed bool
 	for i := range logs {
 		switch l := &logs[i]; {
 		case l.ID == t.Discard:
 			discarded = l
-		case l.ID == s.Log && len(s.heads) > 0:
-			isListed = true
-		case l.ID == s.Log || t.Exclusive:
-			return nil, &LostLogError{Log: *l, Dir: s.path()}
+		case l.ID == s.Log && len(s.heads) == 0, l.ID != s.Log && !t.Store.Traits().Shared:
+			return nil, &LostLogError{Log: *l, Dir: s.Path()}
 		}
 	}
 	if !s.holdsSamples() {
 		return discarded, nil
-	}
-	if s.isUnbound() && !t.Store.IsEarly() && !isListed {
-		return nil, fmt.Errorf("%w: %s holds samples of an earlier version of the adapter, and does not say of which store; this one is %s: "+
-			"start the version that wrote it on the log and its store, stop it cleanly, and start again", ErrForeignLog, s.path(), t.describeStore())
 	}
 	return discarded, t.checkBinding(s)
 }
@@ -197,7 +187,7 @@ func (t *Terms) checkAge(ctx context.Context, s *dirState, logs []meta.Log) (kno
 	}
 	switch {
 	case t.Discard == s.Log && !isOlder:
-		return 0, fmt.Errorf("log %s is not lost: it is in %s", t.Discard, s.path())
+		return 0, fmt.Errorf("log %s is not lost: it is in %s", t.Discard, s.Path())
 	case !isOlder || t.Discard == s.Log:
 		return known, nil
 	}
@@ -207,7 +197,7 @@ func (t *Terms) checkAge(ctx context.Context, s *dirState, logs []meta.Log) (kno
 			", which replays what is here; samples that were deleted since may come back"
 	}
 	return 0, fmt.Errorf("%w: %s ends with a request of %s, and the store knows requests of this log up to %s. It is an older copy, or its end is lost; %s",
-		ErrOlderLog, s.path(), stampText(latest), stampText(known), what)
+		ErrOlderLog, s.Path(), stampText(latest), stampText(known), what)
 }
 
 func stampText(stamp int64) string {
@@ -218,20 +208,15 @@ func stampText(stamp int64) string {
 func (t *Terms) checkBinding(s *dirState) error {
 	want := t.binding()
 	if s.Binding != (Binding{}) {
-		if err := t.compareBindings(s.Binding, want, s.path(), s.Location); err != nil {
+		if err := t.compareBindings(s.Binding, want, s.Path(), s.Location); err != nil {
 			return err
 		}
 	}
-	for _, head := range s.heads {
-		if head.version == unboundVersion || head.blank {
+	for _, head := range slices.Concat(s.heads, s.rowFiles) {
+		if head.blank {
 			continue
 		}
-		if err := t.compareBindings(head.Binding, want, filepath.Join(s.path(), segmentName(head.segment)), ""); err != nil {
-			return err
-		}
-	}
-	for _, head := range s.rowFiles {
-		if err := t.compareBindings(head.Binding, want, filepath.Join(s.path(), rowFileName(head.segment)), ""); err != nil {
+		if err := t.compareBindings(head.Binding, want, filepath.Join(s.Path(), head.name), ""); err != nil {
 			return err
 		}
 	}
@@ -267,9 +252,9 @@ func (t *Terms) logger() log.Logger {
 	return t.Logger
 }
 
-// discard removes a lost log from META. It may be nil. isHere says that its samples are in the
+// discard removes a lost log from META. It may be nil. hasSamples says that its samples are in the
 // directory, without its ID.
-func (t *Terms) discard(ctx context.Context, lost *meta.Log, isHere bool) error {
+func (t *Terms) discard(ctx context.Context, lost *meta.Log, hasSamples bool) error {
 	logger := t.logger()
 	switch {
 	case t.Discard == "":
@@ -281,7 +266,7 @@ func (t *Terms) discard(ctx context.Context, lost *meta.Log, isHere bool) error 
 	if err := t.Store.RemoveLog(ctx, lost.ID); err != nil {
 		return err
 	}
-	if isHere {
+	if hasSamples {
 		level.Warn(logger).Log("msg", "the log gets another ID, and its samples are replayed", "log", lost.ID, "path", lost.Path)
 		return nil
 	}
@@ -300,21 +285,15 @@ func (s *dirState) hasSamplesOf(lost *meta.Log, logs []meta.Log, exclusive bool)
 	return exclusive || lost.Host == hostname() && lost.Path == s.absPath()
 }
 
-// isUnbound says whether a segment that may hold samples was written by a version that
-// bound logs to no store.
-func (s *dirState) isUnbound() bool {
-	return slices.ContainsFunc(s.heads, func(h segmentHead) bool { return !h.empty && h.version == unboundVersion })
-}
-
 // describe returns the row of META for the log, which has this size.
 func (d *Dir) describe(now time.Time, bytes int64) meta.Log {
 	return meta.Log{ID: d.state.Log, Host: hostname(), Path: d.state.absPath(), Seen: now.UnixMilli(), Bytes: bytes}
 }
 
 func (s *dirState) absPath() string {
-	path, err := filepath.Abs(s.path())
+	path, err := filepath.Abs(s.Path())
 	if err != nil {
-		return s.path()
+		return s.Path()
 	}
 	return path
 }
@@ -329,13 +308,13 @@ func (d *Dir) register(ctx context.Context, l meta.Log) error {
 
 // note writes the stamp of a durable request of the log to META, if it is later than what META has. Only one call may run at a time.
 func (d *Dir) note(ctx context.Context, stamp int64) error {
-	if d.store == nil || stamp <= d.known {
+	if d.store == nil || stamp <= d.metaStamp {
 		return nil
 	}
 	if err := d.store.PutLogStamp(ctx, d.state.Log, stamp); err != nil {
 		return err
 	}
-	d.known = stamp
+	d.metaStamp = stamp
 	return nil
 }
 

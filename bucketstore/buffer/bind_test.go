@@ -36,7 +36,7 @@ func newTerms(t testing.TB, rows bucketstore.Store) buffer.Terms {
 
 func termsOf(ctx context.Context, rows bucketstore.Store, now func() time.Time) (buffer.Terms, error) {
 	store, err := meta.Open(ctx, rows, series.Schema{}, now)
-	return buffer.Terms{Store: store, Location: "here", Exclusive: true, Now: now}, err
+	return buffer.Terms{Store: store, Location: "here", Now: now}, err
 }
 
 // startBound opens the log in dir for a store, as an adapter does.
@@ -276,10 +276,9 @@ func TestLostLog(t *testing.T) {
 
 // TestOtherLogs: META of a store that is not exclusive lists the logs of several adapters.
 func TestOtherLogs(t *testing.T) {
-	rows, dir := openPebble(t), t.TempDir()
+	rows, dir := storetest.Shared(openPebble(t), true), t.TempDir()
 	logged(t, dir, rows)
 	terms := newTerms(t, rows)
-	terms.Exclusive = false
 	b, err := startBound(t.Context(), t.TempDir(), rows, terms)
 	if err != nil {
 		t.Fatal(err)
@@ -358,9 +357,8 @@ func TestStopsBeforeTheStoreForgets(t *testing.T) {
 // TestCheckUnusedOfALogInUse: an adapter without a buffer does not touch the log of a
 // running one, even if it is empty.
 func TestCheckUnusedOfALogInUse(t *testing.T) {
-	rows, dir := openPebble(t), t.TempDir()
+	rows, dir := storetest.Shared(openPebble(t), true), t.TempDir()
 	terms := newTerms(t, rows)
-	terms.Exclusive = false
 	b, err := startBound(t.Context(), dir, rows, terms)
 	if err != nil {
 		t.Fatal(err)
@@ -422,55 +420,6 @@ func (s *cancellingStore) Apply(ctx context.Context, table bucketstore.Table, mu
 	return s.Store.Apply(ctx, table, muts)
 }
 
-// unbind turns the log in dir into one of an early version, without a binding.
-func unbind(t testing.TB, dir string) {
-	t.Helper()
-	const head = 76
-	for _, path := range segmentsOf(t, dir) {
-		content, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		content = append([]byte("promtable log\x00\x00\x01"), content[head:]...)
-		if err := os.WriteFile(path, content, 0o640); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := os.Remove(filepath.Join(dir, "identity")); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(dir, "id"), []byte("EARLYLOG"), 0o640); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// forgetIdentity turns the store into one of an early version.
-func forgetIdentity(t testing.TB, rows bucketstore.Store) {
-	t.Helper()
-	err := rows.Apply(t.Context(), bucketstore.Meta, []bucketstore.Mutation{
-		{Key: []byte("schema"), Ops: []bucketstore.Op{
-			{Kind: bucketstore.DeleteColumn, Family: series.FamilyMeta, Qualifier: []byte("v")},
-			{Kind: bucketstore.SetCell, Family: series.FamilyMeta, Qualifier: []byte("v"), Time: 1, Value: []byte(`{"format":1,"resource_labels":[],"tenancy":false}`)},
-		}},
-	})
-	if copier, ok := rows.(interface{ WriteSchemaCopy([]byte) error }); ok {
-		err = errors.Join(err, copier.WriteSchemaCopy(nil)) // early versions kept none
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	terms := newTerms(t, rows)
-	logs, err := terms.Store.Logs(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, l := range logs {
-		if err := terms.Store.RemoveLog(t.Context(), l.ID); err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
 // stubbornStore accepts so many writes to META and then none.
 type stubbornStore struct {
 	bucketstore.Store
@@ -504,63 +453,6 @@ func (s *stubbornStore) CheckAndApply(ctx context.Context, table bucketstore.Tab
 }
 
 func (s *stubbornStore) Close() error { return nil }
-
-// TestEarlyLog: a log of an early version, without a binding, is replayed only into a store
-// of an early version, wherever a start dies.
-func TestEarlyLog(t *testing.T) {
-	early := func(t *testing.T) (rows bucketstore.Store, dir string) {
-		rows, dir = openPebble(t), t.TempDir()
-		logged(t, dir, rows)
-		unbind(t, dir)
-		forgetIdentity(t, rows)
-		return rows, dir
-	}
-	t.Run("its store", func(t *testing.T) {
-		rows, dir := early(t)
-		wantLogged(t, dir, rows)
-	})
-	t.Run("a store with an identity", func(t *testing.T) {
-		rows, dir := early(t)
-		other := openPebble(t)
-		if err := mustStart(t, t.TempDir(), other).Close(); err != nil {
-			t.Fatal(err)
-		}
-		before := contents(t, dir)
-		_, err := startBound(t.Context(), dir, other, newTerms(t, other))
-		if !errors.Is(err, buffer.ErrForeignLog) || !strings.Contains(err.Error(), dir) || !strings.Contains(err.Error(), "earlier version") {
-			t.Errorf("%v", err)
-		}
-		if !maps.Equal(before, contents(t, dir)) {
-			t.Error("the log was changed")
-		}
-		wantLogged(t, dir, rows)
-	})
-	t.Run("a new store", func(t *testing.T) {
-		rows, dir := early(t)
-		other := openPebble(t)
-		if _, err := startBound(t.Context(), dir, other, newTerms(t, other)); !errors.Is(err, buffer.ErrForeignLog) {
-			t.Errorf("%v", err)
-		}
-		wantLogged(t, dir, rows)
-	})
-	for writes := range 10 {
-		rows, dir := early(t)
-		failing := &stubbornStore{rows, writes}
-		b, err := startBound(t.Context(), dir, failing, newTerms(t, failing))
-		if err == nil {
-			b.Kill()
-			wantLogged(t, dir, rows)
-			if writes != 3 {
-				t.Errorf("a start writes to META %d times", writes)
-			}
-			return
-		}
-		if !errors.Is(err, errStubborn) {
-			t.Fatal(err)
-		}
-		t.Run(fmt.Sprint("dies after ", writes, " writes"), func(t *testing.T) { wantLogged(t, dir, rows) })
-	}
-}
 
 // TestHeadBytes: the head of a segment is part of the stored format.
 func TestHeadBytes(t *testing.T) {

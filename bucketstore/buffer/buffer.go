@@ -13,7 +13,7 @@
 //	scan.go     reading: rows of the store and open chunks
 //	record.go   the bytes of the log
 //	log.go      its files: group commit, segments
-//	files.go    what a log needs of a file system
+//	refusal.go  errors of a full disk, after which the log goes on
 //	synced.go   how far the log is synced, between two fsyncs
 //	segment.go  reading one of them
 //	dir.go      the directory: its lock, its owner, its identity
@@ -28,7 +28,7 @@
 //
 // # Order
 //
-// Every request has a stamp: its receive time in milliseconds, at least two later than the
+// Every request has a stamp: its receive time in milliseconds, and later than the
 // stamp before, even if the clock is set back or the log was removed. A chunk has the
 // latest stamp of its samples. The chunks of a series in one window, and the parts of an
 // open chunk, hold successive samples, and none begins or ends inside a request. So among
@@ -37,11 +37,11 @@
 // changes no answer: two chunks with one stamp agree where they overlap.
 //
 // So a window of a series has one open chunk at most. If it is none of the two latest, that
-// is a late chunk, see late.go. Earlier versions stored the late samples of a request as
-// chunks with its stamp + 1, which is why stamps differ by two.
+// is a late chunk, see late.go.
 package buffer
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -140,27 +140,15 @@ func (cfg Config) withDefaults() Config {
 			panic(err)
 		}
 	}
-	setDefault(&cfg.PartSamples, 80)
-	setDefault(&cfg.MaxOpenBytes, DefaultMaxBytes)
-	setDefault(&cfg.MaxLogBytes, DefaultMaxBytes)
-	setDefault(&cfg.MaxIdle, 1_000_000)
-	setDefault(&cfg.SegmentBytes, max(1, min(DefaultSegmentBytes, cfg.MaxLogBytes/8)))
-	if cfg.SealSpread == 0 {
-		cfg.SealSpread = time.Duration(series.Window) * time.Millisecond
-	}
-	if cfg.NoteInterval == 0 {
-		cfg.NoteInterval = time.Second
-	}
-	if cfg.SweepInterval == 0 {
-		cfg.SweepInterval = 10 * time.Second
-	}
+	cfg.PartSamples = cmp.Or(cfg.PartSamples, 80)
+	cfg.MaxOpenBytes = cmp.Or(cfg.MaxOpenBytes, DefaultMaxBytes)
+	cfg.MaxLogBytes = cmp.Or(cfg.MaxLogBytes, DefaultMaxBytes)
+	cfg.MaxIdle = cmp.Or(cfg.MaxIdle, 1_000_000)
+	cfg.SegmentBytes = cmp.Or(cfg.SegmentBytes, max(1, min(DefaultSegmentBytes, cfg.MaxLogBytes/8)))
+	cfg.SealSpread = cmp.Or(cfg.SealSpread, time.Duration(series.Window)*time.Millisecond)
+	cfg.NoteInterval = cmp.Or(cfg.NoteInterval, time.Second)
+	cfg.SweepInterval = cmp.Or(cfg.SweepInterval, 10*time.Second)
 	return cfg
-}
-
-func setDefault(field *int, value int) {
-	if *field == 0 {
-		*field = value
-	}
 }
 
 // A Buffer is an Appender and a Store. Its methods may be called concurrently,
@@ -194,10 +182,9 @@ type Buffer struct {
 	applied int64
 	// openBytes is the memory of the open chunks.
 	openBytes int
-	// buffers recycles the sample buffers of open chunks, partEncoder makes parts of
-	// open chunks.
-	buffers     rawBuffers
-	partEncoder partEncoder
+	// buffers recycles the sample buffers of open chunks, encoder makes their parts.
+	buffers rawBuffers
+	encoder chunkEncoder
 	// stamp is the stamp of the last request. It is owned by the committer; during start-up
 	// by the replay.
 	stamp int64
@@ -235,7 +222,7 @@ var (
 func Open(ctx context.Context, dir *Dir, cfg Config) (*Buffer, error) {
 	b, err := open(ctx, dir, cfg.withDefaults())
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("open the log in %s: %w", dir.state.path(), err), dir.Close())
+		return nil, errors.Join(fmt.Errorf("open the log in %s: %w", dir.state.Path(), err), dir.Close())
 	}
 	return b, nil
 }
@@ -262,10 +249,13 @@ func open(ctx context.Context, dir *Dir, cfg Config) (*Buffer, error) {
 		return nil, err
 	}
 	b.committing.Go(b.runCommits)
-	b.done.Go(func() { b.runSweeps(background) })
-	b.done.Go(func() { b.runRetries(background) })
-	b.done.Go(func() { b.runRegister(background) })
-	b.done.Go(func() { b.runFsync(background) })
+	run := func(interval time.Duration, wake signal, fn func()) {
+		b.done.Go(func() { every(background, interval, wake, fn) })
+	}
+	run(cfg.SweepInterval, b.pressure, b.sweep)
+	run(minRetryPause, nil, func() { b.retryRows(background, b.retries.due(time.Now())) })
+	run(registerInterval, nil, b.registerAgain)
+	run(cmp.Or(cfg.FsyncInterval, cfg.NoteInterval), nil, b.syncLog)
 	return b, nil
 }
 
@@ -334,36 +324,52 @@ func newBuffer(dir *Dir, cfg Config) *Buffer {
 // registerInterval is the time between two updates of the log in META.
 const registerInterval = 15 * time.Second
 
-// runRegister updates the log in META, until ctx ends.
-func (b *Buffer) runRegister(ctx context.Context) {
-	ticker := time.NewTicker(registerInterval)
+// registerAgain updates the log in META, and logs an error.
+func (b *Buffer) registerAgain() {
+	if b.segments.last() == 0 { // listed without a segment, the log would look lost
+		return
+	}
+	// A cancelled request could still arrive after Close has deregistered the log.
+	if err := b.register(context.Background()); err != nil {
+		level.Warn(b.cfg.Logger).Log("msg", "the log was not registered in META, retrying", "err", err)
+	}
+}
+
+// every calls fn at an interval, and when wake is, until ctx ends. wake may be nil.
+func every(ctx context.Context, interval time.Duration, wake signal, fn func()) {
+	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
+		case <-wake:
 		case <-ticker.C:
 		}
-		if b.segments.last() == 0 { // listed without a segment, the log would look lost
-			continue
-		}
-		// A cancelled request could still arrive after Close has deregistered the log.
-		if err := b.register(context.WithoutCancel(ctx)); err != nil {
-			level.Warn(b.cfg.Logger).Log("msg", "the log was not registered in META, retrying", "err", err)
-		}
+		fn()
+	}
+}
+
+// A signal wakes one waiter.
+type signal chan struct{}
+
+func (s signal) wake() {
+	select {
+	case s <- struct{}{}:
+	default: // already woken
 	}
 }
 
 // register updates what META says of the log.
 func (b *Buffer) register(ctx context.Context) error {
-	if err := b.dir.register(ctx, b.describe()); err != nil {
+	if err := b.dir.register(ctx, b.Log()); err != nil {
 		return err
 	}
 	return b.dir.note(ctx, b.log.durableStamp())
 }
 
-// describe returns the row of META for the log.
-func (b *Buffer) describe() meta.Log {
+// Log returns the row of META for the log: where it is, and what it holds now.
+func (b *Buffer) Log() meta.Log {
 	l := b.dir.describe(b.cfg.Now(), b.segments.size())
 	if b.cfg.Closed != nil {
 		l.Closed = max(1, b.cfg.Closed())
@@ -376,30 +382,42 @@ func (b *Buffer) describe() meta.Log {
 // store. It is at most a window before the oldest sample. It is 0 if the buffer is empty, and 1 for samples before that.
 func (b *Buffer) Oldest() int64 {
 	oldest := int64(math.MaxInt64)
-	b.mu.RLock()
-	last := len(b.order)
-	b.mu.RUnlock()
-	for last > 0 { // backwards: a series that is forgotten is replaced by the last one
-		b.mu.RLock()
-		last = min(last, len(b.order))
-		first := max(0, last-sweepAtOnce)
-		for _, r := range b.order[first:last] {
-			oldest = min(oldest, r.oldest())
-		}
-		b.mu.RUnlock()
-		last = first
-	}
+	b.eachSeries(b.mu.RLocker(), func(r *ref) { oldest = min(oldest, r.oldest()) })
 	if oldest = min(oldest, b.retries.oldest(b.cfg.Schema)); oldest == math.MaxInt64 {
 		return 0
 	}
 	return max(1, oldest)
 }
 
+// eachSeries calls fn with each series, with mu held by lock: &mu or mu.RLocker().
+func (b *Buffer) eachSeries(lock sync.Locker, fn func(*ref)) {
+	b.eachPart(lock, func(first, last int) bool {
+		for _, r := range b.order[first:last] {
+			fn(r)
+		}
+		return true
+	})
+}
+
+// eachPart calls fn with the bounds of one part of order after another, with mu held by lock, until it
+// returns false. It goes from the last series to the first, because the last one replaces one that is forgotten: so
+// fn may see a series twice, but misses none that was there at the start.
+func (b *Buffer) eachPart(lock sync.Locker, fn func(first, last int) (more bool)) {
+	lock.Lock()
+	last := len(b.order)
+	lock.Unlock()
+	for more := true; more && last > 0; {
+		lock.Lock()
+		last = min(last, len(b.order))
+		first := max(0, last-sweepAtOnce)
+		more = fn(first, last)
+		lock.Unlock()
+		last = first
+	}
+}
+
 // ID is the random name of the log. It survives restarts.
 func (b *Buffer) ID() string { return b.dir.ID() }
-
-// Log returns the row of META for the log: where it is, and what it holds now.
-func (b *Buffer) Log() meta.Log { return b.describe() }
 
 // LastStamp returns the stamp of the last request before this start, in milliseconds, or 0
 // if there was none. It is when the request came, or up to 2 ms later for each request
@@ -422,7 +440,7 @@ func (b *Buffer) Close() error {
 	b.stop()
 	b.done.Wait()
 	if n := len(b.FailingRows()); err == nil && n > 0 {
-		level.Warn(b.cfg.Logger).Log("msg", "the log stays: the store does not take some rows", "rows", n, "dir", b.dir.state.path())
+		level.Warn(b.cfg.Logger).Log("msg", "the log stays: the store does not take some rows", "rows", n, "dir", b.dir.state.Path())
 		err = b.log.close()
 	} else if err == nil {
 		err = b.removeLog()
@@ -460,11 +478,11 @@ const closeTimeout = 2 * time.Minute
 func (b *Buffer) flushAtEnd() error {
 	b.sealOpen()
 	for {
-		before := b.sealing.progress()
+		_, before := b.sealing.progress()
 		ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 		err := b.sealing.wait(ctx)
 		cancel()
-		if err == nil || b.sealing.progress() == before {
+		if _, stored := b.sealing.progress(); err == nil || stored == before {
 			return err
 		}
 	}

@@ -1,6 +1,7 @@
 package buffer
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"github.com/promtable/promtable/bucketstore"
+	"github.com/promtable/promtable/bucketstore/durable"
 	"github.com/promtable/promtable/series"
 )
 
@@ -33,11 +35,11 @@ type CheckConfig struct {
 // exist has no log. If a process uses the log, the error names it. On a read-only file system
 // the log is checked without a lock, and not repaired.
 func Check(ctx context.Context, path string, cfg CheckConfig) error {
-	return check(ctx, osDirectory(path), cfg)
+	return check(ctx, durable.OS(path), cfg)
 }
 
-func check(ctx context.Context, dir directory, cfg CheckConfig) (err error) {
-	names, err := dir.names()
+func check(ctx context.Context, dir durable.Dir, cfg CheckConfig) (err error) {
+	names, err := dir.Names()
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
@@ -48,12 +50,12 @@ func check(ctx context.Context, dir directory, cfg CheckConfig) (err error) {
 		return err
 	}
 	if cfg.Repair || slices.Contains(names, lockName) { // else no process has used it
-		lock, lockErr := dir.lock(lockName)
+		unlock, lockErr := dir.Lock(lockName)
 		switch {
 		case lockErr == nil:
-			defer func() { err = errors.Join(err, lock.Release()) }()
+			defer func() { err = errors.Join(err, unlock()) }()
 		case errors.Is(lockErr, syscall.EROFS) && !cfg.Repair: // the lock needs a file that can be written to
-			cfg.Note(dir.path(), "it is on a read-only file system, and is checked without a lock: no adapter may use it through another mount")
+			cfg.Note(dir.Path(), "it is on a read-only file system, and is checked without a lock: no adapter may use it through another mount")
 		default:
 			return describeLockError(dir, lockErr)
 		}
@@ -63,7 +65,7 @@ func check(ctx context.Context, dir directory, cfg CheckConfig) (err error) {
 		return err
 	}
 	if err := errors.Join(c.segments(), c.writeStamp()); err != nil {
-		return fmt.Errorf("the log in %s: %w", dir.path(), err)
+		return fmt.Errorf("the log in %s: %w", dir.Path(), err)
 	}
 	return c.rowFiles()
 }
@@ -71,7 +73,7 @@ func check(ctx context.Context, dir directory, cfg CheckConfig) (err error) {
 // CheckBinding checks that the log in a directory belongs to the store, and that the store
 // waits for no other, as a start does.
 func (t Terms) CheckBinding(ctx context.Context, path string) error {
-	state, err := readDir(osDirectory(path))
+	state, err := readDir(durable.OS(path))
 	if err != nil {
 		return err
 	}
@@ -88,7 +90,7 @@ func (t Terms) CheckBinding(ctx context.Context, path string) error {
 // A logCheck is a check of a directory.
 type logCheck struct {
 	ctx context.Context
-	dir directory
+	dir durable.Dir
 	CheckConfig
 	binding Binding
 	synced  position
@@ -98,7 +100,7 @@ type logCheck struct {
 	damaged uint64
 }
 
-func (c *logCheck) where(name string) string { return filepath.Join(c.dir.path(), name) }
+func (c *logCheck) where(name string) string { return filepath.Join(c.dir.Path(), name) }
 
 // found reports what is wrong with a file, after its repair if that is asked for.
 func (c *logCheck) found(name string, what error, repair string, do func() error) error {
@@ -120,13 +122,13 @@ func (c *logCheck) setAside(name string, what error, lost string) error {
 		return err
 	}
 	return c.found(name, what, fmt.Sprintf("rename it to %s; %s", to, lost), func() error {
-		return errors.Join(c.dir.rename(name, to), c.dir.sync())
+		return errors.Join(c.dir.Rename(name, to), c.dir.Sync())
 	})
 }
 
 // freeName returns a name for what is damaged of a file.
 func (c *logCheck) freeName(name string) (string, error) {
-	names, err := c.dir.names()
+	names, err := c.dir.Names()
 	free := name + damagedSuffix
 	for n := 2; slices.Contains(names, free); n++ {
 		free = fmt.Sprintf("%s%s-%d", name, damagedSuffix, n)
@@ -214,7 +216,7 @@ func (c *logCheck) bindingOfHeads(segments []uint64) (b Binding, err error) {
 			continue
 		case err != nil:
 			return Binding{}, fmt.Errorf("segment %s: %w", segmentName(n), err)
-		case head.Binding == (Binding{}): // it is blank, or of an early version
+		case head.blank:
 			continue
 		case b != (Binding{}) && head.Binding != b:
 			return Binding{}, nil
@@ -246,30 +248,30 @@ func (c *logCheck) missing(first, limit uint64) error {
 		c.cutOff = true
 		head, err := appendHead(nil, c.binding, 0)
 		for n := first; n < limit && err == nil; n++ {
-			err = c.write(segmentName(n), head)
+			err = c.create(segmentName(n), bytes.NewReader(head))
 		}
 		return errors.Join(err, c.record(limit-1, int64(headSize)))
 	})
 }
 
-// recorded returns the size that a segment had when the next one was begun, or 0 if that is not known.
-func (c *logCheck) recorded(n uint64) (int64, error) {
-	next, err := readHead(c.dir, n+1)
+// nextHead returns the head of the segment after n. It is zero if that is missing or damaged.
+func (c *logCheck) nextHead(n uint64) (segmentHead, error) {
+	head, err := readHead(c.dir, n+1)
 	if errors.Is(err, os.ErrNotExist) || errors.Is(err, series.ErrCorrupt) {
-		return 0, nil
+		return segmentHead{}, nil
 	}
-	return next.previous, err
+	return head, err
 }
 
 // record lets the head of the next segment say that a segment has this size, which a repair has changed.
 func (c *logCheck) record(n uint64, size int64) error {
-	next, err := readHead(c.dir, n+1)
-	if errors.Is(err, os.ErrNotExist) || errors.Is(err, series.ErrCorrupt) || err == nil && (next.previous == 0 || next.previous == size) {
-		return nil
+	next, err := c.nextHead(n)
+	if err != nil || next.previous == 0 || next.previous == size {
+		return err
 	}
 	head, nextErr := appendHead(nil, next.Binding, size)
 	to, nameErr := c.freeName(segmentName(n + 1))
-	if err := errors.Join(err, nextErr, nameErr); err != nil {
+	if err := errors.Join(nextErr, nameErr); err != nil {
 		return err
 	}
 	return c.replaceHead(segmentName(n+1), head, to)
@@ -277,7 +279,7 @@ func (c *logCheck) record(n uint64, size int64) error {
 
 // replaceHead writes the head of a segment again, and keeps what was there in a file beside it.
 func (c *logCheck) replaceHead(name string, head []byte, to string) error {
-	f, err := c.dir.open(name, os.O_RDWR)
+	f, err := c.dir.Open(name, os.O_RDWR)
 	if err != nil {
 		return err
 	}
@@ -287,7 +289,7 @@ func (c *logCheck) replaceHead(name string, head []byte, to string) error {
 		err = nil
 	}
 	if err == nil {
-		err = c.write(to, old[:n])
+		err = c.create(to, bytes.NewReader(old[:n]))
 	}
 	if err == nil {
 		_, err = f.WriteAt(head, 0)
@@ -300,14 +302,13 @@ func (c *logCheck) ofNoStore(what error) error {
 	return fmt.Errorf("%w, and neither %s nor another segment says which store the log belongs to", what, identityName)
 }
 
-// write makes a file, durably.
-func (c *logCheck) write(name string, content []byte) error {
-	f, err := c.dir.open(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY)
-	if err != nil {
+// create makes a file with this content, durably.
+func (c *logCheck) create(name string, content io.Reader) error {
+	err := durable.Create(c.dir, name, os.O_EXCL, func(w io.Writer) error {
+		_, err := io.Copy(w, content)
 		return err
-	}
-	_, err = f.Write(content)
-	return errors.Join(err, f.Sync(), f.Close(), c.dir.sync())
+	})
+	return errors.Join(err, c.dir.Sync())
 }
 
 // segment checks a segment, and that it has all bytes that were there when it was synced last.
@@ -317,11 +318,11 @@ func (c *logCheck) segment(n uint64, isLast bool) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, file.close()) }()
-	recorded, err := c.recorded(n)
+	next, err := c.nextHead(n)
 	if err != nil {
 		return err
 	}
-	size := file.size
+	size, recorded := file.size, next.previous // 0 if that is not known
 	head, err := file.start()
 	switch isCorrupt := errors.Is(err, series.ErrCorrupt); {
 	case head.blank && isLast:
@@ -367,7 +368,7 @@ func (c *logCheck) headLost(file *segmentFile) string {
 		return "nothing is lost"
 	}
 	defer before.close()
-	if _, err := file.file.ReadAt(src, 0); err == nil && int64(binary.LittleEndian.Uint64(src[sizelessHead-4:])) == before.size {
+	if _, err := file.file.ReadAt(src, 0); err == nil && int64(binary.LittleEndian.Uint64(src[previousAt:])) == before.size {
 		return "nothing is lost"
 	}
 	return fmt.Sprintf("whether %s has all its bytes is not known any more", segmentName(file.segment-1))
@@ -427,24 +428,17 @@ func (c *logCheck) frames(file *segmentFile, isLast bool) error {
 	return nil
 }
 
-// headOf returns the head that a segment with a damaged one had: where the first frame begins
-// says of which version it was. It is nil if that is not known, or the store is not.
+// headOf returns the head that a segment had. version is the number in the damaged one. The head is nil if the store is not known, or if
+// another version may have written the segment: no frame begins where this version has the first one.
 func (c *logCheck) headOf(file *segmentFile, version byte) ([]byte, error) {
 	src, err := file.peek(int64(headSize + frameHead))
 	if err != nil {
 		return nil, err
 	}
-	beginsAt := func(at int) bool {
-		_, ok := bodySize(src[min(at, len(src)):])
-		return ok
-	}
-	switch {
-	case beginsAt(magicSize):
-		return append([]byte(magicPrefix), unboundVersion), nil
-	case c.binding == (Binding{}), version > headVersion && !beginsAt(headSize) && !beginsAt(sizelessHead):
+	_, isOurs := bodySize(src[min(headSize, len(src)):])
+	isOurs = isOurs || version == headVersion || version == 0 || file.size == int64(headSize)
+	if c.binding == (Binding{}) || !isOurs {
 		return nil, nil
-	case beginsAt(sizelessHead):
-		return appendSizelessHead(nil, c.binding)
 	}
 	var before int64
 	if previous, err := openSegment(c.dir, file.segment-1); err == nil {
@@ -486,19 +480,14 @@ func (c *logCheck) badHead(file *segmentFile, version byte, what error, lost str
 // frames refer to those before. The repair moves the rest to a file.
 func (c *logCheck) cut(file *segmentFile, what error) error {
 	c.damaged = file.segment
-	name, bytes := segmentName(file.segment), file.size-file.at
+	name, size := segmentName(file.segment), file.size-file.at
 	to, err := c.freeName(name)
 	if err != nil {
 		return err
 	}
 	what = fmt.Errorf("at byte %d of %d: %w", file.at, file.size, what)
-	return c.found(name, what, fmt.Sprintf("move the last %d bytes to %s; the samples in them are lost", bytes, to), func() error {
-		tail, err := c.dir.open(to, os.O_CREATE|os.O_EXCL|os.O_WRONLY)
-		if err != nil {
-			return err
-		}
-		_, err = io.Copy(tail, io.NewSectionReader(file.file, file.at, bytes))
-		if err := errors.Join(err, tail.Sync(), tail.Close(), c.dir.sync()); err != nil {
+	return c.found(name, what, fmt.Sprintf("move the last %d bytes to %s; the samples in them are lost", size, to), func() error {
+		if err := c.create(to, io.NewSectionReader(file.file, file.at, size)); err != nil {
 			return err
 		}
 		c.cutOff = true

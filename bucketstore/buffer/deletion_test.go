@@ -16,10 +16,11 @@ import (
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/bucketstore/bigtable/bigtabletest"
 	"github.com/promtable/promtable/bucketstore/buffer"
-	"github.com/promtable/promtable/bucketstore/deletion"
 	"github.com/promtable/promtable/bucketstore/meta"
-	"github.com/promtable/promtable/bucketstore/seal"
 	"github.com/promtable/promtable/bucketstore/storetest"
+	"github.com/promtable/promtable/remote/jobs"
+	"github.com/promtable/promtable/remote/jobs/deletion"
+	"github.com/promtable/promtable/remote/jobs/seal"
 	"github.com/promtable/promtable/series"
 )
 
@@ -45,7 +46,7 @@ func TestDeletionModel(t *testing.T) {
 			t.Run(fmt.Sprint(tt.name, " seed ", seed), func(t *testing.T) {
 				t.Parallel()
 				w := &deletionWorld{
-					T: t, rng: rand.New(rand.NewPCG(seed, 7)), clock: new(clock), store: tt.open(t), shared: len(tt.adapters) > 1,
+					T: t, rng: rand.New(rand.NewPCG(seed, 7)), clock: new(clock), store: storetest.Shared(tt.open(t), len(tt.adapters) > 1), shared: len(tt.adapters) > 1,
 					want: make(map[string]map[int64]*deletionSample), bases: make(map[string]map[int64]bool),
 				}
 				if w.begin = someTime; w.shared { // a sealer gives requests deadlines by the clock
@@ -155,7 +156,7 @@ func (a *deletionAdapter) start() {
 
 func (a *deletionAdapter) openRecords() {
 	var err error
-	a.records, err = deletion.Open(a.w.Context(), deletion.Config{Meta: a.meta, Schema: a.schema, Now: a.now, Shared: a.w.shared})
+	a.records, err = deletion.Open(a.w.Context(), deletion.Config{Meta: a.meta, Schema: a.schema, Now: a.now})
 	if err != nil {
 		a.w.Fatal(err)
 	}
@@ -220,7 +221,7 @@ func (a *deletionAdapter) seal() {
 	if err == nil {
 		err = sealer.Once(a.w.Context())
 	}
-	if err != nil && !errors.Is(err, seal.ErrHeld) {
+	if err != nil && !errors.Is(err, jobs.ErrHeld) {
 		a.w.Fatal(err)
 	}
 }

@@ -5,15 +5,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/prometheus/prometheus/tsdb/fileutil"
-
+	"github.com/promtable/promtable/bucketstore/durable"
 	"github.com/promtable/promtable/bucketstore/meta"
 	"github.com/promtable/promtable/series"
 )
@@ -23,23 +21,13 @@ const (
 	lockName     = "lock"
 	ownerName    = "owner"
 	identityName = "identity"
-	// idName is the file in which early versions kept the ID of the log.
-	idName = "id"
 )
 
-const (
-	// temporarySuffix ends the name of a file that will replace another one.
-	temporarySuffix = ".new"
-	// damagedSuffix follows the name of a file in which a repair keeps what was damaged.
-	damagedSuffix = ".damaged"
-)
-
-// maxSmallFile bounds what is read of owner, identity and id, in bytes.
-const maxSmallFile = 4096
+// damagedSuffix follows the name of a file in which a repair keeps what was damaged.
+const damagedSuffix = ".damaged"
 
 // A Binding says which store a log belongs to: its identity, and the digest of its schema.
-// The zero Binding is that of a log which an early version wrote, or which is not bound
-// yet.
+// The zero Binding is that of a log which is not bound yet.
 type Binding struct {
 	Store  string `json:"store"`
 	Schema string `json:"schema"`
@@ -57,7 +45,7 @@ type dirIdentity struct {
 // A dirState is the content of a directory: the identity of the log and the heads of its
 // segments.
 type dirState struct {
-	directory
+	durable.Dir
 	dirIdentity
 	// heads are the heads of the segments, ascending.
 	heads []segmentHead
@@ -68,8 +56,8 @@ type dirState struct {
 }
 
 // readDir reads the state of a directory. A directory that does not exist is empty.
-func readDir(dir directory) (s dirState, err error) {
-	s.directory = dir
+func readDir(dir durable.Dir) (s dirState, err error) {
+	s.Dir = dir
 	segments, err := segmentsIn(dir)
 	if errors.Is(err, os.ErrNotExist) {
 		return s, nil
@@ -112,21 +100,18 @@ func readDir(dir directory) (s dirState, err error) {
 }
 
 // readIdentity returns the identity in a directory. It is empty if there is none.
-func readIdentity(dir directory) (identity dirIdentity, err error) {
+func readIdentity(dir durable.Dir) (identity dirIdentity, err error) {
 	text, err := readFile(dir, identityName)
 	switch {
-	case err == nil:
-		if err := json.Unmarshal([]byte(text), &identity); err != nil || identity.Log == "" {
-			return identity, fmt.Errorf("%w: %s holds %.80q and no identity", series.ErrCorrupt, identityName, text)
-		}
+	case errors.Is(err, os.ErrNotExist):
 		return identity, nil
-	case !errors.Is(err, os.ErrNotExist):
+	case err != nil:
 		return identity, err
 	}
-	if identity.Log, err = readFile(dir, idName); errors.Is(err, os.ErrNotExist) {
-		err = nil
+	if err := json.Unmarshal([]byte(text), &identity); err != nil || identity.Log == "" {
+		return identity, fmt.Errorf("%w: %s holds %.80q and no identity", series.ErrCorrupt, identityName, text)
 	}
-	return identity, err
+	return identity, nil
 }
 
 // holdsSamples says whether the log may hold a request.
@@ -137,7 +122,7 @@ func (s *dirState) holdsSamples() bool {
 // HoldsSamples says whether the log in a directory has samples that may not be in the store. It changes nothing. A directory that does not exist
 // has none.
 func HoldsSamples(dir string) (bool, error) {
-	state, err := readDir(osDirectory(dir))
+	state, err := readDir(durable.OS(dir))
 	return state.holdsSamples(), err
 }
 
@@ -163,10 +148,11 @@ func (s *dirState) size() (bytes int64) {
 // A Dir is the directory of a log, locked for this process.
 type Dir struct {
 	state dirState
-	lock  fileutil.Releaser
-	// store lists the log in META, once it is bound. known is the stamp that META has of it.
-	store *meta.Store
-	known int64
+	// unlock ends the lock of the directory.
+	unlock func() error
+	// store lists the log in META, once it is bound. metaStamp is its stamp in META.
+	store     *meta.Store
+	metaStamp int64
 }
 
 // OpenDir locks the directory of a log, creates it if it is missing, and reads its state.
@@ -174,26 +160,30 @@ type Dir struct {
 // above it is missing. since is the start of this process; it goes
 // into the error of such another process.
 func OpenDir(path string, since time.Time) (*Dir, error) {
-	return openDir(osDirectory(path), since)
+	return openDir(durable.OS(path), since)
 }
 
-func openDir(dir directory, since time.Time) (*Dir, error) {
-	if err := dir.make(); err != nil {
+func openDir(dir durable.Dir, since time.Time) (*Dir, error) {
+	err := dir.Make()
+	if errors.Is(err, durable.ErrNoParent) {
+		err = fmt.Errorf("%w; create it, or correct --buffer.path", err)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("make the directory of the log: %w", err)
 	}
 	if err := checkContent(dir); err != nil {
 		return nil, err
 	}
-	lock, err := lockDir(dir, since)
+	unlock, err := lockDir(dir, since)
 	if err != nil {
 		return nil, err
 	}
-	d := &Dir{lock: lock}
+	d := &Dir{unlock: unlock}
 	if d.state, err = readDir(dir); err == nil && d.state.Log == "" {
 		err = d.setIdentity(dirIdentity{Log: rand.Text()})
 	}
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("open the log in %s: %w", dir.path(), err), lock.Release())
+		return nil, errors.Join(fmt.Errorf("open the log in %s: %w", dir.Path(), err), unlock())
 	}
 	return d, nil
 }
@@ -201,17 +191,17 @@ func openDir(dir directory, since time.Time) (*Dir, error) {
 // checkContent refuses a directory that holds something else than a log. Without an identity
 // there may be what a start leaves that ends early, a log whose identity is lost, and what a
 // new file system has.
-func checkContent(dir directory) error {
-	names, err := dir.names()
+func checkContent(dir durable.Dir) error {
+	names, err := dir.Names()
 	if err != nil {
 		return fmt.Errorf("the directory of the log cannot be read: %w", err)
 	}
-	if slices.Contains(names, identityName) || slices.Contains(names, idName) {
+	if slices.Contains(names, identityName) {
 		return nil
 	}
 	for _, name := range names {
 		if !isOwnName(name) {
-			return fmt.Errorf("the directory %s of the log holds %q, which is not ours; choose an empty directory, or correct --buffer.path", dir.path(), name)
+			return fmt.Errorf("the directory %s of the log holds %q, which is not ours; choose an empty directory, or correct --buffer.path", dir.Path(), name)
 		}
 	}
 	return nil
@@ -220,7 +210,7 @@ func checkContent(dir directory) error {
 // isOwnName says whether a file in a directory without an identity may be one of a log.
 func isOwnName(name string) bool {
 	name, _, _ = strings.Cut(name, damagedSuffix)
-	name = strings.TrimSuffix(name, temporarySuffix)
+	name = strings.TrimSuffix(name, durable.Temporary)
 	if slices.Contains([]string{lockName, ownerName, identityName, stampName, syncedName, "lost+found"}, name) {
 		return true
 	}
@@ -233,7 +223,7 @@ func isOwnName(name string) bool {
 func (d *Dir) ID() string { return d.state.Log }
 
 // Close unlocks the directory.
-func (d *Dir) Close() error { return d.lock.Release() }
+func (d *Dir) Close() error { return d.unlock() }
 
 // setIdentity makes the identity of the log durable.
 func (d *Dir) setIdentity(identity dirIdentity) error {
@@ -241,7 +231,7 @@ func (d *Dir) setIdentity(identity dirIdentity) error {
 	if err != nil {
 		return err
 	}
-	if err := writeFile(d.state, identityName, string(text)); err != nil {
+	if err := durable.WriteFile(d.state, identityName, text); err != nil {
 		return err
 	}
 	d.state.dirIdentity = identity
@@ -249,30 +239,30 @@ func (d *Dir) setIdentity(identity dirIdentity) error {
 }
 
 // lockDir locks a directory, which exists, and writes the owner file.
-func lockDir(dir directory, since time.Time) (fileutil.Releaser, error) {
-	lock, err := dir.lock(lockName)
+func lockDir(dir durable.Dir, since time.Time) (unlock func() error, err error) {
+	unlock, err = dir.Lock(lockName)
 	if err != nil {
 		return nil, describeLockError(dir, err)
 	}
-	err = writeFile(dir, ownerName, describeOwner(since))
+	err = durable.WriteFile(dir, ownerName, []byte(describeOwner(since)))
 	if isNoSpace(err) {
-		err = removeIfThere(dir, ownerName) // no name is better than that of another process
+		err = durable.Remove(dir, ownerName) // no name is better than that of another process
 	}
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("take the log in %s: %w", dir.path(), err), lock.Release())
+		return nil, errors.Join(fmt.Errorf("take the log in %s: %w", dir.Path(), err), unlock())
 	}
-	return lock, nil
+	return unlock, nil
 }
 
 // describeLockError says why dir was not locked.
-func describeLockError(dir directory, err error) error {
+func describeLockError(dir durable.Dir, err error) error {
 	switch {
 	case isUnwritable(err):
-		return fmt.Errorf("the directory %s of the log is not writable by this process: %w", dir.path(), err)
+		return fmt.Errorf("the directory %s of the log is not writable by this process: %w", dir.Path(), err)
 	case isNoSpace(err):
-		return fmt.Errorf("lock the log in %s: %w", dir.path(), err)
+		return fmt.Errorf("lock the log in %s: %w", dir.Path(), err)
 	}
-	return fmt.Errorf("the log in %s is held by another process, %s: %w", dir.path(), readOwner(dir), err)
+	return fmt.Errorf("the log in %s is held by another process, %s: %w", dir.Path(), readOwner(dir), err)
 }
 
 // describeOwner describes this process, for the error of another one.
@@ -289,7 +279,7 @@ func hostname() string {
 }
 
 // readOwner returns the text of the owner file.
-func readOwner(dir directory) string {
+func readOwner(dir durable.Dir) string {
 	text, err := readFile(dir, ownerName)
 	if err != nil || text == "" {
 		return "which left no name"
@@ -298,34 +288,7 @@ func readOwner(dir directory) string {
 }
 
 // readFile returns the text of a small file without space around it.
-func readFile(dir directory, name string) (string, error) {
-	file, err := dir.open(name, os.O_RDONLY)
-	if err != nil {
-		return "", err
-	}
-	text, err := io.ReadAll(io.NewSectionReader(file, 0, maxSmallFile))
-	return strings.TrimSpace(string(text)), errors.Join(err, file.Close())
-}
-
-// writeFile replaces a small file, durably and atomically. It does nothing if the file has
-// this text, so that a start needs little room on the disk.
-func writeFile(dir directory, name, text string) error {
-	if held, err := readFile(dir, name); err == nil && held == text {
-		return dir.sync() // the process that renamed it may have died before its sync
-	}
-	file, err := dir.open(name+temporarySuffix, os.O_CREATE|os.O_TRUNC|os.O_WRONLY)
-	if err != nil {
-		return err
-	}
-	_, err = file.Write([]byte(text))
-	if err == nil {
-		err = file.Sync()
-	}
-	if err = errors.Join(err, file.Close()); err == nil {
-		err = dir.rename(name+temporarySuffix, name)
-	}
-	if err != nil {
-		return errors.Join(err, removeIfThere(dir, name+temporarySuffix))
-	}
-	return dir.sync()
+func readFile(dir durable.Dir, name string) (string, error) {
+	text, err := durable.ReadFile(dir, name)
+	return strings.TrimSpace(string(text)), err
 }

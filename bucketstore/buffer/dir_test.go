@@ -2,6 +2,7 @@ package buffer_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -85,28 +86,28 @@ func TestHeld(t *testing.T) {
 // the log stays.
 func TestOnEmpty(t *testing.T) {
 	f := open(t, openPebble(t), nil)
-	id, said := f.ID(), 0
-	tell := func() {
+	id, calls := f.ID(), 0
+	count := func() {
 		f.OnEmpty(func(ctx context.Context) {
-			if said++; ctx.Err() != nil || f.Sealing() > 0 || len(segmentsOf(t, f.cfg.Dir)) > 0 {
+			if calls++; ctx.Err() != nil || f.Sealing() > 0 || len(segmentsOf(t, f.cfg.Dir)) > 0 {
 				t.Errorf("%d chunks and segments %v are left, %v", f.Sealing(), segmentsOf(t, f.cfg.Dir), ctx.Err())
 			}
 		})
 	}
-	tell()
+	count()
 	f.append(t, f.sample(1, someTime, 1))
 	f.kill()
 	f.reopen(t)
-	tell()
-	if said != 0 || f.ID() != id {
-		t.Errorf("after a death it was said %d times, and the log is %s, was %s", said, f.ID(), id)
+	count()
+	if calls != 0 || f.ID() != id {
+		t.Errorf("after a death it was called %d times, and the log is %s, was %s", calls, f.ID(), id)
 	}
 	f.append(t, f.sample(2, someTime, 1))
 	if err := f.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if said != 1 {
-		t.Errorf("after a stop it was said %d times", said)
+	if calls != 1 {
+		t.Errorf("after a stop it was called %d times", calls)
 	}
 	f.reopen(t)
 	other := open(t, openPebble(t), nil)
@@ -175,4 +176,29 @@ func TestForeignDirectory(t *testing.T) {
 			t.Errorf("the directory above was made: %v", err)
 		}
 	})
+}
+
+// TestRemovedDirectory: where the log wants to begin a segment in a directory that was removed, requests are refused, and the process
+// lives.
+func TestRemovedDirectory(t *testing.T) {
+	f := open(t, openPebble(t), func(c *config) { c.SegmentBytes = 200 })
+	removed := f.cfg.Dir + ".removed"
+	if err := os.Rename(f.cfg.Dir, removed); err != nil {
+		t.Fatal(err)
+	}
+	f.SyncLog()
+	var err error
+	written := 0
+	for ; err == nil && written < 100; written++ {
+		err = f.Append(t.Context(), []bucketstore.Sample{f.sample(written, someTime, 1)})
+	}
+	if !errors.Is(err, os.ErrNotExist) || written == 1 {
+		t.Errorf("after %d requests: %v", written, err)
+	}
+	if err := os.Rename(removed, f.cfg.Dir); err != nil {
+		t.Fatal(err)
+	}
+	f.append(t, f.sample(1, someTime+1, 1))
+	f.kill()
+	f.reopen(t)
 }

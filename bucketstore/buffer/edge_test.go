@@ -391,15 +391,15 @@ func TestLastStamp(t *testing.T) {
 	want("a new log", 0)
 	f.append(t, f.sample(1, someTime, 1))
 	f.clock.ms.Add(-time.Hour.Milliseconds())
-	f.append(t, f.sample(1, someTime+1, 1)) // its stamp is 2 more
+	f.append(t, f.sample(1, someTime+1, 1)) // its stamp is 1 more
 	f.kill()
 	f.reopen(t)
-	want("after a death", someTime+2)
+	want("after a death", someTime+1)
 	if err := f.Close(); err != nil {
 		t.Fatal(err)
 	}
 	f.reopen(t)
-	want("after a stop", someTime+2)
+	want("after a stop", someTime+1)
 }
 
 // TestQuietByTheClock: a past window is flushed when its series is quiet by the clock, even

@@ -19,8 +19,8 @@ import (
 
 // TestHole: with fsyncs at an interval, the loss of power can leave a hole before a
 // complete write in the last segment. What was not synced is cut off from the hole on, with
-// a warning. Damage to what was synced stops the start, and so does a hole in a log of a
-// version that did not note how far it was synced. The error names the byte; a log that is
+// a warning. Damage to what was synced stops the start, and so does a hole in a log
+// that has lost the note of how far it was synced. The error names the byte; a log that is
 // cut off there has the samples before it.
 func TestHole(t *testing.T) {
 	const writes, holeAfter = 20, 7
@@ -29,7 +29,7 @@ func TestHole(t *testing.T) {
 		// synced is the number of writes before the last sync, -1 is no sync.
 		synced int
 		damage func(log []byte, at, end int) []byte
-		early  bool // without the file synced
+		isLost bool // the file synced
 		cut    bool
 	}{
 		{"never synced", -1, clearHole, false, true},
@@ -40,8 +40,8 @@ func TestHole(t *testing.T) {
 		{"the end is zeros", 5, func(log []byte, at, _ int) []byte { clear(log[at:]); return log }, false, true},
 		{"the end was not written", 5, func(log []byte, at, _ int) []byte { return log[:at+3] }, false, true},
 		{"the end that was synced is zeros", writes, func(log []byte, at, _ int) []byte { clear(log[at:]); return log }, false, false},
-		{"early version", -1, clearHole, true, false},
-		{"early version, long", -1, farFrame, true, false},
+		{"without the note", -1, clearHole, true, false},
+		{"without the note, long", -1, farFrame, true, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var logged bytes.Buffer
@@ -63,7 +63,7 @@ func TestHole(t *testing.T) {
 			holeAt := sizes[holeAfter+1]
 			content = tt.damage(content, int(holeAt), int(sizes[holeAfter+2]))
 			writeSegment(t, f.cfg.Dir, 1, content)
-			if tt.early {
+			if tt.isLost {
 				if err := os.Remove(filepath.Join(f.cfg.Dir, "synced")); err != nil {
 					t.Fatal(err)
 				}
@@ -92,7 +92,7 @@ func TestHole(t *testing.T) {
 			if err := os.Truncate(path, holeAt); err != nil {
 				t.Fatal(err)
 			}
-			if !tt.early {
+			if !tt.isLost {
 				if _, err := openLog(t.Context(), f.cfg); !errors.Is(err, series.ErrCorrupt) || !strings.Contains(err.Error(), "bytes that were synced") {
 					t.Fatalf("a log without what was synced: %v", err)
 				}

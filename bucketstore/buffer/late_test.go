@@ -14,8 +14,6 @@ import (
 	"github.com/promtable/promtable/bucketstore/storetest"
 	"github.com/promtable/promtable/series"
 	"github.com/promtable/promtable/series/cell"
-	"github.com/promtable/promtable/series/chunk"
-	"github.com/promtable/promtable/series/dense"
 )
 
 // longAgo is in the middle of a window whose samples are late.
@@ -185,42 +183,6 @@ func TestFutureWindowOpens(t *testing.T) {
 			}
 			f.check(t, "flushed")
 		})
-	}
-}
-
-// TestChunksOfEarlierVersions: an earlier version stored the late samples of each request as
-// a chunk with the stamp of the request + 1. A replay of its log changes no answer, and what
-// is written later counts.
-func TestChunksOfEarlierVersions(t *testing.T) {
-	for n := range 8 { // without an order, any one of them may be right by chance
-		f := open(t, new(storetest.Memory), nil)
-		f.append(t, f.sample(1, someTime, 1), f.sample(1, someTime-series.Window, 1))
-		var stored []bucketstore.Mutation
-		for i := range int64(2) {
-			stamp, v := someTime+10*i+10, float64(n)+float64(i)/2
-			f.clock.ms.Store(stamp)
-			f.append(t, f.sample(1, longAgo, v-100), f.sample(1, longAgo, v))
-			c := bucketstore.ChunkCell(chunk.EncodingDense, stamp+1, longAgo, longAgo, dense.Append(nil, []int64{longAgo}, []float64{v}))
-			stored = append(stored, bucketstore.Mutation{
-				Key: series.Schema{}.AppendRowKey(nil, key(1), 30*series.Period),
-				Ops: []bucketstore.Op{{Kind: bucketstore.SetCell, Family: c.Family, Qualifier: c.Qualifier, Time: c.Time, Value: c.Value}},
-			})
-		}
-		f.kill()
-		for i := range stored {
-			if err := f.store.Apply(t.Context(), bucketstore.Metric, stored[i:i+1]); err != nil {
-				t.Fatal(err)
-			}
-		}
-		f.reopen(t)
-		f.check(t, "replayed")
-		f.clock.ms.Store(someTime) // behind the last stamp
-		f.append(t, f.sample(1, longAgo, float64(n)+10))
-		f.check(t, "written later")
-		if err := f.Flush(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		f.check(t, "flushed")
 	}
 }
 

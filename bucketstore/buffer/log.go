@@ -1,8 +1,6 @@
 package buffer
 
 import (
-	"cmp"
-	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -13,36 +11,42 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"time"
+
+	"github.com/promtable/promtable/bucketstore/durable"
 )
 
 // segmentName returns the name of the file of a segment.
-func segmentName(segment uint64) string { return fmt.Sprintf("%016d.log", segment) }
+func segmentName(segment uint64) string { return numberedName(segment, ".log") }
 
 // segmentsIn returns the segments in dir, ascending.
-func segmentsIn(dir directory) (segments []uint64, err error) {
-	names, err := dir.names()
-	if err != nil {
-		return nil, err
-	}
+func segmentsIn(dir durable.Dir) (segments []uint64, err error) {
+	return numbersIn(dir, ".log", "a segment")
+}
+
+func numberedName(n uint64, suffix string) string { return fmt.Sprintf("%016d%s", n, suffix) }
+
+// numbersIn returns the numbers of the files in dir that have this suffix, ascending. what they
+// are is for the error about another name.
+func numbersIn(dir durable.Dir, suffix, what string) (numbers []uint64, err error) {
+	names, err := dir.Names()
 	for _, name := range names {
-		digits, ok := strings.CutSuffix(name, ".log")
+		digits, ok := strings.CutSuffix(name, suffix)
 		if !ok {
 			continue
 		}
 		n, err := strconv.ParseUint(digits, 10, 64)
-		if err != nil || segmentName(n) != name {
-			return nil, fmt.Errorf("%s is not the name of a segment: move this file out of the directory of the log", name)
+		if err != nil || numberedName(n, suffix) != name {
+			return nil, fmt.Errorf("%s is not the name of %s: move this file out of the directory of the log", name, what)
 		}
-		segments = append(segments, n)
+		numbers = append(numbers, n)
 	}
-	slices.Sort(segments)
-	return segments, nil
+	slices.Sort(numbers)
+	return numbers, err
 }
 
 // A wal is the log. Its segments hold the acknowledged samples that are not in the store.
 type wal struct {
-	dir          directory
+	dir          durable.Dir
 	binding      Binding // of each segment
 	always       bool    // fsync before write returns
 	segmentBytes int
@@ -56,17 +60,17 @@ type wal struct {
 	mu sync.Mutex
 	// file is the segment current. It is nil if the disk had no room for one yet. dirty says
 	// that it was written to since the last fsync.
-	file    file
+	file    durable.File
 	current uint64
 	dirty   bool
 	size    int
 	frame   []byte
 	// written is the stamp of the first request of the last commit, durable that of the last one that is synced.
 	written, durable int64
-	// numbered counts the series in the segment. bitsBefore are the last values of their
-	// series before the samples of the requests that are being written, in order.
-	numbered   numbered
-	bitsBefore []uint64
+	// numbered counts the series that have a number in the segment. numbering is another one once
+	// no series has: in each segment, and after a write that was cut off.
+	numbered  numbered
+	numbering uint64
 }
 
 // checksum is CRC-32C.
@@ -75,14 +79,14 @@ func checksum(b []byte) uint32 { return crc32.Checksum(b, crc32.MakeTable(crc32.
 // newLog returns a log without a current segment.
 func newLog(dir dirState, cfg Config, m *metrics, segments *segments) *wal {
 	l := &wal{
-		dir: dir.directory, binding: dir.Binding, always: cfg.FsyncInterval == 0, metrics: m,
+		dir: dir.Dir, binding: dir.Binding, always: cfg.FsyncInterval == 0, metrics: m,
 		segmentBytes: cfg.SegmentBytes, mostBytes: max(cfg.SegmentBytes, cfg.MaxLogBytes/2),
 		segments: segments,
 	}
 	if n := len(dir.heads); n > 0 {
 		l.current = dir.heads[n-1].segment
 	}
-	l.synced = &syncedFile{dir: dir.directory, always: l.always}
+	l.synced = &syncedFile{dir: dir.Dir, always: l.always}
 	return l
 }
 
@@ -93,12 +97,12 @@ func (l *wal) start() error {
 	if err := l.rotate(); err != nil {
 		return err
 	}
-	l.segments.begin(l.current)
+	l.segments.setCurrent(l.current)
 	return nil
 }
 
 // rotate ends the segment and starts the next, with mu held. The new file is durable, with
-// its head alone, when rotate returns. After a refusal the segment goes on.
+// its head alone, when rotate returns. After a refusal the segment may go on.
 func (l *wal) rotate() error {
 	if err := l.syncLocked(); err != nil {
 		return err
@@ -114,13 +118,14 @@ func (l *wal) rotate() error {
 	}
 	l.file, l.size, l.numbered = next, headSize, numbered{}
 	l.current++
+	l.numbering++
 	l.segments.grow(l.current, int64(headSize))
 	return nil
 }
 
 // create makes a segment with its head, durably. After a refusal there is no file: behind
 // it the segment before could not go on.
-func (l *wal) create(segment uint64) (file, error) {
+func (l *wal) create(segment uint64) (durable.File, error) {
 	name := segmentName(segment)
 	var previous int64
 	if l.file != nil { // else a start has all of it in the store, and its end may not be synced
@@ -130,12 +135,22 @@ func (l *wal) create(segment uint64) (file, error) {
 	if err != nil {
 		return nil, err
 	}
-	file, err := l.dir.open(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY|os.O_APPEND)
+	file, err := l.dir.Open(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY|os.O_APPEND)
+	if errors.Is(err, os.ErrNotExist) { // the directory was removed
+		return nil, refusal{err}
+	}
 	if err != nil {
 		return nil, refuseIfFull(err)
 	}
 	if _, err = file.Write(head); err == nil {
-		if err = errors.Join(file.Sync(), l.dir.sync()); err == nil && !l.always {
+		err = l.synced.open()
+		if l.always && isRefusal(err) { // put tries again
+			err = nil
+		}
+		if err == nil {
+			err = errors.Join(file.Sync(), l.dir.Sync())
+		}
+		if err == nil && !l.always {
 			err = l.synced.put(position{segment: segment, size: int64(headSize)})
 		}
 	} else {
@@ -148,7 +163,7 @@ func (l *wal) create(segment uint64) (file, error) {
 	if !isRefusal(err) {
 		return nil, err
 	}
-	if removed := errors.Join(closed, l.dir.remove(name), l.dir.sync()); removed != nil {
+	if removed := errors.Join(closed, durable.Remove(l.dir, name)); removed != nil {
 		return nil, fmt.Errorf("remove a segment that was not finished: %w, after: %v", removed, err)
 	}
 	return nil, err
@@ -160,24 +175,21 @@ func (l *wal) write(group []*request) (segment uint64, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.file == nil || l.isFull() {
-		if err := l.rotate(); err != nil && (l.file == nil || !isRefusal(err)) {
+		if err := l.rotate(); err != nil && (l.file == nil || !isRefusal(err) || errors.Is(err, os.ErrNotExist)) {
 			return 0, err
 		}
 	}
 	size, numbered := l.size, l.numbered
-	l.bitsBefore = l.bitsBefore[:0]
 	err = l.writeFrames(group)
-	if isRefusal(err) {
-		l.forget(group, numbered)
+	if isRefusal(err) { // the series have numbers and last values of requests that are not in the log
+		l.numbered = numbered
+		l.numbering++
 		if cut := l.cut(size); cut != nil {
 			return 0, fmt.Errorf("cut off a write that was not finished: %w, after: %v", cut, err)
 		}
 	}
 	if cap(l.frame) > maxFrameBuffer {
 		l.frame = nil
-	}
-	if cap(l.bitsBefore) > maxFrameBuffer/8 {
-		l.bitsBefore = nil
 	}
 	if err != nil {
 		return 0, err
@@ -186,7 +198,7 @@ func (l *wal) write(group []*request) (segment uint64, err error) {
 	if !l.dirty {
 		l.durable = l.written
 	}
-	l.segments.begin(l.current) // the segments before are needed until this one holds a stamp
+	l.segments.setCurrent(l.current) // the segments before are needed until this one holds a stamp
 	return l.current, nil
 }
 
@@ -201,10 +213,7 @@ func (l *wal) writeFrames(group []*request) error {
 				}
 				l.frame = l.frame[:frameHead]
 			}
-			for i := range part {
-				l.bitsBefore = append(l.bitsBefore, part[i].Ref.(*ref).bits)
-			}
-			l.frame, l.numbered = appendRequest(l.frame, part, req.stamp, l.current, l.numbered)
+			l.frame, l.numbered = appendRequest(l.frame, part, req.stamp, l.numbering, l.numbered)
 		}
 	}
 	return l.writeFrame(l.always)
@@ -220,30 +229,6 @@ func (l *wal) cut(size int) error {
 	l.size = size
 	return nil
 }
-
-// forget takes back what writeFrames changed of the series in group, as the next frame is
-// encoded against the frames in the segment. before are the series that were numbered.
-func (l *wal) forget(group []*request, before numbered) {
-	at := 0
-	for _, req := range group {
-		at += len(req.samples)
-	}
-	for _, req := range slices.Backward(group) {
-		for i := range slices.Backward(req.samples) {
-			if at--; at >= len(l.bitsBefore) {
-				continue // it was not encoded
-			}
-			r := req.samples[i].Ref.(*ref)
-			if r.bits = l.bitsBefore[at]; uint64(r.id) >= before.n {
-				r.segment = noSegment
-			}
-		}
-	}
-	l.numbered = before
-}
-
-// noSegment is before all segments.
-const noSegment = 0
 
 // isFull says whether the segment should end. Each segment repeats the keys of its series,
 // 150 MB for a million. So a segment with many keys may grow larger.
@@ -325,20 +310,6 @@ func (l *wal) syncLocked() error {
 	return l.file.Sync()
 }
 
-// runFsync syncs the log at an interval, and notes how far that is, until ctx ends.
-func (b *Buffer) runFsync(ctx context.Context) {
-	ticker := time.NewTicker(cmp.Or(b.cfg.FsyncInterval, b.cfg.NoteInterval))
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-		}
-		b.syncLog()
-	}
-}
-
 // syncLog syncs the log once. After an error nothing is known of what was written.
 func (b *Buffer) syncLog() {
 	if err := b.log.sync(); err != nil {
@@ -359,7 +330,7 @@ func (l *wal) close() error {
 
 // remove removes the files of the log, which is closed. Only the stamp is kept.
 func (l *wal) remove() error {
-	if err := removeSynced(l.dir); err != nil {
+	if err := durable.Remove(l.dir, syncedName); err != nil { // before the segment that it names: later ones have the same names
 		return fmt.Errorf("remove the log: %w", err)
 	}
 	return l.segments.removeBefore(l.current + 1)
@@ -368,7 +339,7 @@ func (l *wal) remove() error {
 // segments are the files of the log. A file is removed when no chunk needs it. It is safe
 // for concurrent use.
 type segments struct {
-	dir     directory
+	dir     durable.Dir
 	metrics *metrics
 	// removing is held while files are removed, before mu.
 	removing sync.Mutex
@@ -382,9 +353,9 @@ type segments struct {
 	pins map[uint64]int
 }
 
-// begin makes segment the current one: it holds a stamp, or the one before is durable
+// setCurrent makes segment the current one: it holds a stamp, or the one before is durable
 // elsewhere.
-func (s *segments) begin(segment uint64) {
+func (s *segments) setCurrent(segment uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.current == segment {
@@ -442,7 +413,7 @@ func (s *segments) last() uint64 {
 }
 
 // newSegments returns the segments of an empty log.
-func newSegments(dir directory, m *metrics) *segments {
+func newSegments(dir durable.Dir, m *metrics) *segments {
 	return &segments{dir: dir, metrics: m, sizes: make(map[uint64]int64), pins: make(map[uint64]int)}
 }
 
@@ -479,10 +450,7 @@ func (s *segments) removeBefore(first uint64) error {
 	oldest := s.oldest
 	s.mu.Unlock()
 	for ; oldest > 0 && oldest < first; oldest++ { // without mu: this takes long, and the writer wants it
-		if err := removeIfThere(s.dir, segmentName(oldest)); err != nil {
-			return fmt.Errorf("remove a segment of the log: %w", err)
-		}
-		if err := s.dir.sync(); err != nil { // a crash must not leave a gap between segments
+		if err := durable.Remove(s.dir, segmentName(oldest)); err != nil { // one at a time: a crash must not leave a gap
 			return fmt.Errorf("remove a segment of the log: %w", err)
 		}
 		s.mu.Lock()

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"slices"
@@ -14,7 +15,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/prometheus/prometheus/tsdb/fileutil"
+	"github.com/promtable/promtable/bucketstore/durable"
 )
 
 // A MemDir is a directory in memory that knows what is durable. It fails and loses power on
@@ -104,13 +105,6 @@ func (d *MemDir) used() (bytes int) {
 		bytes += len(f.data)
 	}
 	return bytes
-}
-
-// Names returns the names of the files, in order.
-func (d *MemDir) Names() []string {
-	names, _ := d.names()
-	slices.Sort(names)
-	return names
 }
 
 // SetFault has fn called before each operation that changes something, with their number
@@ -220,23 +214,20 @@ func (d *MemDir) change(c dirChange) {
 	d.changes = append(d.changes, c)
 }
 
-func (d *MemDir) path() string { return "/memory" }
+func (d *MemDir) Path() string { return "/memory" }
 
-func (d *MemDir) make() error {
+func (d *MemDir) Make() error {
 	defer d.mu.Unlock()
 	return d.begin("make").Err
 }
 
-func (d *MemDir) names() (names []string, err error) {
+func (d *MemDir) Names() ([]string, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for name := range d.files {
-		names = append(names, name)
-	}
-	return names, nil
+	return slices.Sorted(maps.Keys(d.files)), nil
 }
 
-func (d *MemDir) open(name string, flag int) (file, error) {
+func (d *MemDir) Open(name string, flag int) (durable.File, error) {
 	if flag&(os.O_CREATE|os.O_TRUNC) == 0 {
 		d.mu.Lock()
 	} else if err := d.begin("open %s", name).Err; err != nil {
@@ -262,7 +253,7 @@ func (d *MemDir) open(name string, flag int) (file, error) {
 	return &memHandle{dir: d, file: f, name: name}, nil
 }
 
-func (d *MemDir) rename(from, to string) error {
+func (d *MemDir) Rename(from, to string) error {
 	fault := d.begin("rename %s", from)
 	defer d.mu.Unlock()
 	if fault.Err != nil {
@@ -272,7 +263,7 @@ func (d *MemDir) rename(from, to string) error {
 	return nil
 }
 
-func (d *MemDir) remove(name string) error {
+func (d *MemDir) Remove(name string) error {
 	fault := d.begin("remove %s", name)
 	defer d.mu.Unlock()
 	if fault.Err != nil {
@@ -285,7 +276,7 @@ func (d *MemDir) remove(name string) error {
 	return nil
 }
 
-func (d *MemDir) sync() error {
+func (d *MemDir) Sync() error {
 	fault := d.begin("sync the directory")
 	defer d.mu.Unlock()
 	if fault.Err != nil {
@@ -298,9 +289,8 @@ func (d *MemDir) sync() error {
 	return nil
 }
 
-func (d *MemDir) lock(name string) (fileutil.Releaser, error) {
-	f, err := d.open(name, os.O_CREATE)
-	if err != nil {
+func (d *MemDir) Lock(name string) (unlock func() error, err error) {
+	if _, err := d.Open(name, os.O_CREATE); err != nil {
 		return nil, err
 	}
 	d.mu.Lock()
@@ -309,17 +299,12 @@ func (d *MemDir) lock(name string) (fileutil.Releaser, error) {
 		return nil, syscall.EAGAIN
 	}
 	d.locked = true
-	return (*memLock)(f.(*memHandle).dir), nil
-}
-
-// A memLock is the lock of a MemDir.
-type memLock MemDir
-
-func (l *memLock) Release() error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.locked = false
-	return nil
+	return func() error {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		d.locked = false
+		return nil
+	}, nil
 }
 
 // write changes the content.

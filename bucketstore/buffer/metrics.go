@@ -2,7 +2,8 @@ package buffer
 
 import (
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"github.com/promtable/promtable/bucketstore/metricset"
 )
 
 // metrics are the metrics of a buffer.
@@ -24,37 +25,25 @@ const (
 )
 
 func newMetrics(reg prometheus.Registerer) *metrics {
-	f := promauto.With(reg)
-	counter := func(name, help string) prometheus.Counter {
-		return f.NewCounter(prometheus.CounterOpts{Name: "adapter_buffer_" + name, Help: help})
-	}
-	gauge := func(name, help string) prometheus.Gauge {
-		return f.NewGauge(prometheus.GaugeOpts{Name: "adapter_buffer_" + name, Help: help})
-	}
-	failing := f.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "adapter_buffer_failing_rows",
-		Help: "Rows that the store did not take: retried, or refused for ever. They are durable, and readers see them.",
-	}, []string{"state"})
-	for _, state := range []string{rowRetried, rowRefused} {
-		failing.WithLabelValues(state)
-	}
+	f := metricset.New(reg)
 	return &metrics{
-		failingRows:  failing,
-		samples:      counter("samples_total", "Samples written to the log."),
-		groups:       counter("commits_total", "Commits to the log, of one or more requests."),
-		refused:      counter("refused_commits_total", "Commits that were refused because the disk of the log was full."),
-		logBytes:     counter("log_bytes_total", "Bytes written to the log."),
-		syncs:        counter("log_syncs_total", "Fsyncs of the log."),
-		sealed:       counter("sealed_chunks_total", "Sealed chunks."),
-		sealFailures: counter("seal_failures_total", "Writes of sealed chunks that failed and were retried."),
-		late:         counter("late_samples_total", "Samples of older windows than the two latest of their series, or too far ahead, which get chunks of their own."),
-		replay:       counter("replayed_samples_total", "Samples read from the log at the start."),
-		replayDropped: counter("replay_dropped_samples_total",
+		failingRows: f.Gauges("adapter_buffer_failing_rows",
+			"Rows that the store did not take: retried, or refused for ever. They are durable, and readers see them.", "state", rowRetried, rowRefused),
+		samples:      f.Counter("adapter_buffer_samples_total", "Samples written to the log."),
+		groups:       f.Counter("adapter_buffer_commits_total", "Commits to the log, of one or more requests."),
+		refused:      f.Counter("adapter_buffer_refused_commits_total", "Commits that were refused because the disk of the log was full."),
+		logBytes:     f.Counter("adapter_buffer_log_bytes_total", "Bytes written to the log."),
+		syncs:        f.Counter("adapter_buffer_log_syncs_total", "Fsyncs of the log."),
+		sealed:       f.Counter("adapter_buffer_sealed_chunks_total", "Sealed chunks."),
+		sealFailures: f.Counter("adapter_buffer_seal_failures_total", "Writes of sealed chunks that failed and were retried."),
+		late:         f.Counter("adapter_buffer_late_samples_total", "Samples of older windows than the two latest of their series, or too far ahead, which get chunks of their own."),
+		replay:       f.Counter("adapter_buffer_replayed_samples_total", "Samples read from the log at the start."),
+		replayDropped: f.Counter("adapter_buffer_replay_dropped_samples_total",
 			"Samples of these that were dropped: they are older than samples are kept."),
-		segments:    gauge("log_segments", "Segments of the log."),
-		logSize:     gauge("log_size_bytes", "Size of the segments of the log on the disk."),
-		openBytes:   gauge("open_bytes", "Bytes of open chunks."),
-		replayRatio: gauge("replay_progress_ratio", "Replayed part of the log at the start, from 0 to 1. 1 if there is no log."),
-		series:      gauge("series", "Series in memory: those with open chunks, and those used lately."),
+		segments:    f.Gauge("adapter_buffer_log_segments", "Segments of the log."),
+		logSize:     f.Gauge("adapter_buffer_log_size_bytes", "Size of the segments of the log on the disk."),
+		openBytes:   f.Gauge("adapter_buffer_open_bytes", "Bytes of open chunks."),
+		replayRatio: f.Gauge("adapter_buffer_replay_progress_ratio", "Replayed part of the log at the start, from 0 to 1. 1 if there is no log."),
+		series:      f.Gauge("adapter_buffer_series", "Series in memory: those with open chunks, and those used lately."),
 	}
 }

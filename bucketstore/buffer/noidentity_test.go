@@ -1,7 +1,9 @@
 package buffer_test
 
 import (
+	"bytes"
 	"errors"
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -94,45 +96,27 @@ func TestCheckWithoutIdentity(t *testing.T) {
 	}
 }
 
-// TestCheckEarlySegment: a segment of an early version has a shorter head, which the repair
-// writes again. What follows it is kept, whether the log is bound or not.
-func TestCheckEarlySegment(t *testing.T) {
-	rows, dir := openPebble(t), t.TempDir()
-	logged(t, dir, rows)
-	identity, err := os.ReadFile(filepath.Join(dir, "identity"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	unbind(t, dir)
-	forgetIdentity(t, rows)
-	l := &checkedLog{dir: dir, rows: rows}
-	for _, isBound := range []bool{false, true} {
-		path := filepath.Join(dir, "identity")
-		if isBound {
-			if err := os.WriteFile(path, identity, 0o640); err != nil {
-				t.Fatal(err)
-			}
+// TestOtherVersion: a segment with a shorter or longer head, of another version, is refused by its number. A repair leaves it as it is.
+func TestOtherVersion(t *testing.T) {
+	for version, size := range map[byte]int{1: 16, 2: 68, 4: 84} {
+		l := makeCheckedLog(t, time.Hour, 26)
+		change(t, l.path(1), func(b []byte) []byte {
+			head := append(bytes.Clone(b[:headSize]), make([]byte, 8)...)[:size]
+			head[15] = version
+			return append(head, b[headSize:]...)
+		})
+		before := contents(t, l.dir)
+		want := fmt.Sprintf("a log of version %d, this adapter reads version 3; use the version that wrote it", version)
+		if _, err := startBound(t.Context(), l.dir, l.rows, newTerms(t, l.rows)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("version %d: %v", version, err)
 		}
-		before := contents(t, dir)
-		change(t, l.path(1), flip(2))
-		if found, _ := l.inspect(t, true); len(found) != 1 || !found[0].Repaired {
-			t.Errorf("bound %t: found %+v", isBound, found)
+		if found, _ := l.inspect(t, true); len(found) == 0 || found[0].Repair != "" || !strings.Contains(found[0].What, want) {
+			t.Errorf("version %d: found %+v", version, found)
 		}
-		after := contents(t, dir)
-		maps.DeleteFunc(after, func(name, _ string) bool { return strings.Contains(name, ".damaged") })
-		if isBound {
-			maps.DeleteFunc(before, func(name, _ string) bool { return strings.Contains(name, ".damaged") })
-			if err := os.Remove(path); err != nil {
-				t.Fatal(err)
-			}
-		} else {
-			before["lock"] = after["lock"]
-		}
-		if !maps.Equal(before, after) {
-			t.Errorf("bound %t: the log is another after the repair", isBound)
+		if name := buffer.SegmentName(1); contents(t, l.dir)[name] != before[name] {
+			t.Errorf("version %d: the segment has changed", version)
 		}
 	}
-	wantLogged(t, dir, rows)
 }
 
 // TestCheckGap: segments that are missing one after the other are one finding. A gap that a

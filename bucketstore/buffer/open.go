@@ -1,6 +1,7 @@
 package buffer
 
 import (
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"math"
@@ -29,14 +30,14 @@ type ref struct {
 	// sealed is the last sealed chunk that is not in the store yet; the others follow it.
 	sealed *sealedChunk
 
-	// segment is the segment of the log in which r has the number id. bits is the last
+	// numbering is that of the log in which r has the number id. bits is the last
 	// value in it, which the next value is encoded against. They are owned by the
 	// committer.
-	segment uint64
-	bits    uint64
-	id      uint32
-	// gone says that r was forgotten: another ref may stand for the series.
-	gone bool
+	numbering uint64
+	bits      uint64
+	id        uint32
+	// forgotten says that r was forgotten: another ref may stand for the series.
+	forgotten bool
 	// jitter spreads the work of the series over time.
 	jitter uint8
 }
@@ -225,15 +226,7 @@ func (c *openChunk) latest() point {
 
 // sorted sorts points by time and keeps the last of equal times.
 func sorted(points []point) []point {
-	slices.SortStableFunc(points, func(a, b point) int {
-		switch {
-		case a.t < b.t:
-			return -1
-		case a.t > b.t:
-			return 1
-		}
-		return 0
-	})
+	slices.SortStableFunc(points, func(a, b point) int { return cmp.Compare(a.t, b.t) })
 	kept := points[:0]
 	for i, p := range points {
 		if i+1 < len(points) && points[i+1].t == p.t {

@@ -24,7 +24,8 @@ import (
 //	          without it there is none. Both are 0 before the first of a request.
 //	value   = as in open chunks, from the bits of the float before of the series
 //
-// Series are numbered in each segment from 0, in order of first use.
+// Series are numbered in each segment from 0, in order of first use. One may get another number later,
+// with its key: after a write that was cut off.
 const frameHead = 12
 
 // numbered counts the series that have a number in a segment, and the bytes of their keys.
@@ -34,17 +35,17 @@ type numbered struct {
 }
 
 // appendRequest appends a request, or a part of one. It numbers the series that are new in
-// this segment, and returns the new counts.
-func appendRequest(dst []byte, samples []bucketstore.Sample, stamp int64, segment uint64, count numbered) ([]byte, numbered) {
+// this numbering, and returns the new counts.
+func appendRequest(dst []byte, samples []bucketstore.Sample, stamp int64, numbering uint64, count numbered) ([]byte, numbered) {
 	dst = binary.AppendUvarint(dst, uint64(stamp))
 	dst = binary.AppendUvarint(dst, uint64(len(samples)))
 	var id, t int64
 	for i := range samples {
 		s := &samples[i]
 		r := s.Ref.(*ref)
-		isNew := r.segment != segment
+		isNew := r.numbering != numbering
 		if isNew {
-			r.segment, r.id, r.bits = segment, uint32(count.n), 0
+			r.numbering, r.id, r.bits = numbering, uint32(count.n), 0
 			count.n++
 			count.bytes += len(r.key)
 		}

@@ -6,12 +6,15 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/go-kit/log"
 	"github.com/go-kit/log/level"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/promtable/promtable/bucketstore"
+	"github.com/promtable/promtable/bucketstore/durable"
 	"github.com/promtable/promtable/series"
 )
 
@@ -32,7 +35,7 @@ func (b *Buffer) replay(ctx context.Context) (err error) {
 	}()
 	progress := b.newReplayProgress(heads)
 	if len(heads) > 0 {
-		b.segments.begin(heads[0].segment)
+		b.segments.setCurrent(heads[0].segment)
 	}
 	for i, head := range heads {
 		isLast := i == len(heads)-1 && len(unused) == 0 // a segment is synced before the next one is made
@@ -42,7 +45,7 @@ func (b *Buffer) replay(ctx context.Context) (err error) {
 		progress.log("replaying the log")
 	}
 	for _, head := range unused {
-		if err := errors.Join(removeSynced(b.dir.state), removeIfThere(b.dir.state, segmentName(head.segment)), b.dir.state.sync()); err != nil {
+		if err := errors.Join(durable.Remove(b.dir.state, syncedName), durable.Remove(b.dir.state, segmentName(head.segment))); err != nil {
 			return fmt.Errorf("remove segment %s, in which nothing is: %w", segmentName(head.segment), err)
 		}
 	}
@@ -58,18 +61,18 @@ func (b *Buffer) replay(ctx context.Context) (err error) {
 
 // storeReplayed flushes all replayed samples to the store.
 func (b *Buffer) storeReplayed(ctx context.Context, progress *replayProgress) error {
-	stored := make(chan error, 1)
-	go func() { stored <- b.Flush(ctx) }()
-	ticker := time.NewTicker(progressInterval)
-	defer ticker.Stop()
-	for {
-		select {
-		case err := <-stored:
-			return err
-		case <-ticker.C:
-			progress.log("storing what was replayed", "bytes_left", b.sealing.size())
-		}
-	}
+	watched, stop := context.WithCancel(ctx)
+	var watch sync.WaitGroup
+	watch.Go(func() {
+		every(watched, progressInterval, nil, func() {
+			left, _ := b.sealing.progress()
+			progress.log("storing what was replayed", "bytes_left", left)
+		})
+	})
+	err := b.Flush(ctx)
+	stop()
+	watch.Wait()
+	return err
 }
 
 // progressInterval is the time between two log lines about the progress.
@@ -127,7 +130,8 @@ func (p *replayProgress) log(msg string, more ...any) {
 }
 
 // replaySegment applies the requests in a segment. Only the last segment may end with a
-// torn frame.
+// torn frame. One goroutine reads and another one applies: both have equal work, so a replay
+// uses two cores.
 func (b *Buffer) replaySegment(ctx context.Context, head segmentHead, isLast bool, progress *replayProgress) (err error) {
 	progress.segment++
 	file, err := openSegment(b.dir.state, head.segment)
@@ -139,29 +143,25 @@ func (b *Buffer) replaySegment(ctx context.Context, head segmentHead, isLast boo
 	if _, err := file.start(); err != nil {
 		return err
 	}
-	p := replayer{requests: make(chan replayed), free: make(chan []bucketstore.Sample, 2), done: make(chan struct{})}
-	go func() {
-		defer close(p.done)
-		p.err = b.reapplyAll(ctx, &p, head.segment)
-	}()
-	err = b.readSegment(file, isLast, &p, progress)
-	close(p.requests)
-	<-p.done
-	if p.err != nil { // it ended the reading
-		err = p.err
-	}
-	return err
-}
-
-// A replayer passes requests from the goroutine that reads a segment to the goroutine that
-// applies them. Both have equal work, so a replay uses two cores.
-type replayer struct {
-	requests chan replayed
-	// free recycles the samples of applied requests.
-	free chan []bucketstore.Sample
-	// done is closed when no more requests are applied: err says why.
-	done chan struct{}
-	err  error
+	requests, free := make(chan replayed), make(chan []bucketstore.Sample, 2) // free recycles samples
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error {
+		for req := range requests {
+			if err := b.reapply(ctx, req.samples, req.stamp, head.segment); err != nil {
+				return err
+			}
+			select {
+			case free <- req.samples:
+			default:
+			}
+		}
+		return nil
+	})
+	group.Go(func() error {
+		defer close(requests)
+		return b.readSegment(ctx, file, isLast, requests, free, progress)
+	})
+	return group.Wait()
 }
 
 type replayed struct {
@@ -169,11 +169,8 @@ type replayed struct {
 	stamp   int64
 }
 
-// errStopped says that requests are no longer applied.
-var errStopped = errors.New("stopped")
-
-// readSegment sends the requests in a segment to p.
-func (b *Buffer) readSegment(file *segmentFile, isLast bool, p *replayer, progress *replayProgress) error {
+// readSegment sends the requests in a segment. It takes memory for samples from free.
+func (b *Buffer) readSegment(ctx context.Context, file *segmentFile, isLast bool, requests chan<- replayed, free <-chan []bucketstore.Sample, progress *replayProgress) error {
 	counted := int64(0)
 	reader := segmentReader{ref: func(key string) *ref {
 		b.mu.Lock()
@@ -184,12 +181,12 @@ func (b *Buffer) readSegment(file *segmentFile, isLast bool, p *replayer, progre
 		progress.advance(len(found), file.at-counted)
 		counted = file.at
 		select {
-		case p.requests <- replayed{found, stamp}:
-		case <-p.done:
-			return errStopped
+		case requests <- replayed{found, stamp}:
+		case <-ctx.Done():
+			return ctx.Err()
 		}
 		select {
-		case reader.samples = <-p.free:
+		case reader.samples = <-free:
 		default:
 			reader.samples = nil
 		}
@@ -237,20 +234,6 @@ func whyUnfinished(file *segmentFile, synced position) (why string, err error) {
 	return "the log ends with a write that was not finished, nor acknowledged", nil
 }
 
-// reapplyAll applies the requests of p.
-func (b *Buffer) reapplyAll(ctx context.Context, p *replayer, segment uint64) error {
-	for req := range p.requests {
-		if err := b.reapply(ctx, req.samples, req.stamp, segment); err != nil {
-			return err
-		}
-		select {
-		case p.free <- req.samples:
-		default:
-		}
-	}
-	return nil
-}
-
 // reapply does what Append does after the log.
 func (b *Buffer) reapply(ctx context.Context, samples []bucketstore.Sample, stamp int64, segment uint64) error {
 	if err := errors.Join(ctx.Err(), b.sealing.admit(ctx)); err != nil {
@@ -267,7 +250,7 @@ func (b *Buffer) reapply(ctx context.Context, samples []bucketstore.Sample, stam
 	b.apply(kept, stamp, now, segment)
 	b.mu.Unlock()
 	b.relieve()
-	b.segments.begin(segment)
+	b.segments.setCurrent(segment)
 	b.metrics.replay.Add(float64(len(samples)))
 	return nil
 }

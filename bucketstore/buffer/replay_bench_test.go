@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 
 	"github.com/promtable/promtable/bucketstore"
+	"github.com/promtable/promtable/bucketstore/durable"
 	"github.com/promtable/promtable/bucketstore/pebble"
 	"github.com/promtable/promtable/series"
 )
@@ -81,14 +82,14 @@ func replayInto(b *testing.B, dir string, store bucketstore.Store) (done func())
 
 // replayOnly reads the log in dir into open chunks. Sealed chunks are dropped.
 func replayOnly(b *testing.B, dir string) (done func()) {
-	state, err := readDir(osDirectory(dir))
+	state, err := readDir(durable.OS(dir))
 	if err != nil {
 		b.Fatal(err)
 	}
 	m := newMetrics(nil)
 	buffer := &Buffer{
 		cfg: Config{}.withDefaults(), dir: &Dir{state: state}, metrics: m, refs: make(map[string]*ref), seed: maphash.MakeSeed(),
-		segments: newSegments(osDirectory(dir), m),
+		segments: newSegments(durable.OS(dir), m),
 	}
 	buffer.sealing.init()
 	ctx, stop := context.WithCancel(b.Context())
@@ -96,7 +97,7 @@ func replayOnly(b *testing.B, dir string) (done func()) {
 	progress := buffer.newReplayProgress(state.heads)
 	for i, head := range state.heads {
 		if err == nil {
-			buffer.segments.begin(head.segment)
+			buffer.segments.setCurrent(head.segment)
 			err = buffer.replaySegment(ctx, head, i == len(state.heads)-1, progress)
 		}
 	}
@@ -125,7 +126,7 @@ func (b *Buffer) forgetSealed(ctx context.Context) {
 func writeLog(b *testing.B, dir string, seriesCount, perSeries int) (size int64) {
 	const atOnce = 2_000
 	m := newMetrics(nil)
-	l := newLog(dirState{directory: osDirectory(dir)}, Config{FsyncInterval: time.Hour}.withDefaults(), m, newSegments(osDirectory(dir), m))
+	l := newLog(dirState{Dir: durable.OS(dir)}, Config{FsyncInterval: time.Hour}.withDefaults(), m, newSegments(durable.OS(dir), m))
 	if err := l.start(); err != nil {
 		b.Fatal(err)
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/promtable/promtable/bucketstore"
+	"github.com/promtable/promtable/bucketstore/durable"
 	"github.com/promtable/promtable/bucketstore/pebble"
 	"github.com/promtable/promtable/series"
 	"github.com/promtable/promtable/series/chunk"
@@ -63,7 +64,7 @@ func openEmbedded(t *testing.T) bucketstore.Store {
 // replayAlone replays the log in dir, and does nothing after it.
 func replayAlone(ctx context.Context, t *testing.T, dir string, store bucketstore.Store) error {
 	t.Helper()
-	state, err := readDir(osDirectory(dir))
+	state, err := readDir(durable.OS(dir))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,11 +85,11 @@ func TestReplayKeepsSegments(t *testing.T) {
 	if err := replayAlone(t.Context(), t, dir, store); err != nil {
 		t.Fatal(err)
 	}
-	if found, err := segmentsIn(osDirectory(dir)); err != nil || len(found) != 1 {
+	if found, err := segmentsIn(durable.OS(dir)); err != nil || len(found) != 1 {
 		t.Errorf("after the replay there are the segments %v, %v", found, err)
 	}
 	openIn(t, dir, store).Kill()
-	if found, err := segmentsIn(osDirectory(dir)); err != nil || len(found) != 1 || found[0] != 2 {
+	if found, err := segmentsIn(durable.OS(dir)); err != nil || len(found) != 1 || found[0] != 2 {
 		t.Errorf("after the next start there are the segments %v, %v", found, err)
 	}
 }
@@ -107,7 +108,7 @@ func TestReplayStops(t *testing.T) {
 // TestReplayMemory: a replay keeps to the limit of memory, of whatever windows the samples
 // are.
 func TestReplayMemory(t *testing.T) {
-	b := newBuffer(&Dir{state: dirState{directory: osDirectory(t.TempDir())}}, Config{Store: openEmbedded(t), MaxOpenBytes: 10 << 10}.withDefaults())
+	b := newBuffer(&Dir{state: dirState{Dir: durable.OS(t.TempDir())}}, Config{Store: openEmbedded(t), MaxOpenBytes: 10 << 10}.withDefaults())
 	background, stop := context.WithCancel(t.Context())
 	b.done.Go(func() { b.runSealing(background) })
 	up := b.Ref([]byte("up"))

@@ -13,6 +13,7 @@ import (
 	"github.com/go-kit/log/level"
 
 	"github.com/promtable/promtable/bucketstore"
+	"github.com/promtable/promtable/bucketstore/durable"
 	"github.com/promtable/promtable/series"
 )
 
@@ -24,10 +25,6 @@ type failingRow struct {
 	// pause is the time between two tries; next is when the next one is due.
 	pause time.Duration
 	next  time.Time
-}
-
-func (r *failingRow) mutation() bucketstore.Mutation {
-	return bucketstore.Mutation{Key: r.Key, Ops: r.ops}
 }
 
 func (r *failingRow) size() (bytes int) {
@@ -112,37 +109,37 @@ func (q *retryQueue) put(rows []*failingRow) error {
 
 var errRetryFull = errors.New("too many rows fail to be set aside")
 
-// remove removes stored rows, and the files in which no others stand.
-func (q *retryQueue) remove(stored []*failingRow) error {
-	if len(stored) == 0 {
-		return nil
-	}
+// tried notes what an Apply of these rows has returned. Stored rows are removed, and the files in
+// which no others stand.
+func (q *retryQueue) tried(rows []*failingRow, err error) error {
+	failed := bucketstore.FailedRows(err, len(rows))
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	gone := make(map[*failingRow]bool, len(stored))
-	var err error
-	for _, row := range stored {
-		gone[row] = true
+	stored := make(map[*failingRow]bool)
+	var files []string
+	for i, row := range rows {
+		rowErr := err
+		if failed != nil {
+			rowErr = failed[i]
+		}
+		if rowErr != nil {
+			row.Err, row.Refused = rowErr, len(rows) == 1 && errors.Is(rowErr, bucketstore.ErrRefused)
+			row.pause = min(2*row.pause, maxRetryPause)
+			row.next = time.Now().Add(row.pause)
+			continue
+		}
+		stored[row] = true
 		q.bytes -= row.size()
 		if row.file.rows--; row.file.rows == 0 {
-			err = errors.Join(err, removeIfThere(q.dir, rowFileName(row.file.number)))
+			files = append(files, rowFileName(row.file.number))
 		}
 	}
-	q.rows = slices.DeleteFunc(q.rows, func(r *failingRow) bool { return gone[r] })
+	q.rows = slices.DeleteFunc(q.rows, func(r *failingRow) bool { return stored[r] })
 	q.count()
-	return errors.Join(err, q.dir.sync())
-}
-
-// failed notes the error of rows.
-func (q *retryQueue) failed(rows []*failingRow, err error, refused bool) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	for _, row := range rows {
-		row.Err, row.Refused = err, refused
-		row.pause = min(2*row.pause, maxRetryPause)
-		row.next = time.Now().Add(row.pause)
+	if len(files) == 0 {
+		return nil
 	}
-	q.count()
+	return durable.Remove(q.dir, files...)
 }
 
 // count updates the metric, with mu held.
@@ -247,20 +244,6 @@ func (b *Buffer) setAside(table bucketstore.Table, muts []bucketstore.Mutation, 
 	return nil
 }
 
-// runRetries tries the failing rows again and again, until ctx ends.
-func (b *Buffer) runRetries(ctx context.Context) {
-	ticker := time.NewTicker(minRetryPause)
-	defer ticker.Stop()
-	for {
-		select {
-		case now := <-ticker.C:
-			b.retryRows(ctx, b.retries.due(now))
-		case <-ctx.Done():
-			return
-		}
-	}
-}
-
 // retryRows tries rows once. One that the store refuses may have spoilt the request for
 // others: each such row is tried alone, and only then given up.
 func (b *Buffer) retryRows(ctx context.Context, rows []*failingRow) {
@@ -280,29 +263,11 @@ func (b *Buffer) retryRows(ctx context.Context, rows []*failingRow) {
 func (b *Buffer) retryBatch(ctx context.Context, rows []*failingRow) {
 	muts := make([]bucketstore.Mutation, len(rows))
 	for i, row := range rows {
-		muts[i] = row.mutation()
+		muts[i] = bucketstore.Mutation{Key: row.Key, Ops: row.ops}
 	}
 	ctx, cancel := context.WithTimeout(ctx, sealTimeout)
 	defer cancel()
-	err := b.Store.Apply(ctx, rows[0].Table, muts)
-	var failed *bucketstore.RowsError
-	if err != nil && !errors.As(err, &failed) {
-		b.retries.failed(rows, err, len(rows) == 1 && errors.Is(err, bucketstore.ErrRefused))
-		return
-	}
-	var stored []*failingRow
-	for i, row := range rows {
-		var err error
-		if failed != nil {
-			err = failed.Failed[i]
-		}
-		if err == nil {
-			stored = append(stored, row)
-			continue
-		}
-		b.retries.failed(rows[i:i+1], err, len(rows) == 1 && errors.Is(err, bucketstore.ErrRefused))
-	}
-	if err := b.retries.remove(stored); err != nil {
+	if err := b.retries.tried(rows, b.Store.Apply(ctx, rows[0].Table, muts)); err != nil {
 		level.Warn(b.cfg.Logger).Log("msg", "a file of stored rows is not removed", "err", err)
 	}
 }

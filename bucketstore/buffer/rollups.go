@@ -11,8 +11,6 @@ import (
 	"github.com/promtable/promtable/series/rollup"
 )
 
-func isRollup(family string) bool { return family == series.Family5m || family == series.Family1h }
-
 // scanRollups leaves out the rollups of days of which samples are in memory: they are of those that are
 // stored. It looks at memory first, as Scan does. Chunks in memory are not shown.
 func (b *Buffer) scanRollups(ctx context.Context, req bucketstore.ScanRequest, fn func(bucketstore.Row) error) error {
@@ -32,7 +30,7 @@ func (b *Buffer) scanRollups(ctx context.Context, req bucketstore.ScanRequest, f
 		}
 		kept = kept[:0]
 		for _, c := range row.Cells {
-			if !isRollup(c.Family) || !open[i].hasDay(rollup.DayOfCell(base, c.Qualifier), base) {
+			if rollup.ResolutionOf(c.Family) == rollup.Raw || !open[i].hasDay(rollup.DayOfCell(base, c.Qualifier), base) {
 				kept = append(kept, c)
 			}
 		}

@@ -48,7 +48,7 @@ func TestRollups(t *testing.T) {
 			row := series.Schema{}.AppendRowKey(nil, key(1), base)
 			var ops []bucketstore.Op
 			for _, day := range []int64{first, last} {
-				ops = append(ops, bucketstore.Op{Family: series.Family1h, Qualifier: series.AppendQualifier(nil, rollup.Qualifier(day, base)), Time: day + rollup.Day})
+				ops = append(ops, bucketstore.Op{Family: rollup.OneHour.Family(), Qualifier: series.AppendQualifier(nil, rollup.Qualifier(day, base)), Time: day + rollup.Day})
 			}
 			if err := store.Apply(t.Context(), bucketstore.Metric, []bucketstore.Mutation{{Key: row, Ops: ops}}); err != nil {
 				t.Fatal(err)
@@ -81,7 +81,7 @@ const minute = 60_000
 func rollupDays(t *testing.T, store bucketstore.Store, row []byte, base int64) (days []int64) {
 	t.Helper()
 	err := store.Scan(context.Background(), bucketstore.ScanRequest{
-		Table: bucketstore.Metric, Rows: []series.RowRange{series.SingleRow(row)}, Families: []bucketstore.FamilyRange{{Family: series.Family1h}},
+		Table: bucketstore.Metric, Rows: []series.RowRange{series.SingleRow(row)}, Families: []bucketstore.FamilyRange{{Family: rollup.OneHour.Family()}},
 	}, func(r bucketstore.Row) error {
 		for _, c := range r.Cells {
 			days = append(days, rollup.DayOfCell(base, c.Qualifier))

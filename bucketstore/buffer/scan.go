@@ -2,6 +2,7 @@ package buffer
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/series"
+	"github.com/promtable/promtable/series/rollup"
 )
 
 // errLimit ends a scan at its limit.
@@ -19,7 +21,7 @@ var errLimit = errors.New("limit")
 // and never missed.
 func (b *Buffer) Scan(ctx context.Context, req bucketstore.ScanRequest, fn func(bucketstore.Row) error) error {
 	wanted := slices.IndexFunc(req.Families, func(f bucketstore.FamilyRange) bool { return f.Family == series.FamilyChunk })
-	if req.Table == bucketstore.Metric && slices.ContainsFunc(req.Families, func(f bucketstore.FamilyRange) bool { return isRollup(f.Family) }) {
+	if req.Table == bucketstore.Metric && slices.ContainsFunc(req.Families, func(f bucketstore.FamilyRange) bool { return rollup.ResolutionOf(f.Family) != rollup.Raw }) {
 		return b.scanRollups(ctx, req, fn)
 	}
 	if req.Table != bucketstore.Metric || wanted < 0 {
@@ -98,7 +100,7 @@ func (b *Buffer) openRows(ranges []series.RowRange) []openRow {
 		b.mu.RUnlock()
 	}
 	if len(general) > 0 {
-		b.openRowsIn(&o, general)
+		b.eachSeries(b.mu.RLocker(), func(r *ref) { o.addSeriesIn(r, general) })
 	}
 	slices.SortStableFunc(o.rows, func(a, b openRow) int { return bytes.Compare(a.key, b.key) })
 	// A row that was found twice was copied twice: either copy is right.
@@ -137,25 +139,6 @@ func (b *Buffer) openRowsOf(o *openRows, r series.RowRange) rangeKind {
 		o.copyRaw(old)
 	}
 	return kind
-}
-
-// openRowsIn adds the rows in memory in these ranges, which are ascending. It goes from the
-// last series to the first, as forgetIdle does: so it may see a series twice, but misses
-// none that was there at the start.
-func (b *Buffer) openRowsIn(o *openRows, ranges []series.RowRange) {
-	b.mu.RLock()
-	last := len(b.order)
-	b.mu.RUnlock()
-	for last > 0 {
-		b.mu.RLock()
-		last = min(last, len(b.order))
-		first := max(0, last-sweepAtOnce)
-		for _, r := range b.order[first:last] {
-			o.addSeriesIn(r, ranges)
-		}
-		b.mu.RUnlock()
-		last = first
-	}
 }
 
 // addSeriesIn adds the rows of r in these ranges that are in memory. The ranges are
@@ -280,13 +263,7 @@ func (m *merger) cells(row openRow) (cells []bucketstore.Cell, err error) {
 }
 
 func compareCells(a, b bucketstore.Cell) int {
-	if a.Family != b.Family {
-		if a.Family < b.Family {
-			return -1
-		}
-		return 1
-	}
-	return bytes.Compare(a.Qualifier, b.Qualifier)
+	return cmp.Or(cmp.Compare(a.Family, b.Family), bytes.Compare(a.Qualifier, b.Qualifier))
 }
 
 // appendMerged appends the cells of both, in order; cells in memory win.

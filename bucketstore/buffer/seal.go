@@ -126,9 +126,9 @@ func (s *sealing) awaitWork(ctx context.Context) error {
 	if err := s.waitFor(ctx, func() bool { return len(s.queue) > 0 }); err != nil {
 		return err
 	}
-	patient, cancel := context.WithTimeout(ctx, sealDelay)
+	delay, cancel := context.WithTimeout(ctx, sealDelay)
 	defer cancel()
-	_ = s.waitFor(patient, func() bool { return s.urgent > 0 || s.bytes >= fewBytes }) // either is enough
+	_ = s.waitFor(delay, func() bool { return s.urgent > 0 || s.bytes >= fewBytes }) // either is enough
 	return ctx.Err()
 }
 
@@ -180,23 +180,15 @@ func (s *sealing) admit(ctx context.Context) error {
 
 // isBusy says whether the queue is half full.
 func (s *sealing) isBusy() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.bytes > maxSealing/2
+	bytes, _ := s.progress()
+	return bytes > maxSealing/2
 }
 
-// size is the bytes of chunks that are not stored.
-func (s *sealing) size() int {
+// progress returns the bytes of chunks that are not stored, and counts those that are.
+func (s *sealing) progress() (bytes int, stored uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.bytes
-}
-
-// progress counts the stored chunks.
-func (s *sealing) progress() uint64 {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.stored
+	return s.bytes, s.stored
 }
 
 // wait waits until all chunks queued before are stored.
@@ -264,11 +256,17 @@ func (r *ref) dropSealed(c *sealedChunk) {
 }
 
 func (b *Buffer) applySealed(ctx context.Context, chunks []*sealedChunk) error {
-	rows := newRowBatch(b.cfg.Schema)
+	rows, encoder, key := newRowBatch(), chunkEncoder{}, []byte(nil)
 	for _, c := range chunks {
-		if err := rows.addChunk(c.ref.key, &c.openChunk); err != nil {
+		cells, err := encoder.encode(&c.openChunk)
+		if err != nil {
 			b.cfg.Die(fmt.Errorf("seal a chunk of %q: %w", c.ref.key, err)) // Append accepts only samples that can be encoded
 			return err
+		}
+		base, _ := series.Split(c.window)
+		key = b.cfg.Schema.AppendRowKey(key[:0], c.ref.SeriesKey(), base)
+		for _, cell := range cells {
+			rows.add(key, cell.SetOp())
 		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, sealTimeout)
@@ -285,7 +283,7 @@ func (b *Buffer) applySealed(ctx context.Context, chunks []*sealedChunk) error {
 // lastSamples returns the writes to CURRENT for the chunks that hold the current sample of
 // their series. For a series without further samples the log may not hold it after these
 // chunks are stored.
-func (b *Buffer) lastSamples(chunks []*sealedChunk) (muts []bucketstore.Mutation) {
+func (b *Buffer) lastSamples(chunks []*sealedChunk) []bucketstore.Mutation {
 	var last []*sealedChunk
 	b.mu.RLock()
 	for _, c := range chunks {
@@ -294,24 +292,18 @@ func (b *Buffer) lastSamples(chunks []*sealedChunk) (muts []bucketstore.Mutation
 		}
 	}
 	b.mu.RUnlock()
-	at := make(map[string]int, len(last))
+	rows := newRowBatch()
 	for _, c := range last {
-		i, ok := at[c.ref.key]
-		if !ok {
-			i = len(muts)
-			at[c.ref.key] = i
-			muts = append(muts, bucketstore.Mutation{Key: []byte(c.ref.key)})
-		}
 		p := c.latest()
 		value := p.value
 		if value == nil {
 			value = cell.AppendFloat(nil, p.float())
 		}
-		muts[i].Ops = append(muts[i].Ops, bucketstore.Op{
+		rows.add(c.ref.SeriesKey(), bucketstore.Op{
 			Kind: bucketstore.SetCell, Family: series.FamilyCurrent, Qualifier: []byte(series.QualifierCurrent), Time: p.t, Value: value,
 		})
 	}
-	return muts
+	return rows.muts
 }
 
 // isLast says whether all samples that came after the sealed chunk c are older than its
@@ -333,30 +325,15 @@ func (r *ref) isLast(c *sealedChunk) bool {
 	return true
 }
 
-// runSweeps sweeps at an interval and under pressure, until ctx ends.
-func (b *Buffer) runSweeps(ctx context.Context) {
-	ticker := time.NewTicker(b.cfg.SweepInterval)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-b.pressure:
-		case <-ticker.C:
-		}
-		b.sweep()
-	}
-}
-
 const (
 	// sweepAtOnce is how many series are swept while writers wait.
 	sweepAtOnce = 10_000
-	// settled is how long a chunk of a past window must be without new samples before the
+	// idleTime is how long a chunk of a past window must be without new samples before the
 	// clock seals it. A sender that catches up ends each window by going on to the next one.
-	settled = 30 * time.Second
-	// lateSettled is settled of a late chunk: longer than a usual scrape interval, so that
+	idleTime = 30 * time.Second
+	// lateIdleTime is idleTime of a late chunk: longer than a usual scrape interval, so that
 	// late samples that come one by one share a chunk.
-	lateSettled = 2 * time.Minute
+	lateIdleTime = 2 * time.Minute
 )
 
 // sweep seals what is due of each series. It stops when the queue to the store is half
@@ -365,38 +342,42 @@ func (b *Buffer) sweep() {
 	now := b.cfg.Now().UnixMilli()
 	needed := b.segments.within(int64(b.cfg.MaxLogBytes)) // chunks that need older segments are sealed
 	b.relieve()
-	b.mu.Lock()
+	b.mu.RLock()
 	b.metrics.openBytes.Set(float64(b.openBytes))
-	last := len(b.order)
 	latest := max(now, b.applied)
-	b.mu.Unlock()
+	b.mu.RUnlock()
 	idle := 0
-	for last > 0 && !b.sealing.isBusy() {
-		b.mu.Lock()
-		last = min(last, len(b.order))
-		first := max(0, last-sweepAtOnce)
+	b.eachPart(&b.mu, func(first, last int) (more bool) {
+		if b.sealing.isBusy() {
+			return false
+		}
 		for _, r := range b.order[first:last] {
 			if r.late != nil && b.sealing.isBusy() {
 				break // a series may have thousands of late chunks
 			}
-			r.seen = min(r.seen, now)                    // the clock may have been set back
-			isAbandoned := r.seen <= now-2*series.Window // whatever the times of its samples
-			for c := range r.open {
-				wait := settled.Milliseconds()
-				if c.late {
-					wait = lateSettled.Milliseconds()
-				}
-				isQuiet := c.stamp <= latest-wait || r.seen <= now-wait
-				isOver := c.late || c.window+series.Window+b.grace(r) <= now
-				if c.segment < needed || isAbandoned || isOver && isQuiet {
-					b.seal(r, c)
-				}
-			}
+			b.sweepSeries(r, now, latest, needed)
 		}
 		idle += b.forgetIdle(first, last, now, b.cfg.MaxIdle-idle)
 		b.metrics.series.Set(float64(len(b.order)))
-		b.mu.Unlock()
-		last = first
+		return true
+	})
+}
+
+// sweepSeries seals what is due of r at now, if the log needs the segments from needed on, with mu
+// held. latest is the time of the last request or of the clock, whichever is later.
+func (b *Buffer) sweepSeries(r *ref, now, latest int64, needed uint64) {
+	r.seen = min(r.seen, now)                    // the clock may have been set back
+	isAbandoned := r.seen <= now-2*series.Window // whatever the times of its samples
+	for c := range r.open {
+		wait := idleTime.Milliseconds()
+		if c.late {
+			wait = lateIdleTime.Milliseconds()
+		}
+		isIdle := c.stamp <= latest-wait || r.seen <= now-wait
+		isOver := c.late || c.window+series.Window+b.grace(r) <= now
+		if c.segment < needed || isAbandoned || isOver && isIdle {
+			b.seal(r, c)
+		}
 	}
 }
 
@@ -439,7 +420,7 @@ func (b *Buffer) forgetIdle(first, last int, now int64, most int) (idle int) {
 			idle++
 			continue
 		}
-		r.gone = true
+		r.forgotten = true
 		delete(b.refs, r.key)
 		delete(b.interleaved, r)
 		end := len(b.order) - 1
@@ -447,14 +428,4 @@ func (b *Buffer) forgetIdle(first, last int, now int64, most int) (idle int) {
 		b.order = b.order[:end]
 	}
 	return idle
-}
-
-// A signal wakes one waiter.
-type signal chan struct{}
-
-func (s signal) wake() {
-	select {
-	case s <- struct{}{}:
-	default: // already woken
-	}
 }

@@ -10,13 +10,14 @@ import (
 	"os"
 	"strings"
 
+	"github.com/promtable/promtable/bucketstore/durable"
 	"github.com/promtable/promtable/series"
 )
 
 // A segmentFile is a segment that is read from the front, in blocks: it may have gigabytes.
 type segmentFile struct {
 	segment uint64
-	file    file
+	file    durable.File
 	size    int64
 	// block holds bytes that were read but not used yet. It begins at at.
 	block []byte
@@ -26,8 +27,8 @@ type segmentFile struct {
 // readAtOnce is the size of a block.
 const readAtOnce = 16 << 20
 
-func openSegment(dir directory, segment uint64) (*segmentFile, error) {
-	file, err := dir.open(segmentName(segment), os.O_RDONLY)
+func openSegment(dir durable.Dir, segment uint64) (*segmentFile, error) {
+	file, err := dir.Open(segmentName(segment), os.O_RDONLY)
 	if err != nil {
 		return nil, err
 	}
@@ -53,12 +54,11 @@ func (s *segmentFile) start() (head segmentHead, err error) {
 	if err != nil {
 		return head, err
 	}
-	head, size, err := parseHead(src)
-	if err != nil {
+	if head, err = parseHead(src); err != nil {
 		return head, err
 	}
-	s.skip(size)
-	head.segment, head.size, head.empty = s.segment, s.size, s.atEnd()
+	s.skip(headSize)
+	head.segment, head.name, head.size, head.empty = s.segment, segmentName(s.segment), s.size, s.atEnd()
 	return head, nil
 }
 
@@ -66,8 +66,8 @@ func (s *segmentFile) start() (head segmentHead, err error) {
 func (s *segmentFile) atEnd() bool { return s.at == s.size }
 
 // cutOff removes the bytes from the position on, durably.
-func (s *segmentFile) cutOff(dir directory) error {
-	f, err := dir.open(segmentName(s.segment), os.O_WRONLY)
+func (s *segmentFile) cutOff(dir durable.Dir) error {
+	f, err := dir.Open(segmentName(s.segment), os.O_WRONLY)
 	if err != nil {
 		return err
 	}
@@ -116,12 +116,9 @@ func (s *segmentFile) isBlank() (bool, error) {
 	if s.size < int64(magicSize) {
 		return true, nil
 	}
-	for version, size := range map[byte]int{sizelessVersion: sizelessHead, headVersion: headSize} {
-		if s.size >= int64(size) {
-			continue
-		}
+	if s.size < int64(headSize) {
 		src, err := s.peek(s.size)
-		if err != nil || strings.HasPrefix(string(src), magicPrefix+string(rune(version))) {
+		if err != nil || strings.HasPrefix(string(src), magicPrefix+string(rune(headVersion))) {
 			return err == nil, err
 		}
 	}

@@ -7,6 +7,8 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+
+	"github.com/promtable/promtable/bucketstore/durable"
 )
 
 // Snapshot copies the log to a directory, which must not exist, and calls store, which copies the store, meanwhile. Together both copies have every
@@ -16,7 +18,7 @@ import (
 func (b *Buffer) Snapshot(ctx context.Context, dir string, store func() error) error {
 	b.segments.removing.Lock()
 	defer b.segments.removing.Unlock()
-	to := osDirectory(dir)
+	to := durable.OS(dir)
 	if err := os.Mkdir(dir, 0o750); err != nil {
 		return err
 	}
@@ -58,13 +60,13 @@ func (b *Buffer) Snapshot(ctx context.Context, dir string, store func() error) e
 			return err
 		}
 	}
-	return to.sync()
+	return to.Sync()
 }
 
 // copyTo makes a copy of a file that does not change any more: a link, or a copy of its content.
-func (b *Buffer) copyTo(to osDirectory, name string) error {
-	from := filepath.Join(b.dir.state.path(), name)
-	err := os.Link(from, to.join(name))
+func (b *Buffer) copyTo(to durable.OS, name string) error {
+	from := filepath.Join(b.dir.state.Path(), name)
+	err := os.Link(from, to.Join(name))
 	if err == nil || errors.Is(err, os.ErrNotExist) {
 		return err
 	}
@@ -72,10 +74,9 @@ func (b *Buffer) copyTo(to osDirectory, name string) error {
 	if err != nil {
 		return err
 	}
-	dst, err := os.OpenFile(to.join(name), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o640)
-	if err != nil {
-		return errors.Join(err, src.Close())
-	}
-	_, err = io.Copy(dst, src)
-	return errors.Join(err, dst.Sync(), dst.Close(), src.Close())
+	err = durable.Create(to, name, os.O_EXCL, func(w io.Writer) error {
+		_, err := io.Copy(w, src)
+		return err
+	})
+	return errors.Join(err, src.Close())
 }

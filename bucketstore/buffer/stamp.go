@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/promtable/promtable/bucketstore/durable"
 	"github.com/promtable/promtable/series"
 )
 
@@ -17,7 +18,7 @@ import (
 const stampName = "stamp"
 
 // readStamp returns the stamp in dir, or 0.
-func readStamp(dir directory) (int64, error) {
+func readStamp(dir durable.Dir) (int64, error) {
 	content, err := readFile(dir, stampName)
 	if errors.Is(err, os.ErrNotExist) {
 		return 0, nil
@@ -27,7 +28,7 @@ func readStamp(dir directory) (int64, error) {
 	}
 	stamp, err := strconv.ParseInt(content, 10, 64)
 	if err != nil || stamp < 0 || stamp > series.MaxTime {
-		return 0, fmt.Errorf("%w: %s holds %.30q and no stamp", series.ErrCorrupt, filepath.Join(dir.path(), stampName), content)
+		return 0, fmt.Errorf("%w: %s holds %.30q and no stamp", series.ErrCorrupt, filepath.Join(dir.Path(), stampName), content)
 	}
 	return stamp, nil
 }
@@ -54,7 +55,7 @@ func (s *dirState) latestStamp() (latest int64, err error) {
 }
 
 // lastStampIn returns the stamp of the first request in the last frame of a segment, or 0.
-func lastStampIn(dir directory, segment uint64) (stamp int64, err error) {
+func lastStampIn(dir durable.Dir, segment uint64) (stamp int64, err error) {
 	file, err := openSegment(dir, segment)
 	if err != nil {
 		return 0, err
@@ -79,6 +80,6 @@ func lastStampIn(dir directory, segment uint64) (stamp int64, err error) {
 }
 
 // writeStamp makes stamp durable in dir.
-func writeStamp(dir directory, stamp int64) error {
-	return writeFile(dir, stampName, strconv.FormatInt(stamp, 10))
+func writeStamp(dir durable.Dir, stamp int64) error {
+	return durable.WriteFile(dir, stampName, strconv.AppendInt(nil, stamp, 10))
 }

@@ -7,6 +7,8 @@ import (
 	"io"
 	"os"
 	"sync"
+
+	"github.com/promtable/promtable/bucketstore/durable"
 )
 
 // The file synced says how far the log was synced: the bytes before are all there, or the log is damaged.
@@ -74,8 +76,8 @@ func parseSynced(src []byte) (p position, err error) {
 
 // readSynced returns how far the log in dir is known to be synced. Without the file it is the
 // zero position.
-func readSynced(dir directory) (last position, err error) {
-	f, err := dir.open(syncedName, os.O_RDONLY)
+func readSynced(dir durable.Dir) (last position, err error) {
+	f, err := dir.Open(syncedName, os.O_RDONLY)
 	if errors.Is(err, os.ErrNotExist) {
 		return last, nil
 	}
@@ -100,21 +102,35 @@ func readSynced(dir directory) (last position, err error) {
 	return last, nil
 }
 
-// removeSynced removes the file synced, durably, before the segment that it names: later ones have the same names.
-func removeSynced(dir directory) error {
-	return errors.Join(removeIfThere(dir, syncedName), dir.sync())
-}
-
 // A syncedFile writes the file synced. It is safe for concurrent use.
 type syncedFile struct {
-	dir    directory
+	dir    durable.Dir
 	always bool
 
 	mu sync.Mutex
-	// file is nil before the first call of put.
-	file file
+	// file is nil before it is opened.
+	file durable.File
 	last position
 	slot int64
+}
+
+// open makes an empty file, durably, once.
+func (s *syncedFile) open() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.openLocked()
+}
+
+func (s *syncedFile) openLocked() error {
+	if s.file != nil {
+		return nil
+	}
+	file, err := s.dir.Open(syncedName, os.O_CREATE|os.O_TRUNC|os.O_WRONLY)
+	if err != nil {
+		return refuseIfFull(err)
+	}
+	s.file = file
+	return s.dir.Sync()
 }
 
 // put makes durable that the log is synced up to p. After a refusal the file says what it
@@ -126,23 +142,14 @@ func (s *syncedFile) put(p position) error {
 	if !p.after(s.last) { // the committer has begun a segment meanwhile
 		return nil
 	}
-	if s.file == nil {
-		file, err := s.dir.open(syncedName, os.O_CREATE|os.O_TRUNC|os.O_WRONLY)
-		if err != nil {
-			return refuseIfFull(err)
-		}
-		s.file = file
+	if err := s.openLocked(); err != nil { // the disk may have had no room for it when the log began
+		return err
 	}
 	if _, err := s.file.WriteAt(appendSynced(nil, p), s.slot*slotDistance); err != nil {
 		return refuseIfFull(err)
 	}
 	if err := s.file.Sync(); err != nil {
 		return err
-	}
-	if s.last == (position{}) {
-		if err := s.dir.sync(); err != nil {
-			return err
-		}
 	}
 	s.last, s.slot = p, (s.slot+1)%syncedSlots
 	return nil

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/promtable/promtable/bucketstore/durable"
 )
 
 func FuzzParseSynced(f *testing.F) {
@@ -24,7 +26,7 @@ func FuzzParseSynced(f *testing.F) {
 // TestSyncedFile: of the two slots the later whole one counts, whatever becomes of the other,
 // and an older position is not written over a newer one.
 func TestSyncedFile(t *testing.T) {
-	dir := osDirectory(t.TempDir())
+	dir := durable.OS(t.TempDir())
 	path := filepath.Join(string(dir), syncedName)
 	check := func(when string, want position) {
 		t.Helper()

@@ -12,7 +12,8 @@ import (
 	"github.com/go-kit/log"
 	"github.com/go-kit/log/level"
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"github.com/promtable/promtable/bucketstore/metricset"
 )
 
 // Usage is the space of a file system in bytes.
@@ -81,20 +82,16 @@ func New(cfg Config) *Watch {
 	if cfg.Logger == nil {
 		cfg.Logger = log.NewNopLogger()
 	}
-	f := promauto.With(cfg.Registerer)
-	w := &Watch{cfg: cfg, refused: f.NewCounter(prometheus.CounterOpts{
-		Name: "adapter_disk_refused_writes_total",
-		Help: "Writes that were refused because a file system had less free space than its floor.",
-	})}
+	f := metricset.New(cfg.Registerer)
+	w := &Watch{cfg: cfg, refused: f.Counter("adapter_disk_refused_writes_total",
+		"Writes that were refused because a file system had less free space than its floor.")}
 	for i, path := range cfg.Paths {
 		w.states = append(w.states, state{path: path})
 		if err := w.checkSame(&w.states[i]); err != nil {
 			w.fail(&w.states[i], err)
 		}
 		gauge := func(name, help string, value func(*state) uint64) {
-			f.NewGaugeFunc(prometheus.GaugeOpts{
-				Name: name, Help: help, ConstLabels: prometheus.Labels{"path": path},
-			}, func() float64 { return w.read(i, value) })
+			f.With(prometheus.Labels{"path": path}).GaugeFunc(name, help, func() float64 { return w.read(i, value) })
 		}
 		gauge("adapter_disk_free_bytes", "Free space of the file system of a directory.", func(s *state) uint64 { return s.free })
 		gauge("adapter_disk_min_free_bytes", "Free space below which writes are refused.", func(s *state) uint64 { return s.floor })

@@ -3,6 +3,8 @@ package meta
 import (
 	"bytes"
 	"context"
+	"encoding/json"
+	"fmt"
 
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/series"
@@ -43,13 +45,27 @@ func ReadCell(ctx context.Context, store bucketstore.Store, key string) (found C
 	return found, err
 }
 
-// CompareAndSet replaces the cell of a row if it is still old. Like Overwrite it deletes the
-// old cell in the same mutation. It returns the new cell, written now, and whether it was
-// set. After an error the row may have it or not. now is in milliseconds.
-func CompareAndSet(ctx context.Context, store bucketstore.Store, key string, old Cell, value []byte, now int64) (next Cell, set bool, err error) {
-	next = Cell{Value: value, Time: now}
-	set, err = compareAndApply(ctx, store, old, overwrite(key, next))
-	return next, set, err
+// ReadJSON returns the cell of the row with this key, and what it says: the zero value if there is no such row. The error is
+// series.ErrCorrupt if it cannot be parsed.
+func ReadJSON[T any](ctx context.Context, store bucketstore.Store, key string) (c Cell, found T, err error) {
+	if c, err = ReadCell(ctx, store, key); err == nil && c.Value != nil {
+		err = ParseJSON([]byte(key), c.Value, &found)
+	}
+	return c, found, err
+}
+
+// ParseJSON parses the value of a cell in the row with this key. The error is series.ErrCorrupt.
+func ParseJSON(key, value []byte, into any) error {
+	if err := json.Unmarshal(value, into); err != nil {
+		return fmt.Errorf("%w: row %q of META: %v", series.ErrCorrupt, key, err)
+	}
+	return nil
+}
+
+// CompareAndSet replaces the cell of a row with next if it is still old. Like Overwrite it deletes the
+// old cell in the same mutation. It returns whether it did. After an error the row may have next or not.
+func CompareAndSet(ctx context.Context, store bucketstore.Store, key string, old, next Cell) (set bool, err error) {
+	return compareAndApply(ctx, store, old, overwrite(key, next))
 }
 
 // CompareAndDelete deletes the cell of a row if it is still old, which must exist. It
@@ -91,4 +107,14 @@ func overwrite(key string, c Cell) bucketstore.Mutation {
 		ops = append(ops, setOp(c))
 	}
 	return bucketstore.Mutation{Key: []byte(key), Ops: ops}
+}
+
+// A Holding says which process has the lease of a work. It is the first part of the JSON of its row.
+type Holding struct {
+	// Holder names the holder, for operators.
+	Holder string `json:"holder"`
+	// Token is random and identifies the holder; empty if there is none.
+	Token string `json:"token"`
+	// Expires is when the lease ends, by the clock of the holder, in milliseconds.
+	Expires int64 `json:"expires"`
 }

@@ -50,7 +50,7 @@ func TestCheckRow(t *testing.T) {
 		// wrong are other values and keys that must be found.
 		wrong, wrongKeys []string
 	}{
-		{"schema", `{"format":1,"resource_labels":["host"],"tenancy":false,"identity":"A"}`, []string{"", "{", `{"format":1,"tenancy":2}`}, []string{"schema,a"}},
+		{"schema", `{"format":1,"resource_labels":["host"],"tenancy":false,"identity":"A"}`, []string{"", "{", `{"format":1,"tenancy":2}`, `{"format":1,"resource_labels":["host"],"tenancy":false}`}, []string{"schema,a"}},
 		{"horizon", `{"raw":5}`, []string{"", "[]", `{"raw":"a"}`}, []string{"horizon,a"}},
 		{"clock", `{"time":5,"buffered":true}`, []string{"", "5"}, nil},
 		{"seal", `{"holder":"a","token":"","expires":5,"window":7}`, []string{"", "5", `{"expires":"a"}`}, nil},

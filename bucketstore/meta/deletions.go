@@ -55,21 +55,20 @@ type Matcher struct {
 func (s *Store) Deletions(ctx context.Context) (all []Deletion, err error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	err = ScanCells(ctx, s.rows, series.MetaDeleteRange(), func(key []byte, c Cell) (err error) {
+	err = ScanCells(ctx, s.rows, series.MetaDeleteRange(), func(key []byte, c Cell) error {
 		id, log := series.ParseMetaDeleteKey(key)
 		n := len(all) - 1
 		switch {
 		case log == "":
 			d := Deletion{ID: id, cell: c, Logs: make(map[string]LogState)}
-			err = json.Unmarshal(c.Value, &d)
 			all = append(all, d)
+			return ParseJSON(key, c.Value, &all[n+1])
 		case n >= 0 && all[n].ID == id: // else it was written late, and the deletion is gone
 			var state LogState
-			err = json.Unmarshal(c.Value, &state)
+			if err := ParseJSON(key, c.Value, &state); err != nil {
+				return err
+			}
 			all[n].Logs[log] = state
-		}
-		if err != nil {
-			return fmt.Errorf("%w: row %q of META: %v", series.ErrCorrupt, key, err)
 		}
 		return nil
 	})
@@ -89,7 +88,8 @@ func (s *Store) PutDeletion(ctx context.Context, d *Deletion) (put bool, err err
 	if err != nil {
 		return false, err
 	}
-	next, put, err := CompareAndSet(ctx, s.rows, string(series.AppendMetaDeleteKey(nil, d.ID)), d.cell, value, s.now().UnixMilli())
+	next := s.newCell(value)
+	put, err = CompareAndSet(ctx, s.rows, string(series.AppendMetaDeleteKey(nil, d.ID)), d.cell, next)
 	if err != nil {
 		return false, fmt.Errorf("store a deletion: %w", err)
 	}

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/bucketstore/meta"
 	"github.com/promtable/promtable/series"
 )
@@ -98,52 +97,5 @@ func TestCorruptDeletions(t *testing.T) {
 		if all, err := s.Deletions(t.Context()); !errors.Is(err, series.ErrCorrupt) || !strings.Contains(err.Error(), row.key) {
 			t.Errorf("%s: %v, %v", row.value, all, err)
 		}
-	}
-}
-
-// A work is the state behind a lease.
-type work struct {
-	meta.Holding
-	At string `json:"at"`
-}
-
-// TestLease: one process at a time has a lease, until it is released; its state goes on.
-func TestLease(t *testing.T) {
-	for backend, openRows := range backends {
-		t.Run(backend, func(t *testing.T) {
-			rows := openRows(t)
-			newLease := func(rows bucketstore.Store, holder string) (*meta.Lease, *work) {
-				w := new(work)
-				return meta.NewLease(rows, "row", now, holder, w, &w.Holding), w
-			}
-			a, first := newLease(rows, "a")
-			b, second := newLease(rows, "b")
-			for _, l := range []*meta.Lease{a, b} {
-				if err := l.Read(t.Context()); err != nil || l.IsHeld() || l.Exists() {
-					t.Fatalf("%v, held %t, exists %t", err, l.IsHeld(), l.Exists())
-				}
-			}
-			first.At = "here"
-			if err := a.Renew(t.Context()); err != nil || a.IsHeld() {
-				t.Fatal(err)
-			}
-			if err := b.Renew(t.Context()); !errors.Is(err, meta.ErrLost) || second.Token != "" {
-				t.Errorf("%v, %+v", err, second)
-			}
-			if err := b.Read(t.Context()); err != nil || !b.IsHeld() || second.Holder != "a" || second.At != "here" {
-				t.Errorf("%v, held %t, %+v", err, b.IsHeld(), second)
-			}
-			if err := a.Release(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-			*second = work{}
-			if err := errors.Join(b.Read(t.Context()), b.Renew(t.Context())); err != nil || second.At != "here" {
-				t.Errorf("%v, %+v", err, second)
-			}
-			first.At = "there"
-			if err := a.Renew(t.Context()); !errors.Is(err, meta.ErrLost) {
-				t.Error(err)
-			}
-		})
 	}
 }

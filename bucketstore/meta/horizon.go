@@ -6,21 +6,21 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/series"
+	"github.com/promtable/promtable/series/rollup"
 )
 
 // Horizons are the times, in milliseconds, before which cells of each resolution may have been
 // deleted, and the others must not be shown. Raw is for samples and their exemplars. 0 is none.
-type Horizons [bucketstore.NumResolutions]int64
+type Horizons [rollup.NumResolutions]int64
 
 // Horizons returns the horizons.
 func (s *Store) Horizons(ctx context.Context) (h Horizons, err error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	_, byName, err := s.readHorizons(ctx)
-	for r := range h {
-		h[r] = byName[bucketstore.Resolution(r).String()]
+	for r := range rollup.NumResolutions {
+		h[r] = byName[r.String()]
 	}
 	return h, err
 }
@@ -31,21 +31,21 @@ func (s *Store) Deleted(ctx context.Context) (h Horizons, err error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	_, byName, err := s.readHorizons(ctx)
-	for r := range h {
+	for r := range rollup.NumResolutions {
 		h[r] = byName[deletedName(r)]
 	}
 	return h, err
 }
 
 // deletedName is the name of a time of Deleted in the row of the horizons.
-func deletedName(r int) string { return "deleted." + bucketstore.Resolution(r).String() }
+func deletedName(r rollup.Resolution) string { return "deleted." + r.String() }
 
 // NoteDeleted raises the horizons, and what Deleted returns, to times before which the store may delete cells by age, or retention rules
 // have removed some: no horizon is taken back before them.
 func (s *Store) NoteDeleted(ctx context.Context, to Horizons) (Horizons, error) {
 	return s.changeHorizons(ctx, func(byName map[string]int64) (changed bool) {
-		for r := range to {
-			for _, name := range []string{bucketstore.Resolution(r).String(), deletedName(r)} {
+		for r := range rollup.NumResolutions {
+			for _, name := range []string{r.String(), deletedName(r)} {
 				if to[r] > byName[name] {
 					byName[name], changed = to[r], true
 				}
@@ -60,8 +60,8 @@ func (s *Store) NoteDeleted(ctx context.Context, to Horizons) (Horizons, error) 
 func (s *Store) LowerHorizons(ctx context.Context, from, to Horizons) (Horizons, error) {
 	isThere := true
 	h, err := s.changeHorizons(ctx, func(byName map[string]int64) (changed bool) {
-		for r := range to {
-			name := bucketstore.Resolution(r).String()
+		for r := range rollup.NumResolutions {
+			name := r.String()
 			if isThere = isThere && byName[name] == from[r]; !isThere {
 				return false
 			}
@@ -85,8 +85,8 @@ var ErrHorizons = errors.New("the horizons have changed since they were read")
 // returned without an error: the horizons are durable.
 func (s *Store) RaiseHorizons(ctx context.Context, to Horizons) (Horizons, error) {
 	return s.changeHorizons(ctx, func(byName map[string]int64) (changed bool) {
-		for r := range to {
-			if name := bucketstore.Resolution(r).String(); to[r] > byName[name] {
+		for r := range rollup.NumResolutions {
+			if name := r.String(); to[r] > byName[name] {
 				byName[name], changed = to[r], true
 			}
 		}
@@ -104,8 +104,8 @@ func (s *Store) changeHorizons(ctx context.Context, change func(byName map[strin
 			return Horizons{}, err
 		}
 		isChanged := change(byName)
-		for r := range h {
-			h[r] = byName[bucketstore.Resolution(r).String()]
+		for r := range rollup.NumResolutions {
+			h[r] = byName[r.String()]
 		}
 		if !isChanged {
 			return h, nil
@@ -114,7 +114,7 @@ func (s *Store) changeHorizons(ctx context.Context, change func(byName map[strin
 		if err != nil {
 			return Horizons{}, err
 		}
-		_, set, err := CompareAndSet(ctx, s.rows, series.MetaHorizon, old, value, s.now().UnixMilli())
+		set, err := CompareAndSet(ctx, s.rows, series.MetaHorizon, old, s.newCell(value))
 		if err != nil {
 			return Horizons{}, fmt.Errorf("store the horizons: %w", err)
 		}
@@ -126,15 +126,11 @@ func (s *Store) changeHorizons(ctx context.Context, change func(byName map[strin
 
 // readHorizons returns the cell of META/horizon and the horizons in it, by name.
 func (s *Store) readHorizons(ctx context.Context) (c Cell, horizons map[string]int64, err error) {
-	horizons = make(map[string]int64)
-	if c, err = ReadCell(ctx, s.rows, series.MetaHorizon); err != nil {
+	if c, horizons, err = ReadJSON[map[string]int64](ctx, s.rows, series.MetaHorizon); err != nil {
 		return c, nil, fmt.Errorf("read the horizons: %w", err)
 	}
-	if c.Value == nil {
-		return c, horizons, nil
-	}
-	if err := json.Unmarshal(c.Value, &horizons); err != nil {
-		return c, nil, fmt.Errorf("%w: row %q of META: %v", series.ErrCorrupt, series.MetaHorizon, err)
+	if horizons == nil {
+		horizons = make(map[string]int64)
 	}
 	return c, horizons, nil
 }

@@ -35,7 +35,7 @@ func (s *Store) Imported(ctx context.Context, id string) (parts []string, err er
 	if err != nil {
 		return nil, err
 	}
-	_, found, err := s.readImport(ctx, key)
+	_, found, err := ReadJSON[imported](ctx, s.rows, key)
 	for _, p := range found.Parts {
 		parts = append(parts, p.ID)
 	}
@@ -93,7 +93,7 @@ func (s *Store) ForgetImported(ctx context.Context, start, limit int64) error {
 // changeImport changes the parts of a row, which other processes may change, too.
 func (s *Store) changeImport(ctx context.Context, key string, change func(noted []Part) []Part) error {
 	for range maxTries {
-		old, found, err := s.readImport(ctx, key)
+		old, found, err := ReadJSON[imported](ctx, s.rows, key)
 		if err != nil {
 			return err
 		}
@@ -105,7 +105,7 @@ func (s *Store) changeImport(ctx context.Context, key string, change func(noted 
 		if err != nil {
 			return err
 		}
-		if _, set, err := CompareAndSet(ctx, s.rows, key, old, value, s.now().UnixMilli()); err != nil || set {
+		if set, err := CompareAndSet(ctx, s.rows, key, old, s.newCell(value)); err != nil || set {
 			return err
 		}
 	}
@@ -114,16 +114,6 @@ func (s *Store) changeImport(ctx context.Context, key string, change func(noted 
 
 // maxTries is how often a row is read again that has changed.
 const maxTries = 20
-
-func (s *Store) readImport(ctx context.Context, key string) (c Cell, found imported, err error) {
-	if c, err = ReadCell(ctx, s.rows, key); err != nil || c.Value == nil {
-		return c, found, err
-	}
-	if err := json.Unmarshal(c.Value, &found); err != nil {
-		return c, found, fmt.Errorf("%w: row %q of META: %v", series.ErrCorrupt, key, err)
-	}
-	return c, found, nil
-}
 
 func (s *Store) importKey(id string) (string, error) {
 	key, err := s.schema.AppendMetaKey(nil, series.MetaImport, id)

@@ -49,12 +49,10 @@ func (s *Store) Logs(ctx context.Context) (logs []Log, err error) {
 	defer cancel()
 	err = ScanCells(ctx, s.rows, series.MetaLogRange(), func(key []byte, c Cell) error {
 		var l Log
-		if err := json.Unmarshal(c.Value, &l); err != nil {
-			return fmt.Errorf("%w: row %q of META: %v", series.ErrCorrupt, key, err)
-		}
+		err := ParseJSON(key, c.Value, &l)
 		l.ID = series.ParseMetaLogKey(key)
 		logs = append(logs, l)
-		return nil
+		return err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("list the logs of the store: %w", err)
@@ -85,17 +83,9 @@ type logStamp struct {
 func (s *Store) LogStamp(ctx context.Context, id string) (int64, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	key := string(series.AppendMetaStampKey(nil, id))
-	c, err := ReadCell(ctx, s.rows, key)
+	_, l, err := ReadJSON[logStamp](ctx, s.rows, string(series.AppendMetaStampKey(nil, id)))
 	if err != nil {
 		return 0, fmt.Errorf("read the stamp of log %s: %w", id, err)
-	}
-	var l logStamp
-	if c.Value == nil {
-		return 0, nil
-	}
-	if err := json.Unmarshal(c.Value, &l); err != nil {
-		return 0, fmt.Errorf("%w: row %q of META: %v", series.ErrCorrupt, key, err)
 	}
 	return l.Stamp, nil
 }

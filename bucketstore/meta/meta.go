@@ -18,8 +18,6 @@
 //
 // META/clock, which has a cell for each process, belongs to package seal alone.
 //
-// A store made by an early version gets its identity at its first start with this version.
-//
 // The embedded store keeps a copy of META/schema in a file. A store that has lost the row is
 // refused: another identity would be that of another store for its log, and another schema
 // would write a series under other keys.
@@ -67,7 +65,7 @@ type storedSchema struct {
 	Format         int      `json:"format"`
 	ResourceLabels []string `json:"resource_labels"`
 	Tenancy        bool     `json:"tenancy"`
-	// Identity is the random name of the store. It is made once.
+	// Identity is the random name of the store. It is made once. Only want has none.
 	Identity string `json:"identity,omitempty"`
 	// Retention is how long each resolution is kept, by name, in milliseconds: 0 is for ever, and -1 that none is made. Nil is not known.
 	Retention map[string]int64 `json:"retention,omitempty"`
@@ -103,8 +101,8 @@ func Open(ctx context.Context, rows bucketstore.Store, schema series.Schema, now
 		return s, err
 	}
 	switch {
-	case s.CanRestore() && s.stored.Identity == "": // an early row may be beneath a lost one
-		return s, fmt.Errorf("%w: META has no row %q with an identity, but there is a copy of it: the part of the store with this row was damaged; stop the adapter, and adapter check --repair=index writes the row back", ErrLostSchema, series.MetaSchema)
+	case s.cell.Value == nil && s.CanRestore():
+		return s, fmt.Errorf("%w: META has no row %q, but there is a copy of it: the part of the store with this row was damaged; stop the adapter, and adapter check --repair=index writes the row back", ErrLostSchema, series.MetaSchema)
 	case s.cell.Value == nil:
 		return s, s.checkFresh(ctx)
 	case s.CanRestore() && !bytes.Equal(s.cell.Value, s.schemaCopy):
@@ -112,6 +110,9 @@ func Open(ctx context.Context, rows bucketstore.Store, schema series.Schema, now
 	}
 	return s, nil
 }
+
+// newCell returns a cell that is written now.
+func (s *Store) newCell(value []byte) Cell { return Cell{Value: value, Time: s.now().UnixMilli()} }
 
 // checkFresh checks that a store without META/schema has no rows, and had no copy of it.
 func (s *Store) checkFresh(ctx context.Context) error {
@@ -166,7 +167,7 @@ func (s *Store) CanRestore() bool { return len(s.schemaCopy) > 0 }
 func (s *Store) RestoreSchema(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	_, _, err := CompareAndSet(ctx, s.rows, series.MetaSchema, s.cell, s.schemaCopy, s.now().UnixMilli())
+	_, err := CompareAndSet(ctx, s.rows, series.MetaSchema, s.cell, s.newCell(s.schemaCopy))
 	if err != nil {
 		return fmt.Errorf("restore the schema: %w", err)
 	}
@@ -176,9 +177,8 @@ func (s *Store) RestoreSchema(ctx context.Context) error {
 // Identity is the random name of the store. It is empty if the store has none before Init.
 func (s *Store) Identity() string { return s.stored.Identity }
 
-// IsEarly says whether the store was written by an early version, which gave it no
-// identity.
-func (s *Store) IsEarly() bool { return s.cell.Value != nil && s.stored.Identity == "" }
+// Traits returns those of the store that holds META.
+func (s *Store) Traits() bucketstore.Traits { return s.rows.Traits() }
 
 // SchemaDigest is the first half of the SHA-256 of the schema, without the
 // identity, in hexadecimal digits.
@@ -203,7 +203,7 @@ func (s *Store) Init(ctx context.Context) error {
 			return err
 		}
 		setting, cancel := context.WithTimeout(ctx, requestTimeout)
-		_, _, err = CompareAndSet(setting, s.rows, series.MetaSchema, s.cell, value, s.now().UnixMilli())
+		_, err = CompareAndSet(setting, s.rows, series.MetaSchema, s.cell, s.newCell(value))
 		cancel()
 		if err != nil {
 			return fmt.Errorf("store the schema: %w", err)
@@ -250,7 +250,9 @@ func parseSchema(text []byte) (found storedSchema, err error) {
 		Format int `json:"format"`
 	}
 	if err = json.Unmarshal(text, &version); err == nil && version.Format == FormatVersion {
-		err = json.Unmarshal(text, &found)
+		if err = json.Unmarshal(text, &found); err == nil && found.Identity == "" {
+			err = errors.New("it has no identity")
+		}
 	}
 	if err != nil {
 		return found, fmt.Errorf("%w: its format cannot be read: %v", ErrSchema, err)

@@ -167,17 +167,16 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// TestEarlyStore: a store of a version that gave it no identity gets one, and keeps it.
-func TestEarlyStore(t *testing.T) {
+// TestNoIdentity: a schema without an identity is refused, and stays as it is.
+func TestNoIdentity(t *testing.T) {
 	rows := openPebble(t)
 	putSchema(t, rows, `{"format":1,"resource_labels":["host"],"tenancy":false}`)
-	s, err := meta.Open(t.Context(), rows, newSchema(t, "host"), now)
-	if err != nil || s.Identity() != "" {
-		t.Fatalf("identity %q, %v", s.Identity(), err)
+	before := metaRows(t, rows)
+	if _, err := meta.Open(t.Context(), rows, newSchema(t, "host"), now); !errors.Is(err, meta.ErrSchema) || !strings.Contains(err.Error(), "it has no identity") {
+		t.Errorf("%v", err)
 	}
-	first := open(t, rows, newSchema(t, "host")).Identity()
-	if second := open(t, rows, newSchema(t, "host")).Identity(); first == "" || second != first {
-		t.Errorf("identity %q, then %q", first, second)
+	if after := metaRows(t, rows); !slices.Equal(before, after) {
+		t.Errorf("META was %q, is %q", before, after)
 	}
 }
 
@@ -262,7 +261,8 @@ func TestHotCell(t *testing.T) {
 				if i%5 == 4 {
 					at -= 3_600_000
 				}
-				next, set, err := meta.CompareAndSet(t.Context(), rows, "hot", last, fmt.Appendf(nil, "value %d", i), at)
+				next := meta.Cell{Value: fmt.Appendf(nil, "value %d", i), Time: at}
+				set, err := meta.CompareAndSet(t.Context(), rows, "hot", last, next)
 				if err != nil || !set {
 					t.Fatalf("write %d: set %v, %v", i, set, err)
 				}
@@ -271,7 +271,7 @@ func TestHotCell(t *testing.T) {
 			if n := rows.Most(bucketstore.Meta); n != 1 {
 				t.Errorf("%d versions", n)
 			}
-			if _, set, err := meta.CompareAndSet(t.Context(), rows, "hot", older, []byte("lost"), someTime); err != nil || set {
+			if set, err := meta.CompareAndSet(t.Context(), rows, "hot", older, meta.Cell{Value: []byte("lost"), Time: someTime}); err != nil || set {
 				t.Errorf("compared with an old value: set %v, %v", set, err)
 			}
 			if got := metaRows(t, rows); !slices.Equal(got, []string{fmt.Sprintf("hot v@%d value 19", last.Time)}) {
@@ -287,7 +287,7 @@ func TestHotCell(t *testing.T) {
 	}
 }
 
-// deleteSchema deletes META/schema, as the repair of a damaged table may.
+// deleteSchema deletes META/schema, as damage of the store may.
 func deleteSchema(t testing.TB, rows bucketstore.Store) {
 	t.Helper()
 	if err := meta.Overwrite(t.Context(), rows, series.MetaSchema, nil, someTime); err != nil {
@@ -331,10 +331,6 @@ func TestRestoreSchema(t *testing.T) {
 	for name, damage := range map[string]func(t testing.TB, rows bucketstore.Store){
 		"without rows": deleteSchema,
 		"with rows":    func(t testing.TB, rows bucketstore.Store) { putSample(t, rows); deleteSchema(t, rows) },
-		"an earlier version of the row comes back": func(t testing.TB, rows bucketstore.Store) {
-			deleteSchema(t, rows)
-			putSchema(t, rows, `{"format":1,"resource_labels":["host"],"tenancy":false}`)
-		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			rows := openPebble(t)

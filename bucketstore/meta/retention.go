@@ -9,6 +9,7 @@ import (
 
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/series"
+	"github.com/promtable/promtable/series/rollup"
 )
 
 // ErrNoSchema says that a store has no identity yet: no adapter has used it.
@@ -28,9 +29,9 @@ func (s *Store) Retention(ctx context.Context) (keep bucketstore.Retention, ok b
 
 // retention returns what a schema says of it.
 func (s *storedSchema) retention() (keep bucketstore.Retention) {
-	for r := range keep {
+	for r := range rollup.NumResolutions {
 		keep[r] = noneMade
-		if ms := s.Retention[bucketstore.Resolution(r).String()]; ms >= 0 {
+		if ms := s.Retention[r.String()]; ms >= 0 {
 			keep[r] = time.Duration(ms) * time.Millisecond
 		}
 	}
@@ -49,18 +50,19 @@ func (s *Store) SetRetention(ctx context.Context, from *bucketstore.Retention, t
 	if schema.Retention == nil {
 		schema.Retention = make(map[string]int64)
 	}
-	for r, age := range to {
+	for r := range rollup.NumResolutions {
+		age := to[r]
 		ms := age.Milliseconds()
 		if age < 0 {
 			ms = noneMade
 		}
-		schema.Retention[bucketstore.Resolution(r).String()] = ms
+		schema.Retention[r.String()] = ms
 	}
 	value, err := json.Marshal(schema)
 	if err != nil {
 		return false, err
 	}
-	_, set, err = CompareAndSet(ctx, s.rows, series.MetaSchema, old, value, s.now().UnixMilli())
+	set, err = CompareAndSet(ctx, s.rows, series.MetaSchema, old, s.newCell(value))
 	if err != nil {
 		return false, fmt.Errorf("store the retention: %w", err)
 	}
@@ -77,9 +79,6 @@ func (s *Store) readRetention(ctx context.Context) (c Cell, found storedSchema, 
 	}
 	if found, err = parseSchema(c.Value); err == nil {
 		err = compareSchemas(found, s.want)
-	}
-	if err == nil && found.Identity == "" {
-		err = ErrNoSchema
 	}
 	return c, found, err
 }

@@ -8,8 +8,8 @@ import (
 	"fmt"
 	"maps"
 
-	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/series"
+	"github.com/promtable/promtable/series/rollup"
 )
 
 // A RuleList is a list of retention rules and what they have cut so far. The first rule that matches a
@@ -33,11 +33,11 @@ type RuleCuts struct {
 	Closed int64
 	// Cuts are the times before which cells may have been deleted, and the others must not be shown.
 	Cuts Horizons
-	// Gone are those before which all cells are deleted.
-	Gone Horizons
+	// Removed are those before which all cells are deleted.
+	Removed Horizons
 
-	// laterCuts and laterGone are those of resolutions that this version does not know.
-	laterCuts, laterGone map[string]int64
+	// laterCuts and laterRemoved are those of resolutions that this version does not know.
+	laterCuts, laterRemoved map[string]int64
 }
 
 // storedCuts is the JSON of RuleCuts.
@@ -45,12 +45,12 @@ type storedCuts struct {
 	Matchers []Matcher        `json:"matchers"`
 	Closed   int64            `json:"closed,omitempty"`
 	Cuts     map[string]int64 `json:"cuts"`
-	Gone     map[string]int64 `json:"gone"`
+	Removed  map[string]int64 `json:"gone"`
 }
 
 // MarshalJSON implements json.Marshaler.
 func (c RuleCuts) MarshalJSON() ([]byte, error) {
-	return json.Marshal(storedCuts{c.Matchers, c.Closed, c.Cuts.byName(c.laterCuts), c.Gone.byName(c.laterGone)})
+	return json.Marshal(storedCuts{c.Matchers, c.Closed, c.Cuts.byName(c.laterCuts), c.Removed.byName(c.laterRemoved)})
 }
 
 // UnmarshalJSON implements json.Unmarshaler.
@@ -58,7 +58,7 @@ func (c *RuleCuts) UnmarshalJSON(text []byte) error {
 	var stored storedCuts
 	err := json.Unmarshal(text, &stored)
 	*c = RuleCuts{Matchers: stored.Matchers, Closed: stored.Closed}
-	c.laterCuts, c.laterGone = c.Cuts.take(stored.Cuts), c.Gone.take(stored.Gone)
+	c.laterCuts, c.laterRemoved = c.Cuts.take(stored.Cuts), c.Removed.take(stored.Removed)
 	return err
 }
 
@@ -66,9 +66,10 @@ func (c *RuleCuts) UnmarshalJSON(text []byte) error {
 func (h Horizons) byName(later map[string]int64) map[string]int64 {
 	byName := make(map[string]int64)
 	maps.Copy(byName, later)
-	for r, t := range h {
+	for r := range rollup.NumResolutions {
+		t := h[r]
 		if t != 0 {
-			byName[bucketstore.Resolution(r).String()] = t
+			byName[r.String()] = t
 		}
 	}
 	return byName
@@ -76,8 +77,8 @@ func (h Horizons) byName(later map[string]int64) map[string]int64 {
 
 // take sets h to the times in byName, and returns those of other names, nil if there are none.
 func (h *Horizons) take(byName map[string]int64) (later map[string]int64) {
-	for r := range h {
-		name := bucketstore.Resolution(r).String()
+	for r := range rollup.NumResolutions {
+		name := r.String()
 		h[r] = byName[name]
 		delete(byName, name)
 	}
@@ -108,11 +109,9 @@ func (s *Store) RuleLists(ctx context.Context) (all []RuleList, err error) {
 	defer cancel()
 	err = ScanCells(ctx, s.rows, series.MetaRulesRange(), func(key []byte, c Cell) error {
 		l := RuleList{ID: series.ParseMetaRulesKey(key), cell: c}
-		if err := json.Unmarshal(c.Value, &l); err != nil {
-			return fmt.Errorf("%w: row %q of META: %v", series.ErrCorrupt, key, err)
-		}
+		err := ParseJSON(key, c.Value, &l)
 		all = append(all, l)
-		return nil
+		return err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("read the retention rules: %w", err)
@@ -129,7 +128,8 @@ func (s *Store) PutRuleList(ctx context.Context, l *RuleList) (put bool, err err
 	if err != nil {
 		return false, err
 	}
-	next, put, err := CompareAndSet(ctx, s.rows, string(series.AppendMetaRulesKey(nil, l.ID)), l.cell, value, s.now().UnixMilli())
+	next := s.newCell(value)
+	put, err = CompareAndSet(ctx, s.rows, string(series.AppendMetaRulesKey(nil, l.ID)), l.cell, next)
 	if err != nil {
 		return false, fmt.Errorf("store the retention rules: %w", err)
 	}

@@ -30,7 +30,7 @@ func TestRuleLists(t *testing.T) {
 			again, other := meta.NewRuleList("", [][]meta.Matcher{debug, nil}), meta.NewRuleList("t", [][]meta.Matcher{debug, nil})
 			put(&again, false)
 			put(&other, true)
-			l.Rules[0].Closed, l.Rules[0].Cuts, l.Rules[0].Gone = 9, meta.Horizons{8, 0, 7}, meta.Horizons{6}
+			l.Rules[0].Closed, l.Rules[0].Cuts, l.Rules[0].Removed = 9, meta.Horizons{8, 0, 7}, meta.Horizons{6}
 			put(&l, true)
 			want := append(slices.Clone(before), `rules,8a59ee58c874d60b21e96eeafb4a6968 v@130000000000 {"rules":[{"matchers":[{"name":"job","type":"=~","value":"debug.*"}],"closed":9,"cuts":{"1h":7,"raw":8},"gone":{"raw":6}},{"matchers":[],"cuts":{},"gone":{}}]}`,
 				`rules,9b4f8427d914001459b3af657329bdcd v@130000000000 {"tenant":"t","rules":[{"matchers":[{"name":"job","type":"=~","value":"debug.*"}],"cuts":{},"gone":{}},{"matchers":[],"cuts":{},"gone":{}}]}`)
@@ -83,7 +83,7 @@ func TestRuleListLater(t *testing.T) {
 		t.Fatal(lists, err)
 	}
 	lists[0].Rules = slices.Clone(lists[0].Rules)
-	lists[0].Rules[0].Gone[1] = 7
+	lists[0].Rules[0].Removed[1] = 7
 	if ok, err := s.PutRuleList(t.Context(), &lists[0]); err != nil || !ok {
 		t.Fatal(ok, err)
 	}

@@ -59,3 +59,10 @@ func TestConformance(t *testing.T) {
 		})
 	}
 }
+
+func TestTraits(t *testing.T) {
+	storetest.RunTraits(t, func(t *testing.T) (bucketstore.Store, func() (bucketstore.Store, error)) {
+		cfg := pebble.Config{Dir: t.TempDir(), Tables: bucketstore.Tables(bucketstore.Retention{}), Now: time.Now}
+		return openStore(t, cfg), func() (bucketstore.Store, error) { return pebble.Open(cfg) }
+	})
+}

@@ -16,6 +16,7 @@ import (
 	"github.com/promtable/promtable/bucketstore/pebble"
 	"github.com/promtable/promtable/bucketstore/storetest"
 	"github.com/promtable/promtable/series"
+	"github.com/promtable/promtable/series/rollup"
 )
 
 const (
@@ -30,7 +31,7 @@ func crashBatch(round, writer, i int) []bucketstore.Mutation {
 	muts := make([]bucketstore.Mutation, rowsOfABatch)
 	for n := range muts {
 		muts[n].Key = fmt.Appendf(nil, "round %d writer %d batch %d row %d,%s", round, writer, i, n, testBase)
-		for _, family := range []string{series.Family5m, series.FamilyR0} {
+		for _, family := range []string{rollup.FiveMinutes.Family(), series.FamilyR0} {
 			for c := range cellsOfAFamily {
 				muts[n].Ops = append(muts[n].Ops, bucketstore.Op{
 					Family: family, Qualifier: series.AppendQualifier(nil, uint32(c)*halfDay), Time: int64(i), Value: noise(i*cellsOfAFamily + c),

@@ -14,6 +14,7 @@ import (
 	"github.com/promtable/promtable/bucketstore/pebble"
 	"github.com/promtable/promtable/bucketstore/storetest"
 	"github.com/promtable/promtable/series"
+	"github.com/promtable/promtable/series/rollup"
 )
 
 // openForEver opens a store that deletes no samples by age.
@@ -27,7 +28,7 @@ func openForEver(t *testing.T, disk vfs.FS) (*pebble.Store, *prometheus.Registry
 
 // expireBefore expires all resolutions.
 func expireBefore(s *pebble.Store, cut int64) {
-	for r := range bucketstore.NumResolutions {
+	for r := range rollup.NumResolutions {
 		s.ExpireBefore(r, cut)
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/series"
+	"github.com/promtable/promtable/series/rollup"
 )
 
 // A calendar says how a layer maps cells to days.
@@ -18,19 +19,21 @@ type calendar struct {
 	byDelta bool
 }
 
-// calendarOf returns the calendar of a layer, nil if it has no days. A day of hourly rollups is
-// a whole base: they are few.
-func calendarOf(first byte) *calendar {
-	switch first {
-	case rawByte, countByte, fiveMinutesByte:
-		return &calendar{period: series.Period, span: 24 * 60 * 60 * 1000, byDelta: true}
-	case oneHourByte:
-		return &calendar{period: series.Period, span: series.Period}
-	case indexByte:
-		return &calendar{period: series.IndexPeriod, span: series.IndexPeriod}
+// calendars are those of the layers, by their first bytes. A day of a layer of rollups may be a whole base: there are few of a real day.
+var calendars = newCalendars()
+
+func newCalendars() (all [256]*calendar) {
+	all[countByte] = &calendar{period: series.Period, span: rollup.Day, byDelta: true}
+	all[indexByte] = &calendar{period: series.IndexPeriod, span: series.IndexPeriod}
+	for r := range rollup.NumResolutions {
+		first, span := r.Layer()
+		all[first] = &calendar{period: series.Period, span: span, byDelta: span < series.Period}
 	}
-	return nil
+	return all
 }
+
+// calendarOf returns the calendar of a layer, nil if it has no days.
+func calendarOf(first byte) *calendar { return calendars[first] }
 
 // last is the last day of any cell, but for noDay.
 func (c *calendar) last() uint32 { return uint32((series.MaxTime + c.period) / c.span) }
@@ -198,7 +201,7 @@ func (s *splitter) all() []partition {
 func (s *splitter) split(r series.RowRange) iter.Seq2[series.RowRange, []partition] {
 	return func(yield func(series.RowRange, []partition) bool) {
 		c := s.layers[0].calendar
-		at, first, last, ok := commonBases(r)
+		span, ok := commonBases(r)
 		switch {
 		case c == nil:
 			s.parts = append(s.parts[:0], partition{})
@@ -208,22 +211,27 @@ func (s *splitter) split(r series.RowRange) iter.Seq2[series.RowRange, []partiti
 		case !ok:
 			yield(r, s.all())
 		default:
-			s.splitBases(r, c.period, at, first, last, yield)
+			s.splitBases(r, c.period, span, yield)
 		}
 	}
 }
 
-// splitBases is split for a range whose bounds have the bases first and last at the offset
-// at.
-func (s *splitter) splitBases(r series.RowRange, period int64, at int, first, last int64, yield func(series.RowRange, []partition) bool) {
+// A baseSpan is the bases in the bounds of a range, which stand at an offset.
+type baseSpan struct {
+	at          int
+	first, last int64
+}
+
+// splitBases is split for a range whose bounds have a span of bases.
+func (s *splitter) splitBases(r series.RowRange, period int64, span baseSpan, yield func(series.RowRange, []partition) bool) {
 	var before bucket // the last one with cells, so far
-	for base := first &^ (period - 1); base <= last; base += period {
+	for base := span.first &^ (period - 1); base <= span.last; base += period {
 		next := bucket{base: base, hasBase: true}
 		if len(s.in(next, false)) == 0 {
 			continue
 		}
 		if before.hasBase {
-			limit := series.AppendTime(slices.Clone(r.Start[:at]), base)
+			limit := series.AppendTime(slices.Clone(r.Start[:span.at]), base)
 			if !yield(series.RowRange{Start: r.Start, Limit: limit}, s.in(before, true)) {
 				return
 			}
@@ -236,15 +244,14 @@ func (s *splitter) splitBases(r series.RowRange, period int64, at int, first, la
 	}
 }
 
-// commonBases returns the bases in the bounds of a range and their offset, if the bounds
-// are equal before them.
-func commonBases(r series.RowRange) (at int, first, last int64, ok bool) {
-	if at, ok = baseOffset(r.Start); !ok || !bytes.HasPrefix(r.Limit, r.Start[:at]) {
-		return 0, 0, 0, false
+// commonBases returns the bases in the bounds of a range, if the bounds are equal before them.
+func commonBases(r series.RowRange) (b baseSpan, ok bool) {
+	if b.at, ok = baseOffset(r.Start); !ok || !bytes.HasPrefix(r.Limit, r.Start[:b.at]) {
+		return b, false
 	}
-	if first, ok = series.ParseTime(r.Start[at:]); !ok {
-		return 0, 0, 0, false
+	if b.first, ok = series.ParseTime(r.Start[b.at:]); !ok {
+		return b, false
 	}
-	last, ok = series.ParseTime(r.Limit[at:])
-	return at, first, last, ok
+	b.last, ok = series.ParseTime(r.Limit[b.at:])
+	return b, ok
 }

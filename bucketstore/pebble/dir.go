@@ -13,7 +13,6 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
-	"github.com/go-kit/log/level"
 )
 
 // Files of our own in the data directory.
@@ -25,12 +24,8 @@ const (
 // Format is the version of the format of a data directory that is open.
 const Format = "3"
 
-// format is the content of FORMAT. Everything in a directory of formatBefore means the same in
-// this one, see raiseFormat.
-const (
-	format       = "promtable pebble format " + Format
-	formatBefore = "promtable pebble format 2"
-)
+// format is the content of FORMAT.
+const format = "promtable pebble format " + Format
 
 // formatText matches what any version writes to FORMAT.
 var formatText = regexp.MustCompile(`^promtable pebble format [0-9]+$`)
@@ -164,27 +159,15 @@ func readOwner(fs vfs.FS, dir string) string {
 	return text
 }
 
-// raiseFormat makes a directory of the format before, which has been opened, one of this format,
-// by its number alone: no row changes. Versions that read only the format before refuse it from
-// then on.
-func raiseFormat(cfg Config) error {
-	text, err := readSmallFile(cfg.fs, cfg.Dir, formatFile)
-	if err != nil || text != formatBefore {
-		return err
-	}
-	level.Info(cfg.Logger).Log("msg", "the format of the data directory is raised; versions of before will refuse it", "directory", cfg.Dir, "from", formatBefore, "to", format)
-	return writeSmallFile(cfg.fs, cfg.Dir, formatFile, format)
-}
-
-// checkFormat compares FORMAT with our formats, or writes ours into a new directory.
+// checkFormat compares FORMAT with our format, or writes ours into a new directory.
 func checkFormat(fs vfs.FS, dir string) error {
 	text, err := readSmallFile(fs, dir, formatFile)
 	switch {
-	case err == nil && (text == format || text == formatBefore):
+	case err == nil && text == format:
 		return nil
 	case err == nil && formatText.MatchString(text):
-		return fmt.Errorf("data directory %q: %s says %q, this version reads %q and %q only; start with a new --storage.path, or with the version that wrote it; if this version wrote it, %s is damaged: restore it from a backup",
-			dir, formatFile, text, formatBefore, format, formatFile)
+		return fmt.Errorf("data directory %q: %s says %q, this version reads %q only; start with a new --storage.path, or with the version that wrote it; if this version wrote it, %s is damaged: restore it from a backup",
+			dir, formatFile, text, format, formatFile)
 	case err == nil:
 		return fmt.Errorf("data directory %q: %s says %q, which no version writes: the file is damaged; restore it from a backup. This version writes %q",
 			dir, formatFile, text, format)

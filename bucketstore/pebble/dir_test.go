@@ -48,8 +48,8 @@ func TestOpenErrors(t *testing.T) {
 		files map[string]string
 		want  []string
 	}{
-		{"unknown format", map[string]string{"FORMAT": unusual + "\n"}, []string{unusual, "promtable pebble format 2", "promtable pebble format 3", "--storage.path"}},
-		{"an old format", map[string]string{"FORMAT": "promtable pebble format 1\n"}, []string{"format 1", "format 2", "format 3", "start with a new --storage.path"}},
+		{"unknown format", map[string]string{"FORMAT": unusual + "\n"}, []string{unusual, `reads "promtable pebble format 3" only`, "--storage.path"}},
+		{"a lower format", map[string]string{"FORMAT": "promtable pebble format 2\n"}, []string{"format 2", "format 3", "start with a new --storage.path"}},
 		{"damaged format", map[string]string{"FORMAT": "\x00\x00"}, []string{`FORMAT says "\x00\x00"`, "damaged"}},
 		{"empty format", map[string]string{"FORMAT": ""}, []string{`FORMAT says ""`, "damaged"}},
 		{"a flipped bit in the format", map[string]string{"FORMAT": "promtable pebblm format 3\n"}, []string{"the file is damaged; restore it from a backup"}},

@@ -39,9 +39,7 @@
 // before every byte that may follow in a longer row key. The NUL after a family sorts
 // before every letter or digit of a longer family name.
 //
-// Format 2 was the same without the layers 5 to 7: METRIC had no such families. So a directory of
-// format 2 is opened as it is, and becomes one of format 3 by a new number in FORMAT. Older ones are refused:
-// format 0 had no days, format 1 none in INDEX.
+// A directory of another format is refused by its number.
 //
 // # Days
 //

@@ -7,7 +7,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 
-	"github.com/promtable/promtable/bucketstore"
+	"github.com/promtable/promtable/series/rollup"
 )
 
 // ExpireBefore expires all cells of a resolution whose time is before cut, in milliseconds,
@@ -15,7 +15,7 @@ import (
 // INDEX with the resolution whose cut is the earliest, META never. Reads show cells until they
 // are deleted, at some later time. A cut before an earlier one changes nothing, and none
 // outlives the process.
-func (s *Store) ExpireBefore(r bucketstore.Resolution, cut int64) {
+func (s *Store) ExpireBefore(r rollup.Resolution, cut int64) {
 	for {
 		before := s.cuts[r].Load()
 		if cut <= before {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -12,6 +13,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/promtable/promtable/bucketstore/pebble"
+	"github.com/promtable/promtable/bucketstore/storetest"
 	"github.com/promtable/promtable/series"
 )
 
@@ -104,8 +106,8 @@ func TestCutManifest(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			refused := 0
-			for cut := 1; cut < len(content); cut++ {
+			refused, stride := 0, storetest.Stride(t)
+			for cut := 1 + rand.IntN(stride); cut < len(content); cut += stride {
 				if f.wantWholeOrRefused(t, f.replace(t, name, content[:len(content)-cut]), name) {
 					refused++
 				}
@@ -152,7 +154,7 @@ func TestDamagedLog(t *testing.T) {
 		{"lost blocks", func(b []byte) { clear(b[:2*block]) }, 5},
 	} {
 		t.Run(damage.name, func(t *testing.T) {
-			for at := 0; at < len(content)-damage.after*write; at += 1009 {
+			for at := 0; at < len(content)-damage.after*write; at += 1009 * storetest.Stride(t) {
 				damaged := slices.Clone(content)
 				damage.of(damaged[at:])
 				if !f.wantWholeOrRefused(t, f.replace(t, name, damaged), name) {

@@ -6,10 +6,8 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"os"
 	"path"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -21,6 +19,7 @@ import (
 
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/bucketstore/pebble"
+	"github.com/promtable/promtable/bucketstore/storetest"
 	"github.com/promtable/promtable/series"
 )
 
@@ -248,25 +247,16 @@ func positions(size, ends, step int) (at []int) {
 	return at
 }
 
-// flipRounds is the environment variable with how densely files are damaged.
-const flipRounds = "FLIP_ROUNDS"
-
 // TestBitFlips damages every file of a store, one bit at a time. What is read is right or an
 // error that names the file, and all that is not damaged can be read and written.
 func TestBitFlips(t *testing.T) {
-	rounds := 1
-	if text := os.Getenv(flipRounds); text != "" {
-		var err error
-		if rounds, err = strconv.Atoi(text); err != nil || rounds < 1 {
-			t.Fatalf("%s=%s: %v", flipRounds, text, err)
-		}
-	}
+	parts := storetest.Rounds(t, 4)
 	f := makeFlipStore(t)
 	files := f.files(t)
 	for _, name := range slices.Sorted(maps.Keys(files)) {
 		size := files[name]
 		t.Run(name, func(t *testing.T) {
-			ends, step := 4*rounds, max(1, size/(4*rounds))
+			ends, step := parts, max(1, size/parts)
 			if strings.HasSuffix(name, ".sst") {
 				ends = 1
 			}

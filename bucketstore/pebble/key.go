@@ -20,22 +20,18 @@ const (
 
 var rowEnd = []byte{escape, endMark}
 
-// The first bytes of stored keys, one for each layer. None is 0, so that it cannot look like
-// the start of an end mark. Format 2 had the first four.
+// The first bytes of stored keys, one for each layer; those of rollups are in the table of package rollup. None is 0, so that it cannot look like
+// the start of an end mark.
 const (
 	rawByte byte = iota + 1
 	currentByte
 	indexByte
 	metaByte
 	countByte
-	fiveMinutesByte
-	oneHourByte
 )
 
 // hasDays says whether a layer has days.
-func hasDays(first byte) bool {
-	return first == rawByte || first == indexByte || countByte <= first && first <= oneHourByte
-}
+func hasDays(first byte) bool { return calendars[first] != nil }
 
 // headSize is the size of the head of the keys of a layer: all before the row.
 func headSize(first byte) int {

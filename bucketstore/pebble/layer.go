@@ -1,8 +1,12 @@
 package pebble
 
 import (
+	"cmp"
+	"slices"
+
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/series"
+	"github.com/promtable/promtable/series/rollup"
 )
 
 // A layer is a part of a table: the cells of some families, in stored keys with a first byte and
@@ -11,6 +15,8 @@ import (
 // some families reads the layers of these only. Any other table is one layer.
 type layer struct {
 	first byte
+	// family is that of the counts or the rollups of a resolution, or empty.
+	family string
 	// number is the position in table.layers.
 	number   int
 	families []bucketstore.FamilySpec
@@ -20,44 +26,42 @@ type layer struct {
 }
 
 // resolution returns that of the cells of a layer, Raw outside METRIC.
-func (l *layer) resolution() bucketstore.Resolution {
-	switch l.first {
-	case fiveMinutesByte:
-		return bucketstore.FiveMinutes
-	case oneHourByte:
-		return bucketstore.OneHour
+func (l *layer) resolution() rollup.Resolution { return rollup.ResolutionOf(l.family) }
+
+// layersOf returns the layers of a table, in order of their keys, without specs of families. Those of METRIC are the samples, the counts, and the rollups
+// of each resolution.
+func layersOf(name bucketstore.Table) (all []*layer) {
+	switch name {
+	case bucketstore.Current:
+		return []*layer{{first: currentByte}}
+	case bucketstore.Index:
+		return []*layer{{first: indexByte}}
+	case bucketstore.Meta:
+		return []*layer{{first: metaByte}}
 	}
-	return bucketstore.Raw
+	all = []*layer{{first: rawByte}, {first: countByte, family: series.FamilyCount}}
+	for _, r := range rollup.Downsampled {
+		first, _ := r.Layer()
+		all = append(all, &layer{first: first, family: r.Family()})
+	}
+	slices.SortFunc(all, func(a, b *layer) int { return cmp.Compare(a.first, b.first) })
+	return all
 }
 
-// layerBytes are the first bytes of the layers of each table.
-var layerBytes = [bucketstore.NumTables][]byte{
-	bucketstore.Metric:  {rawByte, countByte, fiveMinutesByte, oneHourByte},
-	bucketstore.Current: {currentByte},
-	bucketstore.Index:   {indexByte},
-	bucketstore.Meta:    {metaByte},
-}
-
-// maxLayers is the number of layers of the table that has the most.
-const maxLayers = 4
+// maxLayers is the number of layers of METRIC, which has the most: that of counts, and one for each resolution.
+const maxLayers = 1 + int(rollup.NumResolutions)
 
 // tableOf returns the table of a layer, and what the layer is called in it.
 func tableOf(first byte) (table bucketstore.Table, layer string) {
-	switch first {
-	case rawByte:
-		return bucketstore.Metric, ""
-	case currentByte:
-		return bucketstore.Current, ""
-	case indexByte:
-		return bucketstore.Index, ""
-	case metaByte:
-		return bucketstore.Meta, ""
-	case countByte:
+	if first == countByte {
 		return bucketstore.Metric, "counts"
-	case fiveMinutesByte:
-		return bucketstore.Metric, series.Family5m
-	case oneHourByte:
-		return bucketstore.Metric, series.Family1h
+	}
+	for table := range bucketstore.NumTables {
+		for _, l := range layersOf(table) {
+			if l.first == first {
+				return table, l.family
+			}
+		}
 	}
 	return bucketstore.NumTables, ""
 }
@@ -73,8 +77,9 @@ type table struct {
 
 func newTable(spec bucketstore.TableSpec) *table {
 	t := &table{name: spec.Table, families: spec.Families}
-	for n, first := range layerBytes[spec.Table] {
-		t.layers = append(t.layers, &layer{first: first, number: n, calendar: calendarOf(first)})
+	t.layers = layersOf(t.name)
+	for n, l := range t.layers {
+		l.number, l.calendar = n, calendarOf(l.first)
 	}
 	for _, family := range spec.Families {
 		l := t.layerOf(family.Name)
@@ -85,16 +90,10 @@ func newTable(spec bucketstore.TableSpec) *table {
 
 // layerOf returns the layer of a family.
 func (t *table) layerOf(family string) *layer {
-	if len(t.layers) == 1 {
-		return t.layers[0]
-	}
-	switch family {
-	case series.FamilyCount:
-		return t.layers[1]
-	case series.Family5m:
-		return t.layers[2]
-	case series.Family1h:
-		return t.layers[3]
+	for _, l := range t.layers[1:] {
+		if l.family == family {
+			return l
+		}
 	}
 	return t.layers[0]
 }

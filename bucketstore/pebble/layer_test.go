@@ -12,12 +12,11 @@ import (
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
-	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
-	"github.com/go-kit/log"
 
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/bucketstore/pebble"
 	"github.com/promtable/promtable/series"
+	"github.com/promtable/promtable/series/rollup"
 )
 
 func addOp(qualifier string, t, n int64) bucketstore.Op {
@@ -92,17 +91,17 @@ func TestResolutionsExpireAlone(t *testing.T) {
 	drops, cells := 0.0, 0.0
 	for _, step := range []struct {
 		name string
-		r    bucketstore.Resolution
+		r    rollup.Resolution
 		cut  int64
 		// drops and cells are those that the cut lets go.
 		drops, cells float64
 		// left is how many cells each family then has, and INDEX.
 		left map[string]int
 	}{
-		{"5m", bucketstore.FiveMinutes, cut, 2, 2, map[string]int{"1h": 5, "5m": 3, "c": 5, "d": 5, "i": 1}},
-		{"raw, with the counts", bucketstore.Raw, cut, 4, 4, map[string]int{"1h": 5, "5m": 3, "c": 3, "d": 3, "i": 1}},
-		{"1h, not the whole base", bucketstore.OneHour, cut, 0, 1, map[string]int{"1h": 5, "5m": 3, "c": 3, "d": 3}},
-		{"1h", bucketstore.OneHour, next, 1, 4, map[string]int{"1h": 1, "5m": 3, "c": 3, "d": 3}},
+		{"5m", rollup.FiveMinutes, cut, 2, 2, map[string]int{"1h": 5, "5m": 3, "c": 5, "d": 5, "i": 1}},
+		{"raw, with the counts", rollup.Raw, cut, 4, 4, map[string]int{"1h": 5, "5m": 3, "c": 3, "d": 3, "i": 1}},
+		{"1h, not the whole base", rollup.OneHour, cut, 0, 1, map[string]int{"1h": 5, "5m": 3, "c": 3, "d": 3}},
+		{"1h", rollup.OneHour, next, 1, 4, map[string]int{"1h": 1, "5m": 3, "c": 3, "d": 3}},
 	} {
 		s.ExpireBefore(step.r, step.cut)
 		drops, cells = drops+step.drops, cells+step.cells
@@ -151,7 +150,7 @@ func TestUsageOfResolutions(t *testing.T) {
 	if err != nil || len(u.Days) != 1 || u.Days[0].End != (firstDay+1)*dayMillis {
 		t.Fatalf("%+v, %v", u, err)
 	}
-	for r, family := range map[bucketstore.Resolution]string{bucketstore.Raw: "c", bucketstore.FiveMinutes: "5m", bucketstore.OneHour: "1h"} {
+	for r, family := range map[rollup.Resolution]string{rollup.Raw: "c", rollup.FiveMinutes: "5m", rollup.OneHour: "1h"} {
 		got, want := int64(u.Resolutions[r]), int64(valueSize*rows[family])
 		if got < want-2*block || got > want+2*block {
 			t.Errorf("%s: %d bytes, want about %d", r, got, want)
@@ -210,58 +209,4 @@ func TestScanReadsOnlyItsLayers(t *testing.T) {
 			}
 		})
 	}
-}
-
-// TestRaiseFormat opens a directory of format 2, which holds the same and has another number.
-func TestRaiseFormat(t *testing.T) {
-	dir := t.TempDir()
-	formatPath := filepath.Join(dir, "FORMAT")
-	s, err := pebble.Open(onDisk(dir))
-	if err != nil {
-		t.Fatal(err)
-	}
-	apply(t, s, bucketstore.Metric, "up,"+testBase, setOp("c", string(daysIn(1, 1)), 1, "x"))
-	apply(t, s, bucketstore.Index, "row", setOp("i", "i", 1, ""))
-	want := dump(t, s, bucketstore.Metric)
-	if err := errors.Join(s.Close(), os.WriteFile(formatPath, []byte("promtable pebble format 2\n"), 0o600)); err != nil {
-		t.Fatal(err)
-	}
-	wantFormat := func(number string) {
-		t.Helper()
-		if text, err := os.ReadFile(formatPath); err != nil || string(text) != "promtable pebble format "+number+"\n" {
-			t.Errorf("FORMAT says %q, %v", text, err)
-		}
-	}
-	broken := errorfs.Wrap(vfs.Default, errorfs.InjectorFunc(func(op errorfs.Op) error {
-		if op.Kind == errorfs.OpRename && strings.HasSuffix(op.Path, "FORMAT.new") {
-			return errors.New("the disk is gone")
-		}
-		return nil
-	}))
-	wantOpenError(t, onDisk(dir).WithFS(broken), "the disk is gone")
-	wantFormat("2")
-	cfg := onDisk(dir)
-	cfg.ReadOnly = true
-	if s, err = pebble.Open(cfg); err != nil {
-		t.Fatal(err)
-	}
-	if got := dump(t, s, bucketstore.Metric); got != want {
-		t.Errorf("read only: %s, want %s", got, want)
-	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
-	wantFormat("2")
-	var logged bytes.Buffer
-	cfg = onDisk(dir)
-	cfg.Logger = log.NewLogfmtLogger(&logged)
-	s = openStore(t, cfg)
-	if got := dump(t, s, bucketstore.Metric); got != want {
-		t.Errorf("raised: %s, want %s", got, want)
-	}
-	wantFormat("3")
-	if !strings.Contains(logged.String(), `from="promtable pebble format 2" to="promtable pebble format 3"`) {
-		t.Errorf("logged %s", &logged)
-	}
-	apply(t, s, bucketstore.Metric, "up,"+testBase, addOp("q", 1, 1))
 }

@@ -80,7 +80,7 @@ func (it *dayIter) step(key, limit []byte) bool {
 // dayIter returns the iterator of a day of a layer. Another one may take it over.
 func (sc *scanner) dayIter(p partition) (it *dayIter, err error) {
 	l := sc.layers[p.layer].layer
-	it = &sc.iters[(p.day+uint32(l.number)*layerSlots)%daySlots]
+	it = &sc.iters[(p.day+uint32(l.number*layerSlots))%daySlots]
 	if p.day == noDay {
 		it = &sc.iters[daySlots+l.number]
 	}

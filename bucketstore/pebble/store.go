@@ -19,6 +19,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/promtable/promtable/bucketstore"
+	"github.com/promtable/promtable/series/rollup"
 )
 
 // Defaults of Config.
@@ -149,7 +150,7 @@ type Store struct {
 	stopSweep  context.CancelFunc
 	sweeping   sync.WaitGroup
 	// cuts are those of ExpireBefore. wakeSweep begins a sweep.
-	cuts      [bucketstore.NumResolutions]atomic.Int64
+	cuts      [rollup.NumResolutions]atomic.Int64
 	wakeSweep chan struct{}
 	// freeing counts the bytes of dropped days that are not compacted yet.
 	freeing atomic.Uint64
@@ -219,11 +220,7 @@ func (s *Store) open(cfg Config) error {
 	s.guard.isOpen.Store(true)
 	s.tableOptions = opts.MakeWriterOptions(0, db.TableFormat())
 	s.readerOptions = opts.MakeReaderOptions()
-	err = s.loadDays(db)
-	if err == nil && !cfg.ReadOnly {
-		err = raiseFormat(cfg)
-	}
-	if err != nil {
+	if err := s.loadDays(db); err != nil {
 		return errors.Join(fmt.Errorf("open data directory %q: %w", cfg.Dir, err), db.Close())
 	}
 	s.db = db
@@ -390,4 +387,9 @@ func cutoff(family *bucketstore.FamilySpec, now time.Time) int64 {
 		return 0
 	}
 	return now.Add(-family.MaxAge).UnixMilli()
+}
+
+// Traits implements bucketstore.Store. An Apply is one batch of Pebble.
+func (s *Store) Traits() bucketstore.Traits {
+	return bucketstore.Traits{AtomicApply: true, OnDisk: true, ParallelScans: 1}
 }

@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/promtable/promtable/bucketstore/durable"
 )
 
 // Progress is called with the bytes that are there, of all, and what the next file is.
@@ -28,7 +30,7 @@ func Copy(ctx context.Context, from, to, like string, progress Progress) (*Manif
 	if err := checkEmpty(to); err != nil {
 		return nil, err
 	}
-	if err = copyFiles(ctx, m, from, building, like, progress); err == nil {
+	if err = (copying{m, from, like, progress}).to(ctx, building); err == nil {
 		err = finish(m, building, to)
 	}
 	if err != nil {
@@ -58,7 +60,7 @@ func Restore(ctx context.Context, from, dataDir, logDir string, progress Progres
 	if err != nil {
 		return nil, err
 	}
-	if err = restore(ctx, m, from, dataDir, logDir, progress); err != nil {
+	if err = (copying{m, from, "", progress}).restore(ctx, dataDir, logDir); err != nil {
 		return nil, fmt.Errorf("restore the snapshot %q: %w", from, err)
 	}
 	return m, nil
@@ -76,8 +78,15 @@ func CheckRestored(dataDir string) error {
 	return nil // that it cannot be read is for those who open it
 }
 
-func restore(ctx context.Context, m *Manifest, from, dataDir, logDir string, progress Progress) error {
-	store, log := m.split()
+// A copying is a snapshot that is copied: the manifest of from. like may be another snapshot, and progress nil.
+type copying struct {
+	m          *Manifest
+	from, like string
+	progress   Progress
+}
+
+func (c copying) restore(ctx context.Context, dataDir, logDir string) error {
+	store, log := c.m.split()
 	if err := checkRestorable(dataDir, store, logDir == filepath.Join(dataDir, LogDir)); err != nil {
 		return err
 	}
@@ -85,10 +94,10 @@ func restore(ctx context.Context, m *Manifest, from, dataDir, logDir string, pro
 		return err
 	}
 	building := filepath.Join(dataDir, restoring)
-	if err := copyFiles(ctx, m, from, building, "", progress); err != nil {
+	if err := c.to(ctx, building); err != nil {
 		return err
 	}
-	if err := checkFiles(m, building); err != nil {
+	if err := checkFiles(c.m, building); err != nil {
 		return err
 	}
 	if err := os.MkdirAll(logDir, 0o750); err != nil {
@@ -99,19 +108,19 @@ func restore(ctx context.Context, m *Manifest, from, dataDir, logDir string, pro
 			return err
 		}
 	}
-	if err := syncDir(logDir); err != nil {
+	if err := durable.OS(logDir).Sync(); err != nil {
 		return err
 	}
 	slices.SortStableFunc(store.Files, func(a, b File) int { return cmp.Compare(rank(a), rank(b)) })
 	for _, f := range store.Files {
-		if err := syncDir(dataDir); err != nil {
+		if err := durable.OS(dataDir).Sync(); err != nil {
 			return err
 		}
 		if err := os.Rename(filepath.Join(building, f.Name), filepath.Join(dataDir, f.Name)); err != nil {
 			return err
 		}
 	}
-	return errors.Join(os.RemoveAll(building), syncDir(dataDir))
+	return errors.Join(os.RemoveAll(building), durable.OS(dataDir).Sync())
 }
 
 // lastFile is the file that makes a directory a data directory.
@@ -176,8 +185,9 @@ func checkEmpty(dir string) error {
 	return nil
 }
 
-// copyFiles copies the files of a snapshot that are not there yet. Other files are removed.
-func copyFiles(ctx context.Context, m *Manifest, from, to, like string, progress Progress) error {
+// to copies the files that are not there yet. Other files are removed.
+func (c copying) to(ctx context.Context, to string) error {
+	m, from, like, progress := c.m, c.from, c.like, c.progress
 	if progress == nil {
 		progress = func(int64, int64, string) {}
 	}
@@ -271,16 +281,15 @@ func copyFile(ctx context.Context, from, to, sum string) (err error) {
 		return err
 	}
 	part := to + ".part"
-	dst, err := os.OpenFile(part, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o640)
+	err = durable.Create(durable.OS(filepath.Dir(part)), filepath.Base(part), os.O_TRUNC, func(w io.Writer) error {
+		got, err := sumOf(ctx, io.TeeReader(src, w))
+		if err == nil && got != sum {
+			err = ErrDamaged
+		}
+		return err
+	})
 	if err != nil {
 		return err
-	}
-	got, err := sumOf(ctx, io.TeeReader(src, dst))
-	if err == nil && got != sum {
-		err = ErrDamaged
-	}
-	if err = errors.Join(err, dst.Sync(), dst.Close()); err != nil {
-		return errors.Join(err, os.Remove(part))
 	}
 	if err := os.Chtimes(part, info.ModTime(), info.ModTime()); err != nil {
 		return err

@@ -14,7 +14,8 @@ import (
 	"time"
 
 	"github.com/cespare/xxhash/v2"
-	"github.com/prometheus/prometheus/tsdb/fileutil"
+
+	"github.com/promtable/promtable/bucketstore/durable"
 )
 
 const (
@@ -75,16 +76,22 @@ type Log interface {
 	Snapshot(ctx context.Context, dir string, store func() error) error
 }
 
-// Take writes a snapshot to a directory, which must not exist or be empty. log is nil if there is none. After an error the
+// A Source is what a snapshot is taken of. Log is nil if there is none.
+type Source struct {
+	Store Store
+	Log   Log
+}
+
+// Take writes a snapshot to a directory, which must not exist or be empty. After an error the
 // directory is as it was before. All files are read for their sums, but for tables that an earlier snapshot of the store has, too: last is its
 // manifest, or nil.
-func Take(ctx context.Context, store Store, log Log, dir string, now time.Time, last *Manifest) (*Manifest, error) {
+func Take(ctx context.Context, of Source, dir string, now time.Time, last *Manifest) (*Manifest, error) {
 	building, logCopy := dir+unfinished, dir+".log"+unfinished
 	removeBoth := func() error { return errors.Join(os.RemoveAll(building), os.RemoveAll(logCopy)) }
 	if err := removeBoth(); err != nil { // those of a process that died
 		return nil, err
 	}
-	m, err := take(ctx, store, log, building, logCopy, now)
+	m, err := of.take(ctx, building, logCopy, now)
 	if err == nil {
 		err = m.sum(ctx, building, last)
 	}
@@ -97,10 +104,10 @@ func Take(ctx context.Context, store Store, log Log, dir string, now time.Time, 
 	return m, nil
 }
 
-func take(ctx context.Context, store Store, log Log, dir, logCopy string, now time.Time) (m *Manifest, err error) {
-	if log == nil {
-		err = store.Checkpoint(dir)
-	} else if err = log.Snapshot(ctx, logCopy, func() error { return store.Checkpoint(dir) }); err == nil {
+func (of Source) take(ctx context.Context, dir, logCopy string, now time.Time) (m *Manifest, err error) {
+	if of.Log == nil {
+		err = of.Store.Checkpoint(dir)
+	} else if err = of.Log.Snapshot(ctx, logCopy, func() error { return of.Store.Checkpoint(dir) }); err == nil {
 		err = os.Rename(logCopy, filepath.Join(dir, LogDir))
 	}
 	if err != nil {
@@ -163,7 +170,7 @@ func finish(m *Manifest, building, dir string) error {
 	if err := checkFiles(m, building); err != nil {
 		return err
 	}
-	if err := writeSynced(filepath.Join(building, manifestName), text); err != nil {
+	if err := durable.WriteFile(durable.OS(building), manifestName, text); err != nil {
 		return err
 	}
 	return publish(building, dir)
@@ -180,16 +187,7 @@ func publish(building, dir string) error {
 	if err := os.Rename(building, dir); err != nil {
 		return err
 	}
-	return syncDir(filepath.Dir(dir))
-}
-
-func writeSynced(path string, content []byte) error {
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o640)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(content)
-	return errors.Join(err, f.Sync(), f.Close())
+	return durable.OS(filepath.Dir(dir)).Sync()
 }
 
 // syncDirs makes the entries of a directory and of those below durable.
@@ -198,25 +196,17 @@ func syncDirs(dir string) error {
 		if err != nil || !entry.IsDir() {
 			return err
 		}
-		return syncDir(path)
+		return durable.OS(path).Sync()
 	})
-}
-
-func syncDir(path string) error {
-	dir, err := fileutil.OpenDir(path)
-	if err != nil {
-		return err
-	}
-	return errors.Join(dir.Sync(), dir.Close())
 }
 
 // Lock locks a directory of snapshots for this process, and fails if another one has it.
 func Lock(dir string) (unlock func() error, err error) {
-	lock, _, err := fileutil.Flock(filepath.Join(dir, lockName))
+	unlock, err = durable.OS(dir).Lock(lockName)
 	if err != nil {
 		return nil, fmt.Errorf("another process works on the snapshots in %q: %w", dir, err)
 	}
-	return lock.Release, nil
+	return unlock, nil
 }
 
 // lockName is the file that is locked.
@@ -236,7 +226,7 @@ func Rename(from, to string) error {
 	if err := os.Rename(from, to); err != nil {
 		return err
 	}
-	return errors.Join(syncDir(filepath.Dir(to)), syncDir(filepath.Dir(from)))
+	return errors.Join(durable.OS(filepath.Dir(to)).Sync(), durable.OS(filepath.Dir(from)).Sync())
 }
 
 // ErrNone says that a directory is no snapshot, or not a whole one.

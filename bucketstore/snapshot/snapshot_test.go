@@ -60,7 +60,7 @@ func openWorld(t *testing.T, dir string, now int64) *world {
 	}
 	logDir, err := buffer.OpenDir(filepath.Join(dir, snapshot.LogDir), clock())
 	if err == nil {
-		err = logDir.Bind(t.Context(), buffer.Terms{Store: about, Location: dir, Exclusive: true, Now: clock})
+		err = logDir.Bind(t.Context(), buffer.Terms{Store: about, Location: dir, Now: clock})
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -165,7 +165,7 @@ func TestTake(t *testing.T) {
 		for n := range writers {
 			want[i][n] = acknowledged[n].Load()
 		}
-		if _, err := snapshot.Take(t.Context(), w.rows, w.buffer, filepath.Join(snapshots, fmt.Sprint(i)), time.UnixMilli(w.now.Load()), nil); err != nil {
+		if _, err := snapshot.Take(t.Context(), snapshot.Source{Store: w.rows, Log: w.buffer}, filepath.Join(snapshots, fmt.Sprint(i)), time.UnixMilli(w.now.Load()), nil); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -241,7 +241,7 @@ func TestTakeKeepsSegments(t *testing.T) {
 	}
 	taken, dir := filepath.Join(t.TempDir(), "taken"), filepath.Join(t.TempDir(), "restored")
 	store := flushAfter{w, key, make(chan error, 1)}
-	if _, err := snapshot.Take(t.Context(), store, w.buffer, taken, time.UnixMilli(someTime), nil); err != nil {
+	if _, err := snapshot.Take(t.Context(), snapshot.Source{Store: store, Log: w.buffer}, taken, time.UnixMilli(someTime), nil); err != nil {
 		t.Fatal(err)
 	}
 	if err := <-store.done; err != nil {
@@ -273,7 +273,7 @@ func fill(t *testing.T, w *world, from, to int64, dir string) *snapshot.Manifest
 	if err := w.buffer.Flush(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	m, err := snapshot.Take(t.Context(), w.rows, w.buffer, dir, time.UnixMilli(w.now.Load()), nil)
+	m, err := snapshot.Take(t.Context(), snapshot.Source{Store: w.rows, Log: w.buffer}, dir, time.UnixMilli(w.now.Load()), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -289,7 +289,7 @@ func TestCopy(t *testing.T) {
 	w = openWorld(t, data, w.now.Load())
 	defer w.close(t)
 	first := filepath.Join(taken, "1")
-	if _, err := snapshot.Take(t.Context(), w.rows, w.buffer, first, time.UnixMilli(w.now.Load()), nil); err != nil {
+	if _, err := snapshot.Take(t.Context(), snapshot.Source{Store: w.rows, Log: w.buffer}, first, time.UnixMilli(w.now.Load()), nil); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := snapshot.Copy(t.Context(), first, filepath.Join(backups, "1"), "", nil); err != nil {
@@ -473,11 +473,11 @@ func TestDamagedCopy(t *testing.T) {
 		}
 	}
 	// The sums of tables that the last snapshot had are those that reading them gives.
-	again, err := snapshot.Take(t.Context(), w.rows, w.buffer, taken+"2", time.UnixMilli(w.now.Load()), m)
+	again, err := snapshot.Take(t.Context(), snapshot.Source{Store: w.rows, Log: w.buffer}, taken+"2", time.UnixMilli(w.now.Load()), m)
 	if err != nil {
 		t.Fatal(err)
 	}
-	fresh, err := snapshot.Take(t.Context(), w.rows, w.buffer, taken+"3", time.UnixMilli(w.now.Load()), nil)
+	fresh, err := snapshot.Take(t.Context(), snapshot.Source{Store: w.rows, Log: w.buffer}, taken+"3", time.UnixMilli(w.now.Load()), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/series"
+	"github.com/promtable/promtable/series/rollup"
 )
 
 // RunExpiry checks that cells expire when they are older than the MaxAge of their family.
@@ -15,31 +16,37 @@ import (
 func RunExpiry(t *testing.T, open Open) {
 	t.Helper()
 	const retention = 90 * 24 * time.Hour
-	kept := bucketstore.Retention{bucketstore.Raw: retention, bucketstore.FiveMinutes: 2 * retention, bucketstore.OneHour: 3 * retention}
-	for _, tc := range []struct {
+	type expiry struct {
 		name  string
 		kept  bucketstore.Retention
 		after time.Duration
-		want  []string
-	}{
-		{"at once", bucketstore.Retention{}, 0, []string{"1h", "5m", "d", "i", "m", "r0", "v"}},
-		{"as old as CURRENT keeps", bucketstore.Retention{}, bucketstore.MaxCurrentAge, []string{"1h", "5m", "d", "i", "m", "r0", "v"}},
-		{"older than CURRENT keeps", bucketstore.Retention{}, bucketstore.MaxCurrentAge + time.Millisecond, []string{"1h", "5m", "d", "i", "m", "r0"}},
-		{"years later without retention", bucketstore.Retention{}, 10 * 365 * 24 * time.Hour, []string{"1h", "5m", "d", "i", "m", "r0"}},
-		{"as old as retention", kept, retention, []string{"1h", "5m", "d", "i", "m", "r0"}},
-		{"older than retention", kept, retention + time.Millisecond, []string{"1h", "5m", "i", "m"}},
-		{"older than the next resolution", kept, 2*retention + time.Millisecond, []string{"1h", "i", "m"}},
-		{"as old as the last resolution", kept, 3 * retention, []string{"1h", "i", "m"}},
-		{"older than the last resolution", kept, 3*retention + time.Millisecond, []string{"m"}},
-	} {
+	}
+	cases := []expiry{
+		{"at once", bucketstore.Retention{}, 0},
+		{"as old as CURRENT keeps", bucketstore.Retention{}, bucketstore.MaxCurrentAge},
+		{"older than CURRENT keeps", bucketstore.Retention{}, bucketstore.MaxCurrentAge + time.Millisecond},
+		{"years later without retention", bucketstore.Retention{}, 10 * 365 * 24 * time.Hour},
+	}
+	var kept bucketstore.Retention
+	age := time.Duration(0)
+	for r := range kept {
+		age += retention
+		kept[r] = age
+	}
+	for r := range rollup.NumResolutions {
+		cases = append(cases, expiry{"as old as " + r.String(), kept, kept[r]}, expiry{"older than " + r.String(), kept, kept[r] + time.Millisecond})
+	}
+	for _, tc := range cases {
 		t.Run(tc.name, func(t *testing.T) {
 			var clock atomic.Int64
 			clock.Store(1e12)
 			now := func() time.Time { return time.UnixMilli(clock.Load()) }
 			f := newFixture(t, open(t, bucketstore.Tables(tc.kept), now))
 			tables := map[string]bucketstore.Table{
-				"1h": bucketstore.Metric, "5m": bucketstore.Metric, "d": bucketstore.Metric, "r0": bucketstore.Metric,
-				"v": bucketstore.Current, "i": bucketstore.Index, "m": bucketstore.Meta,
+				"d": bucketstore.Metric, "r0": bucketstore.Metric, "v": bucketstore.Current, "i": bucketstore.Index, "m": bucketstore.Meta,
+			}
+			for _, family := range rollup.Families() {
+				tables[family] = bucketstore.Metric
 			}
 			for family, table := range tables {
 				op := set(family, "q", clock.Load(), "x")
@@ -49,10 +56,31 @@ func RunExpiry(t *testing.T, open Open) {
 				f.apply(table, mutate("row", op))
 			}
 			clock.Add(tc.after.Milliseconds())
-			f.waitForFamilies(tables, tc.want)
+			f.waitForFamilies(tables, livingFamilies(tc.kept, tc.after))
 			f.checkAfterExpiry(clock.Load())
 		})
 	}
+}
+
+// livingFamilies are those whose cells of some age are there.
+func livingFamilies(kept bucketstore.Retention, age time.Duration) []string {
+	lives := func(keep time.Duration) bool { return keep == 0 || age <= keep }
+	names := []string{"m"}
+	for _, r := range rollup.Downsampled {
+		if lives(kept[r]) {
+			names = append(names, r.Family())
+		}
+	}
+	if lives(kept[rollup.Raw]) {
+		names = append(names, "d", "r0")
+		if age <= bucketstore.MaxCurrentAge {
+			names = append(names, "v")
+		}
+	}
+	if lives(kept[rollup.Coarsest]) {
+		names = append(names, "i")
+	}
+	return names
 }
 
 // waitForFamilies waits until exactly the families want hold a row. Those must never be without

@@ -86,3 +86,6 @@ func (m *Memory) Drop(ctx context.Context, table bucketstore.Table, rows series.
 
 // Close implements bucketstore.Store.
 func (m *Memory) Close() error { return nil }
+
+// Traits implements bucketstore.Store.
+func (m *Memory) Traits() bucketstore.Traits { return bucketstore.Traits{} }

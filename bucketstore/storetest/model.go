@@ -11,6 +11,7 @@ import (
 
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/series"
+	"github.com/promtable/promtable/series/rollup"
 )
 
 // SeedVariable is the environment variable that repeats the random operations
@@ -171,7 +172,7 @@ func (g generator) bytes(atLeast int) []byte {
 }
 
 func (g generator) family() string {
-	return []string{series.Family1h, series.Family5m, series.FamilyCount, series.FamilyLate, series.FamilyR0, series.FamilyR2}[g.IntN(6)]
+	return []string{rollup.OneHour.Family(), rollup.FiveMinutes.Family(), series.FamilyCount, series.FamilyLate, series.FamilyR0, series.FamilyR2}[g.IntN(6)]
 }
 
 // number returns a value of a sum family.
@@ -253,7 +254,7 @@ func (g generator) request() bucketstore.ScanRequest {
 	if g.IntN(3) == 0 {
 		req.Rows = append(req.Rows, series.RowRange{Start: bounds[len(bounds)-1]})
 	}
-	for _, family := range []string{series.Family1h, series.Family5m, series.FamilyCount, series.FamilyLate, series.FamilyR0, series.FamilyR1, series.FamilyR2} {
+	for _, family := range []string{rollup.OneHour.Family(), rollup.FiveMinutes.Family(), series.FamilyCount, series.FamilyLate, series.FamilyR0, series.FamilyR1, series.FamilyR2} {
 		switch g.IntN(3) {
 		case 0:
 			req.Families = append(req.Families, bucketstore.FamilyRange{Family: family})

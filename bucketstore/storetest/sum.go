@@ -5,6 +5,7 @@ import (
 
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/series"
+	"github.com/promtable/promtable/series/rollup"
 )
 
 func sumChecks() []check {
@@ -105,7 +106,7 @@ func checkKinds(f fixture) {
 	for name, op := range map[string]bucketstore.Op{
 		"SetCell on a sum family": set(series.FamilyCount, "a", addTime, "12345678"),
 		"Add on a raw family":     sumOn("r0"),
-		"Add on a rollup":         sumOn(series.Family5m),
+		"Add on a rollup":         sumOn(rollup.FiveMinutes.Family()),
 		"Add of 7 bytes":          short,
 	} {
 		mut := mutate("row", set("r0", "q", 1, "x"), op)

@@ -22,6 +22,7 @@ import (
 	"github.com/promtable/promtable/bucketstore/snapshot"
 	"github.com/promtable/promtable/remote/engine"
 	"github.com/promtable/promtable/series"
+	"github.com/promtable/promtable/series/rollup"
 )
 
 const commandCheck = "check"
@@ -61,7 +62,7 @@ type checker struct {
 
 // checkStored checks the log and the store.
 func checkStored(ctx context.Context, o *options, logger log.Logger) error {
-	if o.isEmbedded() {
+	if o.traits().OnDisk {
 		if err := snapshot.CheckRestored(o.path); err != nil {
 			return err
 		}
@@ -71,12 +72,12 @@ func checkStored(ctx context.Context, o *options, logger log.Logger) error {
 
 func runCheck(ctx context.Context, o *options, logger log.Logger, out io.Writer) error {
 	c := &checker{o: o, logger: logger, out: out, found: make(map[string]int)}
-	if o.backend == backendEmbedded || o.buffered {
+	if o.traits().OnDisk || o.buffered {
 		if err := c.checkLog(ctx); err != nil {
 			return err
 		}
 	}
-	if o.backend == backendEmbedded {
+	if o.traits().OnDisk {
 		if err := c.checkTables(ctx); err != nil {
 			return err
 		}
@@ -196,12 +197,10 @@ func (c *checker) readOnly() pebble.Config {
 // openRows opens the store to read its rows, and to write those of the index if they are to
 // be repaired.
 func (c *checker) openRows(ctx context.Context) (bucketstore.Store, error) {
-	if c.o.backend == backendEmbedded && !c.repairs(repairIndex) {
+	if c.o.traits().OnDisk && !c.repairs(repairIndex) {
 		return pebble.Open(c.readOnly())
 	}
-	existing := *c.o
-	existing.createTables, existing.existing = false, true
-	return openStore(ctx, &existing, c.logger, nil, nil)
+	return openStore(ctx, c.o.forExisting(), c.logger, nil, nil)
 }
 
 // checkRows checks what is in the store: its schema, the log that it waits for, all rows, and
@@ -229,12 +228,11 @@ func (c *checker) checkRows(ctx context.Context) (err error) {
 	}
 	part := ""
 	result, err := engine.Check(ctx, engine.CheckConfig{
-		Store:       bucketstore.Patient(store),
-		Schema:      schema,
-		AtomicApply: c.o.backend == backendEmbedded,
-		Horizon:     horizons[bucketstore.Raw],
-		Repair:      c.repairs(repairIndex),
-		Report:      func(f bucketstore.Finding) { c.report(repairIndex, f) },
+		Store:   bucketstore.Retrying(store),
+		Schema:  schema,
+		Horizon: horizons[rollup.Raw],
+		Repair:  c.repairs(repairIndex),
+		Report:  func(f bucketstore.Finding) { c.report(repairIndex, f) },
 		Progress: func(table bucketstore.Table, rows, bytes int64) {
 			if name := table.String(); part != name {
 				part = name
@@ -297,7 +295,7 @@ func (c *checker) checkSchemaCopy(ctx context.Context, store *meta.Store) error 
 // checkBinding checks that the log belongs to the store. A log that cannot be read was
 // reported before.
 func (c *checker) checkBinding(ctx context.Context, terms buffer.Terms) error {
-	if c.found[repairLog] > 0 || c.o.backend == backendBigtable && !c.o.buffered {
+	if c.found[repairLog] > 0 || !c.o.traits().OnDisk && !c.o.buffered {
 		return nil
 	}
 	if err := adviseLog(c.o, terms.CheckBinding(ctx, c.o.bufferPath)); err != nil {

@@ -21,6 +21,7 @@ import (
 	"github.com/promtable/promtable/bucketstore/bigtable/bigtabletest"
 	"github.com/promtable/promtable/bucketstore/buffer"
 	"github.com/promtable/promtable/remote/engine"
+	"github.com/promtable/promtable/remote/ingest"
 	"github.com/promtable/promtable/series"
 )
 
@@ -79,14 +80,14 @@ func closeParts(t *testing.T, e *engine.Engine, b *buffer.Buffer) {
 func writeChecked(t *testing.T, e *engine.Engine, from, limit int) {
 	t.Helper()
 	for i := from; i < limit; i++ {
-		var batch []engine.Series
+		var batch []ingest.Series
 		for n := range checkedSeries {
-			batch = append(batch, engine.Series{
+			batch = append(batch, ingest.Series{
 				Labels:  labels.FromStrings("__name__", "requests_total", "instance", fmt.Sprint(n), "job", "node"),
-				Samples: []engine.Sample{{T: checkedTime(i), V: float64(i*n) * 1.1}},
+				Samples: []ingest.Sample{{T: checkedTime(i), V: float64(i*n) * 1.1}},
 			})
 		}
-		var rejected engine.Rejected
+		var rejected ingest.Rejected
 		if _, err := e.Append(t.Context(), batch, &rejected); err != nil || rejected.Err() != nil {
 			t.Fatal(err, rejected.Err())
 		}
@@ -364,7 +365,11 @@ func damageTable(want string) func(t *testing.T, o *options, dir string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for at := 100; at < int(info.Size()); at += 2000 {
+		var positions []int // from both ends: METRIC is at the beginning, INDEX and META are at the end
+		for at := 100; at < int(info.Size())/2; at += 2000 {
+			positions = append(positions, at, int(info.Size())-at)
+		}
+		for _, at := range positions {
 			flipIn(t, path, at)
 			if output, _ := runChecked(t, "--storage.path="+dir); strings.Contains(output, want) && (strings.Contains(want, "META") || !strings.Contains(output, "META")) {
 				return

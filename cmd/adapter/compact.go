@@ -15,12 +15,13 @@ import (
 
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/bucketstore/buffer"
-	"github.com/promtable/promtable/bucketstore/deletion"
-	"github.com/promtable/promtable/bucketstore/downsample"
 	"github.com/promtable/promtable/bucketstore/meta"
-	"github.com/promtable/promtable/bucketstore/retention"
-	"github.com/promtable/promtable/bucketstore/seal"
-	"github.com/promtable/promtable/series"
+	"github.com/promtable/promtable/remote/jobs"
+	"github.com/promtable/promtable/remote/jobs/deletion"
+	"github.com/promtable/promtable/remote/jobs/downsample"
+	"github.com/promtable/promtable/remote/jobs/retention"
+	"github.com/promtable/promtable/remote/jobs/seal"
+	"github.com/promtable/promtable/remote/timeline"
 )
 
 // The subcommands. The default is commandServe.
@@ -75,18 +76,18 @@ func (o *options) sealFlags(app *kingpin.Application) {
 // because a buffer writes chunks.
 func (o *options) checkSeal() error {
 	if !o.given["seal.enabled"] {
-		o.seal.enabled = o.backend == backendBigtable && !o.buffered
+		o.seal.enabled = o.traits().Shared && !o.buffered
 	}
 	switch {
-	case o.backend == backendBigtable && o.buffered && o.command == commandCompact:
+	case o.traits().Shared && o.buffered && o.command == commandCompact:
 		return errors.New("compact is for samples that were written without a buffer: leave --buffer.enabled out")
-	case o.backend == backendBigtable && o.buffered && o.seal.enabled:
+	case o.traits().Shared && o.buffered && o.seal.enabled:
 		return errors.New("--seal.enabled is for samples that are written without a buffer, which makes chunks itself: leave it out, or --buffer.enabled")
-	case o.backend != backendBigtable && o.seal.interval != 0:
+	case !o.traits().Shared && o.seal.interval != 0:
 		return errors.New("--interval is for Bigtable: add --storage.backend=bigtable, or leave it out, because compact keeps the embedded store from serving")
-	case o.backend != backendBigtable && o.command == commandCompact && len(o.resolutions()) == 0:
+	case !o.traits().Shared && o.command == commandCompact && len(o.resolutions()) == 0:
 		return errors.New("compact makes rollups, and --retention.resolution-5m and --retention.resolution-1h are off")
-	case o.backend != backendBigtable && o.seal.enabled:
+	case !o.traits().Shared && o.seal.enabled:
 		return errors.New("--seal.enabled is for Bigtable: add --storage.backend=bigtable, or leave it out")
 	case o.seal.rowsPerSecond <= 0:
 		return fmt.Errorf("--seal.rows-per-second=%g: give it a positive value, or leave it out for the default", o.seal.rowsPerSecond)
@@ -113,11 +114,11 @@ func compactEmbedded(ctx context.Context, o *options, logger log.Logger) (err er
 		return err
 	}
 	defer func() { err = errors.Join(err, a.close()) }()
-	_, store, err := a.openEngine(ctx)
+	at, err := a.openEngine(ctx, opening{})
 	if err != nil {
 		return err
 	}
-	if err := a.openMaker(store); err != nil {
+	if err := a.openMaker(at.store); err != nil {
 		return err
 	}
 	if err := a.maker.Once(ctx); err != nil {
@@ -136,10 +137,10 @@ func compactEmbedded(ctx context.Context, o *options, logger log.Logger) (err er
 
 // compact seals all that is due, once or at an interval until ctx ends.
 func compact(ctx context.Context, o *options, logger log.Logger) (err error) {
-	if o.backend == backendEmbedded {
+	if !o.traits().Shared {
 		return compactEmbedded(ctx, o, logger)
 	}
-	schema, err := newSchema(o)
+	a, err := newAdapter(o, logger)
 	if err != nil {
 		return err
 	}
@@ -148,30 +149,30 @@ func compact(ctx context.Context, o *options, logger log.Logger) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, closing("close the store", store.Close())) }()
-	about, err := meta.Open(ctx, store, schema, time.Now) // it refuses another schema
+	a.meta, err = meta.Open(ctx, store, a.schema, time.Now) // it refuses another schema
 	if err == nil {
-		err = about.Init(ctx)
+		err = a.meta.Init(ctx)
 	}
 	if err != nil {
 		return err
 	}
 
-	records, err := deletion.Open(ctx, deletion.Config{Meta: about, Schema: schema, Now: time.Now, Shared: true, Logger: logger})
+	a.records, err = deletion.Open(ctx, deletion.Config{Meta: a.meta, Schema: a.schema, Now: time.Now, Logger: logger})
 	if err != nil {
 		return err
 	}
 	running, stop := context.WithCancel(ctx)
-	clock := newClock(o, store, nil, logger, nil)
-	defer func() { leave(context.WithoutCancel(ctx), clock, logger) }()
+	a.clock = newClock(o, store, nil, logger, nil)
+	defer func() { leave(context.WithoutCancel(ctx), a.clock, logger) }()
 	var comparing sync.WaitGroup
-	comparing.Go(func() { clock.Run(running) })
+	comparing.Go(func() { a.clock.Run(running) })
 	defer comparing.Wait()
 	defer stop()
-	sealer, err := newSealer(o, schema, store, clock, records, logger, nil)
+	sealer, err := a.newSealer(store)
 	if err != nil {
 		return err
 	}
-	maker, err := compactRollups(ctx, o, schema, store, about, clock, logger)
+	maker, err := a.compactRollups(ctx, store)
 	if err != nil {
 		return err
 	}
@@ -191,7 +192,7 @@ func compact(ctx context.Context, o *options, logger log.Logger) (err error) {
 	switch {
 	case ctx.Err() != nil:
 		level.Info(logger).Log("msg", "stopped; the next compact continues from here")
-	case errors.Is(err, seal.ErrHeld), errors.Is(err, downsample.ErrHeld):
+	case errors.Is(err, jobs.ErrHeld), errors.Is(err, downsample.ErrHeld):
 		level.Info(logger).Log("msg", "nothing to do", "reason", err)
 	case err != nil:
 		return err
@@ -202,27 +203,23 @@ func compact(ctx context.Context, o *options, logger log.Logger) (err error) {
 }
 
 // compactRollups returns what makes the rollups of a store without serving, or nil if none are made.
-func compactRollups(ctx context.Context, o *options, schema series.Schema, store bucketstore.Store, about *meta.Store, clock *seal.Clock, logger log.Logger) (*downsample.Maker, error) {
-	days, err := downsample.Open(ctx, downsample.Config{Store: store, Schema: schema, Now: o.now, Logger: logger})
+func (a *adapter) compactRollups(ctx context.Context, store bucketstore.Store) (*downsample.Maker, error) {
+	days, err := downsample.Open(ctx, downsample.Config{Store: store, Schema: a.schema, Now: a.o.now, Logger: a.logger})
 	if err != nil {
 		return nil, err
 	}
-	horizons, err := about.Horizons(ctx)
+	horizons, err := a.meta.Horizons(ctx)
 	if err != nil {
 		return nil, err
 	}
-	rules, err := retention.OpenRules(ctx, o.rulesConfig(about, schema, logger))
+	rules, err := retention.OpenRules(ctx, a.o.rulesConfig(a.meta, a.schema, a.logger))
 	if err != nil {
 		return nil, err
 	}
-	age := storeAges(o.keptTables(store))[bucketstore.Raw]
-	deleted := func() int64 {
-		if age <= 0 {
-			return horizons[bucketstore.Raw]
-		}
-		return max(horizons[bucketstore.Raw], o.now().Add(-age).UnixMilli())
-	}
-	return newMaker(o, days, clock, downsample.MakerConfig{Horizon: deleted, Cuts: keyCuts(rules)})
+	times := timeline.New(timeline.Config{StoreAge: storeAges(a.o.keptTables(store))})
+	times.SetHorizons(horizons)
+	times.SetRules(rules)
+	return newMaker(a.o, days, a.clock, downsample.MakerConfig{Timeline: times})
 }
 
 // newClock returns the clock of a process that writes to a store on Bigtable or seals it,
@@ -230,7 +227,7 @@ func compactRollups(ctx context.Context, o *options, schema series.Schema, store
 // samples, or is nil. With a buffer the clock keeps its mark until the buffer is empty. If
 // the process dies before, the next start on its log takes over the mark.
 func newClock(o *options, store bucketstore.Store, appender bucketstore.Appender, logger log.Logger, reg prometheus.Registerer) *seal.Clock {
-	if o.backend != backendBigtable {
+	if !store.Traits().Shared {
 		return nil
 	}
 	cfg := seal.ClockConfig{Store: store, Now: o.now, MaxFuture: o.engine.MaxFuture, Logger: logger, Registerer: reg}
@@ -262,18 +259,19 @@ func processName() string {
 	return fmt.Sprintf("%s:%d", host, os.Getpid())
 }
 
-func newSealer(o *options, schema series.Schema, store bucketstore.Store, clock *seal.Clock, records *deletion.Records, logger log.Logger, reg prometheus.Registerer) (*seal.Sealer, error) {
+// newSealer returns what seals the rows of store.
+func (a *adapter) newSealer(store bucketstore.Store) (*seal.Sealer, error) {
 	return seal.New(seal.Config{
-		Store:         bucketstore.Patient(store),
-		Schema:        schema,
+		Store:         bucketstore.Retrying(store),
+		Schema:        a.schema,
 		Now:           time.Now,
 		Holder:        processName(),
-		RowsPerSecond: o.seal.rowsPerSecond,
-		Workers:       o.seal.workers,
-		Held:          records.Covered,
-		Clock:         clock,
-		Logger:        logger,
-		Registerer:    reg,
+		RowsPerSecond: a.o.seal.rowsPerSecond,
+		Workers:       a.o.seal.workers,
+		Held:          a.records.Covered,
+		Clock:         a.clock,
+		Logger:        a.logger,
+		Registerer:    a.reg,
 	})
 }
 
@@ -286,7 +284,7 @@ func (a *adapter) startSealing(ctx context.Context, store bucketstore.Store) (*s
 		return &running, nil
 	}
 	if a.o.seal.enabled {
-		sealer, err := newSealer(a.o, a.schema, store, a.clock, a.records, a.logger, a.reg)
+		sealer, err := a.newSealer(store)
 		if err != nil {
 			return nil, err
 		}

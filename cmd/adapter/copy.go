@@ -17,7 +17,7 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/storage"
 
-	"github.com/promtable/promtable/remote/engine"
+	"github.com/promtable/promtable/remote/engine/reader"
 	"github.com/promtable/promtable/remote/export"
 	"github.com/promtable/promtable/remote/history"
 )
@@ -118,7 +118,7 @@ func targetSource(to string, target history.Target) (export.Source, error) {
 	}
 	e := target.(*history.Store).Engine
 	return func(ctx context.Context, mint, maxt int64, ms []*labels.Matcher) (storage.ChunkSeriesSet, error) {
-		return e.Select(ctx, engine.Query{Matchers: ms, Mint: mint, Maxt: maxt, Kept: true, Decoded: true, Passing: true})
+		return e.Select(ctx, reader.Query{Matchers: ms, Mint: mint, Maxt: maxt, Kept: true, Decoded: true, Passing: true})
 	}, nil
 }
 

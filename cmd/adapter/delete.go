@@ -20,8 +20,9 @@ import (
 	"github.com/prometheus/prometheus/promql/parser"
 
 	"github.com/promtable/promtable/bucketstore"
-	"github.com/promtable/promtable/bucketstore/deletion"
 	"github.com/promtable/promtable/remote/engine"
+	"github.com/promtable/promtable/remote/engine/reader"
+	"github.com/promtable/promtable/remote/jobs/deletion"
 	"github.com/promtable/promtable/series/expr"
 )
 
@@ -53,7 +54,7 @@ func (a *adapter) openRemoval(ctx context.Context, rows bucketstore.Store) error
 	if err := a.openRetention(ctx, rows); err != nil {
 		return err
 	}
-	cfg := deletion.Config{Meta: a.meta, Schema: a.schema, Now: a.o.now, Shared: a.o.backend == backendBigtable, Logger: a.logger, Registerer: a.reg}
+	cfg := deletion.Config{Meta: a.meta, Schema: a.schema, Now: a.o.now, Logger: a.logger, Registerer: a.reg}
 	if a.results != nil {
 		cfg.Changed = a.results.Drop
 	}
@@ -65,7 +66,7 @@ func (a *adapter) openRemoval(ctx context.Context, rows bucketstore.Store) error
 // newExecutor returns what removes deleted samples from store, which is that of the engine.
 func (a *adapter) newExecutor(store bucketstore.Store, e *engine.Engine) *deletion.Executor {
 	return deletion.NewExecutor(deletion.ExecutorConfig{
-		Records: a.records, Store: store, Admit: a.admit, Find: e.SeriesBefore, Closed: a.days.Closed, ClosedOf: a.closedOf, Flush: e.FlushCurrent, Holder: processName(), Logger: a.logger,
+		Records: a.records, Store: store, Admit: a.admit, Find: e.SeriesBefore, Timeline: a.retention, Flush: e.FlushCurrent, Holder: processName(), Logger: a.logger,
 	})
 }
 
@@ -79,21 +80,19 @@ func runDelete(ctx context.Context, o *options, logger log.Logger, in io.Reader,
 	if err != nil {
 		return err
 	}
-	existing := *o
-	existing.createTables, existing.existing = false, true
-	a, err := newAdapter(&existing, logger)
+	a, err := newAdapter(o.forExisting(), logger)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, a.close()) }()
-	e, store, err := a.openEngine(ctx)
-	if errors.As(err, new(errStore)) && o.backend == backendEmbedded {
+	at, err := a.openEngine(ctx, opening{})
+	if errors.As(err, new(errStore)) && !o.traits().Shared {
 		err = fmt.Errorf("%w; if an adapter with --web.enable-admin-api serves this store: %s", err, o.delete.curl(o.listen))
 	}
 	if err != nil {
 		return err
 	}
-	executor := a.newExecutor(store, e)
+	executor := a.newExecutor(at.store, at.engine)
 	widened, err := executor.Widened(ctx, mint, min(maxt, math.MaxInt64-1)+1)
 	if err != nil {
 		return err
@@ -101,17 +100,24 @@ func runDelete(ctx context.Context, o *options, logger log.Logger, in io.Reader,
 	if widened != "" {
 		fmt.Fprintln(out, widened)
 	}
-	return deleteAll(ctx, deleter{e, executor}, selectors, mint, maxt, o.delete.yes, in, out)
+	wanted := deletionOf{selectors, mint, maxt}
+	return wanted.run(ctx, deleter{at.engine, executor}, o.delete.yes, in, out)
 }
 
-// deleteAll says what goes, asks, and deletes it.
-func deleteAll(ctx context.Context, d deleter, selectors [][]*labels.Matcher, mint, maxt int64, yes bool, in io.Reader, out io.Writer) error {
-	for _, ms := range selectors {
-		p, err := d.Plan(ctx, ms, max(mint, 0), min(maxt, math.MaxInt64-1)+1)
+// A deletionOf is what delete deletes: the samples of selectors from mint to maxt, in milliseconds and inclusive.
+type deletionOf struct {
+	selectors  [][]*labels.Matcher
+	mint, maxt int64
+}
+
+// run says what goes, asks, unless yes is set, and deletes it.
+func (w deletionOf) run(ctx context.Context, d deleter, yes bool, in io.Reader, out io.Writer) error {
+	for _, ms := range w.selectors {
+		p, err := d.Plan(ctx, ms, max(w.mint, 0), min(w.maxt, math.MaxInt64-1)+1)
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(out, "%s: %d series, %d rows, %d samples, %d exemplars, %d bytes\n", engine.SelectorName(ms), p.Series, p.Rows, p.Samples, p.Exemplars, p.Bytes)
+		fmt.Fprintf(out, "%s: %d series, %d rows, %d samples, %d exemplars, %d bytes\n", reader.SelectorName(ms), p.Series, p.Rows, p.Samples, p.Exemplars, p.Bytes)
 	}
 	if !yes {
 		fmt.Fprint(out, "Delete them? Type yes: ")
@@ -124,8 +130,8 @@ func deleteAll(ctx context.Context, d deleter, selectors [][]*labels.Matcher, mi
 			return err
 		}
 	}
-	for _, ms := range selectors {
-		if err := d.Delete(ctx, mint, maxt, ms); err != nil {
+	for _, ms := range w.selectors {
+		if err := d.Delete(ctx, w.mint, w.maxt, ms); err != nil {
 			return err
 		}
 	}

@@ -21,7 +21,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/promtable/promtable/bucketstore"
-	"github.com/promtable/promtable/bucketstore/downsample"
 	"github.com/promtable/promtable/bucketstore/meta"
 	"github.com/promtable/promtable/cmd/adapter/demo"
 	"github.com/promtable/promtable/index"
@@ -29,6 +28,9 @@ import (
 	"github.com/promtable/promtable/remote/engine/current"
 	"github.com/promtable/promtable/remote/engine/indexrows"
 	"github.com/promtable/promtable/remote/engine/metadata"
+	"github.com/promtable/promtable/remote/ingest"
+	"github.com/promtable/promtable/remote/jobs/downsample"
+	"github.com/promtable/promtable/remote/timeline"
 	"github.com/promtable/promtable/series"
 )
 
@@ -67,7 +69,7 @@ func (o *options) checkDemo() error {
 		return nil
 	}
 	switch {
-	case o.backend != backendEmbedded:
+	case !o.traits().OnDisk:
 		return errors.New("demo is for the embedded store: leave --storage.backend out")
 	case o.given["storage.path"]:
 		return errors.New("demo makes a store of its own: give --dir instead of --storage.path")
@@ -182,7 +184,7 @@ func (d *demonstration) prepare(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	days, err := downsample.Open(ctx, downsample.Config{Store: rows, Schema: schema, Now: time.Now, Sole: true, Logger: quiet})
+	days, err := downsample.Open(ctx, downsample.Config{Store: rows, Schema: schema, Now: time.Now, Logger: quiet})
 	if err != nil {
 		return err
 	}
@@ -191,7 +193,7 @@ func (d *demonstration) prepare(ctx context.Context) (err error) {
 	d.held = demoHeld{History: history}
 	w := backfill.Config{
 		Store: days.Counted(rows), Schema: schema,
-		Index: index.New(index.Config{Schema: schema, AtomicPuts: true, SoleWriter: true}, indexrows.New(rows)),
+		Index: index.New(index.Config{Schema: schema, AtomicPuts: true, Exclusive: true}, indexrows.New(rows)),
 	}
 	latest, err := d.write(ctx, w)
 	if err != nil {
@@ -296,9 +298,9 @@ func describe(ctx context.Context, rows bucketstore.Store, schema series.Schema,
 	if err := table.Close(ctx); err != nil {
 		return err
 	}
-	var entries []metadata.Entry
+	var entries []ingest.Metadata
 	for family, said := range demo.Metadata() {
-		entries = append(entries, metadata.Entry{Family: family, Metadata: said})
+		entries = append(entries, ingest.Metadata{Family: family, Metadata: said})
 	}
 	var rejected error
 	err := metadata.New(rows, schema, time.Now, nil).Append(ctx, entries, func(err error) { rejected = err })
@@ -307,7 +309,7 @@ func describe(ctx context.Context, rows bucketstore.Store, schema series.Schema,
 
 // makeRollups makes all rollups that are due and not off, as fast as it can.
 func (d *demonstration) makeRollups(ctx context.Context, days *downsample.Days) error {
-	maker, err := newMaker(d.o, days, nil, downsample.MakerConfig{RowsPerSecond: math.MaxInt32, Horizon: func() int64 { return 0 }})
+	maker, err := newMaker(d.o, days, nil, downsample.MakerConfig{RowsPerSecond: math.MaxInt32, Timeline: timeline.New(timeline.Config{})})
 	if err != nil || maker == nil {
 		return err
 	}

@@ -84,9 +84,9 @@ func runDump(ctx context.Context, o *options, logger log.Logger, out io.Writer) 
 
 // openReadOnly opens an existing store to read its rows only.
 func (o *options) openReadOnly(ctx context.Context, logger log.Logger) (bucketstore.Store, error) {
-	existing := *o
-	existing.createTables, existing.existing, existing.readOnly = false, true, true
-	return openStore(ctx, &existing, logger, nil, nil)
+	existing := o.forExisting()
+	existing.readOnly = true
+	return openStore(ctx, existing, logger, nil, nil)
 }
 
 // A dumper prints rows.
@@ -172,14 +172,15 @@ func (d *dumper) cell(table bucketstore.Table, base int64, c *bucketstore.Cell) 
 	case table != bucketstore.Metric:
 		return strings.TrimSpace(fmt.Sprintf("%s  at %s  %s", printable(c.Qualifier), at(c.Time), printable(c.Value))), nil
 	}
+	if r := rollup.ResolutionOf(c.Family); r != rollup.Raw {
+		return d.rollup(base, r, c)
+	}
 	switch c.Family {
 	case series.FamilyChunk:
 		return d.chunk(base, c)
 	case series.FamilyCount:
 		n, err := bucketstore.ParseSum(c.Value)
 		return fmt.Sprintf("%s  %d writes", day(base, c), n), err
-	case series.Family5m, series.Family1h:
-		return d.rollup(base, c)
 	case series.FamilyExemplar:
 		var b labels.ScratchBuilder
 		e, err := cell.ParseExemplar(base, c.Qualifier, c.Value, &b)
@@ -239,7 +240,7 @@ func (d *dumper) chunk(base int64, c *bucketstore.Cell) (string, error) {
 	}
 }
 
-func (d *dumper) rollup(base int64, c *bucketstore.Cell) (string, error) {
+func (d *dumper) rollup(base int64, r rollup.Resolution, c *bucketstore.Cell) (string, error) {
 	of := rollup.DayOfCell(base, c.Qualifier)
 	text := fmt.Sprintf("%s  of %d writes, %d bytes", day(base, c), c.Time-of-rollup.Day, len(c.Value))
 	switch {
@@ -250,13 +251,9 @@ func (d *dumper) rollup(base int64, c *bucketstore.Cell) (string, error) {
 	case !d.samples:
 		return text, nil
 	}
-	resolution := rollup.FiveMinutes
-	if c.Family == series.Family1h {
-		resolution = rollup.Hour
-	}
 	var points rollup.Points
-	points.Reset(0)
-	if err := points.AppendCell(resolution, of, c.Value, of, of+rollup.Day); err != nil {
+	points.Reset(0, rollup.Windows{})
+	if err := points.AppendCell(r, of, c.Value, of, of+rollup.Day); err != nil {
 		return text, err
 	}
 	var all strings.Builder

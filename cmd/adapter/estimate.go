@@ -13,7 +13,6 @@ import (
 	"github.com/go-kit/log"
 	"github.com/go-kit/log/level"
 
-	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/cmd/adapter/estimate"
 	"github.com/promtable/promtable/remote/engine"
 )
@@ -93,9 +92,8 @@ func printEstimate(ctx context.Context, o *options, logger log.Logger) error {
 
 // estimateConfig returns how an adapter with these flags would run.
 func (o *options) estimateConfig() estimate.Config {
-	keep := o.retention.keep()
 	cfg := estimate.Config{
-		Raw: keep[bucketstore.Raw], Rollup5m: keep[bucketstore.FiveMinutes], Rollup1h: keep[bucketstore.OneHour],
+		Keep:          o.retention.keep(),
 		DirectCurrent: o.engine.CurrentInterval, BufferedCurrent: o.engine.CurrentInterval,
 		Adapters:     float64(o.estimate.adapters),
 		BufferMemory: float64(o.bufferMemory.Base2Bytes), BufferLog: float64(o.bufferLog.Base2Bytes),

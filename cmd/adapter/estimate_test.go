@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/promtable/promtable/cmd/adapter/estimate"
+	"github.com/promtable/promtable/series/rollup"
 )
 
 func TestEstimateFlags(t *testing.T) {
@@ -27,7 +28,9 @@ func TestEstimateFlags(t *testing.T) {
 		{[]string{url}, usual, ""},
 		{[]string{url, "--json", "--measure-for=30s", "--current.flush-interval=5m"}, with(func(c *estimate.Config) { c.DirectCurrent, c.BufferedCurrent = 5*time.Minute, 5*time.Minute }), ""},
 		{[]string{url, "--retention.resolution-raw=30d", "--retention.resolution-5m=1y", "--retention.resolution-1h=0"},
-			with(func(c *estimate.Config) { c.Raw, c.Rollup5m, c.Rollup1h = 30*24*time.Hour, 365*24*time.Hour, 0 }), ""},
+			with(func(c *estimate.Config) {
+				c.Keep = [rollup.NumResolutions]time.Duration{30 * 24 * time.Hour, 365 * 24 * time.Hour, 0}
+			}), ""},
 		{[]string{url, "--price.node-hour=1.5", "--price.ssd-gb-month=0", "--price.hdd-gb-month=0.5", "--buffer.max-memory=1GiB"},
 			with(func(c *estimate.Config) {
 				c.Prices, c.BufferMemory, c.BigtableMemory = estimate.Prices{NodeHour: 1.5, HDDMonth: 0.5}, 1<<30, 1<<30

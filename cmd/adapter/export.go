@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"net/url"
 	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/alecthomas/kingpin/v2"
@@ -18,10 +20,11 @@ import (
 	"github.com/prometheus/prometheus/storage"
 	storageremote "github.com/prometheus/prometheus/storage/remote"
 
-	"github.com/promtable/promtable/bucketstore"
-	"github.com/promtable/promtable/remote/engine"
+	"github.com/promtable/promtable/bucketstore/durable"
+	"github.com/promtable/promtable/remote/engine/reader"
 	"github.com/promtable/promtable/remote/export"
 	"github.com/promtable/promtable/remote/history"
+	"github.com/promtable/promtable/series/rollup"
 )
 
 const (
@@ -124,14 +127,11 @@ func (o *options) exportText(ctx context.Context, from export.Source, sel export
 	if o.exports.file == "-" {
 		return export.OpenMetrics(ctx, from, sel, os.Stdout, report)
 	}
-	f, err := os.OpenFile(o.exports.file, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o640)
-	if err != nil {
-		return p, err
-	}
-	p, err = export.OpenMetrics(ctx, from, sel, f, report)
-	if err = errors.Join(err, f.Sync(), f.Close()); err != nil { // a part of it would look like all
-		err = errors.Join(err, os.Remove(o.exports.file))
-	}
+	dir, name := filepath.Split(o.exports.file)
+	err = durable.Create(durable.OS(dir), name, os.O_EXCL, func(w io.Writer) (err error) { // a part of it would look like all
+		p, err = export.OpenMetrics(ctx, from, sel, w, report)
+		return err
+	})
 	return p, err
 }
 
@@ -175,21 +175,20 @@ func (o *options) exportSource(ctx context.Context, logger log.Logger) (from exp
 		from, err = remoteSource(o.exports.url)
 		return export.Paced(from, o.exports.perSecond), 0, func() error { return nil }, err
 	}
-	existing := *o
-	existing.createTables, existing.existing = false, true
+	existing := o.forExisting()
 	existing.engine.Limits.MaxSeries = unboundedSeries
-	a, err := newAdapter(&existing, logger)
+	a, err := newAdapter(existing, logger)
 	if err != nil {
 		return nil, 0, nil, err
 	}
-	e, err := a.openForReading(ctx)
+	at, err := a.openEngine(ctx, opening{readOnly: true})
 	if err != nil {
 		return nil, 0, nil, errors.Join(err, a.close())
 	}
 	from = func(ctx context.Context, mint, maxt int64, ms []*labels.Matcher) (storage.ChunkSeriesSet, error) {
-		return e.Select(ctx, engine.Query{Matchers: ms, Mint: mint, Maxt: maxt, Kept: true, Decoded: true, Passing: true})
+		return at.engine.Select(ctx, reader.Query{Matchers: ms, Mint: mint, Maxt: maxt, Kept: true, Decoded: true, Passing: true})
 	}
-	return export.Paced(from, o.exports.perSecond), a.retention.Cut(bucketstore.Raw, time.Now()), a.close, nil
+	return export.Paced(from, o.exports.perSecond), a.retention.Shown(rollup.Raw, time.Now()), a.close, nil
 }
 
 // unboundedSeries is more series than a store has.

@@ -16,7 +16,6 @@ import (
 	"github.com/prometheus/common/model"
 	"github.com/prometheus/common/version"
 
-	"github.com/promtable/promtable/bucketstore/bigtable"
 	"github.com/promtable/promtable/bucketstore/buffer"
 	"github.com/promtable/promtable/bucketstore/disk"
 	"github.com/promtable/promtable/bucketstore/pebble"
@@ -25,12 +24,6 @@ import (
 	"github.com/promtable/promtable/remote/engine"
 	"github.com/promtable/promtable/remote/engine/resultcache"
 	"github.com/promtable/promtable/remote/request"
-)
-
-// The backends.
-const (
-	backendEmbedded = "embedded"
-	backendBigtable = "bigtable"
 )
 
 // options are the flags of the adapter.
@@ -119,9 +112,42 @@ type options struct {
 func parseFlags(args []string) (*options, error) {
 	o := &options{now: time.Now, netListen: net.Listen, storeTimeout: storeTimeout, diskUsage: pebble.DiskUsage}
 	o.remote, o.engine, o.api = o.remote.WithDefaults(), o.engine.WithDefaults(), o.api.WithDefaults()
+	app := o.newApplication()
+	args, err := expandFiles(args)
+	if err != nil {
+		return nil, err
+	}
+	if o.given, err = checkValues(app.Model(), args); err != nil {
+		return nil, err
+	}
+	if o.command, err = app.Parse(args); err != nil {
+		return nil, suggest(app, args, err)
+	}
+	o.remote.MaxBodyBytes = int(o.maxBody)
+	// check fills in defaults that depend on other flags, so it comes before the API gets
+	// their values.
+	err = o.check()
+	o.api.Flags = make(map[string]string)
+	for _, flag := range app.Model().Flags {
+		if !flag.Hidden && flag.Name != "help" && flag.Name != "version" {
+			o.api.Flags[flag.Name] = flag.Value.String()
+		}
+	}
+	return o, err
+}
+
+// newApplication returns the command line, whose values become those of o.
+func (o *options) newApplication() *kingpin.Application {
 	app := kingpin.New("adapter", "Remote storage for Prometheus: keeps samples in Google Bigtable or in an embedded store, and gives them back.")
 	app.Version(version.Print("adapter")).UsageWriter(os.Stdout)
 	app.HelpFlag.Short('h')
+	setUsage(app)
+	app.PreAction(func(at *kingpin.ParseContext) error {
+		if at.SelectedCommand == app.HelpCommand && o.given != nil { // it is nil while a shell completes the line
+			app.FatalIfError(suggestHelp(app, at), "")
+		}
+		return nil
+	})
 	o.webFlags(app)
 	o.storageFlags(app)
 	o.retentionFlags(app)
@@ -136,27 +162,7 @@ func parseFlags(args []string) (*options, error) {
 	app.Flag("log.level", "Only log lines of this severity and above.").Default("info").EnumVar(&o.logLevel, "debug", "info", "warn", "error")
 	app.Flag("log.format", "Format of log lines.").Default("logfmt").EnumVar(&o.logFormat, "logfmt", "json")
 	o.commands(app)
-	args, err := expandFiles(args)
-	if err != nil {
-		return nil, err
-	}
-	if o.given, err = checkValues(app.Model(), args); err != nil {
-		return nil, err
-	}
-	if o.command, err = app.Parse(args); err != nil {
-		return nil, err
-	}
-	o.remote.MaxBodyBytes = int(o.maxBody)
-	// check fills in defaults that depend on other flags, so it comes before the API gets
-	// their values.
-	err = o.check()
-	o.api.Flags = make(map[string]string)
-	for _, flag := range app.Model().Flags {
-		if !flag.Hidden && flag.Name != "help" && flag.Name != "version" {
-			o.api.Flags[flag.Name] = flag.Value.String()
-		}
-	}
-	return o, err
+	return app
 }
 
 func (o *options) webFlags(app *kingpin.Application) {
@@ -172,22 +178,14 @@ func (o *options) webFlags(app *kingpin.Application) {
 }
 
 func (o *options) storageFlags(app *kingpin.Application) {
-	app.Flag("storage.backend", "Store of the samples: embedded (on the local disk) or bigtable.").
-		Default(backendEmbedded).EnumVar(&o.backend, backendEmbedded, backendBigtable)
-	app.Flag("storage.path", "Directory of the embedded store.").Default("./data").StringVar(&o.path)
-	o.minFree.flag = "storage.min-free-space"
-	app.Flag(o.minFree.flag, "Refuse writes while the file system of the embedded store, or of the buffer's log, has less free space; reads go on. At most 5% of the file system. 0 is never.").
-		Default(units.GiB.String()).SetValue(&o.minFree)
-	app.Flag("bigtable.project", "Google Cloud project of the Bigtable instance.").StringVar(&o.project)
-	app.Flag("bigtable.instance", "Bigtable instance.").StringVar(&o.instance)
-	app.Flag("bigtable.app-profile", "App profile with single-cluster routing. Default: the default profile of the instance.").StringVar(&o.appProfile)
-	app.Flag("bigtable.seal-app-profile", "App profile of sealing, with the same cluster and a low priority. Default: that of --bigtable.app-profile.").StringVar(&o.sealAppProfile)
-	app.Flag("bigtable.table-prefix", "Prefix of the table names METRIC, CURRENT, INDEX and META.").StringVar(&o.tablePrefix)
-	app.Flag("bigtable.connections", "Connections to Bigtable at the start; Google's client adapts the number. 0 is its default, 10. An emulator gets one.").Default("0").IntVar(&o.connections)
-	app.Flag("bigtable.create-tables", "Create missing tables and column families.").Default("true").BoolVar(&o.createTables)
-	app.Flag("bigtable.direct-access", "Let Google's client use its direct path, inside Google Cloud. "+
-		"Refused by programs that are built with -tags disable_grpc_modules, as the image is.").BoolVar(&o.directAccess)
-	app.Flag("bigtable.client-metrics", "Let Google's client send its own metrics to Cloud Monitoring, which needs the right to write them.").BoolVar(&o.clientMetrics)
+	var names []string
+	for _, b := range backends() {
+		names = append(names, b.name)
+	}
+	app.Flag("storage.backend", "Store of the samples: embedded (on the local disk) or bigtable.").Default(names[0]).EnumVar(&o.backend, names...)
+	for _, b := range backends() {
+		b.flags(o, app)
+	}
 	app.Flag("schema.resource-label", "Label whose value is at the end of the row key. Repeatable. It cannot be changed after the first start.").
 		StringsVar(&o.resourceLabels)
 }
@@ -241,15 +239,15 @@ const (
 // checkBufferSizes sets the defaults that depend on the backend, and checks the limits.
 func (o *options) checkBufferSizes() error {
 	for _, limit := range []struct {
-		size       *byteSize
-		onBigtable units.Base2Bytes
+		size      *byteSize
+		byDefault units.Base2Bytes
 	}{
-		{&o.bufferLog, bigtableMaxLog},
-		{&o.bufferMemory, bigtableMaxMemory},
+		{&o.bufferLog, o.kind().maxLog},
+		{&o.bufferMemory, o.kind().maxMemory},
 	} {
 		size := limit.size
-		if !o.given[size.flag] && o.backend == backendBigtable {
-			size.Base2Bytes = limit.onBigtable
+		if !o.given[size.flag] {
+			size.Base2Bytes = limit.byDefault
 		}
 		if size.Base2Bytes < leastBufferBytes {
 			return fmt.Errorf("--%s=%s is too little: give it %s or more, or leave it out for the default", size.flag, size, leastBufferBytes)
@@ -264,14 +262,14 @@ const bufferedCurrentInterval = 15 * time.Minute
 // checkBuffer sets the defaults of the buffer that depend on the backend.
 func (o *options) checkBuffer() error {
 	if !o.given["buffer.enabled"] {
-		o.buffered = o.backend == backendEmbedded
+		o.buffered = o.kind().isBuffered
 	}
 	if o.buffered && !o.given["current.flush-interval"] {
 		o.engine.CurrentInterval = bufferedCurrentInterval
 	}
 	if o.bufferPath == "" {
 		o.bufferPath = "buffer"
-		if o.backend == backendEmbedded {
+		if o.traits().OnDisk {
 			o.bufferPath = filepath.Join(o.path, "buffer")
 		}
 	}
@@ -388,23 +386,13 @@ func (o *options) check() error {
 	if err := o.checkModes(); err != nil {
 		return err
 	}
-	if o.isEmbedded() {
-		return nil
-	}
-	if !o.given[o.resultsCache.flag] {
+	if o.traits().Shared {
+		if o.given[o.resultsCache.flag] && o.resultsCache.Base2Bytes != 0 {
+			return errors.New("--query.results-cache-bytes is for the embedded store: other adapters may write to Bigtable; leave it out")
+		}
 		o.resultsCache.Base2Bytes = 0
 	}
-	switch {
-	case o.resultsCache.Base2Bytes != 0:
-		return errors.New("--query.results-cache-bytes is for the embedded store: other adapters may write to Bigtable; leave it out")
-	case o.project == "":
-		return errors.New("--storage.backend=bigtable needs --bigtable.project=PROJECT; with an emulator any name will do")
-	case o.instance == "":
-		return errors.New("--storage.backend=bigtable needs --bigtable.instance=INSTANCE; with an emulator any name will do")
-	case o.directAccess && !bigtable.DirectAccessBuilt:
-		return errors.New("--bigtable.direct-access is not in this program: it was built with -tags disable_grpc_modules, as the image is; build it without the tag, or leave the flag out")
-	}
-	return nil
+	return o.kind().check(o)
 }
 
 // A commaList is a flag that takes several values at once, and may be repeated.

@@ -22,10 +22,12 @@ import (
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/bucketstore/bigtable/bigtabletest"
 	"github.com/promtable/promtable/bucketstore/buffer"
-	"github.com/promtable/promtable/bucketstore/downsample"
 	"github.com/promtable/promtable/bucketstore/meta"
 	"github.com/promtable/promtable/remote/engine"
 	"github.com/promtable/promtable/remote/engine/eval"
+	"github.com/promtable/promtable/remote/engine/reader"
+	"github.com/promtable/promtable/remote/ingest"
+	"github.com/promtable/promtable/remote/jobs/downsample"
 	"github.com/promtable/promtable/series"
 	"github.com/promtable/promtable/series/rollup"
 )
@@ -129,11 +131,8 @@ func (f *fleet) minutes(n int, adapters ...*fleetAdapter) {
 // until calls do, which waits for time to pass, until it succeeds.
 func (f *fleet) until(what string, do func(ctx context.Context) error, adapters ...*fleetAdapter) {
 	f.Helper()
-	for i := range 60 {
-		timeout := 50 * time.Millisecond
-		if i > 25 { // what it waits for is over
-			timeout = time.Minute
-		}
+	for i := range 90 {
+		timeout := 50 * time.Millisecond << (i / 10) // longer and longer: the machine may be busy
 		ctx, cancel := context.WithTimeout(f.Context(), timeout)
 		err := do(ctx)
 		isOver := ctx.Err() != nil || errors.Is(err, context.DeadlineExceeded) || // an attempt of a call ends before its context does
@@ -152,15 +151,15 @@ func (f *fleet) until(what string, do func(ctx context.Context) error, adapters 
 
 // send writes n samples of a series, a minute apart, from a time on.
 func (a *fleetAdapter) send(name string, from int64, n int) error {
-	s := engine.Series{Labels: labels.FromStrings("__name__", name)}
+	s := ingest.Series{Labels: labels.FromStrings("__name__", name)}
 	for i := range n {
-		s.Samples = append(s.Samples, engine.Sample{T: from + int64(i)*time.Minute.Milliseconds(), V: float64(i)})
+		s.Samples = append(s.Samples, ingest.Sample{T: from + int64(i)*time.Minute.Milliseconds(), V: float64(i)})
 	}
 	if _, err := a.days.Closed(a.f.Context()); err != nil { // it reads META, as an adapter does every few minutes
 		return err
 	}
-	var rejected engine.Rejected
-	if _, err := a.engine.Append(a.f.Context(), []engine.Series{s}, &rejected); err != nil {
+	var rejected ingest.Rejected
+	if _, err := a.engine.Append(a.f.Context(), []ingest.Series{s}, &rejected); err != nil {
 		return err
 	}
 	return rejected.Err()
@@ -194,7 +193,7 @@ func (a *fleetAdapter) metric(name, label string) float64 {
 
 // count returns how many samples of a series are shown.
 func (a *fleetAdapter) count(name string) (n int, err error) {
-	set, err := a.engine.Select(a.f.Context(), engine.Query{Maxt: a.f.clock.Load(), Matchers: []*labels.Matcher{labels.MustNewMatcher(labels.MatchEqual, "__name__", name)}})
+	set, err := a.engine.Select(a.f.Context(), reader.Query{Maxt: a.f.clock.Load(), Matchers: []*labels.Matcher{labels.MustNewMatcher(labels.MatchEqual, "__name__", name)}})
 	if err != nil {
 		return 0, err
 	}
@@ -248,8 +247,8 @@ func TestMetaAway(t *testing.T) {
 	for range 3 {
 		f.clock.Add(time.Hour.Milliseconds())
 		a.wantSamples("META is away", "m", 2)
-		s := engine.Series{Labels: labels.FromStrings("__name__", "m"), Samples: []engine.Sample{{T: first + 1}}}
-		if _, err := a.engine.Append(t.Context(), []engine.Series{s}, new(engine.Rejected)); err == nil {
+		s := ingest.Series{Labels: labels.FromStrings("__name__", "m"), Samples: []ingest.Sample{{T: first + 1}}}
+		if _, err := a.engine.Append(t.Context(), []ingest.Series{s}, new(ingest.Rejected)); err == nil {
 			t.Error("a sample of a time that a rule may have closed was taken")
 		}
 	}
@@ -283,13 +282,13 @@ func TestNoRollupsOfDeleted(t *testing.T) {
 				f.minutes(4, a)
 				if byCompact {
 					var err error
-					if a.maker, err = compactRollups(t.Context(), a.o, a.schema, a.rows, a.meta, a.clock, a.logger); err != nil {
+					if a.maker, err = a.compactRollups(t.Context(), a.rows); err != nil {
 						t.Fatal(err)
 					}
 				}
 				a.make(a)
 				cells := 0
-				err := a.rows.Scan(t.Context(), bucketstore.ScanRequest{Table: bucketstore.Metric, Rows: []series.RowRange{{}}, Families: []bucketstore.FamilyRange{{Family: series.Family5m}}},
+				err := a.rows.Scan(t.Context(), bucketstore.ScanRequest{Table: bucketstore.Metric, Rows: []series.RowRange{{}}, Families: []bucketstore.FamilyRange{{Family: rollup.FiveMinutes.Family()}}},
 					func(row bucketstore.Row) error { cells += len(row.Cells); return nil })
 				if err != nil || (cells > 0) != tt.made {
 					t.Errorf("%d rollups are made, %v", cells, err)
@@ -410,7 +409,7 @@ func TestRollupsBesideBuffers(t *testing.T) {
 	if released, asked := release(), rollup.DayOf(f.clock.Load()-3*rollup.Day); released != asked {
 		t.Errorf("days up to %s are released, want %s", time.UnixMilli(released).UTC(), time.UnixMilli(asked).UTC())
 	}
-	if horizon := a.retention.Horizon(bucketstore.Raw); horizon != a.days.Released() || a.sources(f.now()).RawFrom != horizon {
+	if horizon := a.retention.Horizon(rollup.Raw); horizon != a.days.Released() || a.retention.View(f.now()).Raw() != horizon {
 		t.Errorf("the horizon is %d, days up to %d are released", horizon, a.days.Released())
 	}
 	for i := range 3 {

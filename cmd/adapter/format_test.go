@@ -32,24 +32,23 @@ import (
 	"github.com/promtable/promtable/bucketstore/meta"
 	"github.com/promtable/promtable/bucketstore/pebble"
 	"github.com/promtable/promtable/remote/engine"
+	"github.com/promtable/promtable/remote/engine/current"
+	"github.com/promtable/promtable/remote/ingest"
+	"github.com/promtable/promtable/remote/jobs/deletion"
 	"github.com/promtable/promtable/series"
+	"github.com/promtable/promtable/series/rollup"
 )
 
 var updateFormat = flag.Bool("update", false, "write the golden directory of the current format anew, and what is in it")
 
-// Directories of every stored format, as a stop or kill -9 leaves them, are in
-// testdata/format-N, where N is the format of the embedded store:
+// currentFormat has directories of the stored format, as a stop or kill -9 leaves them. It is named
+// for the format of the embedded store:
 //
-//	NAME.tar.gz    the directory
-//	NAME.golden    what was written to it, if this version opens it
-//	NAME.refused   parts of the error, in lines, if this version does not
+//	NAME.tar.gz   the directory
+//	NAME.golden   what was written to it
 //
-// A directory is never changed once its format is released. A new format gets a new folder,
-// by -update, and the old ones stay.
-const (
-	formatFolders = "testdata/format-*"
-	currentFormat = "testdata/format-3"
-)
+// A directory is never changed once its format is released. Until then -update writes it anew.
+const currentFormat = "testdata/format-3"
 
 // formatNow is the clock of the tests: in a window, an index period and a base that began a
 // while ago, in 2024. CURRENT forgets samples, so the clock stands.
@@ -109,24 +108,39 @@ func openFormat(t *testing.T, dir string, o formatOpening) *formatStore {
 	if o.wrap != nil {
 		s.rows = o.wrap(s.rows)
 	}
-	terms := buffer.Terms{Location: "--storage.path=data", Exclusive: true, Now: now}
+	terms := buffer.Terms{Location: "--storage.path=data", Now: now}
 	terms.Store, err = meta.Open(t.Context(), s.rows, o.schema, now)
 	must()
 	cfg := engine.Config{
-		Store: s.rows, Schema: o.schema, Now: now, MaxFuture: engine.Unbounded, CurrentInterval: time.Hour, AtomicApply: true,
+		Store: s.rows, Schema: o.schema, Now: now, MaxFuture: engine.Unbounded, CurrentInterval: time.Hour,
 	}
 	logDir := filepath.Join(dir, "buffer")
+	var records *deletion.Records
+	openRecords := func() {
+		t.Helper()
+		records, err = deletion.Open(t.Context(), deletion.Config{Meta: terms.Store, Schema: o.schema, Now: now})
+		must()
+		cfg.Deletions = records
+	}
 	if o.direct {
 		err = buffer.CheckUnused(t.Context(), logDir, terms)
 		must()
-		cfg.Appender = bucketstore.NewDirect(s.rows, o.schema, now, nil)
+		openRecords()
+		direct := bucketstore.NewDirect(s.rows, o.schema, now, nil)
+		direct.OnArrival(records.Arrival)
+		cfg.Appender = direct
 	} else {
 		var held *buffer.Dir
 		held, err = buffer.OpenDir(logDir, now())
 		must()
 		err = held.Bind(t.Context(), terms)
 		must()
-		s.buffer, err = buffer.Open(t.Context(), held, buffer.Config{Store: s.rows, Schema: o.schema, Now: now, FsyncInterval: o.fsync, SweepInterval: time.Hour})
+		openRecords()
+		s.buffer, err = buffer.Open(t.Context(), held, buffer.Config{
+			Store: s.rows, Schema: o.schema, Now: now, FsyncInterval: o.fsync, SweepInterval: time.Hour, Barriers: records.Barriers(),
+		})
+		must()
+		err = records.SetBuffer(t.Context(), s.buffer)
 		must()
 		cfg.Store, cfg.Appender = s.buffer, s.buffer
 	}
@@ -149,8 +163,7 @@ func (s *formatStore) close(t *testing.T) {
 	}
 }
 
-// TestFormats: directories of all formats that the adapter has ever written are opened, and
-// have every sample, bit for bit, or are refused with what to do.
+// TestFormats: directories of the stored format are opened, and have every sample, bit for bit.
 func TestFormats(t *testing.T) {
 	made := filepath.Join(t.TempDir(), "data")
 	openFormat(t, made, formatOpening{schema: formatSchema(t, ""), now: formatNow}).close(t)
@@ -160,7 +173,7 @@ func TestFormats(t *testing.T) {
 	if *updateFormat {
 		writeFormats(t)
 	}
-	packed, err := filepath.Glob(filepath.Join(formatFolders, "*.tar.gz"))
+	packed, err := filepath.Glob(filepath.Join(currentFormat, "*.tar.gz"))
 	if err != nil || len(packed) == 0 {
 		t.Fatalf("directories %q: %v", packed, err)
 	}
@@ -168,13 +181,6 @@ func TestFormats(t *testing.T) {
 		name := strings.TrimSuffix(path, ".tar.gz")
 		t.Run(strings.TrimPrefix(name, "testdata/"), func(t *testing.T) {
 			dir := unpackFormat(t, path)
-			refused, err := os.ReadFile(name + ".refused")
-			if err == nil {
-				for line := range strings.Lines(string(refused)) {
-					wantRefused(t, dir, strings.TrimSpace(line))
-				}
-				return
-			}
 			want, err := os.ReadFile(name + ".golden")
 			if err != nil {
 				t.Fatal(err)
@@ -184,9 +190,6 @@ func TestFormats(t *testing.T) {
 				if got := readFormat(t, dir, formatTenants(string(want))); got != string(want) {
 					t.Fatalf("%s: %s", start, firstDifference(got, string(want)))
 				}
-			}
-			if format, err := os.ReadFile(filepath.Join(dir, "FORMAT")); err != nil || !strings.HasSuffix(currentFormat+"\n", "-"+strings.TrimPrefix(string(format), "promtable pebble format ")) {
-				t.Errorf("after the start FORMAT says %q, %v", format, err)
 			}
 			if len(formatTenants(string(want))) > 1 {
 				wantRefused(t, dir, "tenancy is true in it, not false")
@@ -246,9 +249,9 @@ func wantRefused(t *testing.T, dir, text string) {
 	}
 }
 
-// TestFormatsOfLaterVersions: what a later version may have written is refused by its
+// TestFormatsOfOtherVersions: what another version may have written is refused by its
 // number, with what to do, and stays as it is.
-func TestFormatsOfLaterVersions(t *testing.T) {
+func TestFormatsOfOtherVersions(t *testing.T) {
 	edit := func(path string, offset int, text string) func(*testing.T, string) {
 		return func(t *testing.T, dir string) {
 			found, err := filepath.Glob(filepath.Join(dir, path))
@@ -273,11 +276,15 @@ func TestFormatsOfLaterVersions(t *testing.T) {
 		unchanged string
 	}{
 		{"the store", "closed", edit("FORMAT", len("promtable pebble format "), "4"),
-			[]string{`FORMAT says "promtable pebble format 4"`, `"promtable pebble format 2" and "promtable pebble format 3" only`, "start with a new --storage.path, or with the version that wrote it"}, "*"},
+			[]string{`FORMAT says "promtable pebble format 4"`, `this version reads "promtable pebble format 3" only`, "start with a new --storage.path, or with the version that wrote it"}, "*"},
+		{"a store of before", "closed", edit("FORMAT", len("promtable pebble format "), "2"),
+			[]string{`FORMAT says "promtable pebble format 2"`, `this version reads "promtable pebble format 3" only`, "start with a new --storage.path, or with the version that wrote it"}, "*"},
 		{"the log", "killed", edit("buffer/*.log", 15, "\x04"),
-			[]string{"a log of version 4, this adapter reads versions 1 to 3; use the version that wrote it"}, "buffer/*.[lr]o*"},
+			[]string{"a log of version 4, this adapter reads version 3; use the version that wrote it"}, "buffer/*.[lr]o*"},
+		{"a log of before", "killed", edit("buffer/*.log", 15, "\x02"),
+			[]string{"a log of version 2, this adapter reads version 3; use the version that wrote it"}, "buffer/*.[lr]o*"},
 		{"rows set aside", "killed", edit("buffer/*.rows", 15, "\x04"),
-			[]string{".rows", "a log of version 4, this adapter reads versions 1 to 3; use the version that wrote it"}, "buffer/*.[lr]o*"},
+			[]string{".rows", "a log of version 4, this adapter reads version 3; use the version that wrote it"}, "buffer/*.[lr]o*"},
 		{"synced", "killed", edit("buffer/synced", 15, "\x03"),
 			[]string{"synced has version 3, this adapter reads versions 1 and 2; use the version that wrote it"}, "buffer/*.[lr]o*"},
 		{"the schema", "closed", setSchema(`{"format":2,"resource_labels":[{"host":"changed"}]}`),
@@ -308,7 +315,7 @@ func setSchema(text string) func(*testing.T, string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, _, err = meta.CompareAndSet(t.Context(), rows, series.MetaSchema, cell, []byte(text), formatNow)
+		_, err = meta.CompareAndSet(t.Context(), rows, series.MetaSchema, cell, meta.Cell{Value: []byte(text), Time: formatNow})
 		if err := errors.Join(err, rows.Close()); err != nil {
 			t.Fatal(err)
 		}
@@ -378,13 +385,13 @@ func (s *formatStore) readSamples(t *testing.T, text io.StringWriter) {
 			switch kind {
 			case chunkenc.ValFloat:
 				at, v := it.At()
-				text.WriteString(sampleText(engine.Sample{T: at, V: v, ST: it.AtST()}))
+				text.WriteString(sampleText(ingest.Sample{T: at, V: v, ST: it.AtST()}))
 			case chunkenc.ValHistogram:
 				at, h := it.AtHistogram(nil)
-				text.WriteString(histogramSampleText(engine.Histogram{T: at, ST: it.AtST(), H: h}))
+				text.WriteString(histogramSampleText(ingest.Histogram{T: at, ST: it.AtST(), H: h}))
 			case chunkenc.ValFloatHistogram:
 				at, fh := it.AtFloatHistogram(nil)
-				text.WriteString(histogramSampleText(engine.Histogram{T: at, ST: it.AtST(), FH: fh}))
+				text.WriteString(histogramSampleText(ingest.Histogram{T: at, ST: it.AtST(), FH: fh}))
 			}
 		}
 		if err := it.Err(); err != nil {
@@ -402,7 +409,7 @@ func (s *formatStore) readCurrent(t *testing.T, text io.StringWriter) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	slices.SortFunc(found, func(a, b engine.CurrentSample) int { return labels.Compare(a.Labels, b.Labels) })
+	slices.SortFunc(found, func(a, b current.Sample) int { return labels.Compare(a.Labels, b.Labels) })
 	for _, c := range found {
 		text.WriteString(currentText(c))
 	}
@@ -429,7 +436,7 @@ func (s *formatStore) readExemplars(t *testing.T, text io.StringWriter) {
 func (s *formatStore) readRollups(t *testing.T, text io.StringWriter) {
 	t.Helper()
 	req := bucketstore.ScanRequest{Table: bucketstore.Metric, Rows: []series.RowRange{{}}}
-	for _, family := range []string{series.Family1h, series.Family5m, series.FamilyCount} {
+	for _, family := range []string{rollup.OneHour.Family(), rollup.FiveMinutes.Family(), series.FamilyCount} {
 		req.Families = append(req.Families, bucketstore.FamilyRange{Family: family})
 	}
 	err := s.rows.Scan(t.Context(), req, func(row bucketstore.Row) error {
@@ -471,7 +478,7 @@ func cellText(key string, c bucketstore.Cell) string {
 	return fmt.Sprintf("cell %q %s %x %d %x\n", key, c.Family, c.Qualifier, c.Time, c.Value)
 }
 
-func sampleText(s engine.Sample) string {
+func sampleText(s ingest.Sample) string {
 	return fmt.Sprintf("sample %d %#016x (%v)%s\n", s.T, math.Float64bits(s.V), s.V, sinceText(s.ST))
 }
 
@@ -482,7 +489,7 @@ func sinceText(st int64) string {
 	return fmt.Sprintf(" since %d", st)
 }
 
-func histogramSampleText(s engine.Histogram) string {
+func histogramSampleText(s ingest.Histogram) string {
 	return fmt.Sprintf("sample %d %s%s\n", s.T, histogramText(s.H, s.FH), sinceText(s.ST))
 }
 
@@ -505,10 +512,10 @@ func histogramText(h *histogram.Histogram, fh *histogram.FloatHistogram) string 
 		fh.PositiveSpans, fh.NegativeSpans, bits(fh.PositiveBuckets...), bits(fh.NegativeBuckets...), bits(fh.CustomValues...))
 }
 
-func currentText(c engine.CurrentSample) string {
-	what := sampleText(engine.Sample{T: c.T, V: c.V})
+func currentText(c current.Sample) string {
+	what := sampleText(ingest.Sample{T: c.T, V: c.V})
 	if c.H != nil || c.FH != nil {
-		what = histogramSampleText(engine.Histogram{T: c.T, H: c.H, FH: c.FH})
+		what = histogramSampleText(ingest.Histogram{T: c.T, H: c.H, FH: c.FH})
 	}
 	return seriesText("current", c.Labels) + "newest " + what
 }
@@ -517,7 +524,7 @@ func exemplarText(ls labels.Labels, x exemplar.Exemplar) string {
 	return fmt.Sprintf("exemplar %s %s %d %#016x\n", ls, x.Labels, x.Ts, math.Float64bits(x.Value))
 }
 
-func metadataText(m engine.Metadata) string {
+func metadataText(m ingest.Metadata) string {
 	return fmt.Sprintf("metadata %q %s %q %q\n", m.Family, m.Type, m.Unit, m.Help)
 }
 

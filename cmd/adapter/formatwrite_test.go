@@ -26,8 +26,10 @@ import (
 	"github.com/prometheus/prometheus/tsdb/tsdbutil"
 
 	"github.com/promtable/promtable/bucketstore"
-	"github.com/promtable/promtable/remote/engine"
+	"github.com/promtable/promtable/remote/engine/current"
+	"github.com/promtable/promtable/remote/ingest"
 	"github.com/promtable/promtable/series"
+	"github.com/promtable/promtable/series/rollup"
 )
 
 // writeFormats writes the directories of the current format.
@@ -39,12 +41,12 @@ func writeFormats(t *testing.T) {
 		files, cells []string
 	}{
 		{"closed", writeClosed, []string{"FORMAT", "buffer/stamp"},
-			[]string{"METRIC r0", "METRIC r1", "METRIC r2", "METRIC r3", "METRIC l", "METRIC c", "METRIC e", "METRIC 1h", "METRIC 5m", "METRIC d", "CURRENT v", "INDEX i", "META m",
+			[]string{"METRIC r0", "METRIC r1", "METRIC r2", "METRIC r3", "METRIC l", "METRIC c", "METRIC e", "METRIC 1h", "METRIC 5m", "METRIC d", "CURRENT v", "INDEX i", "META schema", "META metadata", "META delete",
 				"encoding 1", "encoding 2", "encoding 3", "encoding 4", "encoding 5", "encoding 6", "encoding 128"}},
 		{"killed", writeKilled, []string{"FORMAT", "buffer/*.log", "buffer/*.rows", "buffer/synced"},
-			[]string{"METRIC c", "INDEX i", "META m"}},
+			[]string{"METRIC c", "INDEX i", "META schema", "META log", "META delete"}},
 		{"tenants", writeTenants, []string{"FORMAT"},
-			[]string{"METRIC l", "METRIC c", "CURRENT v", "INDEX i", "META m"}},
+			[]string{"METRIC l", "METRIC c", "CURRENT v", "INDEX i", "META schema"}},
 	} {
 		dir := filepath.Join(t.TempDir(), "data")
 		texts := f.write(t, dir)
@@ -72,7 +74,7 @@ func writeFormats(t *testing.T) {
 	}
 }
 
-// cellsIn counts the cells of each table and family.
+// cellsIn counts the cells of each table and family, and of META by the first field of the key.
 func cellsIn(t *testing.T, dir string) map[string]int {
 	t.Helper()
 	rows, err := openRows(dir, formatNow)
@@ -88,7 +90,11 @@ func cellsIn(t *testing.T, dir string) map[string]int {
 		slices.SortFunc(req.Families, func(a, b bucketstore.FamilyRange) int { return cmp.Compare(a.Family, b.Family) })
 		err := rows.Scan(t.Context(), req, func(row bucketstore.Row) error {
 			for _, c := range row.Cells {
-				cells[fmt.Sprintf("%v %s", spec.Table, c.Family)]++
+				kind := c.Family
+				if spec.Table == bucketstore.Meta {
+					kind, _, _ = strings.Cut(string(row.Key), ",")
+				}
+				cells[fmt.Sprintf("%v %s", spec.Table, kind)]++
 				if c.Family == series.FamilyChunk {
 					cells[fmt.Sprintf("encoding %d", c.Value[0])]++
 				}
@@ -110,9 +116,9 @@ type formatTexts struct {
 	tenant    string
 	samples   map[string]map[int64]string // by labels and time
 	labels    map[string]labels.Labels
-	current   map[string]engine.CurrentSample
+	current   map[string]current.Sample
 	exemplars []formatExemplar
-	metadata  map[string]engine.Metadata
+	metadata  map[string]ingest.Metadata
 	cells     string // of rollups and counts
 }
 
@@ -124,33 +130,48 @@ type formatExemplar struct {
 func newFormatTexts(tenant string) *formatTexts {
 	return &formatTexts{
 		tenant: tenant, samples: map[string]map[int64]string{}, labels: map[string]labels.Labels{},
-		current: map[string]engine.CurrentSample{}, metadata: map[string]engine.Metadata{},
+		current: map[string]current.Sample{}, metadata: map[string]ingest.Metadata{},
 	}
 }
 
 // add notes a batch, of which the last write wins.
-func (x *formatTexts) add(batch []engine.Series) {
+func (x *formatTexts) add(batch []ingest.Series) {
 	for _, s := range batch {
 		key := s.Labels.String()
 		if x.samples[key] == nil {
 			x.samples[key], x.labels[key] = map[int64]string{}, s.Labels
 		}
-		note := func(c engine.CurrentSample, text string) {
+		note := func(c current.Sample, text string) {
 			x.samples[key][c.T] = text
 			if c.Labels = s.Labels; c.T >= x.current[key].T {
 				x.current[key] = c
 			}
 		}
 		for _, p := range s.Samples {
-			note(engine.CurrentSample{T: p.T, V: p.V}, sampleText(p))
+			note(current.Sample{T: p.T, V: p.V}, sampleText(p))
 		}
 		for _, h := range s.Histograms {
-			note(engine.CurrentSample{T: h.T, H: h.H, FH: h.FH}, histogramSampleText(h))
+			note(current.Sample{T: h.T, H: h.H, FH: h.FH}, histogramSampleText(h))
 		}
 		for _, e := range s.Exemplars {
 			x.exemplars = append(x.exemplars, formatExemplar{s.Labels, e})
 		}
 	}
+}
+
+// delete deletes the samples of a metric in [start, limit) from an open store, and notes that.
+func (x *formatTexts) delete(t *testing.T, s *formatStore, name string, start, limit int64) {
+	t.Helper()
+	if err := s.Delete(t.Context(), start, limit-1, []*labels.Matcher{labels.MustNewMatcher(labels.MatchEqual, labels.MetricName, name)}); err != nil {
+		t.Fatal(err)
+	}
+	isDeleted := func(ls labels.Labels, at int64) bool {
+		return ls.Get(labels.MetricName) == name && start <= at && at < limit
+	}
+	for key, samples := range x.samples {
+		maps.DeleteFunc(samples, func(at int64, _ string) bool { return isDeleted(x.labels[key], at) })
+	}
+	x.exemplars = slices.DeleteFunc(x.exemplars, func(e formatExemplar) bool { return isDeleted(e.labels, e.Ts) })
 }
 
 // String returns the text that readFormat is to find.
@@ -192,11 +213,11 @@ func (x *formatTexts) String() string {
 }
 
 // write appends batches to an open store and notes them.
-func (x *formatTexts) write(t *testing.T, s *formatStore, batches ...[]engine.Series) {
+func (x *formatTexts) write(t *testing.T, s *formatStore, batches ...[]ingest.Series) {
 	t.Helper()
 	for _, batch := range batches {
 		x.add(batch) // before Append, which may change histograms
-		var rejected engine.Rejected
+		var rejected ingest.Rejected
 		if _, err := s.Append(t.Context(), batch, &rejected); err != nil {
 			t.Fatal(err)
 		}
@@ -216,13 +237,13 @@ func (x *formatTexts) writeXOR(t *testing.T, s *formatStore, schema series.Schem
 	if err != nil {
 		t.Fatal(err)
 	}
-	all := engine.Series{Labels: ofName("counter")}
+	all := ingest.Series{Labels: ofName("counter")}
 	for i := range int64(n) {
-		p := engine.Sample{T: window + i*interval, V: float64(i) / 3}
+		p := ingest.Sample{T: window + i*interval, V: float64(i) / 3}
 		app.Append(0, p.T, p.V)
 		all.Samples = append(all.Samples, p)
 	}
-	x.add([]engine.Series{all})
+	x.add([]ingest.Series{all})
 	seriesKey, err := schema.AppendSeriesKey(nil, all.Labels)
 	if err != nil {
 		t.Fatal(err)
@@ -252,8 +273,8 @@ func (x *formatTexts) writeRollups(t *testing.T, s *formatStore, schema series.S
 		base, delta := series.Split(at)
 		key, qual := schema.AppendRowKey(nil, seriesKey, base), series.AppendQualifier(nil, delta)
 		cells := []bucketstore.Cell{
-			{Family: series.Family1h, Qualifier: qual, Time: start + dayMillis + 1},
-			{Family: series.Family5m, Qualifier: qual, Time: start + dayMillis + 1},
+			{Family: rollup.OneHour.Family(), Qualifier: qual, Time: start + dayMillis + 1},
+			{Family: rollup.FiveMinutes.Family(), Qualifier: qual, Time: start + dayMillis + 1},
 			{Family: series.FamilyCount, Qualifier: qual, Time: start + dayMillis, Value: bucketstore.AppendSum(nil, 1)},
 		}
 		mut := bucketstore.Mutation{Key: key}
@@ -275,11 +296,11 @@ func (x *formatTexts) writeRollups(t *testing.T, s *formatStore, schema series.S
 }
 
 // writeMetadata stores metadata of a family and notes it.
-func (x *formatTexts) writeMetadata(t *testing.T, s *formatStore, m engine.Metadata) {
+func (x *formatTexts) writeMetadata(t *testing.T, s *formatStore, m ingest.Metadata) {
 	t.Helper()
 	x.metadata[m.Family] = m
-	var rejected engine.Rejected
-	if err := errors.Join(s.AppendMetadata(t.Context(), []engine.Metadata{m}, &rejected), rejected.Err()); err != nil {
+	var rejected ingest.Rejected
+	if err := errors.Join(s.AppendMetadata(t.Context(), []ingest.Metadata{m}, &rejected), rejected.Err()); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -305,7 +326,7 @@ func writeClosed(t *testing.T, dir string) []formatTexts {
 		x.write(t, s, chunkSeries(formatNow&^(series.Window-1)+window*series.Window))
 	}
 	// Both sides of a base, and of an index period.
-	x.write(t, s, []engine.Series{{Labels: labels.FromStrings("__name__", "edges"), Samples: []engine.Sample{
+	x.write(t, s, []ingest.Series{{Labels: labels.FromStrings("__name__", "edges"), Samples: []ingest.Sample{
 		{T: 400*series.Period - 1, V: 1}, {T: 400 * series.Period, V: 2},
 		{T: 400*series.Period + series.IndexPeriod - 1, V: 3}, {T: 400*series.Period + series.IndexPeriod, V: 4},
 	}}})
@@ -315,10 +336,15 @@ func writeClosed(t *testing.T, dir string) []formatTexts {
 	// Late: beside what is there, and over it.
 	late := formatNow&^(series.Window-1) - 2*series.Window
 	x.write(t, s,
-		[]engine.Series{{Labels: ofName("counter"), Samples: []engine.Sample{{T: late + 1, V: -1}, {T: late + 60_000, V: -2}}}},
-		[]engine.Series{{Labels: ofName("integer_histogram"), Histograms: []engine.Histogram{{T: late + 1, H: tsdbutil.GenerateTestHistogram(99)}}}},
-		[]engine.Series{{Labels: ofName("counter"), Samples: []engine.Sample{{T: late + 1, V: -3}}}})
+		[]ingest.Series{{Labels: ofName("counter"), Samples: []ingest.Sample{{T: late + 1, V: -1}, {T: late + 60_000, V: -2}}}},
+		[]ingest.Series{{Labels: ofName("integer_histogram"), Histograms: []ingest.Histogram{{T: late + 1, H: tsdbutil.GenerateTestHistogram(99)}}}},
+		[]ingest.Series{{Labels: ofName("counter"), Samples: []ingest.Sample{{T: late + 1, V: -3}}}})
 	x.writeMetadata(t, s, newMetadata("counter", model.MetricTypeCounter, "", "Of chunks."))
+	// Deletions that have not removed anything yet: of raw cells and an exemplar, and of a part of a chunk, in which a sample is written again.
+	raw := formatNow - 2*series.IndexPeriod + series.Window
+	x.delete(t, s, "raw", raw+1, raw+4)
+	x.delete(t, s, "counter", late+1_000_000, late+2_000_000)
+	x.write(t, s, []ingest.Series{{Labels: ofName("counter"), Samples: []ingest.Sample{{T: late + 1_000_000, V: -4}}}})
 	s.close(t)
 	return []formatTexts{*x}
 }
@@ -330,8 +356,8 @@ func writeKilled(t *testing.T, dir string) []formatTexts {
 	live := filepath.Join(t.TempDir(), "live")
 	choosy := func(rows bucketstore.Store) bucketstore.Store { return refusingStore{rows} }
 	s := openFormat(t, live, formatOpening{schema: formatSchema(t, ""), now: formatNow, wrap: choosy, fsync: time.Millisecond})
-	refused := func(at int64) []engine.Series {
-		return []engine.Series{{Labels: ofName("refused"), Samples: []engine.Sample{{T: at, V: float64(at)}, {T: at + 1, V: math.Copysign(0, -1)}}}}
+	refused := func(at int64) []ingest.Series {
+		return []ingest.Series{{Labels: ofName("refused"), Samples: []ingest.Sample{{T: at, V: float64(at)}, {T: at + 1, V: math.Copysign(0, -1)}}}}
 	}
 	window := formatNow &^ (series.Window - 1)
 	x.write(t, s, chunkSeries(window-2*series.Window), refused(window-2*series.Window))
@@ -340,7 +366,10 @@ func writeKilled(t *testing.T, dir string) []formatTexts {
 		t.Fatal(err)
 	}
 	x.write(t, s, chunkSeries(window), refused(window), awkwardSeries())
-	x.write(t, s, []engine.Series{{Labels: ofName("counter"), Samples: []engine.Sample{{T: window - series.Window + 1, V: -1}}}}) // late
+	x.write(t, s, []ingest.Series{{Labels: ofName("counter"), Samples: []ingest.Sample{{T: window - series.Window + 1, V: -1}}}}) // late
+	// A deletion of what is in a table, and of what is in the log on one side of it.
+	x.delete(t, s, "counter", window-series.Window, window+1_000_000)
+	x.write(t, s, []ingest.Series{{Labels: ofName("counter"), Samples: []ingest.Sample{{T: window, V: -2}}}})
 	synced := filepath.Join(live, "buffer", "synced")
 	for _, err := os.Stat(synced); err != nil; _, err = os.Stat(synced) {
 		time.Sleep(time.Millisecond)
@@ -363,9 +392,9 @@ func writeTenants(t *testing.T, dir string) (all []formatTexts) {
 			if !direct {
 				at = formatNow
 			}
-			x.write(t, s, []engine.Series{
-				{Labels: labels.FromStrings("__name__", "up", "host", "h"), Samples: []engine.Sample{{T: at, V: float64(i)}, {T: at + 1, V: math.Pi}}},
-				{Labels: labels.FromStrings("__name__", "own", "number", fmt.Sprint(i)), Samples: []engine.Sample{{T: at, V: float64(i)}}},
+			x.write(t, s, []ingest.Series{
+				{Labels: labels.FromStrings("__name__", "up", "host", "h"), Samples: []ingest.Sample{{T: at, V: float64(i)}, {T: at + 1, V: math.Pi}}},
+				{Labels: labels.FromStrings("__name__", "own", "number", fmt.Sprint(i)), Samples: []ingest.Sample{{T: at, V: float64(i)}}},
 			})
 			x.writeMetadata(t, s, newMetadata("up", model.MetricTypeGauge, "", "Of "+tenant))
 			s.close(t)
@@ -394,8 +423,8 @@ func (s refusingStore) Apply(ctx context.Context, table bucketstore.Table, muts 
 	return &bucketstore.RowsError{Failed: failed}
 }
 
-func newMetadata(family string, kind model.MetricType, unit, help string) engine.Metadata {
-	return engine.Metadata{Family: family, Metadata: metadata.Metadata{Type: kind, Unit: unit, Help: help}}
+func newMetadata(family string, kind model.MetricType, unit, help string) ingest.Metadata {
+	return ingest.Metadata{Family: family, Metadata: metadata.Metadata{Type: kind, Unit: unit, Help: help}}
 }
 
 func ofName(name string) labels.Labels {
@@ -414,17 +443,17 @@ func awkwardFloats() (all []float64) {
 }
 
 // rawSeries are series of direct mode, with everything that a cell may hold.
-func rawSeries(at int64) []engine.Series {
-	floats := engine.Series{Labels: labels.FromStrings("__name__", "raw", "host", "one")}
+func rawSeries(at int64) []ingest.Series {
+	floats := ingest.Series{Labels: labels.FromStrings("__name__", "raw", "host", "one")}
 	for i, v := range awkwardFloats() {
-		floats.Samples = append(floats.Samples, engine.Sample{T: at + int64(i), V: v})
+		floats.Samples = append(floats.Samples, ingest.Sample{T: at + int64(i), V: v})
 	}
 	floats.Exemplars = []exemplar.Exemplar{
 		{Labels: labels.FromStrings("trace_id", "abc"), Value: math.Inf(1), Ts: at, HasTs: true},
 		{Value: 2, Ts: at + 1, HasTs: true},
 	}
-	since := engine.Series{Labels: labels.FromStrings("__name__", "raw", "host", "since"), Samples: []engine.Sample{{T: at, V: 1, ST: at - 500}, {T: at + 1, V: 2, ST: at + 1}}}
-	return []engine.Series{floats, since, {Labels: labels.FromStrings("__name__", "raw_histogram"), Histograms: []engine.Histogram{
+	since := ingest.Series{Labels: labels.FromStrings("__name__", "raw", "host", "since"), Samples: []ingest.Sample{{T: at, V: 1, ST: at - 500}, {T: at + 1, V: 2, ST: at + 1}}}
+	return []ingest.Series{floats, since, {Labels: labels.FromStrings("__name__", "raw_histogram"), Histograms: []ingest.Histogram{
 		{T: at, H: tsdbutil.GenerateTestHistogram(1)},
 		{T: at + 1, H: tsdbutil.GenerateTestGaugeHistogram(2), ST: at - 1},
 		{T: at + 2, FH: tsdbutil.GenerateTestFloatHistogram(3)},
@@ -436,11 +465,11 @@ func rawSeries(at int64) []engine.Series {
 
 // chunkSeries are series of buffered mode in the window at window: values of each kind that
 // chunks encode in a way of their own.
-func chunkSeries(window int64) (all []engine.Series) {
+func chunkSeries(window int64) (all []ingest.Series) {
 	const samples, interval = 15, 500_000
 	random := rand.New(rand.NewPCG(1, uint64(window)))
-	add := func(name string, value func(i int64) engine.Sample) {
-		s := engine.Series{Labels: ofName(name)}
+	add := func(name string, value func(i int64) ingest.Sample) {
+		s := ingest.Series{Labels: ofName(name)}
 		for i := range int64(samples) {
 			p := value(i)
 			p.T += window + i*interval
@@ -448,37 +477,37 @@ func chunkSeries(window int64) (all []engine.Series) {
 		}
 		all = append(all, s)
 	}
-	add("counter", func(i int64) engine.Sample { return engine.Sample{V: float64(1000 + i*i)} })
-	add("decimals", func(i int64) engine.Sample { return engine.Sample{V: float64(random.IntN(1000)) / 100} })
-	add("constant", func(int64) engine.Sample { return engine.Sample{V: 42} })
-	add("noise", func(i int64) engine.Sample {
-		return engine.Sample{V: math.Float64frombits(random.Uint64()), T: random.Int64N(interval)}
+	add("counter", func(i int64) ingest.Sample { return ingest.Sample{V: float64(1000 + i*i)} })
+	add("decimals", func(i int64) ingest.Sample { return ingest.Sample{V: float64(random.IntN(1000)) / 100} })
+	add("constant", func(int64) ingest.Sample { return ingest.Sample{V: 42} })
+	add("noise", func(i int64) ingest.Sample {
+		return ingest.Sample{V: math.Float64frombits(random.Uint64()), T: random.Int64N(interval)}
 	})
 	awkward := awkwardFloats()
-	add("awkward", func(i int64) engine.Sample { return engine.Sample{V: awkward[i%int64(len(awkward))]} })
-	add("since", func(i int64) engine.Sample { return engine.Sample{V: float64(i), ST: window + i/5} })
-	for name, of := range map[string]func(i int64) engine.Histogram{
-		"float_since": func(i int64) engine.Histogram {
-			return engine.Histogram{FH: tsdbutil.GenerateTestFloatHistogram(i), ST: window - 1}
+	add("awkward", func(i int64) ingest.Sample { return ingest.Sample{V: awkward[i%int64(len(awkward))]} })
+	add("since", func(i int64) ingest.Sample { return ingest.Sample{V: float64(i), ST: window + i/5} })
+	for name, of := range map[string]func(i int64) ingest.Histogram{
+		"float_since": func(i int64) ingest.Histogram {
+			return ingest.Histogram{FH: tsdbutil.GenerateTestFloatHistogram(i), ST: window - 1}
 		},
-		"integer_histogram": func(i int64) engine.Histogram { return engine.Histogram{H: tsdbutil.GenerateTestHistogram(i)} },
-		"float_histogram":   func(i int64) engine.Histogram { return engine.Histogram{FH: tsdbutil.GenerateTestFloatHistogram(i)} },
-		"gauge_histogram": func(i int64) engine.Histogram {
-			return engine.Histogram{H: tsdbutil.GenerateTestGaugeHistogram(10 - i), ST: window}
+		"integer_histogram": func(i int64) ingest.Histogram { return ingest.Histogram{H: tsdbutil.GenerateTestHistogram(i)} },
+		"float_histogram":   func(i int64) ingest.Histogram { return ingest.Histogram{FH: tsdbutil.GenerateTestFloatHistogram(i)} },
+		"gauge_histogram": func(i int64) ingest.Histogram {
+			return ingest.Histogram{H: tsdbutil.GenerateTestGaugeHistogram(10 - i), ST: window}
 		},
-		"custom_histogram": func(i int64) engine.Histogram {
-			return engine.Histogram{H: tsdbutil.GenerateTestCustomBucketsHistogram(i)}
+		"custom_histogram": func(i int64) ingest.Histogram {
+			return ingest.Histogram{H: tsdbutil.GenerateTestCustomBucketsHistogram(i)}
 		},
-		"mixed": func(i int64) engine.Histogram { return engine.Histogram{FH: tsdbutil.GenerateTestFloatHistogram(i)} },
+		"mixed": func(i int64) ingest.Histogram { return ingest.Histogram{FH: tsdbutil.GenerateTestFloatHistogram(i)} },
 	} {
-		s := engine.Series{Labels: ofName(name)}
+		s := ingest.Series{Labels: ofName(name)}
 		for i := range int64(3) {
 			h := of(i)
 			h.T = window + i*interval
 			s.Histograms = append(s.Histograms, h)
 		}
 		if name == "mixed" {
-			s.Samples = []engine.Sample{{T: window + 1, V: 1}, {T: window + interval + 1, V: 2}}
+			s.Samples = []ingest.Sample{{T: window + 1, V: 1}, {T: window + interval + 1, V: 2}}
 		}
 		all = append(all, s)
 	}
@@ -486,14 +515,14 @@ func chunkSeries(window int64) (all []engine.Series) {
 }
 
 // awkwardSeries have labels that keys must escape or shorten.
-func awkwardSeries() []engine.Series {
-	var all []engine.Series
+func awkwardSeries() []ingest.Series {
+	var all []ingest.Series
 	for i, ls := range []labels.Labels{
 		labels.FromStrings("__name__", "escapes", "comma", "a,b", "line", "a\nb", "nul", "a\x00b", "slash", `a\b`, "equals", "a=b", "utf8", "ä€𝄞", "host", `h,\`),
 		labels.FromStrings("__name__", "like_a_base", "1717986918400", "1717986918400"),
 		labels.FromStrings("__name__", "long", "text", strings.Repeat("0123456789", 60)),
 	} {
-		all = append(all, engine.Series{Labels: ls, Samples: []engine.Sample{{T: formatNow + int64(i), V: float64(i)}}})
+		all = append(all, ingest.Series{Labels: ls, Samples: []ingest.Sample{{T: formatNow + int64(i), V: float64(i)}}})
 	}
 	return all
 }

@@ -22,9 +22,9 @@ import (
 	"github.com/go-kit/log/level"
 
 	"github.com/promtable/promtable/bucketstore"
-	"github.com/promtable/promtable/bucketstore/deletion"
 	"github.com/promtable/promtable/bucketstore/meta"
 	"github.com/promtable/promtable/remote/history"
+	"github.com/promtable/promtable/remote/jobs/deletion"
 )
 
 const (
@@ -164,7 +164,10 @@ func runImport(ctx context.Context, o *options, logger log.Logger, out io.Writer
 	})
 	began := time.Now()
 	err = watchImport(i, logger, out, func() error { return i.Run(ctx) })
-	err = reportImport(ctx, o, i.Progress(), time.Since(began), err, out)
+	if err != nil && ctx.Err() != nil {
+		err = errStopped
+	}
+	err = reportImport(i.Progress(), o.imports.dryRun, time.Since(began), err, out)
 	if err == nil && source.Parallel() {
 		// Notes of times do not say which samples the source had, and it may get older ones. They are for an import that was stopped.
 		err = target.SetDone(ctx, id)
@@ -212,15 +215,17 @@ func watchImport(i *history.Import, logger log.Logger, out io.Writer, do func() 
 
 func megabytes(bytes int64) string { return fmt.Sprintf("%.1f MB", float64(bytes)/1e6) }
 
-// reportImport says what became of an import. The error says that not all is imported.
-func reportImport(ctx context.Context, o *options, p history.Progress, took time.Duration, err error, out io.Writer) error {
-	i := &o.imports
+// errStopped is the error of an import that was stopped.
+var errStopped = errors.New("stopped before all is imported")
+
+// reportImport says what became of an import that ended with err. The error says that not all is imported.
+func reportImport(p history.Progress, dryRun bool, took time.Duration, err error, out io.Writer) error {
 	if p.Units == 0 && p.Skipped > 0 && err == nil && p.Damaged == 0 {
 		fmt.Fprintf(out, "nothing to do: all %d parts are imported already\n", p.Skipped)
 		return nil
 	}
 	what := "imported"
-	if i.dryRun {
+	if dryRun {
 		what = "would import"
 	}
 	fmt.Fprintf(out, "%s %d samples (%d histograms) in %d parts of up to %d series: %s in %d row mutations, %.1f s, %.3g M samples/s\n",
@@ -246,8 +251,8 @@ func reportImport(ctx context.Context, o *options, p history.Progress, took time
 		seconds := time.UnixMilli(p.TooLarge / 1000).UTC().Format(time.RFC3339)
 		fmt.Fprintf(out, "the times look like milliseconds where seconds are expected: divided by 1000, the first is about %s\n", seconds)
 	}
-	if err != nil && ctx.Err() != nil {
-		return errors.New("stopped before all is imported: what is imported stays, and the same command goes on with the rest")
+	if errors.Is(err, errStopped) {
+		return fmt.Errorf("%w: what is imported stays, and the same command goes on with the rest", err)
 	}
 	if err != nil {
 		return fmt.Errorf("%w; what is imported stays, and the same command goes on with the rest", err)
@@ -273,7 +278,7 @@ func openTarget(ctx context.Context, o *options, logger log.Logger) (target hist
 		return client, func() error { client.Close(); return nil }, nil
 	}
 	if o.imports.dryRun {
-		if _, err := os.Stat(o.path); o.backend == backendEmbedded && errors.Is(err, os.ErrNotExist) {
+		if _, err := os.Stat(o.path); o.traits().OnDisk && errors.Is(err, os.ErrNotExist) {
 			dir, err := os.MkdirTemp("", "promtable-dry-run-")
 			if err != nil {
 				return nil, close, err
@@ -288,31 +293,19 @@ func openTarget(ctx context.Context, o *options, logger log.Logger) (target hist
 	}
 	removeDir := close
 	close = func() error { return errors.Join(a.close(), removeDir()) }
-	rows, err := openStore(ctx, &own, logger, a.reg, nil)
-	if err != nil {
-		if o.backend == backendEmbedded {
-			err = fmt.Errorf("%w; if an adapter with --web.enable-admin-api serves this store, give its --url=http://%s", err, localAddress(o.listen))
-		}
-		return nil, close, err
+	at, err := a.openEngine(ctx, opening{dry: o.imports.dryRun})
+	if errors.As(err, new(errStore)) && !o.traits().Shared {
+		err = fmt.Errorf("%w; if an adapter with --web.enable-admin-api serves this store, give its --url=http://%s", err, localAddress(o.listen))
 	}
-	store, appender, err := a.openAppender(ctx, rows)
-	a.onClose("close the store", store.Close)
 	if err != nil {
 		return nil, close, err
 	}
+	into := &history.Store{Engine: at.engine, Meta: a.meta}
 	if o.imports.dryRun {
-		store = dryStore{store}
+		return dryTarget{into}, close, nil
 	}
-	e, err := newEngine(a, store, appender)
-	if err != nil {
-		return nil, close, err
-	}
-	a.onClose("flush", func() error { return e.Close(context.WithoutCancel(ctx)) })
-	if o.imports.dryRun {
-		return dryTarget{&history.Store{Engine: e, Meta: a.meta}}, close, nil
-	}
-	if o.backend == backendEmbedded { // no other process removes what is deleted, and new samples of its times with it
-		if err := a.newExecutor(store, e).Advance(ctx); err != nil && !deletion.IsWaiting(err) {
+	if !o.traits().Shared { // no other process removes what is deleted, and new samples of its times with it
+		if err := a.newExecutor(at.store, at.engine).Advance(ctx); err != nil && !deletion.IsWaiting(err) {
 			return nil, close, fmt.Errorf("finish deletions: %w", err)
 		}
 	}
@@ -325,7 +318,7 @@ func openTarget(ctx context.Context, o *options, logger log.Logger) (target hist
 		noted.Wait()
 		return nil
 	})
-	return &history.Store{Engine: e, Meta: a.meta}, close, nil
+	return into, close, nil
 }
 
 // A dryStore stores no samples.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"slices"
 	"sync/atomic"
 	"syscall"
@@ -17,12 +16,12 @@ import (
 	"github.com/go-kit/log"
 	"github.com/go-kit/log/level"
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promauto"
 	"github.com/prometheus/prometheus/util/annotations"
 
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/bucketstore/buffer"
 	"github.com/promtable/promtable/bucketstore/meta"
+	"github.com/promtable/promtable/bucketstore/metricset"
 	"github.com/promtable/promtable/series"
 )
 
@@ -45,25 +44,12 @@ func (o *options) logCommands(app *kingpin.Application) {
 func newTerms(ctx context.Context, o *options, schema series.Schema, rows bucketstore.Store, logger log.Logger) (t buffer.Terms, err error) {
 	store, err := meta.Open(ctx, rows, schema, o.now)
 	return buffer.Terms{
-		Store:     store,
-		Location:  o.location(),
-		Exclusive: o.backend == backendEmbedded,
-		Discard:   o.discardLog,
-		Now:       o.now,
-		Logger:    logger,
+		Store:    store,
+		Location: o.location(),
+		Discard:  o.discardLog,
+		Now:      o.now,
+		Logger:   logger,
 	}, err
-}
-
-// location says where the store is, for messages.
-func (o *options) location() string {
-	if o.backend == backendBigtable {
-		return fmt.Sprintf("--bigtable.project=%s --bigtable.instance=%s --bigtable.table-prefix=%s", o.project, o.instance, o.tablePrefix)
-	}
-	path, err := filepath.Abs(o.path)
-	if err != nil {
-		path = o.path
-	}
-	return "--storage.path=" + path
 }
 
 // bindLog opens the directory of the log and binds it to the store.
@@ -124,22 +110,19 @@ type logMetrics struct {
 
 // newLogWatch returns the watch over the logs of other adapters, or nil on the embedded store, where there are none.
 func (a *adapter) newLogWatch(appender bucketstore.Appender) *logWatch {
-	if a.o.isEmbedded() {
+	if !a.o.traits().Shared {
 		return nil
 	}
 	w := &logWatch{store: a.meta, logger: a.logger, seen: make(map[string]bool)}
 	if b, ok := appender.(*buffer.Buffer); ok {
 		w.own = b.Log()
 	}
-	f := promauto.With(a.reg)
+	f := metricset.New(a.reg)
 	of := func(name, help string) *prometheus.GaugeVec {
-		return f.NewGaugeVec(prometheus.GaugeOpts{Name: "adapter_buffer_other_log_" + name, Help: help}, []string{"log", "host", "path"})
+		return f.GaugeVec("adapter_buffer_other_log_"+name, help, "log", "host", "path")
 	}
 	w.metrics = logMetrics{
-		count: f.NewGauge(prometheus.GaugeOpts{
-			Name: "adapter_buffer_other_logs",
-			Help: "Logs of other adapters on the store, whose samples are not all in the store yet.",
-		}),
+		count:  f.Gauge("adapter_buffer_other_logs", "Logs of other adapters on the store, whose samples are not all in the store yet."),
 		seen:   of("last_seen_timestamp_seconds", "When the adapter of another log last wrote what is in it to META."),
 		bytes:  of("bytes", "Size of the log of another adapter when it was last seen."),
 		oldest: of("oldest_sample_timestamp_seconds", "At most the time of the oldest sample of another log that is not in the store. 0 if there was none when it was last seen, or if it was not written yet."),
@@ -292,9 +275,7 @@ func withMeta(ctx context.Context, o *options, logger log.Logger, fn func(*meta.
 	if err != nil {
 		return err
 	}
-	existing := *o
-	existing.createTables, existing.existing = false, true
-	rows, err := openStore(ctx, &existing, logger, nil, nil)
+	rows, err := openStore(ctx, o.forExisting(), logger, nil, nil)
 	if err != nil {
 		return err
 	}

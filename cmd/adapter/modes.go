@@ -15,7 +15,7 @@ type mode struct {
 var modes = []mode{
 	{
 		[]string{"storage.path", "retention.size"},
-		(*options).isEmbedded,
+		(*options).isOnDisk,
 		"is for the embedded store: leave it out, or use --storage.backend=embedded",
 	},
 	{
@@ -23,12 +23,12 @@ var modes = []mode{
 			"bigtable.project", "bigtable.instance", "bigtable.app-profile", "bigtable.seal-app-profile", "bigtable.table-prefix", "bigtable.connections",
 			"bigtable.create-tables", "bigtable.direct-access", "bigtable.client-metrics", "index.refresh", "seal.rows-per-second", "seal.workers",
 		},
-		func(o *options) bool { return !o.isEmbedded() },
+		func(o *options) bool { return !o.isOnDisk() },
 		"is for Bigtable: add --storage.backend=bigtable, or leave it out",
 	},
 	{
 		[]string{"storage.min-free-space"},
-		func(o *options) bool { return o.isEmbedded() || o.buffered },
+		func(o *options) bool { return o.isOnDisk() || o.buffered },
 		"is for the local disk: add --buffer.enabled, or leave it out",
 	},
 	{ // told not to have a buffer, an adapter makes sure that none has left a log there
@@ -63,7 +63,7 @@ var modes = []mode{
 	},
 }
 
-func (o *options) isEmbedded() bool { return o.backend == backendEmbedded }
+func (o *options) isOnDisk() bool { return o.traits().OnDisk }
 
 // checkModes refuses flags that have no effect in the modes that others choose. It comes after the checks that set defaults.
 func (o *options) checkModes() error {

@@ -12,9 +12,11 @@ import (
 
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/bucketstore/meta"
-	"github.com/promtable/promtable/bucketstore/retention"
 	"github.com/promtable/promtable/remote/api"
+	"github.com/promtable/promtable/remote/jobs/retention"
+	"github.com/promtable/promtable/remote/timeline"
 	"github.com/promtable/promtable/series"
+	"github.com/promtable/promtable/series/rollup"
 )
 
 // retentionOptions are the flags about retention.
@@ -22,7 +24,7 @@ type retentionOptions struct {
 	// raw is how long raw samples are kept. 0 is for ever.
 	raw model.Duration
 	// rollups are how long rollups are kept, by resolution.
-	rollups [bucketstore.NumResolutions]rollupAge
+	rollups [rollup.NumResolutions]rollupAge
 	// file is that of rules. Empty is none.
 	file  string
 	rules []retention.Rule
@@ -40,7 +42,7 @@ const rollupsOff = "off"
 // Set implements kingpin.Value.
 func (a *rollupAge) Set(text string) error {
 	if text == rollupsOff {
-		*a = rollupAge(retention.Off)
+		*a = rollupAge(timeline.Off)
 		return nil
 	}
 	d, err := model.ParseDuration(text)
@@ -50,14 +52,14 @@ func (a *rollupAge) Set(text string) error {
 
 // String implements kingpin.Value.
 func (a *rollupAge) String() string {
-	if time.Duration(*a) == retention.Off {
+	if time.Duration(*a) == timeline.Off {
 		return rollupsOff
 	}
 	return model.Duration(*a).String()
 }
 
 // resolutionFlag is the name of the flag that says how long a resolution is kept.
-func resolutionFlag(r bucketstore.Resolution) string { return "retention.resolution-" + r.String() }
+func resolutionFlag(r rollup.Resolution) string { return "retention.resolution-" + r.String() }
 
 // keep returns how long the store keeps each resolution: the longest of the flags and all rules.
 func (r *retentionOptions) keep() bucketstore.Retention { return retention.Longest(r.flags(), r.rules) }
@@ -67,14 +69,14 @@ func (r *retentionOptions) flags() (keep bucketstore.Retention) {
 	for of := range r.rollups {
 		keep[of] = time.Duration(r.rollups[of])
 	}
-	keep[bucketstore.Raw] = time.Duration(r.raw)
+	keep[rollup.Raw] = time.Duration(r.raw)
 	return keep
 }
 
 func (o *options) retentionFlags(app *kingpin.Application) {
-	app.Flag(resolutionFlag(bucketstore.Raw), fmt.Sprintf("How long samples are kept, such as 90d or 2y, at least %s. Older ones are not shown, and refused. 0 is for ever.", model.Duration(retention.MinRaw))).
+	app.Flag(resolutionFlag(rollup.Raw), fmt.Sprintf("How long samples are kept, such as 90d or 2y, at least %s. Older ones are not shown, and refused. 0 is for ever.", model.Duration(retention.MinRaw))).
 		Default("0s").SetValue(&o.retention.raw)
-	for r := bucketstore.FiveMinutes; r < bucketstore.NumResolutions; r++ {
+	for _, r := range rollup.Downsampled {
 		app.Flag(resolutionFlag(r), fmt.Sprintf("How long rollups of %s are kept, such as 2y, at least as long as what they are made of. 0 is for ever. With off none are made, and those that were go with what they were made of.", r)).
 			Default("0s").SetValue(&o.retention.rollups[r])
 	}
@@ -88,7 +90,7 @@ func (o *options) retentionFlags(app *kingpin.Application) {
 // checkRetention checks the flags about retention, and reads the file of rules.
 func (o *options) checkRetention() error {
 	flags := o.retention.flags()
-	err := retention.Check(flags, func(of bucketstore.Resolution, age time.Duration) string {
+	err := retention.Check(flags, func(of rollup.Resolution, age time.Duration) string {
 		return fmt.Sprintf("--%s=%s", resolutionFlag(of), model.Duration(age))
 	})
 	if err == nil && o.retention.file != "" {
@@ -99,7 +101,7 @@ func (o *options) checkRetention() error {
 
 // text says how long samples are kept, as Prometheus says it.
 func (r *retentionOptions) text() string {
-	raw := model.Duration(r.keep()[bucketstore.Raw])
+	raw := model.Duration(r.keep()[rollup.Raw])
 	switch {
 	case raw == 0 && r.size.Base2Bytes == 0:
 		return "for ever"
@@ -114,9 +116,9 @@ func (r *retentionOptions) text() string {
 // resolutions returns what is kept when the clock says now: the longest of the flags and all rules.
 func (a *adapter) resolutions(now time.Time) (kept []api.Resolution) {
 	keep := a.o.retention.keep()
-	for of := range bucketstore.NumResolutions {
-		if keep[of] != retention.Off {
-			kept = append(kept, api.Resolution{Name: of.String(), Age: keep[of], From: a.retention.Cut(of, now)})
+	for of := range rollup.NumResolutions {
+		if keep[of] != timeline.Off {
+			kept = append(kept, api.Resolution{Name: of.String(), Age: keep[of], From: a.retention.Shown(of, now)})
 		}
 	}
 	return kept
@@ -126,10 +128,10 @@ func (a *adapter) resolutions(now time.Time) (kept []api.Resolution) {
 // new ones. The embedded store deletes no samples by age, but what the retention lets it
 // delete.
 func (o *options) tables() []bucketstore.TableSpec {
-	if o.backend == backendEmbedded {
+	if !o.traits().OwnAges {
 		return bucketstore.Tables(bucketstore.Retention{})
 	}
-	ages := retention.Ages(o.retention.keep())
+	ages := timeline.Ages(o.retention.keep())
 	for r := range ages {
 		if ages[r] > 0 {
 			ages[r] += retention.StoreGrace
@@ -148,14 +150,14 @@ func (o *options) keptTables(rows bucketstore.Store) []bucketstore.TableSpec {
 	if store, ok := rows.(ager); ok {
 		return store.Tables()
 	}
-	return bucketstore.Tables(retention.Ages(o.retention.keep()))
+	return bucketstore.Tables(timeline.Ages(o.retention.keep()))
 }
 
 // storeAges returns the least ages at which cells of each resolution are deleted in tables,
 // exemplars aside. 0 is never.
 func storeAges(tables []bucketstore.TableSpec) (least bucketstore.Retention) {
 	for _, f := range tables[bucketstore.Metric].Families {
-		age := &least[bucketstore.ResolutionOf(f.Name)]
+		age := &least[rollup.ResolutionOf(f.Name)]
 		if f.Name != series.FamilyExemplar && f.MaxAge > 0 && (*age == 0 || f.MaxAge < *age) {
 			*age = f.MaxAge
 		}
@@ -165,7 +167,7 @@ func storeAges(tables []bucketstore.TableSpec) (least bucketstore.Retention) {
 
 // An expirer is a store on the local disk that deletes what it is told to.
 type expirer interface {
-	ExpireBefore(r bucketstore.Resolution, cut int64)
+	ExpireBefore(r rollup.Resolution, cut int64)
 	Usage() (bucketstore.Usage, error)
 }
 
@@ -181,7 +183,7 @@ func (o *options) sharedRetention(ctx context.Context, about *meta.Store, rows b
 		if age > retention.StoreGrace {
 			age -= retention.StoreGrace
 		}
-		if keep[of] != retention.Off && retention.Longer(age, keep[of]) {
+		if keep[of] != timeline.Off && retention.Longer(age, keep[of]) {
 			keep[of] = age
 		}
 	}
@@ -190,7 +192,7 @@ func (o *options) sharedRetention(ctx context.Context, about *meta.Store, rows b
 
 // checkShared refuses flags by which this adapter would let go what others keep.
 func (a *adapter) checkShared(ctx context.Context, about *meta.Store, rows bucketstore.Store) error {
-	if a.o.backend != backendBigtable {
+	if !rows.Traits().OwnAges {
 		return nil
 	}
 	shared, ok, err := a.o.sharedRetention(ctx, about, rows)
@@ -205,7 +207,7 @@ func (a *adapter) checkShared(ctx context.Context, about *meta.Store, rows bucke
 		if retention.Longer(shared[of], own) {
 			return fmt.Errorf("--%s: this adapter would keep %s, and %s that all adapters of the store keep %s: give it the flags of the others; "+
 				"or, to keep less in the whole store, run adapter schema apply with the flags of this one, and restart the others with them",
-				resolutionFlag(bucketstore.Resolution(of)), ageText(own), says, ageText(shared[of]))
+				resolutionFlag(rollup.Resolution(of)), ageText(own), says, ageText(shared[of]))
 		}
 	}
 	return nil
@@ -213,7 +215,7 @@ func (a *adapter) checkShared(ctx context.Context, about *meta.Store, rows bucke
 
 // shareRetention writes to META how long samples are kept, if no adapter has done so before, and checks what META says. The store has its schema.
 func (a *adapter) shareRetention(ctx context.Context, rows bucketstore.Store) error {
-	if a.o.backend != backendBigtable {
+	if !rows.Traits().OwnAges {
 		return nil
 	}
 	shared, ok, err := a.o.sharedRetention(ctx, a.meta, rows)
@@ -228,7 +230,7 @@ func (a *adapter) shareRetention(ctx context.Context, rows bucketstore.Store) er
 	}
 	for of, own := range a.o.retention.keep() {
 		if retention.Longer(own, shared[of]) {
-			level.Warn(a.logger).Log("msg", "META/schema says that the adapters of this store keep less than the flags of this one", "resolution", bucketstore.Resolution(of),
+			level.Warn(a.logger).Log("msg", "META/schema says that the adapters of this store keep less than the flags of this one", "resolution", rollup.Resolution(of),
 				"flags", ageText(own), "store", ageText(shared[of]), "to_keep_more", "adapter schema apply")
 		}
 	}
@@ -248,23 +250,26 @@ func (a *adapter) openRetention(ctx context.Context, rows bucketstore.Store) (er
 	if err := a.shareRetention(ctx, rows); err != nil {
 		return err
 	}
-	cfg := retention.Config{Meta: a.meta, Now: a.o.now, Keep: a.o.retention.keep(), Shared: a.o.backend == backendBigtable, Logger: a.logger, Registerer: a.reg}
+	cfg := retention.Config{Meta: a.meta, Now: a.o.now, Logger: a.logger, Registerer: a.reg}
+	cfg.Days = a.days
 	a.kept = a.o.keptTables(rows)
-	if a.o.readOnly { // nothing is cut that an adapter has not cut before
-		a.retention, err = retention.Open(ctx, retention.Config{Meta: a.meta, Now: a.o.now, Logger: a.logger, Registerer: a.reg})
-		return errors.Join(err, a.openRules(ctx))
+	if !a.o.readOnly { // else nothing is cut that an adapter has not cut before
+		cfg.Keep = a.o.retention.keep()
+		if store, ok := rows.(expirer); ok {
+			cfg.Expire = store.ExpireBefore
+			cfg.Usage, cfg.Size = store.Usage, uint64(a.o.retention.size.Base2Bytes)
+		} else {
+			cfg.StoreAge = storeAges(a.kept)
+		}
+		if len(a.o.resolutions()) > 0 {
+			cfg.Release = a.release
+		}
 	}
-	if store, ok := rows.(expirer); ok {
-		cfg.Expire = store.ExpireBefore
-		cfg.Usage, cfg.Size = store.Usage, uint64(a.o.retention.size.Base2Bytes)
-	} else {
-		cfg.StoreAge = storeAges(a.kept)
+	if a.retention, err = retention.Open(ctx, cfg); err == nil {
+		a.rules, err = retention.OpenRules(ctx, a.o.rulesConfig(a.meta, a.schema, a.logger))
 	}
-	if len(a.o.resolutions()) > 0 {
-		cfg.RawBound, cfg.Made = a.release, a.days.Made
+	if err == nil {
+		a.retention.SetRules(a.rules)
 	}
-	if a.retention, err = retention.Open(ctx, cfg); err != nil {
-		return err
-	}
-	return a.openRules(ctx)
+	return err
 }

@@ -8,7 +8,8 @@ import (
 	"github.com/prometheus/common/model"
 
 	"github.com/promtable/promtable/bucketstore"
-	"github.com/promtable/promtable/bucketstore/retention"
+	"github.com/promtable/promtable/remote/timeline"
+	"github.com/promtable/promtable/series/rollup"
 )
 
 // TestRetentionFlags: samples are kept for ever unless a flag says otherwise, and then for
@@ -67,10 +68,10 @@ func TestRollupFlags(t *testing.T) {
 		{[]string{r + "90d", m + "1y", h + "2y"}, bucketstore.Retention{90 * day, 365 * day, 730 * day}, ""},
 		{[]string{r + "90d", m + "90d", h + "90d"}, bucketstore.Retention{90 * day, 90 * day, 90 * day}, ""},
 		{[]string{r + "90d", m + "1y", h + "0"}, bucketstore.Retention{90 * day, 365 * day, 0}, ""},
-		{[]string{r + "90d", m + "off"}, bucketstore.Retention{90 * day, retention.Off, 0}, ""},
-		{[]string{r + "90d", m + "off", h + "off"}, bucketstore.Retention{90 * day, retention.Off, retention.Off}, ""},
-		{[]string{m + "1y", h + "off", r + "5d"}, bucketstore.Retention{5 * day, 365 * day, retention.Off}, ""},
-		{[]string{m + "off", h + "off"}, bucketstore.Retention{0, retention.Off, retention.Off}, ""},
+		{[]string{r + "90d", m + "off"}, bucketstore.Retention{90 * day, timeline.Off, 0}, ""},
+		{[]string{r + "90d", m + "off", h + "off"}, bucketstore.Retention{90 * day, timeline.Off, timeline.Off}, ""},
+		{[]string{m + "1y", h + "off", r + "5d"}, bucketstore.Retention{5 * day, 365 * day, timeline.Off}, ""},
+		{[]string{m + "off", h + "off"}, bucketstore.Retention{0, timeline.Off, timeline.Off}, ""},
 		{[]string{m + "1y"}, bucketstore.Retention{}, m + "1y is shorter than --retention.resolution-raw=0s"},
 		{[]string{r + "90d", m + "89d"}, bucketstore.Retention{}, m + "89d is shorter than " + r + "90d"},
 		{[]string{r + "90d", h + "1y"}, bucketstore.Retention{}, h + "1y is shorter than --retention.resolution-5m=0s"},
@@ -107,7 +108,7 @@ func TestStoreAges(t *testing.T) {
 		t.Errorf("%s, want 8 and 30 days", got)
 	}
 	o := &options{backend: backendBigtable}
-	o.retention.raw, o.retention.rollups[bucketstore.FiveMinutes] = model.Duration(10*day), rollupAge(retention.Off)
+	o.retention.raw, o.retention.rollups[rollup.FiveMinutes] = model.Duration(10*day), rollupAge(timeline.Off)
 	if got := storeAges(o.tables()); got != (bucketstore.Retention{17 * day, 17 * day, 0}) {
 		t.Errorf("new tables keep samples for %s, want 17 days, and rollups of 1h for ever", got)
 	}

@@ -3,27 +3,25 @@ package main
 import (
 	"context"
 	"fmt"
-	"math"
 	"os"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/alecthomas/kingpin/v2"
 
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/bucketstore/buffer"
-	"github.com/promtable/promtable/bucketstore/downsample"
 	"github.com/promtable/promtable/bucketstore/meta"
-	"github.com/promtable/promtable/bucketstore/retention"
-	"github.com/promtable/promtable/bucketstore/seal"
+	"github.com/promtable/promtable/remote/jobs/downsample"
+	"github.com/promtable/promtable/remote/jobs/seal"
+	"github.com/promtable/promtable/remote/timeline"
 	"github.com/promtable/promtable/series/rollup"
 )
 
 // openDays reads which days have rollups. rows is the store beneath all others.
 func (a *adapter) openDays(ctx context.Context, rows bucketstore.Store) (err error) {
 	a.days, err = downsample.Open(ctx, downsample.Config{
-		Store: rows, Schema: a.schema, Now: a.o.now, Sole: a.o.backend == backendEmbedded, Logger: a.logger,
+		Store: rows, Schema: a.schema, Now: a.o.now, Logger: a.logger,
 	})
 	return err
 }
@@ -42,29 +40,15 @@ func (o *options) checkRollups() error {
 	return nil
 }
 
-// rollupResolutions are the resolutions of rollups, as package bucketstore has them.
-var rollupResolutions = [...]bucketstore.Resolution{bucketstore.FiveMinutes, bucketstore.OneHour}
-
 // resolutions returns those of the rollups that are made.
 func (o *options) resolutions() (made []rollup.Resolution) {
 	keep := o.retention.keep()
-	for i, r := range rollup.Resolutions {
-		if keep[rollupResolutions[i]] != retention.Off {
+	for _, r := range rollup.Downsampled {
+		if keep[r] != timeline.Off {
 			made = append(made, r)
 		}
 	}
 	return made
-}
-
-// sources says of which times there are samples and rollups.
-func (a *adapter) sources(now time.Time) rollup.Sources {
-	s, keep := rollup.Sources{RawFrom: a.retention.RawCut(now), Until: a.days.Made()}, a.o.retention.keep()
-	for i, of := range rollupResolutions {
-		if s.From[i] = a.retention.Cut(of, now); keep[of] == retention.Off {
-			s.From[i] = math.MaxInt64
-		}
-	}
-	return s
 }
 
 // release makes the rollups of samples before cut final, and returns up to which time they are.
@@ -78,8 +62,7 @@ func (a *adapter) release(ctx context.Context, cut int64) (int64, error) {
 // openMaker opens what makes rollups. store is what the engine reads: the buffer, if there is one.
 func (a *adapter) openMaker(store bucketstore.Store) (err error) {
 	cfg := downsample.MakerConfig{
-		Horizon:    func() int64 { return a.retention.Deleted(a.o.now()) },
-		Cuts:       keyCuts(a.rules),
+		Timeline:   a.retention,
 		Registerer: a.reg,
 	}
 	own := ""
@@ -87,7 +70,7 @@ func (a *adapter) openMaker(store bucketstore.Store) (err error) {
 		own = b.ID()
 		cfg.Flush = func(ctx context.Context) error { return flushAll(ctx, b) }
 	}
-	if a.o.backend == backendBigtable {
+	if store.Traits().Shared {
 		cfg.Logs = func(ctx context.Context) ([]meta.Log, error) { return otherLogs(ctx, a.meta, own) }
 	}
 	a.maker, err = newMaker(a.o, a.days, a.clock, cfg)
@@ -116,7 +99,7 @@ func newMaker(o *options, days *downsample.Days, clock *seal.Clock, cfg downsamp
 	cfg.RowsPerSecond = o.rollupRows
 	cfg.Holder = fmt.Sprintf("%s:%d", host, os.Getpid())
 	if clock != nil {
-		cfg.InDoubt = clock.TimeErr
+		cfg.ClockErr = clock.TimeErr
 	}
 	return downsample.NewMaker(days, cfg)
 }

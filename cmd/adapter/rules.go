@@ -17,10 +17,12 @@ import (
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/bucketstore/buffer"
 	"github.com/promtable/promtable/bucketstore/meta"
-	"github.com/promtable/promtable/bucketstore/retention"
-	"github.com/promtable/promtable/bucketstore/seal"
+	"github.com/promtable/promtable/remote/jobs/retention"
+	"github.com/promtable/promtable/remote/jobs/seal"
+	"github.com/promtable/promtable/remote/timeline"
 	"github.com/promtable/promtable/series"
 	"github.com/promtable/promtable/series/expr"
+	"github.com/promtable/promtable/series/rollup"
 )
 
 const commandRetentionExplain = "retention explain"
@@ -40,7 +42,7 @@ func (r *retentionOptions) readRules(flags bucketstore.Retention) error {
 // rulesConfig returns what rules know of a store.
 func (o *options) rulesConfig(about *meta.Store, schema series.Schema, logger log.Logger) retention.RulesConfig {
 	cfg := retention.RulesConfig{
-		Meta: about, Schema: schema, Now: o.now, Longest: o.retention.keep(), Rollups: len(o.resolutions()) > 0, Shared: o.backend == backendBigtable, Logger: logger,
+		Meta: about, Schema: schema, Now: o.now, Longest: o.retention.keep(), Rollups: len(o.resolutions()) > 0, Logger: logger,
 	}
 	if o.retention.rules != nil {
 		cfg.FileRules = retention.WithRest(o.retention.rules, o.retention.flags())
@@ -48,35 +50,10 @@ func (o *options) rulesConfig(about *meta.Store, schema series.Schema, logger lo
 	return cfg
 }
 
-// openRules reads what rules have cut.
-func (a *adapter) openRules(ctx context.Context) (err error) {
-	a.rules, err = retention.OpenRules(ctx, a.o.rulesConfig(a.meta, a.schema, a.logger))
-	return err
-}
-
-// keyCuts returns before which time samples of a series may have been deleted, by its key.
-func keyCuts(rules *retention.Rules) func(context.Context) (func([]byte) int64, error) {
-	return func(ctx context.Context) (func([]byte) int64, error) {
-		v, err := rules.Sure(ctx)
-		return v.KeyCut, err
-	}
-}
-
-// closedOf returns up to which time no rollups of a series are made, by its key.
-func (a *adapter) closedOf(ctx context.Context) (func([]byte) int64, error) {
-	v, err := a.rules.Sure(ctx)
-	return v.KeyClosed, err
-}
-
-// latestCut returns the time before which some series may not be shown.
-func (a *adapter) latestCut(now time.Time) int64 {
-	return max(a.retention.RawCut(now), a.rules.Known().Latest())
-}
-
 // newWalker returns what removes what rules cut from rows, the store beneath all others.
 func (a *adapter) newWalker(rows bucketstore.Store, appender bucketstore.Appender) *retention.Walker {
 	cfg := retention.WalkerConfig{
-		Rules: a.rules, Store: rows, Horizon: a.retention.Horizon, Made: a.days.Made, Holder: processName(), Registerer: a.reg,
+		Rules: a.rules, Store: rows, Timeline: a.retention, Holder: processName(), Registerer: a.reg,
 	}
 	if store, ok := rows.(expirer); ok {
 		cfg.Newest = func() (int64, error) {
@@ -155,12 +132,12 @@ func (r *retentionOptions) explain(out io.Writer, now time.Time) error {
 // explainRule says what of the series goes when for which a rule holds.
 func (r *retentionOptions) explainRule(out io.Writer, rule *retention.Rule, now time.Time) error {
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	ages := retention.Ages(rule.Keep)
+	ages := timeline.Ages(rule.Keep)
 	for of, age := range ages {
-		of := bucketstore.Resolution(of)
+		of := rollup.Resolution(of)
 		kept := "kept for ever"
 		switch {
-		case rule.Keep[of] == retention.Off:
+		case rule.Keep[of] == timeline.Off:
 			kept = "off, none are made"
 		case age > 0:
 			before, today := retention.Dates(now, age)

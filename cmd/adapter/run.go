@@ -18,20 +18,19 @@ import (
 	"github.com/prometheus/common/version"
 
 	"github.com/promtable/promtable/bucketstore"
-	"github.com/promtable/promtable/bucketstore/bigtable"
-	"github.com/promtable/promtable/bucketstore/deletion"
 	"github.com/promtable/promtable/bucketstore/disk"
-	"github.com/promtable/promtable/bucketstore/downsample"
 	"github.com/promtable/promtable/bucketstore/meta"
-	"github.com/promtable/promtable/bucketstore/pebble"
-	"github.com/promtable/promtable/bucketstore/retention"
-	"github.com/promtable/promtable/bucketstore/seal"
 	"github.com/promtable/promtable/bucketstore/snapshot"
 	"github.com/promtable/promtable/remote"
 	"github.com/promtable/promtable/remote/api"
 	"github.com/promtable/promtable/remote/engine"
+	"github.com/promtable/promtable/remote/engine/reader"
 	"github.com/promtable/promtable/remote/engine/resultcache"
 	"github.com/promtable/promtable/remote/history"
+	"github.com/promtable/promtable/remote/jobs/deletion"
+	"github.com/promtable/promtable/remote/jobs/downsample"
+	"github.com/promtable/promtable/remote/jobs/retention"
+	"github.com/promtable/promtable/remote/jobs/seal"
 	"github.com/promtable/promtable/remote/request"
 	"github.com/promtable/promtable/remote/selfscrape"
 	"github.com/promtable/promtable/remote/ui"
@@ -154,33 +153,20 @@ func newSchema(o *options) (series.Schema, error) {
 // open opens the parts of the adapter, from the store up, and starts the background work.
 // It takes as long as the replay of the log.
 func (a *adapter) open(ctx context.Context) (served handlers, err error) {
-	rows, err := openStore(ctx, a.o, a.logger, a.reg, a.server.waitFor)
-	if err != nil {
-		return served, err
-	}
 	if bytes := a.o.resultsCache.Base2Bytes; bytes > 0 {
 		a.results = resultcache.New(int64(bytes), a.reg)
 	}
-	store, appender, err := a.openAppender(ctx, rows)
-	a.onClose("close the store", store.Close)
+	at, err := a.openEngine(ctx, opening{serves: true})
 	if err != nil {
 		return served, err
 	}
-	if a.snapshots = newSnapshots(rows, appender, a.logger, a.reg); a.snapshots != nil {
+	rows, store, e := at.rows, at.store, at.engine
+	if a.snapshots = newSnapshots(rows, at.appender, a.logger, a.reg); a.snapshots != nil {
 		if err := snapshot.Clean(filepath.Join(a.o.path, snapshotsDir)); err != nil {
 			return served, fmt.Errorf("remove snapshots that were not finished: %w", err)
 		}
 	}
-	a.logs = a.newLogWatch(appender)
-	e, err := newEngine(a, store, appender)
-	if err != nil {
-		return served, err
-	}
-	a.onClose("flush", func() error {
-		ctx, cancel := context.WithTimeout(context.Background(), a.o.shutdownTimeout)
-		defer cancel()
-		return e.Close(ctx)
-	})
+	a.logs = a.newLogWatch(at.appender)
 	slow := request.NewSlowLog(request.SlowConfig{Logger: a.logger, Registerer: a.reg, Now: time.Now, SlowerThan: a.o.slowerThan})
 	executor := a.newExecutor(store, e)
 	queries, err := newAPI(a, e, executor, slow)
@@ -201,7 +187,7 @@ func (a *adapter) open(ctx context.Context) (served handlers, err error) {
 			return served, err
 		}
 	}
-	if err := a.startBackground(ctx, sealing, appender, e, executor, a.newWalker(rows, appender)); err != nil {
+	if err := a.startBackground(ctx, sealing, e, executor, a.newWalker(rows, at.appender)); err != nil {
 		return served, err
 	}
 	return handlers{protocols: newRemote(a, e, queries, slow), queries: queries, page: page}, nil
@@ -209,7 +195,7 @@ func (a *adapter) open(ctx context.Context) (served handlers, err error) {
 
 // startBackground starts what runs beside requests, until close. sealing is the store of the
 // sealer.
-func (a *adapter) startBackground(ctx context.Context, sealing bucketstore.Store, appender bucketstore.Appender, e *engine.Engine, executor *deletion.Executor, walker *retention.Walker) error {
+func (a *adapter) startBackground(ctx context.Context, sealing bucketstore.Store, e *engine.Engine, executor *deletion.Executor, walker *retention.Walker) error {
 	ctx, stop := context.WithCancel(ctx)
 	var running []*sync.WaitGroup
 	a.onClose("", func() error {
@@ -228,7 +214,7 @@ func (a *adapter) startBackground(ctx context.Context, sealing bucketstore.Store
 	removing.Go(func() { walker.Run(ctx) })
 	running = append(running, &removing)
 	removing.Go(func() { a.logs.run(ctx) })
-	running = append(running, startSelfScrape(ctx, a.o, e, a.server.instance(), a.logger, a.reg))
+	running = append(running, a.startSelfScrape(ctx, e))
 	sealer, err := a.startSealing(ctx, sealing)
 	if err != nil {
 		return err
@@ -258,15 +244,6 @@ func closing(what string, err error) error {
 	return nil
 }
 
-// embeddedSpread is the time after a window of 2.3 hours over which its series are sealed.
-// An embedded store can take the load, and needs less memory with a short time. Bigtable is
-// paid for its peak load, so there it is the whole window.
-const embeddedSpread = 15 * time.Minute
-
-// bigtableParallel is how many scans of one read, and of one selector, run concurrently,
-// because each waits for a network.
-const bigtableParallel = 4
-
 // newEngine returns the engine on store.
 func newEngine(a *adapter, store bucketstore.Store, appender bucketstore.Appender) (*engine.Engine, error) {
 	o, cfg := a.o, a.o.engine
@@ -277,16 +254,7 @@ func newEngine(a *adapter, store bucketstore.Store, appender bucketstore.Appende
 	cfg.Schema = a.schema
 	cfg.Now = a.o.now
 	cfg.LastTime = a.lastTime
-	cfg.Cut = a.retention.RawCut
-	cfg.WriteCut = func(now time.Time) int64 { return max(a.retention.Deleted(now), a.days.TakenFrom()) }
-	cfg.IndexCut = a.retention.OldestCut
-	cfg.Rules = func(ctx context.Context, now time.Time, from func() int64) (engine.RuleView, error) {
-		return a.rules.At(ctx, now, from)
-	}
-	cfg.ShownRules = func(ctx context.Context, now time.Time, from func() int64) (engine.RuleView, error) {
-		return a.rules.Shown(ctx, now, from)
-	}
-	cfg.Sources = a.sources
+	cfg.Timeline = a.retention.View
 	if a.records != nil {
 		cfg.Deletions = a.records
 	}
@@ -300,19 +268,13 @@ func newEngine(a *adapter, store bucketstore.Store, appender bucketstore.Appende
 	if cfg.MaxFuture == 0 {
 		cfg.MaxFuture = engine.Unbounded
 	}
-	cfg.Limits = engine.Limits{
+	cfg.Limits = reader.Limits{
 		MaxSeries:      unbounded(cfg.Limits.MaxSeries),
 		MaxSamples:     unbounded(cfg.Limits.MaxSamples),
 		MaxSeriesBytes: unbounded(o.remote.MaxFrameBytes),
 	}
 	if total := o.totalMemory.Base2Bytes; total > 0 { // the batches of all take up to a quarter of it
 		cfg.BatchBytes = max(1, int(total)/(16*o.api.MaxConcurrent))
-	}
-	if o.backend == backendBigtable {
-		cfg.ParallelScans, cfg.ParallelLists = bigtableParallel, bigtableParallel
-		cfg.KeepsVersions = true
-	} else {
-		cfg.AtomicApply, cfg.SoleWriter = true, true
 	}
 	return engine.New(cfg)
 }
@@ -321,7 +283,7 @@ func newEngine(a *adapter, store bucketstore.Store, appender bucketstore.Appende
 // on it, there is nothing to watch.
 func newWatch(o *options, logger log.Logger, reg prometheus.Registerer) *disk.Watch {
 	var paths []string
-	if o.backend == backendEmbedded {
+	if o.traits().OnDisk {
 		paths = append(paths, o.path)
 	}
 	if o.buffered {
@@ -337,9 +299,7 @@ func newRemote(a *adapter, e *engine.Engine, queries *api.API, slow *request.Slo
 	o, cfg := a.o, a.o.remote
 	cfg.Engine = e
 	cfg.Queries, cfg.SlowLog, cfg.Memory = queries, slow, queries.Memory()
-	if o.backend == backendBigtable {
-		cfg.NodeSeconds = bigtable.NodeSeconds
-	}
+	cfg.NodeSeconds = o.kind().nodeSeconds
 	cfg.Now = o.now
 	cfg.Logger = a.logger
 	cfg.Registerer = a.reg
@@ -369,13 +329,12 @@ func newAPI(a *adapter, e *engine.Engine, executor *deletion.Executor, slow *req
 	cfg.Registerer = a.reg
 	cfg.Gatherer = a.reg
 	cfg.Retention = o.retention.text()
-	cfg.Cut = a.latestCut
+	cfg.Cut = a.retention.Latest
 	cfg.Missing = a.logs.missing
 	cfg.Resolutions = a.resolutions
 	cfg.Status = api.Status{
 		Version:        version.Version,
 		Backend:        o.backend,
-		Location:       o.path,
 		Format:         meta.FormatVersion,
 		ResourceLabels: a.schema.ResourceLabels(),
 		Tables:         a.kept,
@@ -383,13 +342,9 @@ func newAPI(a *adapter, e *engine.Engine, executor *deletion.Executor, slow *req
 		FailingRows:    a.failingRows,
 		SelfScrape:     api.SelfScrape{Job: selfScrapeJob, Instance: a.server.instance(), IntervalSeconds: max(0, o.selfScrape.Seconds())},
 	}
-	switch o.backend {
-	case backendEmbedded:
+	o.kind().status(o, &cfg.Status)
+	if o.traits().OnDisk {
 		cfg.ActiveQueries = filepath.Join(o.path, "queries")
-		cfg.Status.DirectoryFormat = pebble.Format
-	case backendBigtable:
-		cfg.Status.Wanted = o.tables()
-		cfg.Status.Location = o.project + "/" + o.instance
 	}
 	return api.New(cfg)
 }
@@ -409,19 +364,19 @@ const selfScrapeJob = "adapter"
 
 // startSelfScrape stores the adapter's own metrics until ctx ends, if that is enabled. The
 // caller waits for it before it closes the engine.
-func startSelfScrape(ctx context.Context, o *options, e *engine.Engine, instance string, logger log.Logger, reg prometheus.Gatherer) *sync.WaitGroup {
+func (a *adapter) startSelfScrape(ctx context.Context, e *engine.Engine) *sync.WaitGroup {
 	var running sync.WaitGroup
-	if o.selfScrape <= 0 {
+	if a.o.selfScrape <= 0 {
 		return &running
 	}
 	scraper := selfscrape.New(selfscrape.Config{
-		Gatherer: reg,
+		Gatherer: a.reg,
 		Appender: e,
 		Job:      selfScrapeJob,
-		Instance: instance,
-		Interval: o.selfScrape,
+		Instance: a.server.instance(),
+		Interval: a.o.selfScrape,
 		Now:      time.Now,
-		Logger:   logger,
+		Logger:   a.logger,
 	})
 	running.Go(func() { scraper.Run(ctx) })
 	return &running

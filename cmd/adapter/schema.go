@@ -18,10 +18,11 @@ import (
 
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/bucketstore/bigtable"
-	"github.com/promtable/promtable/bucketstore/downsample"
 	"github.com/promtable/promtable/bucketstore/meta"
-	"github.com/promtable/promtable/bucketstore/retention"
+	"github.com/promtable/promtable/remote/jobs/downsample"
+	"github.com/promtable/promtable/remote/jobs/retention"
 	"github.com/promtable/promtable/series"
+	"github.com/promtable/promtable/series/rollup"
 )
 
 const commandSchemaApply = "schema apply"
@@ -69,7 +70,7 @@ func (s *schemaApply) unreleased(ctx context.Context, cut int64) (days []string,
 	if err != nil {
 		return nil, err
 	}
-	rows, err := openBigtable(ctx, s.o, log.NewNopLogger(), nil, s.o.tables())
+	rows, err := openBigtable(ctx, s.o, log.NewNopLogger(), nil)
 	if err != nil {
 		return nil, err
 	}
@@ -96,11 +97,11 @@ type schemaApply struct {
 // run shows the changes, asks, and makes them. If it ends early, what is left is shown by the
 // next run.
 func (s *schemaApply) run(ctx context.Context) (err error) {
-	if s.o.backend == backendEmbedded {
+	if !s.o.traits().OwnAges {
 		fmt.Fprintln(s.out, "nothing to apply: the embedded store deletes by the flags alone; with Bigtable add --storage.backend=bigtable")
 		return nil
 	}
-	admin, err := bigtable.OpenAdmin(ctx, bigtableConfig(s.o, s.o.tables()))
+	admin, err := bigtable.OpenAdmin(ctx, bigtableConfig(s.o))
 	if err != nil {
 		return err
 	}
@@ -184,7 +185,7 @@ func (s *schemaApply) meaning(p bigtable.Policy) string {
 		text = fmt.Sprintf("cells older than %s (before %s) will be deleted, which are kept %s now", age(p.WantedAge), s.before(p.WantedAge), kept(p.FoundAge))
 	case retention.Longer(p.WantedAge, p.FoundAge):
 		text = fmt.Sprintf("cells will be kept %s, and not be deleted at the age of %s", kept(p.WantedAge), age(p.FoundAge))
-		if p.Table == bucketstore.Index || hides(p, bucketstore.ResolutionOf(p.Family)) {
+		if p.Table == bucketstore.Index || hides(p, rollup.ResolutionOf(p.Family)) {
 			text += fmt.Sprintf("; what is before %s stays hidden", s.before(p.FoundAge))
 		}
 	}
@@ -217,8 +218,8 @@ func kept(d time.Duration) string {
 }
 
 // hides says whether what METRIC has of a resolution cannot be read without the cells of a family.
-func hides(p bigtable.Policy, r bucketstore.Resolution) bool {
-	return p.Table == bucketstore.Index || p.Table == bucketstore.Metric && p.Family != series.FamilyExemplar && bucketstore.ResolutionOf(p.Family) == r
+func hides(p bigtable.Policy, r rollup.Resolution) bool {
+	return p.Table == bucketstore.Index || p.Table == bucketstore.Metric && p.Family != series.FamilyExemplar && rollup.ResolutionOf(p.Family) == r
 }
 
 // horizons returns the times before which cells of each resolution may be deleted before or after the changes.
@@ -226,7 +227,7 @@ func (s *schemaApply) horizons(changes []bigtable.Policy) (cuts meta.Horizons) {
 	for _, p := range changes {
 		for r := range cuts {
 			for _, age := range []time.Duration{p.FoundAge, p.WantedAge} {
-				if !p.Missing && hides(p, bucketstore.Resolution(r)) && age > 0 {
+				if !p.Missing && hides(p, rollup.Resolution(r)) && age > 0 {
 					cuts[r] = max(cuts[r], s.cut(age))
 				}
 			}
@@ -246,7 +247,7 @@ func (s *schemaApply) allowed(ctx context.Context, changes []bigtable.Policy) er
 	}
 	var cut int64
 	for _, p := range changes {
-		if !p.Missing && hides(p, bucketstore.Raw) && retention.Longer(p.FoundAge, p.WantedAge) {
+		if !p.Missing && hides(p, rollup.Raw) && retention.Longer(p.FoundAge, p.WantedAge) {
 			cut = max(cut, s.cut(p.WantedAge))
 		}
 	}
@@ -328,7 +329,7 @@ func (s *schemaApply) raise(ctx context.Context, cuts meta.Horizons, shared shar
 		horizons, err := store.Horizons(ctx)
 		for r, horizon := range horizons {
 			if horizon > 0 {
-				fmt.Fprintf(s.out, "resolution %s: what is before %s stays hidden: the horizon\n", bucketstore.Resolution(r), timeOf(horizon))
+				fmt.Fprintf(s.out, "resolution %s: what is before %s stays hidden: the horizon\n", rollup.Resolution(r), timeOf(horizon))
 			}
 		}
 		return err
@@ -341,7 +342,7 @@ func (s *schemaApply) withMeta(ctx context.Context, o *options, fn func(store *m
 	if err != nil {
 		return err
 	}
-	rows, err := openBigtable(ctx, o, log.NewNopLogger(), nil, o.tables())
+	rows, err := openBigtable(ctx, o, log.NewNopLogger(), nil)
 	if err != nil {
 		return err
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/promtable/promtable/bucketstore/bigtable/bigtabletest"
 	"github.com/promtable/promtable/bucketstore/meta"
 	"github.com/promtable/promtable/series"
+	"github.com/promtable/promtable/series/rollup"
 )
 
 func TestSchemaFlags(t *testing.T) {
@@ -126,7 +127,7 @@ func (w *schemaWorld) want(age time.Duration, horizon time.Time) {
 		w.t.Fatal(err)
 	}
 	horizons, err := about.Horizons(w.t.Context())
-	got := horizons[bucketstore.Raw]
+	got := horizons[rollup.Raw]
 	if want := horizon.UnixMilli(); err != nil || got != max(0, want) {
 		w.t.Errorf("the horizon is %s, %v, want %s", time.UnixMilli(got).UTC(), err, horizon)
 	}

@@ -10,7 +10,8 @@ import (
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/bucketstore/bigtable"
 	"github.com/promtable/promtable/bucketstore/meta"
-	"github.com/promtable/promtable/bucketstore/retention"
+	"github.com/promtable/promtable/remote/timeline"
+	"github.com/promtable/promtable/series/rollup"
 )
 
 // A sharedChange is what schema apply changes of what all adapters share: how long samples are kept, and the horizons.
@@ -63,7 +64,7 @@ func (s *schemaApply) readShared(ctx context.Context, all []bigtable.Policy) (c 
 // lowered returns horizons without what hides samples that are to be kept, and that Bigtable cannot have deleted: by the policies of now,
 // by those before, whose times are in META, and by those to come.
 func (s *schemaApply) lowered(from, deleted meta.Horizons, all []bigtable.Policy) meta.Horizons {
-	ages := retention.Ages(s.o.retention.keep())
+	ages := timeline.Ages(s.o.retention.keep())
 	to := deleted
 	for r := range to {
 		if ages[r] > 0 {
@@ -71,7 +72,7 @@ func (s *schemaApply) lowered(from, deleted meta.Horizons, all []bigtable.Policy
 		}
 		for _, p := range all {
 			for _, age := range []time.Duration{p.FoundAge, p.WantedAge} {
-				if hides(p, bucketstore.Resolution(r)) && age > 0 {
+				if hides(p, rollup.Resolution(r)) && age > 0 {
 					to[r] = max(to[r], s.cut(age))
 				}
 			}
@@ -84,7 +85,7 @@ func (s *schemaApply) lowered(from, deleted meta.Horizons, all []bigtable.Policy
 // show prints what changes.
 func (c *sharedChange) show(s *schemaApply) {
 	for r := range c.wanted {
-		of := bucketstore.Resolution(r)
+		of := rollup.Resolution(r)
 		if c.isChanged && (c.keep == nil || c.keep[r] != c.wanted[r]) {
 			found := "what its flags say"
 			if c.keep != nil {

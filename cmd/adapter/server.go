@@ -192,7 +192,7 @@ func (s *server) recovered(next http.Handler) http.Handler {
 				stack = other.Stack
 			}
 			level.Error(s.logger).Log("msg", "a request failed by a defect of the adapter", "path", r.URL.Path, "panic", fmt.Sprint(value), "stack", string(stack))
-			if a.begun {
+			if a.started {
 				panic(http.ErrAbortHandler)
 			}
 			clear(w.Header())
@@ -206,24 +206,24 @@ func (s *server) recovered(next http.Handler) http.Handler {
 // An answer is a ResponseWriter that records whether anything was written.
 type answer struct {
 	http.ResponseWriter
-	begun bool
+	started bool
 }
 
 // WriteHeader implements http.ResponseWriter.
 func (a *answer) WriteHeader(code int) {
-	a.begun = a.begun || code >= http.StatusOK
+	a.started = a.started || code >= http.StatusOK
 	a.ResponseWriter.WriteHeader(code)
 }
 
 // Write implements http.ResponseWriter.
 func (a *answer) Write(b []byte) (int, error) {
-	a.begun = true
+	a.started = true
 	return a.ResponseWriter.Write(b)
 }
 
 // FlushError is what http.ResponseController calls for streamed answers.
 func (a *answer) FlushError() error {
-	a.begun = true
+	a.started = true
 	return http.NewResponseController(a.ResponseWriter).Flush()
 }
 

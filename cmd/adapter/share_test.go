@@ -8,7 +8,6 @@ import (
 
 	"github.com/go-kit/log"
 
-	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/bucketstore/meta"
 	"github.com/promtable/promtable/series/rollup"
 )
@@ -69,8 +68,8 @@ func TestSharedRetention(t *testing.T) {
 	}
 }
 
-// TestRetentionOfEarlierStore: in a store of an earlier version META does not say how long samples are kept. Then the policies do.
-func TestRetentionOfEarlierStore(t *testing.T) {
+// TestRetentionOfUnsharedStore: after a first start that died early META does not say how long samples are kept. Then the policies do.
+func TestRetentionOfUnsharedStore(t *testing.T) {
 	f := newFleet(t)
 	o := parseOrRefuse(t, []string{"--storage.backend=bigtable", "--bigtable.project=p", "--bigtable.instance=i"}, "")
 	rows, err := openStore(t.Context(), o, log.NewNopLogger(), nil, nil)
@@ -127,7 +126,7 @@ func TestShowAgain(t *testing.T) {
 	}, a, b)
 	b.advance()
 	a.advance()
-	horizon := a.retention.Horizon(bucketstore.Raw)
+	horizon := a.retention.Horizon(rollup.Raw)
 	if want := rollup.DayOf(f.clock.Load() - 3*rollup.Day); horizon != want {
 		t.Fatalf("the horizon of the other adapter is %s, want %s", timeOf(horizon), timeOf(want))
 	}
@@ -157,7 +156,7 @@ func TestShowAgain(t *testing.T) {
 	f.apply("", "--yes", "--retention.resolution-raw=60d")
 	b.advance()
 	a.advance()
-	cut := a.retention.Horizon(bucketstore.Raw)
+	cut := a.retention.Horizon(rollup.Raw)
 	if want := f.clock.Load() - 10*rollup.Day; cut < want || cut > want+2*3600_000 {
 		t.Errorf("the horizon is %s, want about %s", timeOf(cut), timeOf(want))
 	}
@@ -166,7 +165,7 @@ func TestShowAgain(t *testing.T) {
 	}
 	f.apply("", "--yes")
 	a.advance()
-	if got := a.retention.Horizon(bucketstore.Raw); got != cut {
+	if got := a.retention.Horizon(rollup.Raw); got != cut {
 		t.Errorf("what Bigtable may have deleted by an earlier policy is shown: from %s on, not %s", timeOf(got), timeOf(cut))
 	}
 }

@@ -18,9 +18,9 @@ import (
 	"github.com/go-kit/log"
 	"github.com/go-kit/log/level"
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/promtable/promtable/bucketstore"
+	"github.com/promtable/promtable/bucketstore/metricset"
 	"github.com/promtable/promtable/bucketstore/snapshot"
 )
 
@@ -71,16 +71,11 @@ func newSnapshots(rows bucketstore.Store, appender bucketstore.Appender, logger 
 	if !ok {
 		return nil
 	}
-	f := promauto.With(reg)
+	f := metricset.New(reg)
 	s := &snapshots{store: store, logger: logger,
-		time: f.NewGauge(prometheus.GaugeOpts{
-			Name: "adapter_snapshot_last_success_timestamp_seconds",
-			Help: "When the last snapshot was taken, since the start. 0 if none was.",
-		}),
-		failures: f.NewCounter(prometheus.CounterOpts{
-			Name: "adapter_snapshot_failures_total",
-			Help: "Snapshots that failed.",
-		}),
+		time: f.Gauge("adapter_snapshot_last_success_timestamp_seconds",
+			"When the last snapshot was taken, since the start. 0 if none was."),
+		failures: f.Counter("adapter_snapshot_failures_total", "Snapshots that failed."),
 	}
 	s.log, _ = appender.(snapshot.Log)
 	return s
@@ -91,7 +86,7 @@ func (s *snapshots) Snapshot(ctx context.Context, dir string) error {
 	now := time.Now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	m, err := snapshot.Take(ctx, s.store, s.log, dir, now, s.last)
+	m, err := snapshot.Take(ctx, snapshot.Source{Store: s.store, Log: s.log}, dir, now, s.last)
 	if err != nil {
 		s.failures.Inc()
 		return err
@@ -104,7 +99,7 @@ func (s *snapshots) Snapshot(ctx context.Context, dir string) error {
 
 // takeSnapshot takes a snapshot of a closed store, or lets the adapter that serves it take one.
 func takeSnapshot(ctx context.Context, o *options, logger log.Logger) (err error) {
-	if o.backend == backendBigtable {
+	if !o.traits().OnDisk {
 		return errors.New("snapshot is for the embedded store: for Bigtable use its own backups, see docs/bigtable.md")
 	}
 	if o.snapshot.keep < 0 {
@@ -149,16 +144,14 @@ func snapshotClosed(ctx context.Context, o *options, target string, logger log.L
 		return err
 	}
 	defer func() { err = errors.Join(err, a.close()) }()
-	rows, err := openStore(ctx, a.o, logger, a.reg, nil)
-	if err != nil {
-		return fmt.Errorf("%w; if an adapter with --web.enable-admin-api serves this store, give its --url", err)
+	at, err := a.openEngine(ctx, opening{noEngine: true})
+	if errors.As(err, new(errStore)) {
+		err = fmt.Errorf("%w; if an adapter with --web.enable-admin-api serves this store, give its --url", err)
 	}
-	store, appender, err := a.openAppender(ctx, rows)
-	a.onClose("close the store", store.Close)
 	if err != nil {
 		return err
 	}
-	s := newSnapshots(rows, appender, logger, a.reg)
+	s := newSnapshots(at.rows, at.appender, logger, a.reg)
 	return copyAway(ctx, o, target, logger, func(dir string) error { return s.Snapshot(ctx, dir) })
 }
 
@@ -241,7 +234,7 @@ func askSnapshot(ctx context.Context, address string) (name string, err error) {
 
 // restoreSnapshot makes a data directory of a snapshot.
 func restoreSnapshot(ctx context.Context, o *options, logger log.Logger) error {
-	if o.backend == backendBigtable {
+	if !o.traits().OnDisk {
 		return errors.New("restore is for the embedded store: for Bigtable use its own backups, see docs/bigtable.md")
 	}
 	dataDir, err := filepath.Abs(o.path)

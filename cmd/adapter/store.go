@@ -11,15 +11,12 @@ import (
 	"github.com/go-kit/log"
 	"github.com/go-kit/log/level"
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/common/version"
 
 	"github.com/promtable/promtable/bucketstore"
-	"github.com/promtable/promtable/bucketstore/bigtable"
 	"github.com/promtable/promtable/bucketstore/buffer"
-	"github.com/promtable/promtable/bucketstore/pebble"
-	"github.com/promtable/promtable/bucketstore/seal"
-	"github.com/promtable/promtable/bucketstore/snapshot"
 	"github.com/promtable/promtable/remote/engine"
+	"github.com/promtable/promtable/remote/jobs/seal"
+	"github.com/promtable/promtable/series/rollup"
 )
 
 // errStore marks an error of openEngine about the store itself, which an adapter may hold that serves.
@@ -27,62 +24,67 @@ type errStore struct{ error }
 
 func (e errStore) Unwrap() error { return e.error }
 
-// openEngine opens the store and an engine on it, as for serving, without background work. What the log holds is in the store then.
-func (a *adapter) openEngine(ctx context.Context) (*engine.Engine, bucketstore.Store, error) {
-	rows, err := openStore(ctx, a.o, a.logger, a.reg, nil)
-	if err != nil {
-		return nil, nil, errStore{err}
-	}
-	store, appender, err := a.openAppender(ctx, rows)
-	a.onClose("close the store", store.Close)
-	if err != nil {
-		return nil, nil, err
-	}
-	e, err := newEngine(a, store, appender)
-	if err == nil {
-		a.onClose("flush", func() error { return e.Close(context.WithoutCancel(ctx)) })
-	}
-	return e, store, err
+// An opening says what a store is opened for. The zero value is for a command that reads and writes.
+type opening struct {
+	// serves waits for a store that cannot be reached, and bounds how long the end may take.
+	serves bool
+	// readOnly opens an existing store to read samples only. No file of an embedded store changes, unless its log holds samples: these are
+	// stored first, as at a start.
+	readOnly bool
+	// dry stores no samples.
+	dry bool
+	// noEngine leaves out the engine.
+	noEngine bool
 }
 
-// openForReading opens an existing store and an engine on it, to read samples only. No file of an embedded store changes, unless its log holds
-// samples: these are stored first, as at a start.
-func (a *adapter) openForReading(ctx context.Context) (*engine.Engine, error) {
-	if holds, err := buffer.HoldsSamples(a.o.bufferPath); err != nil || holds || !a.o.isEmbedded() { // an error is that of openEngine, too
-		e, _, err := a.openEngine(ctx)
-		return e, err
-	}
-	a.o.readOnly = true
-	rows, err := openStore(ctx, a.o, a.logger, a.reg, nil)
-	if err != nil {
-		return nil, errStore{err}
-	}
-	a.onClose("close the store", rows.Close)
-	terms, err := newTerms(ctx, a.o, a.schema, rows, a.logger)
-	if err != nil {
-		return nil, err
-	}
-	a.meta = terms.Store
-	if err := adviseLog(a.o, terms.CheckBinding(ctx, a.o.bufferPath)); err != nil {
-		return nil, err
-	}
-	if err := a.openDays(ctx, rows); err != nil {
-		return nil, err
-	}
-	if err := a.openRemoval(ctx, rows); err != nil {
-		return nil, err
-	}
-	e, err := newEngine(a, rows, bucketstore.NewDirect(rows, a.schema, a.o.now, nil))
-	if err == nil {
-		a.onClose("end reading", func() error { return e.Close(context.WithoutCancel(ctx)) })
-	}
-	return e, err
+// opened is an open store, and the engine on it. store is what is read: with a buffer, not all samples are in rows.
+type opened struct {
+	rows, store bucketstore.Store
+	appender    bucketstore.Appender
+	engine      *engine.Engine
 }
 
-// forExisting returns the options of a command that makes no store: those of o, but a directory without one is refused.
+// openEngine opens the store and an engine on it, without background work. What the log holds is in the store then. close closes both. An
+// error is an errStore if the store itself cannot be opened.
+func (a *adapter) openEngine(ctx context.Context, how opening) (at opened, err error) {
+	if how.readOnly && !a.o.traits().Shared {
+		holds, err := buffer.HoldsSamples(a.o.bufferPath)
+		a.o.readOnly = err == nil && !holds // the error comes again when the log is opened
+	}
+	var waiting func(error)
+	if how.serves {
+		waiting = a.server.waitFor
+	}
+	if at.rows, err = openStore(ctx, a.o, a.logger, a.reg, waiting); err != nil {
+		return at, errStore{err}
+	}
+	at.store, at.appender, err = a.openAppender(ctx, at.rows)
+	a.onClose("close the store", at.store.Close)
+	if err != nil || how.noEngine {
+		return at, err
+	}
+	if how.dry {
+		at.store = dryStore{at.store}
+	}
+	if at.engine, err = newEngine(a, at.store, at.appender); err != nil {
+		return at, err
+	}
+	a.onClose("flush", func() error {
+		ctx := context.WithoutCancel(ctx)
+		if how.serves {
+			var cancel context.CancelFunc
+			ctx, cancel = context.WithTimeout(ctx, a.o.shutdownTimeout)
+			defer cancel()
+		}
+		return at.engine.Close(ctx)
+	})
+	return at, nil
+}
+
+// forExisting returns the options of a command that makes no store: those of o, but a store that is not there is refused.
 func (o *options) forExisting() *options {
 	existing := *o
-	existing.existing = true
+	existing.createTables, existing.existing = false, true
 	return &existing
 }
 
@@ -90,16 +92,7 @@ func (o *options) forExisting() *options {
 // tries again, and calls waiting with the reason, and with nil at the end. If waiting is nil
 // it gives up after storeTimeout.
 func openStore(ctx context.Context, o *options, logger log.Logger, reg prometheus.Registerer, waiting func(error)) (bucketstore.Store, error) {
-	tables := o.tables()
-	if o.backend == backendEmbedded {
-		if err := snapshot.CheckRestored(o.path); err != nil {
-			return nil, err
-		}
-		level.Info(logger).Log("msg", "opening the embedded store", "path", o.path)
-		return pebble.Open(pebble.Config{Dir: o.path, Existing: o.existing, ReadOnly: o.readOnly, Tables: tables, Now: time.Now, Logger: logger, Registerer: reg,
-			MinFree: uint64(o.minFree.Base2Bytes)})
-	}
-	level.Info(logger).Log("msg", "opening Bigtable", "project", o.project, "instance", o.instance)
+	level.Info(logger).Log("msg", "opening the store", "backend", o.backend, "location", o.location())
 	if waiting == nil {
 		waiting = func(error) {}
 		var cancel context.CancelFunc
@@ -107,8 +100,8 @@ func openStore(ctx context.Context, o *options, logger log.Logger, reg prometheu
 		defer cancel()
 	}
 	for {
-		store, err := openBigtable(ctx, o, logger, reg, tables)
-		if !errors.Is(err, bigtable.ErrUnreachable) || ctx.Err() != nil {
+		store, err := o.kind().open(ctx, o, logger, reg)
+		if !errors.Is(err, bucketstore.ErrUnreachable) || ctx.Err() != nil {
 			waiting(nil)
 			return store, err
 		}
@@ -122,36 +115,6 @@ func openStore(ctx context.Context, o *options, logger log.Logger, reg prometheu
 	}
 }
 
-// openBigtable opens the store on Bigtable, once.
-func openBigtable(ctx context.Context, o *options, logger log.Logger, reg prometheus.Registerer, tables []bucketstore.TableSpec) (bucketstore.Store, error) {
-	ctx, cancel := context.WithTimeout(ctx, o.storeTimeout)
-	defer cancel()
-	cfg := bigtableConfig(o, tables)
-	cfg.Logger, cfg.Registerer = logger, reg
-	store, err := bigtable.Open(ctx, cfg)
-	if err != nil {
-		return nil, err
-	}
-	return store, nil
-}
-
-// bigtableConfig returns the configuration of the store on Bigtable from flags.
-func bigtableConfig(o *options, tables []bucketstore.TableSpec) bigtable.Config {
-	return bigtable.Config{
-		Project:       o.project,
-		Instance:      o.instance,
-		AppProfile:    o.appProfile,
-		TablePrefix:   o.tablePrefix,
-		Connections:   o.connections,
-		CreateTables:  o.createTables,
-		DirectAccess:  o.directAccess,
-		ClientMetrics: o.clientMetrics,
-		UserAgent:     "promtable/" + version.Version,
-		Tables:        tables,
-		ReachTimeout:  o.reachTimeout,
-	}
-}
-
 // openAppender returns the Appender over rows, and the Store for reads: with a buffer,
 // samples are not in rows at first. It checks the schema, and that the log of the buffer
 // belongs to this store, before the log is replayed.
@@ -161,6 +124,9 @@ func (a *adapter) openAppender(ctx context.Context, rows bucketstore.Store) (buc
 		return rows, nil, err
 	}
 	a.meta = terms.Store
+	if a.o.readOnly {
+		return a.openReading(ctx, rows, terms)
+	}
 	if err := a.checkShared(ctx, a.meta, rows); err != nil { // before a log is bound and replayed
 		return rows, nil, err
 	}
@@ -196,12 +162,15 @@ func (a *adapter) openAppender(ctx context.Context, rows bucketstore.Store) (buc
 	}
 	cfg := bufferConfig(a.o)
 	cfg.Store = a.days.Counted(rows)
-	if a.o.backend == backendBigtable { // for the makers of other adapters
+	if rows.Traits().Shared { // for the makers of other adapters
 		cfg.Closed = a.days.Refused
 	}
-	cfg.Cut = a.retention.Horizon(bucketstore.Raw)
-	cuts := a.rules.Known()
-	cfg.LaterCut, cfg.LatestCut = cuts.KeyCut, cuts.Latest()
+	cfg.Cut = a.retention.Horizon(rollup.Raw)
+	rules, err := a.retention.KeyRules(ctx)
+	if err != nil {
+		return rows, nil, errors.Join(err, dir.Close())
+	}
+	cfg.LaterCut, cfg.LatestCut = rules.KeyCut, rules.Latest()
 	cfg.Barriers = a.records.Barriers()
 	cfg.Schema = a.schema
 	cfg.Logger = a.logger
@@ -227,6 +196,17 @@ func (a *adapter) openAppender(ctx context.Context, rows bucketstore.Store) (buc
 	return b, b, nil
 }
 
+// openReading is openAppender for a store that is only read.
+func (a *adapter) openReading(ctx context.Context, rows bucketstore.Store, terms buffer.Terms) (bucketstore.Store, bucketstore.Appender, error) {
+	if err := adviseLog(a.o, terms.CheckBinding(ctx, a.o.bufferPath)); err != nil {
+		return rows, nil, err
+	}
+	if err := a.openDays(ctx, rows); err != nil {
+		return rows, nil, err
+	}
+	return rows, bucketstore.NewDirect(rows, a.schema, a.o.now, nil), a.openRemoval(ctx, rows)
+}
+
 // bufferConfig returns the configuration of the buffer from flags.
 func bufferConfig(o *options) buffer.Config {
 	cfg := buffer.Config{
@@ -235,8 +215,6 @@ func bufferConfig(o *options) buffer.Config {
 		MaxLogBytes:   int(o.bufferLog.Base2Bytes),
 		MaxOpenBytes:  int(o.bufferMemory.Base2Bytes),
 	}
-	if o.backend == backendEmbedded {
-		cfg.SealSpread = embeddedSpread
-	}
+	cfg.SealSpread = o.kind().sealSpread
 	return cfg
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/prometheus/prompb"
 	"github.com/prometheus/prometheus/promql"
 	"github.com/prometheus/prometheus/promql/promqltest"
 	"github.com/prometheus/prometheus/storage"
@@ -24,7 +25,7 @@ type acceptance struct {
 	open     func(testing.TB) harness.Backend
 	args     []string
 	protocol harness.Protocol
-	answer   harness.AnswerType
+	answer   prompb.ReadRequest_ResponseType
 	shift    int64 // milliseconds from 1970, where the corpus lies
 }
 

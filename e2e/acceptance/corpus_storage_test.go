@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/histogram"
 	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/prompb"
 	"github.com/prometheus/prometheus/storage"
 	"github.com/prometheus/prometheus/storage/remote"
 	"github.com/prometheus/prometheus/tsdb/chunkenc"
@@ -40,7 +41,7 @@ type corpusStorage struct {
 }
 
 // newReadClient returns upstream's client, which asks for this type of answer.
-func newReadClient(t testing.TB, readURL string, as harness.AnswerType) remote.ReadClient {
+func newReadClient(t testing.TB, readURL string, as prompb.ReadRequest_ResponseType) remote.ReadClient {
 	t.Helper()
 	u, err := url.Parse(readURL)
 	if err != nil {
@@ -51,7 +52,7 @@ func newReadClient(t testing.TB, readURL string, as harness.AnswerType) remote.R
 		Timeout:               model.Duration(harness.Patience),
 		HTTPClientConfig:      config_util.DefaultHTTPClientConfig,
 		ChunkedReadLimit:      50_000_000,
-		AcceptedResponseTypes: []harness.AnswerType{as},
+		AcceptedResponseTypes: []prompb.ReadRequest_ResponseType{as},
 		Headers:               map[string]string{"User-Agent": harness.CurrentPrometheus},
 	})
 	if err != nil {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"net/http"
@@ -15,7 +14,7 @@ func (s *server) emulatorCPU() (time.Duration, error) {
 	if s.emulator == nil {
 		return 0, nil
 	}
-	return cpuOf(s.emulator.pid())
+	return cpuOf(s.emulator.PID())
 }
 
 // noteBigtable records the emulator's CPU time for writing so many samples, since before,
@@ -39,17 +38,11 @@ func (s *server) noteBigtable(ctx context.Context, samples float64, before time.
 
 // metric returns the sum of all series of a metric of the server itself.
 func (s *server) metric(ctx context.Context, name string) (float64, error) {
-	client := newClient(1)
-	defer client.CloseIdleConnections()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.url+"/metrics", nil)
+	text, err := s.call(ctx, http.MethodGet, "/metrics")
 	if err != nil {
 		return 0, err
 	}
-	var buf bytes.Buffer
-	if err := fetch(client, req, &buf); err != nil {
-		return 0, err
-	}
-	return sumMetric(buf.String(), name)
+	return sumMetric(string(text), name)
 }
 
 // sumMetric adds up all series of a metric in the text format.

@@ -13,6 +13,8 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/prompb"
 	writev2 "github.com/prometheus/prometheus/prompb/io/prometheus/write/v2"
+
+	"github.com/promtable/promtable/e2e/harness"
 )
 
 // A decoded is a series of a request.
@@ -65,7 +67,7 @@ func decode(t testing.TB, version string, body []byte) (list []decoded) {
 func TestSpool(t *testing.T) {
 	w := smallWorkload()
 	w.Samples = 3
-	for _, p := range protocols() {
+	for _, p := range harness.RemoteWrites() {
 		for _, c := range []struct {
 			name       string
 			perRequest int
@@ -75,7 +77,7 @@ func TestSpool(t *testing.T) {
 			{"one request a scrape, exactly", w.Series, 1},
 			{"one request a scrape, larger", 100_000, 1},
 		} {
-			t.Run(p.name+", "+c.name, func(t *testing.T) {
+			t.Run(p.Name+", "+c.name, func(t *testing.T) {
 				s, err := newSpool(t.Context(), filepath.Join(t.TempDir(), "requests"), p, w, c.perRequest)
 				if err != nil {
 					t.Fatal(err)
@@ -90,7 +92,7 @@ func TestSpool(t *testing.T) {
 	}
 }
 
-func checkSpool(t *testing.T, s *spool, p protocol, g *generator) {
+func checkSpool(t *testing.T, s *spool, p harness.Protocol, g *generator) {
 	t.Helper()
 	var buf []byte
 	for scrape := 0; g.scrape(); scrape++ {
@@ -100,7 +102,7 @@ func checkSpool(t *testing.T, s *spool, p protocol, g *generator) {
 			if buf, err = s.request(scrape*s.perScrape+k, buf); err != nil {
 				t.Fatal(err)
 			}
-			got = append(got, decode(t, p.name, buf)...)
+			got = append(got, decode(t, p.Name, buf)...)
 		}
 		if len(got) != g.Series {
 			t.Fatalf("scrape %d has %d series, want %d", scrape, len(got), g.Series)
@@ -118,8 +120,8 @@ func checkSpool(t *testing.T, s *spool, p protocol, g *generator) {
 func TestSend(t *testing.T) {
 	w := smallWorkload()
 	w.Samples = 20
-	for _, p := range protocols() {
-		t.Run(p.name, func(t *testing.T) {
+	for _, p := range harness.RemoteWrites() {
+		t.Run(p.Name, func(t *testing.T) {
 			s, err := newSpool(t.Context(), filepath.Join(t.TempDir(), "requests"), p, w, 150)
 			if err != nil {
 				t.Fatal(err)
@@ -142,7 +144,7 @@ func TestSend(t *testing.T) {
 // A receiver takes remote writes.
 type receiver struct {
 	t        *testing.T
-	protocol protocol
+	protocol harness.Protocol
 	mu       sync.Mutex
 	latest   map[string]int64
 	samples  int
@@ -150,7 +152,7 @@ type receiver struct {
 
 // ServeHTTP implements http.Handler.
 func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
-	if got := req.Header.Get("Content-Type"); got != r.protocol.contentType {
+	if got := req.Header.Get("Content-Type"); got != r.protocol.ContentType {
 		r.t.Errorf("content type %q", got)
 	}
 	body := make([]byte, req.ContentLength)
@@ -163,7 +165,7 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, d := range decode(r.t, r.protocol.name, body) {
+	for _, d := range decode(r.t, r.protocol.Name, body) {
 		key := d.labels.String()
 		if d.t <= r.latest[key] {
 			r.t.Errorf("%s at %d came after %d", key, d.t, r.latest[key])
@@ -178,7 +180,7 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 func TestSendRefused(t *testing.T) {
 	w := smallWorkload()
 	w.Samples = 2
-	p := protocols()[0]
+	p := harness.RemoteWrite1()
 	s, err := newSpool(t.Context(), filepath.Join(t.TempDir(), "requests"), p, w, 100)
 	if err != nil {
 		t.Fatal(err)

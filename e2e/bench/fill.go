@@ -23,7 +23,7 @@ type filler struct {
 func (f *filler) open(dir string) (err error) {
 	f.store, err = pebble.Open(pebble.Config{Dir: dir, Tables: bucketstore.Tables(bucketstore.Retention{})})
 	if err == nil {
-		f.index = index.New(index.Config{Schema: f.schema, AtomicPuts: true, SoleWriter: true}, indexrows.New(f.store))
+		f.index = index.New(index.Config{Schema: f.schema, AtomicPuts: true, Exclusive: true}, indexrows.New(f.store))
 	}
 	return err
 }

@@ -1,7 +1,7 @@
 // Command bench sends the same requests to the adapter and to its peers, one
 // after the other, and prints what they cost each server:
 //
-//	go run ./e2e/bench
+//	go -C e2e/bench run .
 //
 // The adapter is built from this tree, Prometheus from the version that e2e
 // pins. VictoriaMetrics takes part if victoria-metrics is in PATH. Each runs on a
@@ -11,18 +11,20 @@
 //	main.go      flags, and the order of things
 //	shapes.go    which series a host has, walk.go how their values move
 //	workload.go  labels, times and values of all samples
-//	encode.go    remote write 1.0 and 2.0, spool.go requests in a file
-//	send.go      writing
+//	spool.go     requests in a file, send.go sending them
 //	query.go     what is asked, read.go the requests and their answers
 //	build.go     getting the programs, server.go starting them
-//	process.go   a running program, usage.go what it uses, emulator.go Bigtable
+//	usage.go     what a running program uses, emulator.go Bigtable
 //	measure.go   one server from start to stop
 //	report.go    the table
 //
-// Two other commands are of the adapter alone:
+// Three other commands are of the adapter alone:
 //
 //	scale.go     scale: very many series, scalequestions.go what is asked of them
 //	churn.go     churn: series that are replaced each day, as the store keeps them
+//	year.go      year: a long time from rollups and from samples
+//
+// What runs and builds programs, encodes writes and decodes reads is in e2e/harness.
 package main
 
 import (
@@ -39,6 +41,8 @@ import (
 	"time"
 
 	"github.com/alecthomas/kingpin/v2"
+
+	"github.com/promtable/promtable/e2e/harness"
 )
 
 // options are the flags.
@@ -125,7 +129,7 @@ func (o *options) check() error {
 	case o.reads && span < 20*time.Minute:
 		return fmt.Errorf("--samples=%d each --interval=%v last %v, and reads need 20m: raise them, or add --no-reads", w.Samples, w.Interval, span)
 	}
-	if _, err := pick(o.protocols, protocols(), func(p protocol) string { return p.name }); err != nil {
+	if _, err := pick(o.protocols, harness.RemoteWrites(), func(p harness.Protocol) string { return p.Name }); err != nil {
 		return fmt.Errorf("--protocol: %w", err)
 	}
 	names := []string{adapterName, prometheusName, victoriaName}
@@ -161,7 +165,7 @@ func (o *options) run(ctx context.Context) error {
 		Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH, Cores: runtime.NumCPU(), Load: load(),
 		Backend: o.backend, PerRequest: o.perRequest, Connections: o.connections,
 	}
-	contenders, err := o.contenders(ctx, dir, out)
+	contenders, err := o.contenders(ctx, out)
 	if err != nil {
 		return err
 	}
@@ -177,11 +181,7 @@ func (o *options) run(ctx context.Context) error {
 }
 
 // contenders builds the servers, or finds them.
-func (o *options) contenders(ctx context.Context, dir string, out *results) ([]contender, error) {
-	b, err := newBuilder(ctx, dir)
-	if err != nil {
-		return nil, err
-	}
+func (o *options) contenders(ctx context.Context, out *results) ([]contender, error) {
 	names, err := pick(o.only, []string{adapterName, prometheusName, victoriaName}, func(s string) string { return s })
 	if err != nil {
 		return nil, err
@@ -189,7 +189,7 @@ func (o *options) contenders(ctx context.Context, dir string, out *results) ([]c
 	var list []contender
 	for _, name := range names {
 		progress("building or looking for %s", name)
-		c, err := o.contender(ctx, b, name)
+		c, err := o.contender(ctx, name)
 		switch {
 		case errors.Is(err, errMissing):
 			progress("left out: %v", err)
@@ -207,16 +207,16 @@ func (o *options) contenders(ctx context.Context, dir string, out *results) ([]c
 	return list, nil
 }
 
-func (o *options) contender(ctx context.Context, b *builder, name string) (contender, error) {
+func (o *options) contender(ctx context.Context, name string) (contender, error) {
 	switch name {
 	case prometheusName:
-		p, err := b.prometheus(ctx)
+		p, err := buildPrometheus()
 		return newPrometheus(p), err
 	case victoriaName:
-		p, err := b.victoria(ctx)
+		p, err := findVictoria(ctx)
 		return newVictoria(p), err
 	}
-	p, err := b.adapter(ctx)
+	p, err := buildAdapter(ctx)
 	if err != nil {
 		return contender{}, err
 	}
@@ -224,7 +224,7 @@ func (o *options) contender(ctx context.Context, b *builder, name string) (conte
 	if o.backend == "embedded" {
 		return newAdapter(p, args), nil
 	}
-	e, err := b.emulator(ctx)
+	e, err := buildEmulator(ctx)
 	return newBigtableAdapter(p, e, args), err
 }
 
@@ -241,19 +241,19 @@ func (o *options) measure(ctx context.Context, dir string, contenders []contende
 			want[b.selections[i].name] = want[b.selections[i].name].and(d)
 		}
 	}
-	picked, err := pick(o.protocols, protocols(), func(p protocol) string { return p.name })
+	picked, err := pick(o.protocols, harness.RemoteWrites(), func(p harness.Protocol) string { return p.Name })
 	if err != nil {
 		return err
 	}
 	read := map[string]bool{}
 	for _, p := range picked {
-		progress("encoding %d samples for remote write %s", o.workload.total(), p.name)
+		progress("encoding %d samples for remote write %s", o.workload.total(), p.Name)
 		s, err := newSpool(ctx, filepath.Join(dir, "requests"), p, o.workload, o.perRequest)
 		if err != nil {
 			return err
 		}
 		for _, c := range contenders {
-			if !slices.Contains(c.protocols, p.name) {
+			if !slices.Contains(c.protocols, p.Name) {
 				continue
 			}
 			if err := b.run(ctx, c, p, s, o.reads && !read[c.name], out); err != nil {
@@ -305,7 +305,7 @@ func progress(format string, args ...any) {
 
 // commandLine is what was typed, but for the file of the report.
 func commandLine(args []string) string {
-	words := []string{"go run ./e2e/bench"}
+	words := []string{"go -C e2e/bench run ."}
 	for i, a := range args {
 		switch {
 		case strings.HasPrefix(a, "--json"), i > 0 && args[i-1] == "--json":

@@ -12,6 +12,8 @@ import (
 
 	"github.com/prometheus/prometheus/prompb"
 	"golang.org/x/sync/errgroup"
+
+	"github.com/promtable/promtable/e2e/harness"
 )
 
 // A bench is the load that all servers get.
@@ -27,13 +29,13 @@ type bench struct {
 
 // run starts a fresh server, sends it all requests of a spool, reads if it is
 // told to, stops it, and notes figures of all that.
-func (b *bench) run(ctx context.Context, c contender, p protocol, s *spool, reads bool, out *results) (err error) {
+func (b *bench) run(ctx context.Context, c contender, p harness.Protocol, s *spool, reads bool, out *results) (err error) {
 	defer func() {
 		if err != nil {
-			err = fmt.Errorf("%s, remote write %s: %w", c.title, p.name, err)
+			err = fmt.Errorf("%s, remote write %s: %w", c.title, p.Name, err)
 		}
 	}()
-	b.progress("%s: remote write %s", c.title, p.name)
+	b.progress("%s: remote write %s", c.title, p.Name)
 	dir := filepath.Join(b.dir, "data")
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return err
@@ -44,7 +46,7 @@ func (b *bench) run(ctx context.Context, c contender, p protocol, s *spool, read
 		return err
 	}
 	defer server.close()
-	note := out.noter(c.name, "remote write "+p.name)
+	note := out.noter(c.name, "remote write "+p.Name)
 	if err := b.write(ctx, server, p, s, note); err != nil {
 		return err
 	}
@@ -57,8 +59,8 @@ func (b *bench) run(ctx context.Context, c contender, p protocol, s *spool, read
 }
 
 // write sends the requests and waits until the server has dealt with them.
-func (b *bench) write(ctx context.Context, s *server, p protocol, requests *spool, note noter) error {
-	before, err := usageOf(s.pid())
+func (b *bench) write(ctx context.Context, s *server, p harness.Protocol, requests *spool, note noter) error {
+	before, err := usageOf(s.PID())
 	if err != nil {
 		return err
 	}
@@ -69,13 +71,13 @@ func (b *bench) write(ctx context.Context, s *server, p protocol, requests *spoo
 	began := time.Now()
 	took, err := send(ctx, s.url+"/api/v1/write", p, requests, b.connections)
 	if err != nil {
-		return fmt.Errorf("%w\n%s", err, s.log)
+		return fmt.Errorf("%w\n%s", err, s.Tail())
 	}
 	wall := time.Since(began)
 	if err := s.settle(ctx); err != nil {
 		return err
 	}
-	after, err := usageOf(s.pid())
+	after, err := usageOf(s.PID())
 	if err != nil {
 		return err
 	}
@@ -96,33 +98,36 @@ func (b *bench) write(ctx context.Context, s *server, p protocol, requests *spoo
 func (s *server) settle(ctx context.Context) error {
 	const limit = time.Minute
 	if s.flush != "" {
-		if err := s.call(ctx, http.MethodGet, s.flush); err != nil {
+		if _, err := s.call(ctx, http.MethodGet, s.flush); err != nil {
 			return err
 		}
 	}
-	return settle(ctx, s.pid(), limit)
+	return settle(ctx, s.PID(), limit)
 }
 
-// call sends a request without a body and does not look at the answer.
-func (s *server) call(ctx context.Context, method, path string) error {
+// call sends a request without a body, which no cache may answer, and returns the body of the answer.
+func (s *server) call(ctx context.Context, method, path string) ([]byte, error) {
 	client := newClient(1)
 	defer client.CloseIdleConnections()
 	req, err := http.NewRequestWithContext(ctx, method, s.url+path, nil)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return fetch(client, req, new(bytes.Buffer))
+	req.Header.Set("Cache-Control", "no-store")
+	var body bytes.Buffer
+	err = fetch(client, req, &body)
+	return body.Bytes(), err
 }
 
 // finish stops the server, and then measures its disk.
 func (b *bench) finish(ctx context.Context, s *server, note noter) error {
 	samples := float64(b.workload.total())
 	if s.snapshot != "" {
-		if err := s.call(ctx, http.MethodPost, s.snapshot); err != nil {
+		if _, err := s.call(ctx, http.MethodPost, s.snapshot); err != nil {
 			return err
 		}
 	}
-	before, err := usageOf(s.pid())
+	before, err := usageOf(s.PID())
 	if err != nil {
 		return err
 	}
@@ -151,7 +156,7 @@ func (b *bench) finish(ctx context.Context, s *server, note noter) error {
 // read asks all queries that the server can answer.
 func (b *bench) read(ctx context.Context, c contender, s *server, out *results) error {
 	var list []question
-	for _, as := range []answerType{prompb.ReadRequest_STREAMED_XOR_CHUNKS, prompb.ReadRequest_SAMPLES} {
+	for _, as := range []prompb.ReadRequest_ResponseType{harness.Streamed, harness.Samples} {
 		for _, name := range names(b.selections) {
 			if c.remoteRead {
 				list = append(list, b.remoteRead(ctx, s, name, as))
@@ -190,7 +195,7 @@ func names(all []selection) (names []string) {
 }
 
 // remoteRead asks for the selections with a name, in turn.
-func (b *bench) remoteRead(ctx context.Context, s *server, name string, as answerType) question {
+func (b *bench) remoteRead(ctx context.Context, s *server, name string, as prompb.ReadRequest_ResponseType) question {
 	var turns []selection
 	for _, sel := range b.selections {
 		if sel.name == name {
@@ -243,15 +248,15 @@ func (b *bench) ask(ctx context.Context, c contender, s *server, q question, out
 	}
 	out.answer(c.name, q.section, q.name, d)
 	if q.memory {
-		if err := settle(ctx, s.pid(), time.Minute); err != nil {
+		if err := settle(ctx, s.PID(), time.Minute); err != nil {
 			return err
 		}
 	}
-	idle, err := resetPeak(s.pid())
+	idle, err := resetPeak(s.PID())
 	if err != nil {
 		return err
 	}
-	before, err := usageOf(s.pid())
+	before, err := usageOf(s.PID())
 	if err != nil {
 		return err
 	}
@@ -259,7 +264,7 @@ func (b *bench) ask(ctx context.Context, c contender, s *server, q question, out
 	if err != nil {
 		return err
 	}
-	after, err := usageOf(s.pid())
+	after, err := usageOf(s.PID())
 	if err != nil {
 		return err
 	}

@@ -8,14 +8,14 @@ import (
 
 	"github.com/cespare/xxhash/v2"
 	"github.com/prometheus/prometheus/model/labels"
-	"github.com/prometheus/prometheus/prompb"
+
+	"github.com/promtable/promtable/e2e/harness"
 )
 
-// A selection is what one remote read asks for: samples in [mint, maxt], ms.
+// A selection is what one remote read asks for.
 type selection struct {
-	name       string
-	matchers   []*labels.Matcher
-	mint, maxt int64
+	name string
+	harness.Query
 }
 
 // window is the shorter one of the ranges that are read: an hour, or half of a
@@ -44,11 +44,11 @@ func selections(w workload) []selection {
 		one := append(equal("__name__", "node_cpu_seconds_total"), equal("instance", d.instance(false))[0],
 			equal("cpu", fmt.Sprint(d.IntN(8)))[0], equal("mode", d.of("idle", "system", "user"))[0])
 		all = append(all,
-			selection{"one metric, " + window, metric, mint, maxt},
-			selection{"one metric, all of " + whole, metric, w.begin() - w.Interval.Milliseconds(), w.End},
-			selection{"one series, all of " + whole, one, w.begin() - w.Interval.Milliseconds(), w.End},
-			selection{"one instance, " + window, equal("instance", d.instance(false)), mint, maxt},
-			selection{"a regex, " + window, regex, mint, maxt},
+			selection{"one metric, " + window, harness.Query{Mint: mint, Maxt: maxt, Matchers: metric}},
+			selection{"one metric, all of " + whole, harness.Query{Mint: w.begin() - w.Interval.Milliseconds(), Maxt: w.End, Matchers: metric}},
+			selection{"one series, all of " + whole, harness.Query{Mint: w.begin() - w.Interval.Milliseconds(), Maxt: w.End, Matchers: one}},
+			selection{"one instance, " + window, harness.Query{Mint: mint, Maxt: maxt, Matchers: equal("instance", d.instance(false))}},
+			selection{"a regex, " + window, harness.Query{Mint: mint, Maxt: maxt, Matchers: regex}},
 		)
 	}
 	return all
@@ -56,22 +56,12 @@ func selections(w workload) []selection {
 
 // matches says whether a series is selected.
 func (s selection) matches(ls labels.Labels) bool {
-	for _, m := range s.matchers {
+	for _, m := range s.Matchers {
 		if !m.Matches(ls.Get(m.Name)) {
 			return false
 		}
 	}
 	return true
-}
-
-// proto returns the selection as a remote read has it. The types of matchers have
-// the same numbers there.
-func (s selection) proto() *prompb.Query {
-	q := &prompb.Query{StartTimestampMs: s.mint, EndTimestampMs: s.maxt}
-	for _, m := range s.matchers {
-		q.Matchers = append(q.Matchers, &prompb.LabelMatcher{Type: prompb.LabelMatcher_Type(m.Type), Name: m.Name, Value: m.Value})
-	}
-	return q
 }
 
 // A digest stands for a set of samples: equal sets have equal digests, in
@@ -81,9 +71,9 @@ type digest struct {
 	Sum     uint64
 }
 
-func (d *digest) add(series uint64, t int64, v float64) {
+func (d *digest) add(series uint64, t int64, bits uint64) {
 	var b [24]byte
-	for i, x := range [3]uint64{series, uint64(t), math.Float64bits(v)} {
+	for i, x := range [3]uint64{series, uint64(t), bits} {
 		for j := range 8 {
 			b[8*i+j] = byte(x >> (8 * j))
 		}
@@ -117,8 +107,8 @@ func expected(w workload, all []selection) []digest {
 	}
 	for g.scrape() {
 		for _, m := range members {
-			if t, s := g.T[m.series], all[m.selection]; t >= s.mint && t <= s.maxt {
-				digests[m.selection].add(m.hash, t, g.V[m.series])
+			if t, s := g.T[m.series], all[m.selection]; t >= s.Mint && t <= s.Maxt {
+				digests[m.selection].add(m.hash, t, math.Float64bits(g.V[m.series]))
 			}
 		}
 	}

@@ -12,6 +12,8 @@ import (
 	"github.com/prometheus/prometheus/prompb"
 	"github.com/prometheus/prometheus/storage/remote"
 	"github.com/prometheus/prometheus/tsdb/chunkenc"
+
+	"github.com/promtable/promtable/e2e/harness"
 )
 
 func contains(err error, part string) bool { return err != nil && strings.Contains(err.Error(), part) }
@@ -23,7 +25,7 @@ func wireLabels(ls labels.Labels) (list []prompb.Label) {
 
 // answerOf encodes everything a workload has of the series of a selection, in
 // chunks whole, in samples cut to its range and changed by change.
-func answerOf(t *testing.T, w workload, s selection, as answerType, change func(*float64)) []byte {
+func answerOf(t *testing.T, w workload, s selection, as prompb.ReadRequest_ResponseType, change func(*float64)) []byte {
 	t.Helper()
 	var chunked bytes.Buffer
 	result := &prompb.QueryResult{}
@@ -43,13 +45,13 @@ func answerOf(t *testing.T, w workload, s selection, as answerType, change func(
 			at, v := scrape.t[i], scrape.v[i]
 			change(&v)
 			app.Append(0, at, v)
-			if at >= s.mint && at <= s.maxt {
+			if at >= s.Mint && at <= s.Maxt {
 				ts.Samples = append(ts.Samples, prompb.Sample{Timestamp: at, Value: v})
 			}
 		}
 		result.Timeseries = append(result.Timeseries, ts)
 		data, err := proto.Marshal(&prompb.ChunkedReadResponse{ChunkedSeries: []*prompb.ChunkedSeries{{
-			Labels: ts.Labels, Chunks: []prompb.Chunk{{Type: prompb.Chunk_XOR, Data: chunk.Bytes()}},
+			Labels: ts.Labels, Chunks: []prompb.Chunk{{MinTimeMs: all[0].t[i], MaxTimeMs: all[len(all)-1].t[i], Type: prompb.Chunk_XOR, Data: chunk.Bytes()}},
 		}}})
 		if err != nil {
 			t.Fatal(err)
@@ -58,7 +60,7 @@ func answerOf(t *testing.T, w workload, s selection, as answerType, change func(
 			t.Fatal(err)
 		}
 	}
-	if as == prompb.ReadRequest_STREAMED_XOR_CHUNKS {
+	if as == harness.Streamed {
 		return chunked.Bytes()
 	}
 	data, err := proto.Marshal(&prompb.ReadResponse{Results: []*prompb.QueryResult{result}})
@@ -75,7 +77,7 @@ func TestDigestAnswer(t *testing.T) {
 	all := selections(w)
 	want := expected(w, all)
 	for i, s := range all {
-		for _, as := range []answerType{prompb.ReadRequest_SAMPLES, prompb.ReadRequest_STREAMED_XOR_CHUNKS} {
+		for _, as := range harness.AnswerTypes() {
 			t.Run(s.name+", "+as.String(), func(t *testing.T) {
 				got, err := digestAnswer(answerOf(t, w, s, as, func(*float64) {}), s, as)
 				if err != nil || got != want[i] {

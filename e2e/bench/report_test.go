@@ -40,7 +40,7 @@ func TestCheck(t *testing.T) {
 
 func TestTable(t *testing.T) {
 	r := &results{
-		Date: "2026-01-02", Command: "go run ./e2e/bench", Go: "go1.26", Platform: "linux/amd64", Cores: 2, Load: "0.25", PerRequest: 2000, Connections: 2,
+		Date: "2026-01-02", Command: "go -C e2e/bench run .", Go: "go1.26", Platform: "linux/amd64", Cores: 2, Load: "0.25", PerRequest: 2000, Connections: 2,
 		Workload: workload{Seed: 1, Series: 10, Samples: 20, Interval: 15 * time.Second, End: 1767323040000},
 		Servers:  []participant{{"a", "adapter", "1"}, {"p", "Prometheus", "3"}, {"v", "Victoria", "1.79"}},
 	}
@@ -55,7 +55,7 @@ func TestTable(t *testing.T) {
 	}
 	want := `2026-01-02, 2 cores, linux/amd64, go1.26, load 0.25 before
 
-    go run ./e2e/bench
+    go -C e2e/bench run .
 
 adapter 1; Prometheus 3; Victoria 1.79. 10 series of 20 samples, one each 15s until 2026-01-02 03:04, 2000 samples a request, 2 connections; seed 1.
 
@@ -173,9 +173,9 @@ func TestCommandLine(t *testing.T) {
 		args []string
 		want string
 	}{
-		{"nothing", nil, "go run ./e2e/bench"},
-		{"quoted", []string{"--series=9", "--adapter-args=--a --b"}, "go run ./e2e/bench --series=9 '--adapter-args=--a --b'"},
-		{"file left out", []string{"--json=x/y", "--no-reads", "--json", "z", "--series=9"}, "go run ./e2e/bench --no-reads --series=9"},
+		{"nothing", nil, "go -C e2e/bench run ."},
+		{"quoted", []string{"--series=9", "--adapter-args=--a --b"}, "go -C e2e/bench run . --series=9 '--adapter-args=--a --b'"},
+		{"file left out", []string{"--json=x/y", "--no-reads", "--json", "z", "--series=9"}, "go -C e2e/bench run . --no-reads --series=9"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if got := commandLine(c.args); got != c.want {

@@ -1,30 +1,30 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
 	"runtime"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/alecthomas/kingpin/v2"
 	"golang.org/x/sync/errgroup"
+
+	"github.com/promtable/promtable/e2e/harness"
 )
 
 // A scale is a run of the adapter alone, with very many series. Its requests are made while
-// they are sent: a spool of them would be large, and encoders of all series larger.
+// they are sent: a spool of them would be large.
 type scale struct {
 	workload    workload
 	perRequest  int
 	connections int
 	dir         string
 	adapter     contender
-	protocol    protocol
+	protocol    harness.Protocol
 	patience    time.Duration // bounds the wait for an idle adapter
 
 	generator *generator
@@ -65,7 +65,7 @@ func (t table) String() string {
 
 // runScale is the command scale.
 func runScale(ctx context.Context, args []string) error {
-	s := &scale{protocol: protocols()[1], patience: 5 * time.Minute}
+	s := &scale{protocol: harness.RemoteWrite2(), patience: 5 * time.Minute}
 	var adapterArgs string
 	app := kingpin.New("bench scale", "Creates very many series in an adapter with the embedded store, and prints what they cost it.")
 	app.Flag("series", "Series.").Default("100000").IntVar(&s.workload.Series)
@@ -86,11 +86,7 @@ func runScale(ctx context.Context, args []string) error {
 		return err
 	}
 	defer os.RemoveAll(s.dir)
-	b, err := newBuilder(ctx, s.dir)
-	if err != nil {
-		return err
-	}
-	p, err := b.adapter(ctx)
+	p, err := buildAdapter(ctx)
 	if err != nil {
 		return err
 	}
@@ -176,7 +172,7 @@ func (s *scale) run(ctx context.Context) (err error) {
 	if err := s.ask(ctx, "after the scrapes", s.questions()); err != nil {
 		return err
 	}
-	before, err := cpuOf(s.server.pid())
+	before, err := cpuOf(s.server.PID())
 	if err != nil {
 		return err
 	}
@@ -198,7 +194,7 @@ func (s *scale) run(ctx context.Context) (err error) {
 	if err := s.phase(ctx, "scrape after it", false, s.scrape); err != nil {
 		return err
 	}
-	s.server.kill()
+	s.server.End()
 	if err := s.phase(ctx, "start after kill -9", true, start); err != nil {
 		return err
 	}
@@ -217,22 +213,22 @@ func (s *scale) phase(ctx context.Context, what string, starts bool, f func(cont
 	var before usage
 	if !starts {
 		var err error
-		if before, err = usageOf(s.server.pid()); err != nil {
+		if before, err = usageOf(s.server.PID()); err != nil {
 			return err
 		}
-		if _, err = resetPeak(s.server.pid()); err != nil {
+		if _, err = resetPeak(s.server.PID()); err != nil {
 			return err
 		}
 	}
 	began := time.Now()
 	if err := f(ctx); err != nil {
-		return fmt.Errorf("%s: %w\n%s", what, err, s.server.log)
+		return fmt.Errorf("%s: %w\n%s", what, err, s.server.Tail())
 	}
 	took := time.Since(began)
-	if err := settle(ctx, s.server.pid(), s.patience); err != nil {
+	if err := settle(ctx, s.server.PID(), s.patience); err != nil {
 		return err
 	}
-	after, err := usageOf(s.server.pid())
+	after, err := usageOf(s.server.PID())
 	if err != nil {
 		return err
 	}
@@ -249,20 +245,14 @@ func (s *scale) phase(ctx context.Context, what string, starts bool, f func(cont
 
 // memory returns what the adapter holds.
 func (s *scale) memory(ctx context.Context) (m memory, err error) {
-	kilobytes, err := procField(s.server.pid(), "status", "VmRSS:")
+	kilobytes, err := procField(s.server.PID(), "status", "VmRSS:")
 	if err != nil {
 		return m, err
 	}
-	if err := s.server.call(ctx, http.MethodGet, "/debug/pprof/heap?gc=1"); err != nil {
+	if _, err := s.server.call(ctx, http.MethodGet, "/debug/pprof/heap?gc=1"); err != nil {
 		return m, err
 	}
-	text, err := s.get(ctx, "/metrics", nil)
-	if err != nil {
-		return m, err
-	}
-	_, text, _ = bytes.Cut(text, []byte("\ngo_memstats_heap_alloc_bytes "))
-	text, _, _ = bytes.Cut(text, []byte("\n"))
-	live, err := strconv.ParseFloat(string(text), 64)
+	live, err := s.server.metric(ctx, "go_memstats_heap_alloc_bytes")
 	return memory{kilobytes << 10, int64(live)}, err
 }
 
@@ -278,8 +268,7 @@ func (s *scale) scrape(ctx context.Context) error {
 	for from := 0; from < s.workload.Series && ctx.Err() == nil; from += s.perRequest {
 		group.Go(func() error {
 			limit := min(from+s.perRequest, s.workload.Series)
-			encode := s.protocol.encoder(s.generator.labelsOf(from, limit))
-			return write(ctx, client, s.server.url+"/api/v1/write", s.protocol, encode(s.generator.T[from:limit], s.generator.V[from:limit]))
+			return write(ctx, client, s.server.url+"/api/v1/write", s.protocol, s.protocol.Encode(s.generator.sent(from, limit)))
 		})
 	}
 	return group.Wait()

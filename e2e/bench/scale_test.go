@@ -12,7 +12,7 @@ import (
 func TestScale(t *testing.T) {
 	s := &scale{
 		workload:   workload{Series: len(hostShapes()), Samples: 4, Interval: 15 * time.Second, End: endBefore(time.Now().UnixMilli())},
-		perRequest: 200, connections: 2, dir: t.TempDir(), protocol: protocols()[1],
+		perRequest: 200, connections: 2, dir: t.TempDir(), protocol: harness.RemoteWrite2(),
 		adapter: newAdapter(program{path: harness.AdapterProgram(t)}, nil),
 	}
 	if err := s.run(t.Context()); err != nil {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -13,6 +12,8 @@ import (
 	"time"
 
 	"github.com/prometheus/prometheus/model/labels"
+
+	"github.com/promtable/promtable/e2e/harness"
 )
 
 // A scaleQuestion is a request whose answer is known from the workload.
@@ -46,7 +47,7 @@ func (s *scale) questions() []scaleQuestion {
 	for _, sh := range s.generator.shapes {
 		names[sh.name] = true
 	}
-	span := url.Values{"start": {seconds(s.workload.begin() - s.workload.Interval.Milliseconds())}, "end": {seconds(s.workload.End)}}
+	span := url.Values{"start": {harness.FormatSeconds(s.workload.begin() - s.workload.Interval.Milliseconds())}, "end": {harness.FormatSeconds(s.workload.End)}}
 	call := func(path string, want float64, more ...string) scaleQuestion {
 		q := scaleQuestion{path: "/api/v1/" + path, params: url.Values{}, read: length, want: want}
 		for name := range span {
@@ -58,7 +59,7 @@ func (s *scale) questions() []scaleQuestion {
 		return q
 	}
 	query := func(text string, want float64) scaleQuestion {
-		return scaleQuestion{path: "/api/v1/query", params: url.Values{"query": {text}, "time": {seconds(s.workload.End)}}, read: sum, want: want}
+		return scaleQuestion{path: "/api/v1/query", params: url.Values{"query": {text}, "time": {harness.FormatSeconds(s.workload.End)}}, read: sum, want: want}
 	}
 	status := scaleQuestion{path: "/api/v1/status/tsdb", read: numSeries, want: float64(s.workload.Series)}
 	all := query(`count({job=~".+"})`, float64(s.workload.Series))
@@ -83,9 +84,6 @@ func (s *scale) questions() []scaleQuestion {
 		all,
 	}
 }
-
-// seconds prints a time in ms as the HTTP API takes it.
-func seconds(t int64) string { return strconv.FormatFloat(float64(t)/1000, 'f', 3, 64) }
 
 // length is how many elements a list has.
 func length(data []byte) (float64, error) {
@@ -123,7 +121,7 @@ func numSeries(data []byte) (float64, error) {
 func (s *scale) ask(ctx context.Context, when string, list []scaleQuestion) error {
 	s.answers.add("**"+when+"**", "", "", "", "")
 	for _, q := range list {
-		idle, err := resetPeak(s.server.pid())
+		idle, err := resetPeak(s.server.PID())
 		if err != nil {
 			return err
 		}
@@ -142,7 +140,7 @@ func (s *scale) ask(ctx context.Context, when string, list []scaleQuestion) erro
 				break
 			}
 		}
-		after, err := usageOf(s.server.pid())
+		after, err := usageOf(s.server.PID())
 		if err != nil {
 			return err
 		}
@@ -161,8 +159,8 @@ func (s *scale) ask(ctx context.Context, when string, list []scaleQuestion) erro
 
 // check asks, and compares the answer. It returns a refusal as text.
 func (s *scale) check(ctx context.Context, q scaleQuestion) (refusal string, err error) {
-	body, err := s.get(ctx, q.path, q.params)
-	if refusal := (statusError{}); errors.As(err, &refusal) {
+	body, err := s.server.call(ctx, http.MethodGet, q.path+"?"+q.params.Encode())
+	if refusal := (harness.StatusError{}); errors.As(err, &refusal) {
 		return refusal.Error(), nil
 	}
 	if err != nil {
@@ -180,18 +178,4 @@ func (s *scale) check(ctx context.Context, q scaleQuestion) (refusal string, err
 		return "", fmt.Errorf("%s %v: %w: %.200s", q.path, q.params, err, body)
 	}
 	return "", nil
-}
-
-// get returns the body of an answer.
-func (s *scale) get(ctx context.Context, path string, params url.Values) ([]byte, error) {
-	client := newClient(1)
-	defer client.CloseIdleConnections()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.server.url+path+"?"+params.Encode(), nil)
-	if err != nil {
-		return nil, err
-	}
-	req.Header.Set("Cache-Control", "no-store") // a cache of results would answer
-	var body bytes.Buffer
-	err = fetch(client, req, &body)
-	return body.Bytes(), err
 }

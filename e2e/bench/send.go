@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/promtable/promtable/e2e/harness"
 )
 
 // newClient returns a client that keeps up to connections open and does not ask
@@ -27,7 +29,7 @@ func newClient(connections int) *http.Client {
 // returns how long each took, ascending. The samples of a series arrive in
 // order: a request waits for the answer to the one that has the same series a
 // scrape earlier. An answer other than 2xx ends it.
-func send(ctx context.Context, url string, p protocol, requests *spool, connections int) ([]time.Duration, error) {
+func send(ctx context.Context, url string, p harness.Protocol, requests *spool, connections int) ([]time.Duration, error) {
 	s := &sender{
 		client: newClient(connections), url: url, protocol: p, requests: requests,
 		took: make([]time.Duration, len(requests.ends)), answered: make([]chan struct{}, len(requests.ends)),
@@ -51,7 +53,7 @@ func send(ctx context.Context, url string, p protocol, requests *spool, connecti
 type sender struct {
 	client   *http.Client
 	url      string
-	protocol protocol
+	protocol harness.Protocol
 	requests *spool
 	next     atomic.Int64
 	took     []time.Duration
@@ -88,15 +90,15 @@ func (s *sender) work(ctx context.Context) error {
 }
 
 // write sends one remote write.
-func write(ctx context.Context, client *http.Client, url string, p protocol, body []byte) error {
+func write(ctx context.Context, client *http.Client, url string, p harness.Protocol, body []byte) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
 	if err != nil {
 		return err
 	}
-	req.Header.Set("Content-Type", p.contentType)
-	req.Header.Set("Content-Encoding", "snappy")
-	req.Header.Set("X-Prometheus-Remote-Write-Version", p.version)
-	resp, err := do(client, req)
+	for name, value := range p.Header() {
+		req.Header.Set(name, value)
+	}
+	resp, err := harness.Do(client, req)
 	if err != nil {
 		return err
 	}
@@ -104,25 +106,6 @@ func write(ctx context.Context, client *http.Client, url string, p protocol, bod
 	_, err = io.Copy(io.Discard, resp.Body)
 	return err
 }
-
-// do returns an answer with a 2xx status, and makes an error of any other.
-func do(client *http.Client, req *http.Request) (*http.Response, error) {
-	resp, err := client.Do(req)
-	if err != nil {
-		return nil, err
-	}
-	if resp.StatusCode/100 == 2 {
-		return resp, nil
-	}
-	defer resp.Body.Close()
-	text, _ := io.ReadAll(io.LimitReader(resp.Body, 1024))
-	return nil, statusError{fmt.Sprintf("%s: %s: %s", req.URL.Path, resp.Status, bytes.TrimSpace(text))}
-}
-
-// A statusError is an answer with another status than 2xx, with the beginning of its body.
-type statusError struct{ text string }
-
-func (e statusError) Error() string { return e.text }
 
 // quantile returns the smallest element that at least a share q of all do not
 // exceed. sorted is ascending and not empty.

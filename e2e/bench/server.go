@@ -3,11 +3,16 @@ package main
 import (
 	"context"
 	"fmt"
+	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
+	"time"
+
+	"github.com/promtable/promtable/e2e/harness"
 )
 
 // The names of the servers, as --only takes them.
@@ -30,22 +35,39 @@ type contender struct {
 
 // A server is a contender that runs.
 type server struct {
-	*process
+	*harness.Process
 	url  string
 	data string // directory; empty if the data are not on this disk
 	skip string // file or directory in data that does not count: nothing is lost without it
 	// flush is a path to GET that makes what was written visible, snapshot one to
 	// POST that writes everything as blocks below skip. They may be empty.
 	flush, snapshot string
-	emulator        *process // or nil
+	emulator        *harness.Process // or nil
 }
 
 // close ends what still runs.
 func (s *server) close() {
-	s.kill()
+	s.End()
 	if s.emulator != nil {
-		s.emulator.kill()
+		s.emulator.End()
 	}
+}
+
+// stop wants the server to end cleanly.
+func (s *server) stop() error { return s.Stop(patience().Limit) }
+
+// patience bounds waits for a start and for a stop, also of millions of series.
+func patience() harness.Wait {
+	return harness.Wait{Limit: 20 * time.Minute, Pause: 50 * time.Millisecond}
+}
+
+// startProcess starts a program that ends, at the latest, with ctx or with this process.
+func startProcess(ctx context.Context, name string, c harness.Command) (*harness.Process, error) {
+	p, err := harness.Start(name, c)
+	if err == nil {
+		context.AfterFunc(ctx, p.End)
+	}
+	return p, err
 }
 
 // A launch says how to start a server. Its arguments may hold ADDRESS.
@@ -67,16 +89,30 @@ func (l launch) serve(ctx context.Context) (*server, error) {
 	for i := range args {
 		args[i] = strings.ReplaceAll(args[i], "ADDRESS", address)
 	}
-	p, err := startProcess(ctx, l.name, l.env, l.path, args...)
+	p, err := startProcess(ctx, l.name, harness.Command{Path: l.path, Args: args, Env: l.env})
 	if err != nil {
 		return nil, err
 	}
-	s := &server{process: p, url: "http://" + address}
-	if err := p.ready(ctx, s.url+l.ready); err != nil {
-		p.kill()
+	s := &server{Process: p, url: "http://" + address}
+	err = p.Await(ctx, patience(), "is ready", func() error {
+		_, err := s.call(ctx, http.MethodGet, l.ready)
+		return err
+	})
+	if err != nil {
+		p.End()
 		return nil, err
 	}
 	return s, nil
+}
+
+// freeAddress returns a loopback address that no process listens at.
+func freeAddress() (string, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	defer l.Close()
+	return l.Addr().String(), nil
 }
 
 // newAdapter is the adapter with the embedded store.
@@ -95,13 +131,13 @@ func newAdapter(p program, args []string) contender {
 // newBigtableAdapter is the adapter with an emulator of its own.
 func newBigtableAdapter(p, emulator program, args []string) contender {
 	start := func(ctx context.Context, dir string) (*server, error) {
-		e, err := startProcess(ctx, "emulator", nil, emulator.path, "-host=127.0.0.1", "-port=0")
+		e, err := startProcess(ctx, "emulator", harness.Command{Path: emulator.path, Args: []string{"-host=127.0.0.1", "-port=0"}})
 		if err != nil {
 			return nil, err
 		}
 		s, err := onEmulator(ctx, p, e, args)
 		if err != nil {
-			e.kill()
+			e.End()
 			return nil, err
 		}
 		s.emulator = e
@@ -112,10 +148,10 @@ func newBigtableAdapter(p, emulator program, args []string) contender {
 }
 
 // onEmulator starts the adapter once the emulator listens.
-func onEmulator(ctx context.Context, p program, e *process, args []string) (*server, error) {
+func onEmulator(ctx context.Context, p program, e *harness.Process, args []string) (*server, error) {
 	var address string
-	err := e.await(ctx, "listens", func() (err error) {
-		address, err = emulatorAddress(e.log.String())
+	err := e.Await(ctx, patience(), "listens", func() (err error) {
+		address, err = emulatorAddress(e.Printed())
 		return err
 	})
 	if err != nil {

@@ -5,6 +5,8 @@ import (
 	"context"
 	"fmt"
 	"os"
+
+	"github.com/promtable/promtable/e2e/harness"
 )
 
 // A spool is a file of encoded requests, in the order in which they are to be
@@ -19,7 +21,7 @@ type spool struct {
 }
 
 // newSpool encodes a workload into a file at path, so many samples a request.
-func newSpool(ctx context.Context, path string, p protocol, w workload, perRequest int) (s *spool, err error) {
+func newSpool(ctx context.Context, path string, p harness.Protocol, w workload, perRequest int) (s *spool, err error) {
 	file, err := os.Create(path)
 	if err != nil {
 		return nil, err
@@ -31,17 +33,18 @@ func newSpool(ctx context.Context, path string, p protocol, w workload, perReque
 	}()
 	s = &spool{file: file}
 	g := newGenerator(w)
-	encoders := s.encoders(g, p, perRequest)
+	requests := s.requests(g, perRequest)
 	out := bufio.NewWriterSize(file, 1<<20)
 	var end int64
 	for g.scrape() {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		for k, encode := range encoders {
-			from := k * perRequest
-			limit := min(from+perRequest, w.Series)
-			n, err := out.Write(encode(g.T[from:limit], g.V[from:limit]))
+		for k, series := range requests {
+			for i, at := 0, k*perRequest; i < len(series); i, at = i+1, at+1 {
+				series[i].Points[0] = harness.PointAt(g.T[at], g.V[at])
+			}
+			n, err := out.Write(p.Encode(series))
 			if err != nil {
 				return nil, fmt.Errorf("write encoded requests: %w", err)
 			}
@@ -56,10 +59,10 @@ func newSpool(ctx context.Context, path string, p protocol, w workload, perReque
 	return s, file.Sync()
 }
 
-// encoders returns one encoder for each request of a scrape.
-func (s *spool) encoders(g *generator, p protocol, perRequest int) (list []encoder) {
+// requests returns the series of each request of a scrape.
+func (s *spool) requests(g *generator, perRequest int) (list [][]harness.SentSeries) {
 	for from := 0; from < g.Series; from += perRequest {
-		list = append(list, p.encoder(g.labelsOf(from, min(from+perRequest, g.Series))))
+		list = append(list, g.sent(from, min(from+perRequest, g.Series)))
 	}
 	s.perScrape = len(list)
 	return list

@@ -96,9 +96,9 @@ func fileField(path, name string) (int64, error) {
 	return 0, fmt.Errorf("%s has no %s", path, name)
 }
 
-// total returns the usage of a process that has ended, but for its memory.
-func (p *process) total() usage {
-	state := p.cmd.ProcessState
+// total returns the usage of a server that has ended, but for its memory.
+func (s *server) total() usage {
+	state := s.State()
 	u := usage{cpu: state.UserTime() + state.SystemTime()}
 	if r, ok := state.SysUsage().(*syscall.Rusage); ok {
 		u.written = int64(r.Oublock) * 512

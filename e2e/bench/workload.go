@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/prometheus/prometheus/model/labels"
+
+	"github.com/promtable/promtable/e2e/harness"
 )
 
 // A workload says which samples there are. Equal workloads have equal samples.
@@ -129,6 +131,15 @@ func (g *generator) labelsOf(from, limit int) []labels.Labels {
 	list := make([]labels.Labels, 0, limit-from)
 	for i := from; i < limit; i++ {
 		list = append(list, g.labels(i))
+	}
+	return list
+}
+
+// sent returns the series [from, limit) with their samples of the scrape.
+func (g *generator) sent(from, limit int) []harness.SentSeries {
+	list := make([]harness.SentSeries, 0, limit-from)
+	for i, ls := range g.labelsOf(from, limit) {
+		list = append(list, harness.SeriesOf(ls, harness.PointAt(g.T[from+i], g.V[from+i])))
 	}
 	return list
 }

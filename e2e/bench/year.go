@@ -55,11 +55,7 @@ func runYear(ctx context.Context, args []string) (err error) {
 		return err
 	}
 	defer os.RemoveAll(y.dir)
-	b, err := newBuilder(ctx, y.dir)
-	if err != nil {
-		return err
-	}
-	p, err := b.adapter(ctx)
+	p, err := buildAdapter(ctx)
 	if err != nil {
 		return err
 	}
@@ -131,7 +127,7 @@ func (y *year) makeRollups(ctx context.Context, dir string) error {
 	defer server.close()
 	began := time.Now()
 	var made map[string]float64
-	err = server.await(ctx, "makes rollups", func() error {
+	err = server.Await(ctx, patience(), "makes rollups", func() error {
 		if made, err = server.counters(ctx); err != nil {
 			return err
 		}
@@ -184,16 +180,16 @@ func (y *year) ask(ctx context.Context, s *server) error {
 
 // askOne notes what an answer costs.
 func (y *year) askOne(ctx context.Context, s *server, name string, q rangeQuery, params string, once bool) error {
-	if err := settle(ctx, s.pid(), time.Minute); err != nil {
+	if err := settle(ctx, s.PID(), time.Minute); err != nil {
 		return err
 	}
 	client := newClient(1)
 	defer client.CloseIdleConnections()
-	idle, err := resetPeak(s.pid())
+	idle, err := resetPeak(s.PID())
 	if err != nil {
 		return err
 	}
-	before, err := usageOf(s.pid())
+	before, err := usageOf(s.PID())
 	if err != nil {
 		return err
 	}
@@ -211,7 +207,7 @@ func (y *year) askOne(ctx context.Context, s *server, name string, q rangeQuery,
 		}
 		took = append(took, time.Since(sent))
 	}
-	after, err := usageOf(s.pid())
+	after, err := usageOf(s.PID())
 	if err != nil {
 		return err
 	}
@@ -234,18 +230,12 @@ func (y *year) askOne(ctx context.Context, s *server, name string, q rangeQuery,
 
 // counters returns the metrics of an adapter, by name and labels.
 func (s *server) counters(ctx context.Context) (map[string]float64, error) {
-	client := newClient(1)
-	defer client.CloseIdleConnections()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.url+"/metrics", nil)
+	text, err := s.call(ctx, http.MethodGet, "/metrics")
 	if err != nil {
 		return nil, err
 	}
-	var buf bytes.Buffer
-	if err := fetch(client, req, &buf); err != nil {
-		return nil, err
-	}
 	found := make(map[string]float64)
-	for line := range strings.Lines(buf.String()) {
+	for line := range strings.Lines(string(text)) {
 		var v float64
 		if at := strings.LastIndexByte(line, ' '); at > 0 && line[0] != '#' {
 			if _, err := fmt.Sscan(line[at+1:], &v); err != nil {

@@ -14,8 +14,8 @@ import (
 
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/bucketstore/bigtable"
-	"github.com/promtable/promtable/bucketstore/seal"
 	"github.com/promtable/promtable/e2e/harness"
+	"github.com/promtable/promtable/remote/jobs/seal"
 	"github.com/promtable/promtable/series"
 	"github.com/promtable/promtable/series/chunk"
 	"github.com/promtable/promtable/series/merge"

@@ -24,6 +24,43 @@ func TestVersion(t *testing.T) {
 	}
 }
 
+// TestCommandHelp: both forms of help show what belongs to a command, and only names the server's flags that matter to it.
+func TestCommandHelp(t *testing.T) {
+	for _, tt := range []struct {
+		command []string
+		want    []string // in this order
+	}{
+		{[]string{"import"}, []string{"usage: adapter import [<flags>] <command>", "Import samples", "Flags:", "--match=", "--url=", "Subcommands:", "import blocks <dir>", "import victoriametrics", "Flags of the server", "--storage.*"}},
+		{[]string{"export", "blocks"}, []string{"usage: adapter export blocks --start=START [<flags>] <dir>", "Args:", "<dir>", "Flags:", "--start=", "--block-duration=", "Flags of the server", "--storage.*"}},
+		{[]string{"buffer", "list"}, []string{"usage: adapter buffer list", "List the logs", "Flags of the server", "--storage.*"}},
+	} {
+		t.Run(strings.Join(tt.command, " "), func(t *testing.T) {
+			var texts []string
+			for _, args := range [][]string{append([]string{"help"}, tt.command...), append(tt.command[:len(tt.command):len(tt.command)], "--help")} {
+				out, err := exec.Command(harness.AdapterProgram(t), args...).Output()
+				if err != nil {
+					t.Fatalf("%q: %v", args, err)
+				}
+				texts = append(texts, string(out))
+			}
+			if texts[0] != texts[1] {
+				t.Errorf("the two forms differ:\n%s\n%s", texts[0], texts[1])
+			}
+			rest := texts[0]
+			for _, want := range tt.want {
+				_, after, found := strings.Cut(rest, want)
+				if !found {
+					t.Fatalf("no %q, in this order, in\n%s", want, texts[0])
+				}
+				rest = after
+			}
+			if strings.Contains(texts[0], "--storage.path=") || strings.Contains(texts[0], "--web.listen-address") {
+				t.Errorf("flags of the server are described:\n%s", texts[0])
+			}
+		})
+	}
+}
+
 // TestCompletion: a shell asks about a line that is not finished, such as a flag
 // without its value.
 func TestCompletion(t *testing.T) {
@@ -42,7 +79,12 @@ func TestRefusedFlags(t *testing.T) {
 		code int
 		want string
 	}{
-		{"unknown flag", []string{"--storage.pth=x"}, 2, "storage.pth"},
+		{"unknown flag", []string{"--storage.pth=x"}, 2, "unknown long flag '--storage.pth': did you mean --storage.path?"},
+		{"unknown flag of a command", []string{"import", "--strat=5", "blocks", "."}, 2, "unknown long flag '--strat': did you mean --start?"},
+		{"unknown command", []string{"improt"}, 2, "unexpected improt: did you mean import?"},
+		{"unknown subcommand", []string{"import", "bloks"}, 2, `expected command but got "bloks": did you mean blocks?`},
+		{"help on an unknown command", []string{"help", "improt"}, 1, "unexpected improt: did you mean import?"},
+		{"help on an unknown subcommand", []string{"help", "import", "bloks"}, 1, `expected command but got "bloks": did you mean blocks?`},
 		{"unknown backend", []string{"--storage.backend=tape"}, 2, "bigtable"},
 		{"no project", bigtable[:1], 2, "--bigtable.project"},
 		{"no instance", bigtable[:2], 2, "--bigtable.instance"},

@@ -12,6 +12,7 @@ import (
 
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/model/value"
+	"github.com/prometheus/prometheus/prompb"
 
 	"github.com/promtable/promtable/e2e/harness"
 )
@@ -165,7 +166,7 @@ func (l *load) sum(count func(*sender) int) int {
 }
 
 // check reads every series back.
-func (l *load) check(t *testing.T, url string, as harness.AnswerType) {
+func (l *load) check(t *testing.T, url string, as prompb.ReadRequest_ResponseType) {
 	q := harness.Query{Mint: 0, Maxt: math.MaxInt64, Matchers: harness.MustMatchers(t, "job", "=", "kill")}
 	found := map[string][]harness.Point{}
 	for _, s := range harness.MustRead(t, url, as, q) {
@@ -181,7 +182,7 @@ func (l *load) check(t *testing.T, url string, as harness.AnswerType) {
 }
 
 // checkPoints wants all acknowledged points among got, and only sent ones.
-func checkPoints(got []harness.Point, sent map[harness.Point]bool, as harness.AnswerType) error {
+func checkPoints(got []harness.Point, sent map[harness.Point]bool, as prompb.ReadRequest_ResponseType) error {
 	missing := 0
 	expected := map[harness.Point]bool{} // as the answer gives it, whether it must be there
 	for p, acked := range sent {
@@ -209,7 +210,7 @@ func checkPoints(got []harness.Point, sent map[harness.Point]bool, as harness.An
 
 // pointIn returns p as an answer of that type gives it: upstream's encoder
 // of samples turns -0 into 0.
-func pointIn(p harness.Point, as harness.AnswerType) harness.Point {
+func pointIn(p harness.Point, as prompb.ReadRequest_ResponseType) harness.Point {
 	if as == harness.Samples && p.Bits == 1<<63 {
 		p.Bits = 0
 	}

@@ -11,7 +11,7 @@ import (
 // An Adapter is the program under test, running.
 type Adapter struct {
 	*Process
-	command command
+	command Command
 	Addr    string // host:port
 }
 
@@ -27,7 +27,7 @@ func StartAdapter(t testing.TB, b Backend, args ...string) *Adapter {
 // others, and waits until it serves.
 func StartWithFlags(t testing.TB, b Backend) *Adapter {
 	t.Helper()
-	a := &Adapter{command: command{path: AdapterProgram(t), args: b.Args, env: b.Env}}
+	a := &Adapter{command: Command{Path: AdapterProgram(t), Args: b.Args, Env: b.Env}}
 	a.run(t, "127.0.0.1:0")
 	return a
 }
@@ -45,7 +45,7 @@ func adapterArgs(args ...[]string) []string {
 func (a *Adapter) run(t testing.TB, addr string) {
 	t.Helper()
 	c := a.command
-	c.args = append(slices.Clone(c.args), "--web.listen-address="+addr)
+	c.Args = append(slices.Clone(c.Args), "--web.listen-address="+addr)
 	a.Process = start(t, "adapter", c)
 	line := a.WaitLine(t, `msg="ready to serve"`)
 	m := regexp.MustCompile(`\baddress=(127\.0\.0\.1:[1-9][0-9]*)\b`).FindStringSubmatch(line)
@@ -81,7 +81,7 @@ func (a *Adapter) Metric(t testing.TB, name string) float64 {
 // StartCommand starts a subcommand of the adapter.
 func StartCommand(t testing.TB, b Backend, words ...string) *Process {
 	t.Helper()
-	return start(t, "adapter "+words[0], command{path: AdapterProgram(t), args: append(words, b.Args...), env: b.Env})
+	return start(t, "adapter "+words[0], Command{Path: AdapterProgram(t), Args: append(words, b.Args...), Env: b.Env})
 }
 
 // RunCommand runs a subcommand of the adapter to its end, and returns its exit
@@ -109,7 +109,7 @@ func CheckRefused(t *testing.T, b Backend, parts ...string) {
 func RunAdapter(t testing.TB, b Backend, args ...string) (code int, output string) {
 	t.Helper()
 	args = append(adapterArgs(b.Args, args), "--web.listen-address=127.0.0.1:0")
-	p := start(t, "adapter", command{path: AdapterProgram(t), args: args, env: b.Env})
+	p := start(t, "adapter", Command{Path: AdapterProgram(t), Args: args, Env: b.Env})
 	code = p.wait(t)
 	return code, p.log.text()
 }

@@ -52,7 +52,7 @@ func StartEmulator(t testing.TB) string {
 // port, and returns its address.
 func StartEmulatorWithFlags(t testing.TB, flags ...string) string {
 	t.Helper()
-	p := start(t, "emulator", command{path: emulatorProgram(t), args: flags})
+	p := start(t, "emulator", Command{Path: emulatorProgram(t), Args: flags})
 	line := p.WaitLine(t, "emulator running on")
 	return regexp.MustCompile(`127\.0\.0\.1:[0-9]+`).FindString(line)
 }

@@ -20,7 +20,7 @@ import (
 // AdapterVersion is the version that the tests build into the adapter.
 const AdapterVersion = "9.8.7-e2e"
 
-// ModuleRoot is the folder of go.mod, seen from where the tests run.
+// ModuleRoot is the folder of the adapter's go.mod, seen from where tests and e2e/bench run.
 const ModuleRoot = "../.."
 
 // buildPatience bounds the wait for a build by another test process. A cold build
@@ -38,9 +38,9 @@ type programSet struct {
 
 func newProgramSet() *programSet {
 	return &programSet{
-		adapter:    sync.OnceValues(buildAdapter),
-		emulator:   sync.OnceValues(buildEmulator),
-		prometheus: sync.OnceValues(buildPrometheus),
+		adapter:    sync.OnceValues(BuildAdapter),
+		emulator:   sync.OnceValues(BuildEmulator),
+		prometheus: sync.OnceValues(BuildPrometheus),
 		compliance: sync.OnceValues(buildCompliance),
 	}
 }
@@ -90,20 +90,21 @@ func built(t testing.TB, build func() (string, error)) string {
 	return path
 }
 
-// buildAdapter builds the adapter with the tag of deploy/Dockerfile.
-func buildAdapter() (string, error) {
+// BuildAdapter builds the adapter with the tag of deploy/Dockerfile, and returns its path.
+func BuildAdapter() (string, error) {
 	ldflags := "-X github.com/prometheus/common/version.Version=" + AdapterVersion
 	return buildProgram(".", "adapter", "build", "-tags", "disable_grpc_modules", "-ldflags", ldflags, "./cmd/adapter")
 }
 
-func buildEmulator() (string, error) {
+// BuildEmulator builds Google's emulator of Bigtable.
+func BuildEmulator() (string, error) {
 	return buildProgram(".", "emulator", "build", "cloud.google.com/go/bigtable/cmd/emulator")
 }
 
-// buildPrometheus builds prometheus and, beside it, promtool. The tag leaves
+// BuildPrometheus builds prometheus and, beside it, promtool. The tag leaves
 // out the service discoveries, which are most of its dependencies.
-func buildPrometheus() (string, error) {
-	version, err := prometheusVersion()
+func BuildPrometheus() (string, error) {
+	version, err := PrometheusVersion()
 	if err != nil {
 		return "", err
 	}
@@ -129,7 +130,7 @@ func buildProgram(dir, name, verb string, args ...string) (string, error) {
 		return "", err
 	}
 	defer unlock()
-	args = append([]string{verb, "-trimpath", "-o", out + string(filepath.Separator)}, args...)
+	args = append([]string{verb, "-o", out + string(filepath.Separator)}, args...)
 	cmd := exec.Command("go", args...)
 	cmd.Dir = filepath.Join(ModuleRoot, dir)
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
@@ -200,9 +201,9 @@ func quoteArgs(args []string) string {
 	return strings.Join(quoted, " ")
 }
 
-// prometheusVersion is the version that the sources of the pinned Prometheus
+// PrometheusVersion is the version that the sources of the pinned Prometheus
 // give themselves.
-func prometheusVersion() (string, error) {
+func PrometheusVersion() (string, error) {
 	dir, err := GoOutput("e2e/prometheus", "list", "-m", "-f", "{{.Dir}}", "github.com/prometheus/prometheus")
 	if err != nil {
 		return "", err
@@ -222,7 +223,7 @@ func GoOutput(dir string, args ...string) ([]byte, error) {
 	cmd.Dir, cmd.Stderr = filepath.Join(ModuleRoot, dir), &stderr
 	out, err := cmd.Output()
 	if err != nil {
-		return nil, fmt.Errorf("(cd %s && go %s): %w\n%s", dir, quoteArgs(args), err, stderr.Bytes())
+		return out, fmt.Errorf("(cd %s && go %s): %w\n%s", dir, quoteArgs(args), err, stderr.Bytes())
 	}
 	return out, nil
 }

@@ -9,5 +9,5 @@
 // compliance suite. A cold build of Prometheus takes minutes, a warm one seconds.
 //
 // The tests lie beside this package, in a folder for each theme. The comparison
-// with other stores is a program of its own, e2e/bench.
+// with other stores, e2e/bench, uses what needs no testing.TB, and returns errors.
 package harness

@@ -28,11 +28,15 @@ func AppendInt(dst []byte, field uint64, v int64) []byte {
 	return binary.AppendUvarint(AppendTag(dst, field, WireVarint), uint64(v))
 }
 
-// AppendSample appends the fields of a sample: 1 and 2, and 3 if start, a start
-// timestamp in milliseconds, is not 0.
+// AppendSample appends the fields of a sample: 1 to 3, of which start is a start
+// timestamp in milliseconds. Like generated code it leaves out those that are 0, but not -0.
 func AppendSample(dst []byte, p Point, start int64) []byte {
-	dst = binary.LittleEndian.AppendUint64(AppendTag(dst, 1, WireFixed), p.Bits)
-	dst = AppendInt(dst, 2, p.T)
+	if p.Bits != 0 {
+		dst = binary.LittleEndian.AppendUint64(AppendTag(dst, 1, WireFixed), p.Bits)
+	}
+	if p.T != 0 {
+		dst = AppendInt(dst, 2, p.T)
+	}
 	if start != 0 {
 		dst = AppendInt(dst, 3, start)
 	}

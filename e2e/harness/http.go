@@ -93,6 +93,25 @@ func Post(ctx context.Context, url string, header map[string]string, body []byte
 	return RoundTrip(ctx, http.MethodPost, url, header, body)
 }
 
+// Do returns an answer with a 2xx status. Any other is a StatusError.
+func Do(client *http.Client, req *http.Request) (*http.Response, error) {
+	resp, err := client.Do(req)
+	if err != nil || resp.StatusCode/100 == 2 {
+		return resp, err
+	}
+	defer resp.Body.Close()
+	text, _ := io.ReadAll(io.LimitReader(resp.Body, 1024)) // for the message only
+	return nil, StatusError{resp.StatusCode, fmt.Sprintf("%s: %s: %s", req.URL.Path, resp.Status, bytes.TrimSpace(text))}
+}
+
+// A StatusError is an answer with another status than 2xx, with the beginning of its body.
+type StatusError struct {
+	Status int
+	text   string
+}
+
+func (e StatusError) Error() string { return e.text }
+
 // RoundTrip sends a request with headers and returns the answer, whatever its
 // status.
 func RoundTrip(ctx context.Context, method, url string, header map[string]string, body []byte) (Response, error) {

@@ -2,6 +2,7 @@ package harness
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -32,22 +33,32 @@ type Process struct {
 	done chan struct{} // closed when the program has ended
 }
 
-// A command says what to run.
-type command struct {
-	path string
-	args []string
-	env  []string // added to the environment of the test
+// A Command says what to run.
+type Command struct {
+	Path string
+	Args []string
+	Env  []string // added to the environment of this process
 }
 
 // start runs a program until the test ends.
-func start(t testing.TB, name string, c command) *Process {
+func start(t testing.TB, name string, c Command) *Process {
 	t.Helper()
-	p := &Process{name: name, cmd: exec.Command(c.path, c.args...), log: &processLog{}, done: make(chan struct{})}
-	p.cmd.Env, p.cmd.SysProcAttr = append(os.Environ(), c.env...), dieTogether()
+	p, err := Start(name, c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { p.cleanup(t) })
+	return p
+}
+
+// Start runs a program. On Linux it ends with this process at the latest.
+func Start(name string, c Command) (*Process, error) {
+	p := &Process{name: name, cmd: exec.Command(c.Path, c.Args...), log: &processLog{}, done: make(chan struct{})}
+	p.cmd.Env, p.cmd.SysProcAttr = append(os.Environ(), c.Env...), dieTogether()
 	output, writer := io.Pipe()
 	p.cmd.Stdout, p.cmd.Stderr = writer, writer
 	if err := p.cmd.Start(); err != nil {
-		t.Fatalf("start %s: %v", name, err)
+		return nil, fmt.Errorf("start %s: %w", name, err)
 	}
 	copied := make(chan struct{})
 	go func() {
@@ -60,18 +71,28 @@ func start(t testing.TB, name string, c command) *Process {
 		<-copied
 		close(p.done)
 	}()
-	t.Cleanup(func() { p.cleanup(t) })
-	return p
+	return p, nil
 }
 
 // cleanup ends the program, hard, and shows its log if the test failed.
 func (p *Process) cleanup(t testing.TB) {
-	p.cmd.Process.Kill()
-	<-p.done
+	p.End()
 	if t.Failed() {
-		t.Logf("last lines of %s:\n%s", p, p.log.tail(30))
+		t.Logf("last lines of %s:\n%s", p, p.Tail())
 	}
 }
+
+// End ends the program as kill -9 does, if it still runs.
+func (p *Process) End() {
+	p.cmd.Process.Kill()
+	<-p.done
+}
+
+// State is that of a program that has ended.
+func (p *Process) State() *os.ProcessState { return p.cmd.ProcessState }
+
+// Tail returns the last 30 lines that the program has printed.
+func (p *Process) Tail() string { return p.log.tail(30) }
 
 // PID returns the number of the process.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
@@ -93,18 +114,46 @@ func (p *Process) ended() bool {
 func (p *Process) WaitLine(t testing.TB, parts ...string) string {
 	t.Helper()
 	var line string
-	Eventually(t, fmt.Sprintf("%s prints %q", p.name, parts), func() error {
-		over := p.ended()
+	err := p.Await(context.Background(), Wait{Patience, pollLast}, fmt.Sprintf("prints %q", parts), func() error {
 		var ok bool
 		if line, ok = p.log.find(parts...); ok {
 			return nil
 		}
-		if over {
-			return final(fmt.Errorf("it ended: %s\n%s", p.cmd.ProcessState, p.log.tail(30)))
-		}
 		return errors.New("not there yet")
 	})
+	if err != nil {
+		t.Fatal(err)
+	}
 	return line
+}
+
+// Await calls f until it returns nil. Its error says what it has waited for: as long as w says, until ctx has ended, or until the program
+// has ended.
+func (p *Process) Await(ctx context.Context, w Wait, what string, f func() error) error {
+	return poll(ctx, w, p.name+" "+what, func() error {
+		over := p.ended()
+		err := f()
+		if err != nil && over {
+			err = final(fmt.Errorf("it ended: %s\n%s", p.cmd.ProcessState, p.Tail()))
+		}
+		return err
+	})
+}
+
+// Stop asks the program to end, and wants it to do so cleanly within limit.
+func (p *Process) Stop(limit time.Duration) error {
+	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		return fmt.Errorf("stop %s: %w", p.name, err)
+	}
+	select {
+	case <-p.done:
+	case <-time.After(limit):
+		return fmt.Errorf("%s still runs after %v", p.name, limit)
+	}
+	if !p.cmd.ProcessState.Success() {
+		return fmt.Errorf("%s ended with %v\n%s", p.name, p.cmd.ProcessState, p.Tail())
+	}
+	return nil
 }
 
 // wait returns the exit code once the program has ended by itself.
@@ -123,7 +172,7 @@ func (p *Process) wait(t testing.TB) int {
 func (p *Process) Wait(t testing.TB) {
 	t.Helper()
 	if code := p.wait(t); code != 0 {
-		t.Fatalf("%s ended with code %d:\n%s", p.name, code, p.log.tail(30))
+		t.Fatalf("%s ended with code %d:\n%s", p.name, code, p.Tail())
 	}
 }
 
@@ -151,7 +200,7 @@ func (p *Process) InterruptUndone(t testing.TB) {
 	t.Helper()
 	p.signal(t, syscall.SIGINT)
 	if code := p.wait(t); code != 1 {
-		t.Fatalf("%s ended with code %d after Ctrl-C:\n%s", p.name, code, p.log.tail(30))
+		t.Fatalf("%s ended with code %d after Ctrl-C:\n%s", p.name, code, p.Tail())
 	}
 }
 
@@ -159,7 +208,7 @@ func (p *Process) end(t testing.TB, s syscall.Signal) {
 	t.Helper()
 	p.signal(t, s)
 	if code := p.wait(t); code != 0 {
-		t.Fatalf("%s ended with code %d after %v:\n%s", p.name, code, s, p.log.tail(30))
+		t.Fatalf("%s ended with code %d after %v:\n%s", p.name, code, s, p.Tail())
 	}
 }
 
@@ -253,14 +302,24 @@ func final(err error) error { return finalError{err} }
 // within Patience or returns a final error.
 func Eventually(t testing.TB, what string, f func() error) {
 	t.Helper()
-	deadline := time.Now().Add(Patience)
-	for pause := pollFirst; ; pause = min(pause*5/4, pollLast) {
+	if err := poll(context.Background(), Wait{Patience, pollLast}, what, f); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A Wait bounds how long something is waited for. The pauses between two looks at it grow to Pause.
+type Wait struct{ Limit, Pause time.Duration }
+
+// poll calls f until it returns nil or a final error, or the wait or ctx has ended.
+func poll(ctx context.Context, w Wait, what string, f func() error) error {
+	deadline := time.Now().Add(w.Limit)
+	for pause := pollFirst; ; pause = min(pause*5/4, w.Pause) {
 		err := f()
 		if err == nil {
-			return
+			return nil
 		}
-		if errors.As(err, new(finalError)) || time.Now().After(deadline) {
-			t.Fatalf("waiting until %s: %v", what, err)
+		if errors.As(err, new(finalError)) || ctx.Err() != nil || time.Now().After(deadline) {
+			return fmt.Errorf("waiting until %s: %w", what, err)
 		}
 		time.Sleep(pause)
 	}

@@ -45,7 +45,7 @@ func StartPrometheus(t testing.TB, args ...string) *Prometheus {
 // run starts the program and waits until it serves.
 func (p *Prometheus) run(t testing.TB, args []string) {
 	t.Helper()
-	p.Process = start(t, "prometheus", command{path: prometheusProgram(t), args: args})
+	p.Process = start(t, "prometheus", Command{Path: prometheusProgram(t), Args: args})
 	line := p.WaitLine(t, `msg="Listening on"`)
 	p.Addr = regexp.MustCompile(`127\.0\.0\.1:[0-9]+`).FindString(line)
 	p.WaitLine(t, "Server is ready to receive web requests")

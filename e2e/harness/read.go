@@ -17,13 +17,10 @@ import (
 	"github.com/prometheus/prometheus/storage/remote"
 )
 
-// An AnswerType is a type of remote read answer.
-type AnswerType = prompb.ReadRequest_ResponseType
-
-// Samples and Streamed are the two types of answer.
+// Samples and Streamed are the two types of answer of remote read.
 const (
-	Samples  AnswerType = prompb.ReadRequest_SAMPLES
-	Streamed AnswerType = prompb.ReadRequest_STREAMED_XOR_CHUNKS
+	Samples  = prompb.ReadRequest_SAMPLES
+	Streamed = prompb.ReadRequest_STREAMED_XOR_CHUNKS
 )
 
 // CurrentPrometheus is how the Prometheus that can read all encodings of chunks
@@ -31,7 +28,9 @@ const (
 const CurrentPrometheus = "Prometheus/3.15.0"
 
 // AnswerTypes returns both types of answer.
-func AnswerTypes() []AnswerType { return []AnswerType{Samples, Streamed} }
+func AnswerTypes() []prompb.ReadRequest_ResponseType {
+	return []prompb.ReadRequest_ResponseType{Samples, Streamed}
+}
 
 // A Query selects the series that all matchers match, and of them the points in
 // [mint, maxt], both included.
@@ -69,7 +68,7 @@ const queriesPerRequest = 50
 
 // Read asks for all queries. The answer to each is sorted by labels and holds
 // no series without points.
-func Read(url string, as AnswerType, queries ...Query) ([][]TimeSeries, error) {
+func Read(url string, as prompb.ReadRequest_ResponseType, queries ...Query) ([][]TimeSeries, error) {
 	var results [][]TimeSeries
 	for part := range slices.Chunk(queries, queriesPerRequest) {
 		more, err := readRequest(url, as, part)
@@ -82,28 +81,17 @@ func Read(url string, as AnswerType, queries ...Query) ([][]TimeSeries, error) {
 }
 
 // readRequest asks for all queries in one request.
-func readRequest(url string, as AnswerType, queries []Query) ([][]TimeSeries, error) {
-	req := &prompb.ReadRequest{AcceptedResponseTypes: []AnswerType{as}}
-	for _, q := range queries {
-		p, err := q.Proto()
-		if err != nil {
-			return nil, err
-		}
-		req.Queries = append(req.Queries, p)
-	}
-	resp, err := PostRead(context.Background(), url, req)
+func readRequest(url string, as prompb.ReadRequest_ResponseType, queries []Query) ([][]TimeSeries, error) {
+	resp, err := PostRead(context.Background(), url, as, queries...)
 	if err != nil {
 		return nil, err
 	}
 	defer resp.Body.Close()
-	if as == Samples {
-		return decodeSamples(resp, len(queries))
-	}
-	return decodeStream(resp, queries)
+	return DecodeRead(as, resp.Body, queries...)
 }
 
 // MustRead returns the answer to one query.
-func MustRead(t testing.TB, url string, as AnswerType, q Query) []TimeSeries {
+func MustRead(t testing.TB, url string, as prompb.ReadRequest_ResponseType, q Query) []TimeSeries {
 	t.Helper()
 	results, err := Read(url, as, q)
 	if err != nil {
@@ -112,38 +100,63 @@ func MustRead(t testing.TB, url string, as AnswerType, q Query) []TimeSeries {
 	return results[0]
 }
 
-// PostRead sends a request. An answer other than 200 is an error.
-func PostRead(ctx context.Context, url string, req *prompb.ReadRequest) (*http.Response, error) {
-	data, err := proto.Marshal(req)
+// PostRead sends a remote read. An answer other than 2xx, or of another type, is an error.
+func PostRead(ctx context.Context, url string, as prompb.ReadRequest_ResponseType, queries ...Query) (*http.Response, error) {
+	req, err := NewRead(ctx, url, as, queries...)
 	if err != nil {
 		return nil, err
 	}
-	httpReq, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(snappy.Encode(nil, data)))
+	resp, err := Do(http.DefaultClient, req)
 	if err != nil {
 		return nil, err
 	}
-	httpReq.Header.Set("Content-Encoding", "snappy")
-	httpReq.Header.Set("Content-Type", "application/x-protobuf")
-	httpReq.Header.Set("X-Prometheus-Remote-Read-Version", "0.1.0")
-	httpReq.Header.Set("User-Agent", CurrentPrometheus)
-	resp, err := http.DefaultClient.Do(httpReq)
-	if err != nil {
-		return nil, err
+	want := "application/x-protobuf"
+	if as == Streamed {
+		want = "application/x-streamed-protobuf; proto=prometheus.ChunkedReadResponse"
 	}
-	if resp.StatusCode != http.StatusOK {
-		defer resp.Body.Close()
-		body, _ := io.ReadAll(resp.Body)
-		return nil, fmt.Errorf("%s: %s", resp.Status, body)
+	if got := resp.Header.Get("Content-Type"); got != want {
+		resp.Body.Close()
+		return nil, fmt.Errorf("a %v answer has type %q", as, got)
 	}
 	return resp, nil
 }
 
-// decodeSamples decodes a SAMPLES answer.
-func decodeSamples(resp *http.Response, queries int) ([][]TimeSeries, error) {
-	if got := resp.Header.Get("Content-Type"); got != "application/x-protobuf" {
-		return nil, fmt.Errorf("a SAMPLES answer has type %q", got)
+// NewRead makes a remote read of all queries.
+func NewRead(ctx context.Context, url string, as prompb.ReadRequest_ResponseType, queries ...Query) (*http.Request, error) {
+	read := &prompb.ReadRequest{AcceptedResponseTypes: []prompb.ReadRequest_ResponseType{as}}
+	for _, q := range queries {
+		p, err := q.Proto()
+		if err != nil {
+			return nil, err
+		}
+		read.Queries = append(read.Queries, p)
 	}
-	body, err := io.ReadAll(resp.Body)
+	data, err := proto.Marshal(read)
+	if err != nil {
+		return nil, err
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(snappy.Encode(nil, data)))
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Content-Encoding", "snappy")
+	req.Header.Set("Content-Type", "application/x-protobuf")
+	req.Header.Set("X-Prometheus-Remote-Read-Version", "0.1.0")
+	req.Header.Set("User-Agent", CurrentPrometheus)
+	return req, nil
+}
+
+// DecodeRead decodes an answer to queries as Read does.
+func DecodeRead(as prompb.ReadRequest_ResponseType, body io.Reader, queries ...Query) ([][]TimeSeries, error) {
+	if as == Streamed {
+		return decodeStream(body, queries)
+	}
+	return decodeSamples(body, len(queries))
+}
+
+// decodeSamples decodes a SAMPLES answer.
+func decodeSamples(r io.Reader, queries int) ([][]TimeSeries, error) {
+	body, err := io.ReadAll(r)
 	if err != nil {
 		return nil, err
 	}

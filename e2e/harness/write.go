@@ -33,27 +33,35 @@ type Protocol struct {
 	Name        string // "1.0" or "2.0"
 	message     string // as prometheus.yml names it
 	ContentType string
+	version     string // of the header X-Prometheus-Remote-Write-Version
 	encode      func([]SentSeries) []byte
 }
 
 // RemoteWrite1 is remote write 1.0.
 func RemoteWrite1() Protocol {
-	return Protocol{"1.0", "prometheus.WriteRequest", "application/x-protobuf", EncodeWrite1}
+	return Protocol{"1.0", "prometheus.WriteRequest", "application/x-protobuf", "0.1.0", EncodeWrite1}
 }
 
 // RemoteWrite2 is remote write 2.0.
 func RemoteWrite2() Protocol {
 	const message = "io.prometheus.write.v2.Request"
-	return Protocol{"2.0", message, "application/x-protobuf;proto=" + message, encodeWrite2}
+	return Protocol{"2.0", message, "application/x-protobuf;proto=" + message, "2.0.0", encodeWrite2}
 }
 
 // RemoteWrites returns both protocols.
 func RemoteWrites() []Protocol { return []Protocol{RemoteWrite1(), RemoteWrite2()} }
 
+// Encode returns the body of a request.
+func (p Protocol) Encode(series []SentSeries) []byte { return snappy.Encode(nil, p.encode(series)) }
+
+// Header returns the headers of a request.
+func (p Protocol) Header() map[string]string {
+	return map[string]string{"Content-Encoding": "snappy", "Content-Type": p.ContentType, "X-Prometheus-Remote-Write-Version": p.version}
+}
+
 // Send writes series and returns the answer, whatever its status.
 func (p Protocol) Send(ctx context.Context, url string, series []SentSeries) (Response, error) {
-	header := map[string]string{"Content-Encoding": "snappy", "Content-Type": p.ContentType}
-	return Post(ctx, url, header, snappy.Encode(nil, p.encode(series)))
+	return Post(ctx, url, p.Header(), p.Encode(series))
 }
 
 // MustSend writes series and wants the answer that they are stored.

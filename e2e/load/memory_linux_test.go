@@ -2,6 +2,7 @@ package load
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -9,14 +10,12 @@ import (
 	"os"
 	"regexp"
 	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 
 	"github.com/prometheus/prometheus/model/histogram"
 	"github.com/prometheus/prometheus/model/labels"
-	"github.com/prometheus/prometheus/prompb"
 
 	"github.com/promtable/promtable/e2e/harness"
 )
@@ -124,14 +123,10 @@ func (w *writer) histograms(t *testing.T) {
 func (w *writer) heavyRequest(ctx context.Context, client, round int) (status int, text string, err error) {
 	var resp *http.Response
 	if client%8 == 7 {
-		q, err := harness.Query{Mint: w.first, Maxt: harness.NowMillis(), Matchers: []*labels.Matcher{labels.MustNewMatcher(labels.MatchEqual, "__name__", "heavy")}}.Proto()
-		if err != nil {
-			return 0, "", err
-		}
-		as := harness.AnswerTypes()[round%2]
-		resp, err = harness.PostRead(ctx, w.a.URL("/api/v1/read"), &prompb.ReadRequest{Queries: []*prompb.Query{q}, AcceptedResponseTypes: []prompb.ReadRequest_ResponseType{as}})
-		if err != nil && strings.HasPrefix(err.Error(), "503 ") {
-			return http.StatusServiceUnavailable, err.Error(), nil
+		q := harness.Query{Mint: w.first, Maxt: harness.NowMillis(), Matchers: []*labels.Matcher{labels.MustNewMatcher(labels.MatchEqual, "__name__", "heavy")}}
+		resp, err = harness.PostRead(ctx, w.a.URL("/api/v1/read"), harness.AnswerTypes()[round%2], q)
+		if refused := (harness.StatusError{}); errors.As(err, &refused) && refused.Status == http.StatusServiceUnavailable {
+			return refused.Status, err.Error(), nil
 		}
 		if err != nil {
 			return 0, "", err

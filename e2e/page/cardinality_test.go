@@ -76,7 +76,7 @@ func TestPageCardinalityDrill(t *testing.T) {
 		t.Errorf("of a label that is not there the page says %q", got)
 	}
 	p.open("tab", "cardinality", "match", "nothing")
-	if got := p.texts("p:not(.links)"); !slices.Equal(got, []string{"No series of the selector is in the index period of now."}) {
+	if got := p.texts("p:not(.links)"); !slices.Equal(got, []string{"There are no series of the selector in the current index period."}) {
 		t.Errorf("of nothing the page says %q", got)
 	}
 	p.eachLook(func(look string) {
@@ -97,10 +97,10 @@ func TestPageCardinalityDates(t *testing.T) {
 		t.Errorf("then there were %q", tiles)
 	}
 	p.open("tab", "cardinality", "compare", day)
-	if tiles := p.tiles(); tiles["Series then"] != "57" || tiles["Difference"] != fmt.Sprintf("+%d", exploredSeries-57) {
+	if tiles := p.tiles(); tiles["Series before"] != "57" || tiles["Difference"] != fmt.Sprintf("+%d", exploredSeries-57) {
 		t.Errorf("compared it is %q", tiles)
 	}
-	if got := p.texts("caption")[0]; got != "Series of a metric: 8 new, 1 gone, 0 grown, 1 shrunk" {
+	if got := p.texts("caption")[0]; got != "Series by metric: 8 new, 1 gone, 0 grown, 1 shrunk" {
 		t.Errorf("the changes are %q", got)
 	}
 	rows := p.rows(0)
@@ -117,7 +117,7 @@ func TestPageCardinalityDates(t *testing.T) {
 		}
 		p.shoot("cardinality-compared-" + look)
 	})
-	if got := p.texts("caption"); !slices.Contains(got, "Series of a value of zone: 3 new, 1 gone, 0 grown, 0 shrunk") {
+	if got := p.texts("caption"); !slices.Contains(got, "Series by value of zone: 3 new, 1 gone, 0 grown, 0 shrunk") {
 		t.Errorf("the changes of the values are %q", got)
 	}
 	today := time.Now().UTC().Format(time.DateOnly)
@@ -166,18 +166,18 @@ func TestPageCardinalityCSV(t *testing.T) {
 		return rows
 	}
 	p.open("tab", "cardinality", "date", before.UTC().Format(time.DateOnly), "focus", "zone")
-	if rows := saved("Series of a metric"); !slices.EqualFunc(rows[:2], [][]string{{"Metric", "Series", "Share of all series"}, {"shop_shards", "50", fmt.Sprint(50.0 / 57)}}, slices.Equal) || len(rows) != 3 {
+	if rows := saved("Series by metric"); !slices.EqualFunc(rows[:2], [][]string{{"Metric", "Series", "Share of all series"}, {"shop_shards", "50", fmt.Sprint(50.0 / 57)}}, slices.Equal) || len(rows) != 3 {
 		t.Errorf("the metrics are saved as %q", rows)
 	}
-	if name := evaluate[string](p, "window.savedAs"); name != "promtable-cardinality-series-of-a-metric.csv" {
+	if name := evaluate[string](p, "window.savedAs"); name != "promtable-cardinality-series-by-metric.csv" {
 		t.Errorf("the file is called %s", name)
 	}
 	// A spreadsheet takes what begins with = for a formula.
-	if rows := saved("Series of each value of zone"); len(rows) != 2 || rows[1][0] != "'=1+2" || rows[1][1] != "50" {
+	if rows := saved("Series by value of zone"); len(rows) != 2 || rows[1][0] != "'=1+2" || rows[1][1] != "50" {
 		t.Errorf("the values are saved as %q", rows)
 	}
 	p.open("tab", "cardinality", "compare", before.UTC().Format(time.DateOnly))
-	if rows := saved("Series of a metric:"); len(rows) != 11 || !slices.ContainsFunc(rows, func(row []string) bool { return slices.Equal(row, []string{"shop_gone", "7", "0", "-7", "gone"}) }) {
+	if rows := saved("Series by metric:"); len(rows) != 11 || !slices.ContainsFunc(rows, func(row []string) bool { return slices.Equal(row, []string{"shop_gone", "7", "0", "-7", "gone"}) }) {
 		t.Errorf("the changes are saved as %q", rows)
 	}
 }

@@ -208,7 +208,7 @@ func TestPageCursor(t *testing.T) {
 		devtools(p, input.DispatchTouchEvent, input.DispatchTouchEventParams{Type: "touchStart", TouchPoints: []*input.TouchPoint{{X: x, Y: y}}})
 		devtools(p, input.DispatchTouchEvent, input.DispatchTouchEventParams{Type: "touchEnd", TouchPoints: []*input.TouchPoint{}})
 		p.wantTip("2026-03-04 10:00:00", "10", `{host="a"}`)
-		if got := p.texts("#graph-description"); len(got) != 1 || !strings.HasPrefix(got[0], `3 lines are shown. The least value is 10 of draw_level{host="a", job="j"}, the greatest 90 of draw_level{host="c", job="j"}.`) {
+		if got := p.texts("#graph-description"); len(got) != 1 || !strings.HasPrefix(got[0], `3 lines are shown. The minimum is 10 of draw_level{host="a", job="j"}, the maximum 90 of draw_level{host="c", job="j"}.`) {
 			t.Errorf("the graph is described by %q", got)
 		}
 	})
@@ -435,7 +435,7 @@ func TestPageTimes(t *testing.T) {
 			t.Errorf("after a reload from %q to %q is called %q", c.from, c.to, got)
 		}
 	}
-	for from, want := range map[string]string{"soon": "soon is no time.", "now-1q": "now-1q is no time.", "2026-13-01": "2026-13-01 is no time.", "now+1h": "From must be before To."} {
+	for from, want := range map[string]string{"soon": "Invalid time: soon.", "now-1q": "Invalid time: now-1q.", "2026-13-01": "Invalid time: 2026-13-01.", "now+1h": "From must be before To."} {
 		openPanel()
 		p.enter("#query .when-from input", from)
 		if got := evaluate[string](p, `document.querySelector("#query .when-panel [role=alert]").innerText`); !strings.HasPrefix(got, want) {
@@ -461,7 +461,7 @@ func TestPageHeatmapCut(t *testing.T) {
 	t.Parallel()
 	p := newPage(t, startDrawn(t))
 	p.draw("rate(draw_took_seconds_bucket[5m])", "lines", "3")
-	if got := p.texts(".message"); len(got) != 1 || !strings.HasPrefix(got[0], "A heatmap needs all series, and these are 3 of 8, drawn as lines.") {
+	if got := p.texts(".message"); len(got) != 1 || !strings.HasPrefix(got[0], "A heatmap needs all series, but the limit left 3 of 8. They are drawn as lines.") {
 		t.Errorf("the page says %q", got)
 	}
 	if rows := p.rows(0); len(rows) != 3 {
@@ -503,7 +503,7 @@ func TestPageStep(t *testing.T) {
 	own("9m")
 	p.wantParameters("step", "9m")
 	own("soon")
-	if got := evaluate[string](p, `document.querySelector("#query .step-own [role=alert]").innerText`); got != "Write 15s, 5m or 1h." || p.parameters().Get("step") != "9m" {
+	if got := evaluate[string](p, `document.querySelector("#query .step-own [role=alert]").innerText`); got != "Use a duration such as 15s, 5m or 1h." || p.parameters().Get("step") != "9m" {
 		t.Errorf("of no step the page says %q, and has %v", got, p.parameters())
 	}
 	own("7m")
@@ -517,16 +517,16 @@ func TestPageStep(t *testing.T) {
 		t.Errorf("after a reload the step is %s", got)
 	}
 	p.open("expr", "draw_level", "view", "graph", "range", "86400", "step", "1s")
-	want := "With a step of 1s this range has 86,401 points, and a series may have 11,000: choose a step of at least 8s, or a shorter range."
+	want := "With a step of 1s this range has 86,401 points, and the limit is 11,000. Choose a step of at least 8s or a shorter range."
 	if got := p.texts("[role=alert]"); !slices.Equal(got, []string{want}) {
 		t.Errorf("of too many points the page says %q", got)
 	}
 	p.open("expr", "draw_level", "view", "graph", "range", "-5")
-	if got := p.texts("[role=alert]"); !slices.Equal(got, []string{"The range in the URL is no number of seconds above 0: -5"}) {
+	if got := p.texts("[role=alert]"); !slices.Equal(got, []string{"Invalid range in the URL, not a number of seconds above 0: -5"}) {
 		t.Errorf("of no range the page says %q", got)
 	}
 	p.open("expr", "draw_level", "view", "graph", "step", "soon")
-	if got := p.texts("[role=alert]"); len(got) != 1 || !strings.HasPrefix(got[0], "The step in the URL is no time: soon.") {
+	if got := p.texts("[role=alert]"); len(got) != 1 || !strings.HasPrefix(got[0], "Invalid step in the URL: soon.") {
 		t.Errorf("of no step the page says %q", got)
 	}
 }
@@ -587,10 +587,10 @@ func TestPageStacked(t *testing.T) {
 		plot := p.plot()
 		x, y := plot.at(1800, 0.5)
 		p.mouseTo(x, y)
-		p.wantTip("2026-03-04 10:00:00", "60", `{host="c"}`, "All: 90")
+		p.wantTip("2026-03-04 10:00:00", "60", `{host="c"}`, "Total: 90")
 		_, y = plot.at(1800, 0.97)
 		p.mouseTo(x, y)
-		p.wantTip("2026-03-04 10:00:00", "10", `{host="a"}`, "All: 90")
+		p.wantTip("2026-03-04 10:00:00", "10", `{host="a"}`, "Total: 90")
 		if got := p.texts(".message"); len(got) > 0 {
 			t.Errorf("without values below 0 the page says %q", got)
 		}
@@ -612,14 +612,14 @@ func TestPageStacked(t *testing.T) {
 		plot = p.plot()
 		x, y = plot.at(1800, 0.97)
 		p.mouseTo(x, y)
-		p.wantTip("2026-03-04 10:00:00", "20", `{host="b"}`, "All: 80")
+		p.wantTip("2026-03-04 10:00:00", "20", `{host="b"}`, "Total: 80")
 		p.draw(`{__name__=~"draw_level|draw_debt"}`, "step", "1m", "mode", "stacked")
 		if got := p.texts(".message"); !slices.Equal(got, []string{"Values below 0 are stacked downwards from 0."}) {
 			t.Errorf("with values below 0 the page says %q", got)
 		}
 		x, y = p.plot().at(1800, 0.99)
 		p.mouseTo(x, y)
-		p.wantTip("2026-03-04 10:00:00", "-5", `draw_debt{host="a"}`, "All: 85")
+		p.wantTip("2026-03-04 10:00:00", "-5", `draw_debt{host="a"}`, "Total: 85")
 	})
 }
 
@@ -686,7 +686,7 @@ func TestPageHeatmap(t *testing.T) {
 		if got := p.texts(".heat-marks span"); !slices.Equal(got, []string{"0", "0.25/s", "1/s"}) {
 			t.Errorf("the colours are called %q", got)
 		}
-		if got := p.texts("#graph-description"); len(got) != 1 || !strings.HasPrefix(got[0], "The fullest bucket has 1/s, from 100 ms to 1 s at 2026-03-04 ") || !strings.Contains(got[0], "The last histogram has 2/s in all.") {
+		if got := p.texts("#graph-description"); len(got) != 1 || !strings.HasPrefix(got[0], "The fullest bucket has 1/s, from 100 ms to 1 s at 2026-03-04 ") || !strings.Contains(got[0], "The last histogram has 2/s in total.") {
 			t.Errorf("the heatmap is described by %q", got)
 		}
 		if rows := p.texts("tbody tr"); len(rows) > 0 {
@@ -703,7 +703,7 @@ func TestPageHeatmap(t *testing.T) {
 		p.shoot("heatmap-" + look)
 
 		p.draw("rate(draw_took_seconds_bucket[5m])", "step", "1m")
-		if got := p.texts(".message"); !slices.Equal(got, []string{"The buckets of 2 histograms are added up: their other labels are not told apart here."}) {
+		if got := p.texts(".message"); !slices.Equal(got, []string{"The heatmap shows the sum of 2 histograms."}) {
 			t.Errorf("of two histograms the page says %q", got)
 		}
 		x, y := p.plot().at(1800, 0.5)

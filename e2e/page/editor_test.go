@@ -686,7 +686,7 @@ func TestPageDrafts(t *testing.T) {
 		p.newTab(tab.parameters...).wantExpressions(tab.want)
 	}
 	// It can be dropped, and brought back.
-	p.button("Back to what was run")
+	p.button("Undo edits")
 	p.wantExpressions("page_gauge")
 	p.await(`!document.querySelector("#query .changed").checkVisibility()`)
 	p.press("z", kb.ModifierCtrl)

@@ -44,9 +44,7 @@ func TestPageExplain(t *testing.T) {
 	p.wantAlert(a, "/api/v1/explain", url.Values{"query": {`{x=~"("}`}})
 	// An old link.
 	p.open("tab", "explain", "selector", `page_gauge{instance="a"}`)
-	if got := evaluate[string](p, `document.querySelector("#explain [data-focus]").value`); got != `page_gauge{instance="a"}` {
-		t.Errorf("the expression of an old link is %q", got)
-	}
+	p.wantExpressions(`page_gauge{instance="a"}`)
 	if tiles := p.tiles(); tiles["Series"] != "1" {
 		t.Errorf("an old link shows %v", tiles)
 	}
@@ -143,7 +141,7 @@ func TestPageExplainTree(t *testing.T) {
 		for i, want := range map[int]string{
 			1: "Evaluated by Prometheus' engine over the streamed part below, because histogram_quantile is no function that streams.",
 			3: "Evaluated while series are read: sum by (code) of rate.",
-			4: "Evaluated while series are read, as a part of the above.",
+			4: "Evaluated while series are read, as part of the node above.",
 		} {
 			if tree[i].Meaning != want {
 				t.Errorf("of %s the page says %q, want %q", tree[i].Expr, tree[i].Meaning, want)
@@ -152,7 +150,7 @@ func TestPageExplainTree(t *testing.T) {
 		if read := tree[5].Read; !harness.ContainsAll(read, []string{`code!=""`, "1 series, ", " rows of METRIC with ", "The list of "}) {
 			t.Errorf("the selector reads %q", read)
 		}
-		if tiles := p.tiles(); tiles["Series"] != "1" || tiles["Time to read"] == "" || plain(t, tiles["Rows of METRIC read"]) == 0 {
+		if tiles := p.tiles(); tiles["Series"] != "1" || tiles["Read time"] == "" || plain(t, tiles["Rows of METRIC read"]) == 0 {
 			t.Errorf("all of it reads %v", tiles)
 		}
 		p.checkContrast(look)
@@ -173,7 +171,7 @@ func TestPageExplainTree(t *testing.T) {
 		}
 	}
 	p.enter("#explain [data-focus]", "vector(1) + time()")
-	if tree := evaluate[[]treeNode](p, treeScript); len(tree) != 4 || tree[0].Meaning != "Evaluated by Prometheus' engine. It reads nothing." {
+	if tree := evaluate[[]treeNode](p, treeScript); len(tree) != 4 || tree[0].Meaning != "Evaluated by Prometheus' engine. It reads no series." {
 		t.Errorf("without a selector the tree is %+v", tree)
 	}
 }
@@ -384,16 +382,16 @@ func TestPageExplainCached(t *testing.T) {
 		p.open("tab", "explain", "expr", "page_gauge", "range", "604800")
 		return p.texts(".facts")[0]
 	}
-	if got := cached(); !strings.Contains(got, " None of its 252 steps are in the cache of results.") {
+	if got := cached(); !strings.Contains(got, " 0 of 252 steps are in the results cache.") {
 		t.Errorf("of a new query it says %q", got)
 	}
 	p.open("expr", "page_gauge", "view", "graph", "range", "604800")
 	p.await(`document.querySelector("#query .graph") !== null`)
-	if got := cached(); !regexp.MustCompile(` 25[012] of its 252 steps are in the cache of results\.`).MatchString(got) {
+	if got := cached(); !regexp.MustCompile(` 25[012] of 252 steps are in the results cache\.`).MatchString(got) {
 		t.Errorf("after a graph it says %q", got)
 	}
 	p.open("tab", "explain", "expr", "page_gauge", "view", "table")
-	if got := p.texts(".facts")[0]; !strings.Contains(got, "Nothing of it comes from the cache of results: it is an instant query.") {
+	if got := p.texts(".facts")[0]; !strings.Contains(got, "The results cache is not used: it is an instant query.") {
 		t.Errorf("of an instant query it says %q", got)
 	}
 }

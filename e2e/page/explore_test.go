@@ -88,18 +88,18 @@ func TestPageStart(t *testing.T) {
 	}
 	p.mustAsk(a, "/api/v1/status/store", nil, &store)
 	tiles := p.tiles()
-	if !store.SeriesExact || store.Series != exploredSeries || plain(t, tiles["Series of the running index period"]) != store.Series {
+	if !store.SeriesExact || store.Series != exploredSeries || plain(t, tiles["Active series"]) != store.Series {
 		t.Errorf("the page shows %q, the adapter has %+v", tiles, store)
 	}
 	newest := fmt.Sprintf(`new Date(%d).getFullYear().toString()`, store.NewestSample)
 	if age := harness.NowMillis() - store.NewestSample; age < 0 || age > 3600_000 || !strings.Contains(tiles["Newest sample"], evaluate[string](p, newest)) {
 		t.Errorf("the newest sample is of %d ms ago, and the page shows %q", age, tiles)
 	}
-	if rows := p.rows(0); len(rows) != len(store.Resolutions) || rows[0][0] != "raw" || rows[0][2] != "ever" || rows[0][3] != "the oldest on" {
+	if rows := p.rows(0); len(rows) != len(store.Resolutions) || rows[0][0] != "raw" || rows[0][2] != "forever" || rows[0][3] != "the oldest sample" {
 		t.Errorf("the resolutions are %q", rows)
 	}
 	for title, text := range tiles {
-		if strings.HasPrefix(title, "Samples stored since the start") && plain(t, text) != exploredSamples {
+		if strings.HasPrefix(title, "Samples stored since start") && plain(t, text) != exploredSamples {
 			t.Errorf("%s: %s", title, text)
 		}
 	}
@@ -141,7 +141,7 @@ func TestPageStartEmpty(t *testing.T) {
 		if got := p.examples(); len(got) > 0 {
 			t.Errorf("of nothing the examples are %q", got)
 		}
-		if tiles := p.tiles(); tiles["Series of the running index period"] != "0" || tiles["Oldest sample, at the earliest"] != "none yet" || tiles["Newest sample, at the latest"] != "none yet" {
+		if tiles := p.tiles(); tiles["Active series"] != "0" || tiles["Oldest sample not before"] != "none yet" || tiles["Newest sample not after"] != "none yet" {
 			t.Errorf("of nothing there is %q", tiles)
 		}
 		p.checkContrast(look)
@@ -173,7 +173,7 @@ func TestPageStartOwn(t *testing.T) {
 			t.Errorf("%s has no answer", expr)
 		}
 	}
-	if name := evaluate[string](p, `document.querySelector(".spark svg").getAttribute("aria-label")`); !strings.HasPrefix(name, "Samples stored, the last hour: last ") {
+	if name := evaluate[string](p, `document.querySelector(".spark svg").getAttribute("aria-label")`); !strings.HasPrefix(name, "Samples stored in the last hour: last ") {
 		t.Errorf("the graph is called %q", name)
 	}
 	p.eachLook(func(look string) {
@@ -242,7 +242,7 @@ func TestPageExplore(t *testing.T) {
 	p.follow("500")
 	p.wantParameters("match", `code="500"`, "metric", "shop_http_requests_total", "by", "")
 	p.wantExplored([]string{`sum by (job) (rate(shop_http_requests_total{code="500"}[5m]))`}, 3)
-	p.follow("One line for all")
+	p.follow("Do not split")
 	p.wantExplored([]string{`sum(rate(shop_http_requests_total{code="500"}[5m]))`}, 1)
 	p.reload()
 	p.wantExplored([]string{`sum(rate(shop_http_requests_total{code="500"}[5m]))`}, 1)
@@ -267,7 +267,7 @@ func TestPageExplore(t *testing.T) {
 	p.open("tab", "explore", "metric", "shop_http_requests_total", "fold", "each")
 	p.wantExplored([]string{"rate(shop_http_requests_total[5m])"}, 6)
 	p.open("tab", "explore", "metric", "nothing")
-	if got := p.texts(".metric p"); !slices.Contains(got, "There is no metric of this name in the index period of the end.") {
+	if got := p.texts(".metric p"); !slices.Contains(got, "There is no metric of this name in the index period of the end time.") {
 		t.Errorf("of a metric that is not there the page says %q", got)
 	}
 	p.expect("/api/v1/metric_names", 400)
@@ -411,7 +411,7 @@ func TestPageExploreMissing(t *testing.T) {
 	}
 	p.eachLook(func(look string) {
 		p.open("tab", "explore", "metric", "wait_seconds")
-		if got := p.texts(".metric p"); !slices.Contains(got, "There is no metric of this name in the index period of the end.") {
+		if got := p.texts(".metric p"); !slices.Contains(got, "There is no metric of this name in the index period of the end time.") {
 			t.Errorf("%s: the page says %q", look, got)
 		}
 		if got := p.texts(".metric table, .metric .facts"); len(got) > 0 && strings.Join(got, "") != "" {

@@ -211,7 +211,7 @@ func TestPageNewestCut(t *testing.T) {
 			t.Errorf("line %d is %q, want %s with 1 and then 2", i, row, want)
 		}
 	}
-	p.await(`document.getElementById("said").textContent.startsWith("Graph of 60 of at least 120 series from ")`)
+	p.await(`document.getElementById("announcement").textContent.startsWith("Graph of 60 of at least 120 series from ")`)
 	p.open("expr", "cut_gauge", "view", "graph", "range", "864000", "end", "2026-03-04T05:03:20Z", "lines", "240")
 	p.wantShown("120 series, ", 120)
 }

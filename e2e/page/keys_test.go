@@ -129,7 +129,7 @@ func TestPageKeysDialog(t *testing.T) {
 		p.press("?")
 		p.await(`document.querySelector("dialog[open]") !== null && document.querySelector("dialog").contains(document.activeElement)`)
 		listed := evaluate[string](p, `document.querySelector("dialog").innerText`)
-		for _, want := range []string{"Keys", "Run again", "Table or graph", "Half a range earlier", "Times in UTC or local", "Cardinality"} {
+		for _, want := range []string{"Keys", "Run again", "Switch between table and graph", "Half a range earlier", "Switch between UTC and local time", "Cardinality"} {
 			if !strings.Contains(listed, want) {
 				t.Errorf("%q is not in %q", want, listed)
 			}

@@ -65,7 +65,7 @@ func TestPageLegend(t *testing.T) {
 	p.eachLook(func(look string) {
 		p.draw("draw_level", "step", "1m")
 		asked := len(p.asked("/api/v1/query_range"))
-		if got := p.texts(".shared"); !slices.Equal(got, []string{`All have draw_level{job="j"}`}) {
+		if got := p.texts(".shared"); !slices.Equal(got, []string{`Common labels: draw_level{job="j"}`}) {
 			t.Errorf("shared is %q", got)
 		}
 		p.clickLine(1, "")
@@ -215,7 +215,7 @@ func TestPageRefresh(t *testing.T) {
 
 	// It fails, says so, and goes on.
 	evaluate[bool](p, `(() => { window.isBroken = true; return true })()`)
-	p.await(`document.querySelector("#query .result [role=alert]")?.innerText.includes("it is asked for again every 1s") ?? false`)
+	p.await(`document.querySelector("#query .result [role=alert]")?.innerText.includes("The page retries every 1s") ?? false`)
 	last("1,234")
 	send(1235)
 	evaluate[bool](p, `(() => { window.isBroken = false; return true })()`)

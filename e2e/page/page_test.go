@@ -384,7 +384,7 @@ func TestPageLatest(t *testing.T) {
 func (p *browserPage) checkLatestMany() {
 	p.Helper()
 	p.open("tab", "latest", "filter", "page_many", "limit", "100")
-	if rows, warnings := p.rows(0), p.texts("[role=status]"); len(rows) != 100 || len(warnings) != 1 || !strings.Contains(warnings[0], "more series") {
+	if rows, warnings := p.rows(0), p.texts("[role=status]"); len(rows) != 100 || len(warnings) != 1 || !strings.Contains(warnings[0], "Not all series") {
 		p.Errorf("%d of %d series, and %q", len(rows), pageMany, warnings)
 	}
 	p.shoot("latest-truncated")
@@ -494,10 +494,10 @@ func (p *browserPage) checkAdapter(a *harness.Adapter) {
 	}
 	p.mustAsk(a, "/api/v1/status/adapter", nil, &want)
 	facts := map[string]string{}
-	for _, row := range p.rowsOf("What it is") {
+	for _, row := range p.rowsOf("Properties") {
 		facts[row[0]] = row[1]
 	}
-	if want.Version != harness.AdapterVersion || facts["Version"] != want.Version || facts["Backend"] != want.Backend+": "+want.Location || facts["Format of the tables"] != fmt.Sprintf("version %d", want.Format) {
+	if want.Version != harness.AdapterVersion || facts["Version"] != want.Version || facts["Backend"] != want.Backend+": "+want.Location || facts["Table format"] != fmt.Sprintf("version %d", want.Format) {
 		p.Errorf("the page says %v, want %+v", facts, want)
 	}
 	file, err := os.ReadFile(filepath.Join(want.Location, "FORMAT"))
@@ -505,13 +505,13 @@ func (p *browserPage) checkAdapter(a *harness.Adapter) {
 		p.Fatal(err)
 	}
 	_, version, _ := strings.Cut(strings.TrimSpace(string(file)), " format ")
-	if want.DirectoryFormat != version || facts["Format of the directory"] != "version "+version+", as its file FORMAT says" {
-		p.Errorf("the page says %q, FORMAT %q", facts["Format of the directory"], file)
+	if want.DirectoryFormat != version || facts["Directory format"] != "version "+version+" (file FORMAT)" {
+		p.Errorf("the page says %q, FORMAT %q", facts["Directory format"], file)
 	}
 	var tables [][]string
 	for _, table := range want.Tables {
 		for _, f := range table.Families {
-			kept := "ever"
+			kept := "forever"
 			if days := f.MaxAgeSeconds / 86400; days >= 2 {
 				kept = fmt.Sprintf("%dd", int(days))
 			}
@@ -521,7 +521,7 @@ func (p *browserPage) checkAdapter(a *harness.Adapter) {
 	if len(tables) < 4 {
 		p.Errorf("there are only the tables %q", tables)
 	}
-	if got := p.rowsOf("How long cells are kept"); !slices.EqualFunc(got, tables, slices.Equal) {
+	if got := p.rowsOf("Retention of cells"); !slices.EqualFunc(got, tables, slices.Equal) {
 		p.Errorf("the tables are %q, want %q", got, tables)
 	}
 }

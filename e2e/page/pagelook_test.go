@@ -99,8 +99,8 @@ func TestPageKeyboard(t *testing.T) {
 	p.open()
 	p.wantFocus("PromQL expression")
 	for _, tab := range []struct{ name, focus string }{
-		{"Latest", "Filter: a part of a metric name, or a selector"},
-		{"Cardinality", "Selector, empty for all series"},
+		{"Latest", "Filter by metric name or selector"},
+		{"Cardinality", "Selector (empty: all series)"},
 		{"Explore", "Find a metric"},
 		{"Explain", "Expression to explain"},
 		{"Status", "Status"},

@@ -70,7 +70,7 @@ func TestPageRefreshTable(t *testing.T) {
 	if order := evaluate[string](p, `document.querySelector("#query th:nth-child(2)").ariaSort`); order != "descending" {
 		t.Errorf("it is sorted %s", order)
 	}
-	if said := evaluate[string](p, `document.getElementById("said").textContent`); !strings.HasSuffix(said, " It is asked for again every 1s.") {
+	if said := evaluate[string](p, `document.getElementById("announcement").textContent`); !strings.HasSuffix(said, " It refreshes every 1s.") {
 		t.Errorf("screen readers say %q", said)
 	}
 	// A series more.
@@ -189,7 +189,7 @@ func TestPageRefreshWaits(t *testing.T) {
 			p.open("expr", "page_gauge", "view", view, "refresh", "5s", "end", "2026-03-04T05:00:00Z")
 			p.wantParameters("refresh", "5s", "end", "2026-03-04T05:00:00Z")
 			p.await(waits)
-			p.await(`document.getElementById("said").textContent.endsWith("Refresh waits: the time does not end now.")`)
+			p.await(`document.getElementById("announcement").textContent.endsWith("Refresh is paused: the range does not end now.")`)
 			p.checkContrast(look)
 			p.shoot("refresh-waits-" + view + "-" + look)
 			if wide := evaluate[int](p, "document.documentElement.scrollWidth - innerWidth"); wide > 0 {
@@ -204,7 +204,7 @@ func TestPageRefreshWaits(t *testing.T) {
 	p.choose("#query select[name=refresh]", "10 s")
 	p.wantParameters("refresh", "10s", "end", "")
 	p.await("!" + waits)
-	p.await(`document.getElementById("said").textContent.endsWith("It is asked for again every 10s.")`)
+	p.await(`document.getElementById("announcement").textContent.endsWith("It refreshes every 10s.")`)
 	p.back(`new URLSearchParams(location.search).get("end") === "2026-03-04T05:00:00Z"`)
 	p.wantParameters("refresh", "")
 	// Where it is turned off, the time stays.

@@ -78,7 +78,7 @@ func TestPageZones(t *testing.T) {
 
 	for _, end := range []string{"soon", "2026-13-40T05:06:07"} {
 		p.open("expr", "time()", "end", end)
-		if got := p.texts("[role=alert]"); len(got) != 1 || got[0] != "The end in the URL is no time: "+end {
+		if got := p.texts("[role=alert]"); len(got) != 1 || got[0] != "Invalid end time in the URL: "+end {
 			t.Errorf("of an end that is no time the page says %q", got)
 		}
 	}

@@ -42,16 +42,16 @@ func TestPageStatus(t *testing.T) {
 	})
 	p.eachLook(func(look string) {
 		p.open("tab", "status")
-		for _, name := range []string{"Database on the disk", "Log on the disk, beside it"} {
+		for _, name := range []string{"Database on disk", "Log on disk"} {
 			if size := p.tiles()[name]; !strings.HasSuffix(size, "iB") {
 				t.Errorf("%s: %q", name, size)
 			}
 		}
-		if got := p.texts(".well"); !slices.Equal(got, []string{"Nothing is wrong."}) {
+		if got := p.texts(".well"); !slices.Equal(got, []string{"No problems found."}) {
 			t.Errorf("the page says %q, and finds %q", got, p.texts(".finding"))
 		}
 		titles := p.texts(".panel h3")
-		for _, want := range []string{"Samples stored", "Latency of writes", "Open chunks", "Free space", "Compactions", "Rollups that are due", "Memory of queries"} {
+		for _, want := range []string{"Samples stored", "Latency of writes", "Open chunks", "Free space", "Compactions", "Rollup lag", "Query memory"} {
 			if !slices.Contains(titles, want) {
 				t.Errorf("there is no graph %s among %q", want, titles)
 			}
@@ -59,7 +59,7 @@ func TestPageStatus(t *testing.T) {
 		if slices.Contains(titles, "Latency of Bigtable") {
 			t.Error("an embedded store has graphs of Bigtable")
 		}
-		if got := p.texts("[aria-label=Retention] li"); !slices.Contains(got, "Samples are kept for ever.") {
+		if got := p.texts("[aria-label=Retention] li"); !slices.Contains(got, "Samples are kept forever.") {
 			t.Errorf("of retention the page says %q", got)
 		}
 		p.checkContrast(look)
@@ -98,7 +98,7 @@ func TestPageStatusWithout(t *testing.T) {
 	harness.Eventually(t, "the rates are numbers", func() error {
 		harness.RemoteWrite2().MustSend(t, a.URL("/api/v1/write"), harness.SomeSeries())
 		tiles := p.tiles()
-		for _, name := range []string{"Samples stored", "Requests, write and read"} {
+		for _, name := range []string{"Samples stored", "Write and read requests"} {
 			per, ok := strings.CutSuffix(tiles[name], "/s")
 			if !ok || plain(t, per) <= 0 {
 				return fmt.Errorf("%s: %q", name, tiles[name])
@@ -131,7 +131,7 @@ func TestPageFindings(t *testing.T) {
 		if resp := harness.MustGet(t, a.URL("/api/v1/query")+"?query=page_many", nil); resp.Status != http.StatusUnprocessableEntity {
 			t.Fatal(resp)
 		}
-		p.wantFinding("Warning 1 query was refused since the start. It asked for more than a limit allows, or waited too long for others.", "Explain shows which selector reads too much.", "docs/configuration.md")
+		p.wantFinding("Warning 1 query was refused since the start. It exceeded a limit or waited too long.", "Explain shows which selector reads too much.", "docs/configuration.md")
 	})
 	t.Run("refused samples", func(t *testing.T) {
 		a := harness.StartAdapter(t, harness.Embedded(t), "--self-scrape-interval=1s")
@@ -142,7 +142,7 @@ func TestPageFindings(t *testing.T) {
 			t.Fatal(resp, err)
 		}
 		p.eachLook(func(look string) {
-			p.wantFinding("Warning 1 sample was refused for good (1 too_far_in_future) since the start.", "docs/operations.md#metrics-to-watch")
+			p.wantFinding("Warning 1 sample was rejected (1 too_far_in_future) since the start.", "docs/monitoring.md#metrics-to-watch")
 			p.checkContrast(look)
 			p.shoot("findings-" + look)
 		})
@@ -154,7 +154,7 @@ func TestPageFindings(t *testing.T) {
 		damageTables(t, dir)
 		a = harness.StartAdapter(t, harness.Backend{Name: "embedded", Args: []string{"--storage.path=" + dir}})
 		harness.MustGet(t, a.URL("/api/v1/query")+"?"+url.Values{"query": {"count_over_time(page_gauge[1h])"}}.Encode(), nil)
-		newPage(t, a).wantFinding("Error", " of the store ", " damaged.", "docs/operations.md#damaged-files-of-the-embedded-store")
+		newPage(t, a).wantFinding("Error", " of the store ", " damaged.", "docs/trouble.md#damaged-files-of-the-embedded-store")
 	})
 }
 
@@ -212,12 +212,12 @@ func ruleCases() map[string][]ruleCase {
 		"disk full":                         holds("Writes are refused: the disk of /d has 512 MiB free, and the floor is 1 GiB.", disk(1<<29)),
 		"disk nearly full":                  holds("The disk of /d has 1.5 GiB free. Writes stop below 1 GiB.", disk(3<<29)),
 		"damaged files":                     holds("2 files of the store are damaged", map[string]float64{"adapter_pebble_damaged_files": 2}),
-		"log not writable":                  {{map[string]float64{"adapter_buffer_refused_commits_total": 4}, nil, "took no samples 4 times in the last hour."}},
-		"clock in doubt":                    holds("The clock is in doubt", map[string]float64{"adapter_clock_in_doubt": 1}),
+		"log not writable":                  {{map[string]float64{"adapter_buffer_refused_commits_total": 4}, nil, "could not write to its log 4 times in the last hour."}},
+		"clock in doubt":                    holds("The clock may be wrong", map[string]float64{"adapter_clock_in_doubt": 1}),
 		"writes fail":                       grows(`adapter_http_requests_total{code="503",handler="write"}`, "write requests were answered with a 5xx in the last hour."),
 		"samples not confirmed":             grows(`adapter_write_failed_samples_total{protocol="2.0"}`, "samples were not confirmed"),
-		"samples refused":                   grows(`adapter_write_rejected_total{reason="labels"}`, "samples were refused for good ("),
-		"rows that the store does not take": holds("does not take 3 rows", map[string]float64{`adapter_buffer_failing_rows{state="retried"}`: 1, `adapter_buffer_failing_rows{state="refused"}`: 2}),
+		"samples refused":                   grows(`adapter_write_rejected_total{reason="labels"}`, "samples were rejected ("),
+		"rows that the store does not take": holds("rejects 3 rows", map[string]float64{`adapter_buffer_failing_rows{state="retried"}`: 1, `adapter_buffer_failing_rows{state="refused"}`: 2}),
 		"chunks not written":                grows("adapter_buffer_seal_failures_total", "writes of chunks"),
 		"retention fails":                   {{map[string]float64{"adapter_retention_failures_total": 1}, nil, "could not be deleted, 1 time in the last hour."}},
 		"rules fail":                        {{map[string]float64{"adapter_retention_rule_failures_total": 1}, nil, "could not be removed, 1 time "}},
@@ -225,11 +225,11 @@ func ruleCases() map[string][]ruleCase {
 			{map[string]float64{"adapter_deletion_pending": 1}, map[string]float64{"adapter_deletion_pending": 2}, "have not been removed from the store for an hour"},
 			{map[string]float64{"adapter_deletion_failures_total": 2}, nil, "could not be removed from the store, 2 times"},
 		},
-		"rollups behind":          holds("Rollups have been due for 2d", map[string]float64{"adapter_rollup_lag_seconds": 200_000}),
+		"rollups behind":          holds("Rollups are 2d behind", map[string]float64{"adapter_rollup_lag_seconds": 200_000}),
 		"rollups fail":            grows("adapter_rollup_failures_total", "attempts to make rollups failed"),
 		"sealing behind":          holds("began 27h ago", map[string]float64{"adapter_seal_lag_seconds": 100_000}),
-		"sealing fails":           grows("adapter_seal_failures_total", "turns of the sealer"),
-		"turns too short":         holds("walked 40% of the rows", map[string]float64{"adapter_seal_walked_ratio": 0.4}),
+		"sealing fails":           grows("adapter_seal_failures_total", "runs of the sealer"),
+		"turns too short":         holds("covered only 40% of the rows", map[string]float64{"adapter_seal_walked_ratio": 0.4}),
 		"clocks differ":           {{map[string]float64{"adapter_clock_skew_seconds": -30}, nil, "is 30s behind this one"}, {map[string]float64{"adapter_clock_skew_seconds": 300}, nil, "is 5m ahead of this one"}},
 		"Bigtable fails":          grows(`adapter_bigtable_requests_total{method="ReadRows",result="failure"}`, "requests to Bigtable failed"),
 		"HA fails":                grows("adapter_ha_failures_total", "requests of HA replicas were refused in the last hour. META failed."),
@@ -238,8 +238,8 @@ func ruleCases() map[string][]ruleCase {
 		"slow disk":               grows("adapter_pebble_write_stalls_total", "times writes waited for compactions"),
 		"logs without an adapter": holds("waits for 1 log of", map[string]float64{"adapter_buffer_other_logs": 1}),
 		"CURRENT dropped":         grows("adapter_current_dropped_total", "current values"),
-		"queries refused":         grows(`adapter_api_requests_total{code="422",endpoint="query"}`, "queries were refused in the last hour. They asked for more than"),
-		"index marks read":        holds("Marks of 200,000 series", map[string]float64{`adapter_index_mark_lookups_total{result="found"}`: 200_000}),
+		"queries refused":         grows(`adapter_api_requests_total{code="422",endpoint="query"}`, "queries were refused in the last hour. They exceeded a limit"),
+		"index marks read":        holds("Index marks of 200,000 series", map[string]float64{`adapter_index_mark_lookups_total{result="found"}`: 200_000}),
 		"slow queries":            grows(`adapter_slow_queries_total{kind="range"}`, "queries were slow"),
 	}
 }
@@ -251,7 +251,7 @@ func TestPageRules(t *testing.T) {
 	p := newPage(t, a)
 	p.open()
 	evaluate[bool](p, `(() => {
-		Promise.all([import("./ui/tabs/findings.js"), import("./ui/tabs/metrics.js")]).then(([{ rules, findings }, { Snapshot, fromStatus }]) => {
+		Promise.all([import("./ui/tabs/findings.js"), import("./ui/tabs/snapshot.js")]).then(([{ rules, findings }, { Snapshot, fromStatus }]) => {
 			window.rules = rules;
 			window.findingsOf = (now, before) => findings(new Snapshot(fromStatus(now), fromStatus(before)), "in the last hour");
 		});
@@ -322,7 +322,7 @@ func TestPageStatusSenders(t *testing.T) {
 	if !slices.Equal(got[0], []string{"eu", "a"}) {
 		t.Errorf("elected is %q", got)
 	}
-	rows := p.rowsOf("Targets of the last day, by the metric up")
+	rows := p.rowsOf("Targets of the last day, from the metric up")
 	if len(rows) != 2 || !slices.Equal(rows[0][:4], []string{"api", "2", "1: two", "–"}) || !slices.Equal(rows[1][:4], []string{"db", "1", "–", "1: three"}) {
 		t.Errorf("the targets are %q", rows)
 	}
@@ -365,7 +365,7 @@ func TestPageStatusSince(t *testing.T) {
 	p := newPage(t, a)
 	p.open("tab", "status", "instance", "other:9201")
 	want := evaluate[string](p, fmt.Sprintf(`(() => { const d = new Date(%d), two = (n) => String(n).padStart(2, "0"); return two(d.getHours()) + ":" + two(d.getMinutes()) + ":00." })()`, behind))
-	if got := p.texts(".finding"); len(got) != 1 || !harness.ContainsAll(got[0], []string{"Rollups have been due for 27h", "Since about 2", want}) {
+	if got := p.texts(".finding"); len(got) != 1 || !harness.ContainsAll(got[0], []string{"Rollups are 27h behind", "Since about 2", want}) {
 		t.Errorf("the findings are %q, want one since %s", got, want)
 	}
 }

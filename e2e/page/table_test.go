@@ -55,7 +55,7 @@ func (p *browserPage) cells(text string) [][]string {
 // said waits until the page has said a sentence to screen readers.
 func (p *browserPage) said(part string) {
 	p.Helper()
-	p.await(fmt.Sprintf(`document.getElementById("said").textContent.includes(%q)`, part))
+	p.await(fmt.Sprintf(`document.getElementById("announcement").textContent.includes(%q)`, part))
 }
 
 const tableEnd = "2026-03-04T05:06:07Z"
@@ -116,7 +116,7 @@ func TestPageCSV(t *testing.T) {
 	}
 	p.open("tab", "cardinality")
 	name, text := p.download(dir, "#cardinality .table-tools button:last-child")
-	if rows := p.cells(text); name != "promtable-cardinality-series-of-a-metric.csv" || len(rows) != 2 || !slices.Equal(rows[1], []string{"tabled_now", "1", "1"}) {
+	if rows := p.cells(text); name != "promtable-cardinality-series-by-metric.csv" || len(rows) != 2 || !slices.Equal(rows[1], []string{"tabled_now", "1", "1"}) {
 		t.Errorf("the file %s has %q", name, rows)
 	}
 }
@@ -139,7 +139,7 @@ func TestPageCopyRows(t *testing.T) {
 		p.open("expr", "tabled", "end", tableEnd, "columns", "1", "kind", kind)
 		evaluate[bool](p, `(() => { window.clip = undefined; return true })()`)
 		p.click("#query .table-tools button")
-		p.said("2 rows are copied.")
+		p.said("2 rows copied.")
 		if focus := p.focused().Name; focus != "Copy the rows" {
 			t.Errorf("%s: the keyboard is at %q", kind, focus)
 		}
@@ -245,7 +245,7 @@ func TestPageSampleTimes(t *testing.T) {
 	})()`)
 	p.open("expr", "tabled", "end", tableEnd)
 	p.wantHeadings("Series", "Value", "Time")
-	if rows := p.rows(0); rows[0][2] != "90s before" || rows[1][2] != "as asked" {
+	if rows := p.rows(0); rows[0][2] != "90s before" || rows[1][2] != "query time" {
 		t.Errorf("the times are %q", rows)
 	}
 	_, text := p.download(t.TempDir(), `#query .table-tools button:last-child`)

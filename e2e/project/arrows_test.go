@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"go/ast"
 	"go/parser"
 	"go/token"
 	"io"
@@ -33,51 +34,58 @@ type arrow struct {
 // series, never up and never sideways. The first that matches a package counts.
 func arrows() []arrow {
 	// The tests of a protocol send their requests to all of package remote.
-	protocolTests := []string{"series/...", "bucketstore/...", "remote", "remote/engine", "remote/remotetest", "remote/wire/wiretest"}
+	protocolTests := []string{"series/...", "bucketstore/...", "remote", "remote/engine", "remote/engine/reader", "remote/engine/current", "remote/ingest", "remote/remotetest", "remote/wire/wiretest"}
 	return []arrow{
 		{"series/...", []string{"series/..."}, nil},
+		{"bucketstore/metricset", nil, nil}, // from everywhere but series
 		{"index/...", []string{"series/...", "index/..."}, nil},
 		{"bucketstore/bigtable/...", []string{"series/...", "bucketstore", "bucketstore/bigtable/..."}, []string{"bucketstore/storetest"}},
 		{"bucketstore/disk", nil, nil},
+		{"bucketstore/durable", nil, nil},
 		{"bucketstore/pebble/...", []string{"series/...", "bucketstore", "bucketstore/disk", "bucketstore/pebble/..."}, []string{"bucketstore/storetest"}},
 		{"bucketstore/meta", []string{"series/...", "bucketstore"}, []string{"bucketstore/..."}},
-		{"bucketstore/buffer", []string{"series/...", "bucketstore", "bucketstore/meta"}, []string{"bucketstore/..."}},
-		{"bucketstore/seal", []string{"series/...", "bucketstore", "bucketstore/meta"}, []string{"bucketstore/..."}},
-		{"bucketstore/downsample", []string{"series/...", "bucketstore", "bucketstore/meta"}, []string{"bucketstore/..."}},
-		{"bucketstore/retention", []string{"series/...", "bucketstore", "bucketstore/meta"}, []string{"bucketstore/..."}},
-		{"bucketstore/deletion", []string{"series/...", "bucketstore", "bucketstore/meta", "bucketstore/buffer"}, []string{"bucketstore/..."}},
-		{"bucketstore/snapshot", nil, []string{"series/...", "bucketstore/..."}},
+		// The model of deletion drives a buffer and what removes rows beneath it.
+		{"bucketstore/buffer", []string{"series/...", "bucketstore", "bucketstore/durable", "bucketstore/meta"}, []string{"bucketstore/...", "remote/jobs/..."}},
+		{"bucketstore/snapshot", []string{"bucketstore/durable"}, []string{"series/...", "bucketstore/..."}},
 		{"bucketstore/storetest", []string{"series/...", "bucketstore", "bucketstore/meta"}, nil},
 		{"bucketstore", []string{"series/..."}, []string{"bucketstore/..."}},
-		{"remote/engine/backfill", []string{"series/...", "index", "bucketstore"}, []string{"bucketstore/...", "remote/engine", "remote/engine/indexrows"}},
+		{"remote/engine/backfill", []string{"series/...", "index", "bucketstore"}, []string{"remote/jobs/...", "remote/timeline/...", "bucketstore/...", "remote/engine", "remote/engine/reader", "remote/engine/indexrows", "remote/ingest"}},
 		{"remote/engine/indexrows", []string{"series", "index", "bucketstore"}, nil},
-		{"remote/engine/seriescache", []string{"series"}, nil},
+		{"remote/engine/seriescache", []string{"series", "remote/ingest"}, nil},
 		{"remote/engine/current", []string{"series/...", "bucketstore"}, nil},
 		{"remote/engine/ha", []string{"series/...", "bucketstore", "bucketstore/meta"}, nil},
-		{"remote/engine/metadata", []string{"series/...", "bucketstore", "bucketstore/meta"}, nil},
+		{"remote/engine/metadata", []string{"series/...", "bucketstore", "bucketstore/meta", "remote/ingest"}, nil},
 		{"remote/engine/eval", []string{"series/rollup"}, []string{"series/...", "bucketstore/...", "remote/engine", "remote/engine/resultcache"}},
 		{"remote/engine/resultcache", []string{"bucketstore", "remote/engine/eval"}, []string{"series/...", "bucketstore/..."}},
-		{"remote/engine/reader", []string{"series/...", "index/...", "bucketstore"}, nil},
-		{"remote/engine", []string{"series/...", "index/...", "bucketstore", "bucketstore/meta", "remote/engine/..."}, []string{"bucketstore/...", "remote/remotetest"}},
-		{"remote/request", []string{"series/...", "bucketstore", "remote/engine"}, nil},
-		{"remote/wire", []string{"series/...", "remote/engine", "remote/request"}, []string{"bucketstore/...", "remote/wire/wiretest", "remote/engine/seriescache"}},
-		{"remote/wire/wiretest", []string{"series/...", "bucketstore", "remote/engine"}, nil},
-		{"remote/write", []string{"remote/engine", "remote/request", "remote/wire"}, protocolTests},
-		{"remote/read", []string{"series/...", "remote/engine", "remote/engine/eval", "remote/request", "remote/wire"}, protocolTests},
-		{"remote/federate", []string{"series/expr", "remote/engine", "remote/request"}, protocolTests},
-		{"remote/explain", []string{"series/expr", "remote/engine", "remote/engine/eval", "remote/engine/resultcache", "remote/request"}, protocolTests},
-		{"remote/api", []string{"series", "series/expr", "series/rollup", "bucketstore", "remote/engine", "remote/engine/eval", "remote/engine/resultcache", "remote/request"}, []string{"series/...", "bucketstore/..."}},
-		{"remote/history", []string{"bucketstore", "series/...", "bucketstore/meta", "remote/engine", "remote/engine/backfill", "remote/request"}, protocolTests},
+		{"remote/engine/reader", []string{"series/...", "index/...", "bucketstore", "remote/timeline"}, nil},
+		{"remote/engine", []string{"series/...", "index/...", "bucketstore", "bucketstore/meta", "remote/engine/...", "remote/ingest", "remote/timeline"}, []string{"remote/jobs/...", "bucketstore/...", "remote/remotetest", "remote/timeline/..."}},
+		{"remote/ingest", nil, nil},
+		{"remote/timeline", []string{"series/rollup", "bucketstore", "bucketstore/meta"}, nil},
+		{"remote/timeline/timelinetest", []string{"series/rollup", "remote/timeline"}, nil},
+		{"remote/jobs", []string{"series/...", "bucketstore", "bucketstore/meta"}, []string{"bucketstore/..."}},
+		{"remote/jobs/seal", []string{"series/...", "bucketstore", "bucketstore/meta", "remote/jobs"}, []string{"bucketstore/..."}},
+		{"remote/jobs/downsample", []string{"series/...", "bucketstore", "bucketstore/meta", "remote/jobs", "remote/timeline"}, []string{"bucketstore/...", "remote/timeline/..."}},
+		{"remote/jobs/retention", []string{"series/...", "bucketstore", "bucketstore/meta", "remote/jobs", "remote/timeline"}, []string{"bucketstore/...", "remote/timeline/..."}},
+		{"remote/jobs/deletion", []string{"series/...", "bucketstore", "bucketstore/meta", "remote/jobs", "remote/timeline", "bucketstore/buffer"}, []string{"bucketstore/...", "remote/timeline/..."}},
+		{"remote/request", []string{"series/...", "bucketstore", "remote/engine/reader", "remote/ingest"}, nil},
+		{"remote/wire", []string{"series/...", "remote/engine/reader", "remote/engine/seriescache", "remote/ingest", "remote/request"}, []string{"bucketstore/...", "remote/wire/wiretest", "remote/engine"}},
+		{"remote/wire/wiretest", []string{"series/...", "bucketstore", "remote/ingest"}, nil},
+		{"remote/write", []string{"remote/engine", "remote/ingest", "remote/request", "remote/wire"}, protocolTests},
+		{"remote/read", []string{"series/...", "remote/engine/reader", "remote/engine/eval", "remote/request", "remote/wire"}, protocolTests},
+		{"remote/federate", []string{"series/expr", "remote/engine/current", "remote/ingest", "remote/request"}, protocolTests},
+		{"remote/explain", []string{"series/expr", "remote/engine/reader", "remote/engine/eval", "remote/engine/resultcache", "remote/request"}, protocolTests},
+		{"remote/api", []string{"series", "series/expr", "series/rollup", "index", "bucketstore", "remote/engine", "remote/engine/current", "remote/engine/eval", "remote/engine/reader", "remote/engine/resultcache", "remote/ingest", "remote/request", "remote/timeline"}, []string{"remote/jobs/...", "series/...", "bucketstore/...", "remote/timeline/..."}},
+		{"remote/history", []string{"bucketstore", "series/...", "bucketstore/meta", "remote/engine", "remote/engine/backfill", "remote/request"}, append(protocolTests, "remote/jobs/deletion")},
 		{"remote/ui", nil, nil},
-		{"remote/selfscrape", []string{"remote/engine"}, nil},
-		{"remote/export", []string{"series/cell", "bucketstore"}, []string{"series/..."}},
-		{"remote/remotetest", []string{"series/...", "bucketstore/...", "remote", "remote/request", "remote/engine", "remote/engine/eval", "remote/wire/wiretest"}, nil},
-		{"remote", []string{"remote/engine", "remote/engine/eval", "remote/history", "remote/request", "remote/write", "remote/read", "remote/federate", "remote/explain"}, protocolTests},
+		{"remote/selfscrape", []string{"remote/ingest"}, nil},
+		{"remote/export", []string{"series/cell", "bucketstore", "bucketstore/durable"}, []string{"series/..."}},
+		{"remote/remotetest", []string{"series/...", "bucketstore/...", "remote", "remote/request", "remote/engine/...", "remote/ingest", "remote/wire/wiretest"}, nil},
+		{"remote", []string{"remote/engine", "remote/engine/eval", "remote/history", "remote/request", "remote/write", "remote/read", "remote/federate", "remote/explain", "remote/timeline"}, append(protocolTests, "remote/timeline/...")},
 		{"cmd/adapter/demo", nil, nil},
-		{"cmd/adapter/estimate", []string{"series/...", "bucketstore/bigtable", "bucketstore/retention"}, nil},
+		{"cmd/adapter/estimate", []string{"series/...", "bucketstore/bigtable", "remote/jobs/retention"}, nil},
 		{"cmd/adapter", []string{"series/...", "index/...", "bucketstore/...", "remote/...", "cmd/adapter/demo", "cmd/adapter/estimate"}, nil},
-		{"e2e/bench", []string{"series/...", "index", "bucketstore", "bucketstore/pebble", "remote/engine/backfill", "remote/engine/indexrows"}, []string{"e2e/harness"}},
-		{"e2e/bigtable", nil, []string{"e2e/harness", "series/...", "bucketstore", "bucketstore/bigtable", "bucketstore/seal", "bucketstore/storetest"}},
+		{"e2e/bench", []string{"e2e/harness", "series/...", "index", "bucketstore", "bucketstore/pebble", "remote/engine/backfill", "remote/engine/indexrows"}, nil},
+		{"e2e/bigtable", nil, []string{"e2e/harness", "series/...", "bucketstore", "bucketstore/bigtable", "remote/jobs/seal", "bucketstore/storetest"}},
 		{"e2e/harness", nil, nil},
 		{"e2e/...", nil, []string{"e2e/harness"}},
 	}
@@ -112,12 +120,16 @@ func (p goPackage) testImports() []string { return slices.Concat(p.TestImports, 
 
 func listPackages(t testing.TB) []goPackage {
 	t.Helper()
-	out, err := harness.GoOutput(".", "list", "-json=ImportPath,Imports,TestImports,XTestImports", "./...")
-	if err != nil {
-		t.Fatal(err)
+	var all []byte
+	for _, dir := range []string{".", "e2e/bench"} { // the modules that have packages
+		out, err := harness.GoOutput(dir, "list", "-json=ImportPath,Imports,TestImports,XTestImports", "./...")
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, out...)
 	}
 	var packages []goPackage
-	for dec := json.NewDecoder(bytes.NewReader(out)); ; {
+	for dec := json.NewDecoder(bytes.NewReader(all)); ; {
 		var p goPackage
 		err := dec.Decode(&p)
 		if errors.Is(err, io.EOF) {
@@ -149,6 +161,9 @@ func TestArrows(t *testing.T) {
 		}
 		a := arrows()[i]
 		used[a.from] = true
+		if a.from != "series/..." && a.from != "bucketstore/metricset" {
+			a.to = append(a.to, "bucketstore/metricset")
+		}
 		checkImports(t, p.name(), p.Imports, a.to)
 		checkImports(t, p.name()+" (tests)", p.testImports(), append(slices.Concat(a.to, a.tests), p.name()))
 	}
@@ -194,6 +209,46 @@ func TestClients(t *testing.T) {
 	}
 }
 
+// TestLinked: what decodes and reads links neither PromQL nor Kubernetes, of which upstream's discovery of targets has much.
+func TestLinked(t *testing.T) {
+	heavy := []string{"github.com/prometheus/prometheus/promql", "github.com/prometheus/prometheus/promql/parser", "github.com/prometheus/prometheus/discovery/...", "k8s.io/..."}
+	for _, dir := range []string{"remote/ingest", "remote/wire", "remote/request", "remote/engine/reader", "remote/engine/seriescache"} {
+		out, err := harness.GoOutput(".", "list", "-deps", "./"+dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for path := range strings.FieldsSeq(string(out)) {
+			if matches(path, heavy) {
+				t.Errorf("%s links %s", dir, path)
+			}
+		}
+	}
+}
+
+// TestNoAliases: a type has one name.
+func TestNoAliases(t *testing.T) {
+	err := filepath.WalkDir("../..", func(file string, entry fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(file, ".go") || strings.HasSuffix(file, "_test.go") {
+			return err
+		}
+		parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, 0)
+		if err != nil {
+			return err
+		}
+		ast.Inspect(parsed, func(n ast.Node) bool {
+			spec, isType := n.(*ast.TypeSpec)
+			if isType && spec.Assign.IsValid() && ast.IsExported(spec.Name.Name) {
+				t.Errorf("%s: %s is an alias", file, spec.Name)
+			}
+			return true
+		})
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // TestParsers: text of PromQL is parsed within limits, everywhere.
 func TestParsers(t *testing.T) {
 	root := "../.."
@@ -216,7 +271,7 @@ func TestParsers(t *testing.T) {
 // the emulator (the conformance suite, a sealer with its own clock, and readers of METRIC and
 // META), and for a benchmark that fills a store.
 func TestOnlyHTTP(t *testing.T) {
-	exceptions := []string{"bench/churn.go", "bench/fill.go", "bigtable/conformance_test.go", "bigtable/doubt_test.go", "bigtable/leave_test.go", "bigtable/sealed_test.go"}
+	exceptions := []string{"bench/churn.go", "bench/fill.go", "bigtable/conformance_test.go", "bigtable/clock_test.go", "bigtable/leave_test.go", "bigtable/sealed_test.go"}
 	files, err := filepath.Glob("../*/*.go")
 	if err != nil {
 		t.Fatal(err)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/model/value"
+	"github.com/prometheus/prometheus/prompb"
 
 	"github.com/promtable/promtable/e2e/harness"
 )
@@ -45,7 +46,7 @@ func TestTimes(t *testing.T) {
 }
 
 // checkRanges compares all ranges around points with what a list gives.
-func checkRanges(t *testing.T, a *harness.Adapter, as harness.AnswerType, points []harness.Point) {
+func checkRanges(t *testing.T, a *harness.Adapter, as prompb.ReadRequest_ResponseType, points []harness.Point) {
 	ends := []int64{math.MinInt64, -1, math.MaxInt64}
 	for _, p := range points {
 		ends = append(ends, p.T-1, p.T, p.T+1)
@@ -180,7 +181,7 @@ func TestLabels(t *testing.T) {
 
 // checkLabels compares what matchers find with what upstream's matchers say of
 // each series.
-func checkLabels(t *testing.T, a *harness.Adapter, as harness.AnswerType, all []harness.TimeSeries) {
+func checkLabels(t *testing.T, a *harness.Adapter, as prompb.ReadRequest_ResponseType, all []harness.TimeSeries) {
 	var queries []harness.Query
 	for _, m := range labelMatchers(all) {
 		queries = append(queries, harness.Query{Mint: 0, Maxt: math.MaxInt64, Matchers: m})

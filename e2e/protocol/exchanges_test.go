@@ -140,7 +140,7 @@ func readExchanges(t testing.TB) []exchange {
 	regex := func(value string) *prompb.LabelMatcher {
 		return &prompb.LabelMatcher{Type: prompb.LabelMatcher_RE, Name: "__name__", Value: value}
 	}
-	encode := func(mint, maxt int64, m *prompb.LabelMatcher, as ...harness.AnswerType) []byte {
+	encode := func(mint, maxt int64, m *prompb.LabelMatcher, as ...prompb.ReadRequest_ResponseType) []byte {
 		q := &prompb.Query{StartTimestampMs: mint, EndTimestampMs: maxt, Matchers: []*prompb.LabelMatcher{m}}
 		data, err := proto.Marshal(&prompb.ReadRequest{Queries: []*prompb.Query{q}, AcceptedResponseTypes: as})
 		if err != nil {

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/prometheus/prometheus/prompb"
+
 	"github.com/promtable/promtable/e2e/harness"
 )
 
@@ -15,11 +17,11 @@ func TestReadLimits(t *testing.T) {
 	for _, tt := range []struct {
 		flag string
 		want string // in the message of a refusal
-		only []harness.AnswerType
+		only []prompb.ReadRequest_ResponseType
 	}{
 		{"--read.max-series=9", "9", harness.AnswerTypes()},
-		{"--read.max-samples=4999", "4999", []harness.AnswerType{harness.Samples}},
-		{"--read.max-frame-bytes=1000", "1000", []harness.AnswerType{harness.Streamed}},
+		{"--read.max-samples=4999", "4999", []prompb.ReadRequest_ResponseType{harness.Samples}},
+		{"--read.max-frame-bytes=1000", "1000", []prompb.ReadRequest_ResponseType{harness.Streamed}},
 	} {
 		t.Run(tt.flag, func(t *testing.T) {
 			a := harness.StartAdapter(t, harness.Embedded(t), tt.flag)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/model/value"
+	"github.com/prometheus/prometheus/prompb"
 
 	"github.com/promtable/promtable/e2e/harness"
 )
@@ -273,7 +274,7 @@ func (c *comparison) names(t *testing.T, r harness.Receiver) {
 }
 
 // equal compares answers to queries, which must not all be empty.
-func (c *comparison) equal(t *testing.T, r harness.Receiver, as harness.AnswerType, queries ...harness.Query) {
+func (c *comparison) equal(t *testing.T, r harness.Receiver, as prompb.ReadRequest_ResponseType, queries ...harness.Query) {
 	t.Helper()
 	want, err := harness.Read(c.writer.URL("/api/v1/read"), as, queries...)
 	if err != nil {

@@ -82,18 +82,13 @@ func streamPart(series int, mint int64, from, n int, values *rand.Rand) harness.
 // series, and returns the size of their chunks in bytes.
 func readStream(t *testing.T, a *harness.Adapter, q harness.Query, want int) (size int) {
 	t.Helper()
-	p, err := q.Proto()
-	if err != nil {
-		t.Fatal(err)
-	}
-	req := &prompb.ReadRequest{AcceptedResponseTypes: []harness.AnswerType{harness.Streamed}, Queries: []*prompb.Query{p}}
-	resp, err := harness.PostRead(context.Background(), a.URL("/api/v1/read"), req)
+	resp, err := harness.PostRead(context.Background(), a.URL("/api/v1/read"), harness.Streamed, q)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer resp.Body.Close()
 	series := 0
-	err = harness.EachFrame(resp, func(frame *prompb.ChunkedReadResponse) error {
+	err = harness.EachFrame(resp.Body, func(frame *prompb.ChunkedReadResponse) error {
 		n := 0
 		for _, c := range frame.ChunkedSeries[0].Chunks {
 			chunk, err := chunkenc.FromData(chunkenc.EncXOR, c.Data)

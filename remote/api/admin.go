@@ -15,7 +15,7 @@ import (
 	"github.com/prometheus/prometheus/tsdb"
 	v1 "github.com/prometheus/prometheus/web/api/v1"
 
-	"github.com/promtable/promtable/remote/engine"
+	"github.com/promtable/promtable/remote/engine/reader"
 )
 
 // Admin deletes samples.
@@ -141,7 +141,7 @@ func (a *admin) Delete(ctx context.Context, mint, maxt int64, ms ...*labels.Matc
 	if err != nil {
 		line = log.With(level.Warn(a.logger), "msg", "samples are not deleted", "err", err)
 	}
-	line.Log(append([]any{"selector", engine.SelectorName(ms), "start", deletionTime(mint), "end", deletionTime(maxt)}, clientOf(ctx)...)...)
+	line.Log(append([]any{"selector", reader.SelectorName(ms), "start", deletionTime(mint), "end", deletionTime(maxt)}, clientOf(ctx)...)...)
 	return markAll(err)
 }
 

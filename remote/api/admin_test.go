@@ -15,11 +15,12 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 
 	"github.com/promtable/promtable/bucketstore"
-	"github.com/promtable/promtable/bucketstore/deletion"
 	"github.com/promtable/promtable/bucketstore/meta"
 	"github.com/promtable/promtable/remote/api"
 	"github.com/promtable/promtable/remote/engine"
 	"github.com/promtable/promtable/remote/engine/resultcache"
+	"github.com/promtable/promtable/remote/ingest"
+	"github.com/promtable/promtable/remote/jobs/deletion"
 )
 
 // deleter is what deletes samples in a test.
@@ -76,18 +77,18 @@ func TestAdminOff(t *testing.T) {
 func TestDelete(t *testing.T) {
 	fill := func(f *fixture, isDeleted func(n int, at int64) bool) {
 		t.Helper()
-		var batch []engine.Series
+		var batch []ingest.Series
 		for i := range 3 {
-			s := engine.Series{Labels: labels.FromStrings("__name__", "up", "n", fmt.Sprint(i))}
+			s := ingest.Series{Labels: labels.FromStrings("__name__", "up", "n", fmt.Sprint(i))}
 			for at := int64(someTime - 3600_000); at <= someTime; at += 15_000 {
 				if !isDeleted(i, at) {
-					s.Samples = append(s.Samples, engine.Sample{T: at, V: float64(at % 1_000_000)})
+					s.Samples = append(s.Samples, ingest.Sample{T: at, V: float64(at % 1_000_000)})
 					s.Exemplars = append(s.Exemplars, exemplar.Exemplar{Value: 7, Ts: at, HasTs: true})
 				}
 			}
 			batch = append(batch, s)
 		}
-		var rejected engine.Rejected
+		var rejected ingest.Rejected
 		if _, err := f.engine.Append(t.Context(), batch, &rejected); err != nil || rejected.Err() != nil {
 			t.Fatal(err, rejected.Err())
 		}

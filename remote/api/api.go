@@ -36,10 +36,14 @@ import (
 	"github.com/prometheus/prometheus/storage"
 	"github.com/prometheus/prometheus/util/gate"
 
-	"github.com/promtable/promtable/remote/engine"
+	"github.com/promtable/promtable/index"
+	"github.com/promtable/promtable/remote/engine/current"
 	"github.com/promtable/promtable/remote/engine/eval"
+	"github.com/promtable/promtable/remote/engine/reader"
 	"github.com/promtable/promtable/remote/engine/resultcache"
+	"github.com/promtable/promtable/remote/ingest"
 	"github.com/promtable/promtable/remote/request"
+	"github.com/promtable/promtable/remote/timeline"
 	"github.com/promtable/promtable/series/expr"
 )
 
@@ -140,11 +144,11 @@ type backend interface {
 	storage.Queryable
 	storage.ChunkQueryable
 	storage.ExemplarQueryable
-	Metadata(ctx context.Context, family string, limit int) ([]engine.Metadata, error)
-	Cardinality(ctx context.Context, q engine.CountQuery) (*engine.Cardinality, *engine.Comparison, error)
-	MetricNames(ctx context.Context, q engine.MetricQuery) (*engine.Metrics, map[string]engine.Metadata, error)
-	Extent(ctx context.Context, most int) (engine.Extent, error)
-	Inventory(ctx context.Context, selectors [][]*labels.Matcher, limit int, fn func(engine.CurrentSample) error) (engine.Inventory, error)
+	Metadata(ctx context.Context, family string, limit int) ([]ingest.Metadata, error)
+	Cardinality(ctx context.Context, q reader.CountQuery) (*index.Cardinality, *index.Comparison, error)
+	MetricNames(ctx context.Context, q index.MetricQuery) (*index.Metrics, map[string]ingest.Metadata, error)
+	Extent(ctx context.Context, most int) (index.Extent, error)
+	Inventory(ctx context.Context, selectors [][]*labels.Matcher, limit int, fn func(current.Sample) error) (current.Inventory, error)
 }
 
 // API serves Prometheus' HTTP API. It is safe for concurrent use.
@@ -248,10 +252,10 @@ func (a *API) bounded(next http.Handler) http.Handler {
 		control := http.NewResponseController(w)
 		_ = control.SetWriteDeadline(time.Now().Add(a.cfg.Timeout + request.AnswerGrace)) // a writer without, as in a test, has no slow clients
 		defer func() { _ = control.SetWriteDeadline(time.Time{}) }()                      // also after a panic: the connection may live on
-		usage := &engine.Usage{}
+		usage := &reader.Usage{}
 		ctx, end := a.memory.With(ctx) // of the answer
 		defer end()
-		ctx = engine.WithOneCut(engine.WithUsage(ctx, usage), a.cfg.Now())
+		ctx = timeline.WithRequest(reader.WithUsage(ctx, usage), a.cfg.Now())
 		next.ServeHTTP(retryWriter{w, usage}, r.WithContext(ctx))
 	})
 }
@@ -280,7 +284,7 @@ const maxFormMemory = 1 << 20
 // A retryWriter says with each 503 when to come back, and names the resolutions that were read.
 type retryWriter struct {
 	http.ResponseWriter
-	usage *engine.Usage
+	usage *reader.Usage
 }
 
 // retryAfter is in seconds.

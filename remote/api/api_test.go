@@ -28,6 +28,7 @@ import (
 	"github.com/promtable/promtable/bucketstore/pebble"
 	"github.com/promtable/promtable/remote/api"
 	"github.com/promtable/promtable/remote/engine"
+	"github.com/promtable/promtable/remote/ingest"
 	"github.com/promtable/promtable/remote/request"
 	"github.com/promtable/promtable/series"
 )
@@ -116,20 +117,20 @@ func serveStore(t *testing.T, store bucketstore.Store, change func(*api.Config, 
 // fill stores a few series, exemplars and metadata.
 func (f *fixture) fill(t *testing.T) {
 	t.Helper()
-	var batch []engine.Series
+	var batch []ingest.Series
 	for i := range 10 {
-		s := engine.Series{Labels: labels.FromStrings("__name__", "up", "job", fmt.Sprint("job", i%3), "n", fmt.Sprint(i), "dot.ted", "ä")}
+		s := ingest.Series{Labels: labels.FromStrings("__name__", "up", "job", fmt.Sprint("job", i%3), "n", fmt.Sprint(i), "dot.ted", "ä")}
 		for m := range int64(10) {
-			s.Samples = append(s.Samples, engine.Sample{T: someTime - m*60_000, V: float64(i)})
+			s.Samples = append(s.Samples, ingest.Sample{T: someTime - m*60_000, V: float64(i)})
 		}
 		batch = append(batch, s)
 	}
 	batch[3].Exemplars = []exemplar.Exemplar{{Labels: labels.FromStrings("trace", "x"), Value: 7, Ts: someTime - 5, HasTs: true}}
-	var rejected engine.Rejected
+	var rejected ingest.Rejected
 	if _, err := f.engine.Append(t.Context(), batch, &rejected); err != nil || rejected.Err() != nil {
 		t.Fatal(err, rejected.Err())
 	}
-	err := f.engine.AppendMetadata(t.Context(), []engine.Metadata{
+	err := f.engine.AppendMetadata(t.Context(), []ingest.Metadata{
 		{Family: "up", Metadata: metadata.Metadata{Type: model.MetricTypeGauge, Help: "Is it?"}},
 		{Family: "a", Metadata: metadata.Metadata{Type: model.MetricTypeCounter, Unit: "s"}},
 	}, &rejected)

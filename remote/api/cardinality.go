@@ -8,7 +8,8 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/promtable/promtable/remote/engine"
+	"github.com/promtable/promtable/index"
+	"github.com/promtable/promtable/remote/engine/reader"
 )
 
 const (
@@ -22,26 +23,26 @@ const (
 // tsdbStatus is the answer, in the form of Prometheus, which has more to say of
 // its own memory.
 type tsdbStatus struct {
-	HeadStats                   headStats      `json:"headStats"`
-	SeriesCountByMetricName     []engine.Count `json:"seriesCountByMetricName"`
-	LabelValueCountByLabelName  []engine.Count `json:"labelValueCountByLabelName"`
-	MemoryInBytesByLabelName    []engine.Count `json:"memoryInBytesByLabelName"`
-	SeriesCountByLabelValuePair []engine.Count `json:"seriesCountByLabelValuePair"`
+	HeadStats                   headStats     `json:"headStats"`
+	SeriesCountByMetricName     []index.Count `json:"seriesCountByMetricName"`
+	LabelValueCountByLabelName  []index.Count `json:"labelValueCountByLabelName"`
+	MemoryInBytesByLabelName    []index.Count `json:"memoryInBytesByLabelName"`
+	SeriesCountByLabelValuePair []index.Count `json:"seriesCountByLabelValuePair"`
 	// The names of these are VictoriaMetrics'.
-	SeriesCountByLabelName       []engine.Count `json:"seriesCountByLabelName"`
-	SeriesCountByFocusLabelValue []engine.Count `json:"seriesCountByFocusLabelValue,omitzero"`
+	SeriesCountByLabelName       []index.Count `json:"seriesCountByLabelName"`
+	SeriesCountByFocusLabelValue []index.Count `json:"seriesCountByFocusLabelValue,omitzero"`
 
 	Comparison *comparison `json:"comparison,omitempty"`
 }
 
 // A comparison says how the lists of the same names differ from those of another period.
 type comparison struct {
-	HeadStats                    headStats       `json:"headStats"`
-	SeriesCountByMetricName      engine.Changes  `json:"seriesCountByMetricName"`
-	LabelValueCountByLabelName   engine.Changes  `json:"labelValueCountByLabelName"`
-	SeriesCountByLabelValuePair  engine.Changes  `json:"seriesCountByLabelValuePair"`
-	SeriesCountByLabelName       engine.Changes  `json:"seriesCountByLabelName"`
-	SeriesCountByFocusLabelValue *engine.Changes `json:"seriesCountByFocusLabelValue,omitempty"`
+	HeadStats                    headStats      `json:"headStats"`
+	SeriesCountByMetricName      index.Changes  `json:"seriesCountByMetricName"`
+	LabelValueCountByLabelName   index.Changes  `json:"labelValueCountByLabelName"`
+	SeriesCountByLabelValuePair  index.Changes  `json:"seriesCountByLabelValuePair"`
+	SeriesCountByLabelName       index.Changes  `json:"seriesCountByLabelName"`
+	SeriesCountByFocusLabelValue *index.Changes `json:"seriesCountByFocusLabelValue,omitempty"`
 }
 
 type headStats struct {
@@ -75,10 +76,10 @@ func (a *API) serveCardinality(w http.ResponseWriter, r *http.Request) {
 	}
 	c, other, err := a.cfg.Engine.Cardinality(ctx, q)
 	switch {
-	case errors.Is(err, engine.ErrNotKept):
+	case errors.Is(err, reader.ErrNotKept):
 		badParameter(w, "date", err)
 		return
-	case errors.Is(err, engine.ErrSamePeriod):
+	case errors.Is(err, index.ErrSamePeriod):
 		badParameter(w, "compare", err)
 		return
 	case err != nil:
@@ -103,7 +104,7 @@ func (a *API) serveCardinality(w http.ResponseWriter, r *http.Request) {
 }
 
 // countQuery reads the parameters, or returns an error and which of them it is about.
-func (a *API) countQuery(r *http.Request) (parameter string, q engine.CountQuery, limit int, err error) {
+func (a *API) countQuery(r *http.Request) (parameter string, q reader.CountQuery, limit int, err error) {
 	fallback := defaultTop
 	for _, parameter = range []string{"topN", "limit"} { // the former is VictoriaMetrics'
 		limit, err = limitParameter(r, parameter, fallback)
@@ -115,7 +116,7 @@ func (a *API) countQuery(r *http.Request) (parameter string, q engine.CountQuery
 		}
 		fallback = limit
 	}
-	q = engine.CountQuery{Top: max(limit, defaultTop), Focus: r.FormValue("focusLabel"), Before: -1}
+	q = reader.CountQuery{Top: max(limit, defaultTop), Focus: r.FormValue("focusLabel"), Before: -1}
 	now := a.cfg.Now()
 	if q.Time, err = dateParameter(r, "date", now, now.UnixMilli()); err != nil {
 		return "date", q, 0, err
@@ -159,8 +160,8 @@ func dateParameter(r *http.Request, name string, now time.Time, fallback int64) 
 }
 
 // compared returns a comparison with lists of up to limit changes.
-func compared(c *engine.Comparison, focus string, limit int) *comparison {
-	largest := func(of engine.Changes) engine.Changes {
+func compared(c *index.Comparison, focus string, limit int) *comparison {
+	largest := func(of index.Changes) index.Changes {
 		of.Largest = top(of.Largest, limit)
 		return of
 	}

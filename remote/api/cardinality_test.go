@@ -19,8 +19,11 @@ import (
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/bucketstore/bigtable/bigtabletest"
 	"github.com/promtable/promtable/bucketstore/pebble"
+	"github.com/promtable/promtable/index"
 	"github.com/promtable/promtable/remote/api"
 	"github.com/promtable/promtable/remote/engine"
+	"github.com/promtable/promtable/remote/ingest"
+	"github.com/promtable/promtable/remote/timeline/timelinetest"
 	"github.com/promtable/promtable/series"
 )
 
@@ -48,9 +51,9 @@ func eachBackend(t *testing.T, change func(*api.Config, *engine.Config), do func
 // fillPeriods stores 6 series of x_total in both periods, 4 of gone in the one before, and 3 of page_new_bucket now.
 func (f *fixture) fillPeriods(t *testing.T) {
 	t.Helper()
-	var batch []engine.Series
+	var batch []ingest.Series
 	add := func(at int64, ls ...string) {
-		batch = append(batch, engine.Series{Labels: labels.FromStrings(ls...), Samples: []engine.Sample{{T: at, V: 1}}})
+		batch = append(batch, ingest.Series{Labels: labels.FromStrings(ls...), Samples: []ingest.Sample{{T: at, V: 1}}})
 	}
 	for i := range 6 {
 		for _, at := range []int64{someTime, someTime - series.IndexPeriod} {
@@ -63,11 +66,11 @@ func (f *fixture) fillPeriods(t *testing.T) {
 	for i := range 3 {
 		add(someTime, "__name__", "page_new_bucket", "le", fmt.Sprint(i))
 	}
-	var rejected engine.Rejected
+	var rejected ingest.Rejected
 	if _, err := f.engine.Append(t.Context(), batch, &rejected); err != nil || rejected.Err() != nil {
 		t.Fatal(err, rejected.Err())
 	}
-	err := f.engine.AppendMetadata(t.Context(), []engine.Metadata{
+	err := f.engine.AppendMetadata(t.Context(), []ingest.Metadata{
 		{Family: "page_new", Metadata: metadata.Metadata{Type: model.MetricTypeHistogram, Help: "New.", Unit: "s"}},
 		{Family: "x_total", Metadata: metadata.Metadata{Type: model.MetricTypeCounter}},
 		{Family: "x", Metadata: metadata.Metadata{Type: model.MetricTypeGauge}},
@@ -98,10 +101,10 @@ func TestCardinalityOf(t *testing.T) {
 				`"seriesCountByFocusLabelValue":[{"name":"0","value":1},{"name":"2","value":1}]}`)
 		type counts struct {
 			HeadStats               struct{ NumSeries, MinTime int64 }
-			SeriesCountByMetricName []engine.Count
+			SeriesCountByMetricName []index.Count
 			Comparison              *struct {
 				HeadStats               struct{ NumSeries, MinTime int64 }
-				SeriesCountByMetricName engine.Changes
+				SeriesCountByMetricName index.Changes
 			}
 		}
 		ask := func(p url.Values) (c counts) {
@@ -129,7 +132,7 @@ func TestCardinalityOf(t *testing.T) {
 			if match != "" {
 				p.Set("match[]", match)
 			}
-			want := engine.Changes{New: 1, Gone: 1, Largest: nil}
+			want := index.Changes{New: 1, Gone: 1, Largest: nil}
 			c := ask(p).Comparison
 			if c == nil || c.HeadStats.NumSeries != 10 || c.SeriesCountByMetricName.New != want.New || c.SeriesCountByMetricName.Gone != want.Gone ||
 				len(c.SeriesCountByMetricName.Largest) != 1 || c.SeriesCountByMetricName.Largest[0].Name != "gone" {
@@ -142,8 +145,7 @@ func TestCardinalityOf(t *testing.T) {
 func TestCardinalityErrors(t *testing.T) {
 	limits := func(a *api.Config, e *engine.Config) {
 		e.Limits.MaxSeries = 5
-		e.Cut = func(time.Time) int64 { return someTime - 2*series.IndexPeriod }
-		e.IndexCut = e.Cut
+		e.Timeline = timelinetest.Cut(func(time.Time) int64 { return someTime - 2*series.IndexPeriod })
 		a.MaxMemory = 1
 	}
 	f := serve(t, limits)
@@ -222,25 +224,25 @@ func TestStoreStatus(t *testing.T) {
 
 	// Of many series some are looked at; those that have ended do not count.
 	f := serve(t, nil)
-	var batch []engine.Series
+	var batch []ingest.Series
 	for i := range 1001 {
-		batch = append(batch, engine.Series{Labels: labels.FromStrings("__name__", "x", "i", strconv.Itoa(i)), Samples: []engine.Sample{{T: someTime - 1000, V: 1}}})
+		batch = append(batch, ingest.Series{Labels: labels.FromStrings("__name__", "x", "i", strconv.Itoa(i)), Samples: []ingest.Sample{{T: someTime - 1000, V: 1}}})
 	}
-	appendAll := func(batch ...engine.Series) {
+	appendAll := func(batch ...ingest.Series) {
 		t.Helper()
-		var rejected engine.Rejected
+		var rejected ingest.Rejected
 		if _, err := f.engine.Append(t.Context(), batch, &rejected); err != nil || rejected.Err() != nil {
 			t.Fatal(err, rejected.Err())
 		}
 	}
 	ended := batch[0]
-	ended.Samples = []engine.Sample{{T: someTime, V: math.Float64frombits(value.StaleNaN)}}
+	ended.Samples = []ingest.Sample{{T: someTime, V: math.Float64frombits(value.StaleNaN)}}
 	for _, c := range []struct {
-		batch []engine.Series
+		batch []ingest.Series
 		want  string
 	}{
 		{batch, fmt.Sprintf(`"newestSample":%d,"resolutions"`, someTime-1000)},
-		{[]engine.Series{ended}, fmt.Sprintf(`"newestSample":%d,"newestSampleExact":true,"resolutions"`, someTime-1000)},
+		{[]ingest.Series{ended}, fmt.Sprintf(`"newestSample":%d,"newestSampleExact":true,"resolutions"`, someTime-1000)},
 	} {
 		appendAll(c.batch...)
 		if got := string(f.ask(t, http.MethodGet, "/api/v1/status/store", nil).Data); !strings.Contains(got, c.want) {

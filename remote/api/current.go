@@ -9,7 +9,7 @@ import (
 	"github.com/prometheus/prometheus/model/histogram"
 	"github.com/prometheus/prometheus/promql"
 
-	"github.com/promtable/promtable/remote/engine"
+	"github.com/promtable/promtable/remote/engine/current"
 )
 
 const (
@@ -61,7 +61,7 @@ type currentAnswer struct {
 }
 
 // sample writes one.
-func (c *currentAnswer) sample(s engine.CurrentSample) error {
+func (c *currentAnswer) sample(s current.Sample) error {
 	out := promql.Sample{Metric: s.Labels, T: s.T, F: s.V, H: floats(s)}
 	text, err := json.Marshal(out)
 	if err != nil {
@@ -83,7 +83,7 @@ func (c *currentAnswer) begin() {
 }
 
 // end writes what comes after the samples.
-func (c *currentAnswer) end(found engine.Inventory) {
+func (c *currentAnswer) end(found current.Inventory) {
 	if c.body == nil {
 		c.begin()
 	}
@@ -92,7 +92,7 @@ func (c *currentAnswer) end(found engine.Inventory) {
 }
 
 // floats returns the histogram of s with float counts, or nil.
-func floats(s engine.CurrentSample) *histogram.FloatHistogram {
+func floats(s current.Sample) *histogram.FloatHistogram {
 	if s.H != nil {
 		return s.H.ToFloat(nil)
 	}

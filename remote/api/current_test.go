@@ -19,6 +19,7 @@ import (
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/remote/api"
 	"github.com/promtable/promtable/remote/engine"
+	"github.com/promtable/promtable/remote/ingest"
 )
 
 func TestCurrent(t *testing.T) {
@@ -29,9 +30,9 @@ func TestCurrent(t *testing.T) {
 	}
 	f.fill(t)
 	h := &histogram.Histogram{Count: 3, Sum: 4, Schema: 0, PositiveSpans: []histogram.Span{{Offset: 1, Length: 1}}, PositiveBuckets: []int64{3}}
-	var rejected engine.Rejected
-	if _, err := f.engine.Append(t.Context(), []engine.Series{{
-		Labels: labels.FromStrings("__name__", "h"), Histograms: []engine.Histogram{{T: someTime, H: h}},
+	var rejected ingest.Rejected
+	if _, err := f.engine.Append(t.Context(), []ingest.Series{{
+		Labels: labels.FromStrings("__name__", "h"), Histograms: []ingest.Histogram{{T: someTime, H: h}},
 	}}, &rejected); err != nil || rejected.Err() != nil {
 		t.Fatal(err, rejected.Err())
 	}

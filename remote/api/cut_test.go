@@ -13,6 +13,8 @@ import (
 
 	"github.com/promtable/promtable/remote/api"
 	"github.com/promtable/promtable/remote/engine"
+	"github.com/promtable/promtable/remote/ingest"
+	"github.com/promtable/promtable/remote/timeline/timelinetest"
 )
 
 // TestCut compares the answers of a store that has samples before the cut with those of one
@@ -22,24 +24,26 @@ func TestCut(t *testing.T) {
 	const cut = someTime - 300_000
 	fill := func(f *fixture, from int64) {
 		t.Helper()
-		var batch []engine.Series
+		var batch []ingest.Series
 		for i := range 3 {
-			s := engine.Series{Labels: labels.FromStrings("__name__", "up", "n", fmt.Sprint(i))}
+			s := ingest.Series{Labels: labels.FromStrings("__name__", "up", "n", fmt.Sprint(i))}
 			for at := int64(someTime - 600_000); at <= someTime; at += 15_000 {
 				if at >= from {
-					s.Samples = append(s.Samples, engine.Sample{T: at, V: float64(at % 1_000_000)})
+					s.Samples = append(s.Samples, ingest.Sample{T: at, V: float64(at % 1_000_000)})
 					s.Exemplars = append(s.Exemplars, exemplar.Exemplar{Value: 7, Ts: at, HasTs: true})
 				}
 			}
 			batch = append(batch, s)
 		}
-		var rejected engine.Rejected
+		var rejected ingest.Rejected
 		if _, err := f.engine.Append(t.Context(), batch, &rejected); err != nil || rejected.Err() != nil {
 			t.Fatal(err, rejected.Err())
 		}
 	}
 	var cutting atomic.Int64 // It takes all samples before it cuts.
-	all := serve(t, func(_ *api.Config, e *engine.Config) { e.Cut = func(time.Time) int64 { return cutting.Load() } })
+	all := serve(t, func(_ *api.Config, e *engine.Config) {
+		e.Timeline = timelinetest.Cut(func(time.Time) int64 { return cutting.Load() })
+	})
 	fill(all, 0)
 	cutting.Store(cut)
 	kept := serve(t, nil)
@@ -74,12 +78,12 @@ func TestOneCutOfARequest(t *testing.T) {
 	var cutting atomic.Bool
 	var calls atomic.Int64
 	f := serve(t, func(_ *api.Config, e *engine.Config) {
-		e.Cut = func(now time.Time) int64 {
+		e.Timeline = timelinetest.Cut(func(now time.Time) int64 {
 			if !cutting.Load() {
 				return 0
 			}
 			return now.UnixMilli() - 300_000 + calls.Add(60_000)
-		}
+		})
 	})
 	f.fill(t)
 	cutting.Store(true)

@@ -5,9 +5,9 @@ import (
 	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promauto"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/promtable/promtable/bucketstore/metricset"
 	"github.com/promtable/promtable/remote/engine/eval"
 )
 
@@ -18,26 +18,18 @@ type metrics struct {
 }
 
 func newMetrics(reg prometheus.Registerer) metrics {
-	f := promauto.With(reg)
+	f := metricset.New(reg)
 	return metrics{
-		seconds: f.NewHistogramVec(prometheus.HistogramOpts{
-			Name:    "adapter_api_request_duration_seconds",
-			Help:    "Time that requests to the HTTP API took, by endpoint.",
-			Buckets: []float64{.001, .005, .01, .05, .1, .5, 1, 5, 10, 30, 60, 120},
-		}, []string{"endpoint"}),
-		requests: f.NewCounterVec(prometheus.CounterOpts{
-			Name: "adapter_api_requests_total",
-			Help: "Requests to the HTTP API, by endpoint and status.",
-		}, []string{"endpoint", "code"}),
+		seconds: f.HistogramVec("adapter_api_request_duration_seconds", "Time that requests to the HTTP API took, by endpoint.",
+			[]float64{.001, .005, .01, .05, .1, .5, 1, 5, 10, 30, 60, 120}, "endpoint"),
+		requests: f.CounterVec("adapter_api_requests_total", "Requests to the HTTP API, by endpoint and status.", "endpoint", "code"),
 	}
 }
 
 // observeMemory shows what queries hold.
 func observeMemory(reg prometheus.Registerer, memory *eval.Memory) {
-	promauto.With(reg).NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "adapter_query_memory_bytes",
-		Help: "Bytes of samples and results that PromQL queries hold, at most --query.max-total-memory-bytes.",
-	}, func() float64 { return float64(memory.Held()) })
+	metricset.New(reg).GaugeFunc("adapter_query_memory_bytes",
+		"Bytes of samples and results that PromQL queries hold, at most --query.max-total-memory-bytes.", func() float64 { return float64(memory.Held()) })
 }
 
 // instrument counts the requests of a pattern as those of one endpoint, whatever

@@ -5,7 +5,8 @@ import (
 	"fmt"
 	"net/http"
 
-	"github.com/promtable/promtable/remote/engine"
+	"github.com/promtable/promtable/index"
+	"github.com/promtable/promtable/remote/engine/reader"
 )
 
 const (
@@ -16,14 +17,14 @@ const (
 
 // metricNames is the answer of /api/v1/metric_names, see engine.Metrics.
 type metricNames struct {
-	MinTime int64                `json:"minTime"`
-	MaxTime int64                `json:"maxTime"`
-	Counted bool                 `json:"counted"`
-	Total   int                  `json:"total"`
-	Found   int                  `json:"found"`
-	Groups  []engine.MetricGroup `json:"groups"`
-	Names   []metricName         `json:"names"`
-	Left    int                  `json:"left"`
+	MinTime int64               `json:"minTime"`
+	MaxTime int64               `json:"maxTime"`
+	Counted bool                `json:"counted"`
+	Total   int                 `json:"total"`
+	Found   int                 `json:"found"`
+	Groups  []index.MetricGroup `json:"groups"`
+	Names   []metricName        `json:"names"`
+	Left    int                 `json:"left"`
 }
 
 // metricName is a metric with what is known of it.
@@ -47,14 +48,14 @@ func (a *API) serveMetricNames(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	now := a.cfg.Now()
-	q := engine.MetricQuery{Prefix: r.FormValue("prefix"), Search: r.FormValue("search"), Limit: limit}
+	q := index.MetricQuery{Prefix: r.FormValue("prefix"), Search: r.FormValue("search"), Limit: limit}
 	if q.Time, err = dateParameter(r, "date", now, now.UnixMilli()); err != nil {
 		badParameter(w, "date", err)
 		return
 	}
 	found, said, err := a.cfg.Engine.MetricNames(r.Context(), q)
 	switch {
-	case errors.Is(err, engine.ErrNotKept):
+	case errors.Is(err, reader.ErrNotKept):
 		badParameter(w, "date", err)
 		return
 	case err != nil:
@@ -63,7 +64,7 @@ func (a *API) serveMetricNames(w http.ResponseWriter, r *http.Request) {
 	}
 	answer := metricNames{
 		MinTime: found.Mint, MaxTime: found.Maxt, Counted: found.Counted,
-		Total: found.Total, Found: found.Found, Groups: append([]engine.MetricGroup{}, found.Groups...), Names: []metricName{}, Left: found.Left,
+		Total: found.Total, Found: found.Found, Groups: append([]index.MetricGroup{}, found.Groups...), Names: []metricName{}, Left: found.Left,
 	}
 	for _, n := range found.Names {
 		m := said[n.Name]

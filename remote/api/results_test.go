@@ -14,6 +14,7 @@ import (
 	"github.com/promtable/promtable/remote/api"
 	"github.com/promtable/promtable/remote/engine"
 	"github.com/promtable/promtable/remote/engine/resultcache"
+	"github.com/promtable/promtable/remote/ingest"
 )
 
 // TestCachedResults: a range query that is sent again reads no samples, unless its client asks for that,
@@ -25,8 +26,8 @@ func TestCachedResults(t *testing.T) {
 		e.Written = cfg.Results.Written
 	})
 	write := func(job string, at int64) {
-		var rejected engine.Rejected
-		batch := []engine.Series{{Labels: labels.FromStrings("__name__", "up", "job", job), Samples: []engine.Sample{{T: at, V: 1}}}}
+		var rejected ingest.Rejected
+		batch := []ingest.Series{{Labels: labels.FromStrings("__name__", "up", "job", job), Samples: []ingest.Sample{{T: at, V: 1}}}}
 		if _, err := f.engine.Append(t.Context(), batch, &rejected); err != nil || rejected.Err() != nil {
 			t.Fatal(err, rejected.Err())
 		}

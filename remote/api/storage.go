@@ -9,8 +9,8 @@ import (
 	"github.com/prometheus/prometheus/storage"
 	"github.com/prometheus/prometheus/util/annotations"
 
-	"github.com/promtable/promtable/remote/engine"
 	"github.com/promtable/promtable/remote/engine/eval"
+	"github.com/promtable/promtable/remote/engine/reader"
 )
 
 // storeError marks an error of the store, which upstream's API could not tell
@@ -25,7 +25,7 @@ func (e *storeError) Unwrap() error { return e.err }
 func mark(ctx context.Context, err error) error {
 	isEnd := errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 	switch {
-	case err == nil, errors.Is(err, engine.ErrLimit), errors.Is(err, eval.ErrMemory), errors.Is(err, eval.ErrBusy), isEnd && ctx.Err() != nil:
+	case err == nil, errors.Is(err, reader.ErrLimit), errors.Is(err, eval.ErrMemory), errors.Is(err, eval.ErrBusy), isEnd && ctx.Err() != nil:
 		return err
 	}
 	return &storeError{err}

@@ -6,7 +6,7 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/promtable/promtable/remote/engine"
+	"github.com/promtable/promtable/remote/engine/current"
 )
 
 // maxStoreSeries is how many series /api/v1/status/store counts if they are not counted in memory.
@@ -15,8 +15,8 @@ const maxStoreSeries = 10_000
 // maxNewest is of how many series /api/v1/status/store reads the current sample: on Bigtable a tenth of a node-second.
 const maxNewest = 1000
 
-// newestPatience is how long /api/v1/status/store looks for them.
-const newestPatience = 2 * time.Second
+// newestTimeout is how long /api/v1/status/store looks for them.
+const newestTimeout = 2 * time.Second
 
 // A Resolution is one in which samples are kept.
 type Resolution struct {
@@ -81,7 +81,7 @@ func (a *API) serveStore(w http.ResponseWriter, r *http.Request) {
 		}
 		answer.Oldest, answer.Newest = within(found.First), within(found.Last)
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), newestPatience)
+	ctx, cancel := context.WithTimeout(r.Context(), newestTimeout)
 	defer cancel()
 	if t, exact, err := a.newest(ctx); err == nil { // or else all but this is known
 		answer.NewestSample, answer.NewestExact = t, exact
@@ -95,7 +95,7 @@ func (a *API) newest(ctx context.Context) (t int64, exact bool, err error) {
 		return 0, false, fmt.Errorf("wait for other passes over CURRENT: %w", err)
 	}
 	defer a.passes.Done()
-	found, err := a.cfg.Engine.Inventory(ctx, nil, maxNewest, func(s engine.CurrentSample) error {
+	found, err := a.cfg.Engine.Inventory(ctx, nil, maxNewest, func(s current.Sample) error {
 		t = max(t, s.T)
 		return nil
 	})

@@ -21,11 +21,12 @@ import (
 	v1 "github.com/prometheus/prometheus/web/api/v1"
 	sloggokit "github.com/tjhop/slog-gokit"
 
-	"github.com/promtable/promtable/remote/engine"
 	"github.com/promtable/promtable/remote/engine/eval"
+	"github.com/promtable/promtable/remote/engine/reader"
 	"github.com/promtable/promtable/remote/engine/resultcache"
 	"github.com/promtable/promtable/remote/request"
 	"github.com/promtable/promtable/series/expr"
+	"github.com/promtable/promtable/series/rollup"
 )
 
 // upstreamPatterns are the requests that Prometheus' own API answers here. The
@@ -70,8 +71,8 @@ func (a *API) newUpstream(admin *admin) (http.Handler, error) {
 	if a.cfg.Results != nil {
 		a.cached = a.cfg.Results.Engine(resultcache.Config{
 			Engine: a.queries, Options: opts, Memory: memory, Now: a.cfg.Now, Cut: a.cfg.Cut,
-			Sources: func(ctx context.Context) uint8 { return uint8(engine.UsageOf(ctx).Sources()) },
-			Reuse:   func(ctx context.Context, from uint8) { engine.UsageOf(ctx).AddCached(engine.Sources(from)) },
+			Sources: func(ctx context.Context) uint8 { return uint8(reader.UsageOf(ctx).Origin()) },
+			Reuse:   func(ctx context.Context, from uint8) { reader.UsageOf(ctx).AddCached(rollup.Origin(from)) },
 		})
 		queries = a.cached
 	}
@@ -196,7 +197,7 @@ func statusOf[Kind ~int](_ Kind, err error) (status int, override bool) {
 		return http.StatusUnprocessableEntity, true
 	case errors.Is(err, eval.ErrBusy):
 		return http.StatusServiceUnavailable, true
-	case errors.Is(err, engine.ErrLimit), errors.As(err, &failed):
+	case errors.Is(err, reader.ErrLimit), errors.As(err, &failed):
 		return request.Status(context.Background(), request.API, err), true
 	}
 	return 0, false

@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"time"
 
@@ -11,8 +12,8 @@ import (
 	"github.com/prometheus/prometheus/storage"
 	"github.com/prometheus/prometheus/util/stats"
 
-	"github.com/promtable/promtable/remote/engine"
 	"github.com/promtable/promtable/remote/engine/eval"
+	"github.com/promtable/promtable/remote/engine/reader"
 	"github.com/promtable/promtable/remote/request"
 )
 
@@ -52,11 +53,30 @@ func (q watchedQuery) Exec(ctx context.Context) *promql.Result {
 	var report eval.Report
 	ctx, watch := q.log.Watch(eval.WithReport(ctx, &report), q.kind)
 	res := q.Query.Exec(ctx)
-	watch.End(res.Err, func() request.SlowQuery { return q.describe(&report) })
+	watch.End(withCause(res.Err), func() request.SlowQuery { return q.describe(&report) })
 	if res.Err == nil {
 		res.Err = eval.Lend(ctx, answerBytes(res.Value), "the answer")
 	}
 	return res
+}
+
+// An endedError is the error of a query that the end of its context ended. It wraps the cause, which upstream's error does not.
+type endedError struct {
+	error
+	cause error
+}
+
+func (e endedError) Unwrap() error { return e.cause }
+
+// withCause returns an error of upstream's engine with its cause, if that is the end of a context.
+func withCause(err error) error {
+	switch {
+	case errors.As(err, new(promql.ErrQueryCanceled)):
+		return endedError{err, context.Canceled}
+	case errors.As(err, new(promql.ErrQueryTimeout)):
+		return endedError{err, context.DeadlineExceeded}
+	}
+	return err
 }
 
 const (
@@ -109,7 +129,7 @@ type queryStats struct {
 	Storage storageStats `json:"storage"`
 }
 
-// storageStats is engine.Counts, with names as Prometheus has them.
+// storageStats is reader.Counts, with names as Prometheus has them.
 type storageStats struct {
 	Series    int64 `json:"series"`
 	IndexRows int64 `json:"indexRows"`
@@ -130,7 +150,7 @@ func renderStats(ctx context.Context, s *stats.Statistics, param string) stats.Q
 		return nil
 	}
 	rendered := &queryStats{BuiltinStats: stats.NewQueryStats(s).Builtin()}
-	if usage := engine.UsageOf(ctx); usage != nil {
+	if usage := reader.UsageOf(ctx); usage != nil {
 		rendered.Storage = storageStats(usage.Counts())
 	}
 	return rendered

@@ -15,6 +15,8 @@ import (
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/index"
 	"github.com/promtable/promtable/remote/engine/current"
+	"github.com/promtable/promtable/remote/ingest"
+	"github.com/promtable/promtable/remote/timeline"
 	"github.com/promtable/promtable/series"
 	"github.com/promtable/promtable/series/cell"
 )
@@ -28,7 +30,7 @@ const acceptStep = 10_000
 const maxStall = 5 * time.Minute
 
 // accept puts what is valid in batch into a. An error is that of ctx, or of the clock.
-func (e *Engine) accept(ctx context.Context, a *accepted, batch []Series, rejected *Rejected) error {
+func (e *Engine) accept(ctx context.Context, a *accepted, batch []ingest.Series, rejected *ingest.Rejected) error {
 	n := 0
 	for i := range batch {
 		n += len(batch[i].Samples) + len(batch[i].Histograms)
@@ -44,14 +46,15 @@ func (e *Engine) accept(ctx context.Context, a *accepted, batch []Series, reject
 	a.samples, a.handles = slices.Grow(a.samples, n), slices.Grow(a.handles, n)
 	step := acceptStep // at once
 	for i := range batch {
-		if step += 1 + batch[i].size(); step > acceptStep {
+		if step += 1 + batch[i].Size(); step > acceptStep {
 			if err := ctx.Err(); err != nil {
 				return fmt.Errorf("check %d samples: %w", n, err)
 			}
 			step = 0
 		}
-		if c := batch[i].Cached; c != nil {
-			a.addSeries(&batch[i], c.State.ref, c, bound, rejected)
+		if batch[i].Cached != nil {
+			c := batch[i].Cached.(*cachedSeries)
+			a.addSeries(&batch[i], c.ref, c, bound, rejected)
 		} else {
 			e.acceptNew(a, batch[i], bound, rejected)
 		}
@@ -60,7 +63,7 @@ func (e *Engine) accept(ctx context.Context, a *accepted, batch []Series, reject
 }
 
 // acceptNew accepts what is valid of a series that is not cached.
-func (e *Engine) acceptNew(a *accepted, s Series, bound timeBound, rejected *Rejected) {
+func (e *Engine) acceptNew(a *accepted, s ingest.Series, bound timeBound, rejected *ingest.Rejected) {
 	s.Labels = s.Labels.WithoutEmpty()
 	reason, err := checkLabels(s.Labels)
 	if err == nil {
@@ -68,7 +71,7 @@ func (e *Engine) acceptNew(a *accepted, s Series, bound timeBound, rejected *Rej
 		reason = keyReason(err)
 	}
 	if err != nil {
-		rejected.Add(reason, s.size(), err)
+		rejected.Add(reason, s.Size(), err)
 		return
 	}
 	ref := e.cfg.Appender.Ref(a.key)
@@ -81,12 +84,12 @@ func (e *Engine) acceptNew(a *accepted, s Series, bound timeBound, rejected *Rej
 // addSeries takes what is valid of one series and lies in bound, and the index
 // entries for it, and says whether that is anything. cached may be nil; if s came
 // with it, the labels of s are not used.
-func (a *accepted) addSeries(s *Series, ref bucketstore.Ref, cached *CachedSeries, bound timeBound, rejected *Rejected) bool {
+func (a *accepted) addSeries(s *ingest.Series, ref bucketstore.Ref, cached *cachedSeries, bound timeBound, rejected *ingest.Rejected) bool {
 	samples, exemplars := len(a.samples), len(a.exemplars)
 	bound = bound.of(s)
 	to := addition{accepted: a, series: s, ref: ref, first: len(a.entries)}
 	if cached != nil {
-		to.cached, to.handle = cached, &cached.State.current
+		to.cached, to.handle = cached, &cached.current
 	}
 	for i := range s.Samples {
 		sample := &s.Samples[i]
@@ -108,22 +111,13 @@ func (a *accepted) addSeries(s *Series, ref bucketstore.Ref, cached *CachedSerie
 	return len(a.samples) > samples || len(a.exemplars) > exemplars
 }
 
-// DecodedLabels returns the labels of s, decoded from the key of the series if s has
-// none.
-func (s *Series) DecodedLabels() labels.Labels {
-	if s.Cached != nil {
-		return s.Cached.State.Labels()
-	}
-	return s.Labels
-}
-
 // addition is what is accepted of one series.
 type addition struct {
 	*accepted
-	series *Series
+	series *ingest.Series
 	ref    bucketstore.Ref
 	// cached and handle are nil if the series is not cached.
-	cached *CachedSeries
+	cached *cachedSeries
 	handle *current.Handle
 	// first is the first of its entries.
 	first int
@@ -137,13 +131,13 @@ func (a *addition) takeSample(t int64, v float64, value []byte) {
 }
 
 // takeHistogram takes a histogram, if it is valid.
-func (a *addition) takeHistogram(h *Histogram, bound timeBound, rejected *Rejected) {
+func (a *addition) takeHistogram(h *ingest.Histogram, bound timeBound, rejected *ingest.Rejected) {
 	if !bound.allows(a.series, h.T, rejected) {
 		return
 	}
 	value, err := a.histogram(h)
 	if err != nil {
-		rejected.Add(ReasonHistogram, 1, histogramError{a.series.DecodedLabels(), h.T, err})
+		rejected.Add(ingest.ReasonHistogram, 1, histogramError{a.series.DecodedLabels(), h.T, err})
 		return
 	}
 	a.histograms++
@@ -151,9 +145,9 @@ func (a *addition) takeHistogram(h *Histogram, bound timeBound, rejected *Reject
 }
 
 // takeExemplar takes an exemplar, if it is valid.
-func (a *addition) takeExemplar(x exemplar.Exemplar, bound timeBound, rejected *Rejected) {
+func (a *addition) takeExemplar(x exemplar.Exemplar, bound timeBound, rejected *ingest.Rejected) {
 	if err := checkExemplar(x); err != nil {
-		rejected.Add(ReasonExemplar, 1, exemplarError{a.series.DecodedLabels(), x, err})
+		rejected.Add(ingest.ReasonExemplar, 1, exemplarError{a.series.DecodedLabels(), x, err})
 		return
 	}
 	if bound.allows(a.series, x.Ts, rejected) {
@@ -166,7 +160,7 @@ func (a *addition) takeExemplar(x exemplar.Exemplar, bound timeBound, rejected *
 // it. If the last entry is of the same period, it moves that entry to the later of
 // both times.
 func (a *addition) addEntry(t int64) {
-	if a.cached != nil && a.cached.State.indexed.has(t) {
+	if a.cached != nil && a.cached.indexed.has(t) {
 		return
 	}
 	if n := len(a.entries); n == a.first || series.PeriodOf(a.entries[n-1].T) != series.PeriodOf(t) {
@@ -185,15 +179,15 @@ func (a *accepted) encode(v cell.Value) []byte {
 }
 
 // checkLabels says what is wrong with a label set, if anything is.
-func checkLabels(ls labels.Labels) (Reason, error) {
+func checkLabels(ls labels.Labels) (ingest.Reason, error) {
 	if name, ok := ls.HasDuplicateLabelNames(); ok {
-		return ReasonLabels, labelsError{ls, fmt.Sprintf("label %q is there twice", name)}
+		return ingest.ReasonLabels, labelsError{ls, fmt.Sprintf("label %q is there twice", name)}
 	}
 	if !ls.Has(labels.MetricName) {
-		return ReasonLabels, labelsError{ls, "no metric name"}
+		return ingest.ReasonLabels, labelsError{ls, "no metric name"}
 	}
 	if !ls.IsValid(model.UTF8Validation) {
-		return ReasonLabels, labelsError{ls, "label names and values must be valid UTF-8, names not empty"}
+		return ingest.ReasonLabels, labelsError{ls, "label names and values must be valid UTF-8, names not empty"}
 	}
 	return "", nil
 }
@@ -209,11 +203,11 @@ func (e labelsError) Error() string {
 	return fmt.Sprintf("series %s: %s", series.Abbreviate(e.ls), e.what)
 }
 
-func keyReason(err error) Reason {
+func keyReason(err error) ingest.Reason {
 	if errors.Is(err, series.ErrKeyTooLong) {
-		return ReasonKeyTooLong
+		return ingest.ReasonKeyTooLong
 	}
-	return ReasonLabels
+	return ingest.ReasonLabels
 }
 
 // timeBound is the times that are stored, from the cut to t, both inclusive.
@@ -221,20 +215,18 @@ type timeBound struct {
 	cut, t int64
 	future time.Duration
 	// rules cut more of some series, if set. rule is the one that has set cut.
-	rules RuleView
+	rules timeline.Rules
 	rule  string
 }
 
 // boundOfRules is timeBound with what rules cut of a batch.
-func (cfg *Config) boundOfRules(ctx context.Context, now time.Time, batch []Series) (b timeBound, err error) {
-	b = cfg.timeBound(now)
-	if cfg.Rules == nil {
-		return b, nil
-	}
-	rules, err := cfg.Rules(ctx, now, func() int64 {
+func (cfg *Config) boundOfRules(ctx context.Context, now time.Time, batch []ingest.Series) (b timeBound, err error) {
+	v := cfg.Timeline(now)
+	b = cfg.timeBound(v)
+	rules, err := v.Rules(ctx, func() int64 {
 		oldest := int64(math.MaxInt64)
 		for i := range batch {
-			oldest = min(oldest, batch[i].oldest())
+			oldest = min(oldest, batch[i].Oldest())
 		}
 		return oldest
 	})
@@ -244,12 +236,12 @@ func (cfg *Config) boundOfRules(ctx context.Context, now time.Time, batch []Seri
 	return b, err
 }
 
-// checkStall returns an error if rules have closed the day of something in batch while it was stored, since begun: it may be in no
+// checkStall returns an error if rules have closed the day of something in batch while it was stored, since started: it may be in no
 // rollup, and is removed.
-func (e *Engine) checkStall(ctx context.Context, begun time.Time, bound timeBound, batch []Series) error {
+func (e *Engine) checkStall(ctx context.Context, started time.Time, bound timeBound, batch []ingest.Series) error {
 	now := e.cfg.Now()
 	// The monotonic clock stands still while the machine is suspended.
-	if max(now.Sub(begun), now.Round(0).Sub(begun.Round(0))) < maxStall {
+	if max(now.Sub(started), now.Round(0).Sub(started.Round(0))) < maxStall {
 		return nil
 	}
 	after, err := e.cfg.boundOfRules(ctx, now, batch)
@@ -258,28 +250,20 @@ func (e *Engine) checkStall(ctx context.Context, begun time.Time, bound timeBoun
 	}
 	for i := range batch {
 		s := &batch[i]
-		if s.oldest() >= after.rules.LatestRefused() {
+		if s.Oldest() >= after.rules.LatestRefused() {
 			continue
 		}
 		closed, rule := after.rules.Refused(s.DecodedLabels())
-		if from := bound.of(s).cut; s.hasIn(from, closed) {
+		if from := bound.of(s).cut; s.HasIn(from, closed) {
 			return fmt.Errorf("series %s: samples before %d were closed while they were stored, see --retention.rules, %s", series.Abbreviate(s.DecodedLabels()), closed, rule)
 		}
 	}
 	return nil
 }
 
-// hasIn says whether s has something in [start, limit), in milliseconds.
-func (s *Series) hasIn(start, limit int64) bool {
-	is := func(t int64) bool { return start <= t && t < limit }
-	return slices.ContainsFunc(s.Samples, func(x Sample) bool { return is(x.T) }) ||
-		slices.ContainsFunc(s.Histograms, func(x Histogram) bool { return is(x.T) }) ||
-		slices.ContainsFunc(s.Exemplars, func(x exemplar.Exemplar) bool { return is(x.Ts) })
-}
-
 // of returns the bound of s. Rules are asked if s has something so old: of most requests nothing is.
-func (b timeBound) of(s *Series) timeBound {
-	if b.rules == nil || s.oldest() >= b.rules.LatestRefused() {
+func (b timeBound) of(s *ingest.Series) timeBound {
+	if b.rules == nil || s.Oldest() >= b.rules.LatestRefused() {
 		return b
 	}
 	if cut, rule := b.rules.Refused(s.DecodedLabels()); cut > b.cut {
@@ -288,38 +272,17 @@ func (b timeBound) of(s *Series) timeBound {
 	return b
 }
 
-// oldest returns the earliest time in s, in milliseconds.
-func (s *Series) oldest() int64 {
-	oldest := int64(math.MaxInt64)
-	for i := range s.Samples {
-		oldest = min(oldest, s.Samples[i].T)
-	}
-	for i := range s.Histograms {
-		oldest = min(oldest, s.Histograms[i].T)
-	}
-	for i := range s.Exemplars {
-		oldest = min(oldest, s.Exemplars[i].Ts)
-	}
-	return oldest
-}
-
-// timeBound returns the bound when the clock says now.
-func (cfg *Config) timeBound(now time.Time) timeBound {
-	b := timeBound{t: series.MaxTime, future: cfg.MaxFuture}
+// timeBound returns the bound of all series.
+func (cfg *Config) timeBound(v *timeline.View) timeBound {
+	b := timeBound{t: series.MaxTime, future: cfg.MaxFuture, cut: v.Writable}
 	if cfg.MaxFuture != Unbounded {
-		b.t = min(now.Add(cfg.MaxFuture).UnixMilli(), series.MaxTime)
-	}
-	if cfg.Cut != nil {
-		b.cut = cfg.Cut(now)
-	}
-	if cfg.WriteCut != nil {
-		b.cut = max(b.cut, cfg.WriteCut(now))
+		b.t = min(v.Now.Add(cfg.MaxFuture).UnixMilli(), series.MaxTime)
 	}
 	return b
 }
 
 // allows says whether t is a time for something of s. If not, it is rejected.
-func (b *timeBound) allows(s *Series, t int64, rejected *Rejected) bool {
+func (b *timeBound) allows(s *ingest.Series, t int64, rejected *ingest.Rejected) bool {
 	if t >= b.cut && t <= b.t {
 		return true
 	}
@@ -331,14 +294,14 @@ func (b *timeBound) allows(s *Series, t int64, rejected *Rejected) bool {
 }
 
 // check says what is wrong with the time of a sample, if anything is.
-func (b timeBound) check(t int64) Reason {
+func (b timeBound) check(t int64) ingest.Reason {
 	switch {
 	case t < 0 || t > series.MaxTime:
-		return ReasonTime
+		return ingest.ReasonTime
 	case t > b.t:
-		return ReasonFuture
+		return ingest.ReasonFuture
 	case t < b.cut:
-		return ReasonOld
+		return ingest.ReasonOld
 	}
 	return ""
 }
@@ -346,7 +309,7 @@ func (b timeBound) check(t int64) Reason {
 // timeError is an error of check. Like labelsError, it makes its text only when Error
 // is called.
 type timeError struct {
-	reason Reason
+	reason ingest.Reason
 	bound  timeBound
 	ls     labels.Labels
 	t      int64
@@ -354,9 +317,9 @@ type timeError struct {
 
 func (e timeError) Error() string {
 	switch e.reason {
-	case ReasonFuture:
+	case ingest.ReasonFuture:
 		return fmt.Sprintf("series %s: timestamp %d is more than %s ahead of the clock", series.Abbreviate(e.ls), e.t, e.bound.future)
-	case ReasonOld:
+	case ingest.ReasonOld:
 		if e.bound.rule != "" {
 			return fmt.Sprintf("series %s: timestamp %d is too old: samples are kept from %d on, see --retention.rules, %s", series.Abbreviate(e.ls), e.t, e.bound.cut, e.bound.rule)
 		}

@@ -4,59 +4,12 @@ import (
 	"context"
 	"errors"
 
-	"github.com/prometheus/prometheus/model/exemplar"
-	"github.com/prometheus/prometheus/model/histogram"
-	"github.com/prometheus/prometheus/model/labels"
-
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/index"
 	"github.com/promtable/promtable/remote/engine/current"
+	"github.com/promtable/promtable/remote/ingest"
 	"github.com/promtable/promtable/series/cell"
 )
-
-// Series is what a writer sends of one series. Labels are sorted by name; an
-// empty value is an absent label. The same label set may come more than once.
-type Series struct {
-	Labels labels.Labels
-	// Cached, if set, is what Lookup has found; then Labels are not looked at.
-	Cached *CachedSeries
-	// WireText, if it has a form, is what Labels were decoded from: Lookup will find
-	// it once the series is stored.
-	WireText   WireText
-	Samples    []Sample
-	Histograms []Histogram
-	// Exemplars have their labels sorted by name.
-	Exemplars []exemplar.Exemplar
-}
-
-// size is how many things s has.
-func (s *Series) size() int { return len(s.Samples) + len(s.Histograms) + len(s.Exemplars) }
-
-// Sample is a float64 at a time in milliseconds.
-type Sample struct {
-	T int64
-	V float64
-	// ST is since when V has been counted, in milliseconds. 0 is unknown.
-	ST int64
-}
-
-// Histogram is a native histogram at a time in milliseconds: one of H and FH.
-// At one time a histogram wins over a sample of the same Series.
-type Histogram struct {
-	T int64
-	// ST is since when it has been counted, in milliseconds. 0 is unknown.
-	ST int64
-	H  *histogram.Histogram
-	FH *histogram.FloatHistogram
-}
-
-// Stored counts what is stored, confirmed.
-type Stored struct {
-	Samples, Histograms, Exemplars int
-}
-
-// Total is how many things are stored.
-func (s Stored) Total() int { return s.Samples + s.Histograms + s.Exemplars }
 
 // Append stores what is in batch and counts what it has stored, confirmed. What
 // can never be stored is added to rejected, which must not be nil; everything
@@ -66,7 +19,7 @@ func (s Stored) Total() int { return s.Samples + s.Histograms + s.Exemplars }
 //
 // With HA on, what comes from a replica that is not elected is not stored and
 // counts as if it were: the sender must not think that it has failed.
-func (e *Engine) Append(ctx context.Context, batch []Series, rejected *Rejected) (stored Stored, err error) {
+func (e *Engine) Append(ctx context.Context, batch []ingest.Series, rejected *ingest.Rejected) (stored ingest.Stored, err error) {
 	if err := e.cfg.Admit(); err != nil {
 		return stored, err
 	}
@@ -75,22 +28,22 @@ func (e *Engine) Append(ctx context.Context, batch []Series, rejected *Rejected)
 	if err == nil {
 		stored, err = e.appendKept(ctx, kept, rejected)
 	}
-	return stored.plus(deduplicated), err
+	return stored.Plus(deduplicated), err
 }
 
 // AppendMetadata stores metadata, of several entries of one family the last. Those
 // that can never be stored go to rejected. An error means that the rest may not be
 // stored; the writer may, and should, send it again.
-func (e *Engine) AppendMetadata(ctx context.Context, batch []Metadata, rejected *Rejected) error {
+func (e *Engine) AppendMetadata(ctx context.Context, batch []ingest.Metadata, rejected *ingest.Rejected) error {
 	if err := e.cfg.Admit(); err != nil {
 		return err
 	}
-	return e.metadata.Append(ctx, batch, func(err error) { rejected.Add(ReasonMetadata, 1, err) })
+	return e.metadata.Append(ctx, batch, func(err error) { rejected.Add(ingest.ReasonMetadata, 1, err) })
 }
 
 // appendKept is Append without HA.
-func (e *Engine) appendKept(ctx context.Context, batch []Series, rejected *Rejected) (stored Stored, err error) {
-	a, begun := e.borrow(), e.cfg.Now()
+func (e *Engine) appendKept(ctx context.Context, batch []ingest.Series, rejected *ingest.Rejected) (stored ingest.Stored, err error) {
+	a, started := e.borrow(), e.cfg.Now()
 	if err = e.accept(ctx, a, batch, rejected); err != nil {
 		return stored, err
 	}
@@ -98,8 +51,8 @@ func (e *Engine) appendKept(ctx context.Context, batch []Series, rejected *Rejec
 		stored, err = e.store(ctx, a, rejected)
 	}
 	if err == nil {
-		if err = e.checkStall(ctx, begun, a.bound, batch); err != nil {
-			return Stored{}, err
+		if err = e.checkStall(ctx, started, a.bound, batch); err != nil {
+			return ingest.Stored{}, err
 		}
 		e.giveBack(a)
 	}
@@ -107,7 +60,7 @@ func (e *Engine) appendKept(ctx context.Context, batch []Series, rejected *Rejec
 }
 
 // store stores what is accepted. What the store can never take is taken out of a.
-func (e *Engine) store(ctx context.Context, a *accepted, rejected *Rejected) (stored Stored, err error) {
+func (e *Engine) store(ctx context.Context, a *accepted, rejected *ingest.Rejected) (stored ingest.Stored, err error) {
 	if err = e.writeIndex(ctx, a); err == nil {
 		err = e.cfg.Appender.Append(ctx, a.samples)
 		e.cfg.Written(a.samples)
@@ -123,7 +76,7 @@ func (e *Engine) store(ctx context.Context, a *accepted, rejected *Rejected) (st
 	}
 	e.current.Add(a.samples, a.handles)
 	for _, c := range a.fresh {
-		e.cache.Add(c)
+		e.cache.Add(&c.entry)
 	}
 	return stored, nil
 }
@@ -138,7 +91,7 @@ func (e *Engine) writeIndex(ctx context.Context, a *accepted) error {
 	}
 	for i, c := range a.entryOf {
 		if c != nil {
-			c.State.indexed.add(a.entries[i].T)
+			c.indexed.add(a.entries[i].T)
 		}
 	}
 	return nil
@@ -153,9 +106,9 @@ type accepted struct {
 	exemplars []acceptedExemplar
 	entries   []index.Entry
 	// entryOf has for each of entries its series, or nil.
-	entryOf []*CachedSeries
+	entryOf []*cachedSeries
 	// fresh are those of them to be cached once all is stored.
-	fresh []*CachedSeries
+	fresh []*cachedSeries
 	// histograms is how many of samples are histograms.
 	histograms int
 	// bound is the times that were accepted.
@@ -199,9 +152,9 @@ func (e *Engine) giveBack(a *accepted) {
 }
 
 // confirmed counts the samples that the error of an Append leaves confirmed.
-func (a *accepted) confirmed(err error) (stored Stored) {
+func (a *accepted) confirmed(err error) (stored ingest.Stored) {
 	if err == nil {
-		return Stored{Samples: len(a.samples) - a.histograms, Histograms: a.histograms}
+		return ingest.Stored{Samples: len(a.samples) - a.histograms, Histograms: a.histograms}
 	}
 	var failed *bucketstore.SamplesError
 	if !errors.As(err, &failed) {

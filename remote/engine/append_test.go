@@ -16,6 +16,8 @@ import (
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/bucketstore/bigtable/bigtabletest"
 	"github.com/promtable/promtable/remote/engine"
+	"github.com/promtable/promtable/remote/engine/reader"
+	"github.com/promtable/promtable/remote/ingest"
 	"github.com/promtable/promtable/series"
 )
 
@@ -36,36 +38,36 @@ func TestAppendRejects(t *testing.T) {
 	minute := time.Minute.Milliseconds()
 	tests := []struct {
 		name   string
-		series engine.Series
+		series ingest.Series
 		// stored are the times that are stored all the same.
 		stored  []int64
-		reason  engine.Reason
+		reason  ingest.Reason
 		count   int
 		message []string
 	}{
-		{"no name", one(raw("job", "nameless"), someTime, someTime+1), nil, engine.ReasonLabels, 2, []string{`{job="nameless"}`, "no metric name"}},
-		{"empty name", one(raw("__name__", "", "job", "nameless"), someTime), nil, engine.ReasonLabels, 1, []string{`{job="nameless"}`, "no metric name"}},
-		{"no labels", one(raw(), someTime), nil, engine.ReasonLabels, 1, []string{"no metric name"}},
-		{"duplicate", one(raw("__name__", "up", "job", "a", "job", "b"), someTime), nil, engine.ReasonLabels, 1, []string{`"job"`, "twice", "up"}},
-		{"unsorted", one(raw("__name__", "up", "job", "a", "a", "b"), someTime), nil, engine.ReasonLabels, 1, []string{`"a"`, "up"}},
-		{"empty label name", one(raw("", "b", "__name__", "up"), someTime), nil, engine.ReasonLabels, 1, []string{"up"}},
-		{"bad UTF-8 in a value", one(raw("__name__", "up", "job", "\xff"), someTime), nil, engine.ReasonLabels, 1, []string{"up", "UTF-8"}},
-		{"bad UTF-8 in a name", one(raw("__name__", "up", "job\xff", "a"), someTime), nil, engine.ReasonLabels, 1, []string{"up", "UTF-8"}},
-		{"key too long", one(raw("__name__", "up", "job", long), someTime, someTime), nil, engine.ReasonKeyTooLong, 2, []string{`{__name__="up"`, fmt.Sprint(len(long) + len("up,job="))}},
-		{"no samples", one(raw("job", "nameless")), nil, engine.ReasonLabels, 0, []string{"no metric name"}},
-		{"before time", one(raw("__name__", "up"), -1, 0, 1), []int64{0, 1}, engine.ReasonTime, 1, []string{`{__name__="up"}`, "timestamp -1 "}},
-		{"after time", one(raw("__name__", "up"), series.MaxTime+1, someTime), []int64{someTime}, engine.ReasonTime, 1, []string{`{__name__="up"}`, fmt.Sprint(series.MaxTime + 1)}},
-		{"future", one(raw("__name__", "up"), someTime+10*minute+1, someTime+10*minute, someTime+11*minute), []int64{someTime + 10*minute}, engine.ReasonFuture, 2, []string{`{__name__="up"}`, fmt.Sprint(someTime + 10*minute + 1), "10m0s"}},
+		{"no name", one(raw("job", "nameless"), someTime, someTime+1), nil, ingest.ReasonLabels, 2, []string{`{job="nameless"}`, "no metric name"}},
+		{"empty name", one(raw("__name__", "", "job", "nameless"), someTime), nil, ingest.ReasonLabels, 1, []string{`{job="nameless"}`, "no metric name"}},
+		{"no labels", one(raw(), someTime), nil, ingest.ReasonLabels, 1, []string{"no metric name"}},
+		{"duplicate", one(raw("__name__", "up", "job", "a", "job", "b"), someTime), nil, ingest.ReasonLabels, 1, []string{`"job"`, "twice", "up"}},
+		{"unsorted", one(raw("__name__", "up", "job", "a", "a", "b"), someTime), nil, ingest.ReasonLabels, 1, []string{`"a"`, "up"}},
+		{"empty label name", one(raw("", "b", "__name__", "up"), someTime), nil, ingest.ReasonLabels, 1, []string{"up"}},
+		{"bad UTF-8 in a value", one(raw("__name__", "up", "job", "\xff"), someTime), nil, ingest.ReasonLabels, 1, []string{"up", "UTF-8"}},
+		{"bad UTF-8 in a name", one(raw("__name__", "up", "job\xff", "a"), someTime), nil, ingest.ReasonLabels, 1, []string{"up", "UTF-8"}},
+		{"key too long", one(raw("__name__", "up", "job", long), someTime, someTime), nil, ingest.ReasonKeyTooLong, 2, []string{`{__name__="up"`, fmt.Sprint(len(long) + len("up,job="))}},
+		{"no samples", one(raw("job", "nameless")), nil, ingest.ReasonLabels, 0, []string{"no metric name"}},
+		{"before time", one(raw("__name__", "up"), -1, 0, 1), []int64{0, 1}, ingest.ReasonTime, 1, []string{`{__name__="up"}`, "timestamp -1 "}},
+		{"after time", one(raw("__name__", "up"), series.MaxTime+1, someTime), []int64{someTime}, ingest.ReasonTime, 1, []string{`{__name__="up"}`, fmt.Sprint(series.MaxTime + 1)}},
+		{"future", one(raw("__name__", "up"), someTime+10*minute+1, someTime+10*minute, someTime+11*minute), []int64{someTime + 10*minute}, ingest.ReasonFuture, 2, []string{`{__name__="up"}`, fmt.Sprint(someTime + 10*minute + 1), "10m0s"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			f := openFixture(t, func(c *engine.Config) { c.MaxFuture = 10 * time.Minute })
-			var rejected engine.Rejected
-			stored, err := f.Append(t.Context(), []engine.Series{tt.series, good}, &rejected)
+			var rejected ingest.Rejected
+			stored, err := f.Append(t.Context(), []ingest.Series{tt.series, good}, &rejected)
 			if err != nil || stored.Total() != len(tt.stored)+2 {
 				t.Errorf("%d samples stored, error %v, want %d and none", stored.Total(), err, len(tt.stored)+2)
 			}
-			if want := map[engine.Reason]int{tt.reason: tt.count}; !maps.Equal(rejected.Samples, want) {
+			if want := map[ingest.Reason]int{tt.reason: tt.count}; !maps.Equal(rejected.Samples, want) {
 				t.Errorf("rejected %v, want %v", rejected.Samples, want)
 			}
 			if rejected.Err() == nil {
@@ -77,7 +79,7 @@ func TestAppendRejects(t *testing.T) {
 				}
 			}
 			var times []int64
-			for _, s := range f.collect(t, engine.Query{Maxt: series.MaxTime, Matchers: []*labels.Matcher{match("job", "")}}) {
+			for _, s := range f.collect(t, reader.Query{Maxt: series.MaxTime, Matchers: []*labels.Matcher{match("job", "")}}) {
 				for _, sample := range s.Samples {
 					times = append(times, sample.T)
 				}
@@ -85,7 +87,7 @@ func TestAppendRejects(t *testing.T) {
 			if !slices.Equal(times, tt.stored) {
 				t.Errorf("stored beside the good ones: %d, want %d", times, tt.stored)
 			}
-			wantSeries(t, "the good series", f.collect(t, engine.Query{Maxt: series.MaxTime, Matchers: []*labels.Matcher{match("job", "good")}}), good)
+			wantSeries(t, "the good series", f.collect(t, reader.Query{Maxt: series.MaxTime, Matchers: []*labels.Matcher{match("job", "good")}}), good)
 		})
 	}
 }
@@ -96,7 +98,7 @@ func TestAppendClockSetBack(t *testing.T) {
 	const minute = 60_000
 	var (
 		present = someTime + 15_000
-		of      = func(job string, times ...int64) engine.Series {
+		of      = func(job string, times ...int64) ingest.Series {
 			return one(labels.FromStrings("__name__", "up", "job", job), times...)
 		}
 	)
@@ -104,29 +106,29 @@ func TestAppendClockSetBack(t *testing.T) {
 		name string
 		// back is how far the clock is set back, in milliseconds.
 		back  int64
-		batch []engine.Series
+		batch []ingest.Series
 		// refused says that all must be sent again. Otherwise rejected are too far in the
 		// future and the others are stored.
 		refused  bool
 		rejected int
 	}{
-		{"not set back", 0, []engine.Series{of("a", someTime+11*minute), of("b", present)}, false, 1},
-		{"a little", 5 * minute, []engine.Series{of("a", present)}, false, 0},
-		{"an hour", 60 * minute, []engine.Series{of("a", present), of("b", present)}, true, 0},
-		{"an hour, most samples are new", 60 * minute, []engine.Series{of("a", present, present+1, someTime-50*minute)}, true, 0},
-		{"an hour, most samples are old", 60 * minute, []engine.Series{of("a", present, someTime-51*minute, someTime-50*minute)}, false, 1},
-		{"an hour, too far ahead before, too", 60 * minute, []engine.Series{of("a", someTime+10*minute+1)}, false, 1},
-		{"an hour, as far ahead as could be before", 60 * minute, []engine.Series{of("a", someTime+10*minute)}, true, 0},
+		{"not set back", 0, []ingest.Series{of("a", someTime+11*minute), of("b", present)}, false, 1},
+		{"a little", 5 * minute, []ingest.Series{of("a", present)}, false, 0},
+		{"an hour", 60 * minute, []ingest.Series{of("a", present), of("b", present)}, true, 0},
+		{"an hour, most samples are new", 60 * minute, []ingest.Series{of("a", present, present+1, someTime-50*minute)}, true, 0},
+		{"an hour, most samples are old", 60 * minute, []ingest.Series{of("a", present, someTime-51*minute, someTime-50*minute)}, false, 1},
+		{"an hour, too far ahead before, too", 60 * minute, []ingest.Series{of("a", someTime+10*minute+1)}, false, 1},
+		{"an hour, as far ahead as could be before", 60 * minute, []ingest.Series{of("a", someTime+10*minute)}, true, 0},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			f := openFixture(t, func(c *engine.Config) { c.MaxFuture = 10 * time.Minute })
 			f.append(t, of("before", someTime))
 			f.clock.ms.Add(-tt.back)
-			var rejected engine.Rejected
+			var rejected ingest.Rejected
 			stored, err := f.Append(t.Context(), tt.batch, &rejected)
 			if !tt.refused {
-				if want := samplesIn(tt.batch) - tt.rejected; err != nil || stored.Total() != want || rejected.Samples[engine.ReasonFuture] != tt.rejected {
+				if want := samplesIn(tt.batch) - tt.rejected; err != nil || stored.Total() != want || rejected.Samples[ingest.ReasonFuture] != tt.rejected {
 					t.Errorf("%d samples stored, error %v, rejected %v, want %d and %d", stored.Total(), err, rejected.Samples, want, tt.rejected)
 				}
 				return
@@ -143,7 +145,7 @@ func TestAppendClockSetBack(t *testing.T) {
 func TestAppendDropsEmptyLabels(t *testing.T) {
 	f := openFixture(t)
 	sent := raw("__name__", "up", "empty", "", "job", "a")
-	batch := []engine.Series{one(sent, someTime)}
+	batch := []ingest.Series{one(sent, someTime)}
 	f.append(t, batch...)
 	if !labels.Equal(batch[0].Labels, sent) {
 		t.Errorf("the batch of the caller has become %s", batch[0].Labels)
@@ -154,11 +156,11 @@ func TestAppendDropsEmptyLabels(t *testing.T) {
 // The message about many errors names the first and stays short.
 func TestRejectedIsShort(t *testing.T) {
 	f := openFixture(t)
-	var batch []engine.Series
+	var batch []ingest.Series
 	for i := range 500 {
 		batch = append(batch, one(raw("n", fmt.Sprint(i)), someTime, someTime))
 	}
-	var rejected engine.Rejected
+	var rejected ingest.Rejected
 	if stored, err := f.Append(t.Context(), batch, &rejected); stored.Total() != 0 || err != nil {
 		t.Fatalf("%d stored, %v", stored.Total(), err)
 	}
@@ -166,7 +168,7 @@ func TestRejectedIsShort(t *testing.T) {
 	if !strings.HasPrefix(msg, `500 errors: series {n="0"}`) || len(msg) > 1024 {
 		t.Errorf("message of %d bytes: %s", len(msg), msg)
 	}
-	if got := rejected.Samples[engine.ReasonLabels]; got != 1000 {
+	if got := rejected.Samples[ingest.ReasonLabels]; got != 1000 {
 		t.Errorf("%d samples rejected, want 1000", got)
 	}
 	if f.store.rows(bucketstore.Index) != 0 {
@@ -192,12 +194,12 @@ func TestAppendStoreFailure(t *testing.T) {
 				}
 				return nil
 			}
-			batch := []engine.Series{
+			batch := []ingest.Series{
 				one(labels.FromStrings("__name__", "a"), someTime),
 				one(labels.FromStrings("__name__", "b"), someTime, someTime+1),
 				one(labels.FromStrings("__name__", "c"), someTime, someTime+1),
 			}
-			var rejected engine.Rejected
+			var rejected ingest.Rejected
 			stored, err := f.Append(t.Context(), batch, &rejected)
 			if stored.Total() != tt.stored || err == nil || rejected.Err() != nil {
 				t.Errorf("%d stored, error %v, rejected %v, want %d and an error", stored.Total(), err, rejected.Err(), tt.stored)
@@ -221,12 +223,12 @@ func TestAppendRefused(t *testing.T) {
 	before := one(labels.FromStrings("__name__", "a"), someTime)
 	f.append(t, before)
 	refusal = errFull
-	batch := []engine.Series{one(labels.FromStrings("__name__", "b"), someTime)}
-	var rejected engine.Rejected
+	batch := []ingest.Series{one(labels.FromStrings("__name__", "b"), someTime)}
+	var rejected ingest.Rejected
 	if stored, err := f.Append(t.Context(), batch, &rejected); !errors.Is(err, errFull) || stored.Total() != 0 || rejected.Err() != nil {
 		t.Errorf("%d stored, error %v, rejected %v", stored.Total(), err, rejected.Err())
 	}
-	if err := f.AppendMetadata(t.Context(), []engine.Metadata{{Family: "a"}}, &rejected); !errors.Is(err, errFull) {
+	if err := f.AppendMetadata(t.Context(), []ingest.Metadata{{Family: "a"}}, &rejected); !errors.Is(err, errFull) {
 		t.Errorf("metadata: %v", err)
 	}
 	wantSeries(t, "while writes are refused", f.collect(t, everything()), before)
@@ -245,11 +247,11 @@ func TestAppendRowFailure(t *testing.T) {
 		return nil
 	}))
 	f := openOn(t, store, newClock(someTime))
-	var batch []engine.Series
+	var batch []ingest.Series
 	for i := range 10 {
 		batch = append(batch, one(labels.FromStrings("__name__", "up", "n", fmt.Sprint(i)), someTime, someTime+1))
 	}
-	var rejected engine.Rejected
+	var rejected ingest.Rejected
 	if stored, err := f.Append(t.Context(), batch, &rejected); stored.Total() != 18 || err == nil || !strings.Contains(err.Error(), "broken row") {
 		t.Errorf("%d stored, error %v", stored.Total(), err)
 	}
@@ -265,7 +267,7 @@ func TestAppendIndexFailure(t *testing.T) {
 		for _, reopen := range []bool{false, true} {
 			for _, written := range []bool{false, true} {
 				t.Run(fmt.Sprintf("call %d, written %t, reopened %t", call, written, reopen), func(t *testing.T) {
-					f := openFixture(t)
+					f := openFixture(t, notAtomic)
 					calls := 0
 					fail := func(bucketstore.Table, []bucketstore.Mutation) error {
 						if calls++; calls > call {
@@ -279,8 +281,8 @@ func TestAppendIndexFailure(t *testing.T) {
 						f.store.onApply = fail
 					}
 					batch := one(labels.FromStrings("__name__", "up", "job", "a"), someTime)
-					var rejected engine.Rejected
-					if stored, err := f.Append(t.Context(), []engine.Series{batch}, &rejected); stored.Total() != 0 || !errors.Is(err, errStore) {
+					var rejected ingest.Rejected
+					if stored, err := f.Append(t.Context(), []ingest.Series{batch}, &rejected); stored.Total() != 0 || !errors.Is(err, errStore) {
 						t.Errorf("%d stored, error %v", stored.Total(), err)
 					}
 					if call < 2 && f.store.rows(bucketstore.Metric) > 0 {
@@ -292,7 +294,7 @@ func TestAppendIndexFailure(t *testing.T) {
 					}
 					f.append(t, batch)
 					for _, m := range []*labels.Matcher{match("__name__", "up"), match("job", "a")} {
-						wantSeries(t, m.String(), f.collect(t, engine.Query{Maxt: series.MaxTime, Matchers: []*labels.Matcher{m}}), batch)
+						wantSeries(t, m.String(), f.collect(t, reader.Query{Maxt: series.MaxTime, Matchers: []*labels.Matcher{m}}), batch)
 					}
 				})
 			}
@@ -302,7 +304,7 @@ func TestAppendIndexFailure(t *testing.T) {
 
 // Index rows are durable before the samples, the commit mark after all others.
 func TestAppendOrder(t *testing.T) {
-	f := openFixture(t)
+	f := openFixture(t, notAtomic)
 	f.append(t, one(labels.FromStrings("__name__", "up", "job", "a"), someTime))
 	mark := "p,__name__=up,"
 	var steps []string
@@ -332,14 +334,14 @@ func TestAppendSpansPeriods(t *testing.T) {
 	up := labels.FromStrings("__name__", "up")
 	f.append(t, one(up, someTime, old, someTime+1, old-series.IndexPeriod, old+1))
 	for _, at := range []int64{someTime, old, old - series.IndexPeriod} {
-		found := f.collect(t, engine.Query{Mint: at, Maxt: at})
+		found := f.collect(t, reader.Query{Mint: at, Maxt: at})
 		if len(found) != 1 || len(found[0].Samples) != 1 {
 			t.Errorf("at %d: found %s", at, text(found))
 		}
 	}
 }
 
-// TestOverloadedIndex: an overloaded store fails a live write at once. What is written ahead
+// TestOverloadedIndex: an overloaded store fails a live write at once. What is prewritten
 // waits for as long as the store says.
 func TestOverloadedIndex(t *testing.T) {
 	next := series.PeriodOf(someTime) + series.IndexPeriod
@@ -353,26 +355,26 @@ func TestOverloadedIndex(t *testing.T) {
 		return errOverload
 	}
 	left = 1
-	batch := []engine.Series{one(labels.FromStrings("__name__", "up"), next-1)}
-	if _, err := f.Append(t.Context(), batch, new(engine.Rejected)); !errors.Is(err, errOverload) {
+	batch := []ingest.Series{one(labels.FromStrings("__name__", "up"), next-1)}
+	if _, err := f.Append(t.Context(), batch, new(ingest.Rejected)); !errors.Is(err, errOverload) {
 		t.Errorf("a live write: %v, want that the store is overloaded", err)
 	}
 	f.append(t, batch...)
 	f.store.reset()
 	left = 3
-	if err := f.WriteAhead(t.Context()); err != nil || f.store.rows(bucketstore.Index) == 0 {
+	if err := f.Prewrite(t.Context()); err != nil || f.store.rows(bucketstore.Index) == 0 {
 		t.Errorf("write ahead: %v, %d rows", err, f.store.rows(bucketstore.Index))
 	}
 	f.append(t, one(labels.FromStrings("__name__", "other"), next-1))
 	errOverload.RetryAfter, left = time.Hour, 1
-	if err := f.WriteAhead(t.Context()); !errors.Is(err, errOverload) {
+	if err := f.Prewrite(t.Context()); !errors.Is(err, errOverload) {
 		t.Errorf("write ahead that would have to wait too long: %v", err)
 	}
 }
 
 // The latest sample of a batch decides whether the next index period is due,
 // wherever in the batch it stands.
-func TestAppendWritesAhead(t *testing.T) {
+func TestAppendPrewrites(t *testing.T) {
 	next := series.PeriodOf(someTime) + series.IndexPeriod
 	for _, times := range [][]int64{{next - 1, someTime}, {someTime, next - 1}, {someTime, next - 1, someTime + 1}} {
 		f := openFixture(t)

@@ -10,6 +10,8 @@ import (
 
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/remote/engine"
+	"github.com/promtable/promtable/remote/engine/reader"
+	"github.com/promtable/promtable/remote/ingest"
 )
 
 // benchLabels are n label sets as a node exporter has them.
@@ -31,14 +33,14 @@ func benchLabels(n int) (sets []labels.Labels) {
 func BenchmarkAppend(b *testing.B) {
 	const size = 2000
 	f := openFixture(b)
-	batch := make([]engine.Series, size)
+	batch := make([]ingest.Series, size)
 	for i, ls := range benchLabels(size) {
-		batch[i] = engine.Series{Labels: ls, Samples: []engine.Sample{{}}}
+		batch[i] = ingest.Series{Labels: ls, Samples: []ingest.Sample{{}}}
 	}
 	at := int64(someTime)
 	step := func() {
 		for i := range batch {
-			batch[i].Samples[0] = engine.Sample{T: at, V: float64(at) / 1000}
+			batch[i].Samples[0] = ingest.Sample{T: at, V: float64(at) / 1000}
 		}
 		f.append(b, batch...)
 		at += 15_000
@@ -58,7 +60,7 @@ func BenchmarkSelect(b *testing.B) {
 	for _, ls := range benchLabels(size) {
 		f.append(b, one(ls, regular(samples, someTime)...))
 	}
-	q := engine.Query{Mint: someTime, Maxt: someTime + samples*15_000, Matchers: []*labels.Matcher{match("__name__", "node_cpu_seconds_total")}}
+	q := reader.Query{Mint: someTime, Maxt: someTime + samples*15_000, Matchers: []*labels.Matcher{match("__name__", "node_cpu_seconds_total")}}
 	b.ReportAllocs()
 	for b.Loop() {
 		set, err := f.Select(b.Context(), q)
@@ -83,9 +85,9 @@ func BenchmarkLabelCalls(b *testing.B) {
 	const size, metrics = 1_000_000, 100
 	f := openFixture(b, func(c *engine.Config) { c.CurrentInterval = time.Hour })
 	for at := 0; at < size; {
-		var batch []engine.Series
+		var batch []ingest.Series
 		for range 10_000 {
-			batch = append(batch, engine.Series{Samples: []engine.Sample{{T: someTime}}, Labels: labels.FromStrings(
+			batch = append(batch, ingest.Series{Samples: []ingest.Sample{{T: someTime}}, Labels: labels.FromStrings(
 				"__name__", fmt.Sprintf("metric_%02d", at%metrics),
 				"instance", fmt.Sprintf("node-%04d.example.com:9100", at/metrics/10),
 				"job", "node",

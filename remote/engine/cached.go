@@ -9,20 +9,13 @@ import (
 	"github.com/promtable/promtable/remote/engine/current"
 	"github.com/promtable/promtable/remote/engine/metadata"
 	"github.com/promtable/promtable/remote/engine/seriescache"
+	"github.com/promtable/promtable/remote/ingest"
 )
 
-// What package seriescache has of a series, and of what senders write.
-type (
-	// A CachedSeries is a series that was stored before. It is good for the Engine
-	// that returned it.
-	CachedSeries = seriescache.Entry[SeriesState]
-	WireText     = seriescache.WireText
-	SymbolTable  = seriescache.SymbolTable
-)
-
-// SeriesState is what the parts of the engine keep of a cached series, a field for
+// cachedSeries is what the parts of the engine keep of a cached series, a field for
 // each. It is safe for concurrent use.
-type SeriesState struct {
+type cachedSeries struct {
+	entry    seriescache.Entry
 	ref      bucketstore.Ref
 	indexed  indexed
 	current  current.Handle
@@ -30,14 +23,14 @@ type SeriesState struct {
 	engine   *Engine
 }
 
-// stateBytes is about what a SeriesState takes in memory, with its reference and its
+// stateBytes is about what a cachedSeries takes in memory beside its entry, with its reference and its
 // slot in the current table, without the series key.
 const stateBytes = 200
 
 // Lookup returns the series that a sender writes so, or nil if it is not cached:
 // then it must be given to Append with its labels, and with this text to be
 // found the next time. It does not keep the text.
-func (e *Engine) Lookup(t WireText) *CachedSeries {
+func (e *Engine) Lookup(t ingest.WireText) *seriescache.Entry {
 	if e.elections != nil {
 		return nil // with HA on, what is stored depends on more than the labels
 	}
@@ -46,7 +39,7 @@ func (e *Engine) Lookup(t WireText) *CachedSeries {
 
 // Symbols returns the current symbol table, or nil if no series is found by its
 // numbers.
-func (e *Engine) Symbols() *SymbolTable {
+func (e *Engine) Symbols() *seriescache.SymbolTable {
 	if e.elections != nil {
 		return nil
 	}
@@ -55,20 +48,21 @@ func (e *Engine) Symbols() *SymbolTable {
 
 // newCached returns a series that may be cached once it is stored, or nil if it
 // could not be found again.
-func (e *Engine) newCached(t WireText, ref bucketstore.Ref) *CachedSeries {
+func (e *Engine) newCached(t ingest.WireText, ref bucketstore.Ref) *cachedSeries {
 	if e.elections != nil {
 		return nil
 	}
-	c := e.cache.NewEntry(t, stateBytes+len(ref.SeriesKey()))
-	if c != nil {
-		c.State.ref, c.State.engine = ref, e
-		c.State.indexed.ahead = index.AheadFrom(ref.SeriesKey())
+	c := &cachedSeries{ref: ref, engine: e}
+	c.entry.State = c
+	c.indexed.prewriteFrom = index.PrewriteFrom(ref.SeriesKey())
+	if !e.cache.Init(&c.entry, t, stateBytes+len(ref.SeriesKey())) {
+		return nil
 	}
 	return c
 }
 
-// Labels returns the labels of the series, decoded from its key.
-func (s *SeriesState) Labels() labels.Labels {
+// Labels implements ingest.Cached: it decodes the labels from the key.
+func (s *cachedSeries) Labels() labels.Labels {
 	var b labels.ScratchBuilder
 	ls, err := s.engine.cfg.Schema.ParseSeriesKey(s.ref.SeriesKey(), &b)
 	if err != nil {
@@ -77,10 +71,8 @@ func (s *SeriesState) Labels() labels.Labels {
 	return ls
 }
 
-// CompareMetadata returns the name of the metric family that the series belongs to,
-// if said is true of it, and whether said differs from what is stored: then it must
-// be given to AppendMetadata.
-func (s *SeriesState) CompareMetadata(said prommetadata.Metadata) (family string, changed bool) {
+// CompareMetadata implements ingest.Cached: what has changed must be given to AppendMetadata.
+func (s *cachedSeries) CompareMetadata(said prommetadata.Metadata) (family string, changed bool) {
 	f := s.metadata.Family(said.Type)
 	if f == nil {
 		f = s.engine.metadata.SetFamily(&s.metadata, s.Labels().Get(labels.MetricName), said.Type)

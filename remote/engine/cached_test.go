@@ -18,18 +18,20 @@ import (
 
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/remote/engine"
+	"github.com/promtable/promtable/remote/engine/reader"
 	"github.com/promtable/promtable/remote/engine/seriescache"
+	"github.com/promtable/promtable/remote/ingest"
 	"github.com/promtable/promtable/series"
 )
 
 // wireText is how a sender of this form writes ls.
-func wireText(form byte, ls labels.Labels) engine.WireText {
-	return engine.WireText{Form: form, Text: []byte(ls.String())}
+func wireText(form byte, ls labels.Labels) ingest.WireText {
+	return ingest.WireText{Form: form, Text: []byte(ls.String())}
 }
 
 // written gives each series of batch the CachedSeries that is found for it, or else
 // its wire text. Form 0 leaves batch as it is.
-func (f *fixture) written(form byte, batch []engine.Series) []engine.Series {
+func (f *fixture) written(form byte, batch []ingest.Series) []ingest.Series {
 	if form == 0 {
 		return batch
 	}
@@ -37,22 +39,22 @@ func (f *fixture) written(form byte, batch []engine.Series) []engine.Series {
 	for i := range batch {
 		s := &batch[i]
 		s.WireText = wireText(form, s.Labels)
-		if s.Cached = f.Lookup(s.WireText); s.Cached != nil {
-			s.Labels, s.WireText = labels.EmptyLabels(), engine.WireText{}
+		if found := f.Lookup(s.WireText); found != nil {
+			s.Cached, s.Labels, s.WireText = found.State, labels.EmptyLabels(), ingest.WireText{}
 		}
 	}
 	return batch
 }
 
 // cached stores a sample of ls at t and returns what is cached then.
-func (f *fixture) cached(t testing.TB, ls labels.Labels, at int64) *engine.CachedSeries {
+func (f *fixture) cached(t testing.TB, ls labels.Labels, at int64) ingest.Cached {
 	t.Helper()
-	f.append(t, f.written(1, []engine.Series{sample(ls, at, 0)})...)
-	k := f.Lookup(wireText(1, ls))
-	if k == nil {
+	f.append(t, f.written(1, []ingest.Series{sample(ls, at, 0)})...)
+	found := f.Lookup(wireText(1, ls))
+	if found == nil {
 		t.Fatalf("%s is not cached", ls)
 	}
-	return k
+	return found.State
 }
 
 func TestLookup(t *testing.T) {
@@ -64,11 +66,11 @@ func TestLookup(t *testing.T) {
 				t.Errorf("%s is cached before it was stored", ls)
 			}
 			k := f.cached(t, ls, someTime+int64(i))
-			if !labels.Equal(k.State.Labels(), ls) {
-				t.Errorf("%s is cached as %s", ls, k.State.Labels())
+			if !labels.Equal(k.Labels(), ls) {
+				t.Errorf("%s is cached as %s", ls, k.Labels())
 			}
 			switch {
-			case f.Lookup(wireText(1, ls)) != k:
+			case f.Lookup(wireText(1, ls)).State != k:
 				t.Errorf("%s has become another", ls)
 			case f.Lookup(wireText(2, ls)) != nil:
 				t.Errorf("%s is cached in another form", ls)
@@ -84,7 +86,7 @@ func TestLookup(t *testing.T) {
 func TestLookupFindsOnlyStored(t *testing.T) {
 	tests := []struct {
 		name   string
-		series engine.Series
+		series ingest.Series
 		change func(*engine.Config)
 		break_ bucketstore.Table
 		fails  bool
@@ -92,7 +94,7 @@ func TestLookupFindsOnlyStored(t *testing.T) {
 		{name: "invalid labels", series: sample(raw("__name__", "up", "job", "a", "job", "b"), someTime, 1)},
 		{name: "key too long", series: sample(raw("__name__", strings.Repeat("x", series.MaxSeriesKey+1)), someTime, 1)},
 		{name: "no valid time", series: one(up, -1, series.MaxTime+1)},
-		{name: "no samples", series: engine.Series{Labels: up}},
+		{name: "no samples", series: ingest.Series{Labels: up}},
 		{name: "no index", series: sample(up, someTime, 1), break_: bucketstore.Index, fails: true},
 		{name: "no rows", series: sample(up, someTime, 1), break_: bucketstore.Metric, fails: true},
 		{name: "HA", series: sample(up, someTime, 1), change: withHA},
@@ -110,8 +112,8 @@ func TestLookupFindsOnlyStored(t *testing.T) {
 				return nil
 			}
 			tt.series.WireText = wireText(1, tt.series.Labels)
-			var rejected engine.Rejected
-			if _, err := f.Append(t.Context(), []engine.Series{tt.series}, &rejected); tt.fails != errors.Is(err, errStore) {
+			var rejected ingest.Rejected
+			if _, err := f.Append(t.Context(), []ingest.Series{tt.series}, &rejected); tt.fails != errors.Is(err, errStore) {
 				t.Fatal(err)
 			}
 			if k := f.Lookup(tt.series.WireText); k != nil {
@@ -125,7 +127,7 @@ func TestLookupFindsOnlyStored(t *testing.T) {
 func TestLookupBoundsTexts(t *testing.T) {
 	f := openFixture(t)
 	s := sample(up, someTime, 1)
-	s.WireText = engine.WireText{Form: 1, Text: make([]byte, 1<<20)}
+	s.WireText = ingest.WireText{Form: 1, Text: make([]byte, 1<<20)}
 	f.append(t, s)
 	if f.Lookup(s.WireText) != nil {
 		t.Error("a text of a megabyte is cached")
@@ -137,7 +139,7 @@ func TestLookupForgets(t *testing.T) {
 	for _, bounds := range []seriescache.Config{{MaxSeries: 1 << 20}, {MaxSeries: 20}, {MaxSeries: 1 << 20, MaxBytes: 10_000}, {MaxSeries: 1, MaxBytes: 1}} {
 		t.Run(fmt.Sprint(bounds), func(t *testing.T) {
 			f := openFixture(t, func(c *engine.Config) { c.SeriesCache = bounds })
-			var want []engine.Series
+			var want []ingest.Series
 			for i := range 100 {
 				want = append(want, one(labels.FromStrings("__name__", "up", "n", fmt.Sprintf("%03d", i))))
 			}
@@ -145,7 +147,7 @@ func TestLookupForgets(t *testing.T) {
 				for i := range want {
 					s := sample(want[i].Labels, someTime+round, float64(i))
 					want[i].Samples = append(want[i].Samples, s.Samples...)
-					f.append(t, f.written(1, []engine.Series{s})...)
+					f.append(t, f.written(1, []ingest.Series{s})...)
 				}
 			}
 			wantSeries(t, "all", f.collect(t, everything()), want...)
@@ -164,7 +166,7 @@ func TestCachedSeries(t *testing.T) {
 		c.CachedSeries = bound
 	})
 	for i := range 5 * bound {
-		f.append(t, f.written(1, []engine.Series{sample(labels.FromStrings("__name__", "up", "n", fmt.Sprintf("%03d", i)), someTime, 1)})...)
+		f.append(t, f.written(1, []ingest.Series{sample(labels.FromStrings("__name__", "up", "n", fmt.Sprintf("%03d", i)), someTime, 1)})...)
 	}
 	if n := f.counter(t, "adapter_engine_known_series"); n < bound/2 || n > bound+1 {
 		t.Errorf("%v series cached, the bound is %d", n, bound)
@@ -182,17 +184,17 @@ func TestSymbolsWithHA(t *testing.T) {
 func TestCachedIsChecked(t *testing.T) {
 	f := openFixture(t, func(c *engine.Config) { c.MaxFuture = time.Minute })
 	k := f.cached(t, up, someTime)
-	var rejected engine.Rejected
-	stored, err := f.Append(t.Context(), []engine.Series{{
+	var rejected ingest.Rejected
+	stored, err := f.Append(t.Context(), []ingest.Series{{
 		Cached:     k,
-		Samples:    []engine.Sample{{T: -1}, {T: someTime + 1, V: 1}, {T: someTime + 3_600_000}, {T: series.MaxTime + 1}},
-		Histograms: []engine.Histogram{{T: someTime + 2, H: &histogram.Histogram{Count: 5}}, {T: someTime + 3, H: &histogram.Histogram{}}, {T: -1, H: &histogram.Histogram{}}},
+		Samples:    []ingest.Sample{{T: -1}, {T: someTime + 1, V: 1}, {T: someTime + 3_600_000}, {T: series.MaxTime + 1}},
+		Histograms: []ingest.Histogram{{T: someTime + 2, H: &histogram.Histogram{Count: 5}}, {T: someTime + 3, H: &histogram.Histogram{}}, {T: -1, H: &histogram.Histogram{}}},
 		Exemplars:  []exemplar.Exemplar{{Ts: someTime, HasTs: true, Labels: labels.FromStrings("trace", strings.Repeat("x", 200))}, {Ts: -1, HasTs: true}, {Ts: someTime + 1, HasTs: true}},
 	}}, &rejected)
-	if err != nil || stored != (engine.Stored{Samples: 1, Histograms: 1, Exemplars: 1}) {
+	if err != nil || stored != (ingest.Stored{Samples: 1, Histograms: 1, Exemplars: 1}) {
 		t.Errorf("stored %v, error %v, want one of each", stored, err)
 	}
-	want := map[engine.Reason]int{engine.ReasonTime: 4, engine.ReasonFuture: 1, engine.ReasonHistogram: 1, engine.ReasonExemplar: 1}
+	want := map[ingest.Reason]int{ingest.ReasonTime: 4, ingest.ReasonFuture: 1, ingest.ReasonHistogram: 1, ingest.ReasonExemplar: 1}
 	if !maps.Equal(rejected.Samples, want) {
 		t.Errorf("rejected %v, want %v", rejected.Samples, want)
 	}
@@ -214,7 +216,7 @@ func TestCachedIsIndexed(t *testing.T) {
 	}{
 		{"the same period", someTime + 15_000, nil},
 		{"before the last eighth", period + series.IndexPeriod/8*7 - 1, nil},
-		{"the end of the period", period + series.IndexPeriod - 1, nil}, // to be written ahead, later
+		{"the end of the period", period + series.IndexPeriod - 1, nil}, // to be prewritten, later
 		{"once more", period + series.IndexPeriod - 1, nil},
 		{"the next period", period + series.IndexPeriod, []int64{period + series.IndexPeriod}},
 		{"far ahead", period + 40*series.IndexPeriod, []int64{period + 40*series.IndexPeriod}},
@@ -226,7 +228,7 @@ func TestCachedIsIndexed(t *testing.T) {
 	for _, step := range steps {
 		t.Run(step.name, func(t *testing.T) {
 			f.store.reset()
-			f.append(t, engine.Series{Cached: k, Samples: []engine.Sample{{T: step.t}}})
+			f.append(t, ingest.Series{Cached: k, Samples: []ingest.Sample{{T: step.t}}})
 			var marks []string
 			for i, a := range f.store.applied {
 				if a.table == bucketstore.Index {
@@ -242,7 +244,7 @@ func TestCachedIsIndexed(t *testing.T) {
 			if !slices.Equal(marks, want) {
 				t.Errorf("wrote %q, want %q", marks, want)
 			}
-			if found := f.collect(t, engine.Query{Mint: step.t, Maxt: step.t}); len(found) != 1 {
+			if found := f.collect(t, reader.Query{Mint: step.t, Maxt: step.t}); len(found) != 1 {
 				t.Errorf("found %s", text(found))
 			}
 		})
@@ -253,19 +255,19 @@ func TestCachedIsIndexed(t *testing.T) {
 func TestCachedIndexFails(t *testing.T) {
 	f := openFixture(t)
 	next := someTime + series.IndexPeriod
-	batch := []engine.Series{{Cached: f.cached(t, up, someTime), Samples: []engine.Sample{{T: next}}}}
+	batch := []ingest.Series{{Cached: f.cached(t, up, someTime), Samples: []ingest.Sample{{T: next}}}}
 	f.store.onApply = func(table bucketstore.Table, _ []bucketstore.Mutation) error {
 		if table == bucketstore.Index {
 			return errStore
 		}
 		return nil
 	}
-	if _, err := f.Append(t.Context(), batch, &engine.Rejected{}); !errors.Is(err, errStore) {
+	if _, err := f.Append(t.Context(), batch, &ingest.Rejected{}); !errors.Is(err, errStore) {
 		t.Fatalf("error %v, want that of the store", err)
 	}
 	f.store.onApply = nil
 	f.append(t, batch...)
-	wantSeries(t, "the next period", f.collect(t, engine.Query{Mint: next, Maxt: next}), one(up, next))
+	wantSeries(t, "the next period", f.collect(t, reader.Query{Mint: next, Maxt: next}), one(up, next))
 }
 
 // The current sample of a series is one, however its labels are written, flushed in
@@ -277,8 +279,8 @@ func TestCachedCurrent(t *testing.T) {
 			for i, form := range []byte{0, 1, 2, 1, 1, 0, 2, 2, 1, 0} {
 				s := sample(up, someTime+int64(i), float64(i))
 				s.Samples[0].ST = int64(i % 3)
-				f.append(t, f.written(form, []engine.Series{s, sample(labels.FromStrings("__name__", "other"), someTime, 1)})...)
-				f.append(t, f.written(form, []engine.Series{sample(up, someTime-1, -1)})...)
+				f.append(t, f.written(form, []ingest.Series{s, sample(labels.FromStrings("__name__", "other"), someTime, 1)})...)
+				f.append(t, f.written(form, []ingest.Series{sample(up, someTime-1, -1)})...)
 				if n := f.counter(t, "adapter_current_pending_series"); n != 2 && !flush {
 					t.Errorf("%v series pending, want 2", n)
 				}
@@ -287,10 +289,10 @@ func TestCachedCurrent(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				want := []engine.Series{sample(labels.FromStrings("__name__", "other"), someTime, 1), sample(up, someTime+int64(i), float64(i))}
+				want := []ingest.Series{sample(labels.FromStrings("__name__", "other"), someTime, 1), sample(up, someTime+int64(i), float64(i))}
 				wantSeries(t, "current", f.current(t, 0), want...)
 			}
-			f.append(t, f.written(1, []engine.Series{sample(up, someTime+10, stale)})...)
+			f.append(t, f.written(1, []ingest.Series{sample(up, someTime+10, stale)})...)
 			wantSeries(t, "after the marker", f.current(t, 0), sample(labels.FromStrings("__name__", "other"), someTime, 1))
 		})
 	}
@@ -308,7 +310,7 @@ func TestCachedMetadata(t *testing.T) {
 	long := metadata.Metadata{Type: "histogram", Help: strings.Repeat("long", 2000)}
 	steps := []struct {
 		name    string
-		from    *engine.CachedSeries
+		from    ingest.Cached
 		said    metadata.Metadata
 		family  string
 		changed bool
@@ -327,23 +329,23 @@ func TestCachedMetadata(t *testing.T) {
 	}
 	for _, step := range steps {
 		t.Run(step.name, func(t *testing.T) {
-			family, changed := step.from.State.CompareMetadata(step.said)
+			family, changed := step.from.CompareMetadata(step.said)
 			if family != step.family || changed != step.changed {
 				t.Errorf("%q, changed %t, want %q, %t", family, changed, step.family, step.changed)
 			}
 			if !changed {
 				return
 			}
-			m := engine.Metadata{Family: family, Metadata: step.said}
+			m := ingest.Metadata{Family: family, Metadata: step.said}
 			f.store.onApply = func(bucketstore.Table, []bucketstore.Mutation) error { return errStore }
-			if err := f.AppendMetadata(t.Context(), []engine.Metadata{m}, &engine.Rejected{}); !errors.Is(err, errStore) {
+			if err := f.AppendMetadata(t.Context(), []ingest.Metadata{m}, &ingest.Rejected{}); !errors.Is(err, errStore) {
 				t.Errorf("error %v, want that of the store", err)
 			}
 			f.store.onApply = nil
-			if _, changed := step.from.State.CompareMetadata(step.said); !changed {
+			if _, changed := step.from.CompareMetadata(step.said); !changed {
 				t.Error("what could not be stored counts as stored")
 			}
-			if err := f.AppendMetadata(t.Context(), []engine.Metadata{m}, &engine.Rejected{}); err != nil {
+			if err := f.AppendMetadata(t.Context(), []ingest.Metadata{m}, &ingest.Rejected{}); err != nil {
 				t.Fatal(err)
 			}
 		})
@@ -358,7 +360,7 @@ func TestCachedConcurrently(t *testing.T) {
 	var all sync.WaitGroup
 	for w := range writers {
 		all.Go(func() {
-			var last *engine.CachedSeries
+			var last *seriescache.Entry
 			for i := range rounds {
 				if found := f.Lookup(wireText(1, sets[i%len(sets)])); found != nil {
 					if last != nil {
@@ -368,7 +370,7 @@ func TestCachedConcurrently(t *testing.T) {
 					last = found
 				}
 				s := sample(sets[(w+i)%len(sets)], someTime+int64(i*writers+w), float64(w))
-				if _, err := f.Append(t.Context(), f.written(1, []engine.Series{s}), &engine.Rejected{}); err != nil {
+				if _, err := f.Append(t.Context(), f.written(1, []ingest.Series{s}), &ingest.Rejected{}); err != nil {
 					t.Error(err)
 				}
 				if i%50 == w {
@@ -380,16 +382,16 @@ func TestCachedConcurrently(t *testing.T) {
 		})
 	}
 	all.Wait()
-	want := make(map[string]engine.Series)
+	want := make(map[string]ingest.Series)
 	for i := range int64(rounds) {
 		for w := range int64(writers) {
 			ls := sets[(w+i)%int64(len(sets))]
 			s := want[ls.String()]
-			s.Labels, s.Samples = ls, append(s.Samples, engine.Sample{T: someTime + i*writers + w, V: float64(w)})
+			s.Labels, s.Samples = ls, append(s.Samples, ingest.Sample{T: someTime + i*writers + w, V: float64(w)})
 			want[ls.String()] = s
 		}
 	}
-	stored := slices.SortedFunc(maps.Values(want), func(a, b engine.Series) int { return labels.Compare(a.Labels, b.Labels) })
+	stored := slices.SortedFunc(maps.Values(want), func(a, b ingest.Series) int { return labels.Compare(a.Labels, b.Labels) })
 	wantSeries(t, "all", f.collect(t, everything()), stored...)
 	for i := range stored {
 		stored[i].Samples = stored[i].Samples[len(stored[i].Samples)-1:]
@@ -411,12 +413,12 @@ func TestCachedAllocatesNothing(t *testing.T) {
 	end := series.PeriodOf(someTime) + series.IndexPeriod
 	for name, at := range map[string]int64{"somewhere": someTime, "the end of an index period": end - 10} {
 		t.Run(name, func(t *testing.T) {
-			var batch []engine.Series
+			var batch []ingest.Series
 			for _, ls := range benchLabels(1000) {
 				k := f.cached(t, ls, at)
-				batch = append(batch, engine.Series{Cached: k, Samples: []engine.Sample{{T: at + 1, V: 1, ST: 1}, {T: at + 2, V: 2}}})
+				batch = append(batch, ingest.Series{Cached: k, Samples: []ingest.Sample{{T: at + 1, V: 1, ST: 1}, {T: at + 2, V: 2}}})
 			}
-			var rejected engine.Rejected
+			var rejected ingest.Rejected
 			n := testing.AllocsPerRun(20, func() {
 				if _, err := f.Append(t.Context(), batch, &rejected); err != nil {
 					t.Fatal(err)

@@ -20,8 +20,6 @@ import (
 type CheckConfig struct {
 	Store  bucketstore.Store
 	Schema series.Schema
-	// AtomicApply is that of Config.
-	AtomicApply bool
 	// Horizon is the time in milliseconds before which samples may have been deleted. Samples
 	// of index periods before it need no index.
 	Horizon int64
@@ -55,7 +53,7 @@ const (
 // that they need. The store may be in use: samples are read before their rows of the index,
 // and are written after them. Memory follows the largest row.
 func Check(ctx context.Context, cfg CheckConfig) (CheckResult, error) {
-	c := storeCheck{CheckConfig: cfg, index: newIndex(Config{Store: cfg.Store, Schema: cfg.Schema, AtomicApply: cfg.AtomicApply}), builder: labels.NewScratchBuilder(0)}
+	c := storeCheck{CheckConfig: cfg, index: newIndex(Config{Store: cfg.Store, Schema: cfg.Schema}), builder: labels.NewScratchBuilder(0)}
 	checks := map[bucketstore.Table]func(bucketstore.Row) error{
 		bucketstore.Metric: c.metricRow, bucketstore.Current: c.currentRow, bucketstore.Index: c.indexRow, bucketstore.Meta: c.metaRow,
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/remote/engine"
+	"github.com/promtable/promtable/remote/ingest"
 	"github.com/promtable/promtable/series"
 )
 
@@ -26,17 +27,17 @@ func TestCheck(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var batch []engine.Series
+	var batch []ingest.Series
 	for n := range 1200 { // more than one page
-		batch = append(batch, engine.Series{
+		batch = append(batch, ingest.Series{
 			Labels:  labels.FromStrings("__name__", "m", "n", fmt.Sprint(n), "empty,", "\n"),
-			Samples: []engine.Sample{{T: someTime - series.IndexPeriod, V: 1}, {T: someTime, V: 2}},
+			Samples: []ingest.Sample{{T: someTime - series.IndexPeriod, V: 1}, {T: someTime, V: 2}},
 		})
 	}
-	batch[0].Histograms = []engine.Histogram{{T: someTime + 1, H: &histogram.Histogram{Count: 1, ZeroCount: 1}}}
+	batch[0].Histograms = []ingest.Histogram{{T: someTime + 1, H: &histogram.Histogram{Count: 1, ZeroCount: 1}}}
 	batch[1].Exemplars = []exemplar.Exemplar{{Ts: someTime, HasTs: true, Value: 1, Labels: labels.FromStrings("trace", "a")}}
-	batch = append(batch, engine.Series{Labels: labels.FromStrings("__name__", "long", "text", strings.Repeat("long", 200)), Samples: []engine.Sample{{T: someTime, V: 1}}})
-	var rejected engine.Rejected
+	batch = append(batch, ingest.Series{Labels: labels.FromStrings("__name__", "long", "text", strings.Repeat("long", 200)), Samples: []ingest.Sample{{T: someTime, V: 1}}})
+	var rejected ingest.Rejected
 	if _, err := e.Append(t.Context(), batch, &rejected); err != nil || rejected.Err() != nil {
 		t.Fatal(err, rejected.Err())
 	}
@@ -47,7 +48,7 @@ func TestCheck(t *testing.T) {
 		t.Helper()
 		rows := make(map[bucketstore.Table]int64)
 		result, err := engine.Check(t.Context(), engine.CheckConfig{
-			Store: store, AtomicApply: true,
+			Store:    store,
 			Report:   func(f bucketstore.Finding) { found = append(found, f.String()) },
 			Progress: func(table bucketstore.Table, n, _ int64) { rows[table] += n },
 		})
@@ -123,7 +124,7 @@ func TestCheckListsSome(t *testing.T) {
 	check := func(repair bool) (found []bucketstore.Finding) {
 		t.Helper()
 		_, err := engine.Check(t.Context(), engine.CheckConfig{
-			Store: store, AtomicApply: true, Repair: repair,
+			Store: store, Repair: repair,
 			Report:   func(f bucketstore.Finding) { found = append(found, f) },
 			Progress: func(bucketstore.Table, int64, int64) {},
 		})
@@ -155,7 +156,7 @@ func TestCheckHorizon(t *testing.T) {
 	for horizon, want := range map[int64]int{0: 1, end: 1, end + 1: 0} {
 		found := 0
 		_, err := engine.Check(t.Context(), engine.CheckConfig{
-			Store: f.store, AtomicApply: true, Horizon: horizon,
+			Store: f.store, Horizon: horizon,
 			Report: func(bucketstore.Finding) { found++ }, Progress: func(bucketstore.Table, int64, int64) {},
 		})
 		if err != nil || found != want {

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"sync/atomic"
 	"time"
+
+	"github.com/promtable/promtable/remote/ingest"
 )
 
 // latestBound is the latest timeBound that the clock has given, in this process or in one
@@ -27,7 +29,7 @@ func (l *latestBound) raise(t int64) (behind int64) {
 // samples and histograms in batch would be refused only because of that. The sender must
 // repeat them: refused samples would be lost. If it is fewer, the earlier time of the
 // clock may have been the wrong one, and the others need not wait.
-func (e *Engine) checkClock(batch []Series, n int, bound timeBound) error {
+func (e *Engine) checkClock(batch []ingest.Series, n int, bound timeBound) error {
 	behind := e.latest.raise(bound.t)
 	if behind == 0 {
 		return nil

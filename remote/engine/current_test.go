@@ -18,6 +18,8 @@ import (
 	"github.com/promtable/promtable/bucketstore/bigtable/bigtabletest"
 	"github.com/promtable/promtable/bucketstore/storetest"
 	"github.com/promtable/promtable/remote/engine"
+	"github.com/promtable/promtable/remote/engine/reader"
+	"github.com/promtable/promtable/remote/ingest"
 	"github.com/promtable/promtable/series"
 	"github.com/promtable/promtable/series/cell"
 )
@@ -27,31 +29,31 @@ var (
 	stale = math.Float64frombits(value.StaleNaN)
 )
 
-func sample(ls labels.Labels, t int64, v float64) engine.Series {
-	return engine.Series{Labels: ls, Samples: []engine.Sample{{T: t, V: v}}}
+func sample(ls labels.Labels, t int64, v float64) ingest.Series {
+	return ingest.Series{Labels: ls, Samples: []ingest.Sample{{T: t, V: v}}}
 }
 
 func TestCurrentLatestWins(t *testing.T) {
 	tests := []struct {
 		name    string
-		samples []engine.Sample
-		want    []engine.Series
+		samples []ingest.Sample
+		want    []ingest.Series
 	}{
-		{"in order", []engine.Sample{{T: someTime, V: 1}, {T: someTime + 1, V: 2}}, []engine.Series{sample(up, someTime+1, 2)}},
-		{"out of order", []engine.Sample{{T: someTime + 1, V: 2}, {T: someTime, V: 1}}, []engine.Series{sample(up, someTime+1, 2)}},
-		{"equal times", []engine.Sample{{T: someTime, V: 1}, {T: someTime, V: 2}}, []engine.Series{sample(up, someTime, 2)}},
-		{"minus zero", []engine.Sample{{T: someTime, V: math.Copysign(0, -1)}}, []engine.Series{sample(up, someTime, math.Copysign(0, -1))}},
-		{"a NaN that is not stale", []engine.Sample{{T: someTime, V: math.NaN()}}, []engine.Series{sample(up, someTime, math.NaN())}},
-		{"stale", []engine.Sample{{T: someTime, V: 1}, {T: someTime + 1, V: stale}}, nil},
-		{"back again", []engine.Sample{{T: someTime, V: stale}, {T: someTime + 1, V: 1}}, []engine.Series{sample(up, someTime+1, 1)}},
-		{"stale, then older", []engine.Sample{{T: someTime + 1, V: stale}, {T: someTime, V: 1}}, nil},
+		{"in order", []ingest.Sample{{T: someTime, V: 1}, {T: someTime + 1, V: 2}}, []ingest.Series{sample(up, someTime+1, 2)}},
+		{"out of order", []ingest.Sample{{T: someTime + 1, V: 2}, {T: someTime, V: 1}}, []ingest.Series{sample(up, someTime+1, 2)}},
+		{"equal times", []ingest.Sample{{T: someTime, V: 1}, {T: someTime, V: 2}}, []ingest.Series{sample(up, someTime, 2)}},
+		{"minus zero", []ingest.Sample{{T: someTime, V: math.Copysign(0, -1)}}, []ingest.Series{sample(up, someTime, math.Copysign(0, -1))}},
+		{"a NaN that is not stale", []ingest.Sample{{T: someTime, V: math.NaN()}}, []ingest.Series{sample(up, someTime, math.NaN())}},
+		{"stale", []ingest.Sample{{T: someTime, V: 1}, {T: someTime + 1, V: stale}}, nil},
+		{"back again", []ingest.Sample{{T: someTime, V: stale}, {T: someTime + 1, V: 1}}, []ingest.Series{sample(up, someTime+1, 1)}},
+		{"stale, then older", []ingest.Sample{{T: someTime + 1, V: stale}, {T: someTime, V: 1}}, nil},
 	}
 	for _, tt := range tests {
 		for _, between := range []string{"nothing", "a flush"} {
 			t.Run(tt.name+"/"+between, func(t *testing.T) {
 				f := openFixture(t)
 				for _, s := range tt.samples {
-					f.append(t, engine.Series{Labels: up, Samples: []engine.Sample{s}})
+					f.append(t, ingest.Series{Labels: up, Samples: []ingest.Sample{s}})
 					if between == "a flush" {
 						f.reopen(t)
 					}
@@ -71,9 +73,9 @@ func TestCurrentOnBigtable(t *testing.T) {
 	for _, keepsVersions := range []bool{false, true} {
 		t.Run(fmt.Sprint(keepsVersions), func(t *testing.T) {
 			now := time.Now().UnixMilli()
-			store := storetest.NewVersions(bigtabletest.Open(t))
-			f := openOn(t, store, newClock(now), func(cfg *engine.Config) { cfg.KeepsVersions = keepsVersions })
-			want := func(what string, versions int, want engine.Series) {
+			store := storetest.NewVersions(storetest.WithTraits(bigtabletest.Open(t), func(t *bucketstore.Traits) { t.KeepsVersions = keepsVersions }))
+			f := openOn(t, store, newClock(now))
+			want := func(what string, versions int, want ingest.Series) {
 				t.Helper()
 				wantSeries(t, what, f.current(t, 0), want)
 				if got := store.Most(bucketstore.Current); keepsVersions && got != versions {
@@ -113,12 +115,12 @@ func TestCurrentSelects(t *testing.T) {
 		name      string
 		mint      int64
 		selectors [][]*labels.Matcher
-		want      []engine.Series
+		want      []ingest.Series
 	}{
-		{"everything", someTime, [][]*labels.Matcher{nil}, []engine.Series{c, b, a}},
-		{"older than the lookback", someTime - 1, [][]*labels.Matcher{nil}, []engine.Series{c, b, old, a}},
-		{"inclusive", someTime + 1, [][]*labels.Matcher{nil}, []engine.Series{c, b}},
-		{"several selectors", someTime, [][]*labels.Matcher{selector("job", "a"), selector("__name__", "a_total"), selector("job", "a")}, []engine.Series{c, b, a}},
+		{"everything", someTime, [][]*labels.Matcher{nil}, []ingest.Series{c, b, a}},
+		{"older than the lookback", someTime - 1, [][]*labels.Matcher{nil}, []ingest.Series{c, b, old, a}},
+		{"inclusive", someTime + 1, [][]*labels.Matcher{nil}, []ingest.Series{c, b}},
+		{"several selectors", someTime, [][]*labels.Matcher{selector("job", "a"), selector("__name__", "a_total"), selector("job", "a")}, []ingest.Series{c, b, a}},
 		{"no match", someTime, [][]*labels.Matcher{selector("job", "c")}, nil},
 		{"no selector", someTime, [][]*labels.Matcher{}, nil},
 	}
@@ -132,7 +134,7 @@ func TestCurrentSelects(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				var found []engine.Series
+				var found []ingest.Series
 				for _, s := range samples {
 					found = append(found, sample(s.Labels, s.T, s.V))
 				}
@@ -190,19 +192,19 @@ func TestCurrentStaleAtOnce(t *testing.T) {
 
 // A series has one row in a flush, with all of its current sample.
 func TestCurrentRow(t *testing.T) {
-	first, second := engine.Sample{T: someTime, V: 1}, engine.Sample{T: someTime + 1, V: 2}
-	started := func(s engine.Sample) engine.Sample { s.ST = someTime - 1000; return s }
-	marker := func(s engine.Sample) engine.Sample { s.V = stale; return s }
+	first, second := ingest.Sample{T: someTime, V: 1}, ingest.Sample{T: someTime + 1, V: 2}
+	started := func(s ingest.Sample) ingest.Sample { s.ST = someTime - 1000; return s }
+	marker := func(s ingest.Sample) ingest.Sample { s.V = stale; return s }
 	tests := []struct {
 		name    string
-		samples []engine.Sample
+		samples []ingest.Sample
 		atOnce  bool
 	}{
-		{"floats", []engine.Sample{first, second}, false},
-		{"a start, then none", []engine.Sample{started(first), second}, false},
-		{"a start after none", []engine.Sample{first, started(second)}, false},
-		{"two markers", []engine.Sample{marker(first), marker(second)}, true},
-		{"back again", []engine.Sample{marker(first), second}, true},
+		{"floats", []ingest.Sample{first, second}, false},
+		{"a start, then none", []ingest.Sample{started(first), second}, false},
+		{"a start after none", []ingest.Sample{first, started(second)}, false},
+		{"two markers", []ingest.Sample{marker(first), marker(second)}, true},
+		{"back again", []ingest.Sample{marker(first), second}, true},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -214,7 +216,7 @@ func TestCurrentRow(t *testing.T) {
 				}
 				return nil
 			}
-			f.append(t, engine.Series{Labels: up, Samples: tt.samples})
+			f.append(t, ingest.Series{Labels: up, Samples: tt.samples})
 			if !tt.atOnce {
 				f.close(t)
 			}
@@ -266,14 +268,14 @@ func TestCurrentFlushFailure(t *testing.T) {
 
 // A sample that comes while its series is written is not forgotten.
 func TestCurrentNoteWhileFlushing(t *testing.T) {
-	for _, later := range []engine.Sample{{T: someTime + 1, V: 2}, {T: someTime, V: 2}} {
+	for _, later := range []ingest.Sample{{T: someTime + 1, V: 2}, {T: someTime, V: 2}} {
 		t.Run(fmt.Sprint(later.T-someTime), func(t *testing.T) {
 			f := openFixture(t)
 			f.append(t, sample(up, someTime, 1))
 			f.store.onApply = func(table bucketstore.Table, _ []bucketstore.Mutation) error {
 				if table == bucketstore.Current {
 					f.store.onApply = nil
-					f.append(t, engine.Series{Labels: up, Samples: []engine.Sample{later}})
+					f.append(t, ingest.Series{Labels: up, Samples: []ingest.Sample{later}})
 				}
 				return nil
 			}
@@ -344,7 +346,7 @@ func TestCurrentErrors(t *testing.T) {
 		t.Errorf("error %v, want one that names the row", err)
 	}
 	f.append(t, sample(labels.FromStrings("__name__", "other"), someTime, 1))
-	if _, err := f.Current(t.Context(), [][]*labels.Matcher{nil}, 0); !errors.Is(err, engine.ErrLimit) {
+	if _, err := f.Current(t.Context(), [][]*labels.Matcher{nil}, 0); !errors.Is(err, reader.ErrLimit) {
 		t.Errorf("error %v, want ErrLimit", err)
 	}
 }

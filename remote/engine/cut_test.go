@@ -17,12 +17,17 @@ import (
 
 	"github.com/promtable/promtable/bucketstore/buffer"
 	"github.com/promtable/promtable/remote/engine"
+	"github.com/promtable/promtable/remote/engine/current"
+	"github.com/promtable/promtable/remote/engine/reader"
+	"github.com/promtable/promtable/remote/ingest"
+	"github.com/promtable/promtable/remote/timeline"
+	"github.com/promtable/promtable/remote/timeline/timelinetest"
 	"github.com/promtable/promtable/series"
 )
 
 // cutAt cuts at a time that the test sets.
 func cutAt(cut *atomic.Int64) func(*engine.Config) {
-	return func(cfg *engine.Config) { cfg.Cut = func(time.Time) int64 { return cut.Load() } }
+	return func(cfg *engine.Config) { cfg.Timeline = timelinetest.Cut(func(time.Time) int64 { return cut.Load() }) }
 }
 
 // flush moves the open chunks of a buffer to the store.
@@ -37,23 +42,23 @@ func (f *fixture) flush(t *testing.T) {
 
 // cutBatch has series around someTime, without the samples before a time. Those of the floats
 // and of the histograms lie in one chunk each.
-func cutBatch(from int64) (batch []engine.Series) {
-	add := func(s engine.Series) {
-		if s.Samples = after(s.Samples, from, func(s engine.Sample) int64 { return s.T }); len(s.Samples) == 0 {
+func cutBatch(from int64) (batch []ingest.Series) {
+	add := func(s ingest.Series) {
+		if s.Samples = after(s.Samples, from, func(s ingest.Sample) int64 { return s.T }); len(s.Samples) == 0 {
 			s.Samples = nil
 		}
-		s.Histograms = after(s.Histograms, from, func(h engine.Histogram) int64 { return h.T })
+		s.Histograms = after(s.Histograms, from, func(h ingest.Histogram) int64 { return h.T })
 		s.Exemplars = after(s.Exemplars, from, func(x exemplar.Exemplar) int64 { return x.Ts })
-		if samplesIn([]engine.Series{s}) > 0 {
+		if samplesIn([]ingest.Series{s}) > 0 {
 			batch = append(batch, s)
 		}
 	}
-	floats := engine.Series{Labels: labels.FromStrings("__name__", "floats", "job", "a")}
-	counts := engine.Series{Labels: labels.FromStrings("__name__", "histograms", "job", "a")}
-	for i := int64(-300); i <= 300; i++ {
-		floats.Samples = append(floats.Samples, engine.Sample{T: someTime + i, V: float64(i)})
-		counts.Histograms = append(counts.Histograms, engine.Histogram{T: someTime + i, H: &histogram.Histogram{
-			Count: uint64(i + 400), Sum: 1, PositiveSpans: []histogram.Span{{Length: 1}}, PositiveBuckets: []int64{i + 400},
+	floats := ingest.Series{Labels: labels.FromStrings("__name__", "floats", "job", "a")}
+	counts := ingest.Series{Labels: labels.FromStrings("__name__", "histograms", "job", "a")}
+	for i := int64(-100); i <= 100; i++ {
+		floats.Samples = append(floats.Samples, ingest.Sample{T: someTime + i, V: float64(i)})
+		counts.Histograms = append(counts.Histograms, ingest.Histogram{T: someTime + i, H: &histogram.Histogram{
+			Count: uint64(i + 200), Sum: 1, PositiveSpans: []histogram.Span{{Length: 1}}, PositiveBuckets: []int64{i + 200},
 		}})
 		floats.Exemplars = append(floats.Exemplars, newExemplar(someTime+i, float64(i), "n", fmt.Sprint(i)))
 	}
@@ -116,7 +121,7 @@ func TestCutPaths(t *testing.T) {
 // cutPaths are the ways to read, which write what they found as text.
 func cutPaths() map[string]func(t *testing.T, f *fixture, mint, maxt int64) string {
 	paths := make(map[string]func(t *testing.T, f *fixture, mint, maxt int64) string)
-	for name, q := range map[string]engine.Query{"chunks": {}, "passing chunks": {Passing: true}, "decoded": {Decoded: true}, "decoded and passing": {Decoded: true, Passing: true}} {
+	for name, q := range map[string]reader.Query{"chunks": {}, "passing chunks": {Passing: true}, "decoded": {Decoded: true}, "decoded and passing": {Decoded: true, Passing: true}} {
 		paths[name] = func(t *testing.T, f *fixture, mint, maxt int64) string {
 			q.Mint, q.Maxt = mint, maxt
 			set, err := f.Select(t.Context(), q)
@@ -172,7 +177,7 @@ func cutPaths() map[string]func(t *testing.T, f *fixture, mint, maxt int64) stri
 	}
 	paths["inventory"] = func(t *testing.T, f *fixture, _, _ int64) string {
 		var b strings.Builder
-		found, err := f.Inventory(t.Context(), nil, 4, func(s engine.CurrentSample) error {
+		found, err := f.Inventory(t.Context(), nil, 4, func(s current.Sample) error {
 			fmt.Fprintln(&b, s.Labels, s.T, s.V, s.H)
 			return nil
 		})
@@ -182,7 +187,7 @@ func cutPaths() map[string]func(t *testing.T, f *fixture, mint, maxt int64) stri
 		return b.String()
 	}
 	paths["explain"] = func(t *testing.T, f *fixture, mint, maxt int64) string {
-		x, err := f.Explain(t.Context(), engine.Query{Mint: mint, Maxt: maxt})
+		x, err := f.Explain(t.Context(), reader.Query{Mint: mint, Maxt: maxt})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -238,21 +243,21 @@ func TestAppendOld(t *testing.T) {
 		t.Run(backend.name, func(t *testing.T) {
 			clock := newClock(someTime)
 			f := openOn(t, backend.open(t, clock), clock, func(cfg *engine.Config) {
-				cfg.Cut = func(now time.Time) int64 { return now.UnixMilli() - 1000 }
+				cfg.Timeline = timelinetest.Cut(func(now time.Time) int64 { return now.UnixMilli() - 1000 })
 			})
 			const cut = someTime - 1000
 			for round := range 2 {
-				var rejected engine.Rejected
-				stored, err := f.Append(t.Context(), []engine.Series{
+				var rejected ingest.Rejected
+				stored, err := f.Append(t.Context(), []ingest.Series{
 					{
 						Labels:     up,
-						Samples:    []engine.Sample{{T: cut, V: 1}, {T: cut - 1, V: 2}, {T: 0, V: 3}, {T: someTime, V: 4}},
-						Histograms: []engine.Histogram{{T: cut - 1, H: &histogram.Histogram{}}},
+						Samples:    []ingest.Sample{{T: cut, V: 1}, {T: cut - 1, V: 2}, {T: 0, V: 3}, {T: someTime, V: 4}},
+						Histograms: []ingest.Histogram{{T: cut - 1, H: &histogram.Histogram{}}},
 						Exemplars:  []exemplar.Exemplar{newExemplar(cut-1, 5), newExemplar(cut, 6)},
 					},
 					one(labels.FromStrings("__name__", "old"), cut-1),
 				}, &rejected)
-				if err != nil || stored != (engine.Stored{Samples: 2, Exemplars: 1}) || rejected.Samples[engine.ReasonOld] != 5 || len(rejected.Samples) != 1 {
+				if err != nil || stored != (ingest.Stored{Samples: 2, Exemplars: 1}) || rejected.Samples[ingest.ReasonOld] != 5 || len(rejected.Samples) != 1 {
 					t.Fatalf("round %d: stored %+v, rejected %v, %v", round, stored, rejected.Samples, err)
 				}
 				for _, part := range []string{`{__name__="up"}: `, fmt.Sprintf("timestamp %d is too old", cut-1), fmt.Sprint("from ", cut), "--retention.resolution-raw"} {
@@ -261,8 +266,8 @@ func TestAppendOld(t *testing.T) {
 					}
 				}
 			}
-			found := f.collect(t, engine.Query{Mint: math.MinInt64, Maxt: math.MaxInt64})
-			wantSeries(t, "stored", found, engine.Series{Labels: up, Samples: []engine.Sample{{T: cut, V: 1}, {T: someTime, V: 4}}})
+			found := f.collect(t, reader.Query{Mint: math.MinInt64, Maxt: math.MaxInt64})
+			wantSeries(t, "stored", found, ingest.Series{Labels: up, Samples: []ingest.Sample{{T: cut, V: 1}, {T: someTime, V: 4}}})
 			q, err := f.Querier(0, math.MaxInt64)
 			if err != nil {
 				t.Fatal(err)
@@ -308,7 +313,7 @@ func TestCutLabels(t *testing.T) {
 				if got := len(names) > 0; err != nil || got != (tt.want != "") {
 					t.Errorf("cut %d: names %q, %v", tt.cut-someTime, names, err)
 				}
-				found := f.collect(t, engine.Query{Mint: math.MinInt64, Maxt: math.MaxInt64, SeriesOnly: true, Matchers: []*labels.Matcher{match("__name__", "ended")}})
+				found := f.collect(t, reader.Query{Mint: math.MinInt64, Maxt: math.MaxInt64, SeriesOnly: true, Matchers: []*labels.Matcher{match("__name__", "ended")}})
 				if got := len(found) > 0; got != strings.Contains(tt.want, " ended") {
 					t.Errorf("cut %d: series %v", tt.cut-someTime, found)
 				}
@@ -334,7 +339,7 @@ func TestOneCut(t *testing.T) {
 		return n
 	}
 	cut.Store(someTime + 1)
-	request := engine.WithOneCut(t.Context(), f.clock.now())
+	request := timeline.WithRequest(t.Context(), f.clock.now())
 	if n := count(request); n != 2 {
 		t.Errorf("%d samples, want 2", n)
 	}
@@ -345,7 +350,7 @@ func TestOneCut(t *testing.T) {
 	if n := count(t.Context()); n != 1 {
 		t.Errorf("without a request: %d samples, want 1", n)
 	}
-	if n := count(engine.WithOneCut(t.Context(), f.clock.now())); n != 1 {
+	if n := count(timeline.WithRequest(t.Context(), f.clock.now())); n != 1 {
 		t.Errorf("in the next request: %d samples, want 1", n)
 	}
 }

@@ -7,17 +7,18 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 
 	"github.com/promtable/promtable/remote/engine/ha"
+	"github.com/promtable/promtable/remote/ingest"
 )
 
 // deduplicate returns the part of batch that is to be stored, without the replica
 // label, and counts the rest, which comes from replicas that are not elected. A
 // series whose labels are invalid is rejected. batch stays as it is. After an error
 // no sample may be acknowledged.
-func (e *Engine) deduplicate(ctx context.Context, batch []Series, rejected *Rejected) (kept []Series, deduplicated Stored, err error) {
+func (e *Engine) deduplicate(ctx context.Context, batch []ingest.Series, rejected *ingest.Rejected) (kept []ingest.Series, deduplicated ingest.Stored, err error) {
 	if e.elections == nil {
 		return batch, deduplicated, nil
 	}
-	kept = make([]Series, 0, len(batch))
+	kept = make([]ingest.Series, 0, len(batch))
 	builder := labels.NewBuilder(labels.EmptyLabels())
 	var last ha.Verdict
 	for i := range batch {
@@ -30,16 +31,16 @@ func (e *Engine) deduplicate(ctx context.Context, batch []Series, rejected *Reje
 		}
 		cluster := s.Labels.Get(e.cfg.HA.ClusterLabel)
 		if err := checkReplica(s.Labels, cluster, replica); err != nil {
-			rejected.Add(ReasonLabels, s.size(), err)
+			rejected.Add(ingest.ReasonLabels, s.Size(), err)
 			continue
 		}
 		if cluster != "" {
-			if last, err = e.elections.Judge(ctx, cluster, replica, last); err != nil {
-				return nil, Stored{}, err
+			if last, err = e.elections.Elect(ctx, cluster, replica, last); err != nil {
+				return nil, ingest.Stored{}, err
 			}
 			if !last.Elected {
-				deduplicated = deduplicated.plus(s.counts())
-				last.CountDeduplicated(s.size())
+				deduplicated = deduplicated.Plus(s.Counts())
+				last.CountDeduplicated(s.Size())
 				continue
 			}
 		}
@@ -60,14 +61,4 @@ func checkReplica(ls labels.Labels, cluster, replica string) error {
 		return labelsError{ls, fmt.Sprintf("the name of its cluster or replica has %d bytes, the limit is %d", n, ha.MaxName)}
 	}
 	return nil
-}
-
-// counts returns what s has as if it were stored.
-func (s *Series) counts() Stored {
-	return Stored{Samples: len(s.Samples), Histograms: len(s.Histograms), Exemplars: len(s.Exemplars)}
-}
-
-// plus returns the sums of s and t.
-func (s Stored) plus(t Stored) Stored {
-	return Stored{s.Samples + t.Samples, s.Histograms + t.Histograms, s.Exemplars + t.Exemplars}
 }

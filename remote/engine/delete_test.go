@@ -11,9 +11,10 @@ import (
 
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/bucketstore/buffer"
-	"github.com/promtable/promtable/bucketstore/deletion"
 	"github.com/promtable/promtable/bucketstore/meta"
 	"github.com/promtable/promtable/remote/engine"
+	"github.com/promtable/promtable/remote/ingest"
+	"github.com/promtable/promtable/remote/jobs/deletion"
 	"github.com/promtable/promtable/series"
 )
 
@@ -27,7 +28,7 @@ func openDeleting(t *testing.T, b backend, c *clock) (*fixture, *deletion.Execut
 			err = about.Init(t.Context())
 		}
 		if err == nil {
-			records, err = deletion.Open(t.Context(), deletion.Config{Meta: about, Now: c.now, Shared: b.name == "bigtable"})
+			records, err = deletion.Open(t.Context(), deletion.Config{Meta: about, Now: c.now})
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -121,9 +122,9 @@ func TestWriteAfterDelete(t *testing.T) {
 				t.Fatal(err)
 			}
 			wantSeries(t, "deleted", f.collect(t, everything()), one(ls, someTime-10))
-			again := engine.Series{Labels: ls, Samples: []engine.Sample{{T: someTime - 5, V: 7}, {T: someTime + 1, V: 8}}}
+			again := ingest.Series{Labels: ls, Samples: []ingest.Sample{{T: someTime - 5, V: 7}, {T: someTime + 1, V: 8}}}
 			f.append(t, again)
-			want := engine.Series{Labels: ls, Samples: append([]engine.Sample{{T: someTime - 10, V: 0}}, again.Samples...)}
+			want := ingest.Series{Labels: ls, Samples: append([]ingest.Sample{{T: someTime - 10, V: 0}}, again.Samples...)}
 			check := func(when string) {
 				t.Helper()
 				wantSeries(t, when, f.collect(t, everything()), want)
@@ -140,7 +141,7 @@ func TestWriteAfterDelete(t *testing.T) {
 				check("after the executor")
 				clock.ms.Add(11 * 60_000)
 			}
-			f.append(t, engine.Series{Labels: ls, Samples: []engine.Sample{{T: someTime - 5, V: 9}}})
+			f.append(t, ingest.Series{Labels: ls, Samples: []ingest.Sample{{T: someTime - 5, V: 9}}})
 			want.Samples[1].V = 9
 			check("overwritten")
 		})

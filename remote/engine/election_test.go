@@ -14,6 +14,7 @@ import (
 
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/remote/engine"
+	"github.com/promtable/promtable/remote/ingest"
 	"github.com/promtable/promtable/series"
 )
 
@@ -177,7 +178,7 @@ func TestHeartbeat(t *testing.T) {
 	}
 	for second := range int64(120) {
 		c.ms.Store(someTime + second*1000)
-		batch := []engine.Series{from("a", someTime)}
+		batch := []ingest.Series{from("a", someTime)}
 		for i := range 20 {
 			batch = append(batch, from("a", someTime+int64(i)), from("b", someTime))
 		}
@@ -228,8 +229,8 @@ func TestElectionFailures(t *testing.T) {
 					c.ms.Add(failover / 2)
 				}
 				tt.set(&m)
-				var rejected engine.Rejected
-				batch := []engine.Series{from("a", someTime+1), from("b", someTime+2), one(labels.FromStrings("__name__", "other"), someTime+3)}
+				var rejected ingest.Rejected
+				batch := []ingest.Series{from("a", someTime+1), from("b", someTime+2), one(labels.FromStrings("__name__", "other"), someTime+3)}
 				stored, err := m.Append(t.Context(), batch, &rejected)
 				if !errors.Is(err, tt.want) || stored.Total() != 0 || rejected.Err() != nil {
 					t.Errorf("%+v acknowledged, rejected %v, error %v, want %v", stored, rejected.Err(), err, tt.want)
@@ -263,8 +264,8 @@ func TestElectionRace(t *testing.T) {
 				m, s := members[i%2], from(string(rune('a'+i%3)), someTime+int64(i))
 				running.Go(func() {
 					<-begin
-					var rejected engine.Rejected
-					if _, err := m.Append(t.Context(), []engine.Series{s}, &rejected); err != nil {
+					var rejected ingest.Rejected
+					if _, err := m.Append(t.Context(), []ingest.Series{s}, &rejected); err != nil {
 						t.Error(err)
 					}
 				})
@@ -307,8 +308,8 @@ func TestElectionContext(t *testing.T) {
 		return ctx.Err()
 	}
 	appending := func(ctx context.Context, t0 int64) error {
-		var rejected engine.Rejected
-		_, err := m.Append(ctx, []engine.Series{from("a", t0)}, &rejected)
+		var rejected ingest.Rejected
+		_, err := m.Append(ctx, []ingest.Series{from("a", t0)}, &rejected)
 		return err
 	}
 	asks, giveUp := context.WithCancel(t.Context())

@@ -4,7 +4,7 @@
 //
 //	New, Close        build the parts, start and stop them            engine.go, index.go
 //	Append            deduplicate, validate, index, store             append.go, accept.go, histogram.go, exemplars.go
-//	                  what is never stored                            rejected.go
+//	                  what the store refuses                          refused.go
 //	Lookup            the series cache, and what it has of a series   cached.go, indexed.go
 //	Select, Current   what the packages beneath read                  read.go
 //	Delete            samples, and what that needs of the index         delete.go
@@ -31,18 +31,18 @@ import (
 
 	"github.com/go-kit/log"
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promauto"
 	"github.com/prometheus/prometheus/model/labels"
 
 	"github.com/promtable/promtable/bucketstore"
+	"github.com/promtable/promtable/bucketstore/metricset"
 	"github.com/promtable/promtable/index"
 	"github.com/promtable/promtable/remote/engine/current"
 	"github.com/promtable/promtable/remote/engine/ha"
 	"github.com/promtable/promtable/remote/engine/metadata"
 	"github.com/promtable/promtable/remote/engine/reader"
 	"github.com/promtable/promtable/remote/engine/seriescache"
+	"github.com/promtable/promtable/remote/timeline"
 	"github.com/promtable/promtable/series"
-	"github.com/promtable/promtable/series/rollup"
 )
 
 // Config says what an Engine is made of. Store, Appender and Now are required.
@@ -67,49 +67,18 @@ type Config struct {
 	// MaxFuture is how far ahead of the clock a sample may lie. 0 is 10 minutes.
 	// Unbounded is as far as series.MaxTime, whatever the clock says.
 	MaxFuture time.Duration
-	// Cut, if set, returns the time in milliseconds before which nothing is kept when the
-	// clock says now: what is older is not shown, whether it is stored or not, and refused.
-	Cut func(now time.Time) int64
-	// WriteCut, if set, returns the time before which samples are refused, in milliseconds, where that is later than Cut.
-	WriteCut func(now time.Time) int64
-	// IndexCut, if set, returns the time before which no series is found: that of the rollups that are kept
-	// for longest.
-	IndexCut func(now time.Time) int64
-	// Rules, if set, returns what rules cut of some series beside Cut, when the clock says now. from returns the first time
-	// that is looked at, in milliseconds.
-	Rules func(ctx context.Context, now time.Time, from func() int64) (RuleView, error)
-	// ShownRules, if set, is Rules for reads.
-	ShownRules func(ctx context.Context, now time.Time, from func() int64) (RuleView, error)
-	// Sources, if set, says of which times there are rollups when the clock says now.
-	Sources func(now time.Time) rollup.Sources
-	Limits  Limits
+	// Timeline says what is shown, taken and rolled up. Nil is that all samples are kept, and no rollups made.
+	Timeline timeline.Func
+	Limits   reader.Limits
 
-	// ParallelScans is how many scans of METRIC a query may run at a
-	// time. They share what the limits allow. 0 is 1: more pays where a scan waits for
-	// a network. On the embedded store 2 make large answers a fifth faster if a CPU is
-	// idle, and every answer takes 5% more CPU time.
-	ParallelScans int
 	// BatchBytes bounds what a query reads at once, in bytes. It holds two such batches, of up to twice as much. 0 is 8 MiB,
 	// which is the most.
 	BatchBytes int
-	// ParallelLists is the same for the index, where each scan reads another list. 0
-	// is 1. More pays only where a scan waits for a network: when the first list ends,
-	// the pages of the others were read in vain.
-	ParallelLists int
-	// AtomicApply says that Store applies all mutations of an Apply together or
-	// none, and makes them visible at one instant, as the embedded store does.
-	AtomicApply bool
-	// KeepsVersions says that Store keeps the cells that a newer one has replaced for a
-	// while, as Bigtable does.
-	KeepsVersions bool
 
 	// WrittenSeries is how many series the index remembers as written. 0 is 2,000,000.
 	WrittenSeries int
 	// IndexMemory is how many bytes of the index are kept in memory. 0 is 1 GiB.
 	IndexMemory int
-	// SoleWriter says that no other process writes to Store. Then what the index keeps in
-	// memory is exact.
-	SoleWriter bool
 	// IndexRefresh is how old a part of the index in memory may be if other processes
 	// write: after that time their new series are found. 0 is that nothing is kept.
 	IndexRefresh time.Duration
@@ -140,15 +109,6 @@ type Config struct {
 	// SeriesCache bounds what is kept of series to find them by the bytes in which
 	// senders write their labels.
 	SeriesCache seriescache.Config
-}
-
-// A RuleView is what rules cut at one time: a *retention.RuleView.
-type RuleView interface {
-	SeriesCuts
-	// LatestRefused is the latest time before which any series takes no samples, in milliseconds, or 0.
-	LatestRefused() int64
-	// Refused returns the time before which a series takes no samples, in milliseconds, and what to say of the reason.
-	Refused(ls labels.Labels) (before int64, rule string)
 }
 
 // Deletions are the deletions that an Engine applies.
@@ -207,7 +167,7 @@ type Engine struct {
 	current *current.Table
 	metrics metrics
 	latest  latestBound
-	cache   *seriescache.Cache[SeriesState]
+	cache   *seriescache.Cache
 	// accepted are *accepted to be used again.
 	accepted sync.Pool
 
@@ -236,6 +196,9 @@ func New(cfg Config) (*Engine, error) {
 	if cfg.Deletions == nil {
 		cfg.Deletions = noDeletions{}
 	}
+	if cfg.Timeline == nil {
+		cfg.Timeline = timeline.Unbounded
+	}
 	cfg = cfg.WithDefaults()
 	cfg.SeriesCache.MaxSeries = cmp.Or(cfg.SeriesCache.MaxSeries, cfg.CachedSeries)
 	cfg.SeriesCache.MaxBytes = cmp.Or(cfg.SeriesCache.MaxBytes, cachedBytes*cfg.CachedSeries)
@@ -247,11 +210,11 @@ func New(cfg Config) (*Engine, error) {
 		rows:    bucketstore.Isolate(cfg.Store, cfg.Now),
 		index:   newIndex(cfg),
 		metrics: newMetrics(cfg.Registerer),
-		cache:   seriescache.New[SeriesState](cfg.SeriesCache),
+		cache:   seriescache.New(cfg.SeriesCache),
 
 		metadata: metadata.New(cfg.Store, cfg.Schema, cfg.Now, cfg.Registerer),
 	}
-	e.latest.raise(cfg.timeBound(cfg.LastTime).t)
+	e.latest.raise(cfg.timeBound(cfg.Timeline(cfg.LastTime)).t)
 	e.elections = newElections(cfg)
 	shown := cfg.Deletions.Filter(cfg.Store)
 	e.reader = reader.New(reader.Config{
@@ -260,13 +223,9 @@ func New(cfg Config) (*Engine, error) {
 		Schema:         cfg.Schema,
 		Registerer:     cfg.Registerer,
 		Limits:         cfg.Limits,
-		ParallelScans:  cfg.ParallelScans,
 		BatchBytes:     cfg.BatchBytes,
 		StoredMatchers: e.elections.StoredMatchers,
-		Cut:            cfg.Cut,
-		IndexCut:       cfg.IndexCut,
-		SeriesCuts:     cfg.seriesCuts(),
-		Sources:        cfg.Sources,
+		Timeline:       cfg.Timeline,
 		Now:            cfg.Now,
 	})
 	e.current = current.New(current.Config{
@@ -276,31 +235,13 @@ func New(cfg Config) (*Engine, error) {
 		Registerer: cfg.Registerer,
 		Interval:   cfg.CurrentInterval,
 		MaxPending: cfg.CachedSeries,
-
-		KeepsVersions: cfg.KeepsVersions,
 	})
 	ctx, stop := context.WithCancel(context.Background())
 	e.stop = stop
-	e.background.Go(func() { e.runAhead(ctx) })
-	promauto.With(cfg.Registerer).NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "adapter_engine_known_series",
-		Help: "Series remembered by the bytes in which senders write their labels, so that those need no decoding.",
-	}, func() float64 { return float64(e.cache.Len()) })
+	e.background.Go(func() { e.runPrewrite(ctx) })
+	metricset.New(cfg.Registerer).GaugeFunc("adapter_engine_known_series",
+		"Series remembered by the bytes in which senders write their labels, so that those need no decoding.", func() float64 { return float64(e.cache.Len()) })
 	return e, nil
-}
-
-// seriesCuts returns Rules as package reader wants them.
-func (cfg *Config) seriesCuts() func(context.Context, time.Time, int64) (SeriesCuts, error) {
-	rules := cfg.ShownRules
-	if rules == nil {
-		rules = cfg.Rules
-	}
-	if rules == nil {
-		return nil
-	}
-	return func(ctx context.Context, now time.Time, from int64) (SeriesCuts, error) {
-		return rules(ctx, now, func() int64 { return from })
-	}
 }
 
 // newElections returns nil if HA is off in cfg.
@@ -316,5 +257,5 @@ func (e *Engine) Close(ctx context.Context) error {
 	e.stop()
 	e.background.Wait()
 	e.reader.Close()
-	return errors.Join(e.index.WriteAhead(ctx), e.current.Close(ctx))
+	return errors.Join(e.index.Prewrite(ctx), e.current.Close(ctx))
 }

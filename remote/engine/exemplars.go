@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 
 	"github.com/promtable/promtable/bucketstore"
+	"github.com/promtable/promtable/remote/ingest"
 	"github.com/promtable/promtable/series"
 	"github.com/promtable/promtable/series/cell"
 )
@@ -57,7 +58,7 @@ func (e exemplarError) Error() string {
 
 // appendExemplars stores the exemplars of a, one mutation for each row, and returns how many
 // the store has confirmed. Those that it can never take are moved to rejected.
-func (e *Engine) appendExemplars(ctx context.Context, a *accepted, rejected *Rejected) (stored int, err error) {
+func (e *Engine) appendExemplars(ctx context.Context, a *accepted, rejected *ingest.Rejected) (stored int, err error) {
 	if len(a.exemplars) == 0 {
 		return 0, nil
 	}
@@ -95,7 +96,7 @@ func (e *Engine) appendExemplars(ctx context.Context, a *accepted, rejected *Rej
 	for i, x := range a.exemplars {
 		rowErr := failed.Failed[rowOf[i]]
 		if errors.Is(rowErr, bucketstore.ErrRefused) {
-			rejected.Add(ReasonRefused, 1, refusedError{e.cfg.Schema, x.ref, x.x.Ts, rowErr})
+			rejected.Add(ingest.ReasonRefused, 1, refusedError{e.cfg.Schema, x.ref, x.x.Ts, rowErr})
 			continue
 		}
 		if kept = append(kept, x); rowErr == nil {

@@ -12,6 +12,8 @@ import (
 
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/remote/engine"
+	"github.com/promtable/promtable/remote/engine/reader"
+	"github.com/promtable/promtable/remote/ingest"
 	"github.com/promtable/promtable/series"
 )
 
@@ -41,12 +43,12 @@ func TestExemplars(t *testing.T) {
 			clock := newClock(someTime)
 			f := openOn(t, backend.open(t, clock), clock)
 			f.append(t,
-				engine.Series{Labels: b, Exemplars: []exemplar.Exemplar{newExemplar(someTime+2, 2, "trace", "two"), newExemplar(someTime, nan, "trace", "one")}},
-				engine.Series{Labels: a, Samples: []engine.Sample{{T: someTime}}, Exemplars: []exemplar.Exemplar{newExemplar(someTime, math.Copysign(0, -1), "x", "1", "y", ""), newExemplar(before, 1), newExemplar(someTime, 1, "x", "2")}},
-				engine.Series{Labels: c, Exemplars: []exemplar.Exemplar{newExemplar(someTime+3, 5)}},
+				ingest.Series{Labels: b, Exemplars: []exemplar.Exemplar{newExemplar(someTime+2, 2, "trace", "two"), newExemplar(someTime, nan, "trace", "one")}},
+				ingest.Series{Labels: a, Samples: []ingest.Sample{{T: someTime}}, Exemplars: []exemplar.Exemplar{newExemplar(someTime, math.Copysign(0, -1), "x", "1", "y", ""), newExemplar(before, 1), newExemplar(someTime, 1, "x", "2")}},
+				ingest.Series{Labels: c, Exemplars: []exemplar.Exemplar{newExemplar(someTime+3, 5)}},
 			)
 			// The same again is the same.
-			f.append(t, engine.Series{Labels: b, Exemplars: []exemplar.Exemplar{newExemplar(someTime, nan, "trace", "one")}})
+			f.append(t, ingest.Series{Labels: b, Exemplars: []exemplar.Exemplar{newExemplar(someTime, nan, "trace", "one")}})
 
 			tests := []struct {
 				name       string
@@ -87,12 +89,12 @@ func TestExemplars(t *testing.T) {
 func TestExemplarLimit(t *testing.T) {
 	f := openFixture(t, func(c *engine.Config) { c.Limits.MaxSamples = 2 })
 	x := []exemplar.Exemplar{newExemplar(someTime, 1), newExemplar(someTime, 2), newExemplar(someTime, 3)}
-	f.append(t, engine.Series{Labels: labels.FromStrings("__name__", "a"), Exemplars: x})
+	f.append(t, ingest.Series{Labels: labels.FromStrings("__name__", "a"), Exemplars: x})
 	q, err := f.ExemplarQuerier(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if results, err := q.Select(someTime, someTime, []*labels.Matcher{match("__name__", "a")}); !errors.Is(err, engine.ErrLimit) {
+	if results, err := q.Select(someTime, someTime, []*labels.Matcher{match("__name__", "a")}); !errors.Is(err, reader.ErrLimit) {
 		t.Errorf("%v, %v, want a limit", results, err)
 	}
 }
@@ -102,27 +104,27 @@ func TestAppendRejectsExemplars(t *testing.T) {
 	tests := []struct {
 		name    string
 		bad     exemplar.Exemplar
-		reason  engine.Reason
+		reason  ingest.Reason
 		message string
 	}{
-		{"no time", exemplar.Exemplar{Value: 1}, engine.ReasonExemplar, "no timestamp"},
-		{"time 0", newExemplar(0, 1), engine.ReasonExemplar, "no timestamp"},
-		{"before time", newExemplar(-1, 1), engine.ReasonTime, "timestamp -1 "},
-		{"duplicate", exemplar.Exemplar{Labels: raw("a", "b", "a", "c"), Ts: someTime, HasTs: true}, engine.ReasonExemplar, `"a" is there twice`},
-		{"bad UTF-8", newExemplar(someTime, 1, "a", "\xff"), engine.ReasonExemplar, "UTF-8"},
-		{"long", newExemplar(someTime, 1, long, long[:len(long)-2]), engine.ReasonExemplar, "129 characters"},
+		{"no time", exemplar.Exemplar{Value: 1}, ingest.ReasonExemplar, "no timestamp"},
+		{"time 0", newExemplar(0, 1), ingest.ReasonExemplar, "no timestamp"},
+		{"before time", newExemplar(-1, 1), ingest.ReasonTime, "timestamp -1 "},
+		{"duplicate", exemplar.Exemplar{Labels: raw("a", "b", "a", "c"), Ts: someTime, HasTs: true}, ingest.ReasonExemplar, `"a" is there twice`},
+		{"bad UTF-8", newExemplar(someTime, 1, "a", "\xff"), ingest.ReasonExemplar, "UTF-8"},
+		{"long", newExemplar(someTime, 1, long, long[:len(long)-2]), ingest.ReasonExemplar, "129 characters"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			f := openFixture(t)
-			var rejected engine.Rejected
-			batch := []engine.Series{{
+			var rejected ingest.Rejected
+			batch := []ingest.Series{{
 				Labels:    labels.FromStrings("__name__", "up"),
-				Samples:   []engine.Sample{{T: someTime}},
+				Samples:   []ingest.Sample{{T: someTime}},
 				Exemplars: []exemplar.Exemplar{newExemplar(someTime, 1, strings.Repeat("ä", 64), strings.Repeat("ä", 64)), tt.bad},
 			}}
 			stored, err := f.Append(t.Context(), batch, &rejected)
-			if err != nil || stored != (engine.Stored{Samples: 1, Exemplars: 1}) {
+			if err != nil || stored != (ingest.Stored{Samples: 1, Exemplars: 1}) {
 				t.Errorf("stored %+v, error %v", stored, err)
 			}
 			err = rejected.Err()
@@ -146,13 +148,13 @@ func TestExemplarStoreFailure(t *testing.T) {
 		}
 		return nil
 	}
-	batch := []engine.Series{
-		{Labels: labels.FromStrings("__name__", "a"), Samples: []engine.Sample{{T: someTime}}, Exemplars: []exemplar.Exemplar{newExemplar(someTime, 1), newExemplar(someTime, 2)}},
+	batch := []ingest.Series{
+		{Labels: labels.FromStrings("__name__", "a"), Samples: []ingest.Sample{{T: someTime}}, Exemplars: []exemplar.Exemplar{newExemplar(someTime, 1), newExemplar(someTime, 2)}},
 		{Labels: labels.FromStrings("__name__", "b"), Exemplars: []exemplar.Exemplar{newExemplar(someTime, 1)}},
 	}
-	var rejected engine.Rejected
+	var rejected ingest.Rejected
 	stored, err := f.Append(t.Context(), batch, &rejected)
-	if err == nil || !strings.Contains(err.Error(), errStore.Error()) || stored != (engine.Stored{Samples: 1, Exemplars: 1}) {
+	if err == nil || !strings.Contains(err.Error(), errStore.Error()) || stored != (ingest.Stored{Samples: 1, Exemplars: 1}) {
 		t.Errorf("stored %+v, error %v", stored, err)
 	}
 	f.store.onApply = nil

@@ -12,7 +12,9 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 
 	"github.com/promtable/promtable/bucketstore"
+	"github.com/promtable/promtable/bucketstore/storetest"
 	"github.com/promtable/promtable/remote/engine"
+	"github.com/promtable/promtable/remote/engine/reader"
 	"github.com/promtable/promtable/series"
 )
 
@@ -36,14 +38,14 @@ func TestExplainGolden(t *testing.T) {
 	base, _ := series.Split(someTime)
 	tests := []struct {
 		name string
-		q    engine.Query
+		q    reader.Query
 	}{
-		{"two matchers", engine.Query{Mint: base - 10, Maxt: base, Matchers: []*labels.Matcher{
+		{"two matchers", reader.Query{Mint: base - 10, Maxt: base, Matchers: []*labels.Matcher{
 			match("__name__", "up"), labels.MustNewMatcher(labels.MatchRegexp, "job", "a|c"),
 		}}},
-		{"nothing usable", engine.Query{Mint: math.MinInt64, Maxt: math.MaxInt64, Matchers: []*labels.Matcher{match("n", "")}}},
-		{"series only", engine.Query{Mint: base, Maxt: base, SeriesOnly: true, Matchers: []*labels.Matcher{match("job", "b")}}},
-		{"no time", engine.Query{Mint: base, Maxt: base - 1, Matchers: []*labels.Matcher{match("job", "b")}}},
+		{"nothing usable", reader.Query{Mint: math.MinInt64, Maxt: math.MaxInt64, Matchers: []*labels.Matcher{match("n", "")}}},
+		{"series only", reader.Query{Mint: base, Maxt: base, SeriesOnly: true, Matchers: []*labels.Matcher{match("job", "b")}}},
+		{"no time", reader.Query{Mint: base, Maxt: base - 1, Matchers: []*labels.Matcher{match("job", "b")}}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -76,7 +78,7 @@ func TestExplainGolden(t *testing.T) {
 // An explanation says what the store was asked and what it returned, and Select
 // asks the same.
 func TestExplainCounts(t *testing.T) {
-	queries := map[string]engine.Query{
+	queries := map[string]reader.Query{
 		"everything":   everything(),
 		"a name":       {Maxt: series.MaxTime, Matchers: []*labels.Matcher{match("__name__", "up")}},
 		"two matchers": {Maxt: series.MaxTime, Matchers: []*labels.Matcher{match("__name__", "up"), match("job", "a")}},
@@ -107,7 +109,7 @@ func TestExplainCounts(t *testing.T) {
 				rows, cells, size = rows+r.Rows, cells+r.Cells, size+r.Bytes
 			}
 			checkCounts(t, "explanation", f, indexRows, rows, cells, len(x.Rows))
-			total := engine.Counts{Series: int64(x.Series), IndexRows: int64(indexRows), Rows: int64(rows), Cells: int64(cells), Bytes: int64(size), Raw: rows > 0}
+			total := reader.Counts{Series: int64(x.Series), IndexRows: int64(indexRows), Rows: int64(rows), Cells: int64(cells), Bytes: int64(size), Raw: rows > 0}
 			if x.Total != total || rows > 0 && size == 0 {
 				t.Errorf("explained are %+v, and ranges with %+v", x.Total, total)
 			}
@@ -121,8 +123,8 @@ func TestExplainCounts(t *testing.T) {
 			if err != nil || measured.Total != total || measured.Rows != nil {
 				t.Errorf("measured are %+v, %v, want %+v", measured, err, total)
 			}
-			var usage engine.Usage
-			set, err := f.Select(engine.WithUsage(t.Context(), &usage), q)
+			var usage reader.Usage
+			set, err := f.Select(reader.WithUsage(t.Context(), &usage), q)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -137,9 +139,9 @@ func TestExplainCounts(t *testing.T) {
 
 // What the index has in memory is not read, and has what was written since.
 func TestExplainInMemory(t *testing.T) {
-	f := explained(t, func(c *engine.Config) { c.SoleWriter = true })
+	f := explained(t, func(c *engine.Config) { c.Store = storetest.Shared(c.Store, false) })
 	base, _ := series.Split(someTime)
-	q := engine.Query{Mint: base - 1, Maxt: base, Matchers: []*labels.Matcher{match("__name__", "up"), match("job", "a")}}
+	q := reader.Query{Mint: base - 1, Maxt: base, Matchers: []*labels.Matcher{match("__name__", "up"), match("job", "a")}}
 	for i, want := range []struct{ series, rows int }{{2, 4}, {2, 0}, {3, 0}} {
 		if i == 2 {
 			f.append(t, one(labels.FromStrings("__name__", "up", "job", "a", "n", "3"), base))

@@ -13,5 +13,5 @@ func (e *Engine) SetRowCells(n int) { e.reader.RowCells = n }
 // a batch side by side.
 func (e *Engine) SetMinScanSeries(n int) { e.reader.MinScanSeries = n }
 
-// WriteAhead writes the queued series to the next index period.
-func (e *Engine) WriteAhead(ctx context.Context) error { return e.writeAhead(ctx) }
+// Prewrite writes the queued series to the next index period.
+func (e *Engine) Prewrite(ctx context.Context) error { return e.prewrite(ctx) }

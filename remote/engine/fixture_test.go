@@ -24,8 +24,12 @@ import (
 	"github.com/promtable/promtable/bucketstore/buffer"
 	"github.com/promtable/promtable/bucketstore/meta"
 	"github.com/promtable/promtable/bucketstore/pebble"
+	"github.com/promtable/promtable/bucketstore/storetest"
 	"github.com/promtable/promtable/remote/engine"
+	"github.com/promtable/promtable/remote/engine/reader"
+	"github.com/promtable/promtable/remote/ingest"
 	"github.com/promtable/promtable/series"
+	"github.com/promtable/promtable/series/rollup"
 )
 
 // someTime is a time like any other: the middle of a window, far from the turn
@@ -104,7 +108,7 @@ func openEmbedded(t testing.TB, c *clock) bucketstore.Store {
 			t.Errorf("close the store: %v", err)
 		}
 	})
-	return store
+	return storetest.Shared(store, true) // so that an index of another engine is found
 }
 
 // spy is a Store that notes what passes through it, and that can fail.
@@ -250,7 +254,7 @@ func (f *fixture) check(t testing.TB) (found []string) {
 	}
 	if err == nil {
 		_, err = engine.Check(ctx, engine.CheckConfig{
-			Store: f.store.Store, Schema: f.cfg.Schema, AtomicApply: f.cfg.AtomicApply, Horizon: horizons[bucketstore.Raw.String()],
+			Store: f.store.Store, Schema: f.cfg.Schema, Horizon: horizons[rollup.Raw.String()],
 			Report: func(f bucketstore.Finding) { found = append(found, f.String()) }, Progress: func(bucketstore.Table, int64, int64) {},
 		})
 	}
@@ -286,9 +290,9 @@ func (f *fixture) reopen(t testing.TB) {
 }
 
 // append stores a batch of which nothing must be rejected.
-func (f *fixture) append(t testing.TB, batch ...engine.Series) {
+func (f *fixture) append(t testing.TB, batch ...ingest.Series) {
 	t.Helper()
-	var rejected engine.Rejected
+	var rejected ingest.Rejected
 	stored, err := f.Append(t.Context(), batch, &rejected)
 	if err = errors.Join(err, rejected.Err()); err != nil {
 		t.Fatal(err)
@@ -298,7 +302,7 @@ func (f *fixture) append(t testing.TB, batch ...engine.Series) {
 	}
 }
 
-func samplesIn(batch []engine.Series) (n int) {
+func samplesIn(batch []ingest.Series) (n int) {
 	for _, s := range batch {
 		n += len(s.Samples) + len(s.Histograms) + len(s.Exemplars)
 	}
@@ -339,10 +343,10 @@ func newSchema(t testing.TB, resource ...string) series.Schema {
 }
 
 // one is a series with samples at these times, each with its number as value.
-func one(ls labels.Labels, times ...int64) engine.Series {
-	s := engine.Series{Labels: ls}
+func one(ls labels.Labels, times ...int64) ingest.Series {
+	s := ingest.Series{Labels: ls}
 	for i, t := range times {
-		s.Samples = append(s.Samples, engine.Sample{T: t, V: float64(i)})
+		s.Samples = append(s.Samples, ingest.Sample{T: t, V: float64(i)})
 	}
 	return s
 }
@@ -352,13 +356,13 @@ func match(name, value string) *labels.Matcher {
 }
 
 // everything asks for all samples of all series.
-func everything() engine.Query {
-	return engine.Query{Mint: math.MinInt64, Maxt: math.MaxInt64}
+func everything() reader.Query {
+	return reader.Query{Mint: math.MinInt64, Maxt: math.MaxInt64}
 }
 
 // collect returns what q selects, and fails if a promise about its form is
 // broken.
-func (f *fixture) collect(t testing.TB, q engine.Query) []engine.Series {
+func (f *fixture) collect(t testing.TB, q reader.Query) []ingest.Series {
 	t.Helper()
 	set, err := f.Select(t.Context(), q)
 	if err != nil {
@@ -367,10 +371,10 @@ func (f *fixture) collect(t testing.TB, q engine.Query) []engine.Series {
 	return collectChunks(t, set, q)
 }
 
-func collectChunks(t testing.TB, set storage.ChunkSeriesSet, q engine.Query) (found []engine.Series) {
+func collectChunks(t testing.TB, set storage.ChunkSeriesSet, q reader.Query) (found []ingest.Series) {
 	t.Helper()
 	for set.Next() {
-		s := engine.Series{Labels: set.At().Labels()}
+		s := ingest.Series{Labels: set.At().Labels()}
 		it := set.At().Iterator(nil)
 		last := int64(math.MinInt64)
 		for it.Next() {
@@ -405,7 +409,7 @@ func collectChunks(t testing.TB, set storage.ChunkSeriesSet, q engine.Query) (fo
 }
 
 // wantSorted fails unless the label sets are sorted and unique.
-func wantSorted(t testing.TB, found []engine.Series) {
+func wantSorted(t testing.TB, found []ingest.Series) {
 	t.Helper()
 	for i := range found[min(1, len(found)):] {
 		if labels.Compare(found[i].Labels, found[i+1].Labels) >= 0 {
@@ -414,7 +418,7 @@ func wantSorted(t testing.TB, found []engine.Series) {
 	}
 }
 
-func decode(t testing.TB, c chunkenc.Chunk) []engine.Sample {
+func decode(t testing.TB, c chunkenc.Chunk) []ingest.Sample {
 	t.Helper()
 	if c.Encoding() != chunkenc.EncXOR {
 		t.Fatalf("chunk of encoding %s", c.Encoding())
@@ -426,11 +430,11 @@ func decode(t testing.TB, c chunkenc.Chunk) []engine.Sample {
 	return samples
 }
 
-func iterate(t testing.TB, it chunkenc.Iterator) (samples []engine.Sample) {
+func iterate(t testing.TB, it chunkenc.Iterator) (samples []ingest.Sample) {
 	t.Helper()
 	for it.Next() == chunkenc.ValFloat {
 		ts, v := it.At()
-		samples = append(samples, engine.Sample{T: ts, V: v})
+		samples = append(samples, ingest.Sample{T: ts, V: v})
 	}
 	if err := it.Err(); err != nil {
 		t.Fatal(err)
@@ -439,7 +443,7 @@ func iterate(t testing.TB, it chunkenc.Iterator) (samples []engine.Sample) {
 }
 
 // text writes series for people, and so that equal bits are equal text.
-func text(found []engine.Series) string {
+func text(found []ingest.Series) string {
 	var b strings.Builder
 	for _, s := range found {
 		b.WriteString(s.Labels.String())
@@ -451,7 +455,7 @@ func text(found []engine.Series) string {
 	return b.String()
 }
 
-func wantSeries(t testing.TB, what string, got []engine.Series, want ...engine.Series) {
+func wantSeries(t testing.TB, what string, got []ingest.Series, want ...ingest.Series) {
 	t.Helper()
 	if got, want := text(got), text(want); got != want {
 		t.Errorf("%s: found\n%swant\n%s", what, got, want)
@@ -466,4 +470,9 @@ func eventually(t testing.TB, what string, ok func() bool) {
 			t.Fatalf("not after ten seconds: %s", what)
 		}
 	}
+}
+
+// notAtomic makes the store of an engine one that may apply a part of the rows of an Apply.
+func notAtomic(c *engine.Config) {
+	c.Store = storetest.WithTraits(c.Store, func(t *bucketstore.Traits) { t.AtomicApply = false })
 }

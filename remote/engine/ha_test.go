@@ -18,6 +18,8 @@ import (
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/remote/engine"
 	"github.com/promtable/promtable/remote/engine/ha"
+	"github.com/promtable/promtable/remote/engine/reader"
+	"github.com/promtable/promtable/remote/ingest"
 )
 
 // failover is that of the tests, in milliseconds.
@@ -30,20 +32,20 @@ func withHA(cfg *engine.Config) {
 
 // from is a sample at t that a replica of cluster c has sent: 1 from a, 2 from b,
 // and so on.
-func from(replica string, t int64) engine.Series {
+func from(replica string, t int64) ingest.Series {
 	return fromCluster("c", replica, t)
 }
 
-func fromCluster(cluster, replica string, t int64) engine.Series {
-	return engine.Series{
+func fromCluster(cluster, replica string, t int64) ingest.Series {
+	return ingest.Series{
 		Labels:  labels.FromStrings("__name__", "m", "cluster", cluster, "__replica__", replica),
-		Samples: []engine.Sample{{T: t, V: float64(replica[0] - 'a' + 1)}},
+		Samples: []ingest.Sample{{T: t, V: float64(replica[0] - 'a' + 1)}},
 	}
 }
 
 // sends appends a sample that must be acknowledged, and says whether it is
 // stored.
-func (f *fixture) sends(t testing.TB, s engine.Series) bool {
+func (f *fixture) sends(t testing.TB, s ingest.Series) bool {
 	t.Helper()
 	f.append(t, s)
 	q := everything()
@@ -57,7 +59,7 @@ func (f *fixture) sends(t testing.TB, s engine.Series) bool {
 }
 
 // wantSends fails unless the sample is acknowledged, and stored or not.
-func (f *fixture) wantSends(t testing.TB, what string, s engine.Series, stored bool) {
+func (f *fixture) wantSends(t testing.TB, what string, s ingest.Series, stored bool) {
 	t.Helper()
 	if got := f.sends(t, s); got != stored {
 		t.Errorf("%s: stored is %t, want %t", what, got, stored)
@@ -153,8 +155,8 @@ func TestHALabels(t *testing.T) {
 				b.Add(tt.sent[i], tt.sent[i+1])
 			}
 			ls := b.Labels()
-			batch := []engine.Series{one(ls, someTime+1)}
-			var rejected engine.Rejected
+			batch := []ingest.Series{one(ls, someTime+1)}
+			var rejected ingest.Rejected
 			stored, err := f.Append(t.Context(), batch, &rejected)
 			if err != nil {
 				t.Fatal(err)
@@ -183,22 +185,22 @@ func TestHACounts(t *testing.T) {
 	f := openFixture(t, withHA)
 	f.wantSends(t, "the first sender", from("a", someTime), true)
 	b := from("b", someTime+1)
-	b.Samples = append(b.Samples, engine.Sample{T: someTime + 2})
-	b.Histograms = []engine.Histogram{{T: someTime + 3, H: &histogram.Histogram{}}}
+	b.Samples = append(b.Samples, ingest.Sample{T: someTime + 2})
+	b.Histograms = []ingest.Histogram{{T: someTime + 3, H: &histogram.Histogram{}}}
 	b.Exemplars = []exemplar.Exemplar{{Ts: someTime + 1, HasTs: true}}
 	bad := fromCluster("c", "a", -1)
-	var rejected engine.Rejected
-	stored, err := f.Append(t.Context(), []engine.Series{b, from("a", someTime+4), bad}, &rejected)
-	if want := (engine.Stored{Samples: 3, Histograms: 1, Exemplars: 1}); err != nil || stored != want {
+	var rejected ingest.Rejected
+	stored, err := f.Append(t.Context(), []ingest.Series{b, from("a", someTime+4), bad}, &rejected)
+	if want := (ingest.Stored{Samples: 3, Histograms: 1, Exemplars: 1}); err != nil || stored != want {
 		t.Errorf("%+v acknowledged, %v, want %+v", stored, err, want)
 	}
-	if rejected.Samples[engine.ReasonTime] != 1 {
+	if rejected.Samples[ingest.ReasonTime] != 1 {
 		t.Errorf("rejected %v", rejected.Err())
 	}
 	found := f.collect(t, everything())
-	wantSeries(t, "in all", found, engine.Series{
+	wantSeries(t, "in all", found, ingest.Series{
 		Labels:  labels.FromStrings("__name__", "m", "cluster", "c"),
-		Samples: []engine.Sample{{T: someTime, V: 1}, {T: someTime + 4, V: 1}},
+		Samples: []ingest.Sample{{T: someTime, V: 1}, {T: someTime + 4, V: 1}},
 	})
 	if n := f.counter(t, "adapter_ha_deduplicated_samples_total", "cluster", "c"); n != 4 {
 		t.Errorf("%g counted as deduplicated", n)
@@ -214,8 +216,8 @@ func TestHACounts(t *testing.T) {
 		}
 		return nil
 	}
-	stored, err = f.Append(t.Context(), []engine.Series{b, from("a", someTime+5)}, &rejected)
-	if want := (engine.Stored{Samples: 2, Histograms: 1, Exemplars: 1}); !errors.Is(err, errStore) || stored != want {
+	stored, err = f.Append(t.Context(), []ingest.Series{b, from("a", someTime+5)}, &rejected)
+	if want := (ingest.Stored{Samples: 2, Histograms: 1, Exemplars: 1}); !errors.Is(err, errStore) || stored != want {
 		t.Errorf("%+v acknowledged, %v, want %+v", stored, err, want)
 	}
 }
@@ -261,7 +263,7 @@ func TestHAMatchers(t *testing.T) {
 }
 
 func findSelected(f *fixture, ctx context.Context, ms []*labels.Matcher) (found string, err error) {
-	set, err := f.Select(ctx, engine.Query{Matchers: ms, Mint: math.MinInt64, Maxt: math.MaxInt64})
+	set, err := f.Select(ctx, reader.Query{Matchers: ms, Mint: math.MinInt64, Maxt: math.MaxInt64})
 	if err != nil {
 		return "", err
 	}

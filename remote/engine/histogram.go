@@ -6,6 +6,7 @@ import (
 	"github.com/prometheus/prometheus/model/histogram"
 	"github.com/prometheus/prometheus/model/labels"
 
+	"github.com/promtable/promtable/remote/ingest"
 	"github.com/promtable/promtable/series"
 	"github.com/promtable/promtable/series/cell"
 )
@@ -16,7 +17,7 @@ const maxHistogramBytes = 1 << 20
 
 // histogram returns h as the value of a cell, or an error if h is invalid. It reduces a
 // reserved schema to the finest one that is defined, as Prometheus does.
-func (a *accepted) histogram(h *Histogram) (value []byte, err error) {
+func (a *accepted) histogram(h *ingest.Histogram) (value []byte, err error) {
 	switch {
 	case (h.H == nil) == (h.FH == nil):
 		return nil, fmt.Errorf("it must have either integer or float counts")

@@ -21,7 +21,7 @@ type Days interface {
 
 // Rolled returns the end of the last day whose rollups are final, in milliseconds. Of samples up to there only rollups are taken. 0 is none.
 func (e *Engine) Rolled(ctx context.Context) (int64, error) {
-	if e.cfg.Days == nil || e.cfg.Sources == nil {
+	if e.cfg.Days == nil || !e.view(ctx).HasRollups {
 		return 0, nil
 	}
 	if _, err := e.cfg.Days.Closed(ctx); err != nil { // which reads what is released
@@ -36,13 +36,13 @@ func (e *Engine) HistoryRollups(ctx context.Context) (*backfill.Writer, error) {
 	if err != nil {
 		return nil, err
 	}
-	rollups := &backfill.Rollups{From: e.cfg.Sources(e.cfg.Now()).From}
+	rollups := &backfill.Rollups{From: e.view(ctx).Shown}
 	return e.newHistory(ctx, backfill.Config{Rollups: rollups, Bounds: backfill.Bounds{Until: max(until, 1)}}, func(_ context.Context, write func() error) error { return write() })
 }
 
 // historyBounds returns the times of samples that History takes now, and the end of the last day that is closed.
 func (e *Engine) historyBounds(ctx context.Context) (b backfill.Bounds, closed int64, err error) {
-	live := e.cfg.timeBound(e.cfg.Now())
+	live := e.cfg.timeBound(e.cfg.Timeline(e.cfg.Now()))
 	if e.cfg.Days != nil {
 		if closed, err = e.cfg.Days.Closed(ctx); err != nil {
 			return b, 0, err
@@ -63,17 +63,14 @@ func (e *Engine) History(ctx context.Context) (*backfill.Writer, error) {
 	if err != nil {
 		return nil, err
 	}
-	cfg := backfill.Config{Bounds: bounds}
-	if e.cfg.Rules != nil {
-		rules, err := e.cfg.Rules(ctx, e.cfg.Now(), func() int64 { return bounds.From })
-		if err != nil {
-			return nil, err
-		}
-		cfg.From = func(ls labels.Labels) int64 {
-			before, _ := rules.Refused(ls)
-			return before
-		}
+	rules, err := e.cfg.Timeline(e.cfg.Now()).Rules(ctx, func() int64 { return bounds.From })
+	if err != nil {
+		return nil, err
 	}
+	cfg := backfill.Config{Bounds: bounds, From: func(ls labels.Labels) int64 {
+		before, _ := rules.Refused(ls)
+		return before
+	}}
 	return e.newHistory(ctx, cfg, func(ctx context.Context, write func() error) error {
 		if e.cfg.Days == nil {
 			return write()
@@ -87,7 +84,7 @@ func (e *Engine) newHistory(ctx context.Context, cfg backfill.Config, around fun
 	if cfg.Pending, err = e.cfg.Deletions.Pending(ctx); err != nil {
 		return nil, err
 	}
-	cfg.Store, cfg.Index, cfg.Schema = bucketstore.Patient(e.rows), e.index, e.cfg.Schema
+	cfg.Store, cfg.Index, cfg.Schema = bucketstore.Retrying(e.rows), e.index, e.cfg.Schema
 	cfg.Around = func(ctx context.Context, write func() error) error {
 		if err := e.cfg.Admit(); err != nil {
 			return err

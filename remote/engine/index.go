@@ -12,17 +12,17 @@ import (
 )
 
 const (
-	// aheadInterval is how often series are written to the next index period,
+	// prewriteInterval is how often series are written to the next index period,
 	// which is hours away.
-	aheadInterval = time.Minute
-	// aheadTimeout bounds one such write.
-	aheadTimeout = 5 * time.Minute
+	prewriteInterval = time.Minute
+	// prewriteTimeout bounds one such write.
+	prewriteTimeout = 5 * time.Minute
 )
 
-// runAhead writes the queued series to the next index period at an interval, until
+// runPrewrite writes the queued series to the next index period at an interval, until
 // ctx ends.
-func (e *Engine) runAhead(ctx context.Context) {
-	ticker := time.NewTicker(aheadInterval)
+func (e *Engine) runPrewrite(ctx context.Context) {
+	ticker := time.NewTicker(prewriteInterval)
 	defer ticker.Stop()
 	for {
 		select {
@@ -30,26 +30,27 @@ func (e *Engine) runAhead(ctx context.Context) {
 			return
 		case <-ticker.C:
 		}
-		if err := e.writeAhead(ctx); err != nil && ctx.Err() == nil {
+		if err := e.prewrite(ctx); err != nil && ctx.Err() == nil {
 			level.Warn(e.cfg.Logger).Log("msg", "series not written to the next index period, trying again", "err", err)
 		}
 	}
 }
 
-func (e *Engine) writeAhead(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, aheadTimeout)
+func (e *Engine) prewrite(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, prewriteTimeout)
 	defer cancel()
-	return bucketstore.Patiently(ctx, func() error { return e.index.WriteAhead(ctx) }) // between two calls no live write waits for it
+	return bucketstore.RetryOverloaded(ctx, func() error { return e.index.Prewrite(ctx) }) // between two calls no live write waits for it
 }
 
 func newIndex(cfg Config) *index.Index {
+	traits := cfg.Store.Traits()
 	return index.New(index.Config{
 		Schema:        cfg.Schema,
-		ParallelLists: cfg.ParallelLists,
-		AtomicPuts:    cfg.AtomicApply,
+		ParallelLists: traits.ParallelScans,
+		AtomicPuts:    traits.AtomicApply,
 		WrittenSeries: cfg.WrittenSeries,
 		MaxMemory:     cfg.IndexMemory,
-		SoleWriter:    cfg.SoleWriter,
+		Exclusive:     !traits.Shared,
 		Refresh:       cfg.IndexRefresh,
 		Now:           cfg.Now,
 		Registerer:    cfg.Registerer,

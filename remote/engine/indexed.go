@@ -11,11 +11,11 @@ import (
 type indexed struct {
 	// durable are the periods whose rows are durable.
 	durable periods
-	// ahead is from where in an index period on the series is needed in the next
+	// prewriteFrom is from where in an index period on the series is needed in the next
 	// one too, in milliseconds.
-	ahead int64
+	prewriteFrom int64
 	// queued is the number of the last index period whose rows the index has queued,
-	// to be written ahead.
+	// to be prewritten.
 	queued atomic.Int64
 }
 
@@ -23,14 +23,14 @@ type indexed struct {
 // durable, and those of the next period are queued if it is time.
 func (x *indexed) has(t int64) bool {
 	n := t / series.IndexPeriod
-	return x.durable.has(n) && (t%series.IndexPeriod < x.ahead || x.queued.Load() == n+1)
+	return x.durable.has(n) && (t%series.IndexPeriod < x.prewriteFrom || x.queued.Load() == n+1)
 }
 
 // add notes that the index has seen a sample at t.
 func (x *indexed) add(t int64) {
 	n := t / series.IndexPeriod
 	x.durable.add(n)
-	if t%series.IndexPeriod >= x.ahead {
+	if t%series.IndexPeriod >= x.prewriteFrom {
 		x.queued.Store(n + 1)
 	}
 }

@@ -8,7 +8,8 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 
 	"github.com/promtable/promtable/bucketstore"
-	"github.com/promtable/promtable/remote/engine"
+	"github.com/promtable/promtable/remote/engine/current"
+	"github.com/promtable/promtable/remote/ingest"
 )
 
 func TestInventory(t *testing.T) {
@@ -17,13 +18,13 @@ func TestInventory(t *testing.T) {
 	}
 	cpu1, cpu2 := sample(ls("cpu", "1"), someTime, 1), sample(ls("cpu", "2"), someTime+1, 2)
 	load, mem := sample(ls("load", "1"), someTime, 3), sample(ls("a mem", "3"), someTime, 4)
-	all := []engine.Series{mem, cpu1, cpu2, load}
+	all := []ingest.Series{mem, cpu1, cpu2, load}
 	name := func(name string) []*labels.Matcher { return []*labels.Matcher{match("__name__", name)} }
 	tests := []struct {
 		name      string
 		selectors [][]*labels.Matcher
 		limit     int
-		want      []engine.Series
+		want      []ingest.Series
 		truncated bool
 		rows      int // in the table
 	}{
@@ -34,7 +35,7 @@ func TestInventory(t *testing.T) {
 		{"a name", [][]*labels.Matcher{name("cpu")}, 10, all[1:3], false, 3},
 		{"a name twice", [][]*labels.Matcher{name("cpu"), append(name("cpu"), match("machine", "1"))}, 10, all[1:3], false, 3},
 		{"two names", [][]*labels.Matcher{name("cpu"), name("load")}, 10, all[1:], false, 5},
-		{"a label", [][]*labels.Matcher{{match("machine", "1")}}, 10, []engine.Series{cpu1, load}, false, 5},
+		{"a label", [][]*labels.Matcher{{match("machine", "1")}}, 10, []ingest.Series{cpu1, load}, false, 5},
 		{"no name", [][]*labels.Matcher{name("")}, 10, nil, false, 5},
 		{"nothing", [][]*labels.Matcher{name("nothing")}, 10, nil, false, 0},
 	}
@@ -51,8 +52,8 @@ func TestInventory(t *testing.T) {
 		for _, tt := range tests {
 			t.Run(tt.name+"/"+from, func(t *testing.T) {
 				f.store.reset()
-				var found []engine.Series
-				seen, err := f.Inventory(t.Context(), tt.selectors, tt.limit, func(s engine.CurrentSample) error {
+				var found []ingest.Series
+				seen, err := f.Inventory(t.Context(), tt.selectors, tt.limit, func(s current.Sample) error {
 					found = append(found, sample(s.Labels, s.T, s.V))
 					return nil
 				})
@@ -80,7 +81,7 @@ func TestInventoryFails(t *testing.T) {
 		f.append(t, sample(labels.FromStrings("__name__", fmt.Sprint("m", i)), someTime, 1))
 	}
 	wanted, calls := errors.New("the client has gone"), 0
-	_, err := f.Inventory(t.Context(), nil, 10, func(engine.CurrentSample) error {
+	_, err := f.Inventory(t.Context(), nil, 10, func(current.Sample) error {
 		calls++
 		return wanted
 	})

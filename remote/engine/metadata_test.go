@@ -10,15 +10,15 @@ import (
 	"github.com/prometheus/prometheus/model/metadata"
 
 	"github.com/promtable/promtable/bucketstore"
-	"github.com/promtable/promtable/remote/engine"
+	"github.com/promtable/promtable/remote/ingest"
 	"github.com/promtable/promtable/series"
 )
 
-func newMetadata(family, kind, unit, help string) engine.Metadata {
-	return engine.Metadata{Family: family, Metadata: metadata.Metadata{Type: prometheus.MetricType(kind), Unit: unit, Help: help}}
+func newMetadata(family, kind, unit, help string) ingest.Metadata {
+	return ingest.Metadata{Family: family, Metadata: metadata.Metadata{Type: prometheus.MetricType(kind), Unit: unit, Help: help}}
 }
 
-func (f *fixture) wantMetadata(t *testing.T, family string, limit int, want ...engine.Metadata) {
+func (f *fixture) wantMetadata(t *testing.T, family string, limit int, want ...ingest.Metadata) {
 	t.Helper()
 	found, err := f.Metadata(t.Context(), family, limit)
 	if err != nil || !slices.Equal(found, want) {
@@ -32,8 +32,8 @@ func TestMetadata(t *testing.T) {
 		t.Run(backend.name, func(t *testing.T) {
 			clock := newClock(someTime)
 			f := openOn(t, backend.open(t, clock), clock)
-			var rejected engine.Rejected
-			appendAll := func(batch ...engine.Metadata) {
+			var rejected ingest.Rejected
+			appendAll := func(batch ...ingest.Metadata) {
 				t.Helper()
 				if err := f.AppendMetadata(t.Context(), batch, &rejected); err != nil {
 					t.Fatal(err)
@@ -41,7 +41,7 @@ func TestMetadata(t *testing.T) {
 			}
 			f.wantMetadata(t, "", 0)
 			appendAll(newMetadata("a", "gauge", "", "old"), b, a, newMetadata("", "gauge", "", "nobody"), newMetadata(strings.Repeat("x", series.MaxSeriesKey), "gauge", "", ""), newMetadata("bad\xff", "gauge", "", ""))
-			if n := rejected.Samples[engine.ReasonMetadata]; n != 3 {
+			if n := rejected.Samples[ingest.ReasonMetadata]; n != 3 {
 				t.Errorf("%d entries rejected, want 3", n)
 			}
 			for _, text := range []string{"3 errors", `"nobody" names no metric family`, "xxxxx", `"bad\xff"`} {
@@ -84,7 +84,7 @@ func TestMetadata(t *testing.T) {
 func TestMetadataStoreFailure(t *testing.T) {
 	f := openFixture(t)
 	f.store.onApply = func(bucketstore.Table, []bucketstore.Mutation) error { return errStore }
-	batch := []engine.Metadata{newMetadata("a", "gauge", "", "")}
+	batch := []ingest.Metadata{newMetadata("a", "gauge", "", "")}
 	if err := f.AppendMetadata(t.Context(), batch, nil); !errors.Is(err, errStore) {
 		t.Fatalf("error %v", err)
 	}
@@ -98,7 +98,7 @@ func TestMetadataStoreFailure(t *testing.T) {
 func TestMetadataIsBounded(t *testing.T) {
 	f := openFixture(t)
 	help := strings.Repeat("ä", 4000)
-	if err := f.AppendMetadata(t.Context(), []engine.Metadata{newMetadata("a", "gauge", "\xff", help)}, nil); err != nil {
+	if err := f.AppendMetadata(t.Context(), []ingest.Metadata{newMetadata("a", "gauge", "\xff", help)}, nil); err != nil {
 		t.Fatal(err)
 	}
 	f.wantMetadata(t, "a", 0, newMetadata("a", "gauge", "", help[:4096]))

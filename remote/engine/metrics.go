@@ -2,7 +2,8 @@ package engine
 
 import (
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"github.com/promtable/promtable/bucketstore/metricset"
 )
 
 // metrics are those of the engine.
@@ -11,17 +12,11 @@ type metrics struct {
 }
 
 func newMetrics(reg prometheus.Registerer) metrics {
-	f := promauto.With(reg)
-	m := metrics{
-		appended: f.NewCounterVec(prometheus.CounterOpts{
-			Name: "adapter_engine_appended_samples_total",
-			Help: "Samples that passed validation, by result. After a failure the sender sends them again.",
-		}, []string{"result"}),
+	f := metricset.New(reg)
+	return metrics{
+		appended: f.Counters("adapter_engine_appended_samples_total",
+			"Samples that passed validation, by result. After a failure the sender sends them again.", "result", resultOK, resultFailed),
 	}
-	for _, result := range []string{resultOK, resultFailed} {
-		m.appended.WithLabelValues(result)
-	}
-	return m
 }
 
 // Values of the label result.

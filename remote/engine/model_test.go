@@ -16,8 +16,11 @@ import (
 	"github.com/prometheus/prometheus/model/value"
 	"github.com/prometheus/prometheus/storage"
 
+	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/bucketstore/storetest"
 	"github.com/promtable/promtable/remote/engine"
+	"github.com/promtable/promtable/remote/engine/reader"
+	"github.com/promtable/promtable/remote/ingest"
 	"github.com/promtable/promtable/series"
 )
 
@@ -73,7 +76,7 @@ type model struct {
 	// does not promise it of those far ahead of the clock.
 	lastWins bool
 	// latest are what CURRENT should hold of each label set, nil for nothing.
-	latest []*engine.Sample
+	latest []*ingest.Sample
 }
 
 type modelSample struct {
@@ -85,7 +88,7 @@ type modelSample struct {
 
 func newModel(r *rand.Rand, c *clock) *model {
 	m := &model{rand: r, clock: c, labels: awkwardLabels()}
-	m.latest = make([]*engine.Sample, len(m.labels))
+	m.latest = make([]*ingest.Sample, len(m.labels))
 	for range m.labels {
 		m.samples = append(m.samples, make(map[int64]modelSample))
 	}
@@ -93,12 +96,12 @@ func newModel(r *rand.Rand, c *clock) *model {
 }
 
 // write makes a batch and takes it.
-func (m *model) write() (batch []engine.Series) {
+func (m *model) write() (batch []ingest.Series) {
 	for range 1 + m.rand.IntN(6) {
 		n := m.rand.IntN(len(m.labels))
-		s := engine.Series{Labels: m.labels[n]}
+		s := ingest.Series{Labels: m.labels[n]}
 		for range m.rand.IntN(8) {
-			sample := engine.Sample{T: m.time(n), V: m.value()}
+			sample := ingest.Sample{T: m.time(n), V: m.value()}
 			s.Samples = append(s.Samples, sample)
 			m.put(n, sample)
 		}
@@ -107,7 +110,7 @@ func (m *model) write() (batch []engine.Series) {
 	return batch
 }
 
-func (m *model) put(n int, s engine.Sample) {
+func (m *model) put(n int, s ingest.Sample) {
 	if last := m.latest[n]; last == nil || last.T <= s.T {
 		m.latest[n] = &s
 	}
@@ -163,8 +166,8 @@ func (m *model) value() float64 {
 }
 
 // query makes one.
-func (m *model) query() engine.Query {
-	q := engine.Query{Mint: m.bound(), Maxt: m.bound()}
+func (m *model) query() reader.Query {
+	q := reader.Query{Mint: m.bound(), Maxt: m.bound()}
 	if m.rand.IntN(8) > 0 && q.Mint > q.Maxt {
 		q.Mint, q.Maxt = q.Maxt, q.Mint
 	}
@@ -211,30 +214,30 @@ func (m *model) matcher() *labels.Matcher {
 }
 
 // answer is what q should find.
-func (m *model) answer(q engine.Query) (found []engine.Series) {
+func (m *model) answer(q reader.Query) (found []ingest.Series) {
 	for n, ls := range m.labels {
 		if !matches(ls, q.Matchers) {
 			continue
 		}
-		s := engine.Series{Labels: ls}
+		s := ingest.Series{Labels: ls}
 		for _, t := range slices.Sorted(maps.Keys(m.samples[n])) {
 			if q.Mint <= t && t <= q.Maxt {
-				s.Samples = append(s.Samples, engine.Sample{T: t, V: m.samples[n][t].v})
+				s.Samples = append(s.Samples, ingest.Sample{T: t, V: m.samples[n][t].v})
 			}
 		}
 		if len(s.Samples) > 0 {
 			found = append(found, s)
 		}
 	}
-	slices.SortFunc(found, func(a, b engine.Series) int { return labels.Compare(a.Labels, b.Labels) })
+	slices.SortFunc(found, func(a, b ingest.Series) int { return labels.Compare(a.Labels, b.Labels) })
 	return found
 }
 
 // current is what CURRENT should show of all series.
-func (m *model) current(mint int64) (found []engine.Series) {
+func (m *model) current(mint int64) (found []ingest.Series) {
 	for n, s := range m.latest {
 		if s != nil && s.T >= mint && !value.IsStaleNaN(s.V) {
-			found = append(found, engine.Series{Labels: m.labels[n], Samples: []engine.Sample{*s}})
+			found = append(found, ingest.Series{Labels: m.labels[n], Samples: []ingest.Sample{*s}})
 		}
 	}
 	return found
@@ -258,10 +261,12 @@ func TestModel(t *testing.T) {
 				const queries = 6
 				r := newRand(t)
 				c := newClock(modelBase - 3*series.Window)
-				f := openOn(t, b.open(t, c), c, func(cfg *engine.Config) {
+				store := storetest.WithTraits(b.open(t, c), func(t *bucketstore.Traits) { t.ParallelScans = 1 + r.IntN(4) })
+				if b.name == "buffered" {
+					store = buffered{store}
+				}
+				f := openOn(t, store, c, func(cfg *engine.Config) {
 					cfg.Schema = newSchema(t, resource...)
-					cfg.ParallelScans, cfg.ParallelLists = 1+r.IntN(4), 1+r.IntN(4)
-					cfg.AtomicApply = b.name != "bigtable"
 					setCacheSize(r, cfg)
 				})
 				m := newModel(r, c)
@@ -300,7 +305,7 @@ func setCacheSize(r *rand.Rand, cfg *engine.Config) {
 }
 
 // compare asks q in every way and compares with the model.
-func compare(t *testing.T, f *fixture, q engine.Query, m *model) {
+func compare(t *testing.T, f *fixture, q reader.Query, m *model) {
 	t.Helper()
 	want := text(m.answer(q))
 	what := fmt.Sprintf("clock %d, %v in [%d, %d]", m.clock.ms.Load(), q.Matchers, q.Mint, q.Maxt)
@@ -323,10 +328,10 @@ func compare(t *testing.T, f *fixture, q engine.Query, m *model) {
 	}
 }
 
-func collectSamples(t testing.TB, set storage.SeriesSet) (found []engine.Series) {
+func collectSamples(t testing.TB, set storage.SeriesSet) (found []ingest.Series) {
 	t.Helper()
 	for set.Next() {
-		found = append(found, engine.Series{Labels: set.At().Labels(), Samples: iterate(t, set.At().Iterator(nil))})
+		found = append(found, ingest.Series{Labels: set.At().Labels(), Samples: iterate(t, set.At().Iterator(nil))})
 	}
 	if err := set.Err(); err != nil {
 		t.Fatal(err)
@@ -339,7 +344,7 @@ func compareCurrent(t *testing.T, f *fixture, m *model) {
 	mint := m.clock.ms.Load() - m.rand.Int64N(10*series.Window)
 	got := f.current(t, mint)
 	want := m.current(mint)
-	slices.SortFunc(want, func(a, b engine.Series) int {
+	slices.SortFunc(want, func(a, b ingest.Series) int {
 		if c := strings.Compare(a.Labels.Get("__name__"), b.Labels.Get("__name__")); c != 0 {
 			return c
 		}
@@ -351,7 +356,7 @@ func compareCurrent(t *testing.T, f *fixture, m *model) {
 }
 
 // current returns the current samples of all series.
-func (f *fixture) current(t testing.TB, mint int64, selectors ...[]*labels.Matcher) (found []engine.Series) {
+func (f *fixture) current(t testing.TB, mint int64, selectors ...[]*labels.Matcher) (found []ingest.Series) {
 	t.Helper()
 	if len(selectors) == 0 {
 		selectors = [][]*labels.Matcher{nil}
@@ -361,7 +366,7 @@ func (f *fixture) current(t testing.TB, mint int64, selectors ...[]*labels.Match
 		t.Fatal(err)
 	}
 	for _, s := range samples {
-		found = append(found, engine.Series{Labels: s.Labels, Samples: []engine.Sample{{T: s.T, V: s.V}}})
+		found = append(found, ingest.Series{Labels: s.Labels, Samples: []ingest.Sample{{T: s.T, V: s.V}}})
 	}
 	return found
 }

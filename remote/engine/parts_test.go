@@ -8,7 +8,8 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 
 	"github.com/promtable/promtable/bucketstore"
-	"github.com/promtable/promtable/remote/engine"
+	"github.com/promtable/promtable/remote/engine/reader"
+	"github.com/promtable/promtable/remote/ingest"
 	"github.com/promtable/promtable/series"
 )
 
@@ -96,8 +97,8 @@ func TestSelectSlicesAtRandom(t *testing.T) {
 		if first > last {
 			first, last = last, first
 		}
-		want := engine.Series{Labels: s.Labels, Samples: s.Samples[first : last+1]}
-		got := f.collect(t, engine.Query{Mint: times[first], Maxt: times[last]})
+		want := ingest.Series{Labels: s.Labels, Samples: s.Samples[first : last+1]}
+		got := f.collect(t, reader.Query{Mint: times[first], Maxt: times[last]})
 		wantSeries(t, fmt.Sprintf("seed %d, round %d", seed, round), got, want)
 	}
 }

@@ -7,12 +7,13 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 
 	"github.com/promtable/promtable/bucketstore"
+	"github.com/promtable/promtable/remote/ingest"
 	"github.com/promtable/promtable/series"
 )
 
 // dropRefused moves the samples that the store can never take, by the error of an Append, from
 // a to rejected. It returns nil if no other samples have failed.
-func (e *Engine) dropRefused(a *accepted, err error, rejected *Rejected) error {
+func (e *Engine) dropRefused(a *accepted, err error, rejected *ingest.Rejected) error {
 	var failed *bucketstore.SamplesError
 	if !errors.As(err, &failed) || len(failed.Refused) == 0 {
 		return err
@@ -20,7 +21,7 @@ func (e *Engine) dropRefused(a *accepted, err error, rejected *Rejected) error {
 	kept := 0
 	for i, s := range a.samples {
 		if rowErr := failed.Refused[i]; rowErr != nil {
-			rejected.Add(ReasonRefused, 1, refusedError{e.cfg.Schema, s.Ref, s.T, rowErr})
+			rejected.Add(ingest.ReasonRefused, 1, refusedError{e.cfg.Schema, s.Ref, s.T, rowErr})
 			continue
 		}
 		a.samples[kept], a.handles[kept] = s, a.handles[i]

@@ -17,10 +17,14 @@ import (
 	"github.com/promtable/promtable/bucketstore/buffer"
 	"github.com/promtable/promtable/bucketstore/meta"
 	"github.com/promtable/promtable/bucketstore/pebble"
-	"github.com/promtable/promtable/bucketstore/retention"
 	"github.com/promtable/promtable/bucketstore/storetest"
 	"github.com/promtable/promtable/remote/engine"
+	"github.com/promtable/promtable/remote/engine/reader"
+	"github.com/promtable/promtable/remote/ingest"
+	"github.com/promtable/promtable/remote/jobs/retention"
+	"github.com/promtable/promtable/remote/timeline"
 	"github.com/promtable/promtable/series"
+	"github.com/promtable/promtable/series/rollup"
 )
 
 // A retentionModel is an adapter with a buffer on the embedded store, which starts again with
@@ -70,18 +74,18 @@ func (m *retentionModel) start(raw time.Duration) {
 	m.check(m.meta.Init(m.t.Context()))
 	m.advance(func() {
 		m.retention, err = retention.Open(m.t.Context(), retention.Config{
-			Meta: m.meta, Now: m.clock.now, Keep: bucketstore.KeepAll(raw), Expire: m.store.ExpireBefore, Usage: m.store.Usage,
+			Meta: m.meta, Now: m.clock.now, Config: timeline.Config{Keep: bucketstore.KeepAll(raw)}, Expire: m.store.ExpireBefore, Usage: m.store.Usage,
 		})
 		m.check(err)
 	})
 	log, err := buffer.OpenDir(m.log, m.clock.now())
 	m.check(err)
 	m.buffer, err = buffer.Open(m.t.Context(), log, buffer.Config{
-		Store: m.store, Now: m.clock.now, Cut: m.retention.RawCut(m.clock.now()), PartSamples: 3, MaxOpenBytes: 8 << 10, SegmentBytes: 16 << 10,
+		Store: m.store, Now: m.clock.now, Cut: m.retention.Shown(rollup.Raw, m.clock.now()), PartSamples: 3, MaxOpenBytes: 8 << 10, SegmentBytes: 16 << 10,
 	})
 	m.check(err)
 	m.engine, err = engine.New(engine.Config{
-		Store: m.buffer, Appender: m.buffer, Now: m.clock.now, Cut: m.retention.RawCut, MaxFuture: engine.Unbounded, AtomicApply: true, SoleWriter: true,
+		Store: m.buffer, Appender: m.buffer, Now: m.clock.now, Timeline: m.retention.View, MaxFuture: engine.Unbounded,
 	})
 	m.check(err)
 }
@@ -94,7 +98,7 @@ func (m *retentionModel) advance(raise func()) {
 	raise()
 	horizons, err := m.meta.Horizons(m.t.Context())
 	m.check(err)
-	got := horizons[bucketstore.Raw]
+	got := horizons[rollup.Raw]
 	want := max(m.horizon, min(m.cut(), newest-retention.MinRaw.Milliseconds()))
 	if m.raw == 0 {
 		want = m.horizon
@@ -145,11 +149,11 @@ func (m *retentionModel) time() int64 {
 func (m *retentionModel) write() {
 	m.t.Helper()
 	cut, tooOld := m.cut(), 0
-	batch := make([]engine.Series, retentionSeries)
+	batch := make([]ingest.Series, retentionSeries)
 	for i := range batch {
 		batch[i].Labels = labels.FromStrings("__name__", "up", "n", fmt.Sprint(i))
 		for range m.rand.IntN(20) {
-			s := engine.Sample{T: m.time(), V: float64(m.rand.IntN(1000))}
+			s := ingest.Sample{T: m.time(), V: float64(m.rand.IntN(1000))}
 			batch[i].Samples = append(batch[i].Samples, s)
 			if s.T < cut {
 				tooOld++
@@ -158,17 +162,17 @@ func (m *retentionModel) write() {
 			}
 		}
 	}
-	var rejected engine.Rejected
+	var rejected ingest.Rejected
 	_, err := m.engine.Append(m.t.Context(), batch, &rejected)
 	m.check(err)
-	if got := rejected.Samples[engine.ReasonOld]; got != tooOld || len(rejected.Samples) > min(1, tooOld) {
+	if got := rejected.Samples[ingest.ReasonOld]; got != tooOld || len(rejected.Samples) > min(1, tooOld) {
 		m.t.Fatalf("rejected %v, want %d before the cut", rejected.Samples, tooOld)
 	}
 }
 
 func (m *retentionModel) read() {
 	m.t.Helper()
-	q := engine.Query{Mint: m.time(), Maxt: m.time(), Decoded: m.rand.IntN(2) == 0}
+	q := reader.Query{Mint: m.time(), Maxt: m.time(), Decoded: m.rand.IntN(2) == 0}
 	if m.rand.IntN(2) == 0 {
 		q.Mint, q.Maxt = 0, series.MaxTime
 	}

@@ -76,9 +76,9 @@ func TestAbsence(t *testing.T) {
 				{"vector(1) unless on () count(%s)", false},
 			} {
 				expr := fmt.Sprintf(c.expr, name)
-				s.sources.RawFrom = 0
+				s.sources.From[rollup.Raw] = 0
 				exact := points(s, expr, hour)
-				s.sources.RawFrom = rawFrom
+				s.sources.From[rollup.Raw] = rawFrom
 				got := points(s, expr, hour)
 				for at := range got {
 					if _, ok := exact[at]; !ok {
@@ -92,7 +92,7 @@ func TestAbsence(t *testing.T) {
 		}
 
 		// What is not there at all is absent, and of what rollups do not tell nothing is said.
-		s.sources.RawFrom = rawFrom
+		s.sources.From[rollup.Raw] = rawFrom
 		steps := int(to.Sub(from)/hour) + 1
 		if got := points(s, `absent(outages{instance="9",job="j"})`, hour); len(got) != steps {
 			t.Errorf("of a series that never was %d steps are absent, want %d", len(got), steps)
@@ -115,9 +115,9 @@ func TestAbsence(t *testing.T) {
 		for _, expr := range []string{"timestamp(%s)", "timestamp((%s offset 1h))", "max by (instance) (timestamp(%s))"} {
 			for i := range 3 {
 				expr := fmt.Sprintf(expr, fmt.Sprintf(`outages{instance="%d"}`, i))
-				s.sources.RawFrom = 0
+				s.sources.From[rollup.Raw] = 0
 				exact := points(s, expr, hour)
-				s.sources.RawFrom = rawFrom
+				s.sources.From[rollup.Raw] = rawFrom
 				got := points(s, expr, hour)
 				for at, want := range exact {
 					if v, ok := got[at]; !ok || v != want {

@@ -2,15 +2,18 @@ package engine_test
 
 import (
 	"fmt"
+	"math"
 	"strconv"
 	"testing"
+	"time"
 
 	"github.com/prometheus/prometheus/model/histogram"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/model/value"
 	"github.com/prometheus/prometheus/promql"
 
-	"github.com/promtable/promtable/remote/engine"
+	"github.com/promtable/promtable/remote/ingest"
+	"github.com/promtable/promtable/series"
 	"github.com/promtable/promtable/series/cell"
 	"github.com/promtable/promtable/series/rollup"
 	"github.com/promtable/promtable/series/seriestest"
@@ -31,7 +34,7 @@ func (s *rolled) fillHistograms(t *testing.T) {
 			ls:         labels.FromStrings("__name__", name, "job", strconv.Itoa(i%2), "instance", "native"+strconv.Itoa(i)),
 			source:     source,
 			samples:    make(map[int64]float64),
-			histograms: make(map[int64]engine.Histogram),
+			histograms: make(map[int64]ingest.Histogram),
 		}
 		isMixed := i == 7
 		if isMixed {
@@ -41,7 +44,7 @@ func (s *rolled) fillHistograms(t *testing.T) {
 		for at := rollupStart + s.r.Int64N(interval); at < rollupStart+rollupDays*rollup.Day; at += interval {
 			switch n := s.r.IntN(2000); {
 			case n == 0:
-				of.histograms[at] = engine.Histogram{H: &histogram.Histogram{Sum: seriestest.StaleNaN}}
+				of.histograms[at] = ingest.Histogram{H: &histogram.Histogram{Sum: seriestest.StaleNaN}}
 			case n == 1:
 				of.samples[at] = seriestest.StaleNaN
 			case n == 2:
@@ -58,20 +61,20 @@ func (s *rolled) fillHistograms(t *testing.T) {
 	}
 }
 
-func nextHistogram(source *seriestest.HistogramSource) engine.Histogram {
+func nextHistogram(source *seriestest.HistogramSource) ingest.Histogram {
 	v := source.Next()
-	return engine.Histogram{H: v.Histogram, FH: v.FloatHistogram}
+	return ingest.Histogram{H: v.Histogram, FH: v.FloatHistogram}
 }
 
-func (s *rolled) appendHistograms(t *testing.T, ls labels.Labels, histograms map[int64]engine.Histogram) {
+func (s *rolled) appendHistograms(t *testing.T, ls labels.Labels, histograms map[int64]ingest.Histogram) {
 	t.Helper()
-	one := engine.Series{Labels: ls}
+	one := ingest.Series{Labels: ls}
 	for at, h := range histograms {
 		h.T = at
 		one.Histograms = append(one.Histograms, h)
 	}
-	var rejected engine.Rejected
-	if _, err := s.engine.Append(t.Context(), []engine.Series{one}, &rejected); err != nil || rejected.Err() != nil {
+	var rejected ingest.Rejected
+	if _, err := s.engine.Append(t.Context(), []ingest.Series{one}, &rejected); err != nil || rejected.Err() != nil {
 		t.Fatal(err, rejected.Err())
 	}
 }
@@ -134,4 +137,25 @@ func valueText(v cell.Value) string {
 		return "stale"
 	}
 	return string(cell.Append(nil, v))
+}
+
+// TestHalvesOfDay: where a base begins in a day, what one of the two rows does not tell is unknown in its part of the day alone.
+func TestHalvesOfDay(t *testing.T) {
+	s := newRolled(t, seriestest.NewRand(t))
+	const base = (rollupStart/series.Period + 1) * series.Period
+	of := rolledSeries{ls: labels.FromStrings("__name__", "halves"), histograms: make(map[int64]ingest.Histogram)}
+	day := rollup.DayOf(base)
+	for at := day + 30_000; at < day+rollup.Day; at += 60_000 {
+		of.histograms[at] = nextHistogram(&seriestest.HistogramSource{Rand: s.r})
+	}
+	s.append(t, of.ls, map[int64]float64{base + 2*time.Hour.Milliseconds(): 1}) // a row of both kinds is not rolled up
+	s.appendHistograms(t, of.ls, of.histograms)
+	if err := s.maker.Once(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	s.sources.From[rollup.Raw], s.sources.From[rollup.FiveMinutes] = math.MaxInt64, math.MaxInt64
+	found := s.ask(t, s.engine, "count_over_time(halves[1h])", time.UnixMilli(day).Add(time.Hour), time.UnixMilli(day+rollup.Day), time.Hour)
+	if hours := (base - day) / time.Hour.Milliseconds(); len(found) != 1 || len(found[0].Floats) != int(hours) {
+		t.Errorf("%v, want %d hours", found, hours)
+	}
 }

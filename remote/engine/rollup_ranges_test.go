@@ -2,6 +2,8 @@ package engine_test
 
 import (
 	"fmt"
+	"iter"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -11,30 +13,42 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql"
 
-	"github.com/promtable/promtable/remote/engine"
+	"github.com/promtable/promtable/bucketstore/storetest"
+	"github.com/promtable/promtable/remote/ingest"
 	"github.com/promtable/promtable/series/rollup"
 	"github.com/promtable/promtable/series/seriestest"
 )
 
+// inOrder yields a map by its keys, so that a seed draws the same again.
+func inOrder[V any](of map[string]V) iter.Seq2[string, V] {
+	return func(yield func(string, V) bool) {
+		for _, key := range slices.Sorted(maps.Keys(of)) {
+			if !yield(key, of[key]) {
+				return
+			}
+		}
+	}
+}
+
 // fillLarge appends a counter of which a query reads more than a megabyte of samples, and one with start timestamps in some days.
 func (s *rolled) fillLarge(t *testing.T) {
 	t.Helper()
-	for instance, interval := range map[string]int64{"dense": 5_000, "started": 60_000} {
+	for instance, interval := range inOrder(map[string]int64{"dense": 5_000, "started": 60_000}) {
 		of := rolledSeries{counter: true, samples: make(map[int64]float64)}
 		of.ls = labels.FromStrings("__name__", "x_total", "job", "0", "instance", instance)
-		one, v := engine.Series{Labels: of.ls}, 0.0
+		one, v := ingest.Series{Labels: of.ls}, 0.0
 		for at := int64(rollupStart + 1); at < rollupStart+rollupDays*rollup.Day; at += interval {
 			if v += s.r.Float64(); s.r.IntN(5000) == 0 {
 				v = 0
 			}
-			sample := engine.Sample{T: at, V: v}
+			sample := ingest.Sample{T: at, V: v}
 			if instance == "started" && at/rollup.Day%3 == 0 {
 				sample.ST = rollupStart
 			}
 			one.Samples, of.samples[at] = append(one.Samples, sample), v
 		}
-		var rejected engine.Rejected
-		if _, err := s.engine.Append(t.Context(), []engine.Series{one}, &rejected); err != nil || rejected.Err() != nil {
+		var rejected ingest.Rejected
+		if _, err := s.engine.Append(t.Context(), []ingest.Series{one}, &rejected); err != nil || rejected.Err() != nil {
 			t.Fatal(err, rejected.Err())
 		}
 		s.series = append(s.series, of)
@@ -56,8 +70,8 @@ func newRolledLarge(t *testing.T) *rolled {
 
 // loseSamples lets some samples be gone, and maybe some rollups of 5 minutes.
 func (s *rolled) loseSamples() {
-	s.sources.RawFrom = rollupStart + s.r.Int64N(rollupDays*rollup.Day)
-	s.sources.From[0] = []int64{0, s.sources.RawFrom - s.r.Int64N(2*rollup.Day), math.MaxInt64}[s.r.IntN(3)]
+	s.sources.From[rollup.Raw] = rollupStart + s.r.Int64N(rollupDays*rollup.Day)
+	s.sources.From[rollup.FiveMinutes] = []int64{0, s.sources.From[rollup.Raw] - s.r.Int64N(2*rollup.Day), math.MaxInt64}[s.r.IntN(3)]
 }
 
 // A rangeQuery is a query of PromQL at steps, of which %s in expr is the selector.
@@ -119,22 +133,38 @@ func comparePoints(t *testing.T, about string, isSum bool, got, want []promql.Ma
 			return len(expected)
 		}
 	}
-	if len(found) != len(expected) {
-		t.Errorf("%s: %d points, and %d", about, len(found), len(expected))
+	for at, p := range found {
+		if _, ok := expected[at]; !ok {
+			t.Errorf("%s: %s is %s, and none", about, at, textOf(p))
+			break
+		}
 	}
 	return len(expected)
 }
 
-// TestRangesJoin: a query over [a, c] has the points of those over [a, b] and [b, c], and a query of several series has those of each alone:
-// what a point comes from does not depend on how much else is asked for.
-func TestRangesJoin(t *testing.T) {
+// TestLargeRollups asks one large store for rollups in each of these ways.
+func TestLargeRollups(t *testing.T) {
 	s := newRolledLarge(t)
+	for name, check := range inOrder(map[string]func(t *testing.T, s *rolled){
+		"ranges join": checkRangesJoin, "large ranges": checkLargeRanges, "many windows": checkManyWindows, "histogram operations": checkHistogramOperations,
+		"kept": checkKept,
+	}) {
+		t.Run(name, func(t *testing.T) {
+			s.sources = rollup.Sources{}
+			check(t, s)
+		})
+	}
+}
+
+// checkRangesJoin: a query over [a, c] has the points of those over [a, b] and [b, c], and a query of several series has those of each alone:
+// what a point comes from does not depend on how much else is asked for.
+func checkRangesJoin(t *testing.T, s *rolled) {
 	points := 0
-	for round := 0; round < 80 && !t.Failed(); round++ {
+	for round := 0; round < storetest.Rounds(t, 40) && !t.Failed(); round++ {
 		s.loseSamples()
 		q := s.randomRange()
 		const all = `{__name__=~"x_total|gauge|native|mixed_native"}`
-		about := fmt.Sprintf("%s from %d, %d steps of %d, samples from %d and 5m from %d", q.expr, q.start, q.steps, q.step, s.sources.RawFrom, s.sources.From[0])
+		about := fmt.Sprintf("%s from %d, %d steps of %d, samples from %d and 5m from %d", q.expr, q.start, q.steps, q.step, s.sources.From[rollup.Raw], s.sources.From[rollup.FiveMinutes])
 		whole := s.askRange(t, q, all, 0, q.steps)
 		middle := 2 + s.r.IntN(q.steps-3) // of one step alone the windows may be whole buckets of an hour
 		halves := []promql.Matrix{s.askRange(t, q, all, 0, middle), s.askRange(t, q, all, middle, q.steps)}
@@ -152,10 +182,9 @@ func TestRangesJoin(t *testing.T) {
 	}
 }
 
-// TestLargeRanges: panels of Grafana have a point at each step beyond the samples, though one series reads more than a megabyte of them.
-func TestLargeRanges(t *testing.T) {
-	s := newRolledLarge(t)
-	s.sources.RawFrom = rollupStart + 3*rollup.Day
+// checkLargeRanges: panels of Grafana have a point at each step beyond the samples, though one series reads more than a megabyte of them.
+func checkLargeRanges(t *testing.T, s *rolled) {
+	s.sources.From[rollup.Raw] = rollupStart + 3*rollup.Day
 	end := int64(rollupStart + rollupDays*rollup.Day)
 	for _, instances := range [][]string{{"dense"}, {"dense", "started", "1", "native7"}} {
 		selector := fmt.Sprintf(`{__name__=~"x_total|mixed_native", instance=~"%s"}`, strings.Join(instances, "|"))
@@ -173,10 +202,9 @@ func TestLargeRanges(t *testing.T) {
 	}
 }
 
-// TestManyWindows: a subquery of more steps than any panel has is read from rollups, too.
-func TestManyWindows(t *testing.T) {
-	s := newRolledLarge(t)
-	s.sources.RawFrom = rollupStart + (rollupDays+1)*rollup.Day
+// checkManyWindows: a subquery of more steps than any panel has is read from rollups, too.
+func checkManyWindows(t *testing.T, s *rolled) {
+	s.sources.From[rollup.Raw] = rollupStart + (rollupDays+1)*rollup.Day
 	at := time.UnixMilli(rollupStart + rollupDays*rollup.Day)
 	found := s.ask(t, s.engine, `count_over_time(increase(x_total{instance="dense"}[5m])[6d:4s])`, at, at, time.Hour)
 	if want := float64(6 * 86_400 / 4); len(found) != 1 || found[0].Floats[0].F != want {
@@ -184,10 +212,9 @@ func TestManyWindows(t *testing.T) {
 	}
 }
 
-// TestHistogramOperations: what is done with histograms that are only kept as rollups has a value where the histograms have one.
-func TestHistogramOperations(t *testing.T) {
-	s := newRolledLarge(t)
-	s.sources.RawFrom = rollupStart + 5*rollup.Day
+// checkHistogramOperations: what is done with histograms that are only kept as rollups has a value where the histograms have one.
+func checkHistogramOperations(t *testing.T, s *rolled) {
+	s.sources.From[rollup.Raw] = rollupStart + 5*rollup.Day
 	start := time.UnixMilli(rollupStart + rollup.Day)
 	for _, expr := range []string{"%s * 2", "%s / 3", "-%s", "sum(%s * 2)", "avg by (job) (%s / 3)", "%s", "limitk(3, %s)", "count_values(\"v\", %s)"} {
 		for _, of := range []string{`last_over_time(native{instance="native2"}[1h])`, `rate(native{instance=~"native[02]"}[1h])`} {

@@ -12,8 +12,8 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql"
 
-	"github.com/promtable/promtable/remote/engine"
 	"github.com/promtable/promtable/remote/engine/eval"
+	"github.com/promtable/promtable/remote/engine/reader"
 	"github.com/promtable/promtable/series"
 	"github.com/promtable/promtable/series/rollup"
 	"github.com/promtable/promtable/series/seriestest"
@@ -41,13 +41,13 @@ func (s *rolled) fillResets(t *testing.T) {
 	}
 }
 
-// tells says whether buckets of a resolution keep the resets of the times (after, to], of which times are those of one row.
-func (of *rolledSeries) tells(times []int64, after, to int64, r rollup.Resolution) bool {
-	most := map[rollup.Resolution]int{rollup.FiveMinutes: 3, rollup.Hour: 8}[r]
-	for start := after; start < to; start += int64(r) {
+// keepsResets says whether buckets of a resolution keep the resets of the times (after, to], of which times are those of one row.
+func (of *rolledSeries) keepsResets(times []int64, after, to int64, r rollup.Resolution) bool {
+	most := map[rollup.Resolution]int{rollup.FiveMinutes: 3, rollup.OneHour: 8}[r]
+	for start := after; start < to; start += r.Span() {
 		resets := 0
 		first, _ := slices.BinarySearch(times, start+1)
-		limit, _ := slices.BinarySearch(times, start+int64(r)+1)
+		limit, _ := slices.BinarySearch(times, start+r.Span()+1)
 		for i := first + 1; i < limit; i++ {
 			if of.samples[times[i]] < of.samples[times[i-1]] {
 				resets++
@@ -72,20 +72,20 @@ func (of *rolledSeries) rows() (rows [][]int64) {
 	return rows
 }
 
-// isTold says whether buckets keep the resets of an hour, and needsSamples whether they do not of a whole day.
-func (of *rolledSeries) isTold(rows [][]int64, after int64) bool {
+// hasResets says whether buckets keep the resets of an hour, and needsSamples whether they do not of a whole day.
+func (of *rolledSeries) hasResets(rows [][]int64, after int64) bool {
 	return !slices.ContainsFunc(rows, func(times []int64) bool {
-		to := after + int64(rollup.Hour)
-		return !of.tells(times, after, to, rollup.Hour) && !of.tells(times, after, to, rollup.FiveMinutes)
+		to := after + rollup.OneHour.Span()
+		return !of.keepsResets(times, after, to, rollup.OneHour) && !of.keepsResets(times, after, to, rollup.FiveMinutes)
 	})
 }
 
 func (of *rolledSeries) needsSamples(rows [][]int64) bool {
 	for day := int64(rollupStart); day < rollupStart+rollupDays*rollup.Day; day += rollup.Day {
 		lacks := func(r rollup.Resolution) bool {
-			return slices.ContainsFunc(rows, func(times []int64) bool { return !of.tells(times, day, day+rollup.Day, r) })
+			return slices.ContainsFunc(rows, func(times []int64) bool { return !of.keepsResets(times, day, day+rollup.Day, r) })
 		}
-		if lacks(rollup.Hour) && lacks(rollup.FiveMinutes) {
+		if lacks(rollup.OneHour) && lacks(rollup.FiveMinutes) {
 			return true
 		}
 	}
@@ -100,24 +100,24 @@ func TestResets(t *testing.T) {
 	if err := s.maker.Once(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	const hour = int64(rollup.Hour)
+	hour := rollup.OneHour.Span()
 	step := hour * (1 + s.r.Int64N(3))
 	window := hour * (1 + s.r.Int64N(3))
 	from := time.UnixMilli(rollupStart + 4*hour)
 	steps := int((rollupDays*rollup.Day - 4*hour) / step)
 	to := from.Add(time.Duration(int64(steps-1)*step) * time.Millisecond)
 	streaming := eval.New(queryOptions(), eval.NewMemory(0, 0))
-	missing, told := 0, 0
+	missing, asked := 0, 0
 	for i := range s.series {
 		of := &s.series[i]
 		rows := of.rows()
 		expr := fmt.Sprintf("increase(%s[%dh])", of.ls, window/hour)
 		exact := pointsOf(s.ask(t, s.raw, expr, from, to, time.Duration(step)*time.Millisecond)[0])
 		for _, rawFrom := range []int64{0, rollupStart + 3*rollup.Day, math.MaxInt64 / 2} {
-			s.sources.RawFrom = rawFrom
-			var usage engine.Usage
+			s.sources.From[rollup.Raw] = rawFrom
+			var usage reader.Usage
 			var found promql.Matrix
-			found, _ = runQuery(t, engine.WithUsage(t.Context(), &usage), streaming, s.engine, expr, from, to, time.Duration(step)*time.Millisecond)
+			found, _ = runQuery(t, reader.WithUsage(t.Context(), &usage), streaming, s.engine, expr, from, to, time.Duration(step)*time.Millisecond)
 			points := map[int64]promql.Sample{}
 			if len(found) > 0 {
 				points = pointsOf(found[0])
@@ -126,9 +126,9 @@ func TestResets(t *testing.T) {
 				at := from.UnixMilli() + int64(n)*step
 				want := true
 				for after := at - window; after < at; after += hour {
-					want = want && (of.isTold(rows, after) || rawFrom == 0 || rollup.DayOf(after+1) >= rawFrom)
+					want = want && (of.hasResets(rows, after) || rawFrom == 0 || rollup.DayOf(after+1) >= rawFrom)
 				}
-				if told++; !want {
+				if asked++; !want {
 					missing++
 				}
 				if p, ok := points[at]; ok != want || ok && p.F != exact[at].F {
@@ -140,7 +140,7 @@ func TestResets(t *testing.T) {
 			}
 		}
 	}
-	if t.Logf("%d of %d windows have no value", missing, told); missing == 0 || missing > told/2 {
-		t.Errorf("%d of %d windows have no value", missing, told)
+	if t.Logf("%d of %d windows have no value", missing, asked); missing == 0 || missing > asked/2 {
+		t.Errorf("%d of %d windows have no value", missing, asked)
 	}
 }

@@ -40,10 +40,10 @@ func TestWidened(t *testing.T) {
 				name = "grow"
 			}
 			expr := fmt.Sprintf("%s(%s[%s])", fn, name, window)
-			s.sources.RawFrom, s.sources.From[0] = 0, 0
+			s.sources.From[rollup.Raw], s.sources.From[rollup.FiveMinutes] = 0, 0
 			exact := pointsOf(s.ask(t, s.engine, expr, from, to, 47*time.Minute)[0])
 			for _, from5m := range []int64{0, math.MaxInt64} {
-				s.sources.RawFrom, s.sources.From[0] = math.MaxInt64/2, from5m
+				s.sources.From[rollup.Raw], s.sources.From[rollup.FiveMinutes] = math.MaxInt64/2, from5m
 				answer, warnings := s.askWith(t, s.engine, expr, from, to, 47*time.Minute)
 				if len(answer) != 1 || len(warnings) == 0 {
 					t.Fatalf("%s: %d series, %v", expr, len(answer), warnings)

@@ -17,12 +17,18 @@ import (
 
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/bucketstore/bigtable/bigtabletest"
-	"github.com/promtable/promtable/bucketstore/deletion"
-	"github.com/promtable/promtable/bucketstore/downsample"
 	"github.com/promtable/promtable/bucketstore/meta"
-	"github.com/promtable/promtable/bucketstore/retention"
 	"github.com/promtable/promtable/bucketstore/storetest"
 	"github.com/promtable/promtable/remote/engine"
+	"github.com/promtable/promtable/remote/engine/current"
+	"github.com/promtable/promtable/remote/engine/reader"
+	"github.com/promtable/promtable/remote/ingest"
+	kit "github.com/promtable/promtable/remote/jobs"
+	"github.com/promtable/promtable/remote/jobs/deletion"
+	"github.com/promtable/promtable/remote/jobs/downsample"
+	"github.com/promtable/promtable/remote/jobs/retention"
+	"github.com/promtable/promtable/remote/timeline"
+	"github.com/promtable/promtable/remote/timeline/timelinetest"
 	"github.com/promtable/promtable/series"
 	"github.com/promtable/promtable/series/rollup"
 )
@@ -71,6 +77,9 @@ type ruledProcess struct {
 const (
 	firstDay  = rollupStart - 8*rollup.Day
 	ruledDays = 12
+	// samplesPerDay is how many samples a series has in each day, ruledInterval the time between them.
+	samplesPerDay = 96
+	ruledInterval = rollup.Day / samplesPerDay
 )
 
 // someRules are the rules of most tests.
@@ -88,14 +97,14 @@ func newRuled(t testing.TB, store bucketstore.Store, shared bool) *ruled {
 	t.Helper()
 	w := &ruled{TB: t, clock: newClock(firstDay + ruledDays*rollup.Day + 10*3_600_000), store: &spy{Store: store}, schema: newSchema(t), shared: shared}
 	var err error
-	if w.meta, err = meta.Open(t.Context(), metaRows{store, w}, w.schema, w.clock.now); err == nil {
+	if w.meta, err = meta.Open(t.Context(), metaRows{storetest.Shared(store, shared), w}, w.schema, w.clock.now); err == nil {
 		err = w.meta.Init(t.Context())
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The locks of one process: how makers of several wait is tested in package downsample.
-	if w.days, err = downsample.Open(t.Context(), downsample.Config{Store: w.store, Schema: w.schema, Now: w.clock.now, Sole: true}); err != nil {
+	// The locks of one process: how makers of several wait is tested in package rollups.
+	if w.days, err = downsample.Open(t.Context(), downsample.Config{Store: storetest.Shared(w.store, false), Schema: w.schema, Now: w.clock.now}); err != nil {
 		t.Fatal(err)
 	}
 	w.all = openOn(t, openEmbedded(t, w.clock), w.clock)
@@ -107,9 +116,9 @@ func (w *ruled) start(text string, rollups bool) *ruledProcess {
 	w.Helper()
 	var flags bucketstore.Retention
 	if !rollups {
-		flags = bucketstore.Retention{0, retention.Off, retention.Off}
+		flags = bucketstore.Retention{0, timeline.Off, timeline.Off}
 	}
-	cfg := retention.RulesConfig{Meta: w.meta, Schema: w.schema, Now: w.clock.now, Rollups: rollups, Shared: w.shared}
+	cfg := retention.RulesConfig{Meta: w.meta, Schema: w.schema, Now: w.clock.now, Rollups: rollups}
 	p := &ruledProcess{ruled: w, reg: prometheus.NewRegistry()}
 	if text != "" {
 		rules, err := retention.ParseRules("rules.yml", []byte(text), flags)
@@ -122,29 +131,27 @@ func (w *ruled) start(text string, rollups bool) *ruledProcess {
 	if p.rules, err = retention.OpenRules(w.Context(), cfg); err != nil {
 		w.Fatal(err)
 	}
-	horizon := func(bucketstore.Resolution) int64 { return 0 }
 	if p.maker, err = downsample.NewMaker(w.days, downsample.MakerConfig{
-		Resolutions: rollup.Resolutions[:], RowsPerSecond: 1e9, Horizon: func() int64 { return 0 },
-		Cuts: func(ctx context.Context) (func([]byte) int64, error) {
-			v, err := p.rules.Sure(ctx)
-			return v.KeyCut, err
-		},
+		Resolutions: rollup.Downsampled, RowsPerSecond: 1e9, Timeline: timelinetest.Bounds{Rules: p.rules.Resolve},
 	}); err != nil {
 		w.Fatal(err)
 	}
 	counted := w.days.Counted(w.store)
-	none := func(time.Time) int64 { return 0 }
 	ecfg := engine.Config{
 		Store: counted, Appender: w.days.Appender(bucketstore.NewDirect(counted, w.schema, w.clock.now, nil)), Schema: w.schema, Now: w.clock.now,
-		MaxFuture: engine.Unbounded, Registerer: p.reg, Cut: none, IndexCut: none, CurrentInterval: time.Hour,
-		Rules: func(ctx context.Context, now time.Time, from func() int64) (engine.RuleView, error) {
-			return p.rules.At(ctx, now, from)
+		MaxFuture: engine.Unbounded, Registerer: p.reg, CurrentInterval: time.Hour,
+		Timeline: func(now time.Time) *timeline.View {
+			v := timeline.Unbounded(now)
+			if rollups {
+				v = &timeline.View{Now: now, HasRollups: true, Made: w.days.Made()}
+			}
+			v.Ruled = p.rules
+			return v
 		},
 	}
-	wcfg := retention.WalkerConfig{Rules: p.rules, Store: w.store, Horizon: horizon, Holder: "test", RowsPerSecond: 1e12, Registerer: p.reg}
+	wcfg := retention.WalkerConfig{Rules: p.rules, Store: w.store, Timeline: timelinetest.Bounds{MadeTo: w.days.Made}, Holder: "test", RowsPerSecond: 1e12, Registerer: p.reg}
 	if rollups {
-		ecfg.Sources = func(time.Time) rollup.Sources { return rollup.Sources{Until: w.days.Made()} }
-		wcfg.Made, wcfg.Make = w.days.Made, p.maker.MakeSeries
+		wcfg.Make = p.maker.MakeSeries
 	}
 	if p.engine, err = engine.New(ecfg); err != nil {
 		w.Fatal(err)
@@ -170,17 +177,17 @@ var jobs = []string{"debug", "other", "slow"}
 func (p *ruledProcess) fill() {
 	p.Helper()
 	for n, job := range jobs {
-		var s engine.Series
+		var s ingest.Series
 		s.Labels = jobSeries(job)
-		for i := range ruledDays * 288 {
-			s.Samples = append(s.Samples, engine.Sample{T: firstDay + int64(i)*300_000 + 7, V: float64(i * (n + 1))})
+		for i := range ruledDays * samplesPerDay {
+			s.Samples = append(s.Samples, ingest.Sample{T: firstDay + int64(i)*ruledInterval + 7, V: float64(i * (n + 1))})
 		}
 		for i := range ruledDays {
 			s.Exemplars = append(s.Exemplars, exemplar.Exemplar{Labels: labels.FromStrings("id", "x"), Value: 1, Ts: firstDay + int64(i)*rollup.Day + 7, HasTs: true})
 		}
 		for _, e := range []*engine.Engine{p.engine, p.all.Engine} {
-			var rejected engine.Rejected
-			if _, err := e.Append(p.Context(), []engine.Series{s}, &rejected); err != nil || rejected.Err() != nil {
+			var rejected ingest.Rejected
+			if _, err := e.Append(p.Context(), []ingest.Series{s}, &rejected); err != nil || rejected.Err() != nil {
 				p.Fatal(err, rejected.Err())
 			}
 		}
@@ -207,8 +214,8 @@ func (p *ruledProcess) advance() {
 // send sends a sample, and returns what is wrong with it.
 func (p *ruledProcess) send(job string, t int64) error {
 	p.Helper()
-	var rejected engine.Rejected
-	if _, err := p.engine.Append(p.Context(), []engine.Series{one(jobSeries(job), t)}, &rejected); err != nil {
+	var rejected ingest.Rejected
+	if _, err := p.engine.Append(p.Context(), []ingest.Series{one(jobSeries(job), t)}, &rejected); err != nil {
 		p.Fatal(err)
 	}
 	return rejected.Err()
@@ -229,7 +236,7 @@ func (p *ruledProcess) wantShown(job string, days int64) {
 		samples += len(s.Samples)
 		first = s.Samples[0].T
 	}
-	if want := int(ruledDays-days) * 288; samples != want || first != firstDay+days*rollup.Day+7 {
+	if want := int(ruledDays-days) * samplesPerDay; samples != want || first != firstDay+days*rollup.Day+7 {
 		p.Errorf("%s: %d samples, the first %d days in, want %d and %d", job, samples, (first-firstDay)/rollup.Day, want, days)
 	}
 	found, err := p.engine.ExemplarQuerier(p.Context())
@@ -323,7 +330,7 @@ func (p *ruledProcess) wantKept(job string, days int64) {
 		p.Errorf("%s begins with %v, want %v", job, got[0], want[0])
 	}
 	from := firstDay + days*rollup.Day
-	isTrue, after := make(map[engine.Sample]bool), 0
+	isTrue, after := make(map[ingest.Sample]bool), 0
 	for _, s := range want {
 		isTrue[s] = true
 		if s.T >= from {
@@ -417,7 +424,7 @@ func TestRules(t *testing.T) {
 		}
 		deleted()
 		shown(p)
-		if got := gathered(t, p.reg, "adapter_retention_rule_cells_total"); got < (debug+slow)*289 {
+		if got := gathered(t, p.reg, "adapter_retention_rule_cells_total"); got < (debug+slow)*(samplesPerDay+1) {
 			t.Errorf("%v cells removed", got)
 		}
 		if got := gathered(t, p.reg, "adapter_retention_rule_rows_total"); got < 3 {
@@ -432,7 +439,7 @@ func TestRules(t *testing.T) {
 		if err := direct.Append(t.Context(), []bucketstore.Sample{{Ref: direct.Ref(key), T: firstDay + 3*rollup.Day + 9, V: 1e9}}); err != nil {
 			t.Fatal(err)
 		}
-		if err := p.maker.MakeSeries(t.Context(), firstDay+3*rollup.Day, [][]byte{key}); err != nil {
+		if err := p.maker.MakeSeries(t.Context(), firstDay+3*rollup.Day, []kit.Posting{{Series: key}}); err != nil {
 			t.Fatal(err)
 		}
 		if got := w.stored("debug", "5m"); !slices.Equal(got, before) {
@@ -461,15 +468,15 @@ func TestRules(t *testing.T) {
 func (p *ruledProcess) sendAgain() {
 	p.Helper()
 	for _, e := range []*engine.Engine{p.engine, p.all.Engine} {
-		var rejected engine.Rejected
-		s := engine.Series{Labels: jobSeries("other"), Samples: []engine.Sample{{T: firstDay + 7, V: 0}}}
-		if _, err := e.Append(p.Context(), []engine.Series{s}, &rejected); err != nil || rejected.Err() != nil {
+		var rejected ingest.Rejected
+		s := ingest.Series{Labels: jobSeries("other"), Samples: []ingest.Sample{{T: firstDay + 7, V: 0}}}
+		if _, err := e.Append(p.Context(), []ingest.Series{s}, &rejected); err != nil || rejected.Err() != nil {
 			p.Fatal(err, rejected.Err())
 		}
 		for job, day := range map[string]int64{"debug": ruledDays - 3, "slow": ruledDays - 7} {
 			n := slices.Index(jobs, job) + 1
-			s := engine.Series{Labels: jobSeries(job), Samples: []engine.Sample{{T: firstDay + day*rollup.Day + 7, V: float64(day * 288 * int64(n))}}}
-			if _, err := e.Append(p.Context(), []engine.Series{s}, &rejected); err != nil || rejected.Err() != nil {
+			s := ingest.Series{Labels: jobSeries(job), Samples: []ingest.Sample{{T: firstDay + day*rollup.Day + 7, V: float64(day * samplesPerDay * int64(n))}}}
+			if _, err := e.Append(p.Context(), []ingest.Series{s}, &rejected); err != nil || rejected.Err() != nil {
 				p.Fatal(err, rejected.Err())
 			}
 		}
@@ -488,8 +495,8 @@ func TestRulesLastRollups(t *testing.T) {
 		p.fill()
 		late := firstDay + 2*rollup.Day + 11
 		for _, e := range []*engine.Engine{p.engine, p.all.Engine} {
-			var rejected engine.Rejected
-			if _, err := e.Append(t.Context(), []engine.Series{{Labels: jobSeries("debug"), Samples: []engine.Sample{{T: late, V: 1e6}}}}, &rejected); err != nil || rejected.Err() != nil {
+			var rejected ingest.Rejected
+			if _, err := e.Append(t.Context(), []ingest.Series{{Labels: jobSeries("debug"), Samples: []ingest.Sample{{T: late, V: 1e6}}}}, &rejected); err != nil || rejected.Err() != nil {
 				t.Fatal(err, rejected.Err())
 			}
 		}
@@ -533,7 +540,7 @@ func TestRulesWithoutRollups(t *testing.T) {
 				t.Fatal(err)
 			}
 			inventory := 0
-			if _, err := p.engine.Inventory(t.Context(), nil, 10, func(engine.CurrentSample) error { inventory++; return nil }); err != nil || inventory != len(found) {
+			if _, err := p.engine.Inventory(t.Context(), nil, 10, func(current.Sample) error { inventory++; return nil }); err != nil || inventory != len(found) {
 				t.Errorf("%d in the inventory, %v", inventory, err)
 			}
 			return len(found)
@@ -562,11 +569,11 @@ func TestRulesInterrupted(t *testing.T) {
 	eachRuled(t, func(t *testing.T, w *ruled) {
 		p := w.start(someRules, true)
 		p.fill()
-		var more []engine.Series
+		var more []ingest.Series
 		for i := range 250 {
 			more = append(more, one(labels.FromStrings("__name__", "more", "job", "debug", "n", fmt.Sprintf("%03d", i)), firstDay+7, firstDay+rollup.Day+7))
 		}
-		var rejected engine.Rejected
+		var rejected ingest.Rejected
 		if _, err := p.engine.Append(t.Context(), more, &rejected); err != nil || rejected.Err() != nil {
 			t.Fatal(err, rejected.Err())
 		}
@@ -648,15 +655,15 @@ func TestRulesOfTwo(t *testing.T) {
 	now := w.clock.ms.Load()
 	for _, at := range []int64{now - 3*rollup.Day + 1, now - 3*rollup.Day - 1} {
 		isOld := at < now-3*rollup.Day
-		var rejected engine.Rejected
-		if _, err := b.engine.Append(t.Context(), []engine.Series{one(jobSeries("debug"), at)}, &rejected); errors.Is(err, w.metaErr) != isOld {
+		var rejected ingest.Rejected
+		if _, err := b.engine.Append(t.Context(), []ingest.Series{one(jobSeries("debug"), at)}, &rejected); errors.Is(err, w.metaErr) != isOld {
 			t.Errorf("a write at %d ms before: %v", now-at, err)
 		}
-		if _, err := b.engine.Select(t.Context(), engine.Query{Mint: at + rollup.Day, Maxt: now}); errors.Is(err, w.metaErr) != isOld {
+		if _, err := b.engine.Select(t.Context(), reader.Query{Mint: at + rollup.Day, Maxt: now}); errors.Is(err, w.metaErr) != isOld {
 			t.Errorf("a read from %d ms before: %v", now-at, err)
 		}
 	}
-	if err := b.maker.MakeSeries(t.Context(), firstDay, [][]byte{b.key("other")}); err != nil {
+	if err := b.maker.MakeSeries(t.Context(), firstDay, []kit.Posting{{Series: b.key("other")}}); err != nil {
 		t.Errorf("nothing to make: %v", err)
 	}
 }
@@ -690,8 +697,8 @@ func TestRulesModel(t *testing.T) {
 		p := start()
 		for _, job := range jobs {
 			written[job] = make(map[int64]float64)
-			for i := range ruledDays * 288 {
-				written[job][firstDay+int64(i)*300_000+7] = 0
+			for i := range ruledDays * samplesPerDay {
+				written[job][firstDay+int64(i)*ruledInterval+7] = 0
 			}
 		}
 		for range 60 {
@@ -722,11 +729,10 @@ func TestRulesModel(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				v, err := p.rules.Sure(t.Context())
-				if err != nil {
+				if _, err := p.rules.Resolve(t.Context()); err != nil {
 					t.Fatal(err)
 				}
-				cut := v.Of(jobSeries(job))[bucketstore.Raw]
+				cut := p.rules.Known().Of(jobSeries(job))[rollup.Raw]
 				if cut > max(asked[job], w.clock.ms.Load()-ages[job]*rollup.Day) || rollups && cut < cuts[job] {
 					t.Fatalf("the cut of %s is %d, was %d, rules asked for %d", job, cut, cuts[job], asked[job])
 				}
@@ -767,8 +773,8 @@ func (c jobCuts) Latest() (latest int64) {
 	return latest
 }
 
-func (c jobCuts) Of(ls labels.Labels) (cuts [bucketstore.NumResolutions]int64) {
-	cuts[bucketstore.Raw] = c[ls.Get("job")]
+func (c jobCuts) Of(ls labels.Labels) (cuts [rollup.NumResolutions]int64) {
+	cuts[rollup.Raw] = c[ls.Get("job")]
 	return cuts
 }
 
@@ -780,7 +786,7 @@ func TestRulePaths(t *testing.T) {
 			clock := newClock(someTime + 1000)
 			cuts := jobCuts{}
 			all := openOn(t, backend.open(t, clock), clock, func(cfg *engine.Config) {
-				cfg.Rules = func(context.Context, time.Time, func() int64) (engine.RuleView, error) { return cuts, nil }
+				cfg.Timeline = timelinetest.Ruled(cuts)
 			})
 			all.append(t, cutBatch(math.MinInt64)...)
 			cuts["a"], cuts["at"], cuts["ended"], cuts["just_ended"] = someTime, someTime-5, someTime-1, someTime
@@ -798,7 +804,7 @@ func TestRulePaths(t *testing.T) {
 					}
 				}
 			}
-			x, err := all.Measure(t.Context(), engine.Query{Maxt: someTime + 1000}, nil)
+			x, err := all.Measure(t.Context(), reader.Query{Maxt: someTime + 1000}, nil)
 			if err != nil || x.Series != 6 {
 				t.Errorf("measured %+v, %v", x, err)
 			}
@@ -810,16 +816,16 @@ func TestRulePaths(t *testing.T) {
 func TestRuleLimit(t *testing.T) {
 	cuts := jobCuts{"a": 1, "b": 2}
 	f := openFixture(t, func(cfg *engine.Config) {
-		cfg.Rules = func(context.Context, time.Time, func() int64) (engine.RuleView, error) { return cuts, nil }
+		cfg.Timeline = timelinetest.Ruled(cuts)
 		cfg.Limits.MaxSamples = 150
 	})
 	for _, job := range []string{"a", "b"} {
 		f.append(t, one(labels.FromStrings("__name__", "x", "job", job), regular(100, 1_000_000)...))
 	}
-	if _, err := f.Select(t.Context(), everything()); !errors.Is(err, engine.ErrLimit) {
+	if _, err := f.Select(t.Context(), everything()); !errors.Is(err, reader.ErrLimit) {
 		t.Errorf("200 samples: %v", err)
 	}
-	set, err := f.Select(t.Context(), engine.Query{Matchers: []*labels.Matcher{match("job", "a")}, Maxt: math.MaxInt64})
+	set, err := f.Select(t.Context(), reader.Query{Matchers: []*labels.Matcher{match("job", "a")}, Maxt: math.MaxInt64})
 	if err != nil || !set.Next() || set.Next() || set.Err() != nil {
 		t.Errorf("100 samples: %v", err)
 	}
@@ -838,11 +844,13 @@ func TestRulesDelete(t *testing.T) {
 		t.Fatal(err)
 	}
 	x := deletion.NewExecutor(deletion.ExecutorConfig{
-		Records: records, Store: w.days.Counted(w.store), Find: p.engine.SeriesBefore, RowsPerSecond: 1e12, Closed: w.days.Closed,
-		ClosedOf: func(ctx context.Context) (func([]byte) int64, error) {
-			v, err := p.rules.Sure(ctx)
-			return v.KeyClosed, err
-		},
+		Records: records, Store: w.days.Counted(w.store), Find: p.engine.SeriesBefore, RowsPerSecond: 1e12, Timeline: timelinetest.Bounds{Closes: func() int64 {
+			closed, err := w.days.Closed(t.Context())
+			if err != nil {
+				t.Error(err)
+			}
+			return closed
+		}, Rules: p.rules.Resolve},
 	})
 	start, limit := firstDay+7*rollup.Day, firstDay+8*rollup.Day
 	for _, job := range jobs {
@@ -900,7 +908,7 @@ func testRulesOvertaken(t *testing.T, shared bool) {
 	}
 	p = w.start("", true)
 	horizon := firstDay
-	cfg := retention.WalkerConfig{Rules: p.rules, Store: w.store, Horizon: func(bucketstore.Resolution) int64 { return horizon }}
+	cfg := retention.WalkerConfig{Rules: p.rules, Store: w.store, Timeline: timelinetest.From(func() int64 { return horizon })}
 	walker := retention.NewWalker(cfg)
 	for _, want := range []int{1, 1, 1, 1, 0} {
 		if err := walker.Advance(t.Context()); err != nil {
@@ -926,8 +934,8 @@ func TestRulesClock(t *testing.T) {
 	p.make()
 	doubt := errors.New("the clock is in doubt")
 	cfg := retention.WalkerConfig{
-		Rules: p.rules, Store: w.store, Horizon: func(bucketstore.Resolution) int64 { return 0 }, RowsPerSecond: 1e12,
-		Made: w.days.Made, Make: p.maker.MakeSeries, Waits: func(context.Context) error { return doubt },
+		Rules: p.rules, Store: w.store, Timeline: timelinetest.Bounds{MadeTo: w.days.Made}, RowsPerSecond: 1e12,
+		Make: p.maker.MakeSeries, Waits: func(context.Context) error { return doubt },
 		Newest: func() (int64, error) { return firstDay + 5*rollup.Day, nil },
 	}
 	walker := retention.NewWalker(cfg)
@@ -950,10 +958,10 @@ func TestRulesClock(t *testing.T) {
 	w.wantStored("other", "l", 0)
 }
 
-// TestRulesSettle: cuts settle while other things move: the horizon of the store, and the cuts of other rules.
-func TestRulesSettle(t *testing.T) {
-	moving := func(w *ruled, of bucketstore.Resolution) int64 {
-		if of != bucketstore.Raw {
+// TestRulesPropagate: cuts settle while other things move: the horizon of the store, and the cuts of other rules.
+func TestRulesPropagate(t *testing.T) {
+	moving := func(w *ruled, of rollup.Resolution) int64 {
+		if of != rollup.Raw {
 			return 0
 		}
 		return w.clock.ms.Load() - ruledDays*rollup.Day
@@ -971,17 +979,17 @@ func TestRulesSettle(t *testing.T) {
 		}
 	}
 	for name, tt := range map[string]struct {
-		horizon func(*ruled, bucketstore.Resolution) int64
+		horizon func(*ruled, rollup.Resolution) int64
 		step    func(*ruled)
 	}{
 		"horizon":    {moving, func(*ruled) {}},
-		"other rule": {func(*ruled, bucketstore.Resolution) int64 { return 0 }, closeMore},
+		"other rule": {func(*ruled, rollup.Resolution) int64 { return 0 }, closeMore},
 	} {
 		t.Run(name, func(t *testing.T) {
 			eachRuled(t, func(t *testing.T, w *ruled) {
 				p := w.start(someRules, true)
 				p.fill()
-				p.config.Horizon = func(of bucketstore.Resolution) int64 { return tt.horizon(w, of) }
+				p.config.Timeline = timelinetest.Bounds{From: func(of rollup.Resolution) int64 { return tt.horizon(w, of) }, MadeTo: w.days.Made}
 				p.walker = retention.NewWalker(p.config)
 				for range 12 {
 					if err := p.walker.Advance(t.Context()); err != nil {
@@ -1000,7 +1008,7 @@ func TestRulesSettle(t *testing.T) {
 func TestRulesWalk(t *testing.T) {
 	eachRuled(t, func(t *testing.T, w *ruled) {
 		p := w.start("rules: [{match: '{job=\"billing\"}', raw: 12d}, {match: '{job!=\"billing\"}', raw: 3d}]", false)
-		var batch []engine.Series
+		var batch []ingest.Series
 		for i := range 800 {
 			name := "many"
 			if i%2 == 0 {
@@ -1014,7 +1022,7 @@ func TestRulesWalk(t *testing.T) {
 			batch = append(batch, one(ls, firstDay+7*rollup.Day+7, firstDay+8*rollup.Day+7)) // of two bases
 		}
 		w.clock.ms.Add(-6 * rollup.Day)
-		var rejected engine.Rejected
+		var rejected ingest.Rejected
 		if _, err := p.engine.Append(t.Context(), batch, &rejected); err != nil || rejected.Err() != nil {
 			t.Fatal(err, rejected.Err())
 		}
@@ -1087,11 +1095,11 @@ func TestRulesLongWalk(t *testing.T) {
 	eachRuled(t, func(t *testing.T, w *ruled) {
 		p := w.start(someRules, true)
 		p.fill()
-		var more []engine.Series
+		var more []ingest.Series
 		for i := range 250 {
 			more = append(more, one(labels.FromStrings("__name__", "more", "job", "debug", "n", fmt.Sprintf("%03d", i)), firstDay+7))
 		}
-		var rejected engine.Rejected
+		var rejected ingest.Rejected
 		if _, err := p.engine.Append(t.Context(), more, &rejected); err != nil || rejected.Err() != nil {
 			t.Fatal(err, rejected.Err())
 		}
@@ -1100,11 +1108,12 @@ func TestRulesLongWalk(t *testing.T) {
 		advance := func() error {
 			p.make()
 			p.config.Flush = func(context.Context) error { flushes++; return nil }
-			p.config.Make = func(ctx context.Context, day int64, keys [][]byte) error {
-				if isDown && !strings.Contains(string(keys[0]), "n=000") {
+			p.config.Make = func(ctx context.Context, day int64, keys []kit.Posting) error {
+				if isDown && !strings.Contains(string(keys[0].Series), "n=000") {
 					return down
 				}
-				for _, key := range keys {
+				for _, p := range keys {
+					key := p.Series
 					if day == firstDay {
 						if isMade[string(key)] {
 							t.Fatalf("the rollups of %s are made again", key)
@@ -1156,8 +1165,8 @@ func TestRulesOneFails(t *testing.T) {
 		p.fill()
 		down := errors.New("the maker is down")
 		makeAll := p.config.Make
-		p.config.Make = func(ctx context.Context, day int64, keys [][]byte) error {
-			if strings.Contains(string(keys[0]), "debug") {
+		p.config.Make = func(ctx context.Context, day int64, keys []kit.Posting) error {
+			if strings.Contains(string(keys[0].Series), "debug") {
 				return down
 			}
 			return makeAll(ctx, day, keys)
@@ -1199,8 +1208,8 @@ func TestRulesStall(t *testing.T) {
 				}
 				return nil
 			}
-			var rejected engine.Rejected
-			stored, err := b.engine.Append(t.Context(), []engine.Series{one(jobSeries(tt.job), firstDay+rollup.Day+8)}, &rejected)
+			var rejected ingest.Rejected
+			stored, err := b.engine.Append(t.Context(), []ingest.Series{one(jobSeries(tt.job), firstDay+rollup.Day+8)}, &rejected)
 			if rejected.Err() != nil || (err != nil) != (tt.want != "") || err != nil && !strings.Contains(err.Error(), tt.want) || (stored.Total() == 1) != (err == nil) {
 				t.Errorf("%+v: stored %+v, %v, %v", tt, stored, err, rejected.Err())
 			}

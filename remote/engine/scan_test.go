@@ -12,7 +12,10 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 
 	"github.com/promtable/promtable/bucketstore"
+	"github.com/promtable/promtable/bucketstore/storetest"
 	"github.com/promtable/promtable/remote/engine"
+	"github.com/promtable/promtable/remote/engine/reader"
+	"github.com/promtable/promtable/remote/ingest"
 	"github.com/promtable/promtable/series"
 )
 
@@ -38,7 +41,7 @@ func (w *watched) Scan(ctx context.Context, req bucketstore.ScanRequest, fn func
 }
 
 // openWatched opens an engine on a store in which batch is stored.
-func openWatched(t testing.TB, batch []engine.Series, change ...func(*engine.Config)) (*fixture, *watched) {
+func openWatched(t testing.TB, batch []ingest.Series, change ...func(*engine.Config)) (*fixture, *watched) {
 	t.Helper()
 	c := newClock(someTime)
 	w := &watched{Store: openEmbedded(t, c)}
@@ -49,7 +52,9 @@ func openWatched(t testing.TB, batch []engine.Series, change ...func(*engine.Con
 }
 
 func parallel(scans int) func(*engine.Config) {
-	return func(c *engine.Config) { c.ParallelScans = scans }
+	return func(c *engine.Config) {
+		c.Store = storetest.WithTraits(c.Store, func(t *bucketstore.Traits) { t.ParallelScans = scans })
+	}
 }
 
 // While a batch is delivered the next one is read, one and no more.
@@ -172,12 +177,12 @@ func TestSelectParallelLimits(t *testing.T) {
 	batch := many(64, regular(50, someTime)...)
 	for _, tt := range []struct {
 		name   string
-		limits engine.Limits
+		limits reader.Limits
 		fails  bool
 	}{
-		{"samples, just enough", engine.Limits{MaxSamples: 64 * 50}, false},
-		{"samples, one too few", engine.Limits{MaxSamples: 64*50 - 1}, true},
-		{"bytes of a series", engine.Limits{MaxSeriesBytes: 10}, true},
+		{"samples, just enough", reader.Limits{MaxSamples: 64 * 50}, false},
+		{"samples, one too few", reader.Limits{MaxSamples: 64*50 - 1}, true},
+		{"bytes of a series", reader.Limits{MaxSeriesBytes: 10}, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			f, _ := openWatched(t, batch, parallel(4), func(c *engine.Config) { c.Limits = tt.limits })
@@ -192,7 +197,7 @@ func TestSelectParallelLimits(t *testing.T) {
 					}
 					err = set.Err()
 				}
-				if errors.Is(err, engine.ErrLimit) != tt.fails || !tt.fails && n != len(batch) {
+				if errors.Is(err, reader.ErrLimit) != tt.fails || !tt.fails && n != len(batch) {
 					t.Errorf("batches of %d bytes: %d series, then %v", bytes, n, err)
 				}
 				if split := f.counter(t, "adapter_engine_read_batches_total", "result", "split"); !tt.fails && (split > 0) != (bytes < 16<<20) {
@@ -228,11 +233,11 @@ func TestSelectParallelFails(t *testing.T) {
 func TestSelectParallelForeignRows(t *testing.T) {
 	base, _ := series.Split(someTime)
 	times := []int64{base - series.Period, base, base + series.Period}
-	batch := []engine.Series{one(labels.FromStrings("__name__", "up"), times...)}
+	batch := []ingest.Series{one(labels.FromStrings("__name__", "up"), times...)}
 	for n := int64(-1); n <= 1; n++ {
 		batch = append(batch, one(labels.FromStrings("__name__", "up", fmt.Sprintf("%013d", base+n*series.Period), "x"), times...))
 	}
-	slices.SortFunc(batch, func(a, b engine.Series) int { return labels.Compare(a.Labels, b.Labels) })
+	slices.SortFunc(batch, func(a, b ingest.Series) int { return labels.Compare(a.Labels, b.Labels) })
 	f, _ := openWatched(t, batch, parallel(4))
 	f.SetMinScanSeries(1)
 	wantSeries(t, "all", f.collect(t, everything()), batch...)
@@ -246,7 +251,7 @@ func BenchmarkSelectFar(b *testing.B) {
 	for _, n := range []int{1, 4} {
 		b.Run(fmt.Sprintf("%d scans and lists", n), func(b *testing.B) {
 			c := newClock(someTime)
-			f := openOn(b, far{openEmbedded(b, c)}, c, func(c *engine.Config) { c.ParallelScans, c.ParallelLists = n, n })
+			f := openOn(b, far{openEmbedded(b, c)}, c, parallel(n))
 			for _, ls := range benchLabels(size) {
 				f.append(b, one(ls, regular(samples, someTime)...))
 			}

@@ -13,11 +13,13 @@ import (
 
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/remote/engine"
+	"github.com/promtable/promtable/remote/engine/reader"
+	"github.com/promtable/promtable/remote/ingest"
 	"github.com/promtable/promtable/series"
 )
 
 // many returns n series with samples at these times, sorted.
-func many(n int, times ...int64) (batch []engine.Series) {
+func many(n int, times ...int64) (batch []ingest.Series) {
 	for i := range n {
 		batch = append(batch, one(labels.FromStrings("__name__", "up", "n", fmt.Sprintf("%06d", i)), times...))
 	}
@@ -71,7 +73,7 @@ func TestSelectInBatches(t *testing.T) {
 // The keys of a batch are bounded as well as its samples.
 func TestSelectBoundsKeys(t *testing.T) {
 	f := openFixture(t)
-	var batch []engine.Series
+	var batch []ingest.Series
 	for i := range 400 {
 		batch = append(batch, one(labels.FromStrings("__name__", "up", "n", fmt.Sprintf("%03d", i), "z", strings.Repeat("z", 3000)), someTime))
 	}
@@ -121,7 +123,7 @@ func TestSelectReadsWhatTheIndexNames(t *testing.T) {
 			for _, tt := range tests {
 				t.Run(tt.name, func(t *testing.T) {
 					f.store.reset()
-					f.collect(t, engine.Query{Mint: tt.mint, Maxt: tt.maxt, Matchers: []*labels.Matcher{
+					f.collect(t, reader.Query{Mint: tt.mint, Maxt: tt.maxt, Matchers: []*labels.Matcher{
 						match("__name__", "up"), labels.MustNewMatcher(labels.MatchRegexp, "host", tt.host),
 					}})
 					rows := 0
@@ -143,23 +145,23 @@ func TestSelectForeignKeys(t *testing.T) {
 	base, _ := series.Split(someTime)
 	baseText := func(n int64) string { return fmt.Sprintf("%013d", base+n*series.Period) }
 	up := one(labels.FromStrings("__name__", "up"), base-series.Period, base, base+series.Period)
-	foreign := []engine.Series{
+	foreign := []ingest.Series{
 		one(labels.FromStrings("__name__", "up", baseText(-1), "x"), base-series.Period, base),
 		one(labels.FromStrings("__name__", "up", baseText(0), baseText(0)), base-series.Period, base, base+series.Period),
 		one(labels.FromStrings("__name__", "up", "1297080123392", "x"), base),
 	}
 	f.append(t, append(slices.Clone(foreign), up)...)
 	absent := func(name string) *labels.Matcher { return match(name, "") }
-	wantSeries(t, "without the others", f.collect(t, engine.Query{Maxt: series.MaxTime, Matchers: []*labels.Matcher{
+	wantSeries(t, "without the others", f.collect(t, reader.Query{Maxt: series.MaxTime, Matchers: []*labels.Matcher{
 		match("__name__", "up"), absent(baseText(-1)), absent(baseText(0)), absent("1297080123392"),
 	}}), up)
 	all := append(slices.Clone(foreign), up)
-	slices.SortFunc(all, func(a, b engine.Series) int { return labels.Compare(a.Labels, b.Labels) })
+	slices.SortFunc(all, func(a, b ingest.Series) int { return labels.Compare(a.Labels, b.Labels) })
 	wantSeries(t, "all", f.collect(t, everything()), all...)
 	for _, s := range foreign {
 		var ms []*labels.Matcher
 		s.Labels.Range(func(l labels.Label) { ms = append(ms, match(l.Name, l.Value)) })
-		wantSeries(t, s.Labels.String(), f.collect(t, engine.Query{Maxt: series.MaxTime, Matchers: ms}), s)
+		wantSeries(t, s.Labels.String(), f.collect(t, reader.Query{Maxt: series.MaxTime, Matchers: ms}), s)
 	}
 }
 
@@ -167,25 +169,25 @@ func TestSelectLimits(t *testing.T) {
 	batch := many(100, regular(300, someTime)...)
 	tests := []struct {
 		name   string
-		limits engine.Limits
+		limits reader.Limits
 		// early says that Select itself fails, late that the set does.
 		early, late bool
 	}{
-		{"none", engine.Limits{}, false, false},
-		{"series, just enough", engine.Limits{MaxSeries: 100}, false, false},
-		{"series", engine.Limits{MaxSeries: 99}, true, false},
-		{"samples, just enough", engine.Limits{MaxSamples: 100 * 300}, false, false},
-		{"samples, one too few", engine.Limits{MaxSamples: 100*300 - 1}, false, true},
-		{"samples in the first batch", engine.Limits{MaxSamples: 500}, true, false},
-		{"bytes of a series, enough", engine.Limits{MaxSeriesBytes: 1 << 20}, false, false},
-		{"bytes of a series", engine.Limits{MaxSeriesBytes: 100}, true, false},
+		{"none", reader.Limits{}, false, false},
+		{"series, just enough", reader.Limits{MaxSeries: 100}, false, false},
+		{"series", reader.Limits{MaxSeries: 99}, true, false},
+		{"samples, just enough", reader.Limits{MaxSamples: 100 * 300}, false, false},
+		{"samples, one too few", reader.Limits{MaxSamples: 100*300 - 1}, false, true},
+		{"samples in the first batch", reader.Limits{MaxSamples: 500}, true, false},
+		{"bytes of a series, enough", reader.Limits{MaxSeriesBytes: 1 << 20}, false, false},
+		{"bytes of a series", reader.Limits{MaxSeriesBytes: 100}, true, false},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			f := openFixture(t, func(c *engine.Config) { c.Limits = tt.limits })
 			f.append(t, batch...)
 			set, err := f.Select(t.Context(), everything())
-			if errors.Is(err, engine.ErrLimit) != tt.early {
+			if errors.Is(err, reader.ErrLimit) != tt.early {
 				t.Fatalf("Select: %v", err)
 			}
 			if tt.early {
@@ -195,7 +197,7 @@ func TestSelectLimits(t *testing.T) {
 			for set.Next() {
 				n++
 			}
-			if errors.Is(set.Err(), engine.ErrLimit) != tt.late || !tt.late && n != len(batch) {
+			if errors.Is(set.Err(), reader.ErrLimit) != tt.late || !tt.late && n != len(batch) {
 				t.Errorf("%d series, then %v", n, set.Err())
 			}
 		})
@@ -216,12 +218,12 @@ func TestSelectSeriesOnly(t *testing.T) {
 	batch := many(3, someTime)
 	f.append(t, batch...)
 	f.store.reset()
-	found := f.collect(t, engine.Query{Mint: someTime + 1, Maxt: someTime + 2, SeriesOnly: true})
+	found := f.collect(t, reader.Query{Mint: someTime + 1, Maxt: someTime + 2, SeriesOnly: true})
 	for i := range batch {
 		batch[i].Samples = nil
 	}
 	wantSeries(t, "labels", found, batch...)
-	wantSeries(t, "another period", f.collect(t, engine.Query{Mint: someTime + series.IndexPeriod, Maxt: math.MaxInt64, SeriesOnly: true}))
+	wantSeries(t, "another period", f.collect(t, reader.Query{Mint: someTime + series.IndexPeriod, Maxt: math.MaxInt64, SeriesOnly: true}))
 	if n := len(f.store.scans(bucketstore.Metric)); n != 0 {
 		t.Errorf("%d scans of METRIC", n)
 	}
@@ -244,7 +246,7 @@ func TestSelectNothing(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			wantSeries(t, "nothing", f.collect(t, engine.Query{Mint: tt.mint, Maxt: tt.maxt}))
+			wantSeries(t, "nothing", f.collect(t, reader.Query{Mint: tt.mint, Maxt: tt.maxt}))
 		})
 	}
 }

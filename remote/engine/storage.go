@@ -12,6 +12,7 @@ import (
 
 	"github.com/promtable/promtable/remote/engine/eval"
 	"github.com/promtable/promtable/remote/engine/reader"
+	"github.com/promtable/promtable/remote/ingest"
 	"github.com/promtable/promtable/series/chunk"
 	"github.com/promtable/promtable/series/rollup"
 )
@@ -23,7 +24,7 @@ var (
 
 	_ storage.ExemplarQueryable = (*Engine)(nil)
 	_ eval.FloatSeries          = sampleSeries{}
-	_ eval.PointSeries          = sampleSeries{}
+	_ rollup.PointSeries        = sampleSeries{}
 )
 
 // Querier implements storage.Queryable. mint and maxt are in milliseconds,
@@ -86,7 +87,7 @@ func holdFound(ctx context.Context, ms []*labels.Matcher) func(bytes int) error 
 type heldSet struct {
 	storage.ChunkSeriesSet
 	ctx   context.Context
-	query Query
+	query reader.Query
 	err   error
 }
 
@@ -176,41 +177,41 @@ func (s sampleSeries) AppendFloats(ts []int64, vs []float64) ([]int64, []float64
 	return ts, vs, true, it.Err()
 }
 
-// Plan implements eval.PointSeries.
+// Plan implements rollup.PointSeries.
 func (s sampleSeries) Plan() *rollup.Plan {
-	if points, ok := s.ChunkSeries.(reader.PointSeries); ok {
+	if points, ok := s.ChunkSeries.(rollup.PointSeries); ok {
 		return points.Plan()
 	}
 	return nil
 }
 
-// HasBuckets implements eval.PointSeries.
+// HasBuckets implements rollup.PointSeries.
 func (s sampleSeries) HasBuckets() bool {
-	points, ok := s.ChunkSeries.(reader.PointSeries)
+	points, ok := s.ChunkSeries.(rollup.PointSeries)
 	return ok && points.HasBuckets()
 }
 
-// AppendPoints implements eval.PointSeries. It is called if HasBuckets.
+// AppendPoints implements rollup.PointSeries.
 func (s sampleSeries) AppendPoints(p *rollup.Points) error {
-	return s.ChunkSeries.(reader.PointSeries).AppendPoints(p)
+	return s.ChunkSeries.(rollup.PointSeries).AppendPoints(p)
 }
 
 // A trimmedIterator begins at mint. Only a Seek before the first Next finds samples
 // before it.
 type trimmedIterator struct {
 	chunkenc.Iterator
-	mint  int64
-	begun bool
+	mint    int64
+	started bool
 }
 
 // Next implements chunkenc.Iterator.
 func (it *trimmedIterator) Next() chunkenc.ValueType {
 	kind := it.Iterator.Next()
 	// Not Seek, after which upstream's iterators no longer tell of resets.
-	for !it.begun && kind != chunkenc.ValNone && it.AtT() < it.mint {
+	for !it.started && kind != chunkenc.ValNone && it.AtT() < it.mint {
 		kind = it.Iterator.Next()
 	}
-	it.begun = true
+	it.started = true
 	return kind
 }
 
@@ -242,8 +243,8 @@ type labelQuerier struct {
 // query makes the query of a Select. The times of the hints stand in place of those of the
 // querier, as in Prometheus' TSDB: of "x - x offset 1w" each selector reads its own. Of the
 // other hints two are used: that no samples are wanted, and then how many series are.
-func (q labelQuerier) query(hints *storage.SelectHints, ms []*labels.Matcher) Query {
-	query := Query{Matchers: ms, Mint: q.mint, Maxt: q.maxt}
+func (q labelQuerier) query(hints *storage.SelectHints, ms []*labels.Matcher) reader.Query {
+	query := reader.Query{Matchers: ms, Mint: q.mint, Maxt: q.maxt}
 	if hints != nil {
 		query.Mint, query.Maxt = hints.Start, hints.End
 		query.SeriesOnly, query.Enough = hints.Func == "series", hints.Limit
@@ -265,7 +266,7 @@ func (q labelQuerier) LabelNames(ctx context.Context, hints *storage.LabelHints,
 	return names, nil, err
 }
 
-func (q labelQuerier) labelQuery(hints *storage.LabelHints, ms []*labels.Matcher) Query {
+func (q labelQuerier) labelQuery(hints *storage.LabelHints, ms []*labels.Matcher) reader.Query {
 	query := q.query(nil, ms)
 	if hints != nil {
 		query.Enough = hints.Limit
@@ -301,24 +302,24 @@ func (e *Engine) AppenderV2(ctx context.Context) storage.AppenderV2 {
 type appender struct {
 	e        *Engine
 	ctx      context.Context
-	batch    []Series
-	metadata []Metadata
+	batch    []ingest.Series
+	metadata []ingest.Metadata
 }
 
 // Append implements storage.AppenderV2. What is wrong with a sample is told by
 // Commit.
 func (a *appender) Append(ref storage.SeriesRef, ls labels.Labels, st, t int64, v float64, h *histogram.Histogram, fh *histogram.FloatHistogram, opts storage.AppendV2Options) (storage.SeriesRef, error) {
 	if n := len(a.batch); n == 0 || !labels.Equal(a.batch[n-1].Labels, ls) {
-		a.batch = append(a.batch, Series{Labels: ls})
+		a.batch = append(a.batch, ingest.Series{Labels: ls})
 	}
 	s := &a.batch[len(a.batch)-1]
 	switch {
 	case h != nil:
-		s.Histograms = append(s.Histograms, Histogram{T: t, ST: st, H: h.Copy()})
+		s.Histograms = append(s.Histograms, ingest.Histogram{T: t, ST: st, H: h.Copy()})
 	case fh != nil:
-		s.Histograms = append(s.Histograms, Histogram{T: t, ST: st, FH: fh.Copy()})
+		s.Histograms = append(s.Histograms, ingest.Histogram{T: t, ST: st, FH: fh.Copy()})
 	default:
-		s.Samples = append(s.Samples, Sample{T: t, V: v, ST: st})
+		s.Samples = append(s.Samples, ingest.Sample{T: t, V: v, ST: st})
 	}
 	for _, x := range opts.Exemplars {
 		x.HasTs = x.Ts != 0
@@ -334,9 +335,9 @@ func (a *appender) addMetadata(ls labels.Labels, opts storage.AppendV2Options) {
 	if opts.Metadata.IsEmpty() {
 		return
 	}
-	m := Metadata{Family: opts.MetricFamilyName, Metadata: opts.Metadata}
+	m := ingest.Metadata{Family: opts.MetricFamilyName, Metadata: opts.Metadata}
 	if m.Family == "" {
-		m.Family = FamilyName(ls.Get(labels.MetricName), m.Type)
+		m.Family = ingest.FamilyName(ls.Get(labels.MetricName), m.Type)
 	}
 	if n := len(a.metadata); n == 0 || a.metadata[n-1] != m {
 		a.metadata = append(a.metadata, m)
@@ -347,7 +348,7 @@ func (a *appender) addMetadata(ls labels.Labels, opts storage.AppendV2Options) {
 // was stored; what can be is, even if other samples are invalid. Those are a
 // *Rejected.
 func (a *appender) Commit() error {
-	var rejected Rejected
+	var rejected ingest.Rejected
 	if _, err := a.e.Append(a.ctx, a.batch, &rejected); err != nil {
 		return err
 	}

@@ -20,6 +20,8 @@ import (
 
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/remote/engine"
+	"github.com/promtable/promtable/remote/engine/reader"
+	"github.com/promtable/promtable/remote/ingest"
 	"github.com/promtable/promtable/series"
 )
 
@@ -104,12 +106,12 @@ func TestQuerierHints(t *testing.T) {
 	hints := &storage.SelectHints{Start: someTime, End: someTime + 1, Func: "rate", Range: 1, Limit: 1}
 	wantSeries(t, "rate", collectSamples(t, q.Select(t.Context(), true, hints)), want)
 	hints.Func = "series"
-	wantSeries(t, "series", collectSamples(t, q.Select(t.Context(), true, hints)), engine.Series{Labels: want.Labels})
+	wantSeries(t, "series", collectSamples(t, q.Select(t.Context(), true, hints)), ingest.Series{Labels: want.Labels})
 	chunked, err := f.ChunkQuerier(someTime, someTime+1)
 	if err != nil {
 		t.Fatal(err)
 	}
-	wantSeries(t, "series, chunked", collectChunks(t, chunked.Select(t.Context(), true, hints), everything()), engine.Series{Labels: want.Labels})
+	wantSeries(t, "series, chunked", collectChunks(t, chunked.Select(t.Context(), true, hints), everything()), ingest.Series{Labels: want.Labels})
 }
 
 func TestQuerierErrors(t *testing.T) {
@@ -128,7 +130,7 @@ func TestQuerierErrors(t *testing.T) {
 		t.Error("a series in spite of the limit")
 	}
 	for _, err := range []error{set.Err(), chunkSet.Err()} {
-		if !errors.Is(err, engine.ErrLimit) {
+		if !errors.Is(err, reader.ErrLimit) {
 			t.Errorf("error %v, want ErrLimit", err)
 		}
 	}
@@ -179,7 +181,7 @@ func TestAppender(t *testing.T) {
 			t.Fatal(err)
 		}
 		wantSeries(t, "after", f.collect(t, everything()), sample(other, someTime, 3),
-			engine.Series{Labels: up, Samples: []engine.Sample{{T: someTime, V: 1}, {T: someTime + 1, V: 4}}})
+			ingest.Series{Labels: up, Samples: []ingest.Sample{{T: someTime, V: 1}, {T: someTime + 1, V: 4}}})
 	})
 	t.Run("rollback", func(t *testing.T) {
 		f := openFixture(t)
@@ -221,7 +223,7 @@ func TestAppender(t *testing.T) {
 			t.Errorf("a %s with start %d", kind, it.AtST())
 		}
 		found, err := f.Metadata(t.Context(), "up", 0)
-		if want := (engine.Metadata{Family: "up", Metadata: metadata.Metadata{Type: "gauge", Help: "is it"}}); err != nil || len(found) != 1 || found[0] != want {
+		if want := (ingest.Metadata{Family: "up", Metadata: metadata.Metadata{Type: "gauge", Help: "is it"}}); err != nil || len(found) != 1 || found[0] != want {
 			t.Errorf("metadata %v, %v", found, err)
 		}
 	})
@@ -230,7 +232,7 @@ func TestAppender(t *testing.T) {
 		a := f.AppenderV2(t.Context())
 		add(t, a, raw("job", "nameless"), someTime, 1)
 		add(t, a, up, someTime, 1)
-		var rejected *engine.Rejected
+		var rejected *ingest.Rejected
 		if err := a.Commit(); !errors.As(err, &rejected) || !strings.Contains(err.Error(), "nameless") {
 			t.Errorf("Commit: %v", err)
 		}
@@ -312,9 +314,9 @@ func TestSeriesStayValid(t *testing.T) {
 		kept = append(kept, set.At())
 	}
 	for range 2 {
-		var found []engine.Series
+		var found []ingest.Series
 		for _, s := range kept {
-			got := engine.Series{Labels: s.Labels()}
+			got := ingest.Series{Labels: s.Labels()}
 			for it := s.Iterator(nil); it.Next(); {
 				got.Samples = slices.Concat(got.Samples, decode(t, it.At().Chunk))
 			}

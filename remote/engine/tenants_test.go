@@ -7,6 +7,8 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 
 	"github.com/promtable/promtable/remote/engine"
+	"github.com/promtable/promtable/remote/engine/current"
+	"github.com/promtable/promtable/remote/ingest"
 )
 
 // Engines of several tenants on one store do not see what the others have.
@@ -27,7 +29,7 @@ func TestTenants(t *testing.T) {
 				f.unchecked = true // a check is of the rows of one tenant
 				engines = append(engines, f)
 				f.append(t, f.written(1, samplesOfTenant(i))...)
-				if err := f.AppendMetadata(t.Context(), []engine.Metadata{newMetadata("up", "gauge", "", tenant)}, &engine.Rejected{}); err != nil {
+				if err := f.AppendMetadata(t.Context(), []ingest.Metadata{newMetadata("up", "gauge", "", tenant)}, &ingest.Rejected{}); err != nil {
 					t.Fatal(err)
 				}
 				// CURRENT has the samples once the engine is closed.
@@ -37,7 +39,7 @@ func TestTenants(t *testing.T) {
 				tenant := tenants[i]
 				wantSeries(t, tenant+": read", f.collect(t, everything()), samplesOfTenant(i)...)
 				wantSeries(t, tenant+": current", f.current(t, 0), samplesOfTenant(i)...)
-				if found, err := f.Inventory(t.Context(), nil, 10, func(engine.CurrentSample) error { return nil }); found.Rows != 2 || err != nil {
+				if found, err := f.Inventory(t.Context(), nil, 10, func(current.Sample) error { return nil }); found.Rows != 2 || err != nil {
 					t.Errorf("%s: %+v, %v", tenant, found, err)
 				}
 				f.wantMetadata(t, "", 0, newMetadata("up", "gauge", "", tenant))
@@ -47,7 +49,7 @@ func TestTenants(t *testing.T) {
 }
 
 // samplesOfTenant is of a series that all tenants have, and of one of its own.
-func samplesOfTenant(number int) []engine.Series {
+func samplesOfTenant(number int) []ingest.Series {
 	own := labels.FromStrings("__name__", "up", "number", fmt.Sprint(number))
-	return []engine.Series{sample(up, someTime, float64(number)), sample(own, someTime, float64(number))}
+	return []ingest.Series{sample(up, someTime, float64(number)), sample(own, someTime, float64(number))}
 }

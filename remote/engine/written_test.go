@@ -8,6 +8,8 @@ import (
 
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/remote/engine"
+	"github.com/promtable/promtable/remote/engine/reader"
+	"github.com/promtable/promtable/remote/ingest"
 )
 
 // TestWritten: when Config.Written is called, reads find the samples, whatever their time.
@@ -21,7 +23,7 @@ func TestWritten(t *testing.T) {
 				cfg.Written = func(samples []bucketstore.Sample) {
 					for _, s := range samples {
 						times = append(times, s.T)
-						if len(f.collect(t, engine.Query{Matchers: []*labels.Matcher{match("__name__", "a")}, Mint: s.T, Maxt: s.T})) != 1 {
+						if len(f.collect(t, reader.Query{Matchers: []*labels.Matcher{match("__name__", "a")}, Mint: s.T, Maxt: s.T})) != 1 {
 							t.Errorf("the sample at %d is not found", s.T)
 						}
 					}
@@ -47,8 +49,8 @@ func TestWrittenInPart(t *testing.T) {
 		}
 		return nil
 	}
-	var rejected engine.Rejected
-	stored, err := f.Append(t.Context(), []engine.Series{one(labels.FromStrings("__name__", "a"), 1), one(labels.FromStrings("__name__", "b"), 1)}, &rejected)
+	var rejected ingest.Rejected
+	stored, err := f.Append(t.Context(), []ingest.Series{one(labels.FromStrings("__name__", "a"), 1), one(labels.FromStrings("__name__", "b"), 1)}, &rejected)
 	if stored.Samples != 1 || err == nil || written != 2 {
 		t.Errorf("%d stored, error %v, told of %d", stored.Samples, err, written)
 	}

@@ -15,8 +15,8 @@ import (
 
 	"github.com/prometheus/prometheus/promql/parser"
 
-	"github.com/promtable/promtable/remote/engine"
 	"github.com/promtable/promtable/remote/engine/eval"
+	"github.com/promtable/promtable/remote/engine/reader"
 	"github.com/promtable/promtable/remote/request"
 	"github.com/promtable/promtable/series/expr"
 )
@@ -26,9 +26,9 @@ const explainRange = time.Hour
 
 // Engine explains queries: an *engine.Engine.
 type Engine interface {
-	Explain(ctx context.Context, q engine.Query) (*engine.Explanation, error)
-	Measure(ctx context.Context, q engine.Query, b *eval.Buckets) (*engine.Explanation, error)
-	PlanRead(ctx context.Context, q engine.Query, b *eval.Buckets) (*engine.Explanation, error)
+	Explain(ctx context.Context, q reader.Query) (*reader.Explanation, error)
+	Measure(ctx context.Context, q reader.Query, b *eval.Buckets) (*reader.Explanation, error)
+	PlanRead(ctx context.Context, q reader.Query, b *eval.Buckets) (*reader.Explanation, error)
 }
 
 // Config is what a Handler is made of. All of it is required, but for Queries and
@@ -104,7 +104,7 @@ func (h *Handler) explain(ctx context.Context, r *http.Request) (any, error) {
 	return h.explainQuery(ctx, r)
 }
 
-func (h *Handler) explainSelectors(ctx context.Context, r *http.Request, texts []string) ([]*engine.Explanation, error) {
+func (h *Handler) explainSelectors(ctx context.Context, r *http.Request, texts []string) ([]*reader.Explanation, error) {
 	queries, err := h.queries(r, texts)
 	if err != nil {
 		return nil, err
@@ -113,7 +113,7 @@ func (h *Handler) explainSelectors(ctx context.Context, r *http.Request, texts [
 		return nil, err
 	}
 	defer h.cfg.Gate.Leave()
-	explanations := make([]*engine.Explanation, len(queries))
+	explanations := make([]*reader.Explanation, len(queries))
 	for i, q := range queries {
 		if explanations[i], err = h.cfg.Engine.Explain(ctx, q); err != nil {
 			return nil, err
@@ -123,7 +123,7 @@ func (h *Handler) explainSelectors(ctx context.Context, r *http.Request, texts [
 }
 
 // queries makes a query of each selector, with the times of r.
-func (h *Handler) queries(r *http.Request, texts []string) ([]engine.Query, error) {
+func (h *Handler) queries(r *http.Request, texts []string) ([]reader.Query, error) {
 	if len(texts) == 0 {
 		return nil, request.BadRequest("no match[] parameter provided, and no query")
 	}
@@ -135,9 +135,9 @@ func (h *Handler) queries(r *http.Request, texts []string) ([]engine.Query, erro
 	if err != nil {
 		return nil, err
 	}
-	queries := make([]engine.Query, len(selectors))
+	queries := make([]reader.Query, len(selectors))
 	for i, matchers := range selectors {
-		queries[i] = engine.Query{Matchers: matchers, Mint: start.UnixMilli(), Maxt: end.UnixMilli()}
+		queries[i] = reader.Query{Matchers: matchers, Mint: start.UnixMilli(), Maxt: end.UnixMilli()}
 	}
 	return queries, nil
 }

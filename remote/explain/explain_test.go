@@ -12,7 +12,7 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 
 	"github.com/promtable/promtable/remote"
-	"github.com/promtable/promtable/remote/engine"
+	"github.com/promtable/promtable/remote/engine/reader"
 	"github.com/promtable/promtable/remote/remotetest"
 )
 
@@ -48,12 +48,12 @@ func TestExplain(t *testing.T) {
 		{name: "NaN", params: params("match[]", "up", "end", "NaN"), status: 400, errorType: "bad_data", text: `invalid parameter "end"`},
 		{name: "too far", params: params("match[]", "up", "end", "1e300"), status: 400, errorType: "bad_data", text: `invalid parameter "end"`},
 		{name: "start after end", params: params("match[]", "up", "start", "2", "end", "1"), status: 400, errorType: "bad_data", text: "before the start"},
-		{name: "limit", params: params("match[]", "up"), err: engine.ErrLimit, status: 400, errorType: "bad_data", text: engine.ErrLimit.Error()},
+		{name: "limit", params: params("match[]", "up"), err: reader.ErrLimit, status: 400, errorType: "bad_data", text: reader.ErrLimit.Error()},
 		{name: "store", params: params("match[]", "up"), err: remotetest.ErrStore, status: 503, errorType: "unavailable", text: remotetest.ErrStore.Error()},
 	} {
 		for _, method := range []string{http.MethodGet, http.MethodPost} {
 			t.Run(test.name+"/"+method, func(t *testing.T) {
-				eng := &remotetest.Engine{OnExplain: func(context.Context, engine.Query) error { return test.err }}
+				eng := &remotetest.Engine{OnExplain: func(context.Context, reader.Query) error { return test.err }}
 				base, _ := remotetest.Serve(t, eng, func(cfg *remote.Config) { cfg.Now = func() time.Time { return time.UnixMilli(now) } })
 				target, header, body := base+"/api/v1/explain?"+test.params.Encode(), http.Header{}, ""
 				if method == http.MethodPost {
@@ -85,7 +85,7 @@ func TestExplain(t *testing.T) {
 // TestExplainSelector: the engine gets the matchers of the selector.
 func TestExplainSelector(t *testing.T) {
 	var got string
-	eng := &remotetest.Engine{OnExplain: func(_ context.Context, q engine.Query) error {
+	eng := &remotetest.Engine{OnExplain: func(_ context.Context, q reader.Query) error {
 		for _, m := range q.Matchers {
 			got += m.String() + ";"
 		}

@@ -8,8 +8,8 @@ import (
 
 	"github.com/prometheus/common/model"
 
-	"github.com/promtable/promtable/remote/engine"
 	"github.com/promtable/promtable/remote/engine/eval"
+	"github.com/promtable/promtable/remote/engine/reader"
 	"github.com/promtable/promtable/remote/engine/resultcache"
 	"github.com/promtable/promtable/remote/request"
 )
@@ -50,7 +50,7 @@ type cache struct {
 
 // A total is what was read.
 type total struct {
-	engine.Counts
+	reader.Counts
 	// NodeSeconds are those of Config.NodeSeconds, if that is set.
 	NodeSeconds *float64 `json:"node_seconds,omitempty"`
 }
@@ -75,7 +75,7 @@ type read struct {
 	Maxt  int64  `json:"maxt"`
 	Lists []list `json:"lists"`
 	// Parts say what the values come from, by the times at which they are evaluated. There are none if buckets cannot answer.
-	Parts []engine.ExplainedPart `json:"parts,omitempty"`
+	Parts []reader.ExplainedPart `json:"parts,omitempty"`
 	// Seconds is how long reading took.
 	Seconds float64 `json:"seconds"`
 	total
@@ -195,9 +195,9 @@ func countReads(x *eval.Node) (n int) {
 type measurement struct {
 	*Handler
 	query *queryAnswer
-	read  func(context.Context, engine.Query, *eval.Buckets) (*engine.Explanation, error)
+	read  func(context.Context, reader.Query, *eval.Buckets) (*reader.Explanation, error)
 	// sum is what was read so far.
-	sum engine.Counts
+	sum reader.Counts
 }
 
 // measure returns x with what its selectors read.
@@ -205,7 +205,7 @@ func (m *measurement) measure(ctx context.Context, x *eval.Node) (*node, error) 
 	measured := &node{Expr: x.Text, Kind: x.Kind, Type: x.Type, Streamed: x.Streamed, InStreamed: x.InStreamed, NotStreamed: x.Reason}
 	if x.Read != nil {
 		began := time.Now()
-		found, err := m.read(ctx, engine.Query{Matchers: x.Read.Matchers, Mint: x.Read.Mint, Maxt: x.Read.Maxt}, x.Read.Buckets)
+		found, err := m.read(ctx, reader.Query{Matchers: x.Read.Matchers, Mint: x.Read.Mint, Maxt: x.Read.Maxt}, x.Read.Buckets)
 		if err != nil {
 			return nil, err
 		}
@@ -223,7 +223,7 @@ func (m *measurement) measure(ctx context.Context, x *eval.Node) (*node, error) 
 	return measured, nil
 }
 
-func (m *measurement) newRead(of *eval.Read, found *engine.Explanation) *read {
+func (m *measurement) newRead(of *eval.Read, found *reader.Explanation) *read {
 	x := &read{Selector: found.Selector, Mint: found.Mint, Maxt: found.Maxt, Lists: []list{}, total: m.newTotal(found.Total)}
 	for _, l := range found.Lists {
 		x.Lists = append(x.Lists, list{l.Matcher, l.Chosen, l.InMemory, l.Series, l.RowsRead})
@@ -238,7 +238,7 @@ func (m *measurement) newRead(of *eval.Read, found *engine.Explanation) *read {
 	return x
 }
 
-func (h *Handler) newTotal(counts engine.Counts) total {
+func (h *Handler) newTotal(counts reader.Counts) total {
 	if h.cfg.NodeSeconds == nil {
 		return total{Counts: counts}
 	}

@@ -15,8 +15,8 @@ import (
 	"github.com/prometheus/prometheus/promql/parser"
 
 	"github.com/promtable/promtable/remote"
-	"github.com/promtable/promtable/remote/engine"
 	"github.com/promtable/promtable/remote/engine/eval"
+	"github.com/promtable/promtable/remote/engine/reader"
 	"github.com/promtable/promtable/remote/engine/resultcache"
 	"github.com/promtable/promtable/remote/remotetest"
 )
@@ -138,8 +138,8 @@ func TestExplainParts(t *testing.T) {
 	} {
 		t.Run(tt.params, func(t *testing.T) {
 			eng := &remotetest.Engine{
-				Read:  engine.Counts{Series: 1, Rows: 3},
-				Parts: []engine.ExplainedPart{{From: 1000, To: 2000, Read: []string{"raw", "1h"}}},
+				Read:  reader.Counts{Series: 1, Rows: 3},
+				Parts: []reader.ExplainedPart{{From: 1000, To: 2000, Read: []string{"raw", "1h"}}},
 			}
 			base, _ := remotetest.Serve(t, eng, func(c *remote.Config) { c.Queries = &queries{buckets: tt.buckets} })
 			got := remotetest.Send(t, http.MethodGet, base+"/api/v1/explain?query=a&start=0&end=60&step=1"+tt.params, nil, nil)
@@ -150,7 +150,7 @@ func TestExplainParts(t *testing.T) {
 						Children []struct {
 							Read struct {
 								Series, Rows int64
-								Parts        []engine.ExplainedPart
+								Parts        []reader.ExplainedPart
 							}
 						}
 					}
@@ -192,7 +192,7 @@ func TestExplainQueryAnswer(t *testing.T) {
 		"no engine of queries": func(cfg *remote.Config) { cfg.Queries = nil },
 	} {
 		t.Run(name, func(t *testing.T) {
-			eng := &remotetest.Engine{Read: engine.Counts{Series: 1, IndexRows: 2, Rows: 3, Cells: 4, Bytes: 5}}
+			eng := &remotetest.Engine{Read: reader.Counts{Series: 1, IndexRows: 2, Rows: 3, Cells: 4, Bytes: 5}}
 			var cfg remote.Config
 			base, _ := remotetest.Serve(t, eng, func(c *remote.Config) {
 				c.Queries = &queries{}

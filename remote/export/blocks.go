@@ -21,6 +21,8 @@ import (
 	"github.com/prometheus/prometheus/tsdb/chunks"
 	"github.com/prometheus/prometheus/tsdb/fileutil"
 	"github.com/prometheus/prometheus/tsdb/index"
+
+	"github.com/promtable/promtable/bucketstore/durable"
 )
 
 // DefaultBlockSpan is how long a block is, in milliseconds, aligned to a multiple of it: as long as those that Prometheus writes first.
@@ -142,7 +144,7 @@ func (b *Blocks) write(ctx context.Context, start int64) (meta tsdb.BlockMeta, e
 	if err != nil {
 		return meta, err
 	}
-	if err := writeSynced(filepath.Join(building, "meta.json"), text); err != nil {
+	if err := durable.WriteFile(durable.OS(building), "meta.json", text); err != nil {
 		return meta, err
 	}
 	return meta, fileutil.Replace(building, dir)
@@ -228,13 +230,4 @@ func writeIndex(ctx context.Context, path string, found []indexed) (err error) {
 		}
 	}
 	return nil
-}
-
-func writeSynced(path string, content []byte) error {
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o640)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(content)
-	return errors.Join(err, f.Sync(), f.Close())
 }

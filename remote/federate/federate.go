@@ -17,15 +17,16 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql/parser"
 
-	"github.com/promtable/promtable/remote/engine"
+	"github.com/promtable/promtable/remote/engine/current"
+	"github.com/promtable/promtable/remote/ingest"
 	"github.com/promtable/promtable/remote/request"
 	"github.com/promtable/promtable/series/expr"
 )
 
 // Engine finds current samples and metadata: an *engine.Engine.
 type Engine interface {
-	Current(ctx context.Context, selectors [][]*labels.Matcher, mint int64) ([]engine.CurrentSample, error)
-	Metadata(ctx context.Context, family string, limit int) ([]engine.Metadata, error)
+	Current(ctx context.Context, selectors [][]*labels.Matcher, mint int64) ([]current.Sample, error)
+	Metadata(ctx context.Context, family string, limit int) ([]ingest.Metadata, error)
 }
 
 // Config is what a Handler is made of. All of it is required.
@@ -75,7 +76,7 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	defer h.cfg.Gate.Leave()
 	samples, err := h.current(ctx, selectors)
-	var metadata map[string]engine.Metadata
+	var metadata map[string]ingest.Metadata
 	if err == nil && len(samples) > 0 {
 		metadata, err = h.metadata(ctx)
 	}
@@ -104,7 +105,7 @@ func (h *Handler) selectors(r *http.Request) ([][]*labels.Matcher, error) {
 }
 
 // current returns the current samples of selectors, sorted by metric name.
-func (h *Handler) current(ctx context.Context, selectors [][]*labels.Matcher) ([]engine.CurrentSample, error) {
+func (h *Handler) current(ctx context.Context, selectors [][]*labels.Matcher) ([]current.Sample, error) {
 	if len(selectors) == 0 {
 		return nil, nil
 	}
@@ -113,9 +114,9 @@ func (h *Handler) current(ctx context.Context, selectors [][]*labels.Matcher) ([
 }
 
 // metadata returns the metadata of all metric families, by name.
-func (h *Handler) metadata(ctx context.Context) (map[string]engine.Metadata, error) {
+func (h *Handler) metadata(ctx context.Context) (map[string]ingest.Metadata, error) {
 	all, err := h.cfg.Engine.Metadata(ctx, "", 0)
-	metadata := make(map[string]engine.Metadata, len(all))
+	metadata := make(map[string]ingest.Metadata, len(all))
 	for _, m := range all {
 		metadata[m.Family] = m
 	}
@@ -124,7 +125,7 @@ func (h *Handler) metadata(ctx context.Context) (map[string]engine.Metadata, err
 
 // writeFamilies writes samples, which are sorted by metric name, as one family
 // for each name.
-func writeFamilies(w http.ResponseWriter, format expfmt.Format, samples []engine.CurrentSample, metadata map[string]engine.Metadata) error {
+func writeFamilies(w http.ResponseWriter, format expfmt.Format, samples []current.Sample, metadata map[string]ingest.Metadata) error {
 	enc := expfmt.NewEncoder(w, format)
 	for len(samples) > 0 {
 		name := samples[0].Labels.Get(labels.MetricName)
@@ -148,7 +149,7 @@ func writeFamilies(w http.ResponseWriter, format expfmt.Format, samples []engine
 // families makes families of the samples of a name: one of floats, and one of
 // native histograms, which only the protobuf format can hold. No format can hold
 // those without a name.
-func families(format expfmt.Format, name string, samples []engine.CurrentSample, metadata map[string]engine.Metadata) (all []*dto.MetricFamily) {
+func families(format expfmt.Format, name string, samples []current.Sample, metadata map[string]ingest.Metadata) (all []*dto.MetricFamily) {
 	if name == "" {
 		return nil
 	}
@@ -178,12 +179,12 @@ func families(format expfmt.Format, name string, samples []engine.CurrentSample,
 // type, of its metadata. The series of a classic histogram or summary are
 // families of their own here, as they are in Prometheus, and stay untyped; so
 // does a counter to which OpenMetrics would give another name.
-func describe(format expfmt.Format, f *dto.MetricFamily, metadata map[string]engine.Metadata) {
+func describe(format expfmt.Format, f *dto.MetricFamily, metadata map[string]ingest.Metadata) {
 	f.Type = dto.MetricType_UNTYPED.Enum()
 	m, ok := metadata[f.GetName()]
 	if !ok {
 		for _, kind := range []model.MetricType{model.MetricTypeGaugeHistogram, model.MetricTypeSummary} {
-			if m, ok = metadata[engine.FamilyName(f.GetName(), kind)]; ok {
+			if m, ok = metadata[ingest.FamilyName(f.GetName(), kind)]; ok {
 				break
 			}
 		}
@@ -208,7 +209,7 @@ func describe(format expfmt.Format, f *dto.MetricFamily, metadata map[string]eng
 
 // histogramMetric turns a native histogram into a metric. One with custom
 // buckets has no form in the format.
-func histogramMetric(s engine.CurrentSample) (*dto.Metric, bool) {
+func histogramMetric(s current.Sample) (*dto.Metric, bool) {
 	m := metric(s)
 	m.Untyped = nil
 	fh := s.FH
@@ -243,7 +244,7 @@ func dtoSpans(spans []histogram.Span) []*dto.BucketSpan {
 // metric turns a sample into a metric. One without the label "instance" gets
 // an empty one, as in Prometheus: a scraper would otherwise add the address of the
 // adapter.
-func metric(s engine.CurrentSample) *dto.Metric {
+func metric(s current.Sample) *dto.Metric {
 	m := &dto.Metric{
 		TimestampMs: proto.Int64(s.T),
 		Untyped:     &dto.Untyped{Value: proto.Float64(s.V)},

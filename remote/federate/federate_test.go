@@ -19,7 +19,8 @@ import (
 	"github.com/prometheus/prometheus/model/textparse"
 
 	"github.com/promtable/promtable/remote"
-	"github.com/promtable/promtable/remote/engine"
+	"github.com/promtable/promtable/remote/engine/current"
+	"github.com/promtable/promtable/remote/ingest"
 	"github.com/promtable/promtable/remote/remotetest"
 	"github.com/promtable/promtable/remote/wire/wiretest"
 )
@@ -28,10 +29,10 @@ import (
 // the bytes of the text.
 func BenchmarkFederate(b *testing.B) {
 	const series = 10_000
-	eng := &remotetest.Engine{CurrentSamples: make([]engine.CurrentSample, series)}
+	eng := &remotetest.Engine{CurrentSamples: make([]current.Sample, series)}
 	for i := range eng.CurrentSamples {
 		ls := wiretest.LabelSet("__name__", fmt.Sprintf("node_metric_%03d", i/100), "instance", fmt.Sprintf("10.0.0.1:%06d", i%100), "job", "node", "cluster", "production", "device", "eth0")
-		eng.CurrentSamples[i] = engine.CurrentSample{Labels: ls, T: 1_700_000_000_000, V: float64(i)}
+		eng.CurrentSamples[i] = current.Sample{Labels: ls, T: 1_700_000_000_000, V: float64(i)}
 	}
 	h := remote.New(remote.Config{Engine: eng, Now: time.Now})
 	target := "/federate?" + url.Values{"match[]": {`{job="node"}`}}.Encode()
@@ -50,7 +51,7 @@ func BenchmarkFederate(b *testing.B) {
 }
 
 func TestFederate(t *testing.T) {
-	current := []engine.CurrentSample{
+	current := []current.Sample{
 		{Labels: wiretest.LabelSet("job", "nameless"), T: 1, V: 1},
 		{Labels: wiretest.LabelSet("__name__", "a_total", "instance", "i", "job", "x"), T: 1_700_000_000_123, V: 42},
 		{Labels: wiretest.LabelSet("__name__", "a_total", "job", "y\n\"\\"), T: 1_700_000_000_456, V: math.Inf(-1)},
@@ -115,7 +116,7 @@ func TestFederateMetadata(t *testing.T) {
 	h := &histogram.Histogram{Count: 5, Sum: 7, Schema: 1, PositiveSpans: []histogram.Span{{Offset: 1, Length: 2}}, PositiveBuckets: []int64{2, 1}}
 	custom := &histogram.Histogram{Count: 1, Schema: histogram.CustomBucketsSchema, CustomValues: []float64{1}, PositiveSpans: []histogram.Span{{Length: 1}}, PositiveBuckets: []int64{1}}
 	eng := &remotetest.Engine{
-		CurrentSamples: []engine.CurrentSample{
+		CurrentSamples: []current.Sample{
 			{Labels: wiretest.LabelSet("__name__", "a_total"), T: 1, V: 1},
 			{Labels: wiretest.LabelSet("__name__", "counts"), T: 1, V: 2},
 			{Labels: wiretest.LabelSet("__name__", "custom"), T: 1, H: custom},
@@ -127,7 +128,7 @@ func TestFederateMetadata(t *testing.T) {
 			{Labels: wiretest.LabelSet("__name__", "old_sum"), T: 1, V: 6},
 			{Labels: wiretest.LabelSet("__name__", "unknown"), T: 1, V: 7},
 		},
-		Families: []engine.Metadata{
+		Families: []ingest.Metadata{
 			wiretest.NewMetadata("a_total", "counter", "", "Help of\na."), wiretest.NewMetadata("counts", "counter", "", ""),
 			wiretest.NewMetadata("gauge", "gauge", "s", ""), wiretest.NewMetadata("h", "histogram", "", "Native."), wiretest.NewMetadata("old", "histogram", "", "Classic."),
 		},

@@ -100,14 +100,14 @@ func (cfg *CopyConfig) copyRolled(ctx context.Context) (rolled int64, c Copied, 
 		return rolled, c, nil
 	}
 	until := time.UnixMilli(rolled).UTC().Format(time.RFC3339)
-	level.Info(cfg.Logger).Log("msg", "of this time the target takes only rollups", "until", until)
+	level.Info(cfg.Logger).Log("msg", "the target keeps only rollups up to a time: these are copied", "until", until)
 	i := New(Config{Source: &older, Target: cfg.Target, ID: cfg.ID, Workers: cfg.Workers, SamplesPerSecond: cfg.SamplesPerSecond, Logger: cfg.Logger})
 	if err := i.Run(ctx); err != nil {
 		return rolled, c, err
 	}
 	if p := i.Progress(); p.Damaged > 0 || p.Refused > 0 {
 		c.Units, c.Different = 1, 1
-		level.Warn(cfg.Logger).Log("msg", "not all is copied of the time of which the target takes only rollups", "until", until, "damaged", p.Damaged, "refused", p.Refused)
+		level.Warn(cfg.Logger).Log("msg", "some rollups are not copied of the time of which the target keeps nothing else", "until", until, "damaged", p.Damaged, "refused", p.Refused)
 	}
 	return rolled, c, nil
 }

@@ -32,11 +32,12 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/promtable/promtable/bucketstore"
-	"github.com/promtable/promtable/bucketstore/deletion"
 	"github.com/promtable/promtable/bucketstore/meta"
 	"github.com/promtable/promtable/bucketstore/pebble"
 	"github.com/promtable/promtable/remote/engine"
 	"github.com/promtable/promtable/remote/engine/backfill"
+	"github.com/promtable/promtable/remote/engine/reader"
+	"github.com/promtable/promtable/remote/jobs/deletion"
 	"github.com/promtable/promtable/remote/request"
 	"github.com/promtable/promtable/series"
 )
@@ -95,7 +96,7 @@ func openStore(t *testing.T) (*Store, *deletion.Executor) {
 // read returns all floats of a store, as text.
 func read(t *testing.T, s *Store) (all []string) {
 	t.Helper()
-	set, err := s.Engine.Select(t.Context(), engine.Query{Mint: 0, Maxt: math.MaxInt64, Matchers: Selection{}.named()[0]})
+	set, err := s.Engine.Select(t.Context(), reader.Query{Mint: 0, Maxt: math.MaxInt64, Matchers: Selection{}.named()[0]})
 	if err != nil {
 		t.Fatal(err)
 	}

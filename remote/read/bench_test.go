@@ -14,7 +14,8 @@ import (
 	"github.com/prometheus/prometheus/storage"
 
 	"github.com/promtable/promtable/remote"
-	"github.com/promtable/promtable/remote/engine"
+	"github.com/promtable/promtable/remote/engine/reader"
+	"github.com/promtable/promtable/remote/ingest"
 	"github.com/promtable/promtable/remote/remotetest"
 	"github.com/promtable/promtable/remote/wire/wiretest"
 )
@@ -23,15 +24,15 @@ import (
 // their chunks to the bytes of the answer.
 func BenchmarkRead(b *testing.B) {
 	const series, samples = 1000, 1200
-	data := make([]engine.Sample, samples)
+	data := make([]ingest.Sample, samples)
 	for i := range data {
-		data[i] = engine.Sample{T: 1_700_000_000_000 + int64(i)*15_000, V: float64(i / 10)}
+		data[i] = ingest.Sample{T: 1_700_000_000_000 + int64(i)*15_000, V: float64(i / 10)}
 	}
 	var all []storage.ChunkSeries
 	for i := range series {
 		all = append(all, remotetest.ChunkSeries(wiretest.LabelSet("__name__", "up", "instance", fmt.Sprintf("10.0.0.1:%06d", i), "job", "node", "cluster", "production"), data))
 	}
-	eng := &remotetest.Engine{OnSelect: func(context.Context, engine.Query) (storage.ChunkSeriesSet, error) {
+	eng := &remotetest.Engine{OnSelect: func(context.Context, reader.Query) (storage.ChunkSeriesSet, error) {
 		return &remotetest.SeriesSet{Series: all}, nil
 	}}
 	for _, kind := range remotetest.ResponseTypes {

@@ -13,18 +13,19 @@ import (
 	upstream "github.com/prometheus/prometheus/storage/remote"
 
 	"github.com/promtable/promtable/remote"
-	"github.com/promtable/promtable/remote/engine"
+	"github.com/promtable/promtable/remote/engine/reader"
+	"github.com/promtable/promtable/remote/ingest"
 	"github.com/promtable/promtable/remote/remotetest"
 	"github.com/promtable/promtable/remote/wire/wiretest"
 )
 
 // bytesQueries asks for nothing, for series without samples, for times of 0 and
 // for messages whose lengths take one to three bytes.
-func bytesQueries() (all []engine.Series, queries []*prompb.Query) {
+func bytesQueries() (all []ingest.Series, queries []*prompb.Query) {
 	for _, n := range []int{0, 1, 5, 6, 7, 900, 120_000} {
-		s := engine.Series{Labels: wiretest.LabelSet("__name__", "up", "n", fmt.Sprintf("%06d", n))}
+		s := ingest.Series{Labels: wiretest.LabelSet("__name__", "up", "n", fmt.Sprintf("%06d", n))}
 		for i := range n {
-			s.Samples = append(s.Samples, engine.Sample{T: int64(i) * 15_000, V: 1 + float64(i*i%1000)})
+			s.Samples = append(s.Samples, ingest.Sample{T: int64(i) * 15_000, V: 1 + float64(i*i%1000)})
 		}
 		all = append(all, s)
 		queries = append(queries, remotetest.Query(0, 1<<40, remotetest.Eq("n", fmt.Sprintf("%06d", n))))
@@ -34,18 +35,18 @@ func bytesQueries() (all []engine.Series, queries []*prompb.Query) {
 }
 
 // answered is what the fake engine has for q.
-func answered(all []engine.Series, q *prompb.Query) (found []engine.Series) {
+func answered(all []ingest.Series, q *prompb.Query) (found []ingest.Series) {
 	for _, s := range all {
 		if len(q.Matchers) == 0 || s.Labels.Get("n") == q.Matchers[0].Value {
-			samples := remotetest.InRange(s.Samples, engine.Query{Mint: q.StartTimestampMs, Maxt: q.EndTimestampMs})
-			found = append(found, engine.Series{Labels: s.Labels, Samples: samples})
+			samples := remotetest.InRange(s.Samples, reader.Query{Mint: q.StartTimestampMs, Maxt: q.EndTimestampMs})
+			found = append(found, ingest.Series{Labels: s.Labels, Samples: samples})
 		}
 	}
 	return found
 }
 
 // generatedSamples is the answer to queries as the generated encoder writes it.
-func generatedSamples(t testing.TB, all []engine.Series, queries []*prompb.Query) []byte {
+func generatedSamples(t testing.TB, all []ingest.Series, queries []*prompb.Query) []byte {
 	t.Helper()
 	var resp prompb.ReadResponse
 	for _, q := range queries {
@@ -97,7 +98,7 @@ func TestReadSamplesBytes(t *testing.T) {
 // and the generated encoder write.
 func TestReadStreamedBytes(t *testing.T) {
 	all, queries := bytesQueries()
-	all = append(all, engine.Series{Labels: wiretest.LabelSet("n", "long", "text", strings.Repeat("x", 200_000)), Samples: []engine.Sample{{T: 0, V: 1}}})
+	all = append(all, ingest.Series{Labels: wiretest.LabelSet("n", "long", "text", strings.Repeat("x", 200_000)), Samples: []ingest.Sample{{T: 0, V: 1}}})
 	queries = append(queries, remotetest.Query(0, 1<<40, remotetest.Eq("n", "long")))
 	url, _ := remotetest.Serve(t, &remotetest.Engine{Series: all}, func(cfg *remote.Config) { cfg.MaxFrameBytes = 1 << 20 })
 	for range 2 { // the second time with buffers that are used again
@@ -120,7 +121,7 @@ func TestReadStreamedBytes(t *testing.T) {
 }
 
 // chunkedSeries is s as a streamed answer has it.
-func chunkedSeries(s engine.Series) *prompb.ChunkedSeries {
+func chunkedSeries(s ingest.Series) *prompb.ChunkedSeries {
 	out := &prompb.ChunkedSeries{Labels: prompb.FromLabels(s.Labels, nil)}
 	var cs storage.ChunkSeries = remotetest.ChunkSeries(s.Labels, s.Samples)
 	for it := cs.Iterator(nil); it.Next(); {

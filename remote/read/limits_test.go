@@ -11,7 +11,7 @@ import (
 	"github.com/prometheus/prometheus/storage"
 
 	"github.com/promtable/promtable/remote"
-	"github.com/promtable/promtable/remote/engine"
+	"github.com/promtable/promtable/remote/engine/reader"
 	"github.com/promtable/promtable/remote/read"
 	"github.com/promtable/promtable/remote/remotetest"
 )
@@ -34,7 +34,7 @@ func TestReadOneBlock(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			err := read.CheckAnswerBytes(test.maxSamples, test.n)
-			if (err == nil) != test.ok || err != nil && !errors.Is(err, engine.ErrLimit) {
+			if (err == nil) != test.ok || err != nil && !errors.Is(err, reader.ErrLimit) {
 				t.Errorf("%v", err)
 			}
 			if _, fits := blockSize(test.n); test.ok && !fits {
@@ -53,7 +53,7 @@ func blockSize(n int) (size int, ok bool) {
 // bytes, either.
 func TestReadMaxSamplesUnbounded(t *testing.T) {
 	all := remotetest.BigSeries(4, 50_000)
-	eng := &remotetest.Engine{OnSelect: func(context.Context, engine.Query) (storage.ChunkSeriesSet, error) {
+	eng := &remotetest.Engine{OnSelect: func(context.Context, reader.Query) (storage.ChunkSeriesSet, error) {
 		return &remotetest.SeriesSet{Series: all}, nil
 	}}
 	base, _ := remotetest.Serve(t, eng, func(cfg *remote.Config) { cfg.MaxSamples = math.MaxInt })

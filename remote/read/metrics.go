@@ -2,7 +2,8 @@ package read
 
 import (
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"github.com/promtable/promtable/bucketstore/metricset"
 )
 
 // metrics counts what readers get.
@@ -14,10 +15,7 @@ type metrics struct {
 
 func newMetrics(reg prometheus.Registerer) *metrics {
 	byResponse := func(name, help string) *prometheus.CounterVec {
-		v := promauto.With(reg).NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, []string{"response"})
-		v.WithLabelValues(responseSamples)
-		v.WithLabelValues(responseStreamed)
-		return v
+		return metricset.New(reg).Counters(name, help, "response", responseSamples, responseStreamed)
 	}
 	return &metrics{
 		queries: byResponse("adapter_read_queries_total", "Queries of remote reads planned, by the kind of the answer."),

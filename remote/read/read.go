@@ -21,8 +21,8 @@ import (
 	"github.com/prometheus/prometheus/storage"
 	upstream "github.com/prometheus/prometheus/storage/remote"
 
-	"github.com/promtable/promtable/remote/engine"
 	"github.com/promtable/promtable/remote/engine/eval"
+	"github.com/promtable/promtable/remote/engine/reader"
 	"github.com/promtable/promtable/remote/request"
 	"github.com/promtable/promtable/remote/wire"
 )
@@ -35,7 +35,7 @@ const (
 
 // Engine finds samples: an *engine.Engine.
 type Engine interface {
-	Select(ctx context.Context, q engine.Query) (storage.ChunkSeriesSet, error)
+	Select(ctx context.Context, q reader.Query) (storage.ChunkSeriesSet, error)
 }
 
 // Config is what a Handler is made of. All of it is required, but for the
@@ -161,14 +161,14 @@ func (h *Handler) read(ctx context.Context, w http.ResponseWriter, r *http.Reque
 
 // describe describes the queries of a request for the log: their selectors, and the times
 // that they span.
-func describe(queries []engine.Query) (slow request.SlowQuery) {
+func describe(queries []reader.Query) (slow request.SlowQuery) {
 	for i, q := range queries {
 		if i == 0 {
 			slow.Start, slow.End = q.Mint, q.Maxt
 		} else {
 			slow.Text += "; "
 		}
-		slow.Text += engine.SelectorName(q.Matchers)
+		slow.Text += reader.SelectorName(q.Matchers)
 		slow.Start, slow.End = min(slow.Start, q.Mint), max(slow.End, q.Maxt)
 	}
 	return slow
@@ -176,7 +176,7 @@ func describe(queries []engine.Query) (slow request.SlowQuery) {
 
 // plan starts all queries before the first byte of the answer, so that an
 // exceeded limit can still be answered.
-func (h *Handler) plan(ctx context.Context, queries []engine.Query) ([]storage.ChunkSeriesSet, error) {
+func (h *Handler) plan(ctx context.Context, queries []reader.Query) ([]storage.ChunkSeriesSet, error) {
 	sets := make([]storage.ChunkSeriesSet, len(queries))
 	for i, q := range queries {
 		q.Share = len(queries) // each holds batches

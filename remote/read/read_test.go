@@ -19,7 +19,8 @@ import (
 	"github.com/prometheus/prometheus/storage"
 
 	"github.com/promtable/promtable/remote"
-	"github.com/promtable/promtable/remote/engine"
+	"github.com/promtable/promtable/remote/engine/reader"
+	"github.com/promtable/promtable/remote/ingest"
 	"github.com/promtable/promtable/remote/remotetest"
 	"github.com/promtable/promtable/remote/wire/wiretest"
 )
@@ -28,24 +29,24 @@ import (
 // in both kinds of answers.
 func TestRead(t *testing.T) {
 	all := remotetest.Stock()
-	cut := func(s engine.Series, from, to int) engine.Series {
-		return engine.Series{Labels: s.Labels, Samples: s.Samples[from:to]}
+	cut := func(s ingest.Series, from, to int) ingest.Series {
+		return ingest.Series{Labels: s.Labels, Samples: s.Samples[from:to]}
 	}
-	var noSamples []engine.Series
+	var noSamples []ingest.Series
 	for _, s := range all {
-		noSamples = append(noSamples, engine.Series{Labels: s.Labels})
+		noSamples = append(noSamples, ingest.Series{Labels: s.Labels})
 	}
 	tests := []struct {
 		name    string
 		queries []*prompb.Query
-		want    []engine.Series
+		want    []ingest.Series
 	}{
 		{"everything", []*prompb.Query{remotetest.Query(math.MinInt64, math.MaxInt64)}, all},
 		{"one series", []*prompb.Query{remotetest.Query(0, 1<<40, remotetest.Eq("job", "a"))}, all[2:3]},
 		{"an absent label", []*prompb.Query{remotetest.Query(0, 1<<40, remotetest.Eq("job", ""), remotetest.Eq("__name__", "up"))}, all[:1]},
 		{"a regex", []*prompb.Query{remotetest.Query(0, 1<<40, remotetest.Re("a.b c", ".*#."))}, all[1:2]},
-		{"both ends inclusive", []*prompb.Query{remotetest.Query(15_000, 45_000, remotetest.Eq("job", "a"))}, []engine.Series{cut(all[2], 1, 4)}},
-		{"one instant", []*prompb.Query{remotetest.Query(2000, 2000, remotetest.Eq("job", "b"))}, []engine.Series{cut(all[3], 1, 2)}},
+		{"both ends inclusive", []*prompb.Query{remotetest.Query(15_000, 45_000, remotetest.Eq("job", "a"))}, []ingest.Series{cut(all[2], 1, 4)}},
+		{"one instant", []*prompb.Query{remotetest.Query(2000, 2000, remotetest.Eq("job", "b"))}, []ingest.Series{cut(all[3], 1, 2)}},
 		{"no such series", []*prompb.Query{remotetest.Query(0, 1<<40, remotetest.Eq("__name__", "nothing"))}, nil},
 		{"start after end", []*prompb.Query{remotetest.Query(2001, 2000)}, nil},
 		{"extremes reversed", []*prompb.Query{remotetest.Query(math.MaxInt64, math.MinInt64)}, nil},
@@ -196,7 +197,7 @@ func TestReadBadRequest(t *testing.T) {
 	request := func(q *prompb.Query) []byte {
 		return snappy.Encode(nil, wiretest.Marshal(t, &prompb.ReadRequest{Queries: []*prompb.Query{remotetest.Query(0, 1), q}}))
 	}
-	url, _ := remotetest.Serve(t, &remotetest.Engine{OnSelect: func(context.Context, engine.Query) (storage.ChunkSeriesSet, error) {
+	url, _ := remotetest.Serve(t, &remotetest.Engine{OnSelect: func(context.Context, reader.Query) (storage.ChunkSeriesSet, error) {
 		t.Error("the engine was asked")
 		return storage.EmptyChunkSeriesSet(), nil
 	}}, nil)
@@ -235,17 +236,17 @@ func TestReadPlanFails(t *testing.T) {
 			err    error
 			status int
 		}{
-			{"limit", fmt.Errorf("%w: more than 5 series", engine.ErrLimit), 400},
+			{"limit", fmt.Errorf("%w: more than 5 series", reader.ErrLimit), 400},
 			{"store", remotetest.ErrStore, 503},
 			{"deadline", context.DeadlineExceeded, 503},
 		} {
 			t.Run(kind.String()+"/"+test.name, func(t *testing.T) {
 				n := 0
-				eng := &remotetest.Engine{OnSelect: func(context.Context, engine.Query) (storage.ChunkSeriesSet, error) {
+				eng := &remotetest.Engine{OnSelect: func(context.Context, reader.Query) (storage.ChunkSeriesSet, error) {
 					if n++; n == 2 {
 						return nil, test.err
 					}
-					return &remotetest.SeriesSet{Series: []storage.ChunkSeries{remotetest.ChunkSeries(wiretest.LabelSet("__name__", "up"), []engine.Sample{{T: 1, V: 1}})}}, nil
+					return &remotetest.SeriesSet{Series: []storage.ChunkSeries{remotetest.ChunkSeries(wiretest.LabelSet("__name__", "up"), []ingest.Sample{{T: 1, V: 1}})}}, nil
 				}}
 				url, _ := remotetest.Serve(t, eng, nil)
 				got := remotetest.PostRead(t, url, &prompb.ReadRequest{
@@ -279,7 +280,7 @@ func TestReadMaxSamples(t *testing.T) {
 func TestReadMaxSamplesBytes(t *testing.T) {
 	eng := &remotetest.Engine{}
 	for i := range 400 {
-		eng.Series = append(eng.Series, engine.Series{Labels: wiretest.LabelSet("__name__", "up", "i", fmt.Sprint(i), "long", strings.Repeat("x", 3000))})
+		eng.Series = append(eng.Series, ingest.Series{Labels: wiretest.LabelSet("__name__", "up", "i", fmt.Sprint(i), "long", strings.Repeat("x", 3000))})
 	}
 	url, _ := remotetest.Serve(t, eng, func(cfg *remote.Config) { cfg.MaxSamples = 1 })
 	q := remotetest.Query(0, 1)
@@ -307,7 +308,7 @@ func TestReadFrameLimit(t *testing.T) {
 		{"after much that is sent", append(append(big[:100:100], remotetest.BigSeries(1, 2000)...), big[0]), size, 200, true},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			eng := &remotetest.Engine{OnSelect: func(context.Context, engine.Query) (storage.ChunkSeriesSet, error) {
+			eng := &remotetest.Engine{OnSelect: func(context.Context, reader.Query) (storage.ChunkSeriesSet, error) {
 				return &remotetest.SeriesSet{Series: test.series}, nil
 			}}
 			url, reg := remotetest.Serve(t, eng, func(cfg *remote.Config) { cfg.MaxFrameBytes = test.limit })
@@ -359,7 +360,7 @@ func TestReadAbort(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			big := remotetest.BigSeries(test.before, 1000)
-			eng := &remotetest.Engine{OnSelect: func(context.Context, engine.Query) (storage.ChunkSeriesSet, error) {
+			eng := &remotetest.Engine{OnSelect: func(context.Context, reader.Query) (storage.ChunkSeriesSet, error) {
 				return &remotetest.SeriesSet{Series: big, Before: func(n int) error {
 					if n == test.before {
 						return remotetest.ErrStore
@@ -390,7 +391,7 @@ func TestReadAbort(t *testing.T) {
 func TestReadClientGone(t *testing.T) {
 	big := remotetest.BigSeries(1, 1000)
 	reached, cancelled := make(chan struct{}), make(chan struct{})
-	eng := &remotetest.Engine{OnSelect: func(ctx context.Context, _ engine.Query) (storage.ChunkSeriesSet, error) {
+	eng := &remotetest.Engine{OnSelect: func(ctx context.Context, _ reader.Query) (storage.ChunkSeriesSet, error) {
 		set := &remotetest.SeriesSet{}
 		set.Before = func(n int) error {
 			if n == 200 { // some of it is on its way
@@ -423,7 +424,7 @@ func TestReadClientGone(t *testing.T) {
 // when the time is up.
 func TestReadStuckClient(t *testing.T) {
 	big := remotetest.BigSeries(1, 20_000)
-	eng := &remotetest.Engine{OnSelect: func(context.Context, engine.Query) (storage.ChunkSeriesSet, error) {
+	eng := &remotetest.Engine{OnSelect: func(context.Context, reader.Query) (storage.ChunkSeriesSet, error) {
 		set := &remotetest.SeriesSet{}
 		set.Before = func(int) error {
 			set.Series = append(set.Series[:0:0], set.Series...)
@@ -452,7 +453,7 @@ func TestReadStuckClient(t *testing.T) {
 func TestReadTimeout(t *testing.T) {
 	entered, ended := make(chan struct{}, 2), make(chan struct{})
 	end := sync.OnceFunc(func() { close(ended) })
-	eng := &remotetest.Engine{OnSelect: func(ctx context.Context, _ engine.Query) (storage.ChunkSeriesSet, error) {
+	eng := &remotetest.Engine{OnSelect: func(ctx context.Context, _ reader.Query) (storage.ChunkSeriesSet, error) {
 		entered <- struct{}{}
 		<-ctx.Done()
 		<-ended

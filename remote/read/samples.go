@@ -17,8 +17,8 @@ import (
 	"github.com/prometheus/prometheus/tsdb/chunkenc"
 	"github.com/prometheus/prometheus/tsdb/chunks"
 
-	"github.com/promtable/promtable/remote/engine"
 	"github.com/promtable/promtable/remote/engine/eval"
+	"github.com/promtable/promtable/remote/engine/reader"
 	"github.com/promtable/promtable/series/chunk"
 )
 
@@ -45,7 +45,7 @@ const (
 
 // samples answers with one block: a result for each query, of which sets are the
 // series, in order. Nothing is sent before all of it is encoded.
-func (h *Handler) samples(ctx context.Context, w http.ResponseWriter, queries []engine.Query, sets []storage.ChunkSeriesSet) (started bool, err error) {
+func (h *Handler) samples(ctx context.Context, w http.ResponseWriter, queries []reader.Query, sets []storage.ChunkSeriesSet) (started bool, err error) {
 	enc := h.samplesEncoder()
 	defer h.releaseSamples(enc)
 	for i, set := range sets {
@@ -259,7 +259,7 @@ func (e *samplesEncoder) reserve(n int) {
 // countSamples counts n more samples, or returns an error if they are too many.
 func (e *samplesEncoder) countSamples(n int) error {
 	if n > e.maxSamples-e.samples {
-		return fmt.Errorf("%w: more than %d samples in one answer", engine.ErrLimit, e.maxSamples)
+		return fmt.Errorf("%w: more than %d samples in one answer", reader.ErrLimit, e.maxSamples)
 	}
 	e.samples += n
 	return nil
@@ -281,9 +281,9 @@ func (e *samplesEncoder) checkBytes(n int) error {
 	}
 	switch {
 	case n > limit:
-		return fmt.Errorf("%w: more than %d bytes in one answer", engine.ErrLimit, limit)
+		return fmt.Errorf("%w: more than %d bytes in one answer", reader.ErrLimit, limit)
 	case snappy.MaxEncodedLen(n) < 0:
-		return fmt.Errorf("%w: %d bytes of an answer do not fit into one block, shorten the time range or ask for a streamed answer", engine.ErrLimit, n)
+		return fmt.Errorf("%w: %d bytes of an answer do not fit into one block, shorten the time range or ask for a streamed answer", reader.ErrLimit, n)
 	}
 	return nil
 }

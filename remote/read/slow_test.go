@@ -12,7 +12,7 @@ import (
 	"github.com/prometheus/prometheus/storage"
 
 	"github.com/promtable/promtable/remote"
-	"github.com/promtable/promtable/remote/engine"
+	"github.com/promtable/promtable/remote/engine/reader"
 	"github.com/promtable/promtable/remote/remotetest"
 	"github.com/promtable/promtable/remote/request"
 )
@@ -36,7 +36,7 @@ func TestSlowRead(t *testing.T) {
 				reg := prometheus.NewRegistry()
 				eng := &remotetest.Engine{Series: remotetest.Stock()}
 				if tt.fail != nil {
-					eng.OnSelect = func(context.Context, engine.Query) (storage.ChunkSeriesSet, error) { return nil, tt.fail }
+					eng.OnSelect = func(context.Context, reader.Query) (storage.ChunkSeriesSet, error) { return nil, tt.fail }
 				}
 				url, _ := remotetest.Serve(t, eng, func(cfg *remote.Config) {
 					cfg.SlowLog = request.NewSlowLog(request.SlowConfig{

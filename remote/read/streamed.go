@@ -8,7 +8,7 @@ import (
 	"github.com/prometheus/prometheus/storage"
 	"github.com/prometheus/prometheus/tsdb/chunks"
 
-	"github.com/promtable/promtable/remote/engine"
+	"github.com/promtable/promtable/remote/engine/reader"
 	"github.com/promtable/promtable/series"
 )
 
@@ -157,5 +157,5 @@ func (s *streamer) gatherChunks(cs storage.ChunkSeries) error {
 }
 
 func (s *streamer) limitError(cs storage.ChunkSeries) error {
-	return fmt.Errorf("%w: series %s does not fit into a frame of %d bytes, shorten the time range", engine.ErrLimit, series.Abbreviate(cs.Labels()), s.maxBytes)
+	return fmt.Errorf("%w: series %s does not fit into a frame of %d bytes, shorten the time range", reader.ErrLimit, series.Abbreviate(cs.Labels()), s.maxBytes)
 }

@@ -12,8 +12,11 @@ import (
 	"github.com/prometheus/prometheus/tsdb/chunks"
 	"github.com/prometheus/prometheus/util/annotations"
 
-	"github.com/promtable/promtable/remote/engine"
+	"github.com/promtable/promtable/remote/engine/current"
 	"github.com/promtable/promtable/remote/engine/eval"
+	"github.com/promtable/promtable/remote/engine/reader"
+	"github.com/promtable/promtable/remote/engine/seriescache"
+	"github.com/promtable/promtable/remote/ingest"
 	"github.com/promtable/promtable/series/chunk"
 )
 
@@ -23,41 +26,41 @@ var ErrStore = errors.New("the store is down")
 // that are set replace a method.
 type Engine struct {
 	mu             sync.Mutex
-	Series         []engine.Series
-	Families       []engine.Metadata
+	Series         []ingest.Series
+	Families       []ingest.Metadata
 	Appends        int
-	CurrentSamples []engine.CurrentSample
-	Queries        []engine.Query
+	CurrentSamples []current.Sample
+	Queries        []reader.Query
 	// Read is what every explanation says that was read.
-	Read engine.Counts
+	Read reader.Counts
 	// Parts are those of every explanation.
-	Parts []engine.ExplainedPart
+	Parts []reader.ExplainedPart
 
 	MetadataErr error
 
-	OnAppend  func(ctx context.Context, batch []engine.Series) (int, error)
-	OnSelect  func(ctx context.Context, q engine.Query) (storage.ChunkSeriesSet, error)
+	OnAppend  func(ctx context.Context, batch []ingest.Series) (int, error)
+	OnSelect  func(ctx context.Context, q reader.Query) (storage.ChunkSeriesSet, error)
 	OnCurrent func(ctx context.Context, mint int64) error
-	OnExplain func(ctx context.Context, q engine.Query) error
+	OnExplain func(ctx context.Context, q reader.Query) error
 }
 
-func (f *Engine) Append(ctx context.Context, batch []engine.Series, rejected *engine.Rejected) (stored engine.Stored, err error) {
+func (f *Engine) Append(ctx context.Context, batch []ingest.Series, rejected *ingest.Rejected) (stored ingest.Stored, err error) {
 	f.mu.Lock()
 	f.Appends++
 	f.mu.Unlock()
-	valid := slices.DeleteFunc(slices.Clone(batch), func(s engine.Series) bool {
+	valid := slices.DeleteFunc(slices.Clone(batch), func(s ingest.Series) bool {
 		if s.Labels.Has(labels.MetricName) {
 			stored.Samples += len(s.Samples)
 			stored.Histograms += len(s.Histograms)
 			stored.Exemplars += len(s.Exemplars)
 			return false
 		}
-		rejected.Add(engine.ReasonLabels, len(s.Samples)+len(s.Histograms)+len(s.Exemplars), errors.New("no metric name: "+s.Labels.String()))
+		rejected.Add(ingest.ReasonLabels, len(s.Samples)+len(s.Histograms)+len(s.Exemplars), errors.New("no metric name: "+s.Labels.String()))
 		return true
 	})
 	if f.OnAppend != nil {
 		n, err := f.OnAppend(ctx, valid)
-		return engine.Stored{Samples: n}, err
+		return ingest.Stored{Samples: n}, err
 	}
 	for i := range valid { // the samples belong to the caller
 		valid[i].Samples = slices.Clone(valid[i].Samples)
@@ -69,26 +72,26 @@ func (f *Engine) Append(ctx context.Context, batch []engine.Series, rejected *en
 }
 
 // Lookup finds nothing; that is tested with a real engine.
-func (f *Engine) Lookup(engine.WireText) *engine.CachedSeries { return nil }
+func (f *Engine) Lookup(ingest.WireText) *seriescache.Entry { return nil }
 
 // Symbols has no numbers to give.
-func (f *Engine) Symbols() *engine.SymbolTable { return nil }
+func (f *Engine) Symbols() *seriescache.SymbolTable { return nil }
 
-func (f *Engine) AppendMetadata(_ context.Context, batch []engine.Metadata, _ *engine.Rejected) error {
+func (f *Engine) AppendMetadata(_ context.Context, batch []ingest.Metadata, _ *ingest.Rejected) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.Families = append(f.Families, batch...)
 	return f.MetadataErr
 }
 
-func (f *Engine) Metadata(context.Context, string, int) ([]engine.Metadata, error) {
+func (f *Engine) Metadata(context.Context, string, int) ([]ingest.Metadata, error) {
 	return f.Families, f.MetadataErr
 }
 
 // AppenderV2 is for OTLP, which is tested with a real engine.
 func (f *Engine) AppenderV2(context.Context) storage.AppenderV2 { return nil }
 
-func (f *Engine) Select(ctx context.Context, q engine.Query) (storage.ChunkSeriesSet, error) {
+func (f *Engine) Select(ctx context.Context, q reader.Query) (storage.ChunkSeriesSet, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.Queries = append(f.Queries, q)
@@ -112,13 +115,13 @@ func (f *Engine) Select(ctx context.Context, q engine.Query) (storage.ChunkSerie
 	return set, nil
 }
 
-func (f *Engine) Current(ctx context.Context, selectors [][]*labels.Matcher, mint int64) ([]engine.CurrentSample, error) {
+func (f *Engine) Current(ctx context.Context, selectors [][]*labels.Matcher, mint int64) ([]current.Sample, error) {
 	if f.OnCurrent != nil {
 		if err := f.OnCurrent(ctx, mint); err != nil {
 			return nil, err
 		}
 	}
-	var found []engine.CurrentSample
+	var found []current.Sample
 	for _, s := range f.CurrentSamples {
 		if slices.ContainsFunc(selectors, func(ms []*labels.Matcher) bool { return matches(s.Labels, ms) }) {
 			found = append(found, s)
@@ -127,25 +130,25 @@ func (f *Engine) Current(ctx context.Context, selectors [][]*labels.Matcher, min
 	return found, nil
 }
 
-func (f *Engine) Explain(ctx context.Context, q engine.Query) (*engine.Explanation, error) {
+func (f *Engine) Explain(ctx context.Context, q reader.Query) (*reader.Explanation, error) {
 	if f.OnExplain != nil {
 		if err := f.OnExplain(ctx, q); err != nil {
 			return nil, err
 		}
 	}
-	return &engine.Explanation{Selector: q.Matchers[0].String(), Mint: q.Mint, Maxt: q.Maxt, Total: f.Read, Parts: slices.Clone(f.Parts)}, nil
+	return &reader.Explanation{Selector: q.Matchers[0].String(), Mint: q.Mint, Maxt: q.Maxt, Total: f.Read, Parts: slices.Clone(f.Parts)}, nil
 }
 
 // Measure is Explain.
-func (f *Engine) Measure(ctx context.Context, q engine.Query, _ *eval.Buckets) (*engine.Explanation, error) {
+func (f *Engine) Measure(ctx context.Context, q reader.Query, _ *eval.Buckets) (*reader.Explanation, error) {
 	return f.Explain(ctx, q)
 }
 
 // PlanRead is Explain, but only for the index.
-func (f *Engine) PlanRead(ctx context.Context, q engine.Query, _ *eval.Buckets) (*engine.Explanation, error) {
+func (f *Engine) PlanRead(ctx context.Context, q reader.Query, _ *eval.Buckets) (*reader.Explanation, error) {
 	x, err := f.Explain(ctx, q)
 	if err == nil {
-		x.Total = engine.Counts{Series: f.Read.Series, IndexRows: f.Read.IndexRows}
+		x.Total = reader.Counts{Series: f.Read.Series, IndexRows: f.Read.IndexRows}
 	}
 	return x, err
 }
@@ -154,12 +157,12 @@ func matches(ls labels.Labels, ms []*labels.Matcher) bool {
 	return !slices.ContainsFunc(ms, func(m *labels.Matcher) bool { return !m.Matches(ls.Get(m.Name)) })
 }
 
-func InRange(samples []engine.Sample, q engine.Query) []engine.Sample {
-	return slices.DeleteFunc(slices.Clone(samples), func(s engine.Sample) bool { return s.T < q.Mint || s.T > q.Maxt })
+func InRange(samples []ingest.Sample, q reader.Query) []ingest.Sample {
+	return slices.DeleteFunc(slices.Clone(samples), func(s ingest.Sample) bool { return s.T < q.Mint || s.T > q.Maxt })
 }
 
 // ChunkSeries makes one XOR chunk of each 120 samples.
-func ChunkSeries(ls labels.Labels, samples []engine.Sample) storage.ChunkSeries {
+func ChunkSeries(ls labels.Labels, samples []ingest.Sample) storage.ChunkSeries {
 	var metas []chunks.Meta
 	for part := range slices.Chunk(samples, 120) {
 		c := chunkenc.NewXORChunk()
@@ -179,7 +182,7 @@ func ChunkSeries(ls labels.Labels, samples []engine.Sample) storage.ChunkSeries 
 }
 
 // decodedSeries makes one decoded chunk of each 120 samples.
-func decodedSeries(ls labels.Labels, samples []engine.Sample) storage.ChunkSeries {
+func decodedSeries(ls labels.Labels, samples []ingest.Sample) storage.ChunkSeries {
 	var metas []chunks.Meta
 	for part := range slices.Chunk(samples, 120) {
 		var ts []int64

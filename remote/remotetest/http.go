@@ -16,7 +16,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/promtable/promtable/remote"
-	"github.com/promtable/promtable/remote/engine"
+	"github.com/promtable/promtable/remote/engine/reader"
+	"github.com/promtable/promtable/remote/ingest"
 	"github.com/promtable/promtable/remote/request"
 )
 
@@ -86,7 +87,7 @@ func (c *FakeClock) Advance(d time.Duration) {
 // Explained is the envelope of an answer.
 type Explained struct {
 	Status, ErrorType, Error string
-	Data                     []engine.Explanation
+	Data                     []reader.Explanation
 }
 
 const (
@@ -242,11 +243,11 @@ func WantWritten(t testing.TB, a Answer, present bool, samples string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	WantWrittenAll(t, a, present, engine.Stored{Samples: n})
+	WantWrittenAll(t, a, present, ingest.Stored{Samples: n})
 }
 
 // WantWrittenAll wants the headers of 2.0 to say what was stored, if present.
-func WantWrittenAll(t testing.TB, a Answer, present bool, stored engine.Stored) {
+func WantWrittenAll(t testing.TB, a Answer, present bool, stored ingest.Stored) {
 	t.Helper()
 	want := map[string][]string{
 		writtenSamples:    {strconv.Itoa(stored.Samples)},

@@ -15,7 +15,7 @@ import (
 	upstream "github.com/prometheus/prometheus/storage/remote"
 	"github.com/prometheus/prometheus/tsdb/chunkenc"
 
-	"github.com/promtable/promtable/remote/engine"
+	"github.com/promtable/promtable/remote/ingest"
 	"github.com/promtable/promtable/remote/wire/wiretest"
 )
 
@@ -43,20 +43,20 @@ func readClient(t testing.TB, base string, kind prompb.ReadRequest_ResponseType)
 }
 
 // Read answers queries through upstream's client.
-func Read(t testing.TB, base string, kind prompb.ReadRequest_ResponseType, queries ...*prompb.Query) ([]engine.Series, error) {
+func Read(t testing.TB, base string, kind prompb.ReadRequest_ResponseType, queries ...*prompb.Query) ([]ingest.Series, error) {
 	t.Helper()
 	set, err := readClient(t, base, kind).ReadMultiple(t.Context(), queries, false)
 	if err != nil {
 		return nil, err
 	}
-	var found []engine.Series
+	var found []ingest.Series
 	var it chunkenc.Iterator
 	for set.Next() {
-		s := engine.Series{Labels: set.At().Labels()}
+		s := ingest.Series{Labels: set.At().Labels()}
 		it = set.At().Iterator(it)
 		for it.Next() == chunkenc.ValFloat {
 			ts, v := it.At()
-			s.Samples = append(s.Samples, engine.Sample{T: ts, V: v})
+			s.Samples = append(s.Samples, ingest.Sample{T: ts, V: v})
 		}
 		if err := it.Err(); err != nil {
 			return nil, err

@@ -12,7 +12,7 @@ import (
 	"github.com/prometheus/prometheus/model/value"
 	"github.com/prometheus/prometheus/storage"
 
-	"github.com/promtable/promtable/remote/engine"
+	"github.com/promtable/promtable/remote/ingest"
 	"github.com/promtable/promtable/remote/wire/wiretest"
 )
 
@@ -37,8 +37,8 @@ func SomeFloatHistogram() *histogram.FloatHistogram {
 	}
 }
 
-func sameSamples(a, b []engine.Sample) bool {
-	return slices.EqualFunc(a, b, func(x, y engine.Sample) bool {
+func sameSamples(a, b []ingest.Sample) bool {
+	return slices.EqualFunc(a, b, func(x, y ingest.Sample) bool {
 		return x.T == y.T && math.Float64bits(x.V) == math.Float64bits(y.V)
 	})
 }
@@ -53,7 +53,7 @@ func AwkwardFloats() []float64 {
 	}
 }
 
-func WantSeries(t testing.TB, got, want []engine.Series) {
+func WantSeries(t testing.TB, got, want []ingest.Series) {
 	t.Helper()
 	if len(got) != len(want) {
 		t.Fatalf("%d series, want %d: %v", len(got), len(want), got)
@@ -66,27 +66,27 @@ func WantSeries(t testing.TB, got, want []engine.Series) {
 }
 
 // Stock is some series, sorted, with awkward values and labels.
-func Stock() []engine.Series {
-	var awkward, many []engine.Sample
+func Stock() []ingest.Series {
+	var awkward, many []ingest.Sample
 	for i, v := range AwkwardFloats() {
-		awkward = append(awkward, engine.Sample{T: 1000 + int64(i), V: v})
+		awkward = append(awkward, ingest.Sample{T: 1000 + int64(i), V: v})
 	}
 	for i := range 1000 {
-		many = append(many, engine.Sample{T: int64(i) * 15_000, V: float64(i)})
+		many = append(many, ingest.Sample{T: int64(i) * 15_000, V: float64(i)})
 	}
-	return []engine.Series{
+	return []ingest.Series{
 		{Labels: wiretest.LabelSet("Zone", "b", "__name__", "up"), Samples: awkward},
-		{Labels: wiretest.LabelSet("__name__", "down", "a.b c", "\x00\n,=#é"), Samples: []engine.Sample{{T: 1000, V: 1}}},
+		{Labels: wiretest.LabelSet("__name__", "down", "a.b c", "\x00\n,=#é"), Samples: []ingest.Sample{{T: 1000, V: 1}}},
 		{Labels: wiretest.LabelSet("__name__", "up", "job", "a"), Samples: many},
-		{Labels: wiretest.LabelSet("__name__", "up", "job", "b", "long", strings.Repeat("x", 300)), Samples: []engine.Sample{{T: 999, V: 1}, {T: 2000, V: 2}}},
+		{Labels: wiretest.LabelSet("__name__", "up", "job", "b", "long", strings.Repeat("x", 300)), Samples: []ingest.Sample{{T: 999, V: 1}, {T: 2000, V: 2}}},
 	}
 }
 
 // BigSeries is n series of about size bytes of chunks each.
 func BigSeries(n, samples int) (all []storage.ChunkSeries) {
-	data := make([]engine.Sample, samples)
+	data := make([]ingest.Sample, samples)
 	for i := range data {
-		data[i] = engine.Sample{T: int64(i) * 977, V: math.Sqrt(float64(i))}
+		data[i] = ingest.Sample{T: int64(i) * 977, V: math.Sqrt(float64(i))}
 	}
 	for i := range n {
 		all = append(all, ChunkSeries(wiretest.LabelSet("__name__", "big", "i", fmt.Sprintf("%06d", i)), data))

@@ -13,6 +13,7 @@ import (
 	"github.com/promtable/promtable/bucketstore/pebble"
 	"github.com/promtable/promtable/remote"
 	"github.com/promtable/promtable/remote/engine"
+	"github.com/promtable/promtable/remote/engine/reader"
 	"github.com/promtable/promtable/series"
 )
 
@@ -54,7 +55,7 @@ func ServeStore(t testing.TB, store bucketstore.Store, change ...func(*engine.Co
 		Now:        time.Now,
 		Registerer: reg,
 		MaxFuture:  10 * time.Minute,
-		Limits:     engine.Limits{MaxSeries: 5000},
+		Limits:     reader.Limits{MaxSeries: 5000},
 	}
 	for _, fn := range change {
 		fn(&cfg)

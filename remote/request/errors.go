@@ -25,7 +25,8 @@ import (
 	"github.com/go-kit/log/level"
 
 	"github.com/promtable/promtable/bucketstore"
-	"github.com/promtable/promtable/remote/engine"
+	"github.com/promtable/promtable/remote/engine/reader"
+	"github.com/promtable/promtable/remote/ingest"
 	"github.com/promtable/promtable/series"
 )
 
@@ -95,7 +96,7 @@ const (
 func Status(client context.Context, p Protocol, err error) int {
 	var (
 		named    *statusError
-		rejected *engine.Rejected
+		rejected *ingest.Rejected
 		tooLarge *http.MaxBytesError
 	)
 	switch {
@@ -109,9 +110,9 @@ func Status(client context.Context, p Protocol, err error) int {
 		return named.status
 	case errors.As(err, &rejected):
 		return http.StatusBadRequest
-	case errors.Is(err, engine.ErrLimit) && p == API:
+	case errors.Is(err, reader.ErrLimit) && p == API:
 		return http.StatusUnprocessableEntity
-	case errors.Is(err, engine.ErrLimit):
+	case errors.Is(err, reader.ErrLimit):
 		return http.StatusBadRequest
 	case errors.As(err, &tooLarge):
 		return http.StatusRequestEntityTooLarge

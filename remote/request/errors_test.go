@@ -8,7 +8,8 @@ import (
 	"os"
 	"testing"
 
-	"github.com/promtable/promtable/remote/engine"
+	"github.com/promtable/promtable/remote/engine/reader"
+	"github.com/promtable/promtable/remote/ingest"
 	"github.com/promtable/promtable/remote/request"
 	"github.com/promtable/promtable/series"
 )
@@ -17,15 +18,15 @@ import (
 func TestStatus(t *testing.T) {
 	gone, hangUp := context.WithCancel(t.Context())
 	hangUp()
-	var rejected engine.Rejected
-	rejected.Add(engine.ReasonLabels, 1, errors.New("no metric name"))
+	var rejected ingest.Rejected
+	rejected.Add(ingest.ReasonLabels, 1, errors.New("no metric name"))
 	for _, test := range []struct {
 		name        string
 		client      context.Context
 		err         error
 		remote, api int
 	}{
-		{"limit", t.Context(), engine.ErrLimit, 400, 422},
+		{"limit", t.Context(), reader.ErrLimit, 400, 422},
 		{"corrupt", t.Context(), series.ErrCorrupt, 500, 500},
 		{"rejected", t.Context(), rejected.Err(), 400, 400},
 		{"bad request", t.Context(), request.BadRequest("no"), 400, 400},
@@ -34,7 +35,7 @@ func TestStatus(t *testing.T) {
 		{"store", t.Context(), errors.New("the store is down"), 503, 503},
 		{"deadline", t.Context(), context.DeadlineExceeded, 503, 503},
 		{"canceled by the store", t.Context(), context.Canceled, 503, 503},
-		{"client gone", gone, engine.ErrLimit, 499, 499},
+		{"client gone", gone, reader.ErrLimit, 499, 499},
 		{"body too late", gone, os.ErrDeadlineExceeded, 503, 503},
 	} {
 		for p, want := range map[request.Protocol]int{request.Remote: test.remote, request.API: test.api} {

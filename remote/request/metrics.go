@@ -8,7 +8,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"github.com/promtable/promtable/bucketstore/metricset"
 )
 
 // allowMethod returns whether the method of r is one of methods. If not, it has
@@ -32,21 +33,13 @@ type Metrics struct {
 // NewMetrics registers its metrics with reg, where they must not be registered
 // yet.
 func NewMetrics(reg prometheus.Registerer) *Metrics {
-	f := promauto.With(reg)
+	f := metricset.New(reg)
 	return &Metrics{
-		requests: f.NewCounterVec(prometheus.CounterOpts{
-			Name: "adapter_http_requests_total",
-			Help: "Requests answered, by status code; \"aborted\" if the connection was broken in the middle of the answer.",
-		}, []string{"handler", "code"}),
-		seconds: f.NewHistogramVec(prometheus.HistogramOpts{
-			Name:    "adapter_http_request_duration_seconds",
-			Help:    "How long requests took, answer included.",
-			Buckets: []float64{.001, .005, .01, .05, .1, .5, 1, 5, 10, 25, 60, 120},
-		}, []string{"handler"}),
-		inFlight: f.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "adapter_http_requests_in_flight",
-			Help: "Requests that run or wait.",
-		}, []string{"handler"}),
+		requests: f.CounterVec("adapter_http_requests_total",
+			"Requests answered, by status code; \"aborted\" if the connection was broken in the middle of the answer.", "handler", "code"),
+		seconds: f.HistogramVec("adapter_http_request_duration_seconds", "How long requests took, answer included.",
+			[]float64{.001, .005, .01, .05, .1, .5, 1, 5, 10, 25, 60, 120}, "handler"),
+		inFlight: f.GaugeVec("adapter_http_requests_in_flight", "Requests that run or wait.", "handler"),
 	}
 }
 

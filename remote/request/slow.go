@@ -10,10 +10,9 @@ import (
 	"github.com/go-kit/log"
 	"github.com/go-kit/log/level"
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promauto"
-	"github.com/prometheus/prometheus/promql"
 
-	"github.com/promtable/promtable/remote/engine"
+	"github.com/promtable/promtable/bucketstore/metricset"
+	"github.com/promtable/promtable/remote/engine/reader"
 )
 
 // The kinds of queries, as they stand in the log and in metrics.
@@ -44,17 +43,10 @@ type SlowLog struct {
 	queries *prometheus.CounterVec
 }
 
-// NewSlowLog returns a SlowLog. Its metric is registered with cfg.Registerer, where it must
-// not be registered yet.
+// NewSlowLog returns a SlowLog. Its metric is registered with cfg.Registerer.
 func NewSlowLog(cfg SlowConfig) *SlowLog {
-	l := &SlowLog{cfg: cfg, queries: promauto.With(cfg.Registerer).NewCounterVec(prometheus.CounterOpts{
-		Name: "adapter_slow_queries_total",
-		Help: "Queries that took longer than --query.log-slower-than, by kind: instant, range, or read for a remote read.",
-	}, []string{"kind"})}
-	for _, kind := range []string{QueryInstant, QueryRange, QueryRead} {
-		l.queries.WithLabelValues(kind)
-	}
-	return l
+	return &SlowLog{cfg: cfg, queries: metricset.New(cfg.Registerer).Counters("adapter_slow_queries_total",
+		"Queries that took longer than --query.log-slower-than, by kind: instant, range, or read for a remote read.", "kind", QueryInstant, QueryRange, QueryRead)}
 }
 
 // A Watch is over one query. A nil Watch does nothing.
@@ -62,7 +54,7 @@ type Watch struct {
 	log     *SlowLog
 	kind    string
 	started time.Time
-	usage   *engine.Usage
+	usage   *reader.Usage
 }
 
 // Watch begins a query. The query runs with the context that is returned, which counts what
@@ -71,10 +63,10 @@ func (l *SlowLog) Watch(ctx context.Context, kind string) (context.Context, *Wat
 	if l == nil || l.cfg.SlowerThan <= 0 {
 		return ctx, nil
 	}
-	usage := engine.UsageOf(ctx)
+	usage := reader.UsageOf(ctx)
 	if usage == nil {
-		usage = &engine.Usage{}
-		ctx = engine.WithUsage(ctx, usage)
+		usage = &reader.Usage{}
+		ctx = reader.WithUsage(ctx, usage)
 	}
 	return ctx, &Watch{log: l, kind: kind, started: l.cfg.Now(), usage: usage}
 }
@@ -133,9 +125,9 @@ func queryStatus(err error) string {
 	switch {
 	case err == nil:
 		return "success"
-	case errors.Is(err, context.Canceled), errors.As(err, new(promql.ErrQueryCanceled)):
+	case errors.Is(err, context.Canceled):
 		return "canceled"
-	case errors.Is(err, context.DeadlineExceeded), errors.As(err, new(promql.ErrQueryTimeout)):
+	case errors.Is(err, context.DeadlineExceeded):
 		return "timeout"
 	}
 	return "error"

@@ -19,7 +19,7 @@ import (
 	"github.com/prometheus/prometheus/model/metadata"
 	"github.com/prometheus/prometheus/model/value"
 
-	"github.com/promtable/promtable/remote/engine"
+	"github.com/promtable/promtable/remote/ingest"
 )
 
 // Config says what a Scraper reads and where it writes. All fields but Logger
@@ -36,8 +36,8 @@ type Config struct {
 }
 
 type appender interface {
-	Append(ctx context.Context, batch []engine.Series, rejected *engine.Rejected) (engine.Stored, error)
-	AppendMetadata(ctx context.Context, batch []engine.Metadata, rejected *engine.Rejected) error
+	Append(ctx context.Context, batch []ingest.Series, rejected *ingest.Rejected) (ingest.Stored, error)
+	AppendMetadata(ctx context.Context, batch []ingest.Metadata, rejected *ingest.Rejected) error
 }
 
 // Scraper stores metrics at an interval. Not safe for concurrent use.
@@ -90,19 +90,19 @@ func (s *Scraper) Scrape(ctx context.Context) error {
 		return err
 	}
 	seen := make(map[uint64]labels.Labels, len(samples))
-	batch := make([]engine.Series, 0, len(samples))
+	batch := make([]ingest.Series, 0, len(samples))
 	for _, sample := range samples {
 		ls := s.labels(sample.Metric)
 		seen[ls.Hash()] = ls
-		batch = append(batch, engine.Series{Labels: ls, Samples: []engine.Sample{{T: now, V: float64(sample.Value)}}})
+		batch = append(batch, ingest.Series{Labels: ls, Samples: []ingest.Sample{{T: now, V: float64(sample.Value)}}})
 	}
 	stale := math.Float64frombits(value.StaleNaN)
 	for hash, ls := range s.last {
 		if _, ok := seen[hash]; !ok {
-			batch = append(batch, engine.Series{Labels: ls, Samples: []engine.Sample{{T: now, V: stale}}})
+			batch = append(batch, ingest.Series{Labels: ls, Samples: []ingest.Sample{{T: now, V: stale}}})
 		}
 	}
-	var rejected engine.Rejected
+	var rejected ingest.Rejected
 	if _, err := s.cfg.Appender.Append(ctx, batch, &rejected); err != nil {
 		maps.Copy(s.last, seen) // some may be stored
 		return err
@@ -115,10 +115,10 @@ func (s *Scraper) Scrape(ctx context.Context) error {
 }
 
 // describe stores the metadata that are not stored yet.
-func (s *Scraper) describe(ctx context.Context, families []*dto.MetricFamily, rejected *engine.Rejected) error {
-	var changed []engine.Metadata
+func (s *Scraper) describe(ctx context.Context, families []*dto.MetricFamily, rejected *ingest.Rejected) error {
+	var changed []ingest.Metadata
 	for _, f := range families {
-		m := engine.Metadata{Family: f.GetName(), Metadata: metadata.Metadata{Type: typeOf(f), Unit: f.GetUnit(), Help: f.GetHelp()}}
+		m := ingest.Metadata{Family: f.GetName(), Metadata: metadata.Metadata{Type: typeOf(f), Unit: f.GetUnit(), Help: f.GetHelp()}}
 		if said, ok := s.said[m.Family]; !ok || said != m.Metadata {
 			changed = append(changed, m)
 		}

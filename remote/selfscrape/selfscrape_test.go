@@ -14,7 +14,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/prometheus/model/value"
 
-	"github.com/promtable/promtable/remote/engine"
+	"github.com/promtable/promtable/remote/ingest"
 	"github.com/promtable/promtable/remote/selfscrape"
 )
 
@@ -31,7 +31,7 @@ type sink struct {
 	metadataErr error
 }
 
-func (s *sink) AppendMetadata(_ context.Context, batch []engine.Metadata, _ *engine.Rejected) error {
+func (s *sink) AppendMetadata(_ context.Context, batch []ingest.Metadata, _ *ingest.Rejected) error {
 	for _, m := range batch {
 		s.described = append(s.described, fmt.Sprintf("%s %s %q %q", m.Family, m.Type, m.Unit, m.Help))
 	}
@@ -49,7 +49,7 @@ func (s *sink) wantDescribed(t *testing.T, lines ...string) {
 	s.described = nil
 }
 
-func (s *sink) Append(_ context.Context, batch []engine.Series, rejected *engine.Rejected) (engine.Stored, error) {
+func (s *sink) Append(_ context.Context, batch []ingest.Series, rejected *ingest.Rejected) (ingest.Stored, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.calls++
@@ -65,9 +65,9 @@ func (s *sink) Append(_ context.Context, batch []engine.Series, rejected *engine
 	}
 	slices.Sort(s.series)
 	if s.reject {
-		rejected.Add(engine.ReasonLabels, 1, errors.New("rejected"))
+		rejected.Add(ingest.ReasonLabels, 1, errors.New("rejected"))
 	}
-	return engine.Stored{Samples: len(batch)}, s.err
+	return ingest.Stored{Samples: len(batch)}, s.err
 }
 
 func (s *sink) count() int {
@@ -267,7 +267,7 @@ func TestScrapeErrors(t *testing.T) {
 		f := newFixture()
 		vanishing(f)
 		f.sink.reject = true
-		var rejected *engine.Rejected
+		var rejected *ingest.Rejected
 		if err := f.Scrape(t.Context()); !errors.As(err, &rejected) {
 			t.Errorf("error %v, want a Rejected", err)
 		}

@@ -4,23 +4,24 @@
 // made of packages of npm, by the sources in the directory editor: go generate
 // makes it again after a change of those, or of the versions in package-lock.json.
 //
-//	index.html     the frame: navigation and one section for each tab
+//	index.html     the frame: navigation and one section for each tab; New adds a link to each module
 //	style.css      both colour schemes, the frame, forms and messages; the styles of a view stand beside its module, by its name
 //	app.js         tabs, the state in the URL, errors
 //	common/api     requests
-//	common/dom     elements
-//	common/table   tables, in pages; common/virtual tables of very many rows; common/rows sorts, searches and copies the rows of both
+//	common/dom     elements; common/templates parts of forms
+//	common/table   tables, in pages; common/virtualtable tables of very many rows; common/rows sorts, searches and copies the rows of both
 //	common/keys    the keys of the page, and the dialog that lists them
-//	common/said    sentences for screen readers
-//	common/format  numbers, times and label sets as text
-//	common/kinds   what a metric is, and the expressions that show it
-//	common/...     small graphs, the clipboard and files, selectors
+//	common/announce  sentences for screen readers
+//	common/export  the clipboard and files
+//	common/format  numbers, times and label sets as text; common/quantities sizes and durations
+//	common/metrickinds  what a metric is, and the expressions that show it
+//	common/...     small graphs, selectors, what prometheus.yml says
 //	query/query    the tab Query: expressions, what they are asked, tables and graphs of the answers
-//	query/view     its graph: graph (lines, areas, bars) or heatmap, on a plot with a cursor, in units
-//	query/picker   its control of time; step and refresh are beside it
+//	query/graphview  its graph: graph (lines, areas, bars) or heatmap, on a plot with a cursor, in units; query/tableview its tables
+//	query/timepicker its control of time; step and refresh are beside it
 //	query/resolution  what of a graph comes from samples, and what from rollups
-//	query/start    what the page shows before there is a query
-//	tabs/...       the other tabs, a file each
+//	query/startpage  what the page shows before there is a query
+//	tabs/...       the other tabs, a file each; tabs/findings and tabs/statuspanels are tables of what Status shows
 //	vendor/...     the work of others, with its licences: uPlot 1.6.32, MIT, the charts;
 //	               CodeMirror 6, MIT, with Prometheus' mode for PromQL, Apache-2.0, the editor
 package ui
@@ -29,7 +30,10 @@ import (
 	"bytes"
 	"embed"
 	"io/fs"
+	"maps"
 	"net/http"
+	"path"
+	"slices"
 	"strings"
 	"time"
 )
@@ -57,6 +61,9 @@ func New() (http.Handler, error) {
 	}
 	all, err := readFiles(files)
 	if err != nil {
+		return nil, err
+	}
+	if all["index.html"], err = newFile("index.html", withPreloads(all)); err != nil {
 		return nil, err
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -94,4 +101,15 @@ func New() (http.Handler, error) {
 		header.Set("Content-Type", f.kind)
 		http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(content))
 	}), nil
+}
+
+// withPreloads returns index.html with a link to each module, so that the browser need not find one in the other.
+func withPreloads(all map[string]file) []byte {
+	var links strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		if path.Ext(name) == ".js" && path.Dir(name) != "." && !strings.HasPrefix(name, "vendor/") {
+			links.WriteString(`<link rel="modulepreload" href="ui/` + name + "\">\n")
+		}
+	}
+	return bytes.Replace(all["index.html"].content, []byte("</head>"), []byte(links.String()+"</head>"), 1)
 }

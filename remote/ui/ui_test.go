@@ -69,6 +69,7 @@ func targets(t testing.TB) map[string][]byte {
 	served := map[string][]byte{}
 	for name, content := range files(t) {
 		if name == "index.html" {
+			content = get(startPage(t), "/").Body.Bytes() // with a link to each module
 			served["/"], served["/?tab=query&expr=up"] = content, content
 			continue
 		}
@@ -154,6 +155,9 @@ func TestUnknown(t *testing.T) {
 	}
 }
 
+// importPattern matches an import of a module, and its path.
+var importPattern = regexp.MustCompile(`(?m)^\s*(?:import|export)\b[^"\n]*"([^"]+)"`)
+
 // TestReferences wants what files ask for to be served.
 func TestReferences(t *testing.T) {
 	served := targets(t)
@@ -170,7 +174,7 @@ func TestReferences(t *testing.T) {
 	check("/", "/", "html", regexp.MustCompile(`(?:src|href)="([^"#?][^"]*)"`))
 	for target := range served {
 		if path.Ext(target) == ".js" {
-			check(target, path.Dir(target), "js", regexp.MustCompile(`(?m)^\s*(?:import|export)\b[^"\n]*"([^"]+)"`))
+			check(target, path.Dir(target), "js", importPattern)
 		}
 		if path.Ext(target) == ".css" {
 			check(target, path.Dir(target), "css", regexp.MustCompile(`(?:@import|url\()\s*"?([^")]+)`))
@@ -178,6 +182,34 @@ func TestReferences(t *testing.T) {
 	}
 	if counts["html"] < 5 || counts["js"] < 10 {
 		t.Errorf("only %v references are found", counts)
+	}
+}
+
+// TestImportCycles wants no module to import itself, directly or through others.
+func TestImportCycles(t *testing.T) {
+	all := files(t)
+	done := map[string]bool{}
+	var visit func(name string, importers []string)
+	visit = func(name string, importers []string) {
+		if i := slices.Index(importers, name); i >= 0 {
+			t.Errorf("an import cycle: %s", strings.Join(append(importers[i:], name), " imports "))
+			return
+		}
+		if done[name] {
+			return
+		}
+		for _, m := range importPattern.FindAllSubmatch(all[name], -1) {
+			visit(path.Join(path.Dir(name), string(m[1])), append(importers, name))
+		}
+		done[name] = true
+	}
+	for name := range all {
+		if path.Ext(name) == ".js" && !strings.HasPrefix(name, "vendor/") {
+			visit(name, nil)
+		}
+	}
+	if !done["common/dom.js"] || !done["app.js"] {
+		t.Errorf("only these modules are found: %v", done)
 	}
 }
 

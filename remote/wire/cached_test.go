@@ -15,6 +15,8 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/promtable/promtable/remote/engine"
+	"github.com/promtable/promtable/remote/engine/seriescache"
+	"github.com/promtable/promtable/remote/ingest"
 )
 
 // randomPairs are label sets, names and values in turn, that differ here and
@@ -113,7 +115,7 @@ func TestDecodeCached(t *testing.T) {
 			if version == 2 {
 				body = v2
 			}
-			var rejected engine.Rejected
+			var rejected ingest.Rejected
 			req, err := decode(version, body, &rejected)
 			if err != nil {
 				t.Fatalf("version %d: %v", version, err)
@@ -172,12 +174,12 @@ func TestDecodeOdd(t *testing.T) {
 	for name, body := range oddRequests() {
 		t.Run(name, func(t *testing.T) {
 			again := newRepeater(t)
-			var rejected engine.Rejected
+			var rejected ingest.Rejected
 			req, err := decode(2, body, &rejected)
 			if err != nil {
 				checkBadRequest(t, err)
 				for range 3 {
-					if _, err := decodeWith(again.decoders[2], body, &engine.Rejected{}); err == nil {
+					if _, err := decodeWith(again.decoders[2], body, &ingest.Rejected{}); err == nil {
 						t.Error("decoded after it was refused")
 					}
 					again.release(2)
@@ -193,10 +195,10 @@ func TestDecodeOdd(t *testing.T) {
 // ended.
 type slowFinder struct {
 	*engine.Engine
-	symbols *engine.SymbolTable
+	symbols *seriescache.SymbolTable
 }
 
-func (f slowFinder) Symbols() *engine.SymbolTable { return f.symbols }
+func (f slowFinder) Symbols() *seriescache.SymbolTable { return f.symbols }
 
 // TestDecodeEpochs: when symbols get new numbers, of which some have been those
 // of others, or none, each sample still goes to its own series.
@@ -226,13 +228,13 @@ func TestDecodeEpochs(t *testing.T) {
 			cached := 0
 			for range 300 {
 				body := manySymbols(r, 2*room)
-				want, err := decode(2, body, &engine.Rejected{})
+				want, err := decode(2, body, &ingest.Rejected{})
 				if err != nil {
 					t.Fatal(err)
 				}
 				wantText := checkDecoded(t, want)
 				for range 2 {
-					var rejected engine.Rejected
+					var rejected ingest.Rejected
 					d := decoders[r.IntN(len(decoders))]
 					got, err := decodeWith(d, body, &rejected)
 					if err != nil {
@@ -330,7 +332,7 @@ func TestDecodeAllocatesNothing(t *testing.T) {
 				t.Fatal(err)
 			}
 			once := func() WriteRequest {
-				var rejected engine.Rejected
+				var rejected ingest.Rejected
 				d := again.decoders[test.version]
 				req, err := d.Decode(body, &rejected)
 				if err == nil {
@@ -356,10 +358,26 @@ func TestDecodeAllocatesNothing(t *testing.T) {
 	}
 }
 
+// recorder remembers what was found.
+type recorder struct {
+	*engine.Engine
+	entries map[ingest.Cached]*seriescache.Entry
+}
+
+func (r recorder) Lookup(text ingest.WireText) *seriescache.Entry {
+	found := r.Engine.Lookup(text)
+	if found != nil {
+		r.entries[found.State] = found
+	}
+	return found
+}
+
 // TestDecodePrefix: a series whose labels begin like those of another, which
 // came at its position before, is cached soon.
 func TestDecodePrefix(t *testing.T) {
 	again := newRepeater(t)
+	found := recorder{again.engine, make(map[ingest.Cached]*seriescache.Entry)}
+	decoder := newDecoder(1, found, fuzzMaxBody)
 	at := time.Now().UnixMilli()
 	send := func(sets ...[]prompb.Label) (cached int) {
 		t.Helper()
@@ -371,8 +389,8 @@ func TestDecodePrefix(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var rejected engine.Rejected
-		decoded, err := decodeWith(again.decoders[1], body, &rejected)
+		var rejected ingest.Rejected
+		decoded, err := decodeWith(decoder, body, &rejected)
 		if err == nil {
 			_, err = again.engine.Append(t.Context(), decoded.Series, &rejected)
 		}
@@ -383,11 +401,11 @@ func TestDecodePrefix(t *testing.T) {
 			if s.Cached == nil {
 				continue
 			}
-			if cached++; i > 0 && decoded.Series[i-1].Cached != nil && decoded.Series[i-1].Cached.Next() != s.Cached {
+			if cached++; i > 0 && decoded.Series[i-1].Cached != nil && found.entries[decoded.Series[i-1].Cached].Next() != found.entries[s.Cached] {
 				t.Errorf("series %d is not expected after the one before it", i)
 			}
 		}
-		again.release(1)
+		decoder.Release()
 		return cached
 	}
 	first := []prompb.Label{{Name: "__name__", Value: "a"}}
@@ -438,7 +456,7 @@ func TestDecoderReleases(t *testing.T) {
 				t.Fatal(err)
 			}
 			d := NewV1(noCache{}, 32<<20)
-			if got, err := d.Decode(body, &engine.Rejected{}); err != nil || got.Size != test.series*test.samples {
+			if got, err := d.Decode(body, &ingest.Rejected{}); err != nil || got.Size != test.series*test.samples {
 				t.Fatalf("%d samples, error %v", got.Size, err)
 			}
 			if n := cap(d.texts); n > 2*maxTexts {

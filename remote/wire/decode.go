@@ -22,7 +22,8 @@ import (
 	"github.com/prometheus/prometheus/model/metadata"
 	"google.golang.org/protobuf/encoding/protowire"
 
-	"github.com/promtable/promtable/remote/engine"
+	"github.com/promtable/promtable/remote/engine/seriescache"
+	"github.com/promtable/promtable/remote/ingest"
 	"github.com/promtable/promtable/remote/request"
 	"github.com/promtable/promtable/series"
 )
@@ -51,11 +52,11 @@ const (
 type WriteRequest struct {
 	// Series have at least one sample, histogram or exemplar each. Their labels
 	// are sorted by name and have no empty values; all else is not checked yet.
-	Series []engine.Series
+	Series []ingest.Series
 	// Size is how many samples, histograms and exemplars Series have.
 	Size int
 	// Metadata are of metric families.
-	Metadata []engine.Metadata
+	Metadata []ingest.Metadata
 	// Repeated is how many entries were left out of Metadata, because they are
 	// stored already.
 	Repeated int
@@ -64,8 +65,8 @@ type WriteRequest struct {
 // SeriesCache finds series by the bytes in which a sender writes their labels:
 // an *engine.Engine.
 type SeriesCache interface {
-	Lookup(s engine.WireText) *engine.CachedSeries
-	Symbols() *engine.SymbolTable
+	Lookup(s ingest.WireText) *seriescache.Entry
+	Symbols() *seriescache.SymbolTable
 }
 
 // Forms of wire texts.
@@ -84,7 +85,7 @@ type decoder struct {
 	// maxBody is the limit on the body of a request.
 	maxBody  int
 	out      WriteRequest
-	rejected *engine.Rejected
+	rejected *ingest.Rejected
 
 	builder labels.ScratchBuilder
 	pairs   []pair
@@ -97,13 +98,13 @@ type decoder struct {
 	histogram wireHistogram
 
 	// slab holds samples; those of the series being decoded begin at first.
-	slab  []engine.Sample
+	slab  []ingest.Sample
 	first int
 	// slabSamples is how many samples of the request are in slabs that are full.
 	slabSamples int
 
 	// last is the last series that was found in the cache.
-	last *engine.CachedSeries
+	last *seriescache.Entry
 
 	// texts holds the wire texts of new series, which are stored after the body is
 	// gone.
@@ -114,7 +115,7 @@ type decoder struct {
 type pair struct{ name, value string }
 
 // begin prepares d for a request. What can never be stored is added to rejected.
-func (d *decoder) begin(rejected *engine.Rejected) {
+func (d *decoder) begin(rejected *ingest.Rejected) {
 	// The builder must copy the labels that it keeps: they lie in the body.
 	d.builder = labels.ScratchBuilder{}
 	d.builder.SetUnsafeAdd(true)
@@ -155,7 +156,7 @@ func (d *decoder) Release() bool {
 	d.rejected, d.last = nil, nil
 
 	if n := d.slabSamples + len(d.slab); n > cap(d.slab) && n <= 4*maxPooledSeries {
-		d.slab = make([]engine.Sample, 0, n) // enough for another request like it
+		d.slab = make([]ingest.Sample, 0, n) // enough for another request like it
 	}
 	d.out = WriteRequest{Series: d.out.Series[:0]}
 	d.slab, d.first, d.slabSamples = d.slab[:0], 0, 0
@@ -164,11 +165,11 @@ func (d *decoder) Release() bool {
 }
 
 // lookup returns the cached series of a wire text, or nil.
-func (d *decoder) lookup(form byte, text []byte) *engine.CachedSeries {
+func (d *decoder) lookup(form byte, text []byte) ingest.Cached {
 	if len(text) == 0 {
 		return nil
 	}
-	cached := d.cache.Lookup(engine.WireText{Form: form, Text: text})
+	cached := d.cache.Lookup(ingest.WireText{Form: form, Text: text})
 	if cached == nil {
 		return nil
 	}
@@ -176,12 +177,12 @@ func (d *decoder) lookup(form byte, text []byte) *engine.CachedSeries {
 		d.last.SetNext(cached)
 	}
 	d.last = cached
-	return cached
+	return cached.State
 }
 
 // predict returns the cached series that is likely to come next and its wire
 // text, which is empty if there is none.
-func (d *decoder) predict(form byte) (cached *engine.CachedSeries, text string) {
+func (d *decoder) predict(form byte) (cached *seriescache.Entry, text string) {
 	if d.last == nil {
 		return nil, ""
 	}
@@ -193,13 +194,13 @@ func (d *decoder) predict(form byte) (cached *engine.CachedSeries, text string) 
 
 // keepText returns a copy of the wire text of a new series, or none if the
 // request has too many.
-func (d *decoder) keepText(form byte, text []byte) engine.WireText {
+func (d *decoder) keepText(form byte, text []byte) ingest.WireText {
 	if len(text) == 0 || len(d.texts)+len(text) > maxTexts {
-		return engine.WireText{}
+		return ingest.WireText{}
 	}
 	first := len(d.texts)
 	d.texts = append(d.texts, text...)
-	return engine.WireText{Form: form, Text: d.texts[first:len(d.texts):len(d.texts)]}
+	return ingest.WireText{Form: form, Text: d.texts[first:len(d.texts):len(d.texts)]}
 }
 
 // budget returns factor times the limit on a body.
@@ -223,12 +224,12 @@ func (d *decoder) spendPartBytes(bytes int) error {
 }
 
 // decodeHistogram decodes a histogram of either version.
-func (d *decoder) decodeHistogram(msg field) (engine.Histogram, error) {
+func (d *decoder) decodeHistogram(msg field) (ingest.Histogram, error) {
 	if err := d.histogram.decode(msg); err != nil {
-		return engine.Histogram{}, err
+		return ingest.Histogram{}, err
 	}
 	if err := d.spendPartBytes(d.histogram.size()); err != nil {
-		return engine.Histogram{}, err
+		return ingest.Histogram{}, err
 	}
 	return d.histogram.histogram(), nil
 }
@@ -269,7 +270,7 @@ const metadataBytes = 80
 // addMetadata adds the metadata of a family, with copies of the texts. It leaves
 // them out if they repeat what was added last.
 func (d *decoder) addMetadata(family string, decoded metadata.Metadata) error {
-	m := engine.Metadata{Family: family, Metadata: decoded}
+	m := ingest.Metadata{Family: family, Metadata: decoded}
 	if n := len(d.out.Metadata); n > 0 && d.out.Metadata[n-1] == m {
 		return nil
 	}
@@ -294,11 +295,11 @@ func metricType(v uint64) model.MetricType {
 }
 
 // addSample appends a sample to those of the current series.
-func (d *decoder) addSample(s engine.Sample) {
+func (d *decoder) addSample(s ingest.Sample) {
 	if len(d.slab) == cap(d.slab) {
 		run := d.slab[d.first:]
 		d.slabSamples += d.first
-		d.slab = append(make([]engine.Sample, 0, max(sampleSlab, 2*len(run))), run...)
+		d.slab = append(make([]ingest.Sample, 0, max(sampleSlab, 2*len(run))), run...)
 		d.first = 0
 	}
 	d.slab = append(d.slab, s)
@@ -327,14 +328,14 @@ func (d *decoder) reserveSamples(msg []byte) error {
 	}
 	if n > cap(d.slab)-len(d.slab) {
 		d.slabSamples += len(d.slab)
-		d.slab, d.first = make([]engine.Sample, 0, max(sampleSlab, n)), 0
+		d.slab, d.first = make([]ingest.Sample, 0, max(sampleSlab, n)), 0
 	}
 	return nil
 }
 
 // endSamples returns the samples of the current series, and begins those of the
 // next.
-func (d *decoder) endSamples() []engine.Sample {
+func (d *decoder) endSamples() []ingest.Sample {
 	run := d.slab[d.first:len(d.slab):len(d.slab)]
 	d.first = len(d.slab)
 	return run
@@ -352,7 +353,7 @@ const (
 // decodeSample decodes a sample, whose first fields are the same in both
 // versions.
 func (d *decoder) decodeSample(msg field, fields sampleFields) error {
-	var s engine.Sample
+	var s ingest.Sample
 	err := msg.each(func(f field) (err error) {
 		switch {
 		case f.num > fields:
@@ -372,7 +373,7 @@ func (d *decoder) decodeSample(msg field, fields sampleFields) error {
 }
 
 // addSeries adds a series, if it has anything.
-func (d *decoder) addSeries(s *engine.Series) {
+func (d *decoder) addSeries(s *ingest.Series) {
 	size := len(s.Samples) + len(s.Histograms) + len(s.Exemplars)
 	if size == 0 {
 		return

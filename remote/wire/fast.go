@@ -6,7 +6,7 @@ import (
 
 	"google.golang.org/protobuf/encoding/protowire"
 
-	"github.com/promtable/promtable/remote/engine"
+	"github.com/promtable/promtable/remote/ingest"
 )
 
 // The functions here decode the encodings that senders use nearly always. What
@@ -48,7 +48,7 @@ func (d *decoder) fastSample(msg []byte, fields sampleFields) int {
 	}
 	end := 2 + int(msg[1])
 	rest := msg[2:end]
-	var s engine.Sample
+	var s ingest.Sample
 	if len(rest) >= 9 && rest[0] == tagValue {
 		s.V, rest = math.Float64frombits(binary.LittleEndian.Uint64(rest[1:])), rest[9:]
 	}
@@ -84,14 +84,14 @@ func fastVarint(b []byte) (v uint64, n int) {
 
 // fastCached takes the labels off that a TimeSeries of 1.0 begins with, if they
 // are those of the series that is likely to come next. Otherwise cached is nil.
-func (d *V1) fastCached(msg []byte) (cached *engine.CachedSeries, text, rest []byte) {
-	cached, want := d.predict(formV1)
+func (d *V1) fastCached(msg []byte) (cached ingest.Cached, text, rest []byte) {
+	next, want := d.predict(formV1)
 	// If no label follows the text, it is all that cutLabels would cut.
 	if want == "" || len(msg) <= len(want) || msg[len(want)] == tagLabelV1 || string(msg[:len(want)]) != want {
 		return nil, nil, nil
 	}
-	d.last = cached
-	return cached, msg[:len(want)], msg[len(want):]
+	d.last = next
+	return next.State, msg[:len(want)], msg[len(want):]
 }
 
 // fastLabels takes the labels off that a TimeSeries of 1.0 begins with: nearly

@@ -3,7 +3,7 @@ package wire
 import (
 	"testing"
 
-	"github.com/promtable/promtable/remote/engine"
+	"github.com/promtable/promtable/remote/ingest"
 	"github.com/promtable/promtable/remote/wire/wiretest"
 )
 
@@ -30,7 +30,7 @@ func BenchmarkDecode(b *testing.B) {
 		} {
 			b.Run(version.name+"/"+bench.name, func(b *testing.B) {
 				decode := func(store bool) {
-					var rejected engine.Rejected
+					var rejected ingest.Rejected
 					req, err := bench.d.Decode(version.body, &rejected)
 					if err != nil || req.Size != series {
 						b.Fatalf("%d samples, error %v", req.Size, err)

@@ -24,6 +24,7 @@ import (
 	"github.com/promtable/promtable/bucketstore/pebble"
 	"github.com/promtable/promtable/remote/engine"
 	"github.com/promtable/promtable/remote/engine/seriescache"
+	"github.com/promtable/promtable/remote/ingest"
 	"github.com/promtable/promtable/remote/request"
 	"github.com/promtable/promtable/remote/wire/wiretest"
 	"github.com/promtable/promtable/series"
@@ -33,7 +34,7 @@ const fuzzMaxBody = 1 << 20
 
 // testDecoder is a decoder of either version.
 type testDecoder interface {
-	Decode(body []byte, rejected *engine.Rejected) (WriteRequest, error)
+	Decode(body []byte, rejected *ingest.Rejected) (WriteRequest, error)
 	Release() bool
 }
 
@@ -48,16 +49,16 @@ func newDecoder(version int, cache SeriesCache, maxBody int) testDecoder {
 // noCache has no series.
 type noCache struct{}
 
-func (noCache) Lookup(engine.WireText) *engine.CachedSeries { return nil }
+func (noCache) Lookup(ingest.WireText) *seriescache.Entry { return nil }
 
-func (noCache) Symbols() *engine.SymbolTable { return nil }
+func (noCache) Symbols() *seriescache.SymbolTable { return nil }
 
 // decode decodes a copy of body that is overwritten afterwards.
-func decode(version int, body []byte, rejected *engine.Rejected) (WriteRequest, error) {
+func decode(version int, body []byte, rejected *ingest.Rejected) (WriteRequest, error) {
 	return decodeWith(newDecoder(version, noCache{}, fuzzMaxBody), body, rejected)
 }
 
-func decodeWith(d testDecoder, body []byte, rejected *engine.Rejected) (WriteRequest, error) {
+func decodeWith(d testDecoder, body []byte, rejected *ingest.Rejected) (WriteRequest, error) {
 	body = bytes.Clone(body)
 	req, err := d.Decode(body, rejected)
 	for i := range body {
@@ -108,10 +109,10 @@ func newSmallRepeater(t testing.TB, symbolBytes int) *repeater {
 // check decodes body, which was decoded before with this result, stores what is
 // in it and decodes it again: series that are cached then must be the same, and
 // so must be all else.
-func (r *repeater) check(t *testing.T, version int, body []byte, want []string, wantRejected *engine.Rejected) {
+func (r *repeater) check(t *testing.T, version int, body []byte, want []string, wantRejected *ingest.Rejected) {
 	t.Helper()
 	for round := range 3 {
-		var rejected engine.Rejected
+		var rejected ingest.Rejected
 		req, err := decodeWith(r.decoders[version], body, &rejected)
 		if err != nil {
 			t.Fatalf("round %d: %v", round, err)
@@ -123,7 +124,7 @@ func (r *repeater) check(t *testing.T, version int, body []byte, want []string, 
 		if !maps.Equal(rejected.Samples, wantRejected.Samples) || fmt.Sprint(rejected.Err()) != fmt.Sprint(wantRejected.Err()) {
 			t.Errorf("round %d: rejected\n%v\nwant\n%v", round, rejected.Err(), wantRejected.Err())
 		}
-		var refused engine.Rejected
+		var refused ingest.Rejected
 		if _, err := r.engine.Append(t.Context(), req.Series, &refused); err != nil {
 			t.Fatal(err)
 		}
@@ -254,7 +255,7 @@ func FuzzDecodeV1(f *testing.F) {
 	})
 	again := newRepeater(f)
 	f.Fuzz(func(t *testing.T, body []byte) {
-		var rejected engine.Rejected
+		var rejected ingest.Rejected
 		req, err := decode(1, body, &rejected)
 		if err != nil {
 			checkBadRequest(t, err)
@@ -272,9 +273,9 @@ func FuzzDecodeV1(f *testing.F) {
 			for _, l := range ts.Labels {
 				pairs = append(pairs, labels.Label{Name: l.Name, Value: l.Value})
 			}
-			one := engine.Series{}
+			one := ingest.Series{}
 			for _, s := range ts.Samples {
-				one.Samples = append(one.Samples, engine.Sample{T: s.Timestamp, V: s.Value})
+				one.Samples = append(one.Samples, ingest.Sample{T: s.Timestamp, V: s.Value})
 			}
 			for _, h := range ts.Histograms {
 				h.ResetHint = prompb.Histogram_ResetHint(hint(int32(h.ResetHint)))
@@ -296,7 +297,7 @@ func FuzzDecodeV1(f *testing.F) {
 		}
 		var entries []string
 		for _, m := range theirs.Metadata {
-			entries = append(entries, fmt.Sprintf("%q", engine.Metadata{Family: m.MetricFamilyName, Metadata: metadata.Metadata{
+			entries = append(entries, fmt.Sprintf("%q", ingest.Metadata{Family: m.MetricFamilyName, Metadata: metadata.Metadata{
 				Type: metricType(uint64(m.Type)), Unit: m.Unit, Help: m.Help,
 			}}))
 		}
@@ -308,11 +309,11 @@ func FuzzDecodeV1(f *testing.F) {
 }
 
 // newHistogram returns one of two histograms.
-func newHistogram(t, st int64, isFloat bool, h func() *histogram.Histogram, fh func() *histogram.FloatHistogram) engine.Histogram {
+func newHistogram(t, st int64, isFloat bool, h func() *histogram.Histogram, fh func() *histogram.FloatHistogram) ingest.Histogram {
 	if isFloat {
-		return engine.Histogram{T: t, ST: st, FH: fh()}
+		return ingest.Histogram{T: t, ST: st, FH: fh()}
 	}
-	return engine.Histogram{T: t, ST: st, H: h()}
+	return ingest.Histogram{T: t, ST: st, H: h()}
 }
 
 // FuzzDecodeV2 compares with the generated decoder whatever both take for a
@@ -336,7 +337,7 @@ func FuzzDecodeV2(f *testing.F) {
 	}
 	again := newRepeater(f)
 	f.Fuzz(func(t *testing.T, body []byte) {
-		var rejected engine.Rejected
+		var rejected ingest.Rejected
 		req, err := decode(2, body, &rejected)
 		if err != nil {
 			checkBadRequest(t, err)
@@ -354,9 +355,9 @@ func FuzzDecodeV2(f *testing.F) {
 			if !ok || (len(ts.Samples) > 0 && len(ts.Histograms) > 0) || len(ts.Samples)+len(ts.Histograms)+len(ts.Exemplars) == 0 {
 				continue
 			}
-			one := engine.Series{}
+			one := ingest.Series{}
 			for _, s := range ts.Samples {
-				one.Samples = append(one.Samples, engine.Sample{T: s.Timestamp, V: s.Value, ST: s.StartTimestamp})
+				one.Samples = append(one.Samples, ingest.Sample{T: s.Timestamp, V: s.Value, ST: s.StartTimestamp})
 			}
 			for _, h := range ts.Histograms {
 				h.ResetHint = writev2.Histogram_ResetHint(hint(int32(h.ResetHint)))
@@ -375,7 +376,7 @@ func FuzzDecodeV2(f *testing.F) {
 				continue
 			}
 			if m, err := ts.ToMetadata(theirs.Symbols); err == nil && (ts.Metadata.Type != 0 || ts.Metadata.HelpRef != 0 || ts.Metadata.UnitRef != 0) {
-				entries = append(entries, fmt.Sprintf("%q", engine.Metadata{Family: engine.FamilyName(one.Labels.Get(labels.MetricName), m.Type), Metadata: m}))
+				entries = append(entries, fmt.Sprintf("%q", ingest.Metadata{Family: ingest.FamilyName(one.Labels.Get(labels.MetricName), m.Type), Metadata: m}))
 			}
 			if len(one.Samples)+len(one.Histograms)+len(one.Exemplars) > 0 {
 				want = append(want, wiretest.Describe(one))

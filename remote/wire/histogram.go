@@ -8,7 +8,7 @@ import (
 	"github.com/prometheus/prometheus/model/histogram"
 	"google.golang.org/protobuf/encoding/protowire"
 
-	"github.com/promtable/promtable/remote/engine"
+	"github.com/promtable/promtable/remote/ingest"
 )
 
 // wireHistogram is a histogram as it is sent. Both versions have the same fields,
@@ -163,9 +163,9 @@ func (h *wireHistogram) size() int {
 
 // histogram returns a copy. As in the generated code, the type of the count is
 // that of the histogram, and lists of the other type are left out.
-func (h *wireHistogram) histogram() engine.Histogram {
+func (h *wireHistogram) histogram() ingest.Histogram {
 	if h.isFloat {
-		return engine.Histogram{T: h.t, ST: h.st, FH: &histogram.FloatHistogram{
+		return ingest.Histogram{T: h.t, ST: h.st, FH: &histogram.FloatHistogram{
 			CounterResetHint: h.hint,
 			Schema:           h.schema,
 			ZeroThreshold:    h.zeroThreshold,
@@ -179,7 +179,7 @@ func (h *wireHistogram) histogram() engine.Histogram {
 			CustomValues:     cloneList(h.customValues),
 		}}
 	}
-	return engine.Histogram{T: h.t, ST: h.st, H: &histogram.Histogram{
+	return ingest.Histogram{T: h.t, ST: h.st, H: &histogram.Histogram{
 		CounterResetHint: h.hint,
 		Schema:           h.schema,
 		ZeroThreshold:    h.zeroThreshold,

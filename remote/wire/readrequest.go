@@ -1,11 +1,13 @@
 package wire
 
 import (
-	"github.com/gogo/protobuf/proto"
-	"github.com/prometheus/prometheus/prompb"
-	upstream "github.com/prometheus/prometheus/storage/remote"
+	"fmt"
 
-	"github.com/promtable/promtable/remote/engine"
+	"github.com/gogo/protobuf/proto"
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/prompb"
+
+	"github.com/promtable/promtable/remote/engine/reader"
 	"github.com/promtable/promtable/remote/request"
 )
 
@@ -64,14 +66,14 @@ func checkQuery(msg []byte) error {
 
 // Queries translates queries for the engine. Of their hints it takes only the one
 // that no samples are needed. The error is a 400.
-func Queries(queries []*prompb.Query) ([]engine.Query, error) {
-	qs := make([]engine.Query, len(queries))
+func Queries(queries []*prompb.Query) ([]reader.Query, error) {
+	qs := make([]reader.Query, len(queries))
 	for i, q := range queries {
-		matchers, err := upstream.FromLabelMatchers(q.Matchers)
+		matchers, err := matchersOf(q)
 		if err != nil {
 			return nil, request.BadRequest("query %d: %w", i, err)
 		}
-		qs[i] = engine.Query{
+		qs[i] = reader.Query{
 			Kept:       true,
 			Matchers:   matchers,
 			Mint:       q.StartTimestampMs,
@@ -80,4 +82,24 @@ func Queries(queries []*prompb.Query) ([]engine.Query, error) {
 		}
 	}
 	return qs, nil
+}
+
+// matchersOf returns the matchers of a query, as upstream's FromLabelMatchers does, which links service discovery.
+func matchersOf(q *prompb.Query) ([]*labels.Matcher, error) {
+	types := map[prompb.LabelMatcher_Type]labels.MatchType{
+		prompb.LabelMatcher_EQ: labels.MatchEqual, prompb.LabelMatcher_NEQ: labels.MatchNotEqual,
+		prompb.LabelMatcher_RE: labels.MatchRegexp, prompb.LabelMatcher_NRE: labels.MatchNotRegexp,
+	}
+	matchers := make([]*labels.Matcher, len(q.Matchers))
+	for i, m := range q.Matchers {
+		kind, ok := types[m.Type]
+		if !ok {
+			return nil, fmt.Errorf("invalid matcher type %d", m.Type)
+		}
+		var err error
+		if matchers[i], err = labels.NewMatcher(kind, m.Name, m.Value); err != nil {
+			return nil, err
+		}
+	}
+	return matchers, nil
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/prometheus/prometheus/model/metadata"
 	"google.golang.org/protobuf/encoding/protowire"
 
-	"github.com/promtable/promtable/remote/engine"
+	"github.com/promtable/promtable/remote/ingest"
 	"github.com/promtable/promtable/series"
 )
 
@@ -31,7 +31,7 @@ func NewV1(cache SeriesCache, maxBody int) *V1 {
 //
 // Decode reads the fields itself: messages of many empty parts would grow
 // fiftyfold in the structures of the generated decoder.
-func (d *V1) Decode(body []byte, rejected *engine.Rejected) (WriteRequest, error) {
+func (d *V1) Decode(body []byte, rejected *ingest.Rejected) (WriteRequest, error) {
 	d.begin(rejected)
 	var err error
 	for len(body) > 0 && err == nil {
@@ -63,7 +63,7 @@ func (d *V1) decodeSeries(msg []byte) error {
 	if err := d.reserveSamples(msg); err != nil {
 		return err
 	}
-	var s engine.Series
+	var s ingest.Series
 	var text, rest []byte
 	s.Cached, text, rest = d.cutLabels(msg)
 	d.pairs = d.pairs[:0]
@@ -99,7 +99,7 @@ func (d *V1) decodeSeries(msg []byte) error {
 				badExemplar = bad
 			}
 		case 4: // histograms
-			var h engine.Histogram
+			var h ingest.Histogram
 			h, err = d.decodeHistogram(f)
 			h.ST = 0 // a field that 1.0 does not have
 			s.Histograms = append(s.Histograms, h)
@@ -114,8 +114,8 @@ func (d *V1) decodeSeries(msg []byte) error {
 
 // finishSeries gives a series that is not cached its labels, and adds it. text
 // is its wire text, or empty.
-func (d *V1) finishSeries(s *engine.Series, text []byte, badExemplar error) error {
-	size := len(s.Samples) + len(s.Histograms) + len(s.Exemplars)
+func (d *V1) finishSeries(s *ingest.Series, text []byte, badExemplar error) error {
+	size := s.Size()
 	if size == 0 && badExemplar == nil {
 		return nil // harmless: there is nothing to store
 	}
@@ -125,13 +125,13 @@ func (d *V1) finishSeries(s *engine.Series, text []byte, badExemplar error) erro
 		case err != nil:
 			return err
 		case tooLong != nil:
-			d.rejected.Add(engine.ReasonKeyTooLong, size, tooLong)
+			d.rejected.Add(ingest.ReasonKeyTooLong, size, tooLong)
 			return nil
 		}
 		s.Labels, s.WireText = ls, d.keepText(formV1, text)
 	}
 	if badExemplar != nil {
-		d.rejected.Add(engine.ReasonExemplar, 1, fmt.Errorf("series %s: %w", series.Abbreviate(s.DecodedLabels()), badExemplar))
+		d.rejected.Add(ingest.ReasonExemplar, 1, fmt.Errorf("series %s: %w", series.Abbreviate(s.DecodedLabels()), badExemplar))
 	}
 	d.addSeries(s)
 	return nil
@@ -139,7 +139,7 @@ func (d *V1) finishSeries(s *engine.Series, text []byte, badExemplar error) erro
 
 // cutLabels takes the labels off that a TimeSeries begins with, and returns the
 // series if it is cached.
-func (d *V1) cutLabels(msg []byte) (cached *engine.CachedSeries, text, rest []byte) {
+func (d *V1) cutLabels(msg []byte) (cached ingest.Cached, text, rest []byte) {
 	if cached, text, rest = d.fastCached(msg); cached != nil {
 		return cached, text, rest
 	}
@@ -163,7 +163,7 @@ func (d *V1) decodeLabels(text []byte) error {
 }
 
 // decodeExemplar decodes a prometheus.Exemplar of s.
-func (d *V1) decodeExemplar(s *engine.Series, msg field) (bad, err error) {
+func (d *V1) decodeExemplar(s *ingest.Series, msg field) (bad, err error) {
 	d.exemplarPairs = d.exemplarPairs[:0]
 	var t int64
 	var v float64

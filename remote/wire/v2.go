@@ -12,7 +12,8 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/model/metadata"
 
-	"github.com/promtable/promtable/remote/engine"
+	"github.com/promtable/promtable/remote/engine/seriescache"
+	"github.com/promtable/promtable/remote/ingest"
 	"github.com/promtable/promtable/series"
 )
 
@@ -31,7 +32,7 @@ type V2 struct {
 	symbols []string
 	// table is the symbol table of the cache; numbers are those of symbols in it,
 	// or 0.
-	table   *engine.SymbolTable
+	table   *seriescache.SymbolTable
 	numbers []uint32
 	// refs are the label references of a series, unless fastRefs has taken them:
 	// then packed are their bytes, and text is made.
@@ -50,7 +51,7 @@ func NewV2(cache SeriesCache, maxBody int) *V2 {
 // the symbols that they refer to. What can never be stored is added to rejected;
 // the error is for a body that is no request. The result is valid until Release
 // and does not refer to body.
-func (d *V2) Decode(body []byte, rejected *engine.Rejected) (WriteRequest, error) {
+func (d *V2) Decode(body []byte, rejected *ingest.Rejected) (WriteRequest, error) {
 	d.begin(rejected)
 	body, err := d.decodeSymbols(body)
 	d.numberSymbols()
@@ -150,7 +151,7 @@ func countSymbols(rest []byte) (n int) {
 
 // seriesV2 is a series and what is decoded beside it.
 type seriesV2 struct {
-	engine.Series
+	ingest.Series
 	badExemplars int
 	bad          error // of an exemplar or of metadata
 	created      int64 // start timestamp of the whole series
@@ -175,7 +176,7 @@ func (d *V2) decodeSeries(msg []byte, n int) error {
 	// Most series have nothing else.
 	if len(d.slab) > d.first && (len(rest) == 0 || string(rest) == emptyMetadataV2) {
 		if cached := d.findCached(); cached != nil {
-			d.addSeries(&engine.Series{Cached: cached, Samples: d.endSamples()})
+			d.addSeries(&ingest.Series{Cached: cached, Samples: d.endSamples()})
 			return nil
 		}
 	}
@@ -212,7 +213,7 @@ func (d *V2) decodeRest(rest []byte, n int) error {
 		case 2:
 			err = d.decodeSample(f, sampleFieldsV2)
 		case 3:
-			var h engine.Histogram
+			var h ingest.Histogram
 			h, err = d.decodeHistogram(f)
 			s.Histograms = append(s.Histograms, h)
 		case 4:
@@ -251,7 +252,7 @@ func (s *seriesV2) setStart(created int64) {
 // error is for the whole request. The specification does not allow a series of
 // exemplars alone, but Prometheus sends exemplars so.
 func (d *V2) finishSeries(s *seriesV2, n int) error {
-	all := len(s.Samples) + len(s.Histograms) + len(s.Exemplars) + s.badExemplars
+	all := s.Size() + s.badExemplars
 	if s.Cached = d.findCached(); s.Cached == nil {
 		stored, err := d.resolveSeries(s, all, n)
 		if err != nil || !stored {
@@ -260,17 +261,17 @@ func (d *V2) finishSeries(s *seriesV2, n int) error {
 	}
 	switch {
 	case len(s.Samples) > 0 && len(s.Histograms) > 0:
-		d.rejected.Add(engine.ReasonMalformed, all, fmt.Errorf("series %s has both samples and histograms", series.Abbreviate(s.Series.DecodedLabels())))
+		d.rejected.Add(ingest.ReasonMalformed, all, fmt.Errorf("series %s has both samples and histograms", series.Abbreviate(s.Series.DecodedLabels())))
 		return nil
 	case all == 0:
-		d.rejected.Add(engine.ReasonMalformed, 0, fmt.Errorf("series %s has neither samples nor histograms", series.Abbreviate(s.Series.DecodedLabels())))
+		d.rejected.Add(ingest.ReasonMalformed, 0, fmt.Errorf("series %s has neither samples nor histograms", series.Abbreviate(s.Series.DecodedLabels())))
 		return nil
 	}
 	if err := d.addSeriesMetadata(s); err != nil {
 		return err
 	}
 	if s.bad != nil {
-		d.rejected.Add(engine.ReasonMalformed, s.badExemplars, fmt.Errorf("series %s: %w", series.Abbreviate(s.Series.DecodedLabels()), s.bad))
+		d.rejected.Add(ingest.ReasonMalformed, s.badExemplars, fmt.Errorf("series %s: %w", series.Abbreviate(s.Series.DecodedLabels()), s.bad))
 	}
 	d.addSeries(&s.Series)
 	return nil
@@ -284,13 +285,13 @@ func (d *V2) resolveSeries(s *seriesV2, all, n int) (ok bool, err error) {
 	}
 	pairs, bad := d.resolveRefs(d.pairs[:0], d.refs)
 	if bad != nil {
-		d.rejected.Add(engine.ReasonMalformed, all, fmt.Errorf("series %d of the request: %w", n, bad))
+		d.rejected.Add(ingest.ReasonMalformed, all, fmt.Errorf("series %d of the request: %w", n, bad))
 		return false, nil
 	}
 	d.pairs = pairs
 	ls, tooLong, err := d.newLabels(pairs)
 	if tooLong != nil {
-		d.rejected.Add(engine.ReasonKeyTooLong, all, tooLong)
+		d.rejected.Add(ingest.ReasonKeyTooLong, all, tooLong)
 	}
 	if err != nil || tooLong != nil {
 		return false, err
@@ -371,9 +372,9 @@ func (d *V2) addSeriesMetadata(s *seriesV2) error {
 	}
 	decoded := metadata.Metadata{Type: metricType(m.kind), Unit: d.symbols[m.unitRef], Help: d.symbols[m.helpRef]}
 	if s.Cached == nil {
-		return d.addMetadata(engine.FamilyName(s.Labels.Get(labels.MetricName), decoded.Type), decoded)
+		return d.addMetadata(ingest.FamilyName(s.Labels.Get(labels.MetricName), decoded.Type), decoded)
 	}
-	family, changed := s.Cached.State.CompareMetadata(decoded)
+	family, changed := s.Cached.CompareMetadata(decoded)
 	if !changed {
 		d.out.Repeated++
 		return nil

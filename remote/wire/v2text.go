@@ -6,7 +6,7 @@ import (
 
 	"google.golang.org/protobuf/encoding/protowire"
 
-	"github.com/promtable/promtable/remote/engine"
+	"github.com/promtable/promtable/remote/ingest"
 	"github.com/promtable/promtable/series"
 )
 
@@ -52,13 +52,13 @@ func (d *V2) beginText(n int) []byte {
 }
 
 // findCached returns the series that the references stand for, if it is cached.
-func (d *V2) findCached() *engine.CachedSeries {
+func (d *V2) findCached() ingest.Cached {
 	if d.packed == nil {
 		d.setRefsText()
 	}
 	if cached, want := d.predict(formV2); want != "" && string(d.text) == want {
 		d.last = cached
-		return cached
+		return cached.State
 	}
 	return d.lookup(formV2, d.text)
 }
@@ -82,20 +82,20 @@ func (d *V2) setRefsText() {
 
 // newText makes the text of d.refs, all of which are good, for a series that is
 // to be cached: symbols that have no number get one.
-func (d *V2) newText() engine.WireText {
+func (d *V2) newText() ingest.WireText {
 	size := 0
 	for _, ref := range d.refs {
 		if size += len(d.symbols[ref]); size > maxTextBytes {
-			return engine.WireText{}
+			return ingest.WireText{}
 		}
 	}
 	if len(d.refs) == 0 || len(d.refs) > maxTextRefs/4 {
-		return engine.WireText{}
+		return ingest.WireText{}
 	}
 	for _, ref := range d.refs {
 		if d.numbers[ref] == 0 {
 			if d.numbers[ref] = d.table.Add(d.symbols[ref]); d.numbers[ref] == 0 {
-				return engine.WireText{}
+				return ingest.WireText{}
 			}
 		}
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/golang/snappy"
 
 	"github.com/promtable/promtable/remote"
-	"github.com/promtable/promtable/remote/engine"
+	"github.com/promtable/promtable/remote/ingest"
 	"github.com/promtable/promtable/remote/remotetest"
 	"github.com/promtable/promtable/remote/wire/wiretest"
 )
@@ -30,7 +30,7 @@ func BenchmarkWrite(b *testing.B) {
 	} {
 		b.Run(bench.name, func(b *testing.B) {
 			stored := 0
-			eng := &remotetest.Engine{OnAppend: func(_ context.Context, batch []engine.Series) (int, error) {
+			eng := &remotetest.Engine{OnAppend: func(_ context.Context, batch []ingest.Series) (int, error) {
 				stored += len(batch)
 				return len(batch), nil
 			}}

@@ -18,6 +18,7 @@ import (
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/remote"
 	"github.com/promtable/promtable/remote/engine"
+	"github.com/promtable/promtable/remote/ingest"
 	"github.com/promtable/promtable/remote/remotetest"
 	"github.com/promtable/promtable/remote/wire/wiretest"
 	"github.com/promtable/promtable/series"
@@ -28,18 +29,18 @@ import (
 func TestWriteCachedConcurrently(t *testing.T) {
 	const senders, requests = 4, 25
 	base, reg := remotetest.ServeStore(t, remotetest.OpenPebble(t))
-	var want []engine.Series
+	var want []ingest.Series
 	for i := range 30 { // encodeV2 has room for 127 symbols
-		want = append(want, engine.Series{Labels: wiretest.LabelSet("__name__", "up", "n", fmt.Sprintf("%02d", i))})
+		want = append(want, ingest.Series{Labels: wiretest.LabelSet("__name__", "up", "n", fmt.Sprintf("%02d", i))})
 	}
 	var all sync.WaitGroup
 	for sender := range senders {
 		all.Go(func() {
 			for n := range requests {
-				var batch []engine.Series
+				var batch []ingest.Series
 				for i := sender % 2; i < len(want); i += 1 + n%2 {
 					at := int64(i*1000 + n*senders + sender)
-					batch = append(batch, engine.Series{Labels: want[i].Labels, Samples: []engine.Sample{{T: at, V: float64(-at)}}})
+					batch = append(batch, ingest.Series{Labels: want[i].Labels, Samples: []ingest.Sample{{T: at, V: float64(-at)}}})
 				}
 				contentType, body := remotetest.TypeV1, wiretest.EncodeV1(t, batch)
 				if (n+sender)%3 == 0 {
@@ -56,7 +57,7 @@ func TestWriteCachedConcurrently(t *testing.T) {
 		for sender := range senders {
 			for i := sender % 2; i < len(want); i += 1 + n%2 {
 				at := int64(i*1000 + n*senders + sender)
-				want[i].Samples = append(want[i].Samples, engine.Sample{T: at, V: float64(-at)})
+				want[i].Samples = append(want[i].Samples, ingest.Sample{T: at, V: float64(-at)})
 			}
 		}
 	}

@@ -17,7 +17,7 @@ import (
 	writev2 "github.com/prometheus/prometheus/prompb/io/prometheus/write/v2"
 
 	"github.com/promtable/promtable/remote"
-	"github.com/promtable/promtable/remote/engine"
+	"github.com/promtable/promtable/remote/ingest"
 	"github.com/promtable/promtable/remote/remotetest"
 	"github.com/promtable/promtable/remote/wire/wiretest"
 )
@@ -28,13 +28,13 @@ type writeCase struct {
 	body   []byte
 	status int
 	// stored are the series that reach the engine.
-	stored []engine.Series
+	stored []ingest.Series
 	// text must occur in the answer.
 	text string
 	// rejected holds what is counted, by reason.
-	rejected map[engine.Reason]float64
+	rejected map[ingest.Reason]float64
 	// metadata are the entries that reach the engine.
-	metadata []engine.Metadata
+	metadata []ingest.Metadata
 }
 
 func (c writeCase) run(t *testing.T, contentType string) {
@@ -45,7 +45,7 @@ func (c writeCase) run(t *testing.T, contentType string) {
 	if !strings.Contains(got.Body, c.text) || len(got.Body) > 1024 {
 		t.Errorf("text %q, want %q in it", got.Body, c.text)
 	}
-	var stored engine.Stored
+	var stored ingest.Stored
 	for i, s := range c.stored {
 		stored.Samples += len(s.Samples)
 		stored.Histograms += len(s.Histograms)
@@ -61,7 +61,7 @@ func (c writeCase) run(t *testing.T, contentType string) {
 		t.Errorf("metadata %v, want %v", eng.Families, c.metadata)
 	}
 	remotetest.WantWrittenAll(t, got, contentType == remotetest.TypeV2, stored)
-	for _, reason := range []engine.Reason{engine.ReasonLabels, engine.ReasonKeyTooLong, engine.ReasonHistogram, engine.ReasonExemplar, engine.ReasonMalformed} {
+	for _, reason := range []ingest.Reason{ingest.ReasonLabels, ingest.ReasonKeyTooLong, ingest.ReasonHistogram, ingest.ReasonExemplar, ingest.ReasonMalformed} {
 		remotetest.WantCounter(t, reg, c.rejected[reason], "adapter_write_rejected_total", "reason", string(reason))
 	}
 	proto := "1.0"
@@ -75,12 +75,12 @@ func (c writeCase) run(t *testing.T, contentType string) {
 }
 
 // one is a series "up" with a single sample, 7 at 5.
-func one(pairs ...string) engine.Series {
-	return engine.Series{Labels: wiretest.LabelSet(append([]string{"__name__", "up"}, pairs...)...), Samples: []engine.Sample{{T: 5, V: 7}}}
+func one(pairs ...string) ingest.Series {
+	return ingest.Series{Labels: wiretest.LabelSet(append([]string{"__name__", "up"}, pairs...)...), Samples: []ingest.Sample{{T: 5, V: 7}}}
 }
 
 // since gives all samples of s a start timestamp.
-func since(st int64, s engine.Series) engine.Series {
+func since(st int64, s ingest.Series) ingest.Series {
 	for i := range s.Samples {
 		s.Samples[i].ST = st
 	}
@@ -94,56 +94,56 @@ func TestWriteV1(t *testing.T) {
 		change(&ts)
 		return ts
 	}
-	var awkward []engine.Sample
+	var awkward []ingest.Sample
 	for i, v := range remotetest.AwkwardFloats() {
-		awkward = append(awkward, engine.Sample{T: int64(i) - 3, V: v})
+		awkward = append(awkward, ingest.Sample{T: int64(i) - 3, V: v})
 	}
 	long := strings.Repeat("x", 3073)
 	huge := strings.Repeat("x", 17<<20)
 	tests := []writeCase{
-		{name: "plain", body: wiretest.V1(t, up), status: 204, stored: []engine.Series{one()}},
+		{name: "plain", body: wiretest.V1(t, up), status: 204, stored: []ingest.Series{one()}},
 		{
 			name: "unsorted labels", status: 204,
 			body:   wiretest.V1(t, wiretest.V1Series(sample, "job", "a", "__name__", "up", "Zone", "b")),
-			stored: []engine.Series{one("job", "a", "Zone", "b")},
+			stored: []ingest.Series{one("job", "a", "Zone", "b")},
 		},
 		{
 			name: "empty value is absent", status: 204,
 			body:   wiretest.V1(t, wiretest.V1Series(sample, "__name__", "up", "job", "")),
-			stored: []engine.Series{one()},
+			stored: []ingest.Series{one()},
 		},
 		{
 			name: "the bytes of labels", status: 204,
 			body:   wiretest.V1(t, wiretest.V1Series(sample, "__name__", "up", "a.b/c d", "\x00\n,=#\\\"é")),
-			stored: []engine.Series{one("a.b/c d", "\x00\n,=#\\\"é")},
+			stored: []ingest.Series{one("a.b/c d", "\x00\n,=#\\\"é")},
 		},
 		{
 			name: "all bits of values, any order and time", status: 204,
 			body:   wiretest.AppendMessage(nil, 1, append(wiretest.Marshal(t, &prompb.TimeSeries{Labels: up.Labels}), wiretest.RawSamples(awkward)...)),
-			stored: []engine.Series{{Labels: one().Labels, Samples: awkward}},
+			stored: []ingest.Series{{Labels: one().Labels, Samples: awkward}},
 		},
 		{
 			name: "the same series twice", status: 204,
-			body: wiretest.V1(t, up, up), stored: []engine.Series{one(), one()},
+			body: wiretest.V1(t, up, up), stored: []ingest.Series{one(), one()},
 		},
 		{
 			name: "metadata alone", status: 204,
-			metadata: []engine.Metadata{wiretest.NewMetadata("up", "unknown", "", ""), wiretest.NewMetadata("down", "gaugehistogram", "s", "help")},
+			metadata: []ingest.Metadata{wiretest.NewMetadata("up", "unknown", "", ""), wiretest.NewMetadata("down", "gaugehistogram", "s", "help")},
 			body:     wiretest.Marshal(t, &prompb.WriteRequest{Metadata: []prompb.MetricMetadata{{MetricFamilyName: "up"}, {MetricFamilyName: "down", Help: "help", Unit: "s", Type: 4}}}),
 		},
 		{
 			name: "a series with nothing", status: 204,
-			body: wiretest.V1(t, wiretest.V1Series(nil, "__name__", "up"), up), stored: []engine.Series{one()},
+			body: wiretest.V1(t, wiretest.V1Series(nil, "__name__", "up"), up), stored: []ingest.Series{one()},
 		},
 		{
 			name: "unknown fields", status: 204,
 			body:   append([]byte{9 << 3, 1, 10<<3 | 1, 1, 2, 3, 4, 5, 6, 7, 8, 11<<3 | 5, 1, 2, 3, 4, 12<<3 | 2, 1, 'x'}, wiretest.V1(t, up)...),
-			stored: []engine.Series{one()},
+			stored: []ingest.Series{one()},
 		},
 		{
 			name: "no name", status: 400, text: "no metric name",
 			body:   wiretest.V1(t, wiretest.V1Series(sample, "job", "x"), up),
-			stored: []engine.Series{one()}, rejected: map[engine.Reason]float64{engine.ReasonLabels: 1},
+			stored: []ingest.Series{one()}, rejected: map[ingest.Reason]float64{ingest.ReasonLabels: 1},
 		},
 		{
 			name: "histograms", status: 204,
@@ -152,9 +152,9 @@ func TestWriteV1(t *testing.T) {
 					ts.Histograms = []prompb.Histogram{prompb.FromIntHistogram(1, remotetest.SomeHistogram()), prompb.FromFloatHistogram(2, remotetest.SomeFloatHistogram())}
 				}),
 				with(up, func(ts *prompb.TimeSeries) { ts.Histograms = []prompb.Histogram{{Timestamp: 1}} })),
-			stored: []engine.Series{
-				{Labels: one().Labels, Histograms: []engine.Histogram{{T: 1, H: remotetest.SomeHistogram()}, {T: 2, FH: remotetest.SomeFloatHistogram()}}},
-				{Labels: one().Labels, Samples: one().Samples, Histograms: []engine.Histogram{{T: 1, H: &histogram.Histogram{}}}},
+			stored: []ingest.Series{
+				{Labels: one().Labels, Histograms: []ingest.Histogram{{T: 1, H: remotetest.SomeHistogram()}, {T: 2, FH: remotetest.SomeFloatHistogram()}}},
+				{Labels: one().Labels, Samples: one().Samples, Histograms: []ingest.Histogram{{T: 1, H: &histogram.Histogram{}}}},
 			},
 		},
 		{
@@ -171,40 +171,40 @@ func TestWriteV1(t *testing.T) {
 					{Timestamp: 2, Labels: []prompb.Label{{Name: "long", Value: long}}},
 				}
 			})),
-			stored: []engine.Series{{Labels: one().Labels, Samples: one().Samples, Exemplars: []exemplar.Exemplar{
+			stored: []ingest.Series{{Labels: one().Labels, Samples: one().Samples, Exemplars: []exemplar.Exemplar{
 				{Labels: wiretest.LabelSet("a", "1", "b", "2"), Value: math.Inf(1), Ts: 1, HasTs: true}, {},
 			}}},
-			rejected: map[engine.Reason]float64{engine.ReasonExemplar: 1},
+			rejected: map[ingest.Reason]float64{ingest.ReasonExemplar: 1},
 		},
 		{
 			name: "exemplars alone", status: 204,
 			body:   wiretest.V1(t, with(wiretest.V1Series(nil, "__name__", "up"), func(ts *prompb.TimeSeries) { ts.Exemplars = []prompb.Exemplar{{Value: 3, Timestamp: 1}} })),
-			stored: []engine.Series{{Labels: one().Labels, Exemplars: []exemplar.Exemplar{{Value: 3, Ts: 1, HasTs: true}}}},
+			stored: []ingest.Series{{Labels: one().Labels, Exemplars: []exemplar.Exemplar{{Value: 3, Ts: 1, HasTs: true}}}},
 		},
 		{
 			name: "a long value", status: 400, text: `series "up" has the label "job" with a value of 3073 bytes, the limit is 3072`,
 			body:   wiretest.V1(t, wiretest.V1Series(sample, "__name__", "up", "job", long), up),
-			stored: []engine.Series{one()}, rejected: map[engine.Reason]float64{engine.ReasonKeyTooLong: 1},
+			stored: []ingest.Series{one()}, rejected: map[ingest.Reason]float64{ingest.ReasonKeyTooLong: 1},
 		},
 		{
 			name: "a long name", status: 400, text: "with a name of 3073 bytes",
 			body:   wiretest.V1(t, wiretest.V1Series(sample, long, "x", "__name__", "up"), up),
-			stored: []engine.Series{one()}, rejected: map[engine.Reason]float64{engine.ReasonKeyTooLong: 1},
+			stored: []ingest.Series{one()}, rejected: map[ingest.Reason]float64{ingest.ReasonKeyTooLong: 1},
 		},
 		{
 			name: "a value over 16 MB", status: 400, text: `series "up" has the label "job" with a value of 17825792 bytes`,
 			body:   wiretest.V1(t, wiretest.V1Series(sample, "__name__", "up", "job", huge), up),
-			stored: []engine.Series{one()}, rejected: map[engine.Reason]float64{engine.ReasonKeyTooLong: 1},
+			stored: []ingest.Series{one()}, rejected: map[ingest.Reason]float64{ingest.ReasonKeyTooLong: 1},
 		},
 		{
 			name: "a metric name over 16 MB", status: 400, text: "17825792 bytes",
 			body:   wiretest.V1(t, wiretest.V1Series(sample, "__name__", huge), up),
-			stored: []engine.Series{one()}, rejected: map[engine.Reason]float64{engine.ReasonKeyTooLong: 1},
+			stored: []ingest.Series{one()}, rejected: map[ingest.Reason]float64{ingest.ReasonKeyTooLong: 1},
 		},
 		{
 			name: "many labels", status: 400, text: "series \"up\" has labels of",
 			body:   wiretest.V1(t, wiretest.V1Series(sample, append([]string{"__name__", "up"}, manyPairs(3000)...)...), up),
-			stored: []engine.Series{one()}, rejected: map[engine.Reason]float64{engine.ReasonKeyTooLong: 1},
+			stored: []ingest.Series{one()}, rejected: map[ingest.Reason]float64{ingest.ReasonKeyTooLong: 1},
 		},
 	}
 	for _, test := range tests {
@@ -226,44 +226,44 @@ func TestWriteV2(t *testing.T) {
 	request := func(series ...writev2.TimeSeries) []byte {
 		return wiretest.Marshal(t, &writev2.Request{Symbols: symbols, Timeseries: series})
 	}
-	reject := func(reason engine.Reason, n float64) map[engine.Reason]float64 {
-		return map[engine.Reason]float64{reason: n}
+	reject := func(reason ingest.Reason, n float64) map[ingest.Reason]float64 {
+		return map[ingest.Reason]float64{reason: n}
 	}
-	var awkward []engine.Sample
+	var awkward []ingest.Sample
 	for i, v := range remotetest.AwkwardFloats() {
-		awkward = append(awkward, engine.Sample{T: int64(i) - 3, V: v})
+		awkward = append(awkward, ingest.Sample{T: int64(i) - 3, V: v})
 	}
 	symbolsOnly := wiretest.Marshal(t, &writev2.Request{Symbols: symbols})
 	seriesOnly := wiretest.Marshal(t, &writev2.Request{Timeseries: []writev2.TimeSeries{up}})
 	oldStyle := wiretest.Marshal(t, &up)
 	oldStyle = append(oldStyle, 6<<3, 99) // created_timestamp
 	tests := []writeCase{
-		{name: "plain", body: request(up), status: 204, stored: []engine.Series{one()}},
+		{name: "plain", body: request(up), status: 204, stored: []ingest.Series{one()}},
 		{
 			name: "unsorted labels", status: 204,
 			body:   request(writev2.TimeSeries{LabelsRefs: []uint32{3, 4, 1, 2}, Samples: sample}),
-			stored: []engine.Series{one("job", "a")},
+			stored: []ingest.Series{one("job", "a")},
 		},
 		{
 			name: "empty value is absent", status: 204,
 			body:   request(writev2.TimeSeries{LabelsRefs: []uint32{1, 2, 3, 0}, Samples: sample}),
-			stored: []engine.Series{one()},
+			stored: []ingest.Series{one()},
 		},
 		{
 			name: "references not packed", status: 204,
-			body:   append(bytes.Clone(symbolsOnly), wiretest.AppendMessage(nil, 5, append([]byte{1 << 3, 1, 1 << 3, 2}, wiretest.RawSamples([]engine.Sample{{T: 5, V: 7}})...))...),
-			stored: []engine.Series{one()},
+			body:   append(bytes.Clone(symbolsOnly), wiretest.AppendMessage(nil, 5, append([]byte{1 << 3, 1, 1 << 3, 2}, wiretest.RawSamples([]ingest.Sample{{T: 5, V: 7}})...))...),
+			stored: []ingest.Series{one()},
 		},
 		{
 			name: "symbols after the series", status: 204,
-			body: append(bytes.Clone(seriesOnly), symbolsOnly...), stored: []engine.Series{one()},
+			body: append(bytes.Clone(seriesOnly), symbolsOnly...), stored: []ingest.Series{one()},
 		},
 		{
 			name: "all bits of values, any order and time", status: 204,
 			body:   append(bytes.Clone(symbolsOnly), wiretest.AppendMessage(nil, 5, append([]byte{1<<3 | 2, 2, 1, 2}, wiretest.RawSamples(awkward)...))...),
-			stored: []engine.Series{{Labels: one().Labels, Samples: awkward}},
+			stored: []ingest.Series{{Labels: one().Labels, Samples: awkward}},
 		},
-		{name: "the same series twice", status: 204, body: request(up, up), stored: []engine.Series{one(), one()}},
+		{name: "the same series twice", status: 204, body: request(up, up), stored: []ingest.Series{one(), one()}},
 		{name: "nothing at all", status: 204, body: nil},
 		{name: "symbols alone", status: 204, body: symbolsOnly},
 		{
@@ -272,18 +272,18 @@ func TestWriteV2(t *testing.T) {
 				writev2.TimeSeries{LabelsRefs: up.LabelsRefs, Samples: []writev2.Sample{{Timestamp: 5, Value: 7, StartTimestamp: 1}}, Metadata: writev2.Metadata{Type: 1}},
 				writev2.TimeSeries{LabelsRefs: up.LabelsRefs, Samples: sample, Metadata: writev2.Metadata{Type: 1}},
 				writev2.TimeSeries{LabelsRefs: up.LabelsRefs, Samples: sample, Metadata: writev2.Metadata{Type: 9, HelpRef: 4, UnitRef: 3}}),
-			stored:   []engine.Series{since(1, one()), one(), one()},
-			metadata: []engine.Metadata{wiretest.NewMetadata("up", "counter", "", ""), wiretest.NewMetadata("up", "unknown", "job", "a")},
+			stored:   []ingest.Series{since(1, one()), one(), one()},
+			metadata: []ingest.Metadata{wiretest.NewMetadata("up", "counter", "", ""), wiretest.NewMetadata("up", "unknown", "job", "a")},
 		},
 		{
 			name: "a created timestamp of old", status: 204,
-			body: append(bytes.Clone(symbolsOnly), wiretest.AppendMessage(nil, 5, oldStyle)...), stored: []engine.Series{since(99, one())},
+			body: append(bytes.Clone(symbolsOnly), wiretest.AppendMessage(nil, 5, oldStyle)...), stored: []ingest.Series{since(99, one())},
 		},
 		{
 			name: "a created timestamp and one that is newer", status: 204,
 			body: append(bytes.Clone(symbolsOnly), wiretest.AppendMessage(nil, 5, append(wiretest.Marshal(t, &writev2.TimeSeries{
 				LabelsRefs: up.LabelsRefs, Samples: []writev2.Sample{{Timestamp: 5, Value: 7, StartTimestamp: 1}},
-			}), 6<<3, 99))...), stored: []engine.Series{since(1, one())},
+			}), 6<<3, 99))...), stored: []ingest.Series{since(1, one())},
 		},
 		{
 			name: "first symbol not empty", status: 400, text: "the first symbol is not the empty string",
@@ -293,39 +293,39 @@ func TestWriteV2(t *testing.T) {
 		{
 			name: "reference out of range", status: 400, text: "series 0 of the request: label reference 6 is not below the number of symbols, 6",
 			body:   request(writev2.TimeSeries{LabelsRefs: []uint32{1, 6}, Samples: sample}, up),
-			stored: []engine.Series{one()}, rejected: reject(engine.ReasonMalformed, 1),
+			stored: []ingest.Series{one()}, rejected: reject(ingest.ReasonMalformed, 1),
 		},
 		{
 			name: "largest reference", status: 400, text: "label reference 4294967295",
 			body:   request(up, writev2.TimeSeries{LabelsRefs: []uint32{1<<32 - 1, 2}, Samples: sample}),
-			stored: []engine.Series{one()}, rejected: reject(engine.ReasonMalformed, 1),
+			stored: []ingest.Series{one()}, rejected: reject(ingest.ReasonMalformed, 1),
 		},
 		{
 			name: "odd references", status: 400, text: "an odd number of label references, 3",
 			body:   request(writev2.TimeSeries{LabelsRefs: []uint32{1, 2, 3}, Samples: sample}, up),
-			stored: []engine.Series{one()}, rejected: reject(engine.ReasonMalformed, 1),
+			stored: []ingest.Series{one()}, rejected: reject(ingest.ReasonMalformed, 1),
 		},
 		{
 			name: "no samples", status: 400, text: "has neither samples nor histograms",
 			body:   request(writev2.TimeSeries{LabelsRefs: up.LabelsRefs}, up),
-			stored: []engine.Series{one()},
+			stored: []ingest.Series{one()},
 		},
 		{
 			name: "samples and histograms", status: 400, text: "has both samples and histograms",
 			body:   request(writev2.TimeSeries{LabelsRefs: up.LabelsRefs, Samples: sample, Histograms: []writev2.Histogram{{Timestamp: 1}}}, up),
-			stored: []engine.Series{one()}, rejected: reject(engine.ReasonMalformed, 2),
+			stored: []ingest.Series{one()}, rejected: reject(ingest.ReasonMalformed, 2),
 		},
 		{
 			name: "no name", status: 400, text: "no metric name",
 			body:   request(writev2.TimeSeries{LabelsRefs: []uint32{3, 4}, Samples: sample}, up),
-			stored: []engine.Series{one()}, rejected: reject(engine.ReasonLabels, 1),
+			stored: []ingest.Series{one()}, rejected: reject(ingest.ReasonLabels, 1),
 		},
 		{
 			name: "histograms", status: 204,
 			body: request(writev2.TimeSeries{LabelsRefs: up.LabelsRefs, Histograms: []writev2.Histogram{
 				writev2.FromIntHistogram(0, 1, remotetest.SomeHistogram()), writev2.FromFloatHistogram(7, 2, remotetest.SomeFloatHistogram()), {Timestamp: 3, ResetHint: 9},
 			}}, up),
-			stored: []engine.Series{{Labels: one().Labels, Histograms: []engine.Histogram{
+			stored: []ingest.Series{{Labels: one().Labels, Histograms: []ingest.Histogram{
 				{T: 1, H: remotetest.SomeHistogram()}, {T: 2, ST: 7, FH: remotetest.SomeFloatHistogram()}, {T: 3, H: &histogram.Histogram{}},
 			}}, one()},
 		},
@@ -334,39 +334,39 @@ func TestWriteV2(t *testing.T) {
 			body: append(bytes.Clone(symbolsOnly), wiretest.AppendMessage(nil, 5, append(wiretest.Marshal(t, &writev2.TimeSeries{
 				LabelsRefs: up.LabelsRefs, Histograms: []writev2.Histogram{{Timestamp: 3}},
 			}), 6<<3, 99))...),
-			stored: []engine.Series{{Labels: one().Labels, Histograms: []engine.Histogram{{T: 3, ST: 99, H: &histogram.Histogram{}}}}},
+			stored: []ingest.Series{{Labels: one().Labels, Histograms: []ingest.Histogram{{T: 3, ST: 99, H: &histogram.Histogram{}}}}},
 		},
 		{
 			name: "exemplars", status: 204,
 			body: request(writev2.TimeSeries{LabelsRefs: up.LabelsRefs, Samples: sample, Exemplars: []writev2.Exemplar{{LabelsRefs: []uint32{3, 4}, Timestamp: 1, Value: -1}}}),
-			stored: []engine.Series{{Labels: one().Labels, Samples: one().Samples, Exemplars: []exemplar.Exemplar{
+			stored: []ingest.Series{{Labels: one().Labels, Samples: one().Samples, Exemplars: []exemplar.Exemplar{
 				{Labels: wiretest.LabelSet("job", "a"), Value: -1, Ts: 1, HasTs: true},
 			}}},
 		},
 		{
 			name: "exemplars alone", status: 204,
 			body:   request(writev2.TimeSeries{LabelsRefs: up.LabelsRefs, Exemplars: []writev2.Exemplar{{Timestamp: 1, Value: -1}}}),
-			stored: []engine.Series{{Labels: one().Labels, Exemplars: []exemplar.Exemplar{{Value: -1, Ts: 1, HasTs: true}}}},
+			stored: []ingest.Series{{Labels: one().Labels, Exemplars: []exemplar.Exemplar{{Value: -1, Ts: 1, HasTs: true}}}},
 		},
 		{
 			name: "an exemplar with a bad reference", status: 400, text: `series {__name__="up"}: exemplar: an odd number of label references, 1`,
 			body: request(writev2.TimeSeries{LabelsRefs: up.LabelsRefs, Samples: sample, Exemplars: []writev2.Exemplar{
 				{LabelsRefs: []uint32{3, 99}, Timestamp: 1}, {LabelsRefs: []uint32{3, 4}, Timestamp: 1}, {LabelsRefs: []uint32{3}, Timestamp: 1},
 			}}),
-			stored: []engine.Series{{Labels: one().Labels, Samples: one().Samples, Exemplars: []exemplar.Exemplar{
+			stored: []ingest.Series{{Labels: one().Labels, Samples: one().Samples, Exemplars: []exemplar.Exemplar{
 				{Labels: wiretest.LabelSet("job", "a"), Ts: 1, HasTs: true},
 			}}},
-			rejected: map[engine.Reason]float64{engine.ReasonMalformed: 2},
+			rejected: map[ingest.Reason]float64{ingest.ReasonMalformed: 2},
 		},
 		{
 			name: "metadata with a bad reference", status: 400, text: "metadata: reference 6 is not below",
 			body:   request(writev2.TimeSeries{LabelsRefs: up.LabelsRefs, Samples: sample, Metadata: writev2.Metadata{UnitRef: 6}}),
-			stored: []engine.Series{one()},
+			stored: []ingest.Series{one()},
 		},
 		{
 			name: "a long value", status: 400, text: "with a value of 3073 bytes",
 			body:   request(writev2.TimeSeries{LabelsRefs: []uint32{1, 2, 3, 5}, Samples: sample}, up),
-			stored: []engine.Series{one()}, rejected: reject(engine.ReasonKeyTooLong, 1),
+			stored: []ingest.Series{one()}, rejected: reject(ingest.ReasonKeyTooLong, 1),
 		},
 	}
 	for _, test := range tests {

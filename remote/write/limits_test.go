@@ -17,7 +17,7 @@ import (
 	"github.com/prometheus/prometheus/prompb"
 
 	"github.com/promtable/promtable/remote"
-	"github.com/promtable/promtable/remote/engine"
+	"github.com/promtable/promtable/remote/ingest"
 	"github.com/promtable/promtable/remote/remotetest"
 	"github.com/promtable/promtable/remote/wire/wiretest"
 )
@@ -50,7 +50,7 @@ func TestWriteBytesInFlight(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var running atomic.Int64
 				leave := make(chan struct{})
-				eng := &remotetest.Engine{OnAppend: func(context.Context, []engine.Series) (int, error) {
+				eng := &remotetest.Engine{OnAppend: func(context.Context, []ingest.Series) (int, error) {
 					running.Add(1)
 					<-leave
 					return 1, nil
@@ -99,7 +99,7 @@ func TestWriteBytesGivenBack(t *testing.T) {
 		{"corrupt message", snappy.Encode(nil, bytes.Repeat([]byte{7}, size)), nil, 400},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			eng := &remotetest.Engine{OnAppend: func(context.Context, []engine.Series) (int, error) { return 1, test.err }}
+			eng := &remotetest.Engine{OnAppend: func(context.Context, []ingest.Series) (int, error) { return 1, test.err }}
 			h := remote.New(remote.Config{Engine: eng, Now: time.Now, MaxWriteBytes: size, WriteTimeout: 5 * time.Second})
 			for range 3 {
 				if w := <-remotetest.Begin(h, http.MethodPost, "/write", bytes.NewReader(test.body)); w.Code != test.status {
@@ -156,7 +156,7 @@ func TestWriteOneSeriesMemory(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			got := 0
-			eng := &remotetest.Engine{OnAppend: func(_ context.Context, batch []engine.Series) (int, error) {
+			eng := &remotetest.Engine{OnAppend: func(_ context.Context, batch []ingest.Series) (int, error) {
 				got = len(batch[0].Samples)
 				return got, nil
 			}}

@@ -2,9 +2,9 @@ package write
 
 import (
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promauto"
 
-	"github.com/promtable/promtable/remote/engine"
+	"github.com/promtable/promtable/bucketstore/metricset"
+	"github.com/promtable/promtable/remote/ingest"
 )
 
 // metrics counts what writers send.
@@ -19,12 +19,9 @@ type metrics struct {
 }
 
 func newMetrics(reg prometheus.Registerer) *metrics {
-	f := promauto.With(reg)
+	f := metricset.New(reg)
 	byProtocol := func(name, help string) *prometheus.CounterVec {
-		v := f.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, []string{"protocol"})
-		v.WithLabelValues(protocolV1.String())
-		v.WithLabelValues(protocolV2.String())
-		return v
+		return f.Counters(name, help, "protocol", protocolV1.String(), protocolV2.String())
 	}
 	m := &metrics{
 		samples:    byProtocol("adapter_write_samples_total", "Float samples stored, confirmed by the store, by version of the protocol."),
@@ -32,23 +29,15 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		exemplars:  byProtocol("adapter_write_exemplars_total", "Exemplars stored, confirmed by the store, by version of the protocol."),
 		failed: byProtocol("adapter_write_failed_samples_total",
 			"Samples, histograms and exemplars that the store did not confirm, by version of the protocol. The sender sends them again."),
-		rejected: f.NewCounterVec(prometheus.CounterOpts{
-			Name: "adapter_write_rejected_total",
-			Help: "Samples, histograms, exemplars and entries of metadata that can never be stored, by reason.",
-		}, []string{"reason"}),
-		metadata: f.NewCounter(prometheus.CounterOpts{
-			Name: "adapter_write_metadata_total",
-			Help: "Entries of metadata of metric families taken, most of which say nothing new.",
-		}),
-		bodyBytes: f.NewCounter(prometheus.CounterOpts{
-			Name: "adapter_write_decoded_bytes_total",
-			Help: "Bytes of write requests after decompression.",
-		}),
+		rejected: f.CounterVec("adapter_write_rejected_total",
+			"Samples, histograms, exemplars and entries of metadata that can never be stored, by reason.", "reason"),
+		metadata:  f.Counter("adapter_write_metadata_total", "Entries of metadata of metric families taken, most of which say nothing new."),
+		bodyBytes: f.Counter("adapter_write_decoded_bytes_total", "Bytes of write requests after decompression."),
 	}
-	for _, r := range []engine.Reason{
-		engine.ReasonLabels, engine.ReasonKeyTooLong, engine.ReasonTime, engine.ReasonFuture, engine.ReasonOld,
-		engine.ReasonHistogram, engine.ReasonExemplar, engine.ReasonMetadata, engine.ReasonMalformed,
-		engine.ReasonRefused,
+	for _, r := range []ingest.Reason{
+		ingest.ReasonLabels, ingest.ReasonKeyTooLong, ingest.ReasonTime, ingest.ReasonFuture, ingest.ReasonOld,
+		ingest.ReasonHistogram, ingest.ReasonExemplar, ingest.ReasonMetadata, ingest.ReasonMalformed,
+		ingest.ReasonRefused,
 	} {
 		m.rejected.WithLabelValues(string(r))
 	}
@@ -56,7 +45,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 }
 
 // count counts what was stored of a write, and what can never be.
-func (m *metrics) count(p protocol, stored engine.Stored, rejected *engine.Rejected) {
+func (m *metrics) count(p protocol, stored ingest.Stored, rejected *ingest.Rejected) {
 	m.samples.WithLabelValues(p.String()).Add(float64(stored.Samples))
 	m.histograms.WithLabelValues(p.String()).Add(float64(stored.Histograms))
 	m.exemplars.WithLabelValues(p.String()).Add(float64(stored.Exemplars))

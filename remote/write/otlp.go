@@ -16,7 +16,7 @@ import (
 	"github.com/prometheus/prometheus/storage/remote/otlptranslator/prometheusremotewrite"
 	"go.opentelemetry.io/collector/pdata/pmetric/pmetricotlp"
 
-	"github.com/promtable/promtable/remote/engine"
+	"github.com/promtable/promtable/remote/ingest"
 	"github.com/promtable/promtable/remote/request"
 )
 
@@ -146,7 +146,7 @@ func (h *OTLPHandler) store(ctx context.Context, metrics pmetricotlp.ExportReque
 		return nil, fmt.Errorf("translate OTLP metrics: %w", err)
 	}
 	err = appender.Commit()
-	var unstorable *engine.Rejected
+	var unstorable *ingest.Rejected
 	if err != nil && !errors.As(err, &unstorable) {
 		return nil, fmt.Errorf("store: %w", err)
 	}
@@ -179,7 +179,7 @@ func respondOTLP(w http.ResponseWriter, contentType string, rejected error) (err
 // rejectedPoints counts what was rejected, at least one: the protocol takes a
 // message without a number for a warning.
 func rejectedPoints(rejected error) (n int64) {
-	var unstorable *engine.Rejected
+	var unstorable *ingest.Rejected
 	if errors.As(rejected, &unstorable) {
 		for _, samples := range unstorable.Samples {
 			n += int64(samples)

@@ -16,7 +16,7 @@ import (
 	"github.com/prometheus/prometheus/storage"
 	upstream "github.com/prometheus/prometheus/storage/remote"
 
-	"github.com/promtable/promtable/remote/engine"
+	"github.com/promtable/promtable/remote/ingest"
 	"github.com/promtable/promtable/remote/request"
 	"github.com/promtable/promtable/remote/wire"
 )
@@ -73,8 +73,8 @@ const maxWriteWait = 10 * time.Second
 // *engine.Engine.
 type Engine interface {
 	wire.SeriesCache
-	Append(ctx context.Context, batch []engine.Series, rejected *engine.Rejected) (engine.Stored, error)
-	AppendMetadata(ctx context.Context, batch []engine.Metadata, rejected *engine.Rejected) error
+	Append(ctx context.Context, batch []ingest.Series, rejected *ingest.Rejected) (ingest.Stored, error)
+	AppendMetadata(ctx context.Context, batch []ingest.Metadata, rejected *ingest.Rejected) error
 	AppenderV2(ctx context.Context) storage.AppenderV2
 }
 
@@ -128,7 +128,7 @@ func New(cfg Config) *Handler {
 // decoder decodes requests of one protocol, one at a time.
 type decoder interface {
 	// Decode returns what body asks for, valid until Release.
-	Decode(body []byte, rejected *engine.Rejected) (wire.WriteRequest, error)
+	Decode(body []byte, rejected *ingest.Rejected) (wire.WriteRequest, error)
 	// Release returns whether the decoder may be used again.
 	Release() bool
 }
@@ -153,8 +153,8 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // write decodes and stores a request. An error of the store hides an
-// *engine.Rejected: all of the request must then be sent again.
-func (h *Handler) write(w http.ResponseWriter, r *http.Request, proto protocol) (stored engine.Stored, err error) {
+// *ingest.Rejected: all of the request must then be sent again.
+func (h *Handler) write(w http.ResponseWriter, r *http.Request, proto protocol) (stored ingest.Stored, err error) {
 	ctx, cancel := context.WithTimeout(r.Context(), h.timeout)
 	defer cancel()
 	if err := h.gate.Enter(ctx); err != nil {
@@ -166,7 +166,7 @@ func (h *Handler) write(w http.ResponseWriter, r *http.Request, proto protocol) 
 
 	var (
 		req      wire.WriteRequest
-		rejected engine.Rejected
+		rejected ingest.Rejected
 	)
 	var d decoder
 	defer func() {
@@ -191,7 +191,7 @@ func (h *Handler) write(w http.ResponseWriter, r *http.Request, proto protocol) 
 }
 
 // store appends what is in req, and counts what was stored, rejected and lost.
-func (h *Handler) store(ctx context.Context, proto protocol, req wire.WriteRequest, rejected *engine.Rejected) (stored engine.Stored, err error) {
+func (h *Handler) store(ctx context.Context, proto protocol, req wire.WriteRequest, rejected *ingest.Rejected) (stored ingest.Stored, err error) {
 	before := rejectedSamples(rejected)
 	if req.Size > 0 {
 		stored, err = h.engine.Append(ctx, req.Series, rejected)
@@ -205,14 +205,14 @@ func (h *Handler) store(ctx context.Context, proto protocol, req wire.WriteReque
 	}
 	if err == nil && len(req.Metadata) > 0 {
 		if err = h.engine.AppendMetadata(ctx, req.Metadata, rejected); err == nil {
-			h.metrics.metadata.Add(float64(len(req.Metadata) - rejected.Samples[engine.ReasonMetadata]))
+			h.metrics.metadata.Add(float64(len(req.Metadata) - rejected.Samples[ingest.ReasonMetadata]))
 		}
 	}
 	h.metrics.count(proto, stored, rejected)
 	return stored, err
 }
 
-func rejectedSamples(rejected *engine.Rejected) (n int) {
+func rejectedSamples(rejected *ingest.Rejected) (n int) {
 	for _, samples := range rejected.Samples {
 		n += samples
 	}

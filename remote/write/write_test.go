@@ -26,6 +26,7 @@ import (
 	"github.com/promtable/promtable/bucketstore/bigtable/bigtabletest"
 	"github.com/promtable/promtable/remote"
 	"github.com/promtable/promtable/remote/engine"
+	"github.com/promtable/promtable/remote/ingest"
 	"github.com/promtable/promtable/remote/remotetest"
 	"github.com/promtable/promtable/remote/wire/wiretest"
 	"github.com/promtable/promtable/series"
@@ -195,7 +196,7 @@ func TestWriteStoreFails(t *testing.T) {
 	} {
 		for _, contentType := range []string{remotetest.TypeV1, remotetest.TypeV2} {
 			t.Run(test.name+"/"+contentType, func(t *testing.T) {
-				eng := &remotetest.Engine{OnAppend: func(context.Context, []engine.Series) (int, error) { return 4, test.err }}
+				eng := &remotetest.Engine{OnAppend: func(context.Context, []ingest.Series) (int, error) { return 4, test.err }}
 				url, reg := remotetest.Serve(t, eng, nil)
 				body, protocol := wiretest.V1(t, all...), "1.0"
 				if contentType == remotetest.TypeV2 {
@@ -221,7 +222,7 @@ func TestWriteStoreFails(t *testing.T) {
 // TestWriteDeadline: the engine gets the deadline of the request, and its end is
 // a 503.
 func TestWriteDeadline(t *testing.T) {
-	eng := &remotetest.Engine{OnAppend: func(ctx context.Context, _ []engine.Series) (int, error) {
+	eng := &remotetest.Engine{OnAppend: func(ctx context.Context, _ []ingest.Series) (int, error) {
 		<-ctx.Done()
 		return 0, ctx.Err()
 	}}
@@ -261,7 +262,7 @@ func TestWriteSlowBody(t *testing.T) {
 func TestWriteOverload(t *testing.T) {
 	entered, leave := make(chan struct{}), make(chan struct{})
 	release := sync.OnceFunc(func() { close(leave) })
-	eng := &remotetest.Engine{OnAppend: func(context.Context, []engine.Series) (int, error) {
+	eng := &remotetest.Engine{OnAppend: func(context.Context, []ingest.Series) (int, error) {
 		close(entered)
 		<-leave
 		return 1, nil
@@ -292,7 +293,7 @@ func TestWriteOverload(t *testing.T) {
 // TestWriteClientGone: a sender that hangs up cancels the work.
 func TestWriteClientGone(t *testing.T) {
 	entered, cancelled := make(chan struct{}), make(chan struct{})
-	eng := &remotetest.Engine{OnAppend: func(ctx context.Context, _ []engine.Series) (int, error) {
+	eng := &remotetest.Engine{OnAppend: func(ctx context.Context, _ []ingest.Series) (int, error) {
 		close(entered)
 		<-ctx.Done()
 		close(cancelled)

@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/prometheus/model/histogram"
 
 	"github.com/promtable/promtable/series"
+	"github.com/promtable/promtable/series/cursor"
 )
 
 // Kinds of values that are no plain float, their first byte. No value of a kind
@@ -145,19 +146,19 @@ func appendList[T any](dst []byte, list []T, appendOne func([]byte, T) []byte) [
 }
 
 func parseHistogram(b []byte) (v Value, err error) {
-	p := &valueParser{rest: b}
+	p := &valueParser{cursor.Cursor{Rest: b}}
 	h := &histogram.Histogram{}
 	v = Value{Histogram: h}
 	v.Start, h.CounterResetHint, h.Schema, h.ZeroThreshold, h.Sum = p.histogramHead()
-	h.Count, h.ZeroCount = p.uvarint(), p.uvarint()
+	h.Count, h.ZeroCount = p.Uvarint(), p.Uvarint()
 	h.PositiveSpans, h.NegativeSpans = parseList(p, 2, p.span), parseList(p, 2, p.span)
-	h.PositiveBuckets, h.NegativeBuckets = parseList(p, 1, p.varint), parseList(p, 1, p.varint)
+	h.PositiveBuckets, h.NegativeBuckets = parseList(p, 1, p.Varint), parseList(p, 1, p.Varint)
 	h.CustomValues = parseList(p, 8, p.float)
 	return v, p.end()
 }
 
 func parseFloatHistogram(b []byte) (v Value, err error) {
-	p := &valueParser{rest: b}
+	p := &valueParser{cursor.Cursor{Rest: b}}
 	h := &histogram.FloatHistogram{}
 	v = Value{FloatHistogram: h}
 	v.Start, h.CounterResetHint, h.Schema, h.ZeroThreshold, h.Sum = p.histogramHead()
@@ -170,27 +171,24 @@ func parseFloatHistogram(b []byte) (v Value, err error) {
 
 // valueParser reads the parts of a histogram. After something that is not there
 // all that follows is zero.
-type valueParser struct {
-	rest   []byte
-	failed bool
-}
+type valueParser struct{ cursor.Cursor }
 
 func (p *valueParser) histogramHead() (start int64, hint histogram.CounterResetHint, schema int32, threshold, sum float64) {
-	hint = histogram.CounterResetHint(p.byte())
-	start = p.varint()
-	schema = int32(p.inRange(p.varint(), math.MinInt32, math.MaxInt32))
+	hint = histogram.CounterResetHint(p.Byte())
+	start = p.Varint()
+	schema = int32(p.inRange(p.Varint(), math.MinInt32, math.MaxInt32))
 	return start, hint, schema, p.float(), p.float()
 }
 
 func (p *valueParser) span() histogram.Span {
-	offset := p.inRange(p.varint(), math.MinInt32, math.MaxInt32)
-	length := p.inRange(int64(p.uvarint()), 0, math.MaxUint32)
+	offset := p.inRange(p.Varint(), math.MinInt32, math.MaxInt32)
+	length := p.inRange(int64(p.Uvarint()), 0, math.MaxUint32)
 	return histogram.Span{Offset: int32(offset), Length: uint32(length)}
 }
 
 func (p *valueParser) inRange(n, low, high int64) int64 {
 	if n < low || n > high {
-		p.fail()
+		p.Fail()
 		return 0
 	}
 	return n
@@ -199,9 +197,9 @@ func (p *valueParser) inRange(n, low, high int64) int64 {
 // parseList reads a list whose elements have at least size bytes. An empty list
 // is nil.
 func parseList[T any](p *valueParser, size int, parseOne func() T) []T {
-	n := p.uvarint()
-	if n > uint64(len(p.rest)/size) {
-		p.fail()
+	n := p.Uvarint()
+	if n > uint64(len(p.Rest)/size) {
+		p.Fail()
 		return nil
 	}
 	if n == 0 {
@@ -214,52 +212,14 @@ func parseList[T any](p *valueParser, size int, parseOne func() T) []T {
 	return list
 }
 
-func (p *valueParser) byte() byte {
-	if len(p.rest) == 0 {
-		p.fail()
-		return 0
-	}
-	c := p.rest[0]
-	p.rest = p.rest[1:]
-	return c
-}
-
 func (p *valueParser) float() float64 {
-	if len(p.rest) < 8 {
-		p.fail()
-		return 0
-	}
-	v := math.Float64frombits(binary.BigEndian.Uint64(p.rest))
-	p.rest = p.rest[8:]
-	return v
+	return math.Float64frombits(binary.BigEndian.Uint64(p.Bytes(8)))
 }
-
-func (p *valueParser) uvarint() uint64 {
-	v, n := binary.Uvarint(p.rest)
-	p.skip(n)
-	return v
-}
-
-func (p *valueParser) varint() int64 {
-	v, n := binary.Varint(p.rest)
-	p.skip(n)
-	return v
-}
-
-func (p *valueParser) skip(n int) {
-	if n <= 0 {
-		p.fail()
-		return
-	}
-	p.rest = p.rest[n:]
-}
-
-func (p *valueParser) fail() { p.rest, p.failed = nil, true }
 
 // end says whether all was there and nothing else.
 func (p *valueParser) end() error {
-	if p.failed || len(p.rest) > 0 {
-		return fmt.Errorf("%w: histogram cut short or with %d bytes too many", series.ErrCorrupt, len(p.rest))
+	if p.Failed || len(p.Rest) > 0 {
+		return fmt.Errorf("%w: histogram cut short or with %d bytes too many", series.ErrCorrupt, len(p.Rest))
 	}
 	return nil
 }

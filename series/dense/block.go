@@ -202,8 +202,8 @@ func appendPacked(dst []byte, r []int64, p blockPlan) []byte {
 // readBlock reads as many residuals as block has, or says that they are not
 // there.
 func (d *decoder) readBlock(block []int64) bool {
-	head := d.byte()
-	lowest := d.varint()
+	head := d.Byte()
+	lowest := d.Varint()
 	width := int(head &^ (blockSparse | blockOutliers))
 	if width == fullWidth {
 		width = 64
@@ -224,11 +224,11 @@ func (d *decoder) readBlock(block []int64) bool {
 		outliers = d.outliers()
 	}
 	size := (len(packed)*width + 7) / 8
-	if d.failed || len(d.rest) < size {
+	if d.Failed || len(d.Rest) < size {
 		return false
 	}
-	unpack(packed, d.rest, width, lowest)
-	d.rest = d.rest[size:]
+	unpack(packed, d.Rest, width, lowest)
+	d.Rest = d.Rest[size:]
 	if len(outliers) > 0 && !putOutliers(packed, outliers, lowest) {
 		return false
 	}
@@ -283,16 +283,16 @@ func unpackWide(r []int64, b []byte, bit, width int, lowest int64) {
 // must not be.
 func (d *decoder) bitmap(n int) (bitmap []byte, ones int) {
 	size := (n + 7) / 8
-	if len(d.rest) < size {
-		d.fail()
+	if len(d.Rest) < size {
+		d.Fail()
 		return nil, 0
 	}
-	bitmap, d.rest = d.rest[:size], d.rest[size:]
+	bitmap, d.Rest = d.Rest[:size], d.Rest[size:]
 	for _, c := range bitmap {
 		ones += bits.OnesCount8(c)
 	}
 	if n%8 != 0 && bitmap[size-1]>>(n%8) != 0 {
-		d.fail()
+		d.Fail()
 	}
 	return bitmap, ones
 }
@@ -300,13 +300,13 @@ func (d *decoder) bitmap(n int) (bitmap []byte, ones int) {
 // outliers skips a list of outliers and returns its bytes, checked but for the
 // positions.
 func (d *decoder) outliers() []byte {
-	count := d.byte()
-	start := d.rest
+	count := d.Byte()
+	start := d.Rest
 	for range count {
-		d.byte()
-		d.uvarint()
+		d.Byte()
+		d.Uvarint()
 	}
-	return start[:len(start)-len(d.rest)]
+	return start[:len(start)-len(d.Rest)]
 }
 
 // putOutliers puts the residuals of a list that outliers has checked into r.

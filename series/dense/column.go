@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/promtable/promtable/series"
+	"github.com/promtable/promtable/series/cursor"
 )
 
 // AppendInts appends a column of integers, whose number is known elsewhere: the first one as a
@@ -24,16 +25,16 @@ func AppendInts(dst []byte, ints []int64) []byte {
 // DecodeInts appends the n integers of data, which is what AppendInts has appended, to dst. On bad
 // input, which is a series.ErrCorrupt, dst comes back as it was. n is not more than MaxSamples.
 func DecodeInts(data []byte, n int, dst []int64) ([]int64, error) {
-	d := decoder{rest: data}
+	d := decoder{Cursor: cursor.Cursor{Rest: data}}
 	old := len(dst)
 	if n > 0 {
-		first := d.varint()
+		first := d.Varint()
 		d.open(n, first)
 		for block := d.next(); len(block) > 0; block = d.next() {
 			dst = append(dst, block...)
 		}
 	}
-	if d.failed || len(d.rest) > 0 || len(dst)-old != n {
+	if d.Failed || len(d.Rest) > 0 || len(dst)-old != n {
 		return dst[:old], fmt.Errorf("%w: column of %d integers in %d bytes", series.ErrCorrupt, n, len(data))
 	}
 	return dst, nil
@@ -56,13 +57,13 @@ func AppendFloats(dst []byte, vs []float64) []byte {
 // DecodeFloats appends the n floats of data, which is what AppendFloats has appended, to dst. On bad
 // input, which is a series.ErrCorrupt, dst comes back as it was. n is not more than MaxSamples.
 func DecodeFloats(data []byte, n int, dst []float64) ([]float64, error) {
-	d := decoder{rest: data}
+	d := decoder{Cursor: cursor.Cursor{Rest: data}}
 	old := len(dst)
 	ok := true
 	if n > 0 {
 		dst, ok = d.appendFloats(dst, n)
 	}
-	if !ok || d.failed || len(d.rest) > 0 || len(dst)-old != n {
+	if !ok || d.Failed || len(d.Rest) > 0 || len(dst)-old != n {
 		return dst[:old], fmt.Errorf("%w: column of %d floats in %d bytes", series.ErrCorrupt, n, len(data))
 	}
 	return dst, nil

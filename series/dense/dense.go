@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/promtable/promtable/series"
+	"github.com/promtable/promtable/series/cursor"
 	"github.com/promtable/promtable/series/xor"
 )
 
@@ -69,9 +70,9 @@ func Append(dst []byte, ts []int64, vs []float64) []byte {
 // It allocates nothing but room in ts and vs, and never for more than MaxSamples
 // samples.
 func Decode(data []byte, ts []int64, vs []float64) ([]int64, []float64, error) {
-	d := decoder{rest: data}
-	n := d.uvarint()
-	if d.failed || n == 0 || n > MaxSamples {
+	d := decoder{Cursor: cursor.Cursor{Rest: data}}
+	n := d.Uvarint()
+	if d.Failed || n == 0 || n > MaxSamples {
 		return ts, vs, fmt.Errorf("%w: dense chunk of %d bytes has no count of samples", series.ErrCorrupt, len(data))
 	}
 	allTimes, ok := d.appendTimes(ts, int(n))
@@ -79,7 +80,7 @@ func Decode(data []byte, ts []int64, vs []float64) ([]int64, []float64, error) {
 		return ts, vs, fmt.Errorf("%w: times of a dense chunk of %d samples in %d bytes", series.ErrCorrupt, n, len(data))
 	}
 	allValues, ok := d.appendFloats(vs, int(n))
-	if !ok || len(d.rest) > 0 {
+	if !ok || len(d.Rest) > 0 {
 		return ts, vs, fmt.Errorf("%w: values of a dense chunk of %d samples in %d bytes", series.ErrCorrupt, n, len(data))
 	}
 	return allTimes, allValues, nil
@@ -88,19 +89,19 @@ func Decode(data []byte, ts []int64, vs []float64) ([]int64, []float64, error) {
 // DecodeRegular is Decode of a chunk of two samples or more whose times are all
 // step apart. It is not ok if the chunk is another, or bad input.
 func DecodeRegular(data []byte, vs []float64) (first, step int64, values []float64, ok bool) {
-	d := decoder{rest: data}
-	n := d.uvarint()
-	if d.failed || n < 2 || n > MaxSamples {
+	d := decoder{Cursor: cursor.Cursor{Rest: data}}
+	n := d.Uvarint()
+	if d.Failed || n < 2 || n > MaxSamples {
 		return 0, 0, vs, false
 	}
-	first = int64(d.uvarint())
+	first = int64(d.Uvarint())
 	d.open(int(n), first)
 	step = d.slope()
-	if d.failed || d.mode != orderLine || !ascends(first, step, int64(n)) {
+	if d.Failed || d.mode != orderLine || !ascends(first, step, int64(n)) {
 		return 0, 0, vs, false
 	}
 	values, ok = d.appendFloats(vs, int(n))
-	if !ok || len(d.rest) > 0 {
+	if !ok || len(d.Rest) > 0 {
 		return 0, 0, vs, false
 	}
 	return first, step, values, true
@@ -144,9 +145,9 @@ func RegularStep(ts []int64) (step int64, ok bool) {
 // appendTimes appends n times to ts, or says that they are not there, are
 // negative or do not ascend.
 func (d *decoder) appendTimes(ts []int64, n int) ([]int64, bool) {
-	first := int64(d.uvarint())
+	first := int64(d.Uvarint())
 	d.open(n, first)
-	if d.failed || first < 0 {
+	if d.Failed || first < 0 {
 		return nil, false
 	}
 	old := len(ts)
@@ -224,7 +225,7 @@ func appendKind(dst []byte, vs []float64, ints []int64, kind, odd int) []byte {
 
 // appendFloats appends n values to vs, or says that they are not there.
 func (d *decoder) appendFloats(vs []float64, n int) ([]float64, bool) {
-	kind := d.byte()
+	kind := d.Byte()
 	if kind == kindXOR {
 		return d.appendXOR(vs, n)
 	}
@@ -236,14 +237,14 @@ func (d *decoder) appendFloats(vs []float64, n int) ([]float64, bool) {
 	var first int64
 	switch {
 	case kind < kindBits:
-		first = d.varint()
+		first = d.Varint()
 	case kind == kindBits:
-		first = int64(binary.BigEndian.Uint64(d.bytes(8)))
+		first = int64(binary.BigEndian.Uint64(d.Bytes(8)))
 	default:
 		return nil, false
 	}
 	d.open(n, first)
-	if d.failed {
+	if d.Failed {
 		return nil, false
 	}
 	old := len(vs)
@@ -262,18 +263,18 @@ func (d *decoder) appendFloats(vs []float64, n int) ([]float64, bool) {
 
 // appendXOR is appendFloats of the kind kindXOR.
 func (d *decoder) appendXOR(vs []float64, n int) ([]float64, bool) {
-	first := binary.BigEndian.Uint64(d.bytes(8))
-	if d.failed || 8*len(d.rest) < n-1 {
+	first := binary.BigEndian.Uint64(d.Bytes(8))
+	if d.Failed || 8*len(d.Rest) < n-1 {
 		return nil, false
 	}
 	old := len(vs)
 	vs = slices.Grow(vs, n)[:old+n]
 	vs[old] = math.Float64frombits(first)
-	size, ok := xor.DecodeValues(d.rest, vs[old:])
+	size, ok := xor.DecodeValues(d.Rest, vs[old:])
 	if !ok {
 		return nil, false
 	}
-	d.rest = d.rest[size:]
+	d.Rest = d.Rest[size:]
 	return vs, true
 }
 
@@ -299,29 +300,29 @@ func appendOdd(dst []byte, vs []float64, ints []int64, kind, odd int) []byte {
 // odd skips the list of odd values among n and returns its bytes, checked but for
 // the positions.
 func (d *decoder) odd(n int) []byte {
-	count := d.uvarint()
-	if count == 0 || count > uint64(min(n, len(d.rest)/(1+oddSize))) {
-		d.fail()
+	count := d.Uvarint()
+	if count == 0 || count > uint64(min(n, len(d.Rest)/(1+oddSize))) {
+		d.Fail()
 		return nil
 	}
-	start := d.rest
+	start := d.Rest
 	for range count {
-		d.uvarint()
-		d.bytes(oddSize)
+		d.Uvarint()
+		d.Bytes(oddSize)
 	}
-	return start[:len(start)-len(d.rest)]
+	return start[:len(start)-len(d.Rest)]
 }
 
 // putOdd puts the values of a list that odd has checked into vs.
 func putOdd(vs []float64, list []byte) bool {
-	d := decoder{rest: list}
-	for next := uint64(0); len(d.rest) > 0; next++ {
-		gap := d.uvarint()
+	d := decoder{Cursor: cursor.Cursor{Rest: list}}
+	for next := uint64(0); len(d.Rest) > 0; next++ {
+		gap := d.Uvarint()
 		if gap >= uint64(len(vs))-next {
 			return false
 		}
 		next += gap
-		vs[next] = math.Float64frombits(binary.BigEndian.Uint64(d.bytes(oddSize)))
+		vs[next] = math.Float64frombits(binary.BigEndian.Uint64(d.Bytes(oddSize)))
 	}
 	return true
 }

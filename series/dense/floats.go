@@ -111,7 +111,7 @@ func scale(ints []int64, vs []float64, exponent, limit int) (odd, higher int) {
 		}
 		ints[i] = last
 	}
-	settleFront(ints, vs, exponent)
+	fillFront(ints, vs, exponent)
 	return odd, 0
 }
 
@@ -140,9 +140,9 @@ func scaleRun(ints []int64, vs []float64, i, exponent int) int {
 	return i
 }
 
-// settleFront gives odd values at the front the integer of the first that is not
+// fillFront gives odd values at the front the integer of the first that is not
 // odd.
-func settleFront(ints []int64, vs []float64, exponent int) {
+func fillFront(ints []int64, vs []float64, exponent int) {
 	if ints[0] != 0 {
 		return
 	}

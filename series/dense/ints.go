@@ -3,6 +3,8 @@ package dense
 import (
 	"encoding/binary"
 	"math/bits"
+
+	"github.com/promtable/promtable/series/cursor"
 )
 
 // How the integers of a sequence follow from its residuals, the low bits of its
@@ -247,8 +249,7 @@ func toResiduals(q []int64, order byte, step int64) {
 // decoder reads the parts of a dense chunk. After something that is not there
 // all that follows is zero.
 type decoder struct {
-	rest   []byte
-	failed bool
+	cursor.Cursor
 
 	// The sequence that is open.
 	mode   byte
@@ -270,28 +271,28 @@ func (d *decoder) open(n int, first int64) {
 	if n == 1 {
 		return
 	}
-	d.mode = d.byte()
+	d.mode = d.Byte()
 	if d.mode&modeFactor != 0 {
-		d.factor = int64(d.uvarint())
+		d.factor = int64(d.Uvarint())
 		d.mode &^= modeFactor
 	}
 	if d.mode > orderAround {
-		d.fail()
+		d.Fail()
 	}
 	if d.mode >= orderSlope {
-		d.step = d.varint()
+		d.step = d.Varint()
 	}
 	d.delta = d.step
 	blocks := (n - 1 + blockLen - 1) / blockLen
-	if d.mode != orderLine && len(d.rest) < blocks*minBlockSize {
-		d.fail()
+	if d.mode != orderLine && len(d.Rest) < blocks*minBlockSize {
+		d.Fail()
 	}
 }
 
 // next returns integers of the open sequence, as many as suit, until the next
 // call. There are none at its end, or if something is not there.
 func (d *decoder) next() []int64 {
-	if d.left == 0 || d.failed {
+	if d.left == 0 || d.Failed {
 		return nil
 	}
 	if !d.ready {
@@ -346,46 +347,3 @@ func (d *decoder) fromResiduals(block []int64) {
 	}
 	d.last = last
 }
-
-func (d *decoder) byte() byte {
-	if len(d.rest) == 0 {
-		d.fail()
-		return 0
-	}
-	c := d.rest[0]
-	d.rest = d.rest[1:]
-	return c
-}
-
-// bytes returns the next n bytes, or zeros; n is not more than eight.
-func (d *decoder) bytes(n int) []byte {
-	if len(d.rest) < n {
-		d.fail()
-		return make([]byte, 8)[:n]
-	}
-	b := d.rest[:n]
-	d.rest = d.rest[n:]
-	return b
-}
-
-func (d *decoder) uvarint() uint64 {
-	v, n := binary.Uvarint(d.rest)
-	d.skip(n)
-	return v
-}
-
-func (d *decoder) varint() int64 {
-	v, n := binary.Varint(d.rest)
-	d.skip(n)
-	return v
-}
-
-func (d *decoder) skip(n int) {
-	if n <= 0 {
-		d.fail()
-		return
-	}
-	d.rest = d.rest[n:]
-}
-
-func (d *decoder) fail() { d.rest, d.failed = nil, true }

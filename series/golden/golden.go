@@ -28,10 +28,13 @@ var update = flag.Bool("update", false, "rewrite the golden files: a change of t
 //
 // It compares what run writes for the input of a case with the output, or replaces
 // that if the test has the flag -update.
-func Run(t *testing.T, run func(t *testing.T, input string) string) {
-	files, err := filepath.Glob("testdata/*.golden")
+func Run(t *testing.T, run func(t *testing.T, input string) string) { RunDir(t, "testdata", run) }
+
+// RunDir is Run for the files of another directory.
+func RunDir(t *testing.T, dir string, run func(t *testing.T, input string) string) {
+	files, err := filepath.Glob(filepath.Join(dir, "*.golden"))
 	if err != nil || len(files) == 0 {
-		t.Fatalf("no golden files: %v", err)
+		t.Fatalf("no golden files in %s: %v", dir, err)
 	}
 	for _, file := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".golden"), func(t *testing.T) { runFile(t, file, run) })

@@ -47,7 +47,7 @@ func (r *Row) inRun() bool {
 
 // merge moves to the next sample where that is not the next one of its run.
 func (r *Row) merge() bool {
-	if !r.settle() {
+	if !r.passCurrent() {
 		return false
 	}
 	for r.opened < len(r.chunks) && r.pendingFirst(r.opened) <= r.heapTime() {
@@ -68,9 +68,9 @@ func (r *Row) merge() bool {
 	return true
 }
 
-// settle moves all runs behind the current sample, so that there is none. It
+// passCurrent moves all runs behind the current sample, so that there is none. It
 // returns false after an error.
-func (r *Row) settle() bool {
+func (r *Row) passCurrent() bool {
 	if !r.merging {
 		r.begin()
 	}

@@ -145,7 +145,7 @@ func (r *Row) aloneChunk() (chunk.Sealed, bool) {
 	if r.current != nil && r.bound < r.pendingFirst(r.opened) {
 		return chunk.Sealed{}, false
 	}
-	if !r.settle() {
+	if !r.passCurrent() {
 		return chunk.Sealed{}, false
 	}
 	c := r.chunks[r.opened].Sealed

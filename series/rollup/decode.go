@@ -33,6 +33,16 @@ const (
 	Integers
 )
 
+// A PointSeries is a series that may have been read as buckets in place of samples.
+type PointSeries interface {
+	// Plan says what was read at which resolution. It is nil if the series has all its samples.
+	Plan() *Plan
+	// HasBuckets says whether there is anything but samples.
+	HasBuckets() bool
+	// AppendPoints appends what is known of the times that were asked for. Start timestamps are left out. It is called if HasBuckets.
+	AppendPoints(*Points) error
+}
+
 // Points are true samples of a series, some of all, in order of time, and what is known of those
 // between.
 type Points struct {
@@ -56,22 +66,27 @@ type Points struct {
 	// Holes are times [start, limit), in milliseconds, of which it is not known what is wanted. There is no sample in
 	// them. They are in order of time.
 	Holes [][2]int64
+	// Edges are where no window may begin, in order of time.
+	Edges []Edge
 
+	windows Windows
 	// before is the value of the last sample, or histogramBefore the sample, and hasBefore says that there is one.
 	before          float64
 	histogramBefore *histogram.FloatHistogram
 	hasBefore       bool
 	number          int32
-	// d reads the cell, and finer the one in its place, see AppendCells.
-	d, finer decoder
+	// decoders read the cells of each resolution.
+	decoders [NumResolutions]decoder
 }
 
-// Reset removes all points.
-func (p *Points) Reset(want Want) {
-	p.d.cell, p.finer.cell = nil, nil
+// Reset removes all points, for what is wanted of windows. Without windows nothing is asked of edges.
+func (p *Points) Reset(want Want, windows Windows) {
+	for i := range p.decoders {
+		p.decoders[i].cell = nil
+	}
 	*p = Points{
-		Want: want, Times: p.Times[:0], Values: p.Values[:0], Histograms: p.Histograms[:0], Numbers: p.Numbers[:0], Sums: p.Sums[:0],
-		Changes: p.Changes[:0], Resets: p.Resets[:0], Holes: p.Holes[:0], d: p.d, finer: p.finer,
+		Want: want, windows: windows, Edges: p.Edges[:0], Times: p.Times[:0], Values: p.Values[:0], Histograms: p.Histograms[:0], Numbers: p.Numbers[:0], Sums: p.Sums[:0],
+		Changes: p.Changes[:0], Resets: p.Resets[:0], Holes: p.Holes[:0], decoders: p.decoders,
 	}
 }
 
@@ -108,10 +123,24 @@ func (p *Points) counts(v float64) (changes, resets int32) {
 	if p.histogramBefore != nil {
 		return 1, 1
 	}
-	if isChange(p.before, v) {
+	return countFloats(p.before, v)
+}
+
+func countFloats(before, v float64) (changes, resets int32) {
+	if isChange(before, v) {
 		changes = 1
 	}
-	if v < p.before {
+	if v < before {
+		resets = 1
+	}
+	return changes, resets
+}
+
+func countHistograms(before, h *histogram.FloatHistogram) (changes, resets int32) {
+	if isHistogramChange(before, h) {
+		changes = 1
+	}
+	if h.DetectReset(before) {
 		resets = 1
 	}
 	return changes, resets
@@ -128,12 +157,7 @@ func (p *Points) countsOfHistogram(v cell.Value) (changes, resets int32) {
 	case before == nil: // a float
 		changes, resets = 1, 1
 	default:
-		if isHistogramChange(before, h) {
-			changes = 1
-		}
-		if h.DetectReset(before) {
-			resets = 1
-		}
+		changes, resets = countHistograms(before, h)
 	}
 	p.histogramBefore = h
 	return changes, resets
@@ -210,24 +234,31 @@ func HasBuckets(data []byte) bool { return len(data) == 0 || data[0] != kindSamp
 
 // HasAll says whether a cell tells all that is wanted of its day: AppendCell gives no hole and not ErrSamples.
 func HasAll(data []byte, want Want) bool {
-	return len(data) == 0 || len(data) >= headSize && (data[0] == kindFloats || data[0] == kindHistograms) && int64(data[1])&want.missing() == 0
+	return len(data) == 0 || len(data) >= headSize && isOfBuckets(data[0]) && int64(data[1])&want.missing() == 0
 }
 
-// NeedsFiner says whether a cell of an hour does not tell all that is wanted of its day, and one of 5 minutes may: there are too many resets, or a part of
-// an hour is deleted.
+// NeedsFiner says whether a cell does not tell all that is wanted of its day, and one of a finer resolution may: there are too many resets, or a part of
+// a bucket is deleted.
 func NeedsFiner(data []byte, want Want) bool {
 	return !HasAll(data, want) && HasBuckets(data) && len(data) >= headSize && int64(data[1])&want.missing()&(flagNoResets|flagRemoved) != 0
 }
 
-// AppendCells is AppendCell of the cell of an hour. For hours of which it does not tell what is wanted it appends what finer does, the cell of 5
-// minutes of the same row and day, which may be empty.
-func (p *Points) AppendCells(day int64, hour, finer []byte, after, to int64) error {
-	return p.appendCell(&p.d, Hour, day, hour, after, to, func(b *decoded) error {
-		if len(finer) == 0 || b.flags&p.Want.missing() == 0 {
+// A Cell is the value of a cell at a resolution.
+type Cell struct {
+	Resolution Resolution
+	Value      []byte
+}
+
+// AppendCells is AppendCell of the first of some cells of one row and day, the coarsest first. For buckets of which it does not tell what is wanted it
+// appends what the next one does, which is not empty.
+func (p *Points) AppendCells(day int64, cells []Cell, after, to int64) error {
+	first, finer := cells[0], cells[1:]
+	return p.appendCell(first, day, after, to, func(b *decoded) error {
+		if len(finer) == 0 || b.flags&p.Want.missing() == 0 && !p.windows.beginIn(b.edge()) {
 			p.addBucket(b)
 			return nil
 		}
-		return p.appendCell(&p.finer, FiveMinutes, day, finer, b.start, b.end, p.addTold)
+		return p.AppendCells(day, finer, b.start, b.end)
 	})
 }
 
@@ -236,25 +267,19 @@ func (p *Points) AppendCells(day int64, hour, finer []byte, after, to int64) err
 // later times. The error is ErrSamples if the cell has no buckets; it is a series.ErrCorrupt, and what is appended
 // is to be dropped, if it is no cell.
 func (p *Points) AppendCell(r Resolution, day int64, data []byte, after, to int64) error {
-	return p.appendCell(&p.d, r, day, data, after, to, p.addTold)
+	return p.AppendCells(day, []Cell{{r, data}}, after, to)
 }
 
-// addTold is addBucket, which never fails.
-func (p *Points) addTold(b *decoded) error {
-	p.addBucket(b)
-	return nil
-}
-
-// appendCell calls add with the buckets of a cell, which d reads, see AppendCell.
-func (p *Points) appendCell(d *decoder, r Resolution, day int64, data []byte, after, to int64, add func(*decoded) error) error {
+// appendCell calls add with the buckets of a cell, see AppendCell.
+func (p *Points) appendCell(c Cell, day, after, to int64, add func(*decoded) error) error {
+	d, r, data := &p.decoders[c.Resolution], c.Resolution, c.Value
 	if len(data) == 0 {
 		return nil
 	}
-	switch data[0] {
-	case kindSamples:
+	switch {
+	case data[0] == kindSamples:
 		return ErrSamples
-	case kindFloats, kindHistograms:
-	default:
+	case !isOfBuckets(data[0]):
 		return fmt.Errorf("%w: a rollup of kind %d, which this version does not know", series.ErrCorrupt, data[0])
 	}
 	if len(data) < headSize {
@@ -265,7 +290,7 @@ func (p *Points) appendCell(d *decoder, r Resolution, day int64, data []byte, af
 			return err
 		}
 	}
-	for start, ok := d.nextStart(); ok && start+int64(r) <= to; start, ok = d.nextStart() {
+	for start, ok := d.nextStart(); ok && start+r.Span() <= to; start, ok = d.nextStart() {
 		if start < after {
 			if err := d.skip(); err != nil {
 				return err
@@ -290,26 +315,39 @@ func (p *Points) addBucket(b *decoded) {
 		p.hasBefore = false
 		return
 	}
-	for i, t := range b.times {
-		at := point{t: t}
-		if len(b.histograms) > 0 {
-			at.histogram = b.histograms[i]
-		} else {
-			at.v = b.values[i]
+	if e := b.edge(); p.windows.Count > 0 && !p.windows.Last && e.From < e.Limit {
+		p.Edges = append(p.Edges, e)
+	}
+	// What is not kept counts for the first sample from which on all are: a window may begin after that, and not between.
+	known := b.firstKnown()
+	rest := point{samples: b.samples - int32(len(b.times)), sum: b.sum, changes: b.changes, resets: b.resets}
+	for i := range b.times {
+		if b.isOwn(i, known) {
+			rest.sum -= b.point(i).v
+		}
+		if i > known {
+			changes, resets := p.countsBetween(b, i)
+			rest.changes, rest.resets = rest.changes-changes, rest.resets-resets
+		}
+	}
+	if b.isOwn(0, known) { // all are
+		rest.sum = 0
+	}
+	for i := range b.times {
+		at := b.point(i)
+		at.samples = 1
+		if b.isOwn(i, known) {
+			at.sum = at.v
 		}
 		switch {
 		case i == 0:
-			at.samples, at.sum = 1, b.sum
-			if len(b.histograms) > 0 {
-				at.changes, at.resets = p.countsOfHistogram(at.histogram)
-			} else {
-				at.changes, at.resets = p.counts(at.v)
-			}
-		case i == len(b.times)-1:
-			at.samples = b.samples - int32(i)
-			at.changes, at.resets = b.changes, b.resets
-		default:
-			at.samples = 1
+			at.changes, at.resets = p.countsOf(at)
+			at.sum += rest.sum
+		case i > known:
+			at.changes, at.resets = p.countsBetween(b, i)
+		}
+		if i > 0 && i == known {
+			at.samples, at.changes, at.resets = 1+rest.samples, rest.changes, rest.resets
 		}
 		p.add(at)
 	}
@@ -323,4 +361,48 @@ func (p *Points) addBucket(b *decoded) {
 		}
 		p.addMarker(b.marker, marker)
 	}
+}
+
+// firstKnown returns the position of the first sample of a bucket from which on all are kept.
+func (b *decoded) firstKnown() int {
+	last := max(0, len(b.times)-1)
+	if b.known == knownAll {
+		return 0
+	}
+	from := knownFrom(b.known, b.end)
+	known := min(1, last)
+	for known < last && b.times[known] <= from {
+		known++
+	}
+	return known
+}
+
+// isOwn says whether the sum of a sample that is kept stands at itself, and not at the first of the bucket.
+func (b *decoded) isOwn(i, known int) bool { return b.known != knownNone && i >= known }
+
+// point returns a sample that is kept, without what is between it and others.
+func (b *decoded) point(i int) point {
+	if len(b.histograms) > 0 {
+		return point{t: b.times[i], histogram: b.histograms[i]}
+	}
+	return point{t: b.times[i], v: b.values[i]}
+}
+
+// countsOf is counts of any sample.
+func (p *Points) countsOf(at point) (changes, resets int32) {
+	if at.histogram != (cell.Value{}) {
+		return p.countsOfHistogram(at.histogram)
+	}
+	return p.counts(at.v)
+}
+
+// countsBetween returns how often the value changes, and is less, from the sample before to one that is kept, if Counts are wanted.
+func (p *Points) countsBetween(b *decoded, i int) (changes, resets int32) {
+	switch {
+	case p.Want&Counts == 0:
+		return 0, 0
+	case len(b.histograms) > 0:
+		return countHistograms(floatOf(b.histograms[i-1]), floatOf(b.histograms[i]))
+	}
+	return countFloats(b.values[i-1], b.values[i])
 }

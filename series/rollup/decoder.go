@@ -16,8 +16,11 @@ const maxKept = 64
 // headSize is the size of the kind and the flags of a cell.
 const headSize = 2
 
+// edgeHeadSize is that of kinds with edges: the least class of the buckets follows.
+const edgeHeadSize = headSize + 1
+
 // floatColumns are those of floats.
-var floatColumns = [...]int{columnFirst, columnSum, columnLast, columnBetween}
+var floatColumns = [...]int{columnFirst, columnSum, columnLast, columnBetween, columnTailValue}
 
 // A decoder reads the buckets of a cell, one after the other. It reuses its memory.
 type decoder struct {
@@ -31,6 +34,9 @@ type decoder struct {
 	at     [numColumns]int
 	want   Want
 	bucket decoded
+	kind   byte
+	// hasSteps says that the values of tails are steps.
+	hasSteps bool
 	// isHistograms says that the samples are those of chunks.
 	isHistograms bool
 	chunks       chunkReader
@@ -49,7 +55,10 @@ type decoded struct {
 	sum        float64
 	changes    int32
 	resets     int32
-	marker     int64
+	// known is the class of the samples that are kept, and tail the times of those of the columns of the tail, the last one first.
+	known  int64
+	tail   []int64
+	marker int64
 	// markerValue is the marker if the others are histograms.
 	markerValue cell.Value
 }
@@ -69,7 +78,7 @@ func (d *decoder) isOpen(data []byte, after int64) bool {
 
 // start returns when a bucket begins.
 func (d *decoder) start(i int) int64 {
-	return d.day + d.ints[columnNumber][i]*int64(d.resolution)
+	return d.day + d.ints[columnNumber][i]*d.resolution.Span()
 }
 
 // nextStart returns when the next bucket begins, if there is one.
@@ -82,8 +91,14 @@ func (d *decoder) nextStart() (start int64, ok bool) {
 
 // open begins a cell, which is not empty.
 func (d *decoder) open(data []byte, r Resolution, day int64, want Want) error {
-	d.cell, d.isHistograms = nil, data[0] == kindHistograms
-	if err := d.readCell(data[headSize:], int(Day/int64(r)), want); err != nil {
+	d.cell, d.kind, d.isHistograms = nil, data[0], isOfHistograms(data[0])
+	head := headSize
+	if hasEdges(d.kind) {
+		if head = edgeHeadSize; len(data) < head || !isKnown(int64(data[head-1])) {
+			return corrupt("%x", data[:min(head, len(data))])
+		}
+	}
+	if err := d.readCell(data[head:], int(Day/r.Span()), want); err != nil {
 		return err
 	}
 	d.cell, d.resolution, d.day = data, r, day
@@ -97,17 +112,15 @@ func (d *decoder) readCell(data []byte, maxBuckets int, want Want) error {
 		return corrupt("%d buckets", buckets)
 	}
 	data = data[n:]
-	columns := numFloatColumns
-	if d.isHistograms {
-		columns = numColumns
+	for i := range numColumns {
+		d.data[i], d.ints[i], d.floats[i], d.at[i] = nil, d.ints[i][:0], d.floats[i][:0], 0
 	}
-	for i := range columns {
+	for _, i := range columnsOf[d.kind] {
 		size, n := binary.Uvarint(data)
 		if n <= 0 || size > uint64(len(data)-n) {
 			return corrupt("column %d is not whole", i)
 		}
 		d.data[i], data = data[n:n+int(size)], data[n+int(size):]
-		d.ints[i], d.floats[i], d.at[i] = d.ints[i][:0], d.floats[i][:0], 0
 	}
 	if len(data) > 0 {
 		return corrupt("%d bytes follow it", len(data))
@@ -144,6 +157,9 @@ func (d *decoder) readColumns(buckets int, maxBuckets int64) error {
 			markers++
 		}
 	}
+	if err := d.readEdges(several); err != nil {
+		return err
+	}
 	if d.isHistograms {
 		d.chunks.rest, d.chunks.left = d.data[columnChunks], 0
 		return d.readCounts(several)
@@ -172,6 +188,46 @@ func (d *decoder) readWanted(some, several, markers int) (err error) {
 		err = d.read(columnMarker, markers)
 	}
 	return err
+}
+
+// readEdges reads the columns of edges, if the kind has them.
+func (d *decoder) readEdges(several int) error {
+	if !hasEdges(d.kind) {
+		return nil
+	}
+	if err := d.read(columnKnown, several); err != nil {
+		return err
+	}
+	for _, class := range d.ints[columnKnown] {
+		if !isKnown(class) {
+			return corrupt("class %d of what is known", class)
+		}
+	}
+	if d.isHistograms {
+		return nil
+	}
+	if err := d.read(columnTail, several); err != nil {
+		return err
+	}
+	all := 0
+	for _, n := range d.ints[columnTail] {
+		if n < 0 || n > maxTail {
+			return corrupt("a tail of %d samples", n)
+		}
+		all += int(n)
+	}
+	if err := d.read(columnTailTime, all); err != nil {
+		return err
+	}
+	if all == 0 {
+		return nil
+	}
+	values := d.data[columnTailValue]
+	if len(values) == 0 || values[0] > tailSteps {
+		return corrupt("values of tails %x", values[:min(len(values), 1)])
+	}
+	d.hasSteps, d.data[columnTailValue] = values[0] == tailSteps, values[1:]
+	return d.read(columnTailValue, all)
 }
 
 // readCounts reads the columns of counts, if they are wanted.
@@ -240,6 +296,10 @@ func (d *decoder) skip() error {
 		d.at[columnLast]++
 		d.at[columnChanges]++
 		d.at[columnResets]++
+		d.at[columnKnown]++
+		tail := int(d.int(columnTail))
+		d.at[columnTailTime] += tail
+		d.at[columnTailValue] += tail
 	}
 	d.at[columnBetweenTime] += int(kept)
 	d.at[columnBetween] += int(kept)
@@ -259,8 +319,8 @@ func (d *decoder) next() (*decoded, error) {
 	if d.isHistograms {
 		histograms = d.histogramsOf(d.at[columnNumber])
 	}
-	start := d.day + d.int(columnNumber)*int64(d.resolution)
-	*b = decoded{start: start, end: start + int64(d.resolution), flags: d.int(columnFlags), times: b.times[:0], values: b.values[:0], histograms: b.histograms[:0]}
+	start := d.day + d.int(columnNumber)*d.resolution.Span()
+	*b = decoded{start: start, end: start + d.resolution.Span(), flags: d.int(columnFlags), times: b.times[:0], values: b.values[:0], histograms: b.histograms[:0], tail: b.tail[:0]}
 	kept := d.int(columnKept)
 	b.samples = int32(d.int(columnSamples))
 	if d.isHistograms {
@@ -276,12 +336,41 @@ func (d *decoder) next() (*decoded, error) {
 	if b.samples > 1 {
 		b.keep(b.end-d.int(columnLastTime), d.float(columnLast))
 		b.changes, b.resets = int32(d.int(columnChanges)), int32(d.int(columnResets))
+		b.known = d.int(columnKnown)
+		if err := d.nextTail(); err != nil {
+			return b, err
+		}
 	}
 	if b.flags&flagMarker != 0 && d.want&Markers != 0 {
 		b.marker = b.end - d.int(columnMarker)
 		return b, b.checkTimes(b.marker)
 	}
 	return b, b.checkTimes()
+}
+
+// nextTail adds the samples of the tail of the bucket to those that were read: in their places, because others may be between them.
+func (d *decoder) nextTail() error {
+	b := &d.bucket
+	t, v := b.times[len(b.times)-1], b.values[len(b.values)-1]
+	for range d.int(columnTail) {
+		t -= d.int(columnTailTime)
+		if next := d.float(columnTailValue); d.hasSteps {
+			v -= next
+		} else {
+			v = next
+		}
+		b.tail = append(b.tail, t)
+		at, isThere := slices.BinarySearch(b.times, t)
+		if isThere || at == 0 {
+			return corrupt("time %d of a tail is one of another sample, or before the first", t)
+		}
+		b.times = slices.Insert(b.times, at, t)
+		b.values = slices.Insert(b.values, at, v)
+	}
+	if kept := int32(len(b.times)); kept > b.samples {
+		return corrupt("a bucket of %d samples keeps %d", b.samples, kept)
+	}
+	return nil
 }
 
 // checkTimes checks that the times of the bucket ascend, and then that of a marker, if there is one.
@@ -315,6 +404,7 @@ func (d *decoder) nextHistograms(n int) error {
 	}
 	if b.samples > 1 {
 		b.changes, b.resets = int32(d.int(columnChanges)), int32(d.int(columnResets))
+		b.known = d.int(columnKnown)
 	}
 	if b.flags&flagMarker != 0 {
 		b.marker, b.markerValue = b.times[n-1], b.histograms[n-1]

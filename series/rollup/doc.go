@@ -32,13 +32,16 @@
 //	2  no buckets: the row has samples of the day with start timestamps, histograms beside floats, or histograms
 //	   of which a cell would have more than a megabyte
 //	3  buckets of histograms, below
+//	4  buckets of floats, with edges
+//	5  buckets of histograms, with edges
 //
-// Where samples are there, versions that do not know a kind read them; where they are gone, their queries fail. Versions before kind 3
-// made kind 2 of such days.
+// Kinds 1 and 3 are no longer written. Where samples are there, versions that do not know a kind read them; where they are gone, their queries
+// fail.
 //
-// Kind 1 has flags, a number and 14 columns:
+// Kind 4 has flags, a class, a number and 18 columns, kind 1 the same without the class and the last four columns:
 //
 //	flags    1 byte: those of all buckets, each that is set in any
+//	class    1 byte: the least of column 14, or 15 if that is empty
 //	buckets  uvarint: how many have a sample or a marker, 1 to 288
 //	columns  each its size in bytes as a uvarint, and the bytes
 //
@@ -63,13 +66,31 @@
 //	12  value, float
 //	    of buckets that a marker ends:
 //	13  time of the marker, back from the end of the bucket
+//	    of buckets with two samples or more:
+//	14  class: of which end of the bucket all samples of the row are kept, below
+//	15  how many samples its tail has, 0 to 4
+//	    of each sample of a tail, the last one first:
+//	16  time, back from the one after it in the tail, or from the last sample
+//	17  1 byte and floats: 0 and the values, or 1 and what is to be subtracted from the value of the one after it
 //
 // Times are in milliseconds. A column of integers is the first one as a varint and a sequence, one
 // of floats begins with its kind. A column of nothing is empty.
 //
-// Kind 3 has the same, and one column more. Its columns 4 to 8 and 11 to 13 are empty, and all buckets have the flag 4:
+// # Edges
 //
-//	14  chunks of the histograms that are kept, bucket after bucket: the first, those between, the last, and the marker
+// A window that begins inside a bucket has the samples after that. Classes 0 to 10 say that all samples of the last 0, 1, 2, 5, 10, 15, 20,
+// 30, 60, 120 or 240 seconds of a bucket are kept, 15 that all of the bucket are. So a window may begin at the start of the bucket, before its first sample, from
+// its last one on, or that long before its end. Of a bucket that lies in two rows both must say so.
+//
+// Where its resets are kept, a bucket of an hour of floats keeps the last five samples of its last 60 seconds: those that it does not keep anyway are its tail. It has
+// no tail where all that it keeps would then tell of other resets, or another least or greatest value, than its samples do, as NaNs between them can.
+//
+// # Histograms
+//
+// Kind 5 has columns 0 to 14 of kind 4, and one more; kind 3 the same without the class and column 14. Columns 4 to 8 and 11 to 13 are
+// empty, and all buckets have the flag 4:
+//
+//	last  chunks of the histograms that are kept, bucket after bucket: the first, those between, the last, and the marker
 //
 // A chunk is its encoding in 1 byte, that of integers or that of floats of package chunkenc of Prometheus, its size as a uvarint, and its
 // bytes. A staleness marker that was written as a float is kept as a histogram of integers.

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/prometheus/prometheus/model/value"
 	"github.com/prometheus/prometheus/util/kahansum"
@@ -13,15 +14,36 @@ import (
 
 // Kinds of cells. They are part of the stored format.
 const (
-	kindFloats     = 1
-	kindSamples    = 2
-	kindHistograms = 3
+	kindFloats         = 1
+	kindSamples        = 2
+	kindHistograms     = 3
+	kindFloatEdges     = 4
+	kindHistogramEdges = 5
 )
 
-// Kinds is the greatest kind of cells that this version makes.
-const Kinds = kindHistograms
+// columnsOf are the columns of each kind that has buckets, in their order. They are part of the stored format.
+var columnsOf = func() (of [kindHistogramEdges + 1][]int) {
+	var buckets []int
+	for i := columnNumber; i <= columnMarker; i++ {
+		buckets = append(buckets, i)
+	}
+	of[kindFloats] = buckets
+	of[kindHistograms] = append(slices.Clone(buckets), columnChunks)
+	of[kindFloatEdges] = append(slices.Clone(buckets), columnKnown, columnTail, columnTailTime, columnTailValue)
+	of[kindHistogramEdges] = append(slices.Clone(buckets), columnKnown, columnChunks)
+	return of
+}()
 
-// The columns of a cell. They are part of the stored format.
+// isOfBuckets says whether cells of a kind have buckets, and this version knows it.
+func isOfBuckets(kind byte) bool { return int(kind) < len(columnsOf) && columnsOf[kind] != nil }
+
+// hasEdges says whether cells of a kind tell of which end of a bucket they keep all samples.
+func hasEdges(kind byte) bool { return kind == kindFloatEdges || kind == kindHistogramEdges }
+
+// isOfHistograms says whether cells of a kind have chunks of histograms.
+func isOfHistograms(kind byte) bool { return kind == kindHistograms || kind == kindHistogramEdges }
+
+// The columns of cells.
 const (
 	columnNumber = iota
 	columnFlags
@@ -37,10 +59,13 @@ const (
 	columnBetweenTime
 	columnBetween
 	columnMarker
-	numFloatColumns
-	// columnChunks is one of cells of histograms alone.
-	columnChunks = numFloatColumns
-	numColumns   = numFloatColumns + 1
+	columnKnown
+	columnTail
+	columnTailTime
+	columnTailValue
+	// columnChunks are bytes, the others integers or floats.
+	columnChunks
+	numColumns
 )
 
 // Flags of a bucket. They are part of the stored format.
@@ -51,6 +76,12 @@ const (
 	// flagRemoved says that a part of the samples is deleted, and so all that the bucket kept. A finer bucket may have the others.
 	flagRemoved = 8
 	allFlags    = flagMarker | flagNoResets | flagNoSum | flagRemoved
+)
+
+// What the column of the values of tails has. It is part of the stored format.
+const (
+	tailValues = 0
+	tailSteps  = 1
 )
 
 // maxSummed bounds the values whose sum is kept: the sum of fewer than 2^32 of them is finite, in any order.
@@ -64,8 +95,14 @@ func AppendSamples(dst []byte) []byte { return append(dst, kindSamples) }
 type Encoder struct {
 	ints   [numColumns][]int64
 	floats [numColumns][]float64
+	chunks []byte
 	kept   []int
-	column []byte
+	tail   []int
+	// steps are the differences of columnTailValue to the sample of the tail after each, and areExact says that these lead back to the values.
+	steps    []float64
+	areExact bool
+	column   []byte
+	other    []byte
 }
 
 // Append appends the cell of a day at resolution r: times ts, in milliseconds, each later than the one
@@ -78,13 +115,13 @@ func (e *Encoder) Append(dst []byte, r Resolution, day int64, ts []int64, vs []f
 			panic(fmt.Sprintf("rollup: time %d is not in the day %d", ts[0], day))
 		}
 		n := 1
-		for n < len(ts) && ts[n] <= start+int64(r) {
+		for n < len(ts) && ts[n] <= start+r.Span() {
 			n++
 		}
 		e.addBucket(r, day, start, ts[:n], vs[:n])
 		ts, vs = ts[n:], vs[n:]
 	}
-	return e.end(dst, kindFloats)
+	return e.end(dst, kindFloatEdges)
 }
 
 // begin empties the columns.
@@ -92,9 +129,10 @@ func (e *Encoder) begin() {
 	for i := range numColumns {
 		e.ints[i], e.floats[i] = e.ints[i][:0], e.floats[i][:0]
 	}
+	e.chunks, e.steps, e.areExact = e.chunks[:0], e.steps[:0], true
 }
 
-// end appends the cell of all buckets, up to the columns of floats, or nothing if there are none.
+// end appends the cell of all buckets, or nothing if there are none.
 func (e *Encoder) end(dst []byte, kind byte) []byte {
 	buckets := len(e.ints[columnNumber])
 	if buckets == 0 {
@@ -104,11 +142,24 @@ func (e *Encoder) end(dst []byte, kind byte) []byte {
 	for _, f := range e.ints[columnFlags] {
 		flags |= f
 	}
-	dst = binary.AppendUvarint(append(dst, kind, byte(flags)), uint64(buckets))
-	for i := range numFloatColumns {
-		if len(e.floats[i]) > 0 {
+	dst = append(dst, kind, byte(flags))
+	if hasEdges(kind) {
+		least := int64(knownAll)
+		for _, known := range e.ints[columnKnown] {
+			least = min(least, known)
+		}
+		dst = append(dst, byte(least))
+	}
+	dst = binary.AppendUvarint(dst, uint64(buckets))
+	for _, i := range columnsOf[kind] {
+		switch {
+		case i == columnChunks:
+			e.column = append(e.column[:0], e.chunks...)
+		case i == columnTailValue && len(e.steps) > 0:
+			e.appendTail()
+		case len(e.floats[i]) > 0:
 			e.column = dense.AppendFloats(e.column[:0], e.floats[i])
-		} else {
+		default:
 			e.column = dense.AppendInts(e.column[:0], e.ints[i])
 		}
 		dst = append(binary.AppendUvarint(dst, uint64(len(e.column))), e.column...)
@@ -122,7 +173,7 @@ func (e *Encoder) float(column int, v float64) { e.floats[column] = append(e.flo
 
 // addBucket adds the bucket that begins at start. ts is not empty.
 func (e *Encoder) addBucket(r Resolution, day, start int64, ts []int64, vs []float64) {
-	end := start + int64(r)
+	end := start + r.Span()
 	var flags int64
 	if last := len(ts) - 1; isStale(vs[last]) {
 		flags |= flagMarker
@@ -132,10 +183,11 @@ func (e *Encoder) addBucket(r Resolution, day, start int64, ts []int64, vs []flo
 	if !b.hasSum {
 		flags |= flagNoSum
 	}
-	if kept := e.choose(&b, vs, r.maxResets()); !kept {
+	hasResets := e.choose(&b, vs, table[r].maxResets)
+	if !hasResets {
 		flags |= flagNoResets
 	}
-	e.int(columnNumber, (start-day)/int64(r))
+	e.int(columnNumber, (start-day)/r.Span())
 	e.int(columnFlags, flags)
 	e.int(columnSamples, int64(b.samples))
 	e.int(columnKept, int64(max(0, len(e.kept)-2)))
@@ -155,6 +207,76 @@ func (e *Encoder) addBucket(r Resolution, day, start int64, ts []int64, vs []flo
 	for i := 1; i < len(e.kept)-1; i++ {
 		e.int(columnBetweenTime, ts[e.kept[i]]-ts[e.kept[i-1]])
 		e.float(columnBetween, vs[e.kept[i]])
+	}
+	e.tail = e.tail[:0]
+	if hasResets && table[r].hasTail {
+		e.chooseTail(&b, ts, vs, end)
+	}
+	e.addTail(ts, vs)
+	e.int(columnKnown, e.known(&b, ts, vs, end))
+}
+
+// chooseTail makes tail the positions of what a bucket of several samples keeps at its end beside the others, the last one first. It keeps none if all together
+// tell something else: of 2, NaN, 1 there is no reset, of 2, 1 there is.
+func (e *Encoder) chooseTail(b *bucket, ts []int64, vs []float64, end int64) {
+	left := maxTail
+	for i := len(ts) - 1; i >= 0 && left > 0 && ts[i] > end-tailSpan; i-- {
+		if isStale(vs[i]) {
+			continue
+		}
+		left--
+		if _, isKept := slices.BinarySearch(e.kept, i); !isKept {
+			e.tail = append(e.tail, i)
+		}
+	}
+	e.kept = append(e.kept, e.tail...)
+	slices.Sort(e.kept)
+	again := e.lookAgain(vs)
+	e.kept = slices.DeleteFunc(e.kept, func(i int) bool { return slices.Contains(e.tail, i) })
+	if len(again.resets) != len(b.resets) || !same(vs[b.least], vs[again.least]) || !same(vs[b.greatest], vs[again.greatest]) {
+		e.tail = e.tail[:0]
+	}
+}
+
+// addTail adds the columns of the tail.
+func (e *Encoder) addTail(ts []int64, vs []float64) {
+	e.int(columnTail, int64(len(e.tail)))
+	later := e.kept[len(e.kept)-1]
+	for _, i := range e.tail {
+		e.addTailSample(ts[later]-ts[i], vs[later], vs[i])
+		later = i
+	}
+}
+
+// addTailSample adds a sample of the tail, some time before the next one of it, or the last one of the bucket.
+func (e *Encoder) addTailSample(before int64, next, v float64) {
+	e.int(columnTailTime, before)
+	e.float(columnTailValue, v)
+	step := next - v
+	e.steps = append(e.steps, step)
+	e.areExact = e.areExact && math.Float64bits(next-step) == math.Float64bits(v)
+}
+
+// appendTail makes column the values of tails, or where that is shorter their steps.
+func (e *Encoder) appendTail() {
+	e.column = dense.AppendFloats(append(e.column[:0], tailValues), e.floats[columnTailValue])
+	if e.areExact {
+		if e.other = dense.AppendFloats(append(e.other[:0], tailSteps), e.steps); len(e.other) < len(e.column) {
+			e.column, e.other = e.other, e.column
+		}
+	}
+}
+
+// known returns the class of the samples that a bucket keeps, of which there are two or more.
+func (e *Encoder) known(b *bucket, ts []int64, vs []float64, end int64) int64 {
+	if len(e.kept)+len(e.tail) == b.samples {
+		return knownAll
+	}
+	for i := b.last; ; i-- { // up to the last one that is not kept
+		_, isKept := slices.BinarySearch(e.kept, i)
+		if !isKept && !isStale(vs[i]) && !slices.Contains(e.tail, i) {
+			return knownSince(end - ts[i])
+		}
 	}
 }
 

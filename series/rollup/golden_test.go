@@ -3,6 +3,7 @@ package rollup_test
 import (
 	"encoding/binary"
 	"fmt"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -13,46 +14,57 @@ import (
 // columnNames are what the columns of a cell are, in order.
 var columnNames = [...]string{
 	"number of the bucket", "flags", "samples", "kept between", "time of the first", "first", "sum", "time of the last", "last", "changes", "resets",
-	"times between", "between", "markers", "chunks",
+	"times between", "between", "markers",
 }
 
-// TestGolden pins the bytes of cells. The input of a case is one of golden.Samples, and its output
-// are the bytes of the cell at each resolution, column by column. A last line "without" has the times whose buckets are removed of it. If it begins with a line of histograms and their kind, the
+// The columns that follow, of cells of floats and of histograms.
+var (
+	floatColumns     = []string{"known", "tails", "times of tails", "values of tails"}
+	histogramColumns = []string{"known", "chunks"}
+)
+
+// TestGolden pins the bytes of cells of each resolution, which has a directory of golden files. The input of a case is one of golden.Samples, and its output
+// are the bytes of the cell, column by column. A last line "without" has the times whose buckets are removed of it. If it begins with a line of histograms and their kind, the
 // values are those that name a histogram.
 func TestGolden(t *testing.T) {
-	golden.Run(t, func(t *testing.T, input string) string {
-		input, removed, isRemoved := strings.Cut(input, "\nwithout ")
-		ts, vs := golden.Samples(t, input)
-		var out strings.Builder
-		var e rollup.Encoder
-		for _, r := range rollup.Resolutions {
-			cell := e.Append(nil, r, rollup.DayOf(ts[0]), ts, vs)
-			names := columnNames[:14]
-			if _, kind, ok := strings.Cut(input, "\nhistograms "); ok {
-				kind, _, _ = strings.Cut(kind, "\n")
-				cell, names = encodeHistograms(t, r, rollup.DayOf(ts[0]), namedHistograms(t, kind, ts, vs)), columnNames[:]
-			}
-			if isRemoved {
-				cell = without(t, cell, r, rollup.DayOf(ts[0]), removed)
-			}
-			buckets, n := binary.Uvarint(cell[2:])
-			fmt.Fprintf(&out, "%s: kind %02x, flags %02x, %d buckets: % x\n", r, cell[0], cell[1], buckets, cell[2:2+n])
-			rest := cell[2+n:]
-			for _, name := range names {
-				size, n := binary.Uvarint(rest)
-				fmt.Fprintf(&out, "  %-20s  % x", name, rest[:n])
-				if size > 0 {
-					fmt.Fprintf(&out, "  % x", rest[n:n+int(size)])
-				}
-				out.WriteString("\n")
-				rest = rest[n+int(size):]
-			}
-			if len(rest) > 0 {
-				t.Errorf("% x is left", rest)
-			}
+	for _, r := range rollup.Downsampled {
+		t.Run(r.String(), func(t *testing.T) {
+			golden.RunDir(t, filepath.Join("testdata", r.String()), func(t *testing.T, input string) string { return goldenCell(t, r, input) })
+		})
+	}
+}
+
+// goldenCell returns the output of a case.
+func goldenCell(t *testing.T, r rollup.Resolution, input string) string {
+	input, removed, isRemoved := strings.Cut(input, "\nwithout ")
+	ts, vs := golden.Samples(t, input)
+	var e rollup.Encoder
+	cell := e.Append(nil, r, rollup.DayOf(ts[0]), ts, vs)
+	more := floatColumns
+	if _, kind, ok := strings.Cut(input, "\nhistograms "); ok {
+		kind, _, _ = strings.Cut(kind, "\n")
+		cell, more = encodeHistograms(t, r, rollup.DayOf(ts[0]), namedHistograms(t, kind, ts, vs)), histogramColumns
+	}
+	if isRemoved {
+		cell = without(t, cell, r, rollup.DayOf(ts[0]), removed)
+	}
+	var out strings.Builder
+	buckets, n := binary.Uvarint(cell[3:])
+	fmt.Fprintf(&out, "kind %02x, flags %02x, known %02x, %d buckets: % x\n", cell[0], cell[1], cell[2], buckets, cell[3:3+n])
+	rest := cell[3+n:]
+	for _, name := range append(columnNames[:len(columnNames):len(columnNames)], more...) {
+		size, n := binary.Uvarint(rest)
+		fmt.Fprintf(&out, "  %-20s  % x", name, rest[:n])
+		if size > 0 {
+			fmt.Fprintf(&out, "  % x", rest[n:n+int(size)])
 		}
-		return out.String()
-	})
+		out.WriteString("\n")
+		rest = rest[n+int(size):]
+	}
+	if len(rest) > 0 {
+		t.Errorf("% x is left", rest)
+	}
+	return out.String()
 }
 
 // without returns a cell without the buckets of the times that a text has, as start and limit.

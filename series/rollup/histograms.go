@@ -24,7 +24,6 @@ type HistogramEncoder struct {
 	columns Encoder
 	chunks  chunk.Builder
 	bucket  histogramBucket
-	space   []byte
 	// tooLarge says that the cell would exceed maxHistogramBytes: then nothing is kept any more.
 	tooLarge bool
 }
@@ -47,12 +46,14 @@ type histogramBucket struct {
 	// kept are in order of time, but for the last sample and the marker that ends the bucket, either of which may be nil.
 	kept         []*keptHistogram
 	last, marker *keptHistogram
+	// times are those of all samples.
+	times []int64
 }
 
 // Begin begins the cell of a day at resolution r.
 func (e *HistogramEncoder) Begin(r Resolution, day int64) {
 	e.resolution, e.day, e.tooLarge = r, day, false
-	e.bucket, e.chunks = histogramBucket{kept: e.bucket.kept[:0]}, chunk.Builder{}
+	e.bucket, e.chunks = histogramBucket{kept: e.bucket.kept[:0], times: e.bucket.times[:0]}, chunk.Builder{}
 	e.columns.begin()
 }
 
@@ -80,7 +81,7 @@ func (e *HistogramEncoder) Add(t int64, v cell.Value) error {
 		e.bucket.marker = &keptHistogram{t: t, value: v}
 		return nil
 	}
-	e.bucket.add(&keptHistogram{t: t, value: v, float: floatOf(v)}, e.resolution.maxResets())
+	e.bucket.add(&keptHistogram{t: t, value: v, float: floatOf(v)}, table[e.resolution].maxResets)
 	return nil
 }
 
@@ -140,6 +141,19 @@ func (b *histogramBucket) add(k *keptHistogram, maxResets int) {
 	b.hasGauge = b.hasGauge || isGauge
 	b.last = k
 	b.samples++
+	b.times = append(b.times, k.t)
+}
+
+// known is that of Encoder, of what choose has left.
+func (b *histogramBucket) known(end int64) int64 {
+	kept := len(b.kept) - 1
+	for i := len(b.times) - 1; i >= 0; i-- {
+		if kept < 0 || b.kept[kept].t != b.times[i] {
+			return knownSince(end - b.times[i])
+		}
+		kept--
+	}
+	return knownAll
 }
 
 // keep keeps a sample that is the last one of those kept, or later.
@@ -180,13 +194,16 @@ func (e *HistogramEncoder) endBucket() error {
 		return nil
 	}
 	flags := int64(flagNoSum)
-	if !b.choose(e.resolution.maxResets()) {
+	if !b.choose(table[e.resolution].maxResets) {
 		flags |= flagNoResets
 	}
 	if b.marker != nil {
 		flags |= flagMarker
 	}
-	e.addColumns(b.start, flags, b.samples, len(b.kept), b.changes, b.resets)
+	e.addColumns(&decoded{
+		start: b.start, flags: flags, samples: int32(b.samples), changes: int32(b.changes), resets: int32(b.resets),
+		known: b.known(b.start + e.resolution.Span()),
+	}, len(b.kept))
 	if b.marker != nil {
 		b.kept = append(b.kept, b.marker)
 	}
@@ -195,7 +212,7 @@ func (e *HistogramEncoder) endBucket() error {
 			return err
 		}
 	}
-	*b = histogramBucket{kept: b.kept[:0]}
+	*b = histogramBucket{kept: b.kept[:0], times: b.times[:0]}
 	if e.chunks.Bytes() > maxHistogramBytes {
 		e.tooLarge, e.chunks = true, chunk.Builder{}
 	}
@@ -203,14 +220,15 @@ func (e *HistogramEncoder) endBucket() error {
 }
 
 // addColumns adds what a bucket has beside its samples, of which it keeps some.
-func (e *HistogramEncoder) addColumns(start, flags int64, samples, kept, changes, resets int) {
-	e.columns.int(columnNumber, (start-e.day)/int64(e.resolution))
-	e.columns.int(columnFlags, flags)
-	e.columns.int(columnSamples, int64(samples))
+func (e *HistogramEncoder) addColumns(b *decoded, kept int) {
+	e.columns.int(columnNumber, (b.start-e.day)/e.resolution.Span())
+	e.columns.int(columnFlags, b.flags)
+	e.columns.int(columnSamples, int64(b.samples))
 	e.columns.int(columnKept, int64(max(0, kept-2)))
-	if samples > 1 {
-		e.columns.int(columnChanges, int64(changes))
-		e.columns.int(columnResets, int64(resets))
+	if b.samples > 1 {
+		e.columns.int(columnChanges, int64(b.changes))
+		e.columns.int(columnResets, int64(b.resets))
+		e.columns.int(columnKnown, b.known)
 	}
 }
 
@@ -234,20 +252,18 @@ func (e *HistogramEncoder) Append(dst []byte) ([]byte, error) {
 	if e.tooLarge {
 		return AppendSamples(dst), nil
 	}
-	return e.end(dst), nil
+	return e.end(dst, kindHistogramEdges), nil
 }
 
 // end appends the cell of the buckets, or nothing if there are none.
-func (e *HistogramEncoder) end(dst []byte) []byte {
+func (e *HistogramEncoder) end(dst []byte, kind byte) []byte {
 	if len(e.chunks.Chunks) == 0 {
 		return dst
 	}
-	dst = e.columns.end(dst, kindHistograms)
-	e.space = e.space[:0]
 	for _, c := range e.chunks.Chunks {
 		data := c.Chunk.Bytes()
-		e.space = binary.AppendUvarint(append(e.space, byte(c.Chunk.Encoding())), uint64(len(data)))
-		e.space = append(e.space, data...)
+		e.columns.chunks = binary.AppendUvarint(append(e.columns.chunks, byte(c.Chunk.Encoding())), uint64(len(data)))
+		e.columns.chunks = append(e.columns.chunks, data...)
 	}
-	return append(binary.AppendUvarint(dst, uint64(len(e.space))), e.space...)
+	return e.columns.end(dst, kind)
 }

@@ -79,7 +79,7 @@ func randomHistograms(r *rand.Rand) (samples []seriestest.TimedValue) {
 // pointsOf returns what samples tell.
 func pointsOf(samples []seriestest.TimedValue, want rollup.Want) *rollup.Points {
 	var p rollup.Points
-	p.Reset(want)
+	p.Reset(want, rollup.Windows{Count: 1})
 	appendTo(&p, samples)
 	return &p
 }
@@ -157,7 +157,7 @@ func TestExactHistograms(t *testing.T) {
 	compared := 0
 	for range 100 {
 		samples := randomHistograms(r)
-		for _, resolution := range rollup.Resolutions {
+		for _, resolution := range rollup.Downsampled {
 			data := encodeHistograms(t, resolution, day, samples)
 			for _, want := range []rollup.Want{rollup.Counts | rollup.Markers, rollup.Counts | rollup.Markers | rollup.Resets} {
 				raw := pointsOf(samples, want)
@@ -176,7 +176,7 @@ func TestExactHistograms(t *testing.T) {
 func compareHistograms(t *testing.T, r *rand.Rand, resolution rollup.Resolution, data []byte, samples []seriestest.TimedValue, raw *rollup.Points, want rollup.Want) (compared int) {
 	t.Helper()
 	// One part as buckets, in two pieces, those before and after as samples.
-	span := int64(resolution)
+	span := resolution.Span()
 	bounds := []int64{day + r.Int64N(rollup.Day/span+1)*span, day + r.Int64N(rollup.Day/span+1)*span, day + r.Int64N(rollup.Day/span+1)*span}
 	slices.Sort(bounds)
 	at := func(t int64) int {
@@ -193,9 +193,16 @@ func compareHistograms(t *testing.T, r *rand.Rand, resolution rollup.Resolution,
 	if !slices.IsSorted(p.Times) {
 		t.Fatalf("%s: times %v do not ascend", resolution, p.Times)
 	}
-	for range 5 {
+	times := make([]int64, len(samples))
+	for i, s := range samples {
+		times[i] = s.T
+	}
+	for range 10 {
 		start := day + r.Int64N(rollup.Day/span)*span
 		end := start + (1+r.Int64N((day+rollup.Day-start)/span))*span
+		if start = randomEdge(r, resolution, start, times); isEdge(p, start) {
+			continue
+		}
 		if slices.ContainsFunc(p.Holes, func(hole [2]int64) bool { return hole[0] <= end && hole[1] > start+1 }) {
 			continue
 		}
@@ -220,8 +227,8 @@ func TestHistogramsAsWritten(t *testing.T) {
 		seriestest.At(day+4*3600_002, cell.Value{FloatHistogram: &histogram.FloatHistogram{Sum: seriestest.StaleNaN}}),
 	}
 	var p rollup.Points
-	p.Reset(rollup.Markers | rollup.Integers)
-	if err := p.AppendCell(rollup.Hour, day, encodeHistograms(t, rollup.Hour, day, samples), day, day+rollup.Day); err != nil {
+	p.Reset(rollup.Markers|rollup.Integers, rollup.Windows{})
+	if err := p.AppendCell(rollup.OneHour, day, encodeHistograms(t, rollup.OneHour, day, samples), day, day+rollup.Day); err != nil {
 		t.Fatal(err)
 	}
 	if len(p.Times) != len(samples) {
@@ -249,7 +256,7 @@ func TestLargeHistograms(t *testing.T) {
 	if data := encodeHistograms(t, rollup.FiveMinutes, day, samples); rollup.HasBuckets(data) {
 		t.Errorf("%d bytes", len(data))
 	}
-	if data := encodeHistograms(t, rollup.Hour, day, samples); !rollup.HasBuckets(data) || len(data) < 1<<19 {
+	if data := encodeHistograms(t, rollup.OneHour, day, samples); !rollup.HasBuckets(data) || len(data) < 1<<19 {
 		t.Errorf("%d bytes of hours", len(data))
 	}
 }
@@ -290,7 +297,7 @@ func TestWithoutHistograms(t *testing.T) {
 	const want = rollup.Markers | rollup.Counts
 	for range 50 {
 		samples := randomHistograms(r)
-		for _, resolution := range rollup.Resolutions {
+		for _, resolution := range rollup.Downsampled {
 			start := day - rollup.Day/4 + r.Int64N(rollup.Day*3/2)
 			limit := start + 1 + r.Int64N(rollup.Day/2)
 			data := encodeHistograms(t, resolution, day, samples)
@@ -299,16 +306,16 @@ func TestWithoutHistograms(t *testing.T) {
 				t.Fatal(err)
 			}
 			var p, before rollup.Points
-			p.Reset(want)
-			before.Reset(want)
+			p.Reset(want, rollup.Windows{})
+			before.Reset(want, rollup.Windows{})
 			if err := p.AppendCell(resolution, day, left, day, day+rollup.Day); err != nil {
 				t.Fatal(err)
 			}
 			if err := before.AppendCell(resolution, day, data, day, day+rollup.Day); err != nil {
 				t.Fatal(err)
 			}
-			for begin := day; begin < day+rollup.Day; begin += int64(resolution) {
-				end := begin + int64(resolution)
+			for begin := day; begin < day+rollup.Day; begin += resolution.Span() {
+				end := begin + resolution.Span()
 				got, old := lookAtHistograms(&p, begin, end), lookAtHistograms(&before, begin, end)
 				if isRemoved := end >= start && begin+1 < limit; isRemoved {
 					old = lookAtHistograms(&before, begin, begin)

@@ -8,9 +8,6 @@ import (
 	"github.com/promtable/promtable/series"
 )
 
-// Raw, in place of a Resolution, are the samples themselves.
-const Raw Resolution = 0
-
 // Windows are the ranges of time that a query looks at: Count of them, of which number i is
 // (Start + i*Step - Range, Start + i*Step], in milliseconds.
 type Windows struct {
@@ -22,10 +19,8 @@ type Windows struct {
 
 // Sources say what there is of which time.
 type Sources struct {
-	// RawFrom is the first time of which all samples are there, in milliseconds. From holds the same
-	// of the buckets of each of Resolutions, MaxInt64 if there are none of that resolution.
-	RawFrom int64
-	From    [len(Resolutions)]int64
+	// From is the first time of which all samples, or buckets of a resolution, are there, in milliseconds. It is MaxInt64 if there are none.
+	From [NumResolutions]int64
 	// Until is the end of the last day of which there may be buckets.
 	Until int64
 	// Coarsest is the resolution beyond which none is used while a finer one is there. Of Raw no buckets are used.
@@ -43,11 +38,11 @@ type Span struct {
 type Plan struct {
 	// Spans are in order of time and do not overlap.
 	Spans []Span
-	// rawAfter is the end of the last day of which not all samples are there, or MinInt64, and fineAfter that of buckets of 5 minutes.
-	rawAfter, fineAfter int64
-	segments            []segment
-	last                bool
-	widens              bool
+	// after is the end of the last day of which not all samples, or buckets of a resolution, are there, or MinInt64.
+	after    [NumResolutions]int64
+	segments []segment
+	last     bool
+	widens   bool
 }
 
 // Widens says whether a window is widened.
@@ -59,12 +54,9 @@ type segment struct {
 	resolution Resolution
 }
 
-// What it costs to read, in samples: those of a window of a series that has one each 15 s, the cell of a day at
-// a resolution, and to go to a place in a row.
+// What it costs to read, in samples: those of a window of a series that has one each 15 s, and to go to a place in a row.
 const (
 	windowCost = float64(series.Window) / 15_000
-	dayCost5m  = 1000
-	dayCost1h  = 300
 	placeCost  = 250
 )
 
@@ -74,15 +66,15 @@ func NewPlan(w Windows, s Sources) *Plan {
 	if w.Count == 0 {
 		return nil
 	}
-	p := &Plan{last: w.Last, rawAfter: wholeDays(s.RawFrom), fineAfter: wholeDays(s.From[0])}
-	bounds := []int64{0, max(0, s.Until), math.MaxInt64, p.rawAfter}
-	for _, from := range s.From {
-		bounds = append(bounds, wholeDays(from))
+	p := &Plan{last: w.Last}
+	for r, from := range s.From {
+		p.after[r] = wholeDays(from)
 	}
+	bounds := append([]int64{0, max(0, s.Until), math.MaxInt64}, p.after[:]...)
 	slices.Sort(bounds)
 	after, usesBuckets := int64(math.MinInt64), false
 	for _, to := range slices.Compact(bounds) {
-		r := s.choose(w, p.rawAfter, after, to)
+		r := s.choose(w, &p.after, after, to)
 		usesBuckets = usesBuckets || r != Raw && w.meet(after, to)
 		if n := len(p.segments); n > 0 && p.segments[n-1].resolution == r {
 			p.segments[n-1].to = to
@@ -126,23 +118,23 @@ func (w Windows) meet(after, to int64) bool {
 func (w Windows) end() int64 { return w.Start + int64(w.Count-1)*w.Step }
 
 // choose returns the resolution of the times (after, to].
-func (s Sources) choose(w Windows, rawAfter, after, to int64) Resolution {
+func (s Sources) choose(w Windows, first *[NumResolutions]int64, after, to int64) Resolution {
 	clipped, ok := w.clip(after, to)
 	if !ok || s.Coarsest == Raw {
 		return Raw
 	}
-	hasRaw := after >= rawAfter
+	hasRaw := after >= first[Raw]
 	best, least := Raw, 0.0
 	if hasRaw {
 		least = rawCost(clipped.covers(Raw))
 	}
-	for i, r := range Resolutions {
+	for _, r := range Downsampled {
 		switch {
-		case after < wholeDays(s.From[i]), to > max(s.Until, rawAfter), hasRaw && to <= 0:
+		case after < first[r], to > max(s.Until, first[Raw]), hasRaw && to <= 0:
 			continue // there are none
 		case r > s.Coarsest && (hasRaw || best != Raw):
 			continue
-		case !hasRaw: // the finest, by which windows are widened least, or a longer one by which none is
+		case !hasRaw: // the finest, by which windows are widened least, or a longer one whose cells may tell all windows
 			if best == Raw || w.areWhole(r) {
 				best = r
 			}
@@ -155,20 +147,16 @@ func (s Sources) choose(w Windows, rawAfter, after, to int64) Resolution {
 	return best
 }
 
-// areWhole says whether all windows are made of whole buckets of r.
+// areWhole says whether all windows end with buckets of r, and begin where these may tell all of them.
 func (w Windows) areWhole(r Resolution) bool {
 	isWhole := func(t int64) bool { return r.floor(t) == t }
-	return isWhole(w.Start) && (w.Count == 1 || isWhole(w.Step)) && (w.Last || isWhole(w.Range))
+	return isWhole(w.Start) && (w.Count == 1 || isWhole(w.Step)) && w.HasShortEdges(r)
 }
 
 // cellCost is what it costs to read the cells of r of spans.
 func cellCost(spans []Span, r Resolution) (cost float64) {
-	day := float64(dayCost5m)
-	if r == Hour {
-		day = dayCost1h
-	}
 	for _, s := range spans {
-		cost += (float64(s.To-s.After)/float64(Day) + 1) * day
+		cost += (float64(s.To-s.After)/float64(Day) + 1) * table[r].cost
 	}
 	return cost
 }
@@ -202,8 +190,8 @@ func (w Windows) edges(r Resolution) []Span {
 	var starts, ends []Span
 	for i := range w.Count {
 		to := w.Start + int64(i)*w.Step
-		if after := to - w.Range; !w.Last && r.floor(after) != after {
-			starts = addSpan(starts, Span{r.floor(after), r.floor(after) + int64(r), Raw})
+		if after := to - w.Range; !w.HasShortEdges(r) && r.floor(after) != after {
+			starts = addSpan(starts, Span{r.floor(after), r.floor(after) + r.Span(), Raw})
 		}
 		if r.floor(to) != to {
 			ends = addSpan(ends, Span{r.floor(to), r.ceil(to), Raw})
@@ -211,17 +199,6 @@ func (w Windows) edges(r Resolution) []Span {
 	}
 	return join(append(starts, ends...))
 }
-
-// floor returns the latest multiple of r up to t, and ceil the first from t on. Of Raw both
-// are t.
-func (r Resolution) floor(t int64) int64 {
-	if r == Raw {
-		return t
-	}
-	return t - (t%int64(r)+int64(r))%int64(r)
-}
-
-func (r Resolution) ceil(t int64) int64 { return -r.floor(-t) }
 
 // addSpan adds a span that begins at or after all others begin.
 func addSpan(spans []Span, s Span) []Span {
@@ -276,10 +253,10 @@ func (p *Plan) makeSpans(w Windows) {
 		p.widens = p.widens || isWide
 		first, last := p.resolutionAt(after+1), p.resolutionAt(to)
 		covers = addSpan(covers, Span{first.floor(after), last.ceil(to), Raw})
-		if first.floor(after) != after && after >= p.rawAfter && !w.Last {
-			starts = addSpan(starts, Span{first.floor(after), first.floor(after) + int64(first), Raw})
+		if first.floor(after) != after && after >= p.after[Raw] && !w.HasShortEdges(first) {
+			starts = addSpan(starts, Span{first.floor(after), first.floor(after) + first.Span(), Raw})
 		}
-		if last.floor(to) != to && to > p.rawAfter {
+		if last.floor(to) != to && to > p.after[Raw] {
 			ends = addSpan(ends, Span{last.floor(to), last.ceil(to), Raw})
 		}
 	}
@@ -317,18 +294,15 @@ func (p *Plan) addSpan(s Span) {
 	p.Spans = append(p.Spans, s)
 }
 
-// Widen returns the window (after, to], widened where there are only buckets, and whether it
-// is.
+// Widen returns the window (after, to], widened where it does not end with one of the buckets of which there are no samples, and whether it
+// is. Points.Edges say where it begins.
 func (p *Plan) Widen(after, to int64) (wideAfter, wideTo int64, widened bool) {
 	wideAfter, wideTo = after, to
-	if after < p.rawAfter && !p.last {
-		wideAfter = p.resolutionAt(after + 1).floor(after)
-	}
-	if to <= p.rawAfter {
+	if to <= p.after[Raw] {
 		wideTo = p.resolutionAt(to).ceil(to)
 	}
 	if p.last && wideTo != to {
-		wideAfter = min(after, wideTo-int64(p.resolutionAt(to)))
+		wideAfter = min(after, wideTo-p.resolutionAt(to).Span())
 	}
 	return wideAfter, wideTo, wideAfter != after || wideTo != to
 }
@@ -348,6 +322,15 @@ func (p *Plan) Range(r Resolution) (after, to int64, ok bool) {
 	return after, to, ok
 }
 
-// HasRaw says whether all samples of a day are there, and HasFine whether its buckets of 5 minutes may be.
-func (p *Plan) HasRaw(day int64) bool  { return day >= p.rawAfter }
-func (p *Plan) HasFine(day int64) bool { return day >= p.fineAfter }
+// HasRaw says whether all samples of a day are there.
+func (p *Plan) HasRaw(day int64) bool { return day >= p.after[Raw] }
+
+// Finer returns the coarsest resolution that is finer than r and of which there may be buckets of a day. It is Raw if there is none.
+func (p *Plan) Finer(r Resolution, day int64) (finer Resolution) {
+	for _, f := range Downsampled {
+		if f < r && day >= p.after[f] {
+			finer = f
+		}
+	}
+	return finer
+}

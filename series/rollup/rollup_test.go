@@ -17,7 +17,10 @@ import (
 	"github.com/promtable/promtable/series/seriestest"
 )
 
-const day = 19_000 * rollup.Day
+const (
+	day      = 19_000 * rollup.Day
+	firstDay = day // of randomDay
+)
 
 // known is what functions of PromQL need to know of the samples of a range.
 type known struct {
@@ -112,7 +115,7 @@ func TestExact(t *testing.T) {
 	var p rollup.Points
 	for range 2000 {
 		ts, vs := randomDay(r)
-		for _, resolution := range rollup.Resolutions {
+		for _, resolution := range rollup.Downsampled {
 			cell := e.Append(nil, resolution, day, ts, vs)
 			for _, want := range []rollup.Want{0, rollup.Markers, rollup.Resets, rollup.Sums, rollup.Counts, rollup.Markers | rollup.Resets | rollup.Sums | rollup.Counts} {
 				checkDay(t, r, &p, resolution, cell, ts, vs, want)
@@ -127,10 +130,10 @@ func TestExact(t *testing.T) {
 func checkDay(t *testing.T, r *rand.Rand, p *rollup.Points, resolution rollup.Resolution, cell []byte, ts []int64, vs []float64, want rollup.Want) {
 	t.Helper()
 	// One part as buckets, those before and after as samples.
-	buckets := rollup.Day / int64(resolution)
-	after := day + r.Int64N(buckets+1)*int64(resolution)
-	to := after + r.Int64N((day+rollup.Day-after)/int64(resolution)+1)*int64(resolution)
-	p.Reset(want)
+	buckets := rollup.Day / resolution.Span()
+	after := day + r.Int64N(buckets+1)*resolution.Span()
+	to := after + r.Int64N((day+rollup.Day-after)/resolution.Span()+1)*resolution.Span()
+	p.Reset(want, rollup.Windows{Count: 1})
 	first, limit := part(ts, after, to)
 	p.Append(ts[:first], vs[:first])
 	if err := p.AppendCell(resolution, day, cell, after, to); err != nil {
@@ -140,34 +143,65 @@ func checkDay(t *testing.T, r *rand.Rand, p *rollup.Points, resolution rollup.Re
 	if !slices.IsSorted(p.Times) {
 		t.Fatalf("%s: times %v do not ascend", resolution, p.Times)
 	}
-	for range 5 {
-		start := day + r.Int64N(buckets)*int64(resolution)
-		end := start + (1+r.Int64N((day+rollup.Day-start)/int64(resolution)))*int64(resolution)
-		if slices.ContainsFunc(p.Holes, func(hole [2]int64) bool { return hole[0] <= end && hole[1] > start+1 }) {
+	for range 10 {
+		start := day + r.Int64N(buckets)*resolution.Span()
+		end := start + (1+r.Int64N((day+rollup.Day-start)/resolution.Span()))*resolution.Span()
+		if start = randomEdge(r, resolution, start, ts); isEdge(p, start) {
 			continue
 		}
-		first, limit := part(ts, start, end)
-		raw := look(ts[first:limit], vs[first:limit], nil, 0)
-		first, limit = part(p.Times, start, end)
-		got := look(p.Times[first:limit], p.Values[first:limit], p, first)
-		ok := got.Samples == raw.Samples && got.First.T == raw.First.T && got.Last.T == raw.Last.T &&
-			sameFloats(got.First.V, raw.First.V) && sameFloats(got.Last.V, raw.Last.V) && sameFloats(got.Least, raw.Least) && sameFloats(got.Great, raw.Great)
-		if want&rollup.Resets != 0 {
-			ok = ok && slices.EqualFunc(got.Corrections, raw.Corrections, sameFloats)
-		}
-		if want&rollup.Counts != 0 {
-			ok = ok && got.Changes == raw.Changes && got.Resets == raw.Resets
-		}
-		if want&rollup.Sums != 0 {
-			ok = ok && (math.Abs(got.Sum-raw.Sum) <= 1e-12*raw.Absolute || sameFloats(got.Sum, raw.Sum))
-		}
-		if want&rollup.Markers != 0 {
-			ok = ok && got.Marker == raw.Marker
-		}
-		if !ok {
-			t.Errorf("%s, want %b, (%d, %d]: got\n%+v from samples\n%+v", resolution, want, start, end, got, raw)
+		compareWindow(t, resolution, p, ts, vs, start, end)
+	}
+}
+
+// compareWindow compares what points tell of a window with what the samples do.
+func compareWindow(t *testing.T, resolution rollup.Resolution, p *rollup.Points, ts []int64, vs []float64, start, end int64) {
+	t.Helper()
+	want := p.Want
+	if slices.ContainsFunc(p.Holes, func(hole [2]int64) bool { return hole[0] <= end && hole[1] > start+1 }) {
+		return
+	}
+	first, limit := part(ts, start, end)
+	raw := look(ts[first:limit], vs[first:limit], nil, 0)
+	first, limit = part(p.Times, start, end)
+	got := look(p.Times[first:limit], p.Values[first:limit], p, first)
+	ok := got.Samples == raw.Samples && got.First.T == raw.First.T && got.Last.T == raw.Last.T &&
+		sameFloats(got.First.V, raw.First.V) && sameFloats(got.Last.V, raw.Last.V) && sameFloats(got.Least, raw.Least) && sameFloats(got.Great, raw.Great)
+	if want&rollup.Resets != 0 {
+		ok = ok && slices.EqualFunc(got.Corrections, raw.Corrections, sameFloats)
+	}
+	if want&rollup.Counts != 0 {
+		ok = ok && got.Changes == raw.Changes && got.Resets == raw.Resets
+	}
+	if want&rollup.Sums != 0 {
+		ok = ok && (math.Abs(got.Sum-raw.Sum) <= 1e-12*raw.Absolute || sameFloats(got.Sum, raw.Sum))
+	}
+	if want&rollup.Markers != 0 {
+		ok = ok && got.Marker == raw.Marker
+	}
+	if !ok {
+		t.Errorf("%s, want %b, (%d, %d]: got\n%+v from samples\n%+v", resolution, want, start, end, got, raw)
+	}
+}
+
+// randomEdge returns where a window begins in the bucket from start on: at its start, or some time before its end, or about a sample.
+func randomEdge(r *rand.Rand, resolution rollup.Resolution, start int64, ts []int64) int64 {
+	end := start + resolution.Span()
+	switch first, limit := part(ts, start, end); r.IntN(4) {
+	case 0:
+		return start
+	case 1:
+		return end - []int64{1, 999, 1000, 5000, 15_000, 30_000, 60_000, 120_000, 240_000}[r.IntN(9)]
+	case 2:
+		if n := min(limit-first, 8); n > 0 { // one of the last
+			return min(max(start, ts[limit-1-r.IntN(n)]-r.Int64N(2)), end-1)
 		}
 	}
+	return start + r.Int64N(resolution.Span())
+}
+
+// isEdge says whether no window may begin at a time.
+func isEdge(p *rollup.Points, at int64) bool {
+	return slices.ContainsFunc(p.Edges, func(e rollup.Edge) bool { return e.From <= at && at < e.Limit })
 }
 
 // randomDay returns samples of a day.
@@ -175,7 +209,11 @@ func randomDay(r *rand.Rand) (ts []int64, vs []float64) {
 	interval := []int64{1000, 15_000, 60_000, 600_000, 7_200_000, 17_123}[r.IntN(6)]
 	shape := r.IntN(5)
 	v := 0.0
-	for t := day + 1 + r.Int64N(interval); t <= day+rollup.Day; t += interval {
+	start := day + 1 + r.Int64N(interval)
+	if r.IntN(4) == 0 { // on the clock
+		start = day + interval
+	}
+	for t := start; t <= day+rollup.Day; t += interval {
 		if r.IntN(200) == 0 {
 			t += r.Int64N(3 * 3600_000)
 			continue
@@ -221,11 +259,11 @@ func TestSize(t *testing.T) {
 			s.Ts[i] += day + 15_000 - first
 		}
 		_, limit := part(s.Ts, 0, day+rollup.Day)
-		for i, resolution := range rollup.Resolutions {
+		for _, resolution := range rollup.Downsampled {
 			size := len(e.Append(nil, resolution, day, s.Ts[:limit], s.Vs[:limit]))
 			perSample := float64(size) / float64(limit)
 			t.Logf("%-16s %s  %.4f bytes per sample", s.Name, resolution, perSample)
-			if perSample > []float64{1.8, 0.35}[i] {
+			if perSample > map[rollup.Resolution]float64{rollup.FiveMinutes: 1.8, rollup.OneHour: 0.4, rollup.Coarsest: 0.4}[resolution] {
 				t.Errorf("%s: %.3f bytes per sample at %s", s.Name, perSample, resolution)
 			}
 		}
@@ -235,14 +273,14 @@ func TestSize(t *testing.T) {
 // TestSamples: a day of other samples has no buckets.
 func TestSamples(t *testing.T) {
 	var p rollup.Points
-	p.Reset(0)
-	if err := p.AppendCell(rollup.Hour, day, rollup.AppendSamples(nil), day, day+rollup.Day); !errors.Is(err, rollup.ErrSamples) {
+	p.Reset(0, rollup.Windows{})
+	if err := p.AppendCell(rollup.OneHour, day, rollup.AppendSamples(nil), day, day+rollup.Day); !errors.Is(err, rollup.ErrSamples) {
 		t.Errorf("got %v", err)
 	}
-	if err := p.AppendCell(rollup.Hour, day, []byte{rollup.Kinds + 1}, day, day+rollup.Day); !errors.Is(err, series.ErrCorrupt) {
+	if err := p.AppendCell(rollup.OneHour, day, []byte{6}, day, day+rollup.Day); !errors.Is(err, series.ErrCorrupt) {
 		t.Errorf("a later kind: got %v", err)
 	}
-	if err := p.AppendCell(rollup.Hour, day, nil, day, day+rollup.Day); err != nil || len(p.Times)+len(p.Holes) > 0 {
+	if err := p.AppendCell(rollup.OneHour, day, nil, day, day+rollup.Day); err != nil || len(p.Times)+len(p.Holes) > 0 {
 		t.Errorf("an empty cell: got %v, points %v", err, p)
 	}
 }
@@ -253,13 +291,13 @@ func FuzzAppendCell(f *testing.F) {
 	var e rollup.Encoder
 	for range 20 {
 		ts, vs := randomDay(r)
-		f.Add(e.Append(nil, rollup.Hour, day, ts, vs), byte(r.IntN(32)))
-		f.Add(encodeHistograms(f, rollup.Hour, day, randomHistograms(r)), byte(r.IntN(32)))
+		f.Add(e.Append(nil, rollup.OneHour, day, ts, vs), byte(r.IntN(32)))
+		f.Add(encodeHistograms(f, rollup.OneHour, day, randomHistograms(r)), byte(r.IntN(32)))
 	}
 	f.Fuzz(func(t *testing.T, cell []byte, want byte) {
-		for _, resolution := range rollup.Resolutions {
+		for _, resolution := range rollup.Downsampled {
 			var p rollup.Points
-			p.Reset(rollup.Want(want))
+			p.Reset(rollup.Want(want), rollup.Windows{})
 			err := p.AppendCell(resolution, day, cell, day, day+rollup.Day)
 			if err != nil && !errors.Is(err, series.ErrCorrupt) && !errors.Is(err, rollup.ErrSamples) {
 				t.Fatal(err)
@@ -271,12 +309,12 @@ func FuzzAppendCell(f *testing.F) {
 	})
 }
 
-// checkRemoved checks that a cell without [start, limit) has the points of want, and a hole for each hour of which a part is removed.
+// checkRemoved checks that a cell without [start, limit) has the points of want, and a hole for each coarser bucket of which a part is removed.
 func checkRemoved(t *testing.T, r rollup.Resolution, got, want []byte, ts []int64, start, limit int64) {
 	t.Helper()
 	var left, other rollup.Points
 	for p, cell := range map[*rollup.Points][]byte{&left: got, &other: want} {
-		p.Reset(rollup.Markers | rollup.Sums)
+		p.Reset(rollup.Markers|rollup.Sums, rollup.Windows{})
 		if err := p.AppendCell(r, day, cell, day, day+rollup.Day); err != nil {
 			t.Fatal(err)
 		}
@@ -284,8 +322,8 @@ func checkRemoved(t *testing.T, r rollup.Resolution, got, want []byte, ts []int6
 	holes := make(map[int64]bool)
 	for _, at := range ts {
 		begin := r.Start(at)
-		end := begin + int64(r)
-		if isIn := end >= start && begin+1 < limit; isIn && (begin+1 < start || end >= limit) && r == rollup.Hour {
+		end := begin + r.Span()
+		if isIn := end >= start && begin+1 < limit; isIn && (begin+1 < start || end >= limit) && r != rollup.Finest {
 			holes[begin] = true
 		}
 	}
@@ -293,7 +331,7 @@ func checkRemoved(t *testing.T, r rollup.Resolution, got, want []byte, ts []int6
 		t.Fatalf("%s without [%d, %d): times %v, want %v", r, start-day, limit-day, left.Times, other.Times)
 	}
 	for begin := range holes {
-		if !slices.ContainsFunc(left.Holes, func(h [2]int64) bool { return h[0] <= begin+1 && begin+int64(r) < h[1] }) {
+		if !slices.ContainsFunc(left.Holes, func(h [2]int64) bool { return h[0] <= begin+1 && begin+r.Span() < h[1] }) {
 			t.Fatalf("%s without [%d, %d): no hole from %d: %v", r, start-day, limit-day, begin-day, left.Holes)
 		}
 	}
@@ -308,7 +346,7 @@ func TestWithout(t *testing.T) {
 	var e, other rollup.Encoder
 	for range 1000 {
 		ts, vs := randomDay(r)
-		for _, resolution := range rollup.Resolutions {
+		for _, resolution := range rollup.Downsampled {
 			start := day - rollup.Day/4 + r.Int64N(rollup.Day*3/2)
 			limit := start + 1 + r.Int64N(rollup.Day/2)
 			cell := e.Append(nil, resolution, day, ts, vs)
@@ -319,18 +357,18 @@ func TestWithout(t *testing.T) {
 			var keptTimes []int64
 			var keptValues []float64
 			for i, at := range ts {
-				if begin := resolution.Start(at); begin+int64(resolution) < start || begin+1 >= limit {
+				if begin := resolution.Start(at); begin+resolution.Span() < start || begin+1 >= limit {
 					keptTimes, keptValues = append(keptTimes, at), append(keptValues, vs[i])
 				}
 			}
 			want := e.Append(nil, resolution, day, keptTimes, keptValues)
-			if resolution == rollup.FiveMinutes && !bytes.Equal(got, want) {
+			if resolution == rollup.Finest && !bytes.Equal(got, want) {
 				t.Fatalf("%s without [%d, %d): %x, want %x", resolution, start-day, limit-day, got, want)
 			}
 			checkRemoved(t, resolution, got, want, ts, start, limit)
 		}
 	}
-	if left, err := e.Without(rollup.AppendSamples(nil), rollup.Hour, day, day+5, day+6); err != nil || len(left) > 0 {
+	if left, err := e.Without(rollup.AppendSamples(nil), rollup.OneHour, day, day+5, day+6); err != nil || len(left) > 0 {
 		t.Errorf("a day of other samples: %x, %v", left, err)
 	}
 }

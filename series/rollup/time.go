@@ -1,56 +1,13 @@
 package rollup
 
-import (
-	"encoding/binary"
-
-	"github.com/promtable/promtable/series"
-)
+import "encoding/binary"
 
 // Day is the span of a day in milliseconds. It is part of the stored format.
 const Day int64 = 24 * 60 * 60 * 1000
 
-// A Resolution is the span of a bucket, in milliseconds.
-type Resolution int64
-
-// The resolutions. They are part of the stored format.
-const (
-	FiveMinutes Resolution = 5 * 60 * 1000
-	Hour        Resolution = 60 * 60 * 1000
-)
-
-// Resolutions are all of them, the finest first. Callers do not write to it.
-var Resolutions = [...]Resolution{FiveMinutes, Hour}
-
-// Family returns the family of METRIC that holds the cells of r.
-func (r Resolution) Family() string {
-	if r == Hour {
-		return series.Family1h
-	}
-	return series.Family5m
-}
-
-// String returns the span as the field writes it, or "raw".
-func (r Resolution) String() string {
-	if r == Raw {
-		return "raw"
-	}
-	return r.Family()
-}
-
-// maxResets is how many resets a bucket keeps with the samples before and after.
-func (r Resolution) maxResets() int {
-	if r == Hour {
-		return 8
-	}
-	return 3
-}
-
 // DayOf returns the start of the day that has t, in milliseconds. Of the time 0, which is in
 // none, it is -Day.
 func DayOf(t int64) int64 { return startOf(t, Day) }
-
-// Start returns the start of the bucket that has t.
-func (r Resolution) Start(t int64) int64 { return startOf(t, int64(r)) }
 
 // startOf returns the multiple of span that is the latest before t, which is not negative.
 func startOf(t, span int64) int64 {

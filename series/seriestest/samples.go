@@ -5,7 +5,9 @@ import (
 	"encoding/binary"
 	"math"
 	"math/rand/v2"
+	"os"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -116,9 +118,15 @@ func Shapes(r *rand.Rand, n int) []Samples {
 	}
 }
 
-// NewRand returns a source of random numbers and prints its seed.
+// NewRand returns a source of random numbers and prints its seed. The environment variable SEED has one to be drawn from again.
 func NewRand(t testing.TB) *rand.Rand {
 	seed := uint64(time.Now().UnixNano())
+	if again := os.Getenv("SEED"); again != "" {
+		var err error
+		if seed, err = strconv.ParseUint(again, 10, 64); err != nil {
+			t.Fatal(err)
+		}
+	}
 	t.Logf("seed %d", seed)
 	return rand.New(rand.NewPCG(seed, 0))
 }

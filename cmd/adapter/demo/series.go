@@ -29,9 +29,9 @@ type Series struct {
 	history History
 	// at is the time of the next scrape, started that of the last start of the target.
 	at, started int64
-	// gap is the next of the target's gaps, or the one in which at lies: then told says that the marker was made.
-	gap  int
-	told bool
+	// gap is the next of the target's gaps, or the one in which at lies: then isMarked says that the marker was made.
+	gap      int
+	isMarked bool
 	// n is the value in the unit in which it moves, carry what has not become a whole one.
 	n, carry float64
 	random   uint64
@@ -70,16 +70,16 @@ func (s *Series) miss(g gap, until int64, times []int64, values []float64) ([]in
 		case g.all:
 		case s.kind == up:
 			times, values = append(times, s.at+s.target.offset), append(values, 0)
-		case !s.told:
+		case !s.isMarked:
 			times, values = append(times, s.at+s.target.offset), append(values, math.Float64frombits(value.StaleNaN))
-			s.told = true
+			s.isMarked = true
 		}
 	}
 	if s.at < g.to {
 		return times, values
 	}
 	s.gap++
-	s.told = false
+	s.isMarked = false
 	if !g.all {
 		s.started, s.n, s.carry = s.at, 0, 0
 	}

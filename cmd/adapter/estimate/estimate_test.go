@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 
 	"github.com/promtable/promtable/series"
+	"github.com/promtable/promtable/series/rollup"
 )
 
 // workload is what the benchmark's series are: see docs/benchmarks.md. Payload was measured with
@@ -25,7 +26,7 @@ func workload(series float64) Measured {
 }
 
 func config() Config {
-	return Config{Rollup5m: Off, Rollup1h: Off, DirectCurrent: time.Minute, BufferedCurrent: 15 * time.Minute, BufferMemory: 512 << 20, BufferLog: 512 << 20,
+	return Config{Keep: [rollup.NumResolutions]time.Duration{0, Off, Off}, DirectCurrent: time.Minute, BufferedCurrent: 15 * time.Minute, BufferMemory: 512 << 20, BufferLog: 512 << 20,
 		Adapters: 1, BigtableMemory: 2 << 30, BigtableLog: 12 << 30, WrittenSeries: 1e7, CachedSeries: 2e6, Prices: DefaultPrices}
 }
 
@@ -86,7 +87,7 @@ func TestBenchmarks(t *testing.T) {
 func TestNew(t *testing.T) {
 	m := workload(1e6)
 	cfg := config()
-	cfg.Raw, cfg.Rollup5m, cfg.Rollup1h = 30*day, 365*day, 0
+	cfg.Keep = [rollup.NumResolutions]time.Duration{30 * day, 365 * day, 0}
 	e := New(m, cfg)
 	samples := 1e6 / 15 * 86400
 	for _, tt := range []struct {

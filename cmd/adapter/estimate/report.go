@@ -10,84 +10,69 @@ import (
 
 // Print prints the estimate for people. docs/estimate.md explains each line.
 func (e Estimate) Print(w io.Writer) error {
-	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	line := func(name string, columns ...string) {
-		fmt.Fprintln(table, strings.Join(append([]string{name}, columns...), "\t")+"\t")
-	}
-	m := e.Measured
-	fmt.Fprintf(w, "Prometheus %s has:\n\n", m.Version)
-	line("series", number(m.Series))
-	line("series that end, a day", number(m.ChurnPerDay))
-	line("samples a second", number(m.SamplesPerSecond))
-	line("native histograms among them, %", number(100*m.HistogramShare))
-	line("labels of a series", number(m.Labels))
-	line("bytes of a series key", number(m.KeyBytes))
-	line("samples in a chunk", number(e.SamplesPerChunk))
-	line("bytes of a float in a chunk", number(m.Payload))
-	if err := table.Flush(); err != nil {
-		return err
-	}
-
-	fmt.Fprintf(w, "\nHere it would cost, with %s:\n\n", adapters(e.Adapters))
-	line("", "Bigtable, direct", "Bigtable, buffer", "embedded")
-	both := func(name string, of func(Bigtable) float64) {
-		line(name, number(of(e.Direct)), number(of(e.Buffered)), "-")
-	}
-	both("row mutations a day: METRIC", func(b Bigtable) float64 { return b.Mutations.Metric })
-	both("sealing", func(b Bigtable) float64 { return b.Mutations.Seal })
-	both("CURRENT", func(b Bigtable) float64 { return b.Mutations.Current })
-	both("INDEX", func(b Bigtable) float64 { return b.Mutations.Index })
-	both("all", func(b Bigtable) float64 { return b.Mutations.Total })
-	both("row mutations a second", func(b Bigtable) float64 { return b.Mutations.PerSecond })
-	both("row mutations a sample", func(b Bigtable) float64 { return b.Mutations.PerSample })
-	all := func(name string, of func(Kept) float64, i int) {
-		line(name, number(of(e.Direct.Kept[i])), number(of(e.Buffered.Kept[i])), number(of(e.Embedded.Kept[i])))
-	}
-	for i, k := range e.Direct.Kept {
-		if k.Days < 0 {
-			line(k.Name+", off", "-", "-", "-")
-			continue
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight) // text without a tab ends its columns
+	row := func(name string, values ...float64) {
+		fmt.Fprint(table, name, "\t")
+		for _, v := range values {
+			fmt.Fprint(table, number(v), "\t")
 		}
-		all(k.Name+", GB a month", func(k Kept) float64 { return k.Monthly }, i)
-		all(k.Name+", GB "+k.until(), func(k Kept) float64 { return k.Total }, i)
+		fmt.Fprintln(table)
 	}
-	both("samples not sealed yet, GB", func(b Bigtable) float64 { return b.RawCells })
-	line("log of an adapter, GB", "-", number(e.Buffered.Log), number(e.Embedded.Log))
-	line("stored in all, GB", number(e.Direct.Total), number(e.Buffered.Total), number(e.Embedded.Total))
-	line("memory of an adapter, GB", number(e.Direct.Memory), number(e.Buffered.Memory), number(e.Embedded.Memory))
-	both("nodes with SSD", func(b Bigtable) float64 { return b.SSD.Nodes })
-	both("money a month with SSD", func(b Bigtable) float64 { return b.SSD.Money })
-	both("nodes with HDD", func(b Bigtable) float64 { return b.HDD.Nodes })
-	both("money a month with HDD", func(b Bigtable) float64 { return b.HDD.Money })
-	if err := table.Flush(); err != nil {
-		return err
+	m, d, b, none := e.Measured, e.Direct, e.Buffered, math.NaN()
+	fmt.Fprintf(table, "Prometheus %s has:\n\n", m.Version)
+	row("series", m.Series)
+	row("series that end, a day", m.ChurnPerDay)
+	row("samples a second", m.SamplesPerSecond)
+	row("native histograms among them, %", 100*m.HistogramShare)
+	row("labels of a series", m.Labels)
+	row("bytes of a series key", m.KeyBytes)
+	row("samples in a chunk", e.SamplesPerChunk)
+	row("bytes of a float in a chunk", m.Payload)
+	adapters := "one adapter"
+	if e.Adapters != 1 {
+		adapters = fmt.Sprintf("%.0f adapters on Bigtable, or one on the embedded store", e.Adapters)
 	}
-	fmt.Fprintf(w, "\nMoney is %g for a node and hour, and %g (SSD) or %g (HDD) for a GB and month: give your own with --price.*\n", e.Prices.NodeHour, e.Prices.SSDMonth, e.Prices.HDDMonth)
+	fmt.Fprintf(table, "\nHere it would cost, with %s:\n\n\tBigtable, direct\tBigtable, buffer\tembedded\t\n", adapters)
+	row("row mutations a day: METRIC", d.Mutations.Metric, b.Mutations.Metric, none)
+	row("sealing", d.Mutations.Seal, b.Mutations.Seal, none)
+	row("CURRENT", d.Mutations.Current, b.Mutations.Current, none)
+	row("INDEX", d.Mutations.Index, b.Mutations.Index, none)
+	row("all", d.Mutations.Total, b.Mutations.Total, none)
+	row("row mutations a second", d.Mutations.PerSecond, b.Mutations.PerSecond, none)
+	row("row mutations a sample", d.Mutations.PerSample, b.Mutations.PerSample, none)
+	for i, k := range d.Kept {
+		until := fmt.Sprintf("after %g days", k.Days)
+		switch {
+		case k.Days < 0:
+			row(k.Name+", off", none, none, none)
+			continue
+		case k.Days == 0:
+			until = "after a year, kept for ever"
+		}
+		row(k.Name+", GB a month", k.Monthly, b.Kept[i].Monthly, e.Embedded.Kept[i].Monthly)
+		row(k.Name+", GB "+until, k.Total, b.Kept[i].Total, e.Embedded.Kept[i].Total)
+	}
+	row("samples not sealed yet, GB", d.RawCells, b.RawCells, none)
+	row("log of an adapter, GB", none, b.Log, e.Embedded.Log)
+	row("stored in all, GB", d.Total, b.Total, e.Embedded.Total)
+	row("memory of an adapter, GB", d.Memory, b.Memory, e.Embedded.Memory)
+	row("nodes with SSD", d.SSD.Nodes, b.SSD.Nodes, none)
+	row("money a month with SSD", d.SSD.Money, b.SSD.Money, none)
+	row("nodes with HDD", d.HDD.Nodes, b.HDD.Nodes, none)
+	row("money a month with HDD", d.HDD.Money, b.HDD.Money, none)
+	fmt.Fprintf(table, "\nMoney is %g for a node and hour, and %g (SSD) or %g (HDD) for a GB and month: give your own with --price.*\n", e.Prices.NodeHour, e.Prices.SSDMonth, e.Prices.HDDMonth)
 	for _, note := range m.Notes {
-		fmt.Fprintln(w, "Note:", note)
+		fmt.Fprintln(table, "Note:", note)
 	}
-	return nil
+	return table.Flush()
 }
 
-// adapters says how many adapters there are on Bigtable.
-func adapters(n float64) string {
-	if n == 1 {
-		return "one adapter"
-	}
-	return fmt.Sprintf("%.0f adapters on Bigtable, or one on the embedded store", n)
-}
-
-// until says when a resolution takes its total.
-func (k Kept) until() string {
-	if k.Days == 0 {
-		return "after a year, kept for ever"
-	}
-	return fmt.Sprintf("after %g days", k.Days)
-}
-
-// number prints three digits, or all before the point.
+// number prints three digits, or all before the point, and NaN as a figure that there is not.
 func number(v float64) string {
-	if v >= 1000 || v == math.Trunc(v) {
+	switch {
+	case math.IsNaN(v):
+		return "-"
+	case v >= 1000 || v == math.Trunc(v):
 		return fmt.Sprintf("%.0f", v)
 	}
 	return strings.TrimSuffix(fmt.Sprintf("%#.3g", v), ".")

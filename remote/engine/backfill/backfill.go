@@ -11,8 +11,7 @@
 //   - Index before samples. The index rows of a chunk are durable before the chunk.
 //   - A chunk has stamp 0. Where a sender has written a sample of the same time, that one stays, in whatever order
 //     both were written. Of two samples of history, readers choose by the qualifier of their chunks.
-//   - A chunk lies in one window, and has up to dense.MaxSamples floats. Histograms, and what has start timestamps, lie in the chunks
-//     of Prometheus that chunk.Builder makes of them.
+//   - A chunk lies in one window. It is one of those that chunk.Splitter makes.
 //   - The store counts: it is what downsample.Days.Counted returns. Rollups of days that were made before are made again.
 //   - Samples outside of Config.Bounds are left out, and counted: those that are not kept, and those that no sender could write.
 //   - To write the same samples again, from the same sample on, is harmless: they make the same cells. So what was
@@ -54,7 +53,7 @@ var ErrPending = errors.New("a deletion is not finished")
 // Config says where a Writer writes. Store, Index and Schema are required.
 type Config struct {
 	// Store takes chunks. It counts writes to days that may have rollups, see downsample.Days.Counted. Where the store may be overloaded
-	// it waits, see bucketstore.Patient.
+	// it waits, see bucketstore.Retrying.
 	Store bucketstore.Store
 	// Index takes series.
 	Index *index.Index
@@ -132,11 +131,11 @@ type Writer struct {
 	space   []byte
 	// size is about how many bytes the batch takes.
 	size int
-	// key and encoded are scratch space, chunk what AppendChunk decodes.
-	key, encoded []byte
-	chunk        decoded
-	counts       Counts
-	err          error
+	// key is scratch space, chunk what AppendChunk decodes.
+	key    []byte
+	chunk  decoded
+	counts Counts
+	err    error
 }
 
 // New returns a Writer with an empty batch.

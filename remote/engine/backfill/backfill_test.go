@@ -17,12 +17,16 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/promtable/promtable/bucketstore"
-	"github.com/promtable/promtable/bucketstore/downsample"
 	"github.com/promtable/promtable/bucketstore/pebble"
+	"github.com/promtable/promtable/bucketstore/storetest"
 	"github.com/promtable/promtable/index"
 	"github.com/promtable/promtable/remote/engine"
 	"github.com/promtable/promtable/remote/engine/backfill"
 	"github.com/promtable/promtable/remote/engine/indexrows"
+	"github.com/promtable/promtable/remote/engine/reader"
+	"github.com/promtable/promtable/remote/ingest"
+	"github.com/promtable/promtable/remote/jobs/downsample"
+	"github.com/promtable/promtable/remote/timeline/timelinetest"
 	"github.com/promtable/promtable/series"
 	"github.com/promtable/promtable/series/chunk"
 	"github.com/promtable/promtable/series/dense"
@@ -82,14 +86,14 @@ func newFixture(t *testing.T) *fixture {
 	}
 	t.Cleanup(func() {
 		_, err := engine.Check(context.Background(), engine.CheckConfig{
-			Store: store, Schema: schema, AtomicApply: true, Progress: func(bucketstore.Table, int64, int64) {},
+			Store: store, Schema: schema, Progress: func(bucketstore.Table, int64, int64) {},
 			Report: func(f bucketstore.Finding) { t.Errorf("a check of the store finds %s", f) },
 		})
 		if err := errors.Join(err, store.Close()); err != nil {
 			t.Error(err)
 		}
 	})
-	return &fixture{&spy{Store: store}, t, schema}
+	return &fixture{&spy{Store: storetest.Shared(store, true)}, t, schema} // the index is written beside the engine
 }
 
 // writer returns a Writer to store, with an index that has written nothing.
@@ -160,7 +164,7 @@ func (f *fixture) open() *engine.Engine {
 // want checks that an engine reads these samples, bit for bit.
 func (f *fixture) want(what string, e *engine.Engine, name string, want samples) {
 	f.t.Helper()
-	set, err := e.Select(f.t.Context(), engine.Query{Mint: 0, Maxt: math.MaxInt64, Matchers: []*labels.Matcher{labels.MustNewMatcher(labels.MatchEqual, labels.MetricName, name)}})
+	set, err := e.Select(f.t.Context(), reader.Query{Mint: 0, Maxt: math.MaxInt64, Matchers: []*labels.Matcher{labels.MustNewMatcher(labels.MatchEqual, labels.MetricName, name)}})
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -268,11 +272,11 @@ func TestLiveWins(t *testing.T) {
 	f := newFixture(t)
 	e := f.open()
 	send := func(made samples) {
-		one := engine.Series{Labels: up}
+		one := ingest.Series{Labels: up}
 		for at, v := range made {
-			one.Samples = append(one.Samples, engine.Sample{T: at, V: v})
+			one.Samples = append(one.Samples, ingest.Sample{T: at, V: v})
 		}
-		if _, err := e.Append(t.Context(), []engine.Series{one}, new(engine.Rejected)); err != nil {
+		if _, err := e.Append(t.Context(), []ingest.Series{one}, new(ingest.Rejected)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -364,11 +368,11 @@ func TestCounts(t *testing.T) {
 	f := newFixture(t)
 	const begin = 2000 * rollup.Day
 	now := time.UnixMilli(begin + 4*rollup.Day)
-	days, err := downsample.Open(t.Context(), downsample.Config{Store: f.spy, Schema: f.schema, Now: func() time.Time { return now }, Sole: true})
+	days, err := downsample.Open(t.Context(), downsample.Config{Store: storetest.Shared(f.spy, false), Schema: f.schema, Now: func() time.Time { return now }})
 	if err != nil {
 		t.Fatal(err)
 	}
-	maker, err := downsample.NewMaker(days, downsample.MakerConfig{Resolutions: rollup.Resolutions[:], RowsPerSecond: 1e9, Horizon: func() int64 { return 0 }})
+	maker, err := downsample.NewMaker(days, downsample.MakerConfig{Resolutions: rollup.Downsampled, RowsPerSecond: 1e9, Timeline: timelinetest.Bounds{}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -385,7 +389,7 @@ func TestCounts(t *testing.T) {
 	if made := days.Made(); made != begin+3*rollup.Day {
 		t.Fatalf("rollups are made up to %d", made)
 	}
-	if found := f.cells(series.Family1h); len(found) != 3 {
+	if found := f.cells(rollup.OneHour.Family()); len(found) != 3 {
 		t.Errorf("%d rollups", len(found))
 	}
 	w = f.writer(counted, 0)

@@ -13,8 +13,8 @@ import (
 	"github.com/prometheus/prometheus/tsdb/chunkenc"
 	"github.com/prometheus/prometheus/tsdb/tsdbutil"
 
-	"github.com/promtable/promtable/remote/engine"
 	"github.com/promtable/promtable/remote/engine/backfill"
+	"github.com/promtable/promtable/remote/engine/reader"
 	"github.com/promtable/promtable/series"
 	"github.com/promtable/promtable/series/cell"
 	"github.com/promtable/promtable/series/chunk"
@@ -118,7 +118,7 @@ func TestChunks(t *testing.T) {
 		}
 	}
 	flush(t, w)
-	set, err := f.open().Select(t.Context(), engine.Query{Mint: 0, Maxt: all, Matchers: []*labels.Matcher{labels.MustNewMatcher(labels.MatchEqual, labels.MetricName, "temp")}})
+	set, err := f.open().Select(t.Context(), reader.Query{Mint: 0, Maxt: all, Matchers: []*labels.Matcher{labels.MustNewMatcher(labels.MatchEqual, labels.MetricName, "temp")}})
 	if err != nil {
 		t.Fatal(err)
 	}

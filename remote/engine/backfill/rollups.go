@@ -16,8 +16,8 @@ import (
 // samples of a series and a day go to one Series. Of a day of which a row has a rollup already the first one stays, because two cannot be
 // merged.
 type Rollups struct {
-	// From is for each of rollup.Resolutions the first time of which rollups are kept, in milliseconds, or math.MaxInt64 if none are made.
-	From [len(rollup.Resolutions)]int64
+	// From is the first time of which rollups of a resolution are kept, in milliseconds, or math.MaxInt64 if none are made. That of rollup.Raw is of no use.
+	From [rollup.NumResolutions]int64
 }
 
 // A rolledDay is the samples of a day of a series, in one row.
@@ -30,7 +30,7 @@ type rolledDay struct {
 
 func (d *rolledDay) begin(t int64) {
 	if d.samples == 0 {
-		d.encoder.Begin(rollup.DayOf(t), rollup.Resolutions[:])
+		d.encoder.Begin(rollup.DayOf(t), rollup.Downsampled)
 		d.first = t
 	}
 }
@@ -58,8 +58,8 @@ func (s *Series) addRollups() error {
 	day := rollup.DayOf(d.first)
 	base, _ := series.Split(d.first)
 	kept := false
-	for i, r := range rollup.Resolutions {
-		if day < w.cfg.Rollups.From[i] {
+	for _, r := range rollup.Downsampled {
+		if day < w.cfg.Rollups.From[r] {
 			continue
 		}
 		kept = true
@@ -90,11 +90,6 @@ func (s *Series) addRollups() error {
 // rowsAtOnce is how many rows are read at once.
 const rowsAtOnce = 200
 
-// rolledFamilies are those of rollups, sorted.
-func rolledFamilies() []bucketstore.FamilyRange {
-	return []bucketstore.FamilyRange{{Family: series.Family1h}, {Family: series.Family5m}}
-}
-
 // keepFirst takes the rollups of days that have some already out of the batch.
 func (w *Writer) keepFirst(ctx context.Context) error {
 	rows := make([]series.RowRange, len(w.muts))
@@ -103,7 +98,7 @@ func (w *Writer) keepFirst(ctx context.Context) error {
 	}
 	at := 0
 	for some := range slices.Chunk(rows, rowsAtOnce) {
-		err := w.cfg.Store.Scan(ctx, bucketstore.ScanRequest{Table: bucketstore.Metric, Rows: some, Families: rolledFamilies()}, func(row bucketstore.Row) error {
+		err := w.cfg.Store.Scan(ctx, bucketstore.ScanRequest{Table: bucketstore.Metric, Rows: some, Families: bucketstore.RollupFamilies()}, func(row bucketstore.Row) error {
 			for !bytes.Equal(w.muts[at].Key, row.Key) {
 				at++
 			}

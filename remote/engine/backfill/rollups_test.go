@@ -12,8 +12,10 @@ import (
 	"github.com/prometheus/prometheus/tsdb/tsdbutil"
 
 	"github.com/promtable/promtable/bucketstore"
-	"github.com/promtable/promtable/bucketstore/downsample"
+	"github.com/promtable/promtable/bucketstore/storetest"
 	"github.com/promtable/promtable/remote/engine/backfill"
+	"github.com/promtable/promtable/remote/jobs/downsample"
+	"github.com/promtable/promtable/remote/timeline/timelinetest"
 	"github.com/promtable/promtable/series"
 	"github.com/promtable/promtable/series/cell"
 	"github.com/promtable/promtable/series/rollup"
@@ -36,11 +38,11 @@ func TestRollups(t *testing.T) {
 	add(t, w, up, made)
 	flush(t, w)
 	now := func() time.Time { return time.UnixMilli(start + 30*rollup.Day) }
-	days, err := downsample.Open(t.Context(), downsample.Config{Store: raw.spy, Schema: raw.schema, Now: now, Sole: true})
+	days, err := downsample.Open(t.Context(), downsample.Config{Store: storetest.Shared(raw.spy, false), Schema: raw.schema, Now: now})
 	if err != nil {
 		t.Fatal(err)
 	}
-	maker, err := downsample.NewMaker(days, downsample.MakerConfig{Resolutions: rollup.Resolutions[:], RowsPerSecond: math.MaxInt32, Horizon: func() int64 { return 0 }})
+	maker, err := downsample.NewMaker(days, downsample.MakerConfig{Resolutions: rollup.Downsampled, RowsPerSecond: math.MaxInt32, Timeline: timelinetest.Bounds{}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,7 +51,7 @@ func TestRollups(t *testing.T) {
 	}
 
 	direct := newFixture(t)
-	write := func(made samples, from [2]int64) backfill.Counts {
+	write := func(made samples, from [rollup.NumResolutions]int64) backfill.Counts {
 		t.Helper()
 		cfg := direct.config(direct.spy, 0)
 		cfg.Rollups = &backfill.Rollups{From: from}
@@ -58,12 +60,12 @@ func TestRollups(t *testing.T) {
 		flush(t, w)
 		return w.Counts()
 	}
-	c := write(made, [2]int64{})
+	c := write(made, [rollup.NumResolutions]int64{})
 	if c.Samples != int64(len(made)) || c.Rolled != c.Samples || c.Kept != 0 || c.Old != 0 {
 		t.Errorf("counts %+v", c)
 	}
 	want := make(map[string]map[string][]byte)
-	for _, family := range []string{series.Family5m, series.Family1h} {
+	for _, family := range []string{rollup.FiveMinutes.Family(), rollup.OneHour.Family()} {
 		want[family] = raw.cells(family)
 		maps.DeleteFunc(want[family], func(_ string, v []byte) bool { return len(v) == 0 }) // a maker says that there are none
 		if got := direct.cells(family); !maps.EqualFunc(got, want[family], bytes.Equal) || len(got) < 5 {
@@ -75,7 +77,7 @@ func TestRollups(t *testing.T) {
 	}
 
 	other := every(start, 60_000, 1000, 5)
-	if c := write(other, [2]int64{}); c.Kept == 0 || c.Mutations != 0 {
+	if c := write(other, [rollup.NumResolutions]int64{}); c.Kept == 0 || c.Mutations != 0 {
 		t.Errorf("counts of days that are there: %+v", c)
 	}
 	for family, cells := range want {
@@ -85,13 +87,13 @@ func TestRollups(t *testing.T) {
 	}
 	// What is not kept at any resolution is left out.
 	late := every(start+10*rollup.Day, 60_000, 10, 5)
-	if c := write(late, [2]int64{math.MaxInt64, start + 20*rollup.Day}); c.Old != 10 || c.Samples != 0 || c.Rolled != 0 {
+	if c := write(late, [rollup.NumResolutions]int64{rollup.FiveMinutes: math.MaxInt64, rollup.OneHour: start + 20*rollup.Day}); c.Old != 10 || c.Samples != 0 || c.Rolled != 0 {
 		t.Errorf("counts of what is not kept: %+v", c)
 	}
-	if c := write(late, [2]int64{math.MaxInt64, start}); c.Rolled != 10 || c.Mutations == 0 {
+	if c := write(late, [rollup.NumResolutions]int64{rollup.FiveMinutes: math.MaxInt64, rollup.OneHour: start}); c.Rolled != 10 || c.Mutations == 0 {
 		t.Errorf("counts of what is kept at an hour: %+v", c)
 	}
-	if got := direct.cells(series.Family5m); len(got) != len(want[series.Family5m]) {
+	if got := direct.cells(rollup.FiveMinutes.Family()); len(got) != len(want[rollup.FiveMinutes.Family()]) {
 		t.Errorf("%d cells of 5m", len(got))
 	}
 }
@@ -128,11 +130,11 @@ func TestRollupsOfHistograms(t *testing.T) {
 	raw, direct := newFixture(t), newFixture(t)
 	write(raw, nil)
 	now := func() time.Time { return time.UnixMilli(day + 10*rollup.Day) }
-	days, err := downsample.Open(t.Context(), downsample.Config{Store: raw.spy, Schema: raw.schema, Now: now, Sole: true})
+	days, err := downsample.Open(t.Context(), downsample.Config{Store: storetest.Shared(raw.spy, false), Schema: raw.schema, Now: now})
 	if err != nil {
 		t.Fatal(err)
 	}
-	maker, err := downsample.NewMaker(days, downsample.MakerConfig{Resolutions: rollup.Resolutions[:], RowsPerSecond: math.MaxInt32, Horizon: func() int64 { return 0 }})
+	maker, err := downsample.NewMaker(days, downsample.MakerConfig{Resolutions: rollup.Downsampled, RowsPerSecond: math.MaxInt32, Timeline: timelinetest.Bounds{}})
 	if err == nil {
 		err = maker.Once(t.Context())
 	}
@@ -143,7 +145,7 @@ func TestRollupsOfHistograms(t *testing.T) {
 	if c.Rolled != 2*24*60 || c.Old != 24*60 || c.Samples != c.Rolled || c.Histograms != c.Rolled-1 {
 		t.Errorf("counts %+v", c)
 	}
-	for _, family := range []string{series.Family5m, series.Family1h} {
+	for _, family := range []string{rollup.FiveMinutes.Family(), rollup.OneHour.Family()} {
 		want := raw.cells(family)
 		maps.DeleteFunc(want, func(_ string, v []byte) bool { return len(v) == 0 })
 		if got := direct.cells(family); !maps.EqualFunc(got, want, bytes.Equal) || len(got) < 3 {
@@ -163,7 +165,7 @@ func TestRollupsBesideOthers(t *testing.T) {
 	}
 	base, _ := series.Split(someTime)
 	qualifier := series.AppendQualifier(nil, rollup.Qualifier(day, base))
-	empty := bucketstore.Op{Kind: bucketstore.SetCell, Family: series.Family1h, Qualifier: qualifier, Time: day + rollup.Day + 7}
+	empty := bucketstore.Op{Kind: bucketstore.SetCell, Family: rollup.OneHour.Family(), Qualifier: qualifier, Time: day + rollup.Day + 7}
 	if err := f.Apply(t.Context(), bucketstore.Metric, []bucketstore.Mutation{{Key: f.schema.AppendRowKey(nil, key, base), Ops: []bucketstore.Op{empty}}}); err != nil {
 		t.Fatal(err)
 	}
@@ -185,7 +187,7 @@ func TestRollupsBesideOthers(t *testing.T) {
 	if c := w.Counts(); c.Rolled != 1 || c.Old != 1 || c.Kept != 0 || c.Series != 2 {
 		t.Errorf("counts %+v", c)
 	}
-	for family, want := range map[string]int64{series.Family1h: day + rollup.Day + 7, series.Family5m: day + rollup.Day} {
+	for family, want := range map[string]int64{rollup.OneHour.Family(): day + rollup.Day + 7, rollup.FiveMinutes.Family(): day + rollup.Day} {
 		f.wantCell(f.schema.AppendRowKey(nil, key, base), family, want)
 	}
 }

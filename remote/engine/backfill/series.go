@@ -2,6 +2,7 @@ package backfill
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -14,7 +15,6 @@ import (
 	"github.com/promtable/promtable/series"
 	"github.com/promtable/promtable/series/cell"
 	"github.com/promtable/promtable/series/chunk"
-	"github.com/promtable/promtable/series/dense"
 	"github.com/promtable/promtable/series/rollup"
 )
 
@@ -26,10 +26,8 @@ type Series struct {
 	w      *Writer
 	labels labels.Labels
 	key    []byte
-	// times and values are floats of the open window, others its values of other kinds: one of both is empty.
-	times  []int64
-	values []float64
-	others chunk.Builder
+	// chunks takes the samples of the open window.
+	chunks chunk.Splitter
 	// rolled is the open day, if only rollups are written.
 	rolled rolledDay
 	// last is the time of the last sample, taken or not, or math.MinInt64. period is the index period of the last entry, or -1.
@@ -48,6 +46,7 @@ func (w *Writer) Series(ls labels.Labels) (*Series, error) {
 		return nil, fmt.Errorf("series %s: %w", ls, err)
 	}
 	s := &Series{w: w, labels: ls, key: key, last: math.MinInt64, period: -1, bounds: w.cfg.Bounds}
+	s.chunks.Seal = s.addChunk
 	if w.cfg.From != nil {
 		s.bounds.From = max(s.bounds.From, w.cfg.From(ls))
 	}
@@ -66,17 +65,17 @@ func (s *Series) Append(ctx context.Context, times []int64, values []float64) er
 	from, until := s.bounded(times)
 	times, values = times[from:until], values[from:until]
 	for len(times) > 0 {
-		if err := s.begin(ctx, times[0], len(s.others.Chunks) > 0 || len(s.times) == dense.MaxSamples); err != nil {
+		if err := s.begin(ctx, times[0]); err != nil {
 			return err
 		}
-		n := min(len(times), dense.MaxSamples-len(s.times))
+		n := min(len(times), chunk.MaxSamples)
 		if part := s.w.partOf(times[0]); s.w.partOf(times[n-1]) != part {
 			n = sort.Search(n, func(i int) bool { return s.w.partOf(times[i]) != part })
 		}
 		if s.w.cfg.Rollups != nil {
 			s.rolled.addFloats(times[:n], values[:n])
-		} else {
-			s.times, s.values = append(s.times, times[:n]...), append(s.values, values[:n]...)
+		} else if err := s.chunks.AddFloats(times[:n], values[:n]); err != nil {
+			return err
 		}
 		s.w.counts.Samples += int64(n)
 		times, values = times[n:], values[n:]
@@ -98,14 +97,17 @@ func (s *Series) AppendValue(ctx context.Context, t int64, v cell.Value) error {
 		s.w.counts.Invalid++
 		return nil
 	}
-	if err := s.begin(ctx, t, len(s.times) > 0); err != nil {
+	if err := s.begin(ctx, t); err != nil {
 		return err
 	}
-	add := s.others.Append
+	add := s.chunks.Add
 	if s.w.cfg.Rollups != nil {
 		add = s.rolled.add
 	}
-	if err := add(t, v); err != nil {
+	switch err := add(t, v); {
+	case errors.Is(err, ErrPending):
+		return err
+	case err != nil:
 		return fmt.Errorf("%w: series %s: sample at %d: %v", ErrSamples, s.labels, t, err)
 	}
 	s.w.counts.Samples++
@@ -155,87 +157,61 @@ func (w *Writer) partOf(t int64) part {
 	return part{rollup.DayOf(t), base}
 }
 
-// begin seals the open window if a sample at t is of another one, or if isFull is set.
-func (s *Series) begin(ctx context.Context, t int64, isFull bool) error {
+// begin seals the open window if a sample at t is of another one, and writes the batch if it is large.
+func (s *Series) begin(ctx context.Context, t int64) error {
 	if !s.taken {
 		s.taken = true
 		s.w.counts.Series++
 	}
-	open, isOpen := s.open()
-	if !isFull && (!isOpen || s.w.partOf(t) == s.w.partOf(open)) {
-		return nil
+	if open, isOpen := s.open(); isOpen && s.w.partOf(t) != s.w.partOf(open) {
+		if err := s.seal(); err != nil {
+			return err
+		}
 	}
-	if err := s.seal(); err != nil || s.w.size < splitBatches*s.w.cfg.BatchBytes {
-		return err
+	if s.w.size < splitBatches*s.w.cfg.BatchBytes {
+		return nil
 	}
 	return s.w.Flush(ctx)
 }
 
 // open returns the time of the first sample of the open window, if there is one.
 func (s *Series) open() (t int64, ok bool) {
-	switch {
-	case len(s.times) > 0:
-		return s.times[0], true
-	case s.rolled.samples > 0:
+	if s.rolled.samples > 0 {
 		return s.rolled.first, true
-	case len(s.others.Chunks) > 0:
-		return s.others.Chunks[0].MinTime, true
 	}
-	return 0, false
+	return s.chunks.First()
 }
 
 // Close adds what is left of the series to the batch, releases its memory, and writes the batch if it is full. Nothing may be appended
 // after it.
 func (s *Series) Close(ctx context.Context) error {
 	err := s.seal()
-	s.times, s.values = nil, nil
+	s.chunks = chunk.Splitter{Seal: s.addChunk}
 	if err != nil || s.w.size < s.w.cfg.BatchBytes {
 		return err
 	}
 	return s.w.Flush(ctx)
 }
 
-// seal adds the chunks of the open window to the batch.
+// seal adds the chunks or the rollups of what is open to the batch.
 func (s *Series) seal() error {
-	w := s.w
-	if w.err != nil {
-		return w.err
-	}
-	if err := s.pending(); err != nil {
-		return err
+	if s.w.err != nil {
+		return s.w.err
 	}
 	if s.rolled.samples > 0 {
-		if err := s.addRollups(); err != nil {
+		day := rollup.DayOf(s.rolled.first)
+		if err := s.pending(day+1, day+rollup.Day+1); err != nil {
 			return err
 		}
+		return s.addRollups()
 	}
-	if n := len(s.times); n > 0 {
-		w.encoded = dense.Append(w.encoded[:0], s.times, s.values)
-		s.addChunk(chunk.EncodingDense, s.times[0], s.times[n-1], w.encoded)
-		s.times, s.values = s.times[:0], s.values[:0]
-	}
-	for _, c := range s.others.Chunks {
-		s.addChunk(byte(c.Chunk.Encoding()), c.MinTime, c.MaxTime, c.Chunk.Bytes())
-	}
-	s.others = chunk.Builder{}
-	return nil
+	return s.chunks.Flush()
 }
 
-// pending returns the error of Config.Pending for the open window.
-func (s *Series) pending() error {
+// pending returns the error of Config.Pending for samples in [start, limit).
+func (s *Series) pending(start, limit int64) error {
 	if s.w.cfg.Pending == nil {
 		return nil
-	}
-	first, isOpen := s.open()
-	if !isOpen {
-		return nil
-	}
-	start := s.w.partOf(first).start
-	limit := start + series.Window
-	if s.w.cfg.Rollups != nil {
-		start, limit = start+1, start+rollup.Day+1
-	} else if n := len(s.times); n > 0 {
-		start, limit = first, s.times[n-1]+1
 	}
 	if err := s.w.cfg.Pending(s.key, start, limit); err != nil {
 		return fmt.Errorf("%w: %w", ErrPending, err)
@@ -244,11 +220,15 @@ func (s *Series) pending() error {
 }
 
 // addChunk adds a chunk to the batch.
-func (s *Series) addChunk(encoding byte, first, last int64, data []byte) {
+func (s *Series) addChunk(encoding byte, first, last int64, data []byte) error {
+	if err := s.pending(first, last+1); err != nil {
+		return err
+	}
 	w := s.w
 	var c bucketstore.Cell
-	c, w.space = bucketstore.AppendChunkCell(w.space, encoding, 0, first, last, data)
-	s.addOp(first, bucketstore.Op{Kind: bucketstore.SetCell, Family: c.Family, Qualifier: c.Qualifier, Time: c.Time, Value: c.Value})
+	c, w.space = bucketstore.AppendChunkCell(w.space, chunk.Sealed{Encoding: encoding, Data: data}, first, last)
+	s.addOp(first, c.SetOp())
+	return nil
 }
 
 // addOp adds an operation for samples from first on to the batch.
@@ -265,7 +245,7 @@ func (s *Series) addOp(first int64, op bucketstore.Op) {
 func (s *Series) addEntry(t int64) {
 	w := s.w
 	if period := series.PeriodOf(t); period != s.period {
-		// The start of the period, so that the series is not written ahead to the next one.
+		// The start of the period, so that the series is not prewritten to the next one.
 		w.entries = append(w.entries, index.Entry{Key: s.key, Labels: s.labels, T: period})
 		w.size += s.labels.Len() * len(s.key) // in each row of the index
 		s.period = period

@@ -21,16 +21,25 @@ type Inventory struct {
 	Truncated bool
 }
 
-// Inventory calls fn with the current sample of each series that any of the
-// selectors matches, or of all series if there are no selectors, in the order of
-// row keys, and no more than limit times; staleness markers, samples before mint, and those
-// that are not shown, are left out. It
+// An InventoryQuery says which current samples are wanted.
+type InventoryQuery struct {
+	// Selectors are those of which one matches, or none for all series.
+	Selectors [][]*labels.Matcher
+	// Mint is the earliest time, in milliseconds. Shown leaves out others.
+	Mint  int64
+	Shown func(Sample) bool
+	// Limit is how many there are at most.
+	Limit int
+}
+
+// Inventory calls fn with the current samples of a query, in the order of
+// row keys; staleness markers are left out. It
 // reads CURRENT in one pass and nothing else: no index and no samples. A single
 // selector with a metric name, or several with the same, read only the rows of
 // that name. An error from fn ends the pass unchanged.
-func (t *Table) Inventory(ctx context.Context, selectors [][]*labels.Matcher, mint int64, shown func(Sample) bool, limit int, fn func(Sample) error) (Inventory, error) {
-	rows := t.schema.SeriesRange(commonName(selectors))
-	p := inventoryPass{schema: t.schema, selectors: selectors, mint: mint, shown: shown, left: limit, fn: fn}
+func (t *Table) Inventory(ctx context.Context, q InventoryQuery, fn func(Sample) error) (Inventory, error) {
+	rows := t.schema.SeriesRange(commonName(q.Selectors))
+	p := inventoryPass{schema: t.schema, selectors: q.Selectors, mint: q.Mint, shown: q.Shown, left: q.Limit, fn: fn}
 	p.pending = t.inRange(rows)
 	err := t.store.Scan(ctx, bucketstore.ScanRequest{
 		Table:    bucketstore.Current,

@@ -30,10 +30,6 @@ type Config struct {
 	Registerer prometheus.Registerer
 	// Interval is how often samples go to CURRENT. 0 is a minute.
 	Interval time.Duration
-	// KeepsVersions says that Store keeps the cells that a newer one has replaced until it
-	// collects them, as Bigtable does. Then each write of a row also deletes the older
-	// cells. A store with one version does not need that.
-	KeepsVersions bool
 	// MaxPending is how many series may have a sample that is not in CURRENT yet. 0 is
 	// 2,000,000, at some hundred bytes each with its key. Samples of further series are
 	// not kept: their rows of CURRENT lag until a later sample finds room.
@@ -98,7 +94,7 @@ func New(cfg Config) *Table {
 		slots:   make(map[string]*slot),
 		limit:   cfg.MaxPending,
 
-		keepsVersions: cfg.KeepsVersions,
+		keepsVersions: cfg.Store.Traits().KeepsVersions,
 
 		wake: make(chan struct{}, 1),
 

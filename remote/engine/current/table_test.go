@@ -11,6 +11,8 @@ import (
 // idleStore takes everything and holds nothing.
 type idleStore struct{ bucketstore.Store }
 
+func (idleStore) Traits() bucketstore.Traits { return bucketstore.Traits{} }
+
 func (idleStore) Apply(context.Context, bucketstore.Table, []bucketstore.Mutation) error { return nil }
 
 // ref is the key of a series.

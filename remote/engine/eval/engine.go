@@ -298,10 +298,10 @@ func (ps *parts) evaluate(ctx context.Context, p *part) ([]result, annotations.A
 	case p == ps.whole:
 		ps.matrix = p.matrix(results)
 		ps.stats.UpdatePeak(ps.matrix.TotalSamples())
-		p.tell(ps.stats, nil)
+		p.addStats(ps.stats, nil)
 		results = nil
 	default:
-		p.tell(ps.stats, results)
+		p.addStats(ps.stats, results)
 	}
 	return results, p.warnings, err
 }

@@ -118,14 +118,14 @@ func TestExplainBuckets(t *testing.T) {
 		expr, coarsest string
 		want           rollup.Resolution
 	}{
-		{"rate(a[5m])", "", rollup.Hour},
-		{"rate(a[5m] offset 1m)", "auto", rollup.Hour},
+		{"rate(a[5m])", "", rollup.OneHour},
+		{"rate(a[5m] offset 1m)", "auto", rollup.OneHour},
 		{"rate(a[5m])", "30m", rollup.FiveMinutes},
 		{"rate(a[5m])", "0s", rollup.Raw},
 		{"irate(a[5m])", "", rollup.Raw},
-		{"timestamp(a offset 1m)", "", rollup.Hour},
-		{"absent_over_time((a[5m]))", "", rollup.Hour},
-		{"label_replace(a, \"b\", \"c\", \"d\", \"e\")", "", rollup.Hour},
+		{"timestamp(a offset 1m)", "", rollup.OneHour},
+		{"absent_over_time((a[5m]))", "", rollup.OneHour},
+		{"label_replace(a, \"b\", \"c\", \"d\", \"e\")", "", rollup.OneHour},
 		{"double_exponential_smoothing(a[5m], 0.5, 0.5)", "", rollup.Raw},
 	} {
 		coarsest, err := eval.ParseCoarsest(tt.coarsest)

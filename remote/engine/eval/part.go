@@ -193,7 +193,7 @@ func (p *part) evaluateSeries(ctx context.Context, set storage.SeriesSet, collec
 
 // evaluateOne evaluates the column of a series.
 func (p *part) evaluateOne(ctx context.Context, s storage.Series, read *samples, evaluate func(*samples, *column), out *column) error {
-	if points, is := s.(PointSeries); is && points.HasBuckets() {
+	if points, is := s.(rollup.PointSeries); is && points.HasBuckets() {
 		return p.pointsColumn(ctx, points, out)
 	}
 	floats, err := read.read(s)

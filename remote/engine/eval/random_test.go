@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"os"
 	"strconv"
 	"strings"
 	"testing"
@@ -19,16 +18,14 @@ import (
 	"github.com/prometheus/prometheus/tsdb/tsdbutil"
 	"github.com/prometheus/prometheus/util/teststorage"
 
+	"github.com/promtable/promtable/bucketstore/storetest"
 	"github.com/promtable/promtable/remote/engine/eval"
 )
-
-// EVAL_CASES is how many random queries TestRandom compares.
-const defaultCases = 3000
 
 // TestRandom compares answers to random queries over random data with those of upstream's
 // engine.
 func TestRandom(t *testing.T) {
-	cases := numberOfCases(t)
+	cases := storetest.Rounds(t, 3000)
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	r := &random{rand.New(rand.NewPCG(seed, 0))}
@@ -59,18 +56,6 @@ func TestRandom(t *testing.T) {
 	if t.Logf("%d of %d undecided", c.undecided, cases); c.undecided > cases/50 {
 		t.Errorf("upstream's engine answered %d of %d queries in more than one way", c.undecided, cases)
 	}
-}
-
-func numberOfCases(t *testing.T) int {
-	text := os.Getenv("EVAL_CASES")
-	if text == "" {
-		return defaultCases
-	}
-	cases, err := strconv.Atoi(text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return cases
 }
 
 const (

@@ -2,12 +2,11 @@ package eval
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/prometheus/common/model"
-	"github.com/prometheus/prometheus/storage"
 	"github.com/prometheus/prometheus/util/annotations"
 	"github.com/prometheus/prometheus/util/kahansum"
 
@@ -25,17 +24,6 @@ type Buckets struct {
 	Shift int64
 }
 
-// A PointSeries is a storage.Series that may have been read as buckets.
-type PointSeries interface {
-	storage.Series
-	// Plan says what was read at which resolution. It is nil if the series has all its samples.
-	Plan() *rollup.Plan
-	// HasBuckets says whether there is anything but samples.
-	HasBuckets() bool
-	// AppendPoints appends what is known of the series.
-	AppendPoints(*rollup.Points) error
-}
-
 // coarsestKey is the key of a rollup.Resolution in a context.
 type coarsestKey struct{}
 
@@ -47,14 +35,19 @@ func WithCoarsest(ctx context.Context, r rollup.Resolution) context.Context {
 // ParseCoarsest returns the longest resolution of up to a duration, as Prometheus writes it. "auto" and "" are the longest there is.
 func ParseCoarsest(text string) (coarsest rollup.Resolution, err error) {
 	if text == "" || text == "auto" {
-		return rollup.Hour, nil
+		return rollup.Coarsest, nil
 	}
 	longest, err := model.ParseDuration(text)
 	if err != nil {
-		return 0, errors.New("it has to be auto, 0s, 5m or 1h")
+		var names []string
+		for _, r := range rollup.Downsampled {
+			names = append(names, r.String())
+		}
+		last := len(names) - 1
+		return 0, fmt.Errorf("it has to be auto, 0s, %s or %s", strings.Join(names[:last], ", "), names[last])
 	}
-	for _, r := range rollup.Resolutions {
-		if time.Duration(r)*time.Millisecond <= time.Duration(longest) {
+	for _, r := range rollup.Downsampled {
+		if time.Duration(r.Span())*time.Millisecond <= time.Duration(longest) {
 			coarsest = r
 		}
 	}
@@ -84,7 +77,7 @@ func (p *part) buckets(ctx context.Context) *Buckets {
 	b := p.windows()
 	coarsest, isBounded := ctx.Value(coarsestKey{}).(rollup.Resolution)
 	if !isBounded {
-		coarsest = rollup.Hour
+		coarsest = rollup.Coarsest
 	}
 	if b == nil || coarsest == rollup.Raw {
 		return b
@@ -111,8 +104,10 @@ func (p *part) windows() *Buckets {
 }
 
 // pointsColumn evaluates the elements of a series of buckets.
-func (p *part) pointsColumn(ctx context.Context, s PointSeries, out *column) error {
-	p.known.Reset(p.want)
+func (p *part) pointsColumn(ctx context.Context, s rollup.PointSeries, out *column) error {
+	w := p.windows().Windows
+	w.Last = p.call == nil
+	p.known.Reset(p.want, w)
 	if err := s.AppendPoints(&p.known); err != nil {
 		return err
 	}
@@ -131,11 +126,17 @@ func (p *part) pointsColumn(ctx context.Context, s PointSeries, out *column) err
 
 // eachWindow evaluates the windows of a series of which plan was read, if they are known.
 func (p *part) eachWindow(plan *rollup.Plan, evaluate func(i int, w window, after, to int64, out *column), count func(i int, before, w window), out *column) {
-	holes := p.known.Holes
+	holes, edges := p.known.Holes, p.known.Edges
 	var w window
 	for i := range p.grid.count {
 		end := p.grid.at(i) - p.shift
 		after, to, isWide := plan.Widen(end-p.rangeMs, end)
+		for len(edges) > 0 && edges[0].Limit <= after {
+			edges = edges[1:]
+		}
+		if len(edges) > 0 && edges[0].From <= after {
+			after, isWide = edges[0].Start, true
+		}
 		before := w
 		w.move(p.known.Times, after, to)
 		count(i, before, w)

@@ -24,9 +24,9 @@ func (c *counts) add(i, total, read int) {
 	c.read[i] += int64(read)
 }
 
-// tell adds the counts to those of a query. Upstream's engine takes the results of the part
+// addStats adds the counts to those of a query. Upstream's engine takes the results of the part
 // for samples, and counts them itself. Of a subquery only what is read is told.
-func (p *part) tell(to *stats.QuerySamples, results []result) {
+func (p *part) addStats(to *stats.QuerySamples, results []result) {
 	to.UpdatePeak(p.held)
 	for i := range results {
 		for step := range p.grid.count {

@@ -8,7 +8,6 @@ import (
 	"github.com/go-kit/log/level"
 
 	"github.com/promtable/promtable/bucketstore/meta"
-	"github.com/promtable/promtable/series"
 )
 
 // An election is the row of META that says which replica of a cluster is
@@ -106,14 +105,8 @@ func (e *Elections) elect(ctx context.Context, c *cluster, replica string) (bool
 func (e *Elections) readRow(ctx context.Context, c *cluster) (*row, error) {
 	r := &row{at: e.now().UnixMilli()}
 	var err error
-	if r.cell, err = meta.ReadCell(ctx, e.store, c.key); err != nil {
+	if r.cell, r.election, err = meta.ReadJSON[election](ctx, e.store, c.key); err != nil {
 		return nil, fmt.Errorf("read META: %w", err)
-	}
-	if r.cell.Value == nil {
-		return r, nil
-	}
-	if err := json.Unmarshal(r.cell.Value, &r.election); err != nil {
-		return nil, fmt.Errorf("read META: %w: row %q of META: %v", series.ErrCorrupt, c.key, err)
 	}
 	return r, nil
 }
@@ -130,7 +123,8 @@ func (e *Elections) writeRow(ctx context.Context, c *cluster, old *row, replica 
 	if err != nil {
 		return false, err
 	}
-	next.cell, won, err = meta.CompareAndSet(ctx, e.store, c.key, old.cell, value, now)
+	next.cell = meta.Cell{Value: value, Time: now}
+	won, err = meta.CompareAndSet(ctx, e.store, c.key, old.cell, next.cell)
 	if err != nil || !won {
 		e.cacheRow(c, nil)
 		return false, err

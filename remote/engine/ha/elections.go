@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/promtable/promtable/bucketstore"
+	"github.com/promtable/promtable/bucketstore/metricset"
 	"github.com/promtable/promtable/series"
 )
 
@@ -72,9 +73,7 @@ func New(cfg Config) *Elections {
 		maxClusters:  cfg.MaxClusters,
 		clusters:     make(map[string]*cluster),
 	}
-	if cfg.Registerer != nil {
-		cfg.Registerer.MustRegister(newElectedReplicas(e))
-	}
+	metricset.New(cfg.Registerer).Collect(newElectedReplicas(e))
 	return e
 }
 

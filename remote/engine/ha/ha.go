@@ -92,11 +92,11 @@ type Verdict struct {
 // because of v.
 func (v Verdict) CountDeduplicated(n int) { v.cluster.deduplicated.Add(float64(n)) }
 
-// Judge says whether a replica is elected, after an election or a heartbeat if it
+// Elect says whether a replica is elected, after an election or a heartbeat if it
 // takes one. The clock decides, not the times of samples. last is the verdict before
 // in the same request, where mostly all series come from one replica. An error says
 // that META could not be read or written: then no sample may be acknowledged.
-func (e *Elections) Judge(ctx context.Context, clusterName, replica string, last Verdict) (Verdict, error) {
+func (e *Elections) Elect(ctx context.Context, clusterName, replica string, last Verdict) (Verdict, error) {
 	if last.cluster != nil && last.cluster.name == clusterName && last.replica == replica {
 		return last, nil
 	}

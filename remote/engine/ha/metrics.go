@@ -2,7 +2,8 @@ package ha
 
 import (
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"github.com/promtable/promtable/bucketstore/metricset"
 )
 
 // metrics are those of Elections. They name as many clusters as are cached.
@@ -13,20 +14,13 @@ type metrics struct {
 }
 
 func newMetrics(reg prometheus.Registerer) metrics {
-	f := promauto.With(reg)
+	f := metricset.New(reg)
 	return metrics{
-		deduplicated: f.NewCounterVec(prometheus.CounterOpts{
-			Name: "adapter_ha_deduplicated_samples_total",
-			Help: "Samples, histograms and exemplars acknowledged and not stored, because another replica of their cluster is elected.",
-		}, []string{"cluster"}),
-		elections: f.NewCounter(prometheus.CounterOpts{
-			Name: "adapter_ha_elections_total",
-			Help: "Replicas that this adapter has elected, the first of a cluster included.",
-		}),
-		failures: f.NewCounter(prometheus.CounterOpts{
-			Name: "adapter_ha_failures_total",
-			Help: "Times that the elected replica could not be read or written. Those requests are refused, and sent again.",
-		}),
+		deduplicated: f.CounterVec("adapter_ha_deduplicated_samples_total",
+			"Samples, histograms and exemplars acknowledged and not stored, because another replica of their cluster is elected.", "cluster"),
+		elections: f.Counter("adapter_ha_elections_total", "Replicas that this adapter has elected, the first of a cluster included."),
+		failures: f.Counter("adapter_ha_failures_total",
+			"Times that the elected replica could not be read or written. Those requests are refused, and sent again."),
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/metadata"
 
+	"github.com/promtable/promtable/remote/ingest"
 	"github.com/promtable/promtable/series"
 )
 
@@ -77,7 +78,7 @@ func (h *Handle) Family(kind model.MetricType) *Family {
 // SetFamily makes h lead to the family of a series with this metric name, whose
 // metadata is of this type, and returns it.
 func (s *Store) SetFamily(h *Handle, metric string, kind model.MetricType) *Family {
-	f := s.cache.family(s.schema, FamilyName(metric, kind), kind)
+	f := s.cache.family(s.schema, ingest.FamilyName(metric, kind), kind)
 	h.family.Store(f)
 	return f
 }

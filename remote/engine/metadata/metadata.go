@@ -17,46 +17,18 @@ import (
 	"unicode/utf8"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promauto"
 	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/metadata"
 
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/bucketstore/meta"
+	"github.com/promtable/promtable/bucketstore/metricset"
+	"github.com/promtable/promtable/remote/ingest"
 	"github.com/promtable/promtable/series"
 )
 
-// Entry is what a sender says of a metric family. It has no time: the last one
-// counts.
-type Entry struct {
-	// Family is the name of the metric family, see FamilyName.
-	Family string
-	metadata.Metadata
-}
-
 // maxHelpBytes is how much of a help text, and of a unit, is kept.
 const maxHelpBytes = 4 << 10
-
-// FamilyName returns the name of the metric family that a series with this name
-// belongs to, if its family is of this type: those of histograms and summaries
-// have suffixes.
-func FamilyName(name string, kind model.MetricType) string {
-	var suffixes []string
-	switch kind {
-	case model.MetricTypeHistogram:
-		suffixes = []string{"_bucket", "_count", "_sum"}
-	case model.MetricTypeGaugeHistogram:
-		suffixes = []string{"_bucket", "_gcount", "_gsum", "_count", "_sum"}
-	case model.MetricTypeSummary:
-		suffixes = []string{"_count", "_sum"}
-	}
-	for _, suffix := range suffixes {
-		if family, ok := strings.CutSuffix(name, suffix); ok && family != "" {
-			return family
-		}
-	}
-	return name
-}
 
 // stored is the cell of a row, as JSON.
 type stored struct {
@@ -81,10 +53,8 @@ func New(store bucketstore.Store, schema series.Schema, now func() time.Time, re
 		schema: schema,
 		now:    now,
 		cache:  newCache(),
-		rowsWritten: promauto.With(reg).NewCounter(prometheus.CounterOpts{
-			Name: "adapter_metadata_rows_total",
-			Help: "Rows of metadata written, one for each metric family whose metadata is new or has changed.",
-		}),
+		rowsWritten: metricset.New(reg).Counter("adapter_metadata_rows_total",
+			"Rows of metadata written, one for each metric family whose metadata is new or has changed."),
 	}
 }
 
@@ -98,7 +68,7 @@ type encodedEntry struct {
 // a family, or with one whose name is too long for a key or no UTF-8, can never be
 // stored: reject is called for each. An error means that the rest may not be stored;
 // the writer may, and should, send it again.
-func (s *Store) Append(ctx context.Context, batch []Entry, reject func(error)) error {
+func (s *Store) Append(ctx context.Context, batch []ingest.Metadata, reject func(error)) error {
 	entries := make(map[string]encodedEntry)
 	for i := range batch {
 		m := &batch[i]
@@ -155,7 +125,7 @@ var errEnough = errors.New("enough")
 // Read returns what is stored of a family, or of all if family is empty, in the
 // order of their rows, which is that of their names but for escapes. A limit over 0
 // bounds how many.
-func (s *Store) Read(ctx context.Context, family string, limit int) ([]Entry, error) {
+func (s *Store) Read(ctx context.Context, family string, limit int) ([]ingest.Metadata, error) {
 	rows := s.schema.MetaRange(series.MetaMetadata)
 	if family != "" {
 		key, err := s.schema.AppendMetaKey(nil, series.MetaMetadata, family)
@@ -164,7 +134,7 @@ func (s *Store) Read(ctx context.Context, family string, limit int) ([]Entry, er
 		}
 		rows = series.SingleRow(key)
 	}
-	var found []Entry
+	var found []ingest.Metadata
 	err := meta.ScanCells(ctx, s.store, rows, func(key []byte, c meta.Cell) error {
 		if limit > 0 && len(found) == limit {
 			return errEnough
@@ -186,7 +156,7 @@ var suffixes = []string{"_bucket", "_count", "_sum", "_gcount", "_gsum"}
 
 // ReadMetrics returns what is stored of the families of metrics, by metric name. It reads a row
 // or two for each.
-func (s *Store) ReadMetrics(ctx context.Context, names []string) (map[string]Entry, error) {
+func (s *Store) ReadMetrics(ctx context.Context, names []string) (map[string]ingest.Metadata, error) {
 	metrics := make(map[string][]string) // by key
 	for _, name := range names {
 		families := []string{name}
@@ -205,11 +175,11 @@ func (s *Store) ReadMetrics(ctx context.Context, names []string) (map[string]Ent
 	for _, key := range slices.Sorted(maps.Keys(metrics)) {
 		rows = append(rows, series.SingleRow([]byte(key)))
 	}
-	found := make(map[string]Entry)
+	found := make(map[string]ingest.Metadata)
 	err := meta.ScanRanges(ctx, s.store, rows, func(key []byte, c meta.Cell) error {
 		m, err := s.parseRow(key, c)
 		for _, name := range metrics[string(key)] {
-			if FamilyName(name, m.Type) == m.Family && (found[name].Family != name || m.Family == name) {
+			if ingest.FamilyName(name, m.Type) == m.Family && (found[name].Family != name || m.Family == name) {
 				found[name] = m
 			}
 		}
@@ -221,14 +191,12 @@ func (s *Store) ReadMetrics(ctx context.Context, names []string) (map[string]Ent
 	return found, nil
 }
 
-func (s *Store) parseRow(key []byte, c meta.Cell) (m Entry, err error) {
+func (s *Store) parseRow(key []byte, c meta.Cell) (m ingest.Metadata, err error) {
 	var found stored
 	if _, m.Family, err = s.schema.ParseMetaKey(key); err != nil {
 		return m, err
 	}
-	if err = json.Unmarshal(c.Value, &found); err != nil {
-		return m, fmt.Errorf("row %q of META: %w", key, err)
-	}
+	err = meta.ParseJSON(key, c.Value, &found)
 	m.Type, m.Unit, m.Help = found.Type, found.Unit, found.Help
-	return m, nil
+	return m, err
 }

@@ -165,11 +165,11 @@ func (r *batchReader) readSeries(ctx context.Context, of []index.Series) (batch,
 			if err != nil {
 				return batch{}, err
 			}
-			r.widths.learn(part.span(), widest)
+			r.widths.adjust(part.span(), widest)
 		}
 	}
 	r.samples.Add(scan.samples.Load())
-	return scan.batch, r.addBefore(ctx, of, scan.builders)
+	return scan.batch, r.addPrevious(ctx, of, scan.builders)
 }
 
 // ranges returns the rows of a batch in p, ascending. The buckets of one series are

@@ -32,13 +32,14 @@ func (c *Checker) Check(base int64, cells []bucketstore.Cell) error {
 
 // CheckRollup checks a cell of the row of a base if it is a rollup or a count.
 func CheckRollup(base int64, c bucketstore.Cell) (is bool, err error) {
-	switch c.Family {
-	case series.FamilyCount:
+	r := rollup.ResolutionOf(c.Family)
+	switch {
+	case c.Family == series.FamilyCount:
 		_, err = bucketstore.ParseSum(c.Value)
-	case series.Family5m, series.Family1h:
-		err = checkRollup(base, c)
-	default:
+	case r == rollup.Raw:
 		return false, nil
+	default:
+		err = checkRollup(base, r, c)
 	}
 	if err != nil {
 		err = fmt.Errorf("family %s: %w", c.Family, err)
@@ -46,18 +47,14 @@ func CheckRollup(base int64, c bucketstore.Cell) (is bool, err error) {
 	return true, err
 }
 
-func checkRollup(base int64, c bucketstore.Cell) error {
+func checkRollup(base int64, r rollup.Resolution, c bucketstore.Cell) error {
 	if _, err := series.ParseQualifier(c.Qualifier); err != nil {
 		return err
 	}
-	resolution := rollup.FiveMinutes
-	if c.Family == series.Family1h {
-		resolution = rollup.Hour
-	}
 	var points rollup.Points
-	points.Reset(rollup.Markers | rollup.Sums | rollup.Counts)
+	points.Reset(rollup.Markers|rollup.Sums|rollup.Counts, rollup.Windows{})
 	day := rollup.DayOfCell(base, c.Qualifier)
-	if err := points.AppendCell(resolution, day, c.Value, day, day+rollup.Day); !errors.Is(err, rollup.ErrSamples) {
+	if err := points.AppendCell(r, day, c.Value, day, day+rollup.Day); !errors.Is(err, rollup.ErrSamples) {
 		return err
 	}
 	return nil

@@ -55,7 +55,7 @@ func (r *Reader) Cardinality(ctx context.Context, q CountQuery) (*index.Cardinal
 
 // checkKept wants the index period that holds t not to be cut whole.
 func (r *Reader) checkKept(ctx context.Context, t int64) error {
-	cut := r.indexCut(ctx, r.Cut(ctx))
+	cut := r.view(ctx).Found()
 	if end := series.PeriodOf(max(t, 0)) + series.IndexPeriod; t >= 0 && end <= cut {
 		return fmt.Errorf("%w: its index period ends at %s, and series are kept from %s on", ErrNotKept, utc(end), utc(cut))
 	}
@@ -74,5 +74,6 @@ func (r *Reader) Metrics(ctx context.Context, q index.MetricQuery) (*index.Metri
 
 // Extent returns what there is up to now, with up to so many series counted.
 func (r *Reader) Extent(ctx context.Context, most int) (index.Extent, error) {
-	return r.cfg.Index.Extent(ctx, r.indexCut(ctx, r.Cut(ctx)), r.nowOf(ctx).UnixMilli(), most)
+	v := r.view(ctx)
+	return r.cfg.Index.Extent(ctx, v.Found(), v.Now.UnixMilli(), most)
 }

@@ -12,8 +12,10 @@ import (
 
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/index"
+	"github.com/promtable/promtable/remote/timeline"
 	"github.com/promtable/promtable/series"
 	"github.com/promtable/promtable/series/cell"
+	"github.com/promtable/promtable/series/rollup"
 )
 
 // Exemplars returns the exemplars in [start, end], in milliseconds, of the series
@@ -56,7 +58,7 @@ func (r *Reader) readExemplars(ctx context.Context, found map[string]index.Serie
 		return nil, nil
 	}
 	slices.SortFunc(rows, func(a, b series.RowRange) int { return bytes.Compare(a.Start, b.Start) })
-	cuts, err := r.SeriesCuts(ctx, start)
+	cuts, err := r.view(ctx).ShownRules(ctx, start)
 	if err != nil {
 		return nil, err
 	}
@@ -92,7 +94,7 @@ const exemplarRows = 128
 type exemplarScan struct {
 	r            *Reader
 	found        map[string]index.Series
-	cuts         SeriesCuts
+	cuts         timeline.Rules
 	start, limit int64
 
 	results []exemplar.QueryResult
@@ -115,7 +117,7 @@ func (s *exemplarScan) add(row bucketstore.Row) error {
 	}
 	start := s.start
 	if start < s.cuts.Latest() {
-		start = max(start, s.cuts.Of(found.Labels)[bucketstore.Raw])
+		start = max(start, s.cuts.Of(found.Labels)[rollup.Raw])
 	}
 	for _, c := range row.Cells {
 		x, err := cell.ParseExemplar(base, c.Qualifier, c.Value, &s.builder)

@@ -9,8 +9,8 @@ import (
 	"github.com/prometheus/prometheus/storage"
 	"github.com/prometheus/prometheus/util/annotations"
 
-	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/index"
+	"github.com/promtable/promtable/remote/timeline"
 	"github.com/promtable/promtable/series/rollup"
 )
 
@@ -30,7 +30,7 @@ func (r *Reader) find(ctx context.Context, q Query) (groups []group, found *inde
 	groups = []group{{planned, found.Series}}
 	if !q.SeriesOnly {
 		first := firstTime(q) - rollup.Day // what is widened to buckets begins up to a day before
-		cuts, err := r.SeriesCuts(ctx, first)
+		cuts, err := r.view(ctx).ShownRules(ctx, first)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -56,8 +56,8 @@ func firstTime(q Query) int64 {
 }
 
 // split splits series into groups. There is one at least.
-func (r *Reader) split(ctx context.Context, q Query, cuts SeriesCuts, found []index.Series) (groups []group) {
-	at := make(map[[bucketstore.NumResolutions]int64]int)
+func (r *Reader) split(ctx context.Context, q Query, cuts timeline.Rules, found []index.Series) (groups []group) {
+	at := make(map[[rollup.NumResolutions]int64]int)
 	for _, s := range found {
 		later := cuts.Of(s.Labels)
 		n, ok := at[later]
@@ -78,8 +78,8 @@ func (r *Reader) split(ctx context.Context, q Query, cuts SeriesCuts, found []in
 }
 
 // laterCut returns q for series with these cuts, with a plan.
-func (r *Reader) laterCut(ctx context.Context, q Query, later [bucketstore.NumResolutions]int64) Query {
-	q.later, q.cut = later, max(q.cut, later[bucketstore.Raw])
+func (r *Reader) laterCut(ctx context.Context, q Query, later [rollup.NumResolutions]int64) Query {
+	q.later, q.cut = later, max(q.cut, later[rollup.Raw])
 	return r.planned(ctx, q)
 }
 
@@ -97,20 +97,20 @@ func (r *Reader) readers(groups []group) (readers []*batchReader) {
 // A mergedSet delivers the series of groups in order of labels.
 type mergedSet struct {
 	// sets are those that are not at their end. The first one was delivered last; a new mergedSet has delivered none.
-	sets  []*seriesSet
-	begun bool
-	cut   int64
-	at    storage.ChunkSeries
-	err   error
+	sets    []*seriesSet
+	started bool
+	cut     int64
+	at      storage.ChunkSeries
+	err     error
 }
 
 // Next implements storage.ChunkSeriesSet. It asks only the set that was delivered last for its next series: those of the others stay valid.
 func (s *mergedSet) Next() bool {
 	asked := len(s.sets)
-	if s.begun {
+	if s.started {
 		asked = min(1, asked)
 	}
-	s.begun = true
+	s.started = true
 	for i := asked - 1; i >= 0; i-- {
 		if s.sets[i].Next() {
 			continue

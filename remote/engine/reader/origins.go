@@ -11,7 +11,7 @@ type ExplainedPart struct {
 	// From and To are the ends of the first and the last window, in milliseconds.
 	From int64 `json:"from"`
 	To   int64 `json:"to"`
-	// Read names what is read: "raw", "5m" and "1h".
+	// Read names the resolutions that are read, such as "raw" and "1h".
 	Read []string `json:"read"`
 	// Gone says that samples of the windows are no longer kept, and Widened that windows are widened to whole buckets.
 	Gone    bool `json:"gone,omitempty"`
@@ -36,17 +36,29 @@ func (f foundDays) note(piece dayPiece, series, missing int) {
 	}
 	at := dayAt{piece.day, piece.resolution}
 	if missing > 0 {
-		f[at] |= rollup.FromSamples
+		f[at] |= rollup.Raw.Origin()
 	}
 	if missing < series {
 		f[at] |= piece.resolution.Origin()
 	}
 }
 
-// noteFiner adds a day that is also read at 5 minutes, because hours do not tell all of some series.
-func (f foundDays) noteFiner(day int64) {
+// noteFiner adds a day that is also read at a resolution, because coarser ones do not tell all of some series.
+func (f foundDays) noteFiner(at dayAt) {
+	if f == nil {
+		return
+	}
+	for _, coarser := range rollup.Downsampled {
+		if coarser > at.resolution {
+			f[dayAt{at.day, coarser}] |= coarser.Origin() | at.resolution.Origin()
+		}
+	}
+}
+
+// noteWidened adds that windows which begin in a day are widened at their start.
+func (f foundDays) noteWidened(at dayAt) {
 	if f != nil {
-		f[dayAt{day, rollup.Hour}] |= rollup.From5m | rollup.From1h
+		f[at] |= at.resolution.Origin() | rollup.Widened
 	}
 }
 
@@ -56,7 +68,7 @@ func (f foundDays) origin(day int64, r rollup.Resolution) rollup.Origin { return
 // partsOf returns the parts of a query that asks for buckets, of which groups are what is read and days what was found, if that
 // is known.
 func (r *Reader) partsOf(ctx context.Context, q Query, groups []group, days []foundDays) []ExplainedPart {
-	if q.Rollups == nil || r.cfg.Sources == nil {
+	if q.Rollups == nil || !r.view(ctx).HasRollups {
 		return nil
 	}
 	w := q.Rollups.Windows
@@ -65,7 +77,7 @@ func (r *Reader) partsOf(ctx context.Context, q Query, groups []group, days []fo
 		var of []rollup.Origin
 		switch {
 		case g.query.Rollups == nil:
-			of = rollup.AllSamples(w, r.sources(ctx, g.query).RawFrom)
+			of = rollup.AllSamples(w, r.sources(ctx, g.query).From[rollup.Raw])
 		case days == nil:
 			of = g.query.Rollups.plan.Origins(w, nil)
 		default:
@@ -104,16 +116,7 @@ func joinEqual(w rollup.Windows, origins []rollup.Origin) (parts []ExplainedPart
 			parts[len(parts)-1].To = at
 			continue
 		}
-		part := ExplainedPart{From: at, To: at, Read: []string{}, Gone: o&rollup.Gone != 0, Widened: o&rollup.Widened != 0}
-		for _, of := range []struct {
-			name   string
-			origin rollup.Origin
-		}{{"raw", rollup.FromSamples}, {"5m", rollup.From5m}, {"1h", rollup.From1h}} {
-			if o&of.origin != 0 {
-				part.Read = append(part.Read, of.name)
-			}
-		}
-		parts = append(parts, part)
+		parts = append(parts, ExplainedPart{From: at, To: at, Read: o.Names(), Gone: o&rollup.Gone != 0, Widened: o&rollup.Widened != 0})
 	}
 	return parts
 }

@@ -109,9 +109,9 @@ type widths struct {
 	cells int
 }
 
-// learn adjusts the span after a read over span, whose widest row had this many cells.
+// adjust adjusts the span after a read over span, whose widest row had this many cells.
 // A read over less than w.span only tells if it was too wide.
-func (w *widths) learn(span int64, widest int) {
+func (w *widths) adjust(span int64, widest int) {
 	switch {
 	case widest == 0 && span >= w.span:
 		// The row may begin later, so nothing is learned of how dense it is.

@@ -7,20 +7,10 @@ import (
 	"github.com/prometheus/prometheus/tsdb/chunkenc"
 	"github.com/prometheus/prometheus/tsdb/chunks"
 
+	"github.com/promtable/promtable/series"
 	"github.com/promtable/promtable/series/chunk"
 	"github.com/promtable/promtable/series/rollup"
 )
-
-// A PointSeries is a series of which buckets were read, too.
-type PointSeries interface {
-	storage.ChunkSeries
-	// AppendPoints appends what is known of the times that were asked for. Start timestamps are left out.
-	AppendPoints(*rollup.Points) error
-	// Plan says what was read at which resolution.
-	Plan() *rollup.Plan
-	// HasBuckets says whether there is anything but samples.
-	HasBuckets() bool
-}
 
 // rolledSeries is a series of which rollups were read.
 type rolledSeries struct {
@@ -29,15 +19,15 @@ type rolledSeries struct {
 	plan  *rollup.Plan
 }
 
-var _ PointSeries = (*rolledSeries)(nil)
+var _ rollup.PointSeries = (*rolledSeries)(nil)
 
-// Plan implements PointSeries.
+// Plan implements rollup.PointSeries.
 func (s *rolledSeries) Plan() *rollup.Plan { return s.plan }
 
-// HasBuckets implements PointSeries.
+// HasBuckets implements rollup.PointSeries.
 func (s *rolledSeries) HasBuckets() bool { return s.built.hasRollups }
 
-// AppendPoints implements PointSeries.
+// AppendPoints implements rollup.PointSeries.
 func (s *rolledSeries) AppendPoints(p *rollup.Points) error {
 	raw := rawSamples{it: s.Iterator(nil)}
 	for _, span := range s.plan.Spans {
@@ -58,37 +48,41 @@ func (s *rolledSeries) AppendPoints(p *rollup.Points) error {
 
 // appendPiece appends what is known of a part of a day.
 func (s *rolledSeries) appendPiece(p *rollup.Points, piece dayPiece, raw *rawSamples) error {
-	cells, finer := s.built.rollupsOf(piece), s.built.finerOf(piece)
+	cells := s.built.rollupsOf(piece)
 	if len(cells) == 0 && s.plan.HasRaw(piece.day) {
-		cells = finer // which are only there if they tell all
+		cells = s.built.coarsestOf(piece) // which are only there if they tell all
 	}
 	if len(cells) == 0 {
 		return raw.appendTo(p, piece.after, piece.to)
 	}
 	for _, c := range cells {
-		if err := appendCell(p, c, finer, piece); err != nil {
+		if err := s.appendCell(p, c, piece); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// appendCell appends what is known of a part of a day from a cell, and if that is of hours from the one of finer in the same row.
-func appendCell(p *rollup.Points, c rollupCell, finer []rollupCell, piece dayPiece) error {
+// appendCell appends what is known of a part of a day from a cell, and from the finer ones of the same row.
+func (s *rolledSeries) appendCell(p *rollup.Points, c rollupCell, piece dayPiece) error {
 	if !rollup.HasBuckets(c.value) {
-		p.AppendHole(piece.after+1, piece.to+1)
+		if first, limit := max(piece.after+1, c.base), min(piece.to+1, c.base+series.Period); first < limit {
+			p.AppendHole(first, limit)
+		}
 		return nil
 	}
-	if c.resolution == rollup.FiveMinutes {
-		return p.AppendCell(c.resolution, c.day, c.value, piece.after, piece.to)
-	}
-	var fine []byte
-	for _, f := range finer {
-		if f.base == c.base && rollup.HasBuckets(f.value) {
-			fine = f.value
+	cells := []rollup.Cell{{Resolution: c.resolution, Value: c.value}}
+	for _, r := range slices.Backward(rollup.Downsampled) {
+		if r >= c.resolution {
+			continue
+		}
+		for _, finer := range s.built.rollupsOf(dayPiece{day: c.day, resolution: r}) {
+			if finer.base == c.base && len(finer.value) > 0 && rollup.HasBuckets(finer.value) {
+				cells = append(cells, rollup.Cell{Resolution: r, Value: finer.value})
+			}
 		}
 	}
-	return p.AppendCells(c.day, c.value, fine, piece.after, piece.to)
+	return p.AppendCells(c.day, cells, piece.after, piece.to)
 }
 
 // rawSamples are the samples of a series, read up to a time.

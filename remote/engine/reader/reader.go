@@ -24,11 +24,12 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promauto"
 	"github.com/prometheus/prometheus/model/labels"
 
 	"github.com/promtable/promtable/bucketstore"
+	"github.com/promtable/promtable/bucketstore/metricset"
 	"github.com/promtable/promtable/index"
+	"github.com/promtable/promtable/remote/timeline"
 	"github.com/promtable/promtable/series"
 	"github.com/promtable/promtable/series/rollup"
 )
@@ -41,25 +42,15 @@ type Config struct {
 	// Registerer may be nil.
 	Registerer prometheus.Registerer
 	Limits     Limits
-	// ParallelScans is how many scans of METRIC a query may run at a
-	// time. They share what the limits allow. 0 is 1.
-	ParallelScans int
 	// BatchBytes bounds a batch of rows, in bytes. 0 is 8 MiB, which is the most.
 	BatchBytes int
 	// StoredMatchers, if set, returns the matchers on labels that are stored. It
 	// leaves its argument as it is.
 	StoredMatchers func([]*labels.Matcher) []*labels.Matcher
-	// Cut, if set, returns the time in milliseconds before which nothing is shown when the
-	// clock, which is Now, says now. It needs Now.
-	Cut func(now time.Time) int64
-	// IndexCut, if set, is Cut for labels, and for queries that use buckets.
-	IndexCut func(now time.Time) int64
-	// SeriesCuts, if set, returns the later cuts of some series, when the clock says now, for a read of times from one on, in milliseconds.
-	// It needs Now.
-	SeriesCuts func(ctx context.Context, now time.Time, from int64) (SeriesCuts, error)
-	// Sources, if set, says of which times there are rollups when the clock says now. It needs Now.
-	Sources func(now time.Time) rollup.Sources
-	Now     func() time.Time
+	// Timeline says what is shown. Nil is all samples, and no rollups.
+	Timeline timeline.Func
+	// Now is the clock.
+	Now func() time.Time
 }
 
 // Limits bound what one request may ask for.
@@ -123,7 +114,7 @@ type Query struct {
 	Share int
 
 	// Rollups, if set, says which windows are looked at, and whether buckets will do in place of samples, where they tell the same.
-	// The series are then a PointSeries if it is of use.
+	// The series are then a rollup.PointSeries if it is of use.
 	Rollups *Rollups
 
 	// Kept asks for the samples that rollups keep where all samples are gone: the first and the last of a bucket, the least and the
@@ -134,7 +125,7 @@ type Query struct {
 	cut    int64
 	hasCut bool
 	// later are the cuts of the series of a group, where they are later.
-	later [bucketstore.NumResolutions]int64
+	later [rollup.NumResolutions]int64
 }
 
 // span returns the times of q that can be stored and are not cut, half-open. It is empty
@@ -171,7 +162,12 @@ type Sizes struct {
 // New returns a Reader with the default sizes.
 func New(cfg Config) *Reader {
 	cfg.Limits = cfg.Limits.WithDefaults()
-	cfg.ParallelScans = cmp.Or(cfg.ParallelScans, 1)
+	if cfg.Timeline == nil {
+		cfg.Timeline = timeline.Unbounded
+	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
 	size := min(cmp.Or(cfg.BatchBytes, batchBytes), batchBytes)
 	r := &Reader{cfg: cfg, metrics: newMetrics(cfg.Registerer), Sizes: Sizes{max(size, minBatchBytes), rowCells, minScanSeries}}
 	r.closing, r.stop = context.WithCancel(context.Background())
@@ -226,7 +222,7 @@ func (r *Reader) LabelNames(ctx context.Context, q Query) ([]string, error) {
 
 func (r *Reader) indexQuery(ctx context.Context, q Query) index.Query {
 	if q = r.withCut(ctx, q); q.Rollups.UsesBuckets() || q.SeriesOnly || q.Kept {
-		q.cut = r.indexCut(ctx, q.cut)
+		q.cut = r.view(ctx).Found()
 	}
 	start, limit := q.span()
 	return index.Query{Matchers: r.storedMatchers(q.Matchers), Start: start, Limit: limit, Enough: q.Enough}
@@ -243,7 +239,7 @@ func (r *Reader) newBatchReader(q Query) *batchReader {
 		start:  start,
 		limit:  limit,
 		target: r.batchTarget(q.Share), samples: new(atomic.Int64),
-		scans:  r.cfg.ParallelScans,
+		scans:  max(1, r.cfg.Store.Traits().ParallelScans),
 		least:  r.MinScanSeries,
 		size:   firstBatch,
 		widths: widths{span: firstSpan, cells: r.RowCells},
@@ -283,23 +279,11 @@ const (
 )
 
 func newMetrics(reg prometheus.Registerer) metrics {
-	f := promauto.With(reg)
-	m := metrics{
-		series: f.NewCounter(prometheus.CounterOpts{
-			Name: "adapter_engine_selected_series_total",
-			Help: "Series that queries delivered.",
-		}),
-		samples: f.NewCounter(prometheus.CounterOpts{
-			Name: "adapter_engine_selected_samples_total",
-			Help: "Samples of the series that queries delivered.",
-		}),
-		batches: f.NewCounterVec(prometheus.CounterOpts{
-			Name: "adapter_engine_read_batches_total",
-			Help: "Batches of rows read, by result: read, or split because they held more than expected.",
-		}, []string{"result"}),
+	f := metricset.New(reg)
+	return metrics{
+		series:  f.Counter("adapter_engine_selected_series_total", "Series that queries delivered."),
+		samples: f.Counter("adapter_engine_selected_samples_total", "Samples of the series that queries delivered."),
+		batches: f.Counters("adapter_engine_read_batches_total",
+			"Batches of rows read, by result: read, or split because they held more than expected.", "result", resultRead, resultSplit),
 	}
-	for _, result := range []string{resultRead, resultSplit} {
-		m.batches.WithLabelValues(result)
-	}
-	return m
 }

@@ -31,7 +31,7 @@ func (r *Rollups) UsesBuckets() bool { return r != nil && r.Coarsest != rollup.R
 
 // planned returns q with a plan, if it asks for one and buckets are of use.
 func (r *Reader) planned(ctx context.Context, q Query) Query {
-	if r.cfg.Sources == nil || q.Rollups == nil && !q.Kept {
+	if !r.view(ctx).HasRollups || q.Rollups == nil && !q.Kept {
 		q.Rollups = nil
 		return q
 	}
@@ -50,10 +50,9 @@ func (r *Reader) planned(ctx context.Context, q Query) Query {
 
 // sources says what there is of which time for the series of q.
 func (r *Reader) sources(ctx context.Context, q Query) rollup.Sources {
-	s := r.cfg.Sources(r.nowOf(ctx))
-	s.RawFrom = max(s.RawFrom, q.later[bucketstore.Raw])
-	for i := range s.From {
-		s.From[i] = max(s.From[i], q.later[int(bucketstore.FiveMinutes)+i])
+	s := r.view(ctx).Sources()
+	for r := range s.From {
+		s.From[r] = max(s.From[r], q.later[r])
 	}
 	return s
 }
@@ -62,10 +61,10 @@ func (r *Reader) sources(ctx context.Context, q Query) rollup.Sources {
 func (r *Reader) plannedKept(ctx context.Context, q Query) Query {
 	sources := r.sources(ctx, q)
 	start, limit := max(q.Mint, 0), min(q.Maxt, series.MaxTime)+1
-	if start >= limit || sources.RawFrom <= start {
+	if start >= limit || sources.From[rollup.Raw] <= start {
 		return q
 	}
-	sources.Coarsest, sources.Until = rollup.FiveMinutes, 0 // the finest there is, and samples where they are there
+	sources.Coarsest, sources.Until = rollup.Finest, 0 // and samples where they are there
 	w := rollup.Windows{Start: limit - 1, Step: 1, Range: limit - start, Count: 1, Last: true}
 	if plan := rollup.NewPlan(w, sources); plan != nil {
 		q.Rollups = &Rollups{Windows: w, Want: rollup.Markers | rollup.Integers, plan: plan}
@@ -106,25 +105,29 @@ type rollupScan struct {
 	want rollup.Want
 	// slots maps series keys to positions.
 	slots map[string]int
-	// finer says of which days, and of which series, hours do not tell what buckets of 5 minutes may.
-	finer map[int64][]bool
+	// finer says at which resolution, of which days and of which series, rollups may tell what coarser ones do not.
+	finer [rollup.NumResolutions]map[int64][]bool
+	// edges are memory to look at where windows begin.
+	edges rollup.Points
 	// space is memory for cells.
 	space []byte
 }
 
 // read reads what the plan says.
 func (s *rollupScan) read(ctx context.Context) error {
-	s.slots, s.finer = make(map[string]int, len(s.of)), make(map[int64][]bool)
+	s.slots = make(map[string]int, len(s.of))
 	for i := range s.of {
 		s.slots[s.of[i].Key] = i
 	}
-	for _, resolution := range rollup.Resolutions {
+	for _, resolution := range rollup.Downsampled {
 		if err := s.readCells(ctx, resolution); err != nil {
 			return err
 		}
 	}
-	if err := s.readFiner(ctx); err != nil {
-		return err
+	for _, resolution := range slices.Backward(rollup.Downsampled) {
+		if err := s.readFiner(ctx, resolution); err != nil {
+			return err
+		}
 	}
 	if s.r.query.Kept {
 		if err := s.addKept(); err != nil {
@@ -140,7 +143,7 @@ func (s *rollupScan) read(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
-			s.r.widths.learn(p.span(), widest)
+			s.r.widths.adjust(p.span(), widest)
 		}
 		return nil
 	})
@@ -153,7 +156,7 @@ func (s *rollupScan) addKept() (err error) {
 	start, limit := max(s.r.query.Mint, 0), min(s.r.query.Maxt, series.MaxTime)+1
 	for i := range s.scan.builders {
 		b := &s.scan.builders[i]
-		points.Reset(s.want)
+		points.Reset(s.want, rollup.Windows{})
 		for _, span := range s.plan.Spans {
 			for piece := range dayPieces(span) {
 				for _, c := range b.rollupsOf(piece) {
@@ -229,20 +232,21 @@ func (s *rollupScan) readSpan(ctx context.Context, after, to int64, wanted []boo
 	return nil
 }
 
-// readFiner reads the rollups of 5 minutes of days of which those of an hour do not tell what is wanted.
-func (s *rollupScan) readFiner(ctx context.Context) error {
-	days := slices.Sorted(maps.Keys(s.finer))
+// readFiner reads the rollups at a resolution of days of which coarser ones do not tell what is wanted.
+func (s *rollupScan) readFiner(ctx context.Context, resolution rollup.Resolution) error {
+	wanted := s.finer[resolution]
+	days := slices.Sorted(maps.Keys(wanted))
 	for len(days) > 0 {
 		n := 1
-		for n < len(days) && days[n] == days[n-1]+rollup.Day && slices.Equal(s.finer[days[n]], s.finer[days[0]]) {
+		for n < len(days) && days[n] == days[n-1]+rollup.Day && slices.Equal(wanted[days[n]], wanted[days[0]]) {
 			n++
 		}
-		if err := s.readSpan(ctx, days[0], days[n-1]+rollup.Day, s.finer[days[0]], rollup.FiveMinutes); err != nil {
+		if err := s.readSpan(ctx, days[0], days[n-1]+rollup.Day, wanted[days[0]], resolution); err != nil {
 			return err
 		}
 		days = days[n:]
 	}
-	if len(s.finer) == 0 {
+	if len(wanted) == 0 {
 		return nil
 	}
 	for i := range s.of {
@@ -250,22 +254,26 @@ func (s *rollupScan) readFiner(ctx context.Context) error {
 		slices.SortStableFunc(b.rollups, func(x, y rollupCell) int {
 			return cmp.Or(cmp.Compare(x.resolution, y.resolution), cmp.Compare(x.day, y.day))
 		})
-		s.dropHalves(b, s.of[i].Bases, rollup.FiveMinutes)
+		s.dropHalves(b, s.of[i].Bases, resolution)
 	}
 	return nil
 }
 
-// noteFiner notes that a cell of an hour needs the one of 5 minutes, unless that is read anyway.
-func (s *rollupScan) noteFiner(slot int, day int64) {
-	after, to, ok := s.plan.Range(rollup.FiveMinutes)
-	if !s.plan.HasFine(day) || ok && day+rollup.Day > after && day < to {
+// noteFiner notes that a cell needs the finer one, if there may be one, unless that is read anyway.
+func (s *rollupScan) noteFiner(slot int, day int64, resolution rollup.Resolution) {
+	finer := s.plan.Finer(resolution, day)
+	after, to, ok := s.plan.Range(finer)
+	if finer == rollup.Raw || ok && day+rollup.Day > after && day < to {
 		return
 	}
-	if s.finer[day] == nil {
-		s.finer[day] = make([]bool, len(s.of))
-		s.r.days.noteFiner(day)
+	if s.finer[finer] == nil {
+		s.finer[finer] = make(map[int64][]bool)
 	}
-	s.finer[day][slot] = true
+	if s.finer[finer][day] == nil {
+		s.finer[finer][day] = make([]bool, len(s.of))
+		s.r.days.noteFiner(dayAt{day, finer})
+	}
+	s.finer[finer][day][slot] = true
 }
 
 // dropHalves drops the rollups of days in which a base begins if that of one of the two rows is missing, and there are
@@ -351,11 +359,19 @@ func (s *rollupScan) addCells(usage *Usage, slot int, base int64, resolution rol
 		if hasRaw && c.Time != day+rollup.Day+count {
 			continue
 		}
-		if resolution == rollup.Hour && rollup.NeedsFiner(c.Value, s.want) {
-			s.noteFiner(slot, day)
+		tellsEdges, err := s.tellsEdges(rollup.Cell{Resolution: resolution, Value: c.Value}, day, hasRaw)
+		if err != nil {
+			return fmt.Errorf("series %s: %w", series.Abbreviate(s.of[slot].Labels), err)
 		}
-		if hasRaw && !rollup.HasAll(c.Value, s.want) {
+		if !tellsEdges || rollup.NeedsFiner(c.Value, s.want) {
+			s.noteFiner(slot, day, resolution)
+		}
+		if hasRaw && (!tellsEdges || !rollup.HasAll(c.Value, s.want)) {
 			continue
+		}
+		if !tellsEdges && s.plan.Finer(resolution, day) == rollup.Raw {
+			usage.addWidened()
+			s.r.days.noteWidened(dayAt{day, resolution})
 		}
 		usage.addRollups(resolution, 1)
 		b.rollups = append(b.rollups, rollupCell{day, base, resolution, s.copy(c.Value)})
@@ -363,6 +379,16 @@ func (s *rollupScan) addCells(usage *Usage, slot int, base int64, resolution rol
 		b.hasRollups = b.hasRollups || len(c.Value) > 0
 	}
 	return nil
+}
+
+// tellsEdges says whether a cell of a day has all samples of the windows that begin in buckets. Where these are read as samples it need not.
+func (s *rollupScan) tellsEdges(c rollup.Cell, day int64, hasRaw bool) (bool, error) {
+	w := &s.r.query.Rollups.Windows
+	if hasRaw && !w.HasShortEdges(c.Resolution) {
+		return true, nil
+	}
+	s.edges.Reset(s.want, *w)
+	return s.edges.TellsEdges(c, day)
 }
 
 // copy copies the value of a cell.
@@ -423,7 +449,7 @@ func (s *rollupScan) missing(usage *Usage, piece dayPiece) (wanted []bool) {
 	}
 	missing := 0
 	for i := range s.scan.builders {
-		if len(s.scan.builders[i].rollupsOf(piece)) > 0 || len(s.scan.builders[i].finerOf(piece)) > 0 {
+		if len(s.scan.builders[i].coarsestOf(piece)) > 0 {
 			continue
 		}
 		if wanted == nil {
@@ -451,11 +477,12 @@ func (b *chunkBuilder) rollupsOf(piece dayPiece) []rollupCell {
 	return b.rollups[first:limit]
 }
 
-// finerOf is rollupsOf of 5 minutes, of a piece that is planned to be read by the hour.
-func (b *chunkBuilder) finerOf(piece dayPiece) []rollupCell {
-	if piece.resolution != rollup.Hour {
-		return nil
+// coarsestOf is rollupsOf at the resolution of the piece, or where there are none at the next finer one.
+func (b *chunkBuilder) coarsestOf(piece dayPiece) []rollupCell {
+	for _, r := range slices.Backward(rollup.Downsampled) {
+		if cells := b.rollupsOf(dayPiece{day: piece.day, resolution: r}); r <= piece.resolution && len(cells) > 0 {
+			return cells
+		}
 	}
-	piece.resolution = rollup.FiveMinutes
-	return b.rollupsOf(piece)
+	return nil
 }

@@ -13,19 +13,12 @@ import (
 // A Usage counts what is read for a request. It is safe for concurrent use.
 type Usage struct {
 	series, indexRows, rows, cells, bytes atomic.Int64
-	days5m, days1h, daysNotRolled, raw    atomic.Int64
+	daysNotRolled, raw                    atomic.Int64
 	widened                               atomic.Bool
 	cached                                atomic.Uint32
+	// days are the rollups of a series and day, by resolution.
+	days [rollup.NumResolutions]atomic.Int64
 }
-
-// Sources is a set of what answers come from: samples, rollups of 5 minutes and of an hour.
-type Sources uint8
-
-const (
-	fromRaw Sources = 1 << iota
-	from5m
-	from1h
-)
 
 // Counts are what was read.
 type Counts struct {
@@ -38,8 +31,8 @@ type Counts struct {
 	Rows  int64 `json:"rows"`
 	Cells int64 `json:"cells"`
 	Bytes int64 `json:"bytes"`
-	// Days5m and Days1h are how many rollups of a series and day were read in place of its samples, and
-	// DaysNotRolled how many were wanted and were not there, or not right: samples were read.
+	// Days5m and Days1h are how many rollups of a series and day were read in place of its samples, of the finest resolution and of coarser
+	// ones, and DaysNotRolled how many were wanted and were not there, or not right: samples were read.
 	Days5m        int64 `json:"rollup_days_5m,omitempty"`
 	Days1h        int64 `json:"rollup_days_1h,omitempty"`
 	DaysNotRolled int64 `json:"rollup_days_missing,omitempty"`
@@ -65,45 +58,45 @@ func (c *Counts) Add(other Counts) {
 
 // Counts returns what was read so far.
 func (u *Usage) Counts() Counts {
-	return Counts{
+	c := Counts{
 		Series: u.series.Load(), IndexRows: u.indexRows.Load(), Rows: u.rows.Load(), Cells: u.cells.Load(), Bytes: u.bytes.Load(),
-		Days5m: u.days5m.Load(), Days1h: u.days1h.Load(), DaysNotRolled: u.daysNotRolled.Load(),
-		Raw: u.raw.Load() > 0, Widened: u.widened.Load(),
+		Days5m: u.days[rollup.Finest].Load(), DaysNotRolled: u.daysNotRolled.Load(), Raw: u.raw.Load() > 0, Widened: u.widened.Load(),
 	}
+	for _, coarser := range rollup.Downsampled[1:] {
+		c.Days1h += u.days[coarser].Load()
+	}
+	return c
 }
 
-// Sources returns what was read so far, and what the cached results that were used came from. It returns none of nil.
-func (u *Usage) Sources() (all Sources) {
+// Origin returns the resolutions that were read so far, and those that the cached results that were used came from. It returns none of nil.
+func (u *Usage) Origin() (all rollup.Origin) {
 	if u == nil {
 		return 0
 	}
-	all = Sources(u.cached.Load())
-	for of, n := range map[Sources]*atomic.Int64{fromRaw: &u.raw, from5m: &u.days5m, from1h: &u.days1h} {
-		if n.Load() > 0 {
-			all |= of
+	all = rollup.Origin(u.cached.Load())
+	if u.raw.Load() > 0 {
+		all |= rollup.Raw.Origin()
+	}
+	for _, r := range rollup.Downsampled {
+		if u.days[r].Load() > 0 {
+			all |= r.Origin()
 		}
 	}
 	return all
 }
 
 // AddCached notes that cached results were used, and what they came from. It does nothing on nil.
-func (u *Usage) AddCached(from Sources) {
+func (u *Usage) AddCached(from rollup.Origin) {
 	if u != nil {
 		u.cached.Or(uint32(from))
 	}
 }
 
-// Resolutions names the Sources, such as "raw,1h", with "widened" at the end if windows were.
+// Resolutions names the Origin, such as "raw,1h", with "widened" at the end if windows were.
 func (u *Usage) Resolutions() string {
-	var names []string
-	all := u.Sources()
-	for _, of := range []struct {
-		name   string
-		isRead bool
-	}{{"raw", all&fromRaw != 0}, {"5m", all&from5m != 0}, {"1h", all&from1h != 0}, {"widened", u.widened.Load()}} {
-		if of.isRead {
-			names = append(names, of.name)
-		}
+	names := u.Origin().Names()
+	if u.widened.Load() {
+		names = append(names, "widened")
 	}
 	return strings.Join(names, ",")
 }
@@ -137,19 +130,22 @@ func (u *Usage) addFound(found *index.Result) {
 
 // addPlan notes how windows are read. It does nothing on nil.
 func (u *Usage) addPlan(p *rollup.Plan) {
-	if u != nil && p.Widens() {
+	if p.Widens() {
+		u.addWidened()
+	}
+}
+
+// addWidened notes that a window is widened. It does nothing on nil.
+func (u *Usage) addWidened() {
+	if u != nil {
 		u.widened.Store(true)
 	}
 }
 
 // addRollups counts the rollups of days. It does nothing on nil.
 func (u *Usage) addRollups(r rollup.Resolution, days int) {
-	switch {
-	case u == nil:
-	case r == rollup.Hour:
-		u.days1h.Add(int64(days))
-	default:
-		u.days5m.Add(int64(days))
+	if u != nil {
+		u.days[r].Add(int64(days))
 	}
 }
 

@@ -75,7 +75,7 @@ func (e *Engine) NewRangeQuery(ctx context.Context, source storage.Queryable, op
 	if err != nil {
 		return whole, err
 	}
-	q, why := e.plan(ctx, opts, qs, start, end, interval)
+	q, why := e.plan(ctx, opts, rangeQuery{qs, start, end, interval})
 	if why != "" {
 		return whole, nil
 	}
@@ -83,19 +83,26 @@ func (e *Engine) NewRangeQuery(ctx context.Context, source storage.Queryable, op
 	return q, nil
 }
 
+// A rangeQuery is an expression and its steps.
+type rangeQuery struct {
+	text       string
+	start, end time.Time
+	interval   time.Duration
+}
+
 // plan returns a query without what evaluates it, or why queries like it are not cached.
-func (e *Engine) plan(ctx context.Context, opts promql.QueryOpts, qs string, start, end time.Time, interval time.Duration) (q *query, why string) {
+func (e *Engine) plan(ctx context.Context, opts promql.QueryOpts, of rangeQuery) (q *query, why string) {
 	switch {
 	case ctx.Value(uncached{}) != nil:
 		return nil, "it is asked for without cached results, as each query with max_source_resolution is"
 	case !e.knowsOptions():
 		return nil, "a feature that is enabled makes steps depend on each other"
 	}
-	g, why := gridOf(start, end, interval)
+	g, why := gridOf(of.start, of.end, of.interval)
 	if why != "" {
 		return nil, why
 	}
-	expr, err := e.cfg.Options.Parser.ParseExpr(qs)
+	expr, err := e.cfg.Options.Parser.ParseExpr(of.text)
 	if err != nil {
 		return nil, err.Error()
 	}
@@ -108,8 +115,8 @@ func (e *Engine) plan(ctx context.Context, opts promql.QueryOpts, qs string, sta
 	}
 	return &query{
 		engine: e, opts: opts, grid: g,
-		stmt: parser.EvalStmt{Expr: expr, Interval: interval, LookbackDelta: lookback},
-		key:  queryKey{text: qs, step: g.step, phase: g.phase, lookback: lookback.Milliseconds()},
+		stmt: parser.EvalStmt{Expr: expr, Interval: of.interval, LookbackDelta: lookback},
+		key:  queryKey{text: of.text, step: g.step, phase: g.phase, lookback: lookback.Milliseconds()},
 	}, ""
 }
 
@@ -125,7 +132,7 @@ type Coverage struct {
 // Coverage returns how many steps of a range query, with the default options, would be answered from the cache now. It
 // evaluates nothing and changes nothing.
 func (e *Engine) Coverage(ctx context.Context, qs string, start, end time.Time, interval time.Duration) Coverage {
-	q, why := e.plan(ctx, nil, qs, start, end, interval)
+	q, why := e.plan(ctx, nil, rangeQuery{qs, start, end, interval})
 	if why != "" {
 		return Coverage{Why: why}
 	}

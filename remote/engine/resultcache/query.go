@@ -61,7 +61,7 @@ func (q *query) Exec(ctx context.Context) *promql.Result {
 	q.fromCache = len(parts) > 0
 	res := q.evaluate(ctx, parts, gaps)
 	if res.Err == nil && missing > 0 && len(res.Warnings) == 0 && !q.limit.IsCut() {
-		q.store(running, res.Value.(promql.Matrix), gaps, blocks, closed, q.engine.sources(ctx))
+		q.store(running, evaluated{res.Value.(promql.Matrix), gaps, closed, q.engine.sources(ctx)}, blocks)
 	}
 	if q.fromCache && q.engine.cfg.Reuse != nil {
 		q.engine.cfg.Reuse(ctx, sourcesOf(blocks, closed))
@@ -213,16 +213,23 @@ func (q *query) assemble(ctx context.Context, parts []part) (matrix promql.Matri
 	return matrix, false, eval.Hold(ctx, int(bytesOf(matrix)), "the result")
 }
 
-// store caches the closed steps of an answer that were evaluated, from sources: those in gaps. blocks are those
-// that were there before.
-func (q *query) store(running *evaluation, answer promql.Matrix, gaps []steps, blocks map[int64]*block, closed steps, sources uint8) {
-	for number := range closed.blocks() {
-		of := stepsOf(number).within(closed)
-		if missingOf(gaps, of) == 0 {
+// An evaluated answer has closed steps, of which those in gaps were evaluated, from sources.
+type evaluated struct {
+	answer  promql.Matrix
+	gaps    []steps
+	closed  steps
+	sources uint8
+}
+
+// store caches the closed steps of an answer that were evaluated. blocks are those that were there before.
+func (q *query) store(running *evaluation, e evaluated, blocks map[int64]*block) {
+	for number := range e.closed.blocks() {
+		of := stepsOf(number).within(e.closed)
+		if missingOf(e.gaps, of) == 0 {
 			continue
 		}
-		if b := q.newBlock(number, of, answer, blocks[number]); b != nil {
-			b.sources |= sources
+		if b := q.newBlock(number, of, e.answer, blocks[number]); b != nil {
+			b.sources |= e.sources
 			q.engine.cache.add(running, b, blocks[number])
 		}
 	}

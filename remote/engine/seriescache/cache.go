@@ -1,9 +1,9 @@
 // Package seriescache finds a stored series by the bytes in which a sender writes its
 // labels, so that they need not be decoded, checked and looked up again.
 //
-//	Cache         wire text -> Entry                           cache.go
-//	Entry         one series, and what its owner keeps of it   entry.go
-//	SymbolTable   texts of senders -> numbers in a WireText    symbols.go
+//	Cache         wire text -> Entry                         cache.go
+//	Entry         one series, in the state of its owner      entry.go
+//	SymbolTable   texts of senders -> numbers in wire texts  symbols.go
 package seriescache
 
 import (
@@ -12,6 +12,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/promtable/promtable/remote/ingest"
 	"github.com/promtable/promtable/series"
 )
 
@@ -39,10 +40,10 @@ const MaxText = 2 * series.MaxSeriesKey
 
 // A Cache holds entries and drops the least recently used. It is safe for concurrent
 // use.
-type Cache[S any] struct {
-	hash func(t WireText) uint64
+type Cache struct {
+	hash func(t ingest.WireText) uint64
 	// shards are a power of two; the upper bits of a hash say which it belongs to.
-	shards    []shard[S]
+	shards    []shard
 	hashShift int
 	symbols   symbolTables
 }
@@ -55,7 +56,7 @@ const (
 )
 
 // New returns an empty cache.
-func New[S any](cfg Config) *Cache[S] {
+func New(cfg Config) *Cache {
 	if cfg.MaxSeries <= 0 {
 		cfg.MaxSeries = defaultMaxSeries
 	}
@@ -69,11 +70,11 @@ func New[S any](cfg Config) *Cache[S] {
 	for shards < maxShards && cfg.MaxSeries/shards >= 2*minShardSeries {
 		shards *= 2
 	}
-	c := &Cache[S]{hash: newHash(), shards: make([]shard[S], shards), hashShift: 64 - bits.TrailingZeros(uint(shards))}
+	c := &Cache{hash: newHash(), shards: make([]shard, shards), hashShift: 64 - bits.TrailingZeros(uint(shards))}
 	c.symbols.init(cfg.MaxSymbolBytes)
 	for i := range c.shards {
 		s := &c.shards[i]
-		s.young, s.old = make(map[uint64]*Entry[S]), make(map[uint64]*Entry[S])
+		s.young, s.old = make(map[uint64]*Entry), make(map[uint64]*Entry)
 		s.maxYoung, s.maxYoungBytes = (cfg.MaxSeries/shards+1)/2, cfg.MaxBytes/shards/2
 	}
 	return c
@@ -81,16 +82,16 @@ func New[S any](cfg Config) *Cache[S] {
 
 // newHash returns a hash that is seeded, so that no sender can make two texts
 // collide.
-func newHash() func(t WireText) uint64 {
+func newHash() func(t ingest.WireText) uint64 {
 	seed := maphash.MakeSeed()
-	return func(t WireText) uint64 { return maphash.Bytes(seed, t.Text) + uint64(t.Form) }
+	return func(t ingest.WireText) uint64 { return maphash.Bytes(seed, t.Text) + uint64(t.Form) }
 }
 
-func (c *Cache[S]) shard(hash uint64) *shard[S] { return &c.shards[hash>>c.hashShift] }
+func (c *Cache) shard(hash uint64) *shard { return &c.shards[hash>>c.hashShift] }
 
 // Find returns the entry of the series that a sender writes so, or nil. It does not
 // keep the text.
-func (c *Cache[S]) Find(t WireText) *Entry[S] {
+func (c *Cache) Find(t ingest.WireText) *Entry {
 	if len(t.Text) > MaxText {
 		return nil
 	}
@@ -106,29 +107,25 @@ func (c *Cache[S]) Find(t WireText) *Entry[S] {
 // without its text and state.
 const entryBytes = 200
 
-// NewEntry returns an entry that Add may add once the series is stored, or nil if
-// there is no text to find it by. stateBytes is about what its state will take in
-// memory. It does not keep the text.
-func (c *Cache[S]) NewEntry(t WireText, stateBytes int) *Entry[S] {
+// Init makes e, which is zero but for its State, an entry that Add may add once the series is stored, or returns false if
+// there is no text to find it by. stateBytes is about what its state takes in memory. It does not keep the text.
+func (c *Cache) Init(e *Entry, t ingest.WireText, stateBytes int) bool {
 	if t.Form == 0 || len(t.Text) > MaxText {
-		return nil
+		return false
 	}
-	hash := c.hash(t)
-	return &Entry[S]{
-		hash:  hash,
-		shard: c.shard(hash),
-		text:  string(t.Text),
-		form:  t.Form,
-		bytes: entryBytes + len(t.Text) + stateBytes,
-	}
+	e.hash = c.hash(t)
+	e.shard = c.shard(e.hash)
+	e.text, e.form = string(t.Text), t.Form
+	e.bytes = entryBytes + len(t.Text) + stateBytes
+	return true
 }
 
 // Add adds an entry, unless there is one of the same text. One of another text that
 // has the same hash, which is rare, is dropped.
-func (c *Cache[S]) Add(e *Entry[S]) { e.shard.add(e) }
+func (c *Cache) Add(e *Entry) { e.shard.add(e) }
 
 // Len returns how many entries there are, some of them counted twice.
-func (c *Cache[S]) Len() (n int) {
+func (c *Cache) Len() (n int) {
 	for i := range c.shards {
 		s := &c.shards[i]
 		s.mu.RLock()
@@ -140,9 +137,9 @@ func (c *Cache[S]) Len() (n int) {
 
 // A shard has the entries of some hashes, in two generations: when the young one is
 // full, it becomes the old one, and what only the old one had is dropped.
-type shard[S any] struct {
+type shard struct {
 	mu         sync.RWMutex
-	young, old map[uint64]*Entry[S]
+	young, old map[uint64]*Entry
 	// bytes is about what the young generation takes in memory.
 	bytes int
 	// maxYoung and maxYoungBytes bound the young generation.
@@ -152,7 +149,7 @@ type shard[S any] struct {
 }
 
 // find returns the entry of this hash, or nil. An old entry becomes young.
-func (s *shard[S]) find(hash uint64) *Entry[S] {
+func (s *shard) find(hash uint64) *Entry {
 	s.mu.RLock()
 	e, isYoung := s.young[hash]
 	if !isYoung {
@@ -167,7 +164,7 @@ func (s *shard[S]) find(hash uint64) *Entry[S] {
 
 // keep says whether e, which was found before, has not been dropped, as if it were
 // found once more.
-func (s *shard[S]) keep(e *Entry[S]) bool {
+func (s *shard) keep(e *Entry) bool {
 	switch s.age.Load() - e.age.Load() {
 	case 0:
 		return true
@@ -179,7 +176,7 @@ func (s *shard[S]) keep(e *Entry[S]) bool {
 }
 
 // add adds e to the young generation, unless that has an entry of the same text.
-func (s *shard[S]) add(e *Entry[S]) {
+func (s *shard) add(e *Entry) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if have, ok := s.young[e.hash]; ok && have.equals(e) {
@@ -196,9 +193,9 @@ func (s *shard[S]) add(e *Entry[S]) {
 }
 
 // dropOld drops the old generation and begins a young one.
-func (s *shard[S]) dropOld() {
+func (s *shard) dropOld() {
 	dropped := s.old
-	s.old, s.young, s.bytes = s.young, make(map[uint64]*Entry[S]), 0
+	s.old, s.young, s.bytes = s.young, make(map[uint64]*Entry), 0
 	age := s.age.Add(1)
 	for _, e := range dropped {
 		// A dropped entry must not keep others, and those again others, in memory.

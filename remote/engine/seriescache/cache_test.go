@@ -3,30 +3,37 @@ package seriescache
 import (
 	"fmt"
 	"testing"
+
+	"github.com/promtable/promtable/remote/ingest"
 )
 
 // number is the state of the entries of these tests.
-type number struct{ n int }
+type number struct {
+	ingest.Cached
+	n int
+}
 
-func textOf(n int) WireText { return WireText{Form: 1, Text: fmt.Append(nil, n)} }
+func numberOf(e *Entry) int { return e.State.(number).n }
 
-func addNumber(c *Cache[number], n int) *Entry[number] {
-	e := c.NewEntry(textOf(n), 8)
-	e.State.n = n
+func textOf(n int) ingest.WireText { return ingest.WireText{Form: 1, Text: fmt.Append(nil, n)} }
+
+func addNumber(c *Cache, n int) *Entry {
+	e := &Entry{State: number{n: n}}
+	c.Init(e, textOf(n), 8)
 	c.Add(e)
 	return e
 }
 
 // An entry is found by its form and text, whatever its hash is.
 func TestFind(t *testing.T) {
-	for name, hash := range map[string]func(WireText) uint64{
+	for name, hash := range map[string]func(ingest.WireText) uint64{
 		"seeded":    nil,
-		"all equal": func(WireText) uint64 { return 0 },
-		"all high":  func(WireText) uint64 { return 1<<64 - 1 },
-		"by length": func(t WireText) uint64 { return uint64(len(t.Text)) },
+		"all equal": func(ingest.WireText) uint64 { return 0 },
+		"all high":  func(ingest.WireText) uint64 { return 1<<64 - 1 },
+		"by length": func(t ingest.WireText) uint64 { return uint64(len(t.Text)) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := New[number](Config{})
+			c := New(Config{})
 			if hash != nil {
 				c.hash = hash
 			}
@@ -38,12 +45,12 @@ func TestFind(t *testing.T) {
 				switch {
 				case c.Find(textOf(n)) != e:
 					t.Fatalf("%d is not found", n)
-				case c.Find(WireText{Form: 2, Text: textOf(n).Text}) != nil:
+				case c.Find(ingest.WireText{Form: 2, Text: textOf(n).Text}) != nil:
 					t.Fatalf("%d is found in another form", n)
 				}
 			}
 			for n := range 200 {
-				if e := c.Find(textOf(n)); e != nil && e.State.n != n || e == nil && hash == nil {
+				if e := c.Find(textOf(n)); e != nil && numberOf(e) != n || e == nil && hash == nil {
 					t.Errorf("%d is found as %v", n, e)
 				}
 			}
@@ -53,7 +60,7 @@ func TestFind(t *testing.T) {
 
 // The first entry of a text stays.
 func TestAddTwice(t *testing.T) {
-	c := New[number](Config{})
+	c := New(Config{})
 	first := addNumber(c, 1)
 	addNumber(c, 1)
 	if c.Find(textOf(1)) != first || c.Len() != 1 {
@@ -63,10 +70,10 @@ func TestAddTwice(t *testing.T) {
 
 // What came after a series is found until it is dropped.
 func TestNext(t *testing.T) {
-	c := New[number](Config{MaxSeries: 4})
+	c := New(Config{MaxSeries: 4})
 	a, b := addNumber(c, 0), addNumber(c, 1)
 	if next := a.Next(); next != nil {
-		t.Errorf("%d comes after the only one", next.State.n)
+		t.Errorf("%d comes after the only one", numberOf(next))
 	}
 	a.SetNext(a)
 	a.SetNext(b)
@@ -104,7 +111,7 @@ func TestNext(t *testing.T) {
 // A cache of few series has one shard, so that its bound holds.
 func TestBounds(t *testing.T) {
 	for _, tt := range []struct{ max, shards int }{{1, 1}, {20, 1}, {minShardSeries, 1}, {4 * minShardSeries, 4}, {0, maxShards}} {
-		c := New[number](Config{MaxSeries: tt.max})
+		c := New(Config{MaxSeries: tt.max})
 		if len(c.shards) != tt.shards {
 			t.Errorf("%d shards for %d series, want %d", len(c.shards), tt.max, tt.shards)
 		}
@@ -119,9 +126,9 @@ func TestBounds(t *testing.T) {
 
 // A text too long to be cached does no harm, nor does none.
 func TestNoEntry(t *testing.T) {
-	c := New[number](Config{})
-	for _, text := range []WireText{{}, {Form: 1, Text: make([]byte, MaxText+1)}} {
-		if c.NewEntry(text, 0) != nil || c.Find(text) != nil {
+	c := New(Config{})
+	for _, text := range []ingest.WireText{{}, {Form: 1, Text: make([]byte, MaxText+1)}} {
+		if c.Init(new(Entry), text, 0) || c.Find(text) != nil {
 			t.Errorf("%d bytes of form %d have an entry", len(text.Text), text.Form)
 		}
 	}

@@ -48,7 +48,7 @@ const (
 )
 
 // Symbols returns the symbol table of the current epoch.
-func (c *Cache[S]) Symbols() *SymbolTable { return c.symbols.current.Load() }
+func (c *Cache) Symbols() *SymbolTable { return c.symbols.current.Load() }
 
 // Epoch returns the number of the epoch.
 func (s *SymbolTable) Epoch() uint32 {

@@ -34,8 +34,8 @@ func numbersOf(s *seriescache.SymbolTable, texts ...string) []uint32 {
 }
 
 // newTables returns a cache for its symbol tables of so many bytes, or the default.
-func newTables(maxBytes int) *seriescache.Cache[struct{}] {
-	return seriescache.New[struct{}](seriescache.Config{MaxSymbolBytes: maxBytes})
+func newTables(maxBytes int) *seriescache.Cache {
+	return seriescache.New(seriescache.Config{MaxSymbolBytes: maxBytes})
 }
 
 // A text has one number, which no other has.

@@ -1,12 +1,13 @@
 // Tabs and the state of the page, which is in the URL: a link to the page shows
 // the same again, and the back button goes back.
 
+import "./common/templates.js";
 import { answers, Unreachable } from "./common/api.js";
 import { element, message } from "./common/dom.js";
 import { instant, inUTC, time, utc, zone } from "./common/format.js";
 import * as keys from "./common/keys.js";
 import { formatDuration } from "./common/quantities.js";
-import { say } from "./common/said.js";
+import { announce } from "./common/announce.js";
 import * as query from "./query/query.js";
 import * as explore from "./tabs/explore.js";
 import * as latest from "./tabs/latest.js";
@@ -141,7 +142,7 @@ async function show() {
   try {
     const sentence = await tabs[tab].show(state, result, signal, (changes, how) => navigate(tab, Object.assign(state, changes), how));
     if (!signal.aborted) {
-      say(sentence ?? result.querySelector(".facts")?.textContent ?? "");
+      announce(sentence ?? result.querySelector(".facts")?.textContent ?? "");
     }
   } catch (err) {
     if (!signal.aborted) {

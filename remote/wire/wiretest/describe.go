@@ -5,12 +5,12 @@ import (
 	"math"
 	"strings"
 
-	"github.com/promtable/promtable/remote/engine"
+	"github.com/promtable/promtable/remote/ingest"
 	"github.com/promtable/promtable/series/cell"
 )
 
 // Describe writes all that is in a series, bit for bit.
-func Describe(s engine.Series) string {
+func Describe(s ingest.Series) string {
 	var b strings.Builder
 	b.WriteString(s.Labels.String())
 	for _, p := range s.Samples {

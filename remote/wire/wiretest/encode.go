@@ -15,11 +15,11 @@ import (
 	"github.com/prometheus/prometheus/prompb"
 	writev2 "github.com/prometheus/prometheus/prompb/io/prometheus/write/v2"
 
-	"github.com/promtable/promtable/remote/engine"
+	"github.com/promtable/promtable/remote/ingest"
 )
 
 // EncodeV1 encodes series with all bits of their values.
-func EncodeV1(t testing.TB, all []engine.Series) (body []byte) {
+func EncodeV1(t testing.TB, all []ingest.Series) (body []byte) {
 	t.Helper()
 	for _, s := range all {
 		ts := Marshal(t, &prompb.TimeSeries{Labels: prompb.FromLabels(s.Labels, nil)})
@@ -29,7 +29,7 @@ func EncodeV1(t testing.TB, all []engine.Series) (body []byte) {
 }
 
 // EncodeV2 does the same for 2.0: each label is two symbols of its own.
-func EncodeV2(all []engine.Series) []byte {
+func EncodeV2(all []ingest.Series) []byte {
 	symbols := AppendMessage(nil, 4, nil)
 	var body []byte
 	ref := byte(0)
@@ -46,8 +46,8 @@ func EncodeV2(all []engine.Series) []byte {
 }
 
 // NewMetadata is the metadata of a family.
-func NewMetadata(family string, kind model.MetricType, unit, help string) engine.Metadata {
-	return engine.Metadata{Family: family, Metadata: metadata.Metadata{Type: kind, Unit: unit, Help: help}}
+func NewMetadata(family string, kind model.MetricType, unit, help string) ingest.Metadata {
+	return ingest.Metadata{Family: family, Metadata: metadata.Metadata{Type: kind, Unit: unit, Help: help}}
 }
 
 // Marshal encodes a message with the generated encoder.
@@ -86,7 +86,7 @@ func V2Series(symbols *writev2.SymbolsTable, samples []writev2.Sample, pairs ...
 
 // RawSamples encodes samples as fields of a TimeSeries, in either protocol, with
 // all bits: the generated encoders leave out a value of -0.
-func RawSamples(samples []engine.Sample) (b []byte) {
+func RawSamples(samples []ingest.Sample) (b []byte) {
 	for _, s := range samples {
 		b = AppendMessage(b, 2, RawSample(s.V, s.T, 0))
 	}

@@ -5,8 +5,8 @@ import { instant } from "./format.js";
 // An Unreachable says that no server answers.
 export class Unreachable extends Error {
   constructor() {
-    super(`The adapter at ${location.host} does not answer. It has stopped, it restarts, or there is no network to it: ` +
-      "see whether it runs, and its log. The page tries again by itself.");
+    super(`The adapter at ${location.host} does not answer. It is stopped, restarting or unreachable. ` +
+      "Check that it runs, and its log. The page keeps trying.");
   }
 }
 
@@ -46,7 +46,7 @@ export async function ask(path, parameters = {}, { signal, post } = {}) {
   const url = `api/v1/${path}`;
   const response = await (post ? reach(url, { method: "POST", body: form, signal }) : reach(`${url}?${form}`, { signal }));
   const text = await response.text().catch((err) => {
-    throw signal?.aborted ? err : new Error("The answer broke off: the adapter stopped, or failed, while it was answering. Ask again; its log says more.");
+    throw signal?.aborted ? err : new Error("The response is incomplete: the adapter stopped or failed. Try again, and check its log.");
   });
   let answer;
   try {
@@ -76,10 +76,10 @@ export function notes({ warnings = [], infos = [] }) {
 export function range(state) {
   const end = state.end ? instant(state.end) : Date.now() / 1000;
   if (Number.isNaN(end)) {
-    throw new Error(`The end in the URL is no time: ${state.end}`);
+    throw new Error(`Invalid end time in the URL: ${state.end}`);
   }
   if (!(Number(state.range) > 0)) {
-    throw new Error(`The range in the URL is no number of seconds above 0: ${state.range}`);
+    throw new Error(`Invalid range in the URL, not a number of seconds above 0: ${state.range}`);
   }
   return { start: end - Number(state.range), end };
 }

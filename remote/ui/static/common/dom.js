@@ -2,8 +2,6 @@
 
 import { Unreachable } from "./api.js";
 
-export { table } from "./table.js";
-
 // element makes one: attributes by name, children that are nodes or text. What
 // comes from the server goes in as text, never as HTML.
 export function element(name, attributes = {}, ...children) {

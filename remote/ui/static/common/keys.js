@@ -8,16 +8,16 @@ const tabKeys = { query: "q", explore: "e", latest: "l", cardinality: "c", expla
 // keys are those of the page: how they are written, what they do, and which they are. The ones of tabs stand beside.
 const keys = [
   { shown: ["/"], what: "Go to the first field", is: "/", run: ({ focusFirst }) => focusFirst() },
-  { shown: ["Enter"], what: "Run the expression; Shift+Enter is a new line" },
-  { shown: ["Alt+↑"], what: "In the editor: what was run before; Alt+↓ is newer, Alt+H lists all" },
-  { shown: ["Ctrl+Space"], what: "In the editor: what could stand here; F8 is the next error" },
-  { shown: ["Tab"], what: "To the graph: there ← → go from time to time, ↑ ↓ from line to line" },
-  { shown: ["Esc"], what: "Leave the field, so that the keys below work" },
+  { shown: ["Enter"], what: "Run the expression; Shift+Enter starts a new line" },
+  { shown: ["Alt+↑"], what: "In the editor: previous query; Alt+↓ next query, Alt+H history" },
+  { shown: ["Ctrl+Space"], what: "In the editor: suggestions; F8 next error" },
+  { shown: ["Tab"], what: "Go to the graph; there ← → move between points, ↑ ↓ between lines" },
+  { shown: ["Esc"], what: "Leave the field, to use the keys below" },
   { shown: ["r"], what: "Run again", is: "r", run: ({ again }) => again() },
-  { shown: ["t"], what: "Table or graph", is: "t", run: toggleView },
+  { shown: ["t"], what: "Switch between table and graph", is: "t", run: toggleView },
   { shown: ["[", "←"], what: "Half a range earlier", is: ["[", "ArrowLeft"], run: (page) => shift(page, -0.5) },
   { shown: ["]", "→"], what: "Half a range later", is: ["]", "ArrowRight"], run: (page) => shift(page, 0.5) },
-  { shown: ["u"], what: "Times in UTC or local", is: "u", run: toggleUTC },
+  { shown: ["u"], what: "Switch between UTC and local time", is: "u", run: toggleUTC },
   { shown: ["?"], what: "This list", is: "?", run: showKeys },
 ];
 
@@ -86,7 +86,7 @@ function showKeys() {
     onclick: ({ target }) => target === dialog && dialog.close() },
   element("div", {}, element("h2", { id: "keys-title" }, "Keys"), close,
     element("dl", {}, ...keys.map(({ shown, what }) => row([shown, what])), ...tabs.map(row)),
-    element("p", { class: "hint" }, "They work where no text is typed.")));
+    element("p", { class: "hint" }, "They work outside text fields.")));
   document.body.append(dialog);
   dialog.showModal();
 }

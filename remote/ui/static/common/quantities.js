@@ -59,6 +59,11 @@ export function formatDuration(seconds) {
   return text || "0s";
 }
 
+// finerFirst orders names of resolutions: raw, 5m, 1h.
+export function finerFirst(a, b) {
+  return (parseDuration(a) || 0) - (parseDuration(b) || 0);
+}
+
 // parseDuration reads a duration such as 1h30m, or a number of seconds; what is none is NaN.
 export function parseDuration(text) {
   if (/^\d+(\.\d+)?$/.test(text)) {

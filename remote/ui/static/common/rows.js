@@ -1,9 +1,9 @@
 // The rows of tables: sorted, searched, copied and saved.
 
-import { copy, csv, save, tsv } from "./copied.js";
+import { announce } from "./announce.js";
 import { element } from "./dom.js";
+import { copy, csv, save, tsv } from "./export.js";
 import { count, written } from "./format.js";
-import { say } from "./said.js";
 
 // matching returns the rows whose text has a part, those first whose text it is, and then those whose metric name it is.
 export function matching(rows, textOf, part) {
@@ -75,11 +75,11 @@ export function haveSameTitles(some, others) {
 export function tools(caption, lines) {
   const copies = async () => {
     const all = lines();
-    await copy(tsv(all)).then(() => say(`${count(all.length - 1)} rows are copied.`), (err) => say(err.message));
+    await copy(tsv(all)).then(() => announce(`${count(all.length - 1)} rows copied.`), (err) => announce(err.message));
   };
   const name = () => ["promtable", document.querySelector("main section:not([hidden])").id, ...(caption?.toLowerCase().match(/[a-z0-9]+/g) ?? []).slice(0, 5)].join("-");
   const of = caption ? ` of: ${caption}` : "";
   return element("div", { class: "table-tools" },
-    element("button", { type: "button", title: "Copy all rows, with tabs between the cells", "aria-label": `Copy the rows${of}`, onclick: copies }, "Copy"),
-    element("button", { type: "button", title: "Save all rows as a file, with commas between the cells", "aria-label": `CSV${of}`, onclick: () => save(`${name()}.csv`, "text/csv", csv(lines())) }, "CSV"));
+    element("button", { type: "button", title: "Copy all rows as tab-separated text", "aria-label": `Copy the rows${of}`, onclick: copies }, "Copy"),
+    element("button", { type: "button", title: "Save all rows as a CSV file", "aria-label": `CSV${of}`, onclick: () => save(`${name()}.csv`, "text/csv", csv(lines())) }, "CSV"));
 }

@@ -2,15 +2,8 @@
 
 import { time } from "../common/format.js";
 
-// The font of the labels, in pixels.
-const fontSize = 12;
-
 // gap is the room between two labels, in pixels.
 const gap = 8;
-
-export function font() {
-  return `${fontSize}px ${getComputedStyle(document.body).fontFamily}`;
-}
 
 // prefixes are those of SI, from 10^-24 on, each of three more.
 const prefixes = ["y", "z", "a", "f", "p", "n", "µ", "m", "", "k", "M", "G", "T", "P", "E", "Z", "Y"];
@@ -53,9 +46,18 @@ export function fixed(v, decimals) {
   return v.toLocaleString("en", { minimumFractionDigits: places, maximumFractionDigits: places });
 }
 
+// widestDay is as wide as the label of any day.
+const widestDay = "0000-00-00";
+
+// ofTimes are the options of uPlot for the axis of time. The gap is also that by which a month can be shorter than uPlot thinks.
+export const ofTimes = {
+  space: (plot) => width(plot, widestDay) + gap,
+  values: (_, ticks, at, space, increment) => times(ticks, increment),
+};
+
 // times labels ticks that are increment seconds apart: the day stands under the
 // first of each day.
-export function times(ticks, increment) {
+function times(ticks, increment) {
   let last;
   return ticks.map((t) => {
     const [day, hour] = time(t).split(" ");
@@ -68,23 +70,15 @@ export function times(ticks, increment) {
   });
 }
 
-// timeSpace is the room that the label of a day takes, in pixels. The gap is also
-// that by which a month can be shorter than uPlot thinks.
-export function timeSpace(plot) {
-  return width(plot, "0000-00-00") + gap;
-}
-
 // valueSize is the width of an axis, in pixels, with labels such as these. There is room for half the label of a day, too.
 export function valueSize(plot, labels, index) {
   const { ticks, gap: room } = plot.axes[index];
   const widest = Math.max(0, ...(labels ?? []).map((label) => width(plot, label)));
-  return Math.ceil(Math.max(ticks.size + room + widest, width(plot, "0000-00-00") / 2)) + 2;
+  return Math.ceil(Math.max(ticks.size + room + widest, width(plot, widestDay) / 2)) + 2;
 }
 
-function width({ ctx }, text) {
-  ctx.save();
-  ctx.font = font();
-  const { width: pixels } = ctx.measureText(text);
-  ctx.restore();
-  return pixels;
+// width returns how wide a label is, in pixels. All axes have the same font.
+function width({ axes, ctx }, text) {
+  [ctx.font] = axes[0].font;
+  return ctx.measureText(text).width / devicePixelRatio;
 }

@@ -2,7 +2,7 @@
 // labels, their values, and expressions that were run.
 
 import { ask, isTruncated } from "../common/api.js";
-import * as past from "./past.js";
+import * as queryHistory from "./history.js";
 
 const keep = 5 * 60; // for so many seconds answers are good, and times are rounded to it
 const mostNames = 10000; // of metrics, and as many of their metadata
@@ -77,7 +77,7 @@ async function offer(cm, client, server, context) {
   const options = result.options.filter((option) => !isWholeOperator(option)).map((option) => described(cm, option));
   if (result.from === 0 && pos === state.doc.length) {
     const names = new Set(options.map(({ label }) => label));
-    options.push(...past.list().filter((expr) => !names.has(expr)).map(pastOption));
+    options.push(...queryHistory.list().filter((expr) => !names.has(expr)).map(pastOption));
   }
   return options.length === 0 ? null : { ...result, options, validFor: client.isCut ? undefined : result.validFor };
 }

@@ -17,21 +17,25 @@ const room = 14;
 //	sentence(at, thing)  the same for screen readers
 //	mark(at, thing)      shows which it is; nothing if at is null
 //
-// It returns attach(chart, signal), which a new chart needs; moved(), for the hook setCursor; again(), for new values;
-// and busy(), which says whether a point is being read or a range selected.
-export function cursorOf(node, said, target, onZoomOut) {
+// It returns the hooks of uPlot that it needs; hide(); and busy(), which says whether a point is being read or a range selected.
+export function cursorOf(node, said, target) {
   const tip = element("div", { class: "graph-tip", hidden: true });
-  let chart, spot, isPinned = false, isDragging = false, touched = false;
+  node.append(tip);
+  let chart, spot;
 
+  const pin = (isPinned) => {
+    chart.cursor._lock = isPinned; // the crosshair stays, too
+    tip.classList.toggle("pinned", isPinned);
+  };
   const hide = () => {
     spot = undefined;
-    isPinned = false;
     tip.hidden = true;
-    tip.classList.remove("pinned");
-    if (chart) {
-      chart.cursor._lock = false;
-    }
+    pin(false);
     target.mark(null);
+  };
+  const leave = () => {
+    hide();
+    chart.setCursor({ left: -10, top: -10 }, false);
   };
   const show = (at, thing) => {
     spot = { at, thing };
@@ -44,25 +48,20 @@ export function cursorOf(node, said, target, onZoomOut) {
     tip.style.top = `${Math.max(0, Math.min(y - tip.offsetHeight / 2, offsetTop + clientHeight - tip.offsetHeight))}px`;
     target.mark(at, thing);
   };
-  const pin = () => {
-    isPinned = spot !== undefined;
-    chart.cursor._lock = isPinned; // the crosshair stays, too
-    tip.classList.toggle("pinned", isPinned);
-  };
+  const isSelecting = () => chart.select.width > 0;
+  // moved follows the mouse; a point that is pinned is shown again, as its value may be new.
   const moved = () => {
-    const { idx: at, left, top } = chart.cursor;
-    if (isPinned) {
-      return;
-    }
-    const thing = at === null || at === undefined || left < 0 || isDragging ? undefined : target.near(at, left, top);
-    thing === undefined ? hide() : show(at, thing);
+    const { idx, left, top, _lock: isPinned } = chart.cursor;
+    const at = isPinned ? spot.at : idx;
+    const thing = at === null || isSelecting() ? undefined : isPinned ? spot.thing : target.near(at, left, top);
+    at < chart.data[0].length && thing !== undefined && target.has(at, thing) ? show(at, thing) : hide();
   };
-  const clicked = (event) => {
-    const wasPinned = isPinned;
+  const clicked = ({ offsetX: left, offsetY: top, pointerType }) => {
+    const wasPinned = chart.cursor._lock;
     hide();
-    chart.setCursor({ left: event.offsetX, top: event.offsetY });
-    if (!wasPinned || touched) {
-      pin();
+    chart.setCursor({ left, top });
+    if (!wasPinned || pointerType === "touch") {
+      pin(spot !== undefined);
       say();
     }
   };
@@ -92,8 +91,7 @@ export function cursorOf(node, said, target, onZoomOut) {
   };
   node.addEventListener("keydown", (event) => {
     if (event.key === "Escape" && spot) {
-      hide();
-      chart.setCursor({ left: -10, top: -10 }, false);
+      leave();
       say();
     } else if (Object.hasOwn(keys, event.key) && !event.ctrlKey && !event.metaKey && !event.altKey) {
       event.preventDefault();
@@ -101,29 +99,16 @@ export function cursorOf(node, said, target, onZoomOut) {
       if (thing !== undefined) {
         chart.setCursor({ left: chart.valToPos(chart.data[0][at], "x"), top: target.place(at, thing) }, false);
         show(at, thing);
-        pin();
+        pin(true);
         say();
       }
     }
   });
-  node.addEventListener("blur", () => chart && spot && (hide(), chart.setCursor({ left: -10, top: -10 }, false)));
+  node.addEventListener("blur", () => spot && leave());
 
-  const attach = (made, signal) => {
+  const init = (made) => {
     chart = made;
-    node.append(tip);
-    addEventListener("mouseup", () => { isDragging = false; }, { signal });
-    chart.over.addEventListener("pointerdown", (event) => { touched = event.pointerType === "touch"; });
-    chart.over.addEventListener("mousedown", (event) => { isDragging = event.button === 0 && !touched; });
     chart.over.addEventListener("click", clicked);
-    chart.over.addEventListener("dblclick", () => {
-      hide();
-      onZoomOut();
-    });
   };
-  const again = () => {
-    if (spot) {
-      spot.at < chart.data[0].length && target.has(spot.at, spot.thing) ? show(spot.at, spot.thing) : hide();
-    }
-  };
-  return { attach, moved, again, busy: () => isPinned || isDragging };
+  return { hooks: { init, setCursor: moved }, hide, busy: () => chart.cursor._lock || isSelecting() };
 }

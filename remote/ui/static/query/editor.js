@@ -3,7 +3,7 @@
 
 import { element } from "../common/dom.js";
 import { completions } from "./completion.js";
-import * as past from "./past.js";
+import * as queryHistory from "./history.js";
 
 let loading; // CodeMirror, once for all editors
 
@@ -82,7 +82,7 @@ function steps(root, editor) {
       editor.step = -1;
       typed = editor.text;
     }
-    const all = past.list().filter((expr) => expr !== typed.trim());
+    const all = queryHistory.list().filter((expr) => expr !== typed.trim());
     const to = editor.step + (event.key === "ArrowUp" ? 1 : -1);
     if (to >= -1 && to < all.length) {
       editor.replace(to === -1 ? typed : all[to]);

@@ -4,9 +4,9 @@
 import { range } from "../common/api.js";
 import { element, shape } from "../common/dom.js";
 import * as drafts from "./drafts.js";
-import { makeField } from "./field.js";
+import { makeField } from "./expressionfield.js";
+import * as queryHistory from "./history.js";
 import { letter } from "./lines.js";
-import * as past from "./past.js";
 
 let form, list;
 let rows = []; // of the form: the node, the editor and whether it is hidden
@@ -64,7 +64,7 @@ export function shown(state) {
 // for is not among what was run.
 export function ran(asked, isRefresh) {
   if (!isRefresh) {
-    past.add(asked.filter(({ error }) => !error?.message.includes("parse error")).map(({ expr }) => expr));
+    queryHistory.add(asked.filter(({ error }) => !error?.message.includes("parse error")).map(({ expr }) => expr));
   }
   for (const row of rows) {
     row.editor.mark(asked.find(({ expr }) => expr === row.editor.text.trim())?.error);
@@ -173,10 +173,10 @@ function name() {
     row.eye.replaceChildren(element("span", { class: "key" }, called), eye(row.hidden));
     row.eye.setAttribute("aria-pressed", String(!row.hidden));
     row.eye.setAttribute("aria-label", `Show expression ${called}`);
-    row.eye.title = row.hidden ? "It is hidden: show it" : "It is shown: hide it";
+    row.eye.title = row.hidden ? "Show this expression" : "Hide this expression";
     row.remove.hidden = !several;
     row.remove.setAttribute("aria-label", `Remove expression ${called}`);
-    row.remove.title = "Remove it";
+    row.remove.title = "Remove this expression";
   });
 }
 

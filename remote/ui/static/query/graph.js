@@ -1,14 +1,13 @@
 // A graph of series as lines, areas, points or bars, with a legend that can be used without a mouse.
 
-import * as axis from "./axis.js";
 import { element, message } from "../common/dom.js";
 import { count, time } from "../common/format.js";
+import { look, swatch } from "./colours.js";
+import { barAt, drawing } from "./drawmodes.js";
 import { legendOf } from "./legend.js";
 import { drawable, linesOf, maxDrawn } from "./lines.js";
-import { look, swatch } from "./looks.js";
-import { barAt, drawing } from "./modes.js";
 import { plotOf } from "./plot.js";
-import { isolate, toggle, visible } from "./shown.js";
+import { isolate, toggle, visible } from "./visiblelines.js";
 
 // graph returns the nodes of a graph of answers, each with a letter and a result, over times, from start to end in seconds, and
 // draw(signal), which draws it once they are on the page. update(answers, times) shows newer answers, or returns false if they have other series;
@@ -35,23 +34,17 @@ export function graph(answers, times, { mode, unit, shown, onShown, onZoom, onZo
   const warn = () => warnings.replaceChildren(...undrawable(lines), ...(mode === "stacked" && lines.some(({ min }) => min < 0) ? [message("warning", "Values below 0 are stacked downwards from 0.")] : []));
   warn();
 
-  let overlay;
+  const overlay = element("canvas", { class: "graph-mark" });
   const target = targetOf(lines, way, mode, unit, () => at, () => plot.chart(), (now, i) => {
     legend.mark(now);
     drawMark(overlay, plot.chart(), now, lines[i], way, mode, i);
   });
   const plot = plotOf({
-    what: () => `Graph of ${count(lines.length)} series`, view, columns, target, onZoom, onZoomOut, strip,
+    what: () => `Graph of ${count(lines.length)} series`, view, columns, target, overlay, onZoom, onZoomOut, strip,
     describe: () => description(lines.filter((line) => line.isShown), unit),
-    options: () => ({
-      series: [{}, ...lines.map((line, i) => ({ label: line.name, show: line.isShown, ...way.style(line, i) }))],
-      scales: { y: { range: (_, min, max) => padded(...(way.fromZero && min !== null ? [Math.min(0, min), Math.max(0, max)] : [min, max])) } },
-      axes: [{ size: axis.valueSize, incrs: unit.increments, values: (_, ticks, at, space, increment) => unit.labels(ticks, increment) }],
-      hooks: { ready: [(u) => {
-        overlay = element("canvas", { class: "graph-mark" });
-        u.over.append(overlay);
-      }] },
-    }),
+    series: [{}, ...lines.map((line, i) => ({ label: line.name, show: line.isShown, ...way.style(line, i) }))],
+    axis: { incrs: unit.increments, values: (_, ticks, index, space, increment) => unit.labels(ticks, increment) },
+    valueRange: (min, max) => padded(...(way.fromZero && min !== null ? [Math.min(0, min), Math.max(0, max)] : [min, max])),
   });
   const change = (changes) => {
     Object.assign(shown, changes);
@@ -89,7 +82,7 @@ function description(lines, { text }) {
   }
   const name = (line) => (lines.length > 1 ? ` of ${line.name}` : "");
   const last = lines.length === 1 ? ` The last is ${text(least.last)}.` : "";
-  return `${count(lines.length)} ${lines.length === 1 ? "line is" : "lines are"} shown. The least value is ${text(least.min)}${name(least)}, the greatest ${text(greatest.max)}${name(greatest)}.${last}`;
+  return `${count(lines.length)} ${lines.length === 1 ? "line is" : "lines are"} shown. The minimum is ${text(least.min)}${name(least)}, the maximum ${text(greatest.max)}${name(greatest)}.${last}`;
 }
 
 // targetOf returns what cursorOf needs to read lines: what it reads is the index of one.
@@ -125,9 +118,9 @@ function targetOf(lines, way, mode, unit, times, chart, mark) {
       element("div", { class: "graph-tip-time" }, time(times()[at])),
       element("div", { class: "graph-tip-line" }, swatch(lines[i]), lines[i].letter && element("b", {}, lines[i].letter), element("strong", {}, written(at, i))),
       element("div", { class: "graph-tip-name" }, label(lines[i])),
-      ...(mode === "stacked" ? [element("div", {}, `All: ${total(at)}`)] : []),
+      ...(mode === "stacked" ? [element("div", {}, `Total: ${total(at)}`)] : []),
     ],
-    sentence: (at, i) => `${time(times()[at])}: ${written(at, i)}, ${[lines[i].letter, label(lines[i])].join(" ").trim()}${mode === "stacked" ? `, all ${total(at)}` : ""}`,
+    sentence: (at, i) => `${time(times()[at])}: ${written(at, i)}, ${[lines[i].letter, label(lines[i])].join(" ").trim()}${mode === "stacked" ? `, total ${total(at)}` : ""}`,
   };
 }
 
@@ -139,10 +132,7 @@ function besideBar(chart, lines, i, at, x) {
 
 // drawMark draws the line that is read once more, above the others, and its point.
 function drawMark(overlay, chart, at, line, way, mode, i) {
-  if (!overlay) {
-    return;
-  }
-  const { clientWidth: width, clientHeight: height } = chart.over;
+  const { clientWidth: width, clientHeight: height } = overlay;
   const ratio = devicePixelRatio;
   Object.assign(overlay, { width: width * ratio, height: height * ratio }); // this clears it, too
   if (at === null) {
@@ -176,7 +166,7 @@ function undrawable(lines) {
   const large = having((v) => !Number.isNaN(v) && drawable(v) === null), none = having(Number.isNaN);
   return [
     ...(large > 0 ? [message("warning", `Gaps in ${count(large)} of the lines are values that cannot be drawn: ${met.join(", ")}.`)] : []),
-    ...(none > 0 ? [message("note", `Gaps in ${count(none)} of the lines are NaN, which is no number: such as 0 / 0.`)] : []),
+    ...(none > 0 ? [message("note", `Gaps in ${count(none)} of the lines are NaN values, such as 0 / 0.`)] : []),
   ];
 }
 

@@ -1,10 +1,9 @@
 // A heatmap: how many observations the buckets of histograms have over time.
 
-import * as axis from "./axis.js";
 import { axisOf, cellsOf, ticksOf } from "./buckets.js";
 import { element, message } from "../common/dom.js";
 import { count, time } from "../common/format.js";
-import { scale } from "./looks.js";
+import { scale } from "./colours.js";
 import { plotOf } from "./plot.js";
 
 // heatmap returns what graph does, for the histograms of an answer; nothing if it has none. bounds is the unit of what
@@ -21,7 +20,7 @@ export function heatmap({ letter, result }, times, { unit, bounds, onZoom, onZoo
   let most;
   const measure = () => {
     most = cells.columns.reduce((most, column) => column.reduce((m, cell) => Math.max(m, cell.count), most), 0);
-    notes.replaceChildren(...(cells.histograms > 1 ? [message("note", `The buckets of ${count(cells.histograms)} histograms are added up: their other labels are not told apart here.`)] : []));
+    notes.replaceChildren(...(cells.histograms > 1 ? [message("note", `The heatmap shows the sum of ${count(cells.histograms)} histograms.`)] : []));
     legend.replaceChildren(...legendOf(colours, most, unit));
   };
   measure();
@@ -29,7 +28,7 @@ export function heatmap({ letter, result }, times, { unit, bounds, onZoom, onZoo
   const name = ({ lower, upper }) => `${bounds.text(lower)} – ${bounds.text(upper)}`;
   const find = (at, thing) => cells.columns[at]?.find(({ lower, upper }) => thing && lower === thing.lower && upper === thing.upper);
   const chart = () => plot.chart();
-  let frame;
+  const frame = element("div", { class: "heat-mark", hidden: true });
   const target = {
     has: (at, thing) => find(at, thing) !== undefined,
     first: (at) => [...cells.columns[at]].sort((a, b) => b.count - a.count)[0],
@@ -49,9 +48,6 @@ export function heatmap({ letter, result }, times, { unit, bounds, onZoom, onZoo
     ],
     sentence: (at, thing) => `${time(cells.times[at])}: ${unit.text(find(at, thing).count)} from ${bounds.text(thing.lower)} to ${bounds.text(thing.upper)}`,
     mark: (at, thing) => {
-      if (!frame) {
-        return;
-      }
       frame.hidden = at === null;
       if (at !== null) {
         const [left, right] = edges(chart(), cells.times, at, view.step, false);
@@ -61,25 +57,17 @@ export function heatmap({ letter, result }, times, { unit, bounds, onZoom, onZoo
     },
   };
   const plot = plotOf({
-    what: () => `Heatmap of ${count(cells.histograms)} ${cells.histograms === 1 ? "histogram" : "histograms"}`, view, target, onZoom, onZoomOut, strip,
+    what: () => `Heatmap of ${count(cells.histograms)} ${cells.histograms === 1 ? "histogram" : "histograms"}`, view, target, overlay: frame, onZoom, onZoomOut, strip,
     describe: () => description(cells, most, unit, name),
     columns: () => [cells.times, cells.times.map(() => null)],
-    options: () => ({
-      series: [{}, { paths: () => null, points: { show: false } }],
-      scales: { y: { range: () => [across.min, across.max] } },
-      axes: [{
-        size: axis.valueSize, grid: { show: false },
-        splits: (u) => ticksOf(across, u.over.clientHeight || 300).map(across.pos),
-        values: (u) => ticksOf(across, u.over.clientHeight || 300).map((v) => bounds.text(v)),
-      }],
-      hooks: {
-        ready: [(u) => {
-          frame = element("div", { class: "heat-mark", hidden: true });
-          u.over.append(frame);
-        }],
-        draw: [(u) => drawCells(u, cells, across, view.step, (n) => colours[shade(n)])],
-      },
-    }),
+    series: [{}, { paths: () => null, points: { show: false } }],
+    axis: {
+      grid: { show: false },
+      splits: (u) => ticksOf(across, u.over.clientHeight || 300).map(across.pos),
+      values: (u) => ticksOf(across, u.over.clientHeight || 300).map((v) => bounds.text(v)),
+    },
+    valueRange: () => [across.min, across.max],
+    drawn: (u) => drawCells(u, cells, across, view.step, (n) => colours[shade(n)]),
   });
   const update = (answers, newer) => {
     const found = cellsOf(answers.find((a) => a.letter === letter)?.result ?? []);
@@ -128,7 +116,7 @@ function legendOf(colours, most, unit) {
   bar.style.background = `linear-gradient(to right, ${colours.join(", ")})`;
   // The colour goes with the root of the count: few are to be seen beside many.
   const marks = [0, 0.25, 1].map((part) => element("span", {}, part === 0 ? "0" : unit.text(Number((part * most).toPrecision(3)))));
-  return [element("span", {}, "In a bucket:"), element("div", { class: "heat-key" }, bar, element("div", { class: "heat-marks" }, ...marks))];
+  return [element("span", {}, "Observations per bucket:"), element("div", { class: "heat-key" }, bar, element("div", { class: "heat-marks" }, ...marks))];
 }
 
 // description says in a sentence where most observations are.
@@ -140,6 +128,6 @@ function description({ times, columns }, most, unit, name) {
   const total = (column) => column.reduce((sum, cell) => sum + cell.count, 0);
   const last = columns.at(-1) ?? [];
   return place
-    ? `The fullest bucket has ${unit.text(most)}, from ${name(place.cell).replace(" – ", " to ")} at ${time(times[place.at])}. The last histogram has ${unit.text(total(last))} in all.`
+    ? `The fullest bucket has ${unit.text(most)}, from ${name(place.cell).replace(" – ", " to ")} at ${time(times[place.at])}. The last histogram has ${unit.text(total(last))} in total.`
     : "All buckets are empty.";
 }

@@ -1,9 +1,10 @@
 // The legend of a graph: its lines as a table, with the values under the cursor.
 
-import { element, table } from "../common/dom.js";
-import { copy } from "../common/copied.js";
-import { say } from "../common/said.js";
-import { swatch } from "./looks.js";
+import { announce } from "../common/announce.js";
+import { element } from "../common/dom.js";
+import { copy } from "../common/export.js";
+import { table } from "../common/table.js";
+import { swatch } from "./colours.js";
 
 // legendOf lists lines, whose values text writes. isShown says whether a line is shown; onIsolate(line) and onToggle(line)
 // are called for clicks. It returns the node, mark(at), which shows the values of a time, and refill(), which shows
@@ -12,7 +13,7 @@ export function legendOf(lines, shared, text, isShown, onIsolate, onToggle) {
   for (const line of lines) {
     line.cells = Object.fromEntries(["under", "last", "min", "max", "avg"].map((name) => [name, element("span", {})]));
     line.box = element("input", { type: "checkbox", "aria-label": `Show ${line.name}`, onchange: () => onToggle(line) });
-    line.button = element("button", { type: "button", class: "line", title: "Show this line alone; with Ctrl, hide or show it",
+    line.button = element("button", { type: "button", class: "line", title: "Show only this line; Ctrl+click hides or shows it",
       onclick: ({ ctrlKey, metaKey }) => (ctrlKey || metaKey ? onToggle : onIsolate)(line) },
     line.letter && element("b", {}, line.letter), line.letter && " ", line.label === "{}" ? line.name : line.label);
     line.copy = element("button", { type: "button", class: "copy", "aria-label": `Copy the selector ${line.name}`, title: "Copy the selector", onclick: () => copied(line) });
@@ -40,7 +41,7 @@ export function legendOf(lines, shared, text, isShown, onIsolate, onToggle) {
   });
   refill();
   const node = element("div", { class: "legend", "aria-live": "off" },
-    shared && element("div", { class: "shared" }, "All have ", element("code", {}, shared)), list);
+    shared && element("div", { class: "shared" }, "Common labels: ", element("code", {}, shared)), list);
   return { node, mark, refill };
 }
 
@@ -49,6 +50,6 @@ function copied({ name, copy: button }) {
   copy(name).then(() => {
     button.classList.add("done");
     button.addEventListener("blur", () => button.classList.remove("done"), { once: true });
-    say("The selector is copied.");
-  }, (err) => say(err.message));
+    announce("Selector copied.");
+  }, (err) => announce(err.message));
 }

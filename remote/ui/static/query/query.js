@@ -4,16 +4,16 @@ import { notes, Unreachable } from "../common/api.js";
 import { element, message } from "../common/dom.js";
 import { count } from "../common/format.js";
 import { formatDuration } from "../common/quantities.js";
-import { askInstant, askRange, shownOf, stepsOf } from "./ask.js";
+import { sentence } from "./announcement.js";
 import * as expressions from "./expressions.js";
-import * as picker from "./picker.js";
+import { showGraph } from "./graphview.js";
 import * as refreshing from "./refresh.js";
-import { sentence } from "./sentence.js";
-import * as lines from "./shown.js";
-import { start as startPage } from "./start.js";
+import { askInstant, askRange, shownOf, stepsOf } from "./requests.js";
+import { startPage } from "./startpage.js";
 import * as step from "./step.js";
-import { showTables } from "./tables.js";
-import { showGraph } from "./view.js";
+import { showTables } from "./tableview.js";
+import * as picker from "./timepicker.js";
+import * as visibleLines from "./visiblelines.js";
 import { explainLink } from "../tabs/explain.js";
 
 // fill writes the state into the form, as far as it is not that of its fields.
@@ -22,13 +22,13 @@ export function fill(form, state) {
   picker.fill(form, state);
   step.fill(form);
   refreshing.fill(form, state);
-  lines.fill(state);
+  visibleLines.fill(state);
 }
 
 // read returns what fill writes.
 export function read(form) {
   const typed = expressions.read(form);
-  return { ...typed, ...lines.read(typed.expr) };
+  return { ...typed, ...visibleLines.read(typed.expr) };
 }
 
 export async function show(state, result, signal, navigate) {

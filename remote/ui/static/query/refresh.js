@@ -16,10 +16,10 @@ export function fill(form, { refresh, end }) {
   const place = form.querySelector(".waits");
   const now = () => { form.elements.end.value = ""; };
   if (place.children.length === 0) {
-    place.append("Refresh waits: the time does not end now. ", element("button", { type: "button", onclick: () => {
+    place.append("Refresh is paused: the range does not end now. ", element("button", { type: "button", onclick: () => {
       now();
       form.requestSubmit();
-    } }, "Up to now"));
+    } }, "End now"));
     form.elements.refresh.addEventListener("change", ({ target }) => target.value && now()); // before the form is sent
   }
   place.hidden = !(refresh && end);
@@ -27,7 +27,7 @@ export function fill(form, { refresh, end }) {
 
 // sentence says for screen readers how often a state is asked for again.
 export function sentence({ refresh, end }) {
-  return refresh ? end ? " Refresh waits: the time does not end now." : ` It is asked for again every ${refresh}.` : "";
+  return refresh ? end ? " Refresh is paused: the range does not end now." : ` It refreshes every ${refresh}.` : "";
 }
 
 // refresh calls again() every so often, as every says, a duration such as 5s, until signal is aborted: after the answer of the time before, not while
@@ -53,7 +53,7 @@ export function refresh(every, again, busy, problems, signal) {
       problems.replaceChildren();
     } catch (err) {
       if (!signal.aborted) {
-        problems.replaceChildren(message("error", `${err.message} What is shown is of ${time(last)}; it is asked for again every ${every}.`));
+        problems.replaceChildren(message("error", `${err.message} The results shown are from ${time(last)}. The page retries every ${every}.`));
       }
     }
     isAsking = false;

@@ -3,12 +3,13 @@
 import { ask } from "../common/api.js";
 import { element } from "../common/dom.js";
 import { time } from "../common/format.js";
-import { stepsOf } from "./ask.js";
-import { readsIn } from "./trees.js";
+import { finerFirst } from "../common/quantities.js";
+import { stepsOf } from "./requests.js";
+import { readsIn } from "./syntaxtrees.js";
 
 // hasRollups says whether rollups were read for an answer.
 function hasRollups({ resolution = "" }) {
-  return /5m|1h|widened/.test(resolution);
+  return resolution.split(",").some((name) => name && name !== "raw");
 }
 
 const raw = { read: ["raw"] };
@@ -27,7 +28,7 @@ export function sourceOf({ read, gone = false, widened = false }) {
   if (gone) {
     return { look: "gone", text: `samples gone, only ${words}${widened ? ", widened" : ""}${isRaw ? " and raw samples" : ""}` };
   }
-  const look = rollups.includes("1h") ? "hour" : "five";
+  const look = rollups.some((name) => name !== "5m") ? "hour" : "five";
   return isRaw ? { look: `${look} mixed`, text: `${words}, raw samples at the edges` } : { look, text: words };
 }
 
@@ -60,7 +61,7 @@ function runs(parts, start, end) {
 
 function union(parts) {
   return {
-    read: ["raw", "5m", "1h"].filter((name) => parts.some((p) => p.read.includes(name))),
+    read: [...new Set(parts.flatMap((p) => p.read))].sort(finerFirst),
     gone: parts.some((p) => p.gone), widened: parts.some((p) => p.widened),
   };
 }

@@ -36,7 +36,7 @@ export function fill(form) {
         return;
       }
       if (!(parseDuration(text) > 0)) {
-        problem.textContent = "Write 15s, 5m or 1h.";
+        problem.textContent = "Use a duration such as 15s, 5m or 1h.";
         event.preventDefault();
         event.stopImmediatePropagation();
         return;

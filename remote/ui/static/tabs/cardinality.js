@@ -1,10 +1,11 @@
 // What makes so many series, from the index: of all, or of a selector; of an index period, and since another.
 
 import { ask } from "../common/api.js";
-import { element, message, table, tiles } from "../common/dom.js";
+import { element, message, tiles } from "../common/dom.js";
 import { count, series, time } from "../common/format.js";
 import { bytes } from "../common/quantities.js";
 import { link, matcher, withMatcher } from "../common/selectors.js";
+import { table } from "../common/table.js";
 
 export async function show(state, result, signal) {
   const selector = state.match.trim();
@@ -17,7 +18,7 @@ export async function show(state, result, signal) {
     ...(selector ? [selected(selector, data, state)] : []),
     tiles([selector ? "Series of the selector" : "Series", count(head.numSeries)], ["Label pairs", count(head.numLabelPairs)],
       ["Index period from", time(head.minTime / 1000)], ["to", time(head.maxTime / 1000)]),
-    ...(head.numSeries === 0 ? [element("p", {}, `No series ${selector ? "of the selector " : ""}is in the index period ${state.date ? "of that day" : "of now"}.`)] : []),
+    ...(head.numSeries === 0 ? [element("p", {}, `There are no series ${selector ? "of the selector " : ""}in ${state.date ? "the index period of that day" : "the current index period"}.`)] : []),
     ...(data.comparison ? compared(data, state) : []),
     ...(state.focus ? [focused(data, state, to)] : []),
     ...(head.numSeries > 0 ? [lists(data, state, to)] : []));
@@ -51,11 +52,11 @@ function lists(data, state, to) {
   const bySeries = new Map(data.seriesCountByLabelName.map(({ name, value }) => [name, value]));
   const share = { title: "Share of all series", of: ({ value }) => value / head.numSeries };
   return element("div", { class: "tables" },
-    hasOne ? "" : list("Series of a metric", "Metric", "Series", data.seriesCountByMetricName, { cell: ofMetric, share }),
-    list("Series of a label pair", "Pair", "Series", data.seriesCountByLabelValuePair, { cell: ofPair, share }),
-    list("Values of a label", "Label", "Values", data.labelValueCountByLabelName, { cell: ofLabel, share: { title: "Share of all pairs", of: ({ value }) => value / head.numLabelPairs },
+    hasOne ? "" : list("Series by metric", "Metric", "Series", data.seriesCountByMetricName, { cell: ofMetric, share }),
+    list("Series by label pair", "Pair", "Series", data.seriesCountByLabelValuePair, { cell: ofPair, share }),
+    list("Values by label", "Label", "Values", data.labelValueCountByLabelName, { cell: ofLabel, share: { title: "Share of all pairs", of: ({ value }) => value / head.numLabelPairs },
       more: [{ title: "Series", kind: "number", cell: ({ name }) => (bySeries.has(name) ? count(bySeries.get(name)) : "–"), value: ({ name }) => bySeries.get(name) ?? NaN }] }),
-    list("Bytes of the values of a label", "Label", "Bytes", data.memoryInBytesByLabelName, { cell: ofLabel, format: bytes }));
+    list("Bytes of values by label", "Label", "Bytes", data.memoryInBytesByLabelName, { cell: ofLabel, format: bytes }));
 }
 
 // focused lists the values of the label of the state.
@@ -66,7 +67,7 @@ function focused(data, state, to) {
   if (found.length === 0) {
     return element("p", {}, "No series has the label ", element("code", {}, state.focus), ".");
   }
-  return list(`Series of each value of ${state.focus}${of && of.value > found.length ? `, the largest ${count(found.length)} of ${count(of.value)}` : ""}`, "Value", "Series", found,
+  return list(`Series by value of ${state.focus}${of && of.value > found.length ? `, top ${count(found.length)} of ${count(of.value)}` : ""}`, "Value", "Series", found,
     { cell, share: { title: "Share of the series", of: ({ value }) => value / data.headStats.numSeries } });
 }
 
@@ -84,28 +85,28 @@ function list(caption, title, what, rows, { cell, share, more = [], format = cou
 // compared shows how the counts differ from those of another period.
 function compared(data, state) {
   const { headStats: before, ...kinds } = data.comparison;
-  const names = { seriesCountByMetricName: ["Series of a metric", "Metric"], labelValueCountByLabelName: ["Values of a label", "Label"],
-    seriesCountByLabelName: ["Series with a label", "Label"], seriesCountByLabelValuePair: ["Series of a label pair", "Pair"],
-    seriesCountByFocusLabelValue: [`Series of a value of ${state.focus}`, "Value"] };
+  const names = { seriesCountByMetricName: ["Series by metric", "Metric"], labelValueCountByLabelName: ["Values by label", "Label"],
+    seriesCountByLabelName: ["Series by label", "Label"], seriesCountByLabelValuePair: ["Series by label pair", "Pair"],
+    seriesCountByFocusLabelValue: [`Series by value of ${state.focus}`, "Value"] };
   return [
-    element("h2", {}, `Since the index period from ${time(before.minTime / 1000)} to ${time(before.maxTime / 1000)}`),
-    tiles(["Series then", count(before.numSeries)], ["Difference", signed(data.headStats.numSeries - before.numSeries)],
-      ["Label pairs then", count(before.numLabelPairs)], ["Difference of pairs", signed(data.headStats.numLabelPairs - before.numLabelPairs)]),
+    element("h2", {}, `Compared with the index period from ${time(before.minTime / 1000)} to ${time(before.maxTime / 1000)}`),
+    tiles(["Series before", count(before.numSeries)], ["Difference", signed(data.headStats.numSeries - before.numSeries)],
+      ["Label pairs before", count(before.numLabelPairs)], ["Difference of pairs", signed(data.headStats.numLabelPairs - before.numLabelPairs)]),
     element("div", { class: "tables" }, ...Object.keys(names).filter((kind) => kinds[kind]).map((kind) => changes(...names[kind], kinds[kind]))),
-    element("h2", {}, "In the period"),
+    element("h2", {}, "This period"),
   ];
 }
 
 function changes(caption, title, { new: made, gone, grown, shrunk, largest }) {
   if (largest.length === 0) {
-    return element("div", { class: "list" }, message("same", `${caption}: nothing has changed.`));
+    return element("div", { class: "list" }, message("same", `${caption}: no change.`));
   }
   const columns = [
     { title, kind: "text", cell: (c) => c.name, value: (c) => c.name },
-    { title: "Then", kind: "number", cell: (c) => count(c.before), value: (c) => c.before },
-    { title: "In the period", kind: "number", cell: (c) => count(c.value), value: (c) => c.value },
+    { title: "Before", kind: "number", cell: (c) => count(c.before), value: (c) => c.before },
+    { title: "This period", kind: "number", cell: (c) => count(c.value), value: (c) => c.value },
     { title: "Difference", kind: "number", cell: (c) => signed(c.value - c.before), value: (c) => c.value - c.before },
-    { title: "Is", kind: "time", cell: changeOf, value: changeOf },
+    { title: "Change", kind: "time", cell: changeOf, value: changeOf },
   ];
   const full = `${caption}: ${count(made)} new, ${count(gone)} gone, ${count(grown)} grown, ${count(shrunk)} shrunk`;
   return element("div", { class: "list" }, table(full, columns, largest));

@@ -1,14 +1,15 @@
 // How an expression is evaluated, and what its selectors read.
 
 import { ask, range } from "../common/api.js";
-import { element, message, table, tiles } from "../common/dom.js";
+import { element, message, tiles } from "../common/dom.js";
 import { count, time } from "../common/format.js";
 import { bytes, formatDuration, humanizeDuration } from "../common/quantities.js";
 import { link } from "../common/selectors.js";
-import { stepsOf } from "../query/ask.js";
-import { makeField } from "../query/field.js";
+import { table } from "../common/table.js";
+import { makeField } from "../query/expressionfield.js";
+import { stepsOf } from "../query/requests.js";
 import { sourceOf } from "../query/resolution.js";
-import { readsIn } from "../query/trees.js";
+import { readsIn } from "../query/syntaxtrees.js";
 
 let editor;
 let last = {}; // the state that is in the form
@@ -35,8 +36,8 @@ export function fill(form, state) {
 export async function show(state, result, signal) {
   const expr = (state.expr || state.selector).trim();
   if (expr === "") {
-    result.replaceChildren(...["An expression is taken apart: what the adapter evaluates while it reads series, and what Prometheus' engine evaluates over the results.",
-      "Its selectors are answered from the index first, then the rows of their series are read. Nothing is evaluated, but all is read and counted."]
+    result.replaceChildren(...["Explain shows what the adapter evaluates while it reads series, and what Prometheus' engine evaluates over the results.",
+      "For each selector it looks up series in the index, and reads and counts their rows. The expression itself is not evaluated."]
       .map((text) => element("p", { class: "hint" }, text)));
     return;
   }
@@ -57,7 +58,7 @@ export async function show(state, result, signal) {
   editor.mark();
   const { total, tree } = answer.data;
   result.replaceChildren(
-    element("p", { class: "facts" }, whenText(answer.data), " ", cachedText(answer.data.cache), " ", element("a", { href: runLink(state, expr) }, "Run it")),
+    element("p", { class: "facts" }, whenText(answer.data), " ", cachedText(answer.data.cache), " ", element("a", { href: runLink(state, expr) }, "Run the query")),
     totals(total, sum(readsIn(tree), (r) => r.seconds)),
     ...(rollupDays(total) > 0 ? [comparison(asked, answer.data, signal)] : []),
     treeOf(tree, signal));
@@ -83,12 +84,12 @@ export function explainLink({ range, end, view, res, step }, expr) {
 }
 
 function whenText({ start, end, step }) {
-  return step === 0 ? `At ${time(end / 1000)}.` : `From ${time(start / 1000)} to ${time(end / 1000)}, each ${formatDuration(step / 1000)}.`;
+  return step === 0 ? `At ${time(end / 1000)}.` : `From ${time(start / 1000)} to ${time(end / 1000)}, step ${formatDuration(step / 1000)}.`;
 }
 
 function cachedText({ eligible, reason, steps, steps_cached: cached }) {
-  return eligible ? `${cached === 0 ? "None" : count(cached)} of its ${count(steps)} steps ${cached === 1 ? "is" : "are"} in the cache of results.`
-    : `Nothing of it comes from the cache of results: ${reason}.`;
+  return eligible ? `${count(cached)} of ${count(steps)} steps are in the results cache.`
+    : `The results cache is not used: ${reason}.`;
 }
 
 // totals shows what was read, large.
@@ -102,10 +103,10 @@ function totals(total, seconds) {
     ["Bytes of METRIC read", bytes(total.bytes)],
     ...(total.rollup_days_5m ? [["Rollups of 5m", days(total.rollup_days_5m)]] : []),
     ...(total.rollup_days_1h ? [["Rollups of 1h", days(total.rollup_days_1h)]] : []),
-    ...(total.rollup_days_missing ? [["Without a rollup, read as samples", days(total.rollup_days_missing)]] : []),
+    ...(total.rollup_days_missing ? [["Read as samples, no rollup", days(total.rollup_days_missing)]] : []),
     ...(total.widened ? [["Windows widened to rollups", "yes"]] : []),
-    ["Time to read", humanizeDuration(seconds)],
-    ...(total.node_seconds === undefined ? [] : [["Keeps a node of Bigtable busy for", humanizeDuration(total.node_seconds)]]));
+    ["Read time", humanizeDuration(seconds)],
+    ...(total.node_seconds === undefined ? [] : [["Bigtable node time", humanizeDuration(total.node_seconds)]]));
 }
 
 function rollupDays(total) {
@@ -127,20 +128,20 @@ function comparison(asked, data, signal) {
     }
   };
   node.append(element("button", { type: "button", onclick: compare }, "Compare with raw samples"), " ",
-    element("span", { class: "hint" }, "reads all samples of the range once."));
+    element("span", { class: "hint" }, "This reads all samples of the range."));
   return node;
 }
 
 function compared(data, raw) {
   const of = (x) => ({ ...x.total, seconds: sum(readsIn(x.tree), (r) => r.seconds) });
   const [a, b] = [of(data), of(raw)];
-  const rows = [["Rows of METRIC", "rows", count], ["Cells of METRIC", "cells", count], ["Bytes", "bytes", bytes], ["Time to read", "seconds", humanizeDuration],
-    ["Keeps a node of Bigtable busy for", "node_seconds", humanizeDuration]].filter(([, name]) => a[name] !== undefined);
-  return element("div", { class: "compared" }, table("The same with raw samples only", [
-    { title: "What is read", cell: ([title]) => title },
+  const rows = [["Rows of METRIC", "rows", count], ["Cells of METRIC", "cells", count], ["Bytes", "bytes", bytes], ["Read time", "seconds", humanizeDuration],
+    ["Bigtable node time", "node_seconds", humanizeDuration]].filter(([, name]) => a[name] !== undefined);
+  return element("div", { class: "compared" }, table("With and without rollups", [
+    { title: "Read", cell: ([title]) => title },
     { title: "With rollups", kind: "number", cell: ([, name, format]) => format(a[name]) },
     { title: "Raw samples", kind: "number", cell: ([, name, format]) => format(b[name]) },
-    { title: "Times as much", kind: "number", cell: ([, name]) => (a[name] > 0 ? `${count(b[name] / a[name])}×` : "–") },
+    { title: "Ratio", kind: "number", cell: ([, name]) => (a[name] > 0 ? `${count(b[name] / a[name])}×` : "–") },
   ], rows));
 }
 
@@ -148,7 +149,7 @@ function treeOf(tree, signal) {
   const nodes = element("ul", { class: "tree" }, nodeOf(tree, signal, tree));
   const all = (open) => nodes.querySelectorAll("details.node").forEach((d) => { d.open = open; });
   return element("div", {},
-    element("h2", {}, "How it is evaluated"),
+    element("h2", {}, "Evaluation"),
     element("p", { class: "pages", role: "group", "aria-label": "Tree" },
       element("button", { type: "button", onclick: () => all(true) }, "Open all"),
       element("button", { type: "button", onclick: () => all(false) }, "Close all")),
@@ -175,10 +176,10 @@ function meaning({ kind, streamed, in_streamed: inStreamed, not_streamed: reason
     return `Evaluated while series are read${streamed === "selector" ? "" : `: ${streamed}`}.`;
   }
   if (inStreamed) {
-    return read ? "Read, and evaluated as a part of the above." : "Evaluated while series are read, as a part of the above.";
+    return read ? "Read, and evaluated as part of the node above." : "Evaluated while series are read, as part of the node above.";
   }
   if (!reason) {
-    return kind === "function" || kind === "operator" ? "Evaluated by Prometheus' engine. It reads nothing." : "Evaluated by Prometheus' engine.";
+    return kind === "function" || kind === "operator" ? "Evaluated by Prometheus' engine. It reads no series." : "Evaluated by Prometheus' engine.";
   }
   const [, why, over] = /^(.*?)(?:: Prometheus' engine evaluates it(.*))?$/s.exec(reason);
   return `Evaluated by Prometheus' engine${over ?? ""}, because ${why}.`;
@@ -205,10 +206,10 @@ function readOf({ read }, signal, isRoot) {
       ["Selector", element("code", {}, read.selector)],
       ["Times", `${time(read.mint / 1000)} – ${time(read.maxt / 1000)}`],
       ["Read", `${amount(read)}, in ${humanizeDuration(read.seconds)}`],
-      ...(read.node_seconds === undefined ? [] : [["Cost", `Keeps a node of Bigtable busy for ${humanizeDuration(read.node_seconds)}.`]]),
+      ...(read.node_seconds === undefined ? [] : [["Cost", `${humanizeDuration(read.node_seconds)} of a Bigtable node`]]),
       ...(rollupDays(read) > 0 || read.rollup_days_missing ? [["Rollups", rollupText(read)]] : []),
       ...(partsOf.length > 0 ? [["Values from", element("ul", {}, ...partsOf.slice(0, 10).map((p) => element("li", {}, partText(p))),
-        ...(partsOf.length > 10 ? [element("li", {}, `and ${count(partsOf.length - 10)} more times`)] : []))]] : []),
+        ...(partsOf.length > 10 ? [element("li", {}, `and ${count(partsOf.length - 10)} more`)] : []))]] : []),
       ["Index", element("ul", {}, ...listTexts(read).map((text) => element("li", {}, text)))],
     ].map(([title, value]) => element("div", {}, element("dt", {}, title), element("dd", {}, value)))),
     details,
@@ -221,8 +222,8 @@ function amount({ series, rows, cells, bytes: size }) {
 
 function rollupText({ rollup_days_5m: fine = 0, rollup_days_1h: coarse = 0, rollup_days_missing: missing = 0, widened }) {
   const parts = [[coarse, "1h"], [fine, "5m"]].filter(([n]) => n > 0).map(([n, name]) => `${count(n)} series-days from rollups of ${name}`);
-  return [parts.join(", "), missing > 0 && `${count(missing)} series-days had no rollup that is right, so samples were read`,
-    widened && "windows are widened to whole rollups where samples are gone"].filter(Boolean).join("; ");
+  return [parts.join(", "), missing > 0 && `${count(missing)} series-days had no usable rollup, so samples were read`,
+    widened && "windows are widened to whole rollups where samples are deleted"].filter(Boolean).join("; ");
 }
 
 function partText(p) {
@@ -233,21 +234,21 @@ function partText(p) {
 // listTexts says what became of each index list.
 function listTexts({ lists }) {
   if (lists.length === 0) {
-    return ["Nothing was looked up: no samples of these times are kept, or the selector matches nothing."];
+    return ["No index list was read: no samples of this range are stored, or the selector matches nothing."];
   }
   const isOnly = lists.length === 1;
   return lists.map(({ matcher, chosen, in_memory: inMemory, rows_read: rows, series: entries }) => {
     const list = `The list of ${matcher}`;
     if (chosen && rows === 0 && inMemory > 0) {
-      return `${list} was in memory, with ${entriesText(entries)}${isOnly ? "" : ". It is the shortest, so its series are compared with the other matchers"}.`;
+      return `${list} was in memory, with ${entriesText(entries)}${isOnly ? "" : ". It is the shortest list, so its series are checked against the other matchers"}.`;
     }
     if (chosen) {
-      return `${list} was read whole, ${count(rows)} rows${isOnly ? "" : ", because it ended first of those that were read side by side"}. It had ${entriesText(entries)}.`;
+      return `${list} was read to its end, ${count(rows)} rows${isOnly ? "" : ", because it was the first of the lists read in parallel to end"}. It had ${entriesText(entries)}.`;
     }
     if (rows > 0) {
-      return `${list} was left after ${count(rows)} rows, because another one was shorter.`;
+      return `${list} was abandoned after ${count(rows)} rows, because another list was shorter.`;
     }
-    return inMemory > 0 ? `${list} was in memory, too, and is not the shortest.` : `${list} was not needed.`;
+    return inMemory > 0 ? `${list} was in memory and is not the shortest.` : `${list} was not needed.`;
   });
 }
 
@@ -258,7 +259,7 @@ function entriesText(n) {
 // ranges shows the lists and the rows of a selector.
 function ranges(x) {
   return [
-    table("Index lists; the chosen one was the shortest in memory or ended first, the others were left where they were", [
+    table("Index lists; the chosen one was the shortest in memory or the first to end", [
       { title: "Matcher", kind: "text", cell: (l) => l.matcher, value: (l) => l.matcher },
       { title: "Chosen", cell: (l) => (l.chosen ? "yes" : "") },
       { title: "Lists in memory", kind: "number", cell: (l) => count(l.in_memory), value: (l) => l.in_memory },
@@ -267,7 +268,7 @@ function ranges(x) {
     ], x.lists, (l) => (l.chosen ? "chosen" : undefined)),
     table("Ranges of METRIC, for samples", [
       { title: "From", kind: "key", cell: (r) => visible(r.start), value: (r) => r.start },
-      { title: "Up to, not with", kind: "key", cell: (r) => visible(r.limit), value: (r) => r.limit },
+      { title: "To (exclusive)", kind: "key", cell: (r) => visible(r.limit), value: (r) => r.limit },
       { title: "Times read", kind: "time", cell: rowTimes, value: (r) => r.mint },
       { title: "Rows", kind: "number", cell: (r) => count(r.rows), value: (r) => r.rows },
       { title: "Cells", kind: "number", cell: (r) => count(r.cells), value: (r) => r.cells },

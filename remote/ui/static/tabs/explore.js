@@ -1,18 +1,19 @@
 // Metrics by their prefixes, and what is drawn of one without typing an expression.
 
 import { ask, notes, range } from "../common/api.js";
-import { element, message, orMessage, table } from "../common/dom.js";
+import { element, message, orMessage } from "../common/dom.js";
 import { count, instant, series } from "../common/format.js";
-import { byOf, expressionsOf, heatmapOf, kindOf, windowOf } from "../common/kinds.js";
+import { byOf, expressionsOf, heatmapOf, kindOf, windowOf } from "../common/metrickinds.js";
 import { labelName, link, matcher, withMatcher } from "../common/selectors.js";
-import { askInstant, askRange, shownOf, stepsOf } from "../query/ask.js";
+import { table } from "../common/table.js";
 import { graph } from "../query/graph.js";
-import { newest } from "../query/newest.js";
-import { results } from "../query/results.js";
-import { between, moved } from "../query/times.js";
-import { treeOf } from "../query/trees.js";
+import { newest } from "../query/newestsample.js";
+import { askInstant, askRange, shownOf, stepsOf } from "../query/requests.js";
+import { results } from "../query/resulttable.js";
+import { treeOf } from "../query/syntaxtrees.js";
+import { between, moved } from "../query/timeranges.js";
+import { unitOf } from "../query/unitinference.js";
 import { unit } from "../query/units.js";
-import { unitOf } from "../query/unitsof.js";
 
 // mostValues is how many values of a label are listed, and mostLines how many series are drawn.
 const mostValues = 100, mostLines = 60;
@@ -37,7 +38,7 @@ export async function show(state, result, signal, navigate) {
   const chosen = element("div", { class: "metric" });
   result.replaceChildren(element("div", { class: state.metric ? "explore chosen" : "explore" }, names, chosen));
   if (!state.metric) {
-    chosen.append(element("p", { class: "hint" }, "Choose a metric: its graph, its labels and their values are shown here."));
+    chosen.append(element("p", { class: "hint" }, "Choose a metric to see its graph, labels and values."));
   }
   const shown = [showNames(names, state, signal, to)];
   if (state.metric) {
@@ -90,13 +91,13 @@ function namesOf(data, state, to) {
   if (!search) {
     all.sort((a, b) => (a.key < b.key ? -1 : 1));
   }
-  const facts = data.total === 0 ? "No series is in this index period." : search
+  const facts = data.total === 0 ? "This index period has no series." : search
     ? `${count(data.found)} of ${count(data.total)} metrics` : `${count(data.found)} metrics${state.prefix ? ` begin with ${state.prefix}` : ""}`;
   return [
     ...(state.prefix && !search ? [crumbs(state.prefix, to)] : []),
     element("p", { class: "facts" }, facts),
     element("ul", {}, ...all.map(({ node }) => node)),
-    ...(data.left > 0 ? [element("p", { class: "hint" }, `${count(data.left)} more are not listed: search for a part of the name.`)] : []),
+    ...(data.left > 0 ? [element("p", { class: "hint" }, `${count(data.left)} more are not listed: search by name.`)] : []),
   ];
 }
 
@@ -125,7 +126,7 @@ async function showMetric(node, state, signal, navigate, to) {
     return;
   }
   const known = metric.type && metric.type !== "unknown";
-  const facts = [known ? metric.type : `no type is known, drawn as ${drawnAs[kind]}`, metric.unit, `${count(number)} series`].filter(Boolean);
+  const facts = [known ? metric.type : `unknown type, drawn as ${drawnAs[kind]}`, metric.unit, `${count(number)} series`].filter(Boolean);
   node.replaceChildren(heading(metric, facts, state, to), drawn,
     element("div", { class: "breakdown" }, labelList(labels, by, state, to), values));
   const label = state.label || by;
@@ -154,9 +155,9 @@ async function missing(state, selector, signal, navigate, to) {
   const [found, { data: { names } }] = await Promise.all([
     newest(selector, signal, navigate), ask("metric_names", { prefix: `${state.metric}_`, limit: mostOthers, ...dateOf(state) }, { signal })]);
   return [
-    element("p", {}, state.match.length > 0 ? "No series with these labels is in the index period of the end." : "There is no metric of this name in the index period of the end."),
+    element("p", {}, state.match.length > 0 ? "There are no series with these labels in the index period of the end time." : "There is no metric of this name in the index period of the end time."),
     found,
-    names.length > 0 ? element("p", { class: "links" }, "There are: ", ...names.map(({ name }) =>
+    names.length > 0 ? element("p", { class: "links" }, "Similar metrics: ", ...names.map(({ name }) =>
       element("a", { href: to({ metric: name, by: "", label: "", match: [] }) }, name))) : "",
   ];
 }
@@ -202,7 +203,7 @@ async function draw(node, kind, { number, by, selector, times, state }, signal, 
 }
 
 function more(answer) {
-  return answer.series > mostLines ? [element("p", { class: "hint" }, `${shownOf(mostLines, answer)} series are shown: choose a label, or a value of one.`)] : [];
+  return answer.series > mostLines ? [element("p", { class: "hint" }, `${shownOf(mostLines, answer)} series are shown: choose a label or a value.`)] : [];
 }
 
 // askAll returns what expressions have over a range.
@@ -226,11 +227,11 @@ function expressions(all, selector, state, heatmap) {
 
 function labelList(labels, by, state, to) {
   const chosen = state.label || by;
-  return element("div", { class: "labels" }, table("Labels: a click on one makes a line of each of its values", [
+  return element("div", { class: "labels" }, table("Labels: click one to split the graph by its values", [
     { title: "Label", kind: "text", value: (l) => l.name, cell: (l) => element("a", { href: to({ by: l.values > 1 ? l.name : state.by, label: l.name }), "aria-current": l.name === chosen && "true" }, l.name) },
     { title: "Values", kind: "number", value: (l) => l.values, cell: (l) => count(l.values) },
     { title: "Series", kind: "number", value: (l) => l.series, cell: (l) => count(l.series) },
-  ], labels), by ? element("p", { class: "links" }, element("a", { href: to({ by: none, label: chosen }) }, "One line for all")) : "");
+  ], labels), by ? element("p", { class: "links" }, element("a", { href: to({ by: none, label: chosen }) }, "Do not split")) : "");
 }
 
 // listValues lists the values of a label.
@@ -238,8 +239,8 @@ async function listValues(node, label, labels, selector, state, signal, to) {
   const { data } = await ask("status/tsdb", { "match[]": selector, limit: mostValues, focusLabel: label, ...dateOf(state) }, { signal });
   const found = data.seriesCountByFocusLabelValue;
   const all = labels.find(({ name }) => name === label)?.values ?? found.length;
-  const shown = all > found.length ? `, the ${count(found.length)} with the most series of ${count(all)}` : "";
-  node.replaceChildren(table(`Values of ${label}${shown}: a click on one shows only its series`, [
+  const shown = all > found.length ? `, top ${count(found.length)} of ${count(all)} by series` : "";
+  node.replaceChildren(table(`Values of ${label}${shown}: click one to show only its series`, [
     { title: "Value", kind: "text", value: (v) => v.name, cell: (v) => element("a", { href: to({ match: [...state.match, matcher(label, v.name)], label: "", by: state.by === label ? "" : state.by }) }, v.name) },
     { title: "Series", kind: "number", value: (v) => v.value, cell: (v) => count(v.value) },
   ], found));

@@ -1,12 +1,13 @@
 // The current sample of every series, from one pass over CURRENT. Many are a list that is scrolled.
 
 import { ask } from "../common/api.js";
-import { element, message, selecting, table } from "../common/dom.js";
+import { element, message, selecting } from "../common/dom.js";
 import { count, sample, series } from "../common/format.js";
 import { roughDuration } from "../common/quantities.js";
 import { chosen, update } from "../common/rows.js";
 import { link } from "../common/selectors.js";
-import { virtualTable } from "../common/virtual.js";
+import { table } from "../common/table.js";
+import { virtualTable } from "../common/virtualtable.js";
 import { refresh } from "../query/refresh.js";
 
 // fewRows is up to how many rows are all shown.
@@ -25,7 +26,7 @@ export async function show(state, result, signal) {
       : table(undefined, columns, rows, undefined, { chosen: chosen(last) });
     last = rows.length === 0 ? last : shown;
     wasCut = isCut;
-    result.replaceChildren(problems, facts, ...(isCut ? [message("warning", "There are more series than are shown: narrow the filter, or show more.")] : []), shown);
+    result.replaceChildren(problems, facts, ...(isCut ? [message("warning", "Not all series are shown: narrow the filter or raise the limit.")] : []), shown);
   };
   await paint();
   refresh(state.refresh, paint, () => selecting(result), problems, signal);
@@ -45,7 +46,7 @@ async function read(state, signal) {
     { title: "Value", kind: "number", cell: (r) => r.text, value: (r) => r.number },
     { title: "Age", kind: "number", cell: (r) => roughDuration(now - r.t), value: (r) => now - r.t },
   ];
-  return { text: `${count(rows.length)} series, ${count(rowsRead)} rows of CURRENT read and no samples`,
+  return { text: `${count(rows.length)} series, ${count(rowsRead)} rows read from CURRENT`,
     isCut: samples.length > limit || answers.some(({ data }) => data.truncated), rows, columns };
 }
 

@@ -1,14 +1,15 @@
 // What is wrong with an adapter, what it does, and what it is.
 
 import { ask } from "../common/api.js";
-import { element, message, selecting, table, tiles } from "../common/dom.js";
+import { element, message, selecting, tiles } from "../common/dom.js";
 import { count, sample, time } from "../common/format.js";
-import { bytes, roughDuration } from "../common/quantities.js";
-import { configuration } from "../common/senders.js";
+import { bytes, finerFirst, roughDuration } from "../common/quantities.js";
+import { configuration } from "../common/senderconfig.js";
 import { sparkline } from "../common/sparkline.js";
+import { table } from "../common/table.js";
 import { findings, ruleMetrics, rules } from "./findings.js";
-import { atTimes, fromQuery, fromStatus, Snapshot } from "./metrics.js";
-import { expressionOf, groups } from "./panels.js";
+import { atTimes, fromQuery, fromStatus, Snapshot } from "./snapshot.js";
+import { expressionOf, groups } from "./statuspanels.js";
 
 // How often the numbers and the graphs are asked for, in milliseconds.
 const interval = 5000, graphsInterval = 30_000;
@@ -44,7 +45,7 @@ export async function show(state, result, signal) {
   await drawGraphs();
   const failed = (err) => { // the numbers stay; the next time may go well
     if (!signal.aborted && !result.querySelector("[role=alert]")) {
-      result.prepend(message("error", `${err.message} The numbers are those of ${time(new Date(last.now) / 1000)}.`));
+      result.prepend(message("error", `${err.message} The values shown are from ${time(new Date(last.now) / 1000)}.`));
     }
   };
   const every = (milliseconds, run) => {
@@ -99,8 +100,8 @@ async function showFindings(node, { status, adapter, now, isOther }, signal) {
   }
   const since = await sinceWhen(found, adapter, at, signal);
   node.dataset.key = key;
-  node.replaceChildren(element("h2", {}, "What is wrong"), found.length === 0
-    ? element("p", { class: "well", role: "status" }, "Nothing is wrong.")
+  node.replaceChildren(element("h2", {}, "Findings"), found.length === 0
+    ? element("p", { class: "well", role: "status" }, "No problems found.")
     : element("ul", { class: "findings", "aria-label": "Findings" }, ...found.map((f) => finding(f, since.get(f.name)))));
 }
 
@@ -109,7 +110,7 @@ function otherFindings({ tables }) {
   const families = tables.flatMap((t) => t.families.filter((f) => f.wantedMaxAgeSeconds !== undefined).map((f) => `${t.name}:${f.name}`));
   return families.length === 0 ? [] : [{
     name: "policies differ", level: "warning", doc: "bigtable.md#garbage-collection",
-    text: `Bigtable keeps ${families.join(", ")} for another time than the flags say.`, todo: "Run adapter schema apply with the same flags.",
+    text: `Bigtable keeps ${families.join(", ")} for a different time than the flags set.`, todo: "Run adapter schema apply with the same flags.",
   }];
 }
 
@@ -144,7 +145,7 @@ function finding({ level, text, todo, doc }, since) {
 // showGraphs draws the small graphs of an adapter.
 async function showGraphs(node, { state, adapter, metrics, every, hasHistory }, signal) {
   if (!hasHistory) {
-    node.replaceChildren(message("warning", "The adapter does not store its own metrics (--self-scrape-interval is 0s), so there are no graphs here. Below are the numbers of now."),
+    node.replaceChildren(message("warning", "The adapter does not store its own metrics (--self-scrape-interval is 0s), so there are no graphs. The current values are below."),
       ...retention(new Snapshot(metrics)), ...await senders(signal));
     return;
   }
@@ -180,16 +181,16 @@ function spark(label, unit, found, { start, end, step }) {
 // retention says how long everything is kept, and what goes next.
 function retention(s) {
   const size = s.sum("adapter_retention_limit_bytes");
-  const kinds = { raw: "Samples", "5m": "Rollups of 5m", "1h": "Rollups of 1h" };
-  const lines = Object.entries(kinds).filter(([resolution]) => s.list("adapter_retention_limit_seconds", { resolution }).length > 0).map(([resolution, name]) => {
+  const lines = s.list("adapter_retention_limit_seconds").map((m) => m.labels.resolution).sort(finerFirst).map((resolution) => {
+    const name = resolution === "raw" ? "Samples" : `Rollups of ${resolution}`;
     const age = s.sum("adapter_retention_limit_seconds", { resolution }), next = s.sum("adapter_retention_next_cut_timestamp_seconds", { resolution });
-    return age === 0 ? `${name} are kept for ever.`
-      : `${name} are kept for ${roughDuration(age)}. The day up to ${time(next - age)} goes at ${time(next)}, or soon after.`;
+    return age === 0 ? `${name} are kept forever.`
+      : `${name} are kept for ${roughDuration(age)}. The day up to ${time(next - age)} is deleted at ${time(next)} or soon after.`;
   });
   const cut = s.sum("adapter_retention_cut_timestamp_seconds");
   return lines.length === 0 ? [] : [element("section", { class: "group", "aria-label": "Retention" }, element("h2", {}, "Retention"), element("ul", { class: "plain" },
-    ...[...lines, ...(size > 0 ? [`The oldest days go while the database is larger than ${bytes(size)}.`] : []),
-      ...(cut > 0 ? [`No samples before ${time(cut)} are shown.`] : [])].map((text) => element("li", {}, text))))];
+    ...[...lines, ...(size > 0 ? [`The oldest days are deleted while the database is larger than ${bytes(size)}.`] : []),
+      ...(cut > 0 ? [`Samples before ${time(cut)} are not shown.`] : [])].map((text) => element("li", {}, text))))];
 }
 
 // silent is after how long without a sample a target is said to be silent, in seconds.
@@ -207,8 +208,8 @@ async function senders(signal) {
   const names = (of) => (of.length === 0 ? "–" : `${count(of.length)}: ${of.slice(0, 5).map(({ instance }) => instance).join(", ")}${of.length > 5 ? " …" : ""}`);
   const replicas = elected.samples.filter((s) => sample(s).number === 1);
   return [element("section", { class: "group", "aria-label": "Senders" }, element("h2", {}, "Senders"),
-    ...(jobs.length === 0 ? [element("p", { class: "facts" }, "No metric up was stored in the last day: no Prometheus sends here, or it leaves up out.")]
-      : [table("Targets of the last day, by the metric up", [
+    ...(jobs.length === 0 ? [element("p", { class: "facts" }, "No samples of the metric up in the last day: no Prometheus sends to this store, or it drops up.")]
+      : [table("Targets of the last day, from the metric up", [
         { title: "Job", kind: "text", cell: (j) => j.job, value: (j) => j.job },
         { title: "Targets", kind: "number", cell: (j) => count(j.all), value: (j) => j.all },
         { title: "Down", kind: "text", cell: (j) => names(j.down), value: (j) => j.down.length },
@@ -226,41 +227,41 @@ function factsOf(now, { now: metrics, before, seconds }) {
   const rate = (name, labels) => (seconds > 0 ? `${count(s.growth(name, labels) / seconds)}/s` : "…");
   const size = (name) => (s.has(name) ? bytes(s.sum(name)) : "–");
   return [
-    ...(now.selfScrape.intervalSeconds > 0 ? [] : [element("h2", {}, "Now"), tiles(
+    ...(now.selfScrape.intervalSeconds > 0 ? [] : [element("h2", {}, "Current rates"), tiles(
       ["Samples stored", rate(stored, { result: "success" })],
-      ["Requests, write and read", rate("adapter_http_requests_total")],
+      ["Write and read requests", rate("adapter_http_requests_total")],
       ["Queries to the HTTP API", rate("adapter_api_requests_total")],
       ["Series read", rate("adapter_engine_selected_series_total")],
       ["Samples refused", rate("adapter_write_rejected_total")],
       ["Writes failed", rate("adapter_write_failed_samples_total")])]),
     element("h2", {}, "Sizes"),
     tiles(
-      ["Series and periods known to be indexed", count(s.sum("adapter_index_known_series"))],
+      ["Indexed series and periods", count(s.sum("adapter_index_known_series"))],
       ["Series waiting for CURRENT", count(s.sum("adapter_current_pending_series"))],
       ["Open chunks", size("adapter_buffer_open_bytes")],
-      ["Database on the disk", size("adapter_pebble_disk_bytes")],
-      ["Log on the disk, beside it", size("adapter_buffer_log_size_bytes")],
-      ["Segments of the log", s.has("adapter_buffer_log_segments") ? count(s.sum("adapter_buffer_log_segments")) : "–"],
-      ["Not flushed yet", size("adapter_pebble_memtable_bytes")],
-      ["Memory of the process", size("process_resident_memory_bytes")],
-      ["Samples stored since the start", count(s.sum(stored, { result: "success" }))]),
+      ["Database on disk", size("adapter_pebble_disk_bytes")],
+      ["Log on disk", size("adapter_buffer_log_size_bytes")],
+      ["Log segments", s.has("adapter_buffer_log_segments") ? count(s.sum("adapter_buffer_log_segments")) : "–"],
+      ["Memtables", size("adapter_pebble_memtable_bytes")],
+      ["Process memory", size("process_resident_memory_bytes")],
+      ["Samples stored since start", count(s.sum(stored, { result: "success" }))]),
     ...failingRows(now),
     element("h2", {}, "Adapter"),
-    table("What it is", [{ title: "Property", cell: ([what]) => what }, { title: "Value", kind: "text", cell: ([, value]) => value }], [
-      ["Version", now.version || "built without one"],
+    table("Properties", [{ title: "Property", cell: ([what]) => what }, { title: "Value", kind: "text", cell: ([, value]) => value }], [
+      ["Version", now.version || "unknown"],
       ["Started", `${time(new Date(now.started) / 1000)}, ${roughDuration((new Date(now.now) - new Date(now.started)) / 1000)} ago`],
       ["Backend", `${now.backend}: ${now.location}`],
-      ...(now.directoryFormat ? [["Format of the directory", `version ${now.directoryFormat}, as its file FORMAT says`]] : []),
-      ["Format of the tables", `version ${now.format}`],
+      ...(now.directoryFormat ? [["Directory format", `version ${now.directoryFormat} (file FORMAT)`]] : []),
+      ["Table format", `version ${now.format}`],
       ["Resource labels", now.resourceLabels.join(", ") || "none"],
     ]),
     element("h2", {}, "Tables"),
-    table("How long cells are kept", [
+    table("Retention of cells", [
       { title: "Table", kind: "text", cell: (t) => t.name },
       { title: "Column family", kind: "text", cell: (t) => t.family },
-      { title: "Kept for", cell: (t) => (t.seconds ? roughDuration(t.seconds) : "ever") },
+      { title: "Kept for", cell: (t) => (t.seconds ? roughDuration(t.seconds) : "forever") },
     ], now.tables.flatMap((t) => t.families.map((f) => ({ name: t.name, family: f.name, seconds: f.maxAgeSeconds })))),
-    element("h2", {}, "For prometheus.yml"),
+    element("h2", {}, "Configuration of Prometheus"),
     element("pre", {}, configuration()),
     element("p", {}, element("a", { href: "metrics" }, "All metrics"), " · ", element("a", { href: "debug/pprof/" }, "Profiles")),
   ];
@@ -268,10 +269,10 @@ function factsOf(now, { now: metrics, before, seconds }) {
 
 // failingRows lists the rows that the store does not take.
 function failingRows({ failingRows: rows }) {
-  return rows.length === 0 ? [] : [element("h2", {}, "Rows that the store does not take"), table("Up to 100 of them", [
+  return rows.length === 0 ? [] : [element("h2", {}, "Rows that the store rejects"), table("The first 100", [
     { title: "Key", kind: "key", cell: (r) => r.key, value: (r) => r.key },
     { title: "Since", kind: "time", cell: (r) => time(new Date(r.since) / 1000) },
-    { title: "Tried again", cell: (r) => (r.refused ? "at the next start" : "yes") },
+    { title: "Retried", cell: (r) => (r.refused ? "at the next start" : "yes") },
     { title: "Error", kind: "text", cell: (r) => r.error },
   ], rows)];
 }

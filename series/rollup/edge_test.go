@@ -1,0 +1,127 @@
+package rollup_test
+
+import (
+	"encoding/hex"
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/promtable/promtable/series"
+	"github.com/promtable/promtable/series/rollup"
+	"github.com/promtable/promtable/series/seriestest"
+)
+
+// TestEdgesOfBases: of a bucket that a base divides, both rows say where a window may begin.
+func TestEdgesOfBases(t *testing.T) {
+	r := seriestest.NewRand(t)
+	var e rollup.Encoder
+	// They lie 4.9 s before the end of a bucket of each resolution, and 43.9 s before an hour.
+	for _, base := range []int64{1786706395136, 1292785156096} {
+		if base%series.Period != 0 {
+			t.Fatalf("%d is no base", base)
+		}
+		day := rollup.DayOf(base)
+		decided, edges := 0, 0
+		for range 3000 {
+			ts, vs := randomDay(r)
+			for i := range ts {
+				ts[i] += day - firstDay
+			}
+			n, _ := part(ts, base-1, math.MaxInt64)
+			for _, resolution := range rollup.Downsampled {
+				var p rollup.Points
+				p.Reset(rollup.Resets|rollup.Sums|rollup.Counts, rollup.Windows{Count: 1})
+				for _, row := range [][]byte{e.Append(nil, resolution, day, ts[:n], vs[:n]), e.Append(nil, resolution, day, ts[n:], vs[n:])} {
+					if err := p.AppendCell(resolution, day, row, day, day+rollup.Day); err != nil {
+						t.Fatal(err)
+					}
+				}
+				bucket := resolution.Start(base)
+				start := randomEdge(r, resolution, bucket, ts)
+				edges++
+				if isEdge(&p, start) {
+					continue
+				}
+				decided++
+				compareWindow(t, resolution, &p, ts, vs, start, bucket+(1+r.Int64N(3))*resolution.Span())
+			}
+			if t.Failed() {
+				t.FailNow()
+			}
+		}
+		if decided < edges/4 || decided == edges {
+			t.Errorf("base %d: %d of %d edges are decided", base, decided, edges)
+		}
+	}
+}
+
+// TestTellsEdges: a cell tells of windows what its buckets do, whether the head of the cell is enough to know or not.
+func TestTellsEdges(t *testing.T) {
+	r := seriestest.NewRand(t)
+	var e rollup.Encoder
+	told := map[bool]int{}
+	for range 3000 {
+		ts, vs := randomDay(r)
+		for _, resolution := range rollup.Downsampled {
+			cell := rollup.Cell{Resolution: resolution, Value: e.Append(nil, resolution, day, ts, vs)}
+			w := rollup.Windows{Count: 1 + r.IntN(30), Step: resolution.Span() * (1 + r.Int64N(3)), Range: resolution.Span() + 1 + r.Int64N(60_000)}
+			w.Start = day - rollup.Day/2 + r.Int64N(rollup.Day)/resolution.Span()*resolution.Span()
+			var p rollup.Points
+			p.Reset(rollup.Sums, w)
+			if err := p.AppendCell(resolution, day, cell.Value, day, day+rollup.Day); err != nil {
+				t.Fatal(err)
+			}
+			want := true
+			for i := range w.Count {
+				want = want && !isEdge(&p, w.Start+int64(i)*w.Step-w.Range)
+			}
+			p.Reset(rollup.Sums, w)
+			got, err := p.TellsEdges(cell, day)
+			if len(p.Holes) == 0 && (err != nil || got != want) && !hasHoles(&p, cell) {
+				t.Fatalf("%s: %t, %v, want %t of %+v", resolution, got, err, want, w)
+			}
+			told[got]++
+		}
+	}
+	if told[true] == 0 || told[false] == 0 {
+		t.Errorf("told %v", told)
+	}
+}
+
+// hasHoles says whether a bucket of a cell has no sum.
+func hasHoles(p *rollup.Points, c rollup.Cell) bool { return !rollup.HasAll(c.Value, p.Want) }
+
+// TestEarlierKinds: cells of kinds that are no longer written are read. Nothing is known of the ends of their buckets.
+func TestEarlierKinds(t *testing.T) {
+	const start = 1641600000000 // of the day
+	for _, tt := range []struct {
+		name, cell string
+		samples    int32
+	}{
+		// Every 15 s from the first millisecond on, of a quarter of an hour and of half of that.
+		{"floats", `01 00 04 03 00 03 02 03 00 03 00 05 28 00 40 25 04 03 00 03 00 03 02 03 00 04 00 00 03 78
+			0b 00 f4 08 01 80 e0 12 01 02 ab 3e 05 ae ea 01 03 00 04 00 72 03 78 03 26 03 00 03 00 03 00 00 00 00`, 61},
+		{"histograms", `03 04 02 03 00 03 02 03 08 03 00 03 28 03 11 03 00 03 00 00 00 00 00 00 03 26 03 11 03 00 03 00 00 00 00
+			5f 02 5d 00 04 00 ff 3f 50 62 4d d2 f1 a9 fc 8c a4 94 65 24 a3 fc 00 02 fc 6d f8 40 03 8c 92 01 93 33 33 33 33 33 34 63 74 63 77 e0
+			22 ca 47 2a f2 7a 76 8a cc cc cc cc cc cf 26 32 63 f7 ef 85 43 ab da e8 79 33 33 33 33 33 3d 70 d7 0f c0 20 f5 8e 28 e2 74 71 f3 ea
+			aa aa aa aa ab 89 18 90`, 31},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			cell, err := hex.DecodeString(strings.Join(strings.Fields(tt.cell), ""))
+			if err != nil {
+				t.Fatal(err)
+			}
+			var p rollup.Points
+			p.Reset(rollup.Counts, rollup.Windows{Count: 1})
+			if err := p.AppendCell(rollup.FiveMinutes, start, cell, start, start+rollup.Day); err != nil {
+				t.Fatal(err)
+			}
+			if got := p.Numbers[len(p.Numbers)-1]; got != tt.samples {
+				t.Errorf("%d samples, want %d", got, tt.samples)
+			}
+			if got, want := p.Edges[0], (rollup.Edge{From: start + 1, Limit: start + 285_001, Start: start}); got != want {
+				t.Errorf("the first bucket has the edge %v, want %v", got, want)
+			}
+		})
+	}
+}
