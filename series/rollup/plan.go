@@ -153,10 +153,13 @@ func (w Windows) areWhole(r Resolution) bool {
 	return isWhole(w.Start) && (w.Count == 1 || isWhole(w.Step)) && w.HasShortEdges(r)
 }
 
-// cellCost is what it costs to read the cells of r of spans.
+// cellCost is what it costs to read the cells of r of spans: of whole days, each once.
 func cellCost(spans []Span, r Resolution) (cost float64) {
+	last := int64(math.MinInt64)
 	for _, s := range spans {
-		cost += (float64(s.To-s.After)/float64(Day) + 1) * table[r].cost
+		first, limit := DayOf(s.After), DayOf(s.To)+Day
+		cost += float64(limit-max(first, last)) / float64(Day) * table[r].cost
+		last = limit
 	}
 	return cost
 }

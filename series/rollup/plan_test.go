@@ -124,3 +124,17 @@ func checkWindow(t *testing.T, w rollup.Windows, s rollup.Sources, p *rollup.Pla
 		t.Errorf("window (%d, %d] is read up to %d", wideAfter, wideTo, at)
 	}
 }
+
+// TestPlanOfGaps: a cell holds a day, so short windows with time between them are read from it, too, where a step of 30 minutes has 48 of them.
+func TestPlanOfGaps(t *testing.T) {
+	w := rollup.Windows{Start: day, Step: 30 * 60_000, Range: 300_000, Count: 48 * 30}
+	p := rollup.NewPlan(w, rollup.Sources{Until: day + 40*rollup.Day, Coarsest: rollup.Coarsest})
+	if p == nil {
+		t.Fatal("all is read as samples")
+	}
+	for _, s := range p.Spans {
+		if s.Resolution != rollup.FiveMinutes {
+			t.Fatalf("span %+v is not of 5m", s)
+		}
+	}
+}
