@@ -18,11 +18,13 @@
 //	measure.go   one server from start to stop
 //	report.go    the table
 //
-// Three other commands are of the adapter alone:
+// Four other commands are of the adapter alone:
 //
 //	scale.go     scale: very many series, scalequestions.go what is asked of them
 //	churn.go     churn: series that are replaced each day, as the store keeps them
 //	year.go      year: a long time from rollups and from samples
+//	panels.go    panels: those of dashboards, which catalog.go has
+//	history.go   the store of both
 //
 // What runs and builds programs, encodes writes and decodes reads is in e2e/harness.
 package main
@@ -79,6 +81,8 @@ func run(ctx context.Context, args []string) error {
 			return runChurn(ctx, args[1:])
 		case "year":
 			return runYear(ctx, args[1:])
+		case "panels":
+			return runPanels(ctx, args[1:])
 		}
 	}
 	o, err := parseFlags(args)
