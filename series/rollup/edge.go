@@ -85,21 +85,28 @@ func (w *Windows) HasShortEdges(r Resolution) bool {
 	return w.Last || ok
 }
 
-// TellsEdges says whether a cell of a day has all samples of the windows that begin in the day.
-func (p *Points) TellsEdges(c Cell, day int64) (bool, error) {
+// AppendUnknown appends the buckets of a cell of a day in which a window begins after samples of which not all are kept, as spans to be read as
+// samples.
+func (p *Points) AppendUnknown(to []Span, c Cell, day int64) ([]Span, error) {
 	if len(c.Value) == 0 || !HasBuckets(c.Value) || p.windows.Last || p.windows.Count == 0 {
-		return true, nil
+		return to, nil
 	}
 	if edge, isSame := p.windows.edgeOf(c.Resolution); isSame && edge <= leastKnown(c.Value) {
-		return true, nil
+		return to, nil
 	}
-	tells := true
 	err := p.appendCell(c, day, day, day+Day, func(b *decoded) error {
-		tells = tells && !p.windows.beginIn(b.edge())
+		if p.windows.beginIn(b.edge()) {
+			to = append(to, Span{b.start, b.end, Raw})
+		}
 		return nil
 	})
 	p.decoders[c.Resolution].cell = nil
-	return tells, err
+	return to, err
+}
+
+// CostLessThanDay says whether the samples of some buckets of a day, in order of time, cost less to read than those of all of it.
+func CostLessThanDay(buckets []Span, day int64) bool {
+	return len(buckets) == 0 || rawCost(buckets) < rawCost([]Span{{day, day + Day, Raw}})*3/4
 }
 
 // leastKnown returns how long before their end all buckets of a cell keep all samples, in milliseconds.

@@ -29,17 +29,10 @@ type dayAt struct {
 	resolution rollup.Resolution
 }
 
-// note adds a day of some series, of which so many have no rollup that is right.
-func (f foundDays) note(piece dayPiece, series, missing int) {
-	if f == nil {
-		return
-	}
-	at := dayAt{piece.day, piece.resolution}
-	if missing > 0 {
-		f[at] |= rollup.Raw.Origin()
-	}
-	if missing < series {
-		f[at] |= piece.resolution.Origin()
+// note adds what a day of a series is read from.
+func (f foundDays) note(piece dayPiece, from rollup.Origin) {
+	if f != nil {
+		f[dayAt{piece.day, piece.resolution}] |= from
 	}
 }
 

@@ -55,6 +55,22 @@ func (s *rolledSeries) appendPiece(p *rollup.Points, piece dayPiece, raw *rawSam
 	if len(cells) == 0 {
 		return raw.appendTo(p, piece.after, piece.to)
 	}
+	rest := piece
+	for _, span := range samplesIn(cells, piece) {
+		rest.to = span.After
+		if err := s.appendCells(p, cells, rest); err != nil {
+			return err
+		}
+		if err := raw.appendTo(p, span.After, span.To); err != nil {
+			return err
+		}
+		rest.after, rest.to = span.To, piece.to
+	}
+	return s.appendCells(p, cells, rest)
+}
+
+// appendCells appends what cells of one resolution tell of a part of a day.
+func (s *rolledSeries) appendCells(p *rollup.Points, cells []rollupCell, piece dayPiece) error {
 	for _, c := range cells {
 		if err := s.appendCell(p, c, piece); err != nil {
 			return err

@@ -77,6 +77,8 @@ type rollupCell struct {
 	day, base  int64
 	resolution rollup.Resolution
 	value      []byte
+	// samples are the buckets that are read as samples, in order of time: windows begin in them, and the cell does not tell these.
+	samples []rollup.Span
 }
 
 // A dayPiece is the part of a day that is to be read at a resolution.
@@ -108,7 +110,8 @@ type rollupScan struct {
 	// finer says at which resolution, of which days and of which series, rollups may tell what coarser ones do not.
 	finer [rollup.NumResolutions]map[int64][]bool
 	// edges are memory to look at where windows begin.
-	edges rollup.Points
+	edges   rollup.Points
+	unknown []rollup.Span
 	// space is memory for cells.
 	space []byte
 }
@@ -135,18 +138,18 @@ func (s *rollupScan) read(ctx context.Context) error {
 		}
 	}
 	bases := basesOf(s.of)
-	return s.eachMissing(ctx, func(after, to int64, wanted []bool) error {
-		limit := min(to+1, s.r.limit)
-		for p, ok := s.r.nextPart(bases, max(after+1, s.r.start), limit); ok; p, ok = s.r.nextPart(bases, p.limit, limit) {
-			p.wanted = wanted
+	for _, read := range s.sampleReads(UsageOf(ctx)) {
+		limit := min(read.span.To+1, s.r.limit)
+		for p, ok := s.r.nextPart(bases, max(read.span.After+1, s.r.start), limit); ok; p, ok = s.r.nextPart(bases, p.limit, limit) {
+			p.wanted = read.wanted
 			widest, err := s.scan.run(ctx, p)
 			if err != nil {
 				return err
 			}
 			s.r.widths.adjust(p.span(), widest)
 		}
-		return nil
-	})
+	}
+	return nil
 }
 
 // addKept adds the samples that rollups keep. They are before all others.
@@ -359,36 +362,42 @@ func (s *rollupScan) addCells(usage *Usage, slot int, base int64, resolution rol
 		if hasRaw && c.Time != day+rollup.Day+count {
 			continue
 		}
-		tellsEdges, err := s.tellsEdges(rollup.Cell{Resolution: resolution, Value: c.Value}, day, hasRaw)
+		samples, err := s.unknownEdges(rollup.Cell{Resolution: resolution, Value: c.Value}, day, hasRaw)
 		if err != nil {
 			return fmt.Errorf("series %s: %w", series.Abbreviate(s.of[slot].Labels), err)
 		}
-		if !tellsEdges || rollup.NeedsFiner(c.Value, s.want) {
+		isWidened := !hasRaw && len(samples) > 0
+		if isWidened || rollup.NeedsFiner(c.Value, s.want) {
 			s.noteFiner(slot, day, resolution)
 		}
-		if hasRaw && (!tellsEdges || !rollup.HasAll(c.Value, s.want)) {
+		if hasRaw && (!rollup.HasAll(c.Value, s.want) || !rollup.CostLessThanDay(samples, day)) {
 			continue
 		}
-		if !tellsEdges && s.plan.Finer(resolution, day) == rollup.Raw {
-			usage.addWidened()
-			s.r.days.noteWidened(dayAt{day, resolution})
+		if isWidened {
+			samples = nil
+			if s.plan.Finer(resolution, day) == rollup.Raw {
+				usage.addWidened()
+				s.r.days.noteWidened(dayAt{day, resolution})
+			}
 		}
 		usage.addRollups(resolution, 1)
-		b.rollups = append(b.rollups, rollupCell{day, base, resolution, s.copy(c.Value)})
+		b.rollups = append(b.rollups, rollupCell{day, base, resolution, s.copy(c.Value), slices.Clone(samples)})
 		b.rollupBytes += len(c.Value)
 		b.hasRollups = b.hasRollups || len(c.Value) > 0
 	}
 	return nil
 }
 
-// tellsEdges says whether a cell of a day has all samples of the windows that begin in buckets. Where these are read as samples it need not.
-func (s *rollupScan) tellsEdges(c rollup.Cell, day int64, hasRaw bool) (bool, error) {
+// unknownEdges returns the buckets of a cell in which windows begin that it does not tell, until the next call. Where the plan reads all
+// such buckets as samples there are none.
+func (s *rollupScan) unknownEdges(c rollup.Cell, day int64, hasRaw bool) (buckets []rollup.Span, err error) {
 	w := &s.r.query.Rollups.Windows
 	if hasRaw && !w.HasShortEdges(c.Resolution) {
-		return true, nil
+		return nil, nil
 	}
 	s.edges.Reset(s.want, *w)
-	return s.edges.TellsEdges(c, day)
+	s.unknown, err = s.edges.AppendUnknown(s.unknown[:0], c, day)
+	return s.unknown, err
 }
 
 // copy copies the value of a cell.
@@ -402,65 +411,101 @@ func (s *rollupScan) copy(value []byte) []byte {
 	return s.space[at:len(s.space):len(s.space)]
 }
 
-// eachMissing calls fn with the times (after, to] of which samples are to be read, in their order, and says of which series. Nil is
-// all of them.
-func (s *rollupScan) eachMissing(ctx context.Context, fn func(after, to int64, wanted []bool) error) error {
-	var pending dayPiece
-	var pendingWanted []bool
-	flush := func() error {
-		if pending.after == pending.to {
-			return nil
-		}
-		defer func() { pending = dayPiece{} }()
-		return fn(pending.after, pending.to, pendingWanted)
-	}
-	for _, span := range s.plan.Spans {
-		if span.Resolution == rollup.Raw {
-			if err := flush(); err != nil {
-				return err
-			}
-			if err := fn(span.After, span.To, nil); err != nil {
-				return err
-			}
-			continue
-		}
-		for piece := range dayPieces(span) {
-			wanted := s.missing(UsageOf(ctx), piece)
-			if wanted == nil {
-				continue
-			}
-			if pending.to == piece.after && slices.Equal(wanted, pendingWanted) {
-				pending.to = piece.to
-				continue
-			}
-			if err := flush(); err != nil {
-				return err
-			}
-			pending, pendingWanted = piece, wanted
-		}
-	}
-	return flush()
+// A sampleRead is a part of the time of which the samples of the wanted series are read. Nil is all of them.
+type sampleRead struct {
+	span   rollup.Span
+	wanted []bool
 }
 
-// missing returns of which series there is no rollup for a piece, but samples. It is nil if there are none.
-func (s *rollupScan) missing(usage *Usage, piece dayPiece) (wanted []bool) {
-	if !s.plan.HasRaw(piece.day) {
-		return nil
+// sampleReads returns what is read as samples. Those of each series are disjoint and in order of time.
+func (s *rollupScan) sampleReads(usage *Usage) (reads []sampleRead) {
+	for _, span := range s.plan.Spans {
+		if span.Resolution == rollup.Raw {
+			reads = append(reads, sampleRead{span: span})
+		}
 	}
-	missing := 0
+	at := make(map[rollup.Span]int) // of reads
 	for i := range s.scan.builders {
-		if len(s.scan.builders[i].coarsestOf(piece)) > 0 {
-			continue
+		for span := range s.missing(usage, i) {
+			n, ok := at[span]
+			if !ok {
+				n = len(reads)
+				at[span] = n
+				reads = append(reads, sampleRead{span, make([]bool, len(s.scan.builders))})
+			}
+			reads[n].wanted[i] = true
 		}
-		if wanted == nil {
-			wanted = make([]bool, len(s.scan.builders))
-		}
-		wanted[i] = true
-		missing++
 	}
-	usage.addNotRolled(missing)
-	s.r.days.note(piece, len(s.scan.builders), missing)
-	return wanted
+	slices.SortStableFunc(reads, func(a, b sampleRead) int { return cmp.Compare(a.span.After, b.span.After) })
+	return reads
+}
+
+// missing yields the times of a series that the plan takes from buckets and that are read as samples, joined where they meet: there is no rollup, or it does
+// not tell where a window begins.
+func (s *rollupScan) missing(usage *Usage, slot int) iter.Seq[rollup.Span] {
+	return func(yield func(rollup.Span) bool) {
+		var pending rollup.Span
+		for piece := range s.bucketPieces() {
+			for _, span := range s.missingOf(usage, slot, piece) {
+				if pending.To == span.After {
+					pending.To = span.To
+					continue
+				}
+				if pending.After < pending.To && !yield(pending) {
+					return
+				}
+				pending = span
+			}
+		}
+		if pending.After < pending.To {
+			yield(pending)
+		}
+	}
+}
+
+// bucketPieces yields the parts of days that the plan takes from buckets, where samples are there.
+func (s *rollupScan) bucketPieces() iter.Seq[dayPiece] {
+	return func(yield func(dayPiece) bool) {
+		for _, span := range s.plan.Spans {
+			if span.Resolution == rollup.Raw {
+				continue
+			}
+			for piece := range dayPieces(span) {
+				if s.plan.HasRaw(piece.day) && !yield(piece) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// missingOf returns the times of a piece that are read as samples of a series.
+func (s *rollupScan) missingOf(usage *Usage, slot int, piece dayPiece) []rollup.Span {
+	cells := s.scan.builders[slot].coarsestOf(piece)
+	if len(cells) == 0 {
+		usage.addNotRolled(1)
+		s.r.days.note(piece, rollup.Raw.Origin())
+		return []rollup.Span{{After: piece.after, To: piece.to}}
+	}
+	s.r.days.note(piece, piece.resolution.Origin())
+	samples := samplesIn(cells, piece)
+	if len(samples) > 0 {
+		s.r.days.note(piece, rollup.Raw.Origin())
+	}
+	return samples
+}
+
+// samplesIn returns the buckets of a piece that are read as samples in place of cells: those of one row, or of both that a base divides.
+func samplesIn(cells []rollupCell, piece dayPiece) (all []rollup.Span) {
+	for _, c := range cells {
+		for _, span := range c.samples {
+			isBefore := len(all) > 0 && span.After < all[len(all)-1].To // both rows have it
+			if span.After >= piece.after && span.To <= piece.to && !isBefore {
+				all = append(all, span)
+			}
+		}
+	}
+	return all
 }
 
 // rollupsOf returns the rollups of a day at a resolution: two where a base begins in it. They are ordered by
