@@ -232,6 +232,11 @@ func (w Want) missing() (flags int64) {
 // HasBuckets says whether a cell has what AppendCell needs. It does of kinds that this version does not know, so that AppendCell tells of them.
 func HasBuckets(data []byte) bool { return len(data) == 0 || data[0] != kindSamples }
 
+// IsEarlier says whether a cell is of a kind that is no longer written: the samples of the day give one that tells more.
+func IsEarlier(data []byte) bool {
+	return len(data) > 0 && (data[0] == kindFloats || data[0] == kindHistograms)
+}
+
 // HasAll says whether a cell tells all that is wanted of its day: AppendCell gives no hole and not ErrSamples.
 func HasAll(data []byte, want Want) bool {
 	return len(data) == 0 || len(data) >= headSize && isOfBuckets(data[0]) && int64(data[1])&want.missing() == 0

@@ -35,7 +35,7 @@
 //	4  buckets of floats, with edges
 //	5  buckets of histograms, with edges
 //
-// Kinds 1 and 3 are no longer written. Where samples are there, versions that do not know a kind read them; where they are gone, their queries
+// Kinds 1 and 3 are no longer written, and made again when their day is, where its samples are there. Where samples are there, versions that do not know a kind read them; where they are gone, their queries
 // fail.
 //
 // Kind 4 has flags, a class, a number and 18 columns, kind 1 the same without the class and the last four columns:

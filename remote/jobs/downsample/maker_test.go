@@ -690,3 +690,47 @@ type keyCuts map[string]int64
 func (c keyCuts) Latest() int64              { return math.MaxInt64 }
 func (c keyCuts) KeyCut(key []byte) int64    { return c[string(key)] }
 func (c keyCuts) KeyClosed(key []byte) int64 { return c[string(key)] }
+
+// TestMakerEarlierKinds: rollups of kinds that are no longer written are made again when their day is read: if it was written to, and before its
+// samples go. Then they stay.
+func TestMakerEarlierKinds(t *testing.T) {
+	eachBackend(t, func(t *testing.T, store bucketstore.Store) {
+		f := newFixture(t, store, false)
+		f.write("x", day0+1, day0+hour, day0+2*hour)
+		f.write("y", day0+1)
+		f.once()
+		f.wantRollups("x", day0)
+		earlier := func() {
+			for _, m := range f.rollups("x") {
+				f.apply(bucketstore.Metric, bucketstore.Mutation{Key: f.schema.AppendRowKey(nil, f.key("x"), m.base), Ops: []bucketstore.Op{{
+					Kind: bucketstore.SetCell, Family: m.resolution.Family(), Qualifier: series.AppendQualifier(nil, rollup.Qualifier(m.day, m.base)),
+					Time: m.day + rollup.Day + m.count, Value: append([]byte{1}, m.value[1:]...),
+				}}})
+			}
+		}
+		earlier()
+		f.write("y", day0+hour)
+		f.noteLate()
+		f.once()
+		f.wantRollups("x", day0)
+		f.wantRollups("y", day0)
+
+		earlier()
+		end := int64(day0 + rollup.Day)
+		if released, err := f.maker.Release(t.Context(), end+hour); err != nil || released != end {
+			t.Fatal(released, err)
+		}
+		f.wantRollups("x", day0)
+		earlier()
+		f.apply(bucketstore.Meta, bucketstore.Mutation{Key: series.AppendMetaLateKey(nil, day0), Ops: []bucketstore.Op{{
+			Kind: bucketstore.SetCell, Family: series.FamilyMeta, Time: f.clock.Load(), Value: []byte("late"),
+		}}})
+		f.advance(downsample.NoteAge)
+		f.once()
+		for _, m := range f.rollups("x") {
+			if !rollup.IsEarlier(m.value) {
+				t.Errorf("%s of a day whose samples may be gone is made again", m.resolution)
+			}
+		}
+	})
+}

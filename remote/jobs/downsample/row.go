@@ -42,8 +42,8 @@ func (m *rowMaker) families(day, base int64) []bucketstore.FamilyRange {
 	return families
 }
 
-// make returns the rollups of a day that differ from those in cells, which are all of the families. They refer to
-// nothing in cells.
+// make returns the rollups of a day that are not there in cells, or are based on another count or of an earlier kind. Cells are all of the
+// families. What is returned refers to nothing in them.
 func (m *rowMaker) make(day, base int64, cells []bucketstore.Cell) (ops []bucketstore.Op, err error) {
 	end := day + rollup.Day
 	var count int64
@@ -59,7 +59,7 @@ func (m *rowMaker) make(day, base int64, cells []bucketstore.Cell) (ops []bucket
 	}
 	isRead := false
 	for _, r := range m.resolutions {
-		if was := made[r]; was != nil && was.Time == end+count {
+		if was := made[r]; was != nil && was.Time == end+count && !rollup.IsEarlier(was.Value) {
 			continue
 		}
 		if !isRead {
