@@ -86,11 +86,11 @@ type rangeQuery struct {
 func (s *rolled) randomRange() rangeQuery {
 	const minute, hour = int64(60_000), int64(3600_000)
 	fn := rollupFunctions[s.r.IntN(len(rollupFunctions))]
-	step := []int64{15_000, minute, 5 * minute, 13 * minute, 30 * minute, hour, 6 * hour, 12 * hour}[s.r.IntN(8)]
+	step := []int64{15_000, minute, 5 * minute, 13 * minute, 30 * minute, hour, 6 * hour, 12 * hour, 24 * hour}[s.r.IntN(9)]
 	window := []time.Duration{5 * time.Minute, time.Hour, 6 * time.Hour, time.Hour + 15*time.Second, 6*time.Hour + 15*time.Second,
 		12*time.Hour + 15*time.Second, 7 * time.Minute, time.Duration(1+s.r.Int64N(8*3600)) * time.Second}[s.r.IntN(8)]
 	q := rangeQuery{step: step, steps: 4 + s.r.IntN(300), isSum: strings.HasPrefix(fn, "sum_") || strings.HasPrefix(fn, "avg_")}
-	q.start = rollupStart + s.r.Int64N(rollupDays)*rollup.Day + []int64{0, hour, 5 * minute, 43_215_000, 1000 * s.r.Int64N(86_400)}[s.r.IntN(5)]
+	q.start = rollupStart + s.r.Int64N(rollupDays)*rollup.Day + []int64{0, hour, 5 * minute, 43_215_000, 1000 * s.r.Int64N(86_400), s.midnight()}[s.r.IntN(6)]
 	switch fn {
 	case "":
 		q.expr = "%s"
@@ -100,6 +100,13 @@ func (s *rolled) randomRange() rangeQuery {
 		q.expr = fmt.Sprintf("%s(%%s[%s])", fn, window)
 	}
 	return q
+}
+
+// midnight returns a time of a day of UTC at which one begins in a zone from which an hour of Grafana's does not begin with one of UTC, in milliseconds.
+func (s *rolled) midnight() int64 {
+	const minute = int64(60_000)
+	offset := []int64{330, 345, -210}[s.r.IntN(3)] * minute
+	return (rollup.Day - offset) % rollup.Day
 }
 
 // askRange returns the answer to steps from first up to limit of a query.

@@ -269,12 +269,12 @@ var rollupFunctions = []string{
 func (s *rolled) compare(t *testing.T) (compared, differ, used int) {
 	t.Helper()
 	fn := rollupFunctions[s.r.IntN(len(rollupFunctions))]
-	window := []time.Duration{5 * time.Minute, 30 * time.Minute, time.Hour, 6 * time.Hour, 24 * time.Hour, 7 * time.Minute, 61 * time.Minute}[s.r.IntN(7)]
+	window := []time.Duration{5 * time.Minute, 30 * time.Minute, time.Hour, 6 * time.Hour, 12 * time.Hour, 24 * time.Hour, 7 * time.Minute, 61 * time.Minute}[s.r.IntN(8)]
 	if s.r.IntN(2) == 0 { // as Grafana asks: longer than the step by the interval of scrapes
 		window += []time.Duration{15 * time.Second, 15 * time.Second, time.Minute, 30 * time.Second, 10 * time.Second, 2 * time.Minute}[s.r.IntN(6)]
 	}
-	step := []time.Duration{5 * time.Minute, time.Hour, 6 * time.Hour, 24 * time.Hour, 13 * time.Minute, 90 * time.Second}[s.r.IntN(6)]
-	start := rollupStart + s.r.Int64N(rollupDays)*rollup.Day + []int64{0, 300_000, 3_600_000, s.r.Int64N(rollup.Day)}[s.r.IntN(4)]
+	step := []time.Duration{5 * time.Minute, time.Hour, 6 * time.Hour, 12 * time.Hour, 24 * time.Hour, 13 * time.Minute, 90 * time.Second}[s.r.IntN(7)]
+	start := rollupStart + s.r.Int64N(rollupDays)*rollup.Day + []int64{0, 300_000, 3_600_000, s.r.Int64N(rollup.Day), s.midnight()}[s.r.IntN(5)]
 	name := []string{"x_total", "gauge"}[s.r.IntN(2)]
 	if len(s.series) > 9 && s.r.IntN(3) > 0 {
 		name = []string{"native", "native", "other_native", "mixed_native"}[s.r.IntN(4)]

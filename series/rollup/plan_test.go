@@ -39,10 +39,47 @@ func TestPlan(t *testing.T) {
 	}
 }
 
+// TestPlanOfZones: Grafana's windows begin and end at hours of a zone. Those that 5 minutes tell are read from these, or from hours where they tell them,
+// and samples are read only where windows are so long that a few edges of hours cost less than 5 minutes of all the time.
+func TestPlanOfZones(t *testing.T) {
+	const hour, minute = int64(3600_000), int64(60_000)
+	hours, minutes, mixed := rollup.OneHour.Origin(), rollup.FiveMinutes.Origin(), rollup.OneHour.Origin()|rollup.Raw.Origin()
+	for _, tt := range []struct {
+		step, more int64
+		// utc is what windows are read from where hours begin with those of UTC, and half where they do not.
+		utc, half rollup.Origin
+	}{
+		{5 * minute, 15_000, minutes, minutes},
+		{hour, 15_000, hours, minutes},
+		{6 * hour, 15_000, hours, minutes},
+		{6 * hour, minute, hours, minutes},
+		{12 * hour, 15_000, hours, minutes},
+		{24 * hour, 15_000, hours, minutes},
+		{7 * 24 * hour, 15_000, hours, mixed},
+		{6 * hour, 300_000 + 15_000, minutes, minutes},
+	} {
+		for _, zone := range []int64{0, 60, -480, 330, 345, -210} { // minutes
+			w := rollup.Windows{Start: day + 2*rollup.Day - zone*minute, Step: tt.step, Range: tt.step + tt.more, Count: int(365 * rollup.Day / tt.step)} // a Monday
+			p := rollup.NewPlan(w, rollup.Sources{Until: day + 400*rollup.Day, Coarsest: rollup.Coarsest})
+			var got rollup.Origin
+			for _, span := range p.Spans {
+				got |= span.Resolution.Origin()
+			}
+			want := tt.utc
+			if zone%60 != 0 {
+				want = tt.half
+			}
+			if got != want {
+				t.Errorf("windows of %d + %d in the zone of %d minutes are read from %v, want %v", tt.step, tt.more, zone, got.Names(), want.Names())
+			}
+		}
+	}
+}
+
 func randomWindows(r *rand.Rand) rollup.Windows {
 	spans := []int64{1, 60_000, 300_000, 3_600_000, 6 * 3_600_000, rollup.Day, 7 * rollup.Day}
 	w := rollup.Windows{
-		Start: day + r.Int64N(20)*rollup.Day + []int64{0, 300_000, 3_600_000, r.Int64N(rollup.Day)}[r.IntN(4)],
+		Start: day + r.Int64N(20)*rollup.Day + []int64{0, 300_000, 3_600_000, r.Int64N(rollup.Day), 66_600_000, 65_700_000, 12_600_000}[r.IntN(7)],
 		Step:  spans[r.IntN(len(spans))] * (1 + r.Int64N(3)),
 		Range: spans[1+r.IntN(len(spans)-1)] * (1 + r.Int64N(3)),
 		Count: 1 + r.IntN(100),
