@@ -83,46 +83,6 @@ func TestDirectPartialFailure(t *testing.T) {
 	}
 }
 
-// TestDirectBatches: requests keep to the bounds, and failed positions are those in the
-// samples given to Append.
-func TestDirectBatches(t *testing.T) {
-	var spy spy
-	s := bigtabletest.Open(t, spy.option(), bigtabletest.WithServerOptions(answering(func(key string) error {
-		if key == "last,0000000000000" || key == "07000,0000000000000" {
-			return status.Error(codes.Internal, "broken row")
-		}
-		return nil
-	})))
-	a := newDirect(s, 0)
-	var samples []bucketstore.Sample
-	for i := range 12_000 {
-		samples = append(samples, bucketstore.Sample{Ref: a.Ref(fmt.Appendf(nil, "%05d", i)), T: 1})
-	}
-	long := a.Ref([]byte("long"))
-	for i := range int64(150_000) {
-		samples = append(samples, bucketstore.Sample{Ref: long, T: i})
-	}
-	samples = append(samples, bucketstore.Sample{Ref: a.Ref([]byte("last")), T: 1}, bucketstore.Sample{Ref: long, T: 0, V: 2})
-	err := a.Append(t.Context(), samples)
-	if got, want := failedSamples(t, err), []int{7000, 162_000}; !slices.Equal(got, want) {
-		t.Errorf("failed are %v, want %v", got, want)
-	}
-	cells := 0
-	for _, req := range spy.mutations(0) {
-		ops := 0
-		for _, entry := range req.Entries {
-			ops += len(entry.Mutations)
-		}
-		cells += ops
-		if size := proto.Size(req); ops > 100_000 || len(req.Entries) > 5000 || len(req.Entries) > 1 && size > 2<<20 {
-			t.Errorf("a request of %d rows, %d cells, %d bytes", len(req.Entries), ops, size)
-		}
-	}
-	if want := 12_000 + 150_000 + 1 + 1; cells != want {
-		t.Errorf("%d cells, want %d", cells, want)
-	}
-}
-
 func TestDirectDeadline(t *testing.T) {
 	silent := spy{onRequest: func(ctx context.Context, _ proto.Message) error {
 		<-ctx.Done()

@@ -3,7 +3,6 @@ package bigtable_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -22,59 +21,6 @@ import (
 
 func rowRange(start, limit string) series.RowRange {
 	return series.RowRange{Start: []byte(start), Limit: []byte(limit)}
-}
-
-// TestScanManyKeys: more keys than Bigtable takes in one request.
-func TestScanManyKeys(t *testing.T) {
-	const n, length = 3000, 300
-	var muts []bucketstore.Mutation
-	var want []string
-	for i := range n {
-		key := fmt.Sprintf("%06d%s", i, strings.Repeat("k", length))
-		want = append(want, key)
-		muts = append(muts, bucketstore.Mutation{Key: []byte(key), Ops: []bucketstore.Op{setCell("m", nil, 1, nil)}})
-	}
-	single := func(key string) series.RowRange { return series.SingleRow([]byte(key)) }
-	prefix := func(key string) series.RowRange { return series.PrefixRange([]byte(key)) }
-	for _, tc := range []struct {
-		name  string
-		of    func(key string) series.RowRange
-		limit int
-		least int
-	}{
-		{"keys", single, 0, 3},
-		{"ranges", prefix, 0, 4},
-		{"keys up to a limit in the second request", single, 2000, 2},
-		{"ranges up to a limit in the first request", prefix, 5, 1},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			var spy spy
-			s := bigtabletest.Open(t, spy.option())
-			apply(t, s, bucketstore.Meta, muts...)
-			before := len(spy.seen())
-			req := wholeTable(bucketstore.Meta)
-			req.Rows, req.Limit = nil, tc.limit
-			for _, key := range want {
-				req.Rows = append(req.Rows, tc.of(key))
-			}
-			wantKeys := want
-			if tc.limit > 0 {
-				wantKeys = want[:tc.limit]
-			}
-			if got := keys(scan(t, s, req)); !slices.Equal(got, wantKeys) {
-				t.Fatalf("found %d rows, want %d in order", len(got), len(wantKeys))
-			}
-			requests := spy.seen()[before:]
-			if len(requests) < tc.least {
-				t.Errorf("%d requests, want at least %d", len(requests), tc.least)
-			}
-			for _, r := range requests {
-				if size := proto.Size(r); size > 512_000 {
-					t.Errorf("a request has %d bytes", size)
-				}
-			}
-		})
-	}
 }
 
 func TestScanKeysAndRanges(t *testing.T) {

@@ -261,26 +261,25 @@ func readAll(t testing.TB, store bucketstore.Store) map[string]map[int64]string 
 	return found
 }
 
-func TestConformance(t *testing.T) {
-	openBuffer := func(t testing.TB, tables []bucketstore.TableSpec, now func() time.Time) bucketstore.Store {
-		store, err := pebble.Open(pebble.Config{Dir: t.TempDir(), Tables: tables, Now: now})
-		if err != nil {
-			t.Fatal(err)
-		}
-		b, err := openLog(t.Context(), config{Config: buffer.Config{Store: store, Now: now}, Dir: t.TempDir()})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() {
-			if err := b.Close(); err != nil {
-				t.Error(err)
-			}
-		})
-		return b
+// openConforming opens a buffer in front of an embedded store, for storetest.
+func openConforming(t testing.TB, tables []bucketstore.TableSpec, now func() time.Time) bucketstore.Store {
+	store, err := pebble.Open(pebble.Config{Dir: t.TempDir(), Tables: tables, Now: now})
+	if err != nil {
+		t.Fatal(err)
 	}
-	storetest.Run(t, openBuffer)
-	storetest.RunConcurrent(t, openBuffer)
+	b, err := openLog(t.Context(), config{Config: buffer.Config{Store: store, Now: now}, Dir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return b
 }
+
+func TestConcurrentConformance(t *testing.T) { storetest.RunConcurrent(t, openConforming) }
 
 // TestReads: samples can be read at once, after sealing, and after the next start; on both
 // backends.

@@ -200,51 +200,6 @@ func TestCurrent(t *testing.T) {
 	}
 }
 
-// TestManySamplesAtOnce: a request may have more samples of one series and window than a
-// chunk can count, and duplicate times.
-func TestManySamplesAtOnce(t *testing.T) {
-	f := open(t, openPebble(t), nil)
-	var samples []bucketstore.Sample
-	for i := range int64(70_000) {
-		samples = append(samples, f.sample(1, someTime+i, float64(i)))
-	}
-	for i := range int64(70_000) { // backwards, every third time once more
-		if i%3 == 0 {
-			samples = append(samples, f.sample(1, someTime+70_000-i, float64(-i)))
-		}
-	}
-	f.append(t, append(samples, f.sample(1, someTime-1, 1))...)
-	for i := range int64(70_000) {
-		samples[i] = f.sample(2, someTime+i, float64(i))
-	}
-	f.append(t, samples[:70_000]...)
-	f.check(t, "open")
-	f.append(t, f.sample(1, someTime+5, 2), f.sample(2, someTime+5, 2))
-	f.check(t, "in parts")
-	if err := f.Flush(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	f.check(t, "sealed")
-	f.kill()
-	f.reopen(t)
-	f.check(t, "replayed")
-}
-
-// TestLargeRequest: a request can be larger than a frame of the log.
-func TestLargeRequest(t *testing.T) {
-	f := open(t, openPebble(t), nil)
-	long := strings.Repeat("x", 3000)
-	var samples []bucketstore.Sample
-	for n := range 30_000 {
-		key := keyOf(t, "__name__", "some_metric", "l", long, "n", fmt.Sprint(n))
-		samples = append(samples, bucketstore.Sample{Ref: f.Ref(key), T: someTime, V: float64(n)})
-	}
-	f.append(t, samples...)
-	f.kill()
-	f.reopen(t)
-	f.check(t, "replayed")
-}
-
 // TestUnfinishedSegment: the last segment may be all zeros, if the power failed when it was
 // made.
 func TestUnfinishedSegment(t *testing.T) {

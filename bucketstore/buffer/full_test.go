@@ -13,7 +13,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
-	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/bucketstore/buffer"
 	"github.com/promtable/promtable/bucketstore/storetest"
 )
@@ -166,54 +165,6 @@ func TestFullDiskNewDirectory(t *testing.T) {
 	}
 	m.kill()
 	m.checkNext(t, false)
-}
-
-// TestFullDiskLargeRequest: of a request in several frames none stays if there is room for
-// the first one only, and the same request succeeds later.
-func TestFullDiskLargeRequest(t *testing.T) {
-	m := newMachine(time.Hour)
-	m.cfg.SegmentBytes = 1 << 30
-	if err := m.start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if err := m.write(t.Context(), sampleID{1, someTime}); err != nil {
-		t.Fatal(err)
-	}
-	const series, size = 40_000, 2_500
-	before, long := m.dir.Used(), strings.Repeat("x", size)
-	samples := []bucketstore.Sample{{Ref: m.Ref(key(1)), T: someTime + 1, V: 1}}
-	for n := range series {
-		samples = append(samples, bucketstore.Sample{Ref: m.Ref(fmt.Appendf(nil, "%s%d", long, n)), T: someTime, V: float64(n)})
-	}
-	m.dir.SetRoom(before + (80 << 20)) // a frame has some more than 64 MiB
-	wantRefused(t, m.Append(t.Context(), samples))
-	if after := m.dir.Used(); after != before {
-		t.Errorf("the log has %d bytes more", after-before)
-	}
-	if err := m.write(t.Context(), sampleID{1, someTime + 1}, sampleID{2, someTime}); err != nil {
-		t.Fatal(err)
-	}
-	m.dir.SetRoom(0)
-	if err := m.Append(t.Context(), samples[1:]); err != nil {
-		t.Fatal(err)
-	}
-	m.kill()
-	if err := m.start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	found := readAll(t, m.Buffer)
-	for n := range series {
-		key := fmt.Sprintf("%s%d", long, n)
-		if got := found[key][someTime]; got != valueText(float64(n), nil) {
-			t.Fatalf("series %d is %q", n, got)
-		}
-	}
-	for id, w := range m.sent {
-		if got := found[string(key(id.series))][id.t]; got != w.values[len(w.values)-1] {
-			t.Errorf("%v is %q", id, got)
-		}
-	}
-	m.kill()
 }
 
 // TestCutFails: if an unfinished write can not be cut off, or the log not synced, the process

@@ -43,20 +43,18 @@ func openIngesting(t testing.TB, tables []bucketstore.TableSpec, now func() time
 	return openStore(t, cfg.WithFS(vfs.NewMem()).WithIngest(-1))
 }
 
-func TestConformance(t *testing.T) {
-	for _, tc := range []struct {
-		name string
-		open storetest.Open
-	}{
-		{"on disk", openOnDisk},
-		{"tiny tables in memory", openTiny},
-		{"tables of each batch", openIngesting},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			storetest.Run(t, tc.open)
-			storetest.RunConcurrent(t, tc.open)
-			storetest.RunExpiry(t, tc.open)
-		})
+// conformingStores are the ways to open a store that keep the contract.
+var conformingStores = map[string]storetest.Open{"on disk": openOnDisk, "tiny tables in memory": openTiny, "tables of each batch": openIngesting}
+
+func TestConcurrentConformance(t *testing.T) {
+	for name, open := range conformingStores {
+		t.Run(name, func(t *testing.T) { storetest.RunConcurrent(t, open) })
+	}
+}
+
+func TestExpiry(t *testing.T) {
+	for name, open := range conformingStores {
+		t.Run(name, func(t *testing.T) { storetest.RunExpiry(t, open) })
 	}
 }
 

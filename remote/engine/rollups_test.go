@@ -454,6 +454,39 @@ func runQuery(t *testing.T, ctx context.Context, engine promql.QueryEngine, e *e
 	return found, res.Warnings
 }
 
+// comparePoints compares two answers, each in parts. Sums are added in another order, so they are almost the same.
+func comparePoints(t *testing.T, about string, isSum bool, got, want []promql.Matrix) (points int) {
+	t.Helper()
+	index := func(parts []promql.Matrix) map[string]promql.Sample {
+		found := make(map[string]promql.Sample)
+		for _, part := range parts {
+			for _, one := range part {
+				for at, p := range pointsOf(one) {
+					found[fmt.Sprint(one.Metric, " at ", at)] = p
+				}
+			}
+		}
+		return found
+	}
+	found, expected := index(got), index(want)
+	for at, p := range expected {
+		q, ok := found[at]
+		isSame := math.Float64bits(p.F) == math.Float64bits(q.F) || math.IsNaN(p.F) && math.IsNaN(q.F)
+		isClose := isSum && math.Abs(p.F-q.F) <= 1e-9*max(1, math.Abs(p.F))
+		if !ok || !sameHistograms(p.H, q.H) || !isSame && !isClose {
+			t.Errorf("%s: %s is %s (%t), and %s", about, at, textOf(q), ok, textOf(p))
+			return len(expected)
+		}
+	}
+	for at, p := range found {
+		if _, ok := expected[at]; !ok {
+			t.Errorf("%s: %s is %s, and none", about, at, textOf(p))
+			break
+		}
+	}
+	return len(expected)
+}
+
 // TestRollupBatches: rollups that are too large for a batch are read in smaller ones, with the same answer.
 func TestRollupBatches(t *testing.T) {
 	s := newRolled(t, seriestest.NewRand(t))

@@ -1,3 +1,5 @@
+//go:build !race
+
 package downsample_test
 
 import (
