@@ -26,6 +26,7 @@ import (
 // TestDeadConnection: one of the connections swallows bytes. Writes and reads that meet it
 // succeed through others, within their deadline.
 func TestDeadConnection(t *testing.T) {
+	t.Parallel() // it waits
 	proxy := bigtabletest.NewProxy(t, bigtabletest.Serve(t))
 	reg := prometheus.NewPedanticRegistry()
 	cfg := bigtabletest.ServiceConfig(proxy.Addr)
@@ -52,6 +53,7 @@ func TestDeadConnection(t *testing.T) {
 // attempt would be given up. Pings find it, and the scan succeeds through another one. gRPC
 // pings once in ten seconds at most, so the test takes some more.
 func TestKeepAlive(t *testing.T) {
+	t.Parallel() // it waits
 	var stall atomic.Bool
 	stalled := make(chan struct{})
 	proxy := bigtabletest.NewProxy(t, bigtabletest.Serve(t,
@@ -86,6 +88,7 @@ func TestKeepAlive(t *testing.T) {
 // while. Calls fail meanwhile, with the error of their context, and the same store goes on
 // after it.
 func TestLostConnections(t *testing.T) {
+	t.Parallel() // it waits
 	proxy := bigtabletest.NewProxy(t, bigtabletest.Serve(t))
 	cfg := bigtabletest.ServiceConfig(proxy.Addr)
 	cfg.Connections, cfg.CallTimeout = 2, 2*time.Second
@@ -112,6 +115,7 @@ func TestLostConnections(t *testing.T) {
 // TestStalledAttempt: the server does not answer the first attempt. What the client may
 // repeat succeeds, and a conditional write, which it may not, fails before its deadline.
 func TestStalledAttempt(t *testing.T) {
+	t.Parallel() // it waits
 	var stall atomic.Bool
 	s := bigtabletest.Open(t, bigtabletest.WithFaults(func(proto.Message) bigtabletest.Fault {
 		return bigtabletest.Fault{Stall: stall.Swap(false)}
