@@ -53,7 +53,7 @@ func start(t testing.TB, name string, c Command) *Process {
 
 // Start runs a program. On Linux it ends with this process at the latest.
 func Start(name string, c Command) (*Process, error) {
-	p := &Process{name: name, cmd: exec.Command(c.Path, c.Args...), log: &processLog{}, done: make(chan struct{})}
+	p := &Process{name: name, cmd: exec.Command(c.Path, c.Args...), log: newProcessLog(), done: make(chan struct{})}
 	p.cmd.Env, p.cmd.SysProcAttr = append(os.Environ(), c.Env...), dieTogether()
 	output, writer := io.Pipe()
 	p.cmd.Stdout, p.cmd.Stderr = writer, writer
@@ -113,18 +113,26 @@ func (p *Process) ended() bool {
 // WaitLine returns the first line that contains all parts, waiting for it.
 func (p *Process) WaitLine(t testing.TB, parts ...string) string {
 	t.Helper()
-	var line string
-	err := p.Await(context.Background(), Wait{Patience, pollLast}, fmt.Sprintf("prints %q", parts), func() error {
-		var ok bool
-		if line, ok = p.log.find(parts...); ok {
-			return nil
+	deadline := time.After(Patience)
+	for read, hasEnded := 0, false; ; {
+		lines, grown := p.log.since(read)
+		for _, line := range lines {
+			if ContainsAll(line, parts) {
+				return line
+			}
 		}
-		return errors.New("not there yet")
-	})
-	if err != nil {
-		t.Fatal(err)
+		if hasEnded {
+			t.Fatalf("%s has not printed %q, and ended: %s\n%s", p.name, parts, p.cmd.ProcessState, p.Tail())
+		}
+		read += len(lines)
+		select {
+		case <-grown:
+		case <-p.done:
+			hasEnded = true
+		case <-deadline:
+			t.Fatalf("%s has not printed %q within %v\n%s", p.name, parts, Patience, p.Tail())
+		}
 	}
-	return line
 }
 
 // Await calls f until it returns nil. Its error says what it has waited for: as long as w says, until ctx has ended, or until the program
@@ -159,12 +167,11 @@ func (p *Process) Stop(limit time.Duration) error {
 // wait returns the exit code once the program has ended by itself.
 func (p *Process) wait(t testing.TB) int {
 	t.Helper()
-	Eventually(t, p.name+" ends", func() error {
-		if !p.ended() {
-			return errors.New("still running")
-		}
-		return nil
-	})
+	select {
+	case <-p.done:
+	case <-time.After(Patience):
+		t.Fatalf("%s still runs after %v\n%s", p.name, Patience, p.Tail())
+	}
 	return p.cmd.ProcessState.ExitCode()
 }
 
@@ -245,7 +252,10 @@ func (p *Process) PeakMemory(t testing.TB) int {
 type processLog struct {
 	mu    sync.Mutex
 	lines []string
+	grown chan struct{} // closed when there is another line
 }
+
+func newProcessLog() *processLog { return &processLog{grown: make(chan struct{})} }
 
 func (l *processLog) copyFrom(r io.Reader) {
 	scanner := bufio.NewScanner(r)
@@ -253,20 +263,18 @@ func (l *processLog) copyFrom(r io.Reader) {
 	for scanner.Scan() {
 		l.mu.Lock()
 		l.lines = append(l.lines, scanner.Text())
+		close(l.grown)
+		l.grown = make(chan struct{})
 		l.mu.Unlock()
 	}
 	io.Copy(io.Discard, r) // a line over the limit must not block the program
 }
 
-func (l *processLog) find(parts ...string) (string, bool) {
+// since returns the lines from the n-th on, and a channel that is closed when there is another.
+func (l *processLog) since(n int) (lines []string, grown <-chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, line := range l.lines {
-		if ContainsAll(line, parts) {
-			return line, true
-		}
-	}
-	return "", false
+	return l.lines[n:], l.grown
 }
 
 // text returns all lines.

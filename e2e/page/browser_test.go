@@ -52,6 +52,8 @@ type browserPage struct {
 	requests []string // URLs, in order
 	problems []string // what a page must not do
 	refusals []string // what it may be answered, as refusal writes it
+	// isLoaded says that open need not load the page.
+	isLoaded bool
 	// mouse is where the mouse was moved since the last key.
 	mouse *place
 }
@@ -352,20 +354,57 @@ func (p *browserPage) settle() {
 	p.await(shown + `?.querySelector(".result").getAttribute("aria-busy") === "false"`)
 }
 
-// open loads the page with the parameters in the URL: names and values in turn.
+// open shows the page with the parameters in the URL: names and values in turn.
 func (p *browserPage) open(parameters ...string) {
 	p.Helper()
+	p.visit(search(parameters))
+}
+
+// visit shows the page with parameters as a URL has them. It follows a link within the page, if that is loaded and is to look as it did
+// then: to load all of its modules again takes six times as long.
+func (p *browserPage) visit(search string) {
+	p.Helper()
+	if !p.isLoaded {
+		p.loadURL(search)
+		return
+	}
+	evaluate[bool](p, fmt.Sprintf(`(() => {
+		const link = document.createElement("a");
+		link.href = %q;
+		document.body.append(link);
+		link.dispatchEvent(new MouseEvent("click", { bubbles: true, cancelable: true }));
+		link.remove();
+		return true;
+	})()`, search))
+	p.settle()
+}
+
+// load is open of a page that knows nothing but its URL and what the browser keeps.
+func (p *browserPage) load(parameters ...string) {
+	p.Helper()
+	p.loadURL(search(parameters))
+}
+
+func (p *browserPage) loadURL(search string) {
+	p.Helper()
+	p.do(chromedp.Navigate("http://" + p.host + p.path + "/" + search))
+	p.settle()
+	p.isLoaded = true
+}
+
+// search returns parameters, names and values in turn, as a URL has them.
+func search(parameters []string) string {
 	values := url.Values{}
 	for pair := range slices.Chunk(parameters, 2) {
 		values.Set(pair[0], pair[1])
 	}
-	p.do(chromedp.Navigate("http://" + p.host + p.path + "/?" + values.Encode()))
-	p.settle()
+	return "?" + values.Encode()
 }
 
 // onOpen runs a script in pages that are opened from now on, before their own.
 func (p *browserPage) onOpen(script string) {
 	p.Helper()
+	p.isLoaded = false
 	devtools(p, protopage.AddScriptToEvaluateOnNewDocument, protopage.AddScriptToEvaluateOnNewDocumentParams{Source: script})
 }
 
@@ -482,12 +521,14 @@ func (p *browserPage) drag(fromX, fromY, toX, toY float64) {
 // width makes the page so many pixels wide.
 func (p *browserPage) width(pixels int64) {
 	p.Helper()
+	p.isLoaded = false
 	p.do(chromedp.EmulateViewport(pixels, 900))
 }
 
 // scheme makes the system prefer light or dark colours.
 func (p *browserPage) scheme(name string) {
 	p.Helper()
+	p.isLoaded = false
 	devtools(p, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
 		Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: name}},
 	})

@@ -535,14 +535,15 @@ func TestPageStep(t *testing.T) {
 func TestPageDrawing(t *testing.T) {
 	t.Parallel()
 	p := newPage(t, startDrawn(t))
-	for _, c := range []struct{ name, expr, mode, unit string }{
+	drawings := []struct{ name, expr, mode, unit string }{
 		{"lines", "draw_level", "", ""}, {"stacked", "draw_level", "stacked", ""}, {"below", "{__name__=~\"draw_level|draw_debt\"}", "stacked", ""},
 		{"points", "draw_level", "points", ""}, {"bars", "draw_level", "bars", ""},
 		{"classic", "sum by (le) (rate(draw_took_seconds_bucket[5m]))", "", ""}, {"two", "rate(draw_took_seconds_bucket[5m])", "", ""},
 		{"native", "draw_size_bytes", "", ""}, {"native-lines", "draw_size_bytes", "lines", ""}, {"no-heatmap", "draw_level", "heatmap", ""},
 		{"bytes", "rate(draw_sent_bytes_total[5m])", "", ""}, {"chosen", "draw_level", "", "seconds"},
-	} {
-		p.eachLook(func(look string) {
+	}
+	p.eachLook(func(look string) {
+		for _, c := range drawings {
 			step := "1m"
 			if c.mode == "bars" {
 				step = "5m"
@@ -555,8 +556,8 @@ func TestPageDrawing(t *testing.T) {
 			if wide := evaluate[bool](p, "document.documentElement.scrollWidth > innerWidth"); wide {
 				t.Errorf("%s %s: the page scrolls sideways", c.name, look)
 			}
-		})
-	}
+		}
+	})
 }
 
 // pixels returns the colours of places of the plot, x and y in turn, on the canvas of a graph, as the style sheet would write them.
@@ -752,8 +753,7 @@ func TestPageHeatmapChoice(t *testing.T) {
 		for pair := range slices.Chunk(drawLink, 2) {
 			values.Set(pair[0], pair[1])
 		}
-		p.do(chromedp.Navigate("http://" + p.host + "/?" + values.Encode()))
-		p.settle()
+		p.visit("?" + values.Encode())
 	}
 	counts := func(want ...string) {
 		t.Helper()

@@ -122,7 +122,7 @@ func TestPageEditorSwap(t *testing.T) {
 	p.wantExpressions("page_gauge")
 
 	// What is being composed is not broken off.
-	p.open()
+	p.load()
 	devtools(p, input.ImeSetComposition, input.ImeSetCompositionParams{Text: "pa", SelectionStart: 2, SelectionEnd: 2})
 	evaluate[bool](p, `(() => { window.letIn(); return true })()`)
 	p.await(`performance.getEntriesByName(new URL("ui/vendor/codemirror/codemirror.js", location.href).href).length > 0`)
@@ -136,7 +136,7 @@ func TestPageEditorSwap(t *testing.T) {
 	p.wantParameters("expr", "page_gauge")
 
 	// Without it the field can be used.
-	p.open()
+	p.load()
 	p.press("1/4" + kb.Enter)
 	p.wantParameters("expr", "1/4")
 	if rows := p.rows(0); len(rows) != 1 || rows[0][0] != "0.25" {

@@ -5,6 +5,7 @@ package page
 import (
 	"fmt"
 	"math"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -12,10 +13,11 @@ import (
 	"github.com/promtable/promtable/e2e/harness"
 )
 
-// writingScript notes what is written on a canvas since it was cleared, in pixels.
+// writingScript notes what is written on a canvas since it was cleared, in pixels, or since a link was followed.
 const writingScript = `(() => {
 	const of = CanvasRenderingContext2D.prototype, { fillText, clearRect } = of;
 	window.written = [];
+	addEventListener("click", ({ target }) => { if (target.matches("a")) { window.written = []; } }, true);
 	of.clearRect = function (...box) {
 		window.written = [];
 		clearRect.apply(this, box);
@@ -88,28 +90,17 @@ func (p *browserPage) checkLabels(what string) {
 	}
 }
 
-// eachLook does something on a telephone and on a wide screen, in both schemes.
+// eachLook does something on a telephone, in light, and on a wide screen, in dark. Nothing in the page depends on both, width and scheme:
+// TestPageViews looks at each view in all four looks, and so does all else while it writes what it sees.
 func (p *browserPage) eachLook(do func(name string)) {
 	p.Helper()
-	for _, width := range []int64{390, 1440} {
-		p.width(width)
-		for _, scheme := range []string{"light", "dark"} {
-			p.scheme(scheme)
-			do(fmt.Sprintf("%s-%d", scheme, width))
+	for _, look := range looks() {
+		if look.isCrossed && os.Getenv(screenshotsVariable) == "" {
+			continue
 		}
-	}
-}
-
-// eachWidth does something on a telephone, in light, and on a wide screen, in dark: what is looked at depends on no colour.
-func (p *browserPage) eachWidth(do func(name string)) {
-	p.Helper()
-	for _, look := range []struct {
-		scheme string
-		width  int64
-	}{{"light", 390}, {"dark", 1440}} {
 		p.width(look.width)
 		p.scheme(look.scheme)
-		do(fmt.Sprintf("%s-%d", look.scheme, look.width))
+		do(look.String())
 	}
 }
 
@@ -118,7 +109,7 @@ func TestPageAxes(t *testing.T) {
 	t.Parallel()
 	p := newPage(t, harness.StartAdapter(t, harness.Embedded(t)))
 	p.noteLabels()
-	for _, c := range []struct{ name, expr, want string }{
+	values := []struct{ name, expr, want string }{
 		{"small", "0.03 + 0.01 * sin(vector(time() / 600))", "0.030"},
 		{"tiny", "4e-9 + 1e-9 * sin(vector(time() / 600))", "4.0n"},
 		{"close", "1000030 + 5 * sin(vector(time() / 600))", "1,000,030"},
@@ -127,23 +118,22 @@ func TestPageAxes(t *testing.T) {
 		{"neighbours", "1.8e19 + 4096 * sgn(sin(vector(time() / 600)))", "18.0E"},
 		{"extreme", "1.7e308 * sgn(sin(vector(time() / 600)))", "0.0"},
 		{"thousands", "45e3 + 30e3 * sin(vector(time() / 600))", "40k"},
-	} {
-		p.eachWidth(func(look string) {
+	}
+	p.eachLook(func(look string) {
+		for _, c := range values {
 			p.open("expr", c.expr, "view", "graph")
 			p.checkLabels(c.name + " " + look)
 			if values, _ := p.labels(); !slices.ContainsFunc(values, func(l label) bool { return l.Text == c.want }) {
 				t.Errorf("%s: no %q among %v", c.name, c.want, values)
 			}
 			p.shoot("axes-" + c.name + "-" + look)
-		})
-	}
-	for _, seconds := range []string{"1", "60", "900", "3600", "21600", "86400", "200000", "604800", "2592000", "31536000", "94608000"} {
-		p.eachWidth(func(look string) {
+		}
+		for _, seconds := range []string{"1", "60", "900", "3600", "21600", "86400", "200000", "604800", "2592000", "31536000", "94608000"} {
 			p.open("expr", "vector(time() % 86400)", "view", "graph", "range", seconds, "end", "2026-02-20T10:11:12")
 			p.checkLabels(seconds + " s " + look)
 			p.shoot("axes-" + seconds + "-" + look)
-		})
-	}
+		}
+	})
 }
 
 // TestPageUndrawable wants values that are no numbers to be said in words.

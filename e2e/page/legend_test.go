@@ -14,15 +14,14 @@ import (
 	"github.com/promtable/promtable/e2e/harness"
 )
 
-// openAll loads the page with the parameters in the URL, of which one may be there several times: names and values in turn.
+// openAll shows the page with the parameters in the URL, of which one may be there several times: names and values in turn.
 func (p *browserPage) openAll(parameters ...string) {
 	p.Helper()
 	values := url.Values{}
 	for pair := range slices.Chunk(parameters, 2) {
 		values.Add(pair[0], pair[1])
 	}
-	p.do(chromedp.Navigate("http://" + p.host + "/?" + values.Encode()))
-	p.settle()
+	p.visit("?" + values.Encode())
 }
 
 // wantLines wants these lines of a graph to be drawn, by their place in the list, and no others.
@@ -117,7 +116,8 @@ func TestPageCopy(t *testing.T) {
 		"refused":   `Object.defineProperty(navigator, "clipboard", { value: { writeText: async () => { throw new Error("no") } } }); document.execCommand = () => { window.copied = document.activeElement.value; return true }`,
 		"none":      `Object.defineProperty(navigator, "clipboard", { value: undefined }); document.execCommand = () => { window.copied = document.activeElement.value; return true }`,
 	} {
-		p.draw("draw_level")
+		p.load(append([]string{"expr", "draw_level"}, drawLink...)...) // without what the script before has changed
+		p.awaitEditors()
 		evaluate[bool](p, "(() => { "+script+"; return true })()")
 		p.click("#query tr:nth-child(2) .copy")
 		p.await(`document.activeElement.matches(".copy.done")`)

@@ -61,8 +61,9 @@ func TestPageProxy(t *testing.T) {
 			p := startBrowser(t, host)
 			p.path = proxied
 			for _, v := range pageViews() {
-				p.view(v)
+				p.view(v, p.open)
 			}
+			p.load() // whose tabs are as they were never left
 			for _, tab := range evaluate[[]string](p, `[...document.querySelectorAll("nav a")].map((a) => a.dataset.tab)`) {
 				p.click("nav a[data-tab=" + tab + "]")
 				p.wantParameters("tab", tab)

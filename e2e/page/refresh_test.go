@@ -4,12 +4,9 @@ package page
 
 import (
 	"fmt"
-	"net/url"
 	"slices"
 	"strings"
 	"testing"
-
-	"github.com/chromedp/chromedp"
 
 	"github.com/promtable/promtable/e2e/harness"
 )
@@ -86,8 +83,7 @@ func TestPageRefreshTable(t *testing.T) {
 	p.awaitRow(0, `page_gauge{instance="c"}`, "201")
 
 	// Two expressions, and a page that is scrolled.
-	p.do(chromedp.Navigate("http://" + p.host + "/?" + url.Values{"expr": {"page_gauge", "page_many or page_gauge * 2"}, "refresh": {"1s"}}.Encode()))
-	p.settle()
+	p.openAll("expr", "page_gauge", "expr", "page_many or page_gauge * 2", "refresh", "1s")
 	evaluate[bool](p, `(() => { scrollTo(0, 900); return true })()`)
 	sendNow(t, a, "a", 300)
 	p.awaitRow(1, `page_gauge{instance="a"}`, "300")

@@ -16,6 +16,7 @@ import (
 // zone makes the page be in another time zone.
 func (p *browserPage) zone(name string) {
 	p.Helper()
+	p.isLoaded = false
 	devtools(p, emulation.SetTimezoneOverride, emulation.SetTimezoneOverrideParams{TimezoneID: name})
 }
 
