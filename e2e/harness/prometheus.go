@@ -19,6 +19,7 @@ import (
 type Prometheus struct {
 	*Process
 	config string // path of prometheus.yml
+	data   string // directory of its TSDB
 	Addr   string // host:port
 }
 
@@ -26,14 +27,19 @@ type Prometheus struct {
 // and more flags, and waits until it serves.
 func StartPrometheus(t testing.TB, args ...string) *Prometheus {
 	t.Helper()
-	dir := t.TempDir()
-	p := &Prometheus{config: filepath.Join(dir, "prometheus.yml")}
+	return StartPrometheusOn(t, filepath.Join(t.TempDir(), "data"), args...)
+}
+
+// StartPrometheusOn is StartPrometheus with the blocks that are in the directory data.
+func StartPrometheusOn(t testing.TB, data string, args ...string) *Prometheus {
+	t.Helper()
+	p := &Prometheus{config: filepath.Join(t.TempDir(), "prometheus.yml"), data: data}
 	if err := os.WriteFile(p.config, []byte("global: {}\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	args = append([]string{
 		"--config.file=" + p.config,
-		"--storage.tsdb.path=" + filepath.Join(dir, "data"),
+		"--storage.tsdb.path=" + data,
 		"--web.listen-address=127.0.0.1:0",
 		"--web.enable-lifecycle",
 		"--scrape.discovery-reload-interval=1s",
@@ -55,7 +61,7 @@ func (p *Prometheus) run(t testing.TB, args []string) {
 func (p *Prometheus) URL(path string) string { return "http://" + p.Addr + path }
 
 // Data returns the directory of its TSDB.
-func (p *Prometheus) Data() string { return filepath.Join(filepath.Dir(p.config), "data") }
+func (p *Prometheus) Data() string { return p.data }
 
 // Configure gives Prometheus a new configuration, which promtool must accept.
 func (p *Prometheus) Configure(t testing.TB, config string) {
@@ -157,12 +163,4 @@ func SameElements(got, want []string, err error) error {
 		}
 	}
 	return nil
-}
-
-// Again starts Prometheus again, after it has ended, on the same directory and another port.
-func (p *Prometheus) Again(t testing.TB) *Prometheus {
-	t.Helper()
-	again := &Prometheus{config: p.config}
-	again.run(t, p.cmd.Args[1:])
-	return again
 }

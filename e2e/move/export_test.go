@@ -23,15 +23,11 @@ func mustRun(t *testing.T, b harness.Backend, words ...string) string {
 // onBlocks starts a Prometheus that has the blocks in a directory, and nothing else.
 func onBlocks(t *testing.T, dir string) *harness.Prometheus {
 	t.Helper()
-	p := startSource(t)
-	p.Kill(t)
-	if err := os.RemoveAll(p.Data()); err != nil {
+	data := filepath.Join(t.TempDir(), "data")
+	if err := os.CopyFS(data, os.DirFS(dir)); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.CopyFS(p.Data(), os.DirFS(dir)); err != nil {
-		t.Fatal(err)
-	}
-	return p.Again(t)
+	return startSourceOn(t, data)
 }
 
 // digests returns the lines of a digest.
@@ -93,10 +89,9 @@ func TestExportText(t *testing.T) {
 	if code, output := harness.RunCommand(t, b, words...); code == 0 || !strings.Contains(output, "file exists") {
 		t.Errorf("over a file: %d\n%s", code, output)
 	}
-	p := startSource(t)
-	p.Kill(t)
-	createBlocks(t, text, p.Data())
-	p = p.Again(t)
+	data := filepath.Join(t.TempDir(), "data")
+	createBlocks(t, text, data)
+	p := startSourceOn(t, data)
 	a := harness.StartAdapter(t, b)
 	wantSame(t, a, p, first, last)
 	a.Terminate(t)

@@ -76,7 +76,13 @@ func fill(t *testing.T, p *harness.Prometheus) (first int64) {
 
 func startSource(t *testing.T) *harness.Prometheus {
 	t.Helper()
-	return harness.StartPrometheus(t, "--web.enable-admin-api", "--web.enable-remote-write-receiver", "--storage.tsdb.retention.time=10y")
+	return startSourceOn(t, filepath.Join(t.TempDir(), "data"))
+}
+
+// startSourceOn is startSource with the blocks that are in the directory data.
+func startSourceOn(t *testing.T, data string) *harness.Prometheus {
+	t.Helper()
+	return harness.StartPrometheusOn(t, data, "--web.enable-admin-api", "--web.enable-remote-write-receiver", "--storage.tsdb.retention.time=10y")
 }
 
 // snapshot returns the directory of a snapshot of all that a Prometheus has.
@@ -195,16 +201,16 @@ func openMetrics(t *testing.T, days int) (dir string, p *harness.Prometheus, tex
 	if err := os.WriteFile(text, b.Bytes(), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	p = startSource(t)
-	p.Kill(t)
-	createBlocks(t, text, p.Data())
-	return p.Data(), p.Again(t), text, first, last
+	dir = filepath.Join(t.TempDir(), "data")
+	createBlocks(t, text, dir)
+	return dir, startSourceOn(t, dir), text, first, last
 }
 
-// createBlocks makes blocks of text with promtool.
+// createBlocks makes blocks of 18 hours of text with promtool. For each block it reads all of the text, and allocates half a gigabyte, which a
+// file system in memory has to clear: for blocks of 2 hours that would be most of what the tests take.
 func createBlocks(t *testing.T, text, dir string) {
 	t.Helper()
-	if out, err := exec.Command(harness.PromtoolProgram(t), "tsdb", "create-blocks-from", "openmetrics", text, dir).CombinedOutput(); err != nil {
+	if out, err := exec.Command(harness.PromtoolProgram(t), "tsdb", "create-blocks-from", "--max-block-duration=18h", "openmetrics", text, dir).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 }
@@ -236,7 +242,7 @@ func TestImportStopped(t *testing.T) {
 
 // TestImportDamage: what cannot be read is named, all else is imported, and the next import brings what is there by then.
 func TestImportDamage(t *testing.T) {
-	dir, p, _, first, last := openMetrics(t, 3)
+	dir, p, _, first, last := openMetrics(t, 7)
 	copied := filepath.Join(t.TempDir(), "copy")
 	if err := os.CopyFS(copied, os.DirFS(dir)); err != nil {
 		t.Fatal(err)
