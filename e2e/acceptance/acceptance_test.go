@@ -2,6 +2,7 @@ package acceptance
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"slices"
@@ -27,23 +28,24 @@ type acceptance struct {
 	protocol harness.Protocol
 	answer   prompb.ReadRequest_ResponseType
 	shift    int64 // milliseconds from 1970, where the corpus lies
+	rounds   int   // in how many rounds all blocks run, of which E2E_ROUNDS says how many there are
 }
 
 // acceptances returns the runs: both protocols with both answers, at three times.
 // In 1970 every sample is late. From two hours ago on it is partly within the
 // windows that the adapter writes to now, partly in the future. Around a base
 // boundary the samples of a series lie in two rows. The emulator takes four times
-// as long as the embedded store, so that one run has it.
+// as long as the embedded store, so that one run has it, of a third of the blocks at random.
 func acceptances() []acceptance {
 	const base, minutes = int64(1) << 32, 60_000
 	anyFuture := []string{"--write.max-future=0"}
 	now := shiftTo(time.Now().Add(-2 * time.Hour))
 	return []acceptance{
-		{"in 1970", harness.Embedded, nil, harness.RemoteWrite1(), harness.Samples, 0},
-		{"now", harness.Embedded, anyFuture, harness.RemoteWrite2(), harness.Streamed, now},
-		{"now, older protocols", harness.Embedded, anyFuture, harness.RemoteWrite1(), harness.Streamed, now},
-		{"over a base boundary", harness.Emulator, nil, harness.RemoteWrite2(), harness.Streamed, 400*base - 10*minutes},
-		{"over a base boundary, older answer", harness.Embedded, nil, harness.RemoteWrite2(), harness.Samples, 400*base - 10*minutes},
+		{"in 1970", harness.Embedded, nil, harness.RemoteWrite1(), harness.Samples, 0, 1},
+		{"now", harness.Embedded, anyFuture, harness.RemoteWrite2(), harness.Streamed, now, 1},
+		{"now, older protocols", harness.Embedded, anyFuture, harness.RemoteWrite1(), harness.Streamed, now, 1},
+		{"over a base boundary", harness.Emulator, nil, harness.RemoteWrite2(), harness.Streamed, 400*base - 10*minutes, 3},
+		{"over a base boundary, older answer", harness.Embedded, nil, harness.RemoteWrite2(), harness.Samples, 400*base - 10*minutes, 1},
 	}
 }
 
@@ -68,7 +70,7 @@ func TestAcceptance(t *testing.T) {
 	}
 	for i, a := range acceptances() {
 		t.Run(a.name, func(t *testing.T) {
-			passing, excepted := a.split(blocks)
+			passing, excepted := a.split(a.some(t, blocks))
 			server := harness.StartAdapter(t, a.open(t), a.args...)
 			a.run(t, server.URL(""), passing)
 			if a.hasStarts() {
@@ -77,6 +79,19 @@ func TestAcceptance(t *testing.T) {
 			a.checkFailing(t, i, server.URL(""), excepted)
 		})
 	}
+}
+
+// some returns the blocks of so many rounds as E2E_ROUNDS says, or of one, beginning with a random one.
+func (a acceptance) some(t *testing.T, blocks []block) (chosen []block) {
+	t.Helper()
+	first, rounds := rand.IntN(a.rounds), harness.Rounds(t, 1)
+	for i, b := range blocks {
+		if (i+first)%a.rounds < rounds {
+			chosen = append(chosen, b)
+		}
+	}
+	t.Logf("%d of %d blocks", len(chosen), len(blocks))
+	return chosen
 }
 
 // run runs blocks against the adapter at url, each on a storage of its own.
