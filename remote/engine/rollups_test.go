@@ -436,7 +436,7 @@ func queryOptions() promql.EngineOpts {
 }
 
 // runQuery returns the answer of an engine of PromQL over the series of e.
-func runQuery(t *testing.T, ctx context.Context, engine promql.QueryEngine, e *engine.Engine, expr string, from, to time.Time, step time.Duration) (promql.Matrix, annotations.Annotations) {
+func runQuery(t testing.TB, ctx context.Context, engine promql.QueryEngine, e *engine.Engine, expr string, from, to time.Time, step time.Duration) (promql.Matrix, annotations.Annotations) {
 	t.Helper()
 	q, err := engine.NewRangeQuery(ctx, e, nil, expr, from, to, step)
 	if err != nil {

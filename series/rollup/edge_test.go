@@ -129,3 +129,64 @@ func TestEarlierKinds(t *testing.T) {
 		})
 	}
 }
+
+// TestKnownShare: rollups of an hour tell the windows that begin 15, 30 and 60 seconds before the end of an hour of counters that are scraped each 15 seconds or less
+// often. It logs the share of windows that others do not tell.
+func TestKnownShare(t *testing.T) {
+	r := seriestest.NewRand(t)
+	for _, tt := range []struct {
+		name string
+		// interval, jitter and phase are in milliseconds. Without an interval samples are at random times, without a phase it is drawn.
+		interval, jitter, phase int64
+		fails                   float64
+		isGauge, isToldAlways   bool
+	}{
+		{name: "counter", interval: 15_000, jitter: 1000, isToldAlways: true},
+		{name: "counter on the clock", interval: 15_000, jitter: 4, phase: -2, isToldAlways: true},
+		{name: "counter, scrapes fail", interval: 15_000, jitter: 2, fails: 0.2, isToldAlways: true},
+		{name: "counter each minute", interval: 60_000, jitter: 1000, isToldAlways: true},
+		{name: "counter each 5 s", interval: 5000, jitter: 2},
+		{name: "counter at random times"},
+		{name: "gauge", interval: 15_000, jitter: 1000, isGauge: true},
+		{name: "gauge on the clock", interval: 15_000, jitter: 4, phase: -2, isGauge: true},
+		{name: "gauge each minute", interval: 60_000, jitter: 1000, isGauge: true, isToldAlways: true},
+	} {
+		const hour, days = int64(3600_000), 40
+		var e rollup.Encoder
+		unknown := make(map[int64]int)
+		for range days {
+			var ts []int64
+			var vs []float64
+			phase, v := tt.phase, 0.0
+			if phase == 0 {
+				phase = 1 + r.Int64N(max(tt.interval-tt.jitter, 1))
+			}
+			for at := day + phase; at <= day+rollup.Day-tt.jitter; at += tt.interval {
+				if tt.interval == 0 {
+					at += 1 + int64(r.ExpFloat64()*15_000)
+				}
+				if v += float64(r.IntN(100)); tt.isGauge {
+					v = r.NormFloat64()
+				}
+				if at > day && at <= day+rollup.Day-tt.jitter && r.Float64() >= tt.fails {
+					ts, vs = append(ts, at+r.Int64N(tt.jitter+1)), append(vs, v)
+				}
+			}
+			cell := rollup.Cell{Resolution: rollup.OneHour, Value: e.Append(nil, rollup.OneHour, day, ts, vs)}
+			for _, edge := range []int64{15_000, 30_000, 60_000} {
+				var p rollup.Points
+				p.Reset(0, rollup.Windows{Start: day + 2*hour, Step: hour, Range: hour + edge, Count: 22})
+				found, err := p.AppendUnknown(nil, cell, day)
+				if err != nil {
+					t.Fatal(err)
+				}
+				unknown[edge] += len(found)
+			}
+		}
+		t.Logf("%-24s not told of 15 s: %.3f, of 30 s: %.3f, of 60 s: %.3f", tt.name,
+			float64(unknown[15_000])/days/22, float64(unknown[30_000])/days/22, float64(unknown[60_000])/days/22)
+		if tt.isToldAlways && unknown[15_000]+unknown[30_000]+unknown[60_000] > 0 {
+			t.Errorf("%s: %v of %d windows are not told", tt.name, unknown, days*22)
+		}
+	}
+}
