@@ -55,7 +55,7 @@ func arrows() []arrow {
 		{"remote/engine/current", []string{"series/...", "bucketstore"}, nil},
 		{"remote/engine/ha", []string{"series/...", "bucketstore", "bucketstore/meta"}, nil},
 		{"remote/engine/metadata", []string{"series/...", "bucketstore", "bucketstore/meta", "remote/ingest"}, nil},
-		{"remote/engine/eval", []string{"series/rollup"}, []string{"series/...", "bucketstore/...", "remote/engine", "remote/engine/resultcache"}},
+		{"remote/engine/eval", []string{"series/rollup", "index/repanic"}, []string{"series/...", "bucketstore/...", "remote/engine", "remote/engine/resultcache"}},
 		{"remote/engine/resultcache", []string{"bucketstore", "remote/engine/eval"}, []string{"series/...", "bucketstore/..."}},
 		{"remote/engine/reader", []string{"series/...", "index/...", "bucketstore", "remote/timeline"}, nil},
 		{"remote/engine", []string{"series/...", "index/...", "bucketstore", "bucketstore/meta", "remote/engine/...", "remote/ingest", "remote/timeline"}, []string{"remote/jobs/...", "bucketstore/...", "remote/remotetest", "remote/timeline/..."}},

@@ -32,6 +32,14 @@ func observeMemory(reg prometheus.Registerer, memory *eval.Memory) {
 		"Bytes of samples and results that PromQL queries hold, at most --query.max-total-memory-bytes.", func() float64 { return float64(memory.Held()) })
 }
 
+// observeCores shows how long queries wait to compute.
+func observeCores(reg prometheus.Registerer, cores *eval.Cores) {
+	metricset.New(reg).Collect(prometheus.NewCounterFunc(prometheus.CounterOpts{
+		Name: "adapter_query_core_wait_seconds_total",
+		Help: "Time for which goroutines of PromQL queries waited for a core: queries leave one to writes.",
+	}, func() float64 { return cores.Waited().Seconds() }))
+}
+
 // instrument counts the requests of a pattern as those of one endpoint, whatever
 // their method.
 func (m metrics) instrument(pattern string, next http.Handler) http.Handler {

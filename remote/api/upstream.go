@@ -66,6 +66,7 @@ func (a *API) newUpstream(admin *admin) (http.Handler, error) {
 	observeMemory(a.cfg.Registerer, memory)
 	a.memory = memory
 	a.queries = eval.New(opts, memory)
+	observeCores(a.cfg.Registerer, a.queries.Cores())
 	a.close = a.queries.Close
 	var queries promql.QueryEngine = a.queries
 	if a.cfg.Results != nil {

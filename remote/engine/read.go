@@ -22,6 +22,7 @@ func (e *Engine) Select(ctx context.Context, q reader.Query) (storage.ChunkSerie
 	if q.Lend == nil {
 		q.Lend = func(bytes int) error { return eval.Lend(ctx, bytes, reader.SelectorName(q.Matchers)) }
 	}
+	q.Compute = eval.Computing(ctx)
 	return e.reader.Select(ctx, q)
 }
 

@@ -44,7 +44,8 @@ type querier struct{ labelQuerier }
 // Select implements storage.Querier. The series are always sorted.
 func (q querier) Select(ctx context.Context, _ bool, hints *storage.SelectHints, ms ...*labels.Matcher) storage.SeriesSet {
 	query := q.query(hints, ms)
-	query.Decoded, query.Passing, query.Hold = true, eval.Passing(ctx), holdFound(ctx, ms)
+	query.Decoded, query.Hold = true, holdFound(ctx, ms)
+	query.Finish, query.Passing = eval.Passing(ctx)
 	query.Rollups = rollups(eval.BucketsOf(ctx))
 	set, err := q.e.Select(ctx, query)
 	switch {

@@ -1,5 +1,5 @@
 // Package eval evaluates PromQL while it reads series: what it holds of a query is its
-// result, and the samples of one series at a time.
+// result, and of each core the samples of one series and the columns of a batch.
 //
 // It stands in front of upstream's engine, behind the same interface. Of each expression
 // it evaluates itself the parts that read series, which look like this:
@@ -17,6 +17,8 @@
 //	engine.go     the engine: queries, and their parts
 //	plan.go       which parts an expression has
 //	part.go       one part, evaluated
+//	batch.go      its series in batches, several at the same time
+//	cores.go      how many goroutines of queries compute
 //	read.go       the samples of a series, and windows of them
 //	window.go     functions over windows of samples
 //	mixed.go      windows of a series with native histograms

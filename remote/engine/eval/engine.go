@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"sort"
 	"strconv"
 	"time"
@@ -22,14 +23,18 @@ type Engine struct {
 	upstream *promql.Engine
 	opts     promql.EngineOpts
 	memory   *Memory
+	cores    *Cores
 }
 
 var _ promql.QueryEngine = (*Engine)(nil)
 
-// New returns an engine with the options of upstream's. Its queries hold what memory allows.
+// New returns an engine with the options of upstream's. Its queries hold what memory allows. They compute on as many cores as there are, see Cores.
 func New(opts promql.EngineOpts, memory *Memory) *Engine {
-	return &Engine{upstream: promql.NewEngine(opts), opts: opts, memory: memory}
+	return &Engine{upstream: promql.NewEngine(opts), opts: opts, memory: memory, cores: newCores(runtime.GOMAXPROCS(0))}
 }
+
+// Cores returns what the queries of e compute with.
+func (e *Engine) Cores() *Cores { return e.cores }
 
 // Close closes upstream's engine.
 func (e *Engine) Close() error { return e.upstream.Close() }
@@ -198,6 +203,8 @@ func (q *query) Exec(ctx context.Context) *promql.Result {
 func (q *query) execOnce(ctx context.Context) *promql.Result {
 	ctx, end := q.engine.memory.With(ctx)
 	defer end()
+	ctx, leave := q.engine.cores.with(ctx)
+	defer leave()
 	return q.Query.Exec(ctx)
 }
 

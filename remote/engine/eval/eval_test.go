@@ -39,7 +39,7 @@ func TestUpstream(t *testing.T) {
 	promqltest.RunBuiltinTests(t, &comparing{
 		Engine:   promqltest.NewTestEngine(t, true, 0, 10_000),
 		upstream: promqltest.NewTestEngineWithOpts(t, options()),
-		ours:     eval.New(options(), eval.NewMemory(0, 0)),
+		ours:     eval.New(options(), eval.NewMemory(0, 0)).SetCores(4, 1),
 		t:        t,
 	})
 }
@@ -241,7 +241,7 @@ type streamedQuerier struct {
 
 // Select implements storage.Querier.
 func (q streamedQuerier) Select(ctx context.Context, sorted bool, hints *storage.SelectHints, ms ...*labels.Matcher) storage.SeriesSet {
-	if !eval.Passing(ctx) {
+	if _, ok := eval.Passing(ctx); !ok {
 		q.t.Errorf("%v is not streamed", ms)
 	}
 	return q.memoryQuerier.Select(ctx, sorted, hints, ms...)

@@ -87,7 +87,7 @@ func (p *part) begin(g grid) {
 // else in that of the series.
 func (p *part) evaluate(ctx context.Context, source storage.Queryable, maxSamples int) ([]result, error) {
 	p.vector.Offset = time.Duration(p.shift) * time.Millisecond // where upstream's functions look for it
-	p.input, p.warnings, p.counts = make(promql.Matrix, 1), nil, newCounts(p.grid.count)
+	p.warnings, p.counts = nil, newCounts(p.grid.count)
 	hints := p.hints()
 	querier, err := source.Querier(hints.Start, hints.End)
 	if err != nil {
@@ -98,18 +98,23 @@ func (p *part) evaluate(ctx context.Context, source storage.Queryable, maxSample
 	if p.absent != nil {
 		p.absent.begin(p.grid.count)
 	}
-	selecting := context.WithValue(ctx, passing{}, true)
+	evaluated := newBatches(ctx, p)
+	selecting := context.WithValue(ctx, passing{}, evaluated.finish)
 	if b := p.buckets(ctx); b != nil {
 		p.want = b.Want
 		selecting = context.WithValue(selecting, bucketsKey{}, b)
 	}
 	set := querier.Select(selecting, false, hints, p.vector.LabelMatchers...)
 	collect := p.newCollector(holding{ctx: ctx, part: p, maxSamples: maxSamples})
-	if err := p.evaluateSeries(ctx, set, collect); err != nil {
+	if err := evaluated.evaluate(set, collect); err != nil {
 		return nil, err
 	}
-	results, warnings, err := collect.results()
-	if err != nil {
+	var results []result
+	var warnings annotations.Annotations
+	if err := evaluated.cores.compute(ctx, func() (err error) {
+		results, warnings, err = collect.results()
+		return err
+	}); err != nil {
 		return nil, err
 	}
 	p.warnings.Merge(warnings) // in upstream's order: of some that say the same the place of one is told
@@ -167,47 +172,24 @@ func (p *part) newCollector(held holding) collector {
 	return newGroups(p, held)
 }
 
-// evaluateSeries gives the column of each series to collect, if it has a value.
-func (p *part) evaluateSeries(ctx context.Context, set storage.SeriesSet, collect collector) error {
-	evaluate := p.columnFunc()
-	out := newColumn(p.grid.count)
-	names := newNames(p)
-	var read samples
-	for set.Next() {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		s := set.At()
-		out.clear()
-		p.input[0].Metric = s.Labels()
-		err := p.evaluateOne(ctx, s, &read, evaluate, &out)
-		if err == nil && !out.isEmpty() {
-			err = p.collect(collect, names, s.Labels(), &out)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// evaluateOne evaluates the column of a series.
-func (p *part) evaluateOne(ctx context.Context, s storage.Series, read *samples, evaluate func(*samples, *column), out *column) error {
+// evaluateOne evaluates the column of a series. It returns how many bytes it held meanwhile, and how many samples that cost.
+func (p *part) evaluateOne(s storage.Series, read *samples, evaluate func(*samples, *column), out *column) (held, cost int, err error) {
 	if points, is := s.(rollup.PointSeries); is && points.HasBuckets() {
-		return p.pointsColumn(ctx, points, out)
+		held, err = p.pointsColumn(points, out)
+		return held, pointCost * len(p.known.Times), err
 	}
 	floats, err := read.read(s)
 	switch {
 	case err != nil:
-		return err
+		return 0, 0, err
 	case !floats:
-		return p.mixedColumn(s, out)
+		return 0, 0, p.mixedColumn(s, out)
 	}
 	if p.call != nil {
 		read.dropStale()
 	}
 	evaluate(read, out)
-	return nil
+	return 0, len(read.ts), nil
 }
 
 // collect gives the column of a series to a collector.

@@ -29,11 +29,11 @@ func TestRandom(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	r := &random{rand.New(rand.NewPCG(seed, 0))}
-	c := &comparing{upstream: promqltest.NewTestEngineWithOpts(t, options()), ours: eval.New(options(), eval.NewMemory(0, 0)), t: t}
-	var data storage.Storage
+	c := &comparing{upstream: promqltest.NewTestEngineWithOpts(t, options()), ours: eval.New(options(), eval.NewMemory(0, 0)).SetCores(4, 1), t: t}
+	var data *recorded
 	for i := range cases {
 		if i%500 == 0 {
-			data = r.data(t)
+			data = record(t, r.data(t))
 		}
 		qs := r.query()
 		for len(qs) > 300 {

@@ -10,7 +10,8 @@ import (
 	"github.com/prometheus/prometheus/tsdb/chunkenc"
 )
 
-// A FloatSeries is a storage.Series whose samples may be asked for all at once.
+// A FloatSeries is a storage.Series whose samples may be asked for all at once. Different series of a set may be read
+// concurrently, which upstream's do not allow.
 type FloatSeries interface {
 	storage.Series
 	// AppendFloats appends the samples: times in milliseconds, ascending, and as many
@@ -21,9 +22,12 @@ type FloatSeries interface {
 // passing is the key of a context, see Passing.
 type passing struct{}
 
-// Passing says whether a Select with this context is one of a part, which uses nothing of a
-// series after the next one is asked for.
-func Passing(ctx context.Context) bool { return ctx.Value(passing{}) != nil }
+// Passing says whether a Select with this context is one of a part. Of its series nothing is used once finish has returned, which is
+// called before the memory of those that were delivered is used again.
+func Passing(ctx context.Context) (finish func(), ok bool) {
+	finish, ok = ctx.Value(passing{}).(func())
+	return finish, ok
+}
 
 // errUnknown says that a part met what it cannot evaluate.
 var errUnknown = errors.New("samples that this part cannot evaluate")

@@ -103,25 +103,21 @@ func (p *part) windows() *Buckets {
 	}}
 }
 
-// pointsColumn evaluates the elements of a series of buckets.
-func (p *part) pointsColumn(ctx context.Context, s rollup.PointSeries, out *column) error {
+// pointsColumn evaluates the elements of a series of buckets. It returns how many bytes its histograms take.
+func (p *part) pointsColumn(s rollup.PointSeries, out *column) (held int, err error) {
 	w := p.windows().Windows
 	w.Last = p.call == nil
 	p.known.Reset(p.want, w)
 	if err := s.AppendPoints(&p.known); err != nil {
-		return err
+		return 0, err
 	}
 	if len(p.known.Histograms) == 0 {
 		p.eachWindow(s.Plan(), p.pointsFunc(), p.counts.addWindow, out)
-		return nil
+		return 0, nil
 	}
 	h, held := p.newHistogramPoints()
-	if err := Hold(ctx, held, p.vector.String()); err != nil {
-		return &evaluationError{err}
-	}
-	defer Hold(ctx, -held, p.vector.String())
 	p.eachWindow(s.Plan(), h.evaluate, h.count, out)
-	return nil
+	return held, nil
 }
 
 // eachWindow evaluates the windows of a series of which plan was read, if they are known.

@@ -5,7 +5,7 @@
 //	Query, Reader   what can be asked for                       reader.go
 //	Select          the series of a query, batch by batch       select.go
 //	batchReader     how many series and rows are read at once   batch.go, parts.go, scan.go
-//	rowReader       from the cells of a row to chunks           row.go, chunks.go, before.go
+//	rowReader       from the cells of a row to chunks           gather.go, row.go, chunks.go, previous.go
 //	rollupScan      rollups in place of samples                 rollups.go, points.go
 //	Exemplars       beside the samples of a series              exemplars.go
 //	Explain         which rows a query reads                    explain.go, origins.go
@@ -19,6 +19,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -102,12 +103,17 @@ type Query struct {
 	// Passing says that nothing of a series is used after the next one is asked for: then
 	// memory of decoded samples is used again, and the limit on samples does not hold.
 	Passing bool
+	// Finish, if set, is called before that memory is used again. Until it returns, all series that were delivered may be used.
+	Finish func()
 	// Hold, if set, is called when the memory that the found series take has grown to so
 	// many bytes. Its error ends the query and is returned unchanged.
 	Hold func(bytes int) error
 	// Lend, if set, is called with the bytes of each batch that is read, and with as many less when it is delivered. Its
 	// error ends the query and is returned unchanged.
 	Lend func(bytes int) error
+	// Compute, if set, runs functions that compute, and not those that wait. Their error is returned unchanged, as is its own. Rows of
+	// samples are merged with it, as many at a time as there are cores.
+	Compute func(context.Context, func() error) error
 	// Share is how many queries are answered at the same time for one request, and
 	// share the memory that one alone may take: the batches of each are smaller
 	// accordingly, down to 128 KB. 0 is the same as 1.
@@ -231,6 +237,10 @@ func (r *Reader) indexQuery(ctx context.Context, q Query) index.Query {
 // newBatchReader takes a query with its cut.
 func (r *Reader) newBatchReader(q Query) *batchReader {
 	start, limit := q.span()
+	scans := max(1, r.cfg.Store.Traits().ParallelScans)
+	if q.Compute != nil {
+		scans = max(scans, runtime.GOMAXPROCS(0))
+	}
 	return &batchReader{
 		store:  r.cfg.Store,
 		schema: r.cfg.Schema,
@@ -239,7 +249,7 @@ func (r *Reader) newBatchReader(q Query) *batchReader {
 		start:  start,
 		limit:  limit,
 		target: r.batchTarget(q.Share), samples: new(atomic.Int64),
-		scans:  max(1, r.cfg.Store.Traits().ParallelScans),
+		scans:  scans,
 		least:  r.MinScanSeries,
 		size:   firstBatch,
 		widths: widths{span: firstSpan, cells: r.RowCells},

@@ -42,6 +42,8 @@ type section struct {
 	slots  map[string]int
 	key    []byte
 	reader rowReader
+	// gathered, unless nil, are rows that are merged later.
+	gathered *gathered
 	// widest is how many cells the widest row of the last part had.
 	widest int
 	// met has the ranges of the last part, if onRange is set.
@@ -104,6 +106,13 @@ func (sec *section) run(ctx context.Context, p part) error {
 		return nil
 	}
 	counts := rangeCounts{usage: UsageOf(ctx), ranges: rows, report: sec.report()}
+	if sec.s.r.query.Compute != nil {
+		sec.gathered = gatherings.Get().(*gathered)
+		defer func() {
+			sec.gathered.clear()
+			gatherings.Put(sec.gathered)
+		}()
+	}
 	err := sec.s.r.store.Scan(ctx, bucketstore.ScanRequest{
 		Table:    bucketstore.Metric,
 		Rows:     rows,
@@ -111,8 +120,11 @@ func (sec *section) run(ctx context.Context, p part) error {
 	}, func(row bucketstore.Row) error {
 		counts.addRow(row)
 		sec.widest = max(sec.widest, len(row.Cells))
-		return sec.addRow(p, row)
+		return sec.takeRow(ctx, p, row)
 	})
+	if err == nil {
+		err = sec.flush(ctx, p)
+	}
 	counts.usage.addRaw(counts.total)
 	counts.endScan()
 	if err != nil && !errors.Is(err, errSplit) && !errors.Is(err, ErrLimit) {
@@ -129,18 +141,18 @@ func (sec *section) report() func(series.RowRange, rowCounts) {
 	return func(r series.RowRange, counts rowCounts) { sec.met = append(sec.met, rangeMet{r, counts}) }
 }
 
-// addRow takes one row of p. A range may hold rows that were not asked for, and those
-// of other sections: these are passed over.
-func (sec *section) addRow(p part, row bucketstore.Row) error {
-	var base int64
-	var err error
-	if sec.key, base, err = sec.s.r.schema.ParseRowKey(sec.key[:0], row.Key); err != nil {
-		return err
+// slotOf returns of which builder and base the row of a key is, if it is one of p. A range may hold rows that were not asked for, and
+// those of other sections: these are passed over.
+func (sec *section) slotOf(p part, key []byte) (slot int, base int64, ok bool, err error) {
+	if sec.key, base, err = sec.s.r.schema.ParseRowKey(sec.key[:0], key); err != nil {
+		return 0, 0, false, err
 	}
-	slot, ok := sec.slots[string(sec.key)]
-	if !ok || !p.has(base) || p.wanted != nil && !p.wanted[slot] {
-		return nil
-	}
+	slot, ok = sec.slots[string(sec.key)]
+	return slot, base, ok && p.has(base) && (p.wanted == nil || p.wanted[slot]), nil
+}
+
+// addRow merges one row of p into the builder of its slot.
+func (sec *section) addRow(p part, slot int, base int64, row bucketstore.Row) error {
 	b := &sec.builders[slot]
 	samples, size := b.samples, b.bytes
 	if err := sec.reader.appendTo(b, base, p.start, p.limit, row.Cells); err != nil {

@@ -93,6 +93,9 @@ func (s *seriesSet) fill() {
 
 // leaveBatch gives up the memory of the batch, of which all is delivered.
 func (s *seriesSet) leaveBatch() {
+	if finish := s.reader.query.Finish; finish != nil {
+		finish()
+	}
 	_ = s.reader.lend(-s.batch.lent)
 	s.batch.lent = 0
 	if s.passing {
