@@ -166,7 +166,7 @@ func TestSelectForeignKeys(t *testing.T) {
 }
 
 func TestSelectLimits(t *testing.T) {
-	batch := many(100, regular(300, someTime)...)
+	batch := many(100, regular(100, someTime)...)
 	tests := []struct {
 		name   string
 		limits reader.Limits
@@ -176,8 +176,8 @@ func TestSelectLimits(t *testing.T) {
 		{"none", reader.Limits{}, false, false},
 		{"series, just enough", reader.Limits{MaxSeries: 100}, false, false},
 		{"series", reader.Limits{MaxSeries: 99}, true, false},
-		{"samples, just enough", reader.Limits{MaxSamples: 100 * 300}, false, false},
-		{"samples, one too few", reader.Limits{MaxSamples: 100*300 - 1}, false, true},
+		{"samples, just enough", reader.Limits{MaxSamples: 100 * 100}, false, false},
+		{"samples, one too few", reader.Limits{MaxSamples: 100*100 - 1}, false, true},
 		{"samples in the first batch", reader.Limits{MaxSamples: 500}, true, false},
 		{"bytes of a series, enough", reader.Limits{MaxSeriesBytes: 1 << 20}, false, false},
 		{"bytes of a series", reader.Limits{MaxSeriesBytes: 100}, true, false},
