@@ -104,13 +104,6 @@ func (s *rolled) randomRange() rangeQuery {
 	return q
 }
 
-// midnight returns a time of a day of UTC at which one begins in a zone from which an hour of Grafana's does not begin with one of UTC, in milliseconds.
-func (s *rolled) midnight() int64 {
-	const minute = int64(60_000)
-	offset := []int64{330, 345, -210}[s.r.IntN(3)] * minute
-	return (rollup.Day - offset) % rollup.Day
-}
-
 // askRange returns the answer to steps from first up to limit of a query.
 func (s *rolled) askRange(t *testing.T, q rangeQuery, selector string, first, limit int) promql.Matrix {
 	t.Helper()

@@ -437,6 +437,13 @@ func runQuery(t testing.TB, ctx context.Context, engine promql.QueryEngine, e *e
 	return found, res.Warnings
 }
 
+// midnight returns a time of a day of UTC at which one begins in a zone from which an hour of Grafana's does not begin with one of UTC, in milliseconds.
+func (s *rolled) midnight() int64 {
+	const minute = int64(60_000)
+	offset := []int64{330, 345, -210}[s.r.IntN(3)] * minute
+	return (rollup.Day - offset) % rollup.Day
+}
+
 // comparePoints compares two answers, each in parts. Sums are added in another order, so they are almost the same.
 func comparePoints(t *testing.T, about string, isSum bool, got, want []promql.Matrix) (points int) {
 	t.Helper()
