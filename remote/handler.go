@@ -7,6 +7,7 @@
 //	read      remote read
 //	federate  the current samples as text
 //	history   samples of earlier times, from other systems
+//	queries   the queries that run, and which are blocked
 //	explain   what a selector or an expression reads, as JSON
 //	engine    samples stored and found; no HTTP
 //	api       Prometheus' HTTP API
@@ -24,6 +25,7 @@ import (
 	"github.com/promtable/promtable/remote/explain"
 	"github.com/promtable/promtable/remote/federate"
 	"github.com/promtable/promtable/remote/history"
+	"github.com/promtable/promtable/remote/queries"
 	"github.com/promtable/promtable/remote/read"
 	"github.com/promtable/promtable/remote/request"
 	"github.com/promtable/promtable/remote/timeline"
@@ -74,6 +76,8 @@ type Config struct {
 	SlowLog *request.SlowLog
 	// Memory counts what remote reads hold, beside PromQL. It may be nil.
 	Memory *eval.Memory
+	// Active are the queries that run. It may be nil.
+	Active *queries.Active
 	// Queries explains expressions. It may be nil.
 	Queries explain.Queries
 	// NodeSeconds is that of explain.Config. It may be nil.
@@ -156,7 +160,7 @@ func New(cfg Config) *Handler {
 	})
 	remoteWrite := m.Instrument("write", writes, http.MethodPost)
 	remoteRead := m.Instrument("read", read.New(read.Config{
-		Engine: cfg.Engine, Errors: e, Gate: reads, Registerer: cfg.Registerer, SlowLog: cfg.SlowLog, Memory: cfg.Memory,
+		Engine: cfg.Engine, Errors: e, Gate: reads, Registerer: cfg.Registerer, SlowLog: cfg.SlowLog, Memory: cfg.Memory, Active: cfg.Active,
 		MaxBodyBytes: cfg.MaxBodyBytes, Timeout: cfg.ReadTimeout,
 		MaxQueries: cfg.MaxQueries, MaxSamples: cfg.MaxSamples, MaxFrameBytes: cfg.MaxFrameBytes,
 	}), http.MethodPost)

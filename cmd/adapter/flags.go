@@ -83,6 +83,8 @@ type options struct {
 	remote     remote.Config // limits only
 	api        api.Config    // limits only
 	slowerThan time.Duration
+	// blockFile has rules of queries that are blocked.
+	blockFile  string
 	maxBody    units.Base2Bytes
 	selfScrape time.Duration
 	logLevel   string
@@ -173,7 +175,7 @@ func (o *options) webFlags(app *kingpin.Application) {
 	app.Flag("web.cors.origin", "Regular expression, fully anchored, of the origins whose pages may ask the HTTP API, such as https?://(one|two)\\.example. Default: none.").StringVar(&o.web.corsOrigin)
 	app.Flag("web.allowed-hosts", "With --web.enable-admin-api: names of this adapter, with commas between them, beside localhost, that of --web.external-url, and IP addresses. "+
 		"A request to the admin API at another name is refused, and so is one of a browser that changes the store. Repeatable.").SetValue(&o.web.allowedHosts)
-	app.Flag("web.enable-admin-api", "Serve /api/v1/admin/: tsdb/delete_series and tsdb/clean_tombstones, which delete samples, tsdb/snapshot, which copies the embedded store, and import, which takes samples of earlier times.").BoolVar(&o.adminAPI)
+	app.Flag("web.enable-admin-api", "Serve /api/v1/admin/: tsdb/delete_series and tsdb/clean_tombstones, which delete samples, tsdb/snapshot, which copies the embedded store, and import, which takes samples of earlier times. And DELETE of /api/v1/status/active_queries/ID, which cancels a query.").BoolVar(&o.adminAPI)
 	app.Flag("shutdown.timeout", "How long a stop waits for running requests.").Default("30s").DurationVar(&o.shutdownTimeout)
 }
 
@@ -334,6 +336,8 @@ func (o *options) queryFlags(app *kingpin.Application) {
 	durationFlag(app.Flag("query.default-evaluation-interval", "Default step of subqueries, like evaluation_interval of Prometheus."), &o.api.EvaluationInterval)
 	o.slowerThan = request.DefaultSlowerThan
 	durationFlag(app.Flag("query.log-slower-than", "Log PromQL queries and remote reads that take this time or longer, with what they read. 0 is never."), &o.slowerThan)
+	app.Flag("query.block-file", "File of rules of queries that are answered 422, a line each: =~ and a pattern of whole expressions, or = and an expression. It is read again when it changes.").
+		StringVar(&o.blockFile)
 	app.Flag("enable-feature", "Features of PromQL that are off by default, with commas between them, named as in Prometheus. Repeatable.").
 		SetValue((*commaList)(&o.api.Features))
 }

@@ -31,6 +31,7 @@ import (
 	"github.com/promtable/promtable/remote/jobs/downsample"
 	"github.com/promtable/promtable/remote/jobs/retention"
 	"github.com/promtable/promtable/remote/jobs/seal"
+	"github.com/promtable/promtable/remote/queries"
 	"github.com/promtable/promtable/remote/request"
 	"github.com/promtable/promtable/remote/selfscrape"
 	"github.com/promtable/promtable/remote/ui"
@@ -53,6 +54,11 @@ func run(ctx context.Context, o *options, logger log.Logger) (err error) {
 	a, err := newAdapter(o, logger)
 	if err != nil {
 		return err
+	}
+	if o.blockFile != "" {
+		if a.blocked, err = queries.OpenBlockFile(o.blockFile, logger, a.reg); err != nil {
+			return fmt.Errorf("--query.block-file: %w", err)
+		}
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -122,6 +128,8 @@ type adapter struct {
 	logs *logWatch
 	// results is nil if results of queries are not cached.
 	results *resultcache.Cache
+	// blocked has the rules of queries that are blocked. It is nil if no file has any.
+	blocked *queries.BlockFile
 	// snapshots is nil with Bigtable.
 	snapshots *snapshots
 	// closers end what open has opened. The last one is called first.
@@ -169,11 +177,12 @@ func (a *adapter) open(ctx context.Context) (served handlers, err error) {
 	a.logs = a.newLogWatch(at.appender)
 	slow := request.NewSlowLog(request.SlowConfig{Logger: a.logger, Registerer: a.reg, Now: time.Now, SlowerThan: a.o.slowerThan})
 	executor := a.newExecutor(store, e)
-	queries, err := newAPI(a, e, executor, slow)
+	active := queries.NewActive(queries.Config{Now: time.Now, Registerer: a.reg, Blocked: a.blocked})
+	answers, err := newAPI(a, e, executor, slow, active)
 	if err != nil {
 		return served, err
 	}
-	a.onClose("end queries", queries.Close)
+	a.onClose("end queries", answers.Close)
 	page, err := ui.New()
 	if err != nil {
 		return served, err
@@ -190,7 +199,7 @@ func (a *adapter) open(ctx context.Context) (served handlers, err error) {
 	if err := a.startBackground(ctx, sealing, e, executor, a.newWalker(rows, at.appender)); err != nil {
 		return served, err
 	}
-	return handlers{protocols: newRemote(a, e, queries, slow), queries: queries, page: page}, nil
+	return handlers{protocols: newRemote(a, e, answers, slow, active), queries: answers, page: page}, nil
 }
 
 // startBackground starts what runs beside requests, until close. sealing is the store of the
@@ -214,6 +223,7 @@ func (a *adapter) startBackground(ctx context.Context, sealing bucketstore.Store
 	removing.Go(func() { walker.Run(ctx) })
 	running = append(running, &removing)
 	removing.Go(func() { a.logs.run(ctx) })
+	removing.Go(func() { a.blocked.Run(ctx) })
 	running = append(running, a.startSelfScrape(ctx, e))
 	sealer, err := a.startSealing(ctx, sealing)
 	if err != nil {
@@ -295,10 +305,10 @@ func newWatch(o *options, logger log.Logger, reg prometheus.Registerer) *disk.Wa
 }
 
 // newRemote returns the handlers of the protocols.
-func newRemote(a *adapter, e *engine.Engine, queries *api.API, slow *request.SlowLog) *remote.Handler {
+func newRemote(a *adapter, e *engine.Engine, answers *api.API, slow *request.SlowLog, active *queries.Active) *remote.Handler {
 	o, cfg := a.o, a.o.remote
 	cfg.Engine = e
-	cfg.Queries, cfg.SlowLog, cfg.Memory = queries, slow, queries.Memory()
+	cfg.Queries, cfg.SlowLog, cfg.Active, cfg.Memory = answers, slow, active, answers.Memory()
 	cfg.NodeSeconds = o.kind().nodeSeconds
 	cfg.Now = o.now
 	cfg.Logger = a.logger
@@ -312,9 +322,9 @@ func newRemote(a *adapter, e *engine.Engine, queries *api.API, slow *request.Slo
 }
 
 // newAPI returns Prometheus' HTTP API.
-func newAPI(a *adapter, e *engine.Engine, executor *deletion.Executor, slow *request.SlowLog) (*api.API, error) {
+func newAPI(a *adapter, e *engine.Engine, executor *deletion.Executor, slow *request.SlowLog, active *queries.Active) (*api.API, error) {
 	o, cfg := a.o, a.o.api
-	cfg.SlowLog = slow
+	cfg.SlowLog, cfg.Active = slow, active
 	cfg.MaxMemory, cfg.MaxTotalMemory = unbounded(int(o.queryMemory.Base2Bytes)), unbounded(int(o.totalMemory.Base2Bytes))
 	cfg.Engine = e
 	cfg.Results = a.results

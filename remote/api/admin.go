@@ -16,6 +16,7 @@ import (
 	v1 "github.com/prometheus/prometheus/web/api/v1"
 
 	"github.com/promtable/promtable/remote/engine/reader"
+	"github.com/promtable/promtable/remote/request"
 )
 
 // Admin deletes samples.
@@ -74,7 +75,7 @@ func (a *admin) withContext(next http.Handler) http.Handler {
 			return
 		}
 		if r.URL.Path == deleteSeriesPath {
-			asked := &deletion{request: r}
+			asked := &deletion{}
 			r = r.WithContext(context.WithValue(r.Context(), deletionKey{}, asked))
 			w = &deletionAnswer{ResponseWriter: w, asked: asked}
 		} else {
@@ -96,7 +97,6 @@ type deletionKey struct{}
 
 // A deletion is a request that deletes samples.
 type deletion struct {
-	request *http.Request
 	// warning says what is deleted beside what was asked for, if anything is.
 	warning string
 }
@@ -141,7 +141,7 @@ func (a *admin) Delete(ctx context.Context, mint, maxt int64, ms ...*labels.Matc
 	if err != nil {
 		line = log.With(level.Warn(a.logger), "msg", "samples are not deleted", "err", err)
 	}
-	line.Log(append([]any{"selector", reader.SelectorName(ms), "start", deletionTime(mint), "end", deletionTime(maxt)}, clientOf(ctx)...)...)
+	line.Log(append([]any{"selector", reader.SelectorName(ms), "start", deletionTime(mint), "end", deletionTime(maxt)}, request.ClientFrom(ctx).LogPairs()...)...)
 	return markAll(err)
 }
 
@@ -151,27 +151,6 @@ func deletionTime(t int64) string {
 		return "none"
 	}
 	return time.UnixMilli(t).UTC().Format("2006-01-02T15:04:05.999Z07:00")
-}
-
-// clientOf returns what a request says of its client, as pairs of a log line: its address, its user of basic auth or its certificate, and
-// what a proxy says of it, which a client could say, too.
-func clientOf(ctx context.Context) (pairs []any) {
-	asked, ok := ctx.Value(deletionKey{}).(*deletion)
-	if !ok {
-		return nil
-	}
-	r := asked.request
-	pairs = append(pairs, "client", r.RemoteAddr)
-	if user, _, ok := r.BasicAuth(); ok {
-		pairs = append(pairs, "user", user)
-	}
-	if r.TLS != nil && len(r.TLS.PeerCertificates) > 0 {
-		pairs = append(pairs, "certificate", r.TLS.PeerCertificates[0].Subject)
-	}
-	if by := r.Header.Get("X-Forwarded-For"); by != "" {
-		pairs = append(pairs, "forwarded_for", by)
-	}
-	return pairs
 }
 
 // CleanTombstones implements v1.TSDBAdminStats.

@@ -5,6 +5,7 @@
 //	api.go          what is served, and with what limits
 //	upstream.go     Prometheus' own API package and PromQL engine, wired
 //	admin.go        deletion of samples
+//	active.go       queries that run: listed, cancelled
 //	watched.go      slow queries, and the statistics of a query
 //	storage.go      the engine as that package wants it, errors marked
 //	metadata.go     /api/v1/metadata, from the store instead of from targets
@@ -42,6 +43,7 @@ import (
 	"github.com/promtable/promtable/remote/engine/reader"
 	"github.com/promtable/promtable/remote/engine/resultcache"
 	"github.com/promtable/promtable/remote/ingest"
+	"github.com/promtable/promtable/remote/queries"
 	"github.com/promtable/promtable/remote/request"
 	"github.com/promtable/promtable/remote/timeline"
 	"github.com/promtable/promtable/series/expr"
@@ -96,6 +98,8 @@ type Config struct {
 	Features []string
 	// SlowLog logs slow queries. It may be nil.
 	SlowLog *request.SlowLog
+	// Active are the queries that run. Nil are those of this API alone.
+	Active *queries.Active
 	// ActiveQueries is the directory of the log of active queries, which tells
 	// after a crash what ran. Empty is none.
 	ActiveQueries string
@@ -174,6 +178,9 @@ type API struct {
 // caller closes it.
 func New(cfg Config) (*API, error) {
 	cfg = cfg.WithDefaults()
+	if cfg.Active == nil {
+		cfg.Active = queries.NewActive(queries.Config{Now: cfg.Now, Registerer: cfg.Registerer})
+	}
 	if err := CheckFeatures(cfg.Features); err != nil {
 		return nil, err
 	}
@@ -196,6 +203,9 @@ func New(cfg Config) (*API, error) {
 		if strings.HasSuffix(pattern, "/format_query") || strings.HasSuffix(pattern, "/parse_query") {
 			handler = withShownLimit(handler)
 		}
+		if kind := activeKind(pattern); kind != "" {
+			handler = a.withActive(kind, handler)
+		}
 		a.mux.Handle(pattern, a.bounded(m.instrument(pattern, withForm(handler))))
 	}
 	for _, pattern := range adminPatterns() {
@@ -205,7 +215,9 @@ func New(cfg Config) (*API, error) {
 		}
 		a.mux.Handle(pattern, handler)
 	}
-	for pattern, serve := range own() {
+	all := own()
+	all[cancelPattern] = (*API).serveCancel
+	for pattern, serve := range all {
 		handler := func(w http.ResponseWriter, r *http.Request) { serve(a, w, r) }
 		a.mux.Handle(pattern, a.bounded(m.instrument(pattern, request.Compressed(http.HandlerFunc(handler)))))
 	}
@@ -215,22 +227,23 @@ func New(cfg Config) (*API, error) {
 // own returns what is not upstream's, by pattern.
 func own() map[string]func(*API, http.ResponseWriter, *http.Request) {
 	return map[string]func(*API, http.ResponseWriter, *http.Request){
-		"GET /api/v1/metadata":       (*API).serveMetadata,
-		"GET /api/v1/current":        (*API).serveCurrent,
-		"GET /api/v1/status/tsdb":    (*API).serveCardinality,
-		"GET /api/v1/status/adapter": (*API).serveStatus,
-		"GET /api/v1/status/store":   (*API).serveStore,
-		"GET /api/v1/metric_names":   (*API).serveMetricNames,
-		"GET /api/v1/rules":          (*API).serveRules,
-		"GET /api/v1/alerts":         (*API).serveAlerts,
+		"GET /api/v1/metadata":              (*API).serveMetadata,
+		"GET /api/v1/current":               (*API).serveCurrent,
+		"GET /api/v1/status/tsdb":           (*API).serveCardinality,
+		"GET /api/v1/status/adapter":        (*API).serveStatus,
+		"GET /api/v1/status/store":          (*API).serveStore,
+		"GET /api/v1/status/active_queries": (*API).serveActive,
+		"GET /api/v1/metric_names":          (*API).serveMetricNames,
+		"GET /api/v1/rules":                 (*API).serveRules,
+		"GET /api/v1/alerts":                (*API).serveAlerts,
 	}
 }
 
 // Patterns returns what API serves, but for AdminPatterns, as patterns of http.ServeMux.
 func Patterns() []string { return slices.AppendSeq(upstreamPatterns(), maps.Keys(own())) }
 
-// AdminPatterns returns the requests of API that change what is stored.
-func AdminPatterns() []string { return adminPatterns() }
+// AdminPatterns returns the requests of API that change what is stored, or end what others do.
+func AdminPatterns() []string { return append(adminPatterns(), cancelPattern) }
 
 // Memory bounds what the queries of a hold, and others that use it.
 func (a *API) Memory() *eval.Memory { return a.memory }
@@ -255,7 +268,7 @@ func (a *API) bounded(next http.Handler) http.Handler {
 		usage := &reader.Usage{}
 		ctx, end := a.memory.With(ctx) // of the answer
 		defer end()
-		ctx = timeline.WithRequest(reader.WithUsage(ctx, usage), a.cfg.Now())
+		ctx = request.WithClient(timeline.WithRequest(reader.WithUsage(ctx, usage), a.cfg.Now()), r)
 		next.ServeHTTP(retryWriter{w, usage}, r.WithContext(ctx))
 	})
 }

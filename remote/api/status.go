@@ -10,6 +10,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 
 	"github.com/promtable/promtable/bucketstore"
+	"github.com/promtable/promtable/remote/queries"
 )
 
 // Status is what does not change about an adapter while it runs, for
@@ -64,6 +65,10 @@ type statusAnswer struct {
 	Metrics map[string]float64 `json:"metrics"`
 	// FailingRows are up to maxFailingRows rows that the store does not take.
 	FailingRows []failingRow `json:"failingRows"`
+	// AdminAPI says that requests are served that change what is stored, or cancel a query.
+	AdminAPI bool `json:"adminAPI"`
+	// BlockedQueries are the rules by which queries are blocked. It is nil if no file has any.
+	BlockedQueries *queries.State `json:"blockedQueries,omitempty"`
 }
 
 // maxFailingRows bounds the answer. A metric counts all of them.
@@ -131,7 +136,7 @@ func (a *API) serveStatus(w http.ResponseWriter, _ *http.Request) {
 		Backend: s.Backend, Location: s.Location,
 		Format: s.Format, DirectoryFormat: s.DirectoryFormat, ResourceLabels: append([]string{}, s.ResourceLabels...), // not null
 		SelfScrape: s.SelfScrape, Tables: []table{},
-		Metrics: map[string]float64{}, FailingRows: s.failingRows(),
+		Metrics: map[string]float64{}, FailingRows: s.failingRows(), AdminAPI: a.cfg.Admin != nil, BlockedQueries: a.cfg.Active.Blocked().State(),
 	}
 	answer.RawFrom = time.UnixMilli(0).UTC()
 	if a.cfg.Cut != nil {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/promtable/promtable/remote/engine/eval"
 	"github.com/promtable/promtable/remote/engine/reader"
+	"github.com/promtable/promtable/remote/queries"
 )
 
 // storeError marks an error of the store, which upstream's API could not tell
@@ -23,6 +24,7 @@ func (e *storeError) Unwrap() error { return e.err }
 // mark marks err as one of the store, unless it is the client's: a limit, or the end of a query whose context
 // is ctx. A store has deadlines of its own, too.
 func mark(ctx context.Context, err error) error {
+	err = queries.Cause(ctx, err)
 	isEnd := errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 	switch {
 	case err == nil, errors.Is(err, reader.ErrLimit), errors.Is(err, eval.ErrMemory), errors.Is(err, eval.ErrBusy), isEnd && ctx.Err() != nil:

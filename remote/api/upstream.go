@@ -24,6 +24,7 @@ import (
 	"github.com/promtable/promtable/remote/engine/eval"
 	"github.com/promtable/promtable/remote/engine/reader"
 	"github.com/promtable/promtable/remote/engine/resultcache"
+	"github.com/promtable/promtable/remote/queries"
 	"github.com/promtable/promtable/remote/request"
 	"github.com/promtable/promtable/series/expr"
 	"github.com/promtable/promtable/series/rollup"
@@ -68,21 +69,21 @@ func (a *API) newUpstream(admin *admin) (http.Handler, error) {
 	a.queries = eval.New(opts, memory)
 	observeCores(a.cfg.Registerer, a.queries.Cores())
 	a.close = a.queries.Close
-	var queries promql.QueryEngine = a.queries
+	var evaluated promql.QueryEngine = a.queries
 	if a.cfg.Results != nil {
 		a.cached = a.cfg.Results.Engine(resultcache.Config{
 			Engine: a.queries, Options: opts, Memory: memory, Now: a.cfg.Now, Cut: a.cfg.Cut,
 			Sources: func(ctx context.Context) uint8 { return uint8(reader.UsageOf(ctx).Origin()) },
 			Reuse:   func(ctx context.Context, from uint8) { reader.UsageOf(ctx).AddCached(rollup.Origin(from)) },
 		})
-		queries = a.cached
+		evaluated = a.cached
 	}
 	// NewAPI renders openapi.yaml, which is not served: without paths that takes
 	// half the time and memory.
 	noPaths := v1.OpenAPIOptions{IncludePaths: []string{"none"}}
 	store := markedStorage{a.cfg.Engine, a.cfg.Missing}
 	api := v1.NewAPI(
-		watchedEngine{queries, a.cfg.SlowLog}, store, nil, nil, store,
+		watchedEngine{evaluated, a.cfg.SlowLog}, store, nil, nil, store,
 		nil, nil, nil,
 		func() config.Config { return config.DefaultConfig },
 		a.cfg.Flags,
@@ -194,7 +195,7 @@ func (slots) Close() error { return nil }
 func statusOf[Kind ~int](_ Kind, err error) (status int, override bool) {
 	var failed *storeError
 	switch {
-	case errors.Is(err, eval.ErrMemory):
+	case errors.Is(err, eval.ErrMemory), errors.Is(err, queries.ErrCancelled):
 		return http.StatusUnprocessableEntity, true
 	case errors.Is(err, eval.ErrBusy):
 		return http.StatusServiceUnavailable, true

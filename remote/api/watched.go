@@ -14,10 +14,11 @@ import (
 
 	"github.com/promtable/promtable/remote/engine/eval"
 	"github.com/promtable/promtable/remote/engine/reader"
+	"github.com/promtable/promtable/remote/queries"
 	"github.com/promtable/promtable/remote/request"
 )
 
-// A watchedEngine logs the queries of an engine that are slow.
+// A watchedEngine logs the queries of an engine that are slow, and tells those that an operator has cancelled.
 type watchedEngine struct {
 	promql.QueryEngine
 	log *request.SlowLog
@@ -26,21 +27,35 @@ type watchedEngine struct {
 // NewInstantQuery implements promql.QueryEngine.
 func (e watchedEngine) NewInstantQuery(ctx context.Context, q storage.Queryable, opts promql.QueryOpts, qs string, ts time.Time) (promql.Query, error) {
 	query, err := e.QueryEngine.NewInstantQuery(ctx, q, opts, qs, ts)
-	return e.watch(query, err, request.QueryInstant)
+	return e.watch(ctx, query, err, request.QueryInstant)
 }
 
 // NewRangeQuery implements promql.QueryEngine.
 func (e watchedEngine) NewRangeQuery(ctx context.Context, q storage.Queryable, opts promql.QueryOpts, qs string, start, end time.Time, interval time.Duration) (promql.Query, error) {
 	query, err := e.QueryEngine.NewRangeQuery(ctx, q, opts, qs, start, end, interval)
-	return e.watch(query, err, request.QueryRange)
+	return e.watch(ctx, query, err, request.QueryRange)
 }
 
-func (e watchedEngine) watch(q promql.Query, err error, kind string) (promql.Query, error) {
-	if err != nil {
+func (e watchedEngine) watch(ctx context.Context, q promql.Query, err error, kind string) (promql.Query, error) {
+	switch err := queries.Cause(ctx, err); {
+	case errors.Is(err, queries.ErrCancelled): // while it waited: upstream's API would say that the parameter query is wrong
+		return cancelledQuery{}, nil
+	case err != nil:
 		return nil, err
 	}
 	return watchedQuery{q, e.log, kind}, nil
 }
+
+// A cancelledQuery was cancelled before it began. It can be executed and closed.
+type cancelledQuery struct{ promql.Query }
+
+// Exec implements promql.Query.
+func (cancelledQuery) Exec(context.Context) *promql.Result {
+	return &promql.Result{Err: queries.ErrCancelled}
+}
+
+// Close implements promql.Query.
+func (cancelledQuery) Close() {}
 
 type watchedQuery struct {
 	promql.Query
@@ -53,6 +68,7 @@ func (q watchedQuery) Exec(ctx context.Context) *promql.Result {
 	var report eval.Report
 	ctx, watch := q.log.Watch(eval.WithReport(ctx, &report), q.kind)
 	res := q.Query.Exec(ctx)
+	res.Err = queries.Cause(ctx, res.Err)
 	watch.End(withCause(res.Err), func() request.SlowQuery { return q.describe(&report) })
 	if res.Err == nil {
 		res.Err = eval.Lend(ctx, answerBytes(res.Value), "the answer")

@@ -13,16 +13,19 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/prometheus/prompb"
+	"github.com/prometheus/prometheus/promql/parser"
 	"github.com/prometheus/prometheus/storage"
 	upstream "github.com/prometheus/prometheus/storage/remote"
 
 	"github.com/promtable/promtable/remote/engine/eval"
 	"github.com/promtable/promtable/remote/engine/reader"
+	"github.com/promtable/promtable/remote/queries"
 	"github.com/promtable/promtable/remote/request"
 	"github.com/promtable/promtable/remote/wire"
 )
@@ -61,6 +64,8 @@ type Config struct {
 	MaxFrameBytes int
 	// Memory counts what reads hold, beside PromQL. It may be nil.
 	Memory *eval.Memory
+	// Active are the queries that run. It may be nil.
+	Active *queries.Active
 }
 
 // Handler serves remote read.
@@ -78,6 +83,7 @@ type Handler struct {
 	metrics       *metrics
 	slow          *request.SlowLog
 	memory        *eval.Memory
+	active        *queries.Active
 }
 
 // New returns a handler of remote read. Its metrics are registered
@@ -95,6 +101,7 @@ func New(cfg Config) *Handler {
 		metrics:       newMetrics(cfg.Registerer),
 		slow:          cfg.SlowLog,
 		memory:        cfg.Memory,
+		active:        cfg.Active,
 	}
 }
 
@@ -128,7 +135,7 @@ func (h *Handler) read(ctx context.Context, w http.ResponseWriter, r *http.Reque
 	if err != nil {
 		return false, err
 	}
-	queries, err := wire.Queries(req.Queries)
+	selected, err := wire.Queries(req.Queries)
 	if err != nil {
 		return false, err
 	}
@@ -136,18 +143,24 @@ func (h *Handler) read(ctx context.Context, w http.ResponseWriter, r *http.Reque
 	if err != nil {
 		return false, request.BadRequest("%w", err)
 	}
-	for i := range queries {
-		queries[i].Decoded = kind == prompb.ReadRequest_SAMPLES
-		queries[i].Passing = !queries[i].Decoded
+	for i := range selected {
+		selected[i].Decoded = kind == prompb.ReadRequest_SAMPLES
+		selected[i].Passing = !selected[i].Decoded
 	}
+	ctx, end, err := h.active.Begin(ctx, asked(r, selected))
+	if err != nil {
+		return false, err
+	}
+	defer end()
+	defer func() { err = queries.Cause(ctx, err) }()
 	if h.memory != nil && kind == prompb.ReadRequest_SAMPLES { // a stream is bounded by its batches, and cannot be refused half-way
 		held, end := h.memory.With(ctx)
 		ctx = held
 		defer end()
 	}
 	ctx, watch := h.slow.Watch(ctx, request.QueryRead)
-	defer func() { watch.End(err, func() request.SlowQuery { return describe(queries) }) }()
-	sets, err := h.plan(ctx, queries)
+	defer func() { watch.End(err, func() request.SlowQuery { return describe(selected) }) }()
+	sets, err := h.plan(ctx, selected)
 	if err != nil {
 		return false, err
 	}
@@ -156,22 +169,40 @@ func (h *Handler) read(ctx context.Context, w http.ResponseWriter, r *http.Reque
 		return h.streamed(ctx, w, readsStarts(r.Header), sets)
 	}
 	h.metrics.queries.WithLabelValues(responseSamples).Add(float64(len(sets)))
-	return h.samples(ctx, w, queries, sets)
+	return h.samples(ctx, w, selected, sets)
 }
 
 // describe describes the queries of a request for the log: their selectors, and the times
 // that they span.
 func describe(queries []reader.Query) (slow request.SlowQuery) {
+	texts := make([]string, len(queries))
+	for i, q := range queries {
+		texts[i] = reader.SelectorName(q.Matchers)
+	}
+	slow.Text = strings.Join(texts, "; ")
+	slow.Start, slow.End = span(queries)
+	return slow
+}
+
+// span returns the times that queries span, in milliseconds, inclusive.
+func span(queries []reader.Query) (start, end int64) {
 	for i, q := range queries {
 		if i == 0 {
-			slow.Start, slow.End = q.Mint, q.Maxt
-		} else {
-			slow.Text += "; "
+			start, end = q.Mint, q.Maxt
 		}
-		slow.Text += reader.SelectorName(q.Matchers)
-		slow.Start, slow.End = min(slow.Start, q.Mint), max(slow.End, q.Maxt)
+		start, end = min(start, q.Mint), max(end, q.Maxt)
 	}
-	return slow
+	return start, end
+}
+
+// asked returns the queries of a request as they are listed while they run: their selectors, and the times that they span.
+func asked(r *http.Request, of []reader.Query) queries.Query {
+	start, end := span(of)
+	q := queries.Query{Kind: request.QueryRead, Start: time.UnixMilli(start), End: time.UnixMilli(end), Client: request.ClientOf(r)}
+	for i := range of {
+		q.Exprs = append(q.Exprs, (&parser.VectorSelector{LabelMatchers: of[i].Matchers}).String())
+	}
+	return q
 }
 
 // plan starts all queries before the first byte of the answer, so that an

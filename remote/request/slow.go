@@ -95,7 +95,7 @@ func (w *Watch) End(err error, describe func() SlowQuery) {
 	w.log.queries.WithLabelValues(w.kind).Inc()
 	q, read := describe(), w.usage.Counts()
 	pairs := []any{
-		"msg", "slow query", "kind", w.kind, "query", abbreviateQuery(q.Text),
+		"msg", "slow query", "kind", w.kind, "query", AbbreviateQuery(q.Text),
 		"start", timeText(q.Start), "end", timeText(q.End), "step", q.Step,
 		"seconds", strconv.FormatFloat(took.Seconds(), 'f', 3, 64), "status", queryStatus(err),
 		"series", read.Series, "index_rows", read.IndexRows, "rows", read.Rows, "cells", read.Cells, "bytes", read.Bytes,
@@ -107,8 +107,8 @@ func (w *Watch) End(err error, describe func() SlowQuery) {
 	level.Warn(w.log.cfg.Logger).Log(pairs...)
 }
 
-// abbreviateQuery cuts a query for the log.
-func abbreviateQuery(text string) string {
+// AbbreviateQuery cuts a query for the log.
+func AbbreviateQuery(text string) string {
 	const limit = 4096
 	if len(text) <= limit {
 		return text

@@ -38,7 +38,9 @@ var (
 
 // A holder is what one query holds, and what it has lent.
 type holder struct {
-	memory     *Memory
+	memory *Memory
+	// listed counts the same where the query is listed. It may be nil.
+	listed     *atomic.Int64
 	mu         sync.Mutex
 	held, lent int64
 	ended      bool
@@ -53,13 +55,21 @@ func (h *holder) add(held, lent int64) (query, all int64) {
 		return 0, 0
 	}
 	h.held, h.lent = h.held+held, h.lent+lent
-	return h.held, h.memory.held.Add(held + lent)
+	return h.held, h.count(held + lent)
+}
+
+// count counts more bytes for all queries, and returns what these hold then.
+func (h *holder) count(bytes int64) (all int64) {
+	if h.listed != nil {
+		h.listed.Add(bytes)
+	}
+	return h.memory.held.Add(bytes)
 }
 
 func (h *holder) end() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.memory.held.Add(-h.held - h.lent)
+	h.count(-h.held - h.lent)
 	h.held, h.lent, h.ended = 0, 0, true
 }
 
@@ -68,8 +78,17 @@ type holderKey struct{}
 
 // With returns a context for a query, whose memory counts up to the call of the function.
 func (m *Memory) With(ctx context.Context) (context.Context, func()) {
-	h := &holder{memory: m}
+	listed, _ := ctx.Value(heldKey{}).(*atomic.Int64)
+	h := &holder{memory: m, listed: listed}
 	return context.WithValue(ctx, holderKey{}, h), h.end
+}
+
+// heldKey is the key of a *atomic.Int64 in a context.
+type heldKey struct{}
+
+// WithHeld returns a context in which held follows what queries hold and have lent, in bytes, from their call of With on.
+func WithHeld(ctx context.Context, held *atomic.Int64) context.Context {
+	return context.WithValue(ctx, heldKey{}, held)
 }
 
 // Hold notes that the query of ctx holds so many more bytes for a selector, up to its end.
