@@ -31,7 +31,7 @@ func TestCancelQuery(t *testing.T) {
 	end := harness.NowMillis()
 	var written []harness.SentSeries
 	for i := range 300 {
-		written = append(written, harness.SeriesOf(labels.FromStrings("__name__", "x", "n", fmt.Sprint(i)), harness.PointAt(end-1, float64(i))))
+		written = append(written, harness.SeriesOf(labels.FromStrings("__name__", "x", "n", fmt.Sprint(i)), harness.PointAt(end-36*3_600_000, float64(i))))
 	}
 	harness.RemoteWrite2().MustSend(t, a.URL("/api/v1/write"), written...)
 

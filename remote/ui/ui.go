@@ -21,7 +21,7 @@
 //	query/timepicker its control of time; step and refresh are beside it
 //	query/resolution  what of a graph comes from samples, and what from rollups
 //	query/startpage  what the page shows before there is a query
-//	tabs/...       the other tabs, a file each; tabs/findings and tabs/statuspanels are tables of what Status shows
+//	tabs/...       the other tabs, a file each; tabs/findings and tabs/statuspanels are tables of what Status shows, tabs/activequeries its queries that run
 //	vendor/...     the work of others, with its licences: uPlot 1.6.32, MIT, the charts;
 //	               CodeMirror 6, MIT, with Prometheus' mode for PromQL, Apache-2.0, the editor
 package ui

@@ -36,7 +36,7 @@ export async function answers(signal) {
 // ask returns the answer of an endpoint, with its data and warnings, how many series there
 // are if it has a limit, and at which resolutions it was read, or throws an Error that says what the server
 // said.
-export async function ask(path, parameters = {}, { signal, post } = {}) {
+export async function ask(path, parameters = {}, { signal, post, method } = {}) {
   const form = new URLSearchParams();
   for (const [name, values] of Object.entries(parameters)) {
     for (const value of [values].flat()) {
@@ -44,7 +44,7 @@ export async function ask(path, parameters = {}, { signal, post } = {}) {
     }
   }
   const url = `api/v1/${path}`;
-  const response = await (post ? reach(url, { method: "POST", body: form, signal }) : reach(`${url}?${form}`, { signal }));
+  const response = await (post ? reach(url, { method: "POST", body: form, signal }) : reach(`${url}?${form}`, { method, signal }));
   const text = await response.text().catch((err) => {
     throw signal?.aborted ? err : new Error("The response is incomplete: the adapter stopped or failed. Try again, and check its log.");
   });

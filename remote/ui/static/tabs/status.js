@@ -7,6 +7,7 @@ import { bytes, finerFirst, roughDuration } from "../common/quantities.js";
 import { configuration } from "../common/senderconfig.js";
 import { sparkline } from "../common/sparkline.js";
 import { table } from "../common/table.js";
+import { activeQueries } from "./activequeries.js";
 import { findings, ruleMetrics, rules } from "./findings.js";
 import { atTimes, fromQuery, fromStatus, Snapshot } from "./snapshot.js";
 import { expressionOf, groups } from "./statuspanels.js";
@@ -28,18 +29,20 @@ export async function show(state, result, signal) {
   await chooseInstance(first, state, signal);
   const adapter = { job: first.selfScrape.job, instance: state.instance || first.selfScrape.instance };
   const isOther = adapter.instance !== first.selfScrape.instance;
+  const queries = activeQueries(signal);
   let last = first, metrics;
   const update = async (status) => {
     metrics = isOther ? await storedMetrics(adapter, Date.now() / 1000, undefined, signal) : fromStatus(status.metrics);
     const rates = { now: fromStatus(status.metrics), before: fromStatus(last.metrics), seconds: seconds(last.now, status.now) };
     await showFindings(page.found, { status, adapter, now: metrics, isOther }, signal);
+    await queries.paint(status);
     if (!page.facts.contains(document.activeElement)) { // what has the focus stays
       page.facts.replaceChildren(...factsOf(status, rates));
     }
     last = status;
   };
   await update(first);
-  result.replaceChildren(page.found, page.graphs, page.facts);
+  result.replaceChildren(page.found, queries.node, page.graphs, page.facts);
   const hasHistory = isOther || first.selfScrape.intervalSeconds > 0;
   const drawGraphs = () => showGraphs(page.graphs, { state, adapter, metrics, every: last.selfScrape.intervalSeconds, hasHistory }, signal);
   await drawGraphs();
