@@ -9,7 +9,7 @@ import (
 // Cores are tokens that queries hold while they compute, so that they leave a core to writes: one token less than there
 // are cores, and at least one. A query that runs alone has the last core, too.
 //
-// A token is held for about a millisecond, and never while its holder waits: neither for the store, nor for another token, nor
+// A token is held for about a millisecond, or for one long series, and never while its holder waits: neither for the store, nor for another token, nor
 // for a goroutine. So every holder gives its token back, whatever others do. Waiters come in their order. It is safe for
 // concurrent use.
 type Cores struct {
