@@ -40,6 +40,12 @@ func TestLittleSpace(t *testing.T) {
 			a := startWithUsage(t, append(tt.args(t, dir), "--self-scrape-interval=1s", "--web.enable-admin-api")...)
 			now := time.Now()
 			a.send(t, now, 1, http.StatusNoContent, http.StatusOK, "")
+			a.poll(t, "the adapter's own metrics are stored", func() string {
+				if _, _, body := ask(t, "GET", a.base+"/api/v1/query?query=adapter_build_info"); !strings.Contains(body, `,"1"]`) {
+					return body
+				}
+				return ""
+			})
 			a.free.Store(1<<30 - 1)
 			a.send(t, now, 2, http.StatusServiceUnavailable, http.StatusServiceUnavailable, dir+" has 1073741823 bytes free, and takes writes from 1073741824 bytes on")
 			a.deleteSeries(t, http.StatusServiceUnavailable, dir+" has 1073741823 bytes free")
