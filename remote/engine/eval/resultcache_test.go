@@ -1,3 +1,5 @@
+//go:build !race
+
 package eval_test
 
 import (
