@@ -60,7 +60,7 @@ func TestPlanOfZones(t *testing.T) {
 	} {
 		for _, zone := range []int64{0, 60, -480, 330, 345, -210} { // minutes
 			w := rollup.Windows{Start: day + 2*rollup.Day - zone*minute, Step: tt.step, Range: tt.step + tt.more, Count: int(365 * rollup.Day / tt.step)} // a Monday
-			p := rollup.NewPlan(w, rollup.Sources{Until: day + 400*rollup.Day, Coarsest: rollup.Coarsest})
+			p := rollup.NewPlan(w, rollup.Sources{Until: day + 400*rollup.Day, Coarsest: rollup.OneHour})
 			var got rollup.Origin
 			for _, span := range p.Spans {
 				got |= span.Resolution.Origin()
