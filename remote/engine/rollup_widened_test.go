@@ -10,6 +10,7 @@ import (
 
 	"github.com/prometheus/prometheus/model/labels"
 
+	"github.com/promtable/promtable/series"
 	"github.com/promtable/promtable/series/rollup"
 	"github.com/promtable/promtable/series/seriestest"
 )
@@ -65,6 +66,29 @@ func TestWidened(t *testing.T) {
 					}
 				}
 			}
+		}
+	}
+}
+
+// TestWidenedAcrossBases: a window that ends just before a base is widened into it, whatever windows come after it. The first sample of the
+// last bucket is in the row of the later base alone, which lies outside of the times that the query asks for.
+func TestWidenedAcrossBases(t *testing.T) {
+	const base = 382 * series.Period // 2021-12-28 07:45:07
+	s := newRolled(t, seriestest.NewRand(t))
+	s.append(t, labels.FromStrings("__name__", "gauge"), map[int64]float64{
+		base - 20*3600_000: 1, // so that the index period before has the series
+		base + 60_000:      2,
+		base + 3600_000:    3,
+	})
+	if err := s.maker.Once(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	s.sources.From[rollup.Raw], s.sources.From[rollup.FiveMinutes] = math.MaxInt64/2, math.MaxInt64
+	for _, steps := range []int64{0, 1, 3} {
+		at := time.UnixMilli(base - 30_000)
+		got := s.ask(t, s.engine, `min_over_time(gauge[5m])`, at, at.Add(time.Duration(steps)*time.Hour), time.Hour)
+		if len(got) != 1 || len(got[0].Floats) == 0 || got[0].Floats[0].F != 2 || got[0].Floats[0].T != at.UnixMilli() {
+			t.Errorf("%d steps after the first: %v, want first 2", steps, got)
 		}
 	}
 }

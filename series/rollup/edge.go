@@ -75,7 +75,7 @@ func (w *Windows) edgeOf(r Resolution) (edge int64, ok bool) {
 		return 0, true
 	}
 	begin := w.Start - w.Range
-	edge = r.ceil(begin) - begin
+	edge = r.Ceil(begin) - begin
 	return edge, edge <= maxEdge && (w.Count == 1 || w.Step%r.Span() == 0)
 }
 

@@ -149,7 +149,7 @@ func (s Sources) choose(w Windows, first *[NumResolutions]int64, after, to int64
 
 // areWhole says whether all windows end with buckets of r, and begin where these may tell all of them.
 func (w Windows) areWhole(r Resolution) bool {
-	isWhole := func(t int64) bool { return r.floor(t) == t }
+	isWhole := func(t int64) bool { return r.Floor(t) == t }
 	return isWhole(w.Start) && (w.Count == 1 || isWhole(w.Step)) && w.HasShortEdges(r)
 }
 
@@ -183,7 +183,7 @@ func (w Windows) clip(after, to int64) (Windows, bool) {
 func (w Windows) covers(r Resolution) (spans []Span) {
 	for i := range w.Count {
 		to := w.Start + int64(i)*w.Step
-		spans = addSpan(spans, Span{r.floor(to - w.Range), r.ceil(to), r})
+		spans = addSpan(spans, Span{r.Floor(to - w.Range), r.Ceil(to), r})
 	}
 	return spans
 }
@@ -193,11 +193,11 @@ func (w Windows) edges(r Resolution) []Span {
 	var starts, ends []Span
 	for i := range w.Count {
 		to := w.Start + int64(i)*w.Step
-		if after := to - w.Range; !w.HasShortEdges(r) && r.floor(after) != after {
-			starts = addSpan(starts, Span{r.floor(after), r.floor(after) + r.Span(), Raw})
+		if after := to - w.Range; !w.HasShortEdges(r) && r.Floor(after) != after {
+			starts = addSpan(starts, Span{r.Floor(after), r.Floor(after) + r.Span(), Raw})
 		}
-		if r.floor(to) != to {
-			ends = addSpan(ends, Span{r.floor(to), r.ceil(to), Raw})
+		if r.Floor(to) != to {
+			ends = addSpan(ends, Span{r.Floor(to), r.Ceil(to), Raw})
 		}
 	}
 	return join(append(starts, ends...))
@@ -255,12 +255,12 @@ func (p *Plan) makeSpans(w Windows) {
 		_, _, isWide := p.Widen(after, to)
 		p.widens = p.widens || isWide
 		first, last := p.resolutionAt(after+1), p.resolutionAt(to)
-		covers = addSpan(covers, Span{first.floor(after), last.ceil(to), Raw})
-		if first.floor(after) != after && after >= p.after[Raw] && !w.HasShortEdges(first) {
-			starts = addSpan(starts, Span{first.floor(after), first.floor(after) + first.Span(), Raw})
+		covers = addSpan(covers, Span{first.Floor(after), last.Ceil(to), Raw})
+		if first.Floor(after) != after && after >= p.after[Raw] && !w.HasShortEdges(first) {
+			starts = addSpan(starts, Span{first.Floor(after), first.Floor(after) + first.Span(), Raw})
 		}
-		if last.floor(to) != to && to > p.after[Raw] {
-			ends = addSpan(ends, Span{last.floor(to), last.ceil(to), Raw})
+		if last.Floor(to) != to && to > p.after[Raw] {
+			ends = addSpan(ends, Span{last.Floor(to), last.Ceil(to), Raw})
 		}
 	}
 	edges := join(append(starts, ends...))
@@ -302,7 +302,7 @@ func (p *Plan) addSpan(s Span) {
 func (p *Plan) Widen(after, to int64) (wideAfter, wideTo int64, widened bool) {
 	wideAfter, wideTo = after, to
 	if to <= p.after[Raw] {
-		wideTo = p.resolutionAt(to).ceil(to)
+		wideTo = p.resolutionAt(to).Ceil(to)
 	}
 	if p.last && wideTo != to {
 		wideAfter = min(after, wideTo-p.resolutionAt(to).Span())

@@ -107,12 +107,13 @@ func Families() (sorted []string) {
 // Start returns the start of the bucket of r, which is not Raw, that has t.
 func (r Resolution) Start(t int64) int64 { return startOf(t, r.Span()) }
 
-// floor returns the latest multiple of the span of r up to t, and ceil the first from t on. Of Raw both are t.
-func (r Resolution) floor(t int64) int64 {
+// Floor returns the latest multiple of the span of r up to t, in milliseconds. Of Raw it is t.
+func (r Resolution) Floor(t int64) int64 {
 	if r == Raw {
 		return t
 	}
 	return t - (t%r.Span()+r.Span())%r.Span()
 }
 
-func (r Resolution) ceil(t int64) int64 { return -r.floor(-t) }
+// Ceil returns the first multiple of the span of r from t on, in milliseconds. Of Raw it is t.
+func (r Resolution) Ceil(t int64) int64 { return -r.Floor(-t) }

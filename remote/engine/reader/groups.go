@@ -24,7 +24,7 @@ type group struct {
 func (r *Reader) find(ctx context.Context, q Query) (groups []group, found *index.Result, err error) {
 	q = r.withCut(ctx, q)
 	planned := r.planned(ctx, q)
-	if found, err = r.Find(ctx, planned); err != nil {
+	if found, err = r.Find(ctx, q); err != nil { // rules may cut samples of some series, so that these need buckets
 		return nil, nil, err
 	}
 	groups = []group{{planned, found.Series}}

@@ -227,10 +227,16 @@ func (r *Reader) LabelNames(ctx context.Context, q Query) ([]string, error) {
 }
 
 func (r *Reader) indexQuery(ctx context.Context, q Query) index.Query {
-	if q = r.withCut(ctx, q); q.Rollups.UsesBuckets() || q.SeriesOnly || q.Kept {
+	usesBuckets := q.Rollups.UsesBuckets() && r.view(ctx).HasRollups
+	if q = r.withCut(ctx, q); usesBuckets || q.SeriesOnly || q.Kept {
 		q.cut = r.view(ctx).Found()
 	}
 	start, limit := q.span()
+	if usesBuckets && start < limit {
+		// A window may be widened to whole buckets. A base that begins in the last one is another row of the series.
+		start = max(rollup.Coarsest.Floor(start-1), q.cut, 0)
+		limit = min(rollup.Coarsest.Ceil(limit-1), series.MaxTime) + 1
+	}
 	return index.Query{Matchers: r.storedMatchers(q.Matchers), Start: start, Limit: limit, Enough: q.Enough}
 }
 
