@@ -66,7 +66,7 @@ type Points struct {
 	// Holes are times [start, limit), in milliseconds, of which it is not known what is wanted. There is no sample in
 	// them. They are in order of time.
 	Holes [][2]int64
-	// Edges are where no window may begin, in order of time.
+	// Edges are where no window may begin, in order of time: those in which one does.
 	Edges []Edge
 
 	windows Windows
@@ -291,7 +291,7 @@ func (p *Points) appendCell(c Cell, day, after, to int64, add func(*decoded) err
 		return corrupt("%x", data)
 	}
 	if !d.isOpen(data, after) {
-		if err := d.open(data, r, day, p.Want); err != nil {
+		if err := d.open(data, r, day, p.Want, p.needTails(day, day+Day)); err != nil {
 			return err
 		}
 	}
@@ -302,7 +302,7 @@ func (p *Points) appendCell(c Cell, day, after, to int64, add func(*decoded) err
 			}
 			continue
 		}
-		b, err := d.next()
+		b, err := d.next(p.needTails(start, start+r.Span()))
 		if err == nil {
 			err = add(b)
 		}
@@ -320,11 +320,43 @@ func (p *Points) addBucket(b *decoded) {
 		p.hasBefore = false
 		return
 	}
-	if e := b.edge(); p.windows.Count > 0 && !p.windows.Last && e.From < e.Limit {
+	if e := b.edge(); p.windows.beginIn(e) {
 		p.Edges = append(p.Edges, e)
 	}
 	// What is not kept counts for the first sample from which on all are: a window may begin after that, and not between.
 	known := b.firstKnown()
+	if len(b.histograms) == 0 && len(p.Histograms) == 0 && p.Want&(Sums|Counts) == 0 {
+		p.addFloats(b, known)
+	} else {
+		p.addPoints(b, known)
+	}
+	if b.flags&flagMarker != 0 {
+		marker := b.markerValue
+		if p.Want&Integers == 0 {
+			marker = cell.Value{}
+		}
+		p.addMarker(b.marker, marker)
+	}
+}
+
+// addFloats is addPoints of floats, of which neither Sums nor Counts are wanted: most queries are for these.
+func (p *Points) addFloats(b *decoded, known int) {
+	if len(b.times) == 0 {
+		return
+	}
+	rest := b.samples - int32(len(b.times))
+	for i := range b.times {
+		if p.number++; i > 0 && i == known {
+			p.number += rest
+		}
+		p.Numbers = append(p.Numbers, p.number)
+	}
+	p.Times, p.Values = append(p.Times, b.times...), append(p.Values, b.values...)
+	p.before, p.hasBefore, p.HasFloats, p.histogramBefore = b.values[len(b.values)-1], true, true, nil
+}
+
+// addPoints adds the samples that a bucket keeps. The one at known is the first from which on all are.
+func (p *Points) addPoints(b *decoded, known int) {
 	rest := point{samples: b.samples - int32(len(b.times)), sum: b.sum, changes: b.changes, resets: b.resets}
 	for i := range b.times {
 		if b.isOwn(i, known) {
@@ -358,13 +390,6 @@ func (p *Points) addBucket(b *decoded) {
 	}
 	if last := len(b.histograms) - 1; last > 0 && p.Want&Counts != 0 {
 		p.histogramBefore = floatOf(b.histograms[last])
-	}
-	if b.flags&flagMarker != 0 {
-		marker := b.markerValue
-		if p.Want&Integers == 0 {
-			marker = cell.Value{}
-		}
-		p.addMarker(b.marker, marker)
 	}
 }
 

@@ -31,10 +31,12 @@ type decoder struct {
 	ints       [numColumns][]int64
 	floats     [numColumns][]float64
 	// at are the places in the columns.
-	at     [numColumns]int
-	want   Want
-	bucket decoded
-	kind   byte
+	at   [numColumns]int
+	want Want
+	// withTails says that the tails are read.
+	withTails bool
+	bucket    decoded
+	kind      byte
 	// hasSteps says that the values of tails are steps.
 	hasSteps bool
 	// isHistograms says that the samples are those of chunks.
@@ -89,8 +91,8 @@ func (d *decoder) nextStart() (start int64, ok bool) {
 	return 0, false
 }
 
-// open begins a cell, which is not empty.
-func (d *decoder) open(data []byte, r Resolution, day int64, want Want) error {
+// open begins a cell, which is not empty. withTails says whether the tail of any bucket is asked for.
+func (d *decoder) open(data []byte, r Resolution, day int64, want Want, withTails bool) error {
 	d.cell, d.kind, d.isHistograms = nil, data[0], isOfHistograms(data[0])
 	head := headSize
 	if hasEdges(d.kind) {
@@ -98,7 +100,8 @@ func (d *decoder) open(data []byte, r Resolution, day int64, want Want) error {
 			return corrupt("%x", data[:min(head, len(data))])
 		}
 	}
-	if err := d.readCell(data[head:], int(Day/r.Span()), want); err != nil {
+	d.want, d.withTails = want, withTails
+	if err := d.readCell(data[head:], int(Day/r.Span())); err != nil {
 		return err
 	}
 	d.cell, d.resolution, d.day = data, r, day
@@ -106,7 +109,7 @@ func (d *decoder) open(data []byte, r Resolution, day int64, want Want) error {
 }
 
 // readCell reads what follows the flags of a cell.
-func (d *decoder) readCell(data []byte, maxBuckets int, want Want) error {
+func (d *decoder) readCell(data []byte, maxBuckets int) error {
 	buckets, n := binary.Uvarint(data)
 	if n <= 0 || buckets < 1 || buckets > uint64(maxBuckets) {
 		return corrupt("%d buckets", buckets)
@@ -125,7 +128,6 @@ func (d *decoder) readCell(data []byte, maxBuckets int, want Want) error {
 	if len(data) > 0 {
 		return corrupt("%d bytes follow it", len(data))
 	}
-	d.want = want
 	return d.readColumns(int(buckets), int64(maxBuckets))
 }
 
@@ -203,7 +205,7 @@ func (d *decoder) readEdges(several int) error {
 			return corrupt("class %d of what is known", class)
 		}
 	}
-	if d.isHistograms {
+	if d.isHistograms || !d.withTails {
 		return nil
 	}
 	if err := d.read(columnTail, several); err != nil {
@@ -297,9 +299,7 @@ func (d *decoder) skip() error {
 		d.at[columnChanges]++
 		d.at[columnResets]++
 		d.at[columnKnown]++
-		tail := int(d.int(columnTail))
-		d.at[columnTailTime] += tail
-		d.at[columnTailValue] += tail
+		d.skipTail()
 	}
 	d.at[columnBetweenTime] += int(kept)
 	d.at[columnBetween] += int(kept)
@@ -312,8 +312,8 @@ func (d *decoder) skip() error {
 	return nil
 }
 
-// next returns the next bucket, until the call after it.
-func (d *decoder) next() (*decoded, error) {
+// next returns the next bucket, until the call after it. Without its tail nothing is known of where windows may begin in it.
+func (d *decoder) next(withTail bool) (*decoded, error) {
 	b := &d.bucket
 	histograms := 0
 	if d.isHistograms {
@@ -337,7 +337,10 @@ func (d *decoder) next() (*decoded, error) {
 		b.keep(b.end-d.int(columnLastTime), d.float(columnLast))
 		b.changes, b.resets = int32(d.int(columnChanges)), int32(d.int(columnResets))
 		b.known = d.int(columnKnown)
-		if err := d.nextTail(); err != nil {
+		if !withTail {
+			b.known = knownNone
+			d.skipTail()
+		} else if err := d.nextTail(); err != nil {
 			return b, err
 		}
 	}
@@ -346,6 +349,13 @@ func (d *decoder) next() (*decoded, error) {
 		return b, b.checkTimes(b.marker)
 	}
 	return b, b.checkTimes()
+}
+
+// skipTail passes the tail of the bucket.
+func (d *decoder) skipTail() {
+	n := int(d.int(columnTail))
+	d.at[columnTailTime] += n
+	d.at[columnTailValue] += n
 }
 
 // nextTail adds the samples of the tail of the bucket to those that were read: in their places, because others may be between them.

@@ -58,14 +58,32 @@ func (b *decoded) edge() Edge {
 
 // beginIn says whether a window begins in an edge.
 func (w *Windows) beginIn(e Edge) bool {
-	if w.Count == 0 || w.Last || e.From >= e.Limit {
+	return e.From < e.Limit && !w.Last && w.beginAt(e.From, e.Limit)
+}
+
+// beginAt says whether a window begins at the times [from, limit), in milliseconds.
+func (w *Windows) beginAt(from, limit int64) bool {
+	if w.Count == 0 {
 		return false
 	}
 	first := w.Start - w.Range
-	if e.From > first && w.Count > 1 {
-		first += min(int64(w.Count-1), (e.From-first+w.Step-1)/w.Step) * w.Step
+	if from > first && w.Count > 1 {
+		first += min(int64(w.Count-1), (from-first+w.Step-1)/w.Step) * w.Step
 	}
-	return e.From <= first && first < e.Limit
+	return from <= first && first < limit
+}
+
+// needTails says whether a window may begin between the samples of the tails of the buckets in (start, end], in milliseconds. Else these are
+// passed: most windows begin in few buckets. Sums need all tails, so that they are added in the same order whatever windows there are.
+func (p *Points) needTails(start, end int64) bool {
+	switch w := &p.windows; {
+	case w.Count == 0, p.Want&Sums != 0:
+		return true
+	case w.Last:
+		return false
+	default:
+		return w.beginAt(start+1, end)
+	}
 }
 
 // edgeOf returns how long before the end of a bucket of r all windows begin, in milliseconds. It is not ok if that is not the same of all, or

@@ -79,7 +79,7 @@ func randomHistograms(r *rand.Rand) (samples []seriestest.TimedValue) {
 // pointsOf returns what samples tell.
 func pointsOf(samples []seriestest.TimedValue, want rollup.Want) *rollup.Points {
 	var p rollup.Points
-	p.Reset(want, rollup.Windows{Count: 1})
+	p.Reset(want, anyWindows(day))
 	appendTo(&p, samples)
 	return &p
 }

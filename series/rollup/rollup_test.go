@@ -133,24 +133,41 @@ func checkDay(t *testing.T, r *rand.Rand, p *rollup.Points, resolution rollup.Re
 	buckets := rollup.Day / resolution.Span()
 	after := day + r.Int64N(buckets+1)*resolution.Span()
 	to := after + r.Int64N((day+rollup.Day-after)/resolution.Span()+1)*resolution.Span()
-	p.Reset(want, rollup.Windows{Count: 1})
-	first, limit := part(ts, after, to)
-	p.Append(ts[:first], vs[:first])
-	if err := p.AppendCell(resolution, day, cell, after, to); err != nil {
-		t.Fatal(err)
+	fill := func(p *rollup.Points, w rollup.Windows) {
+		t.Helper()
+		p.Reset(want, w)
+		first, limit := part(ts, after, to)
+		p.Append(ts[:first], vs[:first])
+		if err := p.AppendCell(resolution, day, cell, after, to); err != nil {
+			t.Fatal(err)
+		}
+		p.Append(ts[limit:], vs[limit:])
+		if !slices.IsSorted(p.Times) {
+			t.Fatalf("%s: times %v do not ascend", resolution, p.Times)
+		}
 	}
-	p.Append(ts[limit:], vs[limit:])
-	if !slices.IsSorted(p.Times) {
-		t.Fatalf("%s: times %v do not ascend", resolution, p.Times)
-	}
-	for range 10 {
+	fill(p, anyWindows(day))
+	var one rollup.Points
+	for i := range 10 {
 		start := day + r.Int64N(buckets)*resolution.Span()
 		end := start + (1+r.Int64N((day+rollup.Day-start)/resolution.Span()))*resolution.Span()
 		if start = randomEdge(r, resolution, start, ts); isEdge(p, start) {
 			continue
 		}
 		compareWindow(t, resolution, p, ts, vs, start, end)
+		if i%5 == 0 { // of a query that looks at few windows, other samples are passed
+			fill(&one, rollup.Windows{Start: end, Step: resolution.Span(), Range: end - start, Count: 1 + r.IntN(3)})
+			if isEdge(&one, start) {
+				t.Errorf("%s, want %b: a window may begin at %d, but not if few are looked at", resolution, want, start)
+			}
+			compareWindow(t, resolution, &one, ts, vs, start, end)
+		}
 	}
+}
+
+// anyWindows are windows that begin at each time of two days from day on: all samples that cells keep are asked for.
+func anyWindows(day int64) rollup.Windows {
+	return rollup.Windows{Start: day, Step: 1, Count: int(2 * rollup.Day)}
 }
 
 // compareWindow compares what points tell of a window with what the samples do.

@@ -29,7 +29,7 @@ func (e *Encoder) Without(cell []byte, r Resolution, day, start, limit int64) (l
 	e.begin()
 	removed := false
 	for begin, ok := d.nextStart(); ok; begin, ok = d.nextStart() {
-		b, err := d.next()
+		b, err := d.next(true)
 		if err != nil {
 			return nil, err
 		}
