@@ -4,6 +4,7 @@
 //	cache.go    blocks of results, bounded in bytes, and what drops them
 //	engine.go   the promql.QueryEngine in front of another one
 //	query.go    a query, answered from blocks and evaluations of the steps between them
+//	finer.go    blocks made from those of a finer step
 //	expr.go     which expressions are cached
 //	merge.go    results of consecutive steps, put together
 //	metrics.go  metrics
@@ -42,6 +43,8 @@ type Cache struct {
 
 	mu     sync.Mutex
 	blocks map[blockKey]*list.Element
+	// grids says of each expression how many blocks there are of each step and phase.
+	grids map[exprKey]map[gridKey]int
 	// order has the blocks, the latest used first.
 	order   list.List
 	bytes   int64
@@ -51,7 +54,7 @@ type Cache struct {
 // New returns an empty cache of at most maxBytes. Its metrics are registered with reg, where
 // they must not be registered yet; reg may be nil.
 func New(maxBytes int64, reg prometheus.Registerer) *Cache {
-	c := &Cache{maxBytes: maxBytes, blocks: make(map[blockKey]*list.Element), running: make(map[*evaluation]struct{})}
+	c := &Cache{maxBytes: maxBytes, blocks: make(map[blockKey]*list.Element), grids: make(map[exprKey]map[gridKey]int), running: make(map[*evaluation]struct{})}
 	c.narrow()
 	c.metrics = newMetrics(reg, c)
 	return c
@@ -68,12 +71,20 @@ func (s span) overlaps(o span) bool   { return s.mint <= o.maxt && o.mint <= s.m
 func (s span) covering(o span) span   { return span{min(s.mint, o.mint), max(s.maxt, o.maxt)} }
 func (s span) including(t int64) span { return span{min(s.mint, t), max(s.maxt, t)} }
 
-// queryKey is what the value of a query at a step depends on, besides the samples. A step has
-// the number (t - phase) / step.
+// queryKey names a query. A step has the number (t - phase) / step.
 type queryKey struct {
-	text                  string
-	step, phase, lookback int64 // in milliseconds
+	exprKey
+	gridKey
 }
+
+// exprKey is what the value of a query at a time depends on, besides the samples.
+type exprKey struct {
+	text     string
+	lookback int64 // in milliseconds
+}
+
+// gridKey says which times have steps, in milliseconds.
+type gridKey struct{ step, phase int64 }
 
 // blockSteps is how many steps a block has at most. The first block of a query that moves on
 // is used in part, and the last one is made anew with each query.
@@ -186,6 +197,7 @@ func (c *Cache) add(e *evaluation, b, before *block) {
 		c.remove(old)
 	}
 	c.blocks[b.key] = c.order.PushFront(b)
+	c.count(b.key.queryKey, 1)
 	c.bytes += bytes
 	c.widen(b.read)
 	for c.bytes > c.maxBytes {
@@ -198,7 +210,23 @@ func (c *Cache) add(e *evaluation, b, before *block) {
 func (c *Cache) remove(e *list.Element) {
 	b := c.order.Remove(e).(*block)
 	delete(c.blocks, b.key)
+	c.count(b.key.queryKey, -1)
 	c.bytes -= b.bytes()
+}
+
+// count adds n to the number of blocks of a query, with mu held.
+func (c *Cache) count(key queryKey, n int) {
+	grids := c.grids[key.exprKey]
+	if grids == nil {
+		grids = make(map[gridKey]int)
+		c.grids[key.exprKey] = grids
+	}
+	if grids[key.gridKey] += n; grids[key.gridKey] == 0 {
+		delete(grids, key.gridKey)
+	}
+	if len(grids) == 0 {
+		delete(c.grids, key.exprKey)
+	}
 }
 
 // widen widens earliest and latest, with mu held.

@@ -116,7 +116,7 @@ func (e *Engine) plan(ctx context.Context, opts promql.QueryOpts, of rangeQuery)
 	return &query{
 		engine: e, opts: opts, grid: g,
 		stmt: parser.EvalStmt{Expr: expr, Interval: of.interval, LookbackDelta: lookback},
-		key:  queryKey{text: of.text, step: g.step, phase: g.phase, lookback: lookback.Milliseconds()},
+		key:  queryKey{exprKey{of.text, lookback.Milliseconds()}, gridKey{g.step, g.phase}},
 	}, ""
 }
 
@@ -137,7 +137,7 @@ func (e *Engine) Coverage(ctx context.Context, qs string, start, end time.Time, 
 		return Coverage{Why: why}
 	}
 	closed := q.closed()
-	_, gaps := q.split(e.cache.peek(q.key, closed), closed)
+	_, gaps := q.split(q.thinned(e.cache.peek(q.key, closed), closed), closed)
 	n := closed.limit - closed.start
 	return Coverage{Steps: q.steps.limit - q.steps.start, Closed: n, Cached: n - missingOf(gaps, closed)}
 }
@@ -153,6 +153,7 @@ func (e *Engine) knowsOptions() bool {
 type steps struct{ start, limit int64 }
 
 func (s steps) isEmpty() bool { return s.start >= s.limit }
+func (s steps) len() int64    { return s.limit - s.start }
 
 // within returns the steps that are in o, too.
 func (s steps) within(o steps) steps {

@@ -1,6 +1,7 @@
 package resultcache
 
 import (
+	"slices"
 	"sort"
 
 	"github.com/prometheus/prometheus/model/labels"
@@ -74,6 +75,16 @@ func merge(parts []part) promql.Matrix {
 			out = append(out, s)
 		}
 	}
+}
+
+// onGrid leaves of m, which shares no array with others, the points at the steps of a grid, and the series that have any.
+func onGrid(m promql.Matrix, g grid) promql.Matrix {
+	apart := func(t int64) bool { return (t-g.phase)%g.step != 0 }
+	for i := range m {
+		m[i].Floats = slices.DeleteFunc(m[i].Floats, func(p promql.FPoint) bool { return apart(p.T) })
+		m[i].Histograms = slices.DeleteFunc(m[i].Histograms, func(p promql.HPoint) bool { return apart(p.T) })
+	}
+	return slices.DeleteFunc(m, func(s promql.Series) bool { return len(s.Floats)+len(s.Histograms) == 0 })
 }
 
 // join puts the pieces of a series together.

@@ -47,7 +47,7 @@ type gap struct {
 func (q *query) Exec(ctx context.Context) *promql.Result {
 	cache, closed := q.engine.cache, q.closed()
 	q.limit = eval.LimitOf(ctx)
-	blocks := cache.find(q.key, closed)
+	blocks := q.addThinned(cache.find(q.key, closed), closed)
 	parts, gaps := q.split(blocks, closed)
 	missing := missingOf(gaps, closed)
 	cache.metrics.hits.Add(float64(closed.limit - closed.start - missing))

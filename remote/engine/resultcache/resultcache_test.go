@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"runtime"
 	"strings"
 	"sync"
@@ -36,7 +37,12 @@ func TestEvaluated(t *testing.T) {
 		"wider":                                 {sent: []query{{1200, 1500, 10}, {900, 1800, 10}, {900, 1800, 10}}, want: []string{"1200-1500", "900-1190 1510-1800", ""}},
 		"an end between steps":                  {sent: []query{{600, 3005, 10}, {600, 3014, 10}}, want: []string{"600-3005", "3010-3010"}}, // with the last step alone
 		"one step":                              {sent: []query{{600, 600, 10}, {600, 600, 10}}, want: []string{"600-600", "600-600"}},
-		"other steps":                           {sent: []query{{600, 3000, 10}, {600, 3000, 20}}, want: []string{"600-3000", "600-3000"}},
+		"a coarser step":                        {sent: []query{{600, 3000, 10}, {600, 3000, 20}, {600, 3000, 20}}, want: []string{"600-3000", "", ""}},
+		"a coarser step, and more":              {sent: []query{{1200, 1800, 10}, {600, 3000, 20}, {600, 3000, 20}}, want: []string{"1200-1800", "600-1180 1820-3000", ""}},
+		"a coarser step of another phase":       {sent: []query{{600, 3000, 300}, {900, 3300, 600}, {900, 3000, 450}}, want: []string{"600-3000", "3300-3300", "900-3000"}},
+		"a step that is no multiple":            {sent: []query{{600, 3000, 20}, {600, 3000, 30}}, want: []string{"600-3000", "600-3000"}},
+		"a finer step":                          {sent: []query{{600, 3000, 20}, {600, 3000, 10}}, want: []string{"600-3000", "600-3000"}},
+		"the finer of two that has more":        {sent: []query{{1200, 1800, 10}, {600, 2400, 15}, {600, 3000, 30}}, want: []string{"1200-1800", "600-2400", "2430-3000"}},
 		"another phase, not cached":             {sent: []query{{603, 3000, 10}, {603, 3000, 10}}, want: []string{"603-3000", "603-3000"}},
 		"another phase of a quarter of an hour": {sent: []query{{900, 3500, 1000}, {900, 2900, 1000}}, want: []string{"900-3500", ""}},
 		"parts of one block":                    {sent: []query{{20, 100, 10}, {500, 600, 10}, {500, 600, 10}, {20, 100, 10}}, want: []string{"20-100", "500-600", "", "20-100"}},
@@ -54,6 +60,34 @@ func TestEvaluated(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestCoarser: answers from the steps of finer queries are those of an evaluation, also when samples are written. Series that begin, end and
+// pause come and go between the coarse steps.
+func TestCoarser(t *testing.T) {
+	f := newFixture(t, mib)
+	rng := rand.New(rand.NewPCG(1, 2))
+	for i := range int64(20) {
+		ls := labels.FromStrings("__name__", "z", "n", fmt.Sprint(i))
+		for at := rng.Int64N(3000); at < 6000; at += 10 + rng.Int64N(1+40*i) {
+			f.store.write(ls, at*second, rng.Float64())
+		}
+	}
+	saved := 0
+	for i := range 400 {
+		step := []int64{10, 20, 30, 60, 120, 240}[rng.IntN(6)]
+		start := step * rng.Int64N(3000/step)
+		qs := []string{"z", "sum(z)", "max_over_time(z[1m])", `count(z > 0.5)`}[rng.IntN(4)]
+		if f.query(qs, start, start+step*(1+rng.Int64N(40)), step) == "" {
+			saved++
+		}
+		if i%20 == 0 {
+			f.write(labels.FromStrings("__name__", "z", "n", "0"), rng.Int64N(6000)*second+500, rng.Float64())
+		}
+	}
+	if saved < 40 {
+		t.Errorf("%d of 400 queries are answered from the cache", saved)
 	}
 }
 
@@ -559,7 +593,8 @@ func TestCoverage(t *testing.T) {
 		{"never asked", 600, 3600, 10, resultcache.Coverage{Steps: 301, Closed: 241}},
 		{"after the first half of it", 600, 3600, 10, resultcache.Coverage{Steps: 301, Closed: 241, Cached: 121}},
 		{"of it only that half", 600, 1800, 10, resultcache.Coverage{Steps: 121, Closed: 121, Cached: 121}},
-		{"with another step", 600, 3600, 20, resultcache.Coverage{Steps: 151, Closed: 121}},
+		{"with twice the step", 600, 3600, 20, resultcache.Coverage{Steps: 151, Closed: 121, Cached: 61}},
+		{"with another step", 600, 3600, 15, resultcache.Coverage{Steps: 201, Closed: 161}},
 		{"too young", 3500, 3600, 10, resultcache.Coverage{Steps: 11}},
 	} {
 		if got := ask(qs, c.start, c.end, c.step); got != c.want {
@@ -586,12 +621,12 @@ func TestCoverage(t *testing.T) {
 
 	// What was used last stays, whatever was looked at since.
 	f = newFixture(t, 7500)
-	f.query("x_total", 0, 500, 10)
+	f.query("x_total", 0, 500, 12)
 	f.query("x_total", 0, 500, 5)
 	before := ask("x_total", 0, 500, 5)
-	ask("x_total", 0, 500, 10)
-	f.query("x_total", 0, 500, 20)
-	if first, second := ask("x_total", 0, 500, 10), ask("x_total", 0, 500, 5); before.Cached == 0 || first.Cached != 0 || second.Cached != before.Cached {
+	ask("x_total", 0, 500, 12)
+	f.query("x_total", 0, 500, 18)
+	if first, second := ask("x_total", 0, 500, 12), ask("x_total", 0, 500, 5); before.Cached == 0 || first.Cached != 0 || second.Cached != before.Cached {
 		t.Errorf("of the first query %+v, of the second %+v, before %+v", first, second, before)
 	}
 }
