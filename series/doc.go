@@ -31,6 +31,7 @@
 //	META     schema                                        m       "v"               JSON                 write time
 //	         horizon                                       m       "v"               JSON                 write time
 //	         rollup                                        m       "v"               JSON                 write time
+//	         tenant,<name>                                 m       "v"               JSON                 write time
 //	         late,<day>                                    m       "v"               random text          write time
 //	         delete                                        m       "v"               JSON                 write time
 //	         delete,<id>                                   m       "v"               JSON                 write time

@@ -140,7 +140,7 @@ func appendPeriod(dst []byte, period int64) []byte {
 // cutKind takes the tenant and the kind off the front of an INDEX key. It is not ok
 // if one of them is another one.
 func (s Schema) cutKind(key []byte, kind byte) (rest []byte, ok bool) {
-	rest, ok = bytes.CutPrefix(key, []byte(s.tenant))
+	rest, ok = cutTenant(s, key)
 	if !ok || len(rest) < 2 || rest[0] != kind || rest[1] != ',' {
 		return nil, false
 	}

@@ -48,9 +48,23 @@ const (
 	// its ID.
 	MetaRules = "rules"
 	// MetaLog is the kind of the rows that name the logs of adapters, each by its ID.
-	// Like the other keys of this list it is no name of a tenant.
 	MetaLog = "log"
+	// MetaTenant is the kind of the rows that name the tenants of a store, each by its name.
+	MetaTenant = "tenant"
 )
+
+// AppendMetaTenantKey appends the key of the META row of a tenant to dst.
+func AppendMetaTenantKey(dst []byte, name string) []byte {
+	return appendEscaped(append(append(dst, MetaTenant...), ','), name, false)
+}
+
+// MetaTenantRange returns the META rows of all tenants, in order of their escaped names.
+func MetaTenantRange() RowRange { return PrefixRange(AppendMetaTenantKey(nil, "")) }
+
+// ParseMetaTenantKey returns the name in a key of MetaTenantRange. A bad one is ErrCorrupt.
+func ParseMetaTenantKey(key []byte) (name string, err error) {
+	return parseEscaped(string(key[len(MetaTenant)+1:]), false)
+}
 
 // AppendMetaLogKey appends the key of the META row of the log with this ID, which
 // is for all tenants, to dst.
@@ -137,9 +151,9 @@ func (s Schema) AppendMetaKey(dst []byte, kind, name string) ([]byte, error) {
 func (s Schema) MetaRange(kind string) RowRange { return PrefixRange([]byte(s.tenant + kind + ",")) }
 
 // ParseMetaKey is the inverse of AppendMetaKey. The key of another tenant is
-// ErrCorrupt.
+// ErrCorrupt; a schema of all tenants takes each.
 func (s Schema) ParseMetaKey(key []byte) (kind, name string, err error) {
-	rest, ok := strings.CutPrefix(string(key), s.tenant)
+	rest, ok := cutTenant(s, string(key))
 	kind, field, more := cutField(rest)
 	if _, _, extra := cutField(field); !ok || !more || extra {
 		return "", "", fmt.Errorf("%w: %.64q is no key of META", ErrCorrupt, key)

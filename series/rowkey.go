@@ -9,14 +9,9 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 )
 
-const (
-	// MaxSeriesKey is the largest size of a series key in bytes, tenant included.
-	// Every row key made from one then fits the 4,096 bytes that Bigtable allows.
-	MaxSeriesKey = 3072
-
-	// MaxTenant is the largest size of a tenant in bytes, before escaping.
-	MaxTenant = 150
-)
+// MaxSeriesKey is the largest size of a series key in bytes, tenant included.
+// Every row key made from one then fits the 4,096 bytes that Bigtable allows.
+const MaxSeriesKey = 3072
 
 var (
 	// ErrKeyTooLong marks a series whose key is larger than MaxSeriesKey.
@@ -33,8 +28,10 @@ type Schema struct {
 	// resource names the resource labels, sorted, unique.
 	resource []string
 	// tenant is what every key begins with: the tenant, escaped, and a comma. It is
-	// empty in a schema without tenants.
+	// empty in a schema without tenants, and in that of all tenants.
 	tenant string
+	// tenancy says that keys begin with a tenant.
+	tenancy bool
 }
 
 // NewSchema returns the schema with these resource labels, in any order, and
@@ -53,37 +50,17 @@ func NewSchema(resource []string) (Schema, error) {
 	return Schema{resource: sorted}, nil
 }
 
-// ForTenant returns the schema with the same resource labels whose keys and ranges
-// are those of a tenant, which has 1 to MaxTenant bytes.
-func (s Schema) ForTenant(tenant string) (Schema, error) {
-	if tenant == "" || len(tenant) > MaxTenant {
-		return Schema{}, fmt.Errorf("tenant %.32q: must have 1 to %d bytes", tenant, MaxTenant)
-	}
-	s.tenant = string(append(appendEscaped(nil, tenant, false), ','))
-	return s, nil
-}
-
 // ResourceLabels returns the names of the resource labels, sorted.
 func (s Schema) ResourceLabels() []string { return slices.Clone(s.resource) }
-
-// Tenant returns the tenant, or the empty text in a schema without tenants.
-func (s Schema) Tenant() string {
-	field, _, _ := cutField(s.tenant)
-	name, err := parseEscaped(field, false)
-	if err != nil {
-		panic("series: a schema with a malformed tenant: " + err.Error()) // ForTenant has made it
-	}
-	return name
-}
-
-// Tenancy says whether keys begin with a tenant.
-func (s Schema) Tenancy() bool { return s.tenant != "" }
 
 // AppendSeriesKey appends the series key of ls to dst. ls has labels, sorted by
 // name, each name once, without empty names or values. All errors are the
 // sender's fault, short, and name the series: ErrLabels and ErrKeyTooLong. dst is
 // then returned unchanged.
 func (s Schema) AppendSeriesKey(dst []byte, ls labels.Labels) ([]byte, error) {
+	if s.isOfAll() {
+		return dst, fmt.Errorf("%w: series %s is of no tenant", ErrLabels, Abbreviate(ls))
+	}
 	key := appendEscaped(append(dst, s.tenant...), ls.Get(labels.MetricName), false)
 	key, err := s.appendLabels(key, ls)
 	if err != nil {
@@ -127,7 +104,7 @@ func (s Schema) appendLabels(dst []byte, ls labels.Labels) ([]byte, error) {
 }
 
 // ParseSeriesKey is the inverse of AppendSeriesKey. The key of another tenant is
-// ErrCorrupt. b is scratch space that the caller may use again; the labels do not
+// ErrCorrupt; a schema of all tenants takes each, and does not check its name. b is scratch space that the caller may use again; the labels do not
 // refer to it or to key.
 func (s Schema) ParseSeriesKey(key []byte, b *labels.ScratchBuilder) (ls labels.Labels, err error) {
 	if len(key) > MaxSeriesKey {
@@ -139,7 +116,7 @@ func (s Schema) ParseSeriesKey(key []byte, b *labels.ScratchBuilder) (ls labels.
 	if err != nil {
 		return ls, err
 	}
-	head, ok := strings.CutPrefix(head, s.tenant)
+	head, ok := cutTenant(s, head)
 	if !ok {
 		return ls, fmt.Errorf("%w: key %q is not of the tenant", ErrCorrupt, key)
 	}

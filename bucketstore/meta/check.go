@@ -31,6 +31,7 @@ var allTenants = []rowKind{
 	{series.MetaStamp, true, isJSON[logStamp]},
 	{series.MetaDelete, true, isDeletion},
 	{series.MetaRules, true, isJSON[RuleList]},
+	{series.MetaTenant, true, isJSON[Tenant]},
 	{series.MetaLate, true, func(name string, _ []byte) error { return isTime(name) }}, // the value is random
 }
 
@@ -43,7 +44,7 @@ var eachTenant = []rowKind{
 }
 
 // CheckRow checks that a row of META is one of those that are stored, and that each cell is what it should be.
-// A row of another tenant than that of schema, or of a kind that this version does not have, is an error.
+// A row of another tenant than that of schema, which may be of all, or of a kind that this version does not have, is an error.
 func CheckRow(schema series.Schema, row bucketstore.Row) error {
 	kind, name, isNamed := strings.Cut(string(row.Key), ",")
 	found := find(allTenants, kind, isNamed)

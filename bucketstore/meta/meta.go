@@ -8,6 +8,7 @@
 //	log,<id>   {"host":"…","path":"…","seen":…,"bytes":…,"closed":…,"oldest":…}
 //	stamp,<id> {"stamp":…}
 //	horizon    {"raw":…,"deleted.raw":…}
+//	tenant,<name>         {"created":…,"dropping":…,"dropped":…,"by":"…","removed":{"METRIC":…}}
 //	[tenant,]import,<id>  {"parts":[{"id":"…","start":…,"limit":…}]}
 //	rules,<id>         {"tenant":"…","rules":[{"matchers":[…],"closed":…,"cuts":{"raw":…},"gone":{"raw":…}}]}
 //	delete,<id>        {"tenant":"…","matchers":[…],"start":…,"limit":…,"at":…,"stamp":…,"log":"…","done":…}
@@ -270,9 +271,16 @@ func compareSchemas(found, want storedSchema) error {
 		return fmt.Errorf("%w: it was written with resource labels [%s], not [%s]; start with %s",
 			ErrSchema, strings.Join(found.ResourceLabels, " "), strings.Join(want.ResourceLabels, " "), resourceFlags(found.ResourceLabels))
 	case found.Tenancy != want.Tenancy:
-		return fmt.Errorf("%w: tenancy is %t in it, not %t", ErrSchema, found.Tenancy, want.Tenancy)
+		return fmt.Errorf("%w: it was made %s tenants; start %s --tenancy", ErrSchema, withOrWithout(found.Tenancy), withOrWithout(found.Tenancy))
 	}
 	return nil
+}
+
+func withOrWithout(has bool) string {
+	if has {
+		return "with"
+	}
+	return "without"
 }
 
 func resourceFlags(names []string) string {

@@ -192,7 +192,7 @@ func TestFormats(t *testing.T) {
 				}
 			}
 			if len(formatTenants(string(want))) > 1 {
-				wantRefused(t, dir, "tenancy is true in it, not false")
+				wantRefused(t, dir, "it was made with tenants; start with --tenancy")
 				return
 			}
 			countByQuery(t, unpackFormat(t, path), string(want))
