@@ -24,7 +24,7 @@ type Direct struct {
 	// rawFrom is nil where nothing is sealed.
 	rawFrom RawFrom
 	// onLate is nil where nothing is sealed.
-	onLate func(period int64)
+	onLate func(seriesKey []byte, period int64)
 	// onArrival is nil where nothing is deleted.
 	onArrival func(series.Arrival) series.Arrival
 	// batches recycles *directBatch.
@@ -39,10 +39,11 @@ func NewDirect(store Store, schema series.Schema, now func() time.Time, rawFrom 
 }
 
 // OnLate makes Append call fn with each index period before the current one to which it
-// writes cells of series.FamilyLate, just before it writes them, at least once. Current is
+// writes cells of series.FamilyLate, just before it writes them, at least once, and with the key of
+// one of the series, whose tenant is that of all of them. Current is
 // also the period of the last window. fn may be called concurrently. OnLate must be called
 // before Append.
-func (d *Direct) OnLate(fn func(period int64)) { d.onLate = fn }
+func (d *Direct) OnLate(fn func(seriesKey []byte, period int64)) { d.onLate = fn }
 
 // OnArrival makes Append ask fn where the samples go that it is about to write. fn may be
 // called concurrently. OnArrival must be called before Append.
@@ -131,7 +132,7 @@ func (d *Direct) apply(ctx context.Context, samples []Sample) error {
 	muts := b.mutations(d.schema, arrival, samples)
 	if d.onLate != nil {
 		for _, period := range b.latePeriods {
-			d.onLate(period)
+			d.onLate(b.rows[0].key, period)
 		}
 	}
 	err := d.store.Apply(ctx, Metric, muts)

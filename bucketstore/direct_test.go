@@ -157,7 +157,7 @@ func TestDirectLate(t *testing.T) {
 			store := new(recorder)
 			d := bucketstore.NewDirect(store, series.Schema{}, at(tt.clock<<23+half), nil)
 			got := []int64{}
-			d.OnLate(func(period int64) {
+			d.OnLate(func(_ []byte, period int64) {
 				if store.muts != nil {
 					t.Error("told after the write")
 				}

@@ -15,6 +15,7 @@
 package remote
 
 import (
+	"context"
 	"net/http"
 	"time"
 
@@ -35,8 +36,11 @@ import (
 // Config is what a Handler is made of. Engine and Now are required; a zero
 // limit takes its default.
 type Config struct {
-	// Engine stores and finds samples: an *engine.Engine.
+	// Engine finds samples: an *engine.Engine, which also stores them. In a store with tenants it finds those of the tenants of a
+	// context.
 	Engine backend
+	// Writer, if set, returns what stores the samples of a request, by its context.
+	Writer func(ctx context.Context) (write.Engine, error)
 	// Now is the clock.
 	Now func() time.Time
 	// Logger may be nil.
@@ -115,7 +119,6 @@ func setDefault[T int | time.Duration](field *T, value T) {
 
 // backend is what a Handler asks of an engine.
 type backend interface {
-	write.Engine
 	read.Engine
 	federate.Engine
 	explain.Engine
@@ -153,8 +156,11 @@ func New(cfg Config) *Handler {
 	m := request.NewMetrics(cfg.Registerer)
 	reads := request.NewGate(cfg.MaxConcurrentReads, min(cfg.ReadTimeout/2, maxReadWait))
 
+	if cfg.Writer == nil {
+		cfg.Writer = func(context.Context) (write.Engine, error) { return cfg.Engine.(write.Engine), nil }
+	}
 	writes := write.New(write.Config{
-		Engine: cfg.Engine, Errors: e, Registerer: cfg.Registerer,
+		Engine: cfg.Writer, Errors: e, Registerer: cfg.Registerer,
 		MaxBodyBytes: cfg.MaxBodyBytes, Timeout: cfg.WriteTimeout,
 		MaxConcurrent: cfg.MaxConcurrentWrites, MaxBytes: cfg.MaxWriteBytes,
 	})

@@ -150,7 +150,7 @@ func (a *deletionAdapter) start() {
 	} else {
 		a.openBuffer(rows)
 	}
-	a.executor = deletion.NewExecutor(deletion.ExecutorConfig{Records: a.records, Store: a.store, Find: a.find, RowsPerSecond: 1e9})
+	a.executor = deletion.NewExecutor(deletion.ExecutorConfig{Records: a.records, Store: a.store, Find: deletion.FindIn(a.find), RowsPerSecond: 1e9})
 	a.learn(before)
 }
 
@@ -217,10 +217,8 @@ func (a *deletionAdapter) seal() {
 			}
 		}
 	}}
-	sealer, err := seal.New(seal.Config{Store: rows, Schema: a.schema, Now: a.now, RowsPerSecond: 1e9, Held: a.records.Covered})
-	if err == nil {
-		err = sealer.Once(a.w.Context())
-	}
+	sealer := seal.New(seal.Config{Store: rows, Tenants: jobs.NamedTenants(a.schema), Now: a.now, RowsPerSecond: 1e9, Held: a.records.Covered})
+	err := sealer.Once(a.w.Context())
 	if err != nil && !errors.Is(err, jobs.ErrHeld) {
 		a.w.Fatal(err)
 	}

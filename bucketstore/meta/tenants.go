@@ -24,6 +24,13 @@ type Tenant struct {
 	cell Cell
 }
 
+// Of returns s for the rows that each tenant has, of the tenant of a schema.
+func (s *Store) Of(schema series.Schema) *Store {
+	of := *s
+	of.schema = schema
+	return &of
+}
+
 // InUse says that it may be written and read.
 func (t *Tenant) InUse() bool { return t.Dropping == 0 }
 

@@ -118,9 +118,7 @@ func compactEmbedded(ctx context.Context, o *options, logger log.Logger) (err er
 	if err != nil {
 		return err
 	}
-	if err := a.openMaker(at.store); err != nil {
-		return err
-	}
+	a.openMaker(at.store)
 	if err := a.maker.Once(ctx); err != nil {
 		if ctx.Err() != nil {
 			level.Info(logger).Log("msg", "stopped; the next compact continues from here")
@@ -168,10 +166,7 @@ func compact(ctx context.Context, o *options, logger log.Logger) (err error) {
 	comparing.Go(func() { a.clock.Run(running) })
 	defer comparing.Wait()
 	defer stop()
-	sealer, err := a.newSealer(store)
-	if err != nil {
-		return err
-	}
+	sealer := a.newSealer(store)
 	maker, err := a.compactRollups(ctx, store)
 	if err != nil {
 		return err
@@ -204,7 +199,7 @@ func compact(ctx context.Context, o *options, logger log.Logger) (err error) {
 
 // compactRollups returns what makes the rollups of a store without serving, or nil if none are made.
 func (a *adapter) compactRollups(ctx context.Context, store bucketstore.Store) (*downsample.Maker, error) {
-	days, err := downsample.Open(ctx, downsample.Config{Store: store, Schema: a.schema, Now: a.o.now, Logger: a.logger})
+	days, err := downsample.Open(ctx, downsample.Config{Store: store, Schema: a.schema, Tenants: a.tenantSchemas(), Now: a.o.now, Logger: a.logger})
 	if err != nil {
 		return nil, err
 	}
@@ -219,7 +214,7 @@ func (a *adapter) compactRollups(ctx context.Context, store bucketstore.Store) (
 	times := timeline.New(timeline.Config{StoreAge: storeAges(a.o.keptTables(store))})
 	times.SetHorizons(horizons)
 	times.SetRules(rules)
-	return newMaker(a.o, days, a.clock, downsample.MakerConfig{Timeline: times})
+	return newMaker(a.o, days, a.clock, downsample.MakerConfig{Timeline: times}), nil
 }
 
 // newClock returns the clock of a process that writes to a store on Bigtable or seals it,
@@ -260,10 +255,10 @@ func processName() string {
 }
 
 // newSealer returns what seals the rows of store.
-func (a *adapter) newSealer(store bucketstore.Store) (*seal.Sealer, error) {
+func (a *adapter) newSealer(store bucketstore.Store) *seal.Sealer {
 	return seal.New(seal.Config{
 		Store:         bucketstore.Retrying(store),
-		Schema:        a.schema,
+		Tenants:       a.tenantSchemas(),
 		Now:           time.Now,
 		Holder:        processName(),
 		RowsPerSecond: a.o.seal.rowsPerSecond,
@@ -278,23 +273,20 @@ func (a *adapter) newSealer(store bucketstore.Store) (*seal.Sealer, error) {
 // startSealing compares clocks until ctx ends, and seals the rows of store if that is
 // enabled. store holds the rows; it is not a buffer. An adapter that does not seal still
 // shows its clock, and its buffer, to those that do.
-func (a *adapter) startSealing(ctx context.Context, store bucketstore.Store) (*sync.WaitGroup, error) {
+func (a *adapter) startSealing(ctx context.Context, store bucketstore.Store) *sync.WaitGroup {
 	var running sync.WaitGroup
 	if a.clock == nil {
-		return &running, nil
+		return &running
 	}
 	if a.o.seal.enabled {
-		sealer, err := a.newSealer(store)
-		if err != nil {
-			return nil, err
-		}
+		sealer := a.newSealer(store)
 		running.Go(func() { sealer.Run(ctx, sealInterval) })
 	}
 	if a.lateNotes != nil {
 		running.Go(func() { a.lateNotes.Run(ctx) })
 	}
 	running.Go(func() { a.clock.Run(ctx) })
-	return &running, nil
+	return &running
 }
 
 // openForSealing returns the store of the sealer: rows, or the same store through the app

@@ -66,7 +66,7 @@ func (a *adapter) openRemoval(ctx context.Context, rows bucketstore.Store) error
 // newExecutor returns what removes deleted samples from store, which is that of the engine.
 func (a *adapter) newExecutor(store bucketstore.Store, e *engine.Engine) *deletion.Executor {
 	return deletion.NewExecutor(deletion.ExecutorConfig{
-		Records: a.records, Store: store, Admit: a.admit, Find: e.SeriesBefore, Timeline: a.retention, Flush: e.FlushCurrent, Holder: processName(), Logger: a.logger,
+		Records: a.records, Store: store, Admit: a.admit, Find: deletion.FindIn(e.SeriesBefore), Timeline: a.retention, Flush: e.FlushCurrent, Holder: processName(), Logger: a.logger,
 	})
 }
 
@@ -113,7 +113,7 @@ type deletionOf struct {
 // run says what goes, asks, unless yes is set, and deletes it.
 func (w deletionOf) run(ctx context.Context, d deleter, yes bool, in io.Reader, out io.Writer) error {
 	for _, ms := range w.selectors {
-		p, err := d.Plan(ctx, ms, max(w.mint, 0), min(w.maxt, math.MaxInt64-1)+1)
+		p, err := d.Plan(ctx, "", ms, max(w.mint, 0), min(w.maxt, math.MaxInt64-1)+1)
 		if err != nil {
 			return err
 		}

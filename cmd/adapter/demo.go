@@ -309,9 +309,9 @@ func describe(ctx context.Context, rows bucketstore.Store, schema series.Schema,
 
 // makeRollups makes all rollups that are due and not off, as fast as it can.
 func (d *demonstration) makeRollups(ctx context.Context, days *downsample.Days) error {
-	maker, err := newMaker(d.o, days, nil, downsample.MakerConfig{RowsPerSecond: math.MaxInt32, Timeline: timeline.New(timeline.Config{})})
-	if err != nil || maker == nil {
-		return err
+	maker := newMaker(d.o, days, nil, downsample.MakerConfig{RowsPerSecond: math.MaxInt32, Timeline: timeline.New(timeline.Config{})})
+	if maker == nil {
+		return nil
 	}
 	part := func() float64 { return float64(days.Made()-d.held.Begin) / float64(d.held.End-d.held.Begin) }
 	return d.watch("making rollups", part, func() error { return maker.Once(ctx) })

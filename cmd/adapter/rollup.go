@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"os"
 	"slices"
 	"sync"
 
@@ -21,7 +20,7 @@ import (
 // openDays reads which days have rollups. rows is the store beneath all others.
 func (a *adapter) openDays(ctx context.Context, rows bucketstore.Store) (err error) {
 	a.days, err = downsample.Open(ctx, downsample.Config{
-		Store: rows, Schema: a.schema, Now: a.o.now, Logger: a.logger,
+		Store: rows, Schema: a.schema, Tenants: a.tenantSchemas(), Now: a.o.now, Logger: a.logger,
 	})
 	return err
 }
@@ -60,7 +59,7 @@ func (a *adapter) release(ctx context.Context, cut int64) (int64, error) {
 }
 
 // openMaker opens what makes rollups. store is what the engine reads: the buffer, if there is one.
-func (a *adapter) openMaker(store bucketstore.Store) (err error) {
+func (a *adapter) openMaker(store bucketstore.Store) {
 	cfg := downsample.MakerConfig{
 		Timeline:   a.retention,
 		Registerer: a.reg,
@@ -73,8 +72,7 @@ func (a *adapter) openMaker(store bucketstore.Store) (err error) {
 	if store.Traits().Shared {
 		cfg.Logs = func(ctx context.Context) ([]meta.Log, error) { return otherLogs(ctx, a.meta, own) }
 	}
-	a.maker, err = newMaker(a.o, a.days, a.clock, cfg)
-	return err
+	a.maker = newMaker(a.o, a.days, a.clock, cfg)
 }
 
 // flushAll stores all samples that a buffer holds. It fails if the store does not take some rows of them.
@@ -88,16 +86,12 @@ func flushAll(ctx context.Context, b *buffer.Buffer) error {
 }
 
 // newMaker returns what makes rollups, or nil if none are made. clock may be nil.
-func newMaker(o *options, days *downsample.Days, clock *seal.Clock, cfg downsample.MakerConfig) (*downsample.Maker, error) {
+func newMaker(o *options, days *downsample.Days, clock *seal.Clock, cfg downsample.MakerConfig) *downsample.Maker {
 	if cfg.Resolutions = o.resolutions(); len(cfg.Resolutions) == 0 {
-		return nil, nil
-	}
-	host, err := os.Hostname()
-	if err != nil {
-		host = "unknown"
+		return nil
 	}
 	cfg.RowsPerSecond = o.rollupRows
-	cfg.Holder = fmt.Sprintf("%s:%d", host, os.Getpid())
+	cfg.Holder = processName()
 	if clock != nil {
 		cfg.ClockErr = clock.TimeErr
 	}

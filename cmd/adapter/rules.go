@@ -17,6 +17,7 @@ import (
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/bucketstore/buffer"
 	"github.com/promtable/promtable/bucketstore/meta"
+	"github.com/promtable/promtable/remote/jobs"
 	"github.com/promtable/promtable/remote/jobs/retention"
 	"github.com/promtable/promtable/remote/jobs/seal"
 	"github.com/promtable/promtable/remote/timeline"
@@ -42,7 +43,7 @@ func (r *retentionOptions) readRules(flags bucketstore.Retention) error {
 // rulesConfig returns what rules know of a store.
 func (o *options) rulesConfig(about *meta.Store, schema series.Schema, logger log.Logger) retention.RulesConfig {
 	cfg := retention.RulesConfig{
-		Meta: about, Schema: schema, Now: o.now, Longest: o.retention.keep(), Rollups: len(o.resolutions()) > 0, Logger: logger,
+		Meta: about, Schema: schema, Tenants: jobs.TenantsOf(about, schema), Now: o.now, Longest: o.retention.keep(), Rollups: len(o.resolutions()) > 0, Logger: logger,
 	}
 	if o.retention.rules != nil {
 		cfg.FileRules = retention.WithRest(o.retention.rules, o.retention.flags())

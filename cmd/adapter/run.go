@@ -192,19 +192,15 @@ func (a *adapter) open(ctx context.Context) (served handlers, err error) {
 		return served, err
 	}
 	if a.o.rollups {
-		if err := a.openMaker(store); err != nil {
-			return served, err
-		}
+		a.openMaker(store)
 	}
-	if err := a.startBackground(ctx, sealing, e, executor, a.newWalker(rows, at.appender)); err != nil {
-		return served, err
-	}
+	a.startBackground(ctx, sealing, e, executor, a.newWalker(rows, at.appender))
 	return handlers{protocols: newRemote(a, e, answers, slow, active), queries: answers, page: page}, nil
 }
 
 // startBackground starts what runs beside requests, until close. sealing is the store of the
 // sealer.
-func (a *adapter) startBackground(ctx context.Context, sealing bucketstore.Store, e *engine.Engine, executor *deletion.Executor, walker *retention.Walker) error {
+func (a *adapter) startBackground(ctx context.Context, sealing bucketstore.Store, e *engine.Engine, executor *deletion.Executor, walker *retention.Walker) {
 	ctx, stop := context.WithCancel(ctx)
 	var running []*sync.WaitGroup
 	a.onClose("", func() error {
@@ -225,13 +221,7 @@ func (a *adapter) startBackground(ctx context.Context, sealing bucketstore.Store
 	removing.Go(func() { a.logs.run(ctx) })
 	removing.Go(func() { a.blocked.Run(ctx) })
 	running = append(running, a.startSelfScrape(ctx, e))
-	sealer, err := a.startSealing(ctx, sealing)
-	if err != nil {
-		return err
-	}
-	running = append(running, sealer)
-	running = append(running, a.startRollups(ctx))
-	return nil
+	running = append(running, a.startSealing(ctx, sealing), a.startRollups(ctx))
 }
 
 // onClose makes close call fn. what is the prefix of its error.

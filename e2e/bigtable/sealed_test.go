@@ -15,6 +15,7 @@ import (
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/bucketstore/bigtable"
 	"github.com/promtable/promtable/e2e/harness"
+	"github.com/promtable/promtable/remote/jobs"
 	"github.com/promtable/promtable/remote/jobs/seal"
 	"github.com/promtable/promtable/series"
 	"github.com/promtable/promtable/series/chunk"
@@ -228,10 +229,7 @@ func TestSealed(t *testing.T) {
 	t.Logf("%d samples in %d series take %.2f bytes each as raw cells, of qualifier and value", samples, len(s.want), float64(size)/float64(samples))
 
 	reg := metrics.NewRegistry()
-	sealer, err := seal.New(seal.Config{Store: s.store, Schema: s.schema, Now: s.clock, Holder: "e2e", RowsPerSecond: 1e6, Registerer: reg})
-	if err != nil {
-		t.Fatal(err)
-	}
+	sealer := seal.New(seal.Config{Store: s.store, Tenants: jobs.NamedTenants(s.schema), Now: s.clock, Holder: "e2e", RowsPerSecond: 1e6, Registerer: reg})
 	for w := range int64(sealedWindows) {
 		s.now = sealedStart + (w+2)*series.Window + series.Window/2
 		s.overwrite(t, sealedStart+w*series.Window+sealedStep, -1) // too late for this turn

@@ -54,7 +54,7 @@ func serveAdmin(t *testing.T, change ...func(*api.Config)) *fixture {
 		}
 	})
 	admin.Engine = f.engine
-	admin.Executor = deletion.NewExecutor(deletion.ExecutorConfig{Records: records, Store: f.store, Find: f.engine.SeriesBefore})
+	admin.Executor = deletion.NewExecutor(deletion.ExecutorConfig{Records: records, Store: f.store, Find: deletion.FindIn(f.engine.SeriesBefore)})
 	return f
 }
 

@@ -46,7 +46,7 @@ func openDeleting(t *testing.T, b backend, c *clock) (*fixture, *deletion.Execut
 	find := func(ctx context.Context, ms []*labels.Matcher, limit int64, fn func([]byte, []int64)) error {
 		return f.SeriesBefore(ctx, ms, limit, fn)
 	}
-	return f, deletion.NewExecutor(deletion.ExecutorConfig{Records: records, Store: f.cfg.Store, Find: find, RowsPerSecond: 1e9})
+	return f, deletion.NewExecutor(deletion.ExecutorConfig{Records: records, Store: f.cfg.Store, Find: deletion.FindIn(find), RowsPerSecond: 1e9})
 }
 
 var allSeries = []*labels.Matcher{labels.MustNewMatcher(labels.MatchRegexp, "__name__", ".+")}

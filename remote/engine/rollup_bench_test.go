@@ -68,11 +68,8 @@ func openYear(b *testing.B) *engine.Engine {
 	if err != nil || openErr != nil {
 		b.Fatal(err, openErr)
 	}
-	maker, err := downsample.NewMaker(days, downsample.MakerConfig{Resolutions: rollup.Downsampled, RowsPerSecond: 1e9, Timeline: timelinetest.Bounds{}})
-	if err == nil {
-		err = maker.Once(b.Context())
-	}
-	if err != nil {
+	maker := downsample.NewMaker(days, downsample.MakerConfig{Resolutions: rollup.Downsampled, RowsPerSecond: 1e9, Timeline: timelinetest.Bounds{}})
+	if err := maker.Once(b.Context()); err != nil {
 		b.Fatal(err)
 	}
 	e, err := engine.New(engine.Config{

@@ -82,11 +82,7 @@ func newRolledOn(t *testing.T, r *rand.Rand, store bucketstore.Store) *rolled {
 	if s.days, err = downsample.Open(t.Context(), downsample.Config{Store: storetest.Shared(store, false), Schema: schema, Now: clock}); err != nil {
 		t.Fatal(err)
 	}
-	if s.maker, err = downsample.NewMaker(s.days, downsample.MakerConfig{
-		Resolutions: rollup.Downsampled, RowsPerSecond: 1e9, Timeline: timelinetest.Bounds{},
-	}); err != nil {
-		t.Fatal(err)
-	}
+	s.maker = downsample.NewMaker(s.days, downsample.MakerConfig{Resolutions: rollup.Downsampled, RowsPerSecond: 1e9, Timeline: timelinetest.Bounds{}})
 	counted := s.days.Counted(store)
 	open := func(sources func(time.Time) rollup.Sources) *engine.Engine {
 		view, reg := timeline.Func(timeline.Unbounded), prometheus.NewRegistry()

@@ -131,11 +131,9 @@ func (w *ruled) start(text string, rollups bool) *ruledProcess {
 	if p.rules, err = retention.OpenRules(w.Context(), cfg); err != nil {
 		w.Fatal(err)
 	}
-	if p.maker, err = downsample.NewMaker(w.days, downsample.MakerConfig{
+	p.maker = downsample.NewMaker(w.days, downsample.MakerConfig{
 		Resolutions: rollup.Downsampled, RowsPerSecond: 1e9, Timeline: timelinetest.Bounds{Rules: p.rules.Resolve},
-	}); err != nil {
-		w.Fatal(err)
-	}
+	})
 	counted := w.days.Counted(w.store)
 	ecfg := engine.Config{
 		Store: counted, Appender: w.days.Appender(bucketstore.NewDirect(counted, w.schema, w.clock.now, nil)), Schema: w.schema, Now: w.clock.now,
@@ -844,7 +842,7 @@ func TestRulesDelete(t *testing.T) {
 		t.Fatal(err)
 	}
 	x := deletion.NewExecutor(deletion.ExecutorConfig{
-		Records: records, Store: w.days.Counted(w.store), Find: p.engine.SeriesBefore, RowsPerSecond: 1e12, Timeline: timelinetest.Bounds{Closes: func() int64 {
+		Records: records, Store: w.days.Counted(w.store), Find: deletion.FindIn(p.engine.SeriesBefore), RowsPerSecond: 1e12, Timeline: timelinetest.Bounds{Closes: func() int64 {
 			closed, err := w.days.Closed(t.Context())
 			if err != nil {
 				t.Error(err)

@@ -90,7 +90,7 @@ func openStore(t *testing.T) (*Store, *deletion.Executor) {
 			t.Error(err)
 		}
 	})
-	return &Store{Engine: e, Meta: about}, deletion.NewExecutor(deletion.ExecutorConfig{Records: records, Store: rows, Find: e.SeriesBefore, RowsPerSecond: 1e9})
+	return &Store{Engine: e, Meta: about}, deletion.NewExecutor(deletion.ExecutorConfig{Records: records, Store: rows, Find: deletion.FindIn(e.SeriesBefore), RowsPerSecond: 1e9})
 }
 
 // read returns all floats of a store, as text.

@@ -455,7 +455,8 @@ func TestDecoderReleases(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			d := NewV1(noCache{}, 32<<20)
+			d := NewV1(32 << 20)
+			d.Use(noCache{})
 			if got, err := d.Decode(body, &ingest.Rejected{}); err != nil || got.Size != test.series*test.samples {
 				t.Fatalf("%d samples, error %v", got.Size, err)
 			}

@@ -114,6 +114,9 @@ type decoder struct {
 // pair is a label in the memory of the request.
 type pair struct{ name, value string }
 
+// Use makes d find the series of the next requests in cache. The last request is released.
+func (d *decoder) Use(cache SeriesCache) { d.cache = cache }
+
 // begin prepares d for a request. What can never be stored is added to rejected.
 func (d *decoder) begin(rejected *ingest.Rejected) {
 	// The builder must copy the labels that it keeps: they lie in the body.

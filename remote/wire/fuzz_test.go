@@ -41,9 +41,13 @@ type testDecoder interface {
 // newDecoder returns a decoder of version 1 or 2.
 func newDecoder(version int, cache SeriesCache, maxBody int) testDecoder {
 	if version == 2 {
-		return NewV2(cache, maxBody)
+		d := NewV2(maxBody)
+		d.Use(cache)
+		return d
 	}
-	return NewV1(cache, maxBody)
+	d := NewV1(maxBody)
+	d.Use(cache)
+	return d
 }
 
 // noCache has no series.

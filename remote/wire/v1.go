@@ -20,10 +20,8 @@ const (
 // V1 decodes requests of remote write 1.0. It is used for one request at a time.
 type V1 struct{ decoder }
 
-// NewV1 returns a decoder of bodies of up to maxBody bytes.
-func NewV1(cache SeriesCache, maxBody int) *V1 {
-	return &V1{decoder{cache: cache, maxBody: maxBody}}
-}
+// NewV1 returns a decoder of bodies of up to maxBody bytes. Use says where it finds series.
+func NewV1(maxBody int) *V1 { return &V1{decoder{maxBody: maxBody}} }
 
 // Decode decodes a prometheus.WriteRequest. What can never be stored is added to
 // rejected; the error is for a body that is no request. The result is valid until

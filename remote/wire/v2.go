@@ -42,10 +42,8 @@ type V2 struct {
 	text, textSpace []byte
 }
 
-// NewV2 returns a decoder of bodies of up to maxBody bytes.
-func NewV2(cache SeriesCache, maxBody int) *V2 {
-	return &V2{decoder: decoder{cache: cache, maxBody: maxBody}}
-}
+// NewV2 returns a decoder of bodies of up to maxBody bytes. Use says where it finds series.
+func NewV2(maxBody int) *V2 { return &V2{decoder: decoder{maxBody: maxBody}} }
 
 // Decode decodes an io.prometheus.write.v2.Request. Its series may come before
 // the symbols that they refer to. What can never be stored is added to rejected;

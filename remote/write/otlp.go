@@ -130,7 +130,11 @@ func (h *OTLPHandler) receive(ctx context.Context, w http.ResponseWriter, r *htt
 // rejected, the rest is stored all the same.
 func (h *OTLPHandler) store(ctx context.Context, metrics pmetricotlp.ExportRequest) (rejected error, err error) {
 	otlp := config.DefaultOTLPConfig
-	appender := h.engine.AppenderV2(ctx)
+	engine, err := h.engine(ctx)
+	if err != nil {
+		return nil, err
+	}
+	appender := engine.AppenderV2(ctx)
 	_, untranslated := prometheusremotewrite.NewPrometheusConverter(appender).FromMetrics(ctx, metrics.Metrics(), prometheusremotewrite.Settings{
 		AddMetricSuffixes:                    otlp.TranslationStrategy.ShouldAddSuffixes(),
 		AllowUTF8:                            !otlp.TranslationStrategy.ShouldEscape(),

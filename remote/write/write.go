@@ -81,7 +81,8 @@ type Engine interface {
 // Config is what the handlers of writes are made of. All of it is required, but
 // for the Registerer.
 type Config struct {
-	Engine     Engine
+	// Engine returns the engine that stores the samples of a request, by its context.
+	Engine     func(ctx context.Context) (Engine, error)
 	Errors     *request.Responder
 	Registerer prometheus.Registerer
 	// MaxBodyBytes bounds the body of a request, as sent and as decompressed.
@@ -97,7 +98,7 @@ type Config struct {
 
 // Handler serves remote write, both versions.
 type Handler struct {
-	engine  Engine
+	engine  func(ctx context.Context) (Engine, error)
 	errors  *request.Responder
 	gate    *request.Gate
 	decoded *request.ByteGate
@@ -120,13 +121,15 @@ func New(cfg Config) *Handler {
 		timeout: cfg.Timeout,
 		metrics: newMetrics(cfg.Registerer),
 	}
-	h.decoders[protocolV1].New = func() any { return wire.NewV1(cfg.Engine, cfg.MaxBodyBytes) }
-	h.decoders[protocolV2].New = func() any { return wire.NewV2(cfg.Engine, cfg.MaxBodyBytes) }
+	h.decoders[protocolV1].New = func() any { return wire.NewV1(cfg.MaxBodyBytes) }
+	h.decoders[protocolV2].New = func() any { return wire.NewV2(cfg.MaxBodyBytes) }
 	return h
 }
 
 // decoder decodes requests of one protocol, one at a time.
 type decoder interface {
+	// Use says where the decoder finds series that it knows.
+	Use(cache wire.SeriesCache)
 	// Decode returns what body asks for, valid until Release.
 	Decode(body []byte, rejected *ingest.Rejected) (wire.WriteRequest, error)
 	// Release returns whether the decoder may be used again.
@@ -161,6 +164,10 @@ func (h *Handler) write(w http.ResponseWriter, r *http.Request, proto protocol) 
 		return stored, err
 	}
 	defer h.gate.Leave()
+	engine, err := h.engine(ctx)
+	if err != nil {
+		return stored, err
+	}
 	decoded := &request.Reservation{Gate: h.decoded}
 	defer decoded.Release()
 
@@ -177,13 +184,14 @@ func (h *Handler) write(w http.ResponseWriter, r *http.Request, proto protocol) 
 	err = h.body.Read(ctx, w, r, decoded, func(body []byte) error {
 		h.metrics.bodyBytes.Add(float64(len(body)))
 		d = h.decoders[proto].Get().(decoder)
+		d.Use(engine)
 		req, err = d.Decode(body, &rejected)
 		return err
 	})
 	if err != nil {
 		return stored, err
 	}
-	stored, err = h.store(ctx, proto, req, &rejected)
+	stored, err = h.store(ctx, engine, proto, req, &rejected)
 	if err != nil {
 		return stored, fmt.Errorf("store: %w", err)
 	}
@@ -191,10 +199,10 @@ func (h *Handler) write(w http.ResponseWriter, r *http.Request, proto protocol) 
 }
 
 // store appends what is in req, and counts what was stored, rejected and lost.
-func (h *Handler) store(ctx context.Context, proto protocol, req wire.WriteRequest, rejected *ingest.Rejected) (stored ingest.Stored, err error) {
+func (h *Handler) store(ctx context.Context, engine Engine, proto protocol, req wire.WriteRequest, rejected *ingest.Rejected) (stored ingest.Stored, err error) {
 	before := rejectedSamples(rejected)
 	if req.Size > 0 {
-		stored, err = h.engine.Append(ctx, req.Series, rejected)
+		stored, err = engine.Append(ctx, req.Series, rejected)
 	}
 	if err != nil {
 		lost := req.Size - stored.Total() - (rejectedSamples(rejected) - before)
@@ -204,7 +212,7 @@ func (h *Handler) store(ctx context.Context, proto protocol, req wire.WriteReque
 		h.metrics.metadata.Add(float64(req.Repeated))
 	}
 	if err == nil && len(req.Metadata) > 0 {
-		if err = h.engine.AppendMetadata(ctx, req.Metadata, rejected); err == nil {
+		if err = engine.AppendMetadata(ctx, req.Metadata, rejected); err == nil {
 			h.metrics.metadata.Add(float64(len(req.Metadata) - rejected.Samples[ingest.ReasonMetadata]))
 		}
 	}

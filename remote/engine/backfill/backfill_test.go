@@ -372,10 +372,7 @@ func TestCounts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	maker, err := downsample.NewMaker(days, downsample.MakerConfig{Resolutions: rollup.Downsampled, RowsPerSecond: 1e9, Timeline: timelinetest.Bounds{}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	maker := downsample.NewMaker(days, downsample.MakerConfig{Resolutions: rollup.Downsampled, RowsPerSecond: 1e9, Timeline: timelinetest.Bounds{}})
 	counted := days.Counted(f.spy)
 	w := f.writer(counted, 0)
 	add(t, w, up, every(begin+1, 60_000, 6*24*60, 1))

@@ -114,7 +114,7 @@ func (b *bench) start(change ...func(*deletion.Config)) {
 	if b.records, err = deletion.Open(b.Context(), cfg); err != nil {
 		b.Fatal(err)
 	}
-	b.executor = deletion.NewExecutor(deletion.ExecutorConfig{Records: b.records, Store: b.store, Holder: "host:1", RowsPerSecond: 1e9, Find: b.find, Flush: func(context.Context) error {
+	b.executor = deletion.NewExecutor(deletion.ExecutorConfig{Records: b.records, Store: b.store, Holder: "host:1", RowsPerSecond: 1e9, Find: deletion.FindIn(b.find), Flush: func(context.Context) error {
 		if b.flush == nil {
 			return nil
 		}
@@ -287,7 +287,7 @@ func TestDelete(t *testing.T) {
 	b.put(y, base, floats(now-5, 1000, 2, 30))
 	b.putCurrent(x, base+3000, 21)
 	b.putCurrent(y, base+2000, 31)
-	plan, err := b.executor.Plan(t.Context(), []*labels.Matcher{job("x")}, base+1000, base+4000)
+	plan, err := b.executor.Plan(t.Context(), "", []*labels.Matcher{job("x")}, base+1000, base+4000)
 	if want := (deletion.Plan{Series: 1, Rows: 1, Samples: 6, Exemplars: 1}); err != nil || plan.Bytes < 50 {
 		t.Errorf("%+v, %v", plan, err)
 	} else if plan.Bytes = 0; plan != want {

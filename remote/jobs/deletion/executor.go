@@ -37,6 +37,11 @@ const (
 // in milliseconds, and with the bases of its rows, ascending. fn keeps what it is given.
 type FindSeries func(ctx context.Context, matchers []*labels.Matcher, limit int64, fn func(key []byte, bases []int64)) error
 
+// FindIn returns the Find of an ExecutorConfig in a store without tenants.
+func FindIn(find FindSeries) func(tenant string) (FindSeries, error) {
+	return func(string) (FindSeries, error) { return find, nil }
+}
+
 // A Timeline is that of package timeline.
 type Timeline interface {
 	// Closed returns the end of the last day of which no samples are taken, in milliseconds, as META has it now.
@@ -51,7 +56,8 @@ type ExecutorConfig struct {
 	// Store holds the rows. What counts writes to days counts those of the executor if they go
 	// through it. A buffer shows what is in its memory, too.
 	Store bucketstore.Store
-	Find  FindSeries
+	// Find returns what finds the series of a tenant, which is empty in a store without tenants.
+	Find func(tenant string) (FindSeries, error)
 	// Admit, if set, is asked before samples are removed, which takes space at first. After its error
 	// nothing more is removed until the next turn.
 	Admit func() error
@@ -276,7 +282,7 @@ func (x *Executor) delete(ctx context.Context, rec *record) error {
 			return err
 		}
 	}
-	if err := x.records.cfg.Meta.ForgetImported(ctx, rec.Start, rec.Limit); err != nil {
+	if err := x.records.cfg.Meta.Of(rec.schema).ForgetImported(ctx, rec.Start, rec.Limit); err != nil {
 		return err
 	}
 	done := rec.Deletion
@@ -291,11 +297,14 @@ func (x *Executor) delete(ctx context.Context, rec *record) error {
 
 // find returns the series of a record that are not done, in order of their keys.
 func (x *Executor) find(ctx context.Context, rec *record) (targets []target, err error) {
-	err = x.cfg.Find(ctx, rec.matchers, rec.Limit, func(key []byte, bases []int64) {
-		if bytes.Compare(key, x.lease.State.After) > 0 {
-			targets = append(targets, target{key, bases})
-		}
-	})
+	find, err := x.cfg.Find(rec.Tenant)
+	if err == nil {
+		err = find(ctx, rec.matchers, rec.Limit, func(key []byte, bases []int64) {
+			if bytes.Compare(key, x.lease.State.After) > 0 {
+				targets = append(targets, target{key, bases})
+			}
+		})
+	}
 	if err != nil {
 		return nil, fmt.Errorf("find the series of deletion %s: %w", rec.ID, err)
 	}

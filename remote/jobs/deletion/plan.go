@@ -27,21 +27,24 @@ type Plan struct {
 }
 
 // Plan returns what a deletion of the samples in [start, limit), in milliseconds, of the series
-// that match would remove.
-func (x *Executor) Plan(ctx context.Context, matchers []*labels.Matcher, start, limit int64) (p Plan, err error) {
+// of a tenant that match would remove. tenant is empty in a store without tenants.
+func (x *Executor) Plan(ctx context.Context, tenant string, matchers []*labels.Matcher, start, limit int64) (p Plan, err error) {
 	stored, err := storedMatchers(matchers)
 	if err != nil {
 		return p, err
 	}
-	d := meta.Deletion{Tenant: x.records.cfg.Schema.Tenant(), Matchers: stored, Start: max(start, 0), Limit: min(limit, series.MaxTime+1), Stamp: math.MaxInt64}
+	d := meta.Deletion{Tenant: tenant, Matchers: stored, Start: max(start, 0), Limit: min(limit, series.MaxTime+1), Stamp: math.MaxInt64}
 	rec, err := newRecord(d, x.records.cfg.Schema)
 	if err != nil || rec.Start >= rec.Limit {
 		return p, err
 	}
 	plan := planner{p: &p}
-	err = x.cfg.Find(ctx, rec.matchers, rec.Limit, func(key []byte, bases []int64) {
-		plan.targets = append(plan.targets, target{key, bases})
-	})
+	find, err := x.cfg.Find(tenant)
+	if err == nil {
+		err = find(ctx, rec.matchers, rec.Limit, func(key []byte, bases []int64) {
+			plan.targets = append(plan.targets, target{key, bases})
+		})
+	}
 	if err != nil {
 		return p, fmt.Errorf("find series: %w", err)
 	}

@@ -18,11 +18,17 @@ type record struct {
 	schema   series.Schema
 	// keys has the keys of all series that match.
 	keys series.RowRange
-	// foreign says that it is of another tenant: it covers nothing here.
+	// foreign says that it is of another tenant than that of the schema: it covers nothing here.
 	foreign bool
 }
 
-func newRecord(d meta.Deletion, schema series.Schema) (*record, error) {
+// newRecord returns a record for a schema, which may be of all tenants.
+func newRecord(d meta.Deletion, schema series.Schema) (_ *record, err error) {
+	if schema.Tenancy() && schema.Tenant() == "" {
+		if schema, err = schema.ForTenant(d.Tenant); err != nil {
+			return nil, fmt.Errorf("%w: deletion %s: %v", series.ErrCorrupt, d.ID, err)
+		}
+	}
 	r := &record{Deletion: d, schema: schema, foreign: d.Tenant != schema.Tenant()}
 	name := ""
 	for _, m := range d.Matchers {

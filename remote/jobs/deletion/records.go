@@ -35,7 +35,8 @@ const (
 // Config says what Records know. Meta and Now are required.
 type Config struct {
 	// Meta is that of the store.
-	Meta   *meta.Store
+	Meta *meta.Store
+	// Schema is the schema of the store. Deletions of all its tenants are known.
 	Schema series.Schema
 	// Now is the clock.
 	Now func() time.Time
@@ -81,7 +82,7 @@ type Records struct {
 // known is what is known at one time. It does not change.
 type known struct {
 	all []*record
-	// pending are those of our tenant that are not done.
+	// pending are those of our tenants that are not done.
 	pending []*record
 	// rawFrom and lateFrom are those of series.Arrival.
 	rawFrom, lateFrom int64
@@ -193,13 +194,31 @@ func (f *inFlight) wait(ctx context.Context) error {
 	}
 }
 
-// pending returns the deletions of our tenant that are not done.
+// pending returns the deletions of our tenants that are not done.
 func (r *Records) pending() []*record { return r.known.Load().pending }
 
-// Delete deletes the samples in [start, limit), in milliseconds, of the series that match,
+// Of returns the deletions as the engine of a tenant, with this schema, applies them.
+func (r *Records) Of(schema series.Schema) OfTenant { return OfTenant{r, schema.Tenant()} }
+
+// OfTenant are Records of which Delete is about one tenant.
+type OfTenant struct {
+	*Records
+	tenant string
+}
+
+// Delete is that of Records for the series of the tenant.
+func (t OfTenant) Delete(ctx context.Context, matchers []*labels.Matcher, start, limit int64) error {
+	return t.delete(ctx, t.tenant, matchers, start, limit)
+}
+
+// Delete deletes the samples in [start, limit), in milliseconds, of the series of the schema's tenant that match,
 // which were written before. When it has returned without an error the deletion is durable,
 // and reads of this process do not find the samples. After an error it may be so or not.
 func (r *Records) Delete(ctx context.Context, matchers []*labels.Matcher, start, limit int64) error {
+	return r.delete(ctx, r.cfg.Schema.Tenant(), matchers, start, limit)
+}
+
+func (r *Records) delete(ctx context.Context, tenant string, matchers []*labels.Matcher, start, limit int64) error {
 	stored, err := storedMatchers(matchers)
 	start, limit = max(start, 0), min(limit, series.MaxTime+1)
 	if err != nil || start >= limit {
@@ -211,7 +230,7 @@ func (r *Records) Delete(ctx context.Context, matchers []*labels.Matcher, start,
 		return err
 	}
 	now := r.cfg.Now().UnixMilli()
-	d := meta.Deletion{ID: rand.Text(), Tenant: r.cfg.Schema.Tenant(), Matchers: stored, Start: start, Limit: limit, At: now, Log: r.logID()}
+	d := meta.Deletion{ID: rand.Text(), Tenant: tenant, Matchers: stored, Start: start, Limit: limit, At: now, Log: r.logID()}
 	rec, err := newRecord(d, r.cfg.Schema)
 	if err != nil {
 		return err

@@ -20,8 +20,10 @@ import (
 type Config struct {
 	// Store is the store beneath all others.
 	Store bucketstore.Store
-	// Schema is the schema of the store, without a tenant.
+	// Schema is the schema of the store.
 	Schema series.Schema
+	// Tenants are those of the store. Nil is that of Schema.
+	Tenants jobs.Tenants
 	// Now is the clock.
 	Now func() time.Time
 	// Logger may be nil.
@@ -62,6 +64,9 @@ type rwLocker interface {
 func Open(ctx context.Context, cfg Config) (*Days, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = log.NewNopLogger()
+	}
+	if cfg.Tenants == nil {
+		cfg.Tenants = jobs.NamedTenants(cfg.Schema)
 	}
 	d := &Days{cfg: cfg, writing: new(sync.RWMutex), appending: new(sync.RWMutex), elapsed: elapsed, late: newNotes(cfg)}
 	err := d.refresh(ctx)

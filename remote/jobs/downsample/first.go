@@ -10,7 +10,11 @@ import (
 
 // firstDay returns the first day of which there may be samples, all of which are there if those before horizon may have been
 // deleted. It is after MaxTime if there are none.
-func (d *Days) firstDay(ctx context.Context, tenants []series.Schema, horizon int64) (int64, error) {
+func (d *Days) firstDay(ctx context.Context, horizon int64) (int64, error) {
+	tenants, err := d.cfg.Tenants(ctx)
+	if err != nil {
+		return 0, err
+	}
 	first := int64(series.MaxTime) + rollup.Day
 	for _, schema := range tenants {
 		period, ok, err := jobs.NextPeriod(ctx, d.cfg.Store, schema, 0, series.MaxTime+1)
@@ -31,7 +35,7 @@ func (d *Days) firstDay(ctx context.Context, tenants []series.Schema, horizon in
 // Unreleased returns the dates of the days before cut, in milliseconds, whose samples may be there and whose rollups are not
 // final.
 func (d *Days) Unreleased(ctx context.Context, cut int64) (dates []string, err error) {
-	day, err := d.firstDay(ctx, []series.Schema{d.cfg.Schema}, d.Released())
+	day, err := d.firstDay(ctx, d.Released())
 	if err != nil {
 		return nil, err
 	}

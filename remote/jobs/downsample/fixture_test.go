@@ -17,6 +17,7 @@ import (
 	"github.com/promtable/promtable/bucketstore/bigtable/bigtabletest"
 	"github.com/promtable/promtable/bucketstore/pebble"
 	"github.com/promtable/promtable/bucketstore/storetest"
+	"github.com/promtable/promtable/remote/jobs"
 	"github.com/promtable/promtable/remote/jobs/downsample"
 	"github.com/promtable/promtable/remote/timeline/timelinetest"
 	"github.com/promtable/promtable/series"
@@ -48,12 +49,14 @@ type fixture struct {
 	testing.TB
 	store  bucketstore.Store
 	schema series.Schema
-	clock  *atomic.Int64
-	days   *downsample.Days
-	maker  *downsample.Maker
-	reg    *prometheus.Registry
-	cfg    downsample.MakerConfig
-	logger log.Logger
+	// tenants are those of the store. Nil is that of schema when it starts.
+	tenants jobs.Tenants
+	clock   *atomic.Int64
+	days    *downsample.Days
+	maker   *downsample.Maker
+	reg     *prometheus.Registry
+	cfg     downsample.MakerConfig
+	logger  log.Logger
 	// slept are the pauses of the maker. The clock moves meanwhile.
 	slept []time.Duration
 }
@@ -77,14 +80,12 @@ func newFixture(t testing.TB, store bucketstore.Store, exclusive bool) *fixture 
 func (f *fixture) start(exclusive bool) {
 	f.Helper()
 	var err error
-	if f.days, err = downsample.Open(f.Context(), downsample.Config{Store: storetest.Shared(f.store, !exclusive), Schema: f.schema, Now: f.now, Logger: f.logger}); err != nil {
+	if f.days, err = downsample.Open(f.Context(), downsample.Config{Store: storetest.Shared(f.store, !exclusive), Schema: f.schema, Tenants: f.tenants, Now: f.now, Logger: f.logger}); err != nil {
 		f.Fatal(err)
 	}
 	f.reg = prometheus.NewRegistry()
 	f.cfg.Registerer = f.reg
-	if f.maker, err = downsample.NewMaker(f.days, f.cfg); err != nil {
-		f.Fatal(err)
-	}
+	f.maker = downsample.NewMaker(f.days, f.cfg)
 	f.maker.SetSleep(func(ctx context.Context, d time.Duration) error {
 		if d > 0 {
 			f.slept = append(f.slept, d)

@@ -17,7 +17,6 @@ import (
 	"github.com/promtable/promtable/bucketstore/metricset"
 	"github.com/promtable/promtable/remote/jobs"
 	"github.com/promtable/promtable/remote/timeline"
-	"github.com/promtable/promtable/series"
 	"github.com/promtable/promtable/series/rollup"
 )
 
@@ -47,8 +46,6 @@ var errChanged = errors.New("another process has changed META/rollup, trying aga
 type MakerConfig struct {
 	// Resolutions are those that are made, at least one.
 	Resolutions []rollup.Resolution
-	// Tenants are those whose series are read. Nil is that of the schema.
-	Tenants []string
 	// RowsPerSecond bounds how many rows are read. 0 is DefaultRowsPerSecond.
 	RowsPerSecond float64
 	// Timeline says what may have been deleted: no day that begins before that is made.
@@ -73,7 +70,6 @@ type Maker struct {
 
 	days    *Days
 	cfg     MakerConfig
-	tenants []series.Schema
 	row     rowMaker
 	token   string
 	metrics metrics
@@ -95,22 +91,12 @@ type metrics struct {
 }
 
 // NewMaker returns a Maker, which does nothing before Run or Once.
-func NewMaker(days *Days, cfg MakerConfig) (*Maker, error) {
+func NewMaker(days *Days, cfg MakerConfig) *Maker {
 	if cfg.RowsPerSecond <= 0 {
 		cfg.RowsPerSecond = DefaultRowsPerSecond
 	}
 	m := &Maker{days: days, cfg: cfg, token: rand.Text(), sleep: bucketstore.Sleep, propagationTime: propagationTime, row: rowMaker{resolutions: cfg.Resolutions}}
 	m.pace = jobs.NewPace(cfg.RowsPerSecond, days.cfg.Now, func(ctx context.Context, d time.Duration) error { return m.sleep(ctx, d) })
-	for _, name := range cfg.Tenants {
-		schema, err := days.cfg.Schema.ForTenant(name)
-		if err != nil {
-			return nil, err
-		}
-		m.tenants = append(m.tenants, schema)
-	}
-	if m.tenants == nil {
-		m.tenants = []series.Schema{days.cfg.Schema}
-	}
 	var resolutions []string
 	for _, r := range cfg.Resolutions {
 		resolutions = append(resolutions, r.String())
@@ -128,7 +114,7 @@ func NewMaker(days *Days, cfg MakerConfig) (*Maker, error) {
 	m.waits = newWaits(f, days.cfg.Logger)
 	f.GaugeFunc("adapter_rollup_lag_seconds",
 		"Time since the first day ended whose rollups are due and not made. 0 if there is none.", m.lag)
-	return m, nil
+	return m
 }
 
 // A Timeline is that of package timeline.
@@ -220,7 +206,7 @@ func (m *Maker) begin(ctx context.Context) (hasWork bool, err error) {
 	s, due := m.days.get(), m.due()
 	made := s.Made
 	if horizon := m.deleted(); made == 0 || made < horizon { // else all samples from there on are there
-		if made, err = m.days.firstDay(ctx, m.tenants, horizon); err != nil {
+		if made, err = m.days.firstDay(ctx, horizon); err != nil {
 			return false, err
 		}
 	}
@@ -249,7 +235,7 @@ func (m *Maker) look(ctx context.Context) error {
 		return err
 	}
 	if m.days.get().Made == 0 { // the lag is true also while nothing can be made
-		first, err := m.days.firstDay(ctx, m.tenants, m.deleted())
+		first, err := m.days.firstDay(ctx, m.deleted())
 		if err != nil {
 			return err
 		}
@@ -385,7 +371,7 @@ func (m *Maker) release(ctx context.Context, cut int64) error {
 	if to <= s.Released {
 		return nil
 	}
-	first, err := m.days.firstDay(ctx, m.tenants, m.deleted())
+	first, err := m.days.firstDay(ctx, m.deleted())
 	if err != nil {
 		return err
 	}

@@ -643,15 +643,16 @@ func TestClockErr(t *testing.T) {
 // TestTenants: the rollups of all tenants are made.
 func TestTenants(t *testing.T) {
 	f := newFixture(t, new(rows), true)
-	f.cfg.Tenants = []string{"a", "b"}
+	tenants := []string{"a", "b"}
+	f.tenants = jobs.NamedTenants(f.schema, tenants...)
 	f.start(true)
 	none := f.schema
-	for _, tenant := range f.cfg.Tenants {
+	for _, tenant := range tenants {
 		f.schema, _ = none.ForTenant(tenant)
 		f.write("m", day0+1)
 	}
 	f.once()
-	for _, tenant := range f.cfg.Tenants {
+	for _, tenant := range tenants {
 		f.schema, _ = none.ForTenant(tenant)
 		f.wantRollups("m", day0)
 	}
@@ -668,9 +669,7 @@ func TestProgress(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.cfg.Registerer = nil
-	if f.maker, err = downsample.NewMaker(days, f.cfg); err != nil {
-		t.Fatal(err)
-	}
+	f.maker = downsample.NewMaker(days, f.cfg)
 	store.fail = func(kind string, _ bucketstore.Table) error {
 		if kind == "check" { // two for each day
 			f.advance(time.Second)

@@ -16,7 +16,11 @@ import (
 // walkDay makes the rollups of a day of all rows whose count differs from theirs, unless the horizon has passed its start.
 func (m *Maker) walkDay(ctx context.Context, day int64) error {
 	m.metrics.days.Inc()
-	for _, schema := range m.tenants {
+	tenants, err := m.days.cfg.Tenants(ctx)
+	if err != nil {
+		return err
+	}
+	for _, schema := range tenants {
 		first := series.PeriodOf(max(day, 0))
 		for period := first; period <= series.PeriodOf(day+rollup.Day); period += series.IndexPeriod {
 			base, _ := series.Split(period)

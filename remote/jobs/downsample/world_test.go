@@ -21,6 +21,7 @@ import (
 	"github.com/promtable/promtable/bucketstore/buffer"
 	"github.com/promtable/promtable/bucketstore/meta"
 	"github.com/promtable/promtable/bucketstore/storetest"
+	"github.com/promtable/promtable/remote/jobs"
 	"github.com/promtable/promtable/remote/jobs/downsample"
 	"github.com/promtable/promtable/remote/timeline/timelinetest"
 	"github.com/promtable/promtable/series"
@@ -229,7 +230,7 @@ func (w *world) newProcess(t testing.TB, exclusive, buffered bool) *process {
 
 // open opens what the process knows of days, and its maker.
 func (p *process) open(exclusive bool) (err error) {
-	p.days, err = downsample.Open(p.w.ctx, downsample.Config{Store: storetest.Shared(&slowStore{p}, !exclusive), Schema: p.w.schema, Now: p.now})
+	p.days, err = downsample.Open(p.w.ctx, downsample.Config{Store: storetest.Shared(&slowStore{p}, !exclusive), Schema: p.w.schema, Tenants: jobs.NamedTenants(p.w.schema, "one", "other"), Now: p.now})
 	if err != nil {
 		return err
 	}
@@ -239,13 +240,10 @@ func (p *process) open(exclusive bool) (err error) {
 	} else {
 		p.days.SetLocks(noLock{}, noLock{})
 	}
-	p.maker, err = downsample.NewMaker(p.days, downsample.MakerConfig{
-		Resolutions: rollup.Downsampled, Tenants: []string{"one", "other"}, RowsPerSecond: 1e9, Timeline: timelinetest.From(func() int64 { return p.horizon }),
+	p.maker = downsample.NewMaker(p.days, downsample.MakerConfig{
+		Resolutions: rollup.Downsampled, RowsPerSecond: 1e9, Timeline: timelinetest.From(func() int64 { return p.horizon }),
 		Flush: p.flush, Logs: p.otherLogs, Holder: "a process",
 	})
-	if err != nil {
-		return err
-	}
 	p.maker.SetSleep(func(_ context.Context, d time.Duration) error { return p.sleep(d.Milliseconds()) })
 	if p.w.rules.noWait {
 		p.maker.SetPropagationTime(0)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/bucketstore/meta"
+	"github.com/promtable/promtable/remote/jobs"
 	"github.com/promtable/promtable/remote/timeline"
 	"github.com/promtable/promtable/series"
 	"github.com/promtable/promtable/series/rollup"
@@ -33,8 +34,11 @@ const (
 // RulesConfig says what Rules know. Meta and Now are required.
 type RulesConfig struct {
 	// Meta is that of the store.
-	Meta   *meta.Store
+	Meta *meta.Store
+	// Schema is the schema of the store. Rules hold for the series of all tenants.
 	Schema series.Schema
+	// Tenants are those of the store. Nil is that of Schema.
+	Tenants jobs.Tenants
 	// Now is the clock.
 	Now func() time.Time
 	// FileRules are those of the file, and a last one, see WithRest. Nil are none: then only what earlier rules have cut is
@@ -88,6 +92,9 @@ func (l *ruleList) match(ls labels.Labels) int {
 func OpenRules(ctx context.Context, cfg RulesConfig) (*Rules, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = log.NewNopLogger()
+	}
+	if cfg.Tenants == nil {
+		cfg.Tenants = jobs.NamedTenants(cfg.Schema)
 	}
 	r := &Rules{cfg: cfg, polling: semaphore.NewWeighted(1)}
 	return r, r.Poll(ctx)

@@ -40,25 +40,47 @@ func (w *Walker) each(ctx context.Context, work ruleWork, fn func(ctx context.Co
 		(*works)[work.name] = at
 	}
 	started, found := w.rules.cfg.Now(), 0
-	for next := max(series.PeriodOf(max(0, work.start)), at.Period); ; {
-		period, ok, err := jobs.NextPeriod(ctx, w.cfg.Store, w.rules.cfg.Schema, next, min(limit, series.MaxTime+1))
+	tenants, err := w.rules.cfg.Tenants(ctx)
+	if err != nil {
+		return err
+	}
+	for _, schema := range tenants {
+		if schema.Tenant() < at.Tenant { // it is done, or has come since and has nothing that is cut
+			continue
+		}
+		if schema.Tenant() != at.Tenant {
+			*at = position{limit, jobs.Position{Tenant: schema.Tenant()}}
+		}
+		err := w.eachOf(ctx, schema, work, at, func(ctx context.Context, period int64, postings []jobs.Posting) (int, error) {
+			found += len(postings)
+			return fn(ctx, period, postings)
+		})
 		if err != nil {
 			return err
 		}
-		if !ok {
-			break
+	}
+	level.Info(w.rules.cfg.Logger).Log("msg", "walked the series of a retention rule", "work", work.name, "end", timeText(limit), "series", found, "took", w.rules.cfg.Now().Sub(started))
+	delete(*works, work.name)
+	return nil
+}
+
+// eachOf is each for the series of a tenant, from at on.
+func (w *Walker) eachOf(ctx context.Context, schema series.Schema, work ruleWork, at *position, fn func(ctx context.Context, period int64, postings []jobs.Posting) (int, error)) error {
+	for next := max(series.PeriodOf(max(0, work.start)), at.Period); ; {
+		period, ok, err := jobs.NextPeriod(ctx, w.cfg.Store, schema, next, min(work.limit, series.MaxTime+1))
+		if err != nil || !ok {
+			return err
 		}
 		if period != at.Period {
-			*at = position{limit, jobs.Position{Period: period}}
+			*at = position{work.limit, jobs.Position{Tenant: at.Tenant, Period: period}}
 		}
 		walk := jobs.Walk{
-			Store: w.cfg.Store, Schema: w.rules.cfg.Schema, At: &at.Position, Matchers: work.list.matchers[work.rule], Keep: w.lease.Keep, Pace: w.pace,
+			Store: w.cfg.Store, Schema: schema, At: &at.Position, Matchers: work.list.matchers[work.rule], Keep: w.lease.Keep, Pace: w.pace,
 			Do: func(ctx context.Context, postings []jobs.Posting) (int, error) {
 				ruled, err := w.ruled(work.list, work.rule, postings)
 				if err != nil || len(ruled) == 0 {
 					return 0, err
 				}
-				found += len(ruled)
 				return fn(ctx, period, ruled)
 			},
 		}
@@ -67,9 +89,6 @@ func (w *Walker) each(ctx context.Context, work ruleWork, fn func(ctx context.Co
 		}
 		next = period + series.IndexPeriod
 	}
-	level.Info(w.rules.cfg.Logger).Log("msg", "walked the series of a retention rule", "work", work.name, "end", timeText(limit), "series", found, "took", w.rules.cfg.Now().Sub(started))
-	delete(*works, work.name)
-	return nil
 }
 
 // ruled returns the postings of the series for which a rule holds.

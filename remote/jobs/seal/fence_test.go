@@ -282,16 +282,13 @@ func TestDeadline(t *testing.T) {
 	b.write(up, b.now, float(1))
 	b.now += 2*series.Window + hour
 	asked := false
-	s, err := seal.New(seal.Config{Store: &deadlineSpy{b.store, func(ctx context.Context) {
+	s := seal.New(seal.Config{Store: &deadlineSpy{b.store, func(ctx context.Context) {
 		d, ok := ctx.Deadline()
 		asked = true
 		if want := b.now + minute; !ok || d.UnixMilli() != want || d != d.Round(0) {
 			t.Errorf("deadline %v (%v), want %v", d, ok, time.UnixMilli(want))
 		}
-	}}, Schema: b.schema, Now: b.clock})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}}, Tenants: jobs.NamedTenants(b.schema), Now: b.clock})
 	if err := s.Once(t.Context()); err != nil || !asked {
 		t.Fatal(err, asked)
 	}

@@ -2,8 +2,12 @@ package seal
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/go-kit/log"
@@ -27,20 +31,60 @@ const noteAge = 2 * grace
 //
 // It is safe for concurrent use. Its Add is for [bucketstore.Direct.OnLate].
 type LateNotes struct {
-	jobs.Notes
+	store  bucketstore.Store
+	schema series.Schema
+	now    func() time.Time
 	logger log.Logger
+
+	mu sync.Mutex
+	// notes are those of each tenant, by its name.
+	notes map[string]*jobs.Notes
 }
 
-// NewLateNotes returns the notes of a process that writes the rows of this schema. logger
+// NewLateNotes returns the notes of a process that writes the rows of this schema, which may be of all tenants. logger
 // may be nil.
 func NewLateNotes(store bucketstore.Store, schema series.Schema, now func() time.Time, logger log.Logger) *LateNotes {
 	if logger == nil {
 		logger = log.NewNopLogger()
 	}
-	return &LateNotes{jobs.Notes{
-		Store: store, Now: now, Key: func(period int64) (string, error) { return noteKey(schema, period) },
-		Value: func(now int64) []byte { return strconv.AppendInt(nil, now, 10) },
-	}, logger}
+	return &LateNotes{store: store, schema: schema, now: now, logger: logger, notes: make(map[string]*jobs.Notes)}
+}
+
+// Add notes an index period of the tenant of a series in the next Write.
+func (l *LateNotes) Add(seriesKey []byte, period int64) {
+	schema := l.schema
+	if schema.Tenancy() && schema.Tenant() == "" {
+		name, err := series.TenantOf(seriesKey)
+		if err == nil {
+			schema, err = schema.ForTenant(name)
+		}
+		if err != nil { // no engine makes such keys
+			level.Error(l.logger).Log("msg", "a late sample has no tenant, so it is sealed later", "err", err)
+			return
+		}
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	of := l.notes[schema.Tenant()]
+	if of == nil {
+		of = &jobs.Notes{
+			Store: l.store, Now: l.now, Key: func(period int64) (string, error) { return noteKey(schema, period) },
+			Value: func(now int64) []byte { return strconv.AppendInt(nil, now, 10) },
+		}
+		l.notes[schema.Tenant()] = of
+	}
+	of.Add(period)
+}
+
+// Write writes the notes of all periods since the last one. After an error they stay for the next.
+func (l *LateNotes) Write(ctx context.Context) (err error) {
+	l.mu.Lock()
+	all := slices.Collect(maps.Values(l.notes))
+	l.mu.Unlock()
+	for _, of := range all {
+		err = errors.Join(err, of.Write(ctx))
+	}
+	return err
 }
 
 // Run calls Write every minute, and once more when ctx ends. It logs errors.

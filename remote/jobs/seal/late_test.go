@@ -13,6 +13,7 @@ import (
 
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/bucketstore/meta"
+	"github.com/promtable/promtable/remote/jobs"
 	"github.com/promtable/promtable/remote/jobs/seal"
 	"github.com/promtable/promtable/series"
 )
@@ -285,7 +286,7 @@ func TestNotesFail(t *testing.T) {
 		}
 		return nil
 	}}, b.schema, b.clock, nil)
-	notes.Add(0)
+	notes.Add(nil, 0)
 	if err := notes.Write(t.Context()); !errors.Is(err, errRefused) || b.notes() != nil {
 		t.Fatalf("notes %q, %v", b.notes(), err)
 	}
@@ -336,14 +337,14 @@ func TestMetaRows(t *testing.T) {
 		`"walked":7,"last_walked":9,"sealed":[131768254464,131776643072,131751477248,131759865856]}`)
 	b.write(b.named("up"), window0, float(1))
 	notes := seal.NewLateNotes(store, b.schema, b.clock, nil)
-	notes.Add(series.PeriodOf(window0) - series.IndexPeriod)
+	notes.Add(nil, series.PeriodOf(window0)-series.IndexPeriod)
 	b.writeNotes(notes)
 	if got, want := cell("a,seal,0130996502528"), "131785031680"; got != want {
 		t.Errorf("the note is %q, want %q", got, want)
 	}
 	b.now = window0 + 2*series.Window + hour
 	ended := errors.New("ended")
-	s := b.sealer(func(c *seal.Config) { c.Schema, c.Tenants = series.Schema{}, []string{"a"} })
+	s := b.sealer(func(c *seal.Config) { c.Tenants = jobs.NamedTenants(series.Schema{}, "a") })
 	s.SetHooks(func(context.Context, time.Duration) error {
 		if b.check()["c"] > 0 {
 			return ended

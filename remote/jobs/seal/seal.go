@@ -29,10 +29,8 @@ const DefaultWorkers = 4
 type Config struct {
 	// Store holds the rows, and INDEX and META.
 	Store bucketstore.Store
-	// Schema is the schema of the store.
-	Schema series.Schema
-	// Tenants are the tenants whose series are sealed. Nil is that of Schema.
-	Tenants []string
+	// Tenants are those whose series are sealed.
+	Tenants jobs.Tenants
 	// Now is the clock that decides which family may be sealed. Clock ensures that it
 	// differs from those of all writers by at most 10 minutes.
 	Now func() time.Time
@@ -59,11 +57,12 @@ type Config struct {
 // A Sealer seals rows. Its methods may be called concurrently; only one runs at a time.
 type Sealer struct {
 	cfg     Config
-	tenants []tenant
 	metrics *metrics
 
 	// working guards the fields below.
 	working sync.Mutex
+	// tenants are those of this slot.
+	tenants []tenant
 	lease   *jobs.Lease[state]
 	pace    *jobs.Pace
 	workers []*worker
@@ -77,20 +76,8 @@ type Sealer struct {
 	withDeadline func(ctx context.Context, t time.Time) (context.Context, context.CancelFunc)
 }
 
-// New returns a sealer, which does nothing before Run or Once. It fails for a tenant
-// that no schema can have.
-func New(cfg Config) (*Sealer, error) {
-	var tenants []tenant
-	for _, name := range cfg.Tenants {
-		schema, err := cfg.Schema.ForTenant(name)
-		if err != nil {
-			return nil, fmt.Errorf("seal: %w", err)
-		}
-		tenants = append(tenants, tenant{name, schema})
-	}
-	if tenants == nil {
-		tenants = []tenant{{schema: cfg.Schema}}
-	}
+// New returns a sealer, which does nothing before Run or Once.
+func New(cfg Config) *Sealer {
 	if cfg.RowsPerSecond <= 0 {
 		cfg.RowsPerSecond = DefaultRowsPerSecond
 	}
@@ -107,7 +94,6 @@ func New(cfg Config) (*Sealer, error) {
 	}
 	s := &Sealer{
 		cfg:          cfg,
-		tenants:      tenants,
 		metrics:      newMetrics(cfg.Registerer, cfg.Now),
 		lease:        jobs.NewLease(cfg.Store, series.MetaSeal, cfg.Now, cfg.Holder, func(s *state) *meta.Holding { return &s.Holding }),
 		batchCells:   batchCells,
@@ -118,7 +104,7 @@ func New(cfg Config) (*Sealer, error) {
 	for range cfg.Workers {
 		s.workers = append(s.workers, &worker{Sealer: s, rows: rowSealer{maxLate: maxLate, waiting: make(map[int64]bool)}})
 	}
-	return s, nil
+	return s
 }
 
 // Run seals slot after slot until ctx ends. It calls Once at every interval and logs
@@ -190,7 +176,10 @@ func (s *Sealer) sealSlot(ctx context.Context, t slot) error {
 	defer s.metrics.holds.Set(0)
 	started := s.cfg.Now()
 	s.setPace(t)
-	err := s.walk(ctx, t)
+	err := s.readTenants(ctx)
+	if err == nil {
+		err = s.walk(ctx, t)
+	}
 	if st.ratio() == 1 {
 		s.metrics.ratio.Set(1)
 	}
@@ -199,6 +188,16 @@ func (s *Sealer) sealSlot(ctx context.Context, t slot) error {
 	}
 	level.Info(s.cfg.Logger).Log("msg", "sealed a family", "family", t.family(), "rows", st.Walked, "took", s.cfg.Now().Sub(started))
 	return nil
+}
+
+// readTenants reads which tenants there are. One that is made later writes nothing that this slot seals, but late cells, which it notes.
+func (s *Sealer) readTenants(ctx context.Context) error {
+	schemas, err := s.cfg.Tenants(ctx)
+	s.tenants = nil
+	for _, schema := range schemas {
+		s.tenants = append(s.tenants, tenant{schema.Tenant(), schema})
+	}
+	return err
 }
 
 // waitForClock waits until clocks were compared, and returns the error of our clock.

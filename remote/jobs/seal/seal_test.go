@@ -26,14 +26,11 @@ func slotOf(now int64) (int64, string, bool) { return seal.Slot(now) }
 
 func newSealer(tb testing.TB, store bucketstore.Store, schema series.Schema, now func() time.Time, change ...func(*seal.Config)) *seal.Sealer {
 	tb.Helper()
-	cfg := seal.Config{Store: store, Schema: schema, Now: now, Holder: "test", RowsPerSecond: 1e9, Workers: 1}
+	cfg := seal.Config{Store: store, Tenants: jobs.NamedTenants(schema), Now: now, Holder: "test", RowsPerSecond: 1e9, Workers: 1}
 	for _, f := range change {
 		f(&cfg)
 	}
-	s, err := seal.New(cfg)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	s := seal.New(cfg)
 	s.SetHooks(noSleep, background)
 	return s
 }
@@ -569,7 +566,7 @@ func TestTenants(t *testing.T) {
 	}
 	first, last := benches[0], benches[len(benches)-1]
 	first.now = window0 + 2*series.Window + hour
-	s := first.sealer(func(c *seal.Config) { c.Schema, c.Tenants = series.Schema{}, tenants })
+	s := first.sealer(func(c *seal.Config) { c.Tenants = jobs.NamedTenants(series.Schema{}, tenants...) })
 	ended := errors.New("ended")
 	s.SetHooks(func(context.Context, time.Duration) error {
 		if last.check()["c"] == 0 && benches[1].check()["c"] > 0 {
@@ -588,9 +585,6 @@ func TestTenants(t *testing.T) {
 	}
 	for i, b := range benches {
 		b.wantCells(tenants[i], map[string]int{"c": 1})
-	}
-	if _, err := seal.New(seal.Config{Store: store, Tenants: []string{""}, Now: time.Now}); err == nil {
-		t.Error("a tenant without a name is accepted")
 	}
 }
 

@@ -32,7 +32,7 @@ import (
 const rowsAtOnce = 200
 
 // A tenant is one whose series are sealed, and the schema of its keys. The name is
-// empty if it is that of Config.Schema.
+// empty in a store without tenants.
 type tenant struct {
 	name   string
 	schema series.Schema

@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/prometheus/tsdb/tsdbutil"
 
 	"github.com/promtable/promtable/bucketstore"
+	"github.com/promtable/promtable/remote/jobs"
 	"github.com/promtable/promtable/remote/jobs/seal"
 	"github.com/promtable/promtable/series"
 	"github.com/promtable/promtable/series/cell"
@@ -459,13 +460,9 @@ func (w *world) newActor(t testing.TB) *actor {
 		process: w.newProcess(w.offset()), wake: w.now, due: never,
 		parked: make(chan struct{}), resume: make(chan struct{}), finished: true, meta: newMemory(),
 	}
-	var err error
-	a.sealer, err = seal.New(seal.Config{
-		Store: slowStore{a}, Schema: w.schema, Now: a.now, Holder: fmt.Sprint(len(w.sealers)), RowsPerSecond: 1 + w.rand.Float64(), Workers: 1, Clock: a.clock,
+	a.sealer = seal.New(seal.Config{
+		Store: slowStore{a}, Tenants: jobs.NamedTenants(w.schema), Now: a.now, Holder: fmt.Sprint(len(w.sealers)), RowsPerSecond: 1 + w.rand.Float64(), Workers: 1, Clock: a.clock,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	if a.clock != nil {
 		a.clock.SetUptime(a.uptimeOf)
 	}
