@@ -86,8 +86,8 @@ type Config struct {
 	Queries explain.Queries
 	// NodeSeconds is that of explain.Config. It may be nil.
 	NodeSeconds func(rows, indexRows, bytes int64) float64
-	// History takes samples of earlier times. Nil turns that off.
-	History *history.Store
+	// History returns what takes samples of earlier times for a request, by its context. Nil turns that off.
+	History func(ctx context.Context) (*history.Store, error)
 	// CurrentLookback is how old the current sample of a series may be to be
 	// federated.
 	CurrentLookback time.Duration // 5m

@@ -3,12 +3,14 @@ package metricset
 
 import (
 	"errors"
+	"slices"
+	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
 )
 
 // A Set makes metrics and registers each with one registry. Where a metric of this name is registered already, as by another store
-// of the process, Counter, Gauge and the vectors return that one. All else that cannot be registered panics.
+// of the process, Counter, Gauge and the vectors return that one, and GaugeFunc adds to it. All else that cannot be registered panics.
 type Set struct {
 	reg    prometheus.Registerer
 	labels prometheus.Labels
@@ -58,9 +60,34 @@ func (s Set) Gauges(name, help, label string, values ...string) *prometheus.Gaug
 	return v
 }
 
-// GaugeFunc registers a gauge with the value of fn.
+// GaugeFunc registers a gauge with the value of fn. If it is called again for the same gauge, the value is the sum.
 func (s Set) GaugeFunc(name, help string, fn func() float64) {
-	s.Collect(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help, ConstLabels: s.labels}, fn))
+	sum := register(s, &sumOf{desc: prometheus.NewDesc(name, help, nil, s.labels)})
+	sum.mu.Lock()
+	defer sum.mu.Unlock()
+	sum.of = append(sum.of, fn)
+}
+
+// A sumOf is a gauge with the sum of functions.
+type sumOf struct {
+	desc *prometheus.Desc
+	mu   sync.Mutex
+	of   []func() float64
+}
+
+// Describe implements prometheus.Collector.
+func (s *sumOf) Describe(ch chan<- *prometheus.Desc) { ch <- s.desc }
+
+// Collect implements prometheus.Collector.
+func (s *sumOf) Collect(ch chan<- prometheus.Metric) {
+	s.mu.Lock()
+	of := slices.Clone(s.of)
+	s.mu.Unlock()
+	sum := 0.0
+	for _, fn := range of {
+		sum += fn()
+	}
+	ch <- prometheus.MustNewConstMetric(s.desc, prometheus.GaugeValue, sum)
 }
 
 // Histogram returns a histogram.

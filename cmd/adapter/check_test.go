@@ -62,7 +62,7 @@ func openParts(t *testing.T, o *options) (*engine.Engine, *buffer.Buffer) {
 	if err := errors.Join(a.openDays(t.Context(), rows), a.openRetention(t.Context(), rows)); err != nil {
 		t.Fatal(err)
 	}
-	e, err := newEngine(a, b, b)
+	e, err := newEngine(a, b, b, a.schema)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -20,7 +20,6 @@ import (
 	"github.com/prometheus/prometheus/promql/parser"
 
 	"github.com/promtable/promtable/bucketstore"
-	"github.com/promtable/promtable/remote/engine"
 	"github.com/promtable/promtable/remote/engine/reader"
 	"github.com/promtable/promtable/remote/jobs/deletion"
 	"github.com/promtable/promtable/series/expr"
@@ -45,7 +44,7 @@ func (o *options) deleteCommand(app *kingpin.Application) {
 
 // deleter is the engine and the executor as the HTTP API wants them.
 type deleter struct {
-	*engine.Engine
+	engines
 	*deletion.Executor
 }
 
@@ -64,9 +63,9 @@ func (a *adapter) openRemoval(ctx context.Context, rows bucketstore.Store) error
 }
 
 // newExecutor returns what removes deleted samples from store, which is that of the engine.
-func (a *adapter) newExecutor(store bucketstore.Store, e *engine.Engine) *deletion.Executor {
+func (a *adapter) newExecutor(store bucketstore.Store, e engines) *deletion.Executor {
 	return deletion.NewExecutor(deletion.ExecutorConfig{
-		Records: a.records, Store: store, Admit: a.admit, Find: deletion.FindIn(e.SeriesBefore), Timeline: a.retention, Flush: e.FlushCurrent, Holder: processName(), Logger: a.logger,
+		Records: a.records, Store: store, Admit: a.admit, Find: e.find, Timeline: a.retention, Flush: e.FlushCurrent, Holder: processName(), Logger: a.logger,
 	})
 }
 
@@ -92,7 +91,7 @@ func runDelete(ctx context.Context, o *options, logger log.Logger, in io.Reader,
 	if err != nil {
 		return err
 	}
-	executor := a.newExecutor(at.store, at.engine)
+	executor := a.newExecutor(at.store, at.engines)
 	widened, err := executor.Widened(ctx, mint, min(maxt, math.MaxInt64-1)+1)
 	if err != nil {
 		return err
@@ -100,12 +99,13 @@ func runDelete(ctx context.Context, o *options, logger log.Logger, in io.Reader,
 	if widened != "" {
 		fmt.Fprintln(out, widened)
 	}
-	wanted := deletionOf{selectors, mint, maxt}
-	return wanted.run(ctx, deleter{at.engine, executor}, o.delete.yes, in, out)
+	wanted := deletionOf{o.tenancy.of, selectors, mint, maxt}
+	return wanted.run(ctx, deleter{at.engines, executor}, o.delete.yes, in, out)
 }
 
 // A deletionOf is what delete deletes: the samples of selectors from mint to maxt, in milliseconds and inclusive.
 type deletionOf struct {
+	tenant     string
 	selectors  [][]*labels.Matcher
 	mint, maxt int64
 }
@@ -113,7 +113,7 @@ type deletionOf struct {
 // run says what goes, asks, unless yes is set, and deletes it.
 func (w deletionOf) run(ctx context.Context, d deleter, yes bool, in io.Reader, out io.Writer) error {
 	for _, ms := range w.selectors {
-		p, err := d.Plan(ctx, "", ms, max(w.mint, 0), min(w.maxt, math.MaxInt64-1)+1)
+		p, err := d.Plan(ctx, w.tenant, ms, max(w.mint, 0), min(w.maxt, math.MaxInt64-1)+1)
 		if err != nil {
 			return err
 		}

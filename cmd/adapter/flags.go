@@ -54,6 +54,7 @@ type options struct {
 	bufferLog     byteSize
 	bufferMemory  byteSize
 
+	tenancy   tenancyOptions
 	retention retentionOptions
 	schema    schemaOptions
 	estimate  estimateOptions
@@ -152,6 +153,7 @@ func (o *options) newApplication() *kingpin.Application {
 	})
 	o.webFlags(app)
 	o.storageFlags(app)
+	o.tenancyFlags(app)
 	o.retentionFlags(app)
 	o.bufferFlags(app)
 	o.sealFlags(app)
@@ -355,6 +357,9 @@ func (o *options) check() error {
 		return err
 	}
 	if err := o.web.check(); err != nil {
+		return err
+	}
+	if err := o.checkTenancy(); err != nil {
 		return err
 	}
 	if err := o.checkRetention(); err != nil {

@@ -94,7 +94,7 @@ func (f *fleet) start(refused string, args ...string) *fleetAdapter {
 	if err != nil {
 		f.Fatal(err)
 	}
-	if a.engine, err = newEngine(a.adapter, store, appender); err != nil {
+	if a.engine, err = newEngine(a.adapter, store, appender, a.schema); err != nil {
 		f.Fatal(err)
 	}
 	a.onClose("flush", func() error { return a.engine.Close(context.Background()) })

@@ -300,12 +300,12 @@ func openTarget(ctx context.Context, o *options, logger log.Logger) (target hist
 	if err != nil {
 		return nil, close, err
 	}
-	into := &history.Store{Engine: at.engine, Meta: a.meta}
+	into := &history.Store{Engine: at.engine, Meta: a.meta.Of(at.engine.Schema())}
 	if o.imports.dryRun {
 		return dryTarget{into}, close, nil
 	}
 	if !o.traits().Shared { // no other process removes what is deleted, and new samples of its times with it
-		if err := a.newExecutor(at.store, at.engine).Advance(ctx); err != nil && !deletion.IsWaiting(err) {
+		if err := a.newExecutor(at.store, at.engines).Advance(ctx); err != nil && !deletion.IsWaiting(err) {
 			return nil, close, fmt.Errorf("finish deletions: %w", err)
 		}
 	}

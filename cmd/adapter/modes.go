@@ -57,6 +57,11 @@ var modes = []mode{
 		"needs --ha.cluster-label and --ha.replica-label",
 	},
 	{
+		[]string{"tenancy.header", "tenancy.create", "tenancy.self-tenant", "tenant"},
+		func(o *options) bool { return o.tenancy.enabled },
+		"is for a store with tenants: add --tenancy, or leave it out",
+	},
+	{
 		[]string{"web.allowed-hosts"},
 		func(o *options) bool { return o.adminAPI },
 		"is for the admin API: add --web.enable-admin-api, or leave it out",

@@ -9,7 +9,7 @@ import (
 // alwaysEffective are the flags that have an effect in all modes.
 var alwaysEffective = []string{
 	"web.listen-address", "web.config.file", "web.external-url", "web.route-prefix", "web.cors.origin", "web.enable-admin-api", "shutdown.timeout",
-	"storage.backend", "schema.resource-label", "retention.resolution-raw", "retention.resolution-5m", "retention.resolution-1h", "retention.rules",
+	"storage.backend", "schema.resource-label", "tenancy", "retention.resolution-raw", "retention.resolution-5m", "retention.resolution-1h", "retention.rules",
 	"buffer.enabled", "seal.enabled", "rollup.enabled",
 	"write.max-future", "write.timeout", "write.max-concurrent", "write.max-body-bytes", "write.cached-series",
 	"index.written-series", "index.max-memory", "read.max-series", "read.max-samples", "read.max-frame-bytes", "read.max-concurrent", "read.timeout",
@@ -29,7 +29,7 @@ func TestModes(t *testing.T) {
 	values := map[string]string{
 		"bigtable.connections": "2", "bigtable.create-tables": "", "bigtable.direct-access": "", "bigtable.client-metrics": "",
 		"index.refresh": "10s", "seal.rows-per-second": "10", "seal.workers": "2", "retention.size": "1GiB", "storage.min-free-space": "1MiB",
-		"buffer.fsync": "1s", "buffer.max-log": "1GiB", "buffer.max-memory": "1GiB", "rollup.rows-per-second": "10", "ha.failover": "1m",
+		"buffer.fsync": "1s", "buffer.max-log": "1GiB", "buffer.max-memory": "1GiB", "rollup.rows-per-second": "10", "ha.failover": "1m", "tenancy.create": "",
 	}
 	// In the order of modes: command lines of other modes with what the message names, and a command line of the mode.
 	lines := [][]struct {
@@ -45,11 +45,12 @@ func TestModes(t *testing.T) {
 		{{with(bigtable, "--no-rollup.enabled"), "--no-rollup.enabled"}, {with(embedded, "--no-rollup.enabled"), "--no-rollup.enabled"},
 			{with(embedded, "--retention.resolution-5m=off", "--retention.resolution-1h=off"), "--retention.resolution-5m=off"}},
 		{{embedded, "--ha.cluster-label"}, {bigtable, "--ha.cluster-label"}},
+		{{embedded, "--tenancy"}, {bigtable, "--tenancy"}},
 		{{embedded, "--web.enable-admin-api"}, {bigtable, "--web.enable-admin-api"}},
 	}
 	effective := [][]string{
 		embedded, bigtable, with(bigtable, "--buffer.enabled"), with(bigtable, "--buffer.enabled"), with(bigtable, "--buffer.enabled"),
-		bigtable, embedded, with(embedded, "--ha.cluster-label=c", "--ha.replica-label=r"),
+		bigtable, embedded, with(embedded, "--ha.cluster-label=c", "--ha.replica-label=r"), with(embedded, "--tenancy"),
 		with(embedded, "--web.enable-admin-api"),
 	}
 	if len(lines) != len(modes) || len(effective) != len(modes) {

@@ -26,7 +26,6 @@ import (
 	"github.com/promtable/promtable/remote/engine"
 	"github.com/promtable/promtable/remote/engine/reader"
 	"github.com/promtable/promtable/remote/engine/resultcache"
-	"github.com/promtable/promtable/remote/history"
 	"github.com/promtable/promtable/remote/jobs/deletion"
 	"github.com/promtable/promtable/remote/jobs/downsample"
 	"github.com/promtable/promtable/remote/jobs/retention"
@@ -155,6 +154,9 @@ func newSchema(o *options) (series.Schema, error) {
 	if err != nil {
 		return schema, fmt.Errorf("--schema.resource-label: %w", err)
 	}
+	if o.tenancy.enabled {
+		schema = schema.WithTenants()
+	}
 	return schema, nil
 }
 
@@ -168,7 +170,7 @@ func (a *adapter) open(ctx context.Context) (served handlers, err error) {
 	if err != nil {
 		return served, err
 	}
-	rows, store, e := at.rows, at.store, at.engine
+	rows, store, e := at.rows, at.store, at.engines
 	if a.snapshots = newSnapshots(rows, at.appender, a.logger, a.reg); a.snapshots != nil {
 		if err := snapshot.Clean(filepath.Join(a.o.path, snapshotsDir)); err != nil {
 			return served, fmt.Errorf("remove snapshots that were not finished: %w", err)
@@ -177,7 +179,7 @@ func (a *adapter) open(ctx context.Context) (served handlers, err error) {
 	a.logs = a.newLogWatch(at.appender)
 	slow := request.NewSlowLog(request.SlowConfig{Logger: a.logger, Registerer: a.reg, Now: time.Now, SlowerThan: a.o.slowerThan})
 	executor := a.newExecutor(store, e)
-	active := queries.NewActive(queries.Config{Now: time.Now, Registerer: a.reg, Blocked: a.blocked})
+	active := queries.NewActive(queries.Config{Now: time.Now, Registerer: a.reg, Blocked: a.blocked, Scope: e.scope})
 	answers, err := newAPI(a, e, executor, slow, active)
 	if err != nil {
 		return served, err
@@ -195,12 +197,12 @@ func (a *adapter) open(ctx context.Context) (served handlers, err error) {
 		a.openMaker(store)
 	}
 	a.startBackground(ctx, sealing, e, executor, a.newWalker(rows, at.appender))
-	return handlers{protocols: newRemote(a, e, answers, slow, active), queries: answers, page: page}, nil
+	return handlers{protocols: a.ofTenants(e.tenants, newRemote(a, e, answers, slow, active)), queries: a.ofTenants(e.tenants, answers), page: page}, nil
 }
 
 // startBackground starts what runs beside requests, until close. sealing is the store of the
 // sealer.
-func (a *adapter) startBackground(ctx context.Context, sealing bucketstore.Store, e *engine.Engine, executor *deletion.Executor, walker *retention.Walker) {
+func (a *adapter) startBackground(ctx context.Context, sealing bucketstore.Store, e engines, executor *deletion.Executor, walker *retention.Walker) {
 	ctx, stop := context.WithCancel(ctx)
 	var running []*sync.WaitGroup
 	a.onClose("", func() error {
@@ -244,26 +246,29 @@ func closing(what string, err error) error {
 	return nil
 }
 
-// newEngine returns the engine on store.
-func newEngine(a *adapter, store bucketstore.Store, appender bucketstore.Appender) (*engine.Engine, error) {
+// newEngine returns the engine on store of the samples with keys of a schema.
+func newEngine(a *adapter, store bucketstore.Store, appender bucketstore.Appender, schema series.Schema) (*engine.Engine, error) {
 	o, cfg := a.o, a.o.engine
 	cfg.Store = store
 	cfg.Appender = a.days.Appender(appender)
-	a.admit = newWatch(o, a.logger, a.reg).Admit
+	if a.admit == nil {
+		a.admit = newWatch(o, a.logger, a.reg).Admit
+	}
 	cfg.Admit = a.admit
-	cfg.Schema = a.schema
+	cfg.Schema = schema
 	cfg.Now = a.o.now
 	cfg.LastTime = a.lastTime
 	cfg.Timeline = a.retention.View
 	if a.records != nil {
-		cfg.Deletions = a.records
+		cfg.Deletions = a.records.Of(schema)
 	}
 	cfg.Logger = a.logger
 	cfg.Registerer = a.reg
 	cfg.IndexMemory = int(o.indexMemory.Base2Bytes)
 	cfg.Days = a.days
 	if a.results != nil {
-		cfg.Written, cfg.Changed = a.results.Written, a.results.Drop
+		tenant := schema.Tenant()
+		cfg.Written, cfg.Changed = func(samples []bucketstore.Sample) { a.results.Written(tenant, samples) }, a.results.Drop
 	}
 	if cfg.MaxFuture == 0 {
 		cfg.MaxFuture = engine.Unbounded
@@ -295,16 +300,16 @@ func newWatch(o *options, logger log.Logger, reg prometheus.Registerer) *disk.Wa
 }
 
 // newRemote returns the handlers of the protocols.
-func newRemote(a *adapter, e *engine.Engine, answers *api.API, slow *request.SlowLog, active *queries.Active) *remote.Handler {
+func newRemote(a *adapter, e engines, answers *api.API, slow *request.SlowLog, active *queries.Active) *remote.Handler {
 	o, cfg := a.o, a.o.remote
-	cfg.Engine = e
+	cfg.Engine, cfg.Writer = e, e.writer
 	cfg.Queries, cfg.SlowLog, cfg.Active, cfg.Memory = answers, slow, active, answers.Memory()
 	cfg.NodeSeconds = o.kind().nodeSeconds
 	cfg.Now = o.now
 	cfg.Logger = a.logger
 	cfg.Registerer = a.reg
 	if o.adminAPI {
-		cfg.History = &history.Store{Engine: e, Meta: a.meta}
+		cfg.History = e.history
 	}
 	cfg.MaxSamples = unbounded(o.engine.Limits.MaxSamples)
 	cfg.MaxFrameBytes = unbounded(cfg.MaxFrameBytes)
@@ -312,12 +317,12 @@ func newRemote(a *adapter, e *engine.Engine, answers *api.API, slow *request.Slo
 }
 
 // newAPI returns Prometheus' HTTP API.
-func newAPI(a *adapter, e *engine.Engine, executor *deletion.Executor, slow *request.SlowLog, active *queries.Active) (*api.API, error) {
+func newAPI(a *adapter, e engines, executor *deletion.Executor, slow *request.SlowLog, active *queries.Active) (*api.API, error) {
 	o, cfg := a.o, a.o.api
 	cfg.SlowLog, cfg.Active = slow, active
 	cfg.MaxMemory, cfg.MaxTotalMemory = unbounded(int(o.queryMemory.Base2Bytes)), unbounded(int(o.totalMemory.Base2Bytes))
 	cfg.Engine = e
-	cfg.Results = a.results
+	cfg.Results, cfg.Scope = a.results, e.scope
 	if o.adminAPI {
 		cfg.Admin = deleter{e, executor}
 		if a.snapshots != nil {
@@ -339,7 +344,7 @@ func newAPI(a *adapter, e *engine.Engine, executor *deletion.Executor, slow *req
 		ResourceLabels: a.schema.ResourceLabels(),
 		Tables:         a.kept,
 		TablePrefix:    o.tablePrefix,
-		FailingRows:    a.failingRows,
+		FailingRows:    a.failingOf(e.scope),
 		SelfScrape:     api.SelfScrape{Job: selfScrapeJob, Instance: a.server.instance(), IntervalSeconds: max(0, o.selfScrape.Seconds())},
 	}
 	o.kind().status(o, &cfg.Status)
@@ -364,7 +369,7 @@ const selfScrapeJob = "adapter"
 
 // startSelfScrape stores the adapter's own metrics until ctx ends, if that is enabled. The
 // caller waits for it before it closes the engine.
-func (a *adapter) startSelfScrape(ctx context.Context, e *engine.Engine) *sync.WaitGroup {
+func (a *adapter) startSelfScrape(ctx context.Context, e engines) *sync.WaitGroup {
 	var running sync.WaitGroup
 	if a.o.selfScrape <= 0 {
 		return &running
@@ -378,6 +383,6 @@ func (a *adapter) startSelfScrape(ctx context.Context, e *engine.Engine) *sync.W
 		Now:      time.Now,
 		Logger:   a.logger,
 	})
-	running.Go(func() { scraper.Run(ctx) })
+	running.Go(func() { scraper.Run(e.own(ctx)) })
 	return &running
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/promtable/promtable/bucketstore/buffer"
 	"github.com/promtable/promtable/remote/engine"
 	"github.com/promtable/promtable/remote/jobs/seal"
+	"github.com/promtable/promtable/series"
 	"github.com/promtable/promtable/series/rollup"
 )
 
@@ -41,7 +42,9 @@ type opening struct {
 type opened struct {
 	rows, store bucketstore.Store
 	appender    bucketstore.Appender
-	engine      *engine.Engine
+	// engine is that of a command, or of a store without tenants. engines are those that serve.
+	engine  *engine.Engine
+	engines engines
 }
 
 // openEngine opens the store and an engine on it, without background work. What the log holds is in the store then. close closes both. An
@@ -66,7 +69,21 @@ func (a *adapter) openEngine(ctx context.Context, how opening) (at opened, err e
 	if how.dry {
 		at.store = dryStore{at.store}
 	}
-	if at.engine, err = newEngine(a, at.store, at.appender); err != nil {
+	var closeEngines func(context.Context) error
+	if a.schema.Tenancy() && how.serves {
+		if at.engines, err = a.openTenants(ctx, at); err == nil {
+			closeEngines = at.engines.tenants.Close
+		}
+	} else {
+		var schema series.Schema
+		if schema, err = a.commandSchema(ctx); err == nil {
+			at.engine, err = newEngine(a, at.store, at.appender, schema)
+		}
+		if err == nil {
+			at.engines, closeEngines = a.oneEngine(at.engine), at.engine.Close
+		}
+	}
+	if err != nil {
 		return at, err
 	}
 	a.onClose("flush", func() error {
@@ -76,7 +93,7 @@ func (a *adapter) openEngine(ctx context.Context, how opening) (at opened, err e
 			ctx, cancel = context.WithTimeout(ctx, a.o.shutdownTimeout)
 			defer cancel()
 		}
-		return at.engine.Close(ctx)
+		return closeEngines(ctx)
 	})
 	return at, nil
 }

@@ -1,8 +1,185 @@
 package main
 
 import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"regexp"
+
+	"github.com/alecthomas/kingpin/v2"
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/storage"
+
+	"github.com/promtable/promtable/bucketstore"
+	"github.com/promtable/promtable/index"
+	"github.com/promtable/promtable/remote/engine"
+	"github.com/promtable/promtable/remote/engine/current"
+	"github.com/promtable/promtable/remote/engine/eval"
+	"github.com/promtable/promtable/remote/engine/reader"
+	"github.com/promtable/promtable/remote/history"
+	"github.com/promtable/promtable/remote/ingest"
 	"github.com/promtable/promtable/remote/jobs"
+	"github.com/promtable/promtable/remote/jobs/deletion"
+	"github.com/promtable/promtable/remote/request"
+	"github.com/promtable/promtable/remote/tenancy"
+	"github.com/promtable/promtable/remote/write"
+	"github.com/promtable/promtable/series"
 )
+
+// tenancyOptions are the flags about tenants.
+type tenancyOptions struct {
+	enabled bool
+	header  string
+	create  bool
+	// own is the tenant of the adapter's own metrics, of is that of a command.
+	own, of string
+}
+
+// ownTenant is the default tenant of the adapter's own metrics.
+const ownTenant = "adapter"
+
+func (o *options) tenancyFlags(app *kingpin.Application) {
+	t := &o.tenancy
+	app.Flag("tenancy", "Keep the samples of many tenants apart, in a store that was made so. It cannot be changed after the first start.").BoolVar(&t.enabled)
+	app.Flag("tenancy.header", "Header of a request that names its tenant, or for queries several with | between them.").Default(tenancy.DefaultHeader).StringVar(&t.header)
+	app.Flag("tenancy.create", "Make a tenant when it is first written to. Without it, adapter tenant create does.").BoolVar(&t.create)
+	app.Flag("tenancy.self-tenant", "Tenant of the adapter's own metrics, which is made.").Default(ownTenant).StringVar(&t.own)
+	app.Flag("tenant", "Tenant of a command that reads, writes or deletes samples of a store with tenants.").StringVar(&t.of)
+}
+
+// headerName is what a header may be named.
+var headerName = regexp.MustCompile("^[A-Za-z0-9-]+$")
+
+func (o *options) checkTenancy() error {
+	t := &o.tenancy
+	if !headerName.MatchString(t.header) {
+		return fmt.Errorf("--tenancy.header=%s: give it letters, digits and -", t.header)
+	}
+	for _, of := range []struct{ flag, name string }{{"tenancy.self-tenant", t.own}, {"tenant", t.of}} {
+		if err := series.CheckTenant(of.name); err != nil && of.name != "" {
+			return fmt.Errorf("--%s: %w", of.flag, err)
+		}
+	}
+	return nil
+}
 
 // tenantSchemas returns the schemas of the tenants of the store, for jobs.
 func (a *adapter) tenantSchemas() jobs.Tenants { return jobs.TenantsOf(a.meta, a.schema) }
+
+// commandSchema returns the schema of the samples that a command is about.
+func (a *adapter) commandSchema(ctx context.Context) (series.Schema, error) {
+	name := a.o.tenancy.of
+	switch {
+	case !a.schema.Tenancy():
+		return a.schema, nil
+	case name == "":
+		return a.schema, errors.New("the store has tenants: name one with --tenant")
+	}
+	all, err := a.meta.Tenants(ctx)
+	if err != nil {
+		return a.schema, err
+	}
+	for _, t := range all {
+		if t.Name == name && t.InUse() {
+			return a.schema.ForTenant(name)
+		}
+	}
+	return a.schema, fmt.Errorf("--tenant=%s: there is no such tenant: adapter tenant list shows them, and adapter tenant create makes one", name)
+}
+
+// A samples stores and finds samples: an *engine.Engine, or in a store with tenants a *tenancy.Engines, which does so for the tenants of a
+// context.
+type samples interface {
+	storage.Queryable
+	storage.ChunkQueryable
+	storage.ExemplarQueryable
+	Select(ctx context.Context, q reader.Query) (storage.ChunkSeriesSet, error)
+	Metadata(ctx context.Context, family string, limit int) ([]ingest.Metadata, error)
+	Cardinality(ctx context.Context, q reader.CountQuery) (*index.Cardinality, *index.Comparison, error)
+	MetricNames(ctx context.Context, q index.MetricQuery) (*index.Metrics, map[string]ingest.Metadata, error)
+	Extent(ctx context.Context, most int) (index.Extent, error)
+	Inventory(ctx context.Context, selectors [][]*labels.Matcher, limit int, fn func(current.Sample) error) (current.Inventory, error)
+	Current(ctx context.Context, selectors [][]*labels.Matcher, mint int64) ([]current.Sample, error)
+	Explain(ctx context.Context, q reader.Query) (*reader.Explanation, error)
+	Measure(ctx context.Context, q reader.Query, b *eval.Buckets) (*reader.Explanation, error)
+	PlanRead(ctx context.Context, q reader.Query, b *eval.Buckets) (*reader.Explanation, error)
+	Delete(ctx context.Context, mint, maxt int64, matchers []*labels.Matcher) error
+	FlushCurrent(ctx context.Context) error
+	Append(ctx context.Context, batch []ingest.Series, rejected *ingest.Rejected) (ingest.Stored, error)
+	AppendMetadata(ctx context.Context, batch []ingest.Metadata, rejected *ingest.Rejected) error
+}
+
+// engines are the engine or the engines of a store, and what differs between both.
+type engines struct {
+	samples
+	// tenants is nil in a store without tenants.
+	tenants *tenancy.Engines
+	// writer returns what stores the samples of a request, and history what takes those of earlier times, by its context.
+	writer  func(ctx context.Context) (write.Engine, error)
+	history func(ctx context.Context) (*history.Store, error)
+	// find returns what finds the series of a tenant.
+	find func(tenant string) (deletion.FindSeries, error)
+	// scope names the tenants of a context.
+	scope func(ctx context.Context) string
+	// own returns the context of the adapter's own metrics.
+	own func(ctx context.Context) context.Context
+}
+
+// oneEngine returns the engines of a store without tenants, or of a command.
+func (a *adapter) oneEngine(e *engine.Engine) engines {
+	store := &history.Store{Engine: e, Meta: a.meta.Of(e.Schema())}
+	return engines{
+		samples: e,
+		writer:  func(context.Context) (write.Engine, error) { return e, nil },
+		history: func(context.Context) (*history.Store, error) { return store, nil },
+		find:    deletion.FindIn(e.SeriesBefore),
+		scope:   func(context.Context) string { return "" },
+		own:     func(ctx context.Context) context.Context { return ctx },
+	}
+}
+
+// openTenants opens the engines of a store with tenants.
+func (a *adapter) openTenants(ctx context.Context, at opened) (engines, error) {
+	own := a.o.tenancy.own
+	t, err := tenancy.Open(ctx, tenancy.Config{
+		Meta: a.meta, Schema: a.schema, Now: a.o.now, Create: a.o.tenancy.create,
+		Open: func(schema series.Schema) (*engine.Engine, error) { return newEngine(a, at.store, at.appender, schema) },
+	})
+	if err == nil && a.o.selfScrape > 0 {
+		err = t.Create(ctx, own)
+	}
+	return engines{
+		samples: t, tenants: t, history: t.History, find: t.FindSeries, scope: tenancy.Scope,
+		writer: func(ctx context.Context) (write.Engine, error) { return t.Writer(ctx) },
+		own:    func(ctx context.Context) context.Context { return tenancy.With(ctx, []string{own}) },
+	}, err
+}
+
+// ofTenants lets h answer requests that name tenants, in a store that has them.
+func (a *adapter) ofTenants(t *tenancy.Engines, h http.Handler) http.Handler {
+	if t == nil {
+		return h
+	}
+	return t.Handler(a.o.tenancy.header, request.NewResponder(a.logger, a.o.now), h)
+}
+
+// failingOf returns the rows that the store does not take, of the tenants of a context.
+func (a *adapter) failingOf(scope func(ctx context.Context) string) func(ctx context.Context) []bucketstore.FailingRow {
+	if a.failingRows == nil || !a.schema.Tenancy() {
+		return func(context.Context) []bucketstore.FailingRow {
+			if a.failingRows == nil {
+				return nil
+			}
+			return a.failingRows()
+		}
+	}
+	return func(ctx context.Context) (own []bucketstore.FailingRow) {
+		for _, row := range a.failingRows() {
+			if name, err := series.TenantOf([]byte(row.Key)); err == nil && name == scope(ctx) {
+				own = append(own, row)
+			}
+		}
+		return own
+	}
+}

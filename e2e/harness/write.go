@@ -101,3 +101,6 @@ func (p Protocol) Histogram(st, t int64, h *histogram.Histogram, fh *histogram.F
 	m := writev2.FromFloatHistogram(st, t, fh)
 	return m.Marshal()
 }
+
+// Compress compresses the body of a request.
+func Compress(body []byte) []byte { return snappy.Encode(nil, body) }

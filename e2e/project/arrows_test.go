@@ -77,6 +77,8 @@ func arrows() []arrow {
 		{"remote/explain", []string{"series/expr", "remote/engine/reader", "remote/engine/eval", "remote/engine/resultcache", "remote/request"}, protocolTests},
 		{"remote/api", []string{"series", "series/expr", "series/rollup", "index", "bucketstore", "remote/engine", "remote/engine/current", "remote/engine/eval", "remote/engine/reader", "remote/engine/resultcache", "remote/ingest", "remote/queries", "remote/request", "remote/timeline"}, []string{"remote/jobs/...", "series/...", "bucketstore/...", "remote/timeline/..."}},
 		{"remote/history", []string{"bucketstore", "series/...", "bucketstore/meta", "remote/engine", "remote/engine/backfill", "remote/request"}, append(protocolTests, "remote/jobs/deletion")},
+		{"remote/tenancy", []string{"series", "series/rollup", "index", "bucketstore/meta", "remote/engine", "remote/engine/current", "remote/engine/eval", "remote/engine/reader", "remote/history", "remote/ingest", "remote/jobs/deletion", "remote/request"}, nil},
+		{"remote/jobs/drop", []string{"series", "bucketstore", "bucketstore/meta", "remote/jobs"}, []string{"bucketstore/...", "series/..."}},
 		{"remote/ui", nil, nil},
 		{"remote/selfscrape", []string{"remote/ingest"}, nil},
 		{"remote/export", []string{"series/cell", "bucketstore", "bucketstore/durable"}, []string{"series/..."}},
@@ -86,7 +88,7 @@ func arrows() []arrow {
 		{"cmd/adapter/estimate", []string{"series/...", "bucketstore/bigtable", "remote/jobs/retention"}, nil},
 		{"cmd/adapter", []string{"series/...", "index/...", "bucketstore/...", "remote/...", "cmd/adapter/demo", "cmd/adapter/estimate"}, nil},
 		{"e2e/bench", []string{"e2e/harness", "series/...", "index", "bucketstore", "bucketstore/pebble", "remote/engine/backfill", "remote/engine/indexrows"}, nil},
-		{"e2e/bigtable", nil, []string{"e2e/harness", "series/...", "bucketstore", "bucketstore/bigtable", "remote/jobs/seal", "bucketstore/storetest"}},
+		{"e2e/bigtable", nil, []string{"e2e/harness", "series/...", "bucketstore", "bucketstore/bigtable", "remote/jobs", "remote/jobs/seal", "bucketstore/storetest"}},
 		{"e2e/harness", nil, nil},
 		{"e2e/...", nil, []string{"e2e/harness"}},
 	}

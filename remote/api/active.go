@@ -19,8 +19,8 @@ import (
 const cancelPattern = "DELETE /api/v1/status/active_queries/{id}"
 
 // serveActive answers /api/v1/status/active_queries: the queries that run, the oldest first.
-func (a *API) serveActive(w http.ResponseWriter, _ *http.Request) {
-	respond(w, a.cfg.Active.List(), nil)
+func (a *API) serveActive(w http.ResponseWriter, r *http.Request) {
+	respond(w, a.cfg.Active.List(r.Context()), nil)
 }
 
 // serveCancel cancels a query, and answers what it was. Its own client is told that an operator has cancelled it.
@@ -30,7 +30,7 @@ func (a *API) serveCancel(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	id := r.PathValue("id")
-	q, ok := a.cfg.Active.Cancel(id)
+	q, ok := a.cfg.Active.Cancel(r.Context(), id)
 	if !ok {
 		write(w, http.StatusNotFound, response{Status: "error", ErrorType: "not_found", Error: fmt.Sprintf("no query %s runs here", request.Abbreviate(id))})
 		return

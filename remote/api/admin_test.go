@@ -40,7 +40,7 @@ func serveAdmin(t *testing.T, change ...func(*api.Config)) *fixture {
 			err = about.Init(t.Context())
 		}
 		cfg.Results = resultcache.New(1<<20, nil)
-		e.Written = cfg.Results.Written
+		e.Written = func(samples []bucketstore.Sample) { cfg.Results.Written("", samples) }
 		if err == nil {
 			records, err = deletion.Open(t.Context(), deletion.Config{Meta: about, Now: e.Now, Changed: cfg.Results.Drop})
 		}

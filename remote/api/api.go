@@ -82,6 +82,8 @@ type Config struct {
 	// Results caches results of range queries. It may be nil. Whatever writes to the store calls
 	// its method Written.
 	Results *resultcache.Cache
+	// Scope is that of resultcache.Config. Nil is that of a store without tenants.
+	Scope func(ctx context.Context) string
 	// Cut is that of the engine. Results that read what is before it are not cached. It may be
 	// nil.
 	Cut func(now time.Time) int64
@@ -137,6 +139,9 @@ func (cfg Config) WithDefaults() Config {
 	if cfg.Lookback == 0 {
 		cfg.Lookback = 5 * time.Minute
 	}
+	if cfg.Scope == nil {
+		cfg.Scope = func(context.Context) string { return "" }
+	}
 	if cfg.EvaluationInterval == 0 {
 		cfg.EvaluationInterval = time.Minute
 	}
@@ -179,7 +184,7 @@ type API struct {
 func New(cfg Config) (*API, error) {
 	cfg = cfg.WithDefaults()
 	if cfg.Active == nil {
-		cfg.Active = queries.NewActive(queries.Config{Now: cfg.Now, Registerer: cfg.Registerer})
+		cfg.Active = queries.NewActive(queries.Config{Now: cfg.Now, Registerer: cfg.Registerer, Scope: cfg.Scope})
 	}
 	if err := CheckFeatures(cfg.Features); err != nil {
 		return nil, err

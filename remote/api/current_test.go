@@ -108,7 +108,7 @@ func TestStatus(t *testing.T) {
 		a.Status = api.Status{
 			Version: "1.2.3", Backend: "embedded", Location: "./data", Format: 1, DirectoryFormat: "3", TablePrefix: "x_", SelfScrape: api.SelfScrape{Job: "adapter", Instance: "host:1", IntervalSeconds: 15},
 			Tables: bucketstore.Tables(bucketstore.Retention{}), Wanted: bucketstore.Tables(bucketstore.KeepAll(60 * 24 * time.Hour)),
-			FailingRows: func() []bucketstore.FailingRow {
+			FailingRows: func(context.Context) []bucketstore.FailingRow {
 				return []bucketstore.FailingRow{{Table: bucketstore.Metric, Key: []byte("up,1297080123392"), Err: errors.New("too large"), Refused: true}}
 			},
 		}

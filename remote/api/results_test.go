@@ -11,6 +11,7 @@ import (
 
 	"github.com/prometheus/prometheus/model/labels"
 
+	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/remote/api"
 	"github.com/promtable/promtable/remote/engine"
 	"github.com/promtable/promtable/remote/engine/resultcache"
@@ -23,7 +24,7 @@ func TestCachedResults(t *testing.T) {
 	const hour = 3_600_000
 	f := serve(t, func(cfg *api.Config, e *engine.Config) {
 		cfg.Results = resultcache.New(1<<20, nil)
-		e.Written = cfg.Results.Written
+		e.Written = func(samples []bucketstore.Sample) { cfg.Results.Written("", samples) }
 	})
 	write := func(job string, at int64) {
 		var rejected ingest.Rejected

@@ -1,9 +1,11 @@
 package api
 
 import (
+	"context"
 	"fmt"
 	"math"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -34,8 +36,8 @@ type Status struct {
 	TablePrefix string
 	// SelfScrape says as what the adapter stores its own metrics.
 	SelfScrape SelfScrape
-	// FailingRows returns the rows that the store does not take. It may be nil.
-	FailingRows func() []bucketstore.FailingRow
+	// FailingRows returns the rows that the store does not take, of the tenants of a context. It may be nil.
+	FailingRows func(ctx context.Context) []bucketstore.FailingRow
 }
 
 // SelfScrape says as what an adapter stores its own metrics, and how often: never if IntervalSeconds is 0.
@@ -83,12 +85,12 @@ type failingRow struct {
 }
 
 // failingRows describes the rows that the store does not take.
-func (s *Status) failingRows() []failingRow {
+func (s *Status) failingRows(ctx context.Context) []failingRow {
 	described := []failingRow{}
 	if s.FailingRows == nil {
 		return described
 	}
-	for _, row := range s.FailingRows() {
+	for _, row := range s.FailingRows(ctx) {
 		if len(described) == maxFailingRows {
 			break
 		}
@@ -129,14 +131,14 @@ func (s *Status) drift(table bucketstore.Table, f bucketstore.FamilySpec) *float
 
 // serveStatus answers /api/v1/status/adapter: what the adapter is and does. Two
 // answers give the rates.
-func (a *API) serveStatus(w http.ResponseWriter, _ *http.Request) {
+func (a *API) serveStatus(w http.ResponseWriter, r *http.Request) {
 	s := a.cfg.Status
 	answer := statusAnswer{
 		Version: s.Version, Started: a.started, Now: a.cfg.Now(),
 		Backend: s.Backend, Location: s.Location,
 		Format: s.Format, DirectoryFormat: s.DirectoryFormat, ResourceLabels: append([]string{}, s.ResourceLabels...), // not null
 		SelfScrape: s.SelfScrape, Tables: []table{},
-		Metrics: map[string]float64{}, FailingRows: s.failingRows(), AdminAPI: a.cfg.Admin != nil, BlockedQueries: a.cfg.Active.Blocked().State(),
+		Metrics: map[string]float64{}, FailingRows: s.failingRows(r.Context()), AdminAPI: a.cfg.Admin != nil, BlockedQueries: a.cfg.Active.Blocked().State(),
 	}
 	answer.RawFrom = time.UnixMilli(0).UTC()
 	if a.cfg.Cut != nil {
@@ -161,11 +163,19 @@ func (a *API) serveStatus(w http.ResponseWriter, _ *http.Request) {
 	for _, f := range families {
 		if name := f.GetName(); strings.HasPrefix(name, "adapter_") || strings.HasPrefix(name, "process_") {
 			for _, m := range f.GetMetric() {
+				if isOfAnother(m, a.cfg.Scope(r.Context())) {
+					continue
+				}
 				answer.Metrics[name+labelText(m)] = number(m)
 			}
 		}
 	}
 	respond(w, answer, nil)
+}
+
+// isOfAnother says that a metric is of a tenant that does not ask.
+func isOfAnother(m *dto.Metric, scope string) bool {
+	return slices.ContainsFunc(m.GetLabel(), func(l *dto.LabelPair) bool { return l.GetName() == "tenant" && l.GetValue() != scope })
 }
 
 // number returns the value of m. What JSON has no number for is 0.

@@ -248,8 +248,14 @@ func New(cfg Config) (*Engine, error) {
 func newElections(cfg Config) *ha.Elections {
 	h := cfg.HA
 	h.Store, h.Schema, h.Now, h.Logger, h.Registerer = cfg.Store, cfg.Schema, cfg.Now, cfg.Logger, cfg.Registerer
+	if tenant := cfg.Schema.Tenant(); tenant != "" && h.Registerer != nil { // tenants may have clusters of the same name
+		h.Registerer = prometheus.WrapRegistererWith(prometheus.Labels{"tenant": tenant}, h.Registerer)
+	}
 	return ha.New(h)
 }
+
+// Schema returns the schema of the keys, which may be that of a tenant.
+func (e *Engine) Schema() series.Schema { return e.cfg.Schema }
 
 // Close stops the work in the background and flushes what is in memory. No
 // other call may be running or follow. The store stays open.

@@ -61,13 +61,13 @@ type answer struct {
 //
 // It is safe for concurrent use.
 type Handler struct {
-	store  *Store
+	store  func(ctx context.Context) (*Store, error)
 	errors *request.Responder
 	gate   *request.Gate
 }
 
-// NewHandler returns a handler of a store.
-func NewHandler(store *Store, errors *request.Responder) *Handler {
+// NewHandler returns a handler. store returns the store of a request, by its context.
+func NewHandler(store func(ctx context.Context) (*Store, error), errors *request.Responder) *Handler {
 	return &Handler{store: store, errors: errors, gate: request.NewGate(concurrentRequests, maxWait)}
 }
 
@@ -76,14 +76,15 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	ctx, end := request.Begin(w, r, handleTimeout)
 	defer end()
 	var result any
-	var err error
-	switch r.Method {
-	case http.MethodGet:
-		result, err = h.done(ctx, r)
-	case http.MethodPut:
-		result, err = h.setDone(ctx, w, r)
+	store, err := h.store(ctx)
+	switch {
+	case err != nil:
+	case r.Method == http.MethodGet:
+		result, err = done(ctx, store, r)
+	case r.Method == http.MethodPut:
+		result, err = setDone(ctx, store, w, r)
 	default:
-		result, err = h.take(ctx, w, r)
+		result, err = h.take(ctx, store, w, r)
 	}
 	if err != nil {
 		h.errors.Fail(w, r, err)
@@ -93,22 +94,22 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(result) // the client has hung up
 }
 
-func (h *Handler) done(ctx context.Context, r *http.Request) (found units, err error) {
-	if found.Units, err = h.store.Done(ctx, r.URL.Query().Get("id")); err == nil {
-		found.Rolled, err = h.store.Rolled(ctx)
+func done(ctx context.Context, store *Store, r *http.Request) (found units, err error) {
+	if found.Units, err = store.Done(ctx, r.URL.Query().Get("id")); err == nil {
+		found.Rolled, err = store.Rolled(ctx)
 	}
 	return found, err
 }
 
-func (h *Handler) setDone(ctx context.Context, w http.ResponseWriter, r *http.Request) (given units, err error) {
+func setDone(ctx context.Context, store *Store, w http.ResponseWriter, r *http.Request) (given units, err error) {
 	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxUnits)).Decode(&given); err != nil {
 		return given, request.BadRequest("units: %w", err)
 	}
-	return given, h.store.SetDone(ctx, r.URL.Query().Get("id"), given.Parts...)
+	return given, store.SetDone(ctx, r.URL.Query().Get("id"), given.Parts...)
 }
 
 // take stores the frames of a request.
-func (h *Handler) take(ctx context.Context, w http.ResponseWriter, r *http.Request) (a answer, err error) {
+func (h *Handler) take(ctx context.Context, store *Store, w http.ResponseWriter, r *http.Request) (a answer, err error) {
 	if err := h.gate.Enter(ctx); err != nil {
 		return a, err
 	}
@@ -119,7 +120,7 @@ func (h *Handler) take(ctx context.Context, w http.ResponseWriter, r *http.Reque
 			return a, request.BadRequest("parameter %s: %w", name, err)
 		}
 	}
-	to, err := h.store.NewWriter(ctx, u)
+	to, err := store.NewWriter(ctx, u)
 	if err != nil {
 		return a, err
 	}

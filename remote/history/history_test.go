@@ -230,7 +230,7 @@ func TestSourceDies(t *testing.T) {
 // serve serves a store by HTTP.
 func serve(t *testing.T, s *Store, wrap func(http.Handler) http.Handler) *Client {
 	t.Helper()
-	server := httptest.NewServer(wrap(NewHandler(s, request.NewResponder(log.NewNopLogger(), now))))
+	server := httptest.NewServer(wrap(NewHandler(func(context.Context) (*Store, error) { return s, nil }, request.NewResponder(log.NewNopLogger(), now))))
 	t.Cleanup(server.Close)
 	c := NewClient(server.URL)
 	t.Cleanup(c.Close)

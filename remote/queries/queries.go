@@ -81,6 +81,8 @@ type Running struct {
 	End   *int64 `json:"end,omitempty"`
 	Step  int64  `json:"step,omitempty"`
 
+	// Tenant is empty in a store without tenants.
+	Tenant       string `json:"tenant,omitempty"`
 	Client       string `json:"client"`
 	User         string `json:"user,omitempty"`
 	ForwardedFor string `json:"forwardedFor,omitempty"`
@@ -98,12 +100,14 @@ type Running struct {
 // running is a query that runs.
 type running struct {
 	Query
-	id     uint64
-	began  time.Time
-	usage  *reader.Usage
-	held   atomic.Int64
-	ctx    context.Context
-	cancel context.CancelCauseFunc
+	// tenants are those that it asks, see Config.Scope.
+	tenants string
+	id      uint64
+	began   time.Time
+	usage   *reader.Usage
+	held    atomic.Int64
+	ctx     context.Context
+	cancel  context.CancelCauseFunc
 }
 
 // list returns the query as it is at a time.
@@ -111,7 +115,7 @@ func (r *running) list(now time.Time) Running {
 	c := r.Client
 	return Running{
 		ID: formatID(r.id), Kind: r.Kind, Query: r.text(), Start: milliseconds(r.Start), End: milliseconds(r.End), Step: r.Step.Milliseconds(),
-		Client: c.Address, User: c.User, ForwardedFor: c.ForwardedFor, UserAgent: c.UserAgent,
+		Tenant: r.tenants, Client: c.Address, User: c.User, ForwardedFor: c.ForwardedFor, UserAgent: c.UserAgent,
 		AgeSeconds: max(0, now.Sub(r.began).Seconds()), HeldBytes: r.held.Load(), Rows: r.usage.Counts().Rows, Cancelled: r.ctx.Err() != nil,
 	}
 }
@@ -135,6 +139,8 @@ type Config struct {
 	Registerer prometheus.Registerer
 	// Blocked has the rules of queries that are blocked. It may be nil.
 	Blocked *BlockFile
+	// Scope, if set, returns the names of the tenants of a context, with | between them.
+	Scope func(ctx context.Context) string
 }
 
 // Active are the queries that run. A nil one knows none. It is safe for concurrent use.
@@ -149,6 +155,9 @@ type Active struct {
 
 // NewActive returns an Active without queries.
 func NewActive(cfg Config) *Active {
+	if cfg.Scope == nil {
+		cfg.Scope = func(context.Context) string { return "" }
+	}
 	m := metricset.New(cfg.Registerer)
 	return &Active{
 		cfg: cfg, last: uint64(cfg.Now().UnixNano()), running: make(map[uint64]*running),
@@ -167,7 +176,7 @@ func (a *Active) Begin(ctx context.Context, q Query) (_ context.Context, end fun
 		a.blocked.WithLabelValues(q.Kind).Inc()
 		return ctx, nil, rule.err()
 	}
-	r := &running{Query: q, began: a.cfg.Now(), usage: reader.UsageOf(ctx)}
+	r := &running{Query: q, tenants: a.cfg.Scope(ctx), began: a.cfg.Now(), usage: reader.UsageOf(ctx)}
 	if r.usage == nil {
 		r.usage = &reader.Usage{}
 		ctx = reader.WithUsage(ctx, r.usage)
@@ -192,12 +201,15 @@ func (a *Active) remove(r *running) {
 	r.cancel(nil)
 }
 
-// List returns the queries that run, the oldest first.
-func (a *Active) List() []Running {
+// List returns the queries of the tenants of a context that run, the oldest first.
+func (a *Active) List(ctx context.Context) []Running {
+	scope := a.cfg.Scope(ctx)
 	a.mu.Lock()
 	all := make([]*running, 0, len(a.running))
 	for _, r := range a.running {
-		all = append(all, r)
+		if r.tenants == scope {
+			all = append(all, r)
+		}
 	}
 	a.mu.Unlock()
 	slices.SortFunc(all, func(x, y *running) int { return cmp.Compare(x.id, y.id) })
@@ -208,8 +220,8 @@ func (a *Active) List() []Running {
 	return list
 }
 
-// Cancel cancels a query by its ID, and returns it. It ends soon after. ok is false if no such query runs.
-func (a *Active) Cancel(id string) (q Running, ok bool) {
+// Cancel cancels a query of the tenants of a context by its ID, and returns it. It ends soon after. ok is false if no such query runs.
+func (a *Active) Cancel(ctx context.Context, id string) (q Running, ok bool) {
 	number, err := strconv.ParseUint(id, 16, 64)
 	if err != nil {
 		return Running{}, false
@@ -217,7 +229,7 @@ func (a *Active) Cancel(id string) (q Running, ok bool) {
 	a.mu.Lock()
 	r := a.running[number]
 	a.mu.Unlock()
-	if r == nil {
+	if r == nil || r.tenants != a.cfg.Scope(ctx) {
 		return Running{}, false
 	}
 	if r.ctx.Err() == nil {

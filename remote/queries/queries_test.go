@@ -23,7 +23,7 @@ func TestActive(t *testing.T) {
 	now := time.Unix(1000, 0)
 	reg := prometheus.NewRegistry()
 	active := queries.NewActive(queries.Config{Now: func() time.Time { return now }, Registerer: reg})
-	if list := active.List(); list == nil || len(list) > 0 {
+	if list := active.List(context.Background()); list == nil || len(list) > 0 {
 		t.Errorf("listed are %+v, want an empty list", list)
 	}
 	first := queries.Query{
@@ -46,7 +46,7 @@ func TestActive(t *testing.T) {
 	}
 	now = now.Add(3 * time.Second)
 
-	list := active.List()
+	list := active.List(context.Background())
 	if len(list) != 2 || list[0].ID >= list[1].ID {
 		t.Fatalf("listed are %+v", list)
 	}
@@ -65,17 +65,17 @@ func TestActive(t *testing.T) {
 		t.Errorf("listed is %+v", q)
 	}
 	release()
-	if got := active.List()[0].HeldBytes; got != 0 || memory.Held() != 0 {
+	if got := active.List(context.Background())[0].HeldBytes; got != 0 || memory.Held() != 0 {
 		t.Errorf("after the end %d bytes are held, %d of all", got, memory.Held())
 	}
 
 	for _, id := range []string{"", "x", "1", want.ID + "0"} {
-		if _, ok := active.Cancel(id); ok {
+		if _, ok := active.Cancel(context.Background(), id); ok {
 			t.Errorf("%q is cancelled", id)
 		}
 	}
 	for range 2 { // the second time changes nothing
-		if q, ok := active.Cancel(want.ID); !ok || q.ID != want.ID || !q.Cancelled {
+		if q, ok := active.Cancel(context.Background(), want.ID); !ok || q.ID != want.ID || !q.Cancelled {
 			t.Errorf("cancelled is %+v, %t", q, ok)
 		}
 	}
@@ -94,12 +94,12 @@ func TestActive(t *testing.T) {
 		t.Errorf("the other query ends, too: %v", other.Err())
 	}
 	end()
-	if _, ok := active.Cancel(want.ID); ok || len(active.List()) != 1 {
-		t.Errorf("after the end listed are %+v", active.List())
+	if _, ok := active.Cancel(context.Background(), want.ID); ok || len(active.List(context.Background())) != 1 {
+		t.Errorf("after the end listed are %+v", active.List(context.Background()))
 	}
 	endOther()
-	if other.Err() == nil || len(active.List()) > 0 || queries.Cause(other, context.Canceled) != context.Canceled {
-		t.Errorf("after both listed are %+v", active.List())
+	if other.Err() == nil || len(active.List(context.Background())) > 0 || queries.Cause(other, context.Canceled) != context.Canceled {
+		t.Errorf("after both listed are %+v", active.List(context.Background()))
 	}
 }
 
@@ -123,8 +123,8 @@ func TestBlocked(t *testing.T) {
 			t.Errorf("%s: %v, want %s", text, err, want)
 		}
 	}
-	if n := counterOf(t, reg, "adapter_blocked_queries_total", "read"); n != 2 || len(active.List()) > 0 {
-		t.Errorf("%g are counted, and listed %+v", n, active.List())
+	if n := counterOf(t, reg, "adapter_blocked_queries_total", "read"); n != 2 || len(active.List(context.Background())) > 0 {
+		t.Errorf("%g are counted, and listed %+v", n, active.List(context.Background()))
 	}
 }
 

@@ -23,11 +23,11 @@ func TestCancelRead(t *testing.T) {
 		t.Run(kind.String(), func(t *testing.T) {
 			active := queries.NewActive(queries.Config{Now: time.Now})
 			eng := &remotetest.Engine{OnSelect: func(ctx context.Context, _ reader.Query) (storage.ChunkSeriesSet, error) {
-				list := active.List()
+				list := active.List(context.Background())
 				if len(list) != 1 || list[0].Kind != "read" || list[0].Query != `{job="a"}; {job="b"}` || *list[0].Start != 1000 || *list[0].End != 60_000 || list[0].Client == "" {
 					t.Errorf("listed is %+v", list)
 				}
-				active.Cancel(list[0].ID)
+				active.Cancel(context.Background(), list[0].ID)
 				<-ctx.Done()
 				return nil, ctx.Err()
 			}}
@@ -36,7 +36,7 @@ func TestCancelRead(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), "422") || !strings.Contains(err.Error(), "cancelled by an operator") {
 				t.Errorf("the client is told %v", err)
 			}
-			if list := active.List(); len(list) > 0 {
+			if list := active.List(context.Background()); len(list) > 0 {
 				t.Errorf("after its end listed is %+v", list)
 			}
 		})

@@ -65,7 +65,7 @@ func openCachedWorld(t *testing.T, r *random, buffered bool) *cachedWorld {
 		t.Fatal(err)
 	}
 	cache := resultcache.New(4<<20, w.reg)
-	cfg := engine.Config{Store: rows, Now: clock, MaxFuture: engine.Unbounded, Written: cache.Written}
+	cfg := engine.Config{Store: rows, Now: clock, MaxFuture: engine.Unbounded, Written: func(samples []bucketstore.Sample) { cache.Written("", samples) }}
 	cfg.Appender = bucketstore.NewDirect(rows, cfg.Schema, clock, nil)
 	if buffered {
 		dir, err := buffer.OpenDir(t.TempDir(), clock())

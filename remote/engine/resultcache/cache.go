@@ -21,6 +21,7 @@ package resultcache
 import (
 	"container/list"
 	"math"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -33,7 +34,7 @@ import (
 // DefaultBytes is a sensible bound of a Cache: about 3 million floats, with their labels.
 const DefaultBytes = 64 << 20
 
-// A Cache has results of one engine, of one tenant. It is safe for concurrent use.
+// A Cache has results of one engine. Those of different tenants are apart, by their scope. It is safe for concurrent use.
 type Cache struct {
 	maxBytes int64
 	metrics  metrics
@@ -79,8 +80,9 @@ type queryKey struct {
 
 // exprKey is what the value of a query at a time depends on, besides the samples.
 type exprKey struct {
-	text     string
-	lookback int64 // in milliseconds
+	// scope is that of Config.Scope.
+	scope, text string
+	lookback    int64 // in milliseconds
 }
 
 // gridKey says which times have steps, in milliseconds.
@@ -120,7 +122,9 @@ const (
 )
 
 // bytes returns about what b takes in memory. Labels count in full, although blocks share them.
-func (b *block) bytes() int64 { return blockOverhead + int64(len(b.key.text)) + bytesOf(b.matrix) }
+func (b *block) bytes() int64 {
+	return blockOverhead + int64(len(b.key.scope)+len(b.key.text)) + bytesOf(b.matrix)
+}
 
 // bytesOf returns about what a result takes in memory.
 func bytesOf(m promql.Matrix) int64 {
@@ -160,15 +164,16 @@ func (c *Cache) look(key queryKey, of steps, met func(*list.Element)) map[int64]
 
 // An evaluation is one that runs, and whose results are to be cached.
 type evaluation struct {
-	read span
+	scope string
+	read  span
 	// stale says that a sample was written into what it reads.
 	stale bool
 }
 
 // begin notes that an evaluation begins to read. Its results are cached if no sample is
 // written there meanwhile. The caller calls end.
-func (c *Cache) begin(read span) *evaluation {
-	e := &evaluation{read: read}
+func (c *Cache) begin(scope string, read span) *evaluation {
+	e := &evaluation{scope: scope, read: read}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.running[e] = struct{}{}
@@ -251,10 +256,11 @@ func (c *Cache) narrow() {
 	c.latest.Store(all.maxt)
 }
 
-// Written drops what has read the time of any of the samples, of whatever series. It must be called
+// Written drops what queries that ask a tenant have read of the time of any of the samples, of whatever series. The tenant
+// is empty in a store without tenants. It must be called
 // when reads find the samples, or may find them, and before the write is answered. It costs a
 // pass over the samples, and takes no lock if all are later, or earlier, than anything cached.
-func (c *Cache) Written(samples []bucketstore.Sample) {
+func (c *Cache) Written(tenant string, samples []bucketstore.Sample) {
 	// An evaluation that has not found the samples began before, so that its range is in these.
 	all := span{c.earliest.Load(), c.latest.Load()}
 	if all.isEmpty() {
@@ -267,24 +273,31 @@ func (c *Cache) Written(samples []bucketstore.Sample) {
 		}
 	}
 	if !written.isEmpty() {
-		c.drop(written)
+		c.drop(written, func(scope string) bool { return asks(scope, tenant) })
 	}
+}
+
+// asks says whether queries of a scope ask a tenant.
+func asks(scope, tenant string) bool {
+	return scope == tenant || strings.Contains("|"+scope+"|", "|"+tenant+"|")
 }
 
 // Drop drops everything: for changes of what is stored that are no writes of samples. It must
 // be called when reads find the change.
-func (c *Cache) Drop() { c.drop(span{math.MinInt64, math.MaxInt64}) }
+func (c *Cache) Drop() {
+	c.drop(span{math.MinInt64, math.MaxInt64}, func(string) bool { return true })
+}
 
-// drop drops what has read any time of written.
-func (c *Cache) drop(written span) {
+// drop drops what has read any time of written, of the scopes that isOf says.
+func (c *Cache) drop(written span, isOf func(scope string) bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for e := range c.running {
-		e.stale = e.stale || e.read.overlaps(written)
+		e.stale = e.stale || e.read.overlaps(written) && isOf(e.scope)
 	}
 	for e := c.order.Front(); e != nil; {
 		next := e.Next()
-		if e.Value.(*block).read.overlaps(written) {
+		if b := e.Value.(*block); b.read.overlaps(written) && isOf(b.key.scope) {
 			c.remove(e)
 			c.metrics.droppedByWrites.Inc()
 		}

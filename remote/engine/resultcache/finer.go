@@ -26,7 +26,7 @@ func (q *query) addThinned(blocks map[int64]*block, closed steps) map[int64]*blo
 	if closed.isEmpty() || len(cache.finer(q.key)) == 0 {
 		return blocks
 	}
-	running := cache.begin(q.read(closed))
+	running := cache.begin(q.key.scope, q.read(closed))
 	defer cache.end(running)
 	found := maps.Clone(blocks)
 	for number, b := range q.thinned(blocks, closed) {

@@ -158,7 +158,7 @@ func newFixture(t testing.TB, bytes int64, change ...func(*resultcache.Config)) 
 // write stores a sample and tells the cache, as an engine does.
 func (f *fixture) write(ls labels.Labels, t int64, v float64) {
 	f.store.write(ls, t, v)
-	f.cache.Written([]bucketstore.Sample{{T: t}})
+	f.cache.Written("", []bucketstore.Sample{{T: t}})
 }
 
 // noting is an engine that notes the ranges of queries that it executes.

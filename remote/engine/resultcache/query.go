@@ -55,7 +55,7 @@ func (q *query) Exec(ctx context.Context) *promql.Result {
 
 	var running *evaluation
 	if missing > 0 {
-		running = cache.begin(q.readBy(gaps, closed))
+		running = cache.begin(q.key.scope, q.readBy(gaps, closed))
 		defer cache.end(running)
 	}
 	q.fromCache = len(parts) > 0

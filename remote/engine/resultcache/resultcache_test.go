@@ -311,6 +311,42 @@ func TestWritten(t *testing.T) {
 	}
 }
 
+// scopeKey is the key of a scope in a context.
+type scopeKey struct{}
+
+// TestScopes: answers of one scope are not those of another, and a write of a tenant drops those of the scopes that ask it.
+func TestScopes(t *testing.T) {
+	f := newFixture(t, mib, func(cfg *resultcache.Config) {
+		cfg.Scope = func(ctx context.Context) string {
+			scope, _ := ctx.Value(scopeKey{}).(string)
+			return scope
+		}
+	})
+	evaluated := func(scope string) bool {
+		f.direct.executed = nil
+		f.answer(context.WithValue(t.Context(), scopeKey{}, scope), f.engine, "x_total", 600, 1200, 10)
+		return len(f.direct.executed) > 0
+	}
+	scopes := []string{"", "a", "a|b", "b", "ab"}
+	for _, scope := range scopes {
+		if first, again := evaluated(scope), evaluated(scope); !first || again {
+			t.Errorf("scope %q is evaluated: %t, and again: %t", scope, first, again)
+		}
+	}
+	for tenant, want := range map[string]string{"a": "a a|b", "b": "a|b b", "c": ""} {
+		f.cache.Written(tenant, []bucketstore.Sample{{T: 700 * second}})
+		var dropped []string
+		for _, scope := range scopes {
+			if evaluated(scope) {
+				dropped = append(dropped, scope)
+			}
+		}
+		if got := strings.Join(dropped, " "); got != want {
+			t.Errorf("a sample of %s drops %q, want %q", tenant, got, want)
+		}
+	}
+}
+
 // TestWrittenBlock: a late sample drops one block of a long query; the others stay.
 func TestWrittenBlock(t *testing.T) {
 	f := newFixture(t, mib)
@@ -729,7 +765,7 @@ func TestWrittenIsFree(t *testing.T) {
 	f := newFixture(t, mib)
 	f.query("x_total", 600, 1200, 10)
 	samples := []bucketstore.Sample{{T: 1201 * second}, {T: 10}}
-	if n := testing.AllocsPerRun(100, func() { f.cache.Written(samples) }); n != 0 {
+	if n := testing.AllocsPerRun(100, func() { f.cache.Written("", samples) }); n != 0 {
 		t.Errorf("%g allocations", n)
 	}
 	if got := f.query("x_total", 600, 1200, 10); got != "" {

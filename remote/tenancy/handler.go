@@ -1,0 +1,48 @@
+package tenancy
+
+import (
+	"net/http"
+
+	"github.com/promtable/promtable/remote/request"
+)
+
+// DefaultHeader is the header that names the tenants of a request: that of Mimir and Loki.
+const DefaultHeader = "X-Scope-OrgID"
+
+// Handler lets next answer requests whose header names tenants that there are. Without the header the answer is a 401. A tenant that is
+// not there is a 403, unless Config.Create is set: then a read finds nothing of it, and a write makes it.
+func (t *Engines) Handler(header string, errors *request.Responder, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		tenants, err := tenantsOf(header, r)
+		if err == nil {
+			err = t.check(r, tenants)
+		}
+		if err != nil {
+			errors.Fail(w, r, err)
+			return
+		}
+		next.ServeHTTP(w, r.WithContext(With(r.Context(), tenants)))
+	})
+}
+
+// tenantsOf returns the tenants that a request names.
+func tenantsOf(header string, r *http.Request) ([]string, error) {
+	values := r.Header.Values(header)
+	switch {
+	case len(values) == 0 || len(values) == 1 && values[0] == "":
+		return nil, request.WithStatus(http.StatusUnauthorized, "name the tenant in the header %s", header)
+	case len(values) > 1:
+		return nil, request.BadRequest("the header %s is there %d times", header, len(values))
+	}
+	return Parse(values[0])
+}
+
+// check returns a 403 if a tenant cannot be asked.
+func (t *Engines) check(r *http.Request, tenants []string) error {
+	for _, name := range tenants {
+		if _, err := t.Engine(r.Context(), name); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,81 @@
+// Package tenancy gives each tenant of a store an engine of its own, and each request those of its tenants.
+//
+//	tenancy.go  the tenants of a request, in its context
+//	engines.go  the engines of the tenants of a store, opened when they are first asked for
+//	backend.go  what handlers ask of an engine, passed on to that of the tenants of the context
+//	merged.go   several tenants asked at once
+//	handler.go  HTTP: which tenants a request is of
+//
+// A context without tenants finds nothing and stores nothing: each call fails then.
+package tenancy
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/promtable/promtable/remote/request"
+	"github.com/promtable/promtable/series"
+)
+
+// Label is the label that queries over several tenants add to each series, with the name of its tenant.
+const Label = "__tenant_id__"
+
+// maxTenants bounds the tenants of a request.
+const maxTenants = 100
+
+// errNone says that a context has no tenant. No request comes so far.
+var errNone = errors.New("tenancy: a request without a tenant")
+
+type key struct{}
+
+// With returns a context of a request of these tenants, one at least. They are sorted, each once.
+func With(ctx context.Context, tenants []string) context.Context {
+	return context.WithValue(ctx, key{}, tenants)
+}
+
+// Of returns the tenants of the request of a context.
+func Of(ctx context.Context) ([]string, error) {
+	tenants, _ := ctx.Value(key{}).([]string)
+	if len(tenants) == 0 {
+		return nil, errNone
+	}
+	return tenants, nil
+}
+
+// Scope names the tenants of the request of a context, for what is kept apart for each. It is empty without tenants.
+func Scope(ctx context.Context) string {
+	tenants, _ := ctx.Value(key{}).([]string)
+	return strings.Join(tenants, "|")
+}
+
+// one returns the tenant of a request that may have only one.
+func one(ctx context.Context) (string, error) {
+	tenants, err := Of(ctx)
+	if err == nil && len(tenants) > 1 {
+		err = request.WithStatus(http.StatusUnprocessableEntity, "this can be asked of one tenant at a time, not of %s", strings.Join(tenants, "|"))
+	}
+	if err != nil {
+		return "", err
+	}
+	return tenants[0], nil
+}
+
+// Parse reads the names of tenants that a client gives: one, or several with | between, as Mimir has them. They come back sorted, each
+// once. The error is a 400 that names the offender.
+func Parse(text string) ([]string, error) {
+	names := strings.Split(text, "|")
+	slices.Sort(names)
+	names = slices.Compact(names)
+	if len(names) > maxTenants {
+		return nil, request.BadRequest("%d tenants are named, the limit is %d", len(names), maxTenants)
+	}
+	for _, name := range names {
+		if err := series.CheckTenant(name); err != nil {
+			return nil, request.BadRequest("%w", err)
+		}
+	}
+	return names, nil
+}
