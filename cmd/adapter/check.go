@@ -226,10 +226,21 @@ func (c *checker) checkRows(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	tenants, err := terms.Store.Tenants(ctx)
+	if err != nil {
+		return err
+	}
+	var names []string
+	for _, t := range tenants {
+		if t.Dropped == 0 {
+			names = append(names, t.Name)
+		}
+	}
 	part := ""
 	result, err := engine.Check(ctx, engine.CheckConfig{
 		Store:   bucketstore.Retrying(store),
 		Schema:  schema,
+		Tenants: names,
 		Horizon: horizons[rollup.Raw],
 		Repair:  c.repairs(repairIndex),
 		Report:  func(f bucketstore.Finding) { c.report(repairIndex, f) },

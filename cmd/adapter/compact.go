@@ -59,6 +59,7 @@ func (o *options) commands(app *kingpin.Application) {
 	o.dumpCommand(app)
 	o.copyCommand(app)
 	o.retentionCommand(app)
+	o.tenantCommands(app)
 }
 
 func (o *options) sealFlags(app *kingpin.Application) {
@@ -114,7 +115,7 @@ func compactEmbedded(ctx context.Context, o *options, logger log.Logger) (err er
 		return err
 	}
 	defer func() { err = errors.Join(err, a.close()) }()
-	at, err := a.openEngine(ctx, opening{})
+	at, err := a.openEngine(ctx, opening{noEngine: true})
 	if err != nil {
 		return err
 	}

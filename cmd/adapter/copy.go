@@ -28,6 +28,7 @@ const commandCopy = "copy"
 type copyOptions struct {
 	deleteOptions // --match, --start, --end
 	from, to      string
+	fromTenant    string
 	concurrency   int
 	perSecond     float64
 }
@@ -40,6 +41,8 @@ func (o *options) copyCommand(app *kingpin.Application) {
 	v := &o.copy
 	c.Flag("from", "URL of the adapter that has the samples, such as http://localhost:9201.").Required().StringVar(&v.from)
 	c.Flag("to", "URL of the adapter that is to have them, with --web.enable-admin-api.").StringVar(&v.to)
+	c.Flag("from-tenant", "Tenant of the samples at --from, if that has tenants.").StringVar(&v.fromTenant)
+	c.Flag("into-tenant", "Tenant that is to have them: --tenant by another name.").StringVar(&o.tenancy.of)
 	c.Flag("match", "Selector of the series, such as 'up{job=\"x\"}'. Repeatable. Default: all.").StringsVar(&v.matches)
 	c.Flag("start", "From this time on: RFC 3339, or seconds since 1970.").Required().StringVar(&v.start)
 	c.Flag("end", "Up to this time, inclusive. Default: ten minutes ago.").StringVar(&v.end)
@@ -65,15 +68,15 @@ func copySamples(ctx context.Context, o *options, logger log.Logger) (err error)
 	if v.end == "" {
 		sel.Maxt = time.Now().Add(-copyAge).UnixMilli()
 	}
-	if err := checkCut(ctx, v.from, sel.Mint); err != nil {
+	if err := checkCut(ctx, v.from, o.tenantHeader(v.fromTenant), sel.Mint); err != nil {
 		return err
 	}
-	source, err := history.NewRemoteRead(readURL(v.from), nil, sel)
+	source, err := history.NewRemoteRead(readURL(v.from), o.tenantHeader(v.fromTenant), sel)
 	if err != nil {
 		return fmt.Errorf("--from=%s: %w", v.from, err)
 	}
 	defer func() { err = errors.Join(err, source.Close()) }()
-	from, err := remoteSource(readURL(v.from))
+	from, err := remoteSource(readURL(v.from), o.tenantHeader(v.fromTenant))
 	if err != nil {
 		return err
 	}
@@ -83,7 +86,7 @@ func copySamples(ctx context.Context, o *options, logger log.Logger) (err error)
 	if err != nil {
 		return err
 	}
-	to, err := targetSource(v.to, target)
+	to, err := targetSource(v.to, o.tenantHeader(o.tenancy.of), target)
 	if err != nil {
 		return err
 	}
@@ -112,9 +115,9 @@ func copySamples(ctx context.Context, o *options, logger log.Logger) (err error)
 func readURL(base string) string { return strings.TrimSuffix(base, "/") + "/api/v1/read" }
 
 // targetSource returns what reads a target.
-func targetSource(to string, target history.Target) (export.Source, error) {
+func targetSource(to string, headers map[string]string, target history.Target) (export.Source, error) {
 	if to != "" {
-		return remoteSource(readURL(to))
+		return remoteSource(readURL(to), headers)
 	}
 	e := target.(*history.Store).Engine
 	return func(ctx context.Context, mint, maxt int64, ms []*labels.Matcher) (storage.ChunkSeriesSet, error) {
@@ -147,7 +150,7 @@ func same(sel history.Selection, from, to export.Source) func(ctx context.Contex
 }
 
 // checkCut refuses a start before which an adapter has only rollups: what it has of that time are not all samples.
-func checkCut(ctx context.Context, base string, start int64) error {
+func checkCut(ctx context.Context, base string, headers map[string]string, start int64) error {
 	u, err := url.Parse(base)
 	if err != nil || u.Host == "" {
 		return fmt.Errorf("--from=%s: give the URL of an adapter, such as http://localhost:9201", base)
@@ -155,6 +158,9 @@ func checkCut(ctx context.Context, base string, start int64) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.JoinPath("/api/v1/status/adapter").String(), nil)
 	if err != nil {
 		return err
+	}
+	for name, value := range headers {
+		req.Header.Set(name, value)
 	}
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {

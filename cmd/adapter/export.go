@@ -172,7 +172,7 @@ func (o *options) exportName() string {
 // exportSource returns where the samples come from, and the time before which only rollups are kept, in milliseconds. 0 is none, or unknown.
 func (o *options) exportSource(ctx context.Context, logger log.Logger) (from export.Source, cut int64, closeSource func() error, err error) {
 	if o.exports.url != "" {
-		from, err = remoteSource(o.exports.url)
+		from, err = remoteSource(o.exports.url, o.tenantHeader(o.tenancy.of))
 		return export.Paced(from, o.exports.perSecond), 0, func() error { return nil }, err
 	}
 	existing := o.forExisting()
@@ -200,14 +200,14 @@ const remoteTimeout = time.Hour
 // maxFrame is the largest frame that is taken of a server, in bytes, as in Prometheus.
 const maxFrame = 50_000_000
 
-// remoteSource reads from a server with remote read.
-func remoteSource(address string) (export.Source, error) {
+// remoteSource reads from a server with remote read, by requests with these headers.
+func remoteSource(address string, headers map[string]string) (export.Source, error) {
 	u, err := url.Parse(address)
 	if err != nil || u.Host == "" {
 		return nil, fmt.Errorf("--url=%s: give the URL of remote read, such as http://localhost:9201/api/v1/read", address)
 	}
 	client, err := storageremote.NewReadClient("export", &storageremote.ClientConfig{
-		URL: &config.URL{URL: u}, Timeout: model.Duration(remoteTimeout), ChunkedReadLimit: maxFrame,
+		URL: &config.URL{URL: u}, Timeout: model.Duration(remoteTimeout), ChunkedReadLimit: maxFrame, Headers: headers,
 	})
 	if err != nil {
 		return nil, err

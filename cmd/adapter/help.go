@@ -26,11 +26,12 @@ var serverFlags = map[string]string{
 	commandDump:     anyStore + ", --log.*",
 	commandCopy:     openedStore + ", --read.max-series",
 	"retention":     "--retention.*",
+	"tenant":        openedStore,
 }
 
 const (
 	// anyStore are the flags of commands that open the rows of a store.
-	anyStore = "--storage.*, --bigtable.*, --schema.resource-label"
+	anyStore = "--storage.*, --bigtable.*, --schema.resource-label, --tenancy, --tenant"
 	// openedStore are those of commands that open a store as serving does.
 	openedStore = anyStore + ", --retention.*, --buffer.*, --log.*"
 )

@@ -274,7 +274,7 @@ func openTarget(ctx context.Context, o *options, logger log.Logger) (target hist
 	own := *o
 	close = func() error { return nil }
 	if o.imports.url != "" {
-		client := history.NewClient(o.imports.url)
+		client := history.NewClient(o.imports.url, o.tenantHeader(o.tenancy.of))
 		return client, func() error { client.Close(); return nil }, nil
 	}
 	if o.imports.dryRun {

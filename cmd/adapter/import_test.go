@@ -222,7 +222,7 @@ func TestRemoteSource(t *testing.T) {
 		}
 	}))
 	defer server.Close()
-	from, err := remoteSource(server.URL)
+	from, err := remoteSource(server.URL, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

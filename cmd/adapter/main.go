@@ -69,6 +69,9 @@ func main() {
 		commandImportRead:        importSamples,
 		commandImportExport:      importSamples,
 		commandRetentionExplain:  explainRetention,
+		commandTenantList:        manageTenants,
+		commandTenantCreate:      manageTenants,
+		commandTenantDrop:        manageTenants,
 	}[o.command]
 	if err := do(ctx, o, logger); err != nil {
 		level.Error(logger).Log("msg", "adapter failed", "err", err)

@@ -57,8 +57,13 @@ var modes = []mode{
 		"needs --ha.cluster-label and --ha.replica-label",
 	},
 	{
-		[]string{"tenancy.header", "tenancy.create", "tenancy.self-tenant", "tenant"},
+		[]string{"tenancy.create", "tenancy.self-tenant"},
 		func(o *options) bool { return o.tenancy.enabled },
+		"is for a store with tenants: add --tenancy, or leave it out",
+	},
+	{ // a command may ask an adapter that has tenants
+		[]string{"tenancy.header", "tenant"},
+		func(o *options) bool { return o.tenancy.enabled || o.command != commandServe },
 		"is for a store with tenants: add --tenancy, or leave it out",
 	},
 	{

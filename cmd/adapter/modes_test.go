@@ -46,11 +46,12 @@ func TestModes(t *testing.T) {
 			{with(embedded, "--retention.resolution-5m=off", "--retention.resolution-1h=off"), "--retention.resolution-5m=off"}},
 		{{embedded, "--ha.cluster-label"}, {bigtable, "--ha.cluster-label"}},
 		{{embedded, "--tenancy"}, {bigtable, "--tenancy"}},
+		{{embedded, "--tenancy"}, {bigtable, "--tenancy"}},
 		{{embedded, "--web.enable-admin-api"}, {bigtable, "--web.enable-admin-api"}},
 	}
 	effective := [][]string{
 		embedded, bigtable, with(bigtable, "--buffer.enabled"), with(bigtable, "--buffer.enabled"), with(bigtable, "--buffer.enabled"),
-		bigtable, embedded, with(embedded, "--ha.cluster-label=c", "--ha.replica-label=r"), with(embedded, "--tenancy"),
+		bigtable, embedded, with(embedded, "--ha.cluster-label=c", "--ha.replica-label=r"), with(embedded, "--tenancy"), with(embedded, "--tenancy"),
 		with(embedded, "--web.enable-admin-api"),
 	}
 	if len(lines) != len(modes) || len(effective) != len(modes) {

@@ -28,6 +28,7 @@ import (
 	"github.com/promtable/promtable/remote/engine/resultcache"
 	"github.com/promtable/promtable/remote/jobs/deletion"
 	"github.com/promtable/promtable/remote/jobs/downsample"
+	"github.com/promtable/promtable/remote/jobs/drop"
 	"github.com/promtable/promtable/remote/jobs/retention"
 	"github.com/promtable/promtable/remote/jobs/seal"
 	"github.com/promtable/promtable/remote/queries"
@@ -196,13 +197,17 @@ func (a *adapter) open(ctx context.Context) (served handlers, err error) {
 	if a.o.rollups {
 		a.openMaker(store)
 	}
-	a.startBackground(ctx, sealing, e, executor, a.newWalker(rows, at.appender))
-	return handlers{protocols: a.ofTenants(e.tenants, newRemote(a, e, answers, slow, active)), queries: a.ofTenants(e.tenants, answers), page: page}, nil
+	a.startBackground(ctx, sealing, e, executor, a.newWalker(rows, at.appender), a.newRemover(at))
+	served = handlers{protocols: a.ofTenants(e.tenants, newRemote(a, e, answers, slow, active)), queries: a.ofTenants(e.tenants, answers), page: page}
+	if e.tenants != nil && a.o.adminAPI {
+		served.tenants = e.tenants.Admin(request.NewResponder(a.logger, a.o.now), a.logger)
+	}
+	return served, nil
 }
 
 // startBackground starts what runs beside requests, until close. sealing is the store of the
 // sealer.
-func (a *adapter) startBackground(ctx context.Context, sealing bucketstore.Store, e engines, executor *deletion.Executor, walker *retention.Walker) {
+func (a *adapter) startBackground(ctx context.Context, sealing bucketstore.Store, e engines, executor *deletion.Executor, walker *retention.Walker, remover *drop.Remover) {
 	ctx, stop := context.WithCancel(ctx)
 	var running []*sync.WaitGroup
 	a.onClose("", func() error {
@@ -219,6 +224,9 @@ func (a *adapter) startBackground(ctx context.Context, sealing bucketstore.Store
 	removing.Go(func() { a.retention.Run(ctx) })
 	removing.Go(func() { executor.Run(ctx) })
 	removing.Go(func() { walker.Run(ctx) })
+	if remover != nil {
+		removing.Go(func() { remover.Run(ctx) })
+	}
 	running = append(running, &removing)
 	removing.Go(func() { a.logs.run(ctx) })
 	removing.Go(func() { a.blocked.Run(ctx) })

@@ -1,17 +1,31 @@
 package main
 
 import (
+	"bufio"
+	"bytes"
+	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"maps"
 	"net/http"
+	"net/url"
+	"os"
 	"regexp"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
 
 	"github.com/alecthomas/kingpin/v2"
+	"github.com/go-kit/log"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/storage"
 
 	"github.com/promtable/promtable/bucketstore"
+	"github.com/promtable/promtable/bucketstore/buffer"
 	"github.com/promtable/promtable/index"
 	"github.com/promtable/promtable/remote/engine"
 	"github.com/promtable/promtable/remote/engine/current"
@@ -21,6 +35,7 @@ import (
 	"github.com/promtable/promtable/remote/ingest"
 	"github.com/promtable/promtable/remote/jobs"
 	"github.com/promtable/promtable/remote/jobs/deletion"
+	"github.com/promtable/promtable/remote/jobs/drop"
 	"github.com/promtable/promtable/remote/request"
 	"github.com/promtable/promtable/remote/tenancy"
 	"github.com/promtable/promtable/remote/write"
@@ -34,6 +49,9 @@ type tenancyOptions struct {
 	create  bool
 	// own is the tenant of the adapter's own metrics, of is that of a command.
 	own, of string
+	// name, url and yes are of the subcommands about tenants.
+	name, url string
+	yes       bool
 }
 
 // ownTenant is the default tenant of the adapter's own metrics.
@@ -62,6 +80,14 @@ func (o *options) checkTenancy() error {
 		}
 	}
 	return nil
+}
+
+// tenantHeader returns the header by which a command asks an adapter with tenants, or nil.
+func (o *options) tenantHeader(tenant string) map[string]string {
+	if tenant == "" {
+		return nil
+	}
+	return map[string]string{o.tenancy.header: tenant}
 }
 
 // tenantSchemas returns the schemas of the tenants of the store, for jobs.
@@ -154,6 +180,171 @@ func (a *adapter) openTenants(ctx context.Context, at opened) (engines, error) {
 		writer: func(ctx context.Context) (write.Engine, error) { return t.Writer(ctx) },
 		own:    func(ctx context.Context) context.Context { return tenancy.With(ctx, []string{own}) },
 	}, err
+}
+
+// newRemover returns what removes the rows of dropped tenants, or nil in a store without tenants.
+func (a *adapter) newRemover(at opened) *drop.Remover {
+	if !a.schema.Tenancy() {
+		return nil
+	}
+	cfg := drop.Config{Meta: a.meta, Store: at.rows, Schema: a.schema, Now: a.o.now, Logger: a.logger, Registerer: a.reg}
+	own := ""
+	b, buffered := at.appender.(*buffer.Buffer)
+	if buffered {
+		own = b.ID()
+	}
+	cfg.Retire = func(ctx context.Context, tenant string) error {
+		if t := at.engines.tenants; t != nil {
+			if err := t.Retire(ctx, tenant); err != nil {
+				return err
+			}
+		}
+		if !buffered {
+			return nil
+		}
+		return flushAll(ctx, b)
+	}
+	if at.engines.tenants != nil || at.rows.Traits().Shared {
+		cfg.Settle = drop.Propagation
+	}
+	if at.rows.Traits().Shared {
+		cfg.Waits = func(ctx context.Context) error { return a.noOtherLogs(ctx, own) }
+	}
+	return drop.New(cfg)
+}
+
+// The subcommands about tenants.
+const (
+	commandTenantList   = "tenant list"
+	commandTenantCreate = "tenant create"
+	commandTenantDrop   = "tenant drop"
+)
+
+func (o *options) tenantCommands(app *kingpin.Application) {
+	c := app.Command("tenant", "The tenants of a store. The embedded store must be closed: of a running adapter ask --url, with --web.enable-admin-api.")
+	c.Flag("url", "URL of a running adapter, such as http://localhost:9201, in place of the store.").StringVar(&o.tenancy.url)
+	c.Command("list", "List the tenants, and what was removed of those that were dropped.")
+	made := c.Command("create", "Make a tenant.")
+	made.Arg("name", "Its name: up to 150 letters and digits of ASCII and ! - _ . * ' ( ).").Required().StringVar(&o.tenancy.name)
+	dropped := c.Command("drop", "Drop a tenant: it is hidden at once, and all its rows are removed. Nothing brings it back but a snapshot.")
+	dropped.Arg("name", "Its name.").Required().StringVar(&o.tenancy.name)
+	dropped.Flag("yes", "Do not ask.").BoolVar(&o.tenancy.yes)
+}
+
+// manageTenants runs the subcommands about tenants.
+func manageTenants(ctx context.Context, o *options, logger log.Logger) error {
+	return runTenants(ctx, o, logger, os.Stdin, os.Stdout)
+}
+
+func runTenants(ctx context.Context, o *options, logger log.Logger, in io.Reader, out io.Writer) (err error) {
+	if o.command == commandTenantDrop && !o.tenancy.yes {
+		fmt.Fprintf(out, "All samples of the tenant %s are removed, for ever. Type its name: ", o.tenancy.name)
+		answer, err := bufio.NewReader(in).ReadString('\n')
+		if strings.TrimSpace(answer) != o.tenancy.name {
+			if errors.Is(err, io.EOF) {
+				err = nil
+			}
+			fmt.Fprintln(out, "nothing is dropped")
+			return err
+		}
+	}
+	if o.tenancy.url != "" {
+		return o.askTenants(ctx, out)
+	}
+	existing := o.forExisting()
+	existing.tenancy.enabled = true
+	a, err := newAdapter(existing, logger)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, a.close()) }()
+	at, err := a.openEngine(ctx, opening{noEngine: true})
+	if err != nil {
+		return err
+	}
+	switch o.command {
+	case commandTenantCreate:
+		t, err := tenancy.Open(ctx, tenancy.Config{Meta: a.meta, Schema: a.schema, Now: a.o.now})
+		if err == nil {
+			err = t.Create(ctx, o.tenancy.name)
+		}
+		return err
+	case commandTenantDrop:
+		if err := drop.Mark(ctx, a.meta, a.o.now(), o.tenancy.name, processName()); err != nil {
+			return err
+		}
+		err := a.newRemover(at).Once(ctx)
+		if errors.Is(err, drop.ErrWaiting) {
+			fmt.Fprintln(out, "it is hidden; an adapter that serves removes its rows:", err)
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("it is hidden, and the next drop, or an adapter that serves, removes the rest: %w", err)
+		}
+	}
+	all, err := a.meta.Tenants(ctx)
+	if err != nil {
+		return err
+	}
+	var list []tenancy.Listed
+	for _, t := range all {
+		if o.command == commandTenantList || t.Name == o.tenancy.name {
+			list = append(list, tenancy.Describe(t))
+		}
+	}
+	return printTenants(out, list)
+}
+
+// askTenants asks a running adapter.
+func (o *options) askTenants(ctx context.Context, out io.Writer) error {
+	method, path := http.MethodGet, tenancy.AdminPath
+	switch o.command {
+	case commandTenantCreate:
+		method, path = http.MethodPost, path+"/"+url.PathEscape(o.tenancy.name)
+	case commandTenantDrop:
+		method, path = http.MethodDelete, path+"/"+url.PathEscape(o.tenancy.name)
+	}
+	req, err := http.NewRequestWithContext(ctx, method, strings.TrimRight(o.tenancy.url, "/")+path, nil)
+	if err != nil {
+		return fmt.Errorf("--url: %w", err)
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(resp.Body, 64<<20))
+	if err != nil || resp.StatusCode >= http.StatusMultipleChoices {
+		return cmp.Or(err, fmt.Errorf("%s answers %s: %s", o.tenancy.url, resp.Status, bytes.TrimSpace(body)))
+	}
+	if method != http.MethodGet {
+		return nil
+	}
+	var answer struct{ Data []tenancy.Listed }
+	if err := json.Unmarshal(body, &answer); err != nil {
+		return fmt.Errorf("%s answers what is no list of tenants: %w", o.tenancy.url, err)
+	}
+	return printTenants(out, answer.Data)
+}
+
+// printTenants prints a list.
+func printTenants(out io.Writer, list []tenancy.Listed) error {
+	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "TENANT\tSTATE\tCREATED\tUNREADABLE SINCE\tREMOVED AT\tREMOVED ROWS\tBY")
+	at := func(ms int64) string {
+		if ms == 0 {
+			return "-"
+		}
+		return time.UnixMilli(ms).UTC().Format(time.RFC3339)
+	}
+	for _, t := range list {
+		var removed []string
+		for _, name := range slices.Sorted(maps.Keys(t.Removed)) {
+			removed = append(removed, fmt.Sprintf("%s %d", name, t.Removed[name]))
+		}
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", t.Name, t.State, at(t.Created), at(t.Dropping), at(t.Dropped), cmp.Or(strings.Join(removed, ", "), "-"), cmp.Or(t.By, "-"))
+	}
+	return table.Flush()
 }
 
 // ofTenants lets h answer requests that name tenants, in a store that has them.

@@ -13,6 +13,7 @@ import (
 	"github.com/promtable/promtable/remote"
 	"github.com/promtable/promtable/remote/api"
 	"github.com/promtable/promtable/remote/request"
+	"github.com/promtable/promtable/remote/tenancy"
 	"github.com/promtable/promtable/remote/ui"
 )
 
@@ -126,7 +127,11 @@ func (r routes) handle(pattern string, h http.Handler) {
 }
 
 // handlers are what the server serves: remote write and read, the HTTP API, and the page.
-type handlers struct{ protocols, queries, page http.Handler }
+type handlers struct {
+	protocols, queries, page http.Handler
+	// tenants lists, makes and drops tenants. It is nil in a store without tenants, and without the admin API.
+	tenants http.Handler
+}
 
 // routes returns the routes of the protocols, the HTTP API and the page, and
 // operatorRoutes.
@@ -135,6 +140,11 @@ func (s *server) routes(h handlers) http.Handler {
 	r.handle("/", s.guarded(h.protocols))
 	for _, pattern := range api.AdminPatterns() {
 		r.handle(pattern, s.guarded(h.queries))
+	}
+	if h.tenants != nil {
+		for _, pattern := range tenancy.AdminPatterns() {
+			r.handle(pattern, s.guarded(h.tenants))
+		}
 	}
 	for _, pattern := range ui.Patterns() {
 		r.handle(pattern, h.page)

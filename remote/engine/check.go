@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/prometheus/prometheus/model/labels"
@@ -18,8 +19,11 @@ import (
 
 // CheckConfig says what Check reads. Store, Report and Progress are required.
 type CheckConfig struct {
-	Store  bucketstore.Store
-	Schema series.Schema
+	Store bucketstore.Store
+	// Schema is the schema of the store, which may be of all tenants. Then Tenants are the names of those that META has, dropped ones that
+	// still have rows included.
+	Schema  series.Schema
+	Tenants []string
 	// Horizon is the time in milliseconds before which samples may have been deleted. Samples
 	// of index periods before it need no index.
 	Horizon int64
@@ -53,7 +57,7 @@ const (
 // that they need. The store may be in use: samples are read before their rows of the index,
 // and are written after them. Memory follows the largest row.
 func Check(ctx context.Context, cfg CheckConfig) (CheckResult, error) {
-	c := storeCheck{CheckConfig: cfg, index: newIndex(Config{Store: cfg.Store, Schema: cfg.Schema}), builder: labels.NewScratchBuilder(0)}
+	c := storeCheck{CheckConfig: cfg, tenants: make(map[string]*checkedTenant), builder: labels.NewScratchBuilder(0)}
 	checks := map[bucketstore.Table]func(bucketstore.Row) error{
 		bucketstore.Metric: c.metricRow, bucketstore.Current: c.currentRow, bucketstore.Index: c.indexRow, bucketstore.Meta: c.metaRow,
 	}
@@ -74,16 +78,44 @@ func Check(ctx context.Context, cfg CheckConfig) (CheckResult, error) {
 
 type storeCheck struct {
 	CheckConfig
-	index   *index.Index
+	// tenants are those of the rows so far, by name. A store without tenants has one, without a name.
+	tenants map[string]*checkedTenant
 	row     reader.Checker
 	builder labels.ScratchBuilder
-	// entries are what the rows of METRIC need in the index, since the last look into it.
-	entries []index.Entry
 	// marks counts the marks in INDEX, unmarked those that were missing.
 	marks, unmarked int64
 	// absent counts the rows that are missing in INDEX.
 	absent int64
 	result CheckResult
+}
+
+// A checkedTenant is one whose rows are checked.
+type checkedTenant struct {
+	series.Schema
+	index *index.Index
+	// entries are what the rows of METRIC need in the index, since the last look into it.
+	entries []index.Entry
+}
+
+// of returns the tenant of a row of METRIC, CURRENT or INDEX.
+func (c *storeCheck) of(key []byte) (t *checkedTenant, err error) {
+	name, schema := "", c.Schema
+	if schema.Tenancy() && schema.Tenant() == "" {
+		if name, err = series.TenantOf(key); err == nil {
+			schema, err = schema.ForTenant(name)
+		}
+		if err == nil && !slices.Contains(c.Tenants, name) {
+			err = fmt.Errorf("%w: META has no tenant %q", series.ErrCorrupt, name)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	if t = c.tenants[name]; t == nil {
+		t = &checkedTenant{Schema: schema, index: newIndex(Config{Store: c.Store, Schema: schema})}
+		c.tenants[name] = t
+	}
+	return t, nil
 }
 
 // table checks the rows of a table, some at a time.
@@ -132,11 +164,15 @@ func describeRow(key []byte, table bucketstore.Table) string {
 
 // metricRow checks a row of METRIC, and notes what it needs in the index.
 func (c *storeCheck) metricRow(row bucketstore.Row) error {
-	key, base, err := c.Schema.ParseRowKey(nil, row.Key)
+	t, err := c.of(row.Key)
 	if err != nil {
 		return err
 	}
-	ls, err := c.Schema.ParseSeriesKey(key, &c.builder)
+	key, base, err := t.ParseRowKey(nil, row.Key)
+	if err != nil {
+		return err
+	}
+	ls, err := t.ParseSeriesKey(key, &c.builder)
 	if err != nil {
 		return err
 	}
@@ -166,7 +202,7 @@ func (c *storeCheck) metricRow(row bucketstore.Row) error {
 		if period+series.IndexPeriod < c.Horizon {
 			continue // the time of its rows is its end
 		}
-		c.entries = append(c.entries, index.Entry{Key: key, Labels: ls, T: period})
+		t.entries = append(t.entries, index.Entry{Key: key, Labels: ls, T: period})
 	}
 	if err := c.row.Check(base, samples); err != nil {
 		return err
@@ -176,16 +212,23 @@ func (c *storeCheck) metricRow(row bucketstore.Row) error {
 
 // checkIndex looks for the rows of the index that the entries need.
 func (c *storeCheck) checkIndex(ctx context.Context) error {
-	marked, err := c.index.Check(ctx, c.entries, c.Repair, func(row index.Row) {
-		if c.absent++; c.absent <= maxListed {
-			c.reportAbsent(describeRow(row.Key, bucketstore.Index), "a series with samples needs it, and it is missing or has another value")
+	for _, t := range c.tenants {
+		if len(t.entries) == 0 {
+			continue
 		}
-	})
-	c.result.Indexed += int64(marked)
-	c.unmarked += int64(len(c.entries) - marked)
-	clear(c.entries)
-	c.entries = c.entries[:0]
-	return err
+		marked, err := t.index.Check(ctx, t.entries, c.Repair, func(row index.Row) {
+			if c.absent++; c.absent <= maxListed {
+				c.reportAbsent(describeRow(row.Key, bucketstore.Index), "a series with samples needs it, and it is missing or has another value")
+			}
+		})
+		c.result.Indexed += int64(marked)
+		c.unmarked += int64(len(t.entries) - marked)
+		clear(t.entries)
+		if t.entries = t.entries[:0]; err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (c *storeCheck) reportAbsent(where, what string) {
@@ -193,38 +236,46 @@ func (c *storeCheck) reportAbsent(where, what string) {
 }
 
 func (c *storeCheck) currentRow(row bucketstore.Row) error {
-	if _, err := c.Schema.ParseSeriesKey(row.Key, &c.builder); err != nil {
+	t, err := c.of(row.Key)
+	if err != nil {
 		return err
 	}
-	_, err := cell.Parse(row.Cells[0].Value)
+	if _, err := t.ParseSeriesKey(row.Key, &c.builder); err != nil {
+		return err
+	}
+	_, err = cell.Parse(row.Cells[0].Value)
 	return err
 }
 
 // indexRow checks a row of INDEX, and counts the marks.
 func (c *storeCheck) indexRow(row bucketstore.Row) error {
-	value := string(row.Cells[0].Value)
-	if period, err := c.Schema.ParseNameKey(row.Key); err == nil {
-		return compareKey(row.Key, c.Schema.AppendNameKey(nil, value, period))
-	}
-	if isValueKey(c.Schema, row.Key, value) {
-		return nil
-	}
-	_, seriesKey, err := c.Schema.ParsePosting(row.Key)
+	t, err := c.of(row.Key)
 	if err != nil {
 		return err
 	}
-	if c.Schema.PostingRange(labels.MetricName).Contains(row.Key) {
+	value := string(row.Cells[0].Value)
+	if period, err := t.ParseNameKey(row.Key); err == nil {
+		return compareKey(row.Key, t.AppendNameKey(nil, value, period))
+	}
+	if isValueKey(t.Schema, row.Key, value) {
+		return nil
+	}
+	_, seriesKey, err := t.ParsePosting(row.Key)
+	if err != nil {
+		return err
+	}
+	if t.PostingRange(labels.MetricName).Contains(row.Key) {
 		c.marks++
 	}
-	_, err = c.Schema.ParseSeriesKey(seriesKey, &c.builder)
+	_, err = t.ParseSeriesKey(seriesKey, &c.builder)
 	return err
 }
 
 // isValueKey says whether key is that of the row of a label value. The label is in it, and may
 // be any.
 func isValueKey(schema series.Schema, key []byte, value string) bool {
-	const kind = 2 // bytes in front of the label
 	none, want := schema.AppendValueKey(nil, "", "", 0), schema.AppendValueKey(nil, "", value, 0)
+	kind := len(none) - len(",,") - series.TimeDigits // bytes in front of the label
 	before, ok := bytes.CutSuffix(key, want[len(none)-1:])
 	if !ok || !bytes.HasPrefix(key, none[:kind]) || len(before) < kind+series.TimeDigits {
 		return false

@@ -257,6 +257,14 @@ func newElections(cfg Config) *ha.Elections {
 // Schema returns the schema of the keys, which may be that of a tenant.
 func (e *Engine) Schema() series.Schema { return e.cfg.Schema }
 
+// Retire stops all that e writes by itself, and flushes the current samples: after it nothing is written but by calls of Append. Reads that
+// run go on. It may be called again, and Close after it.
+func (e *Engine) Retire(ctx context.Context) error {
+	e.stop()
+	e.background.Wait()
+	return e.current.Close(ctx)
+}
+
 // Close stops the work in the background and flushes what is in memory. No
 // other call may be running or follow. The store stays open.
 func (e *Engine) Close(ctx context.Context) error {

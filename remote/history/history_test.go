@@ -232,7 +232,7 @@ func serve(t *testing.T, s *Store, wrap func(http.Handler) http.Handler) *Client
 	t.Helper()
 	server := httptest.NewServer(wrap(NewHandler(func(context.Context) (*Store, error) { return s, nil }, request.NewResponder(log.NewNopLogger(), now))))
 	t.Cleanup(server.Close)
-	c := NewClient(server.URL)
+	c := NewClient(server.URL, nil)
 	t.Cleanup(c.Close)
 	c.pause = new(noPause).pause
 	return c

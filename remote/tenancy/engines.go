@@ -45,12 +45,14 @@ type Engines struct {
 	known  map[string]meta.Tenant
 	readAt time.Time
 	open   map[string]*engine.Engine
-	closed bool
+	// written is when this process was last asked to write to a tenant.
+	written map[string]time.Time
+	closed  bool
 }
 
 // Open reads which tenants there are.
 func Open(ctx context.Context, cfg Config) (*Engines, error) {
-	t := &Engines{cfg: cfg, open: make(map[string]*engine.Engine)}
+	t := &Engines{cfg: cfg, open: make(map[string]*engine.Engine), written: make(map[string]time.Time)}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t, t.read(ctx)
@@ -162,7 +164,13 @@ func (t *Engines) Writer(ctx context.Context) (*engine.Engine, error) {
 			}
 		}
 	}
-	return t.Engine(ctx, name)
+	e, err := t.Engine(ctx, name)
+	if err == nil {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		t.written[name] = t.cfg.Now()
+	}
+	return e, err
 }
 
 // Create makes a tenant. One that is there stays as it is; the error is a 403 if it was dropped.

@@ -23,9 +23,9 @@ import (
 const (
 	// interval is how often Run looks for tenants to remove.
 	interval = time.Minute
-	// propagation is how long a Remover waits where other processes write: until each has read that a tenant is dropped, and its writes
-	// from before have ended.
-	propagation = 2 * time.Minute
+	// Propagation is the Config.Settle of a process that serves: until each adapter has read that a tenant is dropped, and its writes from
+	// before have ended.
+	Propagation = 2 * time.Minute
 	// maxPasses is how often the rows of a tenant are removed until none is left.
 	maxPasses = 3
 )
@@ -33,15 +33,17 @@ const (
 // ErrWaiting says that rows cannot be removed yet.
 var ErrWaiting = errors.New("a dropped tenant waits")
 
-// Config says what a Remover works on. All but Flush, Waits, Logger and Registerer is required.
+// Config says what a Remover works on. All but Settle, Retire, Waits, Logger and Registerer is required.
 type Config struct {
 	Meta *meta.Store
 	// Store holds the rows, beneath all others. Schema is that of all tenants.
 	Store  bucketstore.Store
 	Schema series.Schema
 	Now    func() time.Time
-	// Flush, if set, stores all that this process holds in memory, or fails.
-	Flush func(ctx context.Context) error
+	// Settle is for how long a tenant must be hidden before its rows are removed.
+	Settle time.Duration
+	// Retire, if set, ends what this process itself writes of a tenant, and stores all that it holds in memory, or fails.
+	Retire func(ctx context.Context, tenant string) error
 	// Waits, if set, returns an error as long as another process may hold samples that are not in Store.
 	Waits func(ctx context.Context) error
 	// Logger and Registerer may be nil.
@@ -117,18 +119,16 @@ func (r *Remover) Once(ctx context.Context) error {
 
 // remove removes all of a tenant, and notes that it did.
 func (r *Remover) remove(ctx context.Context, t meta.Tenant) error {
-	if r.cfg.Meta.Traits().Shared {
-		if left := propagation - r.cfg.Now().Sub(time.UnixMilli(t.Dropping)); left > 0 {
-			return fmt.Errorf("%w for %s more, until all writes from before have ended", ErrWaiting, left.Round(time.Second))
-		}
+	if left := r.cfg.Settle - r.cfg.Now().Sub(time.UnixMilli(t.Dropping)); left > 0 {
+		return fmt.Errorf("%w for %s more, until all writes from before have ended", ErrWaiting, left.Round(time.Second))
 	}
 	if r.cfg.Waits != nil {
 		if err := r.cfg.Waits(ctx); err != nil {
 			return fmt.Errorf("%w: %w", ErrWaiting, err)
 		}
 	}
-	if r.cfg.Flush != nil {
-		if err := r.cfg.Flush(ctx); err != nil {
+	if r.cfg.Retire != nil {
+		if err := r.cfg.Retire(ctx, t.Name); err != nil {
 			return fmt.Errorf("store what is in memory: %w", err)
 		}
 	}
