@@ -2,6 +2,7 @@
 // what the engine finds as samples or as chunks.
 //
 //	read.go               the request, and which kind of answer it gets
+//	hints.go              which samples are enough for what Prometheus computes
 //	samples.go            SAMPLES: one block for all queries
 //	samples_histogram.go  the histograms in it
 //	streamed.go           STREAMED_XOR_CHUNKS: a frame for each series
@@ -143,7 +144,12 @@ func (h *Handler) read(ctx context.Context, w http.ResponseWriter, r *http.Reque
 	if err != nil {
 		return false, request.BadRequest("%w", err)
 	}
+	hinted, err := hintedOf(r)
+	if err != nil {
+		return false, err
+	}
 	for i := range selected {
+		hinted.reduce(&selected[i], req.Queries[i].Hints)
 		selected[i].Decoded = kind == prompb.ReadRequest_SAMPLES
 		selected[i].Passing = !selected[i].Decoded
 	}

@@ -31,6 +31,8 @@ const (
 	// Integers are histograms of integers as such, and all histograms with the hints with which they were written. Else Points have histograms of
 	// floats, which do not tell of counter resets but by comparison.
 	Integers
+	// Floats are days of floats: where samples are there, cells of histograms do not tell what is wanted.
+	Floats
 )
 
 // A PointSeries is a series that may have been read as buckets in place of samples.
@@ -239,7 +241,11 @@ func IsEarlier(data []byte) bool {
 
 // HasAll says whether a cell tells all that is wanted of its day: AppendCell gives no hole and not ErrSamples.
 func HasAll(data []byte, want Want) bool {
-	return len(data) == 0 || len(data) >= headSize && isOfBuckets(data[0]) && int64(data[1])&want.missing() == 0
+	if len(data) == 0 {
+		return true
+	}
+	isWanted := len(data) >= headSize && isOfBuckets(data[0]) && (want&Floats == 0 || !isOfHistograms(data[0]))
+	return isWanted && int64(data[1])&want.missing() == 0
 }
 
 // NeedsFiner says whether a cell does not tell all that is wanted of its day, and one of a finer resolution may: there are too many resets, or a part of

@@ -310,6 +310,28 @@ func (p *Plan) Widen(after, to int64) (wideAfter, wideTo int64, widened bool) {
 	return wideAfter, wideTo, wideAfter != after || wideTo != to
 }
 
+// Cut ends the spans at a time, in milliseconds, as if there were no windows later: the bucket that goes on after it is read as samples. It is not ok if
+// these are not there.
+func (p *Plan) Cut(to int64) (ok bool) {
+	n := len(p.Spans)
+	for n > 0 && p.Spans[n-1].After >= to {
+		n--
+	}
+	if p.Spans = p.Spans[:n]; n == 0 || p.Spans[n-1].To <= to {
+		return true
+	}
+	last := &p.Spans[n-1]
+	last.To = last.Resolution.Floor(to)
+	if last.To == to {
+		return true
+	}
+	if last.To == last.After {
+		p.Spans = p.Spans[:n-1]
+	}
+	p.addSpan(Span{last.To, to, Raw})
+	return to > p.after[Raw]
+}
+
 // Range returns the times (after, to] from the first to the last span of a resolution. It is not ok if there is
 // none.
 func (p *Plan) Range(r Resolution) (after, to int64, ok bool) {

@@ -3,6 +3,7 @@ package rollup_test
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/promtable/promtable/series/rollup"
@@ -173,5 +174,46 @@ func TestPlanOfGaps(t *testing.T) {
 		if s.Resolution != rollup.FiveMinutes {
 			t.Fatalf("span %+v is not of 5m", s)
 		}
+	}
+}
+
+// TestPlanCut: a plan that is cut reads the same times up to there, and no part of a bucket.
+func TestPlanCut(t *testing.T) {
+	r := seriestest.NewRand(t)
+	cuts, gone := 0, 0
+	for range 20_000 {
+		w, s := randomWindows(r), randomSources(r)
+		p := rollup.NewPlan(w, s)
+		if p == nil {
+			continue
+		}
+		whole := slices.Clone(p.Spans)
+		to := w.Start - w.Range + r.Int64N(int64(w.Count)*w.Step+w.Range)
+		to -= to % []int64{1, 300_000, 3_600_000}[r.IntN(3)]
+		if !p.Cut(to) {
+			if s.From[rollup.Raw] == 0 || to > rollup.DayOf(s.From[rollup.Raw])+rollup.Day {
+				t.Fatalf("no samples at %d: %+v", to, s)
+			}
+			gone++
+			continue
+		}
+		checkSpans(t, s, p)
+		isRead := func(spans []rollup.Span, t int64) bool {
+			return slices.ContainsFunc(spans, func(s rollup.Span) bool { return s.After < t && t <= s.To })
+		}
+		for _, span := range whole {
+			for _, at := range []int64{span.After, span.After + 1, span.To, to - 1, to, to + 1} {
+				if want := isRead(whole, at) && at <= to; isRead(p.Spans, at) != want {
+					t.Fatalf("%d is read: %t, cut at %d: %+v of %+v", at, !want, to, p.Spans, whole)
+				}
+			}
+		}
+		if t.Failed() {
+			t.Fatalf("cut at %d: %+v of %+v", to, p.Spans, whole)
+		}
+		cuts++
+	}
+	if cuts == 0 || gone == 0 {
+		t.Errorf("%d cuts, %d where samples are gone", cuts, gone)
 	}
 }

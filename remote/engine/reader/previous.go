@@ -170,13 +170,16 @@ func (b *chunkBuilder) prepend(first previous, start int64) error {
 
 func isHistogram(v cell.Value) bool { return v.Histogram != nil || v.FloatHistogram != nil }
 
-// valueAt returns the current histogram of it, and its time.
+// valueAt returns the current value of it, and its time.
 func valueAt(it chunkenc.Iterator, kind chunkenc.ValueType) (t int64, v cell.Value) {
 	v.Start = it.AtST()
-	if kind == chunkenc.ValHistogram {
+	switch kind {
+	case chunkenc.ValHistogram:
 		t, v.Histogram = it.AtHistogram(nil)
-		return t, v
+	case chunkenc.ValFloatHistogram:
+		t, v.FloatHistogram = it.AtFloatHistogram(nil)
+	default:
+		t, v.Float = it.At()
 	}
-	t, v.FloatHistogram = it.AtFloatHistogram(nil)
 	return t, v
 }

@@ -7,6 +7,7 @@
 //	batchReader     how many series and rows are read at once   batch.go, parts.go, scan.go
 //	rowReader       from the cells of a row to chunks           gather.go, row.go, chunks.go, previous.go
 //	rollupScan      rollups in place of samples                 rollups.go, points.go
+//	Reduction       as samples, for those who compute on them   reduced.go
 //	Exemplars       beside the samples of a series              exemplars.go
 //	Explain         which rows a query reads                    explain.go, origins.go
 //	Usage           how much was read for a request             usage.go
@@ -120,11 +121,12 @@ type Query struct {
 	Share int
 
 	// Rollups, if set, says which windows are looked at, and whether buckets will do in place of samples, where they tell the same.
-	// The series are then a rollup.PointSeries if it is of use.
+	// The series are then a rollup.PointSeries if it is of use, unless they are reduced.
 	Rollups *Rollups
 
 	// Kept asks for the samples that rollups keep where all samples are gone: the first and the last of a bucket, the least and the
-	// greatest, those around resets, and a staleness marker that ends it.
+	// greatest, those around resets, and a staleness marker that ends it. With Rollups that Reduce it asks for samples that tell of their windows what all
+	// samples do, of all times.
 	Kept bool
 
 	// cut is that of the request, in milliseconds, if hasCut is set.

@@ -22,6 +22,8 @@ type Rollups struct {
 	Want    rollup.Want
 	// Coarsest is the longest bucket that is of use. Of rollup.Raw only samples are.
 	Coarsest rollup.Resolution
+	// Reduce, if set, says what a query that is Kept has of its series in place of points.
+	Reduce Reduction
 	// plan is made when the query begins.
 	plan *rollup.Plan
 }
@@ -35,16 +37,19 @@ func (r *Reader) planned(ctx context.Context, q Query) Query {
 		q.Rollups = nil
 		return q
 	}
+	if q.Rollups != nil {
+		sources, rollups := r.sources(ctx, q), *q.Rollups
+		sources.Coarsest = rollups.Coarsest
+		rollups.plan = rollup.NewPlan(rollups.Windows, sources)
+		if rollups.plan != nil && (!q.Kept || rollups.plan.Cut(q.Maxt)) {
+			q.Rollups = &rollups
+			return q
+		}
+		q.Rollups = nil
+	}
 	if q.Kept {
 		return r.plannedKept(ctx, q)
 	}
-	sources, rollups := r.sources(ctx, q), *q.Rollups
-	sources.Coarsest = rollups.Coarsest
-	if rollups.plan = rollup.NewPlan(rollups.Windows, sources); rollups.plan == nil {
-		q.Rollups = nil
-		return q
-	}
-	q.Rollups = &rollups
 	return q
 }
 
@@ -132,7 +137,8 @@ func (s *rollupScan) read(ctx context.Context) error {
 			return err
 		}
 	}
-	if s.r.query.Kept {
+	reduces := s.r.query.Rollups.Reduce != NotReduced
+	if s.r.query.Kept && !reduces {
 		if err := s.addKept(); err != nil {
 			return err
 		}
@@ -148,6 +154,9 @@ func (s *rollupScan) read(ctx context.Context) error {
 			}
 			s.r.widths.adjust(p.span(), widest)
 		}
+	}
+	if reduces {
+		return s.reduce()
 	}
 	return nil
 }
