@@ -38,7 +38,6 @@ const (
 	maxRefusals = 64
 )
 
-// Apply implements Store.
 func (s *isolating) Apply(ctx context.Context, table Table, muts []Mutation) error {
 	err := s.Store.Apply(ctx, table, muts)
 	failed := FailedRows(err, len(muts))

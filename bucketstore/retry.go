@@ -14,7 +14,6 @@ func Retrying(store Store) Store { return retrying{store} }
 
 type retrying struct{ Store }
 
-// Apply implements Store.
 func (r retrying) Apply(ctx context.Context, table Table, muts []Mutation) error {
 	return RetryOverloaded(ctx, func() error { return r.Store.Apply(ctx, table, muts) })
 }

@@ -210,7 +210,6 @@ type attemptStream struct {
 	attempt *attempt
 }
 
-// RecvMsg implements grpc.ClientStream.
 func (s *attemptStream) RecvMsg(m any) error {
 	s.attempt.wait()
 	err := s.ClientStream.RecvMsg(m)

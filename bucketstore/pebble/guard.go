@@ -217,7 +217,6 @@ func (fs patientFS) Create(name string, category vfs.DiskWriteCategory) (vfs.Fil
 	return f, err
 }
 
-// ReuseForWrite implements vfs.FS.
 func (fs patientFS) ReuseForWrite(from, to string, category vfs.DiskWriteCategory) (vfs.File, error) {
 	f, err := fs.FS.ReuseForWrite(from, to, category)
 	fs.checkLog(to, err)

@@ -50,7 +50,6 @@ func newMetrics() *metrics {
 // Describe implements prometheus.Collector.
 func (m *metrics) Describe(ch chan<- *prometheus.Desc) { prometheus.DescribeByCollect(m, ch) }
 
-// Collect implements prometheus.Collector.
 func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 	for _, c := range []prometheus.Collector{m.commits, m.stalls, m.slowDisk, m.swept, m.days, m.droppedBytes, m.failures, m.damagedReads, m.damagedFiles} {
 		c.Collect(ch)

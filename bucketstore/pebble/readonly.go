@@ -84,7 +84,6 @@ type missingFS struct {
 	dir, name string
 }
 
-// List implements vfs.FS.
 func (fs missingFS) List(dir string) ([]string, error) {
 	names, err := fs.FS.List(dir)
 	if err == nil && dir == fs.dir {
@@ -93,7 +92,6 @@ func (fs missingFS) List(dir string) ([]string, error) {
 	return names, err
 }
 
-// Open implements vfs.FS.
 func (fs missingFS) Open(name string, opts ...vfs.OpenOption) (vfs.File, error) {
 	if name == fs.PathJoin(fs.dir, fs.name) {
 		return vfs.NewMemFile(nil), nil
@@ -101,7 +99,6 @@ func (fs missingFS) Open(name string, opts ...vfs.OpenOption) (vfs.File, error) 
 	return fs.FS.Open(name, opts...)
 }
 
-// Stat implements vfs.FS.
 func (fs missingFS) Stat(name string) (vfs.FileInfo, error) {
 	if name == fs.PathJoin(fs.dir, fs.name) {
 		return vfs.NewMemFile(nil).Stat()

@@ -17,7 +17,6 @@ type unreadableFS struct {
 	guard *guard
 }
 
-// Open implements vfs.FS.
 func (fs unreadableFS) Open(name string, opts ...vfs.OpenOption) (vfs.File, error) {
 	file, err := fs.FS.Open(name, opts...)
 	if err != nil || !strings.HasSuffix(name, ".sst") {

@@ -109,7 +109,6 @@ type deletionAnswer struct {
 	isWritten bool
 }
 
-// WriteHeader implements http.ResponseWriter.
 func (w *deletionAnswer) WriteHeader(status int) {
 	if status != http.StatusNoContent || w.asked.warning == "" {
 		w.ResponseWriter.WriteHeader(status)
@@ -120,7 +119,6 @@ func (w *deletionAnswer) WriteHeader(status int) {
 	write(w.ResponseWriter, http.StatusOK, response{Status: "success", Warnings: []string{w.asked.warning}})
 }
 
-// Write implements http.ResponseWriter.
 func (w *deletionAnswer) Write(body []byte) (int, error) {
 	if w.isWritten {
 		return len(body), nil
@@ -176,13 +174,10 @@ func (a *admin) Snapshot(dir string, _ bool) error {
 	return nil
 }
 
-// Stats implements v1.TSDBAdminStats.
 func (*admin) Stats(string, int) (*tsdb.Stats, error) { return nil, errNotServed }
 
-// WALReplayStatus implements v1.TSDBAdminStats.
 func (*admin) WALReplayStatus() (tsdb.WALReplayStatus, error) {
 	return tsdb.WALReplayStatus{}, errNotServed
 }
 
-// BlockMetas implements v1.TSDBAdminStats.
 func (*admin) BlockMetas() ([]tsdb.BlockMeta, error) { return nil, errNotServed }

@@ -311,7 +311,6 @@ const retryAfter = "5"
 // resolutionHeader is the header of an answer that names what was read for it, such as "raw,1h".
 const resolutionHeader = "X-Promtable-Resolution"
 
-// WriteHeader implements http.ResponseWriter.
 func (w retryWriter) WriteHeader(status int) {
 	if read := w.usage.Resolutions(); read != "" {
 		w.Header().Set(resolutionHeader, read)

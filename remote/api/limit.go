@@ -35,7 +35,6 @@ type limitWriter struct {
 	series *eval.Limit
 }
 
-// WriteHeader implements http.ResponseWriter.
 func (w limitWriter) WriteHeader(status int) {
 	if status == http.StatusOK {
 		w.Header().Set(seriesHeader, strconv.Itoa(w.series.Found))

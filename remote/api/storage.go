@@ -51,7 +51,6 @@ type markedQuerier struct {
 	missing func(maxt int64) []error
 }
 
-// Select implements storage.Querier.
 func (q markedQuerier) Select(ctx context.Context, sorted bool, hints *storage.SelectHints, ms ...*labels.Matcher) storage.SeriesSet {
 	set := markedSet{SeriesSet: q.Querier.Select(ctx, sorted, hints, ms...), ctx: ctx}
 	if q.missing != nil && (hints == nil || hints.Func != "series") { // index rows are in the store before samples are in a log
@@ -70,7 +69,6 @@ type markedSet struct {
 	warnings []error
 }
 
-// Warnings implements storage.SeriesSet.
 func (s markedSet) Warnings() annotations.Annotations {
 	warnings := s.SeriesSet.Warnings()
 	for _, warning := range s.warnings {
@@ -79,7 +77,6 @@ func (s markedSet) Warnings() annotations.Annotations {
 	return warnings
 }
 
-// Err implements storage.SeriesSet.
 func (s markedSet) Err() error { return mark(s.ctx, s.SeriesSet.Err()) }
 
 // LabelValues implements storage.LabelQuerier.
@@ -88,7 +85,6 @@ func (q markedQuerier) LabelValues(ctx context.Context, name string, hints *stor
 	return values, warnings, mark(ctx, err)
 }
 
-// LabelNames implements storage.LabelQuerier.
 func (q markedQuerier) LabelNames(ctx context.Context, hints *storage.LabelHints, ms ...*labels.Matcher) ([]string, annotations.Annotations, error) {
 	names, warnings, err := q.Querier.LabelNames(ctx, hints, ms...)
 	return names, warnings, mark(ctx, err)
@@ -105,7 +101,6 @@ type markedExemplars struct {
 	ctx context.Context
 }
 
-// Select implements storage.ExemplarQuerier.
 func (q markedExemplars) Select(start, end int64, selectors ...[]*labels.Matcher) ([]exemplar.QueryResult, error) {
 	results, err := q.ExemplarQuerier.Select(start, end, selectors...)
 	return results, mark(q.ctx, err)

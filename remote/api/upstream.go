@@ -173,7 +173,6 @@ type slots chan struct{}
 // GetMaxConcurrent implements promql.QueryTracker.
 func (s slots) GetMaxConcurrent() int { return cap(s) }
 
-// Insert implements promql.QueryTracker.
 func (s slots) Insert(ctx context.Context, _ string) (int, error) {
 	select {
 	case s <- struct{}{}:
@@ -183,10 +182,8 @@ func (s slots) Insert(ctx context.Context, _ string) (int, error) {
 	}
 }
 
-// Delete implements promql.QueryTracker.
 func (s slots) Delete(int) { <-s }
 
-// Close implements promql.QueryTracker.
 func (slots) Close() error { return nil }
 
 // statusOf overrides the status of errors of the engine, which upstream's API

@@ -24,13 +24,11 @@ type watchedEngine struct {
 	log *request.SlowLog
 }
 
-// NewInstantQuery implements promql.QueryEngine.
 func (e watchedEngine) NewInstantQuery(ctx context.Context, q storage.Queryable, opts promql.QueryOpts, qs string, ts time.Time) (promql.Query, error) {
 	query, err := e.QueryEngine.NewInstantQuery(ctx, q, opts, qs, ts)
 	return e.watch(ctx, query, err, request.QueryInstant)
 }
 
-// NewRangeQuery implements promql.QueryEngine.
 func (e watchedEngine) NewRangeQuery(ctx context.Context, q storage.Queryable, opts promql.QueryOpts, qs string, start, end time.Time, interval time.Duration) (promql.Query, error) {
 	query, err := e.QueryEngine.NewRangeQuery(ctx, q, opts, qs, start, end, interval)
 	return e.watch(ctx, query, err, request.QueryRange)
@@ -49,12 +47,10 @@ func (e watchedEngine) watch(ctx context.Context, q promql.Query, err error, kin
 // A cancelledQuery was cancelled before it began. It can be executed and closed.
 type cancelledQuery struct{ promql.Query }
 
-// Exec implements promql.Query.
 func (cancelledQuery) Exec(context.Context) *promql.Result {
 	return &promql.Result{Err: queries.ErrCancelled}
 }
 
-// Close implements promql.Query.
 func (cancelledQuery) Close() {}
 
 type watchedQuery struct {
@@ -63,7 +59,6 @@ type watchedQuery struct {
 	kind string
 }
 
-// Exec implements promql.Query.
 func (q watchedQuery) Exec(ctx context.Context) *promql.Result {
 	var report eval.Report
 	ctx, watch := q.log.Watch(eval.WithReport(ctx, &report), q.kind)

@@ -92,7 +92,6 @@ type heldSet struct {
 	err   error
 }
 
-// Next implements storage.ChunkSeriesSet.
 func (s *heldSet) Next() bool {
 	if s.err != nil || !s.ChunkSeriesSet.Next() {
 		return false
@@ -105,7 +104,6 @@ func (s *heldSet) Next() bool {
 	return s.err == nil
 }
 
-// Err implements storage.ChunkSeriesSet.
 func (s *heldSet) Err() error {
 	if s.err != nil {
 		return s.err
@@ -124,7 +122,6 @@ type sampleSet struct {
 // Warnings implements storage.SeriesSet.
 func (s sampleSet) Warnings() annotations.Annotations { return s.warnings }
 
-// At implements storage.SeriesSet.
 func (s sampleSet) At() storage.Series { return sampleSeries{s.ChunkSeriesSet.At(), s.mint} }
 
 // sampleSeries is a series of a sampleSet.
@@ -186,13 +183,11 @@ func (s sampleSeries) Plan() *rollup.Plan {
 	return nil
 }
 
-// HasBuckets implements rollup.PointSeries.
 func (s sampleSeries) HasBuckets() bool {
 	points, ok := s.ChunkSeries.(rollup.PointSeries)
 	return ok && points.HasBuckets()
 }
 
-// AppendPoints implements rollup.PointSeries.
 func (s sampleSeries) AppendPoints(p *rollup.Points) error {
 	return s.ChunkSeries.(rollup.PointSeries).AppendPoints(p)
 }
@@ -205,7 +200,6 @@ type trimmedIterator struct {
 	started bool
 }
 
-// Next implements chunkenc.Iterator.
 func (it *trimmedIterator) Next() chunkenc.ValueType {
 	kind := it.Iterator.Next()
 	// Not Seek, after which upstream's iterators no longer tell of resets.

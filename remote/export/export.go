@@ -85,7 +85,6 @@ type clipped struct {
 	mint, maxt int64
 }
 
-// Iterator implements storage.Series.
 func (s clipped) Iterator(it chunkenc.Iterator) chunkenc.Iterator {
 	if old, ok := it.(*clippedIterator); ok {
 		it = old.Iterator
@@ -100,7 +99,6 @@ type clippedIterator struct {
 	hasBegun   bool
 }
 
-// Next implements chunkenc.Iterator.
 func (it *clippedIterator) Next() chunkenc.ValueType {
 	if !it.hasBegun && it.mint > math.MinInt64 {
 		return it.Seek(it.mint)
@@ -111,7 +109,6 @@ func (it *clippedIterator) Next() chunkenc.ValueType {
 // A timestamp is in milliseconds: with this name go vet does not take Seek for that of io.Seeker.
 type timestamp = int64
 
-// Seek implements chunkenc.Iterator.
 func (it *clippedIterator) Seek(t timestamp) chunkenc.ValueType {
 	it.hasBegun = true
 	return it.within(it.Iterator.Seek(max(t, it.mint)))

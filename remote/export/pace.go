@@ -47,7 +47,6 @@ type pacedSet struct {
 	err error
 }
 
-// Next implements storage.ChunkSeriesSet.
 func (s *pacedSet) Next() bool {
 	if s.err == nil {
 		s.err = s.wait(s.ctx)
@@ -55,7 +54,6 @@ func (s *pacedSet) Next() bool {
 	return s.err == nil && s.ChunkSeriesSet.Next()
 }
 
-// Err implements storage.ChunkSeriesSet.
 func (s *pacedSet) Err() error {
 	if s.err != nil {
 		return s.err
@@ -63,7 +61,6 @@ func (s *pacedSet) Err() error {
 	return s.ChunkSeriesSet.Err()
 }
 
-// At implements storage.ChunkSeriesSet.
 func (s *pacedSet) At() storage.ChunkSeries { return pacedSeries{s.ChunkSeriesSet.At(), s.pacer} }
 
 type pacedSeries struct {
@@ -71,7 +68,6 @@ type pacedSeries struct {
 	*pacer
 }
 
-// Iterator implements storage.ChunkSeries.
 func (s pacedSeries) Iterator(it chunks.Iterator) chunks.Iterator {
 	if old, ok := it.(*pacedIterator); ok {
 		it = old.Iterator
@@ -84,7 +80,6 @@ type pacedIterator struct {
 	*pacer
 }
 
-// Next implements chunks.Iterator.
 func (it *pacedIterator) Next() bool {
 	if !it.Iterator.Next() {
 		return false

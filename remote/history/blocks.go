@@ -390,7 +390,6 @@ type chain struct {
 	at       int
 }
 
-// Next implements storage.ChunkSeriesSet.
 func (c *chain) Next() bool {
 	for ; c.at < len(c.sets); c.at++ {
 		if c.sets[c.at].Next() {
@@ -403,7 +402,6 @@ func (c *chain) Next() bool {
 	return false
 }
 
-// At implements storage.ChunkSeriesSet.
 func (c *chain) At() storage.ChunkSeries {
 	s, external := c.sets[c.at].At(), c.external[c.at]
 	if external.IsEmpty() {
@@ -414,7 +412,6 @@ func (c *chain) At() storage.ChunkSeries {
 	return &storage.ChunkSeriesEntry{Lset: b.Labels(), ChunkIteratorFn: s.Iterator}
 }
 
-// Err implements storage.ChunkSeriesSet.
 func (c *chain) Err() error {
 	if c.at < len(c.sets) {
 		return c.sets[c.at].Err()

@@ -182,7 +182,6 @@ func (w *clientWriter) Write(ctx context.Context, s storage.ChunkSeries) error {
 	return errors.Join(damage, err)
 }
 
-// Flush implements Writer.
 func (w *clientWriter) Flush(ctx context.Context) error {
 	if w.body.Len() == 0 {
 		return nil
@@ -190,7 +189,6 @@ func (w *clientWriter) Flush(ctx context.Context) error {
 	return w.send(ctx)
 }
 
-// Counts implements Writer.
 func (w *clientWriter) Counts() backfill.Counts { return w.counts }
 
 // send sends what is there. A RefusedError is about some of its series; the others are stored.

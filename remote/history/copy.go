@@ -160,15 +160,12 @@ type lackingSource struct {
 	cfg  *CopyConfig
 }
 
-// Units implements Source.
 func (s lackingSource) Units(context.Context, int64) ([]Unit, []error, error) {
 	return []Unit{s.unit}, nil, nil
 }
 
-// Parallel implements Source.
 func (lackingSource) Parallel() bool { return false }
 
-// Open implements Source.
 func (s lackingSource) Open(ctx context.Context, u Unit) (*Reading, error) {
 	target, err := s.cfg.Read(ctx, u)
 	if err != nil {
@@ -192,7 +189,6 @@ type lackingSet struct {
 	err       error
 }
 
-// Next implements storage.ChunkSeriesSet.
 func (s *lackingSet) Next() bool {
 	for s.err == nil && s.ChunkSeriesSet.Next() {
 		one := s.At()
@@ -223,8 +219,6 @@ func (s *lackingSet) Err() error {
 // notNoted is a target that does not note which units are done: the comparison tells.
 type notNoted struct{ Target }
 
-// Done implements Target.
 func (notNoted) Done(context.Context, string) ([]string, error) { return nil, nil }
 
-// SetDone implements Target.
 func (notNoted) SetDone(context.Context, string, ...meta.Part) error { return nil }

@@ -20,7 +20,6 @@ type joinedSet struct {
 	began    bool
 }
 
-// Next implements storage.ChunkSeriesSet.
 func (s *joinedSet) Next() bool {
 	if !s.began {
 		s.began = true
@@ -54,7 +53,6 @@ func (s *joinedSet) advance() {
 	}
 }
 
-// At implements storage.ChunkSeriesSet.
 func (s *joinedSet) At() storage.ChunkSeries { return s.at }
 
 // A joinedIterator is the chunks of one series after those of another.
@@ -63,7 +61,6 @@ type joinedIterator struct {
 	rest []storage.ChunkSeries
 }
 
-// Next implements chunks.Iterator.
 func (i *joinedIterator) Next() bool {
 	for !i.it.Next() {
 		if i.it.Err() != nil || len(i.rest) == 0 {
@@ -74,8 +71,6 @@ func (i *joinedIterator) Next() bool {
 	return true
 }
 
-// At implements chunks.Iterator.
 func (i *joinedIterator) At() chunks.Meta { return i.it.At() }
 
-// Err implements chunks.Iterator.
 func (i *joinedIterator) Err() error { return i.it.Err() }

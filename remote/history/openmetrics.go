@@ -304,7 +304,6 @@ type textSet struct {
 	now    *listSeries
 }
 
-// Next implements storage.ChunkSeriesSet.
 func (s *textSet) Next() bool {
 	for s.at++; s.at < len(s.series); s.at++ {
 		of := s.series[s.at]
@@ -320,8 +319,6 @@ func (s *textSet) Next() bool {
 	return false
 }
 
-// At implements storage.ChunkSeriesSet.
 func (s *textSet) At() storage.ChunkSeries { return s.now }
 
-// Err implements storage.ChunkSeriesSet.
 func (s *textSet) Err() error { return nil }

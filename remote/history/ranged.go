@@ -40,7 +40,6 @@ func (s Selection) named() [][]*labels.Matcher {
 // A temporarySet is a set of a source that may answer another time: its errors are Temporary.
 type temporarySet struct{ storage.ChunkSeriesSet }
 
-// Err implements storage.ChunkSeriesSet.
 func (s temporarySet) Err() error {
 	if err := s.ChunkSeriesSet.Err(); err != nil {
 		return &Temporary{err}
@@ -57,7 +56,6 @@ type listSeries struct {
 // Labels implements storage.ChunkSeries.
 func (s *listSeries) Labels() labels.Labels { return s.labels }
 
-// Iterator implements storage.ChunkSeries.
 func (s *listSeries) Iterator(chunks.Iterator) chunks.Iterator {
 	return storage.NewListChunkSeriesIterator(s.chunks...)
 }

@@ -94,7 +94,6 @@ type indexBytes []byte
 // Len implements index.ByteSlice.
 func (b indexBytes) Len() int { return len(b) }
 
-// Range implements index.ByteSlice.
 func (b indexBytes) Range(start, end int) []byte { return b[start:end] }
 
 // castagnoli is the polynomial of checksums in an index.
@@ -165,10 +164,8 @@ func (x *salvagedIndex) Postings(context.Context, string, ...string) (index.Post
 	return index.NewListPostings(x.refs), nil
 }
 
-// SortedPostings implements tsdb.IndexReader.
 func (*salvagedIndex) SortedPostings(p index.Postings) index.Postings { return p }
 
-// Series implements tsdb.IndexReader.
 func (x *salvagedIndex) Series(ref storage.SeriesRef, builder *labels.ScratchBuilder, metas *[]chunks.Meta) error {
 	d := encoding.NewDecbufUvarintAt(indexBytes(x.file.Bytes()), int(ref)*seriesAlign, castagnoli)
 	if d.Err() != nil {
@@ -177,7 +174,6 @@ func (x *salvagedIndex) Series(ref storage.SeriesRef, builder *labels.ScratchBui
 	return x.decoder.Series(d.Get(), builder, metas)
 }
 
-// Close implements tsdb.IndexReader.
 func (*salvagedIndex) Close() error { return nil }
 
 // checkIndex reads all series of a block, and all postings of a selection, each of which has a checksum.
@@ -219,7 +215,6 @@ type matchingSet struct {
 	sel Selection
 }
 
-// Next implements storage.ChunkSeriesSet.
 func (s matchingSet) Next() bool {
 	for s.ChunkSeriesSet.Next() {
 		if s.sel.matches(s.At().Labels()) {

@@ -122,7 +122,6 @@ func (v *exportedValue) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// Next implements storage.ChunkSeriesSet.
 func (s *exportSet) Next() bool {
 	line, err := s.lines.ReadBytes('\n')
 	if line = bytes.TrimSpace(line); len(line) == 0 {
@@ -169,8 +168,6 @@ func (e *exported) series() (*listSeries, error) {
 	return &listSeries{labels.FromMap(e.Metric), b.Chunks}, nil
 }
 
-// At implements storage.ChunkSeriesSet.
 func (s *exportSet) At() storage.ChunkSeries { return s.at }
 
-// Err implements storage.ChunkSeriesSet.
 func (s *exportSet) Err() error { return s.err }

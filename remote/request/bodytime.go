@@ -76,7 +76,6 @@ type bodyWriter struct {
 	body *timedBody
 }
 
-// WriteHeader implements http.ResponseWriter.
 func (w *bodyWriter) WriteHeader(status int) {
 	if status >= http.StatusOK {
 		w.body.leave()
@@ -84,7 +83,6 @@ func (w *bodyWriter) WriteHeader(status int) {
 	w.ResponseWriter.WriteHeader(status)
 }
 
-// Write implements http.ResponseWriter.
 func (w *bodyWriter) Write(p []byte) (int, error) {
 	w.body.leave()
 	return w.ResponseWriter.Write(p)

@@ -70,7 +70,6 @@ type statusRecorder struct {
 	status int
 }
 
-// WriteHeader implements http.ResponseWriter.
 func (r *statusRecorder) WriteHeader(status int) {
 	if r.status == 0 {
 		r.status = status

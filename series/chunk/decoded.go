@@ -123,7 +123,6 @@ func (it *floatIterator) Next() chunkenc.ValueType {
 // of io.Seeker's.
 type timestamp = int64
 
-// Seek implements chunkenc.Iterator.
 func (it *floatIterator) Seek(t timestamp) chunkenc.ValueType {
 	it.at = max(it.at, 0)
 	if it.at < len(it.ts) && it.ts[it.at] < t {
@@ -136,10 +135,8 @@ func (it *floatIterator) Seek(t timestamp) chunkenc.ValueType {
 	return chunkenc.ValFloat
 }
 
-// At implements chunkenc.Iterator.
 func (it *floatIterator) At() (int64, float64) { return it.ts[it.at], it.vs[it.at] }
 
-// AtT implements chunkenc.Iterator.
 func (it *floatIterator) AtT() int64 { return it.ts[it.at] }
 
 // AtST implements chunkenc.Iterator. The start is unknown.
@@ -155,5 +152,4 @@ func (*floatIterator) AtFloatHistogram(*histogram.FloatHistogram) (int64, *histo
 	panic("chunk: a chunk of floats was asked for a histogram")
 }
 
-// Err implements chunkenc.Iterator.
 func (*floatIterator) Err() error { return nil }

@@ -43,7 +43,6 @@ func CheckShown(text string) error {
 // limited is a parser.Parser.
 type limited struct{ parser.Parser }
 
-// ParseExpr implements parser.Parser.
 func (p limited) ParseExpr(text string) (parser.Expr, error) {
 	if err := check(parsed(), text); err != nil {
 		return nil, err
@@ -51,7 +50,6 @@ func (p limited) ParseExpr(text string) (parser.Expr, error) {
 	return p.Parser.ParseExpr(text)
 }
 
-// ParseMetricSelector implements parser.Parser.
 func (p limited) ParseMetricSelector(text string) ([]*labels.Matcher, error) {
 	if err := check(parsed(), text); err != nil {
 		return nil, err
@@ -59,7 +57,6 @@ func (p limited) ParseMetricSelector(text string) ([]*labels.Matcher, error) {
 	return p.Parser.ParseMetricSelector(text)
 }
 
-// ParseMetricSelectors implements parser.Parser.
 func (p limited) ParseMetricSelectors(texts []string) ([][]*labels.Matcher, error) {
 	if err := check(parsed(), texts...); err != nil {
 		return nil, err

@@ -40,7 +40,6 @@ func newElectedReplicas(e *Elections) electedReplicas {
 // Describe implements prometheus.Collector.
 func (m electedReplicas) Describe(ch chan<- *prometheus.Desc) { ch <- m.desc }
 
-// Collect implements prometheus.Collector.
 func (m electedReplicas) Collect(ch chan<- prometheus.Metric) {
 	for name, elected := range m.elections.recent() {
 		ch <- prometheus.MustNewConstMetric(m.desc, prometheus.GaugeValue, 1, name, elected.Replica)

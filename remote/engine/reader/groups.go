@@ -138,10 +138,8 @@ func (s *mergedSet) Next() bool {
 // At implements storage.ChunkSeriesSet.
 func (s *mergedSet) At() storage.ChunkSeries { return s.at }
 
-// Err implements storage.ChunkSeriesSet.
 func (s *mergedSet) Err() error { return s.err }
 
-// Warnings implements storage.ChunkSeriesSet.
 func (s *mergedSet) Warnings() annotations.Annotations { return nil }
 
 // latestCut returns the latest time before which samples of a series are not read, in milliseconds.

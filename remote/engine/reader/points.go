@@ -24,10 +24,8 @@ var _ rollup.PointSeries = (*rolledSeries)(nil)
 // Plan implements rollup.PointSeries.
 func (s *rolledSeries) Plan() *rollup.Plan { return s.plan }
 
-// HasBuckets implements rollup.PointSeries.
 func (s *rolledSeries) HasBuckets() bool { return s.built.hasRollups }
 
-// AppendPoints implements rollup.PointSeries.
 func (s *rolledSeries) AppendPoints(p *rollup.Points) error {
 	raw := rawSamples{it: s.Iterator(nil)}
 	for _, span := range s.plan.Spans {

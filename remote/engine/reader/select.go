@@ -193,8 +193,6 @@ func chunkSeries(ls labels.Labels, chks []chunks.Meta) storage.ChunkSeriesEntry 
 // At implements storage.ChunkSeriesSet. The series stays valid.
 func (s *seriesSet) At() storage.ChunkSeries { return s.at }
 
-// Err implements storage.ChunkSeriesSet.
 func (s *seriesSet) Err() error { return s.err }
 
-// Warnings implements storage.ChunkSeriesSet.
 func (s *seriesSet) Warnings() annotations.Annotations { return nil }

@@ -43,7 +43,6 @@ type gap struct {
 	promql.Query
 }
 
-// Exec implements promql.Query.
 func (q *query) Exec(ctx context.Context) *promql.Result {
 	cache, closed := q.engine.cache, q.closed()
 	q.limit = eval.LimitOf(ctx)
@@ -290,7 +289,6 @@ func (q *query) Stats() *stats.Statistics {
 	return &stats.Statistics{Timers: q.timers, Samples: samples}
 }
 
-// Cancel implements promql.Query.
 func (q *query) Cancel() {
 	q.Query.Cancel()
 	if q.cancel != nil {
@@ -298,7 +296,6 @@ func (q *query) Cancel() {
 	}
 }
 
-// Close implements promql.Query.
 func (q *query) Close() {
 	for _, g := range q.made {
 		g.Query.Close()

@@ -27,7 +27,6 @@ type closing struct {
 	days *Days
 }
 
-// Append implements bucketstore.Appender.
 func (c *closing) Append(ctx context.Context, samples []bucketstore.Sample) error {
 	d := c.days
 	if !d.cfg.Store.Traits().Shared {

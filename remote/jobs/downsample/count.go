@@ -22,7 +22,6 @@ type counted struct {
 	days *Days
 }
 
-// Apply implements bucketstore.Store.
 func (c *counted) Apply(ctx context.Context, table bucketstore.Table, muts []bucketstore.Mutation) error {
 	if table != bucketstore.Metric {
 		return c.Store.Apply(ctx, table, muts)
