@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -51,7 +49,6 @@ var errWrong = errors.New("not all is well")
 type checker struct {
 	o      *options
 	logger log.Logger
-	out    io.Writer
 	// found counts the findings that are not repaired, by what repairs them.
 	found map[string]int
 	// logged is when progress was last logged; rows and bytes are what was read since a
@@ -67,11 +64,7 @@ func checkStored(ctx context.Context, o *options, logger log.Logger) error {
 			return err
 		}
 	}
-	return runCheck(ctx, o, logger, os.Stdout)
-}
-
-func runCheck(ctx context.Context, o *options, logger log.Logger, out io.Writer) error {
-	c := &checker{o: o, logger: logger, out: out, found: make(map[string]int)}
+	c := &checker{o: o, logger: logger, found: make(map[string]int)}
 	if o.traits().OnDisk || o.buffered {
 		if err := c.checkLog(ctx); err != nil {
 			return err
@@ -101,7 +94,7 @@ func (c *checker) left() (n int) {
 	return n
 }
 
-func (c *checker) print(format string, args ...any) { fmt.Fprintf(c.out, format+"\n", args...) }
+func (c *checker) print(format string, args ...any) { fmt.Fprintf(c.o.out, format+"\n", args...) }
 
 func (c *checker) repairs(kind string) bool { return slices.Contains(c.o.repairs, kind) }
 

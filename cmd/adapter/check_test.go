@@ -181,7 +181,9 @@ func parse(t *testing.T, args ...string) *options {
 func runChecked(t *testing.T, args ...string) (output string, err error) {
 	t.Helper()
 	var out bytes.Buffer
-	err = runCheck(t.Context(), parse(t, append([]string{commandCheck}, args...)...), log.NewNopLogger(), &out)
+	o := parse(t, append([]string{commandCheck}, args...)...)
+	o.out = &out
+	err = checkStored(t.Context(), o, log.NewNopLogger())
 	return out.String(), err
 }
 

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -17,7 +16,6 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/storage"
 
-	"github.com/promtable/promtable/remote/engine/reader"
 	"github.com/promtable/promtable/remote/export"
 	"github.com/promtable/promtable/remote/history"
 )
@@ -90,7 +88,7 @@ func copySamples(ctx context.Context, o *options, logger log.Logger) (err error)
 	if err != nil {
 		return err
 	}
-	report := &reporter{logger: logger, started: time.Now(), reported: time.Now()}
+	report := newReporter(logger)
 	copied, err := history.Copy(ctx, history.CopyConfig{
 		Source: source, Selection: sel, Target: target, Same: same(sel, export.Paced(from, v.perSecond), to), Logger: logger,
 		Read: func(ctx context.Context, u history.Unit) (storage.ChunkSeriesSet, error) {
@@ -119,10 +117,7 @@ func targetSource(to string, headers map[string]string, target history.Target) (
 	if to != "" {
 		return remoteSource(readURL(to), headers)
 	}
-	e := target.(*history.Store).Engine
-	return func(ctx context.Context, mint, maxt int64, ms []*labels.Matcher) (storage.ChunkSeriesSet, error) {
-		return e.Select(ctx, reader.Query{Matchers: ms, Mint: mint, Maxt: maxt, Kept: true, Decoded: true, Passing: true})
-	}, nil
+	return engineSource(target.(*history.Store).Engine), nil
 }
 
 // selectorsOf returns the selectors of what is copied, at least one.
@@ -155,20 +150,12 @@ func checkCut(ctx context.Context, base string, headers map[string]string, start
 	if err != nil || u.Host == "" {
 		return fmt.Errorf("--from=%s: give the URL of an adapter, such as http://localhost:9201", base)
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.JoinPath("/api/v1/status/adapter").String(), nil)
-	if err != nil {
-		return err
-	}
-	for name, value := range headers {
-		req.Header.Set(name, value)
-	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return fmt.Errorf("ask the source from when on it has samples: %w", err)
-	}
-	defer resp.Body.Close()
 	var answer struct{ Data struct{ RawFrom *time.Time } }
-	if err := json.NewDecoder(resp.Body).Decode(&answer); err != nil || answer.Data.RawFrom == nil {
+	resp, err := askAdapter(ctx, http.MethodGet, u.JoinPath("/api/v1/status/adapter").String(), headers, &answer)
+	switch {
+	case resp == nil:
+		return fmt.Errorf("ask the source from when on it has samples: %w", err)
+	case err != nil || answer.Data.RawFrom == nil:
 		return fmt.Errorf("--from=%s is no adapter of this version: use adapter import remote-read", base)
 	}
 	if cut := *answer.Data.RawFrom; cut.UnixMilli() > max(start, 0) {
@@ -177,19 +164,44 @@ func checkCut(ctx context.Context, base string, headers map[string]string, start
 	return nil
 }
 
-// A reporter logs how far a copy is.
+func (r *reporter) copied(c history.Copied) {
+	if done := c.Same + c.Written; r.isDue() {
+		level.Info(r.logger).Log("msg", "copying", "parts", done, "of", c.Units, "same", c.Same, "written", c.Written, "samples", c.Samples, "left", r.left(int64(done), int64(c.Units)))
+	}
+}
+
+// reportInterval is the time between two log lines about how far a copy or an export is.
+const reportInterval = 5 * time.Second
+
+// A reporter says when a long command logs how far it is. It is not safe for concurrent use.
 type reporter struct {
 	logger            log.Logger
 	started, reported time.Time
 }
 
-func (r *reporter) copied(c history.Copied) {
+func newReporter(logger log.Logger) *reporter {
 	now := time.Now()
-	if now.Sub(r.reported) < reportInterval {
-		return
+	return &reporter{logger: logger, started: now, reported: now}
+}
+
+// isDue says whether the next log line is due, and takes it for written then.
+func (r *reporter) isDue() bool {
+	if time.Since(r.reported) < reportInterval {
+		return false
 	}
-	r.reported = now
-	done := c.Same + c.Written
-	left := time.Duration(float64(now.Sub(r.started)) * float64(c.Units-done) / max(float64(done), 1)).Round(time.Second)
-	level.Info(r.logger).Log("msg", "copying", "parts", done, "of", c.Units, "same", c.Same, "written", c.Written, "samples", c.Samples, "left", left)
+	r.reported = time.Now()
+	return true
+}
+
+// perSecond returns the rate at which something was done since the start.
+func (r *reporter) perSecond(done int64) int64 {
+	return int64(float64(done) / max(time.Since(r.started).Seconds(), 0.001))
+}
+
+// left returns about how long the rest takes, or 0 if nothing is done yet.
+func (r *reporter) left(done, all int64) time.Duration {
+	if done <= 0 {
+		return 0
+	}
+	return time.Duration(float64(time.Since(r.started)) * float64(max(0, all-done)) / float64(done)).Round(time.Second)
 }

@@ -9,7 +9,6 @@ import (
 	"math"
 	"net"
 	"net/url"
-	"os"
 	"strings"
 	"time"
 
@@ -70,11 +69,7 @@ func (a *adapter) newExecutor(store bucketstore.Store, e engines) *deletion.Exec
 }
 
 // deleteSamples deletes samples without serving.
-func deleteSamples(ctx context.Context, o *options, logger log.Logger) error {
-	return runDelete(ctx, o, logger, os.Stdin, os.Stdout)
-}
-
-func runDelete(ctx context.Context, o *options, logger log.Logger, in io.Reader, out io.Writer) (err error) {
+func deleteSamples(ctx context.Context, o *options, logger log.Logger) (err error) {
 	selectors, mint, maxt, err := o.delete.parse()
 	if err != nil {
 		return err
@@ -97,10 +92,10 @@ func runDelete(ctx context.Context, o *options, logger log.Logger, in io.Reader,
 		return err
 	}
 	if widened != "" {
-		fmt.Fprintln(out, widened)
+		fmt.Fprintln(o.out, widened)
 	}
 	wanted := deletionOf{o.tenancy.of, selectors, mint, maxt}
-	return wanted.run(ctx, deleter{at.engines, executor}, o.delete.yes, in, out)
+	return wanted.run(ctx, deleter{at.engines, executor}, o)
 }
 
 // A deletionOf is what delete deletes: the samples of selectors from mint to maxt, in milliseconds and inclusive.
@@ -110,8 +105,9 @@ type deletionOf struct {
 	mint, maxt int64
 }
 
-// run says what goes, asks, unless yes is set, and deletes it.
-func (w deletionOf) run(ctx context.Context, d deleter, yes bool, in io.Reader, out io.Writer) error {
+// run says what goes, asks, unless --yes is given, and deletes it.
+func (w deletionOf) run(ctx context.Context, d deleter, o *options) error {
+	out := o.out
 	for _, ms := range w.selectors {
 		p, err := d.Plan(ctx, w.tenant, ms, max(w.mint, 0), min(w.maxt, math.MaxInt64-1)+1)
 		if err != nil {
@@ -119,9 +115,9 @@ func (w deletionOf) run(ctx context.Context, d deleter, yes bool, in io.Reader, 
 		}
 		fmt.Fprintf(out, "%s: %d series, %d rows, %d samples, %d exemplars, %d bytes\n", reader.SelectorName(ms), p.Series, p.Rows, p.Samples, p.Exemplars, p.Bytes)
 	}
-	if !yes {
+	if !o.delete.yes {
 		fmt.Fprint(out, "Delete them? Type yes: ")
-		answer, err := bufio.NewReader(in).ReadString('\n')
+		answer, err := bufio.NewReader(o.in).ReadString('\n')
 		if strings.TrimSpace(answer) != "yes" {
 			if errors.Is(err, io.EOF) {
 				err = nil

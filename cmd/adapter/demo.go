@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"math"
 	"net/http"
 	"net/url"
@@ -88,11 +87,8 @@ func (o *options) checkDemo() error {
 type demonstration struct {
 	o      *options
 	logger log.Logger
-	out    io.Writer
-	// terminal says that out is one, so that a line can be written again.
-	terminal bool
-	dir      string
-	held     demoHeld
+	dir    string
+	held   demoHeld
 }
 
 // demoHeld is what the file DEMO of a directory says that it holds.
@@ -105,10 +101,7 @@ type demoHeld struct {
 
 // demonstrate runs demo.
 func demonstrate(ctx context.Context, o *options, logger log.Logger) (err error) {
-	d := &demonstration{o: o, logger: logger, out: os.Stdout, dir: o.demo.dir}
-	if info, err := os.Stdout.Stat(); err == nil {
-		d.terminal = info.Mode()&os.ModeCharDevice != 0
-	}
+	d := &demonstration{o: o, logger: logger, dir: o.demo.dir}
 	if err := d.openDirectory(); err != nil {
 		return err
 	}
@@ -320,34 +313,21 @@ func (d *demonstration) makeRollups(ctx context.Context, days *downsample.Days) 
 // watch calls do, and says how far it is.
 func (d *demonstration) watch(what string, part func() float64, do func() error) error {
 	began := time.Now()
-	done := make(chan error, 1)
-	go func() { done <- do() }()
-	ticker := time.NewTicker(200 * time.Millisecond)
-	defer ticker.Stop()
-	for {
-		select {
-		case err := <-done:
-			if err != nil {
-				fmt.Fprintf(d.out, "%s%s: not finished\n", d.again(), what)
-				return err
-			}
-			fmt.Fprintf(d.out, "%s%s: %.1f s\n", d.again(), what, time.Since(began).Seconds())
-			return nil
-		case <-ticker.C:
-			if p := min(part(), 1); d.terminal && p > 0 {
-				left := time.Duration((1 - p) / p * float64(time.Since(began)))
-				fmt.Fprintf(d.out, "%s%s: %.0f %%, %.0f s left", d.again(), what, p*100, left.Seconds())
-			}
+	line := "" // where the line of a terminal is written again
+	if isTerminal(d.o.out) {
+		line = clearLine
+	}
+	err := watch(200*time.Millisecond, func() {
+		if p := min(part(), 1); line != "" && p > 0 {
+			fmt.Fprintf(d.o.out, "%s%s: %.0f %%, %.0f s left", line, what, p*100, (1-p)/p*time.Since(began).Seconds())
 		}
+	}, do)
+	if err != nil {
+		fmt.Fprintf(d.o.out, "%s%s: not finished\n", line, what)
+		return err
 	}
-}
-
-// again begins the line of a terminal again.
-func (d *demonstration) again() string {
-	if d.terminal {
-		return "\r\x1b[K"
-	}
-	return ""
+	fmt.Fprintf(d.o.out, "%s%s: %.1f s\n", line, what, time.Since(began).Seconds())
+	return nil
 }
 
 // yearsText says how long the panel of a history is.
@@ -362,7 +342,7 @@ func yearsText(h demo.History) string {
 // show prints links to a graph of all that there is, from rollups and from samples, and what both cost.
 func (d *demonstration) show(ctx context.Context, own, link string) {
 	h := d.held
-	fmt.Fprintf(d.out, "\n%s of %d series, %d samples, %.2f B each on the disk:\n\n", yearsText(h.History), h.Series, h.Samples, float64(tableBytes(d.o.path))/float64(h.Samples))
+	fmt.Fprintf(d.o.out, "\n%s of %d series, %d samples, %.2f B each on the disk:\n\n", yearsText(h.History), h.Series, h.Samples, float64(tableBytes(d.o.path))/float64(h.Samples))
 	now := time.Now().Unix()
 	long := (h.End-h.Begin-demoLead)/1000 + (now-h.End/1000)/3600*3600
 	for _, as := range []struct{ name, resolution string }{{"rollups", ""}, {"samples", "0s"}} {
@@ -370,18 +350,18 @@ func (d *demonstration) show(ctx context.Context, own, link string) {
 		if as.resolution != "" {
 			page.Set("res", as.resolution)
 		}
-		fmt.Fprintf(d.out, "  from %s  %s/?%s\n", as.name, link, page.Encode())
+		fmt.Fprintf(d.o.out, "  from %s  %s/?%s\n", as.name, link, page.Encode())
 		cost, err := askPanel(ctx, own, now-long, now, as.resolution)
 		if err != nil {
 			cost = fmt.Sprintf("not measured: %v", err)
 		}
-		fmt.Fprintf(d.out, "                %s\n\n", cost)
+		fmt.Fprintf(d.o.out, "                %s\n\n", cost)
 	}
 	end := "Ctrl-C ends it. To serve it again: adapter demo --dir=" + d.dir
 	if d.o.demo.dir == "" {
 		end = "Ctrl-C ends it, and removes " + d.dir
 	}
-	fmt.Fprintf(d.out, "The page has the choice, too: Resolution.\n%s\n", end)
+	fmt.Fprintf(d.o.out, "The page has the choice, too: Resolution.\n%s\n", end)
 }
 
 // tableBytes returns the size of the tables of an embedded store that can be found.
@@ -404,25 +384,15 @@ func askPanel(ctx context.Context, base string, start, end int64, resolution str
 		"query": {demoPanel}, "start": {fmt.Sprint(end - (end-start)/step*step)}, "end": {fmt.Sprint(end)}, "step": {fmt.Sprint(step)},
 		"stats": {"all"}, "max_source_resolution": {resolution},
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, base+"/api/v1/query_range?"+q.Encode(), nil)
-	if err != nil {
-		return "", err
-	}
-	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	began := time.Now()
-	resp, err := client.Do(req)
-	if err != nil {
-		return "", err
-	}
-	defer resp.Body.Close()
 	var answer struct {
-		Error string
-		Data  struct {
+		Data struct {
 			Stats struct{ Storage struct{ Cells, Bytes int64 } }
 		}
 	}
-	if err := json.NewDecoder(resp.Body).Decode(&answer); err != nil || answer.Error != "" {
-		return "", errors.Join(err, errors.New(resp.Status+": "+answer.Error))
+	resp, err := askAdapter(ctx, http.MethodGet, base+"/api/v1/query_range?"+q.Encode(), nil, &answer)
+	if err != nil {
+		return "", err
 	}
 	read := answer.Data.Stats.Storage
 	return fmt.Sprintf("%.3f s, read %s: %d cells, %.1f MB", time.Since(began).Seconds(), resp.Header.Get("X-Promtable-Resolution"), read.Cells, float64(read.Bytes)/1e6), nil

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -50,20 +49,13 @@ func (o *options) dumpCommand(app *kingpin.Application) {
 
 // dumpRows runs dump.
 func dumpRows(ctx context.Context, o *options, logger log.Logger) error {
-	return runDump(ctx, o, logger, os.Stdout)
+	existing := o.forExisting()
+	existing.readOnly = true
+	return existing.withRows(ctx, logger, func(rows bucketstore.Store, schema series.Schema) error { return o.dumpOf(ctx, rows, schema) })
 }
 
-func runDump(ctx context.Context, o *options, logger log.Logger, out io.Writer) (err error) {
-	schema, err := newSchema(o)
-	if err != nil {
-		return err
-	}
-	store, err := o.openReadOnly(ctx, logger)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, closing("close the store", store.Close())) }()
-	d := &dumper{out: out, schema: schema, samples: o.dump.samples}
+func (o *options) dumpOf(ctx context.Context, rows bucketstore.Store, schema series.Schema) error {
+	d := &dumper{out: o.out, schema: schema, samples: o.dump.samples}
 	request := bucketstore.ScanRequest{Rows: []series.RowRange{series.PrefixRange([]byte(o.dump.prefix))}, Limit: o.dump.limit}
 	for _, spec := range bucketstore.Tables(bucketstore.Retention{}) {
 		if spec.Table.String() != o.dump.table {
@@ -75,18 +67,11 @@ func runDump(ctx context.Context, o *options, logger log.Logger, out io.Writer) 
 		}
 		slices.SortFunc(request.Families, func(a, b bucketstore.FamilyRange) int { return strings.Compare(a.Family, b.Family) })
 	}
-	err = store.Scan(ctx, request, func(row bucketstore.Row) error { return d.row(request.Table, row) })
+	err := rows.Scan(ctx, request, func(row bucketstore.Row) error { return d.row(request.Table, row) })
 	if err == nil && o.dump.limit > 0 && d.rows == o.dump.limit {
-		_, err = fmt.Fprintf(out, "%d rows are printed; --limit=0 prints all\n", d.rows)
+		_, err = fmt.Fprintf(o.out, "%d rows are printed; --limit=0 prints all\n", d.rows)
 	}
 	return err
-}
-
-// openReadOnly opens an existing store to read its rows only.
-func (o *options) openReadOnly(ctx context.Context, logger log.Logger) (bucketstore.Store, error) {
-	existing := o.forExisting()
-	existing.readOnly = true
-	return openStore(ctx, existing, logger, nil, nil)
 }
 
 // A dumper prints rows.

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
-	"os"
 	"time"
 
 	"github.com/alecthomas/kingpin/v2"
@@ -83,9 +82,9 @@ func printEstimate(ctx context.Context, o *options, logger log.Logger) error {
 	}
 	e := estimate.New(measured, o.estimateConfig())
 	if !o.estimate.json {
-		return e.Print(os.Stdout)
+		return e.Print(o.out)
 	}
-	encoder := json.NewEncoder(os.Stdout)
+	encoder := json.NewEncoder(o.out)
 	encoder.SetIndent("", "  ")
 	return encoder.Encode(e)
 }

@@ -21,6 +21,7 @@ import (
 	storageremote "github.com/prometheus/prometheus/storage/remote"
 
 	"github.com/promtable/promtable/bucketstore/durable"
+	"github.com/promtable/promtable/remote/engine"
 	"github.com/promtable/promtable/remote/engine/reader"
 	"github.com/promtable/promtable/remote/export"
 	"github.com/promtable/promtable/remote/history"
@@ -78,10 +79,9 @@ func exportSamples(ctx context.Context, o *options, logger log.Logger) (err erro
 	}
 	defer func() { err = errors.Join(err, closeSource()) }()
 	if cut > sel.Mint {
-		level.Warn(logger).Log("msg", "samples before this time are gone: of that time the export has those that rollups keep, which are true samples, but not all", "time", time.UnixMilli(cut).UTC().Format(time.RFC3339))
+		level.Warn(logger).Log("msg", "samples before this time are gone: of that time the export has those that rollups keep, which are true samples, but not all", "time", timeOf(cut))
 	}
-	now := time.Now()
-	report := &exportReport{logger: logger, started: now, reported: now, sel: sel}
+	report := exportReport{newReporter(logger), sel}
 	var p export.Progress
 	if o.command == commandExportBlocks {
 		b := export.Blocks{From: from, Selection: sel, Dir: o.exports.dir, Span: time.Duration(o.exports.blockSpan).Milliseconds(), Name: o.exportName(), Report: report.progress}
@@ -108,7 +108,7 @@ func printDigest(ctx context.Context, o *options, logger log.Logger) (err error)
 	}
 	defer func() { err = errors.Join(err, closeSource()) }()
 	line := func(d export.DayDigest, of string) {
-		fmt.Println(time.UnixMilli(d.Start).UTC().Format(time.DateOnly), d.Series, d.Samples, d, of)
+		fmt.Fprintln(o.out, time.UnixMilli(d.Start).UTC().Format(time.DateOnly), d.Series, d.Samples, d, of)
 	}
 	var each func(labels.Labels, export.DayDigest)
 	if o.exports.bySeries {
@@ -125,7 +125,7 @@ func printDigest(ctx context.Context, o *options, logger log.Logger) (err error)
 
 func (o *options) exportText(ctx context.Context, from export.Source, sel export.Selection, report func(export.Progress)) (p export.Progress, err error) {
 	if o.exports.file == "-" {
-		return export.OpenMetrics(ctx, from, sel, os.Stdout, report)
+		return export.OpenMetrics(ctx, from, sel, o.out, report)
 	}
 	dir, name := filepath.Split(o.exports.file)
 	err = durable.Create(durable.OS(dir), name, os.O_EXCL, func(w io.Writer) (err error) { // a part of it would look like all
@@ -185,10 +185,14 @@ func (o *options) exportSource(ctx context.Context, logger log.Logger) (from exp
 	if err != nil {
 		return nil, 0, nil, errors.Join(err, a.close())
 	}
-	from = func(ctx context.Context, mint, maxt int64, ms []*labels.Matcher) (storage.ChunkSeriesSet, error) {
-		return at.engine.Select(ctx, reader.Query{Matchers: ms, Mint: mint, Maxt: maxt, Kept: true, Decoded: true, Passing: true})
+	return export.Paced(engineSource(at.engine), o.exports.perSecond), a.retention.Shown(rollup.Raw, time.Now()), a.close, nil
+}
+
+// engineSource reads all that an engine has.
+func engineSource(e *engine.Engine) export.Source {
+	return func(ctx context.Context, mint, maxt int64, ms []*labels.Matcher) (storage.ChunkSeriesSet, error) {
+		return e.Select(ctx, reader.Query{Matchers: ms, Mint: mint, Maxt: maxt, Kept: true, Decoded: true, Passing: true})
 	}
-	return export.Paced(from, o.exports.perSecond), a.retention.Shown(rollup.Raw, time.Now()), a.close, nil
 }
 
 // unboundedSeries is more series than a store has.
@@ -224,22 +228,17 @@ func remoteSource(address string, headers map[string]string) (export.Source, err
 
 // An exportReport logs how far an export is.
 type exportReport struct {
-	logger            log.Logger
-	started, reported time.Time
-	sel               export.Selection
+	*reporter
+	sel export.Selection
 }
 
-func (r *exportReport) progress(p export.Progress) {
-	now := time.Now()
-	if now.Sub(r.reported) < reportInterval {
+func (r exportReport) progress(p export.Progress) {
+	if !r.isDue() {
 		return
 	}
-	r.reported = now
-	took := now.Sub(r.started)
-	pairs := []any{"msg", "exporting", "series", p.Series, "samples", p.Samples, "samples_per_second", int64(float64(p.Samples) / max(took.Seconds(), 0.001))}
+	pairs := []any{"msg", "exporting", "series", p.Series, "samples", p.Samples, "samples_per_second", r.perSecond(p.Samples)}
 	if p.Upto > r.sel.Mint {
-		share := float64(p.Upto-r.sel.Mint) / float64(max(1, r.sel.Maxt-r.sel.Mint))
-		pairs = append(pairs, "upto", time.UnixMilli(p.Upto).UTC().Format(time.RFC3339), "left", time.Duration(float64(took)*max(0, 1/share-1)).Round(time.Second))
+		pairs = append(pairs, "upto", timeOf(p.Upto), "left", r.left(p.Upto-r.sel.Mint, r.sel.Maxt-r.sel.Mint))
 	}
 	level.Info(r.logger).Log(pairs...)
 }

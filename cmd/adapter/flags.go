@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"path/filepath"
@@ -96,6 +97,10 @@ type options struct {
 	prepare func(ctx context.Context) error
 	onReady func(ctx context.Context, own, link string)
 
+	// in and out are the standard streams of commands.
+	in  io.Reader
+	out io.Writer
+
 	// existing says that a command needs an existing store: it creates none. Tests replace
 	// now, netListen, storeTimeout, reachTimeout and diskUsage.
 	existing bool
@@ -113,7 +118,7 @@ type options struct {
 
 // parseFlags parses the command line and checks it.
 func parseFlags(args []string) (*options, error) {
-	o := &options{now: time.Now, netListen: net.Listen, storeTimeout: storeTimeout, diskUsage: pebble.DiskUsage}
+	o := &options{in: os.Stdin, out: os.Stdout, now: time.Now, netListen: net.Listen, storeTimeout: storeTimeout, diskUsage: pebble.DiskUsage}
 	o.remote, o.engine, o.api = o.remote.WithDefaults(), o.engine.WithDefaults(), o.api.WithDefaults()
 	app := o.newApplication()
 	args, err := expandFiles(args)
@@ -353,55 +358,34 @@ func (o *options) haFlags(app *kingpin.Application) {
 
 // check refuses flags that do not go together. The error says what to change.
 func (o *options) check() error {
-	if err := o.checkNumbers(); err != nil {
-		return err
+	for _, check := range []func() error{
+		o.checkNumbers, o.web.check, o.checkTenancy, o.checkRetention, o.checkSchema, o.checkEstimate, o.checkDemo, o.checkImport,
+		o.checkBuffer, o.checkSeal, o.checkRollups, o.engine.HA.Validate, o.checkFeatures, o.checkModes, o.checkCache,
+	} {
+		if err := check(); err != nil {
+			return err
+		}
 	}
-	if err := o.web.check(); err != nil {
-		return err
-	}
-	if err := o.checkTenancy(); err != nil {
-		return err
-	}
-	if err := o.checkRetention(); err != nil {
-		return err
-	}
-	if err := o.checkSchema(); err != nil {
-		return err
-	}
-	if err := o.checkEstimate(); err != nil {
-		return err
-	}
-	if err := o.checkDemo(); err != nil {
-		return err
-	}
-	if err := o.checkImport(); err != nil {
-		return err
-	}
-	if err := o.checkBuffer(); err != nil {
-		return err
-	}
-	if err := o.checkSeal(); err != nil {
-		return err
-	}
-	if err := o.checkRollups(); err != nil {
-		return err
-	}
-	if err := o.engine.HA.Validate(); err != nil {
-		return err
-	}
+	return o.kind().check(o)
+}
+
+func (o *options) checkFeatures() error {
 	if err := api.CheckFeatures(o.api.Features); err != nil {
 		return fmt.Errorf("--enable-feature: %w", err)
 	}
-	if err := o.checkModes(); err != nil {
-		return err
+	return nil
+}
+
+// checkCache turns the cache of results off where other adapters may write.
+func (o *options) checkCache() error {
+	if !o.traits().Shared {
+		return nil
 	}
-	if o.traits().Shared {
-		if o.given[o.resultsCache.flag] && o.resultsCache.Base2Bytes != 0 {
-			return errors.New("--query.results-cache-bytes is for the embedded store: other adapters may write to Bigtable; leave it out")
-		}
-		o.resultsCache.Base2Bytes = 0
+	if o.given[o.resultsCache.flag] && o.resultsCache.Base2Bytes != 0 {
+		return errors.New("--query.results-cache-bytes is for the embedded store: other adapters may write to Bigtable; leave it out")
 	}
-	return o.kind().check(o)
+	o.resultsCache.Base2Bytes = 0
+	return nil
 }
 
 // A commaList is a flag that takes several values at once, and may be repeated.

@@ -115,7 +115,7 @@ func (o *options) source(logger log.Logger) (source history.Source, id string, e
 		// Blocks have names of their own, so that those of another directory go on with the same import.
 		source = history.NewBlocks(i.dirs, sel)
 	case commandImportText:
-		source, err = history.NewOpenMetrics(cmp.Or(i.file, "-"), os.Stdin, sel, logger) // kingpin makes "" of "-"
+		source, err = history.NewOpenMetrics(cmp.Or(i.file, "-"), o.in, sel, logger) // kingpin makes "" of "-"
 	case commandImportRead:
 		source, err = history.NewRemoteRead(i.from, i.headers, sel)
 		texts = append(append(texts, i.from), i.headerTexts()...)
@@ -144,11 +144,7 @@ func (i *importOptions) headerTexts() (texts []string) {
 }
 
 // importSamples runs import.
-func importSamples(ctx context.Context, o *options, logger log.Logger) error {
-	return runImport(ctx, o, logger, os.Stdout)
-}
-
-func runImport(ctx context.Context, o *options, logger log.Logger, out io.Writer) (err error) {
+func importSamples(ctx context.Context, o *options, logger log.Logger) (err error) {
 	source, id, err := o.source(logger)
 	if err != nil {
 		return err
@@ -163,11 +159,11 @@ func runImport(ctx context.Context, o *options, logger log.Logger, out io.Writer
 		Source: source, Target: target, ID: id, Again: o.imports.again, Name: o.imports.name(), Workers: o.imports.concurrency, SamplesPerSecond: o.imports.perSecond, Logger: logger,
 	})
 	began := time.Now()
-	err = watchImport(i, logger, out, func() error { return i.Run(ctx) })
+	err = watchImport(i, logger, o.out, func() error { return i.Run(ctx) })
 	if err != nil && ctx.Err() != nil {
 		err = errStopped
 	}
-	err = reportImport(i.Progress(), o.imports.dryRun, time.Since(began), err, out)
+	err = reportImport(i.Progress(), o.imports.dryRun, time.Since(began), err, o.out)
 	if err == nil && source.Parallel() {
 		// Notes of times do not say which samples the source had, and it may get older ones. They are for an import that was stopped.
 		err = target.SetDone(ctx, id)
@@ -177,24 +173,13 @@ func runImport(ctx context.Context, o *options, logger log.Logger, out io.Writer
 
 // watchImport calls do, and says how far it is.
 func watchImport(i *history.Import, logger log.Logger, out io.Writer, do func() error) error {
-	isTerminal, every := false, importInterval
-	if f, ok := out.(*os.File); ok {
-		if info, err := f.Stat(); err == nil && info.Mode()&os.ModeCharDevice != 0 {
-			isTerminal, every = true, terminalInterval
-			defer fmt.Fprint(out, "\r\x1b[K")
-		}
+	isTerminal, every := isTerminal(out), importInterval
+	if isTerminal {
+		every = terminalInterval
+		defer fmt.Fprint(out, clearLine)
 	}
 	began := time.Now()
-	done := make(chan error, 1)
-	go func() { done <- do() }()
-	ticker := time.NewTicker(every)
-	defer ticker.Stop()
-	for {
-		select {
-		case err := <-done:
-			return err
-		case <-ticker.C:
-		}
+	return watch(every, func() {
 		p, took := i.Progress(), time.Since(began)
 		rate, left := float64(p.Read)/took.Seconds(), "unknown"
 		if p.Expected > 0 && p.Read > 0 {
@@ -206,12 +191,41 @@ func watchImport(i *history.Import, logger log.Logger, out io.Writer, do func() 
 			if p.Expected > 0 {
 				full = int(min(width, width*p.Read/p.Expected))
 			}
-			fmt.Fprintf(out, "\r\x1b[K[%s%s] %d samples, %.2g M/s, %s, left %s", strings.Repeat("=", full), strings.Repeat(" ", width-full), p.Read, rate/1e6, megabytes(p.Bytes), left)
-			continue
+			fmt.Fprintf(out, clearLine+"[%s%s] %d samples, %.2g M/s, %s, left %s", strings.Repeat("=", full), strings.Repeat(" ", width-full), p.Read, rate/1e6, megabytes(p.Bytes), left)
+			return
 		}
 		level.Info(logger).Log("msg", "importing", "parts", p.Finished, "of", p.Units, "samples", p.Read, "expected", p.Expected, "per_second", int64(rate), "bytes", p.Bytes, "left", left)
+	}, do)
+}
+
+// watch calls do, and show at an interval until do ends.
+func watch(every time.Duration, show func(), do func() error) error {
+	done := make(chan error, 1)
+	go func() { done <- do() }()
+	ticker := time.NewTicker(every)
+	defer ticker.Stop()
+	for {
+		select {
+		case err := <-done:
+			return err
+		case <-ticker.C:
+			show()
+		}
 	}
 }
+
+// isTerminal says whether a stream is a file that is a terminal.
+func isTerminal(stream any) bool {
+	f, ok := stream.(*os.File)
+	if !ok {
+		return false
+	}
+	info, err := f.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
+}
+
+// clearLine goes to the start of the line of a terminal, and clears it.
+const clearLine = "\r\x1b[K"
 
 func megabytes(bytes int64) string { return fmt.Sprintf("%.1f MB", float64(bytes)/1e6) }
 
@@ -324,7 +338,6 @@ func openTarget(ctx context.Context, o *options, logger log.Logger) (target hist
 // A dryStore stores no samples.
 type dryStore struct{ bucketstore.Store }
 
-// Apply implements bucketstore.Store.
 func (s dryStore) Apply(ctx context.Context, table bucketstore.Table, muts []bucketstore.Mutation) error {
 	if table == bucketstore.Metric || table == bucketstore.Index {
 		return nil

@@ -45,7 +45,8 @@ func importText(t *testing.T, ctx context.Context, logger log.Logger, text, dir 
 	o := parse(t, append([]string{"import", "openmetrics", text, "--storage.path=" + dir}, args...)...)
 	o.diskUsage = func(string) (disk.Usage, error) { return disk.Usage{Free: free, Total: 200 << 30}, nil }
 	var out bytes.Buffer
-	err := runImport(ctx, o, logger, &out)
+	o.out = &out
+	err := importSamples(ctx, o, logger)
 	return out.String(), err
 }
 
@@ -150,7 +151,8 @@ func TestImportDeleted(t *testing.T) {
 					return len(p), nil
 				})
 			}
-			if err := runDelete(ctx, o, log.NewNopLogger(), strings.NewReader(""), out); (err == nil) != finish {
+			o.out = out
+			if err := deleteSamples(ctx, o, log.NewNopLogger()); (err == nil) != finish {
 				t.Fatal(err)
 			}
 			cancel()
@@ -158,7 +160,8 @@ func TestImportDeleted(t *testing.T) {
 			mustPrint("nothing to do")
 			o = parse(t, "delete", "--match=hours", "--yes", "--storage.path="+dir)
 			var plan bytes.Buffer
-			if err := runDelete(t.Context(), o, log.NewNopLogger(), strings.NewReader(""), &plan); err != nil || !strings.Contains(plan.String(), " 100 samples") {
+			o.out = &plan
+			if err := deleteSamples(t.Context(), o, log.NewNopLogger()); err != nil || !strings.Contains(plan.String(), " 100 samples") {
 				t.Errorf("after all: %v\n%s", err, &plan)
 			}
 		})

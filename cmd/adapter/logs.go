@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"sync/atomic"
 	"syscall"
@@ -217,14 +216,14 @@ func describeLog(l meta.Log) []any {
 
 // listLogs prints the logs that META lists.
 func listLogs(ctx context.Context, o *options, logger log.Logger) error {
-	reading := *o
-	reading.readOnly = true
-	return withMeta(ctx, &reading, logger, func(store *meta.Store) error {
+	existing := o.forExisting()
+	existing.readOnly = true
+	return existing.withMeta(ctx, logger, func(store *meta.Store) error {
 		logs, err := store.Logs(ctx)
 		if err != nil {
 			return err
 		}
-		return printLogs(os.Stdout, logs)
+		return printLogs(o.out, logs)
 	})
 }
 
@@ -250,7 +249,7 @@ func oldestSample(l meta.Log) string {
 
 // forgetLog removes a log from META.
 func forgetLog(ctx context.Context, o *options, logger log.Logger) error {
-	return withMeta(ctx, o, logger, func(store *meta.Store) error {
+	return o.forExisting().withMeta(ctx, logger, func(store *meta.Store) error {
 		logs, err := store.Logs(ctx)
 		if err != nil {
 			return err
@@ -269,19 +268,26 @@ func forgetLog(ctx context.Context, o *options, logger log.Logger) error {
 	})
 }
 
-// withMeta opens the store, which must exist, calls fn with its META, and closes it.
-func withMeta(ctx context.Context, o *options, logger log.Logger, fn func(*meta.Store) error) error {
+// withMeta opens the store, calls fn with its META, and closes it. It refuses a store of another schema.
+func (o *options) withMeta(ctx context.Context, logger log.Logger, fn func(*meta.Store) error) error {
+	return o.withRows(ctx, logger, func(rows bucketstore.Store, schema series.Schema) error {
+		store, err := meta.Open(ctx, rows, schema, o.now)
+		if err != nil {
+			return err
+		}
+		return fn(store)
+	})
+}
+
+// withRows opens the store, calls fn, and closes it.
+func (o *options) withRows(ctx context.Context, logger log.Logger, fn func(bucketstore.Store, series.Schema) error) error {
 	schema, err := newSchema(o)
 	if err != nil {
 		return err
 	}
-	rows, err := openStore(ctx, o.forExisting(), logger, nil, nil)
+	rows, err := openStore(ctx, o, logger, nil, nil)
 	if err != nil {
 		return err
 	}
-	store, err := meta.Open(ctx, rows, schema, time.Now)
-	if err == nil {
-		err = fn(store)
-	}
-	return errors.Join(err, closing("close the store", rows.Close()))
+	return errors.Join(fn(rows, schema), closing("close the store", rows.Close()))
 }

@@ -50,7 +50,6 @@ func (a *rollupAge) Set(text string) error {
 	return err
 }
 
-// String implements kingpin.Value.
 func (a *rollupAge) String() string {
 	if time.Duration(*a) == timeline.Off {
 		return rollupsOff

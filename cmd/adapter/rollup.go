@@ -90,8 +90,7 @@ func newMaker(o *options, days *downsample.Days, clock *seal.Clock, cfg downsamp
 	if cfg.Resolutions = o.resolutions(); len(cfg.Resolutions) == 0 {
 		return nil
 	}
-	cfg.RowsPerSecond = o.rollupRows
-	cfg.Holder = processName()
+	cfg.RowsPerSecond, cfg.Holder = o.rollupRows, processName()
 	if clock != nil {
 		cfg.ClockErr = clock.TimeErr
 	}

@@ -93,7 +93,7 @@ func (o *options) retentionCommand(app *kingpin.Application) {
 
 // explainRetention runs retention explain.
 func explainRetention(_ context.Context, o *options, _ log.Logger) error {
-	return o.retention.explain(os.Stdout, time.Now())
+	return o.retention.explain(o.out, time.Now())
 }
 
 // explain says what of the series of a selector goes when.

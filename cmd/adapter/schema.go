@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -54,9 +53,9 @@ func (o *options) checkSchema() error {
 
 // applySchema runs schema apply.
 func applySchema(ctx context.Context, o *options, _ log.Logger) error {
-	s := schemaApply{o: o, out: os.Stdout, now: time.Now}
-	if info, err := os.Stdin.Stat(); err == nil && info.Mode()&os.ModeCharDevice != 0 {
-		s.terminal = os.Stdin
+	s := schemaApply{o: o}
+	if isTerminal(o.in) {
+		s.terminal = o.in
 	}
 	if made := o.resolutions(); len(made) > 0 {
 		s.unrolled = s.unreleased
@@ -66,29 +65,21 @@ func applySchema(ctx context.Context, o *options, _ log.Logger) error {
 
 // unreleased returns the days before cut whose rollups are not final.
 func (s *schemaApply) unreleased(ctx context.Context, cut int64) (days []string, err error) {
-	schema, err := newSchema(s.o)
-	if err != nil {
-		return nil, err
-	}
-	rows, err := openBigtable(ctx, s.o, log.NewNopLogger(), nil)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, closing("close the store", rows.Close())) }()
-	known, err := downsample.Open(ctx, downsample.Config{Store: rows, Schema: schema, Now: s.now})
-	if err != nil {
-		return nil, err
-	}
-	return known.Unreleased(ctx, cut)
+	err = s.o.withRows(ctx, log.NewNopLogger(), func(rows bucketstore.Store, schema series.Schema) error {
+		known, err := downsample.Open(ctx, downsample.Config{Store: rows, Schema: schema, Now: s.o.now})
+		if err == nil {
+			days, err = known.Unreleased(ctx, cut)
+		}
+		return err
+	})
+	return days, err
 }
 
 // A schemaApply is one run of schema apply.
 type schemaApply struct {
-	o   *options
-	out io.Writer
+	o *options
 	// terminal answers questions. It is nil if there is none.
 	terminal io.Reader
-	now      func() time.Time
 	// unrolled returns the days before a time, in milliseconds, whose samples are in the store
 	// and whose rollups are not, as text. It is nil while no rollups are made.
 	unrolled func(ctx context.Context, cut int64) ([]string, error)
@@ -98,7 +89,7 @@ type schemaApply struct {
 // next run.
 func (s *schemaApply) run(ctx context.Context) (err error) {
 	if !s.o.traits().OwnAges {
-		fmt.Fprintln(s.out, "nothing to apply: the embedded store deletes by the flags alone; with Bigtable add --storage.backend=bigtable")
+		fmt.Fprintln(s.o.out, "nothing to apply: the embedded store deletes by the flags alone; with Bigtable add --storage.backend=bigtable")
 		return nil
 	}
 	admin, err := bigtable.OpenAdmin(ctx, bigtableConfig(s.o))
@@ -120,7 +111,7 @@ func (s *schemaApply) run(ctx context.Context) (err error) {
 	}
 	shared.show(s)
 	if len(changes) == 0 && !shared.differs() {
-		fmt.Fprintln(s.out, "nothing to apply: all is as wanted")
+		fmt.Fprintln(s.o.out, "nothing to apply: all is as wanted")
 		return nil
 	}
 	lost := s.allowed(ctx, changes)
@@ -129,7 +120,7 @@ func (s *schemaApply) run(ctx context.Context) (err error) {
 	}
 	if s.o.schema.dryRun {
 		if lost == nil {
-			fmt.Fprintf(s.out, "%d families would change; nothing was changed\n", len(changes))
+			fmt.Fprintf(s.o.out, "%d families would change; nothing was changed\n", len(changes))
 		}
 		return lost
 	}
@@ -156,7 +147,7 @@ func (s *schemaApply) run(ctx context.Context) (err error) {
 
 // show prints what is and what will be.
 func (s *schemaApply) show(all []bigtable.Policy) error {
-	table := tabwriter.NewWriter(s.out, 0, 0, 2, ' ', 0)
+	table := tabwriter.NewWriter(s.o.out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "TABLE\tFAMILY\tFOUND\tWANTED\tMEANING")
 	for _, p := range all {
 		found := p.Found
@@ -204,7 +195,7 @@ func timeOf(t int64) string { return time.UnixMilli(t).UTC().Format(time.RFC3339
 // cut returns the time before which cells of an age may be deleted until its rule has
 // changed, in milliseconds.
 func (s *schemaApply) cut(age time.Duration) int64 {
-	now := s.now()
+	now := s.o.now()
 	return min(now.Add(policyDelay-age).UnixMilli(), now.UnixMilli())
 }
 
@@ -273,7 +264,7 @@ func (s *schemaApply) ask(changes int) error {
 	if changes == 0 {
 		question = "Change what all adapters share?"
 	}
-	fmt.Fprintf(s.out, "%s [y/N] ", question)
+	fmt.Fprintf(s.o.out, "%s [y/N] ", question)
 	answer, err := bufio.NewReader(s.terminal).ReadString('\n')
 	if err != nil && err != io.EOF {
 		return err
@@ -298,7 +289,7 @@ func (s *schemaApply) apply(ctx context.Context, admin *bigtable.Admin, changes 
 			if err := admin.SetPolicy(ctx, p); err != nil {
 				return err
 			}
-			fmt.Fprintf(s.out, "changed family %s of %s to %s\n", p.Family, p.TableName, p.Wanted)
+			fmt.Fprintf(s.o.out, "changed family %s of %s to %s\n", p.Family, p.TableName, p.Wanted)
 		}
 		return nil
 	}
@@ -311,7 +302,7 @@ func (s *schemaApply) apply(ctx context.Context, admin *bigtable.Admin, changes 
 	}
 	for _, p := range changes {
 		if p.Missing {
-			fmt.Fprintf(s.out, "created family %s of %s\n", p.Family, p.TableName)
+			fmt.Fprintf(s.o.out, "created family %s of %s\n", p.Family, p.TableName)
 		}
 	}
 	return set(func(p bigtable.Policy) bool { return !isMeta(p) })
@@ -319,7 +310,7 @@ func (s *schemaApply) apply(ctx context.Context, admin *bigtable.Admin, changes 
 
 // raise opens the store, which creates what is missing, raises the horizons to cuts, and changes what adapters share.
 func (s *schemaApply) raise(ctx context.Context, cuts meta.Horizons, shared sharedChange) error {
-	return s.withMeta(ctx, s.o, func(store *meta.Store) error {
+	return s.o.withMeta(ctx, log.NewNopLogger(), func(store *meta.Store) error {
 		if _, err := store.NoteDeleted(ctx, cuts); err != nil {
 			return err
 		}
@@ -329,27 +320,9 @@ func (s *schemaApply) raise(ctx context.Context, cuts meta.Horizons, shared shar
 		horizons, err := store.Horizons(ctx)
 		for r, horizon := range horizons {
 			if horizon > 0 {
-				fmt.Fprintf(s.out, "resolution %s: what is before %s stays hidden: the horizon\n", rollup.Resolution(r), timeOf(horizon))
+				fmt.Fprintf(s.o.out, "resolution %s: what is before %s stays hidden: the horizon\n", rollup.Resolution(r), timeOf(horizon))
 			}
 		}
 		return err
 	})
-}
-
-// withMeta opens the store, calls fn with its META, and closes it.
-func (s *schemaApply) withMeta(ctx context.Context, o *options, fn func(store *meta.Store) error) (err error) {
-	schema, err := newSchema(o)
-	if err != nil {
-		return err
-	}
-	rows, err := openBigtable(ctx, o, log.NewNopLogger(), nil)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, closing("close the store", rows.Close())) }()
-	store, err := meta.Open(ctx, rows, schema, s.now) // it refuses another schema
-	if err != nil {
-		return err
-	}
-	return fn(store)
 }

@@ -100,7 +100,8 @@ func (w *schemaWorld) apply(answer io.Reader, refused string, args ...string) (o
 func (w *schemaWorld) run(s schemaApply, refused string, args ...string) (output string) {
 	w.t.Helper()
 	var out bytes.Buffer
-	s.o, s.out, s.now = w.options(append([]string{"schema", "apply"}, args...)...), &out, func() time.Time { return w.now }
+	s.o = w.options(append([]string{"schema", "apply"}, args...)...)
+	s.o.out, s.o.now = &out, func() time.Time { return w.now }
 	err := s.run(w.t.Context())
 	if refused == "" && err != nil || refused != "" && (err == nil || !strings.Contains(err.Error(), refused)) {
 		w.t.Fatalf("%v: error %v, want %q; the output is\n%s", args, err, refused, &out)
@@ -271,7 +272,7 @@ func TestSchemaApplyMeta(t *testing.T) {
 // TestSchemaMeaning: rules that someone has set are called so.
 func TestSchemaMeaning(t *testing.T) {
 	const foreign = "; the rule found is not the adapter's, someone has set it"
-	s := schemaApply{now: func() time.Time { return time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC) }}
+	s := schemaApply{o: &options{now: func() time.Time { return time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC) }}}
 	for _, tt := range []struct {
 		p    bigtable.Policy
 		want string
@@ -291,7 +292,8 @@ func TestSchemaMeaning(t *testing.T) {
 // TestSchemaApplyEmbedded: the embedded store has no ages to change.
 func TestSchemaApplyEmbedded(t *testing.T) {
 	var out bytes.Buffer
-	s := schemaApply{o: parseOrRefuse(t, []string{"schema", "apply", "--storage.path=" + t.TempDir()}, ""), out: &out}
+	s := schemaApply{o: parseOrRefuse(t, []string{"schema", "apply", "--storage.path=" + t.TempDir()}, "")}
+	s.o.out = &out
 	if err := s.run(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/go-kit/log"
+
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/bucketstore/bigtable"
 	"github.com/promtable/promtable/bucketstore/meta"
@@ -39,7 +41,7 @@ func (s *schemaApply) readShared(ctx context.Context, all []bigtable.Policy) (c 
 	o := *s.o
 	o.createTables = false
 	c.wanted = o.retention.keep()
-	err = s.withMeta(ctx, &o, func(store *meta.Store) error {
+	err = o.withMeta(ctx, log.NewNopLogger(), func(store *meta.Store) error {
 		keep, ok, err := store.Retention(ctx)
 		if errors.Is(err, meta.ErrNoSchema) {
 			return nil
@@ -68,7 +70,7 @@ func (s *schemaApply) lowered(from, deleted meta.Horizons, all []bigtable.Policy
 	to := deleted
 	for r := range to {
 		if ages[r] > 0 {
-			to[r] = max(to[r], s.now().Add(-ages[r]).UnixMilli())
+			to[r] = max(to[r], s.o.now().Add(-ages[r]).UnixMilli())
 		}
 		for _, p := range all {
 			for _, age := range []time.Duration{p.FoundAge, p.WantedAge} {
@@ -91,14 +93,14 @@ func (c *sharedChange) show(s *schemaApply) {
 			if c.keep != nil {
 				found = ageText(c.keep[r])
 			}
-			fmt.Fprintf(s.out, "resolution %s: each adapter keeps %s now, and will keep %s\n", of, found, ageText(c.wanted[r]))
+			fmt.Fprintf(s.o.out, "resolution %s: each adapter keeps %s now, and will keep %s\n", of, found, ageText(c.wanted[r]))
 		}
 		if c.to[r] < c.from[r] {
 			until := "all that is stored"
 			if c.to[r] > 0 {
 				until = "what is from " + timeOf(c.to[r]) + " on"
 			}
-			fmt.Fprintf(s.out, "resolution %s: what is before %s is hidden, though Bigtable has not deleted it: %s will be shown again\n", of, timeOf(c.from[r]), until)
+			fmt.Fprintf(s.o.out, "resolution %s: what is before %s is hidden, though Bigtable has not deleted it: %s will be shown again\n", of, timeOf(c.from[r]), until)
 		}
 	}
 }
@@ -113,7 +115,7 @@ func (s *schemaApply) share(ctx context.Context, store *meta.Store, c sharedChan
 		if err != nil {
 			return err
 		}
-		fmt.Fprintln(s.out, "changed what all adapters keep")
+		fmt.Fprintln(s.o.out, "changed what all adapters keep")
 	}
 	for r := range c.from {
 		c.from[r] = max(c.from[r], raised[r])
@@ -125,6 +127,6 @@ func (s *schemaApply) share(ctx context.Context, store *meta.Store, c sharedChan
 	if _, err := store.LowerHorizons(ctx, c.from, c.to); err != nil {
 		return fmt.Errorf("show again what was hidden: %w; run schema apply again", err)
 	}
-	fmt.Fprintln(s.out, "changed the horizons; adapters show what was hidden within some minutes")
+	fmt.Fprintln(s.o.out, "changed the horizons; adapters show what was hidden within some minutes")
 	return nil
 }

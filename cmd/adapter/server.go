@@ -209,13 +209,11 @@ type answer struct {
 	started bool
 }
 
-// WriteHeader implements http.ResponseWriter.
 func (a *answer) WriteHeader(code int) {
 	a.started = a.started || code >= http.StatusOK
 	a.ResponseWriter.WriteHeader(code)
 }
 
-// Write implements http.ResponseWriter.
 func (a *answer) Write(b []byte) (int, error) {
 	a.started = true
 	return a.ResponseWriter.Write(b)

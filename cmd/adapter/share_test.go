@@ -17,7 +17,8 @@ func (f *fleet) apply(refused string, args ...string) string {
 	f.Helper()
 	o := parseOrRefuse(f.T, append([]string{"schema", "apply", "--storage.backend=bigtable", "--bigtable.project=p", "--bigtable.instance=i"}, args...), "")
 	var out bytes.Buffer
-	s := schemaApply{o: o, out: &out, now: f.now}
+	o.out, o.now = &out, f.now
+	s := schemaApply{o: o}
 	if len(o.resolutions()) > 0 {
 		s.unrolled = s.unreleased
 	}

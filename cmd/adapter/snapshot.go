@@ -200,36 +200,47 @@ func copyAway(ctx context.Context, o *options, target string, logger log.Logger,
 		err = snapshot.Adopt(target)
 	}
 	if err == nil {
-		now := time.Now()
-		report := &copyReport{logger: logger, started: now, reported: now}
-		_, err = snapshot.Copy(ctx, beside, target, like, report.progress)
+		_, err = snapshot.Copy(ctx, beside, target, like, newReporter(logger).bytesCopied)
 	}
 	return errors.Join(err, os.RemoveAll(beside))
 }
 
 // askSnapshot returns the name of the snapshot that an adapter has taken.
 func askSnapshot(ctx context.Context, address string) (name string, err error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, address, nil)
+	var answer struct{ Data struct{ Name string } }
+	_, err = askAdapter(ctx, http.MethodPost, address, nil, &answer)
+	if name = answer.Data.Name; err == nil && !filepath.IsLocal(name) {
+		err = fmt.Errorf("%s answers with the name %q", address, name)
+	}
 	if err != nil {
-		return "", err
+		return "", fmt.Errorf("ask the adapter for a snapshot: %w", err)
+	}
+	return name, nil
+}
+
+// maxAdapterAnswer bounds what is read of an answer, in bytes.
+const maxAdapterAnswer = 64 << 20
+
+// askAdapter sends a request with these headers to an adapter, and decodes the JSON that it answers with. The response, whose body is read, is nil if it does not answer.
+func askAdapter(ctx context.Context, method, address string, headers map[string]string, result any) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, method, address, nil)
+	if err != nil {
+		return nil, err
+	}
+	req.Close = true
+	for name, value := range headers {
+		req.Header.Set(name, value)
 	}
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
-		return "", fmt.Errorf("ask the adapter for a snapshot: %w", err)
+		return nil, err
 	}
 	defer resp.Body.Close()
-	text, err := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
-	if err != nil {
-		return "", fmt.Errorf("ask the adapter for a snapshot: %w", err)
+	text, err := io.ReadAll(io.LimitReader(resp.Body, maxAdapterAnswer))
+	if err == nil && (resp.StatusCode != http.StatusOK || json.Unmarshal(text, result) != nil) {
+		err = fmt.Errorf("%s: %s: %.200s", address, resp.Status, text)
 	}
-	var answer struct {
-		Data  struct{ Name string }
-		Error string
-	}
-	if err := json.Unmarshal(text, &answer); err != nil || answer.Data.Name == "" || !filepath.IsLocal(answer.Data.Name) {
-		return "", fmt.Errorf("ask %s for a snapshot: %s: %.200s", address, resp.Status, text)
-	}
-	return answer.Data.Name, nil
+	return resp, err
 }
 
 // restoreSnapshot makes a data directory of a snapshot.
@@ -245,9 +256,7 @@ func restoreSnapshot(ctx context.Context, o *options, logger log.Logger) error {
 	if err != nil {
 		return err
 	}
-	now := time.Now()
-	report := &copyReport{logger: logger, started: now, reported: now}
-	m, err := snapshot.Restore(ctx, o.snapshot.from, dataDir, logDir, report.progress)
+	m, err := snapshot.Restore(ctx, o.snapshot.from, dataDir, logDir, newReporter(logger).bytesCopied)
 	if err != nil {
 		return err
 	}
@@ -255,25 +264,9 @@ func restoreSnapshot(ctx context.Context, o *options, logger log.Logger) error {
 	return nil
 }
 
-// reportInterval is the time between two log lines about a copy.
-const reportInterval = 5 * time.Second
-
-// A copyReport logs how far a copy is.
-type copyReport struct {
-	logger            log.Logger
-	started, reported time.Time
-}
-
-func (r *copyReport) progress(done, all int64, next string) {
-	now := time.Now()
-	if next != "" && now.Sub(r.reported) < reportInterval {
-		return
+// bytesCopied logs how far a copy is, and that it is finished: then there is no next file.
+func (r *reporter) bytesCopied(done, all int64, next string) {
+	if r.isDue() || next == "" {
+		level.Info(r.logger).Log("msg", "copying", "bytes", done, "of", all, "bytes_per_second", r.perSecond(done), "left", r.left(done, all))
 	}
-	r.reported = now
-	rate := float64(done) / max(now.Sub(r.started).Seconds(), 0.001)
-	left := time.Duration(0)
-	if done > 0 {
-		left = time.Duration(float64(all-done) / rate * float64(time.Second)).Round(time.Second)
-	}
-	level.Info(r.logger).Log("msg", "copying", "bytes", done, "of", all, "bytes_per_second", int64(rate), "left", left)
 }
