@@ -119,7 +119,7 @@ func (f *foundTexts) addSeries(ctx context.Context, series []*Identity) (complet
 			}
 			f.enough = len(all)
 		}
-		if matchAll(f.rest, s.Labels) {
+		if labels.Selector(f.rest).Matches(s.Labels) {
 			f.kind.of(s.Labels, add)
 		}
 		if f.enough > 0 && len(f.texts) >= f.enough {

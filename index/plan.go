@@ -61,16 +61,7 @@ func (q *Query) hold(n int) error {
 }
 
 // matches says whether all matchers match.
-func (q *Query) matches(ls labels.Labels) bool { return matchAll(q.Matchers, ls) }
-
-func matchAll(ms []*labels.Matcher, ls labels.Labels) bool {
-	for _, m := range ms {
-		if !m.Matches(ls.Get(m.Name)) {
-			return false
-		}
-	}
-	return true
-}
+func (q *Query) matches(ls labels.Labels) bool { return labels.Selector(q.Matchers).Matches(ls) }
 
 // A run is the series of a list in a period, sorted when the list is complete.
 type run struct {

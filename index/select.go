@@ -236,7 +236,7 @@ func (l *list) filter(all []*Identity, ms []*labels.Matcher) (matching []*Identi
 		return all[:limit], nil
 	}
 	for i := 0; i < len(all) && len(matching) < limit; i++ {
-		if !matchAll(ms, all[i].Labels) {
+		if !labels.Selector(ms).Matches(all[i].Labels) {
 			continue
 		}
 		matching = append(matching, all[i])

@@ -145,13 +145,10 @@ type Writer interface {
 }
 
 // A DamageError is about samples that cannot be read. The others of the series are stored, unless only rollups are and the series has no end.
-type DamageError struct{ Err error }
+type DamageError struct{ error }
 
-// Error implements error.
-func (e *DamageError) Error() string { return e.Err.Error() }
-
-// Unwrap implements error.
-func (e *DamageError) Unwrap() error { return e.Err }
+// Unwrap returns what is wrong.
+func (e *DamageError) Unwrap() error { return e.error }
 
 // A RefusedError is about series that can never be stored. All others are.
 type RefusedError struct{ Series []Refusal }
@@ -167,22 +164,13 @@ type Refusal struct {
 func (e *RefusedError) Error() string { return e.Series[0].Reason }
 
 // A LeftOut error says why a part of a source is not imported, though nothing is wrong with it.
-type LeftOut struct{ Err error }
-
-// Error implements error.
-func (e *LeftOut) Error() string { return e.Err.Error() }
-
-// Unwrap implements error.
-func (e *LeftOut) Unwrap() error { return e.Err }
+type LeftOut struct{ error }
 
 // A Temporary error may be gone at the next attempt.
-type Temporary struct{ Err error }
+type Temporary struct{ error }
 
-// Error implements error.
-func (e *Temporary) Error() string { return e.Err.Error() }
-
-// Unwrap implements error.
-func (e *Temporary) Unwrap() error { return e.Err }
+// Unwrap returns what failed.
+func (e *Temporary) Unwrap() error { return e.error }
 
 const (
 	// attempts is how often a unit is begun if its source fails, with pauses that double.

@@ -254,12 +254,10 @@ func (o *OpenMetrics) seriesOf(p textparse.Parser, bySeries map[string]*textSeri
 
 // matches says whether a series is selected.
 func (s Selection) matches(ls labels.Labels) bool {
-	return len(s.Matchers) == 0 || slices.ContainsFunc(s.Matchers, func(ms []*labels.Matcher) bool {
-		return !slices.ContainsFunc(ms, func(m *labels.Matcher) bool { return !m.Matches(ls.Get(m.Name)) })
-	})
+	return len(s.Matchers) == 0 || slices.ContainsFunc(s.Matchers, func(ms []*labels.Matcher) bool { return labels.Selector(ms).Matches(ls) })
 }
 
-// A textSeries is a series of a run.
+// A textSeries is the samples of a series, in the order of their source until they are sorted.
 type textSeries struct {
 	labels labels.Labels
 	times  []int64
@@ -295,6 +293,13 @@ func (s *textSeries) sort() (changed int) {
 	return changed
 }
 
+// list returns the samples from one number to another as chunks.
+func (s *textSeries) list(from, to int) *listSeries {
+	var b chunk.Builder
+	b.AppendFloats(nil, s.times[from:to], s.values[from:to])
+	return &listSeries{s.labels, b.Chunks}
+}
+
 // A textSet are the series of a run that have samples in a unit.
 type textSet struct {
 	storage.ChunkSeriesSet
@@ -310,9 +315,7 @@ func (s *textSet) Next() bool {
 		from, _ := slices.BinarySearch(of.times, s.unit.Start)
 		to, _ := slices.BinarySearch(of.times, s.unit.Limit)
 		if from < to {
-			var b chunk.Builder
-			b.AppendFloats(nil, of.times[from:to], of.values[from:to])
-			s.now = &listSeries{of.labels, b.Chunks}
+			s.now = of.list(from, to)
 			return true
 		}
 	}

@@ -3,7 +3,6 @@ package history
 import (
 	"bufio"
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -12,15 +11,12 @@ import (
 	"math"
 	"net/http"
 	"net/url"
-	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/model/value"
 	"github.com/prometheus/prometheus/storage"
-
-	"github.com/promtable/promtable/series/chunk"
 )
 
 // VictoriaMetrics is a server with /api/v1/export of VictoriaMetrics, which answers with a line of JSON for each series.
@@ -149,23 +145,12 @@ func (e *exported) series() (*listSeries, error) {
 	if len(e.Values) != len(e.Timestamps) {
 		return nil, fmt.Errorf("series %v of an export has %d values and %d timestamps", e.Metric, len(e.Values), len(e.Timestamps))
 	}
-	order := make([]int, len(e.Timestamps))
-	for i := range order {
-		order[i] = i
+	s := textSeries{labels: labels.FromMap(e.Metric), times: e.Timestamps}
+	for _, v := range e.Values {
+		s.values = append(s.values, float64(v))
 	}
-	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(e.Timestamps[a], e.Timestamps[b]) })
-	var times []int64
-	var values []float64
-	for _, i := range order {
-		if n := len(times); n > 0 && times[n-1] == e.Timestamps[i] { // the last one wins
-			values[n-1] = float64(e.Values[i])
-			continue
-		}
-		times, values = append(times, e.Timestamps[i]), append(values, float64(e.Values[i]))
-	}
-	var b chunk.Builder
-	b.AppendFloats(nil, times, values)
-	return &listSeries{labels.FromMap(e.Metric), b.Chunks}, nil
+	s.sort()
+	return s.list(0, len(s.times)), nil
 }
 
 func (s *exportSet) At() storage.ChunkSeries { return s.at }

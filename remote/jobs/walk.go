@@ -11,6 +11,7 @@ import (
 
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/series"
+	"github.com/promtable/promtable/series/chunk"
 )
 
 const (
@@ -190,6 +191,23 @@ func RowsOf(schema series.Schema, base int64, postings []Posting) []series.RowRa
 		rows = append(rows, series.SingleRow(key))
 	}
 	return rows
+}
+
+// FamiliesIn returns the cells of a row that may have samples in [start, limit), in milliseconds, which lies in the bucket at base: chunks,
+// exemplars, and raw cells.
+func FamiliesIn(base, start, limit int64) []bucketstore.FamilyRange {
+	var from, chunksFrom, to []byte
+	if start > base {
+		from, chunksFrom = series.AppendQualifier(nil, uint32(start-base)), chunk.AppendStart(nil, uint32(start-base))
+	}
+	if limit < base+series.Period {
+		to = series.AppendQualifier(nil, uint32(limit-base))
+	}
+	families := []bucketstore.FamilyRange{{Family: series.FamilyChunk, Start: chunksFrom, Limit: to}}
+	for _, family := range append([]string{series.FamilyExemplar}, series.RawFamilies[:]...) {
+		families = append(families, bucketstore.FamilyRange{Family: family, Start: from, Limit: to})
+	}
+	return families
 }
 
 // NextPeriod returns the first index period in [from, limit) that has series. There may be none.

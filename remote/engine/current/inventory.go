@@ -140,12 +140,7 @@ func (p *inventoryPass) deliver(key []byte, s sample) error {
 
 // matches says whether a selector, if there are any, matches a series.
 func (p *inventoryPass) matches(ls labels.Labels) bool {
-	if len(p.selectors) == 0 {
-		return true
-	}
-	return slices.ContainsFunc(p.selectors, func(matchers []*labels.Matcher) bool {
-		return !slices.ContainsFunc(matchers, func(m *labels.Matcher) bool { return !m.Matches(ls.Get(m.Name)) })
-	})
+	return len(p.selectors) == 0 || slices.ContainsFunc(p.selectors, func(ms []*labels.Matcher) bool { return labels.Selector(ms).Matches(ls) })
 }
 
 // pendingSample is a sample that is not in CURRENT yet, and its series.

@@ -69,7 +69,7 @@ func (x *Executor) latest(ctx context.Context, t target) (last bucketstore.Cell,
 		err := store.Scan(reading, bucketstore.ScanRequest{
 			Table:    bucketstore.Metric,
 			Rows:     []series.RowRange{series.SingleRow(x.records.cfg.Schema.AppendRowKey(nil, t.key, base))},
-			Families: familiesIn(base, base, base+series.Period),
+			Families: jobs.FamiliesIn(base, base, base+series.Period),
 		}, func(row bucketstore.Row) error { return lastOf(base, row.Cells, &last) })
 		cancel()
 		if err != nil || last.Value != nil {

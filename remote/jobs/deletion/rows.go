@@ -12,7 +12,6 @@ import (
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/remote/jobs"
 	"github.com/promtable/promtable/series"
-	"github.com/promtable/promtable/series/chunk"
 )
 
 // rows calls fn with the rows of targets that may have samples in the range of a record, some
@@ -37,7 +36,7 @@ func (x *Executor) rows(ctx context.Context, rec *record, targets []target, fn f
 	for _, base := range bases {
 		ranges := byBase[base]
 		slices.SortFunc(ranges, func(a, b series.RowRange) int { return bytes.Compare(a.Start, b.Start) })
-		families := familiesIn(base, max(base, rec.Start), min(base+series.Period, rec.Limit))
+		families := jobs.FamiliesIn(base, max(base, rec.Start), min(base+series.Period, rec.Limit))
 		scan := func(ctx context.Context, after []byte, fn func(bucketstore.Row) error) error {
 			for len(ranges) > 0 && after != nil && bytes.Compare(ranges[0].Start, after) <= 0 {
 				ranges = ranges[1:]
@@ -55,25 +54,6 @@ func (x *Executor) rows(ctx context.Context, rec *record, targets []target, fn f
 
 // A scanRows calls fn with the rows after a key, or with all.
 type scanRows func(ctx context.Context, after []byte, fn func(bucketstore.Row) error) error
-
-// familiesIn returns the cells of a row that may have samples in [start, limit), which lies in
-// the bucket at base.
-func familiesIn(base, start, limit int64) (families []bucketstore.FamilyRange) {
-	var from, chunksFrom, to []byte
-	if start > base {
-		from, chunksFrom = series.AppendQualifier(nil, uint32(start-base)), chunk.AppendStart(nil, uint32(start-base))
-	}
-	if limit < base+series.Period {
-		to = series.AppendQualifier(nil, uint32(limit-base))
-	}
-	families = append(families,
-		bucketstore.FamilyRange{Family: series.FamilyChunk, Start: chunksFrom, Limit: to},
-		bucketstore.FamilyRange{Family: series.FamilyExemplar, Start: from, Limit: to})
-	for _, family := range series.RawFamilies {
-		families = append(families, bucketstore.FamilyRange{Family: family, Start: from, Limit: to})
-	}
-	return families
-}
 
 // errFull ends a scan when a batch is full.
 var errFull = errors.New("batch is full")

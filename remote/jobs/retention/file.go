@@ -28,16 +28,7 @@ type Rule struct {
 }
 
 // Matches says whether the rule matches a series.
-func (r *Rule) Matches(ls labels.Labels) bool { return matchesAll(r.Matchers, ls) }
-
-func matchesAll(ms []*labels.Matcher, ls labels.Labels) bool {
-	for _, m := range ms {
-		if !m.Matches(ls.Get(m.Name)) {
-			return false
-		}
-	}
-	return true
-}
+func (r *Rule) Matches(ls labels.Labels) bool { return labels.Selector(r.Matchers).Matches(ls) }
 
 // forEver is, in a file of rules, what 0 is.
 const forEver = "forever"

@@ -85,7 +85,7 @@ type ruleList struct {
 
 // match returns the number of the first rule that matches a series, or -1.
 func (l *ruleList) match(ls labels.Labels) int {
-	return slices.IndexFunc(l.matchers, func(ms []*labels.Matcher) bool { return matchesAll(ms, ls) })
+	return slices.IndexFunc(l.matchers, func(ms []*labels.Matcher) bool { return labels.Selector(ms).Matches(ls) })
 }
 
 // OpenRules reads META.

@@ -15,7 +15,6 @@ import (
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/remote/jobs"
 	"github.com/promtable/promtable/series"
-	"github.com/promtable/promtable/series/chunk"
 	"github.com/promtable/promtable/series/rollup"
 )
 
@@ -141,7 +140,10 @@ func (w *Walker) delete(ctx context.Context, l *ruleList, rule int, what removal
 	return w.each(ctx, work, func(ctx context.Context, period int64, postings []jobs.Posting) (rows int, err error) {
 		base, _ := series.Split(period)
 		ranges := jobs.RowsOf(w.rules.cfg.Schema, base, postings)
-		families := familiesOf(of, base, max(base, start, period-margin), min(to, period+series.IndexPeriod))
+		families := jobs.FamiliesIn(base, max(base, start, period-margin), min(to, period+series.IndexPeriod))
+		if of != rollup.Raw { // whose qualifiers are as plain as those of exemplars
+			families = []bucketstore.FamilyRange{{Family: of.Family(), Start: families[1].Start, Limit: families[1].Limit}}
+		}
 		return len(ranges), w.deleteRows(ctx, base, to, families, ranges)
 	})
 }
@@ -180,26 +182,6 @@ func (w *Walker) deleteRows(ctx context.Context, base, to int64, families []buck
 		w.cells.Add(float64(ops))
 	}
 	return nil
-}
-
-// familiesOf returns the cells of a resolution that may have samples in [start, limit) of a row of the bucket at base.
-func familiesOf(of rollup.Resolution, base, start, limit int64) (families []bucketstore.FamilyRange) {
-	var first, firstChunk, end []byte
-	if start > base {
-		first, firstChunk = series.AppendQualifier(nil, uint32(start-base)), chunk.AppendStart(nil, uint32(start-base))
-	}
-	if limit < base+series.Period {
-		end = series.AppendQualifier(nil, uint32(limit-base))
-	}
-	if of != rollup.Raw {
-		return []bucketstore.FamilyRange{{Family: of.Family(), Start: first, Limit: end}}
-	}
-	families = append(families, bucketstore.FamilyRange{Family: series.FamilyChunk, Start: firstChunk, Limit: end},
-		bucketstore.FamilyRange{Family: series.FamilyExemplar, Start: first, Limit: end})
-	for _, family := range series.RawFamilies {
-		families = append(families, bucketstore.FamilyRange{Family: family, Start: first, Limit: end})
-	}
-	return families
 }
 
 // deletions returns what deletes the cells of a row of which all is before to.
