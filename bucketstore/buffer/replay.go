@@ -157,9 +157,33 @@ func (b *Buffer) replaySegment(ctx context.Context, head segmentHead, isLast boo
 		}
 		return nil
 	})
+	counted := int64(0)
+	reader := segmentReader{ref: func(key string) *ref {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		return b.refOf(key)
+	}}
 	group.Go(func() error {
 		defer close(requests)
-		return b.readSegment(ctx, file, isLast, requests, free, progress)
+		err := b.readSegment(file, isLast, &reader, func(found []bucketstore.Sample, stamp int64) error {
+			progress.advance(len(found), file.at-counted)
+			counted = file.at
+			select {
+			case requests <- replayed{found, stamp}:
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+			select {
+			case reader.samples = <-free:
+			default:
+				reader.samples = nil
+			}
+			return nil
+		})
+		if err == nil {
+			progress.advance(0, file.size-counted)
+		}
+		return err
 	})
 	return group.Wait()
 }
@@ -169,29 +193,8 @@ type replayed struct {
 	stamp   int64
 }
 
-// readSegment sends the requests in a segment. It takes memory for samples from free.
-func (b *Buffer) readSegment(ctx context.Context, file *segmentFile, isLast bool, requests chan<- replayed, free <-chan []bucketstore.Sample, progress *replayProgress) error {
-	counted := int64(0)
-	reader := segmentReader{ref: func(key string) *ref {
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		return b.refOf(key)
-	}}
-	send := func(found []bucketstore.Sample, stamp int64) error {
-		progress.advance(len(found), file.at-counted)
-		counted = file.at
-		select {
-		case requests <- replayed{found, stamp}:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-		select {
-		case reader.samples = <-free:
-		default:
-			reader.samples = nil
-		}
-		return nil
-	}
+// readSegment calls send with the requests in a segment.
+func (b *Buffer) readSegment(file *segmentFile, isLast bool, reader *segmentReader, send func([]bucketstore.Sample, int64) error) error {
 	for !file.atEnd() {
 		at := file.at
 		body, err := file.frame()
@@ -213,9 +216,7 @@ func (b *Buffer) readSegment(ctx context.Context, file *segmentFile, isLast bool
 			return fmt.Errorf("at byte %d of %d: %w", at, file.size, err)
 		}
 	}
-	err := reader.finishRequest(send)
-	progress.advance(0, file.size-counted)
-	return err
+	return reader.finishRequest(send)
 }
 
 // whyUnfinished says why the last segment may end at the damage here with no harm to what

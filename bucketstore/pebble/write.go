@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -68,30 +69,26 @@ func (n *needs) add(t *table, mut *bucketstore.Mutation) {
 // applyBlind writes mutations that do not depend on stored data.
 func (s *Store) applyBlind(ctx context.Context, t *table, muts []bucketstore.Mutation) error {
 	e := newEncoder(t, s.db.NewBatch())
-	for i := range muts {
-		if err := e.addMutation(muts[i]); err != nil {
-			return errors.Join(err, e.batch.Close())
-		}
-	}
-	s.columns.RLock()
-	e.addWritten()
-	s.publish(e.batch)
-	s.columns.RUnlock()
-	return s.waitDurable(ctx, e.batch)
+	err := e.addMutations(muts)
+	return s.commit(ctx, s.columns.RLocker(), e, func() error { return err })
 }
 
 // applyAlone writes mutations that depend on stored data, while no other writer runs.
 func (s *Store) applyAlone(ctx context.Context, e *encoder, muts []bucketstore.Mutation) error {
-	s.columns.Lock()
-	for i := range muts {
-		if err := e.addMutation(muts[i]); err != nil {
-			s.columns.Unlock()
-			return errors.Join(err, e.batch.Close())
-		}
+	return s.commit(ctx, &s.columns, e, func() error { return e.addMutations(muts) })
+}
+
+// commit calls fill under a lock, which may add to the batch of e, makes the batch visible, and waits until it is durable. After an error of
+// fill the batch is dropped.
+func (s *Store) commit(ctx context.Context, lock sync.Locker, e *encoder, fill func() error) error {
+	lock.Lock()
+	if err := fill(); err != nil {
+		lock.Unlock()
+		return errors.Join(err, e.batch.Close())
 	}
 	e.addWritten()
 	s.publish(e.batch)
-	s.columns.Unlock()
+	lock.Unlock()
 	return s.waitDurable(ctx, e.batch)
 }
 
@@ -112,23 +109,24 @@ func (s *Store) CheckAndApply(ctx context.Context, table bucketstore.Table, cond
 		return false, err
 	}
 	e := newEncoder(t, s.db.NewIndexedBatch())
-	s.columns.Lock()
-	holds, err := e.holds(cond, mut.Key, cutoff(family, s.now()))
-	if err == nil && holds {
-		err = e.addMutation(mut)
+	err = s.commit(ctx, &s.columns, e, func() error {
+		holds, err := e.holds(cond, mut.Key, cutoff(family, s.now()))
+		if err == nil && !holds {
+			err = errNotHeld
+		}
+		if err != nil {
+			return err
+		}
+		return e.addMutation(mut)
+	})
+	if errors.Is(err, errNotHeld) {
+		return false, nil
 	}
-	if err != nil || !holds {
-		s.columns.Unlock()
-		return false, errors.Join(err, e.batch.Close())
-	}
-	e.addWritten()
-	s.publish(e.batch)
-	s.columns.Unlock()
-	if err := s.waitDurable(ctx, e.batch); err != nil {
-		return false, err
-	}
-	return true, nil
+	return err == nil, err
 }
+
+// errNotHeld says that a condition does not hold.
+var errNotHeld = errors.New("the condition does not hold")
 
 // Drop implements bucketstore.Store. It costs one tombstone, or one for each day.
 // Compactions free the space.
@@ -143,22 +141,19 @@ func (s *Store) Drop(ctx context.Context, table bucketstore.Table, rows series.R
 	if rows.IsEmpty() {
 		return nil
 	}
-	batch := s.db.NewBatch()
-	s.columns.RLock()
-	whole := splitter{layers: t.wholeLayers()}
-	for part, days := range whole.split(rows) {
-		for _, p := range days {
-			first := whole.layers[p.layer].first
-			err = errors.Join(err, batch.DeleteRange(appendLower(nil, first, p.day, part), appendUpper(nil, first, p.day, part), nil))
+	e := newEncoder(t, s.db.NewBatch())
+	return s.commit(ctx, s.columns.RLocker(), e, func() error {
+		whole := splitter{layers: t.wholeLayers()}
+		for part, days := range whole.split(rows) {
+			for _, p := range days {
+				first := whole.layers[p.layer].first
+				if err := e.batch.DeleteRange(appendLower(nil, first, p.day, part), appendUpper(nil, first, p.day, part), nil); err != nil {
+					return fmt.Errorf("drop %s: %w", rows, err)
+				}
+			}
 		}
-	}
-	if err != nil {
-		s.columns.RUnlock()
-		return errors.Join(fmt.Errorf("drop %s: %w", rows, err), batch.Close())
-	}
-	s.publish(batch)
-	s.columns.RUnlock()
-	return s.waitDurable(ctx, batch)
+		return nil
+	})
 }
 
 // publish writes batch, whose days are recorded, to the log and makes it visible. It does
@@ -240,6 +235,16 @@ func (e *encoder) addWritten() {
 	for _, l := range e.table.layers {
 		l.days.addWritten(e.written[l.number])
 	}
+}
+
+// addMutations adds all of muts.
+func (e *encoder) addMutations(muts []bucketstore.Mutation) error {
+	for i := range muts {
+		if err := e.addMutation(muts[i]); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // addMutation adds mut. If mut reads cells the batch must be indexed. If mut depends on the

@@ -102,7 +102,7 @@ func Float(b []byte) (v float64, start int64, ok bool) {
 }
 
 func appendHistogram(dst []byte, start int64, h *histogram.Histogram) []byte {
-	dst = appendHistogramHead(append(dst, kindHistogram), start, h.CounterResetHint, h.Schema, h.ZeroThreshold, h.Sum)
+	dst = appendHistogramHead(append(dst, kindHistogram, byte(h.CounterResetHint)), start, h.Schema, h.ZeroThreshold, h.Sum)
 	dst = binary.AppendUvarint(dst, h.Count)
 	dst = binary.AppendUvarint(dst, h.ZeroCount)
 	dst = appendSpans(appendSpans(dst, h.PositiveSpans), h.NegativeSpans)
@@ -112,7 +112,7 @@ func appendHistogram(dst []byte, start int64, h *histogram.Histogram) []byte {
 }
 
 func appendFloatHistogram(dst []byte, start int64, h *histogram.FloatHistogram) []byte {
-	dst = appendHistogramHead(append(dst, kindFloatHistogram), start, h.CounterResetHint, h.Schema, h.ZeroThreshold, h.Sum)
+	dst = appendHistogramHead(append(dst, kindFloatHistogram, byte(h.CounterResetHint)), start, h.Schema, h.ZeroThreshold, h.Sum)
 	dst = AppendFloat(dst, h.Count)
 	dst = AppendFloat(dst, h.ZeroCount)
 	dst = appendSpans(appendSpans(dst, h.PositiveSpans), h.NegativeSpans)
@@ -121,9 +121,8 @@ func appendFloatHistogram(dst []byte, start int64, h *histogram.FloatHistogram) 
 	return appendList(dst, h.CustomValues, AppendFloat)
 }
 
-// appendHistogramHead appends what both kinds of histograms begin with.
-func appendHistogramHead(dst []byte, start int64, hint histogram.CounterResetHint, schema int32, threshold, sum float64) []byte {
-	dst = append(dst, byte(hint))
+// appendHistogramHead appends what follows the kind and the hint in both kinds of histograms.
+func appendHistogramHead(dst []byte, start int64, schema int32, threshold, sum float64) []byte {
 	dst = binary.AppendVarint(dst, start)
 	dst = binary.AppendVarint(dst, int64(schema))
 	return AppendFloat(AppendFloat(dst, threshold), sum)

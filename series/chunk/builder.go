@@ -60,20 +60,33 @@ func SizeOf(c chunkenc.Chunk) int {
 
 // Append adds a value at t, in milliseconds, later than all before. An error
 // means that upstream does not take the value.
-func (b *Builder) Append(t int64, v cell.Value) error {
+func (b *Builder) Append(t int64, v cell.Value) (err error) {
 	if !b.fits(v) {
 		return b.begin(t, v)
 	}
+	// What becomes of the last chunk: nothing new, the same chunk with other buckets, or another one.
+	var other chunkenc.Chunk
+	app, recoded := b.app, false
 	switch {
 	case v.Histogram != nil:
-		chunk, recoded, app, err := b.app.AppendHistogram(nil, v.Start, t, v.Histogram, false)
-		return b.appended(t, v, chunk, recoded, app, err)
+		other, recoded, app, err = app.AppendHistogram(nil, v.Start, t, v.Histogram, false)
 	case v.FloatHistogram != nil:
-		chunk, recoded, app, err := b.app.AppendFloatHistogram(nil, v.Start, t, v.FloatHistogram, false)
-		return b.appended(t, v, chunk, recoded, app, err)
+		other, recoded, app, err = app.AppendFloatHistogram(nil, v.Start, t, v.FloatHistogram, false)
+	default:
+		app.Append(v.Start, t, v.Float)
 	}
-	b.app.Append(v.Start, t, v.Float)
-	return b.appended(t, v, nil, false, b.app, nil)
+	switch {
+	case err != nil:
+		return err
+	case other != nil && !recoded: // begun here, it is of the encoding that v needs, and a reset that v tells of is told even after a gauge
+		return b.begin(t, v)
+	case other != nil:
+		b.last().Chunk = other
+	}
+	b.app = app
+	b.last().MaxTime = t
+	b.inChunk++
+	return nil
 }
 
 // AppendChunk adds a chunk later than all before. It is the builder's from now on,
@@ -230,23 +243,4 @@ func (b *Builder) add(t int64, chunk chunkenc.Chunk, app chunkenc.Appender) {
 	}
 	b.Chunks = append(b.Chunks, chunks.Meta{Chunk: chunk, MinTime: t, MaxTime: t})
 	b.app, b.inChunk = app, 1
-}
-
-// appended takes what became of the last chunk when v was appended: nothing
-// new, the same chunk with other buckets, or another chunk, which is begun here
-// instead: so it is of the encoding that v needs, and a reset that v tells of is
-// told even after a gauge.
-func (b *Builder) appended(t int64, v cell.Value, chunk chunkenc.Chunk, recoded bool, app chunkenc.Appender, err error) error {
-	switch {
-	case err != nil:
-		return err
-	case chunk != nil && !recoded:
-		return b.begin(t, v)
-	case chunk != nil:
-		b.last().Chunk = chunk
-	}
-	b.app = app
-	b.last().MaxTime = t
-	b.inChunk++
-	return nil
 }
