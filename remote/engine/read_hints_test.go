@@ -14,7 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	config_util "github.com/prometheus/common/config"
 	prommodel "github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/labels"
@@ -25,11 +24,9 @@ import (
 	"github.com/prometheus/prometheus/util/annotations"
 
 	"github.com/promtable/promtable/bucketstore/storetest"
-	"github.com/promtable/promtable/remote"
 	"github.com/promtable/promtable/remote/engine"
 	"github.com/promtable/promtable/remote/engine/reader"
 	"github.com/promtable/promtable/remote/remotetest"
-	"github.com/promtable/promtable/remote/request"
 	"github.com/promtable/promtable/series/rollup"
 	"github.com/promtable/promtable/series/seriestest"
 )
@@ -48,7 +45,7 @@ type readServer struct {
 func serveRead(t testing.TB, e *engine.Engine, now func() time.Time) *readServer {
 	t.Helper()
 	s := new(readServer)
-	h := request.WithBodies(remote.New(remote.Config{Engine: e, Now: now, Registerer: prometheus.NewRegistry(), MaxSamples: 50_000_000}))
+	h := remotetest.Handler(e, now)
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s.running.Add(1)
 		defer s.running.Done()

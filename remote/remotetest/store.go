@@ -2,6 +2,7 @@ package remotetest
 
 import (
 	"context"
+	"net/http"
 	"net/http/httptest"
 	"testing"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"github.com/promtable/promtable/remote"
 	"github.com/promtable/promtable/remote/engine"
 	"github.com/promtable/promtable/remote/engine/reader"
+	"github.com/promtable/promtable/remote/request"
 	"github.com/promtable/promtable/series"
 )
 
@@ -38,6 +40,11 @@ func OpenPebble(t testing.TB) bucketstore.Store {
 		}
 	})
 	return store
+}
+
+// Handler returns the handler of an engine.
+func Handler(e *engine.Engine, now func() time.Time) http.Handler {
+	return request.WithBodies(remote.New(remote.Config{Engine: e, Now: now, Registerer: prometheus.NewRegistry(), MaxSamples: 50_000_000}))
 }
 
 // ServeStore starts a server over a real engine on store.
