@@ -180,7 +180,7 @@ func (a *adapter) open(ctx context.Context) (served handlers, err error) {
 	a.logs = a.newLogWatch(at.appender)
 	slow := request.NewSlowLog(request.SlowConfig{Logger: a.logger, Registerer: a.reg, Now: time.Now, SlowerThan: a.o.slowerThan})
 	executor := a.newExecutor(store, e)
-	active := queries.NewActive(queries.Config{Now: time.Now, Registerer: a.reg, Blocked: a.blocked, Scope: e.scope})
+	active := queries.NewActive(queries.Config{Now: time.Now, Registerer: a.reg, Blocked: a.blocked})
 	answers, err := newAPI(a, e, executor, slow, active)
 	if err != nil {
 		return served, err
@@ -330,7 +330,7 @@ func newAPI(a *adapter, e engines, executor *deletion.Executor, slow *request.Sl
 	cfg.SlowLog, cfg.Active = slow, active
 	cfg.MaxMemory, cfg.MaxTotalMemory = unbounded(int(o.queryMemory.Base2Bytes)), unbounded(int(o.totalMemory.Base2Bytes))
 	cfg.Engine = e
-	cfg.Results, cfg.Scope = a.results, e.scope
+	cfg.Results = a.results
 	if o.adminAPI {
 		cfg.Admin = deleter{e, executor}
 		if a.snapshots != nil {
@@ -352,7 +352,7 @@ func newAPI(a *adapter, e engines, executor *deletion.Executor, slow *request.Sl
 		ResourceLabels: a.schema.ResourceLabels(),
 		Tables:         a.kept,
 		TablePrefix:    o.tablePrefix,
-		FailingRows:    a.failingOf(e.scope),
+		FailingRows:    a.failingOf(),
 		SelfScrape:     api.SelfScrape{Job: selfScrapeJob, Instance: a.server.instance(), IntervalSeconds: max(0, o.selfScrape.Seconds())},
 	}
 	o.kind().status(o, &cfg.Status)

@@ -37,6 +37,7 @@ import (
 	"github.com/promtable/promtable/remote/jobs/deletion"
 	"github.com/promtable/promtable/remote/jobs/drop"
 	"github.com/promtable/promtable/remote/request"
+	"github.com/promtable/promtable/remote/scope"
 	"github.com/promtable/promtable/remote/tenancy"
 	"github.com/promtable/promtable/remote/write"
 	"github.com/promtable/promtable/series"
@@ -146,8 +147,6 @@ type engines struct {
 	history func(ctx context.Context) (*history.Store, error)
 	// find returns what finds the series of a tenant.
 	find func(tenant string) (deletion.FindSeries, error)
-	// scope names the tenants of a context.
-	scope func(ctx context.Context) string
 	// own returns the context of the adapter's own metrics.
 	own func(ctx context.Context) context.Context
 }
@@ -160,7 +159,6 @@ func (a *adapter) oneEngine(e *engine.Engine) engines {
 		writer:  func(context.Context) (write.Engine, error) { return e, nil },
 		history: func(context.Context) (*history.Store, error) { return store, nil },
 		find:    deletion.FindIn(e.SeriesBefore),
-		scope:   func(context.Context) string { return "" },
 		own:     func(ctx context.Context) context.Context { return ctx },
 	}
 }
@@ -176,9 +174,9 @@ func (a *adapter) openTenants(ctx context.Context, at opened) (engines, error) {
 		err = t.Create(ctx, own)
 	}
 	return engines{
-		samples: t, tenants: t, history: t.History, find: t.FindSeries, scope: tenancy.Scope,
+		samples: t, tenants: t, history: t.History, find: t.FindSeries,
 		writer: func(ctx context.Context) (write.Engine, error) { return t.Writer(ctx) },
-		own:    func(ctx context.Context) context.Context { return tenancy.With(ctx, []string{own}) },
+		own:    func(ctx context.Context) context.Context { return scope.With(ctx, []string{own}) },
 	}, err
 }
 
@@ -356,7 +354,7 @@ func (a *adapter) ofTenants(t *tenancy.Engines, h http.Handler) http.Handler {
 }
 
 // failingOf returns the rows that the store does not take, of the tenants of a context.
-func (a *adapter) failingOf(scope func(ctx context.Context) string) func(ctx context.Context) []bucketstore.FailingRow {
+func (a *adapter) failingOf() func(ctx context.Context) []bucketstore.FailingRow {
 	if a.failingRows == nil || !a.schema.Tenancy() {
 		return func(context.Context) []bucketstore.FailingRow {
 			if a.failingRows == nil {
@@ -367,7 +365,7 @@ func (a *adapter) failingOf(scope func(ctx context.Context) string) func(ctx con
 	}
 	return func(ctx context.Context) (own []bucketstore.FailingRow) {
 		for _, row := range a.failingRows() {
-			if name, err := series.TenantOf([]byte(row.Key)); err == nil && name == scope(ctx) {
+			if name, err := series.TenantOf([]byte(row.Key)); err == nil && name == scope.Of(ctx) {
 				own = append(own, row)
 			}
 		}

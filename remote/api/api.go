@@ -35,7 +35,6 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql/parser"
 	"github.com/prometheus/prometheus/storage"
-	"github.com/prometheus/prometheus/util/gate"
 
 	"github.com/promtable/promtable/index"
 	"github.com/promtable/promtable/remote/engine/current"
@@ -45,6 +44,7 @@ import (
 	"github.com/promtable/promtable/remote/ingest"
 	"github.com/promtable/promtable/remote/queries"
 	"github.com/promtable/promtable/remote/request"
+	"github.com/promtable/promtable/remote/scope"
 	"github.com/promtable/promtable/remote/timeline"
 	"github.com/promtable/promtable/series/expr"
 )
@@ -82,8 +82,6 @@ type Config struct {
 	// Results caches results of range queries. It may be nil. Whatever writes to the store calls
 	// its method Written.
 	Results *resultcache.Cache
-	// Scope is that of resultcache.Config. Nil is that of a store without tenants.
-	Scope func(ctx context.Context) string
 	// Cut is that of the engine. Results that read what is before it are not cached. It may be
 	// nil.
 	Cut func(now time.Time) int64
@@ -139,9 +137,6 @@ func (cfg Config) WithDefaults() Config {
 	if cfg.Lookback == 0 {
 		cfg.Lookback = 5 * time.Minute
 	}
-	if cfg.Scope == nil {
-		cfg.Scope = func(context.Context) string { return "" }
-	}
 	if cfg.EvaluationInterval == 0 {
 		cfg.EvaluationInterval = time.Minute
 	}
@@ -173,7 +168,7 @@ type API struct {
 
 	// passes bounds the passes over CURRENT, and the counts of series of selectors, that run at
 	// once.
-	passes *gate.Gate
+	passes *scope.Semaphore
 	// memory bounds what queries hold.
 	memory *eval.Memory
 }
@@ -184,7 +179,7 @@ type API struct {
 func New(cfg Config) (*API, error) {
 	cfg = cfg.WithDefaults()
 	if cfg.Active == nil {
-		cfg.Active = queries.NewActive(queries.Config{Now: cfg.Now, Registerer: cfg.Registerer, Scope: cfg.Scope})
+		cfg.Active = queries.NewActive(queries.Config{Now: cfg.Now, Registerer: cfg.Registerer})
 	}
 	if err := CheckFeatures(cfg.Features); err != nil {
 		return nil, err
@@ -195,7 +190,7 @@ func New(cfg Config) (*API, error) {
 		parser:  expr.NewParser(options),
 		mux:     http.NewServeMux(),
 		started: cfg.Now(),
-		passes:  gate.New(cfg.MaxConcurrent),
+		passes:  scope.NewSemaphore(int64(cfg.MaxConcurrent)),
 	}
 	admin := &admin{Admin: cfg.Admin, snapshots: cfg.Snapshots, logger: cfg.Logger, one: make(chan struct{}, 1)}
 	upstream, err := a.newUpstream(admin)

@@ -64,11 +64,11 @@ func (a *API) serveCardinality(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	ctx := r.Context()
-	if err := a.passes.Start(ctx); err != nil {
+	if err := a.passes.Acquire(ctx, 1); err != nil {
 		respond(w, nil, fmt.Errorf("wait for others that count: %w", err))
 		return
 	}
-	defer a.passes.Done()
+	defer a.passes.Release(ctx, 1)
 	if len(q.Selectors) > 0 {
 		var done func()
 		ctx, done = a.memory.With(ctx)

@@ -37,18 +37,19 @@ func (a *API) serveCurrent(w http.ResponseWriter, r *http.Request) {
 		badParameter(w, "match[]", err)
 		return
 	}
-	if err := a.passes.Start(r.Context()); err != nil {
+	ctx := r.Context()
+	if err := a.passes.Acquire(ctx, 1); err != nil {
 		respond(w, nil, fmt.Errorf("wait for other passes over CURRENT: %w", err))
 		return
 	}
-	defer a.passes.Done()
+	defer a.passes.Release(ctx, 1)
 	answer := currentAnswer{w: w}
-	found, err := a.cfg.Engine.Inventory(r.Context(), selectors, limit, answer.sample)
+	found, err := a.cfg.Engine.Inventory(ctx, selectors, limit, answer.sample)
 	switch {
 	case err == nil:
 		answer.end(found)
 	case answer.body == nil:
-		respond(w, nil, mark(r.Context(), err))
+		respond(w, nil, mark(ctx, err))
 	default:
 		panic(http.ErrAbortHandler) // never half an answer that looks whole
 	}

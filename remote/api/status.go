@@ -13,6 +13,7 @@ import (
 
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/remote/queries"
+	"github.com/promtable/promtable/remote/scope"
 )
 
 // Status is what does not change about an adapter while it runs, for
@@ -163,7 +164,7 @@ func (a *API) serveStatus(w http.ResponseWriter, r *http.Request) {
 	for _, f := range families {
 		if name := f.GetName(); strings.HasPrefix(name, "adapter_") || strings.HasPrefix(name, "process_") {
 			for _, m := range f.GetMetric() {
-				if isOfAnother(m, a.cfg.Scope(r.Context())) {
+				if isOfAnother(m, scope.Of(r.Context())) {
 					continue
 				}
 				answer.Metrics[name+labelText(m)] = number(m)
@@ -174,8 +175,8 @@ func (a *API) serveStatus(w http.ResponseWriter, r *http.Request) {
 }
 
 // isOfAnother says that a metric is of a tenant that does not ask.
-func isOfAnother(m *dto.Metric, scope string) bool {
-	return slices.ContainsFunc(m.GetLabel(), func(l *dto.LabelPair) bool { return l.GetName() == "tenant" && l.GetValue() != scope })
+func isOfAnother(m *dto.Metric, tenants string) bool {
+	return slices.ContainsFunc(m.GetLabel(), func(l *dto.LabelPair) bool { return l.GetName() == "tenant" && l.GetValue() != tenants })
 }
 
 // number returns the value of m. What JSON has no number for is 0.

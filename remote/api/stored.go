@@ -91,10 +91,10 @@ func (a *API) serveStore(w http.ResponseWriter, r *http.Request) {
 
 // newest returns the greatest time of the current samples of up to maxNewest series, and whether these are all.
 func (a *API) newest(ctx context.Context) (t int64, exact bool, err error) {
-	if err := a.passes.Start(ctx); err != nil {
+	if err := a.passes.Acquire(ctx, 1); err != nil {
 		return 0, false, fmt.Errorf("wait for other passes over CURRENT: %w", err)
 	}
-	defer a.passes.Done()
+	defer a.passes.Release(ctx, 1)
 	found, err := a.cfg.Engine.Inventory(ctx, nil, maxNewest, func(s current.Sample) error {
 		t = max(t, s.T)
 		return nil

@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/grafana/regexp"
@@ -26,6 +27,7 @@ import (
 	"github.com/promtable/promtable/remote/engine/resultcache"
 	"github.com/promtable/promtable/remote/queries"
 	"github.com/promtable/promtable/remote/request"
+	"github.com/promtable/promtable/remote/scope"
 	"github.com/promtable/promtable/series/expr"
 	"github.com/promtable/promtable/series/rollup"
 )
@@ -72,7 +74,7 @@ func (a *API) newUpstream(admin *admin) (http.Handler, error) {
 	var evaluated promql.QueryEngine = a.queries
 	if a.cfg.Results != nil {
 		a.cached = a.cfg.Results.Engine(resultcache.Config{
-			Engine: a.queries, Options: opts, Memory: memory, Now: a.cfg.Now, Cut: a.cfg.Cut, Scope: a.cfg.Scope,
+			Engine: a.queries, Options: opts, Memory: memory, Now: a.cfg.Now, Cut: a.cfg.Cut,
 			Sources: func(ctx context.Context) uint8 { return uint8(reader.UsageOf(ctx).Origin()) },
 			Reuse:   func(ctx context.Context, from uint8) { reader.UsageOf(ctx).AddCached(rollup.Origin(from)) },
 		})
@@ -157,34 +159,69 @@ func withShownLimit(next http.Handler) http.Handler {
 
 // newTracker bounds the active queries, and logs them if Config.ActiveQueries is set.
 func (a *API) newTracker(logger *slog.Logger) (promql.QueryTracker, error) {
-	if a.cfg.ActiveQueries == "" {
-		return slots(make(chan struct{}, a.cfg.MaxConcurrent)), nil
+	t := &tracker{slots: scope.NewSemaphore(int64(a.cfg.MaxConcurrent)), running: make(map[int]entry)}
+	if a.cfg.ActiveQueries != "" {
+		var err error
+		if t.file, err = promql.NewActiveQueryTracker(a.cfg.ActiveQueries, a.cfg.MaxConcurrent, logger); err != nil {
+			return nil, fmt.Errorf("log of active queries: %w", err)
+		}
 	}
-	tracker, err := promql.NewActiveQueryTracker(a.cfg.ActiveQueries, a.cfg.MaxConcurrent, logger)
-	if err != nil {
-		return nil, fmt.Errorf("log of active queries: %w", err)
-	}
-	return tracker, nil
+	return t, nil
 }
 
-// slots is a promql.QueryTracker that only counts.
-type slots chan struct{}
-
-// GetMaxConcurrent implements promql.QueryTracker.
-func (s slots) GetMaxConcurrent() int { return cap(s) }
-
-func (s slots) Insert(ctx context.Context, _ string) (int, error) {
-	select {
-	case s <- struct{}{}:
-		return 0, nil
-	case <-ctx.Done():
-		return 0, ctx.Err()
-	}
+// A tracker is a promql.QueryTracker that lets queries in with turns by tenant.
+type tracker struct {
+	slots *scope.Semaphore
+	// file has the log of active queries, or is nil.
+	file    *promql.ActiveQueryTracker
+	mu      sync.Mutex
+	last    int
+	running map[int]entry
 }
 
-func (s slots) Delete(int) { <-s }
+// An entry is a query that runs: its context, and its number in the file.
+type entry struct {
+	ctx    context.Context
+	number int
+}
 
-func (slots) Close() error { return nil }
+// GetMaxConcurrent implements promql.QueryTracker. The engine asks for it only to show it as a metric.
+func (t *tracker) GetMaxConcurrent() int { return int(t.slots.Total()) }
+
+// Insert implements promql.QueryTracker.
+func (t *tracker) Insert(ctx context.Context, query string) (int, error) {
+	if err := t.slots.Acquire(ctx, 1); err != nil {
+		return 0, err
+	}
+	e := entry{ctx: ctx}
+	if t.file != nil { // which has as many places as there are slots, and never waits
+		var err error
+		if e.number, err = t.file.Insert(context.WithoutCancel(ctx), query); err != nil {
+			t.slots.Release(ctx, 1)
+			return 0, err
+		}
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.last++
+	t.running[t.last] = e
+	return t.last, nil
+}
+
+// Delete implements promql.QueryTracker.
+func (t *tracker) Delete(index int) {
+	t.mu.Lock()
+	e := t.running[index]
+	delete(t.running, index)
+	t.mu.Unlock()
+	if t.file != nil {
+		t.file.Delete(e.number)
+	}
+	t.slots.Release(e.ctx, 1)
+}
+
+// Close implements promql.QueryTracker.
+func (t *tracker) Close() error { return t.file.Close() }
 
 // statusOf overrides the status of errors of the engine, which upstream's API
 // cannot tell from others. The kind of the error is of a type that upstream does

@@ -112,7 +112,7 @@ func (h *Handler) explainSelectors(ctx context.Context, r *http.Request, texts [
 	if err := h.cfg.Gate.Enter(ctx); err != nil {
 		return nil, err
 	}
-	defer h.cfg.Gate.Leave()
+	defer h.cfg.Gate.Leave(ctx)
 	explanations := make([]*reader.Explanation, len(queries))
 	for i, q := range queries {
 		if explanations[i], err = h.cfg.Engine.Explain(ctx, q); err != nil {

@@ -111,7 +111,7 @@ func (h *Handler) explainQuery(ctx context.Context, r *http.Request) (*queryAnsw
 	if err := h.cfg.Gate.Enter(ctx); err != nil {
 		return nil, err
 	}
-	defer h.cfg.Gate.Leave()
+	defer h.cfg.Gate.Leave(ctx)
 	answer := &queryAnswer{Query: r.Form.Get("query"), Start: start.UnixMilli(), End: end.UnixMilli(), Step: step.Milliseconds()}
 	tree, err := h.cfg.Queries.Explain(ctx, answer.Query, start, end, step)
 	switch {

@@ -74,7 +74,7 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request) {
 		h.cfg.Errors.Fail(w, r, err)
 		return
 	}
-	defer h.cfg.Gate.Leave()
+	defer h.cfg.Gate.Leave(ctx)
 	samples, err := h.current(ctx, selectors)
 	var metadata map[string]ingest.Metadata
 	if err == nil && len(samples) > 0 {

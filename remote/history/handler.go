@@ -113,7 +113,7 @@ func (h *Handler) take(ctx context.Context, store *Store, w http.ResponseWriter,
 	if err := h.gate.Enter(ctx); err != nil {
 		return a, err
 	}
-	defer h.gate.Leave()
+	defer h.gate.Leave(ctx)
 	u := Unit{Rolled: r.URL.Query().Get("rolled") == "true"}
 	for name, value := range map[string]*int64{"start": &u.Start, "limit": &u.Limit} {
 		if *value, err = strconv.ParseInt(r.URL.Query().Get(name), 10, 64); err != nil {

@@ -24,6 +24,7 @@ import (
 	"github.com/promtable/promtable/remote/engine/eval"
 	"github.com/promtable/promtable/remote/engine/reader"
 	"github.com/promtable/promtable/remote/request"
+	"github.com/promtable/promtable/remote/scope"
 )
 
 // The kinds of queries beside those of the log of slow queries.
@@ -100,7 +101,7 @@ type Running struct {
 // running is a query that runs.
 type running struct {
 	Query
-	// tenants are those that it asks, see Config.Scope.
+	// tenants are those that it asks, with | between them.
 	tenants string
 	id      uint64
 	began   time.Time
@@ -139,8 +140,6 @@ type Config struct {
 	Registerer prometheus.Registerer
 	// Blocked has the rules of queries that are blocked. It may be nil.
 	Blocked *BlockFile
-	// Scope, if set, returns the names of the tenants of a context, with | between them.
-	Scope func(ctx context.Context) string
 }
 
 // Active are the queries that run. A nil one knows none. It is safe for concurrent use.
@@ -155,9 +154,6 @@ type Active struct {
 
 // NewActive returns an Active without queries.
 func NewActive(cfg Config) *Active {
-	if cfg.Scope == nil {
-		cfg.Scope = func(context.Context) string { return "" }
-	}
 	m := metricset.New(cfg.Registerer)
 	return &Active{
 		cfg: cfg, last: uint64(cfg.Now().UnixNano()), running: make(map[uint64]*running),
@@ -176,7 +172,7 @@ func (a *Active) Begin(ctx context.Context, q Query) (_ context.Context, end fun
 		a.blocked.WithLabelValues(q.Kind).Inc()
 		return ctx, nil, rule.err()
 	}
-	r := &running{Query: q, tenants: a.cfg.Scope(ctx), began: a.cfg.Now(), usage: reader.UsageOf(ctx)}
+	r := &running{Query: q, tenants: scope.Of(ctx), began: a.cfg.Now(), usage: reader.UsageOf(ctx)}
 	if r.usage == nil {
 		r.usage = &reader.Usage{}
 		ctx = reader.WithUsage(ctx, r.usage)
@@ -203,11 +199,11 @@ func (a *Active) remove(r *running) {
 
 // List returns the queries of the tenants of a context that run, the oldest first.
 func (a *Active) List(ctx context.Context) []Running {
-	scope := a.cfg.Scope(ctx)
+	tenants := scope.Of(ctx)
 	a.mu.Lock()
 	all := make([]*running, 0, len(a.running))
 	for _, r := range a.running {
-		if r.tenants == scope {
+		if r.tenants == tenants {
 			all = append(all, r)
 		}
 	}
@@ -229,7 +225,7 @@ func (a *Active) Cancel(ctx context.Context, id string) (q Running, ok bool) {
 	a.mu.Lock()
 	r := a.running[number]
 	a.mu.Unlock()
-	if r == nil || r.tenants != a.cfg.Scope(ctx) {
+	if r == nil || r.tenants != scope.Of(ctx) {
 		return Running{}, false
 	}
 	if r.ctx.Err() == nil {

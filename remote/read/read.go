@@ -114,7 +114,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.errors.Fail(w, r, err)
 		return
 	}
-	defer h.gate.Leave()
+	defer h.gate.Leave(ctx)
 
 	started, err := h.read(ctx, w, r)
 	switch {

@@ -4,55 +4,54 @@ import (
 	"context"
 	"time"
 
-	upstream "github.com/prometheus/prometheus/util/gate"
-	"golang.org/x/sync/semaphore"
+	"github.com/promtable/promtable/remote/scope"
 )
 
-// Gate lets a number of requests run at once and makes others wait. It is safe
+// Gate lets a number of requests run at once and makes others wait, with turns by tenant. It is safe
 // for concurrent use.
 type Gate struct {
-	slots   *upstream.Gate
+	slots   *scope.Semaphore
 	maxWait time.Duration
 }
 
 // NewGate returns a Gate of n slots, for which a request waits up to maxWait.
 func NewGate(n int, maxWait time.Duration) *Gate {
-	return &Gate{slots: upstream.New(n), maxWait: maxWait}
+	return &Gate{slots: scope.NewSemaphore(int64(n)), maxWait: maxWait}
 }
 
 // Enter waits for a slot, until ctx ends or maxWait has passed: then the error
 // is a 503 that names a time to try again. After a nil error the caller calls
-// Leave.
+// Leave with the same context.
 func (g *Gate) Enter(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, g.maxWait)
+	waiting, cancel := context.WithTimeout(ctx, g.maxWait)
 	defer cancel()
-	if g.slots.Start(ctx) != nil {
+	if g.slots.Acquire(waiting, 1) != nil {
 		return errOverloaded
 	}
 	return nil
 }
 
 // Leave frees the slot of a request.
-func (g *Gate) Leave() { g.slots.Done() }
+func (g *Gate) Leave(ctx context.Context) { g.slots.Release(ctx, 1) }
 
-// ByteGate bounds the bytes of all requests that run. Others wait, in the order
-// in which they come. It is safe for concurrent use.
+// ByteGate bounds the bytes of all requests that run. Others wait, with turns by tenant. It is safe for concurrent use.
 type ByteGate struct {
 	total   int64
-	free    *semaphore.Weighted
+	free    *scope.Semaphore
 	maxWait time.Duration
 }
 
 // NewByteGate returns a ByteGate of total bytes, for which a request waits up to
 // maxWait.
 func NewByteGate(total int, maxWait time.Duration) *ByteGate {
-	return &ByteGate{total: int64(total), free: semaphore.NewWeighted(int64(total)), maxWait: maxWait}
+	return &ByteGate{total: int64(total), free: scope.NewSemaphore(int64(total)), maxWait: maxWait}
 }
 
 // A Reservation is what one request has reserved of a ByteGate. A nil one reserves
 // nothing and never waits.
 type Reservation struct {
 	Gate *ByteGate
+	ctx  context.Context // of the tenant
 	n    int64
 }
 
@@ -63,20 +62,20 @@ func (c *Reservation) Take(ctx context.Context, n int) error {
 	if c == nil {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, c.Gate.maxWait)
+	waiting, cancel := context.WithTimeout(ctx, c.Gate.maxWait)
 	defer cancel()
 	want := min(int64(n), c.Gate.total)
-	if c.Gate.free.Acquire(ctx, want) != nil {
+	if c.Gate.free.Acquire(waiting, want) != nil {
 		return errOverloaded
 	}
-	c.n = want
+	c.ctx, c.n = ctx, want
 	return nil
 }
 
 // Release gives back what was reserved, if anything.
 func (c *Reservation) Release() {
-	if c != nil {
-		c.Gate.free.Release(c.n)
+	if c != nil && c.n > 0 {
+		c.Gate.free.Release(c.ctx, c.n)
 		c.n = 0
 	}
 }

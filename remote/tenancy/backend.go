@@ -175,7 +175,7 @@ func (t *Engines) ChunkQuerier(mint, maxt int64) (storage.ChunkQuerier, error) {
 
 // ExemplarQuerier implements storage.ExemplarQueryable.
 func (t *Engines) ExemplarQuerier(ctx context.Context) (storage.ExemplarQuerier, error) {
-	tenants, err := Of(ctx)
+	tenants, err := tenantsIn(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -240,7 +240,7 @@ type ofTenant[Q any] struct {
 
 // queriers returns those of the tenants of a context.
 func (q labelQuerier) queriers(ctx context.Context) (all []ofTenant[storage.Querier], err error) {
-	tenants, err := Of(ctx)
+	tenants, err := tenantsIn(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -4,6 +4,7 @@ import (
 	"net/http"
 
 	"github.com/promtable/promtable/remote/request"
+	"github.com/promtable/promtable/remote/scope"
 )
 
 // DefaultHeader is the header that names the tenants of a request: that of Mimir and Loki.
@@ -21,7 +22,7 @@ func (t *Engines) Handler(header string, errors *request.Responder, next http.Ha
 			errors.Fail(w, r, err)
 			return
 		}
-		next.ServeHTTP(w, r.WithContext(With(r.Context(), tenants)))
+		next.ServeHTTP(w, r.WithContext(scope.With(r.Context(), tenants)))
 	})
 }
 

@@ -1,6 +1,6 @@
 // Package tenancy gives each tenant of a store an engine of its own, and each request those of its tenants.
 //
-//	tenancy.go  the tenants of a request, in its context
+//	tenancy.go  what of the tenants of a request is allowed
 //	engines.go  the engines of the tenants of a store, opened when they are first asked for
 //	backend.go  what handlers ask of an engine, passed on to that of the tenants of the context
 //	merged.go   several tenants asked at once
@@ -17,6 +17,7 @@ import (
 	"strings"
 
 	"github.com/promtable/promtable/remote/request"
+	"github.com/promtable/promtable/remote/scope"
 	"github.com/promtable/promtable/series"
 )
 
@@ -29,31 +30,18 @@ const maxTenants = 100
 // errNone says that a context has no tenant. No request comes so far.
 var errNone = errors.New("tenancy: a request without a tenant")
 
-type key struct{}
-
-// With returns a context of a request of these tenants, one at least. They are sorted, each once.
-func With(ctx context.Context, tenants []string) context.Context {
-	return context.WithValue(ctx, key{}, tenants)
-}
-
-// Of returns the tenants of the request of a context.
-func Of(ctx context.Context) ([]string, error) {
-	tenants, _ := ctx.Value(key{}).([]string)
+// tenantsIn returns the tenants of a context.
+func tenantsIn(ctx context.Context) ([]string, error) {
+	tenants := scope.Tenants(ctx)
 	if len(tenants) == 0 {
 		return nil, errNone
 	}
 	return tenants, nil
 }
 
-// Scope names the tenants of the request of a context, for what is kept apart for each. It is empty without tenants.
-func Scope(ctx context.Context) string {
-	tenants, _ := ctx.Value(key{}).([]string)
-	return strings.Join(tenants, "|")
-}
-
 // one returns the tenant of a request that may have only one.
 func one(ctx context.Context) (string, error) {
-	tenants, err := Of(ctx)
+	tenants, err := tenantsIn(ctx)
 	if err == nil && len(tenants) > 1 {
 		err = request.WithStatus(http.StatusUnprocessableEntity, "this can be asked of one tenant at a time, not of %s", strings.Join(tenants, "|"))
 	}

@@ -75,7 +75,7 @@ func (h *OTLPHandler) write(w http.ResponseWriter, r *http.Request, contentType 
 	if err := h.gate.Enter(ctx); err != nil {
 		return nil, err
 	}
-	defer h.gate.Leave()
+	defer h.gate.Leave(ctx)
 	decoded := &request.Reservation{Gate: h.decoded}
 	defer decoded.Release()
 	body, err := h.receive(ctx, w, r, decoded)

@@ -163,7 +163,7 @@ func (h *Handler) write(w http.ResponseWriter, r *http.Request, proto protocol) 
 	if err := h.gate.Enter(ctx); err != nil {
 		return stored, err
 	}
-	defer h.gate.Leave()
+	defer h.gate.Leave(ctx)
 	engine, err := h.engine(ctx)
 	if err != nil {
 		return stored, err

@@ -80,7 +80,7 @@ type queryKey struct {
 
 // exprKey is what the value of a query at a time depends on, besides the samples.
 type exprKey struct {
-	// scope is that of Config.Scope.
+	// scope names the tenants that are asked.
 	scope, text string
 	lookback    int64 // in milliseconds
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/prometheus/storage"
 
 	"github.com/promtable/promtable/remote/engine/eval"
+	"github.com/promtable/promtable/remote/scope"
 )
 
 const (
@@ -28,7 +29,7 @@ const (
 	maxGaps = 8
 )
 
-// Config says what an Engine stands in front of. All fields but Cut are required.
+// Config says what an Engine stands in front of. The first ones are required. What is cached is that of the tenants of a context.
 type Config struct {
 	// Engine evaluates what is not cached, Options are its options.
 	Engine  promql.QueryEngine
@@ -44,17 +45,6 @@ type Config struct {
 	// that answers are made of.
 	Sources func(ctx context.Context) uint8
 	Reuse   func(ctx context.Context, sources uint8)
-	// Scope, if set, returns what the answers to queries with a context depend on, beside the query: the names of the tenants that are
-	// asked, with | between them.
-	Scope func(ctx context.Context) string
-}
-
-// scope returns that of the Config.
-func (e *Engine) scope(ctx context.Context) string {
-	if e.cfg.Scope == nil {
-		return ""
-	}
-	return e.cfg.Scope(ctx)
 }
 
 // An Engine is a promql.QueryEngine that answers range queries from a Cache. It is safe for
@@ -127,7 +117,7 @@ func (e *Engine) plan(ctx context.Context, opts promql.QueryOpts, of rangeQuery)
 	return &query{
 		engine: e, opts: opts, grid: g,
 		stmt: parser.EvalStmt{Expr: expr, Interval: of.interval, LookbackDelta: lookback},
-		key:  queryKey{exprKey{e.scope(ctx), of.text, lookback.Milliseconds()}, gridKey{g.step, g.phase}},
+		key:  queryKey{exprKey{scope.Of(ctx), of.text, lookback.Milliseconds()}, gridKey{g.step, g.phase}},
 	}, ""
 }
 

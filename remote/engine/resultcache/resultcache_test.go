@@ -18,6 +18,7 @@ import (
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/remote/engine/eval"
 	"github.com/promtable/promtable/remote/engine/resultcache"
+	"github.com/promtable/promtable/remote/scope"
 )
 
 const mib = 1 << 20
@@ -311,34 +312,26 @@ func TestWritten(t *testing.T) {
 	}
 }
 
-// scopeKey is the key of a scope in a context.
-type scopeKey struct{}
-
-// TestScopes: answers of one scope are not those of another, and a write of a tenant drops those of the scopes that ask it.
-func TestScopes(t *testing.T) {
-	f := newFixture(t, mib, func(cfg *resultcache.Config) {
-		cfg.Scope = func(ctx context.Context) string {
-			scope, _ := ctx.Value(scopeKey{}).(string)
-			return scope
-		}
-	})
-	evaluated := func(scope string) bool {
+// TestTenants: answers of some tenants are not those of others, and a write of a tenant drops those of all that ask it.
+func TestTenants(t *testing.T) {
+	f := newFixture(t, mib)
+	evaluated := func(tenants string) bool {
 		f.direct.executed = nil
-		f.answer(context.WithValue(t.Context(), scopeKey{}, scope), f.engine, "x_total", 600, 1200, 10)
+		f.answer(scope.With(t.Context(), strings.Split(tenants, "|")), f.engine, "x_total", 600, 1200, 10)
 		return len(f.direct.executed) > 0
 	}
-	scopes := []string{"", "a", "a|b", "b", "ab"}
-	for _, scope := range scopes {
-		if first, again := evaluated(scope), evaluated(scope); !first || again {
-			t.Errorf("scope %q is evaluated: %t, and again: %t", scope, first, again)
+	asked := []string{"", "a", "a|b", "b", "ab"}
+	for _, tenants := range asked {
+		if first, again := evaluated(tenants), evaluated(tenants); !first || again {
+			t.Errorf("%q is evaluated: %t, and again: %t", tenants, first, again)
 		}
 	}
 	for tenant, want := range map[string]string{"a": "a a|b", "b": "a|b b", "c": ""} {
 		f.cache.Written(tenant, []bucketstore.Sample{{T: 700 * second}})
 		var dropped []string
-		for _, scope := range scopes {
-			if evaluated(scope) {
-				dropped = append(dropped, scope)
+		for _, tenants := range asked {
+			if evaluated(tenants) {
+				dropped = append(dropped, tenants)
 			}
 		}
 		if got := strings.Join(dropped, " "); got != want {
