@@ -229,7 +229,9 @@ func (a *adapter) startBackground(ctx context.Context, sealing bucketstore.Store
 	}
 	running = append(running, &removing)
 	removing.Go(func() { a.logs.run(ctx) })
-	removing.Go(func() { a.blocked.Run(ctx) })
+	if a.blocked != nil {
+		removing.Go(func() { a.blocked.Run(ctx) })
+	}
 	running = append(running, a.startSelfScrape(ctx, e))
 	running = append(running, a.startSealing(ctx, sealing), a.startRollups(ctx))
 }

@@ -126,7 +126,7 @@ func TestBlockFile(t *testing.T) {
 		t.Errorf("without its rule it is answered %s", resp)
 	}
 	write("up")
-	a.WaitLine(t, "level=error", "those before stay in force", "line 1: it is no rule")
+	a.WaitLine(t, "level=error", "before stays in force", "line 1: it is no rule")
 	awaitRule("up", "blocked by line 1 ")
 	if a.Metric(t, "adapter_query_block_file_last_reload_successful") != 0 {
 		t.Error("the metric says that all is well")
