@@ -41,6 +41,10 @@ type Config struct {
 	Engine backend
 	// Writer, if set, returns what stores the samples of a request, by its context.
 	Writer func(ctx context.Context) (write.Engine, error)
+	// Scope names the tenant of a write, by its context. Nil is that of a store without tenants.
+	Scope func(ctx context.Context) string
+	// OTLP is how OTLP metrics become series.
+	OTLP write.OTLPConfig
 	// Now is the clock.
 	Now func() time.Time
 	// Logger may be nil.
@@ -108,6 +112,7 @@ func (cfg Config) WithDefaults() Config {
 	setDefault(&cfg.MaxSamples, 50_000_000)
 	setDefault(&cfg.MaxFrameBytes, 50_000_000)
 	setDefault(&cfg.CurrentLookback, 5*time.Minute)
+	cfg.OTLP = cfg.OTLP.WithDefaults()
 	return cfg
 }
 
@@ -135,9 +140,13 @@ type backend interface {
 //
 // and nothing else. It is safe for concurrent use.
 type Handler struct {
-	mux *http.ServeMux
-	now func() time.Time
+	mux    *http.ServeMux
+	now    func() time.Time
+	writes *write.Handler
 }
+
+// Close ends what the handlers do beside requests. No request may be running.
+func (h *Handler) Close() error { return h.writes.Close() }
 
 // QueryPatterns returns what a Handler serves beside the protocols for those who ask Prometheus' HTTP API, as patterns
 // of http.ServeMux.
@@ -163,6 +172,7 @@ func New(cfg Config) *Handler {
 		Engine: cfg.Writer, Errors: e, Registerer: cfg.Registerer,
 		MaxBodyBytes: cfg.MaxBodyBytes, Timeout: cfg.WriteTimeout,
 		MaxConcurrent: cfg.MaxConcurrentWrites, MaxBytes: cfg.MaxWriteBytes,
+		OTLP: cfg.OTLP, Scope: cfg.Scope,
 	})
 	remoteWrite := m.Instrument("write", writes, http.MethodPost)
 	remoteRead := m.Instrument("read", read.New(read.Config{
@@ -180,7 +190,7 @@ func New(cfg Config) *Handler {
 		Timeout: cfg.ReadTimeout, MaxSelectors: cfg.MaxQueries,
 	})
 
-	h := &Handler{mux: http.NewServeMux(), now: cfg.Now}
+	h := &Handler{mux: http.NewServeMux(), now: cfg.Now, writes: writes}
 	h.mux.Handle("/api/v1/write", remoteWrite)
 	h.mux.Handle("/write", remoteWrite)
 	h.mux.Handle("/api/v1/otlp/v1/metrics", m.Instrument("otlp", write.NewOTLP(writes), http.MethodPost))

@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -25,6 +27,7 @@ import (
 	"github.com/promtable/promtable/remote/engine"
 	"github.com/promtable/promtable/remote/engine/resultcache"
 	"github.com/promtable/promtable/remote/request"
+	"github.com/promtable/promtable/remote/write"
 )
 
 // options are the flags of the adapter.
@@ -86,7 +89,11 @@ type options struct {
 	api        api.Config    // limits only
 	slowerThan time.Duration
 	// blockFile has rules of queries that are blocked.
-	blockFile  string
+	blockFile string
+	// otlpFile has the block otlp of a configuration of Prometheus.
+	otlpFile string
+	// features are names of --enable-feature.
+	features   []string
 	maxBody    units.Base2Bytes
 	selfScrape time.Duration
 	logLevel   string
@@ -132,6 +139,7 @@ func parseFlags(args []string) (*options, error) {
 		return nil, suggest(app, args, err)
 	}
 	o.remote.MaxBodyBytes = int(o.maxBody)
+	o.remote.OTLP.Lookback = o.api.Lookback
 	// check fills in defaults that depend on other flags, so it comes before the API gets
 	// their values.
 	err = o.check()
@@ -166,6 +174,7 @@ func (o *options) newApplication() *kingpin.Application {
 	o.limitFlags(app)
 	o.haFlags(app)
 	o.queryFlags(app)
+	o.otlpFlags(app)
 	app.Flag("self-scrape-interval", "How often the adapter stores its own metrics, with job=\"adapter\". 0 is never.").
 		Default("15s").DurationVar(&o.selfScrape)
 	app.Flag("log.level", "Only log lines of this severity and above.").Default("info").EnumVar(&o.logLevel, "debug", "info", "warn", "error")
@@ -345,8 +354,16 @@ func (o *options) queryFlags(app *kingpin.Application) {
 	durationFlag(app.Flag("query.log-slower-than", "Log PromQL queries and remote reads that take this time or longer, with what they read. 0 is never."), &o.slowerThan)
 	app.Flag("query.block-file", "File of rules of queries that are answered 422, a line each: =~ and a pattern of whole expressions, or = and an expression. It is read again when it changes.").
 		StringVar(&o.blockFile)
-	app.Flag("enable-feature", "Features of PromQL that are off by default, with commas between them, named as in Prometheus. Repeatable.").
-		SetValue((*commaList)(&o.api.Features))
+	app.Flag("enable-feature", "Features of PromQL and of OTLP that are off by default, with commas between them, named as in Prometheus. Repeatable.").
+		SetValue((*commaList)(&o.features))
+}
+
+func (o *options) otlpFlags(app *kingpin.Application) {
+	otlp := &o.remote.OTLP
+	app.Flag("otlp.config-file", "File with the block otlp of a configuration of Prometheus, and no other: how OTLP metrics become series. It is read again when it changes.").
+		StringVar(&o.otlpFile)
+	durationFlag(app.Flag("otlp.delta.max-stale", "With the feature otlp-deltatocumulative: how long the sum of a stream of deltas is kept after its last data point. Longer than the interval of the senders."), &otlp.MaxStale)
+	intFlag(app.Flag("otlp.delta.max-streams", "With the feature otlp-deltatocumulative: maximum number of streams of deltas, of each tenant, whose sums are kept; data points of others are refused. 0 is no limit."), &otlp.MaxStreams)
 }
 
 func (o *options) haFlags(app *kingpin.Application) {
@@ -370,8 +387,20 @@ func (o *options) check() error {
 }
 
 func (o *options) checkFeatures() error {
+	otlp := slices.Sorted(maps.Keys(write.DeltaFeatures))
+	for _, name := range o.features {
+		deltas, isOTLP := write.DeltaFeatures[name]
+		switch {
+		case !isOTLP:
+			o.api.Features = append(o.api.Features, name)
+		case o.remote.OTLP.Deltas != write.RejectDeltas && o.remote.OTLP.Deltas != deltas:
+			return fmt.Errorf("--enable-feature: %s do not go together", strings.Join(otlp, " and "))
+		default:
+			o.remote.OTLP.Deltas = deltas
+		}
+	}
 	if err := api.CheckFeatures(o.api.Features); err != nil {
-		return fmt.Errorf("--enable-feature: %w", err)
+		return fmt.Errorf("--enable-feature: %w, %s", err, strings.Join(otlp, ", "))
 	}
 	return nil
 }
@@ -431,6 +460,8 @@ func (o *options) checkNumbers() error {
 		{"current.lookback", int64(o.remote.CurrentLookback), 1},
 		{"current.flush-interval", int64(o.engine.CurrentInterval), 1},
 		{"ha.failover", int64(o.engine.HA.Failover), 1},
+		{"otlp.delta.max-stale", int64(o.remote.OTLP.MaxStale), 1},
+		{"otlp.delta.max-streams", int64(o.remote.OTLP.MaxStreams), 0},
 		{"self-scrape-interval", int64(o.selfScrape), 0},
 	} {
 		switch {

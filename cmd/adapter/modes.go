@@ -1,6 +1,10 @@
 package main
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/promtable/promtable/remote/write"
+)
 
 // A mode is a way to run in which some flags have an effect.
 type mode struct {
@@ -65,6 +69,11 @@ var modes = []mode{
 		[]string{"tenancy.header", "tenant"},
 		func(o *options) bool { return o.tenancy.enabled || o.command != commandServe },
 		"is for a store with tenants: add --tenancy, or leave it out",
+	},
+	{
+		[]string{"otlp.delta.max-stale", "otlp.delta.max-streams"},
+		func(o *options) bool { return o.remote.OTLP.Deltas == write.SumDeltas },
+		"is for deltas that are added up: add --enable-feature=otlp-deltatocumulative, or leave it out",
 	},
 	{
 		[]string{"web.allowed-hosts"},

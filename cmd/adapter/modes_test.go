@@ -15,7 +15,7 @@ var alwaysEffective = []string{
 	"index.written-series", "index.max-memory", "read.max-series", "read.max-samples", "read.max-frame-bytes", "read.max-concurrent", "read.timeout",
 	"current.lookback", "current.flush-interval", "ha.cluster-label", "ha.replica-label",
 	"query.timeout", "query.max-samples", "query.max-memory-bytes", "query.max-total-memory-bytes", "query.max-concurrency",
-	"query.lookback-delta", "query.default-evaluation-interval", "query.log-slower-than", "query.block-file", "enable-feature",
+	"query.lookback-delta", "query.default-evaluation-interval", "query.log-slower-than", "query.block-file", "enable-feature", "otlp.config-file",
 	"query.results-cache-bytes", // on Bigtable its only value is 0
 	"self-scrape-interval", "log.level", "log.format",
 }
@@ -29,7 +29,7 @@ func TestModes(t *testing.T) {
 	values := map[string]string{
 		"bigtable.connections": "2", "bigtable.create-tables": "", "bigtable.direct-access": "", "bigtable.client-metrics": "",
 		"index.refresh": "10s", "seal.rows-per-second": "10", "seal.workers": "2", "retention.size": "1GiB", "storage.min-free-space": "1MiB",
-		"buffer.fsync": "1s", "buffer.max-log": "1GiB", "buffer.max-memory": "1GiB", "rollup.rows-per-second": "10", "ha.failover": "1m", "tenancy.create": "",
+		"buffer.fsync": "1s", "buffer.max-log": "1GiB", "buffer.max-memory": "1GiB", "rollup.rows-per-second": "10", "ha.failover": "1m", "otlp.delta.max-stale": "1h", "otlp.delta.max-streams": "10", "tenancy.create": "",
 	}
 	// In the order of modes: command lines of other modes with what the message names, and a command line of the mode.
 	lines := [][]struct {
@@ -47,12 +47,13 @@ func TestModes(t *testing.T) {
 		{{embedded, "--ha.cluster-label"}, {bigtable, "--ha.cluster-label"}},
 		{{embedded, "--tenancy"}, {bigtable, "--tenancy"}},
 		{{embedded, "--tenancy"}, {bigtable, "--tenancy"}},
+		{{embedded, "--enable-feature=otlp-deltatocumulative"}, {with(bigtable, "--enable-feature=otlp-native-delta-ingestion"), "--enable-feature=otlp-deltatocumulative"}},
 		{{embedded, "--web.enable-admin-api"}, {bigtable, "--web.enable-admin-api"}},
 	}
 	effective := [][]string{
 		embedded, bigtable, with(bigtable, "--buffer.enabled"), with(bigtable, "--buffer.enabled"), with(bigtable, "--buffer.enabled"),
 		bigtable, embedded, with(embedded, "--ha.cluster-label=c", "--ha.replica-label=r"), with(embedded, "--tenancy"), with(embedded, "--tenancy"),
-		with(embedded, "--web.enable-admin-api"),
+		with(embedded, "--enable-feature=otlp-deltatocumulative"), with(embedded, "--web.enable-admin-api"),
 	}
 	if len(lines) != len(modes) || len(effective) != len(modes) {
 		t.Fatalf("%d modes, and %d and %d lines of tests", len(modes), len(lines), len(effective))

@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	collectorsversion "github.com/prometheus/client_golang/prometheus/collectors/version"
 	"github.com/prometheus/common/version"
+	"github.com/prometheus/prometheus/config"
 
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/bucketstore/disk"
@@ -32,9 +33,11 @@ import (
 	"github.com/promtable/promtable/remote/jobs/retention"
 	"github.com/promtable/promtable/remote/jobs/seal"
 	"github.com/promtable/promtable/remote/queries"
+	"github.com/promtable/promtable/remote/reload"
 	"github.com/promtable/promtable/remote/request"
 	"github.com/promtable/promtable/remote/selfscrape"
 	"github.com/promtable/promtable/remote/ui"
+	"github.com/promtable/promtable/remote/write"
 	"github.com/promtable/promtable/series"
 )
 
@@ -58,6 +61,11 @@ func run(ctx context.Context, o *options, logger log.Logger) (err error) {
 	if o.blockFile != "" {
 		if a.blocked, err = queries.OpenBlockFile(o.blockFile, logger, a.reg); err != nil {
 			return fmt.Errorf("--query.block-file: %w", err)
+		}
+	}
+	if o.otlpFile != "" {
+		if a.otlp, err = write.OpenOTLPFile(o.otlpFile, logger, a.reg); err != nil {
+			return fmt.Errorf("--otlp.config-file: %w", err)
 		}
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -130,6 +138,8 @@ type adapter struct {
 	results *resultcache.Cache
 	// blocked has the rules of queries that are blocked. It is nil if no file has any.
 	blocked *queries.BlockFile
+	// otlp is how OTLP metrics become series. It is nil without a file that says it.
+	otlp *reload.File[config.OTLPConfig]
 	// snapshots is nil with Bigtable.
 	snapshots *snapshots
 	// closers end what open has opened. The last one is called first.
@@ -232,6 +242,9 @@ func (a *adapter) startBackground(ctx context.Context, sealing bucketstore.Store
 	if a.blocked != nil {
 		removing.Go(func() { a.blocked.Run(ctx) })
 	}
+	if a.otlp != nil {
+		removing.Go(func() { a.otlp.Run(ctx) })
+	}
 	running = append(running, a.startSelfScrape(ctx, e))
 	running = append(running, a.startSealing(ctx, sealing), a.startRollups(ctx))
 }
@@ -312,7 +325,13 @@ func newWatch(o *options, logger log.Logger, reg prometheus.Registerer) *disk.Wa
 // newRemote returns the handlers of the protocols.
 func newRemote(a *adapter, e engines, answers *api.API, slow *request.SlowLog, active *queries.Active) *remote.Handler {
 	o, cfg := a.o, a.o.remote
-	cfg.Engine, cfg.Writer = e, e.writer
+	cfg.Engine, cfg.Writer, cfg.Scope = e, e.writer, e.scope
+	if a.otlp != nil {
+		cfg.OTLP.Settings = func() config.OTLPConfig {
+			settings, _ := a.otlp.Value()
+			return settings
+		}
+	}
 	cfg.Queries, cfg.SlowLog, cfg.Active, cfg.Memory = answers, slow, active, answers.Memory()
 	cfg.NodeSeconds = o.kind().nodeSeconds
 	cfg.Now = o.now
@@ -323,7 +342,9 @@ func newRemote(a *adapter, e engines, answers *api.API, slow *request.SlowLog, a
 	}
 	cfg.MaxSamples = unbounded(o.engine.Limits.MaxSamples)
 	cfg.MaxFrameBytes = unbounded(cfg.MaxFrameBytes)
-	return remote.New(cfg)
+	h := remote.New(cfg)
+	a.onClose("end writes", h.Close)
+	return h
 }
 
 // newAPI returns Prometheus' HTTP API.

@@ -51,6 +51,15 @@ func Handler(e *engine.Engine, now func() time.Time) http.Handler {
 func ServeStore(t testing.TB, store bucketstore.Store, change ...func(*engine.Config)) (base string, reg *prometheus.Registry) {
 	t.Helper()
 	reg = prometheus.NewRegistry()
+	eng := OpenEngine(t, store, reg, change...)
+	srv := httptest.NewServer(remote.New(remote.Config{Engine: eng, Now: time.Now, Registerer: reg}))
+	t.Cleanup(srv.Close)
+	return srv.URL, reg
+}
+
+// OpenEngine opens a real engine on store, until the test ends.
+func OpenEngine(t testing.TB, store bucketstore.Store, reg *prometheus.Registry, change ...func(*engine.Config)) *engine.Engine {
+	t.Helper()
 	schema, err := series.NewSchema(nil)
 	if err != nil {
 		t.Fatal(err)
@@ -71,14 +80,12 @@ func ServeStore(t testing.TB, store bucketstore.Store, change ...func(*engine.Co
 	if err != nil {
 		t.Fatal(err)
 	}
-	srv := httptest.NewServer(remote.New(remote.Config{Engine: eng, Now: time.Now, Registerer: reg}))
 	t.Cleanup(func() {
-		srv.Close()
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
 		if err := eng.Close(ctx); err != nil {
 			t.Errorf("close the engine: %v", err)
 		}
 	})
-	return srv.URL, reg
+	return eng
 }

@@ -2,6 +2,7 @@ package write
 
 import (
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/prometheus/storage/remote/otlptranslator/prometheusremotewrite"
 
 	"github.com/promtable/promtable/bucketstore/metricset"
 	"github.com/promtable/promtable/remote/ingest"
@@ -16,6 +17,9 @@ type metrics struct {
 	rejected   *prometheus.CounterVec
 	metadata   prometheus.Counter
 	bodyBytes  prometheus.Counter
+
+	otlpWarnings  *prometheus.CounterVec
+	droppedDeltas prometheus.Counter
 }
 
 func newMetrics(reg prometheus.Registerer) *metrics {
@@ -33,6 +37,11 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 			"Samples, histograms, exemplars and entries of metadata that can never be stored, by reason.", "reason"),
 		metadata:  f.Counter("adapter_write_metadata_total", "Entries of metadata of metric families taken, most of which say nothing new."),
 		bodyBytes: f.Counter("adapter_write_decoded_bytes_total", "Bytes of write requests after decompression."),
+		otlpWarnings: f.Counters("adapter_otlp_translation_warnings_total", "Warnings of the translation of OTLP metrics to series, by category.", "category",
+			string(prometheusremotewrite.WarningCategoryEmptyDataPoints), string(prometheusremotewrite.WarningCategoryLabelNameCollision),
+			string(prometheusremotewrite.WarningCategoryHistogramZeroCountNonZeroSum), string(prometheusremotewrite.WarningCategoryOther)),
+		droppedDeltas: f.Counter("adapter_otlp_dropped_deltas_total",
+			"Data points of delta temporality that were not added to a sum: repeated, out of order, or of more streams than --otlp.delta.max-streams."),
 	}
 	for _, r := range []ingest.Reason{
 		ingest.ReasonLabels, ingest.ReasonKeyTooLong, ingest.ReasonTime, ingest.ReasonFuture, ingest.ReasonOld,

@@ -10,10 +10,9 @@ import (
 	"mime"
 	"net/http"
 	"strconv"
-	"time"
 
-	"github.com/prometheus/prometheus/config"
 	"github.com/prometheus/prometheus/storage/remote/otlptranslator/prometheusremotewrite"
+	"go.opentelemetry.io/collector/pdata/pmetric"
 	"go.opentelemetry.io/collector/pdata/pmetric/pmetricotlp"
 
 	"github.com/promtable/promtable/remote/ingest"
@@ -26,13 +25,8 @@ const (
 	otlpJSON     = "application/json"
 )
 
-// otlpLookback is how often target_info is repeated between the samples of a
-// resource, so that no query misses it: the default of Prometheus.
-const otlpLookback = 5 * time.Minute
-
 // OTLPHandler serves OTLP metrics over HTTP. Prometheus' translator makes series
-// of them, with Prometheus' default configuration. Prometheus' handler is not
-// used, because it answers 200 when storing fails.
+// of them. Prometheus' handler is not used, because it answers 200 when storing fails.
 type OTLPHandler Handler
 
 // NewOTLP returns a handler of OTLP metrics, which shares engine and
@@ -91,7 +85,7 @@ func (h *OTLPHandler) write(w http.ResponseWriter, r *http.Request, contentType 
 	if err != nil {
 		return nil, request.BadRequest("decode OTLP metrics: %w", err)
 	}
-	return h.store(ctx, metrics)
+	return h.store(ctx, metrics.Metrics())
 }
 
 // receive reads the body of r, decompressed.
@@ -126,26 +120,49 @@ func (h *OTLPHandler) receive(ctx context.Context, w http.ResponseWriter, r *htt
 	return body.Bytes(), nil
 }
 
-// store translates the metrics and appends them. What cannot be translated is
+// store stores the metrics. What cannot be translated, or never be stored, is
 // rejected, the rest is stored all the same.
-func (h *OTLPHandler) store(ctx context.Context, metrics pmetricotlp.ExportRequest) (rejected error, err error) {
-	otlp := config.DefaultOTLPConfig
+func (h *OTLPHandler) store(ctx context.Context, metrics pmetric.Metrics) (rejected error, err error) {
 	engine, err := h.engine(ctx)
 	if err != nil {
 		return nil, err
 	}
+	if h.otlp.Deltas != SumDeltas || !hasDeltas(metrics) {
+		return h.translate(ctx, engine, metrics)
+	}
+	sums, err := h.deltas.of(h.scope(ctx))
+	if err != nil {
+		return nil, err
+	}
+	rejected, err = sums.store(ctx, metrics, func(ctx context.Context, metrics pmetric.Metrics) (error, error) {
+		return h.translate(ctx, engine, metrics)
+	})
+	var dropped droppedDeltas
+	if errors.As(rejected, &dropped) {
+		h.metrics.droppedDeltas.Add(float64(dropped))
+	}
+	return rejected, err
+}
+
+// translate makes series of the metrics and appends them.
+func (h *OTLPHandler) translate(ctx context.Context, engine Engine, metrics pmetric.Metrics) (rejected error, err error) {
+	otlp := h.otlp.Settings()
 	appender := engine.AppenderV2(ctx)
-	_, untranslated := prometheusremotewrite.NewPrometheusConverter(appender).FromMetrics(ctx, metrics.Metrics(), prometheusremotewrite.Settings{
+	warnings, untranslated := prometheusremotewrite.NewPrometheusConverter(appender).FromMetrics(ctx, metrics, prometheusremotewrite.Settings{
 		AddMetricSuffixes:                    otlp.TranslationStrategy.ShouldAddSuffixes(),
 		AllowUTF8:                            !otlp.TranslationStrategy.ShouldEscape(),
 		PromoteResourceAttributes:            prometheusremotewrite.NewPromoteResourceAttributes(otlp),
 		KeepIdentifyingResourceAttributes:    otlp.KeepIdentifyingResourceAttributes,
 		ConvertHistogramsToNHCB:              otlp.ConvertHistogramsToNHCB,
 		PromoteScopeMetadata:                 otlp.PromoteScopeMetadata,
-		LookbackDelta:                        otlpLookback,
+		AllowDeltaTemporality:                h.otlp.Deltas == StoreDeltas,
+		LookbackDelta:                        h.otlp.Lookback,
 		LabelNameUnderscoreSanitization:      otlp.LabelNameUnderscoreSanitization,
 		LabelNamePreserveMultipleUnderscores: otlp.LabelNamePreserveMultipleUnderscores,
 	})
+	for category, n := range prometheusremotewrite.CountWarningsByCategory(warnings) {
+		h.metrics.otlpWarnings.WithLabelValues(string(category)).Add(float64(n))
+	}
 	if err := ctx.Err(); err != nil { // the translator reports it, too
 		return nil, fmt.Errorf("translate OTLP metrics: %w", err)
 	}
@@ -188,6 +205,10 @@ func rejectedPoints(rejected error) (n int64) {
 		for _, samples := range unstorable.Samples {
 			n += int64(samples)
 		}
+	}
+	var dropped droppedDeltas
+	if errors.As(rejected, &dropped) {
+		n += int64(dropped)
 	}
 	return max(n, 1)
 }

@@ -79,7 +79,7 @@ type Engine interface {
 }
 
 // Config is what the handlers of writes are made of. All of it is required, but
-// for the Registerer.
+// for the Registerer, OTLP and Scope.
 type Config struct {
 	// Engine returns the engine that stores the samples of a request, by its context.
 	Engine     func(ctx context.Context) (Engine, error)
@@ -94,6 +94,10 @@ type Config struct {
 	// MaxBytes bounds the bytes of all writes that run, as decompressed, and once
 	// more as sent; others wait.
 	MaxBytes int
+	// OTLP is how OTLP metrics become series.
+	OTLP OTLPConfig
+	// Scope names the tenant of a request, by its context. Nil is that of a store without tenants.
+	Scope func(ctx context.Context) string
 }
 
 // Handler serves remote write, both versions.
@@ -107,6 +111,9 @@ type Handler struct {
 	metrics *metrics
 	// decoders are kept for other requests, by protocol.
 	decoders [2]sync.Pool
+	otlp     OTLPConfig
+	scope    func(ctx context.Context) string
+	deltas   deltaSums
 }
 
 // New returns a handler of remote write. Its metrics are registered
@@ -120,11 +127,20 @@ func New(cfg Config) *Handler {
 		body:    request.BodyReader{Limit: cfg.MaxBodyBytes, Large: request.NewByteGate(cfg.MaxBytes, maxWriteWait)},
 		timeout: cfg.Timeout,
 		metrics: newMetrics(cfg.Registerer),
+		otlp:    cfg.OTLP.WithDefaults(),
+		scope:   cfg.Scope,
+	}
+	h.deltas.cfg = h.otlp
+	if h.scope == nil {
+		h.scope = func(context.Context) string { return "" }
 	}
 	h.decoders[protocolV1].New = func() any { return wire.NewV1(cfg.MaxBodyBytes) }
 	h.decoders[protocolV2].New = func() any { return wire.NewV2(cfg.MaxBodyBytes) }
 	return h
 }
+
+// Close forgets the sums of deltas. No request may be running.
+func (h *Handler) Close() error { return h.deltas.close() }
 
 // decoder decodes requests of one protocol, one at a time.
 type decoder interface {
