@@ -65,8 +65,9 @@ func (p *OTLPPair) Configure(t testing.TB, block string) {
 // URLs returns those of a path of both.
 func (p *OTLPPair) URLs(path string) []string { return []string{p.URL(path), p.Adapter.URL(path)} }
 
-// Compare wants that both hold the same of the series with a label, and returns them.
-func (p *OTLPPair) Compare(t testing.TB, name, value string) []TimeSeries {
+// Compare wants that both hold the same of the series with a label, and returns them,
+// and how many of them have exemplars.
+func (p *OTLPPair) Compare(t testing.TB, name, value string) (series []TimeSeries, withExemplars int) {
 	t.Helper()
 	q := Query{Mint: 0, Maxt: math.MaxInt64, Matchers: MustMatchers(t, name, "=", value)}
 	want := MustRead(t, p.URL("/api/v1/read"), Streamed, q)
@@ -87,7 +88,7 @@ func (p *OTLPPair) Compare(t testing.TB, name, value string) []TimeSeries {
 	if !reflect.DeepEqual(found[1], found[0]) {
 		t.Errorf("exemplars\n%v\nwant\n%v", found[1], found[0])
 	}
-	return want
+	return want, len(found[0])
 }
 
 // exemplars are those of a series, in an answer of the HTTP API.

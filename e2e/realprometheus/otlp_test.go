@@ -56,7 +56,10 @@ func TestOTLP(t *testing.T) {
 							body := otlpMetrics(t, instance, temporality, first.Add(time.Duration(i)*10*time.Second), i)
 							p.Send(t, body)
 						}
-						found := p.Compare(t, "instance", instance)
+						found, withExemplars := p.Compare(t, "instance", instance)
+						if withExemplars == 0 {
+							t.Error("no series has exemplars")
+						}
 						if !slices.ContainsFunc(found, func(s harness.TimeSeries) bool { return s.Labels.Get(tt.label) == tt.value }) {
 							t.Errorf("no series has %s=%q: %v", tt.label, tt.value, namesOf(found))
 						}
