@@ -112,8 +112,9 @@ func TestPageQuery(t *testing.T) {
 	p.back(`new URLSearchParams(location.search).get("view") === "table"`)
 	p.wantRows(0, pageGauges())
 	p.enter(expression, "rate(page_requests_total[5m])")
-	if rows := p.rows(0); len(rows) != 1 || rows[0][0] != `{code="200"}` || math.Abs(mustFloat(t, rows[0][1])-0.5) > 1e-6 {
-		t.Errorf("a rate is %q, want 0.5", rows)
+	// It is a little less once the newest sample is older than an interval.
+	if rows := p.rows(0); len(rows) != 1 || rows[0][0] != `{code="200"}` || math.Abs(mustFloat(t, rows[0][1])-0.5) > 0.1 {
+		t.Errorf("a rate is %q, want about 0.5", rows)
 	}
 }
 
