@@ -3,16 +3,12 @@ package main
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"os/exec"
 	"strings"
 
 	"github.com/promtable/promtable/e2e/harness"
 )
-
-// errMissing says that a peer is not installed.
-var errMissing = errors.New("victoria-metrics is not in PATH; on Debian: apt-get install victoria-metrics")
 
 // A program is an executable and its version.
 type program struct{ path, version string }
@@ -47,21 +43,14 @@ func buildPrometheus() (program, error) {
 	return program{path, version}, err
 }
 
-// findVictoria looks for VictoriaMetrics in PATH. Its error is errMissing if there is none.
-func findVictoria(ctx context.Context) (program, error) {
-	path, err := exec.LookPath("victoria-metrics")
+// buildVictoria builds the pinned VictoriaMetrics.
+func buildVictoria() (program, error) {
+	version, err := harness.VictoriaVersion()
 	if err != nil {
-		return program{}, errMissing
+		return program{}, err
 	}
-	// Debian's says nothing when it is asked for its version.
-	version, err := output(ctx, path, "-version")
-	if err != nil || version == "" {
-		version, err = output(ctx, "dpkg-query", "-W", "-f", "${Version}", "victoria-metrics")
-	}
-	if err != nil {
-		version = "of an unknown version"
-	}
-	return program{path, version}, nil
+	path, err := harness.BuildVictoria()
+	return program{path, version}, err
 }
 
 // output returns what a command prints in the adapter's module, without space around it.

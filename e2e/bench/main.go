@@ -3,10 +3,10 @@
 //
 //	go -C e2e/bench run .
 //
-// The adapter is built from this tree, Prometheus from the version that e2e
-// pins. VictoriaMetrics takes part if victoria-metrics is in PATH. Each runs on a
-// fresh directory and on a port of 127.0.0.1, and is stopped before the next one
-// starts. It needs /proc, so it runs on Linux.
+// The adapter is built from this tree, Prometheus and VictoriaMetrics from the
+// versions that e2e pins. Each runs on a fresh directory and on a port of
+// 127.0.0.1, and is stopped before the next one starts. It needs /proc, so it runs
+// on Linux.
 //
 //	main.go      flags, and the order of things
 //	shapes.go    which series a host has, walk.go how their values move
@@ -18,12 +18,12 @@
 //	measure.go   one server from start to stop
 //	report.go    the table
 //
-// Four other commands are of the adapter alone:
+// Four other commands are of the adapter alone, but for panels:
 //
 //	scale.go     scale: very many series, scalequestions.go what is asked of them
 //	churn.go     churn: series that are replaced each day, as the store keeps them
 //	year.go      year: a long time from rollups and from samples
-//	panels.go    panels: those of dashboards, which catalog.go has
+//	panels.go    panels: those of dashboards, which catalog.go has, of the peers too, which peers.go fills
 //	history.go   the store of both
 //
 // What runs and builds programs, encodes writes and decodes reads is in e2e/harness.
@@ -184,7 +184,7 @@ func (o *options) run(ctx context.Context) error {
 	return o.report(out)
 }
 
-// contenders builds the servers, or finds them.
+// contenders builds the servers.
 func (o *options) contenders(ctx context.Context, out *results) ([]contender, error) {
 	names, err := pick(o.only, []string{adapterName, prometheusName, victoriaName}, func(s string) string { return s })
 	if err != nil {
@@ -192,21 +192,13 @@ func (o *options) contenders(ctx context.Context, out *results) ([]contender, er
 	}
 	var list []contender
 	for _, name := range names {
-		progress("building or looking for %s", name)
+		progress("building %s", name)
 		c, err := o.contender(ctx, name)
-		switch {
-		case errors.Is(err, errMissing):
-			progress("left out: %v", err)
-			out.LeftOut = append(out.LeftOut, err.Error())
-			continue
-		case err != nil:
+		if err != nil {
 			return nil, err
 		}
 		list = append(list, c)
 		out.Servers = append(out.Servers, participant{c.name, c.title, c.version})
-	}
-	if len(list) == 0 {
-		return nil, errors.New("no server is left")
 	}
 	return list, nil
 }
@@ -217,7 +209,7 @@ func (o *options) contender(ctx context.Context, name string) (contender, error)
 		p, err := buildPrometheus()
 		return newPrometheus(p), err
 	case victoriaName:
-		p, err := findVictoria(ctx)
+		p, err := buildVictoria()
 		return newVictoria(p), err
 	}
 	p, err := buildAdapter(ctx)

@@ -24,7 +24,6 @@ type results struct {
 	PerRequest  int
 	Connections int
 	Servers     []participant
-	LeftOut     []string
 	Figures     []*figure
 	Answers     []answer
 	Problems    []string
@@ -136,9 +135,6 @@ func (r *results) head(b *strings.Builder) {
 		versions = append(versions, p.Title+" "+p.Version)
 	}
 	fmt.Fprintf(b, "%s. ", strings.Join(versions, "; "))
-	for _, p := range r.LeftOut {
-		fmt.Fprintf(b, "Left out: %s. ", p)
-	}
 	wl, metric := r.Workload, ""
 	if wl.Metric != "" {
 		metric = " of " + wl.Metric

@@ -194,8 +194,7 @@ func newPrometheus(p program) contender {
 	return contender{prometheusName, "Prometheus", p.version, []string{"1.0", "2.0"}, true, start}
 }
 
-// newVictoria is VictoriaMetrics, single node. The versions that Debian has do
-// not take remote write 2.0.
+// newVictoria is VictoriaMetrics, single node. It does not take remote write 2.0.
 func newVictoria(p program) contender {
 	start := func(ctx context.Context, dir string) (*server, error) {
 		s, err := launch{victoriaName, p.path, nil, []string{

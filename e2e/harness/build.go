@@ -114,6 +114,11 @@ func BuildPrometheus() (string, error) {
 		commands+"prometheus", commands+"promtool")
 }
 
+// BuildVictoria builds VictoriaMetrics of the version that the module e2e/victoriametrics pins.
+func BuildVictoria() (string, error) {
+	return buildProgram("e2e/victoriametrics", "victoria-metrics", "build", victoriaModule+"/app/victoria-metrics")
+}
+
 func buildCompliance() (string, error) {
 	return buildProgram("e2e/compliance", "receiver.test", "test", "-c", "github.com/prometheus/compliance/remotewrite/receiver")
 }
@@ -209,6 +214,15 @@ func PrometheusVersion() (string, error) {
 		return "", err
 	}
 	version, err := os.ReadFile(filepath.Join(strings.TrimSpace(string(dir)), "VERSION"))
+	return strings.TrimSpace(string(version)), err
+}
+
+// victoriaModule is the module of VictoriaMetrics.
+const victoriaModule = "github.com/VictoriaMetrics/VictoriaMetrics"
+
+// VictoriaVersion is the version of VictoriaMetrics that BuildVictoria builds.
+func VictoriaVersion() (string, error) {
+	version, err := GoOutput("e2e/victoriametrics", "list", "-m", "-f", "{{.Version}}", victoriaModule)
 	return strings.TrimSpace(string(version)), err
 }
 
