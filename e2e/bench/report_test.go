@@ -99,15 +99,20 @@ func TestQuantile(t *testing.T) {
 	}
 }
 
-func TestParseStat(t *testing.T) {
-	const stat = "42 (a) b (c) S 1 42 42 0 -1 4194560 10 0 0 0 123 45 0 0 20 0 9 0 100 200 300"
-	if got, err := parseStat([]byte(stat)); err != nil || got != 1680*time.Millisecond {
-		t.Errorf("got %v, %v", got, err)
+// TestCPU: the CPU time of a process grows by what it computes.
+func TestCPU(t *testing.T) {
+	before, err := cpuOf(os.Getpid())
+	if err != nil {
+		t.Fatal(err)
 	}
-	for _, bad := range []string{"", "42 (x) S 1 2", strings.Replace(stat, "123", "x", 1)} {
-		if got, err := parseStat([]byte(bad)); err == nil {
-			t.Errorf("%q gives %v", bad, got)
+	for after := before; after == before; {
+		if after, err = cpuOf(os.Getpid()); err != nil || after < before {
+			t.Fatalf("%v after %v: %v", after, before, err)
 		}
+	}
+	const noProcess = 1 << 23 // more than Linux allows
+	if got, err := cpuOf(noProcess); err == nil {
+		t.Errorf("no process gives %v", got)
 	}
 }
 

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"io/fs"
@@ -11,6 +10,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // A usage is what a process has used since it started.
@@ -49,32 +50,15 @@ func resetPeak(pid int) (int64, error) {
 	return kilobytes << 10, err
 }
 
-// cpuOf returns the user and system time of a process, to a hundredth of a
-// second.
+// cpuOf returns the user and system time of a process. /proc/PID/stat has it in hundredths
+// of a second, which is too coarse for one query.
 func cpuOf(pid int) (time.Duration, error) {
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return 0, err
+	const scheduled = 2 // the low bits of a clock of a process, whose other bits are those of ^pid
+	var t unix.Timespec
+	if err := unix.ClockGettime(int32(^pid)<<3|scheduled, &t); err != nil {
+		return 0, fmt.Errorf("CPU time of process %d: %w", pid, err)
 	}
-	return parseStat(stat)
-}
-
-// parseStat returns the user and system time in a line of /proc/PID/stat.
-func parseStat(stat []byte) (time.Duration, error) {
-	// The second field is a name in parentheses, which may hold anything.
-	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
-	if len(fields) < 13 {
-		return 0, fmt.Errorf("parse %q: too few fields", stat)
-	}
-	var ticks int64
-	for _, field := range fields[11:13] {
-		n, err := strconv.ParseInt(field, 10, 64)
-		if err != nil {
-			return 0, fmt.Errorf("parse %q: %w", stat, err)
-		}
-		ticks += n
-	}
-	return time.Duration(ticks) * (time.Second / 100), nil // USER_HZ is 100 wherever Go runs
+	return time.Duration(t.Nano()), nil
 }
 
 // procField returns the number that follows a name in a file of /proc/PID.
