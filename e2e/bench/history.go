@@ -19,6 +19,7 @@ type history struct {
 	workload    workload
 	days        int
 	adapterArgs string
+	program     program // the adapter
 	adapter     contender
 	dir         string
 	filler
@@ -45,11 +46,10 @@ func (h *history) run(ctx context.Context, command []string, ask func(context.Co
 		return err
 	}
 	defer os.RemoveAll(h.dir)
-	p, err := buildAdapter(ctx)
-	if err != nil {
+	if h.program, err = buildAdapter(ctx); err != nil {
 		return err
 	}
-	h.adapter = newAdapter(p, append(strings.Fields(h.adapterArgs), "--query.timeout=1h")) // from samples it takes minutes
+	h.adapter = newAdapter(h.program, append(strings.Fields(h.adapterArgs), "--query.timeout=1h")) // from samples it takes minutes
 	fmt.Printf("%s, %d cores, %s, load %s before\n\n    %s\n\n", time.Now().UTC().Format(time.DateOnly), runtime.NumCPU(), runtime.Version(), load(), commandLine(command))
 	h.table = table{{fmt.Sprintf("%d series, %d days, a sample each %v", h.workload.Series, h.days, h.workload.Interval), ""}}
 	err = h.make(ctx, ask)
@@ -94,12 +94,12 @@ func (h *history) write(ctx context.Context, dir string) error {
 	}
 	h.add("samples", fmt.Sprint(h.workload.total()))
 	h.add("writing them as chunks, s", digits(time.Since(began).Seconds()))
-	return h.disk(dir, "samples")
+	return h.disk(dir, filepath.Join(dir, "RESERVE"), "samples")
 }
 
 // disk notes what a store takes.
-func (h *history) disk(dir, of string) error {
-	disk, err := diskUsage(dir, filepath.Join(dir, "RESERVE"))
+func (h *history) disk(dir, skip, of string) error {
+	disk, err := diskUsage(dir, skip)
 	if err == nil {
 		h.add(of+", on disk (du), MB", megabytes(disk.occupied))
 		h.add(of+", on disk (du), B a sample", digits(float64(disk.occupied)/float64(h.workload.total())))
@@ -139,7 +139,7 @@ func (h *history) makeRollups(ctx context.Context, dir string) error {
 		name := fmt.Sprintf("adapter_rollup_bytes_total{resolution=%q}", resolution)
 		h.add(resolution+" rollups, B a sample", digits(made[name]/float64(h.workload.total())))
 	}
-	return h.disk(dir, "samples and rollups")
+	return h.disk(dir, server.skip, "samples and rollups")
 }
 
 // counters returns the metrics of an adapter, by name and labels.

@@ -1,132 +1,256 @@
 package main
 
 import (
-	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"math"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/alecthomas/kingpin/v2"
+
+	"github.com/promtable/promtable/e2e/harness"
 )
 
-// panels asks for the usual panels of dashboards, from rollups and from samples.
+// panels asks for the usual panels of dashboards: the adapter, from rollups and from samples, and its peers.
 type panels struct {
 	history
 	readTime time.Duration
+	rounds   int
 	raw      bool
+	peers    string
+	askers   []asker // the adapter first
+}
+
+// An asker asks one server.
+type asker struct {
+	*server
+	title  string
+	params string // of the adapter, beside the query
+	isPeer bool   // may refuse
+	// calculates says that equal queries have to have equal values.
+	calculates bool
+	client     *http.Client
 }
 
 // runPanels is the command panels.
 func runPanels(ctx context.Context, args []string) error {
 	p := &panels{}
-	app := kingpin.New("bench panels", "Writes a long time of hosts to an embedded store, lets the adapter make rollups, asks for the usual panels of Grafana's dashboards, and prints what each is read from, what it costs, and how its values differ from those of samples.")
+	app := kingpin.New("bench panels", "Writes a long time of hosts to an embedded store, lets the adapter make rollups, gives the same samples to Prometheus and VictoriaMetrics, asks all of them in turns for the usual panels of Grafana's dashboards, and prints what each costs, what the adapter reads it from, and how the values differ.")
 	p.addFlags(app)
 	app.Flag("raw", "Ask for samples, too, and compare.").Default("true").BoolVar(&p.raw)
-	app.Flag("read-time", "How long each panel is repeated, at least once.").Default("500ms").DurationVar(&p.readTime)
+	app.Flag("peers", "Servers beside the adapter: prometheus, victoriametrics. Empty is none.").Default(prometheusName + "," + victoriaName).StringVar(&p.peers)
+	app.Flag("rounds", "How often each server answers a panel, at least, after a first time that does not count.").Default("3").IntVar(&p.rounds)
+	app.Flag("read-time", "How long each panel is repeated, at least.").Default("2s").DurationVar(&p.readTime)
 	if _, err := app.Parse(args); err != nil {
 		return err
+	}
+	if p.rounds < 1 {
+		return fmt.Errorf("--rounds=%d is less than 1", p.rounds)
 	}
 	return p.run(ctx, append([]string{"panels"}, args...), p.ask)
 }
 
 // ask asks for all panels of each range of time that the history has.
 func (p *panels) ask(ctx context.Context, s *server) error {
+	p.askers = []asker{{server: s, title: adapterName}}
+	if p.raw {
+		p.askers = append(p.askers, asker{server: s, title: "from samples", params: "&max_source_resolution=0s", calculates: true})
+	}
+	var names []string
+	if p.peers != "" {
+		var err error
+		if names, err = pick(p.peers, []string{prometheusName, victoriaName}, func(s string) string { return s }); err != nil {
+			return fmt.Errorf("--peers: %w", err)
+		}
+	}
+	for _, name := range names {
+		peer, title, err := p.startPeer(ctx, name, s)
+		if err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		defer peer.close()
+		p.askers = append(p.askers, asker{server: peer, title: title, isPeer: true, calculates: name == prometheusName})
+	}
+	if err := s.settle(ctx); err != nil {
+		return err
+	}
+	for i := range p.askers {
+		p.askers[i].client = newClient(1)
+		defer p.askers[i].client.CloseIdleConnections()
+	}
 	for _, z := range zooms {
 		if z.span > time.Duration(p.days)*24*time.Hour {
 			continue
 		}
 		fmt.Println(p.table)
-		p.table = table{{
-			fmt.Sprintf("%s, a step each %v", z.name, z.interval), "series", "values", "read from", "CPU ms", "MB of cells", "CPU ms from samples", "ratio", "greatest difference",
-		}}
-		for _, panel := range catalog {
-			if err := p.askOne(ctx, s, z, panel); err != nil {
-				return fmt.Errorf("%s of %s: %w", z.query(panel), z.name, err)
-			}
+		if err := p.askAll(ctx, z); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-// askOne adds the row of a panel.
-func (p *panels) askOne(ctx context.Context, s *server, z zoom, of panel) error {
+// askAll makes the table of a range of time. Its last row has medians of ratios.
+func (p *panels) askAll(ctx context.Context, z zoom) error {
+	p.table = table{p.heads(z)}
+	ratios := make([][]float64, 2*len(p.askers))
+	for _, panel := range catalog {
+		answers, err := p.askOne(ctx, z, panel)
+		if err != nil {
+			return fmt.Errorf("%s of %s: %w", z.query(panel), z.name, err)
+		}
+		for i, a := range answers {
+			if a.failed == "" {
+				ratios[i] = append(ratios[i], answers[0].cpu.Seconds()/a.cpu.Seconds())
+				ratios[len(answers)+i] = append(ratios[len(answers)+i], answers[0].p50().Seconds()/a.p50().Seconds())
+			}
+		}
+	}
+	row := []string{"median of the ratios", "", ""}
+	for i, list := range ratios {
+		slices.Sort(list)
+		text := ""
+		if len(list) > 0 && i%len(p.askers) > 0 {
+			text = digits(list[len(list)/2])
+		}
+		row = append(row, text)
+	}
+	p.add(append(row, "")...)
+	return nil
+}
+
+// heads are the heads of the columns.
+func (p *panels) heads(z zoom) []string {
+	list := []string{fmt.Sprintf("%s, a step each %v", z.name, z.interval), "series", "read from"}
+	for _, what := range []string{"CPU ms", "p50, ms"} {
+		for _, a := range p.askers {
+			list = append(list, what+": "+a.title)
+		}
+	}
+	return append(list, "values")
+}
+
+// askOne asks all servers for a panel, in turns, and adds its row.
+func (p *panels) askOne(ctx context.Context, z zoom, of panel) ([]panelAnswer, error) {
 	step := z.interval.Milliseconds()
 	end := p.workload.End / step * step
 	q := rangeQuery{z.query(of), end - z.span.Milliseconds(), end, z.interval}
 	if of.isStat {
 		q.start = end
 	}
-	found, err := p.cost(ctx, s, q, "", p.readTime)
-	if err != nil {
-		return err
-	}
-	row := []string{
-		fmt.Sprintf("%s: `%s`", of.of, q.text), fmt.Sprint(found.stats.Series), fmt.Sprint(len(found.values)), found.source, digits(found.cpuMs), digits(float64(found.stats.Bytes) / 1e6),
-	}
-	if p.raw {
-		samples, err := p.cost(ctx, s, q, "&max_source_resolution=0s", p.readTime)
-		if err != nil {
-			return err
+	answers := make([]panelAnswer, len(p.askers))
+	began := time.Now()
+	for round := 0; round <= p.rounds || time.Since(began) < p.readTime; round++ {
+		for i := range p.askers {
+			if err := p.askers[i].ask(ctx, q, &answers[i], round == 0); err != nil {
+				return nil, fmt.Errorf("%s: %w", p.askers[i].title, err)
+			}
 		}
-		row = append(row, digits(samples.cpuMs), digits(found.cpuMs/max(samples.cpuMs, math.SmallestNonzeroFloat64)), difference(found.values, samples.values))
 	}
-	p.add(row...)
-	return nil
+	first := answers[0]
+	for i, a := range answers {
+		if a.failed == "" && len(a.values) == 0 && len(first.values) > 0 {
+			answers[i].failed = "empty"
+		}
+	}
+	row := []string{fmt.Sprintf("%s: `%s`", of.of, q.text), fmt.Sprint(first.stats.Series), first.source}
+	for _, a := range answers {
+		row = append(row, cmp.Or(a.failed, digits(milliseconds(a.cpu)/float64(max(1, len(a.took))))))
+	}
+	for _, a := range answers {
+		row = append(row, cmp.Or(a.failed, digits(milliseconds(a.p50()))))
+	}
+	var differ []string
+	for i, a := range p.askers {
+		if !a.calculates || answers[i].failed != "" {
+			continue
+		}
+		if d := difference(first.values, answers[i].values); d != "0" {
+			differ = append(differ, a.title+": "+d)
+		}
+	}
+	p.add(append(row, cmp.Or(strings.Join(differ, "; "), "equal"))...)
+	return answers, nil
 }
 
 // A panelAnswer is what a panel shows and costs.
 type panelAnswer struct {
+	failed string // why there is none, in a word
 	source string // as the header has it
 	stats  struct{ Series, Bytes int64 }
-	cpuMs  float64
 	values map[string]string // by series and time
+	cpu    time.Duration     // of all that count
+	took   []time.Duration   // of each that counts
 }
 
-// cost asks for a panel again and again.
-func (p *panels) cost(ctx context.Context, s *server, q rangeQuery, params string, atLeast time.Duration) (a panelAnswer, err error) {
-	before, err := usageOf(s.PID())
-	if err != nil {
-		return a, err
+// p50 is the median of how long an answer took. It is 0 if there is none.
+func (a *panelAnswer) p50() time.Duration {
+	if len(a.took) == 0 {
+		return 0
 	}
-	client := newClient(1)
-	defer client.CloseIdleConnections()
-	var body bytes.Buffer
-	times := 0
-	for began := time.Now(); times == 0 || time.Since(began) < atLeast; times++ {
-		req, err := rangeRequest(ctx, s.url, q)
-		if err != nil {
-			return a, err
-		}
-		req.URL.RawQuery += params + "&stats=all"
-		if a.source, err = fetchFrom(client, req, &body); err != nil {
-			return a, err
-		}
-	}
-	after, err := usageOf(s.PID())
-	if err != nil {
-		return a, err
-	}
-	a.cpuMs = milliseconds(after.cpu-before.cpu) / float64(times)
-	return a, a.read(body.Bytes())
+	slices.Sort(a.took)
+	return quantile(a.took, 0.5)
 }
 
-// fetchFrom is fetch, and returns what the adapter says that it has read.
-func fetchFrom(client *http.Client, req *http.Request, buf *bytes.Buffer) (source string, err error) {
-	resp, err := client.Do(req)
+// ask asks for a panel. The first time is for the values, and does not count: it reads files. A peer that does not answer is
+// not asked again.
+func (a asker) ask(ctx context.Context, q rangeQuery, answer *panelAnswer, first bool) error {
+	if answer.failed != "" {
+		return nil
+	}
+	req, err := rangeRequest(ctx, a.url, q)
 	if err != nil {
-		return "", err
+		return err
+	}
+	req.URL.RawQuery += a.params + "&stats=all"
+	before, err := cpuOf(a.PID())
+	if err != nil {
+		return err
+	}
+	began := time.Now()
+	body, source, err := fetchFrom(a.client, req)
+	took := time.Since(began)
+	switch {
+	case err != nil && a.isPeer && ctx.Err() == nil:
+		progress("%s: %v", a.title, err)
+		answer.failed = "failed"
+		if _, ok := errors.AsType[harness.StatusError](err); ok {
+			answer.failed = "refused"
+		}
+		return nil
+	case err != nil:
+		return err
+	}
+	after, err := cpuOf(a.PID())
+	if err != nil {
+		return err
+	}
+	if first {
+		answer.source = source
+		return answer.read(body)
+	}
+	answer.cpu += after - before
+	answer.took = append(answer.took, took)
+	return nil
+}
+
+// fetchFrom returns an answer, and what the adapter says that it has read.
+func fetchFrom(client *http.Client, req *http.Request) (body []byte, source string, err error) {
+	resp, err := harness.Do(client, req)
+	if err != nil {
+		return nil, "", err
 	}
 	defer resp.Body.Close()
-	buf.Reset()
-	if _, err = buf.ReadFrom(resp.Body); err == nil && resp.StatusCode != http.StatusOK {
-		err = fmt.Errorf("%s: %s", resp.Status, buf)
-	}
-	return resp.Header.Get("X-Promtable-Resolution"), err
+	body, err = io.ReadAll(resp.Body)
+	return body, resp.Header.Get("X-Promtable-Resolution"), err
 }
 
 // read reads a body.

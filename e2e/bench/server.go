@@ -175,16 +175,16 @@ func adapterArgs(args []string, more ...string) []string {
 }
 
 // newPrometheus is Prometheus as a receiver of remote write.
-func newPrometheus(p program) contender {
+func newPrometheus(p program, args ...string) contender {
 	start := func(ctx context.Context, dir string) (*server, error) {
 		config, data := filepath.Join(dir, "prometheus.yml"), filepath.Join(dir, "data")
 		if err := os.WriteFile(config, []byte("global: {}\n"), 0o600); err != nil {
 			return nil, err
 		}
-		s, err := launch{prometheusName, p.path, nil, []string{
+		s, err := launch{prometheusName, p.path, nil, append([]string{
 			"--config.file=" + config, "--storage.tsdb.path=" + data, "--web.listen-address=ADDRESS",
 			"--web.enable-remote-write-receiver", "--web.enable-admin-api", "--log.level=warn", "--storage.tsdb.retention.time=10y",
-		}, "/-/ready"}.serve(ctx)
+		}, args...), "/-/ready"}.serve(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -195,11 +195,11 @@ func newPrometheus(p program) contender {
 }
 
 // newVictoria is VictoriaMetrics, single node. It does not take remote write 2.0.
-func newVictoria(p program) contender {
+func newVictoria(p program, args ...string) contender {
 	start := func(ctx context.Context, dir string) (*server, error) {
-		s, err := launch{victoriaName, p.path, nil, []string{
+		s, err := launch{victoriaName, p.path, nil, append([]string{
 			"-storageDataPath=" + dir, "-httpListenAddr=ADDRESS", "-loggerLevel=WARN", "-retentionPeriod=10y",
-		}, "/health"}.serve(ctx)
+		}, args...), "/health"}.serve(ctx)
 		if err != nil {
 			return nil, err
 		}
