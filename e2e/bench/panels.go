@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"math/rand/v2"
 	"net/http"
 	"slices"
 	"strconv"
@@ -25,7 +26,7 @@ type panels struct {
 	readTime time.Duration
 	rounds   int
 	raw      bool
-	peers    string
+	peers    []string
 	askers   []asker // the adapter first
 }
 
@@ -43,10 +44,11 @@ type asker struct {
 // runPanels is the command panels.
 func runPanels(ctx context.Context, args []string) error {
 	p := &panels{}
+	var peers string
 	app := kingpin.New("bench panels", "Writes a long time of hosts to an embedded store, lets the adapter make rollups, gives the same samples to Prometheus and VictoriaMetrics, asks all of them in turns for the usual panels of Grafana's dashboards, and prints what each costs, what the adapter reads it from, and how the values differ.")
 	p.addFlags(app)
 	app.Flag("raw", "Ask for samples, too, and compare.").Default("true").BoolVar(&p.raw)
-	app.Flag("peers", "Servers beside the adapter: prometheus, victoriametrics. Empty is none.").Default(prometheusName + "," + victoriaName).StringVar(&p.peers)
+	app.Flag("peers", "Servers beside the adapter: prometheus, victoriametrics. Empty is none.").Default(prometheusName + "," + victoriaName).StringVar(&peers)
 	app.Flag("rounds", "How often each server answers a panel, at least, after a first time that does not count.").Default("3").IntVar(&p.rounds)
 	app.Flag("read-time", "How long each panel is repeated, at least.").Default("2s").DurationVar(&p.readTime)
 	if _, err := app.Parse(args); err != nil {
@@ -54,6 +56,12 @@ func runPanels(ctx context.Context, args []string) error {
 	}
 	if p.rounds < 1 {
 		return fmt.Errorf("--rounds=%d is less than 1", p.rounds)
+	}
+	if peers != "" {
+		var err error
+		if p.peers, err = pick(peers, []string{prometheusName, victoriaName}, func(s string) string { return s }); err != nil {
+			return fmt.Errorf("--peers: %w", err)
+		}
 	}
 	return p.run(ctx, append([]string{"panels"}, args...), p.ask)
 }
@@ -64,14 +72,7 @@ func (p *panels) ask(ctx context.Context, s *server) error {
 	if p.raw {
 		p.askers = append(p.askers, asker{server: s, title: "from samples", params: "&max_source_resolution=0s", calculates: true})
 	}
-	var names []string
-	if p.peers != "" {
-		var err error
-		if names, err = pick(p.peers, []string{prometheusName, victoriaName}, func(s string) string { return s }); err != nil {
-			return fmt.Errorf("--peers: %w", err)
-		}
-	}
-	for _, name := range names {
+	for _, name := range p.peers {
 		peer, title, err := p.startPeer(ctx, name, s)
 		if err != nil {
 			return fmt.Errorf("%s: %w", name, err)
@@ -138,7 +139,8 @@ func (p *panels) heads(z zoom) []string {
 	return append(list, "values")
 }
 
-// askOne asks all servers for a panel, in turns, and adds its row.
+// askOne asks all servers for a panel, in rounds, and adds its row. Each round has a random order: a server that is
+// asked twice in a row finds its data in the caches of the CPU.
 func (p *panels) askOne(ctx context.Context, z zoom, of panel) ([]panelAnswer, error) {
 	step := z.interval.Milliseconds()
 	end := p.workload.End / step * step
@@ -149,7 +151,7 @@ func (p *panels) askOne(ctx context.Context, z zoom, of panel) ([]panelAnswer, e
 	answers := make([]panelAnswer, len(p.askers))
 	began := time.Now()
 	for round := 0; round <= p.rounds || time.Since(began) < p.readTime; round++ {
-		for i := range p.askers {
+		for _, i := range rand.Perm(len(p.askers)) {
 			if err := p.askers[i].ask(ctx, q, &answers[i], round == 0); err != nil {
 				return nil, fmt.Errorf("%s: %w", p.askers[i].title, err)
 			}
@@ -159,6 +161,9 @@ func (p *panels) askOne(ctx context.Context, z zoom, of panel) ([]panelAnswer, e
 	for i, a := range answers {
 		if a.failed == "" && len(a.values) == 0 && len(first.values) > 0 {
 			answers[i].failed = "empty"
+		}
+		if n := len(first.values); len(a.values) != n {
+			progress("%s has %d values, the adapter %d", p.askers[i].title, len(a.values), n)
 		}
 	}
 	row := []string{fmt.Sprintf("%s: `%s`", of.of, q.text), fmt.Sprint(first.stats.Series), first.source}
