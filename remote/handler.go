@@ -148,9 +148,23 @@ type Handler struct {
 // Close ends what the handlers do beside requests. No request may be running.
 func (h *Handler) Close() error { return h.writes.Close() }
 
-// QueryPatterns returns what a Handler serves beside the protocols for those who ask Prometheus' HTTP API, as patterns
-// of http.ServeMux.
+// WritePatterns returns what a Handler serves to senders, as patterns of http.ServeMux.
+func WritePatterns() []string {
+	return []string{"POST /api/v1/write", "POST /write", "POST /api/v1/otlp/v1/metrics"}
+}
+
+// ReadPatterns returns what a Handler serves to readers of samples.
+func ReadPatterns() []string {
+	return []string{"POST /api/v1/read", "POST /read", "GET /federate"}
+}
+
+// QueryPatterns returns what a Handler serves beside to clients of Prometheus' HTTP API.
 func QueryPatterns() []string { return []string{"GET " + explainPath, "POST " + explainPath} }
+
+// AdminPatterns returns what a Handler serves to operators, if Config.History is set.
+func AdminPatterns() []string {
+	return []string{"GET " + history.Path, "PUT " + history.Path, "POST " + history.Path}
+}
 
 const explainPath = "/api/v1/explain"
 

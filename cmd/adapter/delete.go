@@ -81,7 +81,7 @@ func deleteSamples(ctx context.Context, o *options, logger log.Logger) (err erro
 	defer func() { err = errors.Join(err, a.close()) }()
 	at, err := a.openEngine(ctx, opening{})
 	if errors.As(err, new(errStore)) && !o.traits().Shared {
-		err = fmt.Errorf("%w; if an adapter with --web.enable-admin-api serves this store: %s", err, o.delete.curl(o.listen))
+		err = fmt.Errorf("%w; if an adapter with --web.enable-admin-api serves this store: %s", err, o.delete.curl(o.adminAddress()))
 	}
 	if err != nil {
 		return err
@@ -178,7 +178,7 @@ func parseMillis(text string, missing int64) (int64, error) {
 
 // curl returns the commands that delete the same in an adapter that listens on one of these
 // addresses.
-func (o *deleteOptions) curl(listen []string) string {
+func (o *deleteOptions) curl(listen string) string {
 	form := url.Values{"match[]": o.matches}
 	if o.start != "" {
 		form.Set("start", o.start)
@@ -191,10 +191,10 @@ func (o *deleteOptions) curl(listen []string) string {
 	return fmt.Sprintf("curl -X POST 'http://%s%sdelete_series?%s' && curl -X POST http://%s%sclean_tombstones", address, path, form.Encode(), address, path)
 }
 
-// localAddress returns the first of these addresses, as this machine reaches it.
-func localAddress(listen []string) string {
-	if host, port, err := net.SplitHostPort(listen[0]); err == nil && host == "" {
+// localAddress returns an address to listen on as this machine reaches it.
+func localAddress(listen string) string {
+	if host, port, err := net.SplitHostPort(listen); err == nil && host == "" {
 		return net.JoinHostPort("localhost", port)
 	}
-	return listen[0]
+	return listen
 }

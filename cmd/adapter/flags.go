@@ -186,6 +186,9 @@ func (o *options) newApplication() *kingpin.Application {
 func (o *options) webFlags(app *kingpin.Application) {
 	app.Flag("web.listen-address", "Address to listen on; host:0 takes a free port. Repeatable.").Default(":9201").StringsVar(&o.listen)
 	app.Flag("web.config.file", "File that turns on TLS or basic auth, in the format of Prometheus' exporter-toolkit.").StringVar(&o.webConfig)
+	app.Flag("web.users-file", "File, as YAML, of the users who may send requests, with their roles, tenants and tokens. Default: all clients may send all requests. It is read again at SIGHUP and POST /-/reload.").StringVar(&o.web.usersFile)
+	app.Flag("web.admin-listen-address", "Address to listen on for operators: /metrics, /debug/pprof/, /-/reload and the admin API are served there only. Default: at --web.listen-address.").StringVar(&o.web.adminListen)
+	app.Flag("web.health-without-credentials", "Answer /-/healthy and /-/ready to clients without credentials, too.").BoolVar(&o.web.freeHealth)
 	app.Flag("web.external-url", "URL under which the adapter is reachable, such as behind a reverse proxy, for the links that it prints. Its path is the default of --web.route-prefix.").StringVar(&o.web.externalURL)
 	app.Flag("web.route-prefix", "Prefix of the paths of all endpoints. Default: the path of --web.external-url. With / a proxy has to remove that path.").StringVar(&o.web.routePrefix)
 	app.Flag("web.cors.origin", "Regular expression, fully anchored, of the origins whose pages may ask the HTTP API, such as https?://(one|two)\\.example. Default: none.").StringVar(&o.web.corsOrigin)

@@ -309,7 +309,7 @@ func openTarget(ctx context.Context, o *options, logger log.Logger) (target hist
 	close = func() error { return errors.Join(a.close(), removeDir()) }
 	at, err := a.openEngine(ctx, opening{dry: o.imports.dryRun})
 	if errors.As(err, new(errStore)) && !o.traits().Shared {
-		err = fmt.Errorf("%w; if an adapter with --web.enable-admin-api serves this store, give its --url=http://%s", err, localAddress(o.listen))
+		err = fmt.Errorf("%w; if an adapter with --web.enable-admin-api serves this store, give its --url=http://%s", err, localAddress(o.adminAddress()))
 	}
 	if err != nil {
 		return nil, close, err

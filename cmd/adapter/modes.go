@@ -61,7 +61,7 @@ var modes = []mode{
 		"needs --ha.cluster-label and --ha.replica-label",
 	},
 	{
-		[]string{"tenancy.create", "tenancy.self-tenant"},
+		[]string{"tenancy.create", "tenancy.from", "tenancy.self-tenant"},
 		func(o *options) bool { return o.tenancy.enabled },
 		"is for a store with tenants: add --tenancy, or leave it out",
 	},

@@ -8,7 +8,7 @@ import (
 
 // alwaysEffective are the flags that have an effect in all modes.
 var alwaysEffective = []string{
-	"web.listen-address", "web.config.file", "web.external-url", "web.route-prefix", "web.cors.origin", "web.enable-admin-api", "shutdown.timeout",
+	"web.listen-address", "web.admin-listen-address", "web.config.file", "web.users-file", "web.health-without-credentials", "web.external-url", "web.route-prefix", "web.cors.origin", "web.enable-admin-api", "shutdown.timeout",
 	"storage.backend", "schema.resource-label", "tenancy", "retention.resolution-raw", "retention.resolution-5m", "retention.resolution-1h", "retention.rules",
 	"buffer.enabled", "seal.enabled", "rollup.enabled",
 	"write.max-future", "write.timeout", "write.max-concurrent", "write.max-body-bytes", "write.cached-series",
@@ -29,7 +29,7 @@ func TestModes(t *testing.T) {
 	values := map[string]string{
 		"bigtable.connections": "2", "bigtable.create-tables": "", "bigtable.direct-access": "", "bigtable.client-metrics": "",
 		"index.refresh": "10s", "seal.rows-per-second": "10", "seal.workers": "2", "retention.size": "1GiB", "storage.min-free-space": "1MiB",
-		"buffer.fsync": "1s", "buffer.max-log": "1GiB", "buffer.max-memory": "1GiB", "rollup.rows-per-second": "10", "ha.failover": "1m", "otlp.delta.max-stale": "1h", "otlp.delta.max-streams": "10", "tenancy.create": "",
+		"buffer.fsync": "1s", "buffer.max-log": "1GiB", "buffer.max-memory": "1GiB", "rollup.rows-per-second": "10", "ha.failover": "1m", "otlp.delta.max-stale": "1h", "otlp.delta.max-streams": "10", "tenancy.create": "", "tenancy.from": "header",
 	}
 	// In the order of modes: command lines of other modes with what the message names, and a command line of the mode.
 	lines := [][]struct {

@@ -74,6 +74,7 @@ func run(ctx context.Context, o *options, logger log.Logger) (err error) {
 		return err
 	}
 	defer a.server.close()
+	a.server.reloadOnSignal(ctx)
 	a.server.start(cancel)
 
 	var served handlers
@@ -210,7 +211,7 @@ func (a *adapter) open(ctx context.Context) (served handlers, err error) {
 	a.startBackground(ctx, sealing, e, executor, a.newWalker(rows, at.appender), a.newRemover(at))
 	served = handlers{protocols: a.ofTenants(e.tenants, newRemote(a, e, answers, slow, active)), queries: a.ofTenants(e.tenants, answers), page: page}
 	if e.tenants != nil && a.o.adminAPI {
-		served.tenants = e.tenants.Admin(request.NewResponder(a.logger, a.o.now), a.logger)
+		served.tenants = e.tenants.Admin(request.NewResponder(a.logger, a.o.now))
 	}
 	return served, nil
 }

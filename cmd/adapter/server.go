@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"maps"
 	"net"
 	"net/http"
@@ -20,12 +19,10 @@ import (
 	"github.com/go-kit/log/level"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
-	"github.com/prometheus/exporter-toolkit/web"
-	sloggokit "github.com/tjhop/slog-gokit"
-	"go.yaml.in/yaml/v2"
 
 	"github.com/promtable/promtable/index/repanic"
 	"github.com/promtable/promtable/remote/request"
+	"github.com/promtable/promtable/remote/users"
 )
 
 // server is the HTTP server. It takes its addresses at the start, so that a busy port is
@@ -35,28 +32,33 @@ type server struct {
 	logger    log.Logger
 	reg       *prometheus.Registry
 	listeners []net.Listener
-	scheme    string
-	http      *http.Server
-	// handler answers requests. It is replaced when the adapter is ready.
-	handler atomic.Pointer[http.Handler]
-	ready   atomic.Bool
+	// admin listens at --web.admin-listen-address. It is nil without.
+	admin  net.Listener
+	scheme string
+	http   *http.Server
+	// users may send requests. It is nil if all clients may. passwords are those of basic auth.
+	users     *users.File
+	passwords passwords
+	errors    *request.Responder
+	// headers are those that the web configuration adds to each answer.
+	headers map[string]string
+	// served answers requests. It is replaced when the adapter is ready.
+	served atomic.Pointer[served]
+	ready  atomic.Bool
 	// missing is what the start waits for, nil if it goes on.
 	missing atomic.Pointer[error]
 	// running counts running requests: the store must not close before they end.
 	running sync.WaitGroup
 }
 
-// listen takes the addresses.
+// served are the handlers of requests at --web.listen-address, and at --web.admin-listen-address.
+type served struct{ all, admin http.Handler }
+
+// listen reads the files about clients, and takes the addresses.
 func listen(o *options, logger log.Logger, reg *prometheus.Registry) (*server, error) {
-	s := &server{o: o, logger: logger, reg: reg, scheme: "http"}
-	if o.webConfig != "" {
-		tls, err := usesTLS(o.webConfig)
-		if err != nil {
-			return nil, fmt.Errorf("--web.config.file: %w", err)
-		}
-		if tls {
-			s.scheme = "https"
-		}
+	s := &server{o: o, logger: logger, reg: reg, scheme: "http", errors: request.NewResponder(logger, o.now)}
+	if err := s.readFiles(); err != nil {
+		return nil, err
 	}
 	for _, address := range o.listen {
 		l, err := o.netListen("tcp", address)
@@ -66,23 +68,15 @@ func listen(o *options, logger log.Logger, reg *prometheus.Registry) (*server, e
 		}
 		s.listeners = append(s.listeners, l)
 	}
+	if address := o.web.adminListen; address != "" {
+		l, err := o.netListen("tcp", address)
+		if err != nil {
+			s.close()
+			return nil, fmt.Errorf("--web.admin-listen-address=%s: %w", address, err)
+		}
+		s.admin = l
+	}
 	return s, nil
-}
-
-// usesTLS says whether a valid web configuration file turns on TLS.
-func usesTLS(path string) (bool, error) {
-	if err := web.Validate(path); err != nil {
-		return false, err
-	}
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return false, err
-	}
-	var cfg web.Config
-	if err := yaml.Unmarshal(text, &cfg); err != nil {
-		return false, err
-	}
-	return cfg.TLSConfig.IsEnabled(), nil
 }
 
 // address returns the first address of the server, with host instead of an unspecified
@@ -112,31 +106,52 @@ var errServing = errors.New("serve")
 func (s *server) start(fail context.CancelCauseFunc) {
 	s.answer(s.startingRoutes())
 	s.http = &http.Server{
-		Handler: s.counted(s.recovered(request.WithBodies(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			(*s.handler.Load()).ServeHTTP(w, r)
-		})))),
+		Handler: s.counted(s.recovered(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			now := s.served.Load()
+			if isAdmin, _ := r.Context().Value(adminKey{}).(bool); isAdmin {
+				now.admin.ServeHTTP(w, r)
+				return
+			}
+			now.all.ServeHTTP(w, r)
+		}))),
 		ReadHeaderTimeout: 10 * time.Second,
 		IdleTimeout:       5 * time.Minute,
+		BaseContext: func(l net.Listener) context.Context {
+			// With TLS it is not the listener itself.
+			isAdmin := s.admin != nil && l.Addr().String() == s.admin.Addr().String()
+			return context.WithValue(context.Background(), adminKey{}, isAdmin)
+		},
 	}
-	go func() {
-		no := false
-		err := web.ServeMultiple(s.listeners, s.http, &web.FlagConfig{
-			WebListenAddresses: &s.o.listen,
-			WebSystemdSocket:   &no,
-			WebConfigFile:      &s.o.webConfig,
-		}, slog.New(sloggokit.NewGoKitHandler(s.logger, slog.LevelWarn)))
-		if !errors.Is(err, http.ErrServerClosed) {
-			fail(fmt.Errorf("%w: %w", errServing, err))
-		}
-	}()
+	if err := s.protect(); err != nil {
+		fail(fmt.Errorf("%w: %w", errServing, err))
+		return
+	}
+	listeners := s.listeners
+	if s.admin != nil {
+		listeners = append(listeners[:len(listeners):len(listeners)], s.admin)
+	}
+	for _, l := range listeners {
+		go func() {
+			serve := s.http.Serve
+			if s.scheme == "https" {
+				serve = func(l net.Listener) error { return s.http.ServeTLS(l, "", "") }
+			}
+			if err := serve(l); !errors.Is(err, http.ErrServerClosed) {
+				fail(fmt.Errorf("%w: %w", errServing, err))
+			}
+		}()
+	}
 }
 
-// answer makes next answer all requests from now on.
-func (s *server) answer(next http.Handler) { s.handler.Store(&next) }
+// adminKey is the key, in the context of a request, of whether it came to --web.admin-listen-address.
+type adminKey struct{}
+
+// answer makes these handlers answer all requests from now on.
+func (s *server) answer(now served) { s.served.Store(&now) }
 
 // serve answers requests until ctx ends and running ones are done.
 func (s *server) serve(ctx context.Context, h handlers) error {
-	s.answer(s.routes(h))
+	s.answer(s.serving(s.routes(h)))
 	s.ready.Store(true)
 	url := s.link()
 	level.Info(s.logger).Log("msg", "ready to serve", "address", s.listeners[0].Addr(),
@@ -236,6 +251,9 @@ func (s *server) close() {
 	for _, l := range s.listeners {
 		l.Close()
 	}
+	if s.admin != nil {
+		s.admin.Close()
+	}
 }
 
 // retryAfter is after how many seconds a client should retry while the adapter starts.
@@ -262,33 +280,49 @@ func (s *server) starting(w http.ResponseWriter, text string) {
 
 // startingRoutes answers while the adapter opens its store and replays its log: it is
 // alive, operators may watch it, and clients shall retry.
-func (s *server) startingRoutes() http.Handler {
-	r := s.newRoutes()
-	s.operatorRoutes(r)
-	r.handle("/", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+func (s *server) startingRoutes() served {
+	all := append(s.operatorRoutes(), route{pattern: "/", body: unbounded(0), at: bothAddresses, serve: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		s.starting(w, "The adapter is starting: it opens its store and replays its log.")
-	}))
-	return r
+	})})
+	return s.serving(all)
 }
 
-// operatorRoutes adds the routes that answer at all times: health, metrics and profiles.
-func (s *server) operatorRoutes(r routes) {
-	r.handle("GET /metrics", promhttp.InstrumentMetricHandler(s.reg, promhttp.HandlerFor(s.reg, promhttp.HandlerOpts{Registry: s.reg})))
-	for pattern, serve := range map[string]http.HandlerFunc{
-		"GET /-/healthy": func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "The adapter is healthy.") },
-		"GET /-/ready": func(w http.ResponseWriter, _ *http.Request) {
+// operatorRoutes returns the routes that answer at all times: health, metrics and profiles.
+func (s *server) operatorRoutes() []route {
+	metrics := promhttp.InstrumentMetricHandler(s.reg, promhttp.HandlerFor(s.reg, promhttp.HandlerOpts{Registry: s.reg}))
+	all := []route{
+		{pattern: "GET " + healthyPath, at: bothAddresses, serve: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "The adapter is healthy.") })},
+		{pattern: "GET " + readyPath, at: bothAddresses, serve: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			if !s.ready.Load() {
 				s.starting(w, "The adapter is starting or stopping.")
 				return
 			}
 			fmt.Fprintln(w, "The adapter is ready.")
-		},
-		"/debug/pprof/":        pprof.Index,
-		"/debug/pprof/cmdline": pprof.Cmdline,
-		"/debug/pprof/profile": pprof.Profile,
-		"/debug/pprof/symbol":  pprof.Symbol,
-		"/debug/pprof/trace":   pprof.Trace,
-	} {
-		r.handle(pattern, serve)
+		})},
+		{pattern: "GET /metrics", need: users.Need{Role: users.Read, AllTenants: true}, at: adminAddress, serve: metrics},
 	}
+	for pattern, serve := range map[string]http.HandlerFunc{
+		"GET /debug/pprof/":        pprof.Index,
+		"GET /debug/pprof/cmdline": pprof.Cmdline,
+		"GET /debug/pprof/profile": pprof.Profile,
+		"GET /debug/pprof/symbol":  pprof.Symbol,
+		"POST /debug/pprof/symbol": pprof.Symbol,
+		"GET /debug/pprof/trace":   pprof.Trace,
+	} {
+		all = append(all, route{pattern: pattern, need: operator, body: maxForm, at: adminAddress, serve: serve})
+	}
+	if s.users != nil {
+		all = append(all, route{pattern: "POST " + reloadPath, need: operator, audit: true, at: adminAddress, serve: s.guarded(true, http.HandlerFunc(s.serveReload))})
+	}
+	return all
+}
+
+// serveReload reads the users again.
+func (s *server) serveReload(w http.ResponseWriter, r *http.Request) {
+	if err := s.reload(); err != nil {
+		request.Note(r.Context(), "err", err.Error())
+		http.Error(w, request.ErrorText(err), http.StatusInternalServerError)
+		return
+	}
+	fmt.Fprintf(w, "%d users are loaded.\n", s.users.Len())
 }

@@ -39,6 +39,7 @@ import (
 	"github.com/promtable/promtable/remote/request"
 	"github.com/promtable/promtable/remote/scope"
 	"github.com/promtable/promtable/remote/tenancy"
+	"github.com/promtable/promtable/remote/users"
 	"github.com/promtable/promtable/remote/write"
 	"github.com/promtable/promtable/series"
 )
@@ -46,8 +47,9 @@ import (
 // tenancyOptions are the flags about tenants.
 type tenancyOptions struct {
 	enabled bool
-	header  string
-	create  bool
+	// from is what names the tenants of a request: fromHeader, with header, or fromUser.
+	from, header string
+	create       bool
 	// own is the tenant of the adapter's own metrics, of is that of a command.
 	own, of string
 	// name, url and yes are of the subcommands about tenants.
@@ -55,12 +57,19 @@ type tenancyOptions struct {
 	yes       bool
 }
 
+// The values of --tenancy.from.
+const (
+	fromHeader = "header"
+	fromUser   = "user"
+)
+
 // ownTenant is the default tenant of the adapter's own metrics.
 const ownTenant = "adapter"
 
 func (o *options) tenancyFlags(app *kingpin.Application) {
 	t := &o.tenancy
 	app.Flag("tenancy", "Keep the samples of many tenants apart, in a store that was made so. It cannot be changed after the first start.").BoolVar(&t.enabled)
+	app.Flag("tenancy.from", "What names the tenant of a request: the header of --tenancy.header, or the user, who must have one tenant in --web.users-file.").Default(fromHeader).EnumVar(&t.from, fromHeader, fromUser)
 	app.Flag("tenancy.header", "Header of a request that names its tenant, or for queries several with | between them.").Default(tenancy.DefaultHeader).StringVar(&t.header)
 	app.Flag("tenancy.create", "Make a tenant when it is first written to. Without it, adapter tenant create does.").BoolVar(&t.create)
 	app.Flag("tenancy.self-tenant", "Tenant of the adapter's own metrics, which is made.").Default(ownTenant).StringVar(&t.own)
@@ -72,6 +81,9 @@ var headerName = regexp.MustCompile("^[A-Za-z0-9-]+$")
 
 func (o *options) checkTenancy() error {
 	t := &o.tenancy
+	if t.from == fromUser && o.web.usersFile == "" {
+		return fmt.Errorf("--tenancy.from=%s needs --web.users-file", fromUser)
+	}
 	if !headerName.MatchString(t.header) {
 		return fmt.Errorf("--tenancy.header=%s: give it letters, digits and -", t.header)
 	}
@@ -350,7 +362,13 @@ func (a *adapter) ofTenants(t *tenancy.Engines, h http.Handler) http.Handler {
 	if t == nil {
 		return h
 	}
-	return t.Handler(a.o.tenancy.header, request.NewResponder(a.logger, a.o.now), h)
+	find := tenancy.FromHeader(a.o.tenancy.header)
+	if a.o.tenancy.from == fromUser {
+		find = users.OwnTenant
+	} else if a.server.users != nil {
+		find = users.Check(find)
+	}
+	return t.Handler(find, request.NewResponder(a.logger, a.o.now), h)
 }
 
 // failingOf returns the rows that the store does not take, of the tenants of a context.

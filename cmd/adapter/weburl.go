@@ -1,27 +1,26 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
-	"net/http"
 	"net/url"
 	"path"
 	"regexp"
-	"slices"
 	"strings"
 
-	"github.com/promtable/promtable/remote"
-	"github.com/promtable/promtable/remote/api"
 	"github.com/promtable/promtable/remote/request"
-	"github.com/promtable/promtable/remote/tenancy"
-	"github.com/promtable/promtable/remote/ui"
 )
 
 // webOptions are the flags that say where the adapter stands among other servers, and what they mean.
 type webOptions struct {
 	externalURL, routePrefix, corsOrigin string
-	// allowedHosts are names that the adapter has beside that of externalURL and localhost.
+	// allowedHosts are names that the adapter has beside those of externalURL and --web.listen-address, and localhost.
 	allowedHosts commaList
+	// usersFile, if set, is a file of users. adminListen is the address for operators, if they have one of their own.
+	usersFile, adminListen string
+	// freeHealth says that a client without credentials may ask whether the adapter is healthy and ready.
+	freeHealth bool
 
 	// external is externalURL. It has no host if the flag is only a path, and no slash at its end.
 	external url.URL
@@ -65,6 +64,9 @@ func (o *webOptions) check() error {
 	return o.checkHosts()
 }
 
+// adminAddress returns the address at which operators reach the adapter, as it is given.
+func (o *options) adminAddress() string { return cmp.Or(o.web.adminListen, o.listen[0]) }
+
 // checkHosts reads --web.allowed-hosts.
 func (o *webOptions) checkHosts() error {
 	for i, host := range o.allowedHosts {
@@ -97,96 +99,4 @@ func (s *server) link() string {
 		return s.scheme + "://" + s.address("localhost") + external.Path
 	}
 	return s.own()
-}
-
-// routes are the routes of a server, below a prefix.
-type routes struct {
-	*http.ServeMux
-	prefix string
-}
-
-// newRoutes returns no routes but the one from / to the prefix.
-func (s *server) newRoutes() routes {
-	r := routes{http.NewServeMux(), s.o.web.prefix}
-	if r.prefix != "" {
-		r.HandleFunc("GET /{$}", func(w http.ResponseWriter, req *http.Request) {
-			to := url.URL{Path: r.prefix + "/", RawQuery: req.URL.RawQuery}
-			http.Redirect(w, req, to.String(), http.StatusFound)
-		})
-	}
-	return r
-}
-
-// handle serves a pattern of http.ServeMux below the prefix. h sees paths without the prefix.
-func (r routes) handle(pattern string, h http.Handler) {
-	method, path, ok := strings.Cut(pattern, " ")
-	if !ok {
-		method, path = "", pattern
-	}
-	r.Handle(strings.TrimSpace(method+" "+r.prefix+path), http.StripPrefix(r.prefix, h))
-}
-
-// handlers are what the server serves: remote write and read, the HTTP API, and the page.
-type handlers struct {
-	protocols, queries, page http.Handler
-	// tenants lists, makes and drops tenants. It is nil in a store without tenants, and without the admin API.
-	tenants http.Handler
-}
-
-// routes returns the routes of the protocols, the HTTP API and the page, and
-// operatorRoutes.
-func (s *server) routes(h handlers) http.Handler {
-	r := s.newRoutes()
-	r.handle("/", s.guarded(h.protocols))
-	for _, pattern := range api.AdminPatterns() {
-		r.handle(pattern, s.guarded(h.queries))
-	}
-	if h.tenants != nil {
-		for _, pattern := range tenancy.AdminPatterns() {
-			r.handle(pattern, s.guarded(h.tenants))
-		}
-	}
-	for _, pattern := range ui.Patterns() {
-		r.handle(pattern, h.page)
-	}
-	s.apiRoutes(r, api.Patterns(), h.queries)
-	s.apiRoutes(r, remote.QueryPatterns(), h.protocols)
-	s.operatorRoutes(r)
-	return r
-}
-
-// guarded keeps pages from requests of next that change the store: a page of another origin may let a browser send here
-// what it likes, without its owner knowing. Senders are no browsers. With the admin API, which can delete all there is,
-// the adapter must also be asked by a name of its own.
-func (s *server) guarded(next http.Handler) http.Handler {
-	if s.o.adminAPI {
-		isAdmin := func(r *http.Request) bool { return strings.HasPrefix(r.URL.Path, "/api/v1/admin/") }
-		next = request.WithHosts(s.o.web.hosts(), isAdmin, next)
-	}
-	return http.NewCrossOriginProtection().Handler(next)
-}
-
-// hosts are the names of the adapter.
-func (o *webOptions) hosts() []string {
-	hosts := slices.Clone([]string(o.allowedHosts))
-	if o.external.Host != "" {
-		hosts = append(hosts, request.HostName(o.external.Host))
-	}
-	return hosts
-}
-
-// apiRoutes adds routes that pages of other origins may ask, if --web.cors.origin says so.
-func (s *server) apiRoutes(r routes, patterns []string, h http.Handler) {
-	origins := s.o.web.origins
-	if origins != nil {
-		h = request.WithCORS(origins, h)
-	}
-	preflight := map[string]bool{}
-	for _, pattern := range patterns {
-		r.handle(pattern, h)
-		if _, path, _ := strings.Cut(pattern, " "); origins != nil && !preflight[path] {
-			preflight[path] = true
-			r.handle("OPTIONS "+path, request.Preflight(origins))
-		}
-	}
 }

@@ -96,7 +96,7 @@ func startRoutes(t *testing.T, args ...string) http.Handler {
 	}
 	s := &server{o: o, logger: log.NewNopLogger(), reg: prometheus.NewRegistry()}
 	s.ready.Store(true)
-	return s.routes(handlers{protocols: named("protocols"), queries: named("queries"), page: named("page")})
+	return s.serving(s.routes(handlers{protocols: named("protocols"), queries: named("queries"), page: named("page")})).all
 }
 
 func askRoute(h http.Handler, method, target string, headers ...string) *http.Response {

@@ -77,7 +77,7 @@ func TestCancelQuery(t *testing.T) {
 	if got := <-answered; got.Status != http.StatusUnprocessableEntity || strings.TrimSpace(got.Body) != want || got.Header.Get("Retry-After") != "" {
 		t.Errorf("the client gets %s with %v", got, got.Header)
 	}
-	a.WaitLine(t, `msg="query is cancelled" id=`+q.ID, "of="+q.Client)
+	a.WaitLine(t, `msg="admin request"`, "status=200 id="+q.ID, "of="+q.Client)
 	a.WaitLine(t, `msg="slow query" kind=range`, "status=canceled")
 	if resp := remove(q.ID); resp.Status != http.StatusNotFound {
 		t.Errorf("cancelled again: %s", resp)

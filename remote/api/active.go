@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/go-kit/log/level"
 	"github.com/prometheus/common/model"
 
 	"github.com/promtable/promtable/remote/queries"
@@ -35,8 +34,9 @@ func (a *API) serveCancel(w http.ResponseWriter, r *http.Request) {
 		write(w, http.StatusNotFound, response{Status: "error", ErrorType: "not_found", Error: fmt.Sprintf("no query %s runs here", request.Abbreviate(id))})
 		return
 	}
-	pairs := []any{"msg", "query is cancelled", "id", q.ID, "kind", q.Kind, "query", q.Query, "of", q.Client}
-	level.Info(a.cfg.Logger).Log(append(pairs, request.ClientOf(r).LogPairs()...)...)
+	for _, pair := range [][2]string{{"id", q.ID}, {"kind", q.Kind}, {"query", q.Query}, {"of", q.Client}} {
+		request.Note(r.Context(), pair[0], pair[1])
+	}
 	respond(w, q, nil)
 }
 

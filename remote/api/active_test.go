@@ -118,7 +118,7 @@ func TestCancel(t *testing.T) {
 		if got := <-answered; got.status != http.StatusUnprocessableEntity || got.ErrorType != kind || got.Error != cancelled {
 			t.Errorf("%s: %+v", tt.path, got)
 		}
-		if line := `msg="query is cancelled" id=` + got.ID + " kind=" + got.Kind; !strings.Contains(lines.String(), line) || !strings.Contains(lines.String(), " client=127.0.0.1:") {
+		if line := " status=200 id=" + got.ID + " kind=" + got.Kind; !strings.Contains(lines.String(), line) || !strings.Contains(lines.String(), " client=127.0.0.1:") {
 			t.Errorf("%s: %q lacks %q", tt.path, lines.String(), line)
 		}
 	}

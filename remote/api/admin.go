@@ -7,10 +7,9 @@ import (
 	"math"
 	"net/http"
 	"os"
+	"strings"
 	"time"
 
-	"github.com/go-kit/log"
-	"github.com/go-kit/log/level"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/tsdb"
 	v1 "github.com/prometheus/prometheus/web/api/v1"
@@ -44,6 +43,11 @@ func adminPatterns() (patterns []string) {
 	return patterns
 }
 
+// IsOfStore says whether a pattern of AdminPatterns is about the whole store, in one with tenants too.
+func IsOfStore(pattern string) bool {
+	return strings.HasSuffix(pattern, cleanTombstonesPath) || strings.HasSuffix(pattern, snapshotPath)
+}
+
 const (
 	deleteSeriesPath    = "/api/v1/admin/tsdb/delete_series"
 	cleanTombstonesPath = "/api/v1/admin/tsdb/clean_tombstones"
@@ -54,8 +58,6 @@ const (
 type admin struct {
 	Admin
 	snapshots Snapshots
-	// logger takes a line for each deletion.
-	logger log.Logger
 	// one holds a token while a request runs CleanTombstones or Snapshot, and ctx is the context of
 	// that request: upstream does not pass it.
 	one chan struct{}
@@ -126,7 +128,7 @@ func (w *deletionAnswer) Write(body []byte) (int, error) {
 	return w.ResponseWriter.Write(body)
 }
 
-// Delete implements v1.TSDBAdminStats. It logs what was deleted, and for which client.
+// Delete implements v1.TSDBAdminStats. It notes for the log what was deleted.
 func (a *admin) Delete(ctx context.Context, mint, maxt int64, ms ...*labels.Matcher) error {
 	warning, err := a.Admin.Widened(ctx, mint, min(maxt, math.MaxInt64-1)+1)
 	if err == nil {
@@ -135,11 +137,12 @@ func (a *admin) Delete(ctx context.Context, mint, maxt int64, ms ...*labels.Matc
 	if asked, ok := ctx.Value(deletionKey{}).(*deletion); ok {
 		asked.warning = warning
 	}
-	line := log.With(level.Info(a.logger), "msg", "samples are deleted")
+	request.Note(ctx, "selector", reader.SelectorName(ms))
+	request.Note(ctx, "start", deletionTime(mint))
+	request.Note(ctx, "end", deletionTime(maxt))
 	if err != nil {
-		line = log.With(level.Warn(a.logger), "msg", "samples are not deleted", "err", err)
+		request.Note(ctx, "err", err.Error())
 	}
-	line.Log(append([]any{"selector", reader.SelectorName(ms), "start", deletionTime(mint), "end", deletionTime(maxt)}, request.ClientFrom(ctx).LogPairs()...)...)
 	return markAll(err)
 }
 
@@ -167,7 +170,9 @@ var errNotServed = errors.New("not served")
 
 // Snapshot implements v1.TSDBAdminStats. It always copies all there is, what is in memory included.
 func (a *admin) Snapshot(dir string, _ bool) error {
+	request.Note(a.ctx, "snapshot", dir)
 	if err := a.snapshots.Snapshot(a.ctx, dir); err != nil {
+		request.Note(a.ctx, "err", err.Error())
 		_ = os.Remove(dir) // upstream has made it, and it is empty, if it is there
 		return err
 	}

@@ -161,14 +161,13 @@ func TestDeletionsAreLogged(t *testing.T) {
 	}
 	var lines []string
 	for line := range strings.Lines(logged.String()) {
-		if strings.Contains(line, "deleted") {
+		if strings.Contains(line, "admin request") {
 			lines = append(lines, line)
 		}
 	}
 	want := [][]string{
-		{"level=info", `msg="samples are deleted"`, `selector="{n=\"0\",__name__=\"up\"}"`, "start=2020-09-13T12:26:40.5Z", "end=none", "client=127.0.0.1:", "user=mona", "forwarded_for=192.0.2.7"},
-		{"level=info", `msg="samples are deleted"`, `selector="{__name__=\"down\"}"`, "user=mona"},
-		{"level=warn", `msg="samples are not deleted"`, `selector="{__name__=\"up\"}"`, "start=none", "client=127.0.0.1:", "err="},
+		{`action="POST /api/v1/admin/tsdb/delete_series" status=204 selector="{n=\"0\",__name__=\"up\"}; {__name__=\"down\"}" start=2020-09-13T12:26:40.5Z end=none client=127.0.0.1:`, "user=mona", "forwarded_for=192.0.2.7"},
+		{`action="PUT /api/v1/admin/tsdb/delete_series" status=503 selector="{__name__=\"up\"}" start=none`, "client=127.0.0.1:", "err="},
 	}
 	if len(lines) != len(want) || strings.Contains(logged.String(), "secret") {
 		t.Fatalf("%d lines, want %d:\n%s", len(lines), len(want), &logged)

@@ -192,7 +192,7 @@ func New(cfg Config) (*API, error) {
 		started: cfg.Now(),
 		passes:  scope.NewSemaphore(int64(cfg.MaxConcurrent)),
 	}
-	admin := &admin{Admin: cfg.Admin, snapshots: cfg.Snapshots, logger: cfg.Logger, one: make(chan struct{}, 1)}
+	admin := &admin{Admin: cfg.Admin, snapshots: cfg.Snapshots, one: make(chan struct{}, 1)}
 	upstream, err := a.newUpstream(admin)
 	if err != nil {
 		return nil, err
@@ -268,7 +268,7 @@ func (a *API) bounded(next http.Handler) http.Handler {
 		usage := &reader.Usage{}
 		ctx, end := a.memory.With(ctx) // of the answer
 		defer end()
-		ctx = request.WithClient(timeline.WithRequest(reader.WithUsage(ctx, usage), a.cfg.Now()), r)
+		ctx = timeline.WithRequest(reader.WithUsage(ctx, usage), a.cfg.Now())
 		next.ServeHTTP(retryWriter{w, usage}, r.WithContext(ctx))
 	})
 }

@@ -1,6 +1,7 @@
 package api_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -18,6 +19,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-kit/log"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/exemplar"
@@ -103,7 +105,8 @@ func serveStore(t *testing.T, store bucketstore.Store, change func(*api.Config, 
 		t.Fatal(err)
 	}
 	f.api = a
-	srv := httptest.NewServer(request.WithBodies(a))
+	audited := request.WithAudit(cmp.Or(apiConfig.Logger, log.NewNopLogger()), a)
+	srv := httptest.NewServer(request.WithBodies(audited))
 	t.Cleanup(func() {
 		srv.Close()
 		if err := errors.Join(a.Close(), f.engine.Close(context.Background())); err != nil {

@@ -75,6 +75,11 @@ func NewHandler(store func(ctx context.Context) (*Store, error), errors *request
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	ctx, end := request.Begin(w, r, handleTimeout)
 	defer end()
+	for _, name := range []string{"id", "start", "limit"} {
+		if value := r.URL.Query().Get(name); value != "" {
+			request.Note(ctx, name, request.Abbreviate(value))
+		}
+	}
 	var result any
 	store, err := h.store(ctx)
 	switch {

@@ -9,7 +9,7 @@ import (
 type Client struct {
 	// Address is that of the connection: of a proxy, if there is one.
 	Address string
-	// User is that of basic auth, and Certificate the subject of the client's certificate. Each may be empty.
+	// User is that of WithUser, else of basic auth, and Certificate the subject of the client's certificate. Each may be empty.
 	User, Certificate string
 	// ForwardedFor and UserAgent are headers. A client can write there what it likes.
 	ForwardedFor, UserAgent string
@@ -18,7 +18,11 @@ type Client struct {
 // ClientOf returns the client of a request.
 func ClientOf(r *http.Request) Client {
 	c := Client{Address: r.RemoteAddr, ForwardedFor: r.Header.Get("X-Forwarded-For"), UserAgent: r.UserAgent()}
-	c.User, _, _ = r.BasicAuth()
+	if name, ok := r.Context().Value(userKey{}).(string); ok {
+		c.User = name
+	} else {
+		c.User, _, _ = r.BasicAuth()
+	}
 	if r.TLS != nil && len(r.TLS.PeerCertificates) > 0 {
 		c.Certificate = r.TLS.PeerCertificates[0].Subject.String()
 	}
@@ -36,18 +40,13 @@ func (c Client) LogPairs() (pairs []any) {
 	return pairs
 }
 
-// clientKey is the key of a *http.Request in a context.
-type clientKey struct{}
+// userKey is the key of the name of a user in a context.
+type userKey struct{}
 
-// WithClient returns a context that knows the client of a request.
-func WithClient(ctx context.Context, r *http.Request) context.Context {
-	return context.WithValue(ctx, clientKey{}, r)
+// WithUser returns a context of a request of the user of this name, who has proven it.
+func WithUser(ctx context.Context, name string) context.Context {
+	return context.WithValue(ctx, userKey{}, name)
 }
 
-// ClientFrom returns the client that a context knows, or none.
-func ClientFrom(ctx context.Context) Client {
-	if r, ok := ctx.Value(clientKey{}).(*http.Request); ok {
-		return ClientOf(r)
-	}
-	return Client{}
-}
+// HasUser says whether WithUser was called for the request of a context.
+func HasUser(ctx context.Context) bool { return ctx.Value(userKey{}) != nil }

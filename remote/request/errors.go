@@ -7,6 +7,8 @@
 //	answer.go   the deadline of a request and its answer
 //	errors.go   errors to status codes and log lines
 //	host.go     by which names the adapter may be asked
+//	client.go   whose a request is, for logs
+//	audit.go    requests of operators logged
 //	metrics.go  requests counted
 package request
 

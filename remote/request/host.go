@@ -23,10 +23,11 @@ func HostName(host string) string {
 // WithHosts refuses requests to hosts of other names than those given, localhost and IP addresses:
 // a page of a site whose name is made to lead to this machine is of the same origin as the adapter,
 // for a browser. No site can have an address as its name. Requests that carry no Origin are only
-// looked at if always is set: those that change something have one, from browsers.
-func WithHosts(names []string, always func(*http.Request) bool, next http.Handler) http.Handler {
+// looked at if always is set: those that change something have one, from browsers. A request of a user
+// may name any host: a browser has no credentials for the name of another site.
+func WithHosts(names []string, always bool, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if (r.Header.Get("Origin") != "" || always(r)) && !isAllowedHost(names, r.Host) {
+		if (r.Header.Get("Origin") != "" || always) && !HasUser(r.Context()) && !isAllowedHost(names, r.Host) {
 			http.Error(w, fmt.Sprintf("host %s is not known to be this adapter's: name it by --web.allowed-hosts", Abbreviate(r.Host)), http.StatusForbidden)
 			return
 		}

@@ -6,9 +6,6 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/go-kit/log"
-	"github.com/go-kit/log/level"
-
 	"github.com/promtable/promtable/bucketstore/meta"
 	"github.com/promtable/promtable/remote/jobs/drop"
 	"github.com/promtable/promtable/remote/request"
@@ -61,7 +58,6 @@ func (t *Engines) Retire(ctx context.Context, name string) error {
 type admin struct {
 	t      *Engines
 	errors *request.Responder
-	logger log.Logger
 }
 
 // Admin serves, as JSON with times in milliseconds,
@@ -69,12 +65,12 @@ type admin struct {
 //	GET     AdminPath         all tenants, and what was removed of those that were dropped
 //	POST    AdminPath/{name}  makes a tenant, unless it is there
 //	DELETE  AdminPath/{name}  drops it
-func (t *Engines) Admin(errors *request.Responder, logger log.Logger) http.Handler {
-	a := &admin{t, errors, logger}
+func (t *Engines) Admin(errors *request.Responder) http.Handler {
+	a := &admin{t, errors}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET "+AdminPath, a.list)
-	mux.HandleFunc("POST "+AdminPath+"/{name}", a.change("a tenant is made", func(ctx context.Context, name, _ string) error { return t.Create(ctx, name) }))
-	mux.HandleFunc("DELETE "+AdminPath+"/{name}", a.change("a tenant is dropped: it is hidden, and its rows are removed", t.Drop))
+	mux.HandleFunc("POST "+AdminPath+"/{name}", a.change(func(ctx context.Context, name, _ string) error { return t.Create(ctx, name) }))
+	mux.HandleFunc("DELETE "+AdminPath+"/{name}", a.change(t.Drop))
 	return mux
 }
 
@@ -127,8 +123,8 @@ func (a *admin) list(w http.ResponseWriter, r *http.Request) {
 	a.answer(w, list)
 }
 
-// change serves a request that changes a tenant, which is logged.
-func (a *admin) change(msg string, do func(ctx context.Context, name, by string) error) http.HandlerFunc {
+// change serves a request that changes a tenant.
+func (a *admin) change(do func(ctx context.Context, name, by string) error) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		ctx, end := request.Begin(w, r, adminTimeout)
 		defer end()
@@ -137,9 +133,9 @@ func (a *admin) change(msg string, do func(ctx context.Context, name, by string)
 		if by == "" {
 			by = client.Address
 		}
-		err := do(ctx, name, by)
-		level.Info(a.logger).Log(append([]any{"msg", msg, "tenant", request.Abbreviate(name), "err", err}, client.LogPairs()...)...)
-		if err != nil {
+		request.Note(ctx, "tenant", request.Abbreviate(name))
+		if err := do(ctx, name, by); err != nil {
+			request.Note(ctx, "err", request.ErrorText(err))
 			a.errors.Fail(w, r, err)
 			return
 		}
