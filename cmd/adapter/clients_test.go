@@ -78,6 +78,11 @@ func (c *client) ask(base, method, path, credentials string) (int, string, http.
 	return resp.StatusCode, string(body), resp.Header
 }
 
+// namedHandler answers with its name.
+func namedHandler(name string) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, name) })
+}
+
 // startServer starts a server with basic auth, users and an address for operators, whose handlers answer with their names.
 func startServer(t *testing.T, args ...string) *client {
 	t.Helper()
@@ -115,11 +120,10 @@ func startServer(t *testing.T, args ...string) *client {
 		}
 		cancel(nil)
 	})
-	named := func(name string) http.Handler {
-		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, name) })
-	}
 	s.ready.Store(true)
-	s.answer(s.serving(s.routes(handlers{protocols: named("protocols"), queries: named("queries"), page: named("page"), tenants: named("tenants")})))
+	s.answer(s.serving(s.routes(handlers{
+		protocols: namedHandler("protocols"), queries: namedHandler("queries"), page: namedHandler("page"), tenants: namedHandler("tenants"),
+	})))
 	c.base = "http://" + s.listeners[0].Addr().String()
 	c.admin = c.base
 	if s.admin != nil {

@@ -364,7 +364,7 @@ func (a *adapter) ofTenants(t *tenancy.Engines, h http.Handler) http.Handler {
 	}
 	find := tenancy.FromHeader(a.o.tenancy.header)
 	if a.o.tenancy.from == fromUser {
-		find = users.OwnTenant
+		find = users.OwnTenant(a.o.tenancy.header)
 	} else if a.server.users != nil {
 		find = users.Check(find)
 	}

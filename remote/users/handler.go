@@ -131,15 +131,22 @@ func Check(of func(r *http.Request) ([]string, error)) func(r *http.Request) ([]
 	}
 }
 
-// OwnTenant returns the tenant of the user of a request, for requests that do not name one. The error is a 403 if the user has not exactly
-// one.
-func OwnTenant(r *http.Request) ([]string, error) {
-	u := Of(r.Context())
-	switch {
-	case u == nil:
-		return nil, errNoUser
-	case len(u.Tenants) != 1 || u.AllTenants():
-		return nil, request.WithStatus(http.StatusForbidden, "the user %s has not exactly one tenant, which --tenancy.from=user takes for that of a request", request.Abbreviate(u.Name))
+// OwnTenant returns what returns the tenant of the user of a request. The error is a 403 if the user has not exactly one, or if a header
+// names another one.
+func OwnTenant(header string) func(r *http.Request) ([]string, error) {
+	return func(r *http.Request) ([]string, error) {
+		u := Of(r.Context())
+		switch {
+		case u == nil:
+			return nil, errNoUser
+		case len(u.Tenants) != 1 || u.AllTenants():
+			return nil, request.WithStatus(http.StatusForbidden, "the user %s has not exactly one tenant, which --tenancy.from=user takes for that of a request", request.Abbreviate(u.Name))
+		}
+		for _, name := range r.Header.Values(header) {
+			if name != u.Tenants[0] {
+				return nil, request.WithStatus(http.StatusForbidden, "the header %s names %s, the tenant of the user %s is %s", header, request.Abbreviate(name), request.Abbreviate(u.Name), u.Tenants[0])
+			}
+		}
+		return slices.Clone(u.Tenants), nil
 	}
-	return slices.Clone(u.Tenants), nil
 }

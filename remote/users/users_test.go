@@ -263,8 +263,13 @@ func TestRights(t *testing.T) {
 					t.Errorf("%q lacks %s", body, part)
 				}
 			}
-			own, err := users.OwnTenant(r.WithContext(users.With(r.Context(), &users.User{Name: name, Tenants: u.tenants})))
-			if isOne := len(u.tenants) == 1 && !ofAll; (err == nil) != isOne || isOne && !slices.Equal(own, u.tenants) {
+			r.Header.Set("X-Scope-OrgID", names[random.IntN(len(names))])
+			if random.IntN(2) == 0 {
+				r.Header.Del("X-Scope-OrgID")
+			}
+			own, err := users.OwnTenant("X-Scope-OrgID")(r.WithContext(users.With(r.Context(), &users.User{Name: name, Tenants: u.tenants})))
+			named := r.Header.Get("X-Scope-OrgID")
+			if isOne := len(u.tenants) == 1 && !ofAll && (named == "" || named == u.tenants[0]); (err == nil) != isOne || isOne && !slices.Equal(own, u.tenants) {
 				t.Errorf("the tenant of %+v is %v, %v", u, own, err)
 			}
 		}
