@@ -280,6 +280,9 @@ func withForm(next http.Handler) http.Handler {
 		if err == nil {
 			err = r.ParseMultipartForm(maxFormMemory)
 		}
+		if r.MultipartForm != nil { // the server removes only the files of its own copy of the request
+			defer func() { _ = r.MultipartForm.RemoveAll() }()
+		}
 		switch {
 		case err == nil, errors.Is(err, http.ErrNotMultipart):
 			next.ServeHTTP(w, r)
