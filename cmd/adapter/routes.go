@@ -86,7 +86,13 @@ func (s *server) routes(h handlers) []route {
 		all[i].audit = all[i].need.Role == users.Admin && !strings.HasPrefix(all[i].pattern, "GET ") && !strings.Contains(all[i].pattern, "/debug/")
 	}
 	all = append(all, s.apiRoutes(api.Patterns(), route{need: read, body: maxForm, serve: h.queries})...)
-	return append(all, s.apiRoutes(remote.QueryPatterns(), route{need: read, body: maxForm, serve: h.protocols})...)
+	all = append(all, s.apiRoutes(remote.QueryPatterns(), route{need: read, body: maxForm, serve: h.protocols})...)
+	for i := range all {
+		if method, _, _ := strings.Cut(all[i].pattern, " "); method == http.MethodGet || method == http.MethodDelete {
+			all[i].body = 0
+		}
+	}
+	return all
 }
 
 // apiRoutes returns routes like of that pages of other origins may ask, if --web.cors.origin says so.
