@@ -14,6 +14,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -65,6 +66,52 @@ func TestWebConfig(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestClientCertificate: a client with a certificate that the server verifies has the rights of the user whose name is its common name. Another
+// client has none.
+func TestClientCertificate(t *testing.T) {
+	dir := t.TempDir()
+	roots := writeCertificate(t, dir) // of the server, and of the client
+	for name, text := range map[string]string{
+		"web.yml":   "tls_server_config: {cert_file: cert.pem, key_file: key.pem, client_ca_file: cert.pem, client_auth_type: VerifyClientCertIfGiven}\n",
+		"users.yml": "users: {e2e: {roles: [read]}}\n",
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	a := harness.StartAdapter(t, harness.Embedded(t), "--web.config.file="+filepath.Join(dir, "web.yml"), "--web.users-file="+filepath.Join(dir, "users.yml"), "--web.health-without-credentials")
+	own, err := tls.LoadX509KeyPair(filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		name  string
+		certs []tls.Certificate
+		want  map[string]int
+	}{
+		{"with", []tls.Certificate{own}, map[string]int{"GET /api/v1/labels": 200, "POST /api/v1/write": 403, "GET /debug/pprof/cmdline": 403, "GET /-/ready": 200}},
+		{"without", nil, map[string]int{"GET /api/v1/labels": 401, "POST /api/v1/write": 401, "GET /debug/pprof/cmdline": 401, "GET /-/ready": 200}},
+	} {
+		client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, Certificates: tt.certs}}}
+		t.Cleanup(client.CloseIdleConnections)
+		for request, want := range tt.want {
+			method, path, _ := strings.Cut(request, " ")
+			req, err := http.NewRequest(method, "https://"+a.Addr+path, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			resp, err := client.Do(req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			resp.Body.Close()
+			if resp.StatusCode != want {
+				t.Errorf("%s a certificate, %s: %s, want %d", tt.name, request, resp.Status, want)
+			}
+		}
 	}
 }
 

@@ -23,9 +23,9 @@ func WithAudit(logger log.Logger, next http.Handler) http.Handler {
 		rec := &statusRecorder{ResponseWriter: w}
 		status := any("aborted") // what remains if next panics
 		defer func() {
-			pairs := []any{"msg", "admin request", "action", r.Method + " " + r.URL.Path, "status", status}
+			pairs := []any{"msg", "admin request", "action", r.Method + " " + AbbreviateQuery(r.URL.Path), "status", status}
 			for i, key := range a.keys {
-				pairs = append(pairs, key, a.values[i])
+				pairs = append(pairs, key, AbbreviateQuery(a.values[i]))
 			}
 			level.Info(logger).Log(append(pairs, ClientOf(r).LogPairs()...)...)
 		}()

@@ -107,7 +107,7 @@ func (w *Watch) End(err error, describe func() SlowQuery) {
 	level.Warn(w.log.cfg.Logger).Log(pairs...)
 }
 
-// AbbreviateQuery cuts a query for the log.
+// AbbreviateQuery cuts a query, or another text of a client, for the log.
 func AbbreviateQuery(text string) string {
 	const limit = 4096
 	if len(text) <= limit {
