@@ -41,8 +41,6 @@ type Config struct {
 	Engine backend
 	// Writer, if set, returns what stores the samples of a request, by its context.
 	Writer func(ctx context.Context) (write.Engine, error)
-	// Scope names the tenant of a write, by its context. Nil is that of a store without tenants.
-	Scope func(ctx context.Context) string
 	// OTLP is how OTLP metrics become series.
 	OTLP write.OTLPConfig
 	// Now is the clock.
@@ -186,7 +184,7 @@ func New(cfg Config) *Handler {
 		Engine: cfg.Writer, Errors: e, Registerer: cfg.Registerer,
 		MaxBodyBytes: cfg.MaxBodyBytes, Timeout: cfg.WriteTimeout,
 		MaxConcurrent: cfg.MaxConcurrentWrites, MaxBytes: cfg.MaxWriteBytes,
-		OTLP: cfg.OTLP, Scope: cfg.Scope,
+		OTLP: cfg.OTLP,
 	})
 	remoteWrite := m.Instrument("write", writes, http.MethodPost)
 	remoteRead := m.Instrument("read", read.New(read.Config{

@@ -71,7 +71,7 @@ func arrows() []arrow {
 		{"remote/request", []string{"series/...", "bucketstore", "remote/engine/reader", "remote/ingest", "remote/scope"}, nil},
 		{"remote/wire", []string{"series/...", "remote/engine/reader", "remote/engine/seriescache", "remote/ingest", "remote/request"}, []string{"bucketstore/...", "remote/wire/wiretest", "remote/engine"}},
 		{"remote/wire/wiretest", []string{"series/...", "bucketstore", "remote/ingest"}, nil},
-		{"remote/write", []string{"remote/engine", "remote/ingest", "remote/reload", "remote/request", "remote/wire"}, protocolTests},
+		{"remote/write", []string{"remote/engine", "remote/ingest", "remote/reload", "remote/request", "remote/wire", "remote/scope"}, protocolTests},
 		{"remote/reload", nil, nil},
 		{"remote/queries", []string{"series/expr", "remote/reload", "remote/engine/reader", "remote/engine/eval", "remote/request", "remote/scope"}, nil},
 		{"remote/read", []string{"series/...", "remote/engine/reader", "remote/engine/eval", "remote/queries", "remote/request", "remote/wire"}, append(protocolTests, "remote/queries")},

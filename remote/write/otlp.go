@@ -17,6 +17,7 @@ import (
 
 	"github.com/promtable/promtable/remote/ingest"
 	"github.com/promtable/promtable/remote/request"
+	"github.com/promtable/promtable/remote/scope"
 )
 
 // The encodings of OTLP over HTTP.
@@ -130,7 +131,7 @@ func (h *OTLPHandler) store(ctx context.Context, metrics pmetric.Metrics) (rejec
 	if h.otlp.Deltas != SumDeltas || !hasDeltas(metrics) {
 		return h.translate(ctx, engine, metrics)
 	}
-	sums, err := h.deltas.of(h.scope(ctx))
+	sums, err := h.deltas.of(scope.Of(ctx))
 	if err != nil {
 		return nil, err
 	}

@@ -18,25 +18,24 @@ import (
 	"github.com/promtable/promtable/remote"
 	"github.com/promtable/promtable/remote/engine"
 	"github.com/promtable/promtable/remote/remotetest"
+	"github.com/promtable/promtable/remote/scope"
 	"github.com/promtable/promtable/remote/write"
 )
 
 // serveOTLP serves an engine for each tenant, which a request names in the header X-Scope-OrgID.
 func serveOTLP(t *testing.T, otlp write.OTLPConfig, tenants map[string]bucketstore.Store) (base string, reg *prometheus.Registry) {
 	t.Helper()
-	type key struct{}
 	engines := map[string]*engine.Engine{}
 	for name, store := range tenants {
 		engines[name] = remotetest.OpenEngine(t, store, prometheus.NewRegistry())
 	}
 	reg = prometheus.NewRegistry()
-	scope := func(ctx context.Context) string { return ctx.Value(key{}).(string) }
 	h := remote.New(remote.Config{
-		Engine: engines[""], Now: time.Now, Registerer: reg, OTLP: otlp, Scope: scope,
-		Writer: func(ctx context.Context) (write.Engine, error) { return engines[scope(ctx)], nil },
+		Engine: engines[""], Now: time.Now, Registerer: reg, OTLP: otlp,
+		Writer: func(ctx context.Context) (write.Engine, error) { return engines[scope.Of(ctx)], nil },
 	})
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		h.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), key{}, r.Header.Get("X-Scope-OrgID"))))
+		h.ServeHTTP(w, r.WithContext(scope.With(r.Context(), []string{r.Header.Get("X-Scope-OrgID")})))
 	}))
 	t.Cleanup(func() {
 		srv.Close()

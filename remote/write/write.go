@@ -96,8 +96,6 @@ type Config struct {
 	MaxBytes int
 	// OTLP is how OTLP metrics become series.
 	OTLP OTLPConfig
-	// Scope names the tenant of a request, by its context. Nil is that of a store without tenants.
-	Scope func(ctx context.Context) string
 }
 
 // Handler serves remote write, both versions.
@@ -112,7 +110,6 @@ type Handler struct {
 	// decoders are kept for other requests, by protocol.
 	decoders [2]sync.Pool
 	otlp     OTLPConfig
-	scope    func(ctx context.Context) string
 	deltas   deltaSums
 }
 
@@ -128,12 +125,8 @@ func New(cfg Config) *Handler {
 		timeout: cfg.Timeout,
 		metrics: newMetrics(cfg.Registerer),
 		otlp:    cfg.OTLP.WithDefaults(),
-		scope:   cfg.Scope,
 	}
 	h.deltas.cfg = h.otlp
-	if h.scope == nil {
-		h.scope = func(context.Context) string { return "" }
-	}
 	h.decoders[protocolV1].New = func() any { return wire.NewV1(cfg.MaxBodyBytes) }
 	h.decoders[protocolV2].New = func() any { return wire.NewV2(cfg.MaxBodyBytes) }
 	return h
