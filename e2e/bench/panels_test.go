@@ -1,10 +1,18 @@
 package main
 
 import (
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"regexp"
 	"slices"
+	"sync"
 	"testing"
 
+	"github.com/gogo/protobuf/proto"
+	"github.com/golang/snappy"
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/prompb"
 	"github.com/prometheus/prometheus/promql/parser"
 )
 
@@ -49,6 +57,57 @@ func TestDifference(t *testing.T) {
 	} {
 		if got := difference(tt.got, want); got != tt.want {
 			t.Errorf("%v differs from %v by %s, want %s", tt.got, want, got, tt.want)
+		}
+	}
+}
+
+// TestSendAll: each sample of a workload is sent once.
+func TestSendAll(t *testing.T) {
+	w := smallWorkload()
+	w.Samples = 250
+	type point struct {
+		series uint64
+		t      int64
+	}
+	var mu sync.Mutex
+	got := map[point]float64{}
+	requests, samples := 0, 0
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		var req prompb.WriteRequest
+		body, err := io.ReadAll(r.Body)
+		if err == nil {
+			body, err = snappy.Decode(nil, body)
+		}
+		if err == nil {
+			err = proto.Unmarshal(body, &req)
+		}
+		if err != nil {
+			t.Error(err)
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		requests++
+		b := labels.NewScratchBuilder(0)
+		for _, ts := range req.Timeseries {
+			series := ts.ToLabels(&b, nil).Hash()
+			for _, s := range ts.Samples {
+				got[point{series, s.Timestamp}] = s.Value
+				samples++
+			}
+		}
+	}))
+	defer server.Close()
+	if err := sendAll(t.Context(), server.URL, w); err != nil {
+		t.Fatal(err)
+	}
+	if requests < 2 || samples != w.total() {
+		t.Errorf("%d requests have %d samples, want %d", requests, samples, w.total())
+	}
+	for g := newGenerator(w); g.scrape(); {
+		for i, ls := range g.labelsOf(0, w.Series) {
+			if v, ok := got[point{ls.Hash(), g.T[i]}]; !ok || v != g.V[i] {
+				t.Fatalf("%v at %d is %v, want %v", ls, g.T[i], v, g.V[i])
+			}
 		}
 	}
 }
