@@ -358,3 +358,20 @@ func TestUnsentBody(t *testing.T) {
 		}
 	}
 }
+
+// TestPasswordInURL: a command that is refused does not print the password in its URL.
+func TestPasswordInURL(t *testing.T) {
+	c := startServer(t, "--web.config.file=DIR/web.yml")
+	base := strings.Replace(c.base, "http://", "http://reader:hidden@", 1)
+	o, err := parseFlags([]string{"tenant", "list", "--url=" + base})
+	if err != nil {
+		t.Fatal(err)
+	}
+	errTenants := o.askTenants(t.Context(), io.Discard)
+	_, errAdapter := askAdapter(t.Context(), http.MethodGet, base+"/api/v1/labels", nil, nil)
+	for _, err := range []error{errTenants, errAdapter} {
+		if err == nil || !strings.Contains(err.Error(), "401") || !strings.Contains(err.Error(), "reader:") || strings.Contains(err.Error(), "hidden") {
+			t.Errorf("the error is %v", err)
+		}
+	}
+}

@@ -210,7 +210,7 @@ func askSnapshot(ctx context.Context, address string) (name string, err error) {
 	var answer struct{ Data struct{ Name string } }
 	_, err = askAdapter(ctx, http.MethodPost, address, nil, &answer)
 	if name = answer.Data.Name; err == nil && !filepath.IsLocal(name) {
-		err = fmt.Errorf("%s answers with the name %q", address, name)
+		err = fmt.Errorf("it answers with the name %q", name)
 	}
 	if err != nil {
 		return "", fmt.Errorf("ask the adapter for a snapshot: %w", err)
@@ -238,7 +238,7 @@ func askAdapter(ctx context.Context, method, address string, headers map[string]
 	defer resp.Body.Close()
 	text, err := io.ReadAll(io.LimitReader(resp.Body, maxAdapterAnswer))
 	if err == nil && (resp.StatusCode != http.StatusOK || json.Unmarshal(text, result) != nil) {
-		err = fmt.Errorf("%s: %s: %.200s", address, resp.Status, text)
+		err = fmt.Errorf("%s: %s: %.200s", req.URL.Redacted(), resp.Status, text)
 	}
 	return resp, err
 }

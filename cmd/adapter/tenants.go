@@ -325,14 +325,14 @@ func (o *options) askTenants(ctx context.Context, out io.Writer) error {
 	defer resp.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(resp.Body, 64<<20))
 	if err != nil || resp.StatusCode >= http.StatusMultipleChoices {
-		return cmp.Or(err, fmt.Errorf("%s answers %s: %s", o.tenancy.url, resp.Status, bytes.TrimSpace(body)))
+		return cmp.Or(err, fmt.Errorf("%s answers %s: %s", req.URL.Redacted(), resp.Status, bytes.TrimSpace(body)))
 	}
 	if method != http.MethodGet {
 		return nil
 	}
 	var answer struct{ Data []tenancy.Listed }
 	if err := json.Unmarshal(body, &answer); err != nil {
-		return fmt.Errorf("%s answers what is no list of tenants: %w", o.tenancy.url, err)
+		return fmt.Errorf("%s answers what is no list of tenants: %w", req.URL.Redacted(), err)
 	}
 	return printTenants(out, answer.Data)
 }

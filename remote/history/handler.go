@@ -77,7 +77,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer end()
 	for _, name := range []string{"id", "start", "limit"} {
 		if value := r.URL.Query().Get(name); value != "" {
-			request.Note(ctx, name, request.Abbreviate(value))
+			request.Note(ctx, name, value)
 		}
 	}
 	var result any

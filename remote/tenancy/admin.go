@@ -133,7 +133,7 @@ func (a *admin) change(do func(ctx context.Context, name, by string) error) http
 		if by == "" {
 			by = client.Address
 		}
-		request.Note(ctx, "tenant", request.Abbreviate(name))
+		request.Note(ctx, "tenant", name)
 		if err := do(ctx, name, by); err != nil {
 			request.Note(ctx, "err", request.ErrorText(err))
 			a.errors.Fail(w, r, err)
