@@ -1,3 +1,5 @@
+//go:build !race
+
 package pebble_test
 
 import (
