@@ -92,6 +92,8 @@ type options struct {
 	blockFile string
 	// otlpFile has the block otlp of a configuration of Prometheus.
 	otlpFile string
+	// limitsFile has what each tenant may write.
+	limitsFile string
 	// features are names of --enable-feature.
 	features   []string
 	maxBody    units.Base2Bytes
@@ -363,6 +365,8 @@ func (o *options) queryFlags(app *kingpin.Application) {
 
 func (o *options) otlpFlags(app *kingpin.Application) {
 	otlp := &o.remote.OTLP
+	app.Flag("limits.file", "File with what senders may write, of each tenant: samples and requests a second, and how many and how long labels are. It is read again when it changes.").
+		StringVar(&o.limitsFile)
 	app.Flag("otlp.config-file", "File with the block otlp of a configuration of Prometheus, and no other: how OTLP metrics become series. It is read again when it changes.").
 		StringVar(&o.otlpFile)
 	durationFlag(app.Flag("otlp.delta.max-stale", "With the feature otlp-deltatocumulative: how long the sum of a stream of deltas is kept after its last data point. Longer than the interval of the senders."), &otlp.MaxStale)

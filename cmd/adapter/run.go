@@ -32,6 +32,7 @@ import (
 	"github.com/promtable/promtable/remote/jobs/drop"
 	"github.com/promtable/promtable/remote/jobs/retention"
 	"github.com/promtable/promtable/remote/jobs/seal"
+	"github.com/promtable/promtable/remote/limits"
 	"github.com/promtable/promtable/remote/queries"
 	"github.com/promtable/promtable/remote/reload"
 	"github.com/promtable/promtable/remote/request"
@@ -66,6 +67,12 @@ func run(ctx context.Context, o *options, logger log.Logger) (err error) {
 	if o.otlpFile != "" {
 		if a.otlp, err = write.OpenOTLPFile(o.otlpFile, logger, a.reg); err != nil {
 			return fmt.Errorf("--otlp.config-file: %w", err)
+		}
+	}
+	if o.limitsFile != "" {
+		cfg := limits.Config{Path: o.limitsFile, Tenancy: o.tenancy.enabled, Now: o.now, Logger: logger, Registerer: a.reg}
+		if a.limits, err = limits.Open(cfg); err != nil {
+			return fmt.Errorf("--limits.file: %w", err)
 		}
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -141,6 +148,8 @@ type adapter struct {
 	blocked *queries.BlockFile
 	// otlp is how OTLP metrics become series. It is nil without a file that says it.
 	otlp *reload.File[config.OTLPConfig]
+	// limits are nil without a file that says them.
+	limits *limits.File
 	// snapshots is nil with Bigtable.
 	snapshots *snapshots
 	// closers end what open has opened. The last one is called first.
@@ -246,6 +255,9 @@ func (a *adapter) startBackground(ctx context.Context, sealing bucketstore.Store
 	if a.otlp != nil {
 		removing.Go(func() { a.otlp.Run(ctx) })
 	}
+	if a.limits != nil {
+		removing.Go(func() { a.limits.Run(ctx) })
+	}
 	running = append(running, a.startSelfScrape(ctx, e))
 	running = append(running, a.startSealing(ctx, sealing), a.startRollups(ctx))
 }
@@ -280,6 +292,9 @@ func newEngine(a *adapter, store bucketstore.Store, appender bucketstore.Appende
 	}
 	cfg.Admit = a.admit
 	cfg.Schema = schema
+	if a.limits != nil {
+		cfg.WriteLimits = a.limits.Of(schema.Tenant())
+	}
 	cfg.Now = a.o.now
 	cfg.LastTime = a.lastTime
 	cfg.Timeline = a.retention.View

@@ -21,6 +21,20 @@ import (
 	"github.com/promtable/promtable/series/cell"
 )
 
+// WriteLimits bound what senders write.
+type WriteLimits interface {
+	// Admit counts a batch. Its error refuses all of it, and the sender should send it again.
+	Admit(batch []ingest.Series) error
+	// CheckLabels returns an error if a series is never to be stored. Series that are cached are not checked again.
+	CheckLabels(ls labels.Labels) error
+}
+
+// noLimits are the WriteLimits that allow all.
+type noLimits struct{}
+
+func (noLimits) Admit([]ingest.Series) error     { return nil }
+func (noLimits) CheckLabels(labels.Labels) error { return nil }
+
 // acceptStep is after how many series and samples accept looks whether its context
 // has ended.
 const acceptStep = 10_000
@@ -66,6 +80,9 @@ func (e *Engine) accept(ctx context.Context, a *accepted, batch []ingest.Series,
 func (e *Engine) acceptNew(a *accepted, s ingest.Series, bound timeBound, rejected *ingest.Rejected) {
 	s.Labels = s.Labels.WithoutEmpty()
 	reason, err := checkLabels(s.Labels)
+	if err == nil {
+		reason, err = ingest.ReasonLimit, e.cfg.WriteLimits.CheckLabels(s.Labels)
+	}
 	if err == nil {
 		a.key, err = e.cfg.Schema.AppendSeriesKey(a.key[:0], s.Labels)
 		reason = keyReason(err)

@@ -23,6 +23,9 @@ func (e *Engine) Append(ctx context.Context, batch []ingest.Series, rejected *in
 	if err := e.cfg.Admit(); err != nil {
 		return stored, err
 	}
+	if err := e.cfg.WriteLimits.Admit(batch); err != nil {
+		return stored, err
+	}
 	defer e.cfg.Deletions.Begin()()
 	kept, deduplicated, err := e.deduplicate(ctx, batch, rejected)
 	if err == nil {

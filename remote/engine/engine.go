@@ -63,6 +63,8 @@ type Config struct {
 	// Admit, if set, is asked before anything is stored. Its error refuses the whole
 	// batch, and the sender should send it again.
 	Admit func() error
+	// WriteLimits, if set, are those of the senders: a *limits.Tenant.
+	WriteLimits WriteLimits
 
 	// MaxFuture is how far ahead of the clock a sample may lie. 0 is 10 minutes.
 	// Unbounded is as far as series.MaxTime, whatever the clock says.
@@ -189,6 +191,9 @@ func New(cfg Config) (*Engine, error) {
 	}
 	if cfg.Admit == nil {
 		cfg.Admit = func() error { return nil }
+	}
+	if cfg.WriteLimits == nil {
+		cfg.WriteLimits = noLimits{}
 	}
 	if cfg.Written == nil {
 		cfg.Written = func([]bucketstore.Sample) {}

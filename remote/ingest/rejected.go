@@ -19,6 +19,8 @@ const (
 	ReasonExemplar   Reason = "invalid_exemplar"
 	ReasonMetadata   Reason = "invalid_metadata"
 	ReasonMalformed  Reason = "malformed"
+	// ReasonLimit is that a limit of the tenant does not allow the series.
+	ReasonLimit Reason = "over_limit"
 	// ReasonRefused is that the store refuses the row, while it takes others.
 	ReasonRefused Reason = "refused_by_store"
 )

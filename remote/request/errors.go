@@ -79,6 +79,23 @@ func BadRequest(format string, args ...any) error {
 	return WithStatus(http.StatusBadRequest, format, args...)
 }
 
+// A laterError refuses a request for some time.
+type laterError struct {
+	wait time.Duration
+	err  error
+}
+
+func (e *laterError) Error() string {
+	return fmt.Sprintf("%v; try again in %s", e.err, e.wait.Round(time.Millisecond))
+}
+
+func (e *laterError) Unwrap() error { return e.err }
+
+// Later returns an error whose answer is a 503 that asks the client to wait, which is more than 0.
+func Later(wait time.Duration, format string, args ...any) error {
+	return &laterError{wait, fmt.Errorf(format, args...)}
+}
+
 // A Protocol decides the status codes in which protocols differ.
 type Protocol uint8
 
@@ -148,7 +165,11 @@ func (e *Responder) Fail(w http.ResponseWriter, r *http.Request, err error) {
 func (e *Responder) Report(w http.ResponseWriter, r *http.Request, err error) (status int) {
 	status = Status(r.Context(), Remote, err)
 	e.log(r, status, err)
-	switch wait := bucketstore.RetryAfter(err); {
+	wait := bucketstore.RetryAfter(err)
+	if later := (*laterError)(nil); errors.As(err, &later) {
+		wait = later.wait
+	}
+	switch {
 	case errors.Is(err, errOverloaded):
 		setRetryAfter(w, retryAfter)
 	case wait > 0:

@@ -45,7 +45,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	}
 	for _, r := range []ingest.Reason{
 		ingest.ReasonLabels, ingest.ReasonKeyTooLong, ingest.ReasonTime, ingest.ReasonFuture, ingest.ReasonOld,
-		ingest.ReasonHistogram, ingest.ReasonExemplar, ingest.ReasonMetadata, ingest.ReasonMalformed,
+		ingest.ReasonHistogram, ingest.ReasonExemplar, ingest.ReasonMetadata, ingest.ReasonMalformed, ingest.ReasonLimit,
 		ingest.ReasonRefused,
 	} {
 		m.rejected.WithLabelValues(string(r))

@@ -1,0 +1,91 @@
+package tenants
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/prometheus/model/labels"
+
+	"github.com/promtable/promtable/e2e/harness"
+)
+
+// TestLimits: of two tenants the one over its limit is refused, in both protocols, with what it needs to know; the other one writes on. The sender
+// that waits as long as it is told loses nothing.
+func TestLimits(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "limits.yml")
+	text := "defaults: {max_label_value_length: 10}\noverrides: {small: {ingestion_rate: 20}}\n"
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	a := harness.StartAdapter(t, harness.Embedded(t), "--tenancy", "--tenancy.create", "--limits.file="+path)
+	at := harness.NowMillis()
+	small, other := tenant{"small", "wsmall", 1}, tenant{"other", "wother", 2}
+	write := func(n tenant, p harness.Protocol, first, last int) harness.Response {
+		t.Helper()
+		var sent []harness.SentSeries
+		for i := first; i < last; i++ {
+			sent = append(sent, harness.SeriesOf(labels.FromStrings("__name__", "m", "i", strconv.Itoa(i)), harness.PointAt(at, n.value)))
+		}
+		resp, err := harness.Post(t.Context(), a.URL("/api/v1/write"), n.as(p.Header()), p.Encode(sent))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return resp
+	}
+	const writes, size = 6, 20
+	for i := range writes {
+		p := []harness.Protocol{harness.RemoteWrite1(), harness.RemoteWrite2()}[i%2]
+		refused := 0
+		for {
+			resp := write(small, p, i*size, (i+1)*size)
+			if resp.Status == http.StatusNoContent {
+				break
+			}
+			after, err := strconv.Atoi(resp.Header.Get("Retry-After"))
+			if resp.Status != http.StatusServiceUnavailable || err != nil || after < 1 || after > 60 {
+				t.Fatalf("%v, Retry-After %q", resp, resp.Header.Get("Retry-After"))
+			}
+			for _, part := range []string{"tenant small: more than 20 samples a second", "ingestion_rate", `20 are of "m"`} {
+				if !strings.Contains(resp.Body, part) {
+					t.Errorf("%s lacks %q", resp.Body, part)
+				}
+			}
+			refused++
+			if resp := write(other, p, 0, 100); resp.Status != http.StatusNoContent {
+				t.Errorf("the other tenant: %v", resp)
+			}
+			time.Sleep(time.Duration(after) * time.Second)
+		}
+		if refused > 3 {
+			t.Errorf("write %d was refused %d times by one that waits", i, refused)
+		}
+	}
+	resp := small.get(t, a, "/api/v1/query", url.Values{"query": {"count(m)"}, "time": {strconv.FormatFloat(float64(at)/1000, 'f', 3, 64)}})
+	if want := fmt.Sprintf(`"%d"]`, writes*size); !strings.Contains(resp.Body, want) {
+		t.Errorf("%v, want %s", resp, want)
+	}
+	if n := a.Metric(t, `adapter_limit_exceeded_total{limit="ingestion_rate",result="refused",tenant="small"}`); n == 0 {
+		t.Error("nothing was refused")
+	}
+
+	p := harness.RemoteWrite2()
+	resp, err := harness.Post(t.Context(), a.URL("/api/v1/write"), other.as(p.Header()), p.Encode([]harness.SentSeries{
+		harness.SeriesOf(labels.FromStrings("__name__", "good", "job", "x"), harness.PointAt(at, 1)),
+		harness.SeriesOf(labels.FromStrings("__name__", "bad", "job", "eleven bytes"), harness.PointAt(at, 1)),
+	}))
+	if err != nil || resp.Status != http.StatusBadRequest || !strings.Contains(resp.Body, `tenant other: series {__name__="bad"`) ||
+		!strings.Contains(resp.Body, "12 bytes, the limit max_label_value_length is 10") {
+		t.Errorf("%v, %v", resp, err)
+	}
+	resp = other.get(t, a, "/api/v1/series", url.Values{"match[]": {`{__name__=~"good|bad"}`}})
+	if body := resp.Body; !strings.Contains(body, "good") || strings.Contains(body, "bad") {
+		t.Errorf("stored is %s", body)
+	}
+}
