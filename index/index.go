@@ -6,6 +6,7 @@
 //	what to write for a new series       write.go, batch.go
 //	what was written                     written.go, rowset.go
 //	and for the next period              prewrite.go
+//	limits of new series                 limit.go
 //	what is missing                      check.go
 //	lists in memory                      memory.go
 //	what is written goes to them         added.go
@@ -80,6 +81,9 @@ type Config struct {
 	// Now is the clock for Refresh. nil is time.Now.
 	Now func() time.Time
 
+	// Limits may be nil.
+	Limits Limits
+
 	// Registerer may be nil.
 	Registerer prometheus.Registerer
 }
@@ -89,6 +93,8 @@ type Index struct {
 	schema  series.Schema
 	rows    rows
 	writer  writer
+	limits  Limits
+	tallies tallies
 	memory  *memory
 	metrics metrics
 	lists   int
@@ -110,6 +116,7 @@ func New(cfg Config, rows rows) *Index {
 	m := newMetrics(cfg.Registerer)
 	x := &Index{
 		schema: cfg.Schema, rows: rows, writer: newWriter(cfg.WrittenSeries, m), memory: newMemory(cfg), metrics: m, lists: max(1, cfg.ParallelLists), atomic: cfg.AtomicPuts,
+		limits: cfg.Limits, tallies: tallies{of: make(map[int64]*tally)},
 		counting: make(chan struct{}, 1),
 		batches:  sync.Pool{New: func() any { return newBatch() }},
 	}

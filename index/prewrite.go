@@ -3,6 +3,7 @@ package index
 import (
 	"bytes"
 	"context"
+	"errors"
 
 	"github.com/cespare/xxhash/v2"
 
@@ -38,8 +39,8 @@ func (q *prewriteQueue) enqueue(n need) bool {
 }
 
 // Prewrite writes the series that calls of Write have queued for the period after
-// theirs. The caller repeats it at an interval. After an error the rest stays queued
-// for the next call.
+// theirs, but for those that Limits refuse. The caller repeats it at an interval. After an
+// error the rest stays queued for the next call.
 func (x *Index) Prewrite(ctx context.Context) error {
 	for {
 		needs := x.writer.takePrewrite()
@@ -47,6 +48,9 @@ func (x *Index) Prewrite(ctx context.Context) error {
 			return nil
 		}
 		_, err := x.write(ctx, needs)
+		if refused := (*RefusedError)(nil); errors.As(err, &refused) {
+			err = nil
+		}
 		x.writer.finishPrewrite(needs, err)
 		if err != nil {
 			return err

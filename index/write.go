@@ -36,7 +36,8 @@ type need struct {
 // without an error all rows are durable. When the last eighth of the period has
 // come far enough the series is noted down for the next one, too: see Prewrite.
 // A series that was written before costs no row. Write waits for a series that another
-// call is writing. It does not keep the entries.
+// call is writing. It does not keep the entries. A *RefusedError has what Limits refuse,
+// and the other entries are found.
 func (x *Index) Write(ctx context.Context, entries []Entry) error {
 	_, err := x.WriteCounted(ctx, entries)
 	return err
@@ -48,8 +49,9 @@ func (x *Index) WriteCounted(ctx context.Context, entries []Entry) (rows int, er
 }
 
 func (x *Index) write(ctx context.Context, missing []need) (rows int, err error) {
+	var refused []Refused
 	for len(missing) > 0 {
-		written, others, err := x.writeReserved(ctx, missing)
+		written, others, err := x.writeReserved(ctx, missing, &refused)
 		rows += written
 		if err != nil {
 			return rows, err
@@ -60,17 +62,20 @@ func (x *Index) write(ctx context.Context, missing []need) (rows int, err error)
 		// What the others wrote is remembered now; what failed is ours to write.
 		missing = others
 	}
+	if len(refused) > 0 {
+		return rows, &RefusedError{refused}
+	}
 	return rows, nil
 }
 
 // writeReserved writes the needs that no other call is writing, and returns how many rows
-// that were, and the others.
-func (x *Index) writeReserved(ctx context.Context, missing []need) (rows int, others []need, err error) {
+// that were, and the others. What is refused is added to refused.
+func (x *Index) writeReserved(ctx context.Context, missing []need, refused *[]Refused) (rows int, others []need, err error) {
 	w := &x.writer
 	done := make(chan struct{})
 	mine, others := w.reserve(missing, done)
 	defer w.release(mine, done)
-	rows, err = x.writeNeeds(ctx, mine)
+	rows, err = x.writeNeeds(ctx, mine, refused)
 	return rows, others, err
 }
 
@@ -92,19 +97,28 @@ func await(ctx context.Context, needs []need) error {
 const batchBytes = 4 << 20
 
 // writeNeeds writes the rows of those needs whose commit mark is not in the table. What
-// has become durable is remembered, also after an error.
-func (x *Index) writeNeeds(ctx context.Context, needs []need) (rows int, err error) {
+// has become durable is remembered, also after an error. What Limits refuse is added to refused.
+func (x *Index) writeNeeds(ctx context.Context, needs []need, refused *[]Refused) (rows int, err error) {
 	slices.SortFunc(needs, compareNeeds)
 	for some := range slices.Chunk(needs, lookupKeys) {
 		absent, err := x.lookUp(ctx, some)
-		for err == nil && len(absent) > 0 {
-			n, written := countBatch(absent), 0
-			written, err = x.writeBatch(ctx, absent[:n])
-			rows += written
-			absent = absent[n:]
-		}
 		if err != nil {
 			return rows, err
+		}
+		absent, over, err := x.admit(ctx, some, absent)
+		if err != nil {
+			return rows, err
+		}
+		*refused = append(*refused, over...)
+		for len(absent) > 0 {
+			n := countBatch(absent)
+			written, err := x.writeBatch(ctx, absent[:n])
+			if err != nil {
+				x.notWritten(absent)
+				return rows, err
+			}
+			rows += written
+			absent = absent[n:]
 		}
 	}
 	return rows, nil
@@ -179,19 +193,7 @@ func (x *Index) lookUp(ctx context.Context, needs []need) (absent []need, err er
 	if len(unknown) == 0 {
 		return absent, nil
 	}
-	ranges := make([]series.RowRange, len(unknown))
-	for i, n := range unknown {
-		name := n.entry.Labels.Get(labels.MetricName)
-		mark := append(x.schema.AppendPostingPrefix(nil, labels.MetricName, name, n.period), n.entry.Key...)
-		ranges[i] = series.SingleRow(mark)
-	}
-	sortRanges(ranges)
-	marks := make(map[rowID]struct{})
-	err = x.rows.ScanRows(ctx, ranges, 0, func(key, _ []byte) error {
-		period, seriesKey, err := x.schema.ParsePosting(key)
-		marks[rowID{period, x.writer.hash.of(seriesKey)}] = struct{}{}
-		return err
-	})
+	marks, err := x.marksOf(ctx, unknown)
 	if err != nil {
 		return nil, err
 	}
@@ -208,6 +210,27 @@ func (x *Index) lookUp(ctx context.Context, needs []need) (absent []need, err er
 	x.memory.addFound(found)
 	x.writer.remember(found, nil)
 	return absent, nil
+}
+
+// marksOf returns which of needs have a commit mark in the table.
+func (x *Index) marksOf(ctx context.Context, needs []need) (map[rowID]struct{}, error) {
+	marks := make(map[rowID]struct{})
+	if len(needs) == 0 {
+		return marks, nil
+	}
+	ranges := make([]series.RowRange, len(needs))
+	for i, n := range needs {
+		name := n.entry.Labels.Get(labels.MetricName)
+		mark := append(x.schema.AppendPostingPrefix(nil, labels.MetricName, name, n.period), n.entry.Key...)
+		ranges[i] = series.SingleRow(mark)
+	}
+	sortRanges(ranges)
+	err := x.rows.ScanRows(ctx, ranges, 0, func(key, _ []byte) error {
+		period, seriesKey, err := x.schema.ParsePosting(key)
+		marks[rowID{period, x.writer.hash.of(seriesKey)}] = struct{}{}
+		return err
+	})
+	return marks, err
 }
 
 // readMarks remembers all marks of the periods of needs if no other process writes and

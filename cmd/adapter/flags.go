@@ -365,7 +365,7 @@ func (o *options) queryFlags(app *kingpin.Application) {
 
 func (o *options) otlpFlags(app *kingpin.Application) {
 	otlp := &o.remote.OTLP
-	app.Flag("limits.file", "File with what senders may write, of each tenant: samples and requests a second, and how many and how long labels are. It is read again when it changes.").
+	app.Flag("limits.file", "File with what senders may write, of each tenant: samples and requests a second, series, and how many and how long labels are. It is read again when it changes.").
 		StringVar(&o.limitsFile)
 	app.Flag("otlp.config-file", "File with the block otlp of a configuration of Prometheus, and no other: how OTLP metrics become series. It is read again when it changes.").
 		StringVar(&o.otlpFile)

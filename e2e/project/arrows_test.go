@@ -73,7 +73,7 @@ func arrows() []arrow {
 		{"remote/wire/wiretest", []string{"series/...", "bucketstore", "remote/ingest"}, nil},
 		{"remote/write", []string{"remote/engine", "remote/ingest", "remote/reload", "remote/request", "remote/wire", "remote/scope"}, protocolTests},
 		{"remote/reload", nil, nil},
-		{"remote/limits", []string{"series", "remote/ingest", "remote/reload", "remote/request"}, nil},
+		{"remote/limits", []string{"series", "index", "remote/ingest", "remote/reload", "remote/request"}, nil},
 		{"remote/queries", []string{"series/expr", "remote/reload", "remote/engine/reader", "remote/engine/eval", "remote/request", "remote/scope"}, nil},
 		{"remote/read", []string{"series/...", "remote/engine/reader", "remote/engine/eval", "remote/queries", "remote/request", "remote/wire"}, append(protocolTests, "remote/queries")},
 		{"remote/federate", []string{"series/expr", "remote/engine/current", "remote/ingest", "remote/request"}, protocolTests},

@@ -89,3 +89,69 @@ func TestLimits(t *testing.T) {
 		t.Errorf("stored is %s", body)
 	}
 }
+
+// TestSeriesLimit: over a limit of series the new ones of a write are refused with a 400, and nothing of them is stored or cached. The known ones go on, with histograms and exemplars,
+// also after a restart; the count does not begin again.
+func TestSeriesLimit(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "limits.yml")
+	if err := os.WriteFile(path, []byte("overrides: {small: {max_global_series_per_user: 5}}"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	a := harness.StartAdapter(t, harness.Embedded(t), "--tenancy", "--tenancy.create", "--limits.file="+path)
+	at := harness.NowMillis()
+	small, other := tenant{"small", "wsmall", 1}, tenant{"other", "wother", 2}
+	write := func(n tenant, p harness.Protocol, last int) harness.Response {
+		t.Helper()
+		var sent []harness.SentSeries
+		for i := range last {
+			sent = append(sent, harness.SeriesOf(labels.FromStrings("__name__", "m", "i", strconv.Itoa(i)), harness.PointAt(at, n.value)))
+		}
+		at++
+		resp, err := harness.Post(t.Context(), a.URL("/api/v1/write"), n.as(p.Header()), p.Encode(sent))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return resp
+	}
+	count := func(n tenant, want, samples int) {
+		t.Helper()
+		at := strconv.FormatFloat(float64(at)/1000, 'f', 3, 64)
+		resp := n.get(t, a, "/api/v1/query", url.Values{"query": {"count(m)"}, "time": {at}})
+		if !strings.Contains(resp.Body, fmt.Sprintf(`"%d"]`, want)) {
+			t.Errorf("%s has %v, want %d", n.name, resp, want)
+		}
+		resp = n.get(t, a, "/api/v1/query", url.Values{"query": {"sum(count_over_time(m[1h]))"}, "time": {at}})
+		if !strings.Contains(resp.Body, fmt.Sprintf(`"%d"]`, samples)) {
+			t.Errorf("%s has %v, want %d samples", n.name, resp, samples)
+		}
+	}
+	for restart := range 2 {
+		for i, p := range []harness.Protocol{harness.RemoteWrite1(), harness.RemoteWrite2(), harness.RemoteWrite1()} {
+			if resp := write(small, p, 5); resp.Status != http.StatusNoContent {
+				t.Errorf("restart %d, write %d: %v", restart, i, resp)
+			}
+			resp := write(small, p, 50)
+			if resp.Status != http.StatusBadRequest {
+				t.Errorf("restart %d, write %d: %v", restart, i, resp)
+			}
+			for _, part := range []string{"tenant small: series", "there are 5 series since", "max_global_series_per_user is 5", `"m" there are most: 5`} {
+				if !strings.Contains(resp.Body, part) {
+					t.Errorf("%s lacks %q", resp.Body, part)
+				}
+			}
+			if resp := write(other, p, 50); resp.Status != http.StatusNoContent {
+				t.Errorf("the other tenant: %v", resp)
+			}
+		}
+		count(small, 5, (restart+1)*30)
+		count(other, 50, (restart+1)*150)
+		if n := a.Metric(t, `adapter_limit_used_ratio{limit="max_global_series_per_user",tenant="small"}`); n != 1 {
+			t.Errorf("used is %g", n)
+		}
+		if n := a.Metric(t, `adapter_write_rejected_total{reason="over_limit"}`); n != 3*45 {
+			t.Errorf("%g samples are rejected", n)
+		}
+		a.Terminate(t)
+		a.Rerun(t)
+	}
+}

@@ -27,13 +27,17 @@ type WriteLimits interface {
 	Admit(batch []ingest.Series) error
 	// CheckLabels returns an error if a series is never to be stored. Series that are cached are not checked again.
 	CheckLabels(ls labels.Labels) error
+	index.Limits
 }
 
 // noLimits are the WriteLimits that allow all.
 type noLimits struct{}
 
-func (noLimits) Admit([]ingest.Series) error     { return nil }
-func (noLimits) CheckLabels(labels.Labels) error { return nil }
+func (noLimits) Admit([]ingest.Series) error       { return nil }
+func (noLimits) CheckLabels(labels.Labels) error   { return nil }
+func (noLimits) Limited() bool                     { return false }
+func (noLimits) AdmitSeries(index.NewSeries) error { return nil }
+func (noLimits) Counted(index.NewSeries)           {}
 
 // acceptStep is after how many series and samples accept looks whether its context
 // has ended.

@@ -64,7 +64,7 @@ func (e *Engine) appendKept(ctx context.Context, batch []ingest.Series, rejected
 
 // store stores what is accepted. What the store can never take is taken out of a.
 func (e *Engine) store(ctx context.Context, a *accepted, rejected *ingest.Rejected) (stored ingest.Stored, err error) {
-	if err = e.writeIndex(ctx, a); err == nil {
+	if err = e.writeIndex(ctx, a, rejected); err == nil {
 		err = e.cfg.Appender.Append(ctx, a.samples)
 		e.cfg.Written(a.samples)
 	}
@@ -84,12 +84,15 @@ func (e *Engine) store(ctx context.Context, a *accepted, rejected *ingest.Reject
 	return stored, nil
 }
 
-// writeIndex sees to it that what is accepted can be found.
-func (e *Engine) writeIndex(ctx context.Context, a *accepted) error {
+// writeIndex sees to it that what is accepted can be found. What limits of series refuse is moved from a to rejected.
+func (e *Engine) writeIndex(ctx context.Context, a *accepted, rejected *ingest.Rejected) error {
 	if len(a.entries) == 0 {
 		return nil
 	}
-	if err := e.index.Write(ctx, a.entries); err != nil {
+	err := e.index.Write(ctx, a.entries)
+	if over := (*index.RefusedError)(nil); errors.As(err, &over) {
+		a.dropSeries(over.Refused, rejected)
+	} else if err != nil {
 		return err
 	}
 	for i, c := range a.entryOf {

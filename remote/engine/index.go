@@ -53,6 +53,7 @@ func newIndex(cfg Config) *index.Index {
 		Exclusive:     !traits.Shared,
 		Refresh:       cfg.IndexRefresh,
 		Now:           cfg.Now,
+		Limits:        cfg.WriteLimits,
 		Registerer:    cfg.Registerer,
 	}, indexrows.New(cfg.Store))
 }

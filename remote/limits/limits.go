@@ -2,6 +2,8 @@
 //
 //	limits.go   the file
 //	tenant.go   what a tenant has used of its limits
+//	series.go   how many series it has
+//	bucket.go   rates
 //	metrics.go  metrics
 //
 // The names of the fields are those of Mimir, where they mean the same.
@@ -23,11 +25,14 @@ const (
 	labelNames    = "max_label_names_per_series"
 	nameLength    = "max_label_name_length"
 	valueLength   = "max_label_value_length"
+	allSeries     = "max_global_series_per_user"
+	metricSeries  = "max_global_series_per_metric"
+	newSeries     = "max_new_series_per_minute"
 )
 
 // names are all limits.
 func names() []string {
-	return []string{ingestionRate, requestRate, labelNames, nameLength, valueLength}
+	return []string{ingestionRate, requestRate, labelNames, nameLength, valueLength, allSeries, metricSeries, newSeries}
 }
 
 // Limits are those of a tenant. 0 is no limit.
@@ -42,6 +47,10 @@ type Limits struct {
 	LabelNames  int `yaml:"max_label_names_per_series"`
 	NameLength  int `yaml:"max_label_name_length"`
 	ValueLength int `yaml:"max_label_value_length"`
+	// Series is how many series an index period has, MetricSeries how many of one metric, NewSeries how many may be added in a minute.
+	Series       int `yaml:"max_global_series_per_user"`
+	MetricSeries int `yaml:"max_global_series_per_metric"`
+	NewSeries    int `yaml:"max_new_series_per_minute"`
 	// Track has the limits that are only counted.
 	Track []string `yaml:"track"`
 }
@@ -55,6 +64,7 @@ func (l *Limits) check() error {
 		{ingestionRate, l.IngestionRate}, {"ingestion_burst_size", float64(l.IngestionBurst)},
 		{requestRate, l.RequestRate}, {"request_burst_size", float64(l.RequestBurst)},
 		{labelNames, float64(l.LabelNames)}, {nameLength, float64(l.NameLength)}, {valueLength, float64(l.ValueLength)},
+		{allSeries, float64(l.Series)}, {metricSeries, float64(l.MetricSeries)}, {newSeries, float64(l.NewSeries)},
 	} {
 		if !(of.value >= 0 && of.value <= maxValue) {
 			return fmt.Errorf("%s: %g is not from 0, which is no limit, to %g", of.name, of.value, float64(maxValue))

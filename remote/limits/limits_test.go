@@ -12,8 +12,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/prometheus/prometheus/model/labels"
 
+	"github.com/promtable/promtable/index"
 	"github.com/promtable/promtable/remote/ingest"
 	"github.com/promtable/promtable/remote/limits"
+	"github.com/promtable/promtable/series"
 )
 
 // A file of a test, with a clock that stands still.
@@ -220,4 +222,61 @@ func TestManyTenants(t *testing.T) {
 	if n := testutil.CollectAndCount(f.reg, "adapter_limit_used_ratio"); n != 101 {
 		t.Errorf("%d tenants in metrics", n)
 	}
+}
+
+// TestSeries: new series are refused over each limit, with the count, the limit and the largest metric. The counts are those of the running period.
+func TestSeries(t *testing.T) {
+	f := open(t, `
+defaults: {max_global_series_per_user: 10, max_global_series_per_metric: 5, max_new_series_per_minute: 3}
+overrides:
+  free: {max_global_series_per_user: 0, max_global_series_per_metric: 0, max_new_series_per_minute: 0}
+  seen: {track: [max_global_series_per_user, max_global_series_per_metric, max_new_series_per_minute]}
+`)
+	if !f.Of("a").Limited() || !f.Of("seen").Limited() || f.Of("free").Limited() {
+		t.Error("wrong are those that are limited")
+	}
+	period := series.PeriodOf(f.now.UnixMilli())
+	ask := func(tenant string, all, ofMetric int) error {
+		return f.Of(tenant).AdmitSeries(index.NewSeries{
+			Labels: labels.FromStrings("__name__", "m", "i", "1"), Period: period, Series: all, OfMetric: ofMetric, Largest: "big", OfLargest: 4,
+		})
+	}
+	wantError(t, ask("a", 9, 4))
+	f.wantMetrics("adapter_limit_used_ratio", `
+adapter_limit_used_ratio{limit="max_global_series_per_metric",tenant="a"} 1
+adapter_limit_used_ratio{limit="max_global_series_per_metric",tenant="seen"} 0
+adapter_limit_used_ratio{limit="max_global_series_per_user",tenant="a"} 1
+adapter_limit_used_ratio{limit="max_global_series_per_user",tenant="seen"} 0
+adapter_limit_used_ratio{limit="max_new_series_per_minute",tenant="a"} 0.3333333333333333
+adapter_limit_used_ratio{limit="max_new_series_per_minute",tenant="seen"} 0
+`[1:])
+	wantError(t, ask("a", 10, 4), `tenant a: series {__name__="m", i="1"}`, "there are 10 series since 2026-09-", "max_global_series_per_user is 10", `the metric "big" there are most: 4`)
+	wantError(t, ask("a", 9, 5), "the metric has 5 series since", "max_global_series_per_metric is 5")
+	wantError(t, ask("a", 9, 4))
+	wantError(t, ask("a", 9, 4))
+	wantError(t, ask("a", 9, 4), "more than 3 new series in a minute, the limit max_new_series_per_minute")
+	f.now = f.now.Add(20 * time.Second)
+	wantError(t, ask("a", 9, 4))
+	wantError(t, ask("a", 9, 4), "more than 3 new series in a minute")
+	for range 10 {
+		wantError(t, ask("seen", 100, 100))
+	}
+	f.wantMetrics("adapter_limit_exceeded_total", `
+adapter_limit_exceeded_total{limit="max_global_series_per_metric",result="refused",tenant="a"} 1
+adapter_limit_exceeded_total{limit="max_global_series_per_metric",result="tracked",tenant="seen"} 10
+adapter_limit_exceeded_total{limit="max_global_series_per_user",result="refused",tenant="a"} 1
+adapter_limit_exceeded_total{limit="max_global_series_per_user",result="tracked",tenant="seen"} 10
+adapter_limit_exceeded_total{limit="max_new_series_per_minute",result="refused",tenant="a"} 2
+adapter_limit_exceeded_total{limit="max_new_series_per_minute",result="tracked",tenant="seen"} 7
+`[1:])
+	f.now = f.now.Add(time.Duration(series.IndexPeriod) * time.Millisecond)
+	f.Of("a").Counted(index.NewSeries{Period: period, Series: 1000}) // of the period before
+	f.wantMetrics("adapter_limit_used_ratio", `
+adapter_limit_used_ratio{limit="max_global_series_per_metric",tenant="a"} 0
+adapter_limit_used_ratio{limit="max_global_series_per_metric",tenant="seen"} 0
+adapter_limit_used_ratio{limit="max_global_series_per_user",tenant="a"} 0
+adapter_limit_used_ratio{limit="max_global_series_per_user",tenant="seen"} 0
+adapter_limit_used_ratio{limit="max_new_series_per_minute",tenant="a"} 0
+adapter_limit_used_ratio{limit="max_new_series_per_minute",tenant="seen"} 0
+`[1:])
 }

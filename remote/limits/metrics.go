@@ -56,7 +56,7 @@ func (m metrics) exceeded(limit, tenant string, tracked bool) {
 type nearness struct{ file *File }
 
 var nearnessDesc = prometheus.NewDesc("adapter_limit_used_ratio",
-	"Which part of the burst of a rate of --limits.file is used, by limit and tenant: at 1 writes are refused.", []string{"limit", "tenant"}, nil)
+	"Which part of a limit of --limits.file is used, by limit and tenant: of series, or of the burst of a rate. At 1 writes, or new series, are refused.", []string{"limit", "tenant"}, nil)
 
 // Describe implements prometheus.Collector.
 func (nearness) Describe(ch chan<- *prometheus.Desc) { ch <- nearnessDesc }
@@ -71,18 +71,8 @@ func (n nearness) Collect(ch chan<- prometheus.Metric) {
 	type key struct{ limit, tenant string }
 	used := map[key]float64{}
 	for _, t := range tenants {
-		l := t.limits()
-		for _, of := range []struct {
-			limit string
-			rate  float64
-			used  float64
-		}{
-			{ingestionRate, l.IngestionRate, t.samples.used(now, l.IngestionRate, l.IngestionBurst)},
-			{requestRate, l.RequestRate, t.requests.used(now, l.RequestRate, l.RequestBurst)},
-		} {
-			if of.rate > 0 {
-				used[key{of.limit, t.label}] = max(used[key{of.limit, t.label}], of.used)
-			}
+		for limit, part := range t.used(now) {
+			used[key{limit, t.label}] = max(used[key{limit, t.label}], part)
 		}
 	}
 	for k, v := range used {

@@ -3,7 +3,6 @@ package limits
 import (
 	"context"
 	"fmt"
-	"math"
 	"slices"
 	"sync"
 	"time"
@@ -11,7 +10,6 @@ import (
 	"github.com/go-kit/log"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/prometheus/model/labels"
-	"golang.org/x/time/rate"
 
 	"github.com/promtable/promtable/bucketstore/metricset"
 	"github.com/promtable/promtable/remote/ingest"
@@ -68,7 +66,7 @@ func (f *File) Of(name string) *Tenant {
 	defer f.mu.Unlock()
 	t := f.tenants[name]
 	if t == nil {
-		t = &Tenant{file: f, name: name, label: f.metrics.label(name), samples: newBucket(), requests: newBucket()}
+		t = &Tenant{file: f, name: name, label: f.metrics.label(name), samples: newBucket(), requests: newBucket(), series: seriesUse{added: newBucket()}}
 		f.tenants[name] = t
 	}
 	return t
@@ -80,6 +78,7 @@ type Tenant struct {
 	// label is the name in metrics.
 	name, label       string
 	samples, requests *bucket
+	series            seriesUse
 }
 
 // limits returns those in force.
@@ -175,62 +174,24 @@ func (e labelError) Error() string {
 	return fmt.Sprintf("%sseries %s: %s", e.t.subject(), series.Abbreviate(e.ls), e.what)
 }
 
-// A bucket has tokens for what a rate allows.
-type bucket struct {
-	mu      sync.Mutex
-	limiter *rate.Limiter
-}
-
-func newBucket() *bucket { return &bucket{limiter: rate.NewLimiter(rate.Inf, 0)} }
-
-// set makes a bucket allow perSecond, 0 for no limit, with a burst that is what a second allows if it is 0.
-func (b *bucket) set(now time.Time, perSecond float64, burst int) {
-	if perSecond == 0 {
-		if b.limiter.Limit() != rate.Inf {
-			b.limiter = rate.NewLimiter(rate.Inf, 0)
-		}
-		return
+// used returns which part of each limit is used, for those that add up.
+func (t *Tenant) used(now time.Time) map[string]float64 {
+	l, parts := t.limits(), make(map[string]float64)
+	if l.IngestionRate > 0 {
+		parts[ingestionRate] = t.samples.used(now, l.IngestionRate, l.IngestionBurst)
 	}
-	if burst == 0 {
-		burst = max(1, int(math.Ceil(perSecond)))
+	if l.RequestRate > 0 {
+		parts[requestRate] = t.requests.used(now, l.RequestRate, l.RequestBurst)
 	}
-	if b.limiter.Limit() == rate.Inf {
-		b.limiter = rate.NewLimiter(rate.Limit(perSecond), burst)
-		return
+	if l.NewSeries > 0 {
+		parts[newSeries] = t.series.added.used(now, float64(l.NewSeries)/60, l.NewSeries)
 	}
-	if b.limiter.Limit() != rate.Limit(perSecond) {
-		b.limiter.SetLimitAt(now, rate.Limit(perSecond))
+	all, largest := t.series.used(now)
+	if l.Series > 0 {
+		parts[allSeries] = float64(all) / float64(l.Series)
 	}
-	if b.limiter.Burst() != burst {
-		b.limiter.SetBurstAt(now, burst)
+	if l.MetricSeries > 0 {
+		parts[metricSeries] = float64(largest) / float64(l.MetricSeries)
 	}
-}
-
-// at takes n tokens, or all of a burst if n is more than that: so a large write is not refused for ever. If they are not there it takes none and returns
-// after what time they are.
-func (b *bucket) at(now time.Time, perSecond float64, burst, n int) time.Duration {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.set(now, perSecond, burst)
-	if perSecond == 0 {
-		return 0
-	}
-	r := b.limiter.ReserveN(now, min(n, b.limiter.Burst()))
-	wait := r.DelayFrom(now)
-	if wait > 0 {
-		r.CancelAt(now)
-	}
-	return wait
-}
-
-// used returns which part of a burst is used now, from 0 to 1.
-func (b *bucket) used(now time.Time, perSecond float64, burst int) float64 {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.set(now, perSecond, burst)
-	if perSecond == 0 {
-		return 0
-	}
-	most := float64(b.limiter.Burst())
-	return (most - max(0, b.limiter.TokensAt(now))) / most
+	return parts
 }
