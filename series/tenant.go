@@ -60,6 +60,9 @@ func (s Schema) ForTenant(tenant string) (Schema, error) {
 	return s, nil
 }
 
+// TenantLabel names the tenant of a series, where those of several tenants are together. It is in no key.
+const TenantLabel = "__tenant_id__"
+
 // Tenant returns the tenant, or the empty text in a schema of all tenants or without any.
 func (s Schema) Tenant() string {
 	field, _, _ := cutField(s.tenant)

@@ -93,7 +93,7 @@ func (o *options) checkRetention() error {
 		return fmt.Sprintf("--%s=%s", resolutionFlag(of), model.Duration(age))
 	})
 	if err == nil && o.retention.file != "" {
-		err = o.retention.readRules(flags)
+		err = o.retention.readRules(flags, o.tenancy.enabled)
 	}
 	return err
 }

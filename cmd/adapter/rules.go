@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"text/tabwriter"
 	"time"
 
 	"github.com/alecthomas/kingpin/v2"
 	"github.com/go-kit/log"
 	"github.com/prometheus/common/model"
+	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql/parser"
 
 	"github.com/promtable/promtable/bucketstore"
@@ -28,14 +30,20 @@ import (
 
 const commandRetentionExplain = "retention explain"
 
-// readRules reads the file of rules.
-func (r *retentionOptions) readRules(flags bucketstore.Retention) error {
+// readRules reads the file of rules of a store with or without tenants.
+func (r *retentionOptions) readRules(flags bucketstore.Retention, tenancy bool) error {
 	text, err := os.ReadFile(r.file)
 	if err != nil {
 		return fmt.Errorf("--retention.rules: %w", err)
 	}
 	if r.rules, err = retention.ParseRules(r.file, text, flags); err != nil {
 		return fmt.Errorf("--retention.rules: %w", err)
+	}
+	for i := range r.rules {
+		isOfTenant := func(m *labels.Matcher) bool { return m.Name == series.TenantLabel }
+		if !tenancy && slices.ContainsFunc(r.rules[i].Matchers, isOfTenant) {
+			return fmt.Errorf("--retention.rules: file %s, rule %d %s: the store has no tenants, which --tenancy says", r.file, i+1, r.rules[i].Selector)
+		}
 	}
 	return nil
 }

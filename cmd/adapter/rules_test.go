@@ -50,6 +50,7 @@ func TestRuleFlags(t *testing.T) {
 		{filepath.Join(t.TempDir(), "none"), "--retention.rules: open "},
 		{writeRules(t, "rules: [{match: a, raw: 1d}]"), "rules.yml, rule 1 a: raw: 1d is too short"},
 		{writeRules(t, "rules: [{match: a, 1h: 1d}]"), "rules.yml, rule 1 a: 1h: 1d is shorter than 5m: 0s"},
+		{writeRules(t, `rules: [{match: '{__tenant_id__="a"}', raw: 5d}]`), `rules.yml, rule 1 {__tenant_id__="a"}: the store has no tenants`},
 	} {
 		if _, err := parseFlags([]string{"--retention.rules=" + tt.file}); err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%v, want %s", err, tt.want)

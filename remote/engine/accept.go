@@ -244,7 +244,7 @@ type timeBound struct {
 func (cfg *Config) boundOfRules(ctx context.Context, now time.Time, batch []ingest.Series) (b timeBound, err error) {
 	v := cfg.Timeline(now)
 	b = cfg.timeBound(v)
-	rules, err := v.Rules(ctx, func() int64 {
+	rules, err := v.Rules(ctx, cfg.Schema.Tenant(), func() int64 {
 		oldest := int64(math.MaxInt64)
 		for i := range batch {
 			oldest = min(oldest, batch[i].Oldest())

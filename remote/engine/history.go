@@ -63,7 +63,7 @@ func (e *Engine) History(ctx context.Context) (*backfill.Writer, error) {
 	if err != nil {
 		return nil, err
 	}
-	rules, err := e.cfg.Timeline(e.cfg.Now()).Rules(ctx, func() int64 { return bounds.From })
+	rules, err := e.cfg.Timeline(e.cfg.Now()).Rules(ctx, e.cfg.Schema.Tenant(), func() int64 { return bounds.From })
 	if err != nil {
 		return nil, err
 	}

@@ -89,7 +89,7 @@ func (e *Engine) Current(ctx context.Context, selectors [][]*labels.Matcher, min
 			found[s.Key] = s.Labels
 		}
 	}
-	rules, err := v.ShownRules(ctx, mint)
+	rules, err := v.ShownRules(ctx, e.cfg.Schema.Tenant(), mint)
 	if err != nil {
 		return nil, err
 	}
@@ -109,7 +109,7 @@ func isCut(rules timeline.Rules, s current.Sample) bool {
 // selectors matches, or of all series if there are none. See current.Table.
 func (e *Engine) Inventory(ctx context.Context, selectors [][]*labels.Matcher, limit int, fn func(current.Sample) error) (current.Inventory, error) {
 	v := e.view(ctx)
-	rules, err := v.ShownRules(ctx, 0)
+	rules, err := v.ShownRules(ctx, e.cfg.Schema.Tenant(), 0)
 	if err != nil {
 		return current.Inventory{}, err
 	}

@@ -763,6 +763,7 @@ type jobCuts map[string]int64
 
 func (c jobCuts) LatestRefused() int64                      { return 0 }
 func (c jobCuts) Refused(labels.Labels) (_ int64, _ string) { return 0, "" }
+func (c jobCuts) For(string) timeline.Rules                 { return c }
 
 func (c jobCuts) Latest() (latest int64) {
 	for _, cut := range c {

@@ -11,14 +11,15 @@ import (
 	"github.com/prometheus/prometheus/util/annotations"
 
 	"github.com/promtable/promtable/remote/engine/eval"
+	"github.com/promtable/promtable/series"
 	"github.com/promtable/promtable/series/rollup"
 )
 
-// matching returns those of some tenants that matchers on Label match, and the other matchers.
+// matching returns those of some tenants that matchers on series.TenantLabel match, and the other matchers.
 func matching[Q any](all []ofTenant[Q], ms []*labels.Matcher) (matched []ofTenant[Q], others []*labels.Matcher) {
 	matched = slices.Clone(all)
 	for _, m := range ms {
-		if m.Name != Label {
+		if m.Name != series.TenantLabel {
 			others = append(others, m)
 			continue
 		}
@@ -30,7 +31,7 @@ func matching[Q any](all []ofTenant[Q], ms []*labels.Matcher) (matched []ofTenan
 // labelled returns labels with the tenant, in place of any that a sender has written.
 func labelled(b *labels.Builder, ls labels.Labels, tenant string) labels.Labels {
 	b.Reset(ls)
-	return b.Set(Label, tenant).Labels()
+	return b.Set(series.TenantLabel, tenant).Labels()
 }
 
 // selectAll returns the series of several tenants, of one tenant after the other.
@@ -153,7 +154,7 @@ func (s tenantSeries) Iterator(it chunkenc.Iterator) chunkenc.Iterator { return 
 func mergedLabelValues(ctx context.Context, queriers []ofTenant[storage.Querier], name string, hints *storage.LabelHints, ms []*labels.Matcher) ([]string, annotations.Annotations, error) {
 	queriers, ms = matching(queriers, ms)
 	return union(queriers, hints, func(of ofTenant[storage.Querier]) ([]string, annotations.Annotations, error) {
-		if name != Label {
+		if name != series.TenantLabel {
 			return of.querier.LabelValues(ctx, name, hints, ms...)
 		}
 		names, warnings, err := of.querier.LabelNames(ctx, &storage.LabelHints{Limit: 1}, ms...)
@@ -170,7 +171,7 @@ func mergedLabelNames(ctx context.Context, queriers []ofTenant[storage.Querier],
 	return union(queriers, hints, func(of ofTenant[storage.Querier]) ([]string, annotations.Annotations, error) {
 		names, warnings, err := of.querier.LabelNames(ctx, hints, ms...)
 		if len(names) > 0 {
-			names = append(names, Label)
+			names = append(names, series.TenantLabel)
 		}
 		return names, warnings, err
 	})

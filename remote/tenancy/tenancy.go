@@ -21,9 +21,6 @@ import (
 	"github.com/promtable/promtable/series"
 )
 
-// Label is the label that queries over several tenants add to each series, with the name of its tenant.
-const Label = "__tenant_id__"
-
 // maxTenants bounds the tenants of a request.
 const maxTenants = 100
 

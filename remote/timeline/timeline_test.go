@@ -143,6 +143,7 @@ func (c cutAt) Of(labels.Labels) (of [rollup.NumResolutions]int64) {
 }
 func (c cutAt) LatestRefused() int64                  { return int64(c) }
 func (c cutAt) Refused(labels.Labels) (int64, string) { return int64(c), "all" }
+func (c cutAt) For(string) timeline.Rules             { return c }
 
 func (r *ruled) ShownRules(context.Context, time.Time, func() int64) (timeline.Rules, error) {
 	r.asked++
@@ -168,7 +169,7 @@ func TestShownRules(t *testing.T) {
 		{400, 500, 300},
 	} {
 		source.cut = tc.cut
-		rules, err := v.ShownRules(t.Context(), tc.from)
+		rules, err := v.ShownRules(t.Context(), "", tc.from)
 		if err != nil || rules.Latest() != tc.want {
 			t.Errorf("rules that cut at %d, read from %d: %v, %v, want %d", tc.cut, tc.from, rules.Latest(), err, tc.want)
 		}
@@ -177,7 +178,7 @@ func TestShownRules(t *testing.T) {
 		t.Errorf("asked %d times", source.asked)
 	}
 	v = timeline.Unbounded(time.UnixMilli(1000))
-	rules, err := v.ShownRules(t.Context(), 0)
+	rules, err := v.ShownRules(t.Context(), "", 0)
 	if err != nil || rules.Latest() != 0 {
 		t.Errorf("without rules: %v, %v", rules, err)
 	}

@@ -72,6 +72,8 @@ type Rules interface {
 	LatestRefused() int64
 	// Refused returns the time before which a series takes no samples, and the rule that says so.
 	Refused(ls labels.Labels) (before int64, rule string)
+	// For returns the rules of the series of a tenant.
+	For(tenant string) Rules
 }
 
 // Unbounded is the View of a store that keeps all samples and has no rollups.
@@ -96,17 +98,30 @@ func (v *View) Found() int64 { return slices.Min(v.Shown[:]) }
 // Sources says of which times there are samples and rollups.
 func (v *View) Sources() rollup.Sources { return rollup.Sources{From: v.Shown, Until: v.Made} }
 
-// Rules returns what rules refuse of samples from a time on.
-func (v *View) Rules(ctx context.Context, from func() int64) (Rules, error) {
+// Rules returns what rules refuse of samples of a tenant, which is empty in a store without tenants, from a time on.
+func (v *View) Rules(ctx context.Context, tenant string, from func() int64) (Rules, error) {
 	if v.Ruled == nil {
 		return none{}, nil
 	}
-	return v.Ruled.Rules(ctx, v.Now, from)
+	rules, err := v.Ruled.Rules(ctx, v.Now, from)
+	if err != nil {
+		return nil, err
+	}
+	return rules.For(tenant), nil
 }
 
-// ShownRules returns what rules hide from a read of times from one on. All reads of a request that rules cut
+// ShownRules returns what rules hide from a read of a tenant, of times from one on. All reads of a request that rules cut
 // get the same.
-func (v *View) ShownRules(ctx context.Context, from int64) (Rules, error) {
+func (v *View) ShownRules(ctx context.Context, tenant string, from int64) (Rules, error) {
+	rules, err := v.shownRules(ctx, from)
+	if err != nil {
+		return nil, err
+	}
+	return rules.For(tenant), nil
+}
+
+// shownRules returns the rules of all tenants.
+func (v *View) shownRules(ctx context.Context, from int64) (Rules, error) {
 	if v.Ruled == nil {
 		return none{}, nil
 	}
@@ -131,6 +146,8 @@ func (none) Latest() int64                                      { return 0 }
 func (none) Of(labels.Labels) (of [rollup.NumResolutions]int64) { return of }
 func (none) LatestRefused() int64                               { return 0 }
 func (none) Refused(labels.Labels) (before int64, rule string)  { return 0, "" }
+
+func (n none) For(string) Rules { return n }
 
 func (none) KeyCut([]byte) int64    { return 0 }
 func (none) KeyClosed([]byte) int64 { return 0 }

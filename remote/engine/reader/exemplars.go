@@ -58,7 +58,7 @@ func (r *Reader) readExemplars(ctx context.Context, found map[string]index.Serie
 		return nil, nil
 	}
 	slices.SortFunc(rows, func(a, b series.RowRange) int { return bytes.Compare(a.Start, b.Start) })
-	cuts, err := r.view(ctx).ShownRules(ctx, start)
+	cuts, err := r.view(ctx).ShownRules(ctx, r.cfg.Schema.Tenant(), start)
 	if err != nil {
 		return nil, err
 	}

@@ -30,7 +30,7 @@ func (r *Reader) find(ctx context.Context, q Query) (groups []group, found *inde
 	groups = []group{{planned, found.Series}}
 	if !q.SeriesOnly {
 		first := firstTime(q) - rollup.Day // what is widened to buckets begins up to a day before
-		cuts, err := r.view(ctx).ShownRules(ctx, first)
+		cuts, err := r.view(ctx).ShownRules(ctx, r.cfg.Schema.Tenant(), first)
 		if err != nil {
 			return nil, nil, err
 		}

@@ -35,7 +35,7 @@ const (
 type RulesConfig struct {
 	// Meta is that of the store.
 	Meta *meta.Store
-	// Schema is the schema of the store. Rules hold for the series of all tenants.
+	// Schema is the schema of the store. Rules hold for the series of all tenants, unless they name one by series.TenantLabel.
 	Schema series.Schema
 	// Tenants are those of the store. Nil is that of Schema.
 	Tenants jobs.Tenants
@@ -83,9 +83,23 @@ type ruleList struct {
 	seen []time.Time
 }
 
-// match returns the number of the first rule that matches a series, or -1.
-func (l *ruleList) match(ls labels.Labels) int {
-	return slices.IndexFunc(l.matchers, func(ms []*labels.Matcher) bool { return labels.Selector(ms).Matches(ls) })
+// match returns the number of the first rule that matches a series of a tenant, or -1.
+func (l *ruleList) match(ls labels.Labels, tenant string) int {
+	return slices.IndexFunc(l.matchers, func(ms []*labels.Matcher) bool { return matches(ms, ls, tenant) })
+}
+
+// matches says whether matchers match a series of a tenant. A label of the name series.TenantLabel that a sender has written does not count.
+func matches(ms []*labels.Matcher, ls labels.Labels, tenant string) bool {
+	for _, m := range ms {
+		value := tenant
+		if m.Name != series.TenantLabel || tenant == "" {
+			value = ls.Get(m.Name)
+		}
+		if !m.Matches(value) {
+			return false
+		}
+	}
+	return true
 }
 
 // OpenRules reads META.
@@ -236,6 +250,8 @@ func newMatcher(m meta.Matcher) (*labels.Matcher, error) {
 // A RuleView is what rules cut at one time. Nil cuts nothing. It does not change.
 type RuleView struct {
 	schema series.Schema
+	// tenant is that of Of and Refused.
+	tenant string
 	rules  []Rule
 	lists  []*ruleList
 	// cuts are those of each rule of each of lists.
@@ -317,6 +333,16 @@ func (r *Rules) cutByClock(cuts *meta.Horizons, rule *Rule, now time.Time) {
 	}
 }
 
+// For implements timeline.Rules.
+func (v *RuleView) For(tenant string) timeline.Rules {
+	if v == nil || tenant == v.tenant {
+		return v
+	}
+	of := *v
+	of.tenant = tenant
+	return &of
+}
+
 // Latest returns the latest cut of any series and resolution, in milliseconds. It is 0 if there is none.
 func (v *RuleView) Latest() int64 {
 	if v == nil {
@@ -330,8 +356,13 @@ func (v *RuleView) Of(ls labels.Labels) (cuts [rollup.NumResolutions]int64) {
 	if v == nil {
 		return cuts
 	}
+	return v.of(ls, v.tenant)
+}
+
+// of is Of for a series of a tenant.
+func (v *RuleView) of(ls labels.Labels, tenant string) (cuts [rollup.NumResolutions]int64) {
 	for i, l := range v.lists {
-		if n := l.match(ls); n >= 0 {
+		if n := l.match(ls, tenant); n >= 0 {
 			for of, cut := range v.cuts[i][n].Cuts {
 				cuts[of] = max(cuts[of], cut)
 			}
@@ -362,7 +393,7 @@ func (v *RuleView) Refused(ls labels.Labels) (before int64, rule string) {
 		return 0, ""
 	}
 	for i, l := range v.lists {
-		n := l.match(ls)
+		n := l.match(ls, v.tenant)
 		if n < 0 {
 			continue
 		}
@@ -386,8 +417,8 @@ func (v *RuleView) name(l *ruleList, n int) string {
 
 // KeyCut returns the time before which samples of the series with a key may be deleted, in milliseconds.
 func (v *RuleView) KeyCut(key []byte) int64 {
-	if ls, ok := v.labels(key); ok {
-		return v.Of(ls)[rollup.Raw]
+	if ls, tenant, ok := v.labels(key); ok {
+		return v.of(ls, tenant)[rollup.Raw]
 	}
 	return 0
 }
@@ -395,25 +426,29 @@ func (v *RuleView) KeyCut(key []byte) int64 {
 // KeyClosed returns the end of the last day of which no rollup of the series with a key is made any more, or only from samples
 // that are final, in milliseconds.
 func (v *RuleView) KeyClosed(key []byte) (closed int64) {
-	ls, ok := v.labels(key)
+	ls, tenant, ok := v.labels(key)
 	if !ok {
 		return 0
 	}
 	for i, l := range v.lists {
-		if n := l.match(ls); n >= 0 {
+		if n := l.match(ls, tenant); n >= 0 {
 			closed = max(closed, v.cuts[i][n].Closed, v.cuts[i][n].Cuts[rollup.Raw])
 		}
 	}
 	return closed
 }
 
-func (v *RuleView) labels(key []byte) (ls labels.Labels, ok bool) {
+// labels returns the labels and the tenant of a series.
+func (v *RuleView) labels(key []byte) (ls labels.Labels, tenant string, ok bool) {
 	if v == nil {
-		return ls, false
+		return ls, "", false
 	}
 	var b labels.ScratchBuilder
 	ls, err := v.schema.ParseSeriesKey(key, &b)
-	return ls, err == nil
+	if err == nil && v.schema.Tenancy() {
+		tenant, err = series.TenantOf(key)
+	}
+	return ls, tenant, err == nil
 }
 
 // errChanged says that another process has changed a list.

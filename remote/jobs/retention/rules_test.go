@@ -8,11 +8,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/prometheus/model/labels"
+
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/bucketstore/meta"
 	"github.com/promtable/promtable/bucketstore/storetest"
 	"github.com/promtable/promtable/remote/jobs/retention"
 	"github.com/promtable/promtable/series"
+	"github.com/promtable/promtable/series/rollup"
 )
 
 // A slowMeta is a store whose META answers when a test says so.
@@ -178,5 +181,50 @@ func TestRulesCorrupt(t *testing.T) {
 	}
 	if rules.Known().(*retention.RuleView) == nil {
 		t.Error("what was known is forgotten")
+	}
+}
+
+// TestRulesOfTenants: a rule that names tenants holds for their series alone, whatever labels senders write.
+func TestRulesOfTenants(t *testing.T) {
+	f := newFixture(t)
+	schema := series.Schema{}.WithTenants()
+	about, err := meta.Open(t.Context(), f, schema, f.now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	list, err := retention.ParseRules("rules.yml", []byte(`rules: [{match: 'up{__tenant_id__=~"a|c"}', raw: 5d}, {match: '{__tenant_id__!="b"}', raw: 7d}]`), bucketstore.Retention{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	rules, err := retention.OpenRules(t.Context(), retention.RulesConfig{Meta: about, Schema: schema, Now: f.now, FileRules: retention.WithRest(list, bucketstore.Retention{})})
+	if err != nil {
+		t.Fatal(err)
+	}
+	keys, err := rules.Resolve(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		tenant, name string
+		days         int64
+	}{{"a", "up", 5}, {"c", "up", 5}, {"b", "up", 0}, {"d", "up", 7}, {"a", "down", 7}, {"b", "down", 0}} {
+		ls := labels.FromStrings("__name__", c.name, series.TenantLabel, "b")
+		of, err := schema.ForTenant(c.tenant)
+		if err != nil {
+			t.Fatal(err)
+		}
+		key, err := of.AppendSeriesKey(nil, ls)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := int64(0)
+		if c.days > 0 {
+			want = someTime - c.days*day
+		}
+		shown := rules.Known().For(c.tenant)
+		refused, _ := shown.Refused(ls)
+		if got := shown.Of(ls)[rollup.Raw]; got != want || refused != want || keys.KeyCut(key) != want {
+			t.Errorf("%s of %s is cut at %d, %d, %d, want %d", c.name, c.tenant, got, refused, keys.KeyCut(key), want)
+		}
 	}
 }

@@ -65,6 +65,15 @@ func (w *Walker) each(ctx context.Context, work ruleWork, fn func(ctx context.Co
 
 // eachOf is each for the series of a tenant, from at on.
 func (w *Walker) eachOf(ctx context.Context, schema series.Schema, work ruleWork, at *position, fn func(ctx context.Context, period int64, postings []jobs.Posting) (int, error)) error {
+	var walked []*labels.Matcher
+	for _, m := range work.list.matchers[work.rule] {
+		switch {
+		case m.Name != series.TenantLabel || schema.Tenant() == "":
+			walked = append(walked, m)
+		case !m.Matches(schema.Tenant()):
+			return nil
+		}
+	}
 	for next := max(series.PeriodOf(max(0, work.start)), at.Period); ; {
 		period, ok, err := jobs.NextPeriod(ctx, w.cfg.Store, schema, next, min(work.limit, series.MaxTime+1))
 		if err != nil || !ok {
@@ -74,9 +83,9 @@ func (w *Walker) eachOf(ctx context.Context, schema series.Schema, work ruleWork
 			*at = position{work.limit, jobs.Position{Tenant: at.Tenant, Period: period}}
 		}
 		walk := jobs.Walk{
-			Store: w.cfg.Store, Schema: schema, At: &at.Position, Matchers: work.list.matchers[work.rule], Keep: w.lease.Keep, Pace: w.pace,
+			Store: w.cfg.Store, Schema: schema, At: &at.Position, Matchers: walked, Keep: w.lease.Keep, Pace: w.pace,
 			Do: func(ctx context.Context, postings []jobs.Posting) (int, error) {
-				ruled, err := w.ruled(work.list, work.rule, postings)
+				ruled, err := w.ruled(schema, work, postings)
 				if err != nil || len(ruled) == 0 {
 					return 0, err
 				}
@@ -91,14 +100,14 @@ func (w *Walker) eachOf(ctx context.Context, schema series.Schema, work ruleWork
 }
 
 // ruled returns the postings of the series for which a rule holds.
-func (w *Walker) ruled(l *ruleList, rule int, postings []jobs.Posting) (ruled []jobs.Posting, err error) {
+func (w *Walker) ruled(schema series.Schema, work ruleWork, postings []jobs.Posting) (ruled []jobs.Posting, err error) {
 	var b labels.ScratchBuilder
 	for _, p := range postings {
-		ls, err := w.rules.cfg.Schema.ParseSeriesKey(p.Series, &b)
+		ls, err := schema.ParseSeriesKey(p.Series, &b)
 		if err != nil {
 			return nil, fmt.Errorf("find the series: %w", err)
 		}
-		if l.match(ls) == rule {
+		if work.list.match(ls, schema.Tenant()) == work.rule {
 			ruled = append(ruled, p)
 		}
 	}
