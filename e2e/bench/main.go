@@ -18,13 +18,14 @@
 //	measure.go   one server from start to stop
 //	report.go    the table
 //
-// Four other commands are of the adapter alone, but for panels:
+// Five other commands are of the adapter alone, but for panels:
 //
 //	scale.go     scale: very many series, scalequestions.go what is asked of them
 //	churn.go     churn: series that are replaced each day, as the store keeps them
 //	year.go      year: a long time from rollups and from samples
 //	panels.go    panels: those of dashboards, which catalog.go has, of the peers too, which peers.go fills
 //	history.go   the store of both
+//	tenants.go   tenants: many tenants beside one, and one that writes far more than it may
 //
 // What runs and builds programs, encodes writes and decodes reads is in e2e/harness.
 package main
@@ -83,6 +84,8 @@ func run(ctx context.Context, args []string) error {
 			return runYear(ctx, args[1:])
 		case "panels":
 			return runPanels(ctx, args[1:])
+		case "tenants":
+			return runTenants(ctx, args[1:])
 		}
 	}
 	o, err := parseFlags(args)

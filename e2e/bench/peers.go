@@ -96,7 +96,7 @@ func sendAll(ctx context.Context, url string, w workload) error {
 				series[i].Points = append(series[i].Points, harness.PointAt(g.T[i], g.V[i]))
 			}
 		}
-		group.Go(func() error { return write(ctx, client, url, protocol, protocol.Encode(series)) })
+		group.Go(func() error { return write(ctx, client, url, protocol, "", protocol.Encode(series)) })
 	}
 	return group.Wait()
 }

@@ -268,7 +268,7 @@ func (s *scale) scrape(ctx context.Context) error {
 	for from := 0; from < s.workload.Series && ctx.Err() == nil; from += s.perRequest {
 		group.Go(func() error {
 			limit := min(from+s.perRequest, s.workload.Series)
-			return write(ctx, client, s.server.url+"/api/v1/write", s.protocol, s.protocol.Encode(s.generator.sent(from, limit)))
+			return write(ctx, client, s.server.url+"/api/v1/write", s.protocol, "", s.protocol.Encode(s.generator.sent(from, limit)))
 		})
 	}
 	return group.Wait()

@@ -81,7 +81,7 @@ func (s *sender) work(ctx context.Context) error {
 			return fmt.Errorf("request %d: %w", i, err)
 		}
 		began := time.Now()
-		if err := write(ctx, s.client, s.url, s.protocol, buf); err != nil {
+		if err := write(ctx, s.client, s.url, s.protocol, s.requests.tenant(i), buf); err != nil {
 			return fmt.Errorf("request %d: %w", i, err)
 		}
 		s.took[i] = time.Since(began)
@@ -89,14 +89,17 @@ func (s *sender) work(ctx context.Context) error {
 	}
 }
 
-// write sends one remote write.
-func write(ctx context.Context, client *http.Client, url string, p harness.Protocol, body []byte) error {
+// write sends one remote write, of a tenant unless that is empty.
+func write(ctx context.Context, client *http.Client, url string, p harness.Protocol, tenant string, body []byte) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
 	if err != nil {
 		return err
 	}
 	for name, value := range p.Header() {
 		req.Header.Set(name, value)
+	}
+	if tenant != "" {
+		req.Header.Set(tenantHeader, tenant)
 	}
 	resp, err := harness.Do(client, req)
 	if err != nil {

@@ -18,6 +18,16 @@ type spool struct {
 	// Each scrape has this many requests. Requests at the same position in their scrape
 	// hold the same series.
 	perScrape int
+	// tenants is of how many tenants the requests of a scrape are, in turn. 0 is of none.
+	tenants int
+}
+
+// tenant returns that of request i, or nothing.
+func (s *spool) tenant(i int) string {
+	if s.tenants == 0 {
+		return ""
+	}
+	return tenantName(i % s.perScrape % s.tenants)
 }
 
 // newSpool encodes a workload into a file at path, so many samples a request.
