@@ -381,12 +381,15 @@ func (a *adapter) failingOf() func(ctx context.Context) []bucketstore.FailingRow
 			return a.failingRows()
 		}
 	}
-	return func(ctx context.Context) (own []bucketstore.FailingRow) {
-		for _, row := range a.failingRows() {
-			if name, err := series.TenantOf([]byte(row.Key)); err == nil && name == scope.Of(ctx) {
-				own = append(own, row)
-			}
+	return func(ctx context.Context) []bucketstore.FailingRow { return failingOfTenant(a.failingRows(), scope.Of(ctx)) }
+}
+
+// failingOfTenant returns the rows that are of a tenant.
+func failingOfTenant(rows []bucketstore.FailingRow, tenant string) (own []bucketstore.FailingRow) {
+	for _, row := range rows {
+		if name, err := series.TenantOf([]byte(row.Key)); err == nil && name == tenant {
+			own = append(own, row)
 		}
-		return own
 	}
+	return own
 }
