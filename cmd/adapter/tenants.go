@@ -381,7 +381,9 @@ func (a *adapter) failingOf() func(ctx context.Context) []bucketstore.FailingRow
 			return a.failingRows()
 		}
 	}
-	return func(ctx context.Context) []bucketstore.FailingRow { return failingOfTenant(a.failingRows(), scope.Of(ctx)) }
+	return func(ctx context.Context) []bucketstore.FailingRow {
+		return failingOfTenant(a.failingRows(), scope.Of(ctx))
+	}
 }
 
 // failingOfTenant returns the rows that are of a tenant.
