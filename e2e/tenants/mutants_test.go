@@ -38,7 +38,7 @@ func mutants() []mutant {
 		{"series/tenant.go", "string(append(appendEscaped(nil, tenant, false), ','))", `"all,"`, apart},
 		{"series/tenant.go", "len(key) < len(s.tenant) || string(key[:len(s.tenant)]) != s.tenant", "len(key) < len(s.tenant)", keys},
 		// Which engine answers.
-		{"remote/scope/scope.go", `strings.Join(Tenants(ctx), "|")`, `""`, [2]string{"./remote/...", "Tenant"}},
+		{"remote/scope/scope.go", `strings.Join(Tenants(ctx), "|")`, `""`, apart},
 		{"remote/tenancy/engines.go", "if e := t.open[name]; e != nil {", "for _, e := range t.open {", apart},
 		{"remote/tenancy/engines.go", "t.cfg.Schema.ForTenant(name)", `t.cfg.Schema.ForTenant("a")`, apart},
 		{"remote/tenancy/engines.go", "case of.Name == \"\":\n", "case false:\n", [2]string{"./e2e/tenants", "TestNames"}},

@@ -284,7 +284,7 @@ func TestSeveral(t *testing.T) {
 	for query, want := range map[string]string{
 		"sum(same)":                      `"3"`,
 		"same":                           `{"__name__":"same","__tenant_id__":"x","job":"x"},"value":[` + now + `,"1"]},{"metric":{"__name__":"same","__tenant_id__":"y","job":"x"}`,
-		`same{__tenant_id__="y"}`:        `"2"`,
+		`sum(same{__tenant_id__="y"})`:   `"2"`,
 		"sum by (__tenant_id__) (same)":  `{"__tenant_id__":"y"}`,
 		"count(max_over_time(same[1m]))": `"2"`,
 	} {
