@@ -200,7 +200,7 @@ func (a *adapter) open(ctx context.Context) (served handlers, err error) {
 	a.logs = a.newLogWatch(at.appender)
 	slow := request.NewSlowLog(request.SlowConfig{Logger: a.logger, Registerer: a.reg, Now: time.Now, SlowerThan: a.o.slowerThan})
 	executor := a.newExecutor(store, e)
-	active := queries.NewActive(queries.Config{Now: time.Now, Registerer: a.reg, Blocked: a.blocked})
+	active := queries.NewActive(queries.Config{Now: time.Now, Registerer: a.reg, Blocked: a.blocked, Limits: a.queryLimits()})
 	answers, err := newAPI(a, e, executor, slow, active)
 	if err != nil {
 		return served, err
@@ -265,6 +265,14 @@ func (a *adapter) startBackground(ctx context.Context, sealing bucketstore.Store
 // onClose makes close call fn. what is the prefix of its error.
 func (a *adapter) onClose(what string, fn func() error) {
 	a.closers = append(a.closers, func() error { return closing(what, fn()) })
+}
+
+// queryLimits returns the limits of the queries of tenants, or nil without --limits.file.
+func (a *adapter) queryLimits() func(tenant string) queries.Limits {
+	if a.limits == nil {
+		return nil
+	}
+	return func(tenant string) queries.Limits { return a.limits.Of(tenant) }
 }
 
 // close ends what open has opened, in reverse order.

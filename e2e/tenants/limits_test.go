@@ -155,3 +155,53 @@ func TestSeriesLimit(t *testing.T) {
 		a.Rerun(t)
 	}
 }
+
+// TestQueryLimits: of two tenants with the same samples one may ask for less. Each of its queries that asks for more says which limit it exceeds, in PromQL
+// and in remote read, and a query of both tenants has the limits of both.
+func TestQueryLimits(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "limits.yml")
+	text := "overrides: {small: {max_total_query_length: 1h, max_fetched_series_per_query: 3, max_held_bytes_per_query: 100000}}\n"
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	a := harness.StartAdapter(t, harness.Embedded(t), "--tenancy", "--tenancy.create", "--limits.file="+path)
+	at := harness.NowMillis()
+	small, other := tenant{"small", "wsmall", 1}, tenant{"other", "wother", 2}
+	p := harness.RemoteWrite1()
+	var sent []harness.SentSeries
+	for i := range 4 {
+		sent = append(sent, harness.SeriesOf(labels.FromStrings("__name__", "m", "i", strconv.Itoa(i)), harness.PointAt(at, 1)))
+	}
+	for i := range 2000 {
+		sent[0].Points = append(sent[0].Points, harness.PointAt(at-2000+int64(i), 1))
+	}
+	for _, n := range []tenant{small, other} {
+		if resp, err := harness.Post(t.Context(), a.URL("/api/v1/write"), n.as(p.Header()), p.Encode(sent)); err != nil || resp.Status != http.StatusNoContent {
+			t.Fatal(resp, err)
+		}
+	}
+	now := at / 1000
+	seconds := func(t int64) string { return strconv.FormatInt(t, 10) }
+	for _, tt := range []struct {
+		path, want string
+		query      url.Values
+	}{
+		{"/api/v1/query", "more than 3 series are read, the limit max_fetched_series_per_query", url.Values{"query": {"m"}, "time": {seconds(now + 1)}}},
+		{"/api/v1/query", "max_fetched_series_per_query", url.Values{"query": {`m{i=~"[01]"} + on(i) m{i=~"[01]"}`}, "time": {seconds(now + 1)}}},
+		{"/api/v1/query", "", url.Values{"query": {`m{i=~"[012]"}`}, "time": {seconds(now + 1)}}},
+		{"/api/v1/query_range", "the query asks for 1h1m, the limit max_total_query_length", url.Values{"query": {"m"}, "start": {seconds(now - 3660)}, "end": {seconds(now)}, "step": {"60"}}},
+		{"/api/v1/query_range", "", url.Values{"query": {`m{i="1"}`}, "start": {seconds(now - 3600)}, "end": {seconds(now)}, "step": {"60"}}},
+	} {
+		for _, n := range []tenant{small, other, {name: "other|small"}} {
+			resp := n.get(t, a, tt.path, tt.query)
+			if refused := tt.want != "" && n.name != "other"; !refused && resp.Status != http.StatusOK {
+				t.Errorf("%s of %s: %v", tt.query, n.name, resp)
+			} else if refused && (resp.Status != http.StatusUnprocessableEntity || !strings.Contains(resp.Body, "tenant small: ") || !strings.Contains(resp.Body, tt.want)) {
+				t.Errorf("%s of %s: %v, want %q", tt.query, n.name, resp, tt.want)
+			}
+		}
+	}
+	if n := a.Metric(t, `adapter_limit_exceeded_total{limit="max_fetched_series_per_query",result="refused",tenant="small"}`); n < 4 {
+		t.Errorf("%v queries that read too many series were counted", n)
+	}
+}

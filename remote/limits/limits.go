@@ -1,8 +1,9 @@
-// Package limits bounds what each tenant writes, as a file says that is read again when it changes.
+// Package limits bounds what each tenant writes and asks, as a file says that is read again when it changes.
 //
 //	limits.go   the file
 //	tenant.go   what a tenant has used of its limits
 //	series.go   how many series it has
+//	query.go    what its queries ask for
 //	bucket.go   rates
 //	metrics.go  metrics
 //
@@ -13,6 +14,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/prometheus/common/model"
 	"go.yaml.in/yaml/v2"
 
 	"github.com/promtable/promtable/series"
@@ -28,11 +30,15 @@ const (
 	allSeries     = "max_global_series_per_user"
 	metricSeries  = "max_global_series_per_metric"
 	newSeries     = "max_new_series_per_minute"
+	queryLength   = "max_total_query_length"
+	fetchedSeries = "max_fetched_series_per_query"
+	heldBytes     = "max_held_bytes_per_query"
+	concurrency   = "max_concurrent_queries"
 )
 
 // names are all limits.
 func names() []string {
-	return []string{ingestionRate, requestRate, labelNames, nameLength, valueLength, allSeries, metricSeries, newSeries}
+	return []string{ingestionRate, requestRate, labelNames, nameLength, valueLength, allSeries, metricSeries, newSeries, queryLength, fetchedSeries, heldBytes, concurrency}
 }
 
 // Limits are those of a tenant. 0 is no limit.
@@ -51,6 +57,12 @@ type Limits struct {
 	Series       int `yaml:"max_global_series_per_user"`
 	MetricSeries int `yaml:"max_global_series_per_metric"`
 	NewSeries    int `yaml:"max_new_series_per_minute"`
+	// QueryLength is the time from the start of a query to its end. FetchedSeries and HeldBytes are those of all its selectors, Concurrency how
+	// many queries run or wait.
+	QueryLength   model.Duration `yaml:"max_total_query_length"`
+	FetchedSeries int64          `yaml:"max_fetched_series_per_query"`
+	HeldBytes     int64          `yaml:"max_held_bytes_per_query"`
+	Concurrency   int            `yaml:"max_concurrent_queries"`
 	// Track has the limits that are only counted.
 	Track []string `yaml:"track"`
 }
@@ -65,6 +77,7 @@ func (l *Limits) check() error {
 		{requestRate, l.RequestRate}, {"request_burst_size", float64(l.RequestBurst)},
 		{labelNames, float64(l.LabelNames)}, {nameLength, float64(l.NameLength)}, {valueLength, float64(l.ValueLength)},
 		{allSeries, float64(l.Series)}, {metricSeries, float64(l.MetricSeries)}, {newSeries, float64(l.NewSeries)},
+		{fetchedSeries, float64(l.FetchedSeries)}, {heldBytes, float64(l.HeldBytes)}, {concurrency, float64(l.Concurrency)},
 	} {
 		if !(of.value >= 0 && of.value <= maxValue) {
 			return fmt.Errorf("%s: %g is not from 0, which is no limit, to %g", of.name, of.value, float64(maxValue))

@@ -1,6 +1,7 @@
 package limits_test
 
 import (
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -15,6 +16,7 @@ import (
 	"github.com/promtable/promtable/index"
 	"github.com/promtable/promtable/remote/ingest"
 	"github.com/promtable/promtable/remote/limits"
+	"github.com/promtable/promtable/remote/request"
 	"github.com/promtable/promtable/series"
 )
 
@@ -278,5 +280,65 @@ adapter_limit_used_ratio{limit="max_global_series_per_user",tenant="a"} 0
 adapter_limit_used_ratio{limit="max_global_series_per_user",tenant="seen"} 0
 adapter_limit_used_ratio{limit="max_new_series_per_minute",tenant="a"} 0
 adapter_limit_used_ratio{limit="max_new_series_per_minute",tenant="seen"} 0
+`[1:])
+}
+
+// TestQueries: a query that is too long, one too many, or one that reads or holds too much is refused with what it needs to know; what track names is
+// counted once a query. What a query has taken it gives back at its end.
+func TestQueries(t *testing.T) {
+	f := open(t, `
+defaults: {max_total_query_length: 1d, max_fetched_series_per_query: 100, max_held_bytes_per_query: 1000, max_concurrent_queries: 2}
+overrides:
+  free: {max_total_query_length: 0s, max_fetched_series_per_query: 0, max_held_bytes_per_query: 0, max_concurrent_queries: 0}
+  seen: {track: [max_total_query_length, max_fetched_series_per_query, max_held_bytes_per_query, max_concurrent_queries]}
+`)
+	a := f.Of("a")
+	begin := func(n *limits.Tenant, length time.Duration) func() {
+		t.Helper()
+		end, err := n.BeginQuery(length)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return end
+	}
+	_, err := a.BeginQuery(25 * time.Hour)
+	wantError(t, err, "tenant a: the query asks for 1d1h, the limit max_total_query_length of --limits.file is 1d")
+	if status := request.Status(t.Context(), request.API, err); status != http.StatusUnprocessableEntity {
+		t.Errorf("status %d", status)
+	}
+	end, endSecond := begin(a, 24*time.Hour), begin(a, 0)
+	_, err = a.BeginQuery(0)
+	wantError(t, err, "tenant a: 2 queries run or wait, the limit max_concurrent_queries")
+	f.wantMetrics("adapter_limit_used_ratio", `
+adapter_limit_used_ratio{limit="max_concurrent_queries",tenant="a"} 1
+`[1:])
+	end()
+	end = begin(a, 0)
+	end()
+	endSecond()
+
+	wantError(t, a.CheckFetched(0, 100))
+	wantError(t, a.CheckFetched(60, 41), "more than 100 series are read, the limit max_fetched_series_per_query")
+	wantError(t, a.CheckFetched(101, 1), "more than 100 series")
+	wantError(t, a.CheckHeld(0, 1000))
+	wantError(t, a.CheckHeld(1000, 1), "more than 1000 bytes are held, the limit max_held_bytes_per_query")
+	for _, name := range []string{"free", "seen"} {
+		n := f.Of(name)
+		for range 3 {
+			defer begin(n, 100*time.Hour)()
+		}
+		wantError(t, n.CheckFetched(0, 200))
+		wantError(t, n.CheckFetched(200, 200))
+		wantError(t, n.CheckHeld(999, 2))
+	}
+	f.wantMetrics("adapter_limit_exceeded_total", `
+adapter_limit_exceeded_total{limit="max_concurrent_queries",result="refused",tenant="a"} 1
+adapter_limit_exceeded_total{limit="max_concurrent_queries",result="tracked",tenant="seen"} 1
+adapter_limit_exceeded_total{limit="max_fetched_series_per_query",result="refused",tenant="a"} 1
+adapter_limit_exceeded_total{limit="max_fetched_series_per_query",result="tracked",tenant="seen"} 1
+adapter_limit_exceeded_total{limit="max_held_bytes_per_query",result="refused",tenant="a"} 1
+adapter_limit_exceeded_total{limit="max_held_bytes_per_query",result="tracked",tenant="seen"} 1
+adapter_limit_exceeded_total{limit="max_total_query_length",result="refused",tenant="a"} 1
+adapter_limit_exceeded_total{limit="max_total_query_length",result="tracked",tenant="seen"} 3
 `[1:])
 }

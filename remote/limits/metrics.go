@@ -28,7 +28,7 @@ type metrics struct {
 func newMetrics(reg prometheus.Registerer) metrics {
 	return metrics{
 		total: metricset.New(reg).CounterVec("adapter_limit_exceeded_total",
-			"Writes and series that exceeded a limit of --limits.file, by limit, tenant, and whether they were refused, or only counted as track says.", "limit", "tenant", "result"),
+			"Writes, series and queries that exceeded a limit of --limits.file, by limit, tenant, and whether they were refused, or only counted as track says.", "limit", "tenant", "result"),
 		mu: new(sync.Mutex), named: make(map[string]bool),
 	}
 }
@@ -56,7 +56,7 @@ func (m metrics) exceeded(limit, tenant string, tracked bool) {
 type nearness struct{ file *File }
 
 var nearnessDesc = prometheus.NewDesc("adapter_limit_used_ratio",
-	"Which part of a limit of --limits.file is used, by limit and tenant: of series, or of the burst of a rate. At 1 writes, or new series, are refused.", []string{"limit", "tenant"}, nil)
+	"Which part of a limit of --limits.file is used, by limit and tenant: of series, of queries at once, or of the burst of a rate. At 1 writes, new series, or queries are refused.", []string{"limit", "tenant"}, nil)
 
 // Describe implements prometheus.Collector.
 func (nearness) Describe(ch chan<- *prometheus.Desc) { ch <- nearnessDesc }

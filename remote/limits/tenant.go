@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-kit/log"
@@ -79,6 +80,8 @@ type Tenant struct {
 	name, label       string
 	samples, requests *bucket
 	series            seriesUse
+	// queries is how many run since the last began, it included.
+	queries atomic.Int64
 }
 
 // limits returns those in force.
@@ -192,6 +195,9 @@ func (t *Tenant) used(now time.Time) map[string]float64 {
 	}
 	if l.MetricSeries > 0 {
 		parts[metricSeries] = float64(largest) / float64(l.MetricSeries)
+	}
+	if l.Concurrency > 0 {
+		parts[concurrency] = float64(t.queries.Load()) / float64(l.Concurrency)
 	}
 	return parts
 }

@@ -103,6 +103,7 @@ type running struct {
 	Query
 	// tenants are those that it asks, with | between them.
 	tenants string
+	of      []string
 	id      uint64
 	began   time.Time
 	usage   *reader.Usage
@@ -140,6 +141,18 @@ type Config struct {
 	Registerer prometheus.Registerer
 	// Blocked has the rules of queries that are blocked. It may be nil.
 	Blocked *BlockFile
+	// Limits, if set, are those of a tenant.
+	Limits func(tenant string) Limits
+}
+
+// Limits bound the queries of a tenant. Each error names the limit.
+type Limits interface {
+	// BeginQuery says whether a query may run that asks for such a length of time, and counts it up to the call of end. The error has its status.
+	BeginQuery(length time.Duration) (end func(), err error)
+	// CheckFetched says whether a query that has read so many series may read more.
+	CheckFetched(series, more int64) error
+	// CheckHeld says whether a query that holds so many bytes may hold more.
+	CheckHeld(bytes, more int64) error
 }
 
 // Active are the queries that run. A nil one knows none. It is safe for concurrent use.
@@ -163,7 +176,7 @@ func NewActive(cfg Config) *Active {
 }
 
 // Begin begins a query, which runs with the context that is returned, up to the call of end. The error is one that says
-// which rule blocks it.
+// which rule blocks it, or which limit.
 func (a *Active) Begin(ctx context.Context, q Query) (_ context.Context, end func(), err error) {
 	if a == nil {
 		return ctx, func() {}, nil
@@ -172,14 +185,47 @@ func (a *Active) Begin(ctx context.Context, q Query) (_ context.Context, end fun
 		a.blocked.WithLabelValues(q.Kind).Inc()
 		return ctx, nil, rule.err()
 	}
-	r := &running{Query: q, tenants: scope.Of(ctx), began: a.cfg.Now(), usage: reader.UsageOf(ctx)}
+	r := &running{Query: q, tenants: scope.Of(ctx), of: tenantsOf(ctx), began: a.cfg.Now(), usage: reader.UsageOf(ctx)}
 	if r.usage == nil {
 		r.usage = &reader.Usage{}
 		ctx = reader.WithUsage(ctx, r.usage)
 	}
-	r.ctx, r.cancel = context.WithCancelCause(eval.WithHeld(ctx, &r.held))
+	ends, err := a.admit(r)
+	if err != nil {
+		return ctx, nil, err
+	}
+	var held func(int64, int64) error
+	if a.cfg.Limits != nil {
+		r.usage.MaxSeries, held = a.bounds(r.of)
+	}
+	r.ctx, r.cancel = context.WithCancelCause(eval.WithHeld(ctx, &r.held, held))
 	a.add(r)
-	return r.ctx, func() { a.remove(r) }, nil
+	return r.ctx, func() {
+		a.remove(r)
+		ends()
+	}, nil
+}
+
+// admit counts a query for each of its tenants, up to the call of end.
+func (a *Active) admit(r *running) (end func(), err error) {
+	if a.cfg.Limits == nil {
+		return func() {}, nil
+	}
+	var ends []func()
+	end = func() {
+		for _, fn := range ends {
+			fn()
+		}
+	}
+	for _, tenant := range r.of {
+		fn, err := a.cfg.Limits(tenant).BeginQuery(r.End.Sub(r.Start))
+		if err != nil {
+			end()
+			return nil, err
+		}
+		ends = append(ends, fn)
+	}
+	return end, nil
 }
 
 func (a *Active) add(r *running) {
@@ -190,11 +236,36 @@ func (a *Active) add(r *running) {
 	a.running[r.id] = r
 }
 
+// bounds returns what a query of tenants may read and hold: what each of them allows.
+func (a *Active) bounds(tenants []string) (series, held func(int64, int64) error) {
+	each := func(check func(Limits) error) error {
+		for _, tenant := range tenants {
+			if err := check(a.cfg.Limits(tenant)); err != nil {
+				return fmt.Errorf("%w: %w", reader.ErrLimit, err)
+			}
+		}
+		return nil
+	}
+	return func(series, more int64) error {
+			return each(func(l Limits) error { return l.CheckFetched(series, more) })
+		}, func(bytes, more int64) error {
+			return each(func(l Limits) error { return l.CheckHeld(bytes, more) })
+		}
+}
+
 func (a *Active) remove(r *running) {
 	a.mu.Lock()
 	delete(a.running, r.id)
 	a.mu.Unlock()
 	r.cancel(nil)
+}
+
+// tenantsOf returns the tenants of a context, or the empty one of a store without tenants.
+func tenantsOf(ctx context.Context) []string {
+	if tenants := scope.Tenants(ctx); len(tenants) > 0 {
+		return tenants
+	}
+	return []string{""}
 }
 
 // List returns the queries of the tenants of a context that run, the oldest first.

@@ -231,12 +231,15 @@ func TestCores(t *testing.T) {
 			return fmt.Sprintln(text(res.Value, true), slices.Sorted(slices.Values(append(warnings, infos...))), fmt.Sprintf("%+v", *q.Stats().Samples))
 		}
 		one := answerOn(1, 1)
-		if cost := 1 << r.IntN(16); answerOn(4, cost) != one {
-			if answerOn(1, 1) != one { // upstream's engine answers in more than one way
-				continue
-			}
+		cost := 1 << r.IntN(16)
+		four := answerOn(4, cost)
+		// Upstream's engine answers some queries in more than one way, as a map has its order: of equal values topk may take any.
+		for again := 0; four != one && again < 50; again++ {
+			one = answerOn(1, 1)
+		}
+		if four != one {
 			t.Fatalf("case %d: %s, from %d to %d, step %s\non 4 cores, batches of %d: %s\non one: %s",
-				i, qs, start.UnixMilli(), end.UnixMilli(), step, cost, answerOn(4, cost), one)
+				i, qs, start.UnixMilli(), end.UnixMilli(), step, cost, four, one)
 		}
 		if len(one) > 6 && one[:6] == "error:" {
 			failed++

@@ -40,7 +40,9 @@ var (
 type holder struct {
 	memory *Memory
 	// listed counts the same where the query is listed. It may be nil.
-	listed     *atomic.Int64
+	listed *atomic.Int64
+	// check is that of WithHeld.
+	check      func(bytes, more int64) error
 	mu         sync.Mutex
 	held, lent int64
 	ended      bool
@@ -78,17 +80,23 @@ type holderKey struct{}
 
 // With returns a context for a query, whose memory counts up to the call of the function.
 func (m *Memory) With(ctx context.Context) (context.Context, func()) {
-	listed, _ := ctx.Value(heldKey{}).(*atomic.Int64)
-	h := &holder{memory: m, listed: listed}
+	listed, _ := ctx.Value(heldKey{}).(listed)
+	h := &holder{memory: m, listed: listed.held, check: listed.check}
 	return context.WithValue(ctx, holderKey{}, h), h.end
 }
 
-// heldKey is the key of a *atomic.Int64 in a context.
+// heldKey is the key of a listed in a context.
 type heldKey struct{}
 
-// WithHeld returns a context in which held follows what queries hold and have lent, in bytes, from their call of With on.
-func WithHeld(ctx context.Context, held *atomic.Int64) context.Context {
-	return context.WithValue(ctx, heldKey{}, held)
+type listed struct {
+	held  *atomic.Int64
+	check func(bytes, more int64) error
+}
+
+// WithHeld returns a context in which held follows what queries hold and have lent, in bytes, from their call of With on. check,
+// unless it is nil, is asked whether a query may hold so many bytes and then more; its error ends the query.
+func WithHeld(ctx context.Context, held *atomic.Int64, check func(bytes, more int64) error) context.Context {
+	return context.WithValue(ctx, heldKey{}, listed{held, check})
 }
 
 // Hold notes that the query of ctx holds so many more bytes for a selector, up to its end.
@@ -105,6 +113,8 @@ func Hold(ctx context.Context, bytes int, selector string) error {
 		return fmt.Errorf("%w: more than %d bytes at %s: see --query.max-memory-bytes", ErrMemory, m.perQuery, selector)
 	case m.total > 0 && all > m.counted():
 		return fmt.Errorf("%w: more than %d bytes together, at %s: see --query.max-total-memory-bytes", ErrBusy, m.total, selector)
+	case h.check != nil:
+		return h.check(query-int64(bytes), int64(bytes))
 	}
 	return nil
 }

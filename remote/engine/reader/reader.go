@@ -207,9 +207,12 @@ func (r *Reader) Find(ctx context.Context, q Query) (*index.Result, error) {
 		in.Hold = func(series int) error { return q.Hold(series * index.FoundBytes) }
 	}
 	found, err := r.cfg.Index.Select(ctx, in)
-	UsageOf(ctx).addFound(found)
+	over := UsageOf(ctx).addFound(found)
 	if errors.Is(err, index.ErrTooManySeries) {
 		return nil, limitError("selector %s: %v", SelectorName(q.Matchers), err)
+	}
+	if err == nil && over != nil && !q.SeriesOnly {
+		return nil, fmt.Errorf("%w, at selector %s", over, SelectorName(q.Matchers))
 	}
 	return found, err
 }

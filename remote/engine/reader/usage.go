@@ -16,6 +16,8 @@ type Usage struct {
 	daysNotRolled, raw                    atomic.Int64
 	widened                               atomic.Bool
 	cached                                atomic.Uint32
+	// MaxSeries, if set, says whether selectors may find so many series, and then more. It is set before anything is read.
+	MaxSeries func(series, more int64) error
 	// days are the rollups of a series and day, by resolution.
 	days [rollup.NumResolutions]atomic.Int64
 }
@@ -115,17 +117,21 @@ func UsageOf(ctx context.Context) *Usage {
 	return u
 }
 
-// addFound counts what it took to find series. It does nothing on nil.
-func (u *Usage) addFound(found *index.Result) {
+// addFound counts what it took to find series. The error is one of MaxSeries. It does nothing on nil.
+func (u *Usage) addFound(found *index.Result) (err error) {
 	if u == nil || found == nil {
-		return
+		return nil
 	}
-	u.series.Add(int64(len(found.Series)))
+	all := u.series.Add(int64(len(found.Series)))
 	for _, list := range found.Lists {
 		for _, rows := range list.Rows {
 			u.indexRows.Add(int64(rows))
 		}
 	}
+	if u.MaxSeries != nil {
+		return u.MaxSeries(all-int64(len(found.Series)), int64(len(found.Series)))
+	}
+	return nil
 }
 
 // addPlan notes how windows are read. It does nothing on nil.
