@@ -188,7 +188,7 @@ func TestQueryLimits(t *testing.T) {
 	}{
 		{"/api/v1/query", "more than 3 series are read, the limit max_fetched_series_per_query", url.Values{"query": {"m"}, "time": {seconds(now + 1)}}},
 		{"/api/v1/query", "max_fetched_series_per_query", url.Values{"query": {`m{i=~"[01]"} + on(i) m{i=~"[01]"}`}, "time": {seconds(now + 1)}}},
-		{"/api/v1/query", "", url.Values{"query": {`m{i=~"[012]"}`}, "time": {seconds(now + 1)}}},
+		{"/api/v1/query", "", url.Values{"query": {`m{i="1"}`}, "time": {seconds(now + 1)}}},
 		{"/api/v1/query_range", "the query asks for 1h1m, the limit max_total_query_length", url.Values{"query": {"m"}, "start": {seconds(now - 3660)}, "end": {seconds(now)}, "step": {"60"}}},
 		{"/api/v1/query_range", "", url.Values{"query": {`m{i="1"}`}, "start": {seconds(now - 3600)}, "end": {seconds(now)}, "step": {"60"}}},
 	} {

@@ -16,6 +16,7 @@ import (
 	"github.com/promtable/promtable/remote/engine/reader"
 	"github.com/promtable/promtable/remote/queries"
 	"github.com/promtable/promtable/remote/request"
+	"github.com/promtable/promtable/remote/scope"
 )
 
 // TestActive: a query is listed from its begin to its end, with what it holds, and ends when it is cancelled by its ID.
@@ -92,6 +93,9 @@ func TestActive(t *testing.T) {
 	}
 	if other.Err() != nil || queries.Cause(other, context.Canceled) != context.Canceled {
 		t.Errorf("the other query ends, too: %v", other.Err())
+	}
+	if _, ok := active.Cancel(scope.With(t.Context(), []string{"a"}), list[1].ID); ok || len(active.List(scope.With(t.Context(), []string{"a"}))) > 0 {
+		t.Error("a tenant sees or cancels the query of another")
 	}
 	end()
 	if _, ok := active.Cancel(context.Background(), want.ID); ok || len(active.List(context.Background())) != 1 {

@@ -374,3 +374,28 @@ func TestMetaRows(t *testing.T) {
 		t.Errorf("notes %q", got)
 	}
 }
+
+// TestNotesOfTenants: the notes of a process that writes for all tenants are each of the tenant of their series.
+func TestNotesOfTenants(t *testing.T) {
+	b := newBench(t, newMemory())
+	all := b.schema.WithTenants()
+	notes := seal.NewLateNotes(b.store, all, b.clock, nil)
+	period := series.PeriodOf(window0) - series.IndexPeriod
+	for _, tenant := range []string{"a", "b"} {
+		of, err := all.ForTenant(tenant)
+		if err != nil {
+			t.Fatal(err)
+		}
+		key, err := of.AppendSeriesKey(nil, labels.FromStrings("__name__", "up"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		notes.Add(key, period)
+	}
+	b.writeNotes(notes)
+	for key, want := range map[string]string{"a,seal,0130996502528": "131785031680", "b,seal,0130996502528": "131785031680", "c,seal,0130996502528": ""} {
+		if c, err := meta.ReadCell(t.Context(), b.store, key); err != nil || string(c.Value) != want {
+			t.Errorf("the note %s is %q, want %q, %v", key, c.Value, want, err)
+		}
+	}
+}
