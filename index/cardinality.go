@@ -81,6 +81,9 @@ func (x *Index) counted(ctx context.Context, q *CountQuery) (*counts, error) {
 		return nil, fmt.Errorf("wait for the index: %w", ctx.Err())
 	}
 	period := series.PeriodOf(q.Time)
+	if err := x.synced(ctx, period+series.IndexPeriod); err != nil {
+		return nil, err
+	}
 	if c := x.memory.countsOf(period); c != nil {
 		return c, nil
 	}

@@ -10,6 +10,7 @@
 //	what is missing                      check.go
 //	lists in memory                      memory.go
 //	what is written goes to them         added.go
+//	and what other processes write       learn.go
 //	matchers to lists                    plan.go
 //	reading lists                        load.go
 //	the shortest list, and its series    select.go
@@ -84,6 +85,13 @@ type Config struct {
 	// Limits may be nil.
 	Limits Limits
 
+	// Indexed, if set, is called with each series that this Index has written to a period, when its rows are durable and before Write
+	// returns. It must not keep the key.
+	Indexed func(period int64, seriesKey []byte)
+	// Sync, if set, is called before an answer about times before limit, in milliseconds, is read, so that Learn and Forget are called with
+	// what other processes have written up to then. Its error ends the call and is returned unchanged.
+	Sync func(ctx context.Context, limit int64) error
+
 	// Registerer may be nil.
 	Registerer prometheus.Registerer
 }
@@ -99,6 +107,8 @@ type Index struct {
 	metrics metrics
 	lists   int
 	atomic  bool
+	indexed func(period int64, seriesKey []byte)
+	sync    func(ctx context.Context, limit int64) error
 	// counting holds a token while a call of Cardinality without selectors runs.
 	counting chan struct{}
 	// batches are *batch that are empty.
@@ -116,7 +126,7 @@ func New(cfg Config, rows rows) *Index {
 	m := newMetrics(cfg.Registerer)
 	x := &Index{
 		schema: cfg.Schema, rows: rows, writer: newWriter(cfg.WrittenSeries, m), memory: newMemory(cfg), metrics: m, lists: max(1, cfg.ParallelLists), atomic: cfg.AtomicPuts,
-		limits: cfg.Limits, tallies: tallies{of: make(map[int64]*tally)},
+		indexed: cfg.Indexed, sync: cfg.Sync, limits: cfg.Limits, tallies: tallies{of: make(map[int64]*tally)},
 		counting: make(chan struct{}, 1),
 		batches:  sync.Pool{New: func() any { return newBatch() }},
 	}

@@ -38,6 +38,9 @@ func (x *Index) labelTexts(ctx context.Context, q Query, kind textKind) ([]strin
 	if q.Limit <= q.Start {
 		return nil, nil
 	}
+	if err := x.synced(ctx, q.Limit); err != nil {
+		return nil, err
+	}
 	if len(q.Matchers) == 0 {
 		return x.texts(ctx, &q, kind, q.Enough)
 	}

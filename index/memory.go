@@ -545,6 +545,11 @@ func (m *memory) forget() {
 	if !m.exclusive {
 		return
 	}
+	m.drop()
+}
+
+// drop drops all lists, also those that are being read.
+func (m *memory) drop() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, l := range m.lists {

@@ -61,6 +61,9 @@ func (x *Index) Metrics(ctx context.Context, q MetricQuery) (*Metrics, error) {
 	found := &Metrics{Mint: period, Maxt: period + series.IndexPeriod - 1}
 	var names []string
 	bySeries := func(string) uint64 { return 0 }
+	if err := x.synced(ctx, found.Maxt+1); err != nil {
+		return nil, err
+	}
 	if c := x.memory.countsOf(period); c != nil {
 		found.Counted = true
 		names, bySeries = c.metricNames()

@@ -76,6 +76,9 @@ func (x *Index) Select(ctx context.Context, q Query) (*Result, error) {
 	if q.Limit <= q.Start {
 		return &Result{}, nil
 	}
+	if err := x.synced(ctx, q.Limit); err != nil {
+		return nil, err
+	}
 	if q.Enough > 0 {
 		q.enough = func(*list) func(*Identity, int64) bool {
 			found := make(map[int64]int)

@@ -156,6 +156,11 @@ func (x *Index) writeBatch(ctx context.Context, needs []need) (rows int, err err
 		return 0, fmt.Errorf("write index marks: %w", err)
 	}
 	x.memory.add(needs)
+	if x.indexed != nil {
+		for _, n := range needs {
+			x.indexed(n.period, n.entry.Key)
+		}
+	}
 	x.writer.remember(needs, b.texts)
 	return len(b.rows) + len(b.marks), nil
 }

@@ -105,12 +105,22 @@ type Config struct {
 	Deletions Deletions
 	// Days, if set, are the days of which samples are taken, for History: a *downsample.Days.
 	Days Days
+	// Fleet is what connects the index to those of other adapters.
+	Fleet Fleet
 	// Changed, if set, is called after history was written, when reads find it.
 	Changed func()
 
 	// SeriesCache bounds what is kept of series to find them by the bytes in which
 	// senders write their labels.
 	SeriesCache seriescache.Config
+}
+
+// A Fleet connects an index to those of other adapters on the store. Its functions may be nil. The first two are those of index.Config; Join is
+// called with the index of a tenant, which is empty in a store without tenants.
+type Fleet struct {
+	Indexed func(period int64, seriesKey []byte)
+	Sync    func(ctx context.Context, limit int64) error
+	Join    func(tenant string, x *index.Index)
 }
 
 // Deletions are the deletions that an Engine applies.

@@ -44,7 +44,7 @@ func (e *Engine) prewrite(ctx context.Context) error {
 
 func newIndex(cfg Config) *index.Index {
 	traits := cfg.Store.Traits()
-	return index.New(index.Config{
+	x := index.New(index.Config{
 		Schema:        cfg.Schema,
 		ParallelLists: traits.ParallelScans,
 		AtomicPuts:    traits.AtomicApply,
@@ -55,5 +55,11 @@ func newIndex(cfg Config) *index.Index {
 		Now:           cfg.Now,
 		Limits:        cfg.WriteLimits,
 		Registerer:    cfg.Registerer,
+		Indexed:       cfg.Fleet.Indexed,
+		Sync:          cfg.Fleet.Sync,
 	}, indexrows.New(cfg.Store))
+	if cfg.Fleet.Join != nil {
+		cfg.Fleet.Join(cfg.Schema.Tenant(), x)
+	}
+	return x
 }
