@@ -132,6 +132,7 @@ func (b *Buffer) commit(group []*request) {
 		req.stamp = b.stamp
 	}
 	segment, err := b.writeLog(group)
+	defer b.committed()
 	if isRefusal(err) {
 		b.metrics.refused.Inc()
 	} else if err != nil {
@@ -169,7 +170,13 @@ func (b *Buffer) writeLog(group []*request) (segment uint64, err error) {
 			return 0, err
 		}
 	}
-	return b.log.write(group)
+	if err := b.promise(group); err != nil {
+		return 0, err
+	}
+	if segment, err = b.log.write(group); err == nil {
+		err = b.heard()
+	}
+	return segment, err
 }
 
 // apply puts samples into open chunks, with mu held, and returns how many of them are late.

@@ -19,6 +19,7 @@
 //	dir.go      the directory: its lock, its owner, its identity
 //	head.go     the head of a segment
 //	bind.go     which store the log belongs to
+//	member.go   what META promises to those that ask for open chunks
 //	check.go    what is wrong in a directory, and its repair
 //	retry.go    rows that the store does not take
 //	rowfile.go  the files in which they stand
@@ -84,6 +85,11 @@ type Config struct {
 	// Closed, if set, returns the time up to which, inclusive, no call of Append is acknowledged any more, in milliseconds. It never goes
 	// back. META has it beside the oldest sample.
 	Closed func() int64
+	// Address is where this process answers other adapters, as host:port. It makes the buffer a member of a fleet: META has the address,
+	// and a promise of how old the samples are that are not stored. Empty is no member.
+	Address string
+	// Join is how long META has the row of a member before it acknowledges samples. 0 is DefaultJoin.
+	Join time.Duration
 	// Barriers are those that the requests in the log had. Later requests have later stamps.
 	Barriers []Barrier
 	// Logger may be nil.
@@ -147,6 +153,7 @@ func (cfg Config) withDefaults() Config {
 	cfg.SegmentBytes = cmp.Or(cfg.SegmentBytes, max(1, min(DefaultSegmentBytes, cfg.MaxLogBytes/8)))
 	cfg.SealSpread = cmp.Or(cfg.SealSpread, time.Duration(series.Window)*time.Millisecond)
 	cfg.NoteInterval = cmp.Or(cfg.NoteInterval, time.Second)
+	cfg.Join = cmp.Or(cfg.Join, DefaultJoin)
 	cfg.SweepInterval = cmp.Or(cfg.SweepInterval, 10*time.Second)
 	return cfg
 }
@@ -195,6 +202,9 @@ type Buffer struct {
 	barriers []Barrier
 	// unlisted says that META may not list the log yet. It is owned by the committer.
 	unlisted bool
+
+	// member is nil without Config.Address.
+	member *member
 
 	// onEmpty is called when memory and log are empty.
 	onEmpty func(context.Context)
@@ -293,7 +303,13 @@ func (b *Buffer) startSegment() error {
 
 // list has META list the log.
 func (b *Buffer) list(ctx context.Context) error {
-	if err := b.dir.register(ctx, b.dir.describe(b.cfg.Now(), 0)); err != nil {
+	var err error
+	if b.member != nil {
+		err = b.renew(ctx)
+	} else {
+		err = b.dir.register(ctx, b.dir.describe(b.cfg.Now(), 0))
+	}
+	if err != nil {
 		return refusal{err}
 	}
 	b.unlisted = false
@@ -314,6 +330,9 @@ func newBuffer(dir *Dir, cfg Config) *Buffer {
 		requests: make(chan *request),
 		between:  make(chan func()),
 		pressure: make(signal, 1),
+	}
+	if cfg.Address != "" {
+		b.member = newMember(cfg.Now)
 	}
 	b.retries = retryQueue{dir: dir.state, metrics: b.metrics}
 	b.segments = newSegments(dir.state, b.metrics)
@@ -362,7 +381,13 @@ func (s signal) wake() {
 
 // register updates what META says of the log.
 func (b *Buffer) register(ctx context.Context) error {
-	if err := b.dir.register(ctx, b.Log()); err != nil {
+	var err error
+	if b.member != nil {
+		err = b.renew(ctx)
+	} else {
+		err = b.dir.register(ctx, b.Log())
+	}
+	if err != nil {
 		return err
 	}
 	return b.dir.note(ctx, b.log.durableStamp())

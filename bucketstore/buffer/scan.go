@@ -43,6 +43,13 @@ func (b *Buffer) Scan(ctx context.Context, req bucketstore.ScanRequest, fn func(
 	return err
 }
 
+// ScanOpen calls fn with the chunks of rows of METRIC that are in memory, for other adapters. It is Scan without the rows of the store,
+// and without a limit.
+func (b *Buffer) ScanOpen(rows []series.RowRange, chunks bucketstore.FamilyRange, fn func(bucketstore.Row) error) error {
+	m := merger{open: b.retries.addTo(b.openRows(rows), rows), chunks: chunks, fn: fn}
+	return m.openBefore(nil)
+}
+
 // An openRow holds the chunks of one row that are in memory. They are copies; what they
 // share with the series never changes.
 type openRow struct {

@@ -27,7 +27,16 @@ type Log struct {
 	// told both, such as during a start, and at least 1 then.
 	Closed int64 `json:"closed,omitempty"`
 	Oldest int64 `json:"oldest,omitempty"`
+	// Address is where its adapter answers others, as host:port, and Token the random name of its process. Both are empty if it does not.
+	Address string `json:"address,omitempty"`
+	Token   string `json:"token,omitempty"`
+	// Promise is a time in milliseconds: the adapter has acknowledged no sample before it that is not in the store. It is lowered before
+	// such a sample is acknowledged, so it holds whenever it is read. 0 promises nothing.
+	Promise int64 `json:"promise,omitempty"`
 }
+
+// Promises says whether the log has no sample of a time up to t that is not in the store, by its promise.
+func (l Log) Promises(t int64) bool { return l.Promise > t }
 
 // IsPast says whether the log has no sample of a time up to t that is not in the store, as far as its row says.
 func (l Log) IsPast(t int64) bool {
@@ -67,6 +76,34 @@ func (s *Store) PutLog(ctx context.Context, l Log) error {
 		return err
 	}
 	return s.overwriteLog(ctx, l.ID, value)
+}
+
+// ReadLog returns the row of a log, and its cell, which has no value if there is no such row.
+func (s *Store) ReadLog(ctx context.Context, id string) (l Log, c Cell, err error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	c, l, err = ReadJSON[Log](ctx, s.rows, string(series.AppendMetaLogKey(nil, id)))
+	if err != nil {
+		return l, c, fmt.Errorf("read the row of log %s: %w", id, err)
+	}
+	l.ID = id
+	return l, c, nil
+}
+
+// ReplaceLog writes the row of a log if its cell is still old, and returns the new cell, and whether it did. After an error the row
+// may have either.
+func (s *Store) ReplaceLog(ctx context.Context, old Cell, l Log) (next Cell, replaced bool, err error) {
+	value, err := json.Marshal(l)
+	if err != nil {
+		return next, false, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	next = s.newCell(value)
+	if replaced, err = CompareAndSet(ctx, s.rows, string(series.AppendMetaLogKey(nil, l.ID)), old, next); err != nil {
+		err = fmt.Errorf("replace the row of log %s: %w", l.ID, err)
+	}
+	return next, replaced, err
 }
 
 // RemoveLog deletes the row of a log. A missing row is no error.
