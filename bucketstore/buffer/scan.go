@@ -2,9 +2,7 @@ package buffer
 
 import (
 	"bytes"
-	"cmp"
 	"context"
-	"errors"
 	"slices"
 	"sort"
 
@@ -12,9 +10,6 @@ import (
 	"github.com/promtable/promtable/series"
 	"github.com/promtable/promtable/series/rollup"
 )
-
-// errLimit ends a scan at its limit.
-var errLimit = errors.New("limit")
 
 // Scan implements bucketstore.Store. It copies the chunks in memory first and reads the
 // store after. So a chunk that is stored meanwhile is seen twice, which changes nothing,
@@ -32,22 +27,13 @@ func (b *Buffer) Scan(ctx context.Context, req bucketstore.ScanRequest, fn func(
 	if len(open) == 0 {
 		return b.Store.Scan(ctx, req, fn)
 	}
-	m := merger{open: open, chunks: req.Families[wanted], limit: req.Limit, fn: fn}
-	err := b.Store.Scan(ctx, req, m.storeRow)
-	if err == nil {
-		err = m.openBefore(nil)
-	}
-	if errors.Is(err, errLimit) {
-		return nil
-	}
-	return err
+	return bucketstore.ScanOver(ctx, b.Store, req, &openCells{open: open, chunks: req.Families[wanted]}, fn)
 }
 
 // ScanOpen calls fn with the chunks of rows of METRIC that are in memory, for other adapters. It is Scan without the rows of the store,
 // and without a limit.
 func (b *Buffer) ScanOpen(rows []series.RowRange, chunks bucketstore.FamilyRange, fn func(bucketstore.Row) error) error {
-	m := merger{open: b.retries.addTo(b.openRows(rows), rows), chunks: chunks, fn: fn}
-	return m.openBefore(nil)
+	return bucketstore.EachOver(&openCells{open: b.retries.addTo(b.openRows(rows), rows), chunks: chunks}, fn)
 }
 
 // An openRow holds the chunks of one row that are in memory. They are copies; what they
@@ -194,96 +180,46 @@ func (o *openRows) addSeries(r *ref, wanted func(base int64) bool) {
 	}
 }
 
-// A merger merges rows in memory and rows of the store.
-type merger struct {
+// openCells are rows in memory as cells: a bucketstore.Overlay.
+type openCells struct {
 	open    []openRow
 	chunks  bucketstore.FamilyRange
 	encoder chunkEncoder
-	// space and merged are the cells of the previous row.
-	space, merged []bucketstore.Cell
-	limit         int
-	seen          int
-	fn            func(bucketstore.Row) error
+	// space are the cells of the previous row.
+	space []bucketstore.Cell
 }
 
-// storeRow merges a row of the store.
-func (m *merger) storeRow(row bucketstore.Row) error {
-	if err := m.openBefore(row.Key); err != nil {
-		return err
+// Key implements bucketstore.Overlay.
+func (o *openCells) Key() []byte {
+	if len(o.open) == 0 {
+		return nil
 	}
-	if len(m.open) > 0 && bytes.Equal(m.open[0].key, row.Key) {
-		cells, err := m.cells(m.open[0])
-		if err != nil {
-			return err
-		}
-		m.merged = appendMerged(m.merged[:0], row.Cells, cells)
-		row.Cells, m.open = m.merged, m.open[1:]
-	}
-	return m.deliver(row)
+	return o.open[0].key
 }
 
-// openBefore delivers the rows in memory before limit, or all of them if limit is nil.
-func (m *merger) openBefore(limit []byte) error {
-	for len(m.open) > 0 && (limit == nil || bytes.Compare(m.open[0].key, limit) < 0) {
-		open := m.open[0]
-		m.open = m.open[1:]
-		cells, err := m.cells(open)
-		if err != nil {
-			return err
-		}
-		if len(cells) == 0 {
-			continue
-		}
-		if err := m.deliver(bucketstore.Row{Key: open.key, Cells: cells}); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (m *merger) deliver(row bucketstore.Row) error {
-	if m.limit > 0 && m.seen == m.limit {
-		return errLimit
-	}
-	m.seen++
-	return m.fn(row)
+// Take implements bucketstore.Overlay.
+func (o *openCells) Take() ([]bucketstore.Cell, error) {
+	row := o.open[0]
+	o.open = o.open[1:]
+	return o.cells(row)
 }
 
 // cells returns the requested cells of the chunks of a row, in order. They are valid until
 // the next call.
-func (m *merger) cells(row openRow) (cells []bucketstore.Cell, err error) {
-	m.encoder.reset()
-	cells = m.space[:0]
+func (o *openCells) cells(row openRow) (cells []bucketstore.Cell, err error) {
+	o.encoder.reset()
+	cells = o.space[:0]
 	for i := range row.chunks {
-		if cells, err = m.encoder.appendOpen(cells, &row.chunks[i]); err != nil {
+		if cells, err = o.encoder.appendOpen(cells, &row.chunks[i]); err != nil {
 			return nil, err
 		}
 	}
-	m.space = cells
+	o.space = cells
 	cells = append(cells, row.cells...)
-	wanted := series.RowRange{Start: m.chunks.Start, Limit: m.chunks.Limit}
+	wanted := series.RowRange{Start: o.chunks.Start, Limit: o.chunks.Limit}
 	cells = slices.DeleteFunc(cells, func(c bucketstore.Cell) bool { return !wanted.Contains(c.Qualifier) })
-	if !slices.IsSortedFunc(cells, compareCells) {
-		slices.SortFunc(cells, compareCells)
+	if !slices.IsSortedFunc(cells, bucketstore.CompareCells) {
+		slices.SortFunc(cells, bucketstore.CompareCells)
 	}
 	return cells, nil
-}
-
-func compareCells(a, b bucketstore.Cell) int {
-	return cmp.Or(cmp.Compare(a.Family, b.Family), bytes.Compare(a.Qualifier, b.Qualifier))
-}
-
-// appendMerged appends the cells of both, in order; cells in memory win.
-func appendMerged(merged, stored, open []bucketstore.Cell) []bucketstore.Cell {
-	for len(stored) > 0 && len(open) > 0 {
-		switch c := compareCells(stored[0], open[0]); {
-		case c < 0:
-			merged, stored = append(merged, stored[0]), stored[1:]
-		case c > 0:
-			merged, open = append(merged, open[0]), open[1:]
-		default:
-			merged, stored, open = append(merged, open[0]), stored[1:], open[1:]
-		}
-	}
-	return append(append(merged, stored...), open...)
 }
