@@ -85,7 +85,7 @@ type Config struct {
 	// Closed, if set, returns the time up to which, inclusive, no call of Append is acknowledged any more, in milliseconds. It never goes
 	// back. META has it beside the oldest sample.
 	Closed func() int64
-	// Address is where this process answers other adapters, as host:port. It makes the buffer a member of a fleet: META has the address,
+	// Address is where this process answers other adapters, as the URL of a host and port. It makes the buffer a member of a fleet: META has the address,
 	// and a promise of how old the samples are that are not stored. Empty is no member.
 	Address string
 	// Join is how long META has the row of a member before it acknowledges samples. 0 is DefaultJoin.

@@ -27,7 +27,7 @@ type Log struct {
 	// told both, such as during a start, and at least 1 then.
 	Closed int64 `json:"closed,omitempty"`
 	Oldest int64 `json:"oldest,omitempty"`
-	// Address is where its adapter answers others, as host:port, and Token the random name of its process. Both are empty if it does not.
+	// Address is where its adapter answers others, as the URL of a host and port, and Token the random name of its process. Both are empty if it does not.
 	Address string `json:"address,omitempty"`
 	Token   string `json:"token,omitempty"`
 	// Promise is a time in milliseconds: the adapter has acknowledged no sample before it that is not in the store. It is lowered before

@@ -48,6 +48,7 @@ type options struct {
 
 	resourceLabels []string
 	indexMemory    byteSize
+	fleet          fleetOptions
 	// queryMemory and totalMemory bound what queries hold, resultsCache what is kept of them.
 	queryMemory, totalMemory, resultsCache byteSize
 
@@ -175,6 +176,7 @@ func (o *options) newApplication() *kingpin.Application {
 	o.rollupFlags(app)
 	o.limitFlags(app)
 	o.haFlags(app)
+	o.fleetFlags(app)
 	o.queryFlags(app)
 	o.otlpFlags(app)
 	app.Flag("self-scrape-interval", "How often the adapter stores its own metrics, with job=\"adapter\". 0 is never.").
@@ -384,7 +386,7 @@ func (o *options) haFlags(app *kingpin.Application) {
 func (o *options) check() error {
 	for _, check := range []func() error{
 		o.checkNumbers, o.web.check, o.checkTenancy, o.checkRetention, o.checkSchema, o.checkEstimate, o.checkDemo, o.checkImport,
-		o.checkBuffer, o.checkSeal, o.checkRollups, o.engine.HA.Validate, o.checkFeatures, o.checkModes, o.checkCache,
+		o.checkBuffer, o.checkSeal, o.checkRollups, o.engine.HA.Validate, o.checkFeatures, o.checkModes, o.checkCache, o.checkFleet,
 	} {
 		if err := check(); err != nil {
 			return err

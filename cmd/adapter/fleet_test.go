@@ -32,8 +32,8 @@ import (
 	"github.com/promtable/promtable/series/rollup"
 )
 
-// A fleet is adapters on one Bigtable, none of which works by itself: the test moves their clock.
-type fleet struct {
+// A testFleet is adapters on one Bigtable, none of which works by itself: the test moves their clock.
+type testFleet struct {
 	*testing.T
 	clock    atomic.Int64
 	adapters []*fleetAdapter
@@ -43,14 +43,14 @@ type fleet struct {
 
 type fleetAdapter struct {
 	*adapter
-	f        *fleet
+	f        *testFleet
 	engine   *engine.Engine
 	appender bucketstore.Appender
 	rows     bucketstore.Store
 }
 
-func newFleet(t *testing.T) *fleet {
-	f := &fleet{T: t}
+func newFleet(t *testing.T) *testFleet {
+	f := &testFleet{T: t}
 	t.Setenv("BIGTABLE_EMULATOR_HOST", bigtabletest.Serve(t, bigtabletest.WithFaults(func(req proto.Message) bigtabletest.Fault {
 		if r, ok := req.(interface{ GetTableName() string }); ok && f.isMetaAway.Load() && strings.HasSuffix(r.GetTableName(), "/META") {
 			return bigtabletest.Fault{Err: status.Error(codes.FailedPrecondition, "META is away")}
@@ -61,10 +61,10 @@ func newFleet(t *testing.T) *fleet {
 	return f
 }
 
-func (f *fleet) now() time.Time { return time.UnixMilli(f.clock.Load()) }
+func (f *testFleet) now() time.Time { return time.UnixMilli(f.clock.Load()) }
 
 // start starts an adapter, and wants an error with the text refused, unless that is empty.
-func (f *fleet) start(refused string, args ...string) *fleetAdapter {
+func (f *testFleet) start(refused string, args ...string) *fleetAdapter {
 	f.Helper()
 	o, err := parseFlags(append(args, "--storage.backend=bigtable", "--bigtable.project=p", "--bigtable.instance=i"))
 	if err != nil {
@@ -114,7 +114,7 @@ func (a *fleetAdapter) stop() {
 }
 
 // minutes lets time pass, in which adapters compare their clocks, and read what others have written.
-func (f *fleet) minutes(n int, adapters ...*fleetAdapter) {
+func (f *testFleet) minutes(n int, adapters ...*fleetAdapter) {
 	f.Helper()
 	for range n {
 		f.clock.Add(time.Minute.Milliseconds())
@@ -127,7 +127,7 @@ func (f *fleet) minutes(n int, adapters ...*fleetAdapter) {
 }
 
 // until calls do, which waits for time to pass, until it succeeds.
-func (f *fleet) until(what string, do func(ctx context.Context) error, adapters ...*fleetAdapter) {
+func (f *testFleet) until(what string, do func(ctx context.Context) error, adapters ...*fleetAdapter) {
 	f.Helper()
 	for i := range 90 {
 		timeout := 50 * time.Millisecond << (i / 10) // longer and longer: the machine may be busy

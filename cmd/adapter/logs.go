@@ -191,7 +191,7 @@ func (w *logWatch) missing(maxt int64) (warnings []error) {
 		return nil
 	}
 	for _, l := range *w.logs.Load() {
-		if l.IsPast(maxt) {
+		if l.Address != "" || l.IsPast(maxt) { // a member is asked
 			continue
 		}
 		from := "which have not been told yet"

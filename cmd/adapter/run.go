@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -27,6 +28,7 @@ import (
 	"github.com/promtable/promtable/remote/engine"
 	"github.com/promtable/promtable/remote/engine/reader"
 	"github.com/promtable/promtable/remote/engine/resultcache"
+	"github.com/promtable/promtable/remote/fleet"
 	"github.com/promtable/promtable/remote/jobs/deletion"
 	"github.com/promtable/promtable/remote/jobs/downsample"
 	"github.com/promtable/promtable/remote/jobs/drop"
@@ -142,6 +144,11 @@ type adapter struct {
 	lateNotes *seal.LateNotes
 	// logs are those of other adapters. It is nil on the embedded store.
 	logs *logWatch
+	// fleet asks other adapters on the store. It is nil on the embedded store. fleetServer serves them at --fleet.listen-address, if that is given.
+	fleet       *fleet.Fleet
+	fleetServer func(http.Handler)
+	// fleetAddress is what META says of --fleet.listen-address.
+	fleetAddress string
 	// results is nil if results of queries are not cached.
 	results *resultcache.Cache
 	// blocked has the rules of queries that are blocked. It is nil if no file has any.
@@ -218,7 +225,11 @@ func (a *adapter) open(ctx context.Context) (served handlers, err error) {
 		a.openMaker(store)
 	}
 	a.startBackground(ctx, sealing, e, executor, a.newWalker(rows, at.appender), a.newRemover(at))
-	served = handlers{protocols: a.ofTenants(e.tenants, newRemote(a, e, answers, slow, active)), queries: a.ofTenants(e.tenants, answers), page: page}
+	served = handlers{
+		protocols: fleet.Handler(a.o.fleet.reads == fleet.Allow, a.ofTenants(e.tenants, newRemote(a, e, answers, slow, active))),
+		queries:   fleet.Handler(a.o.fleet.queries == fleet.Allow, a.ofTenants(e.tenants, answers)),
+		page:      page,
+	}
 	if e.tenants != nil && a.o.adminAPI {
 		served.tenants = e.tenants.Admin(request.NewResponder(a.logger, a.o.now))
 	}
@@ -294,6 +305,10 @@ func closing(what string, err error) error {
 func newEngine(a *adapter, store bucketstore.Store, appender bucketstore.Appender, schema series.Schema) (*engine.Engine, error) {
 	o, cfg := a.o, a.o.engine
 	cfg.Store = store
+	if a.fleet != nil {
+		cfg.Store = a.fleet.Wrap(store)
+		cfg.Fleet = engine.Fleet{Indexed: a.fleet.Indexed, Sync: a.fleet.Sync, Join: a.fleet.Join}
+	}
 	cfg.Appender = a.days.Appender(appender)
 	if a.admit == nil {
 		a.admit = newWatch(o, a.logger, a.reg).Admit

@@ -13,7 +13,7 @@ import (
 )
 
 // apply runs schema apply with these flags, and returns what it prints. It wants an error with the text refused, unless that is empty.
-func (f *fleet) apply(refused string, args ...string) string {
+func (f *testFleet) apply(refused string, args ...string) string {
 	f.Helper()
 	o := parseOrRefuse(f.T, append([]string{"schema", "apply", "--storage.backend=bigtable", "--bigtable.project=p", "--bigtable.instance=i"}, args...), "")
 	var out bytes.Buffer

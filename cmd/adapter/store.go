@@ -61,10 +61,25 @@ func (a *adapter) openEngine(ctx context.Context, how opening) (at opened, err e
 	if at.rows, err = openStore(ctx, a.o, a.logger, a.reg, waiting); err != nil {
 		return at, errStore{err}
 	}
-	at.store, at.appender, err = a.openAppender(ctx, at.rows)
+	if how.serves { // others are answered until the buffer is empty
+		a.fleetAddress, err = a.listenForFleet()
+	}
+	if err == nil {
+		at.store, at.appender, err = a.openAppender(ctx, at.rows)
+	} else {
+		at.store = at.rows
+	}
 	a.onClose("close the store", at.store.Close)
 	if err != nil || how.noEngine {
 		return at, err
+	}
+	if err := a.openFleet(at.appender); err != nil {
+		return at, err
+	}
+	if b, ok := at.appender.(*buffer.Buffer); ok && how.serves {
+		if err := b.WaitJoined(ctx); err != nil {
+			return at, err
+		}
 	}
 	if how.dry {
 		at.store = dryStore{at.store}
@@ -151,6 +166,9 @@ func (a *adapter) openAppender(ctx context.Context, rows bucketstore.Store) (buc
 		return rows, nil, err
 	}
 	if !a.o.buffered {
+		if err := a.checkFleetless(ctx, a.meta); err != nil {
+			return rows, nil, err
+		}
 		if err := checkNoLog(ctx, a.o, terms); err != nil {
 			return rows, nil, err
 		}
@@ -190,6 +208,7 @@ func (a *adapter) openAppender(ctx context.Context, rows bucketstore.Store) (buc
 	cfg.LaterCut, cfg.LatestCut = rules.KeyCut, rules.Latest()
 	cfg.Barriers = a.records.Barriers()
 	cfg.Schema = a.schema
+	cfg.Address, cfg.Join = a.fleetAddress, a.o.fleet.join
 	cfg.Logger = a.logger
 	cfg.Registerer = a.reg
 	cfg.Die = func(err error) {

@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/prometheus/prometheus/model/exemplar"
 	"github.com/prometheus/prometheus/model/labels"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/promtable/promtable/remote/engine/eval"
 	"github.com/promtable/promtable/remote/engine/reader"
+	"github.com/promtable/promtable/remote/fleet"
 	"github.com/promtable/promtable/remote/queries"
 )
 
@@ -74,6 +76,14 @@ func (s markedSet) Warnings() annotations.Annotations {
 	for _, warning := range s.warnings {
 		warnings.Add(warning)
 	}
+	return withPartial(s.ctx, warnings)
+}
+
+// withPartial adds what a partial answer lacks.
+func withPartial(ctx context.Context, warnings annotations.Annotations) annotations.Annotations {
+	for _, missing := range fleet.PartialOf(ctx) {
+		warnings.Add(fmt.Errorf("%w: %w", annotations.PromQLWarning, missing))
+	}
 	return warnings
 }
 
@@ -82,12 +92,12 @@ func (s markedSet) Err() error { return mark(s.ctx, s.SeriesSet.Err()) }
 // LabelValues implements storage.LabelQuerier.
 func (q markedQuerier) LabelValues(ctx context.Context, name string, hints *storage.LabelHints, ms ...*labels.Matcher) ([]string, annotations.Annotations, error) {
 	values, warnings, err := q.Querier.LabelValues(ctx, name, hints, ms...)
-	return values, warnings, mark(ctx, err)
+	return values, withPartial(ctx, warnings), mark(ctx, err)
 }
 
 func (q markedQuerier) LabelNames(ctx context.Context, hints *storage.LabelHints, ms ...*labels.Matcher) ([]string, annotations.Annotations, error) {
 	names, warnings, err := q.Querier.LabelNames(ctx, hints, ms...)
-	return names, warnings, mark(ctx, err)
+	return names, withPartial(ctx, warnings), mark(ctx, err)
 }
 
 // ExemplarQuerier implements storage.ExemplarQueryable.

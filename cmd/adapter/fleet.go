@@ -1,0 +1,177 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"strconv"
+	"time"
+
+	"github.com/alecthomas/kingpin/v2"
+	"github.com/go-kit/log/level"
+	configutil "github.com/prometheus/common/config"
+	"github.com/prometheus/exporter-toolkit/web"
+	sloggokit "github.com/tjhop/slog-gokit"
+
+	"github.com/promtable/promtable/bucketstore"
+	"github.com/promtable/promtable/bucketstore/buffer"
+	"github.com/promtable/promtable/bucketstore/meta"
+	"github.com/promtable/promtable/remote/fleet"
+)
+
+// fleetOptions are the flags about the buffers of several adapters.
+type fleetOptions struct {
+	// listen is where other adapters ask for open chunks, address what META says of it.
+	listen, address string
+	// webConfig protects listen, and client is how others are asked.
+	webConfig, client string
+	// queries and reads say whether answers may be partial.
+	queries, reads string
+	// join is how long a member waits before its first sample.
+	join time.Duration
+}
+
+func (o *options) fleetFlags(app *kingpin.Application) {
+	f := &o.fleet
+	app.Flag("fleet.listen-address", "Address at which other adapters on the same Bigtable ask this one for what its buffer has not stored. With it several adapters with buffers answer as one. Empty is none.").StringVar(&f.listen)
+	app.Flag("fleet.address", "URL at which others reach --fleet.listen-address, such as http://10.0.0.3:9202. By default the name of the host and the port.").StringVar(&f.address)
+	app.Flag("fleet.web.config.file", "File that turns on TLS or basic auth at --fleet.listen-address, in the format of Prometheus' exporter-toolkit.").StringVar(&f.webConfig)
+	app.Flag("fleet.http.config.file", "File with how this adapter asks others: TLS and credentials, in the format of http_config of Prometheus.").StringVar(&f.client)
+	app.Flag("fleet.partial-queries", "Whether PromQL answers that lack samples of an adapter that cannot be asked have a warning (allow), or fail (deny). A request says otherwise by the header "+fleet.PartialHeader+".").
+		Default(fleet.Allow).EnumVar(&f.queries, fleet.Allow, fleet.Deny)
+	app.Flag("fleet.partial-reads", "The same for remote read, federation and other protocols, whose answers cannot have a warning.").Default(fleet.Deny).EnumVar(&f.reads, fleet.Allow, fleet.Deny)
+	app.Flag("fleet.join-time", "How long an adapter with --fleet.listen-address takes no samples after its start, until others know of it.").Hidden().Default(buffer.DefaultJoin.String()).DurationVar(&f.join)
+}
+
+func (o *options) checkFleet() error {
+	f := &o.fleet
+	switch {
+	case f.listen == "" && f.address != "", f.listen == "" && f.webConfig != "":
+		return errors.New("--fleet.address and --fleet.web.config.file need --fleet.listen-address")
+	case f.listen == "":
+		return nil
+	case !o.traits().Shared:
+		return errors.New("--fleet.listen-address: of the embedded store there is one adapter: it needs --storage.backend=bigtable")
+	case !o.buffered:
+		return errors.New("--fleet.listen-address needs --buffer.enabled: an adapter without a buffer asks others without it")
+	}
+	host, _, err := net.SplitHostPort(f.listen)
+	if err != nil {
+		return fmt.Errorf("--fleet.listen-address=%s: %w", f.listen, err)
+	}
+	if ip := net.ParseIP(host); f.webConfig == "" && host != "localhost" && (ip == nil || !ip.IsLoopback()) {
+		return fmt.Errorf("--fleet.listen-address=%s: who reaches it reads all samples: give it --fleet.web.config.file, with client certificates or a password", f.listen)
+	}
+	if f.address != "" {
+		if u, err := url.Parse(f.address); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.Path != "" {
+			return fmt.Errorf("--fleet.address=%s: it is no URL such as http://10.0.0.3:9202", f.address)
+		}
+	}
+	return nil
+}
+
+// listenForFleet takes the address at which others ask, and returns what META is to say of it. It is empty without such an address.
+func (a *adapter) listenForFleet() (address string, err error) {
+	f := &a.o.fleet
+	if f.listen == "" {
+		return "", nil
+	}
+	scheme := "http"
+	if f.webConfig != "" {
+		if err := web.Validate(f.webConfig); err != nil {
+			return "", fmt.Errorf("--fleet.web.config.file: %w", err)
+		}
+		files := passwords{path: f.webConfig}
+		cfg, err := files.config()
+		if err != nil {
+			return "", fmt.Errorf("--fleet.web.config.file: %w", err)
+		}
+		if cfg.TLSConfig.IsEnabled() {
+			scheme = "https"
+		}
+	}
+	l, err := a.o.netListen("tcp", f.listen)
+	if err != nil {
+		return "", fmt.Errorf("--fleet.listen-address=%s: %w", f.listen, err)
+	}
+	server := &http.Server{ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 5 * time.Minute}
+	a.onClose("end answers to other adapters", func() error {
+		return errors.Join(server.Close(), ignoreClosed(l.Close()))
+	})
+	a.fleetServer = func(h http.Handler) {
+		server.Handler = h
+		go func() {
+			err := web.Serve(l, server, &web.FlagConfig{WebConfigFile: &f.webConfig}, slog.New(sloggokit.NewGoKitHandler(a.logger, slog.LevelWarn)))
+			if !errors.Is(err, http.ErrServerClosed) && !errors.Is(err, net.ErrClosed) {
+				level.Error(a.logger).Log("msg", "other adapters cannot ask this one any more", "err", err)
+			}
+		}()
+	}
+	if f.address != "" {
+		return f.address, nil
+	}
+	at := l.Addr().(*net.TCPAddr)
+	host := at.IP.String()
+	if at.IP.IsUnspecified() {
+		if host, err = os.Hostname(); err != nil {
+			return "", fmt.Errorf("--fleet.address: %w", err)
+		}
+	}
+	return scheme + "://" + net.JoinHostPort(host, strconv.Itoa(at.Port)), nil
+}
+
+func ignoreClosed(err error) error {
+	if errors.Is(err, net.ErrClosed) {
+		return nil
+	}
+	return err
+}
+
+// openFleet connects this adapter to others on the store. It answers them from here on.
+func (a *adapter) openFleet(appender bucketstore.Appender) error {
+	if !a.o.traits().Shared {
+		return nil
+	}
+	cfg := fleet.Config{Meta: a.meta, Schema: a.schema, Now: a.o.now, Joins: a.o.fleet.listen != "", Registerer: a.reg}
+	b, buffered := appender.(*buffer.Buffer)
+	if buffered {
+		cfg.Own = b.ID()
+	}
+	if path := a.o.fleet.client; path != "" {
+		read, _, err := configutil.LoadHTTPConfigFile(path)
+		if err != nil {
+			return fmt.Errorf("--fleet.http.config.file: %w", err)
+		}
+		client, err := configutil.NewClientFromConfig(*read, "fleet", configutil.WithDialContextFunc((&net.Dialer{Timeout: fleet.DialTimeout}).DialContext), configutil.WithIdleConnTimeout(time.Minute))
+		if err != nil {
+			return fmt.Errorf("--fleet.http.config.file: %w", err)
+		}
+		cfg.Client, cfg.Joins = client, true
+	}
+	a.fleet = fleet.New(cfg)
+	a.onClose("", a.fleet.Close)
+	if a.fleetServer != nil && buffered {
+		a.fleetServer(a.fleet.Serve(b))
+	}
+	return nil
+}
+
+// checkFleetless refuses an adapter that writes without a buffer beside members: of one time its samples would win over later ones of theirs.
+func (a *adapter) checkFleetless(ctx context.Context, about *meta.Store) error {
+	logs, err := about.Logs(ctx)
+	if err != nil {
+		return err
+	}
+	for _, l := range logs {
+		if l.Address != "" {
+			return fmt.Errorf("the adapter at %s has a buffer and --fleet.listen-address, and beside it none writes without a buffer: start this one with --buffer.enabled --fleet.listen-address, or with --mode=read. "+
+				"If that adapter is gone for ever, adapter buffer forget %s", l.Address, l.ID)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,55 @@
+package fleet
+
+import (
+	"github.com/promtable/promtable/bucketstore"
+	"github.com/promtable/promtable/index"
+	"github.com/promtable/promtable/series"
+)
+
+// Messages are values of encoding/gob, those of an answer one after another up to one with End. A later version may add fields; one that
+// changes their meaning needs other paths.
+const (
+	openPath    = "/fleet/v1/open"
+	indexedPath = "/fleet/v1/indexed"
+)
+
+// A target names the process that a request is for. Another one does not answer it.
+type target struct {
+	// Store is the identity of the store.
+	Store string
+	// Log is the ID of the log, and Token that of the process.
+	Log, Token string
+}
+
+// An openRequest asks for the open chunks of rows of METRIC.
+type openRequest struct {
+	Target target
+	Rows   []series.RowRange
+	// Chunks are the wanted qualifiers.
+	Chunks bucketstore.FamilyRange
+	// KeysOnly asks for cells without values.
+	KeysOnly bool
+}
+
+// openAnswer is a part of the answer to an openRequest. Rows of all parts are in order of keys.
+type openAnswer struct {
+	Rows []bucketstore.Row
+	End  bool
+}
+
+// An indexedRequest asks for what was indexed.
+type indexedRequest struct {
+	Target target
+	// Since is the Next of the last answer, if IsKnown.
+	Since   uint64
+	IsKnown bool
+}
+
+// indexedAnswer is a part of the answer to an indexedRequest.
+type indexedAnswer struct {
+	Series []index.Learned
+	// Lost says that more was indexed since than is known.
+	Lost bool
+	Next uint64
+	End  bool
+}

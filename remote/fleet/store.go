@@ -1,0 +1,185 @@
+package fleet
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"math"
+	"slices"
+	"sync"
+
+	"github.com/promtable/promtable/bucketstore"
+	"github.com/promtable/promtable/bucketstore/meta"
+	"github.com/promtable/promtable/series"
+	"github.com/promtable/promtable/series/rollup"
+)
+
+// A Store is a store, or a buffer, with the open chunks of other members.
+type Store struct {
+	bucketstore.Store
+	fleet *Fleet
+}
+
+// Scan implements bucketstore.Store. Members copy their open chunks first, and the store is read after.
+func (s *Store) Scan(ctx context.Context, req bucketstore.ScanRequest, fn func(bucketstore.Row) error) error {
+	if req.Table != bucketstore.Metric || len(req.Rows) == 0 || !asks(ctx) {
+		return s.Store.Scan(ctx, req, fn)
+	}
+	if slices.ContainsFunc(req.Families, func(f bucketstore.FamilyRange) bool { return rollup.ResolutionOf(f.Family) != rollup.Raw }) {
+		return s.scanRollups(ctx, req, fn)
+	}
+	wanted := slices.IndexFunc(req.Families, func(f bucketstore.FamilyRange) bool { return f.Family == series.FamilyChunk })
+	if wanted < 0 {
+		return s.Store.Scan(ctx, req, fn)
+	}
+	open, err := s.fleet.open(ctx, openRequest{Rows: req.Rows, Chunks: req.Families[wanted]})
+	if err != nil {
+		return err
+	}
+	if len(open) == 0 {
+		return s.Store.Scan(ctx, req, fn)
+	}
+	over := openRows(open)
+	return bucketstore.ScanOver(ctx, s.Store, req, &over, fn)
+}
+
+// scanRollups leaves out the rollups of days of which members have samples: they are of those that are stored.
+func (s *Store) scanRollups(ctx context.Context, req bucketstore.ScanRequest, fn func(bucketstore.Row) error) error {
+	open, err := s.fleet.open(ctx, openRequest{Rows: req.Rows, Chunks: bucketstore.FamilyRange{Family: series.FamilyChunk}, KeysOnly: true})
+	if err != nil {
+		return err
+	}
+	if len(open) == 0 {
+		return s.Store.Scan(ctx, req, fn)
+	}
+	var kept []bucketstore.Cell
+	return s.Store.Scan(ctx, req, func(row bucketstore.Row) error {
+		i, found := slices.BinarySearchFunc(open, row.Key, func(o bucketstore.Row, key []byte) int { return bytes.Compare(o.Key, key) })
+		if !found {
+			return fn(row)
+		}
+		_, base, err := s.fleet.cfg.Schema.ParseRowKey(nil, row.Key)
+		if err != nil {
+			return err
+		}
+		kept = kept[:0]
+		for _, c := range row.Cells {
+			if rollup.ResolutionOf(c.Family) == rollup.Raw || !hasDay(open[i].Cells, rollup.DayOfCell(base, c.Qualifier), base) {
+				kept = append(kept, c)
+			}
+		}
+		if row.Cells = kept; len(kept) == 0 {
+			return nil
+		}
+		return fn(row)
+	})
+}
+
+// hasDay says whether chunks may have samples of a day. base is that of their row. A chunk meets two days at most.
+func hasDay(chunks []bucketstore.Cell, day, base int64) bool {
+	return slices.ContainsFunc(chunks, func(c bucketstore.Cell) bool {
+		if len(c.Qualifier) < 2*series.QualifierSize {
+			return true
+		}
+		first, last := binary.BigEndian.Uint32(c.Qualifier), binary.BigEndian.Uint32(c.Qualifier[series.QualifierSize:])
+		return day == rollup.DayOf(base+int64(first)) || day == rollup.DayOf(base+int64(last))
+	})
+}
+
+// openRows are a bucketstore.Overlay.
+type openRows []bucketstore.Row
+
+// Key implements bucketstore.Overlay.
+func (o *openRows) Key() []byte {
+	if len(*o) == 0 {
+		return nil
+	}
+	return (*o)[0].Key
+}
+
+// Take implements bucketstore.Overlay.
+func (o *openRows) Take() ([]bucketstore.Cell, error) {
+	cells := (*o)[0].Cells
+	*o = (*o)[1:]
+	return cells, nil
+}
+
+// open asks all members for open chunks, and returns those of all, in order of keys.
+func (f *Fleet) open(ctx context.Context, req openRequest) ([]bucketstore.Row, error) {
+	logs, err := f.others(ctx, f.cfg.Now().Add(-maxListAge))
+	if err != nil {
+		return nil, f.note(ctx, err)
+	}
+	logs = slices.DeleteFunc(slices.Clone(logs), func(l meta.Log) bool { return !f.counts(l) || l.Address == "" && isAllowed(ctx) })
+	if len(logs) == 0 {
+		return nil, nil
+	}
+	found, errs := make([][]bucketstore.Row, len(logs)), make([]error, len(logs))
+	var asking sync.WaitGroup
+	for i, l := range logs {
+		asking.Go(func() {
+			state, isGone, err := f.askAgain(ctx, l, func(l meta.Log) (err error) {
+				found[i], err = f.askOpen(ctx, l, req)
+				return err
+			})
+			switch {
+			case err == nil && !isGone:
+				return
+			case ctx.Err() != nil:
+				errs[i] = ctx.Err()
+				return
+			}
+			found[i] = nil // a part of an answer
+			if !isGone && !state.Promises(f.latest(req)) {
+				errs[i] = f.note(ctx, missing(state, err))
+			}
+		})
+	}
+	asking.Wait()
+	for _, err := range errs {
+		if err != nil {
+			return nil, err
+		}
+	}
+	return mergeRows(found), nil
+}
+
+// mergeRows returns the rows of several answers, in order of keys.
+func mergeRows(found [][]bucketstore.Row) []bucketstore.Row {
+	all := slices.Concat(found...)
+	if len(found) == 1 {
+		return all
+	}
+	slices.SortStableFunc(all, func(a, b bucketstore.Row) int { return bytes.Compare(a.Key, b.Key) })
+	merged := all[:0]
+	for _, row := range all {
+		if n := len(merged); n > 0 && bytes.Equal(merged[n-1].Key, row.Key) {
+			cells := append(slices.Clip(merged[n-1].Cells), row.Cells...)
+			slices.SortStableFunc(cells, bucketstore.CompareCells)
+			merged[n-1].Cells = slices.CompactFunc(cells, func(a, b bucketstore.Cell) bool { return bucketstore.CompareCells(a, b) == 0 })
+			continue
+		}
+		merged = append(merged, row)
+	}
+	return merged
+}
+
+// latest returns the latest time that a request asks for, in milliseconds, or one after it.
+func (f *Fleet) latest(req openRequest) (latest int64) {
+	end := int64(series.Period - 1)
+	if limit := req.Chunks.Limit; len(limit) >= series.QualifierSize {
+		end = int64(binary.BigEndian.Uint32(limit))
+	}
+	for _, r := range req.Rows {
+		n := len(r.Limit)
+		if n == 0 || r.Limit[n-1] != 0 {
+			return math.MaxInt64
+		}
+		_, base, err := f.cfg.Schema.ParseRowKey(nil, r.Limit[:n-1])
+		if err != nil {
+			return math.MaxInt64
+		}
+		latest = max(latest, base+end)
+	}
+	return latest
+}

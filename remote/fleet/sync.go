@@ -1,0 +1,236 @@
+package fleet
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/promtable/promtable/bucketstore/meta"
+	"github.com/promtable/promtable/index"
+	"github.com/promtable/promtable/series"
+)
+
+// roundTimeout bounds one round of questions.
+const roundTimeout = 10 * time.Second
+
+// rounds are rounds in which all members are asked what they have indexed. Calls that come while one runs share the next.
+type rounds struct {
+	ctx     context.Context
+	stop    context.CancelFunc
+	running sync.WaitGroup
+
+	mu   sync.Mutex
+	next *round
+	busy bool
+
+	// contacts are what is known of members, by token. Only rounds use them, one after the other.
+	contacts map[string]contact
+}
+
+// A contact is a member that was asked before.
+type contact struct {
+	log string
+	// next is the number of the first series that was not told.
+	next uint64
+}
+
+// A round is one.
+type round struct {
+	done chan struct{}
+	// err says that META could not be read, and lacks has the members that could not be asked.
+	err   error
+	lacks []lack
+}
+
+// A lack is a member that could not be asked.
+type lack struct {
+	log meta.Log
+	err error
+}
+
+// Join makes x, the index of a tenant, learn what members index. The tenant is empty in a store without tenants.
+func (f *Fleet) Join(tenant string, x *index.Index) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.indexes[tenant] = x
+}
+
+// Sync makes the indexes learn what members have indexed before the call. An answer about times before limit, in milliseconds, that lacks a
+// member is partial.
+func (f *Fleet) Sync(ctx context.Context, limit int64) error {
+	if !asks(ctx) || f.isAlone() {
+		return nil
+	}
+	r := f.nextRound()
+	select {
+	case <-r.done:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	if r.err != nil {
+		return f.note(ctx, r.err)
+	}
+	for _, l := range r.lacks {
+		switch {
+		case l.log.Address == "" && isAllowed(ctx):
+			continue // its samples are warned about
+		case l.log.Promises(limit - 1):
+			// What it has of these times is stored. Its series may be newer than the lists in memory.
+			f.forget()
+			continue
+		}
+		if err := f.note(ctx, missing(l.log, l.err)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// isAlone says whether there is no other member, and was none when the last round ended.
+func (f *Fleet) isAlone() bool {
+	logs, ok := f.known(f.cfg.Now().Add(-maxListAge))
+	if !ok || slices.ContainsFunc(logs, f.counts) {
+		return false
+	}
+	f.sync.mu.Lock()
+	defer f.sync.mu.Unlock()
+	return !f.sync.busy && len(f.sync.contacts) == 0
+}
+
+// nextRound returns a round that has not begun.
+func (f *Fleet) nextRound() *round {
+	s := &f.sync
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.next == nil {
+		s.next = &round{done: make(chan struct{})}
+	}
+	next := s.next
+	if !s.busy {
+		s.busy = true
+		s.running.Go(f.runRounds)
+	}
+	return next
+}
+
+// runRounds runs rounds as long as one is wanted.
+func (f *Fleet) runRounds() {
+	s := &f.sync
+	for {
+		s.mu.Lock()
+		r := s.next
+		if s.next = nil; r == nil {
+			s.busy = false
+			s.mu.Unlock()
+			return
+		}
+		s.mu.Unlock()
+		f.runRound(r)
+		close(r.done)
+	}
+}
+
+// runRound asks all members.
+func (f *Fleet) runRound(r *round) {
+	ctx, cancel := context.WithTimeout(f.sync.ctx, roundTimeout)
+	defer cancel()
+	var logs []meta.Log
+	if logs, r.err = f.others(ctx, f.cfg.Now().Add(-maxListAge)); r.err != nil {
+		return
+	}
+	logs = slices.DeleteFunc(slices.Clone(logs), func(l meta.Log) bool { return !f.counts(l) })
+	told := make([]told, len(logs))
+	var asking sync.WaitGroup
+	for i, l := range logs {
+		asking.Go(func() { told[i] = f.askTold(ctx, l) })
+	}
+	asking.Wait()
+	mustForget := false
+	contacts := make(map[string]contact)
+	var all []index.Learned
+	for _, t := range told {
+		switch {
+		case t.isGone:
+			mustForget = true
+		case t.err != nil:
+			r.lacks = append(r.lacks, lack{t.log, t.err})
+		default:
+			mustForget = mustForget || t.Lost
+			contacts[t.log.Token] = contact{t.log.ID, t.Next}
+			all = append(all, t.Series...)
+		}
+	}
+	f.sync.mu.Lock()
+	for token := range f.sync.contacts {
+		if _, ok := contacts[token]; !ok { // it has gone, or cannot be asked any more: what it has indexed since is not known
+			mustForget = true
+		}
+	}
+	f.sync.contacts = contacts
+	f.sync.mu.Unlock()
+	if mustForget {
+		f.forget()
+	} else if err := f.learn(all); err != nil {
+		r.err = err
+	}
+}
+
+// told is what a member has told.
+type told struct {
+	indexedAnswer
+	log    meta.Log
+	isGone bool
+	err    error
+}
+
+// askTold asks a member what it has indexed since the last round.
+func (f *Fleet) askTold(ctx context.Context, l meta.Log) (t told) {
+	t.log, t.isGone, t.err = f.askAgain(ctx, l, func(l meta.Log) (err error) {
+		f.sync.mu.Lock()
+		before, isKnown := f.sync.contacts[l.Token]
+		f.sync.mu.Unlock()
+		t.indexedAnswer, err = f.askIndexed(ctx, l, before.next, isKnown)
+		return err
+	})
+	return t
+}
+
+// learn adds series to the indexes of their tenants.
+func (f *Fleet) learn(all []index.Learned) (err error) {
+	if len(all) == 0 {
+		return nil
+	}
+	f.metrics.learnt.Add(float64(len(all)))
+	byTenant := make(map[string][]index.Learned)
+	for _, s := range all {
+		tenant := ""
+		if f.cfg.Schema.Tenancy() {
+			var tenantErr error
+			if tenant, tenantErr = series.TenantOf([]byte(s.Key)); tenantErr != nil {
+				err = errors.Join(err, tenantErr)
+				continue
+			}
+		}
+		byTenant[tenant] = append(byTenant[tenant], s)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for tenant, some := range byTenant {
+		if x := f.indexes[tenant]; x != nil {
+			err = errors.Join(err, x.Learn(some))
+		}
+	}
+	return err
+}
+
+// forget drops what the indexes have in memory.
+func (f *Fleet) forget() {
+	f.metrics.forgotten.Inc()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, x := range f.indexes {
+		x.Forget()
+	}
+}
