@@ -385,7 +385,7 @@ func (o *options) haFlags(app *kingpin.Application) {
 // check refuses flags that do not go together. The error says what to change.
 func (o *options) check() error {
 	for _, check := range []func() error{
-		o.checkNumbers, o.web.check, o.checkTenancy, o.checkRetention, o.checkSchema, o.checkEstimate, o.checkDemo, o.checkImport,
+		o.checkMode, o.checkNumbers, o.web.check, o.checkTenancy, o.checkRetention, o.checkSchema, o.checkEstimate, o.checkDemo, o.checkImport,
 		o.checkBuffer, o.checkSeal, o.checkRollups, o.engine.HA.Validate, o.checkFeatures, o.checkModes, o.checkCache, o.checkFleet,
 	} {
 		if err := check(); err != nil {

@@ -32,12 +32,15 @@ type fleetOptions struct {
 	webConfig, client string
 	// queries and reads say whether answers may be partial.
 	queries, reads string
+	// mode is modeAll or modeRead.
+	mode string
 	// join is how long a member waits before its first sample.
 	join time.Duration
 }
 
 func (o *options) fleetFlags(app *kingpin.Application) {
 	f := &o.fleet
+	app.Flag("mode", "What the adapter does: all, or read, which answers and writes nothing, on Bigtable.").Default(modeAll).EnumVar(&f.mode, modeAll, modeRead)
 	app.Flag("fleet.listen-address", "Address at which other adapters on the same Bigtable ask this one for what its buffer has not stored. With it several adapters with buffers answer as one. Empty is none.").StringVar(&f.listen)
 	app.Flag("fleet.address", "URL at which others reach --fleet.listen-address, such as http://10.0.0.3:9202. By default the name of the host and the port.").StringVar(&f.address)
 	app.Flag("fleet.web.config.file", "File that turns on TLS or basic auth at --fleet.listen-address, in the format of Prometheus' exporter-toolkit.").StringVar(&f.webConfig)
@@ -46,6 +49,43 @@ func (o *options) fleetFlags(app *kingpin.Application) {
 		Default(fleet.Allow).EnumVar(&f.queries, fleet.Allow, fleet.Deny)
 	app.Flag("fleet.partial-reads", "The same for remote read, federation and other protocols, whose answers cannot have a warning.").Default(fleet.Deny).EnumVar(&f.reads, fleet.Allow, fleet.Deny)
 	app.Flag("fleet.join-time", "How long an adapter with --fleet.listen-address takes no samples after its start, until others know of it.").Hidden().Default(buffer.DefaultJoin.String()).DurationVar(&f.join)
+}
+
+// The values of --mode.
+const (
+	modeAll  = "all"
+	modeRead = "read"
+)
+
+// checkMode turns off what writes, for --mode=read. It comes before the checks that set defaults.
+func (o *options) checkMode() error {
+	if o.fleet.mode != modeRead || o.command != commandServe {
+		return nil
+	}
+	if !o.traits().Shared {
+		return errors.New("--mode=read: of the embedded store there is one adapter: it needs --storage.backend=bigtable")
+	}
+	for _, name := range []string{"buffer.enabled", "seal.enabled", "rollup.enabled", "web.enable-admin-api", "ha.cluster-label", "fleet.listen-address", "tenancy.create"} {
+		if o.given[name] {
+			return fmt.Errorf("--%s is for an adapter that writes: leave it out, or --mode=read", name)
+		}
+	}
+	if o.given["self-scrape-interval"] && o.selfScrape > 0 {
+		return errors.New("--self-scrape-interval is for an adapter that writes: leave it out, or --mode=read")
+	}
+	o.readOnly, o.createTables, o.buffered, o.seal.enabled, o.rollups, o.selfScrape = true, false, false, false, false, 0
+	o.given["buffer.enabled"] = true // it is off
+	return nil
+}
+
+// refuseWrites answers all requests of an adapter that only reads, in place of next.
+func (o *options) refuseWrites(next http.Handler) http.Handler {
+	if !o.readOnly {
+		return next
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		http.Error(w, "this adapter only answers: it has --mode=read", http.StatusForbidden)
+	})
 }
 
 func (o *options) checkFleet() error {

@@ -68,7 +68,7 @@ func (s *server) routes(h handlers) []route {
 		}
 	}
 	add(ui.Patterns(), route{need: read, serve: h.page})
-	add(remote.WritePatterns(), route{need: write, body: s.o.remote.MaxBodyBytes, serve: s.guarded(false, h.protocols)})
+	add(remote.WritePatterns(), route{need: write, body: s.o.remote.MaxBodyBytes, serve: s.o.refuseWrites(s.guarded(false, h.protocols))})
 	add(remote.ReadPatterns(), route{need: read, body: s.o.remote.MaxBodyBytes, serve: s.guarded(false, h.protocols)})
 	// The frames of an import are bounded, not their number.
 	add(remote.AdminPatterns(), route{need: admin, body: unbounded(0), at: adminAddress, serve: s.guarded(true, h.protocols)})

@@ -253,9 +253,13 @@ func (a *adapter) startBackground(ctx context.Context, sealing bucketstore.Store
 	})
 	var removing sync.WaitGroup
 	removing.Go(func() { a.retention.Run(ctx) })
-	removing.Go(func() { executor.Run(ctx) })
-	removing.Go(func() { walker.Run(ctx) })
-	if remover != nil {
+	if a.o.readOnly {
+		removing.Go(func() { executor.Watch(ctx) })
+	} else {
+		removing.Go(func() { executor.Run(ctx) })
+		removing.Go(func() { walker.Run(ctx) })
+	}
+	if remover != nil && !a.o.readOnly {
 		removing.Go(func() { remover.Run(ctx) })
 	}
 	running = append(running, &removing)

@@ -125,20 +125,27 @@ func NewExecutor(cfg ExecutorConfig) *Executor {
 func (x *Executor) Run(ctx context.Context) {
 	var ended sync.WaitGroup
 	defer ended.Wait()
-	loop := func(msg string, work func(context.Context) error) {
-		jobs.Loop{Interval: interval, Sleep: x.sleep, Work: work, Failed: func(err error) {
-			if errors.Is(err, errWaiting) {
-				level.Info(x.cfg.Logger).Log("msg", "deleted samples are hidden and not removed yet", "reason", err)
-				return
-			}
-			x.records.metrics.failures.Inc()
-			level.Warn(x.cfg.Logger).Log("msg", msg, "err", err)
-		}}.Run(ctx)
-	}
 	if x.records.cfg.Meta.Traits().Shared { // also while Advance works
-		ended.Go(func() { loop("deletions not read, trying again", x.records.Poll) })
+		ended.Go(func() { x.Watch(ctx) })
 	}
-	loop("deleted samples are not removed yet, trying again", x.Advance)
+	x.loop(ctx, "deleted samples are not removed yet, trying again", x.Advance)
+}
+
+// Watch reads the deletions of other adapters until ctx ends, and removes nothing.
+func (x *Executor) Watch(ctx context.Context) {
+	x.loop(ctx, "deletions not read, trying again", x.records.Poll)
+}
+
+// loop calls work at an interval, and logs its errors with msg.
+func (x *Executor) loop(ctx context.Context, msg string, work func(context.Context) error) {
+	jobs.Loop{Interval: interval, Sleep: x.sleep, Work: work, Failed: func(err error) {
+		if errors.Is(err, errWaiting) {
+			level.Info(x.cfg.Logger).Log("msg", "deleted samples are hidden and not removed yet", "reason", err)
+			return
+		}
+		x.records.metrics.failures.Inc()
+		level.Warn(x.cfg.Logger).Log("msg", msg, "err", err)
+	}}.Run(ctx)
 }
 
 // Finish calls Advance until nothing is left to remove, or ctx ends.

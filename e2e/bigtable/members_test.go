@@ -1,0 +1,212 @@
+package bigtable
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/prompb"
+
+	"github.com/promtable/promtable/e2e/harness"
+)
+
+// members are adapters with buffers on one store that answer as one, and a reader, with all that was sent.
+type members struct {
+	*testing.T
+	all    []*harness.Adapter
+	reader *harness.Adapter
+	random *rand.Rand
+	// sent are the points of each series, by number.
+	sent map[int][]harness.Point
+	last int64
+}
+
+func startMembers(t *testing.T, b harness.Backend, n int) *members {
+	t.Helper()
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	m := &members{T: t, all: make([]*harness.Adapter, n), random: rand.New(rand.NewPCG(seed, 0)), sent: make(map[int][]harness.Point)}
+	first := harness.StartAdapter(t, b) // makes the tables
+	first.Terminate(t)
+	var starting sync.WaitGroup
+	for i := range m.all { // each waits until others may know of it
+		starting.Go(func() {
+			m.all[i] = harness.StartAdapter(t, harness.WithBuffer(b, t.TempDir()), "--fleet.listen-address=127.0.0.1:0")
+		})
+	}
+	starting.Go(func() { m.reader = harness.StartAdapter(t, b, "--mode=read") })
+	starting.Wait()
+	if t.Failed() {
+		t.FailNow()
+	}
+	m.last = harness.NowMillis() - 20*time.Minute.Milliseconds()
+	return m
+}
+
+func memberSeries(n int) labels.Labels {
+	return labels.FromStrings("__name__", "fleet", "n", strconv.Itoa(n))
+}
+
+// send writes a point of a series to an adapter.
+func (m *members) send(a *harness.Adapter, n int) {
+	m.Helper()
+	m.last += 1000 + m.random.Int64N(500)
+	p := harness.PointAt(m.last, m.random.Float64())
+	harness.RemoteWrites()[m.random.IntN(2)].MustSend(m, a.URL("/api/v1/write"), harness.SeriesOf(memberSeries(n), p))
+	m.sent[n] = append(m.sent[n], p)
+}
+
+// get asks an adapter for all points of a series by PromQL, and returns them and the warnings.
+func (m *members) get(a *harness.Adapter, n int, header map[string]string) (points []harness.Point, warnings []string, status int) {
+	m.Helper()
+	q := url.Values{"query": {fmt.Sprintf(`fleet{n="%d"}[1h]`, n)}, "time": {harness.FormatSeconds(m.last)}}
+	resp, err := harness.RoundTrip(m.Context(), http.MethodGet, a.URL("/api/v1/query?"+q.Encode()), header, nil)
+	if err != nil {
+		m.Fatal(err)
+	}
+	var answer struct {
+		Warnings []string
+		Data     struct {
+			Result []struct{ Values [][2]any }
+		}
+	}
+	if resp.Status != http.StatusOK {
+		return nil, nil, resp.Status
+	}
+	if err := json.Unmarshal([]byte(resp.Body), &answer); err != nil {
+		m.Fatal(err, resp.Body)
+	}
+	for _, s := range answer.Data.Result {
+		for _, v := range s.Values {
+			value, err := strconv.ParseFloat(v[1].(string), 64)
+			if err != nil {
+				m.Fatal(err)
+			}
+			points = append(points, harness.PointAt(int64(v[0].(float64)*1000+0.5), value))
+		}
+	}
+	return points, answer.Warnings, resp.Status
+}
+
+// want wants an adapter to answer with all points of a series, by PromQL and remote read, without a warning.
+func (m *members) want(when string, a *harness.Adapter, n int) {
+	m.Helper()
+	points, warnings, status := m.get(a, n, nil)
+	if !slices.Equal(points, m.sent[n]) || len(warnings) > 0 || status != http.StatusOK {
+		m.Fatalf("%s: series %d has %d points, %d %q, want %d", when, n, len(points), status, warnings, len(m.sent[n]))
+	}
+	as := harness.AnswerTypes()[m.random.IntN(2)]
+	got := harness.MustRead(m, a.URL("/api/v1/read"), as, harness.Query{Mint: 0, Maxt: m.last, Matchers: harness.MustMatchers(m, "__name__", "=", "fleet", "n", "=", strconv.Itoa(n))})
+	if d := harness.DiffSeries(got, []harness.TimeSeries{{Labels: memberSeries(n), Points: m.sent[n]}}); d != "" {
+		m.Fatalf("%s: %v: %s", when, as, d)
+	}
+}
+
+// readers are all adapters that answer.
+func (m *members) readers() []*harness.Adapter { return append(slices.Clone(m.all), m.reader) }
+
+// readStatus returns the status of a remote read of all series.
+func (m *members) readStatus(a *harness.Adapter, header string) int {
+	m.Helper()
+	req, err := harness.NewRead(m.Context(), a.URL("/api/v1/read"), prompb.ReadRequest_SAMPLES, harness.Query{Mint: 0, Maxt: m.last, Matchers: harness.MustMatchers(m, "__name__", "=", "fleet")})
+	if err != nil {
+		m.Fatal(err)
+	}
+	if header != "" {
+		req.Header.Set("X-Promtable-Partial", header)
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		m.Fatal(err)
+	}
+	resp.Body.Close()
+	return resp.StatusCode
+}
+
+// TestMembers: what one member has acknowledged every other adapter finds at once, also of series that are new or that several members write. Without a
+// member that cannot be asked answers say so, or fail; back, it has all. One that leaves leaves nothing behind.
+func TestMembers(t *testing.T) {
+	b := harness.Emulator(t)
+	m := startMembers(t, b, 3)
+	const series = 10
+	round := func(when string, members []*harness.Adapter, n int) {
+		t.Helper()
+		for range n {
+			of := m.random.IntN(series)
+			m.send(members[m.random.IntN(len(members))], of)
+			readers := append(slices.Clone(members), m.reader)
+			m.want(when, readers[m.random.IntN(len(readers))], of)
+		}
+	}
+	round("three members", m.all, 100)
+	if code, output := harness.RunAdapter(t, b); code == 0 || !strings.Contains(output, "beside it none writes without a buffer") {
+		t.Errorf("an adapter without a buffer starts beside members: %d, %s", code, output)
+	}
+
+	killed := m.all[2]
+	m.send(killed, 0)
+	killed.Kill(t)
+	for _, a := range []*harness.Adapter{m.all[0], m.reader} {
+		if _, warnings, status := m.get(a, 0, nil); status != http.StatusOK || len(warnings) != 1 || !strings.Contains(warnings[0], "cannot be asked for its samples from ") {
+			t.Errorf("without a member: %d, warnings %q", status, warnings)
+		}
+		if _, _, status := m.get(a, 0, map[string]string{"X-Promtable-Partial": "deny"}); status != http.StatusServiceUnavailable {
+			t.Errorf("without a member, denied: %d", status)
+		}
+		for header, want := range map[string]int{"": 503, "deny": 503, "allow": 200, "perhaps": 400} {
+			if status := m.readStatus(a, header); status != want {
+				t.Errorf("a remote read without a member, %q: %d, want %d", header, status, want)
+			}
+		}
+	}
+	m.send(m.all[0], 1)
+	killed.Rerun(t)
+	for n := range series {
+		m.want("the member is back", m.all[0], n)
+		m.want("the member is back", m.reader, n)
+	}
+	round("after a crash", m.all, 30)
+
+	stopped := m.all[1]
+	m.send(stopped, 3)
+	if err := syscall.Kill(stopped.PID(), syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	if _, warnings, status := m.get(m.reader, 3, nil); status != http.StatusOK || len(warnings) != 1 || !strings.Contains(warnings[0], "has not answered") {
+		t.Errorf("beside a member that is stopped: %d, warnings %q after %s", status, warnings, time.Since(began))
+	}
+	if err := syscall.Kill(stopped.PID(), syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	harness.Eventually(t, "the member that goes on is asked again", func() error {
+		if _, warnings, _ := m.get(m.reader, 3, nil); len(warnings) > 0 {
+			return fmt.Errorf("%q", warnings)
+		}
+		return nil
+	})
+	round("it goes on", m.all, 30)
+
+	m.all[0].Terminate(t)
+	for n := range series {
+		m.want("a member has left", m.all[1], n)
+		m.want("a member has left", m.reader, n)
+	}
+	round("two members", m.all[1:], 30)
+	for _, a := range m.all[1:] {
+		a.Terminate(t)
+	}
+	for n := range series {
+		m.want("all have left", m.reader, n)
+	}
+}
