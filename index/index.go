@@ -85,8 +85,8 @@ type Config struct {
 	// Limits may be nil.
 	Limits Limits
 
-	// Indexed, if set, is called with each series that this Index has written to a period, when its rows are durable and before Write
-	// returns. It must not keep the key.
+	// Indexed, if set, is called with each series that this Index has written to a period, or has found there when it was to be written,
+	// when its rows are durable and before Write returns. It must not keep the key.
 	Indexed func(period int64, seriesKey []byte)
 	// Sync, if set, is called before an answer about times before limit, in milliseconds, is read, so that Learn and Forget are called with
 	// what other processes have written up to then. Its error ends the call and is returned unchanged.

@@ -156,13 +156,19 @@ func (x *Index) writeBatch(ctx context.Context, needs []need) (rows int, err err
 		return 0, fmt.Errorf("write index marks: %w", err)
 	}
 	x.memory.add(needs)
-	if x.indexed != nil {
-		for _, n := range needs {
-			x.indexed(n.period, n.entry.Key)
-		}
-	}
+	x.tell(needs)
 	x.writer.remember(needs, b.texts)
 	return len(b.rows) + len(b.marks), nil
+}
+
+// tell calls Config.Indexed.
+func (x *Index) tell(needs []need) {
+	if x.indexed == nil {
+		return
+	}
+	for _, n := range needs {
+		x.indexed(n.period, n.entry.Key)
+	}
 }
 
 // putRows writes rows, if there are any.
@@ -213,6 +219,7 @@ func (x *Index) lookUp(ctx context.Context, needs []need) (absent []need, err er
 	x.metrics.found.Add(float64(len(found)))
 	x.metrics.absent.Add(float64(len(unknown) - len(found)))
 	x.memory.addFound(found)
+	x.tell(found)
 	x.writer.remember(found, nil)
 	return absent, nil
 }

@@ -21,6 +21,9 @@ const DefaultJoin = 20 * time.Second
 // maxSilence is how long a member acknowledges samples without a renewal of its row. Its row may be removed by hand after a longer one.
 const maxSilence = 10 * time.Minute
 
+// ForgetAfter is how long a member must be silent before its row may be removed by hand: it acknowledges nothing by then.
+const ForgetAfter = 2 * maxSilence
+
 // ErrForeignRow says that the row of a log in META is that of another process, or was removed.
 var ErrForeignRow = errors.New("the row of the log in META is not that of this process: another one has the log, or it was forgotten")
 

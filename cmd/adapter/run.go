@@ -264,6 +264,9 @@ func (a *adapter) startBackground(ctx context.Context, sealing bucketstore.Store
 	}
 	running = append(running, &removing)
 	removing.Go(func() { a.logs.run(ctx) })
+	if a.fleet != nil {
+		removing.Go(func() { a.fleet.Run(ctx) })
+	}
 	if a.blocked != nil {
 		removing.Go(func() { a.blocked.Run(ctx) })
 	}

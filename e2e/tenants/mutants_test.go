@@ -1,12 +1,7 @@
 package tenants
 
 import (
-	"encoding/json"
 	"flag"
-	"os"
-	"os/exec"
-	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/promtable/promtable/e2e/harness"
@@ -14,18 +9,18 @@ import (
 
 var runMutants = flag.Bool("mutants", false, "run the tests of each mutant, which takes some minutes")
 
-// A mutant is the program with one place changed that keeps tenants apart.
-type mutant struct {
-	file, old, new string
-	// tests are a package and a pattern of tests, one of which fails.
-	tests [2]string
-}
-
 var (
 	apart = [2]string{"./e2e/tenants", "TestApart/embedded"}
 	keys  = [2]string{"./series", "."}
 )
 
+// A mutant is a harness.Mutant.
+type mutant struct {
+	File, Old, New string
+	Tests          [2]string
+}
+
+// mutants are the adapter with one place changed that keeps tenants apart.
 func mutants() []mutant {
 	return []mutant{
 		// The keys of each table.
@@ -68,47 +63,11 @@ func mutants() []mutant {
 	}
 }
 
-// TestMutants: each place that keeps tenants apart is where it is said to be and, with -mutants, a program without it fails a test.
+// TestMutants: each place that keeps tenants apart is where it is said to be and, with -mutants, an adapter without it fails a test.
 func TestMutants(t *testing.T) {
+	var all []harness.Mutant
 	for _, m := range mutants() {
-		source, err := os.ReadFile(filepath.Join(harness.ModuleRoot, m.file))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if n := strings.Count(string(source), m.old); n != 1 {
-			t.Errorf("%s has %q %d times, want once", m.file, m.old, n)
-		} else if *runMutants {
-			t.Run(m.file, func(t *testing.T) { testMutant(t, m, strings.Replace(string(source), m.old, m.new, 1)) })
-		}
+		all = append(all, harness.Mutant(m))
 	}
-}
-
-func testMutant(t *testing.T, m mutant, source string) {
-	dir := t.TempDir()
-	root, err := filepath.Abs(harness.ModuleRoot)
-	if err != nil {
-		t.Fatal(err)
-	}
-	changed, overlay := filepath.Join(dir, "changed.go"), filepath.Join(dir, "overlay.json")
-	replace, err := json.Marshal(map[string]any{"Replace": map[string]string{filepath.Join(root, m.file): changed}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for path, content := range map[string][]byte{changed: []byte(source), overlay: replace} {
-		if err := os.WriteFile(path, content, 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	cache, err := exec.Command("go", "env", "GOCACHE").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	// The program of the tests is built by them, in a folder of its own: it is changed like they are.
-	cmd := exec.Command("go", "test", "-vet=off", "-count=1", "-run", m.tests[1], m.tests[0])
-	cmd.Dir = root
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=-overlay="+overlay, "GOCACHE="+strings.TrimSpace(string(cache)), "XDG_CACHE_HOME="+dir)
-	output, err := cmd.CombinedOutput()
-	if err == nil || !strings.Contains(string(output), "--- FAIL") {
-		t.Errorf("%s with %q for %q: go %s: %v\n%.1000s", m.file, m.new, m.old, strings.Join(cmd.Args[1:], " "), err, output)
-	}
+	harness.CheckMutants(t, *runMutants, all)
 }

@@ -37,6 +37,9 @@ import (
 // buffer.DefaultJoin.
 const maxListAge = 10 * time.Second
 
+// maxGap is the most time between two lists of which each member that has acknowledged samples is in one: a new one waits as long.
+const maxGap = 2 * maxListAge
+
 // Config says what a Fleet is made of. Meta, Schema and Now are required.
 type Config struct {
 	Meta   *meta.Store
@@ -102,13 +105,20 @@ func (f *Fleet) Close() error {
 }
 
 // age returns how long ago a time was, by the clock of the wall or the monotonic one, of which that stands still in a suspend.
-func (f *Fleet) age(t time.Time) time.Duration {
-	now := f.cfg.Now()
-	return max(now.Sub(t), now.Round(0).Sub(t.Round(0)))
+func (f *Fleet) age(t time.Time) time.Duration { return between(t, f.cfg.Now()) }
+
+func between(t, later time.Time) time.Duration {
+	return max(later.Sub(t), later.Round(0).Sub(t.Round(0)))
 }
 
 // others returns the logs of other adapters, by a list that is not too old, and began to be read at a time or later.
 func (f *Fleet) others(ctx context.Context, since time.Time) ([]meta.Log, error) {
+	l, err := f.read(ctx, since)
+	return l.logs, err
+}
+
+// read returns a list that others may be of.
+func (f *Fleet) read(ctx context.Context, since time.Time) (list, error) {
 	if l, ok := f.known(since); ok {
 		return l, nil
 	}
@@ -120,7 +130,7 @@ func (f *Fleet) others(ctx context.Context, since time.Time) ([]meta.Log, error)
 	began := f.cfg.Now()
 	logs, err := f.cfg.Meta.Logs(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("the list of members: %w", err)
+		return list{}, fmt.Errorf("the list of members: %w", err)
 	}
 	logs = slices.DeleteFunc(logs, func(l meta.Log) bool { return l.ID == f.cfg.Own })
 	f.mu.Lock()
@@ -133,17 +143,14 @@ func (f *Fleet) others(ctx context.Context, since time.Time) ([]meta.Log, error)
 		}
 	}
 	f.metrics.members.Set(float64(members))
-	return logs, nil
+	return f.list, nil
 }
 
 // known returns the list if it is good.
-func (f *Fleet) known(since time.Time) (logs []meta.Log, ok bool) {
+func (f *Fleet) known(since time.Time) (l list, ok bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.list.at.IsZero() || f.age(f.list.at) > maxListAge || f.list.at.Before(since) {
-		return nil, false
-	}
-	return f.list.logs, true
+	return f.list, !f.list.at.IsZero() && f.age(f.list.at) <= maxListAge && !f.list.at.Before(since)
 }
 
 // counts says whether a log is one of a member, or of one that cannot be asked.

@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -25,16 +26,21 @@ type rounds struct {
 	next *round
 	busy bool
 
-	// contacts are what is known of members, by token. Only rounds use them, one after the other.
+	// contacts are what is known of members that the last round has asked, by token, or ID of the log. Only rounds use them, one after the other.
 	contacts map[string]contact
+	// seen is when the last list was read by which members were asked, or were none.
+	seen time.Time
 }
 
 // A contact is a member that was asked before.
 type contact struct {
-	log string
-	// next is the number of the first series that was not told.
-	next uint64
+	// next is the number of the first series that was not told, if isKnown: else it could not be asked.
+	next    uint64
+	isKnown bool
 }
+
+// contactKey is the key of a log in rounds.contacts.
+func contactKey(l meta.Log) string { return cmp.Or(l.Token, l.ID) }
 
 // A round is one.
 type round struct {
@@ -90,13 +96,17 @@ func (f *Fleet) Sync(ctx context.Context, limit int64) error {
 
 // isAlone says whether there is no other member, and was none when the last round ended.
 func (f *Fleet) isAlone() bool {
-	logs, ok := f.known(f.cfg.Now().Add(-maxListAge))
-	if !ok || slices.ContainsFunc(logs, f.counts) {
+	l, ok := f.known(f.cfg.Now().Add(-maxListAge))
+	if !ok || slices.ContainsFunc(l.logs, f.counts) {
 		return false
 	}
 	f.sync.mu.Lock()
 	defer f.sync.mu.Unlock()
-	return !f.sync.busy && len(f.sync.contacts) == 0
+	if f.sync.busy || len(f.sync.contacts) > 0 || between(f.sync.seen, l.at) >= maxGap {
+		return false
+	}
+	f.sync.seen = l.at
+	return true
 }
 
 // nextRound returns a round that has not begun.
@@ -132,22 +142,42 @@ func (f *Fleet) runRounds() {
 	}
 }
 
+// Run asks members at an interval until ctx ends, so that no list is older than it may be.
+func (f *Fleet) Run(ctx context.Context) {
+	ticker := time.NewTicker(maxListAge / 2)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		if !f.isAlone() {
+			<-f.nextRound().done
+		}
+	}
+}
+
 // runRound asks all members.
 func (f *Fleet) runRound(r *round) {
 	ctx, cancel := context.WithTimeout(f.sync.ctx, roundTimeout)
 	defer cancel()
-	var logs []meta.Log
-	if logs, r.err = f.others(ctx, f.cfg.Now().Add(-maxListAge)); r.err != nil {
+	var l list
+	if l, r.err = f.read(ctx, f.cfg.Now().Add(-maxListAge)); r.err != nil {
 		return
 	}
-	logs = slices.DeleteFunc(slices.Clone(logs), func(l meta.Log) bool { return !f.counts(l) })
+	logs := slices.DeleteFunc(slices.Clone(l.logs), func(l meta.Log) bool { return !f.counts(l) })
 	told := make([]told, len(logs))
 	var asking sync.WaitGroup
 	for i, l := range logs {
 		asking.Go(func() { told[i] = f.askTold(ctx, l) })
 	}
 	asking.Wait()
-	mustForget := false
+	f.sync.mu.Lock()
+	// In a longer time a member may have come, indexed and gone.
+	mustForget := between(f.sync.seen, l.at) >= maxGap
+	f.sync.seen = l.at
+	f.sync.mu.Unlock()
 	contacts := make(map[string]contact)
 	var all []index.Learned
 	for _, t := range told {
@@ -156,15 +186,16 @@ func (f *Fleet) runRound(r *round) {
 			mustForget = true
 		case t.err != nil:
 			r.lacks = append(r.lacks, lack{t.log, t.err})
+			contacts[contactKey(t.log)] = contact{}
 		default:
 			mustForget = mustForget || t.Lost
-			contacts[t.log.Token] = contact{t.log.ID, t.Next}
+			contacts[contactKey(t.log)] = contact{t.Next, true}
 			all = append(all, t.Series...)
 		}
 	}
 	f.sync.mu.Lock()
 	for token := range f.sync.contacts {
-		if _, ok := contacts[token]; !ok { // it has gone, or cannot be asked any more: what it has indexed since is not known
+		if _, ok := contacts[token]; !ok { // it has gone: what it has indexed since is not known
 			mustForget = true
 		}
 	}
@@ -189,9 +220,9 @@ type told struct {
 func (f *Fleet) askTold(ctx context.Context, l meta.Log) (t told) {
 	t.log, t.isGone, t.err = f.askAgain(ctx, l, func(l meta.Log) (err error) {
 		f.sync.mu.Lock()
-		before, isKnown := f.sync.contacts[l.Token]
+		before := f.sync.contacts[contactKey(l)]
 		f.sync.mu.Unlock()
-		t.indexedAnswer, err = f.askIndexed(ctx, l, before.next, isKnown)
+		t.indexedAnswer, err = f.askIndexed(ctx, l, before.next, before.isKnown)
 		return err
 	})
 	return t

@@ -1,0 +1,76 @@
+package bigtable
+
+import (
+	"flag"
+	"testing"
+
+	"github.com/promtable/promtable/e2e/harness"
+)
+
+var runMutants = flag.Bool("mutants", false, "run the tests of each mutant, which takes minutes")
+
+// A mutant is a harness.Mutant.
+type mutant struct {
+	File, Old, New string
+	Tests          [2]string
+}
+
+// mutants are the adapter without one of the rules by which several answer as one.
+func mutants() []mutant {
+	model := [2]string{"./bucketstore/buffer", "TestFleetModel"}
+	return []mutant{
+		// Open first, rows after.
+		{"remote/fleet/store.go", "	open, err := s.fleet.open(ctx, openRequest{Rows: req.Rows, Chunks: req.Families[wanted]})\n", `	var rows openRows
+	_ = s.Store.Scan(ctx, req, func(r bucketstore.Row) error {
+		r.Key = bytes.Clone(r.Key)
+		r.Cells = slices.Clone(r.Cells)
+		for i := range r.Cells {
+			r.Cells[i].Qualifier, r.Cells[i].Value = bytes.Clone(r.Cells[i].Qualifier), bytes.Clone(r.Cells[i].Value)
+		}
+		rows = append(rows, r)
+		return nil
+	})
+	open, err := s.fleet.open(ctx, openRequest{Rows: req.Rows, Chunks: req.Families[wanted]})
+	if err == nil {
+		over := openRows(mergeRows([][]bucketstore.Row{rows, open}))
+		return bucketstore.EachOver(&over, fn)
+	}
+`, model},
+		// Who cannot be asked is missing, unless META says otherwise now.
+		{"remote/fleet/store.go", "errs[i] = f.note(ctx, missing(state, err))", "_ = state", model},
+		{"remote/fleet/store.go", "!state.Promises(f.latest(req))", "!state.Promises(1)", model},
+		{"remote/fleet/fleet.go", "		now.Promise = 0 // it may have been lowered\n		return now, false, errors.Join(err, lookErr)", "		return l, true, nil", model},
+		{"remote/fleet/fleet.go", "	logs, err := f.others(ctx, f.cfg.Now())\n", "	logs, err := f.others(ctx, f.cfg.Now().Add(-maxListAge))\n", model},
+		// The list of members is not old, and none is missed between two.
+		{"remote/fleet/fleet.go", "maxListAge = 10 * time.Second", "maxListAge = 10 * time.Minute", model},
+		{"remote/fleet/sync.go", "mustForget := between(f.sync.seen, l.at) >= maxGap", "mustForget := false", model},
+		// What members have indexed.
+		{"remote/fleet/sync.go", "if !asks(ctx) || f.isAlone() {", "if true {", model},
+		{"remote/fleet/sync.go", "mustForget = mustForget || t.Lost", "_ = t.Lost", model},
+		{"remote/fleet/sync.go", "		if _, ok := contacts[token]; !ok {", "		if false {", model},
+		{"remote/fleet/sync.go", "			contacts[contactKey(t.log)] = contact{}\n", "", model},
+		{"remote/fleet/sync.go", "		if err := f.note(ctx, missing(l.log, l.err)); err != nil {", "		if err := error(nil); err != nil {", model},
+		{"index/write.go", "	x.tell(found)\n", "", model},
+		// Only the process that is meant answers.
+		{"remote/fleet/server.go", "*of != own", "of.Log != own.Log", model},
+		// Nothing is acknowledged that breaks the promise, or that others may not ask for.
+		{"bucketstore/buffer/member.go", "	if earliest < high {", "	if false {", model},
+		{"bucketstore/buffer/member.go", "joined.IsZero() || m.age(joined) < b.cfg.Join", "joined.IsZero()", model},
+		{"bucketstore/buffer/member.go", "	if silent := m.age(m.renewed); silent > maxSilence {", "	if silent := m.age(m.renewed); silent < 0 {", model},
+		{"bucketstore/buffer/member.go", "min(oldest, pending, m.since, latest)", "min(pending, m.since, latest)", model},
+		{"bucketstore/buffer/member.go", "		if found.Token != m.token && !isFirst {", "		if false && !isFirst {", [2]string{"./bucketstore/buffer", "TestMemberForeign"}},
+		// The row goes last.
+		{"bucketstore/buffer/buffer.go", "	err := b.flushAtEnd()\n", "	_ = b.dir.deregister(context.Background(), b.stamp)\n	err := b.flushAtEnd()\n", model},
+		// Days of which members have samples are not read from rollups.
+		{"remote/fleet/store.go", "!hasDay(open[i].Cells,", "!hasDay(nil,", [2]string{"./remote/fleet", "TestRollups"}},
+	}
+}
+
+// TestMutants: each rule is where it is said to be and, with -mutants, an adapter without it fails a test.
+func TestMutants(t *testing.T) {
+	var all []harness.Mutant
+	for _, m := range mutants() {
+		all = append(all, harness.Mutant(m))
+	}
+	harness.CheckMutants(t, *runMutants, all)
+}
