@@ -24,7 +24,7 @@ func CompareCells(a, b Cell) int {
 var errEnough = errors.New("limit")
 
 // ScanOver scans a store, and calls fn also with the rows and cells of over, in the order of Store.Scan and up to its limit. A cell of
-// over stands in place of one of the store with its family and qualifier.
+// over stands in place of one of the store with its family and qualifier, unless that has a later time.
 func ScanOver(ctx context.Context, store Store, req ScanRequest, over Overlay, fn func(Row) error) error {
 	s := overScan{over: over, limit: req.Limit, fn: fn}
 	err := store.Scan(ctx, req, s.storeRow)
@@ -93,7 +93,7 @@ func (s *overScan) deliver(row Row) error {
 	return s.fn(row)
 }
 
-// appendMerged appends the cells of both, in order; those of the overlay win.
+// appendMerged appends the cells of both, in order. Of a column the later cell wins, and of equal times that of the overlay.
 func appendMerged(merged, stored, over []Cell) []Cell {
 	for len(stored) > 0 && len(over) > 0 {
 		switch c := CompareCells(stored[0], over[0]); {
@@ -101,6 +101,8 @@ func appendMerged(merged, stored, over []Cell) []Cell {
 			merged, stored = append(merged, stored[0]), stored[1:]
 		case c > 0:
 			merged, over = append(merged, over[0]), over[1:]
+		case stored[0].Time > over[0].Time:
+			over = over[1:]
 		default:
 			merged, stored, over = append(merged, over[0]), stored[1:], over[1:]
 		}

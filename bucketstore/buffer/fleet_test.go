@@ -83,8 +83,8 @@ func (p *fleetProc) address() string { return fmt.Sprint("http://m", p.number) }
 type fleetStore struct {
 	bucketstore.Store
 	p *fleetProc
-	// before, if set, is called before rows of METRIC are read.
-	before func()
+	// interrupt, if set, is called before rows of METRIC are read, and after.
+	interrupt func()
 }
 
 func (s *fleetStore) Close() error { return nil }
@@ -93,10 +93,13 @@ func (s *fleetStore) Scan(ctx context.Context, req bucketstore.ScanRequest, fn f
 	if req.Table == bucketstore.Meta && s.p.metaAway {
 		return errStore
 	}
-	if req.Table == bucketstore.Metric && s.before != nil {
-		s.before()
+	if req.Table != bucketstore.Metric || s.interrupt == nil {
+		return s.Store.Scan(ctx, req, fn)
 	}
-	return s.Store.Scan(ctx, req, fn)
+	s.interrupt()
+	err := s.Store.Scan(ctx, req, fn)
+	s.interrupt()
+	return err
 }
 
 func (s *fleetStore) CheckAndApply(ctx context.Context, table bucketstore.Table, cond bucketstore.Condition, mut bucketstore.Mutation) (bool, error) {
@@ -177,9 +180,9 @@ func (p *fleetProc) start() {
 	}
 	p.view = p.fleet.Wrap(p.view)
 	p.index = index.New(index.Config{Refresh: time.Minute, Now: p.now, Indexed: p.fleet.Indexed, Sync: p.fleet.Sync}, indexrows.New(store))
-	p.fleet.Join("", p.index)
+	p.fleet.Join("", p.index, func([]series.RowRange) []bucketstore.Row { return nil })
 	w.note("%d starts, log %s", p.number, p.id)
-	store.before = w.interrupt
+	store.interrupt = w.interrupt
 }
 
 // interrupt lets something happen in the middle of a read.

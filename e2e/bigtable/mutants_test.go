@@ -17,10 +17,10 @@ type mutant struct {
 
 // mutants are the adapter without one of the rules by which several answer as one.
 func mutants() []mutant {
-	model := [2]string{"./bucketstore/buffer", "TestFleetModel"}
+	model, sync := [2]string{"./bucketstore/buffer", "TestFleetModel"}, [2]string{"./remote/fleet", "TestSync"}
 	return []mutant{
 		// Open first, rows after.
-		{"remote/fleet/store.go", "	open, err := s.fleet.open(ctx, openRequest{Rows: req.Rows, Chunks: req.Families[wanted]})\n", `	var rows openRows
+		{"remote/fleet/store.go", "	open, err := s.fleet.open(ctx, path, ask)\n", `	var rows openRows
 	_ = s.Store.Scan(ctx, req, func(r bucketstore.Row) error {
 		r.Key = bytes.Clone(r.Key)
 		r.Cells = slices.Clone(r.Cells)
@@ -30,7 +30,7 @@ func mutants() []mutant {
 		rows = append(rows, r)
 		return nil
 	})
-	open, err := s.fleet.open(ctx, openRequest{Rows: req.Rows, Chunks: req.Families[wanted]})
+	open, err := s.fleet.open(ctx, path, ask)
 	if err == nil {
 		over := openRows(mergeRows([][]bucketstore.Row{rows, open}))
 		return bucketstore.EachOver(&over, fn)
@@ -38,17 +38,17 @@ func mutants() []mutant {
 `, model},
 		// Who cannot be asked is missing, unless META says otherwise now.
 		{"remote/fleet/store.go", "errs[i] = f.note(ctx, missing(state, err))", "_ = state", model},
-		{"remote/fleet/store.go", "!state.Promises(f.latest(req))", "!state.Promises(1)", model},
+		{"remote/fleet/store.go", "!state.Promises(f.latest(path, req))", "!state.Promises(1)", model},
 		{"remote/fleet/fleet.go", "		now.Promise = 0 // it may have been lowered\n		return now, false, errors.Join(err, lookErr)", "		return l, true, nil", model},
-		{"remote/fleet/fleet.go", "	logs, err := f.others(ctx, f.cfg.Now())\n", "	logs, err := f.others(ctx, f.cfg.Now().Add(-maxListAge))\n", model},
+		{"remote/fleet/fleet.go", "	logs, err := f.others(ctx, f.cfg.Now())\n", "	logs, err := f.others(ctx, f.cfg.Now().Add(-maxListAge))\n", [2]string{"./remote/fleet", "TestPartial"}},
 		// The list of members is not old, and none is missed between two.
 		{"remote/fleet/fleet.go", "maxListAge = 10 * time.Second", "maxListAge = 10 * time.Minute", model},
-		{"remote/fleet/sync.go", "mustForget := between(f.sync.seen, l.at) >= maxGap", "mustForget := false", model},
+		{"remote/fleet/sync.go", "mustForget := between(f.sync.seen, l.at) >= maxGap", "mustForget := false", sync},
 		// What members have indexed.
 		{"remote/fleet/sync.go", "if !asks(ctx) || f.isAlone() {", "if true {", model},
 		{"remote/fleet/sync.go", "mustForget = mustForget || t.Lost", "_ = t.Lost", model},
-		{"remote/fleet/sync.go", "		if _, ok := contacts[token]; !ok {", "		if false {", model},
-		{"remote/fleet/sync.go", "			contacts[contactKey(t.log)] = contact{}\n", "", model},
+		{"remote/fleet/sync.go", "		if _, ok := contacts[token]; !ok {", "		if false {", sync},
+		{"remote/fleet/sync.go", "			contacts[contactKey(t.log)] = contact{}\n", "", sync},
 		{"remote/fleet/sync.go", "		if err := f.note(ctx, missing(l.log, l.err)); err != nil {", "		if err := error(nil); err != nil {", model},
 		{"index/write.go", "	x.tell(found)\n", "", model},
 		// Only the process that is meant answers.

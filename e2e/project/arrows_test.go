@@ -45,7 +45,7 @@ func arrows() []arrow {
 		{"bucketstore/pebble/...", []string{"series/...", "bucketstore", "bucketstore/disk", "bucketstore/pebble/..."}, []string{"bucketstore/storetest"}},
 		{"bucketstore/meta", []string{"series/...", "bucketstore"}, []string{"bucketstore/..."}},
 		// The model of deletion drives a buffer and what removes rows beneath it.
-		{"bucketstore/buffer", []string{"series/...", "bucketstore", "bucketstore/durable", "bucketstore/meta"}, []string{"bucketstore/...", "remote/jobs/..."}},
+		{"bucketstore/buffer", []string{"series/...", "bucketstore", "bucketstore/durable", "bucketstore/meta"}, []string{"bucketstore/...", "remote/jobs/...", "index", "remote/engine/indexrows", "remote/fleet"}},
 		{"bucketstore/snapshot", []string{"bucketstore/durable"}, []string{"series/...", "bucketstore/..."}},
 		{"bucketstore/storetest", []string{"series/...", "bucketstore", "bucketstore/meta"}, nil},
 		{"bucketstore", []string{"series/..."}, []string{"bucketstore/..."}},
@@ -73,7 +73,7 @@ func arrows() []arrow {
 		{"remote/wire/wiretest", []string{"series/...", "bucketstore", "remote/ingest"}, nil},
 		{"remote/write", []string{"remote/engine", "remote/ingest", "remote/reload", "remote/request", "remote/wire", "remote/scope"}, protocolTests},
 		{"remote/reload", nil, nil},
-		{"remote/fleet", []string{"series", "series/rollup", "index", "bucketstore", "bucketstore/meta"}, []string{"bucketstore/..."}},
+		{"remote/fleet", []string{"series", "series/rollup", "index", "bucketstore", "bucketstore/meta"}, []string{"bucketstore/...", "remote/engine/indexrows"}},
 		{"remote/limits", []string{"series", "index", "remote/ingest", "remote/reload", "remote/request"}, nil},
 		{"remote/queries", []string{"series/expr", "remote/reload", "remote/engine/reader", "remote/engine/eval", "remote/request", "remote/scope"}, nil},
 		{"remote/read", []string{"series/...", "remote/engine/reader", "remote/engine/eval", "remote/queries", "remote/request", "remote/wire"}, append(protocolTests, "remote/queries")},

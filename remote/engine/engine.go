@@ -116,11 +116,11 @@ type Config struct {
 }
 
 // A Fleet connects an index to those of other adapters on the store. Its functions may be nil. The first two are those of index.Config; Join is
-// called with the index of a tenant, which is empty in a store without tenants.
+// called with the index of a tenant, which is empty in a store without tenants, and with what returns its rows that are not in CURRENT yet.
 type Fleet struct {
 	Indexed func(period int64, seriesKey []byte)
 	Sync    func(ctx context.Context, limit int64) error
-	Join    func(tenant string, x *index.Index)
+	Join    func(tenant string, x *index.Index, pending func([]series.RowRange) []bucketstore.Row)
 }
 
 // Deletions are the deletions that an Engine applies.
@@ -251,6 +251,9 @@ func New(cfg Config) (*Engine, error) {
 		Interval:   cfg.CurrentInterval,
 		MaxPending: cfg.CachedSeries,
 	})
+	if cfg.Fleet.Join != nil {
+		cfg.Fleet.Join(cfg.Schema.Tenant(), e.index, e.current.Pending)
+	}
 	ctx, stop := context.WithCancel(context.Background())
 	e.stop = stop
 	e.background.Go(func() { e.runPrewrite(ctx) })

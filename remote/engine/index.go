@@ -44,7 +44,7 @@ func (e *Engine) prewrite(ctx context.Context) error {
 
 func newIndex(cfg Config) *index.Index {
 	traits := cfg.Store.Traits()
-	x := index.New(index.Config{
+	return index.New(index.Config{
 		Schema:        cfg.Schema,
 		ParallelLists: traits.ParallelScans,
 		AtomicPuts:    traits.AtomicApply,
@@ -58,8 +58,4 @@ func newIndex(cfg Config) *index.Index {
 		Indexed:       cfg.Fleet.Indexed,
 		Sync:          cfg.Fleet.Sync,
 	}, indexrows.New(cfg.Store))
-	if cfg.Fleet.Join != nil {
-		cfg.Fleet.Join(cfg.Schema.Tenant(), x)
-	}
-	return x
 }

@@ -42,10 +42,10 @@ func NewClient(transport http.RoundTripper) *http.Client {
 	return &http.Client{Transport: transport}
 }
 
-// askOpen asks a member for open chunks.
-func (f *Fleet) askOpen(ctx context.Context, l meta.Log, req openRequest) (rows []bucketstore.Row, err error) {
+// askOpen asks a member for what it has in memory.
+func (f *Fleet) askOpen(ctx context.Context, l meta.Log, path string, req openRequest) (rows []bucketstore.Row, err error) {
 	req.Target = f.target(l)
-	err = f.ask(ctx, l, openPath, req, func(d *gob.Decoder) (bool, error) {
+	err = f.ask(ctx, l, path, req, func(d *gob.Decoder) (bool, error) {
 		var part openAnswer
 		err := d.Decode(&part)
 		rows = append(rows, part.Rows...)

@@ -67,8 +67,9 @@ type Fleet struct {
 	list    list
 	// down are members that could not be asked a moment ago, by token.
 	down map[string]failure
-	// indexes are those that learn, by tenant.
+	// indexes are those that learn, and pending returns the rows that are not in CURRENT yet, by tenant.
 	indexes map[string]*index.Index
+	pending map[string]func([]series.RowRange) []bucketstore.Row
 
 	sync rounds
 }
@@ -91,7 +92,7 @@ func New(cfg Config) *Fleet {
 	if cfg.Client == nil {
 		cfg.Client = NewClient(nil)
 	}
-	f := &Fleet{cfg: cfg, metrics: newMetrics(cfg.Registerer), down: make(map[string]failure), indexes: make(map[string]*index.Index)}
+	f := &Fleet{cfg: cfg, metrics: newMetrics(cfg.Registerer), down: make(map[string]failure), indexes: make(map[string]*index.Index), pending: make(map[string]func([]series.RowRange) []bucketstore.Row)}
 	f.sync.contacts = make(map[string]contact)
 	f.sync.ctx, f.sync.stop = context.WithCancel(context.Background())
 	return f

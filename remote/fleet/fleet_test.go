@@ -8,16 +8,20 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/prometheus/prometheus/model/labels"
 	"go.uber.org/goleak"
 
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/bucketstore/bigtable/bigtabletest"
 	"github.com/promtable/promtable/bucketstore/meta"
+	"github.com/promtable/promtable/index"
+	"github.com/promtable/promtable/remote/engine/indexrows"
 	"github.com/promtable/promtable/remote/fleet"
 	"github.com/promtable/promtable/series"
 	"github.com/promtable/promtable/series/rollup"
@@ -59,6 +63,9 @@ type world struct {
 	log    meta.Log
 	fleet  *fleet.Fleet
 	view   bucketstore.Store
+	// other is that of the member. later is how far the clock is ahead.
+	other *fleet.Fleet
+	later atomic.Int64
 }
 
 func newWorld(t *testing.T) *world {
@@ -71,8 +78,8 @@ func newWorld(t *testing.T) *world {
 	if err := w.meta.Init(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	other := w.open(fleet.Config{Own: w.member.id})
-	server := httptest.NewServer(other.Serve(w.member))
+	w.other = w.open(fleet.Config{Own: w.member.id})
+	server := httptest.NewServer(w.other.Serve(w.member))
 	t.Cleanup(server.Close)
 	w.log = meta.Log{ID: w.member.id, Host: "there", Address: server.URL, Token: w.member.token}
 	w.put(w.log)
@@ -82,7 +89,7 @@ func newWorld(t *testing.T) *world {
 }
 
 func (w *world) open(cfg fleet.Config) *fleet.Fleet {
-	cfg.Meta, cfg.Now = w.meta, time.Now
+	cfg.Meta, cfg.Now = w.meta, func() time.Time { return time.Now().Add(time.Duration(w.later.Load())) }
 	f := fleet.New(cfg)
 	w.Cleanup(func() {
 		if err := f.Close(); err != nil {
@@ -219,6 +226,88 @@ func TestPartial(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.want(t.Context(), "", series.FamilyChunk) // all is stored
+}
+
+// TestSync: what a member has indexed is found at once, also if it was unknown, could not be asked or has gone meanwhile.
+func TestSync(t *testing.T) {
+	w := newWorld(t)
+	rows := indexrows.New(w.store)
+	open := func(f *fleet.Fleet) *index.Index {
+		x := index.New(index.Config{Refresh: time.Hour, Now: time.Now, Indexed: f.Indexed, Sync: f.Sync}, rows)
+		f.Join("", x, func([]series.RowRange) []bucketstore.Row { return nil })
+		return x
+	}
+	written, read := open(w.other), open(w.fleet)
+	n := 0
+	write := func() {
+		t.Helper()
+		n++
+		ls := labels.FromStrings("__name__", "up", "n", strconv.Itoa(n))
+		key, err := series.Schema{}.AppendSeriesKey(nil, ls)
+		if err == nil {
+			err = written.Write(fleet.WithoutMembers(t.Context()), []index.Entry{{Key: key, Labels: ls, T: 5}})
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := func(when string, isPartial bool) {
+		t.Helper()
+		ctx, _ := fleet.AllowPartial(t.Context())
+		found, err := read.Select(ctx, index.Query{Matchers: []*labels.Matcher{labels.MustNewMatcher(labels.MatchEqual, "__name__", "up")}, Limit: 10})
+		if err != nil || !isPartial && len(found.Series) != n || (len(fleet.PartialOf(ctx)) > 0) != isPartial {
+			t.Fatalf("%s: %+v, %v, lacks %q, want %d", when, found, err, fleet.PartialOf(ctx), n)
+		}
+	}
+	want("nothing is there", false)
+	for range 3 {
+		write()
+		want("it is asked", false)
+	}
+	write()
+	write()
+	want("of two", false)
+
+	w.member.token = "next" // a process that has what is above from its log
+	w.log.Token = "next"
+	w.put(w.log)
+	write()
+	want("another process", false)
+
+	w.member.token = "none"
+	write()
+	want("it cannot be asked", true)
+	write()
+	w.log.Promise = 10
+	w.put(w.log)
+	w.later.Add(int64(2 * time.Second)) // until it is asked again
+	want("it cannot be asked, and promises that what it has indexed is stored", false)
+	w.log.Promise = 9
+	w.put(w.log)
+	w.later.Add(int64(2 * time.Second))
+	want("its promise does not cover the times", true)
+	write()
+	if err := w.meta.RemoveLog(t.Context(), w.log.ID); err != nil {
+		t.Fatal(err)
+	}
+	w.later.Add(int64(11 * time.Second))
+	want("it could not be asked, and has gone", false)
+
+	w.member.token = "third"
+	w.log.Token = "third"
+	w.put(w.log)
+	w.later.Add(int64(11 * time.Second))
+	want("it is back", false)
+	write()
+	if err := w.meta.RemoveLog(t.Context(), w.log.ID); err != nil {
+		t.Fatal(err)
+	}
+	w.later.Add(int64(11 * time.Second))
+	want("it has gone", false)
+	want("it has gone", false)
+	write() // of one that has come and gone in a longer time
+	w.later.Add(int64(25 * time.Second))
+	want("it has come and gone unseen", false)
 }
 
 // TestServe: requests that are none, or for another store, are refused.

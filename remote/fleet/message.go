@@ -10,6 +10,7 @@ import (
 // changes their meaning needs other paths.
 const (
 	openPath    = "/fleet/v1/open"
+	currentPath = "/fleet/v1/current"
 	indexedPath = "/fleet/v1/indexed"
 )
 
@@ -21,11 +22,11 @@ type target struct {
 	Log, Token string
 }
 
-// An openRequest asks for the open chunks of rows of METRIC.
+// An openRequest asks for the open chunks of rows of METRIC, or for rows of CURRENT that are not stored.
 type openRequest struct {
 	Target target
 	Rows   []series.RowRange
-	// Chunks are the wanted qualifiers.
+	// Chunks are the wanted qualifiers of METRIC.
 	Chunks bucketstore.FamilyRange
 	// KeysOnly asks for cells without values.
 	KeysOnly bool

@@ -1,8 +1,10 @@
 package fleet
 
 import (
+	"bytes"
 	"encoding/gob"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 
@@ -46,7 +48,8 @@ func (f *Fleet) Serve(source Source) http.Handler {
 			answer(w, r)
 		})
 	}
-	handle(openPath, func(w http.ResponseWriter, r *http.Request) { f.answerOpen(w, r, source) })
+	handle(openPath, func(w http.ResponseWriter, r *http.Request) { f.answerOpen(w, r, source, source.ScanOpen) })
+	handle(currentPath, func(w http.ResponseWriter, r *http.Request) { f.answerOpen(w, r, source, f.scanPending) })
 	handle(indexedPath, func(w http.ResponseWriter, r *http.Request) { f.answerIndexed(w, r, source) })
 	return mux
 }
@@ -64,7 +67,25 @@ func (f *Fleet) decode(w http.ResponseWriter, r *http.Request, source Source, in
 	return true
 }
 
-func (f *Fleet) answerOpen(w http.ResponseWriter, r *http.Request, source Source) {
+// scanPending calls fn with the rows that are not in CURRENT yet, in order of keys.
+func (f *Fleet) scanPending(rows []series.RowRange, _ bucketstore.FamilyRange, fn func(bucketstore.Row) error) error {
+	f.mu.Lock()
+	all := slices.Collect(maps.Values(f.pending))
+	f.mu.Unlock()
+	var found []bucketstore.Row
+	for _, pending := range all { // of one tenant each, as their keys are
+		found = append(found, pending(rows)...)
+	}
+	slices.SortFunc(found, func(a, b bucketstore.Row) int { return bytes.Compare(a.Key, b.Key) })
+	for _, row := range found {
+		if err := fn(row); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (f *Fleet) answerOpen(w http.ResponseWriter, r *http.Request, source Source, scan func([]series.RowRange, bucketstore.FamilyRange, func(bucketstore.Row) error) error) {
 	var req openRequest
 	if !f.decode(w, r, source, &req, &req.Target) {
 		return
@@ -72,7 +93,7 @@ func (f *Fleet) answerOpen(w http.ResponseWriter, r *http.Request, source Source
 	e := gob.NewEncoder(w)
 	var part openAnswer
 	size := 0
-	err := source.ScanOpen(req.Rows, req.Chunks, func(row bucketstore.Row) error {
+	err := scan(req.Rows, req.Chunks, func(row bucketstore.Row) error {
 		cells := slices.Clone(row.Cells)
 		for i := range cells {
 			if req.KeysOnly {

@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/binary"
 	"math"
@@ -22,8 +23,11 @@ type Store struct {
 
 // Scan implements bucketstore.Store. Members copy their open chunks first, and the store is read after.
 func (s *Store) Scan(ctx context.Context, req bucketstore.ScanRequest, fn func(bucketstore.Row) error) error {
-	if req.Table != bucketstore.Metric || len(req.Rows) == 0 || !asks(ctx) {
+	if req.Table != bucketstore.Metric && req.Table != bucketstore.Current || len(req.Rows) == 0 || !asks(ctx) {
 		return s.Store.Scan(ctx, req, fn)
+	}
+	if req.Table == bucketstore.Current {
+		return s.scanOver(ctx, req, currentPath, openRequest{Rows: req.Rows}, fn)
 	}
 	if slices.ContainsFunc(req.Families, func(f bucketstore.FamilyRange) bool { return rollup.ResolutionOf(f.Family) != rollup.Raw }) {
 		return s.scanRollups(ctx, req, fn)
@@ -32,7 +36,12 @@ func (s *Store) Scan(ctx context.Context, req bucketstore.ScanRequest, fn func(b
 	if wanted < 0 {
 		return s.Store.Scan(ctx, req, fn)
 	}
-	open, err := s.fleet.open(ctx, openRequest{Rows: req.Rows, Chunks: req.Families[wanted]})
+	return s.scanOver(ctx, req, openPath, openRequest{Rows: req.Rows, Chunks: req.Families[wanted]}, fn)
+}
+
+// scanOver scans the store, with what members have.
+func (s *Store) scanOver(ctx context.Context, req bucketstore.ScanRequest, path string, ask openRequest, fn func(bucketstore.Row) error) error {
+	open, err := s.fleet.open(ctx, path, ask)
 	if err != nil {
 		return err
 	}
@@ -45,7 +54,7 @@ func (s *Store) Scan(ctx context.Context, req bucketstore.ScanRequest, fn func(b
 
 // scanRollups leaves out the rollups of days of which members have samples: they are of those that are stored.
 func (s *Store) scanRollups(ctx context.Context, req bucketstore.ScanRequest, fn func(bucketstore.Row) error) error {
-	open, err := s.fleet.open(ctx, openRequest{Rows: req.Rows, Chunks: bucketstore.FamilyRange{Family: series.FamilyChunk}, KeysOnly: true})
+	open, err := s.fleet.open(ctx, openPath, openRequest{Rows: req.Rows, Chunks: bucketstore.FamilyRange{Family: series.FamilyChunk}, KeysOnly: true})
 	if err != nil {
 		return err
 	}
@@ -104,8 +113,8 @@ func (o *openRows) Take() ([]bucketstore.Cell, error) {
 	return cells, nil
 }
 
-// open asks all members for open chunks, and returns those of all, in order of keys.
-func (f *Fleet) open(ctx context.Context, req openRequest) ([]bucketstore.Row, error) {
+// open asks all members for what they have in memory, and returns the rows of all, in order of keys.
+func (f *Fleet) open(ctx context.Context, path string, req openRequest) ([]bucketstore.Row, error) {
 	logs, err := f.others(ctx, f.cfg.Now().Add(-maxListAge))
 	if err != nil {
 		return nil, f.note(ctx, err)
@@ -119,7 +128,7 @@ func (f *Fleet) open(ctx context.Context, req openRequest) ([]bucketstore.Row, e
 	for i, l := range logs {
 		asking.Go(func() {
 			state, isGone, err := f.askAgain(ctx, l, func(l meta.Log) (err error) {
-				found[i], err = f.askOpen(ctx, l, req)
+				found[i], err = f.askOpen(ctx, l, path, req)
 				return err
 			})
 			switch {
@@ -130,7 +139,7 @@ func (f *Fleet) open(ctx context.Context, req openRequest) ([]bucketstore.Row, e
 				return
 			}
 			found[i] = nil // a part of an answer
-			if !isGone && !state.Promises(f.latest(req)) {
+			if !isGone && !state.Promises(f.latest(path, req)) {
 				errs[i] = f.note(ctx, missing(state, err))
 			}
 		})
@@ -155,7 +164,10 @@ func mergeRows(found [][]bucketstore.Row) []bucketstore.Row {
 	for _, row := range all {
 		if n := len(merged); n > 0 && bytes.Equal(merged[n-1].Key, row.Key) {
 			cells := append(slices.Clip(merged[n-1].Cells), row.Cells...)
-			slices.SortStableFunc(cells, bucketstore.CompareCells)
+			// Of a column the latest cell comes first, and stays.
+			slices.SortStableFunc(cells, func(a, b bucketstore.Cell) int {
+				return cmp.Or(bucketstore.CompareCells(a, b), cmp.Compare(b.Time, a.Time))
+			})
 			merged[n-1].Cells = slices.CompactFunc(cells, func(a, b bucketstore.Cell) bool { return bucketstore.CompareCells(a, b) == 0 })
 			continue
 		}
@@ -165,7 +177,10 @@ func mergeRows(found [][]bucketstore.Row) []bucketstore.Row {
 }
 
 // latest returns the latest time that a request asks for, in milliseconds, or one after it.
-func (f *Fleet) latest(req openRequest) (latest int64) {
+func (f *Fleet) latest(path string, req openRequest) (latest int64) {
+	if path == currentPath {
+		return math.MaxInt64
+	}
 	end := int64(series.Period - 1)
 	if limit := req.Chunks.Limit; len(limit) >= series.QualifierSize {
 		end = int64(binary.BigEndian.Uint32(limit))

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/bucketstore/meta"
 	"github.com/promtable/promtable/index"
 	"github.com/promtable/promtable/series"
@@ -56,11 +57,12 @@ type lack struct {
 	err error
 }
 
-// Join makes x, the index of a tenant, learn what members index. The tenant is empty in a store without tenants.
-func (f *Fleet) Join(tenant string, x *index.Index) {
+// Join makes x, the index of a tenant, learn what members index, and lets them ask for its rows that are not in CURRENT yet. The tenant is
+// empty in a store without tenants.
+func (f *Fleet) Join(tenant string, x *index.Index, pending func([]series.RowRange) []bucketstore.Row) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.indexes[tenant] = x
+	f.indexes[tenant], f.pending[tenant] = x, pending
 }
 
 // Sync makes the indexes learn what members have indexed before the call. An answer about times before limit, in milliseconds, that lacks a

@@ -102,12 +102,9 @@ func (t *Table) rows(taken []takenSample) []bucketstore.Mutation {
 	values := make([]byte, 0, 8*len(taken))
 	qualifier := []byte(series.QualifierCurrent)
 	for i := range taken {
-		s, value := &taken[i], taken[i].Value
-		if value == nil {
-			first := len(values)
-			values = cell.Append(values, cell.Value{Start: s.ST, Float: s.V})
-			value = values[first:]
-		}
+		s := &taken[i]
+		var value []byte
+		value, values = s.appendValue(values)
 		op := bucketstore.Op{Family: series.FamilyCurrent, Qualifier: qualifier, Time: s.T}
 		first := len(ops)
 		if t.keepsVersions {
@@ -119,6 +116,16 @@ func (t *Table) rows(taken []takenSample) []bucketstore.Mutation {
 		muts[i] = bucketstore.Mutation{Key: []byte(s.at.key), Ops: ops[first:len(ops):len(ops)]}
 	}
 	return muts
+}
+
+// appendValue returns the value of s as it is stored, which may be in space, and space.
+func (s *sample) appendValue(space []byte) (value, grown []byte) {
+	if s.Value != nil {
+		return s.Value, space
+	}
+	first := len(space)
+	space = cell.Append(space, cell.Value{Start: s.ST, Float: s.V})
+	return space[first:len(space):len(space)], space
 }
 
 // pendingSlots returns the series that have a pending sample, for a flush of all.

@@ -62,6 +62,34 @@ func (t *Table) Read(ctx context.Context, found map[string]labels.Labels, mint i
 	return current, nil
 }
 
+// Pending returns the rows that are not in CURRENT yet, in order of keys. The ranges are ascending and do not overlap.
+func (t *Table) Pending(ranges []series.RowRange) (rows []bucketstore.Row) {
+	add := func(key string, s sample) {
+		value, _ := s.appendValue(nil)
+		rows = append(rows, bucketstore.Row{Key: []byte(key), Cells: []bucketstore.Cell{
+			{Family: series.FamilyCurrent, Qualifier: []byte(series.QualifierCurrent), Time: s.T, Value: value},
+		}})
+	}
+	var wide []series.RowRange
+	for _, r := range ranges {
+		if n := len(r.Limit) - 1; n < 0 || r.Limit[n] != 0 || !bytes.Equal(r.Limit[:n], r.Start) {
+			wide = append(wide, r)
+		} else if s, ok := t.get(string(r.Start)); ok {
+			add(string(r.Start), s)
+		}
+	}
+	if len(wide) == 0 {
+		return rows
+	}
+	for _, s := range t.all() {
+		if slices.ContainsFunc(wide, func(r series.RowRange) bool { return r.Contains([]byte(s.key)) }) {
+			add(s.key, s.sample)
+		}
+	}
+	slices.SortFunc(rows, func(a, b bucketstore.Row) int { return bytes.Compare(a.Key, b.Key) })
+	return rows
+}
+
 // readSamples returns the current samples of these series: the pending ones, copied
 // first, over those in CURRENT.
 func (t *Table) readSamples(ctx context.Context, found map[string]labels.Labels) (map[string]sample, error) {
