@@ -42,6 +42,11 @@ type memberFixture struct {
 
 func openMember(t *testing.T) *memberFixture {
 	t.Helper()
+	return openMemberOn(t, func(s bucketstore.Store) bucketstore.Store { return &lasting{Store: s} })
+}
+
+func openMemberOn(t *testing.T, wrap func(bucketstore.Store) bucketstore.Store) *memberFixture {
+	t.Helper()
 	f := &memberFixture{t: t, clock: new(clock), store: &metaFails{Store: openPebble(t)}}
 	f.clock.ms.Store(someTime)
 	var err error
@@ -56,7 +61,7 @@ func openMember(t *testing.T) *memberFixture {
 		t.Fatal(err)
 	}
 	f.Buffer, err = buffer.Open(t.Context(), dir, buffer.Config{
-		Store: &lasting{Store: f.store}, Now: f.clock.now, Address: "a:1", SweepInterval: time.Hour,
+		Store: wrap(f.store), Now: f.clock.now, Address: "a:1", SweepInterval: time.Hour,
 		Die: func(err error) { f.died.Store(&err) },
 	})
 	if err != nil {
@@ -139,6 +144,46 @@ func TestMember(t *testing.T) {
 	}
 	if l := f.row(); l.Address != "" {
 		t.Errorf("after a clean stop the row is %+v", l)
+	}
+}
+
+// rowWatcher is a store that wants META to have a row as long as rows of METRIC are written.
+type rowWatcher struct {
+	*lasting
+	check func()
+}
+
+func (s *rowWatcher) Apply(ctx context.Context, table bucketstore.Table, muts []bucketstore.Mutation) error {
+	if table == bucketstore.Metric {
+		s.check()
+	}
+	return s.lasting.Apply(ctx, table, muts)
+}
+
+// TestMemberLeaves: the row of a member goes when all its samples are stored.
+func TestMemberLeaves(t *testing.T) {
+	var stored, gone atomic.Int64
+	watcher := &rowWatcher{}
+	f := openMemberOn(t, func(s bucketstore.Store) bucketstore.Store {
+		watcher.lasting = &lasting{Store: s}
+		return watcher
+	})
+	watcher.check = func() {
+		stored.Add(1)
+		if f.row().Address == "" {
+			gone.Add(1)
+		}
+	}
+	f.pass(buffer.DefaultJoin)
+	if err := f.send(someTime); err != nil {
+		t.Fatal(err)
+	}
+	f.mustClose()
+	if stored.Load() == 0 || gone.Load() > 0 {
+		t.Errorf("of %d writes %d come when the row has gone", stored.Load(), gone.Load())
+	}
+	if f.row().Address != "" {
+		t.Error("the row stays")
 	}
 }
 

@@ -36,6 +36,8 @@ type options struct {
 	webConfig       string
 	web             webOptions
 	shutdownTimeout time.Duration
+	// shutdownDelay is how long requests are answered after a stop is asked for.
+	shutdownDelay time.Duration
 
 	backend string
 	path    string
@@ -199,6 +201,7 @@ func (o *options) webFlags(app *kingpin.Application) {
 	app.Flag("web.allowed-hosts", "With --web.enable-admin-api: names of this adapter, with commas between them, beside localhost, that of --web.external-url, and IP addresses. "+
 		"A request to the admin API at another name is refused, and so is one of a browser that changes the store. Repeatable.").SetValue(&o.web.allowedHosts)
 	app.Flag("web.enable-admin-api", "Serve /api/v1/admin/: tsdb/delete_series and tsdb/clean_tombstones, which delete samples, tsdb/snapshot, which copies the embedded store, and import, which takes samples of earlier times. And DELETE of /api/v1/status/active_queries/ID, which cancels a query.").BoolVar(&o.adminAPI)
+	app.Flag("shutdown.delay", "How long a stop goes on answering, while /-/ready is 503: until balancers send no more.").Default("0s").DurationVar(&o.shutdownDelay)
 	app.Flag("shutdown.timeout", "How long a stop waits for running requests.").Default("30s").DurationVar(&o.shutdownTimeout)
 }
 
@@ -445,6 +448,7 @@ func (o *options) checkNumbers() error {
 		least int64
 	}{
 		{"shutdown.timeout", int64(o.shutdownTimeout), 1},
+		{"shutdown.delay", int64(o.shutdownDelay), 0},
 		{"bigtable.connections", int64(o.connections), 0},
 		{"seal.workers", int64(o.seal.workers), 1},
 		{"write.max-future", int64(o.engine.MaxFuture), 0},

@@ -258,6 +258,9 @@ func forgetLog(ctx context.Context, o *options, logger log.Logger) error {
 			if l.ID != o.forgetLog {
 				continue
 			}
+			if silent := o.now().Sub(time.UnixMilli(l.Seen)); l.Address != "" && silent < buffer.ForgetAfter {
+				return fmt.Errorf("the adapter of log %s, at %s, was there %s ago: it may take samples. A log is forgotten when its adapter was silent for %s", l.ID, l.Address, silent.Round(time.Second), buffer.ForgetAfter)
+			}
 			if err := store.RemoveLog(ctx, l.ID); err != nil {
 				return err
 			}

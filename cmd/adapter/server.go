@@ -160,12 +160,16 @@ func (s *server) serve(ctx context.Context, h handlers) error {
 		s.o.onReady(ctx, s.own(), url)
 	}
 	<-ctx.Done()
+	s.ready.Store(false)
+	if delay := s.o.shutdownDelay; delay > 0 {
+		level.Info(s.logger).Log("msg", "not ready any more, and answering until balancers know", "for", delay)
+		time.Sleep(delay)
+	}
 	return s.shutdown()
 }
 
 // shutdown accepts no more requests and waits for the running ones.
 func (s *server) shutdown() error {
-	s.ready.Store(false)
 	level.Info(s.logger).Log("msg", "stopping, waiting for running requests")
 	ctx, cancel := context.WithTimeout(context.Background(), s.o.shutdownTimeout)
 	defer cancel()

@@ -47,20 +47,20 @@ func mutants() []mutant {
 		// What members have indexed.
 		{"remote/fleet/sync.go", "if !asks(ctx) || f.isAlone() {", "if true {", model},
 		{"remote/fleet/sync.go", "mustForget = mustForget || t.Lost", "_ = t.Lost", model},
-		{"remote/fleet/sync.go", "		if _, ok := contacts[token]; !ok {", "		if false {", sync},
+		{"remote/fleet/sync.go", "		if _, ok := contacts[token]; !ok {", "		if _, ok := contacts[token]; ok && !ok {", sync},
 		{"remote/fleet/sync.go", "			contacts[contactKey(t.log)] = contact{}\n", "", sync},
 		{"remote/fleet/sync.go", "		if err := f.note(ctx, missing(l.log, l.err)); err != nil {", "		if err := error(nil); err != nil {", model},
-		{"index/write.go", "	x.tell(found)\n", "", model},
+		{"index/write.go", "	x.tell(found)\n", "", [2]string{"./index", "TestLearn"}},
 		// Only the process that is meant answers.
-		{"remote/fleet/server.go", "*of != own", "of.Log != own.Log", model},
+		{"remote/fleet/server.go", "*of != own", "of.Log != own.Log", [2]string{"./remote/fleet", "TestPartial"}},
 		// Nothing is acknowledged that breaks the promise, or that others may not ask for.
-		{"bucketstore/buffer/member.go", "	if earliest < high {", "	if false {", model},
+		{"bucketstore/buffer/member.go", "	if earliest < high {", "	if earliest < high-1<<60 {", model},
 		{"bucketstore/buffer/member.go", "joined.IsZero() || m.age(joined) < b.cfg.Join", "joined.IsZero()", model},
 		{"bucketstore/buffer/member.go", "	if silent := m.age(m.renewed); silent > maxSilence {", "	if silent := m.age(m.renewed); silent < 0 {", model},
-		{"bucketstore/buffer/member.go", "min(oldest, pending, m.since, latest)", "min(pending, m.since, latest)", model},
-		{"bucketstore/buffer/member.go", "		if found.Token != m.token && !isFirst {", "		if false && !isFirst {", [2]string{"./bucketstore/buffer", "TestMemberForeign"}},
+		{"bucketstore/buffer/member.go", "min(oldest, pending, m.since, latest)", "min(max(1<<60, oldest), pending, m.since, latest)", [2]string{"./bucketstore/buffer", "TestMember$"}},
+		{"bucketstore/buffer/member.go", "		if found.Token != m.token && !isFirst {", "		if found.Token == `none` && !isFirst {", [2]string{"./bucketstore/buffer", "TestMemberForeign"}},
 		// The row goes last.
-		{"bucketstore/buffer/buffer.go", "	err := b.flushAtEnd()\n", "	_ = b.dir.deregister(context.Background(), b.stamp)\n	err := b.flushAtEnd()\n", model},
+		{"bucketstore/buffer/buffer.go", "	err := b.flushAtEnd()\n", "	_ = b.dir.deregister(context.Background(), b.stamp)\n	err := b.flushAtEnd()\n", [2]string{"./bucketstore/buffer", "TestMemberLeaves"}},
 		// Days of which members have samples are not read from rollups.
 		{"remote/fleet/store.go", "!hasDay(open[i].Cells,", "!hasDay(nil,", [2]string{"./remote/fleet", "TestRollups"}},
 	}
