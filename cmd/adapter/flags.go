@@ -51,6 +51,8 @@ type options struct {
 	resourceLabels []string
 	indexMemory    byteSize
 	fleet          fleetOptions
+	// dryRelabel is --dry-run of relabel.
+	dryRelabel bool
 	// queryMemory and totalMemory bound what queries hold, resultsCache what is kept of them.
 	queryMemory, totalMemory, resultsCache byteSize
 

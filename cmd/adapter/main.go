@@ -70,6 +70,7 @@ func main() {
 		commandImportExport:      importSamples,
 		commandRetentionExplain:  explainRetention,
 		commandTenantList:        manageTenants,
+		commandRelabel:           relabelSeries,
 		commandTenantCreate:      manageTenants,
 		commandTenantDrop:        manageTenants,
 	}[o.command]

@@ -54,15 +54,15 @@ func mutants() []mutant {
 		// Only the process that is meant answers.
 		{"remote/fleet/server.go", "*of != own", "of.Log != own.Log", [2]string{"./remote/fleet", "TestPartial"}},
 		// Nothing is acknowledged that breaks the promise, or that others may not ask for.
-		{"bucketstore/buffer/member.go", "	if earliest < high {", "	if earliest < high-1<<60 {", model},
+		{"bucketstore/buffer/member.go", "	if earliest < high {", "	if earliest < high-1<<60 {", [2]string{"./bucketstore/buffer", "TestMember$"}},
 		{"bucketstore/buffer/member.go", "joined.IsZero() || m.age(joined) < b.cfg.Join", "joined.IsZero()", model},
-		{"bucketstore/buffer/member.go", "	if silent := m.age(m.renewed); silent > maxSilence {", "	if silent := m.age(m.renewed); silent < 0 {", model},
+		{"bucketstore/buffer/member.go", "	if silent := m.age(m.renewed); silent > maxSilence {", "	if silent := m.age(m.renewed); silent < 0 {", [2]string{"./bucketstore/buffer", "TestMemberSilent"}},
 		{"bucketstore/buffer/member.go", "min(oldest, pending, m.since, latest)", "min(max(1<<60, oldest), pending, m.since, latest)", [2]string{"./bucketstore/buffer", "TestMember$"}},
-		{"bucketstore/buffer/member.go", "		if found.Token != m.token && !isFirst {", "		if found.Token == `none` && !isFirst {", [2]string{"./bucketstore/buffer", "TestMemberForeign"}},
+		{"bucketstore/buffer/member.go", "	if found.Token != m.token {\n", "	if found.Token == `none` {\n", [2]string{"./bucketstore/buffer", "TestMemberForeign"}},
 		// The row goes last.
 		{"bucketstore/buffer/buffer.go", "	err := b.flushAtEnd()\n", "	_ = b.dir.deregister(context.Background(), b.stamp)\n	err := b.flushAtEnd()\n", [2]string{"./bucketstore/buffer", "TestMemberLeaves"}},
 		// Days of which members have samples are not read from rollups.
-		{"remote/fleet/store.go", "!hasDay(open[i].Cells,", "!hasDay(nil,", [2]string{"./remote/fleet", "TestRollups"}},
+		{"remote/fleet/store.go", "!hasDay(open[i].Cells,", "!hasDay(open[i].Cells[:0],", [2]string{"./remote/fleet", "TestRollups"}},
 	}
 }
 

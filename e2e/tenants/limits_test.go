@@ -1,6 +1,7 @@
 package tenants
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -8,6 +9,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -204,4 +206,74 @@ func TestQueryLimits(t *testing.T) {
 	if n := a.Metric(t, `adapter_limit_exceeded_total{limit="max_fetched_series_per_query",result="refused",tenant="small"}`); n < 4 {
 		t.Errorf("%v queries that read too many series were counted", n)
 	}
+}
+
+// TestRelabelling: what a tenant's rules drop or change is stored so, in each protocol, from the moment on when the file has them, and of that tenant alone.
+func TestRelabelling(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "limits.yml")
+	configure := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	configure("overrides: {ruled: {metric_relabel_configs: [{source_labels: [__name__], regex: \"debug_.*\", action: drop}, {regex: pod, action: labeldrop}]}}\n")
+	a := harness.StartAdapter(t, harness.Embedded(t), "--tenancy", "--tenancy.create", "--limits.file="+path)
+	ruled, other := tenant{"ruled", "wruled", 1}, tenant{"other", "wother", 2}
+	at := harness.NowMillis()
+	send := func(n tenant, p harness.Protocol) harness.Response {
+		t.Helper()
+		at += 1000
+		resp, err := harness.Post(t.Context(), a.URL("/api/v1/write"), n.as(p.Header()), p.Encode([]harness.SentSeries{
+			harness.SeriesOf(labels.FromStrings("__name__", "debug_x", "pod", "p"), harness.PointAt(at, 1)),
+			harness.SeriesOf(labels.FromStrings("__name__", "m", "pod", "p1"), harness.PointAt(at, 1)),
+			harness.SeriesOf(labels.FromStrings("__name__", "m", "pod", "p2"), harness.PointAt(at+1, 2)),
+		}))
+		if err != nil || resp.Status != http.StatusNoContent {
+			t.Fatal(resp, err)
+		}
+		return resp
+	}
+	want := func(n tenant, query, want string) {
+		t.Helper()
+		resp := n.get(t, a, "/api/v1/query", url.Values{"query": {query}, "time": {harness.FormatSeconds(at + 1)}})
+		if !strings.Contains(resp.Body, want) {
+			t.Errorf("%s of %s: %s, want %s", query, n.name, resp.Body, want)
+		}
+	}
+	for range 3 { // the series are cached in between
+		for _, p := range harness.RemoteWrites() {
+			if resp := send(ruled, p); p.Name == harness.RemoteWrite2().Name && resp.Header.Get("X-Prometheus-Remote-Write-Samples-Written") != "2" {
+				t.Errorf("written are %q samples, want 2", resp.Header.Get("X-Prometheus-Remote-Write-Samples-Written"))
+			}
+			send(other, p)
+		}
+	}
+	const none = `"result":[]`
+	want(ruled, "debug_x", none)
+	want(ruled, "m", `{"__name__":"m"}`)
+	want(ruled, "count(m)", `"1"]`)
+	want(ruled, "sum(count_over_time(m[1h]))", `"12"]`)
+	want(other, "count(m)", `"2"]`)
+	want(other, "sum(count_over_time(debug_x[1h]))", `"6"]`)
+	if n := a.Metric(t, `adapter_relabel_dropped_samples_total{tenant="ruled"}`); n != 6 {
+		t.Errorf("%v samples are dropped, want 6", n)
+	}
+
+	configure("overrides: {ruled: {metric_relabel_configs: [{target_label: new, replacement: yes}]}}\n")
+	if err := syscall.Kill(a.PID(), syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	harness.Eventually(t, "series get the new label", func() error {
+		for _, p := range harness.RemoteWrites() {
+			send(ruled, p)
+		}
+		resp := ruled.get(t, a, "/api/v1/query", url.Values{"query": {`count({new="yes"})`}, "time": {harness.FormatSeconds(at + 1)}})
+		if !strings.Contains(resp.Body, `"3"]`) {
+			return errors.New(resp.Body)
+		}
+		return nil
+	})
+	want(ruled, `count(debug_x{new="yes"})`, `"1"]`)
+	want(ruled, `count(debug_x{new=""})`, none)
 }

@@ -25,6 +25,8 @@ import (
 type WriteLimits interface {
 	// Admit counts a batch. Its error refuses all of it, and the sender should send it again.
 	Admit(batch []ingest.Series) error
+	// Relabelling returns what changes labels, or nil. It returns another one when that changes.
+	Relabelling() *ingest.Relabelling
 	// CheckLabels returns an error if a series is never to be stored. Series that are cached are not checked again.
 	CheckLabels(ls labels.Labels) error
 	index.Limits
@@ -34,6 +36,7 @@ type WriteLimits interface {
 type noLimits struct{}
 
 func (noLimits) Admit([]ingest.Series) error       { return nil }
+func (noLimits) Relabelling() *ingest.Relabelling  { return nil }
 func (noLimits) CheckLabels(labels.Labels) error   { return nil }
 func (noLimits) Limited() bool                     { return false }
 func (noLimits) AdmitSeries(index.NewSeries) error { return nil }
@@ -83,7 +86,17 @@ func (e *Engine) accept(ctx context.Context, a *accepted, batch []ingest.Series,
 // acceptNew accepts what is valid of a series that is not cached.
 func (e *Engine) acceptNew(a *accepted, s ingest.Series, bound timeBound, rejected *ingest.Rejected) {
 	s.Labels = s.Labels.WithoutEmpty()
-	reason, err := checkLabels(s.Labels)
+	rules := e.relabelling()
+	reason, err := checkDuplicates(s.Labels)
+	if err == nil && rules != nil {
+		var keep bool
+		if s.Labels, keep = rules.Apply(s.Labels, s.Size()); !keep {
+			return
+		}
+	}
+	if err == nil {
+		reason, err = checkLabels(s.Labels)
+	}
 	if err == nil {
 		reason, err = ingest.ReasonLimit, e.cfg.WriteLimits.CheckLabels(s.Labels)
 	}
@@ -96,7 +109,7 @@ func (e *Engine) acceptNew(a *accepted, s ingest.Series, bound timeBound, reject
 		return
 	}
 	ref := e.cfg.Appender.Ref(a.key)
-	cached := e.newCached(s.WireText, ref)
+	cached := e.newCached(s.WireText, ref, rules)
 	if a.addSeries(&s, ref, cached, bound, rejected) && cached != nil {
 		a.fresh = append(a.fresh, cached)
 	}
@@ -199,11 +212,16 @@ func (a *accepted) encode(v cell.Value) []byte {
 	return a.values[first:len(a.values):len(a.values)]
 }
 
-// checkLabels says what is wrong with a label set, if anything is.
-func checkLabels(ls labels.Labels) (ingest.Reason, error) {
+// checkDuplicates says whether a label set has a label twice.
+func checkDuplicates(ls labels.Labels) (ingest.Reason, error) {
 	if name, ok := ls.HasDuplicateLabelNames(); ok {
 		return ingest.ReasonLabels, labelsError{ls, fmt.Sprintf("label %q is there twice", name)}
 	}
+	return "", nil
+}
+
+// checkLabels says what else is wrong with a label set, if anything is.
+func checkLabels(ls labels.Labels) (ingest.Reason, error) {
 	if !ls.Has(labels.MetricName) {
 		return ingest.ReasonLabels, labelsError{ls, "no metric name"}
 	}

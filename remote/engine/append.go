@@ -79,7 +79,7 @@ func (e *Engine) store(ctx context.Context, a *accepted, rejected *ingest.Reject
 	}
 	e.current.Add(a.samples, a.handles)
 	for _, c := range a.fresh {
-		e.cache.Add(&c.entry)
+		e.addCached(c)
 	}
 	return stored, nil
 }

@@ -21,6 +21,8 @@ type cachedSeries struct {
 	current  current.Handle
 	metadata metadata.Handle
 	engine   *Engine
+	// rules are those that its labels come from.
+	rules *ingest.Relabelling
 }
 
 // stateBytes is about what a cachedSeries takes in memory beside its entry, with its reference and its
@@ -34,7 +36,28 @@ func (e *Engine) Lookup(t ingest.WireText) *seriescache.Entry {
 	if e.elections != nil {
 		return nil // with HA on, what is stored depends on more than the labels
 	}
+	e.relabelling()
 	return e.cache.Find(t)
+}
+
+// relabelling returns the rules in force. If they are others than before, no series is found by what senders write any more.
+func (e *Engine) relabelling() *ingest.Relabelling {
+	now := e.cfg.WriteLimits.Relabelling()
+	if before := e.rules.Load(); before != now && e.rules.CompareAndSwap(before, now) {
+		e.cache.Clear()
+	}
+	return now
+}
+
+// addCached caches a series, unless other rules are in force by now.
+func (e *Engine) addCached(c *cachedSeries) {
+	if c.rules != e.rules.Load() {
+		return
+	}
+	e.cache.Add(&c.entry)
+	if c.rules != e.rules.Load() { // since then
+		e.cache.Clear()
+	}
 }
 
 // Symbols returns the current symbol table, or nil if no series is found by its
@@ -48,11 +71,11 @@ func (e *Engine) Symbols() *seriescache.SymbolTable {
 
 // newCached returns a series that may be cached once it is stored, or nil if it
 // could not be found again.
-func (e *Engine) newCached(t ingest.WireText, ref bucketstore.Ref) *cachedSeries {
+func (e *Engine) newCached(t ingest.WireText, ref bucketstore.Ref, rules *ingest.Relabelling) *cachedSeries {
 	if e.elections != nil {
 		return nil
 	}
-	c := &cachedSeries{ref: ref, engine: e}
+	c := &cachedSeries{ref: ref, engine: e, rules: rules}
 	c.entry.State = c
 	c.indexed.prewriteFrom = index.PrewriteFrom(ref.SeriesKey())
 	if !e.cache.Init(&c.entry, t, stateBytes+len(ref.SeriesKey())) {

@@ -27,6 +27,7 @@ import (
 	"errors"
 	"math"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-kit/log"
@@ -41,6 +42,7 @@ import (
 	"github.com/promtable/promtable/remote/engine/metadata"
 	"github.com/promtable/promtable/remote/engine/reader"
 	"github.com/promtable/promtable/remote/engine/seriescache"
+	"github.com/promtable/promtable/remote/ingest"
 	"github.com/promtable/promtable/remote/timeline"
 	"github.com/promtable/promtable/series"
 )
@@ -180,6 +182,8 @@ type Engine struct {
 	metrics metrics
 	latest  latestBound
 	cache   *seriescache.Cache
+	// rules are those that the series of cache come from.
+	rules atomic.Pointer[ingest.Relabelling]
 	// accepted are *accepted to be used again.
 	accepted sync.Pool
 

@@ -44,6 +44,12 @@ type Cached interface {
 	CompareMetadata(said metadata.Metadata) (family string, changed bool)
 }
 
+// A Relabelling changes the labels of series before they are stored.
+type Relabelling struct {
+	// Apply returns the labels under which a series with so many samples is stored, and false if it is not to be.
+	Apply func(ls labels.Labels, samples int) (_ labels.Labels, keep bool)
+}
+
 // WireText is the bytes in which a sender writes a label set, mostly the same in
 // every request. Equal texts of one form always stand for the same labels.
 type WireText struct {

@@ -4,6 +4,7 @@
 //	tenant.go   what a tenant has used of its limits
 //	series.go   how many series it has
 //	query.go    what its queries ask for
+//	relabel.go  how labels change before series are stored
 //	bucket.go   rates
 //	metrics.go  metrics
 //
@@ -15,6 +16,7 @@ import (
 	"slices"
 
 	"github.com/prometheus/common/model"
+	"github.com/prometheus/prometheus/model/relabel"
 	"go.yaml.in/yaml/v2"
 
 	"github.com/promtable/promtable/series"
@@ -63,6 +65,10 @@ type Limits struct {
 	FetchedSeries int64          `yaml:"max_fetched_series_per_query"`
 	HeldBytes     int64          `yaml:"max_held_bytes_per_query"`
 	Concurrency   int            `yaml:"max_concurrent_queries"`
+	// Relabel are the rules by which labels of series change before they are stored, and by which series are dropped.
+	Relabel []*relabel.Config `yaml:"metric_relabel_configs"`
+	// relabelling applies them. It is nil if there are none.
+	relabelling *relabelling
 	// Track has the limits that are only counted.
 	Track []string `yaml:"track"`
 }
@@ -82,6 +88,17 @@ func (l *Limits) check() error {
 		if !(of.value >= 0 && of.value <= maxValue) {
 			return fmt.Errorf("%s: %g is not from 0, which is no limit, to %g", of.name, of.value, float64(maxValue))
 		}
+	}
+	for i, rule := range l.Relabel {
+		if rule == nil {
+			return fmt.Errorf("metric_relabel_configs: rule %d is empty", i+1)
+		}
+		if err := rule.Validate(model.UTF8Validation); err != nil {
+			return fmt.Errorf("metric_relabel_configs: rule %d: %w", i+1, err)
+		}
+	}
+	if l.relabelling = nil; len(l.Relabel) > 0 {
+		l.relabelling = &relabelling{rules: l.Relabel}
 	}
 	for _, name := range l.Track {
 		if !slices.Contains(names(), name) {

@@ -20,16 +20,17 @@ const (
 
 // metrics count what exceeds a limit.
 type metrics struct {
-	total *prometheus.CounterVec
-	mu    *sync.Mutex
-	named map[string]bool
+	total, dropped *prometheus.CounterVec
+	mu             *sync.Mutex
+	named          map[string]bool
 }
 
 func newMetrics(reg prometheus.Registerer) metrics {
 	return metrics{
 		total: metricset.New(reg).CounterVec("adapter_limit_exceeded_total",
 			"Writes, series and queries that exceeded a limit of --limits.file, by limit, tenant, and whether they were refused, or only counted as track says.", "limit", "tenant", "result"),
-		mu: new(sync.Mutex), named: make(map[string]bool),
+		dropped: metricset.New(reg).CounterVec("adapter_relabel_dropped_samples_total", "Samples of series that the rules of --limits.file drop, by tenant.", "tenant"),
+		mu:      new(sync.Mutex), named: make(map[string]bool),
 	}
 }
 

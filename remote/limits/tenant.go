@@ -82,6 +82,11 @@ type Tenant struct {
 	series            seriesUse
 	// queries is how many run since the last began, it included.
 	queries atomic.Int64
+
+	// relabel guards relabelling, which is made of relabelledBy.
+	relabel      sync.Mutex
+	relabelling  *ingest.Relabelling
+	relabelledBy *relabelling
 }
 
 // limits returns those in force.

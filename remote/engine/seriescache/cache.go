@@ -124,6 +124,17 @@ func (c *Cache) Init(e *Entry, t ingest.WireText, stateBytes int) bool {
 // has the same hash, which is rare, is dropped.
 func (c *Cache) Add(e *Entry) { e.shard.add(e) }
 
+// Clear drops all entries, also those that others lead to.
+func (c *Cache) Clear() {
+	for i := range c.shards {
+		s := &c.shards[i]
+		s.mu.Lock()
+		s.dropOld()
+		s.dropOld()
+		s.mu.Unlock()
+	}
+}
+
 // Len returns how many entries there are, some of them counted twice.
 func (c *Cache) Len() (n int) {
 	for i := range c.shards {
