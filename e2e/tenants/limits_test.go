@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -261,9 +260,6 @@ func TestRelabelling(t *testing.T) {
 	}
 
 	configure("overrides: {ruled: {metric_relabel_configs: [{target_label: new, replacement: yes}]}}\n")
-	if err := syscall.Kill(a.PID(), syscall.SIGHUP); err != nil {
-		t.Fatal(err)
-	}
 	harness.Eventually(t, "series get the new label", func() error {
 		for _, p := range harness.RemoteWrites() {
 			send(ruled, p)
