@@ -1,8 +1,11 @@
 package bigtable
 
 import (
+	"cmp"
+	"context"
 	"encoding/json"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"net/http"
 	"net/url"
@@ -10,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -49,7 +53,7 @@ func startMembers(t *testing.T, b harness.Backend, n int) *members {
 	if t.Failed() {
 		t.FailNow()
 	}
-	m.last = harness.NowMillis() - 20*time.Minute.Milliseconds()
+	m.last = harness.NowMillis() - 4*time.Minute.Milliseconds() // /federate shows what is not older than 5 minutes
 	return m
 }
 
@@ -60,7 +64,7 @@ func memberSeries(n int) labels.Labels {
 // send writes a point of a series to an adapter.
 func (m *members) send(a *harness.Adapter, n int) {
 	m.Helper()
-	m.last += 1000 + m.random.Int64N(500)
+	m.last += 100 + m.random.Int64N(500)
 	p := harness.PointAt(m.last, m.random.Float64())
 	harness.RemoteWrites()[m.random.IntN(2)].MustSend(m, a.URL("/api/v1/write"), harness.SeriesOf(memberSeries(n), p))
 	m.sent[n] = append(m.sent[n], p)
@@ -112,8 +116,16 @@ func (m *members) want(when string, a *harness.Adapter, n int) {
 	}
 }
 
-// readers are all adapters that answer.
-func (m *members) readers() []*harness.Adapter { return append(slices.Clone(m.all), m.reader) }
+// wantCurrent wants an adapter to know the last point of a series, by federation.
+func (m *members) wantCurrent(when string, a *harness.Adapter, n int) {
+	m.Helper()
+	last := m.sent[n][len(m.sent[n])-1]
+	want := fmt.Sprintf("} %s %d\n", strconv.FormatFloat(math.Float64frombits(last.Bits), 'g', -1, 64), last.T)
+	resp := harness.MustGet(m, a.URL("/federate?"+url.Values{"match[]": {fmt.Sprintf(`fleet{n="%d"}`, n)}}.Encode()), nil)
+	if !strings.HasSuffix(resp.Body, want) {
+		m.Fatalf("%s: the last point of series %d is %q, want %q", when, n, resp.Body, want)
+	}
+}
 
 // readStatus returns the status of a remote read of all series.
 func (m *members) readStatus(a *harness.Adapter, header string) int {
@@ -146,6 +158,7 @@ func TestMembers(t *testing.T) {
 			m.send(members[m.random.IntN(len(members))], of)
 			readers := append(slices.Clone(members), m.reader)
 			m.want(when, readers[m.random.IntN(len(readers))], of)
+			m.wantCurrent(when, readers[m.random.IntN(len(readers))], of)
 		}
 	}
 	round("three members", m.all, 100)
@@ -208,5 +221,95 @@ func TestMembers(t *testing.T) {
 	}
 	for n := range series {
 		m.want("all have left", m.reader, n)
+	}
+}
+
+// TestMembersUnderLoad: while one member is killed, one is stopped and one leaves, what any has acknowledged is found at once by another, or the answer says that it
+// lacks something. In the end all is there.
+func TestMembersUnderLoad(t *testing.T) {
+	b := harness.Emulator(t)
+	m := startMembers(t, b, 3)
+	var sent, asked, lacking, refused atomic.Int64
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	var working sync.WaitGroup
+	points := make([][]harness.Point, 4)
+	for writer := range points {
+		r := rand.New(rand.NewPCG(m.random.Uint64(), 0))
+		working.Go(func() {
+			ls := labels.FromStrings("__name__", "load", "writer", strconv.Itoa(writer))
+			at := harness.NowMillis() - time.Minute.Milliseconds()
+			for ctx.Err() == nil {
+				at = max(at+1, harness.NowMillis()-time.Minute.Milliseconds())
+				if r.IntN(20) == 0 { // a new series, beside
+					ls = labels.FromStrings("__name__", "load", "writer", strconv.Itoa(writer), "new", strconv.Itoa(int(at)))
+				}
+				p := harness.PointAt(at, float64(at))
+				protocol := harness.RemoteWrites()[r.IntN(2)]
+				resp, err := harness.Post(ctx, m.all[r.IntN(len(m.all))].URL("/api/v1/write"), protocol.Header(), protocol.Encode([]harness.SentSeries{harness.SeriesOf(ls, p)}))
+				if err != nil || resp.Status != http.StatusNoContent {
+					refused.Add(1)
+					continue // it was not acknowledged
+				}
+				sent.Add(1)
+				points[writer] = append(points[writer], p)
+				readers := append(slices.Clone(m.all), m.reader)
+				q := url.Values{"query": {fmt.Sprintf(`max(load{writer="%d"})`, writer)}, "time": {harness.FormatSeconds(at)}}
+				read, err := harness.RoundTrip(ctx, http.MethodGet, readers[r.IntN(len(readers))].URL("/api/v1/query?"+q.Encode()), nil, nil)
+				switch {
+				case err != nil || read.Status != http.StatusOK:
+					continue // it has died
+				case strings.Contains(read.Body, `"warnings"`):
+					lacking.Add(1)
+					continue
+				}
+				asked.Add(1)
+				if want := fmt.Sprintf(`"%s"]`, strconv.FormatFloat(float64(at), 'f', -1, 64)); !strings.Contains(read.Body, want) {
+					t.Errorf("a point at %d that was acknowledged is not found: %s", at, read.Body)
+					return
+				}
+			}
+		})
+	}
+	pause := func(d time.Duration) {
+		select {
+		case <-time.After(d):
+		case <-ctx.Done():
+		}
+	}
+	pause(4 * time.Second)
+	m.all[0].Kill(t)
+	pause(3 * time.Second)
+	m.all[0].Rerun(t)
+	pause(3 * time.Second)
+	for _, signal := range []syscall.Signal{syscall.SIGSTOP, syscall.SIGCONT} {
+		if err := syscall.Kill(m.all[1].PID(), signal); err != nil {
+			t.Fatal(err)
+		}
+		pause(8 * time.Second)
+	}
+	m.all[2].Terminate(t)
+	pause(2 * time.Second)
+	m.all[2].Rerun(t)
+	pause(3 * time.Second)
+	stop()
+	working.Wait()
+	t.Logf("%d points were acknowledged, %d refused; %d answers had the last one, %d said that they lack something", sent.Load(), refused.Load(), asked.Load(), lacking.Load())
+	if asked.Load() < 100 || lacking.Load() == 0 {
+		t.Error("too little was asked, or nothing was ever missing")
+	}
+	for _, a := range append(slices.Clone(m.all), m.reader) {
+		for writer, want := range points {
+			var got []harness.Point
+			for _, s := range harness.MustRead(t, a.URL("/api/v1/read"), prompb.ReadRequest_STREAMED_XOR_CHUNKS, harness.Query{Maxt: math.MaxInt64, Matchers: harness.MustMatchers(t, "__name__", "=", "load", "writer", "=", strconv.Itoa(writer))}) {
+				got = append(got, s.Points...)
+			}
+			slices.SortFunc(got, func(a, b harness.Point) int { return cmp.Compare(a.T, b.T) })
+			for _, p := range want { // what was refused may be there, too
+				if _, ok := slices.BinarySearchFunc(got, p, func(a, b harness.Point) int { return cmp.Compare(a.T, b.T) }); !ok {
+					t.Fatalf("the point of writer %d at %d is lost", writer, p.T)
+				}
+			}
+		}
 	}
 }
