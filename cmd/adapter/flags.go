@@ -28,6 +28,7 @@ import (
 	"github.com/promtable/promtable/remote/engine/resultcache"
 	"github.com/promtable/promtable/remote/request"
 	"github.com/promtable/promtable/remote/write"
+	"github.com/promtable/promtable/series"
 )
 
 // options are the flags of the adapter.
@@ -289,6 +290,9 @@ func (o *options) checkBufferSizes() error {
 // bufferedCurrentInterval is the default of --current.flush-interval with the buffer.
 const bufferedCurrentInterval = 15 * time.Minute
 
+// fleetCurrentInterval is that of members of a fleet: others ask them for what is newer.
+const fleetCurrentInterval = time.Duration(series.Window) * time.Millisecond
+
 // checkBuffer sets the defaults of the buffer that depend on the backend.
 func (o *options) checkBuffer() error {
 	if !o.given["buffer.enabled"] {
@@ -296,6 +300,9 @@ func (o *options) checkBuffer() error {
 	}
 	if o.buffered && !o.given["current.flush-interval"] {
 		o.engine.CurrentInterval = bufferedCurrentInterval
+		if o.fleet.listen != "" {
+			o.engine.CurrentInterval = fleetCurrentInterval
+		}
 	}
 	if o.bufferPath == "" {
 		o.bufferPath = "buffer"

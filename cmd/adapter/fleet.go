@@ -91,8 +91,6 @@ func (o *options) refuseWrites(next http.Handler) http.Handler {
 func (o *options) checkFleet() error {
 	f := &o.fleet
 	switch {
-	case f.listen == "" && f.address != "", f.listen == "" && f.webConfig != "":
-		return errors.New("--fleet.address and --fleet.web.config.file need --fleet.listen-address")
 	case f.listen == "":
 		return nil
 	case !o.traits().Shared:

@@ -26,6 +26,7 @@ var modes = []mode{
 		[]string{
 			"bigtable.project", "bigtable.instance", "bigtable.app-profile", "bigtable.seal-app-profile", "bigtable.table-prefix", "bigtable.connections",
 			"bigtable.create-tables", "bigtable.direct-access", "bigtable.client-metrics", "index.refresh", "seal.rows-per-second", "seal.workers",
+			"fleet.http.config.file", "fleet.partial-queries", "fleet.partial-reads",
 		},
 		func(o *options) bool { return !o.isOnDisk() },
 		"is for Bigtable: add --storage.backend=bigtable, or leave it out",
@@ -54,6 +55,11 @@ var modes = []mode{
 		[]string{"rollup.rows-per-second"},
 		func(o *options) bool { return o.rollups && len(o.resolutions()) > 0 || o.command != commandServe },
 		"is for making rollups, which is off: leave out --no-rollup.enabled, or --retention.resolution-5m=off with --retention.resolution-1h=off, or leave it out",
+	},
+	{
+		[]string{"fleet.address", "fleet.web.config.file"},
+		func(o *options) bool { return o.fleet.listen != "" },
+		"needs --fleet.listen-address",
 	},
 	{
 		[]string{"ha.failover"},

@@ -8,7 +8,7 @@ import (
 
 // alwaysEffective are the flags that have an effect in all modes.
 var alwaysEffective = []string{
-	"web.listen-address", "web.admin-listen-address", "web.config.file", "web.users-file", "web.health-without-credentials", "web.external-url", "web.route-prefix", "web.cors.origin", "web.enable-admin-api", "shutdown.timeout",
+	"web.listen-address", "web.admin-listen-address", "web.config.file", "web.users-file", "web.health-without-credentials", "web.external-url", "web.route-prefix", "web.cors.origin", "web.enable-admin-api", "shutdown.timeout", "shutdown.delay", "mode", "fleet.listen-address",
 	"storage.backend", "schema.resource-label", "tenancy", "retention.resolution-raw", "retention.resolution-5m", "retention.resolution-1h", "retention.rules",
 	"buffer.enabled", "seal.enabled", "rollup.enabled",
 	"write.max-future", "write.timeout", "write.max-concurrent", "write.max-body-bytes", "write.cached-series",
@@ -30,6 +30,7 @@ func TestModes(t *testing.T) {
 		"bigtable.connections": "2", "bigtable.create-tables": "", "bigtable.direct-access": "", "bigtable.client-metrics": "",
 		"index.refresh": "10s", "seal.rows-per-second": "10", "seal.workers": "2", "retention.size": "1GiB", "storage.min-free-space": "1MiB",
 		"buffer.fsync": "1s", "buffer.max-log": "1GiB", "buffer.max-memory": "1GiB", "rollup.rows-per-second": "10", "ha.failover": "1m", "otlp.delta.max-stale": "1h", "otlp.delta.max-streams": "10", "tenancy.create": "", "tenancy.from": "header",
+		"fleet.partial-queries": "deny", "fleet.partial-reads": "allow", "fleet.address": "http://h:1",
 	}
 	// In the order of modes: command lines of other modes with what the message names, and a command line of the mode.
 	lines := [][]struct {
@@ -44,6 +45,7 @@ func TestModes(t *testing.T) {
 		{{with(bigtable, "--no-seal.enabled"), "--no-seal.enabled"}, {with(bigtable, "--buffer.enabled"), "--buffer.enabled"}},
 		{{with(bigtable, "--no-rollup.enabled"), "--no-rollup.enabled"}, {with(embedded, "--no-rollup.enabled"), "--no-rollup.enabled"},
 			{with(embedded, "--retention.resolution-5m=off", "--retention.resolution-1h=off"), "--retention.resolution-5m=off"}},
+		{{with(bigtable, "--buffer.enabled"), "--fleet.listen-address"}},
 		{{embedded, "--ha.cluster-label"}, {bigtable, "--ha.cluster-label"}},
 		{{embedded, "--tenancy"}, {bigtable, "--tenancy"}},
 		{{embedded, "--tenancy"}, {bigtable, "--tenancy"}},
@@ -52,7 +54,7 @@ func TestModes(t *testing.T) {
 	}
 	effective := [][]string{
 		embedded, bigtable, with(bigtable, "--buffer.enabled"), with(bigtable, "--buffer.enabled"), with(bigtable, "--buffer.enabled"),
-		bigtable, embedded, with(embedded, "--ha.cluster-label=c", "--ha.replica-label=r"), with(embedded, "--tenancy"), with(embedded, "--tenancy"),
+		bigtable, embedded, with(bigtable, "--buffer.enabled", "--fleet.listen-address=127.0.0.1:0"), with(embedded, "--ha.cluster-label=c", "--ha.replica-label=r"), with(embedded, "--tenancy"), with(embedded, "--tenancy"),
 		with(embedded, "--enable-feature=otlp-deltatocumulative"), with(embedded, "--web.enable-admin-api"),
 	}
 	if len(lines) != len(modes) || len(effective) != len(modes) {
