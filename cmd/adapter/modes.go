@@ -71,6 +71,11 @@ var modes = []mode{
 		func(o *options) bool { return o.tenancy.enabled },
 		"is for a store with tenants: add --tenancy, or leave it out",
 	},
+	{
+		[]string{"tenancy.label", "tenancy.keep-label"},
+		func(o *options) bool { return o.tenancy.from == fromLabel },
+		"is for tenants that labels name: add --tenancy.from=label, or leave it out",
+	},
 	{ // a command may ask an adapter that has tenants
 		[]string{"tenancy.header", "tenant"},
 		func(o *options) bool { return o.tenancy.enabled || o.command != commandServe },

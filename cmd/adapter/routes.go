@@ -53,6 +53,8 @@ type route struct {
 // handlers are what the server serves: remote write and read, the HTTP API, and the page.
 type handlers struct {
 	protocols, queries, page http.Handler
+	// writes answers senders. It is nil if protocols does.
+	writes http.Handler
 	// tenants lists, makes and drops tenants. It is nil in a store without tenants, and without the admin API.
 	tenants http.Handler
 }
@@ -61,6 +63,10 @@ type handlers struct {
 func (s *server) routes(h handlers) []route {
 	read, write, admin := users.Need{Role: users.Read}, users.Need{Role: users.Write}, users.Need{Role: users.Admin}
 	all := s.operatorRoutes()
+	writes := h.writes
+	if writes == nil {
+		writes = h.protocols
+	}
 	add := func(patterns []string, of route) {
 		for _, pattern := range patterns {
 			of.pattern = pattern
@@ -68,7 +74,7 @@ func (s *server) routes(h handlers) []route {
 		}
 	}
 	add(ui.Patterns(), route{need: read, serve: h.page})
-	add(remote.WritePatterns(), route{need: write, body: s.o.remote.MaxBodyBytes, serve: s.o.refuseWrites(s.guarded(false, h.protocols))})
+	add(remote.WritePatterns(), route{need: write, body: s.o.remote.MaxBodyBytes, serve: s.o.refuseWrites(s.guarded(false, writes))})
 	add(remote.ReadPatterns(), route{need: read, body: s.o.remote.MaxBodyBytes, serve: s.guarded(false, h.protocols)})
 	// The frames of an import are bounded, not their number.
 	add(remote.AdminPatterns(), route{need: admin, body: unbounded(0), at: adminAddress, serve: s.guarded(true, h.protocols)})

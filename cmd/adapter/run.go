@@ -225,10 +225,14 @@ func (a *adapter) open(ctx context.Context) (served handlers, err error) {
 		a.openMaker(store)
 	}
 	a.startBackground(ctx, sealing, e, executor, a.newWalker(rows, at.appender), a.newRemover(at))
+	protocols := newRemote(a, e, answers, slow, active)
 	served = handlers{
-		protocols: fleet.Handler(a.o.fleet.reads == fleet.Allow, a.ofTenants(e.tenants, newRemote(a, e, answers, slow, active))),
+		protocols: fleet.Handler(a.o.fleet.reads == fleet.Allow, a.ofTenants(e.tenants, protocols)),
 		queries:   fleet.Handler(a.o.fleet.queries == fleet.Allow, a.ofTenants(e.tenants, answers)),
 		page:      page,
+	}
+	if e.tenants != nil && a.o.tenancy.from == fromLabel {
+		served.writes = protocols
 	}
 	if e.tenants != nil && a.o.adminAPI {
 		served.tenants = e.tenants.Admin(request.NewResponder(a.logger, a.o.now))

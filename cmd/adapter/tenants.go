@@ -21,6 +21,7 @@ import (
 
 	"github.com/alecthomas/kingpin/v2"
 	"github.com/go-kit/log"
+	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/storage"
 
@@ -47,9 +48,10 @@ import (
 // tenancyOptions are the flags about tenants.
 type tenancyOptions struct {
 	enabled bool
-	// from is what names the tenants of a request: fromHeader, with header, or fromUser.
-	from, header string
-	create       bool
+	// from is what names the tenants of a request: fromHeader, with header, fromUser, or for writes fromLabel, with label and keep.
+	from, header, label string
+	keep                bool
+	create              bool
 	// own is the tenant of the adapter's own metrics, of is that of a command.
 	own, of string
 	// name, url and yes are of the subcommands about tenants.
@@ -61,6 +63,7 @@ type tenancyOptions struct {
 const (
 	fromHeader = "header"
 	fromUser   = "user"
+	fromLabel  = "label"
 )
 
 // ownTenant is the default tenant of the adapter's own metrics.
@@ -69,8 +72,10 @@ const ownTenant = "adapter"
 func (o *options) tenancyFlags(app *kingpin.Application) {
 	t := &o.tenancy
 	app.Flag("tenancy", "Keep the samples of many tenants apart, in a store that was made so. It cannot be changed after the first start.").BoolVar(&t.enabled)
-	app.Flag("tenancy.from", "What names the tenant of a request: the header of --tenancy.header, or the user, who must have one tenant in --web.users-file.").Default(fromHeader).EnumVar(&t.from, fromHeader, fromUser)
+	app.Flag("tenancy.from", "What names the tenant of a request: the header of --tenancy.header, or the user, who must have one tenant in --web.users-file, or of each series of a write the label of --tenancy.label; then the header names those of a read.").Default(fromHeader).EnumVar(&t.from, fromHeader, fromUser, fromLabel)
 	app.Flag("tenancy.header", "Header of a request that names its tenant, or for queries several with | between them.").Default(tenancy.DefaultHeader).StringVar(&t.header)
+	app.Flag("tenancy.label", "Label of each series of a write that names its tenant, with --tenancy.from=label. It is not stored.").Default("tenant").StringVar(&t.label)
+	app.Flag("tenancy.keep-label", "Store the label of --tenancy.label, too.").BoolVar(&t.keep)
 	app.Flag("tenancy.create", "Make a tenant when it is first written to. Without it, adapter tenant create does.").BoolVar(&t.create)
 	app.Flag("tenancy.self-tenant", "Tenant of the adapter's own metrics, which is made.").Default(ownTenant).StringVar(&t.own)
 	app.Flag("tenant", "Tenant of a command that reads, writes or deletes samples of a store with tenants.").StringVar(&t.of)
@@ -83,6 +88,9 @@ func (o *options) checkTenancy() error {
 	t := &o.tenancy
 	if t.from == fromUser && o.web.usersFile == "" {
 		return fmt.Errorf("--tenancy.from=%s needs --web.users-file", fromUser)
+	}
+	if !model.UTF8Validation.IsValidLabelName(t.label) || t.label == labels.MetricName {
+		return fmt.Errorf("--tenancy.label=%s: it is no name of a label", t.label)
 	}
 	if !headerName.MatchString(t.header) {
 		return fmt.Errorf("--tenancy.header=%s: give it letters, digits and -", t.header)
@@ -187,9 +195,27 @@ func (a *adapter) openTenants(ctx context.Context, at opened) (engines, error) {
 	}
 	return engines{
 		samples: t, tenants: t, history: t.History, find: t.FindSeries,
-		writer: func(ctx context.Context) (write.Engine, error) { return t.Writer(ctx) },
+		writer: a.writerOf(t),
 		own:    func(ctx context.Context) context.Context { return scope.With(ctx, []string{own}) },
 	}, err
+}
+
+// writerOf returns what stores the samples of a request.
+func (a *adapter) writerOf(t *tenancy.Engines) func(ctx context.Context) (write.Engine, error) {
+	o := &a.o.tenancy
+	return func(ctx context.Context) (write.Engine, error) {
+		if o.from != fromLabel || len(scope.Tenants(ctx)) > 0 {
+			return t.Writer(ctx)
+		}
+		by := &tenancy.ByLabel{Engines: t, Label: o.label, Keep: o.keep}
+		if a.server.users != nil {
+			by.MayUse = func(ctx context.Context, tenant string) bool {
+				u := users.Of(ctx)
+				return u != nil && u.MayUse(tenant)
+			}
+		}
+		return by, nil
+	}
 }
 
 // newRemover returns what removes the rows of dropped tenants, or nil in a store without tenants.

@@ -305,3 +305,56 @@ func TestSeveral(t *testing.T) {
 		t.Errorf("a write to two: %v, %v", resp, err)
 	}
 }
+
+// TestLabel: the label of each series of a write names its tenant, in each protocol. Series without it, and of tenants that their sender may not use, are named in the answer,
+// and the others are stored.
+func TestLabel(t *testing.T) {
+	for _, keep := range []bool{false, true} {
+		t.Run(fmt.Sprint("keep ", keep), func(t *testing.T) {
+			args := []string{"--tenancy", "--tenancy.create", "--tenancy.from=label", "--tenancy.label=team"}
+			if keep {
+				args = append(args, "--tenancy.keep-label")
+			}
+			a := harness.StartAdapter(t, harness.Embedded(t), args...)
+			at := harness.NowMillis()
+			for i, p := range harness.RemoteWrites() {
+				send := func(more ...harness.SentSeries) harness.Response {
+					t.Helper()
+					at++
+					sent := []harness.SentSeries{
+						harness.SeriesOf(labels.FromStrings("__name__", "m", "i", strconv.Itoa(i), "team", "x"), harness.PointAt(at, 1)),
+						harness.SeriesOf(labels.FromStrings("__name__", "m", "i", strconv.Itoa(i), "team", "y"), harness.PointAt(at, 2)),
+					}
+					resp, err := harness.Post(t.Context(), a.URL("/api/v1/write"), p.Header(), p.Encode(append(sent, more...)))
+					if err != nil {
+						t.Fatal(err)
+					}
+					return resp
+				}
+				if resp := send(); resp.Status != http.StatusNoContent {
+					t.Errorf("%v", resp)
+				}
+				for label, part := range map[string]string{"": "it has no label team", "..": "..", "a|b": "a|b"} {
+					resp := send(harness.SeriesOf(labels.FromStrings("__name__", "wrong", "team", label), harness.PointAt(at, 3)))
+					if resp.Status != http.StatusBadRequest || !strings.Contains(resp.Body, "wrong") || !strings.Contains(resp.Body, part) {
+						t.Errorf("tenant %q: %v", label, resp)
+					}
+				}
+			}
+			for name, value := range map[string]float64{"x": 1, "y": 2} {
+				team := ""
+				if keep {
+					team = `,"team":"` + name + `"`
+				}
+				n := tenant{name: name}
+				for query, want := range map[string]string{
+					`m{i="0"}`: fmt.Sprintf(`"metric":{"__name__":"m","i":"0"%s},"value":[%s,"%g"]`, team, harness.FormatSeconds(at), value), "count(m)": `"2"]`, "sum(count_over_time(m[1h]))": `"8"]`, "wrong": `"result":[]`,
+				} {
+					if resp := n.get(t, a, "/api/v1/query", url.Values{"query": {query}, "time": {harness.FormatSeconds(at)}}); !strings.Contains(resp.Body, want) {
+						t.Errorf("%s of %s: %s, want %s", query, name, resp.Body, want)
+					}
+				}
+			}
+		})
+	}
+}

@@ -291,11 +291,22 @@ func (q exemplarQuerier) Select(start, end int64, selectors ...[]*labels.Matcher
 // AppenderV2 implements storage.AppendableV2. Everything is stored by Commit.
 // The appender takes what Append and AppendMetadata take and refuses the rest.
 func (e *Engine) AppenderV2(ctx context.Context) storage.AppenderV2 {
+	return NewAppender(ctx, e)
+}
+
+// A BatchAppender takes batches: an *Engine, or what chooses one for each series.
+type BatchAppender interface {
+	Append(ctx context.Context, batch []ingest.Series, rejected *ingest.Rejected) (ingest.Stored, error)
+	AppendMetadata(ctx context.Context, batch []ingest.Metadata, rejected *ingest.Rejected) error
+}
+
+// NewAppender returns an appender whose Commit gives all that it was given to e.
+func NewAppender(ctx context.Context, e BatchAppender) storage.AppenderV2 {
 	return &appender{e: e, ctx: ctx}
 }
 
 type appender struct {
-	e        *Engine
+	e        BatchAppender
 	ctx      context.Context
 	batch    []ingest.Series
 	metadata []ingest.Metadata

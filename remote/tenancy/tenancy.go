@@ -4,6 +4,7 @@
 //	engines.go  the engines of the tenants of a store, opened when they are first asked for
 //	backend.go  what handlers ask of an engine, passed on to that of the tenants of the context
 //	merged.go   several tenants asked at once
+//	label.go    a write whose series name their tenants
 //	handler.go  HTTP: which tenants a request is of
 //
 // A context without tenants finds nothing and stores nothing: each call fails then.
