@@ -87,14 +87,12 @@ func (e *Engine) accept(ctx context.Context, a *accepted, batch []ingest.Series,
 func (e *Engine) acceptNew(a *accepted, s ingest.Series, bound timeBound, rejected *ingest.Rejected) {
 	s.Labels = s.Labels.WithoutEmpty()
 	rules := e.relabelling()
-	reason, err := checkDuplicates(s.Labels)
+	reason, err := checkLabels(s.Labels)
 	if err == nil && rules != nil {
 		var keep bool
 		if s.Labels, keep = rules.Apply(s.Labels, s.Size()); !keep {
 			return
 		}
-	}
-	if err == nil {
 		reason, err = checkLabels(s.Labels)
 	}
 	if err == nil {
@@ -212,16 +210,11 @@ func (a *accepted) encode(v cell.Value) []byte {
 	return a.values[first:len(a.values):len(a.values)]
 }
 
-// checkDuplicates says whether a label set has a label twice.
-func checkDuplicates(ls labels.Labels) (ingest.Reason, error) {
+// checkLabels says what is wrong with a label set, if anything is.
+func checkLabels(ls labels.Labels) (ingest.Reason, error) {
 	if name, ok := ls.HasDuplicateLabelNames(); ok {
 		return ingest.ReasonLabels, labelsError{ls, fmt.Sprintf("label %q is there twice", name)}
 	}
-	return "", nil
-}
-
-// checkLabels says what else is wrong with a label set, if anything is.
-func checkLabels(ls labels.Labels) (ingest.Reason, error) {
 	if !ls.Has(labels.MetricName) {
 		return ingest.ReasonLabels, labelsError{ls, "no metric name"}
 	}
