@@ -8,9 +8,13 @@ import (
 	"iter"
 	"maps"
 	"slices"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/index"
+	"github.com/promtable/promtable/index/repanic"
 	"github.com/promtable/promtable/series"
 	"github.com/promtable/promtable/series/rollup"
 )
@@ -119,6 +123,8 @@ type rollupScan struct {
 	unknown []rollup.Span
 	// space is memory for cells.
 	space []byte
+	// adding is held while a row is added: those of several bases are read at the same time.
+	adding sync.Mutex
 }
 
 // read reads what the plan says.
@@ -231,15 +237,23 @@ func (s *rollupScan) readCells(ctx context.Context, resolution rollup.Resolution
 // readSpan reads the rollups of the times (after, to] of the wanted series. Nil is all of them.
 func (s *rollupScan) readSpan(ctx context.Context, after, to int64, wanted []bool, resolution rollup.Resolution) error {
 	after, to = max(after, 0), min(to, series.MaxTime)
+	reading, ctx := errgroup.WithContext(ctx)
+	reading.SetLimit(s.r.scans)
 	for _, base := range basesOf(s.of) {
 		// Whole rows in the middle, parts of the first and the last one.
 		p := part{start: max(after+1, base), limit: min(to+1, base+series.Period), wanted: wanted}
 		if p.start >= p.limit {
 			continue
 		}
-		if err := s.readRows(ctx, p, base, resolution); err != nil {
-			return err
-		}
+		reading.Go(func() error { return repanic.Catch(func() error { return s.readRows(ctx, p, base, resolution) }) })
+	}
+	if err := repanic.Rethrow(reading.Wait()); err != nil || s.r.scans == 1 {
+		return err
+	}
+	for i := range s.of { // bases come in any order
+		slices.SortFunc(s.scan.builders[i].rollups, func(x, y rollupCell) int {
+			return cmp.Or(cmp.Compare(x.resolution, y.resolution), cmp.Compare(x.day, y.day), cmp.Compare(x.base, y.base))
+		})
 	}
 	return nil
 }
@@ -334,6 +348,8 @@ func (s *rollupScan) readRows(ctx context.Context, p part, base int64, resolutio
 		if p.wanted != nil && !p.wanted[slot] {
 			return nil
 		}
+		s.adding.Lock()
+		defer s.adding.Unlock()
 		b := &s.scan.builders[slot]
 		size := b.rollupBytes
 		if err := s.addCells(UsageOf(ctx), slot, base, resolution, row.Cells); err != nil {
