@@ -1,6 +1,8 @@
 package main
 
 import (
+	"context"
+	"encoding/json"
 	"net"
 	"net/http"
 	"net/url"
@@ -57,6 +59,8 @@ type handlers struct {
 	writes http.Handler
 	// tenants lists, makes and drops tenants. It is nil in a store without tenants, and without the admin API.
 	tenants http.Handler
+	// tenantNames returns the tenants of the store. It is nil in a store without tenants.
+	tenantNames func(ctx context.Context) ([]string, error)
 }
 
 // routes returns the routes of the protocols, the HTTP API and the page, and operatorRoutes.
@@ -74,6 +78,7 @@ func (s *server) routes(h handlers) []route {
 		}
 	}
 	add(ui.Patterns(), route{need: read, serve: h.page})
+	add([]string{"GET /api/v1/status/tenants"}, route{need: read, serve: s.choice(h)})
 	add(remote.WritePatterns(), route{need: write, body: s.o.remote.MaxBodyBytes, serve: s.o.refuseWrites(s.guarded(false, writes))})
 	add(remote.ReadPatterns(), route{need: read, body: s.o.remote.MaxBodyBytes, serve: s.guarded(false, h.protocols)})
 	// The frames of an import are bounded, not their number.
@@ -99,6 +104,31 @@ func (s *server) routes(h handlers) []route {
 		}
 	}
 	return all
+}
+
+// choice tells the page how it names a tenant, and which its user may choose from. Without users the header is trusted, and which tenants there are
+// is not told.
+func (s *server) choice(h handlers) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var choice struct {
+			Header  string   `json:"header,omitempty"`
+			Tenants []string `json:"tenants"`
+		}
+		choice.Tenants = []string{}
+		if h.tenantNames != nil {
+			choice.Header = s.o.tenancy.header
+			if u := users.Of(r.Context()); u != nil {
+				names, err := h.tenantNames(r.Context())
+				if err != nil {
+					s.errors.Fail(w, r, err)
+					return
+				}
+				choice.Tenants = slices.DeleteFunc(names, func(name string) bool { return !u.MayUse(name) })
+			}
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(map[string]any{"status": "success", "data": choice}) // the client has gone
+	})
 }
 
 // apiRoutes returns routes like of that pages of other origins may ask, if --web.cors.origin says so.

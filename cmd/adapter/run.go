@@ -231,6 +231,9 @@ func (a *adapter) open(ctx context.Context) (served handlers, err error) {
 		queries:   fleet.Handler(a.o.fleet.queries == fleet.Allow, a.ofTenants(e.tenants, answers)),
 		page:      page,
 	}
+	if e.tenants != nil {
+		served.tenantNames = e.tenants.Names
+	}
 	if e.tenants != nil && a.o.tenancy.from == fromLabel {
 		served.writes = protocols
 	}

@@ -99,6 +99,17 @@ func (t *Engines) List(ctx context.Context) ([]meta.Tenant, error) {
 	return slices.SortedFunc(maps.Values(t.known), func(a, b meta.Tenant) int { return cmp.Compare(a.Name, b.Name) }), nil
 }
 
+// Names returns the names of the tenants that are there, and not dropped, sorted.
+func (t *Engines) Names(ctx context.Context) (names []string, err error) {
+	all, err := t.List(ctx)
+	for _, of := range all {
+		if of.InUse() {
+			names = append(names, of.Name)
+		}
+	}
+	return names, err
+}
+
 // Exists says whether a tenant is there, and not dropped.
 func (t *Engines) Exists(ctx context.Context, name string) (bool, error) {
 	t.mu.Lock()

@@ -11,6 +11,9 @@ import (
 // DefaultHeader is the header that names the tenants of a request: that of Mimir and Loki.
 const DefaultHeader = "X-Scope-OrgID"
 
+// NeedsHeader is the header of an answer to a request that does not name its tenant.
+const NeedsHeader = "X-Promtable-Needs-Tenant"
+
 // Handler lets next answer requests of tenants that there are. find returns the tenants of a request, or an error with the status of the
 // answer. A tenant that is not there is a 403, unless Config.Create is set: then a read finds nothing of it, and a write makes it.
 func (t *Engines) Handler(find func(*http.Request) ([]string, error), errors *request.Responder, next http.Handler) http.Handler {
@@ -20,6 +23,9 @@ func (t *Engines) Handler(find func(*http.Request) ([]string, error), errors *re
 			err = t.check(r, tenants)
 		}
 		if err != nil {
+			if request.Status(r.Context(), request.Remote, err) == http.StatusUnauthorized {
+				w.Header().Set(NeedsHeader, "true") // for the page, which asks its user
+			}
 			errors.Fail(w, r, err)
 			return
 		}

@@ -2,12 +2,13 @@
 // the same again, and the back button goes back.
 
 import "./common/templates.js";
-import { answers, Unreachable } from "./common/api.js";
+import { answers, ask, Unreachable } from "./common/api.js";
 import { element, message } from "./common/dom.js";
 import { instant, inUTC, time, utc, zone } from "./common/format.js";
 import * as keys from "./common/keys.js";
 import { formatDuration } from "./common/quantities.js";
 import { announce } from "./common/announce.js";
+import * as tenant from "./common/tenant.js";
 import * as query from "./query/query.js";
 import * as explore from "./tabs/explore.js";
 import * as latest from "./tabs/latest.js";
@@ -252,5 +253,6 @@ times.addEventListener("change", () => {
   show();
 });
 
+tenant.listen(async () => (await ask("status/tenants")).data, show);
 addEventListener("popstate", show);
 show().then(focusFirst);

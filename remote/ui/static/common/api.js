@@ -1,6 +1,7 @@
 // Requests to the server that the page came from.
 
 import { instant } from "./format.js";
+import { chosen, TenantNeeded } from "./tenant.js";
 
 // An Unreachable says that no server answers.
 export class Unreachable extends Error {
@@ -13,7 +14,7 @@ export class Unreachable extends Error {
 // reach is fetch, but for its error.
 async function reach(url, options) {
   try {
-    return await fetch(url, options);
+    return await fetch(url, { ...options, headers: chosen() });
   } catch (err) {
     throw options.signal?.aborted ? err : new Unreachable();
   }
@@ -45,6 +46,10 @@ export async function ask(path, parameters = {}, { signal, post, method } = {}) 
   }
   const url = `api/v1/${path}`;
   const response = await (post ? reach(url, { method: "POST", body: form, signal }) : reach(`${url}?${form}`, { method, signal }));
+  if (response.headers.has("X-Promtable-Needs-Tenant")) {
+    dispatchEvent(new Event("tenantneeded"));
+    throw new TenantNeeded();
+  }
   const text = await response.text().catch((err) => {
     throw signal?.aborted ? err : new Error("The response is incomplete: the adapter stopped or failed. Try again, and check its log.");
   });
