@@ -166,8 +166,10 @@ func (a *adapter) openAppender(ctx context.Context, rows bucketstore.Store) (buc
 		return rows, nil, err
 	}
 	if !a.o.buffered {
-		if err := a.checkFleetless(ctx, a.meta); err != nil {
-			return rows, nil, err
+		if a.o.command == commandServe { // commands write no raw cells
+			if err := a.checkFleetless(ctx, a.meta); err != nil {
+				return rows, nil, err
+			}
 		}
 		if err := checkNoLog(ctx, a.o, terms); err != nil {
 			return rows, nil, err

@@ -160,6 +160,17 @@ func (f *Fleet) counts(l meta.Log) bool { return l.Address != "" || f.cfg.Joins 
 // errNoAddress says why a member cannot be asked.
 var errNoAddress = errors.New("it has no --fleet.listen-address")
 
+// noteUnlisted notes that META cannot be read. Where no adapter has ever been a member none is missing.
+func (f *Fleet) noteUnlisted(ctx context.Context, err error) error {
+	f.mu.Lock()
+	mayBe := f.cfg.Joins || slices.ContainsFunc(f.list.logs, f.counts)
+	f.mu.Unlock()
+	if !mayBe {
+		return nil
+	}
+	return f.note(ctx, err)
+}
+
 // lookUp is called when a member could not be asked. It returns its row as it is in META now, and whether it has one.
 func (f *Fleet) lookUp(ctx context.Context, l meta.Log) (now meta.Log, found bool, err error) {
 	logs, err := f.others(ctx, f.cfg.Now())

@@ -310,6 +310,57 @@ func TestSync(t *testing.T) {
 	want("it has come and gone unseen", false)
 }
 
+// metaAway is a store whose META cannot be read while away is set.
+type metaAway struct {
+	bucketstore.Store
+	away atomic.Bool
+}
+
+func (s *metaAway) Scan(ctx context.Context, req bucketstore.ScanRequest, fn func(bucketstore.Row) error) error {
+	if s.away.Load() && req.Table == bucketstore.Meta {
+		return errors.New("META is away")
+	}
+	return s.Store.Scan(ctx, req, fn)
+}
+
+// TestMetaAway: while META cannot be read, and the list of members is old, an answer is partial, unless there was never a member.
+func TestMetaAway(t *testing.T) {
+	for _, tt := range []struct{ hasMember, joins, isPartial bool }{{false, false, false}, {false, true, true}, {true, false, true}} {
+		w := newWorld(t)
+		if !tt.hasMember {
+			if err := w.meta.RemoveLog(t.Context(), w.log.ID); err != nil {
+				t.Fatal(err)
+			}
+		}
+		rows := &metaAway{Store: w.store}
+		about, err := meta.Open(t.Context(), rows, series.Schema{}, time.Now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.meta = about
+		w.fleet = w.open(fleet.Config{Joins: tt.joins})
+		w.view = w.fleet.Wrap(w.store)
+		scan := func() (lacks int) {
+			ctx, _ := fleet.AllowPartial(t.Context())
+			if _, err := w.scan(ctx, series.FamilyChunk); err != nil {
+				t.Fatal(err)
+			}
+			if err := w.fleet.Sync(ctx, 10); err != nil {
+				t.Fatal(err)
+			}
+			return len(fleet.PartialOf(ctx))
+		}
+		if n := scan(); n > 0 {
+			t.Errorf("%+v: with META %d are lacking", tt, n)
+		}
+		rows.away.Store(true)
+		w.later.Add(int64(11 * time.Second))
+		if n := scan(); (n > 0) != tt.isPartial {
+			t.Errorf("%+v: without META %d are lacking", tt, n)
+		}
+	}
+}
+
 // TestServe: requests that are none, or for another store, are refused.
 func TestServe(t *testing.T) {
 	w := newWorld(t)

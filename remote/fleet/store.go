@@ -117,7 +117,7 @@ func (o *openRows) Take() ([]bucketstore.Cell, error) {
 func (f *Fleet) open(ctx context.Context, path string, req openRequest) ([]bucketstore.Row, error) {
 	logs, err := f.others(ctx, f.cfg.Now().Add(-maxListAge))
 	if err != nil {
-		return nil, f.note(ctx, err)
+		return nil, f.noteUnlisted(ctx, err)
 	}
 	logs = slices.DeleteFunc(slices.Clone(logs), func(l meta.Log) bool { return !f.counts(l) || l.Address == "" && isAllowed(ctx) })
 	if len(logs) == 0 {

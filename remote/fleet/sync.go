@@ -78,7 +78,7 @@ func (f *Fleet) Sync(ctx context.Context, limit int64) error {
 		return ctx.Err()
 	}
 	if r.err != nil {
-		return f.note(ctx, r.err)
+		return f.noteUnlisted(ctx, r.err)
 	}
 	for _, l := range r.lacks {
 		switch {
