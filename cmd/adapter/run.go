@@ -38,6 +38,7 @@ import (
 	"github.com/promtable/promtable/remote/queries"
 	"github.com/promtable/promtable/remote/reload"
 	"github.com/promtable/promtable/remote/request"
+	"github.com/promtable/promtable/remote/scope"
 	"github.com/promtable/promtable/remote/selfscrape"
 	"github.com/promtable/promtable/remote/ui"
 	"github.com/promtable/promtable/remote/write"
@@ -420,6 +421,9 @@ func newAPI(a *adapter, e engines, executor *deletion.Executor, slow *request.Sl
 	cfg.Retention = o.retention.text()
 	cfg.Cut = a.retention.Latest
 	cfg.Missing = a.logs.missing
+	if a.limits != nil {
+		cfg.LimitsUsed = func(ctx context.Context) map[string]float64 { return a.limits.Of(scope.Of(ctx)).Used(o.now()) }
+	}
 	cfg.Resolutions = a.resolutions
 	cfg.Status = api.Status{
 		Version:        version.Version,

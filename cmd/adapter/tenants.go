@@ -146,6 +146,7 @@ type samples interface {
 	Cardinality(ctx context.Context, q reader.CountQuery) (*index.Cardinality, *index.Comparison, error)
 	MetricNames(ctx context.Context, q index.MetricQuery) (*index.Metrics, map[string]ingest.Metadata, error)
 	Extent(ctx context.Context, most int) (index.Extent, error)
+	Unread(ctx context.Context, since time.Time, metrics, labels []string) (unreadMetrics, unreadLabels []string, from int64, err error)
 	Inventory(ctx context.Context, selectors [][]*labels.Matcher, limit int, fn func(current.Sample) error) (current.Inventory, error)
 	Current(ctx context.Context, selectors [][]*labels.Matcher, mint int64) ([]current.Sample, error)
 	Explain(ctx context.Context, q reader.Query) (*reader.Explanation, error)

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -180,4 +182,32 @@ func TestPageCardinalityCSV(t *testing.T) {
 	if rows := saved("Series by metric:"); len(rows) != 11 || !slices.ContainsFunc(rows, func(row []string) bool { return slices.Equal(row, []string{"shop_gone", "7", "0", "-7", "gone"}) }) {
 		t.Errorf("the changes are saved as %q", rows)
 	}
+}
+
+// TestPageUnread: metrics that no query has read are listed with the rule that drops them, and those of a limit with how near it is.
+func TestPageUnread(t *testing.T) {
+	t.Parallel()
+	limits := filepath.Join(t.TempDir(), "limits.yml")
+	if err := os.WriteFile(limits, []byte("defaults: {max_global_series_per_user: 1000}"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	a := startExplored(t, "--limits.file="+limits)
+	p := newPage(t, a)
+	if _, err := harness.GetAPI(a.URL("/api/v1/query"), url.Values{"query": {"sum by (job) (shop_http_requests_total)"}}); err != nil {
+		t.Fatal(err)
+	}
+	p.open("tab", "cardinality")
+	p.await(shown + `.innerText.includes("Not read by any query since")`)
+	text := evaluate[string](p, shown+`.querySelector("details.unread").textContent`)
+	for part, want := range map[string]bool{
+		"- {source_labels: [__name__], regex: 'shop_http_requests_total', action: drop}": false, "action: drop}": true, "action: labeldrop}": true, "regex: 'job'": false, "regex: 'code'": true,
+	} {
+		if strings.Contains(text, part) != want {
+			t.Errorf("%q is in the list: %t, want %t: %s", part, !want, want, text)
+		}
+	}
+	if text := evaluate[string](p, shown+`.innerText`); !strings.Contains(text, "max_global_series_per_user") {
+		t.Errorf("no limit is shown: %s", text)
+	}
+	p.checkAxe("what is not read")
 }

@@ -14,6 +14,7 @@
 //	stored.go       /api/v1/status/store, what is stored
 //	current.go      /api/v1/current, the current sample of every series
 //	status.go       /api/v1/status/adapter, what the adapter is and does
+//	usage.go        /api/v1/status/usage, what no query reads, and how near limits are
 //	rules.go        /api/v1/rules and alerts, of which there are none
 //	respond.go      the envelope of answers
 //	metrics.go      counters of requests
@@ -85,6 +86,8 @@ type Config struct {
 	// Cut is that of the engine. Results that read what is before it are not cached. It may be
 	// nil.
 	Cut func(now time.Time) int64
+	// LimitsUsed returns which part of its limits the tenant of a context has used, by their names. It may be nil.
+	LimitsUsed func(ctx context.Context) map[string]float64
 	// Missing returns warnings about samples up to a time, in milliseconds, that a read may lack because other adapters have not stored
 	// them yet. It may be nil.
 	Missing func(maxt int64) []error
@@ -152,6 +155,7 @@ type backend interface {
 	Cardinality(ctx context.Context, q reader.CountQuery) (*index.Cardinality, *index.Comparison, error)
 	MetricNames(ctx context.Context, q index.MetricQuery) (*index.Metrics, map[string]ingest.Metadata, error)
 	Extent(ctx context.Context, most int) (index.Extent, error)
+	Unread(ctx context.Context, since time.Time, metrics, labels []string) (unreadMetrics, unreadLabels []string, from int64, err error)
 	Inventory(ctx context.Context, selectors [][]*labels.Matcher, limit int, fn func(current.Sample) error) (current.Inventory, error)
 }
 
@@ -231,6 +235,7 @@ func own() map[string]func(*API, http.ResponseWriter, *http.Request) {
 		"GET /api/v1/current":               (*API).serveCurrent,
 		"GET /api/v1/status/tsdb":           (*API).serveCardinality,
 		"GET /api/v1/status/adapter":        (*API).serveStatus,
+		"GET /api/v1/status/usage":          (*API).serveUsage,
 		"GET /api/v1/status/store":          (*API).serveStore,
 		"GET /api/v1/status/active_queries": (*API).serveActive,
 		"GET /api/v1/metric_names":          (*API).serveMetricNames,

@@ -1,11 +1,13 @@
 package api_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"math"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -248,5 +250,61 @@ func TestStoreStatus(t *testing.T) {
 		if got := string(f.ask(t, http.MethodGet, "/api/v1/status/store", nil).Data); !strings.Contains(got, c.want) {
 			t.Errorf("the answer %s has no %s", got, c.want)
 		}
+	}
+}
+
+// TestUsage: what a query for samples has named or found is read; all else is not, with its number of series. Lists of series and labels read nothing.
+func TestUsage(t *testing.T) {
+	limits := func(a *api.Config, _ *engine.Config) {
+		a.LimitsUsed = func(context.Context) map[string]float64 { return map[string]float64{"a": 0.25, "b": 0.5} }
+	}
+	f := serve(t, limits)
+	f.fillPeriods(t)
+	type usage struct {
+		From                        int64
+		UnreadMetrics, UnreadLabels []index.Count
+		Limits                      []struct {
+			Name string
+			Used float64
+		}
+	}
+	ask := func() (u usage) {
+		t.Helper()
+		got := f.ask(t, http.MethodGet, "/api/v1/status/usage", nil)
+		if err := json.Unmarshal(got.Data, &u); err != nil {
+			t.Fatalf("%+v, %v", got, err)
+		}
+		return u
+	}
+	names := func(counts []index.Count) (all []string) {
+		for _, c := range counts {
+			if c.Value < 1 {
+				t.Errorf("%s has %d series", c.Name, c.Value)
+			}
+			all = append(all, c.Name)
+		}
+		slices.Sort(all)
+		return all
+	}
+	f.ask(t, http.MethodGet, "/api/v1/series", params("match[]", "x_total"))
+	first := ask()
+	if got := names(first.UnreadMetrics); !slices.Contains(got, "x_total") || first.From != someNow().UnixMilli() {
+		t.Errorf("at first %q are not read since %d", got, first.From)
+	}
+	if len(first.Limits) != 2 || first.Limits[0].Name != "b" || first.Limits[0].Used != 0.5 {
+		t.Errorf("the limits are %+v", first.Limits)
+	}
+	before := names(first.UnreadLabels)
+	f.ask(t, http.MethodGet, "/api/v1/query", params("query", `sum by (n) (x_total{job="j0"})`))
+	after := ask()
+	if got := names(after.UnreadMetrics); slices.Contains(got, "x_total") || len(got) != len(first.UnreadMetrics)-1 {
+		t.Errorf("after a query %q are not read", got)
+	}
+	if got := names(after.UnreadLabels); slices.Contains(got, "n") || slices.Contains(got, "job") || len(got) != len(before)-2 {
+		t.Errorf("after a query the labels %q are not read, before %q", got, before)
+	}
+	f.ask(t, http.MethodGet, "/api/v1/query", params("query", `count_over_time({__name__=~".+"}[20d])`, "time", fmt.Sprint(someNow().Unix())))
+	if got := ask().UnreadMetrics; len(got) > 0 {
+		t.Errorf("after a query for all %+v are not read", got)
 	}
 }

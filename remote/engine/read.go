@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"slices"
+	"time"
 
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/storage"
@@ -120,4 +121,10 @@ func (e *Engine) Inventory(ctx context.Context, selectors [][]*labels.Matcher, l
 // Metadata is that of metadata.Store: what is stored of a family, or of all.
 func (e *Engine) Metadata(ctx context.Context, family string, limit int) ([]ingest.Metadata, error) {
 	return e.metadata.Read(ctx, family, limit)
+}
+
+// Unread returns what of these no query for samples has read since a time, or since the start if that is later: see reader.Unread.
+func (e *Engine) Unread(_ context.Context, since time.Time, metrics, labels []string) (unreadMetrics, unreadLabels []string, from int64, err error) {
+	unreadMetrics, unreadLabels, from = e.reader.Unread(since, metrics, labels)
+	return unreadMetrics, unreadLabels, from, nil
 }

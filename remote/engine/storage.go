@@ -243,6 +243,7 @@ func (q labelQuerier) query(hints *storage.SelectHints, ms []*labels.Matcher) re
 	if hints != nil {
 		query.Mint, query.Maxt = hints.Start, hints.End
 		query.SeriesOnly, query.Enough = hints.Func == "series", hints.Limit
+		query.Grouping = hints.Grouping
 	}
 	return query
 }

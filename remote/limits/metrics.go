@@ -72,7 +72,7 @@ func (n nearness) Collect(ch chan<- prometheus.Metric) {
 	type key struct{ limit, tenant string }
 	used := map[key]float64{}
 	for _, t := range tenants {
-		for limit, part := range t.used(now) {
+		for limit, part := range t.Used(now) {
 			used[key{limit, t.label}] = max(used[key{limit, t.label}], part)
 		}
 	}

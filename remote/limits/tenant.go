@@ -182,8 +182,8 @@ func (e labelError) Error() string {
 	return fmt.Sprintf("%sseries %s: %s", e.t.subject(), series.Abbreviate(e.ls), e.what)
 }
 
-// used returns which part of each limit is used, for those that add up.
-func (t *Tenant) used(now time.Time) map[string]float64 {
+// Used returns which part of each limit is used, for those that add up.
+func (t *Tenant) Used(now time.Time) map[string]float64 {
 	l, parts := t.limits(), make(map[string]float64)
 	if l.IngestionRate > 0 {
 		parts[ingestionRate] = t.samples.used(now, l.IngestionRate, l.IngestionBurst)

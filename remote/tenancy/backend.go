@@ -2,6 +2,7 @@ package tenancy
 
 import (
 	"context"
+	"time"
 
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/storage"
@@ -69,6 +70,15 @@ func (t *Engines) Cardinality(ctx context.Context, q reader.CountQuery) (*index.
 		return nil, nil, err
 	}
 	return e.Cardinality(ctx, q)
+}
+
+// Unread is that of the engine of the tenant.
+func (t *Engines) Unread(ctx context.Context, since time.Time, metrics, labels []string) (unreadMetrics, unreadLabels []string, from int64, err error) {
+	e, err := t.of(ctx)
+	if err != nil {
+		return nil, nil, 0, err
+	}
+	return e.Unread(ctx, since, metrics, labels)
 }
 
 // MetricNames is that of the engine of the tenant.

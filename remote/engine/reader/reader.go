@@ -124,6 +124,9 @@ type Query struct {
 	// The series are then a rollup.PointSeries if it is of use, unless they are reduced.
 	Rollups *Rollups
 
+	// Grouping has the labels by which the answer is grouped, for Unread.
+	Grouping []string
+
 	// Kept asks for the samples that rollups keep where all samples are gone: the first and the last of a bucket, the least and the
 	// greatest, those around resets, and a staleness marker that ends it. With Rollups that Reduce it asks for samples that tell of their windows what all
 	// samples do, of all times.
@@ -154,6 +157,7 @@ type Reader struct {
 	stop       context.CancelFunc
 	closing    context.Context
 	background sync.WaitGroup
+	reads      *reads
 }
 
 // Sizes say how much is read at once.
@@ -177,7 +181,7 @@ func New(cfg Config) *Reader {
 		cfg.Now = time.Now
 	}
 	size := min(cmp.Or(cfg.BatchBytes, batchBytes), batchBytes)
-	r := &Reader{cfg: cfg, metrics: newMetrics(cfg.Registerer), Sizes: Sizes{max(size, minBatchBytes), rowCells, minScanSeries}}
+	r := &Reader{cfg: cfg, metrics: newMetrics(cfg.Registerer), reads: newReads(cfg.Now()), Sizes: Sizes{max(size, minBatchBytes), rowCells, minScanSeries}}
 	r.closing, r.stop = context.WithCancel(context.Background())
 	return r
 }
@@ -213,6 +217,9 @@ func (r *Reader) Find(ctx context.Context, q Query) (*index.Result, error) {
 	}
 	if err == nil && over != nil && !q.SeriesOnly {
 		return nil, fmt.Errorf("%w, at selector %s", over, SelectorName(q.Matchers))
+	}
+	if err == nil && !q.SeriesOnly {
+		r.reads.note(r.cfg.Now(), &q, found)
 	}
 	return found, err
 }

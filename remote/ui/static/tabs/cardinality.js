@@ -22,6 +22,39 @@ export async function show(state, result, signal) {
     ...(data.comparison ? compared(data, state) : []),
     ...(state.focus ? [focused(data, state, to)] : []),
     ...(head.numSeries > 0 ? [lists(data, state, to)] : []));
+  if (head.numSeries > 0 && !selector && !state.date && !state.compare) {
+    const { data: usage } = await ask("status/usage", {}, { signal });
+    result.append(...used(usage));
+  }
+}
+
+// used says how near limits are, and what no query reads, with the rule that would drop it.
+function used({ from, unreadMetrics, unreadLabels, limits }) {
+  const near = limits.length === 0 ? [] : [element("div", { class: "tables" }, list("Limits", "Limit", "Used", limits.map(({ name, used }) => ({ name, value: used })),
+    { cell: ({ name }) => name, format: (part) => meter(part) }))];
+  const unread = (caption, title, found, rule) => {
+    if (found.length === 0) {
+      return "";
+    }
+    const columns = [
+      { title, kind: "text", cell: (r) => r.name, value: (r) => r.name },
+      { title: "Series", kind: "number", cell: (r) => count(r.value), value: (r) => r.value },
+      { title: "Rule that drops it", kind: "text", cell: (r) => element("code", {}, rule(r.name)), value: (r) => rule(r.name) },
+    ];
+    return element("div", { class: "list" }, table(caption, columns, found));
+  };
+  const quoted = (name) => `'${name.replace(/[.*+?^${}()|[\]\\]/g, "\\$&").replaceAll("'", "''")}'`;
+  const lists = [
+    unread("Metrics that no query has read", "Metric", unreadMetrics, (name) => `- {source_labels: [__name__], regex: ${quoted(name)}, action: drop}`),
+    unread("Labels that no query has matched or grouped by", "Label", unreadLabels, (name) => `- {regex: ${quoted(name)}, action: labeldrop}`),
+  ].filter((of) => of !== "");
+  if (lists.length === 0) {
+    return near;
+  }
+  return [...near, element("details", { class: "unread" },
+    element("summary", {}, `Not read by any query since ${time(from / 1000)}: ${count(unreadMetrics.length)} metrics, ${count(unreadLabels.length)} labels`),
+    element("p", {}, "Queries of this adapter count, since its start and up to 30 days. The rules are for metric_relabel_configs of --limits.file."),
+    element("div", { class: "tables" }, ...lists))];
 }
 
 // selected says which selector counts, and where else it can be looked at.
