@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/prometheus/promql/parser"
 
 	"github.com/promtable/promtable/remote/limits"
+	"github.com/promtable/promtable/series/expr"
 )
 
 // commandRelabel is the subcommand that shows what rules make of series.
@@ -42,7 +43,7 @@ func relabelSeries(_ context.Context, o *options, _ log.Logger) error {
 func printRelabelled(in io.Reader, out io.Writer, relabel limits.Relabel) error {
 	lines := bufio.NewScanner(in)
 	lines.Buffer(nil, 1<<20)
-	p := parser.NewParser(parser.Options{})
+	p := expr.NewParser(parser.Options{})
 	for n := 1; lines.Scan(); n++ {
 		line := strings.TrimSpace(lines.Text())
 		if line == "" {

@@ -302,10 +302,15 @@ func TestPageZoom(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			p.draw(c.expr)
 			dragHalf(c.during)
-			zoomed := p.parameters()
-			if got := mustFloat(t, zoomed.Get("range")); math.Abs(got-mustFloat(t, c.seconds)) > 15 {
-				t.Fatalf("after the drag the page shows %v, want %s s", zoomed, c.seconds)
-			}
+			var zoomed url.Values
+			harness.Eventually(t, "the page shows what was dragged over", func() error { // a moment after the drag
+				zoomed = p.parameters()
+				if got := mustFloat(t, zoomed.Get("range")); math.Abs(got-mustFloat(t, c.seconds)) > 15 {
+					return fmt.Errorf("it shows %v, want %s s", zoomed, c.seconds)
+				}
+				return nil
+			})
+			p.settle()
 			p.click("#query .graph-zone") // which does nothing
 			if got := p.parameters(); got.Encode() != zoomed.Encode() {
 				t.Errorf("a click beside the graph leads to %v, want %v", got, zoomed)
