@@ -88,6 +88,8 @@ type Config struct {
 	// Address is where this process answers other adapters, as the URL of a host and port. It makes the buffer a member of a fleet: META has the address,
 	// and a promise of how old the samples are that are not stored. Empty is no member.
 	Address string
+	// Settings is what META says of the settings of a member.
+	Settings string
 	// Join is how long META has the row of a member before it acknowledges samples. 0 is DefaultJoin.
 	Join time.Duration
 	// Barriers are those that the requests in the log had. Later requests have later stamps.

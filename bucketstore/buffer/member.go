@@ -180,7 +180,7 @@ func (b *Buffer) renew(ctx context.Context) error {
 func (b *Buffer) putMember(ctx context.Context, promise int64) error {
 	m, began := b.member, b.cfg.Now()
 	l := b.Log()
-	l.Address, l.Token, l.Promise = b.cfg.Address, m.token, promise
+	l.Address, l.Token, l.Promise, l.Settings = b.cfg.Address, m.token, promise, b.cfg.Settings
 	if err := b.replaceRow(ctx, l); err != nil {
 		if errors.Is(err, ErrForeignRow) {
 			b.cfg.Die(err)

@@ -33,6 +33,8 @@ type Log struct {
 	// Promise is a time in milliseconds: the adapter has acknowledged no sample before it that is not in the store. It is lowered before
 	// such a sample is acknowledged, so it holds whenever it is read. 0 promises nothing.
 	Promise int64 `json:"promise,omitempty"`
+	// Settings are those of its adapter in which all members have to agree, as text.
+	Settings string `json:"settings,omitempty"`
 }
 
 // Promises says whether the log has no sample of a time up to t that is not in the store, by its promise.

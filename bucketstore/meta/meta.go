@@ -5,7 +5,7 @@
 //
 //	row        cell, as JSON
 //	schema     {"format":1,"resource_labels":[…],"tenancy":false,"identity":"…","retention":{"raw":…}}
-//	log,<id>   {"host":"…","path":"…","seen":…,"bytes":…,"closed":…,"oldest":…,"address":"…","token":"…","promise":…}
+//	log,<id>   {"host":"…","path":"…","seen":…,"bytes":…,"closed":…,"oldest":…,"address":"…","token":"…","promise":…,"settings":"…"}
 //	stamp,<id> {"stamp":…}
 //	horizon    {"raw":…,"deleted.raw":…}
 //	tenant,<name>         {"created":…,"dropping":…,"dropped":…,"by":"…","removed":{"METRIC":…}}

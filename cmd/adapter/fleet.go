@@ -213,3 +213,26 @@ func (a *adapter) checkFleetless(ctx context.Context, about *meta.Store) error {
 	}
 	return nil
 }
+
+// fleetSettings are the flags in which all members have to agree: else what one stores only once another one stores twice.
+func (o *options) fleetSettings() string {
+	if o.engine.HA.ClusterLabel == "" {
+		return "no HA"
+	}
+	return fmt.Sprintf("--ha.cluster-label=%s --ha.replica-label=%s", o.engine.HA.ClusterLabel, o.engine.HA.ReplicaLabel)
+}
+
+// checkSettings refuses an adapter whose settings are others than those of a member that is there.
+func (a *adapter) checkSettings(ctx context.Context, about *meta.Store) error {
+	logs, err := about.Logs(ctx)
+	if err != nil {
+		return err
+	}
+	own := a.o.fleetSettings()
+	for _, l := range logs {
+		if l.Address != "" && l.Address != a.fleetAddress && l.Settings != own {
+			return fmt.Errorf("the adapter at %s has %s, and this one %s: all members of a fleet need the same; to change it stop all of them first", l.Address, l.Settings, own)
+		}
+	}
+	return nil
+}

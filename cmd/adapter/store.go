@@ -190,6 +190,11 @@ func (a *adapter) openAppender(ctx context.Context, rows bucketstore.Store) (buc
 		}
 		return rows, direct, nil
 	}
+	if a.fleetAddress != "" {
+		if err := a.checkSettings(ctx, a.meta); err != nil {
+			return rows, nil, err
+		}
+	}
 	dir, err := bindLog(ctx, a.o, terms)
 	if err != nil {
 		return rows, nil, err
@@ -210,7 +215,7 @@ func (a *adapter) openAppender(ctx context.Context, rows bucketstore.Store) (buc
 	cfg.LaterCut, cfg.LatestCut = rules.KeyCut, rules.Latest()
 	cfg.Barriers = a.records.Barriers()
 	cfg.Schema = a.schema
-	cfg.Address, cfg.Join = a.fleetAddress, a.o.fleet.join
+	cfg.Address, cfg.Join, cfg.Settings = a.fleetAddress, a.o.fleet.join, a.o.fleetSettings()
 	cfg.Logger = a.logger
 	cfg.Registerer = a.reg
 	cfg.Die = func(err error) {
