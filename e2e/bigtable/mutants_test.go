@@ -39,7 +39,7 @@ func mutants() []mutant {
 		// Who cannot be asked is missing, unless META says otherwise now.
 		{"remote/fleet/store.go", "errs[i] = f.note(ctx, missing(state, err))", "_ = state", model},
 		{"remote/fleet/store.go", "!state.Promises(f.latest(path, req))", "!state.Promises(1)", model},
-		{"remote/fleet/fleet.go", "		now.Promise = 0 // it may have been lowered\n		return now, false, errors.Join(err, lookErr)", "		return l, true, nil", model},
+		{"remote/fleet/fleet.go", "		now.Promise = 0 // it may have been lowered\n		return now, false, errors.Join(err, lookErr)", "		return l, true, nil", [2]string{"./remote/fleet", "TestMetaAway"}},
 		{"remote/fleet/fleet.go", "	logs, err := f.others(ctx, f.cfg.Now())\n", "	logs, err := f.others(ctx, f.cfg.Now().Add(-maxListAge))\n", [2]string{"./remote/fleet", "TestPartial"}},
 		// The list of members is not old, and none is missed between two.
 		{"remote/fleet/fleet.go", "maxListAge = 10 * time.Second", "maxListAge = 10 * time.Minute", model},

@@ -354,6 +354,12 @@ func TestMetaAway(t *testing.T) {
 			t.Errorf("%+v: with META %d are lacking", tt, n)
 		}
 		rows.away.Store(true)
+		if tt.hasMember { // the list is new, but not what a look-up needs
+			w.member.token = "none"
+			if n := scan(); n == 0 {
+				t.Errorf("%+v: a member cannot be asked nor looked up, and nothing is lacking", tt)
+			}
+		}
 		w.later.Add(int64(11 * time.Second))
 		if n := scan(); (n > 0) != tt.isPartial {
 			t.Errorf("%+v: without META %d are lacking", tt, n)
