@@ -117,6 +117,8 @@ func asked(at int64) map[string]struct {
 		"/api/v1/status/store":          {nil, false},
 		"/api/v1/status/adapter":        {nil, false},
 		"/api/v1/status/active_queries": {nil, false},
+		"/api/v1/status/usage":          {nil, false},
+		"/api/v1/status/tenants":        {nil, false},
 		"/api/v1/explain":               {span("match[]", `{__name__=~".+"}`), true},
 		"/federate":                     {url.Values{"match[]": {`{__name__=~".+"}`}}, true},
 		"/api/v1/rules":                 {nil, false},
