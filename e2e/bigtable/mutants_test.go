@@ -49,7 +49,7 @@ func mutants() []mutant {
 		{"remote/fleet/sync.go", "mustForget = mustForget || t.Lost", "_ = t.Lost", model},
 		{"remote/fleet/sync.go", "		if _, ok := contacts[token]; !ok {", "		if _, ok := contacts[token]; ok && !ok {", sync},
 		{"remote/fleet/sync.go", "			contacts[contactKey(t.log)] = contact{}\n", "", sync},
-		{"remote/fleet/sync.go", "		if err := f.note(ctx, missing(l.log, l.err)); err != nil {", "		if err := error(nil); err != nil {", model},
+		{"remote/fleet/sync.go", "		if err := f.note(ctx, missing(l.log, l.err)); err != nil {", "		if err := error(nil); err != nil {", sync},
 		{"index/write.go", "	x.tell(found)\n", "", [2]string{"./index", "TestLearn"}},
 		// Only the process that is meant answers.
 		{"remote/fleet/server.go", "*of != own", "of.Log != own.Log", [2]string{"./remote/fleet", "TestPartial"}},
