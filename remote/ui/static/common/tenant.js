@@ -21,7 +21,11 @@ export function listen(choices, changed) {
   const ask = async () => {
     label.hidden = false;
     const { header, tenants } = await choices();
+    const isNew = localStorage.getItem("tenantHeader") !== header;
     localStorage.setItem("tenantHeader", header);
+    if (isNew && field.value.trim()) { // it was chosen before the header was known
+      changed();
+    }
     label.querySelector("datalist").replaceChildren(...tenants.map((value) => Object.assign(document.createElement("option"), { value })));
     if (tenants.length === 1 && !field.value) {
       field.value = tenants[0];
