@@ -172,8 +172,9 @@ func exposed(t testing.TB) map[string]bool {
 	t.Helper()
 	known := make(map[string]bool)
 	for _, a := range exposers(t) {
-		harness.RemoteWrite1().MustSend(t, a.URL("/api/v1/write"), harness.SomeSeries()) // what requests count is there with the first one
-		harness.MustGet(t, a.URL("/api/v1/query?query=up"), nil)
+		if err := putLoad(a); err != nil { // what requests count is there with the first one
+			t.Fatal(err)
+		}
 		for _, m := range regexp.MustCompile(`(?m)^# TYPE (\S+) `).FindAllStringSubmatch(harness.MustGet(t, a.URL("/metrics"), nil).Body, -1) {
 			known[m[1]] = true
 		}
@@ -214,7 +215,7 @@ func checkMetrics(t testing.TB, queries map[string]string) {
 
 // lateMetrics exist only when what they count has happened, with labels that are not known before, or with users and TLS, with which metrics need credentials.
 var lateMetrics = []string{
-	"adapter_buffer_other_log_last_seen_timestamp_seconds", "adapter_buffer_other_log_lost", "adapter_limit_exceeded_total",
+	"adapter_buffer_other_log_last_seen_timestamp_seconds", "adapter_buffer_other_log_lost",
 	"adapter_users_file_last_reload_successful", "adapter_web_certificate_expiry_timestamp_seconds",
 }
 
@@ -231,12 +232,8 @@ func exposers(t testing.TB) []*harness.Adapter {
 		return path
 	}
 	return []*harness.Adapter{
-		harness.StartAdapter(t, harness.Embedded(t),
-			"--limits.file="+write("limits.yml", "defaults: {ingestion_rate: 1000000}\n"),
-			"--query.block-file="+write("blocked", "= up\n"),
-			"--otlp.config-file="+write("otlp.yml", "otlp: {}\n"),
-			"--ha.cluster-label=cluster", "--ha.replica-label=__replica__"),
-		harness.StartAdapter(t, harness.InProcess(t)),
+		startLoaded(t, false, "--query.block-file="+write("blocked", "= up\n"), "--otlp.config-file="+write("otlp.yml", "otlp: {}\n")),
+		startLoaded(t, true),
 		harness.StartAdapter(t, harness.WithBuffer(harness.InProcess(t), t.TempDir())),
 	}
 }
