@@ -175,6 +175,8 @@ func New(cfg Config) *Handler {
 	cfg = cfg.WithDefaults()
 	e := request.NewResponder(cfg.Logger, cfg.Now)
 	m := request.NewMetrics(cfg.Registerer)
+	m.SetLimit("write", cfg.MaxConcurrentWrites)
+	m.SetLimit("read", cfg.MaxConcurrentReads)
 	reads := request.NewGate(cfg.MaxConcurrentReads, min(cfg.ReadTimeout/2, maxReadWait))
 
 	if cfg.Writer == nil {

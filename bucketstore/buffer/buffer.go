@@ -324,7 +324,7 @@ func newBuffer(dir *Dir, cfg Config) *Buffer {
 		Store:       cfg.Store,
 		cfg:         cfg,
 		dir:         dir,
-		metrics:     newMetrics(cfg.Registerer),
+		metrics:     newMetrics(cfg),
 		refs:        make(map[string]*ref),
 		interleaved: make(map[*ref]struct{}),
 		seed:        maphash.MakeSeed(),

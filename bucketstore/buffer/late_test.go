@@ -56,6 +56,11 @@ func TestLateSamplesAreMerged(t *testing.T) {
 	if syncs != requests {
 		t.Errorf("%d syncs of %d requests", syncs, requests)
 	}
+	for name, want := range map[string]float64{"adapter_buffer_log_limit_bytes": 1 << 20, "adapter_buffer_open_limit_bytes": buffer.DefaultMaxBytes} {
+		if got := gathered(t, reg, name); got != want {
+			t.Errorf("%s is %v, want %v", name, got, want)
+		}
+	}
 	const metric = "adapter_buffer_late_samples_total"
 	want := fmt.Sprintf("# HELP %s Samples of older windows than the two latest of their series, or too far ahead, which get chunks of their own.\n"+
 		"# TYPE %s counter\n%s %d\n", metric, metric, metric, count*requests)
@@ -207,4 +212,20 @@ func TestLateValues(t *testing.T) {
 	f.kill()
 	f.reopen(t)
 	f.check(t, "after a death")
+}
+
+// gathered returns the value of a gauge without labels.
+func gathered(t testing.TB, reg *prometheus.Registry, name string) float64 {
+	t.Helper()
+	families, err := reg.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() == name {
+			return f.GetMetric()[0].GetGauge().GetValue()
+		}
+	}
+	t.Fatalf("no metric %s", name)
+	return 0
 }

@@ -24,8 +24,10 @@ const (
 	rowRefused = "refused"
 )
 
-func newMetrics(reg prometheus.Registerer) *metrics {
-	f := metricset.New(reg)
+func newMetrics(cfg Config) *metrics {
+	f := metricset.New(cfg.Registerer)
+	f.Gauge("adapter_buffer_log_limit_bytes", "Size of the log beyond which chunks are flushed early.").Set(float64(cfg.MaxLogBytes))
+	f.Gauge("adapter_buffer_open_limit_bytes", "Bytes of open chunks beyond which some are flushed early.").Set(float64(cfg.MaxOpenBytes))
 	return &metrics{
 		failingRows: f.Gauges("adapter_buffer_failing_rows",
 			"Rows that the store did not take: retried, or refused for ever. They are durable, and readers see them.", "state", rowRetried, rowRefused),

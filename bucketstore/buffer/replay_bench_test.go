@@ -86,7 +86,7 @@ func replayOnly(b *testing.B, dir string) (done func()) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	m := newMetrics(nil)
+	m := newMetrics(Config{})
 	buffer := &Buffer{
 		cfg: Config{}.withDefaults(), dir: &Dir{state: state}, metrics: m, refs: make(map[string]*ref), seed: maphash.MakeSeed(),
 		segments: newSegments(durable.OS(dir), m),
@@ -125,7 +125,7 @@ func (b *Buffer) forgetSealed(ctx context.Context) {
 // writeLog writes a log and returns its size.
 func writeLog(b *testing.B, dir string, seriesCount, perSeries int) (size int64) {
 	const atOnce = 2_000
-	m := newMetrics(nil)
+	m := newMetrics(Config{})
 	l := newLog(dirState{Dir: durable.OS(dir)}, Config{FsyncInterval: time.Hour}.withDefaults(), m, newSegments(durable.OS(dir), m))
 	if err := l.start(); err != nil {
 		b.Fatal(err)

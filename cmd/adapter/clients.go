@@ -3,6 +3,8 @@ package main
 import (
 	"bytes"
 	"context"
+	"crypto/x509"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -11,15 +13,18 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"strings"
 	"sync"
 	"syscall"
 
 	"github.com/go-kit/log/level"
+	configutil "github.com/prometheus/common/config"
 	"github.com/prometheus/exporter-toolkit/web"
 	sloggokit "github.com/tjhop/slog-gokit"
 	"go.yaml.in/yaml/v2"
 
+	"github.com/promtable/promtable/bucketstore/metricset"
 	"github.com/promtable/promtable/remote/request"
 	"github.com/promtable/promtable/remote/users"
 )
@@ -38,6 +43,8 @@ func (s *server) readFiles() (err error) {
 		s.headers = cfg.HTTPConfig.Header
 		if cfg.TLSConfig.IsEnabled() {
 			s.scheme = "https"
+			metricset.New(s.reg).GaugeFunc("adapter_web_certificate_expiry_timestamp_seconds",
+				"When the certificate of --web.config.file ends. 0 if its file cannot be read now.", s.passwords.certificateEnd)
 		}
 	}
 	if path := s.o.web.usersFile; path != "" {
@@ -71,6 +78,31 @@ func (p *passwords) config() (web.Config, error) {
 		p.err = yaml.Unmarshal(text, &p.read)
 	}
 	return p.read, p.err
+}
+
+// certificateEnd returns when the certificate that package web serves now ends, in seconds since 1970, or 0 if it cannot be read.
+func (p *passwords) certificateEnd() float64 {
+	cfg, err := p.config()
+	if err != nil {
+		return 0
+	}
+	text := []byte(cfg.TLSConfig.TLSCert)
+	if path := cfg.TLSConfig.TLSCertPath; path != "" {
+		if text, err = os.ReadFile(configutil.JoinDir(filepath.Dir(p.path), path)); err != nil {
+			return 0
+		}
+	}
+	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
+		if block.Type != "CERTIFICATE" { // as in crypto/tls, the first certificate is that of the server
+			continue
+		}
+		certificate, err := x509.ParseCertificate(block.Bytes)
+		if err != nil {
+			return 0
+		}
+		return float64(certificate.NotAfter.Unix())
+	}
+	return 0
 }
 
 // checks says whether package web checks the password of a user.

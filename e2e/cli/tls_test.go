@@ -9,11 +9,14 @@ import (
 	"crypto/x509/pkix"
 	"encoding/pem"
 	"fmt"
+	"io"
 	"math/big"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -115,9 +118,54 @@ func TestClientCertificate(t *testing.T) {
 	}
 }
 
+// TestCertificateEnd: the metric says when the certificate ends that the server shows, and follows the file.
+func TestCertificateEnd(t *testing.T) {
+	dir := t.TempDir()
+	roots := writeCertificate(t, dir)
+	path := filepath.Join(dir, "web.yml")
+	if err := os.WriteFile(path, []byte("tls_server_config: {cert_file: cert.pem, key_file: key.pem}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	a := harness.StartAdapter(t, harness.Embedded(t), "--web.config.file="+path)
+	check := func(roots *x509.CertPool) (end int64) {
+		t.Helper()
+		client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}}}
+		t.Cleanup(client.CloseIdleConnections)
+		resp, err := client.Get("https://" + a.Addr + "/metrics")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		body, err := io.ReadAll(resp.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		end = resp.TLS.PeerCertificates[0].NotAfter.Unix()
+		line := regexp.MustCompile(`(?m)^adapter_web_certificate_expiry_timestamp_seconds (\S+)$`).FindSubmatch(body)
+		if line == nil {
+			t.Fatal("no metric")
+		}
+		if got, err := strconv.ParseFloat(string(line[1]), 64); err != nil || int64(got) != end {
+			t.Errorf("the metric is %s, the certificate ends at %d (%v)", line[1], end, err)
+		}
+		return end
+	}
+	first := check(roots)
+	roots = writeCertificateUntil(t, dir, time.Now().Add(2*time.Hour))
+	if second := check(roots); second == first {
+		t.Errorf("the server still shows the certificate until %d", first)
+	}
+}
+
 // writeCertificate writes cert.pem and key.pem for 127.0.0.1 and returns the
-// pool that holds it: it signs itself.
+// pool that holds it: it signs itself. It is valid for an hour.
 func writeCertificate(t testing.TB, dir string) *x509.CertPool {
+	t.Helper()
+	return writeCertificateUntil(t, dir, time.Now().Add(time.Hour))
+}
+
+// writeCertificateUntil is writeCertificate with the end of the certificate.
+func writeCertificateUntil(t testing.TB, dir string, end time.Time) *x509.CertPool {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -127,7 +175,7 @@ func writeCertificate(t testing.TB, dir string) *x509.CertPool {
 		SerialNumber: big.NewInt(1),
 		Subject:      pkix.Name{CommonName: "e2e"},
 		NotBefore:    time.Now().Add(-time.Hour),
-		NotAfter:     time.Now().Add(time.Hour),
+		NotAfter:     end,
 		IPAddresses:  []net.IP{net.IPv4(127, 0, 0, 1)},
 	}
 	cert, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)

@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/url"
 	"os"
+	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -189,6 +190,13 @@ func TestComposePrometheus(t *testing.T) {
 	if !cfg.RemoteReadConfigs[0].ReadRecent {
 		t.Error("remote_read without read_recent: new rows would not be shown")
 	}
+	for _, file := range cfg.RuleFiles { // beside prometheus.yml there as here
+		inside := path.Join("/etc/prometheus", filepath.Base(file))
+		if mounted := c.mounted(t, "prometheus", inside); mounted != file {
+			t.Errorf("rule file %s: %s is mounted", file, mounted)
+		}
+		mustReadFile(t, file)
+	}
 	jobs := scrapeTargets(t, cfg)
 	for _, name := range c.project.ServiceNames() {
 		if name == "bigtable" { // has no metrics
@@ -241,6 +249,16 @@ func TestComposeRuns(t *testing.T) {
 	file, cfg := c.prometheusConfig(t)
 	text := mustReadFile(t, file)
 	text = replaceOnce(t, text, "scrape_interval: 15s", "scrape_interval: 1s")
+	text = replaceOnce(t, text, "evaluation_interval: 15s", "evaluation_interval: 1s")
+	queries := c.loadDashboard(t).queries()
+	for _, rules := range cfg.RuleFiles {
+		text = replaceOnce(t, text, "- "+filepath.Base(rules), "- "+rules)
+		for _, rule := range readRules(t, filepath.Base(rules)) {
+			if strings.HasPrefix(rule.Record, "job_instance:adapter_write") {
+				queries["rule "+rule.Record] = rule.Record
+			}
+		}
+	}
 	text = strings.NewReplacer("adapter:9201", a.Addr, "prometheus:9090", p.Addr, "grafana:3000", a.Addr).Replace(text)
 	ready := a.WaitLine(t, `msg="ready to serve"`)
 	for _, field := range []string{
@@ -252,7 +270,7 @@ func TestComposeRuns(t *testing.T) {
 		}
 	}
 	p.Configure(t, text)
-	for name, query := range c.loadDashboard(t).queries() {
+	for name, query := range queries {
 		harness.Eventually(t, fmt.Sprintf("%s gives something: %s", name, query), func() error {
 			found, err := p.Instant(query, harness.NowMillis())
 			if err == nil && len(found) == 0 {

@@ -28,6 +28,7 @@ type Metrics struct {
 	requests *prometheus.CounterVec
 	seconds  *prometheus.HistogramVec
 	inFlight *prometheus.GaugeVec
+	limit    *prometheus.GaugeVec
 }
 
 // NewMetrics registers its metrics with reg, where they must not be registered
@@ -40,8 +41,13 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		seconds: f.HistogramVec("adapter_http_request_duration_seconds", "How long requests took, answer included.",
 			[]float64{.001, .005, .01, .05, .1, .5, 1, 5, 10, 25, 60, 120}, "handler"),
 		inFlight: f.GaugeVec("adapter_http_requests_in_flight", "Requests that run or wait.", "handler"),
+		limit: f.GaugeVec("adapter_http_concurrent_requests_limit",
+			"How many requests run at once, at most; others wait. Remote write and OTLP share one limit (write); remote read, federation and explain another (read).", "gate"),
 	}
 }
+
+// SetLimit says how many requests a gate lets run at once.
+func (m *Metrics) SetLimit(gate string, n int) { m.limit.WithLabelValues(gate).Set(float64(n)) }
 
 // Instrument counts the requests of next and answers 405 to all methods but
 // these.

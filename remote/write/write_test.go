@@ -285,6 +285,9 @@ func TestWriteOverload(t *testing.T) {
 	if n := remotetest.Counter(t, reg, "adapter_http_requests_in_flight", "handler", "write"); n != 1 {
 		t.Errorf("%v in flight", n)
 	}
+	for gate, want := range map[string]float64{"write": 1, "read": 20} {
+		remotetest.WantCounter(t, reg, want, "adapter_http_concurrent_requests_limit", "gate", gate)
+	}
 	release()
 	(<-first).WantStatus(t, http.StatusNoContent)
 	remotetest.WantCounter(t, reg, 2, "adapter_http_request_duration_seconds", "handler", "write")
