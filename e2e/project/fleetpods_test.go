@@ -1,10 +1,8 @@
 package project
 
 import (
-	"bytes"
 	"fmt"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -13,7 +11,6 @@ import (
 	"go.yaml.in/yaml/v2"
 	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
-	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -28,7 +25,6 @@ type manifests struct {
 	statefulSets []appsv1.StatefulSet
 	deployments  []appsv1.Deployment
 	scalers      []autoscalingv2.HorizontalPodAutoscaler
-	jobs         []batchv1.CronJob
 }
 
 // add decodes a document. A field that its kind does not have is an error.
@@ -50,8 +46,6 @@ func (m *manifests) add(text []byte) error {
 		return decode(text, &m.deployments)
 	case "HorizontalPodAutoscaler":
 		return decode(text, &m.scalers)
-	case "CronJob":
-		return decode(text, &m.jobs)
 	}
 	return fmt.Errorf("a document of kind %q", head.Kind)
 }
@@ -129,17 +123,13 @@ func (m *manifests) addFile(t testing.TB, file string) {
 	}
 }
 
-// TestKubernetes: the manifests are of kinds that Kubernetes has, with its fields, and fit together: services and policies select pods that are there and have the ports, probes
+// TestFleetManifests: those of a fleet and of readers are of kinds that Kubernetes has, with its fields, and fit together: services and policies select pods that are there and have the ports, probes
 // ask paths that the adapter has, and each flag is one of its.
-func TestKubernetes(t *testing.T) {
-	dirs, err := filepath.Glob("../../deploy/kubernetes/*/kustomization.yaml")
-	if err != nil || len(dirs) != 3 {
-		t.Fatal(dirs, err)
-	}
+func TestFleetManifests(t *testing.T) {
 	flags := mustReadFile(t, "../../docs/configuration.md")
-	for _, file := range dirs {
-		m := readManifests(t, filepath.Dir(file))
-		t.Run(filepath.Base(filepath.Dir(file)), func(t *testing.T) {
+	for _, name := range []string{"fleet", "readers"} {
+		m := readManifests(t, filepath.Join("../../deploy/kubernetes", name))
+		t.Run(name, func(t *testing.T) {
 			if len(m.pods()) == 0 || len(m.services) == 0 {
 				t.Fatal("it has no pods, or no service")
 			}
@@ -148,11 +138,6 @@ func TestKubernetes(t *testing.T) {
 				checkPod(t, name, pod, flags)
 			}
 		})
-	}
-	var snapshot manifests
-	snapshot.addFile(t, "../../deploy/kubernetes/snapshot.yaml")
-	if len(snapshot.jobs) != 1 {
-		t.Errorf("%d jobs take snapshots", len(snapshot.jobs))
 	}
 }
 
@@ -250,20 +235,6 @@ func checkPod(t *testing.T, name string, pod corev1.PodTemplateSpec, flags strin
 		_, value, _ := strings.Cut(arg, "=")
 		if strings.HasPrefix(value, "/") && !slices.ContainsFunc(slices.Collect(maps.Keys(mounts)), func(dir string) bool { return value == dir || strings.HasPrefix(value, dir+"/") }) {
 			t.Errorf("%s: %s is in no volume", name, arg)
-		}
-	}
-}
-
-// TestKubernetesStrict: a field that a kind does not have is found, and so is a kind that is none.
-func TestKubernetesStrict(t *testing.T) {
-	text, err := os.ReadFile("../../deploy/kubernetes/embedded/statefulset.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, wrong := range [][2]string{{"replicas:", "replica:"}, {"kind: StatefulSet", "kind: StatefullSet"}, {"httpGet:", "httpGets:"}} {
-		var m manifests
-		if err := m.add(bytes.ReplaceAll(text, []byte(wrong[0]), []byte(wrong[1]))); err == nil {
-			t.Errorf("with %s for %s there is no error", wrong[1], wrong[0])
 		}
 	}
 }
