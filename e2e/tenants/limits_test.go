@@ -161,7 +161,7 @@ func TestSeriesLimit(t *testing.T) {
 // and in remote read, and a query of both tenants has the limits of both.
 func TestQueryLimits(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "limits.yml")
-	text := "overrides: {small: {max_total_query_length: 1h, max_fetched_series_per_query: 3, max_held_bytes_per_query: 100000}}\n"
+	text := "overrides: {small: {max_total_query_length: 1h, max_fetched_series_per_query: 3, max_held_bytes_per_query: 100000, max_query_age: 2h, max_answer_bytes_per_query: 20000}}\n"
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -190,6 +190,10 @@ func TestQueryLimits(t *testing.T) {
 		{"/api/v1/query", "more than 3 series are read, the limit max_fetched_series_per_query", url.Values{"query": {"m"}, "time": {seconds(now + 1)}}},
 		{"/api/v1/query", "max_fetched_series_per_query", url.Values{"query": {`m{i=~"[01]"} + on(i) m{i=~"[01]"}`}, "time": {seconds(now + 1)}}},
 		{"/api/v1/query", "", url.Values{"query": {`m{i="1"}`}, "time": {seconds(now + 1)}}},
+		{"/api/v1/query", "more than 20000 bytes are in the answer, the limit max_answer_bytes_per_query", url.Values{"query": {`m{i="0"}[1h]`}, "time": {seconds(now + 1)}}},
+		{"/api/v1/query", "", url.Values{"query": {`count_over_time(m{i="0"}[1h])`}, "time": {seconds(now + 1)}}},
+		{"/api/v1/query", "the limit max_query_age of --limits.file is 2h", url.Values{"query": {`m{i="0"}`}, "time": {seconds(now - 3*3600)}}},
+		{"/api/v1/query", "", url.Values{"query": {`m{i="0"}`}, "time": {seconds(now - 3600)}}},
 		{"/api/v1/query_range", "the query asks for 1h1m, the limit max_total_query_length", url.Values{"query": {"m"}, "start": {seconds(now - 3660)}, "end": {seconds(now)}, "step": {"60"}}},
 		{"/api/v1/query_range", "", url.Values{"query": {`m{i="1"}`}, "start": {seconds(now - 3600)}, "end": {seconds(now)}, "step": {"60"}}},
 	} {

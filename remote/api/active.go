@@ -67,7 +67,7 @@ func (a *API) withActive(kind string, next http.Handler) http.Handler {
 			return
 		}
 		defer end()
-		next.ServeHTTP(w, r.WithContext(ctx))
+		queries.Answer(w, r.WithContext(ctx), next, func(err error) { respond(w, nil, err) })
 	})
 }
 

@@ -36,11 +36,13 @@ const (
 	fetchedSeries = "max_fetched_series_per_query"
 	heldBytes     = "max_held_bytes_per_query"
 	concurrency   = "max_concurrent_queries"
+	queryAge      = "max_query_age"
+	answerBytes   = "max_answer_bytes_per_query"
 )
 
 // names are all limits.
 func names() []string {
-	return []string{ingestionRate, requestRate, labelNames, nameLength, valueLength, allSeries, metricSeries, newSeries, queryLength, fetchedSeries, heldBytes, concurrency}
+	return []string{ingestionRate, requestRate, labelNames, nameLength, valueLength, allSeries, metricSeries, newSeries, queryLength, fetchedSeries, heldBytes, concurrency, queryAge, answerBytes}
 }
 
 // Limits are those of a tenant. 0 is no limit.
@@ -65,6 +67,9 @@ type Limits struct {
 	FetchedSeries int64          `yaml:"max_fetched_series_per_query"`
 	HeldBytes     int64          `yaml:"max_held_bytes_per_query"`
 	Concurrency   int            `yaml:"max_concurrent_queries"`
+	// QueryAge is how long ago the start of a query may be, AnswerBytes how large an answer of PromQL, of lists of series and the like.
+	QueryAge    model.Duration `yaml:"max_query_age"`
+	AnswerBytes int64          `yaml:"max_answer_bytes_per_query"`
 	// Relabel are the rules by which labels of series change before they are stored, and by which series are dropped.
 	Relabel []*relabel.Config `yaml:"metric_relabel_configs"`
 	// relabelling applies them. It is nil if there are none.
@@ -83,7 +88,7 @@ func (l *Limits) check() error {
 		{requestRate, l.RequestRate}, {"request_burst_size", float64(l.RequestBurst)},
 		{labelNames, float64(l.LabelNames)}, {nameLength, float64(l.NameLength)}, {valueLength, float64(l.ValueLength)},
 		{allSeries, float64(l.Series)}, {metricSeries, float64(l.MetricSeries)}, {newSeries, float64(l.NewSeries)},
-		{fetchedSeries, float64(l.FetchedSeries)}, {heldBytes, float64(l.HeldBytes)}, {concurrency, float64(l.Concurrency)},
+		{fetchedSeries, float64(l.FetchedSeries)}, {heldBytes, float64(l.HeldBytes)}, {concurrency, float64(l.Concurrency)}, {answerBytes, float64(l.AnswerBytes)},
 	} {
 		if !(of.value >= 0 && of.value <= maxValue) {
 			return fmt.Errorf("%s: %g is not from 0, which is no limit, to %g", of.name, of.value, float64(maxValue))

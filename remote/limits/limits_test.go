@@ -287,27 +287,31 @@ adapter_limit_used_ratio{limit="max_new_series_per_minute",tenant="seen"} 0
 // counted once a query. What a query has taken it gives back at its end.
 func TestQueries(t *testing.T) {
 	f := open(t, `
-defaults: {max_total_query_length: 1d, max_fetched_series_per_query: 100, max_held_bytes_per_query: 1000, max_concurrent_queries: 2}
+defaults: {max_total_query_length: 1d, max_fetched_series_per_query: 100, max_held_bytes_per_query: 1000, max_concurrent_queries: 2, max_query_age: 2d, max_answer_bytes_per_query: 10}
 overrides:
-  free: {max_total_query_length: 0s, max_fetched_series_per_query: 0, max_held_bytes_per_query: 0, max_concurrent_queries: 0}
-  seen: {track: [max_total_query_length, max_fetched_series_per_query, max_held_bytes_per_query, max_concurrent_queries]}
+  free: {max_total_query_length: 0s, max_fetched_series_per_query: 0, max_held_bytes_per_query: 0, max_concurrent_queries: 0, max_query_age: 0s, max_answer_bytes_per_query: 0}
+  seen: {track: [max_total_query_length, max_fetched_series_per_query, max_held_bytes_per_query, max_concurrent_queries, max_query_age, max_answer_bytes_per_query]}
 `)
 	a := f.Of("a")
 	begin := func(n *limits.Tenant, length time.Duration) func() {
 		t.Helper()
-		end, err := n.BeginQuery(length)
+		end, err := n.BeginQuery(f.now.Add(-length), f.now)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return end
 	}
-	_, err := a.BeginQuery(25 * time.Hour)
+	_, err := a.BeginQuery(f.now.Add(-25*time.Hour), f.now)
 	wantError(t, err, "tenant a: the query asks for 1d1h, the limit max_total_query_length of --limits.file is 1d")
 	if status := request.Status(t.Context(), request.API, err); status != http.StatusUnprocessableEntity {
 		t.Errorf("status %d", status)
 	}
+	_, err = a.BeginQuery(f.now.Add(-49*time.Hour), f.now.Add(-48*time.Hour))
+	wantError(t, err, "the query begins at 2026-", "the limit max_query_age of --limits.file is 2d")
+	wantError(t, a.CheckAnswer(5, 5))
+	wantError(t, a.CheckAnswer(5, 6), "more than 10 bytes are in the answer, the limit max_answer_bytes_per_query")
 	end, endSecond := begin(a, 24*time.Hour), begin(a, 0)
-	_, err = a.BeginQuery(0)
+	_, err = a.BeginQuery(time.Time{}, time.Time{})
 	wantError(t, err, "tenant a: 2 queries run or wait, the limit max_concurrent_queries")
 	f.wantMetrics("adapter_limit_used_ratio", `
 adapter_limit_used_ratio{limit="max_concurrent_queries",tenant="a"} 1
@@ -330,14 +334,19 @@ adapter_limit_used_ratio{limit="max_concurrent_queries",tenant="a"} 1
 		wantError(t, n.CheckFetched(0, 200))
 		wantError(t, n.CheckFetched(200, 200))
 		wantError(t, n.CheckHeld(999, 2))
+		wantError(t, n.CheckAnswer(0, 20))
 	}
 	f.wantMetrics("adapter_limit_exceeded_total", `
+adapter_limit_exceeded_total{limit="max_answer_bytes_per_query",result="refused",tenant="a"} 1
+adapter_limit_exceeded_total{limit="max_answer_bytes_per_query",result="tracked",tenant="seen"} 1
 adapter_limit_exceeded_total{limit="max_concurrent_queries",result="refused",tenant="a"} 1
 adapter_limit_exceeded_total{limit="max_concurrent_queries",result="tracked",tenant="seen"} 1
 adapter_limit_exceeded_total{limit="max_fetched_series_per_query",result="refused",tenant="a"} 1
 adapter_limit_exceeded_total{limit="max_fetched_series_per_query",result="tracked",tenant="seen"} 1
 adapter_limit_exceeded_total{limit="max_held_bytes_per_query",result="refused",tenant="a"} 1
 adapter_limit_exceeded_total{limit="max_held_bytes_per_query",result="tracked",tenant="seen"} 1
+adapter_limit_exceeded_total{limit="max_query_age",result="refused",tenant="a"} 1
+adapter_limit_exceeded_total{limit="max_query_age",result="tracked",tenant="seen"} 3
 adapter_limit_exceeded_total{limit="max_total_query_length",result="refused",tenant="a"} 1
 adapter_limit_exceeded_total{limit="max_total_query_length",result="tracked",tenant="seen"} 3
 `[1:])

@@ -1,6 +1,7 @@
 // Package queries knows the queries that run: it lists them, cancels one, and refuses those that a rule blocks.
 //
 //	queries.go    the queries that run
+//	answer.go     how large their answers may be
 //	rules.go      rules that block queries, and how a file has them
 //	blockfile.go  the file of rules, read again when it changes
 package queries
@@ -147,8 +148,12 @@ type Config struct {
 
 // Limits bound the queries of a tenant. Each error names the limit.
 type Limits interface {
-	// BeginQuery says whether a query may run that asks for such a length of time, and counts it up to the call of end. The error has its status.
-	BeginQuery(length time.Duration) (end func(), err error)
+	// BeginQuery says whether a query may run from one time to another, which may be zero, and counts it up to the call of end. The error has its status.
+	BeginQuery(from, to time.Time) (end func(), err error)
+	// BoundsAnswers says whether CheckAnswer may refuse anything.
+	BoundsAnswers() bool
+	// CheckAnswer says whether an answer that has so many bytes may have more.
+	CheckAnswer(bytes, more int64) error
 	// CheckFetched says whether a query that has read so many series may read more.
 	CheckFetched(series, more int64) error
 	// CheckHeld says whether a query that holds so many bytes may hold more.
@@ -196,7 +201,11 @@ func (a *Active) Begin(ctx context.Context, q Query) (_ context.Context, end fun
 	}
 	var held func(int64, int64) error
 	if a.cfg.Limits != nil {
-		r.usage.MaxSeries, held = a.bounds(r.of)
+		var answer func(int64, int64) error
+		r.usage.MaxSeries, held, answer = a.bounds(r.of)
+		if slices.ContainsFunc(r.of, func(tenant string) bool { return a.cfg.Limits(tenant).BoundsAnswers() }) {
+			ctx = withAnswer(ctx, answer)
+		}
 	}
 	r.ctx, r.cancel = context.WithCancelCause(eval.WithHeld(ctx, &r.held, held))
 	a.add(r)
@@ -218,7 +227,7 @@ func (a *Active) admit(r *running) (end func(), err error) {
 		}
 	}
 	for _, tenant := range r.of {
-		fn, err := a.cfg.Limits(tenant).BeginQuery(r.End.Sub(r.Start))
+		fn, err := a.cfg.Limits(tenant).BeginQuery(r.Start, r.End)
 		if err != nil {
 			end()
 			return nil, err
@@ -236,8 +245,8 @@ func (a *Active) add(r *running) {
 	a.running[r.id] = r
 }
 
-// bounds returns what a query of tenants may read and hold: what each of them allows.
-func (a *Active) bounds(tenants []string) (series, held func(int64, int64) error) {
+// bounds returns what a query of tenants may read, hold and answer: what each of them allows.
+func (a *Active) bounds(tenants []string) (series, held, answer func(int64, int64) error) {
 	each := func(check func(Limits) error) error {
 		for _, tenant := range tenants {
 			if err := check(a.cfg.Limits(tenant)); err != nil {
@@ -250,6 +259,8 @@ func (a *Active) bounds(tenants []string) (series, held func(int64, int64) error
 			return each(func(l Limits) error { return l.CheckFetched(series, more) })
 		}, func(bytes, more int64) error {
 			return each(func(l Limits) error { return l.CheckHeld(bytes, more) })
+		}, func(bytes, more int64) error {
+			return each(func(l Limits) error { return l.CheckAnswer(bytes, more) })
 		}
 }
 
