@@ -233,9 +233,14 @@ func TestCores(t *testing.T) {
 		one := answerOn(1, 1)
 		cost := 1 << r.IntN(16)
 		four := answerOn(4, cost)
-		// Upstream's engine answers some queries in more than one way, as a map has its order: of equal values topk may take any.
-		for again := 0; four != one && again < 50; again++ {
-			one = answerOn(1, 1)
+		// Upstream's engine answers some queries in more than one way, as a map has its order: of equal values topk may take any, and sums are
+		// rounded as they are added up. They are passed over, once that is seen.
+		isVague := false
+		for again := 0; four != one && !isVague && again < 50; again++ {
+			isVague = answerOn(1, 1) != one
+		}
+		if isVague {
+			continue
 		}
 		if four != one {
 			t.Fatalf("case %d: %s, from %d to %d, step %s\non 4 cores, batches of %d: %s\non one: %s",
