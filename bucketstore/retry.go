@@ -78,6 +78,12 @@ func ApplyInOrder(ctx context.Context, store Store, table Table, muts []Mutation
 	return nil
 }
 
+// Elapsed returns the time between two times, by the clock that has gone further: the monotonic one stands still while the machine is
+// suspended, and the clock of the wall may be set back.
+func Elapsed(from, to time.Time) time.Duration {
+	return max(to.Sub(from), to.Round(0).Sub(from.Round(0)))
+}
+
 // Sleep waits, and returns early with the error of ctx when that ends.
 func Sleep(ctx context.Context, d time.Duration) error {
 	if d <= 0 {

@@ -7,7 +7,7 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 )
 
-// addFound adds series that were in the table when this process was to write them.
+// addFound adds series that others have written: those that were in the table when this process was to write them, and those that are learnt.
 func (m *memory) addFound(needs []need) {
 	if !m.exclusive { // else every load has met them
 		m.addNeeds(needs, false)

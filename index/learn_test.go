@@ -64,7 +64,7 @@ func TestLearn(t *testing.T) {
 	}}, tab)
 	write("4")
 	pending = nil
-	want(3) // nobody has said it
+	want(3) // no process has said it
 	mustWrite(t, c, entry(t, 0, "__name__", "up", "id", "4"))
 	want(4)
 	write("5")

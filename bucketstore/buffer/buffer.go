@@ -90,8 +90,6 @@ type Config struct {
 	Address string
 	// Settings is what META says of the settings of a member.
 	Settings string
-	// Join is how long META has the row of a member before it acknowledges samples. 0 is DefaultJoin.
-	Join time.Duration
 	// Barriers are those that the requests in the log had. Later requests have later stamps.
 	Barriers []Barrier
 	// Logger may be nil.
@@ -155,7 +153,6 @@ func (cfg Config) withDefaults() Config {
 	cfg.SegmentBytes = cmp.Or(cfg.SegmentBytes, max(1, min(DefaultSegmentBytes, cfg.MaxLogBytes/8)))
 	cfg.SealSpread = cmp.Or(cfg.SealSpread, time.Duration(series.Window)*time.Millisecond)
 	cfg.NoteInterval = cmp.Or(cfg.NoteInterval, time.Second)
-	cfg.Join = cmp.Or(cfg.Join, DefaultJoin)
 	cfg.SweepInterval = cmp.Or(cfg.SweepInterval, 10*time.Second)
 	return cfg
 }

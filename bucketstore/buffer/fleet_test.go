@@ -509,7 +509,7 @@ func (w *fleetWorld) forget(p *fleetProc) {
 	}
 }
 
-func runFleet(t *testing.T, seed uint64) {
+func runFleet(t *testing.T, seed uint64) (reads, partial int) {
 	w := &fleetWorld{
 		T: t, rng: rand.New(rand.NewPCG(seed, 0)), clock: new(clock), store: openFake(t),
 		acked: make(map[string]map[int64]*fleetSample), tried: make(map[string]map[int64]*fleetSample), names: 3,
@@ -530,7 +530,7 @@ func runFleet(t *testing.T, seed uint64) {
 			}
 		}
 	}()
-	w.clock.ms.Add(2 * buffer.DefaultJoin.Milliseconds())
+	w.clock.ms.Add(2 * buffer.JoinTime.Milliseconds())
 	for range 400 {
 		w.happen()
 	}
@@ -539,7 +539,7 @@ func runFleet(t *testing.T, seed uint64) {
 			p.read("", 0, w.clock.ms.Load())
 		}
 	}
-	t.Logf("%d reads, %d of them partial", w.reads, w.partial)
+	return w.reads, w.partial
 }
 
 // TestFleetModel: processes take samples, read, flush, die, come back, leave, are cut off, paused and forgotten, and each answer has all that was acknowledged
@@ -547,7 +547,14 @@ func runFleet(t *testing.T, seed uint64) {
 func TestFleetModel(t *testing.T) {
 	first := rand.Uint64()
 	t.Logf("seeds from %d on", first)
+	reads, partial := 0, 0
 	for i := range storetest.Rounds(t, 40) {
-		t.Run(fmt.Sprint(first+uint64(i)), func(t *testing.T) { runFleet(t, first+uint64(i)) })
+		t.Run(fmt.Sprint(first+uint64(i)), func(t *testing.T) {
+			of, lacking := runFleet(t, first+uint64(i))
+			reads, partial = reads+of, partial+lacking
+		})
+	}
+	if partial == 0 || partial > reads*3/4 {
+		t.Errorf("of %d reads %d are partial: the model shows little", reads, partial)
 	}
 }

@@ -14,9 +14,9 @@ import (
 	"github.com/promtable/promtable/series"
 )
 
-// DefaultJoin is the default of Config.Join. Those who ask members read their list every 10 s, and so know of a new one before it
-// acknowledges its first sample.
-const DefaultJoin = 20 * time.Second
+// JoinTime is how long META has the row of a member before it acknowledges samples. Adapters that ask members read their list every 10 s, and so know of a
+// new one before its first sample.
+const JoinTime = 20 * time.Second
 
 // maxSilence is how long a member acknowledges samples without a renewal of its row. Its row may be removed by hand after a longer one.
 const maxSilence = 10 * time.Minute
@@ -54,11 +54,8 @@ func newMember(now func() time.Time) *member {
 	return &member{token: rand.Text(), now: now, high: math.MaxInt64, pending: math.MaxInt64, since: math.MaxInt64}
 }
 
-// age returns how long ago a time was, by the clock of the wall or the monotonic one, of which that stands still in a suspend.
-func (m *member) age(t time.Time) time.Duration {
-	now := m.now()
-	return max(now.Sub(t), now.Round(0).Sub(t.Round(0)))
-}
+// age returns how long ago a time was.
+func (m *member) age(t time.Time) time.Duration { return bucketstore.Elapsed(t, m.now()) }
 
 // Token is the random name of this process among those that have had the log. It is empty without Config.Address.
 func (b *Buffer) Token() string {
@@ -71,7 +68,7 @@ func (b *Buffer) Token() string {
 // WaitJoined waits until the buffer may acknowledge samples.
 func (b *Buffer) WaitJoined(ctx context.Context) error {
 	for b.member != nil {
-		wait := b.cfg.Join
+		wait := JoinTime
 		b.member.mu.Lock()
 		if joined := b.member.joined; !joined.IsZero() {
 			wait -= b.member.age(joined)
@@ -103,7 +100,7 @@ func (b *Buffer) promise(group []*request) error {
 	m.pending, m.since = earliest, min(m.since, earliest)
 	high, joined := m.high, m.joined
 	m.mu.Unlock()
-	if joined.IsZero() || m.age(joined) < b.cfg.Join {
+	if joined.IsZero() || m.age(joined) < JoinTime {
 		return refusal{errors.New("other adapters may not know of this one yet")}
 	}
 	if earliest < high {

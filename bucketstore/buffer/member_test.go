@@ -93,7 +93,7 @@ func TestMember(t *testing.T) {
 	if l := f.row(); l.Address != "a:1" || l.Token == "" || l.Token != f.Token() {
 		t.Errorf("the row is %+v", l)
 	}
-	f.pass(buffer.DefaultJoin - time.Second)
+	f.pass(buffer.JoinTime - time.Second)
 	if err := f.send(someTime); err == nil || !strings.Contains(err.Error(), "may not know") {
 		t.Errorf("before others know of it: %v", err)
 	}
@@ -174,7 +174,7 @@ func TestMemberLeaves(t *testing.T) {
 			gone.Add(1)
 		}
 	}
-	f.pass(buffer.DefaultJoin)
+	f.pass(buffer.JoinTime)
 	if err := f.send(someTime); err != nil {
 		t.Fatal(err)
 	}
@@ -190,7 +190,7 @@ func TestMemberLeaves(t *testing.T) {
 // TestMemberSilent: a member whose row was not renewed for long acknowledges nothing until it is.
 func TestMemberSilent(t *testing.T) {
 	f := openMember(t)
-	f.pass(buffer.DefaultJoin)
+	f.pass(buffer.JoinTime)
 	if err := f.send(someTime); err != nil {
 		t.Fatal(err)
 	}
@@ -226,7 +226,7 @@ func TestMemberForeign(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := openMember(t)
-			f.pass(buffer.DefaultJoin)
+			f.pass(buffer.JoinTime)
 			if err := change(f); err != nil {
 				t.Fatal(err)
 			}

@@ -3,11 +3,9 @@ package buffer
 import (
 	"bytes"
 	"context"
-	"encoding/binary"
 	"slices"
 
 	"github.com/promtable/promtable/bucketstore"
-	"github.com/promtable/promtable/series"
 	"github.com/promtable/promtable/series/rollup"
 )
 
@@ -18,36 +16,19 @@ func (b *Buffer) scanRollups(ctx context.Context, req bucketstore.ScanRequest, f
 	if len(open) == 0 {
 		return b.Store.Scan(ctx, req, fn)
 	}
-	var kept []bucketstore.Cell
-	return b.Store.Scan(ctx, req, func(row bucketstore.Row) error {
-		i, found := slices.BinarySearchFunc(open, row.Key, func(o openRow, key []byte) int { return bytes.Compare(o.key, key) })
+	return bucketstore.ScanWithoutDays(ctx, b.Store, b.cfg.Schema, req, func(key []byte) func(day, base int64) bool {
+		i, found := slices.BinarySearchFunc(open, key, func(o openRow, key []byte) int { return bytes.Compare(o.key, key) })
 		if !found {
-			return fn(row)
-		}
-		_, base, err := b.cfg.Schema.ParseRowKey(nil, row.Key)
-		if err != nil {
-			return err
-		}
-		kept = kept[:0]
-		for _, c := range row.Cells {
-			if rollup.ResolutionOf(c.Family) == rollup.Raw || !open[i].hasDay(rollup.DayOfCell(base, c.Qualifier), base) {
-				kept = append(kept, c)
-			}
-		}
-		if row.Cells = kept; len(kept) == 0 {
 			return nil
 		}
-		return fn(row)
-	})
+		return open[i].hasDay
+	}, fn)
 }
 
 // hasDay says whether chunks of the row have samples of a day. Base is that of the row.
 func (o *openRow) hasDay(day, base int64) bool {
 	return slices.ContainsFunc(o.chunks, func(c openChunk) bool { return c.hasDay(day) }) ||
-		slices.ContainsFunc(o.cells, func(c bucketstore.Cell) bool {
-			first, last := binary.BigEndian.Uint32(c.Qualifier), binary.BigEndian.Uint32(c.Qualifier[series.QualifierSize:])
-			return day == rollup.DayOf(base+int64(first)) || day == rollup.DayOf(base+int64(last)) // it meets two days at most
-		})
+		bucketstore.ChunksHaveDay(o.cells, day, base)
 }
 
 // hasDay says whether c, which is not empty, has samples of a day. A window may meet two.

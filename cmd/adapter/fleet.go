@@ -34,8 +34,6 @@ type fleetOptions struct {
 	queries, reads string
 	// mode is modeAll or modeRead.
 	mode string
-	// join is how long a member waits before its first sample.
-	join time.Duration
 }
 
 func (o *options) fleetFlags(app *kingpin.Application) {
@@ -48,7 +46,6 @@ func (o *options) fleetFlags(app *kingpin.Application) {
 	app.Flag("fleet.partial-queries", "Whether PromQL answers that lack samples of an adapter that cannot be asked have a warning (allow), or fail (deny). A request says otherwise by the header "+fleet.PartialHeader+".").
 		Default(fleet.Allow).EnumVar(&f.queries, fleet.Allow, fleet.Deny)
 	app.Flag("fleet.partial-reads", "The same for remote read, federation and other protocols, whose answers cannot have a warning.").Default(fleet.Deny).EnumVar(&f.reads, fleet.Allow, fleet.Deny)
-	app.Flag("fleet.join-time", "How long an adapter with --fleet.listen-address takes no samples after its start, until others know of it.").Hidden().Default(buffer.DefaultJoin.String()).DurationVar(&f.join)
 }
 
 // The values of --mode.
@@ -103,7 +100,7 @@ func (o *options) checkFleet() error {
 		return fmt.Errorf("--fleet.listen-address=%s: %w", f.listen, err)
 	}
 	if ip := net.ParseIP(host); f.webConfig == "" && host != "localhost" && (ip == nil || !ip.IsLoopback()) {
-		return fmt.Errorf("--fleet.listen-address=%s: who reaches it reads all samples: give it --fleet.web.config.file, with client certificates or a password", f.listen)
+		return fmt.Errorf("--fleet.listen-address=%s: a client that reaches it reads all samples: give it --fleet.web.config.file, with client certificates or a password", f.listen)
 	}
 	if f.address != "" {
 		if u, err := url.Parse(f.address); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.Path != "" {

@@ -215,7 +215,7 @@ func (a *adapter) openAppender(ctx context.Context, rows bucketstore.Store) (buc
 	cfg.LaterCut, cfg.LatestCut = rules.KeyCut, rules.Latest()
 	cfg.Barriers = a.records.Barriers()
 	cfg.Schema = a.schema
-	cfg.Address, cfg.Join, cfg.Settings = a.fleetAddress, a.o.fleet.join, a.o.fleetSettings()
+	cfg.Address, cfg.Settings = a.fleetAddress, a.o.fleetSettings()
 	cfg.Logger = a.logger
 	cfg.Registerer = a.reg
 	cfg.Die = func(err error) {

@@ -274,27 +274,35 @@ func TestMembersUnderLoad(t *testing.T) {
 			}
 		})
 	}
-	pause := func(d time.Duration) {
-		select {
-		case <-time.After(d):
-		case <-ctx.Done():
-		}
+	// more waits until a count has grown by so many.
+	more := func(what string, count *atomic.Int64, by int64) {
+		t.Helper()
+		to := count.Load() + by
+		harness.Eventually(t, what, func() error {
+			if n := count.Load(); n < to && !t.Failed() {
+				return fmt.Errorf("%d of %d", n, to)
+			}
+			return nil
+		})
 	}
-	pause(4 * time.Second)
+	const some = 500
+	more("all members answer", &asked, some)
 	m.all[0].Kill(t)
-	pause(3 * time.Second)
+	more("answers lack the member that was killed", &lacking, 20)
 	m.all[0].Rerun(t)
-	pause(3 * time.Second)
-	for _, signal := range []syscall.Signal{syscall.SIGSTOP, syscall.SIGCONT} {
-		if err := syscall.Kill(m.all[1].PID(), signal); err != nil {
-			t.Fatal(err)
-		}
-		pause(8 * time.Second)
+	more("all members answer again", &asked, some)
+	if err := syscall.Kill(m.all[1].PID(), syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
 	}
+	more("answers lack the member that is stopped", &lacking, 4) // each writer may wait for it
+	if err := syscall.Kill(m.all[1].PID(), syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	more("all members answer again", &asked, some)
 	m.all[2].Terminate(t)
-	pause(2 * time.Second)
+	more("two members answer", &asked, some)
 	m.all[2].Rerun(t)
-	pause(3 * time.Second)
+	more("all members answer again", &asked, some)
 	stop()
 	working.Wait()
 	t.Logf("%d points were acknowledged, %d refused; %d answers had the last one, %d said that they lack something", sent.Load(), refused.Load(), asked.Load(), lacking.Load())

@@ -43,9 +43,9 @@ func mutants() []mutant {
 		{"remote/fleet/fleet.go", "	logs, err := f.others(ctx, f.cfg.Now())\n", "	logs, err := f.others(ctx, f.cfg.Now().Add(-maxListAge))\n", [2]string{"./remote/fleet", "TestPartial"}},
 		// The list of members is not old, and none is missed between two.
 		{"remote/fleet/fleet.go", "maxListAge = 10 * time.Second", "maxListAge = 10 * time.Minute", model},
-		{"remote/fleet/sync.go", "mustForget := between(f.sync.seen, l.at) >= maxGap", "mustForget := false", sync},
+		{"remote/fleet/sync.go", "mustForget := bucketstore.Elapsed(f.sync.seen, l.at) >= maxGap", "mustForget := false", sync},
 		// What members have indexed.
-		{"remote/fleet/sync.go", "if !asks(ctx) || f.isAlone() {", "if true {", model},
+		{"remote/fleet/sync.go", "	if f.isAlone() {\n		return nil", "	if true {\n		return nil", model},
 		{"remote/fleet/sync.go", "mustForget = mustForget || t.Lost", "_ = t.Lost", model},
 		{"remote/fleet/sync.go", "		if _, ok := contacts[token]; !ok {", "		if _, ok := contacts[token]; ok && !ok {", sync},
 		{"remote/fleet/sync.go", "			contacts[contactKey(t.log)] = contact{}\n", "", sync},
@@ -55,14 +55,14 @@ func mutants() []mutant {
 		{"remote/fleet/server.go", "*of != own", "of.Log != own.Log", [2]string{"./remote/fleet", "TestPartial"}},
 		// Nothing is acknowledged that breaks the promise, or that others may not ask for.
 		{"bucketstore/buffer/member.go", "	if earliest < high {", "	if earliest < high-1<<60 {", [2]string{"./bucketstore/buffer", "TestMember$"}},
-		{"bucketstore/buffer/member.go", "joined.IsZero() || m.age(joined) < b.cfg.Join", "joined.IsZero()", model},
+		{"bucketstore/buffer/member.go", "joined.IsZero() || m.age(joined) < JoinTime", "joined.IsZero()", model},
 		{"bucketstore/buffer/member.go", "	if silent := m.age(m.renewed); silent > maxSilence {", "	if silent := m.age(m.renewed); silent < 0 {", [2]string{"./bucketstore/buffer", "TestMemberSilent"}},
 		{"bucketstore/buffer/member.go", "min(oldest, pending, m.since, latest)", "min(max(1<<60, oldest), pending, m.since, latest)", [2]string{"./bucketstore/buffer", "TestMember$"}},
 		{"bucketstore/buffer/member.go", "	if found.Token != m.token {\n", "	if found.Token == `none` {\n", [2]string{"./bucketstore/buffer", "TestMemberForeign"}},
 		// The row goes last.
 		{"bucketstore/buffer/buffer.go", "	err := b.flushAtEnd()\n", "	_ = b.dir.deregister(context.Background(), b.stamp)\n	err := b.flushAtEnd()\n", [2]string{"./bucketstore/buffer", "TestMemberLeaves"}},
 		// Days of which members have samples are not read from rollups.
-		{"remote/fleet/store.go", "!hasDay(open[i].Cells,", "!hasDay(open[i].Cells[:0],", [2]string{"./remote/fleet", "TestRollups"}},
+		{"remote/fleet/store.go", "ChunksHaveDay(open[i].Cells,", "ChunksHaveDay(open[i].Cells[:0],", [2]string{"./remote/fleet", "TestRollups"}},
 	}
 }
 

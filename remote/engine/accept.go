@@ -272,8 +272,7 @@ func (cfg *Config) boundOfRules(ctx context.Context, now time.Time, batch []inge
 // rollup, and is removed.
 func (e *Engine) checkStall(ctx context.Context, started time.Time, bound timeBound, batch []ingest.Series) error {
 	now := e.cfg.Now()
-	// The monotonic clock stands still while the machine is suspended.
-	if max(now.Sub(started), now.Round(0).Sub(started.Round(0))) < maxStall {
+	if bucketstore.Elapsed(started, now) < maxStall {
 		return nil
 	}
 	after, err := e.cfg.boundOfRules(ctx, now, batch)

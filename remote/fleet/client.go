@@ -84,7 +84,7 @@ func (f *Fleet) ask(ctx context.Context, l meta.Log, path string, req any, part 
 			return
 		}
 		f.metrics.asked.WithLabelValues("failed").Inc()
-		if ctx.Err() == nil { // else it is the client who has gone
+		if ctx.Err() == nil { // else the client has gone
 			f.noteDown(l.Token, err)
 		}
 	}()

@@ -1,6 +1,6 @@
 // Package fleet lets adapters with buffers on one store answer as one. Each member has its address in META, with a promise of how old its
-// samples are that are not in the store, see package buffer. Who reads asks all members for their open chunks first, and reads rows after:
-// what is stored in between is seen twice, which changes nothing. Who looks into the index asks them first what they have indexed since.
+// samples are that are not in the store, see package buffer. A reader asks all members for their open chunks first, and reads rows after:
+// what is stored in between is seen twice, which changes nothing. Before it looks into the index it asks them what they have indexed since.
 //
 //	fleet.go    the members, as META lists them, and what one that cannot be asked may have
 //	store.go    a store that has the open chunks of members, too
@@ -34,7 +34,7 @@ import (
 )
 
 // maxListAge is how old the list of members may be. It is less than the time that a member waits before its first sample, see
-// buffer.DefaultJoin.
+// buffer.JoinTime.
 const maxListAge = 10 * time.Second
 
 // maxGap is the most time between two lists of which each member that has acknowledged samples is in one: a new one waits as long.
@@ -105,12 +105,8 @@ func (f *Fleet) Close() error {
 	return nil
 }
 
-// age returns how long ago a time was, by the clock of the wall or the monotonic one, of which that stands still in a suspend.
-func (f *Fleet) age(t time.Time) time.Duration { return between(t, f.cfg.Now()) }
-
-func between(t, later time.Time) time.Duration {
-	return max(later.Sub(t), later.Round(0).Sub(t.Round(0)))
-}
+// age returns how long ago a time was.
+func (f *Fleet) age(t time.Time) time.Duration { return bucketstore.Elapsed(t, f.cfg.Now()) }
 
 // others returns the logs of other adapters, by a list that is not too old, and began to be read at a time or later.
 func (f *Fleet) others(ctx context.Context, since time.Time) ([]meta.Log, error) {

@@ -181,7 +181,6 @@ func TestOpenRows(t *testing.T) {
 	w.want(t.Context(), string(rowKey(0))+": c=c c=a\n"+string(rowKey(series.Period))+": c=stored c=b\n", series.FamilyChunk)
 	asked := w.member.asked.Load()
 	w.want(t.Context(), "", "r0")
-	w.want(fleet.WithoutMembers(t.Context()), string(rowKey(series.Period))+": c=stored\n", series.FamilyChunk)
 	if n := w.member.asked.Load(); n != asked {
 		t.Errorf("a member is asked %d times for nothing", n-asked)
 	}
@@ -245,7 +244,7 @@ func TestSync(t *testing.T) {
 		ls := labels.FromStrings("__name__", "up", "n", strconv.Itoa(n))
 		key, err := series.Schema{}.AppendSeriesKey(nil, ls)
 		if err == nil {
-			err = written.Write(fleet.WithoutMembers(t.Context()), []index.Entry{{Key: key, Labels: ls, T: 5}})
+			err = written.Write(t.Context(), []index.Entry{{Key: key, Labels: ls, T: 5}})
 		}
 		if err != nil {
 			t.Fatal(err)

@@ -27,11 +27,6 @@ func AllowPartial(ctx context.Context) (context.Context, *Partial) {
 	return context.WithValue(ctx, partialKey{}, p), p
 }
 
-// WithoutMembers returns a context of work that does not ask members: it is about what is in the store.
-func WithoutMembers(ctx context.Context) context.Context {
-	return context.WithValue(ctx, partialKey{}, (*Partial)(nil))
-}
-
 // PartialOf returns what the request of a context lacks so far, each once. It may be called without any.
 func PartialOf(ctx context.Context) []error {
 	p, _ := ctx.Value(partialKey{}).(*Partial)
@@ -41,12 +36,6 @@ func PartialOf(ctx context.Context) []error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return slices.Clone(p.missing)
-}
-
-// asks says whether the work of a context asks members.
-func asks(ctx context.Context) bool {
-	p, set := ctx.Value(partialKey{}).(*Partial)
-	return p != nil || !set
 }
 
 // isAllowed says whether the answer of a context may be partial.

@@ -23,7 +23,7 @@ type Store struct {
 
 // Scan implements bucketstore.Store. Members copy their open chunks first, and the store is read after.
 func (s *Store) Scan(ctx context.Context, req bucketstore.ScanRequest, fn func(bucketstore.Row) error) error {
-	if req.Table != bucketstore.Metric && req.Table != bucketstore.Current || len(req.Rows) == 0 || !asks(ctx) {
+	if req.Table != bucketstore.Metric && req.Table != bucketstore.Current || len(req.Rows) == 0 {
 		return s.Store.Scan(ctx, req, fn)
 	}
 	if req.Table == bucketstore.Current {
@@ -61,38 +61,13 @@ func (s *Store) scanRollups(ctx context.Context, req bucketstore.ScanRequest, fn
 	if len(open) == 0 {
 		return s.Store.Scan(ctx, req, fn)
 	}
-	var kept []bucketstore.Cell
-	return s.Store.Scan(ctx, req, func(row bucketstore.Row) error {
-		i, found := slices.BinarySearchFunc(open, row.Key, func(o bucketstore.Row, key []byte) int { return bytes.Compare(o.Key, key) })
+	return bucketstore.ScanWithoutDays(ctx, s.Store, s.fleet.cfg.Schema, req, func(key []byte) func(day, base int64) bool {
+		i, found := slices.BinarySearchFunc(open, key, func(o bucketstore.Row, key []byte) int { return bytes.Compare(o.Key, key) })
 		if !found {
-			return fn(row)
-		}
-		_, base, err := s.fleet.cfg.Schema.ParseRowKey(nil, row.Key)
-		if err != nil {
-			return err
-		}
-		kept = kept[:0]
-		for _, c := range row.Cells {
-			if rollup.ResolutionOf(c.Family) == rollup.Raw || !hasDay(open[i].Cells, rollup.DayOfCell(base, c.Qualifier), base) {
-				kept = append(kept, c)
-			}
-		}
-		if row.Cells = kept; len(kept) == 0 {
 			return nil
 		}
-		return fn(row)
-	})
-}
-
-// hasDay says whether chunks may have samples of a day. base is that of their row. A chunk meets two days at most.
-func hasDay(chunks []bucketstore.Cell, day, base int64) bool {
-	return slices.ContainsFunc(chunks, func(c bucketstore.Cell) bool {
-		if len(c.Qualifier) < 2*series.QualifierSize {
-			return true
-		}
-		first, last := binary.BigEndian.Uint32(c.Qualifier), binary.BigEndian.Uint32(c.Qualifier[series.QualifierSize:])
-		return day == rollup.DayOf(base+int64(first)) || day == rollup.DayOf(base+int64(last))
-	})
+		return func(day, base int64) bool { return bucketstore.ChunksHaveDay(open[i].Cells, day, base) }
+	}, fn)
 }
 
 // openRows are a bucketstore.Overlay.

@@ -68,7 +68,7 @@ func (f *Fleet) Join(tenant string, x *index.Index, pending func([]series.RowRan
 // Sync makes the indexes learn what members have indexed before the call. An answer about times before limit, in milliseconds, that lacks a
 // member is partial.
 func (f *Fleet) Sync(ctx context.Context, limit int64) error {
-	if !asks(ctx) || f.isAlone() {
+	if f.isAlone() {
 		return nil
 	}
 	r := f.nextRound()
@@ -104,7 +104,7 @@ func (f *Fleet) isAlone() bool {
 	}
 	f.sync.mu.Lock()
 	defer f.sync.mu.Unlock()
-	if f.sync.busy || len(f.sync.contacts) > 0 || between(f.sync.seen, l.at) >= maxGap {
+	if f.sync.busy || len(f.sync.contacts) > 0 || bucketstore.Elapsed(f.sync.seen, l.at) >= maxGap {
 		return false
 	}
 	f.sync.seen = l.at
@@ -177,7 +177,7 @@ func (f *Fleet) runRound(r *round) {
 	asking.Wait()
 	f.sync.mu.Lock()
 	// In a longer time a member may have come, indexed and gone.
-	mustForget := between(f.sync.seen, l.at) >= maxGap
+	mustForget := bucketstore.Elapsed(f.sync.seen, l.at) >= maxGap
 	f.sync.seen = l.at
 	f.sync.mu.Unlock()
 	contacts := make(map[string]contact)

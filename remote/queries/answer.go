@@ -60,7 +60,7 @@ func (w *boundedWriter) Write(p []byte) (int, error) {
 	}
 	if err := w.check(w.bytes, int64(len(p))); err != nil {
 		if w.isSent {
-			panic(http.ErrAbortHandler) // so that nobody takes a part for the whole
+			panic(http.ErrAbortHandler) // so that no client takes a part for the whole
 		}
 		w.err = err
 		w.refuse(err)

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/bucketstore/meta"
 	"github.com/promtable/promtable/remote/engine"
 	"github.com/promtable/promtable/remote/request"
@@ -72,11 +73,8 @@ func (t *Engines) read(ctx context.Context) error {
 	return nil
 }
 
-// age returns how old what is known is, by the clock that has gone further, with mu held.
-func (t *Engines) age() time.Duration {
-	now := t.cfg.Now()
-	return max(now.Sub(t.readAt), now.Round(0).Sub(t.readAt.Round(0)))
-}
+// age returns how old what is known is, with mu held.
+func (t *Engines) age() time.Duration { return bucketstore.Elapsed(t.readAt, t.cfg.Now()) }
 
 // find returns a tenant as META has it, read again if that is old. A tenant that is not there has no name.
 func (t *Engines) find(ctx context.Context, name string) (meta.Tenant, error) {

@@ -1,6 +1,7 @@
 package reader
 
 import (
+	"strings"
 	"sync"
 	"time"
 
@@ -9,14 +10,19 @@ import (
 	"github.com/promtable/promtable/index"
 )
 
-// maxReads bounds the names that are known as read, of metrics and of labels: they take some 100 bytes each.
-const maxReads = 200_000
+// maxReads bounds the memory of the names that are known as read, in bytes, and readBytes is what one takes beside itself. Queries may name what
+// there is not.
+const (
+	maxReads  = 32 << 20
+	readBytes = 100
+)
 
 // reads is when metrics and labels were last read by queries for samples, since the start. The times are in milliseconds.
 type reads struct {
 	mu              sync.Mutex
 	since           int64
 	metrics, labels map[string]int64
+	bytes           int
 }
 
 func newReads(now time.Time) *reads {
@@ -26,36 +32,50 @@ func newReads(now time.Time) *reads {
 // note notes a query, and what was found for it.
 func (r *reads) note(now time.Time, q *Query, found *index.Result) {
 	at := now.UnixMilli()
-	isNamed := false
+	metrics := metricsOf(q, found)
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	for _, name := range metrics {
+		r.noteName(r.metrics, name, at)
+	}
 	for _, m := range q.Matchers {
 		if m.Name != labels.MetricName {
-			note(r.labels, m.Name, at)
-		} else if m.Type == labels.MatchEqual {
-			isNamed = true
-			note(r.metrics, m.Value, at)
+			r.noteName(r.labels, m.Name, at)
 		}
 	}
 	for _, name := range q.Grouping {
-		note(r.labels, name, at)
-	}
-	if isNamed {
-		return
-	}
-	last := ""
-	for i := range found.Series { // in the order of their labels
-		if name := found.Series[i].Labels.Get(labels.MetricName); name != last {
-			note(r.metrics, name, at)
-			last = name
-		}
+		r.noteName(r.labels, name, at)
 	}
 }
 
-func note(names map[string]int64, name string, at int64) {
-	if _, ok := names[name]; ok || len(names) < maxReads {
-		names[name] = at
+// metricsOf returns the metric that a query names, or else those of the series that were found.
+func metricsOf(q *Query, found *index.Result) (names []string) {
+	for _, m := range q.Matchers {
+		if m.Name == labels.MetricName && m.Type == labels.MatchEqual {
+			names = append(names, m.Value)
+		}
 	}
+	if len(names) > 0 {
+		return names
+	}
+	for i := range found.Series { // in the order of their labels
+		if name := found.Series[i].Labels.Get(labels.MetricName); len(names) == 0 || name != names[len(names)-1] {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// noteName notes a name, with mu held, if it is known or there is room for it.
+func (r *reads) noteName(names map[string]int64, name string, at int64) {
+	if _, ok := names[name]; !ok {
+		if r.bytes += len(name) + readBytes; r.bytes > maxReads {
+			r.bytes -= len(name) + readBytes
+			return
+		}
+		name = strings.Clone(name) // it may be a part of a larger text
+	}
+	names[name] = at
 }
 
 // Unread returns those names of metrics, and of labels, that no query for samples has named since a time, or since the start of this process if that is

@@ -291,11 +291,8 @@ func (r *Rules) ShownRules(ctx context.Context, now time.Time, from func() int64
 	return v, err
 }
 
-// age returns how long ago a time was, by the clock that has gone further: the monotonic one stands still while the machine is suspended.
-func (r *Rules) age(at time.Time) time.Duration {
-	now := r.cfg.Now()
-	return max(now.Sub(at), now.Round(0).Sub(at.Round(0)))
-}
+// age returns how long ago a time was.
+func (r *Rules) age(at time.Time) time.Duration { return bucketstore.Elapsed(at, r.cfg.Now()) }
 
 // Resolve implements timeline.RuleSource: it returns the rules in force at any time, and waits until they are known.
 func (r *Rules) Resolve(ctx context.Context) (timeline.KeyRules, error) {
