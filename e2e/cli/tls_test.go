@@ -13,6 +13,7 @@ import (
 	"math/big"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -21,6 +22,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/prompb"
 	"golang.org/x/crypto/bcrypt"
 
 	"github.com/promtable/promtable/e2e/harness"
@@ -115,6 +118,89 @@ func TestClientCertificate(t *testing.T) {
 				t.Errorf("%s a certificate, %s: %s, want %d", tt.name, request, resp.Status, want)
 			}
 		}
+	}
+}
+
+// TestFleetCertificates: with the files of docs/fleet.md members answer each other, and an adapter without a certificate lacks what they have: its answers
+// are partial, or refused, as its flags say.
+func TestFleetCertificates(t *testing.T) {
+	dir := t.TempDir()
+	writeCertificate(t, dir) // of the member, of who asks, and of what signs both
+	page, err := os.ReadFile("../../docs/fleet.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"fleet-web.yml", "fleet-http.yml"} {
+		_, text, found := strings.Cut(string(page), "    # "+name+"\n")
+		if !found {
+			t.Fatalf("docs/fleet.md has no %s", name)
+		}
+		text, _, _ = strings.Cut(text, "\n\n")
+		text = strings.NewReplacer("member.crt", "cert.pem", "member.key", "key.pem", "ca.crt", "cert.pem", "\n    ", "\n").Replace("\n" + text)
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b := harness.Emulator(t)
+	member := harness.StartAdapter(t, harness.WithBuffer(b, t.TempDir()), "--fleet.listen-address=127.0.0.1:0", "--fleet.web.config.file="+filepath.Join(dir, "fleet-web.yml"))
+	at := harness.NowMillis()
+	harness.RemoteWrite2().MustSend(t, member.URL("/api/v1/write"), harness.SeriesOf(labels.FromStrings("__name__", "m"), harness.PointAt(at, 7)))
+	query := "/api/v1/query?" + url.Values{"query": {"m"}, "time": {harness.FormatSeconds(at)}}.Encode()
+	for _, tt := range []struct {
+		args       []string
+		status     int
+		found      bool
+		warnings   bool
+		readStatus int
+	}{
+		{[]string{"--fleet.http.config.file=" + filepath.Join(dir, "fleet-http.yml")}, 200, true, false, 200},
+		{nil, 200, false, true, 503},
+		{[]string{"--fleet.partial-queries=deny", "--fleet.partial-reads=allow"}, 503, false, false, 200},
+	} {
+		reader := harness.StartAdapter(t, b, append([]string{"--mode=read"}, tt.args...)...)
+		resp, err := harness.RoundTrip(t.Context(), http.MethodGet, reader.URL(query), nil, nil)
+		if err != nil || resp.Status != tt.status || strings.Contains(resp.Body, `"7"]`) != tt.found || strings.Contains(resp.Body, `"warnings"`) != tt.warnings {
+			t.Errorf("%q: %v, %v, want %+v", tt.args, resp, err, tt)
+		}
+		req, err := harness.NewRead(t.Context(), reader.URL("/api/v1/read"), prompb.ReadRequest_SAMPLES, harness.Query{Maxt: at, Matchers: harness.MustMatchers(t, "__name__", "=", "m")})
+		if err != nil {
+			t.Fatal(err)
+		}
+		read, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if read.Body.Close(); read.StatusCode != tt.readStatus {
+			t.Errorf("%q: a remote read is %s, want %d", tt.args, read.Status, tt.readStatus)
+		}
+		if resp, err := harness.Post(t.Context(), reader.URL("/api/v1/write"), nil, nil); err != nil || resp.Status != http.StatusForbidden {
+			t.Errorf("a write to an adapter that reads: %v, %v", resp, err)
+		}
+		reader.Terminate(t)
+	}
+	if code, output := harness.RunAdapter(t, harness.WithBuffer(b, t.TempDir()), "--fleet.listen-address=0.0.0.0:9202"); code == 0 || !strings.Contains(output, "give it --fleet.web.config.file") {
+		t.Errorf("an open address for members without a file: %d, %s", code, output)
+	}
+}
+
+// TestShutdownDelay: a stop goes on answering for a while, and is not ready.
+func TestShutdownDelay(t *testing.T) {
+	a := harness.StartAdapter(t, harness.Embedded(t), "--shutdown.delay=5s")
+	ended := make(chan error, 1)
+	go func() { ended <- a.Stop(time.Minute) }()
+	harness.Eventually(t, "it is not ready", func() error {
+		if resp := harness.MustGet(t, a.URL("/-/healthy"), nil); resp.Status != http.StatusOK {
+			return fmt.Errorf("%v", resp)
+		}
+		resp, err := harness.RoundTrip(t.Context(), http.MethodGet, a.URL("/-/ready"), nil, nil)
+		if err != nil || resp.Status != http.StatusServiceUnavailable {
+			return fmt.Errorf("%v, %v", resp, err)
+		}
+		return nil
+	})
+	harness.RemoteWrite2().MustSend(t, a.URL("/api/v1/write"), harness.SomeSeries()) // and takes requests
+	if err := <-ended; err != nil {
+		t.Error(err)
 	}
 }
 
