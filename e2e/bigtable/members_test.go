@@ -249,7 +249,10 @@ func TestMembersUnderLoad(t *testing.T) {
 				}
 				p := harness.PointAt(at, float64(at))
 				protocol := harness.RemoteWrites()[r.IntN(2)]
-				resp, err := harness.Post(ctx, m.all[r.IntN(len(m.all))].URL("/api/v1/write"), protocol.Header(), protocol.Encode([]harness.SentSeries{harness.SeriesOf(ls, p)}))
+				// A member that is stopped does not answer: who waits for it asks nothing of the others.
+				soon, done := context.WithTimeout(ctx, 2*time.Second)
+				resp, err := harness.Post(soon, m.all[r.IntN(len(m.all))].URL("/api/v1/write"), protocol.Header(), protocol.Encode([]harness.SentSeries{harness.SeriesOf(ls, p)}))
+				done()
 				if err != nil || resp.Status != http.StatusNoContent {
 					refused.Add(1)
 					continue // it was not acknowledged
@@ -258,7 +261,9 @@ func TestMembersUnderLoad(t *testing.T) {
 				points[writer] = append(points[writer], p)
 				readers := append(slices.Clone(m.all), m.reader)
 				q := url.Values{"query": {fmt.Sprintf(`max(load{writer="%d"})`, writer)}, "time": {harness.FormatSeconds(at)}}
-				read, err := harness.RoundTrip(ctx, http.MethodGet, readers[r.IntN(len(readers))].URL("/api/v1/query?"+q.Encode()), nil, nil)
+				soon, done = context.WithTimeout(ctx, 10*time.Second)
+				read, err := harness.RoundTrip(soon, http.MethodGet, readers[r.IntN(len(readers))].URL("/api/v1/query?"+q.Encode()), nil, nil)
+				done()
 				switch {
 				case err != nil || read.Status != http.StatusOK:
 					continue // it has died

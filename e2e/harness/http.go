@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 )
 
@@ -77,6 +78,9 @@ func GetAPI(url string, params url.Values) (json.RawMessage, error) {
 
 // FormatSeconds prints milliseconds as the HTTP API reads times.
 func FormatSeconds(t int64) string { return fmt.Sprintf("%d.%03d", t/1000, t%1000) }
+
+// JSONSeconds prints milliseconds as the HTTP API answers times: without a fraction of zero.
+func JSONSeconds(t int64) string { return strings.TrimSuffix(FormatSeconds(t), ".000") }
 
 // A Response is what an HTTP server answered.
 type Response struct {

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/prometheus/prometheus/model/value"
@@ -74,7 +73,7 @@ func (f federationFormat) elements(now int64) []string {
 	const second = 1000
 	element := func(name string, t int64, v string) string {
 		labels := fmt.Sprintf(`"__name__":%q,"format":%q,"instance":"i","job":"federated"`, name, f.name)
-		return fmt.Sprintf(`{"metric":{%s},"values":[[%s,%q]]}`, labels, jsonSeconds(t), v)
+		return fmt.Sprintf(`{"metric":{%s},"values":[[%s,%q]]}`, labels, harness.JSONSeconds(t), v)
 	}
 	elements := []string{
 		element("fed_number", now-second, "1.5"),
@@ -85,10 +84,6 @@ func (f federationFormat) elements(now int64) []string {
 	slices.Sort(elements)
 	return elements
 }
-
-// jsonSeconds prints milliseconds as the API prints times: without a fraction
-// of zero.
-func jsonSeconds(t int64) string { return strings.TrimSuffix(harness.FormatSeconds(t), ".000") }
 
 // job scrapes /federate in this format, and labels what it finds with it.
 func (f federationFormat) job(a *harness.Adapter) harness.Job {

@@ -285,7 +285,7 @@ func TestSeveral(t *testing.T) {
 	now := harness.FormatSeconds(at)
 	for query, want := range map[string]string{
 		"sum(same)":                      `"3"`,
-		"same":                           `{"__name__":"same","__tenant_id__":"x","job":"x"},"value":[` + now + `,"1"]},{"metric":{"__name__":"same","__tenant_id__":"y","job":"x"}`,
+		"same":                           `{"__name__":"same","__tenant_id__":"x","job":"x"},"value":[` + harness.JSONSeconds(at) + `,"1"]},{"metric":{"__name__":"same","__tenant_id__":"y","job":"x"}`,
 		`sum(same{__tenant_id__="y"})`:   `"2"`,
 		"sum by (__tenant_id__) (same)":  `{"__tenant_id__":"y"}`,
 		"count(max_over_time(same[1m]))": `"2"`,
@@ -350,7 +350,7 @@ func TestLabel(t *testing.T) {
 				}
 				n := tenant{name: name}
 				for query, want := range map[string]string{
-					`m{i="0"}`: fmt.Sprintf(`"metric":{"__name__":"m","i":"0"%s},"value":[%s,"%g"]`, team, harness.FormatSeconds(at), value), "count(m)": `"2"]`, "sum(count_over_time(m[1h]))": `"8"]`, "wrong": `"result":[]`,
+					`m{i="0"}`: fmt.Sprintf(`"metric":{"__name__":"m","i":"0"%s},"value":[%s,"%g"]`, team, harness.JSONSeconds(at), value), "count(m)": `"2"]`, "sum(count_over_time(m[1h]))": `"8"]`, "wrong": `"result":[]`,
 				} {
 					if resp := n.get(t, a, "/api/v1/query", url.Values{"query": {query}, "time": {harness.FormatSeconds(at)}}); !strings.Contains(resp.Body, want) {
 						t.Errorf("%s of %s: %s, want %s", query, name, resp.Body, want)
