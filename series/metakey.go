@@ -81,6 +81,14 @@ const MetaStamp = "stamp"
 // AppendMetaStampKey appends the key of the META row with the stamp of the log with this ID, which is for all tenants, to dst.
 func AppendMetaStampKey(dst []byte, id string) []byte { return appendFields(dst, MetaStamp, id) }
 
+// MetaForgotten is the kind of the rows that say that a log was forgotten, each by the ID of the log. They stay: such a log is never replayed.
+const MetaForgotten = "forgotten"
+
+// AppendMetaForgottenKey appends the key of the META row that says that the log with this ID was forgotten, which is for all tenants, to dst.
+func AppendMetaForgottenKey(dst []byte, id string) []byte {
+	return appendFields(dst, MetaForgotten, id)
+}
+
 // MetaLogRange returns the META rows of all logs.
 func MetaLogRange() RowRange { return PrefixRange(AppendMetaLogKey(nil, "")) }
 

@@ -18,7 +18,7 @@ const tenantMarks = "!-_.*'()"
 
 // reservedTenants begin keys of META that are for all tenants, or would be taken for one of those.
 var reservedTenants = []string{
-	MetaSchema, MetaSeal, MetaClock, MetaHorizon, MetaRollup, MetaLate, MetaDelete, MetaRules, MetaLog, MetaStamp, MetaTenant,
+	MetaSchema, MetaSeal, MetaClock, MetaHorizon, MetaRollup, MetaLate, MetaDelete, MetaRules, MetaLog, MetaStamp, MetaForgotten, MetaTenant,
 	MetaMetadata, MetaHA, MetaImport, "member",
 }
 

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"time"
@@ -53,6 +54,13 @@ type Terms struct {
 // belong, nothing is changed and the error is an ErrForeignLog or a *LostLogError. Bind
 // also stores the schema and the identity of the store.
 func (d *Dir) Bind(ctx context.Context, t Terms) error {
+	if isForgotten, err := t.Store.IsForgotten(ctx, d.state.Log); err != nil {
+		return err
+	} else if isForgotten {
+		if err := d.setAside(t); err != nil {
+			return fmt.Errorf("set aside the log in %s, which the store has forgotten: %w", d.state.Path(), err)
+		}
+	}
 	logs, err := t.Store.Logs(ctx)
 	if err != nil {
 		return err
@@ -87,6 +95,36 @@ func (d *Dir) Bind(ctx context.Context, t Terms) error {
 	}
 	d.store = t.Store
 	return d.bindTo(t)
+}
+
+// setAside renames the files of a log that the store has forgotten, and makes the directory that of a new log. Its samples may be of days
+// that are counted as whole, so that only people can say what is right.
+func (d *Dir) setAside(t Terms) error {
+	s, id := &d.state, d.state.Log
+	names := []string{syncedName} // first: it names a segment
+	for _, head := range slices.Concat(s.heads, s.rowFiles) {
+		names = append(names, head.name)
+	}
+	for _, name := range names {
+		if err := s.Rename(name, s.asideName(name, forgottenSuffix)); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
+	}
+	bytes, hasSamples := s.size(), s.holdsSamples()
+	if err := s.Sync(); err != nil {
+		return err
+	}
+	if err := d.setIdentity(dirIdentity{Log: rand.Text()}); err != nil {
+		return err
+	}
+	if hasSamples {
+		level.Error(t.logger()).Log("msg", "the store was made to forget this log: its samples are set aside and not replayed", "log", id, "files", filepath.Join(s.Path(), "*."+id+forgottenSuffix), "bytes", bytes)
+	}
+	state, err := readDir(s.Dir)
+	if err == nil {
+		d.state = state
+	}
+	return err
 }
 
 // bindTo writes the identity of the store into the directory.
@@ -263,7 +301,11 @@ func (t *Terms) discard(ctx context.Context, lost *meta.Log, hasSamples bool) er
 		level.Warn(logger).Log("msg", "no log to discard: META lists none with this ID", "log", t.Discard)
 		return nil
 	}
-	if err := t.Store.RemoveLog(ctx, lost.ID); err != nil {
+	remove := t.Store.RemoveLog
+	if t.Store.Traits().Shared {
+		remove = t.Store.ForgetLog
+	}
+	if err := remove(ctx, lost.ID); err != nil {
 		return err
 	}
 	if hasSamples {

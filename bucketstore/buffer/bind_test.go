@@ -592,3 +592,97 @@ func TestOlderLogOfSnapshot(t *testing.T) {
 	}
 	wantLogged(t, snapshot, copied)
 }
+
+// TestForgottenLog: a log that the store was made to forget is not replayed when it comes back. A start sets its files aside, also after one that died in between,
+// and has a new log, which is replayed as any other.
+func TestForgottenLog(t *testing.T) {
+	rows, dir := openFake(t), filepath.Join(t.TempDir(), "log")
+	logged(t, dir, rows)
+	before := contents(t, dir)
+	store := newTerms(t, rows).Store
+	logs, err := store.Logs(t.Context())
+	if err != nil || len(logs) != 1 {
+		t.Fatalf("%v, %v", logs, err)
+	}
+	id := logs[0].ID
+	if err := store.ForgetLog(t.Context(), id); err != nil {
+		t.Fatal(err)
+	}
+	if logs, err = store.Logs(t.Context()); err != nil || len(logs) > 0 {
+		t.Fatalf("a log is listed that was forgotten: %v, %v", logs, err)
+	}
+	isAside := func(name string) bool { return name == "synced" || strings.HasSuffix(name, ".log") }
+	ids := map[string]bool{id: true}
+	for _, renamed := range [][]string{nil, {"synced"}, {"synced", "0000000000000001.log"}} { // by a start that died
+		copied := filepath.Join(t.TempDir(), "log")
+		copyLog(t, dir, copied)
+		for _, name := range renamed {
+			if _, ok := before[name]; ok {
+				if err := os.Rename(filepath.Join(copied, name), filepath.Join(copied, name+"."+id+".forgotten")); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		b := mustStart(t, copied, rows)
+		if got := readAll(t, b); len(got) > 0 {
+			t.Errorf("%q were renamed: %d series are back", renamed, len(got))
+		}
+		if ids[b.ID()] {
+			t.Errorf("%q were renamed: the log is %s again", renamed, b.ID())
+		}
+		ids[b.ID()] = true
+		after := contents(t, copied)
+		for name, content := range before {
+			if isAside(name) && after[name+"."+id+".forgotten"] != content {
+				t.Errorf("%q were renamed: %s is not kept", renamed, name)
+			}
+		}
+		b.Kill()
+		logged(t, copied, rows)
+		wantLogged(t, copied, rows)
+		for n := range 25 {
+			if err := rows.Apply(t.Context(), bucketstore.Metric, []bucketstore.Mutation{{Key: series.Schema{}.AppendRowKey(nil, key(n), 30*series.Period), Ops: []bucketstore.Op{{Kind: bucketstore.DeleteFamily, Family: series.FamilyChunk}}}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+
+	// The disk comes back, and its files are given their names again in an empty directory: what people want replayed is.
+	again := filepath.Join(t.TempDir(), "again")
+	if err := os.Mkdir(again, 0o750); err != nil {
+		t.Fatal(err)
+	}
+	for name, content := range before {
+		if isAside(name) {
+			if err := os.WriteFile(filepath.Join(again, name), []byte(content), 0o640); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	wantLogged(t, again, rows)
+}
+
+// TestForgottenInBetween: a member whose log is forgotten after its start looked, and before its row is written, ends.
+func TestForgottenInBetween(t *testing.T) {
+	rows, dir := openFake(t), filepath.Join(t.TempDir(), "log")
+	logged(t, dir, rows)
+	terms := newTerms(t, rows)
+	log, err := buffer.OpenDir(dir, terms.Now())
+	if err == nil {
+		err = log.Bind(t.Context(), terms)
+	}
+	if err == nil {
+		err = terms.Store.ForgetLog(t.Context(), log.ID())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	var died error
+	b, err := buffer.Open(t.Context(), log, buffer.Config{Store: &lasting{Store: rows}, Now: terms.Now, Address: "http://127.0.0.1:1", Die: func(err error) { died = errors.Join(died, err) }})
+	if !errors.Is(died, buffer.ErrForeignRow) {
+		t.Errorf("it goes on: %v, %v", died, err)
+	}
+	if err == nil {
+		b.Kill()
+	}
+}

@@ -196,6 +196,8 @@ type Buffer struct {
 	stamp int64
 	// lastStamp is the stamp of the last request that was replayed.
 	lastStamp int64
+	// dropped counts the samples that the replay dropped.
+	dropped int
 
 	// barriers are those before which the replay is.
 	barriers []Barrier

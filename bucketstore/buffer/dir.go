@@ -33,6 +33,16 @@ type Binding struct {
 	Schema string `json:"schema"`
 }
 
+// Suffixes of the names of files that a start sets aside, behind the ID of their log: those of a log that the store has forgotten, and
+// copies of segments with samples that are older than samples are kept.
+const (
+	forgottenSuffix = ".forgotten"
+	oldSuffix       = ".old"
+)
+
+// asideName is the name of a file of the log that is set aside.
+func (s *dirState) asideName(name, suffix string) string { return name + "." + s.Log + suffix }
+
 // dirIdentity is the content of the identity file, as JSON.
 type dirIdentity struct {
 	// Log is the ID of the log.

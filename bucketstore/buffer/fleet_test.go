@@ -479,7 +479,7 @@ func (w *fleetWorld) ups() (n int) {
 	return n
 }
 
-// forget makes META forget the log of a process that was silent for long, as adapter buffer forget does. Its disk is lost, if it is not only paused.
+// forget makes META forget the log of a process that was silent for long, as adapter buffer forget does. If it is not only paused, its disk is lost, or comes back.
 func (w *fleetWorld) forget(p *fleetProc) {
 	if p.dir == "" || p.isUp && !p.isPaused || p.id == "" {
 		return
@@ -496,7 +496,7 @@ func (w *fleetWorld) forget(p *fleetProc) {
 		return
 	}
 	w.note("log %s of %d is forgotten", p.id, p.number)
-	if err := about.RemoveLog(w.Context(), p.id); err != nil {
+	if err := about.ForgetLog(w.Context(), p.id); err != nil {
 		w.Fatal(err)
 	}
 	for _, samples := range w.acked {
@@ -504,7 +504,7 @@ func (w *fleetWorld) forget(p *fleetProc) {
 			s.isLost = s.isLost || s.log == p.id
 		}
 	}
-	if !p.isUp {
+	if !p.isUp && w.rng.IntN(2) == 0 {
 		p.dir = filepath.Join(w.TempDir(), "log")
 	}
 }

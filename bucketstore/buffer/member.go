@@ -185,11 +185,24 @@ func (b *Buffer) putMember(ctx context.Context, promise int64) error {
 		return err
 	}
 	m.mu.Lock()
-	defer m.mu.Unlock()
 	m.high, m.renewed = promise, began
-	if m.joined.IsZero() {
-		m.joined = b.cfg.Now()
+	isFirst := m.joined.IsZero()
+	m.mu.Unlock()
+	if !isFirst {
+		return nil
 	}
+	// It may have been forgotten between the start and the row, which is not removed again then.
+	isForgotten, err := b.dir.store.IsForgotten(ctx, l.ID)
+	if err != nil {
+		return err
+	}
+	if isForgotten {
+		b.cfg.Die(ErrForeignRow)
+		return ErrForeignRow
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.joined = b.cfg.Now()
 	return nil
 }
 

@@ -5,6 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"os"
+	"path/filepath"
 	"slices"
 	"sync"
 	"time"
@@ -39,7 +42,12 @@ func (b *Buffer) replay(ctx context.Context) (err error) {
 	}
 	for i, head := range heads {
 		isLast := i == len(heads)-1 && len(unused) == 0 // a segment is synced before the next one is made
-		if err := b.replaySegment(ctx, head, isLast, progress); err != nil {
+		dropped := b.dropped
+		err := b.replaySegment(ctx, head, isLast, progress)
+		if err == nil && b.dropped > dropped && b.cfg.Store.Traits().Shared {
+			err = b.keepOld(head)
+		}
+		if err != nil {
 			return fmt.Errorf("segment %s: %w", segmentName(head.segment), err)
 		}
 		progress.log("replaying the log")
@@ -84,8 +92,29 @@ func (b *Buffer) dropOld(samples []bucketstore.Sample) []bucketstore.Sample {
 	kept := slices.DeleteFunc(samples, func(s bucketstore.Sample) bool {
 		return s.T < cfg.Cut || s.T < cfg.LatestCut && s.T < cfg.LaterCut(s.Ref.SeriesKey())
 	})
-	b.metrics.replayDropped.Add(float64(len(samples) - len(kept)))
+	n := len(samples) - len(kept)
+	b.dropped += n
+	b.metrics.replayDropped.Add(float64(n))
 	return kept
+}
+
+// keepOld keeps a copy of a segment with samples that were dropped. Other adapters may have counted their day as whole, without them.
+func (b *Buffer) keepOld(head segmentHead) (err error) {
+	s := &b.dir.state
+	from, err := s.Open(segmentName(head.segment), os.O_RDONLY)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, from.Close()) }()
+	name := s.asideName(segmentName(head.segment), oldSuffix)
+	if err := durable.Create(s, name, os.O_TRUNC, func(w io.Writer) error {
+		_, err := io.Copy(w, io.NewSectionReader(from, 0, head.size))
+		return err
+	}); err != nil {
+		return fmt.Errorf("keep a copy in %s: %w", name, err)
+	}
+	level.Warn(b.cfg.Logger).Log("msg", "samples in the log are older than samples are kept; they are not replayed, and a copy of the segment is kept", "file", filepath.Join(s.Path(), name))
+	return s.Sync()
 }
 
 // replayProgress is the progress of a replay. It belongs to the goroutine that reads

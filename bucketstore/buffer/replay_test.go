@@ -149,24 +149,41 @@ func wantLogSize(t *testing.T, b *Buffer, dir string) {
 }
 
 // TestReplayDropsOld: samples that are no longer kept are counted and dropped, also where all
-// of a request are. The others are there, and the log is empty after that.
+// of a request are. The others are there, and the log is empty after that. On a store of several adapters the segment with them is kept: others may have made
+// rollups of their day without them.
 func TestReplayDropsOld(t *testing.T) {
 	for _, bySeries := range []bool{false, true} {
-		t.Run(fmt.Sprint("by series ", bySeries), func(t *testing.T) { testReplayDropsOld(t, bySeries) })
+		for _, shared := range []bool{false, true} {
+			t.Run(fmt.Sprint("by series ", bySeries, ", shared ", shared), func(t *testing.T) { testReplayDropsOld(t, bySeries, shared) })
+		}
 	}
 }
 
-func testReplayDropsOld(t *testing.T, bySeries bool) {
+// A storeOf has other traits.
+type storeOf struct {
+	bucketstore.Store
+	traits bucketstore.Traits
+}
+
+func (s storeOf) Traits() bucketstore.Traits { return s.traits }
+
+func testReplayDropsOld(t *testing.T, bySeries, shared bool) {
 	const first = 30 * series.Period
 	for kept := range 4 {
 		dir, store := t.TempDir(), openEmbedded(t)
 		leaveSamples(t, dir, store)
+		traits := store.Traits()
+		traits.Shared = shared
+		segment, err := os.ReadFile(filepath.Join(dir, segmentName(1)))
+		if err != nil {
+			t.Fatal(err)
+		}
 		log, err := OpenDir(dir, time.Now())
 		if err != nil {
 			t.Fatal(err)
 		}
 		reg := prometheus.NewRegistry()
-		cfg := Config{Store: store, Cut: first + 3 - int64(kept), Registerer: reg}
+		cfg := Config{Store: storeOf{store, traits}, Cut: first + 3 - int64(kept), Registerer: reg}
 		if bySeries {
 			later := cfg.Cut
 			cfg.Cut, cfg.LatestCut = 0, later+1000
@@ -181,6 +198,15 @@ func testReplayDropsOld(t *testing.T, bySeries bool) {
 		}
 		if got := testutil.ToFloat64(b.metrics.replay); got != 3 {
 			t.Errorf("%d samples are kept: %v replayed", kept, got)
+		}
+		old, err := filepath.Glob(filepath.Join(dir, "*.old"))
+		if err != nil || (len(old) == 1) != (shared && kept < 3) {
+			t.Errorf("%d samples are kept: files %v, %v", kept, old, err)
+		}
+		for _, path := range old {
+			if content, err := os.ReadFile(path); err != nil || !bytes.Equal(content, segment) {
+				t.Errorf("%s is not the segment: %v", path, err)
+			}
 		}
 		wantLogSize(t, b, dir)
 		var row merge.Row

@@ -29,6 +29,7 @@ var allTenants = []rowKind{
 	{series.MetaRules, false, isJSON[Holding]},
 	{series.MetaLog, true, isJSON[Log]},
 	{series.MetaStamp, true, isJSON[logStamp]},
+	{series.MetaForgotten, true, isJSON[forgotten]},
 	{series.MetaDelete, true, isDeletion},
 	{series.MetaRules, true, isJSON[RuleList]},
 	{series.MetaTenant, true, isJSON[Tenant]},

@@ -59,6 +59,7 @@ func TestCheckRow(t *testing.T) {
 		{"rules", `{"holder":"a","token":"","expires":5}`, []string{"", "[]"}, nil},
 		{"log,ID", `{"host":"a","path":"/b","seen":5,"bytes":6}`, []string{"", "{", `{"seen":"a"}`}, []string{"log"}},
 		{"stamp,ID", `{"stamp":5}`, []string{"", `{"stamp":"a"}`}, []string{"stamp"}},
+		{"forgotten,ID", `{"at":5}`, []string{"", `{"at":"a"}`}, []string{"forgotten"}},
 		{"delete,ID", `{"matchers":[{"name":"a","type":"=","value":"b"}],"start":1,"limit":2,"at":3,"stamp":4}`, []string{"", `{"start":"a"}`}, nil},
 		{"delete,ID,LOG", `{"stamp":4,"passed":true}`, []string{"", `{"passed":4}`}, nil},
 		{"rules,ID", `{"rules":[{"matchers":[],"cuts":{"raw":5},"gone":{}}]}`, []string{"", `{"rules":5}`}, nil},

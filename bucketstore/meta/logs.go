@@ -113,6 +113,34 @@ func (s *Store) RemoveLog(ctx context.Context, id string) error {
 	return s.overwriteLog(ctx, id, nil)
 }
 
+// forgotten is the cell of META/forgotten,<id>, as JSON. At is in milliseconds.
+type forgotten struct {
+	At int64 `json:"at"`
+}
+
+// ForgetLog says for ever that a log was forgotten, and then deletes its row. So a start that finds the row missing finds that it was forgotten, too.
+func (s *Store) ForgetLog(ctx context.Context, id string) error {
+	value, err := json.Marshal(forgotten{s.now().UnixMilli()})
+	if err == nil {
+		err = s.put(ctx, series.AppendMetaForgottenKey(nil, id), value)
+	}
+	if err != nil {
+		return fmt.Errorf("store that log %s is forgotten: %w", id, err)
+	}
+	return s.RemoveLog(ctx, id)
+}
+
+// IsForgotten says whether a log was forgotten.
+func (s *Store) IsForgotten(ctx context.Context, id string) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	_, f, err := ReadJSON[forgotten](ctx, s.rows, string(series.AppendMetaForgottenKey(nil, id)))
+	if err != nil {
+		return false, fmt.Errorf("read whether log %s is forgotten: %w", id, err)
+	}
+	return f.At > 0, nil
+}
+
 // logStamp is the cell of META/stamp,<id>, as JSON.
 type logStamp struct {
 	Stamp int64 `json:"stamp"`
@@ -132,11 +160,9 @@ func (s *Store) LogStamp(ctx context.Context, id string) (int64, error) {
 // PutLogStamp notes that a request with this stamp, or a later one, is durable in the log with this ID, or was. The row stays when the log
 // is removed, and so tells an older copy of it.
 func (s *Store) PutLogStamp(ctx context.Context, id string, stamp int64) error {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
-	defer cancel()
 	value, err := json.Marshal(logStamp{stamp})
 	if err == nil {
-		err = Overwrite(ctx, s.rows, string(series.AppendMetaStampKey(nil, id)), value, s.now().UnixMilli())
+		err = s.put(ctx, series.AppendMetaStampKey(nil, id), value)
 	}
 	if err != nil {
 		return fmt.Errorf("store the stamp of log %s: %w", id, err)
@@ -145,10 +171,15 @@ func (s *Store) PutLogStamp(ctx context.Context, id string, stamp int64) error {
 }
 
 func (s *Store) overwriteLog(ctx context.Context, id string, value []byte) error {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
-	defer cancel()
-	if err := Overwrite(ctx, s.rows, string(series.AppendMetaLogKey(nil, id)), value, s.now().UnixMilli()); err != nil {
+	if err := s.put(ctx, series.AppendMetaLogKey(nil, id), value); err != nil {
 		return fmt.Errorf("store the row of log %s: %w", id, err)
 	}
 	return nil
+}
+
+// put overwrites a row. Without a value it deletes it.
+func (s *Store) put(ctx context.Context, key, value []byte) error {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	return Overwrite(ctx, s.rows, string(key), value, s.now().UnixMilli())
 }

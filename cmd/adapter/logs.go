@@ -261,10 +261,10 @@ func forgetLog(ctx context.Context, o *options, logger log.Logger) error {
 			if silent := o.now().Sub(time.UnixMilli(l.Seen)); l.Address != "" && silent < buffer.ForgetAfter {
 				return fmt.Errorf("the adapter of log %s, at %s, was there %s ago: it may take samples. A log is forgotten when its adapter was silent for %s", l.ID, l.Address, silent.Round(time.Second), buffer.ForgetAfter)
 			}
-			if err := store.RemoveLog(ctx, l.ID); err != nil {
+			if err := store.ForgetLog(ctx, l.ID); err != nil {
 				return err
 			}
-			level.Warn(logger).Log(append([]any{"msg", "the store has forgotten a log; samples that are only in it are lost"}, describeLog(l)...)...)
+			level.Warn(logger).Log(append([]any{"msg", "the store has forgotten a log; samples that are only in it are lost. If its disk comes back, its adapter sets them aside"}, describeLog(l)...)...)
 			return nil
 		}
 		return fmt.Errorf("the store has no log %s: adapter buffer list shows its logs", o.forgetLog)
