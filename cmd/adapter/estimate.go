@@ -24,6 +24,7 @@ type estimateOptions struct {
 	between    time.Duration
 	json       bool
 	adapters   int
+	bySeries   bool
 	prices     estimate.Prices
 }
 
@@ -34,7 +35,8 @@ func (o *options) estimateCommand(app *kingpin.Application) {
 		"It reads Prometheus only, and takes a minute.")
 	c.Flag("prometheus", "Base URL of Prometheus, such as http://localhost:9090.").Required().URLVar(&e.prometheus)
 	c.Flag("measure-for", "Time between two reads of Prometheus' counters: its longest scrape interval, or a multiple.").Default("1m").DurationVar(&e.between)
-	c.Flag("adapters", "How many adapters share the load on Bigtable. In direct mode each of them writes the current values of every series.").Default("1").IntVar(&e.adapters)
+	c.Flag("adapters", "How many adapters share the load on Bigtable: with the buffer, how many members a fleet has.").Default("1").IntVar(&e.adapters)
+	c.Flag("adapters.by-series", "Each adapter gets series of its own, from a sender or a balancer that divides them. Default: each gets samples of every series, and has chunks of its own.").BoolVar(&e.bySeries)
 	c.Flag("json", "Print JSON.").BoolVar(&e.json)
 	// No rollups are made yet: when a start has these flags, they are its.
 	for _, price := range []struct {
@@ -95,6 +97,7 @@ func (o *options) estimateConfig() estimate.Config {
 		Keep:          o.retention.keep(),
 		DirectCurrent: o.engine.CurrentInterval, BufferedCurrent: o.engine.CurrentInterval,
 		Adapters:     float64(o.estimate.adapters),
+		BySeries:     o.estimate.bySeries,
 		BufferMemory: float64(o.bufferMemory.Base2Bytes), BufferLog: float64(o.bufferLog.Base2Bytes),
 		BigtableMemory: float64(o.bufferMemory.Base2Bytes), BigtableLog: float64(o.bufferLog.Base2Bytes),
 		WrittenSeries: float64(o.engine.WrittenSeries), CachedSeries: float64(o.engine.CachedSeries),
@@ -102,6 +105,9 @@ func (o *options) estimateConfig() estimate.Config {
 	}
 	if !o.given["current.flush-interval"] {
 		cfg.DirectCurrent, cfg.BufferedCurrent = engine.Config{}.WithDefaults().CurrentInterval, bufferedCurrentInterval
+		if cfg.Adapters > 1 {
+			cfg.BufferedCurrent = fleetCurrentInterval
+		}
 	}
 	if !o.given[o.bufferMemory.flag] {
 		cfg.BigtableMemory = float64(bigtableMaxMemory)

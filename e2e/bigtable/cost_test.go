@@ -54,6 +54,69 @@ func TestBufferCost(t *testing.T) {
 	}
 }
 
+// TestFleetCost counts the row mutations of a fleet, beside what adapter estimate says: a chunk for each series and window if each member gets series
+// of its own, and one for each member that gets samples of it if requests are spread over all. CURRENT is written once a window by the clock, so once at most here.
+func TestFleetCost(t *testing.T) {
+	const (
+		members  = 3
+		series   = 150
+		windows  = 3
+		interval = 15_000
+		atOnce   = 43 // samples of a series in a request
+	)
+	for _, bySeries := range []bool{true, false} {
+		t.Run(fmt.Sprint("by series ", bySeries), func(t *testing.T) {
+			t.Parallel() // a member waits before it takes samples
+			m := startMembers(t, harness.Emulator(t), members)
+			mutations := func(table string) (n int) {
+				for _, a := range m.all {
+					n += int(a.Metric(t, `adapter_bigtable_mutations_total\{result="success",table="`+table+`"\}`))
+				}
+				return n
+			}
+			metric, index := mutations("METRIC"), mutations("INDEX")
+			first := (harness.NowMillis()-30*harness.ChunkWindow)&^(harness.ChunkWindow-1) + 1
+			samples := windows * int(harness.ChunkWindow/interval)
+			for n := 0; n < samples; n += atOnce {
+				batches := make([][]harness.SentSeries, members)
+				for i := range series {
+					s := harness.SeriesOf(labels.FromStrings("__name__", "cost", "job", "fleet", "series", fmt.Sprint(i)))
+					for j := n; j < min(n+atOnce, samples); j++ {
+						s.Points = append(s.Points, harness.PointAt(first+interval*int64(j), float64(j*i)))
+					}
+					to := i % members
+					if !bySeries {
+						to = (n/atOnce + i) % members // as requests of several senders
+					}
+					batches[to] = append(batches[to], s)
+				}
+				for to, batch := range batches {
+					harness.RemoteWrite2().MustSend(t, m.all[to].URL("/api/v1/write"), batch...)
+				}
+			}
+			writers := 1
+			if !bySeries {
+				writers = members
+			}
+			want := series * windows * writers
+			harness.Eventually(t, "all chunks but the open ones are stored", func() error {
+				if got := mutations("METRIC") - metric; got < want*(windows-1)/windows {
+					return fmt.Errorf("%d of %d", got, want)
+				}
+				return nil
+			})
+			got := mutations("METRIC") - metric
+			t.Logf("%d samples in %d windows, the last of which may be open: METRIC %d row mutations, INDEX %d, CURRENT %d", series*samples, windows, got, mutations("INDEX")-index, mutations("CURRENT"))
+			if got > want {
+				t.Errorf("%d chunks of %d series in %d windows", got, series, windows)
+			}
+			if current := mutations("CURRENT"); current > series*writers {
+				t.Errorf("CURRENT is written more than once before a window has passed: %d rows", current)
+			}
+		})
+	}
+}
+
 // TestCost checks the documented cost on Bigtable: row mutations.
 func TestCost(t *testing.T) {
 	const (

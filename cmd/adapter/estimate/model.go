@@ -75,9 +75,10 @@ type Config struct {
 	Keep [rollup.NumResolutions]time.Duration
 	// DirectCurrent and BufferedCurrent are the intervals at which CURRENT is written.
 	DirectCurrent, BufferedCurrent time.Duration
-	// Adapters is how many share the load on Bigtable, at least 1. In direct mode each of them gets samples of every series, with the
-	// buffer each has series of its own.
+	// Adapters is how many share the load on Bigtable, at least 1. Each of them gets samples of every series, unless BySeries says that a balancer
+	// sends those of a series to one of them.
 	Adapters float64
+	BySeries bool
 	// The limits of the buffer in bytes, on the embedded store and on Bigtable.
 	BufferMemory, BufferLog, BigtableMemory, BigtableLog float64
 	// WrittenSeries and CachedSeries are how many series an adapter remembers, see --index.written-series and --write.cached-series.
@@ -179,15 +180,21 @@ func New(m Measured, cfg Config) Estimate {
 	open := m.Series * inChunk * openSampleBytes
 	log := m.SamplesPerSecond * 2 * windowTime.Seconds() * logSampleBytes
 	m.noteLimits(inPeriod, cfg)
+	writers := cfg.Adapters // of a series
+	if cfg.BySeries {
+		writers = 1
+	}
+	split := min(samples, chunks*writers) // as each adapter has a chunk of its own
+	inSplit := samples / split
 	e := Estimate{
 		Measured: m, SamplesPerChunk: inChunk, ChunkOverhead: chunkOverhead, BytesPerSample: value + (m.KeyBytes+baseBytes)/inChunk, IndexRows: m.Labels,
 		Direct: Bigtable{
-			Mutations: Mutations{Metric: samples, Seal: chunks, Current: m.current(samples, cfg.DirectCurrent, cfg.Adapters), Index: indexRows},
+			Mutations: Mutations{Metric: samples, Seal: chunks, Current: m.current(samples, cfg.DirectCurrent, writers), Index: indexRows},
 			RawCells:  gb(m.SamplesPerSecond * unsealed.Seconds() * rawCellBytes), Memory: gb(directMemory + m.Series*directSeriesMemory),
 		},
 		Buffered: Bigtable{
-			Mutations: Mutations{Metric: chunks, Current: m.current(samples, cfg.BufferedCurrent, 1), Index: indexRows},
-			Memory:    gb(bufferedMemory + m.Series/cfg.Adapters*bufferedSeriesMemory + min(cfg.BigtableMemory, open/cfg.Adapters)),
+			Mutations: Mutations{Metric: split, Current: m.current(samples, cfg.BufferedCurrent, writers), Index: indexRows},
+			Memory:    gb(bufferedMemory + m.Series*writers/cfg.Adapters*bufferedSeriesMemory + min(cfg.BigtableMemory, open/cfg.Adapters)),
 			Log:       gb(min(cfg.BigtableLog, log/cfg.Adapters)),
 		},
 		Embedded: Embedded{
@@ -210,11 +217,12 @@ func New(m Measured, cfg Config) Estimate {
 		}
 		return all, total
 	}
-	for _, b := range []*Bigtable{&e.Direct, &e.Buffered} {
+	inSplits := e.BytesPerSample + chunkOverhead/inSplit - chunkOverhead/inChunk // the row has one key
+	for b, perSample := range map[*Bigtable]float64{&e.Direct: e.BytesPerSample, &e.Buffered: inSplits} {
 		w := &b.Mutations
 		w.Total = w.Metric + w.Seal + w.Current + w.Index
 		w.PerSecond, w.PerSample = w.Total/day.Seconds(), w.Total/samples
-		b.Kept, b.Total = kept(retention.StoreGrace, e.BytesPerSample, inPeriod*m.PostingBytes*perDay(periodTime))
+		b.Kept, b.Total = kept(retention.StoreGrace, perSample, inPeriod*m.PostingBytes*perDay(periodTime))
 		b.Total += b.RawCells
 		b.SSD = b.disks(bigtable.NodeSSDBytes, cfg.Prices.NodeHour, cfg.Prices.SSDMonth)
 		b.HDD = b.disks(bigtable.NodeHDDBytes, cfg.Prices.NodeHour, cfg.Prices.HDDMonth)
@@ -264,9 +272,12 @@ func longest(ages ...time.Duration) time.Duration {
 	return slices.Max(ages)
 }
 
+// Headroom is which part of a node is planned for: Google advises to keep its CPU and its disk below 70 %.
+const Headroom = 0.7
+
 // disks returns the nodes for the rows and the bytes of b, and what a month of them costs.
 func (b Bigtable) disks(nodeBytes, nodeHour, gbMonth float64) Disks {
-	nodes := math.Ceil(max(1, b.Mutations.PerSecond/bigtable.NodeRowWrites, b.Total*1e9/nodeBytes))
+	nodes := math.Ceil(max(Headroom, b.Mutations.PerSecond/bigtable.NodeRowWrites, b.Total*1e9/nodeBytes) / Headroom)
 	return Disks{Nodes: nodes, Money: nodes*month.Hours()*nodeHour + b.Total*1e9/(1<<30)*gbMonth}
 }
 

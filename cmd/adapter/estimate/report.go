@@ -60,7 +60,7 @@ func (e Estimate) Print(w io.Writer) error {
 	row("money a month with SSD", d.SSD.Money, b.SSD.Money, none)
 	row("nodes with HDD", d.HDD.Nodes, b.HDD.Nodes, none)
 	row("money a month with HDD", d.HDD.Money, b.HDD.Money, none)
-	fmt.Fprintf(table, "\nMoney is %g for a node and hour, and %g (SSD) or %g (HDD) for a GB and month: give your own with --price.*\n", e.Prices.NodeHour, e.Prices.SSDMonth, e.Prices.HDDMonth)
+	fmt.Fprintf(table, "\nA node does %g %% of what Google says, as headroom. Money is %g for a node and hour, and %g (SSD) or %g (HDD) for a GB and month: give your own with --price.*\n", Headroom*100, e.Prices.NodeHour, e.Prices.SSDMonth, e.Prices.HDDMonth)
 	for _, note := range m.Notes {
 		fmt.Fprintln(table, "Note:", note)
 	}
