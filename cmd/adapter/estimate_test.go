@@ -35,8 +35,8 @@ func TestEstimateFlags(t *testing.T) {
 			with(func(c *estimate.Config) {
 				c.Prices, c.BufferMemory, c.BigtableMemory = estimate.Prices{NodeHour: 1.5, HDDMonth: 0.5}, 1<<30, 1<<30
 			}), ""},
-		{[]string{url, "--adapters=3", "--buffer.max-log=2GiB", "--index.written-series=5", "--write.cached-series=6"}, with(func(c *estimate.Config) {
-			c.Adapters, c.BufferLog, c.BigtableLog, c.WrittenSeries, c.CachedSeries = 3, 2<<30, 2<<30, 5, 6
+		{[]string{url, "--adapters=3", "--adapters.by-series", "--buffer.max-log=2GiB", "--index.written-series=5", "--write.cached-series=6"}, with(func(c *estimate.Config) {
+			c.Adapters, c.BySeries, c.BufferedCurrent, c.BufferLog, c.BigtableLog, c.WrittenSeries, c.CachedSeries = 3, true, fleetCurrentInterval, 2<<30, 2<<30, 5, 6
 		}), ""},
 		{[]string{url, "--adapters=0"}, usual, "--adapters=0"},
 		{nil, usual, "--prometheus"},

@@ -196,7 +196,8 @@ func (a *adapter) openFleet(appender bucketstore.Appender) error {
 	return nil
 }
 
-// checkFleetless refuses an adapter that writes without a buffer beside members: of one time its samples would win over later ones of theirs.
+// checkFleetless refuses an adapter that writes beside members and is none. Without a buffer, its samples of one time would win over later ones of theirs; with
+// one, it cannot be asked for what is in it.
 func (a *adapter) checkFleetless(ctx context.Context, about *meta.Store) error {
 	logs, err := about.Logs(ctx)
 	if err != nil {
@@ -204,7 +205,7 @@ func (a *adapter) checkFleetless(ctx context.Context, about *meta.Store) error {
 	}
 	for _, l := range logs {
 		if l.Address != "" {
-			return fmt.Errorf("the adapter at %s has a buffer and --fleet.listen-address, and beside it none writes without a buffer: start this one with --buffer.enabled --fleet.listen-address, or with --mode=read. "+
+			return fmt.Errorf("the adapter at %s has --fleet.listen-address, and beside it all that write have: start this one with --buffer.enabled --fleet.listen-address, or with --mode=read. "+
 				"If that adapter is gone for ever, adapter buffer forget %s", l.Address, l.ID)
 		}
 	}

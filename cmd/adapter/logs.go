@@ -92,9 +92,11 @@ func adviseLog(o *options, err error) error {
 type logWatch struct {
 	store *meta.Store
 	// own is the log of this adapter. Its ID is empty if there is none.
-	own     meta.Log
-	logger  log.Logger
-	metrics logMetrics
+	own meta.Log
+	// settings are those of a member, in which all have to agree. They are empty if this adapter is none.
+	settings string
+	logger   log.Logger
+	metrics  logMetrics
 	// seen are the IDs that were logged.
 	seen map[string]bool
 	// logs are those of other adapters when META was last read.
@@ -115,6 +117,9 @@ func (a *adapter) newLogWatch(appender bucketstore.Appender) *logWatch {
 	w := &logWatch{store: a.meta, logger: a.logger, seen: make(map[string]bool)}
 	if b, ok := appender.(*buffer.Buffer); ok {
 		w.own = b.Log()
+	}
+	if a.fleetAddress != "" {
+		w.settings = a.o.fleetSettings()
 	}
 	f := metricset.New(a.reg)
 	of := func(name, help string) *prometheus.GaugeVec {
@@ -171,6 +176,9 @@ func (w *logWatch) read(ctx context.Context) error {
 				"If it does not, adapter buffer forget lets deletions and retention go on", "forget", l.ID}, describeLog(l)...)...)
 		default:
 			level.Info(w.logger).Log(append([]any{"msg", "another adapter has samples in its log that are not in the store yet"}, describeLog(l)...)...)
+		}
+		if w.settings != "" && l.Address != "" && l.Settings != w.settings && !w.seen[l.ID] { // both started at once
+			level.Error(w.logger).Log("msg", "another member of the fleet has other settings than this one, and all need the same: stop all of them first, and start them with the same", "address", l.Address, "its", l.Settings, "ours", w.settings)
 		}
 		w.seen[l.ID] = true
 		m.seen.WithLabelValues(l.ID, l.Host, l.Path).Set(float64(l.Seen) / 1000)

@@ -9,10 +9,12 @@ import (
 	"net/http"
 	"net/http/pprof"
 	"os"
+	"os/signal"
 	"runtime/debug"
 	"strconv"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/go-kit/log"
@@ -162,8 +164,14 @@ func (s *server) serve(ctx context.Context, h handlers) error {
 	<-ctx.Done()
 	s.ready.Store(false)
 	if delay := s.o.shutdownDelay; delay > 0 {
-		level.Info(s.logger).Log("msg", "not ready any more, and answering until balancers know", "for", delay)
-		time.Sleep(delay)
+		level.Info(s.logger).Log("msg", "not ready any more, and answering until balancers know; another signal ends that", "for", delay)
+		again := make(chan os.Signal, 1)
+		signal.Notify(again, os.Interrupt, syscall.SIGTERM)
+		select {
+		case <-time.After(delay):
+		case <-again:
+		}
+		signal.Stop(again)
 	}
 	return s.shutdown()
 }

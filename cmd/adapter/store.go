@@ -190,8 +190,12 @@ func (a *adapter) openAppender(ctx context.Context, rows bucketstore.Store) (buc
 		}
 		return rows, direct, nil
 	}
-	if a.fleetAddress != "" {
-		if err := a.checkSettings(ctx, a.meta); err != nil {
+	if a.o.command == commandServe {
+		check := a.checkFleetless
+		if a.fleetAddress != "" {
+			check = a.checkSettings
+		}
+		if err := check(ctx, a.meta); err != nil {
 			return rows, nil, err
 		}
 	}

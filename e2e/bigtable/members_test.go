@@ -162,8 +162,10 @@ func TestMembers(t *testing.T) {
 		}
 	}
 	round("three members", m.all, 100)
-	if code, output := harness.RunAdapter(t, b); code == 0 || !strings.Contains(output, "beside it none writes without a buffer") {
-		t.Errorf("an adapter without a buffer starts beside members: %d, %s", code, output)
+	for _, b := range []harness.Backend{b, harness.WithBuffer(b, t.TempDir())} {
+		if code, output := harness.RunAdapter(t, b); code == 0 || !strings.Contains(output, "beside it all that write have") {
+			t.Errorf("an adapter that is no member starts beside members: %d, %s", code, output)
+		}
 	}
 	if code, output := harness.RunAdapter(t, harness.WithBuffer(b, t.TempDir()), "--fleet.listen-address=127.0.0.1:0", "--ha.cluster-label=c", "--ha.replica-label=r"); code == 0 || !strings.Contains(output, "--ha.cluster-label=c --ha.replica-label=r: all members of a fleet need the same") {
 		t.Errorf("a member with other labels of HA starts: %d, %s", code, output)

@@ -19,6 +19,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -200,6 +201,16 @@ func TestShutdownDelay(t *testing.T) {
 	})
 	harness.RemoteWrite2().MustSend(t, a.URL("/api/v1/write"), harness.SomeSeries()) // and takes requests
 	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+
+	// Who cannot wait sends another signal.
+	a = harness.StartAdapter(t, harness.Embedded(t), "--shutdown.delay=1h")
+	if err := syscall.Kill(a.PID(), syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	a.WaitLine(t, "another signal ends that")
+	if err := a.Stop(time.Minute); err != nil {
 		t.Error(err)
 	}
 }

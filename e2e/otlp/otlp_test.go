@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"testing"
+	"time"
 
 	"go.opentelemetry.io/collector/component/componenttest"
 	"go.opentelemetry.io/collector/config/configoptional"
@@ -129,6 +130,7 @@ func (p *program) run(t *testing.T, exporters []sdk.Exporter) {
 	t.Helper()
 	ctx := t.Context()
 	for round := range rounds {
+		time.Sleep(2 * time.Millisecond) // two of one millisecond would have samples of one time
 		p.work(ctx, round)
 		var measured metricdata.ResourceMetrics
 		if err := p.reader.Collect(ctx, &measured); err != nil {
