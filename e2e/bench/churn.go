@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 
 	"github.com/promtable/promtable/bucketstore"
+	"github.com/promtable/promtable/bucketstore/pebble"
 	"github.com/promtable/promtable/index"
 	"github.com/promtable/promtable/series"
 	"github.com/promtable/promtable/series/chunk"
@@ -200,7 +201,7 @@ func (c *churn) checkSamples(ctx context.Context, s index.Series, samples bool) 
 
 // report prints what is on the disk, and what series have cost at first and at last.
 func (c *churn) report(dir string, active int, samples bool, created []time.Duration) error {
-	indexed, err := c.store.DiskUsage(bucketstore.Index)
+	indexed, err := c.store.(*pebble.Store).DiskUsage(bucketstore.Index)
 	if err != nil {
 		return err
 	}

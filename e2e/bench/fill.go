@@ -11,21 +11,27 @@ import (
 	"github.com/promtable/promtable/series"
 )
 
-// A filler writes series to an embedded store: their index, and their samples as the chunks that a buffer would have
+// A filler writes series to a store: their index, and their samples as the chunks that a buffer would have
 // flushed. To send a month of samples would take hours.
 type filler struct {
-	store  *pebble.Store
+	store  bucketstore.Store
 	index  *index.Index
 	schema series.Schema
 }
 
 // open opens the store and its index.
-func (f *filler) open(dir string) (err error) {
-	f.store, err = pebble.Open(pebble.Config{Dir: dir, Tables: bucketstore.Tables(bucketstore.Retention{})})
+func (f *filler) open(dir string) error {
+	store, err := pebble.Open(pebble.Config{Dir: dir, Tables: bucketstore.Tables(bucketstore.Retention{})})
 	if err == nil {
-		f.index = index.New(index.Config{Schema: f.schema, AtomicPuts: true, Exclusive: true}, indexrows.New(f.store))
+		f.use(store)
 	}
 	return err
+}
+
+// use takes a store that is open.
+func (f *filler) use(store bucketstore.Store) {
+	f.store = store
+	f.index = index.New(index.Config{Schema: f.schema, AtomicPuts: store.Traits().AtomicApply, Exclusive: !store.Traits().Shared}, indexrows.New(store))
 }
 
 // atOnce is how many series go to the store at once.

@@ -18,13 +18,14 @@
 //	measure.go   one server from start to stop
 //	report.go    the table
 //
-// Five other commands are of the adapter alone, but for panels:
+// Six other commands are of the adapter alone, but for panels:
 //
 //	scale.go     scale: very many series, scalequestions.go what is asked of them
 //	churn.go     churn: series that are replaced each day, as the store keeps them
 //	year.go      year: a long time from rollups and from samples
 //	panels.go    panels: those of dashboards, which catalog.go has, of the peers too, which peers.go fills
 //	history.go   the store of both
+//	latency.go   latency: a long time on Bigtable, with a delay of each call
 //	tenants.go   tenants: many tenants beside one, and one that writes far more than it may
 //
 // What runs and builds programs, encodes writes and decodes reads is in e2e/harness.
@@ -76,6 +77,8 @@ func main() {
 func run(ctx context.Context, args []string) error {
 	if len(args) > 0 {
 		switch args[0] {
+		case "latency":
+			return runLatency(ctx, args[1:])
 		case "scale":
 			return runScale(ctx, args[1:])
 		case "churn":

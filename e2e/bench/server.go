@@ -157,6 +157,11 @@ func onEmulator(ctx context.Context, p program, e *harness.Process, args []strin
 	if err != nil {
 		return nil, err
 	}
+	return onBigtable(ctx, p, address, args)
+}
+
+// onBigtable starts the adapter with an emulator at an address.
+func onBigtable(ctx context.Context, p program, address string, args []string) (*server, error) {
 	all := adapterArgs(args, "--storage.backend=bigtable", "--bigtable.project=bench", "--bigtable.instance=bench")
 	return launch{adapterName, p.path, []string{"BIGTABLE_EMULATOR_HOST=" + address}, all, "/-/ready"}.serve(ctx)
 }

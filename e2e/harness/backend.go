@@ -14,6 +14,8 @@ type Backend struct {
 	Name string
 	Args []string // flags of the adapter
 	Env  []string // added to the environment of the adapter
+	// server is the address of the server that keeps the rows. It is empty for the embedded store.
+	server string
 }
 
 // Backends returns the functions that make an empty backend, one of each kind.
@@ -62,7 +64,7 @@ func onBigtable(name, addr string) Backend {
 	return Backend{
 		Name: name,
 		Args: []string{"--storage.backend=bigtable", "--bigtable.project=e2e", "--bigtable.instance=e2e"},
-		Env:  []string{"BIGTABLE_EMULATOR_HOST=" + addr},
+		Env:  []string{"BIGTABLE_EMULATOR_HOST=" + addr}, server: addr,
 	}
 }
 

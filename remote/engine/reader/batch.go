@@ -16,7 +16,7 @@ import (
 
 const (
 	// batchBytes is how large one batch of rows should be as chunks, with
-	// seriesOverhead for each series. A query holds two batches: it reads the next one
+	// seriesOverhead for each series. A query holds two batches or more: it reads the next ones
 	// while it delivers the current one.
 	batchBytes = 8 << 20
 	// minBatchBytes is the smallest share of batchBytes if a request has many queries.
@@ -85,6 +85,8 @@ type batchReader struct {
 	// scans is how many scans read a batch at the same time at most. Each of several
 	// scans reads least series or more.
 	scans, least int
+	// ahead is how many batches are read while one is delivered.
+	ahead int
 	// size is how many series the next batch takes.
 	size int
 	// widths says how much of a bucket is read at once.
@@ -168,7 +170,10 @@ func (r *batchReader) readSeries(ctx context.Context, of []index.Series) (batch,
 			r.widths.adjust(part.span(), widest)
 		}
 	}
-	r.samples.Add(scan.samples.Load())
+	// Each scan looks at the limit alone, and does not see others of the same time.
+	if all := r.samples.Add(scan.samples.Load()); !r.query.Passing && all > int64(r.limits.MaxSamples) {
+		return batch{}, r.tooManySamples()
+	}
 	return scan.batch, r.addPrevious(ctx, of, scan.builders)
 }
 

@@ -256,6 +256,7 @@ func (r *Reader) indexQuery(ctx context.Context, q Query) index.Query {
 func (r *Reader) newBatchReader(q Query) *batchReader {
 	start, limit := q.span()
 	scans := max(1, r.cfg.Store.Traits().ParallelScans)
+	ahead := scans
 	if q.Compute != nil {
 		scans = max(scans, runtime.GOMAXPROCS(0))
 	}
@@ -268,6 +269,7 @@ func (r *Reader) newBatchReader(q Query) *batchReader {
 		limit:  limit,
 		target: r.batchTarget(q.Share), samples: new(atomic.Int64),
 		scans:  scans,
+		ahead:  ahead,
 		least:  r.MinScanSeries,
 		size:   firstBatch,
 		widths: widths{span: firstSpan, cells: r.RowCells},

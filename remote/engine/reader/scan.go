@@ -161,6 +161,10 @@ func (sec *section) addRow(p part, slot int, base int64, row bucketstore.Row) er
 	return sec.s.checkLimits(sec.first+slot, b.samples-samples, b.bytes-size)
 }
 
+func (r *batchReader) tooManySamples() error {
+	return limitError("selector %s reads more than %d samples", SelectorName(r.query.Matchers), r.limits.MaxSamples)
+}
+
 // checkLimits is called after each row: it was one of the series in slot, and had so
 // many samples and bytes.
 func (s *batchScan) checkLimits(slot, samples, bytes int) error {
@@ -168,7 +172,7 @@ func (s *batchScan) checkLimits(slot, samples, bytes int) error {
 	all, size := s.samples.Add(int64(samples)), s.bytes.Add(int64(bytes))
 	switch {
 	case !r.query.Passing && r.samples.Load()+all > int64(limits.MaxSamples):
-		return limitError("selector %s reads more than %d samples", SelectorName(r.query.Matchers), limits.MaxSamples)
+		return r.tooManySamples()
 	case s.builders[slot].bytes > limits.MaxSeriesBytes:
 		return limitError("series %s takes more than %d bytes", series.Abbreviate(s.of[slot].Labels), limits.MaxSeriesBytes)
 	case int(size) > splitFactor*r.target && len(s.builders) > 1:

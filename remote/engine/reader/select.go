@@ -22,8 +22,8 @@ import (
 // chunk tells of resets from its second histogram on.
 //
 // ctx must outlive the set. The next batch is read in the background while one is
-// delivered. A caller may drop a set half-way: then that batch is read to its end,
-// unless ctx ends before.
+// delivered, and where a scan waits for a network, several. A caller may drop a set half-way:
+// then these are read to their end, unless ctx ends before.
 func (r *Reader) Select(ctx context.Context, q Query) (storage.ChunkSeriesSet, error) {
 	groups, _, err := r.find(ctx, q)
 	if err != nil {
@@ -46,14 +46,14 @@ func (r *Reader) Select(ctx context.Context, q Query) (storage.ChunkSeriesSet, e
 	return merged, nil
 }
 
-// A seriesSet delivers the series that the index found. It holds two batches: one
-// that is delivered and one that is read meanwhile.
+// A seriesSet delivers the series that the index found. It holds the batch
+// that is delivered and those that are read meanwhile.
 type seriesSet struct {
 	ctx     context.Context
 	metrics metrics
 	// inBackground is that of the Reader.
 	inBackground func(context.Context, func(context.Context))
-	// reader is nil if SeriesOnly is set.
+	// reader is nil if SeriesOnly is set. It knows how large batches are, from the last one that was delivered.
 	reader *batchReader
 	// batch has the builders of read, the series in front of rest. The first of both
 	// is delivered next. passing is Query.Passing.
@@ -63,18 +63,24 @@ type seriesSet struct {
 	passing bool
 	// cut is that of the query.
 	cut int64
-	// ahead delivers the batch that is read in the background. It is nil if none is.
-	// Until the batch is there, only the goroutine that reads it uses reader.
-	ahead <-chan batchRead
+	// ahead are the batches that are read in the background, of the series in front of rest.
+	ahead []reading
 
 	at  storage.ChunkSeries
 	err error
 }
 
-// A batchRead is what became of reading a batch.
+// A reading is a batch of these series that is read in the background, or of the first of them if they are too many.
+type reading struct {
+	series []index.Series
+	done   <-chan batchRead
+}
+
+// A batchRead is what became of reading a batch, and the reader that has read it.
 type batchRead struct {
-	batch batch
-	err   error
+	batch  batch
+	reader *batchReader
+	err    error
 }
 
 // fill takes batches until one has a sample or all are read.
@@ -105,38 +111,53 @@ func (s *seriesSet) leaveBatch() {
 
 // nextBatch waits for what is read in the background, or reads.
 func (s *seriesSet) nextBatch() (batch, error) {
-	if s.ahead == nil {
+	if len(s.ahead) == 0 {
 		return s.reader.read(s.ctx, s.rest, s.metrics)
 	}
 	if err := s.ctx.Err(); err != nil {
 		return batch{}, err
 	}
+	first := s.ahead[0]
 	select {
 	case <-s.ctx.Done():
 		return batch{}, s.ctx.Err()
-	case next := <-s.ahead:
-		s.ahead = nil
+	case next := <-first.done:
+		s.reader.size, s.reader.widths = next.reader.size, next.reader.widths
+		if n := len(next.batch.builders); next.err == nil && n < len(first.series) { // the others come before those of later readings
+			s.ahead[0] = s.beginReading(first.series[n:])
+		} else {
+			s.ahead = s.ahead[1:]
+		}
 		return next.batch, repanic.Rethrow(next.err)
 	}
 }
 
-// readAhead begins to read the next batch, if there is one. Its goroutine never
-// blocks on ahead, because a set may be given up at any time.
+// readAhead begins to read the next batches, if there are any.
 func (s *seriesSet) readAhead() {
-	if s.ahead != nil || len(s.rest) == 0 {
-		return
+	begun := 0
+	for _, r := range s.ahead {
+		begun += len(r.series)
 	}
-	ahead := make(chan batchRead, 1)
-	s.ahead = ahead
-	reader, rest, m := s.reader, s.rest, s.metrics
+	for len(s.ahead) < s.reader.ahead && begun < len(s.rest) {
+		n := s.reader.cut(s.rest[begun:])
+		s.ahead = append(s.ahead, s.beginReading(s.rest[begun:begun+n]))
+		begun += n
+	}
+}
+
+// beginReading reads a batch of these series in the background. Its goroutine never blocks, because a set may be given up at any time.
+func (s *seriesSet) beginReading(of []index.Series) reading {
+	done := make(chan batchRead, 1)
+	reader, m := *s.reader, s.metrics
 	s.inBackground(s.ctx, func(ctx context.Context) {
-		var next batchRead
+		next := batchRead{reader: &reader}
 		next.err = repanic.Catch(func() (err error) {
-			next.batch, err = reader.read(ctx, rest, m)
+			next.batch, err = reader.read(ctx, of, m)
 			return err
 		})
-		ahead <- next
+		done <- next
 	})
+	return reading{of, done}
 }
 
 // skipEmpty drops what has no sample from the front of the batch and says
