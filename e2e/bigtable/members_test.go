@@ -148,6 +148,7 @@ func (m *members) readStatus(a *harness.Adapter, header string) int {
 // TestMembers: what one member has acknowledged every other adapter finds at once, also of series that are new or that several members write. Without a
 // member that cannot be asked answers say so, or fail; back, it has all. One that leaves leaves nothing behind.
 func TestMembers(t *testing.T) {
+	t.Parallel() // it waits for most of its time
 	b := harness.Emulator(t)
 	m := startMembers(t, b, 3)
 	const series = 10

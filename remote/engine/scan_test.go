@@ -57,10 +57,16 @@ func parallel(scans int) func(*engine.Config) {
 	}
 }
 
-// While a batch is delivered the next one is read, one and no more.
+// While a batch is delivered the next one is read, one and no more, and where scans wait for a network four.
 func TestSelectReadsAhead(t *testing.T) {
-	batch := many(500, regular(20, someTime)...)
-	f, w := openWatched(t, batch, parallel(1))
+	for _, scans := range []int{1, 4} {
+		t.Run(fmt.Sprint(scans, " scans"), func(t *testing.T) { testSelectReadsAhead(t, scans) })
+	}
+}
+
+func testSelectReadsAhead(t *testing.T, scans int) {
+	batch := many(1000, regular(20, someTime)...)
+	f, w := openWatched(t, batch, parallel(scans))
 	f.SetBatchBytes(100 << 10)
 	set, err := f.Select(t.Context(), everything())
 	if err != nil {
@@ -71,7 +77,7 @@ func TestSelectReadsAhead(t *testing.T) {
 		t.Fatal(set.Err())
 	}
 	const read = "adapter_engine_read_batches_total"
-	eventually(t, "a second batch", func() bool { return f.counter(t, read, "result", "read") == 2 })
+	eventually(t, "the batches ahead", func() bool { return f.counter(t, read, "result", "read") == float64(1+scans) })
 	ahead := w.begun.Load()
 	for range 50 { // all of the first batch is 64
 		set.Next()
