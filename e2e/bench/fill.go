@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/promtable/promtable/bucketstore"
+	"github.com/promtable/promtable/bucketstore/bigtable"
 	"github.com/promtable/promtable/bucketstore/pebble"
 	"github.com/promtable/promtable/index"
 	"github.com/promtable/promtable/remote/engine/backfill"
@@ -22,6 +23,15 @@ type filler struct {
 // open opens the store and its index.
 func (f *filler) open(dir string) error {
 	store, err := pebble.Open(pebble.Config{Dir: dir, Tables: bucketstore.Tables(bucketstore.Retention{})})
+	if err == nil {
+		f.use(store)
+	}
+	return err
+}
+
+// openBigtable is open for the store of onBigtable, which has its tables.
+func (f *filler) openBigtable(ctx context.Context, emulator string) error {
+	store, err := bigtable.Open(ctx, bigtable.Config{Project: bigtableName, Instance: bigtableName, EmulatorHost: emulator, Tables: bucketstore.Tables(bucketstore.Retention{})})
 	if err == nil {
 		f.use(store)
 	}

@@ -12,8 +12,6 @@ import (
 
 	"github.com/alecthomas/kingpin/v2"
 
-	"github.com/promtable/promtable/bucketstore"
-	"github.com/promtable/promtable/bucketstore/bigtable"
 	"github.com/promtable/promtable/e2e/harness"
 )
 
@@ -82,13 +80,11 @@ func (l *latency) measure(ctx context.Context) error {
 	if err := serve(address, func(*server) error { return nil }); err != nil { // which makes the tables
 		return err
 	}
-	store, err := bigtable.Open(ctx, bigtable.Config{Project: "bench", Instance: "bench", EmulatorHost: address, Tables: bucketstore.Tables(bucketstore.Retention{})})
-	if err != nil {
+	if err := l.openBigtable(ctx, address); err != nil {
 		return err
 	}
-	l.use(store)
 	progress("writing %d samples", l.workload.total())
-	if err := errors.Join(l.fill(ctx, l.workload, 0), store.Close()); err != nil {
+	if err := errors.Join(l.fill(ctx, l.workload, 0), l.store.Close()); err != nil {
 		return err
 	}
 	for _, delay := range []time.Duration{0, l.delay} {

@@ -160,9 +160,12 @@ func onEmulator(ctx context.Context, p program, e *harness.Process, args []strin
 	return onBigtable(ctx, p, address, args)
 }
 
+// bigtableName is the name of the project and of the instance.
+const bigtableName = "bench"
+
 // onBigtable starts the adapter with an emulator at an address.
 func onBigtable(ctx context.Context, p program, address string, args []string) (*server, error) {
-	all := adapterArgs(args, "--storage.backend=bigtable", "--bigtable.project=bench", "--bigtable.instance=bench")
+	all := adapterArgs(args, "--storage.backend=bigtable", "--bigtable.project="+bigtableName, "--bigtable.instance="+bigtableName)
 	return launch{adapterName, p.path, []string{"BIGTABLE_EMULATOR_HOST=" + address}, all, "/-/ready"}.serve(ctx)
 }
 

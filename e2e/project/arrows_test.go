@@ -92,7 +92,7 @@ func arrows() []arrow {
 		{"cmd/adapter/demo", nil, nil},
 		{"cmd/adapter/estimate", []string{"series/...", "bucketstore/bigtable", "remote/jobs/retention"}, nil},
 		{"cmd/adapter", []string{"series/...", "index/...", "bucketstore/...", "remote/...", "cmd/adapter/demo", "cmd/adapter/estimate"}, nil},
-		{"e2e/bench", []string{"e2e/harness", "series/...", "index", "bucketstore", "bucketstore/pebble", "remote/engine/backfill", "remote/engine/indexrows"}, nil},
+		{"e2e/bench", []string{"e2e/harness", "series/...", "index", "bucketstore", "bucketstore/bigtable", "bucketstore/pebble", "remote/engine/backfill", "remote/engine/indexrows"}, nil},
 		{"e2e/bigtable", nil, []string{"e2e/harness", "series/...", "bucketstore", "bucketstore/bigtable", "remote/jobs", "remote/jobs/seal", "bucketstore/storetest"}},
 		{"e2e/harness", nil, nil},
 		{"e2e/...", nil, []string{"e2e/harness"}},
