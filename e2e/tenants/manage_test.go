@@ -1,8 +1,13 @@
 package tenants
 
 import (
+	"bytes"
+	"fmt"
 	"net/http"
 	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -94,4 +99,60 @@ func TestIntoTenant(t *testing.T) {
 		}
 	}
 	command(t, b, 0, "copy", "--from="+to.URL(""), "--from-tenant=one", "--to="+to.URL(""), "--into-tenant=two", start)
+}
+
+// TestImportTenants: the blocks of each tenant of Mimir come into the tenant of that name, into a closed store and by an adapter that serves. The labels that Mimir gives
+// to a block are not those of series.
+func TestImportTenants(t *testing.T) {
+	const first = int64(1_700_000_000_000)
+	folder := func(name string, value int) string {
+		t.Helper()
+		text, dir := filepath.Join(t.TempDir(), "text"), filepath.Join(t.TempDir(), name)
+		var b bytes.Buffer
+		b.WriteString("# TYPE brought gauge\n")
+		for i := range int64(100) {
+			fmt.Fprintf(&b, "brought{of=%q} %d %s\n", name, value, harness.FormatSeconds(first+i*15_000))
+		}
+		b.WriteString("# EOF\n")
+		if err := os.WriteFile(text, b.Bytes(), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if out, err := exec.Command(harness.PromtoolProgram(t), "tsdb", "create-blocks-from", "openmetrics", text, dir).CombinedOutput(); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		metas, err := filepath.Glob(filepath.Join(dir, "*", "meta.json"))
+		if err != nil || len(metas) == 0 {
+			t.Fatalf("no blocks: %v", err)
+		}
+		for i, meta := range metas {
+			text, err := os.ReadFile(meta)
+			if err == nil {
+				mimir := fmt.Sprintf(`,"thanos":{"labels":{"__org_id__":%q,"__compactor_shard_id__":"%d_of_%d"}}}`, name, i+1, len(metas))
+				err = os.WriteFile(meta, []byte(strings.TrimSuffix(strings.TrimSpace(string(text)), "}")+mimir), 0o600)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		return dir
+	}
+	b := harness.Embedded(t)
+	a := harness.StartAdapter(t, b, "--tenancy", "--web.enable-admin-api")
+	for _, name := range []string{"one", "two"} {
+		command(t, b, 0, "tenant", "create", name, "--url="+a.URL(""))
+	}
+	one, two := folder("one", 1), folder("two", 2)
+	command(t, b, 0, "import", "blocks", one, "--tenancy", "--tenant=one", "--url="+a.URL(""))
+	a.Terminate(t)
+	command(t, b, 1, "import", "blocks", two, "--tenancy")
+	command(t, b, 1, "import", "blocks", two, "--tenancy", "--tenant=none")
+	command(t, b, 0, "import", "blocks", two, "--tenancy", "--tenant=two")
+	a.Rerun(t)
+	for value, name := range map[int]string{1: "one", 2: "two"} {
+		at := harness.FormatSeconds(first + 99*15_000)
+		n := tenant{name: name}
+		if resp := n.get(t, a, "/api/v1/query", url.Values{"query": {"sum_over_time(brought[1h])"}, "time": {at}}); !strings.Contains(resp.Body, fmt.Sprintf(`"metric":{"of":%q},`, name)) || !strings.Contains(resp.Body, fmt.Sprintf(`"%d"]`, 100*value)) || strings.Count(resp.Body, `"metric"`) != 1 {
+			t.Errorf("%s has %s", name, resp.Body)
+		}
+	}
 }
