@@ -91,6 +91,9 @@ type Config struct {
 	// Sync, if set, is called before an answer about times before limit, in milliseconds, is read, so that Learn and Forget are called with
 	// what other processes have written up to then. Its error ends the call and is returned unchanged.
 	Sync func(ctx context.Context, limit int64) error
+	// Told, if set, says after Sync whether Learn was called with all that processes which take samples have written. Then lists may be
+	// toldRefreshes times as old: what commands import and jobs remove is found by then.
+	Told func() bool
 
 	// Registerer may be nil.
 	Registerer prometheus.Registerer
@@ -109,6 +112,7 @@ type Index struct {
 	atomic  bool
 	indexed func(period int64, seriesKey []byte)
 	sync    func(ctx context.Context, limit int64) error
+	told    func() bool
 	// counting holds a token while a call of Cardinality without selectors runs.
 	counting chan struct{}
 	// batches are *batch that are empty.
@@ -126,7 +130,7 @@ func New(cfg Config, rows rows) *Index {
 	m := newMetrics(cfg.Registerer)
 	x := &Index{
 		schema: cfg.Schema, rows: rows, writer: newWriter(cfg.WrittenSeries, m), memory: newMemory(cfg), metrics: m, lists: max(1, cfg.ParallelLists), atomic: cfg.AtomicPuts,
-		indexed: cfg.Indexed, sync: cfg.Sync, limits: cfg.Limits, tallies: tallies{of: make(map[int64]*tally)},
+		indexed: cfg.Indexed, sync: cfg.Sync, told: cfg.Told, limits: cfg.Limits, tallies: tallies{of: make(map[int64]*tally)},
 		counting: make(chan struct{}, 1),
 		batches:  sync.Pool{New: func() any { return newBatch() }},
 	}

@@ -41,5 +41,7 @@ func (x *Index) synced(ctx context.Context, limit int64) error {
 	if x.sync == nil {
 		return nil
 	}
-	return x.sync(ctx, limit)
+	err := x.sync(ctx, limit)
+	x.memory.told.Store(err == nil && x.told != nil && x.told())
+	return err
 }

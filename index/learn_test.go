@@ -91,3 +91,27 @@ func TestLearn(t *testing.T) {
 		t.Errorf("of metrics the error is %v", err)
 	}
 }
+
+// TestTold: lists are read again after Refresh, and after twenty times that while all others tell what they write.
+func TestTold(t *testing.T) {
+	tab, now, isTold := newTable(t), time.UnixMilli(0), false
+	x := index.New(index.Config{
+		Refresh: 15 * time.Second, Now: func() time.Time { return now },
+		Sync: func(context.Context, int64) error { return nil }, Told: func() bool { return isTold },
+	}, tab)
+	mustWrite(t, x, entry(t, 0, "__name__", "up", "id", "1"))
+	for _, tt := range []struct {
+		told    bool
+		after   time.Duration
+		rereads bool
+	}{{false, 0, true}, {false, 14 * time.Second, false}, {false, time.Second, true}, {true, 15 * time.Second, false}, {true, 284 * time.Second, false}, {true, time.Second, true}, {true, time.Minute, false}, {false, 0, true}} {
+		isTold, now = tt.told, now.Add(tt.after)
+		tab.reset()
+		if _, err := x.Select(t.Context(), index.Query{Matchers: matchers(t, "__name__=", "up"), Limit: 10}); err != nil {
+			t.Fatal(err)
+		}
+		if rows := tab.work().scanRows; (rows > 0) != tt.rereads {
+			t.Errorf("%+v: %d rows are read", tt, rows)
+		}
+	}
+}

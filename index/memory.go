@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/prometheus/model/labels"
@@ -100,6 +101,8 @@ type memory struct {
 	refresh   time.Duration
 	now       func() time.Time
 	metrics   memoryMetrics
+	// told is what Config.Told has said last.
+	told atomic.Bool
 
 	mu    sync.Mutex
 	lists map[listKey]*memList
@@ -153,8 +156,15 @@ func newMemory(cfg Config) *memory {
 // keeps says whether lists are kept at all.
 func (m *memory) keeps() bool { return m.exclusive || m.refresh > 0 }
 
+// toldRefreshes is how many times as old lists may be if other processes tell what they write.
+const toldRefreshes = 20
+
 func (m *memory) isOld(readAt time.Time) bool {
-	return !m.exclusive && m.now().Sub(readAt) >= m.refresh
+	refresh := m.refresh
+	if m.told.Load() {
+		refresh *= toldRefreshes
+	}
+	return !m.exclusive && m.now().Sub(readAt) >= refresh
 }
 
 // find returns a list, or nil if it is not in memory or too old. The lock is held.

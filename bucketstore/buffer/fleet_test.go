@@ -179,7 +179,7 @@ func (p *fleetProc) start() {
 		p.served = p.fleet.Serve(p.buffer)
 	}
 	p.view = p.fleet.Wrap(p.view)
-	p.index = index.New(index.Config{Refresh: time.Minute, Now: p.now, Indexed: p.fleet.Indexed, Sync: p.fleet.Sync}, indexrows.New(store))
+	p.index = index.New(index.Config{Refresh: time.Minute, Now: p.now, Indexed: p.fleet.Indexed, Sync: p.fleet.Sync, Told: p.fleet.Told}, indexrows.New(store))
 	p.fleet.Join("", p.index, func([]series.RowRange) []bucketstore.Row { return nil })
 	w.note("%d starts, log %s", p.number, p.id)
 	store.interrupt = w.interrupt

@@ -322,7 +322,7 @@ func newEngine(a *adapter, store bucketstore.Store, appender bucketstore.Appende
 	cfg.Store = store
 	if a.fleet != nil {
 		cfg.Store = a.fleet.Wrap(store)
-		cfg.Fleet = engine.Fleet{Indexed: a.fleet.Indexed, Sync: a.fleet.Sync, Join: a.fleet.Join}
+		cfg.Fleet = engine.Fleet{Indexed: a.fleet.Indexed, Sync: a.fleet.Sync, Told: a.fleet.Told, Join: a.fleet.Join}
 	}
 	cfg.Appender = a.days.Appender(appender)
 	if a.admit == nil {

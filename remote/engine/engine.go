@@ -122,6 +122,7 @@ type Config struct {
 type Fleet struct {
 	Indexed func(period int64, seriesKey []byte)
 	Sync    func(ctx context.Context, limit int64) error
+	Told    func() bool
 	Join    func(tenant string, x *index.Index, pending func([]series.RowRange) []bucketstore.Row)
 }
 

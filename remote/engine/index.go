@@ -57,5 +57,6 @@ func newIndex(cfg Config) *index.Index {
 		Registerer:    cfg.Registerer,
 		Indexed:       cfg.Fleet.Indexed,
 		Sync:          cfg.Fleet.Sync,
+		Told:          cfg.Fleet.Told,
 	}, indexrows.New(cfg.Store))
 }

@@ -31,6 +31,8 @@ type rounds struct {
 	contacts map[string]contact
 	// seen is when the last list was read by which members were asked, or were none.
 	seen time.Time
+	// told says that there were some in the last round, and each has told all that it has indexed.
+	told bool
 }
 
 // A contact is a member that was asked before.
@@ -96,6 +98,13 @@ func (f *Fleet) Sync(ctx context.Context, limit int64) error {
 	return nil
 }
 
+// Told says whether there are other members, and the indexes have learnt all that they have indexed before the last call of Sync.
+func (f *Fleet) Told() bool {
+	f.sync.mu.Lock()
+	defer f.sync.mu.Unlock()
+	return f.sync.told
+}
+
 // isAlone says whether there is no other member, and was none when the last round ended.
 func (f *Fleet) isAlone() bool {
 	l, ok := f.known(f.cfg.Now().Add(-maxListAge))
@@ -107,7 +116,7 @@ func (f *Fleet) isAlone() bool {
 	if f.sync.busy || len(f.sync.contacts) > 0 || bucketstore.Elapsed(f.sync.seen, l.at) >= maxGap {
 		return false
 	}
-	f.sync.seen = l.at
+	f.sync.seen, f.sync.told = l.at, false
 	return true
 }
 
@@ -201,7 +210,7 @@ func (f *Fleet) runRound(r *round) {
 			mustForget = true
 		}
 	}
-	f.sync.contacts = contacts
+	f.sync.contacts, f.sync.told = contacts, len(contacts) > 0 && len(r.lacks) == 0
 	f.sync.mu.Unlock()
 	if mustForget {
 		f.forget()
