@@ -166,5 +166,18 @@ func TestOtherLogs(t *testing.T) {
 	if output := list(); strings.Contains(output, id) {
 		t.Errorf("listed after it was forgotten:\n%s", output)
 	}
-	wantSamples(t, boundSeries, harness.WithBuffer(b, dir)) // it is found again
+
+	// It comes back: it is set aside, and replayed from a directory of its own only.
+	wantSamples(t, 0, harness.WithBuffer(b, dir)).Terminate(t)
+	aside, err := filepath.Glob(filepath.Join(dir, "*."+id+".forgotten"))
+	if err != nil || len(aside) == 0 {
+		t.Fatalf("set aside are %v, %v", aside, err)
+	}
+	again := t.TempDir()
+	for _, path := range aside {
+		if err := os.Rename(path, filepath.Join(again, strings.TrimSuffix(filepath.Base(path), "."+id+".forgotten"))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	wantSamples(t, boundSeries, harness.WithBuffer(b, again))
 }
