@@ -60,6 +60,7 @@ func (o *options) commands(app *kingpin.Application) {
 	o.copyCommand(app)
 	o.retentionCommand(app)
 	o.tenantCommands(app)
+	o.doctorCommand(app)
 	o.relabelCommand(app)
 }
 

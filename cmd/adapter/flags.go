@@ -52,6 +52,7 @@ type options struct {
 	resourceLabels []string
 	indexMemory    byteSize
 	fleet          fleetOptions
+	doctor         doctorOptions
 	// dryRelabel is --dry-run of relabel.
 	dryRelabel bool
 	// queryMemory and totalMemory bound what queries hold, resultsCache what is kept of them.

@@ -27,6 +27,7 @@ var serverFlags = map[string]string{
 	commandCopy:     openedStore + ", --read.max-series",
 	"retention":     "--retention.*",
 	"tenant":        openedStore,
+	commandDoctor:   "--tenant, --log.*",
 	commandRelabel:  "--limits.file, --tenant, --log.*",
 }
 

@@ -70,6 +70,7 @@ func main() {
 		commandImportExport:      importSamples,
 		commandRetentionExplain:  explainRetention,
 		commandTenantList:        manageTenants,
+		commandDoctor:            examine,
 		commandRelabel:           relabelSeries,
 		commandTenantCreate:      manageTenants,
 		commandTenantDrop:        manageTenants,

@@ -217,11 +217,11 @@ func TestArchitecture(t *testing.T) {
 	}
 }
 
-// TestTopLevel: Go code stands in the directories that ARCHITECTURE describes, and no other is at the top level.
+// TestTopLevel: Go code stands in the directories that ARCHITECTURE describes, and no other is at the top level. That of deploy only embeds files.
 func TestTopLevel(t *testing.T) {
 	known := []string{"bucketstore", "cmd", "e2e", "index", "remote", "series"}
 	for name := range readTree(t).files {
-		if top := strings.Split(name, "/")[0]; path.Ext(name) == ".go" && !slices.Contains(known, top) {
+		if top := strings.Split(name, "/")[0]; path.Ext(name) == ".go" && !slices.Contains(known, top) && name != "deploy/prometheus/files.go" {
 			t.Errorf("%s is not below one of %v", name, known)
 		}
 	}
