@@ -53,6 +53,8 @@ type options struct {
 	indexMemory    byteSize
 	fleet          fleetOptions
 	doctor         doctorOptions
+	// tracingConfig is --tracing.config.file.
+	tracingConfig string
 	// dryRelabel is --dry-run of relabel.
 	dryRelabel bool
 	// queryMemory and totalMemory bound what queries hold, resultsCache what is kept of them.
@@ -382,6 +384,7 @@ func (o *options) otlpFlags(app *kingpin.Application) {
 	otlp := &o.remote.OTLP
 	app.Flag("limits.file", "File with what senders may write, of each tenant: samples and requests a second, series, and how many and how long labels are. It is read again when it changes.").
 		StringVar(&o.limitsFile)
+	app.Flag("tracing.config.file", "File with the block tracing of a configuration of Prometheus, and no other: where traces of requests are sent.").StringVar(&o.tracingConfig)
 	app.Flag("otlp.config-file", "File with the block otlp of a configuration of Prometheus, and no other: how OTLP metrics become series. It is read again when it changes.").
 		StringVar(&o.otlpFile)
 	durationFlag(app.Flag("otlp.delta.max-stale", "With the feature otlp-deltatocumulative: how long the sum of a stream of deltas is kept after its last data point. Longer than the interval of the senders."), &otlp.MaxStale)

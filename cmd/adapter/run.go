@@ -78,6 +78,11 @@ func run(ctx context.Context, o *options, logger log.Logger) (err error) {
 			return fmt.Errorf("--limits.file: %w", err)
 		}
 	}
+	stopTracing, err := o.startTracing(logger)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, stopTracing()) }()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	if a.server, err = listen(o, logger, a.reg); err != nil {

@@ -108,14 +108,14 @@ var errServing = errors.New("serve")
 func (s *server) start(fail context.CancelCauseFunc) {
 	s.answer(s.startingRoutes())
 	s.http = &http.Server{
-		Handler: s.counted(s.recovered(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		Handler: s.o.traced(s.counted(s.recovered(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			now := s.served.Load()
 			if isAdmin, _ := r.Context().Value(adminKey{}).(bool); isAdmin {
 				now.admin.ServeHTTP(w, r)
 				return
 			}
 			now.all.ServeHTTP(w, r)
-		}))),
+		})))),
 		ReadHeaderTimeout: 10 * time.Second,
 		IdleTimeout:       5 * time.Minute,
 		BaseContext: func(l net.Listener) context.Context {

@@ -8,6 +8,7 @@ import (
 	"github.com/promtable/promtable/index"
 	"github.com/promtable/promtable/remote/engine/current"
 	"github.com/promtable/promtable/remote/ingest"
+	"github.com/promtable/promtable/remote/spans"
 	"github.com/promtable/promtable/series/cell"
 )
 
@@ -64,6 +65,9 @@ func (e *Engine) appendKept(ctx context.Context, batch []ingest.Series, rejected
 
 // store stores what is accepted. What the store can never take is taken out of a.
 func (e *Engine) store(ctx context.Context, a *accepted, rejected *ingest.Rejected) (stored ingest.Stored, err error) {
+	ctx, span := spans.Start(ctx, "append")
+	span.Count("samples", len(a.samples))
+	defer func() { span.End(err) }()
 	if err = e.writeIndex(ctx, a, rejected); err == nil {
 		err = e.cfg.Appender.Append(ctx, a.samples)
 		e.cfg.Written(a.samples)

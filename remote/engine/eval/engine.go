@@ -16,6 +16,8 @@ import (
 	"github.com/prometheus/prometheus/storage"
 	"github.com/prometheus/prometheus/util/annotations"
 	"github.com/prometheus/prometheus/util/stats"
+
+	"github.com/promtable/promtable/remote/spans"
 )
 
 // An Engine is a promql.QueryEngine. It is safe for concurrent use.
@@ -178,8 +180,10 @@ func gridOf(s *parser.EvalStmt) grid {
 
 // Exec implements promql.Query. If a part meets what it cannot evaluate, upstream's engine
 // does, from the beginning, over smaller parts inside it.
-func (q *query) Exec(ctx context.Context) *promql.Result {
+func (q *query) Exec(ctx context.Context) (result *promql.Result) {
 	defer q.report(ctx)
+	ctx, span := spans.Start(ctx, "evaluate")
+	defer func() { span.End(result.Err) }()
 	for {
 		res := q.execOnce(ctx)
 		if !errors.Is(res.Err, errUnknown) {

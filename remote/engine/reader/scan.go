@@ -11,6 +11,7 @@ import (
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/index"
 	"github.com/promtable/promtable/index/repanic"
+	"github.com/promtable/promtable/remote/spans"
 	"github.com/promtable/promtable/series"
 	"github.com/promtable/promtable/series/chunk"
 )
@@ -96,7 +97,10 @@ func (s *batchScan) run(ctx context.Context, p part) (widest int, err error) {
 }
 
 // run reads one part.
-func (sec *section) run(ctx context.Context, p part) error {
+func (sec *section) run(ctx context.Context, p part) (err error) {
+	ctx, span := spans.Start(ctx, "scan")
+	span.Count("series", len(sec.batch))
+	defer func() { span.End(err) }()
 	sec.widest, sec.met = 0, nil
 	if p.wanted != nil {
 		p.wanted = p.wanted[sec.first : sec.first+len(sec.batch)]
@@ -113,7 +117,7 @@ func (sec *section) run(ctx context.Context, p part) error {
 			gatherings.Put(sec.gathered)
 		}()
 	}
-	err := sec.s.r.store.Scan(ctx, bucketstore.ScanRequest{
+	err = sec.s.r.store.Scan(ctx, bucketstore.ScanRequest{
 		Table:    bucketstore.Metric,
 		Rows:     rows,
 		Families: p.families(),

@@ -10,6 +10,7 @@ import (
 
 	"github.com/promtable/promtable/index"
 	"github.com/promtable/promtable/index/repanic"
+	"github.com/promtable/promtable/remote/spans"
 )
 
 // Select finds the series of q. It returns the errors of the index, of the limit on
@@ -24,8 +25,13 @@ import (
 // ctx must outlive the set. The next batch is read in the background while one is
 // delivered, and where a scan waits for a network, several. A caller may drop a set half-way:
 // then these are read to their end, unless ctx ends before.
-func (r *Reader) Select(ctx context.Context, q Query) (storage.ChunkSeriesSet, error) {
-	groups, _, err := r.find(ctx, q)
+func (r *Reader) Select(ctx context.Context, q Query) (selected storage.ChunkSeriesSet, err error) {
+	finding, span := spans.Start(ctx, "select")
+	groups, found, err := r.find(finding, q)
+	if err == nil {
+		span.Count("series", len(found.Series))
+	}
+	span.End(err)
 	if err != nil {
 		return nil, err
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/remote/jobs"
+	"github.com/promtable/promtable/remote/spans"
 	"github.com/promtable/promtable/series"
 )
 
@@ -92,7 +93,10 @@ const maxRefused = 20
 
 // sealRows seals rows of the bucket at base. keys are ascending. A row that the store
 // refuses to read or to write does not keep others from being sealed.
-func (s *worker) sealRows(ctx context.Context, t slot, base int64, keys [][]byte) error {
+func (s *worker) sealRows(ctx context.Context, t slot, base int64, keys [][]byte) (err error) {
+	ctx, span := spans.Start(ctx, "seal")
+	span.Count("rows", len(keys))
+	defer func() { span.End(err) }()
 	s.refused, s.sealed = 0, false
 	return s.sealPart(ctx, t, base, keys)
 }
