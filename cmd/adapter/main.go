@@ -14,7 +14,6 @@ import (
 
 	"github.com/go-kit/log"
 	"github.com/go-kit/log/level"
-	"github.com/prometheus/common/version"
 )
 
 // bufferGCPercent is how much the heap may grow between two collections beside a
@@ -30,9 +29,8 @@ const bufferGCPercent = 50
 const ballastBytes = 64 << 20
 
 func main() {
-	if info, ok := debug.ReadBuildInfo(); ok && version.Version == "" {
-		version.Version = info.Main.Version // set by go build; -ldflags take precedence
-	}
+	info, _ := debug.ReadBuildInfo()
+	setVersion(info)
 	o, err := parseFlags(os.Args[1:])
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "adapter: error:", err)

@@ -1,77 +1,108 @@
 #!/usr/bin/env bash
-# Makes the files of a release, from what is committed:
+# Makes the files of a release from the commit that is checked out:
 #
-#	deploy/release/release.sh VERSION DIR [GOOS/GOARCH ...]
+#	deploy/release/release.sh VERSION DIRECTORY [OS/ARCH]...
 #
-#	promtable-VERSION-GOOS-GOARCH.tar.gz   adapter, LICENSE, README.md, LICENSES.txt
-#	promtable-VERSION-GOOS-GOARCH.sbom.json   what is in adapter, as CycloneDX has it
-#	SHA256SUMS
+# DIRECTORY gets, for each platform, an archive with the adapter and the licences of all that is
+# linked into it, and a software bill of materials (CycloneDX); and SHA256SUMS of them all.
+# Without platforms it has linux and darwin, each for amd64 and arm64.
 #
-# LICENSES.txt has the licence of each module that is linked in; one without a licence ends the script.
-# Two runs of one commit and one Go make the same files, byte for byte, wherever the clone is:
-# go test ./e2e/project -run TestRelease -release compares. It needs Go, git, GNU tar and gzip.
+# The archives depend on VERSION, the commit and the version of Go alone: a second run on another
+# machine gives the same bytes. A bill of materials also has the checksum of the program that wrote
+# it, and so depends on the platform on which the script runs. The script needs Go, git, GNU tar,
+# GNU coreutils and gzip, and the network for modules that are not in the module cache.
 set -euo pipefail
 
+# The program that writes bills of materials, which is run from the module cache.
+readonly bill_tool=github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod@v1.10.0
+# The tag of deploy/Dockerfile.
+readonly tags=disable_grpc_modules
+
+# fail says why and ends the script.
 fail() {
-	printf 'FAIL: %s\n' "$*" >&2
+	printf 'release.sh: %s\n' "$*" >&2
 	exit 1
 }
 
-[[ $# -ge 2 ]] || fail "usage: release.sh VERSION DIR [GOOS/GOARCH ...]"
-version=$1
-[[ $version =~ ^v[0-9]+\.[0-9]+\.[0-9]+(-[a-z0-9.]+)?$ ]] || fail "$version is no version such as v0.1.0"
+[[ $# -ge 2 ]] || fail "usage: release.sh VERSION DIRECTORY [OS/ARCH]..."
+version=${1#v}
+[[ $version =~ ^[0-9]+\.[0-9]+\.[0-9]+(-[0-9A-Za-z.-]+)?$ ]] || fail "$1 is no version such as 0.1.0"
 mkdir -p "$2"
 out=$(cd "$2" && pwd)
-targets=("${@:3}")
-[[ ${#targets[@]} -gt 0 ]] || targets=(linux/amd64 linux/arm64 darwin/amd64 darwin/arm64)
-cd "$(dirname "${BASH_SOURCE[0]}")/../.."
-[[ -z $(git status --porcelain) ]] || fail "the clone has changes that are not committed"
-# What a release says is in the changelog, or there is none.
-grep -q "^## ${version#v}\b" docs/changelog.md || fail "docs/changelog.md has no section ${version#v}"
+[[ -z $(ls -A "$out") ]] || fail "$out is not empty"
+shift 2
+platforms=("$@")
+[[ ${#platforms[@]} -gt 0 ]] || platforms=(linux/amd64 linux/arm64 darwin/amd64 darwin/arm64)
 
-revision=$(git rev-parse HEAD)
-seconds=$(git show -s --format=%ct HEAD)
-built=$(date -u -d "@$seconds" +%Y-%m-%dT%H:%M:%SZ)
-about=github.com/prometheus/common/version
-ldflags="-s -w -buildid= -X $about.Version=${version#v} -X $about.Revision=$revision -X $about.BuildDate=$built"
-# As deploy/Dockerfile has it.
-flags=(-tags=disable_grpc_modules -trimpath -buildvcs=false "-ldflags=$ldflags")
-export CGO_ENABLED=0
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+commit=$(git rev-parse HEAD)
+seconds=$(git log -1 --format=%ct)
+date=$(date -u -d "@$seconds" +%Y%m%d-%H:%M:%S)
+
+# What is built is the commit, not what has changed since.
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
+mkdir "$work/source"
+git archive "$commit" | tar -x -C "$work/source"
+cd "$work/source"
 
-# licences prints the licences of all modules that are linked in.
-licences() {
-	local path dir file found
-	go list -deps "${flags[@]}" -f '{{with .Module}}{{if not .Main}}{{.Path}} {{.Dir}}{{end}}{{end}}' ./cmd/adapter | LC_ALL=C sort -u | while read -r path dir; do
-		found=
-		for file in "$dir"/{LICENSE,LICENCE,COPYING,NOTICE,License,license}{,.txt,.md,.MIT,-MIT,.code}; do
-			[[ -f $file ]] || continue
-			found=1
-			printf '%s: %s\n\n' "$path" "$(basename "$file")"
-			cat "$file"
-			printf '\n\n'
-		done
-		[[ -n $found ]] || fail "module $path has no licence"
-	done
-	printf 'The Go standard library: LICENSE\n\n'
-	cat "$(go env GOROOT)/LICENSE"
+# Settings of a machine that would change the program.
+export CGO_ENABLED=0 GOFLAGS=-mod=readonly GOAMD64=v1 GOARM64=v8.0 GOEXPERIMENT='' GOWORK=off TZ=UTC LC_ALL=C
+
+# build writes the program of GOOS and GOARCH. The source has no version control, so the version and the revision
+# are set by -ldflags.
+build() {
+	local v=github.com/prometheus/common/version
+	go build -trimpath -buildvcs=false -tags="$tags" -o "$1" \
+		-ldflags="-s -w -X $v.Version=$version -X $v.Revision=$commit -X $v.Branch=HEAD -X $v.BuildUser=release -X $v.BuildDate=$date" ./cmd/adapter
 }
 
-for target in "${targets[@]}"; do
-	export GOOS=${target%/*} GOARCH=${target#*/}
-	name=promtable-${version#v}-$GOOS-$GOARCH
-	dir=$work/$name
-	mkdir "$dir"
-	go build "${flags[@]}" -o "$dir/adapter" ./cmd/adapter
-	cp LICENSE README.md "$dir/"
-	licences >"$dir/LICENSES.txt"
-	chmod 755 "$dir" "$dir/adapter"
-	chmod 644 "$dir"/{LICENSE,README.md,LICENSES.txt}
-	tar --sort=name --mtime="@$seconds" --owner=0 --group=0 --numeric-owner -C "$work" -c "$name" | gzip -n9 >"$out/$name.tar.gz"
-	GOOS='' GOARCH='' go run github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod@v1.9.0 bin -json -noserial -version "$version" -output "$work/sbom.json" "$dir/adapter" 2>"$work/sbom.log" || fail "$(cat "$work/sbom.log")"
-	# Its time is that of the run.
-	sed -E 's/("timestamp": ")[^"]*"/\1'"$built"'"/' "$work/sbom.json" >"$out/$name.sbom.json"
+# licenses copies the licences and notices of Go, of all modules of which a package is linked in, of directories of
+# such packages and those above them, and of the editor of the page. A module without a licence ends the script.
+licenses() {
+	local to=$1 cache path file
+	local named=(-iname 'LICENSE*' -o -iname 'LICENCE*' -o -iname 'COPYING*' -o -iname 'NOTICE*' -o -iname 'PATENTS*')
+	cache=$(go env GOMODCACHE)
+	mkdir -p "$to/go" "$to/page"
+	cp "$(go env GOROOT)"/{LICENSE,PATENTS} "$to/go/"
+	cp remote/ui/static/vendor/codemirror/LICENSES "$to/page/"
+	go list -deps -tags="$tags" -f '{{with .Module}}{{if not .Main}}{{.Path}} {{.Dir}} {{$.Dir}}{{end}}{{end}}' ./cmd/adapter | grep . >"$work/packages"
+	# Each directory of a package, and those above it up to that of its module.
+	awk '{ for (dir = $3; ; sub("/[^/]*$", "", dir)) { print dir; if (dir == $2) next } }' "$work/packages" | sort -u |
+		xargs -I{} find {} -maxdepth 1 -type f '(' "${named[@]}" ')' ! -name '*.go' >"$work/found"
+	while read -r file; do
+		# github.com/!name@v1.2.3/dir in the cache is github.com/Name/dir.
+		path=$(sed -E 's/@[^/]*//; s/!(.)/\U\1/g' <<<"${file#"$cache/"}")
+		install -D -m 644 "$file" "$to/$path"
+	done <"$work/found"
+	while read -r path; do
+		[[ -d $to/$path && -n $(find "$to/$path" -maxdepth 1 -type f) ]] || fail "$path has no licence"
+	done < <(cut -d' ' -f1 "$work/packages" | sort -u)
+	chmod -R u=rwX,go=rX "$to"
+}
+
+# pack writes an archive that depends on nothing but names, modes and bytes.
+pack() {
+	tar -C "$work" --sort=name --format=ustar --mtime="@$seconds" --owner=0 --group=0 --numeric-owner -cf - "$1" | gzip -9 -n >"$out/$1.tar.gz"
+}
+
+for platform in "${platforms[@]}"; do
+	export GOOS=${platform%/*} GOARCH=${platform#*/}
+	name=promtable-$version.$GOOS-$GOARCH
+	mkdir "$work/$name"
+	build "$work/$name/adapter"
+	licenses "$work/$name/licenses"
+	cp LICENSE "$work/$name/"
+	cp deploy/release/README.txt docs/changelog.md "$work/$name/"
+	chmod 755 "$work/$name" "$work/$name/adapter"
+	chmod 644 "$work/$name/LICENSE" "$work/$name/README.txt" "$work/$name/changelog.md"
+	pack "$name"
+	# It reads what the go command has noted in the program. It runs here, whatever the platform.
+	GOOS='' GOARCH='' GOFLAGS='' go run -trimpath "$bill_tool" bin -json -std -noserial -notimestamp -version "v$version" \
+		-output "$out/$name.cdx.json" "$work/$name/adapter"
+	rm -r "${work:?}/$name"
 done
-(cd "$out" && LC_ALL=C sha256sum promtable-"${version#v}"-* >SHA256SUMS)
-cat "$out/SHA256SUMS"
+cd "$out"
+sha256sum -- *.tar.gz *.cdx.json >SHA256SUMS
+printf 'promtable %s of commit %s, by %s:\n' "$version" "$commit" "$(GOOS='' GOARCH='' go env GOVERSION)"
+cat SHA256SUMS

@@ -1,8 +1,16 @@
 package project
 
 import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"crypto/sha256"
 	"encoding/json"
+	"errors"
 	"flag"
+	"fmt"
+	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,122 +23,174 @@ import (
 	"github.com/promtable/promtable/e2e/harness"
 )
 
-var makeRelease = flag.Bool("release", false, "make a release twice, the second time with an empty build cache, and look at what is compiled for arm64, which takes minutes")
+var releases = flag.Bool("release", false, "make the files of a release twice, the second time with an empty build cache, and look at what is compiled for arm64, which takes minutes")
 
-// cloneTree returns a clone of what is committed.
-func cloneTree(t *testing.T) string {
-	t.Helper()
-	dir := filepath.Join(t.TempDir(), "clone")
-	if out, err := exec.Command("git", "clone", "-q", harness.ModuleRoot, dir).CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	return dir
-}
-
-// release runs the script of a clone.
-func release(clone string, env []string, args ...string) (output string, err error) {
-	c := exec.Command(filepath.Join(clone, "deploy", "release", "release.sh"), args...)
-	c.Env = append(os.Environ(), env...)
-	text, err := c.CombinedOutput()
-	return string(text), err
-}
-
-// TestReleaseRefuses: no release is made of a version that has another form, that the changelog does not know, or of what is not committed.
-func TestReleaseRefuses(t *testing.T) {
-	clone, out := cloneTree(t), t.TempDir()
-	for _, tt := range []struct{ version, part string }{
-		{"0.1.0", "0.1.0 is no version such as v0.1.0"},
-		{"v99.0.0", "has no section 99.0.0"},
-		{"v0.1.0", "changes that are not committed"},
-	} {
-		if tt.version == "v0.1.0" {
-			if err := os.WriteFile(filepath.Join(clone, "new.go"), nil, 0o600); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if output, err := release(clone, nil, tt.version, out); err == nil || !strings.Contains(output, tt.part) {
-			t.Errorf("%s: %v, %s", tt.version, err, output)
-		}
-	}
-	if files, err := os.ReadDir(out); err != nil || len(files) > 0 {
-		t.Errorf("made are %v, %v", files, err)
-	}
-}
-
-// TestRelease: two releases of one commit are the same byte for byte, from another directory and with nothing built before. The program says its version, the sums are
-// right, and bill and licences name what is linked in.
+// TestRelease makes the files of a release twice, for this platform, and wants the same bytes, a program that
+// runs and says its version, the licence of each module that is linked in, and checksums.
 func TestRelease(t *testing.T) {
-	if !*makeRelease {
+	if !*releases {
 		return // TestReleaseRefuses runs the script
 	}
-	target := runtime.GOOS + "/" + runtime.GOARCH
-	outs := []string{t.TempDir(), t.TempDir()}
-	for i, out := range outs {
-		var env []string
-		if i == 1 {
-			env = []string{"GOCACHE=" + t.TempDir()}
+	platform := runtime.GOOS + "-" + runtime.GOARCH
+	name := "promtable-9.8.7." + platform
+	first, second := makeRelease(t, "9.8.7"), makeRelease(t, "v9.8.7", "GOCACHE="+t.TempDir())
+	if names := slices.Sorted(maps.Keys(first)); !slices.Equal(names, []string{"SHA256SUMS", name + ".cdx.json", name + ".tar.gz"}) {
+		t.Fatalf("files %q", names)
+	}
+	var sums strings.Builder
+	for _, file := range []string{name + ".tar.gz", name + ".cdx.json"} {
+		if !bytes.Equal(first[file], second[file]) {
+			t.Errorf("%s differs between two runs", file)
 		}
-		if output, err := release(cloneTree(t), env, "v0.1.0", out, target); err != nil {
-			t.Fatalf("%v\n%s", err, output)
+		fmt.Fprintf(&sums, "%x  %s\n", sha256.Sum256(first[file]), file)
+	}
+	if got := string(first["SHA256SUMS"]); got != sums.String() {
+		t.Errorf("SHA256SUMS has\n%s\nwant\n%s", got, sums.String())
+	}
+	archive := readArchive(t, first[name+".tar.gz"])
+	for _, file := range []string{"LICENSE", "README.txt", "changelog.md", "licenses/go/LICENSE", "licenses/page/LICENSES"} {
+		if len(archive[name+"/"+file]) == 0 {
+			t.Errorf("the archive has no %s", file)
 		}
 	}
-	if output, err := exec.Command("diff", "-r", outs[0], outs[1]).CombinedOutput(); err != nil {
-		t.Errorf("two releases differ: %s", output)
+	checkReleased(t, archive[name+"/adapter"])
+	checkBill(t, first[name+".cdx.json"], name, archive)
+}
+
+// makeRelease runs the script for this platform and returns what it writes, by file names.
+func makeRelease(t *testing.T, version string, env ...string) map[string][]byte {
+	t.Helper()
+	dir := t.TempDir()
+	cmd := exec.CommandContext(t.Context(), filepath.Join(harness.ModuleRoot, "deploy", "release", "release.sh"), version, dir, runtime.GOOS+"/"+runtime.GOARCH)
+	cmd.Env = append(append(os.Environ(), "TMPDIR="+t.TempDir()), env...)
+	if output, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %v\n%s", cmd.Args, err, output)
 	}
-	sums := exec.Command("sha256sum", "-c", "SHA256SUMS")
-	sums.Dir = outs[0]
-	if output, err := sums.CombinedOutput(); err != nil {
-		t.Errorf("%v\n%s", err, output)
-	}
-	name := "promtable-0.1.0-" + strings.ReplaceAll(target, "/", "-")
-	if output, err := exec.Command("tar", "-C", outs[0], "-xzf", filepath.Join(outs[0], name+".tar.gz")).CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, output)
-	}
-	program := filepath.Join(outs[0], name, "adapter")
-	if output, err := exec.Command(program, "--version").CombinedOutput(); err != nil || !strings.HasPrefix(string(output), "adapter, version 0.1.0 ") {
-		t.Errorf("%v: %s", err, output)
-	}
-	text, err := os.ReadFile(filepath.Join(outs[0], name+".sbom.json"))
+	paths, err := filepath.Glob(filepath.Join(dir, "*"))
 	if err != nil {
 		t.Fatal(err)
 	}
+	files := map[string][]byte{}
+	for _, path := range paths {
+		files[filepath.Base(path)] = []byte(mustReadFile(t, path))
+	}
+	return files
+}
+
+// readArchive returns the files of an archive. It wants all to have one time and root as the owner, and names
+// to be sorted.
+func readArchive(t *testing.T, packed []byte) map[string][]byte {
+	t.Helper()
+	unzipped, err := gzip.NewReader(bytes.NewReader(packed))
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, r := map[string][]byte{}, tar.NewReader(unzipped)
+	times := map[int64]bool{}
+	for {
+		head, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		times[head.ModTime.Unix()] = true
+		if head.Uid != 0 || head.Gid != 0 || head.Mode&0o022 != 0 {
+			t.Errorf("%s has owner %d:%d and mode %o", head.Name, head.Uid, head.Gid, head.Mode)
+		}
+		if files[head.Name], err = io.ReadAll(r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(times) != 1 || !unzipped.ModTime.IsZero() {
+		t.Errorf("the times of files are %v, that of gzip %v", times, unzipped.ModTime)
+	}
+	return files
+}
+
+// checkReleased runs a released program.
+func checkReleased(t *testing.T, program []byte) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "adapter")
+	if err := os.WriteFile(path, program, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	output, err := exec.CommandContext(t.Context(), path, "--version").CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, output)
+	}
+	commit, err := exec.CommandContext(t.Context(), "git", "-C", harness.ModuleRoot, "rev-parse", "HEAD").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := fmt.Sprintf("adapter, version 9.8.7 (branch: HEAD, revision: %s)", bytes.TrimSpace(commit))
+	if !strings.HasPrefix(string(output), want+"\n") {
+		t.Errorf("--version prints\n%s\nwant\n%s", output, want)
+	}
+	root, err := filepath.Abs(harness.ModuleRoot)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if bytes.Contains(program, []byte(root+"/")) {
+		t.Errorf("the program contains the path %s", root)
+	}
+}
+
+// checkBill wants a bill of materials to list modules, each with a licence in the archive.
+func checkBill(t *testing.T, text []byte, name string, archive map[string][]byte) {
+	t.Helper()
 	var bill struct {
+		Metadata struct {
+			Component struct{ Version string }
+		}
 		Components []struct{ Name, Version string }
 	}
 	if err := json.Unmarshal(text, &bill); err != nil {
 		t.Fatal(err)
 	}
-	licences, err := os.ReadFile(filepath.Join(outs[0], name, "LICENSES.txt"))
-	if err != nil {
+	if got := bill.Metadata.Component.Version; got != "v9.8.7" {
+		t.Errorf("the bill of materials is of %q", got)
+	}
+	licensed := map[string]bool{"std": true}
+	for file := range archive {
+		if rest, ok := strings.CutPrefix(file, name+"/licenses/"); ok && !strings.HasSuffix(file, "/") {
+			licensed[rest[:max(strings.LastIndexByte(rest, '/'), 0)]] = true
+		}
+	}
+	for _, c := range bill.Components {
+		if !licensed[c.Name] {
+			t.Errorf("the archive has no licence of %s %s", c.Name, c.Version)
+		}
+	}
+	if len(bill.Components) < 50 {
+		t.Errorf("the bill of materials has %d modules", len(bill.Components))
+	}
+}
+
+// TestReleaseRefuses: the script writes nothing over what is there, and takes no word for a version.
+func TestReleaseRefuses(t *testing.T) {
+	full := t.TempDir()
+	if err := os.WriteFile(filepath.Join(full, "file"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	linked, err := exec.Command("go", "version", "-m", program).CombinedOutput()
-	if err != nil {
-		t.Fatalf("%v\n%s", err, linked)
-	}
-	modules := 0
-	for line := range strings.Lines(string(linked)) {
-		fields := strings.Fields(line)
-		if len(fields) < 3 || fields[0] != "dep" {
-			continue
-		}
-		modules++
-		if !slices.ContainsFunc(bill.Components, func(c struct{ Name, Version string }) bool { return c.Name == fields[1] && c.Version == fields[2] }) {
-			t.Errorf("%s %s is not in the bill", fields[1], fields[2])
-		}
-		if !strings.Contains(string(licences), "\n"+fields[1]+": ") && !strings.HasPrefix(string(licences), fields[1]+": ") {
-			t.Errorf("the licence of %s is missing", fields[1])
-		}
-	}
-	if modules < 50 {
-		t.Errorf("only %d modules are linked in", modules)
+	for _, tt := range []struct{ name, version, dir, want string }{
+		{"a directory with files", "0.1.0", full, "is not empty"},
+		{"no version", "latest", t.TempDir(), "latest is no version such as 0.1.0"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			output, err := exec.CommandContext(t.Context(), filepath.Join(harness.ModuleRoot, "deploy", "release", "release.sh"), tt.version, tt.dir).CombinedOutput()
+			if err == nil || !strings.Contains(string(output), tt.want) {
+				t.Errorf("%v\n%s", err, output)
+			}
+		})
 	}
 }
 
 // TestFusedArithmetic: on arm64 the compiler makes one instruction of x*y + z, which rounds once. So what is stored must have none, or a store would have other bytes
 // than one of amd64: only what it costs to read is computed so.
 func TestFusedArithmetic(t *testing.T) {
-	if !*makeRelease {
+	if !*releases {
 		return // what has changed since is compiled for a release
 	}
 	c := exec.Command("go", "build", "-gcflags=-S", "./series/...")
