@@ -15,7 +15,7 @@ var alwaysEffective = []string{
 	"index.written-series", "index.max-memory", "read.max-series", "read.max-samples", "read.max-frame-bytes", "read.max-concurrent", "read.timeout",
 	"current.lookback", "current.flush-interval", "ha.cluster-label", "ha.replica-label",
 	"query.timeout", "query.max-samples", "query.max-memory-bytes", "query.max-total-memory-bytes", "query.max-concurrency",
-	"query.lookback-delta", "query.default-evaluation-interval", "query.log-slower-than", "query.block-file", "enable-feature", "otlp.config-file", "limits.file",
+	"query.lookback-delta", "query.default-evaluation-interval", "query.log-slower-than", "query.block-file", "enable-feature", "otlp.config-file", "tracing.config.file", "limits.file",
 	"query.results-cache-bytes", // on Bigtable its only value is 0
 	"self-scrape-interval", "log.level", "log.format",
 }

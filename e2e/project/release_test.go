@@ -14,7 +14,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -23,7 +22,7 @@ import (
 	"github.com/promtable/promtable/e2e/harness"
 )
 
-var releases = flag.Bool("release", false, "make the files of a release twice, the second time with an empty build cache, and look at what is compiled for arm64, which takes minutes")
+var releases = flag.Bool("release", false, "make the files of a release twice, the second time with an empty build cache; and compile what is stored for arm64, which takes minutes")
 
 // TestRelease makes the files of a release twice, for this platform, and wants the same bytes, a program that
 // runs and says its version, the licence of each module that is linked in, and checksums.
@@ -184,31 +183,5 @@ func TestReleaseRefuses(t *testing.T) {
 				t.Errorf("%v\n%s", err, output)
 			}
 		})
-	}
-}
-
-// TestFusedArithmetic: on arm64 the compiler makes one instruction of x*y + z, which rounds once. So what is stored must have none, or a store would have other bytes
-// than one of amd64: only what it costs to read is computed so.
-func TestFusedArithmetic(t *testing.T) {
-	if !*releases {
-		return // what has changed since is compiled for a release
-	}
-	c := exec.Command("go", "build", "-gcflags=-S", "./series/...")
-	c.Dir, c.Env = harness.ModuleRoot, append(os.Environ(), "GOARCH=arm64", "GOCACHE="+t.TempDir()) // what is cached is not printed with another -trimpath
-	listing, err := c.CombinedOutput()
-	if err != nil {
-		t.Fatalf("%v\n%s", err, listing)
-	}
-	multiplied := 0
-	for line := range strings.Lines(string(listing)) {
-		if strings.Contains(line, "FMULD") {
-			multiplied++
-		}
-		if fused := regexp.MustCompile(`FN?M(ADD|SUB)[DS]\b`).MatchString(line); fused && !strings.Contains(line, "series/rollup/plan.go:") && !strings.Contains(line, "series/seriestest/") {
-			t.Errorf("fused: %s", line)
-		}
-	}
-	if multiplied == 0 {
-		t.Error("nothing is multiplied: is that the code?")
 	}
 }

@@ -158,7 +158,7 @@ func cellCost(spans []Span, r Resolution) (cost float64) {
 	last := int64(math.MinInt64)
 	for _, s := range spans {
 		first, limit := DayOf(s.After), DayOf(s.To)+Day
-		cost += float64(limit-max(first, last)) / float64(Day) * table[r].cost
+		cost += float64(float64(limit-max(first, last)) / float64(Day) * table[r].cost) // not fused, see TestFused
 		last = limit
 	}
 	return cost
@@ -230,7 +230,7 @@ func rawCost(spans []Span) (cost float64) {
 		if first > last {
 			cost += placeCost
 		}
-		cost += float64(limit-max(first, last)) * windowCost
+		cost += float64(float64(limit-max(first, last)) * windowCost) // not fused, see TestFused
 		last = limit
 	}
 	return cost
