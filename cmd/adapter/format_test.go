@@ -41,14 +41,25 @@ import (
 
 var updateFormat = flag.Bool("update", false, "write the golden directory of the current format anew, and what is in it")
 
-// currentFormat has directories of the stored format, as a stop or kill -9 leaves them. It is named
-// for the format of the embedded store:
+// currentFormat has directories of the stored format, as a stop or kill -9 leaves them. The folders
+// beside it are those of formats that earlier releases wrote, and that this version still reads.
 //
 //	NAME.tar.gz   the directory
 //	NAME.golden   what was written to it
 //
-// A directory is never changed once its format is released. Until then -update writes it anew.
-const currentFormat = "testdata/format-3"
+// A folder is never changed once its format is released, see e2e/project: TestReleasedFormats. A change of
+// the format needs a folder of its own, which -update writes.
+const currentFormat = "testdata/format-1.0"
+
+// formatNumbers are the numbers of currentFormat by what has them, as docs/upgrade.md has them in its table.
+var formatNumbers = map[string]string{
+	"`FORMAT`, the directory of the embedded store": pebble.Format,
+	"`META/schema`, the tables":                     fmt.Sprint(meta.FormatVersion),
+	"segments of the log":                           "3",
+	"rows set aside":                                "3",
+	"the point of sync of the log":                  "1, 2",
+	"`SNAPSHOT`":                                    "2",
+}
 
 // formatNow is the clock of the tests: in a window, an index period and a base that began a
 // while ago, in 2024. CURRENT forgets samples, so the clock stands.
@@ -165,15 +176,10 @@ func (s *formatStore) close(t *testing.T) {
 
 // TestFormats: directories of the stored format are opened, and have every sample, bit for bit.
 func TestFormats(t *testing.T) {
-	made := filepath.Join(t.TempDir(), "data")
-	openFormat(t, made, formatOpening{schema: formatSchema(t, ""), now: formatNow}).close(t)
-	if format, err := os.ReadFile(filepath.Join(made, "FORMAT")); err != nil || !strings.HasSuffix(string(format), " format "+strings.TrimPrefix(currentFormat, "testdata/format-")+"\n") {
-		t.Fatalf("this version writes %q, %v: there must be a folder of this format, and currentFormat must name it", format, err)
-	}
 	if *updateFormat {
 		writeFormats(t)
 	}
-	packed, err := filepath.Glob(filepath.Join(currentFormat, "*.tar.gz"))
+	packed, err := filepath.Glob("testdata/format-*/*.tar.gz")
 	if err != nil || len(packed) == 0 {
 		t.Fatalf("directories %q: %v", packed, err)
 	}
@@ -197,6 +203,47 @@ func TestFormats(t *testing.T) {
 			}
 			countByQuery(t, unpackFormat(t, path), string(want))
 		})
+	}
+}
+
+// TestFormatNumbers: what this version writes has the numbers of currentFormat, and so has docs/upgrade.md.
+func TestFormatNumbers(t *testing.T) {
+	last := func(dir, pattern string, offset int) string {
+		t.Helper()
+		found, err := filepath.Glob(filepath.Join(dir, pattern))
+		if err != nil || len(found) == 0 {
+			t.Fatalf("no %s: %v", pattern, err)
+		}
+		content, err := os.ReadFile(found[0])
+		if err != nil || len(content) <= offset {
+			t.Fatalf("%s has %d bytes: %v", found[0], len(content), err)
+		}
+		return fmt.Sprint(content[offset])
+	}
+	const version = 15 // where magic has its last byte
+	made := filepath.Join(t.TempDir(), "data")
+	writeKilled(t, made)
+	for what, got := range map[string]string{
+		"segments of the log":          last(made, "buffer/*.log", version),
+		"rows set aside":               last(made, "buffer/*.rows", version),
+		"the point of sync of the log": last(made, "buffer/synced", version),
+	} {
+		if !slices.Contains(strings.Split(formatNumbers[what], ", "), got) {
+			t.Errorf("%s has version %s: a new folder in testdata, and formatNumbers, must say so", what, got)
+		}
+	}
+	text, err := os.ReadFile(filepath.Join(made, "FORMAT"))
+	if want := "promtable pebble format " + formatNumbers["`FORMAT`, the directory of the embedded store"] + "\n"; err != nil || string(text) != want {
+		t.Errorf("FORMAT has %q, want %q: %v", text, want, err)
+	}
+	page, err := os.ReadFile("../../docs/upgrade.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for what, number := range formatNumbers {
+		if row := fmt.Sprintf("| %s | %s |", what, number); !strings.Contains(string(page), row) {
+			t.Errorf("docs/upgrade.md has no row %q", row)
+		}
 	}
 }
 
