@@ -201,7 +201,7 @@ func (d *doctor) contradictions(flags promv1.FlagsResult) {
 	}
 	if flags["web.enable-admin-api"] == "true" && flags["web.config.file"] == "" && flags["web.users-file"] == "" && flags["web.admin-listen-address"] == "" &&
 		slices.ContainsFunc([]string{":", "0.0.0.0:", "[::]:"}, func(all string) bool { return strings.HasPrefix(flags["web.listen-address"], all) }) {
-		d.find("--web.enable-admin-api lets whoever reaches %s delete samples: give it --web.config.file, --web.users-file or --web.admin-listen-address (docs/security.md)", flags["web.listen-address"])
+		d.find("--web.enable-admin-api lets every client that reaches %s delete samples: give it --web.config.file, --web.users-file or --web.admin-listen-address (docs/security.md)", flags["web.listen-address"])
 	}
 }
 

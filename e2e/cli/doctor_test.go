@@ -1,11 +1,16 @@
 package cli
 
 import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/prometheus/prometheus/model/labels"
+	"golang.org/x/crypto/bcrypt"
 
 	"github.com/promtable/promtable/e2e/harness"
 )
@@ -47,6 +52,30 @@ func TestDoctor(t *testing.T) {
 	}) || strings.Contains(output, "clock") {
 		t.Errorf("one that is ill: %d\n%s", code, output)
 	}
+
+	dir := t.TempDir()
+	hash, err := bcrypt.GenerateFromPassword([]byte("secret"), bcrypt.MinCost)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string]string{
+		"web.yml":  fmt.Sprintf("basic_auth_users: {me: %q}\n", hash),
+		"http.yml": "basic_auth: {username: me, password: secret}\n",
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	private := harness.StartAdapter(t, harness.Embedded(t), "--self-scrape-interval=1s", "--web.config.file="+filepath.Join(dir, "web.yml"), "--web.health-without-credentials")
+	if code, output := doctor(private); code == 0 || !strings.Contains(output, "ask the adapter") {
+		t.Errorf("without a password: %d\n%s", code, output)
+	}
+	harness.Eventually(t, "it is asked with a password", func() error {
+		if code, output := doctor(private, "--http.config.file="+filepath.Join(dir, "http.yml")); code != 0 {
+			return errors.New(output)
+		}
+		return nil
+	})
 
 	odd := harness.StartAdapter(t, harness.Embedded(t), "--buffer.fsync=2s")
 	if _, output := doctor(odd, "--metrics-url="+a.URL("")); !strings.Contains(output, "Samples of the last 2s may be lost") {

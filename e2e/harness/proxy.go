@@ -17,9 +17,7 @@ type Proxy struct {
 	listener net.Listener
 	to       string
 	delay    time.Duration
-	// connections counts those that were made.
-	connections atomic.Int64
-	isCut       atomic.Bool
+	isCut    atomic.Bool
 
 	mu   sync.Mutex
 	open map[net.Conn]bool
@@ -68,9 +66,6 @@ func (p *Proxy) Cut() {
 // Mend lets connections through again.
 func (p *Proxy) Mend() { p.isCut.Store(false) }
 
-// Connections is how many connections were made.
-func (p *Proxy) Connections() int64 { return p.connections.Load() }
-
 func (p *Proxy) accept() {
 	for {
 		from, err := p.listener.Accept()
@@ -82,7 +77,6 @@ func (p *Proxy) accept() {
 }
 
 func (p *Proxy) serve(from net.Conn) {
-	p.connections.Add(1)
 	to, err := net.Dial("tcp", p.to)
 	if err != nil {
 		from.Close()

@@ -8,8 +8,8 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"testing"
-	"time"
 
 	"go.opentelemetry.io/collector/component/componenttest"
 	"go.opentelemetry.io/collector/config/configoptional"
@@ -130,7 +130,9 @@ func (p *program) run(t *testing.T, exporters []sdk.Exporter) {
 	t.Helper()
 	ctx := t.Context()
 	for round := range rounds {
-		time.Sleep(2 * time.Millisecond) // two of one millisecond would have samples of one time
+		for last := harness.NowMillis(); harness.NowMillis() == last; { // two of one millisecond would have samples of one time
+			runtime.Gosched()
+		}
 		p.work(ctx, round)
 		var measured metricdata.ResourceMetrics
 		if err := p.reader.Collect(ctx, &measured); err != nil {

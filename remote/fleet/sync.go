@@ -175,6 +175,9 @@ func (f *Fleet) runRound(r *round) {
 	defer cancel()
 	var l list
 	if l, r.err = f.read(ctx, f.cfg.Now().Add(-maxListAge)); r.err != nil {
+		f.sync.mu.Lock()
+		f.sync.told = false
+		f.sync.mu.Unlock()
 		return
 	}
 	logs := slices.DeleteFunc(slices.Clone(l.logs), func(l meta.Log) bool { return !f.counts(l) })
@@ -210,13 +213,16 @@ func (f *Fleet) runRound(r *round) {
 			mustForget = true
 		}
 	}
-	f.sync.contacts, f.sync.told = contacts, len(contacts) > 0 && len(r.lacks) == 0
+	f.sync.contacts = contacts
 	f.sync.mu.Unlock()
 	if mustForget {
 		f.forget()
 	} else if err := f.learn(all); err != nil {
 		r.err = err
 	}
+	f.sync.mu.Lock()
+	f.sync.told = r.err == nil && len(contacts) > 0 && len(r.lacks) == 0
+	f.sync.mu.Unlock()
 }
 
 // told is what a member has told.

@@ -25,7 +25,7 @@ import (
 // ctx must outlive the set. The next batch is read in the background while one is
 // delivered, and where a scan waits for a network, several. A caller may drop a set half-way:
 // then these are read to their end, unless ctx ends before.
-func (r *Reader) Select(ctx context.Context, q Query) (selected storage.ChunkSeriesSet, err error) {
+func (r *Reader) Select(ctx context.Context, q Query) (storage.ChunkSeriesSet, error) {
 	finding, span := spans.Start(ctx, "select")
 	groups, found, err := r.find(finding, q)
 	if err == nil {
@@ -140,6 +140,9 @@ func (s *seriesSet) nextBatch() (batch, error) {
 
 // readAhead begins to read the next batches, if there are any.
 func (s *seriesSet) readAhead() {
+	if len(s.ahead) == s.reader.ahead {
+		return
+	}
 	begun := 0
 	for _, r := range s.ahead {
 		begun += len(r.series)
