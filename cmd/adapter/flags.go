@@ -430,13 +430,13 @@ func (o *options) checkFeatures() error {
 	return nil
 }
 
-// checkCache turns the cache of results off where other adapters may write.
+// checkCache turns the cache of results off where adapters may write that do not tell this one.
 func (o *options) checkCache() error {
-	if !o.traits().Shared {
+	if !o.traits().Shared || o.readOnly || o.fleet.listen != "" {
 		return nil
 	}
 	if o.given[o.resultsCache.flag] && o.resultsCache.Base2Bytes != 0 {
-		return errors.New("--query.results-cache-bytes is for the embedded store: other adapters may write to Bigtable; leave it out")
+		return errors.New("--query.results-cache-bytes is for the embedded store and for fleets: other adapters may write to Bigtable; leave it out, or add --buffer.enabled --fleet.listen-address or --mode=read")
 	}
 	o.resultsCache.Base2Bytes = 0
 	return nil

@@ -8,7 +8,7 @@ import (
 	"github.com/alecthomas/units"
 )
 
-// TestResultsCacheBytes: the cache has a size on the embedded store, and is off on Bigtable.
+// TestResultsCacheBytes: the cache has a size on the embedded store, and is off on Bigtable where others may write that do not tell.
 func TestResultsCacheBytes(t *testing.T) {
 	const flag = "--query.results-cache-bytes"
 	bigtable := []string{"--storage.backend=bigtable", "--bigtable.project=p", "--bigtable.instance=i"}
@@ -24,7 +24,9 @@ func TestResultsCacheBytes(t *testing.T) {
 		{"malformed", []string{flag + "=many"}, 0, flag + "=many: give a size"},
 		{"on Bigtable", bigtable, 0, ""},
 		{"off on Bigtable", append(bigtable, flag+"=0"), 0, ""},
-		{"given on Bigtable", append(bigtable, flag+"=64MiB"), 0, flag + " is for the embedded store"},
+		{"given on Bigtable", append(bigtable, flag+"=64MiB"), 0, flag + " is for the embedded store and for fleets"},
+		{"of a reader", append(bigtable, "--mode=read"), 64 * units.MiB, ""},
+		{"of a member", append(bigtable, "--buffer.enabled", "--buffer.path=b", "--fleet.listen-address=127.0.0.1:0", flag+"=1MiB"), units.MiB, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			o := parseOrRefuse(t, tt.args, tt.refused)

@@ -167,6 +167,9 @@ func ignoreClosed(err error) error {
 	return err
 }
 
+// commandsSeen is after how long cached results have what commands wrote that put rows into Bigtable themselves: they tell no adapter.
+const commandsSeen = 5 * time.Minute
+
 // openFleet connects this adapter to others on the store. It answers them from here on.
 func (a *adapter) openFleet(appender bucketstore.Appender) error {
 	if !a.o.traits().Shared {
@@ -187,6 +190,9 @@ func (a *adapter) openFleet(appender bucketstore.Appender) error {
 			return fmt.Errorf("--fleet.http.config.file: %w", err)
 		}
 		cfg.Client, cfg.Joins = client, true
+	}
+	if a.results != nil {
+		cfg.Late, cfg.Lost = func(l fleet.Late) { a.results.WrittenBetween(l.Tenant, l.Mint, l.Maxt) }, a.results.Drop
 	}
 	a.fleet = fleet.New(cfg)
 	a.onClose("", a.fleet.Close)

@@ -280,6 +280,9 @@ func (a *adapter) startBackground(ctx context.Context, sealing bucketstore.Store
 	if a.fleet != nil {
 		removing.Go(func() { a.fleet.Run(ctx) })
 	}
+	if a.results != nil && a.o.traits().Shared {
+		removing.Go(func() { a.results.DropEvery(ctx, commandsSeen) })
+	}
 	if a.blocked != nil {
 		removing.Go(func() { a.blocked.Run(ctx) })
 	}
@@ -348,9 +351,9 @@ func newEngine(a *adapter, store bucketstore.Store, appender bucketstore.Appende
 	cfg.Registerer = a.reg
 	cfg.IndexMemory = int(o.indexMemory.Base2Bytes)
 	cfg.Days = a.days
+	cfg.Written = a.written(schema.Tenant())
 	if a.results != nil {
-		tenant := schema.Tenant()
-		cfg.Written, cfg.Changed = func(samples []bucketstore.Sample) { a.results.Written(tenant, samples) }, a.results.Drop
+		cfg.Changed = a.results.Drop
 	}
 	if cfg.MaxFuture == 0 {
 		cfg.MaxFuture = engine.Unbounded
@@ -364,6 +367,18 @@ func newEngine(a *adapter, store bucketstore.Store, appender bucketstore.Appende
 		cfg.BatchBytes = max(1, int(total)/(16*o.api.MaxConcurrent))
 	}
 	return engine.New(cfg)
+}
+
+// written returns what is called with the samples that a tenant has written.
+func (a *adapter) written(tenant string) func([]bucketstore.Sample) {
+	return func(samples []bucketstore.Sample) {
+		if a.results != nil {
+			a.results.Written(tenant, samples)
+		}
+		if a.fleetServer != nil {
+			a.fleet.Written(tenant, samples)
+		}
+	}
 }
 
 // newWatch returns the watch over the free space of the local disk. Without a store or a log
@@ -413,6 +428,9 @@ func newAPI(a *adapter, e engines, executor *deletion.Executor, slow *request.Sl
 	cfg.MaxMemory, cfg.MaxTotalMemory = unbounded(int(o.queryMemory.Base2Bytes)), unbounded(int(o.totalMemory.Base2Bytes))
 	cfg.Engine = e
 	cfg.Results = a.results
+	if a.fleet != nil {
+		cfg.Confirm = a.fleet.Confirm
+	}
 	if o.adminAPI {
 		cfg.Admin = deleter{e, executor}
 		if a.snapshots != nil {

@@ -230,12 +230,69 @@ func TestMembers(t *testing.T) {
 	}
 }
 
+// A lateWriter writes samples of a series that are minutes to hours old, each of another time, and asks for their number over the whole range, as a
+// dashboard does.
+type lateWriter struct {
+	*members
+	random *rand.Rand
+	name   string
+	// start and end are on minutes, all samples are between. acknowledged is how many there are at least.
+	start, end   int64
+	acknowledged int
+}
+
+func newLateWriter(m *members, number int, r *rand.Rand) *lateWriter {
+	end := harness.NowMillis()/60_000*60_000 - 15*time.Minute.Milliseconds()
+	return &lateWriter{members: m, random: r, name: strconv.Itoa(number), start: end - 2*time.Hour.Milliseconds(), end: end}
+}
+
+// write writes a sample and asks any adapter how many there are. It says whether the answer is whole.
+func (w *lateWriter) write(ctx context.Context) bool {
+	ctx, done := context.WithTimeout(ctx, 10*time.Second)
+	defer done()
+	p := harness.PointAt(w.start+60_000+w.random.Int64N(w.end-w.start-60_000), 1)
+	protocol := harness.RemoteWrites()[w.random.IntN(2)]
+	soon, stop := context.WithTimeout(ctx, 2*time.Second)
+	defer stop()
+	resp, err := harness.Post(soon, w.all[w.random.IntN(len(w.all))].URL("/api/v1/write"), protocol.Header(), protocol.Encode([]harness.SentSeries{harness.SeriesOf(labels.FromStrings("__name__", "late", "writer", w.name), p)}))
+	if err != nil || resp.Status != http.StatusNoContent {
+		return false
+	}
+	w.acknowledged++
+	readers := append(slices.Clone(w.all), w.reader)
+	q := url.Values{"query": {fmt.Sprintf(`count_over_time(late{writer="%s"}[1m])`, w.name)}, "start": {harness.FormatSeconds(w.start)}, "end": {harness.FormatSeconds(w.end)}, "step": {"60"}}
+	read, err := harness.RoundTrip(ctx, http.MethodGet, readers[w.random.IntN(len(readers))].URL("/api/v1/query_range?"+q.Encode()), nil, nil)
+	if err != nil || read.Status != http.StatusOK || strings.Contains(read.Body, `"warnings"`) {
+		return false
+	}
+	var answer struct {
+		Data struct {
+			Result []struct{ Values [][2]any }
+		}
+	}
+	if err := json.Unmarshal([]byte(read.Body), &answer); err != nil {
+		w.Error(err, read.Body)
+		return false
+	}
+	n := 0
+	for _, s := range answer.Data.Result {
+		for _, v := range s.Values {
+			count, _ := strconv.Atoi(v[1].(string))
+			n += count
+		}
+	}
+	if n < w.acknowledged { // what was refused may be there, too
+		w.Errorf("of %d late samples of writer %s %d are found", w.acknowledged, w.name, n)
+	}
+	return true
+}
+
 // TestMembersUnderLoad: while one member is killed, one is stopped and one leaves, what any has acknowledged is found at once by another, or the answer says that it
 // lacks something. In the end all is there.
 func TestMembersUnderLoad(t *testing.T) {
 	b := harness.Emulator(t)
 	m := startMembers(t, b, 3)
-	var sent, asked, lacking, refused atomic.Int64
+	var sent, asked, lacking, refused, late atomic.Int64
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	var working sync.WaitGroup
@@ -245,7 +302,11 @@ func TestMembersUnderLoad(t *testing.T) {
 		working.Go(func() {
 			ls := labels.FromStrings("__name__", "load", "writer", strconv.Itoa(writer))
 			at := harness.NowMillis() - time.Minute.Milliseconds()
+			old := newLateWriter(m, writer, r)
 			for ctx.Err() == nil {
+				if r.IntN(3) == 0 && old.write(ctx) {
+					late.Add(1)
+				}
 				at = max(at+1, harness.NowMillis()-time.Minute.Milliseconds())
 				if r.IntN(20) == 0 { // a new series, beside
 					ls = labels.FromStrings("__name__", "load", "writer", strconv.Itoa(writer), "new", strconv.Itoa(int(at)))
@@ -314,8 +375,15 @@ func TestMembersUnderLoad(t *testing.T) {
 	stop()
 	working.Wait()
 	t.Logf("%d points were acknowledged, %d refused; %d answers had the last one, %d said that they lack something", sent.Load(), refused.Load(), asked.Load(), lacking.Load())
-	if asked.Load() < 100 || lacking.Load() == 0 {
-		t.Error("too little was asked, or nothing was ever missing")
+	if asked.Load() < 100 || lacking.Load() == 0 || late.Load() < 100 {
+		t.Errorf("too little was asked, %d times for late samples, or nothing was ever missing", late.Load())
+	}
+	hits := 0.0
+	for _, a := range append(slices.Clone(m.all), m.reader) {
+		hits += a.Metric(t, `adapter_results_cache_steps_total{result="hit"}`)
+	}
+	if t.Logf("%g steps of answers came from caches", hits); hits == 0 {
+		t.Error("nothing was ever cached")
 	}
 	for _, a := range append(slices.Clone(m.all), m.reader) {
 		for writer, want := range points {

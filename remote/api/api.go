@@ -83,6 +83,8 @@ type Config struct {
 	// Results caches results of range queries. It may be nil. Whatever writes to the store calls
 	// its method Written.
 	Results *resultcache.Cache
+	// Confirm is that of resultcache.Config. It may be nil.
+	Confirm func(ctx context.Context) bool
 	// Cut is that of the engine. Results that read what is before it are not cached. It may be
 	// nil.
 	Cut func(now time.Time) int64

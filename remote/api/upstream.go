@@ -74,7 +74,7 @@ func (a *API) newUpstream(admin *admin) (http.Handler, error) {
 	var evaluated promql.QueryEngine = a.queries
 	if a.cfg.Results != nil {
 		a.cached = a.cfg.Results.Engine(resultcache.Config{
-			Engine: a.queries, Options: opts, Memory: memory, Now: a.cfg.Now, Cut: a.cfg.Cut,
+			Engine: a.queries, Options: opts, Memory: memory, Now: a.cfg.Now, Cut: a.cfg.Cut, Confirm: a.cfg.Confirm,
 			Sources: func(ctx context.Context) uint8 { return uint8(reader.UsageOf(ctx).Origin()) },
 			Reuse:   func(ctx context.Context, from uint8) { reader.UsageOf(ctx).AddCached(rollup.Origin(from)) },
 		})

@@ -54,14 +54,14 @@ func (f *Fleet) askOpen(ctx context.Context, l meta.Log, path string, req openRe
 	return rows, err
 }
 
-// askIndexed asks a member what it has indexed.
-func (f *Fleet) askIndexed(ctx context.Context, l meta.Log, since uint64, isKnown bool) (all indexedAnswer, err error) {
-	req := indexedRequest{Target: f.target(l), Since: since, IsKnown: isKnown}
+// askIndexed asks a member what it has indexed, and written late, since it was asked before.
+func (f *Fleet) askIndexed(ctx context.Context, l meta.Log, before contact) (all indexedAnswer, err error) {
+	req := indexedRequest{Target: f.target(l), Since: before.next, SinceLate: before.nextLate, IsKnown: before.isKnown}
 	err = f.ask(ctx, l, indexedPath, req, func(d *gob.Decoder) (bool, error) {
 		var part indexedAnswer
 		err := d.Decode(&part)
-		all.Series = append(all.Series, part.Series...)
-		all.Lost, all.Next = all.Lost || part.Lost, part.Next
+		all.Series, all.Late = append(all.Series, part.Series...), append(all.Late, part.Late...)
+		all.Lost, all.Next, all.NextLate = all.Lost || part.Lost, part.Next, part.NextLate
 		return part.End, err
 	})
 	return all, err

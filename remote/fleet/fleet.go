@@ -4,8 +4,10 @@
 //
 //	fleet.go    the members, as META lists them, and what one that cannot be asked may have
 //	store.go    a store that has the open chunks of members, too
-//	sync.go     what members have indexed
+//	sync.go     what members have indexed, and written late
 //	indexed.go  what this process has indexed, for others
+//	late.go     which samples this process has written late, and whether others have told theirs
+//	recent.go   the last of either
 //	client.go   asking a member
 //	server.go   answering
 //	message.go  what is sent
@@ -51,6 +53,9 @@ type Config struct {
 	Joins bool
 	// Client asks members. Nil is a client without credentials.
 	Client *http.Client
+	// Late, if set, is called with what a member has written late, and Lost if that is not known: anything may have been written.
+	Late func(Late)
+	Lost func()
 	// Registerer may be nil.
 	Registerer prometheus.Registerer
 }
@@ -59,7 +64,8 @@ type Config struct {
 type Fleet struct {
 	cfg     Config
 	metrics metrics
-	indexed indexedLog
+	indexed recent[index.Learned]
+	late    lateWrites
 
 	// reading is held while META is read.
 	reading sync.Mutex
@@ -93,6 +99,8 @@ func New(cfg Config) *Fleet {
 		cfg.Client = NewClient(nil)
 	}
 	f := &Fleet{cfg: cfg, metrics: newMetrics(cfg.Registerer), down: make(map[string]failure), indexes: make(map[string]*index.Index), pending: make(map[string]func([]series.RowRange) []bucketstore.Row)}
+	f.indexed.limit, f.late.told.limit = maxIndexed, maxLate
+	f.late.pending = make(map[string]Late)
 	f.sync.contacts = make(map[string]contact)
 	f.sync.ctx, f.sync.stop = context.WithCancel(context.Background())
 	return f

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -307,6 +308,82 @@ func TestSync(t *testing.T) {
 	write() // of one that has come and gone in a longer time
 	w.later.Add(int64(25 * time.Second))
 	want("it has come and gone unseen", false)
+}
+
+// TestLate: a cache is told what members have written late, and dropped when that is not known. It is confirmed only if all have told.
+func TestLate(t *testing.T) {
+	w := newWorld(t)
+	var told []string
+	w.fleet = w.open(fleet.Config{
+		Own: "own", Joins: true,
+		Late: func(l fleet.Late) { told = append(told, fmt.Sprintf("%s %d-%d", l.Tenant, l.Mint, l.Maxt)) },
+		Lost: func() { told = append(told, "lost") },
+	})
+	want := func(when string, isWhole bool, want ...string) {
+		t.Helper()
+		told = nil
+		if got := w.fleet.Confirm(t.Context()); got != isWhole || !slices.Equal(told, want) {
+			t.Errorf("%s: confirmed %t, told %q, want %t, %q", when, got, told, isWhole, want)
+		}
+	}
+	write := func(tenant string, times ...int64) {
+		var samples []bucketstore.Sample
+		for _, t := range times {
+			samples = append(samples, bucketstore.Sample{T: t})
+		}
+		w.other.Written(tenant, samples)
+	}
+	now := time.Now().UnixMilli()
+	write("", 5)
+	want("the member is new", true, "lost")
+	write("", now, now-100_000, now+5)
+	want("nothing is late", true)
+	write("a", 9, now, 3)
+	write("a", 7, 12)
+	want("some are late", true, "a 3-12")
+	want("they are told once", true)
+	write("b", 1)
+	want("another tenant", true, "b 1-1")
+	for n := range int64(1 << 13) { // more than are kept, if each is told alone
+		write("c", n)
+		if n%2 == 0 {
+			w.other.Written("d", []bucketstore.Sample{{T: n}})
+		}
+	}
+	told = nil
+	if !w.fleet.Confirm(t.Context()) || len(told) != 2 {
+		t.Errorf("many late samples are told as %d spans", len(told))
+	}
+	w.member.token = "none"
+	want("it cannot be asked", false)
+	w.member.token = "next"
+	w.log.Token = "next"
+	w.put(w.log)
+	w.later.Add(int64(2 * time.Second))
+	want("another process", true, "lost")
+	if err := w.meta.RemoveLog(t.Context(), w.log.ID); err != nil {
+		t.Fatal(err)
+	}
+	w.later.Add(int64(11 * time.Second))
+	want("it has gone", true, "lost")
+	want("it is alone", true)
+	w.later.Add(int64(25 * time.Second))
+	want("after a pause", true, "lost")
+
+	reader := w.open(fleet.Config{})
+	if reader.Confirm(t.Context()) {
+		t.Error("a reader without members trusts what it has: others may write that are none")
+	}
+	w.put(w.log)
+	w.later.Add(int64(11 * time.Second))
+	if !reader.Confirm(t.Context()) {
+		t.Error("a reader does not trust members")
+	}
+	w.put(meta.Log{ID: "M", Token: "U"})
+	w.later.Add(int64(11 * time.Second))
+	if reader.Confirm(t.Context()) {
+		t.Error("a reader trusts members beside a log that is none")
+	}
 }
 
 // metaAway is a store whose META cannot be read while away is set.

@@ -38,19 +38,20 @@ type openAnswer struct {
 	End  bool
 }
 
-// An indexedRequest asks for what was indexed.
+// An indexedRequest asks for what was indexed, and written late.
 type indexedRequest struct {
 	Target target
-	// Since is the Next of the last answer, if IsKnown.
-	Since   uint64
-	IsKnown bool
+	// Since and SinceLate are the Next and NextLate of the last answer, if IsKnown.
+	Since, SinceLate uint64
+	IsKnown          bool
 }
 
 // indexedAnswer is a part of the answer to an indexedRequest.
 type indexedAnswer struct {
 	Series []index.Learned
-	// Lost says that more was indexed since than is known.
-	Lost bool
-	Next uint64
-	End  bool
+	Late   []Late
+	// Lost says that more was indexed, or written late, since than is known.
+	Lost           bool
+	Next, NextLate uint64
+	End            bool
 }

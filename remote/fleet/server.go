@@ -127,10 +127,15 @@ func (f *Fleet) answerIndexed(w http.ResponseWriter, r *http.Request, source Sou
 	}
 	var all []index.Learned
 	answer := indexedAnswer{Lost: true}
+	var late []Late
 	if req.IsKnown {
+		var isLateLost bool
 		all, answer.Next, answer.Lost = f.indexed.since(req.Since)
+		late, answer.NextLate, isLateLost = f.late.since(req.SinceLate)
+		answer.Lost = answer.Lost || isLateLost
 	} else {
 		_, answer.Next, _ = f.indexed.since(0)
+		_, answer.NextLate, _ = f.late.since(0)
 	}
 	e := gob.NewEncoder(w)
 	for some := range slices.Chunk(all, partSeries) {
@@ -140,7 +145,7 @@ func (f *Fleet) answerIndexed(w http.ResponseWriter, r *http.Request, source Sou
 			panic(http.ErrAbortHandler)
 		}
 	}
-	answer.End = true
+	answer.Late, answer.End = late, true
 	if e.Encode(answer) != nil {
 		panic(http.ErrAbortHandler)
 	}

@@ -17,7 +17,7 @@ import (
 // roundTimeout bounds one round of questions.
 const roundTimeout = 10 * time.Second
 
-// rounds are rounds in which all members are asked what they have indexed. Calls that come while one runs share the next.
+// rounds are rounds in which all members are asked what they have indexed, and written late. Calls that come while one runs share the next.
 type rounds struct {
 	ctx     context.Context
 	stop    context.CancelFunc
@@ -37,9 +37,9 @@ type rounds struct {
 
 // A contact is a member that was asked before.
 type contact struct {
-	// next is the number of the first series that was not told, if isKnown: else it could not be asked.
-	next    uint64
-	isKnown bool
+	// next and nextLate are the numbers of the first series and late span that were not told, if isKnown: else it could not be asked.
+	next, nextLate uint64
+	isKnown        bool
 }
 
 // contactKey is the key of a log in rounds.contacts.
@@ -51,6 +51,8 @@ type round struct {
 	// err says that META could not be read, and lacks has the members that could not be asked.
 	err   error
 	lacks []lack
+	// isWhole says that all that write have told.
+	isWhole bool
 }
 
 // A lack is a member that could not be asked.
@@ -181,10 +183,10 @@ func (f *Fleet) runRound(r *round) {
 		return
 	}
 	logs := slices.DeleteFunc(slices.Clone(l.logs), func(l meta.Log) bool { return !f.counts(l) })
-	told := make([]told, len(logs))
+	answers := make([]told, len(logs))
 	var asking sync.WaitGroup
 	for i, l := range logs {
-		asking.Go(func() { told[i] = f.askTold(ctx, l) })
+		asking.Go(func() { answers[i] = f.askTold(ctx, l) })
 	}
 	asking.Wait()
 	f.sync.mu.Lock()
@@ -194,7 +196,8 @@ func (f *Fleet) runRound(r *round) {
 	f.sync.mu.Unlock()
 	contacts := make(map[string]contact)
 	var all []index.Learned
-	for _, t := range told {
+	var late []Late
+	for _, t := range answers {
 		switch {
 		case t.isGone:
 			mustForget = true
@@ -203,8 +206,8 @@ func (f *Fleet) runRound(r *round) {
 			contacts[contactKey(t.log)] = contact{}
 		default:
 			mustForget = mustForget || t.Lost
-			contacts[contactKey(t.log)] = contact{t.Next, true}
-			all = append(all, t.Series...)
+			contacts[contactKey(t.log)] = contact{t.Next, t.NextLate, true}
+			all, late = append(all, t.Series...), append(late, t.Late...)
 		}
 	}
 	f.sync.mu.Lock()
@@ -220,8 +223,15 @@ func (f *Fleet) runRound(r *round) {
 	} else if err := f.learn(all); err != nil {
 		r.err = err
 	}
+	if f.cfg.Late != nil {
+		for _, l := range late {
+			f.cfg.Late(l)
+		}
+	}
+	told := r.err == nil && len(r.lacks) == 0
+	r.isWhole = told && len(logs) == len(l.logs) && (len(contacts) > 0 || f.isMember())
 	f.sync.mu.Lock()
-	f.sync.told = r.err == nil && len(contacts) > 0 && len(r.lacks) == 0
+	f.sync.told = told && len(contacts) > 0
 	f.sync.mu.Unlock()
 }
 
@@ -239,7 +249,7 @@ func (f *Fleet) askTold(ctx context.Context, l meta.Log) (t told) {
 		f.sync.mu.Lock()
 		before := f.sync.contacts[contactKey(l)]
 		f.sync.mu.Unlock()
-		t.indexedAnswer, err = f.askIndexed(ctx, l, before.next, before.isKnown)
+		t.indexedAnswer, err = f.askIndexed(ctx, l, before)
 		return err
 	})
 	return t
@@ -273,9 +283,12 @@ func (f *Fleet) learn(all []index.Learned) (err error) {
 	return err
 }
 
-// forget drops what the indexes have in memory.
+// forget drops what the indexes have in memory, and caches.
 func (f *Fleet) forget() {
 	f.metrics.forgotten.Inc()
+	if f.cfg.Lost != nil {
+		f.cfg.Lost()
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, x := range f.indexes {

@@ -20,10 +20,12 @@ package resultcache
 
 import (
 	"container/list"
+	"context"
 	"math"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/prometheus/promql"
@@ -273,8 +275,13 @@ func (c *Cache) Written(tenant string, samples []bucketstore.Sample) {
 		}
 	}
 	if !written.isEmpty() {
-		c.drop(written, func(scope string) bool { return asks(scope, tenant) })
+		c.WrittenBetween(tenant, written.mint, written.maxt)
 	}
+}
+
+// WrittenBetween is Written for samples at some of the times from mint to maxt, in milliseconds, inclusive.
+func (c *Cache) WrittenBetween(tenant string, mint, maxt int64) {
+	c.drop(span{mint, maxt}, func(scope string) bool { return asks(scope, tenant) })
 }
 
 // asks says whether queries of a scope ask a tenant.
@@ -286,6 +293,13 @@ func asks(scope, tenant string) bool {
 // be called when reads find the change.
 func (c *Cache) Drop() {
 	c.drop(span{math.MinInt64, math.MaxInt64}, func(string) bool { return true })
+}
+
+// DropEvery drops everything at an interval, until ctx ends: where some changes are not told.
+func (c *Cache) DropEvery(ctx context.Context, interval time.Duration) {
+	for bucketstore.Sleep(ctx, interval) == nil {
+		c.Drop()
+	}
 }
 
 // drop drops what has read any time of written, of the scopes that isOf says.

@@ -41,6 +41,9 @@ type Config struct {
 	// Cut, if set, returns the time in milliseconds before which nothing is shown when the clock
 	// says now. What reads earlier times is not cached.
 	Cut func(now time.Time) int64
+	// Confirm, if set, says that the cache was told of all that was written until it is called. A query that it does not say so of is
+	// evaluated, and not cached.
+	Confirm func(ctx context.Context) bool
 	// Sources, if set, returns what was read with a context so far, as bits; then Reuse is called with those of the cached results
 	// that answers are made of.
 	Sources func(ctx context.Context) uint8

@@ -45,6 +45,9 @@ type gap struct {
 
 func (q *query) Exec(ctx context.Context) *promql.Result {
 	cache, closed := q.engine.cache, q.closed()
+	if confirm := q.engine.cfg.Confirm; confirm != nil && !closed.isEmpty() && !confirm(ctx) {
+		return q.Query.Exec(ctx)
+	}
 	q.limit = eval.LimitOf(ctx)
 	blocks := q.addThinned(cache.find(q.key, closed), closed)
 	parts, gaps := q.split(blocks, closed)

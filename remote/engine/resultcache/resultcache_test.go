@@ -10,6 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/prometheus/model/labels"
@@ -369,6 +370,42 @@ func TestDrop(t *testing.T) {
 	if held := f.metric("adapter_results_cache_bytes"); held != 0 {
 		t.Errorf("%g bytes held", held)
 	}
+}
+
+// TestConfirm: a cache that is not confirmed to be told of all is neither used nor filled, and one that is, is.
+func TestConfirm(t *testing.T) {
+	confirmed := false
+	f := newFixture(t, mib, func(cfg *resultcache.Config) { cfg.Confirm = func(context.Context) bool { return confirmed } })
+	for _, step := range []struct {
+		confirmed bool
+		want      string
+	}{{false, "600-1200"}, {true, "600-1200"}, {true, ""}, {false, "600-1200"}, {true, ""}} {
+		confirmed = step.confirmed
+		if got := f.query("x_total", 600, 1200, 10); got != step.want {
+			t.Errorf("confirmed: %t: evaluated %q, want %q", confirmed, got, step.want)
+		}
+	}
+	f.cache.WrittenBetween("", 1100*second, 1110*second)
+	if got := f.query("x_total", 600, 1200, 10); got != "600-1200" {
+		t.Errorf("written between: evaluated %q", got)
+	}
+}
+
+// TestDropEvery: what is cached goes at an interval.
+func TestDropEvery(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, mib)
+		ctx, stop := context.WithCancel(t.Context())
+		go f.cache.DropEvery(ctx, time.Minute)
+		for _, want := range []string{"600-1200", "", "600-1200", ""} {
+			if got := f.query("x_total", 600, 1200, 10); got != want {
+				t.Errorf("evaluated %q, want %q", got, want)
+			}
+			time.Sleep(31 * time.Second)
+			synctest.Wait()
+		}
+		stop()
+	})
 }
 
 // TestWrittenWhileEvaluated: the result of an evaluation that may have missed a sample is not cached.
