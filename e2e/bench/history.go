@@ -116,16 +116,7 @@ func (h *history) makeRollups(ctx context.Context, dir string) error {
 	}
 	defer server.close()
 	began := time.Now()
-	var made map[string]float64
-	err = server.Await(ctx, patience(), "makes rollups", func() error {
-		if made, err = server.counters(ctx); err != nil {
-			return err
-		}
-		if days := made["adapter_rollup_walks_total"]; days < float64(h.days) || made["adapter_rollup_lag_seconds"] > 0 {
-			return fmt.Errorf("%v of %d days are made", days, h.days)
-		}
-		return nil
-	})
+	made, err := server.awaitRollups(ctx, h.days)
 	if err != nil {
 		return err
 	}
@@ -140,6 +131,20 @@ func (h *history) makeRollups(ctx context.Context, dir string) error {
 		h.add(resolution+" rollups, B a sample", digits(made[name]/float64(h.workload.total())))
 	}
 	return h.disk(dir, server.skip, "samples and rollups")
+}
+
+// awaitRollups waits until the rollups of so many days are made, and returns the metrics of then.
+func (s *server) awaitRollups(ctx context.Context, days int) (made map[string]float64, err error) {
+	err = s.Await(ctx, patience(), "makes rollups", func() (err error) {
+		if made, err = s.counters(ctx); err != nil {
+			return err
+		}
+		if n := made["adapter_rollup_walks_total"]; n < float64(days) || made["adapter_rollup_lag_seconds"] > 0 {
+			return fmt.Errorf("%v of %d days are made", n, days)
+		}
+		return nil
+	})
+	return made, err
 }
 
 // counters returns the metrics of an adapter, by name and labels.

@@ -15,16 +15,17 @@ import (
 	"github.com/promtable/promtable/e2e/harness"
 )
 
-// A latency asks for a long time of the series of one metric on Bigtable, with and without a delay of each call.
+// A latency asks for a long time of the series of one metric on Bigtable, from samples or from rollups, with and without a delay of each call.
 type latency struct {
 	year
-	delay time.Duration
+	delay   time.Duration
+	rollups bool
 }
 
 // runLatency is the command latency.
 func runLatency(ctx context.Context, args []string) (err error) {
 	l := &latency{}
-	app := kingpin.New("bench latency", "Writes a long time of the series of one metric to an emulator of Bigtable, and prints what a query of all of it from samples takes, with and without a delay of each call.")
+	app := kingpin.New("bench latency", "Writes a long time of the series of one metric to an emulator of Bigtable, and prints what a query of all of it takes, from samples or from rollups, with and without a delay of each call.")
 	app.Flag("metric", "Their metric, a counter.").Default("node_cpu_seconds_total").StringVar(&l.workload.Metric)
 	app.Flag("series", "Series.").Default("1000").IntVar(&l.workload.Series)
 	app.Flag("days", "Days.").Default("28").IntVar(&l.days)
@@ -32,6 +33,7 @@ func runLatency(ctx context.Context, args []string) (err error) {
 	app.Flag("seed", "Seed of the values.").Default("1").Uint64Var(&l.workload.Seed)
 	app.Flag("adapter-args", "Flags for the adapter, separated by spaces.").StringVar(&l.adapterArgs)
 	app.Flag("delay", "How much later each byte arrives, in each direction.").Default("5ms").DurationVar(&l.delay)
+	app.Flag("rollups", "Make rollups, and ask these for all days at a step of 6h.").BoolVar(&l.rollups)
 	app.Flag("read-time", "How long each query is repeated, at least five times.").Default("2s").DurationVar(&l.readTime)
 	if _, err := app.Parse(args); err != nil {
 		return err
@@ -68,7 +70,10 @@ func (l *latency) measure(ctx context.Context) error {
 	}); err != nil {
 		return err
 	}
-	args := append(strings.Fields(l.adapterArgs), "--query.timeout=1h", "--no-rollup.enabled", "--no-seal.enabled")
+	args := append(strings.Fields(l.adapterArgs), "--query.timeout=1h", "--no-seal.enabled")
+	if !l.rollups {
+		args = append(args, "--no-rollup.enabled")
+	}
 	serve := func(address string, do func(*server) error) error {
 		s, err := onBigtable(ctx, l.program, address, args)
 		if err != nil {
@@ -87,6 +92,15 @@ func (l *latency) measure(ctx context.Context) error {
 	if err := errors.Join(l.fill(ctx, l.workload, 0), l.store.Close()); err != nil {
 		return err
 	}
+	if l.rollups {
+		progress("making rollups")
+		if err := serve(address, func(s *server) error {
+			_, err := s.awaitRollups(ctx, l.days)
+			return err
+		}); err != nil {
+			return err
+		}
+	}
 	for _, delay := range []time.Duration{0, l.delay} {
 		proxy, err := harness.NewProxy(address, delay)
 		if err != nil {
@@ -103,12 +117,16 @@ func (l *latency) measure(ctx context.Context) error {
 
 // ask asks for all of the time, for the last day, and for an instant.
 func (l *latency) ask(ctx context.Context, s *server, of string) error {
-	end := l.workload.End / 3_600_000 * 3_600_000
+	end, params := l.workload.End/3_600_000*3_600_000, "&max_source_resolution=0s"
+	all := rangeQuery{fmt.Sprintf("sum by (job) (rate(%s[1h15s]))", l.workload.Metric), end - int64(l.days)*day + 3_600_000, end, time.Hour}
+	if l.rollups {
+		params, all.text, all.step = "", strings.Replace(all.text, "1h15s", "6h15s", 1), 6*time.Hour
+	}
 	for _, q := range []struct {
 		name string
 		rangeQuery
 	}{
-		{"all days", rangeQuery{fmt.Sprintf("sum by (job) (rate(%s[1h15s]))", l.workload.Metric), end - int64(l.days)*day + 3_600_000, end, time.Hour}},
+		{"all days", all},
 		{"a day", rangeQuery{fmt.Sprintf("sum by (job) (rate(%s[5m]))", l.workload.Metric), end - day, end, 5 * time.Minute}},
 		{"an instant", rangeQuery{fmt.Sprintf("sum by (job) (rate(%s[5m]))", l.workload.Metric), end, end, 5 * time.Minute}},
 	} {
@@ -116,7 +134,7 @@ func (l *latency) ask(ctx context.Context, s *server, of string) error {
 		if err != nil {
 			return err
 		}
-		if err := l.askOne(ctx, s, of+", "+q.name, q.rangeQuery, "&max_source_resolution=0s", false); err != nil {
+		if err := l.askOne(ctx, s, of+", "+q.name, q.rangeQuery, params, false); err != nil {
 			return err
 		}
 		after, err := s.counters(ctx)

@@ -4,7 +4,10 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
+	"flag"
 	"fmt"
+	"io"
 	"math"
 	"math/rand/v2"
 	"net/http"
@@ -23,6 +26,8 @@ import (
 
 	"github.com/promtable/promtable/e2e/harness"
 )
+
+var pause = flag.Duration("pause", 0, "how long TestMembersUnderLoad stops a member, beside the time that it needs")
 
 // members are adapters with buffers on one store that answer as one, and a reader, with all that was sent.
 type members struct {
@@ -127,8 +132,8 @@ func (m *members) wantCurrent(when string, a *harness.Adapter, n int) {
 	}
 }
 
-// readStatus returns the status of a remote read of all series.
-func (m *members) readStatus(a *harness.Adapter, header string) int {
+// readStatus returns the status of a remote read of all series, and the trailer that says what it lacks.
+func (m *members) readStatus(a *harness.Adapter, header string) (status int, lacks string) {
 	m.Helper()
 	req, err := harness.NewRead(m.Context(), a.URL("/api/v1/read"), prompb.ReadRequest_SAMPLES, harness.Query{Mint: 0, Maxt: m.last, Matchers: harness.MustMatchers(m, "__name__", "=", "fleet")})
 	if err != nil {
@@ -141,8 +146,11 @@ func (m *members) readStatus(a *harness.Adapter, header string) int {
 	if err != nil {
 		m.Fatal(err)
 	}
-	resp.Body.Close()
-	return resp.StatusCode
+	_, err = io.Copy(io.Discard, resp.Body)
+	if err = errors.Join(err, resp.Body.Close()); err != nil {
+		m.Fatal(err)
+	}
+	return resp.StatusCode, resp.Trailer.Get("X-Promtable-Partial")
 }
 
 // TestMembers: what one member has acknowledged every other adapter finds at once, also of series that are new or that several members write. Without a
@@ -152,6 +160,7 @@ func TestMembers(t *testing.T) {
 	b := harness.Emulator(t)
 	m := startMembers(t, b, 3)
 	const series = 10
+	old := newLateWriter(m, 0, m.random)
 	round := func(when string, members []*harness.Adapter, n int) {
 		t.Helper()
 		for range n {
@@ -160,6 +169,9 @@ func TestMembers(t *testing.T) {
 			readers := append(slices.Clone(members), m.reader)
 			m.want(when, readers[m.random.IntN(len(readers))], of)
 			m.wantCurrent(when, readers[m.random.IntN(len(readers))], of)
+			if old.all = members; !old.write(t.Context()) {
+				t.Fatalf("%s: a late sample is refused, or an answer lacks something", when)
+			}
 		}
 	}
 	round("three members", m.all, 100)
@@ -183,8 +195,8 @@ func TestMembers(t *testing.T) {
 			t.Errorf("without a member, denied: %d", status)
 		}
 		for header, want := range map[string]int{"": 503, "deny": 503, "allow": 200, "perhaps": 400} {
-			if status := m.readStatus(a, header); status != want {
-				t.Errorf("a remote read without a member, %q: %d, want %d", header, status, want)
+			if status, lacks := m.readStatus(a, header); status != want || strings.Contains(lacks, "cannot be asked") != (want == 200) {
+				t.Errorf("a remote read without a member, %q: %d, lacks %q, want %d", header, status, lacks, want)
 			}
 		}
 	}
@@ -233,7 +245,7 @@ func TestMembers(t *testing.T) {
 // A lateWriter writes samples of a series that are minutes to hours old, each of another time, and asks for their number over the whole range, as a
 // dashboard does.
 type lateWriter struct {
-	*members
+	members
 	random *rand.Rand
 	name   string
 	// start and end are on minutes, all samples are between. acknowledged is how many there are at least.
@@ -243,7 +255,7 @@ type lateWriter struct {
 
 func newLateWriter(m *members, number int, r *rand.Rand) *lateWriter {
 	end := harness.NowMillis()/60_000*60_000 - 15*time.Minute.Milliseconds()
-	return &lateWriter{members: m, random: r, name: strconv.Itoa(number), start: end - 2*time.Hour.Milliseconds(), end: end}
+	return &lateWriter{members: *m, random: r, name: strconv.Itoa(number), start: end - 2*time.Hour.Milliseconds(), end: end}
 }
 
 // write writes a sample and asks any adapter how many there are. It says whether the answer is whole.
@@ -364,6 +376,7 @@ func TestMembersUnderLoad(t *testing.T) {
 		t.Fatal(err)
 	}
 	more("answers lack the member that is stopped", &lacking, 4) // each writer may wait for it
+	time.Sleep(*pause)
 	if err := syscall.Kill(m.all[1].PID(), syscall.SIGCONT); err != nil {
 		t.Fatal(err)
 	}

@@ -68,7 +68,7 @@ func mutants() []mutant {
 		{"remote/fleet/sync.go", "r.isWhole = told && ", "r.isWhole = ", late},
 		{"remote/fleet/sync.go", "len(logs) == len(l.logs) && ", "", late},
 		{"remote/fleet/late.go", "		return f.isMember()\n", "		return true\n", late},
-		{"remote/engine/resultcache/query.go", "!closed.isEmpty() && !confirm(ctx)", "!confirm(ctx) && closed.isEmpty()", load},
+		{"remote/engine/resultcache/query.go", "!closed.isEmpty() && !confirm(ctx)", "!confirm(ctx) && closed.isEmpty()", [2]string{"./e2e/bigtable", "TestMembers$"}},
 		{"cmd/adapter/run.go", "			a.fleet.Written(tenant, samples)\n", "", load},
 		// Days of which members have samples are not read from rollups.
 		{"remote/fleet/store.go", "ChunksHaveDay(open[i].Cells,", "ChunksHaveDay(open[i].Cells[:0],", [2]string{"./remote/fleet", "TestRollups"}},

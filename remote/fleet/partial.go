@@ -69,7 +69,8 @@ func (e *partialError) Error() string {
 
 func (e *partialError) Unwrap() []error { return []error{ErrPartial, e.missing} }
 
-// PartialHeader says of a request whether its answer may lack samples of members that cannot be asked.
+// PartialHeader says of a request whether its answer may lack samples of members that cannot be asked. As a trailer of an answer it says what
+// that lacks.
 const PartialHeader = "X-Promtable-Partial"
 
 // The values of PartialHeader.
@@ -90,10 +91,14 @@ func Handler(allow bool, next http.Handler) http.Handler {
 			http.Error(w, fmt.Sprintf("%s: %.50q is neither %s nor %s", PartialHeader, said, Allow, Deny), http.StatusBadRequest)
 			return
 		}
-		if may {
-			ctx, _ := AllowPartial(r.Context())
-			r = r.WithContext(ctx)
+		if !may {
+			next.ServeHTTP(w, r)
+			return
 		}
-		next.ServeHTTP(w, r)
+		ctx, _ := AllowPartial(r.Context())
+		next.ServeHTTP(w, r.WithContext(ctx))
+		for _, missing := range PartialOf(ctx) {
+			w.Header().Add(http.TrailerPrefix+PartialHeader, missing.Error())
+		}
 	})
 }

@@ -7,7 +7,6 @@ import (
 	"math"
 	"net/http"
 	"slices"
-	"strconv"
 
 	"google.golang.org/protobuf/encoding/protowire"
 
@@ -58,7 +57,6 @@ func (h *Handler) samples(ctx context.Context, w http.ResponseWriter, queries []
 	h.metrics.bytes.WithLabelValues(responseSamples).Add(float64(len(block)))
 	w.Header().Set("Content-Type", "application/x-protobuf")
 	w.Header().Set("Content-Encoding", "snappy")
-	w.Header().Set("Content-Length", strconv.Itoa(len(block)))
 	_, err = w.Write(block)
 	return true, err
 }
