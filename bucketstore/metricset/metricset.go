@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 )
@@ -90,14 +91,22 @@ func (s *sumOf) Collect(ch chan<- prometheus.Metric) {
 	ch <- prometheus.MustNewConstMetric(s.desc, prometheus.GaugeValue, sum)
 }
 
-// Histogram returns a histogram.
+// Histogram returns a histogram that has these buckets, and is a native one as well, for scrapers that ask for it.
 func (s Set) Histogram(name, help string, buckets []float64) prometheus.Histogram {
-	return register(s, prometheus.NewHistogram(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets, ConstLabels: s.labels}))
+	return register(s, prometheus.NewHistogram(s.histogramOpts(name, help, buckets)))
 }
 
-// HistogramVec returns histograms with these labels.
+// HistogramVec returns histograms with these labels, as Histogram does.
 func (s Set) HistogramVec(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
-	return register(s, prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets, ConstLabels: s.labels}, labels))
+	return register(s, prometheus.NewHistogramVec(s.histogramOpts(name, help, buckets), labels))
+}
+
+// histogramOpts bounds native histograms as Prometheus does its own: buckets grow by a tenth, and there are at most a hundred, for an hour at least.
+func (s Set) histogramOpts(name, help string, buckets []float64) prometheus.HistogramOpts {
+	return prometheus.HistogramOpts{
+		Name: name, Help: help, Buckets: buckets, ConstLabels: s.labels,
+		NativeHistogramBucketFactor: 1.1, NativeHistogramMaxBucketNumber: 100, NativeHistogramMinResetDuration: time.Hour,
+	}
 }
 
 // Collect registers a collector.

@@ -301,7 +301,7 @@ func (s *server) startingRoutes() served {
 
 // operatorRoutes returns the routes that answer at all times: health, metrics and profiles.
 func (s *server) operatorRoutes() []route {
-	metrics := promhttp.InstrumentMetricHandler(s.reg, promhttp.HandlerFor(s.reg, promhttp.HandlerOpts{Registry: s.reg}))
+	metrics := promhttp.InstrumentMetricHandler(s.reg, promhttp.HandlerFor(s.reg, promhttp.HandlerOpts{Registry: s.reg, EnableOpenMetrics: true}))
 	all := []route{
 		{pattern: "GET " + healthyPath, at: bothAddresses, serve: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "The adapter is healthy.") })},
 		{pattern: "GET " + readyPath, at: bothAddresses, serve: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

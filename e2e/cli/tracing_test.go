@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -43,6 +44,20 @@ func TestTracing(t *testing.T) {
 	header := map[string]string{"traceparent": fmt.Sprintf("00-%x-%x-01", trace, strings.Repeat("\xcd", 8))}
 	if resp := harness.MustGet(t, a.URL("/api/v1/query_range?query=sum(rate({__name__=~'.%2B'}[5m]))&start=1&end=100&step=10"), header); resp.Status != http.StatusOK {
 		t.Error(resp)
+	}
+	scrape := func(accept string) string {
+		return harness.MustGet(t, a.URL("/metrics"), map[string]string{"Accept": accept}).Body
+	}
+	exemplar := fmt.Sprintf(`trace_id="%x"`, trace)
+	if text := scrape("application/openmetrics-text; version=1.0.0"); !strings.Contains(text, exemplar) {
+		t.Errorf("no exemplar with the trace of a query in %.2000s", text)
+	}
+	if text := scrape("text/plain"); strings.Contains(text, "trace_id") {
+		t.Error("the older format has exemplars")
+	}
+	families := scrape("application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=compact-text")
+	if family := regexp.MustCompile(`name: ?"adapter_api_request_duration_seconds".*`).FindString(families); !harness.ContainsAll(family, []string{"positive_span:", "cumulative_count:"}) {
+		t.Errorf("the histogram is not both native and with buckets: %.2000s", family)
 	}
 	a.Terminate(t) // which sends what is left
 	mu.Lock()

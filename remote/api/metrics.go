@@ -9,6 +9,7 @@ import (
 
 	"github.com/promtable/promtable/bucketstore/metricset"
 	"github.com/promtable/promtable/remote/engine/eval"
+	"github.com/promtable/promtable/remote/spans"
 )
 
 // metrics are those of requests; Prometheus' query engine has its own.
@@ -46,5 +47,6 @@ func (m metrics) instrument(pattern string, next http.Handler) http.Handler {
 	_, path, _ := strings.Cut(pattern, " ")
 	endpoint := prometheus.Labels{"endpoint": strings.TrimPrefix(path, "/api/v1/")}
 	return promhttp.InstrumentHandlerDuration(m.seconds.MustCurryWith(endpoint),
-		promhttp.InstrumentHandlerCounter(m.requests.MustCurryWith(endpoint), next))
+		promhttp.InstrumentHandlerCounter(m.requests.MustCurryWith(endpoint), next),
+		promhttp.WithExemplarFromContext(spans.Exemplar))
 }

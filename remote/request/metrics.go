@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/promtable/promtable/bucketstore/metricset"
+	"github.com/promtable/promtable/remote/spans"
 )
 
 // allowMethod returns whether the method of r is one of methods. If not, it has
@@ -60,7 +61,7 @@ func (m *Metrics) Instrument(name string, next http.Handler, methods ...string) 
 		inFlight.Inc()
 		defer func() {
 			inFlight.Dec()
-			seconds.Observe(time.Since(start).Seconds())
+			seconds.(prometheus.ExemplarObserver).ObserveWithExemplar(time.Since(start).Seconds(), spans.Exemplar(r.Context()))
 			m.requests.WithLabelValues(name, code).Inc()
 		}()
 		if allowMethod(rec, r, methods) {

@@ -4,6 +4,7 @@ package spans
 import (
 	"context"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
@@ -34,4 +35,12 @@ func (s Span) End(err error) {
 		s.span.SetStatus(codes.Error, err.Error())
 	}
 	s.span.End()
+}
+
+// Exemplar returns the label of an exemplar that names the trace of a request, or nil if that is not kept.
+func Exemplar(ctx context.Context) prometheus.Labels {
+	if of := trace.SpanContextFromContext(ctx); of.IsSampled() {
+		return prometheus.Labels{"trace_id": of.TraceID().String()}
+	}
+	return nil
 }
