@@ -133,9 +133,12 @@ func (h *history) makeRollups(ctx context.Context, dir string) error {
 	return h.disk(dir, server.skip, "samples and rollups")
 }
 
-// awaitRollups waits until the rollups of so many days are made, and returns the metrics of then.
+// awaitRollups waits until the rollups of so many days are made, and returns the metrics of then. On Bigtable nothing is made for 20 minutes: so long
+// other adapters may not know that days are begun.
 func (s *server) awaitRollups(ctx context.Context, days int) (made map[string]float64, err error) {
-	err = s.Await(ctx, patience(), "makes rollups", func() (err error) {
+	wait := patience()
+	wait.Limit += time.Hour
+	err = s.Await(ctx, wait, "makes rollups", func() (err error) {
 		if made, err = s.counters(ctx); err != nil {
 			return err
 		}
