@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/KimMachineGun/automemlimit/memlimit"
 	"github.com/alecthomas/kingpin/v2"
 	"github.com/alecthomas/units"
 	"github.com/prometheus/common/model"
@@ -57,6 +58,7 @@ type options struct {
 	tracingConfig string
 	// dryRelabel is --dry-run of relabel.
 	dryRelabel bool
+	memory     memoryOptions
 	// queryMemory and totalMemory bound what queries hold, resultsCache what is kept of them.
 	queryMemory, totalMemory, resultsCache byteSize
 
@@ -136,7 +138,12 @@ type options struct {
 
 // parseFlags parses the command line and checks it.
 func parseFlags(args []string) (*options, error) {
-	o := &options{in: os.Stdin, out: os.Stdout, now: time.Now, netListen: net.Listen, storeTimeout: storeTimeout, diskUsage: pebble.DiskUsage}
+	return parseFlagsOn(args, memlimit.ApplyFallback(memlimit.FromCgroup, memlimit.FromSystem))
+}
+
+// parseFlagsOn is parseFlags where memory returns how many bytes of it the container has, or else the machine.
+func parseFlagsOn(args []string, memory func() (uint64, error)) (*options, error) {
+	o := &options{memory: memoryOptions{there: memory}, in: os.Stdin, out: os.Stdout, now: time.Now, netListen: net.Listen, storeTimeout: storeTimeout, diskUsage: pebble.DiskUsage}
 	o.remote, o.engine, o.api = o.remote.WithDefaults(), o.engine.WithDefaults(), o.api.WithDefaults()
 	app := o.newApplication()
 	args, err := expandFiles(args)
@@ -187,6 +194,7 @@ func (o *options) newApplication() *kingpin.Application {
 	o.fleetFlags(app)
 	o.queryFlags(app)
 	o.otlpFlags(app)
+	o.memoryFlags(app)
 	app.Flag("self-scrape-interval", "How often the adapter stores its own metrics, with job=\"adapter\". 0 is never.").
 		Default("15s").DurationVar(&o.selfScrape)
 	app.Flag("log.level", "Only log lines of this severity and above.").Default("info").EnumVar(&o.logLevel, "debug", "info", "warn", "error")
@@ -225,8 +233,8 @@ func (o *options) storageFlags(app *kingpin.Application) {
 }
 
 func (o *options) bufferFlags(app *kingpin.Application) {
-	app.Flag("buffer.enabled", "Keep new samples in a log and in memory, and write them as chunks later. All samples of a series must go to the same adapter. "+
-		"With Bigtable it is off by default.").
+	app.Flag("buffer.enabled", "Keep new samples in a log and in memory, and write them as chunks later. "+
+		"With Bigtable it is off by default; several adapters with buffers need --fleet.listen-address.").
 		Default("true").BoolVar(&o.buffered)
 	app.Flag("buffer.path", "Directory of the log. Default: buffer in the directory of the embedded store, or ./buffer with Bigtable.").StringVar(&o.bufferPath)
 	app.Flag("buffer.fsync", "When the log is synced to the disk: always is before each answer; otherwise an interval such as 1s. "+
@@ -368,7 +376,7 @@ func (o *options) queryFlags(app *kingpin.Application) {
 	size(&o.queryMemory, "query.max-memory-bytes", o.api.MaxMemory, "Maximum bytes of samples and results that one PromQL query may hold. 0 is no limit.")
 	size(&o.totalMemory, "query.max-total-memory-bytes", o.api.MaxTotalMemory, "Maximum bytes that all PromQL queries together may hold; others are answered 503. 0 is no limit.")
 	size(&o.resultsCache, "query.results-cache-bytes", resultcache.DefaultBytes, "Maximum bytes of results of range queries that are kept in memory, so that a query that is sent again is evaluated only where it is new. "+
-		"0 is none. Not with Bigtable, where other adapters write.")
+		"0 is none. On Bigtable only in a fleet, and with --mode=read.")
 	intFlag(app.Flag("query.max-concurrency", "Maximum number of concurrent PromQL queries; others wait."), &o.api.MaxConcurrent)
 	durationFlag(app.Flag("query.lookback-delta", "Maximum age of the last sample of a series that PromQL takes as its value."), &o.api.Lookback)
 	durationFlag(app.Flag("query.default-evaluation-interval", "Default step of subqueries, like evaluation_interval of Prometheus."), &o.api.EvaluationInterval)
@@ -402,7 +410,7 @@ func (o *options) haFlags(app *kingpin.Application) {
 func (o *options) check() error {
 	for _, check := range []func() error{
 		o.checkMode, o.checkNumbers, o.web.check, o.checkTenancy, o.checkRetention, o.checkSchema, o.checkEstimate, o.checkDemo, o.checkImport,
-		o.checkBuffer, o.checkSeal, o.checkRollups, o.engine.HA.Validate, o.checkFeatures, o.checkModes, o.checkCache, o.checkFleet,
+		o.checkBuffer, o.checkSeal, o.checkRollups, o.engine.HA.Validate, o.checkFeatures, o.checkModes, o.checkCache, o.checkFleet, o.checkMemory,
 	} {
 		if err := check(); err != nil {
 			return err

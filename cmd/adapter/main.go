@@ -42,6 +42,7 @@ func main() {
 	ballast := make([]byte, ballastBytes)
 	defer runtime.KeepAlive(ballast)
 	logger := newLogger(os.Stderr, o.logLevel, o.logFormat)
+	o.limitMemory(logger)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	do := map[string]func(context.Context, *options, log.Logger) error{

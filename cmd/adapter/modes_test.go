@@ -16,7 +16,8 @@ var alwaysEffective = []string{
 	"current.lookback", "current.flush-interval", "ha.cluster-label", "ha.replica-label",
 	"query.timeout", "query.max-samples", "query.max-memory-bytes", "query.max-total-memory-bytes", "query.max-concurrency",
 	"query.lookback-delta", "query.default-evaluation-interval", "query.log-slower-than", "query.block-file", "enable-feature", "otlp.config-file", "tracing.config.file", "limits.file",
-	"query.results-cache-bytes", // on Bigtable its only value is 0
+	"query.results-cache-bytes", // on Bigtable without a fleet its only value is 0
+	"auto-gomemlimit", "auto-gomemlimit.ratio",
 	"self-scrape-interval", "log.level", "log.format",
 }
 

@@ -22,6 +22,9 @@ type history struct {
 	program     program // the adapter
 	adapter     contender
 	dir         string
+	// written is what samples take on the disk, and made the metrics of when their rollups were made.
+	written int64
+	made    map[string]float64
 	filler
 	table
 }
@@ -94,17 +97,18 @@ func (h *history) write(ctx context.Context, dir string) error {
 	}
 	h.add("samples", fmt.Sprint(h.workload.total()))
 	h.add("writing them as chunks, s", digits(time.Since(began).Seconds()))
-	return h.disk(dir, filepath.Join(dir, "RESERVE"), "samples")
+	h.written, err = h.disk(dir, filepath.Join(dir, "RESERVE"), "samples")
+	return err
 }
 
-// disk notes what a store takes.
-func (h *history) disk(dir, skip, of string) error {
+// disk notes what a store takes, and returns it in bytes.
+func (h *history) disk(dir, skip, of string) (bytes int64, err error) {
 	disk, err := diskUsage(dir, skip)
 	if err == nil {
 		h.add(of+", on disk (du), MB", megabytes(disk.occupied))
 		h.add(of+", on disk (du), B a sample", digits(float64(disk.occupied)/float64(h.workload.total())))
 	}
-	return err
+	return disk.occupied, err
 }
 
 // makeRollups runs the adapter until all rollups are made.
@@ -116,7 +120,7 @@ func (h *history) makeRollups(ctx context.Context, dir string) error {
 	}
 	defer server.close()
 	began := time.Now()
-	made, err := server.awaitRollups(ctx, h.days)
+	h.made, err = server.awaitRollups(ctx, h.days)
 	if err != nil {
 		return err
 	}
@@ -128,9 +132,10 @@ func (h *history) makeRollups(ctx context.Context, dir string) error {
 	h.add("making rollups, CPU s per M samples", digits(server.total().cpu.Seconds()/float64(h.workload.total())*1e6))
 	for _, resolution := range []string{"5m", "1h"} {
 		name := fmt.Sprintf("adapter_rollup_bytes_total{resolution=%q}", resolution)
-		h.add(resolution+" rollups, B a sample", digits(made[name]/float64(h.workload.total())))
+		h.add(resolution+" rollups, B a sample", digits(h.made[name]/float64(h.workload.total())))
 	}
-	return h.disk(dir, server.skip, "samples and rollups")
+	_, err = h.disk(dir, server.skip, "samples and rollups")
+	return err
 }
 
 // awaitRollups waits until the rollups of so many days are made, and returns the metrics of then. On Bigtable nothing is made for 20 minutes: so long

@@ -18,7 +18,7 @@
 //	measure.go   one server from start to stop
 //	report.go    the table
 //
-// Six other commands are of the adapter alone, but for panels:
+// Seven other commands are of the adapter alone, but for panels:
 //
 //	scale.go     scale: very many series, scalequestions.go what is asked of them
 //	churn.go     churn: series that are replaced each day, as the store keeps them
@@ -26,6 +26,7 @@
 //	panels.go    panels: those of dashboards, which catalog.go has, of the peers too, which peers.go fills
 //	history.go   the store of both
 //	latency.go   latency: a long time on Bigtable, with a delay of each call
+//	sizing.go    sizing: the table of docs/sizing.md
 //	tenants.go   tenants: many tenants beside one, and one that writes far more than it may
 //
 // What runs and builds programs, encodes writes and decodes reads is in e2e/harness.
@@ -87,6 +88,8 @@ func run(ctx context.Context, args []string) error {
 			return runYear(ctx, args[1:])
 		case "panels":
 			return runPanels(ctx, args[1:])
+		case "sizing":
+			return runSizing(ctx, args[1:])
 		case "tenants":
 			return runTenants(ctx, args[1:])
 		}

@@ -30,7 +30,7 @@ func (h *history) startPeer(ctx context.Context, name string, adapter *server) (
 	}
 	h.add(fmt.Sprintf("%s %s: filling it, s", c.title, c.version), digits(time.Since(began).Seconds()))
 	if err = s.settle(ctx); err == nil {
-		err = h.disk(s.data, s.skip, c.title)
+		_, err = h.disk(s.data, s.skip, c.title)
 	}
 	if err != nil {
 		s.close()

@@ -30,6 +30,7 @@ type scale struct {
 	generator *generator
 	server    *server
 	empty     memory // of an adapter without series
+	last      usage  // what the last phase took
 	// phases and answers are tables.
 	phases, answers table
 	disk            string   // a sentence
@@ -232,6 +233,7 @@ func (s *scale) phase(ctx context.Context, what string, starts bool, f func(cont
 	if err != nil {
 		return err
 	}
+	s.last = usage{cpu: after.cpu - before.cpu, peak: after.peak}
 	then, err := s.memory(ctx)
 	if err != nil {
 		return err
