@@ -56,7 +56,7 @@ func (o *options) limitMemory(logger log.Logger) {
 	if !o.memory.limit {
 		return
 	}
-	if _, err := memlimit.SetGoMemLimitWithOpts(memlimit.WithRatio(o.memory.ratio), memlimit.WithProvider(o.memory.there)); err != nil {
+	if _, err := memlimit.Set(memlimit.WithRatio(o.memory.ratio), memlimit.WithProvider(o.memory.there)); err != nil {
 		level.Warn(logger).Log("msg", "the memory of the container is not known: GOMEMLIMIT is not set", "err", err)
 		return
 	}

@@ -25,7 +25,7 @@ const (
 
 // CurrentPrometheus is how the Prometheus that can read all encodings of chunks
 // presents itself.
-const CurrentPrometheus = "Prometheus/3.15.0"
+const CurrentPrometheus = "Prometheus/3.16.0"
 
 // AnswerTypes returns both types of answer.
 func AnswerTypes() []prompb.ReadRequest_ResponseType {

@@ -14,7 +14,7 @@ import (
 // Prometheus' --enable-feature.
 var features = map[string]func(*promql.EngineOpts, *parser.Options){
 	"promql-experimental-functions":   func(_ *promql.EngineOpts, p *parser.Options) { p.EnableExperimentalFunctions = true },
-	"promql-extended-range-selectors": func(_ *promql.EngineOpts, p *parser.Options) { p.EnableExtendedRangeSelectors = true },
+	"promql-extended-range-selectors": func(*promql.EngineOpts, *parser.Options) {}, // always on, as in Prometheus since 3.16
 	"promql-binop-fill-modifiers":     func(_ *promql.EngineOpts, p *parser.Options) { p.EnableBinopFillModifiers = true },
 	"promql-delayed-name-removal":     func(o *promql.EngineOpts, _ *parser.Options) { o.EnableDelayedNameRemoval = true },
 	"promql-per-step-stats":           func(o *promql.EngineOpts, _ *parser.Options) { o.EnablePerStepStats = true },
@@ -34,7 +34,7 @@ func CheckFeatures(names []string) error {
 
 // promqlOptions returns the options of PromQL that the features ask for.
 func (cfg Config) promqlOptions() (promql.EngineOpts, parser.Options) {
-	engine, parser := promql.EngineOpts{}, parser.Options{ExperimentalDurationExpr: true}
+	engine, parser := promql.EngineOpts{}, parser.Options{}
 	for _, name := range cfg.Features {
 		features[name](&engine, &parser)
 	}

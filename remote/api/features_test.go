@@ -13,7 +13,6 @@ import (
 func TestFeatures(t *testing.T) {
 	for _, tt := range []struct{ feature, query, want string }{
 		{"promql-experimental-functions", `sort_by_label(up{n="3"}, "job")`, "3"},
-		{"promql-extended-range-selectors", `increase(up{n="3"}[4m] anchored)`, "0"},
 		{"promql-binop-fill-modifiers", `sum by (n) (up{n="3"}) + fill(4) sum by (n) (up{n="none"})`, "7"},
 		{"promql-delayed-name-removal", `max(label_replace(-up{n="3"}, "kept", "1", "__name__", "up")) by (kept) and label_replace(vector(1), "kept", "1", "", "")`, "-3"},
 	} {
@@ -34,13 +33,17 @@ func TestFeatures(t *testing.T) {
 	}
 }
 
-// TestDurationExpressions: they are always on.
-func TestDurationExpressions(t *testing.T) {
-	f := serve(t, nil)
+// TestAlwaysOn: duration expressions and extended range selectors need no feature, and take the names that they had.
+func TestAlwaysOn(t *testing.T) {
+	f := serve(t, func(a *api.Config, _ *engine.Config) {
+		a.Features = []string{"promql-duration-expr", "promql-extended-range-selectors"}
+	})
 	f.fill(t)
-	got := f.ask(t, http.MethodGet, "/api/v1/query", params("query", `count_over_time(up{n="3"}[1m+4m])`, "time", at(0)))
-	if vs := values(t, got); len(vs) != 1 || vs[0] != "5" {
-		t.Errorf("%+v", got)
+	for query, want := range map[string]string{`count_over_time(up{n="3"}[1m+4m])`: "5", `increase(up{n="3"}[4m] anchored)`: "0"} {
+		got := f.ask(t, http.MethodGet, "/api/v1/query", params("query", query, "time", at(0)))
+		if vs := values(t, got); len(vs) != 1 || vs[0] != want {
+			t.Errorf("%s: %+v", query, got)
+		}
 	}
 }
 

@@ -85,7 +85,7 @@ func (a *API) newUpstream(admin *admin) (http.Handler, error) {
 	noPaths := v1.OpenAPIOptions{IncludePaths: []string{"none"}}
 	store := markedStorage{a.cfg.Engine, a.cfg.Missing}
 	api := v1.NewAPI(
-		watchedEngine{evaluated, a.cfg.SlowLog}, store, nil, nil, store,
+		watchedEngine{evaluated, a.cfg.SlowLog}, store, nil, store,
 		nil, nil, nil,
 		func() config.Config { return config.DefaultConfig },
 		a.cfg.Flags,
@@ -104,11 +104,12 @@ func (a *API) newUpstream(admin *admin) (http.Handler, error) {
 		renderStats,
 		false, nil, // no remote write
 		false, false, false, // no OTLP
-		false, a.cfg.Lookback, false, false,
+		a.cfg.Lookback, false, false,
 		statusOf,
 		nil,
 		noPaths,
 		a.parser,
+		false, 0, // no cost of queries: /api/v1/explain has it
 	)
 	router := route.New().WithPrefix("/api/v1")
 	api.Register(router)
@@ -274,9 +275,9 @@ func buildInfo() *v1.PrometheusVersion {
 }
 
 // prometheusVersion returns the version of the Prometheus that is built in. As
-// a module v0.315.0 is what is released as 3.15.0.
+// a module v0.316.0 is what is released as 3.16.0.
 func prometheusVersion() string {
-	const fallback = "3.15.0"
+	const fallback = "3.16.0"
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return fallback

@@ -124,7 +124,7 @@ func normalize(text string) (string, error) {
 		return "", fmt.Errorf("%w: %w", errTooLarge, err)
 	}
 	root, err := expr.NewParser(parser.Options{
-		EnableExperimentalFunctions: true, ExperimentalDurationExpr: true, EnableExtendedRangeSelectors: true, EnableBinopFillModifiers: true,
+		EnableExperimentalFunctions: true, EnableBinopFillModifiers: true,
 	}).ParseExpr(text)
 	if err != nil {
 		return "", err

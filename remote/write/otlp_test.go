@@ -144,7 +144,7 @@ func zipped(t *testing.T, body []byte) []byte {
 // namedTexts reads the values of all series of a metric.
 func namedTexts(t *testing.T, base, name string) []string {
 	t.Helper()
-	return remotetest.StreamedTexts(t, base, "Prometheus/3.15.0", remotetest.Query(0, math.MaxInt64, remotetest.Eq("__name__", name)))
+	return remotetest.StreamedTexts(t, base, "Prometheus/3.16.0", remotetest.Query(0, math.MaxInt64, remotetest.Eq("__name__", name)))
 }
 
 func TestOTLPRefuses(t *testing.T) {

@@ -2,6 +2,7 @@ package merge_test
 
 import (
 	"bytes"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"math"
@@ -490,6 +491,31 @@ func TestCorrupt(t *testing.T) {
 				t.Error("a sample after the error")
 			}
 		})
+	}
+}
+
+// TestEarlierXOR2: chunks of floats with start timestamps are read as Prometheus' encoder made them up to 3.15, which chose other windows of
+// bits than later ones do.
+func TestEarlierXOR2(t *testing.T) {
+	value, err := hex.DecodeString("0409184e729fff000403" + "80a0cee0d54b4045000000000000" + "9875d10760175c1ffe00012eae0a3948")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const at = 1300000000000
+	sealed, err := chunk.Parse(chunk.AppendQualifier(nil, 2919876608, 2919921608, value), value)
+	if err != nil {
+		t.Fatal(err)
+	}
+	base, _ := series.Split(at)
+	var rs merge.Row
+	rs.Reset(base, 0, math.MaxInt64, merge.Options{})
+	rs.AddChunk(sealed)
+	var want []seriestest.TimedValue
+	for i, v := range []float64{42, 42.5, 43, 44} {
+		want = append(want, seriestest.At(at+int64(i)*15_000, seriestest.ValueFor(byte(chunkenc.EncXOR2), i, v)))
+	}
+	if got := readRow(t, &rs); !slices.Equal(texts(got), texts(want)) {
+		t.Errorf("read %q, want %q", texts(got), texts(want))
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql/parser"
+	"github.com/prometheus/prometheus/schema"
 	"github.com/prometheus/prometheus/util/annotations"
 )
 
@@ -66,7 +67,7 @@ func absentLabels(arg parser.Expr) labels.Labels {
 	isSet := make(map[string]bool)
 	for _, m := range selector.LabelMatchers {
 		switch {
-		case m.Name == labels.MetricName:
+		case schema.IsMetadataLabel(m.Name):
 		case m.Type == labels.MatchEqual && !isSet[m.Name]:
 			b.Set(m.Name, m.Value)
 			isSet[m.Name] = true

@@ -1,7 +1,6 @@
 package eval
 
 import (
-	"errors"
 	"math"
 	"slices"
 	"sort"
@@ -15,9 +14,6 @@ import (
 
 // errTooMany is upstream's error of a query that holds too many samples.
 var errTooMany = &evaluationError{promql.ErrTooManySamples("query execution")}
-
-// errSameLabels is upstream's error, word for word.
-var errSameLabels = &evaluationError{errors.New("vector cannot contain metrics with the same labelset")}
 
 // An aggregate puts values together, in the order of the series: the values of a group at
 // one step. Its arithmetic is upstream's, operation for operation.
@@ -153,6 +149,9 @@ func (quantile) result(p *part, a *accumulator) float64 {
 	lower := math.Max(0, math.Floor(rank))
 	upper := math.Min(n-1, lower+1)
 	weight := rank - math.Floor(rank)
+	if weight == 0 {
+		return a.values[int(lower)] // the other one may be infinite
+	}
 	return a.values[int(lower)]*(1-weight) + a.values[int(upper)]*weight
 }
 

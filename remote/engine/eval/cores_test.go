@@ -218,7 +218,7 @@ func TestCores(t *testing.T) {
 		end := start.Add(time.Duration(r.IntN(40)) * step)
 		answerOn := func(cores, cost int) string {
 			e := eval.New(opts, eval.NewMemory(perQuery, 0)).SetCores(cores, cost)
-			q, err := e.NewRangeQuery(t.Context(), source, promql.NewPrometheusQueryOpts(true, 0), qs, start, end, step)
+			q, err := e.NewRangeQuery(t.Context(), source, promql.NewPrometheusQueryOpts(true, 0, nil), qs, start, end, step)
 			if err != nil {
 				return err.Error()
 			}

@@ -43,14 +43,14 @@ func (e *Engine) Close() error { return e.upstream.Close() }
 
 // NewInstantQuery implements promql.QueryEngine.
 func (e *Engine) NewInstantQuery(ctx context.Context, q storage.Queryable, opts promql.QueryOpts, qs string, ts time.Time) (promql.Query, error) {
-	return e.newQuery(q, func(q storage.Queryable) (promql.Query, error) {
+	return e.newQuery(opts, q, func(q storage.Queryable) (promql.Query, error) {
 		return e.upstream.NewInstantQuery(ctx, q, opts, qs, ts)
 	})
 }
 
 // NewRangeQuery implements promql.QueryEngine.
 func (e *Engine) NewRangeQuery(ctx context.Context, q storage.Queryable, opts promql.QueryOpts, qs string, start, end time.Time, interval time.Duration) (promql.Query, error) {
-	return e.newQuery(q, func(q storage.Queryable) (promql.Query, error) {
+	return e.newQuery(opts, q, func(q storage.Queryable) (promql.Query, error) {
 		return e.upstream.NewRangeQuery(ctx, q, opts, qs, start, end, interval)
 	})
 }
@@ -59,6 +59,7 @@ func (e *Engine) NewRangeQuery(ctx context.Context, q storage.Queryable, opts pr
 type query struct {
 	promql.Query
 	engine *Engine
+	opts   promql.QueryOpts // may be nil
 	source storage.Queryable
 	// upstream makes the query of upstream's engine.
 	upstream func(storage.Queryable) (promql.Query, error)
@@ -69,8 +70,8 @@ type query struct {
 	notes *notes
 }
 
-func (e *Engine) newQuery(source storage.Queryable, upstream func(storage.Queryable) (promql.Query, error)) (promql.Query, error) {
-	q := &query{engine: e, source: source, upstream: upstream, unknown: map[posrange.PositionRange]bool{}}
+func (e *Engine) newQuery(opts promql.QueryOpts, source storage.Queryable, upstream func(storage.Queryable) (promql.Query, error)) (promql.Query, error) {
+	q := &query{engine: e, opts: opts, source: source, upstream: upstream, unknown: map[posrange.PositionRange]bool{}}
 	if err := q.plan(); err != nil {
 		return nil, err
 	}
@@ -100,7 +101,7 @@ func (q *query) plan() error {
 		made.Close()
 		return err
 	}
-	if option := q.engine.unknownOption(); option != "" {
+	if option := q.unknownOption(); option != "" {
 		q.notes.refuse(nil, option+" is on")
 		q.notes.doesNotStream(stmt.Expr)
 		return nil
@@ -154,16 +155,25 @@ func (v visitor) Visit(node parser.Node, path []parser.Node) (parser.Visitor, er
 }
 
 // unknownOption names an option that is on and changes what a part is, if there is one.
-func (e *Engine) unknownOption() string {
-	switch {
-	case e.opts.EnableDelayedNameRemoval:
+func (q *query) unknownOption() string {
+	switch o := q.engine.opts; {
+	case o.EnableDelayedNameRemoval:
 		return "promql-delayed-name-removal"
-	case e.opts.EnableTypeAndUnitLabels:
+	case o.EnableTypeAndUnitLabels:
 		return "type-and-unit-labels"
-	case e.opts.UseStartTimestamps:
+	case UsesStartTimestamps(o, q.opts):
 		return "use-start-timestamps"
 	}
 	return ""
+}
+
+// UsesStartTimestamps says whether a query evaluates the start timestamps of samples: its own options say so, or else those of the engine.
+// The former may be nil.
+func UsesStartTimestamps(engine promql.EngineOpts, query promql.QueryOpts) bool {
+	if query != nil && query.UseStartTimestamps() != nil {
+		return *query.UseStartTimestamps()
+	}
+	return engine.UseStartTimestamps
 }
 
 // gridOf returns the times at which a statement is evaluated.

@@ -231,7 +231,7 @@ func (n *names) check(metric labels.Labels) error {
 	}
 	hash, _ := metric.HashWithoutLabels(nil, labels.MetricName)
 	if _, ok := n.seen[hash]; ok {
-		return errSameLabels
+		return errUnknown // upstream puts them together, or refuses them where they have values at the same step
 	}
 	n.seen[hash] = struct{}{}
 	return nil

@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/prometheus/promql"
 	"github.com/prometheus/prometheus/promql/parser"
 	"github.com/prometheus/prometheus/promql/parser/posrange"
+	"github.com/prometheus/prometheus/schema"
 )
 
 // A planner finds the parts of an expression.
@@ -215,11 +216,11 @@ func (part *part) aggregateBy(e *parser.AggregateExpr) (refusal string) {
 func grouping(e *parser.AggregateExpr, part *part) []string {
 	names := slices.Clone(e.Grouping)
 	if e.Without || part.dropsName {
-		names = slices.DeleteFunc(names, func(name string) bool { return name == labels.MetricName })
+		names = slices.DeleteFunc(names, schema.IsMetadataLabel)
 	}
 	switch {
 	case e.Without:
-		names = append(names, labels.MetricName)
+		names = append(names, labels.MetricName, metricType, metricUnit)
 	case e.Op == parser.COUNT_VALUES:
 		names = append(names, part.valueLabel)
 	}

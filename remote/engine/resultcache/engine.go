@@ -99,7 +99,7 @@ func (e *Engine) plan(ctx context.Context, opts promql.QueryOpts, of rangeQuery)
 	switch {
 	case ctx.Value(uncached{}) != nil:
 		return nil, "it is asked for without cached results, as each query with max_source_resolution is"
-	case !e.knowsOptions():
+	case !e.knowsOptions(opts):
 		return nil, "a feature that is enabled makes steps depend on each other"
 	}
 	g, why := gridOf(of.start, of.end, of.interval)
@@ -148,9 +148,9 @@ func (e *Engine) Coverage(ctx context.Context, qs string, start, end time.Time, 
 
 // knowsOptions says that no option makes steps depend on each other. Without names that are dropped
 // at once, series of the same labels are put together at the end.
-func (e *Engine) knowsOptions() bool {
+func (e *Engine) knowsOptions(opts promql.QueryOpts) bool {
 	o := e.cfg.Options
-	return !o.EnableDelayedNameRemoval && !o.EnableTypeAndUnitLabels && !o.UseStartTimestamps
+	return !o.EnableDelayedNameRemoval && !o.EnableTypeAndUnitLabels && !eval.UsesStartTimestamps(o, opts)
 }
 
 // steps is a range [start, limit) of steps, which are numbered from the phase of a grid on.

@@ -13,8 +13,8 @@ import (
 // whatever other steps a query has. Else it says why not. Upstream's engine looks at other steps where
 //
 //   - the expression says so: @ start(), range() and others, warnings about sort
-//   - it refuses series that are the same without their names, although they are not at the same
-//     steps: a range of series of more than one name
+//   - it puts series together that are the same without their names, and refuses those that are at the same
+//     steps, wherever these are: a range of series of more than one name
 //   - it adds up, or compares, the groups of an aggregation: they are in the order of their
 //     first series, which may have no sample at this step
 //   - the parameter of an aggregation is no number
@@ -50,7 +50,7 @@ func dependence(node parser.Node) string {
 		case n.OriginalOffsetExpr != nil:
 			return ofExpressions
 		case n.Anchored || n.Smoothed:
-			return "anchored and smoothed are experimental"
+			return "anchored and smoothed look at samples around the range"
 		}
 	case *parser.MatrixSelector:
 		switch {

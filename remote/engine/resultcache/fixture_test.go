@@ -219,7 +219,7 @@ func (f *fixture) limited(qs string, limit int, start, end, step int64) (evaluat
 // answer returns an answer as text, floats as their bits.
 func (f *fixture) answer(ctx context.Context, e promql.QueryEngine, qs string, start, end, step int64) string {
 	f.t.Helper()
-	q, err := e.NewRangeQuery(ctx, f.store, promql.NewPrometheusQueryOpts(false, 0), qs, time.Unix(start, 0), time.Unix(end, 0), time.Duration(step)*time.Second)
+	q, err := e.NewRangeQuery(ctx, f.store, promql.NewPrometheusQueryOpts(false, 0, nil), qs, time.Unix(start, 0), time.Unix(end, 0), time.Duration(step)*time.Second)
 	if err != nil {
 		f.t.Fatal(err)
 	}

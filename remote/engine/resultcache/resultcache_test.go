@@ -254,8 +254,7 @@ func TestOrderOfGroups(t *testing.T) {
 	}
 }
 
-// TestSameWithoutName: a function of a range refuses series that are the same without their names, even
-// if they are not at the same steps.
+// TestSameWithoutName: a function of a range puts series together that are the same without their names, unless they are at the same steps.
 func TestSameWithoutName(t *testing.T) {
 	f := newFixture(t, mib)
 	for i := range int64(20) {
@@ -266,9 +265,17 @@ func TestSameWithoutName(t *testing.T) {
 		f.query(qs, 1000, 1200, 10)
 		f.query(qs, 2000, 2200, 10)
 		f.query(qs, 1000, 2200, 10)
-		if got := f.answer(t.Context(), f.engine, qs, 1000, 2200, 10); !strings.Contains(got, "same labelset") {
+		if got := f.answer(t.Context(), f.engine, qs, 1000, 2200, 10); strings.Contains(got, "same labelset") {
 			t.Errorf("%s: %s", qs, got)
 		}
+	}
+	f.store.write(labels.FromStrings("__name__", "y_total"), 2000*second, 1)
+	f.store.write(labels.FromStrings("__name__", "y_total"), 2010*second, 1)
+	qs := `rate({__name__=~"y_total|z_total"}[1m])`
+	f.query(qs, 1000, 1200, 10)
+	f.query(qs, 1000, 2200, 10)
+	if got := f.answer(t.Context(), f.engine, qs, 1000, 2200, 10); !strings.Contains(got, "same labelset") {
+		t.Errorf("at the same steps: %s", got)
 	}
 }
 
@@ -603,7 +610,7 @@ func TestWithoutCache(t *testing.T) {
 	}
 	f.store.write(labels.FromStrings("__name__", "x_total", "job", "old"), 500*second, 1) // the cache is not told
 	for lookback, want := range map[time.Duration]int{0: 2, 5 * time.Minute: 2, 6 * time.Minute: 3} {
-		q, err := f.engine.NewRangeQuery(t.Context(), f.store, promql.NewPrometheusQueryOpts(false, lookback), "x_total", time.Unix(600, 0), time.Unix(1200, 0), 10*time.Second)
+		q, err := f.engine.NewRangeQuery(t.Context(), f.store, promql.NewPrometheusQueryOpts(false, lookback, nil), "x_total", time.Unix(600, 0), time.Unix(1200, 0), 10*time.Second)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -711,7 +718,7 @@ func TestCoverageReasons(t *testing.T) {
 		"rate(x_total[step()])":               "duration",
 		"x_total offset step()":               "duration",
 		"max_over_time(x_total[5m:step()])":   "duration",
-		"rate(x_total[5m] anchored)":          "experimental",
+		"rate(x_total[5m] anchored)":          "around the range",
 		`rate({job="a"}[5m])`:                 "does not name one metric",
 		`max_over_time({job="a"}[5m:])`:       "several metrics",
 		"sort(x_total)":                       "sort()",
@@ -766,7 +773,7 @@ func TestOptions(t *testing.T) {
 func TestStats(t *testing.T) {
 	f := newFixture(t, mib)
 	f.query("x_total", 600, 1200, 10)
-	opts := promql.NewPrometheusQueryOpts(true, 0)
+	opts := promql.NewPrometheusQueryOpts(true, 0, nil)
 	q, err := f.engine.NewRangeQuery(t.Context(), f.store, opts, "x_total", time.Unix(600, 0), time.Unix(1290, 0), 10*time.Second)
 	if err != nil {
 		t.Fatal(err)
