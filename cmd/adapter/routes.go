@@ -131,7 +131,7 @@ func (s *server) choice(h handlers) http.Handler {
 	})
 }
 
-// apiRoutes returns routes like of that pages of other origins may ask, if --web.cors.origin says so.
+// apiRoutes returns routes like of that pages of other origins may ask, if --web.cors.origin says so. OPTIONS is answered on each path, as in Prometheus.
 func (s *server) apiRoutes(patterns []string, of route) (all []route) {
 	origins := s.o.web.origins
 	if origins != nil {
@@ -141,7 +141,7 @@ func (s *server) apiRoutes(patterns []string, of route) (all []route) {
 	for _, pattern := range patterns {
 		of.pattern = pattern
 		all = append(all, of)
-		if _, path, _ := strings.Cut(pattern, " "); origins != nil && !preflight[path] {
+		if _, path, _ := strings.Cut(pattern, " "); !preflight[path] {
 			preflight[path] = true
 			all = append(all, route{pattern: "OPTIONS " + path, serve: request.Preflight(origins)})
 		}

@@ -15,7 +15,7 @@
 //	current.go      /api/v1/current, the current sample of every series
 //	status.go       /api/v1/status/adapter, what the adapter is and does
 //	usage.go        /api/v1/status/usage, what no query reads, and how near limits are
-//	rules.go        /api/v1/rules and alerts, of which there are none
+//	rules.go        rules, alerts, targets and Alertmanagers, of which there are none
 //	respond.go      the envelope of answers
 //	metrics.go      counters of requests
 package api
@@ -241,8 +241,7 @@ func own() map[string]func(*API, http.ResponseWriter, *http.Request) {
 		"GET /api/v1/status/store":          (*API).serveStore,
 		"GET /api/v1/status/active_queries": (*API).serveActive,
 		"GET /api/v1/metric_names":          (*API).serveMetricNames,
-		"GET /api/v1/rules":                 (*API).serveRules,
-		"GET /api/v1/alerts":                (*API).serveAlerts,
+		"GET /api/v1/status/walreplay":      (*API).serveWALReplay,
 	}
 }
 

@@ -408,7 +408,7 @@ func TestStoreFails(t *testing.T) {
 // TestNothingElse: what upstream's API could do beside that is not served.
 func TestNothingElse(t *testing.T) {
 	f := serve(t, nil)
-	for _, path := range []string{"write", "read", "otlp/v1/metrics", "targets", "rules/x", "status/walreplay", "notifications", "openapi.yaml"} {
+	for _, path := range []string{"write", "read", "otlp/v1/metrics", "targets/relabel_steps", "rules/x", "scrape_pools/config", "status/tsdb/blocks", "status/self_metrics", "search/metric_names", "openapi.yaml"} {
 		for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodPut} {
 			if got := f.ask(t, method, "/api/v1/"+path, nil); got.status != 404 {
 				t.Errorf("%s %s: status %d", method, path, got.status)

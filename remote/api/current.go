@@ -4,10 +4,12 @@ import (
 	"bufio"
 	"encoding/json"
 	"fmt"
+	"math"
 	"net/http"
+	"strconv"
 
 	"github.com/prometheus/prometheus/model/histogram"
-	"github.com/prometheus/prometheus/promql"
+	"github.com/prometheus/prometheus/model/labels"
 
 	"github.com/promtable/promtable/remote/engine/current"
 )
@@ -63,8 +65,7 @@ type currentAnswer struct {
 
 // sample writes one.
 func (c *currentAnswer) sample(s current.Sample) error {
-	out := promql.Sample{Metric: s.Labels, T: s.T, F: s.V, H: floats(s)}
-	text, err := json.Marshal(out)
+	text, err := json.Marshal(sampleJSON(s))
 	if err != nil {
 		return fmt.Errorf("write %s: %w", s.Labels, err)
 	}
@@ -90,6 +91,63 @@ func (c *currentAnswer) end(found current.Inventory) {
 	}
 	fmt.Fprintf(c.body, `],"rowsRead":%d,"truncated":%t}}`, found.Rows, found.Truncated)
 	_ = c.body.Flush() // an error: the client has hung up
+}
+
+// A currentSample is a sample as the answer to an instant query has it: with numbers as upstream's API writes them, which its type
+// promql.Sample does not do by itself.
+type currentSample struct {
+	Metric    labels.Labels `json:"metric"`
+	Value     *[2]any       `json:"value,omitempty"`
+	Histogram *[2]any       `json:"histogram,omitempty"`
+}
+
+func sampleJSON(s current.Sample) currentSample {
+	seconds := float64(s.T) / 1000
+	h := floats(s)
+	if h == nil {
+		return currentSample{Metric: s.Labels, Value: &[2]any{seconds, floatText(s.V)}}
+	}
+	return currentSample{Metric: s.Labels, Histogram: &[2]any{seconds, histogramJSON(h)}}
+}
+
+type currentHistogram struct {
+	Count   string   `json:"count"`
+	Sum     string   `json:"sum"`
+	Buckets [][4]any `json:"buckets,omitempty"`
+}
+
+// histogramJSON returns the buckets that are not empty, each with which of its bounds belong to it, its bounds, and its count.
+func histogramJSON(h *histogram.FloatHistogram) currentHistogram {
+	out := currentHistogram{Count: floatText(h.Count), Sum: floatText(h.Sum)}
+	for it := h.AllBucketIterator(); it.Next(); {
+		b := it.At()
+		if b.Count != 0 {
+			out.Buckets = append(out.Buckets, [4]any{boundaries(b), floatText(b.Lower), floatText(b.Upper), floatText(b.Count)})
+		}
+	}
+	return out
+}
+
+// boundaries returns the number by which the API says which bounds belong to a bucket.
+func boundaries(b histogram.Bucket[float64]) int {
+	switch {
+	case b.LowerInclusive && b.UpperInclusive:
+		return 3
+	case b.LowerInclusive:
+		return 1
+	case b.UpperInclusive:
+		return 0
+	}
+	return 2
+}
+
+// floatText writes a number with an exponent where it would have many zeros, as encoding/json does.
+func floatText(v float64) string {
+	format := byte('f')
+	if size := math.Abs(v); size != 0 && (size < 1e-6 || size >= 1e21) {
+		format = 'e'
+	}
+	return strconv.FormatFloat(v, format, -1, 64)
 }
 
 // floats returns the histogram of s with float counts, or nil.

@@ -1,14 +1,34 @@
 package api
 
-import "net/http"
+import (
+	"fmt"
+	"net/http"
+	"net/url"
 
-// serveRules answers /api/v1/rules: the adapter evaluates none. Grafana asks in
-// order to expand recording rules and would show an error.
-func (a *API) serveRules(w http.ResponseWriter, _ *http.Request) {
-	respond(w, map[string][]struct{}{"groups": {}}, nil)
+	"github.com/prometheus/prometheus/config"
+	"github.com/prometheus/prometheus/rules"
+	"github.com/prometheus/prometheus/scrape"
+)
+
+// nothing is what upstream's API asks for rules, targets and Alertmanagers, of which the adapter has none. Clients
+// such as Grafana ask for them, and would show an error.
+type nothing struct{}
+
+func (nothing) RuleGroups() []*rules.Group                  { return nil }
+func (nothing) AlertingRules() []*rules.AlertingRule        { return nil }
+func (nothing) ScrapePools() []string                       { return []string{} }
+func (nothing) TargetsActive() map[string][]*scrape.Target  { return nil }
+func (nothing) TargetsDropped() map[string][]*scrape.Target { return nil }
+func (nothing) TargetsDroppedCounts() map[string]int        { return map[string]int{} }
+func (nothing) Alertmanagers() []*url.URL                   { return nil }
+func (nothing) DroppedAlertmanagers() []*url.URL            { return nil }
+
+func (nothing) ScrapePoolConfig(pool string) (*config.ScrapeConfig, error) {
+	return nil, fmt.Errorf("no scrape pool %q", pool)
 }
 
-// serveAlerts answers /api/v1/alerts likewise.
-func (a *API) serveAlerts(w http.ResponseWriter, _ *http.Request) {
-	respond(w, map[string][]struct{}{"alerts": {}}, nil)
+// serveWALReplay answers /api/v1/status/walreplay as a Prometheus that has nothing left to replay: there is no API before the log is
+// replayed.
+func (a *API) serveWALReplay(w http.ResponseWriter, _ *http.Request) {
+	respond(w, map[string]int{"min": 0, "max": 0, "current": 0}, nil)
 }

@@ -15,10 +15,13 @@ import (
 
 	"github.com/grafana/regexp"
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/common/model"
 	"github.com/prometheus/common/route"
 	"github.com/prometheus/common/version"
 	"github.com/prometheus/prometheus/config"
 	"github.com/prometheus/prometheus/promql"
+	registries "github.com/prometheus/prometheus/util/features"
+	"github.com/prometheus/prometheus/util/notifications"
 	v1 "github.com/prometheus/prometheus/web/api/v1"
 	sloggokit "github.com/tjhop/slog-gokit"
 
@@ -33,14 +36,15 @@ import (
 )
 
 // upstreamPatterns are the requests that Prometheus' own API answers here. The
-// others are for targets, rules and a TSDB, or the adapter serves them itself, like
-// remote write and remote read.
+// others are for a TSDB, or the adapter serves them itself, like remote write and
+// remote read.
 func upstreamPatterns() []string {
 	var patterns []string
 	for _, path := range []string{"query", "query_range", "query_exemplars", "format_query", "parse_query", "labels", "series"} {
 		patterns = append(patterns, "GET /api/v1/"+path, "POST /api/v1/"+path)
 	}
-	for _, path := range []string{"label/{name}/values", "status/config", "status/flags", "status/runtimeinfo", "status/buildinfo"} {
+	for _, path := range []string{"label/{name}/values", "status/config", "status/flags", "status/runtimeinfo", "status/buildinfo", "features", "notifications", "notifications/live",
+		"rules", "alerts", "targets", "targets/metadata", "scrape_pools", "alertmanagers"} {
 		patterns = append(patterns, "GET /api/v1/"+path)
 	}
 	return patterns
@@ -54,6 +58,8 @@ func (a *API) newUpstream(admin *admin) (http.Handler, error) {
 		return nil, err
 	}
 	opts, _ := a.cfg.promqlOptions()
+	registry := registries.NewRegistry()
+	opts.FeatureRegistry = registry
 	opts.Logger = logger
 	opts.Reg = a.cfg.Registerer
 	opts.MaxSamples = a.cfg.MaxSamples
@@ -86,27 +92,30 @@ func (a *API) newUpstream(admin *admin) (http.Handler, error) {
 	store := markedStorage{a.cfg.Engine, a.cfg.Missing}
 	api := v1.NewAPI(
 		watchedEngine{evaluated, a.cfg.SlowLog}, store, nil, store,
-		nil, nil, nil,
-		func() config.Config { return config.DefaultConfig },
+		func(context.Context) v1.ScrapePoolsRetriever { return nothing{} },
+		func(context.Context) v1.TargetRetriever { return nothing{} },
+		func(context.Context) v1.AlertmanagerRetriever { return nothing{} },
+		a.configuration,
 		a.cfg.Flags,
 		v1.GlobalURLOptions{},
 		func(next http.HandlerFunc) http.HandlerFunc { return next },
 		admin, a.cfg.DataDir, a.cfg.Admin != nil, false, 0,
 		logger,
-		nil,
+		func(context.Context) v1.RulesRetriever { return nothing{} },
 		0, 0, 0, // of its remote read, which is not served
 		false,
 		regexp.MustCompile(`^$`), // no other origins
 		func() (v1.RuntimeInfo, error) { return a.runtimeInfo() },
 		buildInfo(),
-		nil, nil,
+		func() []notifications.Notification { return []notifications.Notification{} },
+		func() (<-chan notifications.Notification, func(), bool) { return nil, nil, false },
 		prometheus.NewRegistry(), nil,
 		renderStats,
 		false, nil, // no remote write
 		false, false, false, // no OTLP
 		a.cfg.Lookback, false, false,
 		statusOf,
-		nil,
+		registry,
 		noPaths,
 		a.parser,
 		false, 0, // no cost of queries: /api/v1/explain has it
@@ -114,6 +123,18 @@ func (a *API) newUpstream(admin *admin) (http.Handler, error) {
 	router := route.New().WithPrefix("/api/v1")
 	api.Register(router)
 	return router, nil
+}
+
+// configuration is what /api/v1/status/config says: Prometheus' defaults, with the intervals of the adapter. Without a
+// scrape of its own metrics the interval stays that of Prometheus.
+func (a *API) configuration() config.Config {
+	c := config.DefaultConfig
+	if seconds := a.cfg.Status.SelfScrape.IntervalSeconds; seconds > 0 {
+		c.GlobalConfig.ScrapeInterval = model.Duration(seconds * float64(time.Second))
+		c.GlobalConfig.ScrapeTimeout = min(c.GlobalConfig.ScrapeTimeout, c.GlobalConfig.ScrapeInterval)
+	}
+	c.GlobalConfig.EvaluationInterval = model.Duration(a.cfg.EvaluationInterval)
+	return c
 }
 
 // Explain returns how an expression is evaluated from start to end, each step, or at start if

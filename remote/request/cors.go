@@ -22,10 +22,10 @@ func WithCORS(origins *regexp.Regexp, next http.Handler) http.Handler {
 }
 
 // Preflight answers the question of a browser whether a page of another origin may ask: by GET or POST, with a body of a
-// form and with basic auth, if its origin matches.
+// form and with basic auth, if its origin matches. Nil origins are none.
 func Preflight(origins *regexp.Regexp) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if allowOrigin(w, origins, r) {
+		if origins != nil && allowOrigin(w, origins, r) {
 			w.Header().Set("Access-Control-Allow-Methods", strings.Join([]string{http.MethodGet, http.MethodPost, http.MethodOptions}, ", "))
 			w.Header().Set("Access-Control-Allow-Headers", "Accept, Authorization, Cache-Control, Content-Type, Origin")
 			w.Header().Set("Access-Control-Max-Age", "600")
