@@ -17,6 +17,9 @@ const (
 	MetaHA = "ha"
 	// MetaImport is the kind of the rows that say how far an import is, by its ID.
 	MetaImport = "import"
+	// MetaRecorded is the kind of the rows that say how far the recording rules of a group are, by its file and name. The one without a name says
+	// which process evaluates rules.
+	MetaRecorded = "recorded"
 	// MetaSealPeriod is the kind of the rows that name index periods with cells in
 	// FamilyLate that are not sealed yet, each by its start as AppendTime writes it.
 	MetaSealPeriod = "seal"

@@ -42,6 +42,7 @@ var eachTenant = []rowKind{
 	{series.MetaImport, true, isJSON[imported]},
 	{series.MetaMetadata, true, isJSON[map[string]string]},
 	{series.MetaHA, true, isJSON[map[string]any]},
+	{series.MetaRecorded, true, isJSON[map[string]any]},
 }
 
 // CheckRow checks that a row of META is one of those that are stored, and that each cell is what it should be.

@@ -173,8 +173,18 @@ func (noListener) Accept() (net.Conn, error) { return nil, net.ErrClosed }
 func (noListener) Close() error              { return nil }
 func (noListener) Addr() net.Addr            { return &net.TCPAddr{} }
 
-// reload reads the users again, and logs it.
-func (s *server) reload() error {
+// reload reads the users and the files of rules again, and logs it.
+func (s *server) reload(ctx context.Context) error {
+	if rules := s.ruleFiles.Load(); rules != nil {
+		if err := rules.reload(ctx); err != nil {
+			level.Error(s.logger).Log("msg", "rules are not loaded, those before stay in force", "err", err)
+			return err
+		}
+		level.Info(s.logger).Log("msg", "rules are loaded")
+	}
+	if s.users == nil {
+		return nil
+	}
 	if err := s.users.Reload(); err != nil {
 		level.Error(s.logger).Log("msg", "users are not loaded, those before stay in force", "err", err)
 		return err
@@ -183,9 +193,9 @@ func (s *server) reload() error {
 	return nil
 }
 
-// reloadOnSignal reads the users again at each SIGHUP, until ctx ends. Without users the signal ends the process, as is usual.
+// reloadOnSignal reads the users and the files of rules again at each SIGHUP, until ctx ends. Without either the signal ends the process, as is usual.
 func (s *server) reloadOnSignal(ctx context.Context) {
-	if s.users == nil {
+	if s.users == nil && len(s.o.ruleFiles.files) == 0 {
 		return
 	}
 	hangUp := make(chan os.Signal, 1)
@@ -197,7 +207,7 @@ func (s *server) reloadOnSignal(ctx context.Context) {
 			case <-ctx.Done():
 				return
 			case <-hangUp:
-				_ = s.reload() // it is logged
+				_ = s.reload(ctx) // it is logged
 			}
 		}
 	}()

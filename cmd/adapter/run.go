@@ -18,6 +18,7 @@ import (
 	collectorsversion "github.com/prometheus/client_golang/prometheus/collectors/version"
 	"github.com/prometheus/common/version"
 	"github.com/prometheus/prometheus/config"
+	v1 "github.com/prometheus/prometheus/web/api/v1"
 
 	"github.com/promtable/promtable/bucketstore"
 	"github.com/promtable/promtable/bucketstore/disk"
@@ -163,6 +164,8 @@ type adapter struct {
 	otlp *reload.File[config.OTLPConfig]
 	// limits are nil without a file that says them.
 	limits *limits.File
+	// ruleFiles are nil without --rules.file.
+	ruleFiles *ruleFiles
 	// snapshots is nil with Bigtable.
 	snapshots *snapshots
 	// closers end what open has opened. The last one is called first.
@@ -231,6 +234,10 @@ func (a *adapter) open(ctx context.Context) (served handlers, err error) {
 		a.openMaker(store)
 	}
 	a.startBackground(ctx, sealing, e, executor, a.newWalker(rows, at.appender), a.newRemover(at))
+	if a.ruleFiles, err = a.openRuleFiles(ctx, rows, e, answers); err != nil {
+		return served, err
+	}
+	a.server.ruleFiles.Store(a.ruleFiles)
 	protocols := newRemote(a, e, answers, slow, active)
 	served = handlers{
 		protocols: fleet.Handler(a.o.fleet.reads == fleet.Allow, a.ofTenants(e.tenants, protocols)),
@@ -437,6 +444,7 @@ func newAPI(a *adapter, e engines, executor *deletion.Executor, slow *request.Sl
 			cfg.Snapshots, cfg.DataDir = a.snapshots, o.path
 		}
 	}
+	cfg.Rules = func(ctx context.Context) v1.RulesRetriever { return a.ruleFiles.of(ctx) }
 	cfg.Now = o.now
 	cfg.Logger = a.logger
 	cfg.Registerer = a.reg

@@ -42,6 +42,8 @@ type server struct {
 	users     *users.File
 	passwords passwords
 	errors    *request.Responder
+	// ruleFiles are nil before the store is open, and without files of rules.
+	ruleFiles atomic.Pointer[ruleFiles]
 	// headers are those that the web configuration adds to each answer.
 	headers map[string]string
 	// served answers requests. It is replaced when the adapter is ready.
@@ -323,17 +325,21 @@ func (s *server) operatorRoutes() []route {
 	} {
 		all = append(all, route{pattern: pattern, need: operator, body: maxForm, at: adminAddress, serve: serve})
 	}
-	if s.users != nil {
+	if s.users != nil || len(s.o.ruleFiles.files) > 0 {
 		all = append(all, route{pattern: "POST " + reloadPath, need: operator, audit: true, at: adminAddress, serve: s.guarded(true, http.HandlerFunc(s.serveReload))})
 	}
 	return all
 }
 
-// serveReload reads the users again.
+// serveReload reads the users and the files of rules again.
 func (s *server) serveReload(w http.ResponseWriter, r *http.Request) {
-	if err := s.reload(); err != nil {
+	if err := s.reload(r.Context()); err != nil {
 		request.Note(r.Context(), "err", err.Error())
 		http.Error(w, request.ErrorText(err), http.StatusInternalServerError)
+		return
+	}
+	if s.users == nil {
+		fmt.Fprintln(w, "The rules are loaded.")
 		return
 	}
 	fmt.Fprintf(w, "%d users are loaded.\n", s.users.Len())

@@ -62,6 +62,7 @@ func arrows() []arrow {
 		{"remote/ingest", nil, nil},
 		{"remote/scope", nil, nil},
 		{"remote/spans", nil, nil},
+		{"remote/rules", []string{"series", "bucketstore", "bucketstore/meta", "bucketstore/metricset", "remote/ingest", "remote/jobs"}, []string{"bucketstore/...", "remote/engine", "remote/engine/..."}},
 		{"remote/timeline", []string{"series/rollup", "bucketstore", "bucketstore/meta"}, nil},
 		{"remote/timeline/timelinetest", []string{"series/rollup", "remote/timeline"}, nil},
 		{"remote/jobs", []string{"series/...", "bucketstore", "bucketstore/meta"}, []string{"bucketstore/..."}},

@@ -36,6 +36,7 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql/parser"
 	"github.com/prometheus/prometheus/storage"
+	v1 "github.com/prometheus/prometheus/web/api/v1"
 
 	"github.com/promtable/promtable/index"
 	"github.com/promtable/promtable/remote/engine/current"
@@ -85,6 +86,8 @@ type Config struct {
 	Results *resultcache.Cache
 	// Confirm is that of resultcache.Config. It may be nil.
 	Confirm func(ctx context.Context) bool
+	// Rules returns the recording and alerting rules of the tenant of a context. It may be nil, if there are none.
+	Rules func(ctx context.Context) v1.RulesRetriever
 	// Cut is that of the engine. Results that read what is before it are not cached. It may be
 	// nil.
 	Cut func(now time.Time) int64

@@ -10,12 +10,19 @@ import (
 	"github.com/prometheus/prometheus/scrape"
 )
 
-// nothing is what upstream's API asks for rules, targets and Alertmanagers, of which the adapter has none. Clients
+// NoRules are those of an adapter that evaluates none.
+type NoRules struct{}
+
+// RuleGroups implements v1.RulesRetriever.
+func (NoRules) RuleGroups() []*rules.Group { return nil }
+
+// AlertingRules implements v1.RulesRetriever.
+func (NoRules) AlertingRules() []*rules.AlertingRule { return nil }
+
+// nothing is what upstream's API asks for targets and Alertmanagers, of which the adapter has none. Clients
 // such as Grafana ask for them, and would show an error.
 type nothing struct{}
 
-func (nothing) RuleGroups() []*rules.Group                  { return nil }
-func (nothing) AlertingRules() []*rules.AlertingRule        { return nil }
 func (nothing) ScrapePools() []string                       { return []string{} }
 func (nothing) TargetsActive() map[string][]*scrape.Target  { return nil }
 func (nothing) TargetsDropped() map[string][]*scrape.Target { return nil }

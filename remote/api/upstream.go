@@ -20,6 +20,8 @@ import (
 	"github.com/prometheus/common/version"
 	"github.com/prometheus/prometheus/config"
 	"github.com/prometheus/prometheus/promql"
+	"github.com/prometheus/prometheus/promql/parser"
+	"github.com/prometheus/prometheus/storage"
 	registries "github.com/prometheus/prometheus/util/features"
 	"github.com/prometheus/prometheus/util/notifications"
 	v1 "github.com/prometheus/prometheus/web/api/v1"
@@ -101,7 +103,7 @@ func (a *API) newUpstream(admin *admin) (http.Handler, error) {
 		func(next http.HandlerFunc) http.HandlerFunc { return next },
 		admin, a.cfg.DataDir, a.cfg.Admin != nil, false, 0,
 		logger,
-		func(context.Context) v1.RulesRetriever { return nothing{} },
+		a.rules,
 		0, 0, 0, // of its remote read, which is not served
 		false,
 		regexp.MustCompile(`^$`), // no other origins
@@ -123,6 +125,29 @@ func (a *API) newUpstream(admin *admin) (http.Handler, error) {
 	router := route.New().WithPrefix("/api/v1")
 	api.Register(router)
 	return router, nil
+}
+
+// rules returns the rules of the tenant of a context.
+func (a *API) rules(ctx context.Context) v1.RulesRetriever {
+	if a.cfg.Rules == nil {
+		return NoRules{}
+	}
+	return a.cfg.Rules(ctx)
+}
+
+// Evaluator returns what evaluates PromQL, without cached results, what it reads, whose errors StoreFailed knows, and its parser.
+func (a *API) Evaluator() (promql.QueryEngine, storage.Queryable, parser.Parser) {
+	return a.queries, markedStorage{a.cfg.Engine, a.cfg.Missing}, a.parser
+}
+
+// StoreFailed says whether an error of a query of Evaluator is the store's, or the end of the query, and may end: it is not the expression's.
+func StoreFailed(err error) bool {
+	var failed *storeError
+	var timedOut promql.ErrQueryTimeout
+	var canceled promql.ErrQueryCanceled
+	var stored promql.ErrStorage
+	return errors.As(err, &failed) || errors.As(err, &timedOut) || errors.As(err, &canceled) || errors.As(err, &stored) ||
+		errors.Is(err, eval.ErrBusy) || errors.Is(err, queries.ErrCancelled) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 }
 
 // configuration is what /api/v1/status/config says: Prometheus' defaults, with the intervals of the adapter. Without a

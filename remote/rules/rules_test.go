@@ -1,0 +1,366 @@
+package rules
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-kit/log"
+	"github.com/prometheus/prometheus/model/histogram"
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/promql"
+	"github.com/prometheus/prometheus/promql/parser"
+	"github.com/prometheus/prometheus/promql/promqltest"
+	"github.com/prometheus/prometheus/rules"
+	"github.com/prometheus/prometheus/storage"
+	"github.com/prometheus/prometheus/tsdb/chunkenc"
+
+	"github.com/promtable/promtable/bucketstore"
+	"github.com/promtable/promtable/bucketstore/pebble"
+	"github.com/promtable/promtable/remote/engine"
+	"github.com/promtable/promtable/remote/engine/eval"
+	"github.com/promtable/promtable/remote/ingest"
+	"github.com/promtable/promtable/series"
+)
+
+const (
+	second = int64(1000)
+	minute = 60 * second
+	// begin is the time of the first sample, in 2024.
+	begin = 400*series.Period + series.IndexPeriod
+)
+
+// errOutage is what the store answers when the test wants it to.
+var errOutage = errors.New("the store is away")
+
+// faulty is a store that fails at random. What fails may have happened.
+type faulty struct {
+	bucketstore.Store
+	random *rand.Rand
+	part   float64
+}
+
+func (s *faulty) fails() bool { return s.random.Float64() < s.part }
+
+// CheckAndApply implements bucketstore.Store.
+func (s *faulty) CheckAndApply(ctx context.Context, table bucketstore.Table, cond bucketstore.Condition, m bucketstore.Mutation) (ok bool, err error) {
+	if s.fails() {
+		return false, errOutage
+	}
+	ok, err = s.Store.CheckAndApply(ctx, table, cond, m)
+	if s.fails() {
+		return false, errOutage
+	}
+	return ok, err
+}
+
+// A world is an engine with samples, and what evaluates rules over it.
+type world struct {
+	*testing.T
+	engine *engine.Engine
+	store  *faulty
+	now    int64
+	cfg    Config
+}
+
+func newWorld(t *testing.T, files ...string) *world {
+	t.Helper()
+	w := &world{T: t, now: begin, store: &faulty{random: rand.New(rand.NewPCG(1, 2))}}
+	now := func() time.Time { return time.UnixMilli(w.now) }
+	rows, err := pebble.Open(pebble.Config{Dir: t.TempDir(), Tables: bucketstore.Tables(bucketstore.Retention{}), Now: now, CacheBytes: 4 << 20, MemTableBytes: 4 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.store.Store = rows
+	if w.engine, err = engine.New(engine.Config{Store: rows, Appender: bucketstore.NewDirect(rows, series.Schema{}, now, nil), Now: now, MaxFuture: engine.Unbounded}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := errors.Join(w.engine.Close(context.Background()), rows.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	p := parser.NewParser(promqltest.TestParserOpts)
+	e := eval.New(promql.EngineOpts{MaxSamples: 1e6, Timeout: time.Minute, LookbackDelta: 5 * time.Minute, Parser: p, NoStepSubqueryIntervalFn: func(int64) int64 { return minute }}, eval.NewMemory(0, 0))
+	t.Cleanup(func() { _ = e.Close() })
+	w.cfg = Config{
+		Files: files, Interval: time.Minute, Engine: e, Queryable: w.engine, Parser: p, Append: w.append, Store: w.store, Holder: "test",
+		ExternalURL: &url.URL{Scheme: "http", Host: "localhost"}, Metrics: rules.NewGroupMetrics(nil), Now: now, Logger: log.NewNopLogger(),
+		StoreFailed: func(err error) bool { return errors.Is(err, errOutage) },
+	}
+	return w
+}
+
+// append stores samples, and may fail before, or after some are stored.
+func (w *world) append(ctx context.Context, batch []ingest.Series, rejected *ingest.Rejected) (stored ingest.Stored, err error) {
+	if w.store.fails() {
+		batch = batch[:w.store.random.IntN(len(batch)+1)]
+		err = errOutage
+	}
+	stored, appendErr := w.engine.Append(ctx, batch, rejected)
+	return stored, errors.Join(err, appendErr)
+}
+
+// fill writes what rules read: counters that come and go, and native histograms, for some hours.
+func (w *world) fill(hours int) {
+	w.Helper()
+	r := rand.New(rand.NewPCG(3, 4))
+	var batch []ingest.Series
+	for i := range 12 {
+		s := ingest.Series{Labels: labels.FromStrings("__name__", "x_total", "instance", fmt.Sprint(i), "job", fmt.Sprint(i%3))}
+		y := ingest.Series{Labels: labels.FromStrings("__name__", "y", "instance", fmt.Sprint(i), "job", fmt.Sprint(i%3))}
+		h := ingest.Series{Labels: labels.FromStrings("__name__", "h", "job", fmt.Sprint(i))}
+		v, isThere := 0.0, true
+		for t := begin; t < begin+int64(hours)*60*minute; t += 15 * second {
+			if r.IntN(60) == 0 {
+				isThere = !isThere
+			}
+			if !isThere {
+				continue
+			}
+			v += float64(r.IntN(100))
+			s.Samples = append(s.Samples, ingest.Sample{T: t + int64(i), V: v})
+			if i < 4 {
+				y.Samples = append(y.Samples, ingest.Sample{T: t + int64(i), V: float64(r.IntN(9))})
+			}
+			if i == 0 {
+				h.Histograms = append(h.Histograms, ingest.Histogram{T: t, FH: &histogram.FloatHistogram{Count: v + 1, Sum: v, ZeroCount: v + 1}})
+			}
+		}
+		batch = append(batch, s, y, h)
+	}
+	batch = slices.DeleteFunc(batch, func(s ingest.Series) bool { return s.Size() == 0 })
+	var rejected ingest.Rejected
+	if _, err := w.engine.Append(w.Context(), batch, &rejected); err != nil || rejected.Err() != nil {
+		w.Fatal(err, rejected.Err())
+	}
+}
+
+// samples returns all samples of a metric as text.
+func (w *world) samples(name string) string {
+	w.Helper()
+	q, err := w.engine.Querier(0, math.MaxInt64)
+	if err != nil {
+		w.Fatal(err)
+	}
+	defer q.Close()
+	set := q.Select(w.Context(), true, nil, labels.MustNewMatcher(labels.MatchEqual, labels.MetricName, name))
+	var b strings.Builder
+	for set.Next() {
+		fmt.Fprintf(&b, "%s\n", set.At().Labels())
+		it := set.At().Iterator(nil)
+		for kind := it.Next(); kind != chunkenc.ValNone; kind = it.Next() {
+			if kind == chunkenc.ValFloat {
+				t, v := it.At()
+				fmt.Fprintf(&b, "%d %x\n", t, math.Float64bits(v))
+				continue
+			}
+			t, h := it.AtFloatHistogram(nil)
+			fmt.Fprintf(&b, "%d %s\n", t, h)
+		}
+		if it.Err() != nil {
+			w.Fatal(it.Err())
+		}
+	}
+	if set.Err() != nil {
+		w.Fatal(set.Err())
+	}
+	return b.String()
+}
+
+// groups returns the groups of the files, as a process finds them that starts.
+func (w *world) groups() (all []*group) {
+	w.Helper()
+	r, err := New(w.Context(), w.cfg)
+	if err != nil {
+		w.Fatal(err)
+	}
+	w.Cleanup(r.current.stop)
+	for _, g := range r.current.groups {
+		all = append(all, g)
+	}
+	slices.SortFunc(all, func(a, b *group) int { return strings.Compare(a.key, b.key) })
+	return all
+}
+
+// catchUp records what is due, and says whether all is.
+func (w *world) catchUp(g *group) bool {
+	for due := g.timeOf(time.UnixMilli(w.now)); g.first() <= due; {
+		if err := g.advance(w.Context(), due); err != nil {
+			return false
+		}
+	}
+	return true
+}
+
+// upstream evaluates the groups at each of their times up to now as Prometheus does that never stops.
+func (w *world) upstream() {
+	w.Helper()
+	m := rules.NewManager(&rules.ManagerOptions{
+		QueryFunc: rules.EngineQueryFunc(w.cfg.Engine, w.engine), AppendableV2: everything{w}, Context: w.Context(), Queryable: w.engine, Parser: w.cfg.Parser, Metrics: w.cfg.Metrics,
+		NotifyFunc: func(context.Context, string, ...*rules.Alert) {}, DefaultRuleQueryOffset: func() time.Duration { return 0 },
+	})
+	groups, errs := m.LoadGroups(time.Minute, labels.EmptyLabels(), "", nil, false, w.cfg.Files...)
+	if errs != nil {
+		w.Fatal(errs)
+	}
+	for _, g := range groups {
+		first := g.EvalTimestamp(begin * int64(time.Millisecond)).Add(g.Interval())
+		for at := first; at.UnixMilli() <= w.now; at = at.Add(g.Interval()) {
+			g.Eval(w.Context(), at)
+		}
+	}
+}
+
+// everything stores all that rules have.
+type everything struct{ *world }
+
+// AppenderV2 implements storage.AppendableV2.
+func (w everything) AppenderV2(context.Context) storage.AppenderV2 { return &storing{world: w.world} }
+
+type storing struct {
+	*world
+	alertAppender
+	batch []ingest.Series
+}
+
+// Append implements storage.AppenderV2.
+func (a *storing) Append(_ storage.SeriesRef, ls labels.Labels, _, t int64, v float64, _ *histogram.Histogram, fh *histogram.FloatHistogram, _ storage.AppendV2Options) (storage.SeriesRef, error) {
+	s := ingest.Series{Labels: ls}
+	if fh != nil {
+		s.Histograms = []ingest.Histogram{{T: t, FH: fh}}
+	} else {
+		s.Samples = []ingest.Sample{{T: t, V: v}}
+	}
+	a.batch = append(a.batch, s)
+	return 0, nil
+}
+
+// Commit implements storage.AppenderTransaction.
+func (a *storing) Commit() error {
+	var rejected ingest.Rejected
+	_, err := a.engine.Append(a.Context(), a.batch, &rejected)
+	return errors.Join(err, rejected.Err())
+}
+
+// Rollback implements storage.AppenderTransaction.
+func (*storing) Rollback() error { return nil }
+
+// ruleFile has chains, a rule that reads itself, one that fails at some steps, a limit, an offset, and histograms.
+const ruleFile = `
+groups:
+- name: chain
+  interval: 30s
+  labels: {team: a}
+  rules:
+  - {record: "job:x:rate5m", expr: "sum by (job) (rate(x_total[5m]))"}
+  - {record: "all:x:rate5m", expr: "sum by (job) (rate(x_total[5m]))", labels: {team: b}}
+  - {record: "same", expr: "sum by (job) (rate(x_total[5m]))", labels: {job: none}}
+  - {record: "job:x:high", expr: "x_total > 3000 < 5000"}
+  - {record: "job:x:higher", expr: "job:x:high * 2"}
+  - {record: "h:rate", expr: "rate(h[2m])"}
+  - {record: "one", expr: "1"}
+- name: itself
+  query_offset: 45s
+  rules:
+  - {record: "steps", expr: "(steps or vector(0)) + 1"}
+  - {record: "before", expr: "after offset 1m or count(x_total)"}
+  - {record: "after", expr: "before + 1"}
+- name: fails
+  limit: 5
+  rules:
+  - {record: "joined", expr: "x_total * on (job) group_left () y"}
+  - {record: "renamed", expr: "label_replace(y, \"instance\", \"\", \"\", \"\")"}
+  - {record: "limited", expr: "x_total > 1000"}
+`
+
+var recorded = []string{"job:x:rate5m", "all:x:rate5m", "job:x:high", "job:x:higher", "h:rate", "one", "same", "steps", "before", "after", "joined", "renamed", "limited"}
+
+func writeRules(t *testing.T, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "rules.yml")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// TestGaps: however often a process ends, the store fails and nothing is evaluated for hours, what is recorded in the end is what Prometheus records that is
+// never interrupted, to the bit.
+func TestGaps(t *testing.T) {
+	const hours = 5
+	// Each rule begins with the first sample.
+	file := writeRules(t, strings.ReplaceAll(ruleFile, "- name: ", "- # begin: "+time.UnixMilli(begin).UTC().Format(time.RFC3339)+"\n  name: "))
+	want := newWorld(t, file)
+	want.fill(hours)
+	want.now = begin + hours*60*minute
+	want.upstream()
+	for seed := range uint64(4) {
+		got := newWorld(t, file)
+		got.fill(hours)
+		got.store.random = rand.New(rand.NewPCG(seed, 5))
+		r := rand.New(rand.NewPCG(seed, 6))
+		var groups []*group
+		restart := func() {
+			groups = got.groups()
+			for _, g := range groups {
+				for g.begin(t.Context()) != nil {
+				}
+			}
+		}
+		got.now += 7 * minute
+		restart()
+		for got.now < want.now {
+			got.now = min(want.now, got.now+r.Int64N(40*minute))
+			got.store.part = 0.05
+			for _, g := range groups {
+				for i := 0; !got.catchUp(g) && i < 3; i++ {
+					if r.IntN(2) == 0 {
+						restart()
+						break
+					}
+				}
+			}
+		}
+		got.store.part = 0
+		restart()
+		for _, g := range groups {
+			if !got.catchUp(g) {
+				t.Error("not all is recorded")
+			}
+		}
+		for _, name := range recorded {
+			if g, w := got.samples(name), want.samples(name); g != w {
+				t.Errorf("seed %d: %s:\n%s", seed, name, difference(g, w))
+			}
+		}
+	}
+	if want.samples("same") != "" {
+		t.Error("series that are the same with the labels of their rule are recorded")
+	}
+	for _, name := range recorded {
+		if want.samples(name) == "" && name != "same" {
+			t.Errorf("of %s there is nothing", name)
+		}
+	}
+}
+
+// difference returns the first lines that differ.
+func difference(got, want string) string {
+	g, w := strings.Split(got, "\n"), strings.Split(want, "\n")
+	for i := range min(len(g), len(w)) {
+		if g[i] != w[i] {
+			return fmt.Sprintf("line %d of %d, %d:\n got %s\nwant %s", i, len(g), len(w), strings.Join(g[max(0, i-2):min(i+3, len(g))], " | "), strings.Join(w[max(0, i-2):min(i+3, len(w))], " | "))
+		}
+	}
+	return fmt.Sprintf("%d lines, want %d", len(g), len(w))
+}
