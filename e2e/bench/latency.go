@@ -122,14 +122,19 @@ func (l *latency) ask(ctx context.Context, s *server, of string) error {
 	if l.rollups {
 		params, all.text, all.step = "", strings.Replace(all.text, "1h15s", "6h15s", 1), 6*time.Hour
 	}
-	for _, q := range []struct {
+	type asked struct {
 		name string
 		rangeQuery
-	}{
+	}
+	questions := []asked{
 		{"all days", all},
 		{"a day", rangeQuery{fmt.Sprintf("sum by (job) (rate(%s[5m]))", l.workload.Metric), end - day, end, 5 * time.Minute}},
 		{"an instant", rangeQuery{fmt.Sprintf("sum by (job) (rate(%s[5m]))", l.workload.Metric), end, end, 5 * time.Minute}},
-	} {
+	}
+	if l.rollups {
+		questions = questions[:1]
+	}
+	for _, q := range questions {
 		before, err := s.counters(ctx)
 		if err != nil {
 			return err
