@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// LeaseTime is how long a lease lasts without renewal. It is renewed after a third.
+	// LeaseTime is how long a lease lasts without renewal, if For does not say otherwise. It is renewed after a third.
 	LeaseTime = 5 * time.Minute
 	// leaseSkew is how far the clock of a holder may be ahead: a lease that ends later than
 	// any such clock could have set does not count.
@@ -41,6 +41,7 @@ type Lease[T any] struct {
 	now    func() time.Time
 	holder string
 	token  string
+	lasts  time.Duration
 	// held is the part of State that is the lease.
 	held *meta.Holding
 
@@ -54,8 +55,14 @@ type Lease[T any] struct {
 // NewLease returns a lease of the row with this key, whose JSON is a T. holding returns the
 // Holding in a T. holder names the process, for operators.
 func NewLease[T any](store bucketstore.Store, key string, now func() time.Time, holder string, holding func(*T) *meta.Holding) *Lease[T] {
-	l := &Lease[T]{store: store, key: key, now: now, holder: holder, token: rand.Text()}
+	l := &Lease[T]{store: store, key: key, now: now, holder: holder, token: rand.Text(), lasts: LeaseTime}
 	l.held = holding(&l.State)
+	return l
+}
+
+// For makes the lease last for a time without renewal: so long a work rests whose process has died.
+func (l *Lease[T]) For(d time.Duration) *Lease[T] {
+	l.lasts = d
 	return l
 }
 
@@ -108,7 +115,7 @@ func (l *Lease[T]) isHeld() bool {
 func (l *Lease[T]) Keep(ctx context.Context) error {
 	l.keeping.Lock()
 	defer l.keeping.Unlock()
-	if age := l.now().UnixMilli() - l.renewed; age >= 0 && age < LeaseTime.Milliseconds()/3 {
+	if age := l.now().UnixMilli() - l.renewed; age >= 0 && age < l.lasts.Milliseconds()/3 {
 		return nil
 	}
 	return l.renew(ctx)
@@ -116,7 +123,7 @@ func (l *Lease[T]) Keep(ctx context.Context) error {
 
 // renew takes or renews the lease and stores the state. It is ErrLost if another process was faster.
 func (l *Lease[T]) renew(ctx context.Context) error {
-	return l.write(ctx, meta.Holding{Holder: l.holder, Token: l.token, Expires: l.now().Add(LeaseTime).UnixMilli()})
+	return l.write(ctx, meta.Holding{Holder: l.holder, Token: l.token, Expires: l.now().Add(l.lasts).UnixMilli()})
 }
 
 func (l *Lease[T]) write(ctx context.Context, next meta.Holding) error {

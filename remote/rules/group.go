@@ -63,6 +63,9 @@ type group struct {
 	// step is the interval, in milliseconds.
 	step       int64
 	recordings []recording
+	// ids are those of recordings, and names their metrics. They do not change.
+	ids   []string
+	names map[string]bool
 	// stepwise says that a rule may read what it, or a later one, has recorded: then all rules are evaluated step by step.
 	stepwise bool
 	cell     meta.Cell
@@ -81,14 +84,15 @@ type group struct {
 func newGroup(r *Runner, of *rules.Group, begins map[ruleKey]int64) *group {
 	g := &group{
 		runner: r, of: of, key: rules.GroupKey(of.File(), of.Name()), name: of.Name(), step: of.Interval().Milliseconds(),
-		results: make(map[string]result), advanced: make(chan struct{}),
+		results: make(map[string]result), names: make(map[string]bool), advanced: make(chan struct{}),
 	}
 	for i, rule := range of.Rules() {
 		if rule, ok := rule.(*rules.RecordingRule); ok {
 			made := recording{position: len(g.recordings), name: rule.Name(), expr: rule.Query().String(), labels: rule.Labels(), begin: begins[ruleKey{of.File(), of.Name(), i}]}
 			made.id = strconv.FormatUint(xxhash.Sum64String(made.name+"\xff"+made.labels.String()+"\xff"+made.expr), 16)
 			g.stepwise = g.stepwise || g.readsLater(rule.Query(), i)
-			g.recordings = append(g.recordings, made)
+			g.recordings, g.ids = append(g.recordings, made), append(g.ids, made.id)
+			g.names[made.name] = true
 		}
 	}
 	return g
@@ -120,13 +124,25 @@ func mayMatch(ms []*labels.Matcher, name string) bool {
 // equals says whether two groups record the same at the same times.
 func (g *group) equals(o *group) bool {
 	return g.key == o.key && g.step == o.step && g.of.QueryOffset() == o.of.QueryOffset() && g.of.Limit() == o.of.Limit() &&
-		slices.EqualFunc(g.recordings, o.recordings, func(a, b recording) bool { return a.id == b.id })
+		slices.Equal(g.ids, o.ids)
+}
+
+// inherit makes rules that are new, and have the name and labels of one of before, say which of its series have ended.
+func (g *group) inherit(before *group) {
+	for i := range g.recordings {
+		rule := &g.recordings[i]
+		for _, of := range before.recordings {
+			if of.id != rule.id && of.name == rule.name && labels.Equal(of.labels, rule.labels) && rule.begin == 0 {
+				rule.previous = of.previous
+			}
+		}
+	}
 }
 
 // start begins to record, until ctx ends or stop is called.
 func (g *group) start(ctx context.Context) {
 	ctx, g.end = context.WithCancel(ctx)
-	if len(g.recordings) > 0 {
+	if len(g.ids) > 0 {
 		g.running.Go(func() { g.run(ctx) })
 	}
 }
@@ -258,7 +274,7 @@ func (g *group) warn(rule *recording, msg string, pairs ...any) {
 
 // await waits until all rules are recorded up to a time, but not for longer than some.
 func (g *group) await(ctx context.Context, at int64, most time.Duration) {
-	if len(g.recordings) == 0 {
+	if len(g.ids) == 0 {
 		return
 	}
 	timer := time.NewTimer(most)
@@ -299,7 +315,7 @@ func (g *group) recorded(of rules.RuleDetail, at int64) (promql.Vector, error) {
 		case found.at < at:
 			return nil, fmt.Errorf("the rule is behind: it is recorded up to %s", timeText(max(found.at, 0)))
 		}
-		return found.vector, found.err
+		return slices.Clone(found.vector), found.err // whose labels the manager changes
 	}
 	return nil, errors.New("the rule is not recorded: its file has changed")
 }

@@ -46,6 +46,9 @@ import (
 // retryInterval is how long after a failure, or while another process evaluates, it is tried again.
 const retryInterval = 5 * time.Second
 
+// leaseTime is how long nothing is evaluated after a process has died that did.
+const leaseTime = time.Minute
+
 // Config says what a Runner evaluates, and with what. All but Notify, Logger and Registerer is required.
 type Config struct {
 	// Files are patterns of the rule files.
@@ -94,6 +97,9 @@ type Runner struct {
 func New(ctx context.Context, cfg Config) (*Runner, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = log.NewNopLogger()
+	}
+	if cfg.Slog == nil {
+		cfg.Slog = slog.New(slog.DiscardHandler)
 	}
 	if cfg.Notify == nil {
 		cfg.Notify = func(context.Context, string, ...*rules.Alert) {}
@@ -151,7 +157,7 @@ func (r *Runner) Run(ctx context.Context) {
 		r.current.stop()
 	}()
 	for {
-		lease := jobs.NewLease(r.cfg.Store, r.leaseKey(), r.cfg.Now, r.cfg.Holder, func(h *meta.Holding) *meta.Holding { return h })
+		lease := jobs.NewLease(r.cfg.Store, r.leaseKey(), r.cfg.Now, r.cfg.Holder, func(h *meta.Holding) *meta.Holding { return h }).For(leaseTime)
 		err := lease.Run(ctx, nil, func(ctx context.Context) error { return r.work(ctx, lease) })
 		switch {
 		case ctx.Err() != nil:

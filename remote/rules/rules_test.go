@@ -11,12 +11,14 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/go-kit/log"
 	"github.com/prometheus/prometheus/model/histogram"
 	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/model/value"
 	"github.com/prometheus/prometheus/promql"
 	"github.com/prometheus/prometheus/promql/parser"
 	"github.com/prometheus/prometheus/promql/promqltest"
@@ -49,7 +51,7 @@ type faulty struct {
 	part   float64
 }
 
-func (s *faulty) fails() bool { return s.random.Float64() < s.part }
+func (s *faulty) fails() bool { return s.part > 0 && s.random.Float64() < s.part }
 
 // CheckAndApply implements bucketstore.Store.
 func (s *faulty) CheckAndApply(ctx context.Context, table bucketstore.Table, cond bucketstore.Condition, m bucketstore.Mutation) (ok bool, err error) {
@@ -72,10 +74,18 @@ type world struct {
 	cfg    Config
 }
 
-func newWorld(t *testing.T, files ...string) *world {
+func newWorld(t *testing.T, files ...string) *world { return openWorld(t, false, files) }
+
+// openWorld is newWorld, with the clock of the machine if isReal.
+func openWorld(t *testing.T, isReal bool, files []string) *world {
 	t.Helper()
 	w := &world{T: t, now: begin, store: &faulty{random: rand.New(rand.NewPCG(1, 2))}}
-	now := func() time.Time { return time.UnixMilli(w.now) }
+	now := func() time.Time {
+		if isReal {
+			return time.Now()
+		}
+		return time.UnixMilli(w.now)
+	}
 	rows, err := pebble.Open(pebble.Config{Dir: t.TempDir(), Tables: bucketstore.Tables(bucketstore.Retention{}), Now: now, CacheBytes: 4 << 20, MemTableBytes: 4 << 20})
 	if err != nil {
 		t.Fatal(err)
@@ -351,6 +361,57 @@ func TestGaps(t *testing.T) {
 		if want.samples(name) == "" && name != "same" {
 			t.Errorf("of %s there is nothing", name)
 		}
+	}
+}
+
+// TestRun: rules are recorded as time passes, those of a file that changes, too, and all ends with the context. The manager knows what each has.
+func TestRun(t *testing.T) {
+	const text = "groups:\n- name: g\n  interval: 100ms\n  rules:\n  - {record: r, expr: vector(1)}\n  - {alert: A, expr: vector(1)}\n"
+	file := writeRules(t, text)
+	w := openWorld(t, true, []string{file})
+	notified := make(chan struct{}, 1)
+	w.cfg.Notify = func(_ context.Context, _ string, alerts ...*rules.Alert) {
+		select {
+		case notified <- struct{}{}:
+		default:
+		}
+	}
+	r, err := New(t.Context(), w.cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { r.Run(ctx) })
+	<-notified
+	if err := os.WriteFile(file, []byte(strings.Replace(text, "record: r,", "record: s,", 1)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Reload(ctx); err != nil {
+		t.Fatal(err)
+	}
+	for w.samples("s") == "" && ctx.Err() == nil {
+		time.Sleep(10 * time.Millisecond)
+	}
+	var names []string
+	for _, rule := range r.RuleGroups()[0].Rules() {
+		names = append(names, rule.Name())
+	}
+	if !slices.Equal(names, []string{"s", "A"}) || len(r.AlertingRules()) != 1 {
+		t.Errorf("the rules are %q", names)
+	}
+	stale := fmt.Sprintf("%x\n", value.StaleNaN)
+	for name, want := range map[string]string{"ALERTS": `alertstate="firing"`, "r": stale} {
+		for began := time.Now(); !strings.Contains(w.samples(name), want); time.Sleep(10 * time.Millisecond) {
+			if time.Since(began) > time.Minute {
+				t.Fatalf("%s has no %q: %s", name, want, w.samples(name))
+			}
+		}
+	}
+	stop()
+	running.Wait()
+	if strings.Contains(w.samples("s"), stale) {
+		t.Error("a rule that goes on has ended")
 	}
 }
 

@@ -2,15 +2,19 @@ package rules
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
 
 	"github.com/go-kit/log/level"
+	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/exemplar"
 	"github.com/prometheus/prometheus/model/histogram"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/model/metadata"
+	"github.com/prometheus/prometheus/model/rulefmt"
+	"github.com/prometheus/prometheus/model/value"
 	"github.com/prometheus/prometheus/promql"
 	"github.com/prometheus/prometheus/rules"
 	"github.com/prometheus/prometheus/storage"
@@ -67,6 +71,11 @@ func (s *session) load(context.Context) error {
 	if err != nil {
 		return err
 	}
+	for _, file := range files { // the manager's error says nothing of what is wrong
+		if _, errs := rulefmt.ParseFile(file, false, model.UTF8Validation, r.cfg.Parser, r.cfg.Slog); len(errs) > 0 {
+			return errors.Join(errs...)
+		}
+	}
 	begins, err := readBegins(files, r.cfg.Now())
 	if err != nil {
 		return err
@@ -86,6 +95,7 @@ func (s *session) load(context.Context) error {
 				continue
 			}
 			before.stop()
+			made.inherit(before)
 		}
 		if next[key] = made; s.started {
 			made.start(s.ctx)
@@ -182,19 +192,32 @@ func (s *session) query(ctx context.Context, expr string, at time.Time) (promql.
 
 // AppenderV2 implements storage.AppendableV2: what the manager stores of alerts.
 func (s *session) AppenderV2(ctx context.Context) storage.AppenderV2 {
-	return &alertAppender{ctx: ctx, cfg: s.runner.cfg}
+	return &alertAppender{ctx: ctx, session: s}
 }
 
-// An alertAppender stores ALERTS and ALERTS_FOR_STATE. What the manager repeats of recording rules is stored already.
+// isRecorded says whether a group records a metric.
+func (s *session) isRecorded(name string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, g := range s.groups {
+		if g.names[name] {
+			return true
+		}
+	}
+	return false
+}
+
+// An alertAppender stores ALERTS and ALERTS_FOR_STATE, and that the series of a rule have ended that is gone. What else the manager has of recording rules is
+// stored already.
 type alertAppender struct {
-	ctx   context.Context
-	cfg   Config
-	batch []ingest.Series
+	ctx     context.Context
+	session *session
+	batch   []ingest.Series
 }
 
 // Append implements storage.AppenderV2.
 func (a *alertAppender) Append(_ storage.SeriesRef, ls labels.Labels, _, t int64, v float64, _ *histogram.Histogram, _ *histogram.FloatHistogram, _ storage.AppendV2Options) (storage.SeriesRef, error) {
-	if name := ls.Get(labels.MetricName); name == "ALERTS" || name == "ALERTS_FOR_STATE" {
+	if name := ls.Get(labels.MetricName); name == "ALERTS" || name == "ALERTS_FOR_STATE" || value.IsStaleNaN(v) && !a.session.isRecorded(name) {
 		a.batch = append(a.batch, ingest.Series{Labels: ls, Samples: []ingest.Sample{{T: t, V: v}}})
 	}
 	return 0, nil
@@ -216,7 +239,7 @@ func (a *alertAppender) Commit() error {
 		return nil
 	}
 	// The manager's last samples say that alerts have ended, also when the process ends.
-	return appendAll(context.WithoutCancel(a.ctx), a.cfg, a.batch)
+	return appendAll(context.WithoutCancel(a.ctx), a.session.runner.cfg, a.batch)
 }
 
 // Rollback implements storage.AppenderTransaction.

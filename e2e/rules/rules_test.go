@@ -1,0 +1,344 @@
+package rules
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/prometheus/prometheus/model/labels"
+
+	"github.com/promtable/promtable/e2e/harness"
+)
+
+// An alertmanager notes the alerts that it gets.
+type alertmanager struct {
+	*httptest.Server
+	mu sync.Mutex
+	// got has a line for each alert of each request, and ended says of each name whether its last one had ended.
+	got   []string
+	ended map[string]bool
+}
+
+func startAlertmanager(t *testing.T) *alertmanager {
+	t.Helper()
+	a := &alertmanager{ended: make(map[string]bool)}
+	a.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		var alerts []struct {
+			Labels           map[string]string
+			StartsAt, EndsAt time.Time
+		}
+		if err != nil || r.URL.Path != "/am/api/v2/alerts" || json.Unmarshal(body, &alerts) != nil {
+			http.Error(w, "no alerts", http.StatusBadRequest)
+			return
+		}
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		for _, alert := range alerts {
+			name := alert.Labels["alertname"]
+			a.got = append(a.got, fmt.Sprintf("%s %s", name, alert.Labels["team"]))
+			a.ended[name] = alert.EndsAt.Before(time.Now())
+		}
+	}))
+	t.Cleanup(a.Close)
+	return a
+}
+
+// count returns how many alerts of a name have come, and whether the last one had ended.
+func (a *alertmanager) count(line string) (n int, ended bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, got := range a.got {
+		if got == line {
+			n++
+		}
+	}
+	name, _, _ := strings.Cut(line, " ")
+	return n, a.ended[name]
+}
+
+// A rig is an adapter with a file of rules and an Alertmanager.
+type rig struct {
+	*testing.T
+	file string
+	am   *alertmanager
+	args []string
+}
+
+func newRig(t *testing.T) *rig {
+	t.Helper()
+	r := &rig{T: t, file: filepath.Join(t.TempDir(), "rules.yml"), am: startAlertmanager(t)}
+	r.args = []string{"--rules.file=" + r.file, "--alertmanager.url=" + r.am.URL + "/am"}
+	return r
+}
+
+// write writes the file, which promtool takes.
+func (r *rig) write(text string) {
+	r.Helper()
+	if err := os.WriteFile(r.file, []byte(text), 0o600); err != nil {
+		r.Fatal(err)
+	}
+	if out, err := exec.Command(harness.PromtoolProgram(r), "check", "rules", r.file).CombinedOutput(); err != nil {
+		r.Fatalf("%v\n%s", err, out)
+	}
+}
+
+// points returns the samples of a series between two times, by their times.
+func (r *rig) points(a *harness.Adapter, selector string, mint, maxt int64) map[int64]string {
+	r.Helper()
+	data, err := harness.GetAPI(a.URL("/api/v1/query"), url.Values{"query": {fmt.Sprintf("%s[%dms]", selector, maxt-mint)}, "time": {harness.FormatSeconds(maxt)}})
+	if err != nil {
+		r.Fatal(err)
+	}
+	var answer struct {
+		Result []struct{ Values [][2]any }
+	}
+	if err := json.Unmarshal(data, &answer); err != nil {
+		r.Fatal(err)
+	}
+	found := make(map[int64]string)
+	for _, s := range answer.Result {
+		for _, v := range s.Values {
+			found[int64(v[0].(float64)*1000+0.5)] = v[1].(string)
+		}
+	}
+	return found
+}
+
+const ruleFile = `
+groups:
+- name: g  # begin: %s
+  interval: 1s
+  labels: {team: a}
+  rules:
+  - {record: "load:sum", expr: "sum(load)"}
+  - {record: "load:twice", expr: "load:sum * 2"}
+  - alert: High
+    expr: load:twice > 100
+    for: 3s
+    annotations: {summary: "{{ $value }}"}
+`
+
+// send sends a value of load from one time to another, each second.
+func (r *rig) send(a *harness.Adapter, from, to int64, value float64) {
+	r.Helper()
+	s := harness.SeriesOf(labels.FromStrings("__name__", "load", "job", "j"))
+	for t := from; t <= to; t += 1000 {
+		s.Points = append(s.Points, harness.PointAt(t, value))
+	}
+	harness.RemoteWrite2().MustSend(r, a.URL("/api/v1/write"), s)
+}
+
+// wantNoGap waits until load:twice has a sample each second up to now, and none is missing since a time.
+func (r *rig) wantNoGap(a *harness.Adapter, since int64, value string) {
+	r.Helper()
+	now := harness.NowMillis()
+	harness.Eventually(r, "all seconds are recorded", func() error {
+		found := r.points(a, `load:twice{team="a"}`, since, now)
+		times := make([]int64, 0, len(found))
+		for t, v := range found {
+			if v != value {
+				return fmt.Errorf("%s at %d, want %s", v, t, value)
+			}
+			times = append(times, t)
+		}
+		slices.Sort(times)
+		if len(times) == 0 || times[0] > since+2000 || times[len(times)-1] < now-2000 {
+			return fmt.Errorf("%d samples, from %v", len(times), times[:min(1, len(times))])
+		}
+		for i := range times[1:] {
+			if times[i+1]-times[i] != 1000 {
+				return fmt.Errorf("nothing between %d and %d", times[i], times[i+1])
+			}
+		}
+		return nil
+	})
+}
+
+// TestRules: a new rule begins in the past, nothing is missing after kill -9 and a time without an adapter, an alert fires after its time and not before, is not sent
+// again as a new one after a restart, and ends. Files that change are loaded, and wrong ones refused.
+func TestRules(t *testing.T) {
+	for name, b := range map[string]harness.Backend{"embedded": harness.Embedded(t), "bigtable": harness.Emulator(t)} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			begin := harness.NowMillis() - 600_000
+			r.write("groups: []\n")
+			args := append(slices.Clone(r.args), "--rules.query-offset=0s")
+			a := harness.StartAdapter(t, b, append(args, "--index.refresh=1s")[:len(args)+map[string]int{"bigtable": 1}[name]]...)
+			r.send(a, begin-60_000, harness.NowMillis()+120_000, 60)
+			r.write(fmt.Sprintf(ruleFile, time.UnixMilli(begin).UTC().Format(time.RFC3339)))
+			if resp, err := harness.Post(t.Context(), a.URL("/-/reload"), nil, nil); err != nil || resp.Status != http.StatusOK {
+				t.Fatal(resp, err)
+			}
+			r.wantNoGap(a, begin, "120")
+			harness.Eventually(t, "the alert fires", func() error {
+				if n, _ := r.am.count("High a"); n == 0 {
+					return errors.New("it does not")
+				}
+				return nil
+			})
+			active := r.activeSince(a)
+
+			a.Kill(t)
+			time.Sleep(5 * time.Second) // of which there are to be samples
+			a.Rerun(t)
+			r.wantNoGap(a, begin, "120")
+			harness.Eventually(t, "the alert is active as before", func() error {
+				if since := r.activeSince(a); since != active {
+					return fmt.Errorf("since %s, want %s", since, active)
+				}
+				return nil
+			})
+
+			r.write(strings.Replace(fmt.Sprintf(ruleFile, "1m"), "> 100", "> 1000", 1))
+			if err := syscall.Kill(a.PID(), syscall.SIGHUP); err != nil {
+				t.Fatal(err)
+			}
+			harness.Eventually(t, "the alert ends", func() error {
+				if _, ended := r.am.count("High a"); !ended {
+					return errors.New("it does not")
+				}
+				return nil
+			})
+			if err := os.WriteFile(r.file, []byte("groups: [{name: g, rules: [{record: 'a', expr: 'sum('}]}]\n"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if resp, err := harness.Post(t.Context(), a.URL("/-/reload"), nil, nil); err != nil || resp.Status != http.StatusInternalServerError || !strings.Contains(resp.Body, "rules.yml") {
+				t.Errorf("a wrong file is loaded: %+v, %v", resp, err)
+			}
+			if data := r.rules(a); !strings.Contains(data, "load:twice") || !strings.Contains(data, `"health":"ok"`) {
+				t.Errorf("the rules after that: %s", data)
+			}
+			a.Terminate(t)
+			if code, output := harness.RunAdapter(t, b, r.args...); code == 0 || !strings.Contains(output, "rules.yml") {
+				t.Errorf("a start with a wrong file: %d, %s", code, output)
+			}
+		})
+	}
+}
+
+// rules returns the answer of /api/v1/rules.
+func (r *rig) rules(a *harness.Adapter) string {
+	r.Helper()
+	return harness.MustGet(r, a.URL("/api/v1/rules"), nil).Body
+}
+
+// activeSince returns since when the alert is active.
+func (r *rig) activeSince(a *harness.Adapter) string {
+	r.Helper()
+	var answer struct {
+		Data struct {
+			Alerts []struct {
+				State    string
+				ActiveAt time.Time
+			}
+		}
+	}
+	if err := json.Unmarshal([]byte(harness.MustGet(r, a.URL("/api/v1/alerts"), nil).Body), &answer); err != nil {
+		r.Fatal(err)
+	}
+	if len(answer.Data.Alerts) != 1 || answer.Data.Alerts[0].State != "firing" {
+		return fmt.Sprintf("%+v", answer.Data.Alerts)
+	}
+	return answer.Data.Alerts[0].ActiveAt.Truncate(time.Second).String() // ALERTS_FOR_STATE has seconds
+}
+
+// TestOneEvaluates: of two adapters one evaluates. When it ends the other one does at once, and the alert goes on as it was.
+func TestOneEvaluates(t *testing.T) {
+	b := harness.Emulator(t)
+	r := newRig(t)
+	r.write(fmt.Sprintf(ruleFile, "1m"))
+	args := append(r.args, "--rules.query-offset=0s", "--index.refresh=1s")
+	first := harness.StartAdapter(t, b, args...)
+	r.send(first, harness.NowMillis()-120_000, harness.NowMillis()+120_000, 60)
+	harness.Eventually(t, "the alert fires", func() error {
+		if since := r.activeSince(first); strings.HasPrefix(since, "[") {
+			return errors.New(since)
+		}
+		return nil
+	})
+	second := harness.StartAdapter(t, b, args...)
+	if n := second.Metric(t, "adapter_rules_evaluating"); n != 0 {
+		t.Errorf("both evaluate")
+	}
+	if data := r.rules(second); !strings.Contains(data, "load:twice") {
+		t.Errorf("the other one does not list the rules: %s", data)
+	}
+	active := r.activeSince(first)
+	n, _ := r.am.count("High a")
+	first.Terminate(t)
+	since := harness.NowMillis() - 60_000
+	harness.Eventually(t, "the other one evaluates", func() error {
+		if got := r.activeSince(second); got != active {
+			return fmt.Errorf("the alert is active since %s, want %s", got, active)
+		}
+		return nil
+	})
+	r.wantNoGap(second, since, "120")
+	if more, _ := r.am.count("High a"); more-n > 3 { // it is sent again each minute, and after a change
+		t.Errorf("the alert is sent %d times around the change", more-n)
+	}
+}
+
+// TestTenants: rules of a tenant see its samples alone, and what they record is its own.
+func TestTenants(t *testing.T) {
+	r := newRig(t)
+	r.write(strings.Replace(fmt.Sprintf(ruleFile, "1m"), "sum(load)", "count(load)", 1))
+	if code, output := harness.RunAdapter(t, harness.Embedded(t), "--tenancy", r.args[0]); code == 0 || !strings.Contains(output, "TENANT:PATTERN") {
+		t.Errorf("rules of no tenant: %d, %s", code, output)
+	}
+	b := harness.Embedded(t)
+	if code, output := harness.RunAdapter(t, b, "--tenancy", "--rules.file=a:"+r.file); code == 0 || !strings.Contains(output, "no such tenant") {
+		t.Errorf("rules of a tenant that is not there: %d, %s", code, output)
+	}
+	a := harness.StartAdapter(t, b, "--tenancy", "--tenancy.create", "--rules.file=a:"+r.file)
+	now := harness.NowMillis()
+	for i, tenant := range []string{"a", "b"} {
+		var batch []harness.SentSeries
+		for n := range i + 2 {
+			s := harness.SeriesOf(labels.FromStrings("__name__", "load", "n", fmt.Sprint(n)))
+			for at := now - 60_000; at < now+60_000; at += 1000 {
+				s.Points = append(s.Points, harness.PointAt(at, 1))
+			}
+			batch = append(batch, s)
+		}
+		header := harness.RemoteWrite2().Header()
+		header["X-Scope-OrgID"] = tenant
+		if resp, err := harness.Post(t.Context(), a.URL("/api/v1/write"), header, harness.RemoteWrite2().Encode(batch)); err != nil || resp.Status != http.StatusNoContent {
+			t.Fatal(resp, err)
+		}
+	}
+	get := func(tenant, path string) string {
+		t.Helper()
+		return harness.MustGet(t, a.URL(path), map[string]string{"X-Scope-OrgID": tenant}).Body
+	}
+	harness.Eventually(t, "it is recorded", func() error {
+		if got := get("a", "/api/v1/query?query=load:twice"); !strings.Contains(got, `"4"]`) {
+			return errors.New(got)
+		}
+		return nil
+	})
+	if got := get("b", "/api/v1/query?query=load:twice"); strings.Contains(got, "load:twice") {
+		t.Errorf("another tenant has it: %s", got)
+	}
+	if got := get("b", "/api/v1/rules"); strings.Contains(got, "load") {
+		t.Errorf("another tenant sees the rules: %s", got)
+	}
+	if got := get("a", "/api/v1/rules?type=record"); !strings.Contains(got, "load:twice") || strings.Contains(got, "High") {
+		t.Errorf("the rules of the tenant: %s", got)
+	}
+}
