@@ -63,7 +63,8 @@ type group struct {
 	// step is the interval, in milliseconds.
 	step       int64
 	recordings []recording
-	// ids are those of recordings, and names their metrics. They do not change.
+	// made are the recordings as they were made, ids theirs, and names their metrics. They do not change; recordings are for what runs alone.
+	made  []recording
 	ids   []string
 	names map[string]bool
 	// stepwise says that a rule may read what it, or a later one, has recorded: then all rules are evaluated step by step.
@@ -95,6 +96,7 @@ func newGroup(r *Runner, of *rules.Group, begins map[ruleKey]int64) *group {
 			g.names[made.name] = true
 		}
 	}
+	g.made = slices.Clone(g.recordings)
 	return g
 }
 
@@ -282,7 +284,7 @@ func (g *group) await(ctx context.Context, at int64, most time.Duration) {
 	for {
 		g.mu.Lock()
 		advanced, isThere := g.advanced, true
-		for _, rule := range g.recordings {
+		for _, rule := range g.made {
 			isThere = isThere && g.results[rule.id].at >= at
 		}
 		g.mu.Unlock()
@@ -303,8 +305,7 @@ func (g *group) await(ctx context.Context, at int64, most time.Duration) {
 func (g *group) recorded(of rules.RuleDetail, at int64) (promql.Vector, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	for i := range g.recordings {
-		rule := &g.recordings[i]
+	for _, rule := range g.made {
 		if rule.name != of.Name || rule.expr != of.Query || !labels.Equal(rule.labels, of.Labels) {
 			continue
 		}

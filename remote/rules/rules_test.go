@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -70,7 +71,7 @@ type world struct {
 	*testing.T
 	engine *engine.Engine
 	store  *faulty
-	now    int64
+	now    atomic.Int64
 	cfg    Config
 }
 
@@ -79,12 +80,13 @@ func newWorld(t *testing.T, files ...string) *world { return openWorld(t, false,
 // openWorld is newWorld, with the clock of the machine if isReal.
 func openWorld(t *testing.T, isReal bool, files []string) *world {
 	t.Helper()
-	w := &world{T: t, now: begin, store: &faulty{random: rand.New(rand.NewPCG(1, 2))}}
+	w := &world{T: t, store: &faulty{random: rand.New(rand.NewPCG(1, 2))}}
+	w.now.Store(begin)
 	now := func() time.Time {
 		if isReal {
 			return time.Now()
 		}
-		return time.UnixMilli(w.now)
+		return time.UnixMilli(w.now.Load())
 	}
 	rows, err := pebble.Open(pebble.Config{Dir: t.TempDir(), Tables: bucketstore.Tables(bucketstore.Retention{}), Now: now, CacheBytes: 4 << 20, MemTableBytes: 4 << 20})
 	if err != nil {
@@ -204,7 +206,7 @@ func (w *world) groups() (all []*group) {
 
 // catchUp records what is due, and says whether all is.
 func (w *world) catchUp(g *group) bool {
-	for due := g.timeOf(time.UnixMilli(w.now)); g.first() <= due; {
+	for due := g.timeOf(time.UnixMilli(w.now.Load())); g.first() <= due; {
 		if err := g.advance(w.Context(), due); err != nil {
 			return false
 		}
@@ -225,7 +227,7 @@ func (w *world) upstream() {
 	}
 	for _, g := range groups {
 		first := g.EvalTimestamp(begin * int64(time.Millisecond)).Add(g.Interval())
-		for at := first; at.UnixMilli() <= w.now; at = at.Add(g.Interval()) {
+		for at := first; at.UnixMilli() <= w.now.Load(); at = at.Add(g.Interval()) {
 			g.Eval(w.Context(), at)
 		}
 	}
@@ -312,7 +314,8 @@ func TestGaps(t *testing.T) {
 	file := writeRules(t, strings.ReplaceAll(ruleFile, "- name: ", "- # begin: "+time.UnixMilli(begin).UTC().Format(time.RFC3339)+"\n  name: "))
 	want := newWorld(t, file)
 	want.fill(hours)
-	want.now = begin + hours*60*minute
+	end := begin + hours*60*minute
+	want.now.Store(end)
 	want.upstream()
 	for seed := range uint64(4) {
 		got := newWorld(t, file)
@@ -327,10 +330,10 @@ func TestGaps(t *testing.T) {
 				}
 			}
 		}
-		got.now += 7 * minute
+		got.now.Add(7 * minute)
 		restart()
-		for got.now < want.now {
-			got.now = min(want.now, got.now+r.Int64N(40*minute))
+		for got.now.Load() < end {
+			got.now.Store(min(end, got.now.Load()+r.Int64N(40*minute)))
 			got.store.part = 0.05
 			for _, g := range groups {
 				for i := 0; !got.catchUp(g) && i < 3; i++ {
