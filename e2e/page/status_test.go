@@ -238,10 +238,33 @@ func ruleCases() map[string][]ruleCase {
 		"slow disk":               grows("adapter_pebble_write_stalls_total", "times writes waited for compactions"),
 		"logs without an adapter": holds("waits for 1 log of", map[string]float64{"adapter_buffer_other_logs": 1}),
 		"CURRENT dropped":         grows("adapter_current_dropped_total", "current values"),
-		"queries refused":         grows(`adapter_api_requests_total{code="422",endpoint="query"}`, "queries were refused in the last hour. They exceeded a limit"),
+		"queries refused":         grows(`adapter_api_limited_requests_total{limit="samples"}`, "queries were refused in the last hour. They exceeded a limit"),
 		"index marks read":        holds("Index marks of 200,000 series", map[string]float64{`adapter_index_mark_lookups_total{result="found"}`: 200_000}),
 		"slow queries":            grows(`adapter_slow_queries_total{kind="range"}`, "queries were slow"),
 	}
+}
+
+// TestPageRefused: an expression that cannot be evaluated is a mistake of its author, and no finding; one above a limit is.
+func TestPageRefused(t *testing.T) {
+	t.Parallel()
+	a := startPaged(t, "--query.max-samples=100")
+	ask := func(query string) {
+		t.Helper()
+		if resp := harness.MustGet(t, a.URL("/api/v1/query")+"?"+url.Values{"query": {query}}.Encode(), nil); resp.Status != http.StatusUnprocessableEntity {
+			t.Fatalf("%s: %v", query, resp)
+		}
+	}
+	for range 3 {
+		ask("page_gauge * on () page_gauge")
+	}
+	p := newPage(t, a)
+	p.open("tab", "status")
+	if got := p.texts(".findings, .well"); !slices.Equal(got, []string{"No problems found."}) {
+		t.Errorf("after mistakes the findings are %q", got)
+	}
+	ask("page_many")
+	p.load("tab", "status")
+	p.wantFinding("1 query was refused since the start. It exceeded a limit")
 }
 
 // TestPageRules: each rule holds with the metrics that it is about, and says so, and none does with those of an adapter that is well.

@@ -17,6 +17,7 @@
 //	usage.go        /api/v1/status/usage, what no query reads, and how near limits are
 //	rules.go        rules, alerts, targets and Alertmanagers, of which there are none
 //	respond.go      the envelope of answers
+//	limited.go      which limit has refused a request
 //	metrics.go      counters of requests
 package api
 

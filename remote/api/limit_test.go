@@ -8,8 +8,11 @@ import (
 	"strconv"
 	"testing"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/promtable/promtable/remote/api"
 	"github.com/promtable/promtable/remote/engine"
+	"github.com/promtable/promtable/remote/remotetest"
 )
 
 // rangeAnswer returns the series of a range query, how many there are by the header, and the warnings.
@@ -68,5 +71,39 @@ func TestLimitMemory(t *testing.T) {
 	}
 	if got := ask("2"); got != http.StatusOK {
 		t.Errorf("with a limit the status is %d", got)
+	}
+}
+
+// TestLimitedRequests: requests that a limit refuses are counted by it, and mistakes in expressions are not.
+func TestLimitedRequests(t *testing.T) {
+	reg := prometheus.NewRegistry()
+	f := serve(t, func(a *api.Config, e *engine.Config) {
+		a.Registerer, a.MaxSamples, e.Limits.MaxSeries = reg, 50, 8
+	})
+	f.fill(t)
+	want := map[string]float64{}
+	for _, tt := range []struct {
+		path, query, limit string
+		status             int
+	}{
+		{"query", `up{n=~"1|2"} * on () up{n=~"1|2"}`, "", 422},
+		{"query", "up{", "", 400},
+		{"query", "none", "", 200},
+		{"query", `up{n=~"1|2"}`, "", 200},
+		{"query_range", `sort(up{n=~"[0-6]"})`, "samples", 422},
+		{"query", "up", "read", 422},
+	} {
+		got := f.ask(t, http.MethodGet, "/api/v1/"+tt.path, params("query", tt.query, "time", at(0), "start", at(-3000), "end", at(0), "step", "60"))
+		if got.status != tt.status {
+			t.Errorf("%s %s: %+v, want %d", tt.path, tt.query, got, tt.status)
+		}
+		if tt.limit != "" {
+			want[tt.limit]++
+		}
+		for _, kind := range []string{"read", "samples", "memory", "total_memory", "time"} {
+			if n := remotetest.Counter(t, reg, "adapter_api_limited_requests_total", "limit", kind); n != want[kind] {
+				t.Errorf("after %s %s: %g by %s, want %g", tt.path, tt.query, n, kind, want[kind])
+			}
+		}
 	}
 }

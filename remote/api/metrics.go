@@ -16,6 +16,7 @@ import (
 type metrics struct {
 	seconds  *prometheus.HistogramVec
 	requests *prometheus.CounterVec
+	limited  *prometheus.CounterVec
 }
 
 func newMetrics(reg prometheus.Registerer) metrics {
@@ -24,6 +25,7 @@ func newMetrics(reg prometheus.Registerer) metrics {
 		seconds: f.HistogramVec("adapter_api_request_duration_seconds", "Time that requests to the HTTP API took, by endpoint.",
 			[]float64{.001, .005, .01, .05, .1, .5, 1, 5, 10, 30, 60, 120}, "endpoint"),
 		requests: f.CounterVec("adapter_api_requests_total", "Requests to the HTTP API, by endpoint and status.", "endpoint", "code"),
+		limited:  f.Counters("adapter_api_limited_requests_total", "Requests to the HTTP API that were refused by a limit, by what it bounds.", "limit", limitKinds...),
 	}
 }
 
@@ -47,6 +49,6 @@ func (m metrics) instrument(pattern string, next http.Handler) http.Handler {
 	_, path, _ := strings.Cut(pattern, " ")
 	endpoint := prometheus.Labels{"endpoint": strings.TrimPrefix(path, "/api/v1/")}
 	return promhttp.InstrumentHandlerDuration(m.seconds.MustCurryWith(endpoint),
-		promhttp.InstrumentHandlerCounter(m.requests.MustCurryWith(endpoint), next),
+		promhttp.InstrumentHandlerCounter(m.requests.MustCurryWith(endpoint), withReachedLimit(m.limited, next)),
 		promhttp.WithExemplarFromContext(spans.Exemplar))
 }

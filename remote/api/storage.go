@@ -27,6 +27,7 @@ func (e *storeError) Unwrap() error { return e.err }
 // is ctx. A store has deadlines of its own, too.
 func mark(ctx context.Context, err error) error {
 	err = queries.Cause(ctx, err)
+	noteLimit(ctx, err)
 	isEnd := errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 	switch {
 	case err == nil, errors.Is(err, reader.ErrLimit), errors.Is(err, eval.ErrMemory), errors.Is(err, eval.ErrBusy), isEnd && ctx.Err() != nil:

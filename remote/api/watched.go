@@ -35,7 +35,9 @@ func (e watchedEngine) NewRangeQuery(ctx context.Context, q storage.Queryable, o
 }
 
 func (e watchedEngine) watch(ctx context.Context, q promql.Query, err error, kind string) (promql.Query, error) {
-	switch err := queries.Cause(ctx, err); {
+	err = queries.Cause(ctx, err)
+	noteLimit(ctx, err)
+	switch {
 	case errors.Is(err, queries.ErrCancelled): // while it waited: upstream's API would say that the parameter query is wrong
 		return cancelledQuery{}, nil
 	case err != nil:
@@ -68,6 +70,7 @@ func (q watchedQuery) Exec(ctx context.Context) *promql.Result {
 	if res.Err == nil {
 		res.Err = eval.Lend(ctx, answerBytes(res.Value), "the answer")
 	}
+	noteLimit(ctx, res.Err)
 	return res
 }
 

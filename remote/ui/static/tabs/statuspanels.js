@@ -66,8 +66,8 @@ export const groups = [
   },
   {
     title: "Limits", panels: [
-      panel("Refused or slow", "Queries above a limit, requests that waited too long for a free slot, and slow queries.", "adapter_api_requests_total",
-        ['60 * (sum(rate(adapter_api_requests_total{code=~"422|503",$i}[$w])) or vector(0))', "Queries refused", "/min"],
+      panel("Refused or slow", "Queries above a limit, requests that waited too long for a free slot, and slow queries.", "adapter_api_limited_requests_total",
+        ['60 * (sum(rate(adapter_api_limited_requests_total{$i}[$w])) or vector(0))', "Queries refused", "/min"],
         ['60 * (sum(rate(adapter_http_requests_total{code="503",$i}[$w])) or vector(0))', "Writes and reads refused", "/min"],
         ["60 * sum(rate(adapter_slow_queries_total{$i}[$w]))", "Slow queries", "/min"]),
       panel("Query memory", "What PromQL holds. Near --query.max-total-memory-bytes queries get a 503.", "adapter_query_memory_bytes",
