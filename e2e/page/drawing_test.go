@@ -740,6 +740,22 @@ func TestPageHeatmap(t *testing.T) {
 	})
 	p.draw("draw_size_bytes", "mode", "lines")
 	p.wantRows(0, [][]string{{"draw_size_bytes", "", "12", "12", "12", "12"}})
+	// Only counts of observations are a heatmap by themselves.
+	for expr, isHeatmap := range map[string]bool{
+		"2 * sum without (host) (increase(draw_took_seconds_bucket[5m] offset 1m))": true,
+		"avg by (le) (rate((draw_took_seconds_bucket)[5m:1m])) / 2":                 true,
+		"stddev_over_time(draw_took_seconds_bucket[5m])":                            false,
+		"count by (le) (draw_took_seconds_bucket)":                                  false,
+		"deriv(draw_took_seconds_bucket[5m])":                                       false,
+		"timestamp(draw_took_seconds_bucket)":                                       false,
+		"draw_took_seconds_bucket / draw_took_seconds_bucket":                       false,
+		"draw_took_seconds_bucket > bool 1":                                         false,
+	} {
+		p.draw(expr, "step", "1m")
+		if got := len(p.texts(".heat-legend")) == 1; got != isHeatmap || len(p.texts(".graph")) != 1 {
+			t.Errorf("%s is a heatmap: %t", expr, got)
+		}
+	}
 	p.draw("draw_level", "mode", "heatmap")
 	if got := p.texts(".message"); len(got) != 1 || !strings.HasPrefix(got[0], "A heatmap needs histograms") {
 		t.Errorf("of a gauge as a heatmap the page says %q", got)

@@ -339,6 +339,10 @@ func TestPageExploreKinds(t *testing.T) {
 			}
 		})
 	}
+	p.open("tab", "explore", "metric", "shop_native_seconds")
+	if rows := p.rows(0); len(rows) != 3 || !strings.HasSuffix(rows[0][2], " ms") && !strings.HasSuffix(rows[0][2], " s") {
+		t.Errorf("quantiles of a native histogram are %q", rows)
+	}
 	p.eachLook(func(look string) {
 		for _, metric := range []string{"shop_http_requests_total", "shop_http_request_duration_seconds_bucket", "shop_build_info", ""} {
 			p.open("tab", "explore", "metric", metric, "match", `job="api"`)

@@ -63,6 +63,39 @@ func TestPageKeys(t *testing.T) {
 	p.wantParameters("tab", "status") // it has no field, and q alone is nothing
 }
 
+// TestPageKeysLeave: Esc leaves a field of each tab, with what is typed there, for the keys of the page.
+func TestPageKeysLeave(t *testing.T) {
+	t.Parallel()
+	p := newPage(t, startPaged(t))
+	for tab, field := range map[string]string{
+		"explore": "#explore [name=search]", "latest": "#latest [name=filter]", "cardinality": "#cardinality [name=focus]",
+	} {
+		p.open("tab", tab)
+		evaluate[bool](p, fmt.Sprintf(`(() => { document.querySelector(%q).focus(); return true })()`, field))
+		p.press("page" + kb.Escape)
+		p.await(`document.activeElement.id === "main"`)
+		if got := evaluate[string](p, fmt.Sprintf(`document.querySelector(%q).value`, field)); got != "page" {
+			t.Errorf("%s: in the field is %q", tab, got)
+		}
+		p.press("gs")
+		p.await(`new URLSearchParams(location.search).get("tab") === "status"`)
+		p.settle()
+	}
+	p.open("tab", "explore")
+	evaluate[bool](p, `(() => { document.querySelector("#explore [name=fold]").focus(); return true })()`)
+	p.press(kb.Escape)
+	p.await(`document.activeElement.id === "main"`)
+	// Above the page Esc closes what is open.
+	p.open("expr", "page_gauge", "view", "graph")
+	p.click("#query .when-open")
+	p.await(`document.querySelector("#query .when-panel").matches(":popover-open")`)
+	p.press(kb.Escape)
+	p.await(`!document.querySelector("#query .when-panel").matches(":popover-open")`)
+	p.choose("#query select[name=step]", "Other…")
+	p.press(kb.Escape)
+	p.await(`document.activeElement.name === "step"`)
+}
+
 // TestPageShift moves the times of a graph by half of its range.
 func TestPageShift(t *testing.T) {
 	t.Parallel()

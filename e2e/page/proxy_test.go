@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -93,6 +94,42 @@ func TestPageProxy(t *testing.T) {
 			}
 			checkGrafanaCalls(t, "http://"+host+proxied)
 		})
+	}
+}
+
+// TestPageProxyError: of an error page of a proxy the page says what it is about, and does not show its markup.
+func TestPageProxyError(t *testing.T) {
+	t.Parallel()
+	a := startPaged(t)
+	target := &url.URL{Scheme: "http", Host: a.Addr}
+	forward := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target) }}
+	var page atomic.Pointer[string]
+	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if text := page.Load(); text != nil && strings.HasPrefix(r.URL.Path, "/api/") {
+			w.Header().Set("Content-Type", "text/html")
+			w.WriteHeader(http.StatusGatewayTimeout)
+			fmt.Fprint(w, *text)
+			return
+		}
+		forward.ServeHTTP(w, r)
+	}))
+	t.Cleanup(proxy.Close)
+	p := startBrowser(t, strings.TrimPrefix(proxy.URL, "http://"))
+	p.open()
+	for text, want := range map[string]string{
+		"<html>\r\n<head><title>504 Gateway Time-out</title></head>\r\n<body><center><h1>504 Gateway Time-out</h1></center></body></html>": ` It says: "504 Gateway Time-out".`,
+		"<!doctype html><style>p { color: red }</style><body style='color: red'><p>Please <b>log in</b>":                                   ` It says: "Please log in".`,
+		"<html><body><script>alert(1)</script><img src=x onerror=alert(1)>":                                                                "",
+	} {
+		page.Store(&text)
+		p.open("expr", "page_gauge")
+		if got := p.texts("[role=alert]"); !slices.Equal(got, []string{"504 Gateway Timeout, from a proxy or gateway in front of the adapter." + want}) {
+			t.Errorf("of %s the page says %q", text, got)
+		}
+		p.open()
+	}
+	if problems := p.takeProblems(); slices.ContainsFunc(problems, func(text string) bool { return !strings.HasPrefix(text, "504 for ") }) {
+		t.Errorf("in the page: %q", problems)
 	}
 }
 

@@ -77,6 +77,44 @@ func startTabled(t testing.TB) *harness.Adapter {
 	return a
 }
 
+// TestPageBidirectional: control characters of the direction of text are shown as what they are, and turn no line around.
+func TestPageBidirectional(t *testing.T) {
+	t.Parallel()
+	a := startPaged(t)
+	const evil = "a\u202eb\u2066c\u200fd"
+	harness.RemoteWrite2().MustSend(t, a.URL("/api/v1/write"), harness.SentSeries{Labels: []string{"__name__", "page_turned", "path", evil}, Points: []harness.Point{harness.PointAt(harness.NowMillis(), 5)}})
+	p := newPage(t, a)
+	const shown = `a\u202eb\u2066c\u200fd`
+	for _, c := range []struct {
+		parameters []string
+		want       string
+	}{
+		{[]string{"expr", "page_turned"}, `page_turned{path="` + shown + `"}`},
+		{[]string{"expr", "page_turned", "columns", "1"}, shown},
+		{[]string{"expr", "page_turned", "view", "graph"}, `page_turned{path="` + shown + `"}`},
+		{[]string{"tab", "latest", "filter", "page_turned"}, `page_turned{path="` + shown + `"}`},
+		{[]string{"tab", "explore", "metric", "page_turned", "label", "path"}, shown},
+		{[]string{"tab", "cardinality", "match", "page_turned", "focus", "path"}, shown},
+	} {
+		p.open(c.parameters...)
+		if all := p.texts("tbody td *, tbody td"); !slices.Contains(all, c.want) {
+			t.Errorf("%q: %q is not in %q", c.parameters, c.want, all)
+		}
+		if left := evaluate[[]string](p, `[...document.querySelectorAll("main *")].flatMap((e) => [...e.getAttributeNames().filter((n) => n !== "href" && n !== "value").map((n) => e.getAttribute(n)), ...[...e.childNodes].filter((n) => n.nodeType === 3).map((n) => n.data)])
+			.filter((text) => /[\u200f\u202e\u2066]/.test(text))`); len(left) > 0 {
+			t.Errorf("%q: the page has %+q", c.parameters, left)
+		}
+	}
+	// A link leads to the series, and what is saved is as it is stored.
+	p.open("tab", "latest", "filter", "page_turned")
+	p.click("#latest tbody a")
+	p.await(`document.querySelectorAll("#query .result tbody tr").length === 1`)
+	p.open("expr", "page_turned", "columns", "1")
+	if _, text := p.download(t.TempDir(), "#query .table-tools button:last-child"); !strings.Contains(text, evil) {
+		t.Errorf("saved is %+q", text)
+	}
+}
+
 // TestPageCSV saves tables as files, with all that their cells shorten.
 func TestPageCSV(t *testing.T) {
 	t.Parallel()

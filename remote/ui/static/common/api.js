@@ -57,12 +57,26 @@ export async function ask(path, parameters = {}, { signal, post, method } = {}) 
   try {
     answer = JSON.parse(text);
   } catch {
-    throw new Error(`${response.status} ${response.statusText}: ${text.slice(0, 1000)}`);
+    throw new Error(isHTML(response, text) ? `${response.status} ${response.statusText}, from a proxy or gateway in front of the adapter.${saidBy(text)}`
+      : `${response.status} ${response.statusText}: ${text.slice(0, 1000)}`);
   }
   if (answer.status !== "success") {
     throw new Error(answer.error || `${response.status} ${response.statusText}`);
   }
   return { ...answer, series: Number(response.headers.get("X-Promtable-Series")), resolution: response.headers.get("X-Promtable-Resolution") ?? "" };
+}
+
+// isHTML says whether an answer is a page, which the adapter does not send.
+function isHTML({ headers }, text) {
+  return /html/.test(headers.get("Content-Type") ?? "") || text.trimStart().startsWith("<");
+}
+
+// saidBy returns a sentence with the title of a page, or else the beginning of its text.
+function saidBy(html) {
+  const bare = html.replace(/<(script|style)\b.*?(<\/\1>|$)/gis, "").replace(/<(\/?[a-z][a-z0-9]*)\b[^>]*>/gi, "<$1>"); // the policy of the page would refuse more aloud
+  const page = new DOMParser().parseFromString(bare, "text/html"); // nothing of it runs or is loaded
+  const text = (page.title.trim() || page.body.textContent).replace(/\s+/g, " ").trim().slice(0, 200);
+  return text ? ` It says: "${text}".` : "";
 }
 
 const truncated = "results truncated due to limit";

@@ -1,19 +1,23 @@
 // Elements, and what is made of them everywhere.
 
 import { Unreachable } from "./api.js";
+import { straight } from "./format.js";
+
+// said are attributes that people read or hear.
+const said = ["title", "aria-label"];
 
 // element makes one: attributes by name, children that are nodes or text. What
-// comes from the server goes in as text, never as HTML.
+// comes from the server goes in as text, never as HTML, and what would turn its direction as what it is.
 export function element(name, attributes = {}, ...children) {
   const made = document.createElement(name);
   for (const [key, value] of Object.entries(attributes)) {
     if (key.startsWith("on")) {
       made.addEventListener(key.slice(2), value);
     } else if (value !== undefined && value !== false) {
-      made.setAttribute(key, value === true ? "" : value);
+      made.setAttribute(key, value === true ? "" : said.includes(key) ? straight(String(value)) : value);
     }
   }
-  made.append(...children.filter((child) => child !== undefined && child !== null));
+  made.append(...children.filter((child) => child !== undefined && child !== null).map((child) => (typeof child === "string" ? straight(child) : child)));
   return made;
 }
 

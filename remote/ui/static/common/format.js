@@ -42,18 +42,31 @@ export function utc(seconds) {
   return new Date(seconds * 1000).toISOString().replace(".000Z", "Z");
 }
 
+// turning are the control characters that change the direction of text, and so could make a line say what it does not.
+const turning = /[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/g;
+
+// straight writes a text with such characters as what they are in a string of PromQL.
+export function straight(text) {
+  return text.replace(turning, (c) => `\\u${c.charCodeAt(0).toString(16).padStart(4, "0")}`);
+}
+
+// quoted writes a text as a string of PromQL.
+export function quoted(text) {
+  return straight(JSON.stringify(text));
+}
+
 const plainName = /^[a-zA-Z_:][a-zA-Z0-9_:]*$/;
 
 // series writes a label set as a selector that matches it.
 export function series(labels) {
   const { __name__: name, ...rest } = labels;
-  const quoted = name !== undefined && !plainName.test(name);
+  const isOdd = name !== undefined && !plainName.test(name);
   const pairs = Object.keys(rest).sort().map((label) =>
-    `${plainName.test(label) && !label.includes(":") ? label : JSON.stringify(label)}=${JSON.stringify(rest[label])}`);
-  if (quoted) {
-    pairs.unshift(JSON.stringify(name));
+    `${plainName.test(label) && !label.includes(":") ? label : quoted(label)}=${quoted(rest[label])}`);
+  if (isOdd) {
+    pairs.unshift(quoted(name));
   }
-  const front = quoted || name === undefined ? "" : name;
+  const front = isOdd || name === undefined ? "" : name;
   return pairs.length > 0 || front === "" ? `${front}{${pairs.join(", ")}}` : front;
 }
 

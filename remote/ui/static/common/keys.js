@@ -32,7 +32,8 @@ export function listen(page) {
     if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey || event.isComposing || document.querySelector("dialog[open]")) {
       return;
     }
-    if (event.key === "Escape" && event.target.matches("textarea, [contenteditable]")) {
+    if (event.key === "Escape" && isTyped(event.target) && !event.target.closest("[popover]")) {
+      event.preventDefault(); // a search would be emptied
       document.getElementById("main").focus();
       return;
     }

@@ -1,15 +1,17 @@
 // Selectors as text.
 
+import { quoted } from "./format.js";
+
 const plainLabel = /^[a-zA-Z_][a-zA-Z0-9_]*$/;
 
 // matcher writes one, such as job="node".
 export function matcher(name, value) {
-  return `${labelName(name)}=${JSON.stringify(value)}`;
+  return `${labelName(name)}=${quoted(value)}`;
 }
 
 // labelName writes the name of a label as PromQL wants it.
 export function labelName(name) {
-  return plainLabel.test(name) ? name : JSON.stringify(name);
+  return plainLabel.test(name) ? name : quoted(name);
 }
 
 // withMatcher returns a selector, which may be empty, with one more matcher.

@@ -112,8 +112,33 @@ function choiceOf(drawn, letters, onChoice) {
       element("input", { type: "radio", name: "heat-choice", checked: letter === drawn, onchange: () => onChoice(letter) }), ` ${letter}`)));
 }
 
-// isOneHistogram says whether an expression selects the buckets of one classic histogram.
+// isOneHistogram says whether an expression is the buckets of one classic histogram, as counts of observations.
 function isOneHistogram(tree) {
   const names = new Set(namesIn(tree));
-  return names.size === 1 && [...names][0]?.endsWith("_bucket") === true;
+  return names.size === 1 && [...names][0]?.endsWith("_bucket") === true && keepsCounts(tree);
+}
+
+// Functions of counts of observations whose values are again such counts, or so many in each second.
+const ofCounts = ["rate", "irate", "increase", "delta", "idelta", "sum_over_time", "avg_over_time", "min_over_time", "max_over_time", "last_over_time", "first_over_time",
+  "label_replace", "label_join"];
+
+// keepsCounts says whether the values of an expression are counts if those of its selectors are.
+function keepsCounts(node) {
+  const isNumber = ({ type, expr }) => type === "numberLiteral" || type === "parenExpr" && isNumber(expr);
+  switch (node.type) {
+    case "vectorSelector":
+    case "matrixSelector":
+      return true;
+    case "parenExpr":
+    case "subquery":
+      return keepsCounts(node.expr);
+    case "call":
+      return ofCounts.includes(node.func.name) && keepsCounts(node.args[0]);
+    case "aggregation":
+      return ["sum", "avg", "min", "max"].includes(node.op) && keepsCounts(node.expr);
+    case "binaryExpr":
+      return node.op === "*" && isNumber(node.lhs) && keepsCounts(node.rhs) || ["*", "/"].includes(node.op) && isNumber(node.rhs) && keepsCounts(node.lhs);
+    default:
+      return false;
+  }
 }

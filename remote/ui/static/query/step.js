@@ -21,6 +21,7 @@ export function fill(form) {
   };
   const field = element("input", { size: 5, placeholder: "90s", spellcheck: "false", autocomplete: "off", onkeydown: (event) => {
     if (event.key === "Escape") {
+      event.preventDefault(); // the form is not left
       close();
       step.focus();
     } else if (event.key === "Enter") {

@@ -190,10 +190,10 @@ async function draw(node, kind, { number, by, selector, times, state }, signal, 
   const found = asked.flatMap(({ quantile, result }) => result.map((s) => (quantile ? { ...s, metric: { ...s.metric, quantile } } : s)));
   const heatmap = ["buckets", "native"].includes(shown) ? heatmapOf(shown, selector, window) : undefined;
   const { step } = stepsOf(times.start, times.end);
-  const { values, counts } = unitOf(await treeOf(asked[0].expr, signal));
+  const { values } = unitOf(await treeOf(asked[0].expr, signal));
   const last = found.length === 0 ? await newest(asked[0].expr, signal, navigate) : "";
   const drawing = graph([{ letter: "A", result: found }], { ...times, step }, {
-    mode: "lines", unit: unit(shown === "native" ? counts : values), shown: { only: [], off: [] }, onShown: () => {},
+    mode: "lines", unit: unit(values), shown: { only: [], off: [] }, onShown: () => {},
     onZoom: (from, to) => navigate(between(from, to)), onZoomOut: () => navigate(moved(state, 0, 2, Math.ceil(Date.now() / 1000))),
   });
   node.replaceChildren(...expressions(asked.map(({ expr }) => expr), selector, state, heatmap),
