@@ -18,7 +18,7 @@ type mutant struct {
 // mutants are the adapter without one of the rules by which several answer as one.
 func mutants() []mutant {
 	model, sync := [2]string{"./bucketstore/buffer", "TestFleetModel"}, [2]string{"./remote/fleet", "TestSync"}
-	late, load := [2]string{"./remote/fleet", "TestLate"}, [2]string{"./e2e/bigtable", "TestMembersUnderLoad"}
+	late, members := [2]string{"./remote/fleet", "TestLate"}, [2]string{"./e2e/bigtable", "TestMembers$"}
 	return []mutant{
 		// Open first, rows after.
 		{"remote/fleet/store.go", "	open, err := s.fleet.open(ctx, path, ask)\n", `	var rows openRows
@@ -63,13 +63,13 @@ func mutants() []mutant {
 		// The row goes last.
 		{"bucketstore/buffer/buffer.go", "	err := b.flushAtEnd()\n", "	_ = b.dir.deregister(context.Background(), b.stamp)\n	err := b.flushAtEnd()\n", [2]string{"./bucketstore/buffer", "TestMemberLeaves"}},
 		// Cached results are those that members have told of.
-		{"remote/fleet/sync.go", "			f.cfg.Late(l)\n", "			_ = l\n", load},
+		{"remote/fleet/sync.go", "			f.cfg.Late(l)\n", "			_ = l\n", members},
 		{"remote/fleet/sync.go", "		f.cfg.Lost()\n", "", late},
 		{"remote/fleet/sync.go", "r.isWhole = told && ", "r.isWhole = ", late},
 		{"remote/fleet/sync.go", "len(logs) == len(l.logs) && ", "", late},
 		{"remote/fleet/late.go", "		return f.isMember()\n", "		return true\n", late},
-		{"remote/engine/resultcache/query.go", "!closed.isEmpty() && !confirm(ctx)", "!confirm(ctx) && closed.isEmpty()", [2]string{"./e2e/bigtable", "TestMembers$"}},
-		{"cmd/adapter/run.go", "			a.fleet.Written(tenant, samples)\n", "", load},
+		{"remote/engine/resultcache/query.go", "!closed.isEmpty() && !confirm(ctx)", "!confirm(ctx) && closed.isEmpty()", members},
+		{"cmd/adapter/run.go", "			a.fleet.Written(tenant, samples)\n", "", members},
 		// Days of which members have samples are not read from rollups.
 		{"remote/fleet/store.go", "ChunksHaveDay(open[i].Cells,", "ChunksHaveDay(open[i].Cells[:0],", [2]string{"./remote/fleet", "TestRollups"}},
 	}
