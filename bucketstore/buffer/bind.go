@@ -84,9 +84,14 @@ func (d *Dir) Bind(ctx context.Context, t Terms) error {
 	if err := t.discard(ctx, discarded, hasSamples); err != nil {
 		return err
 	}
-	// META lists the log before its replay. So a start that dies in between can be repeated.
+	// META lists the log before its replay. So a start that dies in between can be repeated. What a member has promised goes on to hold: until it
+	// answers again, others know by that row what they cannot ask for.
 	if d.state.holdsSamples() {
-		if err := t.Store.PutLog(ctx, d.describe(t.Now(), d.state.size())); err != nil {
+		l := d.describe(t.Now(), d.state.size())
+		if i := slices.IndexFunc(logs, func(before meta.Log) bool { return before.ID == l.ID }); i >= 0 {
+			l.Address, l.Token, l.Promise, l.Settings = logs[i].Address, logs[i].Token, logs[i].Promise, logs[i].Settings
+		}
+		if err := t.Store.PutLog(ctx, l); err != nil {
 			return err
 		}
 	}

@@ -60,6 +60,8 @@ func mutants() []mutant {
 		{"bucketstore/buffer/member.go", "	if silent := m.age(m.renewed); silent > maxSilence {", "	if silent := m.age(m.renewed); silent < 0 {", [2]string{"./bucketstore/buffer", "TestMemberSilent"}},
 		{"bucketstore/buffer/member.go", "min(oldest, pending, m.since, latest)", "min(max(1<<60, oldest), pending, m.since, latest)", [2]string{"./bucketstore/buffer", "TestMember$"}},
 		{"bucketstore/buffer/member.go", "	if found.Token != m.token {\n", "	if found.Token == `none` {\n", [2]string{"./bucketstore/buffer", "TestMemberForeign"}},
+		// A member that starts again is one that cannot be asked, until it answers.
+		{"bucketstore/buffer/bind.go", "			l.Address, l.Token, l.Promise, l.Settings = logs[i]", "			_, _, _, _ = logs[i]", [2]string{"./e2e/bigtable", "TestMembersUnderLoad"}},
 		// The row goes last.
 		{"bucketstore/buffer/buffer.go", "	err := b.flushAtEnd()\n", "	_ = b.dir.deregister(context.Background(), b.stamp)\n	err := b.flushAtEnd()\n", [2]string{"./bucketstore/buffer", "TestMemberLeaves"}},
 		// Cached results are those that members have told of.
