@@ -194,7 +194,13 @@ func TestRules(t *testing.T) {
 			active := r.activeSince(a)
 
 			a.Kill(t)
-			time.Sleep(5 * time.Second) // of which there are to be samples
+			killed := harness.NowMillis()
+			harness.Eventually(t, "some seconds pass, of which there are to be samples", func() error {
+				if passed := harness.NowMillis() - killed; passed < 5000 {
+					return fmt.Errorf("%d ms", passed)
+				}
+				return nil
+			})
 			a.Rerun(t)
 			r.wantNoGap(a, begin, "120")
 			harness.Eventually(t, "the alert is active as before", func() error {

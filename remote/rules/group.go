@@ -313,8 +313,10 @@ func (g *group) recorded(of rules.RuleDetail, at int64) (promql.Vector, error) {
 		switch {
 		case found.at > at: // it is ahead: of this step nothing else is known
 			return nil, found.err
+		case found.at == 0:
+			return nil, errors.New("the rule is not recorded yet since the start")
 		case found.at < at:
-			return nil, fmt.Errorf("the rule is behind: it is recorded up to %s", timeText(max(found.at, 0)))
+			return nil, fmt.Errorf("the rule is behind: it is recorded up to %s", timeText(found.at))
 		}
 		return slices.Clone(found.vector), found.err // whose labels the manager changes
 	}

@@ -180,7 +180,7 @@ func (r *Runner) serveReloads(ctx context.Context, d time.Duration) {
 		case <-timer.C:
 			return
 		case answer := <-r.reloads:
-			answer <- r.session().load(ctx)
+			answer <- r.session().load()
 		}
 	}
 }
@@ -188,10 +188,10 @@ func (r *Runner) serveReloads(ctx context.Context, d time.Duration) {
 // work evaluates while the lease is held.
 func (r *Runner) work(ctx context.Context, lease *jobs.Lease[meta.Holding]) error {
 	level.Info(r.cfg.Logger).Log("msg", "evaluating rules", "groups", len(r.RuleGroups()))
-	r.metrics.evaluates.Set(1)
-	defer r.metrics.evaluates.Set(0)
+	r.metrics.evaluates.Inc()
+	defer r.metrics.evaluates.Dec()
 	s := r.session()
-	s.start(ctx)
+	s.start()
 	for {
 		r.serveReloads(ctx, retryInterval)
 		err := ctx.Err()

@@ -9,10 +9,8 @@ import (
 
 	"github.com/go-kit/log/level"
 	"github.com/prometheus/common/model"
-	"github.com/prometheus/prometheus/model/exemplar"
 	"github.com/prometheus/prometheus/model/histogram"
 	"github.com/prometheus/prometheus/model/labels"
-	"github.com/prometheus/prometheus/model/metadata"
 	"github.com/prometheus/prometheus/model/rulefmt"
 	"github.com/prometheus/prometheus/model/value"
 	"github.com/prometheus/prometheus/promql"
@@ -57,7 +55,7 @@ func (r *Runner) newSession(ctx context.Context) (*session, error) {
 		Metrics:                r.cfg.Metrics,
 		Parser:                 r.cfg.Parser,
 	})
-	if err := s.load(ctx); err != nil {
+	if err := s.load(); err != nil {
 		s.stop()
 		return nil, err
 	}
@@ -65,7 +63,7 @@ func (r *Runner) newSession(ctx context.Context) (*session, error) {
 }
 
 // load reads the files. If something is wrong nothing changes.
-func (s *session) load(context.Context) error {
+func (s *session) load() error {
 	r := s.runner
 	files, err := r.files()
 	if err != nil {
@@ -111,7 +109,7 @@ func (s *session) load(context.Context) error {
 }
 
 // start begins to evaluate.
-func (s *session) start(ctx context.Context) {
+func (s *session) start() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.started = true
@@ -220,16 +218,6 @@ func (a *alertAppender) Append(_ storage.SeriesRef, ls labels.Labels, _, t int64
 	if name := ls.Get(labels.MetricName); name == "ALERTS" || name == "ALERTS_FOR_STATE" || value.IsStaleNaN(v) && !a.session.isRecorded(name) {
 		a.batch = append(a.batch, ingest.Series{Labels: ls, Samples: []ingest.Sample{{T: t, V: v}}})
 	}
-	return 0, nil
-}
-
-// AppendExemplars implements storage.AppenderV2. Rules have none.
-func (*alertAppender) AppendExemplars(storage.SeriesRef, labels.Labels, []exemplar.Exemplar) (storage.SeriesRef, error) {
-	return 0, nil
-}
-
-// UpdateMetadata implements storage.AppenderV2. Rules have none.
-func (*alertAppender) UpdateMetadata(storage.SeriesRef, labels.Labels, metadata.Metadata) (storage.SeriesRef, error) {
 	return 0, nil
 }
 
