@@ -165,7 +165,7 @@ export const rules = [
     todo: "The samples themselves are stored. The store is too slow for CURRENT, or fails.",
   },
   {
-    name: "queries refused", level: "warning", metrics: ["adapter_api_limited_requests_total", "adapter_http_requests_total"], doc: "monitoring.md#metrics-to-watch",
+    name: "queries refused", level: "warning", metrics: ["adapter_api_limited_requests_total", "adapter_http_requests_total"], doc: "configuration.md",
     find: (s) => {
       const n = s.growth("adapter_api_limited_requests_total") + s.growth("adapter_http_requests_total", { handler: /^(read|federate)$/, code: "503" });
       return n > 0 && `${many(n, "query was", "queries were")} refused… ${n === 1 ? "It" : "They"} exceeded a limit or waited too long.`;
